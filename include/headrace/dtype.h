@@ -1,0 +1,82 @@
+/* dtype.h: element types and host numbers.
+ *
+ * A dtype says how one element of a buffer is stored. Arithmetic on bool, 8- and 16-bit types happens in a wider
+ * compute class and is rounded or wrapped back to the dtype after each operation (see src/core/dtype.h).
+ */
+#ifndef HEADRACE_DTYPE_H_
+#define HEADRACE_DTYPE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "headrace/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum hr_dtype {
+  HR_DTYPE_NONE = 0,
+  HR_DTYPE_BOOL, /* one byte, 0 or 1 */
+  HR_DTYPE_U8,
+  HR_DTYPE_I8,
+  HR_DTYPE_U16,
+  HR_DTYPE_I16,
+  HR_DTYPE_U32,
+  HR_DTYPE_I32,
+  HR_DTYPE_U64,
+  HR_DTYPE_I64,
+  HR_DTYPE_F16,  /* IEEE binary16 */
+  HR_DTYPE_BF16, /* upper half of binary32 */
+  HR_DTYPE_F32,
+  HR_DTYPE_F64,
+  HR_DTYPE_C64,  /* two F32: real, imaginary */
+  HR_DTYPE_C128, /* two F64: real, imaginary */
+  HR_DTYPE_COUNT
+} hr_dtype;
+
+/* Bytes of one element; 0 for HR_DTYPE_NONE. */
+HR_API size_t hr_dtype_size(hr_dtype dtype);
+
+/* "f32", "bool", ...; "none" for what is not a dtype. Static. */
+HR_API const char *hr_dtype_name(hr_dtype dtype);
+
+/* The inverse of hr_dtype_name; HR_DTYPE_NONE when no dtype has that name. */
+HR_API hr_dtype hr_dtype_parse(const char *name);
+
+/* A number that the host passes to an operation at run time: a learning rate, a bound, a seed. Its kind (dtype) is part
+ * of a program, its value never is. dtype is one of HR_DTYPE_BOOL, HR_DTYPE_I64, HR_DTYPE_F64, HR_DTYPE_C128. */
+typedef struct hr_scalar {
+  hr_dtype dtype;
+  union {
+    int64_t i;   /* BOOL, I64 */
+    double f[2]; /* F64: f[0]; C128: real, imaginary */
+  } value;
+} hr_scalar;
+
+static inline hr_scalar hr_scalar_i64(int64_t value) {
+  hr_scalar scalar;
+  scalar.dtype = HR_DTYPE_I64, scalar.value.f[1] = 0, scalar.value.i = value;
+  return scalar;
+}
+static inline hr_scalar hr_scalar_bool(int value) {
+  hr_scalar scalar;
+  scalar.dtype = HR_DTYPE_BOOL, scalar.value.f[1] = 0, scalar.value.i = value != 0;
+  return scalar;
+}
+static inline hr_scalar hr_scalar_c128(double real, double imaginary) {
+  hr_scalar scalar;
+  scalar.dtype = HR_DTYPE_C128, scalar.value.f[0] = real, scalar.value.f[1] = imaginary;
+  return scalar;
+}
+static inline hr_scalar hr_scalar_f64(double value) {
+  hr_scalar scalar;
+  scalar.dtype = HR_DTYPE_F64, scalar.value.f[0] = value, scalar.value.f[1] = 0;
+  return scalar;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

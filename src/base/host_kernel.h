@@ -1,0 +1,36 @@
+/* host_kernel.h: a kernel as a function on the host.
+ *
+ * The interpreter makes these, later the compiled code does; a driver runs them without knowing which. The work of a pass
+ * is `units` independent units; a driver splits [0, units) over threads in runs of at least `grain`. Passes run one after another.
+ */
+#ifndef HEADRACE_BASE_HOST_KERNEL_H_
+#define HEADRACE_BASE_HOST_KERNEL_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "headrace/dtype.h"
+
+enum { HR_HOST_KERNEL_PASS_MAX = 3 };
+
+typedef struct hr_host_kernel hr_host_kernel;
+
+typedef struct hr_host_call {
+  void *const *args;         /* one address for each kernel argument */
+  const hr_scalar *scalars;  /* one for each kernel scalar */
+  void *workspace;           /* workspace_bytes, shared by all threads and passes; 64-byte aligned */
+  void *scratch;             /* scratch_bytes, this thread's own; 64-byte aligned */
+} hr_host_call;
+
+struct hr_host_kernel {
+  const char *name;
+  int pass_count;
+  int64_t units[HR_HOST_KERNEL_PASS_MAX];
+  int64_t grain[HR_HOST_KERNEL_PASS_MAX]; /* units worth handing to another thread (about 10 us of work) */
+  size_t workspace_bytes, scratch_bytes;
+  int64_t bytes; /* memory traffic estimate */
+  void (*run)(const hr_host_kernel *kernel, int pass, const hr_host_call *call, int64_t begin, int64_t end);
+  void (*destroy)(hr_host_kernel *kernel);
+};
+
+#endif

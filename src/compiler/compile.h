@@ -1,0 +1,57 @@
+/* compile.h: from a recorded program to a schedule of steps.
+ *
+ *   stream form --expand, versions--> value form --simplify--> --fuse--> groups --plan--> --lower--> kernels
+ *
+ * Each pass has a file of its own. The compiler never calls a driver: it asks for target data.
+ */
+#ifndef HEADRACE_COMPILER_COMPILE_H_
+#define HEADRACE_COMPILER_COMPILE_H_
+
+#include "core/build.h"
+#include "core/kernel.h"
+#include "core/program.h"
+
+typedef struct hr_target {
+  hr_keep_fn keeps; /* whether a provider answers for a contraction; NULL: none does */
+  void *keeps_ctx;
+  int64_t resident_row_bytes; /* a row longer than this is not kept between phases */
+  bool verify;                /* run the verifier between passes */
+} hr_target;
+
+typedef enum hr_step_kind {
+  HR_STEP_KERNEL,  /* run `kernel`; its args name program buffers */
+  HR_STEP_LIBRARY, /* a provider runs `node` */
+  HR_STEP_CHECK    /* CHECK_INDEX: the host looks at one i64 and may end the run */
+} hr_step_kind;
+
+typedef struct hr_step {
+  hr_step_kind kind;
+  const hr_kernel *kernel;
+  const hr_node *node;
+} hr_step;
+
+typedef enum hr_place_kind {
+  HR_PLACE_NONE = 0, /* never needs memory: fused away, or unused */
+  HR_PLACE_BOUND,    /* the caller's buffer: it must have memory when the run starts */
+  HR_PLACE_ARENA     /* offset in the executable's arena */
+} hr_place_kind;
+
+typedef struct hr_place {
+  hr_place_kind kind;
+  size_t offset, bytes;
+} hr_place;
+
+typedef struct hr_schedule {
+  hr_program program; /* value form; owns the memory of everything below */
+  int step_count;
+  const hr_step *steps;
+  const hr_place *places; /* one for each program buffer */
+  size_t arena_bytes;     /* offsets are multiples of 64 */
+  int group_count, elided_count;
+} hr_schedule;
+
+/* Compiles a program in stream form (not consumed). */
+HR_MUST_USE hr_status hr_compile(const hr_program *stream, const hr_target *target, hr_schedule *out_schedule);
+void hr_schedule_fini(hr_schedule *schedule);
+
+#endif

@@ -1,0 +1,32 @@
+/* provider.h: library kernels, offered through one table each.
+ *
+ * A provider answers for contractions: `supports` says whether it takes a node, `prepare` chooses an algorithm and makes
+ * whatever can be made before addresses are known, `run` executes. A repeated program pays `run` alone.
+ * Providers of host memory run on the calling thread and the shared thread team.
+ */
+#ifndef HEADRACE_PROVIDERS_PROVIDER_H_
+#define HEADRACE_PROVIDERS_PROVIDER_H_
+
+#include "core/program.h"
+
+typedef struct hr_provider hr_provider;
+typedef struct hr_prepared hr_prepared; /* a provider's own struct */
+
+struct hr_provider {
+  const char *name;
+  /* Loads the library; UNAVAILABLE with the reason and the paths tried when it can't be had. Called once, under a lock. */
+  hr_status (*open)(void);
+  bool (*supports)(const hr_program *program, const hr_node *node);
+  /* `node` and `program` stay valid as long as the prepared object. *out_workspace_bytes: scratch that run needs. */
+  hr_status (*prepare)(const hr_program *program, const hr_node *node, hr_prepared **out_prepared,
+                       size_t *out_workspace_bytes);
+  /* args: addresses of the buffers of inputs, then outputs, in the node's order (NULL for absent operands); an operand's
+   * own offset is still to be added. workspace is 64-byte aligned. */
+  hr_status (*run)(hr_prepared *prepared, void *const *args, void *workspace);
+  void (*release)(hr_prepared *prepared);
+};
+
+/* The providers of host memory, in order of preference; NULL-terminated. */
+extern const hr_provider *const hr_host_providers[];
+
+#endif
