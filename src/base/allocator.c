@@ -1,0 +1,138 @@
+/* The host allocator: a replaceable table, two counters and a fuse that tests light. */
+#include "base/allocator.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *libc_alloc(void *ctx, size_t bytes) {
+  (void)ctx;
+  return malloc(bytes);
+}
+
+static void *libc_realloc(void *ctx, void *block, size_t bytes) {
+  (void)ctx;
+  return realloc(block, bytes);
+}
+
+static void libc_free(void *ctx, void *block) {
+  (void)ctx;
+  free(block);
+}
+
+static const hr_allocator libc_allocator = {.alloc = libc_alloc, .realloc = libc_realloc, .free = libc_free};
+
+static hr_allocator host = {.alloc = libc_alloc, .realloc = libc_realloc, .free = libc_free};
+static atomic_int_least64_t live_blocks;
+static atomic_int_least64_t total_blocks;
+static atomic_bool fuse_lit; /* `fuse_left` counts */
+static atomic_int_least64_t fuse_left;
+static atomic_int_least64_t fuse_failures;
+
+/* True where a test wants this allocation to fail. */
+static bool must_fail(void) {
+  if (__builtin_expect(!atomic_load_explicit(&fuse_lit, memory_order_relaxed), 1)) {
+    return false;
+  }
+  if (atomic_fetch_sub(&fuse_left, 1) > 0) {
+    return false;
+  }
+  atomic_fetch_add(&fuse_failures, 1);
+  return true;
+}
+
+static void count_new(void) {
+  atomic_fetch_add_explicit(&live_blocks, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&total_blocks, 1, memory_order_relaxed);
+}
+
+void *hr_malloc(size_t bytes) {
+  if (must_fail()) {
+    return NULL;
+  }
+  void *block = host.alloc(host.ctx, bytes > 0 ? bytes : 1);
+  if (block != NULL) {
+    count_new();
+  }
+  return block;
+}
+
+void *hr_calloc(size_t count, size_t size) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, size, &bytes)) {
+    return NULL;
+  }
+  void *block = hr_malloc(bytes);
+  if (block != NULL) {
+    memset(block, 0, bytes);
+  }
+  return block;
+}
+
+void *hr_realloc(void *block, size_t bytes) {
+  if (must_fail()) {
+    return NULL;
+  }
+  void *moved = host.realloc(host.ctx, block, bytes > 0 ? bytes : 1);
+  if (moved != NULL && block == NULL) {
+    count_new();
+  }
+  return moved;
+}
+
+void hr_free(void *block) {
+  if (block != NULL) {
+    atomic_fetch_sub_explicit(&live_blocks, 1, memory_order_relaxed);
+    host.free(host.ctx, block);
+  }
+}
+
+/* The block's start is kept in the word before the aligned address. */
+void *hr_aligned_malloc(size_t bytes, size_t alignment) {
+  assert(alignment != 0 && (alignment & (alignment - 1)) == 0);
+  size_t slack = alignment + sizeof(void *);
+  if (bytes > SIZE_MAX - slack) {
+    return NULL;
+  }
+  char *start = hr_malloc(bytes + slack);
+  if (start == NULL) {
+    return NULL;
+  }
+  uintptr_t address = ((uintptr_t)start + slack - 1) & ~(uintptr_t)(alignment - 1);
+  char *block = start + (address - (uintptr_t)start);
+  memcpy(block - sizeof(void *), &start, sizeof(void *));
+  return block;
+}
+
+void hr_aligned_free(void *block) {
+  if (block != NULL) {
+    void *start = NULL;
+    memcpy(&start, (char *)block - sizeof(void *), sizeof(void *));
+    hr_free(start);
+  }
+}
+
+void hr__allocator_set(const hr_allocator *allocator) {
+  assert(hr__allocator_live() == 0);
+  host = allocator != NULL ? *allocator : libc_allocator;
+}
+
+void hr__allocator_fail_after(int64_t n) {
+  atomic_store(&fuse_left, n);
+  atomic_store(&fuse_failures, 0);
+  atomic_store(&fuse_lit, n >= 0);
+}
+
+int64_t hr__allocator_failures(void) {
+  return atomic_load(&fuse_failures);
+}
+
+int64_t hr__allocator_live(void) {
+  return atomic_load_explicit(&live_blocks, memory_order_relaxed);
+}
+
+int64_t hr__allocator_total(void) {
+  return atomic_load_explicit(&total_blocks, memory_order_relaxed);
+}

@@ -1,0 +1,47 @@
+/* Host memory: the one door through which the core asks for it.
+ *
+ * `hr_malloc` and its family go through a table that tests (and embedders that keep their own heap) can replace. The
+ * door counts what is alive and can be told to fail, which is how tests walk every out-of-memory path.
+ *
+ * Bytes of tensors do not come from here: a device's allocator owns those.
+ * Threads: all calls are safe from any thread; replacing the table is not, and must happen while nothing is alive.
+ */
+#ifndef HEADRACE_BASE_ALLOCATOR_H_
+#define HEADRACE_BASE_ALLOCATOR_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A heap. Blocks are aligned for any scalar type; `bytes` is never 0. */
+typedef struct hr_allocator {
+  void *(*alloc)(void *ctx, size_t bytes);                /* NULL when there is none */
+  void *(*realloc)(void *ctx, void *block, size_t bytes); /* NULL leaves `block` as it was; `block` may be NULL */
+  void (*free)(void *ctx, void *block);                   /* `block` is never NULL */
+  void *ctx;
+} hr_allocator;
+
+/* A block of at least `bytes` bytes (0 counts as 1), or NULL. */
+void *hr_malloc(size_t bytes) __attribute__((malloc));
+/* A zeroed array, or NULL, also when the product overflows. */
+void *hr_calloc(size_t count, size_t size) __attribute__((malloc));
+/* Resizes; NULL leaves `block` alive. `block` NULL allocates. */
+void *hr_realloc(void *block, size_t bytes);
+void hr_free(void *block);
+
+/* A block aligned to `alignment`, a power of two; ends with `hr_aligned_free` alone. */
+void *hr_aligned_malloc(size_t bytes, size_t alignment);
+void hr_aligned_free(void *block);
+
+/* Installs a heap, NULL the C library's. Only while `hr__allocator_live()` is 0. */
+void hr__allocator_set(const hr_allocator *allocator);
+
+/* The next `n` allocations succeed, all after them fail, until called again; negative: none fails. A resize counts as
+ * an allocation. */
+void hr__allocator_fail_after(int64_t n);
+/* How many allocations were made to fail since the last `hr__allocator_fail_after`. */
+int64_t hr__allocator_failures(void);
+/* Blocks alive now, and blocks allocated since the start. */
+int64_t hr__allocator_live(void);
+int64_t hr__allocator_total(void);
+
+#endif /* HEADRACE_BASE_ALLOCATOR_H_ */
