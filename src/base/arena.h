@@ -1,0 +1,60 @@
+/* Arena: memory of one program or one stretch of a stream, freed at once.
+ *
+ * Allocation bumps a cursor in the current chunk; chunks come from the host allocator and double in size up to
+ * HR_ARENA_CHUNK_MAX. There is no way to free a single block. A zeroed arena is valid and empty.
+ *
+ * Threads: one at a time.
+ */
+#ifndef HEADRACE_BASE_ARENA_H_
+#define HEADRACE_BASE_ARENA_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HR_ARENA_ALIGNMENT ((size_t)16)
+#define HR_ARENA_CHUNK_MIN ((size_t)4096)
+#define HR_ARENA_CHUNK_MAX ((size_t)1 << 20)
+
+typedef struct hr_arena_chunk hr_arena_chunk;
+
+typedef struct hr_arena {
+  char *cursor;           /* next free byte, aligned */
+  char *end;              /* end of the current chunk */
+  hr_arena_chunk *first;  /* kept by reset; the others hang off it */
+  hr_arena_chunk *last;   /* the current one */
+  size_t chunk_bytes;     /* size of the next chunk; 0: HR_ARENA_CHUNK_MIN */
+  size_t bytes_allocated; /* sum of all chunks */
+} hr_arena;
+
+/* An empty arena whose first chunk holds at least `first_bytes` (0: the default). Allocates nothing yet. */
+void hr_arena_init(hr_arena *arena, size_t first_bytes);
+/* Frees everything; the arena is empty and usable afterwards. NULL and zeroed arenas are fine. */
+void hr_arena_fini(hr_arena *arena);
+/* Ends all blocks but keeps the first chunk, so that a loop of the same size allocates nothing. */
+void hr_arena_reset(hr_arena *arena);
+
+void *hr__arena_alloc_slow(hr_arena *arena, size_t bytes);
+
+/* A block aligned to 16, not initialised, or NULL when memory is out. 0 bytes give a valid pointer to nothing. */
+static inline void *hr_arena_alloc(hr_arena *arena, size_t bytes) {
+  size_t rounded = (bytes + HR_ARENA_ALIGNMENT - 1) & ~(HR_ARENA_ALIGNMENT - 1);
+  if (__builtin_expect(rounded >= bytes && rounded <= (size_t)(arena->end - arena->cursor) && arena->cursor != NULL, 1)) {
+    void *block = arena->cursor;
+    arena->cursor += rounded;
+    return block;
+  }
+  return hr__arena_alloc_slow(arena, bytes);
+}
+
+/* A zeroed array, or NULL, also when the product overflows. */
+void *hr_arena_calloc(hr_arena *arena, size_t count, size_t size);
+/* A copy of `bytes` bytes, or NULL. `source` may be NULL where `bytes` is 0. */
+void *hr_arena_dup(hr_arena *arena, const void *source, size_t bytes);
+/* A copy of a C string, or NULL. */
+char *hr_arena_strdup(hr_arena *arena, const char *source);
+
+#define HR_ARENA_NEW(arena, type) ((type *)hr_arena_calloc((arena), 1, sizeof(type)))
+#define HR_ARENA_ARRAY(arena, type, count) ((type *)hr_arena_calloc((arena), (count), sizeof(type)))
+
+#endif /* HEADRACE_BASE_ARENA_H_ */

@@ -1,0 +1,112 @@
+/* Growing strings. The capacity counts the terminator and doubles. */
+#include "base/text.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/allocator.h"
+
+/* Makes room for `extra` characters and the terminator. */
+static bool make_room(hr_text *text, size_t extra) {
+  if (text->failed) {
+    return false;
+  }
+  if (extra < text->capacity - text->length) {
+    return true;
+  }
+  if (extra > SIZE_MAX / 4 || text->length > SIZE_MAX / 4) {
+    text->failed = true;
+    return false;
+  }
+  size_t capacity = text->capacity > 0 ? text->capacity * 2 : 64;
+  if (capacity < text->length + extra + 1) {
+    capacity = text->length + extra + 1;
+  }
+  char *data = hr_realloc(text->data, capacity);
+  if (data == NULL) {
+    text->failed = true;
+    return false;
+  }
+  text->data = data;
+  text->capacity = capacity;
+  text->data[text->length] = '\0';
+  return true;
+}
+
+bool hr_text_append_bytes(hr_text *text, const char *bytes, size_t count) {
+  if (!make_room(text, count)) {
+    return false;
+  }
+  if (count > 0) {
+    memcpy(text->data + text->length, bytes, count);
+  }
+  text->length += count;
+  text->data[text->length] = '\0';
+  return true;
+}
+
+bool hr_text_append(hr_text *text, const char *string) {
+  return hr_text_append_bytes(text, string, strlen(string));
+}
+
+bool hr_text_char(hr_text *text, char character) {
+  return hr_text_append_bytes(text, &character, 1);
+}
+
+bool hr_text_vprintf(hr_text *text, const char *format, va_list args) {
+  va_list copy;
+  va_copy(copy, args);
+  int length = vsnprintf(NULL, 0, format, copy);
+  va_end(copy);
+  if (length < 0) {
+    text->failed = true;
+  }
+  if (length < 0 || !make_room(text, (size_t)length)) {
+    return false;
+  }
+  vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
+  text->length += (size_t)length;
+  return true;
+}
+
+bool hr_text_printf(hr_text *text, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  bool appended = hr_text_vprintf(text, format, args);
+  va_end(args);
+  return appended;
+}
+
+const char *hr_text_chars(const hr_text *text) {
+  return text->data != NULL ? text->data : "";
+}
+
+hr_status hr_text_status(const hr_text *text) {
+  return text->failed ? hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "text: out of memory after %zu characters", text->length)
+                      : NULL;
+}
+
+char *hr_text_take(hr_text *text) {
+  char *data = NULL;
+  if (make_room(text, 0)) {
+    data = text->data;
+    *text = (hr_text){0};
+  }
+  return data;
+}
+
+void hr_text_clear(hr_text *text) {
+  text->length = 0;
+  text->failed = false;
+  if (text->data != NULL) {
+    text->data[0] = '\0';
+  }
+}
+
+void hr_text_fini(hr_text *text) {
+  if (text != NULL) {
+    hr_free(text->data);
+    *text = (hr_text){0};
+  }
+}

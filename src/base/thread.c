@@ -1,0 +1,153 @@
+/* Wrappers of pthreads, and the number of workers. The parallel loop is in parallel.c. */
+#include "base/thread.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/allocator.h"
+#include "base/env.h"
+
+void hr_mutex_init(hr_mutex *mutex) {
+  int error = pthread_mutex_init(&mutex->native, NULL);
+  assert(error == 0);
+  (void)error;
+}
+
+void hr_mutex_fini(hr_mutex *mutex) {
+  pthread_mutex_destroy(&mutex->native);
+}
+
+void hr_cond_init(hr_cond *cond) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+#ifndef __APPLE__
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+#endif
+  int error = pthread_cond_init(&cond->native, &attributes);
+  assert(error == 0);
+  (void)error;
+  pthread_condattr_destroy(&attributes);
+}
+
+void hr_cond_fini(hr_cond *cond) {
+  pthread_cond_destroy(&cond->native);
+}
+
+void hr_cond_wait(hr_cond *cond, hr_mutex *mutex) {
+  pthread_cond_wait(&cond->native, &mutex->native);
+}
+
+static struct timespec to_timespec(int64_t ns) {
+  return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+}
+
+bool hr_cond_wait_until(hr_cond *cond, hr_mutex *mutex, int64_t deadline_ns) {
+#ifdef __APPLE__
+  int64_t left = deadline_ns - hr_clock_ns();
+  struct timespec span = to_timespec(left > 0 ? left : 0);
+  return pthread_cond_timedwait_relative_np(&cond->native, &mutex->native, &span) != ETIMEDOUT;
+#else
+  struct timespec deadline = to_timespec(deadline_ns > 0 ? deadline_ns : 0);
+  return pthread_cond_timedwait(&cond->native, &mutex->native, &deadline) != ETIMEDOUT;
+#endif
+}
+
+void hr_cond_signal(hr_cond *cond) {
+  pthread_cond_signal(&cond->native);
+}
+
+void hr_cond_broadcast(hr_cond *cond) {
+  pthread_cond_broadcast(&cond->native);
+}
+
+typedef struct thread_start {
+  hr_thread_fn fn;
+  void *arg;
+  char name[16];
+} thread_start;
+
+static void *run_thread(void *opaque) {
+  thread_start start = *(thread_start *)opaque;
+  hr_free(opaque);
+#ifdef __APPLE__
+  pthread_setname_np(start.name);
+#else
+  pthread_setname_np(pthread_self(), start.name);
+#endif
+  start.fn(start.arg);
+  return NULL;
+}
+
+hr_status hr_thread_start(const char *name, hr_thread_fn fn, void *arg, hr_thread *out_thread) {
+  thread_start *start = hr_malloc(sizeof *start);
+  if (start == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "thread \"%s\": out of memory", name);
+  }
+  *start = (thread_start){.fn = fn, .arg = arg};
+  snprintf(start->name, sizeof start->name, "%s", name);
+  /* The program's own threads are the ones that handle its signals. */
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t native;
+  int error = pthread_create(&native, NULL, run_thread, start);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (error != 0) {
+    hr_free(start);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "thread \"%s\": can't start: %s", name, strerror(error));
+  }
+  *out_thread = (hr_thread){.native = native, .started = true};
+  return NULL;
+}
+
+void hr_thread_join(hr_thread *thread) {
+  if (thread != NULL && thread->started) {
+    pthread_join(thread->native, NULL);
+    thread->started = false;
+  }
+}
+
+int64_t hr_clock_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int hr_core_count(void) {
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) {
+    return CPU_COUNT(&set);
+  }
+#endif
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  return online > 0 ? (int)online : 1;
+}
+
+static atomic_int worker_count; /* 0: not decided yet */
+
+int hr_thread_count(void) {
+  int count = atomic_load_explicit(&worker_count, memory_order_relaxed);
+  if (__builtin_expect(count == 0, 0)) {
+    hr_thread_count_set(0);
+    count = atomic_load_explicit(&worker_count, memory_order_relaxed);
+  }
+  return count;
+}
+
+void hr_thread_count_set(int count) {
+  if (count <= 0) {
+    count = (int)hr_env_int(HR_ENV_THREADS);
+  }
+  if (count <= 0) {
+    count = hr_core_count();
+  }
+  atomic_store(&worker_count, count < HR_THREADS_MAX ? count : HR_THREADS_MAX);
+}

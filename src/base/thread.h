@@ -1,0 +1,82 @@
+/* Threads: the operating system's, wrapped thinly, and one loop that runs in parallel.
+ *
+ * There is one team of worker threads for the process. In normal builds it is OpenMP's, because oneDNN and frameworks
+ * use the same one and two teams would fight for the cores; in sanitizer builds, which can't see into libgomp, and
+ * under compilers without libgomp it is a small pool of our own.
+ */
+#ifndef HEADRACE_BASE_THREAD_H_
+#define HEADRACE_BASE_THREAD_H_
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "headrace/status.h"
+
+#define HR_THREADS_MAX 1024
+
+typedef struct hr_mutex {
+  pthread_mutex_t native;
+} hr_mutex;
+
+#define HR_MUTEX_INITIALIZER {PTHREAD_MUTEX_INITIALIZER}
+
+void hr_mutex_init(hr_mutex *mutex);
+void hr_mutex_fini(hr_mutex *mutex);
+
+static inline void hr_mutex_lock(hr_mutex *mutex) {
+  pthread_mutex_lock(&mutex->native);
+}
+
+static inline bool hr_mutex_try_lock(hr_mutex *mutex) {
+  return pthread_mutex_trylock(&mutex->native) == 0;
+}
+
+static inline void hr_mutex_unlock(hr_mutex *mutex) {
+  pthread_mutex_unlock(&mutex->native);
+}
+
+/* A condition on the monotonic clock. Waits may wake for no reason: wait in a loop. */
+typedef struct hr_cond {
+  pthread_cond_t native;
+} hr_cond;
+
+void hr_cond_init(hr_cond *cond);
+void hr_cond_fini(hr_cond *cond);
+void hr_cond_wait(hr_cond *cond, hr_mutex *mutex);
+/* False when `hr_clock_ns` has reached `deadline_ns`. */
+bool hr_cond_wait_until(hr_cond *cond, hr_mutex *mutex, int64_t deadline_ns);
+void hr_cond_signal(hr_cond *cond);
+void hr_cond_broadcast(hr_cond *cond);
+
+typedef struct hr_thread {
+  pthread_t native;
+  bool started;
+} hr_thread;
+
+typedef void (*hr_thread_fn)(void *arg);
+
+/* Starts a thread with all signals blocked. `name` (15 characters are kept) shows in debuggers. */
+HR_MUST_USE hr_status hr_thread_start(const char *name, hr_thread_fn fn, void *arg, hr_thread *out_thread);
+/* Waits for the thread's end. Does nothing for a zeroed or a joined thread. */
+void hr_thread_join(hr_thread *thread);
+
+/* Nanoseconds of the monotonic clock. */
+int64_t hr_clock_ns(void);
+
+/* Works on units [begin, end). `worker` is below `hr_thread_count()` and used by one thread at a time. */
+typedef void (*hr_range_fn)(void *arg, int64_t begin, int64_t end, int worker);
+
+/* Splits [0, units) into one contiguous range for each worker, with at least `grain` units in each (below 1 counts
+ * as 1), and returns when all are done. Which units share a range depends on the number of threads: results must not.
+ * Runs on the caller alone, as worker 0, when one range is all there is or when called from inside a parallel loop. */
+void hr_parallel_for(int64_t units, int64_t grain, hr_range_fn fn, void *arg);
+
+/* Workers of a parallel loop: HEADRACE_THREADS, or the cores that this process may use. At most HR_THREADS_MAX. */
+int hr_thread_count(void);
+/* Changes it for the loops that start later; 0 or less brings the default back. */
+void hr_thread_count_set(int count);
+/* Cores that this process may run on. */
+int hr_core_count(void);
+
+#endif /* HEADRACE_BASE_THREAD_H_ */
