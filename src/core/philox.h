@@ -1,0 +1,77 @@
+/* philox.h: the counter-based random generator Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as
+ * 1, 2, 3", SC 2011).
+ *
+ * One block of four 32-bit words comes from a 128-bit counter and a 64-bit key:
+ *
+ *   counter = {index low, index high, offset low, offset high}     key = {seed low, seed high}
+ *
+ * `offset` tells the operations of a stream apart, and the block index the elements of one operation, by its row-major
+ * element number e:
+ *
+ *   32-bit values (uniform f32, bits of 32-bit classes)        block e / 4, word e % 4
+ *   64-bit values (uniform f64, bits of 64-bit classes)        block e / 2, words 2 * (e % 2) (high half) and the next
+ *   normal f32                                                 block e / 2, words 2 * (e % 2) (radius) and the next (angle)
+ *   normal f64                                                 block e, words 0, 1 (radius) and 2, 3 (angle)
+ *
+ * So a value depends on (e, seed, offset) alone: not on layout, mode, thread count or device. Straight-line code that
+ * vectorises; the text is also part of what the emitter writes.
+ */
+#ifndef HEADRACE_CORE_PHILOX_H_
+#define HEADRACE_CORE_PHILOX_H_
+
+#include <stdint.h>
+
+#ifndef HR_VMATH_FN
+#define HR_VMATH_FN static inline __attribute__((always_inline))
+#endif
+
+typedef struct hr_philox_block {
+  uint32_t word[4];
+} hr_philox_block;
+
+HR_VMATH_FN hr_philox_block hr_philox(uint64_t index, uint64_t offset, uint64_t seed) {
+  uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = (uint32_t)offset, c3 = (uint32_t)(offset >> 32);
+  uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+  hr_philox_block block;
+#define HR_PHILOX_ROUND                            \
+  do {                                             \
+    uint64_t p0 = (uint64_t)c0 * 0xD2511F53u;      \
+    uint64_t p1 = (uint64_t)c2 * 0xCD9E8D57u;      \
+    uint32_t d0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;  \
+    uint32_t d2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;  \
+    c1 = (uint32_t)p1, c3 = (uint32_t)p0;          \
+    c0 = d0, c2 = d2;                              \
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;          \
+  } while (0)
+  HR_PHILOX_ROUND;
+  HR_PHILOX_ROUND;
+  HR_PHILOX_ROUND;
+  HR_PHILOX_ROUND;
+  HR_PHILOX_ROUND;
+  HR_PHILOX_ROUND;
+  HR_PHILOX_ROUND;
+  HR_PHILOX_ROUND;
+  HR_PHILOX_ROUND;
+  HR_PHILOX_ROUND;
+#undef HR_PHILOX_ROUND
+  block.word[0] = c0, block.word[1] = c1, block.word[2] = c2, block.word[3] = c3;
+  return block;
+}
+
+/* Element `element` of the sequence of 32-bit words. */
+HR_VMATH_FN uint32_t hr_philox_word(uint64_t element, uint64_t seed, uint64_t offset) {
+  hr_philox_block block = hr_philox(element >> 2, offset, seed);
+  uint32_t low = (element & 1) ? block.word[1] : block.word[0];
+  uint32_t high = (element & 1) ? block.word[3] : block.word[2];
+  return (element & 2) ? high : low;
+}
+
+/* Element `element` of the sequence of 64-bit words; the first 32-bit word is the high half. */
+HR_VMATH_FN uint64_t hr_philox_pair(uint64_t element, uint64_t seed, uint64_t offset) {
+  hr_philox_block block = hr_philox(element >> 1, offset, seed);
+  uint32_t high = (element & 1) ? block.word[2] : block.word[0];
+  uint32_t low = (element & 1) ? block.word[3] : block.word[1];
+  return ((uint64_t)high << 32) | low;
+}
+
+#endif

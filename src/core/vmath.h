@@ -1,0 +1,688 @@
+/* vmath.h: the functions that expressions of ops.def call, one version for each compute class.
+ *
+ * An expression says F(exp)(a) or C(mul)(a, b); whoever includes ops.def binds F and C to a class: hr_f32_exp,
+ * hr_c64_mul. The reference evaluator's tests, the interpreter and the emitted text all use this file, so their bits
+ * agree by construction.
+ *
+ *   f32       Straight-line C: explicit fma, selects, bit casts; no branch, table or library call (fmod, remainder and
+ *             div_floor excepted: they are exact whichever way they are computed). A compiler vectorises it, and every
+ *             vector width and optimisation level gives the same bits. Right for NaN, infinities, signed zeros and
+ *             denormals. Most functions are within 1 unit in the last place, all within 2 (vmath_test.c asserts it).
+ *             Hot ones (exp, exp2, expm1, log, tanh, erf, sigmoid) work in f32; the others compute in double.
+ *   f64       The host's libm where it has the function.
+ *   integers  i32 u32 i64 u64: what C leaves undefined is defined here (wrap, division by 0, shifts).
+ *   complex   c64 computes transcendentals in c128.
+ *
+ * It must be compiled without -ffast-math and with -ffp-contract=off. An emitter that embeds this text defines
+ * HR_VMATH_FN (the qualifiers of a function), and HEADRACE_CORE_DTYPE_H_ with hr_c64 and hr_c128 of its own.
+ *
+ * Sources: reductions and kernels are the textbook ones (Cody and Waite; Muller, "Elementary Functions"; Payne and
+ * Hanek for large angles); the polynomials are own minimax fits, with coefficients rounded one after the other.
+ */
+#ifndef HEADRACE_CORE_VMATH_H_
+#define HEADRACE_CORE_VMATH_H_
+
+#include <math.h>
+#include <stdint.h>
+
+#include "core/dtype.h"
+#include "core/philox.h"
+
+/* ---- bits ---- */
+
+typedef union hr__f32_bits {
+  float f;
+  uint32_t u;
+} hr__f32_bits;
+typedef union hr__f64_bits {
+  double f;
+  uint64_t u;
+} hr__f64_bits;
+
+HR_VMATH_FN uint32_t hr__f32_to_u32(float x) {
+  hr__f32_bits b;
+  b.f = x;
+  return b.u;
+}
+HR_VMATH_FN float hr__u32_to_f32(uint32_t x) {
+  hr__f32_bits b;
+  b.u = x;
+  return b.f;
+}
+HR_VMATH_FN uint64_t hr__f64_to_u64(double x) {
+  hr__f64_bits b;
+  b.f = x;
+  return b.u;
+}
+HR_VMATH_FN double hr__u64_to_f64(uint64_t x) {
+  hr__f64_bits b;
+  b.u = x;
+  return b.f;
+}
+HR_VMATH_FN float hr__f32_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+HR_VMATH_FN double hr__f64_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+
+#define HR__F32_INFINITY __builtin_inff()
+#define HR__F32_NAN __builtin_nanf("")
+#define HR__F64_INFINITY __builtin_inf()
+#define HR__F64_NAN __builtin_nan("")
+/* Adding and subtracting these rounds to an integer; it lies in the low bits of the sum. */
+#define HR__F32_ROUNDER 0x1.8p23f
+#define HR__F64_ROUNDER 0x1.8p52
+
+/* ---- f32: exact ones ---- */
+
+HR_VMATH_FN float hr_f32_abs(float x) { return hr__u32_to_f32(hr__f32_to_u32(x) & 0x7fffffffu); }
+HR_VMATH_FN uint8_t hr_f32_signbit(float x) { return (uint8_t)(hr__f32_to_u32(x) >> 31); }
+HR_VMATH_FN float hr__f32_copysign(float x, float sign) {
+  return hr__u32_to_f32((hr__f32_to_u32(x) & 0x7fffffffu) | (hr__f32_to_u32(sign) & 0x80000000u));
+}
+HR_VMATH_FN float hr_f32_sqrt(float x) { return __builtin_sqrtf(x); }
+HR_VMATH_FN float hr_f32_floor(float x) { return __builtin_floorf(x); }
+HR_VMATH_FN float hr_f32_ceil(float x) { return __builtin_ceilf(x); }
+HR_VMATH_FN float hr_f32_trunc(float x) { return __builtin_truncf(x); }
+HR_VMATH_FN float hr_f32_round(float x) { return __builtin_rintf(x); } /* ties to even */
+HR_VMATH_FN float hr_f32_at_least(float x, float least) { return x < least ? least : x; }
+HR_VMATH_FN float hr_f32_fmod(float a, float b) { return __builtin_fmodf(a, b); }
+/* a - b * floor(a / b) with the sign of b: torch.remainder. */
+HR_VMATH_FN float hr_f32_remainder(float a, float b) {
+  float r = __builtin_fmodf(a, b);
+  return (r != 0.0f && (r < 0.0f) != (b < 0.0f)) ? r + b : r;
+}
+/* Python's // in torch's steps: exact quotient of a - remainder, then to the nearest integer below. */
+HR_VMATH_FN float hr_f32_div_floor(float a, float b) {
+  float r = __builtin_fmodf(a, b);
+  float quotient = (a - r) / b;
+  float lower = (r != 0.0f && (r < 0.0f) != (b < 0.0f)) ? quotient - 1.0f : quotient;
+  float whole = __builtin_floorf(lower);
+  float nearest = lower - whole > 0.5f ? whole + 1.0f : whole;
+  float result = lower != 0.0f ? nearest : hr__f32_copysign(0.0f, a / b);
+  return b == 0.0f ? a / b : result;
+}
+
+/* ---- f32: exponentials ---- */
+
+/* (e^r - 1 - r) / r^2 for |r| <= log(2) / 2. */
+HR_VMATH_FN float hr__f32_exp_kernel(float r) {
+  float p = 0x1.6ac778p-10f;
+  p = hr__f32_fma(p, r, 0x1.123de2p-7f);
+  p = hr__f32_fma(p, r, 0x1.555858p-5f);
+  p = hr__f32_fma(p, r, 0x1.55548cp-3f);
+  return hr__f32_fma(p, r, 0x1.fffffcp-2f);
+}
+/* x * 2^n in two steps, so that the result may be denormal or infinite; n as a two's complement number. */
+HR_VMATH_FN float hr__f32_scale(float x, uint32_t n) {
+  uint32_t half = (uint32_t)((int32_t)n >> 1);
+  return x * hr__u32_to_f32((half + 127u) << 23) * hr__u32_to_f32((n - half + 127u) << 23);
+}
+HR_VMATH_FN float hr_f32_exp(float x) {
+  float c = x > 89.0f ? 89.0f : x;
+  c = c < -104.0f ? -104.0f : c;
+  float t = hr__f32_fma(c, 0x1.715476p0f, HR__F32_ROUNDER);
+  float n = t - HR__F32_ROUNDER;
+  float r = hr__f32_fma(n, -0x1.62e43p-1f, c);
+  r = hr__f32_fma(n, 0x1.05c61p-29f, r);
+  float p = hr__f32_fma(hr__f32_exp_kernel(r), r * r, r) + 1.0f;
+  return hr__f32_scale(p, hr__f32_to_u32(t) - 0x4b400000u);
+}
+HR_VMATH_FN float hr_f32_exp2(float x) {
+  float c = x > 129.0f ? 129.0f : x;
+  c = c < -151.0f ? -151.0f : c;
+  float t = c + HR__F32_ROUNDER;
+  float f = c - (t - HR__F32_ROUNDER);
+  float r = hr__f32_fma(f, 0x1.62e43p-1f, f * -0x1.05c61p-29f);
+  float p = hr__f32_fma(hr__f32_exp_kernel(r), r * r, r) + 1.0f;
+  return hr__f32_scale(p, hr__f32_to_u32(t) - 0x4b400000u);
+}
+HR_VMATH_FN float hr_f32_expm1(float x) {
+  float c = x > 89.0f ? 89.0f : x;
+  c = c < -20.0f ? -20.0f : c;
+  float t = hr__f32_fma(c, 0x1.715476p0f, HR__F32_ROUNDER);
+  float n = t - HR__F32_ROUNDER;
+  float r = hr__f32_fma(n, -0x1.62e43p-1f, c);
+  r = hr__f32_fma(n, 0x1.05c61p-29f, r);
+  float p = hr__f32_fma(hr__f32_exp_kernel(r), r * r, r);
+  /* half of 2^n (1 + p) - 1, so that n = 128 does not overflow early */
+  float s = hr__u32_to_f32((hr__f32_to_u32(t) - 0x4b400000u + 126u) << 23);
+  float y = hr__f32_fma(s, p, s - 0.5f) * 2.0f;
+  return hr_f32_abs(x) < 0x1p-25f ? x : y;
+}
+HR_VMATH_FN float hr_f32_sigmoid(float x) {
+  float e = hr_f32_exp(-hr_f32_abs(x));
+  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+HR_VMATH_FN float hr_f32_tanh(float x) {
+  float a = hr_f32_abs(x), z = x * x;
+  float p = 0x1.160874p-9f;
+  p = hr__f32_fma(p, z, -0x1.0b5a78p-7f);
+  p = hr__f32_fma(p, z, 0x1.6377fcp-6f);
+  p = hr__f32_fma(p, z, -0x1.b9ee4ap-5f);
+  p = hr__f32_fma(p, z, 0x1.11107p-3f);
+  p = hr__f32_fma(p, z, -0x1.555554p-2f);
+  float small = hr__f32_fma(p * z, x, x);
+  float large = 1.0f - 2.0f / (hr_f32_exp(a + a) + 1.0f);
+  return a < 0.625f ? small : hr__f32_copysign(large, x);
+}
+HR_VMATH_FN float hr_f32_erf(float x) {
+  float a = hr_f32_abs(x), z = x * x;
+  float s = -0x1.398914p-11f;
+  s = hr__f32_fma(s, z, 0x1.4723dep-8f);
+  s = hr__f32_fma(s, z, -0x1.b689b6p-6f);
+  s = hr__f32_fma(s, z, 0x1.ce1a88p-4f);
+  s = hr__f32_fma(s, z, -0x1.8126e8p-2f);
+  s = hr__f32_fma(s, z, 0x1.06eba6p-3f);
+  float small = hr__f32_fma(s, x, x);
+  float t = a > 4.0f ? 4.0f : a; /* log(1 - erf(t)) = t * (l - 1) */
+  float l = -0x1.6bcea6p-17f;
+  l = hr__f32_fma(l, t, 0x1.4e6832p-12f);
+  l = hr__f32_fma(l, t, -0x1.db5b0cp-9f);
+  l = hr__f32_fma(l, t, 0x1.84c59ap-6f);
+  l = hr__f32_fma(l, t, -0x1.b2fcfep-4f);
+  l = hr__f32_fma(l, t, -0x1.45359ap-1f);
+  l = hr__f32_fma(l, t, -0x1.0775dep-3f);
+  float large = 1.0f - hr_f32_exp(hr__f32_fma(l, t, -t));
+  return a < 0.921875f ? small : hr__f32_copysign(large, x);
+}
+
+/* ---- f32: logarithm ---- */
+
+HR_VMATH_FN float hr_f32_log(float x) {
+  float scaled = x < 0x1p-126f ? x * 0x1p23f : x;
+  uint32_t u = hr__f32_to_u32(scaled) - 0x3f3504f3u; /* exponent counts from sqrt(1/2) */
+  float k = (float)((int32_t)u >> 23) - (x < 0x1p-126f ? 23.0f : 0.0f);
+  float f = hr__u32_to_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f, z = f * f;
+  float p = 0x1.59647ap-5f;
+  p = hr__f32_fma(p, f, -0x1.a71f12p-4f);
+  p = hr__f32_fma(p, f, 0x1.f7d08cp-4f);
+  p = hr__f32_fma(p, f, -0x1.03578ap-3f);
+  p = hr__f32_fma(p, f, 0x1.22c9aep-3f);
+  p = hr__f32_fma(p, f, -0x1.550a8p-3f);
+  p = hr__f32_fma(p, f, 0x1.99a6bp-3f);
+  p = hr__f32_fma(p, f, -0x1.0000c8p-2f);
+  p = hr__f32_fma(p, f, 0x1.555546p-2f);
+  float y = hr__f32_fma(k, -0x1.bd0106p-13f, p * z * f); /* log(2) = 0x1.63p-1 - 0x1.bd0106p-13 */
+  y = f + hr__f32_fma(z, -0.5f, y);
+  y = hr__f32_fma(k, 0x1.63p-1f, y);
+  y = x == HR__F32_INFINITY ? x : y;
+  return x > 0.0f ? y : (x == 0.0f ? -HR__F32_INFINITY : HR__F32_NAN);
+}
+HR_VMATH_FN float hr_f32_log_clamped(float x) {
+  float y = hr_f32_log(x);
+  return y < -100.0f ? -100.0f : y;
+}
+
+/* ---- kernels in double for f32 arguments: straight-line, relative error below 1e-10 ---- */
+
+/* e^x for |x| <= 700. */
+HR_VMATH_FN double hr__d_exp(double x) {
+  double t = hr__f64_fma(x, 0x1.71547652b82fep0, HR__F64_ROUNDER);
+  double n = t - HR__F64_ROUNDER;
+  double r = hr__f64_fma(n, -0x1.62e42fefa39efp-1, x);
+  r = hr__f64_fma(n, -0x1.abc9e3b39803fp-56, r);
+  double p = 1.0 / 39916800;
+  p = hr__f64_fma(p, r, 1.0 / 3628800);
+  p = hr__f64_fma(p, r, 1.0 / 362880);
+  p = hr__f64_fma(p, r, 1.0 / 40320);
+  p = hr__f64_fma(p, r, 1.0 / 5040);
+  p = hr__f64_fma(p, r, 1.0 / 720);
+  p = hr__f64_fma(p, r, 1.0 / 120);
+  p = hr__f64_fma(p, r, 1.0 / 24);
+  p = hr__f64_fma(p, r, 1.0 / 6);
+  p = hr__f64_fma(p, r, 0.5);
+  p = hr__f64_fma(p, r, 1.0);
+  p = hr__f64_fma(p, r, 1.0);
+  return p * hr__u64_to_f64((hr__f64_to_u64(t) + 1023u) << 52); /* the rounder's own bits are shifted out */
+}
+/* log(m) for x = 2^k * m, m in [sqrt(1/2), sqrt(2)); x positive, normal, finite. */
+HR_VMATH_FN double hr__d_log_parts(double x, double *out_k) {
+  uint64_t u = hr__f64_to_u64(x) + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);
+  *out_k = hr__u64_to_f64((u >> 52) | 0x4330000000000000u) - (0x1p52 + 1023.0);
+  double m = hr__u64_to_f64((u & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu);
+  double s = (m - 1.0) / (m + 1.0), z = s * s;
+  double p = 1.0 / 19;
+  p = hr__f64_fma(p, z, 1.0 / 17);
+  p = hr__f64_fma(p, z, 1.0 / 15);
+  p = hr__f64_fma(p, z, 1.0 / 13);
+  p = hr__f64_fma(p, z, 1.0 / 11);
+  p = hr__f64_fma(p, z, 1.0 / 9);
+  p = hr__f64_fma(p, z, 1.0 / 7);
+  p = hr__f64_fma(p, z, 1.0 / 5);
+  p = hr__f64_fma(p, z, 1.0 / 3);
+  return hr__f64_fma(p * z, s + s, s + s);
+}
+/* What a logarithm gives for x <= 0, infinity and NaN; y elsewhere. */
+HR_VMATH_FN double hr__d_log_special(double x, double y) {
+  double finite = x == HR__F64_INFINITY ? x : y;
+  return x > 0.0 ? finite : (x == 0.0 ? -HR__F64_INFINITY : HR__F64_NAN);
+}
+HR_VMATH_FN double hr__d_log(double x) {
+  double k, y = hr__d_log_parts(x, &k);
+  return hr__d_log_special(x, hr__f64_fma(k, 0x1.62e42fefa39efp-1, y));
+}
+/* Arc tangent. */
+HR_VMATH_FN double hr__d_atan(double x) {
+  double a = x < 0.0 ? -x : x;
+  double numerator = a > 2.414213562373095 ? -1.0 : (a > 0.4142135623730950 ? a - 1.0 : a);
+  double denominator = a > 2.414213562373095 ? a : (a > 0.4142135623730950 ? a + 1.0 : 1.0);
+  double base = a > 2.414213562373095 ? 0x1.921fb54442d18p0 : (a > 0.4142135623730950 ? 0x1.921fb54442d18p-1 : 0.0);
+  double t = numerator / denominator, z = t * t;
+  double p = 0x1.fb978b34f951cp-6;
+  p = hr__f64_fma(p, z, -0x1.e319f595c423bp-5);
+  p = hr__f64_fma(p, z, 0x1.3614d6ccc15d8p-4);
+  p = hr__f64_fma(p, z, -0x1.73e490aa3b54cp-4);
+  p = hr__f64_fma(p, z, 0x1.c715c2e99ee49p-4);
+  p = hr__f64_fma(p, z, -0x1.24922ee01436fp-3);
+  p = hr__f64_fma(p, z, 0x1.99999936827p-3);
+  p = hr__f64_fma(p, z, -0x1.555555551707cp-2);
+  double y = base + hr__f64_fma(p * z, t, t);
+  return x < 0.0 ? -y : (x == 0.0 ? x : y);
+}
+/* Sine and cosine of r for |r| <= pi / 4. */
+HR_VMATH_FN double hr__d_sin_kernel(double r) {
+  double z = r * r;
+  double p = -1.0 / 39916800;
+  p = hr__f64_fma(p, z, 1.0 / 362880);
+  p = hr__f64_fma(p, z, -1.0 / 5040);
+  p = hr__f64_fma(p, z, 1.0 / 120);
+  p = hr__f64_fma(p, z, -1.0 / 6);
+  return hr__f64_fma(p * z, r, r);
+}
+HR_VMATH_FN double hr__d_cos_kernel(double r) {
+  double z = r * r;
+  double p = 1.0 / 479001600;
+  p = hr__f64_fma(p, z, -1.0 / 3628800);
+  p = hr__f64_fma(p, z, 1.0 / 40320);
+  p = hr__f64_fma(p, z, -1.0 / 720);
+  p = hr__f64_fma(p, z, 1.0 / 24);
+  p = hr__f64_fma(p, z, -0.5);
+  return hr__f64_fma(p, z, 1.0);
+}
+/* x = quarter * pi/2 + r, |r| <= pi/4 for any f32 x; the low two bits of *out_quarter count quarter turns.
+ * A large x is an integer times 2^(24 j): that factor goes into 2/pi, reduced modulo 4, in three parts whose first two
+ * give exact products. */
+HR_VMATH_FN double hr__d_reduce_angle(float angle, uint64_t *out_quarter) {
+  float a = hr_f32_abs(angle);
+  double c0 = 0x1.45f3068p-1, c1 = 0x1.727220ap-27, c2 = 0x1.29fc2757d1f53p-56, scale = 1.0;
+  c0 = a >= 0x1p48f ? 0x1.b72722p+1 : c0, c1 = a >= 0x1p48f ? 0x1.529fc24p-28 : c1;
+  c2 = a >= 0x1p48f ? 0x1.abe8fa9a6ee07p-55 : c2, scale = a >= 0x1p48f ? 0x1p-24 : scale;
+  c0 = a >= 0x1p72f ? 0x1.529fcp-4 : c0, c1 = a >= 0x1p72f ? 0x1.3abe8fap-27 : c1;
+  c2 = a >= 0x1p72f ? 0x1.34ddc0db6295ap-56 : c2, scale = a >= 0x1p72f ? 0x1p-48 : scale;
+  c0 = a >= 0x1p96f ? 0x1.3abe8ep-3 : c0, c1 = a >= 0x1p96f ? 0x1.a9a6eep-27 : c1;
+  c2 = a >= 0x1p96f ? 0x1.b6c52b3278872p-57 : c2, scale = a >= 0x1p96f ? 0x1p-72 : scale;
+  c0 = a >= 0x1p120f ? 0x1.f534ddcp+0 : c0, c1 = a >= 0x1p120f ? 0x1.b6c528p-33 : c1;
+  c2 = a >= 0x1p120f ? 0x1.993c439041fe5p-56 : c2, scale = a >= 0x1p120f ? 0x1p-96 : scale;
+  double x = (double)angle * scale;
+  double p0 = x * c0, p1 = x * c1, p2 = x * c2;
+  p0 -= 4.0 * ((p0 * 0.25 + HR__F64_ROUNDER) - HR__F64_ROUNDER);
+  double n0 = (p0 + HR__F64_ROUNDER) - HR__F64_ROUNDER, f0 = p0 - n0;
+  double n1 = (p1 + HR__F64_ROUNDER) - HR__F64_ROUNDER, f1 = p1 - n1;
+  double n2 = (f0 + f1 + HR__F64_ROUNDER) - HR__F64_ROUNDER;
+  *out_quarter = hr__f64_to_u64(n0 + n1 + n2 + HR__F64_ROUNDER);
+  return ((f0 - n2) + f1 + p2) * 0x1.921fb54442d18p0;
+}
+/* e^(a^2) * erfc(a) for a in [0, 10.2]. */
+HR_VMATH_FN double hr__d_erfc_kernel(double a) {
+  double q = (a - 3.0) / (a + 3.0);
+  double p = 0x1.15afe8d111824p-16;
+  p = hr__f64_fma(p, q, 0x1.09b79706e2576p-14);
+  p = hr__f64_fma(p, q, -0x1.09ce38a104512p-14);
+  p = hr__f64_fma(p, q, -0x1.9e318d5d21b56p-12);
+  p = hr__f64_fma(p, q, 0x1.f093a8f0306ffp-11);
+  p = hr__f64_fma(p, q, 0x1.4c13df45692bdp-10);
+  p = hr__f64_fma(p, q, -0x1.857708c6241b8p-7);
+  p = hr__f64_fma(p, q, 0x1.17c9769b3ae43p-5);
+  p = hr__f64_fma(p, q, -0x1.e88b7d6fd9e19p-5);
+  p = hr__f64_fma(p, q, 0x1.09836c5e67d1ep-4);
+  p = hr__f64_fma(p, q, -0x1.85a15c1ab3f7cp-6);
+  p = hr__f64_fma(p, q, -0x1.15c084d662ac9p-4);
+  p = hr__f64_fma(p, q, 0x1.40c522d7e0ee2p-1);
+  return p / (a + 0.5);
+}
+
+/* ---- f32: the others, through double ---- */
+
+HR_VMATH_FN float hr_f32_log2(float x) {
+  double k, y = hr__d_log_parts((double)x, &k);
+  return (float)hr__d_log_special((double)x, hr__f64_fma(y, 0x1.71547652b82fep0, k));
+}
+HR_VMATH_FN float hr_f32_log10(float x) {
+  return (float)(hr__d_log((double)x) * 0x1.bcb7b1526e50ep-2);
+}
+HR_VMATH_FN float hr_f32_log1p(float x) {
+  double d = (double)x, a = d < 0.0 ? -d : d;
+  double small = d * hr__f64_fma(d, hr__f64_fma(d, 1.0 / 3, -0.5), 1.0); /* 1 + d would drop bits of d */
+  return (float)(a < 0x1p-12 ? small : hr__d_log(1.0 + d));
+}
+HR_VMATH_FN float hr_f32_sin(float x) {
+  uint64_t quarter;
+  double r = hr__d_reduce_angle(x, &quarter);
+  double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r), y = (quarter & 1) ? c : s;
+  return (float)((quarter & 2) ? -y : y);
+}
+HR_VMATH_FN float hr_f32_cos(float x) {
+  uint64_t quarter;
+  double r = hr__d_reduce_angle(x, &quarter);
+  double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r), y = (quarter & 1) ? s : c;
+  return (float)(((quarter + 1) & 2) ? -y : y);
+}
+HR_VMATH_FN float hr_f32_tan(float x) {
+  uint64_t quarter;
+  double r = hr__d_reduce_angle(x, &quarter);
+  double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r);
+  return (float)(((quarter & 1) ? -c : s) / ((quarter & 1) ? s : c));
+}
+HR_VMATH_FN float hr_f32_atan(float x) { return (float)hr__d_atan((double)x); }
+HR_VMATH_FN float hr_f32_asin(float x) {
+  double d = (double)x;
+  return (float)hr__d_atan(d / __builtin_sqrt((1.0 - d) * (1.0 + d)));
+}
+HR_VMATH_FN float hr_f32_acos(float x) {
+  double d = (double)x, root = __builtin_sqrt((1.0 - d) / (1.0 + d));
+  return (float)(2.0 * hr__d_atan(root));
+}
+HR_VMATH_FN float hr_f32_atan2(float y, float x) {
+  double n = (double)hr_f32_abs(y), d = (double)hr_f32_abs(x);
+  uint8_t both_infinite = (uint8_t)((n == HR__F64_INFINITY) & (d == HR__F64_INFINITY));
+  double ratio = both_infinite ? 1.0 : n / (n == 0.0 && d == 0.0 ? 1.0 : d);
+  double angle = hr__d_atan(ratio);
+  angle = hr_f32_signbit(x) ? 0x1.921fb54442d18p1 - angle : angle;
+  float result = hr__f32_copysign((float)angle, y);
+  return (x != x || y != y) ? x + y : result;
+}
+HR_VMATH_FN float hr_f32_sinh(float x) {
+  double d = (double)x, c = d > 120.0 ? 120.0 : (d < -120.0 ? -120.0 : d), z = d * d;
+  double e = hr__d_exp(c), p = 1.0 / 362880;
+  p = hr__f64_fma(p, z, 1.0 / 5040);
+  p = hr__f64_fma(p, z, 1.0 / 120);
+  p = hr__f64_fma(p, z, 1.0 / 6);
+  double small = hr__f64_fma(p * z, d, d), large = 0.5 * (e - 1.0 / e);
+  return (float)((d < 0.25) & (d > -0.25) ? small : large);
+}
+HR_VMATH_FN float hr_f32_cosh(float x) {
+  double d = (double)x, c = d > 120.0 ? 120.0 : (d < -120.0 ? -120.0 : d);
+  double e = hr__d_exp(c);
+  return (float)(0.5 * (e + 1.0 / e));
+}
+HR_VMATH_FN float hr_f32_asinh(float x) {
+  double d = (double)hr_f32_abs(x), z = d * d;
+  double p = hr__f64_fma(hr__f64_fma(z, -15.0 / 336, 3.0 / 40), z, -1.0 / 6);
+  double small = hr__f64_fma(p * z, d, d), large = hr__d_log(d + __builtin_sqrt(z + 1.0));
+  return hr__f32_copysign((float)(d < 0.03125 ? small : large), x);
+}
+HR_VMATH_FN float hr_f32_acosh(float x) {
+  double d = (double)x, y = hr__d_log(d + __builtin_sqrt((d - 1.0) * (d + 1.0)));
+  return (float)(d >= 1.0 ? y : HR__F64_NAN);
+}
+HR_VMATH_FN float hr_f32_atanh(float x) {
+  double d = (double)x, z = d * d;
+  double p = hr__f64_fma(hr__f64_fma(z, 1.0 / 7, 1.0 / 5), z, 1.0 / 3);
+  double small = hr__f64_fma(p * z, d, d), large = 0.5 * hr__d_log((1.0 + d) / (1.0 - d));
+  return (float)((d < 0.03125) & (d > -0.03125) ? small : large);
+}
+HR_VMATH_FN float hr_f32_erfc(float x) {
+  double d = (double)x, a = d < 0.0 ? -d : d;
+  a = a > 10.2 ? 10.2 : a;
+  double y = hr__d_exp(-a * a) * hr__d_erfc_kernel(a);
+  return (float)(d < 0.0 ? 2.0 - y : y);
+}
+HR_VMATH_FN float hr_f32_hypot(float a, float b) {
+  double x = (double)a, y = (double)b;
+  float length = (float)__builtin_sqrt(x * x + y * y);
+  return (hr_f32_abs(a) == HR__F32_INFINITY) | (hr_f32_abs(b) == HR__F32_INFINITY) ? HR__F32_INFINITY : length;
+}
+HR_VMATH_FN float hr_f32_pow(float a, float b) {
+  double base = (double)hr_f32_abs(a), exponent = (double)b;
+  double product = exponent * hr__d_log(base);
+  product = product > 400.0 ? 400.0 : (product < -400.0 ? -400.0 : product);
+  double y = hr__d_exp(product);
+  float half = b * 0.5f;
+  uint8_t whole = (uint8_t)(__builtin_truncf(b) == b);
+  uint8_t odd = (uint8_t)(whole & (__builtin_truncf(half) != half));
+  float r = (float)y;
+  r = (a < 0.0f) & !whole & (base < HR__F64_INFINITY) ? HR__F32_NAN : r;
+  r = odd ? hr__f32_copysign(r, a) : r;
+  r = (base == 1.0) & (hr_f32_abs(b) == HR__F32_INFINITY) ? 1.0f : r;
+  r = (a != a) | (b != b) ? a + b : r;
+  return (b == 0.0f) | (a == 1.0f) ? 1.0f : r;
+}
+/* Derivative of the tanh form of gelu, in torch's order of operations. */
+HR_VMATH_FN float hr_f32_gelu_tanh_slope(float x) {
+  float square = x * x, cube = square * x;
+  float t = hr_f32_tanh(0.79788456080286535588f * (x + 0.044715f * cube));
+  float left = 0.5f * x, right = 1.0f + t;
+  float inner = 0.79788456080286535588f * (1.0f + 3.0f * 0.044715f * square);
+  return 0.5f * right + left * (1.0f - t * t) * inner;
+}
+HR_VMATH_FN float hr_f32_philox_uniform(int64_t element, int64_t seed, int64_t offset) {
+  uint32_t word = hr_philox_word((uint64_t)element, (uint64_t)seed, (uint64_t)offset);
+  return (float)(int32_t)(word >> 8) * 0x1p-24f;
+}
+/* Box and Muller: radius from 32 bits in (0, 1], angle in turns from 32 bits. */
+HR_VMATH_FN float hr_f32_philox_normal(int64_t element, int64_t seed, int64_t offset) {
+  uint64_t pair = hr_philox_pair((uint64_t)element, (uint64_t)seed, (uint64_t)offset);
+  double u = hr__u64_to_f64((pair >> 32) | 0x4330000000000000u) - (0x1p52 - 1.0);
+  double v = (hr__u64_to_f64((pair & 0xffffffffu) | 0x4330000000000000u) - 0x1p52) * 0x1p-30; /* quarter turns */
+  double n = (v + HR__F64_ROUNDER) - HR__F64_ROUNDER, r = (v - n) * 0x1.921fb54442d18p0;
+  uint64_t quarter = hr__f64_to_u64(n + HR__F64_ROUNDER);
+  double y = (quarter & 1) ? hr__d_sin_kernel(r) : hr__d_cos_kernel(r);
+  y = ((quarter + 1) & 2) ? -y : y;
+  return (float)(__builtin_sqrt(-2.0 * hr__d_log(u * 0x1p-32)) * y);
+}
+
+/* ---- f64 ---- */
+
+HR_VMATH_FN double hr_f64_abs(double x) { return __builtin_fabs(x); }
+HR_VMATH_FN uint8_t hr_f64_signbit(double x) { return (uint8_t)(hr__f64_to_u64(x) >> 63); }
+HR_VMATH_FN double hr_f64_sqrt(double x) { return __builtin_sqrt(x); }
+HR_VMATH_FN double hr_f64_floor(double x) { return __builtin_floor(x); }
+HR_VMATH_FN double hr_f64_ceil(double x) { return __builtin_ceil(x); }
+HR_VMATH_FN double hr_f64_trunc(double x) { return __builtin_trunc(x); }
+HR_VMATH_FN double hr_f64_round(double x) { return __builtin_rint(x); } /* ties to even */
+HR_VMATH_FN double hr_f64_at_least(double x, double least) { return x < least ? least : x; }
+HR_VMATH_FN double hr_f64_fmod(double a, double b) { return fmod(a, b); }
+HR_VMATH_FN double hr_f64_remainder(double a, double b) {
+  double r = fmod(a, b);
+  return (r != 0.0 && (r < 0.0) != (b < 0.0)) ? r + b : r;
+}
+HR_VMATH_FN double hr_f64_div_floor(double a, double b) {
+  double r = fmod(a, b);
+  double quotient = (a - r) / b;
+  double lower = (r != 0.0 && (r < 0.0) != (b < 0.0)) ? quotient - 1.0 : quotient;
+  double whole = __builtin_floor(lower);
+  double nearest = lower - whole > 0.5 ? whole + 1.0 : whole;
+  double result = lower != 0.0 ? nearest : __builtin_copysign(0.0, a / b);
+  return b == 0.0 ? a / b : result;
+}
+HR_VMATH_FN double hr_f64_pow(double a, double b) { return pow(a, b); }
+HR_VMATH_FN double hr_f64_atan2(double a, double b) { return atan2(a, b); }
+HR_VMATH_FN double hr_f64_hypot(double a, double b) { return hypot(a, b); }
+HR_VMATH_FN double hr_f64_exp(double x) { return exp(x); }
+HR_VMATH_FN double hr_f64_exp2(double x) { return exp2(x); }
+HR_VMATH_FN double hr_f64_expm1(double x) { return expm1(x); }
+HR_VMATH_FN double hr_f64_log(double x) { return log(x); }
+HR_VMATH_FN double hr_f64_log2(double x) { return log2(x); }
+HR_VMATH_FN double hr_f64_log10(double x) { return log10(x); }
+HR_VMATH_FN double hr_f64_log1p(double x) { return log1p(x); }
+HR_VMATH_FN double hr_f64_sin(double x) { return sin(x); }
+HR_VMATH_FN double hr_f64_cos(double x) { return cos(x); }
+HR_VMATH_FN double hr_f64_tan(double x) { return tan(x); }
+HR_VMATH_FN double hr_f64_asin(double x) { return asin(x); }
+HR_VMATH_FN double hr_f64_acos(double x) { return acos(x); }
+HR_VMATH_FN double hr_f64_atan(double x) { return atan(x); }
+HR_VMATH_FN double hr_f64_sinh(double x) { return sinh(x); }
+HR_VMATH_FN double hr_f64_cosh(double x) { return cosh(x); }
+HR_VMATH_FN double hr_f64_tanh(double x) { return tanh(x); }
+HR_VMATH_FN double hr_f64_asinh(double x) { return asinh(x); }
+HR_VMATH_FN double hr_f64_acosh(double x) { return acosh(x); }
+HR_VMATH_FN double hr_f64_atanh(double x) { return atanh(x); }
+HR_VMATH_FN double hr_f64_erf(double x) { return erf(x); }
+HR_VMATH_FN double hr_f64_erfc(double x) { return erfc(x); }
+HR_VMATH_FN double hr_f64_sigmoid(double x) {
+  double e = exp(-__builtin_fabs(x));
+  return (x < 0.0 ? e : 1.0) / (1.0 + e);
+}
+HR_VMATH_FN double hr_f64_log_clamped(double x) {
+  double y = log(x);
+  return y < -100.0 ? -100.0 : y;
+}
+HR_VMATH_FN double hr_f64_gelu_tanh_slope(double x) {
+  double square = x * x, cube = square * x;
+  double t = tanh(0.79788456080286535588 * (x + 0.044715 * cube));
+  double left = 0.5 * x, right = 1.0 + t;
+  double inner = 0.79788456080286535588 * (1.0 + 3.0 * 0.044715 * square);
+  return 0.5 * right + left * (1.0 - t * t) * inner;
+}
+HR_VMATH_FN double hr_f64_philox_uniform(int64_t element, int64_t seed, int64_t offset) {
+  uint64_t pair = hr_philox_pair((uint64_t)element, (uint64_t)seed, (uint64_t)offset);
+  return (double)(int64_t)(pair >> 11) * 0x1p-53;
+}
+HR_VMATH_FN double hr_f64_philox_normal(int64_t element, int64_t seed, int64_t offset) {
+  hr_philox_block block = hr_philox((uint64_t)element, (uint64_t)offset, (uint64_t)seed);
+  uint64_t first = ((uint64_t)block.word[0] << 32) | block.word[1];
+  uint64_t second = ((uint64_t)block.word[2] << 32) | block.word[3];
+  double u = (double)(int64_t)((first >> 11) + 1) * 0x1p-53, v = (double)(int64_t)(second >> 11) * 0x1p-53;
+  return __builtin_sqrt(-2.0 * log(u)) * cos(v * 6.283185307179586476925);
+}
+
+/* ---- integers ---- */
+
+HR_VMATH_FN int32_t hr_i32_lowest(void) { return INT32_MIN; }
+HR_VMATH_FN int32_t hr_i32_highest(void) { return INT32_MAX; }
+HR_VMATH_FN uint32_t hr_u32_lowest(void) { return 0; }
+HR_VMATH_FN uint32_t hr_u32_highest(void) { return UINT32_MAX; }
+HR_VMATH_FN int64_t hr_i64_lowest(void) { return INT64_MIN; }
+HR_VMATH_FN int64_t hr_i64_highest(void) { return INT64_MAX; }
+HR_VMATH_FN uint64_t hr_u64_lowest(void) { return 0; }
+HR_VMATH_FN uint64_t hr_u64_highest(void) { return UINT64_MAX; }
+
+/* Non-negative random numbers: 31 bits in the 32-bit classes, 63 in the others. */
+HR_VMATH_FN int32_t hr_i32_philox_bits(int64_t element, int64_t seed, int64_t offset) {
+  return (int32_t)(hr_philox_word((uint64_t)element, (uint64_t)seed, (uint64_t)offset) >> 1);
+}
+HR_VMATH_FN uint32_t hr_u32_philox_bits(int64_t element, int64_t seed, int64_t offset) {
+  return hr_philox_word((uint64_t)element, (uint64_t)seed, (uint64_t)offset) >> 1;
+}
+HR_VMATH_FN int64_t hr_i64_philox_bits(int64_t element, int64_t seed, int64_t offset) {
+  return (int64_t)(hr_philox_pair((uint64_t)element, (uint64_t)seed, (uint64_t)offset) >> 1);
+}
+HR_VMATH_FN uint64_t hr_u64_philox_bits(int64_t element, int64_t seed, int64_t offset) {
+  return hr_philox_pair((uint64_t)element, (uint64_t)seed, (uint64_t)offset) >> 1;
+}
+
+/* Division by 0 gives 0; the lowest number divided by -1 wraps. */
+#define HR__SIGNED_FUNCTIONS(cls, T, U, WIDTH)                                                \
+  HR_VMATH_FN T hr_##cls##_div_trunc(T a, T b) {                                              \
+    T d = (b == 0) | (b == -1) ? 1 : b;                                                       \
+    T q = a / d;                                                                              \
+    return b == 0 ? 0 : (b == -1 ? (T)(0 - (U)a) : q);                                        \
+  }                                                                                           \
+  HR_VMATH_FN T hr_##cls##_fmod(T a, T b) {                                                   \
+    T d = (b == 0) | (b == -1) ? 1 : b;                                                       \
+    return a % d;                                                                             \
+  }                                                                                           \
+  HR_VMATH_FN T hr_##cls##_remainder(T a, T b) {                                              \
+    T r = hr_##cls##_fmod(a, b);                                                              \
+    return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r;                                       \
+  }                                                                                           \
+  HR_VMATH_FN T hr_##cls##_div_floor(T a, T b) {                                              \
+    T q = hr_##cls##_div_trunc(a, b), r = hr_##cls##_fmod(a, b);                              \
+    return (r != 0) & ((r < 0) != (b < 0)) ? q - 1 : q;                                       \
+  }                                                                                           \
+  HR_VMATH_FN T hr_##cls##_pow(T a, T b) {                                                    \
+    U result = 1, power = (U)a;                                                               \
+    for (U e = b < 0 ? 0 : (U)b; e != 0; e >>= 1, power *= power) {                           \
+      result *= e & 1 ? power : 1;                                                            \
+    }                                                                                         \
+    return b >= 0 ? (T)result : (a == 1 ? 1 : (a == -1 ? ((b & 1) != 0 ? -1 : 1) : 0));       \
+  }                                                                                           \
+  HR_VMATH_FN T hr_##cls##_shift_left(T a, T b) {                                             \
+    return (U)b < (WIDTH) ? (T)((U)a << ((U)b & ((WIDTH)-1))) : 0;                            \
+  }                                                                                           \
+  HR_VMATH_FN T hr_##cls##_shift_right(T a, T b) { return a >> ((U)b < (WIDTH) ? b : (WIDTH)-1); }
+
+#define HR__UNSIGNED_FUNCTIONS(cls, T, WIDTH)                                                       \
+  HR_VMATH_FN T hr_##cls##_div_trunc(T a, T b) { return b == 0 ? 0 : a / (b == 0 ? 1 : b); }        \
+  HR_VMATH_FN T hr_##cls##_fmod(T a, T b) { return b == 0 ? 0 : a % (b == 0 ? 1 : b); }             \
+  HR_VMATH_FN T hr_##cls##_remainder(T a, T b) { return hr_##cls##_fmod(a, b); }                    \
+  HR_VMATH_FN T hr_##cls##_div_floor(T a, T b) { return hr_##cls##_div_trunc(a, b); }               \
+  HR_VMATH_FN T hr_##cls##_pow(T a, T b) {                                                          \
+    T result = 1;                                                                                   \
+    for (; b != 0; b >>= 1, a *= a) {                                                               \
+      result *= b & 1 ? a : 1;                                                                      \
+    }                                                                                               \
+    return result;                                                                                  \
+  }                                                                                                 \
+  HR_VMATH_FN T hr_##cls##_shift_left(T a, T b) { return b < (WIDTH) ? a << (b & ((WIDTH)-1)) : 0; } \
+  HR_VMATH_FN T hr_##cls##_shift_right(T a, T b) { return b < (WIDTH) ? a >> (b & ((WIDTH)-1)) : 0; }
+
+HR__SIGNED_FUNCTIONS(i32, int32_t, uint32_t, 32)
+HR__SIGNED_FUNCTIONS(i64, int64_t, uint64_t, 64)
+HR__UNSIGNED_FUNCTIONS(u32, uint32_t, 32)
+HR__UNSIGNED_FUNCTIONS(u64, uint64_t, 64)
+#undef HR__SIGNED_FUNCTIONS
+#undef HR__UNSIGNED_FUNCTIONS
+
+/* ---- complex ---- */
+
+/* Division scales by the larger part of the divisor (Smith 1962). */
+#define HR__COMPLEX_FUNCTIONS(cls, real_cls, Z, T)                                                          \
+  HR_VMATH_FN Z hr_##cls##_make(T re, T im) {                                                               \
+    Z z;                                                                                                    \
+    z.re = re, z.im = im;                                                                                   \
+    return z;                                                                                               \
+  }                                                                                                         \
+  HR_VMATH_FN T hr_##cls##_real(Z a) { return a.re; }                                                       \
+  HR_VMATH_FN T hr_##cls##_imag(Z a) { return a.im; }                                                       \
+  HR_VMATH_FN Z hr_##cls##_conj(Z a) { return hr_##cls##_make(a.re, -a.im); }                               \
+  HR_VMATH_FN Z hr_##cls##_neg(Z a) { return hr_##cls##_make(-a.re, -a.im); }                               \
+  HR_VMATH_FN Z hr_##cls##_add(Z a, Z b) { return hr_##cls##_make(a.re + b.re, a.im + b.im); }              \
+  HR_VMATH_FN Z hr_##cls##_sub(Z a, Z b) { return hr_##cls##_make(a.re - b.re, a.im - b.im); }              \
+  HR_VMATH_FN Z hr_##cls##_mul(Z a, Z b) {                                                                  \
+    return hr_##cls##_make(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);                           \
+  }                                                                                                         \
+  HR_VMATH_FN Z hr_##cls##_div(Z a, Z b) {                                                                  \
+    T re = hr_##real_cls##_abs(b.re), im = hr_##real_cls##_abs(b.im);                                       \
+    uint8_t swap = (uint8_t)(re < im);                                                                      \
+    T large = swap ? b.im : b.re, small = swap ? b.re : b.im;                                               \
+    T ratio = small / large, scale = 1 / (large + small * ratio);                                           \
+    T x = swap ? a.re * ratio + a.im : a.re + a.im * ratio;                                                 \
+    T y = swap ? a.im * ratio - a.re : a.im - a.re * ratio;                                                 \
+    return (re == 0) & (im == 0) ? hr_##cls##_make(a.re / re, a.im / im)                                    \
+                                 : hr_##cls##_make(x * scale, y * scale);                                   \
+  }                                                                                                         \
+  HR_VMATH_FN Z hr_##cls##_reciprocal(Z a) { return hr_##cls##_div(hr_##cls##_make(1, 0), a); }             \
+  HR_VMATH_FN uint8_t hr_##cls##_eq(Z a, Z b) { return (uint8_t)((a.re == b.re) & (a.im == b.im)); }        \
+  HR_VMATH_FN T hr_##cls##_abs(Z a) { return hr_##real_cls##_hypot(a.re, a.im); }                           \
+  HR_VMATH_FN T hr_##cls##_angle(Z a) { return hr_##real_cls##_atan2(a.im, a.re); }
+
+HR__COMPLEX_FUNCTIONS(c64, f32, hr_c64, float)
+HR__COMPLEX_FUNCTIONS(c128, f64, hr_c128, double)
+#undef HR__COMPLEX_FUNCTIONS
+
+/* The host's C99 functions, without <complex.h> and its macro `I`. */
+HR_VMATH_FN _Complex double hr__c128_to_host(hr_c128 a) { return __builtin_complex(a.re, a.im); }
+HR_VMATH_FN hr_c128 hr__c128_from_host(_Complex double z) { return hr_c128_make(__real__ z, __imag__ z); }
+HR_VMATH_FN hr_c128 hr_c128_exp(hr_c128 a) { return hr__c128_from_host(__builtin_cexp(hr__c128_to_host(a))); }
+HR_VMATH_FN hr_c128 hr_c128_log(hr_c128 a) { return hr__c128_from_host(__builtin_clog(hr__c128_to_host(a))); }
+HR_VMATH_FN hr_c128 hr_c128_sqrt(hr_c128 a) { return hr__c128_from_host(__builtin_csqrt(hr__c128_to_host(a))); }
+/* x^0 is 1 for every x; 0^y is 0 where the real part of y is positive. */
+HR_VMATH_FN hr_c128 hr_c128_pow(hr_c128 a, hr_c128 b) {
+  if ((b.re == 0) & (b.im == 0)) {
+    return hr_c128_make(1, 0);
+  }
+  if ((a.re == 0) & (a.im == 0) & (b.re > 0)) {
+    return hr_c128_make(0, 0);
+  }
+  return hr__c128_from_host(__builtin_cpow(hr__c128_to_host(a), hr__c128_to_host(b)));
+}
+
+HR_VMATH_FN hr_c128 hr__c64_widen(hr_c64 a) { return hr_c128_make(a.re, a.im); }
+HR_VMATH_FN hr_c64 hr__c64_narrow(hr_c128 a) { return hr_c64_make((float)a.re, (float)a.im); }
+HR_VMATH_FN hr_c64 hr_c64_exp(hr_c64 a) { return hr__c64_narrow(hr_c128_exp(hr__c64_widen(a))); }
+HR_VMATH_FN hr_c64 hr_c64_log(hr_c64 a) { return hr__c64_narrow(hr_c128_log(hr__c64_widen(a))); }
+HR_VMATH_FN hr_c64 hr_c64_sqrt(hr_c64 a) { return hr__c64_narrow(hr_c128_sqrt(hr__c64_widen(a))); }
+HR_VMATH_FN hr_c64 hr_c64_pow(hr_c64 a, hr_c64 b) {
+  return hr__c64_narrow(hr_c128_pow(hr__c64_widen(a), hr__c64_widen(b)));
+}
+
+#endif
