@@ -1,0 +1,181 @@
+/* Threads, the parallel loop, dynamic libraries. */
+#include "base/thread.h"
+
+#include <stdatomic.h>
+
+#include "base/dynlib.h"
+#include "hr_test.h"
+
+enum { UNITS = 1003 };
+
+typedef struct visit_log {
+  atomic_int visits[UNITS];
+  atomic_int calls, worker_max;
+  atomic_int busy[HR_THREADS_MAX]; /* a worker number is used by one thread at a time */
+  atomic_bool clash;
+} visit_log;
+
+static void visit(void *arg, int64_t begin, int64_t end, int worker) {
+  visit_log *log = arg;
+  if (atomic_exchange(&log->busy[worker], 1) != 0) {
+    atomic_store(&log->clash, true);
+  }
+  for (int64_t i = begin; i < end; i++) {
+    atomic_fetch_add(&log->visits[i], 1);
+  }
+  atomic_fetch_add(&log->calls, 1);
+  if (worker > atomic_load(&log->worker_max)) {
+    atomic_store(&log->worker_max, worker);
+  }
+  atomic_store(&log->busy[worker], 0);
+}
+
+static void assert_all_visited(visit_log *log, int64_t units) {
+  for (int64_t i = 0; i < UNITS; i++) {
+    HR_ASSERT_EQ(log->visits[i], i < units ? 1 : 0);
+  }
+  HR_ASSERT(!log->clash);
+}
+
+HR_TEST(parallel_for_visits_each_unit_once) {
+  static const int threads[] = {1, 2, 3, 7, 2, 0};
+  for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+    hr_thread_count_set(threads[t]);
+    for (int64_t units = 0; units <= UNITS; units += units < 10 ? 1 : 331) {
+      static visit_log log;
+      memset(&log, 0, sizeof log);
+      hr_parallel_for(units, 1, visit, &log);
+      assert_all_visited(&log, units);
+      HR_ASSERT(log.worker_max < hr_thread_count());
+    }
+  }
+}
+
+HR_TEST(parallel_for_honours_the_grain) {
+  hr_thread_count_set(4);
+  static visit_log log;
+  hr_parallel_for(1000, 1000, visit, &log);
+  HR_ASSERT_EQ(log.calls, 1);
+  memset(&log, 0, sizeof log);
+  hr_parallel_for(999, 400, visit, &log);
+  HR_ASSERT_EQ(log.calls, 2);
+  assert_all_visited(&log, 999);
+  hr_thread_count_set(0);
+}
+
+static void visit_nested(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  for (int64_t i = begin; i < end; i++) {
+    static visit_log inner[4];
+    hr_parallel_for(UNITS, 1, visit, &inner[i]);
+    atomic_fetch_add((atomic_int *)arg, atomic_load(&inner[i].calls));
+  }
+}
+
+HR_TEST(nested_loops_run_inline) {
+  hr_thread_count_set(2);
+  atomic_int calls = 0;
+  hr_parallel_for(4, 1, visit_nested, &calls);
+  HR_ASSERT_EQ(calls, 4);
+  hr_thread_count_set(0);
+}
+
+static void run_loops(void *arg) {
+  (void)arg;
+  for (int i = 0; i < 50; i++) {
+    static _Thread_local visit_log log;
+    memset(&log, 0, sizeof log);
+    hr_parallel_for(UNITS, 1, visit, &log);
+    for (int64_t k = 0; k < UNITS; k++) {
+      if (log.visits[k] != 1) {
+        abort();
+      }
+    }
+  }
+}
+
+HR_TEST(two_threads_can_loop_at_once) {
+  hr_thread_count_set(2);
+  hr_thread thread = {0};
+  HR_ASSERT_OK(hr_thread_start("looper", run_loops, NULL, &thread));
+  run_loops(NULL);
+  hr_thread_join(&thread);
+  hr_thread_count_set(0);
+}
+
+typedef struct mailbox {
+  hr_mutex mutex;
+  hr_cond cond;
+  int letters;
+} mailbox;
+
+static void post(void *arg) {
+  mailbox *box = arg;
+  hr_mutex_lock(&box->mutex);
+  box->letters++;
+  hr_cond_signal(&box->cond);
+  hr_mutex_unlock(&box->mutex);
+}
+
+HR_TEST(conditions_wake_and_time_out) {
+  mailbox box = {0};
+  hr_mutex_init(&box.mutex);
+  hr_cond_init(&box.cond);
+  hr_mutex_lock(&box.mutex);
+  int64_t start = hr_clock_ns();
+  while (hr_cond_wait_until(&box.cond, &box.mutex, start + 2000000)) {
+  }
+  HR_ASSERT(hr_clock_ns() - start >= 2000000);
+  hr_thread thread = {0};
+  HR_ASSERT_OK(hr_thread_start("a rather long thread name", post, &box, &thread));
+  while (box.letters == 0) {
+    hr_cond_wait(&box.cond, &box.mutex);
+  }
+  HR_ASSERT(!hr_mutex_try_lock(&box.mutex));
+  hr_mutex_unlock(&box.mutex);
+  hr_thread_join(&thread);
+  hr_thread_join(&thread);
+  hr_cond_fini(&box.cond);
+  hr_mutex_fini(&box.mutex);
+}
+
+static void do_nothing(void *arg) {
+  (void)arg;
+}
+
+static hr_status start_and_join(void) {
+  hr_thread thread = {0};
+  HR_RETURN_IF_ERROR(hr_thread_start("idle", do_nothing, NULL, &thread));
+  hr_thread_join(&thread);
+  return HR_OK;
+}
+
+HR_TEST(thread_start_survives_lack_of_memory) {
+  HR_TEST_OOM(start_and_join);
+}
+
+HR_TEST(thread_count_has_a_sane_default) {
+  hr_thread_count_set(0);
+  HR_ASSERT(hr_core_count() >= 1);
+  HR_ASSERT(hr_thread_count() >= 1 && hr_thread_count() <= HR_THREADS_MAX);
+}
+
+HR_TEST(libraries_open_and_report) {
+  hr_dynlib library = {0};
+  HR_ASSERT_ERROR(hr_dynlib_open("libheadrace-none.so.9", &library), HR_STATUS_NOT_FOUND, "libheadrace-none.so.9");
+  HR_ASSERT_STATUS(hr_dynlib_symbol(&library, "cos", &(void *){NULL}), HR_STATUS_FAILED_PRECONDITION);
+  hr_status status = hr_dynlib_open("libm.so.6", &library);
+  if (status != NULL) {
+    hr_status_ignore(status);
+    HR_SKIP("there is no libm.so.6");
+  }
+  static const char *const names[] = {"cos", "sin", "headrace_none"};
+  void *addresses[3];
+  HR_ASSERT_OK(hr_dynlib_symbols(&library, 2, names, addresses));
+  double (*cosine)(double);
+  memcpy(&cosine, &addresses[0], sizeof cosine);
+  HR_ASSERT_NEAR(cosine(0.0), 1.0, 0.0);
+  HR_ASSERT_ERROR(hr_dynlib_symbols(&library, 3, names, addresses), HR_STATUS_NOT_FOUND, "headrace_none");
+  hr_dynlib_close(&library);
+  hr_dynlib_close(&library);
+}
