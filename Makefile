@@ -1,0 +1,76 @@
+# The front door. A fresh machine needs a C and C++ compiler, make and python3 with venv; the rest comes by pip into .venv.
+#
+#   VENV=path      another virtual environment      BUILD=path   another build folder
+#   PYTHON=python  the interpreter that makes it    CMAKE_ARGS   more options for cmake
+
+PYTHON ?= python3
+VENV ?= .venv
+BUILD ?= build/release
+CMAKE_ARGS ?=
+
+VENV_BIN := $(abspath $(VENV))/bin
+STAMP := $(VENV)/.headrace-stamp
+CONFIGURE = $(VENV_BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(VENV_BIN)/ninja -S .
+BUILD_STEP = $(VENV_BIN)/cmake --build
+CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
+
+.DEFAULT_GOAL := help
+.PHONY: help build test demo bench check conformance sanitize format clean venv python-package
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## the virtual environment with the pinned packages of requirements-dev.txt
+
+$(STAMP): requirements-dev.txt
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet -r requirements-dev.txt
+	@touch $@
+
+build: $(STAMP) ## the core, the command and the C tests, in build/release
+	@$(CONFIGURE) -B $(BUILD) --log-level=NOTICE -DCMAKE_BUILD_TYPE=Release $(CMAKE_ARGS)
+	$(BUILD_STEP) $(BUILD)
+
+# Frontends for Python, into the virtual environment; nothing to do while the project has no Python package.
+python-package: $(STAMP) ## the Python package, installed in place into the virtual environment
+	@if [ -f pyproject.toml ]; then \
+	  PATH=$(VENV_BIN):$$PATH $(VENV)/bin/python -m pip install --quiet --no-build-isolation --no-deps -e .; \
+	fi
+
+test: build python-package ## the C tests, then the Python tests
+	$(CTEST) $(BUILD)
+	@if find tests -name 'test_*.py' 2>/dev/null | grep -q .; then \
+	  echo "$(VENV)/bin/python -m pytest tests"; $(VENV)/bin/python -m pytest tests; \
+	fi
+
+demo: build python-package ## the demonstration
+	$(VENV)/bin/python examples/demo.py
+
+bench: build python-package ## the benchmarks, with their table
+	$(VENV)/bin/python bench/run.py
+
+conformance: build ## the driver conformance suite, on every driver of this machine
+	$(CTEST) $(BUILD) -L conformance
+
+# Every scripts/make_*.py writes generated files, and with --check says whether they are fresh.
+check: $(STAMP) ## the laws: includes, generated files, formatting, no warnings under gcc and clang
+	$(PYTHON) scripts/check_includes.py
+	@set -e; for script in $(wildcard scripts/make_*.py); do \
+	  echo "$(PYTHON) $$script --check"; $(PYTHON) $$script --check; \
+	done
+	@scripts/check_format.sh
+	@scripts/check_warnings.sh $(VENV_BIN)
+
+format: ## rewrites all sources as clang-format wants them
+	@scripts/check_format.sh --fix
+
+sanitize: $(STAMP) ## the C tests under the address, undefined-behaviour and thread sanitizers
+	@set -e; for kind in address,undefined thread; do \
+	  $(CONFIGURE) -B build/sanitize-$$kind --log-level=NOTICE -DCMAKE_BUILD_TYPE=Debug \
+	    "-DCMAKE_C_FLAGS_DEBUG=-O1 -g" -DHEADRACE_SANITIZE=$$kind; \
+	  $(BUILD_STEP) build/sanitize-$$kind; \
+	  $(CTEST) build/sanitize-$$kind; \
+	done
+
+clean: ## removes the build folders; .venv stays
+	rm -rf build
