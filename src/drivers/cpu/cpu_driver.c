@@ -1,0 +1,291 @@
+/* The CPU driver: host memory and the shared thread team.
+ *
+ * Blocks of 2 MB and more are mapped on their own, aligned to 2 MB, with huge pages asked for: first touch and address
+ * translation are what large temporaries cost. Everything happens during the call, so there is nothing to submit or flush.
+ *
+ * Each worker of a parallel loop has scratch of its own, which grows to the largest kernel seen and stays.
+ */
+#define _GNU_SOURCE
+#include "drivers/cpu/cpu_driver.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/allocator.h"
+
+enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
+
+typedef struct cpu_device {
+  size_t scratch_bytes;           /* of each worker that has some */
+  int scratch_count;              /* workers that have */
+  void *scratch[HR_THREADS_MAX];
+} cpu_device;
+
+static int cpu_count(void) {
+  return 1;
+}
+
+static hr_status cpu_open(int ordinal, void **out_impl) {
+  (void)ordinal;
+  cpu_device *device = hr_calloc(1, sizeof *device);
+  if (device == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "cpu: no host memory");
+  }
+  *out_impl = device;
+  return HR_OK;
+}
+
+static void drop_scratch(cpu_device *device) {
+  for (int i = 0; i < device->scratch_count; i++) {
+    hr_aligned_free(device->scratch[i]);
+  }
+  device->scratch_count = 0;
+}
+
+static void cpu_close(void *impl) {
+  drop_scratch(impl);
+  hr_free(impl);
+}
+
+/* The model's name as the system tells it. */
+static void read_model(char *out_text, size_t bytes) {
+  snprintf(out_text, bytes, "host processor");
+  FILE *file = fopen("/proc/cpuinfo", "r");
+  char line[256];
+  while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+    const char *colon = strchr(line, ':');
+    if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
+      snprintf(out_text, bytes, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+      break;
+    }
+  }
+  if (file != NULL) {
+    fclose(file);
+  }
+}
+
+static void cpu_properties(void *impl, hr_device_properties *out_properties) {
+  (void)impl;
+  *out_properties = (hr_device_properties){.workers = hr_thread_count(), .is_host = true, .has_contents = true};
+  read_model(out_properties->description, sizeof out_properties->description);
+}
+
+/* A number of kilobytes from /proc/meminfo, in bytes; -1 when it isn't there. */
+static int64_t read_meminfo(const char *key) {
+  FILE *file = fopen("/proc/meminfo", "r");
+  char line[128];
+  long long kilobytes = -1;
+  while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+    if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), " %lld", &kilobytes) == 1) {
+      break;
+    }
+  }
+  if (file != NULL) {
+    fclose(file);
+  }
+  return kilobytes < 0 ? -1 : kilobytes * 1024;
+}
+
+/* The limit of this process's control group, or -1. */
+static int64_t read_group_limit(void) {
+  FILE *file = fopen("/sys/fs/cgroup/memory.max", "r");
+  long long bytes = -1;
+  if (file != NULL) {
+    if (fscanf(file, "%lld", &bytes) != 1) {
+      bytes = -1;
+    }
+    fclose(file);
+  }
+  return bytes;
+}
+
+static void cpu_memory_info(void *impl, int64_t *out_free_bytes, int64_t *out_total_bytes) {
+  (void)impl;
+  int64_t total = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE), group = read_group_limit();
+  int64_t available = read_meminfo("MemAvailable:");
+  total = group > 0 && group < total ? group : total;
+  *out_total_bytes = total;
+  *out_free_bytes = available >= 0 && available < total ? available : total;
+}
+
+/* ---- memory ---- */
+
+/* Maps `bytes` rounded to huge pages at an address aligned to them: maps one page more and gives the ends back. */
+static void *map_huge(size_t bytes) {
+  size_t rounded = (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1), mapped = rounded + HUGE_PAGE;
+  char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (start == MAP_FAILED) {
+    return NULL;
+  }
+  char *aligned = (char *)(((uintptr_t)start + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
+  if (aligned > start) {
+    munmap(start, (size_t)(aligned - start));
+  }
+  if (aligned + rounded < start + mapped) {
+    munmap(aligned + rounded, (size_t)(start + mapped - (aligned + rounded)));
+  }
+#ifdef MADV_HUGEPAGE
+  madvise(aligned, rounded, MADV_HUGEPAGE);
+#endif
+  return aligned;
+}
+
+static hr_status cpu_allocate(void *impl, size_t bytes, void **out_address) {
+  (void)impl;
+  void *address = bytes >= HUGE_PAGE ? map_huge(bytes) : aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) & ~(size_t)63);
+  if (address == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "the system has no %zu bytes: %s", bytes, strerror(errno));
+  }
+  *out_address = address;
+  return HR_OK;
+}
+
+static void cpu_free(void *impl, void *address, size_t bytes) {
+  (void)impl;
+  if (bytes >= HUGE_PAGE) {
+    munmap(address, (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1));
+  } else {
+    free(address);
+  }
+}
+
+typedef struct copy_work {
+  char *to;
+  const char *from;
+} copy_work;
+
+static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  const copy_work *work = arg;
+  memcpy(work->to + begin, work->from + begin, (size_t)(end - begin));
+}
+
+static hr_status cpu_copy(void *impl, void *to, const void *from, size_t bytes) {
+  (void)impl;
+  memcpy(to, from, bytes);
+  return HR_OK;
+}
+
+/* Copies inside the device run where the kernels run, so they may use the team. */
+static hr_status cpu_copy_within(void *impl, void *to, const void *from, size_t bytes) {
+  (void)impl;
+  copy_work work = {to, from};
+  hr_parallel_for((int64_t)bytes, 1 << 18, copy_range, &work);
+  return HR_OK;
+}
+
+static hr_status cpu_fill(void *impl, void *to, const void *pattern, size_t pattern_bytes, size_t count) {
+  (void)impl;
+  if (pattern_bytes == 1) {
+    memset(to, *(const unsigned char *)pattern, count);
+    return HR_OK;
+  }
+  for (size_t i = 0; i < count; i++) {
+    memcpy((char *)to + i * pattern_bytes, pattern, pattern_bytes);
+  }
+  return HR_OK;
+}
+
+/* ---- kernels ---- */
+
+/* Makes sure that each worker has `bytes` of scratch. */
+static hr_status grow_scratch(cpu_device *device, size_t bytes) {
+  int workers = hr_thread_count();
+  if (bytes == 0 || (bytes <= device->scratch_bytes && workers <= device->scratch_count)) {
+    return HR_OK;
+  }
+  size_t wanted = bytes > device->scratch_bytes ? bytes : device->scratch_bytes;
+  drop_scratch(device);
+  device->scratch_bytes = 0;
+  for (int i = 0; i < workers; i++) {
+    device->scratch[i] = hr_aligned_malloc(wanted, ALIGNMENT);
+    if (device->scratch[i] == NULL) {
+      return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "cpu: no host memory for %zu bytes of scratch", wanted);
+    }
+    device->scratch_count++;
+  }
+  device->scratch_bytes = wanted;
+  return HR_OK;
+}
+
+typedef struct launch_work {
+  const hr_host_kernel *kernel;
+  hr_host_call call;
+  void *const *scratch;
+  int pass;
+} launch_work;
+
+static void launch_range(void *arg, int64_t begin, int64_t end, int worker) {
+  const launch_work *work = arg;
+  hr_host_call call = work->call;
+  call.scratch = work->scratch[worker];
+  work->kernel->run(work->kernel, work->pass, &call, begin, end);
+}
+
+static hr_status cpu_launch(void *impl, const hr_host_kernel *kernel, const hr_host_call *call) {
+  cpu_device *device = impl;
+  HR_RETURN_IF_ERROR(grow_scratch(device, kernel->scratch_bytes));
+  launch_work work = {.kernel = kernel, .call = *call, .scratch = device->scratch};
+  for (work.pass = 0; work.pass < kernel->pass_count; work.pass++) {
+    hr_parallel_for(kernel->units[work.pass], kernel->grain[work.pass], launch_range, &work);
+  }
+  return HR_OK;
+}
+
+/* ---- events: the time at which they were recorded, because everything before has run then ---- */
+
+static hr_status cpu_event_create(void *impl, void **out_event) {
+  (void)impl;
+  *out_event = hr_calloc(1, sizeof(int64_t));
+  return *out_event != NULL ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "cpu: no host memory for an event");
+}
+
+static void cpu_event_destroy(void *impl, void *event) {
+  (void)impl;
+  hr_free(event);
+}
+
+static hr_status cpu_event_record(void *impl, void *event) {
+  (void)impl;
+  *(int64_t *)event = hr_clock_ns();
+  return HR_OK;
+}
+
+static hr_status cpu_event_wait(void *impl, void *event) {
+  (void)impl, (void)event;
+  return HR_OK;
+}
+
+static hr_status cpu_event_elapsed(void *impl, void *begin, void *end, int64_t *out_ns) {
+  (void)impl;
+  if (*(int64_t *)begin == 0 || *(int64_t *)end == 0) {
+    return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "cpu: elapsed time of an event that was never recorded");
+  }
+  *out_ns = *(int64_t *)end - *(int64_t *)begin;
+  return HR_OK;
+}
+
+const hr_driver hr_cpu_driver = {
+    .name = "cpu",
+    .count = cpu_count,
+    .open = cpu_open,
+    .close = cpu_close,
+    .properties = cpu_properties,
+    .memory_info = cpu_memory_info,
+    .allocate = cpu_allocate,
+    .free = cpu_free,
+    .copy_in = cpu_copy,
+    .copy_out = cpu_copy,
+    .copy_within = cpu_copy_within,
+    .fill = cpu_fill,
+    .launch = cpu_launch,
+    .event_create = cpu_event_create,
+    .event_destroy = cpu_event_destroy,
+    .event_record = cpu_event_record,
+    .event_wait = cpu_event_wait,
+    .event_elapsed = cpu_event_elapsed,
+};

@@ -1,0 +1,5 @@
+/* The drivers of this build: what the registry looks names up in. */
+#include "drivers/cpu/cpu_driver.h"
+#include "drivers/null/null_driver.h"
+
+const hr_driver *const hr_drivers[] = {&hr_cpu_driver, &hr_null_driver, NULL};

@@ -1,0 +1,163 @@
+#include "runtime/buffer.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "runtime/handle_range.h"
+
+enum { POOL_CHUNK = 65536 };
+
+static hr_mutex pool_mutex = HR_MUTEX_INITIALIZER;
+static hr_mutex poison_mutex = HR_MUTEX_INITIALIZER;
+static hr_buffer *pools[HR_HANDLE_SHIFT_MAX + 1]; /* free structs with a handle */
+static char *chunk;                               /* structs that never had one */
+static size_t chunk_left;
+
+/* A struct that was never used, with a handle. The pool is locked. Chunks come from the system and stay for ever. */
+static hr_status make_struct(int shift, hr_buffer **out_buffer) {
+  if (chunk_left < sizeof(hr_buffer)) {
+    void *fresh = mmap(NULL, POOL_CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fresh == MAP_FAILED) {
+      return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "buffer: no host memory: %s", strerror(errno));
+    }
+    chunk = fresh;
+    chunk_left = POOL_CHUNK;
+  }
+  hr_buffer *buffer = (hr_buffer *)(void *)chunk;
+  HR_RETURN_IF_ERROR(hr__handle_take(shift, buffer, &buffer->handle));
+  buffer->shift = shift;
+  chunk += sizeof *buffer;
+  chunk_left -= sizeof *buffer;
+  *out_buffer = buffer;
+  return HR_OK;
+}
+
+hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buffer) {
+  int shift = hr__handle_shift(bytes);
+  hr_buffer *buffer = NULL;
+  hr_status status = HR_OK;
+  hr_mutex_lock(&pool_mutex);
+  if (shift <= HR_HANDLE_SHIFT_MAX && pools[shift] != NULL) {
+    buffer = pools[shift];
+    pools[shift] = buffer->next;
+  } else {
+    status = make_struct(shift, &buffer);
+  }
+  hr_mutex_unlock(&pool_mutex);
+  if (status != NULL) {
+    return status;
+  }
+  buffer->bytes = bytes;
+  buffer->device = device;
+  buffer->block = NULL;
+  atomic_store_explicit(&buffer->address, NULL, memory_order_relaxed);
+  atomic_store_explicit(&buffer->tag, 0, memory_order_relaxed);
+  atomic_store_explicit(&buffer->version, 0, memory_order_relaxed);
+  atomic_store_explicit(&buffer->count, 1, memory_order_release);
+  *out_buffer = buffer;
+  return HR_OK;
+}
+
+void hr_buffer_retain(hr_buffer *buffer) {
+  if (buffer != NULL) {
+    hr__buffer_retain(buffer);
+  }
+}
+
+void hr_buffer_release(hr_buffer *buffer) {
+  if (buffer == NULL || atomic_fetch_sub_explicit(&buffer->count, 1, memory_order_acq_rel) != 1) {
+    return;
+  }
+  hr_caching_allocator_free(&buffer->device->allocator, buffer->block);
+  if (hr__buffer_is_poisoned(buffer)) {
+    hr__buffer_heal(buffer);
+  }
+  hr_mutex_lock(&pool_mutex);
+  buffer->next = pools[buffer->shift];
+  pools[buffer->shift] = buffer;
+  hr_mutex_unlock(&pool_mutex);
+}
+
+size_t hr_buffer_bytes(const hr_buffer *buffer) {
+  return buffer->bytes;
+}
+
+void *hr_buffer_handle(const hr_buffer *buffer) {
+  return buffer->handle;
+}
+
+/* Takes a reference unless the last one is gone. */
+static bool retain_living(hr_buffer *buffer) {
+  int_least32_t count = atomic_load_explicit(&buffer->count, memory_order_relaxed);
+  while (count > 0) {
+    if (atomic_compare_exchange_weak_explicit(&buffer->count, &count, count + 1, memory_order_acquire,
+                                              memory_order_relaxed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+hr_buffer *hr_buffer_from_handle(const void *address, size_t *out_offset_bytes) {
+  void *begin = NULL;
+  hr_buffer *buffer = hr__handle_owner(address, &begin);
+  if (buffer == NULL || !retain_living(buffer)) {
+    return NULL;
+  }
+  size_t offset = (size_t)((const char *)address - (const char *)begin);
+  if (offset > buffer->bytes) {
+    hr_buffer_release(buffer);
+    return NULL;
+  }
+  *out_offset_bytes = offset;
+  return buffer;
+}
+
+hr_status hr__buffer_bind(hr_buffer *buffer) {
+  if (hr__buffer_address(buffer) != NULL) {
+    return HR_OK;
+  }
+  hr_device *device = buffer->device;
+  hr_status status = HR_OK;
+  hr_mutex_lock(&device->bind_mutex);
+  if (hr__buffer_address(buffer) == NULL) {
+    status = hr_caching_allocator_alloc(&device->allocator, buffer->bytes, &buffer->block);
+    if (status == NULL) {
+      atomic_store_explicit(&buffer->address, buffer->block->address, memory_order_release);
+    }
+  }
+  hr_mutex_unlock(&device->bind_mutex);
+  return status;
+}
+
+void hr__buffer_unbind(hr_buffer *buffer) {
+  hr_device *device = buffer->device;
+  hr_mutex_lock(&device->bind_mutex);
+  hr_caching_allocator_free(&device->allocator, buffer->block);
+  buffer->block = NULL;
+  atomic_store_explicit(&buffer->address, NULL, memory_order_release);
+  hr_mutex_unlock(&device->bind_mutex);
+}
+
+void hr__buffer_poison(hr_buffer *buffer, hr_status status) {
+  hr_mutex_lock(&poison_mutex);
+  if (atomic_load_explicit(&buffer->poison, memory_order_relaxed) == NULL) {
+    atomic_store_explicit(&buffer->poison, hr_status_clone(status), memory_order_release);
+  }
+  hr_mutex_unlock(&poison_mutex);
+}
+
+hr_status hr__buffer_poison_status(const hr_buffer *buffer) {
+  hr_mutex_lock(&poison_mutex);
+  hr_status status = hr_status_clone(atomic_load_explicit(&((hr_buffer *)buffer)->poison, memory_order_acquire));
+  hr_mutex_unlock(&poison_mutex);
+  return status;
+}
+
+void hr__buffer_heal(hr_buffer *buffer) {
+  hr_mutex_lock(&poison_mutex);
+  hr_status status = atomic_exchange_explicit(&buffer->poison, NULL, memory_order_acq_rel);
+  hr_mutex_unlock(&poison_mutex);
+  hr_status_free(status);
+}

@@ -1,0 +1,57 @@
+/* buffer.h: counted bytes of a device that get their memory late.
+ *
+ * Structs are pooled by the size of their handle's slot, which they keep for ever: creating and releasing a buffer costs two short
+ * locks. Nothing of the pool is ever destroyed, because a framework may drop its last tensors from any thread while
+ * the process ends.
+ *
+ * A buffer without memory is *fresh*: it has no contents. A buffer whose contents were never made because the work that
+ * would have made them failed is *poisoned*: using it reports that failure again.
+ */
+#ifndef HEADRACE_RUNTIME_BUFFER_H_
+#define HEADRACE_RUNTIME_BUFFER_H_
+
+#include <stdatomic.h>
+
+#include "runtime/device.h"
+
+struct hr_buffer {
+  atomic_int_least32_t count;
+  int32_t shift; /* of the handle's slot */
+  size_t bytes;
+  hr_device *device;
+  void *handle;
+  _Atomic(void *) address; /* NULL: fresh */
+  hr_block *block;
+  /* Which buffer of a pending stretch this is: stream << 32 | number. Only a hint: the stretch's list confirms it. */
+  atomic_uint_least64_t tag;
+  atomic_uint_least64_t version; /* commits that wrote it */
+  _Atomic(hr_status) poison;     /* changed under a lock of buffer.c */
+  struct hr_buffer *next;        /* in the pool */
+};
+
+static inline void *hr__buffer_address(const hr_buffer *buffer) {
+  return atomic_load_explicit(&((hr_buffer *)buffer)->address, memory_order_acquire);
+}
+
+static inline bool hr__buffer_is_poisoned(const hr_buffer *buffer) {
+  return __builtin_expect(atomic_load_explicit(&((hr_buffer *)buffer)->poison, memory_order_relaxed) != NULL, 0);
+}
+
+/* One more reference by someone who holds one. */
+static inline void hr__buffer_retain(hr_buffer *buffer) {
+  atomic_fetch_add_explicit(&buffer->count, 1, memory_order_relaxed);
+}
+
+/* Gives the buffer memory unless it has some. */
+HR_MUST_USE hr_status hr__buffer_bind(hr_buffer *buffer);
+/* Takes memory back from a buffer that nobody has used since it was bound. */
+void hr__buffer_unbind(hr_buffer *buffer);
+
+/* Poisons a buffer that isn't yet, with a copy of `status`. */
+void hr__buffer_poison(hr_buffer *buffer, hr_status status);
+/* A copy of what the buffer is poisoned with, or OK. */
+HR_MUST_USE hr_status hr__buffer_poison_status(const hr_buffer *buffer);
+/* The buffer is about to be written from end to end. */
+void hr__buffer_heal(hr_buffer *buffer);
+
+#endif

@@ -1,0 +1,306 @@
+/* Slabs for small blocks, a list sorted by size for the others. The list is an array: a device has at most some hundreds of
+ * free blocks, and moving their pointers costs less than following a tree's. */
+#include "runtime/caching_allocator.h"
+
+#include <string.h>
+
+#include "base/allocator.h"
+#include "runtime/device.h"
+
+struct hr_slab {
+  char *address;
+  int size_class, block_count, free_count;
+  hr_block *free;         /* list */
+  hr_slab *next, *before; /* among those of its class with a free block */
+  hr_block blocks[];
+};
+
+static int floor_log2(size_t value) {
+  return 63 - __builtin_clzll((unsigned long long)value);
+}
+
+/* Rounds to eighths of a power of two, at least to 64; *out_class counts the sizes up. */
+static size_t round_eighths(size_t bytes, int *out_class) {
+  if (bytes <= 512) {
+    size_t units = bytes > 0 ? (bytes + 63) / 64 : 1;
+    *out_class = (int)units - 1;
+    return units * 64;
+  }
+  int exponent = floor_log2(bytes - 1);
+  size_t step = (size_t)1 << (exponent - 3);
+  size_t units = (bytes + step - 1) / step; /* 9 to 16 */
+  *out_class = 8 + (exponent - 9) * 8 + (int)units - 9;
+  return units * step;
+}
+
+static size_t round_to(size_t bytes, size_t unit) {
+  size_t rounded = (bytes + unit - 1) & ~(unit - 1);
+  return rounded >= bytes ? rounded : bytes;
+}
+
+size_t hr__caching_allocator_round(size_t bytes) {
+  int size_class;
+  if (bytes <= (size_t)1 << 20) {
+    return round_eighths(bytes, &size_class);
+  }
+  return round_to(bytes, bytes <= (size_t)16 << 20 ? (size_t)64 << 10 : (size_t)2 << 20);
+}
+
+void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_driver *driver, void *impl, const char *name,
+                               int64_t limit_bytes) {
+  *allocator = (hr_caching_allocator){.driver = driver, .impl = impl, .name = name};
+  allocator->stats.limit_bytes = limit_bytes;
+  hr_mutex_init(&allocator->mutex);
+}
+
+/* ---- the driver's memory ---- */
+
+static void driver_free(hr_caching_allocator *allocator, void *address, size_t bytes) {
+  allocator->driver->free(allocator->impl, address, bytes);
+  allocator->stats.reserved_bytes -= (int64_t)bytes;
+}
+
+static void unlink_slab(hr_caching_allocator *allocator, hr_slab *slab) {
+  *(slab->before != NULL ? &slab->before->next : &allocator->slabs[slab->size_class]) = slab->next;
+  if (slab->next != NULL) {
+    slab->next->before = slab->before;
+  }
+  slab->next = slab->before = NULL;
+}
+
+static void link_slab(hr_caching_allocator *allocator, hr_slab *slab) {
+  hr_slab **head = &allocator->slabs[slab->size_class];
+  slab->before = NULL;
+  slab->next = *head;
+  if (*head != NULL) {
+    (*head)->before = slab;
+  }
+  *head = slab;
+}
+
+/* Returns cached memory, largest blocks first, until at most `target` bytes are reserved. */
+static void shrink(hr_caching_allocator *allocator, int64_t target) {
+  while (allocator->free_blocks.count > 0 && allocator->stats.reserved_bytes > target) {
+    hr_block *block = hr_vector_pop(&allocator->free_blocks);
+    driver_free(allocator, block->address, block->bytes);
+    hr_free(block);
+  }
+  for (int i = 0; i < HR_ALLOCATOR_CLASSES; i++) {
+    for (hr_slab *slab = allocator->slabs[i], *next; slab != NULL; slab = next) {
+      next = slab->next;
+      if (slab->free_count == slab->block_count && allocator->stats.reserved_bytes > target) {
+        unlink_slab(allocator, slab);
+        driver_free(allocator, slab->address, HR_ALLOCATOR_SLAB);
+        hr_free(slab);
+      }
+    }
+  }
+}
+
+static hr_status refuse(const hr_caching_allocator *allocator, size_t wanted, const char *reason) {
+  const hr_memory_stats *stats = &allocator->stats;
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED,
+                        "%s: out of memory: %zu bytes requested, %lld allocated, %lld reserved, limit %lld%s%s",
+                        allocator->name, wanted, (long long)stats->allocated_bytes, (long long)stats->reserved_bytes,
+                        (long long)stats->limit_bytes, reason != NULL ? ": " : "", reason != NULL ? reason : "");
+}
+
+/* Asks the driver, and makes room first where the limit wants it or the driver has none. */
+static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, size_t wanted, void **out_address) {
+  hr_memory_stats *stats = &allocator->stats;
+  if (bytes > INT64_MAX / 4) {
+    return refuse(allocator, wanted, "no device has so much");
+  }
+  if (stats->limit_bytes > 0 && stats->reserved_bytes + (int64_t)bytes > stats->limit_bytes) {
+    shrink(allocator, stats->limit_bytes - (int64_t)bytes);
+    if (stats->reserved_bytes + (int64_t)bytes > stats->limit_bytes) {
+      return refuse(allocator, wanted, NULL);
+    }
+  }
+  hr_status status = allocator->driver->allocate(allocator->impl, bytes, out_address);
+  if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
+    hr_status_free(status);
+    shrink(allocator, 0);
+    status = allocator->driver->allocate(allocator->impl, bytes, out_address);
+  }
+  if (status != NULL) {
+    hr_status refused = refuse(allocator, wanted, hr_status_message(status));
+    hr_status_free(status);
+    return refused;
+  }
+  stats->driver_allocation_count++;
+  stats->reserved_bytes += (int64_t)bytes;
+  stats->reserved_bytes_peak =
+      stats->reserved_bytes > stats->reserved_bytes_peak ? stats->reserved_bytes : stats->reserved_bytes_peak;
+  return HR_OK;
+}
+
+/* ---- small blocks ---- */
+
+static hr_status add_slab(hr_caching_allocator *allocator, int size_class, size_t bytes, size_t wanted) {
+  int count = (int)(HR_ALLOCATOR_SLAB / bytes);
+  hr_slab *slab = hr_calloc(1, sizeof *slab + (size_t)count * sizeof slab->blocks[0]);
+  if (slab == NULL) {
+    return refuse(allocator, wanted, "no host memory");
+  }
+  void *address;
+  hr_status status = driver_alloc(allocator, HR_ALLOCATOR_SLAB, wanted, &address);
+  if (status != NULL) {
+    hr_free(slab);
+    return status;
+  }
+  slab->address = address;
+  slab->size_class = size_class;
+  slab->block_count = slab->free_count = count;
+  for (int i = count - 1; i >= 0; i--) {
+    slab->blocks[i] = (hr_block){.address = slab->address + (size_t)i * bytes, .bytes = bytes, .slab = slab, .next = slab->free};
+    slab->free = &slab->blocks[i];
+  }
+  link_slab(allocator, slab);
+  return HR_OK;
+}
+
+static hr_status alloc_small(hr_caching_allocator *allocator, size_t wanted, hr_block **out_block) {
+  int size_class;
+  size_t bytes = round_eighths(wanted, &size_class);
+  if (allocator->slabs[size_class] == NULL) {
+    HR_RETURN_IF_ERROR(add_slab(allocator, size_class, bytes, wanted));
+  }
+  hr_slab *slab = allocator->slabs[size_class];
+  hr_block *block = slab->free;
+  slab->free = block->next;
+  if (--slab->free_count == 0) {
+    unlink_slab(allocator, slab);
+  }
+  *out_block = block;
+  return HR_OK;
+}
+
+static void free_small(hr_caching_allocator *allocator, hr_block *block) {
+  hr_slab *slab = block->slab;
+  block->next = slab->free;
+  slab->free = block;
+  if (slab->free_count++ == 0) {
+    link_slab(allocator, slab);
+  }
+}
+
+/* ---- large blocks ---- */
+
+/* The first free block of at least `bytes`. */
+static size_t find_large(const hr_caching_allocator *allocator, size_t bytes) {
+  size_t low = 0, high = allocator->free_blocks.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (allocator->free_blocks.data[middle]->bytes < bytes) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+static void take_large(hr_caching_allocator *allocator, size_t at) {
+  hr_block **data = allocator->free_blocks.data;
+  memmove(data + at, data + at + 1, (--allocator->free_blocks.count - at) * sizeof *data);
+}
+
+static hr_status alloc_large(hr_caching_allocator *allocator, size_t wanted, hr_block **out_block) {
+  size_t bytes = hr__caching_allocator_round(wanted), at = find_large(allocator, bytes);
+  if (at < allocator->free_blocks.count && allocator->free_blocks.data[at]->bytes - bytes <= bytes / 8) {
+    *out_block = allocator->free_blocks.data[at];
+    take_large(allocator, at);
+    return HR_OK;
+  }
+  hr_block *block = hr_calloc(1, sizeof *block);
+  if (block == NULL) {
+    return refuse(allocator, wanted, "no host memory");
+  }
+  hr_status status = driver_alloc(allocator, bytes, wanted, &block->address);
+  if (status != NULL) {
+    hr_free(block);
+    return status;
+  }
+  block->bytes = bytes;
+  *out_block = block;
+  return HR_OK;
+}
+
+/* Where the list can't grow, the driver gets the block back. */
+static void free_large(hr_caching_allocator *allocator, hr_block *block) {
+  if (!hr_vector_reserve(&allocator->free_blocks, allocator->free_blocks.count + 1)) {
+    driver_free(allocator, block->address, block->bytes);
+    hr_free(block);
+    return;
+  }
+  size_t at = find_large(allocator, block->bytes);
+  hr_block **data = allocator->free_blocks.data;
+  memmove(data + at + 1, data + at, (allocator->free_blocks.count++ - at) * sizeof *data);
+  data[at] = block;
+}
+
+/* ---- the door ---- */
+
+hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t bytes, hr_block **out_block) {
+  hr_mutex_lock(&allocator->mutex);
+  hr_block *block = NULL;
+  hr_status status = bytes <= HR_ALLOCATOR_SMALL_MAX ? alloc_small(allocator, bytes, &block)
+                                                     : alloc_large(allocator, bytes, &block);
+  if (status == NULL) {
+    hr_memory_stats *stats = &allocator->stats;
+    stats->allocation_count++;
+    stats->allocated_bytes += (int64_t)block->bytes;
+    if (stats->allocated_bytes > stats->allocated_bytes_peak) {
+      stats->allocated_bytes_peak = stats->allocated_bytes;
+    }
+    *out_block = block;
+  }
+  hr_mutex_unlock(&allocator->mutex);
+  return status;
+}
+
+void hr_caching_allocator_free(hr_caching_allocator *allocator, hr_block *block) {
+  if (block == NULL) {
+    return;
+  }
+  hr_mutex_lock(&allocator->mutex);
+  allocator->stats.allocated_bytes -= (int64_t)block->bytes;
+  if (block->slab != NULL) {
+    free_small(allocator, block);
+  } else {
+    free_large(allocator, block);
+  }
+  hr_mutex_unlock(&allocator->mutex);
+}
+
+void hr_caching_allocator_trim(hr_caching_allocator *allocator) {
+  hr_mutex_lock(&allocator->mutex);
+  shrink(allocator, 0);
+  if (allocator->free_blocks.count == 0) {
+    hr_vector_fini(&allocator->free_blocks);
+  }
+  hr_mutex_unlock(&allocator->mutex);
+}
+
+void hr_caching_allocator_limit(hr_caching_allocator *allocator, int64_t bytes) {
+  hr_mutex_lock(&allocator->mutex);
+  allocator->stats.limit_bytes = bytes > 0 ? bytes : 0;
+  if (bytes > 0) {
+    shrink(allocator, bytes);
+  }
+  hr_mutex_unlock(&allocator->mutex);
+}
+
+void hr_caching_allocator_stats(hr_caching_allocator *allocator, hr_memory_stats *out_stats) {
+  hr_mutex_lock(&allocator->mutex);
+  *out_stats = allocator->stats;
+  hr_mutex_unlock(&allocator->mutex);
+}
+
+void hr_caching_allocator_reset_peak(hr_caching_allocator *allocator) {
+  hr_mutex_lock(&allocator->mutex);
+  allocator->stats.allocated_bytes_peak = allocator->stats.allocated_bytes;
+  allocator->stats.reserved_bytes_peak = allocator->stats.reserved_bytes;
+  hr_mutex_unlock(&allocator->mutex);
+}

@@ -1,0 +1,35 @@
+#include "runtime/device.h"
+
+const char *hr_device_name(const hr_device *device) {
+  return device->name;
+}
+
+void hr_device_memory_stats(hr_device *device, hr_memory_stats *out_stats) {
+  hr_caching_allocator_stats(&device->allocator, out_stats);
+  device->driver->memory_info(device->impl, &out_stats->device_free_bytes, &out_stats->device_total_bytes);
+}
+
+void hr_device_memory_reset_peak(hr_device *device) {
+  hr_caching_allocator_reset_peak(&device->allocator);
+}
+
+void hr_device_memory_limit(hr_device *device, int64_t bytes) {
+  hr_caching_allocator_limit(&device->allocator, bytes);
+}
+
+void hr_device_memory_trim(hr_device *device) {
+  hr_caching_allocator_trim(&device->allocator);
+}
+
+hr_status hr__device_shared(hr_device *device, size_t bytes, void **out_address) {
+  if (bytes == 0 || (device->shared != NULL && device->shared->bytes >= bytes)) {
+    *out_address = device->shared != NULL ? device->shared->address : NULL;
+    return HR_OK;
+  }
+  hr_queue_drain(&device->queue);
+  hr_caching_allocator_free(&device->allocator, device->shared);
+  device->shared = NULL;
+  HR_RETURN_IF_ERROR(hr_caching_allocator_alloc(&device->allocator, bytes, &device->shared));
+  *out_address = device->shared->address;
+  return HR_OK;
+}

@@ -1,0 +1,91 @@
+/* device.h: what a driver offers, and an open device.
+ *
+ * A driver knows bytes, addresses and host kernels; it knows no operation and no dtype. It is one table of functions, and
+ * reaches the rest through hr_drivers (src/drivers/driver_table.c) alone. Members marked optional may be NULL; their default
+ * is named there.
+ *
+ * Threads: the engine calls copy, fill, launch, call and event functions of one device from one thread at a time, in the
+ * order in which the work shall happen. allocate, free, properties and memory_info may be called from any thread at any time.
+ *
+ * An open device is that table, the caching allocator over it, the queue that runs its work in order, and one block that
+ * the executables share for their temporaries.
+ */
+#ifndef HEADRACE_RUNTIME_DEVICE_H_
+#define HEADRACE_RUNTIME_DEVICE_H_
+
+#include "base/host_kernel.h"
+#include "headrace/stream.h"
+#include "runtime/caching_allocator.h"
+#include "runtime/queue.h"
+
+typedef struct hr_device_properties {
+  char description[128]; /* for people */
+  int workers;           /* threads or compute units */
+  bool is_host;          /* the host may dereference addresses of allocate */
+  bool has_contents;     /* false: nothing is computed, and whatever is read is zero */
+} hr_device_properties;
+
+typedef hr_status (*hr_host_fn)(void *arg);
+
+typedef struct hr_driver {
+  const char *name;
+  /* Devices of this kind on this machine; 0 when the driver has none. */
+  int (*count)(void);
+  /* Opens device `ordinal` < count(); *out_impl is the driver's own struct, handed to every function below. */
+  hr_status (*open)(int ordinal, void **out_impl);
+  void (*close)(void *impl);
+  void (*properties)(void *impl, hr_device_properties *out_properties);
+  /* Bytes that could be allocated now, and in all. */
+  void (*memory_info)(void *impl, int64_t *out_free_bytes, int64_t *out_total_bytes);
+
+  /* A block aligned to at least 64, of undefined contents; RESOURCE_EXHAUSTED when there is none. `bytes` > 0. */
+  hr_status (*allocate)(void *impl, size_t bytes, void **out_address);
+  void (*free)(void *impl, void *address, size_t bytes);
+
+  hr_status (*copy_in)(void *impl, void *to, const void *host, size_t bytes);
+  hr_status (*copy_out)(void *impl, void *host, const void *from, size_t bytes);
+  hr_status (*copy_within)(void *impl, void *to, const void *from, size_t bytes); /* ranges don't overlap */
+  /* Writes `count` copies of a pattern of 1, 2, 4, 8 or 16 bytes. */
+  hr_status (*fill)(void *impl, void *to, const void *pattern, size_t pattern_bytes, size_t count);
+
+  /* Runs all passes of a kernel. call->scratch is ignored: the driver gives each of its threads its own. */
+  hr_status (*launch)(void *impl, const hr_host_kernel *kernel, const hr_host_call *call);
+  /* Runs a host function on the device's memory in order with its kernels: a library's kernel. Optional: fn(arg). */
+  hr_status (*call)(void *impl, hr_host_fn fn, void *arg);
+  /* Hands collected work to the device, without waiting. Optional: work starts when it is given. */
+  hr_status (*submit)(void *impl);
+  /* Waits until everything given so far has run. Optional: it has. */
+  hr_status (*flush)(void *impl);
+
+  /* Points in the order of work. Optional, all five together: no events; profiles then have host times alone. */
+  hr_status (*event_create)(void *impl, void **out_event);
+  void (*event_destroy)(void *impl, void *event);
+  hr_status (*event_record)(void *impl, void *event);
+  hr_status (*event_wait)(void *impl, void *event); /* on the host; at once when it was never recorded */
+  hr_status (*event_elapsed)(void *impl, void *begin, void *end, int64_t *out_ns);
+  /* The device's clock. Optional: hr_clock_ns. */
+  int64_t (*timestamp)(void *impl);
+} hr_driver;
+
+/* All drivers of this build, NULL-terminated. */
+extern const hr_driver *const hr_drivers[];
+
+struct hr_device {
+  const hr_driver *driver;
+  void *impl;
+  int ordinal;
+  int count; /* references; guarded by the registry's lock */
+  char name[32];
+  hr_device_properties properties;
+  hr_caching_allocator allocator;
+  hr_queue queue;
+  hr_mutex bind_mutex;    /* held while a buffer gets its memory */
+  hr_mutex shared_mutex;  /* guards what follows; held from choosing the block until the job is in the queue */
+  hr_block *shared;       /* temporaries and workspace of whatever runs; NULL while none was needed */
+};
+
+/* Makes the shared block at least `bytes` long and gives its address. The caller holds shared_mutex. Growing waits for the
+ * queue to run dry, so that no job loses its temporaries. On failure the old block is gone as well. */
+HR_MUST_USE hr_status hr__device_shared(hr_device *device, size_t bytes, void **out_address);
+
+#endif

@@ -1,0 +1,32 @@
+/* handle_range.h: addresses that map nothing, one slot for each buffer.
+ *
+ * A range of address space (16 TB, or less where the system gives less) is reserved without access and cut into 4,096
+ * segments. A segment holds slots of one power of two, at least 64 bytes and longer than the buffer, so that the address one
+ * past the end still belongs to it; larger slots take several segments. From an address, its segment gives the slot size, and
+ * a table of the segment gives the owner: no search.
+ *
+ * Slots are never given back: their owners are pooled and used again with the same slot.
+ * Threads: take needs the caller's lock; owner may be called at any time.
+ */
+#ifndef HEADRACE_RUNTIME_HANDLE_RANGE_H_
+#define HEADRACE_RUNTIME_HANDLE_RANGE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "headrace/status.h"
+
+enum { HR_HANDLE_SHIFT_MIN = 6, HR_HANDLE_SHIFT_MAX = 44 };
+
+/* The slot size (as a power of two) for a buffer; HR_HANDLE_SHIFT_MAX + 1 when there is none so large. */
+static inline int hr__handle_shift(size_t bytes) {
+  int shift = bytes < 64 ? HR_HANDLE_SHIFT_MIN : 64 - __builtin_clzll((unsigned long long)bytes);
+  return shift <= HR_HANDLE_SHIFT_MAX ? shift : HR_HANDLE_SHIFT_MAX + 1;
+}
+
+/* A slot of 2^shift bytes that belongs to `owner`. */
+HR_MUST_USE hr_status hr__handle_take(int shift, void *owner, void **out_address);
+/* The owner of the slot that holds `address`, or NULL, and where the slot begins. */
+void *hr__handle_owner(const void *address, void **out_begin);
+
+#endif

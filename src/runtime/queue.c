@@ -1,0 +1,160 @@
+/* The queue: a linked list under a mutex. The thread looks for work for a few microseconds before it sleeps: waking it costs
+ * more than most gaps between the commits of a loop. */
+#include "runtime/queue.h"
+
+enum { SPIN_ROUNDS = 200 };
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+void hr_queue_init(hr_queue *queue) {
+  *queue = (hr_queue){0};
+  hr_mutex_init(&queue->mutex);
+  hr_cond_init(&queue->wake);
+  hr_cond_init(&queue->done);
+}
+
+/* Called with the mutex held, which is given up while a job runs. */
+static void finish_job(hr_queue *queue) {
+  queue->is_running = false;
+  atomic_fetch_add_explicit(&queue->completed, 1, memory_order_release);
+  hr_cond_broadcast(&queue->done);
+}
+
+static void run_next(hr_queue *queue) {
+  hr_queue_job *job = queue->first;
+  queue->first = job->next;
+  if (queue->first == NULL) {
+    queue->last = NULL;
+  }
+  queue->pending--;
+  queue->is_running = true;
+  hr_mutex_unlock(&queue->mutex);
+  job->run(job);
+  hr_mutex_lock(&queue->mutex);
+  finish_job(queue);
+}
+
+/* Spins until there is more to do than has been done, or it was long enough. */
+static void spin(hr_queue *queue) {
+  uint64_t done = atomic_load_explicit(&queue->completed, memory_order_relaxed);
+  for (int i = 0; i < SPIN_ROUNDS && atomic_load_explicit(&queue->pushed, memory_order_relaxed) == done; i++) {
+    relax();
+  }
+}
+
+static void run_thread(void *arg) {
+  hr_queue *queue = arg;
+  hr_mutex_lock(&queue->mutex);
+  for (;;) {
+    if (queue->first != NULL && !queue->is_running) {
+      run_next(queue);
+      if (queue->first == NULL && !queue->stop) {
+        hr_mutex_unlock(&queue->mutex);
+        spin(queue);
+        hr_mutex_lock(&queue->mutex);
+      }
+    } else if (queue->first == NULL && queue->stop) {
+      break;
+    } else {
+      hr_cond_wait(&queue->wake, &queue->mutex);
+    }
+  }
+  hr_mutex_unlock(&queue->mutex);
+}
+
+void hr_queue_stop(hr_queue *queue) {
+  hr_mutex_lock(&queue->mutex);
+  bool started = queue->thread.started;
+  queue->stop = true;
+  hr_cond_broadcast(&queue->wake);
+  hr_mutex_unlock(&queue->mutex);
+  if (started) {
+    hr_thread_join(&queue->thread);
+  }
+  queue->stop = false;
+}
+
+/* Called with the mutex held: runs the job on this thread, after everything before it. */
+static void run_here(hr_queue *queue, hr_queue_job *job) {
+  while (queue->is_running || queue->first != NULL) {
+    hr_cond_wait(&queue->done, &queue->mutex);
+  }
+  queue->is_running = true;
+  hr_mutex_unlock(&queue->mutex);
+  job->run(job);
+  hr_mutex_lock(&queue->mutex);
+  finish_job(queue);
+}
+
+uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job) {
+  hr_mutex_lock(&queue->mutex);
+  bool has_thread = queue->thread.started;
+  if (!has_thread) {
+    hr_status status = hr_thread_start("headrace-run", run_thread, queue, &queue->thread);
+    has_thread = status == NULL;
+    hr_status_ignore(status);
+  }
+  while (queue->pending >= HR_QUEUE_LIMIT) {
+    hr_cond_wait(&queue->done, &queue->mutex);
+  }
+  uint64_t number = atomic_fetch_add_explicit(&queue->pushed, 1, memory_order_relaxed) + 1;
+  if (has_thread) {
+    job->next = NULL;
+    if (queue->last != NULL) {
+      queue->last->next = job;
+    } else {
+      queue->first = job;
+    }
+    queue->last = job;
+    queue->pending++;
+    hr_cond_signal(&queue->wake);
+  } else {
+    run_here(queue, job);
+  }
+  hr_mutex_unlock(&queue->mutex);
+  return number;
+}
+
+bool hr_queue_begin_inline(hr_queue *queue) {
+  hr_mutex_lock(&queue->mutex);
+  bool is_idle = !queue->is_running && queue->first == NULL;
+  if (is_idle) {
+    queue->is_running = true;
+    atomic_fetch_add_explicit(&queue->pushed, 1, memory_order_relaxed);
+  }
+  hr_mutex_unlock(&queue->mutex);
+  return is_idle;
+}
+
+void hr_queue_end_inline(hr_queue *queue) {
+  hr_mutex_lock(&queue->mutex);
+  finish_job(queue);
+  if (queue->first != NULL) {
+    hr_cond_signal(&queue->wake);
+  }
+  hr_mutex_unlock(&queue->mutex);
+}
+
+void hr_queue_wait(hr_queue *queue, uint64_t number) {
+  for (int i = 0; i < SPIN_ROUNDS; i++) {
+    if (atomic_load_explicit(&queue->completed, memory_order_acquire) >= number) {
+      return;
+    }
+    relax();
+  }
+  hr_mutex_lock(&queue->mutex);
+  while (atomic_load_explicit(&queue->completed, memory_order_acquire) < number) {
+    hr_cond_wait(&queue->done, &queue->mutex);
+  }
+  hr_mutex_unlock(&queue->mutex);
+}
+
+void hr_queue_drain(hr_queue *queue) {
+  hr_queue_wait(queue, atomic_load_explicit(&queue->pushed, memory_order_relaxed));
+}

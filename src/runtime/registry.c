@@ -1,0 +1,117 @@
+#include "runtime/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/env.h"
+#include "base/log.h"
+
+static hr_mutex registry_mutex = HR_MUTEX_INITIALIZER;
+static hr_device devices[HR_REGISTRY_DEVICES_MAX];
+static int device_count;
+
+static hr_status unknown_name(const char *name) {
+  char known[256] = "";
+  for (int i = 0; hr_drivers[i] != NULL; i++) {
+    size_t used = strlen(known);
+    snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", hr_drivers[i]->name);
+  }
+  return hr_status_make(HR_STATUS_NOT_FOUND, "device \"%.64s\": no such driver; this build has %s", name, known);
+}
+
+hr_status hr__registry_find(const char *name, const hr_driver **out_driver, int *out_ordinal) {
+  size_t length = strcspn(name, ":");
+  const hr_driver *driver = NULL;
+  for (int i = 0; hr_drivers[i] != NULL && driver == NULL; i++) {
+    if (strlen(hr_drivers[i]->name) == length && memcmp(hr_drivers[i]->name, name, length) == 0) {
+      driver = hr_drivers[i];
+    }
+  }
+  if (driver == NULL) {
+    return unknown_name(name);
+  }
+  long ordinal = 0;
+  if (name[length] == ':') {
+    char *end;
+    ordinal = strtol(name + length + 1, &end, 10);
+    if (end == name + length + 1 || *end != '\0') {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "device \"%.64s\": expected a number behind the colon", name);
+    }
+  }
+  int count = driver->count();
+  if (ordinal < 0 || ordinal >= count) {
+    return hr_status_make(HR_STATUS_NOT_FOUND, "device \"%.64s\": driver \"%s\" has %d devices", name, driver->name, count);
+  }
+  *out_driver = driver;
+  *out_ordinal = (int)ordinal;
+  return HR_OK;
+}
+
+/* Called with the registry locked. */
+static hr_status open_device(const hr_driver *driver, int ordinal, hr_device **out_device) {
+  for (int i = 0; i < device_count; i++) {
+    if (devices[i].driver == driver && devices[i].ordinal == ordinal) {
+      devices[i].count++;
+      *out_device = &devices[i];
+      return HR_OK;
+    }
+  }
+  if (device_count == HR_REGISTRY_DEVICES_MAX) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "at most %d devices can be open", HR_REGISTRY_DEVICES_MAX);
+  }
+  hr_device *device = &devices[device_count];
+  HR_RETURN_IF_ERROR(driver->open(ordinal, &device->impl));
+  device->driver = driver;
+  device->ordinal = ordinal;
+  device->count = 1;
+  snprintf(device->name, sizeof device->name, ordinal > 0 ? "%s:%d" : "%s", driver->name, ordinal);
+  driver->properties(device->impl, &device->properties);
+  int64_t free_bytes, total_bytes;
+  driver->memory_info(device->impl, &free_bytes, &total_bytes);
+  hr_caching_allocator_init(&device->allocator, driver, device->impl, device->name,
+                            hr_env_limit(HR_ENV_MEMORY_LIMIT, total_bytes));
+  hr_queue_init(&device->queue);
+  hr_mutex_init(&device->bind_mutex);
+  hr_mutex_init(&device->shared_mutex);
+  device_count++;
+  hr_log(HR_LOG_DEVICE, "device %s: %s, %d workers, %lld MB of %lld free", device->name, device->properties.description,
+         device->properties.workers, (long long)(free_bytes >> 20), (long long)(total_bytes >> 20));
+  *out_device = device;
+  return HR_OK;
+}
+
+hr_status hr_device_open(const char *name, hr_device **out_device) {
+  if (name == NULL || out_device == NULL) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "hr_device_open: NULL argument");
+  }
+  const hr_driver *driver;
+  int ordinal;
+  HR_RETURN_IF_ERROR(hr__registry_find(name, &driver, &ordinal));
+  hr_mutex_lock(&registry_mutex);
+  hr_status status = open_device(driver, ordinal, out_device);
+  hr_mutex_unlock(&registry_mutex);
+  return hr_status_annotate(status, "device \"%.64s\"", name);
+}
+
+void hr_device_retain(hr_device *device) {
+  if (device != NULL) {
+    hr_mutex_lock(&registry_mutex);
+    device->count++;
+    hr_mutex_unlock(&registry_mutex);
+  }
+}
+
+void hr_device_release(hr_device *device) {
+  if (device == NULL) {
+    return;
+  }
+  hr_mutex_lock(&registry_mutex);
+  if (--device->count == 0) {
+    hr_queue_stop(&device->queue);
+    hr_caching_allocator_free(&device->allocator, device->shared);
+    device->shared = NULL;
+    hr_caching_allocator_trim(&device->allocator);
+  }
+  hr_mutex_unlock(&registry_mutex);
+}
