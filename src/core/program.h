@@ -128,6 +128,14 @@ uint32_t hr_program_add_constant(hr_program *program, hr_scalar value);
 /* Appends a node; copies everything that `node` points to. */
 bool hr_program_append(hr_program *program, const hr_node *node);
 
+/* The smallest and the largest element that an operand's affine map reaches, terms aside; false when it has none. */
+bool hr_operand_range(const hr_operand *operand, int64_t *out_min, int64_t *out_max);
+/* Whether two operands of one buffer visit the same elements in the same order. */
+bool hr_operands_are_same_map(const hr_operand *a, const hr_operand *b);
+/* Whether two operands may share an element: exact for views that nest (slices, columns, every other element), true in
+ * doubt. Operands with terms may be anywhere in their buffer; bounds are not looked at. */
+bool hr_operands_may_overlap(const hr_operand *a, const hr_operand *b);
+
 /* The text form, stable and complete:
  *   buffer %0 1024 live        buffer %1 4096 dead fresh
  *   scalar $0 f64              scalar $1 f64 = 0.5
