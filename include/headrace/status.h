@@ -93,12 +93,12 @@ HR_API void hr_status_ignore(hr_status status);
 HR_API const char *hr_status_code_name(hr_status_code code);
 
 /* Leaves the enclosing function with the status of `expr` unless it is OK. */
-#define HR_RETURN_IF_ERROR(expr)             \
-  do {                                       \
-    hr_status hr_return_status_ = (expr);    \
-    if (hr_return_status_ != NULL) {         \
-      return hr_return_status_;              \
-    }                                        \
+#define HR_RETURN_IF_ERROR(expr)          \
+  do {                                    \
+    hr_status hr_return_status_ = (expr); \
+    if (hr_return_status_ != NULL) {      \
+      return hr_return_status_;           \
+    }                                     \
   } while (0)
 
 #define HR_CHECK_OK(expr) HR_RETURN_IF_ERROR(expr)

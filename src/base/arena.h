@@ -39,7 +39,8 @@ void *hr__arena_alloc_slow(hr_arena *arena, size_t bytes);
 /* A block aligned to 16, not initialised, or NULL when memory is out. 0 bytes give a valid pointer to nothing. */
 static inline void *hr_arena_alloc(hr_arena *arena, size_t bytes) {
   size_t rounded = (bytes + HR_ARENA_ALIGNMENT - 1) & ~(HR_ARENA_ALIGNMENT - 1);
-  if (__builtin_expect(rounded >= bytes && rounded <= (size_t)(arena->end - arena->cursor) && arena->cursor != NULL, 1)) {
+  if (__builtin_expect(rounded >= bytes && rounded <= (size_t)(arena->end - arena->cursor) && arena->cursor != NULL,
+                       1)) {
     void *block = arena->cursor;
     arena->cursor += rounded;
     return block;

@@ -22,7 +22,8 @@ hr_status hr_dynlib_symbol(const hr_dynlib *library, const char *name, void **ou
   void *address = dlsym(library->handle, name);
   if (address == NULL) {
     const char *reason = dlerror();
-    return hr_status_make(HR_STATUS_NOT_FOUND, "symbol \"%s\": %s", name, reason != NULL ? reason : "its address is NULL");
+    return hr_status_make(HR_STATUS_NOT_FOUND, "symbol \"%s\": %s", name,
+                          reason != NULL ? reason : "its address is NULL");
   }
   *out_address = address;
   return NULL;

@@ -85,8 +85,8 @@ static bool parse_number(const env_row *row, const char *text, env_value *out_va
   }
   int64_t factor = row->kind == KIND_INT ? (end[0] == '\0' ? 1 : 0) : suffix_factor(end);
   out_value->percent = false;
-  return factor != 0 && !__builtin_mul_overflow(number, factor, &out_value->number) &&
-         out_value->number >= row->min && out_value->number <= row->max;
+  return factor != 0 && !__builtin_mul_overflow(number, factor, &out_value->number) && out_value->number >= row->min &&
+         out_value->number <= row->max;
 }
 
 static bool parse(const env_row *row, const char *text, env_value *out_value) {
@@ -130,7 +130,8 @@ static void warn_rejected(const env_row *row) {
   char expected[256];
   const char *given = getenv(row->name);
   print_expected(row, expected, sizeof expected);
-  hr_log(HR_LOG_WARNING, "%s=\"%.80s\" is not %s; using \"%s\"", row->name, given != NULL ? given : "", expected, row->value);
+  hr_log(HR_LOG_WARNING, "%s=\"%.80s\" is not %s; using \"%s\"", row->name, given != NULL ? given : "", expected,
+         row->value);
 }
 
 /* An empty variable counts as unset. */
@@ -195,8 +196,8 @@ void hr_env_describe(hr_text *text) {
     const env_row *row = &rows[i];
     char expected[256];
     print_expected(row, expected, sizeof expected);
-    hr_text_printf(text, "%s=%s\n    %s\n    %s; default \"%s\"\n", row->name, get((hr_env_id)i)->text, row->doc, expected,
-                   row->value);
+    hr_text_printf(text, "%s=%s\n    %s\n    %s; default \"%s\"\n", row->name, get((hr_env_id)i)->text, row->doc,
+                   expected, row->value);
   }
 }
 

@@ -38,11 +38,11 @@ bool hr__log_is_on(int level);
   (__builtin_expect((level) <= atomic_load_explicit(&hr__log_level, memory_order_relaxed), 0) && hr__log_is_on(level))
 
 /* Prints one line (no newline in the format). */
-#define hr_log(level, ...)                \
-  do {                                    \
-    if (hr_log_is_on(level)) {            \
+#define hr_log(level, ...)                 \
+  do {                                     \
+    if (hr_log_is_on(level)) {             \
       hr__log_write((level), __VA_ARGS__); \
-    }                                     \
+    }                                      \
   } while (0)
 
 /* Takes the level and the file from the environment again. For tests; nothing else may log meanwhile. */

@@ -49,11 +49,11 @@ static void run_team(int64_t units, int workers, hr_range_fn fn, void *arg) {
 #include "base/log.h"
 
 typedef struct pool {
-  hr_mutex caller;  /* held by the thread whose loop is running */
-  hr_mutex mutex;   /* guards what follows */
+  hr_mutex caller; /* held by the thread whose loop is running */
+  hr_mutex mutex;  /* guards what follows */
   hr_cond wake, done;
-  int64_t job;      /* number of the current loop */
-  int running;      /* pool threads that have not finished it */
+  int64_t job; /* number of the current loop */
+  int running; /* pool threads that have not finished it */
   bool stop;
   int wanted;       /* pool threads asked for, one less than workers */
   int thread_count; /* pool threads there are */
@@ -124,7 +124,8 @@ static void resize(int count) {
   team.thread_count = 0;
   while (team.thread_count < count) {
     int worker = team.thread_count + 1;
-    hr_status status = hr_thread_start("headrace-worker", run_worker, (void *)(intptr_t)worker, &team.threads[worker - 1]);
+    hr_status status =
+        hr_thread_start("headrace-worker", run_worker, (void *)(intptr_t)worker, &team.threads[worker - 1]);
     if (status != NULL) {
       hr_log(HR_LOG_DEVICE, "parallel loop: %s; %d workers", hr_status_message(status), worker);
       hr_status_ignore(status);

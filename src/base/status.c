@@ -18,10 +18,10 @@ struct hr_status_s {
 };
 
 static const char *const code_names[HR_STATUS_CODE_COUNT] = {
-    "OK",           "CANCELLED",         "UNKNOWN",           "INVALID_ARGUMENT",    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",    "ALREADY_EXISTS",    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",  "FAILED_PRECONDITION",
-    "ABORTED",      "OUT_OF_RANGE",      "UNIMPLEMENTED",     "INTERNAL",            "UNAVAILABLE",
-    "DATA_LOSS",    "UNAUTHENTICATED",
+    "OK",        "CANCELLED",       "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS",  "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",    "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED",
 };
 
 #define BARE(status_code) \
@@ -60,7 +60,7 @@ static hr_status status_alloc(hr_status_code code, size_t length, char **out_mes
 }
 
 /* The length that `format` prints to; a format that the C library rejects counts as empty. */
-static size_t printed_length(const char *format, va_list args) {
+HR_PRINTF(1, 0) static size_t printed_length(const char *format, va_list args) {
   va_list copy;
   va_copy(copy, args);
   int length = vsnprintf(NULL, 0, format, copy);

@@ -83,8 +83,9 @@ const char *hr_text_chars(const hr_text *text) {
 }
 
 hr_status hr_text_status(const hr_text *text) {
-  return text->failed ? hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "text: out of memory after %zu characters", text->length)
-                      : NULL;
+  return text->failed
+             ? hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "text: out of memory after %zu characters", text->length)
+             : NULL;
 }
 
 char *hr_text_take(hr_text *text) {

@@ -19,7 +19,8 @@ typedef struct hr_mutex {
   pthread_mutex_t native;
 } hr_mutex;
 
-#define HR_MUTEX_INITIALIZER {PTHREAD_MUTEX_INITIALIZER}
+#define HR_MUTEX_INITIALIZER \
+  { PTHREAD_MUTEX_INITIALIZER }
 
 void hr_mutex_init(hr_mutex *mutex);
 void hr_mutex_fini(hr_mutex *mutex);

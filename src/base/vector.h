@@ -16,31 +16,32 @@
 
 #include "base/allocator.h"
 
-#define HR_VECTOR(type)      \
-  struct {                   \
-    type *data;              \
-    size_t count, capacity;  \
+#define HR_VECTOR(type)     \
+  struct {                  \
+    type *data;             \
+    size_t count, capacity; \
   }
 
 /* Makes room for `capacity` elements in all; false when memory is out, and then nothing has changed. */
-#define hr_vector_reserve(vector, wanted)                                                                             \
-  ({                                                                                                                  \
-    size_t hr_vector_wanted_ = (wanted);                                                                              \
-    bool hr_vector_fits_ = hr_vector_wanted_ <= (vector)->capacity;                                                   \
-    if (__builtin_expect(!hr_vector_fits_, 0)) {                                                                      \
-      void *hr_vector_moved_ =                                                                                        \
-          hr__vector_grow((vector)->data, &(vector)->capacity, hr_vector_wanted_, sizeof *(vector)->data);            \
-      if (hr_vector_moved_ != NULL) {                                                                                 \
-        (vector)->data = hr_vector_moved_;                                                                            \
-        hr_vector_fits_ = true;                                                                                       \
-      }                                                                                                               \
-    }                                                                                                                 \
-    hr_vector_fits_;                                                                                                  \
+#define hr_vector_reserve(vector, wanted)                                                                  \
+  ({                                                                                                       \
+    size_t hr_vector_wanted_ = (wanted);                                                                   \
+    bool hr_vector_fits_ = hr_vector_wanted_ <= (vector)->capacity;                                        \
+    if (__builtin_expect(!hr_vector_fits_, 0)) {                                                           \
+      void *hr_vector_moved_ =                                                                             \
+          hr__vector_grow((vector)->data, &(vector)->capacity, hr_vector_wanted_, sizeof *(vector)->data); \
+      if (hr_vector_moved_ != NULL) {                                                                      \
+        (vector)->data = hr_vector_moved_;                                                                 \
+        hr_vector_fits_ = true;                                                                            \
+      }                                                                                                    \
+    }                                                                                                      \
+    hr_vector_fits_;                                                                                       \
   })
 
 /* Appends one element, which may be a compound literal; false when memory is out, and then nothing has changed. */
-#define hr_vector_push(vector, ...) \
-  (hr_vector_reserve((vector), (vector)->count + 1) && ((void)((vector)->data[(vector)->count++] = (__VA_ARGS__)), true))
+#define hr_vector_push(vector, ...)                    \
+  (hr_vector_reserve((vector), (vector)->count + 1) && \
+   ((void)((vector)->data[(vector)->count++] = (__VA_ARGS__)), true))
 
 /* Removes and gives the last element of a vector that has one. */
 #define hr_vector_pop(vector) ((vector)->data[--(vector)->count])
@@ -51,14 +52,14 @@
 #define hr_vector_clear(vector) ((void)((vector)->count = 0))
 
 /* Frees the memory; the vector is empty and usable afterwards. */
-#define hr_vector_fini(vector)                    \
-  do {                                            \
-    hr_free((vector)->data);                      \
-    (vector)->data = NULL;                        \
-    (vector)->count = (vector)->capacity = 0;     \
+#define hr_vector_fini(vector)                \
+  do {                                        \
+    hr_free((vector)->data);                  \
+    (vector)->data = NULL;                    \
+    (vector)->count = (vector)->capacity = 0; \
   } while (0)
 
-/* Moves `data` to a block for at least `wanted` elements of `size` bytes and stores the new capacity; NULL on failure. */
+/* Moves `data` to a block for at least `wanted` elements of `size` bytes and stores the new capacity, or gives NULL. */
 void *hr__vector_grow(void *data, size_t *capacity, size_t wanted, size_t size);
 
 #endif /* HEADRACE_BASE_VECTOR_H_ */

@@ -36,13 +36,13 @@ static jmp_buf hr_test_exit;
 enum { HR_TEST_FAILED = 1, HR_TEST_SKIPPED = 2 };
 
 /* Defines a test and puts it on the list before `main` starts. */
-#define HR_TEST(test_name)                                                                  \
-  static void test_name(void);                                                              \
-  __attribute__((constructor)) static void hr_test_register_##test_name(void) {             \
-    static hr_test_case test_case = {.name = #test_name, .run = test_name, .next = NULL};   \
-    *hr_test_end = &test_case;                                                              \
-    hr_test_end = &test_case.next;                                                          \
-  }                                                                                         \
+#define HR_TEST(test_name)                                                                \
+  static void test_name(void);                                                            \
+  __attribute__((constructor)) static void hr_test_register_##test_name(void) {           \
+    static hr_test_case test_case = {.name = #test_name, .run = test_name, .next = NULL}; \
+    *hr_test_end = &test_case;                                                            \
+    hr_test_end = &test_case.next;                                                        \
+  }                                                                                       \
   static void test_name(void)
 
 __attribute__((noreturn, format(printf, 3, 4))) static inline void hr_test_fail(const char *file, int line,
@@ -59,78 +59,78 @@ __attribute__((noreturn, format(printf, 3, 4))) static inline void hr_test_fail(
 #define HR_FAIL(...) hr_test_fail(__FILE__, __LINE__, __VA_ARGS__)
 
 /* Leaves the test as skipped; say why. */
-#define HR_SKIP(reason)                          \
-  do {                                           \
-    fprintf(stderr, "skipped: %s\n", (reason));  \
-    longjmp(hr_test_exit, HR_TEST_SKIPPED);      \
+#define HR_SKIP(reason)                         \
+  do {                                          \
+    fprintf(stderr, "skipped: %s\n", (reason)); \
+    longjmp(hr_test_exit, HR_TEST_SKIPPED);     \
   } while (0)
 
-#define HR_ASSERT(condition)                  \
-  do {                                        \
-    if (!(condition)) {                       \
-      HR_FAIL("not true: %s", #condition);    \
-    }                                         \
+#define HR_ASSERT(condition)               \
+  do {                                     \
+    if (!(condition)) {                    \
+      HR_FAIL("not true: %s", #condition); \
+    }                                      \
   } while (0)
 
 #define HR_ASSERT_NULL(pointer) HR_ASSERT((pointer) == NULL)
 #define HR_ASSERT_NOT_NULL(pointer) HR_ASSERT((pointer) != NULL)
 
 /* Integers, enums and booleans. */
-#define HR_ASSERT_EQ(actual, expected)                                                                        \
-  do {                                                                                                        \
-    long long hr_test_actual_ = (long long)(actual), hr_test_expected_ = (long long)(expected);               \
-    if (hr_test_actual_ != hr_test_expected_) {                                                               \
-      HR_FAIL("%s is %lld, expected %s = %lld", #actual, hr_test_actual_, #expected, hr_test_expected_);      \
-    }                                                                                                         \
+#define HR_ASSERT_EQ(actual, expected)                                                                   \
+  do {                                                                                                   \
+    long long hr_test_actual_ = (long long)(actual), hr_test_expected_ = (long long)(expected);          \
+    if (hr_test_actual_ != hr_test_expected_) {                                                          \
+      HR_FAIL("%s is %lld, expected %s = %lld", #actual, hr_test_actual_, #expected, hr_test_expected_); \
+    }                                                                                                    \
   } while (0)
 
-#define HR_ASSERT_STR_EQ(actual, expected)                                                                    \
-  do {                                                                                                        \
-    const char *hr_test_actual_ = (actual), *hr_test_expected_ = (expected);                                  \
-    if (hr_test_actual_ == NULL || strcmp(hr_test_actual_, hr_test_expected_) != 0) {                         \
-      HR_FAIL("%s is\n%s\nexpected\n%s", #actual, hr_test_actual_ != NULL ? hr_test_actual_ : "(null)",       \
-              hr_test_expected_);                                                                             \
-    }                                                                                                         \
+#define HR_ASSERT_STR_EQ(actual, expected)                                                              \
+  do {                                                                                                  \
+    const char *hr_test_actual_ = (actual), *hr_test_expected_ = (expected);                            \
+    if (hr_test_actual_ == NULL || strcmp(hr_test_actual_, hr_test_expected_) != 0) {                   \
+      HR_FAIL("%s is\n%s\nexpected\n%s", #actual, hr_test_actual_ != NULL ? hr_test_actual_ : "(null)", \
+              hr_test_expected_);                                                                       \
+    }                                                                                                   \
   } while (0)
 
 /* `part` occurs in `text`. */
-#define HR_ASSERT_CONTAINS(text, part)                                                            \
-  do {                                                                                            \
-    const char *hr_test_text_ = (text);                                                           \
-    if (hr_test_text_ == NULL || strstr(hr_test_text_, (part)) == NULL) {                         \
-      HR_FAIL("%s is\n%s\nexpected it to contain\n%s", #text,                                     \
-              hr_test_text_ != NULL ? hr_test_text_ : "(null)", (part));                          \
-    }                                                                                             \
+#define HR_ASSERT_CONTAINS(text, part)                                                                          \
+  do {                                                                                                          \
+    const char *hr_test_text_ = (text);                                                                         \
+    if (hr_test_text_ == NULL || strstr(hr_test_text_, (part)) == NULL) {                                       \
+      HR_FAIL("%s is\n%s\nexpected it to contain\n%s", #text, hr_test_text_ != NULL ? hr_test_text_ : "(null)", \
+              (part));                                                                                          \
+    }                                                                                                           \
   } while (0)
 
-#define HR_ASSERT_BYTES_EQ(actual, expected, count)                                                           \
-  do {                                                                                                        \
-    const unsigned char *hr_test_a_ = (const void *)(actual), *hr_test_e_ = (const void *)(expected);         \
-    for (size_t hr_test_i_ = 0; hr_test_i_ < (size_t)(count); hr_test_i_++) {                                 \
-      if (hr_test_a_[hr_test_i_] != hr_test_e_[hr_test_i_]) {                                                 \
-        HR_FAIL("%s: byte %zu is 0x%02x, expected 0x%02x", #actual, hr_test_i_, hr_test_a_[hr_test_i_],       \
-                hr_test_e_[hr_test_i_]);                                                                      \
-      }                                                                                                       \
-    }                                                                                                         \
+#define HR_ASSERT_BYTES_EQ(actual, expected, count)                                                     \
+  do {                                                                                                  \
+    const unsigned char *hr_test_a_ = (const void *)(actual), *hr_test_e_ = (const void *)(expected);   \
+    for (size_t hr_test_i_ = 0; hr_test_i_ < (size_t)(count); hr_test_i_++) {                           \
+      if (hr_test_a_[hr_test_i_] != hr_test_e_[hr_test_i_]) {                                           \
+        HR_FAIL("%s: byte %zu is 0x%02x, expected 0x%02x", #actual, hr_test_i_, hr_test_a_[hr_test_i_], \
+                hr_test_e_[hr_test_i_]);                                                                \
+      }                                                                                                 \
+    }                                                                                                   \
   } while (0)
 
 /* |actual - expected| <= tolerance, or both NaN, or the same infinity. */
-#define HR_ASSERT_NEAR(actual, expected, tolerance)                                                           \
-  do {                                                                                                        \
-    double hr_test_actual_ = (double)(actual), hr_test_expected_ = (double)(expected);                        \
-    bool hr_test_same_ = hr_test_actual_ == hr_test_expected_ ||                                              \
-                         (isnan(hr_test_actual_) && isnan(hr_test_expected_));                                \
-    if (!hr_test_same_ && !(fabs(hr_test_actual_ - hr_test_expected_) <= (double)(tolerance))) {              \
-      HR_FAIL("%s is %.17g, expected %.17g within %g", #actual, hr_test_actual_, hr_test_expected_,           \
-              (double)(tolerance));                                                                           \
-    }                                                                                                         \
+#define HR_ASSERT_NEAR(actual, expected, tolerance)                                                                    \
+  do {                                                                                                                 \
+    double hr_test_actual_ = (double)(actual), hr_test_expected_ = (double)(expected);                                 \
+    bool hr_test_same_ = hr_test_actual_ == hr_test_expected_ || (isnan(hr_test_actual_) && isnan(hr_test_expected_)); \
+    if (!hr_test_same_ && !(fabs(hr_test_actual_ - hr_test_expected_) <= (double)(tolerance))) {                       \
+      HR_FAIL("%s is %.17g, expected %.17g within %g", #actual, hr_test_actual_, hr_test_expected_,                    \
+              (double)(tolerance));                                                                                    \
+    }                                                                                                                  \
   } while (0)
 
 /* Fails with the status's message; consumes the status. */
 static inline void hr_test_ok(const char *file, int line, const char *text, hr_status status) {
   if (status != NULL) {
     char message[1024];
-    snprintf(message, sizeof message, "%s: %s", hr_status_code_name(hr_status_code_of(status)), hr_status_message(status));
+    snprintf(message, sizeof message, "%s: %s", hr_status_code_name(hr_status_code_of(status)),
+             hr_status_message(status));
     hr_status_ignore(status);
     hr_test_fail(file, line, "%s failed: %s", text, message);
   }
@@ -210,7 +210,8 @@ int main(int argc, char **argv) {
   if (list) {
     return 0;
   }
-  fprintf(stderr, "[==========] %d test(s) run.\n[  PASSED  ] %d test(s).\n", counts[0] + counts[1] + counts[2], counts[0]);
+  fprintf(stderr, "[==========] %d test(s) run.\n[  PASSED  ] %d test(s).\n", counts[0] + counts[1] + counts[2],
+          counts[0]);
   if (counts[HR_TEST_SKIPPED] > 0) {
     fprintf(stderr, "[  SKIPPED ] %d test(s).\n", counts[HR_TEST_SKIPPED]);
   }
