@@ -1,0 +1,68 @@
+/* compile.c: the pipeline. Passes run in the order of compile.h; with target->verify the IR is checked after each. */
+#include "compiler/compile.h"
+
+#include <string.h>
+
+#include "compiler/passes.h"
+
+static hr_status verify_after(const hr_program *program, const hr_target *target, const char *pass) {
+  hr_status status = target->verify ? hr_program_verify(program) : NULL;
+  return status == NULL ? NULL : hr_status_annotate(status, "after %s", pass);
+}
+
+/* One step for each group, in order. A group whose stores all vanished keeps no step. */
+static hr_status make_steps(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness,
+                            const hr_target *target, hr_schedule *schedule) {
+  hr_step *steps = HR_ARENA_ARRAY(&program->arena, hr_step, (size_t)fusion->group_count + 1);
+  if (steps == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "schedule: no memory for %d steps", fusion->group_count);
+  }
+  int count = 0;
+  for (int g = 0; g < fusion->group_count; ++g) {
+    const hr_group *group = &fusion->groups[g];
+    hr_step step = {.node = &program->nodes[group->nodes[0]]};
+    if (group->is_loop) {
+      step.kind = HR_STEP_KERNEL;
+      HR_RETURN_IF_ERROR(hr_lower_group(program, fusion, liveness, g, &step.kernel));
+      if (target->verify) {
+        HR_RETURN_IF_ERROR(hr_kernel_verify(step.kernel));
+      }
+    } else {
+      step.kind = step.node->op == HR_OP_CHECK_INDEX ? HR_STEP_CHECK : HR_STEP_LIBRARY;
+    }
+    steps[count++] = step;
+  }
+  schedule->steps = steps;
+  schedule->step_count = count;
+  schedule->group_count = fusion->group_count;
+  return NULL;
+}
+
+static hr_status compile_into(const hr_program *stream, const hr_target *target, hr_schedule *schedule) {
+  hr_program *program = &schedule->program;
+  hr_fusion fusion;
+  hr_liveness liveness;
+  HR_RETURN_IF_ERROR(hr_expand(stream, target->keeps, target->keeps_ctx, program));
+  HR_RETURN_IF_ERROR(hr_versions(program));
+  HR_RETURN_IF_ERROR(verify_after(program, target, "versions"));
+  HR_RETURN_IF_ERROR(hr_simplify(program));
+  HR_RETURN_IF_ERROR(verify_after(program, target, "simplify"));
+  HR_RETURN_IF_ERROR(hr_fuse(program, target, &fusion));
+  HR_RETURN_IF_ERROR(hr_live(program, &fusion, &liveness));
+  HR_RETURN_IF_ERROR(hr_plan(program, &fusion, &liveness, schedule));
+  return make_steps(program, &fusion, &liveness, target, schedule);
+}
+
+hr_status hr_compile(const hr_program *stream, const hr_target *target, hr_schedule *out_schedule) {
+  memset(out_schedule, 0, sizeof *out_schedule);
+  hr_status status = compile_into(stream, target, out_schedule);
+  if (status != NULL) {
+    hr_schedule_fini(out_schedule);
+  }
+  return status;
+}
+
+void hr_schedule_fini(hr_schedule *schedule) {
+  hr_program_fini(&schedule->program);
+  memset(schedule, 0, sizeof *schedule);
+}

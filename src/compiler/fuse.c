@@ -1,0 +1,377 @@
+/* fuse.c: which loop nodes share a kernel.
+ *
+ *   before   %2 = sub(%0, %1)          after   group 0: %2 = sub(%0, %1); %3 = exp(%2); %4 = sum(%3); %5 = div(%3, %4)
+ *            %3 = exp(%2)              group 1: %7 = matmul(%5, %6)
+ *            %4 = sum(%3)
+ *            %5 = div(%3, %4)
+ *            %7 = matmul(%5, %6)
+ *
+ * Greedy, in order: a node joins the latest group that it shares data with, if it may run that early and if inside the
+ * group every two accesses to one buffer, one of them a write, go through the same index map, so that an element
+ * depends on its own element (or its own row) alone. Otherwise it opens a group. Rows stay resident through their
+ * reductions, within the limits that kernel.h and the target set.
+ *
+ * A node that stores into a buffer that existed before the program never moves in front of a CHECK_INDEX.
+ */
+#include <string.h>
+
+#include "base/vector.h"
+#include "compiler/passes.h"
+#include "core/op.h"
+
+enum { GROUP_NODES_MAX = 48, GROUP_ACCESSES_MAX = 160, CANDIDATES_MAX = 16 };
+static const int64_t RESIDENT_ROW_BYTES = 256 * 1024;
+
+typedef struct access {
+  uint32_t buffer;
+  int node;
+  const hr_operand *operand;
+  bool is_write;
+} access;
+
+typedef struct open_group {
+  bool is_loop, is_closed;
+  hr_domain domain;
+  HR_VECTOR(int) nodes;
+  HR_VECTOR(access) accesses;
+} open_group;
+
+typedef struct fuser {
+  hr_program *program;
+  const hr_target *target;
+  HR_VECTOR(open_group) groups;
+  int *node_group, *node_phase;
+  int *write_group, *read_group, *writer; /* of each buffer: the last group or node; -1: none */
+  int check_floor;                        /* groups before this one precede a CHECK_INDEX */
+} fuser;
+
+static int max_int(int a, int b) { return a > b ? a : b; }
+
+bool hr_group_is_row_node(const hr_group *group, const hr_node *node) {
+  hr_domain domain;
+  hr_domain_of_node(node, &domain);
+  return hr_domain_count(&domain) != hr_domain_count(&group->domain);
+}
+
+static bool is_row_node(const hr_domain *group, const hr_node *node) {
+  hr_domain domain;
+  hr_domain_of_node(node, &domain);
+  return hr_domain_count(&domain) != hr_domain_count(group);
+}
+
+void hr_group_map(const hr_domain *domain, const hr_node *node, const hr_operand *operand, int64_t *out_strides) {
+  hr_domain_map(domain, is_row_node(domain, node), operand->rank, node->outputs[0].dims, operand->strides, out_strides);
+}
+
+/* Whether a node's results are one for each row. */
+static bool writes_rows(const hr_domain *domain, const hr_node *node) {
+  return node->reduce_mask != 0 || is_row_node(domain, node);
+}
+
+static void address_range(const hr_operand *operand, int64_t *out_min, int64_t *out_max) {
+  int64_t low = operand->offset, high = operand->offset;
+  for (int d = 0; d < operand->rank; ++d) {
+    int64_t span = operand->strides[d] * (operand->dims[d] - 1);
+    low += span < 0 ? span : 0;
+    high += span > 0 ? span : 0;
+  }
+  int64_t size = (int64_t)hr_dtype_size(operand->dtype);
+  *out_min = low * size;
+  *out_max = (high + 1) * size;
+}
+
+static bool are_disjoint(const hr_operand *a, const hr_operand *b) {
+  if (a->term_count != 0 || b->term_count != 0) {
+    return false;
+  }
+  int64_t a_min, a_max, b_min, b_max;
+  address_range(a, &a_min, &a_max);
+  address_range(b, &b_min, &b_max);
+  return a_max <= b_min || b_max <= a_min;
+}
+
+static bool same_map(const hr_program *program, const hr_domain *domain, const access *a, const hr_node *node,
+                     const hr_operand *operand) {
+  const hr_operand *other = a->operand;
+  if (other->dtype != operand->dtype || other->offset != operand->offset || other->term_count != 0 ||
+      operand->term_count != 0 || other->bound_count != 0 || operand->bound_count != 0) {
+    return false;
+  }
+  int64_t strides_a[HR_RANK_MAX], strides_b[HR_RANK_MAX];
+  hr_group_map(domain, &program->nodes[a->node], other, strides_a);
+  hr_group_map(domain, node, operand, strides_b);
+  return memcmp(strides_a, strides_b, (size_t)domain->rank * sizeof *strides_a) == 0;
+}
+
+/* Whether `node`'s access to a buffer can live in the group with `a`, an access already there. */
+static bool may_share(const hr_program *program, const hr_domain *domain, const access *a, const hr_node *node,
+                      const hr_operand *operand, bool is_write, bool *benefits) {
+  bool same = same_map(program, domain, a, node, operand);
+  *benefits |= same;
+  if ((!is_write && !a->is_write) || (!same && are_disjoint(a->operand, operand))) {
+    return true;
+  }
+  if (!same) {
+    return false;
+  }
+  /* a row's result may not replace what the row's elements read or wrote */
+  return !is_write || !writes_rows(domain, node) || writes_rows(domain, &program->nodes[a->node]);
+}
+
+static bool accesses_allow(const fuser *f, const open_group *group, const hr_domain *domain, const hr_node *node) {
+  bool benefits = false;
+  for (size_t k = 0; k < group->accesses.count; ++k) {
+    const access *a = &group->accesses.data[k];
+    for (int i = 0; i < node->input_count; ++i) {
+      const hr_operand *input = &node->inputs[i];
+      if (input->kind == HR_OPERAND_VALUE && input->index == a->buffer &&
+          !may_share(f->program, domain, a, node, input, false, &benefits)) {
+        return false;
+      }
+    }
+    for (int i = 0; i < node->output_count; ++i) {
+      const hr_operand *output = &node->outputs[i];
+      if (output->kind == HR_OPERAND_VALUE && output->index == a->buffer &&
+          !may_share(f->program, domain, a, node, output, true, &benefits)) {
+        return false;
+      }
+    }
+  }
+  return benefits;
+}
+
+/* The first phase in which the node can run in group g. */
+static int phase_in_group(const fuser *f, int g, const hr_node *node) {
+  int phase = 0;
+  for (int i = 0; i < node->input_count; ++i) {
+    const hr_operand *input = &node->inputs[i];
+    int writer = input->kind == HR_OPERAND_VALUE ? f->writer[input->index] : -1;
+    if (writer >= 0 && f->node_group[writer] == g) {
+      phase = max_int(phase, f->node_phase[writer] + (f->program->nodes[writer].reduce_mask != 0));
+    }
+  }
+  return phase;
+}
+
+static bool phases_allowed(const fuser *f, const hr_domain *domain) {
+  int64_t reduced = hr_domain_count(domain) / hr_domain_row_count(domain);
+  if (hr_kernel_order(domain->rank, domain->dims, domain->reduce_mask) == HR_ORDER_SEQUENTIAL) {
+    return reduced <= HR_REDUCE_SEQUENTIAL_MAX;
+  }
+  int64_t limit = f->target->resident_row_bytes > 0 ? f->target->resident_row_bytes : RESIDENT_ROW_BYTES;
+  return reduced * 4 <= limit;
+}
+
+static bool domains_agree(const fuser *f, const open_group *group, const hr_node *node, hr_domain *out_domain) {
+  hr_domain own;
+  hr_domain_of_node(node, &own);
+  int64_t count = hr_domain_count(&own), group_count = hr_domain_count(&group->domain);
+  bool rows = count != group_count;
+  if (rows && (group->domain.reduce_mask == 0 || own.reduce_mask != 0 || own.ordered_mask != 0 ||
+               count != hr_domain_row_count(&group->domain))) {
+    return false;
+  }
+  if (own.ordered_mask != 0 && group->domain.reduce_mask != 0) {
+    return false;
+  }
+  if (!hr_domain_refine(&group->domain, &own, rows, out_domain)) {
+    return false;
+  }
+  int64_t row_count = hr_domain_row_count(out_domain);
+  if (group->domain.reduce_mask != 0 && row_count != hr_domain_row_count(&group->domain)) {
+    return false;
+  }
+  if (own.reduce_mask != 0 && row_count != hr_domain_row_count(&own)) {
+    return false;
+  }
+  (void)f;
+  return true;
+}
+
+static bool try_join(fuser *f, int g, int n, const hr_node *node) {
+  open_group *group = &f->groups.data[g];
+  size_t operands = (size_t)(node->input_count + node->output_count);
+  if (!group->is_loop || group->is_closed || group->nodes.count >= GROUP_NODES_MAX ||
+      group->accesses.count + operands > GROUP_ACCESSES_MAX) {
+    return false;
+  }
+  hr_domain domain;
+  if (!domains_agree(f, group, node, &domain) || !accesses_allow(f, group, &domain, node)) {
+    return false;
+  }
+  int phase = phase_in_group(f, g, node);
+  if (domain.reduce_mask != 0 && phase > 0 && !is_row_node(&domain, node) && !phases_allowed(f, &domain)) {
+    return false;
+  }
+  group->domain = domain;
+  f->node_phase[n] = phase;
+  return true;
+}
+
+/* The earliest group that the node may run in, or beside. */
+static int earliest_group(const fuser *f, const hr_node *node) {
+  int floor = 0;
+  for (int i = 0; i < node->input_count; ++i) {
+    if (node->inputs[i].kind == HR_OPERAND_VALUE) {
+      floor = max_int(floor, f->write_group[node->inputs[i].index]);
+    }
+  }
+  for (int i = 0; i < node->output_count; ++i) {
+    const hr_operand *output = &node->outputs[i];
+    if (output->kind != HR_OPERAND_VALUE) {
+      continue;
+    }
+    floor = max_int(floor, max_int(f->write_group[output->index], f->read_group[output->index]));
+    if (!f->program->buffers[output->index].is_fresh) {
+      floor = max_int(floor, f->check_floor);
+    }
+  }
+  return floor;
+}
+
+static int add_candidate(int *candidates, int count, int group, int floor) {
+  if (group < floor || count == CANDIDATES_MAX) {
+    return count;
+  }
+  int at = 0;
+  while (at < count && candidates[at] > group) {
+    ++at;
+  }
+  if (at < count && candidates[at] == group) {
+    return count;
+  }
+  memmove(&candidates[at + 1], &candidates[at], (size_t)(count - at) * sizeof *candidates);
+  candidates[at] = group;
+  return count + 1;
+}
+
+/* The group that node n joins, or -1. */
+static int find_group(fuser *f, int n, const hr_node *node) {
+  int floor = earliest_group(f, node);
+  int candidates[CANDIDATES_MAX + 1], count = 0;
+  for (int i = 0; i < node->input_count + node->output_count; ++i) {
+    const hr_operand *operand = i < node->input_count ? &node->inputs[i] : &node->outputs[i - node->input_count];
+    if (operand->kind == HR_OPERAND_VALUE) {
+      count = add_candidate(candidates, count, f->write_group[operand->index], floor);
+      count = add_candidate(candidates, count, f->read_group[operand->index], floor);
+    }
+  }
+  for (int c = 0; c < count; ++c) {
+    if (candidates[c] >= 0 && try_join(f, candidates[c], n, node)) {
+      return candidates[c];
+    }
+  }
+  return -1;
+}
+
+static bool add_node(fuser *f, int g, int n, const hr_node *node) {
+  open_group *group = &f->groups.data[g];
+  if (!hr_vector_push(&group->nodes, n)) {
+    return false;
+  }
+  f->node_group[n] = g;
+  group->is_closed |= node->ordered_mask != 0 || (node->is_loop && node->outputs[0].term_count != 0);
+  for (int i = 0; i < node->input_count; ++i) {
+    const hr_operand *input = &node->inputs[i];
+    if (input->kind == HR_OPERAND_VALUE) {
+      f->read_group[input->index] = max_int(f->read_group[input->index], g);
+      if (!hr_vector_push(&group->accesses, (access){input->index, n, input, false})) {
+        return false;
+      }
+    }
+  }
+  for (int i = 0; i < node->output_count; ++i) {
+    const hr_operand *output = &node->outputs[i];
+    if (output->kind == HR_OPERAND_VALUE) {
+      f->write_group[output->index] = max_int(f->write_group[output->index], g);
+      f->writer[output->index] = n;
+      if (!hr_vector_push(&group->accesses, (access){output->index, n, output, true})) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+static bool open_new_group(fuser *f, const hr_node *node) {
+  open_group group;
+  memset(&group, 0, sizeof group);
+  group.is_loop = node->is_loop;
+  if (node->is_loop) {
+    hr_domain_of_node(node, &group.domain);
+  }
+  return hr_vector_push(&f->groups, group);
+}
+
+static bool fuse_nodes(fuser *f) {
+  for (int n = 0; n < f->program->node_count; ++n) {
+    const hr_node *node = &f->program->nodes[n];
+    int g = node->is_loop ? find_group(f, n, node) : -1;
+    if (g < 0) {
+      if (!open_new_group(f, node)) {
+        return false;
+      }
+      g = (int)f->groups.count - 1;
+    }
+    if (!add_node(f, g, n, node)) {
+      return false;
+    }
+    if (node->op == HR_OP_CHECK_INDEX) {
+      f->check_floor = g + 1;
+    }
+  }
+  return true;
+}
+
+static bool export_groups(const fuser *f, hr_fusion *out_fusion) {
+  hr_arena *arena = &f->program->arena;
+  hr_group *groups = HR_ARENA_ARRAY(arena, hr_group, f->groups.count);
+  if (groups == NULL) {
+    return false;
+  }
+  for (size_t g = 0; g < f->groups.count; ++g) {
+    const open_group *from = &f->groups.data[g];
+    groups[g].is_loop = from->is_loop;
+    groups[g].domain = from->domain;
+    groups[g].node_count = (int)from->nodes.count;
+    groups[g].nodes = hr_arena_dup(arena, from->nodes.data, from->nodes.count * sizeof(int));
+    if (groups[g].nodes == NULL) {
+      return false;
+    }
+  }
+  out_fusion->group_count = (int)f->groups.count;
+  out_fusion->groups = groups;
+  out_fusion->node_group = f->node_group;
+  return true;
+}
+
+static int *new_indices(hr_program *program, int count) {
+  int *indices = HR_ARENA_ARRAY(&program->arena, int, (size_t)count + 1);
+  if (indices != NULL) {
+    memset(indices, 0xff, ((size_t)count + 1) * sizeof *indices);
+  }
+  return indices;
+}
+
+hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_fusion) {
+  fuser f;
+  memset(&f, 0, sizeof f);
+  f.program = program;
+  f.target = target;
+  f.node_group = new_indices(program, program->node_count);
+  f.node_phase = HR_ARENA_ARRAY(&program->arena, int, (size_t)program->node_count + 1);
+  f.write_group = new_indices(program, program->buffer_count);
+  f.read_group = new_indices(program, program->buffer_count);
+  f.writer = new_indices(program, program->buffer_count);
+  bool ok = f.node_group && f.node_phase && f.write_group && f.read_group && f.writer && fuse_nodes(&f) &&
+            export_groups(&f, out_fusion);
+  for (size_t g = 0; g < f.groups.count; ++g) {
+    hr_vector_fini(&f.groups.data[g].nodes);
+    hr_vector_fini(&f.groups.data[g].accesses);
+  }
+  hr_vector_fini(&f.groups);
+  if (!ok) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "fuse: no memory for %d nodes", program->node_count);
+  }
+  return NULL;
+}

@@ -1,0 +1,62 @@
+/* live.c: which buffers need memory, and when.
+ *
+ * A dead, fresh buffer that one group alone touches, and that is written there before it is read, lives in the registers
+ * of that group's kernel: it is elided. Every other buffer is live from the first group that touches it to the last.
+ */
+#include <string.h>
+
+#include "compiler/passes.h"
+
+static bool is_plain(const hr_operand *operand) { return operand->term_count == 0 && operand->bound_count == 0; }
+
+/* Whether an earlier write of the same group made exactly the elements that the input reads. */
+static bool reads_own_write(const hr_program *program, const hr_fusion *fusion, int n, const hr_operand *input) {
+  const hr_group *group = &fusion->groups[fusion->node_group[n]];
+  int64_t strides[HR_RANK_MAX], other[HR_RANK_MAX];
+  hr_group_map(&group->domain, &program->nodes[n], input, strides);
+  for (int k = 0; k < group->node_count && group->nodes[k] < n; ++k) {
+    const hr_node *node = &program->nodes[group->nodes[k]];
+    const hr_operand *output = &node->outputs[0];
+    if (output->index != input->index || output->offset != input->offset || output->dtype != input->dtype) {
+      continue;
+    }
+    hr_group_map(&group->domain, node, output, other);
+    if (memcmp(strides, other, (size_t)group->domain.rank * sizeof *strides) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+hr_status hr_live(hr_program *program, const hr_fusion *fusion, hr_liveness *out_liveness) {
+  size_t count = (size_t)program->buffer_count + 1;
+  int *first = HR_ARENA_ARRAY(&program->arena, int, count), *last = HR_ARENA_ARRAY(&program->arena, int, count);
+  bool *elided = HR_ARENA_ARRAY(&program->arena, bool, count);
+  if (first == NULL || last == NULL || elided == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "live: no memory for %d buffers", program->buffer_count);
+  }
+  for (int b = 0; b < program->buffer_count; ++b) {
+    first[b] = last[b] = -1;
+    elided[b] = program->buffers[b].is_dead;
+  }
+  for (int n = 0; n < program->node_count; ++n) {
+    const hr_node *node = &program->nodes[n];
+    int g = fusion->node_group[n];
+    for (int i = 0; i < node->input_count + node->output_count; ++i) {
+      bool is_input = i < node->input_count;
+      const hr_operand *operand = is_input ? &node->inputs[i] : &node->outputs[i - node->input_count];
+      if (operand->kind != HR_OPERAND_VALUE) {
+        continue;
+      }
+      uint32_t b = operand->index;
+      elided[b] &= node->is_loop && is_plain(operand) && (first[b] < 0 || (first[b] == g && last[b] == g)) &&
+                   !(is_input && elided[b] && !reads_own_write(program, fusion, n, operand));
+      first[b] = first[b] < 0 || g < first[b] ? g : first[b];
+      last[b] = g > last[b] ? g : last[b];
+    }
+  }
+  out_liveness->group_first = first;
+  out_liveness->group_last = last;
+  out_liveness->is_elided = elided;
+  return NULL;
+}

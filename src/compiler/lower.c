@@ -1,0 +1,625 @@
+/* lower.c: a group of loop nodes becomes a kernel form.
+ *
+ *   before   group over [64, 1000], reduced dim 1            after   phase 0   r0 = load %0       r1 = reduce amax r0
+ *            %1 = amax(%0); %2 = sub(%0, %1)                         phase 1   r2 = load %0       r3 = sub r2, r1
+ *            %3 = exp(%2);  %4 = sum(%3)                                       r4 = exp r3        r5 = reduce sum r4
+ *            %5 = div(%3, %4)                                        phase 2   r6 = div r4, r5    store %5, r6
+ *
+ * Every write of the group is a value in a register; a read of the same elements takes the newest value whose version is not
+ * above the one it asks for, and memory otherwise. In a later phase memory is loaded again (a contiguous load costs nothing) and
+ * cheap exact operations are computed again; other values stay resident for the row. A store waits for the last load of what
+ * it replaces.
+ */
+#include <string.h>
+
+#include "base/vector.h"
+#include "compiler/passes.h"
+#include "core/op.h"
+
+enum { RECOMPUTE_DEPTH_MAX = 3 };
+
+/* What one write of the group left in a register; one more entry for each phase in which it was computed again. */
+typedef struct value {
+  uint32_t buffer, version;
+  const hr_node *node;
+  const hr_operand *operand;
+  int reg;
+  hr_level level;
+  int phase; /* the first phase that may use it */
+  bool is_copy; /* computed again: never stored */
+} value;
+
+typedef struct load {
+  const hr_operand *operand;
+  int64_t strides[HR_RANK_MAX];
+  hr_level level;
+  int phase, reg;
+} load;
+
+typedef struct conversion {
+  int from, reg, phase;
+  hr_dtype to;
+} conversion;
+
+typedef struct lowering {
+  hr_program *program;
+  const hr_group *group;
+  const hr_liveness *liveness;
+  int group_index;
+  HR_VECTOR(hr_instr) instrs;
+  HR_VECTOR(hr_access) accesses;
+  HR_VECTOR(hr_register) registers;
+  HR_VECTOR(hr_kernel_arg) args;
+  HR_VECTOR(uint32_t) scalars;
+  HR_VECTOR(value) values;
+  HR_VECTOR(load) loads;
+  HR_VECTOR(conversion) conversions;
+  HR_VECTOR(int) buffer_load_phase; /* by argument: the last phase that loads it */
+  bool out_of_memory;
+} lowering;
+
+#define PUSH(l, vector, ...)                      \
+  do {                                            \
+    if (!hr_vector_push(&(l)->vector, __VA_ARGS__)) { \
+      (l)->out_of_memory = true;                  \
+    }                                             \
+  } while (0)
+
+static hr_dtype class_dtype(hr_class cls) {
+  static const hr_dtype table[HR_CLASS_COUNT] = {
+      [HR_CLASS_B8] = HR_DTYPE_BOOL, [HR_CLASS_I32] = HR_DTYPE_I32, [HR_CLASS_U32] = HR_DTYPE_U32,
+      [HR_CLASS_I64] = HR_DTYPE_I64, [HR_CLASS_U64] = HR_DTYPE_U64, [HR_CLASS_F32] = HR_DTYPE_F32,
+      [HR_CLASS_F64] = HR_DTYPE_F64, [HR_CLASS_C64] = HR_DTYPE_C64, [HR_CLASS_C128] = HR_DTYPE_C128};
+  return table[cls];
+}
+
+static int new_register(lowering *l, hr_class cls, hr_level level, int phase) {
+  PUSH(l, registers, (hr_register){cls, level, phase, phase});
+  return (int)l->registers.count - 1;
+}
+
+static hr_source source_register(int reg) { return (hr_source){HR_SOURCE_REGISTER, reg}; }
+
+static void emit(lowering *l, hr_instr instr) {
+  if (l->out_of_memory) {
+    return;
+  }
+  for (int i = 0; i < instr.source_count; ++i) {
+    if (instr.sources[i].kind == HR_SOURCE_REGISTER) {
+      hr_register *reg = &l->registers.data[instr.sources[i].index];
+      reg->last_phase = instr.phase > reg->last_phase ? instr.phase : reg->last_phase;
+    }
+  }
+  PUSH(l, instrs, instr);
+}
+
+static int use_argument(lowering *l, uint32_t buffer, bool is_write) {
+  size_t a = 0;
+  while (a < l->args.count && l->args.data[a].buffer != buffer) {
+    ++a;
+  }
+  if (a == l->args.count) {
+    PUSH(l, args, (hr_kernel_arg){buffer, false, false});
+    PUSH(l, buffer_load_phase, 0);
+    if (l->out_of_memory) {
+      return 0;
+    }
+  }
+  l->args.data[a].is_read |= !is_write;
+  l->args.data[a].is_written |= is_write;
+  return (int)a;
+}
+
+static int use_scalar(lowering *l, uint32_t scalar) {
+  for (size_t s = 0; s < l->scalars.count; ++s) {
+    if (l->scalars.data[s] == scalar) {
+      return (int)s;
+    }
+  }
+  PUSH(l, scalars, scalar);
+  return (int)l->scalars.count - 1;
+}
+
+static const int64_t *map_bound(lowering *l, const hr_node *node, const hr_bound *bound) {
+  int64_t strides[HR_RANK_MAX];
+  hr_operand as_operand = node->outputs[0];
+  as_operand.strides = bound->strides;
+  hr_group_map(&l->group->domain, node, &as_operand, strides);
+  return hr_arena_dup(&l->program->arena, strides, (size_t)l->group->domain.rank * sizeof *strides);
+}
+
+static int source_for_input(lowering *l, const hr_node *node, int input, hr_level level, int phase, hr_dtype to,
+                            hr_source *out_source, int depth);
+
+/* An i64 register of exactly the level that an access with terms needs. */
+static int term_register(lowering *l, const hr_node *node, int input, hr_level level, int phase) {
+  hr_source source;
+  source_for_input(l, node, input, level, phase, HR_DTYPE_I64, &source, 0);
+  if (l->out_of_memory) {
+    return 0;
+  }
+  if (source.kind == HR_SOURCE_REGISTER && l->registers.data[source.index].level == level) {
+    return source.index;
+  }
+  int reg = new_register(l, HR_CLASS_I64, level, phase);
+  emit(l, (hr_instr){.kind = HR_INSTR_COMPUTE, .level = level, .phase = phase, .op = HR_OP_COPY, .cls = HR_CLASS_I64,
+                     .dst = reg, .source_count = 1, .sources = {source}, .access = -1});
+  return reg;
+}
+
+static int new_access(lowering *l, const hr_node *node, const hr_operand *operand, const int64_t *strides,
+                      hr_level level, int phase, bool is_write) {
+  hr_arena *arena = &l->program->arena;
+  hr_access access = {.arg = -1, .dtype = operand->dtype, .offset = operand->offset, .fill = -1};
+  if (operand->kind == HR_OPERAND_VALUE) {
+    access.arg = use_argument(l, operand->index, is_write);
+  }
+  access.strides = hr_arena_dup(arena, strides, (size_t)l->group->domain.rank * sizeof *strides);
+  hr_kernel_term *terms = HR_ARENA_ARRAY(arena, hr_kernel_term, (size_t)operand->term_count + 1);
+  hr_bound *bounds = HR_ARENA_ARRAY(arena, hr_bound, (size_t)operand->bound_count + 1);
+  if (access.strides == NULL || terms == NULL || bounds == NULL) {
+    l->out_of_memory = true;
+    return 0;
+  }
+  for (int t = 0; t < operand->term_count; ++t) {
+    const hr_index_term *term = &operand->terms[t];
+    terms[t] = (hr_kernel_term){term_register(l, node, term->input, level, phase), term->stride, term->extent};
+    if (!l->out_of_memory) {
+      hr_register *reg = &l->registers.data[terms[t].reg];
+      reg->last_phase = phase > reg->last_phase ? phase : reg->last_phase;
+    }
+  }
+  for (int k = 0; k < operand->bound_count; ++k) {
+    bounds[k] = operand->bounds[k];
+    bounds[k].strides = map_bound(l, node, &operand->bounds[k]);
+    l->out_of_memory |= bounds[k].strides == NULL;
+  }
+  access.terms = terms, access.term_count = operand->term_count;
+  access.bounds = bounds, access.bound_count = operand->bound_count;
+  if (operand->bound_count > 0 && operand->fill != HR_NO_SCALAR) {
+    access.fill = use_scalar(l, operand->fill);
+  }
+  PUSH(l, accesses, access);
+  return (int)l->accesses.count - 1;
+}
+
+static bool is_constant_on_rows(const lowering *l, const hr_operand *operand, const int64_t *strides) {
+  if (l->group->domain.reduce_mask == 0 || operand->term_count != 0 || operand->bound_count != 0) {
+    return false;
+  }
+  for (int d = 0; d < l->group->domain.rank; ++d) {
+    if ((l->group->domain.reduce_mask >> d & 1) && strides[d] != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool same_operand(const hr_operand *a, const hr_operand *b) {
+  return a->kind == b->kind && a->dtype == b->dtype && a->offset == b->offset &&
+         (a->kind == HR_OPERAND_INDEX || (a->index == b->index && a->version == b->version));
+}
+
+/* The register that holds an operand read from memory (or a running index) in `phase`. */
+static int load_register(lowering *l, const hr_node *node, const hr_operand *operand, hr_level level, int phase) {
+  int64_t strides[HR_RANK_MAX];
+  int rank = l->group->domain.rank;
+  hr_group_map(&l->group->domain, node, operand, strides);
+  if (level == HR_LEVEL_ROW || is_constant_on_rows(l, operand, strides)) {
+    level = HR_LEVEL_ROW;
+    phase = operand->term_count == 0 ? 0 : phase;
+  }
+  bool is_plain = operand->term_count == 0 && operand->bound_count == 0;
+  for (size_t k = 0; is_plain && k < l->loads.count; ++k) {
+    const load *seen = &l->loads.data[k];
+    if (seen->level == level && seen->phase == phase && same_operand(seen->operand, operand) &&
+        memcmp(seen->strides, strides, (size_t)rank * sizeof *strides) == 0) {
+      return seen->reg;
+    }
+  }
+  int access = new_access(l, node, operand, strides, level, phase, false);
+  bool is_index = operand->kind == HR_OPERAND_INDEX;
+  int reg = new_register(l, is_index ? HR_CLASS_I64 : hr_dtype_class(operand->dtype), level, phase);
+  emit(l, (hr_instr){.kind = is_index ? HR_INSTR_INDEX : HR_INSTR_LOAD, .level = level, .phase = phase,
+                     .cls = is_index ? HR_CLASS_I64 : hr_dtype_class(operand->dtype), .dst = reg, .access = access});
+  if (l->out_of_memory) {
+    return 0;
+  }
+  if (!is_index) {
+    int *last = &l->buffer_load_phase.data[l->accesses.data[access].arg];
+    *last = phase > *last ? phase : *last;
+  }
+  if (is_plain) {
+    load entry = {.operand = operand, .level = level, .phase = phase, .reg = reg};
+    memcpy(entry.strides, strides, sizeof strides);
+    PUSH(l, loads, entry);
+  }
+  return reg;
+}
+
+/* The newest value of the group that an operand reads; NULL: what it reads is in memory. */
+static const value *find_value(const lowering *l, const hr_node *node, const hr_operand *operand) {
+  const value *best = NULL;
+  int64_t strides[HR_RANK_MAX], other[HR_RANK_MAX];
+  if (operand->kind != HR_OPERAND_VALUE || operand->term_count != 0 || operand->bound_count != 0) {
+    return NULL;
+  }
+  for (size_t k = 0; k < l->values.count; ++k) {
+    const value *v = &l->values.data[k];
+    if (v->is_copy || v->buffer != operand->index || v->version > operand->version ||
+        v->operand->offset != operand->offset || v->operand->dtype != operand->dtype ||
+        (best != NULL && best->version > v->version)) {
+      continue;
+    }
+    hr_group_map(&l->group->domain, node, operand, strides);
+    hr_group_map(&l->group->domain, v->node, v->operand, other);
+    if (memcmp(strides, other, (size_t)l->group->domain.rank * sizeof *strides) == 0) {
+      best = v;
+    }
+  }
+  return best;
+}
+
+static bool is_cheap(hr_op op) {
+  switch (op) {
+  case HR_OP_COPY:
+  case HR_OP_ADD:
+  case HR_OP_SUB:
+  case HR_OP_MUL:
+  case HR_OP_NEG:
+  case HR_OP_ABS:
+  case HR_OP_SQUARE:
+  case HR_OP_MAXIMUM:
+  case HR_OP_MINIMUM:
+  case HR_OP_ADD_SCALED:
+  case HR_OP_SUB_SCALED:
+  case HR_OP_WHERE:
+  case HR_OP_RELU:
+    return true;
+  default:
+    return false;
+  }
+}
+
+static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int phase, int depth);
+
+/* The register of a value in `phase`: computed again where that is cheap, else the resident one. */
+static int value_register(lowering *l, const value *v, int phase, int depth) {
+  if (v->level == HR_LEVEL_ROW || v->phase >= phase || !is_cheap(v->node->op) || depth >= RECOMPUTE_DEPTH_MAX) {
+    return v->reg;
+  }
+  for (size_t k = 0; k < l->values.count; ++k) {
+    const value *copy = &l->values.data[k];
+    if (copy->is_copy && copy->phase == phase && copy->operand == v->operand) {
+      return copy->reg;
+    }
+  }
+  value again = *v;
+  again.reg = emit_pointwise(l, v->node, v->level, phase, depth + 1);
+  again.phase = phase;
+  again.is_copy = true;
+  PUSH(l, values, again);
+  return again.reg;
+}
+
+static int convert_register(lowering *l, int reg, hr_dtype to, int phase) {
+  if (l->out_of_memory) {
+    return 0;
+  }
+  hr_level level = l->registers.data[reg].level;
+  if (level == HR_LEVEL_ROW && l->registers.data[reg].phase > phase) {
+    phase = l->registers.data[reg].phase;
+  }
+  for (size_t k = 0; k < l->conversions.count; ++k) {
+    const conversion *seen = &l->conversions.data[k];
+    if (seen->from == reg && seen->to == to && (seen->phase == phase || level == HR_LEVEL_ROW)) {
+      if (seen->phase <= phase) {
+        return seen->reg;
+      }
+    }
+  }
+  int dst = new_register(l, hr_dtype_class(to), level, phase);
+  if (l->out_of_memory) {
+    return 0;
+  }
+  emit(l, (hr_instr){.kind = HR_INSTR_CONVERT, .level = level, .phase = phase, .cls = l->registers.data[reg].cls,
+                     .to = to, .dst = dst, .source_count = 1, .sources = {source_register(reg)}, .access = -1});
+  PUSH(l, conversions, (conversion){reg, dst, phase, to});
+  return dst;
+}
+
+/* Gives the source for a node's input in class of dtype `to` (NONE: as it is); 0 or an unused value on failure. */
+static int source_for_input(lowering *l, const hr_node *node, int input, hr_level level, int phase, hr_dtype to,
+                            hr_source *out_source, int depth) {
+  const hr_operand *operand = &node->inputs[input];
+  *out_source = (hr_source){HR_SOURCE_NONE, 0};
+  if (operand->kind == HR_OPERAND_SCALAR) {
+    *out_source = (hr_source){HR_SOURCE_SCALAR, use_scalar(l, operand->index)};
+    return 0;
+  }
+  const value *v = find_value(l, node, operand);
+  int reg = v != NULL ? value_register(l, v, phase, depth) : load_register(l, node, operand, level, phase);
+  if (l->out_of_memory) {
+    return 0;
+  }
+  if (to != HR_DTYPE_NONE && l->registers.data[reg].cls != hr_dtype_class(to)) {
+    reg = convert_register(l, reg, to, phase);
+  }
+  *out_source = source_register(reg);
+  return 0;
+}
+
+/* The first phase in which all inputs of a node are at hand. */
+static int first_phase(const lowering *l, const hr_node *node) {
+  int phase = 0;
+  for (int i = 0; i < node->input_count; ++i) {
+    const value *v = find_value(l, node, &node->inputs[i]);
+    phase = v != NULL && v->phase > phase ? v->phase : phase;
+  }
+  return phase;
+}
+
+static hr_dtype input_dtype(const hr_op_row *row, int input, hr_class compute) {
+  if (row->rule == HR_RULE_WHERE && input == 0) {
+    return HR_DTYPE_BOOL;
+  }
+  return row->rule == HR_RULE_SEEDED ? HR_DTYPE_I64 : class_dtype(compute);
+}
+
+/* Rounds or converts a result register to the dtype of the output. */
+static int finish_result(lowering *l, int reg, hr_dtype dtype, int phase) {
+  if (l->out_of_memory) {
+    return 0;
+  }
+  hr_class cls = l->registers.data[reg].cls;
+  bool fits = cls == hr_dtype_class(dtype) && (!hr_dtype_is_narrow(dtype) || cls == HR_CLASS_B8);
+  return fits ? reg : convert_register(l, reg, dtype, phase);
+}
+
+static int emit_compute(lowering *l, hr_op op, hr_class cls, hr_class result, hr_level level, int phase, int count,
+                        const hr_source *sources) {
+  int dst = new_register(l, result, level, phase);
+  hr_instr instr = {.kind = HR_INSTR_COMPUTE, .level = level, .phase = phase, .op = op, .cls = cls, .dst = dst,
+                    .source_count = count, .access = -1};
+  memcpy(instr.sources, sources, (size_t)count * sizeof *sources);
+  emit(l, instr);
+  return dst;
+}
+
+/* A conversion or plain copy: often no instruction at all. */
+static int emit_copy(lowering *l, const hr_node *node, hr_level level, int phase, int depth) {
+  hr_dtype from = node->inputs[0].dtype, to = node->outputs[0].dtype;
+  hr_source source;
+  source_for_input(l, node, 0, level, phase, HR_DTYPE_NONE, &source, depth);
+  if (l->out_of_memory) {
+    return 0;
+  }
+  hr_class cls = source.kind == HR_SOURCE_SCALAR ? hr_dtype_class(to) : l->registers.data[source.index].cls;
+  int reg = source.index;
+  if (source.kind == HR_SOURCE_SCALAR || l->registers.data[reg].level != level) {
+    reg = emit_compute(l, HR_OP_COPY, cls, cls, level, phase, 1, &source);
+  }
+  if (source.kind == HR_SOURCE_SCALAR) {
+    return finish_result(l, reg, to, phase);
+  }
+  return node->inputs[0].kind == HR_OPERAND_VALUE && from == to ? reg : finish_result(l, reg, to, phase);
+}
+
+static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int phase, int depth) {
+  if (node->op == HR_OP_COPY) {
+    return emit_copy(l, node, level, phase, depth);
+  }
+  const hr_op_row *row = hr_op_table(node->op);
+  hr_class compute = hr_node_compute_class(l->program, node);
+  hr_source sources[4] = {{HR_SOURCE_NONE, 0}};
+  for (int i = 0; i < row->arity; ++i) {
+    source_for_input(l, node, i, level, phase, input_dtype(row, i, compute), &sources[i], depth);
+  }
+  int reg = emit_compute(l, node->op, compute, hr_op_result_class(node->op, compute), level, phase, row->arity, sources);
+  return finish_result(l, reg, node->outputs[0].dtype, phase);
+}
+
+/* A reduction; over nothing but dims of 1 it is a conversion. */
+static int emit_reduction(lowering *l, const hr_node *node, int phase, bool is_empty_mask) {
+  bool is_argument = hr_op_table(node->op)->family == HR_FAMILY_ARGREDUCE;
+  hr_class compute = hr_node_compute_class(l->program, node);
+  hr_source sources[2] = {{HR_SOURCE_NONE, 0}};
+  source_for_input(l, node, 0, HR_LEVEL_ELEMENT, phase, class_dtype(compute), &sources[0], 0);
+  if (is_argument) {
+    source_for_input(l, node, 1, HR_LEVEL_ELEMENT, phase, HR_DTYPE_I64, &sources[1], 0);
+  }
+  int count = is_argument ? 2 : 1;
+  hr_class result = is_argument ? HR_CLASS_I64 : compute;
+  if (l->out_of_memory) {
+    return 0;
+  }
+  if (is_empty_mask) {
+    int reg = emit_compute(l, HR_OP_COPY, result, result, HR_LEVEL_ELEMENT, phase, 1, &sources[count - 1]);
+    return finish_result(l, reg, node->outputs[0].dtype, phase);
+  }
+  for (int i = 0; i < count; ++i) {
+    hr_class cls = i == 0 ? compute : HR_CLASS_I64;
+    if (sources[i].kind != HR_SOURCE_REGISTER || l->registers.data[sources[i].index].level != HR_LEVEL_ELEMENT) {
+      sources[i] =
+          source_register(emit_compute(l, HR_OP_COPY, cls, cls, HR_LEVEL_ELEMENT, phase, 1, &sources[i]));
+    }
+  }
+  int dst = new_register(l, result, HR_LEVEL_ROW, phase);
+  hr_instr instr = {.kind = is_argument ? HR_INSTR_ARGREDUCE : HR_INSTR_REDUCE, .level = HR_LEVEL_ELEMENT,
+                    .phase = phase, .op = node->op, .cls = compute, .dst = dst, .source_count = count, .access = -1};
+  memcpy(instr.sources, sources, (size_t)count * sizeof *sources);
+  emit(l, instr);
+  return finish_result(l, dst, node->outputs[0].dtype, phase + 1);
+}
+
+static void lower_node(lowering *l, const hr_node *node) {
+  hr_domain own;
+  hr_domain_of_node(node, &own);
+  int phase = first_phase(l, node);
+  bool is_reduction = hr_op_table(node->op)->family != HR_FAMILY_POINTWISE;
+  hr_level level = hr_group_is_row_node(l->group, node) ? HR_LEVEL_ROW : HR_LEVEL_ELEMENT;
+  int reg;
+  if (is_reduction) {
+    reg = emit_reduction(l, node, phase, own.reduce_mask == 0);
+    if (own.reduce_mask != 0) {
+      level = HR_LEVEL_ROW;
+      ++phase;
+    }
+  } else {
+    reg = emit_pointwise(l, node, level, phase, 0);
+  }
+  const hr_operand *output = &node->outputs[0];
+  PUSH(l, values, (value){output->index, output->version, node, output, reg, level, phase, false});
+}
+
+/* Whether a later write of the group replaces the same elements. */
+static bool is_overwritten(const lowering *l, size_t index) {
+  const value *v = &l->values.data[index];
+  int64_t strides[HR_RANK_MAX], other[HR_RANK_MAX];
+  hr_group_map(&l->group->domain, v->node, v->operand, strides);
+  for (size_t k = 0; k < l->values.count; ++k) {
+    const value *later = &l->values.data[k];
+    if (later->is_copy || later->buffer != v->buffer || later->version <= v->version ||
+        later->operand->offset != v->operand->offset || later->operand->dtype != v->operand->dtype ||
+        later->operand->bound_count != 0 || later->operand->term_count != 0) {
+      continue;
+    }
+    hr_group_map(&l->group->domain, later->node, later->operand, other);
+    if (memcmp(strides, other, (size_t)l->group->domain.rank * sizeof *strides) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static void store_values(lowering *l) {
+  for (size_t k = 0; k < l->values.count; ++k) {
+    const value v = l->values.data[k];
+    bool is_last_use =
+        l->program->buffers[v.buffer].is_dead && l->liveness->group_last[v.buffer] == l->group_index;
+    if (v.is_copy || l->liveness->is_elided[v.buffer] || is_last_use || is_overwritten(l, k)) {
+      continue;
+    }
+    int64_t strides[HR_RANK_MAX];
+    hr_group_map(&l->group->domain, v.node, v.operand, strides);
+    int phase = v.phase;
+    for (size_t a = 0; a < l->args.count; ++a) {
+      if (l->args.data[a].buffer == v.buffer && l->buffer_load_phase.data[a] > phase) {
+        phase = l->buffer_load_phase.data[a];
+      }
+    }
+    int access = new_access(l, v.node, v.operand, strides, v.level, phase, true);
+    emit(l, (hr_instr){.kind = HR_INSTR_STORE, .level = v.level, .phase = phase,
+                       .cls = hr_dtype_class(v.operand->dtype), .to = v.operand->dtype, .dst = -1, .source_count = 1,
+                       .sources = {source_register(v.reg)}, .access = access, .mode = v.node->store_mode});
+  }
+}
+
+/* Phase by phase, rows before elements; otherwise in order. */
+static hr_instr *sort_instrs(lowering *l, int *out_phase_count) {
+  hr_instr *sorted = HR_ARENA_ARRAY(&l->program->arena, hr_instr, l->instrs.count + 1);
+  size_t count = 0;
+  for (int phase = 0; sorted != NULL && count < l->instrs.count; ++phase) {
+    for (int rows = 1; rows >= 0; --rows) {
+      for (size_t k = 0; k < l->instrs.count; ++k) {
+        const hr_instr *instr = &l->instrs.data[k];
+        if (instr->phase == phase && (instr->level == HR_LEVEL_ROW) == rows) {
+          sorted[count++] = *instr;
+        }
+      }
+    }
+    *out_phase_count = phase + 1;
+  }
+  return sorted;
+}
+
+static const char *kernel_name(lowering *l) {
+  char name[80];
+  size_t length = 0;
+  for (int k = 0; k < l->group->node_count && length + 24 < sizeof name; ++k) {
+    const char *part = hr_op_table(l->program->nodes[l->group->nodes[k]].op)->name;
+    size_t bytes = strlen(part);
+    if (length != 0) {
+      name[length++] = '_';
+    }
+    bytes = bytes < 20 ? bytes : 20;
+    memcpy(name + length, part, bytes);
+    length += bytes;
+  }
+  name[length] = 0;
+  return hr_arena_strdup(&l->program->arena, name);
+}
+
+static void estimate(const lowering *l, hr_kernel *kernel) {
+  int64_t count = hr_domain_count(&l->group->domain);
+  for (size_t a = 0; a < l->accesses.count; ++a) {
+    const hr_access *access = &l->accesses.data[a];
+    int64_t touched = 1;
+    for (int d = 0; d < kernel->rank; ++d) {
+      touched *= access->strides[d] != 0 ? kernel->dims[d] : 1;
+    }
+    kernel->bytes += access->arg < 0 ? 0 : touched * (int64_t)hr_dtype_size(access->dtype);
+  }
+  kernel->flops = count * (int64_t)l->instrs.count;
+}
+
+static const hr_kernel *export_kernel(lowering *l) {
+  hr_arena *arena = &l->program->arena;
+  hr_kernel *kernel = HR_ARENA_NEW(arena, hr_kernel);
+  const hr_domain *domain = &l->group->domain;
+  if (kernel == NULL) {
+    return NULL;
+  }
+  kernel->name = kernel_name(l);
+  kernel->rank = domain->rank;
+  kernel->dims = domain->dims;
+  kernel->reduce_mask = domain->reduce_mask;
+  kernel->ordered_mask = domain->ordered_mask;
+  kernel->order = domain->reduce_mask != 0 ? hr_kernel_order(domain->rank, domain->dims, domain->reduce_mask) : HR_ORDER_NONE;
+  kernel->arg_count = (int)l->args.count;
+  kernel->scalar_count = (int)l->scalars.count;
+  kernel->access_count = (int)l->accesses.count;
+  kernel->instr_count = (int)l->instrs.count;
+  kernel->register_count = (int)l->registers.count;
+  kernel->args = hr_arena_dup(arena, l->args.data, l->args.count * sizeof *l->args.data);
+  kernel->scalars = hr_arena_dup(arena, l->scalars.data, l->scalars.count * sizeof *l->scalars.data);
+  kernel->accesses = hr_arena_dup(arena, l->accesses.data, l->accesses.count * sizeof *l->accesses.data);
+  kernel->registers = hr_arena_dup(arena, l->registers.data, l->registers.count * sizeof *l->registers.data);
+  kernel->phase_count = 1;
+  kernel->instrs = sort_instrs(l, &kernel->phase_count);
+  bool ok = kernel->name && kernel->args && kernel->scalars && kernel->accesses && kernel->registers && kernel->instrs;
+  if (ok) {
+    estimate(l, kernel);
+  }
+  return ok ? kernel : NULL;
+}
+
+hr_status hr_lower_group(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness, int group,
+                         const hr_kernel **out_kernel) {
+  lowering l;
+  memset(&l, 0, sizeof l);
+  l.program = program;
+  l.group = &fusion->groups[group];
+  l.liveness = liveness;
+  l.group_index = group;
+  for (int k = 0; k < l.group->node_count; ++k) {
+    lower_node(&l, &program->nodes[l.group->nodes[k]]);
+  }
+  store_values(&l);
+  const hr_kernel *kernel = l.out_of_memory ? NULL : export_kernel(&l);
+  hr_vector_fini(&l.instrs);
+  hr_vector_fini(&l.accesses);
+  hr_vector_fini(&l.registers);
+  hr_vector_fini(&l.args);
+  hr_vector_fini(&l.scalars);
+  hr_vector_fini(&l.values);
+  hr_vector_fini(&l.loads);
+  hr_vector_fini(&l.conversions);
+  hr_vector_fini(&l.buffer_load_phase);
+  if (kernel == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "lower: no memory for a group of %d nodes",
+                          fusion->groups[group].node_count);
+  }
+  *out_kernel = kernel;
+  return NULL;
+}

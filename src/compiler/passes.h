@@ -1,0 +1,51 @@
+/* passes.h: what the passes hand to each other. */
+#ifndef HEADRACE_COMPILER_PASSES_H_
+#define HEADRACE_COMPILER_PASSES_H_
+
+#include "compiler/compile.h"
+#include "compiler/domain.h"
+
+/* Numbers the versions of every buffer in order of writes: stream order becomes value form. */
+hr_status hr_versions(hr_program *program);
+
+/* Removes nodes whose results nobody reads. Before: %3 = mul(..) into a dead buffer that is never read. After: gone. */
+hr_status hr_simplify(hr_program *program);
+
+/* A list of nodes that run as one step: loop nodes of one domain, or a single contraction or special node. */
+typedef struct hr_group {
+  bool is_loop;
+  hr_domain domain;
+  int node_count;
+  const int *nodes; /* of the program, in order */
+} hr_group;
+
+typedef struct hr_fusion {
+  int group_count;
+  const hr_group *groups;
+  const int *node_group; /* the group of each node */
+} hr_fusion;
+
+/* Whether a loop node of a group runs once for each row rather than for each element. */
+bool hr_group_is_row_node(const hr_group *group, const hr_node *node);
+
+/* Strides of an operand of `node` over the group's domain. */
+void hr_group_map(const hr_domain *domain, const hr_node *node, const hr_operand *operand, int64_t *out_strides);
+
+hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_fusion);
+
+/* What a group leaves in memory: for each node output, whether it must be stored. */
+typedef struct hr_liveness {
+  const int *group_first, *group_last; /* of each buffer: the groups that touch it; -1: none */
+  const bool *is_elided;               /* of each buffer: lives in registers of one group alone */
+} hr_liveness;
+
+hr_status hr_live(hr_program *program, const hr_fusion *fusion, hr_liveness *out_liveness);
+
+/* Turns a group of loop nodes into a kernel, in the program's arena. */
+hr_status hr_lower_group(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness, int group,
+                         const hr_kernel **out_kernel);
+
+/* Gives every buffer its place: the caller's memory, an offset in one arena, or none. */
+hr_status hr_plan(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness, hr_schedule *schedule);
+
+#endif

@@ -1,0 +1,96 @@
+/* plan.c: where every buffer lies.
+ *
+ * What the caller can see, or had contents, is bound to the caller's memory. What dies inside the program gets an
+ * offset in one arena: largest first, each at the lowest offset where it overlaps nobody that lives at the same time.
+ * The same program always gives the same offsets.
+ */
+#include <stdlib.h>
+
+#include "base/allocator.h"
+#include "compiler/passes.h"
+
+enum { ALIGNMENT = 64 };
+
+typedef struct span {
+  uint32_t buffer;
+  int first, last;
+  size_t bytes, offset;
+} span;
+
+static int compare_spans(const void *a, const void *b) {
+  const span *x = a, *y = b;
+  if (x->bytes != y->bytes) {
+    return x->bytes < y->bytes ? 1 : -1;
+  }
+  return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
+}
+
+/* Placed spans are kept in order of offset, so that one walk finds the lowest gap. */
+static size_t place(span **placed, size_t count, span *next) {
+  size_t offset = 0, at = count;
+  for (size_t k = 0; k < count; ++k) {
+    const span *other = placed[k];
+    if (other->last < next->first || next->last < other->first) {
+      continue;
+    }
+    if (other->offset >= offset + next->bytes) {
+      break;
+    }
+    size_t end = other->offset + other->bytes;
+    offset = end > offset ? end : offset;
+  }
+  next->offset = offset;
+  while (at > 0 && placed[at - 1]->offset > offset) {
+    placed[at] = placed[at - 1];
+    --at;
+  }
+  placed[at] = next;
+  return offset + next->bytes;
+}
+
+static hr_status place_spans(span *spans, size_t count, size_t *out_bytes) {
+  span **placed = hr_malloc((count + 1) * sizeof *placed);
+  if (placed == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "plan: no memory for %zu temporaries", count);
+  }
+  qsort(spans, count, sizeof *spans, compare_spans);
+  *out_bytes = 0;
+  for (size_t k = 0; k < count; ++k) {
+    size_t end = place(placed, k, &spans[k]);
+    *out_bytes = end > *out_bytes ? end : *out_bytes;
+  }
+  hr_free(placed);
+  return NULL;
+}
+
+hr_status hr_plan(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness, hr_schedule *schedule) {
+  (void)fusion;
+  hr_place *places = HR_ARENA_ARRAY(&program->arena, hr_place, (size_t)program->buffer_count + 1);
+  span *spans = HR_ARENA_ARRAY(&program->arena, span, (size_t)program->buffer_count + 1);
+  if (places == NULL || spans == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "plan: no memory for %d buffers", program->buffer_count);
+  }
+  size_t count = 0;
+  for (int b = 0; b < program->buffer_count; ++b) {
+    const hr_program_buffer *buffer = &program->buffers[b];
+    places[b].bytes = buffer->bytes;
+    if (liveness->group_first[b] < 0) {
+      places[b].kind = HR_PLACE_NONE;
+    } else if (liveness->is_elided[b]) {
+      places[b].kind = HR_PLACE_NONE;
+      ++schedule->elided_count;
+    } else if (buffer->is_dead && buffer->is_fresh) {
+      places[b].kind = HR_PLACE_ARENA;
+      size_t bytes = (buffer->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+      spans[count++] = (span){(uint32_t)b, liveness->group_first[b], liveness->group_last[b], bytes, 0};
+    } else {
+      places[b].kind = HR_PLACE_BOUND;
+    }
+  }
+  HR_RETURN_IF_ERROR(place_spans(spans, count, &schedule->arena_bytes));
+  for (size_t k = 0; k < count; ++k) {
+    places[spans[k].buffer].offset = spans[k].offset;
+  }
+  schedule->places = places;
+  return NULL;
+}

@@ -1,0 +1,70 @@
+/* dnnl_api.h: oneDNN's C interface as far as we use it, found at run time.
+ *
+ * The numbers are those of oneDNN 3.x's public headers (dnnl_types.h). Library: HEADRACE_ONEDNN, else the usual sonames.
+ */
+#ifndef HEADRACE_PROVIDERS_ONEDNN_DNNL_API_H_
+#define HEADRACE_PROVIDERS_ONEDNN_DNNL_API_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "headrace/status.h"
+
+typedef struct dnnl_engine *dnnl_engine;
+typedef struct dnnl_stream *dnnl_stream;
+typedef struct dnnl_memory_desc *dnnl_memory_desc;
+typedef const struct dnnl_memory_desc *dnnl_const_memory_desc;
+typedef struct dnnl_memory *dnnl_memory;
+typedef struct dnnl_primitive *dnnl_primitive;
+typedef struct dnnl_primitive_desc *dnnl_primitive_desc;
+typedef const struct dnnl_primitive_desc *dnnl_const_primitive_desc;
+typedef struct dnnl_primitive_attr *dnnl_primitive_attr;
+
+typedef struct dnnl_exec_arg {
+  int arg;
+  dnnl_memory memory;
+} dnnl_exec_arg;
+
+enum { DNNL_SUCCESS = 0, DNNL_OUT_OF_MEMORY = 1, DNNL_UNIMPLEMENTED = 3 };
+enum { DNNL_CPU = 1, DNNL_STREAM_IN_ORDER = 1 };
+enum { DNNL_F16 = 1, DNNL_BF16 = 2, DNNL_F32 = 3 };
+enum { DNNL_TAG_ANY = 1 };
+enum { DNNL_FORWARD_TRAINING = 64 };
+enum { DNNL_CONVOLUTION_DIRECT = 1 };
+enum { DNNL_SCRATCHPAD_USER = 1 };
+enum {
+  DNNL_QUERY_SRC = 129,
+  DNNL_QUERY_DIFF_SRC = 130,
+  DNNL_QUERY_WEIGHTS = 131,
+  DNNL_QUERY_DIFF_WEIGHTS = 132,
+  DNNL_QUERY_DST = 133,
+  DNNL_QUERY_DIFF_DST = 134,
+  DNNL_QUERY_SCRATCHPAD = 136
+};
+enum {
+  DNNL_ARG_SRC = 1,
+  DNNL_ARG_DST = 17,
+  DNNL_ARG_WEIGHTS = 33,
+  DNNL_ARG_BIAS = 41,
+  DNNL_ARG_SCRATCHPAD = 80,
+  DNNL_ARG_DIFF_SRC = 129,
+  DNNL_ARG_DIFF_DST = 145,
+  DNNL_ARG_DIFF_WEIGHTS = 161
+};
+
+typedef struct hr__dnnl_table {
+#define DNNL_SYMBOL(type, name, args) type(*name) args;
+#include "providers/onednn/dnnl_symbols.def"
+#undef DNNL_SYMBOL
+} hr__dnnl_table;
+
+extern hr__dnnl_table hr__dnnl;
+extern dnnl_engine hr__dnnl_engine;
+
+/* Loads the library and makes the engine; every later call gives the first one's result. */
+HR_MUST_USE hr_status hr__dnnl_open(void);
+
+/* A dnnl_status_t as a status that says what was being made. */
+HR_MUST_USE hr_status hr__dnnl_status(int code, const char *what);
+
+#endif

@@ -1,0 +1,145 @@
+/* matmul.c: batched matrix products by oneDNN.
+ *
+ * oneDNN takes operands whose last two dims are dense in one direction or the other; anything else (stride 0 or negative,
+ * both strides above 1) is packed first. A batch dim of stride 0 is a broadcast: dim 1 to oneDNN.
+ */
+#include <string.h>
+
+#include "core/dtype.h"
+#include "providers/onednn/pipe.h"
+
+enum { RANK_MAX = 6 };
+
+typedef struct layout {
+  int rank;
+  int64_t dims[RANK_MAX], strides[RANK_MAX];
+} layout;
+
+static void dense_strides(layout *l) {
+  int64_t stride = 1;
+  for (int d = l->rank - 1; d >= 0; --d) {
+    l->strides[d] = stride;
+    stride *= l->dims[d];
+  }
+}
+
+/* Fills in what oneDNN sees of an operand; false when it has to be packed. */
+static bool plain_layout(const hr_operand *operand, bool is_output, layout *out) {
+  int rank = operand->rank;
+  out->rank = rank;
+  for (int d = 0; d < rank; ++d) {
+    out->dims[d] = operand->dims[d];
+    out->strides[d] = operand->strides[d];
+    if (d < rank - 2 && operand->strides[d] == 0 && !is_output) {
+      out->dims[d] = 1;
+    }
+  }
+  int64_t *rows = &out->strides[rank - 2], *columns = &out->strides[rank - 1];
+  int64_t m = out->dims[rank - 2], n = out->dims[rank - 1];
+  if (n == 1 && m == 1) {
+    *rows = *columns = 1;
+  } else if (n == 1) {
+    *columns = *rows == 1 ? m : 1;
+  } else if (m == 1) {
+    *rows = *columns == 1 ? n : 1;
+  }
+  bool row_major = *columns == 1 && *rows >= n, column_major = *rows == 1 && *columns >= m && !is_output;
+  if (!row_major && !column_major) {
+    return false;
+  }
+  int64_t span = (row_major ? *rows * m : *columns * n);
+  for (int d = rank - 3; d >= 0; --d) {
+    if (out->dims[d] == 1) {
+      out->strides[d] = span;
+    } else if (out->strides[d] <= 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool is_row_bias(const hr_operand *bias) {
+  for (int d = 0; d < bias->rank - 1; ++d) {
+    if (bias->strides[d] != 0 && bias->dims[d] != 1) {
+      return false;
+    }
+  }
+  return bias->rank >= 1 && (bias->strides[bias->rank - 1] == 1 || bias->dims[bias->rank - 1] == 1);
+}
+
+bool hr__onednn_supports_matmul(const hr_node *node) {
+  const hr_operand *a = &node->inputs[0], *b = &node->inputs[1], *out = &node->outputs[0];
+  bool has_bias = node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
+  if (hr__dnnl_dtype(a->dtype) == 0 || a->dtype != b->dtype || a->dtype != out->dtype || a->rank != out->rank ||
+      b->rank != out->rank || out->rank < 2 || out->rank > RANK_MAX || a->kind != HR_OPERAND_VALUE ||
+      b->kind != HR_OPERAND_VALUE) {
+    return false;
+  }
+  for (int d = 0; d < out->rank; ++d) {
+    if (out->dims[d] == 0 || a->dims[d] == 0) {
+      return false;
+    }
+  }
+  return !has_bias || (node->inputs[2].kind == HR_OPERAND_VALUE && node->inputs[2].dtype == a->dtype &&
+                       is_row_bias(&node->inputs[2]));
+}
+
+static int matmul_operand(hr_prepared *pipe, int arg, const hr_operand *operand, bool is_output,
+                          dnnl_memory_desc *out_desc, pipe_step *unpack) {
+  layout plain;
+  if (plain_layout(operand, is_output, &plain)) {
+    *out_desc = hr__pipe_desc(pipe, operand->dtype, plain.rank, plain.dims, plain.strides);
+    return pipe->status == NULL ? hr__pipe_operand(pipe, arg, operand, *out_desc) : 0;
+  }
+  memcpy(plain.dims, operand->dims, (size_t)operand->rank * sizeof(int64_t));
+  dense_strides(&plain);
+  *out_desc = hr__pipe_desc(pipe, operand->dtype, plain.rank, plain.dims, plain.strides);
+  return pipe->status == NULL ? hr__pipe_packed(pipe, arg, operand, *out_desc, is_output, unpack) : 0;
+}
+
+static int bias_operand(hr_prepared *pipe, const hr_operand *bias, dnnl_memory_desc *out_desc) {
+  layout plain = {.rank = bias->rank};
+  for (int d = 0; d < bias->rank; ++d) {
+    plain.dims[d] = d == bias->rank - 1 ? bias->dims[d] : 1;
+  }
+  dense_strides(&plain);
+  *out_desc = hr__pipe_desc(pipe, bias->dtype, plain.rank, plain.dims, plain.strides);
+  return pipe->status == NULL ? hr__pipe_operand(pipe, 2, bias, *out_desc) : 0;
+}
+
+static int64_t matmul_flops(const hr_node *node) {
+  int64_t flops = 2 * node->inputs[0].dims[node->inputs[0].rank - 1];
+  for (int d = 0; d < node->outputs[0].rank; ++d) {
+    flops *= node->outputs[0].dims[d];
+  }
+  return flops;
+}
+
+hr_status hr__onednn_prepare_matmul(const hr_node *node, hr_prepared **out_prepared) {
+  hr_prepared *pipe = hr__pipe_create(matmul_flops(node));
+  if (pipe == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
+  }
+  bool has_bias = node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
+  dnnl_memory_desc a_desc = NULL, b_desc = NULL, bias_desc = NULL, out_desc = NULL;
+  pipe_step unpack = {.kind = PIPE_PRIMITIVE};
+  int a = matmul_operand(pipe, 0, &node->inputs[0], false, &a_desc, NULL);
+  int b = matmul_operand(pipe, 1, &node->inputs[1], false, &b_desc, NULL);
+  int bias = has_bias ? bias_operand(pipe, &node->inputs[2], &bias_desc) : -1;
+  int out = matmul_operand(pipe, node->input_count, &node->outputs[0], true, &out_desc, &unpack);
+  dnnl_primitive_desc desc = NULL;
+  if (pipe->status == NULL) {
+    dnnl_primitive_attr attr = hr__pipe_attr(pipe);
+    hr__pipe_check(
+        pipe, hr__dnnl.matmul_primitive_desc_create(&desc, hr__dnnl_engine, a_desc, b_desc, bias_desc, out_desc, attr),
+        "matmul");
+    hr__dnnl.primitive_attr_destroy(attr);
+  }
+  const int args[4][2] = {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, out}};
+  hr__pipe_primitive(pipe, desc, 4, args);
+  if (unpack.kind == PIPE_UNPACK) {
+    hr__pipe_step(pipe, &unpack);
+  }
+  *out_prepared = pipe;
+  return NULL;
+}

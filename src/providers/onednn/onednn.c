@@ -1,0 +1,72 @@
+/* onednn.c: the oneDNN provider: matrix products, convolutions and their gradients in f32, bf16 and f16. */
+#include "providers/onednn/pipe.h"
+
+/* Tries a small product in each dtype: narrow ones need instructions that not every processor has. */
+static bool probe(hr_dtype dtype) {
+  const int64_t dims[2] = {16, 16}, strides[2] = {16, 1};
+  dnnl_memory_desc layout = NULL;
+  dnnl_primitive_desc product = NULL;
+  if (hr__dnnl.memory_desc_create_with_strides(&layout, 2, dims, hr__dnnl_dtype(dtype), strides) != DNNL_SUCCESS) {
+    return false;
+  }
+  int code = hr__dnnl.matmul_primitive_desc_create(&product, hr__dnnl_engine, layout, layout, NULL, layout, NULL);
+  hr__dnnl.memory_desc_destroy(layout);
+  if (code != DNNL_SUCCESS) {
+    return false;
+  }
+  hr__dnnl.primitive_desc_destroy(product);
+  return true;
+}
+
+static bool has_dtype[HR_DTYPE_COUNT];
+
+static hr_status open_provider(void) {
+  HR_RETURN_IF_ERROR(hr__dnnl_open());
+  has_dtype[HR_DTYPE_F32] = probe(HR_DTYPE_F32);
+  has_dtype[HR_DTYPE_BF16] = probe(HR_DTYPE_BF16);
+  has_dtype[HR_DTYPE_F16] = probe(HR_DTYPE_F16);
+  return NULL;
+}
+
+static bool supports(const hr_program *program, const hr_node *node) {
+  (void)program;
+  if (!has_dtype[node->outputs[0].dtype]) {
+    return false;
+  }
+  switch (node->op) {
+  case HR_OP_MATMUL:
+    return hr__onednn_supports_matmul(node);
+  case HR_OP_CONV:
+  case HR_OP_CONV_BACKWARD_DATA:
+  case HR_OP_CONV_BACKWARD_WEIGHT:
+    return hr__onednn_supports_conv(node);
+  default:
+    return false;
+  }
+}
+
+static hr_status prepare(const hr_program *program, const hr_node *node, hr_prepared **out_prepared,
+                         size_t *out_workspace_bytes) {
+  (void)program;
+  hr_prepared *prepared = NULL;
+  HR_RETURN_IF_ERROR(node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(node, &prepared)
+                                              : hr__onednn_prepare_conv(node, &prepared));
+  if (prepared->status != NULL) {
+    hr_status status = prepared->status;
+    prepared->status = NULL;
+    hr__pipe_release(prepared);
+    return status;
+  }
+  *out_prepared = prepared;
+  *out_workspace_bytes = prepared->workspace_bytes;
+  return NULL;
+}
+
+const hr_provider hr__onednn_provider = {
+    .name = "onednn",
+    .open = open_provider,
+    .supports = supports,
+    .prepare = prepare,
+    .run = hr__pipe_run,
+    .release = hr__pipe_release,
+};

@@ -1,0 +1,301 @@
+/* pipe.c: building and running the short lists of primitives of pipe.h. */
+#include "providers/onednn/pipe.h"
+
+#include <string.h>
+
+#include "base/allocator.h"
+#include "base/thread.h"
+
+#ifdef HR_USE_OPENMP
+#include <omp.h>
+#endif
+
+enum { ALIGNMENT = 64 };
+static const int64_t SERIAL_FLOPS = 1000000; /* about 5 us on one core: a second thread would cost more */
+
+/* oneDNN sizes its loops by the calling thread's OpenMP setting, at creation and again at execution. */
+static int set_threads(int count) {
+#ifdef HR_USE_OPENMP
+  int before = omp_get_max_threads();
+  if (before != count) {
+    omp_set_num_threads(count);
+  }
+  return before;
+#else
+  return count;
+#endif
+}
+
+int hr__dnnl_dtype(hr_dtype dtype) {
+  switch (dtype) {
+  case HR_DTYPE_F32:
+    return DNNL_F32;
+  case HR_DTYPE_BF16:
+    return DNNL_BF16;
+  case HR_DTYPE_F16:
+    return DNNL_F16;
+  default:
+    return 0;
+  }
+}
+
+hr_prepared *hr__pipe_create(int64_t flops) {
+  hr_prepared *pipe = hr_calloc(1, sizeof *pipe);
+  if (pipe == NULL) {
+    return NULL;
+  }
+  pipe->thread_count = flops < SERIAL_FLOPS ? 1 : hr_thread_count();
+  hr__pipe_check(pipe, hr__dnnl.stream_create(&pipe->stream, hr__dnnl_engine, DNNL_STREAM_IN_ORDER), "stream");
+  return pipe;
+}
+
+void hr__pipe_release(hr_prepared *pipe) {
+  if (pipe == NULL) {
+    return;
+  }
+  for (int i = 0; i < pipe->step_count; ++i) {
+    if (pipe->steps[i].primitive != NULL) {
+      hr__dnnl.primitive_destroy(pipe->steps[i].primitive);
+    }
+  }
+  for (int i = 0; i < pipe->memory_count; ++i) {
+    hr__dnnl.memory_destroy(pipe->memories[i].memory);
+  }
+  for (int i = 0; i < pipe->desc_count; ++i) {
+    hr__dnnl.memory_desc_destroy(pipe->descs[i]);
+  }
+  if (pipe->stream != NULL) {
+    hr__dnnl.stream_destroy(pipe->stream);
+  }
+  hr_status_free(pipe->status);
+  hr_free(pipe);
+}
+
+void hr__pipe_check(hr_prepared *pipe, int code, const char *what) {
+  if (pipe->status == NULL) {
+    pipe->status = hr__dnnl_status(code, what);
+  }
+}
+
+static dnnl_memory_desc keep_desc(hr_prepared *pipe, dnnl_memory_desc desc) {
+  if (desc != NULL && pipe->desc_count < PIPE_MEMORIES_MAX) {
+    pipe->descs[pipe->desc_count++] = desc;
+  }
+  return desc;
+}
+
+dnnl_memory_desc hr__pipe_desc(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims, const int64_t *strides) {
+  dnnl_memory_desc desc = NULL;
+  if (pipe->status == NULL) {
+    hr__pipe_check(pipe, hr__dnnl.memory_desc_create_with_strides(&desc, rank, dims, hr__dnnl_dtype(dtype), strides),
+                   "memory layout");
+  }
+  return keep_desc(pipe, desc);
+}
+
+dnnl_memory_desc hr__pipe_desc_any(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims) {
+  dnnl_memory_desc desc = NULL;
+  if (pipe->status == NULL) {
+    hr__pipe_check(pipe,
+                   hr__dnnl.memory_desc_create_with_tag(&desc, rank, dims, hr__dnnl_dtype(dtype), DNNL_TAG_ANY),
+                   "memory layout");
+  }
+  return keep_desc(pipe, desc);
+}
+
+static int add_memory(hr_prepared *pipe, dnnl_const_memory_desc desc, int arg, int64_t offset) {
+  if (pipe->status != NULL) {
+    return 0;
+  }
+  if (pipe->memory_count == PIPE_MEMORIES_MAX) {
+    pipe->status = hr_status_make(HR_STATUS_INTERNAL, "oneDNN: more than %d memories", PIPE_MEMORIES_MAX);
+    return 0;
+  }
+  pipe_memory *memory = &pipe->memories[pipe->memory_count];
+  hr__pipe_check(pipe, hr__dnnl.memory_create(&memory->memory, desc, hr__dnnl_engine, NULL), "memory");
+  if (pipe->status != NULL) {
+    return 0;
+  }
+  memory->arg = arg;
+  memory->offset = offset;
+  return pipe->memory_count++;
+}
+
+static int64_t add_workspace(hr_prepared *pipe, size_t bytes) {
+  int64_t offset = (int64_t)pipe->workspace_bytes;
+  pipe->workspace_bytes += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return offset;
+}
+
+int hr__pipe_operand(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc) {
+  return add_memory(pipe, desc, arg, operand->offset * (int64_t)hr_dtype_size(operand->dtype));
+}
+
+int hr__pipe_workspace(hr_prepared *pipe, dnnl_const_memory_desc desc) {
+  if (pipe->status != NULL) {
+    return 0;
+  }
+  return add_memory(pipe, desc, -1, add_workspace(pipe, hr__dnnl.memory_desc_get_size(desc)));
+}
+
+int hr__pipe_packed(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc, bool is_output,
+                    pipe_step *out_unpack) {
+  int memory = hr__pipe_workspace(pipe, desc);
+  if (pipe->status != NULL) {
+    return 0;
+  }
+  pipe_step step = {.kind = is_output ? PIPE_UNPACK : PIPE_PACK};
+  step.copy.arg = arg;
+  step.copy.element_bytes = hr_dtype_size(operand->dtype);
+  step.copy.arg_offset = operand->offset * (int64_t)step.copy.element_bytes;
+  step.copy.workspace_offset = pipe->memories[memory].offset;
+  step.copy.rank = operand->rank;
+  memcpy(step.copy.dims, operand->dims, (size_t)operand->rank * sizeof(int64_t));
+  memcpy(step.copy.strides, operand->strides, (size_t)operand->rank * sizeof(int64_t));
+  if (is_output) {
+    *out_unpack = step;
+  } else {
+    hr__pipe_step(pipe, &step);
+  }
+  return memory;
+}
+
+void hr__pipe_step(hr_prepared *pipe, const pipe_step *step) {
+  if (pipe->status != NULL) {
+    return;
+  }
+  if (pipe->step_count == PIPE_STEPS_MAX) {
+    pipe->status = hr_status_make(HR_STATUS_INTERNAL, "oneDNN: more than %d steps", PIPE_STEPS_MAX);
+    return;
+  }
+  pipe->steps[pipe->step_count++] = *step;
+}
+
+dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe) {
+  dnnl_primitive_attr attr = NULL;
+  hr__pipe_check(pipe, hr__dnnl.primitive_attr_create(&attr), "attributes");
+  if (pipe->status == NULL) {
+    hr__pipe_check(pipe, hr__dnnl.primitive_attr_set_scratchpad_mode(attr, DNNL_SCRATCHPAD_USER), "scratchpad mode");
+  }
+  set_threads(pipe->thread_count); /* whoever asks for attributes is about to create */
+  return attr;
+}
+
+void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, const int (*args)[2]) {
+  pipe_step step = {.kind = PIPE_PRIMITIVE};
+  for (int i = 0; i < count; ++i) {
+    if (args[i][1] >= 0) {
+      step.args[step.arg_count].arg = args[i][0];
+      step.args[step.arg_count++].memory = args[i][1];
+    }
+  }
+  if (pipe->status == NULL) {
+    dnnl_const_memory_desc scratchpad = hr__dnnl.primitive_desc_query_md(desc, DNNL_QUERY_SCRATCHPAD, 0);
+    step.args[step.arg_count].arg = DNNL_ARG_SCRATCHPAD;
+    step.args[step.arg_count++].memory = hr__pipe_workspace(pipe, scratchpad);
+    hr__pipe_check(pipe, hr__dnnl.primitive_create(&step.primitive, desc), "primitive");
+  }
+  if (desc != NULL) {
+    hr__dnnl.primitive_desc_destroy(desc);
+  }
+  hr__pipe_step(pipe, &step);
+}
+
+void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc from, int memory_to,
+                      dnnl_const_memory_desc to) {
+  dnnl_primitive_desc desc = NULL;
+  if (pipe->status != NULL) {
+    return;
+  }
+  dnnl_primitive_attr attr = hr__pipe_attr(pipe);
+  hr__pipe_check(
+      pipe, hr__dnnl.reorder_primitive_desc_create(&desc, from, hr__dnnl_engine, to, hr__dnnl_engine, attr), "reorder");
+  hr__dnnl.primitive_attr_destroy(attr);
+  const int args[2][2] = {{DNNL_ARG_SRC, memory_from}, {DNNL_ARG_DST, memory_to}};
+  hr__pipe_primitive(pipe, desc, 2, args);
+}
+
+int hr__pipe_reordered(hr_prepared *pipe, int memory, dnnl_const_memory_desc from, dnnl_const_memory_desc to) {
+  if (pipe->status != NULL || hr__dnnl.memory_desc_equal(from, to)) {
+    return memory;
+  }
+  int reordered = hr__pipe_workspace(pipe, to);
+  hr__pipe_reorder(pipe, memory, from, reordered, to);
+  return reordered;
+}
+
+/* ---- run ---- */
+
+static void copy_strided(const pipe_copy *copy, char *strided, char *dense, bool to_dense) {
+  int64_t index[HR_RANK_MAX] = {0}, count = 1, at = 0;
+  size_t bytes = copy->element_bytes;
+  for (int d = 0; d < copy->rank; ++d) {
+    count *= copy->dims[d];
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    char *a = strided + at * (int64_t)bytes, *b = dense + i * (int64_t)bytes;
+    memcpy(to_dense ? b : a, to_dense ? a : b, bytes);
+    for (int d = copy->rank - 1; d >= 0; --d) {
+      at += copy->strides[d];
+      if (++index[d] < copy->dims[d]) {
+        break;
+      }
+      at -= copy->strides[d] * copy->dims[d];
+      index[d] = 0;
+    }
+  }
+}
+
+/* dx[n, c, ..] += bias[c]: a transposed convolution's bias; copy describes dx, args[0].arg the bias operand. */
+static void add_bias(const pipe_step *step, void *const *args) {
+  const pipe_copy *copy = &step->copy;
+  float *x = (float *)((char *)args[copy->arg] + copy->arg_offset);
+  const float *bias = (const float *)((const char *)args[step->args[0].arg] + step->args[0].memory);
+  int64_t plane = 1;
+  for (int d = 2; d < copy->rank; ++d) {
+    plane *= copy->dims[d];
+  }
+  for (int64_t n = 0; n < copy->dims[0]; ++n) {
+    for (int64_t c = 0; c < copy->dims[1]; ++c) {
+      float *row = x + n * copy->strides[0] + c * copy->strides[1];
+      for (int64_t i = 0; i < plane; ++i) {
+        row[i * copy->strides[copy->rank - 1]] += bias[c];
+      }
+    }
+  }
+}
+
+static int run_step(const hr_prepared *pipe, const pipe_step *step, void *const *args, char *workspace) {
+  switch (step->kind) {
+  case PIPE_PACK:
+  case PIPE_UNPACK:
+    copy_strided(&step->copy, (char *)args[step->copy.arg] + step->copy.arg_offset,
+                 workspace + step->copy.workspace_offset, step->kind == PIPE_PACK);
+    return DNNL_SUCCESS;
+  case PIPE_ADD_BIAS:
+    add_bias(step, args);
+    return DNNL_SUCCESS;
+  default: {
+    dnnl_exec_arg exec[PIPE_ARGS_MAX];
+    for (int i = 0; i < step->arg_count; ++i) {
+      exec[i].arg = step->args[i].arg;
+      exec[i].memory = pipe->memories[step->args[i].memory].memory;
+    }
+    return hr__dnnl.primitive_execute(step->primitive, pipe->stream, step->arg_count, exec);
+  }
+  }
+}
+
+hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace) {
+  for (int i = 0; i < pipe->memory_count; ++i) {
+    const pipe_memory *memory = &pipe->memories[i];
+    char *base = memory->arg >= 0 ? args[memory->arg] : workspace;
+    hr__dnnl.memory_set_data_handle(memory->memory, base + memory->offset);
+  }
+  int threads = set_threads(pipe->thread_count), code = DNNL_SUCCESS;
+  for (int i = 0; i < pipe->step_count && code == DNNL_SUCCESS; ++i) {
+    code = run_step(pipe, &pipe->steps[i], args, workspace);
+  }
+  set_threads(threads);
+  return hr__dnnl_status(code, "execution");
+}

@@ -1,0 +1,89 @@
+/* pipe.h: a prepared contraction: a short list of oneDNN primitives over memories that are bound at each run.
+ *
+ *   operand (strided) --pack--> dense --reorder--> the primitive's layout --primitive--> ... --reorder--> output
+ *
+ * Memories stand for operands of the node (bound to the address of each run) or for offsets in the workspace.
+ */
+#ifndef HEADRACE_PROVIDERS_ONEDNN_PIPE_H_
+#define HEADRACE_PROVIDERS_ONEDNN_PIPE_H_
+
+#include <stdbool.h>
+
+#include "providers/onednn/dnnl_api.h"
+#include "providers/provider.h"
+
+enum { PIPE_MEMORIES_MAX = 16, PIPE_STEPS_MAX = 8, PIPE_ARGS_MAX = 6 };
+
+typedef struct pipe_memory {
+  dnnl_memory memory;
+  int arg;             /* operand of the node; -1: workspace */
+  int64_t offset;      /* bytes from the operand's or the workspace's address */
+} pipe_memory;
+
+typedef enum pipe_step_kind { PIPE_PRIMITIVE, PIPE_PACK, PIPE_UNPACK, PIPE_ADD_BIAS } pipe_step_kind;
+
+/* Strided elements of an operand, copied to or from dense row-major memory. */
+typedef struct pipe_copy {
+  int arg;
+  int64_t arg_offset, workspace_offset; /* bytes */
+  int rank;
+  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX]; /* elements */
+  size_t element_bytes;
+} pipe_copy;
+
+typedef struct pipe_step {
+  pipe_step_kind kind;
+  dnnl_primitive primitive;
+  int arg_count;
+  struct {
+    int arg, memory;
+  } args[PIPE_ARGS_MAX];
+  pipe_copy copy;
+} pipe_step;
+
+struct hr_prepared {
+  dnnl_stream stream;
+  int thread_count;
+  int memory_count, step_count;
+  pipe_memory memories[PIPE_MEMORIES_MAX];
+  pipe_step steps[PIPE_STEPS_MAX];
+  size_t workspace_bytes;
+  int desc_count;
+  dnnl_memory_desc descs[PIPE_MEMORIES_MAX];
+  hr_status status; /* the first error of building; later calls do nothing */
+};
+
+hr_prepared *hr__pipe_create(int64_t flops);
+void hr__pipe_release(hr_prepared *pipe);
+hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace);
+
+/* Building. Errors stick in pipe->status. */
+
+/* A layout with the given strides; the pipe owns it. */
+dnnl_memory_desc hr__pipe_desc(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims, const int64_t *strides);
+dnnl_memory_desc hr__pipe_desc_any(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims);
+/* A memory of that layout over operand `arg`, `offset` elements in, or over new workspace. */
+int hr__pipe_operand(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc);
+int hr__pipe_workspace(hr_prepared *pipe, dnnl_const_memory_desc desc);
+/* A dense copy of a strided operand in the workspace, to be packed before (input) or unpacked after (output). */
+int hr__pipe_packed(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc, bool is_output,
+                    pipe_step *out_unpack);
+/* A memory with what `memory` (of layout `from`) holds in layout `to`: itself where they agree, else reordered. */
+int hr__pipe_reordered(hr_prepared *pipe, int memory, dnnl_const_memory_desc from, dnnl_const_memory_desc to);
+/* Adds a reorder step. */
+void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc from, int memory_to,
+                      dnnl_const_memory_desc to);
+/* Adds the primitive of `desc` (consumed) with its scratchpad; args are (DNNL_ARG, memory) pairs, memory -1 is left out. */
+void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, const int (*args)[2]);
+void hr__pipe_step(hr_prepared *pipe, const pipe_step *step);
+void hr__pipe_check(hr_prepared *pipe, int code, const char *what);
+/* Primitive attributes with the scratchpad in our workspace; destroyed by the caller. */
+dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe);
+int hr__dnnl_dtype(hr_dtype dtype); /* 0: none */
+
+hr_status hr__onednn_prepare_matmul(const hr_node *node, hr_prepared **out_prepared);
+hr_status hr__onednn_prepare_conv(const hr_node *node, hr_prepared **out_prepared);
+bool hr__onednn_supports_matmul(const hr_node *node);
+bool hr__onednn_supports_conv(const hr_node *node);
+
+#endif
