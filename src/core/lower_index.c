@@ -88,8 +88,13 @@ hr_status hr__lower_pad(hr_builder *b, const hr_node *node) {
 
 /* ---- gathers ---- */
 
-/* Replaces dim `dim` of x by `count` dims along which inputs[input] moves the address. */
+/* After an error the builder gives absent operands: what looks into one returns early, and the builder reports.
+ *
+ * Replaces dim `dim` of x by `count` dims along which inputs[input] moves the address. */
 static hr_operand indexed(hr_builder *b, hr_operand x, int dim, int input, int count, const int64_t *dims) {
+  if (!hr_is_present(x)) {
+    return x;
+  }
   int64_t stride = x.strides[dim], extent = x.dims[dim];
   return hr_view_term(b, insert_dims(b, hr_view_remove(b, x, dim), dim, count, dims), input, stride, extent);
 }
@@ -98,12 +103,18 @@ hr_status hr__lower_index_select(hr_builder *b, const hr_node *node) {
   hr_operand x = at_least_vector(b, hr_node_input(node, 0)), index = hr_node_input(node, 1);
   hr_operand y = hr_node_output(node, 0);
   int dim = (int)node->ints[0];
-  check_range(b, index, x.dims[dim], false, MESSAGE_INDEX);
-  if (hr_operand_count(y) == 0 || x.dims[dim] == 0) {
-    return HR_OK;
+  if (index.rank == 0 && y.rank == x.rank) {
+    index = at_least_vector(b, index);
   }
   if (y.rank < index.rank + x.rank - 1) {
     y = at_least_vector(b, y);
+  }
+  if (b->status != NULL) {
+    return HR_OK;
+  }
+  check_range(b, index, x.dims[dim], false, MESSAGE_INDEX);
+  if (hr_operand_count(y) == 0 || x.dims[dim] == 0) {
+    return HR_OK;
   }
   hr_operand map = insert_dims(b, index, 0, dim, x.dims);
   map = insert_dims(b, map, map.rank, x.rank - dim - 1, x.dims + dim + 1);
@@ -114,7 +125,7 @@ hr_status hr__lower_index_select(hr_builder *b, const hr_node *node) {
 
 /* x cut to `dims` except in dim `dim`, which becomes index term `input` of that many elements. */
 static hr_operand indexed_along(hr_builder *b, hr_operand x, int dim, int input, const int64_t *dims) {
-  for (int d = 0; d < x.rank; ++d) {
+  for (int d = 0, rank = x.rank; d < rank && hr_is_present(x); ++d) {
     if (d != dim && x.dims[d] != dims[d]) {
       x = hr_view_slice(b, x, d, 0, dims[d], 1);
     }
@@ -126,6 +137,9 @@ hr_status hr__lower_gather(hr_builder *b, const hr_node *node) {
   hr_operand x = at_least_vector(b, hr_node_input(node, 0)), index = at_least_vector(b, hr_node_input(node, 1));
   hr_operand y = at_least_vector(b, hr_node_output(node, 0));
   int dim = (int)node->ints[0];
+  if (b->status != NULL) {
+    return HR_OK;
+  }
   check_range(b, index, x.dims[dim], false, MESSAGE_GATHER);
   if (hr_operand_count(y) > 0 && x.dims[dim] > 0) {
     hr_operand inputs[2] = {indexed_along(b, x, dim, 1, index.dims), index};
@@ -138,11 +152,14 @@ hr_status hr__lower_scatter(hr_builder *b, const hr_node *node) {
   hr_operand index = at_least_vector(b, hr_node_input(node, 0)), source = at_least_vector(b, hr_node_input(node, 1));
   hr_operand y = at_least_vector(b, hr_node_output(node, 0));
   int dim = (int)node->ints[0];
+  if (b->status != NULL) {
+    return HR_OK;
+  }
   check_range(b, index, y.dims[dim], false, MESSAGE_GATHER);
   if (hr_operand_count(index) == 0 || y.dims[dim] == 0) {
     return HR_OK;
   }
-  for (int d = 0; source.kind == HR_OPERAND_VALUE && d < index.rank; ++d) {
+  for (int d = 0; d < index.rank && source.kind == HR_OPERAND_VALUE; ++d) {
     if (source.dims[d] != index.dims[d]) {
       source = hr_view_slice(b, source, d, 0, index.dims[d], 1);
     }
@@ -252,6 +269,9 @@ hr_status hr__lower_index_add(hr_builder *b, const hr_node *node) {
   hr_operand index = at_least_vector(b, hr_node_input(node, 0)), source = at_least_vector(b, hr_node_input(node, 1));
   hr_operand y = at_least_vector(b, hr_node_output(node, 0));
   int dim = (int)node->ints[0];
+  if (b->status != NULL) {
+    return HR_OK;
+  }
   check_range(b, index, y.dims[dim], false, MESSAGE_INDEX);
   if (hr_operand_count(source) == 0 || y.dims[dim] == 0) {
     return HR_OK;
@@ -369,7 +389,7 @@ static void cumsum_direct(hr_builder *b, hr_operand x, hr_operand y, int dim) {
 static void cumsum_doubling(hr_builder *b, hr_operand x, hr_operand y, int dim) {
   int64_t n = x.dims[dim], strides[HR_RANK_MAX] = {0};
   strides[dim] = 1;
-  for (int64_t distance = 1; distance < n; distance *= 2) {
+  for (int64_t distance = 1; distance < n && hr_is_present(x); distance *= 2) {
     hr_operand next = distance * 2 >= n ? y : hr_build_temp_like(b, y, accumulator(y.dtype));
     hr_operand before = hr_view_strided(b, x, x.rank, x.dims, x.strides, x.offset - distance * x.strides[dim]);
     hr_emit2(b, HR_OP_ADD, next, x, hr_view_bound(b, before, -distance, strides, n));
@@ -380,7 +400,7 @@ static void cumsum_doubling(hr_builder *b, hr_operand x, hr_operand y, int dim) 
 hr_status hr__lower_cumsum(hr_builder *b, const hr_node *node) {
   hr_operand x = at_least_vector(b, hr_node_input(node, 0)), y = at_least_vector(b, hr_node_output(node, 0));
   int dim = (int)node->ints[0];
-  if (hr_operand_count(y) == 0) {
+  if (hr_operand_count(x) == 0 || hr_operand_count(y) == 0) {
     return HR_OK;
   }
   if (x.dims[dim] == 1) {
