@@ -29,6 +29,14 @@ static int worker_limit(int64_t units, int64_t grain) {
 
 #include <omp.h>
 
+int hr_library_threads_set(int count) {
+  int before = omp_get_max_threads();
+  if (before != count) {
+    omp_set_num_threads(count);
+  }
+  return before;
+}
+
 static bool inside_loop(void) {
   return omp_in_parallel();
 }
@@ -47,6 +55,8 @@ static void run_team(int64_t units, int workers, hr_range_fn fn, void *arg) {
 #else
 
 #include "base/log.h"
+
+int hr_library_threads_set(int count) { return count; }
 
 typedef struct pool {
   hr_mutex caller; /* held by the thread whose loop is running */

@@ -77,6 +77,9 @@ void hr_parallel_for(int64_t units, int64_t grain, hr_range_fn fn, void *arg);
 int hr_thread_count(void);
 /* Changes it for the loops that start later; 0 or less brings the default back. */
 void hr_thread_count_set(int count);
+/* How many threads a library that opens OpenMP regions of its own takes when this thread calls it; gives the number
+ * before. Without OpenMP: does nothing and gives `count`. */
+int hr_library_threads_set(int count);
 /* Cores that this process may run on. */
 int hr_core_count(void);
 

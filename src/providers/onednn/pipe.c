@@ -6,25 +6,8 @@
 #include "base/allocator.h"
 #include "base/thread.h"
 
-#ifdef HR_USE_OPENMP
-#include <omp.h>
-#endif
-
 enum { ALIGNMENT = 64 };
 static const int64_t SERIAL_FLOPS = 1000000; /* about 5 us on one core: a second thread would cost more */
-
-/* oneDNN sizes its loops by the calling thread's OpenMP setting, at creation and again at execution. */
-static int set_threads(int count) {
-#ifdef HR_USE_OPENMP
-  int before = omp_get_max_threads();
-  if (before != count) {
-    omp_set_num_threads(count);
-  }
-  return before;
-#else
-  return count;
-#endif
-}
 
 int hr__dnnl_dtype(hr_dtype dtype) {
   switch (dtype) {
@@ -177,7 +160,9 @@ dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe) {
   if (pipe->status == NULL) {
     hr__pipe_check(pipe, hr__dnnl.primitive_attr_set_scratchpad_mode(attr, DNNL_SCRATCHPAD_USER), "scratchpad mode");
   }
-  set_threads(pipe->thread_count); /* whoever asks for attributes is about to create */
+  /* Whoever asks for attributes is about to create, and oneDNN sizes its loops by the thread count, at creation and
+   * again at execution. */
+  (void)hr_library_threads_set(pipe->thread_count);
   return attr;
 }
 
@@ -292,10 +277,10 @@ hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace) {
     char *base = memory->arg >= 0 ? args[memory->arg] : workspace;
     hr__dnnl.memory_set_data_handle(memory->memory, base + memory->offset);
   }
-  int threads = set_threads(pipe->thread_count), code = DNNL_SUCCESS;
+  int threads = hr_library_threads_set(pipe->thread_count), code = DNNL_SUCCESS;
   for (int i = 0; i < pipe->step_count && code == DNNL_SUCCESS; ++i) {
     code = run_step(pipe, &pipe->steps[i], args, workspace);
   }
-  set_threads(threads);
+  (void)hr_library_threads_set(threads);
   return hr__dnnl_status(code, "execution");
 }
