@@ -6,8 +6,7 @@
  *   LSTM, gates i f g o   c' = f * c + i * g       h = o * tanh(c')
  *   GRU,  gates r z n     n = tanh(xn + r * hn)    h' = n + z * (h - n)
  */
-#include "core/build.h"
-#include "core/dtype.h"
+#include "core/lower.h"
 
 /* What a cell knows while it is lowered: `hidden` is H, temporaries have `dtype` and the dims of `like` [N, H]. */
 typedef struct cell {
@@ -18,8 +17,7 @@ typedef struct cell {
 } cell;
 
 static cell cell_of(hr_builder *b, hr_operand like) {
-  hr_dtype dtype = like.dtype == HR_DTYPE_F16 || like.dtype == HR_DTYPE_BF16 ? HR_DTYPE_F32 : like.dtype;
-  return (cell){.b = b, .like = like, .dtype = dtype, .hidden = like.dims[like.rank - 1]};
+  return (cell){.b = b, .like = like, .dtype = hr__wide(like.dtype), .hidden = like.dims[like.rank - 1]};
 }
 
 /* Block `gate` of the last dim. */

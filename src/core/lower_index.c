@@ -8,16 +8,12 @@
  * Scattering nodes name the dims along which two elements may hit the same place; those run in order, so that sums are
  * reproducible and the last of several plain writes wins.
  */
-#include "core/build.h"
 #include "core/dtype.h"
+#include "core/lower.h"
 
 enum { MESSAGE_INDEX = 0, MESSAGE_GATHER = 2 };
 
 static const hr_operand absent = {.kind = HR_OPERAND_NONE};
-
-static hr_dtype accumulator(hr_dtype dtype) {
-  return dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16 ? HR_DTYPE_F32 : dtype;
-}
 
 static void emit_fill(hr_builder *b, hr_operand out, hr_operand value) {
   if (hr_operand_count(out) > 0) {
@@ -259,7 +255,7 @@ hr_status hr__lower_index_put(hr_builder *b, const hr_node *node) {
     return HR_OK;
   }
   inputs[0] = values.kind == HR_OPERAND_VALUE ? hr_view_broadcast(b, values, s.rank, s.dims) : values;
-  uint32_t ordered = ((1u << s.index_rank) - 1) << s.position;
+  uint32_t ordered = hr__mask_range(s.position, s.index_rank);
   hr_emit_scatter(b, node->ints[2] != 0 ? HR_STORE_ADD : HR_STORE_SET, select_operand(b, y, mask, &s), count + 1,
                   inputs, ordered);
   return HR_OK;
@@ -278,7 +274,7 @@ hr_status hr__lower_index_add(hr_builder *b, const hr_node *node) {
   }
   hr_operand map = insert_dims(b, index, 0, dim, source.dims);
   map = insert_dims(b, map, dim + 1, source.rank - dim - 1, source.dims + dim + 1);
-  hr_operand scaled = hr_build_temp_like(b, source, accumulator(y.dtype));
+  hr_operand scaled = hr_build_temp_like(b, source, hr__wide(y.dtype));
   hr_emit2(b, HR_OP_MUL, scaled, source, hr_build_attr(b, node, 0));
   hr_operand inputs[2] = {scaled, map};
   hr_emit_scatter(b, HR_STORE_ADD, indexed_along(b, y, dim, 1, source.dims), 2, inputs, 1u << dim);
@@ -292,7 +288,7 @@ static hr_operand inverse_frequency(hr_builder *b, hr_operand index, int64_t voc
   hr_operand counts = hr_build_temp(b, HR_DTYPE_F64, 1, &vocabulary);
   hr_emit1(b, HR_OP_COPY, counts, hr_build_f64(b, 0));
   hr_operand inputs[2] = {hr_build_f64(b, 1), index};
-  uint32_t all = (1u << index.rank) - 1;
+  uint32_t all = hr__mask_range(0, index.rank);
   hr_emit_scatter(b, HR_STORE_ADD, indexed(b, counts, 0, 1, index.rank, index.dims), 2, inputs, all);
   hr_operand mine = hr_build_temp_like(b, index, HR_DTYPE_F64);
   inputs[0] = indexed(b, counts, 0, 1, index.rank, index.dims);
@@ -306,7 +302,7 @@ hr_status hr__lower_embedding_backward(hr_builder *b, const hr_node *node) {
   int64_t padding = node->ints[0], features = dweight.dims[1];
   dy = at_least_vector(b, dy.rank == 1 ? hr_view_insert(b, dy, 0, 1) : dy);
   check_range(b, index, dweight.dims[0], false, MESSAGE_INDEX);
-  hr_dtype dtype = accumulator(dweight.dtype);
+  hr_dtype dtype = hr__wide(dweight.dtype);
   hr_operand sum = dtype == dweight.dtype ? dweight : hr_build_temp_like(b, dweight, dtype);
   emit_fill(b, sum, hr_build_f64(b, 0));
   if (hr_operand_count(dy) > 0 && hr_operand_count(sum) > 0) {
@@ -320,7 +316,7 @@ hr_status hr__lower_embedding_backward(hr_builder *b, const hr_node *node) {
       hr_operand keep = hr_make2(b, HR_OP_NE, HR_DTYPE_BOOL, map, hr_build_i64(b, padding));
       inputs[0] = hr_make3(b, HR_OP_WHERE, dtype, keep, inputs[0], hr_build_f64(b, 0));
     }
-    hr_emit_scatter(b, HR_STORE_ADD, indexed(b, sum, 0, 1, index.rank, index.dims), 2, inputs, (1u << index.rank) - 1);
+    hr_emit_scatter(b, HR_STORE_ADD, indexed(b, sum, 0, 1, index.rank, index.dims), 2, inputs, hr__mask_range(0, index.rank));
   }
   if (dtype != dweight.dtype && hr_operand_count(dweight) > 0) {
     hr_emit1(b, HR_OP_COPY, dweight, sum);
@@ -390,7 +386,7 @@ static void cumsum_doubling(hr_builder *b, hr_operand x, hr_operand y, int dim) 
   int64_t n = x.dims[dim], strides[HR_RANK_MAX] = {0};
   strides[dim] = 1;
   for (int64_t distance = 1; distance < n && hr_is_present(x); distance *= 2) {
-    hr_operand next = distance * 2 >= n ? y : hr_build_temp_like(b, y, accumulator(y.dtype));
+    hr_operand next = distance * 2 >= n ? y : hr_build_temp_like(b, y, hr__wide(y.dtype));
     hr_operand before = hr_view_strided(b, x, x.rank, x.dims, x.strides, x.offset - distance * x.strides[dim]);
     hr_emit2(b, HR_OP_ADD, next, x, hr_view_bound(b, before, -distance, strides, n));
     x = next;

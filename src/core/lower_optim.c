@@ -9,12 +9,7 @@
  * float16 and bfloat16 parameters compute in f32 and round what is stored. Where found_inf is given and not 0, every
  * output keeps its value. Gradients are read, never written.
  */
-#include "core/build.h"
-#include "core/dtype.h"
-
-static hr_dtype arithmetic(hr_dtype dtype) {
-  return dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16 ? HR_DTYPE_F32 : dtype;
-}
+#include "core/lower.h"
 
 /* Element k of a vector as an operand without dims. */
 static hr_operand element(hr_builder *b, hr_operand vector, int64_t k) {
@@ -178,13 +173,13 @@ hr_status hr__lower_adam(hr_builder *b, const hr_node *node) {
   if (s.count == 0) {
     return HR_OK;
   }
-  hr_dtype dtype = arithmetic(node->outputs[0].dtype);
+  hr_dtype dtype = hr__wide(node->outputs[0].dtype);
   adam a = adam_numbers(&s, node, dtype);
   for (int64_t k = 0; k < s.count; ++k) {
     hr_operand p = node->outputs[k], m = node->outputs[s.count + k], v = node->outputs[2 * s.count + k];
     hr_operand top = hr_node_output(node, (int)(3 * s.count + k));
     if (hr_operand_count(p) > 0) {
-      adam_update(b, &a, k, arithmetic(p.dtype), node->inputs[k], p, m, v, top);
+      adam_update(b, &a, k, hr__wide(p.dtype), node->inputs[k], p, m, v, top);
     }
   }
   return HR_OK;
@@ -237,11 +232,11 @@ hr_status hr__lower_sgd(hr_builder *b, const hr_node *node) {
     return HR_OK;
   }
   numbers s = {.b = b, .count = 1};
-  sgd a = sgd_numbers(&s, node, count, arithmetic(node->outputs[0].dtype));
+  sgd a = sgd_numbers(&s, node, count, hr__wide(node->outputs[0].dtype));
   for (int k = 0; k < count; ++k) {
     hr_operand p = node->outputs[k], momentum = hr_node_output(node, a.has_momentum ? count + k : -1);
     if (hr_operand_count(p) > 0) {
-      sgd_update(b, &a, arithmetic(p.dtype), node->inputs[k], p, momentum);
+      sgd_update(b, &a, hr__wide(p.dtype), node->inputs[k], p, momentum);
     }
   }
   return HR_OK;
