@@ -1,0 +1,64 @@
+/* lower.h: what lowerings share: accumulate types, shapes with dims of one, results that may go straight to an output.
+ *
+ * A builder's views are absent operands after its first error; lowerings take dims and strides from the node's own operands,
+ * which are always there.
+ */
+#ifndef HEADRACE_CORE_LOWER_H_
+#define HEADRACE_CORE_LOWER_H_
+
+#include "core/build.h"
+
+/* The dtype in which results of `dtype` are computed and accumulated: f32 for f16 and bf16. */
+static inline hr_dtype hr__wide(hr_dtype dtype) {
+  return dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16 ? HR_DTYPE_F32 : dtype;
+}
+
+static inline hr_dtype hr__real_part(hr_dtype dtype) {
+  return dtype == HR_DTYPE_C64 ? HR_DTYPE_F32 : dtype == HR_DTYPE_C128 ? HR_DTYPE_F64 : dtype;
+}
+
+/* `count` new dims of 1 behind the dims of x, or in front of them. */
+static inline hr_operand hr__ones_after(hr_builder *b, hr_operand x, int count) {
+  for (int i = 0; i < count && hr_is_present(x); ++i) {
+    x = hr_view_insert(b, x, x.rank, 1);
+  }
+  return x;
+}
+static inline hr_operand hr__ones_before(hr_builder *b, hr_operand x, int count) {
+  for (int i = 0; i < count && hr_is_present(x); ++i) {
+    x = hr_view_insert(b, x, 0, 1);
+  }
+  return x;
+}
+
+/* A vector as dim `at` of `rank` dims, the others 1. Absent stays absent. */
+static inline hr_operand hr__along(hr_builder *b, hr_operand x, int rank, int at) {
+  return hr__ones_before(b, hr__ones_after(b, x, rank - 1 - at), at);
+}
+
+/* Where a value of `dtype` with the dims of `sample` is made: the output itself when it is there and has that dtype. */
+static inline hr_operand hr__result(hr_builder *b, hr_operand out, hr_dtype dtype, hr_operand sample) {
+  return hr_is_present(out) && out.dtype == dtype ? out : hr_build_temp_like(b, sample, dtype);
+}
+/* Copies such a value to its output where hr__result gave a temporary. */
+static inline void hr__deliver(hr_builder *b, hr_operand out, hr_dtype dtype, hr_operand value) {
+  if (hr_is_present(out) && out.dtype != dtype) {
+    hr_emit1(b, HR_OP_COPY, out, value);
+  }
+}
+
+/* Elements in the dims of `mask`. */
+static inline int64_t hr__mask_count(hr_operand x, uint32_t mask) {
+  int64_t count = 1;
+  for (int d = 0; d < x.rank; ++d) {
+    count *= (mask >> d & 1) != 0 ? x.dims[d] : 1;
+  }
+  return count;
+}
+
+/* Bits first, first + 1, ... of `count` dims. */
+static inline uint32_t hr__mask_range(int first, int count) {
+  return count <= 0 ? 0 : (uint32_t)(((UINT64_C(1) << count) - 1) << first);
+}
+
+#endif
