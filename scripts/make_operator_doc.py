@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Writes docs/operators.md (every operation, one row each) from src/core/ops.def; --check says whether it is fresh."""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOC = ROOT / "docs/operators.md"
+ROW = re.compile(r"^HR_(POINTWISE|REDUCE|ARGREDUCE|CONTRACTION|COMPOSITE|SPECIAL)\((.*)\)$")
+SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$")
+HEAD = """\
+<!-- Generated from src/core/ops.def by scripts/make_operator_doc.py; do not edit. -->
+# Operations
+
+{count} rows. What a row's family says about how it runs:
+
+- **element-wise**: one element of the output from one element of each input. Runs inside a fused loop.
+- **reduction**, **index of the best**: combines the elements over some dims. Runs inside a fused loop.
+- **contraction**: goes to a library where one answers, otherwise to the loops that its lowering writes.
+- **composite**: always rewritten into the rows above before anything runs.
+- **special**: run by the engine itself.
+
+*Computes in* says which kinds of arithmetic the row has: integer (bool counts as one), real (f32, f64), complex. Narrow types
+compute in the next wider kind and are rounded after each operation. *Accuracy*: exact (correctly rounded, or exact),
+ulp (a few units in the last place of the result), abs (a few units in the last place of the largest term).
+`?` marks an operand that may be absent; *ints* are part of a program, *scalars* are arguments of each run.
+"""
+FAMILY = {
+    "POINTWISE": "element-wise",
+    "REDUCE": "reduction",
+    "ARGREDUCE": "index of the best",
+    "CONTRACTION": "contraction",
+    "COMPOSITE": "composite",
+    "SPECIAL": "special",
+}
+KINDS = {"I": "integer", "F": "real", "C": "complex"}
+
+
+def split(arguments):
+    """The arguments of a row: splits at commas outside of parentheses and quotes."""
+    parts, depth, quoted, start = [], 0, False, 0
+    for i, char in enumerate(arguments):
+        if char == '"':
+            quoted = not quoted
+        elif not quoted and char in "()":
+            depth += 1 if char == "(" else -1
+        elif not quoted and char == "," and depth == 0:
+            parts.append(arguments[start:i].strip())
+            start = i + 1
+    return parts + [arguments[start:].strip()]
+
+
+def cells(family, fields):
+    """name, family, inputs, kinds of arithmetic, accuracy, documentation."""
+    name, doc = f"`{fields[1]}`", fields[-1].strip('"').replace("|", "\\|").replace("*", "\\*")
+    inputs = kinds = accuracy = ""
+    if family == "POINTWISE":
+        inputs, kinds, accuracy = fields[2], fields[4], fields[5].lower()
+    elif family == "REDUCE":
+        inputs, kinds = "1", fields[2]
+    elif family == "ARGREDUCE":
+        inputs, kinds = "2", "IF"
+    return [name, FAMILY[family], inputs, ", ".join(KINDS[kind] for kind in kinds), accuracy, doc]
+
+
+def render(text):
+    lines, count = [], 0
+    for line in text.splitlines():
+        if section := SECTION.match(line):
+            title = section[1].split(";")[0].split(":")[0]
+            note = section[1][len(title) + 2:].replace("*", "\\*")
+            lines += ["", f"## {title[0].upper()}{title[1:]}", ""] + ([f"({note})", ""] if note else [])
+            lines += ["| operation | family | inputs | computes in | accuracy | what it gives |", "|---|---|---|---|---|---|"]
+        elif row := ROW.match(line):
+            lines.append("| " + " | ".join(cells(row[1], split(row[2]))) + " |")
+            count += 1
+    return HEAD.format(count=count) + "\n".join(lines) + "\n"
+
+
+def main():
+    text = render((ROOT / "src/core/ops.def").read_text())
+    if "--check" in sys.argv:
+        if not DOC.exists() or DOC.read_text() != text:
+            sys.exit("docs/operators.md is stale: run scripts/make_operator_doc.py")
+        return
+    DOC.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
