@@ -4,8 +4,10 @@
  * reaches the rest through hr_drivers (src/drivers/driver_table.c) alone. Members marked optional may be NULL; their default
  * is named there.
  *
- * Threads: the engine calls copy, fill, launch, call and event functions of one device from one thread at a time, in the
- * order in which the work shall happen. allocate, free, properties and memory_info may be called from any thread at any time.
+ * Threads: the engine calls launch, call, copy_within, fill, submit and event functions of one device from one thread at
+ * a time, in the order in which the work shall happen. allocate, free, properties, memory_info, flush, copy_in and copy_out may
+ * be called from any thread at any time; memory that is copied from or to is not in use by work that was given and has not run,
+ * unless the call comes in that order too: then it waits for the work.
  *
  * An open device is that table, the caching allocator over it, the queue that runs its work in order, and one block that
  * the executables share for their temporaries.

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "runtime/handle_range.h"
 
 #include <errno.h>

@@ -5,7 +5,6 @@
  *
  * Each worker of a parallel loop has scratch of its own, which grows to the largest kernel seen and stays.
  */
-#define _GNU_SOURCE
 #include "drivers/cpu/cpu_driver.h"
 
 #include <errno.h>

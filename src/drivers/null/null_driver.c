@@ -3,7 +3,6 @@
  * Start a new driver from this file. It also times the stack without a device: whatever a program costs here is ours.
  * Memory is mapped and never touched, so that addresses are real, reads give zeros and a terabyte costs nothing.
  */
-#define _GNU_SOURCE
 #include "drivers/null/null_driver.h"
 
 #include <errno.h>

@@ -1,0 +1,27 @@
+/* cache.h: compiled programs of a stream, the most recently used ones.
+ *
+ * Bounded twice: by a number of entries (HEADRACE_CACHE_ENTRIES) and by the host memory that they take. Threads: the stream's
+ * lock.
+ */
+#ifndef HEADRACE_ENGINE_CACHE_H_
+#define HEADRACE_ENGINE_CACHE_H_
+
+#include "base/table.h"
+#include "engine/executable.h"
+
+typedef struct hr_cache {
+  hr_table table;                 /* by hash; equal hashes hang off each other */
+  hr_executable *newest, *oldest; /* by last use */
+  size_t count, count_max;
+  size_t bytes, bytes_max;
+} hr_cache;
+
+void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max);
+void hr__cache_fini(hr_cache *cache);
+/* The executable of a key, borrowed, or NULL. */
+hr_executable *hr__cache_find(hr_cache *cache, const hr_key *key);
+/* Takes over the caller's reference, and drops what was not used for longest where the bounds want it; never the new one.
+ * On failure the reference stays the caller's. */
+HR_MUST_USE hr_status hr__cache_add(hr_cache *cache, hr_executable *executable);
+
+#endif

@@ -1,0 +1,323 @@
+/* commit.c: from pending records to a job that runs.
+ *
+ * Memory is bound at hand-over, on the committing thread: what lives on gets blocks of the caching allocator, temporaries share
+ * one block of the device. A job holds its buffers until it has run. Blocks that are freed later are reused by commits that run
+ * later, because a device runs its jobs in order.
+ *
+ * A run that fails leaves older buffers as they were (the compiler puts checks in front of their stores); new buffers that it did not finish
+ * are poisoned. A run whose buffers are poisoned is discarded as a whole, and poisons in turn.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/stream.h"
+
+enum { INLINE_STEPS_MAX = 4 };
+
+struct hr_job {
+  hr_queue_job entry; /* first: the queue knows this alone */
+  hr_stream *stream;
+  hr_executable *executable;
+  HR_VECTOR(hr_buffer *) buffers; /* a reference of each */
+  HR_VECTOR(void *) bound;
+  HR_VECTOR(hr_scalar) arguments;
+  void *shared;
+  hr_run_scratch scratch;
+  hr_job *next;
+};
+
+/* ---- jobs ---- */
+
+static hr_job *take_job(hr_stream *stream) {
+  hr_mutex_lock(&stream->job_mutex);
+  hr_job *job = stream->free_jobs;
+  if (job != NULL) {
+    stream->free_jobs = job->next;
+  }
+  hr_mutex_unlock(&stream->job_mutex);
+  return job != NULL ? job : hr_calloc(1, sizeof *job);
+}
+
+static void give_job(hr_stream *stream, hr_job *job) {
+  hr_mutex_lock(&stream->job_mutex);
+  job->next = stream->free_jobs;
+  stream->free_jobs = job;
+  hr_mutex_unlock(&stream->job_mutex);
+}
+
+void hr__stream_free_jobs(hr_stream *stream) {
+  for (hr_job *job = stream->free_jobs, *next; job != NULL; job = next) {
+    next = job->next;
+    hr_vector_fini(&job->buffers);
+    hr_vector_fini(&job->bound);
+    hr_vector_fini(&job->arguments);
+    hr__run_scratch_fini(&job->scratch);
+    hr_free(job);
+  }
+  stream->free_jobs = NULL;
+}
+
+void hr__stream_set_error(hr_stream *stream, hr_status status) {
+  if (status == NULL) {
+    return;
+  }
+  hr_mutex_lock(&stream->job_mutex);
+  if (stream->error == NULL) {
+    stream->error = status;
+    status = NULL;
+  }
+  hr_mutex_unlock(&stream->job_mutex);
+  hr_status_free(status);
+}
+
+/* ---- running, on the executor or on the committing thread ---- */
+
+/* The failure that one of the job's buffers carries, or OK. */
+static hr_status find_poison(const hr_job *job) {
+  for (size_t i = 0; i < job->buffers.count; i++) {
+    if (hr__buffer_is_poisoned(job->buffers.data[i])) {
+      return hr__buffer_poison_status(job->buffers.data[i]);
+    }
+  }
+  return HR_OK;
+}
+
+/* Poisons the new buffers that a run which ended at `failed_step` did not finish. */
+static void poison_unfinished(const hr_job *job, int failed_step, hr_status status) {
+  const hr_executable *executable = job->executable;
+  for (size_t i = 0; i < job->buffers.count; i++) {
+    uint64_t shape = executable->key.shapes[i];
+    if (hr_shape_is_fresh(shape) && !hr_shape_is_dead(shape) && executable->last_write[i] >= failed_step) {
+      hr__buffer_poison(job->buffers.data[i], status);
+    }
+  }
+}
+
+static void run_job(hr_queue_job *entry) {
+  hr_job *job = (hr_job *)entry;
+  hr_stream *stream = job->stream;
+  hr_run run = {
+      .device = stream->device, .shared = job->shared, .bound = job->bound.data, .arguments = job->arguments.data};
+  hr_status status = find_poison(job);
+  if (status == NULL) {
+    status = hr__executable_run(job->executable, &run, &job->scratch);
+  }
+  if (status != NULL) {
+    poison_unfinished(job, run.failed_step, status);
+    hr__stream_set_error(stream, status);
+  }
+  for (size_t i = 0; i < job->buffers.count; i++) {
+    hr_buffer_release(job->buffers.data[i]);
+  }
+  hr_vector_clear(&job->buffers);
+  hr__executable_release(job->executable);
+  job->executable = NULL;
+  give_job(stream, job);
+}
+
+/* ---- memory ---- */
+
+hr_status hr__stream_bind(hr_stream *stream, hr_buffer *buffer) {
+  hr_status status = hr__buffer_bind(buffer);
+  if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
+    hr_status_free(status);
+    hr_queue_drain(&stream->device->queue);
+    status = hr__buffer_bind(buffer);
+  }
+  return status;
+}
+
+/* Gives memory to every buffer that needs it; takes it back from all when one gets none. */
+static hr_status bind_buffers(hr_stream *stream, const hr_key *key, const hr_executable *executable, hr_job *job) {
+  hr_buffer **buffers = stream->pending.buffers.data;
+  for (size_t i = 0; i < key->buffer_count; i++) {
+    bool needs = hr__executable_needs(executable, i);
+    hr_status status = needs ? hr__stream_bind(stream, buffers[i]) : HR_OK;
+    if (status != NULL) {
+      while (i-- > 0) {
+        if (hr_shape_is_fresh(key->shapes[i]) && hr__executable_needs(executable, i)) {
+          hr__buffer_unbind(buffers[i]);
+        }
+      }
+      return status;
+    }
+    job->bound.data[i] = needs ? hr__buffer_address(buffers[i]) : NULL;
+  }
+  return HR_OK;
+}
+
+static void unbind_buffers(hr_stream *stream, const hr_key *key, const hr_executable *executable) {
+  for (size_t i = 0; i < key->buffer_count; i++) {
+    if (hr_shape_is_fresh(key->shapes[i]) && hr__executable_needs(executable, i)) {
+      hr__buffer_unbind(stream->pending.buffers.data[i]);
+    }
+  }
+}
+
+static hr_status reserve_job(hr_job *job, const hr_stretch *stretch, const hr_executable *executable) {
+  if (!hr_vector_reserve(&job->buffers, stretch->buffers.count + 1) ||
+      !hr_vector_reserve(&job->bound, stretch->buffers.count + 1) ||
+      !hr_vector_reserve(&job->arguments, stretch->scalars.count + 1)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a commit of %zu records",
+                          stretch->records.count);
+  }
+  return hr__run_scratch_reserve(&job->scratch, executable);
+}
+
+/* ---- hand-over ---- */
+
+/* Moves references and values of the stretch into the job. */
+static void fill_job(hr_stream *stream, hr_executable *executable, hr_job *job) {
+  hr_stretch *stretch = &stream->pending;
+  job->entry.run = run_job;
+  job->stream = stream;
+  job->executable = executable;
+  hr_refcount_retain(&executable->refcount);
+  job->buffers.count = stretch->buffers.count;
+  if (stretch->buffers.count > 0) {
+    memcpy(job->buffers.data, stretch->buffers.data, stretch->buffers.count * sizeof(hr_buffer *));
+  }
+  if (stretch->scalars.count > 0) {
+    memcpy(job->arguments.data, stretch->scalars.data, stretch->scalars.count * sizeof(hr_scalar));
+  }
+  stretch->buffers.count = 0;
+  for (size_t i = 0; i < job->buffers.count; i++) {
+    if (executable->last_write[i] >= 0) {
+      atomic_fetch_add_explicit(&job->buffers.data[i]->version, 1, memory_order_relaxed);
+    }
+  }
+}
+
+/* Small work runs here when nothing is before it: waking the executor costs more. */
+static void hand_over(hr_stream *stream, hr_executable *executable, hr_job *job, bool will_wait) {
+  hr_device *device = stream->device;
+  bool is_small = !executable->needs_team && (will_wait || executable->step_count <= INLINE_STEPS_MAX);
+  if (is_small && hr_queue_begin_inline(&device->queue)) {
+    hr_mutex_unlock(&device->shared_mutex);
+    run_job(&job->entry);
+    hr_queue_end_inline(&device->queue);
+  } else {
+    hr_queue_push(&device->queue, &job->entry);
+    hr_mutex_unlock(&device->shared_mutex);
+  }
+}
+
+static void count_run(hr_stats *stats, const hr_executable *executable) {
+  stats->kernels += executable->kernel_count;
+  stats->kernels_interpreted += executable->kernel_count;
+  stats->library_calls += executable->library_count;
+  stats->temporaries_elided += executable->elided_count;
+  if ((int64_t)executable->schedule.arena_bytes > stats->temporary_bytes) {
+    stats->temporary_bytes = (int64_t)executable->schedule.arena_bytes;
+  }
+}
+
+static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executable *executable, bool will_wait) {
+  hr_device *device = stream->device;
+  hr_job *job = take_job(stream);
+  if (job == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a commit");
+  }
+  hr_status status = reserve_job(job, &stream->pending, executable);
+  if (status == NULL) {
+    status = bind_buffers(stream, key, executable, job);
+  }
+  if (status != NULL) {
+    give_job(stream, job);
+    return status;
+  }
+  hr_mutex_lock(&device->shared_mutex);
+  status = hr__device_shared(device, executable->shared_bytes, &job->shared);
+  if (status != NULL) {
+    hr_mutex_unlock(&device->shared_mutex);
+    unbind_buffers(stream, key, executable);
+    give_job(stream, job);
+    return hr_status_annotate(status, "temporaries");
+  }
+  fill_job(stream, executable, job);
+  count_run(&stream->stats, executable);
+  hand_over(stream, executable, job, will_wait);
+  return HR_OK;
+}
+
+/* ---- commit ---- */
+
+/* The executable of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, the caller ends it. */
+static hr_status find_executable(hr_stream *stream, const hr_key *key, hr_executable **out_executable, bool *out_owned) {
+  *out_owned = false;
+  *out_executable = hr__cache_find(&stream->cache, key);
+  if (*out_executable != NULL) {
+    stream->stats.cache_hits++;
+    return HR_OK;
+  }
+  int64_t begin = hr_clock_ns();
+  HR_RETURN_IF_ERROR(hr__executable_create(key, stream->device, stream->pending.scalars.data, out_executable));
+  stream->stats.compiles++;
+  stream->stats.compile_ns += hr_clock_ns() - begin;
+  hr_status status = hr__cache_add(&stream->cache, *out_executable);
+  *out_owned = status != NULL;
+  hr_status_ignore(status);
+  return HR_OK;
+}
+
+static hr_status commit_pending(hr_stream *stream, bool will_wait) {
+  hr_key key;
+  hr_executable *executable;
+  bool is_owned;
+  HR_RETURN_IF_ERROR(hr__stretch_key(&stream->pending, &key));
+  HR_RETURN_IF_ERROR(find_executable(stream, &key, &executable, &is_owned));
+  hr_status status = run_executable(stream, &key, executable, will_wait);
+  if (is_owned) {
+    hr__executable_release(executable);
+  }
+  return status;
+}
+
+typedef struct abandoned {
+  hr_stretch *stretch;
+  hr_status status;
+} abandoned;
+
+static void abandon_output(void *arg, uint32_t local) {
+  const abandoned *a = arg;
+  hr_buffer *buffer = a->stretch->buffers.data[local];
+  if (hr__buffer_address(buffer) == NULL) {
+    hr__buffer_poison(buffer, a->status);
+  }
+}
+
+/* What these records would have made reports their failure from now on. */
+static void abandon(hr_stretch *stretch, hr_status status) {
+  abandoned a = {stretch, status};
+  hr_key key = {.record_count = stretch->records.count, .words = stretch->words.data, .locals = stretch->locals.data};
+  hr__key_each_output(&key, abandon_output, &a);
+}
+
+static void count_commit(hr_stats *stats, hr_commit_reason reason) {
+  stats->commits++;
+  stats->commits_by_read += reason == HR_COMMIT_READ;
+  stats->commits_by_limit += reason == HR_COMMIT_LIMIT;
+  stats->commits_by_request += reason == HR_COMMIT_REQUEST;
+  stats->commits_by_mode += reason == HR_COMMIT_MODE;
+}
+
+hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason reason, bool will_wait) {
+  if (stream->pending.records.count == 0) {
+    return HR_OK;
+  }
+  hr_status status = hr__stretch_split(&stream->pending, count, &stream->rest);
+  if (status != NULL) { /* no memory for the rest: commit it as well */
+    hr_status_ignore(status);
+    hr_status_ignore(hr__stretch_split(&stream->pending, stream->pending.records.count, &stream->rest));
+  }
+  count_commit(&stream->stats, reason);
+  status = commit_pending(stream, will_wait);
+  if (status != NULL) {
+    abandon(&stream->pending, status);
+  }
+  hr__stretch_clear(&stream->pending);
+  hr_stretch committed = stream->pending;
+  stream->pending = stream->rest;
+  stream->rest = committed;
+  return status;
+}

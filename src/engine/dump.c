@@ -1,0 +1,65 @@
+#include "engine/dump.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/env.h"
+#include "base/log.h"
+
+static void print_value(hr_text *text, const hr_scalar *scalar) {
+  if (scalar->dtype == HR_DTYPE_C128) {
+    hr_text_printf(text, "%.17g %.17g", scalar->value.f[0], scalar->value.f[1]);
+  } else if (scalar->dtype == HR_DTYPE_F64) {
+    hr_text_printf(text, "%.17g", scalar->value.f[0]);
+  } else {
+    hr_text_printf(text, "%" PRId64, scalar->value.i);
+  }
+}
+
+static hr_status print(const hr_program *program, const char *device, const hr_scalar *arguments, hr_text *text) {
+  hr_text_printf(text, "# device %s\n", device);
+  for (int i = 0; i < program->argument_count; i++) {
+    hr_text_printf(text, "# argument %d %s ", i, hr_dtype_name(arguments[i].dtype));
+    print_value(text, &arguments[i]);
+    hr_text_char(text, '\n');
+  }
+  HR_RETURN_IF_ERROR(hr_program_print(program, text));
+  return hr_text_status(text);
+}
+
+static hr_status write_file(const char *path, const hr_text *text) {
+  FILE *file = fopen(path, "w");
+  bool ok = file != NULL && fwrite(hr_text_chars(text), 1, text->length, file) == text->length;
+  if (file != NULL && fclose(file) != 0) {
+    ok = false;
+  }
+  return ok ? HR_OK : hr_status_make(HR_STATUS_NOT_FOUND, "can't write \"%s\": %s", path, strerror(errno));
+}
+
+void hr__dump_program(const hr_program *program, uint64_t hash, const char *device, const hr_scalar *arguments) {
+  const char *folder = hr_env_text(HR_ENV_DUMP);
+  if (folder[0] == '\0') {
+    return;
+  }
+  char path[4200];
+  hr_text text = {0};
+  snprintf(path, sizeof path, "%s/%016" PRIx64 ".hr", folder, hash);
+  hr_status status = print(program, device, arguments, &text);
+  if (status == NULL) {
+    status = write_file(path, &text);
+  }
+  if (status != NULL) {
+    hr_log(HR_LOG_WARNING, "HEADRACE_DUMP: %s", hr_status_message(status));
+    hr_status_free(status);
+  }
+  hr_text_fini(&text);
+}
+
+void hr__dump_log(const hr_program *program) {
+  hr_text text = {0};
+  hr_status_ignore(hr_program_print(program, &text));
+  hr_log(HR_LOG_PROGRAM, "%s", hr_text_chars(&text));
+  hr_text_fini(&text);
+}

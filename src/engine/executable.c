@@ -1,0 +1,430 @@
+#include "engine/executable.h"
+
+#include <string.h>
+
+#include "base/env.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "core/op.h"
+#include "engine/dump.h"
+#include "interp/interp.h"
+
+enum { WORKSPACE_ALIGNMENT = 64, RESIDENT_ROW_BYTES = 1 << 18, LIBRARY_SMALL_ELEMENTS = 1 << 16 };
+
+/* ---- providers ---- */
+
+enum { PROVIDERS_MAX = 16 };
+
+static hr_mutex providers_mutex = HR_MUTEX_INITIALIZER;
+static const hr_provider *open_providers[PROVIDERS_MAX + 1]; /* those that could be opened; NULL-terminated */
+static bool providers_are_open;
+
+static void open_all_providers(void) {
+  hr_mutex_lock(&providers_mutex);
+  int count = 0;
+  for (int i = 0; !providers_are_open && hr_host_providers[i] != NULL && count < PROVIDERS_MAX; i++) {
+    hr_status status = hr_host_providers[i]->open();
+    if (status == NULL) {
+      open_providers[count++] = hr_host_providers[i];
+    }
+    hr_log(HR_LOG_DEVICE, "provider %s: %s", hr_host_providers[i]->name, hr_status_message(status));
+    hr_status_ignore(status);
+  }
+  providers_are_open = true;
+  hr_mutex_unlock(&providers_mutex);
+}
+
+static bool provider_keeps(void *ctx, const hr_program *program, const hr_node *node) {
+  (void)ctx;
+  for (int i = 0; open_providers[i] != NULL; i++) {
+    if (open_providers[i]->supports(program, node)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* ---- making steps ---- */
+
+static hr_status no_memory(const char *what) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %s", what);
+}
+
+static bool worth_team(const hr_host_kernel *kernel) {
+  for (int i = 0; i < kernel->pass_count; i++) {
+    int64_t grain = kernel->grain[i] > 0 ? kernel->grain[i] : 1;
+    if (kernel->units[i] / grain > 1) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static hr_status make_kernel(hr_executable *executable, hr_exec_step *step, size_t *workspace_bytes) {
+  const hr_kernel *kernel = step->source->kernel;
+  if (hr_log_is_on(HR_LOG_SOURCE)) {
+    hr_text text = {0};
+    hr_status_ignore(hr_kernel_print(kernel, &text));
+    hr_log(HR_LOG_SOURCE, "%s", hr_text_chars(&text));
+    hr_text_fini(&text);
+  }
+  HR_RETURN_IF_ERROR(hr_interp_create(kernel, &step->kernel));
+  step->arg_count = kernel->arg_count;
+  step->scalar_count = kernel->scalar_count;
+  for (int i = 0; i < kernel->arg_count; i++) {
+    if (!hr_vector_push(&executable->args, kernel->args[i].buffer)) {
+      return no_memory("arguments");
+    }
+  }
+  for (int i = 0; i < kernel->scalar_count; i++) {
+    if (!hr_vector_push(&executable->scalars, kernel->scalars[i])) {
+      return no_memory("scalars");
+    }
+  }
+  *workspace_bytes = step->kernel->workspace_bytes;
+  executable->needs_team |= worth_team(step->kernel);
+  executable->kernel_count++;
+  return HR_OK;
+}
+
+static int64_t count_elements(const hr_operand *operand) {
+  int64_t count = operand->kind == HR_OPERAND_VALUE ? 1 : 0;
+  for (int d = 0; d < operand->rank; d++) {
+    count *= operand->dims[d];
+  }
+  return count;
+}
+
+static bool push_operand(hr_executable *executable, const hr_operand *operand, int64_t *elements) {
+  *elements += count_elements(operand);
+  return hr_vector_push(&executable->args, operand->kind == HR_OPERAND_VALUE ? operand->index : UINT32_MAX);
+}
+
+/* The first provider that takes the node and can prepare it. */
+static hr_status prepare(hr_executable *executable, hr_exec_step *step, size_t *workspace_bytes) {
+  const hr_program *program = &executable->schedule.program;
+  const hr_node *node = step->source->node;
+  hr_status status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no provider answers", hr_op_table(node->op)->name);
+  for (int i = 0; status != NULL && open_providers[i] != NULL; i++) {
+    if (open_providers[i]->supports(program, node)) {
+      hr_status_free(status);
+      status = open_providers[i]->prepare(program, node, &step->prepared, workspace_bytes);
+      step->provider = open_providers[i];
+    }
+  }
+  return status;
+}
+
+static hr_status make_library(hr_executable *executable, hr_exec_step *step, size_t *workspace_bytes) {
+  const hr_node *node = step->source->node;
+  int64_t elements = 0;
+  HR_RETURN_IF_ERROR(prepare(executable, step, workspace_bytes));
+  step->arg_count = node->input_count + node->output_count;
+  bool ok = true;
+  for (int i = 0; ok && i < node->input_count; i++) {
+    ok = push_operand(executable, &node->inputs[i], &elements);
+  }
+  for (int i = 0; ok && i < node->output_count; i++) {
+    ok = push_operand(executable, &node->outputs[i], &elements);
+  }
+  executable->needs_team |= elements > LIBRARY_SMALL_ELEMENTS;
+  executable->library_count++;
+  return ok ? HR_OK : no_memory("arguments");
+}
+
+static hr_status make_check(hr_executable *executable, hr_exec_step *step) {
+  const hr_node *node = step->source->node;
+  if (node->input_count != 1 || node->inputs[0].kind != HR_OPERAND_VALUE || node->int_count < 3) {
+    return hr_status_make(HR_STATUS_INTERNAL, "check_index: %d inputs, %d ints", node->input_count, node->int_count);
+  }
+  step->arg_count = 1;
+  return hr_vector_push(&executable->args, node->inputs[0].index) ? HR_OK : no_memory("arguments");
+}
+
+static hr_status make_steps(hr_executable *executable) {
+  const hr_schedule *schedule = &executable->schedule;
+  executable->steps = hr_calloc((size_t)schedule->step_count + 1, sizeof *executable->steps);
+  if (executable->steps == NULL) {
+    return no_memory("steps");
+  }
+  size_t workspace_most = 0;
+  for (int i = 0; i < schedule->step_count; i++) {
+    hr_exec_step *step = &executable->steps[executable->step_count++];
+    size_t workspace_bytes = 0;
+    *step = (hr_exec_step){.kind = schedule->steps[i].kind,
+                           .source = &schedule->steps[i],
+                           .arg_first = executable->args.count,
+                           .scalar_first = executable->scalars.count};
+    HR_RETURN_IF_ERROR(step->kind == HR_STEP_KERNEL    ? make_kernel(executable, step, &workspace_bytes)
+                       : step->kind == HR_STEP_LIBRARY ? make_library(executable, step, &workspace_bytes)
+                                                       : make_check(executable, step));
+    workspace_most = workspace_bytes > workspace_most ? workspace_bytes : workspace_most;
+  }
+  size_t arena = (schedule->arena_bytes + WORKSPACE_ALIGNMENT - 1) & ~(size_t)(WORKSPACE_ALIGNMENT - 1);
+  executable->shared_bytes = arena + workspace_most;
+  return HR_OK;
+}
+
+static void note_write(hr_executable *executable, uint32_t buffer, int step) {
+  if (buffer < executable->key.buffer_count) {
+    executable->last_write[buffer] = step;
+  }
+}
+
+/* Which step writes each bound buffer last: a run that ends at or before it leaves the buffer unfinished. */
+static hr_status find_writes(hr_executable *executable) {
+  executable->last_write = hr_calloc(executable->key.buffer_count + 1, sizeof *executable->last_write);
+  if (executable->last_write == NULL) {
+    return no_memory("writes");
+  }
+  for (size_t i = 0; i < executable->key.buffer_count; i++) {
+    executable->last_write[i] = -1;
+  }
+  for (int i = 0; i < executable->step_count; i++) {
+    const hr_step *step = executable->steps[i].source;
+    for (int j = 0; step->kind == HR_STEP_KERNEL && j < step->kernel->arg_count; j++) {
+      if (step->kernel->args[j].is_written) {
+        note_write(executable, step->kernel->args[j].buffer, i);
+      }
+    }
+    for (int j = 0; step->kind == HR_STEP_LIBRARY && j < step->node->output_count; j++) {
+      if (step->node->outputs[j].kind == HR_OPERAND_VALUE) {
+        note_write(executable, step->node->outputs[j].index, i);
+      }
+    }
+  }
+  return HR_OK;
+}
+
+static void log_schedule(const hr_executable *executable) {
+  const hr_schedule *schedule = &executable->schedule;
+  hr_log(HR_LOG_SCHEDULE, "program %016llx: %zu records, %d steps, arena %zu, shared %zu, %d of %d buffers elided%s",
+         (unsigned long long)executable->key.hash, executable->key.record_count, executable->step_count,
+         schedule->arena_bytes, executable->shared_bytes, schedule->elided_count, schedule->program.buffer_count,
+         executable->needs_team ? "" : ", small");
+  for (int i = 0; i < executable->step_count; i++) {
+    const hr_exec_step *step = &executable->steps[i];
+    const char *name = step->kind == HR_STEP_KERNEL    ? step->kernel->name
+                       : step->kind == HR_STEP_LIBRARY ? hr_op_table(step->source->node->op)->name
+                                                       : "check_index";
+    hr_log(HR_LOG_SCHEDULE, "  step %d: %s%s%s", i, name, step->provider != NULL ? " by " : "",
+           step->provider != NULL ? step->provider->name : "");
+  }
+}
+
+/* ---- life ---- */
+
+static bool copy_key(const hr_key *key, hr_key *out_copy) {
+  size_t words = key->word_count * sizeof *key->words, locals = key->local_count * sizeof *key->locals;
+  size_t shapes = key->buffer_count * sizeof *key->shapes;
+  char *block = hr_malloc(words + shapes + locals);
+  if (block == NULL) {
+    return false;
+  }
+  *out_copy = *key;
+  memcpy(block, key->words, words);
+  if (shapes > 0) {
+    memcpy(block + words, key->shapes, shapes);
+    memcpy(block + words + shapes, key->locals, locals);
+  }
+  out_copy->words = (const uint64_t *)(void *)block;
+  out_copy->shapes = (const uint64_t *)(void *)(block + words);
+  out_copy->locals = (const uint32_t *)(void *)(block + words + shapes);
+  return true;
+}
+
+static void destroy(hr_executable *executable) {
+  for (int i = 0; i < executable->step_count; i++) {
+    hr_exec_step *step = &executable->steps[i];
+    if (step->kernel != NULL) {
+      step->kernel->destroy(step->kernel);
+    }
+    if (step->prepared != NULL) {
+      step->provider->release(step->prepared);
+    }
+  }
+  hr_schedule_fini(&executable->schedule);
+  hr_free(executable->steps);
+  hr_free(executable->last_write);
+  hr_vector_fini(&executable->args);
+  hr_vector_fini(&executable->scalars);
+  hr_free((void *)executable->key.words);
+  hr_free(executable);
+}
+
+static hr_status compile(hr_executable *executable, const hr_key *key, hr_device *device, const hr_scalar *arguments) {
+  hr_target target = {.keeps = open_providers[0] != NULL ? provider_keeps : NULL,
+                      .resident_row_bytes = RESIDENT_ROW_BYTES,
+                      .verify = hr_log_is_on(HR_LOG_VERIFY)};
+  hr_program program;
+  HR_RETURN_IF_ERROR(hr__key_decode(key, &program));
+  hr__dump_program(&program, key->hash, device->name, arguments);
+  hr_status status = hr_compile(&program, &target, &executable->schedule);
+  hr_program_fini(&program);
+  HR_RETURN_IF_ERROR(status);
+  if (hr_log_is_on(HR_LOG_PROGRAM)) {
+    hr__dump_log(&executable->schedule.program);
+  }
+  return make_steps(executable);
+}
+
+hr_status hr__executable_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,
+                                hr_executable **out_executable) {
+  open_all_providers();
+  hr_executable *executable = hr_calloc(1, sizeof *executable);
+  if (executable == NULL) {
+    return no_memory("a program");
+  }
+  hr_refcount_init(&executable->refcount);
+  hr_status status = copy_key(key, &executable->key) ? compile(executable, key, device, arguments) : no_memory("a key");
+  if (status == NULL) {
+    status = find_writes(executable);
+  }
+  if (status != NULL) {
+    destroy(executable);
+    return status;
+  }
+  executable->elided_count = executable->schedule.elided_count;
+  executable->footprint = sizeof *executable + executable->schedule.program.arena.bytes_allocated +
+                          key->word_count * 8 + key->buffer_count * 12 + key->local_count * 4 +
+                          (size_t)executable->step_count * (sizeof(hr_exec_step) + 4096);
+  log_schedule(executable);
+  *out_executable = executable;
+  return HR_OK;
+}
+
+void hr__executable_release(hr_executable *executable) {
+  if (executable != NULL && hr_refcount_release(&executable->refcount)) {
+    destroy(executable);
+  }
+}
+
+bool hr__executable_fits(const hr_executable *executable, const hr_key *key) {
+  const hr_key *own = &executable->key;
+  return own->hash == key->hash && own->record_count == key->record_count && own->word_count == key->word_count &&
+         own->local_count == key->local_count && own->buffer_count == key->buffer_count &&
+         memcmp(own->words, key->words, key->word_count * sizeof *key->words) == 0 &&
+         memcmp(own->locals, key->locals, key->local_count * sizeof *key->locals) == 0 &&
+         memcmp(own->shapes, key->shapes, key->buffer_count * sizeof *key->shapes) == 0;
+}
+
+/* ---- running ---- */
+
+hr_status hr__run_scratch_reserve(hr_run_scratch *scratch, const hr_executable *executable) {
+  const hr_program *program = &executable->schedule.program;
+  bool ok = hr_vector_reserve(&scratch->addresses, (size_t)program->buffer_count + 1) &&
+            hr_vector_reserve(&scratch->args, executable->args.count + 1) &&
+            hr_vector_reserve(&scratch->values, (size_t)program->scalar_count + 1) &&
+            hr_vector_reserve(&scratch->scalars, executable->scalars.count + 1);
+  return ok ? HR_OK : no_memory("the arguments of a run");
+}
+
+void hr__run_scratch_fini(hr_run_scratch *scratch) {
+  hr_vector_fini(&scratch->addresses);
+  hr_vector_fini(&scratch->args);
+  hr_vector_fini(&scratch->values);
+  hr_vector_fini(&scratch->scalars);
+}
+
+/* Fills the flat lists of addresses and scalars. */
+static void bind(const hr_executable *executable, const hr_run *run, hr_run_scratch *scratch) {
+  const hr_program *program = &executable->schedule.program;
+  const hr_place *places = executable->schedule.places;
+  for (int i = 0; i < program->buffer_count; i++) {
+    scratch->addresses.data[i] = places[i].kind == HR_PLACE_ARENA   ? (char *)run->shared + places[i].offset
+                                 : places[i].kind == HR_PLACE_BOUND ? run->bound[i]
+                                                                    : NULL;
+  }
+  for (int i = 0; i < program->scalar_count; i++) {
+    const hr_program_scalar *scalar = &program->scalars[i];
+    scratch->values.data[i] = scalar->is_constant ? scalar->value : run->arguments[scalar->argument];
+  }
+  for (size_t i = 0; i < executable->args.count; i++) {
+    uint32_t buffer = executable->args.data[i];
+    scratch->args.data[i] = buffer != UINT32_MAX ? scratch->addresses.data[buffer] : NULL;
+  }
+  for (size_t i = 0; i < executable->scalars.count; i++) {
+    scratch->scalars.data[i] = scratch->values.data[executable->scalars.data[i]];
+  }
+}
+
+static hr_status index_error(const hr_node *node, int64_t value) {
+  long long index = (long long)value, upper = (long long)node->ints[1];
+  switch (node->ints[2]) {
+  case 0:
+    return hr_status_make(HR_STATUS_OUT_OF_RANGE, "index %lld is out of bounds for dimension with size %lld", index, upper);
+  case 1:
+    return hr_status_make(HR_STATUS_OUT_OF_RANGE, "Target %lld is out of bounds.", index);
+  default:
+    return hr_status_make(HR_STATUS_OUT_OF_RANGE, "index out of range in self: %lld is not in [%lld, %lld)", index,
+                          (long long)node->ints[0], upper);
+  }
+}
+
+/* Looks at the offending index that a kernel left; a device without contents has none. */
+static hr_status run_check(const hr_exec_step *step, hr_device *device, void *const *args) {
+  int64_t value = INT64_MIN;
+  const hr_node *node = step->source->node;
+  if (!device->properties.has_contents) {
+    return HR_OK;
+  }
+  const char *from = (const char *)args[0] + node->inputs[0].offset * (int64_t)sizeof value;
+  HR_RETURN_IF_ERROR(device->driver->copy_out(device->impl, &value, from, sizeof value));
+  return value == INT64_MIN ? HR_OK : index_error(node, value);
+}
+
+typedef struct library_call {
+  const hr_exec_step *step;
+  void *const *args;
+  void *workspace;
+} library_call;
+
+static hr_status call_library(void *arg) {
+  const library_call *call = arg;
+  return call->step->provider->run(call->step->prepared, call->args, call->workspace);
+}
+
+static hr_status run_step(const hr_exec_step *step, hr_device *device, hr_run_scratch *scratch, void *workspace) {
+  void *const *args = scratch->args.data + step->arg_first;
+  if (step->kind == HR_STEP_KERNEL) {
+    hr_host_call call = {.args = args, .scalars = scratch->scalars.data + step->scalar_first, .workspace = workspace};
+    return device->driver->launch(device->impl, step->kernel, &call);
+  }
+  if (step->kind == HR_STEP_CHECK) {
+    return run_check(step, device, args);
+  }
+  library_call call = {.step = step, .args = args, .workspace = workspace};
+  return device->driver->call != NULL ? device->driver->call(device->impl, call_library, &call) : call_library(&call);
+}
+
+static void log_step(const hr_exec_step *step, int64_t ns) {
+  if (step->kind == HR_STEP_KERNEL) {
+    const hr_kernel *kernel = step->source->kernel;
+    hr_log(HR_LOG_KERNEL, "%9.1f us %7.2f GB/s %7.2f GFLOP/s  %s", (double)ns * 1e-3,
+           (double)kernel->bytes / (double)(ns > 0 ? ns : 1), (double)kernel->flops / (double)(ns > 0 ? ns : 1),
+           step->kernel->name);
+  } else {
+    hr_log(HR_LOG_KERNEL, "%9.1f us  %s%s%s", (double)ns * 1e-3, hr_op_table(step->source->node->op)->name,
+           step->provider != NULL ? " by " : "", step->provider != NULL ? step->provider->name : "");
+  }
+}
+
+hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_run_scratch *scratch) {
+  size_t arena = (executable->schedule.arena_bytes + WORKSPACE_ALIGNMENT - 1) & ~(size_t)(WORKSPACE_ALIGNMENT - 1);
+  void *workspace = run->shared != NULL ? (char *)run->shared + arena : NULL;
+  bool is_timed = hr_log_is_on(HR_LOG_KERNEL);
+  bind(executable, run, scratch);
+  for (int i = 0; i < executable->step_count; i++) {
+    int64_t begin = is_timed ? hr_clock_ns() : 0;
+    hr_status status = run_step(&executable->steps[i], run->device, scratch, workspace);
+    if (status != NULL) {
+      run->failed_step = i;
+      return status;
+    }
+    if (is_timed) {
+      log_step(&executable->steps[i], hr_clock_ns() - begin);
+    }
+  }
+  run->failed_step = executable->step_count;
+  return run->device->driver->submit != NULL ? run->device->driver->submit(run->device->impl) : HR_OK;
+}

@@ -1,0 +1,77 @@
+/* executable.h: a compiled stretch: its key, its steps, and what has to be bound before they run.
+ *
+ * An executable never changes after it was made, so any number of runs may be queued. What a run needs (addresses, scalars) is
+ * in its hr_run, bound when it is handed over. References: the cache holds one, each queued run another.
+ */
+#ifndef HEADRACE_ENGINE_EXECUTABLE_H_
+#define HEADRACE_ENGINE_EXECUTABLE_H_
+
+#include "base/host_kernel.h"
+#include "base/refcount.h"
+#include "compiler/compile.h"
+#include "engine/stretch.h"
+#include "providers/provider.h"
+
+typedef struct hr_exec_step {
+  hr_step_kind kind;
+  const hr_step *source;
+  hr_host_kernel *kernel;       /* KERNEL */
+  const hr_provider *provider;  /* LIBRARY */
+  hr_prepared *prepared;
+  size_t arg_first, scalar_first; /* in the executable's flat lists */
+  int arg_count, scalar_count;
+} hr_exec_step;
+
+typedef struct hr_executable hr_executable;
+struct hr_executable {
+  hr_refcount refcount;
+  hr_key key; /* its own copy */
+  hr_schedule schedule;
+  int step_count;
+  hr_exec_step *steps;
+  HR_VECTOR(uint32_t) args;    /* program buffers, step after step; UINT32_MAX: absent */
+  HR_VECTOR(uint32_t) scalars; /* program scalars, step after step */
+  int *last_write;             /* of each of the key's buffers: the last step that writes it; -1: none */
+  size_t shared_bytes;         /* arena, and behind it the largest workspace */
+  bool needs_team;             /* some step is worth more than one thread */
+  int kernel_count, library_count;
+  int64_t elided_count;
+  size_t footprint;            /* bytes of host memory, about */
+  /* the cache's */
+  hr_executable *next_same, *newer, *older;
+};
+
+/* What one run works on. The arrays are the caller's. */
+typedef struct hr_run {
+  hr_device *device;
+  void *shared;               /* shared_bytes of the executable; NULL when that is 0 */
+  void *const *bound;         /* address of each of the key's buffers; NULL where it needs no memory */
+  const hr_scalar *arguments;
+  int failed_step;            /* out: the step that ended the run early, or step_count */
+} hr_run;
+
+/* Compiles the records of a key for a device. */
+HR_MUST_USE hr_status hr__executable_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,
+                                            hr_executable **out_executable);
+void hr__executable_release(hr_executable *executable);
+/* Whether a key is the executable's, word for word. */
+bool hr__executable_fits(const hr_executable *executable, const hr_key *key);
+/* Whether buffer `local` of the key has to have memory. */
+static inline bool hr__executable_needs(const hr_executable *executable, size_t local) {
+  return executable->schedule.places[local].kind == HR_PLACE_BOUND;
+}
+/* Scratch arrays of a run: addresses of all program buffers, flat arguments, scalar values, flat scalars. */
+typedef struct hr_run_scratch {
+  HR_VECTOR(void *) addresses;
+  HR_VECTOR(void *) args;
+  HR_VECTOR(hr_scalar) values;
+  HR_VECTOR(hr_scalar) scalars;
+} hr_run_scratch;
+HR_MUST_USE hr_status hr__run_scratch_reserve(hr_run_scratch *scratch, const hr_executable *executable);
+void hr__run_scratch_fini(hr_run_scratch *scratch);
+
+/* Runs all steps in order on the calling thread and the device's team. The first failure ends the run: OUT_OF_RANGE from a
+ * check, or whatever a provider says. */
+HR_MUST_USE hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_run_scratch *scratch);
+
+#endif

@@ -1,0 +1,312 @@
+/* stream.c: the public face of a stream: record, commit, read, write. */
+#include "engine/stream.h"
+
+#include <string.h>
+
+#include "base/env.h"
+#include "core/op.h"
+#include "engine/host_view.h"
+
+#define CACHE_BYTES_MAX ((size_t)256 << 20)
+
+static atomic_uint_least32_t stream_numbers;
+
+/* ---- life ---- */
+
+hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
+  if (device == NULL || out_stream == NULL) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "hr_stream_create: NULL argument");
+  }
+  hr_stream *stream = hr_calloc(1, sizeof *stream);
+  if (stream == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a stream");
+  }
+  uint32_t number = atomic_fetch_add(&stream_numbers, 1) + 1;
+  hr_refcount_init(&stream->refcount);
+  hr_mutex_init(&stream->mutex);
+  hr_mutex_init(&stream->job_mutex);
+  hr_device_retain(device);
+  stream->device = device;
+  stream->records_max = (size_t)hr_env_int(HR_ENV_PENDING_OPS);
+  stream->bytes_max = hr_env_int(HR_ENV_PENDING_BYTES);
+  atomic_init(&stream->mode, hr_env_choice(HR_ENV_MODE));
+  hr__stretch_init(&stream->pending, number);
+  hr__stretch_init(&stream->rest, number);
+  hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX);
+  *out_stream = stream;
+  return HR_OK;
+}
+
+void hr_stream_retain(hr_stream *stream) {
+  if (stream != NULL) {
+    hr_refcount_retain(&stream->refcount);
+  }
+}
+
+/* What is pending is run, because its results may be seen through buffers that live on. */
+void hr_stream_release(hr_stream *stream) {
+  if (stream == NULL || !hr_refcount_release(&stream->refcount)) {
+    return;
+  }
+  hr_status_ignore(hr_stream_synchronize(stream));
+  hr__stretch_fini(&stream->pending);
+  hr__stretch_fini(&stream->rest);
+  hr__cache_fini(&stream->cache);
+  hr__stream_free_jobs(stream);
+  hr_mutex_fini(&stream->job_mutex);
+  hr_mutex_fini(&stream->mutex);
+  hr_device_release(stream->device);
+  hr_free(stream);
+}
+
+hr_mode hr_stream_mode(const hr_stream *stream) {
+  return (hr_mode)atomic_load_explicit(&((hr_stream *)stream)->mode, memory_order_relaxed);
+}
+
+void hr_stream_set_mode(hr_stream *stream, hr_mode mode) {
+  hr_mutex_lock(&stream->mutex);
+  if (mode != HR_MODE_FUSE) {
+    hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_MODE, false));
+  }
+  atomic_store(&stream->mode, (int)mode);
+  hr_mutex_unlock(&stream->mutex);
+}
+
+/* ---- waiting ---- */
+
+static hr_status take_error(hr_stream *stream) {
+  hr_mutex_lock(&stream->job_mutex);
+  hr_status status = stream->error;
+  stream->error = NULL;
+  hr_mutex_unlock(&stream->job_mutex);
+  return status;
+}
+
+/* Commits everything, unlocks the stream, waits, and takes the first error. */
+static hr_status finish(hr_stream *stream, hr_commit_reason reason) {
+  hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, reason, true));
+  hr_mutex_unlock(&stream->mutex);
+  hr_queue_drain(&stream->device->queue);
+  if (stream->device->driver->flush != NULL) {
+    hr__stream_set_error(stream, stream->device->driver->flush(stream->device->impl));
+  }
+  return take_error(stream);
+}
+
+hr_status hr_stream_synchronize(hr_stream *stream) {
+  hr_mutex_lock(&stream->mutex);
+  return finish(stream, HR_COMMIT_READ);
+}
+
+hr_status hr_stream_commit(hr_stream *stream) {
+  hr_mutex_lock(&stream->mutex);
+  hr_status status = hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_REQUEST, false);
+  hr_mutex_unlock(&stream->mutex);
+  return status;
+}
+
+/* ---- recording ---- */
+
+/* Rows that change part of an output whose view is whole, and do not name it as an input. */
+static bool updates_in_place(hr_op op) {
+  return op == HR_OP_SCATTER || op == HR_OP_INDEX_PUT || op == HR_OP_INDEX_ADD || op == HR_OP_ADAM || op == HR_OP_SGD;
+}
+
+static hr_status check_device(const hr_stream *stream, hr_op op, const hr_buffer *buffer) {
+  if (__builtin_expect(buffer->device == stream->device, 1)) {
+    return HR_OK;
+  }
+  return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: a buffer of device \"%s\" on a stream of device \"%s\"",
+                        hr_op_table(op)->name, buffer->device->name, stream->device->name);
+}
+
+/* Refuses buffers of other devices and contents that were never made. */
+static hr_status check_buffers(const hr_stream *stream, hr_op op, int input_count, const hr_view *inputs, int output_count,
+                               const hr_view *outputs) {
+  for (int i = 0; i < input_count; i++) {
+    if (inputs[i].buffer != NULL) {
+      HR_RETURN_IF_ERROR(check_device(stream, op, inputs[i].buffer));
+      if (hr__buffer_is_poisoned(inputs[i].buffer)) {
+        return hr__buffer_poison_status(inputs[i].buffer);
+      }
+    }
+  }
+  for (int i = 0; i < output_count; i++) {
+    if (outputs[i].buffer != NULL) {
+      HR_RETURN_IF_ERROR(check_device(stream, op, outputs[i].buffer));
+      if (hr__buffer_is_poisoned(outputs[i].buffer)) {
+        if (updates_in_place(op) || !hr__view_is_whole(&outputs[i])) {
+          return hr__buffer_poison_status(outputs[i].buffer);
+        }
+        hr__buffer_heal(outputs[i].buffer);
+      }
+    }
+  }
+  return HR_OK;
+}
+
+/* Commits while the pending list is at its limit. Failures belong to earlier lines: they wait for a wait. */
+static void commit_at_limit(hr_stream *stream) {
+  while (stream->pending.records.count > 0 && (stream->pending.records.count >= stream->records_max ||
+                                               stream->pending.pending_bytes >= stream->bytes_max)) {
+    size_t count = hr__stretch_cut(&stream->pending);
+    hr__stream_set_error(stream, hr__stream_commit(stream, count, HR_COMMIT_LIMIT, false));
+  }
+}
+
+/* After a record: commits where the mode or a limit wants it. Unlocks the stream. */
+static hr_status settle(hr_stream *stream) {
+  hr_mode mode = hr_stream_mode(stream);
+  stream->stats.operations++;
+  if (mode == HR_MODE_STRICT) {
+    return finish(stream, HR_COMMIT_MODE);
+  }
+  if (mode == HR_MODE_EAGER) {
+    hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_MODE, false));
+  } else {
+    commit_at_limit(stream);
+  }
+  hr_mutex_unlock(&stream->mutex);
+  return HR_OK;
+}
+
+hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                           int output_count, const hr_view *outputs) {
+  HR_RETURN_IF_ERROR(hr_op_check(op, attrs, input_count, inputs, output_count, outputs));
+  HR_RETURN_IF_ERROR(check_buffers(stream, op, input_count, inputs, output_count, outputs));
+  hr_mutex_lock(&stream->mutex);
+  hr_status status = hr__stretch_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
+  if (__builtin_expect(status == NULL, 1)) {
+    return settle(stream);
+  }
+  hr_mutex_unlock(&stream->mutex);
+  return status;
+}
+
+/* ---- reading ---- */
+
+/* Copies a view of a buffer with memory to the host. Strided views of memory that the host can't read are gathered from a copy of
+ * the whole buffer. */
+static hr_status copy_view_out(const hr_device *device, const hr_view *view, void *out_bytes) {
+  const char *address = hr__buffer_address(view->buffer);
+  size_t size = hr_dtype_size(view->dtype), bytes = (size_t)hr__view_count(view) * size;
+  if (hr__view_is_contiguous(view)) {
+    return device->driver->copy_out(device->impl, out_bytes, address + view->offset * (int64_t)size, bytes);
+  }
+  if (device->properties.is_host) {
+    hr__view_gather(view, address, out_bytes);
+    return HR_OK;
+  }
+  void *copy = hr_malloc(view->buffer->bytes);
+  if (copy == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu bytes", view->buffer->bytes);
+  }
+  hr_status status = device->driver->copy_out(device->impl, copy, address, view->buffer->bytes);
+  if (status == NULL) {
+    hr__view_gather(view, copy, out_bytes);
+  }
+  hr_free(copy);
+  return status;
+}
+
+hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes) {
+  HR_RETURN_IF_ERROR(hr__view_check("read", view));
+  HR_RETURN_IF_ERROR(check_device(stream, HR_OP_COPY, view->buffer));
+  size_t bytes = (size_t)hr__view_count(view) * hr_dtype_size(view->dtype);
+  hr_mutex_lock(&stream->mutex);
+  stream->stats.bytes_copied_out += (int64_t)bytes;
+  HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ));
+  HR_RETURN_IF_ERROR(hr__buffer_poison_status(view->buffer));
+  if (bytes == 0) {
+    return HR_OK;
+  }
+  if (hr__buffer_address(view->buffer) == NULL) { /* never written: any value would do */
+    memset(out_bytes, 0, bytes);
+    return HR_OK;
+  }
+  return copy_view_out(stream->device, view, out_bytes);
+}
+
+hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_address) {
+  HR_RETURN_IF_ERROR(check_device(stream, HR_OP_COPY, buffer));
+  hr_mutex_lock(&stream->mutex);
+  HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ));
+  HR_RETURN_IF_ERROR(hr__buffer_poison_status(buffer));
+  HR_RETURN_IF_ERROR(hr__stream_bind(stream, buffer));
+  /* Whoever has the address may write through it. */
+  atomic_fetch_add_explicit(&buffer->version, 1, memory_order_relaxed);
+  *out_address = hr__buffer_address(buffer);
+  return HR_OK;
+}
+
+/* ---- writing ---- */
+
+/* Gives a buffer memory; where there is none, runs what is pending, so that its temporaries go, and tries again. */
+static hr_status bind_for_write(hr_stream *stream, hr_buffer *buffer) {
+  hr_status status = hr__stream_bind(stream, buffer);
+  if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED && stream->pending.records.count > 0) {
+    hr_status_free(status);
+    hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_LIMIT, true));
+    status = hr__stream_bind(stream, buffer);
+  }
+  return status;
+}
+
+static hr_status fill_buffer(hr_stream *stream, hr_buffer *buffer, const void *bytes, size_t count) {
+  HR_RETURN_IF_ERROR(bind_for_write(stream, buffer));
+  stream->stats.bytes_copied_in += (int64_t)count;
+  return stream->device->driver->copy_in(stream->device->impl, hr__buffer_address(buffer), bytes, count);
+}
+
+/* Copies the bytes to a buffer of their own and records its copy to the view. */
+static hr_status record_staged(hr_stream *stream, const hr_view *view, const void *bytes, size_t count) {
+  hr_buffer *staging;
+  int64_t strides[HR_RANK_MAX], stride = 1;
+  for (int d = view->rank - 1; d >= 0; d--) {
+    strides[d] = stride;
+    stride *= view->dims[d];
+  }
+  HR_RETURN_IF_ERROR(hr_buffer_create(stream->device, count, &staging));
+  hr_status status = fill_buffer(stream, staging, bytes, count);
+  if (status == NULL) {
+    hr_view source = {.buffer = staging, .dtype = view->dtype, .rank = view->rank, .dims = view->dims, .strides = strides};
+    status = hr__stretch_record(&stream->pending, HR_OP_COPY, NULL, 1, &source, 1, view);
+    stream->pending.pending_bytes += (int64_t)count;
+  }
+  hr_buffer_release(staging);
+  return status;
+}
+
+hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *bytes) {
+  HR_RETURN_IF_ERROR(hr__view_check("write", view));
+  size_t count = (size_t)hr__view_count(view) * hr_dtype_size(view->dtype);
+  if (count == 0) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(check_buffers(stream, HR_OP_COPY, 0, NULL, 1, view));
+  hr_mutex_lock(&stream->mutex);
+  bool is_direct = hr__buffer_address(view->buffer) == NULL && hr__view_is_whole(view) &&
+                   hr__stretch_find(&stream->pending, view->buffer) == UINT32_MAX;
+  hr_status status = is_direct ? fill_buffer(stream, view->buffer, bytes, count)
+                               : record_staged(stream, view, bytes, count);
+  if (!is_direct && status == NULL) {
+    return settle(stream);
+  }
+  hr_mutex_unlock(&stream->mutex);
+  return status;
+}
+
+/* ---- statistics ---- */
+
+void hr_stream_stats(hr_stream *stream, hr_stats *out_stats) {
+  hr_mutex_lock(&stream->mutex);
+  *out_stats = stream->stats;
+  out_stats->cache_entries = (int64_t)stream->cache.count;
+  hr_mutex_unlock(&stream->mutex);
+}
+
+void hr_stream_reset_stats(hr_stream *stream) {
+  hr_mutex_lock(&stream->mutex);
+  stream->stats = (hr_stats){0};
+  hr_mutex_unlock(&stream->mutex);
+}

@@ -1,0 +1,43 @@
+/* stream.h (engine): the inside of a stream.
+ *
+ * A stream records into `pending`. A commit looks its key up, compiles it on a miss, gives memory to the buffers that need
+ * it, and hands a job to the device's queue. `rest` takes what lies behind the cut when the list was at its limit.
+ *
+ * Locks, in this order: the stream's mutex (recording and committing), the device's shared_mutex, the queue's. The executor takes
+ * job_mutex alone.
+ */
+#ifndef HEADRACE_ENGINE_STREAM_H_
+#define HEADRACE_ENGINE_STREAM_H_
+
+#include "engine/cache.h"
+#include "engine/executable.h"
+
+typedef struct hr_job hr_job;
+
+typedef enum hr_commit_reason { HR_COMMIT_READ, HR_COMMIT_LIMIT, HR_COMMIT_REQUEST, HR_COMMIT_MODE } hr_commit_reason;
+
+struct hr_stream {
+  hr_refcount refcount;
+  hr_device *device;
+  hr_mutex mutex;
+  atomic_int mode;
+  size_t records_max;
+  int64_t bytes_max;
+  hr_stretch pending, rest;
+  hr_cache cache;
+  hr_stats stats;
+  hr_mutex job_mutex; /* guards what follows */
+  hr_job *free_jobs;
+  hr_status error; /* the first since the last wait */
+};
+
+/* Commits the first `count` pending records; the stream is locked. Failures drop the records, poison what they would have
+ * made, and are returned. */
+HR_MUST_USE hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason reason, bool will_wait);
+/* Keeps the first error until somebody waits; consumes the status. */
+void hr__stream_set_error(hr_stream *stream, hr_status status);
+void hr__stream_free_jobs(hr_stream *stream);
+/* Gives a buffer memory; where memory is short, waits for the device and tries again. */
+HR_MUST_USE hr_status hr__stream_bind(hr_stream *stream, hr_buffer *buffer);
+
+#endif

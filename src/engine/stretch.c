@@ -1,0 +1,456 @@
+/* Recording, hashing and cutting. The words of a record:
+ *
+ *   [0]  operation | int count << 32
+ *   [1]  input count | output count << 32
+ *   [2]  scalar count; then its kinds, a byte each, eight to a word
+ *        ints
+ *   then for each operand, inputs first:
+ *   [0]  kind | is contiguous << 2 | rank << 8 | dtype << 16
+ *        offset (unless contiguous), dims, strides (unless contiguous)
+ */
+#include "engine/stretch.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+enum { KIND_NONE = 0, KIND_VALUE = 1, KIND_SCALAR = 2, IS_CONTIGUOUS = 4 };
+enum { OPERAND_WORDS_MAX = 2 + 2 * HR_RANK_MAX };
+
+void hr__stretch_init(hr_stretch *stretch, uint32_t stream) {
+  *stretch = (hr_stretch){.stream = stream};
+}
+
+void hr__stretch_clear(hr_stretch *stretch) {
+  for (size_t i = 0; i < stretch->buffers.count; i++) {
+    hr_buffer_release(stretch->buffers.data[i]);
+  }
+  hr_vector_clear(&stretch->words);
+  hr_vector_clear(&stretch->locals);
+  hr_vector_clear(&stretch->scalars);
+  hr_vector_clear(&stretch->records);
+  hr_vector_clear(&stretch->buffers);
+  stretch->pending_bytes = 0;
+}
+
+void hr__stretch_fini(hr_stretch *stretch) {
+  hr__stretch_clear(stretch);
+  hr_vector_fini(&stretch->words);
+  hr_vector_fini(&stretch->locals);
+  hr_vector_fini(&stretch->scalars);
+  hr_vector_fini(&stretch->records);
+  hr_vector_fini(&stretch->buffers);
+  hr_vector_fini(&stretch->renumbered);
+  hr_vector_fini(&stretch->shapes);
+}
+
+/* ---- numbers of buffers ---- */
+
+static uint64_t make_tag(const hr_stretch *stretch, uint32_t local) {
+  return (uint64_t)stretch->stream << 32 | local;
+}
+
+/* A tag of this stream is right where the list confirms it. Another stream's may have replaced ours: then search. */
+uint32_t hr__stretch_find(const hr_stretch *stretch, const hr_buffer *buffer) {
+  uint64_t tag = atomic_load_explicit(&((hr_buffer *)buffer)->tag, memory_order_relaxed);
+  uint32_t local = (uint32_t)tag;
+  if (tag >> 32 == stretch->stream) {
+    return local < stretch->buffers.count && stretch->buffers.data[local] == buffer ? local : UINT32_MAX;
+  }
+  if (tag != 0) {
+    for (size_t i = 0; i < stretch->buffers.count; i++) {
+      if (stretch->buffers.data[i] == buffer) {
+        return (uint32_t)i;
+      }
+    }
+  }
+  return UINT32_MAX;
+}
+
+/* The buffer's number, given now if it has none. There is room in the list. */
+static inline uint32_t number_buffer(hr_stretch *stretch, hr_buffer *buffer) {
+  uint32_t local = hr__stretch_find(stretch, buffer);
+  if (local == UINT32_MAX) {
+    local = (uint32_t)stretch->buffers.count;
+    hr__buffer_retain(buffer);
+    stretch->buffers.data[stretch->buffers.count++] = buffer;
+    if (hr__buffer_address(buffer) == NULL) {
+      stretch->pending_bytes += (int64_t)buffer->bytes;
+    }
+  }
+  atomic_store_explicit(&buffer->tag, make_tag(stretch, local), memory_order_relaxed);
+  return local;
+}
+
+/* ---- recording ---- */
+
+static inline bool is_contiguous(const hr_view *view) {
+  int64_t stride = 1;
+  if (view->offset != 0) {
+    return false;
+  }
+  for (int d = view->rank - 1; d >= 0; d--) {
+    if (view->strides[d] != stride) {
+      return false;
+    }
+    stride *= view->dims[d] > 0 ? view->dims[d] : 1;
+  }
+  return true;
+}
+
+static inline uint64_t *encode_view(hr_stretch *stretch, const hr_view *view, uint64_t *word) {
+  bool contiguous = is_contiguous(view);
+  *word++ = KIND_VALUE | (contiguous ? IS_CONTIGUOUS : 0) | (uint64_t)view->rank << 8 | (uint64_t)view->dtype << 16;
+  if (!contiguous) {
+    *word++ = (uint64_t)view->offset;
+  }
+  for (int d = 0; d < view->rank; d++) {
+    *word++ = (uint64_t)view->dims[d];
+  }
+  if (!contiguous) {
+    for (int d = 0; d < view->rank; d++) {
+      *word++ = (uint64_t)view->strides[d];
+    }
+  }
+  stretch->locals.data[stretch->locals.count++] = number_buffer(stretch, view->buffer);
+  return word;
+}
+
+static inline uint64_t *encode_operands(hr_stretch *stretch, int count, const hr_view *views, uint64_t *word) {
+  for (int i = 0; i < count; i++) {
+    if (views[i].buffer != NULL) {
+      word = encode_view(stretch, &views[i], word);
+    } else if (views[i].scalar != NULL) {
+      *word++ = KIND_SCALAR | (uint64_t)views[i].scalar->dtype << 16;
+      stretch->scalars.data[stretch->scalars.count++] = *views[i].scalar;
+    } else {
+      *word++ = KIND_NONE;
+    }
+  }
+  return word;
+}
+
+static uint64_t *encode_attrs(hr_stretch *stretch, const hr_attrs *attrs, uint64_t *word) {
+  *word++ = (uint64_t)attrs->scalar_count;
+  for (int i = 0; i < attrs->scalar_count; i++) {
+    if (i % 8 == 0) {
+      *word++ = 0;
+    }
+    word[-1] |= (uint64_t)attrs->scalars[i].dtype << (8 * (i % 8));
+    stretch->scalars.data[stretch->scalars.count++] = attrs->scalars[i];
+  }
+  for (int i = 0; i < attrs->int_count; i++) {
+    *word++ = (uint64_t)attrs->ints[i];
+  }
+  return word;
+}
+
+/* Makes room for one record, so that nothing can fail while it is written. */
+static bool reserve(hr_stretch *stretch, const hr_attrs *attrs, size_t operand_count) {
+  size_t words = 4 + (size_t)attrs->scalar_count / 8 + (size_t)attrs->int_count + operand_count * OPERAND_WORDS_MAX;
+  return hr_vector_reserve(&stretch->words, stretch->words.count + words) &&
+         hr_vector_reserve(&stretch->locals, stretch->locals.count + operand_count) &&
+         hr_vector_reserve(&stretch->scalars, stretch->scalars.count + operand_count + (size_t)attrs->scalar_count) &&
+         hr_vector_reserve(&stretch->records, stretch->records.count + 1) &&
+         hr_vector_reserve(&stretch->buffers, stretch->buffers.count + operand_count);
+}
+
+hr_status hr__stretch_record(hr_stretch *stretch, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                             int output_count, const hr_view *outputs) {
+  static const hr_attrs no_attrs;
+  attrs = attrs != NULL ? attrs : &no_attrs;
+  if (!reserve(stretch, attrs, (size_t)input_count + (size_t)output_count)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for record %zu of a stream", stretch->records.count);
+  }
+  uint64_t *begin = stretch->words.data + stretch->words.count, *word = begin;
+  *word++ = (uint64_t)op | (uint64_t)attrs->int_count << 32;
+  *word++ = (uint64_t)(uint32_t)input_count | (uint64_t)output_count << 32;
+  word = encode_attrs(stretch, attrs, word);
+  word = encode_operands(stretch, input_count, inputs, word);
+  word = encode_operands(stretch, output_count, outputs, word);
+  size_t count = (size_t)(word - begin);
+  stretch->words.count += count;
+  stretch->records.data[stretch->records.count++] = (hr_record){
+      .content = hr_hash_words(HR_HASH_SEED, begin, count),
+      .word_end = stretch->words.count,
+      .local_end = stretch->locals.count,
+      .scalar_end = stretch->scalars.count,
+  };
+  return HR_OK;
+}
+
+/* ---- cutting ---- */
+
+static uint64_t rotate(uint64_t value, int bits) {
+  return value << bits | value >> (64 - bits);
+}
+
+/* The content of record i, counted from the stretch's first; -7 is the oldest that is remembered. */
+static uint64_t content_at(const hr_stretch *stretch, int64_t i) {
+  return i >= 0 ? stretch->records.data[i].content : stretch->history[HR_STRETCH_HISTORY - 1 + i];
+}
+
+/* The hash over eight records is cyclic: each step turns it by a byte and adds a record; the oldest, turned by seven bytes then,
+ * is taken out again by xor. */
+size_t hr__stretch_cut(const hr_stretch *stretch) {
+  int64_t count = (int64_t)stretch->records.count, first = count / 4;
+  uint64_t hash = 0, best_hash = 0;
+  int64_t best = count - 1;
+  for (int64_t i = first - (HR_STRETCH_HISTORY - 1); i < first; i++) {
+    hash = rotate(hash, 8) ^ content_at(stretch, i);
+  }
+  for (int64_t i = first; i < count; i++) {
+    hash = rotate(hash, 8) ^ content_at(stretch, i);
+    uint64_t mixed = hr_hash_mix(HR_HASH_SEED, hash);
+    if (i == first || mixed >= best_hash) {
+      best_hash = mixed;
+      best = i;
+    }
+    hash ^= rotate(content_at(stretch, i - (HR_STRETCH_HISTORY - 1)), 8 * (HR_STRETCH_HISTORY - 1));
+  }
+  return (size_t)best + 1;
+}
+
+/* Room for everything behind the cut. */
+static bool reserve_rest(hr_stretch *stretch, const hr_record *last, size_t count, hr_stretch *rest) {
+  size_t locals = stretch->locals.count - last->local_end;
+  return hr_vector_reserve(&rest->words, stretch->words.count - last->word_end) &&
+         hr_vector_reserve(&rest->locals, locals) &&
+         hr_vector_reserve(&rest->scalars, stretch->scalars.count - last->scalar_end) &&
+         hr_vector_reserve(&rest->records, stretch->records.count - count) &&
+         hr_vector_reserve(&rest->buffers, locals < stretch->buffers.count ? locals : stretch->buffers.count) &&
+         hr_vector_reserve(&stretch->renumbered, stretch->buffers.count);
+}
+
+/* Gives the buffers behind the cut their numbers in `rest`, and drops those that only stood there from the stretch. */
+static void split_buffers(hr_stretch *stretch, const hr_record *last, hr_stretch *rest) {
+  uint32_t *map = stretch->renumbered.data, kept = 0;
+  memset(map, 0xff, stretch->buffers.count * sizeof *map);
+  for (size_t i = last->local_end; i < stretch->locals.count; i++) {
+    uint32_t local = stretch->locals.data[i];
+    if (map[local] == UINT32_MAX) {
+      hr_buffer *buffer = stretch->buffers.data[local];
+      map[local] = (uint32_t)rest->buffers.count;
+      hr__buffer_retain(buffer);
+      rest->buffers.data[rest->buffers.count++] = buffer;
+      atomic_store_explicit(&buffer->tag, make_tag(rest, map[local]), memory_order_relaxed);
+    }
+    rest->locals.data[rest->locals.count++] = map[local];
+  }
+  /* Numbers go by first use, so what the records before the cut use is the beginning of the list. */
+  for (size_t i = 0; i < last->local_end; i++) {
+    kept = stretch->locals.data[i] >= kept ? stretch->locals.data[i] + 1 : kept;
+  }
+  for (size_t i = kept; i < stretch->buffers.count; i++) {
+    if (hr__buffer_address(stretch->buffers.data[i]) == NULL) {
+      rest->pending_bytes += (int64_t)stretch->buffers.data[i]->bytes;
+    }
+    hr_buffer_release(stretch->buffers.data[i]);
+  }
+  stretch->buffers.count = kept;
+}
+
+/* What the records behind the cut have before them. */
+static void split_history(const hr_stretch *stretch, size_t count, hr_stretch *rest) {
+  for (int i = 0; i < HR_STRETCH_HISTORY - 1; i++) {
+    rest->history[i] = content_at(stretch, (int64_t)count - (HR_STRETCH_HISTORY - 1) + i);
+  }
+}
+
+hr_status hr__stretch_split(hr_stretch *stretch, size_t count, hr_stretch *rest) {
+  if (count >= stretch->records.count) {
+    split_history(stretch, stretch->records.count, rest);
+    return HR_OK;
+  }
+  const hr_record last = stretch->records.data[count - 1];
+  if (!reserve_rest(stretch, &last, count, rest)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to cut a stream of %zu records",
+                          stretch->records.count);
+  }
+  split_history(stretch, count, rest);
+  for (size_t i = count; i < stretch->records.count; i++) {
+    hr_record record = stretch->records.data[i];
+    record.word_end -= last.word_end;
+    record.local_end -= last.local_end;
+    record.scalar_end -= last.scalar_end;
+    rest->records.data[rest->records.count++] = record;
+  }
+  rest->words.count = stretch->words.count - last.word_end;
+  memcpy(rest->words.data, stretch->words.data + last.word_end, rest->words.count * sizeof(uint64_t));
+  rest->scalars.count = stretch->scalars.count - last.scalar_end;
+  if (rest->scalars.count > 0) {
+    memcpy(rest->scalars.data, stretch->scalars.data + last.scalar_end, rest->scalars.count * sizeof(hr_scalar));
+  }
+  split_buffers(stretch, &last, rest);
+  stretch->words.count = last.word_end;
+  stretch->locals.count = last.local_end;
+  stretch->scalars.count = last.scalar_end;
+  stretch->records.count = count;
+  return HR_OK;
+}
+
+/* ---- keys ---- */
+
+static uint64_t hash_locals(uint64_t hash, const uint32_t *locals, size_t count) {
+  hash = hr_hash_mix(hash, count);
+  size_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    uint64_t first = (uint64_t)locals[i] << 32 | locals[i + 1], second = (uint64_t)locals[i + 2] << 32 | locals[i + 3];
+    hash = hr__hash_fold(hash ^ first, second ^ HR_HASH_MULTIPLIER);
+  }
+  for (; i < count; i++) {
+    hash = hr_hash_mix(hash, locals[i]);
+  }
+  return hash;
+}
+
+hr_status hr__stretch_key(hr_stretch *stretch, hr_key *out_key) {
+  size_t count = stretch->buffers.count;
+  if (!hr_vector_reserve(&stretch->shapes, count > 0 ? count : 1)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the key of %zu records", stretch->records.count);
+  }
+  for (size_t i = 0; i < count; i++) {
+    hr_buffer *buffer = stretch->buffers.data[i];
+    bool is_dead = atomic_load_explicit(&buffer->count, memory_order_acquire) == 1;
+    stretch->shapes.data[i] = hr_shape_word(buffer->bytes, is_dead, hr__buffer_address(buffer) == NULL);
+  }
+  uint64_t hash = HR_HASH_SEED;
+  for (size_t i = 0; i < stretch->records.count; i++) {
+    hash = hr_hash_mix(hash, stretch->records.data[i].content);
+  }
+  hash = hash_locals(hash, stretch->locals.data, stretch->locals.count);
+  *out_key = (hr_key){
+      .hash = hr_hash_words(hash, stretch->shapes.data, count),
+      .record_count = stretch->records.count,
+      .word_count = stretch->words.count,
+      .local_count = stretch->locals.count,
+      .buffer_count = count,
+      .words = stretch->words.data,
+      .locals = stretch->locals.data,
+      .shapes = stretch->shapes.data,
+  };
+  return HR_OK;
+}
+
+/* ---- decoding ---- */
+
+typedef struct decoder {
+  const hr_key *key;
+  const uint64_t *word;
+  size_t local;
+  hr_program *program;
+  hr_arena arena; /* of one record */
+} decoder;
+
+/* A scalar kind in the program; the order is that of the stretch's values. */
+static uint32_t add_argument(decoder *d, uint64_t dtype) {
+  return hr_program_add_argument(d->program, (hr_dtype)dtype);
+}
+
+static bool decode_operand(decoder *d, hr_operand *out_operand) {
+  uint64_t head = *d->word++;
+  *out_operand = (hr_operand){.fill = HR_NO_SCALAR, .dtype = (hr_dtype)(head >> 16)};
+  if ((head & 3) == KIND_NONE) {
+    return true;
+  }
+  if ((head & 3) == KIND_SCALAR) {
+    out_operand->kind = HR_OPERAND_SCALAR;
+    out_operand->index = add_argument(d, head >> 16);
+    return out_operand->index != UINT32_MAX;
+  }
+  int rank = (int)(head >> 8 & 0xff);
+  bool contiguous = (head & IS_CONTIGUOUS) != 0;
+  out_operand->kind = HR_OPERAND_VALUE;
+  out_operand->index = d->key->locals[d->local++];
+  out_operand->rank = rank;
+  out_operand->offset = contiguous ? 0 : (int64_t)*d->word++;
+  out_operand->dims = (const int64_t *)d->word;
+  d->word += rank;
+  if (!contiguous) {
+    out_operand->strides = (const int64_t *)d->word;
+    d->word += rank;
+    return true;
+  }
+  int64_t *strides = hr_arena_alloc(&d->arena, (size_t)rank * sizeof *strides), stride = 1;
+  for (int i = rank - 1; strides != NULL && i >= 0; i--) {
+    strides[i] = stride;
+    stride *= out_operand->dims[i] > 0 ? out_operand->dims[i] : 1;
+  }
+  out_operand->strides = strides;
+  return strides != NULL;
+}
+
+static bool decode_operands(decoder *d, int count, hr_operand **out_operands) {
+  hr_operand *operands = HR_ARENA_ARRAY(&d->arena, hr_operand, (size_t)count);
+  *out_operands = operands;
+  if (operands == NULL) {
+    return false;
+  }
+  for (int i = 0; i < count; i++) {
+    if (!decode_operand(d, &operands[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool decode_record(decoder *d, uint32_t origin) {
+  hr_node node = {.op = (hr_op)(uint32_t)d->word[0], .int_count = (int)(d->word[0] >> 32), .origin = origin};
+  node.input_count = (int)(uint32_t)d->word[1];
+  node.output_count = (int)(d->word[1] >> 32);
+  node.scalar_count = (int)d->word[2];
+  d->word += 3;
+  node.scalar_base = (uint32_t)d->program->scalar_count;
+  for (int i = 0; i < node.scalar_count; i++) {
+    if (add_argument(d, d->word[i / 8] >> (8 * (i % 8)) & 0xff) == UINT32_MAX) {
+      return false;
+    }
+  }
+  d->word += (node.scalar_count + 7) / 8;
+  node.ints = (const int64_t *)d->word;
+  d->word += node.int_count;
+  hr_arena_reset(&d->arena);
+  return decode_operands(d, node.input_count, &node.inputs) && decode_operands(d, node.output_count, &node.outputs) &&
+         hr_program_append(d->program, &node);
+}
+
+hr_status hr__key_decode(const hr_key *key, hr_program *out_program) {
+  decoder d = {.key = key, .word = key->words, .program = out_program};
+  bool ok = true;
+  hr_program_init(out_program);
+  hr_arena_init(&d.arena, 0);
+  for (size_t i = 0; ok && i < key->buffer_count; i++) {
+    uint64_t shape = key->shapes[i];
+    ok = hr_program_add_buffer(out_program, hr_shape_bytes(shape), hr_shape_is_dead(shape), hr_shape_is_fresh(shape)) !=
+         UINT32_MAX;
+  }
+  out_program->bound_count = (int)key->buffer_count;
+  for (size_t i = 0; ok && i < key->record_count; i++) {
+    ok = decode_record(&d, (uint32_t)i);
+  }
+  hr_arena_fini(&d.arena);
+  if (!ok) {
+    hr_program_fini(out_program);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a program of %zu nodes", key->record_count);
+  }
+  return HR_OK;
+}
+
+void hr__key_each_output(const hr_key *key, void (*fn)(void *arg, uint32_t local), void *arg) {
+  const uint64_t *word = key->words;
+  size_t local = 0;
+  for (size_t i = 0; i < key->record_count; i++) {
+    int int_count = (int)(word[0] >> 32), inputs = (int)(uint32_t)word[1], outputs = (int)(word[1] >> 32);
+    word += 3 + (word[2] + 7) / 8 + (uint64_t)int_count;
+    for (int j = 0; j < inputs + outputs; j++) {
+      uint64_t head = *word++, rank = head >> 8 & 0xff;
+      if ((head & 3) == KIND_VALUE) {
+        word += (head & IS_CONTIGUOUS) != 0 ? rank : 1 + 2 * rank;
+        if (j >= inputs) {
+          fn(arg, key->locals[local]);
+        }
+        local++;
+      }
+    }
+  }
+}

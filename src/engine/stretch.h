@@ -1,0 +1,94 @@
+/* stretch.h: the pending operations of a stream: one stretch of it, from one commit to the next.
+ *
+ * A record is a run of 64-bit words that says everything about an operation but which buffers it works on and which values its
+ * scalars have: the row, counts, ints, kinds of scalars, and for each operand its dtype, rank, dims, and unless it is
+ * contiguous from its buffer's start also offset and strides. Buffers go to an array of their own, as numbers by first use in
+ * the stretch; scalar values to a third. So a record hashes to the same number wherever it stands (its *content*), and
+ * the numbers of a loop's buffers are the same in each of its iterations.
+ *
+ *   words     | add 2>1 | f32 [4,8] | f32 [8] +0 {1} | f32 [4,8] | relu ...
+ *   locals                  0          1                 2
+ *   scalars                                                           (values of attributes first, then of operands)
+ *
+ * The *key* of the first n records is their words, the numbers of their buffers, and for each buffer its size and whether
+ * it is dead or fresh. Nothing is freed before the stretch ends, and its arrays are kept: a loop records without malloc.
+ *
+ * The stretch holds one reference of each of its buffers. Threads: the stream's lock.
+ */
+#ifndef HEADRACE_ENGINE_STRETCH_H_
+#define HEADRACE_ENGINE_STRETCH_H_
+
+#include "base/vector.h"
+#include "core/program.h"
+#include "runtime/buffer.h"
+
+enum { HR_STRETCH_HISTORY = 8 }; /* records that decide where the stream is cut */
+
+typedef struct hr_record {
+  uint64_t content;                          /* hash of its words */
+  size_t word_end, local_end, scalar_end;    /* in the arrays of the stretch */
+} hr_record;
+
+typedef struct hr_stretch {
+  uint32_t stream; /* number of the stream, not 0: half of a buffer's tag */
+  HR_VECTOR(uint64_t) words;
+  HR_VECTOR(uint32_t) locals;
+  HR_VECTOR(hr_scalar) scalars;
+  HR_VECTOR(hr_record) records;
+  HR_VECTOR(hr_buffer *) buffers;
+  HR_VECTOR(uint32_t) renumbered; /* scratch of hr__stretch_split */
+  HR_VECTOR(uint64_t) shapes;     /* scratch of hr__stretch_key: a word for each buffer */
+  int64_t pending_bytes;          /* of its buffers that had no memory when they were first used */
+  uint64_t history[HR_STRETCH_HISTORY - 1]; /* contents of the records before the first one, oldest first */
+} hr_stretch;
+
+/* What decides whether a compiled program fits: borrowed from a stretch. */
+typedef struct hr_key {
+  uint64_t hash;
+  size_t record_count, word_count, local_count, buffer_count;
+  const uint64_t *words;
+  const uint32_t *locals;
+  const uint64_t *shapes; /* hr_shape_word of each buffer */
+} hr_key;
+
+static inline uint64_t hr_shape_word(size_t bytes, bool is_dead, bool is_fresh) {
+  return (uint64_t)bytes << 2 | (uint64_t)is_dead << 1 | (uint64_t)is_fresh;
+}
+static inline size_t hr_shape_bytes(uint64_t word) {
+  return (size_t)(word >> 2);
+}
+static inline bool hr_shape_is_dead(uint64_t word) {
+  return (word & 2) != 0;
+}
+static inline bool hr_shape_is_fresh(uint64_t word) {
+  return (word & 1) != 0;
+}
+
+void hr__stretch_init(hr_stretch *stretch, uint32_t stream);
+void hr__stretch_fini(hr_stretch *stretch);
+/* Drops all records and references; keeps the arrays. */
+void hr__stretch_clear(hr_stretch *stretch);
+
+/* Appends a checked operation. On failure (memory) nothing has changed. */
+HR_MUST_USE hr_status hr__stretch_record(hr_stretch *stretch, hr_op op, const hr_attrs *attrs, int input_count,
+                                         const hr_view *inputs, int output_count, const hr_view *outputs);
+/* The buffer's number, or UINT32_MAX when no pending record uses it. */
+uint32_t hr__stretch_find(const hr_stretch *stretch, const hr_buffer *buffer);
+
+/* How many records to commit when the stretch is at its limit: up to the one, among the last three quarters, whose hash over
+ * the last eight is the highest, the last one on ties. Then the cut falls on the same operation in each iteration of a
+ * loop, whatever came before the loop. At least 1. */
+size_t hr__stretch_cut(const hr_stretch *stretch);
+/* Moves the records from number `count` on to `rest` (empty, of the same stream), numbered from its start. On failure
+ * nothing has changed. */
+HR_MUST_USE hr_status hr__stretch_split(hr_stretch *stretch, size_t count, hr_stretch *rest);
+
+/* Decides which buffers are dead and fresh now, and gives the key of all records; valid until the stretch changes. */
+HR_MUST_USE hr_status hr__stretch_key(hr_stretch *stretch, hr_key *out_key);
+/* The records as a program in stream form; `out_program` is initialised here. */
+HR_MUST_USE hr_status hr__key_decode(const hr_key *key, hr_program *out_program);
+
+/* Calls fn for the number of each buffer that a record of the key writes; numbers may repeat. */
+void hr__key_each_output(const hr_key *key, void (*fn)(void *arg, uint32_t local), void *arg);
+
+#endif
