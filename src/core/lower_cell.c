@@ -30,7 +30,9 @@ static hr_operand apply(const cell *c, hr_op op, int count, const hr_operand *in
   hr_emit(c->b, op, out, count, inputs);
   return out;
 }
-static hr_operand apply1(const cell *c, hr_op op, hr_operand x) { return apply(c, op, 1, &x); }
+static hr_operand apply1(const cell *c, hr_op op, hr_operand x) {
+  return apply(c, op, 1, &x);
+}
 static hr_operand apply2(const cell *c, hr_op op, hr_operand x, hr_operand y) {
   return apply(c, op, 2, (hr_operand[]){x, y});
 }
@@ -46,7 +48,7 @@ static void store(const cell *c, hr_operand out, hr_operand value) {
   }
 }
 
-/* The result of `op`, stored to `out` (which may be absent) as well; where `out` would round it, the unrounded value. */
+/* The result of `op`, stored to `out` (which may be absent) as well; unrounded where `out` would round it. */
 static hr_operand apply_to(const cell *c, hr_operand out, hr_op op, int count, const hr_operand *inputs) {
   if (hr_is_present(out) && out.dtype == c->dtype) {
     hr_emit(c->b, op, out, count, inputs);
@@ -59,7 +61,8 @@ static hr_operand apply_to(const cell *c, hr_operand out, hr_op op, int count, c
 
 /* Gate before its activation: input part + hidden part + both biases, in this order. */
 static hr_operand gate_sum(const cell *c, const hr_node *node, int gate) {
-  hr_operand sum = apply2(c, HR_OP_ADD, gate_of(c, hr_node_input(node, 0), gate), gate_of(c, hr_node_input(node, 1), gate));
+  hr_operand sum =
+      apply2(c, HR_OP_ADD, gate_of(c, hr_node_input(node, 0), gate), gate_of(c, hr_node_input(node, 1), gate));
   sum = add_optional(c, sum, gate_of(c, hr_node_input(node, 3), gate));
   return add_optional(c, sum, gate_of(c, hr_node_input(node, 4), gate));
 }

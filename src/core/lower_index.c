@@ -316,7 +316,8 @@ hr_status hr__lower_embedding_backward(hr_builder *b, const hr_node *node) {
       hr_operand keep = hr_make2(b, HR_OP_NE, HR_DTYPE_BOOL, map, hr_build_i64(b, padding));
       inputs[0] = hr_make3(b, HR_OP_WHERE, dtype, keep, inputs[0], hr_build_f64(b, 0));
     }
-    hr_emit_scatter(b, HR_STORE_ADD, indexed(b, sum, 0, 1, index.rank, index.dims), 2, inputs, hr__mask_range(0, index.rank));
+    hr_emit_scatter(b, HR_STORE_ADD, indexed(b, sum, 0, 1, index.rank, index.dims), 2, inputs,
+                    hr__mask_range(0, index.rank));
   }
   if (dtype != dweight.dtype && hr_operand_count(dweight) > 0) {
     hr_emit1(b, HR_OP_COPY, dweight, sum);

@@ -3,7 +3,7 @@
  * Whatever depends on numbers alone (1 - beta, corrections by the step, the step size) is computed in double on vectors
  * with one element for each parameter, then rounded to the type in which the parameter is updated:
  *
- *   corrections[n]  = -lr / (1 - beta1 ^ step[n]), sqrt(1 - beta2 ^ step[n]), ...      one small loop for all parameters
+ *   corrections[n]  = -lr / (1 - beta1 ^ step[n]), sqrt(1 - beta2 ^ step[n]), ...   small, for all parameters
  *   parameter k     = chain over its dims that reads element k of those
  *
  * float16 and bfloat16 parameters compute in f32 and round what is stored. Where found_inf is given and not 0, every
@@ -37,14 +37,16 @@ static hr_operand apply(const update *u, hr_op op, int count, const hr_operand *
   hr_emit(u->b, op, out, count, inputs);
   return out;
 }
-static hr_operand apply1(const update *u, hr_op op, hr_operand x) { return apply(u, op, 1, &x); }
+static hr_operand apply1(const update *u, hr_op op, hr_operand x) {
+  return apply(u, op, 1, &x);
+}
 static hr_operand apply2(const update *u, hr_op op, hr_operand x, hr_operand y) {
   return apply(u, op, 2, (hr_operand[]){x, y});
 }
 static hr_operand apply3(const update *u, hr_op op, hr_operand x, hr_operand y, hr_operand z) {
   return apply(u, op, 3, (hr_operand[]){x, y, z});
 }
-/* The new value of `out`, which is replaced unless the step is skipped; where `out` would round it, the unrounded value. */
+/* The new value of `out`, which is replaced unless the step is skipped; unrounded where `out` would round it. */
 static hr_operand replace(const update *u, hr_operand out, hr_op op, int count, const hr_operand *inputs) {
   if (!hr_is_present(u->skip) && out.dtype == u->dtype) {
     hr_emit(u->b, op, out, count, inputs);
@@ -132,7 +134,8 @@ static adam adam_numbers(const numbers *s, const hr_node *node, hr_dtype dtype) 
   hr_operand steps = gather_steps(s, node);
   hr_operand correction1 = one_minus(s, number2(s, HR_OP_POW, beta1, steps));
   hr_operand correction2 = one_minus(s, number2(s, HR_OP_POW, a.beta2, steps));
-  hr_operand step_size = hr_build_temp(b, HR_DTYPE_F64, 1, &s->count), root = hr_build_temp_like(b, step_size, HR_DTYPE_F64);
+  hr_operand step_size = hr_build_temp(b, HR_DTYPE_F64, 1, &s->count),
+             root = hr_build_temp_like(b, step_size, HR_DTYPE_F64);
   hr_emit1(b, HR_OP_NEG, step_size, number2(s, HR_OP_DIV, lr, correction1));
   hr_emit1(b, HR_OP_SQRT, root, correction2);
   a.step_size = rounded(s, step_size, dtype), a.root = rounded(s, root, dtype);
@@ -219,8 +222,8 @@ static void sgd_update(hr_builder *b, const sgd *a, hr_dtype dtype, hr_operand g
   g = apply3(&u, HR_OP_ADD_SCALED, g, p, a->decay);
   if (a->has_momentum) {
     hr_operand inputs[4] = {momentum, g, a->momentum, element(b, a->weight, 0)};
-    hr_operand mean = a->is_first ? replace(&u, momentum, HR_OP_COPY, 1, &g)
-                                  : replace(&u, momentum, HR_OP_SCALE_ADD, 4, inputs);
+    hr_operand mean =
+        a->is_first ? replace(&u, momentum, HR_OP_COPY, 1, &g) : replace(&u, momentum, HR_OP_SCALE_ADD, 4, inputs);
     g = a->is_nesterov ? apply3(&u, HR_OP_ADD_SCALED, g, mean, a->momentum) : mean;
   }
   replace(&u, p, HR_OP_SUB_SCALED, 3, (hr_operand[]){p, g, a->lr});

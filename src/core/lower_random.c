@@ -27,7 +27,9 @@ static hr_operand make_random(hr_builder *b, const hr_node *node, int at, hr_op 
   return random;
 }
 
-static hr_dtype arithmetic(hr_dtype dtype) { return dtype == HR_DTYPE_F64 ? HR_DTYPE_F64 : HR_DTYPE_F32; }
+static hr_dtype arithmetic(hr_dtype dtype) {
+  return dtype == HR_DTYPE_F64 ? HR_DTYPE_F64 : HR_DTYPE_F32;
+}
 
 /* y = x / (1 - p) where u < 1 - p, else 0. A NaN or infinity that is dropped is 0, also for p = 1. */
 hr_status hr__lower_dropout(hr_builder *b, const hr_node *node) {
@@ -48,10 +50,12 @@ hr_status hr__lower_dropout(hr_builder *b, const hr_node *node) {
 }
 
 /* Bits of precision of a dtype narrower than f32; 0 for the others. */
-static int narrow_digits(hr_dtype dtype) { return dtype == HR_DTYPE_F16 ? 11 : dtype == HR_DTYPE_BF16 ? 8 : 0; }
+static int narrow_digits(hr_dtype dtype) {
+  return dtype == HR_DTYPE_F16 ? 11 : dtype == HR_DTYPE_BF16 ? 8 : 0;
+}
 
-/* [from, to): what rounds up to `to` becomes `from`. Narrow dtypes get no more random bits than they can hold, so that this
- * stays rare and uniform. */
+/* [from, to): what rounds up to `to` becomes `from`. Narrow dtypes get no more random bits than they can hold, so
+ * that this stays rare. */
 static void lower_uniform(hr_builder *b, const hr_node *node, hr_operand y) {
   hr_operand from = hr_build_attr(b, node, 0), to = hr_build_attr(b, node, 1);
   hr_dtype dtype = arithmetic(y.dtype);
@@ -124,12 +128,23 @@ hr_status hr__lower_random_fill(hr_builder *b, const hr_node *node) {
     return HR_OK;
   }
   switch (node->op) {
-    case HR_OP_UNIFORM: lower_uniform(b, node, y); break;
-    case HR_OP_NORMAL: lower_normal(b, node, y); break;
-    case HR_OP_BERNOULLI: lower_bernoulli(b, node, y); break;
-    case HR_OP_RANDOM_INT: lower_random_int(b, node, y); break;
-    case HR_OP_EXPONENTIAL: lower_exponential(b, node, y); break;
-    default: return hr_status_make(HR_STATUS_INTERNAL, "random fill: unexpected operation %d", (int)node->op);
+    case HR_OP_UNIFORM:
+      lower_uniform(b, node, y);
+      break;
+    case HR_OP_NORMAL:
+      lower_normal(b, node, y);
+      break;
+    case HR_OP_BERNOULLI:
+      lower_bernoulli(b, node, y);
+      break;
+    case HR_OP_RANDOM_INT:
+      lower_random_int(b, node, y);
+      break;
+    case HR_OP_EXPONENTIAL:
+      lower_exponential(b, node, y);
+      break;
+    default:
+      return hr_status_make(HR_STATUS_INTERNAL, "random fill: unexpected operation %d", (int)node->op);
   }
   return HR_OK;
 }

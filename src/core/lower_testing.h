@@ -2,7 +2,8 @@
  * reference evaluator, which expands them first.
  *
  *   bench t = bench_begin();
- *   bench_record(&t, HR_OP_TRI, INPUTS(TENSOR(&t, F32, x, 3, 3)), OUTPUTS(TENSOR(&t, F32, y, 3, 3)), INTS(1), SCALARS(I64(0)));
+ *   bench_record(&t, HR_OP_TRI, INPUTS(TENSOR(&t, F32, x, 3, 3)), OUTPUTS(TENSOR(&t, F32, y, 3, 3)), INTS(1),
+ *                SCALARS(I64(0)));
  *   HR_ASSERT_OK(bench_run(&t));
  */
 #ifndef HEADRACE_CORE_LOWER_TESTING_H_
@@ -29,7 +30,8 @@ static inline bench bench_begin(void) {
 }
 
 /* A contiguous tensor on `data`; the same array twice is the same buffer. */
-static inline hr_operand bench_tensor(bench *t, hr_dtype dtype, void *data, size_t bytes, int rank, const int64_t *dims) {
+static inline hr_operand bench_tensor(bench *t, hr_dtype dtype, void *data, size_t bytes, int rank,
+                                      const int64_t *dims) {
   uint32_t buffer = 0;
   while ((int)buffer < t->program.buffer_count && t->memory[buffer] != data) {
     ++buffer;
@@ -96,7 +98,26 @@ static inline int bench_count_nodes(bench *t) {
   return count;
 }
 
-#define BENCH_LIST(type, ...) (int)(sizeof((type[]){__VA_ARGS__}) / sizeof(type)), (type[]){__VA_ARGS__}
+static bench *bench_under_test;
+static inline hr_status bench_expand(void) {
+  hr_program expanded;
+  hr_status status = hr_expand(&bench_under_test->program, NULL, NULL, &expanded);
+  if (status == NULL) {
+    hr_program_fini(&expanded);
+  }
+  return status;
+}
+/* Expansion reports every allocation that fails, and leaks nothing; ends the bench. */
+static inline void bench_check_oom(bench *t) {
+  bench_under_test = t;
+  HR_TEST_OOM(bench_expand);
+  hr_program_fini(&t->program);
+}
+
+#define BENCH_LIST(type, ...)                                     \
+  (int)(sizeof((type[]){__VA_ARGS__}) / sizeof(type)), (type[]) { \
+    __VA_ARGS__                                                   \
+  }
 #define INPUTS(...) BENCH_LIST(hr_operand, __VA_ARGS__)
 #define OUTPUTS(...) BENCH_LIST(hr_operand, __VA_ARGS__)
 #define INTS(...) BENCH_LIST(int64_t, __VA_ARGS__)
@@ -113,17 +134,17 @@ static inline int bench_count_nodes(bench *t) {
 #define F64(value) hr_scalar_f64(value)
 
 /* Arrays of floating point numbers that differ by no more than `tolerance`. */
-#define ASSERT_ALL_NEAR(actual, expected, count, tolerance)                     \
-  do {                                                                          \
-    for (int at_ = 0; at_ < (int)(count); ++at_) {                              \
-      HR_ASSERT_NEAR((actual)[at_], (expected)[at_], (tolerance));              \
-    }                                                                           \
+#define ASSERT_ALL_NEAR(actual, expected, count, tolerance)        \
+  do {                                                             \
+    for (int at_ = 0; at_ < (int)(count); ++at_) {                 \
+      HR_ASSERT_NEAR((actual)[at_], (expected)[at_], (tolerance)); \
+    }                                                              \
   } while (0)
-#define ASSERT_ALL_EQ(actual, expected, count)                                  \
-  do {                                                                          \
-    for (int at_ = 0; at_ < (int)(count); ++at_) {                              \
-      HR_ASSERT_EQ((actual)[at_], (expected)[at_]);                             \
-    }                                                                           \
+#define ASSERT_ALL_EQ(actual, expected, count)      \
+  do {                                              \
+    for (int at_ = 0; at_ < (int)(count); ++at_) {  \
+      HR_ASSERT_EQ((actual)[at_], (expected)[at_]); \
+    }                                               \
   } while (0)
 
 #endif

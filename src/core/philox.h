@@ -10,7 +10,7 @@
  *
  *   32-bit values (uniform f32, bits of 32-bit classes)        block e / 4, word e % 4
  *   64-bit values (uniform f64, bits of 64-bit classes)        block e / 2, words 2 * (e % 2) (high half) and the next
- *   normal f32                                                 block e / 2, words 2 * (e % 2) (radius) and the next (angle)
+ *   normal f32                                                 the same: radius, then angle
  *   normal f64                                                 block e, words 0, 1 (radius) and 2, 3 (angle)
  *
  * So a value depends on (e, seed, offset) alone: not on layout, mode, thread count or device. Straight-line code that
@@ -33,15 +33,15 @@ HR_VMATH_FN hr_philox_block hr_philox(uint64_t index, uint64_t offset, uint64_t 
   uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = (uint32_t)offset, c3 = (uint32_t)(offset >> 32);
   uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   hr_philox_block block;
-#define HR_PHILOX_ROUND                            \
-  do {                                             \
-    uint64_t p0 = (uint64_t)c0 * 0xD2511F53u;      \
-    uint64_t p1 = (uint64_t)c2 * 0xCD9E8D57u;      \
-    uint32_t d0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;  \
-    uint32_t d2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;  \
-    c1 = (uint32_t)p1, c3 = (uint32_t)p0;          \
-    c0 = d0, c2 = d2;                              \
-    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;          \
+#define HR_PHILOX_ROUND                           \
+  do {                                            \
+    uint64_t p0 = (uint64_t)c0 * 0xD2511F53u;     \
+    uint64_t p1 = (uint64_t)c2 * 0xCD9E8D57u;     \
+    uint32_t d0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0; \
+    uint32_t d2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1; \
+    c1 = (uint32_t)p1, c3 = (uint32_t)p0;         \
+    c0 = d0, c2 = d2;                             \
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;         \
   } while (0)
   HR_PHILOX_ROUND;
   HR_PHILOX_ROUND;

@@ -59,8 +59,12 @@ HR_VMATH_FN double hr__u64_to_f64(uint64_t x) {
   b.u = x;
   return b.f;
 }
-HR_VMATH_FN float hr__f32_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-HR_VMATH_FN double hr__f64_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+HR_VMATH_FN float hr__f32_fma(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+HR_VMATH_FN double hr__f64_fma(double a, double b, double c) {
+  return __builtin_fma(a, b, c);
+}
 
 #define HR__F32_INFINITY __builtin_inff()
 #define HR__F32_NAN __builtin_nanf("")
@@ -72,18 +76,36 @@ HR_VMATH_FN double hr__f64_fma(double a, double b, double c) { return __builtin_
 
 /* ---- f32: exact ones ---- */
 
-HR_VMATH_FN float hr_f32_abs(float x) { return hr__u32_to_f32(hr__f32_to_u32(x) & 0x7fffffffu); }
-HR_VMATH_FN uint8_t hr_f32_signbit(float x) { return (uint8_t)(hr__f32_to_u32(x) >> 31); }
+HR_VMATH_FN float hr_f32_abs(float x) {
+  return hr__u32_to_f32(hr__f32_to_u32(x) & 0x7fffffffu);
+}
+HR_VMATH_FN uint8_t hr_f32_signbit(float x) {
+  return (uint8_t)(hr__f32_to_u32(x) >> 31);
+}
 HR_VMATH_FN float hr__f32_copysign(float x, float sign) {
   return hr__u32_to_f32((hr__f32_to_u32(x) & 0x7fffffffu) | (hr__f32_to_u32(sign) & 0x80000000u));
 }
-HR_VMATH_FN float hr_f32_sqrt(float x) { return __builtin_sqrtf(x); }
-HR_VMATH_FN float hr_f32_floor(float x) { return __builtin_floorf(x); }
-HR_VMATH_FN float hr_f32_ceil(float x) { return __builtin_ceilf(x); }
-HR_VMATH_FN float hr_f32_trunc(float x) { return __builtin_truncf(x); }
-HR_VMATH_FN float hr_f32_round(float x) { return __builtin_rintf(x); } /* ties to even */
-HR_VMATH_FN float hr_f32_at_least(float x, float least) { return x < least ? least : x; }
-HR_VMATH_FN float hr_f32_fmod(float a, float b) { return __builtin_fmodf(a, b); }
+HR_VMATH_FN float hr_f32_sqrt(float x) {
+  return __builtin_sqrtf(x);
+}
+HR_VMATH_FN float hr_f32_floor(float x) {
+  return __builtin_floorf(x);
+}
+HR_VMATH_FN float hr_f32_ceil(float x) {
+  return __builtin_ceilf(x);
+}
+HR_VMATH_FN float hr_f32_trunc(float x) {
+  return __builtin_truncf(x);
+}
+HR_VMATH_FN float hr_f32_round(float x) {
+  return __builtin_rintf(x);
+} /* ties to even */
+HR_VMATH_FN float hr_f32_at_least(float x, float least) {
+  return x < least ? least : x;
+}
+HR_VMATH_FN float hr_f32_fmod(float a, float b) {
+  return __builtin_fmodf(a, b);
+}
 /* a - b * floor(a / b) with the sign of b: torch.remainder. */
 HR_VMATH_FN float hr_f32_remainder(float a, float b) {
   float r = __builtin_fmodf(a, b);
@@ -371,7 +393,9 @@ HR_VMATH_FN float hr_f32_tan(float x) {
   double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r);
   return (float)(((quarter & 1) ? -c : s) / ((quarter & 1) ? s : c));
 }
-HR_VMATH_FN float hr_f32_atan(float x) { return (float)hr__d_atan((double)x); }
+HR_VMATH_FN float hr_f32_atan(float x) {
+  return (float)hr__d_atan((double)x);
+}
 HR_VMATH_FN float hr_f32_asin(float x) {
   double d = (double)x;
   return (float)hr__d_atan(d / __builtin_sqrt((1.0 - d) * (1.0 + d)));
@@ -471,6 +495,7 @@ HR_VMATH_FN float hr_f32_philox_normal(int64_t element, int64_t seed, int64_t of
 
 /* ---- f64 ---- */
 
+/* clang-format off */
 HR_VMATH_FN double hr_f64_abs(double x) { return __builtin_fabs(x); }
 HR_VMATH_FN uint8_t hr_f64_signbit(double x) { return (uint8_t)(hr__f64_to_u64(x) >> 63); }
 HR_VMATH_FN double hr_f64_sqrt(double x) { return __builtin_sqrt(x); }
@@ -479,7 +504,10 @@ HR_VMATH_FN double hr_f64_ceil(double x) { return __builtin_ceil(x); }
 HR_VMATH_FN double hr_f64_trunc(double x) { return __builtin_trunc(x); }
 HR_VMATH_FN double hr_f64_round(double x) { return __builtin_rint(x); } /* ties to even */
 HR_VMATH_FN double hr_f64_at_least(double x, double least) { return x < least ? least : x; }
-HR_VMATH_FN double hr_f64_fmod(double a, double b) { return fmod(a, b); }
+/* clang-format on */
+HR_VMATH_FN double hr_f64_fmod(double a, double b) {
+  return fmod(a, b);
+}
 HR_VMATH_FN double hr_f64_remainder(double a, double b) {
   double r = fmod(a, b);
   return (r != 0.0 && (r < 0.0) != (b < 0.0)) ? r + b : r;
@@ -493,6 +521,7 @@ HR_VMATH_FN double hr_f64_div_floor(double a, double b) {
   double result = lower != 0.0 ? nearest : __builtin_copysign(0.0, a / b);
   return b == 0.0 ? a / b : result;
 }
+/* clang-format off */
 HR_VMATH_FN double hr_f64_pow(double a, double b) { return pow(a, b); }
 HR_VMATH_FN double hr_f64_atan2(double a, double b) { return atan2(a, b); }
 HR_VMATH_FN double hr_f64_hypot(double a, double b) { return hypot(a, b); }
@@ -517,6 +546,7 @@ HR_VMATH_FN double hr_f64_acosh(double x) { return acosh(x); }
 HR_VMATH_FN double hr_f64_atanh(double x) { return atanh(x); }
 HR_VMATH_FN double hr_f64_erf(double x) { return erf(x); }
 HR_VMATH_FN double hr_f64_erfc(double x) { return erfc(x); }
+/* clang-format on */
 HR_VMATH_FN double hr_f64_sigmoid(double x) {
   double e = exp(-__builtin_fabs(x));
   return (x < 0.0 ? e : 1.0) / (1.0 + e);
@@ -546,6 +576,7 @@ HR_VMATH_FN double hr_f64_philox_normal(int64_t element, int64_t seed, int64_t o
 
 /* ---- integers ---- */
 
+/* clang-format off */
 HR_VMATH_FN int32_t hr_i32_lowest(void) { return INT32_MIN; }
 HR_VMATH_FN int32_t hr_i32_highest(void) { return INT32_MAX; }
 HR_VMATH_FN uint32_t hr_u32_lowest(void) { return 0; }
@@ -554,6 +585,7 @@ HR_VMATH_FN int64_t hr_i64_lowest(void) { return INT64_MIN; }
 HR_VMATH_FN int64_t hr_i64_highest(void) { return INT64_MAX; }
 HR_VMATH_FN uint64_t hr_u64_lowest(void) { return 0; }
 HR_VMATH_FN uint64_t hr_u64_highest(void) { return UINT64_MAX; }
+/* clang-format on */
 
 /* Non-negative random numbers: 31 bits in the 32-bit classes, 63 in the others. */
 HR_VMATH_FN int32_t hr_i32_philox_bits(int64_t element, int64_t seed, int64_t offset) {
@@ -570,50 +602,64 @@ HR_VMATH_FN uint64_t hr_u64_philox_bits(int64_t element, int64_t seed, int64_t o
 }
 
 /* Division by 0 gives 0; the lowest number divided by -1 wraps. */
-#define HR__SIGNED_FUNCTIONS(cls, T, U, WIDTH)                                                \
-  HR_VMATH_FN T hr_##cls##_div_trunc(T a, T b) {                                              \
-    T d = (b == 0) | (b == -1) ? 1 : b;                                                       \
-    T q = a / d;                                                                              \
-    return b == 0 ? 0 : (b == -1 ? (T)(0 - (U)a) : q);                                        \
-  }                                                                                           \
-  HR_VMATH_FN T hr_##cls##_fmod(T a, T b) {                                                   \
-    T d = (b == 0) | (b == -1) ? 1 : b;                                                       \
-    return a % d;                                                                             \
-  }                                                                                           \
-  HR_VMATH_FN T hr_##cls##_remainder(T a, T b) {                                              \
-    T r = hr_##cls##_fmod(a, b);                                                              \
-    return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r;                                       \
-  }                                                                                           \
-  HR_VMATH_FN T hr_##cls##_div_floor(T a, T b) {                                              \
-    T q = hr_##cls##_div_trunc(a, b), r = hr_##cls##_fmod(a, b);                              \
-    return (r != 0) & ((r < 0) != (b < 0)) ? q - 1 : q;                                       \
-  }                                                                                           \
-  HR_VMATH_FN T hr_##cls##_pow(T a, T b) {                                                    \
-    U result = 1, power = (U)a;                                                               \
-    for (U e = b < 0 ? 0 : (U)b; e != 0; e >>= 1, power *= power) {                           \
-      result *= e & 1 ? power : 1;                                                            \
-    }                                                                                         \
-    return b >= 0 ? (T)result : (a == 1 ? 1 : (a == -1 ? ((b & 1) != 0 ? -1 : 1) : 0));       \
-  }                                                                                           \
-  HR_VMATH_FN T hr_##cls##_shift_left(T a, T b) {                                             \
-    return (U)b < (WIDTH) ? (T)((U)a << ((U)b & ((WIDTH)-1))) : 0;                            \
-  }                                                                                           \
-  HR_VMATH_FN T hr_##cls##_shift_right(T a, T b) { return a >> ((U)b < (WIDTH) ? b : (WIDTH)-1); }
+#define HR__SIGNED_FUNCTIONS(cls, T, U, WIDTH)                                          \
+  HR_VMATH_FN T hr_##cls##_div_trunc(T a, T b) {                                        \
+    T d = (b == 0) | (b == -1) ? 1 : b;                                                 \
+    T q = a / d;                                                                        \
+    return b == 0 ? 0 : (b == -1 ? (T)(0 - (U)a) : q);                                  \
+  }                                                                                     \
+  HR_VMATH_FN T hr_##cls##_fmod(T a, T b) {                                             \
+    T d = (b == 0) | (b == -1) ? 1 : b;                                                 \
+    return a % d;                                                                       \
+  }                                                                                     \
+  HR_VMATH_FN T hr_##cls##_remainder(T a, T b) {                                        \
+    T r = hr_##cls##_fmod(a, b);                                                        \
+    return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r;                                 \
+  }                                                                                     \
+  HR_VMATH_FN T hr_##cls##_div_floor(T a, T b) {                                        \
+    T q = hr_##cls##_div_trunc(a, b), r = hr_##cls##_fmod(a, b);                        \
+    return (r != 0) & ((r < 0) != (b < 0)) ? q - 1 : q;                                 \
+  }                                                                                     \
+  HR_VMATH_FN T hr_##cls##_pow(T a, T b) {                                              \
+    U result = 1, power = (U)a;                                                         \
+    for (U e = b < 0 ? 0 : (U)b; e != 0; e >>= 1, power *= power) {                     \
+      result *= e & 1 ? power : 1;                                                      \
+    }                                                                                   \
+    return b >= 0 ? (T)result : (a == 1 ? 1 : (a == -1 ? ((b & 1) != 0 ? -1 : 1) : 0)); \
+  }                                                                                     \
+  HR_VMATH_FN T hr_##cls##_shift_left(T a, T b) {                                       \
+    return (U)b < (WIDTH) ? (T)((U)a << ((U)b & ((WIDTH)-1))) : 0;                      \
+  }                                                                                     \
+  HR_VMATH_FN T hr_##cls##_shift_right(T a, T b) {                                      \
+    return a >> ((U)b < (WIDTH) ? b : (WIDTH)-1);                                       \
+  }
 
-#define HR__UNSIGNED_FUNCTIONS(cls, T, WIDTH)                                                       \
-  HR_VMATH_FN T hr_##cls##_div_trunc(T a, T b) { return b == 0 ? 0 : a / (b == 0 ? 1 : b); }        \
-  HR_VMATH_FN T hr_##cls##_fmod(T a, T b) { return b == 0 ? 0 : a % (b == 0 ? 1 : b); }             \
-  HR_VMATH_FN T hr_##cls##_remainder(T a, T b) { return hr_##cls##_fmod(a, b); }                    \
-  HR_VMATH_FN T hr_##cls##_div_floor(T a, T b) { return hr_##cls##_div_trunc(a, b); }               \
-  HR_VMATH_FN T hr_##cls##_pow(T a, T b) {                                                          \
-    T result = 1;                                                                                   \
-    for (; b != 0; b >>= 1, a *= a) {                                                               \
-      result *= b & 1 ? a : 1;                                                                      \
-    }                                                                                               \
-    return result;                                                                                  \
-  }                                                                                                 \
-  HR_VMATH_FN T hr_##cls##_shift_left(T a, T b) { return b < (WIDTH) ? a << (b & ((WIDTH)-1)) : 0; } \
-  HR_VMATH_FN T hr_##cls##_shift_right(T a, T b) { return b < (WIDTH) ? a >> (b & ((WIDTH)-1)) : 0; }
+#define HR__UNSIGNED_FUNCTIONS(cls, T, WIDTH)        \
+  HR_VMATH_FN T hr_##cls##_div_trunc(T a, T b) {     \
+    return b == 0 ? 0 : a / (b == 0 ? 1 : b);        \
+  }                                                  \
+  HR_VMATH_FN T hr_##cls##_fmod(T a, T b) {          \
+    return b == 0 ? 0 : a % (b == 0 ? 1 : b);        \
+  }                                                  \
+  HR_VMATH_FN T hr_##cls##_remainder(T a, T b) {     \
+    return hr_##cls##_fmod(a, b);                    \
+  }                                                  \
+  HR_VMATH_FN T hr_##cls##_div_floor(T a, T b) {     \
+    return hr_##cls##_div_trunc(a, b);               \
+  }                                                  \
+  HR_VMATH_FN T hr_##cls##_pow(T a, T b) {           \
+    T result = 1;                                    \
+    for (; b != 0; b >>= 1, a *= a) {                \
+      result *= b & 1 ? a : 1;                       \
+    }                                                \
+    return result;                                   \
+  }                                                  \
+  HR_VMATH_FN T hr_##cls##_shift_left(T a, T b) {    \
+    return b < (WIDTH) ? a << (b & ((WIDTH)-1)) : 0; \
+  }                                                  \
+  HR_VMATH_FN T hr_##cls##_shift_right(T a, T b) {   \
+    return b < (WIDTH) ? a >> (b & ((WIDTH)-1)) : 0; \
+  }
 
 HR__SIGNED_FUNCTIONS(i32, int32_t, uint32_t, 32)
 HR__SIGNED_FUNCTIONS(i64, int64_t, uint64_t, 64)
@@ -625,46 +671,75 @@ HR__UNSIGNED_FUNCTIONS(u64, uint64_t, 64)
 /* ---- complex ---- */
 
 /* Division scales by the larger part of the divisor (Smith 1962). */
-#define HR__COMPLEX_FUNCTIONS(cls, real_cls, Z, T)                                                          \
-  HR_VMATH_FN Z hr_##cls##_make(T re, T im) {                                                               \
-    Z z;                                                                                                    \
-    z.re = re, z.im = im;                                                                                   \
-    return z;                                                                                               \
-  }                                                                                                         \
-  HR_VMATH_FN T hr_##cls##_real(Z a) { return a.re; }                                                       \
-  HR_VMATH_FN T hr_##cls##_imag(Z a) { return a.im; }                                                       \
-  HR_VMATH_FN Z hr_##cls##_conj(Z a) { return hr_##cls##_make(a.re, -a.im); }                               \
-  HR_VMATH_FN Z hr_##cls##_neg(Z a) { return hr_##cls##_make(-a.re, -a.im); }                               \
-  HR_VMATH_FN Z hr_##cls##_add(Z a, Z b) { return hr_##cls##_make(a.re + b.re, a.im + b.im); }              \
-  HR_VMATH_FN Z hr_##cls##_sub(Z a, Z b) { return hr_##cls##_make(a.re - b.re, a.im - b.im); }              \
-  HR_VMATH_FN Z hr_##cls##_mul(Z a, Z b) {                                                                  \
-    return hr_##cls##_make(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);                           \
-  }                                                                                                         \
-  HR_VMATH_FN Z hr_##cls##_div(Z a, Z b) {                                                                  \
-    T re = hr_##real_cls##_abs(b.re), im = hr_##real_cls##_abs(b.im);                                       \
-    uint8_t swap = (uint8_t)(re < im);                                                                      \
-    T large = swap ? b.im : b.re, small = swap ? b.re : b.im;                                               \
-    T ratio = small / large, scale = 1 / (large + small * ratio);                                           \
-    T x = swap ? a.re * ratio + a.im : a.re + a.im * ratio;                                                 \
-    T y = swap ? a.im * ratio - a.re : a.im - a.re * ratio;                                                 \
-    return (re == 0) & (im == 0) ? hr_##cls##_make(a.re / re, a.im / im)                                    \
-                                 : hr_##cls##_make(x * scale, y * scale);                                   \
-  }                                                                                                         \
-  HR_VMATH_FN Z hr_##cls##_reciprocal(Z a) { return hr_##cls##_div(hr_##cls##_make(1, 0), a); }             \
-  HR_VMATH_FN uint8_t hr_##cls##_eq(Z a, Z b) { return (uint8_t)((a.re == b.re) & (a.im == b.im)); }        \
-  HR_VMATH_FN T hr_##cls##_abs(Z a) { return hr_##real_cls##_hypot(a.re, a.im); }                           \
-  HR_VMATH_FN T hr_##cls##_angle(Z a) { return hr_##real_cls##_atan2(a.im, a.re); }
+#define HR__COMPLEX_FUNCTIONS(cls, real_cls, Z, T)                                                                \
+  HR_VMATH_FN Z hr_##cls##_make(T re, T im) {                                                                     \
+    Z z;                                                                                                          \
+    z.re = re, z.im = im;                                                                                         \
+    return z;                                                                                                     \
+  }                                                                                                               \
+  HR_VMATH_FN T hr_##cls##_real(Z a) {                                                                            \
+    return a.re;                                                                                                  \
+  }                                                                                                               \
+  HR_VMATH_FN T hr_##cls##_imag(Z a) {                                                                            \
+    return a.im;                                                                                                  \
+  }                                                                                                               \
+  HR_VMATH_FN Z hr_##cls##_conj(Z a) {                                                                            \
+    return hr_##cls##_make(a.re, -a.im);                                                                          \
+  }                                                                                                               \
+  HR_VMATH_FN Z hr_##cls##_neg(Z a) {                                                                             \
+    return hr_##cls##_make(-a.re, -a.im);                                                                         \
+  }                                                                                                               \
+  HR_VMATH_FN Z hr_##cls##_add(Z a, Z b) {                                                                        \
+    return hr_##cls##_make(a.re + b.re, a.im + b.im);                                                             \
+  }                                                                                                               \
+  HR_VMATH_FN Z hr_##cls##_sub(Z a, Z b) {                                                                        \
+    return hr_##cls##_make(a.re - b.re, a.im - b.im);                                                             \
+  }                                                                                                               \
+  HR_VMATH_FN Z hr_##cls##_mul(Z a, Z b) {                                                                        \
+    return hr_##cls##_make(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);                                 \
+  }                                                                                                               \
+  HR_VMATH_FN Z hr_##cls##_div(Z a, Z b) {                                                                        \
+    T re = hr_##real_cls##_abs(b.re), im = hr_##real_cls##_abs(b.im);                                             \
+    uint8_t swap = (uint8_t)(re < im);                                                                            \
+    T large = swap ? b.im : b.re, small = swap ? b.re : b.im;                                                     \
+    T ratio = small / large, scale = 1 / (large + small * ratio);                                                 \
+    T x = swap ? a.re * ratio + a.im : a.re + a.im * ratio;                                                       \
+    T y = swap ? a.im * ratio - a.re : a.im - a.re * ratio;                                                       \
+    return (re == 0) & (im == 0) ? hr_##cls##_make(a.re / re, a.im / im) : hr_##cls##_make(x * scale, y * scale); \
+  }                                                                                                               \
+  HR_VMATH_FN Z hr_##cls##_reciprocal(Z a) {                                                                      \
+    return hr_##cls##_div(hr_##cls##_make(1, 0), a);                                                              \
+  }                                                                                                               \
+  HR_VMATH_FN uint8_t hr_##cls##_eq(Z a, Z b) {                                                                   \
+    return (uint8_t)((a.re == b.re) & (a.im == b.im));                                                            \
+  }                                                                                                               \
+  HR_VMATH_FN T hr_##cls##_abs(Z a) {                                                                             \
+    return hr_##real_cls##_hypot(a.re, a.im);                                                                     \
+  }                                                                                                               \
+  HR_VMATH_FN T hr_##cls##_angle(Z a) {                                                                           \
+    return hr_##real_cls##_atan2(a.im, a.re);                                                                     \
+  }
 
 HR__COMPLEX_FUNCTIONS(c64, f32, hr_c64, float)
 HR__COMPLEX_FUNCTIONS(c128, f64, hr_c128, double)
 #undef HR__COMPLEX_FUNCTIONS
 
 /* The host's C99 functions, without <complex.h> and its macro `I`. */
-HR_VMATH_FN _Complex double hr__c128_to_host(hr_c128 a) { return __builtin_complex(a.re, a.im); }
-HR_VMATH_FN hr_c128 hr__c128_from_host(_Complex double z) { return hr_c128_make(__real__ z, __imag__ z); }
-HR_VMATH_FN hr_c128 hr_c128_exp(hr_c128 a) { return hr__c128_from_host(__builtin_cexp(hr__c128_to_host(a))); }
-HR_VMATH_FN hr_c128 hr_c128_log(hr_c128 a) { return hr__c128_from_host(__builtin_clog(hr__c128_to_host(a))); }
-HR_VMATH_FN hr_c128 hr_c128_sqrt(hr_c128 a) { return hr__c128_from_host(__builtin_csqrt(hr__c128_to_host(a))); }
+HR_VMATH_FN _Complex double hr__c128_to_host(hr_c128 a) {
+  return __builtin_complex(a.re, a.im);
+}
+HR_VMATH_FN hr_c128 hr__c128_from_host(_Complex double z) {
+  return hr_c128_make(__real__ z, __imag__ z);
+}
+HR_VMATH_FN hr_c128 hr_c128_exp(hr_c128 a) {
+  return hr__c128_from_host(__builtin_cexp(hr__c128_to_host(a)));
+}
+HR_VMATH_FN hr_c128 hr_c128_log(hr_c128 a) {
+  return hr__c128_from_host(__builtin_clog(hr__c128_to_host(a)));
+}
+HR_VMATH_FN hr_c128 hr_c128_sqrt(hr_c128 a) {
+  return hr__c128_from_host(__builtin_csqrt(hr__c128_to_host(a)));
+}
 /* x^0 is 1 for every x; 0^y is 0 where the real part of y is positive. */
 HR_VMATH_FN hr_c128 hr_c128_pow(hr_c128 a, hr_c128 b) {
   if ((b.re == 0) & (b.im == 0)) {
@@ -676,11 +751,21 @@ HR_VMATH_FN hr_c128 hr_c128_pow(hr_c128 a, hr_c128 b) {
   return hr__c128_from_host(__builtin_cpow(hr__c128_to_host(a), hr__c128_to_host(b)));
 }
 
-HR_VMATH_FN hr_c128 hr__c64_widen(hr_c64 a) { return hr_c128_make(a.re, a.im); }
-HR_VMATH_FN hr_c64 hr__c64_narrow(hr_c128 a) { return hr_c64_make((float)a.re, (float)a.im); }
-HR_VMATH_FN hr_c64 hr_c64_exp(hr_c64 a) { return hr__c64_narrow(hr_c128_exp(hr__c64_widen(a))); }
-HR_VMATH_FN hr_c64 hr_c64_log(hr_c64 a) { return hr__c64_narrow(hr_c128_log(hr__c64_widen(a))); }
-HR_VMATH_FN hr_c64 hr_c64_sqrt(hr_c64 a) { return hr__c64_narrow(hr_c128_sqrt(hr__c64_widen(a))); }
+HR_VMATH_FN hr_c128 hr__c64_widen(hr_c64 a) {
+  return hr_c128_make(a.re, a.im);
+}
+HR_VMATH_FN hr_c64 hr__c64_narrow(hr_c128 a) {
+  return hr_c64_make((float)a.re, (float)a.im);
+}
+HR_VMATH_FN hr_c64 hr_c64_exp(hr_c64 a) {
+  return hr__c64_narrow(hr_c128_exp(hr__c64_widen(a)));
+}
+HR_VMATH_FN hr_c64 hr_c64_log(hr_c64 a) {
+  return hr__c64_narrow(hr_c128_log(hr__c64_widen(a)));
+}
+HR_VMATH_FN hr_c64 hr_c64_sqrt(hr_c64 a) {
+  return hr__c64_narrow(hr_c128_sqrt(hr__c64_widen(a)));
+}
 HR_VMATH_FN hr_c64 hr_c64_pow(hr_c64 a, hr_c64 b) {
   return hr__c64_narrow(hr_c128_pow(hr__c64_widen(a), hr__c64_widen(b)));
 }

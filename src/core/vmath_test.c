@@ -10,8 +10,10 @@
 typedef float (*unary_fn)(float);
 typedef double (*unary_reference)(double);
 
-#define UNARY(name) \
-  static float f32_##name(float x) { return hr_f32_##name(x); }
+#define UNARY(name)                  \
+  static float f32_##name(float x) { \
+    return hr_f32_##name(x);         \
+  }
 UNARY(exp)
 UNARY(exp2)
 UNARY(expm1)
@@ -42,7 +44,9 @@ UNARY(round)
 UNARY(abs)
 #undef UNARY
 
-static double reference_sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double reference_sigmoid(double x) {
+  return 1 / (1 + exp(-x));
+}
 
 static const struct unary_case {
   const char *name;
@@ -50,16 +54,20 @@ static const struct unary_case {
   unary_reference reference;
   double bound;
 } unary_cases[] = {
-    {"exp", f32_exp, exp, 1.0},      {"exp2", f32_exp2, exp2, 1.0},     {"expm1", f32_expm1, expm1, 1.5},
-    {"log", f32_log, log, 0.8},      {"log2", f32_log2, log2, 0.51},    {"log10", f32_log10, log10, 0.51},
-    {"log1p", f32_log1p, log1p, 0.51}, {"sin", f32_sin, sin, 0.51},     {"cos", f32_cos, cos, 0.51},
-    {"tan", f32_tan, tan, 0.51},     {"asin", f32_asin, asin, 0.51},    {"acos", f32_acos, acos, 0.51},
-    {"atan", f32_atan, atan, 0.51},  {"sinh", f32_sinh, sinh, 0.51},    {"cosh", f32_cosh, cosh, 0.51},
-    {"tanh", f32_tanh, tanh, 1.4},   {"asinh", f32_asinh, asinh, 0.51}, {"acosh", f32_acosh, acosh, 0.51},
-    {"atanh", f32_atanh, atanh, 0.51}, {"erf", f32_erf, erf, 1.0},      {"erfc", f32_erfc, erfc, 0.51},
-    {"sigmoid", f32_sigmoid, reference_sigmoid, 2.3},
-    {"sqrt", f32_sqrt, sqrt, 0.5},   {"floor", f32_floor, floor, 0},    {"ceil", f32_ceil, ceil, 0},
-    {"trunc", f32_trunc, trunc, 0},  {"round", f32_round, rint, 0},     {"abs", f32_abs, fabs, 0},
+    {"exp", f32_exp, exp, 1.0},        {"exp2", f32_exp2, exp2, 1.0},
+    {"expm1", f32_expm1, expm1, 1.5},  {"log", f32_log, log, 0.8},
+    {"log2", f32_log2, log2, 0.51},    {"log10", f32_log10, log10, 0.51},
+    {"log1p", f32_log1p, log1p, 0.51}, {"sin", f32_sin, sin, 0.51},
+    {"cos", f32_cos, cos, 0.51},       {"tan", f32_tan, tan, 0.51},
+    {"asin", f32_asin, asin, 0.51},    {"acos", f32_acos, acos, 0.51},
+    {"atan", f32_atan, atan, 0.51},    {"sinh", f32_sinh, sinh, 0.51},
+    {"cosh", f32_cosh, cosh, 0.51},    {"tanh", f32_tanh, tanh, 1.4},
+    {"asinh", f32_asinh, asinh, 0.51}, {"acosh", f32_acosh, acosh, 0.51},
+    {"atanh", f32_atanh, atanh, 0.51}, {"erf", f32_erf, erf, 1.0},
+    {"erfc", f32_erfc, erfc, 0.51},    {"sigmoid", f32_sigmoid, reference_sigmoid, 2.3},
+    {"sqrt", f32_sqrt, sqrt, 0.5},     {"floor", f32_floor, floor, 0},
+    {"ceil", f32_ceil, ceil, 0},       {"trunc", f32_trunc, trunc, 0},
+    {"round", f32_round, rint, 0},     {"abs", f32_abs, fabs, 0},
 };
 enum { UNARY_COUNT = sizeof unary_cases / sizeof *unary_cases };
 
@@ -82,11 +90,12 @@ static double ulps(float actual, double exact) {
   return fabs((double)actual - exact) / ldexp(1, exponent);
 }
 
-static const float specials[] = {0.0f,      -0.0f,      1.0f,      -1.0f,     2.0f,       -2.0f,      0.5f,      -0.5f,
-                                 1.5f,      2.5f,       -2.5f,     3.0f,      -3.0f,      10.0f,      -10.0f,    100.0f,
-                                 -100.0f,   88.0f,      89.0f,     -87.0f,    -104.0f,    128.0f,     -150.0f,   16777217.0f,
-                                 1e-45f,    -1e-45f,    1e-40f,    1.1754944e-38f,        3.4028235e38f, -3.4028235e38f,
-                                 INFINITY,  -INFINITY,  NAN,       0x1p30f,   0x1p60f,    0x1.8p100f, 7.25f,     -7.25f};
+static const float specials[] = {
+    0.0f,    -0.0f,   1.0f,    -1.0f,          2.0f,          -2.0f,          0.5f,     -0.5f,
+    1.5f,    2.5f,    -2.5f,   3.0f,           -3.0f,         10.0f,          -10.0f,   100.0f,
+    -100.0f, 88.0f,   89.0f,   -87.0f,         -104.0f,       128.0f,         -150.0f,  16777217.0f,
+    1e-45f,  -1e-45f, 1e-40f,  1.1754944e-38f, 3.4028235e38f, -3.4028235e38f, INFINITY, -INFINITY,
+    NAN,     0x1p30f, 0x1p60f, 0x1.8p100f,     7.25f,         -7.25f};
 enum { SPECIAL_COUNT = sizeof specials / sizeof *specials };
 
 static double worst_unary(const struct unary_case *c) {
@@ -119,16 +128,16 @@ HR_TEST(loops_give_the_bits_of_single_calls) {
   for (int i = 0; i < N; ++i) {
     x[i] = hr__u32_to_f32((uint32_t)i * 4281921u);
   }
-#define SAME(name)                                                                               \
-  do {                                                                                           \
-    for (int i = 0; i < N; ++i) {                                                                \
-      y[i] = hr_f32_##name(x[i]);                                                                \
-    }                                                                                            \
-    for (int i = 0; i < N; ++i) {                                                                \
-      volatile float v = x[i];                                                                   \
-      float single = f32_##name(v);                                                              \
+#define SAME(name)                                                                                 \
+  do {                                                                                             \
+    for (int i = 0; i < N; ++i) {                                                                  \
+      y[i] = hr_f32_##name(x[i]);                                                                  \
+    }                                                                                              \
+    for (int i = 0; i < N; ++i) {                                                                  \
+      volatile float v = x[i];                                                                     \
+      float single = f32_##name(v);                                                                \
       HR_ASSERT(hr__f32_to_u32(single) == hr__f32_to_u32(y[i]) || (isnan(single) && isnan(y[i]))); \
-    }                                                                                            \
+    }                                                                                              \
   } while (0)
   SAME(exp);
   SAME(expm1);
