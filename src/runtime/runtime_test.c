@@ -1,0 +1,223 @@
+/* The runtime: allocator, handles, buffers, queue, names of devices. */
+#include "hr_test.h"
+
+#include "runtime/buffer.h"
+#include "runtime/registry.h"
+
+/* ---- a driver that refuses beyond a budget ---- */
+
+typedef struct budget {
+  size_t left;
+  int allocations, frees;
+} budget;
+
+static hr_status budget_allocate(void *impl, size_t bytes, void **out_address) {
+  budget *b = impl;
+  if (bytes > b->left) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%zu left", b->left);
+  }
+  b->left -= bytes;
+  b->allocations++;
+  *out_address = aligned_alloc(64, bytes);
+  return HR_OK;
+}
+
+static void budget_free(void *impl, void *address, size_t bytes) {
+  budget *b = impl;
+  b->left += bytes;
+  b->frees++;
+  free(address);
+}
+
+static const hr_driver budget_driver = {.name = "budget", .allocate = budget_allocate, .free = budget_free};
+
+HR_TEST(sizes_round_up_by_an_eighth_at_most) {
+  HR_ASSERT_EQ(hr__caching_allocator_round(0), 64);
+  HR_ASSERT_EQ(hr__caching_allocator_round(64), 64);
+  HR_ASSERT_EQ(hr__caching_allocator_round(65), 128);
+  HR_ASSERT_EQ(hr__caching_allocator_round(513), 576);
+  HR_ASSERT_EQ(hr__caching_allocator_round(1025), 1152);
+  HR_ASSERT_EQ(hr__caching_allocator_round(1 << 20), 1 << 20);
+  HR_ASSERT_EQ(hr__caching_allocator_round((1 << 20) + 1), (1 << 20) + (64 << 10));
+  HR_ASSERT_EQ(hr__caching_allocator_round((16 << 20) + 1), 18 << 20);
+  for (size_t bytes = 1024; bytes < (size_t)64 << 20; bytes = bytes * 17 / 16 + 1) {
+    size_t rounded = hr__caching_allocator_round(bytes);
+    HR_ASSERT(rounded >= bytes && rounded - bytes <= bytes / 8 + 64);
+    HR_ASSERT_EQ(hr__caching_allocator_round(rounded), rounded);
+  }
+}
+
+HR_TEST(blocks_are_aligned_apart_and_reused) {
+  budget b = {.left = (size_t)1 << 30};
+  hr_caching_allocator allocator;
+  hr_caching_allocator_init(&allocator, &budget_driver, &b, "budget", 0);
+  enum { COUNT = 400 };
+  hr_block *blocks[COUNT];
+  for (int round = 0; round < 3; round++) {
+    for (int i = 0; i < COUNT; i++) {
+      size_t bytes = (size_t)(i * 397 % 100000) + 1;
+      HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, bytes, &blocks[i]));
+      HR_ASSERT(blocks[i]->bytes >= bytes && (uintptr_t)blocks[i]->address % 64 == 0);
+      memset(blocks[i]->address, i, bytes);
+    }
+    for (int i = 0; i < COUNT; i++) {
+      HR_ASSERT_EQ(*(unsigned char *)blocks[i]->address, (unsigned char)i);
+      hr_caching_allocator_free(&allocator, blocks[(i * 7) % COUNT]);
+    }
+  }
+  hr_memory_stats stats;
+  hr_caching_allocator_stats(&allocator, &stats);
+  HR_ASSERT_EQ(stats.allocated_bytes, 0);
+  HR_ASSERT_EQ(stats.allocation_count, 3 * COUNT);
+  HR_ASSERT_EQ(stats.driver_allocation_count, b.allocations);
+  HR_ASSERT(stats.driver_allocation_count <= COUNT && stats.reserved_bytes > 0);
+  hr_caching_allocator_trim(&allocator);
+  hr_caching_allocator_stats(&allocator, &stats);
+  HR_ASSERT_EQ(stats.reserved_bytes, 0);
+  HR_ASSERT_EQ(b.frees, b.allocations);
+}
+
+HR_TEST(best_fit_wastes_an_eighth_at_most) {
+  budget b = {.left = (size_t)1 << 30};
+  hr_caching_allocator allocator;
+  hr_block *large, *fits, *too_small;
+  hr_caching_allocator_init(&allocator, &budget_driver, &b, "budget", 0);
+  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 9 << 20, &large));
+  hr_caching_allocator_free(&allocator, large);
+  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 8 << 20, &fits));
+  HR_ASSERT_EQ(b.allocations, 1);
+  hr_caching_allocator_free(&allocator, fits);
+  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 7 << 20, &too_small));
+  HR_ASSERT_EQ(b.allocations, 2);
+  hr_caching_allocator_free(&allocator, too_small);
+  hr_caching_allocator_trim(&allocator);
+}
+
+HR_TEST(refusals_return_the_cache_first_and_name_the_sizes) {
+  budget b = {.left = (size_t)16 << 20};
+  hr_caching_allocator allocator;
+  hr_block *first, *second;
+  hr_caching_allocator_init(&allocator, &budget_driver, &b, "budget", 0);
+  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 10 << 20, &first));
+  hr_caching_allocator_free(&allocator, first);
+  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 4 << 20, &first)); /* 10 cached, 4 in use */
+  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 12 << 20, &second));
+  hr_block *third = NULL;
+  HR_ASSERT_ERROR(hr_caching_allocator_alloc(&allocator, 1 << 20, &third), HR_STATUS_RESOURCE_EXHAUSTED,
+                  "1048576 bytes requested, 16777216 allocated, 16777216 reserved");
+  HR_ASSERT_NULL(third);
+  hr_caching_allocator_free(&allocator, second);
+  hr_caching_allocator_limit(&allocator, 6 << 20);
+  HR_ASSERT_ERROR(hr_caching_allocator_alloc(&allocator, 3 << 20, &third), HR_STATUS_RESOURCE_EXHAUSTED, "limit 6291456");
+  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 2 << 20, &third));
+  hr_caching_allocator_free(&allocator, third);
+  hr_caching_allocator_free(&allocator, first);
+  hr_caching_allocator_trim(&allocator);
+}
+
+/* ---- buffers ---- */
+
+HR_TEST(handles_find_their_buffer_from_inside_and_one_past_the_end) {
+  hr_device *device;
+  HR_ASSERT_OK(hr_device_open("null", &device));
+  static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, 1 << 20, ((size_t)1 << 33) + 5};
+  enum { COUNT = sizeof sizes / sizeof sizes[0] };
+  hr_buffer *buffers[COUNT];
+  for (int i = 0; i < COUNT; i++) {
+    HR_ASSERT_OK(hr_buffer_create(device, sizes[i], &buffers[i]));
+    HR_ASSERT_EQ((uintptr_t)hr_buffer_handle(buffers[i]) % 64, 0);
+  }
+  for (int i = 0; i < COUNT; i++) {
+    const char *handle = hr_buffer_handle(buffers[i]);
+    const size_t inside[] = {0, sizes[i] / 2, sizes[i]};
+    for (int j = 0; j < 3; j++) {
+      size_t offset = 99;
+      hr_buffer *found = hr_buffer_from_handle(handle + inside[j], &offset);
+      HR_ASSERT(found == buffers[i]);
+      HR_ASSERT_EQ(offset, inside[j]);
+      hr_buffer_release(found);
+    }
+  }
+  const char *gone = hr_buffer_handle(buffers[4]);
+  for (int i = 0; i < COUNT; i++) {
+    hr_buffer_release(buffers[i]);
+  }
+  size_t offset;
+  HR_ASSERT_NULL(hr_buffer_from_handle(gone, &offset));
+  HR_ASSERT_NULL(hr_buffer_from_handle(&offset, &offset));
+  HR_ASSERT_NULL(hr_buffer_from_handle(NULL, &offset));
+  hr_buffer *huge;
+  HR_ASSERT_STATUS(hr_buffer_create(device, (size_t)1 << 50, &huge), HR_STATUS_RESOURCE_EXHAUSTED);
+  hr_device_release(device);
+}
+
+HR_TEST(poison_is_reported_until_healed) {
+  hr_device *device;
+  hr_buffer *buffer;
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT_OK(hr_buffer_create(device, 100, &buffer));
+  HR_ASSERT_OK(hr__buffer_poison_status(buffer));
+  hr_status status = hr_status_make(HR_STATUS_OUT_OF_RANGE, "index 7");
+  hr__buffer_poison(buffer, status);
+  hr_status_free(status);
+  HR_ASSERT(hr__buffer_is_poisoned(buffer));
+  HR_ASSERT_ERROR(hr__buffer_poison_status(buffer), HR_STATUS_OUT_OF_RANGE, "index 7");
+  hr__buffer_heal(buffer);
+  HR_ASSERT(!hr__buffer_is_poisoned(buffer));
+  hr_buffer_release(buffer);
+  hr_device_release(device);
+}
+
+/* ---- the queue ---- */
+
+typedef struct test_job {
+  hr_queue_job entry;
+  int *list;
+  atomic_int *count;
+  int value;
+} test_job;
+
+static void run_test_job(hr_queue_job *entry) {
+  test_job *job = (test_job *)entry;
+  job->list[atomic_fetch_add(job->count, 1)] = job->value;
+}
+
+HR_TEST(queue_runs_in_order_and_inline_when_idle) {
+  enum { COUNT = 100 };
+  test_job jobs[COUNT];
+  int list[COUNT];
+  atomic_int count = 0;
+  hr_queue queue;
+  hr_queue_init(&queue);
+  HR_ASSERT(hr_queue_begin_inline(&queue));
+  HR_ASSERT(!hr_queue_begin_inline(&queue));
+  hr_queue_end_inline(&queue);
+  uint64_t number = 0;
+  for (int round = 0; round < 2; round++) {
+    atomic_store(&count, 0);
+    for (int i = 0; i < COUNT; i++) {
+      jobs[i] = (test_job){.entry = {.run = run_test_job}, .list = list, .count = &count, .value = i};
+      number = hr_queue_push(&queue, &jobs[i].entry);
+    }
+    hr_queue_wait(&queue, number);
+    for (int i = 0; i < COUNT; i++) {
+      HR_ASSERT_EQ(list[i], i);
+    }
+    hr_queue_stop(&queue);
+  }
+}
+
+/* ---- drivers ---- */
+
+HR_TEST(devices_have_names_and_are_the_same_when_opened_twice) {
+  hr_device *first, *second;
+  HR_ASSERT_OK(hr_device_open("null", &first));
+  HR_ASSERT_OK(hr_device_open("null:0", &second));
+  HR_ASSERT(first == second);
+  HR_ASSERT_STR_EQ(hr_device_name(first), "null");
+  HR_ASSERT_ERROR(hr_device_open("nul", &second), HR_STATUS_NOT_FOUND, "this build has cpu, null");
+  HR_ASSERT_ERROR(hr_device_open("null:1", &second), HR_STATUS_NOT_FOUND, "has 1 devices");
+  HR_ASSERT_STATUS(hr_device_open("cpu:x", &second), HR_STATUS_INVALID_ARGUMENT);
+  hr_device_release(first);
+  hr_device_release(first);
+}
