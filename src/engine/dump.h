@@ -5,8 +5,8 @@
 #include "core/program.h"
 
 /* Writes a recorded program to HEADRACE_DUMP/<hash>.hr: its text, and before it, as comments, the device and the run's scalars:
- *   # device cpu
- *   # argument 0 f64 0.001
+ *   ; device cpu
+ *   ; argument 0 f64 0.001
  * Nothing where the variable is empty; a file that can't be written is a warning. */
 void hr__dump_program(const hr_program *program, uint64_t hash, const char *device, const hr_scalar *arguments);
 /* Prints a program to the log at HR_LOG_PROGRAM. */

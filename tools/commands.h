@@ -1,0 +1,17 @@
+/* commands.h: the commands of `headrace`: arguments behind the command's name; the result is the exit status. */
+#ifndef HEADRACE_TOOLS_COMMANDS_H_
+#define HEADRACE_TOOLS_COMMANDS_H_
+
+#include <stdbool.h>
+
+#include "headrace/status.h"
+
+int headrace_run(int argc, char **argv);
+int headrace_devices(int argc, char **argv);
+int headrace_ops(int argc, char **argv);
+int headrace_env(int argc, char **argv);
+
+/* Prints a failure and consumes it; 1, or 0 for OK. */
+int headrace_fail(hr_status status);
+
+#endif

@@ -1,0 +1,68 @@
+/* headrace: the command. Looks at what this build and machine offer, and replays recorded programs. */
+#include "commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct command {
+  const char *name;
+  int (*run)(int argc, char **argv);
+  const char *usage, *help;
+} command;
+
+static const command commands[] = {
+    {"run", headrace_run, "run FILE [--device NAME] [--repeat N] [--mode fuse|eager|strict] [--print]",
+     "Replays a program that HEADRACE_DUMP wrote. Buffers that had contents get random ones (integers: zeros).\n"
+     "  --device NAME   cpu (the default), null, ...\n"
+     "  --repeat N      runs it N times and prints the shortest and the mean time\n"
+     "  --mode MODE     how the stream works\n"
+     "  --print         prints the first elements of each output"},
+    {"devices", headrace_devices, "devices", "Lists drivers, their devices and their memory."},
+    {"ops", headrace_ops, "ops [NAME]", "Lists the operations, or those whose name contains NAME."},
+    {"env", headrace_env, "env", "Lists the environment variables that Headrace reads, with the values in force."},
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+static void print_usage(FILE *file) {
+  fprintf(file, "usage: headrace COMMAND ...\n\n");
+  for (int i = 0; i < COMMAND_COUNT; i++) {
+    fprintf(file, "  headrace %s\n", commands[i].usage);
+  }
+  fprintf(file, "\n`headrace COMMAND --help` says more.\n");
+}
+
+static bool asks_for_help(int argc, char **argv) {
+  for (int i = 0; i < argc; i++) {
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int headrace_fail(hr_status status) {
+  if (status == NULL) {
+    return 0;
+  }
+  fprintf(stderr, "headrace: %s: %s\n", hr_status_code_name(hr_status_code_of(status)), hr_status_message(status));
+  hr_status_free(status);
+  return 1;
+}
+
+int main(int argc, char **argv) {
+  for (int i = 0; argc > 1 && i < COMMAND_COUNT; i++) {
+    if (strcmp(argv[1], commands[i].name) == 0) {
+      if (asks_for_help(argc - 2, argv + 2)) {
+        printf("usage: headrace %s\n\n%s\n", commands[i].usage, commands[i].help);
+        return 0;
+      }
+      return commands[i].run(argc - 2, argv + 2);
+    }
+  }
+  bool helps = argc > 1 && (asks_for_help(1, argv + 1) || strcmp(argv[1], "help") == 0);
+  if (argc > 1 && !helps) {
+    fprintf(stderr, "headrace: no command \"%s\"\n", argv[1]);
+  }
+  print_usage(helps ? stdout : stderr);
+  return helps ? 0 : 2;
+}
