@@ -1,0 +1,134 @@
+"""Writes the kernels and registrations of map.def for the torch that is installed.
+
+usage: generate.py MAP OUT.cpp
+
+Reads the operator schemas from the torchgen package of the torch wheel (native_functions.yaml), so that one map serves every
+torch version: forms and operators that this torch lacks are skipped and listed in a comment of the output.
+"""
+
+import os
+import re
+import sys
+
+import torchgen
+from torchgen import local
+from torchgen.api.types import NativeSignature
+from torchgen.model import FunctionSchema, SchemaKind
+
+RULES = "same|float|compare|logical|where|part"
+
+
+def read_schemas():
+    """Returns {full name: (schema, fields)} of native_functions.yaml; fields has structured, delegate, dispatch keys."""
+    path = os.path.join(os.path.dirname(torchgen.__file__), "packaged/ATen/native/native_functions.yaml")
+    schemas, fields = {}, None
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("- func:"):
+                schema = FunctionSchema.parse(line[7:].strip().strip("'\""))
+                fields = {"structured": False, "const": False, "dispatch": []}
+                schemas[str(schema.name)] = (schema, fields)
+            elif fields is not None and re.match(r"  (structured: True|structured_delegate:)", line):
+                fields["structured"] = True
+            elif fields is not None and line.startswith("  use_const_ref_for_mutable_tensors: True"):
+                fields["const"] = True
+            elif fields is not None and (match := re.match(r"    ([A-Z][A-Za-z0-9, ]*):", line)):
+                fields["dispatch"] += match.group(1).replace(" ", "").split(",")
+    return schemas
+
+
+def is_composite_implicit(fields):
+    """Such operators carry their own gradient: a kernel of ours would take it away."""
+    if fields["structured"]:
+        return False
+    return not fields["dispatch"] or "CompositeImplicitAutograd" in fields["dispatch"]
+
+
+def read_map(path):
+    rows = []
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            line = line.split("#", 1)[0].strip() if not line.startswith("#") else ""
+            if line:
+                name, expression = line.split(":", 1)
+                rows.append((name.strip(), expression.strip()))
+    return rows
+
+
+def expand(expression):
+    """Turns the short forms into calls of pointwise() and foreach()."""
+    expression = re.sub(rf"\beach ({RULES}) ([A-Z0-9_]+)\(", lambda m: f"foreach(R, HR_OP_{m[2]}, Rule::{m[1].title()}, ", expression)
+    return re.sub(rf"\b({RULES}) ([A-Z0-9_]+)\(", lambda m: f"pointwise(R, HR_OP_{m[2]}, Rule::{m[1].title()}, ", expression)
+
+
+def signature_of(schema, fields):
+    with local.parametrize(
+        use_const_ref_for_mutable_tensors=fields["const"], use_ilistref_for_tensor_lists=fields["structured"]
+    ):
+        signature = NativeSignature(schema, symint=False)
+        return signature.returns_type().cpp_type(), [(a.type, a.name) for a in signature.arguments()]
+
+
+def kernel(schema, fields, expression):
+    """The text of one kernel and its function's name."""
+    result_type, arguments = signature_of(schema, fields)
+    name = "k_" + re.sub(r"\W", "_", str(schema.name))
+    kind = schema.kind()
+    is_list = bool(schema.arguments.flat_non_out) and str(schema.arguments.flat_non_out[0].type) == "Tensor[]" and \
+        str(schema.name).startswith("_foreach")
+    result = "ListResult" if is_list or str(schema.name).startswith("_foreach") else "Result"
+    outs = [a.name for a in schema.arguments.out]
+    if kind == SchemaKind.out:
+        places = [f"{result}::out({o})" for o in outs]
+    elif kind == SchemaKind.inplace:
+        places = [f"{result}::inplace(self)"]
+    else:
+        places = [f"{result}::fresh()"] * 8
+    call = re.sub(r"\bR(\d?)\b", lambda m: places[int(m[1] or 0)], expand(expression))
+    if kind == SchemaKind.out:
+        body = f"{call};\n  return " + (f"{outs[0]};" if len(outs) == 1 else "{" + ", ".join(outs) + "};")
+    elif kind == SchemaKind.inplace and result_type != "void":
+        body = f"{call};\n  return self;"
+    elif result_type == "void":
+        body = f"{call};"
+    else:
+        body = f"return {call};"
+    parameters = ", ".join(f"{t} {n}" for t, n in arguments)
+    text = f"{result_type} {name}({parameters}) {{\n  {body}\n}}\n"
+    return name, text
+
+
+def main():
+    map_path, out_path = sys.argv[1:]
+    schemas = read_schemas()
+    groups = {}
+    for full_name, (schema, _) in schemas.items():
+        groups.setdefault((schema.name.name.base, str(schema.signature())), []).append(full_name)
+    kernels, registrations, skipped, done = [], [], [], set()
+    for name, expression in read_map(map_path):
+        if name not in schemas:
+            skipped.append(name)
+            continue
+        schema = schemas[name][0]
+        forms = groups[(schema.name.name.base, str(schema.signature()))]
+        if re.search(r"\bR\d?\b", expand(expression)) is None:
+            forms = [name]
+        for form in forms:
+            form_schema, fields = schemas[form]
+            if form in done or is_composite_implicit(fields):
+                continue
+            done.add(form)
+            function, text = kernel(form_schema, fields, expression)
+            kernels.append(text)
+            registrations.append(f'  m.impl("{form}", &{function});\n')
+    with open(out_path, "w", encoding="utf-8") as file:
+        file.write("// Generated by generate.py from map.def; do not edit.\n")
+        file.write(f"// Not in this torch: {', '.join(skipped) or 'none'}\n")
+        file.write('#include "kernels.h"\n\n#include <torch/library.h>\n\nnamespace headrace {\nnamespace {\n\n')
+        file.write("\n".join(kernels))
+        file.write("\nTORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {\n" + "".join(registrations) + "}\n\n}  // namespace\n}  // namespace headrace\n")
+    print(f"generate.py: {len(registrations)} kernels from {map_path}" + (f"; not in this torch: {skipped}" if skipped else ""))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,464 @@
+"""The PyTorch device `headrace`: importing this module registers it; afterwards it is also `torch.headrace`.
+
+    x = torch.randn(3, device="headrace")
+    model = model.to("headrace")
+    torch.headrace.stats()["commits"]
+
+There is one device, with one queue that runs in order. Operations are deferred and run when a value is needed.
+"""
+
+import ctypes
+import importlib.metadata
+import os
+import pathlib
+import sys
+
+import torch
+
+_FOLDER = pathlib.Path(__file__).resolve().parent
+
+
+# ---- the libraries
+
+
+class _Stats(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_int64)
+        for name in (
+            "operations commits commits_by_read commits_by_limit commits_by_request commits_by_mode cache_hits cache_entries "
+            "compiles compile_ns kernels kernels_interpreted library_calls bytes_copied_in bytes_copied_out temporary_bytes "
+            "temporaries_elided"
+        ).split()
+    ]
+
+
+class _MemoryStats(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_int64)
+        for name in (
+            "allocated_bytes allocated_bytes_peak reserved_bytes reserved_bytes_peak limit_bytes allocation_count "
+            "driver_allocation_count device_free_bytes device_total_bytes"
+        ).split()
+    ]
+
+
+def _find_onednn():
+    """Names oneDNN's library for the core, unless the user did: wheels put it where no loader looks."""
+    if os.environ.get("HEADRACE_ONEDNN"):
+        return
+    for package in ("onednn-cpu-gomp", "onednn"):
+        try:
+            files = importlib.metadata.files(package) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for file in files:
+            if file.name == "libdnnl.so.3" and file.locate().exists():
+                os.environ["HEADRACE_ONEDNN"] = str(pathlib.Path(file.locate()).resolve())
+                return
+    for name in ("libdnnl.so.3", "libdnnl.so"):
+        path = pathlib.Path(sys.prefix) / "lib" / name
+        if path.exists():
+            os.environ["HEADRACE_ONEDNN"] = str(path)
+            return
+
+
+def _find_library():
+    """The shim: installed beside this module, or named by HEADRACE_TORCH_LIBRARY in a source tree."""
+    named = os.environ.get("HEADRACE_TORCH_LIBRARY")
+    candidates = [pathlib.Path(named)] if named else [_FOLDER / "lib" / "libheadrace_torch.so"]
+    if not named:
+        for parent in _FOLDER.parents:
+            candidates += sorted(parent.glob("build*/**/libheadrace_torch.so")) if (parent / "include" / "headrace").is_dir() else []
+    for path in candidates:
+        if path.exists():
+            return path
+    raise ImportError("headrace: libheadrace_torch.so is not built; looked at " + ", ".join(map(str, candidates)))
+
+
+def _load_library():
+    library = ctypes.CDLL(str(_find_library()))
+    for name in ("error", "fallbacks"):
+        getattr(library, f"headrace_torch_{name}").restype = ctypes.c_char_p
+    library.headrace_torch_memory_limit.argtypes = [ctypes.c_int64]
+    library.headrace_torch_seed.argtypes = [ctypes.c_uint64]
+    library.headrace_torch_set_rng_state.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
+    return library
+
+
+_find_onednn()
+_library = _load_library()
+
+
+def _call(name, *arguments):
+    code = getattr(_library, "headrace_torch_" + name)(*arguments)
+    if code != 0:
+        message = _library.headrace_torch_error().decode()
+        raise {8: torch.OutOfMemoryError, 11: IndexError}.get(code, RuntimeError)(message)
+
+
+# ---- the device
+
+
+def is_available():
+    return not _is_in_bad_fork()
+
+
+def is_initialized():
+    return bool(_library.headrace_torch_is_open())
+
+
+def init():
+    _call("open")
+
+
+_lazy_init = init
+
+
+def _is_in_bad_fork():
+    return bool(_library.headrace_torch_in_bad_fork())
+
+
+def device_count():
+    return 1
+
+
+def current_device():
+    return 0
+
+
+def _index_of(device):
+    if device is None:
+        return 0
+    if isinstance(device, int):
+        index = device
+    else:
+        device = torch.device(device)
+        if device.type != "headrace":
+            raise ValueError(f"Expected a headrace device, but got: {device}")
+        index = device.index or 0
+    if index > 0:
+        raise RuntimeError(f"headrace has one device; there is no device {index}")
+    return 0
+
+
+def set_device(device):
+    _index_of(device)
+
+
+class device:  # noqa: N801 (torch.cuda.device is lower case too)
+    """Context manager that chooses the device; there is one."""
+
+    def __init__(self, device):
+        self.idx = _index_of(device)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+
+def _exchange_device(index):
+    _index_of(index)
+    return 0
+
+
+_maybe_exchange_device = _exchange_device
+
+
+def get_device_name(device=None):
+    _index_of(device)
+    return "headrace:" + os.environ.get("HEADRACE_DEVICE", "cpu")
+
+
+def get_device_capability(device=None):
+    _index_of(device)
+    return None
+
+
+def synchronize(device=None):
+    """Waits until everything recorded has run; raises the first error of that work."""
+    _index_of(device)
+    _call("synchronize")
+
+
+def commit():
+    """Hands everything recorded to the device, without waiting."""
+    _call("commit")
+
+
+def get_amp_supported_dtype():
+    return [torch.bfloat16, torch.float16]
+
+
+def is_bf16_supported():
+    return True
+
+
+# ---- streams and events: names for the one queue
+
+
+class Stream(torch.Stream):
+    """A queue of work. All of them are the device's one queue, which runs in order."""
+
+    def __new__(cls, device=None, priority=0, **names):
+        if names:
+            return super().__new__(cls, priority=priority, **names)
+        _index_of(device)
+        return super().__new__(cls, "headrace", priority=priority)
+
+
+class Event(torch.Event):
+    """A mark in the queue. With enable_timing, recording waits for the work before it."""
+
+    def __new__(cls, enable_timing=False, blocking=False, interprocess=False):
+        return super().__new__(cls, "headrace", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+
+
+def current_stream(device=None):
+    _index_of(device)
+    return torch.accelerator.current_stream()
+
+
+def default_stream(device=None):
+    _index_of(device)
+    return Stream(stream_id=0, device_index=0, device_type=torch._C._autograd.DeviceType.PrivateUse1.value)
+
+
+def set_stream(stream):
+    torch.accelerator.set_stream(stream)
+
+
+class stream:  # noqa: N801
+    """Context manager that makes a stream the current one."""
+
+    def __init__(self, stream):
+        self._stream, self._before = stream, None
+
+    def __enter__(self):
+        if self._stream is not None:
+            self._before = current_stream()
+            set_stream(self._stream)
+
+    def __exit__(self, *error):
+        if self._stream is not None:
+            set_stream(self._before)
+
+
+# ---- random numbers
+
+
+def manual_seed(seed):
+    _library.headrace_torch_seed(int(seed) & (2**64 - 1))
+
+
+manual_seed_all = manual_seed
+
+
+def seed():
+    manual_seed(int.from_bytes(os.urandom(8), "little"))
+
+
+seed_all = seed
+
+
+def _rng_words():
+    words = ctypes.c_uint64(), ctypes.c_uint64()
+    _library.headrace_torch_rng_state(ctypes.byref(words[0]), ctypes.byref(words[1]))
+    return words[0].value, words[1].value
+
+
+def initial_seed():
+    return _rng_words()[0]
+
+
+def get_rng_state(device="headrace"):
+    _index_of(device)
+    state = b"".join(word.to_bytes(8, sys.byteorder) for word in _rng_words())
+    return torch.frombuffer(bytearray(state), dtype=torch.uint8).clone()
+
+
+def get_rng_state_all():
+    return [get_rng_state()]
+
+
+def set_rng_state(new_state, device="headrace"):
+    _index_of(device)
+    state = bytes(new_state.cpu().to(torch.uint8).tolist())
+    if len(state) != 16:
+        raise RuntimeError(f"RNG state is wrong size: {len(state)} bytes, expected 16")
+    _library.headrace_torch_set_rng_state(*(int.from_bytes(state[at : at + 8], sys.byteorder) for at in (0, 8)))
+
+
+def set_rng_state_all(new_states):
+    set_rng_state(new_states[0])
+
+
+# ---- counters, modes, fallback
+
+_MODES = ("fuse", "eager", "strict")
+_FALLBACKS = ("error", "warn", "allow")
+
+
+def stats():
+    """What the stream did since it was opened or reset: operations, commits and why, cache hits, kernels, bytes copied."""
+    values = _Stats()
+    _call("stats", ctypes.byref(values))
+    result = {name: getattr(values, name) for name, _ in _Stats._fields_}
+    result["fallbacks"] = sum(fallbacks().values())
+    return result
+
+
+def reset_stats():
+    _call("reset_stats")
+    _library.headrace_torch_reset_fallbacks()
+
+
+def get_mode():
+    mode = ctypes.c_int()
+    _call("mode", ctypes.byref(mode))
+    return _MODES[mode.value]
+
+
+def set_mode(mode):
+    """fuse: defer and fuse; eager: run each operation at once; strict: also wait for it, so that errors come at their line."""
+    if mode not in _MODES:
+        raise ValueError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
+    _call("set_mode", _MODES.index(mode))
+
+
+def get_fallback():
+    return _FALLBACKS[_library.headrace_torch_fallback()]
+
+
+def set_fallback(mode):
+    """What happens to operators that the device lacks: error, or run on the host with (warn) or without a word (allow)."""
+    if mode not in _FALLBACKS:
+        raise ValueError(f"fallback must be one of {', '.join(_FALLBACKS)}, not {mode!r}")
+    _call("set_fallback", _FALLBACKS.index(mode))
+
+
+def fallbacks():
+    """How often each operator ran on the host: {name: count}."""
+    lines = _library.headrace_torch_fallbacks().decode().splitlines()
+    return {name: int(count) for name, count in (line.rsplit(" ", 1) for line in lines)}
+
+
+# ---- memory
+
+
+def _memory():
+    values = _MemoryStats()
+    _call("memory_stats", ctypes.byref(values))
+    return values
+
+
+def memory_stats(device=None):
+    _index_of(device)
+    values = _memory()
+    return {name: getattr(values, name) for name, _ in _MemoryStats._fields_}
+
+
+def memory_allocated(device=None):
+    return memory_stats(device)["allocated_bytes"]
+
+
+def max_memory_allocated(device=None):
+    return memory_stats(device)["allocated_bytes_peak"]
+
+
+def memory_reserved(device=None):
+    return memory_stats(device)["reserved_bytes"]
+
+
+def max_memory_reserved(device=None):
+    return memory_stats(device)["reserved_bytes_peak"]
+
+
+def reset_peak_memory_stats(device=None):
+    _index_of(device)
+    _call("memory_reset_peak")
+
+
+def mem_get_info(device=None):
+    values = memory_stats(device)
+    return values["device_free_bytes"], values["device_total_bytes"]
+
+
+def empty_cache():
+    _call("memory_trim")
+
+
+def set_memory_limit(size):
+    """Limits what the device reserves, in bytes; 0 lifts the limit."""
+    _call("memory_limit", int(size))
+
+
+def set_per_process_memory_fraction(fraction, device=None):
+    _index_of(device)
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"fraction must be between 0 and 1, not {fraction}")
+    set_memory_limit(max(1, int(mem_get_info()[1] * fraction)))
+
+
+# ---- registration
+
+
+def _refuse_dlpack(self, *arguments, **names):
+    if self.device.type == "headrace":
+        raise BufferError("headrace: tensors have no address to share through DLPack; copy to the host first: tensor.cpu()")
+    return _to_dlpack(self, *arguments, **names)
+
+
+def _register_reductions():
+    """Between processes tensors of the device become host tensors: a worker has no device, and handles mean nothing there."""
+    from multiprocessing.reduction import ForkingPickler
+
+    from torch.multiprocessing import reductions
+
+    def reduce_tensor(tensor):
+        if tensor.device.type == "headrace":
+            return reductions.reduce_tensor(tensor.detach().cpu().requires_grad_(tensor.requires_grad and tensor.is_leaf))
+        return reductions.reduce_tensor(tensor)
+
+    ForkingPickler.register(torch.Tensor, reduce_tensor)
+
+    def reduce_parameter(parameter):
+        if parameter.device.type == "headrace":
+            values = torch.nn.Parameter(parameter.detach().cpu(), parameter.requires_grad)
+            return reductions.reduce_tensor(values)
+        return reductions.reduce_tensor(parameter)
+
+    ForkingPickler.register(torch.nn.parameter.Parameter, reduce_parameter)
+
+
+def _tensor_text(tensor, *, tensor_contents=None):
+    """repr() formats one copy of a device tensor: formatting on the device would read it number by number."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "headrace"
+    if plain and tensor_contents is None and tensor.numel() > 0 and not torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        with torch.no_grad():
+            tensor_contents = torch._tensor_str._tensor_str(tensor.detach().cpu(), len("tensor("))
+    return _plain_text(tensor, tensor_contents=tensor_contents)
+
+
+def _register():
+    global _to_dlpack, _plain_text
+    name = torch._C._get_privateuse1_backend_name()
+    if name not in ("privateuseone", "headrace"):
+        raise ImportError(f"headrace: another device ({name}) is registered already; torch has room for one")
+    if name == "privateuseone":
+        torch.utils.rename_privateuse1_backend("headrace")
+    torch._register_device_module("headrace", sys.modules[__name__])
+    torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True)
+    _to_dlpack = torch.Tensor.__dlpack__
+    torch.Tensor.__dlpack__ = _refuse_dlpack
+    _plain_text = torch._tensor_str._str
+    torch._tensor_str._str = _tensor_text
+    _register_reductions()
+    if fallback := os.environ.get("HEADRACE_FALLBACK"):
+        set_fallback(fallback)
+    if chosen := os.environ.get("HEADRACE_DEVICE"):
+        _call("set_device_name", chosen.encode())
+
+
+_register()
