@@ -1,0 +1,163 @@
+/* Pools against plain loops over windows; gradients of the linear ones by <dy, pool(x)> = <dx, x>. */
+#include "core/lower_testing.h"
+
+typedef struct pool {
+  int kernel[2], stride[2], padding[2], dilation[2], in[2], out[2];
+} pool;
+
+enum { PLANES = 2, SIDE_MAX = 10, COUNT_MAX = PLANES * SIDE_MAX * SIDE_MAX };
+
+/* Tiles, tiles that leave a rest, padding, dilation, overlap, and windows past the high end (as ceil_mode gives). */
+static const pool pools[] = {
+    {{2, 2}, {2, 2}, {0, 0}, {1, 1}, {6, 8}, {3, 4}}, {{2, 2}, {3, 2}, {0, 0}, {1, 1}, {7, 9}, {2, 4}},
+    {{3, 3}, {2, 2}, {1, 1}, {1, 1}, {7, 8}, {4, 4}}, {{2, 3}, {1, 2}, {1, 1}, {2, 2}, {6, 7}, {6, 3}},
+    {{3, 2}, {1, 1}, {1, 0}, {1, 1}, {5, 6}, {5, 5}}, {{2, 2}, {2, 2}, {0, 0}, {1, 1}, {7, 7}, {4, 4}},
+    {{3, 3}, {3, 3}, {1, 1}, {1, 1}, {7, 6}, {3, 3}}};
+enum { POOLS = sizeof pools / sizeof *pools };
+
+#define POOL_INTS(p)                                                                                                  \
+  (p)->kernel[0], (p)->kernel[1], (p)->stride[0], (p)->stride[1], (p)->padding[0], (p)->padding[1], (p)->dilation[0], \
+      (p)->dilation[1]
+
+static void fill(double *out, int count, int factor) {
+  for (int i = 0; i < count; ++i) {
+    out[i] = (double)((i * factor + 3) % 23 - 11) / 4;
+  }
+}
+
+static double dot(const double *a, const double *b, int count) {
+  double sum = 0;
+  for (int i = 0; i < count; ++i) {
+    sum += a[i] * b[i];
+  }
+  return sum;
+}
+
+/* Input coordinate of window o, element k; -1 outside. */
+static int tap(const pool *p, int i, int o, int k) {
+  int at = o * p->stride[i] - p->padding[i] + k * p->dilation[i];
+  return at < p->in[i] ? at : -1;
+}
+
+static void max_of_windows(const pool *p, const double *x, double *y, int64_t *index) {
+  for (int o = 0; o < PLANES * p->out[0] * p->out[1]; ++o) {
+    int plane = o / (p->out[0] * p->out[1]), row = o / p->out[1] % p->out[0], column = o % p->out[1];
+    index[o] = -1;
+    for (int k = 0; k < p->kernel[0] * p->kernel[1]; ++k) {
+      int h = tap(p, 0, row, k / p->kernel[1]), w = tap(p, 1, column, k % p->kernel[1]);
+      double value = h >= 0 && w >= 0 ? x[(plane * p->in[0] + h) * p->in[1] + w] : 0;
+      if (h >= 0 && w >= 0 && (index[o] < 0 || value > y[o])) {
+        y[o] = value, index[o] = h * p->in[1] + w;
+      }
+    }
+  }
+}
+
+HR_TEST(max_pools_and_their_gradients) {
+  for (int i = 0; i < POOLS; ++i) {
+    const pool *p = &pools[i];
+    int in = PLANES * p->in[0] * p->in[1], out = PLANES * p->out[0] * p->out[1];
+    double x[COUNT_MAX], y[COUNT_MAX], dy[COUNT_MAX], dx[COUNT_MAX], y_expected[COUNT_MAX],
+        dx_expected[COUNT_MAX] = {0};
+    int64_t index[COUNT_MAX], index_expected[COUNT_MAX];
+    fill(x, in, 7), fill(dy, out, 5);
+    max_of_windows(p, x, y_expected, index_expected);
+    for (int o = 0; o < out; ++o) {
+      dx_expected[o / (out / PLANES) * p->in[0] * p->in[1] + index_expected[o]] += dy[o];
+    }
+    bench t = bench_begin();
+    hr_operand best = TENSOR(&t, I64, index, PLANES, p->out[0], p->out[1]);
+    bench_record(&t, HR_OP_MAX_POOL2D, INPUTS(TENSOR(&t, F64, x, PLANES, p->in[0], p->in[1])),
+                 OUTPUTS(TENSOR(&t, F64, y, PLANES, p->out[0], p->out[1]), best), INTS(POOL_INTS(p)), NO_SCALARS);
+    bench_record(&t, HR_OP_MAX_POOL2D_BACKWARD, INPUTS(TENSOR(&t, F64, dy, PLANES, p->out[0], p->out[1]), best),
+                 OUTPUTS(TENSOR(&t, F64, dx, PLANES, p->in[0], p->in[1])), INTS(POOL_INTS(p)), NO_SCALARS);
+    HR_ASSERT_OK(bench_run(&t));
+    ASSERT_ALL_NEAR(y, y_expected, out, 0);
+    ASSERT_ALL_EQ(index, index_expected, out);
+    ASSERT_ALL_NEAR(dx, dx_expected, in, 1e-12);
+  }
+}
+
+/* Padding never wins, not even where all else is -infinity, and a NaN beats every number. */
+HR_TEST(max_pool_of_infinities_and_nan) {
+  float x[9] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, 1, -INFINITY, NAN, 2}, y[4];
+  int64_t index[4];
+  bench t = bench_begin();
+  bench_record(&t, HR_OP_MAX_POOL2D, INPUTS(TENSOR(&t, F32, x, 1, 3, 3)),
+               OUTPUTS(TENSOR(&t, F32, y, 1, 2, 2), TENSOR(&t, I64, index, 1, 2, 2)), INTS(2, 2, 2, 2, 1, 1, 1, 1),
+               NO_SCALARS);
+  HR_ASSERT_OK(bench_run(&t));
+  ASSERT_ALL_NEAR(y, ((float[]){-INFINITY, -INFINITY, -INFINITY, NAN}), 4, 0);
+  ASSERT_ALL_EQ(index, ((int64_t[]){0, 1, 3, 7}), 4);
+}
+
+/* Elements that window o of dim i divides by: the window cut at the plane, or at the end of its padding. */
+static int extent(const pool *p, int i, int o, bool counts_padding) {
+  int start = o * p->stride[i] - p->padding[i], end = start + p->kernel[i];
+  int limit = counts_padding ? p->in[i] + p->padding[i] : p->in[i];
+  end = end < limit ? end : limit;
+  return end - (!counts_padding && start < 0 ? 0 : start);
+}
+
+static void average_of_windows(const pool *p, const double *x, double *y, bool counts_padding, int divisor) {
+  for (int o = 0; o < PLANES * p->out[0] * p->out[1]; ++o) {
+    int plane = o / (p->out[0] * p->out[1]), row = o / p->out[1] % p->out[0], column = o % p->out[1];
+    double sum = 0;
+    for (int k = 0; k < p->kernel[0] * p->kernel[1]; ++k) {
+      int h = tap(p, 0, row, k / p->kernel[1]), w = tap(p, 1, column, k % p->kernel[1]);
+      sum += h >= 0 && w >= 0 ? x[(plane * p->in[0] + h) * p->in[1] + w] : 0;
+    }
+    y[o] = sum / (divisor != 0 ? divisor : extent(p, 0, row, counts_padding) * extent(p, 1, column, counts_padding));
+  }
+}
+
+HR_TEST(average_pools_and_their_gradients) {
+  for (int i = 0; i < POOLS * 3; ++i) {
+    const pool *p = &pools[i / 3];
+    int in = PLANES * p->in[0] * p->in[1], out = PLANES * p->out[0] * p->out[1], divisor = i % 3 == 2 ? 5 : 0;
+    double x[COUNT_MAX], y[COUNT_MAX], dy[COUNT_MAX], dx[COUNT_MAX], y_expected[COUNT_MAX];
+    if (p->dilation[0] != 1) {
+      continue;
+    }
+    fill(x, in, 7), fill(dy, out, 5);
+    average_of_windows(p, x, y_expected, i % 3 == 0, divisor);
+    bench t = bench_begin();
+    bench_record(&t, HR_OP_AVG_POOL2D, INPUTS(TENSOR(&t, F64, x, PLANES, p->in[0], p->in[1])),
+                 OUTPUTS(TENSOR(&t, F64, y, PLANES, p->out[0], p->out[1])), INTS(POOL_INTS(p), i % 3 == 0, divisor),
+                 NO_SCALARS);
+    bench_record(&t, HR_OP_AVG_POOL2D_BACKWARD, INPUTS(TENSOR(&t, F64, dy, PLANES, p->out[0], p->out[1])),
+                 OUTPUTS(TENSOR(&t, F64, dx, PLANES, p->in[0], p->in[1])), INTS(POOL_INTS(p), i % 3 == 0, divisor),
+                 NO_SCALARS);
+    HR_ASSERT_OK(bench_run(&t));
+    ASSERT_ALL_NEAR(y, y_expected, out, 1e-12);
+    HR_ASSERT_NEAR(dot(dx, x, in), dot(dy, y_expected, out), 1e-9);
+  }
+}
+
+HR_TEST(adaptive_average_pools_and_their_gradients) {
+  static const int sizes[][4] = {{8, 6, 4, 3}, {7, 9, 1, 1}, {7, 9, 3, 4}, {3, 5, 7, 4}, {6, 10, 4, 10}};
+  for (int i = 0; i < 5; ++i) {
+    int h = sizes[i][0], w = sizes[i][1], oh = sizes[i][2], ow = sizes[i][3], in = PLANES * h * w,
+        out = PLANES * oh * ow;
+    double x[COUNT_MAX], y[COUNT_MAX], dy[COUNT_MAX], dx[COUNT_MAX], y_expected[COUNT_MAX];
+    fill(x, in, 7), fill(dy, out, 5);
+    for (int o = 0; o < out; ++o) {
+      int row = o / ow % oh, column = o % ow, count = 0;
+      double sum = 0;
+      for (int r = row * h / oh; r < ((row + 1) * h + oh - 1) / oh; ++r) {
+        for (int c = column * w / ow; c < ((column + 1) * w + ow - 1) / ow; ++c, ++count) {
+          sum += x[(o / (oh * ow) * h + r) * w + c];
+        }
+      }
+      y_expected[o] = sum / count;
+    }
+    bench t = bench_begin();
+    bench_record(&t, HR_OP_ADAPTIVE_AVG_POOL2D, INPUTS(TENSOR(&t, F64, x, PLANES, h, w)),
+                 OUTPUTS(TENSOR(&t, F64, y, PLANES, oh, ow)), NO_INTS, NO_SCALARS);
+    bench_record(&t, HR_OP_ADAPTIVE_AVG_POOL2D_BACKWARD, INPUTS(TENSOR(&t, F64, dy, PLANES, oh, ow)),
+                 OUTPUTS(TENSOR(&t, F64, dx, PLANES, h, w)), NO_INTS, NO_SCALARS);
+    HR_ASSERT_OK(bench_run(&t));
+    ASSERT_ALL_NEAR(y, y_expected, out, 1e-12);
+    HR_ASSERT_NEAR(dot(dx, x, in), dot(dy, y_expected, out), 1e-9);
+  }
+}
