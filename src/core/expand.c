@@ -171,6 +171,34 @@ static void append(hr_builder *b, hr_node node) {
   }
 }
 
+static void expand_lowered(expander *e, const hr_node *node);
+
+/* Decides again about each contraction among the nodes that a lowering emitted, from number `first` on: attention's
+ * products go to a provider or become loops like those that were recorded. */
+static void expand_emitted(expander *e, int first) {
+  hr_program *program = e->builder.program;
+  int count = program->node_count - first, contractions = 0;
+  for (int i = first; i < program->node_count; ++i) {
+    contractions += !program->nodes[i].is_loop && hr_op_table(program->nodes[i].op)->family == HR_FAMILY_CONTRACTION;
+  }
+  if (contractions == 0 || e->builder.status != NULL) {
+    return;
+  }
+  hr_node *emitted = hr_arena_dup(&program->arena, program->nodes + first, (size_t)count * sizeof *emitted);
+  if (emitted == NULL) {
+    e->builder.status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d nodes of the program", count);
+    return;
+  }
+  program->node_count = first;
+  for (int i = 0; i < count; ++i) {
+    if (!emitted[i].is_loop && hr_op_table(emitted[i].op)->family == HR_FAMILY_CONTRACTION) {
+      expand_lowered(e, &emitted[i]);
+    } else {
+      append(&e->builder, emitted[i]);
+    }
+  }
+}
+
 static void expand_lowered(expander *e, const hr_node *node) {
   hr_builder *b = &e->builder;
   const hr_op_row *row = hr_op_table(node->op);
@@ -188,7 +216,11 @@ static void expand_lowered(expander *e, const hr_node *node) {
     append(b, safe);
     return;
   }
+  int first = b->program->node_count;
   hr_status status = row->lower(b, &safe);
+  if (row->family == HR_FAMILY_COMPOSITE) {
+    expand_emitted(e, first);
+  }
   if (b->status == NULL) {
     b->status = hr_status_annotate(status, "%s", row->name);
   } else {
