@@ -1,0 +1,494 @@
+/* Streams, from the outside: on the cpu what comes out, on the null device what the stream did. */
+#include "hr_test.h"
+
+#include "base/thread.h"
+#include "engine/stream.h"
+
+enum { ROWS = 6, COLUMNS = 32, COUNT = ROWS * COLUMNS };
+static const int64_t dims[2] = {ROWS, COLUMNS}, strides[2] = {COLUMNS, 1};
+
+typedef struct fixture {
+  hr_device *device;
+  hr_stream *stream;
+} fixture;
+
+static fixture open_fixture(const char *name) {
+  fixture f;
+  HR_ASSERT_OK(hr_device_open(name, &f.device));
+  HR_ASSERT_OK(hr_stream_create(f.device, &f.stream));
+  hr_stream_set_mode(f.stream, HR_MODE_FUSE);
+  return f;
+}
+
+static void close_fixture(fixture *f) {
+  hr_stream_release(f->stream);
+  hr_memory_stats stats;
+  hr_device_memory_limit(f->device, 0);
+  hr_device_memory_stats(f->device, &stats);
+  hr_device_release(f->device);
+}
+
+static hr_view view_of(hr_buffer *buffer) {
+  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 2, .dims = dims, .strides = strides};
+}
+
+static hr_view number(const hr_scalar *scalar) {
+  return (hr_view){.scalar = scalar, .dtype = scalar->dtype};
+}
+
+static hr_buffer *make(const fixture *f) {
+  hr_buffer *buffer;
+  HR_ASSERT_OK(hr_buffer_create(f->device, COUNT * sizeof(float), &buffer));
+  return buffer;
+}
+
+/* A buffer whose element i is first + i * step. */
+static hr_buffer *make_ramp(const fixture *f, float first, float step) {
+  float values[COUNT];
+  hr_buffer *buffer = make(f);
+  hr_view view = view_of(buffer);
+  for (int i = 0; i < COUNT; i++) {
+    values[i] = first + (float)i * step;
+  }
+  HR_ASSERT_OK(hr_stream_write(f->stream, &view, values));
+  return buffer;
+}
+
+static hr_status binary(const fixture *f, hr_op op, hr_buffer *a, hr_buffer *b, hr_buffer *out) {
+  hr_view inputs[2] = {view_of(a), view_of(b)}, output = view_of(out);
+  return hr_stream_record(f->stream, op, NULL, 2, inputs, 1, &output);
+}
+
+static hr_status with_number(const fixture *f, hr_op op, hr_buffer *a, double value, hr_buffer *out) {
+  hr_scalar scalar = hr_scalar_f64(value);
+  hr_view inputs[2] = {view_of(a), number(&scalar)}, output = view_of(out);
+  return hr_stream_record(f->stream, op, NULL, 2, inputs, 1, &output);
+}
+
+static float read_at(const fixture *f, hr_buffer *buffer, int i) {
+  float values[COUNT];
+  hr_view view = view_of(buffer);
+  HR_ASSERT_OK(hr_stream_read(f->stream, &view, values));
+  return values[i];
+}
+
+static hr_stats stats_of(const fixture *f) {
+  hr_stats stats;
+  hr_stream_stats(f->stream, &stats);
+  return stats;
+}
+
+/* ---- results ---- */
+
+HR_TEST(temporaries_die_and_scalars_are_arguments) {
+  fixture f = open_fixture("cpu");
+  hr_buffer *x = make_ramp(&f, 1, 1);
+  for (int round = 0; round < 3; round++) {
+    hr_buffer *t = make(&f), *y = make(&f);
+    HR_ASSERT_OK(with_number(&f, HR_OP_MUL, x, 2.0 + round, t));
+    HR_ASSERT_OK(binary(&f, HR_OP_ADD, t, x, y));
+    hr_buffer_release(t);
+    HR_ASSERT_NEAR(read_at(&f, y, 9), 10 * (2.0 + round) + 10, 0);
+    hr_buffer_release(y);
+  }
+  hr_stats stats = stats_of(&f);
+  HR_ASSERT_EQ(stats.compiles, 1);
+  HR_ASSERT_EQ(stats.cache_hits, 2);
+  HR_ASSERT_EQ(stats.commits_by_read, 3);
+  HR_ASSERT_EQ(stats.kernels, 3);
+  HR_ASSERT_EQ(stats.temporaries_elided, 3);
+  HR_ASSERT_EQ(stats.operations, 6);
+  hr_buffer_release(x);
+  close_fixture(&f);
+}
+
+HR_TEST(modes_agree) {
+  for (int mode = HR_MODE_FUSE; mode <= HR_MODE_STRICT; mode++) {
+    fixture f = open_fixture("cpu");
+    hr_stream_set_mode(f.stream, (hr_mode)mode);
+    hr_buffer *x = make_ramp(&f, -3, 0.25f), *t = make(&f);
+    HR_ASSERT_OK(binary(&f, HR_OP_MUL, x, x, t));
+    HR_ASSERT_OK(binary(&f, HR_OP_SUB, t, x, x));
+    HR_ASSERT_OK(binary(&f, HR_OP_MAXIMUM, x, t, t));
+    HR_ASSERT_NEAR(read_at(&f, x, 0), 12, 0);
+    HR_ASSERT_NEAR(read_at(&f, t, 191), 44.75 * 44.75, 0);
+    HR_ASSERT_EQ(stats_of(&f).commits_by_mode, mode == HR_MODE_FUSE ? 0 : 3);
+    hr_buffer_release(x);
+    hr_buffer_release(t);
+    close_fixture(&f);
+  }
+}
+
+HR_TEST(writes_are_snapshots_in_order) {
+  fixture f = open_fixture("cpu");
+  float values[COUNT], old[COUNT];
+  hr_buffer *x = make_ramp(&f, 5, 0), *y = make(&f);
+  hr_view view = view_of(x), out = view_of(y);
+  HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, x, y));
+  for (int i = 0; i < COUNT; i++) {
+    values[i] = 7;
+  }
+  HR_ASSERT_OK(hr_stream_write(f.stream, &view, values));
+  HR_ASSERT_EQ(stats_of(&f).commits, 0);
+  memset(values, 0, sizeof values);
+  HR_ASSERT_OK(binary(&f, HR_OP_MUL, x, y, x));
+  HR_ASSERT_OK(hr_stream_read(f.stream, &out, old));
+  HR_ASSERT_NEAR(old[3], 10, 0);
+  HR_ASSERT_NEAR(read_at(&f, x, 100), 70, 0);
+  HR_ASSERT_EQ(stats_of(&f).bytes_copied_in, 2 * (int64_t)sizeof values);
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  close_fixture(&f);
+}
+
+HR_TEST(reads_gather_strided_views) {
+  fixture f = open_fixture("cpu");
+  hr_buffer *x = make_ramp(&f, 0, 1);
+  const int64_t turned[2] = {COLUMNS, ROWS}, turned_strides[2] = {1, COLUMNS};
+  hr_view view = {.buffer = x, .dtype = HR_DTYPE_F32, .rank = 2, .dims = turned, .strides = turned_strides};
+  float values[COUNT];
+  HR_ASSERT_OK(hr_stream_read(f.stream, &view, values));
+  for (int i = 0; i < COUNT; i++) {
+    HR_ASSERT_NEAR(values[i], (i % ROWS) * COLUMNS + i / ROWS, 0);
+  }
+  view.offset = 1;
+  HR_ASSERT_ERROR(hr_stream_read(f.stream, &view, values), HR_STATUS_OUT_OF_RANGE, "elements 1 to 192");
+  hr_buffer *fresh = make(&f);
+  HR_ASSERT_NEAR(read_at(&f, fresh, 0), 0, 0);
+  hr_buffer_release(fresh);
+  hr_buffer_release(x);
+  close_fixture(&f);
+}
+
+HR_TEST(addresses_stay_and_show_what_was_recorded) {
+  fixture f = open_fixture("cpu");
+  hr_buffer *x = make_ramp(&f, 1, 0), *y = make(&f);
+  void *address, *again;
+  HR_ASSERT_OK(hr_stream_address(f.stream, y, &address));
+  HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, x, y));
+  HR_ASSERT_OK(hr_stream_address(f.stream, y, &again));
+  HR_ASSERT(address == again);
+  HR_ASSERT_NEAR(((float *)address)[COUNT - 1], 2, 0);
+  ((float *)address)[0] = 40;
+  HR_ASSERT_OK(binary(&f, HR_OP_ADD, y, x, y));
+  HR_ASSERT_NEAR(read_at(&f, y, 0), 41, 0);
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  close_fixture(&f);
+}
+
+HR_TEST(work_above_the_grain_runs_on_the_executor) {
+  fixture f = open_fixture("cpu");
+  enum { LARGE = 1 << 20 };
+  hr_buffer *x, *y;
+  const int64_t large[1] = {LARGE}, one[1] = {1};
+  float *values = hr_malloc(LARGE * sizeof *values);
+  HR_ASSERT_OK(hr_buffer_create(f.device, LARGE * sizeof(float), &x));
+  HR_ASSERT_OK(hr_buffer_create(f.device, LARGE * sizeof(float), &y));
+  for (int i = 0; i < LARGE; i++) {
+    values[i] = (float)i;
+  }
+  hr_view in = {.buffer = x, .dtype = HR_DTYPE_F32, .rank = 1, .dims = large, .strides = one}, out = in;
+  out.buffer = y;
+  HR_ASSERT_OK(hr_stream_write(f.stream, &in, values));
+  for (int i = 0; i < 20; i++) {
+    hr_view inputs[2] = {i == 0 ? in : out, in};
+    HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_ADD, NULL, 2, inputs, 1, &out));
+    HR_ASSERT_OK(hr_stream_commit(f.stream));
+  }
+  HR_ASSERT_OK(hr_stream_read(f.stream, &out, values));
+  for (int i = 0; i < LARGE; i += 997) {
+    HR_ASSERT_NEAR(values[i], (float)i * 21, 0.001 * i);
+  }
+  HR_ASSERT_EQ(stats_of(&f).commits_by_request, 20);
+  hr_free(values);
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  close_fixture(&f);
+}
+
+/* ---- errors ---- */
+
+static hr_status select_rows(const fixture *f, hr_buffer *x, hr_buffer *index, hr_buffer *out) {
+  const int64_t count[1] = {ROWS}, one[1] = {1}, ints[1] = {0};
+  hr_attrs attrs = {.int_count = 1, .ints = ints};
+  hr_view inputs[2] = {view_of(x), {.buffer = index, .dtype = HR_DTYPE_I64, .rank = 1, .dims = count, .strides = one}};
+  hr_view output = view_of(out);
+  return hr_stream_record(f->stream, HR_OP_INDEX_SELECT, &attrs, 2, inputs, 1, &output);
+}
+
+static hr_buffer *make_index(const fixture *f, int64_t last) {
+  int64_t values[ROWS] = {0, 1, 2, 3, 4, last};
+  const int64_t count[1] = {ROWS}, one[1] = {1};
+  hr_buffer *buffer;
+  HR_ASSERT_OK(hr_buffer_create(f->device, sizeof values, &buffer));
+  hr_view view = {.buffer = buffer, .dtype = HR_DTYPE_I64, .rank = 1, .dims = count, .strides = one};
+  HR_ASSERT_OK(hr_stream_write(f->stream, &view, values));
+  return buffer;
+}
+
+HR_TEST(an_index_out_of_range_poisons_what_it_would_have_made) {
+  fixture f = open_fixture("cpu");
+  hr_buffer *x = make_ramp(&f, 0, 1), *old = make_ramp(&f, 3, 0), *good = make_index(&f, 5), *bad = make_index(&f, 6);
+  hr_buffer *y = make(&f), *z = make(&f);
+  HR_ASSERT_OK(select_rows(&f, x, good, y));
+  HR_ASSERT_NEAR(read_at(&f, y, COUNT - 1), COUNT - 1, 0);
+  HR_ASSERT_OK(select_rows(&f, x, bad, z));
+  HR_ASSERT_OK(binary(&f, HR_OP_ADD, old, z, old));
+  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE, "6");
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  HR_ASSERT_NEAR(read_at(&f, old, 0), 3, 0);
+  float values[COUNT];
+  hr_view view = view_of(z);
+  HR_ASSERT_STATUS(hr_stream_read(f.stream, &view, values), HR_STATUS_OUT_OF_RANGE);
+  HR_ASSERT_STATUS(binary(&f, HR_OP_ADD, z, x, y), HR_STATUS_OUT_OF_RANGE);
+  HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, x, z)); /* written from end to end: good again */
+  HR_ASSERT_NEAR(read_at(&f, z, 7), 14, 0);
+  HR_ASSERT_OK(select_rows(&f, x, bad, y)); /* y existed: it keeps its contents */
+  HR_ASSERT_STATUS(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE);
+  HR_ASSERT_NEAR(read_at(&f, y, COUNT - 1), COUNT - 1, 0);
+  hr_buffer *all[] = {x, old, good, bad, y, z};
+  for (int i = 0; i < 6; i++) {
+    hr_buffer_release(all[i]);
+  }
+  close_fixture(&f);
+}
+
+HR_TEST(work_behind_a_failure_is_discarded_in_later_commits_too) {
+  fixture f = open_fixture("cpu");
+  hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, -9), *y = make(&f), *z = make(&f);
+  HR_ASSERT_OK(select_rows(&f, x, bad, y));
+  HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, y, z));
+  HR_ASSERT_OK(hr_stream_commit(f.stream));
+  hr_status late = binary(&f, HR_OP_ADD, z, x, x); /* seen at once, or when it runs */
+  bool is_seen = late != NULL;
+  hr_status_ignore(late);
+  HR_ASSERT_STATUS(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE);
+  HR_ASSERT(is_seen || hr__buffer_is_poisoned(z));
+  HR_ASSERT_NEAR(read_at(&f, x, 9), 9, 0);
+  hr_buffer *all[] = {x, bad, y, z};
+  for (int i = 0; i < 4; i++) {
+    hr_buffer_release(all[i]);
+  }
+  close_fixture(&f);
+}
+
+HR_TEST(buffers_of_another_device_are_refused) {
+  fixture f = open_fixture("cpu"), g = open_fixture("null");
+  hr_buffer *x = make(&f), *y = make(&g);
+  HR_ASSERT_ERROR(binary(&f, HR_OP_ADD, x, x, y), HR_STATUS_INVALID_ARGUMENT, "add: a buffer of device \"null\"");
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  close_fixture(&f);
+  close_fixture(&g);
+}
+
+/* ---- memory ---- */
+
+HR_TEST(memory_that_is_short_fails_with_sizes_and_leaves_the_rest_intact) {
+  fixture f = open_fixture("cpu");
+  enum { LARGE = 4 << 20 };
+  const int64_t large[1] = {LARGE}, one[1] = {1};
+  hr_buffer *x = make_ramp(&f, 1, 1), *y = make(&f), *big;
+  HR_ASSERT_OK(hr_buffer_create(f.device, LARGE * sizeof(float), &big));
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  hr_device_memory_limit(f.device, 8 << 20);
+  hr_scalar scalar = hr_scalar_f64(1);
+  hr_view input = number(&scalar);
+  hr_view output = {.buffer = big, .dtype = HR_DTYPE_F32, .rank = 1, .dims = large, .strides = one};
+  HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_COPY, NULL, 1, &input, 1, &output));
+  HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, x, y));
+  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_RESOURCE_EXHAUSTED, "16777216 bytes requested");
+  HR_ASSERT_NEAR(read_at(&f, x, 3), 4, 0);
+  HR_ASSERT_ERROR(binary(&f, HR_OP_ADD, y, x, x), HR_STATUS_RESOURCE_EXHAUSTED, "limit 8388608");
+  HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, x, y));
+  HR_ASSERT_NEAR(read_at(&f, y, 3), 8, 0);
+  hr_device_memory_limit(f.device, 0);
+  HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_COPY, NULL, 1, &input, 1, &output));
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  hr_buffer_release(big);
+  close_fixture(&f);
+}
+
+/* Two commits and a read; whatever host allocation fails, the stream reports it or does without. */
+static hr_status run_short_of_memory(void) {
+  hr_device *device = NULL;
+  hr_stream *stream = NULL;
+  hr_buffer *x = NULL, *y = NULL;
+  float values[COUNT] = {0};
+  hr_status status = hr_device_open("cpu", &device);
+  status = status == NULL ? hr_stream_create(device, &stream) : status;
+  status = status == NULL ? hr_buffer_create(device, sizeof values, &x) : status;
+  status = status == NULL ? hr_buffer_create(device, sizeof values, &y) : status;
+  if (status == NULL) {
+    fixture f = {device, stream};
+    hr_view in = view_of(x), out = view_of(y);
+    status = hr_stream_write(stream, &in, values);
+    status = status == NULL ? binary(&f, HR_OP_ADD, x, x, y) : status;
+    status = status == NULL ? hr_stream_commit(stream) : status;
+    status = status == NULL ? binary(&f, HR_OP_MUL, y, y, y) : status;
+    status = status == NULL ? hr_stream_write(stream, &in, values) : status;
+    status = status == NULL ? hr_stream_read(stream, &out, values) : status;
+  }
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  hr_stream_release(stream);
+  hr_device_release(device);
+  return status;
+}
+
+HR_TEST(failing_host_allocations_are_reported_and_leak_nothing) {
+  HR_ASSERT_OK(run_short_of_memory());
+  int64_t live = hr__allocator_live();
+  for (int64_t n = 0; n < 5000; n++) {
+    hr__allocator_fail_after(n);
+    hr_status status = run_short_of_memory();
+    int64_t failures = hr__allocator_failures();
+    hr__allocator_fail_after(-1);
+    hr_status_code code = hr_status_code_of(status);
+    hr_status_ignore(status);
+    HR_ASSERT(code == HR_STATUS_OK || code == HR_STATUS_RESOURCE_EXHAUSTED);
+    HR_ASSERT_EQ(hr__allocator_live(), live);
+    if (failures == 0) {
+      HR_ASSERT_EQ(code, HR_STATUS_OK);
+      return;
+    }
+  }
+  HR_FAIL("allocations never stopped failing");
+}
+
+/* ---- loops, caches ---- */
+
+HR_TEST(loops_that_never_synchronise_hit_the_cache) {
+  static const int bodies[] = {7, 60, 300};
+  for (int b = 0; b < 3; b++) {
+    fixture f = open_fixture("null");
+    f.stream->records_max = 128;
+    hr_buffer *x = make_ramp(&f, 1, 0), *weight = make_ramp(&f, 1, 0);
+    int64_t compiles = 0;
+    for (int iteration = 0; iteration < 300 / bodies[b] * 4 + 12; iteration++) {
+      if (iteration == 3 + 2 * 128 / bodies[b]) {
+        compiles = stats_of(&f).compiles;
+      }
+      for (int i = 0; i < bodies[b]; i++) {
+        hr_buffer *y = make(&f);
+        hr_op op = (hr_op)(HR_OP_ADD + (i * i + i / 5) % 4);
+        HR_ASSERT_OK(i % 3 == 2 ? with_number(&f, op, x, 0.001 * iteration, y) : binary(&f, op, x, weight, y));
+        hr_buffer_release(x);
+        x = y;
+      }
+    }
+    hr_stats stats = stats_of(&f);
+    HR_ASSERT_EQ(stats.compiles, compiles);
+    HR_ASSERT(stats.commits_by_limit > compiles && stats.cache_hits == stats.commits - stats.compiles);
+    hr_buffer_release(x);
+    hr_buffer_release(weight);
+    close_fixture(&f);
+  }
+}
+
+HR_TEST(the_cache_forgets_what_was_used_longest_ago) {
+  fixture f = open_fixture("null");
+  f.stream->cache.count_max = 2;
+  hr_buffer *x = make_ramp(&f, 1, 0);
+  static const hr_op ops[] = {HR_OP_ADD, HR_OP_MUL, HR_OP_ADD, HR_OP_SUB, HR_OP_ADD, HR_OP_MUL};
+  static const int compiles[] = {1, 2, 2, 3, 3, 4};
+  for (int i = 0; i < 6; i++) {
+    HR_ASSERT_OK(binary(&f, ops[i], x, x, x));
+    HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+    HR_ASSERT_EQ(stats_of(&f).compiles, compiles[i]);
+    HR_ASSERT_EQ(stats_of(&f).cache_entries, i == 0 ? 1 : 2);
+  }
+  hr_stream_reset_stats(f.stream);
+  HR_ASSERT_EQ(stats_of(&f).compiles, 0);
+  hr_buffer_release(x);
+  close_fixture(&f);
+}
+
+HR_TEST(pending_bytes_are_bounded) {
+  fixture f = open_fixture("null");
+  f.stream->bytes_max = 64 * COUNT * (int64_t)sizeof(float);
+  hr_buffer *x = make_ramp(&f, 1, 0);
+  for (int i = 0; i < 1000; i++) {
+    hr_buffer *y = make(&f);
+    HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, x, y));
+    hr_buffer_release(x);
+    x = y;
+    HR_ASSERT(f.stream->pending.pending_bytes < f.stream->bytes_max);
+  }
+  hr_stats stats = stats_of(&f);
+  HR_ASSERT(stats.commits_by_limit >= 1000 / 64 && stats.compiles <= 3);
+  hr_buffer_release(x);
+  close_fixture(&f);
+}
+
+/* ---- threads ---- */
+
+enum { THREAD_ROUNDS = 300 };
+
+typedef struct recorder {
+  fixture f;
+  hr_buffer *x, *sum;
+  hr_status status;
+} recorder;
+
+/* sum += x, over a temporary, and now and then a wait. */
+static void record_many(void *arg) {
+  recorder *r = arg;
+  for (int i = 0; i < THREAD_ROUNDS && r->status == NULL; i++) {
+    hr_buffer *t;
+    r->status = hr_buffer_create(r->f.device, COUNT * sizeof(float), &t);
+    r->status = r->status == NULL ? binary(&r->f, HR_OP_ADD, r->sum, r->x, t) : r->status;
+    r->status = r->status == NULL ? with_number(&r->f, HR_OP_MUL, t, 1.0, r->sum) : r->status;
+    hr_buffer_release(t);
+    if (i % 50 == 17 && r->status == NULL) {
+      r->status = hr_stream_synchronize(r->f.stream);
+    }
+  }
+}
+
+HR_TEST(two_threads_record_into_one_stream) {
+  fixture f = open_fixture("cpu");
+  f.stream->records_max = 40;
+  recorder recorders[2];
+  hr_thread threads[2];
+  for (int i = 0; i < 2; i++) {
+    recorders[i] = (recorder){.f = f, .x = make_ramp(&f, 1, 1), .sum = make_ramp(&f, 0, 0)};
+  }
+  for (int i = 0; i < 2; i++) {
+    HR_ASSERT_OK(hr_thread_start("recorder", record_many, &recorders[i], &threads[i]));
+  }
+  for (int i = 0; i < 2; i++) {
+    hr_thread_join(&threads[i]);
+  }
+  for (int i = 0; i < 2; i++) {
+    HR_ASSERT_OK(recorders[i].status);
+    HR_ASSERT_NEAR(read_at(&f, recorders[i].sum, 4), 5 * THREAD_ROUNDS, 0);
+    hr_buffer_release(recorders[i].x);
+    hr_buffer_release(recorders[i].sum);
+  }
+  close_fixture(&f);
+}
+
+HR_TEST(two_streams_of_two_threads_share_a_buffer) {
+  fixture f = open_fixture("cpu"), g = open_fixture("cpu");
+  recorder recorders[2] = {{.f = f}, {.f = g}};
+  hr_thread threads[2];
+  hr_buffer *x = make_ramp(&f, 1, 1);
+  for (int i = 0; i < 2; i++) {
+    recorders[i].x = x;
+    recorders[i].sum = make_ramp(&recorders[i].f, 0, 0);
+    HR_ASSERT_OK(hr_thread_start("recorder", record_many, &recorders[i], &threads[i]));
+  }
+  for (int i = 0; i < 2; i++) {
+    hr_thread_join(&threads[i]);
+    HR_ASSERT_OK(recorders[i].status);
+    HR_ASSERT_NEAR(read_at(&recorders[i].f, recorders[i].sum, 4), 5 * THREAD_ROUNDS, 0);
+    hr_buffer_release(recorders[i].sum);
+  }
+  hr_buffer_release(x);
+  close_fixture(&f);
+  close_fixture(&g);
+}
