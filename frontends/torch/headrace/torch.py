@@ -15,7 +15,7 @@ import sys
 
 import torch
 
-_FOLDER = pathlib.Path(__file__).resolve().parent
+import headrace
 
 
 # ---- the libraries
@@ -63,12 +63,11 @@ def _find_onednn():
 
 
 def _find_library():
-    """The shim: installed beside this module, or named by HEADRACE_TORCH_LIBRARY in a source tree."""
+    """The shim: installed with this package, or named by HEADRACE_TORCH_LIBRARY in a source tree."""
     named = os.environ.get("HEADRACE_TORCH_LIBRARY")
-    candidates = [pathlib.Path(named)] if named else [_FOLDER / "lib" / "libheadrace_torch.so"]
-    if not named:
-        for parent in _FOLDER.parents:
-            candidates += sorted(parent.glob("build*/**/libheadrace_torch.so")) if (parent / "include" / "headrace").is_dir() else []
+    if named:
+        return named
+    candidates = [pathlib.Path(folder) / "lib" / "libheadrace_torch.so" for folder in headrace.__path__]
     for path in candidates:
         if path.exists():
             return path
