@@ -1,0 +1,342 @@
+/* How a kernel's domain is cut into batches, planes, tiles and blocks (see interp_plan.h), and accesses on it.
+ *
+ * Nothing here changes results: which elements share a tile is free, the order inside a reduction is not, and reduced and
+ * ordered dims keep theirs.
+ */
+#include <string.h>
+
+#include "interp/interp_plan.h"
+
+enum {
+  ROW_RESIDENT = 512,      /* rows up to here share a tile */
+  INNER_MIN = 64,          /* a pointwise plane has rows of at least this, unless all dims are inner */
+  COLUMN_ELEMENTS = 2048,  /* of a tile of short columns */
+  COLUMN_RESIDENT = 65536, /* elements of a tile that crosses phases */
+  SPLIT_ELEMENTS = 65536,  /* a kernel below this is not split into chunks */
+  SPLIT_TILES = 64         /* nor one that has so many tiles */
+};
+
+static int64_t product(const hr__dims *dims, int begin, int end) {
+  int64_t count = 1;
+  for (int d = begin; d < end; ++d) {
+    count *= dims->dims[d];
+  }
+  return count;
+}
+
+static hr__dims slice(const hr__dims *dims, int begin, int end) {
+  hr__dims part = {.rank = end - begin};
+  memcpy(part.dims, dims->dims + begin, (size_t)part.rank * sizeof *part.dims);
+  memcpy(part.source, dims->source + begin, (size_t)part.rank * sizeof *part.source);
+  return part;
+}
+
+static void append(hr__dims *dims, int64_t dim, int source) {
+  dims->dims[dims->rank] = dim;
+  dims->source[dims->rank] = source;
+  ++dims->rank;
+}
+
+/* Whether dim `a` should lie outside dim `b`: 1 yes, -1 the other way, 0 no opinion. The first access with an opinion wins,
+ * stores before loads. */
+static int compare_dims(const hr_kernel *kernel, int a, int b) {
+  for (int pass = 0; pass < 2; ++pass) {
+    for (int k = 0; k < kernel->instr_count; ++k) {
+      const hr_instr *instr = &kernel->instrs[k];
+      if (instr->kind != (pass == 0 ? HR_INSTR_STORE : HR_INSTR_LOAD)) {
+        continue;
+      }
+      const int64_t *strides = kernel->accesses[instr->access].strides;
+      int64_t x = strides[a] < 0 ? -strides[a] : strides[a], y = strides[b] < 0 ? -strides[b] : strides[b];
+      if (x != 0 && y != 0 && x != y) {
+        return x > y ? 1 : -1;
+      }
+    }
+  }
+  return 0;
+}
+
+/* Kept dims may run in any order: small strides inside. */
+static void sort_kept(const hr_kernel *kernel, hr__dims *dims) {
+  for (int i = 1; i < dims->rank; ++i) {
+    for (int j = i; j > 0 && compare_dims(kernel, dims->source[j - 1], dims->source[j]) < 0; --j) {
+      int64_t dim = dims->dims[j];
+      int source = dims->source[j];
+      dims->dims[j] = dims->dims[j - 1], dims->source[j] = dims->source[j - 1];
+      dims->dims[j - 1] = dim, dims->source[j - 1] = source;
+    }
+  }
+}
+
+/* Whether stepping once along the outer dim is stepping all the way along the inner one, for everybody. */
+static bool can_merge(const hr_kernel *kernel, int outer, int inner, int64_t inner_dim) {
+  for (int k = 0; k < kernel->access_count; ++k) {
+    const hr_access *access = &kernel->accesses[k];
+    if (access->strides[outer] != access->strides[inner] * inner_dim) {
+      return false;
+    }
+    for (int b = 0; b < access->bound_count; ++b) {
+      if (access->bounds[b].strides[outer] != access->bounds[b].strides[inner] * inner_dim) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+static void merge(const hr_kernel *kernel, hr__dims *dims) {
+  int n = 0;
+  for (int d = 0; d < dims->rank; ++d) {
+    if (n > 0 && can_merge(kernel, dims->source[n - 1], dims->source[d], dims->dims[d])) {
+      dims->dims[n - 1] *= dims->dims[d];
+      dims->source[n - 1] = dims->source[d];
+    } else {
+      dims->dims[n] = dims->dims[d];
+      dims->source[n] = dims->source[d];
+      ++n;
+    }
+  }
+  dims->rank = n;
+}
+
+static int64_t at_most(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+static int64_t at_least(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+static int64_t ceil_div(int64_t a, int64_t b) {
+  return b == 0 ? 0 : (a + b - 1) / b;
+}
+
+/* Batches from the front of the kept dims; `planes` are the rest. */
+static void take_batch(hr__plan *plan, int count, hr__dims *out_planes) {
+  plan->batch = slice(&plan->kept, 0, count);
+  *out_planes = slice(&plan->kept, count, plan->kept.rank);
+}
+
+static void cut_pointwise(hr__plan *plan) {
+  int rank = plan->kept.rank, inner = rank;
+  int64_t rows = 1, count = 1;
+  while (inner > 0) {
+    count *= plan->kept.dims[--inner];
+    rows = inner > 0 ? plan->kept.dims[inner - 1] : 1;
+    if (count >= HR__BLOCK / 2 || (count >= INNER_MIN && count * rows >= HR__BLOCK / 2)) {
+      break;
+    }
+  }
+  bool has_outer = inner > 0 && count < HR__BLOCK / 2;
+  take_batch(plan, has_outer ? inner - 1 : inner, &plan->inner);
+  if (has_outer) {
+    plan->outer = slice(&plan->inner, 0, 1);
+    plan->inner = slice(&plan->inner, 1, plan->inner.rank);
+  }
+  plan->walk = HR__WALK_NONE;
+  plan->outer_count = product(&plan->outer, 0, plan->outer.rank);
+  plan->inner_count = product(&plan->inner, 0, plan->inner.rank);
+  int64_t pieces = ceil_div(plan->inner_count, HR__BLOCK);
+  plan->tile_inner = pieces <= 1 ? plan->inner_count : HR__BLOCK;
+  plan->tile_outer = at_least(1, at_most(plan->outer_count, HR__BLOCK / at_least(1, plan->tile_inner)));
+  plan->block_outer = plan->tile_outer;
+  plan->block_inner = plan->tile_inner;
+}
+
+static void cut_rows(hr__plan *plan) {
+  plan->walk = HR__WALK_INNER;
+  plan->inner = plan->reduced;
+  plan->inner_count = plan->row_elements;
+  int rank = plan->kept.rank;
+  if (plan->row_elements > ROW_RESIDENT) {
+    take_batch(plan, rank, &plan->outer);
+  } else if (rank > 0 && plan->kept.dims[rank - 1] >= 8) {
+    take_batch(plan, rank - 1, &plan->outer);
+  } else {
+    take_batch(plan, 0, &plan->outer);
+  }
+  plan->outer_count = product(&plan->outer, 0, plan->outer.rank);
+  plan->tile_outer = at_least(1, at_most(plan->outer_count, HR__BLOCK / at_least(1, plan->row_elements)));
+  plan->tile_inner = plan->inner_count;
+  plan->block_outer = plan->tile_outer;
+  plan->block_inner = at_most(plan->inner_count, HR__BLOCK);
+}
+
+/* A width that does not cut the runs of the innermost dims. */
+static int64_t whole_runs(const hr__dims *dims, int64_t width) {
+  int64_t run = 1;
+  for (int d = dims->rank - 1; d >= 0 && run * dims->dims[d] <= width; --d) {
+    run *= dims->dims[d];
+  }
+  return width - width % run;
+}
+
+static void cut_columns(hr__plan *plan, const hr_kernel *kernel) {
+  plan->walk = HR__WALK_OUTER;
+  plan->outer = plan->reduced;
+  plan->outer_count = plan->row_elements;
+  int begin = plan->kept.rank;
+  for (int64_t width = 1; begin > 0 && width < 256;) {
+    width *= plan->kept.dims[--begin];
+  }
+  take_batch(plan, begin, &plan->inner);
+  plan->inner_count = product(&plan->inner, 0, plan->inner.rank);
+  int64_t width = HR__BLOCK, rows = plan->row_elements;
+  if (rows <= HR_REDUCE_SEQUENTIAL_MAX && kernel->ordered_mask == 0) {
+    width = at_most(HR__BLOCK, at_least(64, COLUMN_ELEMENTS / at_least(1, rows)));
+  } else {
+    width = plan->inner_count >= 8 * HR__BLOCK ? HR__BLOCK : 256;
+    width = kernel->ordered_mask != 0 ? at_most(width, 128) : width;
+    bool is_resident = false;
+    for (int r = 0; r < kernel->register_count; ++r) {
+      is_resident |= kernel->registers[r].level == HR_LEVEL_ELEMENT &&
+                     kernel->registers[r].last_phase > kernel->registers[r].phase;
+    }
+    width = is_resident ? at_least(16, at_most(width, COLUMN_RESIDENT / rows)) : width;
+  }
+  width = plan->inner_count <= width + width / 4 ? plan->inner_count : whole_runs(&plan->inner, width);
+  plan->tile_inner = width;
+  plan->tile_outer = rows;
+  plan->block_inner = width;
+  plan->block_outer = rows;
+  if (rows > HR_REDUCE_SEQUENTIAL_MAX || kernel->ordered_mask != 0) {
+    plan->block_outer = at_most(rows, at_least(1, HR__BLOCK / at_least(1, width)));
+  }
+}
+
+/* Whether chunks of a row shall be units: few rows, long ones, and nothing but reductions runs over their elements. */
+static bool shall_split(const hr__plan *plan, const hr_kernel *kernel, int64_t tiles) {
+  if (kernel->reduce_mask == 0 || plan->row_elements <= HR_REDUCE_CHUNK || tiles >= SPLIT_TILES ||
+      plan->row_elements * tiles * plan->tile_inner < SPLIT_ELEMENTS || !plan->is_walked) {
+    return false;
+  }
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    bool is_row = instr->level == HR_LEVEL_ROW;
+    if ((!is_row && instr->phase > 0) || (is_row && instr->kind == HR_INSTR_STORE && instr->phase == 0) ||
+        (!is_row && instr->kind == HR_INSTR_STORE && instr->mode != HR_STORE_SET)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+hr_status hr__plan_geometry(hr__plan *plan, const hr_kernel *kernel) {
+  uint32_t walked_mask = kernel->reduce_mask | kernel->ordered_mask;
+  bool is_innermost_walked = false;
+  for (int d = 0; d < kernel->rank; ++d) {
+    bool is_walked = (walked_mask >> d & 1) != 0;
+    if (kernel->dims[d] != 1) {
+      append(is_walked ? &plan->reduced : &plan->kept, kernel->dims[d], d);
+      is_innermost_walked = is_walked;
+    }
+  }
+  sort_kept(kernel, &plan->kept);
+  merge(kernel, &plan->kept);
+  merge(kernel, &plan->reduced);
+  plan->row_elements = product(&plan->reduced, 0, plan->reduced.rank);
+  bool is_rows = kernel->reduce_mask != 0 ? kernel->order == HR_ORDER_LANES : is_innermost_walked;
+  if (walked_mask == 0) {
+    plan->row_elements = 0;
+    cut_pointwise(plan);
+  } else if (is_rows) {
+    cut_rows(plan);
+  } else {
+    cut_columns(plan, kernel);
+  }
+  plan->batch_count = product(&plan->batch, 0, plan->batch.rank);
+  plan->tiles_outer = plan->walk == HR__WALK_OUTER ? 1 : ceil_div(plan->outer_count, plan->tile_outer);
+  plan->tiles_inner = plan->walk == HR__WALK_INNER ? 1 : ceil_div(plan->inner_count, plan->tile_inner);
+  plan->is_walked = plan->block_outer < plan->tile_outer || plan->block_inner < plan->tile_inner;
+  plan->chunk_count = ceil_div(plan->row_elements, HR_REDUCE_CHUNK);
+  int64_t tiles = plan->batch_count * plan->tiles_outer * plan->tiles_inner;
+  plan->is_split = shall_split(plan, kernel, tiles);
+  return HR_OK;
+}
+
+/* The strides of coordinate c of an access: its address or one of its bounds. */
+static const int64_t *strides_of(const hr_access *access, int c) {
+  return c == 0 ? access->strides : access->bounds[c - 1].strides;
+}
+
+static bool has_stride(const hr_access *access, const hr__dims *dims) {
+  for (int c = 0; c <= access->bound_count; ++c) {
+    for (int d = 0; d < dims->rank; ++d) {
+      if (strides_of(access, c)[dims->source[d]] != 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/* The dims of one side, merged as far as this access allows. */
+static bool make_axes(hr__plan *plan, const hr_access *access, const hr__dims *dims, hr__axes *out_axes) {
+  int coords = access->bound_count + 1, n = 0;
+  int64_t merged[HR_RANK_MAX];
+  int source[HR_RANK_MAX];
+  for (int d = 0; d < dims->rank; ++d) {
+    bool fits = n > 0;
+    for (int c = 0; fits && c < coords; ++c) {
+      const int64_t *strides = strides_of(access, c);
+      fits = strides[source[n - 1]] == strides[dims->source[d]] * dims->dims[d];
+    }
+    if (fits) {
+      merged[n - 1] *= dims->dims[d];
+      source[n - 1] = dims->source[d];
+    } else {
+      merged[n] = dims->dims[d];
+      source[n++] = dims->source[d];
+    }
+  }
+  int rank = n == 0 ? 1 : n;
+  int64_t *memory = HR_ARENA_ARRAY(&plan->arena, int64_t, (size_t)(rank * (coords + 1)));
+  if (memory == NULL) {
+    return false;
+  }
+  int64_t *strides = memory + rank;
+  memory[0] = 1; /* no dim: one of stride 0 */
+  for (int d = 0; d < n; ++d) {
+    memory[d] = merged[d];
+    for (int c = 0; c < coords; ++c) {
+      strides[c * rank + d] = strides_of(access, c)[source[d]];
+    }
+  }
+  *out_axes = (hr__axes){rank, memory, strides};
+  return true;
+}
+
+bool hr__plan_map(hr__plan *plan, const hr_access *access, hr__map *out_map) {
+  int coords = access->bound_count + 1, batch_rank = plan->batch.rank;
+  int64_t *numbers = HR_ARENA_ARRAY(&plan->arena, int64_t, (size_t)(coords * (2 + batch_rank)));
+  hr__term *terms = HR_ARENA_ARRAY(&plan->arena, hr__term, (size_t)access->term_count);
+  if (numbers == NULL || terms == NULL) {
+    return false;
+  }
+  int64_t *extent = numbers + coords, *batch = extent + coords;
+  for (int c = 0; c < coords; ++c) {
+    numbers[c] = c == 0 ? access->offset : access->bounds[c - 1].offset;
+    extent[c] = c == 0 ? 0 : access->bounds[c - 1].extent;
+    for (int d = 0; d < batch_rank; ++d) {
+      batch[c * batch_rank + d] = strides_of(access, c)[plan->batch.source[d]];
+    }
+  }
+  for (int t = 0; t < access->term_count; ++t) {
+    terms[t] = (hr__term){access->terms[t].reg, access->terms[t].stride, access->terms[t].extent};
+  }
+  *out_map = (hr__map){.arg = access->arg,
+                       .dtype = access->dtype,
+                       .size = (int)hr_dtype_size(access->dtype),
+                       .coords = coords,
+                       .offset = numbers,
+                       .extent = extent,
+                       .batch = batch,
+                       .term_count = access->term_count,
+                       .terms = terms,
+                       .fill = -1,
+                       .base = plan->coord_count};
+  plan->coord_count += coords;
+  out_map->vary = (has_stride(access, &plan->batch) ? (unsigned)HR__BATCH : 0) |
+                  (has_stride(access, &plan->outer) ? (unsigned)HR__OUTER : 0) |
+                  (has_stride(access, &plan->inner) ? (unsigned)HR__INNER : 0);
+  return make_axes(plan, access, &plan->outer, &out_map->outer) &&
+         make_axes(plan, access, &plan->inner, &out_map->inner);
+}

@@ -1,0 +1,108 @@
+/* interp_loops.h: the loops that the block interpreter strings together, compiled ahead of time from ops.def.
+ *
+ * A loop runs over a rectangle of `outer` rows of `inner` elements. Operands are dense along a row, or one element for the
+ * whole row; `pitch` says how many elements further the next row begins (0: every row sees the same). The destination may be
+ * exactly one of the sources, never a shifted part of one.
+ *
+ * One file a class (interp_f32.c, ...) defines its table by including interp_class.inc.
+ */
+#ifndef HEADRACE_INTERP_INTERP_LOOPS_H_
+#define HEADRACE_INTERP_INTERP_LOOPS_H_
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/dtype.h"
+#include "core/kernel.h"
+#include "core/op.h"
+
+#if defined(__clang__)
+#define HR_LOOP_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define HR_LOOP_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+typedef struct hr__loop {
+  int64_t outer, inner;
+  void *dst;
+  int64_t dst_pitch; /* elements, as all pitches */
+  const void *src[4];
+  int64_t pitch[4];
+} hr__loop;
+
+typedef void (*hr__loop_fn)(const hr__loop *loop);
+
+/* Which operands are one element for a row: the variants that exist, by arity. Others are spread to a block first. */
+enum {
+  HR__VARIANTS = 4, /* arity 1: v   2: vv vs sv   3: vvv vvs vss vsv   4: vvvv vvvs vvss vsss */
+};
+
+/* The variant for a mask of one-element operands, -1 where there is none. */
+static inline int hr__loop_variant(int arity, unsigned mask) {
+  static const int8_t table[5][16] = {
+      {-1},
+      {0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1},
+      {0, 2, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1},
+      {0, -1, 3, -1, 1, -1, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1},
+      {0, -1, -1, -1, -1, -1, -1, -1, 1, -1, -1, -1, 2, -1, 3, -1},
+  };
+  return table[arity][mask];
+}
+
+/* A reduction in one class. Accumulators are elements of the class. */
+typedef struct hr__reduce_loops {
+  void (*init)(void *acc, int64_t count); /* the identity */
+  /* Element i of the source goes to lane i mod HR_REDUCE_LANES. */
+  void (*lanes)(void *lanes, const void *src, int64_t count);
+  void (*tree)(void *out, void *lanes); /* folds the lanes by halves, in place */
+  /* Whole rows of at most HR_REDUCE_CHUNK elements, by lanes and tree. */
+  void (*rows)(void *out, const void *src, int64_t rows, int64_t count, int64_t pitch);
+  /* acc[k] takes src[o * pitch + k] for o = 0, 1, ... in order. */
+  void (*columns)(void *acc, const void *src, int64_t outer, int64_t inner, int64_t pitch);
+  /* base[offsets[i]] takes src[i * step], in order. */
+  void (*scatter)(void *base, const int64_t *offsets, const void *src, int64_t step, int64_t count);
+} hr__reduce_loops;
+
+enum { HR__REDUCE_SUM, HR__REDUCE_PROD, HR__REDUCE_AMAX, HR__REDUCE_AMIN, HR__REDUCE_ANY, HR__REDUCE_ALL, HR__REDUCES };
+
+/* best_key[k], best_index[k] take column k of keys and indices; an index of INT64_MAX says that there is none yet. */
+typedef void (*hr__argreduce_fn)(void *best_key, int64_t *best_index, const void *keys, const int64_t *indices,
+                                 int64_t outer, int64_t inner, int64_t key_pitch, int64_t index_pitch);
+
+typedef struct hr__class_loops {
+  hr__loop_fn pointwise[HR_OP_COUNT][HR__VARIANTS];
+  hr__reduce_loops reduce[HR__REDUCES];
+  hr__argreduce_fn argreduce[2];       /* argmax, argmin */
+  hr__loop_fn spread;                  /* dst = the one element of a row, or the row, for each element */
+  hr__loop_fn convert[HR_DTYPE_COUNT]; /* to the class of a dtype, rounded or wrapped as the dtype asks */
+} hr__class_loops;
+
+/* NULL for HR_CLASS_NONE. */
+const hr__class_loops *hr__class_loops_of(hr_class cls);
+
+extern const hr__class_loops hr__loops_b8, hr__loops_i32, hr__loops_u32, hr__loops_i64, hr__loops_u64, hr__loops_f32,
+    hr__loops_f64, hr__loops_c64, hr__loops_c128;
+
+/* Copies rows x cols elements between memory and a register; strides in elements of their side. */
+typedef struct hr__copy {
+  void *dst;
+  const void *src;
+  int64_t rows, cols;
+  int64_t dst_row, dst_col, src_row, src_col;
+} hr__copy;
+
+typedef void (*hr__copy_fn)(const hr__copy *copy);
+
+extern const hr__copy_fn hr__loads[HR_DTYPE_COUNT];  /* memory of dtype -> register of its class */
+extern const hr__copy_fn hr__stores[HR_DTYPE_COUNT]; /* register of the class -> memory of dtype */
+
+/* dst[i] = base[offsets[i]], widened to the class; base[offsets[i]] = src[i * step], narrowed. */
+typedef void (*hr__gather_fn)(void *dst, const void *base, const int64_t *offsets, int64_t count);
+typedef void (*hr__scatter_fn)(void *base, const int64_t *offsets, const void *src, int64_t step, int64_t count);
+extern const hr__gather_fn hr__gathers[HR_DTYPE_COUNT];
+extern const hr__scatter_fn hr__scatters[HR_DTYPE_COUNT];
+
+/* A host number as one element of a class. */
+void hr__scalar_to_class(const hr_scalar *scalar, hr_class cls, void *out);
+
+#endif

@@ -1,0 +1,555 @@
+/* From instructions to steps: what each register varies along, which loop an instruction takes, how often it runs.
+ *
+ *   before   r0 = load x   r1 = load bias   r2 = add r0, r1   r3 = convert r2 to bf16   store y (bf16), r3
+ *   after    each run      point r1 at bias
+ *            each block    (r0 points at x)  r2 = add<matrix, row>(r0, r1)   store y, r2
+ *
+ * Copies and conversions that change nothing become other names of a register, and so does a rounding that the store does
+ * anyway.
+ */
+#include <string.h>
+
+#include "base/allocator.h"
+#include "interp/interp_plan.h"
+
+/* Work of one create. */
+typedef struct builder {
+  hr__plan *plan;
+  const hr_kernel *kernel;
+  int *alias;        /* kernel register -> plan register, -1: not made yet */
+  bool *only_stored; /* kernel registers that only stores of `stored_as` read */
+  hr_dtype *stored_as;
+  int *scalar_register; /* [scalar][class] */
+  int step_capacity, register_capacity;
+  bool *is_arg_written;
+} builder;
+
+static hr_status out_of_memory(const hr_kernel *kernel) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "interp: no memory for kernel %s of %d instructions",
+                        kernel->name != NULL ? kernel->name : "", kernel->instr_count);
+}
+
+static hr_status no_loop(const hr_instr *instr) {
+  return hr_status_make(HR_STATUS_UNIMPLEMENTED, "interp: no loop for %s in class %s", hr_op_table(instr->op)->name,
+                        hr_class_name(instr->cls));
+}
+
+/* ---- registers ---- */
+
+static int new_register(builder *b, hr_class cls, unsigned vary, hr__often often, hr__place place) {
+  int index = b->plan->register_count++;
+  b->plan->registers[index] = (hr__register){.cls = cls,
+                                             .size = (int)hr_class_size(cls),
+                                             .vary = vary,
+                                             .often = often,
+                                             .place = place,
+                                             .map = -1,
+                                             .offset = -1,
+                                             .def = -1,
+                                             .last = -1};
+  return index;
+}
+
+static int scalar_register(builder *b, int scalar, hr_class cls) {
+  int *known = &b->scalar_register[scalar * HR_CLASS_COUNT + (int)cls];
+  if (*known < 0) {
+    *known = new_register(b, cls, 0, HR__EACH_RUN, HR__PLACE_SCALAR);
+    b->plan->registers[*known].scalar = scalar;
+  }
+  return *known;
+}
+
+static int source_register(builder *b, hr_source source, hr_class cls) {
+  return source.kind == HR_SOURCE_SCALAR ? scalar_register(b, source.index, cls) : b->alias[source.index];
+}
+
+/* How often something runs that varies like this. */
+static hr__often often_for(const hr__plan *plan, unsigned vary) {
+  unsigned walked = plan->walk == HR__WALK_INNER ? HR__INNER : HR__OUTER;
+  if (vary == 0) {
+    return HR__EACH_RUN;
+  }
+  return plan->is_walked && (vary & walked) == 0 ? HR__EACH_TILE : HR__EACH_BLOCK;
+}
+
+static hr__often rarer_not(hr__often a, hr__often b) {
+  return a > b ? a : b;
+}
+
+/* The sides of the plane that have another count than one. */
+static unsigned full_plane(const hr__plan *plan) {
+  return (plan->outer_count != 1 ? (unsigned)HR__OUTER : 0) | (plan->inner_count != 1 ? (unsigned)HR__INNER : 0);
+}
+
+/* ---- steps ---- */
+
+static hr__step *new_step(builder *b, hr__step_kind kind, hr__often often, int phase) {
+  hr__step *step = &b->plan->steps[b->plan->step_count++];
+  *step = (hr__step){.kind = kind, .dst = -1, .map = -1, .reduce = -1};
+  step->section = often == HR__EACH_RUN ? 0 : 2 * phase + (often == HR__EACH_TILE ? 1 : 2);
+  return step;
+}
+
+/* How a loop over `space` sees a register. */
+static int see(unsigned vary, unsigned space) {
+  vary &= space;
+  if (space != HR__PLANE) {
+    return vary == space ? HR__SEE_MATRIX : HR__SEE_ONE;
+  }
+  return vary == HR__PLANE   ? HR__SEE_MATRIX
+         : vary == HR__INNER ? HR__SEE_ROW
+         : vary == HR__OUTER ? HR__SEE_COLUMN
+                             : HR__SEE_ONE;
+}
+
+static void see_sources(builder *b, hr__step *step) {
+  step->can_flatten = true;
+  for (int s = 0; s < step->arity; ++s) {
+    step->see[s] = (uint8_t)see(b->plan->registers[step->src[s]].vary, step->space);
+    step->can_flatten &= step->see[s] == HR__SEE_MATRIX || step->see[s] == HR__SEE_ONE;
+  }
+}
+
+/* A register that holds `reg` for each element of `space`. */
+static int spread(builder *b, int reg, unsigned space, hr__often often, int phase) {
+  hr__plan *plan = b->plan;
+  hr_class cls = plan->registers[reg].cls;
+  unsigned vary = plan->registers[reg].vary;
+  hr__often mine = rarer_not(rarer_not(often_for(plan, space), plan->registers[reg].often), often);
+  int dst = new_register(b, cls, vary | space, mine, HR__PLACE_SLOT);
+  hr__step *step = new_step(b, HR__STEP_LOOP, mine, phase);
+  step->space = space, step->arity = 1, step->dst = dst, step->src[0] = reg;
+  step->fn = hr__class_loops_of(cls)->spread;
+  see_sources(b, step);
+  step->spread_row = step->see[0] == HR__SEE_ROW;
+  return dst;
+}
+
+/* Whether the variant that suits the operands exists; spreads operands until one does. */
+static void choose_variant(builder *b, const hr__loop_fn *variants, int arity, int *sources, unsigned space,
+                           hr__often often, int phase, hr__loop_fn *out_fn) {
+  int variant = -1;
+  while (variant < 0) {
+    unsigned mask = 0;
+    for (int s = 0; s < arity; ++s) {
+      int seen = see(b->plan->registers[sources[s]].vary, space);
+      mask |= space != 0 && (seen == HR__SEE_COLUMN || seen == HR__SEE_ONE) ? 1u << s : 0;
+    }
+    variant = hr__loop_variant(arity, mask);
+    if (variant < 0) {
+      int first = 0; /* the last operand is the one that usually has a variant */
+      while ((mask >> first & 1) == 0) {
+        ++first;
+      }
+      sources[first] = spread(b, sources[first], space, often, phase);
+    }
+  }
+  *out_fn = variants[variant];
+}
+
+static int loop_step(builder *b, const hr__loop_fn *variants, int arity, int *sources, hr_class result, int phase) {
+  hr__plan *plan = b->plan;
+  unsigned vary = 0;
+  hr__often often = HR__EACH_RUN;
+  for (int s = 0; s < arity; ++s) {
+    vary |= plan->registers[sources[s]].vary;
+    often = rarer_not(often, plan->registers[sources[s]].often);
+  }
+  often = rarer_not(often, often_for(plan, vary));
+  unsigned space = vary & HR__PLANE;
+  hr__loop_fn fn;
+  choose_variant(b, variants, arity, sources, space, often, phase, &fn);
+  int dst = new_register(b, result, vary, often, HR__PLACE_SLOT);
+  hr__step *step = new_step(b, HR__STEP_LOOP, often, phase);
+  step->space = space, step->arity = arity, step->dst = dst, step->fn = fn;
+  memcpy(step->src, sources, (size_t)arity * sizeof *sources);
+  see_sources(b, step);
+  return dst;
+}
+
+/* ---- instructions ---- */
+
+static hr_class source_class(const hr_op_row *row, hr_class cls, int source) {
+  if (row->rule == HR_RULE_SEEDED) {
+    return HR_CLASS_I64;
+  }
+  return row->rule == HR_RULE_WHERE && source == 0 ? HR_CLASS_B8 : cls;
+}
+
+static hr_status plan_compute(builder *b, const hr_instr *instr) {
+  const hr_op_row *row = hr_op_table(instr->op);
+  const hr__class_loops *loops = hr__class_loops_of(instr->cls);
+  int sources[4] = {0};
+  for (int s = 0; s < instr->source_count; ++s) {
+    sources[s] = source_register(b, instr->sources[s], source_class(row, instr->cls, s));
+  }
+  if (instr->op == HR_OP_COPY) {
+    b->alias[instr->dst] = sources[0];
+    return HR_OK;
+  }
+  if (loops == NULL || row->family != HR_FAMILY_POINTWISE || loops->pointwise[instr->op][0] == NULL ||
+      row->arity != instr->source_count) {
+    return no_loop(instr);
+  }
+  b->alias[instr->dst] = loop_step(b, loops->pointwise[instr->op], instr->source_count, sources,
+                                   b->kernel->registers[instr->dst].cls, instr->phase);
+  return HR_OK;
+}
+
+static hr_status plan_convert(builder *b, const hr_instr *instr) {
+  hr_class from = instr->sources[0].kind == HR_SOURCE_REGISTER ? b->kernel->registers[instr->sources[0].index].cls
+                  : instr->cls != HR_CLASS_NONE                ? instr->cls
+                                                               : hr_dtype_class(instr->to);
+  hr_class to = hr_dtype_class(instr->to);
+  int source = source_register(b, instr->sources[0], from);
+  bool rounds = hr_dtype_is_narrow(instr->to) && from != HR_CLASS_B8;
+  if (from == to && (!rounds || (b->only_stored[instr->dst] && b->stored_as[instr->dst] == instr->to))) {
+    b->alias[instr->dst] = source;
+    return HR_OK;
+  }
+  const hr__class_loops *loops = hr__class_loops_of(from);
+  if (loops == NULL || to == HR_CLASS_NONE) {
+    return no_loop(instr);
+  }
+  b->alias[instr->dst] = loop_step(b, &loops->convert[instr->to], 1, &source, to, instr->phase);
+  return HR_OK;
+}
+
+/* Whether memory of a dtype looks like a register of its class. */
+static bool is_own_class(hr_dtype dtype) {
+  return !hr_dtype_is_narrow(dtype) || dtype == HR_DTYPE_BOOL;
+}
+
+/* Whether a map's elements lie dense in memory over `space`, with at most a pitch between rows. */
+static bool is_dense(const hr__map *map, unsigned space) {
+  if (map->term_count != 0 || map->coords != 1 || !is_own_class(map->dtype)) {
+    return false;
+  }
+  bool inner = map->inner.rank == 1 && map->inner.strides[0] == 1;
+  bool outer = map->outer.rank == 1;
+  switch (space) {
+    case 0:
+      return true;
+    case HR__INNER:
+      return inner;
+    case HR__OUTER:
+      return outer && map->outer.strides[0] == 1;
+    default:
+      return inner && outer;
+  }
+}
+
+static hr_status plan_map(builder *b, const hr_instr *instr, hr_class fill_class, int *out_map, unsigned *out_vary,
+                          hr__often *out_often) {
+  hr__plan *plan = b->plan;
+  hr__map *map = &plan->maps[plan->map_count];
+  const hr_access *access = &b->kernel->accesses[instr->access];
+  if (access->bound_count > HR__BOUNDS_MAX) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "interp: an access with %d bounds, at most %d", access->bound_count,
+                          (int)HR__BOUNDS_MAX);
+  }
+  if (!hr__plan_map(plan, access, map)) {
+    return out_of_memory(b->kernel);
+  }
+  if (access->fill >= 0 && access->bound_count > 0) {
+    map->fill = scalar_register(b, access->fill, fill_class);
+  }
+  unsigned vary = map->vary;
+  hr__often often = HR__EACH_RUN;
+  for (int t = 0; t < map->term_count; ++t) {
+    hr__term *term = (hr__term *)&map->terms[t];
+    term->reg = b->alias[term->reg];
+    vary |= plan->registers[term->reg].vary;
+    often = rarer_not(often, plan->registers[term->reg].often);
+  }
+  *out_map = plan->map_count++;
+  *out_vary = vary;
+  *out_often = rarer_not(often, often_for(plan, vary));
+  return HR_OK;
+}
+
+static hr_status plan_load(builder *b, const hr_instr *instr) {
+  hr__plan *plan = b->plan;
+  int map;
+  unsigned vary;
+  hr__often often;
+  hr_class cls = b->kernel->registers[instr->dst].cls;
+  HR_RETURN_IF_ERROR(plan_map(b, instr, cls, &map, &vary, &often));
+  bool is_index = instr->kind == HR_INSTR_INDEX;
+  if (!is_index && b->is_arg_written[plan->maps[map].arg]) { /* in order with the stores */
+    often = instr->level == HR_LEVEL_ROW && plan->is_walked ? rarer_not(often, HR__EACH_TILE) : HR__EACH_BLOCK;
+  }
+  unsigned space = vary & HR__PLANE;
+  bool points = !is_index && is_dense(&plan->maps[map], space);
+  int dst = new_register(b, cls, vary, often, points ? HR__PLACE_MEMORY : HR__PLACE_SLOT);
+  plan->registers[dst].map = map;
+  hr__step *step = new_step(b,
+                            is_index ? HR__STEP_INDEX
+                            : points ? HR__STEP_POINT
+                                     : HR__STEP_LOAD,
+                            often, instr->phase);
+  step->space = space, step->dst = dst, step->map = map;
+  b->alias[instr->dst] = dst;
+  return HR_OK;
+}
+
+static hr_status plan_store(builder *b, const hr_instr *instr) {
+  hr__plan *plan = b->plan;
+  int map;
+  unsigned vary;
+  hr__often often;
+  hr_class cls = hr_dtype_class(b->kernel->accesses[instr->access].dtype);
+  HR_RETURN_IF_ERROR(plan_map(b, instr, cls, &map, &vary, &often));
+  int source = source_register(b, instr->sources[0], cls);
+  bool is_row = instr->level == HR_LEVEL_ROW && plan->walk != HR__WALK_NONE;
+  unsigned space = full_plane(plan);
+  if (is_row) {
+    space &= plan->walk == HR__WALK_INNER ? HR__OUTER : HR__INNER;
+  }
+  often = is_row && plan->is_walked ? HR__EACH_TILE : HR__EACH_BLOCK;
+  hr__step *step = new_step(b, HR__STEP_STORE, often, instr->phase);
+  step->space = space, step->arity = 1, step->src[0] = source, step->map = map, step->mode = instr->mode;
+  return HR_OK;
+}
+
+static int reduce_row(hr_op op) {
+  switch (op) {
+    case HR_OP_SUM:
+      return HR__REDUCE_SUM;
+    case HR_OP_PROD:
+      return HR__REDUCE_PROD;
+    case HR_OP_AMAX:
+      return HR__REDUCE_AMAX;
+    case HR_OP_AMIN:
+      return HR__REDUCE_AMIN;
+    case HR_OP_ANY:
+      return HR__REDUCE_ANY;
+    case HR_OP_ALL:
+      return HR__REDUCE_ALL;
+    default:
+      return -1;
+  }
+}
+
+static hr_status plan_reduce(builder *b, const hr_instr *instr) {
+  hr__plan *plan = b->plan;
+  const hr__class_loops *loops = hr__class_loops_of(instr->cls);
+  bool is_arg = instr->kind == HR_INSTR_ARGREDUCE;
+  hr__reduction *reduction = &plan->reductions[plan->reduction_count];
+  *reduction = (hr__reduction){.phase = instr->phase, .arity = is_arg ? 2 : 1, .is_sum = instr->op == HR_OP_SUM};
+  int row = reduce_row(instr->op);
+  if (loops != NULL && is_arg && (instr->op == HR_OP_ARGMAX || instr->op == HR_OP_ARGMIN)) {
+    reduction->better = loops->argreduce[instr->op - HR_OP_ARGMAX];
+  } else if (loops != NULL && !is_arg && row >= 0) {
+    reduction->loops = &loops->reduce[row];
+  }
+  if (reduction->better == NULL && (reduction->loops == NULL || reduction->loops->init == NULL)) {
+    return no_loop(instr);
+  }
+  reduction->key_size = (int)hr_class_size(instr->cls);
+  unsigned space = full_plane(plan);
+  int sources[2];
+  for (int s = 0; s < reduction->arity; ++s) {
+    sources[s] = source_register(b, instr->sources[s], s == 0 ? instr->cls : HR_CLASS_I64);
+    if ((plan->registers[sources[s]].vary & space) != space) {
+      sources[s] = spread(b, sources[s], space, HR__EACH_BLOCK, instr->phase);
+    }
+    reduction->src[s] = sources[s];
+  }
+  unsigned kept = plan->walk == HR__WALK_INNER ? HR__OUTER : HR__INNER;
+  unsigned vary = (plan->batch_count > 1 ? (unsigned)HR__BATCH : 0) | (full_plane(plan) & kept);
+  int dst = new_register(b, b->kernel->registers[instr->dst].cls, vary,
+                         plan->is_walked ? HR__EACH_TILE : HR__EACH_BLOCK, HR__PLACE_SLOT);
+  hr__step *step = new_step(b, is_arg ? HR__STEP_ARGREDUCE : HR__STEP_REDUCE, HR__EACH_BLOCK, instr->phase);
+  step->space = space, step->arity = reduction->arity, step->dst = dst, step->reduce = plan->reduction_count;
+  memcpy(step->src, sources, (size_t)reduction->arity * sizeof *sources);
+  see_sources(b, step);
+  reduction->dst = dst;
+  ++plan->reduction_count;
+  b->alias[instr->dst] = dst;
+  return HR_OK;
+}
+
+static hr_status plan_instr(builder *b, const hr_instr *instr) {
+  switch (instr->kind) {
+    case HR_INSTR_LOAD:
+    case HR_INSTR_INDEX:
+      return plan_load(b, instr);
+    case HR_INSTR_COMPUTE:
+      return plan_compute(b, instr);
+    case HR_INSTR_CONVERT:
+      return plan_convert(b, instr);
+    case HR_INSTR_REDUCE:
+    case HR_INSTR_ARGREDUCE:
+      return plan_reduce(b, instr);
+    case HR_INSTR_STORE:
+      return plan_store(b, instr);
+  }
+  return hr_status_make(HR_STATUS_INTERNAL, "interp: instruction of unknown kind %d", (int)instr->kind);
+}
+
+/* Steps by section, otherwise in order. */
+static bool sort_steps(hr__plan *plan) {
+  hr__step *sorted = HR_ARENA_ARRAY(&plan->arena, hr__step, (size_t)plan->step_count);
+  plan->section_begin = HR_ARENA_ARRAY(&plan->arena, int, (size_t)plan->section_count + 2);
+  if (sorted == NULL || plan->section_begin == NULL) {
+    return false;
+  }
+  int *next = plan->section_begin + 1; /* becomes the begins while it is filled */
+  for (int k = 0; k < plan->step_count; ++k) {
+    ++next[plan->steps[k].section];
+  }
+  for (int s = 0, at = 0; s < plan->section_count; ++s) {
+    int count = next[s];
+    next[s] = at;
+    at += count;
+  }
+  for (int k = 0; k < plan->step_count; ++k) {
+    sorted[next[plan->steps[k].section]++] = plan->steps[k];
+  }
+  plan->steps = sorted;
+  return true;
+}
+
+static void note_uses(builder *b) {
+  const hr_kernel *kernel = b->kernel;
+  for (int r = 0; r < kernel->register_count; ++r) {
+    b->alias[r] = -1;
+    b->only_stored[r] = true;
+  }
+  for (int k = 0; k < kernel->scalar_count * HR_CLASS_COUNT; ++k) {
+    b->scalar_register[k] = -1;
+  }
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (instr->kind == HR_INSTR_STORE) {
+      b->is_arg_written[kernel->accesses[instr->access].arg] = true;
+    }
+    for (int s = 0; s < instr->source_count; ++s) {
+      int reg = instr->sources[s].index;
+      if (instr->sources[s].kind != HR_SOURCE_REGISTER) {
+        continue;
+      }
+      hr_dtype dtype = instr->kind == HR_INSTR_STORE && instr->mode == HR_STORE_SET
+                           ? kernel->accesses[instr->access].dtype
+                           : HR_DTYPE_NONE;
+      b->only_stored[reg] &=
+          dtype != HR_DTYPE_NONE && (b->stored_as[reg] == HR_DTYPE_NONE || b->stored_as[reg] == dtype);
+      b->stored_as[reg] = dtype;
+    }
+  }
+  for (int k = 0; k < kernel->access_count; ++k) {
+    for (int t = 0; t < kernel->accesses[k].term_count; ++t) {
+      b->only_stored[kernel->accesses[k].terms[t].reg] = false;
+    }
+  }
+}
+
+static hr_status plan_steps(builder *b) {
+  hr__plan *plan = b->plan;
+  const hr_kernel *kernel = b->kernel;
+  hr_arena *arena = &plan->arena;
+  /* An instruction makes at most one step of its own and spreads four operands. */
+  size_t instrs = (size_t)kernel->instr_count, registers = (size_t)kernel->register_count;
+  size_t scalars = (size_t)kernel->scalar_count * HR_CLASS_COUNT;
+  plan->steps = hr_arena_alloc(arena, (5 * instrs + 1) * sizeof *plan->steps);
+  plan->registers = hr_arena_alloc(arena, (5 * instrs + registers + scalars + 1) * sizeof *plan->registers);
+  plan->maps = hr_arena_alloc(arena, (instrs + 1) * sizeof *plan->maps);
+  plan->reductions = hr_arena_alloc(arena, (instrs + 1) * sizeof *plan->reductions);
+  b->alias = HR_ARENA_ARRAY(arena, int, registers + 1);
+  b->only_stored = HR_ARENA_ARRAY(arena, bool, registers + 1);
+  b->stored_as = HR_ARENA_ARRAY(arena, hr_dtype, registers + 1);
+  b->scalar_register = HR_ARENA_ARRAY(arena, int, scalars + 1);
+  b->is_arg_written = HR_ARENA_ARRAY(arena, bool, (size_t)kernel->arg_count + 1);
+  if (plan->steps == NULL || plan->registers == NULL || plan->maps == NULL || plan->reductions == NULL ||
+      b->alias == NULL || b->only_stored == NULL || b->stored_as == NULL || b->scalar_register == NULL ||
+      b->is_arg_written == NULL) {
+    return out_of_memory(kernel);
+  }
+  note_uses(b);
+  for (int phase = 0; phase < plan->phase_count; ++phase) {
+    for (int rows = 1; rows >= 0; --rows) {
+      for (int k = 0; k < kernel->instr_count; ++k) {
+        const hr_instr *instr = &kernel->instrs[k];
+        if (instr->phase == phase && (instr->level == HR_LEVEL_ROW) == rows) {
+          HR_RETURN_IF_ERROR(plan_instr(b, instr));
+        }
+      }
+    }
+  }
+  return sort_steps(plan) ? HR_OK : out_of_memory(kernel);
+}
+
+/* Nanoseconds that an element costs, roughly; what a unit is worth follows from it. */
+static double element_cost(const hr__plan *plan, const hr_kernel *kernel) {
+  double cost = 0.1;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (instr->level == HR_LEVEL_ROW) {
+      continue;
+    }
+    bool is_slow = instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->accuracy != HR_ACCURACY_EXACT;
+    bool is_ragged = instr->access >= 0 && (kernel->accesses[instr->access].term_count > 0 ||
+                                            kernel->accesses[instr->access].bound_count > 0);
+    cost += is_slow ? 0.4 : is_ragged ? 0.8 : 0.08;
+  }
+  (void)plan;
+  return cost;
+}
+
+static void set_units(hr__plan *plan, const hr_kernel *kernel) {
+  hr_host_kernel *base = &plan->base;
+  int64_t tiles = plan->batch_count * plan->tiles_outer * plan->tiles_inner;
+  double unit = (double)plan->tile_outer * (double)plan->tile_inner;
+  double cost = element_cost(plan, kernel);
+  base->pass_count = plan->is_split ? 2 : 1;
+  base->units[0] = plan->is_split ? tiles * plan->chunk_count : tiles;
+  base->units[1] = plan->is_split ? tiles : 0;
+  unit = plan->is_split ? unit / (double)plan->chunk_count : unit;
+  double grain = 8000.0 / (cost * (unit < 1 ? 1 : unit));
+  base->grain[0] = grain < 1 ? 1 : (int64_t)grain;
+  base->grain[1] = 64;
+  base->bytes = kernel->bytes;
+}
+
+static void destroy(hr_host_kernel *kernel) {
+  hr__plan *plan = (hr__plan *)kernel;
+  if (plan != NULL) {
+    hr_arena arena = plan->arena;
+    hr_arena_fini(&arena);
+  }
+}
+
+hr_status hr_interp_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel) {
+  if (kernel->rank < 0 || kernel->rank > HR_RANK_MAX || kernel->phase_count > HR__PHASES_MAX) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "interp: kernel of rank %d and %d phases, at most %d and %d",
+                          kernel->rank, kernel->phase_count, (int)HR_RANK_MAX, (int)HR__PHASES_MAX);
+  }
+  hr_arena arena;
+  hr_arena_init(&arena, 8192 + (size_t)kernel->instr_count * 1600);
+  hr__plan *plan = HR_ARENA_NEW(&arena, hr__plan);
+  if (plan == NULL) {
+    hr_arena_fini(&arena);
+    return out_of_memory(kernel);
+  }
+  plan->arena = arena;
+  plan->phase_count = kernel->phase_count < 1 ? 1 : kernel->phase_count;
+  plan->section_count = 1 + 2 * plan->phase_count;
+  builder b = {.plan = plan, .kernel = kernel};
+  hr_status status = hr__plan_geometry(plan, kernel);
+  status = status != NULL ? status : plan_steps(&b);
+  status = status != NULL ? status : hr__plan_slots(plan, kernel);
+  if (status == NULL) {
+    plan->base.name = hr_arena_strdup(&plan->arena, kernel->name != NULL ? kernel->name : "kernel");
+    status = plan->base.name != NULL ? HR_OK : out_of_memory(kernel);
+  }
+  if (status != NULL) {
+    destroy(&plan->base);
+    return status;
+  }
+  set_units(plan, kernel);
+  plan->base.run = hr__plan_run;
+  plan->base.destroy = destroy;
+  *out_host_kernel = &plan->base;
+  return HR_OK;
+}

@@ -1,0 +1,700 @@
+/* The interpreter against plain loops in double: each schedule, every dtype, the same bits whatever the threads. */
+#include "hr_test.h"
+
+#include "base/thread.h"
+#include "interp/interp.h"
+#include "interp/interp_testing.h"
+
+enum { GUARD = 64 };
+
+static uint64_t seed = 1;
+
+static double uniform(void) { /* in [-1, 1) */
+  seed = seed * 6364136223846793005u + 1442695040888963407u;
+  return (double)(int32_t)(seed >> 32) * 0x1p-31;
+}
+
+static float *random_floats(int64_t count) {
+  float *x = malloc((size_t)count * sizeof *x + 4);
+  for (int64_t i = 0; i < count; ++i) {
+    x[i] = (float)uniform() * 4;
+  }
+  return x;
+}
+
+/* Memory with guard bytes on both sides; the buffer itself starts as garbage. */
+static void *guarded(size_t bytes) {
+  unsigned char *block = malloc(bytes + 2 * GUARD);
+  memset(block, 0xa5, bytes + 2 * GUARD);
+  return block + GUARD;
+}
+
+static void check_guards(const void *buffer, size_t bytes) {
+  const unsigned char *block = (const unsigned char *)buffer - GUARD;
+  for (size_t i = 0; i < GUARD; ++i) {
+    HR_ASSERT_EQ(block[i], 0xa5);
+    HR_ASSERT_EQ(block[GUARD + bytes + i], 0xa5);
+  }
+}
+
+static void free_guarded(void *buffer) {
+  free((unsigned char *)buffer - GUARD);
+}
+
+/* Runs all passes; ranges of `step` units, each with fresh scratch, the odd ones first, as threads might. */
+static void run_split(const hr_host_kernel *kernel, void *const *args, const hr_scalar *scalars, int64_t step) {
+  char *workspace = hr_aligned_malloc(kernel->workspace_bytes + 1, 64);
+  char *scratch = hr_aligned_malloc(kernel->scratch_bytes + 64, 64);
+  for (int pass = 0; pass < kernel->pass_count; ++pass) {
+    for (int odd = 1; odd >= 0; --odd) {
+      for (int64_t begin = odd * step; begin < kernel->units[pass]; begin += 2 * step) {
+        int64_t end = begin + step < kernel->units[pass] ? begin + step : kernel->units[pass];
+        memset(scratch, 0xcd, kernel->scratch_bytes + 64);
+        hr_host_call call = {args, scalars, workspace, scratch};
+        kernel->run(kernel, pass, &call, begin, end);
+        for (int i = 0; i < 64; ++i) {
+          HR_ASSERT_EQ((unsigned char)scratch[kernel->scratch_bytes + (size_t)i], 0xcd);
+        }
+      }
+    }
+  }
+  hr_aligned_free(workspace);
+  hr_aligned_free(scratch);
+}
+
+typedef struct threaded {
+  const hr_host_kernel *kernel;
+  int pass;
+  hr_host_call call;
+} threaded;
+
+static void run_range(void *arg, int64_t begin, int64_t end, int worker) {
+  threaded *t = arg;
+  (void)worker;
+  hr_host_call call = t->call;
+  call.scratch = hr_aligned_malloc(t->kernel->scratch_bytes + 1, 64);
+  t->kernel->run(t->kernel, t->pass, &call, begin, end);
+  hr_aligned_free(call.scratch);
+}
+
+static void run_threads(const hr_host_kernel *kernel, void *const *args, const hr_scalar *scalars, int threads) {
+  hr_thread_count_set(threads);
+  char *workspace = hr_aligned_malloc(kernel->workspace_bytes + 1, 64);
+  threaded t = {kernel, 0, {args, scalars, workspace, NULL}};
+  for (t.pass = 0; t.pass < kernel->pass_count; ++t.pass) {
+    hr_parallel_for(kernel->units[t.pass], 1, run_range, &t);
+  }
+  hr_aligned_free(workspace);
+  hr_thread_count_set(0);
+}
+
+/* Runs a kernel whose argument `out` is an output of `bytes` bytes: all at once into it, then in other ways, which must
+ * give the same bytes. The kernel must verify. */
+static void run_all(kernel_maker *m, void **args, const hr_scalar *scalars, int out, size_t bytes) {
+  HR_ASSERT_OK(hr_kernel_verify(make_end(m)));
+  hr_host_kernel *kernel;
+  HR_ASSERT_OK(hr_interp_create(make_end(m), &kernel));
+  void *result = args[out], *before = malloc(bytes + 1);
+  memcpy(before, result, bytes);
+  run_split(kernel, args, scalars, INT64_MAX / 4);
+  for (int way = 0; way < 4; ++way) {
+    void *other = guarded(bytes);
+    memcpy(other, before, bytes);
+    args[out] = other;
+    if (way < 2) {
+      run_split(kernel, args, scalars, way == 0 ? 1 : 3);
+    } else {
+      run_threads(kernel, args, scalars, way - 1);
+    }
+    HR_ASSERT_BYTES_EQ(other, result, bytes);
+    check_guards(other, bytes);
+    free_guarded(other);
+  }
+  args[out] = result;
+  kernel->destroy(kernel);
+  free(before);
+}
+
+/* ---- pointwise ---- */
+
+static void check_add(int64_t n) {
+  kernel_maker m;
+  int64_t one[] = {1};
+  make_begin(&m, 1, &n, 0, 0);
+  int x = make_arg(&m), y = make_arg(&m), z = make_arg(&m), alpha = make_scalar(&m);
+  int a = make_load(&m, 0, x, HR_DTYPE_F32, 0, one), b = make_load(&m, 0, y, HR_DTYPE_F32, 0, one);
+  int sum = make_op(&m, 0, HR_OP_ADD_SCALED, HR_CLASS_F32, 3, (int[]){a, b, alpha});
+  make_store(&m, 0, z, HR_DTYPE_F32, 0, one, make_op1(&m, 0, HR_OP_TANH, HR_CLASS_F32, sum));
+  float *fx = random_floats(n), *fy = random_floats(n), *fz = guarded((size_t)n * 4);
+  hr_scalar scalars[] = {hr_scalar_f64(0.5)};
+  run_all(&m, (void *[]){fx, fy, fz}, scalars, 2, (size_t)n * 4);
+  check_guards(fz, (size_t)n * 4);
+  for (int64_t i = 0; i < n; ++i) {
+    HR_ASSERT_NEAR(fz[i], tanh((double)fx[i] + 0.5 * (double)fy[i]), 1e-6);
+  }
+  free(fx), free(fy), free_guarded(fz);
+}
+
+HR_TEST(pointwise_sizes) {
+  int64_t sizes[] = {0, 1, 2, 15, 16, 17, 1023, 1024, 1025, 5000};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    check_add(sizes[i]);
+  }
+}
+
+HR_TEST(pointwise_strides_and_broadcasts) {
+  enum { A = 5, B = 70, C = 9 };
+  kernel_maker m;
+  int64_t dims[] = {A, B, C};
+  make_begin(&m, 3, dims, 0, 0);
+  int x = make_arg(&m), bias = make_arg(&m), row = make_arg(&m), y = make_arg(&m);
+  /* x is reversed along B and stored with C outside; bias is along C, row along B. */
+  int r = make_load(&m, 0, x, HR_DTYPE_F32, B - 1, (int64_t[]){B, -1, A * B});
+  r = make_op2(&m, 0, HR_OP_ADD, HR_CLASS_F32, r, make_load(&m, 0, bias, HR_DTYPE_F32, 0, (int64_t[]){0, 0, 1}));
+  r = make_op2(&m, 0, HR_OP_MUL, HR_CLASS_F32, r, make_load(&m, 0, row, HR_DTYPE_F32, 1, (int64_t[]){0, 2, 0}));
+  make_store(&m, 0, y, HR_DTYPE_F32, 0, (int64_t[]){B * C, C, 1}, r);
+  float *fx = random_floats(A * B * C), *fb = random_floats(C), *fr = random_floats(2 * B + 1),
+        *fy = guarded(A * B * C * 4);
+  run_all(&m, (void *[]){fx, fb, fr, fy}, NULL, 3, A * B * C * 4);
+  for (int a = 0; a < A; ++a) {
+    for (int b = 0; b < B; ++b) {
+      for (int c = 0; c < C; ++c) {
+        double expected = ((double)fx[a * B + (B - 1 - b) + c * A * B] + (double)fb[c]) * (double)fr[1 + 2 * b];
+        HR_ASSERT_NEAR(fy[(a * B + b) * C + c], expected, 1e-5);
+      }
+    }
+  }
+  free(fx), free(fb), free(fr), free_guarded(fy);
+}
+
+HR_TEST(pointwise_bias_over_rows) {
+  int64_t shapes[][3] = {{4, 3, 700}, {64, 10, 1}, {3, 200, 49}, {7, 64, 100}, {2, 2, 3000}};
+  for (size_t k = 0; k < sizeof shapes / sizeof *shapes; ++k) {
+    int64_t n = shapes[k][0], c = shapes[k][1], w = shapes[k][2];
+    kernel_maker m;
+    make_begin(&m, 3, shapes[k], 0, 0);
+    int x = make_arg(&m), bias = make_arg(&m), y = make_arg(&m);
+    int r = make_load(&m, 0, x, HR_DTYPE_F32, 0, (int64_t[]){c * w, w, 1});
+    r = make_op2(&m, 0, HR_OP_SUB, HR_CLASS_F32, make_load(&m, 0, bias, HR_DTYPE_F32, 0, (int64_t[]){0, 1, 0}), r);
+    make_store(&m, 0, y, HR_DTYPE_F32, 0, (int64_t[]){c * w, w, 1}, r);
+    float *fx = random_floats(n * c * w), *fb = random_floats(c), *fy = guarded((size_t)(n * c * w) * 4);
+    run_all(&m, (void *[]){fx, fb, fy}, NULL, 2, (size_t)(n * c * w) * 4);
+    for (int64_t i = 0; i < n * c * w; ++i) {
+      HR_ASSERT_NEAR(fy[i], fb[i / w % c] - fx[i], 0);
+    }
+    free(fx), free(fb), free_guarded(fy);
+  }
+}
+
+/* Every dtype to every dtype and back through doubles, with values that all can hold. */
+HR_TEST(conversions_between_all_dtypes) {
+  int64_t n = 1030, one[] = {1};
+  for (int from = HR_DTYPE_BOOL; from < HR_DTYPE_COUNT; ++from) {
+    for (int to = HR_DTYPE_BOOL; to < HR_DTYPE_COUNT; ++to) {
+      kernel_maker m;
+      make_begin(&m, 1, &n, 0, 0);
+      int x = make_arg(&m), y = make_arg(&m), z = make_arg(&m);
+      int r = make_load(&m, 0, x, HR_DTYPE_F64, 0, one);
+      r = make_convert(&m, 0, r, (hr_dtype)from);
+      r = make_convert(&m, 0, r, (hr_dtype)to);
+      make_store(&m, 0, y, (hr_dtype)to, 0, one, r);
+      make_store(&m, 0, z, HR_DTYPE_F64, 0, one, make_convert(&m, 0, r, HR_DTYPE_F64));
+      double *in = malloc((size_t)n * 8), *out = guarded((size_t)n * 8);
+      size_t bytes = (size_t)n * hr_dtype_size((hr_dtype)to);
+      void *middle = guarded(bytes);
+      bool is_bool = from == HR_DTYPE_BOOL || to == HR_DTYPE_BOOL;
+      for (int64_t i = 0; i < n; ++i) {
+        in[i] = (double)(i % 100);
+      }
+      run_all(&m, (void *[]){in, middle, out}, NULL, 1, bytes);
+      check_guards(middle, bytes);
+      for (int64_t i = 0; i < n; ++i) {
+        HR_ASSERT_EQ(out[i], is_bool ? in[i] != 0 : in[i]);
+      }
+      /* and back from memory */
+      kernel_maker back;
+      make_begin(&back, 1, &n, 0, 0);
+      x = make_arg(&back), y = make_arg(&back);
+      r = make_convert(&back, 0, make_load(&back, 0, x, (hr_dtype)to, 0, one), HR_DTYPE_F64);
+      make_store(&back, 0, y, HR_DTYPE_F64, 0, one, r);
+      double *again = guarded((size_t)n * 8);
+      run_all(&back, (void *[]){middle, again}, NULL, 1, (size_t)n * 8);
+      HR_ASSERT_BYTES_EQ(again, out, (size_t)n * 8);
+      free(in), free_guarded(out), free_guarded(middle), free_guarded(again);
+    }
+  }
+}
+
+HR_TEST(floats_round_like_the_core) {
+  int64_t n = 1 << 16, one[] = {1};
+  for (int k = 0; k < 2; ++k) {
+    hr_dtype dtype = k == 0 ? HR_DTYPE_F16 : HR_DTYPE_BF16;
+    kernel_maker m;
+    make_begin(&m, 1, &n, 0, 0);
+    int x = make_arg(&m), y = make_arg(&m), z = make_arg(&m);
+    int r = make_load(&m, 0, x, HR_DTYPE_F32, 0, one);
+    make_store(&m, 0, y, dtype, 0, one, make_convert(&m, 0, r, dtype));
+    make_store(&m, 0, z, HR_DTYPE_F32, 0, one, make_convert(&m, 0, r, dtype));
+    float *in = random_floats(n), *wide = malloc((size_t)n * 4);
+    uint16_t *out = guarded((size_t)n * 2);
+    for (int64_t i = 0; i < n; ++i) {
+      uint32_t bits = (uint32_t)i << 16 | (uint32_t)(i * 40503u & 0xffffu);
+      bits = i % 5 == 0 ? bits & 0xffff8000u : bits; /* ties */
+      bits = i % 7 == 0 ? bits & 0xfffff000u : bits;
+      memcpy(&in[i], &bits, 4);
+    }
+    run_all(&m, (void *[]){in, out, wide}, NULL, 1, (size_t)n * 2);
+    for (int64_t i = 0; i < n; ++i) {
+      uint16_t expected = k == 0 ? hr_f32_to_f16(in[i]) : hr_f32_to_bf16(in[i]);
+      HR_ASSERT_EQ(out[i], expected);
+      HR_ASSERT_NEAR(wide[i], k == 0 ? hr_f16_to_f32(expected) : hr_bf16_to_f32(expected), 0);
+    }
+    free(in), free(wide), free_guarded(out);
+  }
+}
+
+HR_TEST(every_half_widens_like_the_core) {
+  int64_t n = 1 << 16, one[] = {1};
+  uint16_t *in = malloc((size_t)n * 2);
+  float *out = guarded((size_t)n * 4);
+  for (int64_t i = 0; i < n; ++i) {
+    in[i] = (uint16_t)i;
+  }
+  for (int k = 0; k < 2; ++k) {
+    kernel_maker m;
+    make_begin(&m, 1, &n, 0, 0);
+    int x = make_arg(&m), y = make_arg(&m);
+    make_store(&m, 0, y, HR_DTYPE_F32, 0, one, make_load(&m, 0, x, k == 0 ? HR_DTYPE_F16 : HR_DTYPE_BF16, 0, one));
+    run_all(&m, (void *[]){in, out}, NULL, 1, (size_t)n * 4);
+    for (int64_t i = 0; i < n; ++i) {
+      HR_ASSERT_NEAR(out[i], k == 0 ? hr_f16_to_f32(in[i]) : hr_bf16_to_f32(in[i]), 0);
+    }
+  }
+  free(in), free_guarded(out);
+}
+
+HR_TEST(conversions_of_extremes_do_not_trap) {
+  double in[] = {NAN, INFINITY, -INFINITY, 1e300, -1e300, 9.3e18, -9.3e18, 1.8e19, 3e9, -1.5, 255.7, 70000};
+  int64_t n = 12, one[] = {1};
+  int64_t *out = guarded(sizeof in);
+  kernel_maker m;
+  make_begin(&m, 1, &n, 0, 0);
+  int x = make_arg(&m), y = make_arg(&m);
+  make_store(&m, 0, y, HR_DTYPE_I64, 0, one,
+             make_convert(&m, 0, make_load(&m, 0, x, HR_DTYPE_F64, 0, one), HR_DTYPE_I64));
+  run_all(&m, (void *[]){in, out}, NULL, 1, sizeof in);
+  HR_ASSERT_EQ(out[0], INT64_MIN);
+  HR_ASSERT_EQ(out[8], 3000000000);
+  HR_ASSERT_EQ(out[9], -1);
+  HR_ASSERT_EQ(out[10], 255);
+  free_guarded(out);
+}
+
+/* y = f(x) with y stored over x, which is read again afterwards. */
+HR_TEST(in_place_reads_old_values) {
+  int64_t n = 3000, one[] = {1};
+  kernel_maker m;
+  make_begin(&m, 1, &n, 0, 0);
+  int x = make_arg(&m), y = make_arg(&m);
+  int a = make_load(&m, 0, x, HR_DTYPE_F32, 0, one);
+  int twice = make_op2(&m, 0, HR_OP_ADD, HR_CLASS_F32, a, a);
+  make_store(&m, 0, x, HR_DTYPE_F32, 0, one, twice);
+  make_store(&m, 0, y, HR_DTYPE_F32, 0, one, make_op2(&m, 0, HR_OP_SUB, HR_CLASS_F32, twice, a));
+  float *fx = random_floats(n), *old = malloc((size_t)n * 4), *fy = guarded((size_t)n * 4);
+  memcpy(old, fx, (size_t)n * 4);
+  hr_host_kernel *kernel;
+  HR_ASSERT_OK(hr_interp_create(make_end(&m), &kernel));
+  run_split(kernel, (void *[]){fx, fy}, NULL, 1);
+  for (int64_t i = 0; i < n; ++i) {
+    HR_ASSERT_NEAR(fx[i], 2 * old[i], 0);
+    HR_ASSERT_NEAR(fy[i], old[i], 1e-6);
+  }
+  kernel->destroy(kernel);
+  free(fx), free(old), free_guarded(fy);
+}
+
+/* The same memory under two arguments, as a planner reuses it: a store must not run ahead of a load. */
+HR_TEST(arguments_that_share_memory) {
+  int64_t n = 3000, one[] = {1};
+  kernel_maker m;
+  make_begin(&m, 1, &n, 0, 0);
+  int x = make_arg(&m), y = make_arg(&m), z = make_arg(&m);
+  int a = make_load(&m, 0, x, HR_DTYPE_F32, 0, one);
+  int b = make_op1(&m, 0, HR_OP_NEG, HR_CLASS_F32, a);
+  int c = make_op2(&m, 0, HR_OP_MUL, HR_CLASS_F32, a, a);
+  make_store(&m, 0, y, HR_DTYPE_F32, 0, one, b);
+  make_store(&m, 0, z, HR_DTYPE_F32, 0, one, c);
+  float *fx = random_floats(n), *old = malloc((size_t)n * 4), *fz = guarded((size_t)n * 4);
+  memcpy(old, fx, (size_t)n * 4);
+  hr_host_kernel *kernel;
+  HR_ASSERT_OK(hr_interp_create(make_end(&m), &kernel));
+  run_split(kernel, (void *[]){fx, fx, fz}, NULL, 1);
+  for (int64_t i = 0; i < n; ++i) {
+    HR_ASSERT_NEAR(fx[i], -old[i], 0);
+    HR_ASSERT_NEAR(fz[i], old[i] * old[i], 0);
+  }
+  kernel->destroy(kernel);
+  free(fx), free(old), free_guarded(fz);
+}
+
+/* ---- rows and columns ---- */
+
+/* softmax over dim 1 of [rows, count, inner]. */
+static void check_softmax(int64_t rows, int64_t count, int64_t inner) {
+  kernel_maker m;
+  int64_t dims[] = {rows, count, inner}, strides[] = {count * inner, inner, 1};
+  make_begin(&m, 3, dims, 1u << 1, 0);
+  int x = make_arg(&m), y = make_arg(&m);
+  int largest = make_reduce(&m, 0, HR_OP_AMAX, HR_CLASS_F32, make_load(&m, 0, x, HR_DTYPE_F32, 0, strides));
+  int e = make_op2(&m, 1, HR_OP_SUB, HR_CLASS_F32, make_load(&m, 1, x, HR_DTYPE_F32, 0, strides), largest);
+  e = make_op1(&m, 1, HR_OP_EXP, HR_CLASS_F32, e);
+  int sum = make_reduce(&m, 1, HR_OP_SUM, HR_CLASS_F32, e);
+  make_store(&m, 2, y, HR_DTYPE_F32, 0, strides, make_op2(&m, 2, HR_OP_DIV, HR_CLASS_F32, e, sum));
+  int64_t n = rows * count * inner;
+  float *fx = random_floats(n), *fy = guarded((size_t)n * 4);
+  run_all(&m, (void *[]){fx, fy}, NULL, 1, (size_t)n * 4);
+  check_guards(fy, (size_t)n * 4);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t k = 0; k < inner; ++k) {
+      double total = 0;
+      for (int64_t i = 0; i < count; ++i) {
+        total += exp((double)fx[(r * count + i) * inner + k]);
+      }
+      for (int64_t i = 0; i < count; ++i) {
+        int64_t at = (r * count + i) * inner + k;
+        HR_ASSERT_NEAR(fy[at], exp((double)fx[at]) / total, 1e-6);
+      }
+    }
+  }
+  free(fx), free_guarded(fy);
+}
+
+HR_TEST(softmax_of_rows) {
+  int64_t sizes[] = {1, 2, 10, 32, 33, 100, 511, 512, 513, 1000, 1024, 1025, 5000, 50257};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    check_softmax(sizes[i] > 2000 ? 3 : 70, sizes[i], 1);
+  }
+}
+
+HR_TEST(softmax_of_columns) {
+  check_softmax(3, 10, 7);
+  check_softmax(2, 33, 5);
+  check_softmax(2, 100, 300);
+  check_softmax(1, 5000, 3);
+  check_softmax(1, 40, 2000);
+}
+
+/* sum over `mask` of contiguous dims, f32 against double. */
+static void check_sum(int rank, const int64_t *dims, uint32_t mask) {
+  kernel_maker m;
+  int64_t strides[HR_RANK_MAX], out_strides[HR_RANK_MAX], n = 1, out_n = 1;
+  for (int d = rank - 1; d >= 0; --d) {
+    bool is_reduced = (mask >> d & 1) != 0;
+    strides[d] = n, out_strides[d] = is_reduced ? 0 : out_n;
+    n *= dims[d], out_n *= is_reduced ? 1 : dims[d];
+  }
+  make_begin(&m, rank, dims, mask, 0);
+  int x = make_arg(&m), y = make_arg(&m), half = make_scalar(&m);
+  int sum = make_reduce(&m, 0, HR_OP_SUM, HR_CLASS_F32, make_load(&m, 0, x, HR_DTYPE_F32, 0, strides));
+  make_store(&m, 1, y, HR_DTYPE_F32, 0, out_strides, make_op2(&m, 1, HR_OP_MUL, HR_CLASS_F32, sum, half));
+  float *fx = random_floats(n), *fy = guarded((size_t)out_n * 4);
+  hr_scalar scalars[] = {hr_scalar_f64(0.5)};
+  run_all(&m, (void *[]){fx, fy}, scalars, 1, (size_t)out_n * 4);
+  check_guards(fy, (size_t)out_n * 4);
+  double *expected = calloc((size_t)out_n + 1, sizeof *expected),
+         *magnitude = calloc((size_t)out_n + 1, sizeof *expected);
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t at = 0;
+    for (int d = 0; d < rank; ++d) {
+      at += i / strides[d] % dims[d] * out_strides[d];
+    }
+    expected[at] += 0.5 * (double)fx[i];
+    magnitude[at] += fabs((double)fx[i]);
+  }
+  for (int64_t i = 0; i < out_n; ++i) {
+    HR_ASSERT_NEAR(fy[i], expected[i], 1e-5 * magnitude[i] + 1e-30);
+    HR_ASSERT(n != 0 || !signbit(fy[i]));
+  }
+  free(fx), free_guarded(fy), free(expected), free(magnitude);
+}
+
+HR_TEST(full_sums) {
+  int64_t sizes[] = {0, 1, 31, 32, 33, 63, 64, 65, 1000, 4095, 4096, 4097, 8192, 10000, 100000, 300001};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    check_sum(1, &sizes[i], 1);
+  }
+}
+
+HR_TEST(sums_over_some_dims) {
+  check_sum(2, (int64_t[]){5, 1000}, 2);
+  check_sum(2, (int64_t[]){1000, 5}, 1);
+  check_sum(2, (int64_t[]){100000, 3}, 1);
+  check_sum(2, (int64_t[]){9000, 300}, 1);
+  check_sum(2, (int64_t[]){3, 2000}, 1);
+  check_sum(2, (int64_t[]){30, 20000}, 1);
+  check_sum(2, (int64_t[]){3, 30000}, 2);
+  check_sum(3, (int64_t[]){8, 16, 784}, 5);
+  check_sum(3, (int64_t[]){8, 300, 49}, 2);
+  check_sum(4, (int64_t[]){4, 3, 5, 6}, 12);
+  check_sum(4, (int64_t[]){4, 3, 50, 60}, 5);
+  check_sum(4, (int64_t[]){4, 3, 50, 60}, 10);
+  check_sum(2, (int64_t[]){0, 7}, 1);
+  check_sum(2, (int64_t[]){7, 0}, 1);
+  check_sum(3, (int64_t[]){1, 1, 1}, 7);
+  check_sum(3, (int64_t[]){1, 50, 1}, 5);
+}
+
+/* The order that kernel.h describes, written down once more. */
+static float sum_in_order(const float *x, int64_t count, int64_t step, hr_reduce_order order) {
+  int64_t chunks = (count + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
+  float *results = malloc((size_t)chunks * sizeof *results);
+  for (int64_t c = 0; c < chunks; ++c) {
+    float lanes[HR_REDUCE_LANES];
+    for (int l = 0; l < HR_REDUCE_LANES; ++l) {
+      lanes[l] = -0.0f;
+    }
+    for (int64_t i = 0; i < HR_REDUCE_CHUNK && c * HR_REDUCE_CHUNK + i < count; ++i) {
+      lanes[order == HR_ORDER_LANES ? i % HR_REDUCE_LANES : 0] += x[(c * HR_REDUCE_CHUNK + i) * step];
+    }
+    for (int half = HR_REDUCE_LANES / 2; order == HR_ORDER_LANES && half > 0; half /= 2) {
+      for (int l = 0; l < half; ++l) {
+        lanes[l] += lanes[l + half];
+      }
+    }
+    results[c] = lanes[0];
+  }
+  float result = chunks == 1 ? results[0] : sum_in_order(results, chunks, 1, order);
+  free(results);
+  return result;
+}
+
+static void check_order(int64_t count, int64_t columns) {
+  kernel_maker m;
+  int64_t dims[] = {count, columns};
+  make_begin(&m, 2, dims, 1, 0);
+  int x = make_arg(&m), y = make_arg(&m);
+  int sum = make_reduce(&m, 0, HR_OP_SUM, HR_CLASS_F32, make_load(&m, 0, x, HR_DTYPE_F32, 0, (int64_t[]){columns, 1}));
+  make_store(&m, 1, y, HR_DTYPE_F32, 0, (int64_t[]){0, 1}, sum);
+  float *fx = random_floats(count * columns), *fy = guarded((size_t)columns * 4);
+  run_all(&m, (void *[]){fx, fy}, NULL, 1, (size_t)columns * 4);
+  for (int64_t k = 0; k < columns; ++k) {
+    float expected = sum_in_order(fx + k, count, columns, m.kernel.order);
+    HR_ASSERT_BYTES_EQ(&fy[k], &expected, 4);
+  }
+  free(fx), free_guarded(fy);
+}
+
+HR_TEST(reductions_keep_their_order) {
+  int64_t sizes[] = {1, 7, 32, 33, 64, 100, 1000, 4096, 4097, 20000, 300000};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    check_order(sizes[i], 1);
+    check_order(sizes[i], 3);
+    check_order(sizes[i], 10);
+  }
+  check_order(17000000, 1); /* three levels */
+  check_order(5000, 300);
+}
+
+HR_TEST(reduction_orders_by_shape) {
+  HR_ASSERT_EQ(hr_kernel_order(2, (int64_t[]){8, 100}, 0), HR_ORDER_NONE);
+  HR_ASSERT_EQ(hr_kernel_order(2, (int64_t[]){8, 100}, 2), HR_ORDER_LANES);
+  HR_ASSERT_EQ(hr_kernel_order(2, (int64_t[]){8, 32}, 2), HR_ORDER_SEQUENTIAL);
+  HR_ASSERT_EQ(hr_kernel_order(2, (int64_t[]){100, 8}, 1), HR_ORDER_SEQUENTIAL);
+  HR_ASSERT_EQ(hr_kernel_order(3, (int64_t[]){100, 8, 1}, 3), HR_ORDER_LANES);
+  HR_ASSERT_EQ(hr_kernel_order(3, (int64_t[]){100, 1, 8}, 1), HR_ORDER_SEQUENTIAL);
+  HR_ASSERT_EQ(hr_kernel_order(2, (int64_t[]){100, 0}, 3), HR_ORDER_SEQUENTIAL);
+}
+
+/* Argmax over dim 1 of [rows, count, inner], with ties and a NaN. */
+static void check_argmax(int64_t rows, int64_t count, int64_t inner) {
+  kernel_maker m;
+  int64_t dims[] = {rows, count, inner}, strides[] = {count * inner, inner, 1};
+  make_begin(&m, 3, dims, 1u << 1, 0);
+  int x = make_arg(&m), y = make_arg(&m);
+  int key = make_load(&m, 0, x, HR_DTYPE_F32, 0, strides), index = make_index(&m, 0, 0, (int64_t[]){0, 1, 0});
+  int best = make_argreduce(&m, 0, HR_OP_ARGMAX, HR_CLASS_F32, key, index);
+  make_store(&m, 1, y, HR_DTYPE_I64, 0, (int64_t[]){inner, 0, 1}, best);
+  int64_t n = rows * count * inner;
+  float *fx = random_floats(n);
+  int64_t *fy = guarded((size_t)(rows * inner) * 8);
+  for (int64_t i = 0; i < n; ++i) {
+    fx[i] = i % 5000 == 4711 ? NAN : roundf(fx[i] * 10);
+  }
+  run_all(&m, (void *[]){fx, fy}, NULL, 1, (size_t)(rows * inner) * 8);
+  for (int64_t r = 0; r < rows * inner; ++r) {
+    const float *v = fx + r / inner * count * inner + r % inner;
+    int64_t expected = 0;
+    for (int64_t i = 1; i < count; ++i) {
+      float a = v[i * inner], b = v[expected * inner];
+      expected = a > b || (isnan(a) && !isnan(b)) ? i : expected;
+    }
+    HR_ASSERT_EQ(fy[r], expected);
+  }
+  free(fx), free_guarded(fy);
+}
+
+HR_TEST(argmax_takes_the_first) {
+  check_argmax(50, 10, 1);
+  check_argmax(50, 100, 1);
+  check_argmax(3, 20000, 1);
+  check_argmax(1, 100000, 1);
+  check_argmax(4, 9, 30);
+  check_argmax(1, 30000, 5);
+}
+
+/* ---- windows, gather, scatter ---- */
+
+static void check_max_pool(int64_t planes, int64_t h, int64_t w, int64_t k, int64_t stride, int64_t pad) {
+  int64_t oh = (h + 2 * pad - k) / stride + 1, ow = (w + 2 * pad - k) / stride + 1;
+  kernel_maker m;
+  int64_t dims[] = {planes, oh, ow, k, k};
+  make_begin(&m, 5, dims, 3u << 3, 0);
+  int x = make_arg(&m), y = make_arg(&m), z = make_arg(&m), low = make_scalar(&m);
+  int v = make_load(&m, 0, x, HR_DTYPE_F32, -pad * w - pad, (int64_t[]){h * w, stride * w, stride, w, 1});
+  if (pad > 0) {
+    make_bound(&m, -pad, (int64_t[]){0, stride, 0, 1, 0}, h);
+    make_bound(&m, -pad, (int64_t[]){0, 0, stride, 0, 1}, w);
+    m.accesses[m.kernel.access_count - 1].fill = -1 - low;
+  }
+  int at = make_index(&m, 0, -pad * w - pad, (int64_t[]){0, stride * w, stride, w, 1});
+  int64_t out[] = {oh * ow, ow, 1, 0, 0};
+  int best = make_reduce(&m, 0, HR_OP_AMAX, HR_CLASS_F32, v);
+  int index = make_argreduce(&m, 0, HR_OP_ARGMAX, HR_CLASS_F32, v, at);
+  make_store(&m, 1, y, HR_DTYPE_F32, 0, out, best);
+  make_store(&m, 1, z, HR_DTYPE_I64, 0, out, index);
+  float *fx = random_floats(planes * h * w), *fy = guarded((size_t)(planes * oh * ow) * 4);
+  int64_t *fz = guarded((size_t)(planes * oh * ow) * 8);
+  hr_scalar scalars[] = {hr_scalar_f64(-INFINITY)};
+  run_all(&m, (void *[]){fx, fy, fz}, scalars, 1, (size_t)(planes * oh * ow) * 4);
+  for (int64_t o = 0; o < planes * oh * ow; ++o) {
+    int64_t p = o / (oh * ow), i = o / ow % oh, j = o % ow;
+    float largest = -INFINITY;
+    int64_t where = -1;
+    for (int64_t a = i * stride - pad; a < i * stride - pad + k; ++a) {
+      for (int64_t b = j * stride - pad; b < j * stride - pad + k; ++b) {
+        if (a >= 0 && a < h && b >= 0 && b < w && fx[p * h * w + a * w + b] > largest) {
+          largest = fx[p * h * w + a * w + b];
+          where = a * w + b;
+        }
+      }
+    }
+    HR_ASSERT_NEAR(fy[o], largest, 0);
+    HR_ASSERT_EQ(fz[o], where);
+  }
+  free(fx), free_guarded(fy), free_guarded(fz);
+}
+
+HR_TEST(max_pool_windows) {
+  check_max_pool(7, 28, 28, 2, 2, 0);
+  check_max_pool(3, 9, 11, 3, 2, 1);
+  check_max_pool(2, 56, 56, 3, 2, 1);
+  check_max_pool(1, 5, 5, 5, 1, 2);
+}
+
+HR_TEST(gather_rows_and_elements) {
+  enum { V = 50, E = 300, T = 40 };
+  int64_t ids[T];
+  for (int t = 0; t < T; ++t) {
+    ids[t] = t % 3 == 0 ? -1 - t : t;
+  }
+  for (int transposed = 0; transposed < 2; ++transposed) { /* the index along the outer or the inner dim */
+    kernel_maker m;
+    int64_t dims[] = {transposed ? E : T, transposed ? T : E};
+    make_begin(&m, 2, dims, 0, 0);
+    int w = make_arg(&m), idx = make_arg(&m), y = make_arg(&m);
+    int64_t along_t[] = {!transposed, transposed}, along_e[] = {transposed, !transposed};
+    int id = make_load(&m, 0, idx, HR_DTYPE_I64, 0, along_t);
+    int row = make_load(&m, 0, w, HR_DTYPE_F32, 0, along_e);
+    make_term(&m, id, E, V);
+    make_store(&m, 0, y, HR_DTYPE_F32, 0, (int64_t[]){dims[1], 1}, make_op1(&m, 0, HR_OP_NEG, HR_CLASS_F32, row));
+    float *fw = random_floats(V * E), *fy = guarded(T * E * 4);
+    run_all(&m, (void *[]){fw, ids, fy}, NULL, 2, T * E * 4);
+    for (int t = 0; t < T; ++t) {
+      for (int e = 0; e < E; ++e) {
+        int64_t id_t = ids[t] < 0 ? ids[t] + V : ids[t];
+        HR_ASSERT_NEAR(fy[transposed ? e * T + t : t * E + e], -fw[id_t * E + e], 0);
+      }
+    }
+    free(fw), free_guarded(fy);
+  }
+}
+
+/* dw[ids[t], e] += dy[t, e], in order of t. */
+static void check_scatter(int64_t vocabulary, int64_t tokens, int64_t width, bool width_inside, hr_dtype dtype) {
+  kernel_maker m;
+  int64_t dims[] = {width_inside ? tokens : width, width_inside ? width : tokens};
+  int64_t along_t[] = {width_inside, !width_inside}, along_e[] = {!width_inside, width_inside};
+  make_begin(&m, 2, dims, 0, width_inside ? 1 : 2);
+  int dy = make_arg(&m), idx = make_arg(&m), dw = make_arg(&m);
+  int id = make_load(&m, 0, idx, HR_DTYPE_I64, 0, along_t);
+  int v = make_load(&m, 0, dy, HR_DTYPE_F32, 0, (int64_t[]){dims[1], 1});
+  v = dtype == HR_DTYPE_F32 ? v : make_convert(&m, 0, v, dtype);
+  hr_instr *store = make_store(&m, 0, dw, dtype, 0, along_e, v);
+  store->mode = HR_STORE_ADD;
+  make_term(&m, id, width, vocabulary);
+  size_t bytes = (size_t)(vocabulary * width) * hr_dtype_size(dtype);
+  float *fy = random_floats(tokens * width), *expected = calloc((size_t)(vocabulary * width), 4);
+  int64_t *ids = malloc((size_t)tokens * 8);
+  void *fw = guarded(bytes);
+  memset(fw, 0, bytes);
+  for (int64_t t = 0; t < tokens; ++t) {
+    ids[t] = (t * 7 + t / 3) % vocabulary;
+  }
+  run_all(&m, (void *[]){fy, ids, fw}, NULL, 2, bytes);
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t e = 0; e < width; ++e) {
+      float *to = &expected[ids[t] * width + e], from = fy[width_inside ? t * width + e : e * tokens + t];
+      if (dtype == HR_DTYPE_BF16) {
+        *to = hr_bf16_to_f32(hr_f32_to_bf16(*to + hr_bf16_to_f32(hr_f32_to_bf16(from))));
+      } else {
+        *to += from;
+      }
+    }
+  }
+  for (int64_t i = 0; i < vocabulary * width; ++i) {
+    float got = dtype == HR_DTYPE_BF16 ? hr_bf16_to_f32(((uint16_t *)fw)[i]) : ((float *)fw)[i];
+    HR_ASSERT_BYTES_EQ(&got, &expected[i], 4);
+  }
+  free(fy), free(ids), free(expected), free_guarded(fw);
+}
+
+HR_TEST(scatter_adds_in_order) {
+  check_scatter(10, 100, 300, true, HR_DTYPE_F32);
+  check_scatter(10, 100, 300, false, HR_DTYPE_F32);
+  check_scatter(5, 3000, 1, true, HR_DTYPE_F32);
+  check_scatter(5, 3000, 7, false, HR_DTYPE_F32);
+  check_scatter(10, 100, 300, true, HR_DTYPE_BF16);
+  check_scatter(10, 100, 20, false, HR_DTYPE_BF16);
+}
+
+/* ---- contract ---- */
+
+static hr_status create_and_destroy(void) {
+  kernel_maker m;
+  int64_t dims[] = {4, 1000}, strides[] = {1000, 1};
+  make_begin(&m, 2, dims, 2, 0);
+  int x = make_arg(&m), y = make_arg(&m);
+  int sum = make_reduce(&m, 0, HR_OP_SUM, HR_CLASS_F32, make_load(&m, 0, x, HR_DTYPE_F32, 0, strides));
+  make_store(&m, 1, y, HR_DTYPE_F32, 0, (int64_t[]){1, 0}, sum);
+  hr_host_kernel *kernel;
+  hr_status status = hr_interp_create(make_end(&m), &kernel);
+  if (status == NULL) {
+    kernel->destroy(kernel);
+  }
+  return status;
+}
+
+HR_TEST(create_survives_lack_of_memory) {
+  HR_TEST_OOM(create_and_destroy);
+}
+
+HR_TEST(create_names_what_it_cannot_run) {
+  kernel_maker m;
+  int64_t n = 4, one[] = {1};
+  make_begin(&m, 1, &n, 0, 0);
+  int x = make_arg(&m), y = make_arg(&m);
+  int r = make_load(&m, 0, x, HR_DTYPE_I32, 0, one);
+  make_store(&m, 0, y, HR_DTYPE_I32, 0, one, make_op1(&m, 0, HR_OP_EXP, HR_CLASS_I32, r));
+  hr_host_kernel *kernel;
+  HR_ASSERT_ERROR(hr_interp_create(make_end(&m), &kernel), HR_STATUS_UNIMPLEMENTED, "exp");
+}

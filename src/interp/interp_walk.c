@@ -1,0 +1,429 @@
+/* Loads, stores and running numbers over a rectangle of the plane.
+ *
+ * A rectangle is walked as rows of one side (A) by runs of the other (B), with an odometer: divisions happen once a
+ * rectangle. Runs that follow each other evenly are handed over together, as rows x cols with strides, so that short ones
+ * (the 14 or 28 elements of an image row) cost little. Bounds cut a run into outside, inside, outside.
+ */
+#include <string.h>
+
+#include "interp/interp_plan.h"
+
+enum { COORDS_MAX = 1 + HR__BOUNDS_MAX };
+
+static const int64_t unit_dims[1] = {1};
+static const int64_t unit_strides[COORDS_MAX]; /* zeros: a side that the step does not run along */
+
+/* What happens to each piece. */
+typedef struct piece_op {
+  hr__copy_fn copy; /* NULL: running numbers, or a combining store */
+  bool is_store;
+  const hr__reduce_loops *combine; /* stores that combine */
+  hr__copy_fn widen;
+  void *temp;
+  char *reg; /* register side; steps in elements of it */
+  int64_t reg_row, reg_col;
+  int reg_size;
+  char *memory;
+  int memory_size;
+  const char *fill; /* one element of the register, for loads */
+  hr__copy_fn fill_copy;
+  const int64_t *row_offsets; /* added to the address of each row of A, in elements; NULL: none */
+} piece_op;
+
+/* The side of the plane that a step runs over, as the walk's A and B. */
+typedef struct sides {
+  hr__axes a, b;
+  int64_t a0, an, b0, bn;
+} sides;
+
+static sides sides_of(const hr__frame *f, const hr__map *map, unsigned space) {
+  sides s = {{1, unit_dims, unit_strides}, {1, unit_dims, unit_strides}, 0, 1, 0, 1};
+  if (space == HR__OUTER) {
+    s.b = map->outer, s.b0 = f->o0, s.bn = f->on;
+    return s;
+  }
+  if ((space & HR__OUTER) != 0) {
+    s.a = map->outer, s.a0 = f->o0, s.an = f->on;
+  }
+  if ((space & HR__INNER) != 0) {
+    s.b = map->inner, s.b0 = f->i0, s.bn = f->in;
+  }
+  return s;
+}
+
+static void number_piece(char *reg, int64_t at, int64_t rows, int64_t cols, int64_t mem_row, int64_t mem_col,
+                         int64_t reg_row) {
+  for (int64_t r = 0; r < rows; ++r) {
+    int64_t *to = (int64_t *)(void *)reg + r * reg_row, start = at + r * mem_row;
+    for (int64_t i = 0; i < cols; ++i) {
+      to[i] = start + i * mem_col;
+    }
+  }
+}
+
+/* memory = combine(memory, register) for runs of different elements. */
+static void combine_piece(const piece_op *op, char *reg, char *memory, int64_t rows, int64_t cols, int64_t mem_row,
+                          int64_t reg_row) {
+  for (int64_t r = 0; r < rows; ++r) {
+    char *to = memory + r * mem_row * op->memory_size;
+    const char *from = reg + r * reg_row * op->reg_size;
+    if (op->widen == NULL) {
+      op->combine->columns(to, from, 1, cols, 0);
+    } else {
+      op->widen(&(hr__copy){op->temp, to, 1, cols, 0, 1, 0, 1});
+      op->combine->columns(op->temp, from, 1, cols, 0);
+      op->copy(&(hr__copy){to, op->temp, 1, cols, 0, 1, 0, 1});
+    }
+  }
+}
+
+/* rows x cols elements at address `at`; register element (a, b). rows follow A or are runs of B. */
+static void piece(const piece_op *op, int64_t at, int64_t a, int64_t b, int64_t rows, int64_t cols, int64_t mem_row,
+                  int64_t mem_col, bool rows_are_a) {
+  char *reg = op->reg + (a * op->reg_row + b * op->reg_col) * op->reg_size;
+  char *memory = op->memory + at * op->memory_size;
+  int64_t reg_row = rows_are_a ? op->reg_row : cols * op->reg_col;
+  if (op->combine != NULL) {
+    combine_piece(op, reg, memory, rows, cols, mem_row, reg_row);
+  } else if (op->copy == NULL) {
+    number_piece(reg, at, rows, cols, mem_row, mem_col, reg_row);
+  } else if (op->is_store) {
+    op->copy(&(hr__copy){memory, reg, rows, cols, mem_row, mem_col, reg_row, op->reg_col});
+  } else {
+    op->copy(&(hr__copy){reg, memory, rows, cols, reg_row, op->reg_col, mem_row, mem_col});
+  }
+}
+
+static void fill_piece(const piece_op *op, int64_t a, int64_t b, int64_t cols) {
+  if (op->fill != NULL && cols > 0) {
+    char *reg = op->reg + (a * op->reg_row + b * op->reg_col) * op->reg_size;
+    op->fill_copy(&(hr__copy){reg, op->fill, 1, cols, 0, 1, 0, 0});
+  }
+}
+
+/* The part [*low, *high) of a run of `count` elements for which start + i * step lies in [0, extent). */
+static void clip(int64_t start, int64_t step, int64_t extent, int64_t *low, int64_t *high) {
+  int64_t last = start + (*high - 1) * step;
+  if (*high <= *low || (start >= 0 && start < extent && last >= 0 && last < extent)) {
+    return; /* usual: all inside; affine, so the ends are enough (*low is 0 or a clip that only shrinks) */
+  }
+  if (step == 0) {
+    *high = *low;
+    return;
+  }
+  int64_t first = 0, end = *high;
+  if (step > 0) {
+    first = start < 0 ? (-start + step - 1) / step : 0;
+    end = start >= extent ? 0 : (extent - start + step - 1) / step;
+  } else {
+    first = start >= extent ? (start - extent) / -step + 1 : 0;
+    end = start < 0 ? 0 : start / -step + 1;
+  }
+  *low = first > *low ? first : *low;
+  *high = end < *high ? end : *high;
+  *high = *high < *low ? *low : *high;
+}
+
+static void bounded_piece(const piece_op *op, const hr__map *map, const int64_t *at, const hr__axes *axes, int64_t a,
+                          int64_t b, int64_t cols) {
+  int last = axes->rank - 1;
+  int64_t low = 0, high = cols;
+  for (int c = 1; c < map->coords; ++c) {
+    clip(at[c], axes->strides[c * axes->rank + last], map->extent[c], &low, &high);
+  }
+  if (high <= low) {
+    low = high = cols;
+  }
+  int64_t step = axes->strides[last];
+  fill_piece(op, a, b, low);
+  if (high > low) {
+    piece(op, at[0] + low * step, a, b + low, 1, high - low, 0, step, true);
+  }
+  fill_piece(op, a, b + high, cols - high);
+}
+
+/* Where element `index` of a side lies: its place in each dim, and what it adds to the coordinates. */
+static void enter(const hr__axes *axes, int coords, int64_t index, int64_t *out_place, int64_t *at) {
+  for (int d = axes->rank - 1; d >= 0; --d) {
+    int64_t dim = axes->dims[d];
+    out_place[d] = d == 0 ? index : index % dim;
+    index = d == 0 ? 0 : index / dim;
+    for (int c = 0; c < coords; ++c) {
+      at[c] += out_place[d] * axes->strides[c * axes->rank + d];
+    }
+  }
+}
+
+/* Moves `steps` on along dim d and carries into the dims outside it. */
+static void advance(const hr__axes *axes, int coords, int d, int64_t steps, int64_t *place, int64_t *at) {
+  int rank = axes->rank;
+  place[d] += steps;
+  for (int c = 0; c < coords; ++c) {
+    at[c] += steps * axes->strides[c * rank + d];
+  }
+  while (d > 0 && place[d] == axes->dims[d]) {
+    for (int c = 0; c < coords; ++c) {
+      at[c] += axes->strides[c * rank + d - 1] - axes->dims[d] * axes->strides[c * rank + d];
+    }
+    place[d] = 0;
+    ++place[--d];
+  }
+}
+
+/* One row of A: its runs along B. `at` and `place` belong to the first element and are used up. */
+static void walk_row(const piece_op *op, const hr__map *map, const sides *s, int64_t a, int64_t *place, int64_t *at) {
+  int coords = map->coords, rank = s->b.rank, last = rank - 1;
+  int64_t dim = s->b.dims[last], step = s->b.strides[last];
+  for (int64_t b = 0; b < s->bn;) {
+    int64_t left = s->bn - b, run = dim - place[last];
+    if (coords == 1 && rank > 1 && place[last] == 0 && left >= 2 * dim) {
+      int64_t rows = left / dim, room = s->b.dims[last - 1] - place[last - 1];
+      rows = rows < room ? rows : room;
+      piece(op, at[0], a, b, rows, dim, s->b.strides[last - 1], step, false);
+      b += rows * dim;
+      advance(&s->b, coords, last - 1, rows, place, at);
+      continue;
+    }
+    run = rank == 1 || run > left ? left : run;
+    if (coords == 1) {
+      piece(op, at[0], a, b, 1, run, 0, step, true);
+    } else {
+      bounded_piece(op, map, at, &s->b, a, b, run);
+    }
+    b += run;
+    advance(&s->b, coords, last, run, place, at);
+  }
+}
+
+static void walk(const hr__frame *f, const hr__map *map, const sides *s, const piece_op *op) {
+  int64_t at[COORDS_MAX], place_a[HR_RANK_MAX], place_b[HR_RANK_MAX], row_at[COORDS_MAX], row_place[HR_RANK_MAX];
+  int coords = map->coords;
+  memcpy(at, f->base + map->base, (size_t)coords * sizeof *at);
+  if (coords == 1 && s->a.rank == 1 && s->b.rank == 1 && op->row_offsets == NULL) {
+    int64_t start = at[0] + s->a0 * s->a.strides[0] + s->b0 * s->b.strides[0];
+    piece(op, start, 0, 0, s->an, s->bn, s->a.strides[0], s->b.strides[0], true);
+    return;
+  }
+  enter(&s->a, coords, s->a0, place_a, at);
+  enter(&s->b, coords, s->b0, place_b, at);
+  for (int64_t a = 0; a < s->an; ++a) {
+    memcpy(row_at, at, sizeof *at * (size_t)coords);
+    memcpy(row_place, place_b, sizeof *place_b * (size_t)s->b.rank);
+    if (op->row_offsets != NULL) {
+      if (op->row_offsets[a] == INT64_MIN) {
+        advance(&s->a, coords, s->a.rank - 1, 1, place_a, at);
+        continue;
+      }
+      row_at[0] += op->row_offsets[a];
+    }
+    walk_row(op, map, s, a, row_place, row_at);
+    advance(&s->a, coords, s->a.rank - 1, 1, place_a, at);
+  }
+}
+
+/* How the register side of a walk is laid out over `space`. */
+static void see_register(const hr__frame *f, int index, unsigned space, piece_op *op) {
+  const hr__register *reg = &f->plan->registers[index];
+  unsigned vary = reg->vary & space;
+  op->reg = f->pointer[index];
+  op->reg_size = reg->size;
+  if (space == HR__OUTER) {
+    op->reg_row = 0, op->reg_col = vary != 0;
+    return;
+  }
+  int64_t pitch = f->pitch[index] < 0 ? f->in : f->pitch[index];
+  op->reg_row = (vary & HR__OUTER) == 0 ? 0 : (vary & HR__INNER) != 0 ? pitch : 1;
+  op->reg_col = (vary & HR__INNER) != 0;
+}
+
+/* ---- indices ---- */
+
+static int64_t index_at(const hr__register *reg, const char *memory, int64_t at) {
+  return reg->cls == HR_CLASS_I32 ? ((const int32_t *)(const void *)memory)[at]
+                                  : ((const int64_t *)(const void *)memory)[at];
+}
+
+/* offsets[i] += index * stride; an index that is out of range makes the offset INT64_MIN (stores) or is clamped (loads):
+ * a check reports it, and until then it must not touch foreign memory. */
+static void add_term(const hr__register *reg, const char *memory, int64_t step, const hr__term *term, bool is_store,
+                     int64_t *offsets, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t index = index_at(reg, memory, i * step);
+    index = index < 0 ? index + term->extent : index;
+    if (term->extent > 0 && (index < 0 || index >= term->extent)) {
+      if (is_store) {
+        offsets[i] = INT64_MIN;
+        continue;
+      }
+      index = index < 0 ? 0 : term->extent - 1;
+    }
+    offsets[i] = offsets[i] == INT64_MIN ? INT64_MIN : offsets[i] + index * term->stride;
+  }
+}
+
+/* Whether all indices are the same along a row, so that rows can be walked as usual. */
+static bool terms_by_row(const hr__frame *f, const hr__map *map, unsigned space) {
+  unsigned vary = 0;
+  for (int t = 0; t < map->term_count; ++t) {
+    vary |= f->plan->registers[map->terms[t].reg].vary & space;
+  }
+  return space == HR__OUTER ? vary == 0 : (vary & HR__INNER) == 0;
+}
+
+static int64_t *row_offsets(const hr__frame *f, const hr__map *map, unsigned space, bool is_store) {
+  int64_t *offsets = (int64_t *)(void *)(f->scratch + f->plan->at_row_offsets);
+  int64_t rows = space == HR__PLANE ? f->on : 1;
+  memset(offsets, 0, (size_t)rows * sizeof *offsets);
+  for (int t = 0; t < map->term_count; ++t) {
+    const hr__term *term = &map->terms[t];
+    const hr__register *reg = &f->plan->registers[term->reg];
+    add_term(reg, f->pointer[term->reg], space == HR__PLANE && (reg->vary & HR__OUTER) != 0, term, is_store, offsets,
+             rows);
+  }
+  return offsets;
+}
+
+/* The address of every element of the rectangle, INT64_MIN outside the bounds. */
+static int64_t *all_offsets(const hr__frame *f, const hr__map *map, unsigned space, bool is_store, int64_t *out_rows,
+                            int64_t *out_cols) {
+  static const int64_t outside = INT64_MIN;
+  sides s = sides_of(f, map, space);
+  int64_t *offsets = (int64_t *)(void *)(f->scratch + f->plan->at_offsets);
+  piece_op op = {.reg = (char *)offsets,
+                 .reg_row = s.bn,
+                 .reg_col = 1,
+                 .reg_size = 8,
+                 .memory_size = 0,
+                 .fill = (const char *)&outside,
+                 .fill_copy = hr__loads[HR_DTYPE_I64]};
+  walk(f, map, &s, &op);
+  for (int t = 0; t < map->term_count; ++t) {
+    const hr__term *term = &map->terms[t];
+    const hr__register *reg = &f->plan->registers[term->reg];
+    piece_op seen;
+    see_register(f, term->reg, space, &seen);
+    for (int64_t a = 0; a < s.an; ++a) {
+      add_term(reg, seen.reg + a * seen.reg_row * seen.reg_size, seen.reg_col, term, is_store, offsets + a * s.bn,
+               s.bn);
+    }
+  }
+  *out_rows = s.an, *out_cols = s.bn;
+  return offsets;
+}
+
+/* ---- the three kinds of steps ---- */
+
+static char *memory_of(const hr__frame *f, const hr__map *map) {
+  return map->arg < 0 ? NULL : f->call->args[map->arg];
+}
+
+static void set_fill(const hr__frame *f, const hr__map *map, piece_op *op) {
+  static const hr_c128 zero;
+  static const hr_dtype dtypes[17] = {
+      [1] = HR_DTYPE_BOOL, [4] = HR_DTYPE_F32, [8] = HR_DTYPE_F64, [16] = HR_DTYPE_C128};
+  op->fill = map->fill >= 0 ? f->pointer[map->fill] : (const char *)&zero;
+  op->fill_copy = hr__loads[dtypes[op->reg_size]];
+}
+
+static void gather(const hr__frame *f, const hr__step *step, const hr__map *map, const piece_op *op) {
+  int64_t rows, cols;
+  const int64_t *offsets = all_offsets(f, map, step->space, false, &rows, &cols);
+  for (int64_t a = 0; a < rows; ++a) {
+    char *to = op->reg + a * op->reg_row * op->reg_size;
+    if (map->coords == 1) {
+      hr__gathers[map->dtype](to, op->memory, offsets + a * cols, cols);
+      continue;
+    }
+    for (int64_t i = 0; i < cols; ++i) {
+      int64_t at = offsets[a * cols + i];
+      if (at == INT64_MIN) {
+        memcpy(to + i * op->reg_size, op->fill, (size_t)op->reg_size);
+      } else {
+        hr__gathers[map->dtype](to + i * op->reg_size, op->memory, &at, 1);
+      }
+    }
+  }
+}
+
+void hr__walk_load(hr__frame *f, const hr__step *step) {
+  const hr__map *map = &f->plan->maps[step->map];
+  piece_op op = {.copy = hr__loads[map->dtype], .memory = memory_of(f, map), .memory_size = map->size};
+  see_register(f, step->dst, step->space, &op);
+  if (map->coords > 1) {
+    set_fill(f, map, &op);
+  }
+  if (map->term_count > 0) {
+    if (!terms_by_row(f, map, step->space)) {
+      gather(f, step, map, &op);
+      return;
+    }
+    op.row_offsets = row_offsets(f, map, step->space, false);
+  }
+  sides s = sides_of(f, map, step->space);
+  walk(f, map, &s, &op);
+}
+
+void hr__walk_index(hr__frame *f, const hr__step *step) {
+  const hr__map *map = &f->plan->maps[step->map];
+  piece_op op = {.memory_size = 0};
+  see_register(f, step->dst, step->space, &op);
+  sides s = sides_of(f, map, step->space);
+  walk(f, map, &s, &op);
+}
+
+static const hr__reduce_loops *combine_of(hr_store_mode mode, hr_dtype dtype) {
+  static const int rows[] = {[HR_STORE_ADD] = HR__REDUCE_SUM,
+                             [HR_STORE_MUL] = HR__REDUCE_PROD,
+                             [HR_STORE_MAX] = HR__REDUCE_AMAX,
+                             [HR_STORE_MIN] = HR__REDUCE_AMIN};
+  return mode == HR_STORE_SET ? NULL : &hr__class_loops_of(hr_dtype_class(dtype))->reduce[rows[mode]];
+}
+
+/* Element after element, in order: two may hit the same place. */
+static void scatter(const hr__frame *f, const hr__step *step, const hr__map *map, const piece_op *op) {
+  int64_t rows, cols;
+  const int64_t *offsets = all_offsets(f, map, step->space, true, &rows, &cols);
+  for (int64_t a = 0; a < rows; ++a) {
+    const char *from = op->reg + a * op->reg_row * op->reg_size;
+    const int64_t *to = offsets + a * cols;
+    for (int64_t i = 0; i < cols;) {
+      int64_t n = 0; /* a stretch of places that exist */
+      while (i + n < cols && to[i + n] != INT64_MIN) {
+        ++n;
+      }
+      const char *value = from + i * op->reg_col * op->reg_size;
+      if (n > 0 && op->combine == NULL) {
+        hr__scatters[map->dtype](op->memory, to + i, value, op->reg_col, n);
+      } else if (n > 0 && op->widen == NULL) {
+        op->combine->scatter(op->memory, to + i, value, op->reg_col, n);
+      }
+      for (int64_t k = 0; k < n && op->combine != NULL && op->widen != NULL; ++k) {
+        combine_piece(op, (char *)(uintptr_t)(value + k * op->reg_col * op->reg_size),
+                      op->memory + to[i + k] * op->memory_size, 1, 1, 0, 0);
+      }
+      i += n + (n == 0);
+    }
+  }
+}
+
+void hr__walk_store(hr__frame *f, const hr__step *step) {
+  const hr__map *map = &f->plan->maps[step->map];
+  piece_op op = {
+      .copy = hr__stores[map->dtype], .is_store = true, .memory = memory_of(f, map), .memory_size = map->size};
+  see_register(f, step->src[0], step->space, &op);
+  op.combine = combine_of(step->mode, map->dtype);
+  if (op.combine != NULL) {
+    op.temp = f->scratch + f->plan->at_temp;
+    op.widen = hr_dtype_is_narrow(map->dtype) && map->dtype != HR_DTYPE_BOOL ? hr__loads[map->dtype] : NULL;
+  }
+  sides s = sides_of(f, map, step->space);
+  bool is_dense = s.b.strides[s.b.rank - 1] == 1 && op.reg_col == 1;
+  if ((map->term_count > 0 && !terms_by_row(f, map, step->space)) || (op.combine != NULL && !is_dense)) {
+    scatter(f, step, map, &op);
+    return;
+  }
+  if (map->term_count > 0) {
+    op.row_offsets = row_offsets(f, map, step->space, true);
+  }
+  walk(f, map, &s, &op);
+}
