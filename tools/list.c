@@ -37,10 +37,13 @@ int headrace_devices(int argc, char **argv) {
 }
 
 int headrace_ops(int argc, char **argv) {
-  static const char *const families[] = {
-      [HR_FAMILY_NONE] = "",         [HR_FAMILY_POINTWISE] = "pointwise",     [HR_FAMILY_REDUCE] = "reduce",
-      [HR_FAMILY_ARGREDUCE] = "argreduce", [HR_FAMILY_CONTRACTION] = "contraction", [HR_FAMILY_COMPOSITE] = "composite",
-      [HR_FAMILY_SPECIAL] = "special"};
+  static const char *const families[] = {[HR_FAMILY_NONE] = "",
+                                         [HR_FAMILY_POINTWISE] = "pointwise",
+                                         [HR_FAMILY_REDUCE] = "reduce",
+                                         [HR_FAMILY_ARGREDUCE] = "argreduce",
+                                         [HR_FAMILY_CONTRACTION] = "contraction",
+                                         [HR_FAMILY_COMPOSITE] = "composite",
+                                         [HR_FAMILY_SPECIAL] = "special"};
   for (int op = HR_OP_NONE + 1; op < HR_OP_COUNT; op++) {
     const hr_op_row *row = hr_op_table((hr_op)op);
     if (argc == 0 || strstr(row->name, argv[0]) != NULL) {

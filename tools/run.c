@@ -122,7 +122,8 @@ static hr_status fill_buffer(replay *r, int b) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %zu bytes", bytes);
   }
   uint64_t state = (uint64_t)b * 0x9e3779b97f4a7c15u + 1;
-  for (size_t i = 0; i < bytes / (dtype == HR_DTYPE_F64 ? 8 : 4) && (dtype == HR_DTYPE_F32 || dtype == HR_DTYPE_F64); i++) {
+  for (size_t i = 0; i < bytes / (dtype == HR_DTYPE_F64 ? 8 : 4) && (dtype == HR_DTYPE_F32 || dtype == HR_DTYPE_F64);
+       i++) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     double value = (double)(int64_t)(state >> 11) / (double)((int64_t)1 << 52) - 1.0;
     if (dtype == HR_DTYPE_F64) {
@@ -274,9 +275,11 @@ static hr_status replay_all(replay *r) {
   }
   hr_stats stats;
   hr_stream_stats(r->stream, &stats);
-  printf("%s on %s: %.1f us at best, %.1f on average of %d; %lld kernels, %lld library calls a run; compiled in %.2f ms\n",
-         r->path, r->device_name, (double)best * 1e-3, (double)sum * 1e-3 / (r->repeat > 1 ? r->repeat - 1 : 1), r->repeat,
-         (long long)stats.kernels / r->repeat, (long long)stats.library_calls / r->repeat, (double)stats.compile_ns * 1e-6);
+  printf(
+      "%s on %s: %.1f us at best, %.1f on average of %d; %lld kernels, %lld library calls a run; compiled in %.2f ms\n",
+      r->path, r->device_name, (double)best * 1e-3, (double)sum * 1e-3 / (r->repeat > 1 ? r->repeat - 1 : 1), r->repeat,
+      (long long)stats.kernels / r->repeat, (long long)stats.library_calls / r->repeat,
+      (double)stats.compile_ns * 1e-6);
   for (int b = 0; r->prints && b < r->program.bound_count; b++) {
     if (is_output(&r->program, b)) {
       HR_RETURN_IF_ERROR(print_buffer(r, b));

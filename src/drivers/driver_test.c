@@ -29,8 +29,12 @@ HR_TEST(drivers_copy_fill_launch_and_time) {
     HR_ASSERT_OK(driver->allocate(device->impl, bytes, &address));
     HR_ASSERT_EQ((uintptr_t)address % 64, 0);
     HR_ASSERT_OK(driver->copy_in(device->impl, address, host, sizeof host));
-    hr_host_kernel kernel = {.name = "double", .pass_count = 2, .units = {COUNT, COUNT}, .grain = {1000, 1000},
-                             .scratch_bytes = 777, .run = double_range};
+    hr_host_kernel kernel = {.name = "double",
+                             .pass_count = 2,
+                             .units = {COUNT, COUNT},
+                             .grain = {1000, 1000},
+                             .scratch_bytes = 777,
+                             .run = double_range};
     void *args[] = {address};
     hr_host_call call = {.args = args};
     HR_ASSERT_OK(driver->event_record(device->impl, begin));

@@ -63,7 +63,8 @@ hr_executable *hr__cache_find(hr_cache *cache, const hr_key *key) {
 hr_status hr__cache_add(hr_cache *cache, hr_executable *executable) {
   executable->next_same = hr_table_get(&cache->table, executable->key.hash);
   if (!hr_table_put(&cache->table, executable->key.hash, executable)) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for entry %zu of a program cache", cache->count);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for entry %zu of a program cache",
+                          cache->count);
   }
   link_use(cache, executable);
   cache->count++;

@@ -243,7 +243,8 @@ static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executa
 /* ---- commit ---- */
 
 /* The executable of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, the caller ends it. */
-static hr_status find_executable(hr_stream *stream, const hr_key *key, hr_executable **out_executable, bool *out_owned) {
+static hr_status find_executable(hr_stream *stream, const hr_key *key, hr_executable **out_executable,
+                                 bool *out_owned) {
   *out_owned = false;
   *out_executable = hr__cache_find(&stream->cache, key);
   if (*out_executable != NULL) {

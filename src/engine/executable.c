@@ -351,13 +351,14 @@ static void bind(const hr_executable *executable, const hr_run *run, hr_run_scra
 static hr_status index_error(const hr_node *node, int64_t value) {
   long long index = (long long)value, upper = (long long)node->ints[1];
   switch (node->ints[2]) {
-  case 0:
-    return hr_status_make(HR_STATUS_OUT_OF_RANGE, "index %lld is out of bounds for dimension with size %lld", index, upper);
-  case 1:
-    return hr_status_make(HR_STATUS_OUT_OF_RANGE, "Target %lld is out of bounds.", index);
-  default:
-    return hr_status_make(HR_STATUS_OUT_OF_RANGE, "index out of range in self: %lld is not in [%lld, %lld)", index,
-                          (long long)node->ints[0], upper);
+    case 0:
+      return hr_status_make(HR_STATUS_OUT_OF_RANGE, "index %lld is out of bounds for dimension with size %lld", index,
+                            upper);
+    case 1:
+      return hr_status_make(HR_STATUS_OUT_OF_RANGE, "Target %lld is out of bounds.", index);
+    default:
+      return hr_status_make(HR_STATUS_OUT_OF_RANGE, "index out of range in self: %lld is not in [%lld, %lld)", index,
+                            (long long)node->ints[0], upper);
   }
 }
 

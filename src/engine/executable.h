@@ -15,8 +15,8 @@
 typedef struct hr_exec_step {
   hr_step_kind kind;
   const hr_step *source;
-  hr_host_kernel *kernel;       /* KERNEL */
-  const hr_provider *provider;  /* LIBRARY */
+  hr_host_kernel *kernel;      /* KERNEL */
+  const hr_provider *provider; /* LIBRARY */
   hr_prepared *prepared;
   size_t arg_first, scalar_first; /* in the executable's flat lists */
   int arg_count, scalar_count;
@@ -36,7 +36,7 @@ struct hr_executable {
   bool needs_team;             /* some step is worth more than one thread */
   int kernel_count, library_count;
   int64_t elided_count;
-  size_t footprint;            /* bytes of host memory, about */
+  size_t footprint; /* bytes of host memory, about */
   /* the cache's */
   hr_executable *next_same, *newer, *older;
 };
@@ -44,10 +44,10 @@ struct hr_executable {
 /* What one run works on. The arrays are the caller's. */
 typedef struct hr_run {
   hr_device *device;
-  void *shared;               /* shared_bytes of the executable; NULL when that is 0 */
-  void *const *bound;         /* address of each of the key's buffers; NULL where it needs no memory */
+  void *shared;       /* shared_bytes of the executable; NULL when that is 0 */
+  void *const *bound; /* address of each of the key's buffers; NULL where it needs no memory */
   const hr_scalar *arguments;
-  int failed_step;            /* out: the step that ended the run early, or step_count */
+  int failed_step; /* out: the step that ended the run early, or step_count */
 } hr_run;
 
 /* Compiles the records of a key for a device. */

@@ -25,7 +25,8 @@ hr_status hr__view_check(const char *what, const hr_view *view) {
     }
     int64_t reach = 0;
     int64_t *end = view->strides[d] < 0 ? &low : &high;
-    if (__builtin_mul_overflow(view->dims[d] - 1, view->strides[d], &reach) || __builtin_add_overflow(*end, reach, end)) {
+    if (__builtin_mul_overflow(view->dims[d] - 1, view->strides[d], &reach) ||
+        __builtin_add_overflow(*end, reach, end)) {
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: dim %d reaches out of all memory", what, d);
     }
   }
@@ -59,17 +60,22 @@ static char *gather_row(const char *from, int64_t count, int64_t stride, size_t 
     memcpy(to, from, (size_t)count * size);
     return to + (size_t)count * size;
   }
-#define GATHER(bytes)                                   \
-  for (int64_t i = 0; i < count; i++, to += (bytes)) {  \
-    memcpy(to, from + i * stride, (bytes));             \
-  }                                                     \
+#define GATHER(bytes)                                  \
+  for (int64_t i = 0; i < count; i++, to += (bytes)) { \
+    memcpy(to, from + i * stride, (bytes));            \
+  }                                                    \
   break
   switch (size) {
-  case 1: GATHER(1);
-  case 2: GATHER(2);
-  case 4: GATHER(4);
-  case 8: GATHER(8);
-  default: GATHER(16);
+    case 1:
+      GATHER(1);
+    case 2:
+      GATHER(2);
+    case 4:
+      GATHER(4);
+    case 8:
+      GATHER(8);
+    default:
+      GATHER(16);
   }
 #undef GATHER
   return to;

@@ -121,8 +121,8 @@ static hr_status check_device(const hr_stream *stream, hr_op op, const hr_buffer
 }
 
 /* Refuses buffers of other devices and contents that were never made. */
-static hr_status check_buffers(const hr_stream *stream, hr_op op, int input_count, const hr_view *inputs, int output_count,
-                               const hr_view *outputs) {
+static hr_status check_buffers(const hr_stream *stream, hr_op op, int input_count, const hr_view *inputs,
+                               int output_count, const hr_view *outputs) {
   for (int i = 0; i < input_count; i++) {
     if (inputs[i].buffer != NULL) {
       HR_RETURN_IF_ERROR(check_device(stream, op, inputs[i].buffer));
@@ -147,8 +147,8 @@ static hr_status check_buffers(const hr_stream *stream, hr_op op, int input_coun
 
 /* Commits while the pending list is at its limit. Failures belong to earlier lines: they wait for a wait. */
 static void commit_at_limit(hr_stream *stream) {
-  while (stream->pending.records.count > 0 && (stream->pending.records.count >= stream->records_max ||
-                                               stream->pending.pending_bytes >= stream->bytes_max)) {
+  while (stream->pending.records.count > 0 &&
+         (stream->pending.records.count >= stream->records_max || stream->pending.pending_bytes >= stream->bytes_max)) {
     size_t count = hr__stretch_cut(&stream->pending);
     hr__stream_set_error(stream, hr__stream_commit(stream, count, HR_COMMIT_LIMIT, false));
   }
@@ -269,7 +269,8 @@ static hr_status record_staged(hr_stream *stream, const hr_view *view, const voi
   HR_RETURN_IF_ERROR(hr_buffer_create(stream->device, count, &staging));
   hr_status status = fill_buffer(stream, staging, bytes, count);
   if (status == NULL) {
-    hr_view source = {.buffer = staging, .dtype = view->dtype, .rank = view->rank, .dims = view->dims, .strides = strides};
+    hr_view source = {
+        .buffer = staging, .dtype = view->dtype, .rank = view->rank, .dims = view->dims, .strides = strides};
     status = hr__stretch_record(&stream->pending, HR_OP_COPY, NULL, 1, &source, 1, view);
     stream->pending.pending_bytes += (int64_t)count;
   }
@@ -287,8 +288,8 @@ hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *by
   hr_mutex_lock(&stream->mutex);
   bool is_direct = hr__buffer_address(view->buffer) == NULL && hr__view_is_whole(view) &&
                    hr__stretch_find(&stream->pending, view->buffer) == UINT32_MAX;
-  hr_status status = is_direct ? fill_buffer(stream, view->buffer, bytes, count)
-                               : record_staged(stream, view, bytes, count);
+  hr_status status =
+      is_direct ? fill_buffer(stream, view->buffer, bytes, count) : record_staged(stream, view, bytes, count);
   if (!is_direct && status == NULL) {
     return settle(stream);
   }

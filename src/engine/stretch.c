@@ -155,12 +155,13 @@ static bool reserve(hr_stretch *stretch, const hr_attrs *attrs, size_t operand_c
          hr_vector_reserve(&stretch->buffers, stretch->buffers.count + operand_count);
 }
 
-hr_status hr__stretch_record(hr_stretch *stretch, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
-                             int output_count, const hr_view *outputs) {
+hr_status hr__stretch_record(hr_stretch *stretch, hr_op op, const hr_attrs *attrs, int input_count,
+                             const hr_view *inputs, int output_count, const hr_view *outputs) {
   static const hr_attrs no_attrs;
   attrs = attrs != NULL ? attrs : &no_attrs;
   if (!reserve(stretch, attrs, (size_t)input_count + (size_t)output_count)) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for record %zu of a stream", stretch->records.count);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for record %zu of a stream",
+                          stretch->records.count);
   }
   uint64_t *begin = stretch->words.data + stretch->words.count, *word = begin;
   *word++ = (uint64_t)op | (uint64_t)attrs->int_count << 32;
@@ -307,7 +308,8 @@ static uint64_t hash_locals(uint64_t hash, const uint32_t *locals, size_t count)
 hr_status hr__stretch_key(hr_stretch *stretch, hr_key *out_key) {
   size_t count = stretch->buffers.count;
   if (!hr_vector_reserve(&stretch->shapes, count > 0 ? count : 1)) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the key of %zu records", stretch->records.count);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the key of %zu records",
+                          stretch->records.count);
   }
   for (size_t i = 0; i < count; i++) {
     hr_buffer *buffer = stretch->buffers.data[i];

@@ -25,8 +25,8 @@
 enum { HR_STRETCH_HISTORY = 8 }; /* records that decide where the stream is cut */
 
 typedef struct hr_record {
-  uint64_t content;                          /* hash of its words */
-  size_t word_end, local_end, scalar_end;    /* in the arrays of the stretch */
+  uint64_t content;                       /* hash of its words */
+  size_t word_end, local_end, scalar_end; /* in the arrays of the stretch */
 } hr_record;
 
 typedef struct hr_stretch {
@@ -36,9 +36,9 @@ typedef struct hr_stretch {
   HR_VECTOR(hr_scalar) scalars;
   HR_VECTOR(hr_record) records;
   HR_VECTOR(hr_buffer *) buffers;
-  HR_VECTOR(uint32_t) renumbered; /* scratch of hr__stretch_split */
-  HR_VECTOR(uint64_t) shapes;     /* scratch of hr__stretch_key: a word for each buffer */
-  int64_t pending_bytes;          /* of its buffers that had no memory when they were first used */
+  HR_VECTOR(uint32_t) renumbered;           /* scratch of hr__stretch_split */
+  HR_VECTOR(uint64_t) shapes;               /* scratch of hr__stretch_key: a word for each buffer */
+  int64_t pending_bytes;                    /* of its buffers that had no memory when they were first used */
   uint64_t history[HR_STRETCH_HISTORY - 1]; /* contents of the records before the first one, oldest first */
 } hr_stretch;
 

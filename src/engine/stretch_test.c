@@ -220,7 +220,8 @@ static void run_loop(uint32_t body, size_t limit) {
     for (uint32_t place = 0; place < body; place++) {
       loop_step(&l, live, place);
     }
-    settled = i + 1 == 3 + 2 * limit / body ? l.stretches : settled; /* the third one; of short loops the third stretch */
+    settled =
+        i + 1 == 3 + 2 * limit / body ? l.stretches : settled; /* the third one; of short loops the third stretch */
   }
   if (l.last_new > settled) {
     HR_FAIL("body %u, limit %zu: stretch %d of %d is new", body, limit, l.last_new, l.stretches);

@@ -46,8 +46,8 @@ size_t hr__caching_allocator_round(size_t bytes) {
   return round_to(bytes, bytes <= (size_t)16 << 20 ? (size_t)64 << 10 : (size_t)2 << 20);
 }
 
-void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_driver *driver, void *impl, const char *name,
-                               int64_t limit_bytes) {
+void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_driver *driver, void *impl,
+                               const char *name, int64_t limit_bytes) {
   *allocator = (hr_caching_allocator){.driver = driver, .impl = impl, .name = name};
   allocator->stats.limit_bytes = limit_bytes;
   hr_mutex_init(&allocator->mutex);
@@ -153,7 +153,8 @@ static hr_status add_slab(hr_caching_allocator *allocator, int size_class, size_
   slab->size_class = size_class;
   slab->block_count = slab->free_count = count;
   for (int i = count - 1; i >= 0; i--) {
-    slab->blocks[i] = (hr_block){.address = slab->address + (size_t)i * bytes, .bytes = bytes, .slab = slab, .next = slab->free};
+    slab->blocks[i] =
+        (hr_block){.address = slab->address + (size_t)i * bytes, .bytes = bytes, .slab = slab, .next = slab->free};
     slab->free = &slab->blocks[i];
   }
   link_slab(allocator, slab);
@@ -245,8 +246,8 @@ static void free_large(hr_caching_allocator *allocator, hr_block *block) {
 hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t bytes, hr_block **out_block) {
   hr_mutex_lock(&allocator->mutex);
   hr_block *block = NULL;
-  hr_status status = bytes <= HR_ALLOCATOR_SMALL_MAX ? alloc_small(allocator, bytes, &block)
-                                                     : alloc_large(allocator, bytes, &block);
+  hr_status status =
+      bytes <= HR_ALLOCATOR_SMALL_MAX ? alloc_small(allocator, bytes, &block) : alloc_large(allocator, bytes, &block);
   if (status == NULL) {
     hr_memory_stats *stats = &allocator->stats;
     stats->allocation_count++;

@@ -40,8 +40,8 @@ typedef struct hr_caching_allocator {
 } hr_caching_allocator;
 
 /* `limit_bytes` 0: none. `name` must outlive the allocator. */
-void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_driver *driver, void *impl, const char *name,
-                               int64_t limit_bytes);
+void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_driver *driver, void *impl,
+                               const char *name, int64_t limit_bytes);
 /* Returns everything that is cached; blocks in use stay usable, and may be freed later. */
 void hr_caching_allocator_trim(hr_caching_allocator *allocator);
 /* A block of at least `bytes` bytes, aligned to 64. RESOURCE_EXHAUSTED names what was asked for and what there is; nothing has

@@ -81,9 +81,9 @@ struct hr_device {
   hr_device_properties properties;
   hr_caching_allocator allocator;
   hr_queue queue;
-  hr_mutex bind_mutex;    /* held while a buffer gets its memory */
-  hr_mutex shared_mutex;  /* guards what follows; held from choosing the block until the job is in the queue */
-  hr_block *shared;       /* temporaries and workspace of whatever runs; NULL while none was needed */
+  hr_mutex bind_mutex;   /* held while a buffer gets its memory */
+  hr_mutex shared_mutex; /* guards what follows; held from choosing the block until the job is in the queue */
+  hr_block *shared;      /* temporaries and workspace of whatever runs; NULL while none was needed */
 };
 
 /* Makes the shared block at least `bytes` long and gives its address. The caller holds shared_mutex. Growing waits for the

@@ -56,8 +56,8 @@ static hr_status add_segment(int shift) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "buffer handles: no address space left for 2^%d bytes", shift);
   }
   size_t count = shift < segment_shift ? (size_t)1 << (segment_shift - shift) : 1;
-  void *table = mmap(NULL, count * sizeof(owner_slot), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                     -1, 0);
+  void *table = mmap(NULL, count * sizeof(owner_slot), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (table == MAP_FAILED) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "buffer handles: no memory for a table: %s", strerror(errno));
   }

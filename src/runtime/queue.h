@@ -26,7 +26,7 @@ typedef struct hr_queue {
   hr_cond wake; /* a job came, or stop */
   hr_cond done; /* a job ended */
   hr_queue_job *first, *last;
-  int pending;  /* waiting, not running */
+  int pending; /* waiting, not running */
   bool is_running, stop;
   hr_thread thread;
   atomic_uint_least64_t pushed;    /* jobs ever given, those run inline too */

@@ -41,7 +41,8 @@ hr_status hr__registry_find(const char *name, const hr_driver **out_driver, int 
   }
   int count = driver->count();
   if (ordinal < 0 || ordinal >= count) {
-    return hr_status_make(HR_STATUS_NOT_FOUND, "device \"%.64s\": driver \"%s\" has %d devices", name, driver->name, count);
+    return hr_status_make(HR_STATUS_NOT_FOUND, "device \"%.64s\": driver \"%s\" has %d devices", name, driver->name,
+                          count);
   }
   *out_driver = driver;
   *out_ordinal = (int)ordinal;

@@ -108,7 +108,8 @@ HR_TEST(refusals_return_the_cache_first_and_name_the_sizes) {
   HR_ASSERT_NULL(third);
   hr_caching_allocator_free(&allocator, second);
   hr_caching_allocator_limit(&allocator, 6 << 20);
-  HR_ASSERT_ERROR(hr_caching_allocator_alloc(&allocator, 3 << 20, &third), HR_STATUS_RESOURCE_EXHAUSTED, "limit 6291456");
+  HR_ASSERT_ERROR(hr_caching_allocator_alloc(&allocator, 3 << 20, &third), HR_STATUS_RESOURCE_EXHAUSTED,
+                  "limit 6291456");
   HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 2 << 20, &third));
   hr_caching_allocator_free(&allocator, third);
   hr_caching_allocator_free(&allocator, first);

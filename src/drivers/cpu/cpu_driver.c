@@ -19,8 +19,8 @@
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
 
 typedef struct cpu_device {
-  size_t scratch_bytes;           /* of each worker that has some */
-  int scratch_count;              /* workers that have */
+  size_t scratch_bytes; /* of each worker that has some */
+  int scratch_count;    /* workers that have */
   void *scratch[HR_THREADS_MAX];
 } cpu_device;
 
@@ -135,7 +135,8 @@ static void *map_huge(size_t bytes) {
 
 static hr_status cpu_allocate(void *impl, size_t bytes, void **out_address) {
   (void)impl;
-  void *address = bytes >= HUGE_PAGE ? map_huge(bytes) : aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) & ~(size_t)63);
+  void *address =
+      bytes >= HUGE_PAGE ? map_huge(bytes) : aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) & ~(size_t)63);
   if (address == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "the system has no %zu bytes: %s", bytes, strerror(errno));
   }
