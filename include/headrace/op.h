@@ -130,7 +130,7 @@ typedef enum hr_op {
   HR_OP_CONV_BACKWARD_WEIGHT,         /* in: x, dy; ints: conv; out: dw */
   HR_OP_MEAN,                         /* in: x; ints: mask; out: like a reduction */
   HR_OP_VAR_MEAN,                     /* in: x; ints: mask, take square root (0/1); scalars: correction; out: var or std, mean?; like a reduction */
-  HR_OP_NORM,                         /* in: x; ints: mask; scalars: p (0, 1, 2, inf, any); out: like a reduction */
+  HR_OP_NORM,                         /* in: x; ints: mask, kind? (0: any p; 1 to 5: p is 0, 1, 2, inf, -inf, which is faster); scalars: p; out: like a reduction */
   HR_OP_LOGSUMEXP,                    /* in: x; ints: mask; out: like a reduction */
   HR_OP_SOFTMAX,                      /* in: x; ints: dim; out: y */
   HR_OP_LOG_SOFTMAX,                  /* in: x; ints: dim; out: y */
@@ -185,7 +185,7 @@ typedef enum hr_op {
   HR_OP_LSTM_CELL_BACKWARD,           /* in: dh?, dc?, c before, c after, workspace; out: dgates [N, 4H], dc before */
   HR_OP_GRU_CELL,                     /* in: input gates [N, 3H], hidden gates [N, 3H], h [N, H], input bias? [3H], hidden bias? [3H]; out: h, workspace [N, 5H] (r, z, n, h, hidden n + bias) */
   HR_OP_GRU_CELL_BACKWARD,            /* in: dh, workspace [N, 5H]; out: dinput gates [N, 3H], dhidden gates [N, 3H], dh before */
-  HR_OP_ATTENTION,                    /* in: q [B, H, L, E], k [B, H, S, E], v [B, H, S, V], mask? (bool or added; broadcast to [B, H, L, S]); ints: causal; scalars: scale, dropout p, seed, offset; out: y, log-sum-exp? [B, H, L] */
+  HR_OP_ATTENTION,                    /* in: q [B, H, L, E], k [B, H, S, E], v [B, H, S, V], mask? (bool or added; broadcast to [B, H, L, S]); ints: causal; scalars: scale, and with dropout p, seed, offset; out: y, log-sum-exp? [B, H, L] */
   HR_OP_ATTENTION_BACKWARD,           /* in: dy, q, k, v, mask?, y, log-sum-exp; ints: causal; scalars: as attention; out: dq?, dk?, dv?, dmask? */
   HR_OP_ADAM,                         /* in: n each of gradient, step (f32, already advanced); ints: decoupled decay (AdamW), maximize, amsgrad; scalars: lr, beta1, beta2, weight decay, eps; inputs after those: lr? tensor, gradient scale?, found inf?; out, in place: n each of parameter, mean, mean square, maximal mean square (amsgrad) */
   HR_OP_SGD,                          /* in: n gradients, lr? tensor, gradient scale?, found inf?; ints: nesterov, maximize, first step, with momentum; scalars: weight decay, momentum, lr, dampening; out, in place: n parameters, n momentum buffers (with momentum) */

@@ -173,9 +173,8 @@ static hr_operand make_slope(hr_builder *b, const hr_node *node, hr_operand d, h
   }
   hr_operand limit = hr_build_attr(b, node, 0);
   if (node->op == HR_OP_HUBER_LOSS_BACKWARD) {
-    hr_operand lower = hr_build_temp_like(b, d, dtype);
-    hr_emit1(b, HR_OP_NEG, lower, limit);
-    return hr_make3(b, HR_OP_CLAMP, dtype, d, lower, limit);
+    hr_operand upside_down = hr_make1(b, HR_OP_NEG, dtype, hr_make2(b, HR_OP_MINIMUM, dtype, d, limit));
+    return hr_make1(b, HR_OP_NEG, dtype, hr_make2(b, HR_OP_MINIMUM, dtype, upside_down, limit));
   }
   hr_operand ratio = hr_make2(b, HR_OP_DIV, dtype, d, limit);
   hr_operand slope = hr_make3(b, HR_OP_CLAMP, dtype, ratio, hr_build_f64(b, -1), hr_build_f64(b, 1));

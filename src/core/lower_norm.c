@@ -37,6 +37,12 @@ static void deliver(hr_builder *b, const moments *m, hr_dtype dtype, hr_operand 
   hr__deliver(b, rstd_out, dtype, m->rstd);
 }
 
+/* The row value `x`, ready no sooner than `after`, which is NaN or infinite only where the result is. What the elements make of
+ * it is computed in the last pass over long rows, and not in the first and then kept in memory. */
+static hr_operand make_late(hr_builder *b, hr_operand x, hr_operand after, hr_dtype dtype) {
+  return hr_make3(b, HR_OP_ADD_SCALED, dtype, x, after, hr_build_f64(b, 0));
+}
+
 /* y = centred * rstd * weight + bias, where the last two are optional. */
 static void emit_affine(hr_builder *b, hr_operand y, hr_operand centred, hr_operand rstd, hr_operand weight,
                         hr_operand bias, hr_dtype dtype) {
@@ -51,16 +57,20 @@ static void emit_affine(hr_builder *b, hr_operand y, hr_operand centred, hr_oper
   }
 }
 
-/* The gradient of x; all operands have the rank of x or broadcast to it. */
+/* The gradient of x; all operands have the rank of x or broadcast to it. Follows the gradients of weight and bias where they
+ * are wanted: h is computed again, from a copy of the means and in the order below, so that it shares a kernel with the
+ * rows and not with the columns, which would have to keep it in memory for the rows. */
 static void emit_row_gradient(hr_builder *b, hr_operand dx, hr_operand dy, hr_operand x, hr_operand mean,
                               hr_operand rstd, hr_operand weight, uint32_t mask, double count, hr_dtype dtype) {
-  hr_operand n = hr_build_f64(b, count);
-  hr_operand h = hr_make2(b, HR_OP_MUL, dtype, hr_make2(b, HR_OP_SUB, dtype, x, mean), rstd);
-  hr_operand g = hr_is_present(weight) ? hr_make2(b, HR_OP_MUL, dtype, dy, weight) : dy;
-  hr_operand g_sum = hr_make_reduce(b, HR_OP_SUM, dtype, g, mask);
-  hr_operand gh_sum = hr_make_reduce(b, HR_OP_SUM, dtype, hr_make2(b, HR_OP_MUL, dtype, g, h), mask);
-  hr_operand g_mean = hr_make2(b, HR_OP_DIV, dtype, g_sum, n);
-  hr_operand gh_mean = hr_make2(b, HR_OP_DIV, dtype, gh_sum, n);
+  hr_operand n = hr_build_f64(b, count), own_mean = hr_make1(b, HR_OP_COPY, dtype, mean), g = dy;
+  hr_operand h = hr_make2(b, HR_OP_MUL, dtype, hr_make2(b, HR_OP_SUB, dtype, x, own_mean), rstd);
+  hr_operand gh = hr_make2(b, HR_OP_MUL, dtype, dy, h);
+  if (hr_is_present(weight)) {
+    gh = hr_make2(b, HR_OP_MUL, dtype, gh, weight);
+    g = hr_make2(b, HR_OP_MUL, dtype, dy, weight);
+  }
+  hr_operand gh_mean = hr_make2(b, HR_OP_DIV, dtype, hr_make_reduce(b, HR_OP_SUM, dtype, gh, mask), n);
+  hr_operand g_mean = hr_make2(b, HR_OP_DIV, dtype, hr_make_reduce(b, HR_OP_SUM, dtype, g, mask), n);
   hr_operand rest = hr_make3(b, HR_OP_SUB_SCALED, dtype, g, h, gh_mean);
   hr_emit2(b, HR_OP_MUL, dx, hr_make2(b, HR_OP_SUB, dtype, rest, g_mean), rstd);
 }
@@ -150,7 +160,7 @@ hr_status hr__lower_group_norm(hr_builder *b, const hr_node *node) {
   hr_operand rstd_out = hr__ones_after(b, hr_node_output(node, 2), g.rank - 2);
   hr_dtype dtype = hr__wide(x.dtype);
   moments m = measure(b, x, g.rows, g.count, hr_build_attr(b, node, 0), dtype, mean_out, rstd_out);
-  hr_operand centred = hr_make2(b, HR_OP_SUB, dtype, x, m.mean); /* again: rows may be too long to keep */
+  hr_operand centred = hr_make2(b, HR_OP_SUB, dtype, x, make_late(b, m.mean, m.rstd, dtype));
   emit_affine(b, y, centred, m.rstd, split_vector(b, &g, hr_node_input(node, 1)),
               split_vector(b, &g, hr_node_input(node, 2)), dtype);
   deliver(b, &m, dtype, mean_out, rstd_out);
@@ -176,14 +186,6 @@ hr_status hr__lower_group_norm_backward(hr_builder *b, const hr_node *node) {
 
 static uint32_t all_but_channels(int rank) {
   return hr__mask_range(0, rank) & ~2u;
-}
-
-/* new = (1 - momentum) * old + momentum * value, in place. */
-static void emit_running(hr_builder *b, hr_operand out, hr_operand old, hr_operand value, hr_operand momentum,
-                         hr_dtype dtype) {
-  hr_operand keep = hr_build_temp_like(b, value, dtype);
-  hr_emit2(b, HR_OP_SUB, keep, hr_build_f64(b, 1), momentum);
-  hr_emit4(b, HR_OP_SCALE_ADD, out, old, value, keep, momentum);
 }
 
 /* y = x * alpha + beta with alpha = rstd * weight, beta = bias - mean * alpha. */
@@ -218,11 +220,11 @@ hr_status hr__lower_batch_norm(hr_builder *b, const hr_node *node) {
   if (node->ints[0] != 0) {
     m = measure(b, x, mask, count, eps, dtype, out[1], out[2]);
     if (hr_is_present(in[3]) && hr_is_present(out[3])) {
-      emit_running(b, out[3], in[3], m.mean, momentum, dtype);
+      hr_emit3(b, HR_OP_LERP, out[3], in[3], m.mean, momentum); /* in place */
     }
     if (hr_is_present(in[4]) && hr_is_present(out[4])) {
       hr_operand unbiased = hr_make2(b, HR_OP_DIV, dtype, m.squares, hr_build_f64(b, count - 1));
-      emit_running(b, out[4], in[4], unbiased, momentum, dtype);
+      hr_emit3(b, HR_OP_LERP, out[4], in[4], unbiased, momentum);
     }
     deliver(b, &m, dtype, out[1], out[2]);
   } else {
@@ -252,13 +254,13 @@ hr_status hr__lower_batch_norm_backward(hr_builder *b, const hr_node *node) {
   hr_operand n = hr_build_f64(b, (double)hr__mask_count(x, mask)), dot = none, sum = none;
   hr_operand mean = is_training ? in[5] : in[3];
   hr_operand rstd = is_training ? in[6] : rstd_of_variance(b, in[4], hr_build_attr(b, node, 0), dtype, none);
-  if (needs_sums || hr_is_present(dbias)) {
-    sum = hr__result(b, dbias, dtype, mean);
-    hr_emit_reduce(b, HR_OP_SUM, sum, dy, mask);
-  }
   if (needs_sums || hr_is_present(dweight)) {
     hr_operand product = hr_make2(b, HR_OP_MUL, dtype, hr_make2(b, HR_OP_SUB, dtype, x, mean), dy);
     dot = hr_make_reduce(b, HR_OP_SUM, dtype, product, mask);
+  }
+  if (needs_sums || hr_is_present(dbias)) {
+    sum = hr__result(b, dbias, dtype, mean);
+    hr_emit_reduce(b, HR_OP_SUM, sum, dy, mask);
   }
   if (hr_is_present(dweight)) {
     hr_emit2(b, HR_OP_MUL, dweight, dot, rstd);
@@ -274,7 +276,7 @@ hr_status hr__lower_batch_norm_backward(hr_builder *b, const hr_node *node) {
   }
   hr_operand sum_mean = hr_make2(b, HR_OP_DIV, dtype, sum, n), dot_mean = hr_make2(b, HR_OP_DIV, dtype, dot, n);
   hr_operand slope = hr_make2(b, HR_OP_MUL, dtype, hr_make2(b, HR_OP_MUL, dtype, rstd, rstd), dot_mean);
-  hr_operand centred = hr_make2(b, HR_OP_SUB, dtype, x, mean); /* again: see above */
+  hr_operand centred = hr_make2(b, HR_OP_SUB, dtype, x, make_late(b, mean, dot, dtype));
   hr_operand rest = hr_make3(b, HR_OP_SUB_SCALED, dtype, dy, centred, slope);
   hr_emit2(b, HR_OP_MUL, dx, hr_make2(b, HR_OP_SUB, dtype, rest, sum_mean), alpha);
   return HR_OK;

@@ -9,6 +9,8 @@
  * which element is nearest. Doubling by nearest, which PyTorch does without a scale, is affine. Gradients scatter into zeros,
  * in order inside a plane.
  */
+#include <math.h>
+
 #include "core/lower.h"
 
 static void emit_zero(hr_builder *b, hr_operand out) {
@@ -17,65 +19,78 @@ static void emit_zero(hr_builder *b, hr_operand out) {
 
 /* ---- tables ---- */
 
-/* Input elements for each output element, over [out]: 1 / scale, or the quotient of the sizes where no scale is given. */
-static hr_operand make_ratio(hr_builder *b, hr_operand scale, int64_t in, int64_t out, hr_dtype dtype) {
-  double quotient = dtype == HR_DTYPE_F64 ? (double)in / (double)out : (double)((float)in / (float)out);
-  hr_operand is_given = hr_build_temp(b, HR_DTYPE_BOOL, 1, &out), inverse = hr_build_temp(b, HR_DTYPE_F64, 1, &out);
-  hr_emit2(b, HR_OP_GT, is_given, scale, hr_build_f64(b, 0));
-  hr_emit1(b, HR_OP_RECIPROCAL, inverse, scale);
-  return hr_make3(b, HR_OP_WHERE, dtype, is_given, inverse, hr_build_f64(b, quotient));
+/* One dim of the plane; its tables are [out], or [out, 2] with the same number twice. */
+typedef struct axis {
+  int64_t in;
+  int rank;
+  int64_t dims[2];
+} axis;
+
+static axis axis_of(hr_operand small, hr_operand large, int dim, int rank) {
+  return (axis){.in = small.dims[dim], .rank = rank, .dims = {large.dims[dim], 2}};
 }
 
-static hr_operand build_numbers(hr_builder *b, int64_t count) {
-  int64_t stride = 1;
-  return hr_build_index(b, 1, &count, 0, &stride);
+/* offset + step * output element, + pair * element of the pair. */
+static hr_operand build_numbers(hr_builder *b, const axis *a, int64_t offset, int64_t step, int64_t pair) {
+  return hr_build_index(b, a->rank, a->dims, offset, (int64_t[]){step, pair});
 }
 
-/* [out] i64: the nearest element of `in`. */
-static hr_operand make_nearest(hr_builder *b, hr_operand scale, int64_t in, int64_t out, bool is_exact) {
-  hr_operand number = build_numbers(b, out);
-  if (!is_exact && in == out) {
+/* Half of the input elements for each output element: 1 / scale, or the quotient of the sizes where no scale is given. */
+static hr_operand make_half_ratio(hr_builder *b, const axis *a, hr_operand scale, hr_dtype dtype) {
+  double in = (double)a->in, out = (double)a->dims[0];
+  double quotient = dtype == HR_DTYPE_F64 ? in / out : (double)((float)in / (float)out);
+  hr_operand inverse = hr_build_temp(b, HR_DTYPE_F64, a->rank, a->dims);
+  hr_emit1(b, HR_OP_RECIPROCAL, inverse, scale); /* infinite where no scale is given */
+  hr_operand is_given = hr_make2(b, HR_OP_LT, HR_DTYPE_BOOL, inverse, hr_build_f64(b, INFINITY));
+  hr_operand ratio = hr_make3(b, HR_OP_WHERE, dtype, is_given, inverse, hr_build_f64(b, quotient));
+  return hr_make2(b, HR_OP_MUL, dtype, ratio, hr_build_f64(b, 0.5));
+}
+
+/* i64: the nearest element of `in`. Half the ratio times 2 o, or 2 o + 1, is o or o + 1/2 times the ratio, rounded once. */
+static hr_operand make_nearest(hr_builder *b, const axis *a, hr_operand scale, bool is_exact) {
+  hr_operand number = build_numbers(b, a, 0, 1, 0);
+  if (!is_exact && a->dims[0] == a->in) {
     return hr_make1(b, HR_OP_COPY, HR_DTYPE_I64, number);
   }
-  if (!is_exact && out == 2 * in) {
+  if (!is_exact && a->dims[0] == 2 * a->in) {
     return hr_make2(b, HR_OP_DIV_FLOOR, HR_DTYPE_I64, number, hr_build_i64(b, 2));
   }
-  hr_operand ratio = make_ratio(b, scale, in, out, HR_DTYPE_F32);
-  if (is_exact) {
-    number = hr_make2(b, HR_OP_ADD, HR_DTYPE_F32, number, hr_build_f64(b, 0.5));
-  }
-  hr_operand source = hr_make2(b, HR_OP_MUL, HR_DTYPE_F32, number, ratio);
+  hr_operand half_ratio = make_half_ratio(b, a, scale, HR_DTYPE_F32);
+  hr_operand source = hr_make2(b, HR_OP_MUL, HR_DTYPE_F32, half_ratio, build_numbers(b, a, is_exact, 2, 0));
   hr_operand position = hr_make1(b, HR_OP_COPY, HR_DTYPE_I64, source);
-  return hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, position, hr_build_i64(b, in - 1));
+  return hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, position, hr_build_i64(b, a->in - 1));
 }
 
-typedef struct lerp {       /* over [out] */
+typedef struct lerp {
   hr_operand first;         /* i64; the second element is the next one, or the same at the end */
   hr_operand second_weight; /* the first one's is 1 - this */
 } lerp;
 
-static lerp make_lerp(hr_builder *b, hr_operand scale, int64_t in, int64_t out, bool aligns_corners, hr_dtype dtype) {
+/* Where the output's elements lie among the input's, in `dtype`. */
+static hr_operand make_source(hr_builder *b, const axis *a, hr_operand scale, bool aligns_corners, hr_dtype dtype) {
+  if (aligns_corners) {
+    double in = (double)(a->in - 1), out = (double)(a->dims[0] - 1);
+    double ratio = out == 0 ? 0 : dtype == HR_DTYPE_F64 ? in / out : (double)((float)in / (float)out);
+    return hr_make2(b, HR_OP_MUL, dtype, build_numbers(b, a, 0, 1, 0), hr_build_f64(b, ratio));
+  }
+  hr_operand half_ratio = make_half_ratio(b, a, scale, dtype);
+  hr_operand centre = hr_make2(b, HR_OP_MUL, dtype, half_ratio, build_numbers(b, a, 1, 2, 0));
+  hr_operand source = hr_make2(b, HR_OP_SUB, dtype, centre, hr_build_f64(b, 0.5));
+  return hr_make2(b, HR_OP_MAXIMUM, dtype, source, hr_build_f64(b, 0));
+}
+
+static lerp make_lerp(hr_builder *b, const axis *a, hr_operand scale, bool aligns_corners, hr_dtype dtype) {
   lerp l;
-  hr_operand number = build_numbers(b, out), zero = hr_build_f64(b, 0), one = hr_build_f64(b, 1), source;
-  if (in == out) {
-    l.first = hr_make1(b, HR_OP_COPY, HR_DTYPE_I64, number);
-    l.second_weight = hr_build_temp(b, dtype, 1, &out);
-    hr_emit1(b, HR_OP_COPY, l.second_weight, zero);
+  if (a->in == a->dims[0]) {
+    l.first = hr_make1(b, HR_OP_COPY, HR_DTYPE_I64, build_numbers(b, a, 0, 1, 0));
+    l.second_weight = hr_make2(b, HR_OP_SUB, dtype, l.first, l.first);
     return l;
   }
-  if (aligns_corners) {
-    double ratio = out <= 1                ? 0
-                   : dtype == HR_DTYPE_F64 ? (double)(in - 1) / (double)(out - 1)
-                                           : (double)((float)(in - 1) / (float)(out - 1));
-    source = hr_make2(b, HR_OP_MUL, dtype, number, hr_build_f64(b, ratio));
-  } else {
-    hr_operand half = hr_build_f64(b, 0.5), ratio = make_ratio(b, scale, in, out, dtype);
-    source = hr_make2(b, HR_OP_MUL, dtype, hr_make2(b, HR_OP_ADD, dtype, number, half), ratio);
-    source = hr_make2(b, HR_OP_MAXIMUM, dtype, hr_make2(b, HR_OP_SUB, dtype, source, half), zero);
-  }
+  hr_operand source = make_source(b, a, scale, aligns_corners, dtype);
   hr_operand position = hr_make1(b, HR_OP_COPY, HR_DTYPE_I64, source);
-  l.first = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, position, hr_build_i64(b, in - 1));
-  l.second_weight = hr_make3(b, HR_OP_CLAMP, dtype, hr_make2(b, HR_OP_SUB, dtype, source, l.first), zero, one);
+  l.first = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, position, hr_build_i64(b, a->in - 1));
+  hr_operand rest = hr_make2(b, HR_OP_SUB, dtype, source, l.first);
+  l.second_weight = hr_make3(b, HR_OP_CLAMP, dtype, rest, hr_build_f64(b, 0), hr_build_f64(b, 1));
   return l;
 }
 
@@ -143,8 +158,9 @@ hr_status hr__lower_upsample_nearest2d(hr_builder *b, const hr_node *node) {
     return HR_OK;
   }
   bool is_exact = node->ints[0] != 0;
-  hr_operand rows = make_nearest(b, hr_build_attr(b, node, 0), x.dims[lead], y.dims[lead], is_exact);
-  hr_operand columns = make_nearest(b, hr_build_attr(b, node, 1), x.dims[lead + 1], y.dims[lead + 1], is_exact);
+  axis row = axis_of(x, y, lead, 1), column = axis_of(x, y, lead + 1, 1);
+  hr_operand rows = make_nearest(b, &row, hr_build_attr(b, node, 0), is_exact);
+  hr_operand columns = make_nearest(b, &column, hr_build_attr(b, node, 1), is_exact);
   emit_lookup(b, y, x, rows, columns);
   return HR_OK;
 }
@@ -161,8 +177,9 @@ hr_status hr__lower_upsample_nearest2d_backward(hr_builder *b, const hr_node *no
   }
   bool is_exact = node->ints[0] != 0;
   hr_dtype dtype = hr__wide(dx.dtype);
-  hr_operand rows = make_nearest(b, hr_build_attr(b, node, 0), dx.dims[lead], dy.dims[lead], is_exact);
-  hr_operand columns = make_nearest(b, hr_build_attr(b, node, 1), dx.dims[lead + 1], dy.dims[lead + 1], is_exact);
+  axis row = axis_of(dx, dy, lead, 1), column = axis_of(dx, dy, lead + 1, 1);
+  hr_operand rows = make_nearest(b, &row, hr_build_attr(b, node, 0), is_exact);
+  hr_operand columns = make_nearest(b, &column, hr_build_attr(b, node, 1), is_exact);
   hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype);
   emit_zero(b, sum);
   hr_emit_scatter(b, HR_STORE_ADD, view_through_tables(b, sum, dy.rank, dy.dims), 3,
@@ -184,17 +201,17 @@ static hr_operand make_corner(hr_builder *b, hr_operand x, hr_operand y, hr_oper
 hr_status hr__lower_upsample_bilinear2d(hr_builder *b, const hr_node *node) {
   hr_operand x = hr_node_input(node, 0), y = hr_node_output(node, 0);
   int lead = x.rank - 2;
-  int64_t height = x.dims[lead], width = x.dims[lead + 1];
   hr_dtype dtype = hr__wide(y.dtype);
   if (hr_operand_count(y) == 0) {
     return HR_OK;
   }
   bool aligns = node->ints[0] != 0;
-  lerp row = make_lerp(b, hr_build_attr(b, node, 0), height, y.dims[lead], aligns, dtype);
-  hr_operand row_next = make_next(b, row.first, height);
+  axis vertical = axis_of(x, y, lead, 1), horizontal = axis_of(x, y, lead + 1, 1);
+  lerp row = make_lerp(b, &vertical, hr_build_attr(b, node, 0), aligns, dtype);
+  hr_operand row_next = make_next(b, row.first, vertical.in);
   hr_operand bottom = as_rows(b, row.second_weight), top = as_rows(b, make_complement(b, row.second_weight, dtype));
-  lerp column = make_lerp(b, hr_build_attr(b, node, 1), width, y.dims[lead + 1], aligns, dtype);
-  hr_operand column_next = make_next(b, column.first, width);
+  lerp column = make_lerp(b, &horizontal, hr_build_attr(b, node, 1), aligns, dtype);
+  hr_operand column_next = make_next(b, column.first, horizontal.in);
   hr_operand right = column.second_weight, left = make_complement(b, right, dtype);
   hr_operand above = hr_make4(b, HR_OP_SCALE_ADD, dtype, make_corner(b, x, y, row.first, column.first),
                               make_corner(b, x, y, row.first, column_next), left, right);
@@ -205,14 +222,17 @@ hr_status hr__lower_upsample_bilinear2d(hr_builder *b, const hr_node *node) {
 }
 
 /* The two elements of a lerp as tables of [out, 2]: positions and weights. */
-static void make_pair_tables(hr_builder *b, lerp l, int64_t in, int64_t out, hr_dtype dtype, hr_operand *out_positions,
+static void make_pair_tables(hr_builder *b, const axis *a, lerp l, hr_dtype dtype, hr_operand *out_positions,
                              hr_operand *out_weights) {
-  int64_t dims[2] = {out, 2}, up[2] = {0, 1}, down[2] = {0, -1};
-  hr_operand position = hr_make2(b, HR_OP_ADD, HR_DTYPE_I64, as_rows(b, l.first), hr_build_index(b, 2, dims, 0, up));
-  *out_positions = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, position, hr_build_i64(b, in - 1));
-  hr_operand is_first = hr_build_index(b, 2, dims, 1, down); /* 1, 0: |1 - w|, |0 - w| */
-  hr_operand difference = hr_make2(b, HR_OP_SUB, dtype, is_first, as_rows(b, l.second_weight));
-  *out_weights = hr_make1(b, HR_OP_ABS, dtype, difference);
+  hr_operand position = hr_make2(b, HR_OP_ADD, HR_DTYPE_I64, l.first, build_numbers(b, a, 0, 0, 1));
+  *out_positions = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, position, hr_build_i64(b, a->in - 1));
+  hr_operand is_first = build_numbers(b, a, 1, 0, -1); /* 1, 0: |1 - w|, |0 - w| */
+  *out_weights = hr_make1(b, HR_OP_ABS, dtype, hr_make2(b, HR_OP_SUB, dtype, is_first, l.second_weight));
+}
+
+/* [out, 2] as [out, 1, 2]. */
+static hr_operand with_gap(hr_builder *b, hr_operand table) {
+  return hr_is_present(table) ? hr_view_insert(b, table, 1, 1) : table;
 }
 
 /* dx[p] += dy * row weight * column weight over [.., OH, OW, 2, 2]. */
@@ -225,19 +245,16 @@ hr_status hr__lower_upsample_bilinear2d_backward(hr_builder *b, const hr_node *n
   }
   bool aligns = node->ints[0] != 0;
   hr_operand rows, row_weights, columns, column_weights;
-  int64_t height = dx.dims[lead], width = dx.dims[lead + 1], out_height = dy.dims[lead], out_width = dy.dims[lead + 1];
-  lerp row = make_lerp(b, hr_build_attr(b, node, 0), height, out_height, aligns, dtype);
-  make_pair_tables(b, row, height, out_height, dtype, &rows, &row_weights);
-  lerp column = make_lerp(b, hr_build_attr(b, node, 1), width, out_width, aligns, dtype);
-  make_pair_tables(b, column, width, out_width, dtype, &columns, &column_weights);
+  axis row = axis_of(dx, dy, lead, 2), column = axis_of(dx, dy, lead + 1, 2);
+  make_pair_tables(b, &row, make_lerp(b, &row, hr_build_attr(b, node, 0), aligns, dtype), dtype, &rows, &row_weights);
+  make_pair_tables(b, &column, make_lerp(b, &column, hr_build_attr(b, node, 1), aligns, dtype), dtype, &columns,
+                   &column_weights);
+  rows = as_rows(b, with_gap(b, rows)); /* [OH, 1, 2, 1] */
+  columns = with_gap(b, columns);       /* [OW, 1, 2] */
+  hr_operand weights = hr_make2(b, HR_OP_MUL, dtype, as_rows(b, with_gap(b, row_weights)), with_gap(b, column_weights));
   hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype);
   emit_zero(b, sum);
-  row_weights = as_rows(b, hr_view_insert(b, row_weights, 1, 1)); /* [OH, 1, 2, 1] */
-  rows = as_rows(b, hr_view_insert(b, rows, 1, 1));
-  column_weights = hr_view_insert(b, column_weights, 1, 1); /* [OW, 1, 2] */
-  columns = hr_view_insert(b, columns, 1, 1);
-  hr_operand part = hr_make2(b, HR_OP_MUL, dtype, hr__ones_after(b, dy, 2), row_weights);
-  hr_operand source = hr_make2(b, HR_OP_MUL, dtype, part, column_weights);
+  hr_operand source = hr_make2(b, HR_OP_MUL, dtype, hr__ones_after(b, dy, 2), weights);
   if (!hr_is_present(source)) {
     return HR_OK;
   }

@@ -227,12 +227,10 @@ static hr_operand make_window_sizes(hr_builder *b, const window *w, int i, bool 
   strides[i] = w->stride[i];
   hr_operand start = hr_build_index(b, 2, w->out, -w->padding[i], strides);
   hr_operand end = hr_build_index(b, 2, w->out, w->kernel[i] - w->padding[i], strides);
-  end = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, end,
-                 hr_build_i64(b, counts_padding ? w->in[i] + w->padding[i] : w->in[i]));
-  if (!counts_padding) {
-    start = hr_make2(b, HR_OP_MAXIMUM, HR_DTYPE_I64, start, hr_build_i64(b, 0));
-  }
-  return hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, end, start);
+  hr_operand limit = hr_build_i64(b, counts_padding ? w->in[i] + w->padding[i] : w->in[i]);
+  hr_operand stop = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, end, limit);
+  hr_operand size = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, stop, start);
+  return counts_padding ? size : hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, size, stop); /* stop - max(start, 0) */
 }
 
 /* What the sum of a window is divided by: a number, or a table of [OH, OW]. */
@@ -451,11 +449,11 @@ hr_status hr__lower_adaptive_avg_pool2d_backward(hr_builder *b, const hr_node *n
     return HR_OK;
   }
   uneven u = make_uneven(b, dx, dy);
+  hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype);
+  emit_zero(b, sum); /* ahead of what is added, which then fuses with the scatter */
   hr_operand part = hr_make2(b, HR_OP_DIV, dtype, hr__ones_after(b, dy, 2), u.row_size);
   part = hr_make2(b, HR_OP_DIV, dtype, part, u.column_size);
   hr_operand source = hr_make3(b, HR_OP_WHERE, dtype, u.is_inside, part, hr_build_f64(b, 0));
-  hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype);
-  emit_zero(b, sum);
   hr_emit_scatter(b, HR_STORE_ADD, view_uneven(b, sum, &u), 3, (hr_operand[]){source, u.row_map, u.column_map},
                   hr__mask_range(u.w.lead, 4));
   hr__deliver(b, dx, dtype, sum);
