@@ -14,7 +14,8 @@ HEAD = """\
 
 All variables are read once, when the first of them is needed; later changes of the environment are not seen. An empty
 variable counts as unset. A value that does not parse gives the default and one warning that names it.
-`headrace env` prints the values in force.
+`headrace env` prints the values in force. The Python module also reads `HEADRACE_TORCH_LIBRARY`: the path of
+`libheadrace_torch.so`, where it does not lie beside the module.
 
 | variable | accepts | default | what it does |
 |---|---|---|---|
