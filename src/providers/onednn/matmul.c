@@ -97,10 +97,11 @@ static int matmul_operand(hr_prepared *pipe, int arg, const hr_operand *operand,
   return pipe->status == NULL ? hr__pipe_packed(pipe, arg, operand, *out_desc, is_output, unpack) : 0;
 }
 
-static int bias_operand(hr_prepared *pipe, const hr_operand *bias, dnnl_memory_desc *out_desc) {
-  layout plain = {.rank = bias->rank};
-  for (int d = 0; d < bias->rank; ++d) {
-    plain.dims[d] = d == bias->rank - 1 ? bias->dims[d] : 1;
+/* A row vector, in as many dims as the product. */
+static int bias_operand(hr_prepared *pipe, const hr_operand *bias, int rank, dnnl_memory_desc *out_desc) {
+  layout plain = {.rank = rank};
+  for (int d = 0; d < rank; ++d) {
+    plain.dims[d] = d == rank - 1 ? bias->dims[bias->rank - 1] : 1;
   }
   dense_strides(&plain);
   *out_desc = hr__pipe_desc(pipe, bias->dtype, plain.rank, plain.dims, plain.strides);
@@ -125,7 +126,7 @@ hr_status hr__onednn_prepare_matmul(const hr_node *node, hr_prepared **out_prepa
   pipe_step unpack = {.kind = PIPE_PRIMITIVE};
   int a = matmul_operand(pipe, 0, &node->inputs[0], false, &a_desc, NULL);
   int b = matmul_operand(pipe, 1, &node->inputs[1], false, &b_desc, NULL);
-  int bias = has_bias ? bias_operand(pipe, &node->inputs[2], &bias_desc) : -1;
+  int bias = has_bias ? bias_operand(pipe, &node->inputs[2], node->outputs[0].rank, &bias_desc) : -1;
   int out = matmul_operand(pipe, node->input_count, &node->outputs[0], true, &out_desc, &unpack);
   dnnl_primitive_desc desc = NULL;
   if (pipe->status == NULL) {
