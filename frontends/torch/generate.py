@@ -111,7 +111,7 @@ def main():
             continue
         schema = schemas[name][0]
         forms = groups[(schema.name.name.base, str(schema.signature()))]
-        if re.search(r"\bR\d?\b", expand(expression)) is None:
+        if schema.kind() == SchemaKind.out or re.search(r"\bR\d?\b", expand(expression)) is None:
             forms = [name]
         for form in forms:
             form_schema, fields = schemas[form]

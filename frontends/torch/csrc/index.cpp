@@ -170,14 +170,13 @@ static void check_gather(const char *name, const Tensor &self, int64_t dim, cons
 
 Tensor gather(Result result, const Tensor &self, int64_t dim, const Tensor &index) {
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
-  if (index.numel() > 0) check_gather("gather", self, along, index, nullptr);
   if (!is_on_device(self)) fail_device(self);
+  if (index.numel() == 0) return result.end(result.begin(index.sizes(), self.scalar_type()));
+  check_gather("gather", self, along, index, nullptr);
   Tensor places = index_of(index, "gather");
   Tensor out = result.begin(index.sizes(), self.scalar_type(), {self, index});
-  if (out.numel() > 0) {
-    Record record(HR_OP_GATHER);
-    record.in(self).in(places).ints({along}).out(out).run();
-  }
+  Record record(HR_OP_GATHER);
+  record.in(self).in(places).ints({along}).out(out).run();
   return result.end(out);
 }
 
@@ -195,11 +194,11 @@ int64_t scatter_mode(std::string_view reduce, bool include_self) {
 
 Tensor scatter(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Operand &source, int64_t mode) {
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
-  bool is_number = source.tensor == nullptr || (!is_on_device(*source.tensor) && is_cpu_scalar(*source.tensor) && false);
+  bool is_number = source.tensor == nullptr;
   if (!is_on_device(self)) fail_device(self);
   if (index.numel() > 0) check_gather("scatter", self, along, index, is_number ? nullptr : source.tensor);
   TORCH_CHECK(is_number || source.tensor->scalar_type() == self.scalar_type(), "scatter(): Expected self.dtype to be equal to src.dtype");
-  Tensor places = index_of(index, "scatter");
+  Tensor places = index.numel() > 0 ? index_of(index, "scatter") : index;
   Tensor other = is_number ? Tensor() : *source.tensor;
   Tensor out = begin_from(result, self, {index, other});
   if (index.numel() > 0) {

@@ -8,15 +8,16 @@ There is one device, with one queue that runs in order. Operations are deferred 
 """
 
 import ctypes
+import functools
 import importlib.metadata
 import os
 import pathlib
 import sys
 
 import torch
+import torch.utils.dlpack
 
 import headrace
-
 
 # ---- the libraries
 
@@ -104,6 +105,12 @@ def is_available():
 
 def is_initialized():
     return bool(_library.headrace_torch_is_open())
+
+
+def __getattr__(name):
+    if name == "_initialized":  # torch's checkpointing asks before it keeps the random state
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def init():
@@ -403,10 +410,23 @@ def set_per_process_memory_fraction(fraction, device=None):
 # ---- registration
 
 
-def _refuse_dlpack(self, *arguments, **names):
-    if self.device.type == "headrace":
-        raise BufferError("headrace: tensors have no address to share through DLPack; copy to the host first: tensor.cpu()")
-    return _to_dlpack(self, *arguments, **names)
+def _refuse_dlpack():
+    """A handle is no address that another library could read."""
+
+    def refusing(function):
+        @functools.wraps(function)
+        def to_dlpack(tensor, *arguments, **names):
+            if isinstance(tensor, torch.Tensor) and tensor.device.type == "headrace":
+                raise BufferError("headrace: tensors have no address to share through DLPack; copy to the host first: tensor.cpu()")
+            return function(tensor, *arguments, **names)
+
+        return to_dlpack
+
+    torch.Tensor.__dlpack__ = refusing(torch.Tensor.__dlpack__)
+    for module in (torch._C, torch, torch.utils.dlpack):
+        for name in ("_to_dlpack", "_to_dlpack_versioned", "to_dlpack"):
+            if hasattr(module, name):
+                setattr(module, name, refusing(getattr(module, name)))
 
 
 def _register_reductions():
@@ -441,7 +461,7 @@ def _tensor_text(tensor, *, tensor_contents=None):
 
 
 def _register():
-    global _to_dlpack, _plain_text
+    global _plain_text
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", "headrace"):
         raise ImportError(f"headrace: another device ({name}) is registered already; torch has room for one")
@@ -449,8 +469,7 @@ def _register():
         torch.utils.rename_privateuse1_backend("headrace")
     torch._register_device_module("headrace", sys.modules[__name__])
     torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True)
-    _to_dlpack = torch.Tensor.__dlpack__
-    torch.Tensor.__dlpack__ = _refuse_dlpack
+    _refuse_dlpack()
     _plain_text = torch._tensor_str._str
     torch._tensor_str._str = _tensor_text
     _register_reductions()

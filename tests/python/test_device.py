@@ -1,0 +1,544 @@
+"""The PyTorch device as a device: registration, module functions, allocation, views, copies, files, processes, random numbers,
+type promotion, out= and in-place rules, errors, fallback. What operators compute is tested against torch's CPU elsewhere."""
+
+import copy
+import io
+import itertools
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy
+import pytest
+import torch
+
+D = "headrace"
+
+
+@pytest.fixture(autouse=True)
+def default_settings():
+    yield
+    torch.headrace.set_fallback("error")
+    torch.headrace.set_mode("fuse")
+
+
+def on_device(tensor):
+    return tensor.to(D)
+
+
+# ---- registration and the module
+
+
+def test_device_needs_no_import():
+    program = "import torch; x = torch.ones(3, device='headrace'); print((x + 1).sum().item(), x.device)"
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["6.0", "headrace:0"]
+
+
+def test_explicit_import_works_first():
+    program = "import headrace.torch, torch; print(torch.zeros(2, device='headrace').cpu().tolist())"
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[0.0, 0.0]"
+
+
+def test_module_functions():
+    module = torch.headrace
+    assert module.is_available() and module.device_count() == 1 and module.current_device() == 0
+    module.set_device(0)
+    with pytest.raises(RuntimeError, match="one device"):
+        module.set_device(1)
+    with module.device(0):
+        assert torch.ones(1, device=D).device == torch.device("headrace:0")
+    assert torch.accelerator.current_accelerator().type == "headrace"
+    assert torch.ones(2).headrace().is_headrace
+    assert torch.nn.Linear(2, 2).headrace().weight.device.type == D
+
+
+def test_default_device():
+    with torch.device(D):
+        assert torch.randn(3).device.type == D and torch.arange(4).device.type == D
+
+
+def test_stats_count_operations_and_commits():
+    x = on_device(torch.ones(8))
+    torch.headrace.synchronize()
+    torch.headrace.reset_stats()
+    y = x * 2 + 1
+    assert torch.headrace.stats()["operations"] == 2 and torch.headrace.stats()["commits"] == 0
+    assert y.sum().item() == 24
+    assert torch.headrace.stats()["commits"] == 1 and torch.headrace.stats()["commits_by_read"] == 1
+
+
+@pytest.mark.parametrize("mode", ["strict", "eager", "fuse"])
+def test_modes(mode):
+    torch.headrace.set_mode(mode)
+    assert torch.headrace.get_mode() == mode
+    assert on_device(torch.ones(5)).mul(3).sum().item() == 15
+
+
+def test_memory_functions():
+    x = torch.ones(1 << 20, device=D)
+    torch.headrace.synchronize()
+    assert torch.headrace.memory_allocated() >= 4 << 20
+    assert torch.headrace.max_memory_allocated() >= torch.headrace.memory_allocated()
+    assert torch.accelerator.memory_allocated() == torch.headrace.memory_allocated()
+    free, total = torch.headrace.mem_get_info()
+    assert 0 < free <= total
+    del x
+    torch.headrace.synchronize()
+    torch.headrace.empty_cache()
+
+
+def test_streams_and_events():
+    stream = torch.Stream(D)
+    with stream:
+        y = torch.ones(4, device=D) + 1
+    event = stream.record_event()
+    event.synchronize()
+    assert event.query() and y.sum().item() == 8
+    start, end = torch.Event(D, enable_timing=True), torch.Event(D, enable_timing=True)
+    start.record()
+    torch.ones(1000, device=D).exp().sum()
+    end.record()
+    assert start.elapsed_time(end) >= 0
+    torch.headrace.current_stream().synchronize()
+
+
+# ---- tensors
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32,
+                                   torch.float64, torch.complex64, torch.complex128])
+def test_values_travel_there_and_back(dtype):
+    x = torch.arange(24).reshape(2, 3, 4).to(dtype)
+    for view in (x, x.transpose(0, 2), x[:, 1:, ::2], x.to(memory_format=torch.contiguous_format).unsqueeze(0)):
+        assert torch.equal(view.to(D).cpu(), view)
+        assert view.to(D).stride() == view.to("cpu", copy=True).stride()
+
+
+def test_host_source_may_change_after_the_copy():
+    x = torch.ones(4)
+    y = x.to(D)
+    x.fill_(7)
+    assert y.cpu().tolist() == [1, 1, 1, 1]
+
+
+def test_copies_convert_and_broadcast():
+    x = torch.zeros(2, 3, device=D)
+    x.copy_(torch.tensor([1, 2, 3]))
+    assert x.cpu().tolist() == [[1, 2, 3], [1, 2, 3]]
+    host = torch.zeros(2, 3, dtype=torch.int32)
+    host.copy_(on_device(torch.tensor([1.9, -2.9, 3.0])))
+    assert host.tolist() == [[1, -2, 3], [1, -2, 3]]
+
+
+def test_conjugate_and_negative_views():
+    z = torch.tensor([1 + 2j, 3 - 4j])
+    assert torch.equal(on_device(z).conj().cpu(), z.conj())
+    assert torch.equal(on_device(z).conj().imag.cpu(), z.conj().imag)
+    y = torch.zeros(2, dtype=torch.complex64, device=D)
+    y.conj().copy_(on_device(z))
+    assert torch.equal(y.cpu(), z.conj().resolve_conj())
+
+
+def test_views_share_memory():
+    x = torch.zeros(4, 6, device=D)
+    x[1:3, ::2] = 5
+    x.t()[0] += 1
+    x.view(2, 12)[1, -1] = 9
+    expected = torch.zeros(4, 6)
+    expected[1:3, ::2] = 5
+    expected.t()[0] += 1
+    expected.view(2, 12)[1, -1] = 9
+    assert torch.equal(x.cpu(), expected)
+    assert x[1].data_ptr() - x.data_ptr() == 24
+
+
+def test_resize_keeps_values():
+    x = on_device(torch.arange(6.0))
+    x.resize_(2, 4)
+    assert x.shape == (2, 4) and x.cpu().flatten()[:6].tolist() == [0, 1, 2, 3, 4, 5]
+    x.untyped_storage().resize_(0)
+    assert x.untyped_storage().nbytes() == 0
+
+
+def test_set_and_storages():
+    x, y = on_device(torch.arange(6.0)), torch.empty(0, device=D)
+    y.set_(x.untyped_storage(), 1, (2, 2), (2, 1))
+    assert y.cpu().tolist() == [[1, 2], [3, 4]]
+    y.zero_()
+    assert x.cpu().tolist() == [0, 0, 0, 0, 0, 5]
+    assert y.is_set_to(y) and not y.is_set_to(x)
+
+
+def test_data_assignment_and_swap():
+    parameter = torch.nn.Parameter(torch.ones(3, device=D))
+    parameter.data = torch.zeros(2, device=D)
+    assert parameter.shape == (2,)
+
+
+def test_printing():
+    x = on_device(torch.tensor([1.5, 2.0]))
+    assert repr(x) == "tensor([1.5000, 2.0000], device='headrace:0')"
+    assert "device='headrace:0'" in repr(torch.nn.Parameter(x)) and "requires_grad" in repr(torch.nn.Parameter(x))
+    assert "size=(0, 3)" in repr(torch.empty(0, 3, device=D))
+
+
+def test_no_address_leaves():
+    x = torch.ones(2, device=D)
+    with pytest.raises(TypeError, match="copy the tensor to host memory|can't convert"):
+        x.numpy()
+    with pytest.raises((BufferError, RuntimeError)):
+        torch.utils.dlpack.to_dlpack(x)
+    with pytest.raises((BufferError, RuntimeError)):
+        numpy.from_dlpack(x)
+
+
+def test_pinned_memory():
+    x = torch.ones(5).pin_memory()
+    assert x.is_pinned() and torch.equal(x.to(D, non_blocking=True).cpu(), x)
+
+
+# ---- files and processes
+
+
+def make_model():
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).to(D)
+
+
+def test_state_dict_to_and_from_files(tmp_path):
+    model, path = make_model(), tmp_path / "model.pt"
+    torch.save(model.state_dict(), path)
+    for place in (None, "cpu", D):
+        state = torch.load(path, map_location=place)
+        assert state["0.weight"].device.type == (place or D)
+        assert torch.equal(state["0.weight"].cpu(), model[0].weight.detach().cpu())
+    other = make_model()
+    other.load_state_dict(torch.load(path))
+    x = torch.randn(5, 4).to(D)
+    assert torch.equal(model(x).cpu(), other(x).cpu())
+
+
+def test_host_file_loads_onto_the_device(tmp_path):
+    torch.save({"x": torch.arange(3)}, tmp_path / "x.pt")
+    assert torch.load(tmp_path / "x.pt", map_location=D)["x"].device.type == D
+
+
+@pytest.mark.parametrize("new_format", [True, False])
+def test_save_formats_keep_sharing(new_format):
+    x = on_device(torch.arange(6.0))
+    file = io.BytesIO()
+    torch.save([x, x[2:4]], file, _use_new_zipfile_serialization=new_format)
+    file.seek(0)
+    whole, part = torch.load(file)
+    part += 1
+    assert whole.cpu().tolist() == [0, 1, 3, 4, 4, 5]
+
+
+def test_pickle_and_deepcopy():
+    x = on_device(torch.arange(4.0))
+    assert torch.equal(pickle.loads(pickle.dumps(x)).cpu(), x.cpu())
+    model = make_model()
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        twin[0].weight.zero_()
+    assert model[0].weight.abs().sum().item() > 0 and twin[0].weight.device.type == D
+
+
+class DeviceDataset(torch.utils.data.Dataset):
+    def __init__(self, values):
+        self.values = values
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, index):
+        return self.values[index]
+
+
+@pytest.mark.parametrize("pin", [False, True])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_loader_over_host_data(workers, pin):
+    torch.ones(1, device=D).item()  # the device is open before workers fork
+    data = torch.utils.data.TensorDataset(torch.arange(20.0).reshape(10, 2))
+    total = sum(batch[0].to(D).sum().item() for batch in torch.utils.data.DataLoader(data, 3, num_workers=workers, pin_memory=pin))
+    assert total == 190
+
+
+def test_forked_child_is_told():
+    torch.ones(1, device=D).item()
+    loader = torch.utils.data.DataLoader(DeviceDataset(torch.arange(4.0).to(D)), num_workers=1)
+    with pytest.raises(RuntimeError, match="forked subprocess"):
+        list(loader)
+
+
+# ---- random numbers
+
+
+def test_seeds_repeat():
+    torch.manual_seed(11)
+    first = [torch.randn(5, device=D).cpu(), torch.rand(5, device=D).cpu(), torch.randint(9, (5,), device=D).cpu()]
+    torch.manual_seed(11)
+    again = [torch.randn(5, device=D).cpu(), torch.rand(5, device=D).cpu(), torch.randint(9, (5,), device=D).cpu()]
+    assert all(torch.equal(a, b) for a, b in zip(first, again))
+    assert torch.headrace.initial_seed() == 11
+
+
+def test_rng_state_and_fork():
+    state = torch.headrace.get_rng_state()
+    x = torch.rand(4, device=D).cpu()
+    torch.headrace.set_rng_state(state)
+    assert torch.equal(torch.rand(4, device=D).cpu(), x)
+    torch.headrace.set_rng_state(state)
+    with torch.random.fork_rng(device_type=D):
+        torch.rand(4, device=D)
+    assert torch.equal(torch.rand(4, device=D).cpu(), x)
+
+
+def test_generators():
+    g = torch.Generator(D).manual_seed(5)
+    x = torch.rand(3, generator=g, device=D)
+    saved = g.get_state()
+    y = torch.rand(3, generator=g, device=D)
+    g.set_state(saved)
+    assert torch.equal(y.cpu(), torch.rand(3, generator=g, device=D).cpu()) and not torch.equal(x.cpu(), y.cpu())
+    with pytest.raises(RuntimeError, match="generator"):
+        torch.rand(3, generator=torch.Generator(), device=D)
+
+
+def test_random_fills_have_their_moments():
+    torch.manual_seed(0)
+    n = 40000
+    assert abs(torch.rand(n, device=D).mean().item() - 0.5) < 0.01
+    normal = torch.randn(n, device=D).mul(2).add(1)
+    assert abs(normal.mean().item() - 1) < 0.05 and abs(normal.std().item() - 2) < 0.05
+    assert abs(torch.empty(n, device=D).bernoulli_(0.3).mean().item() - 0.3) < 0.02
+    assert abs(torch.empty(n, device=D).exponential_(2).mean().item() - 0.5) < 0.02
+    dropped = torch.nn.functional.dropout(torch.ones(n, device=D), 0.25)
+    assert abs(dropped.mean().item() - 1) < 0.02
+    torch.testing.assert_close(dropped.cpu().unique(), torch.tensor([0, 4 / 3]))
+
+
+# ---- promotion, out=, in place
+
+NUMBERS = [True, 2, 1.5, 1 + 1j]
+DTYPES = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.complex64]
+
+
+def same(device_result, expected):
+    assert device_result.dtype == expected.dtype and device_result.shape == expected.shape
+    torch.testing.assert_close(device_result.cpu(), expected)
+
+
+@pytest.mark.parametrize("op", [torch.add, torch.mul, torch.true_divide, torch.eq])
+def test_promotion_of_tensors_and_numbers(op):
+    for a, b in itertools.product(DTYPES, DTYPES):
+        if {a, b} == {torch.float16, torch.complex64}:
+            continue  # torch's half complex numbers have no dtype here
+        x, y = torch.ones(3).to(a), torch.ones(3).to(b)
+        same(op(x.to(D), y.to(D)), op(x, y))
+        same(op(x.to(D), y[0].to(D)), op(x, y[0]))
+        same(op(x.to(D), y[0]), op(x, y[0]))  # a host tensor without dims is a number
+    for a, number in itertools.product(DTYPES, NUMBERS):
+        if a == torch.float16 and isinstance(number, complex):
+            continue
+        x = torch.ones(3).to(a)
+        same(op(x.to(D), number), op(x, number))
+        same(op(x[0].to(D), number), op(x[0], number))
+
+
+def test_broadcast_and_strides_of_results():
+    x, y = torch.randn(2, 3, 4).transpose(0, 2), torch.randn(3, 1).expand(4, 3, 2)
+    result = x.to(D) + y.to(D)
+    assert result.stride() == (x + y).stride()
+    same(result, x + y)
+    image = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    assert torch.relu(image.to(D)).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_out_is_resized_and_cast():
+    x = on_device(torch.tensor([1.0, 2.0]))
+    out = torch.empty(0, device=D)
+    assert torch.add(x, 1, out=out) is out and out.cpu().tolist() == [2, 3]
+    wide = torch.empty(2, dtype=torch.float64, device=D)
+    torch.exp(x, out=wide)
+    torch.testing.assert_close(wide.cpu(), torch.exp(x.cpu()).double())
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        torch.exp(x, out=torch.empty(2, dtype=torch.int64, device=D))
+    with pytest.raises(RuntimeError, match="device"):
+        torch.add(x, 1, out=torch.empty(2))
+    product = torch.empty(0, device=D)
+    torch.mm(torch.ones(2, 3, device=D), torch.ones(3, 4, device=D), out=product)
+    assert product.shape == (2, 4) and product.sum().item() == 24
+
+
+def test_out_may_overlap_inputs_of_products():
+    x = on_device(torch.randn(3, 3))
+    expected = x.cpu() @ x.cpu()
+    torch.mm(x, x, out=x)
+    torch.testing.assert_close(x.cpu(), expected)
+
+
+def test_overlap_is_refused():
+    x = torch.ones(4, device=D)
+    with pytest.raises(RuntimeError, match="memory"):
+        x.expand(2, 4).add_(1)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        torch.add(x[:3], 1, out=x[1:])
+
+
+def test_in_place_rules():
+    x = torch.ones(3, dtype=torch.int64, device=D)
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        x.add_(1.5)
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        torch.ones(3, device=D).add_(torch.ones(2, 3, device=D))
+    half = torch.ones(3, dtype=torch.float16, device=D)
+    half.add_(torch.full((3,), 0.5, device=D))
+    assert half.dtype == torch.float16 and half.cpu().tolist() == [1.5] * 3
+
+
+# ---- errors
+
+
+def test_wrong_devices_shapes_and_types():
+    x = torch.ones(2, 3, device=D)
+    with pytest.raises(RuntimeError, match="same device"):
+        x + torch.ones(2, 3)
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.ones(2, 3).add_(x)
+    with pytest.raises(RuntimeError, match="size of tensor a"):
+        x + torch.ones(2, 4, device=D)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        x @ x
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        x.sum(5)
+    with pytest.raises(RuntimeError, match="bool"):
+        torch.ones(2, dtype=torch.bool, device=D) - torch.ones(2, dtype=torch.bool, device=D)
+
+
+def test_index_out_of_range_leaves_the_rest():
+    x = torch.ones(3, device=D)
+    y = x + 1
+    with pytest.raises(IndexError):
+        torch.nn.functional.embedding(torch.tensor([7], device=D), torch.ones(3, 2, device=D)).cpu()
+    assert (x + 1).sum().item() == 6 and y.sum().item() == 6
+
+
+def test_out_of_memory():
+    x = torch.ones(4, device=D)
+    torch.headrace.synchronize()
+    torch.headrace.set_memory_limit(64 << 20)
+    try:
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.ones(1 << 28, device=D).add(1).sum().item()
+    finally:
+        torch.headrace.set_memory_limit(0)
+    assert x.sum().item() == 4
+
+
+# ---- fallback
+
+
+def test_missing_operator_names_itself():
+    with pytest.raises(NotImplementedError, match=r"aten::sort.*HEADRACE_FALLBACK=allow"):
+        torch.sort(torch.ones(3, device=D))
+
+
+def test_fallback_runs_on_the_host_and_counts():
+    torch.headrace.set_fallback("allow")
+    torch.headrace.reset_stats()
+    values, order = torch.sort(on_device(torch.tensor([3.0, 1.0, 2.0])))
+    assert values.device.type == D and values.cpu().tolist() == [1, 2, 3] and order.cpu().tolist() == [1, 2, 0]
+    out = torch.empty(0, device=D)
+    torch.digamma(on_device(torch.ones(2)), out=out)
+    assert out.device.type == D and out.shape == (2,)
+    assert sum(torch.headrace.fallbacks().values()) == torch.headrace.stats()["fallbacks"] >= 2
+    assert any("sort" in name for name in torch.headrace.fallbacks())
+
+
+def test_fallback_warns_once():
+    torch.headrace.set_fallback("warn")
+    torch.headrace.reset_stats()
+    with pytest.warns(UserWarning, match="runs on the host"):
+        torch.lgamma(torch.ones(2, device=D))
+
+
+# ---- autograd
+
+
+def test_backward_from_threads():
+    def train(seed, losses):
+        generator = torch.Generator().manual_seed(seed)
+        w = torch.randn(6, 6, generator=generator).to(D).requires_grad_()
+        for _ in range(10):
+            loss = (w @ w.t()).tanh().square().mean()
+            (gradient,) = torch.autograd.grad(loss, w)
+            w = (w - 0.1 * gradient).detach().requires_grad_()
+        losses[seed] = loss.item()
+
+    alone, together = {}, {}
+    for seed in range(3):
+        train(seed, alone)
+    threads = [threading.Thread(target=train, args=(seed, together)) for seed in range(3)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert alone == together
+
+
+def test_checkpoint_repeats_dropout():
+    from torch.utils.checkpoint import checkpoint
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 8)).to(D)
+    x = torch.randn(4, 8).to(D)
+
+    def gradients(run):
+        torch.manual_seed(1)
+        model.zero_grad()
+        run(x.requires_grad_()).sum().backward()
+        return [p.grad.cpu() for p in model.parameters()]
+
+    plain = gradients(model)
+    again = gradients(lambda value: checkpoint(model, value, use_reentrant=False))
+    assert all(torch.equal(a, b) for a, b in zip(plain, again))
+
+
+def test_inference_mode_and_no_grad():
+    model, x = make_model().eval(), torch.randn(3, 4).to(D)
+    with torch.inference_mode():
+        first = model(x)
+    with torch.no_grad():
+        assert torch.equal(first.cpu(), model(x).cpu())
+
+
+def test_autocast_is_accepted():
+    with torch.autocast(D, dtype=torch.bfloat16):
+        y = torch.nn.functional.linear(torch.ones(2, 3, device=D), torch.ones(4, 3, device=D))
+    assert y.float().sum().item() == 24
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "RMSprop"])
+@pytest.mark.parametrize("form", ["default", "foreach", "for-loop", "fused"])
+def test_optimizers_follow_torch(optimizer, form):
+    names = {"default": {}, "foreach": {"foreach": True}, "for-loop": {"foreach": False}, "fused": {"fused": True}}[form]
+    if optimizer == "RMSprop" and form == "fused":
+        pytest.skip("torch has no fused RMSprop")
+    names = dict(names, lr=0.05, weight_decay=0.1)
+    if optimizer in ("SGD", "RMSprop"):
+        names["momentum"] = 0.9
+    torch.manual_seed(2)
+    start = [torch.randn(3, 4), torch.randn(5), torch.randn(())]
+    result = []
+    for place in ("cpu", D):
+        parameters = [torch.nn.Parameter(p.clone().to(place)) for p in start]
+        steps = getattr(torch.optim, optimizer)(parameters, **names)
+        for _ in range(5):
+            steps.zero_grad()
+            sum((p.sin() * p).sum() for p in parameters).backward()
+            torch.nn.utils.clip_grad_norm_(parameters, 1.5)
+            steps.step()
+        result.append([p.detach().cpu() for p in parameters])
+    for expected, got in zip(*result):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
