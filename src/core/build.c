@@ -32,8 +32,8 @@ hr_operand hr__build_fail(hr_builder *b, const char *format, ...) {
 }
 
 hr_operand hr__build_no_memory(hr_builder *b) {
-  return keep_first(b, hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a program of %d nodes",
-                                      b->program->node_count));
+  return keep_first(
+      b, hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a program of %d nodes", b->program->node_count));
 }
 
 static void format_dims(char *text, size_t bytes, int rank, const int64_t *dims) {
@@ -95,12 +95,8 @@ hr_operand hr_build_temp_like(hr_builder *b, hr_operand x, hr_dtype dtype) {
 
 static hr_operand scalar_operand(uint32_t index, hr_dtype dtype) {
   static const int64_t none[1] = {0};
-  return (hr_operand){.kind = HR_OPERAND_SCALAR,
-                      .dtype = dtype,
-                      .index = index,
-                      .dims = none,
-                      .strides = none,
-                      .fill = HR_NO_SCALAR};
+  return (hr_operand){
+      .kind = HR_OPERAND_SCALAR, .dtype = dtype, .index = index, .dims = none, .strides = none, .fill = HR_NO_SCALAR};
 }
 
 /* A constant; one of the last few is used again when it is the same to the bit. */
@@ -256,9 +252,13 @@ hr_operand hr_make4(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand a, hr_op
 static void emit_identity(hr_builder *b, hr_op op, hr_operand out) {
   switch (op) {
     case HR_OP_SUM:
-    case HR_OP_ANY: hr_emit1(b, HR_OP_COPY, out, hr_build_i64(b, 0)); return;
+    case HR_OP_ANY:
+      hr_emit1(b, HR_OP_COPY, out, hr_build_i64(b, 0));
+      return;
     case HR_OP_PROD:
-    case HR_OP_ALL: hr_emit1(b, HR_OP_COPY, out, hr_build_i64(b, 1)); return;
+    case HR_OP_ALL:
+      hr_emit1(b, HR_OP_COPY, out, hr_build_i64(b, 1));
+      return;
     default:
       keep_first(b, hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: no elements to reduce", hr_op_table(op)->name));
   }
@@ -347,7 +347,8 @@ void hr_emit_argreduce(hr_builder *b, hr_op op, hr_operand out, hr_operand key, 
 
 void hr_emit_scatter(hr_builder *b, hr_store_mode mode, hr_operand out, int input_count, const hr_operand *inputs,
                      uint32_t ordered_mask) {
-  emit_loop(b, &(hr_node){.op = HR_OP_COPY, .store_mode = mode, .ordered_mask = ordered_mask}, out, input_count, inputs);
+  emit_loop(b, &(hr_node){.op = HR_OP_COPY, .store_mode = mode, .ordered_mask = ordered_mask}, out, input_count,
+            inputs);
 }
 
 void hr_emit_gather(hr_builder *b, hr_operand out, int input_count, const hr_operand *inputs) {

@@ -8,16 +8,16 @@
 enum { INTEGER = 1, REAL = 2, COMPLEX = 4 }; /* bits, in the order of promotion */
 
 static const uint8_t category_of[HR_DTYPE_COUNT] = {
-    [HR_DTYPE_BOOL] = INTEGER, [HR_DTYPE_U8] = INTEGER,  [HR_DTYPE_I8] = INTEGER,  [HR_DTYPE_U16] = INTEGER,
-    [HR_DTYPE_I16] = INTEGER,  [HR_DTYPE_U32] = INTEGER, [HR_DTYPE_I32] = INTEGER, [HR_DTYPE_U64] = INTEGER,
-    [HR_DTYPE_I64] = INTEGER,  [HR_DTYPE_F16] = REAL,    [HR_DTYPE_BF16] = REAL,   [HR_DTYPE_F32] = REAL,
+    [HR_DTYPE_BOOL] = INTEGER, [HR_DTYPE_U8] = INTEGER,  [HR_DTYPE_I8] = INTEGER,   [HR_DTYPE_U16] = INTEGER,
+    [HR_DTYPE_I16] = INTEGER,  [HR_DTYPE_U32] = INTEGER, [HR_DTYPE_I32] = INTEGER,  [HR_DTYPE_U64] = INTEGER,
+    [HR_DTYPE_I64] = INTEGER,  [HR_DTYPE_F16] = REAL,    [HR_DTYPE_BF16] = REAL,    [HR_DTYPE_F32] = REAL,
     [HR_DTYPE_F64] = REAL,     [HR_DTYPE_C64] = COMPLEX, [HR_DTYPE_C128] = COMPLEX,
 };
 
 static const uint8_t size_of[HR_DTYPE_COUNT] = {
-    [HR_DTYPE_BOOL] = 1, [HR_DTYPE_U8] = 1,  [HR_DTYPE_I8] = 1,   [HR_DTYPE_U16] = 2, [HR_DTYPE_I16] = 2,
-    [HR_DTYPE_U32] = 4,  [HR_DTYPE_I32] = 4, [HR_DTYPE_U64] = 8,  [HR_DTYPE_I64] = 8, [HR_DTYPE_F16] = 2,
-    [HR_DTYPE_BF16] = 2, [HR_DTYPE_F32] = 4, [HR_DTYPE_F64] = 8,  [HR_DTYPE_C64] = 8, [HR_DTYPE_C128] = 16,
+    [HR_DTYPE_BOOL] = 1, [HR_DTYPE_U8] = 1,  [HR_DTYPE_I8] = 1,  [HR_DTYPE_U16] = 2, [HR_DTYPE_I16] = 2,
+    [HR_DTYPE_U32] = 4,  [HR_DTYPE_I32] = 4, [HR_DTYPE_U64] = 8, [HR_DTYPE_I64] = 8, [HR_DTYPE_F16] = 2,
+    [HR_DTYPE_BF16] = 2, [HR_DTYPE_F32] = 4, [HR_DTYPE_F64] = 8, [HR_DTYPE_C64] = 8, [HR_DTYPE_C128] = 16,
 };
 
 static inline bool is_dtype(hr_dtype dtype) {
@@ -44,22 +44,34 @@ static inline bool is_inside(const hr_view *view, bool is_output) {
   if (!is_dtype(view->dtype) || (unsigned)view->rank > HR_RANK_MAX || view->buffer == NULL) {
     return false;
   }
-  int64_t min = view->offset, max = view->offset;
-  bool is_empty = false, is_wrong = false;
-  for (int d = 0; d < view->rank; ++d) {
-    int64_t last = view->dims[d] - 1, stride = view->strides[d], reach = 0;
-    is_empty |= last == -1;
-    is_wrong |= last < -1 || __builtin_mul_overflow(last, stride, &reach) || (is_output && last > 0 && stride == 0);
-    is_wrong |= __builtin_add_overflow(reach < 0 ? min : max, reach, reach < 0 ? &min : &max);
+  const int64_t *dims = view->dims, *strides = view->strides;
+  int64_t min = view->offset, max = view->offset, reach, end;
+  bool is_empty = false;
+  for (int d = 0, rank = view->rank; d < rank; ++d) {
+    int64_t last = dims[d] - 1, stride = strides[d];
+    if (last <= 0) {
+      if (last < -1) {
+        return false;
+      }
+      is_empty |= last < 0;
+    } else if (__builtin_mul_overflow(last, stride, &reach)) {
+      return false;
+    } else if (stride > 0) {
+      if (__builtin_add_overflow(max, reach, &max)) {
+        return false;
+      }
+    } else if (is_output && stride == 0) {
+      return false;
+    } else if (__builtin_add_overflow(min, reach, &min)) {
+      return false;
+    }
   }
   if (is_empty) {
-    return !is_wrong;
+    return true;
   }
-  /* max elements fit when max < bytes / size, without a division */
-  size_t bytes = hr_buffer_bytes(view->buffer);
-  int64_t end = 0;
-  is_wrong |= __builtin_mul_overflow(max, (int64_t)size_of[view->dtype], &end) || min < 0;
-  return !is_wrong && (uint64_t)end + size_of[view->dtype] <= bytes;
+  int64_t size = size_of[view->dtype];
+  return min >= 0 && !__builtin_mul_overflow(max, size, &end) &&
+         (uint64_t)end + (uint64_t)size <= hr_buffer_bytes(view->buffer);
 }
 
 /* Whether `view` can be spread over `rank` dims. */
@@ -93,12 +105,14 @@ static hr_status explain_view(const char *name, const char *side, int i, const h
   }
   for (int d = 0; d < view->rank; ++d) {
     if (view->dims[d] < 0) {
-      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %s %d has dims %s", name, side, i, hr__view_dims(view, dims));
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %s %d has dims %s", name, side, i,
+                            hr__view_dims(view, dims));
     }
     if (is_output && view->dims[d] > 1 && view->strides[d] == 0) {
-      return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
-                            "%s: %s %d of dims %s is expanded along dim %d: more than one element is written to one place",
-                            name, side, i, hr__view_dims(view, dims), d);
+      return hr_status_make(
+          HR_STATUS_INVALID_ARGUMENT,
+          "%s: %s %d of dims %s is expanded along dim %d: more than one element is written to one place", name, side, i,
+          hr__view_dims(view, dims), d);
     }
   }
   __int128 min = view->offset, max = view->offset;
@@ -143,15 +157,20 @@ static inline bool is_typed(hr_op op, const hr_op_row *row, uint8_t inputs, hr_d
   uint8_t out = category_of[output], allowed = categories(row);
   bool is_losing = (inputs & COMPLEX) != 0 && out != COMPLEX; /* an imaginary part would vanish */
   switch (row->rule) {
-    case HR_RULE_SAME: return (allowed & out) != 0 && !is_losing && !(op == HR_OP_BIT_NOT && output == HR_DTYPE_BOOL);
-    case HR_RULE_WHERE: return !is_losing;
+    case HR_RULE_SAME:
+      return (allowed & out) != 0 && !is_losing && !(op == HR_OP_BIT_NOT && output == HR_DTYPE_BOOL);
+    case HR_RULE_WHERE:
+      return !is_losing;
     case HR_RULE_COMPARE: {
       uint8_t highest = (inputs & COMPLEX) != 0 ? COMPLEX : (inputs & REAL) != 0 ? REAL : INTEGER;
       return (allowed & highest) != 0;
     }
-    case HR_RULE_PART: return out == REAL;
-    case HR_RULE_SEEDED: return inputs == INTEGER && (allowed & out) != 0;
-    default: return true;
+    case HR_RULE_PART:
+      return out == REAL;
+    case HR_RULE_SEEDED:
+      return inputs == INTEGER && (allowed & out) != 0;
+    default:
+      return true;
   }
 }
 
@@ -173,30 +192,51 @@ static hr_status explain_spread(const hr__checked *c, int i, const hr_view *out)
                         c->name, i, hr__view_dims(&c->inputs[i], from), hr__view_dims(out, to));
 }
 
-/* n outputs, and n inputs for each of the row's operands, list after list. */
-static hr_status check_pointwise(const hr__checked *c, const hr_op_row *row) {
+/* Whether an element-wise operation is in order: n outputs, and n inputs for each of the row's operands, list after list. */
+static inline bool is_pointwise(hr_op op, const hr_op_row *row, int input_count, const hr_view *inputs, int n,
+                                const hr_view *outputs) {
+  if (n < 1 || (int64_t)n * row->arity != input_count) {
+    return false;
+  }
+  for (int i = 0; i < n; ++i) {
+    const hr_view *out = &outputs[i];
+    uint8_t seen = 0;
+    if (!is_inside(out, true)) {
+      return false;
+    }
+    for (int j = i; j < input_count; j += n) {
+      const hr_view *in = &inputs[j];
+      if (!is_input(in) || !is_spreadable(in, out->rank, out->dims)) {
+        return false;
+      }
+      seen |= category_of[view_dtype(in)];
+    }
+    if (!is_typed(op, row, seen, out->dtype)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* The same walk, for the first thing that is wrong. */
+static hr_status explain_pointwise(const hr__checked *c, const hr_op_row *row) {
   int n = c->output_count, arity = row->arity;
-  if (__builtin_expect(n < 1 || (int64_t)n * arity != c->input_count, 0)) {
+  if (n < 1 || (int64_t)n * arity != c->input_count) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %d inputs for %d outputs: %d for each are needed", c->name,
                           c->input_count, n, arity);
   }
   for (int i = 0; i < n; ++i) {
     const hr_view *out = &c->outputs[i];
     uint8_t seen = 0;
-    if (__builtin_expect(!is_inside(out, true), 0)) {
-      return explain_view(c->name, "output", i, out, true);
-    }
+    HR_RETURN_IF_ERROR(hr__check_output(c, i));
     for (int j = i; j < c->input_count; j += n) {
-      const hr_view *in = &c->inputs[j];
-      if (__builtin_expect(!is_input(in), 0)) {
-        return explain_view(c->name, "input", j, in, false);
-      }
-      if (__builtin_expect(!is_spreadable(in, out->rank, out->dims), 0)) {
+      HR_RETURN_IF_ERROR(hr__check_input(c, j));
+      if (!is_spreadable(&c->inputs[j], out->rank, out->dims)) {
         return explain_spread(c, j, out);
       }
-      seen |= category_of[view_dtype(in)];
+      seen |= category_of[view_dtype(&c->inputs[j])];
     }
-    if (__builtin_expect(!is_typed(c->op, row, seen, out->dtype), 0)) {
+    if (!is_typed(c->op, row, seen, out->dtype)) {
       return explain_types(c, i, n, arity, out->dtype);
     }
   }
@@ -288,6 +328,9 @@ static hr_status check_scalars(const hr__checked *c) {
 hr_status hr_op_check(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs, int output_count,
                       const hr_view *outputs) {
   const hr_op_row *row = hr_op_table(op);
+  if (row->family == HR_FAMILY_POINTWISE && is_pointwise(op, row, input_count, inputs, output_count, outputs)) {
+    return HR_OK;
+  }
   hr__checked c = {.op = op,
                    .name = row->name,
                    .input_count = input_count,
@@ -299,11 +342,12 @@ hr_status hr_op_check(hr_op op, const hr_attrs *attrs, int input_count, const hr
                    .ints = attrs != NULL ? attrs->ints : NULL,
                    .scalars = attrs != NULL ? attrs->scalars : NULL};
   if (row->family == HR_FAMILY_NONE || input_count < 0 || output_count < 0 || c.int_count < 0 || c.scalar_count < 0) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "operation %d (%s) with %d inputs, %d outputs, %d ints, %d scalars",
-                          (int)op, row->name, input_count, output_count, c.int_count, c.scalar_count);
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                          "operation %d (%s) with %d inputs, %d outputs, %d ints, %d scalars", (int)op, row->name,
+                          input_count, output_count, c.int_count, c.scalar_count);
   }
   if (row->family == HR_FAMILY_POINTWISE) {
-    return check_pointwise(&c, row);
+    return explain_pointwise(&c, row);
   }
   if (row->family == HR_FAMILY_REDUCE || row->family == HR_FAMILY_ARGREDUCE) {
     return check_reduce(&c, row);

@@ -14,7 +14,9 @@ typedef struct hr__checked {
   const hr_scalar *scalars;
 } hr__checked;
 
-static inline bool hr__view_is_present(const hr_view *view) { return view->buffer != NULL || view->scalar != NULL; }
+static inline bool hr__view_is_present(const hr_view *view) {
+  return view->buffer != NULL || view->scalar != NULL;
+}
 
 static inline int64_t hr__view_count(const hr_view *view) {
   int64_t count = 1;

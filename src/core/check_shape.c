@@ -23,7 +23,8 @@ static const hr_view *output(const checked *c, int i) {
 
 /* `view` (absent is fine) has exactly these dims. */
 static hr_status want_dims(const checked *c, const char *what, const hr_view *view, int rank, const int64_t *dims) {
-  if (view == NULL || (view->rank == rank && (rank == 0 || memcmp(view->dims, dims, (size_t)rank * sizeof *dims) == 0))) {
+  if (view == NULL ||
+      (view->rank == rank && (rank == 0 || memcmp(view->dims, dims, (size_t)rank * sizeof *dims) == 0))) {
     return HR_OK;
   }
   char found[HR__DIMS_TEXT], wanted[HR__DIMS_TEXT];
@@ -73,7 +74,9 @@ static hr_status want_spread(const checked *c, const char *what, const hr_view *
 }
 
 static hr_status want_integer(const checked *c, const char *what, const hr_view *view) {
-  hr_dtype dtype = view == NULL ? HR_DTYPE_I64 : view->scalar != NULL && view->buffer == NULL ? view->scalar->dtype : view->dtype;
+  hr_dtype dtype = view == NULL                                   ? HR_DTYPE_I64
+                   : view->scalar != NULL && view->buffer == NULL ? view->scalar->dtype
+                                                                  : view->dtype;
   return hr_dtype_is_integer(dtype) ? HR_OK : FAIL(c, "%s is %s, expected integers", what, hr_dtype_name(dtype));
 }
 
@@ -151,7 +154,8 @@ static hr_status check_conv_shapes(const checked *c, const hr_view *x, const hr_
     int64_t expected = room < 0 ? 0 : room / stride[i] + 1;
     /* a transposed convolution may leave elements of x that no window reaches */
     if (w->dims[2 + i] < 1 || y->dims[2 + i] != expected) {
-      return FAIL(c, "spatial dim %d: x %lld, kernel %lld, stride %lld, padding %lld, dilation %lld give %lld, y has %lld",
+      return FAIL(c,
+                  "spatial dim %d: x %lld, kernel %lld, stride %lld, padding %lld, dilation %lld give %lld, y has %lld",
                   i, (long long)x->dims[2 + i], (long long)w->dims[2 + i], (long long)stride[i], (long long)padding[i],
                   (long long)dilation[i], (long long)expected, (long long)y->dims[2 + i]);
     }
@@ -361,9 +365,9 @@ static hr_status check_windows(const checked *c, const hr_view *x, const hr_view
     int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1;
     int64_t low = room < 0 ? 0 : room / stride + 1, high = room < 0 ? 1 : (room + stride - 1) / stride + 1;
     if (out < low || out > high) {
-      return FAIL(c, "kernel %lld, stride %lld, padding %lld, dilation %lld take %lld to %lld, not %lld", (long long)kernel,
-                  (long long)stride, (long long)padding, (long long)dilation, (long long)in, (long long)low,
-                  (long long)out);
+      return FAIL(c, "kernel %lld, stride %lld, padding %lld, dilation %lld take %lld to %lld, not %lld",
+                  (long long)kernel, (long long)stride, (long long)padding, (long long)dilation, (long long)in,
+                  (long long)low, (long long)out);
     }
   }
   return HR_OK;
@@ -405,8 +409,9 @@ static hr_status check_cat(const checked *c) {
     }
     sum += x->dims[dim];
   }
-  return sum == y->dims[dim] ? HR_OK : FAIL(c, "dim %d of the inputs is %lld in all, of the output %lld", dim,
-                                            (long long)sum, (long long)y->dims[dim]);
+  return sum == y->dims[dim] ? HR_OK
+                             : FAIL(c, "dim %d of the inputs is %lld in all, of the output %lld", dim, (long long)sum,
+                                    (long long)y->dims[dim]);
 }
 
 static hr_status check_pad(const checked *c) {
@@ -445,15 +450,17 @@ static hr_status check_index_select(const checked *c) {
 }
 
 /* index is no larger than `other`, `dim` aside where it may be anything. */
-static hr_status want_within(const checked *c, const hr_view *index, const char *what, const hr_view *other, int64_t dim) {
+static hr_status want_within(const checked *c, const hr_view *index, const char *what, const hr_view *other,
+                             int64_t dim) {
   char found[HR__DIMS_TEXT], limit[HR__DIMS_TEXT];
   int rank = index->rank;
   bool is_fit = rank == other->rank || (rank <= 1 && other->rank <= 1);
   for (int d = 0; is_fit && d < rank && d < other->rank; ++d) {
     is_fit = d == dim || index->dims[d] <= other->dims[d];
   }
-  return is_fit ? HR_OK : FAIL(c, "the index's dims %s don't fit into %s of %s", hr__view_dims(index, found), what,
-                               hr__view_dims(other, limit));
+  return is_fit ? HR_OK
+                : FAIL(c, "the index's dims %s don't fit into %s of %s", hr__view_dims(index, found), what,
+                       hr__view_dims(other, limit));
 }
 
 static hr_status check_gather(const checked *c) {
@@ -583,7 +590,8 @@ static hr_status check_fill(const checked *c) {
 /* ---- cells ---- */
 
 /* `view` is [N, count * H] for like = [N, H]. */
-static hr_status want_gates(const checked *c, const char *what, const hr_view *view, const hr_view *like, int64_t count) {
+static hr_status want_gates(const checked *c, const char *what, const hr_view *view, const hr_view *like,
+                            int64_t count) {
   int64_t dims[2] = {like->dims[0], count * like->dims[1]};
   return want_dims(c, what, view, 2, dims);
 }

@@ -67,7 +67,8 @@ size_t hr_class_size(hr_class cls) {
 }
 
 const char *hr_class_name(hr_class cls) {
-  static const char *const names[HR_CLASS_COUNT] = {"none", "b8", "i32", "u32", "i64", "u64", "f32", "f64", "c64", "c128"};
+  static const char *const names[HR_CLASS_COUNT] = {"none", "b8",  "i32", "u32", "i64",
+                                                    "u64",  "f32", "f64", "c64", "c128"};
   return names[(unsigned)cls < HR_CLASS_COUNT ? cls : HR_CLASS_NONE];
 }
 
@@ -101,9 +102,12 @@ static hr_dtype promote_integers(hr_dtype a, hr_dtype b) {
     return with_sign;
   }
   switch (without) { /* the signed type that holds both; PyTorch refuses what 64 bits can't hold, here it wraps */
-    case HR_DTYPE_U8: return HR_DTYPE_I16;
-    case HR_DTYPE_U16: return HR_DTYPE_I32;
-    default: return HR_DTYPE_I64;
+    case HR_DTYPE_U8:
+      return HR_DTYPE_I16;
+    case HR_DTYPE_U16:
+      return HR_DTYPE_I32;
+    default:
+      return HR_DTYPE_I64;
   }
 }
 
@@ -141,10 +145,14 @@ hr_dtype hr_dtype_promote_scalar(hr_dtype tensor, hr_dtype scalar) {
     return tensor;
   }
   switch (category) {
-    case CATEGORY_INTEGER: return HR_DTYPE_I64;
-    case CATEGORY_REAL: return HR_DTYPE_F32;
-    case CATEGORY_COMPLEX: return tensor == HR_DTYPE_F64 ? HR_DTYPE_C128 : HR_DTYPE_C64;
-    default: return scalar;
+    case CATEGORY_INTEGER:
+      return HR_DTYPE_I64;
+    case CATEGORY_REAL:
+      return HR_DTYPE_F32;
+    case CATEGORY_COMPLEX:
+      return tensor == HR_DTYPE_F64 ? HR_DTYPE_C128 : HR_DTYPE_C64;
+    default:
+      return scalar;
   }
 }
 

@@ -237,13 +237,24 @@ static void expand_node(expander *e, const hr_node *node) {
     return;
   }
   switch (row->family) {
-    case HR_FAMILY_POINTWISE: expand_pointwise(b, node, row->arity); return;
-    case HR_FAMILY_REDUCE: expand_reduce(b, node); return;
-    case HR_FAMILY_ARGREDUCE: expand_argreduce(b, node); return;
+    case HR_FAMILY_POINTWISE:
+      expand_pointwise(b, node, row->arity);
+      return;
+    case HR_FAMILY_REDUCE:
+      expand_reduce(b, node);
+      return;
+    case HR_FAMILY_ARGREDUCE:
+      expand_argreduce(b, node);
+      return;
     case HR_FAMILY_CONTRACTION:
-    case HR_FAMILY_COMPOSITE: expand_lowered(e, node); return;
-    case HR_FAMILY_SPECIAL: append(b, *node); return;
-    case HR_FAMILY_NONE: break;
+    case HR_FAMILY_COMPOSITE:
+      expand_lowered(e, node);
+      return;
+    case HR_FAMILY_SPECIAL:
+      append(b, *node);
+      return;
+    case HR_FAMILY_NONE:
+      break;
   }
   b->status = hr_status_make(HR_STATUS_INVALID_ARGUMENT, "operation %d is not in the table", (int)node->op);
 }

@@ -27,27 +27,27 @@
 #define CLASSES(classes) \
   .has_integer = HAS_INTEGER_##classes, .has_real = HAS_REAL_##classes, .has_complex = HAS_COMPLEX_##classes
 
-#define HR_POINTWISE(NAME, op_name, op_arity, op_rule, classes, op_accuracy, integer, real, complex, op_doc)        \
-  [HR_OP_##NAME] = {.name = #op_name,                                                                               \
-                    .family = HR_FAMILY_POINTWISE,                                                                  \
-                    .arity = op_arity,                                                                              \
-                    .rule = HR_RULE_##op_rule,                                                                      \
-                    CLASSES(classes),                                                                               \
-                    .accuracy = HR_ACCURACY_##op_accuracy,                                                          \
-                    .integer_text = HAS_INTEGER_##classes ? #integer : NULL,                                        \
-                    .real_text = HAS_REAL_##classes ? #real : NULL,                                                 \
-                    .complex_text = HAS_COMPLEX_##classes ? #complex : NULL,                                        \
+#define HR_POINTWISE(NAME, op_name, op_arity, op_rule, classes, op_accuracy, integer, real, complex, op_doc) \
+  [HR_OP_##NAME] = {.name = #op_name,                                                                        \
+                    .family = HR_FAMILY_POINTWISE,                                                           \
+                    .arity = op_arity,                                                                       \
+                    .rule = HR_RULE_##op_rule,                                                               \
+                    CLASSES(classes),                                                                        \
+                    .accuracy = HR_ACCURACY_##op_accuracy,                                                   \
+                    .integer_text = HAS_INTEGER_##classes ? #integer : NULL,                                 \
+                    .real_text = HAS_REAL_##classes ? #real : NULL,                                          \
+                    .complex_text = HAS_COMPLEX_##classes ? #complex : NULL,                                 \
                     .doc = op_doc},
 #define HR_REDUCE(NAME, op_name, classes, identity_i, identity_f, identity_c, combine_i, combine_f, combine_c, op_doc) \
-  [HR_OP_##NAME] = {.name = #op_name,                                                                               \
-                    .family = HR_FAMILY_REDUCE,                                                                     \
-                    .arity = 1,                                                                                     \
-                    .rule = HR_RULE_SAME,                                                                           \
-                    CLASSES(classes),                                                                               \
-                    .accuracy = HR_ACCURACY_ABS,                                                                    \
-                    .integer_text = HAS_INTEGER_##classes ? #combine_i : NULL,                                      \
-                    .real_text = HAS_REAL_##classes ? #combine_f : NULL,                                            \
-                    .complex_text = HAS_COMPLEX_##classes ? #combine_c : NULL,                                      \
+  [HR_OP_##NAME] = {.name = #op_name,                                                                                  \
+                    .family = HR_FAMILY_REDUCE,                                                                        \
+                    .arity = 1,                                                                                        \
+                    .rule = HR_RULE_SAME,                                                                              \
+                    CLASSES(classes),                                                                                  \
+                    .accuracy = HR_ACCURACY_ABS,                                                                       \
+                    .integer_text = HAS_INTEGER_##classes ? #combine_i : NULL,                                         \
+                    .real_text = HAS_REAL_##classes ? #combine_f : NULL,                                               \
+                    .complex_text = HAS_COMPLEX_##classes ? #combine_c : NULL,                                         \
                     .doc = op_doc},
 #define HR_ARGREDUCE(NAME, op_name, better_i, better_f, op_doc) \
   [HR_OP_##NAME] = {.name = #op_name,                           \
@@ -57,21 +57,21 @@
                     .integer_text = #better_i,                  \
                     .real_text = #better_f,                     \
                     .doc = op_doc},
-#define HR_CONTRACTION(NAME, op_name, op_doc)             \
-  [HR_OP_##NAME] = {.name = #op_name,                     \
-                    .family = HR_FAMILY_CONTRACTION,      \
-                    .arity = -1,                          \
-                    CLASSES(IFC),                         \
-                    .accuracy = HR_ACCURACY_ABS,          \
-                    .lower = hr__lower_##op_name,         \
+#define HR_CONTRACTION(NAME, op_name, op_doc)        \
+  [HR_OP_##NAME] = {.name = #op_name,                \
+                    .family = HR_FAMILY_CONTRACTION, \
+                    .arity = -1,                     \
+                    CLASSES(IFC),                    \
+                    .accuracy = HR_ACCURACY_ABS,     \
+                    .lower = hr__lower_##op_name,    \
                     .doc = op_doc},
-#define HR_COMPOSITE(NAME, op_name, op_lower, op_doc)     \
-  [HR_OP_##NAME] = {.name = #op_name,                     \
-                    .family = HR_FAMILY_COMPOSITE,        \
-                    .arity = -1,                          \
-                    CLASSES(IFC),                         \
-                    .accuracy = HR_ACCURACY_ABS,          \
-                    .lower = hr__lower_##op_lower,        \
+#define HR_COMPOSITE(NAME, op_name, op_lower, op_doc) \
+  [HR_OP_##NAME] = {.name = #op_name,                 \
+                    .family = HR_FAMILY_COMPOSITE,    \
+                    .arity = -1,                      \
+                    CLASSES(IFC),                     \
+                    .accuracy = HR_ACCURACY_ABS,      \
+                    .lower = hr__lower_##op_lower,    \
                     .doc = op_doc},
 #define HR_SPECIAL(NAME, op_name, op_doc) \
   [HR_OP_##NAME] = {.name = #op_name, .family = HR_FAMILY_SPECIAL, .arity = -1, .has_integer = true, .doc = op_doc},
@@ -124,14 +124,20 @@ hr_class hr_node_compute_class(const hr_program *program, const hr_node *node) {
     return HR_CLASS_B8;
   }
   switch (row->rule) {
-    case HR_RULE_COMPARE: return hr_dtype_arithmetic_class(promoted_inputs(node, row->arity));
-    case HR_RULE_LOGICAL: return HR_CLASS_B8;
-    case HR_RULE_CAST: return hr_dtype_class(input);
-    case HR_RULE_PART: return complex_class(input);
+    case HR_RULE_COMPARE:
+      return hr_dtype_arithmetic_class(promoted_inputs(node, row->arity));
+    case HR_RULE_LOGICAL:
+      return HR_CLASS_B8;
+    case HR_RULE_CAST:
+      return hr_dtype_class(input);
+    case HR_RULE_PART:
+      return complex_class(input);
     case HR_RULE_SAME:
     case HR_RULE_WHERE:
-    case HR_RULE_SEEDED: return hr_dtype_arithmetic_class(output);
-    case HR_RULE_NONE: break;
+    case HR_RULE_SEEDED:
+      return hr_dtype_arithmetic_class(output);
+    case HR_RULE_NONE:
+      break;
   }
   return HR_CLASS_NONE;
 }
@@ -143,8 +149,11 @@ hr_class hr_op_result_class(hr_op op, hr_class compute) {
   }
   switch (row->rule) {
     case HR_RULE_COMPARE:
-    case HR_RULE_LOGICAL: return HR_CLASS_B8;
-    case HR_RULE_PART: return compute == HR_CLASS_C128 ? HR_CLASS_F64 : HR_CLASS_F32;
-    default: return compute;
+    case HR_RULE_LOGICAL:
+      return HR_CLASS_B8;
+    case HR_RULE_PART:
+      return compute == HR_CLASS_C128 ? HR_CLASS_F64 : HR_CLASS_F32;
+    default:
+      return compute;
   }
 }

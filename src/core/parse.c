@@ -216,8 +216,8 @@ static bool parse_ints(parser *p, char close) {
 }
 
 static const int64_t *own_ints(parser *p) {
-  int64_t *own = hr_arena_dup(&p->program->arena, p->ints.count > 0 ? p->ints.data : NULL,
-                              p->ints.count * sizeof *p->ints.data);
+  int64_t *own =
+      hr_arena_dup(&p->program->arena, p->ints.count > 0 ? p->ints.data : NULL, p->ints.count * sizeof *p->ints.data);
   if (own == NULL) {
     fail_memory(p);
   }
@@ -296,8 +296,8 @@ static bool parse_bounds(parser *p, hr_operand *x) {
     }
   }
   x->bound_count = (int)p->bounds.count;
-  x->bounds = x->bound_count > 0 ? hr_arena_dup(&p->program->arena, p->bounds.data, p->bounds.count * sizeof(hr_bound))
-                                 : NULL;
+  x->bounds =
+      x->bound_count > 0 ? hr_arena_dup(&p->program->arena, p->bounds.data, p->bounds.count * sizeof(hr_bound)) : NULL;
   return x->bound_count == 0 || x->bounds != NULL || fail_memory(p);
 }
 
@@ -406,9 +406,12 @@ static bool parse_buffer(parser *p) {
 
 static bool parse_value(parser *p, hr_scalar *scalar) {
   switch (scalar->dtype) {
-    case HR_DTYPE_BOOL: return parse_in(p, 0, 1, "0 or 1", &scalar->value.i);
-    case HR_DTYPE_I64: return parse_i64(p, &scalar->value.i);
-    case HR_DTYPE_F64: return parse_f64(p, &scalar->value.f[0]);
+    case HR_DTYPE_BOOL:
+      return parse_in(p, 0, 1, "0 or 1", &scalar->value.i);
+    case HR_DTYPE_I64:
+      return parse_i64(p, &scalar->value.i);
+    case HR_DTYPE_F64:
+      return parse_f64(p, &scalar->value.f[0]);
     default:
       return expect(p, '(', "'('") && parse_f64(p, &scalar->value.f[0]) && expect(p, ',', "','") &&
              parse_f64(p, &scalar->value.f[1]) && expect(p, ')', "')'");
@@ -534,7 +537,8 @@ static bool parse_node(parser *p) {
     p->cursor = start;
     return fail(p, "an operation");
   }
-  if (!expect(p, '(', "'('") || (starts_operand(p) && !parse_operands(p, &p->inputs)) || !expect(p, ')', "',' or ')'")) {
+  if (!expect(p, '(', "'('") || (starts_operand(p) && !parse_operands(p, &p->inputs)) ||
+      !expect(p, ')', "',' or ')'")) {
     return false;
   }
   while (!is_line_end(p)) {

@@ -35,7 +35,9 @@ static void print_f64(hr_text *text, double value) {
 static void print_value(hr_text *text, hr_scalar scalar) {
   switch (scalar.dtype) {
     case HR_DTYPE_BOOL:
-    case HR_DTYPE_I64: hr_text_printf(text, "%lld", (long long)scalar.value.i); return;
+    case HR_DTYPE_I64:
+      hr_text_printf(text, "%lld", (long long)scalar.value.i);
+      return;
     case HR_DTYPE_C128:
       hr_text_char(text, '(');
       print_f64(text, scalar.value.f[0]);
@@ -43,7 +45,9 @@ static void print_value(hr_text *text, hr_scalar scalar) {
       print_f64(text, scalar.value.f[1]);
       hr_text_char(text, ')');
       return;
-    default: print_f64(text, scalar.value.f[0]); return;
+    default:
+      print_f64(text, scalar.value.f[0]);
+      return;
   }
 }
 
@@ -76,7 +80,9 @@ static void print_declarations(hr_text *text, const hr_program *program) {
 
 static void print_operand(hr_text *text, const hr_node *node, const hr_operand *x) {
   switch (x->kind) {
-    case HR_OPERAND_NONE: hr_text_char(text, '_'); return;
+    case HR_OPERAND_NONE:
+      hr_text_char(text, '_');
+      return;
     case HR_OPERAND_SCALAR:
       hr_text_printf(text, "$%u", x->index);
       if (!node->is_loop && x->rank > 0) {
@@ -89,7 +95,9 @@ static void print_operand(hr_text *text, const hr_node *node, const hr_operand *
         hr_text_printf(text, ".%u", x->version);
       }
       break;
-    case HR_OPERAND_INDEX: hr_text_char(text, '#'); break;
+    case HR_OPERAND_INDEX:
+      hr_text_char(text, '#');
+      break;
   }
   if (x->kind != HR_OPERAND_SCALAR) {
     hr_text_printf(text, ":%s", hr_dtype_name(x->dtype));

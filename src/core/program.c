@@ -58,8 +58,8 @@ static uint32_t add_scalar(hr_program *program, hr_program_scalar scalar) {
 }
 
 uint32_t hr_program_add_argument(hr_program *program, hr_dtype dtype) {
-  uint32_t index = add_scalar(
-      program, (hr_program_scalar){.dtype = dtype, .argument = (uint32_t)program->argument_count});
+  uint32_t index =
+      add_scalar(program, (hr_program_scalar){.dtype = dtype, .argument = (uint32_t)program->argument_count});
   if (index != UINT32_MAX) {
     ++program->argument_count;
   }
@@ -71,7 +71,7 @@ uint32_t hr_program_add_constant(hr_program *program, hr_scalar value) {
 }
 
 /* Sets *copy to a copy of `count` elements in the arena. */
-#define DUP(arena, copy, source, count)                                                                    \
+#define DUP(arena, copy, source, count) \
   (((copy) = hr_arena_dup((arena), (count) > 0 ? (source) : NULL, (size_t)(count) * sizeof *(source))) != NULL)
 
 static bool copy_operand(hr_arena *arena, hr_operand *operand) {

@@ -38,6 +38,7 @@ typedef union value {
 #define REF_WRAPS __attribute__((optimize("wrapv"), no_sanitize_undefined))
 #endif
 
+/* clang-format off */
 /* ON_<kind>_<classes>(x): x where a row has an expression of the kind. */
 #define ON_I_I(...) __VA_ARGS__
 #define ON_I_F(...)
@@ -113,6 +114,7 @@ typedef union value {
 #define ROW_I_ARGREDUCE(op_, i_, f_) case op_: return (i_);
 #define ROW_F_ARGREDUCE(op_, i_, f_) case op_: return b == b && (a != a || (f_));
 #define ROW_C_ARGREDUCE(op_, i_, f_)
+/* clang-format on */
 
 #define CLS b8
 #define T uint8_t
@@ -191,16 +193,26 @@ typedef struct any_number {
 
 static any_number widen(value v, hr_class cls) {
   switch (cls) {
-    case HR_CLASS_B8: return (any_number){.is_whole = true, .whole = v.b8};
-    case HR_CLASS_I32: return (any_number){.is_whole = true, .whole = v.i32};
-    case HR_CLASS_U32: return (any_number){.is_whole = true, .whole = v.u32};
-    case HR_CLASS_I64: return (any_number){.is_whole = true, .whole = v.i64};
-    case HR_CLASS_U64: return (any_number){.is_whole = true, .whole = v.u64};
-    case HR_CLASS_F32: return (any_number){.re = (double)v.f32};
-    case HR_CLASS_F64: return (any_number){.re = v.f64};
-    case HR_CLASS_C64: return (any_number){.re = (double)v.c64.re, .im = (double)v.c64.im};
-    case HR_CLASS_C128: return (any_number){.re = v.c128.re, .im = v.c128.im};
-    default: return (any_number){.is_whole = true};
+    case HR_CLASS_B8:
+      return (any_number){.is_whole = true, .whole = v.b8};
+    case HR_CLASS_I32:
+      return (any_number){.is_whole = true, .whole = v.i32};
+    case HR_CLASS_U32:
+      return (any_number){.is_whole = true, .whole = v.u32};
+    case HR_CLASS_I64:
+      return (any_number){.is_whole = true, .whole = v.i64};
+    case HR_CLASS_U64:
+      return (any_number){.is_whole = true, .whole = v.u64};
+    case HR_CLASS_F32:
+      return (any_number){.re = (double)v.f32};
+    case HR_CLASS_F64:
+      return (any_number){.re = v.f64};
+    case HR_CLASS_C64:
+      return (any_number){.re = (double)v.c64.re, .im = (double)v.c64.im};
+    case HR_CLASS_C128:
+      return (any_number){.re = v.c128.re, .im = v.c128.im};
+    default:
+      return (any_number){.is_whole = true};
   }
 }
 
@@ -226,16 +238,35 @@ static value convert(value v, hr_class from, hr_class to) {
   float single = n.is_whole ? (float)n.whole : (float)n.re;
   double twice = n.is_whole ? (double)n.whole : n.re;
   switch (to) {
-    case HR_CLASS_B8: out.b8 = n.is_whole ? n.whole != 0 : n.re != 0 || n.im != 0; break;
-    case HR_CLASS_I32: out.i32 = (int32_t)(uint32_t)bits; break;
-    case HR_CLASS_U32: out.u32 = (uint32_t)bits; break;
-    case HR_CLASS_I64: out.i64 = (int64_t)bits; break;
-    case HR_CLASS_U64: out.u64 = bits; break;
-    case HR_CLASS_F32: out.f32 = single; break;
-    case HR_CLASS_F64: out.f64 = twice; break;
-    case HR_CLASS_C64: out.c64 = (hr_c64){single, (float)n.im}; break;
-    case HR_CLASS_C128: out.c128 = (hr_c128){twice, n.im}; break;
-    default: break;
+    case HR_CLASS_B8:
+      out.b8 = n.is_whole ? n.whole != 0 : n.re != 0 || n.im != 0;
+      break;
+    case HR_CLASS_I32:
+      out.i32 = (int32_t)(uint32_t)bits;
+      break;
+    case HR_CLASS_U32:
+      out.u32 = (uint32_t)bits;
+      break;
+    case HR_CLASS_I64:
+      out.i64 = (int64_t)bits;
+      break;
+    case HR_CLASS_U64:
+      out.u64 = bits;
+      break;
+    case HR_CLASS_F32:
+      out.f32 = single;
+      break;
+    case HR_CLASS_F64:
+      out.f64 = twice;
+      break;
+    case HR_CLASS_C64:
+      out.c64 = (hr_c64){single, (float)n.im};
+      break;
+    case HR_CLASS_C128:
+      out.c128 = (hr_c128){twice, n.im};
+      break;
+    default:
+      break;
   }
   return out;
 }
@@ -245,14 +276,30 @@ static value load(hr_dtype dtype, const void *at) {
   value v;
   memset(&v, 0, sizeof v);
   switch (dtype) {
-    case HR_DTYPE_BOOL: v.b8 = *(const uint8_t *)at != 0; break;
-    case HR_DTYPE_U8: v.i32 = *(const uint8_t *)at; break;
-    case HR_DTYPE_I8: v.i32 = *(const int8_t *)at; break;
-    case HR_DTYPE_U16: v.i32 = *(const uint16_t *)at; break;
-    case HR_DTYPE_I16: v.i32 = *(const int16_t *)at; break;
-    case HR_DTYPE_F16: v.f32 = hr_f16_to_f32(*(const uint16_t *)at); break;
-    case HR_DTYPE_BF16: v.f32 = hr_bf16_to_f32(*(const uint16_t *)at); break;
-    default: memcpy(&v, at, hr_dtype_size(dtype)); break;
+    case HR_DTYPE_BOOL:
+      v.b8 = *(const uint8_t *)at != 0;
+      break;
+    case HR_DTYPE_U8:
+      v.i32 = *(const uint8_t *)at;
+      break;
+    case HR_DTYPE_I8:
+      v.i32 = *(const int8_t *)at;
+      break;
+    case HR_DTYPE_U16:
+      v.i32 = *(const uint16_t *)at;
+      break;
+    case HR_DTYPE_I16:
+      v.i32 = *(const int16_t *)at;
+      break;
+    case HR_DTYPE_F16:
+      v.f32 = hr_f16_to_f32(*(const uint16_t *)at);
+      break;
+    case HR_DTYPE_BF16:
+      v.f32 = hr_bf16_to_f32(*(const uint16_t *)at);
+      break;
+    default:
+      memcpy(&v, at, hr_dtype_size(dtype));
+      break;
   }
   return v;
 }
@@ -260,14 +307,26 @@ static value load(hr_dtype dtype, const void *at) {
 static void store(hr_dtype dtype, void *at, value v, hr_class cls) {
   v = convert(v, cls, hr_dtype_class(dtype));
   switch (dtype) {
-    case HR_DTYPE_BOOL: *(uint8_t *)at = v.b8 != 0; break;
+    case HR_DTYPE_BOOL:
+      *(uint8_t *)at = v.b8 != 0;
+      break;
     case HR_DTYPE_U8:
-    case HR_DTYPE_I8: *(uint8_t *)at = (uint8_t)v.i32; break;
+    case HR_DTYPE_I8:
+      *(uint8_t *)at = (uint8_t)v.i32;
+      break;
     case HR_DTYPE_U16:
-    case HR_DTYPE_I16: *(uint16_t *)at = (uint16_t)v.i32; break;
-    case HR_DTYPE_F16: *(uint16_t *)at = hr_f32_to_f16(v.f32); break;
-    case HR_DTYPE_BF16: *(uint16_t *)at = hr_f32_to_bf16(v.f32); break;
-    default: memcpy(at, &v, hr_dtype_size(dtype)); break;
+    case HR_DTYPE_I16:
+      *(uint16_t *)at = (uint16_t)v.i32;
+      break;
+    case HR_DTYPE_F16:
+      *(uint16_t *)at = hr_f32_to_f16(v.f32);
+      break;
+    case HR_DTYPE_BF16:
+      *(uint16_t *)at = hr_f32_to_bf16(v.f32);
+      break;
+    default:
+      memcpy(at, &v, hr_dtype_size(dtype));
+      break;
   }
 }
 
@@ -290,10 +349,18 @@ static value scalar_value(const run *r, uint32_t index, hr_class *out_class) {
   memset(&v, 0, sizeof v);
   *out_class = hr_dtype_class(known->dtype);
   switch (known->dtype) {
-    case HR_DTYPE_BOOL: v.b8 = scalar.value.i != 0; break;
-    case HR_DTYPE_I64: v.i64 = scalar.value.i; break;
-    case HR_DTYPE_F64: v.f64 = scalar.value.f[0]; break;
-    default: v.c128 = (hr_c128){scalar.value.f[0], scalar.value.f[1]}; break;
+    case HR_DTYPE_BOOL:
+      v.b8 = scalar.value.i != 0;
+      break;
+    case HR_DTYPE_I64:
+      v.i64 = scalar.value.i;
+      break;
+    case HR_DTYPE_F64:
+      v.f64 = scalar.value.f[0];
+      break;
+    default:
+      v.c128 = (hr_c128){scalar.value.f[0], scalar.value.f[1]};
+      break;
   }
   return v;
 }
@@ -373,9 +440,12 @@ static hr_class input_class(const hr_node *node, hr_class compute, int i) {
     return HR_CLASS_I64;
   }
   switch (row->rule) {
-    case HR_RULE_WHERE: return i == 0 ? HR_CLASS_B8 : compute;
-    case HR_RULE_SEEDED: return HR_CLASS_I64;
-    default: return compute;
+    case HR_RULE_WHERE:
+      return i == 0 ? HR_CLASS_B8 : compute;
+    case HR_RULE_SEEDED:
+      return HR_CLASS_I64;
+    default:
+      return compute;
   }
 }
 
@@ -389,8 +459,10 @@ static hr_status read_inputs(const run *r, hr_class compute, value *out_values) 
 }
 
 static hr_status write_output(const run *r, value v, hr_class cls) {
-  static const hr_op combines[] = {
-      [HR_STORE_ADD] = HR_OP_ADD, [HR_STORE_MUL] = HR_OP_MUL, [HR_STORE_MAX] = HR_OP_MAXIMUM, [HR_STORE_MIN] = HR_OP_MINIMUM};
+  static const hr_op combines[] = {[HR_STORE_ADD] = HR_OP_ADD,
+                                   [HR_STORE_MUL] = HR_OP_MUL,
+                                   [HR_STORE_MAX] = HR_OP_MAXIMUM,
+                                   [HR_STORE_MIN] = HR_OP_MINIMUM};
   const hr_operand *out = &r->node->outputs[0];
   if (!is_inside(r, out)) {
     return HR_OK;
@@ -470,10 +542,18 @@ static value from_precise(precise p, hr_class cls) {
   value v;
   memset(&v, 0, sizeof v);
   switch (cls) {
-    case HR_CLASS_F32: v.f32 = (float)p.re; break;
-    case HR_CLASS_F64: v.f64 = (double)p.re; break;
-    case HR_CLASS_C64: v.c64 = (hr_c64){(float)p.re, (float)p.im}; break;
-    default: v.c128 = (hr_c128){(double)p.re, (double)p.im}; break;
+    case HR_CLASS_F32:
+      v.f32 = (float)p.re;
+      break;
+    case HR_CLASS_F64:
+      v.f64 = (double)p.re;
+      break;
+    case HR_CLASS_C64:
+      v.c64 = (hr_c64){(float)p.re, (float)p.im};
+      break;
+    default:
+      v.c128 = (hr_c128){(double)p.re, (double)p.im};
+      break;
   }
   return v;
 }

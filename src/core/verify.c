@@ -109,8 +109,8 @@ static hr_status verify_reach(const verifier *v, const hr_operand *x, const char
   size_t bytes = v->program->buffers[x->index].bytes;
   wide elements = (wide)(bytes / hr_dtype_size(x->dtype));
   if (r.min < 0 || r.max >= elements) {
-    return broken(v, "%s %d reaches elements %lld to %lld of buffer %u, which has %lld of %s", side, i, (long long)r.min,
-                  (long long)r.max, x->index, (long long)elements, hr_dtype_name(x->dtype));
+    return broken(v, "%s %d reaches elements %lld to %lld of buffer %u, which has %lld of %s", side, i,
+                  (long long)r.min, (long long)r.max, x->index, (long long)elements, hr_dtype_name(x->dtype));
   }
   return HR_OK;
 }
@@ -188,12 +188,16 @@ static bool row_has_class(const hr_op_row *row, hr_class cls) {
     case HR_CLASS_I32:
     case HR_CLASS_U32:
     case HR_CLASS_I64:
-    case HR_CLASS_U64: return row->has_integer;
+    case HR_CLASS_U64:
+      return row->has_integer;
     case HR_CLASS_F32:
-    case HR_CLASS_F64: return row->has_real;
+    case HR_CLASS_F64:
+      return row->has_real;
     case HR_CLASS_C64:
-    case HR_CLASS_C128: return row->has_complex;
-    default: return false;
+    case HR_CLASS_C128:
+      return row->has_complex;
+    default:
+      return false;
   }
 }
 
@@ -277,9 +281,9 @@ static hr_status verify_recorded(const verifier *v) {
       (node->input_count < 1 || node->input_count > row->arity || node->output_count != 1 || node->int_count != 1)) {
     return broken(v, "%d inputs, %d outputs, %d ints", node->input_count, node->output_count, node->int_count);
   }
-  if (node->op == HR_OP_CHECK_INDEX && (node->input_count != 1 || node->int_count != 3 ||
-                                        node->inputs[0].kind != HR_OPERAND_VALUE ||
-                                        node->inputs[0].dtype != HR_DTYPE_I64)) {
+  if (node->op == HR_OP_CHECK_INDEX &&
+      (node->input_count != 1 || node->int_count != 3 || node->inputs[0].kind != HR_OPERAND_VALUE ||
+       node->inputs[0].dtype != HR_DTYPE_I64)) {
     return broken(v, "takes one i64 and three ints");
   }
   for (int i = 0; i < node->output_count; ++i) {
@@ -328,9 +332,9 @@ static hr_status verify_node(const verifier *v) {
     return broken(v, "operation %d is not in the table", (int)node->op);
   }
   if (node->input_count < 0 || node->output_count < 0 || node->int_count < 0 || node->scalar_count < 0 ||
-      (node->scalar_count > 0 &&
-       (int64_t)node->scalar_base + node->scalar_count > (int64_t)program->scalar_count)) {
-    return broken(v, "%d attribute scalars from %u of %d", node->scalar_count, node->scalar_base, program->scalar_count);
+      (node->scalar_count > 0 && (int64_t)node->scalar_base + node->scalar_count > (int64_t)program->scalar_count)) {
+    return broken(v, "%d attribute scalars from %u of %d", node->scalar_count, node->scalar_base,
+                  program->scalar_count);
   }
   HR_RETURN_IF_ERROR(verify_operands(v, "input", node->input_count, node->inputs));
   HR_RETURN_IF_ERROR(verify_operands(v, "output", node->output_count, node->outputs));

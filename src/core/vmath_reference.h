@@ -29,73 +29,73 @@ REF_FN double ref_gelu_tanh_slope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * k * (1 + 3 * 0.044715 * x * x);
 }
 
-#define REF_REAL_1(cls, T, name, expression)    \
-  REF_FN T ref_##cls##_##name(T value) {        \
-    double x = (double)value;                   \
-    return (T)(expression);                     \
+#define REF_REAL_1(cls, T, name, expression) \
+  REF_FN T ref_##cls##_##name(T value) {     \
+    double x = (double)value;                \
+    return (T)(expression);                  \
   }
-#define REF_REAL_2(cls, T, name, expression)    \
+#define REF_REAL_2(cls, T, name, expression)     \
   REF_FN T ref_##cls##_##name(T left, T right) { \
-    double x = (double)left, y = (double)right; \
-    return (T)(expression);                     \
+    double x = (double)left, y = (double)right;  \
+    return (T)(expression);                      \
   }
-#define REF_REAL(cls, T)                                           \
-  REF_REAL_1(cls, T, abs, fabs(x))                                 \
-  REF_REAL_1(cls, T, sqrt, sqrt(x))                                \
-  REF_REAL_1(cls, T, floor, floor(x))                              \
-  REF_REAL_1(cls, T, ceil, ceil(x))                                \
-  REF_REAL_1(cls, T, trunc, trunc(x))                              \
-  REF_REAL_1(cls, T, round, nearbyint(x))                          \
-  REF_REAL_1(cls, T, exp, exp(x))                                  \
-  REF_REAL_1(cls, T, exp2, exp2(x))                                \
-  REF_REAL_1(cls, T, expm1, expm1(x))                              \
-  REF_REAL_1(cls, T, log, log(x))                                  \
-  REF_REAL_1(cls, T, log2, log2(x))                                \
-  REF_REAL_1(cls, T, log10, log10(x))                              \
-  REF_REAL_1(cls, T, log1p, log1p(x))                              \
-  REF_REAL_1(cls, T, sin, sin(x))                                  \
-  REF_REAL_1(cls, T, cos, cos(x))                                  \
-  REF_REAL_1(cls, T, tan, tan(x))                                  \
-  REF_REAL_1(cls, T, asin, asin(x))                                \
-  REF_REAL_1(cls, T, acos, acos(x))                                \
-  REF_REAL_1(cls, T, atan, atan(x))                                \
-  REF_REAL_1(cls, T, sinh, sinh(x))                                \
-  REF_REAL_1(cls, T, cosh, cosh(x))                                \
-  REF_REAL_1(cls, T, tanh, tanh(x))                                \
-  REF_REAL_1(cls, T, asinh, asinh(x))                              \
-  REF_REAL_1(cls, T, acosh, acosh(x))                              \
-  REF_REAL_1(cls, T, atanh, atanh(x))                              \
-  REF_REAL_1(cls, T, erf, erf(x))                                  \
-  REF_REAL_1(cls, T, erfc, erfc(x))                                \
-  REF_REAL_1(cls, T, sigmoid, ref_sigmoid(x))                      \
-  REF_REAL_1(cls, T, log_clamped, ref_log_clamped(x))              \
-  REF_REAL_1(cls, T, gelu_tanh_slope, ref_gelu_tanh_slope(x))      \
-  REF_REAL_2(cls, T, atan2, atan2(x, y))                           \
-  REF_REAL_2(cls, T, hypot, hypot(x, y))                           \
-  REF_REAL_2(cls, T, pow, pow(x, y))                               \
-  REF_REAL_2(cls, T, at_least, x < y ? y : x)                      \
-  REF_FN uint8_t ref_##cls##_signbit(T x) {                        \
-    return signbit(x) != 0;                                        \
-  }                                                                \
-  REF_FN T ref_##cls##_fmod(T x, T y) {                            \
-    return (T)fmod((double)x, (double)y);                          \
-  }                                                                \
-  REF_FN T ref_##cls##_remainder(T x, T y) {                       \
-    T r = ref_##cls##_fmod(x, y);                                  \
-    return r != 0 && (r < 0) != (y < 0) ? r + y : r;               \
-  }                                                                \
+#define REF_REAL(cls, T)                                                                         \
+  REF_REAL_1(cls, T, abs, fabs(x))                                                               \
+  REF_REAL_1(cls, T, sqrt, sqrt(x))                                                              \
+  REF_REAL_1(cls, T, floor, floor(x))                                                            \
+  REF_REAL_1(cls, T, ceil, ceil(x))                                                              \
+  REF_REAL_1(cls, T, trunc, trunc(x))                                                            \
+  REF_REAL_1(cls, T, round, nearbyint(x))                                                        \
+  REF_REAL_1(cls, T, exp, exp(x))                                                                \
+  REF_REAL_1(cls, T, exp2, exp2(x))                                                              \
+  REF_REAL_1(cls, T, expm1, expm1(x))                                                            \
+  REF_REAL_1(cls, T, log, log(x))                                                                \
+  REF_REAL_1(cls, T, log2, log2(x))                                                              \
+  REF_REAL_1(cls, T, log10, log10(x))                                                            \
+  REF_REAL_1(cls, T, log1p, log1p(x))                                                            \
+  REF_REAL_1(cls, T, sin, sin(x))                                                                \
+  REF_REAL_1(cls, T, cos, cos(x))                                                                \
+  REF_REAL_1(cls, T, tan, tan(x))                                                                \
+  REF_REAL_1(cls, T, asin, asin(x))                                                              \
+  REF_REAL_1(cls, T, acos, acos(x))                                                              \
+  REF_REAL_1(cls, T, atan, atan(x))                                                              \
+  REF_REAL_1(cls, T, sinh, sinh(x))                                                              \
+  REF_REAL_1(cls, T, cosh, cosh(x))                                                              \
+  REF_REAL_1(cls, T, tanh, tanh(x))                                                              \
+  REF_REAL_1(cls, T, asinh, asinh(x))                                                            \
+  REF_REAL_1(cls, T, acosh, acosh(x))                                                            \
+  REF_REAL_1(cls, T, atanh, atanh(x))                                                            \
+  REF_REAL_1(cls, T, erf, erf(x))                                                                \
+  REF_REAL_1(cls, T, erfc, erfc(x))                                                              \
+  REF_REAL_1(cls, T, sigmoid, ref_sigmoid(x))                                                    \
+  REF_REAL_1(cls, T, log_clamped, ref_log_clamped(x))                                            \
+  REF_REAL_1(cls, T, gelu_tanh_slope, ref_gelu_tanh_slope(x))                                    \
+  REF_REAL_2(cls, T, atan2, atan2(x, y))                                                         \
+  REF_REAL_2(cls, T, hypot, hypot(x, y))                                                         \
+  REF_REAL_2(cls, T, pow, pow(x, y))                                                             \
+  REF_REAL_2(cls, T, at_least, x < y ? y : x)                                                    \
+  REF_FN uint8_t ref_##cls##_signbit(T x) {                                                      \
+    return signbit(x) != 0;                                                                      \
+  }                                                                                              \
+  REF_FN T ref_##cls##_fmod(T x, T y) {                                                          \
+    return (T)fmod((double)x, (double)y);                                                        \
+  }                                                                                              \
+  REF_FN T ref_##cls##_remainder(T x, T y) {                                                     \
+    T r = ref_##cls##_fmod(x, y);                                                                \
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;                                             \
+  }                                                                                              \
   /* PyTorch: (x - x mod y) / y, one less where the signs differ, to the nearest whole number */ \
-  REF_FN T ref_##cls##_div_floor(T x, T y) {                       \
-    T r = ref_##cls##_fmod(x, y), q = (x - r) / y, whole;          \
-    if (y == 0) {                                                  \
-      return x / y;                                                \
-    }                                                              \
-    q = r != 0 && (r < 0) != (y < 0) ? q - 1 : q;                  \
-    if (q == 0) {                                                  \
-      return (T)copysign(0.0, (double)(x / y));                    \
-    }                                                              \
-    whole = (T)floor((double)q);                                   \
-    return q - whole > (T)0.5 ? whole + 1 : whole;                 \
+  REF_FN T ref_##cls##_div_floor(T x, T y) {                                                     \
+    T r = ref_##cls##_fmod(x, y), q = (x - r) / y, whole;                                        \
+    if (y == 0) {                                                                                \
+      return x / y;                                                                              \
+    }                                                                                            \
+    q = r != 0 && (r < 0) != (y < 0) ? q - 1 : q;                                                \
+    if (q == 0) {                                                                                \
+      return (T)copysign(0.0, (double)(x / y));                                                  \
+    }                                                                                            \
+    whole = (T)floor((double)q);                                                                 \
+    return q - whole > (T)0.5 ? whole + 1 : whole;                                               \
   }
 
 REF_REAL(f32, float)
@@ -116,7 +116,8 @@ REF_FN float ref_f32_philox_normal(int64_t element, int64_t seed, int64_t offset
 }
 REF_FN double ref_f64_philox_normal(int64_t element, int64_t seed, int64_t offset) {
   hr_philox_block block = hr_philox((uint64_t)element, (uint64_t)offset, (uint64_t)seed);
-  uint64_t first = (uint64_t)block.word[0] << 32 | block.word[1], second = (uint64_t)block.word[2] << 32 | block.word[3];
+  uint64_t first = (uint64_t)block.word[0] << 32 | block.word[1],
+           second = (uint64_t)block.word[2] << 32 | block.word[3];
   double u = ldexp((double)(first >> 11) + 1, -53), v = ldexp((double)(second >> 11), -53);
   return sqrt(-2 * log(u)) * cos(6.283185307179586476925 * v);
 }
@@ -129,32 +130,44 @@ REF_FN ref_wide ref_wide_floor_div(ref_wide a, ref_wide b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-#define REF_INTEGER(cls, T, U, BITS, LOWEST, HIGHEST, RANDOM)                                  \
-  REF_FN T ref_##cls##_lowest(void) { return LOWEST; }                                         \
-  REF_FN T ref_##cls##_highest(void) { return HIGHEST; }                                       \
-  REF_FN T ref_##cls##_div_trunc(T a, T b) { return b == 0 ? 0 : (T)((ref_wide)a / b); }       \
-  REF_FN T ref_##cls##_fmod(T a, T b) { return b == 0 ? 0 : (T)((ref_wide)a % b); }            \
-  REF_FN T ref_##cls##_div_floor(T a, T b) { return b == 0 ? 0 : (T)ref_wide_floor_div(a, b); } \
-  REF_FN T ref_##cls##_remainder(T a, T b) {                                                   \
-    return b == 0 ? 0 : (T)((ref_wide)a - ref_wide_floor_div(a, b) * b);                       \
-  }                                                                                            \
-  REF_FN T ref_##cls##_pow(T a, T b) {                                                         \
-    U power = 1;                                                                               \
-    if ((ref_wide)b < 0) {                                                                     \
-      return a == 1 ? 1 : (ref_wide)a == -1 ? (b % 2 != 0 ? (T)-1 : 1) : 0;                    \
-    }                                                                                          \
-    for (int bit = BITS - 1; bit >= 0; --bit) {                                                \
-      power = (U)((unsigned __int128)power * power);                                           \
-      power = ((U)b >> bit & 1) != 0 ? (U)((unsigned __int128)power * (U)a) : power;           \
-    }                                                                                          \
-    return (T)power;                                                                           \
-  }                                                                                            \
-  REF_FN T ref_##cls##_shift_left(T a, T b) { return (U)b < BITS ? (T)((U)a << (U)b) : 0; }    \
-  REF_FN T ref_##cls##_shift_right(T a, T b) {                                                 \
-    return (T)((ref_wide)a >> ((U)b < BITS ? (int)b : BITS));                                  \
-  }                                                                                            \
-  REF_FN T ref_##cls##_philox_bits(int64_t element, int64_t seed, int64_t offset) {            \
-    return (T)(RANDOM((uint64_t)element, (uint64_t)seed, (uint64_t)offset) >> 1);              \
+#define REF_INTEGER(cls, T, U, BITS, LOWEST, HIGHEST, RANDOM)                        \
+  REF_FN T ref_##cls##_lowest(void) {                                                \
+    return LOWEST;                                                                   \
+  }                                                                                  \
+  REF_FN T ref_##cls##_highest(void) {                                               \
+    return HIGHEST;                                                                  \
+  }                                                                                  \
+  REF_FN T ref_##cls##_div_trunc(T a, T b) {                                         \
+    return b == 0 ? 0 : (T)((ref_wide)a / b);                                        \
+  }                                                                                  \
+  REF_FN T ref_##cls##_fmod(T a, T b) {                                              \
+    return b == 0 ? 0 : (T)((ref_wide)a % b);                                        \
+  }                                                                                  \
+  REF_FN T ref_##cls##_div_floor(T a, T b) {                                         \
+    return b == 0 ? 0 : (T)ref_wide_floor_div(a, b);                                 \
+  }                                                                                  \
+  REF_FN T ref_##cls##_remainder(T a, T b) {                                         \
+    return b == 0 ? 0 : (T)((ref_wide)a - ref_wide_floor_div(a, b) * b);             \
+  }                                                                                  \
+  REF_FN T ref_##cls##_pow(T a, T b) {                                               \
+    U power = 1;                                                                     \
+    if ((ref_wide)b < 0) {                                                           \
+      return a == 1 ? 1 : (ref_wide)a == -1 ? (b % 2 != 0 ? (T)-1 : 1) : 0;          \
+    }                                                                                \
+    for (int bit = BITS - 1; bit >= 0; --bit) {                                      \
+      power = (U)((unsigned __int128)power * power);                                 \
+      power = ((U)b >> bit & 1) != 0 ? (U)((unsigned __int128)power * (U)a) : power; \
+    }                                                                                \
+    return (T)power;                                                                 \
+  }                                                                                  \
+  REF_FN T ref_##cls##_shift_left(T a, T b) {                                        \
+    return (U)b < BITS ? (T)((U)a << (U)b) : 0;                                      \
+  }                                                                                  \
+  REF_FN T ref_##cls##_shift_right(T a, T b) {                                       \
+    return (T)((ref_wide)a >> ((U)b < BITS ? (int)b : BITS));                        \
+  }                                                                                  \
+  REF_FN T ref_##cls##_philox_bits(int64_t element, int64_t seed, int64_t offset) {  \
+    return (T)(RANDOM((uint64_t)element, (uint64_t)seed, (uint64_t)offset) >> 1);    \
   }
 
 REF_INTEGER(i32, int32_t, uint32_t, 32, INT32_MIN, INT32_MAX, hr_philox_word)
@@ -164,40 +177,72 @@ REF_INTEGER(u64, uint64_t, uint64_t, 64, 0, UINT64_MAX, hr_philox_pair)
 
 /* ---- complex numbers: in double, rounded once for c64 ---- */
 
-#define REF_COMPLEX(cls, Z, T)                                                                            \
-  REF_FN double complex ref_##cls##_wide(Z a) { return __builtin_complex((double)a.re, (double)a.im); }   \
-  REF_FN Z ref_##cls##_make(T re, T im) { return (Z){re, im}; }                                           \
-  REF_FN Z ref_##cls##_narrow(double complex a) { return (Z){(T)creal(a), (T)cimag(a)}; }                 \
-  REF_FN T ref_##cls##_real(Z a) { return a.re; }                                                         \
-  REF_FN T ref_##cls##_imag(Z a) { return a.im; }                                                         \
-  REF_FN Z ref_##cls##_conj(Z a) { return (Z){a.re, -a.im}; }                                             \
-  REF_FN Z ref_##cls##_neg(Z a) { return (Z){-a.re, -a.im}; }                                             \
-  REF_FN Z ref_##cls##_add(Z a, Z b) { return (Z){a.re + b.re, a.im + b.im}; }                            \
-  REF_FN Z ref_##cls##_sub(Z a, Z b) { return (Z){a.re - b.re, a.im - b.im}; }                            \
-  REF_FN Z ref_##cls##_mul(Z a, Z b) {                                                                    \
-    return (Z){(T)(a.re * b.re - a.im * b.im), (T)(a.re * b.im + a.im * b.re)};                           \
-  }                                                                                                       \
-  REF_FN Z ref_##cls##_div(Z a, Z b) {                                                                    \
-    if (b.re == 0 && b.im == 0) {                                                                         \
-      return (Z){a.re / (T)fabs((double)b.re), a.im / (T)fabs((double)b.im)};                             \
-    }                                                                                                     \
-    return ref_##cls##_narrow(ref_##cls##_wide(a) / ref_##cls##_wide(b));                                 \
-  }                                                                                                       \
-  REF_FN Z ref_##cls##_reciprocal(Z a) { return ref_##cls##_div((Z){1, 0}, a); }                          \
-  REF_FN uint8_t ref_##cls##_eq(Z a, Z b) { return a.re == b.re && a.im == b.im; }                        \
-  REF_FN T ref_##cls##_abs(Z a) { return (T)cabs(ref_##cls##_wide(a)); }                                  \
-  REF_FN T ref_##cls##_angle(Z a) { return (T)carg(ref_##cls##_wide(a)); }                                \
-  REF_FN Z ref_##cls##_exp(Z a) { return ref_##cls##_narrow(cexp(ref_##cls##_wide(a))); }                 \
-  REF_FN Z ref_##cls##_log(Z a) { return ref_##cls##_narrow(clog(ref_##cls##_wide(a))); }                 \
-  REF_FN Z ref_##cls##_sqrt(Z a) { return ref_##cls##_narrow(csqrt(ref_##cls##_wide(a))); }               \
-  REF_FN Z ref_##cls##_pow(Z a, Z b) {                                                                    \
-    if (b.re == 0 && b.im == 0) {                                                                         \
-      return (Z){1, 0};                                                                                   \
-    }                                                                                                     \
-    if (a.re == 0 && a.im == 0 && b.re > 0) {                                                             \
-      return (Z){0, 0};                                                                                   \
-    }                                                                                                     \
-    return ref_##cls##_narrow(cpow(ref_##cls##_wide(a), ref_##cls##_wide(b)));                            \
+#define REF_COMPLEX(cls, Z, T)                                                  \
+  REF_FN double complex ref_##cls##_wide(Z a) {                                 \
+    return __builtin_complex((double)a.re, (double)a.im);                       \
+  }                                                                             \
+  REF_FN Z ref_##cls##_make(T re, T im) {                                       \
+    return (Z){re, im};                                                         \
+  }                                                                             \
+  REF_FN Z ref_##cls##_narrow(double complex a) {                               \
+    return (Z){(T)creal(a), (T)cimag(a)};                                       \
+  }                                                                             \
+  REF_FN T ref_##cls##_real(Z a) {                                              \
+    return a.re;                                                                \
+  }                                                                             \
+  REF_FN T ref_##cls##_imag(Z a) {                                              \
+    return a.im;                                                                \
+  }                                                                             \
+  REF_FN Z ref_##cls##_conj(Z a) {                                              \
+    return (Z){a.re, -a.im};                                                    \
+  }                                                                             \
+  REF_FN Z ref_##cls##_neg(Z a) {                                               \
+    return (Z){-a.re, -a.im};                                                   \
+  }                                                                             \
+  REF_FN Z ref_##cls##_add(Z a, Z b) {                                          \
+    return (Z){a.re + b.re, a.im + b.im};                                       \
+  }                                                                             \
+  REF_FN Z ref_##cls##_sub(Z a, Z b) {                                          \
+    return (Z){a.re - b.re, a.im - b.im};                                       \
+  }                                                                             \
+  REF_FN Z ref_##cls##_mul(Z a, Z b) {                                          \
+    return (Z){(T)(a.re * b.re - a.im * b.im), (T)(a.re * b.im + a.im * b.re)}; \
+  }                                                                             \
+  REF_FN Z ref_##cls##_div(Z a, Z b) {                                          \
+    if (b.re == 0 && b.im == 0) {                                               \
+      return (Z){a.re / (T)fabs((double)b.re), a.im / (T)fabs((double)b.im)};   \
+    }                                                                           \
+    return ref_##cls##_narrow(ref_##cls##_wide(a) / ref_##cls##_wide(b));       \
+  }                                                                             \
+  REF_FN Z ref_##cls##_reciprocal(Z a) {                                        \
+    return ref_##cls##_div((Z){1, 0}, a);                                       \
+  }                                                                             \
+  REF_FN uint8_t ref_##cls##_eq(Z a, Z b) {                                     \
+    return a.re == b.re && a.im == b.im;                                        \
+  }                                                                             \
+  REF_FN T ref_##cls##_abs(Z a) {                                               \
+    return (T)cabs(ref_##cls##_wide(a));                                        \
+  }                                                                             \
+  REF_FN T ref_##cls##_angle(Z a) {                                             \
+    return (T)carg(ref_##cls##_wide(a));                                        \
+  }                                                                             \
+  REF_FN Z ref_##cls##_exp(Z a) {                                               \
+    return ref_##cls##_narrow(cexp(ref_##cls##_wide(a)));                       \
+  }                                                                             \
+  REF_FN Z ref_##cls##_log(Z a) {                                               \
+    return ref_##cls##_narrow(clog(ref_##cls##_wide(a)));                       \
+  }                                                                             \
+  REF_FN Z ref_##cls##_sqrt(Z a) {                                              \
+    return ref_##cls##_narrow(csqrt(ref_##cls##_wide(a)));                      \
+  }                                                                             \
+  REF_FN Z ref_##cls##_pow(Z a, Z b) {                                          \
+    if (b.re == 0 && b.im == 0) {                                               \
+      return (Z){1, 0};                                                         \
+    }                                                                           \
+    if (a.re == 0 && a.im == 0 && b.re > 0) {                                   \
+      return (Z){0, 0};                                                         \
+    }                                                                           \
+    return ref_##cls##_narrow(cpow(ref_##cls##_wide(a), ref_##cls##_wide(b)));  \
   }
 
 REF_COMPLEX(c64, hr_c64, float)
