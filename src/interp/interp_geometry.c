@@ -8,13 +8,26 @@
 #include "interp/interp_plan.h"
 
 enum {
-  ROW_RESIDENT = 512,      /* rows up to here share a tile */
-  INNER_MIN = 64,          /* a pointwise plane has rows of at least this, unless all dims are inner */
+  ROW_RESIDENT = 1024, /* rows up to here share a tile */
+  ROW_ELEMENTS = 2048, /* of a tile of short rows */
+  INNER_MIN = 64,      /* a pointwise plane has rows of at least this, unless all dims are inner */
+  TRANSPOSED_ROWS = 32,
+  TRANSPOSED_COLUMNS = 64,
   COLUMN_ELEMENTS = 2048,  /* of a tile of short columns */
   COLUMN_RESIDENT = 65536, /* elements of a tile that crosses phases */
   SPLIT_ELEMENTS = 65536,  /* a kernel below this is not split into chunks */
   SPLIT_TILES = 64         /* nor one that has so many tiles */
 };
+
+static int64_t at_most(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+static int64_t at_least(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+static int64_t ceil_div(int64_t a, int64_t b) {
+  return b == 0 ? 0 : (a + b - 1) / b;
+}
 
 static int64_t product(const hr__dims *dims, int begin, int end) {
   int64_t count = 1;
@@ -99,14 +112,13 @@ static void merge(const hr_kernel *kernel, hr__dims *dims) {
   dims->rank = n;
 }
 
-static int64_t at_most(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-static int64_t at_least(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-static int64_t ceil_div(int64_t a, int64_t b) {
-  return b == 0 ? 0 : (a + b - 1) / b;
+/* A width that does not cut the runs of the innermost dims. */
+static int64_t whole_runs(const hr__dims *dims, int64_t width) {
+  int64_t run = 1;
+  for (int d = dims->rank - 1; d >= 0 && run * dims->dims[d] <= width; --d) {
+    run *= dims->dims[d];
+  }
+  return width - width % run;
 }
 
 /* Batches from the front of the kept dims; `planes` are the rest. */
@@ -115,7 +127,46 @@ static void take_batch(hr__plan *plan, int count, hr__dims *out_planes) {
   *out_planes = slice(&plan->kept, count, plan->kept.rank);
 }
 
-static void cut_pointwise(hr__plan *plan) {
+/* A kept dim along which some access is dense while it strides along the innermost one: -1 if there is none. */
+static int transposed_dim(const hr__plan *plan, const hr_kernel *kernel) {
+  int last = plan->kept.rank - 1;
+  for (int k = 0; k < kernel->access_count && last > 0; ++k) {
+    const hr_access *access = &kernel->accesses[k];
+    int64_t step = access->strides[plan->kept.source[last]];
+    if (access->arg < 0 || (step > -8 && step < 8)) {
+      continue;
+    }
+    for (int d = 0; d < last; ++d) {
+      if (access->strides[plan->kept.source[d]] == 1 && plan->kept.dims[d] >= 8) {
+        return d;
+      }
+    }
+  }
+  return -1;
+}
+
+/* A plane of the transposed dim by the innermost one, in small tiles: cache lines are used up while they are there. */
+static void cut_transposed(hr__plan *plan, int dim) {
+  int rank = plan->kept.rank;
+  plan->inner = slice(&plan->kept, rank - 1, rank);
+  plan->outer = slice(&plan->kept, dim, dim + 1);
+  plan->batch = slice(&plan->kept, 0, dim);
+  for (int d = dim + 1; d < rank - 1; ++d) {
+    append(&plan->batch, plan->kept.dims[d], plan->kept.source[d]);
+  }
+  plan->walk = HR__WALK_NONE;
+  plan->outer_count = plan->outer.dims[0];
+  plan->inner_count = plan->inner.dims[0];
+  plan->tile_outer = plan->block_outer = at_most(plan->outer_count, TRANSPOSED_ROWS);
+  plan->tile_inner = plan->block_inner = at_most(plan->inner_count, TRANSPOSED_COLUMNS);
+}
+
+static void cut_pointwise(hr__plan *plan, const hr_kernel *kernel) {
+  int transposed = transposed_dim(plan, kernel);
+  if (transposed >= 0) {
+    cut_transposed(plan, transposed);
+    return;
+  }
   int rank = plan->kept.rank, inner = rank;
   int64_t rows = 1, count = 1;
   while (inner > 0) {
@@ -135,7 +186,7 @@ static void cut_pointwise(hr__plan *plan) {
   plan->outer_count = product(&plan->outer, 0, plan->outer.rank);
   plan->inner_count = product(&plan->inner, 0, plan->inner.rank);
   int64_t pieces = ceil_div(plan->inner_count, HR__BLOCK);
-  plan->tile_inner = pieces <= 1 ? plan->inner_count : HR__BLOCK;
+  plan->tile_inner = pieces <= 1 ? plan->inner_count : whole_runs(&plan->inner, HR__BLOCK);
   plan->tile_outer = at_least(1, at_most(plan->outer_count, HR__BLOCK / at_least(1, plan->tile_inner)));
   plan->block_outer = plan->tile_outer;
   plan->block_inner = plan->tile_inner;
@@ -154,19 +205,10 @@ static void cut_rows(hr__plan *plan) {
     take_batch(plan, 0, &plan->outer);
   }
   plan->outer_count = product(&plan->outer, 0, plan->outer.rank);
-  plan->tile_outer = at_least(1, at_most(plan->outer_count, HR__BLOCK / at_least(1, plan->row_elements)));
+  plan->tile_outer = at_least(1, at_most(plan->outer_count, ROW_ELEMENTS / at_least(1, plan->row_elements)));
   plan->tile_inner = plan->inner_count;
   plan->block_outer = plan->tile_outer;
   plan->block_inner = at_most(plan->inner_count, HR__BLOCK);
-}
-
-/* A width that does not cut the runs of the innermost dims. */
-static int64_t whole_runs(const hr__dims *dims, int64_t width) {
-  int64_t run = 1;
-  for (int d = dims->rank - 1; d >= 0 && run * dims->dims[d] <= width; --d) {
-    run *= dims->dims[d];
-  }
-  return width - width % run;
 }
 
 static void cut_columns(hr__plan *plan, const hr_kernel *kernel) {
@@ -236,7 +278,7 @@ hr_status hr__plan_geometry(hr__plan *plan, const hr_kernel *kernel) {
   bool is_rows = kernel->reduce_mask != 0 ? kernel->order == HR_ORDER_LANES : is_innermost_walked;
   if (walked_mask == 0) {
     plan->row_elements = 0;
-    cut_pointwise(plan);
+    cut_pointwise(plan, kernel);
   } else if (is_rows) {
     cut_rows(plan);
   } else {

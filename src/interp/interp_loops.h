@@ -11,6 +11,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512BW__)
+#include <immintrin.h>
+#endif
 
 #include "core/dtype.h"
 #include "core/kernel.h"
@@ -21,6 +26,36 @@
 #else
 #define HR_LOOP_INDEPENDENT _Pragma("GCC ivdep")
 #endif
+
+/* memcpy of less than a cache line or a few, into a block that has whole lines: what was written can be read back at once as
+ * vectors, which the small stores of a plain memcpy would delay. */
+static inline void hr__merge_bytes(void *dst, const void *src, size_t bytes) {
+#if defined(__AVX512BW__)
+  for (size_t at = 0; at < bytes; at += 64) {
+    __mmask64 wanted = bytes - at >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << (bytes - at)) - 1;
+    __m512i line = _mm512_mask_loadu_epi8(_mm512_loadu_si512((char *)dst + at), wanted, (const char *)src + at);
+    _mm512_storeu_si512((char *)dst + at, line);
+  }
+#else
+  memcpy(dst, src, bytes);
+#endif
+}
+
+/* The same into a block of `room` bytes, a multiple of 64 or less than that, whose rest may become anything but must be
+ * valid to read. */
+static inline void hr__load_bytes(void *dst, const void *src, size_t bytes, size_t room) {
+#if defined(__AVX512BW__)
+  if (room % 64 == 0) {
+    for (size_t at = 0; at < room; at += 64) {
+      __mmask64 wanted = bytes <= at ? 0 : bytes - at >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << (bytes - at)) - 1;
+      _mm512_storeu_si512((char *)dst + at, _mm512_maskz_loadu_epi8(wanted, (const char *)src + at));
+    }
+    return;
+  }
+#endif
+  memset(dst, 0, room);
+  memcpy(dst, src, bytes);
+}
 
 typedef struct hr__loop {
   int64_t outer, inner;

@@ -1,6 +1,10 @@
 /* Between memory and registers: strided copies, gathers and scatters of every dtype, and host numbers. */
 #include <string.h>
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 #include "interp/interp_convert.h"
 #include "interp/interp_loops.h"
 
@@ -27,36 +31,91 @@
 #define EACH_MOVED(X) X(BOOL) X(F32) X(F64) X(C128)
 #define EACH_CONVERTED(X) X(U8) X(I8) X(U16) X(I16) X(F16) X(BF16)
 
-/* rows x cols elements with the strides of both sides; the usual strides are literals, so that they vectorise. */
+/* dst[i] = src[2 * i], 4-byte elements: windows of stride 2 read image rows that are too short for a compiler's loop. */
+#if defined(__AVX512F__)
+enum { AHEAD = 2048 }; /* every other row: hardware does not see a stream in that, so 8 KiB ahead are asked for */
+static void take_even_words(float *to, const float *from, int64_t count) {
+  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  for (int64_t i = 0; i < count; i += 16) {
+    int64_t left = count - i < 16 ? count - i : 16;
+    __builtin_prefetch(from + 2 * i + AHEAD);
+    __builtin_prefetch(from + 2 * i + AHEAD + 16);
+    uint32_t wanted =
+        (uint32_t)(((uint64_t)1 << (2 * left - 1)) - 1); /* not one element beyond the last that is read */
+    __m512 low = _mm512_maskz_loadu_ps((__mmask16)wanted, from + 2 * i);
+    __m512 high = _mm512_maskz_loadu_ps((__mmask16)(wanted >> 16), from + 2 * i + 16);
+    _mm512_mask_storeu_ps(to + i, (__mmask16)((1u << left) - 1), _mm512_permutex2var_ps(low, even, high));
+  }
+}
+#define HAS_EVEN_WORDS(TO, FROM) (sizeof(TO) == 4 && __builtin_types_compatible_p(TO, FROM))
+#else
+static void take_even_words(float *to, const float *from, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    to[i] = from[2 * i];
+  }
+}
+#define HAS_EVEN_WORDS(TO, FROM) 0
+#endif
+
+/* Rows that repeat one row: copies of what is there already, twice as many each time. */
+static void repeat_row(void *dst, size_t row_bytes, int64_t rows) {
+  size_t all = row_bytes * (size_t)rows;
+  for (size_t have = row_bytes; have < all;) {
+    size_t more = have < all - have ? have : all - have;
+    memcpy((char *)dst + have, dst, more);
+    have += more;
+  }
+}
+
+/* rows x cols elements with the strides of both sides; the usual strides are literals, so that they vectorise. A transposed
+ * rectangle is read along memory. */
 #define COPY_COLS(count, dst_step, src_step, expression)    \
   HR_LOOP_INDEPENDENT for (int64_t i = 0; i < count; ++i) { \
     to[i * (dst_step)] = expression(from[i * (src_step)]);  \
   }
-#define DEFINE_COPY(name, TO, FROM, expression)                                         \
-  static void name(const hr__copy *copy) {                                              \
-    const int64_t count = copy->cols, dst_col = copy->dst_col, src_col = copy->src_col; \
-    for (int64_t r = 0; r < copy->rows; ++r) {                                          \
-      TO *to = (TO *)copy->dst + r * copy->dst_row;                                     \
-      const FROM *from = (const FROM *)copy->src + r * copy->src_row;                   \
-      if (dst_col == 1 && src_col == 1) {                                               \
-        COPY_COLS(count, 1, 1, expression)                                              \
-      } else if (dst_col == 1 && src_col == 0) {                                        \
-        const TO value = expression(from[0]);                                           \
-        for (int64_t i = 0; i < count; ++i) {                                           \
-          to[i] = value;                                                                \
-        }                                                                               \
-      } else if (dst_col == 1 && src_col == 2) {                                        \
-        COPY_COLS(count, 1, 2, expression)                                              \
-      } else if (dst_col == 1 && src_col == -1) {                                       \
-        COPY_COLS(count, 1, -1, expression)                                             \
-      } else if (dst_col == 1) {                                                        \
-        COPY_COLS(count, 1, src_col, expression)                                        \
-      } else {                                                                          \
-        for (int64_t i = 0; i < count; ++i) {                                           \
-          to[i * dst_col] = expression(from[i * src_col]);                              \
-        }                                                                               \
-      }                                                                                 \
-    }                                                                                   \
+#define DEFINE_COPY(name, TO, FROM, expression)                                              \
+  static void name(const hr__copy *copy) {                                                   \
+    const int64_t count = copy->cols, dst_col = copy->dst_col, src_col = copy->src_col;      \
+    int64_t rows = copy->rows;                                                               \
+    if (copy->src_row == 1 && src_col != 1 && rows > 1) {                                    \
+      for (int64_t i = 0; i < count; ++i) {                                                  \
+        TO *to = (TO *)copy->dst + i * dst_col;                                              \
+        const FROM *from = (const FROM *)copy->src + i * src_col;                            \
+        for (int64_t r = 0; r < rows; ++r) {                                                 \
+          to[r * copy->dst_row] = expression(from[r]);                                       \
+        }                                                                                    \
+      }                                                                                      \
+      return;                                                                                \
+    }                                                                                        \
+    bool repeats = rows > 1 && copy->src_row == 0 && copy->dst_row == count && dst_col == 1; \
+    rows = repeats ? 1 : rows;                                                               \
+    for (int64_t r = 0; r < rows; ++r) {                                                     \
+      TO *to = (TO *)copy->dst + r * copy->dst_row;                                          \
+      const FROM *from = (const FROM *)copy->src + r * copy->src_row;                        \
+      if (dst_col == 1 && src_col == 1) {                                                    \
+        COPY_COLS(count, 1, 1, expression)                                                   \
+      } else if (dst_col == 1 && src_col == 0) {                                             \
+        const TO value = expression(from[0]);                                                \
+        for (int64_t i = 0; i < count; ++i) {                                                \
+          to[i] = value;                                                                     \
+        }                                                                                    \
+      } else if (dst_col == 1 && src_col == 2 && HAS_EVEN_WORDS(TO, FROM)) {                 \
+        take_even_words((float *)(void *)to, (const float *)(const void *)from, count);      \
+      } else if (dst_col == 1 && src_col == 2) {                                             \
+        COPY_COLS(count, 1, 2, expression)                                                   \
+      } else if (dst_col == 1 && src_col == -1) {                                            \
+        COPY_COLS(count, 1, -1, expression)                                                  \
+      } else if (dst_col == 1) {                                                             \
+        COPY_COLS(count, 1, src_col, expression)                                             \
+      } else {                                                                               \
+        for (int64_t i = 0; i < count; ++i) {                                                \
+          to[i * dst_col] = expression(from[i * src_col]);                                   \
+        }                                                                                    \
+      }                                                                                      \
+    }                                                                                        \
+    if (repeats) {                                                                           \
+      repeat_row(copy->dst, (size_t)count * sizeof(TO), copy->rows);                         \
+    }                                                                                        \
   }
 
 #define DEFINE_MOVE(D) DEFINE_COPY(move_##D, HR__MEMORY_##D, HR__MEMORY_##D, LOAD_##D)

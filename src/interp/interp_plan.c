@@ -115,7 +115,9 @@ static int spread(builder *b, int reg, unsigned space, hr__often often, int phas
   hr__plan *plan = b->plan;
   hr_class cls = plan->registers[reg].cls;
   unsigned vary = plan->registers[reg].vary;
+  bool is_constant = plan->registers[reg].often == HR__EACH_RUN; /* a block of one number is made once */
   hr__often mine = rarer_not(rarer_not(often_for(plan, space), plan->registers[reg].often), often);
+  mine = is_constant ? HR__EACH_RUN : mine;
   int dst = new_register(b, cls, vary | space, mine, HR__PLACE_SLOT);
   hr__step *step = new_step(b, HR__STEP_LOOP, mine, phase);
   step->space = space, step->arity = 1, step->dst = dst, step->src[0] = reg;
@@ -125,26 +127,26 @@ static int spread(builder *b, int reg, unsigned space, hr__often often, int phas
   return dst;
 }
 
-/* Whether the variant that suits the operands exists; spreads operands until one does. */
+/* The variant that suits the operands; spreads operands until there is one. */
 static void choose_variant(builder *b, const hr__loop_fn *variants, int arity, int *sources, unsigned space,
                            hr__often often, int phase, hr__loop_fn *out_fn) {
-  int variant = -1;
-  while (variant < 0) {
+  for (;;) {
     unsigned mask = 0;
     for (int s = 0; s < arity; ++s) {
       int seen = see(b->plan->registers[sources[s]].vary, space);
       mask |= space != 0 && (seen == HR__SEE_COLUMN || seen == HR__SEE_ONE) ? 1u << s : 0;
     }
-    variant = hr__loop_variant(arity, mask);
-    if (variant < 0) {
-      int first = 0; /* the last operand is the one that usually has a variant */
-      while ((mask >> first & 1) == 0) {
-        ++first;
-      }
-      sources[first] = spread(b, sources[first], space, often, phase);
+    int variant = hr__loop_variant(arity, mask);
+    if (variant >= 0 && variants[variant] != NULL) {
+      *out_fn = variants[variant];
+      return;
     }
+    int first = 0; /* it is the last operands that usually have variants */
+    while ((mask >> first & 1) == 0) {
+      ++first;
+    }
+    sources[first] = spread(b, sources[first], space, often, phase);
   }
-  *out_fn = variants[variant];
 }
 
 static int loop_step(builder *b, const hr__loop_fn *variants, int arity, int *sources, hr_class result, int phase) {

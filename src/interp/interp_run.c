@@ -456,6 +456,7 @@ void hr__plan_run(const hr_host_kernel *kernel, int pass, const hr_host_call *ca
   const hr__plan *plan = (const hr__plan *)kernel;
   hr__frame frame = {.plan = plan, .call = call, .scratch = call->scratch};
   enter_run(&frame);
+  frame.on = plan->block_outer, frame.in = plan->block_inner;
   enter_batch(&frame, 0);
   run_section(&frame, 0);
   for (int64_t unit = begin; unit < end; ++unit) {

@@ -77,12 +77,11 @@ static void combine_piece(const piece_op *op, char *reg, char *memory, int64_t r
   }
 }
 
-/* rows x cols elements at address `at`; register element (a, b). rows follow A or are runs of B. */
-static void piece(const piece_op *op, int64_t at, int64_t a, int64_t b, int64_t rows, int64_t cols, int64_t mem_row,
-                  int64_t mem_col, bool rows_are_a) {
+/* rows x cols elements at address `at`, from register element (a, b) on; steps between rows on both sides. */
+static void rectangle(const piece_op *op, int64_t at, int64_t a, int64_t b, int64_t rows, int64_t cols, int64_t mem_row,
+                      int64_t mem_col, int64_t reg_row) {
   char *reg = op->reg + (a * op->reg_row + b * op->reg_col) * op->reg_size;
   char *memory = op->memory + at * op->memory_size;
-  int64_t reg_row = rows_are_a ? op->reg_row : cols * op->reg_col;
   if (op->combine != NULL) {
     combine_piece(op, reg, memory, rows, cols, mem_row, reg_row);
   } else if (op->copy == NULL) {
@@ -94,10 +93,11 @@ static void piece(const piece_op *op, int64_t at, int64_t a, int64_t b, int64_t 
   }
 }
 
-static void fill_piece(const piece_op *op, int64_t a, int64_t b, int64_t cols) {
-  if (op->fill != NULL && cols > 0) {
+/* The fill in `rows` x `cols` elements of the register, `reg_row` apart; stores leave out what is outside. */
+static void fill_rows(const piece_op *op, int64_t a, int64_t b, int64_t rows, int64_t cols, int64_t reg_row) {
+  if (op->fill != NULL && cols > 0 && rows > 0) {
     char *reg = op->reg + (a * op->reg_row + b * op->reg_col) * op->reg_size;
-    op->fill_copy(&(hr__copy){reg, op->fill, 1, cols, 0, 1, 0, 0});
+    op->fill_copy(&(hr__copy){reg, op->fill, rows, cols, reg_row, 1, 0, 0});
   }
 }
 
@@ -135,11 +135,42 @@ static void bounded_piece(const piece_op *op, const hr__map *map, const int64_t 
     low = high = cols;
   }
   int64_t step = axes->strides[last];
-  fill_piece(op, a, b, low);
+  fill_rows(op, a, b, 1, low, 0);
   if (high > low) {
-    piece(op, at[0] + low * step, a, b + low, 1, high - low, 0, step, true);
+    rectangle(op, at[0] + low * step, a, b + low, 1, high - low, 0, step, 0);
   }
-  fill_piece(op, a, b + high, cols - high);
+  fill_rows(op, a, b + high, 1, cols - high, 0);
+}
+
+/* `rows` runs of B's innermost dim, whole ones, when every bound depends on the run or on the place in it but not on both: the
+ * part inside is a rectangle. False where it is not so. */
+static bool bounded_rows(const piece_op *op, const hr__map *map, const int64_t *at, const hr__axes *axes, int64_t a,
+                         int64_t b, int64_t rows, int64_t cols) {
+  int last = axes->rank - 1;
+  int64_t left = 0, right = cols, top = 0, bottom = rows;
+  for (int c = 1; c < map->coords; ++c) {
+    int64_t along = axes->strides[c * axes->rank + last], across = axes->strides[c * axes->rank + last - 1];
+    if (along != 0 && across != 0) {
+      return false;
+    }
+    if (along != 0) {
+      clip(at[c], along, map->extent[c], &left, &right);
+    } else {
+      clip(at[c], across, map->extent[c], &top, &bottom);
+    }
+  }
+  if (right <= left || bottom <= top) {
+    fill_rows(op, a, b, 1, rows * cols, 0);
+    return true;
+  }
+  fill_rows(op, a, b, 1, top * cols, 0);
+  fill_rows(op, a, b + top * cols, bottom - top, left, cols);
+  fill_rows(op, a, b + top * cols + right, bottom - top, cols - right, cols);
+  fill_rows(op, a, b + bottom * cols, 1, (rows - bottom) * cols, 0);
+  int64_t mem_row = axes->strides[last - 1], mem_col = axes->strides[last];
+  rectangle(op, at[0] + top * mem_row + left * mem_col, a, b + top * cols + left, bottom - top, right - left, mem_row,
+            mem_col, cols * op->reg_col);
+  return true;
 }
 
 /* Where element `index` of a side lies: its place in each dim, and what it adds to the coordinates. */
@@ -176,17 +207,23 @@ static void walk_row(const piece_op *op, const hr__map *map, const sides *s, int
   int64_t dim = s->b.dims[last], step = s->b.strides[last];
   for (int64_t b = 0; b < s->bn;) {
     int64_t left = s->bn - b, run = dim - place[last];
-    if (coords == 1 && rank > 1 && place[last] == 0 && left >= 2 * dim) {
+    if (rank > 1 && place[last] == 0 && left >= 2 * dim) {
       int64_t rows = left / dim, room = s->b.dims[last - 1] - place[last - 1];
       rows = rows < room ? rows : room;
-      piece(op, at[0], a, b, rows, dim, s->b.strides[last - 1], step, false);
-      b += rows * dim;
-      advance(&s->b, coords, last - 1, rows, place, at);
-      continue;
+      bool is_done = coords > 1 && bounded_rows(op, map, at, &s->b, a, b, rows, dim);
+      if (coords == 1) {
+        rectangle(op, at[0], a, b, rows, dim, s->b.strides[last - 1], step, dim * op->reg_col);
+        is_done = true;
+      }
+      if (is_done) {
+        b += rows * dim;
+        advance(&s->b, coords, last - 1, rows, place, at);
+        continue;
+      }
     }
     run = rank == 1 || run > left ? left : run;
     if (coords == 1) {
-      piece(op, at[0], a, b, 1, run, 0, step, true);
+      rectangle(op, at[0], a, b, 1, run, 0, step, 0);
     } else {
       bounded_piece(op, map, at, &s->b, a, b, run);
     }
@@ -201,7 +238,7 @@ static void walk(const hr__frame *f, const hr__map *map, const sides *s, const p
   memcpy(at, f->base + map->base, (size_t)coords * sizeof *at);
   if (coords == 1 && s->a.rank == 1 && s->b.rank == 1 && op->row_offsets == NULL) {
     int64_t start = at[0] + s->a0 * s->a.strides[0] + s->b0 * s->b.strides[0];
-    piece(op, start, 0, 0, s->an, s->bn, s->a.strides[0], s->b.strides[0], true);
+    rectangle(op, start, 0, 0, s->an, s->bn, s->a.strides[0], s->b.strides[0], op->reg_row);
     return;
   }
   enter(&s->a, coords, s->a0, place_a, at);
