@@ -407,8 +407,6 @@ REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &headrace::choose_attentio
 namespace headrace {
 namespace {
 
-// Types are the user's choice unless an operator is listed in autocast.cpp.
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 // The copy itself looks at the bits that say conjugated and negated; torch's fallback for them would copy first, for ever.
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
