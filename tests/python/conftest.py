@@ -1,0 +1,76 @@
+"""What the Python tests share: the device under test, fresh seeds, and a device left as it was found.
+
+HEADRACE_TEST_DEVICE  the device to test (default headrace); `cpu` checks the tests themselves against torch's CPU device,
+                      and leaves out those that speak to torch.headrace (marked device_only)
+HEADRACE_TEST_EXAMPLES  how many random programs a property is tried on (default 150, the same ones each time; a number
+                      given here draws new ones in each run)
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import hypothesis
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "examples"))
+
+# The reference works on small tensors; more threads would wait for each other. HEADRACE_THREADS is the device's own.
+torch.set_num_threads(1)
+
+DEVICE = os.environ.get("HEADRACE_TEST_DEVICE", "headrace")
+EXAMPLES = os.environ.get("HEADRACE_TEST_EXAMPLES")
+
+hypothesis.settings.register_profile(
+    "headrace",
+    max_examples=int(EXAMPLES or 150),
+    derandomize=EXAMPLES is None,
+    deadline=None,
+    print_blob=True,
+    database=None if EXAMPLES is None else hypothesis.settings().database,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+hypothesis.settings.load_profile("headrace")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "device_only: speaks to torch.headrace, so it is left out when another device is tested")
+
+
+def pytest_collection_modifyitems(items):
+    if DEVICE != "headrace":
+        skip = pytest.mark.skip(reason=f"needs torch.headrace; HEADRACE_TEST_DEVICE is {DEVICE}")
+        for item in items:
+            if item.get_closest_marker("device_only"):
+                item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def present():
+    """Without the device every test fails, with the reason: none is skipped."""
+    if DEVICE == "headrace" and not (hasattr(torch, "headrace") and torch.headrace.is_available()):
+        pytest.fail(
+            "torch.headrace is not there: the package is not installed in this environment, or loading it failed (then "
+            "`python -W always -c 'import torch'` says why). HEADRACE_TEST_DEVICE=cpu checks the tests without it."
+        )
+
+
+@pytest.fixture(autouse=True)
+def settle(present):
+    """Each test starts from the same seed and in the usual mode, and answers for the work that it left behind."""
+    torch.manual_seed(0)
+    yield
+    if DEVICE == "headrace":
+        try:
+            torch.headrace.synchronize()
+        finally:
+            torch.headrace.set_mode("fuse")
+            torch.headrace.set_fallback("error")
+            torch.headrace.set_memory_limit(0)
+
+
+@pytest.fixture
+def device():
+    return torch.device(DEVICE)
