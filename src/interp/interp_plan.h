@@ -176,12 +176,14 @@ HR_MUST_USE hr_status hr__plan_slots(hr__plan *plan, const hr_kernel *kernel);
 
 /* ---- execution ---- */
 
+#define HR__DENSE INT64_MIN /* of pitches */
+
 typedef struct hr__frame { /* one thread's view of a run */
   const hr__plan *plan;
   const hr_host_call *call;
   char *scratch;
   char **pointer;         /* by register */
-  int64_t *pitch;         /* by register; -1: dense */
+  int64_t *pitch;         /* by register; HR__DENSE: rows follow each other (real pitches may be negative) */
   int64_t *base;          /* coordinates of maps for the current batch */
   bool *is_slotted;       /* by register: a MEMORY register that conflicts in this run */
   int64_t tile;           /* number of the tile */

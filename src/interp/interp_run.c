@@ -54,7 +54,7 @@ static void point_at_tile(hr__frame *f, int index, int64_t tile_o, int64_t tile_
   at = (reg->vary & HR__PLANE) == HR__OUTER ? o : at;
   at = f->plan->walk == HR__WALK_INNER ? i : at;
   f->pointer[index] = f->scratch + reg->offset + at * reg->size;
-  f->pitch[index] = -1;
+  f->pitch[index] = HR__DENSE;
 }
 
 static void enter_block(hr__frame *f, int64_t tile_o, int64_t tile_i) {
@@ -79,7 +79,7 @@ static void run_loop(hr__frame *f, const hr__step *step) {
   bool is_plane = step->space == HR__PLANE;
   int64_t pitch = f->pitch[step->dst];
   loop.dst = f->pointer[step->dst];
-  loop.dst_pitch = pitch < 0 ? loop.inner : pitch;
+  loop.dst_pitch = pitch == HR__DENSE ? loop.inner : pitch;
   bool is_flat = is_plane && step->can_flatten && loop.dst_pitch == loop.inner;
   for (int s = 0; s < step->arity; ++s) {
     int src = step->src[s];
@@ -87,7 +87,7 @@ static void run_loop(hr__frame *f, const hr__step *step) {
     switch (step->see[s]) {
       case HR__SEE_MATRIX:
         pitch = f->pitch[src];
-        loop.pitch[s] = pitch < 0 ? loop.inner : pitch;
+        loop.pitch[s] = pitch == HR__DENSE ? loop.inner : pitch;
         is_flat &= loop.pitch[s] == loop.inner;
         break;
       case HR__SEE_COLUMN:
@@ -159,7 +159,7 @@ static void run_section(hr__frame *f, int section) {
 static const char *source_of(const hr__frame *f, const hr__step *step, int s, int64_t *out_pitch) {
   int src = step->src[s];
   unsigned vary = f->plan->registers[src].vary & HR__PLANE;
-  int64_t pitch = f->pitch[src] < 0 ? f->in : f->pitch[src];
+  int64_t pitch = f->pitch[src] == HR__DENSE ? f->in : f->pitch[src];
   *out_pitch = vary == HR__PLANE ? pitch : vary == HR__OUTER ? 1 : 0;
   return f->pointer[src];
 }
@@ -442,7 +442,7 @@ static void enter_run(hr__frame *f) {
   for (int r = 0; r < plan->register_count; ++r) {
     const hr__register *reg = &plan->registers[r];
     f->pointer[r] = reg->offset >= 0 ? f->scratch + reg->offset : NULL;
-    f->pitch[r] = -1;
+    f->pitch[r] = HR__DENSE;
     if (reg->place == HR__PLACE_SCALAR) {
       hr__scalar_to_class(&f->call->scalars[reg->scalar], reg->cls, f->pointer[r]);
     }

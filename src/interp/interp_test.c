@@ -167,6 +167,25 @@ HR_TEST(pointwise_strides_and_broadcasts) {
   free(fx), free(fb), free(fr), free_guarded(fy);
 }
 
+/* Rows from the last to the first are still pointers into memory: their pitch is negative. */
+HR_TEST(pointwise_rows_in_reverse) {
+  enum { A = 33, B = 300, PITCH = 311 };
+  kernel_maker m;
+  make_begin(&m, 2, (int64_t[]){A, B}, 0, 0);
+  int x = make_arg(&m), y = make_arg(&m);
+  int r = make_load(&m, 0, x, HR_DTYPE_F32, (A - 1) * PITCH, (int64_t[]){-PITCH, 1});
+  r = make_op1(&m, 0, HR_OP_NEG, HR_CLASS_F32, r);
+  make_store(&m, 0, y, HR_DTYPE_F32, (A - 1) * B, (int64_t[]){-B, 1}, r);
+  float *fx = random_floats((A - 1) * PITCH + B), *fy = guarded(A * B * 4);
+  run_all(&m, (void *[]){fx, fy}, NULL, 1, A * B * 4);
+  for (int a = 0; a < A; ++a) {
+    for (int b = 0; b < B; ++b) {
+      HR_ASSERT_NEAR(fy[a * B + b], -fx[a * PITCH + b], 0);
+    }
+  }
+  free(fx), free_guarded(fy);
+}
+
 HR_TEST(pointwise_bias_over_rows) {
   int64_t shapes[][3] = {{4, 3, 700}, {64, 10, 1}, {3, 200, 49}, {7, 64, 100}, {2, 2, 3000}};
   for (size_t k = 0; k < sizeof shapes / sizeof *shapes; ++k) {

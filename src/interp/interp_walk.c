@@ -268,7 +268,7 @@ static void see_register(const hr__frame *f, int index, unsigned space, piece_op
     op->reg_row = 0, op->reg_col = vary != 0;
     return;
   }
-  int64_t pitch = f->pitch[index] < 0 ? f->in : f->pitch[index];
+  int64_t pitch = f->pitch[index] == HR__DENSE ? f->in : f->pitch[index];
   op->reg_row = (vary & HR__OUTER) == 0 ? 0 : (vary & HR__INNER) != 0 ? pitch : 1;
   op->reg_col = (vary & HR__INNER) != 0;
 }
