@@ -9,7 +9,7 @@
 #include "engine/dump.h"
 #include "interp/interp.h"
 
-enum { WORKSPACE_ALIGNMENT = 64, RESIDENT_ROW_BYTES = 1 << 18, LIBRARY_SMALL_ELEMENTS = 1 << 16 };
+enum { WORKSPACE_ALIGNMENT = 64, RESIDENT_ROW_BYTES = 1 << 18 };
 
 /* ---- providers ---- */
 
@@ -87,16 +87,7 @@ static hr_status make_kernel(hr_executable *executable, hr_exec_step *step, size
   return HR_OK;
 }
 
-static int64_t count_elements(const hr_operand *operand) {
-  int64_t count = operand->kind == HR_OPERAND_VALUE ? 1 : 0;
-  for (int d = 0; d < operand->rank; d++) {
-    count *= operand->dims[d];
-  }
-  return count;
-}
-
-static bool push_operand(hr_executable *executable, const hr_operand *operand, int64_t *elements) {
-  *elements += count_elements(operand);
+static bool push_operand(hr_executable *executable, const hr_operand *operand) {
   return hr_vector_push(&executable->args, operand->kind == HR_OPERAND_VALUE ? operand->index : UINT32_MAX);
 }
 
@@ -117,17 +108,16 @@ static hr_status prepare(hr_executable *executable, hr_exec_step *step, size_t *
 
 static hr_status make_library(hr_executable *executable, hr_exec_step *step, size_t *workspace_bytes) {
   const hr_node *node = step->source->node;
-  int64_t elements = 0;
   HR_RETURN_IF_ERROR(prepare(executable, step, workspace_bytes));
   step->arg_count = node->input_count + node->output_count;
   bool ok = true;
   for (int i = 0; ok && i < node->input_count; i++) {
-    ok = push_operand(executable, &node->inputs[i], &elements);
+    ok = push_operand(executable, &node->inputs[i]);
   }
   for (int i = 0; ok && i < node->output_count; i++) {
-    ok = push_operand(executable, &node->outputs[i], &elements);
+    ok = push_operand(executable, &node->outputs[i]);
   }
-  executable->needs_team |= elements > LIBRARY_SMALL_ELEMENTS;
+  executable->needs_team |= step->provider->needs_team(step->prepared);
   executable->library_count++;
   return ok ? HR_OK : no_memory("arguments");
 }

@@ -20,6 +20,8 @@ struct hr_provider {
   /* `node` and `program` stay valid as long as the prepared object. *out_workspace_bytes: scratch that run needs. */
   hr_status (*prepare)(const hr_program *program, const hr_node *node, hr_prepared **out_prepared,
                        size_t *out_workspace_bytes);
+  /* Whether run wants the thread team; work that does not may run on whatever thread waits for it. */
+  bool (*needs_team)(const hr_prepared *prepared);
   /* args: addresses of the buffers of inputs, then outputs, in the node's order (NULL for absent operands); an operand's
    * own offset is still to be added. workspace is 64-byte aligned. */
   hr_status (*run)(hr_prepared *prepared, void *const *args, void *workspace);

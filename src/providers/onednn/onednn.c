@@ -62,11 +62,14 @@ static hr_status prepare(const hr_program *program, const hr_node *node, hr_prep
   return NULL;
 }
 
+static bool needs_team(const hr_prepared *prepared) { return prepared->thread_count > 1; }
+
 const hr_provider hr__onednn_provider = {
     .name = "onednn",
     .open = open_provider,
     .supports = supports,
     .prepare = prepare,
+    .needs_team = needs_team,
     .run = hr__pipe_run,
     .release = hr__pipe_release,
 };
