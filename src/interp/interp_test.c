@@ -514,16 +514,6 @@ HR_TEST(reductions_keep_their_order) {
   check_order(5000, 300);
 }
 
-HR_TEST(reduction_orders_by_shape) {
-  HR_ASSERT_EQ(hr_kernel_order(2, (int64_t[]){8, 100}, 0), HR_ORDER_NONE);
-  HR_ASSERT_EQ(hr_kernel_order(2, (int64_t[]){8, 100}, 2), HR_ORDER_LANES);
-  HR_ASSERT_EQ(hr_kernel_order(2, (int64_t[]){8, 32}, 2), HR_ORDER_SEQUENTIAL);
-  HR_ASSERT_EQ(hr_kernel_order(2, (int64_t[]){100, 8}, 1), HR_ORDER_SEQUENTIAL);
-  HR_ASSERT_EQ(hr_kernel_order(3, (int64_t[]){100, 8, 1}, 3), HR_ORDER_LANES);
-  HR_ASSERT_EQ(hr_kernel_order(3, (int64_t[]){100, 1, 8}, 1), HR_ORDER_SEQUENTIAL);
-  HR_ASSERT_EQ(hr_kernel_order(2, (int64_t[]){100, 0}, 3), HR_ORDER_SEQUENTIAL);
-}
-
 /* Argmax over dim 1 of [rows, count, inner], with ties and a NaN. */
 static void check_argmax(int64_t rows, int64_t count, int64_t inner) {
   kernel_maker m;

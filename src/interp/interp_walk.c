@@ -235,6 +235,9 @@ static void walk_row(const piece_op *op, const hr__map *map, const sides *s, int
 static void walk(const hr__frame *f, const hr__map *map, const sides *s, const piece_op *op) {
   int64_t at[COORDS_MAX], place_a[HR_RANK_MAX], place_b[HR_RANK_MAX], row_at[COORDS_MAX], row_place[HR_RANK_MAX];
   int coords = map->coords;
+  if (s->an == 0 || s->bn == 0) {
+    return; /* a reduction over nothing */
+  }
   memcpy(at, f->base + map->base, (size_t)coords * sizeof *at);
   if (coords == 1 && s->a.rank == 1 && s->b.rank == 1 && op->row_offsets == NULL) {
     int64_t start = at[0] + s->a0 * s->a.strides[0] + s->b0 * s->b.strides[0];
