@@ -1,0 +1,246 @@
+/* rows.c: products of one row, y = x W (+ bias), on the weights as they are stored.
+ *
+ * A product with one row reads every weight once and does two operations with it: memory is the limit, and any packing
+ * doubles the traffic. Two layouts of W [K, N] cover what frameworks store:
+ *
+ *   K contiguous (a transposed [N, K] weight)   y[n] is a dot product; four at a time share the loads of x
+ *   N contiguous                                y is a sum of rows of W, a block of N at a time
+ *
+ * The order of additions depends on the shape alone, so that the number of threads doesn't change bits. f32; everything
+ * else is left to the next provider.
+ */
+#include <string.h>
+
+#include "base/allocator.h"
+#include "base/thread.h"
+#include "providers/provider.h"
+
+enum { LANES = 32, BLOCK = 512, DOTS = 4 };
+static const int64_t SERIAL_WEIGHTS = 1 << 18; /* 1 MB: about 15 us on one core */
+
+struct hr_prepared {
+  int64_t batch, inner, columns; /* y [batch, 1, columns] = x [batch, 1, inner] W [batch, inner, columns] */
+  int64_t x_offset, w_offset, bias_offset, y_offset; /* elements */
+  int64_t x_batch, w_batch, y_batch;                 /* strides of the batch */
+  int64_t x_stride, w_inner, w_columns, bias_stride, y_stride;
+  bool has_bias;
+  int y_arg;
+};
+
+typedef struct call {
+  const hr_prepared *p;
+  const float *x, *w, *bias;
+  float *y;
+} call;
+
+static bool is_f32(const hr_operand *operand) {
+  return operand->kind == HR_OPERAND_VALUE && operand->dtype == HR_DTYPE_F32;
+}
+
+/* The one batch dim that is not 1, as (count, dim); false when there are several. */
+static bool find_batch(const hr_operand *out, int *out_dim) {
+  *out_dim = -1;
+  for (int d = 0; d < out->rank - 2; ++d) {
+    if (out->dims[d] != 1) {
+      if (*out_dim >= 0) {
+        return false;
+      }
+      *out_dim = d;
+    }
+  }
+  return true;
+}
+
+static bool supports(const hr_program *program, const hr_node *node) {
+  (void)program;
+  if (node->op != HR_OP_MATMUL || !is_f32(&node->inputs[0]) || !is_f32(&node->inputs[1]) || !is_f32(&node->outputs[0])) {
+    return false;
+  }
+  const hr_operand *x = &node->inputs[0], *w = &node->inputs[1], *y = &node->outputs[0];
+  int rank = y->rank, batch_dim;
+  if (rank < 2 || x->rank != rank || w->rank != rank || y->dims[rank - 2] != 1 || x->dims[rank - 1] == 0 ||
+      y->dims[rank - 1] == 0 || !find_batch(y, &batch_dim)) {
+    return false;
+  }
+  if (node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE) {
+    const hr_operand *bias = &node->inputs[2];
+    if (!is_f32(bias) || bias->rank < 1 || bias->dims[bias->rank - 1] != y->dims[rank - 1]) {
+      return false;
+    }
+    for (int d = 0; d < bias->rank - 1; ++d) {
+      if (bias->dims[d] != 1 && bias->strides[d] != 0) {
+        return false;
+      }
+    }
+  }
+  bool dense_x = x->strides[rank - 1] == 1 || x->dims[rank - 1] == 1 || batch_dim < 0;
+  return dense_x && (w->strides[rank - 2] == 1 || w->strides[rank - 1] == 1);
+}
+
+static hr_status prepare(const hr_program *program, const hr_node *node, hr_prepared **out_prepared,
+                         size_t *out_workspace_bytes) {
+  (void)program;
+  const hr_operand *x = &node->inputs[0], *w = &node->inputs[1], *y = &node->outputs[0];
+  int rank = y->rank, batch_dim;
+  hr_prepared *p = hr_calloc(1, sizeof *p);
+  if (p == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
+  }
+  (void)find_batch(y, &batch_dim);
+  p->batch = batch_dim >= 0 ? y->dims[batch_dim] : 1;
+  p->x_batch = batch_dim >= 0 && x->dims[batch_dim] != 1 ? x->strides[batch_dim] : 0;
+  p->w_batch = batch_dim >= 0 && w->dims[batch_dim] != 1 ? w->strides[batch_dim] : 0;
+  p->y_batch = batch_dim >= 0 ? y->strides[batch_dim] : 0;
+  p->inner = x->dims[rank - 1], p->columns = y->dims[rank - 1];
+  p->x_offset = x->offset, p->w_offset = w->offset, p->y_offset = y->offset;
+  p->x_stride = x->strides[rank - 1], p->w_inner = w->strides[rank - 2], p->w_columns = w->strides[rank - 1];
+  p->y_stride = y->strides[rank - 1];
+  p->y_arg = node->input_count;
+  p->has_bias = node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
+  if (p->has_bias) {
+    p->bias_offset = node->inputs[2].offset;
+    p->bias_stride = node->inputs[2].strides[node->inputs[2].rank - 1];
+  }
+  *out_workspace_bytes = (size_t)p->inner * sizeof(float);
+  *out_prepared = p;
+  return NULL;
+}
+
+static bool needs_team(const hr_prepared *p) { return p->batch * p->inner * p->columns > SERIAL_WEIGHTS; }
+
+/* ---- K contiguous ---- */
+
+static float sum_lanes(float *lanes) {
+  for (int half = LANES / 2; half > 0; half /= 2) {
+    for (int l = 0; l < half; ++l) {
+      lanes[l] += lanes[l + half];
+    }
+  }
+  return lanes[0];
+}
+
+/* out[d] = dot(x, w + d*stride) for DOTS rows of weights. */
+static void dot_rows(const float *restrict x, const float *restrict w, int64_t stride, int64_t count, float *out) {
+  float lanes[DOTS][LANES];
+  memset(lanes, 0, sizeof lanes);
+  int64_t k = 0;
+  for (; k + LANES <= count; k += LANES) {
+    for (int d = 0; d < DOTS; ++d) {
+      for (int l = 0; l < LANES; ++l) {
+        lanes[d][l] = __builtin_fmaf(x[k + l], w[d * stride + k + l], lanes[d][l]);
+      }
+    }
+  }
+  for (int d = 0; d < DOTS; ++d) {
+    for (int64_t l = 0; k + l < count; ++l) {
+      lanes[d][l] = __builtin_fmaf(x[k + l], w[d * stride + k + l], lanes[d][l]);
+    }
+    out[d] = sum_lanes(lanes[d]);
+  }
+}
+
+static float dot_row(const float *restrict x, const float *restrict w, int64_t count) {
+  float lanes[LANES] = {0};
+  int64_t k = 0;
+  for (; k + LANES <= count; k += LANES) {
+    for (int l = 0; l < LANES; ++l) {
+      lanes[l] = __builtin_fmaf(x[k + l], w[k + l], lanes[l]);
+    }
+  }
+  for (int64_t l = 0; k + l < count; ++l) {
+    lanes[l] = __builtin_fmaf(x[k + l], w[k + l], lanes[l]);
+  }
+  return sum_lanes(lanes);
+}
+
+static void put(const call *c, float *y, int64_t n, float value) {
+  const hr_prepared *p = c->p;
+  y[n * p->y_stride] = p->has_bias ? value + c->bias[n * p->bias_stride] : value;
+}
+
+static void dot_columns(const call *c, const float *x, const float *w, float *y, int64_t begin, int64_t end) {
+  const hr_prepared *p = c->p;
+  int64_t n = begin;
+  for (; n + DOTS <= end; n += DOTS) {
+    float out[DOTS];
+    dot_rows(x, w + n * p->w_columns, p->w_columns, p->inner, out);
+    for (int d = 0; d < DOTS; ++d) {
+      put(c, y, n + d, out[d]);
+    }
+  }
+  for (; n < end; ++n) {
+    put(c, y, n, dot_row(x, w + n * p->w_columns, p->inner));
+  }
+}
+
+/* ---- N contiguous ---- */
+
+static void add_rows(const call *c, const float *x, const float *w, float *y, int64_t begin, int64_t end) {
+  const hr_prepared *p = c->p;
+  for (int64_t n = begin; n < end; n += BLOCK) {
+    float sums[BLOCK] = {0};
+    int64_t count = end - n < BLOCK ? end - n : BLOCK;
+    for (int64_t k = 0; k < p->inner; ++k) {
+      const float *restrict row = w + k * p->w_inner + n;
+      float factor = x[k];
+      for (int64_t i = 0; i < count; ++i) {
+        sums[i] = __builtin_fmaf(factor, row[i], sums[i]);
+      }
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      put(c, y, n + i, sums[i]);
+    }
+  }
+}
+
+/* Columns [begin, end) of all batches laid end to end, in units of BLOCK columns. */
+static void run_units(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  const call *c = arg;
+  const hr_prepared *p = c->p;
+  int64_t blocks = (p->columns + BLOCK - 1) / BLOCK;
+  for (int64_t unit = begin; unit < end; ++unit) {
+    int64_t batch = unit / blocks, first = unit % blocks * BLOCK;
+    int64_t last = first + BLOCK < p->columns ? first + BLOCK : p->columns;
+    const float *x = c->x + batch * p->x_batch, *w = c->w + batch * p->w_batch;
+    float *y = c->y + batch * p->y_batch;
+    if (p->w_inner == 1 || p->w_columns != 1) {
+      dot_columns(c, x, w, y, first, last);
+    } else {
+      add_rows(c, x, w, y, first, last);
+    }
+  }
+}
+
+static hr_status run(hr_prepared *p, void *const *args, void *workspace) {
+  call c = {.p = p,
+            .x = (const float *)args[0] + p->x_offset,
+            .w = (const float *)args[1] + p->w_offset,
+            .bias = p->has_bias ? (const float *)args[2] + p->bias_offset : NULL};
+  c.y = (float *)args[p->y_arg] + p->y_offset;
+  int64_t blocks = (p->columns + BLOCK - 1) / BLOCK;
+  if (p->x_stride != 1 && p->batch == 1) { /* dense x, once */
+    float *dense = workspace;
+    for (int64_t k = 0; k < p->inner; ++k) {
+      dense[k] = c.x[k * p->x_stride];
+    }
+    c.x = dense;
+  }
+  int64_t grain = needs_team(p) ? 1 : p->batch * blocks;
+  hr_parallel_for(p->batch * blocks, grain, run_units, &c);
+  return NULL;
+}
+
+static void release(hr_prepared *prepared) { hr_free(prepared); }
+
+static hr_status open_provider(void) { return NULL; }
+
+const hr_provider hr__rows_provider = {
+    .name = "rows",
+    .open = open_provider,
+    .supports = supports,
+    .prepare = prepare,
+    .needs_team = needs_team,
+    .run = run,
+    .release = release,
+};
