@@ -13,9 +13,14 @@
 
 #include "core/vmath.h"
 
-/* X(D) for each dtype. */
-#define HR__EACH_DTYPE(X) \
-  X(BOOL) X(U8) X(I8) X(U16) X(I16) X(U32) X(I32) X(U64) X(I64) X(F16) X(BF16) X(F32) X(F64) X(C64) X(C128)
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+/* X(D) for each dtype, and for each but F16. */
+#define HR__EACH_DTYPE_BUT_F16(X) \
+  X(BOOL) X(U8) X(I8) X(U16) X(I16) X(U32) X(I32) X(U64) X(I64) X(BF16) X(F32) X(F64) X(C64) X(C128)
+#define HR__EACH_DTYPE(X) X(F16) HR__EACH_DTYPE_BUT_F16(X)
 
 /* C types of the class of a dtype, and of the dtype in memory. */
 #define HR__TYPE_BOOL uint8_t
@@ -86,6 +91,49 @@ HR_VMATH_FN float hr__f32_round_half(float x) {
 HR_VMATH_FN float hr__f32_round_bfloat(float x) {
   return hr__f32_from_bfloat(hr__bfloat_from_f32(x));
 }
+
+/* Rows of them. The hardware's conversion gives the same bits. */
+#if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512BW__)
+static inline __mmask16 hr__first_of_16(int64_t count) {
+  return count >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << count) - 1);
+}
+static inline void hr__f32_round_half_row(float *dst, const float *src, int64_t count) {
+  for (int64_t i = 0; i < count; i += 16) {
+    __mmask16 mask = hr__first_of_16(count - i);
+    __m256i half = _mm512_cvtps_ph(_mm512_maskz_loadu_ps(mask, src + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm512_mask_storeu_ps(dst + i, mask, _mm512_cvtph_ps(half));
+  }
+}
+static inline void hr__f32_from_half_row(float *dst, const uint16_t *src, int64_t count) {
+  for (int64_t i = 0; i < count; i += 16) {
+    __mmask16 mask = hr__first_of_16(count - i);
+    _mm512_mask_storeu_ps(dst + i, mask, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, src + i)));
+  }
+}
+static inline void hr__half_from_f32_row(uint16_t *dst, const float *src, int64_t count) {
+  for (int64_t i = 0; i < count; i += 16) {
+    __mmask16 mask = hr__first_of_16(count - i);
+    __m256i half = _mm512_cvtps_ph(_mm512_maskz_loadu_ps(mask, src + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm256_mask_storeu_epi16(dst + i, mask, half);
+  }
+}
+#else
+static inline void hr__f32_round_half_row(float *dst, const float *src, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    dst[i] = hr__f32_round_half(src[i]);
+  }
+}
+static inline void hr__f32_from_half_row(float *dst, const uint16_t *src, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    dst[i] = hr__f32_from_half(src[i]);
+  }
+}
+static inline void hr__half_from_f32_row(uint16_t *dst, const float *src, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    dst[i] = hr__half_from_f32(src[i]);
+  }
+}
+#endif
 
 /* ---- floating point to integers ---- */
 

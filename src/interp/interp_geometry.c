@@ -10,7 +10,7 @@
 enum {
   ROW_RESIDENT = 1024, /* rows up to here share a tile */
   ROW_ELEMENTS = 2048, /* of a tile of short rows */
-  INNER_MIN = 64,      /* a pointwise plane has rows of at least this, unless all dims are inner */
+  INNER_MIN = 32,      /* a pointwise plane has rows of at least this, unless all dims are inner */
   TRANSPOSED_ROWS = 32,
   TRANSPOSED_COLUMNS = 64,
   COLUMN_ELEMENTS = 2048,  /* of a tile of short columns */

@@ -19,13 +19,34 @@
 #define LOAD_F32(x) (x)
 #define LOAD_F64(x) (x)
 #define LOAD_C128(x) (x)
-#define STORE_BOOL(x) (x)
 #define STORE_U8(x) (uint8_t)(x)
 #define STORE_I8(x) (int8_t)(x)
 #define STORE_U16(x) (uint16_t)(x)
 #define STORE_I16(x) (int16_t)(x)
 #define STORE_F16(x) hr__half_from_f32(x)
 #define STORE_BF16(x) hr__bfloat_from_f32(x)
+
+/* Dense rows of them. */
+#define DENSE(expression, to, from, count)                  \
+  HR_LOOP_INDEPENDENT for (int64_t i = 0; i < count; ++i) { \
+    to[i] = expression(from[i]);                            \
+  }
+#define LOAD_BOOL_DENSE(to, from, count) DENSE(LOAD_BOOL, to, from, count)
+#define LOAD_U8_DENSE(to, from, count) DENSE(LOAD_U8, to, from, count)
+#define LOAD_I8_DENSE(to, from, count) DENSE(LOAD_I8, to, from, count)
+#define LOAD_U16_DENSE(to, from, count) DENSE(LOAD_U16, to, from, count)
+#define LOAD_I16_DENSE(to, from, count) DENSE(LOAD_I16, to, from, count)
+#define LOAD_BF16_DENSE(to, from, count) DENSE(LOAD_BF16, to, from, count)
+#define LOAD_F32_DENSE(to, from, count) DENSE(LOAD_F32, to, from, count)
+#define LOAD_F64_DENSE(to, from, count) DENSE(LOAD_F64, to, from, count)
+#define LOAD_C128_DENSE(to, from, count) DENSE(LOAD_C128, to, from, count)
+#define STORE_U8_DENSE(to, from, count) DENSE(STORE_U8, to, from, count)
+#define STORE_I8_DENSE(to, from, count) DENSE(STORE_I8, to, from, count)
+#define STORE_U16_DENSE(to, from, count) DENSE(STORE_U16, to, from, count)
+#define STORE_I16_DENSE(to, from, count) DENSE(STORE_I16, to, from, count)
+#define STORE_BF16_DENSE(to, from, count) DENSE(STORE_BF16, to, from, count)
+#define LOAD_F16_DENSE(to, from, count) hr__f32_from_half_row(to, from, count);
+#define STORE_F16_DENSE(to, from, count) hr__half_from_f32_row(to, from, count);
 
 /* The dtypes that have loops of their own; the others share those of their size. */
 #define EACH_MOVED(X) X(BOOL) X(F32) X(F64) X(C128)
@@ -77,7 +98,7 @@ static void repeat_row(void *dst, size_t row_bytes, int64_t rows) {
   static void name(const hr__copy *copy) {                                                   \
     const int64_t count = copy->cols, dst_col = copy->dst_col, src_col = copy->src_col;      \
     int64_t rows = copy->rows;                                                               \
-    if (copy->src_row == 1 && src_col != 1 && rows > 1) {                                    \
+    if (copy->src_row == 1 && (src_col > 1 || src_col < -1) && rows > 1) {                   \
       for (int64_t i = 0; i < count; ++i) {                                                  \
         TO *to = (TO *)copy->dst + i * dst_col;                                              \
         const FROM *from = (const FROM *)copy->src + i * src_col;                            \
@@ -93,7 +114,7 @@ static void repeat_row(void *dst, size_t row_bytes, int64_t rows) {
       TO *to = (TO *)copy->dst + r * copy->dst_row;                                          \
       const FROM *from = (const FROM *)copy->src + r * copy->src_row;                        \
       if (dst_col == 1 && src_col == 1) {                                                    \
-        COPY_COLS(count, 1, 1, expression)                                                   \
+        expression##_DENSE(to, from, count)                                                  \
       } else if (dst_col == 1 && src_col == 0) {                                             \
         const TO value = expression(from[0]);                                                \
         for (int64_t i = 0; i < count; ++i) {                                                \
