@@ -2,6 +2,7 @@
 #include "hr_test.h"
 
 #include "base/thread.h"
+#include "core/vmath.h"
 #include "interp/interp.h"
 #include "interp/interp_testing.h"
 
@@ -354,6 +355,27 @@ HR_TEST(arguments_that_share_memory) {
   }
   kernel->destroy(kernel);
   free(fx), free(old), free_guarded(fz);
+}
+
+/* Blocks of Philox that neighbours share, wherever the run of elements begins. */
+HR_TEST(random_numbers_depend_on_the_element_alone) {
+  int64_t n = 1500, one[] = {1};
+  for (int64_t first = 0; first < 6; ++first) {
+    kernel_maker m;
+    make_begin(&m, 1, &n, 0, 0);
+    int y = make_arg(&m), key = make_scalar(&m), offset = make_scalar(&m);
+    int index = make_index(&m, 0, first, (int64_t[]){first == 5 ? 2 : 1});
+    int r = make_op(&m, 0, HR_OP_PHILOX_UNIFORM, HR_CLASS_F32, 3, (int[]){index, key, offset});
+    make_store(&m, 0, y, HR_DTYPE_F32, 0, one, r);
+    float *fy = guarded((size_t)n * 4);
+    hr_scalar scalars[] = {hr_scalar_i64(77), hr_scalar_i64(3)};
+    run_all(&m, (void *[]){fy}, scalars, 0, (size_t)n * 4);
+    for (int64_t i = 0; i < n; ++i) {
+      float expected = hr_f32_philox_uniform(first + i * (first == 5 ? 2 : 1), 77, 3);
+      HR_ASSERT_BYTES_EQ(&fy[i], &expected, 4);
+    }
+    free_guarded(fy);
+  }
 }
 
 /* ---- rows and columns ---- */
