@@ -2,8 +2,8 @@
 
 usage: generate.py MAP OUT.cpp
 
-Reads the operator schemas from the torchgen package of the torch wheel (native_functions.yaml), so that one map serves every
-torch version: forms and operators that this torch lacks are skipped and listed in a comment of the output.
+Reads the operator schemas from the torchgen package of the torch wheel (native_functions.yaml), so that one map serves
+every torch version: forms and operators that this torch lacks are skipped and listed in a comment of the output.
 """
 
 import os
@@ -19,7 +19,7 @@ RULES = "same|float|compare|logical|where|part"
 
 
 def read_schemas():
-    """Returns {full name: (schema, fields)} of native_functions.yaml; fields has structured, delegate, dispatch keys."""
+    """Returns {full name: (schema, fields)} of native_functions.yaml: fields are structured, const, dispatch keys."""
     path = os.path.join(os.path.dirname(torchgen.__file__), "packaged/ATen/native/native_functions.yaml")
     schemas, fields = {}, None
     with open(path, encoding="utf-8") as file:
@@ -57,8 +57,12 @@ def read_map(path):
 
 def expand(expression):
     """Turns the short forms into calls of pointwise() and foreach()."""
-    expression = re.sub(rf"\beach ({RULES}) ([A-Z0-9_]+)\(", lambda m: f"foreach(R, HR_OP_{m[2]}, Rule::{m[1].title()}, ", expression)
-    return re.sub(rf"\b({RULES}) ([A-Z0-9_]+)\(", lambda m: f"pointwise(R, HR_OP_{m[2]}, Rule::{m[1].title()}, ", expression)
+    expression = re.sub(
+        rf"\beach ({RULES}) ([A-Z0-9_]+)\(", lambda m: f"foreach(R, HR_OP_{m[2]}, Rule::{m[1].title()}, ", expression
+    )
+    return re.sub(
+        rf"\b({RULES}) ([A-Z0-9_]+)\(", lambda m: f"pointwise(R, HR_OP_{m[2]}, Rule::{m[1].title()}, ", expression
+    )
 
 
 def signature_of(schema, fields):
@@ -74,8 +78,11 @@ def kernel(schema, fields, expression):
     result_type, arguments = signature_of(schema, fields)
     name = "k_" + re.sub(r"\W", "_", str(schema.name))
     kind = schema.kind()
-    is_list = bool(schema.arguments.flat_non_out) and str(schema.arguments.flat_non_out[0].type) == "Tensor[]" and \
-        str(schema.name).startswith("_foreach")
+    is_list = (
+        bool(schema.arguments.flat_non_out)
+        and str(schema.arguments.flat_non_out[0].type) == "Tensor[]"
+        and str(schema.name).startswith("_foreach")
+    )
     result = "ListResult" if is_list or str(schema.name).startswith("_foreach") else "Result"
     outs = [a.name for a in schema.arguments.out]
     if kind == SchemaKind.out:
@@ -126,8 +133,15 @@ def main():
         file.write(f"// Not in this torch: {', '.join(skipped) or 'none'}\n")
         file.write('#include "kernels.h"\n\n#include <torch/library.h>\n\nnamespace headrace {\nnamespace {\n\n')
         file.write("\n".join(kernels))
-        file.write("\nTORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {\n" + "".join(registrations) + "}\n\n}  // namespace\n}  // namespace headrace\n")
-    print(f"generate.py: {len(registrations)} kernels from {map_path}" + (f"; not in this torch: {skipped}" if skipped else ""))
+        file.write(
+            "\nTORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {\n"
+            + "".join(registrations)
+            + "}\n\n}  // namespace\n}  // namespace headrace\n"
+        )
+    print(
+        f"generate.py: {len(registrations)} kernels from {map_path}"
+        + (f"; not in this torch: {skipped}" if skipped else "")
+    )
 
 
 if __name__ == "__main__":

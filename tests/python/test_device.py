@@ -1,5 +1,6 @@
-"""The PyTorch device as a device: registration, module functions, allocation, views, copies, files, processes, random numbers,
-type promotion, out= and in-place rules, errors, fallback. What operators compute is tested against torch's CPU elsewhere."""
+"""The PyTorch device as a device: registration, module functions, allocation, views, copies, files, processes, random
+numbers, type promotion, out= and in-place rules, errors, fallback. What operators compute is compared elsewhere.
+"""
 
 import copy
 import io
@@ -108,8 +109,20 @@ def test_streams_and_events():
 # ---- tensors
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32,
-                                   torch.float64, torch.complex64, torch.complex128])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.bool,
+        torch.uint8,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex64,
+        torch.complex128,
+    ],
+)
 def test_values_travel_there_and_back(dtype):
     x = torch.arange(24).reshape(2, 3, 4).to(dtype)
     for view in (x, x.transpose(0, 2), x[:, 1:, ::2], x.to(memory_format=torch.contiguous_format).unsqueeze(0)):
@@ -205,7 +218,9 @@ def test_pinned_memory():
 
 def make_model():
     torch.manual_seed(3)
-    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).to(D)
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Linear(8, 2)
+    ).to(D)
 
 
 def test_state_dict_to_and_from_files(tmp_path):
@@ -263,7 +278,10 @@ class DeviceDataset(torch.utils.data.Dataset):
 def test_loader_over_host_data(workers, pin):
     torch.ones(1, device=D).item()  # the device is open before workers fork
     data = torch.utils.data.TensorDataset(torch.arange(20.0).reshape(10, 2))
-    total = sum(batch[0].to(D).sum().item() for batch in torch.utils.data.DataLoader(data, 3, num_workers=workers, pin_memory=pin))
+    total = sum(
+        batch[0].to(D).sum().item()
+        for batch in torch.utils.data.DataLoader(data, 3, num_workers=workers, pin_memory=pin)
+    )
     assert total == 190
 
 
@@ -324,7 +342,16 @@ def test_random_fills_have_their_moments():
 # ---- promotion, out=, in place
 
 NUMBERS = [True, 2, 1.5, 1 + 1j]
-DTYPES = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.complex64]
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+]
 
 
 def same(device_result, expected):
@@ -517,14 +544,18 @@ def test_autocast_chooses_types():
     x = torch.ones(2, 3, device=D)
     with torch.autocast(D, dtype=torch.bfloat16):
         y = torch.nn.functional.linear(x, torch.ones(4, 3, device=D))
-        assert y.dtype == torch.bfloat16 and y.softmax(1).dtype == torch.float32 and torch.relu(x).dtype == torch.float32
+        assert (
+            y.dtype == torch.bfloat16 and y.softmax(1).dtype == torch.float32 and torch.relu(x).dtype == torch.float32
+        )
     assert y.float().sum().item() == 24
 
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "RMSprop"])
 @pytest.mark.parametrize("form", ["default", "foreach", "for-loop", "fused"])
 def test_optimizers_follow_torch(optimizer, form):
-    names = {"default": {}, "foreach": {"foreach": True}, "for-loop": {"foreach": False}, "fused": {"fused": True}}[form]
+    names = {"default": {}, "foreach": {"foreach": True}, "for-loop": {"foreach": False}, "fused": {"fused": True}}[
+        form
+    ]
     if optimizer == "RMSprop" and form == "fused":
         pytest.skip("torch has no fused RMSprop")
     names = dict(names, lr=0.05, weight_decay=0.1)

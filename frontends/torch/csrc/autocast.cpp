@@ -1,4 +1,5 @@
-// autocast.cpp: which types operators take under torch.autocast("headrace"): torch's own lists. Everything else falls through.
+// autocast.cpp: which types operators take under torch.autocast("headrace"): torch's own lists. Everything else falls
+// through.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
@@ -10,7 +11,9 @@ namespace {
 #define HEADRACE_F32_RESULT(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
 #define HEADRACE_PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
 
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFallthrough());
+}
 
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   AT_FORALL_LOWER_PRECISION_FP(HEADRACE_LOWER)
@@ -20,5 +23,5 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   AT_FORALL_PROMOTE(HEADRACE_PROMOTE)
 }
 
-}  // namespace
-}  // namespace at::autocast
+} // namespace
+} // namespace at::autocast

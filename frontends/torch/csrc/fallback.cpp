@@ -1,6 +1,6 @@
-// fallback.cpp: operators without a row. By default they raise NotImplementedError; when the user allows it, they run on the host:
-// inputs are copied there, the host's kernel runs, what it wrote and returned is copied back, and the operator is counted.
-// Refused: views (a copy would not alias) and operators that look at storages.
+// fallback.cpp: operators without a row. By default they raise NotImplementedError; when the user allows it, they run
+// on the host: inputs are copied there, the host's kernel runs, what it wrote and returned is copied back, and the
+// operator is counted. Refused: views (a copy would not alias) and operators that look at storages.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
@@ -37,20 +37,24 @@ std::string name_of(const c10::OperatorHandle &op) {
 
 bool is_view(const c10::FunctionSchema &schema) {
   for (const c10::Argument &result : schema.returns()) {
-    if (result.alias_info() != nullptr && !result.alias_info()->isWrite()) return true;
+    if (result.alias_info() != nullptr && !result.alias_info()->isWrite())
+      return true;
   }
   return false;
 }
 
 void check_allowed(const c10::OperatorHandle &op, const std::string &name) {
-  static const std::set<std::string> denied = {"aten::set_", "aten::is_set_to", "aten::resize_", "aten::record_stream",
-                                               "aten::as_strided", "aten::_copy_from", "aten::empty", "aten::empty_strided"};
+  static const std::set<std::string> denied = {"aten::set_",          "aten::is_set_to",    "aten::resize_",
+                                               "aten::record_stream", "aten::as_strided",   "aten::_copy_from",
+                                               "aten::empty",         "aten::empty_strided"};
   bool refused = denied.count(op.schema().operator_name().name) != 0 || is_view(op.schema());
-  TORCH_CHECK_NOT_IMPLEMENTED(!refused, "headrace: the operator '", name, "' is not implemented on this device, and it can't run on the ",
+  TORCH_CHECK_NOT_IMPLEMENTED(!refused, "headrace: the operator '", name,
+                              "' is not implemented on this device, and it can't run on the ",
                               "host because it shares or inspects storage.");
-  TORCH_CHECK_NOT_IMPLEMENTED(mode.load() != FallbackMode::Error, "headrace: the operator '", name, "' is not implemented on this device. ",
-                              "To let such operators run on the host (slowly, with copies), set the environment variable "
-                              "HEADRACE_FALLBACK=allow (or warn) or call torch.headrace.set_fallback(\"allow\").");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      mode.load() != FallbackMode::Error, "headrace: the operator '", name, "' is not implemented on this device. ",
+      "To let such operators run on the host (slowly, with copies), set the environment variable "
+      "HEADRACE_FALLBACK=allow (or warn) or call torch.headrace.set_fallback(\"allow\").");
 }
 
 void count(const std::string &name) {
@@ -73,10 +77,12 @@ Tensor to_device(const Tensor &tensor) {
 }
 
 c10::IValue value_to_host(const c10::IValue &value) {
-  if (value.isTensor()) return to_host(value.toTensor());
+  if (value.isTensor())
+    return to_host(value.toTensor());
   if (value.isTensorList()) {
     c10::List<Tensor> list;
-    for (const Tensor &tensor : value.toTensorVector()) list.push_back(to_host(tensor));
+    for (const Tensor &tensor : value.toTensorVector())
+      list.push_back(to_host(tensor));
     return list;
   }
   if (value.isOptionalTensorList()) {
@@ -86,18 +92,22 @@ c10::IValue value_to_host(const c10::IValue &value) {
     }
     return list;
   }
-  if (value.isDevice() && value.toDevice().type() == c10::DeviceType::PrivateUse1) return c10::Device(c10::DeviceType::CPU);
+  if (value.isDevice() && value.toDevice().type() == c10::DeviceType::PrivateUse1)
+    return c10::Device(c10::DeviceType::CPU);
   if (value.isGenerator() && value.toGenerator().device().type() == c10::DeviceType::PrivateUse1) {
     Philox place = next_philox(value.toGenerator());
-    return at::Generator(at::detail::createCPUGenerator(static_cast<uint64_t>(place.seed) + static_cast<uint64_t>(place.offset)));
+    return at::Generator(
+        at::detail::createCPUGenerator(static_cast<uint64_t>(place.seed) + static_cast<uint64_t>(place.offset)));
   }
   return value;
 }
 
 // What the host's kernel wrote into a copy goes back into the original.
 void write_back(const Tensor &copy, const Tensor &original) {
-  if (!original.defined() || !is_on_device(original)) return;
-  if (!original.sizes().equals(copy.sizes())) original.resize_(copy.sizes());
+  if (!original.defined() || !is_on_device(original))
+    return;
+  if (!original.sizes().equals(copy.sizes()))
+    original.resize_(copy.sizes());
   original.copy_(copy);
 }
 
@@ -106,24 +116,29 @@ void write_back(const c10::IValue &copy, const c10::IValue &original) {
     write_back(copy.toTensor(), original.toTensor());
   } else if (original.isTensorList()) {
     std::vector<Tensor> copies = copy.toTensorVector(), originals = original.toTensorVector();
-    for (size_t i = 0; i < originals.size(); ++i) write_back(copies[i], originals[i]);
+    for (size_t i = 0; i < originals.size(); ++i)
+      write_back(copies[i], originals[i]);
   }
 }
 
 // The argument that a written result is.
-const c10::IValue *same_argument(const c10::FunctionSchema &schema, const c10::AliasInfo &result, const std::vector<c10::IValue> &originals) {
+const c10::IValue *same_argument(const c10::FunctionSchema &schema, const c10::AliasInfo &result,
+                                 const std::vector<c10::IValue> &originals) {
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::AliasInfo *info = schema.arguments()[i].alias_info();
-    if (info != nullptr && info->isWrite() && *info == result) return &originals[i];
+    if (info != nullptr && info->isWrite() && *info == result)
+      return &originals[i];
   }
   return nullptr;
 }
 
 c10::IValue value_to_device(const c10::IValue &value) {
-  if (value.isTensor()) return to_device(value.toTensor());
+  if (value.isTensor())
+    return to_device(value.toTensor());
   if (value.isTensorList()) {
     c10::List<Tensor> list;
-    for (const Tensor &tensor : value.toTensorVector()) list.push_back(to_device(tensor));
+    for (const Tensor &tensor : value.toTensorVector())
+      list.push_back(to_device(tensor));
     return list;
   }
   return value;
@@ -143,7 +158,8 @@ void run_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   for (size_t i = 0; i < argument_count; ++i) {
     const c10::AliasInfo *info = schema.arguments()[i].alias_info();
-    if (info != nullptr && info->isWrite()) write_back(copies[i], originals[i]);
+    if (info != nullptr && info->isWrite())
+      write_back(copies[i], originals[i]);
   }
   size_t return_count = schema.returns().size(), first = stack->size() - return_count;
   for (size_t i = 0; i < return_count; ++i) {
@@ -153,18 +169,25 @@ void run_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
   }
 }
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>()); }
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+}
 
-}  // namespace
+} // namespace
 
-void set_fallback_mode(FallbackMode wanted) { mode.store(wanted); }
+void set_fallback_mode(FallbackMode wanted) {
+  mode.store(wanted);
+}
 
-FallbackMode fallback_mode() { return mode.load(); }
+FallbackMode fallback_mode() {
+  return mode.load();
+}
 
 std::string fallback_counts() {
   std::lock_guard<std::mutex> lock(counts().mutex);
   std::string text;
-  for (const auto &[name, number] : counts().by_name) text += name + " " + std::to_string(number) + "\n";
+  for (const auto &[name, number] : counts().by_name)
+    text += name + " " + std::to_string(number) + "\n";
   return text;
 }
 
@@ -173,4 +196,4 @@ void reset_fallback_counts() {
   counts().by_name.clear();
 }
 
-}  // namespace headrace
+} // namespace headrace

@@ -1,5 +1,5 @@
-// foreach.cpp: element-wise operations over lists of tensors, recorded whole where the lists allow it (one record instead of one a
-// tensor: the optimizers' updates), and the fused optimizers.
+// foreach.cpp: element-wise operations over lists of tensors, recorded whole where the lists allow it (one record
+// instead of one a tensor: the optimizers' updates), and the fused optimizers.
 #include <ATen/ops/linalg_vector_norm.h>
 #include <c10/core/TensorImpl.h>
 
@@ -16,35 +16,41 @@ void check_sizes(const ListOperand *operands, int count, size_t size) {
     TORCH_CHECK(operand.kind != ListOperand::Tensors || operand.tensors.size() == size,
                 "Tensor lists must have the same number of tensors, got ", size, " and ", operand.tensors.size());
     TORCH_CHECK(operand.kind != ListOperand::Numbers || operand.numbers.size() == size,
-                "Tensor list must have same number of elements as scalar list, got ", size, " and ", operand.numbers.size());
+                "Tensor list must have same number of elements as scalar list, got ", size, " and ",
+                operand.numbers.size());
   }
 }
 
 size_t list_size(const ListOperand *operands, int count) {
   for (int i = 0; i < count; ++i) {
-    if (operands[i].kind == ListOperand::Tensors) return operands[i].tensors.size();
+    if (operands[i].kind == ListOperand::Tensors)
+      return operands[i].tensors.size();
   }
   return 0;
 }
 
-// One record serves the lists: tensors of one floating dtype, each as large as its partner in the first list, numbers that
-// do not change the dtype.
+// One record serves the lists: tensors of one floating dtype, each as large as its partner in the first list, numbers
+// that do not change the dtype.
 bool fits_one_record(hr_op op, const ListOperand *operands, int count, size_t size) {
-  if (operands[0].kind != ListOperand::Tensors || size == 0) return false;
+  if (operands[0].kind != ListOperand::Tensors || size == 0)
+    return false;
   TensorList first = operands[0].tensors;
   ScalarType type = first[0].scalar_type();
-  if (!c10::isFloatingType(type) || op == HR_OP_NONE) return false;
+  if (!c10::isFloatingType(type) || op == HR_OP_NONE)
+    return false;
   for (int i = 0; i < count; ++i) {
     const ListOperand &operand = operands[i];
     if (operand.kind == ListOperand::Numbers) {
       for (const Scalar &number : operand.numbers) {
-        if (number.isComplex()) return false;
+        if (number.isComplex())
+          return false;
       }
       continue;
     }
     if (operand.kind == ListOperand::One) {
       if (operand.one.tensor == nullptr) {
-        if (operand.one.number.dtype == HR_DTYPE_C128) return false;
+        if (operand.one.number.dtype == HR_DTYPE_C128)
+          return false;
       } else if (operand.one.tensor->dim() != 0 || operand.one.tensor->is_complex()) {
         return false;
       }
@@ -52,9 +58,11 @@ bool fits_one_record(hr_op op, const ListOperand *operands, int count, size_t si
     }
     for (size_t k = 0; k < size; ++k) {
       const Tensor &tensor = operand.tensors[k];
-      bool fits = is_on_device(tensor) && tensor.scalar_type() == type && tensor.numel() > 0 && tensor.dim() <= HR_RANK_MAX &&
-                  !tensor.is_conj() && !tensor.is_neg() && tensor.sizes().equals(first[k].sizes());
-      if (!fits) return false;
+      bool fits = is_on_device(tensor) && tensor.scalar_type() == type && tensor.numel() > 0 &&
+                  tensor.dim() <= HR_RANK_MAX && !tensor.is_conj() && !tensor.is_neg() &&
+                  tensor.sizes().equals(first[k].sizes());
+      if (!fits)
+        return false;
     }
   }
   return true;
@@ -62,7 +70,7 @@ bool fits_one_record(hr_op op, const ListOperand *operands, int count, size_t si
 
 // Views of many tensors for one record. The vectors are kept by the thread, so that a step allocates nothing.
 class ListRecord {
- public:
+public:
   ListRecord() {
     static thread_local std::vector<hr_view> views;
     static thread_local std::vector<hr_scalar> numbers;
@@ -70,17 +78,23 @@ class ListRecord {
     views.clear(), numbers.clear();
   }
   ~ListRecord() {
-    for (hr_buffer *buffer : retained_) hr_buffer_release(buffer);
+    for (hr_buffer *buffer : retained_)
+      hr_buffer_release(buffer);
   }
   void reserve(size_t views, size_t numbers) {
     views_->reserve(views);
-    numbers_->reserve(numbers);  // views point into it
+    numbers_->reserve(numbers); // views point into it
   }
-  void tensor(const Tensor &tensor) { add(tensor, tensor.sizes().data(), tensor.strides().data(), tensor.dim()); }
+  void tensor(const Tensor &tensor) {
+    add(tensor, tensor.sizes().data(), tensor.strides().data(), tensor.dim());
+  }
   void tensors(TensorList list) {
-    for (const Tensor &one : list) tensor(one);
+    for (const Tensor &one : list)
+      tensor(one);
   }
-  void broadcast(const Tensor &number, const Tensor &like) { add(number, like.sizes().data(), kZeros, like.dim()); }
+  void broadcast(const Tensor &number, const Tensor &like) {
+    add(number, like.sizes().data(), kZeros, like.dim());
+  }
   void number(hr_scalar number) {
     numbers_->push_back(number);
     hr_view view{};
@@ -89,23 +103,29 @@ class ListRecord {
     views_->push_back(view);
   }
   void optional(const OptionalTensor &value) {
-    if (value.has_value() && value->defined()) tensor(*value);
-    else views_->push_back(hr_view{});
+    if (value.has_value() && value->defined())
+      tensor(*value);
+    else
+      views_->push_back(hr_view{});
   }
-  void end_inputs() { input_count_ = views_->size(); }
+  void end_inputs() {
+    input_count_ = views_->size();
+  }
   void run(hr_op op, const hr_attrs &attrs) {
     check(hr_stream_record(stream(), op, &attrs, static_cast<int>(input_count_), views_->data(),
                            static_cast<int>(views_->size() - input_count_), views_->data() + input_count_));
   }
 
- private:
+private:
   void add(const Tensor &tensor, const int64_t *sizes, const int64_t *strides, int64_t rank) {
-    if (!is_on_device(tensor)) fail_device(tensor);
+    if (!is_on_device(tensor))
+      fail_device(tensor);
     int64_t offset_bytes;
     bool retained;
     hr_view view{};
     view.buffer = buffer_of(tensor, &offset_bytes, &retained);
-    if (retained) retained_.push_back(view.buffer);
+    if (retained)
+      retained_.push_back(view.buffer);
     view.dtype = dtype_of(tensor.scalar_type());
     view.rank = static_cast<int>(rank);
     view.offset = tensor.storage_offset() + offset_bytes / static_cast<int64_t>(tensor.itemsize());
@@ -118,7 +138,7 @@ class ListRecord {
   size_t input_count_ = 0;
 };
 
-}  // namespace
+} // namespace
 
 std::vector<Tensor> foreach_record(ListResult result, hr_op op, Rule rule, const ListOperand *operands, int count) {
   size_t size = list_size(operands, count);
@@ -130,20 +150,25 @@ std::vector<Tensor> foreach_record(ListResult result, hr_op op, Rule rule, const
       Operand each[6];
       for (int i = 0; i < count; ++i) {
         const ListOperand &operand = operands[i];
-        if (operand.kind == ListOperand::Tensors) each[i] = Operand(operand.tensors[k]);
-        else if (operand.kind == ListOperand::Numbers) each[i] = Operand(operand.numbers[k]);
-        else each[i] = operand.one;
+        if (operand.kind == ListOperand::Tensors)
+          each[i] = Operand(operand.tensors[k]);
+        else if (operand.kind == ListOperand::Numbers)
+          each[i] = Operand(operand.numbers[k]);
+        else
+          each[i] = operand.one;
       }
       Result place = result.is_fresh() ? Result::fresh() : Result::inplace(result.self()[k]);
       Tensor value = pointwise_record(place, op, rule, each, count);
-      if (result.is_fresh()) made.push_back(value);
+      if (result.is_fresh())
+        made.push_back(value);
     }
     return made;
   }
   TensorList first = operands[0].tensors;
   if (result.is_fresh()) {
     made.reserve(size);
-    for (size_t k = 0; k < size; ++k) made.push_back(new_like(first[k]));
+    for (size_t k = 0; k < size; ++k)
+      made.push_back(new_like(first[k]));
   }
   ListRecord record;
   record.reserve(size * (count + 1), size * count);
@@ -156,11 +181,15 @@ std::vector<Tensor> foreach_record(ListResult result, hr_op op, Rule rule, const
     }
     bool is_tensor = operand.kind == ListOperand::One && operand.one.tensor != nullptr;
     bool on_device = is_tensor && is_on_device(*operand.one.tensor);
-    if (on_device) converted[i] = to_type(*operand.one.tensor, first[0].scalar_type());
+    if (on_device)
+      converted[i] = to_type(*operand.one.tensor, first[0].scalar_type());
     for (size_t k = 0; k < size; ++k) {
-      if (on_device) record.broadcast(converted[i], first[k]);
-      else if (is_tensor) record.number(number_of(*operand.one.tensor));
-      else record.number(operand.kind == ListOperand::Numbers ? number_of(operand.numbers[k]) : operand.one.number);
+      if (on_device)
+        record.broadcast(converted[i], first[k]);
+      else if (is_tensor)
+        record.number(number_of(*operand.one.tensor));
+      else
+        record.number(operand.kind == ListOperand::Numbers ? number_of(operand.numbers[k]) : operand.one.number);
     }
   }
   record.end_inputs();
@@ -169,35 +198,42 @@ std::vector<Tensor> foreach_record(ListResult result, hr_op op, Rule rule, const
   return made;
 }
 
-static bool is_one(const Scalar &value) { return !value.isComplex() && value.toDouble() == 1; }
+static bool is_one(const Scalar &value) {
+  return !value.isComplex() && value.toDouble() == 1;
+}
 
 std::vector<Tensor> foreach_add(ListResult result, TensorList self, TensorList other, const Scalar &alpha) {
-  if (is_one(alpha)) return foreach(result, HR_OP_ADD, Rule::Same, self, other);
-  return foreach(result, HR_OP_ADD_SCALED, Rule::Same, self, other, alpha);
+  if (is_one(alpha))
+    return foreach (result, HR_OP_ADD, Rule::Same, self, other);
+  return foreach (result, HR_OP_ADD_SCALED, Rule::Same, self, other, alpha);
 }
 
 std::vector<Tensor> foreach_add(ListResult result, TensorList self, const Tensor &other, const Scalar &alpha) {
   TORCH_CHECK(other.dim() == 0 && other.numel() == 1, "scalar tensor expected to be 0 dim but it has ", other.dim(),
               " dimensions and ", other.numel(), " elements.");
-  if (is_one(alpha)) return foreach(result, HR_OP_ADD, Rule::Same, self, other);
-  return foreach(result, HR_OP_ADD_SCALED, Rule::Same, self, other, alpha);
+  if (is_one(alpha))
+    return foreach (result, HR_OP_ADD, Rule::Same, self, other);
+  return foreach (result, HR_OP_ADD_SCALED, Rule::Same, self, other, alpha);
 }
 
 std::vector<Tensor> foreach_sub(ListResult result, TensorList self, TensorList other, const Scalar &alpha) {
-  if (is_one(alpha)) return foreach(result, HR_OP_SUB, Rule::Same, self, other);
-  return foreach(result, HR_OP_SUB_SCALED, Rule::Same, self, other, alpha);
+  if (is_one(alpha))
+    return foreach (result, HR_OP_SUB, Rule::Same, self, other);
+  return foreach (result, HR_OP_SUB_SCALED, Rule::Same, self, other, alpha);
 }
 
 std::vector<Tensor> foreach_pow(ListResult result, TensorList self, const Scalar &exponent) {
   bool square = !exponent.isComplex() && exponent.toDouble() == 2;
-  if (square) return foreach(result, HR_OP_SQUARE, Rule::Same, self);
-  return foreach(result, HR_OP_POW, Rule::Same, self, exponent);
+  if (square)
+    return foreach (result, HR_OP_SQUARE, Rule::Same, self);
+  return foreach (result, HR_OP_POW, Rule::Same, self, exponent);
 }
 
 std::vector<Tensor> foreach_norm(TensorList self, const Scalar &ord, std::optional<ScalarType> dtype) {
   std::vector<Tensor> norms;
   norms.reserve(self.size());
-  for (const Tensor &tensor : self) norms.push_back(norm(Result::fresh(), tensor, ord, std::nullopt, false, dtype));
+  for (const Tensor &tensor : self)
+    norms.push_back(norm(Result::fresh(), tensor, ord, std::nullopt, false, dtype));
   return norms;
 }
 
@@ -205,13 +241,16 @@ std::vector<Scalar> numbers_of(const Tensor &cpu_numbers) {
   TORCH_CHECK(cpu_numbers.device().is_cpu(), "Expected scalars to be on CPU, got ", cpu_numbers.device(), " instead.");
   TORCH_CHECK(cpu_numbers.is_contiguous() && cpu_numbers.dim() == 1, "Expected scalars to be a contiguous vector.");
   std::vector<Scalar> numbers;
-  for (int64_t i = 0; i < cpu_numbers.numel(); ++i) numbers.push_back(cpu_numbers.select(0, i).item());
+  for (int64_t i = 0; i < cpu_numbers.numel(); ++i)
+    numbers.push_back(cpu_numbers.select(0, i).item());
   return numbers;
 }
 
 void foreach_zero(TensorList self) {
-  if (self.empty()) return;
-  for (const Tensor &tensor : self) fill_with(tensor, 0);
+  if (self.empty())
+    return;
+  for (const Tensor &tensor : self)
+    fill_with(tensor, 0);
 }
 
 void foreach_copy(TensorList self, TensorList from) {
@@ -219,8 +258,10 @@ void foreach_copy(TensorList self, TensorList from) {
   check_sizes(operands, 2, self.size());
   const ListOperand sources[] = {from};
   bool same = fits_one_record(HR_OP_COPY, operands, 2, self.size());
-  if (same) foreach_record(ListResult::inplace(self), HR_OP_COPY, Rule::Same, sources, 1);
-  for (size_t k = 0; k < self.size() && !same; ++k) self[k].copy_(from[k]);
+  if (same)
+    foreach_record(ListResult::inplace(self), HR_OP_COPY, Rule::Same, sources, 1);
+  for (size_t k = 0; k < self.size() && !same; ++k)
+    self[k].copy_(from[k]);
 }
 
 // ---- fused optimizers
@@ -231,21 +272,26 @@ static void check_lists(const char *name, size_t size, std::initializer_list<Ten
   }
 }
 
-void fused_adam(bool decoupled, TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList max_squares,
-                TensorList steps, const Operand &lr, double beta1, double beta2, double weight_decay, double eps, bool amsgrad,
-                bool maximize, const OptionalTensor &grad_scale, const OptionalTensor &found_inf) {
+void fused_adam(bool decoupled, TensorList params, TensorList grads, TensorList means, TensorList squares,
+                TensorList max_squares, TensorList steps, const Operand &lr, double beta1, double beta2,
+                double weight_decay, double eps, bool amsgrad, bool maximize, const OptionalTensor &grad_scale,
+                const OptionalTensor &found_inf) {
   size_t size = params.size();
-  if (size == 0) return;
+  if (size == 0)
+    return;
   check_lists("fused adam", size, {grads, means, squares, steps});
-  if (amsgrad) check_lists("fused adam", size, {max_squares});
+  if (amsgrad)
+    check_lists("fused adam", size, {max_squares});
   bool lr_on_device = lr.tensor != nullptr && is_on_device(*lr.tensor);
   hr_scalar rate = lr.tensor == nullptr ? lr.number : lr_on_device ? hr_scalar_f64(0) : number_of(*lr.tensor);
   ListRecord record;
   record.reserve(size * 6 + 3, size);
   record.tensors(grads);
   for (const Tensor &step : steps) {
-    if (is_on_device(step)) record.tensor(step);
-    else record.number(number_of(step));
+    if (is_on_device(step))
+      record.tensor(step);
+    else
+      record.number(number_of(step));
   }
   record.optional(lr_on_device ? OptionalTensor(*lr.tensor) : OptionalTensor());
   record.optional(grad_scale);
@@ -254,19 +300,23 @@ void fused_adam(bool decoupled, TensorList params, TensorList grads, TensorList 
   record.tensors(params);
   record.tensors(means);
   record.tensors(squares);
-  if (amsgrad) record.tensors(max_squares);
+  if (amsgrad)
+    record.tensors(max_squares);
   const int64_t ints[] = {decoupled, maximize, amsgrad};
-  const hr_scalar scalars[] = {rate, hr_scalar_f64(beta1), hr_scalar_f64(beta2), hr_scalar_f64(weight_decay), hr_scalar_f64(eps)};
+  const hr_scalar scalars[] = {rate, hr_scalar_f64(beta1), hr_scalar_f64(beta2), hr_scalar_f64(weight_decay),
+                               hr_scalar_f64(eps)};
   record.run(HR_OP_ADAM, hr_attrs{3, 5, ints, scalars});
 }
 
-void fused_sgd(TensorList params, TensorList grads, TensorList momenta, double weight_decay, double momentum, const Operand &lr,
-               double dampening, bool nesterov, bool maximize, bool is_first, const OptionalTensor &grad_scale,
-               const OptionalTensor &found_inf) {
+void fused_sgd(TensorList params, TensorList grads, TensorList momenta, double weight_decay, double momentum,
+               const Operand &lr, double dampening, bool nesterov, bool maximize, bool is_first,
+               const OptionalTensor &grad_scale, const OptionalTensor &found_inf) {
   size_t size = params.size();
-  if (size == 0) return;
+  if (size == 0)
+    return;
   check_lists("fused sgd", size, {grads});
-  if (!momenta.empty()) check_lists("fused sgd", size, {momenta});
+  if (!momenta.empty())
+    check_lists("fused sgd", size, {momenta});
   bool lr_on_device = lr.tensor != nullptr && is_on_device(*lr.tensor);
   hr_scalar rate = lr.tensor == nullptr ? lr.number : lr_on_device ? hr_scalar_f64(0) : number_of(*lr.tensor);
   ListRecord record;
@@ -283,4 +333,4 @@ void fused_sgd(TensorList params, TensorList grads, TensorList momenta, double w
   record.run(HR_OP_SGD, hr_attrs{4, 4, ints, scalars});
 }
 
-}  // namespace headrace
+} // namespace headrace

@@ -13,7 +13,8 @@ namespace {
 Tensor index_of(const Tensor &index, const char *name) {
   TORCH_CHECK_INDEX(index.scalar_type() == ScalarType::Long || index.scalar_type() == ScalarType::Int, name,
                     "(): Expected dtype int32/int64 for index");
-  if (!is_on_device(index)) fail_device(index);
+  if (!is_on_device(index))
+    fail_device(index);
   return to_type(index, ScalarType::Long);
 }
 
@@ -29,11 +30,12 @@ Tensor begin_from(Result result, const Tensor &self, at::ArrayRef<Tensor> inputs
     return self;
   }
   Tensor out = result.is_fresh() ? new_like(self) : result.begin(self.sizes(), self.scalar_type(), inputs);
-  if (!out.is_same(self)) copy_on_device(self, out);
+  if (!out.is_same(self))
+    copy_on_device(self, out);
   return out;
 }
 
-}  // namespace
+} // namespace
 
 // ---- index maps
 
@@ -44,21 +46,28 @@ Tensor cat(Result result, const at::ITensorListRef &tensors, int64_t dim) {
   ScalarType type = ScalarType::Undefined;
   bool channels_last = true, any_alias = false;
   for (const Tensor &tensor : list) {
-    if (!is_on_device(tensor)) fail_device(tensor);
+    if (!is_on_device(tensor))
+      fail_device(tensor);
     type = type == ScalarType::Undefined ? tensor.scalar_type() : c10::promoteTypes(type, tensor.scalar_type());
-    if (tensor.dim() == 1 && tensor.size(0) == 0) continue;  // joins anything, for history's sake
-    TORCH_CHECK(tensor.dim() > 0, "zero-dimensional tensor (at position ", &tensor - &list[0].get(), ") cannot be concatenated");
-    if (first == nullptr) first = &tensor;
+    if (tensor.dim() == 1 && tensor.size(0) == 0)
+      continue; // joins anything, for history's sake
+    TORCH_CHECK(tensor.dim() > 0, "zero-dimensional tensor (at position ", &tensor - &list[0].get(),
+                ") cannot be concatenated");
+    if (first == nullptr)
+      first = &tensor;
     channels_last &= tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
     any_alias |= !result.is_fresh() && tensor.is_alias_of(result.tensor());
   }
-  if (first == nullptr) return result.end(result.begin({0}, type));
+  if (first == nullptr)
+    return result.end(result.begin({0}, type));
   int64_t along = at::maybe_wrap_dim(dim, first->dim());
   Dims sizes(first->sizes().begin(), first->sizes().end());
   sizes[along] = 0;
   for (const Tensor &tensor : list) {
-    if (tensor.dim() == 1 && tensor.size(0) == 0) continue;
-    TORCH_CHECK(tensor.dim() == first->dim(), "Tensors must have same number of dimensions: got ", first->dim(), " and ", tensor.dim());
+    if (tensor.dim() == 1 && tensor.size(0) == 0)
+      continue;
+    TORCH_CHECK(tensor.dim() == first->dim(), "Tensors must have same number of dimensions: got ", first->dim(),
+                " and ", tensor.dim());
     for (int64_t i = 0; i < tensor.dim(); ++i) {
       TORCH_CHECK(i == along || tensor.size(i) == sizes[i], "Sizes of tensors must match except in dimension ", along,
                   ". Expected size ", sizes[i], " but got size ", tensor.size(i), " for tensor in the list.");
@@ -66,13 +75,16 @@ Tensor cat(Result result, const at::ITensorListRef &tensors, int64_t dim) {
     sizes[along] += tensor.size(along);
   }
   Tensor alias = any_alias ? result.tensor() : Tensor();
-  Tensor out = result.begin(sizes, type, {alias}, channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
-  if (out.numel() == 0) return result.end(out);
+  Tensor out =
+      result.begin(sizes, type, {alias}, channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  if (out.numel() == 0)
+    return result.end(out);
   std::vector<Tensor> converted;
   Record record(HR_OP_CAT);
   converted.reserve(list.size());
   for (const Tensor &tensor : list) {
-    if (tensor.numel() == 0) continue;
+    if (tensor.numel() == 0)
+      continue;
     converted.push_back(to_type(tensor, type));
     record.in(converted.back());
   }
@@ -83,19 +95,23 @@ Tensor cat(Result result, const at::ITensorListRef &tensors, int64_t dim) {
 Tensor constant_pad(const Tensor &self, IntArrayRef pad, const Scalar &value) {
   int64_t rank = self.dim(), pairs = static_cast<int64_t>(pad.size()) / 2;
   TORCH_CHECK(pad.size() % 2 == 0, "Length of pad must be even but instead it equals ", pad.size());
-  TORCH_CHECK(pairs <= rank, "Length of pad should be no more than twice the number of dimensions of the input. Pad length is ",
+  TORCH_CHECK(pairs <= rank,
+              "Length of pad should be no more than twice the number of dimensions of the input. Pad length is ",
               pad.size(), "while the input has ", rank, "dimensions.");
   Dims sizes(self.sizes().begin(), self.sizes().end()), before(rank, 0), after(rank, 0);
   for (int64_t i = 0; i < pairs; ++i) {
     int64_t dim = rank - 1 - i;
     before[dim] = pad[2 * i], after[dim] = pad[2 * i + 1];
     sizes[dim] += before[dim] + after[dim];
-    TORCH_CHECK(sizes[dim] >= 0, "The input size ", self.size(dim), ", plus negative padding ", before[dim], " and ", after[dim],
-                " resulted in a negative output size, which is invalid. Check dimension ", dim, " of your input.");
+    TORCH_CHECK(sizes[dim] >= 0, "The input size ", self.size(dim), ", plus negative padding ", before[dim], " and ",
+                after[dim], " resulted in a negative output size, which is invalid. Check dimension ", dim,
+                " of your input.");
   }
   Tensor out = new_tensor(sizes, self.scalar_type(), self.suggest_memory_format());
-  if (out.numel() == 0) return out;
-  if (self.numel() == 0) return fill_with(out, value);
+  if (out.numel() == 0)
+    return out;
+  if (self.numel() == 0)
+    return fill_with(out, value);
   Record record(HR_OP_PAD);
   record.in(self).ints(before).ints(after).num(value).out(out).run();
   return out;
@@ -103,14 +119,16 @@ Tensor constant_pad(const Tensor &self, IntArrayRef pad, const Scalar &value) {
 
 Tensor flip(const Tensor &self, IntArrayRef dims) {
   Tensor out = new_like(self);
-  if (out.numel() == 0) return out;
+  if (out.numel() == 0)
+    return out;
   Dims strides(self.strides().begin(), self.strides().end());
   int64_t offset = 0;
   std::vector<bool> seen(self.dim(), false);
   for (int64_t dim : dims) {
     int64_t along = at::maybe_wrap_dim(dim, self.dim());
     TORCH_CHECK(self.dim() == 0 || !seen[along], "dim ", along, " appears multiple times in the list of dims");
-    if (self.dim() == 0) continue;
+    if (self.dim() == 0)
+      continue;
     seen[along] = true;
     offset += (self.size(along) - 1) * strides[along];
     strides[along] = -strides[along];
@@ -135,14 +153,17 @@ Tensor tri(Result result, const Tensor &self, int64_t diagonal, int64_t upper) {
 Tensor index_select(Result result, const Tensor &self, int64_t dim, const Tensor &index) {
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   TORCH_CHECK_INDEX(index.dim() <= 1, "index_select(): Index is supposed to be a vector");
-  TORCH_CHECK(self.dim() > 0 || index.numel() == 1, "index_select(): Index to scalar can have only 1 value, got ", index.numel(),
-              " value(s)");
-  if (!is_on_device(self)) fail_device(self);
+  TORCH_CHECK(self.dim() > 0 || index.numel() == 1, "index_select(): Index to scalar can have only 1 value, got ",
+              index.numel(), " value(s)");
+  if (!is_on_device(self))
+    fail_device(self);
   Tensor places = index_of(index, "index_select");
   Dims sizes(self.sizes().begin(), self.sizes().end());
-  if (!sizes.empty()) sizes[along] = index.numel();
+  if (!sizes.empty())
+    sizes[along] = index.numel();
   Tensor out = result.begin(sizes, self.scalar_type(), {self, index});
-  if (out.numel() == 0) return result.end(out);
+  if (out.numel() == 0)
+    return result.end(out);
   TORCH_CHECK_INDEX(self.numel() > 0, "index out of range in self");
   Dims self_sizes = at_least_1d(self), out_sizes = at_least_1d(out);
   Record record(HR_OP_INDEX_SELECT);
@@ -158,20 +179,23 @@ static void check_gather(const char *name, const Tensor &self, int64_t dim, cons
   auto rank = [](const Tensor &tensor) { return std::max<int64_t>(tensor.dim(), 1); };
   TORCH_CHECK(rank(self) == rank(index), "Index tensor must have the same number of dimensions as ",
               source == nullptr ? "input" : "self", " tensor");
-  TORCH_CHECK(source == nullptr || rank(*source) == rank(index), "Index tensor must have the same number of dimensions as src tensor");
+  TORCH_CHECK(source == nullptr || rank(*source) == rank(index),
+              "Index tensor must have the same number of dimensions as src tensor");
   for (int64_t i = 0; i < self.dim() && i < index.dim(); ++i) {
-    TORCH_CHECK(i == dim || index.size(i) <= self.size(i), "Size does not match at dimension ", i, " expected index ", index.sizes(),
-                " to be no larger than self ", self.sizes(), " apart from dimension ", dim);
-    TORCH_CHECK(source == nullptr || source->dim() == 0 || index.size(i) <= source->size(i), "Expected index ", index.sizes(),
-                " to be no larger than self ", self.sizes(), " apart from dimension ", dim, " and to be no larger size than src ",
-                source == nullptr ? self.sizes() : source->sizes());
+    TORCH_CHECK(i == dim || index.size(i) <= self.size(i), "Size does not match at dimension ", i, " expected index ",
+                index.sizes(), " to be no larger than self ", self.sizes(), " apart from dimension ", dim);
+    TORCH_CHECK(source == nullptr || source->dim() == 0 || index.size(i) <= source->size(i), "Expected index ",
+                index.sizes(), " to be no larger than self ", self.sizes(), " apart from dimension ", dim,
+                " and to be no larger size than src ", source == nullptr ? self.sizes() : source->sizes());
   }
 }
 
 Tensor gather(Result result, const Tensor &self, int64_t dim, const Tensor &index) {
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
-  if (!is_on_device(self)) fail_device(self);
-  if (index.numel() == 0) return result.end(result.begin(index.sizes(), self.scalar_type()));
+  if (!is_on_device(self))
+    fail_device(self);
+  if (index.numel() == 0)
+    return result.end(result.begin(index.sizes(), self.scalar_type()));
   check_gather("gather", self, along, index, nullptr);
   Tensor places = index_of(index, "gather");
   Tensor out = result.begin(index.sizes(), self.scalar_type(), {self, index});
@@ -184,41 +208,54 @@ Tensor gather(Result result, const Tensor &self, int64_t dim, const Tensor &inde
 
 int64_t scatter_mode(std::string_view reduce, bool include_self) {
   TORCH_CHECK_NOT_IMPLEMENTED(include_self, "headrace: scatter_reduce with include_self=False is not implemented");
-  if (reduce == "add" || reduce == "sum") return 1;
-  if (reduce == "multiply" || reduce == "prod") return 2;
-  if (reduce == "amax") return 3;
-  if (reduce == "amin") return 4;
+  if (reduce == "add" || reduce == "sum")
+    return 1;
+  if (reduce == "multiply" || reduce == "prod")
+    return 2;
+  if (reduce == "amax")
+    return 3;
+  if (reduce == "amin")
+    return 4;
   TORCH_CHECK_NOT_IMPLEMENTED(reduce != "mean", "headrace: scatter_reduce with reduce=\"mean\" is not implemented");
   TORCH_CHECK(false, "reduce argument must be either add or multiply, or sum, prod, mean, amax or amin, got ", reduce);
 }
 
-Tensor scatter(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Operand &source, int64_t mode) {
+Tensor scatter(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Operand &source,
+               int64_t mode) {
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   bool is_number = source.tensor == nullptr;
-  if (!is_on_device(self)) fail_device(self);
-  if (index.numel() > 0) check_gather("scatter", self, along, index, is_number ? nullptr : source.tensor);
-  TORCH_CHECK(is_number || source.tensor->scalar_type() == self.scalar_type(), "scatter(): Expected self.dtype to be equal to src.dtype");
+  if (!is_on_device(self))
+    fail_device(self);
+  if (index.numel() > 0)
+    check_gather("scatter", self, along, index, is_number ? nullptr : source.tensor);
+  TORCH_CHECK(is_number || source.tensor->scalar_type() == self.scalar_type(),
+              "scatter(): Expected self.dtype to be equal to src.dtype");
   Tensor places = index.numel() > 0 ? index_of(index, "scatter") : index;
   Tensor other = is_number ? Tensor() : *source.tensor;
   Tensor out = begin_from(result, self, {index, other});
   if (index.numel() > 0) {
     Record record(HR_OP_SCATTER);
     record.in(places);
-    if (is_number) record.in(source.number);
-    else record.in(other);
+    if (is_number)
+      record.in(source.number);
+    else
+      record.in(other);
     record.ints({along, mode}).out(out).run();
   }
   return result.end(out);
 }
 
-Tensor index_add(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Tensor &source, const Scalar &alpha) {
+Tensor index_add(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Tensor &source,
+                 const Scalar &alpha) {
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   TORCH_CHECK_INDEX(index.dim() <= 1, "index_add_(): Index is supposed to be a vector, but got dim: ", index.dim());
   TORCH_CHECK(self.scalar_type() == source.scalar_type(), "index_add_(): self (", self.scalar_type(), ") and source (",
               source.scalar_type(), ") must have the same dtype");
-  TORCH_CHECK(source.dim() == 0 || index.numel() == source.size(along), "index_add_(): Number of indices (", index.numel(),
-              ") should be equal to source.size(dim): (", source.dim() == 0 ? 1 : source.size(along), "), for dim: ", along);
-  if (!is_on_device(self)) fail_device(self);
+  TORCH_CHECK(source.dim() == 0 || index.numel() == source.size(along), "index_add_(): Number of indices (",
+              index.numel(), ") should be equal to source.size(dim): (", source.dim() == 0 ? 1 : source.size(along),
+              "), for dim: ", along);
+  if (!is_on_device(self))
+    fail_device(self);
   Tensor places = index_of(index, "index_add");
   Tensor out = begin_from(result, self, {index, source});
   if (index.numel() > 0 && source.numel() > 0) {
@@ -232,8 +269,8 @@ Tensor index_add(Result result, const Tensor &self, int64_t dim, const Tensor &i
 
 namespace {
 
-// A list of indices as the core takes it: a mask of the indexed dims, the indices broadcast against each other, and where
-// their dims go in the result: where the first indexed dim was, or in front if others lie between.
+// A list of indices as the core takes it: a mask of the indexed dims, the indices broadcast against each other, and
+// where their dims go in the result: where the first indexed dim was, or in front if others lie between.
 struct Selection {
   int64_t mask = 0, position = 0;
   std::vector<Tensor> indices;
@@ -241,7 +278,7 @@ struct Selection {
   Dims sizes;
 
   Selection(const Tensor &self, const IndexList &list) {
-    std::vector<Tensor> given;  // by dim; undefined: not indexed
+    std::vector<Tensor> given; // by dim; undefined: not indexed
     for (std::optional<Tensor> entry : list) {
       if (!entry.has_value() || !entry->defined()) {
         given.emplace_back();
@@ -249,23 +286,27 @@ struct Selection {
       }
       Tensor index = *entry;
       ScalarType type = index.scalar_type();
-      TORCH_CHECK_INDEX(type == ScalarType::Long || type == ScalarType::Int || type == ScalarType::Bool || type == ScalarType::Byte,
+      TORCH_CHECK_INDEX(type == ScalarType::Long || type == ScalarType::Int || type == ScalarType::Bool ||
+                            type == ScalarType::Byte,
                         "tensors used as indices must be long, int, byte or bool tensors");
       if (type == ScalarType::Bool || type == ScalarType::Byte) {
         check_mask(self, index, given.size());
         Tensor places = at::nonzero(index);
-        for (int64_t i = 0; i < index.dim(); ++i) given.push_back(places.select(1, i));
+        for (int64_t i = 0; i < index.dim(); ++i)
+          given.push_back(places.select(1, i));
         continue;
       }
-      if (index.device().is_cpu()) index = index.to(kDevice);  // torch allows indices on the host
+      if (index.device().is_cpu())
+        index = index.to(kDevice); // torch allows indices on the host
       given.push_back(to_type(index, ScalarType::Long));
     }
-    TORCH_CHECK_INDEX(static_cast<int64_t>(given.size()) <= self.dim(), "too many indices for tensor of dimension ", self.dim(),
-                      " (got ", given.size(), ")");
+    TORCH_CHECK_INDEX(static_cast<int64_t>(given.size()) <= self.dim(), "too many indices for tensor of dimension ",
+                      self.dim(), " (got ", given.size(), ")");
     given.resize(self.dim());
     int64_t first = -1, last = -1, count = 0;
     for (int64_t i = 0; i < self.dim(); ++i) {
-      if (!given[i].defined()) continue;
+      if (!given[i].defined())
+        continue;
       broadcast = count == 0 ? at::DimVector(given[i].sizes()) : infer(given, i);
       first = count == 0 ? i : first;
       last = i;
@@ -284,82 +325,101 @@ struct Selection {
       }
     }
     for (int64_t i = 0; i < self.dim(); ++i) {
-      if (!given[i].defined()) continue;
+      if (!given[i].defined())
+        continue;
       TORCH_CHECK_INDEX(self.size(i) > 0 || given[i].numel() == 0, "index is out of bounds for dimension with size 0");
       indices.push_back(given[i]);
     }
   }
 
- private:
+private:
   bool placed_ = false;
 
   at::DimVector infer(const std::vector<Tensor> &given, int64_t i) const {
     bool fits = at::are_expandable(broadcast, given[i].sizes());
-    TORCH_CHECK_INDEX(fits, "shape mismatch: indexing tensors could not be broadcast together with shapes ", broadcast, ", ",
-                      given[i].sizes());
+    TORCH_CHECK_INDEX(fits, "shape mismatch: indexing tensors could not be broadcast together with shapes ", broadcast,
+                      ", ", given[i].sizes());
     return at::infer_size_dimvector(broadcast, given[i].sizes());
   }
 
   static void check_mask(const Tensor &self, const Tensor &index, size_t at) {
     for (int64_t i = 0; i < index.dim(); ++i) {
       int64_t dim = static_cast<int64_t>(at) + i;
-      TORCH_CHECK_INDEX(dim < self.dim() && index.size(i) == self.size(dim), "The shape of the mask ", index.sizes(), " at index ", i,
-                        " does not match the shape of the indexed tensor ", self.sizes(), " at index ", dim);
+      TORCH_CHECK_INDEX(dim < self.dim() && index.size(i) == self.size(dim), "The shape of the mask ", index.sizes(),
+                        " at index ", i, " does not match the shape of the indexed tensor ", self.sizes(), " at index ",
+                        dim);
     }
   }
 };
 
 // One boolean mask over all of self with a single value: a selection that needs no positions.
 bool is_masked_fill(const Tensor &self, const IndexList &list, const Tensor &values, bool accumulate) {
-  if (accumulate || values.numel() != 1 || list.size() != 1) return false;
+  if (accumulate || values.numel() != 1 || list.size() != 1)
+    return false;
   std::optional<Tensor> mask = list.get(0);
-  return mask.has_value() && mask->defined() && mask->scalar_type() == ScalarType::Bool && mask->sizes().equals(self.sizes().slice(0, mask->dim()));
+  return mask.has_value() && mask->defined() && mask->scalar_type() == ScalarType::Bool &&
+         mask->sizes().equals(self.sizes().slice(0, mask->dim()));
 }
 
-}  // namespace
+} // namespace
 
 Tensor index(Result result, const Tensor &self, const IndexList &list) {
-  if (!is_on_device(self)) fail_device(self);
+  if (!is_on_device(self))
+    fail_device(self);
   Selection selection(self, list);
   Tensor out = result.begin(selection.sizes, self.scalar_type(), {self});
-  if (out.numel() == 0) return result.end(out);
+  if (out.numel() == 0)
+    return result.end(out);
   Record record(HR_OP_INDEX);
   record.in(self);
-  for (const Tensor &one : selection.indices) record.in(one, selection.broadcast);
+  for (const Tensor &one : selection.indices)
+    record.in(one, selection.broadcast);
   record.ints({selection.mask, selection.position}).out(out).run();
   return result.end(out);
 }
 
 Tensor index_put(const Tensor &self, const IndexList &list, const Tensor &values, bool accumulate) {
-  if (!is_on_device(self)) fail_device(self);
-  TORCH_CHECK(self.scalar_type() == values.scalar_type(), "Index put requires the source and destination dtypes match, got ",
-              self.scalar_type(), " for the destination and ", values.scalar_type(), " for the source.");
+  if (!is_on_device(self))
+    fail_device(self);
+  TORCH_CHECK(self.scalar_type() == values.scalar_type(),
+              "Index put requires the source and destination dtypes match, got ", self.scalar_type(),
+              " for the destination and ", values.scalar_type(), " for the source.");
   at::assert_no_internal_overlap(self);
   if (is_masked_fill(self, list, values, accumulate)) {
     Tensor mask = *list.get(0);
-    while (mask.dim() < self.dim()) mask = mask.unsqueeze(-1);
+    while (mask.dim() < self.dim())
+      mask = mask.unsqueeze(-1);
     return masked_fill(Result::inplace(self), self, mask, values.dim() == 0 ? values : values.reshape({}));
   }
   Selection selection(self, list);
   int64_t count = 1;
-  for (int64_t size : selection.sizes) count *= size;
-  if (count == 0) return self;
-  TORCH_CHECK(at::is_expandable_to(values.sizes(), selection.sizes), "shape mismatch: value tensor of shape ", values.sizes(),
-              " cannot be broadcast to indexing result of shape ", IntArrayRef(selection.sizes));
+  for (int64_t size : selection.sizes)
+    count *= size;
+  if (count == 0)
+    return self;
+  TORCH_CHECK(at::is_expandable_to(values.sizes(), selection.sizes), "shape mismatch: value tensor of shape ",
+              values.sizes(), " cannot be broadcast to indexing result of shape ", IntArrayRef(selection.sizes));
   Record record(HR_OP_INDEX_PUT);
-  if (is_on_device(values)) record.in(values, selection.sizes);
-  else if (is_cpu_scalar(values)) record.in(number_of(values));
-  else fail_device(values);
-  for (const Tensor &one : selection.indices) record.in(one, selection.broadcast);
+  if (is_on_device(values))
+    record.in(values, selection.sizes);
+  else if (is_cpu_scalar(values))
+    record.in(number_of(values));
+  else
+    fail_device(values);
+  for (const Tensor &one : selection.indices)
+    record.in(one, selection.broadcast);
   record.ints({selection.mask, selection.position, accumulate}).out(self).run();
   return self;
 }
 
-Tensor embedding_backward(const Tensor &grad, const Tensor &indices, int64_t count, int64_t padding_index, bool scale_by_frequency) {
+Tensor embedding_backward(const Tensor &grad, const Tensor &indices, int64_t count, int64_t padding_index,
+                          bool scale_by_frequency) {
   Tensor places = index_of(indices, "embedding_backward");
   Tensor out = new_tensor({count, grad.size(-1)}, grad.scalar_type());
-  if (out.numel() == 0) return out;
-  if (indices.numel() == 0) return fill_with(out, 0);
+  if (out.numel() == 0)
+    return out;
+  if (indices.numel() == 0)
+    return fill_with(out, 0);
   Record record(HR_OP_EMBEDDING_BACKWARD);
   record.in(grad).in(places).ints({padding_index, scale_by_frequency}).out(out).run();
   return out;
@@ -373,7 +433,8 @@ Tensor arange(Result result, const Scalar &start, const Scalar &end, const Scala
   double first = start.toDouble(), last = end.toDouble(), by = step.toDouble();
   TORCH_CHECK(by > 0 || by < 0, "step must be nonzero");
   TORCH_CHECK(std::isfinite(first) && std::isfinite(last), "unsupported range: ", first, " -> ", last);
-  TORCH_CHECK((by > 0 && last >= first) || (by < 0 && last <= first), "upper bound and lower bound inconsistent with step sign");
+  TORCH_CHECK((by > 0 && last >= first) || (by < 0 && last <= first),
+              "upper bound and lower bound inconsistent with step sign");
   int64_t count;
   if (type == ScalarType::Long) {
     int64_t a = start.to<int64_t>(), b = end.to<int64_t>(), s = step.to<int64_t>();
@@ -381,11 +442,15 @@ Tensor arange(Result result, const Scalar &start, const Scalar &end, const Scala
   } else {
     count = static_cast<int64_t>(std::ceil((last - first) / by));
   }
-  Tensor out = result.tensor().numel() == count && result.tensor().dim() == 1 ? result.tensor() : result.begin({count}, type);
-  if (count == 0) return out;
+  Tensor out =
+      result.tensor().numel() == count && result.tensor().dim() == 1 ? result.tensor() : result.begin({count}, type);
+  if (count == 0)
+    return out;
   Record record(HR_OP_ARANGE);
-  if (integral) record.num(start.to<int64_t>()).num(step.to<int64_t>());
-  else record.num(first).num(by);
+  if (integral)
+    record.num(start.to<int64_t>()).num(step.to<int64_t>());
+  else
+    record.num(first).num(by);
   record.out(out).run();
   return out;
 }
@@ -405,7 +470,8 @@ Tensor eye(Result result, int64_t rows, int64_t columns) {
 
 Tensor uniform(const Tensor &self, double from, double to, const OptionalGenerator &generator) {
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
-  if (self.numel() == 0) return self;
+  if (self.numel() == 0)
+    return self;
   at::assert_no_internal_overlap(self);
   Record record(HR_OP_UNIFORM);
   record.num(from).num(to).philox(next_philox(generator)).out(self).run();
@@ -414,7 +480,8 @@ Tensor uniform(const Tensor &self, double from, double to, const OptionalGenerat
 
 Tensor normal(const Tensor &self, double mean, double deviation, const OptionalGenerator &generator) {
   TORCH_CHECK(deviation >= 0, "normal expects std >= 0.0, but found std ", deviation);
-  if (self.numel() == 0) return self;
+  if (self.numel() == 0)
+    return self;
   at::assert_no_internal_overlap(self);
   Record record(HR_OP_NORMAL);
   record.absent().absent().num(mean).num(deviation).philox(next_philox(generator)).out(self).run();
@@ -424,15 +491,20 @@ Tensor normal(const Tensor &self, double mean, double deviation, const OptionalG
 Tensor normal_like(Result result, const Operand &mean, const Operand &deviation, const OptionalGenerator &generator) {
   const Tensor *first = mean.tensor != nullptr ? mean.tensor : deviation.tensor;
   at::DimVector sizes(first->sizes());
-  if (mean.tensor != nullptr && deviation.tensor != nullptr) sizes = at::infer_size_dimvector(sizes, deviation.tensor->sizes());
+  if (mean.tensor != nullptr && deviation.tensor != nullptr)
+    sizes = at::infer_size_dimvector(sizes, deviation.tensor->sizes());
   Tensor out = result.begin(sizes, first->scalar_type(), {*first});
-  if (out.numel() == 0) return result.end(out);
+  if (out.numel() == 0)
+    return result.end(out);
   Record record(HR_OP_NORMAL);
   for (const Operand *operand : {&mean, &deviation}) {
-    if (operand->tensor != nullptr) record.in(*operand->tensor, sizes);
-    else record.absent();
+    if (operand->tensor != nullptr)
+      record.in(*operand->tensor, sizes);
+    else
+      record.absent();
   }
-  record.num(mean.tensor != nullptr ? 0.0 : mean.number.value.f[0]).num(deviation.tensor != nullptr ? 1.0 : deviation.number.value.f[0]);
+  record.num(mean.tensor != nullptr ? 0.0 : mean.number.value.f[0])
+      .num(deviation.tensor != nullptr ? 1.0 : deviation.number.value.f[0]);
   record.philox(next_philox(generator)).out(out).run();
   return result.end(out);
 }
@@ -440,13 +512,17 @@ Tensor normal_like(Result result, const Operand &mean, const Operand &deviation,
 Tensor bernoulli(const Tensor &self, const Operand &p, const OptionalGenerator &generator) {
   TORCH_CHECK(p.tensor != nullptr || (p.number.value.f[0] >= 0 && p.number.value.f[0] <= 1),
               "bernoulli_ expects p to be in [0, 1], but got p=", p.number.value.f[0]);
-  if (self.numel() == 0) return self;
+  if (self.numel() == 0)
+    return self;
   at::assert_no_internal_overlap(self);
   Record record(HR_OP_BERNOULLI);
   bool on_device = p.tensor != nullptr && is_on_device(*p.tensor);
-  if (on_device) record.in(*p.tensor, self.sizes());
-  else if (p.tensor != nullptr) record.in(p.tensor->to(kDevice), self.sizes());
-  else record.absent();
+  if (on_device)
+    record.in(*p.tensor, self.sizes());
+  else if (p.tensor != nullptr)
+    record.in(p.tensor->to(kDevice), self.sizes());
+  else
+    record.absent();
   record.num(p.tensor == nullptr ? p.number.value.f[0] : 0.0).philox(next_philox(generator)).out(self).run();
   return self;
 }
@@ -459,7 +535,8 @@ Tensor bernoulli_like(Result result, const Tensor &p, const OptionalGenerator &g
 
 Tensor exponential(const Tensor &self, double lambda, const OptionalGenerator &generator) {
   TORCH_CHECK(lambda > 0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
-  if (self.numel() == 0) return self;
+  if (self.numel() == 0)
+    return self;
   at::assert_no_internal_overlap(self);
   Record record(HR_OP_EXPONENTIAL);
   record.num(lambda).philox(next_philox(generator)).out(self).run();
@@ -469,25 +546,39 @@ Tensor exponential(const Tensor &self, double lambda, const OptionalGenerator &g
 // The largest number that random_() without bounds gives, plus one where that fits.
 static int64_t random_limit(ScalarType type) {
   switch (type) {
-    case ScalarType::Bool: return 2;
-    case ScalarType::Byte: return 1 << 8;
-    case ScalarType::Char: return 1 << 7;
-    case ScalarType::Short: return 1 << 15;
-    case ScalarType::UInt16: return 1 << 16;
-    case ScalarType::Int: return int64_t{1} << 31;
-    case ScalarType::UInt32: return int64_t{1} << 32;
-    case ScalarType::Half: return (1 << 11) + 1;
-    case ScalarType::BFloat16: return (1 << 8) + 1;
-    case ScalarType::Float: return (1 << 24) + 1;
-    case ScalarType::Double: return (int64_t{1} << 53) + 1;
-    default: return std::numeric_limits<int64_t>::max();
+    case ScalarType::Bool:
+      return 2;
+    case ScalarType::Byte:
+      return 1 << 8;
+    case ScalarType::Char:
+      return 1 << 7;
+    case ScalarType::Short:
+      return 1 << 15;
+    case ScalarType::UInt16:
+      return 1 << 16;
+    case ScalarType::Int:
+      return int64_t{1} << 31;
+    case ScalarType::UInt32:
+      return int64_t{1} << 32;
+    case ScalarType::Half:
+      return (1 << 11) + 1;
+    case ScalarType::BFloat16:
+      return (1 << 8) + 1;
+    case ScalarType::Float:
+      return (1 << 24) + 1;
+    case ScalarType::Double:
+      return (int64_t{1} << 53) + 1;
+    default:
+      return std::numeric_limits<int64_t>::max();
   }
 }
 
-Tensor random(const Tensor &self, std::optional<int64_t> from, std::optional<int64_t> to, const OptionalGenerator &generator) {
+Tensor random(const Tensor &self, std::optional<int64_t> from, std::optional<int64_t> to,
+              const OptionalGenerator &generator) {
   int64_t first = from.value_or(0), limit = to.value_or(random_limit(self.scalar_type()));
   TORCH_CHECK(first < limit, "random_ expects 'from' to be less than 'to', but got from=", first, " >= to=", limit);
-  if (self.numel() == 0) return self;
+  if (self.numel() == 0)
+    return self;
   at::assert_no_internal_overlap(self);
   Record record(HR_OP_RANDOM_INT);
   record.num(first).num(limit).philox(next_philox(generator)).out(self).run();
@@ -496,9 +587,11 @@ Tensor random(const Tensor &self, std::optional<int64_t> from, std::optional<int
 
 Tensor2 dropout(const Tensor &self, double p, std::optional<bool> train) {
   TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
-  TORCH_CHECK(c10::isFloatingType(self.scalar_type()), "native_dropout: expected a floating point tensor, not ", self.scalar_type());
+  TORCH_CHECK(c10::isFloatingType(self.scalar_type()), "native_dropout: expected a floating point tensor, not ",
+              self.scalar_type());
   Tensor out = new_like(self), mask = new_like(self, ScalarType::Bool);
-  if (out.numel() == 0) return {out, mask};
+  if (out.numel() == 0)
+    return {out, mask};
   if (!train.value_or(true)) {
     copy_on_device(self, out);
     fill_with(mask, true);
@@ -519,4 +612,4 @@ Tensor dropout_backward(const Tensor &grad, const Tensor &mask, double scale) {
   return pointwise(Result::fresh(), HR_OP_MUL, Rule::Same, grad, factor);
 }
 
-}  // namespace headrace
+} // namespace headrace

@@ -1,5 +1,5 @@
-// kernels.h: what the rows of map.def call. Names are ours, arguments those of the ATen schema that a row passes on; where a
-// function takes a Result, it serves the functional, in-place and out= form.
+// kernels.h: what the rows of map.def call. Names are ours, arguments those of the ATen schema that a row passes on;
+// where a function takes a Result, it serves the functional, in-place and out= form.
 #pragma once
 
 #include <ATen/core/ATen_fwd.h>
@@ -31,6 +31,8 @@ Tensor abs(Result result, const Tensor &self);
 Tensor bitwise_not(Result result, const Tensor &self);
 Tensor gelu(Result result, const Tensor &self, std::string_view approximate);
 Tensor gelu_backward(Result result, const Tensor &grad, const Tensor &self, std::string_view approximate);
+Tensor elu_backward(Result result, const Tensor &grad, const Scalar &alpha, const Scalar &scale,
+                    const Scalar &input_scale, bool is_result, const Tensor &x);
 Tensor clamp(Result result, const Tensor &self, const std::optional<Scalar> &min, const std::optional<Scalar> &max);
 Tensor clamp(Result result, const Tensor &self, const OptionalTensor &min, const OptionalTensor &max);
 Tensor where(Result result, const Tensor &condition, const Tensor &self, const Tensor &other);
@@ -47,36 +49,42 @@ std::vector<Tensor> foreach_norm(TensorList self, const Scalar &ord, std::option
 std::vector<Scalar> numbers_of(const Tensor &cpu_numbers);
 void foreach_zero(TensorList self);
 void foreach_copy(TensorList self, TensorList from);
-void fused_adam(bool decoupled, TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList max_squares,
-                TensorList steps, const Operand &lr, double beta1, double beta2, double weight_decay, double eps, bool amsgrad,
-                bool maximize, const OptionalTensor &grad_scale, const OptionalTensor &found_inf);
-void fused_sgd(TensorList params, TensorList grads, TensorList momenta, double weight_decay, double momentum, const Operand &lr,
-               double dampening, bool nesterov, bool maximize, bool is_first, const OptionalTensor &grad_scale,
-               const OptionalTensor &found_inf);
+void fused_adam(bool decoupled, TensorList params, TensorList grads, TensorList means, TensorList squares,
+                TensorList max_squares, TensorList steps, const Operand &lr, double beta1, double beta2,
+                double weight_decay, double eps, bool amsgrad, bool maximize, const OptionalTensor &grad_scale,
+                const OptionalTensor &found_inf);
+void fused_sgd(TensorList params, TensorList grads, TensorList momenta, double weight_decay, double momentum,
+               const Operand &lr, double dampening, bool nesterov, bool maximize, bool is_first,
+               const OptionalTensor &grad_scale, const OptionalTensor &found_inf);
 
 // ---- reduce.cpp: reductions and products
 Tensor sum(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim, std::optional<ScalarType> dtype);
 Tensor mean(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim, std::optional<ScalarType> dtype);
 Tensor prod(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim, std::optional<ScalarType> dtype);
 Tensor extreme(Result result, hr_op op, const Tensor &self, OptionalIntArrayRef dims, bool keepdim);
-Tensor2 extreme_dim(Result values, Result indices, hr_op op, hr_op arg_op, const Tensor &self, int64_t dim, bool keepdim);
+Tensor2 extreme_dim(Result values, Result indices, hr_op op, hr_op arg_op, const Tensor &self, int64_t dim,
+                    bool keepdim);
 Tensor2 aminmax(Result min, Result max, const Tensor &self, std::optional<int64_t> dim, bool keepdim);
 Tensor arg_extreme(Result result, hr_op op, const Tensor &self, std::optional<int64_t> dim, bool keepdim);
 Tensor truth(Result result, hr_op op, const Tensor &self, OptionalIntArrayRef dims, bool keepdim);
-Tensor variance(Result result, const Tensor &self, OptionalIntArrayRef dims, const std::optional<Scalar> &correction, bool keepdim,
-                bool root);
-Tensor2 variance_mean(const Tensor &self, OptionalIntArrayRef dims, const std::optional<Scalar> &correction, bool keepdim, bool root);
+Tensor variance(Result result, const Tensor &self, OptionalIntArrayRef dims, const std::optional<Scalar> &correction,
+                bool keepdim, bool root);
+Tensor2 variance_mean(const Tensor &self, OptionalIntArrayRef dims, const std::optional<Scalar> &correction,
+                      bool keepdim, bool root);
 Tensor norm(Result result, const Tensor &self, const std::optional<Scalar> &p, OptionalIntArrayRef dims, bool keepdim,
             std::optional<ScalarType> dtype);
 Tensor logsumexp(Result result, const Tensor &self, IntArrayRef dims, bool keepdim);
 Tensor cumsum(Result result, const Tensor &self, int64_t dim, std::optional<ScalarType> dtype);
 bool equal(const Tensor &self, const Tensor &other);
 Tensor matmul(Result result, const Tensor &a, const Tensor &b);
-Tensor addmm(Result result, const Tensor &self, const Tensor &a, const Tensor &b, const Scalar &beta, const Scalar &alpha);
-Tensor addmv(Result result, const Tensor &self, const Tensor &matrix, const Tensor &vector, const Scalar &beta, const Scalar &alpha);
+Tensor addmm(Result result, const Tensor &self, const Tensor &a, const Tensor &b, const Scalar &beta,
+             const Scalar &alpha);
+Tensor addmv(Result result, const Tensor &self, const Tensor &matrix, const Tensor &vector, const Scalar &beta,
+             const Scalar &alpha);
 Tensor dot(const Tensor &a, const Tensor &b);
 Tensor softmax(Result result, hr_op op, const Tensor &self, int64_t dim, bool half_to_float);
-Tensor softmax_backward(Result result, hr_op op, const Tensor &grad, const Tensor &output, int64_t dim, ScalarType input_type);
+Tensor softmax_backward(Result result, hr_op op, const Tensor &grad, const Tensor &output, int64_t dim,
+                        ScalarType input_type);
 
 // ---- index.cpp: index maps, scatters, fills, random numbers
 Tensor cat(Result result, const at::ITensorListRef &tensors, int64_t dim);
@@ -86,11 +94,14 @@ Tensor tri(Result result, const Tensor &self, int64_t diagonal, int64_t upper);
 Tensor index_select(Result result, const Tensor &self, int64_t dim, const Tensor &index);
 Tensor gather(Result result, const Tensor &self, int64_t dim, const Tensor &index);
 int64_t scatter_mode(std::string_view reduce, bool include_self);
-Tensor scatter(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Operand &source, int64_t mode);
+Tensor scatter(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Operand &source,
+               int64_t mode);
 Tensor index(Result result, const Tensor &self, const IndexList &indices);
 Tensor index_put(const Tensor &self, const IndexList &indices, const Tensor &values, bool accumulate);
-Tensor index_add(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Tensor &source, const Scalar &alpha);
-Tensor embedding_backward(const Tensor &grad, const Tensor &indices, int64_t count, int64_t padding_index, bool scale_by_frequency);
+Tensor index_add(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Tensor &source,
+                 const Scalar &alpha);
+Tensor embedding_backward(const Tensor &grad, const Tensor &indices, int64_t count, int64_t padding_index,
+                          bool scale_by_frequency);
 Tensor arange(Result result, const Scalar &start, const Scalar &end, const Scalar &step);
 Tensor eye(Result result, int64_t rows, int64_t columns);
 Tensor uniform(const Tensor &self, double from, double to, const OptionalGenerator &generator);
@@ -99,68 +110,80 @@ Tensor normal_like(Result result, const Operand &mean, const Operand &deviation,
 Tensor bernoulli(const Tensor &self, const Operand &p, const OptionalGenerator &generator);
 Tensor bernoulli_like(Result result, const Tensor &p, const OptionalGenerator &generator);
 Tensor exponential(const Tensor &self, double lambda, const OptionalGenerator &generator);
-Tensor random(const Tensor &self, std::optional<int64_t> from, std::optional<int64_t> to, const OptionalGenerator &generator);
+Tensor random(const Tensor &self, std::optional<int64_t> from, std::optional<int64_t> to,
+              const OptionalGenerator &generator);
 Tensor2 dropout(const Tensor &self, double p, std::optional<bool> train);
 Tensor dropout_backward(const Tensor &grad, const Tensor &mask, double scale);
 
 // ---- nn.cpp: layers, losses, windows, cells, attention
-Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTensor &bias, IntArrayRef stride, IntArrayRef padding,
-                   IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups);
-Tensor3 convolution_backward(const Tensor &grad, const Tensor &input, const Tensor &weight, IntArrayRef stride, IntArrayRef padding,
-                             IntArrayRef dilation, bool transposed, int64_t groups, std::array<bool, 3> mask);
-Tensor3 batch_norm(Result y, Result mean, Result invstd, const Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias,
-                   const OptionalTensor &running_mean, const OptionalTensor &running_var, bool training, double momentum, double eps);
-Tensor3 batch_norm_backward(const Tensor &grad, const Tensor &input, const OptionalTensor &weight, const OptionalTensor &running_mean,
-                            const OptionalTensor &running_var, const OptionalTensor &mean, const OptionalTensor &invstd, bool training,
-                            double eps, std::array<bool, 3> mask);
-Tensor3 layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor &weight, const OptionalTensor &bias, double eps);
-Tensor3 layer_norm_backward(const Tensor &grad, const Tensor &input, IntArrayRef shape, const Tensor &mean, const Tensor &rstd,
-                            const OptionalTensor &weight, const OptionalTensor &bias, std::array<bool, 3> mask);
-Tensor3 group_norm(const Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias, int64_t n, int64_t c, int64_t hw,
-                   int64_t groups, double eps);
+Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTensor &bias, IntArrayRef stride,
+                   IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
+                   int64_t groups);
+Tensor3 convolution_backward(const Tensor &grad, const Tensor &input, const Tensor &weight, IntArrayRef stride,
+                             IntArrayRef padding, IntArrayRef dilation, bool transposed, int64_t groups,
+                             std::array<bool, 3> mask);
+Tensor3 batch_norm(Result y, Result mean, Result invstd, const Tensor &input, const OptionalTensor &weight,
+                   const OptionalTensor &bias, const OptionalTensor &running_mean, const OptionalTensor &running_var,
+                   bool training, double momentum, double eps);
+Tensor3 batch_norm_backward(const Tensor &grad, const Tensor &input, const OptionalTensor &weight,
+                            const OptionalTensor &running_mean, const OptionalTensor &running_var,
+                            const OptionalTensor &mean, const OptionalTensor &invstd, bool training, double eps,
+                            std::array<bool, 3> mask);
+Tensor3 layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor &weight, const OptionalTensor &bias,
+                   double eps);
+Tensor3 layer_norm_backward(const Tensor &grad, const Tensor &input, IntArrayRef shape, const Tensor &mean,
+                            const Tensor &rstd, const OptionalTensor &weight, const OptionalTensor &bias,
+                            std::array<bool, 3> mask);
+Tensor3 group_norm(const Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias, int64_t n, int64_t c,
+                   int64_t hw, int64_t groups, double eps);
 Tensor3 group_norm_backward(const Tensor &grad, const Tensor &input, const Tensor &mean, const Tensor &rstd,
-                            const OptionalTensor &weight, int64_t n, int64_t c, int64_t hw, int64_t groups, std::array<bool, 3> mask);
-Tensor2 nll_loss(Result loss, Result total_weight, const Tensor &self, const Tensor &target, const OptionalTensor &weight,
-                 int64_t reduction, int64_t ignore_index);
-Tensor nll_loss_backward(Result result, const Tensor &grad, const Tensor &self, const Tensor &target, const OptionalTensor &weight,
-                         int64_t reduction, int64_t ignore_index, const Tensor &total_weight);
-Tensor loss(Result result, hr_op op, const Tensor &self, const Tensor &target, const OptionalTensor &weight, int64_t reduction,
-            std::optional<double> parameter = std::nullopt);
-Tensor loss_backward(Result result, hr_op op, const Tensor &grad, const Tensor &self, const Tensor &target, const OptionalTensor &weight,
-                     int64_t reduction, std::optional<double> parameter = std::nullopt);
-Tensor2 max_pool2d(Result y, Result indices, const Tensor &self, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
-                   IntArrayRef dilation, bool ceil_mode);
-Tensor max_pool2d_backward(Result result, const Tensor &grad, const Tensor &self, IntArrayRef kernel, IntArrayRef stride,
-                           IntArrayRef padding, IntArrayRef dilation, const Tensor &indices);
-Tensor avg_pool2d(Result result, const Tensor &self, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil_mode,
-                  bool count_padding, std::optional<int64_t> divisor);
-Tensor avg_pool2d_backward(Result result, const Tensor &grad, const Tensor &self, IntArrayRef kernel, IntArrayRef stride,
-                           IntArrayRef padding, bool count_padding, std::optional<int64_t> divisor);
+                            const OptionalTensor &weight, int64_t n, int64_t c, int64_t hw, int64_t groups,
+                            std::array<bool, 3> mask);
+Tensor2 nll_loss(Result loss, Result total_weight, const Tensor &self, const Tensor &target,
+                 const OptionalTensor &weight, int64_t reduction, int64_t ignore_index);
+Tensor nll_loss_backward(Result result, const Tensor &grad, const Tensor &self, const Tensor &target,
+                         const OptionalTensor &weight, int64_t reduction, int64_t ignore_index,
+                         const Tensor &total_weight);
+Tensor loss(Result result, hr_op op, const Tensor &self, const Tensor &target, const OptionalTensor &weight,
+            int64_t reduction, std::optional<double> parameter = std::nullopt);
+Tensor loss_backward(Result result, hr_op op, const Tensor &grad, const Tensor &self, const Tensor &target,
+                     const OptionalTensor &weight, int64_t reduction, std::optional<double> parameter = std::nullopt);
+Tensor2 max_pool2d(Result y, Result indices, const Tensor &self, IntArrayRef kernel, IntArrayRef stride,
+                   IntArrayRef padding, IntArrayRef dilation, bool ceil_mode);
+Tensor max_pool2d_backward(Result result, const Tensor &grad, const Tensor &self, IntArrayRef kernel,
+                           IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, const Tensor &indices);
+Tensor avg_pool2d(Result result, const Tensor &self, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
+                  bool ceil_mode, bool count_padding, std::optional<int64_t> divisor);
+Tensor avg_pool2d_backward(Result result, const Tensor &grad, const Tensor &self, IntArrayRef kernel,
+                           IntArrayRef stride, IntArrayRef padding, bool count_padding, std::optional<int64_t> divisor);
 Tensor adaptive_avg_pool2d(Result result, const Tensor &self, IntArrayRef size);
 Tensor adaptive_avg_pool2d_backward(Result result, const Tensor &grad, const Tensor &self);
-Tensor upsample2d(Result result, hr_op op, const Tensor &self, IntArrayRef size, int64_t flag, std::optional<double> scale_h,
-                  std::optional<double> scale_w);
+Tensor upsample2d(Result result, hr_op op, const Tensor &self, IntArrayRef size, int64_t flag,
+                  std::optional<double> scale_h, std::optional<double> scale_w);
 Tensor upsample2d_backward(Result result, hr_op op, const Tensor &grad, IntArrayRef input_size, int64_t flag,
                            std::optional<double> scale_h, std::optional<double> scale_w);
-Tensor3 lstm_cell(const Tensor &input_gates, const Tensor &hidden_gates, const Tensor &c, const OptionalTensor &input_bias,
-                  const OptionalTensor &hidden_bias);
-Tensor3 lstm_cell_backward(const OptionalTensor &grad_h, const OptionalTensor &grad_c, const Tensor &c_before, const Tensor &c_after,
-                           const Tensor &workspace, bool has_bias);
-Tensor2 gru_cell(const Tensor &input_gates, const Tensor &hidden_gates, const Tensor &h, const OptionalTensor &input_bias,
-                 const OptionalTensor &hidden_bias);
+Tensor3 lstm_cell(const Tensor &input_gates, const Tensor &hidden_gates, const Tensor &c,
+                  const OptionalTensor &input_bias, const OptionalTensor &hidden_bias);
+Tensor3 lstm_cell_backward(const OptionalTensor &grad_h, const OptionalTensor &grad_c, const Tensor &c_before,
+                           const Tensor &c_after, const Tensor &workspace, bool has_bias);
+Tensor2 gru_cell(const Tensor &input_gates, const Tensor &hidden_gates, const Tensor &h,
+                 const OptionalTensor &input_bias, const OptionalTensor &hidden_bias);
 Tensor5 gru_cell_backward(const Tensor &grad_h, const Tensor &workspace, bool has_bias);
-std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> attention(
-    const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask, double dropout_p, bool causal,
-    std::optional<double> scale);
-Tensor4 attention_backward(const Tensor &grad, const Tensor &query, const Tensor &key, const Tensor &value, const Tensor &mask,
-                           std::array<bool, 4> wanted, const Tensor &out, const Tensor &logsumexp, double dropout_p, bool causal,
-                           const Tensor &philox_seed, const Tensor &philox_offset, std::optional<double> scale);
+std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>
+attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask, double dropout_p,
+          bool causal, std::optional<double> scale);
+Tensor4 attention_backward(const Tensor &grad, const Tensor &query, const Tensor &key, const Tensor &value,
+                           const Tensor &mask, std::array<bool, 4> wanted, const Tensor &out, const Tensor &logsumexp,
+                           double dropout_p, bool causal, const Tensor &philox_seed, const Tensor &philox_offset,
+                           std::optional<double> scale);
 
 // ---- tensor.cpp: memory and metadata
 Tensor empty_tensor(IntArrayRef size, std::optional<ScalarType> dtype, std::optional<at::Layout> layout,
-                    std::optional<at::Device> device, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format);
-Tensor empty_strided_tensor(IntArrayRef size, IntArrayRef stride, std::optional<ScalarType> dtype, std::optional<at::Layout> layout,
-                            std::optional<at::Device> device, std::optional<bool> pin_memory);
+                    std::optional<at::Device> device, std::optional<bool> pin_memory,
+                    std::optional<at::MemoryFormat> format);
+Tensor empty_strided_tensor(IntArrayRef size, IntArrayRef stride, std::optional<ScalarType> dtype,
+                            std::optional<at::Layout> layout, std::optional<at::Device> device,
+                            std::optional<bool> pin_memory);
 Tensor as_strided(const Tensor &self, IntArrayRef size, IntArrayRef stride, std::optional<int64_t> storage_offset);
 Tensor view(const Tensor &self, IntArrayRef size);
 Tensor reshape_alias(const Tensor &self, IntArrayRef size, IntArrayRef stride);
@@ -172,11 +195,12 @@ void resize_storage(c10::StorageImpl *storage, size_t bytes);
 Tensor set_nothing(const Tensor &self);
 Tensor set_tensor(const Tensor &self, const Tensor &source);
 Tensor set_storage(const Tensor &self, const c10::Storage &source);
-Tensor set_storage_strided(const Tensor &self, const c10::Storage &source, int64_t offset, IntArrayRef size, IntArrayRef stride);
+Tensor set_storage_strided(const Tensor &self, const c10::Storage &source, int64_t offset, IntArrayRef size,
+                           IntArrayRef stride);
 bool is_set_to(const Tensor &self, const Tensor &other);
 Tensor copy_from(const Tensor &self, const Tensor &to);
 Tensor copy_from_and_resize(const Tensor &self, const Tensor &to);
 Scalar local_scalar(const Tensor &self);
 void record_stream(const Tensor &self);
 
-}  // namespace headrace
+} // namespace headrace

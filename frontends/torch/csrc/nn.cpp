@@ -1,7 +1,6 @@
-// nn.cpp: layers, losses, windows, interpolation, recurrent cells and attention: each is one row of the core; here are shapes, memory
-// formats and what torch expects of optional results.
+// nn.cpp: layers, losses, windows, interpolation, recurrent cells and attention: each is one row of the core; here are
+// shapes, memory formats and what torch expects of optional results.
 #include <ATen/ExpandUtils.h>
-#include <ATen/native/ConvUtils.h>
 #include <c10/core/TensorImpl.h>
 
 #include "kernels.h"
@@ -9,7 +8,9 @@
 namespace headrace {
 namespace {
 
-bool present(const OptionalTensor &tensor) { return tensor.has_value() && tensor->defined(); }
+bool present(const OptionalTensor &tensor) {
+  return tensor.has_value() && tensor->defined();
+}
 
 // Statistics of half-precision input are kept in float32.
 ScalarType statistics_type(const Tensor &input) {
@@ -22,10 +23,13 @@ at::MemoryFormat format_of(const Tensor &tensor) {
 }
 
 // An output that a mask may leave out.
-Tensor wanted(bool want, const Tensor &like) { return want ? new_like(like) : Tensor(); }
+Tensor wanted(bool want, const Tensor &like) {
+  return want ? new_like(like) : Tensor();
+}
 
 Tensor zeros_if_empty(const Tensor &tensor) {
-  if (tensor.defined() && tensor.numel() > 0) fill_with(tensor, 0);
+  if (tensor.defined() && tensor.numel() > 0)
+    fill_with(tensor, 0);
   return tensor;
 }
 
@@ -34,7 +38,8 @@ struct Convolution {
   Convolution(int64_t rank, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
     ints.push_back(rank);
     for (IntArrayRef values : {stride, padding, dilation}) {
-      for (int64_t i = 0; i < rank; ++i) ints.push_back(values.size() == 1 ? values[0] : values[i]);
+      for (int64_t i = 0; i < rank; ++i)
+        ints.push_back(values.size() == 1 ? values[0] : values[i]);
     }
     ints.push_back(groups);
   }
@@ -46,8 +51,8 @@ at::MemoryFormat convolution_format(const Tensor &input, const Tensor &weight) {
   return format != at::MemoryFormat::Contiguous ? format : format_of(weight);
 }
 
-Dims convolution_sizes(const Tensor &input, const Tensor &weight, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                       bool transposed, IntArrayRef output_padding, int64_t groups) {
+Dims convolution_sizes(const Tensor &input, const Tensor &weight, IntArrayRef stride, IntArrayRef padding,
+                       IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups) {
   Dims sizes{input.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
   for (int64_t i = 0; i < input.dim() - 2; ++i) {
     auto at = [i](IntArrayRef values) { return values.size() == 1 ? values[0] : values[i]; };
@@ -59,41 +64,93 @@ Dims convolution_sizes(const Tensor &input, const Tensor &weight, IntArrayRef st
   return sizes;
 }
 
-}  // namespace
+// How far a transposed convolution's input must reach at the end of each dim so that it is what the plain convolution
+// makes of the output: an output padding of a stride or more leaves rows that no input row made.
+Dims missing_rows(const Tensor &input, const Tensor &weight, IntArrayRef out_sizes, const Convolution &shape) {
+  int64_t rank = input.dim() - 2;
+  Dims missing;
+  for (int64_t i = 0; i < rank; ++i) {
+    int64_t stride = shape.ints[1 + i], padding = shape.ints[1 + rank + i], dilation = shape.ints[1 + 2 * rank + i];
+    int64_t room = out_sizes[i + 2] + 2 * padding - dilation * (weight.size(i + 2) - 1) - 1;
+    missing.push_back(std::max<int64_t>(room / stride + 1 - input.size(i + 2), 0));
+  }
+  return missing;
+}
+
+bool any_nonzero(IntArrayRef values) {
+  return std::any_of(values.begin(), values.end(), [](int64_t value) { return value != 0; });
+}
+
+Tensor extend(const Tensor &input, IntArrayRef missing) {
+  if (!any_nonzero(missing))
+    return input;
+  Dims pad;
+  for (size_t i = missing.size(); i-- > 0;) {
+    pad.push_back(0);
+    pad.push_back(missing[i]);
+  }
+  return constant_pad(input, pad, 0);
+}
+
+} // namespace
 
 // ---- convolutions: a transposed one is the other's gradient, with the roles of its operands swapped
 
-Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTensor &bias, IntArrayRef stride, IntArrayRef padding,
-                   IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups) {
+Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTensor &bias, IntArrayRef stride,
+                   IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
+                   int64_t groups) {
   Convolution shape(input.dim() - 2, stride, padding, dilation, groups);
   Dims sizes = convolution_sizes(input, weight, stride, padding, dilation, transposed, output_padding, groups);
   Tensor out = new_tensor(sizes, input.scalar_type(), convolution_format(input, weight));
-  if (out.numel() == 0) return out;
+  if (out.numel() == 0)
+    return out;
+  Tensor image = transposed ? extend(input, missing_rows(input, weight, sizes, shape)) : input;
   Record record(transposed ? HR_OP_CONV_BACKWARD_DATA : HR_OP_CONV);
-  record.in(input).in(weight).in(bias).ints(shape.ints).out(out).run();
+  record.in(image).in(weight).in(bias).ints(shape.ints).out(out).run();
   return out;
 }
 
-Tensor3 convolution_backward(const Tensor &grad, const Tensor &input, const Tensor &weight, IntArrayRef stride, IntArrayRef padding,
-                             IntArrayRef dilation, bool transposed, int64_t groups, std::array<bool, 3> mask) {
+Tensor3 convolution_backward(const Tensor &grad, const Tensor &input, const Tensor &weight, IntArrayRef stride,
+                             IntArrayRef padding, IntArrayRef dilation, bool transposed, int64_t groups,
+                             std::array<bool, 3> mask) {
   Convolution shape(input.dim() - 2, stride, padding, dilation, groups);
   at::MemoryFormat format = convolution_format(input, weight);
   Tensor grad_input, grad_weight, grad_bias;
   bool empty = grad.numel() == 0 || input.numel() == 0;
+  Dims missing = transposed ? missing_rows(input, weight, grad.sizes(), shape) : Dims(input.dim() - 2, 0);
   if (mask[0]) {
-    grad_input = new_tensor(input.sizes(), input.scalar_type(), format);
-    if (empty) zeros_if_empty(grad_input);
-    else Record(transposed ? HR_OP_CONV : HR_OP_CONV_BACKWARD_DATA).in(grad).in(weight).absent().ints(shape.ints).out(grad_input).run();
+    Dims sizes(input.sizes().begin(), input.sizes().end());
+    for (size_t i = 0; i < missing.size(); ++i)
+      sizes[i + 2] += missing[i];
+    grad_input = new_tensor(sizes, input.scalar_type(), format);
+    if (empty)
+      zeros_if_empty(grad_input);
+    else
+      Record(transposed ? HR_OP_CONV : HR_OP_CONV_BACKWARD_DATA)
+          .in(grad)
+          .in(weight)
+          .absent()
+          .ints(shape.ints)
+          .out(grad_input)
+          .run();
+    for (size_t i = 0; i < missing.size(); ++i) {
+      if (missing[i] > 0)
+        grad_input = grad_input.narrow(static_cast<int64_t>(i) + 2, 0, input.size(static_cast<int64_t>(i) + 2));
+    }
   }
   if (mask[1]) {
     grad_weight = new_like(weight);
-    const Tensor &image = transposed ? grad : input, &change = transposed ? input : grad;
-    if (empty) zeros_if_empty(grad_weight);
-    else Record(HR_OP_CONV_BACKWARD_WEIGHT).in(image).in(change).ints(shape.ints).out(grad_weight).run();
+    Tensor extended = transposed ? extend(input, missing) : input;
+    const Tensor &image = transposed ? grad : input, &change = transposed ? extended : grad;
+    if (empty)
+      zeros_if_empty(grad_weight);
+    else
+      Record(HR_OP_CONV_BACKWARD_WEIGHT).in(image).in(change).ints(shape.ints).out(grad_weight).run();
   }
   if (mask[2]) {
     Dims dims{0};
-    for (int64_t i = 2; i < grad.dim(); ++i) dims.push_back(i);
+    for (int64_t i = 2; i < grad.dim(); ++i)
+      dims.push_back(i);
     grad_bias = sum(Result::fresh(), grad, OptionalIntArrayRef(IntArrayRef(dims)), false, std::nullopt);
   }
   return {grad_input, grad_weight, grad_bias};
@@ -101,9 +158,9 @@ Tensor3 convolution_backward(const Tensor &grad, const Tensor &input, const Tens
 
 // ---- normalisation
 
-Tensor3 batch_norm(Result y_place, Result mean_place, Result invstd_place, const Tensor &input, const OptionalTensor &weight,
-                   const OptionalTensor &bias, const OptionalTensor &running_mean, const OptionalTensor &running_var, bool training,
-                   double momentum, double eps) {
+Tensor3 batch_norm(Result y_place, Result mean_place, Result invstd_place, const Tensor &input,
+                   const OptionalTensor &weight, const OptionalTensor &bias, const OptionalTensor &running_mean,
+                   const OptionalTensor &running_var, bool training, double momentum, double eps) {
   TORCH_CHECK(input.dim() >= 2, "batch_norm: input must have at least 2 dimensions, not ", input.dim());
   TORCH_CHECK(training || (present(running_mean) && present(running_var)),
               "Expected running_mean and running_var to be defined when training=False");
@@ -113,7 +170,15 @@ Tensor3 batch_norm(Result y_place, Result mean_place, Result invstd_place, const
   Tensor invstd = invstd_place.begin({saved}, statistics_type(input));
   if (input.numel() > 0) {
     Record record(HR_OP_BATCH_NORM);
-    record.in(input).in(weight).in(bias).in(running_mean).in(running_var).ints({training}).num(momentum).num(eps).out(y);
+    record.in(input)
+        .in(weight)
+        .in(bias)
+        .in(running_mean)
+        .in(running_var)
+        .ints({training})
+        .num(momentum)
+        .num(eps)
+        .out(y);
     if (training) {
       record.out(mean).out(invstd).out(running_mean.value_or(Tensor())).out(running_var.value_or(Tensor()));
     } else {
@@ -127,35 +192,45 @@ Tensor3 batch_norm(Result y_place, Result mean_place, Result invstd_place, const
   return {y_place.end(y), mean_place.end(mean), invstd_place.end(invstd)};
 }
 
-Tensor3 batch_norm_backward(const Tensor &grad, const Tensor &input, const OptionalTensor &weight, const OptionalTensor &running_mean,
-                            const OptionalTensor &running_var, const OptionalTensor &mean, const OptionalTensor &invstd, bool training,
-                            double eps, std::array<bool, 3> mask) {
+Tensor3 batch_norm_backward(const Tensor &grad, const Tensor &input, const OptionalTensor &weight,
+                            const OptionalTensor &running_mean, const OptionalTensor &running_var,
+                            const OptionalTensor &mean, const OptionalTensor &invstd, bool training, double eps,
+                            std::array<bool, 3> mask) {
   ScalarType type = present(weight) ? weight->scalar_type() : statistics_type(input);
   Tensor dx = mask[0] ? new_tensor(input.sizes(), input.scalar_type(), format_of(input)) : Tensor();
   Tensor dweight = mask[1] ? new_tensor({input.size(1)}, type) : Tensor();
   Tensor dbias = mask[2] ? new_tensor({input.size(1)}, type) : Tensor();
-  if (input.numel() == 0) return {dx, zeros_if_empty(dweight), zeros_if_empty(dbias)};
-  if (!mask[0] && !mask[1] && !mask[2]) return {dx, dweight, dbias};
+  if (input.numel() == 0)
+    return {dx, zeros_if_empty(dweight), zeros_if_empty(dbias)};
+  if (!mask[0] && !mask[1] && !mask[2])
+    return {dx, dweight, dbias};
   Record record(HR_OP_BATCH_NORM_BACKWARD);
   record.in(grad).in(input).in(weight).in(running_mean).in(running_var);
-  if (training) record.in(mean).in(invstd);
-  else record.absent().absent();
+  if (training)
+    record.in(mean).in(invstd);
+  else
+    record.absent().absent();
   record.ints({training}).num(eps).out(dx).out(dweight).out(dbias).run();
   return {dx, dweight, dbias};
 }
 
-Tensor3 layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor &weight, const OptionalTensor &bias, double eps) {
+Tensor3 layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor &weight, const OptionalTensor &bias,
+                   double eps) {
   int64_t trailing = static_cast<int64_t>(shape.size()), lead = input.dim() - trailing;
-  TORCH_CHECK(trailing >= 1, "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got ",
+  TORCH_CHECK(trailing >= 1,
+              "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got ",
               "normalized_shape = ", shape);
-  TORCH_CHECK(!present(weight) || weight->sizes().equals(shape), "Expected weight to be of same shape as normalized_shape, but got ",
-              "weight of shape ", weight->sizes(), " and normalized_shape = ", shape);
-  TORCH_CHECK(!present(bias) || bias->sizes().equals(shape), "Expected bias to be of same shape as normalized_shape, but got bias of ",
-              "shape ", bias->sizes(), " and normalized_shape = ", shape);
-  TORCH_CHECK(lead >= 0 && input.sizes().slice(lead).equals(shape), "Given normalized_shape=", shape, ", expected input with shape [*, ",
-              shape, "], but got input of size", input.sizes());
+  TORCH_CHECK(!present(weight) || weight->sizes().equals(shape),
+              "Expected weight to be of same shape as normalized_shape, but got ", "weight of shape ", weight->sizes(),
+              " and normalized_shape = ", shape);
+  TORCH_CHECK(!present(bias) || bias->sizes().equals(shape),
+              "Expected bias to be of same shape as normalized_shape, but got bias of ", "shape ", bias->sizes(),
+              " and normalized_shape = ", shape);
+  TORCH_CHECK(lead >= 0 && input.sizes().slice(lead).equals(shape), "Given normalized_shape=", shape,
+              ", expected input with shape [*, ", shape, "], but got input of size", input.sizes());
   Dims kept(input.sizes().begin(), input.sizes().end());
-  for (int64_t i = lead; i < input.dim(); ++i) kept[i] = 1;
+  for (int64_t i = lead; i < input.dim(); ++i)
+    kept[i] = 1;
   Tensor y = new_tensor(input.sizes(), input.scalar_type());
   Tensor mean = new_tensor(kept, statistics_type(input)), rstd = new_tensor(kept, statistics_type(input));
   if (input.numel() > 0) {
@@ -165,22 +240,26 @@ Tensor3 layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor 
   return {y, mean, rstd};
 }
 
-Tensor3 layer_norm_backward(const Tensor &grad, const Tensor &input, IntArrayRef shape, const Tensor &mean, const Tensor &rstd,
-                            const OptionalTensor &weight, const OptionalTensor &, std::array<bool, 3> mask) {
+Tensor3 layer_norm_backward(const Tensor &grad, const Tensor &input, IntArrayRef shape, const Tensor &mean,
+                            const Tensor &rstd, const OptionalTensor &weight, const OptionalTensor &,
+                            std::array<bool, 3> mask) {
   ScalarType type = present(weight) ? weight->scalar_type() : input.scalar_type();
   Tensor dx = mask[0] ? new_tensor(input.sizes(), input.scalar_type()) : Tensor();
   Tensor dweight = mask[1] ? new_tensor(shape, type) : Tensor(), dbias = mask[2] ? new_tensor(shape, type) : Tensor();
-  if (input.numel() == 0) return {dx, zeros_if_empty(dweight), zeros_if_empty(dbias)};
-  if (!mask[0] && !mask[1] && !mask[2]) return {dx, dweight, dbias};
+  if (input.numel() == 0)
+    return {dx, zeros_if_empty(dweight), zeros_if_empty(dbias)};
+  if (!mask[0] && !mask[1] && !mask[2])
+    return {dx, dweight, dbias};
   Record record(HR_OP_LAYER_NORM_BACKWARD);
   record.in(grad).in(input).in(mean).in(rstd).in(weight).ints({static_cast<int64_t>(shape.size())});
   record.out(dx).out(dweight).out(dbias).run();
   return {dx, dweight, dbias};
 }
 
-Tensor3 group_norm(const Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias, int64_t n, int64_t c, int64_t,
-                   int64_t groups, double eps) {
-  TORCH_CHECK(groups > 0 && c % groups == 0, "Expected number of channels in input to be divisible by num_groups, but got input of shape ",
+Tensor3 group_norm(const Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias, int64_t n, int64_t c,
+                   int64_t, int64_t groups, double eps) {
+  TORCH_CHECK(groups > 0 && c % groups == 0,
+              "Expected number of channels in input to be divisible by num_groups, but got input of shape ",
               input.sizes(), " and num_groups=", groups);
   Tensor y = new_tensor(input.sizes(), input.scalar_type(), format_of(input));
   Tensor mean = new_tensor({n, groups}, statistics_type(input)), rstd = new_tensor({n, groups}, statistics_type(input));
@@ -192,12 +271,15 @@ Tensor3 group_norm(const Tensor &input, const OptionalTensor &weight, const Opti
 }
 
 Tensor3 group_norm_backward(const Tensor &grad, const Tensor &input, const Tensor &mean, const Tensor &rstd,
-                            const OptionalTensor &weight, int64_t, int64_t c, int64_t, int64_t groups, std::array<bool, 3> mask) {
+                            const OptionalTensor &weight, int64_t, int64_t c, int64_t, int64_t groups,
+                            std::array<bool, 3> mask) {
   ScalarType type = present(weight) ? weight->scalar_type() : input.scalar_type();
   Tensor dx = mask[0] ? new_tensor(input.sizes(), input.scalar_type(), format_of(input)) : Tensor();
   Tensor dweight = mask[1] ? new_tensor({c}, type) : Tensor(), dbias = mask[2] ? new_tensor({c}, type) : Tensor();
-  if (input.numel() == 0) return {dx, zeros_if_empty(dweight), zeros_if_empty(dbias)};
-  if (!mask[0] && !mask[1] && !mask[2]) return {dx, dweight, dbias};
+  if (input.numel() == 0)
+    return {dx, zeros_if_empty(dweight), zeros_if_empty(dbias)};
+  if (!mask[0] && !mask[1] && !mask[2])
+    return {dx, dweight, dbias};
   Record record(HR_OP_GROUP_NORM_BACKWARD);
   record.in(grad).in(input).in(mean).in(rstd).in(weight).ints({groups}).out(dx).out(dweight).out(dbias).run();
   return {dx, dweight, dbias};
@@ -211,24 +293,27 @@ static Tensor target_of(const Tensor &target) {
   return to_type(target, ScalarType::Long);
 }
 
-Tensor2 nll_loss(Result loss_place, Result total_place, const Tensor &self, const Tensor &target, const OptionalTensor &weight,
-                 int64_t reduction, int64_t ignore_index) {
-  TORCH_CHECK(self.dim() == 1 || self.dim() == 2 || self.dim() == 4, "input tensor should be 1D or 2D, or 4D for images, not ",
-              self.dim(), "D");
+Tensor2 nll_loss(Result loss_place, Result total_place, const Tensor &self, const Tensor &target,
+                 const OptionalTensor &weight, int64_t reduction, int64_t ignore_index) {
+  TORCH_CHECK(self.dim() == 1 || self.dim() == 2 || self.dim() == 4,
+              "input tensor should be 1D or 2D, or 4D for images, not ", self.dim(), "D");
   TORCH_CHECK(target.dim() == std::max<int64_t>(self.dim() - 1, 0) || (self.dim() == 1 && target.dim() <= 1),
               "0D or 1D target tensor expected, multi-target not supported");
-  TORCH_CHECK(self.dim() == 1 || target.size(0) == self.size(0), "size mismatch (got input: ", self.sizes(), ", target: ", target.sizes(),
-              ")");
-  TORCH_CHECK(self.dim() < 4 || target.sizes().slice(1).equals(self.sizes().slice(2)), "size mismatch (got input: ", self.sizes(),
-              " , target: ", target.sizes(), ")");
+  TORCH_CHECK(self.dim() == 1 || target.size(0) == self.size(0), "size mismatch (got input: ", self.sizes(),
+              ", target: ", target.sizes(), ")");
+  TORCH_CHECK(self.dim() < 4 || target.sizes().slice(1).equals(self.sizes().slice(2)),
+              "size mismatch (got input: ", self.sizes(), " , target: ", target.sizes(), ")");
   int64_t classes = self.size(self.dim() == 1 ? 0 : 1);
-  TORCH_CHECK(!present(weight) || (weight->dim() == 1 && weight->numel() == classes), "weight tensor should be defined either for all ",
-              classes, " classes or no classes but got weight tensor of shape: ", present(weight) ? weight->sizes() : IntArrayRef());
+  TORCH_CHECK(
+      !present(weight) || (weight->dim() == 1 && weight->numel() == classes),
+      "weight tensor should be defined either for all ", classes,
+      " classes or no classes but got weight tensor of shape: ", present(weight) ? weight->sizes() : IntArrayRef());
   bool each = reduction == 0 && self.dim() > 1;
   Tensor loss = loss_place.begin(each ? target.sizes() : IntArrayRef(), self.scalar_type(), {self});
   Tensor total = total_place.begin({}, self.scalar_type());
   if (self.numel() == 0) {
-    if (loss.numel() > 0) fill_with(loss, reduction == 1 ? std::nan("") : 0.0);
+    if (loss.numel() > 0)
+      fill_with(loss, reduction == 1 ? std::nan("") : 0.0);
     fill_with(total, 0);
   } else {
     Record record(HR_OP_NLL_LOSS);
@@ -237,52 +322,71 @@ Tensor2 nll_loss(Result loss_place, Result total_place, const Tensor &self, cons
   return {loss_place.end(loss), total_place.end(total)};
 }
 
-Tensor nll_loss_backward(Result result, const Tensor &grad, const Tensor &self, const Tensor &target, const OptionalTensor &weight,
-                         int64_t reduction, int64_t ignore_index, const Tensor &total_weight) {
+Tensor nll_loss_backward(Result result, const Tensor &grad, const Tensor &self, const Tensor &target,
+                         const OptionalTensor &weight, int64_t reduction, int64_t ignore_index,
+                         const Tensor &total_weight) {
   Tensor out = result.begin(self.sizes(), self.scalar_type(), {grad, total_weight});
   if (out.numel() > 0) {
     Record record(HR_OP_NLL_LOSS_BACKWARD);
-    record.in(grad).in(target_of(target)).in(weight).in(total_weight).ints({reduction}).num(ignore_index).out(out).run();
+    record.in(grad)
+        .in(target_of(target))
+        .in(weight)
+        .in(total_weight)
+        .ints({reduction})
+        .num(ignore_index)
+        .out(out)
+        .run();
   }
   return result.end(out);
 }
 
-Tensor loss(Result result, hr_op op, const Tensor &self, const Tensor &target, const OptionalTensor &weight, int64_t reduction,
-            std::optional<double> parameter) {
+Tensor loss(Result result, hr_op op, const Tensor &self, const Tensor &target, const OptionalTensor &weight,
+            int64_t reduction, std::optional<double> parameter) {
   const Operand both[] = {self, target};
   ScalarType type = promote(both, 2);
   at::DimVector sizes = at::infer_size_dimvector(self.sizes(), target.sizes());
   Tensor out = result.begin(reduction == 0 ? IntArrayRef(sizes) : IntArrayRef(), type, {self, target});
-  if (out.numel() == 0) return result.end(out);
-  if (self.numel() == 0 || target.numel() == 0) return result.end(fill_with(out, reduction == 1 ? std::nan("") : 0.0));
+  if (out.numel() == 0)
+    return result.end(out);
+  if (self.numel() == 0 || target.numel() == 0)
+    return result.end(fill_with(out, reduction == 1 ? std::nan("") : 0.0));
   Record record(op);
   record.in(self, sizes).in(target, sizes);
   if (op == HR_OP_BCE_LOSS) {
-    if (present(weight)) record.in(*weight, sizes);
-    else record.absent();
+    if (present(weight))
+      record.in(*weight, sizes);
+    else
+      record.absent();
   }
   record.ints({reduction});
-  if (parameter.has_value()) record.num(*parameter);
+  if (parameter.has_value())
+    record.num(*parameter);
   record.out(out).run();
   return result.end(out);
 }
 
-Tensor loss_backward(Result result, hr_op op, const Tensor &grad, const Tensor &self, const Tensor &target, const OptionalTensor &weight,
-                     int64_t reduction, std::optional<double> parameter) {
+Tensor loss_backward(Result result, hr_op op, const Tensor &grad, const Tensor &self, const Tensor &target,
+                     const OptionalTensor &weight, int64_t reduction, std::optional<double> parameter) {
   const Operand both[] = {self, target};
   at::DimVector sizes = at::infer_size_dimvector(self.sizes(), target.sizes());
   Tensor out = result.begin(sizes, promote(both, 2), {grad, self, target});
-  if (out.numel() == 0) return result.end(out);
+  if (out.numel() == 0)
+    return result.end(out);
   Record record(op);
-  if (reduction == 0) record.in(grad, sizes);
-  else record.in(grad);
+  if (reduction == 0)
+    record.in(grad, sizes);
+  else
+    record.in(grad);
   record.in(self, sizes).in(target, sizes);
   if (op == HR_OP_BCE_LOSS_BACKWARD) {
-    if (present(weight)) record.in(*weight, sizes);
-    else record.absent();
+    if (present(weight))
+      record.in(*weight, sizes);
+    else
+      record.absent();
   }
   record.ints({reduction});
-  if (parameter.has_value()) record.num(*parameter);
+  if (parameter.has_value())
+    record.num(*parameter);
   record.out(out).run();
   return result.end(out);
 }
@@ -292,7 +396,7 @@ Tensor loss_backward(Result result, hr_op op, const Tensor &grad, const Tensor &
 namespace {
 
 struct Pool {
-  int64_t ints[8];  // kernel, stride, padding, dilation, height before width
+  int64_t ints[8]; // kernel, stride, padding, dilation, height before width
   Pool(IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation) {
     auto at = [](IntArrayRef values, int i) { return values.size() == 1 ? values[0] : values[i]; };
     for (int i = 0; i < 2; ++i) {
@@ -300,10 +404,11 @@ struct Pool {
       ints[2 + i] = stride.empty() ? ints[i] : at(stride, i);
       ints[4 + i] = at(padding, i);
       ints[6 + i] = at(dilation, i);
-      TORCH_CHECK(ints[i] > 0 && ints[2 + i] > 0 && ints[6 + i] > 0, "pool: kernel, stride and dilation should be greater than zero");
+      TORCH_CHECK(ints[i] > 0 && ints[2 + i] > 0 && ints[6 + i] > 0,
+                  "pool: kernel, stride and dilation should be greater than zero");
       TORCH_CHECK(ints[4 + i] >= 0 && ints[4 + i] <= ((ints[i] - 1) * ints[6 + i] + 1) / 2,
-                  "pad should be at most half of effective kernel size, but got pad=", ints[4 + i], ", kernel_size=", ints[i],
-                  " and dilation=", ints[6 + i]);
+                  "pad should be at most half of effective kernel size, but got pad=", ints[4 + i],
+                  ", kernel_size=", ints[i], " and dilation=", ints[6 + i]);
     }
   }
   Dims sizes(const Tensor &input, bool ceil_mode) const {
@@ -314,7 +419,8 @@ struct Pool {
       int64_t kernel = ints[i], stride = ints[2 + i], padding = ints[4 + i], dilation = ints[6 + i], in = size;
       int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : 0);
       size = (room >= 0 ? room / stride : -1) + 1;
-      if (ceil_mode && (size - 1) * stride >= in + padding) --size;
+      if (ceil_mode && (size - 1) * stride >= in + padding)
+        --size;
       TORCH_CHECK(size >= 1, "Given input size: ", input.sizes(), ". Calculated output size: ", IntArrayRef(sizes),
                   ". Output size is too small");
     }
@@ -322,10 +428,10 @@ struct Pool {
   }
 };
 
-}  // namespace
+} // namespace
 
-Tensor2 max_pool2d(Result y_place, Result index_place, const Tensor &self, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
-                   IntArrayRef dilation, bool ceil_mode) {
+Tensor2 max_pool2d(Result y_place, Result index_place, const Tensor &self, IntArrayRef kernel, IntArrayRef stride,
+                   IntArrayRef padding, IntArrayRef dilation, bool ceil_mode) {
   Pool pool(kernel, stride, padding, dilation);
   Dims sizes = pool.sizes(self, ceil_mode);
   Tensor y = y_place.begin(sizes, self.scalar_type(), {self}, format_of(self));
@@ -337,11 +443,12 @@ Tensor2 max_pool2d(Result y_place, Result index_place, const Tensor &self, IntAr
   return {y_place.end(y), index_place.end(indices)};
 }
 
-Tensor max_pool2d_backward(Result result, const Tensor &grad, const Tensor &self, IntArrayRef kernel, IntArrayRef stride,
-                           IntArrayRef padding, IntArrayRef dilation, const Tensor &indices) {
+Tensor max_pool2d_backward(Result result, const Tensor &grad, const Tensor &self, IntArrayRef kernel,
+                           IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, const Tensor &indices) {
   Pool pool(kernel, stride, padding, dilation);
   Tensor out = result.begin(self.sizes(), self.scalar_type(), {grad}, format_of(self));
-  if (grad.numel() == 0) return result.end(zeros_if_empty(out));
+  if (grad.numel() == 0)
+    return result.end(zeros_if_empty(out));
   Record record(HR_OP_MAX_POOL2D_BACKWARD);
   record.in(grad).in(indices).ints(pool.ints).out(out).run();
   return result.end(out);
@@ -349,8 +456,8 @@ Tensor max_pool2d_backward(Result result, const Tensor &grad, const Tensor &self
 
 static const int64_t kNoDilation[2] = {1, 1};
 
-Tensor avg_pool2d(Result result, const Tensor &self, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil_mode,
-                  bool count_padding, std::optional<int64_t> divisor) {
+Tensor avg_pool2d(Result result, const Tensor &self, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
+                  bool ceil_mode, bool count_padding, std::optional<int64_t> divisor) {
   TORCH_CHECK(!divisor.has_value() || *divisor != 0, "divisor must be not zero");
   Pool pool(kernel, stride, padding, kNoDilation);
   Tensor y = result.begin(pool.sizes(self, ceil_mode), self.scalar_type(), {self}, format_of(self));
@@ -361,18 +468,21 @@ Tensor avg_pool2d(Result result, const Tensor &self, IntArrayRef kernel, IntArra
   return result.end(y);
 }
 
-Tensor avg_pool2d_backward(Result result, const Tensor &grad, const Tensor &self, IntArrayRef kernel, IntArrayRef stride,
-                           IntArrayRef padding, bool count_padding, std::optional<int64_t> divisor) {
+Tensor avg_pool2d_backward(Result result, const Tensor &grad, const Tensor &self, IntArrayRef kernel,
+                           IntArrayRef stride, IntArrayRef padding, bool count_padding,
+                           std::optional<int64_t> divisor) {
   Pool pool(kernel, stride, padding, kNoDilation);
   Tensor out = result.begin(self.sizes(), self.scalar_type(), {grad}, format_of(self));
-  if (grad.numel() == 0) return result.end(zeros_if_empty(out));
+  if (grad.numel() == 0)
+    return result.end(zeros_if_empty(out));
   Record record(HR_OP_AVG_POOL2D_BACKWARD);
   record.in(grad).ints(pool.ints).ints({count_padding, divisor.value_or(0)}).out(out).run();
   return result.end(out);
 }
 
 Tensor adaptive_avg_pool2d(Result result, const Tensor &self, IntArrayRef size) {
-  TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got ", self.sizes());
+  TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got ",
+              self.sizes());
   TORCH_CHECK(size.size() == 2, "adaptive_avg_pool2d: output_size must be 2");
   Dims sizes(self.sizes().begin(), self.sizes().end());
   sizes[sizes.size() - 2] = size[0], sizes[sizes.size() - 1] = size[1];
@@ -386,19 +496,20 @@ Tensor adaptive_avg_pool2d(Result result, const Tensor &self, IntArrayRef size) 
 
 Tensor adaptive_avg_pool2d_backward(Result result, const Tensor &grad, const Tensor &self) {
   Tensor out = result.begin(self.sizes(), self.scalar_type(), {grad}, format_of(self));
-  if (grad.numel() == 0) return result.end(zeros_if_empty(out));
+  if (grad.numel() == 0)
+    return result.end(zeros_if_empty(out));
   Record record(HR_OP_ADAPTIVE_AVG_POOL2D_BACKWARD);
   record.in(grad).out(out).run();
   return result.end(out);
 }
 
-Tensor upsample2d(Result result, hr_op op, const Tensor &self, IntArrayRef size, int64_t flag, std::optional<double> scale_h,
-                  std::optional<double> scale_w) {
+Tensor upsample2d(Result result, hr_op op, const Tensor &self, IntArrayRef size, int64_t flag,
+                  std::optional<double> scale_h, std::optional<double> scale_w) {
   TORCH_CHECK(size.size() == 2, "It is expected output_size equals to 2, but got size ", size.size());
   TORCH_CHECK(self.dim() == 4, "It is expected input_size equals to 4, but got size ", self.dim());
   TORCH_CHECK(self.size(2) > 0 && self.size(3) > 0 && size[0] > 0 && size[1] > 0,
-              "Input and output sizes should be greater than 0, but got input (H: ", self.size(2), ", W: ", self.size(3),
-              ") output (H: ", size[0], ", W: ", size[1], ")");
+              "Input and output sizes should be greater than 0, but got input (H: ", self.size(2),
+              ", W: ", self.size(3), ") output (H: ", size[0], ", W: ", size[1], ")");
   Tensor y = result.begin({self.size(0), self.size(1), size[0], size[1]}, self.scalar_type(), {self}, format_of(self));
   if (y.numel() > 0) {
     Record record(op);
@@ -419,8 +530,8 @@ Tensor upsample2d_backward(Result result, hr_op op, const Tensor &grad, IntArray
 
 // ---- recurrent cells
 
-Tensor3 lstm_cell(const Tensor &input_gates, const Tensor &hidden_gates, const Tensor &c, const OptionalTensor &input_bias,
-                  const OptionalTensor &hidden_bias) {
+Tensor3 lstm_cell(const Tensor &input_gates, const Tensor &hidden_gates, const Tensor &c,
+                  const OptionalTensor &input_bias, const OptionalTensor &hidden_bias) {
   Tensor h = new_tensor(c.sizes(), c.scalar_type()), next = new_tensor(c.sizes(), c.scalar_type());
   Tensor workspace = new_tensor(input_gates.sizes(), input_gates.scalar_type());
   if (h.numel() > 0) {
@@ -430,20 +541,22 @@ Tensor3 lstm_cell(const Tensor &input_gates, const Tensor &hidden_gates, const T
   return {h, next, workspace};
 }
 
-Tensor3 lstm_cell_backward(const OptionalTensor &grad_h, const OptionalTensor &grad_c, const Tensor &c_before, const Tensor &c_after,
-                           const Tensor &workspace, bool has_bias) {
-  if (!present(grad_h) && !present(grad_c)) return {};
+Tensor3 lstm_cell_backward(const OptionalTensor &grad_h, const OptionalTensor &grad_c, const Tensor &c_before,
+                           const Tensor &c_after, const Tensor &workspace, bool has_bias) {
+  if (!present(grad_h) && !present(grad_c))
+    return {};
   Tensor grad_gates = new_tensor(workspace.sizes(), workspace.scalar_type()), grad_before = new_like(c_before);
   if (grad_gates.numel() > 0) {
     Record record(HR_OP_LSTM_CELL_BACKWARD);
     record.in(grad_h).in(grad_c).in(c_before).in(c_after).in(workspace).out(grad_gates).out(grad_before).run();
   }
-  Tensor grad_bias = has_bias ? sum(Result::fresh(), grad_gates, OptionalIntArrayRef(IntArrayRef{0}), false, std::nullopt) : Tensor();
+  Tensor grad_bias =
+      has_bias ? sum(Result::fresh(), grad_gates, OptionalIntArrayRef(IntArrayRef{0}), false, std::nullopt) : Tensor();
   return {grad_gates, grad_before, grad_bias};
 }
 
-Tensor2 gru_cell(const Tensor &input_gates, const Tensor &hidden_gates, const Tensor &h, const OptionalTensor &input_bias,
-                 const OptionalTensor &hidden_bias) {
+Tensor2 gru_cell(const Tensor &input_gates, const Tensor &hidden_gates, const Tensor &h,
+                 const OptionalTensor &input_bias, const OptionalTensor &hidden_bias) {
   Tensor next = new_tensor(h.sizes(), h.scalar_type());
   Tensor workspace = new_tensor({h.size(0), h.size(1) * 5}, h.scalar_type());
   if (next.numel() > 0) {
@@ -455,7 +568,8 @@ Tensor2 gru_cell(const Tensor &input_gates, const Tensor &hidden_gates, const Te
 
 Tensor5 gru_cell_backward(const Tensor &grad_h, const Tensor &workspace, bool has_bias) {
   int64_t n = workspace.size(0), hidden = workspace.size(1) / 5;
-  Tensor grad_input = new_tensor({n, 3 * hidden}, workspace.scalar_type()), grad_hidden = new_tensor({n, 3 * hidden}, workspace.scalar_type());
+  Tensor grad_input = new_tensor({n, 3 * hidden}, workspace.scalar_type()),
+         grad_hidden = new_tensor({n, 3 * hidden}, workspace.scalar_type());
   Tensor grad_before = new_like(grad_h), input_bias, hidden_bias;
   if (grad_input.numel() > 0) {
     Record record(HR_OP_GRU_CELL_BACKWARD);
@@ -475,11 +589,13 @@ static double attention_scale(const Tensor &query, std::optional<double> scale) 
 }
 
 // The place in the random sequence travels to the gradient in two numbers on the host, which cost no wait to read.
-static Tensor host_number(int64_t value) { return at::scalar_tensor(value, at::TensorOptions(at::kCPU).dtype(at::kLong)); }
+static Tensor host_number(int64_t value) {
+  return at::scalar_tensor(value, at::TensorOptions(at::kCPU).dtype(at::kLong));
+}
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> attention(
-    const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask, double dropout_p, bool causal,
-    std::optional<double> scale) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>
+attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask, double dropout_p,
+          bool causal, std::optional<double> scale) {
   int64_t b = query.size(0), h = query.size(1), l = query.size(2), s = key.size(2);
   Tensor out = new_tensor({b, h, l, value.size(3)}, query.scalar_type());
   Tensor logsumexp = new_tensor({b, h, l}, statistics_type(query));
@@ -487,34 +603,46 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Ten
   if (out.numel() > 0) {
     Record record(HR_OP_ATTENTION);
     record.in(query).in(key).in(value);
-    if (present(mask)) record.in(*mask, {b, h, l, s});
-    else record.absent();
-    record.ints({causal}).num(attention_scale(query, scale)).num(dropout_p).philox(place).out(out).out(logsumexp).run();
+    if (present(mask))
+      record.in(*mask, {b, h, l, s});
+    else
+      record.absent();
+    record.ints({causal}).num(attention_scale(query, scale));
+    if (dropout_p > 0)
+      record.num(dropout_p).philox(place);
+    record.out(out).out(logsumexp).run();
   }
   return {out, logsumexp, Tensor(), Tensor(), l, s, host_number(place.seed), host_number(place.offset), Tensor()};
 }
 
-Tensor4 attention_backward(const Tensor &grad, const Tensor &query, const Tensor &key, const Tensor &value, const Tensor &mask,
-                           std::array<bool, 4> want, const Tensor &out, const Tensor &logsumexp, double dropout_p, bool causal,
-                           const Tensor &philox_seed, const Tensor &philox_offset, std::optional<double> scale) {
+Tensor4 attention_backward(const Tensor &grad, const Tensor &query, const Tensor &key, const Tensor &value,
+                           const Tensor &mask, std::array<bool, 4> want, const Tensor &out, const Tensor &logsumexp,
+                           double dropout_p, bool causal, const Tensor &philox_seed, const Tensor &philox_offset,
+                           std::optional<double> scale) {
   Tensor dquery = wanted(want[0], query), dkey = wanted(want[1], key), dvalue = wanted(want[2], value);
   Tensor dmask = want[3] && mask.defined() ? new_like(mask) : Tensor();
   if (query.numel() == 0 || key.numel() == 0) {
-    for (const Tensor &tensor : {dquery, dkey, dvalue, dmask}) zeros_if_empty(tensor);
+    for (const Tensor &tensor : {dquery, dkey, dvalue, dmask})
+      zeros_if_empty(tensor);
     return {dquery, dkey, dvalue, dmask};
   }
   Dims scores{query.size(0), query.size(1), query.size(2), key.size(2)};
   Record record(HR_OP_ATTENTION_BACKWARD);
   record.in(grad).in(query).in(key).in(value);
-  if (mask.defined()) record.in(mask, scores);
-  else record.absent();
-  record.in(out).in(logsumexp).ints({causal}).num(attention_scale(query, scale)).num(dropout_p);
-  record.scalar(number_of(philox_seed)).scalar(number_of(philox_offset)).out(dquery).out(dkey).out(dvalue);
+  if (mask.defined())
+    record.in(mask, scores);
+  else
+    record.absent();
+  record.in(out).in(logsumexp).ints({causal}).num(attention_scale(query, scale));
+  if (dropout_p > 0)
+    record.num(dropout_p).scalar(number_of(philox_seed)).scalar(number_of(philox_offset));
+  record.out(dquery).out(dkey).out(dvalue);
   bool broadcast = dmask.defined() && !dmask.sizes().equals(scores);
   Tensor whole = broadcast ? new_tensor(scores, mask.scalar_type()) : dmask;
   record.out(whole).run();
-  if (broadcast) dmask = at::sum_to(whole, mask.sizes());
+  if (broadcast)
+    dmask = at::sum_to(whole, mask.sizes());
   return {dquery, dkey, dvalue, dmask};
 }
 
-}  // namespace headrace
+} // namespace headrace

@@ -1,6 +1,6 @@
-// pointwise.cpp: element-wise operations: type promotion, broadcasting, the strides of a new result, out= and in-place checks, and
-// the record. It does what torch's TensorIterator does, without building one: this is the path that decides what an
-// operation costs from Python.
+// pointwise.cpp: element-wise operations: type promotion, broadcasting, the strides of a new result, out= and in-place
+// checks, and the record. It does what torch's TensorIterator does, without building one: this is the path that
+// decides what an operation costs from Python.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <c10/core/DefaultDtype.h>
@@ -18,44 +18,72 @@ constexpr int kMaxOperands = 6;
 
 ScalarType number_type(const hr_scalar &number) {
   switch (number.dtype) {
-    case HR_DTYPE_BOOL: return ScalarType::Bool;
-    case HR_DTYPE_I64: return ScalarType::Long;
-    case HR_DTYPE_C128: return c10::toComplexType(c10::get_default_dtype_as_scalartype());
-    default: return c10::get_default_dtype_as_scalartype();
+    case HR_DTYPE_BOOL:
+      return ScalarType::Bool;
+    case HR_DTYPE_I64:
+      return ScalarType::Long;
+    case HR_DTYPE_C128:
+      return c10::toComplexType(c10::get_default_dtype_as_scalartype());
+    default:
+      return c10::get_default_dtype_as_scalartype();
   }
 }
 
 ScalarType promote_known(ScalarType a, ScalarType b) {
-  if (a == ScalarType::Undefined) return b;
-  if (b == ScalarType::Undefined) return a;
+  if (a == ScalarType::Undefined)
+    return b;
+  if (b == ScalarType::Undefined)
+    return a;
   return a == b ? a : c10::promoteTypes(a, b);
 }
 
 ScalarType combine(ScalarType higher, ScalarType lower) {
-  if (c10::isComplexType(higher)) return higher;
-  if (c10::isFloatingType(higher)) return c10::isComplexType(lower) ? c10::toComplexType(higher) : higher;
-  if (higher == ScalarType::Bool || c10::isFloatingType(lower) || c10::isComplexType(lower)) return promote_known(higher, lower);
+  if (c10::isComplexType(higher))
+    return higher;
+  if (c10::isFloatingType(higher))
+    return c10::isComplexType(lower) ? c10::toComplexType(higher) : higher;
+  if (higher == ScalarType::Bool || c10::isFloatingType(lower) || c10::isComplexType(lower))
+    return promote_known(higher, lower);
   return higher != ScalarType::Undefined ? higher : lower;
 }
 
-bool is_wrapped(const Tensor &tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
+bool is_wrapped(const Tensor &tensor) {
+  return tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
 
 // The class of dtypes that share one kind of register in the core; results of one class differ by a last rounding only.
 int class_of(ScalarType type) {
   switch (type) {
-    case ScalarType::Bool: return 0;
-    case ScalarType::Byte: case ScalarType::Char: case ScalarType::UInt16: case ScalarType::Short: case ScalarType::Int: return 1;
-    case ScalarType::UInt32: return 2;
-    case ScalarType::Long: return 3;
-    case ScalarType::UInt64: return 4;
-    case ScalarType::Half: case ScalarType::BFloat16: case ScalarType::Float: return 5;
-    case ScalarType::Double: return 6;
-    case ScalarType::ComplexFloat: return 7;
-    default: return 8;
+    case ScalarType::Bool:
+      return 0;
+    case ScalarType::Byte:
+    case ScalarType::Char:
+    case ScalarType::UInt16:
+    case ScalarType::Short:
+    case ScalarType::Int:
+      return 1;
+    case ScalarType::UInt32:
+      return 2;
+    case ScalarType::Long:
+      return 3;
+    case ScalarType::UInt64:
+      return 4;
+    case ScalarType::Half:
+    case ScalarType::BFloat16:
+    case ScalarType::Float:
+      return 5;
+    case ScalarType::Double:
+      return 6;
+    case ScalarType::ComplexFloat:
+      return 7;
+    default:
+      return 8;
   }
 }
 
-bool is_widest_of_class(ScalarType type) { return type != ScalarType::Half && type != ScalarType::BFloat16 && (class_of(type) != 1 || type == ScalarType::Int); }
+bool is_widest_of_class(ScalarType type) {
+  return type != ScalarType::Half && type != ScalarType::BFloat16 && (class_of(type) != 1 || type == ScalarType::Int);
+}
 
 // ---- one call
 
@@ -63,7 +91,7 @@ struct Call {
   hr_op op;
   Rule rule;
   int count;
-  const Tensor *tensors[kMaxOperands];  // on the device; null: a number
+  const Tensor *tensors[kMaxOperands]; // on the device; null: a number
   hr_scalar numbers[kMaxOperands];
   Tensor converted[kMaxOperands];
   ScalarType common, wanted;
@@ -84,32 +112,46 @@ void classify(Call &call, const Operand *operands) {
     call.tensors[i] = nullptr;
     if (tensor == nullptr) {
       call.numbers[i] = operand.number;
-      if (votes) wrapped = promote_known(wrapped, number_type(operand.number));
+      if (votes)
+        wrapped = promote_known(wrapped, number_type(operand.number));
       continue;
     }
     if (C10_LIKELY(is_on_device(*tensor))) {
       call.tensors[i] = tensor;
       call.contiguous &= tensor->is_contiguous();
-      if (call.first == nullptr) call.first = tensor;
-      else call.one_shape &= tensor->sizes().equals(call.first->sizes());
+      if (call.first == nullptr)
+        call.first = tensor;
+      else
+        call.one_shape &= tensor->sizes().equals(call.first->sizes());
     } else {
-      if (!is_cpu_scalar(*tensor)) fail_device(*tensor);
+      if (!is_cpu_scalar(*tensor))
+        fail_device(*tensor);
       call.numbers[i] = number_of(*tensor);
     }
-    if (!votes) continue;
+    if (!votes)
+      continue;
     ScalarType type = tensor->scalar_type();
-    if (tensor->dim() > 0) dims = promote_known(dims, type);
-    else if (is_wrapped(*tensor)) wrapped = promote_known(wrapped, number_type(call.tensors[i] ? hr_scalar_f64(0) : call.numbers[i]));
-    else zero = promote_known(zero, type);
+    if (tensor->dim() > 0)
+      dims = promote_known(dims, type);
+    else if (is_wrapped(*tensor))
+      wrapped = promote_known(wrapped, number_type(call.tensors[i] ? hr_scalar_f64(0) : call.numbers[i]));
+    else
+      zero = promote_known(zero, type);
   }
   call.common = combine(dims, combine(zero, wrapped));
   if (call.rule == Rule::Float && c10::isIntegralType(call.common, /*includeBool=*/true)) {
     call.common = c10::get_default_dtype_as_scalartype();
   }
   switch (call.rule) {
-    case Rule::Compare: case Rule::Logical: call.wanted = ScalarType::Bool; break;
-    case Rule::Part: call.wanted = c10::toRealValueType(call.common); break;
-    default: call.wanted = call.common;
+    case Rule::Compare:
+    case Rule::Logical:
+      call.wanted = ScalarType::Bool;
+      break;
+    case Rule::Part:
+      call.wanted = c10::toRealValueType(call.common);
+      break;
+    default:
+      call.wanted = call.common;
   }
 }
 
@@ -121,7 +163,8 @@ void find_sizes(Call &call) {
   } else {
     at::DimVector sizes(call.first->sizes());
     for (int i = 0; i < call.count; ++i) {
-      if (call.tensors[i] != nullptr) sizes = at::infer_size_dimvector(sizes, call.tensors[i]->sizes());
+      if (call.tensors[i] != nullptr)
+        sizes = at::infer_size_dimvector(sizes, call.tensors[i]->sizes());
     }
     call.broadcast.assign(sizes.begin(), sizes.end());
     call.sizes = call.broadcast;
@@ -132,16 +175,22 @@ void find_sizes(Call &call) {
 int compare_dims(const Call &call, size_t a, size_t b) {
   for (int i = 0; i < call.count; ++i) {
     const Tensor *tensor = call.tensors[i];
-    if (tensor == nullptr) continue;
+    if (tensor == nullptr)
+      continue;
     IntArrayRef own = tensor->sizes(), strides = tensor->strides();
     size_t lead = call.sizes.size() - own.size();
     int64_t stride_a = a < lead || own[a - lead] != call.sizes[a] ? 0 : strides[a - lead];
     int64_t stride_b = b < lead || own[b - lead] != call.sizes[b] ? 0 : strides[b - lead];
-    if (a >= lead && own[a - lead] == 1) stride_a = call.sizes[a] == 1 ? strides[a - lead] : 0;
-    if (b >= lead && own[b - lead] == 1) stride_b = call.sizes[b] == 1 ? strides[b - lead] : 0;
-    if (stride_a == 0 || stride_b == 0) continue;
-    if (stride_a != stride_b) return stride_a < stride_b ? -1 : 1;
-    if (call.sizes[a] > call.sizes[b]) return 1;
+    if (a >= lead && own[a - lead] == 1)
+      stride_a = call.sizes[a] == 1 ? strides[a - lead] : 0;
+    if (b >= lead && own[b - lead] == 1)
+      stride_b = call.sizes[b] == 1 ? strides[b - lead] : 0;
+    if (stride_a == 0 || stride_b == 0)
+      continue;
+    if (stride_a != stride_b)
+      return stride_a < stride_b ? -1 : 1;
+    if (call.sizes[a] > call.sizes[b])
+      return 1;
   }
   return 0;
 }
@@ -149,12 +198,14 @@ int compare_dims(const Call &call, size_t a, size_t b) {
 Tensor new_result(const Call &call) {
   if (C10_LIKELY(call.contiguous)) {
     bool plain = call.one_shape;
-    if (!plain || call.sizes.size() < 2) return new_tensor(call.sizes, call.wanted);
+    if (!plain || call.sizes.size() < 2)
+      return new_tensor(call.sizes, call.wanted);
     return new_tensor(call.sizes, call.wanted);
   }
   size_t rank = call.sizes.size();
-  c10::SmallVector<size_t, 8> order(rank);  // fastest first
-  for (size_t i = 0; i < rank; ++i) order[i] = rank - 1 - i;
+  c10::SmallVector<size_t, 8> order(rank); // fastest first
+  for (size_t i = 0; i < rank; ++i)
+    order[i] = rank - 1 - i;
   for (size_t i = 1; i < rank; ++i) {
     size_t moving = i;
     for (size_t j = i; j-- > 0;) {
@@ -179,43 +230,51 @@ Tensor new_result(const Call &call) {
 // torch's checks of the tensor that is written, and its size.
 void check_target(const Call &call, const Result &result) {
   const Tensor &target = result.tensor();
-  if (C10_UNLIKELY(!is_on_device(target))) fail_device(target);
+  if (C10_UNLIKELY(!is_on_device(target)))
+    fail_device(target);
   TORCH_CHECK(target.scalar_type() == call.wanted || c10::canCast(call.wanted, target.scalar_type()) ||
                   (call.wanted == ScalarType::Bool),
               "result type ", call.wanted, " can't be cast to the desired output type ", target.scalar_type());
   if (result.is_inplace()) {
-    TORCH_CHECK(target.sizes().equals(call.sizes), "output with shape ", target.sizes(), " doesn't match the broadcast shape ",
-                call.sizes);
+    TORCH_CHECK(target.sizes().equals(call.sizes), "output with shape ", target.sizes(),
+                " doesn't match the broadcast shape ", call.sizes);
     at::assert_no_internal_overlap(target);
   } else {
     prepare_out(target, call.sizes, call.wanted == ScalarType::Bool ? target.scalar_type() : call.wanted);
   }
   for (int i = 0; i < call.count; ++i) {
     const Tensor *tensor = call.tensors[i];
-    if (tensor != nullptr && !tensor->is_same(target)) at::assert_no_partial_overlap(target, *tensor);
+    if (tensor != nullptr && !tensor->is_same(target))
+      at::assert_no_partial_overlap(target, *tensor);
   }
 }
 
 // Whether the core computes the same bits when it writes `target` directly as when it writes the wanted type first.
 bool writes_directly(const Call &call, ScalarType target) {
-  if (target == call.wanted) return true;
-  if (call.rule != Rule::Same && call.rule != Rule::Float && call.rule != Rule::Where) return false;
+  if (target == call.wanted)
+    return true;
+  if (call.rule != Rule::Same && call.rule != Rule::Float && call.rule != Rule::Where)
+    return false;
   return class_of(target) == class_of(call.wanted) && is_widest_of_class(call.wanted);
 }
 
-// Operands that the core would not convert as torch does: 0-dim tensors that lose to the others in promotion, and integers
-// compared with numbers of another default type. They are converted by a record of their own.
+// Operands that the core would not convert as torch does: 0-dim tensors that lose to the others in promotion, and
+// integers compared with numbers of another default type. They are converted by a record of their own.
 void convert_operands(Call &call) {
-  if (call.rule == Rule::Logical) return;
+  if (call.rule == Rule::Logical)
+    return;
   for (int i = call.rule == Rule::Where ? 1 : 0; i < call.count; ++i) {
     const Tensor *tensor = call.tensors[i];
-    if (tensor == nullptr) continue;
+    if (tensor == nullptr)
+      continue;
     ScalarType type = tensor->scalar_type();
-    if (C10_LIKELY(type == call.common) || (call.rule == Rule::Part && type == call.common)) continue;
+    if (C10_LIKELY(type == call.common) || (call.rule == Rule::Part && type == call.common))
+      continue;
     bool lossy = c10::promoteTypes(type, call.common) != call.common;
-    bool foreign_default = call.rule == Rule::Compare && c10::isIntegralType(type, true) && !c10::isIntegralType(call.common, true) &&
-                           call.common != ScalarType::Float;
-    if (!lossy && !foreign_default) continue;
+    bool foreign_default = call.rule == Rule::Compare && c10::isIntegralType(type, true) &&
+                           !c10::isIntegralType(call.common, true) && call.common != ScalarType::Float;
+    if (!lossy && !foreign_default)
+      continue;
     call.converted[i] = to_type(*tensor, call.common);
     call.tensors[i] = &call.converted[i];
   }
@@ -223,13 +282,16 @@ void convert_operands(Call &call) {
 
 // torch rounds a number to the tensors' narrow type before it compares.
 hr_scalar rounded_number(hr_scalar number, ScalarType common) {
-  if (number.dtype != HR_DTYPE_F64) return number;
-  if (common == ScalarType::Half) return hr_scalar_f64(static_cast<float>(c10::Half(static_cast<float>(number.value.f[0]))));
-  if (common == ScalarType::BFloat16) return hr_scalar_f64(static_cast<float>(c10::BFloat16(static_cast<float>(number.value.f[0]))));
+  if (number.dtype != HR_DTYPE_F64)
+    return number;
+  if (common == ScalarType::Half)
+    return hr_scalar_f64(static_cast<float>(c10::Half(static_cast<float>(number.value.f[0]))));
+  if (common == ScalarType::BFloat16)
+    return hr_scalar_f64(static_cast<float>(c10::BFloat16(static_cast<float>(number.value.f[0]))));
   return number;
 }
 
-}  // namespace
+} // namespace
 
 ScalarType promote(const Operand *operands, int count) {
   Call call;
@@ -255,7 +317,8 @@ Tensor pointwise_record(Result result, hr_op op, Rule rule, const Operand *opera
     check_target(call, result);
     target = result.tensor();
   }
-  if (C10_UNLIKELY(target.numel() == 0)) return target;
+  if (C10_UNLIKELY(target.numel() == 0))
+    return target;
   convert_operands(call);
   Tensor written = writes_directly(call, target.scalar_type()) ? target : new_like(target, call.wanted);
   Record record(op);
@@ -267,13 +330,16 @@ Tensor pointwise_record(Result result, hr_op op, Rule rule, const Operand *opera
     }
   }
   record.out(written).run();
-  if (!written.is_same(target)) copy_on_device(written, target);
+  if (!written.is_same(target))
+    copy_on_device(written, target);
   return target;
 }
 
 // ---- rows that need a decision
 
-static bool is_one(const Scalar &value) { return !value.isComplex() && value.toDouble() == 1; }
+static bool is_one(const Scalar &value) {
+  return !value.isComplex() && value.toDouble() == 1;
+}
 
 static void check_alpha(const Tensor &self, const Tensor &other, const Scalar &alpha) {
   const Operand both[] = {self, other};
@@ -286,75 +352,97 @@ static void check_alpha(const Tensor &self, const Tensor &other, const Scalar &a
 }
 
 Tensor add(Result result, const Tensor &self, const Tensor &other, const Scalar &alpha) {
-  if (C10_LIKELY(alpha.isIntegral(false) && alpha.toLong() == 1)) return pointwise(result, HR_OP_ADD, Rule::Same, self, other);
+  if (C10_LIKELY(alpha.isIntegral(false) && alpha.toLong() == 1))
+    return pointwise(result, HR_OP_ADD, Rule::Same, self, other);
   check_alpha(self, other, alpha);
-  if (is_one(alpha)) return pointwise(result, HR_OP_ADD, Rule::Same, self, other);
+  if (is_one(alpha))
+    return pointwise(result, HR_OP_ADD, Rule::Same, self, other);
   return pointwise(result, HR_OP_ADD_SCALED, Rule::Same, self, other, fixed(alpha));
 }
 
 Tensor sub(Result result, const Tensor &self, const Tensor &other, const Scalar &alpha) {
   TORCH_CHECK(self.scalar_type() != ScalarType::Bool || other.scalar_type() != ScalarType::Bool,
-              "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.");
+              "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
+              "operator instead.");
   TORCH_CHECK(self.scalar_type() != ScalarType::Bool && other.scalar_type() != ScalarType::Bool,
-              "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+              "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
+              "use the `~` or "
               "`logical_not()` operator instead.");
-  if (C10_LIKELY(alpha.isIntegral(false) && alpha.toLong() == 1)) return pointwise(result, HR_OP_SUB, Rule::Same, self, other);
+  if (C10_LIKELY(alpha.isIntegral(false) && alpha.toLong() == 1))
+    return pointwise(result, HR_OP_SUB, Rule::Same, self, other);
   check_alpha(self, other, alpha);
-  if (is_one(alpha)) return pointwise(result, HR_OP_SUB, Rule::Same, self, other);
+  if (is_one(alpha))
+    return pointwise(result, HR_OP_SUB, Rule::Same, self, other);
   return pointwise(result, HR_OP_SUB_SCALED, Rule::Same, self, other, fixed(alpha));
 }
 
 Tensor div_mode(Result result, const Tensor &self, const Tensor &other, std::optional<std::string_view> mode) {
-  if (!mode.has_value()) return pointwise(result, HR_OP_DIV, Rule::Float, self, other);
-  if (*mode == "trunc") return pointwise(result, HR_OP_DIV_TRUNC, Rule::Same, self, other);
-  if (*mode == "floor") return pointwise(result, HR_OP_DIV_FLOOR, Rule::Same, self, other);
+  if (!mode.has_value())
+    return pointwise(result, HR_OP_DIV, Rule::Float, self, other);
+  if (*mode == "trunc")
+    return pointwise(result, HR_OP_DIV_TRUNC, Rule::Same, self, other);
+  if (*mode == "floor")
+    return pointwise(result, HR_OP_DIV_FLOOR, Rule::Same, self, other);
   TORCH_CHECK(false, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '", *mode, "'");
 }
 
 Tensor addcdiv(Result result, const Tensor &self, const Tensor &tensor1, const Tensor &tensor2, const Scalar &value) {
-  TORCH_CHECK(!c10::isIntegralType(tensor1.scalar_type(), true) || !c10::isIntegralType(tensor2.scalar_type(), true),
-              "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of "
-              "tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / "
-              "tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future "
-              "addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.");
+  TORCH_CHECK(
+      !c10::isIntegralType(tensor1.scalar_type(), true) || !c10::isIntegralType(tensor2.scalar_type(), true),
+      "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true "
+      "division of "
+      "tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / "
+      "tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The "
+      "future "
+      "addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.");
   return pointwise(result, HR_OP_ADDCDIV, Rule::Same, self, tensor1, tensor2, fixed(value));
 }
 
 // Exponents for which torch's own kernel takes a shorter way, bit for bit.
 static hr_op pow_shortcut(const Scalar &exponent) {
-  if (exponent.isComplex() || exponent.isBoolean()) return HR_OP_NONE;
+  if (exponent.isComplex() || exponent.isBoolean())
+    return HR_OP_NONE;
   double value = exponent.toDouble();
-  if (value == 2) return HR_OP_SQUARE;
-  if (value == 0.5) return HR_OP_SQRT;
-  if (value == -0.5) return HR_OP_RSQRT;
-  if (value == -1) return HR_OP_RECIPROCAL;
+  if (value == 2)
+    return HR_OP_SQUARE;
+  if (value == 0.5)
+    return HR_OP_SQRT;
+  if (value == -0.5)
+    return HR_OP_RSQRT;
+  if (value == -1)
+    return HR_OP_RECIPROCAL;
   return HR_OP_NONE;
 }
 
 Tensor pow_scalar(Result result, const Tensor &self, const Scalar &exponent) {
   bool integral = c10::isIntegralType(self.scalar_type(), true);
-  TORCH_CHECK(!(integral && exponent.isIntegral(true) && exponent.toLong() < 0), "Integers to negative integer powers are not allowed.");
+  TORCH_CHECK(!(integral && exponent.isIntegral(true) && exponent.toLong() < 0),
+              "Integers to negative integer powers are not allowed.");
   hr_op shortcut = pow_shortcut(exponent);
   if (shortcut == HR_OP_NONE || (integral && !exponent.isIntegral(true))) {
     return pointwise(result, HR_OP_POW, Rule::Same, self, exponent);
   }
-  if (self.scalar_type() == ScalarType::Bool) return pointwise(result, HR_OP_POW, Rule::Same, self, exponent);
+  if (self.scalar_type() == ScalarType::Bool)
+    return pointwise(result, HR_OP_POW, Rule::Same, self, exponent);
   return pointwise(result, shortcut, Rule::Same, self);
 }
 
 Tensor neg(Result result, const Tensor &self) {
-  TORCH_CHECK(self.scalar_type() != ScalarType::Bool, "Negation, the `-` operator, on a bool tensor is not supported. If you are trying "
+  TORCH_CHECK(self.scalar_type() != ScalarType::Bool,
+              "Negation, the `-` operator, on a bool tensor is not supported. If you are trying "
               "to invert a mask, use the `~` or `logical_not()` operator instead.");
   return pointwise(result, HR_OP_NEG, Rule::Same, self);
 }
 
 Tensor abs(Result result, const Tensor &self) {
-  if (self.is_complex()) return pointwise(result, HR_OP_ABS_COMPLEX, Rule::Part, self);
+  if (self.is_complex())
+    return pointwise(result, HR_OP_ABS_COMPLEX, Rule::Part, self);
   return pointwise(result, HR_OP_ABS, Rule::Same, self);
 }
 
 Tensor bitwise_not(Result result, const Tensor &self) {
-  if (self.scalar_type() == ScalarType::Bool) return pointwise(result, HR_OP_LOGICAL_NOT, Rule::Logical, self);
+  if (self.scalar_type() == ScalarType::Bool)
+    return pointwise(result, HR_OP_LOGICAL_NOT, Rule::Logical, self);
   return pointwise(result, HR_OP_BIT_NOT, Rule::Same, self);
 }
 
@@ -363,24 +451,50 @@ Tensor gelu(Result result, const Tensor &self, std::string_view approximate) {
 }
 
 Tensor gelu_backward(Result result, const Tensor &grad, const Tensor &self, std::string_view approximate) {
-  return pointwise(result, approximate == "tanh" ? HR_OP_GELU_TANH_BACKWARD : HR_OP_GELU_BACKWARD, Rule::Same, grad, self);
+  return pointwise(result, approximate == "tanh" ? HR_OP_GELU_TANH_BACKWARD : HR_OP_GELU_BACKWARD, Rule::Same, grad,
+                   self);
 }
 
-static bool is_nan(const Scalar &value) { return value.isFloatingPoint() && std::isnan(value.toDouble()); }
+Tensor elu_backward(Result result, const Tensor &grad, const Scalar &alpha, const Scalar &scale,
+                    const Scalar &input_scale, bool is_result, const Tensor &x) {
+  double slope = alpha.toDouble() * scale.toDouble(), inner = input_scale.toDouble();
+  Result temporary = Result::fresh();
+  Tensor factor; // where x <= 0
+  if (is_result) {
+    factor = pointwise(temporary, HR_OP_MUL, Rule::Same, pointwise(temporary, HR_OP_ADD, Rule::Same, x, Scalar(slope)),
+                       Scalar(inner));
+  } else {
+    Tensor power =
+        pointwise(temporary, HR_OP_EXP, Rule::Float, pointwise(temporary, HR_OP_MUL, Rule::Same, x, Scalar(inner)));
+    factor = pointwise(temporary, HR_OP_MUL, Rule::Same, power, Scalar(inner * slope));
+  }
+  Tensor below = pointwise(temporary, HR_OP_LE, Rule::Compare, x, Scalar(0));
+  Tensor slopes = pointwise(temporary, HR_OP_WHERE, Rule::Where, below, factor, scale);
+  return pointwise(result, HR_OP_MUL, Rule::Same, grad, slopes);
+}
+
+static bool is_nan(const Scalar &value) {
+  return value.isFloatingPoint() && std::isnan(value.toDouble());
+}
 
 Tensor clamp(Result result, const Tensor &self, const std::optional<Scalar> &min, const std::optional<Scalar> &max) {
   TORCH_CHECK(min.has_value() || max.has_value(), "torch.clamp: At least one of 'min' or 'max' must not be None");
-  if (!max.has_value()) return pointwise(result, HR_OP_MAXIMUM, Rule::Same, self, *min);
-  if (!min.has_value()) return pointwise(result, HR_OP_MINIMUM, Rule::Same, self, *max);
-  if (is_nan(*min) || is_nan(*max)) return pointwise(result, HR_OP_MAXIMUM, Rule::Same, self, is_nan(*min) ? *min : *max);
+  if (!max.has_value())
+    return pointwise(result, HR_OP_MAXIMUM, Rule::Same, self, *min);
+  if (!min.has_value())
+    return pointwise(result, HR_OP_MINIMUM, Rule::Same, self, *max);
+  if (is_nan(*min) || is_nan(*max))
+    return pointwise(result, HR_OP_MAXIMUM, Rule::Same, self, is_nan(*min) ? *min : *max);
   return pointwise(result, HR_OP_CLAMP, Rule::Same, self, *min, *max);
 }
 
 Tensor clamp(Result result, const Tensor &self, const OptionalTensor &min, const OptionalTensor &max) {
   bool has_min = min.has_value() && min->defined(), has_max = max.has_value() && max->defined();
   TORCH_CHECK(has_min || has_max, "torch.clamp: At least one of 'min' or 'max' must not be None");
-  if (!has_max) return pointwise(result, HR_OP_MAXIMUM, Rule::Same, self, *min);
-  if (!has_min) return pointwise(result, HR_OP_MINIMUM, Rule::Same, self, *max);
+  if (!has_max)
+    return pointwise(result, HR_OP_MAXIMUM, Rule::Same, self, *min);
+  if (!has_min)
+    return pointwise(result, HR_OP_MINIMUM, Rule::Same, self, *max);
   const Operand all[] = {self, *min, *max};
   Tensor bounded = pointwise(Result::fresh(), HR_OP_MAXIMUM, Rule::Same, to_type(self, promote(all, 3)), *min);
   return pointwise(result, HR_OP_MINIMUM, Rule::Same, bounded, *max);
@@ -394,8 +508,8 @@ Tensor where(Result result, const Tensor &condition, const Tensor &self, const T
 
 template <class Value>
 static Tensor masked_fill_any(Result result, const Tensor &self, const Tensor &mask, const Value &value) {
-  TORCH_CHECK(mask.scalar_type() == ScalarType::Bool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
-              mask.scalar_type());
+  TORCH_CHECK(mask.scalar_type() == ScalarType::Bool,
+              "masked_fill_ only supports boolean masks, but got mask with dtype ", mask.scalar_type());
   Operand operand(value);
   operand.promotes = false;
   const Operand operands[] = {mask, operand, self};
@@ -407,20 +521,24 @@ Tensor masked_fill(Result result, const Tensor &self, const Tensor &mask, const 
 }
 
 Tensor masked_fill(Result result, const Tensor &self, const Tensor &mask, const Tensor &value) {
-  TORCH_CHECK(value.dim() == 0, "masked_fill only supports a 0-dimensional value tensor, but got tensor with ", value.dim(),
-              " dimension(s).");
+  TORCH_CHECK(value.dim() == 0, "masked_fill only supports a 0-dimensional value tensor, but got tensor with ",
+              value.dim(), " dimension(s).");
   return masked_fill_any(result, self, mask, value);
 }
 
 Tensor fill_tensor(const Tensor &self, const Tensor &value) {
-  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
-  if (self.numel() == 0) return self;
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
+              " dimensions.");
+  if (self.numel() == 0)
+    return self;
   at::assert_no_internal_overlap(self);
   Record record(HR_OP_COPY);
-  if (is_on_device(value)) record.in(value, self.sizes());
-  else record.in(number_of(value));
+  if (is_on_device(value))
+    record.in(value, self.sizes());
+  else
+    record.in(number_of(value));
   record.out(self).run();
   return self;
 }
 
-}  // namespace headrace
+} // namespace headrace

@@ -16,56 +16,86 @@ namespace headrace {
 
 hr_dtype dtype_of(ScalarType type) {
   switch (type) {
-    case ScalarType::Bool: return HR_DTYPE_BOOL;
-    case ScalarType::Byte: return HR_DTYPE_U8;
-    case ScalarType::Char: return HR_DTYPE_I8;
-    case ScalarType::UInt16: return HR_DTYPE_U16;
-    case ScalarType::Short: return HR_DTYPE_I16;
-    case ScalarType::UInt32: return HR_DTYPE_U32;
-    case ScalarType::Int: return HR_DTYPE_I32;
-    case ScalarType::UInt64: return HR_DTYPE_U64;
-    case ScalarType::Long: return HR_DTYPE_I64;
-    case ScalarType::Half: return HR_DTYPE_F16;
-    case ScalarType::BFloat16: return HR_DTYPE_BF16;
-    case ScalarType::Float: return HR_DTYPE_F32;
-    case ScalarType::Double: return HR_DTYPE_F64;
-    case ScalarType::ComplexFloat: return HR_DTYPE_C64;
-    case ScalarType::ComplexDouble: return HR_DTYPE_C128;
-    default: TORCH_CHECK_TYPE(false, "headrace has no dtype ", type);
+    case ScalarType::Bool:
+      return HR_DTYPE_BOOL;
+    case ScalarType::Byte:
+      return HR_DTYPE_U8;
+    case ScalarType::Char:
+      return HR_DTYPE_I8;
+    case ScalarType::UInt16:
+      return HR_DTYPE_U16;
+    case ScalarType::Short:
+      return HR_DTYPE_I16;
+    case ScalarType::UInt32:
+      return HR_DTYPE_U32;
+    case ScalarType::Int:
+      return HR_DTYPE_I32;
+    case ScalarType::UInt64:
+      return HR_DTYPE_U64;
+    case ScalarType::Long:
+      return HR_DTYPE_I64;
+    case ScalarType::Half:
+      return HR_DTYPE_F16;
+    case ScalarType::BFloat16:
+      return HR_DTYPE_BF16;
+    case ScalarType::Float:
+      return HR_DTYPE_F32;
+    case ScalarType::Double:
+      return HR_DTYPE_F64;
+    case ScalarType::ComplexFloat:
+      return HR_DTYPE_C64;
+    case ScalarType::ComplexDouble:
+      return HR_DTYPE_C128;
+    default:
+      TORCH_CHECK_TYPE(false, "headrace has no dtype ", type);
   }
 }
 
 hr_scalar number_of(const Scalar &value) {
-  if (value.isFloatingPoint()) return hr_scalar_f64(value.toDouble());
-  if (value.isBoolean()) return hr_scalar_bool(value.toBool());
+  if (value.isFloatingPoint())
+    return hr_scalar_f64(value.toDouble());
+  if (value.isBoolean())
+    return hr_scalar_bool(value.toBool());
   if (value.isComplex()) {
     c10::complex<double> number = value.toComplexDouble();
     return hr_scalar_c128(number.real(), number.imag());
   }
-  if (value.type() == ScalarType::UInt64) return hr_scalar_i64(static_cast<int64_t>(value.toUInt64()));
+  if (value.type() == ScalarType::UInt64)
+    return hr_scalar_i64(static_cast<int64_t>(value.toUInt64()));
   return hr_scalar_i64(value.toLong());
 }
 
 hr_scalar number_of(const Tensor &cpu_scalar) {
-  if (C10_UNLIKELY(cpu_scalar.is_conj() || cpu_scalar.is_neg())) return number_of(cpu_scalar.item());
+  if (C10_UNLIKELY(cpu_scalar.is_conj() || cpu_scalar.is_neg()))
+    return number_of(cpu_scalar.item());
   const void *data = cpu_scalar.const_data_ptr();
   switch (cpu_scalar.scalar_type()) {
-    case ScalarType::Double: return hr_scalar_f64(*static_cast<const double *>(data));
-    case ScalarType::Float: return hr_scalar_f64(*static_cast<const float *>(data));
-    case ScalarType::Long: return hr_scalar_i64(*static_cast<const int64_t *>(data));
-    case ScalarType::Int: return hr_scalar_i64(*static_cast<const int32_t *>(data));
-    case ScalarType::Bool: return hr_scalar_bool(*static_cast<const bool *>(data));
-    default: return number_of(cpu_scalar.item());
+    case ScalarType::Double:
+      return hr_scalar_f64(*static_cast<const double *>(data));
+    case ScalarType::Float:
+      return hr_scalar_f64(*static_cast<const float *>(data));
+    case ScalarType::Long:
+      return hr_scalar_i64(*static_cast<const int64_t *>(data));
+    case ScalarType::Int:
+      return hr_scalar_i64(*static_cast<const int32_t *>(data));
+    case ScalarType::Bool:
+      return hr_scalar_bool(*static_cast<const bool *>(data));
+    default:
+      return number_of(cpu_scalar.item());
   }
 }
 
-bool is_on_device(const Tensor &tensor) { return tensor.device().type() == c10::DeviceType::PrivateUse1; }
+bool is_on_device(const Tensor &tensor) {
+  return tensor.device().type() == c10::DeviceType::PrivateUse1;
+}
 
-bool is_cpu_scalar(const Tensor &tensor) { return tensor.device().is_cpu() && tensor.dim() == 0; }
+bool is_cpu_scalar(const Tensor &tensor) {
+  return tensor.device().is_cpu() && tensor.dim() == 0;
+}
 
 void fail_device(const Tensor &tensor) {
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", kDevice, " and ",
-              tensor.device(), "!");
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", kDevice,
+              " and ", tensor.device(), "!");
 }
 
 // ---- making tensors
@@ -81,16 +111,17 @@ Dims row_major(IntArrayRef sizes) {
 }
 
 static Tensor tensor_of_bytes(size_t bytes, ScalarType type) {
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
-                                                       c10::SymInt(static_cast<int64_t>(bytes)), allocate(bytes), allocator(),
-                                                       /*resizable=*/true);
-  return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                                  c10::scalarTypeToTypeMeta(type));
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)), allocate(bytes), allocator(),
+      /*resizable=*/true);
+  return at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(type));
 }
 
 Tensor new_tensor(IntArrayRef sizes, ScalarType type) {
   Tensor tensor = tensor_of_bytes(at::detail::computeStorageNbytesContiguous(sizes, c10::elementSize(type)), type);
-  if (sizes.size() != 1 || sizes[0] != 0) tensor.unsafeGetTensorImpl()->generic_set_sizes_contiguous(sizes);
+  if (sizes.size() != 1 || sizes[0] != 0)
+    tensor.unsafeGetTensorImpl()->generic_set_sizes_contiguous(sizes);
   return tensor;
 }
 
@@ -110,13 +141,16 @@ Tensor new_tensor(IntArrayRef sizes, ScalarType type, at::MemoryFormat format) {
 
 Tensor new_like(const Tensor &tensor, std::optional<ScalarType> type) {
   ScalarType wanted = type.value_or(tensor.scalar_type());
-  if (tensor.is_contiguous()) return new_tensor(tensor.sizes(), wanted);
-  if (tensor.is_non_overlapping_and_dense()) return new_tensor(tensor.sizes(), tensor.strides(), wanted);
+  if (tensor.is_contiguous())
+    return new_tensor(tensor.sizes(), wanted);
+  if (tensor.is_non_overlapping_and_dense())
+    return new_tensor(tensor.sizes(), tensor.strides(), wanted);
   return new_tensor(tensor.sizes(), wanted, tensor.suggest_memory_format());
 }
 
 Tensor fill_with(const Tensor &self, const Scalar &value) {
-  if (self.numel() == 0) return self;
+  if (self.numel() == 0)
+    return self;
   at::assert_no_internal_overlap(self);
   Record record(HR_OP_COPY);
   record.in(number_of(value)).out(self).run();
@@ -124,13 +158,15 @@ Tensor fill_with(const Tensor &self, const Scalar &value) {
 }
 
 void copy_on_device(const Tensor &from, const Tensor &to) {
-  if (to.numel() == 0) return;
+  if (to.numel() == 0)
+    return;
   Record record(HR_OP_COPY);
   record.in(from, to.sizes()).out(to).run();
 }
 
 Tensor to_type(const Tensor &tensor, ScalarType type) {
-  if (tensor.scalar_type() == type) return tensor;
+  if (tensor.scalar_type() == type)
+    return tensor;
   Tensor converted = new_like(tensor, type);
   copy_on_device(tensor, converted);
   return converted;
@@ -142,7 +178,8 @@ hr_buffer *buffer_of(const Tensor &tensor, int64_t *out_offset_bytes, bool *out_
   const c10::DataPtr &pointer = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->data_ptr();
   *out_offset_bytes = 0;
   *out_retained = false;
-  if (C10_LIKELY(pointer.get_deleter() == &release_buffer)) return static_cast<hr_buffer *>(pointer.get_context());
+  if (C10_LIKELY(pointer.get_deleter() == &release_buffer))
+    return static_cast<hr_buffer *>(pointer.get_context());
   size_t offset = 0;
   hr_buffer *buffer = hr_buffer_from_handle(pointer.get(), &offset);
   TORCH_CHECK(buffer != nullptr, "headrace: the tensor's storage is no buffer of the device");
@@ -152,7 +189,8 @@ hr_buffer *buffer_of(const Tensor &tensor, int64_t *out_offset_bytes, bool *out_
 }
 
 Record::~Record() {
-  for (hr_buffer *buffer : retained_) hr_buffer_release(buffer);
+  for (hr_buffer *buffer : retained_)
+    hr_buffer_release(buffer);
 }
 
 const int64_t *Record::keep(IntArrayRef values) {
@@ -169,8 +207,10 @@ const int64_t *Record::keep(IntArrayRef values) {
 }
 
 hr_view Record::view(const Tensor &tensor, const int64_t *sizes, const int64_t *strides, int64_t rank, int64_t offset) {
-  if (C10_UNLIKELY(!is_on_device(tensor))) fail_device(tensor);
-  TORCH_CHECK(rank <= HR_RANK_MAX, "headrace: tensors have at most ", static_cast<int>(HR_RANK_MAX), " dimensions, not ", rank);
+  if (C10_UNLIKELY(!is_on_device(tensor)))
+    fail_device(tensor);
+  TORCH_CHECK(rank <= HR_RANK_MAX, "headrace: tensors have at most ", static_cast<int>(HR_RANK_MAX),
+              " dimensions, not ", rank);
   int64_t offset_bytes;
   bool retained;
   hr_view view;
@@ -191,25 +231,30 @@ hr_view Record::view(const Tensor &tensor, const int64_t *sizes, const int64_t *
 }
 
 Record &Record::in(const Tensor &tensor) {
-  if (!tensor.defined()) return absent();
+  if (!tensor.defined())
+    return absent();
   inputs_.push_back(view(tensor, tensor.sizes().data(), tensor.strides().data(), tensor.dim(), 0));
   return *this;
 }
 
-Record &Record::in(const OptionalTensor &tensor) { return tensor.has_value() ? in(*tensor) : absent(); }
+Record &Record::in(const OptionalTensor &tensor) {
+  return tensor.has_value() ? in(*tensor) : absent();
+}
 
 Record &Record::in(const Tensor &tensor, IntArrayRef sizes) {
-  if (!tensor.defined()) return absent();
+  if (!tensor.defined())
+    return absent();
   IntArrayRef own = tensor.sizes(), strides = tensor.strides();
-  if (own.equals(sizes)) return in(tensor);
-  TORCH_CHECK(own.size() <= sizes.size(), "The expanded size of the tensor (", sizes.size(), " dimensions) must not have fewer ",
-              "dimensions than the tensor (", own.size(), ")");
+  if (own.equals(sizes))
+    return in(tensor);
+  TORCH_CHECK(own.size() <= sizes.size(), "The expanded size of the tensor (", sizes.size(),
+              " dimensions) must not have fewer ", "dimensions than the tensor (", own.size(), ")");
   size_t lead = sizes.size() - own.size();
   Dims wide(sizes.size(), 0);
   for (size_t i = 0; i < own.size(); ++i) {
     TORCH_CHECK(own[i] == sizes[lead + i] || own[i] == 1, "The expanded size of the tensor (", sizes[lead + i],
-                ") must match the existing size (", own[i], ") at non-singleton dimension ", lead + i, ".  Target sizes: ", sizes,
-                ".  Tensor sizes: ", own);
+                ") must match the existing size (", own[i], ") at non-singleton dimension ", lead + i,
+                ".  Target sizes: ", sizes, ".  Tensor sizes: ", own);
     wide[lead + i] = own[i] == sizes[lead + i] ? strides[i] : 0;
   }
   return in(tensor, sizes, wide);
@@ -236,7 +281,8 @@ Record &Record::absent() {
 }
 
 Record &Record::out(const Tensor &tensor) {
-  if (!tensor.defined()) return no_out();
+  if (!tensor.defined())
+    return no_out();
   outputs_.push_back(view(tensor, tensor.sizes().data(), tensor.strides().data(), tensor.dim(), 0));
   return *this;
 }
@@ -273,7 +319,8 @@ void Record::run() {
 // ---- results
 
 void prepare_out(const Tensor &out, IntArrayRef sizes, ScalarType type) {
-  TORCH_CHECK(is_on_device(out), "Expected out tensor to have device ", kDevice, ", but got ", out.device(), " instead");
+  TORCH_CHECK(is_on_device(out), "Expected out tensor to have device ", kDevice, ", but got ", out.device(),
+              " instead");
   TORCH_CHECK(c10::canCast(type, out.scalar_type()), "result type ", type, " can't be cast to the desired output type ",
               out.scalar_type());
   at::native::resize_output(out, sizes);
@@ -281,26 +328,31 @@ void prepare_out(const Tensor &out, IntArrayRef sizes, ScalarType type) {
 }
 
 Tensor Result::begin(IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs, at::MemoryFormat format) const {
-  if (tensor_ == nullptr) return new_tensor(sizes, type, format);
+  if (tensor_ == nullptr)
+    return new_tensor(sizes, type, format);
   if (inplace_) {
-    TORCH_CHECK(is_on_device(*tensor_), "Expected all tensors to be on the same device, but found at least two devices, ", kDevice,
-                " and ", tensor_->device(), "!");
-    TORCH_CHECK(tensor_->sizes().equals(sizes), "output with shape ", tensor_->sizes(), " doesn't match the broadcast shape ", sizes);
-    TORCH_CHECK(c10::canCast(type, tensor_->scalar_type()), "result type ", type, " can't be cast to the desired output type ",
-                tensor_->scalar_type());
+    TORCH_CHECK(is_on_device(*tensor_),
+                "Expected all tensors to be on the same device, but found at least two devices, ", kDevice, " and ",
+                tensor_->device(), "!");
+    TORCH_CHECK(tensor_->sizes().equals(sizes), "output with shape ", tensor_->sizes(),
+                " doesn't match the broadcast shape ", sizes);
+    TORCH_CHECK(c10::canCast(type, tensor_->scalar_type()), "result type ", type,
+                " can't be cast to the desired output type ", tensor_->scalar_type());
     at::assert_no_internal_overlap(*tensor_);
   } else {
     prepare_out(*tensor_, sizes, type);
   }
   bool temporary = tensor_->scalar_type() != type;
-  for (const Tensor &input : inputs) temporary |= input.defined() && input.is_alias_of(*tensor_);
+  for (const Tensor &input : inputs)
+    temporary |= input.defined() && input.is_alias_of(*tensor_);
   return temporary ? new_tensor(sizes, type, format) : *tensor_;
 }
 
 Tensor Result::end(const Tensor &written) const {
-  if (tensor_ == nullptr || tensor_->is_same(written)) return written;
+  if (tensor_ == nullptr || tensor_->is_same(written))
+    return written;
   copy_on_device(written, *tensor_);
   return *tensor_;
 }
 
-}  // namespace headrace
+} // namespace headrace

@@ -1,8 +1,9 @@
 // record.h: from ATen tensors to records of the stream.
 //
-// A tensor of the device has a real storage whose DataPtr holds an hr_buffer: `data` is the buffer's handle (an address that
-// maps nothing), `context` the buffer, the deleter hr_buffer_release. A kernel turns tensors into views and hands them to
-// hr_stream_record with one `Record`; where its result goes (a new tensor, self, the user's out=) is a `Result`.
+// A tensor of the device has a real storage whose DataPtr holds an hr_buffer: `data` is the buffer's handle (an
+// address that maps nothing), `context` the buffer, the deleter hr_buffer_release. A kernel turns tensors into views
+// and hands them to hr_stream_record with one `Record`; where its result goes (a new tensor, self, the user's out=) is
+// a `Result`.
 //
 // Threads: everything here may be called from any thread; objects on the stack belong to theirs.
 #pragma once
@@ -32,15 +33,16 @@ using Dims = c10::SmallVector<int64_t, 8>;
 
 inline const c10::Device kDevice{c10::DeviceType::PrivateUse1, 0};
 
-hr_device *device();  // opens the device on first use; throws in a forked child
+hr_device *device(); // opens the device on first use; throws in a forked child
 hr_stream *stream();
-[[noreturn]] void fail(hr_status status);  // the exception that torch's users expect for the code
+[[noreturn]] void fail(hr_status status); // the exception that torch's users expect for the code
 inline void check(hr_status status) {
-  if (C10_UNLIKELY(status != nullptr)) fail(status);
+  if (C10_UNLIKELY(status != nullptr))
+    fail(status);
 }
 c10::Allocator *allocator();
 c10::DataPtr allocate(size_t bytes);
-void release_buffer(void *buffer);  // the deleter of our DataPtrs
+void release_buffer(void *buffer); // the deleter of our DataPtrs
 
 // The next place in a generator's sequence: each random operation takes one offset.
 struct Philox {
@@ -50,32 +52,32 @@ Philox next_philox(const std::optional<at::Generator> &generator);
 
 // ---- tensors
 
-hr_dtype dtype_of(ScalarType type);  // throws for what the core does not know
+hr_dtype dtype_of(ScalarType type); // throws for what the core does not know
 hr_scalar number_of(const Scalar &value);
-hr_scalar number_of(const Tensor &cpu_scalar);  // reads a CPU tensor of one element
+hr_scalar number_of(const Tensor &cpu_scalar); // reads a CPU tensor of one element
 bool is_on_device(const Tensor &tensor);
 bool is_cpu_scalar(const Tensor &tensor);
 [[noreturn]] void fail_device(const Tensor &tensor);
-Tensor new_tensor(IntArrayRef sizes, ScalarType type);  // row-major
+Tensor new_tensor(IntArrayRef sizes, ScalarType type); // row-major
 Tensor new_tensor(IntArrayRef sizes, IntArrayRef strides, ScalarType type);
 Tensor new_tensor(IntArrayRef sizes, ScalarType type, at::MemoryFormat format);
-Tensor new_like(const Tensor &tensor, std::optional<ScalarType> type = std::nullopt);  // same order of strides
+Tensor new_like(const Tensor &tensor, std::optional<ScalarType> type = std::nullopt); // same order of strides
 Tensor fill_with(const Tensor &self, const Scalar &value);
-void copy_on_device(const Tensor &from, const Tensor &to);  // converts and broadcasts; both on the device
-Tensor to_type(const Tensor &tensor, ScalarType type);      // the tensor itself where it has the type
+void copy_on_device(const Tensor &from, const Tensor &to); // converts and broadcasts; both on the device
+Tensor to_type(const Tensor &tensor, ScalarType type);     // the tensor itself where it has the type
 Dims row_major(IntArrayRef sizes);
 
 // ---- one record
 
 class Record {
- public:
+public:
   explicit Record(hr_op op) : op_(op) {}
   Record(const Record &) = delete;
   ~Record();
 
-  Record &in(const Tensor &tensor);                     // undefined: absent
-  Record &in(const OptionalTensor &tensor);             // none: absent
-  Record &in(const Tensor &tensor, IntArrayRef sizes);  // broadcast to sizes
+  Record &in(const Tensor &tensor);                    // undefined: absent
+  Record &in(const OptionalTensor &tensor);            // none: absent
+  Record &in(const Tensor &tensor, IntArrayRef sizes); // broadcast to sizes
   Record &in(const Tensor &tensor, IntArrayRef sizes, IntArrayRef strides, int64_t offset = 0);
   Record &in(hr_scalar number);
   Record &absent();
@@ -83,14 +85,22 @@ class Record {
   Record &out(const Tensor &tensor, IntArrayRef sizes, IntArrayRef strides);
   Record &no_out();
   Record &ints(IntArrayRef values);
-  Record &num(int64_t value) { return scalar(hr_scalar_i64(value)); }
-  Record &num(double value) { return scalar(hr_scalar_f64(value)); }
-  Record &num(const Scalar &value) { return scalar(number_of(value)); }
-  Record &philox(Philox place) { return num(place.seed).num(place.offset); }
+  Record &num(int64_t value) {
+    return scalar(hr_scalar_i64(value));
+  }
+  Record &num(double value) {
+    return scalar(hr_scalar_f64(value));
+  }
+  Record &num(const Scalar &value) {
+    return scalar(number_of(value));
+  }
+  Record &philox(Philox place) {
+    return num(place.seed).num(place.offset);
+  }
   Record &scalar(hr_scalar value);
   void run();
 
- private:
+private:
   hr_view view(const Tensor &tensor, const int64_t *sizes, const int64_t *strides, int64_t rank, int64_t offset);
   const int64_t *keep(IntArrayRef values);
 
@@ -114,14 +124,26 @@ hr_buffer *buffer_of(const Tensor &tensor, int64_t *out_offset_bytes, bool *out_
 // ---- where a result goes
 
 class Result {
- public:
-  static Result fresh() { return Result(nullptr, false); }
-  static Result out(const Tensor &tensor) { return Result(&tensor, false); }
-  static Result inplace(const Tensor &self) { return Result(&self, true); }
+public:
+  static Result fresh() {
+    return Result(nullptr, false);
+  }
+  static Result out(const Tensor &tensor) {
+    return Result(&tensor, false);
+  }
+  static Result inplace(const Tensor &self) {
+    return Result(&self, true);
+  }
 
-  bool is_fresh() const { return tensor_ == nullptr; }
-  bool is_inplace() const { return inplace_; }
-  const Tensor &tensor() const { return *tensor_; }
+  bool is_fresh() const {
+    return tensor_ == nullptr;
+  }
+  bool is_inplace() const {
+    return inplace_;
+  }
+  const Tensor &tensor() const {
+    return *tensor_;
+  }
 
   // The tensor that a kernel writes whole. A user's out= is checked (device, castable dtype), resized as torch does,
   // and used unless its dtype differs or it shares its storage with an input: then a temporary takes its place.
@@ -130,7 +152,7 @@ class Result {
   // Copies a temporary to where it belongs; returns the result.
   Tensor end(const Tensor &written) const;
 
- private:
+private:
   Result(const Tensor *tensor, bool inplace) : tensor_(tensor), inplace_(inplace) {}
   const Tensor *tensor_;
   bool inplace_;
@@ -142,18 +164,18 @@ void prepare_out(const Tensor &out, IntArrayRef sizes, ScalarType type);
 // ---- element-wise operations (pointwise.cpp)
 
 enum class Rule {
-  Same,     // computed and returned in the promoted type
-  Float,    // the same, integers as the default floating point type
-  Compare,  // computed in the promoted type, returned as bool
-  Logical,  // computed and returned as bool
-  Where,    // the first operand is a condition, the others promote
-  Part      // complex in, real out
+  Same,    // computed and returned in the promoted type
+  Float,   // the same, integers as the default floating point type
+  Compare, // computed in the promoted type, returned as bool
+  Logical, // computed and returned as bool
+  Where,   // the first operand is a condition, the others promote
+  Part     // complex in, real out
 };
 
 struct Operand {
   const Tensor *tensor = nullptr;
   hr_scalar number{};
-  bool promotes = true;  // false: has no say in the result's type (alpha, slopes, bounds)
+  bool promotes = true; // false: has no say in the result's type (alpha, slopes, bounds)
   Operand() = default;
   Operand(const Tensor &value) : tensor(&value) {}
   Operand(const Scalar &value) : number(number_of(value)) {}
@@ -169,8 +191,7 @@ inline Operand fixed(const Scalar &value) {
 
 Tensor pointwise_record(Result result, hr_op op, Rule rule, const Operand *operands, int count);
 
-template <class... T>
-Tensor pointwise(Result result, hr_op op, Rule rule, const T &...operands) {
+template <class... T> Tensor pointwise(Result result, hr_op op, Rule rule, const T &...operands) {
   const Operand array[] = {Operand(operands)...};
   return pointwise_record(result, op, rule, array, sizeof...(T));
 }
@@ -181,13 +202,21 @@ ScalarType promote(const Operand *operands, int count);
 // ---- the same over lists (foreach.cpp)
 
 class ListResult {
- public:
-  static ListResult fresh() { return ListResult({}, true); }
-  static ListResult inplace(TensorList self) { return ListResult(self, false); }
-  bool is_fresh() const { return fresh_; }
-  TensorList self() const { return self_; }
+public:
+  static ListResult fresh() {
+    return ListResult({}, true);
+  }
+  static ListResult inplace(TensorList self) {
+    return ListResult(self, false);
+  }
+  bool is_fresh() const {
+    return fresh_;
+  }
+  TensorList self() const {
+    return self_;
+  }
 
- private:
+private:
   ListResult(TensorList self, bool is_new) : self_(self), fresh_(is_new) {}
   TensorList self_;
   bool fresh_;
@@ -207,10 +236,9 @@ struct ListOperand {
 
 std::vector<Tensor> foreach_record(ListResult result, hr_op op, Rule rule, const ListOperand *operands, int count);
 
-template <class... T>
-std::vector<Tensor> foreach(ListResult result, hr_op op, Rule rule, const T &...operands) {
+template <class... T> std::vector<Tensor> foreach (ListResult result, hr_op op, Rule rule, const T &...operands) {
   const ListOperand array[] = {ListOperand(operands)...};
   return foreach_record(result, op, rule, array, sizeof...(T));
 }
 
-}  // namespace headrace
+} // namespace headrace

@@ -1,7 +1,7 @@
 // reduce.cpp: reductions, norms, softmax and matrix products.
 //
-// The core wants a reduction's output with the rank of its input and 1 in the reduced dims: that view is laid over the tensor that
-// torch expects, whose reduced dims are gone unless keepdim.
+// The core wants a reduction's output with the rank of its input and 1 in the reduced dims: that view is laid over the
+// tensor that torch expects, whose reduced dims are gone unless keepdim.
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/DefaultDtype.h>
@@ -11,14 +11,12 @@
 namespace headrace {
 namespace {
 
-constexpr bool kKeep = true;
-
 struct Reduction {
   int64_t mask = 0;
   bool keepdim;
-  Dims kept;   // the input's sizes with 1 in the reduced dims
-  Dims sizes;  // the result's
-  int64_t count = 1;  // elements that become one
+  Dims kept;         // the input's sizes with 1 in the reduced dims
+  Dims sizes;        // the result's
+  int64_t count = 1; // elements that become one
 
   Reduction(const Tensor &self, OptionalIntArrayRef dims, bool keep) : keepdim(keep) {
     int64_t rank = self.dim();
@@ -28,40 +26,46 @@ struct Reduction {
     } else {
       for (int64_t dim : *dims) {
         int64_t wrapped = at::maybe_wrap_dim(dim, rank);
-        TORCH_CHECK(rank == 0 || (mask >> wrapped & 1) == 0, "dim ", wrapped, " appears multiple times in the list of dims");
-        if (rank > 0) mask |= int64_t{1} << wrapped;
+        TORCH_CHECK(rank == 0 || (mask >> wrapped & 1) == 0, "dim ", wrapped,
+                    " appears multiple times in the list of dims");
+        if (rank > 0)
+          mask |= int64_t{1} << wrapped;
       }
     }
     for (int64_t i = 0; i < rank; ++i) {
       bool reduced = mask >> i & 1;
       kept.push_back(reduced ? 1 : self.size(i));
-      if (reduced) count *= self.size(i);
-      if (!reduced || keepdim) sizes.push_back(reduced ? 1 : self.size(i));
+      if (reduced)
+        count *= self.size(i);
+      if (!reduced || keepdim)
+        sizes.push_back(reduced ? 1 : self.size(i));
     }
   }
 
   // Strides of the result as the core sees it.
   Dims strides(const Tensor &out) const {
-    if (keepdim) return Dims(out.strides().begin(), out.strides().end());
-    Dims result(kept.size(), 0);
+    Dims result;
     for (size_t i = 0, j = 0; i < kept.size(); ++i) {
-      if ((mask >> i & 1) == 0) result[i] = out.stride(j++);
+      bool gone = !keepdim && (mask >> i & 1) != 0;
+      result.push_back(gone ? 0 : out.stride(static_cast<int64_t>(j++)));
     }
     return result;
   }
 };
 
 void check_not_empty(const Tensor &self, const Reduction &reduction, const char *name) {
-  TORCH_CHECK_INDEX(reduction.count > 0, name, "(): Expected reduction dim to be specified for input.numel() == 0. Specify the ",
+  TORCH_CHECK_INDEX(reduction.count > 0, name,
+                    "(): Expected reduction dim to be specified for input.numel() == 0. Specify the ",
                     "reduction dim with the 'dim' argument, with non-zero size.");
 }
 
 // One reduction into `result`; the record's own ints and numbers come from `attributes`.
 template <class Attributes>
-Tensor reduce(Result result, hr_op op, const Tensor &self, const Reduction &reduction, ScalarType type, std::optional<double> empty,
-              Attributes attributes) {
+Tensor reduce(Result result, hr_op op, const Tensor &self, const Reduction &reduction, ScalarType type,
+              std::optional<double> empty, Attributes attributes) {
   Tensor out = result.begin(reduction.sizes, type, {self});
-  if (out.numel() == 0) return result.end(out);
+  if (out.numel() == 0)
+    return result.end(out);
   if (self.numel() == 0) {
     TORCH_CHECK(empty.has_value(), "headrace: reduction of no elements");
     fill_with(out, *empty);
@@ -74,31 +78,38 @@ Tensor reduce(Result result, hr_op op, const Tensor &self, const Reduction &redu
   return result.end(out);
 }
 
-Tensor reduce(Result result, hr_op op, const Tensor &self, const Reduction &reduction, ScalarType type, std::optional<double> empty) {
+Tensor reduce(Result result, hr_op op, const Tensor &self, const Reduction &reduction, ScalarType type,
+              std::optional<double> empty) {
   return reduce(result, op, self, reduction, type, empty, [](Record &) {});
 }
 
 // Sums and products of integers are int64 unless the caller says otherwise.
 ScalarType accumulated_type(const Result &result, const Tensor &self, std::optional<ScalarType> dtype) {
-  if (dtype.has_value()) return *dtype;
-  if (!result.is_fresh() && !result.is_inplace()) return result.tensor().scalar_type();
+  if (dtype.has_value())
+    return *dtype;
+  if (!result.is_fresh() && !result.is_inplace())
+    return result.tensor().scalar_type();
   return c10::isIntegralType(self.scalar_type(), true) ? ScalarType::Long : self.scalar_type();
 }
 
-}  // namespace
+} // namespace
 
 Tensor sum(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim, std::optional<ScalarType> dtype) {
   return reduce(result, HR_OP_SUM, self, Reduction(self, dims, keepdim), accumulated_type(result, self, dtype), 0);
 }
 
-Tensor prod(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim, std::optional<ScalarType> dtype) {
+Tensor prod(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
+            std::optional<ScalarType> dtype) {
   return reduce(result, HR_OP_PROD, self, Reduction(self, dims, keepdim), accumulated_type(result, self, dtype), 1);
 }
 
-Tensor mean(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim, std::optional<ScalarType> dtype) {
+Tensor mean(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
+            std::optional<ScalarType> dtype) {
   ScalarType type = dtype.value_or(self.scalar_type());
-  TORCH_CHECK(c10::isFloatingType(type) || c10::isComplexType(type),
-              "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: ", type);
+  TORCH_CHECK(
+      c10::isFloatingType(type) || c10::isComplexType(type),
+      "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: ",
+      type);
   return reduce(result, HR_OP_MEAN, self, Reduction(self, dims, keepdim), type, std::nan(""));
 }
 
@@ -111,14 +122,16 @@ Tensor extreme(Result result, hr_op op, const Tensor &self, OptionalIntArrayRef 
 // The core finds the best key's index: the second operand counts the elements of a row.
 static Tensor record_arg_extreme(Result result, hr_op op, const Tensor &self, const Reduction &reduction) {
   Tensor out = result.begin(reduction.sizes, ScalarType::Long, {self});
-  if (out.numel() == 0) return result.end(out);
+  if (out.numel() == 0)
+    return result.end(out);
   Tensor numbers = new_tensor({reduction.count}, ScalarType::Long);
   Record count(HR_OP_ARANGE);
   count.num(int64_t{0}).num(int64_t{1}).out(numbers).run();
   Dims strides(self.dim(), 0);
   int64_t stride = 1;
   for (int64_t i = self.dim(); i-- > 0;) {
-    if ((reduction.mask >> i & 1) == 0) continue;
+    if ((reduction.mask >> i & 1) == 0)
+      continue;
     strides[i] = stride;
     stride *= self.size(i);
   }
@@ -135,7 +148,8 @@ Tensor arg_extreme(Result result, hr_op op, const Tensor &self, std::optional<in
   return record_arg_extreme(result, op, self, reduction);
 }
 
-Tensor2 extreme_dim(Result values, Result indices, hr_op op, hr_op arg_op, const Tensor &self, int64_t dim, bool keepdim) {
+Tensor2 extreme_dim(Result values, Result indices, hr_op op, hr_op arg_op, const Tensor &self, int64_t dim,
+                    bool keepdim) {
   Reduction reduction(self, OptionalIntArrayRef(IntArrayRef(dim)), keepdim);
   check_not_empty(self, reduction, op == HR_OP_AMAX ? "max" : "min");
   Tensor value = reduce(values, op, self, reduction, self.scalar_type(), std::nullopt);
@@ -151,7 +165,7 @@ Tensor2 aminmax(Result min, Result max, const Tensor &self, std::optional<int64_
 }
 
 Tensor truth(Result result, hr_op op, const Tensor &self, OptionalIntArrayRef dims, bool keepdim) {
-  bool some = dims.has_value() && dims->empty();  // any.dims with no dims reduces nothing
+  bool some = dims.has_value() && dims->empty(); // any.dims with no dims reduces nothing
   Reduction reduction(self, dims, keepdim);
   if (some && self.dim() > 0) {
     Tensor values = pointwise(Result::fresh(), HR_OP_NE, Rule::Compare, self, Scalar(0));
@@ -161,28 +175,40 @@ Tensor truth(Result result, hr_op op, const Tensor &self, OptionalIntArrayRef di
   return reduce(result, op, self, reduction, type, op == HR_OP_ALL);
 }
 
-Tensor variance(Result result, const Tensor &self, OptionalIntArrayRef dims, const std::optional<Scalar> &correction, bool keepdim,
-                bool root) {
-  TORCH_CHECK(c10::isFloatingType(self.scalar_type()) || self.is_complex(),
-              root ? "std" : "var", ": only support floating point and complex dtypes");
+Tensor variance(Result result, const Tensor &self, OptionalIntArrayRef dims, const std::optional<Scalar> &correction,
+                bool keepdim, bool root) {
+  TORCH_CHECK(c10::isFloatingType(self.scalar_type()) || self.is_complex(), root ? "std" : "var",
+              ": only support floating point and complex dtypes");
   ScalarType type = c10::toRealValueType(self.scalar_type());
   return reduce(result, HR_OP_VAR_MEAN, self, Reduction(self, dims, keepdim), type, std::nan(""), [&](Record &record) {
     record.ints({root}).num(correction.has_value() ? correction->toDouble() : 1.0);
   });
 }
 
-Tensor2 variance_mean(const Tensor &self, OptionalIntArrayRef dims, const std::optional<Scalar> &correction, bool keepdim, bool root) {
-  TORCH_CHECK(c10::isFloatingType(self.scalar_type()) || self.is_complex(),
-              root ? "std_mean" : "var_mean", " only support floating point and complex dtypes");
+Tensor2 variance_mean(const Tensor &self, OptionalIntArrayRef dims, const std::optional<Scalar> &correction,
+                      bool keepdim, bool root) {
+  TORCH_CHECK(c10::isFloatingType(self.scalar_type()) || self.is_complex(), root ? "std_mean" : "var_mean",
+              " only support floating point and complex dtypes");
   Reduction reduction(self, dims, keepdim);
   Tensor spread = new_tensor(reduction.sizes, c10::toRealValueType(self.scalar_type()));
   Tensor centre = new_tensor(reduction.sizes, self.scalar_type());
-  if (spread.numel() == 0) return {spread, centre};
-  if (self.numel() == 0) return {fill_with(spread, std::nan("")), fill_with(centre, std::nan(""))};
+  if (spread.numel() == 0)
+    return {spread, centre};
+  if (self.numel() == 0)
+    return {fill_with(spread, std::nan("")), fill_with(centre, std::nan(""))};
   Record record(HR_OP_VAR_MEAN);
   record.in(self).ints({reduction.mask, root}).num(correction.has_value() ? correction->toDouble() : 1.0);
-  record.out(spread, reduction.kept, reduction.strides(spread)).out(centre, reduction.kept, reduction.strides(centre)).run();
+  record.out(spread, reduction.kept, reduction.strides(spread))
+      .out(centre, reduction.kept, reduction.strides(centre))
+      .run();
   return {spread, centre};
+}
+
+// The orders that the core knows when it compiles.
+static int64_t norm_kind(double order) {
+  if (std::isinf(order))
+    return order > 0 ? 4 : 5;
+  return order == 0 ? 1 : order == 1 ? 2 : order == 2 ? 3 : 0;
 }
 
 Tensor norm(Result result, const Tensor &self, const std::optional<Scalar> &p, OptionalIntArrayRef dims, bool keepdim,
@@ -193,18 +219,23 @@ Tensor norm(Result result, const Tensor &self, const std::optional<Scalar> &p, O
   ScalarType type = c10::toRealValueType(dtype.value_or(self.scalar_type()));
   Reduction reduction(self, dims, keepdim);
   TORCH_CHECK(self.numel() > 0 || !(order < 0 || std::isinf(order)) || reduction.count > 0,
-              "linalg.vector_norm cannot compute the ", order, " norm on an empty tensor because the operation does not have an identity");
-  return reduce(result, HR_OP_NORM, self, reduction, type, 0, [&](Record &record) { record.num(order); });
+              "linalg.vector_norm cannot compute the ", order,
+              " norm on an empty tensor because the operation does not have an identity");
+  return reduce(result, HR_OP_NORM, self, reduction, type, 0,
+                [&](Record &record) { record.ints({norm_kind(order)}).num(order); });
 }
 
 Tensor logsumexp(Result result, const Tensor &self, IntArrayRef dims, bool keepdim) {
-  ScalarType type = c10::isIntegralType(self.scalar_type(), true) ? c10::get_default_dtype_as_scalartype() : self.scalar_type();
-  return reduce(result, HR_OP_LOGSUMEXP, self, Reduction(self, dims, keepdim), type, -std::numeric_limits<double>::infinity());
+  ScalarType type =
+      c10::isIntegralType(self.scalar_type(), true) ? c10::get_default_dtype_as_scalartype() : self.scalar_type();
+  return reduce(result, HR_OP_LOGSUMEXP, self, Reduction(self, dims, keepdim), type,
+                -std::numeric_limits<double>::infinity());
 }
 
 Tensor cumsum(Result result, const Tensor &self, int64_t dim, std::optional<ScalarType> dtype) {
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
-  ScalarType type = result.is_inplace() && !dtype.has_value() ? self.scalar_type() : accumulated_type(result, self, dtype);
+  ScalarType type =
+      result.is_inplace() && !dtype.has_value() ? self.scalar_type() : accumulated_type(result, self, dtype);
   Tensor out = result.begin(self.sizes(), type, {self});
   if (out.numel() > 0) {
     Record record(HR_OP_CUMSUM);
@@ -214,12 +245,16 @@ Tensor cumsum(Result result, const Tensor &self, int64_t dim, std::optional<Scal
 }
 
 bool equal(const Tensor &self, const Tensor &other) {
-  if (!is_on_device(self)) fail_device(self);
-  if (!is_on_device(other)) fail_device(other);
-  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ", self.scalar_type(), " but got data type ",
-              other.scalar_type(), " for argument 'other' in call to equal");
-  if (!self.sizes().equals(other.sizes())) return false;
-  if (self.numel() == 0) return true;
+  if (!is_on_device(self))
+    fail_device(self);
+  if (!is_on_device(other))
+    fail_device(other);
+  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ", self.scalar_type(),
+              " but got data type ", other.scalar_type(), " for argument 'other' in call to equal");
+  if (!self.sizes().equals(other.sizes()))
+    return false;
+  if (self.numel() == 0)
+    return true;
   Tensor same = pointwise(Result::fresh(), HR_OP_EQ, Rule::Compare, self, other);
   return local_scalar(truth(Result::fresh(), HR_OP_ALL, same, std::nullopt, false)).toBool();
 }
@@ -237,7 +272,8 @@ Tensor softmax(Result result, hr_op op, const Tensor &self, int64_t dim, bool ha
   return result.end(out);
 }
 
-Tensor softmax_backward(Result result, hr_op op, const Tensor &grad, const Tensor &output, int64_t dim, ScalarType input_type) {
+Tensor softmax_backward(Result result, hr_op op, const Tensor &grad, const Tensor &output, int64_t dim,
+                        ScalarType input_type) {
   int64_t along = at::maybe_wrap_dim(dim, grad.dim());
   Tensor out = result.begin(grad.sizes(), input_type, {grad, output});
   if (out.numel() > 0) {
@@ -250,14 +286,16 @@ Tensor softmax_backward(Result result, hr_op op, const Tensor &grad, const Tenso
 // ---- products
 
 static void check_product(const Tensor &a, const Tensor &b) {
-  TORCH_CHECK(a.dim() >= 2 && a.dim() == b.dim(), "mat1 and mat2 must both be matrices or both be batches of them: ", a.dim(), "D and ",
-              b.dim(), "D");
-  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "expected m1 and m2 to have the same dtype, but got: ", a.scalar_type(), " != ",
-              b.scalar_type());
-  TORCH_CHECK(a.size(-1) == b.size(-2), a.dim() == 2 ? "mat1 and mat2 shapes cannot be multiplied (" : "Expected size for first two dimensions of batch2 tensor to match: (",
+  TORCH_CHECK(a.dim() >= 2 && a.dim() == b.dim(),
+              "mat1 and mat2 must both be matrices or both be batches of them: ", a.dim(), "D and ", b.dim(), "D");
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(),
+              "expected m1 and m2 to have the same dtype, but got: ", a.scalar_type(), " != ", b.scalar_type());
+  TORCH_CHECK(a.size(-1) == b.size(-2),
+              a.dim() == 2 ? "mat1 and mat2 shapes cannot be multiplied ("
+                           : "Expected size for first two dimensions of batch2 tensor to match: (",
               a.size(-2), "x", a.size(-1), " and ", b.size(-2), "x", b.size(-1), ")");
-  TORCH_CHECK(a.dim() < 3 || a.size(0) == b.size(0), "batch1 and batch2 must have same number of batches, got ", a.size(0), " and ",
-              b.size(0));
+  TORCH_CHECK(a.dim() < 3 || a.size(0) == b.size(0), "batch1 and batch2 must have same number of batches, got ",
+              a.size(0), " and ", b.size(0));
 }
 
 static Dims product_sizes(const Tensor &a, const Tensor &b) {
@@ -269,7 +307,8 @@ static Dims product_sizes(const Tensor &a, const Tensor &b) {
 static void record_matmul(const Tensor &a, const Tensor &b, const OptionalTensor &bias, const Tensor &out) {
   Record record(HR_OP_MATMUL);
   record.in(a).in(b);
-  if (bias.has_value()) record.in(*bias, out.sizes());
+  if (bias.has_value())
+    record.in(*bias, out.sizes());
   record.out(out).run();
 }
 
@@ -277,22 +316,29 @@ Tensor matmul(Result result, const Tensor &a, const Tensor &b) {
   check_product(a, b);
   Dims sizes = product_sizes(a, b);
   Tensor out = result.begin(sizes, a.scalar_type(), {a, b});
-  if (out.numel() == 0) return result.end(out);
-  if (a.size(-1) == 0) fill_with(out, 0);
-  else record_matmul(a, b, std::nullopt, out);
+  if (out.numel() == 0)
+    return result.end(out);
+  if (a.size(-1) == 0)
+    fill_with(out, 0);
+  else
+    record_matmul(a, b, std::nullopt, out);
   return result.end(out);
 }
 
-Tensor addmm(Result result, const Tensor &self, const Tensor &a, const Tensor &b, const Scalar &beta, const Scalar &alpha) {
+Tensor addmm(Result result, const Tensor &self, const Tensor &a, const Tensor &b, const Scalar &beta,
+             const Scalar &alpha) {
   check_product(a, b);
-  TORCH_CHECK(self.scalar_type() == a.scalar_type(), "self and mat2 must have the same dtype, but got ", self.scalar_type(), " and ",
-              a.scalar_type());
-  if (!is_on_device(self)) fail_device(self);
+  TORCH_CHECK(self.scalar_type() == a.scalar_type(), "self and mat2 must have the same dtype, but got ",
+              self.scalar_type(), " and ", a.scalar_type());
+  if (!is_on_device(self))
+    fail_device(self);
   Dims sizes = product_sizes(a, b);
   bool plain = beta.equal(1) && alpha.equal(1);
   bool is_self = !result.is_fresh() && result.tensor().is_alias_of(self);
-  Tensor out = is_self && !result.is_inplace() ? result.begin(sizes, a.scalar_type(), {a, b, self}) : result.begin(sizes, a.scalar_type(), {a, b});
-  if (out.numel() == 0) return result.end(out);
+  Tensor out = is_self && !result.is_inplace() ? result.begin(sizes, a.scalar_type(), {a, b, self})
+                                               : result.begin(sizes, a.scalar_type(), {a, b});
+  if (out.numel() == 0)
+    return result.end(out);
   if (plain && a.size(-1) > 0) {
     record_matmul(a, b, self, out);
     return result.end(out);
@@ -307,16 +353,19 @@ Tensor addmm(Result result, const Tensor &self, const Tensor &a, const Tensor &b
   return result.end(out);
 }
 
-Tensor addmv(Result result, const Tensor &self, const Tensor &matrix, const Tensor &vector, const Scalar &beta, const Scalar &alpha) {
-  TORCH_CHECK(matrix.dim() == 2 && vector.dim() == 1 && self.dim() <= 1, "vector + matrix @ vector expected, got ", self.dim(), ", ",
-              matrix.dim(), ", ", vector.dim());
-  TORCH_CHECK(matrix.size(1) == vector.size(0), "size mismatch, got input (", self.numel(), "), mat (", matrix.size(0), "x",
-              matrix.size(1), "), vec (", vector.size(0), ")");
-  Tensor column = as_strided(self, {matrix.size(0), 1}, {self.dim() == 0 || self.size(0) == 1 ? 0 : self.stride(0), 1}, self.storage_offset());
+Tensor addmv(Result result, const Tensor &self, const Tensor &matrix, const Tensor &vector, const Scalar &beta,
+             const Scalar &alpha) {
+  TORCH_CHECK(matrix.dim() == 2 && vector.dim() == 1 && self.dim() <= 1, "vector + matrix @ vector expected, got ",
+              self.dim(), ", ", matrix.dim(), ", ", vector.dim());
+  TORCH_CHECK(matrix.size(1) == vector.size(0), "size mismatch, got input (", self.numel(), "), mat (", matrix.size(0),
+              "x", matrix.size(1), "), vec (", vector.size(0), ")");
+  Tensor column = as_strided(self, {matrix.size(0), 1}, {self.dim() == 0 || self.size(0) == 1 ? 0 : self.stride(0), 1},
+                             self.storage_offset());
   Tensor operand = as_strided(vector, {vector.size(0), 1}, {vector.stride(0), 1}, vector.storage_offset());
   Tensor product = addmm(Result::fresh(), column, matrix, operand, beta, alpha);
   Tensor flat = as_strided(product, {matrix.size(0)}, {1}, 0);
-  if (result.is_fresh()) return flat;
+  if (result.is_fresh())
+    return flat;
   Tensor out = result.begin(flat.sizes(), flat.scalar_type());
   copy_on_device(flat, out);
   return result.end(out);
@@ -324,16 +373,18 @@ Tensor addmv(Result result, const Tensor &self, const Tensor &matrix, const Tens
 
 Tensor dot(const Tensor &a, const Tensor &b) {
   TORCH_CHECK(a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(), "D tensors");
-  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "dot : expected both vectors to have same dtype, but found ", a.scalar_type(), " and ",
-              b.scalar_type());
-  TORCH_CHECK(a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [", b.numel(),
-              "] to have the same number of elements, but got ", a.numel(), " and ", b.numel(), " elements respectively");
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "dot : expected both vectors to have same dtype, but found ",
+              a.scalar_type(), " and ", b.scalar_type());
+  TORCH_CHECK(a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [",
+              b.numel(), "] to have the same number of elements, but got ", a.numel(), " and ", b.numel(),
+              " elements respectively");
   Tensor out = new_tensor({}, a.scalar_type());
-  if (a.numel() == 0) return fill_with(out, 0);
+  if (a.numel() == 0)
+    return fill_with(out, 0);
   int64_t n = a.numel();
   Record record(HR_OP_MATMUL);
   record.in(a, {1, n}, {0, a.stride(0)}).in(b, {n, 1}, {b.stride(0), 0}).out(out, {1, 1}, {0, 0}).run();
   return out;
 }
 
-}  // namespace headrace
+} // namespace headrace

@@ -1,8 +1,9 @@
-// runtime.cpp: what makes the stream a device of torch: the device and its stream (opened on first use, never closed: tensors may die
-// after every static object), statuses as exceptions, allocator, device guard, hooks, generator, pinned memory; and a plain C
-// interface for the Python module, which loads this library with ctypes.
+// runtime.cpp: what makes the stream a device of torch: the device and its stream (opened on first use, never closed:
+// tensors may die after every static object), statuses as exceptions, allocator, device guard, hooks, generator,
+// pinned memory; and a plain C interface for the Python module, which loads this library with ctypes.
 //
-// There is one device with one stream, which runs in order. torch.Stream objects are names: work on any of them goes there.
+// There is one device with one stream, which runs in order. torch.Stream objects are names: work on any of them goes
+// there.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/GeneratorForPrivateuseone.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -34,10 +35,14 @@ void fail(hr_status status) {
   hr_status_code code = hr_status_code_of(status);
   hr_status_free(status);
   switch (code) {
-    case HR_STATUS_OUT_OF_RANGE: TORCH_CHECK_INDEX(false, message);
-    case HR_STATUS_RESOURCE_EXHAUSTED: TORCH_CHECK_WITH(OutOfMemoryError, false, message);
-    case HR_STATUS_UNIMPLEMENTED: TORCH_CHECK_NOT_IMPLEMENTED(false, message);
-    default: TORCH_CHECK(false, message);
+    case HR_STATUS_OUT_OF_RANGE:
+      TORCH_CHECK_INDEX(false, message);
+    case HR_STATUS_RESOURCE_EXHAUSTED:
+      TORCH_CHECK_WITH(OutOfMemoryError, false, message);
+    case HR_STATUS_UNIMPLEMENTED:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, message);
+    default:
+      TORCH_CHECK(false, message);
   }
 }
 
@@ -47,7 +52,7 @@ namespace {
 
 std::atomic<hr_device *> open_device{nullptr};
 std::atomic<hr_stream *> open_stream{nullptr};
-std::atomic<bool> forked{false};  // this process is a child of one that had opened the device
+std::atomic<bool> forked{false}; // this process is a child of one that had opened the device
 std::string device_name = "cpu";
 
 std::mutex &open_mutex() {
@@ -57,15 +62,19 @@ std::mutex &open_mutex() {
 
 // The stream's threads do not exist in a forked child: there, nothing may be recorded and buffers are left alone.
 void mark_forked() {
-  if (open_stream.load() != nullptr) forked.store(true);
+  if (open_stream.load() != nullptr)
+    forked.store(true);
   open_stream.store(nullptr);
 }
 
 void open_once() {
-  TORCH_CHECK(!forked.load(), "Cannot re-initialize headrace in forked subprocess. To use headrace with multiprocessing, you must use the "
-              "'spawn' start method");
+  TORCH_CHECK(
+      !forked.load(),
+      "Cannot re-initialize headrace in forked subprocess. To use headrace with multiprocessing, you must use the "
+      "'spawn' start method");
   std::lock_guard<std::mutex> lock(open_mutex());
-  if (open_stream.load() != nullptr) return;
+  if (open_stream.load() != nullptr)
+    return;
   hr_device *device = nullptr;
   hr_stream *stream = nullptr;
   check(hr_device_open(device_name.c_str(), &device));
@@ -79,11 +88,12 @@ void open_once() {
   open_stream.store(stream);
 }
 
-}  // namespace
+} // namespace
 
 hr_stream *stream() {
   hr_stream *stream = open_stream.load(std::memory_order_acquire);
-  if (C10_LIKELY(stream != nullptr)) return stream;
+  if (C10_LIKELY(stream != nullptr))
+    return stream;
   open_once();
   return open_stream.load();
 }
@@ -96,7 +106,8 @@ hr_device *device() {
 // ---- the allocator
 
 void release_buffer(void *buffer) {
-  if (C10_LIKELY(!forked.load(std::memory_order_relaxed))) hr_buffer_release(static_cast<hr_buffer *>(buffer));
+  if (C10_LIKELY(!forked.load(std::memory_order_relaxed)))
+    hr_buffer_release(static_cast<hr_buffer *>(buffer));
 }
 
 c10::DataPtr allocate(size_t bytes) {
@@ -114,12 +125,17 @@ c10::CachingAllocator::Stat stat(int64_t current, int64_t peak) {
 }
 
 class Allocator final : public c10::DeviceAllocator {
- public:
-  c10::DataPtr allocate(size_t bytes) override { return headrace::allocate(bytes); }
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+public:
+  c10::DataPtr allocate(size_t bytes) override {
+    return headrace::allocate(bytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return nullptr;
+  }
 
   void copy_data(void *to, const void *from, size_t count) const override {
-    if (count == 0) return;
+    if (count == 0)
+      return;
     size_t to_offset = 0, from_offset = 0;
     hr_buffer *target = hr_buffer_from_handle(to, &to_offset), *source = hr_buffer_from_handle(from, &from_offset);
     hr_status status = nullptr;
@@ -137,8 +153,12 @@ class Allocator final : public c10::DeviceAllocator {
     TORCH_CHECK(found, "headrace: copy of an address that is no buffer of the device");
   }
 
-  bool initialized() override { return open_stream.load() != nullptr; }
-  void emptyCache(c10::MempoolId_t) override { hr_device_memory_trim(device()); }
+  bool initialized() override {
+    return open_stream.load() != nullptr;
+  }
+  void emptyCache(c10::MempoolId_t) override {
+    hr_device_memory_trim(device());
+  }
   void recordStream(const c10::DataPtr &, c10::Stream) override {}
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
@@ -153,8 +173,12 @@ class Allocator final : public c10::DeviceAllocator {
     return stats;
   }
 
-  void resetAccumulatedStats(c10::DeviceIndex) override { hr_stream_reset_stats(stream()); }
-  void resetPeakStats(c10::DeviceIndex) override { hr_device_memory_reset_peak(device()); }
+  void resetAccumulatedStats(c10::DeviceIndex) override {
+    hr_stream_reset_stats(stream());
+  }
+  void resetPeakStats(c10::DeviceIndex) override {
+    hr_device_memory_reset_peak(device());
+  }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
     hr_memory_stats memory;
@@ -166,27 +190,33 @@ class Allocator final : public c10::DeviceAllocator {
 // ---- pinned memory: plain host memory that is remembered, since copies take their snapshot at once anyway
 
 class PinnedAllocator final : public c10::Allocator {
- public:
+public:
   c10::DataPtr allocate(size_t bytes) override {
     void *memory = nullptr;
-    TORCH_CHECK(posix_memalign(&memory, 64, bytes > 0 ? bytes : 1) == 0, "headrace: out of host memory: ", bytes, " bytes");
+    TORCH_CHECK(posix_memalign(&memory, 64, bytes > 0 ? bytes : 1) == 0, "headrace: out of host memory: ", bytes,
+                " bytes");
     std::lock_guard<std::mutex> lock(mutex());
     ranges()[reinterpret_cast<uintptr_t>(memory)] = bytes > 0 ? bytes : 1;
     return {memory, memory, &release, c10::Device(c10::DeviceType::CPU)};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &release; }
-  void copy_data(void *to, const void *from, size_t count) const override { default_copy_data(to, from, count); }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return &release;
+  }
+  void copy_data(void *to, const void *from, size_t count) const override {
+    default_copy_data(to, from, count);
+  }
 
   static bool holds(const void *pointer) {
     std::lock_guard<std::mutex> lock(mutex());
     uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
     auto after = ranges().upper_bound(address);
-    if (after == ranges().begin()) return false;
+    if (after == ranges().begin())
+      return false;
     --after;
     return address - after->first < after->second;
   }
 
- private:
+private:
   static void release(void *memory) {
     {
       std::lock_guard<std::mutex> lock(mutex());
@@ -217,13 +247,21 @@ PinnedAllocator *pinned_allocator() {
 // ---- the generator: a seed and how many random operations have drawn from it
 
 class Generator final : public c10::GeneratorImpl {
- public:
+public:
   Generator() : c10::GeneratorImpl(kDevice, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
-  void set_current_seed(uint64_t seed) override { seed_ = seed, offset_ = 0; }
-  void set_offset(uint64_t offset) override { offset_ = offset; }
-  uint64_t get_offset() const override { return offset_; }
-  uint64_t current_seed() const override { return seed_; }
+  void set_current_seed(uint64_t seed) override {
+    seed_ = seed, offset_ = 0;
+  }
+  void set_offset(uint64_t offset) override {
+    offset_ = offset;
+  }
+  uint64_t get_offset() const override {
+    return offset_;
+  }
+  uint64_t current_seed() const override {
+    return seed_;
+  }
   uint64_t seed() override {
     set_current_seed(c10::detail::getNonDeterministicRandom());
     return seed_;
@@ -243,9 +281,11 @@ class Generator final : public c10::GeneratorImpl {
     return state.getIntrusivePtr();
   }
 
-  Philox next() { return {static_cast<int64_t>(seed_), static_cast<int64_t>(offset_++)}; }
+  Philox next() {
+    return {static_cast<int64_t>(seed_), static_cast<int64_t>(offset_++)};
+  }
 
- private:
+private:
   Generator *clone_impl() const override {
     Generator *copy = new Generator;
     copy->seed_ = seed_, copy->offset_ = offset_;
@@ -263,14 +303,16 @@ const at::Generator &default_generator() {
   return *generator;
 }
 
-}  // namespace
+} // namespace
 
-c10::Allocator *allocator() { return the_allocator(); }
+c10::Allocator *allocator() {
+  return the_allocator();
+}
 
 Philox next_philox(const std::optional<at::Generator> &generator) {
   const at::Generator &used = generator.has_value() && generator->defined() ? *generator : default_generator();
-  TORCH_CHECK(used.device().type() == c10::DeviceType::PrivateUse1, "Expected a '", kDevice.str(), "' device type for generator but found '",
-              used.device().str(), "'");
+  TORCH_CHECK(used.device().type() == c10::DeviceType::PrivateUse1, "Expected a '", kDevice.str(),
+              "' device type for generator but found '", used.device().str(), "'");
   std::lock_guard<std::mutex> lock(used.unsafeGetGeneratorImpl()->mutex_);
   return static_cast<Generator *>(used.unsafeGetGeneratorImpl())->next();
 }
@@ -289,79 +331,126 @@ thread_local c10::StreamId current_stream = 0;
 std::atomic<c10::StreamId> next_stream{1};
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
-  c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
+  c10::DeviceType type() const override {
+    return c10::DeviceType::PrivateUse1;
+  }
   c10::Device exchangeDevice(c10::Device wanted) const override {
     setDevice(wanted);
     return kDevice;
   }
-  c10::Device getDevice() const override { return kDevice; }
+  c10::Device getDevice() const override {
+    return kDevice;
+  }
   void setDevice(c10::Device wanted) const override {
     TORCH_CHECK(wanted.index() <= 0, "headrace has one device; there is no ", wanted);
   }
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const override { return make_stream(current_stream); }
-  c10::Stream getDefaultStream(c10::Device) const override { return make_stream(0); }
-  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return make_stream(next_stream++); }
-  c10::Stream getNewStream(c10::Device, int) const override { return make_stream(next_stream++); }
+  c10::Stream getStream(c10::Device) const override {
+    return make_stream(current_stream);
+  }
+  c10::Stream getDefaultStream(c10::Device) const override {
+    return make_stream(0);
+  }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
+    return make_stream(next_stream++);
+  }
+  c10::Stream getNewStream(c10::Device, int) const override {
+    return make_stream(next_stream++);
+  }
   c10::Stream exchangeStream(c10::Stream wanted) const override {
     c10::StreamId before = current_stream;
     current_stream = wanted.id();
     return make_stream(before);
   }
-  void *getStreamNativeHandle(const c10::Stream) const { return stream(); }
-  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  void *getStreamNativeHandle(const c10::Stream) const {
+    return stream();
+  }
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return 1;
+  }
 
   // A timed event is placed after all work before it, so that the time between two is the time of the work.
   void record(void **event, const c10::Stream &, const c10::DeviceIndex, const c10::EventFlag flag) const override {
-    if (*event == nullptr) *event = new Event;
-    if (flag == c10::EventFlag::BACKEND_DEFAULT) check(hr_stream_synchronize(stream()));
+    if (*event == nullptr)
+      *event = new Event;
+    if (flag == c10::EventFlag::BACKEND_DEFAULT)
+      check(hr_stream_synchronize(stream()));
     static_cast<Event *>(*event)->when = Clock::now();
   }
-  void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override { delete static_cast<Event *>(event); }
-  void block(void *, const c10::Stream &) const override {}  // one queue in order
+  void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override {
+    delete static_cast<Event *>(event);
+  }
+  void block(void *, const c10::Stream &) const override {} // one queue in order
   bool queryEvent(void *event) const override {
-    if (event != nullptr) check(hr_stream_synchronize(stream()));
+    if (event != nullptr)
+      check(hr_stream_synchronize(stream()));
     return true;
   }
   void synchronizeEvent(void *event) const override {
-    if (event != nullptr) check(hr_stream_synchronize(stream()));
+    if (event != nullptr)
+      check(hr_stream_synchronize(stream()));
   }
   double elapsedTime(void *from, void *to, const c10::DeviceIndex) const override {
     TORCH_CHECK(from != nullptr && to != nullptr, "Both events must be recorded before calculating elapsed time.");
-    std::chrono::duration<double, std::milli> elapsed = static_cast<Event *>(to)->when - static_cast<Event *>(from)->when;
+    std::chrono::duration<double, std::milli> elapsed =
+        static_cast<Event *>(to)->when - static_cast<Event *>(from)->when;
     return elapsed.count();
   }
   bool queryStream(const c10::Stream &) const override {
     check(hr_stream_synchronize(stream()));
     return true;
   }
-  void synchronizeStream(const c10::Stream &) const override { check(hr_stream_synchronize(stream())); }
-  void synchronizeDevice(const c10::DeviceIndex) const override { check(hr_stream_synchronize(stream())); }
+  void synchronizeStream(const c10::Stream &) const override {
+    check(hr_stream_synchronize(stream()));
+  }
+  void synchronizeDevice(const c10::DeviceIndex) const override {
+    check(hr_stream_synchronize(stream()));
+  }
   void recordDataPtrOnStream(const c10::DataPtr &, const c10::Stream &) const override {}
 
- private:
-  static c10::Stream make_stream(c10::StreamId id) { return c10::Stream(c10::Stream::UNSAFE, kDevice, id); }
+private:
+  static c10::Stream make_stream(c10::StreamId id) {
+    return c10::Stream(c10::Stream::UNSAFE, kDevice, id);
+  }
 };
 
 // ---- hooks
 
 struct Hooks final : at::PrivateUse1HooksInterface {
-  bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return !forked.load(); }
-  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
-  void init() const override { stream(); }
-  c10::DeviceIndex deviceCount() const override { return 1; }
+  bool isBuilt() const override {
+    return true;
+  }
+  bool isAvailable() const override {
+    return !forked.load();
+  }
+  bool hasPrimaryContext(c10::DeviceIndex) const override {
+    return true;
+  }
+  void init() const override {
+    stream();
+  }
+  c10::DeviceIndex deviceCount() const override {
+    return 1;
+  }
   void setCurrentDevice(c10::DeviceIndex index) const override {
     TORCH_CHECK(index <= 0, "headrace has one device; there is no device ", static_cast<int>(index));
   }
-  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  c10::DeviceIndex getCurrentDevice() const override {
+    return 0;
+  }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
     setCurrentDevice(index);
     return 0;
   }
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
-  bool isPinnedPtr(const void *pointer) const override { return PinnedAllocator::holds(pointer); }
-  c10::Allocator *getPinnedMemoryAllocator() const override { return pinned_allocator(); }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override {
+    return 0;
+  }
+  bool isPinnedPtr(const void *pointer) const override {
+    return PinnedAllocator::holds(pointer);
+  }
+  c10::Allocator *getPinnedMemoryAllocator() const override {
+    return pinned_allocator();
+  }
   c10::Device getDeviceFromPtr(void *pointer) const override {
     size_t offset = 0;
     hr_buffer *buffer = hr_buffer_from_handle(pointer, &offset);
@@ -369,21 +458,25 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     hr_buffer_release(buffer);
     return kDevice;
   }
-  const at::Generator &getDefaultGenerator(c10::DeviceIndex) const override { return default_generator(); }
-  at::Generator getNewGenerator(c10::DeviceIndex) const override { return at::make_generator<Generator>(); }
+  const at::Generator &getDefaultGenerator(c10::DeviceIndex) const override {
+    return default_generator();
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex) const override {
+    return at::make_generator<Generator>();
+  }
   void resizePrivateUse1Bytes(const c10::Storage &storage, size_t bytes) const override {
     resize_storage(storage.unsafeGetStorageImpl(), bytes);
   }
 };
 
 // Which attention torch takes: ours (4, "overrideable") where a row serves it, else the composite.
-int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const std::optional<Tensor> &mask, double, bool causal,
-                         std::optional<double>, bool) {
+int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const std::optional<Tensor> &mask,
+                         double, bool causal, std::optional<double>, bool) {
   bool fits = query.dim() == 4 && key.dim() == 4 && value.dim() == 4 && at::isFloatingType(query.scalar_type()) &&
               query.scalar_type() == key.scalar_type() && query.scalar_type() == value.scalar_type() &&
               query.size(0) == key.size(0) && query.size(1) == key.size(1) && key.size(1) == value.size(1) &&
-              key.size(0) == value.size(0) && key.size(2) == value.size(2) && query.size(3) == key.size(3) && query.numel() > 0 &&
-              key.numel() > 0 && value.numel() > 0;
+              key.size(0) == value.size(0) && key.size(2) == value.size(2) && query.size(3) == key.size(3) &&
+              query.numel() > 0 && key.numel() > 0 && value.numel() > 0;
   bool has_mask = mask.has_value() && mask->defined();
   return fits && !(has_mask && causal) ? 4 : 0;
 }
@@ -397,8 +490,8 @@ struct Registration {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
-}  // namespace
-}  // namespace headrace
+} // namespace
+} // namespace headrace
 
 namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &headrace::choose_attention)
@@ -407,16 +500,20 @@ REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &headrace::choose_attentio
 namespace headrace {
 namespace {
 
-// The copy itself looks at the bits that say conjugated and negated; torch's fallback for them would copy first, for ever.
-TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
-TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+// The copy itself looks at the bits that say conjugated and negated; torch's fallback for them would copy first, for
+// ever.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
 
 // ---- the C interface of the Python module: 0, or an hr_status_code with the message in headrace_torch_error()
 
 thread_local std::string last_error;
 
-template <class Body>
-int guarded(Body body) {
+template <class Body> int guarded(Body body) {
   try {
     body();
     return 0;
@@ -434,16 +531,20 @@ int guarded(Body body) {
   return HR_STATUS_UNKNOWN;
 }
 
-Generator *generator_impl() { return static_cast<Generator *>(default_generator().unsafeGetGeneratorImpl()); }
+Generator *generator_impl() {
+  return static_cast<Generator *>(default_generator().unsafeGetGeneratorImpl());
+}
 
-}  // namespace
-}  // namespace headrace
+} // namespace
+} // namespace headrace
 
 using namespace headrace;
 
 extern "C" {
 
-HR_API const char *headrace_torch_error(void) { return last_error.c_str(); }
+HR_API const char *headrace_torch_error(void) {
+  return last_error.c_str();
+}
 
 HR_API int headrace_torch_set_device_name(const char *name) {
   return guarded([&] {
@@ -453,25 +554,50 @@ HR_API int headrace_torch_set_device_name(const char *name) {
   });
 }
 
-HR_API int headrace_torch_in_bad_fork(void) { return forked.load(); }
-HR_API int headrace_torch_is_open(void) { return open_stream.load() != nullptr; }
-HR_API int headrace_torch_open(void) { return guarded([] { stream(); }); }
-HR_API int headrace_torch_commit(void) { return guarded([] { check(hr_stream_commit(stream())); }); }
+HR_API int headrace_torch_in_bad_fork(void) {
+  return forked.load();
+}
+HR_API int headrace_torch_is_open(void) {
+  return open_stream.load() != nullptr;
+}
+HR_API int headrace_torch_open(void) {
+  return guarded([] { stream(); });
+}
+HR_API int headrace_torch_commit(void) {
+  return guarded([] { check(hr_stream_commit(stream())); });
+}
 HR_API int headrace_torch_synchronize(void) {
   return guarded([] {
-    if (open_stream.load() != nullptr) check(hr_stream_synchronize(stream()));
+    if (open_stream.load() != nullptr)
+      check(hr_stream_synchronize(stream()));
   });
 }
 
-HR_API int headrace_torch_stats(hr_stats *out_stats) { return guarded([&] { hr_stream_stats(stream(), out_stats); }); }
-HR_API int headrace_torch_reset_stats(void) { return guarded([] { hr_stream_reset_stats(stream()); }); }
-HR_API int headrace_torch_memory_stats(hr_memory_stats *out_stats) { return guarded([&] { hr_device_memory_stats(device(), out_stats); }); }
-HR_API int headrace_torch_memory_reset_peak(void) { return guarded([] { hr_device_memory_reset_peak(device()); }); }
-HR_API int headrace_torch_memory_limit(int64_t bytes) { return guarded([&] { hr_device_memory_limit(device(), bytes); }); }
-HR_API int headrace_torch_memory_trim(void) { return guarded([] { hr_device_memory_trim(device()); }); }
+HR_API int headrace_torch_stats(hr_stats *out_stats) {
+  return guarded([&] { hr_stream_stats(stream(), out_stats); });
+}
+HR_API int headrace_torch_reset_stats(void) {
+  return guarded([] { hr_stream_reset_stats(stream()); });
+}
+HR_API int headrace_torch_memory_stats(hr_memory_stats *out_stats) {
+  return guarded([&] { hr_device_memory_stats(device(), out_stats); });
+}
+HR_API int headrace_torch_memory_reset_peak(void) {
+  return guarded([] { hr_device_memory_reset_peak(device()); });
+}
+HR_API int headrace_torch_memory_limit(int64_t bytes) {
+  return guarded([&] { hr_device_memory_limit(device(), bytes); });
+}
+HR_API int headrace_torch_memory_trim(void) {
+  return guarded([] { hr_device_memory_trim(device()); });
+}
 
-HR_API int headrace_torch_set_mode(int mode) { return guarded([&] { hr_stream_set_mode(stream(), static_cast<hr_mode>(mode)); }); }
-HR_API int headrace_torch_mode(int *out_mode) { return guarded([&] { *out_mode = hr_stream_mode(stream()); }); }
+HR_API int headrace_torch_set_mode(int mode) {
+  return guarded([&] { hr_stream_set_mode(stream(), static_cast<hr_mode>(mode)); });
+}
+HR_API int headrace_torch_mode(int *out_mode) {
+  return guarded([&] { *out_mode = hr_stream_mode(stream()); });
+}
 
 HR_API void headrace_torch_seed(uint64_t seed) {
   std::lock_guard<std::mutex> lock(default_generator().unsafeGetGeneratorImpl()->mutex_);
@@ -491,13 +617,17 @@ HR_API void headrace_torch_set_rng_state(uint64_t seed, uint64_t offset) {
 HR_API int headrace_torch_set_fallback(int mode) {
   return guarded([&] { set_fallback_mode(static_cast<FallbackMode>(mode)); });
 }
-HR_API int headrace_torch_fallback(void) { return static_cast<int>(fallback_mode()); }
+HR_API int headrace_torch_fallback(void) {
+  return static_cast<int>(fallback_mode());
+}
 // Lines of "name count"; valid until the next call of this thread.
 HR_API const char *headrace_torch_fallbacks(void) {
   static thread_local std::string text;
   text = fallback_counts();
   return text.c_str();
 }
-HR_API void headrace_torch_reset_fallbacks(void) { reset_fallback_counts(); }
+HR_API void headrace_torch_reset_fallbacks(void) {
+  reset_fallback_counts();
+}
 
-}  // extern "C"
+} // extern "C"

@@ -9,7 +9,7 @@ enum class FallbackMode { Error = 0, Warn = 1, Allow = 2 };
 
 void set_fallback_mode(FallbackMode mode);
 FallbackMode fallback_mode();
-std::string fallback_counts();  // lines of "name count"
+std::string fallback_counts(); // lines of "name count"
 void reset_fallback_counts();
 
-}  // namespace headrace
+} // namespace headrace

@@ -1,5 +1,5 @@
-// tensor.cpp: operators that move bytes or change metadata: allocation, views, resize and set, copies to, from and on the device,
-// item(). Metadata is ordinary: real storages, real strides; only the bytes are elsewhere.
+// tensor.cpp: operators that move bytes or change metadata: allocation, views, resize and set, copies to, from and on
+// the device, item(). Metadata is ordinary: real storages, real strides; only the bytes are elsewhere.
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
@@ -19,7 +19,8 @@ namespace headrace {
 // ---- allocation
 
 static void check_options(std::optional<at::Layout> layout, std::optional<bool> pin_memory) {
-  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "headrace has strided tensors only, not ", layout.value_or(at::kStrided));
+  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "headrace has strided tensors only, not ",
+              layout.value_or(at::kStrided));
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
 }
 
@@ -31,11 +32,12 @@ Tensor empty_tensor(IntArrayRef size, std::optional<ScalarType> dtype, std::opti
                     format.value_or(at::MemoryFormat::Contiguous));
 }
 
-Tensor empty_strided_tensor(IntArrayRef size, IntArrayRef stride, std::optional<ScalarType> dtype, std::optional<at::Layout> layout,
-                            std::optional<at::Device>, std::optional<bool> pin_memory) {
+Tensor empty_strided_tensor(IntArrayRef size, IntArrayRef stride, std::optional<ScalarType> dtype,
+                            std::optional<at::Layout> layout, std::optional<at::Device>,
+                            std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
-  TORCH_CHECK(size.size() == stride.size(), "dimensionality of sizes (", size.size(), ") must match dimensionality of strides (",
-              stride.size(), ")");
+  TORCH_CHECK(size.size() == stride.size(), "dimensionality of sizes (", size.size(),
+              ") must match dimensionality of strides (", stride.size(), ")");
   at::detail::check_size_nonnegative(size);
   return new_tensor(size, stride, dtype.has_value() ? *dtype : c10::get_default_dtype_as_scalartype());
 }
@@ -46,17 +48,25 @@ Tensor as_strided(const Tensor &self, IntArrayRef size, IntArrayRef stride, std:
   return at::native::as_strided_tensorimpl(self, size, stride, storage_offset);
 }
 
-Tensor view(const Tensor &self, IntArrayRef size) { return at::native::view(self, size); }
+Tensor view(const Tensor &self, IntArrayRef size) {
+  return at::native::view(self, size);
+}
 
 Tensor reshape_alias(const Tensor &self, IntArrayRef size, IntArrayRef stride) {
   return at::native::_reshape_alias(self, size, stride);
 }
 
-Tensor unfold(const Tensor &self, int64_t dim, int64_t size, int64_t step) { return at::native::unfold(self, dim, size, step); }
+Tensor unfold(const Tensor &self, int64_t dim, int64_t size, int64_t step) {
+  return at::native::unfold(self, dim, size, step);
+}
 
-Tensor view_as_real(const Tensor &self) { return at::native::view_as_real(self); }
+Tensor view_as_real(const Tensor &self) {
+  return at::native::view_as_real(self);
+}
 
-Tensor view_as_complex(const Tensor &self) { return at::native::view_as_complex(self); }
+Tensor view_as_complex(const Tensor &self) {
+  return at::native::view_as_complex(self);
+}
 
 // ---- resize and set
 
@@ -69,14 +79,16 @@ void resize_storage(c10::StorageImpl *storage, size_t bytes) {
     int64_t offset_bytes = 0, size = static_cast<int64_t>(common), one = 1;
     bool retained = false;
     c10::Storage holder(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage));
-    Tensor old = at::detail::make_tensor<c10::TensorImpl>(std::move(holder), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                                          c10::scalarTypeToTypeMeta(ScalarType::Byte));
+    Tensor old =
+        at::detail::make_tensor<c10::TensorImpl>(std::move(holder), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                                 c10::scalarTypeToTypeMeta(ScalarType::Byte));
     hr_buffer *from = buffer_of(old, &offset_bytes, &retained);
     hr_view in{from, nullptr, HR_DTYPE_U8, 1, offset_bytes, &size, &one};
     hr_view out{static_cast<hr_buffer *>(pointer.get_context()), nullptr, HR_DTYPE_U8, 1, 0, &size, &one};
     hr_attrs attrs{};
     hr_status status = hr_stream_record(stream(), HR_OP_COPY, &attrs, 1, &in, 1, &out);
-    if (retained) hr_buffer_release(from);
+    if (retained)
+      hr_buffer_release(from);
     check(status);
   }
   storage->set_data_ptr_noswap(std::move(pointer));
@@ -85,7 +97,8 @@ void resize_storage(c10::StorageImpl *storage, size_t bytes) {
 
 static void ensure_storage(const Tensor &self, size_t bytes) {
   const c10::Storage &storage = self.unsafeGetTensorImpl()->unsafe_storage();
-  if (bytes == 0 || storage.nbytes() >= bytes) return;
+  if (bytes == 0 || storage.nbytes() >= bytes)
+    return;
   resize_storage(storage.unsafeGetStorageImpl(), bytes);
 }
 
@@ -103,14 +116,17 @@ const Tensor &resize(const Tensor &self, IntArrayRef size, std::optional<at::Mem
   return self;
 }
 
-Tensor set_storage_strided(const Tensor &self, const c10::Storage &source, int64_t offset, IntArrayRef size, IntArrayRef stride) {
-  TORCH_CHECK(source.device().type() == c10::DeviceType::PrivateUse1, "Attempted to set the storage of a tensor on device ", kDevice,
-              " to a storage on different device ", source.device(), ".");
+Tensor set_storage_strided(const Tensor &self, const c10::Storage &source, int64_t offset, IntArrayRef size,
+                           IntArrayRef stride) {
+  TORCH_CHECK(source.device().type() == c10::DeviceType::PrivateUse1,
+              "Attempted to set the storage of a tensor on device ", kDevice, " to a storage on different device ",
+              source.device(), ".");
   TORCH_CHECK(offset >= 0, "Tensor: invalid storage offset ", offset);
   c10::TensorImpl *impl = self.unsafeGetTensorImpl();
   impl->set_storage_keep_dtype(source);
   impl->set_storage_offset(offset);
-  Dims strides = stride.data() != nullptr && stride.size() == size.size() ? Dims(stride.begin(), stride.end()) : row_major(size);
+  Dims strides =
+      stride.data() != nullptr && stride.size() == size.size() ? Dims(stride.begin(), stride.end()) : row_major(size);
   ensure_storage(self, at::detail::computeStorageNbytes(size, strides, self.itemsize(), offset));
   impl->set_sizes_and_strides(size, strides);
   return self;
@@ -122,19 +138,21 @@ Tensor set_storage(const Tensor &self, const c10::Storage &source) {
 }
 
 Tensor set_tensor(const Tensor &self, const Tensor &source) {
-  if (self.is_same(source)) return self;
+  if (self.is_same(source))
+    return self;
   return set_storage_strided(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
 }
 
 Tensor set_nothing(const Tensor &self) {
-  c10::Storage empty(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(0), allocate(0),
-                                                           allocator(), true));
+  c10::Storage empty(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(0),
+                                                           allocate(0), allocator(), true));
   return set_storage_strided(self, empty, 0, {0}, {1});
 }
 
 bool is_set_to(const Tensor &self, const Tensor &other) {
   return self.storage().unsafeGetStorageImpl() == other.storage().unsafeGetStorageImpl() &&
-         self.storage_offset() == other.storage_offset() && self.sizes().equals(other.sizes()) && self.strides().equals(other.strides());
+         self.storage_offset() == other.storage_offset() && self.sizes().equals(other.sizes()) &&
+         self.strides().equals(other.strides());
 }
 
 // ---- copies
@@ -144,8 +162,10 @@ namespace {
 // The dims of a dense tensor from the outermost in memory to the innermost: through them its bytes are row-major.
 c10::SmallVector<int64_t, 8> memory_order(const Tensor &tensor) {
   c10::SmallVector<int64_t, 8> order(tensor.dim());
-  for (int64_t i = 0; i < tensor.dim(); ++i) order[i] = i;
-  if (tensor.is_contiguous()) return order;
+  for (int64_t i = 0; i < tensor.dim(); ++i)
+    order[i] = i;
+  if (tensor.is_contiguous())
+    return order;
   IntArrayRef strides = tensor.strides();
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
   return order;
@@ -157,7 +177,8 @@ struct HostView {
   Dims sizes, strides;
   bool retained = false;
   HostView(const Tensor &tensor, at::ArrayRef<int64_t> order) {
-    TORCH_CHECK(tensor.dim() <= HR_RANK_MAX, "headrace: tensors have at most ", static_cast<int>(HR_RANK_MAX), " dimensions");
+    TORCH_CHECK(tensor.dim() <= HR_RANK_MAX, "headrace: tensors have at most ", static_cast<int>(HR_RANK_MAX),
+                " dimensions");
     for (int64_t dim : order) {
       sizes.push_back(tensor.size(dim));
       strides.push_back(tensor.stride(dim));
@@ -173,7 +194,8 @@ struct HostView {
   }
   HostView(const HostView &) = delete;
   ~HostView() {
-    if (retained) hr_buffer_release(view.buffer);
+    if (retained)
+      hr_buffer_release(view.buffer);
   }
 };
 
@@ -196,20 +218,25 @@ void copy_between(const Tensor &from, const Tensor &to) {
 // The stream takes its snapshot of the source before this returns.
 void write_from_host(const Tensor &from, const Tensor &to) {
   Tensor source = from;
-  if (to.is_conj()) source = source.conj();
-  if (to.is_neg()) source = source._neg_view();
+  if (to.is_conj())
+    source = source.conj();
+  if (to.is_neg())
+    source = source._neg_view();
   source = source.resolve_conj().resolve_neg();
-  if (source.scalar_type() != to.scalar_type()) source = source.to(to.scalar_type());
-  if (!source.sizes().equals(to.sizes())) source = source.expand(to.sizes());
+  if (source.scalar_type() != to.scalar_type())
+    source = source.to(to.scalar_type());
+  if (!source.sizes().equals(to.sizes()))
+    source = source.expand(to.sizes());
   at::assert_no_internal_overlap(to);
-  if (!source.is_non_overlapping_and_dense()) source = source.contiguous();
+  if (!source.is_non_overlapping_and_dense())
+    source = source.contiguous();
   HostView view(to, memory_order(source));
   check(hr_stream_write(stream(), &view.view, source.const_data_ptr()));
 }
 
 void read_to_host(const Tensor &from, const Tensor &to) {
-  bool direct = from.scalar_type() == to.scalar_type() && from.sizes().equals(to.sizes()) && to.is_non_overlapping_and_dense() &&
-                from.is_conj() == to.is_conj() && from.is_neg() == to.is_neg();
+  bool direct = from.scalar_type() == to.scalar_type() && from.sizes().equals(to.sizes()) &&
+                to.is_non_overlapping_and_dense() && from.is_conj() == to.is_conj() && from.is_neg() == to.is_neg();
   if (direct) {
     HostView view(from, memory_order(to));
     check(hr_stream_read(stream(), &view.view, to.mutable_data_ptr()));
@@ -218,21 +245,26 @@ void read_to_host(const Tensor &from, const Tensor &to) {
   Tensor host = at::empty(from.sizes(), at::TensorOptions(at::kCPU).dtype(from.scalar_type()));
   HostView view(from, memory_order(host));
   check(hr_stream_read(stream(), &view.view, host.mutable_data_ptr()));
-  if (from.is_conj()) host._set_conj(true);
-  if (from.is_neg()) host._set_neg(true);
+  if (from.is_conj())
+    host._set_conj(true);
+  if (from.is_neg())
+    host._set_neg(true);
   to.copy_(host);
 }
 
-}  // namespace
+} // namespace
 
 Tensor copy_from(const Tensor &self, const Tensor &to) {
-  if (to.numel() == 0 && self.numel() <= 1) return to;
+  if (to.numel() == 0 && self.numel() <= 1)
+    return to;
   if (self.numel() == 0) {
-    TORCH_CHECK(to.numel() == 0, "The expanded size of the tensor must match the existing size: ", to.sizes(), " and ", self.sizes());
+    TORCH_CHECK(to.numel() == 0, "The expanded size of the tensor must match the existing size: ", to.sizes(), " and ",
+                self.sizes());
     return to;
   }
   if (is_on_device(self) && is_on_device(to)) {
-    if (!self.is_same(to)) copy_between(self, to);
+    if (!self.is_same(to))
+      copy_between(self, to);
   } else if (is_on_device(to)) {
     TORCH_CHECK(self.device().is_cpu(), "headrace: no copy from ", self.device(), " to ", to.device());
     write_from_host(self, to);
@@ -255,7 +287,8 @@ Scalar local_scalar(const Tensor &self) {
   check(hr_stream_read(stream(), &view.view, bytes));
   switch (self.scalar_type()) {
 #define HEADRACE_CASE(type, name) \
-  case ScalarType::name: return Scalar(*reinterpret_cast<const type *>(bytes));
+  case ScalarType::name:          \
+    return Scalar(*reinterpret_cast<const type *>(bytes));
     HEADRACE_CASE(bool, Bool)
     HEADRACE_CASE(uint8_t, Byte)
     HEADRACE_CASE(int8_t, Char)
@@ -272,11 +305,12 @@ Scalar local_scalar(const Tensor &self) {
     HEADRACE_CASE(c10::complex<float>, ComplexFloat)
     HEADRACE_CASE(c10::complex<double>, ComplexDouble)
 #undef HEADRACE_CASE
-    default: TORCH_CHECK(false, "headrace: no number of dtype ", self.scalar_type());
+    default:
+      TORCH_CHECK(false, "headrace: no number of dtype ", self.scalar_type());
   }
 }
 
 // There is one queue, and it runs in order: nothing to remember.
 void record_stream(const Tensor &) {}
 
-}  // namespace headrace
+} // namespace headrace

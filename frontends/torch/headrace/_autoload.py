@@ -1,4 +1,7 @@
-"""The `torch.backends` entry point: runs at the end of `import torch`, so it must be quick and must never make that import fail."""
+"""The `torch.backends` entry point: runs at the end of `import torch`.
+
+So it must be quick, and must never make that import fail.
+"""
 
 import sys
 import warnings
@@ -14,4 +17,6 @@ def _autoload():
     try:
         import headrace.torch  # noqa: F401
     except Exception as error:  # whatever is broken, torch itself must work
-        warnings.warn(f"headrace: the device could not be loaded and is not available: {error}", RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            f"headrace: the device could not be loaded and is not available: {error}", RuntimeWarning, stacklevel=2
+        )

@@ -27,9 +27,9 @@ class _Stats(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_int64)
         for name in (
-            "operations commits commits_by_read commits_by_limit commits_by_request commits_by_mode cache_hits cache_entries "
-            "compiles compile_ns kernels kernels_interpreted library_calls bytes_copied_in bytes_copied_out temporary_bytes "
-            "temporaries_elided"
+            "operations commits commits_by_read commits_by_limit commits_by_request commits_by_mode cache_hits "
+            "cache_entries compiles compile_ns kernels kernels_interpreted library_calls bytes_copied_in bytes_copied_out "
+            "temporary_bytes temporaries_elided"
         ).split()
     ]
 
@@ -219,7 +219,9 @@ class Event(torch.Event):
     """A mark in the queue. With enable_timing, recording waits for the work before it."""
 
     def __new__(cls, enable_timing=False, blocking=False, interprocess=False):
-        return super().__new__(cls, "headrace", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+        return super().__new__(
+            cls, "headrace", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
+        )
 
 
 def current_stream(device=None):
@@ -308,7 +310,7 @@ _FALLBACKS = ("error", "warn", "allow")
 
 
 def stats():
-    """What the stream did since it was opened or reset: operations, commits and why, cache hits, kernels, bytes copied."""
+    """What the stream did since it was opened or reset: operations, commits and why, cache hits, kernels, bytes."""
     values = _Stats()
     _call("stats", ctypes.byref(values))
     result = {name: getattr(values, name) for name, _ in _Stats._fields_}
@@ -328,7 +330,7 @@ def get_mode():
 
 
 def set_mode(mode):
-    """fuse: defer and fuse; eager: run each operation at once; strict: also wait for it, so that errors come at their line."""
+    """fuse: defer and fuse; eager: run each operation at once; strict: also wait, so that errors come at their line."""
     if mode not in _MODES:
         raise ValueError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
     _call("set_mode", _MODES.index(mode))
@@ -339,7 +341,7 @@ def get_fallback():
 
 
 def set_fallback(mode):
-    """What happens to operators that the device lacks: error, or run on the host with (warn) or without a word (allow)."""
+    """What happens to operators that the device lacks: error, or run on the host, with a warning or without one."""
     if mode not in _FALLBACKS:
         raise ValueError(f"fallback must be one of {', '.join(_FALLBACKS)}, not {mode!r}")
     _call("set_fallback", _FALLBACKS.index(mode))
@@ -418,7 +420,9 @@ def _refuse_dlpack():
         @functools.wraps(function)
         def to_dlpack(tensor, *arguments, **names):
             if isinstance(tensor, torch.Tensor) and tensor.device.type == "headrace":
-                raise BufferError("headrace: tensors have no address to share through DLPack; copy to the host first: tensor.cpu()")
+                raise BufferError(
+                    "headrace: tensors have no address to share through DLPack; copy to the host first: tensor.cpu()"
+                )
             return function(tensor, *arguments, **names)
 
         return to_dlpack
@@ -431,14 +435,16 @@ def _refuse_dlpack():
 
 
 def _register_reductions():
-    """Between processes tensors of the device become host tensors: a worker has no device, and handles mean nothing there."""
+    """Between processes tensors of the device become host tensors: handles mean nothing elsewhere."""
     from multiprocessing.reduction import ForkingPickler
 
     from torch.multiprocessing import reductions
 
     def reduce_tensor(tensor):
         if tensor.device.type == "headrace":
-            return reductions.reduce_tensor(tensor.detach().cpu().requires_grad_(tensor.requires_grad and tensor.is_leaf))
+            return reductions.reduce_tensor(
+                tensor.detach().cpu().requires_grad_(tensor.requires_grad and tensor.is_leaf)
+            )
         return reductions.reduce_tensor(tensor)
 
     ForkingPickler.register(torch.Tensor, reduce_tensor)
@@ -455,7 +461,12 @@ def _register_reductions():
 def _tensor_text(tensor, *, tensor_contents=None):
     """repr() formats one copy of a device tensor: formatting on the device would read it number by number."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "headrace"
-    if plain and tensor_contents is None and tensor.numel() > 0 and not torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if (
+        plain
+        and tensor_contents is None
+        and tensor.numel() > 0
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    ):
         with torch.no_grad():
             tensor_contents = torch._tensor_str._tensor_str(tensor.detach().cpu(), len("tensor("))
     return _plain_text(tensor, tensor_contents=tensor_contents)
@@ -477,7 +488,9 @@ def _register():
     if name == "privateuseone":
         torch.utils.rename_privateuse1_backend("headrace")
     torch._register_device_module("headrace", sys.modules[__name__])
-    torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True)
+    torch.utils.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+    )
     _refuse_dlpack()
     _plain_text = torch._tensor_str._str
     torch._tensor_str._str = _tensor_text
