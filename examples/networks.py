@@ -1,4 +1,4 @@
-"""The networks that the demonstration, the benchmarks and the tests train: plain torch modules, nothing but torch needed.
+"""The networks that the demonstration, the benchmarks and the tests train: plain torch modules.
 
 CASES has one entry for each. An entry builds the network in its published size or in a small one that still uses every
 operator, makes batches on the CPU from a generator (so that two devices see the same numbers), and trains one step:
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 
 class ConvNet(nn.Module):
-    """Three times 5x5 convolution, ReLU and 2x2 max pooling; then n -> n/2 -> n/4 -> classes. Gives log-probabilities."""
+    """Three times 5x5 convolution, ReLU, 2x2 max pooling; then n -> n/2 -> n/4 -> classes. Gives log-probabilities."""
 
     def __init__(self, in_channels=1, dim=28, classes=10, dropout=0.3, channels=(20, 50, 100)):
         super().__init__()
@@ -51,7 +51,7 @@ class ConvNet(nn.Module):
 class SoftshrinkMLP(nn.Module):
     """784-256-256-256-10 with Softshrink between. Gives log-probabilities.
 
-    Softshrink lets nothing through between -0.5 and 0.5, where torch's usual first weights would leave almost everything.
+    Softshrink lets nothing through between -0.5 and 0.5, where torch's usual first weights leave almost everything.
     """
 
     def __init__(self, sizes=(784, 256, 256, 256, 10)):
@@ -163,7 +163,7 @@ class GPTBlock(nn.Module):
 
 
 class GPT(nn.Module):
-    """A decoder-only transformer; the default is GPT-2 small with its own output layer: 163M parameters. Gives scores."""
+    """A decoder; the default is GPT-2 small with an output layer of its own: 163M parameters. Gives scores."""
 
     def __init__(self, config: GPTConfig = GPTConfig()):
         super().__init__()
@@ -220,7 +220,7 @@ def double_conv(inputs: int, outputs: int, groups: int) -> nn.Sequential:
 
 
 class UNet(nn.Module):
-    """Three resolutions; the way up is a transposed convolution, then a bilinear enlargement. Gives scores for each pixel."""
+    """Three resolutions; the way up is a transposed convolution, then a bilinear enlargement. Gives scores by pixel."""
 
     def __init__(self, in_channels=3, classes=2, width=32, groups=8):
         super().__init__()

@@ -1,26 +1,24 @@
 """What the Python tests share: the device under test, fresh seeds, and a device left as it was found.
 
-HEADRACE_TEST_DEVICE  the device to test (default headrace); `cpu` checks the tests themselves against torch's CPU device,
-                      and leaves out those that speak to torch.headrace (marked device_only)
+HEADRACE_TEST_DEVICE    the device to test (default headrace); `cpu` checks the tests themselves on torch's CPU device,
+                        and leaves out those that speak to torch.headrace (marked device_only)
 HEADRACE_TEST_EXAMPLES  how many random programs a property is tried on (default 150, the same ones each time; a number
-                      given here draws new ones in each run)
+                        given here draws new ones in each run)
 """
 
 import os
 import sys
-from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
+from support import DEVICE, ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
 # The reference works on small tensors; more threads would wait for each other. HEADRACE_THREADS is the device's own.
 torch.set_num_threads(1)
 
-DEVICE = os.environ.get("HEADRACE_TEST_DEVICE", "headrace")
 EXAMPLES = os.environ.get("HEADRACE_TEST_EXAMPLES")
 
 hypothesis.settings.register_profile(
@@ -36,33 +34,23 @@ hypothesis.settings.load_profile("headrace")
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "device_only: speaks to torch.headrace, so it is left out when another device is tested")
+    config.addinivalue_line("markers", "device_only: speaks to torch.headrace; left out when another device is tested")
 
 
 def pytest_collection_modifyitems(items):
-    if DEVICE != "headrace":
+    if DEVICE.type != "headrace":
         skip = pytest.mark.skip(reason=f"needs torch.headrace; HEADRACE_TEST_DEVICE is {DEVICE}")
         for item in items:
             if item.get_closest_marker("device_only"):
                 item.add_marker(skip)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def present():
-    """Without the device every test fails, with the reason: none is skipped."""
-    if DEVICE == "headrace" and not (hasattr(torch, "headrace") and torch.headrace.is_available()):
-        pytest.fail(
-            "torch.headrace is not there: the package is not installed in this environment, or loading it failed (then "
-            "`python -W always -c 'import torch'` says why). HEADRACE_TEST_DEVICE=cpu checks the tests without it."
-        )
-
-
 @pytest.fixture(autouse=True)
-def settle(present):
+def settle():
     """Each test starts from the same seed and in the usual mode, and answers for the work that it left behind."""
     torch.manual_seed(0)
     yield
-    if DEVICE == "headrace":
+    if DEVICE.type == "headrace":
         try:
             torch.headrace.synchronize()
         finally:
@@ -73,4 +61,4 @@ def settle(present):
 
 @pytest.fixture
 def device():
-    return torch.device(DEVICE)
+    return DEVICE

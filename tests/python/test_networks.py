@@ -1,8 +1,8 @@
-"""Each network trains on the device as it does on torch's CPU, with every form of optimizer and what training needs besides.
+"""Each network trains on the device as it does on torch's CPU, with every form of optimizer and what else it needs.
 
-A comparison over 20 steps means something where rounding alone doesn't move the result. A ReLU that changes side because
-of the last bit moves gradients by a percent, so `well_conditioned` looks for a start from which torch's own float32 run
-stays with its float64 run, and only then asks the device.
+A comparison over 20 steps means something where rounding alone doesn't move the result. A ReLU that changes side
+because of the last bit moves gradients by a percent, so `well_conditioned` looks for a start from which torch's own
+float32 run stays with its float64 run, and only then asks the device.
 """
 
 import copy
@@ -43,7 +43,7 @@ def soften(model):
 
 
 def train(case, model, batches, make_optimizer, device, dtype=None):
-    """Losses of each step, gradients after the last one, and the final state; reads back once, at the end."""
+    """Losses of each step, gradients after the last one, and the final state; reads back at the end alone."""
     model = copy.deepcopy(model).to(device=device, dtype=dtype)
     optimizers = case.optimizers(model, make_optimizer)
     losses = []
@@ -61,8 +61,8 @@ def loss_difference(losses, expected):
 
 
 def gradient_difference(gradients, expected):
-    """The worst parameter: its difference against its norm, or against a hundredth of the whole gradient's norm where its
-    own is smaller still (the bias before a batch norm has none but rounding)."""
+    """The worst parameter: its difference against its norm, or against a hundredth of the whole gradient's norm where
+    its own is smaller still (what lies before a batch norm may have none but rounding)."""
     floor = 0.01 * total_norm(expected.values())
     return max(norm_difference(gradients[name], g) / max(g.norm().item(), floor) for name, g in expected.items())
 
@@ -82,7 +82,7 @@ def well_conditioned(name, optimizer):
         tried.append((loss_difference(expected[0], exact[0]), gradient_difference(expected[1], exact[1])))
         if max(tried[-1]) < 1e-5:
             return model, batches, make, expected
-    raise AssertionError(f"{name} with {optimizer}: no well-conditioned start; losses and gradients differed by {tried}")
+    raise AssertionError(f"{name} with {optimizer}: no well-conditioned start; losses, gradients: {tried}")
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -307,7 +307,8 @@ def test_data_loader(workers, device):
     """Workers read on the CPU; batches are moved by the training process."""
     inputs, targets = (t.flatten(0, 1) for t in small_data(4))
     warm = torch.ones(3, device=device) + 1  # the device is in use before workers are forked
-    loader = DataLoader(TensorDataset(inputs, targets), batch_size=10, num_workers=workers, timeout=60 if workers else 0)
+    timeout = 60 if workers else 0
+    loader = DataLoader(TensorDataset(inputs, targets), batch_size=10, num_workers=workers, timeout=timeout)
     model, moved = small_mlp(), small_mlp().to(device)
     count = 0
     for x, y in loader:

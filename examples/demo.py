@@ -1,0 +1,299 @@
+"""Trains a convolutional network on real images, on torch's CPU device and then on Headrace, and compares the two.
+
+Both start from the same weights and see the same batches in the same order; dropout draws its own numbers on each. What
+a step takes is measured around the whole of it: copy of the batch, forward, backward, Adam, and reading the loss.
+The images are scikit-learn's digits, or MNIST or CIFAR-10 files in a folder named with --data. Writes demo.png.
+"""
+
+import argparse
+import copy
+import os
+import resource
+import statistics
+import sys
+import time
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from datasets import DataError, Images, load
+from networks import ConvNet
+
+
+def main() -> int:
+    arguments = parse()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+        os.environ.setdefault("HEADRACE_THREADS", str(arguments.threads))  # read when the device is first used
+    try:
+        devices = [open_device(name) for name in arguments.device.split(",")]
+        data = load(arguments.data)
+    except (DataError, DeviceError, ImportError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 2
+
+    batch = min(arguments.batch, len(data.train))
+    steps = max(1, (arguments.epochs or data.epochs) * len(data.train) // batch)
+    torch.manual_seed(arguments.seed)
+    model = ConvNet(in_channels=data.train.shape[1], dim=data.train.shape[2], dropout=arguments.dropout)
+    count = sum(p.numel() for p in model.parameters())
+    height, width = data.train.shape[2:]
+    print(f"data      {data.name}: {len(data.train):,} images to train, {len(data.test):,} to test, {height}x{width}")
+    settings = f"batch {batch}, Adam {arguments.lr:g}, dropout {arguments.dropout:g}"
+    print(f"network   {count:,} parameters; {settings}; {steps} steps")
+
+    runs = [train(device, model, data, batch, steps, arguments) for device in devices]
+    print()
+    print_table(runs)
+    for run in runs:
+        if run.stats:
+            print()
+            print_stats(run)
+    if arguments.output:
+        print(f"\nwrote {draw(runs, data, arguments.output)}")
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--data", metavar="FOLDER", help="MNIST (idx) or CIFAR-10 (Python) files; without it, scikit-learn's digits")
+    add(
+        "--device",
+        default="cpu,headrace",
+        metavar="A,B",
+        help="devices in turn; the first is what the others are compared with (default %(default)s)",
+    )
+    add("--epochs", type=positive, help="passes over the training images (default: until the network is good)")
+    add("--batch", type=positive, default=512, help="images a step (default %(default)s)")
+    add("--lr", type=float, default=1e-4, help="Adam's learning rate (default %(default)s)")
+    add("--dropout", type=float, default=0.3, help="probability (default %(default)s)")
+    add("--seed", type=int, default=0, help="of weights, batches and dropout (default %(default)s)")
+    add("--threads", type=positive, help="threads of both devices (default: all cores)")
+    add("--output", default="demo.png", metavar="FILE", help="the picture; '' for none (default %(default)s)")
+    return parser.parse_args()
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a positive number, not {text}")
+    return value
+
+
+# ---- devices
+
+
+class DeviceError(Exception):
+    pass
+
+
+def open_device(name: str) -> torch.device:
+    """The device of that name, tried on one number; DeviceError says what to do where it is missing."""
+    name = name.strip()
+    try:
+        torch.ones(1, device=name).add(1).item()
+        return torch.device(name)
+    except Exception as error:
+        if name.partition(":")[0] == "headrace" and not hasattr(torch, "headrace"):
+            raise DeviceError(
+                "the device `headrace` is not there. `make demo` builds and installs it into .venv; elsewhere, run "
+                "`pip install .` in the repository. `--device cpu` trains on torch's CPU device alone."
+            ) from error
+        raise DeviceError(f"the device `{name}` does not work: {error}") from error
+
+
+def synchronize(device: torch.device) -> None:
+    module = getattr(torch, device.type, None)
+    if device.type != "cpu" and module is not None:
+        module.synchronize()
+
+
+# ---- memory of the process
+
+
+def status_bytes(key: str) -> int:
+    """VmRSS (now) or VmHWM (peak) in bytes; where the system has no /proc, the peak since the start serves for both."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as file:
+            for line in file:
+                if line.startswith(key + ":"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def reset_peak() -> None:
+    try:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")
+    except OSError:
+        pass  # then the peak is that of the whole process
+
+
+# ---- the progress bar
+
+
+class Progress:
+    """A bar that redraws itself in a terminal, and about ten lines anywhere else."""
+
+    def __init__(self, name: str, total: int, stream=sys.stdout):
+        self.name, self.total, self.stream = name, total, stream
+        self.started = time.perf_counter()
+        self.last_drawn = 0.0
+        self.alive = stream.isatty()
+
+    def show(self, done: int, loss: float, milliseconds: float) -> None:
+        now = time.perf_counter()
+        left = (now - self.started) / done * (self.total - done)
+        text = f"{done:4}/{self.total} steps  loss {loss:6.4f}  {milliseconds:7.1f} ms/step  {left:4.0f} s left"
+        if not self.alive:
+            if done == self.total or done * 10 // self.total > (done - 1) * 10 // self.total:
+                print(f"{self.name:9} {text}", file=self.stream, flush=True)
+        elif done == self.total or now - self.last_drawn > 0.1:
+            full = done * 24 // self.total
+            bar = "█" * full + "░" * (24 - full)
+            self.stream.write(f"\r{self.name:9} {bar} {text}\x1b[K" + ("\n" if done == self.total else ""))
+            self.stream.flush()
+            self.last_drawn = now
+
+
+# ---- training
+
+
+@dataclass
+class Run:
+    device: torch.device
+    losses: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    accuracy: float = 0.0
+    resident_bytes: int = 0  # growth of the process from before the first step to its peak
+    device_bytes: int = 0  # what the device says it allocated at most
+    stats: dict = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return "torch cpu" if self.device.type == "cpu" else str(self.device)
+
+    @property
+    def median(self) -> float:
+        """Milliseconds a step, the first left out where there are others."""
+        return 1e3 * statistics.median(self.seconds[1:] or self.seconds)
+
+
+def batches(count: int, batch: int, steps: int, seed: int):
+    """Indices of each step's images: shuffled passes one after the other, cut into batches of one size."""
+    generator = torch.Generator().manual_seed(seed)
+    waiting = torch.empty(0, dtype=torch.long)
+    for _ in range(steps):
+        while len(waiting) < batch:
+            waiting = torch.cat([waiting, torch.randperm(count, generator=generator)])
+        yield waiting[:batch]
+        waiting = waiting[batch:]
+
+
+def train(device: torch.device, start: ConvNet, data: Images, batch: int, steps: int, arguments) -> Run:
+    run = Run(device)
+    module = getattr(torch, device.type)
+    for reset in ("reset_stats", "reset_peak_memory_stats"):
+        getattr(module, reset, lambda: None)()
+    reset_peak()
+    before = status_bytes("VmRSS")
+
+    torch.manual_seed(arguments.seed)
+    model = copy.deepcopy(start).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=arguments.lr)
+    progress = Progress(run.name, steps)
+    for index in batches(len(data.train), batch, steps, arguments.seed):
+        images, classes = data.train[index], data.train_classes[index]
+        begin = time.perf_counter()
+        optimizer.zero_grad()
+        loss = F.nll_loss(model(images.to(device)), classes.to(device))
+        loss.backward()
+        optimizer.step()
+        run.losses.append(loss.item())
+        synchronize(device)
+        run.seconds.append(time.perf_counter() - begin)
+        progress.show(len(run.losses), run.losses[-1], run.median)
+
+    run.resident_bytes = status_bytes("VmHWM") - before
+    if device.type != "cpu":
+        run.device_bytes = getattr(module, "max_memory_allocated", lambda: 0)()
+        run.stats = getattr(module, "stats", dict)()
+    run.accuracy = accuracy(model, data, device, batch)
+    return run
+
+
+def accuracy(model: ConvNet, data: Images, device: torch.device, batch: int) -> float:
+    model.eval()
+    right = 0
+    with torch.no_grad():
+        for images, classes in zip(data.test.split(batch), data.test_classes.split(batch)):
+            right += (model(images.to(device)).argmax(1).cpu() == classes).sum().item()
+    return right / len(data.test)
+
+
+# ---- what came of it
+
+
+def mebibytes(count: int) -> str:
+    return f"{count / 2**20:,.0f} MiB"
+
+
+def print_table(runs: list[Run]) -> None:
+    rows = [
+        ("median step", lambda r: f"{r.median:.1f} ms"),
+        ("first step", lambda r: f"{1e3 * r.seconds[0]:.1f} ms"),
+        ("all steps", lambda r: f"{sum(r.seconds):.1f} s"),
+        ("first loss", lambda r: f"{r.losses[0]:.5f}"),
+        ("last loss (mean of 10)", lambda r: f"{statistics.fmean(r.losses[-10:]):.5f}"),
+        ("test accuracy", lambda r: f"{100 * r.accuracy:.2f} %"),
+        ("peak memory of the process", lambda r: "+" + mebibytes(r.resident_bytes)),
+        ("peak memory of the device", lambda r: mebibytes(r.device_bytes) if r.device_bytes else "-"),
+    ]
+    print(f"{'':28}" + "".join(f"{run.name:>16}" for run in runs))
+    for title, text in rows:
+        print(f"{title:28}" + "".join(f"{text(run):>16}" for run in runs))
+    for run in runs[1:]:
+        ratio = runs[0].median / run.median
+        print(f"\n{run.name}: {ratio:.2f} times as fast as {runs[0].name}")
+
+
+def print_stats(run: Run) -> None:
+    print(f"what {run.name} did in {len(run.seconds)} steps")
+    for name, value in run.stats.items():
+        if isinstance(value, int | float) and value:
+            print(f"  {name.replace('_', ' '):26}{value:>16,}")
+
+
+def draw(runs: list[Run], data: Images, path: str) -> str:
+    """Left the losses, right the time of a step."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), width_ratios=(3, 2), layout="constrained")
+    colors = ["#8a8f98", "#1f77b4", "#2ca02c", "#d62728"]
+    for run, color in zip(runs, colors):
+        label = f"{run.name}: {100 * run.accuracy:.1f} % of the test right"
+        left.plot(range(1, len(run.losses) + 1), run.losses, color=color, lw=1.4, alpha=0.85, label=label)
+    left.set(xlabel="step", ylabel="loss", title=f"{data.name}: same weights, same batches")
+    left.set_ylim(0, 1.05 * max(max(run.losses) for run in runs))
+    left.legend(frameon=False)
+    bars = right.bar([run.name for run in runs], [run.median for run in runs], color=colors[: len(runs)], width=0.55)
+    right.bar_label(bars, [f"{run.median:.3g} ms" for run in runs], padding=3)
+    ratio = f": {runs[0].median / runs[1].median:.2f} times as fast" if len(runs) > 1 else ""
+    right.set(ylabel="milliseconds a step, median", title=f"training step{ratio}")
+    right.margins(y=0.15)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())
