@@ -328,6 +328,26 @@ static void bench_embedding_backward(int64_t vocabulary, int64_t tokens, int64_t
   }
 }
 
+static void bench_pool_backward(int64_t planes, int64_t inputs, int64_t outputs) {
+  kernel_maker m;
+  int64_t dims[] = {planes, outputs}, strides[] = {outputs, 1};
+  make_begin(&m, 2, dims, 0, 2);
+  int dy = make_arg(&m), idx = make_arg(&m), dx = make_arg(&m);
+  int id = make_load(&m, 0, idx, HR_DTYPE_I64, 0, strides), v = make_load(&m, 0, dy, HR_DTYPE_F32, 0, strides);
+  make_store(&m, 0, dx, HR_DTYPE_F32, 0, (int64_t[]){inputs, 0}, v)->mode = HR_STORE_ADD;
+  make_term(&m, id, 1, inputs);
+  void *args[] = {memory(4 * planes * outputs), memory(8 * planes * outputs), memory(4 * planes * inputs)};
+  for (int64_t i = 0; i < planes * outputs; ++i) {
+    ((int64_t *)args[1])[i] = i % outputs * inputs / outputs;
+  }
+  char name[64];
+  snprintf(name, sizeof name, "max pool backward %lld x %lld", (long long)planes, (long long)outputs);
+  bench(name, &m, args, NULL, 4.0 * (double)(planes * (2 * inputs + 3 * outputs)), (double)(planes * outputs));
+  for (int i = 0; i < 3; ++i) {
+    hr_aligned_free(args[i]);
+  }
+}
+
 int main(int argc, char **argv) {
   threads = argc > 1 ? atoi(argv[1]) : hr_thread_count();
   threads = threads < 1 ? 1 : threads > 64 ? 64 : threads;
@@ -358,6 +378,7 @@ int main(int argc, char **argv) {
   bench_max_pool(512 * 20, 28, 2, 2, 0, false);
   bench_max_pool(512 * 20, 28, 2, 2, 0, true);
   bench_max_pool(64 * 64, 56, 3, 2, 1, true);
+  bench_pool_backward(512 * 20, 784, 196);
   bench_adam(1 << 21);
   bench_transpose(2048, 2048);
   bench_embedding_backward(50257, 1024, 768);

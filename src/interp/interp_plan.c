@@ -483,7 +483,7 @@ static hr_status plan_steps(builder *b) {
 }
 
 /* Nanoseconds that an element costs, roughly; what a unit is worth follows from it. */
-static double element_cost(const hr__plan *plan, const hr_kernel *kernel) {
+static double element_cost(const hr_kernel *kernel) {
   double cost = 0.1;
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
@@ -493,9 +493,8 @@ static double element_cost(const hr__plan *plan, const hr_kernel *kernel) {
     bool is_slow = instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->accuracy != HR_ACCURACY_EXACT;
     bool is_ragged = instr->access >= 0 && (kernel->accesses[instr->access].term_count > 0 ||
                                             kernel->accesses[instr->access].bound_count > 0);
-    cost += is_slow ? 0.4 : is_ragged ? 0.8 : 0.08;
+    cost += is_slow ? 0.4 : is_ragged ? 0.8 : 0.05;
   }
-  (void)plan;
   return cost;
 }
 
@@ -503,12 +502,12 @@ static void set_units(hr__plan *plan, const hr_kernel *kernel) {
   hr_host_kernel *base = &plan->base;
   int64_t tiles = plan->batch_count * plan->tiles_outer * plan->tiles_inner;
   double unit = (double)plan->tile_outer * (double)plan->tile_inner;
-  double cost = element_cost(plan, kernel);
+  double cost = element_cost(kernel);
   base->pass_count = plan->is_split ? 2 : 1;
   base->units[0] = plan->is_split ? tiles * plan->chunk_count : tiles;
   base->units[1] = plan->is_split ? tiles : 0;
   unit = plan->is_split ? unit / (double)plan->chunk_count : unit;
-  double grain = 8000.0 / (cost * (unit < 1 ? 1 : unit));
+  double grain = 10000.0 / (cost * (unit < 1 ? 1 : unit));
   base->grain[0] = grain < 1 ? 1 : (int64_t)grain;
   base->grain[1] = 64;
   base->bytes = kernel->bytes;
