@@ -20,6 +20,7 @@ struct hr_job {
   hr_executable *executable;
   HR_VECTOR(hr_buffer *) buffers; /* a reference of each */
   HR_VECTOR(void *) bound;
+  HR_VECTOR(uint64_t) stamps; /* what each buffer held at hand-over; 0 where the run writes it */
   HR_VECTOR(hr_scalar) arguments;
   void *shared;
   hr_run_scratch scratch;
@@ -50,6 +51,7 @@ void hr__stream_free_jobs(hr_stream *stream) {
     next = job->next;
     hr_vector_fini(&job->buffers);
     hr_vector_fini(&job->bound);
+    hr_vector_fini(&job->stamps);
     hr_vector_fini(&job->arguments);
     hr__run_scratch_fini(&job->scratch);
     hr_free(job);
@@ -97,7 +99,8 @@ static void run_job(hr_queue_job *entry) {
   hr_job *job = (hr_job *)entry;
   hr_stream *stream = job->stream;
   hr_run run = {
-      .device = stream->device, .shared = job->shared, .bound = job->bound.data, .arguments = job->arguments.data};
+      .device = stream->device, .shared = job->shared, .bound = job->bound.data, .stamps = job->stamps.data,
+      .arguments = job->arguments.data};
   hr_status status = find_poison(job);
   if (status == NULL) {
     status = hr__executable_run(job->executable, &run, &job->scratch);
@@ -157,6 +160,7 @@ static void unbind_buffers(hr_stream *stream, const hr_key *key, const hr_execut
 static hr_status reserve_job(hr_job *job, const hr_stretch *stretch, const hr_executable *executable) {
   if (!hr_vector_reserve(&job->buffers, stretch->buffers.count + 1) ||
       !hr_vector_reserve(&job->bound, stretch->buffers.count + 1) ||
+      !hr_vector_reserve(&job->stamps, stretch->buffers.count + 1) ||
       !hr_vector_reserve(&job->arguments, stretch->scalars.count + 1)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a commit of %zu records",
                           stretch->records.count);
@@ -183,8 +187,9 @@ static void fill_job(hr_stream *stream, hr_executable *executable, hr_job *job) 
   stretch->buffers.count = 0;
   for (size_t i = 0; i < job->buffers.count; i++) {
     if (executable->last_write[i] >= 0) {
-      atomic_fetch_add_explicit(&job->buffers.data[i]->version, 1, memory_order_relaxed);
+      hr__buffer_restamp(job->buffers.data[i]);
     }
+    job->stamps.data[i] = executable->last_write[i] >= 0 ? 0 : job->buffers.data[i]->stamp;
   }
 }
 

@@ -9,7 +9,7 @@
 #include "engine/dump.h"
 #include "interp/interp.h"
 
-enum { WORKSPACE_ALIGNMENT = 64, RESIDENT_ROW_BYTES = 1 << 18 };
+enum { STAMPS_MAX = 8, WORKSPACE_ALIGNMENT = 64, RESIDENT_ROW_BYTES = 1 << 18 };
 
 /* ---- providers ---- */
 
@@ -375,7 +375,19 @@ static hr_status call_library(void *arg) {
   return call->step->provider->run(call->step->prepared, call->args, call->workspace);
 }
 
-static hr_status run_step(const hr_exec_step *step, hr_device *device, hr_run_scratch *scratch, void *workspace) {
+/* Tells the provider which of the operands hold what they held before. */
+static void stamp_args(const hr_executable *executable, const hr_exec_step *step, const hr_run *run) {
+  uint64_t stamps[STAMPS_MAX] = {0};
+  for (int i = 0; i < step->arg_count && i < STAMPS_MAX; i++) {
+    uint32_t buffer = executable->args.data[step->arg_first + (size_t)i];
+    stamps[i] = buffer < executable->key.buffer_count ? run->stamps[buffer] : 0;
+  }
+  step->provider->stamp(step->prepared, stamps);
+}
+
+static hr_status run_step(const hr_executable *executable, const hr_exec_step *step, const hr_run *run,
+                          hr_run_scratch *scratch, void *workspace) {
+  hr_device *device = run->device;
   void *const *args = scratch->args.data + step->arg_first;
   if (step->kind == HR_STEP_KERNEL) {
     hr_host_call call = {.args = args, .scalars = scratch->scalars.data + step->scalar_first, .workspace = workspace};
@@ -383,6 +395,9 @@ static hr_status run_step(const hr_exec_step *step, hr_device *device, hr_run_sc
   }
   if (step->kind == HR_STEP_CHECK) {
     return run_check(step, device, args);
+  }
+  if (step->provider->stamp != NULL) {
+    stamp_args(executable, step, run);
   }
   library_call call = {.step = step, .args = args, .workspace = workspace};
   return device->driver->call != NULL ? device->driver->call(device->impl, call_library, &call) : call_library(&call);
@@ -407,7 +422,7 @@ hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_ru
   bind(executable, run, scratch);
   for (int i = 0; i < executable->step_count; i++) {
     int64_t begin = is_timed ? hr_clock_ns() : 0;
-    hr_status status = run_step(&executable->steps[i], run->device, scratch, workspace);
+    hr_status status = run_step(executable, &executable->steps[i], run, scratch, workspace);
     if (status != NULL) {
       run->failed_step = i;
       return status;

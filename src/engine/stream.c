@@ -234,7 +234,7 @@ hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_add
   HR_RETURN_IF_ERROR(hr__buffer_poison_status(buffer));
   HR_RETURN_IF_ERROR(hr__stream_bind(stream, buffer));
   /* Whoever has the address may write through it. */
-  atomic_fetch_add_explicit(&buffer->version, 1, memory_order_relaxed);
+  atomic_store_explicit(&buffer->stamp, 0, memory_order_relaxed);
   *out_address = hr__buffer_address(buffer);
   return HR_OK;
 }

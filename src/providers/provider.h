@@ -22,6 +22,9 @@ struct hr_provider {
                        size_t *out_workspace_bytes);
   /* Whether run wants the thread team; work that does not may run on whatever thread waits for it. */
   bool (*needs_team)(const hr_prepared *prepared);
+  /* (optional) Before each run: a number for the contents of each operand, in the order of args. An operand whose number is the
+   * same as at an earlier run holds the same bytes; 0: unknown. What was derived from it then may be used again. */
+  void (*stamp)(hr_prepared *prepared, const uint64_t *stamps);
   /* args: addresses of the buffers of inputs, then outputs, in the node's order (NULL for absent operands); an operand's
    * own offset is still to be added. workspace is 64-byte aligned. */
   hr_status (*run)(hr_prepared *prepared, void *const *args, void *workspace);

@@ -33,6 +33,17 @@ static hr_status make_struct(int shift, hr_buffer **out_buffer) {
   return HR_OK;
 }
 
+static uint64_t next_stamp(void) {
+  static atomic_uint_least64_t last_stamp;
+  return atomic_fetch_add_explicit(&last_stamp, 1, memory_order_relaxed) + 1;
+}
+
+void hr__buffer_restamp(hr_buffer *buffer) {
+  if (atomic_load_explicit(&buffer->stamp, memory_order_relaxed) != 0) {
+    atomic_store_explicit(&buffer->stamp, next_stamp(), memory_order_relaxed);
+  }
+}
+
 hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buffer) {
   int shift = hr__handle_shift(bytes);
   hr_buffer *buffer = NULL;
@@ -53,7 +64,7 @@ hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buff
   buffer->block = NULL;
   atomic_store_explicit(&buffer->address, NULL, memory_order_relaxed);
   atomic_store_explicit(&buffer->tag, 0, memory_order_relaxed);
-  atomic_store_explicit(&buffer->version, 0, memory_order_relaxed);
+  atomic_store_explicit(&buffer->stamp, next_stamp(), memory_order_relaxed);
   atomic_store_explicit(&buffer->count, 1, memory_order_release);
   *out_buffer = buffer;
   return HR_OK;

@@ -24,7 +24,8 @@ struct hr_buffer {
   hr_block *block;
   /* Which buffer of a pending stretch this is: stream << 32 | number. Only a hint: the stretch's list confirms it. */
   atomic_uint_least64_t tag;
-  atomic_uint_least64_t version; /* commits that wrote it */
+  /* Which contents it has: a number that no other buffer and no other time shares. 0: somebody has its address. */
+  atomic_uint_least64_t stamp;
   _Atomic(hr_status) poison;     /* changed under a lock of buffer.c */
   struct hr_buffer *next;        /* in the pool */
 };
@@ -41,6 +42,9 @@ static inline bool hr__buffer_is_poisoned(const hr_buffer *buffer) {
 static inline void hr__buffer_retain(hr_buffer *buffer) {
   atomic_fetch_add_explicit(&buffer->count, 1, memory_order_relaxed);
 }
+
+/* The buffer gets new contents. */
+void hr__buffer_restamp(hr_buffer *buffer);
 
 /* Gives the buffer memory unless it has some. */
 HR_MUST_USE hr_status hr__buffer_bind(hr_buffer *buffer);

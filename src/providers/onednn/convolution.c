@@ -229,7 +229,7 @@ static void prepare_forward(hr_prepared *pipe, const hr_node *node, const conv *
   }
   dnnl_primitive_desc desc = forward_desc(pipe, c, x_desc, weight_desc_any(pipe, c), bias_desc, y_desc);
   int x_memory = hr__pipe_reordered(pipe, x.memory, x.desc, x_desc);
-  int w_memory = hr__pipe_reordered(pipe, w.memory, w.desc, query(pipe, desc, DNNL_QUERY_WEIGHTS));
+  int w_memory = hr__pipe_reordered_weight(pipe, c->w_arg, w.memory, w.desc, query(pipe, desc, DNNL_QUERY_WEIGHTS));
   int y_memory = output_memory(pipe, &y, y_desc);
   const int args[4][2] = {
       {DNNL_ARG_SRC, x_memory}, {DNNL_ARG_WEIGHTS, w_memory}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, y_memory}};
@@ -266,7 +266,7 @@ static void prepare_backward_data(hr_prepared *pipe, const hr_node *node, const 
     hr__dnnl.primitive_attr_destroy(attr);
   }
   int y_memory = hr__pipe_reordered(pipe, y.memory, y.desc, y_desc);
-  int w_memory = hr__pipe_reordered(pipe, w.memory, w.desc, query(pipe, desc, DNNL_QUERY_WEIGHTS));
+  int w_memory = hr__pipe_reordered_weight(pipe, c->w_arg, w.memory, w.desc, query(pipe, desc, DNNL_QUERY_WEIGHTS));
   int x_memory = output_memory(pipe, &x, x_desc);
   const int args[3][2] = {{DNNL_ARG_DIFF_DST, y_memory}, {DNNL_ARG_WEIGHTS, w_memory}, {DNNL_ARG_DIFF_SRC, x_memory}};
   hr__pipe_primitive(pipe, desc, 3, args);

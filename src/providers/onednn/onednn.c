@@ -62,6 +62,12 @@ static hr_status prepare(const hr_program *program, const hr_node *node, hr_prep
   return NULL;
 }
 
+static void stamp(hr_prepared *prepared, const uint64_t *stamps) {
+  if (prepared->constant.step >= 0) {
+    prepared->constant.stamp = stamps[prepared->constant.arg];
+  }
+}
+
 static bool needs_team(const hr_prepared *prepared) { return prepared->thread_count > 1; }
 
 const hr_provider hr__onednn_provider = {
@@ -70,6 +76,7 @@ const hr_provider hr__onednn_provider = {
     .supports = supports,
     .prepare = prepare,
     .needs_team = needs_team,
+    .stamp = stamp,
     .run = hr__pipe_run,
     .release = hr__pipe_release,
 };

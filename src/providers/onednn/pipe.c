@@ -27,6 +27,7 @@ hr_prepared *hr__pipe_create(int64_t flops) {
   if (pipe == NULL) {
     return NULL;
   }
+  pipe->constant.step = -1;
   pipe->thread_count = flops < SERIAL_FLOPS ? 1 : hr_thread_count();
   hr__pipe_check(pipe, hr__dnnl.stream_create(&pipe->stream, hr__dnnl_engine, DNNL_STREAM_IN_ORDER), "stream");
   return pipe;
@@ -50,6 +51,7 @@ void hr__pipe_release(hr_prepared *pipe) {
   if (pipe->stream != NULL) {
     hr__dnnl.stream_destroy(pipe->stream);
   }
+  hr_aligned_free(pipe->constant.packed);
   hr_status_free(pipe->status);
   hr_free(pipe);
 }
@@ -209,7 +211,38 @@ int hr__pipe_reordered(hr_prepared *pipe, int memory, dnnl_const_memory_desc fro
   return reordered;
 }
 
+int hr__pipe_reordered_weight(hr_prepared *pipe, int arg, int memory, dnnl_const_memory_desc from,
+                              dnnl_const_memory_desc to) {
+  int reordered = hr__pipe_reordered(pipe, memory, from, to);
+  if (pipe->status == NULL && reordered != memory && pipe->memories[memory].arg == arg) {
+    pipe->constant.arg = arg;
+    pipe->constant.memory = reordered;
+    pipe->constant.step = pipe->step_count - 1;
+    pipe->constant.bytes = hr__dnnl.memory_desc_get_size(to);
+  }
+  return reordered;
+}
+
 /* ---- run ---- */
+
+/* Whether the kept weight serves this run; else prepares to keep it, or lets go of it. */
+static bool has_constant(pipe_constant *constant) {
+  if (constant->step < 0) {
+    return false;
+  }
+  if (constant->stamp != 0 && constant->stamp == constant->packed_stamp) {
+    return true;
+  }
+  constant->packed_stamp = 0;
+  if (constant->stamp == 0 || constant->stamp != constant->seen_stamp) {
+    hr_aligned_free(constant->packed);
+    constant->packed = NULL;
+  } else if (constant->packed == NULL) {
+    constant->packed = hr_aligned_malloc(constant->bytes, ALIGNMENT);
+  }
+  constant->seen_stamp = constant->stamp;
+  return false;
+}
 
 static void copy_strided(const pipe_copy *copy, char *strided, char *dense, bool to_dense) {
   int64_t index[HR_RANK_MAX] = {0}, count = 1, at = 0;
@@ -277,9 +310,17 @@ hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace) {
     char *base = memory->arg >= 0 ? args[memory->arg] : workspace;
     hr__dnnl.memory_set_data_handle(memory->memory, base + memory->offset);
   }
+  pipe_constant *constant = &pipe->constant;
+  bool is_kept = has_constant(constant);
+  if (constant->packed != NULL) {
+    hr__dnnl.memory_set_data_handle(pipe->memories[constant->memory].memory, constant->packed);
+  }
   int threads = hr_library_threads_set(pipe->thread_count), code = DNNL_SUCCESS;
   for (int i = 0; i < pipe->step_count && code == DNNL_SUCCESS; ++i) {
-    code = run_step(pipe, &pipe->steps[i], args, workspace);
+    code = is_kept && i == constant->step ? DNNL_SUCCESS : run_step(pipe, &pipe->steps[i], args, workspace);
+  }
+  if (constant->packed != NULL && code == DNNL_SUCCESS) {
+    constant->packed_stamp = constant->stamp;
   }
   (void)hr_library_threads_set(threads);
   return hr__dnnl_status(code, "execution");

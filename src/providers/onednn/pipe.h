@@ -41,6 +41,14 @@ typedef struct pipe_step {
   pipe_copy copy;
 } pipe_step;
 
+/* A weight in the primitive's layout, kept while the operand's contents stay the same: built when they are seen a second time. */
+typedef struct pipe_constant {
+  int arg, memory, step; /* the operand, its reordered memory, and the step that reorders; step -1: none */
+  size_t bytes;
+  void *packed;
+  uint64_t packed_stamp, seen_stamp, stamp; /* of what is packed, of the last run, of this run */
+} pipe_constant;
+
 struct hr_prepared {
   dnnl_stream stream;
   int thread_count;
@@ -48,6 +56,7 @@ struct hr_prepared {
   pipe_memory memories[PIPE_MEMORIES_MAX];
   pipe_step steps[PIPE_STEPS_MAX];
   size_t workspace_bytes;
+  pipe_constant constant;
   int desc_count;
   dnnl_memory_desc descs[PIPE_MEMORIES_MAX];
   hr_status status; /* the first error of building; later calls do nothing */
@@ -70,6 +79,9 @@ int hr__pipe_packed(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_
                     pipe_step *out_unpack);
 /* A memory with what `memory` (of layout `from`) holds in layout `to`: itself where they agree, else reordered. */
 int hr__pipe_reordered(hr_prepared *pipe, int memory, dnnl_const_memory_desc from, dnnl_const_memory_desc to);
+/* The same for a weight, which may be kept from run to run. */
+int hr__pipe_reordered_weight(hr_prepared *pipe, int arg, int memory, dnnl_const_memory_desc from,
+                              dnnl_const_memory_desc to);
 /* Adds a reorder step. */
 void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc from, int memory_to,
                       dnnl_const_memory_desc to);
