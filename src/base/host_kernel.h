@@ -16,10 +16,10 @@ enum { HR_HOST_KERNEL_PASS_MAX = 3 };
 typedef struct hr_host_kernel hr_host_kernel;
 
 typedef struct hr_host_call {
-  void *const *args;         /* one address for each kernel argument */
-  const hr_scalar *scalars;  /* one for each kernel scalar */
-  void *workspace;           /* workspace_bytes, shared by all threads and passes; 64-byte aligned */
-  void *scratch;             /* scratch_bytes, this thread's own; 64-byte aligned */
+  void *const *args;        /* one address for each kernel argument */
+  const hr_scalar *scalars; /* one for each kernel scalar */
+  void *workspace;          /* workspace_bytes, shared by all threads and passes; 64-byte aligned */
+  void *scratch;            /* scratch_bytes, this thread's own; 64-byte aligned */
 } hr_host_call;
 
 struct hr_host_kernel {

@@ -56,7 +56,9 @@ static void run_team(int64_t units, int workers, hr_range_fn fn, void *arg) {
 
 #include "base/log.h"
 
-int hr_library_threads_set(int count) { return count; }
+int hr_library_threads_set(int count) {
+  return count;
+}
 
 typedef struct pool {
   hr_mutex caller; /* held by the thread whose loop is running */

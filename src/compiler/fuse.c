@@ -45,7 +45,9 @@ typedef struct fuser {
   int check_floor;                        /* groups before this one precede a CHECK_INDEX */
 } fuser;
 
-static int max_int(int a, int b) { return a > b ? a : b; }
+static int max_int(int a, int b) {
+  return a > b ? a : b;
+}
 
 bool hr_group_is_row_node(const hr_group *group, const hr_node *node) {
   hr_domain domain;

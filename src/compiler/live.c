@@ -7,7 +7,9 @@
 
 #include "compiler/passes.h"
 
-static bool is_plain(const hr_operand *operand) { return operand->term_count == 0 && operand->bound_count == 0; }
+static bool is_plain(const hr_operand *operand) {
+  return operand->term_count == 0 && operand->bound_count == 0;
+}
 
 /* Whether an earlier write of the same group made exactly the elements that the input reads. */
 static bool reads_own_write(const hr_program *program, const hr_fusion *fusion, int n, const hr_operand *input) {

@@ -25,7 +25,7 @@ typedef struct value {
   const hr_operand *operand;
   int reg;
   hr_level level;
-  int phase; /* the first phase that may use it */
+  int phase;    /* the first phase that may use it */
   bool is_copy; /* computed again: never stored */
 } value;
 
@@ -58,11 +58,11 @@ typedef struct lowering {
   bool out_of_memory;
 } lowering;
 
-#define PUSH(l, vector, ...)                      \
-  do {                                            \
+#define PUSH(l, vector, ...)                          \
+  do {                                                \
     if (!hr_vector_push(&(l)->vector, __VA_ARGS__)) { \
-      (l)->out_of_memory = true;                  \
-    }                                             \
+      (l)->out_of_memory = true;                      \
+    }                                                 \
   } while (0)
 
 static hr_dtype class_dtype(hr_class cls) {
@@ -78,7 +78,9 @@ static int new_register(lowering *l, hr_class cls, hr_level level, int phase) {
   return (int)l->registers.count - 1;
 }
 
-static hr_source source_register(int reg) { return (hr_source){HR_SOURCE_REGISTER, reg}; }
+static hr_source source_register(int reg) {
+  return (hr_source){HR_SOURCE_REGISTER, reg};
+}
 
 static void emit(lowering *l, hr_instr instr) {
   if (l->out_of_memory) {
@@ -142,8 +144,15 @@ static int term_register(lowering *l, const hr_node *node, int input, hr_level l
     return source.index;
   }
   int reg = new_register(l, HR_CLASS_I64, level, phase);
-  emit(l, (hr_instr){.kind = HR_INSTR_COMPUTE, .level = level, .phase = phase, .op = HR_OP_COPY, .cls = HR_CLASS_I64,
-                     .dst = reg, .source_count = 1, .sources = {source}, .access = -1});
+  emit(l, (hr_instr){.kind = HR_INSTR_COMPUTE,
+                     .level = level,
+                     .phase = phase,
+                     .op = HR_OP_COPY,
+                     .cls = HR_CLASS_I64,
+                     .dst = reg,
+                     .source_count = 1,
+                     .sources = {source},
+                     .access = -1});
   return reg;
 }
 
@@ -220,8 +229,12 @@ static int load_register(lowering *l, const hr_node *node, const hr_operand *ope
   int access = new_access(l, node, operand, strides, level, phase, false);
   bool is_index = operand->kind == HR_OPERAND_INDEX;
   int reg = new_register(l, is_index ? HR_CLASS_I64 : hr_dtype_class(operand->dtype), level, phase);
-  emit(l, (hr_instr){.kind = is_index ? HR_INSTR_INDEX : HR_INSTR_LOAD, .level = level, .phase = phase,
-                     .cls = is_index ? HR_CLASS_I64 : hr_dtype_class(operand->dtype), .dst = reg, .access = access});
+  emit(l, (hr_instr){.kind = is_index ? HR_INSTR_INDEX : HR_INSTR_LOAD,
+                     .level = level,
+                     .phase = phase,
+                     .cls = is_index ? HR_CLASS_I64 : hr_dtype_class(operand->dtype),
+                     .dst = reg,
+                     .access = access});
   if (l->out_of_memory) {
     return 0;
   }
@@ -262,22 +275,22 @@ static const value *find_value(const lowering *l, const hr_node *node, const hr_
 
 static bool is_cheap(hr_op op) {
   switch (op) {
-  case HR_OP_COPY:
-  case HR_OP_ADD:
-  case HR_OP_SUB:
-  case HR_OP_MUL:
-  case HR_OP_NEG:
-  case HR_OP_ABS:
-  case HR_OP_SQUARE:
-  case HR_OP_MAXIMUM:
-  case HR_OP_MINIMUM:
-  case HR_OP_ADD_SCALED:
-  case HR_OP_SUB_SCALED:
-  case HR_OP_WHERE:
-  case HR_OP_RELU:
-    return true;
-  default:
-    return false;
+    case HR_OP_COPY:
+    case HR_OP_ADD:
+    case HR_OP_SUB:
+    case HR_OP_MUL:
+    case HR_OP_NEG:
+    case HR_OP_ABS:
+    case HR_OP_SQUARE:
+    case HR_OP_MAXIMUM:
+    case HR_OP_MINIMUM:
+    case HR_OP_ADD_SCALED:
+    case HR_OP_SUB_SCALED:
+    case HR_OP_WHERE:
+    case HR_OP_RELU:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -322,8 +335,15 @@ static int convert_register(lowering *l, int reg, hr_dtype to, int phase) {
   if (l->out_of_memory) {
     return 0;
   }
-  emit(l, (hr_instr){.kind = HR_INSTR_CONVERT, .level = level, .phase = phase, .cls = l->registers.data[reg].cls,
-                     .to = to, .dst = dst, .source_count = 1, .sources = {source_register(reg)}, .access = -1});
+  emit(l, (hr_instr){.kind = HR_INSTR_CONVERT,
+                     .level = level,
+                     .phase = phase,
+                     .cls = l->registers.data[reg].cls,
+                     .to = to,
+                     .dst = dst,
+                     .source_count = 1,
+                     .sources = {source_register(reg)},
+                     .access = -1});
   PUSH(l, conversions, (conversion){reg, dst, phase, to});
   return dst;
 }
@@ -379,8 +399,14 @@ static int finish_result(lowering *l, int reg, hr_dtype dtype, int phase) {
 static int emit_compute(lowering *l, hr_op op, hr_class cls, hr_class result, hr_level level, int phase, int count,
                         const hr_source *sources) {
   int dst = new_register(l, result, level, phase);
-  hr_instr instr = {.kind = HR_INSTR_COMPUTE, .level = level, .phase = phase, .op = op, .cls = cls, .dst = dst,
-                    .source_count = count, .access = -1};
+  hr_instr instr = {.kind = HR_INSTR_COMPUTE,
+                    .level = level,
+                    .phase = phase,
+                    .op = op,
+                    .cls = cls,
+                    .dst = dst,
+                    .source_count = count,
+                    .access = -1};
   memcpy(instr.sources, sources, (size_t)count * sizeof *sources);
   emit(l, instr);
   return dst;
@@ -415,7 +441,8 @@ static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int 
   for (int i = 0; i < row->arity; ++i) {
     source_for_input(l, node, i, level, phase, input_dtype(row, i, compute), &sources[i], depth);
   }
-  int reg = emit_compute(l, node->op, compute, hr_op_result_class(node->op, compute), level, phase, row->arity, sources);
+  int reg =
+      emit_compute(l, node->op, compute, hr_op_result_class(node->op, compute), level, phase, row->arity, sources);
   return finish_result(l, reg, node->outputs[0].dtype, phase);
 }
 
@@ -440,13 +467,18 @@ static int emit_reduction(lowering *l, const hr_node *node, int phase, bool is_e
   for (int i = 0; i < count; ++i) {
     hr_class cls = i == 0 ? compute : HR_CLASS_I64;
     if (sources[i].kind != HR_SOURCE_REGISTER || l->registers.data[sources[i].index].level != HR_LEVEL_ELEMENT) {
-      sources[i] =
-          source_register(emit_compute(l, HR_OP_COPY, cls, cls, HR_LEVEL_ELEMENT, phase, 1, &sources[i]));
+      sources[i] = source_register(emit_compute(l, HR_OP_COPY, cls, cls, HR_LEVEL_ELEMENT, phase, 1, &sources[i]));
     }
   }
   int dst = new_register(l, result, HR_LEVEL_ROW, phase);
-  hr_instr instr = {.kind = is_argument ? HR_INSTR_ARGREDUCE : HR_INSTR_REDUCE, .level = HR_LEVEL_ELEMENT,
-                    .phase = phase, .op = node->op, .cls = compute, .dst = dst, .source_count = count, .access = -1};
+  hr_instr instr = {.kind = is_argument ? HR_INSTR_ARGREDUCE : HR_INSTR_REDUCE,
+                    .level = HR_LEVEL_ELEMENT,
+                    .phase = phase,
+                    .op = node->op,
+                    .cls = compute,
+                    .dst = dst,
+                    .source_count = count,
+                    .access = -1};
   memcpy(instr.sources, sources, (size_t)count * sizeof *sources);
   emit(l, instr);
   return finish_result(l, dst, node->outputs[0].dtype, phase + 1);
@@ -495,8 +527,7 @@ static bool is_overwritten(const lowering *l, size_t index) {
 static void store_values(lowering *l) {
   for (size_t k = 0; k < l->values.count; ++k) {
     const value v = l->values.data[k];
-    bool is_last_use =
-        l->program->buffers[v.buffer].is_dead && l->liveness->group_last[v.buffer] == l->group_index;
+    bool is_last_use = l->program->buffers[v.buffer].is_dead && l->liveness->group_last[v.buffer] == l->group_index;
     if (v.is_copy || l->liveness->is_elided[v.buffer] || is_last_use || is_overwritten(l, k)) {
       continue;
     }
@@ -509,9 +540,16 @@ static void store_values(lowering *l) {
       }
     }
     int access = new_access(l, v.node, v.operand, strides, v.level, phase, true);
-    emit(l, (hr_instr){.kind = HR_INSTR_STORE, .level = v.level, .phase = phase,
-                       .cls = hr_dtype_class(v.operand->dtype), .to = v.operand->dtype, .dst = -1, .source_count = 1,
-                       .sources = {source_register(v.reg)}, .access = access, .mode = v.node->store_mode});
+    emit(l, (hr_instr){.kind = HR_INSTR_STORE,
+                       .level = v.level,
+                       .phase = phase,
+                       .cls = hr_dtype_class(v.operand->dtype),
+                       .to = v.operand->dtype,
+                       .dst = -1,
+                       .source_count = 1,
+                       .sources = {source_register(v.reg)},
+                       .access = access,
+                       .mode = v.node->store_mode});
   }
 }
 
@@ -575,7 +613,8 @@ static const hr_kernel *export_kernel(lowering *l) {
   kernel->dims = domain->dims;
   kernel->reduce_mask = domain->reduce_mask;
   kernel->ordered_mask = domain->ordered_mask;
-  kernel->order = domain->reduce_mask != 0 ? hr_kernel_order(domain->rank, domain->dims, domain->reduce_mask) : HR_ORDER_NONE;
+  kernel->order =
+      domain->reduce_mask != 0 ? hr_kernel_order(domain->rank, domain->dims, domain->reduce_mask) : HR_ORDER_NONE;
   kernel->arg_count = (int)l->args.count;
   kernel->scalar_count = (int)l->scalars.count;
   kernel->access_count = (int)l->accesses.count;

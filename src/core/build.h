@@ -17,7 +17,9 @@ struct hr_builder {
   uint32_t origin;  /* written into each node */
 };
 
-static inline bool hr_is_present(hr_operand x) { return x.kind != HR_OPERAND_NONE; }
+static inline bool hr_is_present(hr_operand x) {
+  return x.kind != HR_OPERAND_NONE;
+}
 
 /* ---- operands ---- */
 
@@ -36,17 +38,17 @@ hr_operand hr_build_index(hr_builder *b, int rank, const int64_t *dims, int64_t 
 
 hr_operand hr_view_broadcast(hr_builder *b, hr_operand x, int rank, const int64_t *dims); /* aligned at the last dim */
 hr_operand hr_view_permute(hr_builder *b, hr_operand x, const int *order);
-hr_operand hr_view_insert(hr_builder *b, hr_operand x, int at, int64_t dim);    /* a new dim of stride 0 */
-hr_operand hr_view_remove(hr_builder *b, hr_operand x, int at);                 /* index 0 of a dim */
+hr_operand hr_view_insert(hr_builder *b, hr_operand x, int at, int64_t dim); /* a new dim of stride 0 */
+hr_operand hr_view_remove(hr_builder *b, hr_operand x, int at);              /* index 0 of a dim */
 hr_operand hr_view_slice(hr_builder *b, hr_operand x, int dim, int64_t start, int64_t count, int64_t step);
-hr_operand hr_view_split(hr_builder *b, hr_operand x, int dim, int64_t inner);  /* dim -> dim/inner, inner */
+hr_operand hr_view_split(hr_builder *b, hr_operand x, int dim, int64_t inner); /* dim -> dim/inner, inner */
 /* Merges dims [first, first+count) into one; the strides must allow it, else the first copy to a temporary. */
 hr_operand hr_view_merge(hr_builder *b, hr_operand x, int first, int count);
 /* General reshape: a view where strides allow it, else of a contiguous copy. */
 hr_operand hr_view_reshape(hr_builder *b, hr_operand x, int rank, const int64_t *dims);
 hr_operand hr_view_strided(hr_builder *b, hr_operand x, int rank, const int64_t *dims, const int64_t *strides,
                            int64_t offset); /* offset is absolute; drops terms and bounds */
-int64_t hr_operand_count(hr_operand x); /* elements of its dims */
+int64_t hr_operand_count(hr_operand x);     /* elements of its dims */
 bool hr_operand_is_contiguous(hr_operand x);
 /* x with an index map: adds inputs[input] * stride; see hr_index_term. The last `hr_emit` argument order fixes `input`. */
 hr_operand hr_view_term(hr_builder *b, hr_operand x, int input, int64_t stride, int64_t extent);

@@ -34,11 +34,11 @@ typedef enum hr_reduce_order { HR_ORDER_NONE = 0, HR_ORDER_SEQUENTIAL, HR_ORDER_
 typedef enum hr_level { HR_LEVEL_ELEMENT = 0, HR_LEVEL_ROW } hr_level;
 
 typedef enum hr_instr_kind {
-  HR_INSTR_LOAD,      /* dst = memory through `access` (0 or its fill scalar outside its bounds), widened to its class */
-  HR_INSTR_INDEX,     /* dst (i64) = access.offset + sum of index * access.strides */
-  HR_INSTR_COMPUTE,   /* dst = row `op` on sources, in class `cls` */
-  HR_INSTR_CONVERT,   /* dst = sources[0], converted to dtype `to` (rounded, wrapped or != 0 where narrow) */
-  HR_INSTR_REDUCE,    /* dst (row) = combine of sources[0] (element) */
+  HR_INSTR_LOAD,    /* dst = memory through `access` (0 or its fill scalar outside its bounds), widened to its class */
+  HR_INSTR_INDEX,   /* dst (i64) = access.offset + sum of index * access.strides */
+  HR_INSTR_COMPUTE, /* dst = row `op` on sources, in class `cls` */
+  HR_INSTR_CONVERT, /* dst = sources[0], converted to dtype `to` (rounded, wrapped or != 0 where narrow) */
+  HR_INSTR_REDUCE,  /* dst (row) = combine of sources[0] (element) */
   HR_INSTR_ARGREDUCE, /* dst (row, i64) = sources[1] (i64) where sources[0] is best */
   HR_INSTR_STORE      /* memory through `access`, mode `mode` = sources[0]; skipped outside the bounds */
 } hr_instr_kind;

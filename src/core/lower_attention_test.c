@@ -1,5 +1,5 @@
 /* Attention against plain loops in double; gradients against differences of a weighted sum of the output. */
-#include "core/lower_testing.h"
+#include "lower_testing.h"
 
 enum { H = 2, L = 3, S = 4, E = 2, V = 3 };
 

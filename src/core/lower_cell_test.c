@@ -1,7 +1,7 @@
 /* Recurrent cells against PyTorch 2.13 on the CPU: torch.lstm_cell and torch.gru_cell, gradients by autograd of the
  * definition.
  */
-#include "core/lower_testing.h"
+#include "lower_testing.h"
 
 enum { N = 2, H = 3 };
 

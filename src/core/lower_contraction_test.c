@@ -1,5 +1,5 @@
 /* Matrix products and convolutions against plain loops; gradients of convolutions by <dy, conv(x, w)> = <dx, x> = <dw, w>. */
-#include "core/lower_testing.h"
+#include "lower_testing.h"
 
 static void fill(double *out, int count, int factor) {
   for (int i = 0; i < count; ++i) {

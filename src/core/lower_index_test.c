@@ -1,5 +1,5 @@
 /* Index maps against plain loops written here, and against values worked out by hand from PyTorch's documentation. */
-#include "core/lower_testing.h"
+#include "lower_testing.h"
 
 static void count_up(float *out, int count) {
   for (int i = 0; i < count; ++i) {

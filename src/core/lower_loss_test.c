@@ -1,5 +1,5 @@
 /* Losses and their gradients, worked out by hand or by plain loops. */
-#include "core/lower_testing.h"
+#include "lower_testing.h"
 
 enum { NONE = 0, MEAN = 1, SUM = 2 };
 

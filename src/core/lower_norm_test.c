@@ -1,5 +1,5 @@
 /* Normalisations against their definitions in double; gradients against differences of a weighted sum of the output. */
-#include "core/lower_testing.h"
+#include "lower_testing.h"
 
 enum { N = 2, C = 4, S = 3, COUNT = N * C * S };
 

@@ -1,5 +1,5 @@
 /* Optimizers against PyTorch 2.13 on the CPU: torch._fused_adam_, _fused_adamw_ and _fused_sgd_ on two parameters. */
-#include "core/lower_testing.h"
+#include "lower_testing.h"
 
 enum { FIRST = 5, SECOND = 3, ALL = FIRST + SECOND };
 

@@ -1,8 +1,8 @@
 /* Random fills against the generator itself, called here element by element, and against what the distributions
  * promise.
  */
-#include "core/lower_testing.h"
 #include "core/vmath.h"
+#include "lower_testing.h"
 
 enum { COUNT = 3000 };
 

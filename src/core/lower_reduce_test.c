@@ -1,5 +1,5 @@
 /* Means, variances, norms, log-sum-exp and softmax against plain loops in double. */
-#include "core/lower_testing.h"
+#include "lower_testing.h"
 
 enum { ROWS = 3, COLUMNS = 5 };
 

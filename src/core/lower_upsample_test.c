@@ -1,5 +1,5 @@
 /* Interpolation against its definition; gradients by <dy, up(x)> = <dx, x>. */
-#include "core/lower_testing.h"
+#include "lower_testing.h"
 
 enum { PLANES = 2, COUNT_MAX = PLANES * 12 * 16 };
 

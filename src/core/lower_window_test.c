@@ -1,5 +1,5 @@
 /* Pools against plain loops over windows; gradients of the linear ones by <dy, pool(x)> = <dx, x>. */
-#include "core/lower_testing.h"
+#include "lower_testing.h"
 
 typedef struct pool {
   int kernel[2], stride[2], padding[2], dilation[2], in[2], out[2];

@@ -37,8 +37,8 @@ typedef enum hr_operand_kind {
 /* Adds inputs[input] (an integer operand of the same loop node) times stride to the address. */
 typedef struct hr_index_term {
   int input;
-  int64_t stride;  /* in elements */
-  int64_t extent;  /* negative indices count from here: index + extent */
+  int64_t stride; /* in elements */
+  int64_t extent; /* negative indices count from here: index + extent */
 } hr_index_term;
 
 /* offset + sum of index * strides[] must lie in [0, extent). */
@@ -65,11 +65,11 @@ typedef struct hr_operand {
 enum { HR_NO_SCALAR = UINT32_MAX };
 
 typedef enum hr_store_mode { /* how a scattering store combines with what is there; contiguous with SCATTER's modes */
-  HR_STORE_SET = 0,
-  HR_STORE_ADD,
-  HR_STORE_MUL,
-  HR_STORE_MAX,
-  HR_STORE_MIN
+                             HR_STORE_SET = 0,
+                             HR_STORE_ADD,
+                             HR_STORE_MUL,
+                             HR_STORE_MAX,
+                             HR_STORE_MIN
 } hr_store_mode;
 
 typedef struct hr_node {

@@ -98,9 +98,11 @@ static void poison_unfinished(const hr_job *job, int failed_step, hr_status stat
 static void run_job(hr_queue_job *entry) {
   hr_job *job = (hr_job *)entry;
   hr_stream *stream = job->stream;
-  hr_run run = {
-      .device = stream->device, .shared = job->shared, .bound = job->bound.data, .stamps = job->stamps.data,
-      .arguments = job->arguments.data};
+  hr_run run = {.device = stream->device,
+                .shared = job->shared,
+                .bound = job->bound.data,
+                .stamps = job->stamps.data,
+                .arguments = job->arguments.data};
   hr_status status = find_poison(job);
   if (status == NULL) {
     status = hr__executable_run(job->executable, &run, &job->scratch);

@@ -44,8 +44,8 @@ struct hr_executable {
 /* What one run works on. The arrays are the caller's. */
 typedef struct hr_run {
   hr_device *device;
-  void *shared;       /* shared_bytes of the executable; NULL when that is 0 */
-  void *const *bound; /* address of each of the key's buffers; NULL where it needs no memory */
+  void *shared;           /* shared_bytes of the executable; NULL when that is 0 */
+  void *const *bound;     /* address of each of the key's buffers; NULL where it needs no memory */
   const uint64_t *stamps; /* contents of each of them; 0: unknown, or written by the run */
   const hr_scalar *arguments;
   int failed_step; /* out: the step that ended the run early, or step_count */

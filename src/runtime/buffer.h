@@ -26,8 +26,8 @@ struct hr_buffer {
   atomic_uint_least64_t tag;
   /* Which contents it has: a number that no other buffer and no other time shares. 0: somebody has its address. */
   atomic_uint_least64_t stamp;
-  _Atomic(hr_status) poison;     /* changed under a lock of buffer.c */
-  struct hr_buffer *next;        /* in the pool */
+  _Atomic(hr_status) poison; /* changed under a lock of buffer.c */
+  struct hr_buffer *next;    /* in the pool */
 };
 
 static inline void *hr__buffer_address(const hr_buffer *buffer) {

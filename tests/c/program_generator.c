@@ -31,51 +31,55 @@ static uint64_t next(maker *m) {
   return m->state;
 }
 
-static int pick(maker *m, int count) { return (int)(next(m) % (uint64_t)count); }
+static int pick(maker *m, int count) {
+  return (int)(next(m) % (uint64_t)count);
+}
 
-static double uniform(maker *m) { return (double)(next(m) >> 11) / 9007199254740992.0; }
+static double uniform(maker *m) {
+  return (double)(next(m) >> 11) / 9007199254740992.0;
+}
 
 static void store_element(hr_dtype dtype, void *to, double value) {
   switch (dtype) {
-  case HR_DTYPE_BOOL:
-    *(uint8_t *)to = value > 0;
-    break;
-  case HR_DTYPE_U8:
-    *(uint8_t *)to = (uint8_t)(int)(value * 20 + 64);
-    break;
-  case HR_DTYPE_I32:
-    *(int32_t *)to = (int32_t)(value * 20);
-    break;
-  case HR_DTYPE_I64:
-    *(int64_t *)to = (int64_t)(value * 20);
-    break;
-  case HR_DTYPE_F16:
-    *(uint16_t *)to = hr_f32_to_f16((float)value);
-    break;
-  case HR_DTYPE_BF16:
-    *(uint16_t *)to = hr_f32_to_bf16((float)value);
-    break;
-  case HR_DTYPE_F32:
-    *(float *)to = (float)value;
-    break;
-  default:
-    *(double *)to = value;
-    break;
+    case HR_DTYPE_BOOL:
+      *(uint8_t *)to = value > 0;
+      break;
+    case HR_DTYPE_U8:
+      *(uint8_t *)to = (uint8_t)(int)(value * 20 + 64);
+      break;
+    case HR_DTYPE_I32:
+      *(int32_t *)to = (int32_t)(value * 20);
+      break;
+    case HR_DTYPE_I64:
+      *(int64_t *)to = (int64_t)(value * 20);
+      break;
+    case HR_DTYPE_F16:
+      *(uint16_t *)to = hr_f32_to_f16((float)value);
+      break;
+    case HR_DTYPE_BF16:
+      *(uint16_t *)to = hr_f32_to_bf16((float)value);
+      break;
+    case HR_DTYPE_F32:
+      *(float *)to = (float)value;
+      break;
+    default:
+      *(double *)to = value;
+      break;
   }
 }
 
 static double special(maker *m) {
   switch (pick(m, 40)) {
-  case 0:
-    return INFINITY;
-  case 1:
-    return -INFINITY;
-  case 2:
-    return NAN;
-  case 3:
-    return -0.0;
-  default:
-    return uniform(m) * 6 - 3;
+    case 0:
+      return INFINITY;
+    case 1:
+      return -INFINITY;
+    case 2:
+      return NAN;
+    case 3:
+      return -0.0;
+    default:
+      return uniform(m) * 6 - 3;
   }
 }
 
@@ -144,8 +148,8 @@ static void add_strange(maker *m, hr_dtype dtype) {
 }
 
 static hr_dtype random_dtype(maker *m) {
-  static const hr_dtype pool[] = {HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F64,
-                                  HR_DTYPE_F16, HR_DTYPE_BF16, HR_DTYPE_I64, HR_DTYPE_I32, HR_DTYPE_U8, HR_DTYPE_BOOL};
+  static const hr_dtype pool[] = {HR_DTYPE_F32,  HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F64, HR_DTYPE_F16,
+                                  HR_DTYPE_BF16, HR_DTYPE_I64, HR_DTYPE_I32, HR_DTYPE_U8,  HR_DTYPE_BOOL};
   return pool[pick(m, (int)(sizeof pool / sizeof *pool))];
 }
 
@@ -185,16 +189,24 @@ static hr_operand output_tensor(maker *m, hr_dtype dtype) {
 
 static void append(maker *m, hr_op op, int input_count, hr_operand *inputs, hr_operand output, int int_count,
                    const int64_t *ints, uint32_t scalar_base, int scalar_count) {
-  hr_node node = {.op = op, .input_count = input_count, .inputs = inputs, .output_count = 1, .outputs = &output,
-                  .int_count = int_count, .ints = ints, .scalar_base = scalar_base, .scalar_count = scalar_count};
+  hr_node node = {.op = op,
+                  .input_count = input_count,
+                  .inputs = inputs,
+                  .output_count = 1,
+                  .outputs = &output,
+                  .int_count = int_count,
+                  .ints = ints,
+                  .scalar_base = scalar_base,
+                  .scalar_count = scalar_count};
   (void)hr_program_append(&m->g->program, &node);
 }
 
 static void add_pointwise(maker *m) {
-  static const hr_op pool[] = {HR_OP_ADD, HR_OP_SUB, HR_OP_MUL, HR_OP_DIV, HR_OP_MAXIMUM, HR_OP_EXP, HR_OP_TANH,
-                               HR_OP_SQRT, HR_OP_ABS, HR_OP_NEG, HR_OP_SIGMOID, HR_OP_ERF, HR_OP_RELU, HR_OP_COPY,
-                               HR_OP_ADDCMUL, HR_OP_LERP, HR_OP_CLAMP, HR_OP_GELU, HR_OP_ADD_SCALED, HR_OP_LOG,
-                               HR_OP_FLOOR, HR_OP_SIN, HR_OP_SQUARE, HR_OP_RECIPROCAL, HR_OP_POW};
+  static const hr_op pool[] = {HR_OP_ADD,     HR_OP_SUB,   HR_OP_MUL,    HR_OP_DIV,        HR_OP_MAXIMUM,
+                               HR_OP_EXP,     HR_OP_TANH,  HR_OP_SQRT,   HR_OP_ABS,        HR_OP_NEG,
+                               HR_OP_SIGMOID, HR_OP_ERF,   HR_OP_RELU,   HR_OP_COPY,       HR_OP_ADDCMUL,
+                               HR_OP_LERP,    HR_OP_CLAMP, HR_OP_GELU,   HR_OP_ADD_SCALED, HR_OP_LOG,
+                               HR_OP_FLOOR,   HR_OP_SIN,   HR_OP_SQUARE, HR_OP_RECIPROCAL, HR_OP_POW};
   hr_op op = pool[pick(m, (int)(sizeof pool / sizeof *pool))];
   static const int arity[] = {2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4, 3, 3, 1, 3, 1, 1, 1, 1, 1, 2};
   int count = 1;
@@ -325,7 +337,9 @@ void hr__memory_free(const generated *g, void **memory) {
 
 static void run_kernel(const hr_host_kernel *host, void **args, const hr_scalar *scalars, int64_t cut) {
   size_t workspace = (host->workspace_bytes + 127) / 64 * 64, scratch = (host->scratch_bytes + 127) / 64 * 64;
-  hr_host_call call = {.args = args, .scalars = scalars, .workspace = aligned_alloc(64, workspace),
+  hr_host_call call = {.args = args,
+                       .scalars = scalars,
+                       .workspace = aligned_alloc(64, workspace),
                        .scratch = aligned_alloc(64, scratch)};
   for (int pass = 0; pass < host->pass_count; ++pass) {
     int64_t step = cut > 0 ? cut : host->units[pass];
@@ -348,7 +362,9 @@ static hr_status run_step(const hr_schedule *schedule, const hr_kernel *kernel, 
   for (int a = 0; a < kernel->arg_count; ++a) {
     uint32_t buffer = kernel->args[a].buffer;
     const hr_place *place = &schedule->places[buffer];
-    args[a] = place->kind == HR_PLACE_ARENA ? arena + place->offset : place->kind == HR_PLACE_BOUND ? memory[buffer] : NULL;
+    args[a] = place->kind == HR_PLACE_ARENA   ? arena + place->offset
+              : place->kind == HR_PLACE_BOUND ? memory[buffer]
+                                              : NULL;
   }
   for (int s = 0; s < kernel->scalar_count; ++s) {
     const hr_program_scalar *scalar = &schedule->program.scalars[kernel->scalars[s]];

@@ -32,26 +32,26 @@ static void check_status(const generated *g, uint64_t seed, const char *what, hr
 /* NaNs are one value: their sign and payload are free. */
 static bool same_element(hr_dtype dtype, const char *a, const char *b) {
   switch (dtype) {
-  case HR_DTYPE_F32: {
-    float x, y;
-    memcpy(&x, a, 4), memcpy(&y, b, 4);
-    return (x != x && y != y) || memcmp(a, b, 4) == 0;
-  }
-  case HR_DTYPE_F64: {
-    double x, y;
-    memcpy(&x, a, 8), memcpy(&y, b, 8);
-    return (x != x && y != y) || memcmp(a, b, 8) == 0;
-  }
-  case HR_DTYPE_F16:
-  case HR_DTYPE_BF16: {
-    uint16_t x, y;
-    memcpy(&x, a, 2), memcpy(&y, b, 2);
-    float p = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(x) : hr_bf16_to_f32(x);
-    float q = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(y) : hr_bf16_to_f32(y);
-    return (p != p && q != q) || x == y;
-  }
-  default:
-    return memcmp(a, b, hr_dtype_size(dtype)) == 0;
+    case HR_DTYPE_F32: {
+      float x, y;
+      memcpy(&x, a, 4), memcpy(&y, b, 4);
+      return (x != x && y != y) || memcmp(a, b, 4) == 0;
+    }
+    case HR_DTYPE_F64: {
+      double x, y;
+      memcpy(&x, a, 8), memcpy(&y, b, 8);
+      return (x != x && y != y) || memcmp(a, b, 8) == 0;
+    }
+    case HR_DTYPE_F16:
+    case HR_DTYPE_BF16: {
+      uint16_t x, y;
+      memcpy(&x, a, 2), memcpy(&y, b, 2);
+      float p = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(x) : hr_bf16_to_f32(x);
+      float q = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(y) : hr_bf16_to_f32(y);
+      return (p != p && q != q) || x == y;
+    }
+    default:
+      return memcmp(a, b, hr_dtype_size(dtype)) == 0;
   }
 }
 

@@ -34,14 +34,14 @@ static bool supports(const hr_program *program, const hr_node *node) {
     return false;
   }
   switch (node->op) {
-  case HR_OP_MATMUL:
-    return hr__onednn_supports_matmul(node);
-  case HR_OP_CONV:
-  case HR_OP_CONV_BACKWARD_DATA:
-  case HR_OP_CONV_BACKWARD_WEIGHT:
-    return hr__onednn_supports_conv(node);
-  default:
-    return false;
+    case HR_OP_MATMUL:
+      return hr__onednn_supports_matmul(node);
+    case HR_OP_CONV:
+    case HR_OP_CONV_BACKWARD_DATA:
+    case HR_OP_CONV_BACKWARD_WEIGHT:
+      return hr__onednn_supports_conv(node);
+    default:
+      return false;
   }
 }
 
@@ -68,7 +68,9 @@ static void stamp(hr_prepared *prepared, const uint64_t *stamps) {
   }
 }
 
-static bool needs_team(const hr_prepared *prepared) { return prepared->thread_count > 1; }
+static bool needs_team(const hr_prepared *prepared) {
+  return prepared->thread_count > 1;
+}
 
 const hr_provider hr__onednn_provider = {
     .name = "onednn",

@@ -11,14 +11,14 @@ static const int64_t SERIAL_FLOPS = 1000000; /* about 5 us on one core: a second
 
 int hr__dnnl_dtype(hr_dtype dtype) {
   switch (dtype) {
-  case HR_DTYPE_F32:
-    return DNNL_F32;
-  case HR_DTYPE_BF16:
-    return DNNL_BF16;
-  case HR_DTYPE_F16:
-    return DNNL_F16;
-  default:
-    return 0;
+    case HR_DTYPE_F32:
+      return DNNL_F32;
+    case HR_DTYPE_BF16:
+      return DNNL_BF16;
+    case HR_DTYPE_F16:
+      return DNNL_F16;
+    default:
+      return 0;
   }
 }
 
@@ -69,7 +69,8 @@ static dnnl_memory_desc keep_desc(hr_prepared *pipe, dnnl_memory_desc desc) {
   return desc;
 }
 
-dnnl_memory_desc hr__pipe_desc(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims, const int64_t *strides) {
+dnnl_memory_desc hr__pipe_desc(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims,
+                               const int64_t *strides) {
   dnnl_memory_desc desc = NULL;
   if (pipe->status == NULL) {
     hr__pipe_check(pipe, hr__dnnl.memory_desc_create_with_strides(&desc, rank, dims, hr__dnnl_dtype(dtype), strides),
@@ -81,8 +82,7 @@ dnnl_memory_desc hr__pipe_desc(hr_prepared *pipe, hr_dtype dtype, int rank, cons
 dnnl_memory_desc hr__pipe_desc_any(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims) {
   dnnl_memory_desc desc = NULL;
   if (pipe->status == NULL) {
-    hr__pipe_check(pipe,
-                   hr__dnnl.memory_desc_create_with_tag(&desc, rank, dims, hr__dnnl_dtype(dtype), DNNL_TAG_ANY),
+    hr__pipe_check(pipe, hr__dnnl.memory_desc_create_with_tag(&desc, rank, dims, hr__dnnl_dtype(dtype), DNNL_TAG_ANY),
                    "memory layout");
   }
   return keep_desc(pipe, desc);
@@ -195,8 +195,8 @@ void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc
     return;
   }
   dnnl_primitive_attr attr = hr__pipe_attr(pipe);
-  hr__pipe_check(
-      pipe, hr__dnnl.reorder_primitive_desc_create(&desc, from, hr__dnnl_engine, to, hr__dnnl_engine, attr), "reorder");
+  hr__pipe_check(pipe, hr__dnnl.reorder_primitive_desc_create(&desc, from, hr__dnnl_engine, to, hr__dnnl_engine, attr),
+                 "reorder");
   hr__dnnl.primitive_attr_destroy(attr);
   const int args[2][2] = {{DNNL_ARG_SRC, memory_from}, {DNNL_ARG_DST, memory_to}};
   hr__pipe_primitive(pipe, desc, 2, args);
@@ -285,22 +285,22 @@ static void add_bias(const pipe_step *step, void *const *args) {
 
 static int run_step(const hr_prepared *pipe, const pipe_step *step, void *const *args, char *workspace) {
   switch (step->kind) {
-  case PIPE_PACK:
-  case PIPE_UNPACK:
-    copy_strided(&step->copy, (char *)args[step->copy.arg] + step->copy.arg_offset,
-                 workspace + step->copy.workspace_offset, step->kind == PIPE_PACK);
-    return DNNL_SUCCESS;
-  case PIPE_ADD_BIAS:
-    add_bias(step, args);
-    return DNNL_SUCCESS;
-  default: {
-    dnnl_exec_arg exec[PIPE_ARGS_MAX];
-    for (int i = 0; i < step->arg_count; ++i) {
-      exec[i].arg = step->args[i].arg;
-      exec[i].memory = pipe->memories[step->args[i].memory].memory;
+    case PIPE_PACK:
+    case PIPE_UNPACK:
+      copy_strided(&step->copy, (char *)args[step->copy.arg] + step->copy.arg_offset,
+                   workspace + step->copy.workspace_offset, step->kind == PIPE_PACK);
+      return DNNL_SUCCESS;
+    case PIPE_ADD_BIAS:
+      add_bias(step, args);
+      return DNNL_SUCCESS;
+    default: {
+      dnnl_exec_arg exec[PIPE_ARGS_MAX];
+      for (int i = 0; i < step->arg_count; ++i) {
+        exec[i].arg = step->args[i].arg;
+        exec[i].memory = pipe->memories[step->args[i].memory].memory;
+      }
+      return hr__dnnl.primitive_execute(step->primitive, pipe->stream, step->arg_count, exec);
     }
-    return hr__dnnl.primitive_execute(step->primitive, pipe->stream, step->arg_count, exec);
-  }
   }
 }
 

@@ -16,8 +16,8 @@ enum { PIPE_MEMORIES_MAX = 16, PIPE_STEPS_MAX = 8, PIPE_ARGS_MAX = 6 };
 
 typedef struct pipe_memory {
   dnnl_memory memory;
-  int arg;             /* operand of the node; -1: workspace */
-  int64_t offset;      /* bytes from the operand's or the workspace's address */
+  int arg;        /* operand of the node; -1: workspace */
+  int64_t offset; /* bytes from the operand's or the workspace's address */
 } pipe_memory;
 
 typedef enum pipe_step_kind { PIPE_PRIMITIVE, PIPE_PACK, PIPE_UNPACK, PIPE_ADD_BIAS } pipe_step_kind;
@@ -69,7 +69,8 @@ hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace);
 /* Building. Errors stick in pipe->status. */
 
 /* A layout with the given strides; the pipe owns it. */
-dnnl_memory_desc hr__pipe_desc(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims, const int64_t *strides);
+dnnl_memory_desc hr__pipe_desc(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims,
+                               const int64_t *strides);
 dnnl_memory_desc hr__pipe_desc_any(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims);
 /* A memory of that layout over operand `arg`, `offset` elements in, or over new workspace. */
 int hr__pipe_operand(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc);

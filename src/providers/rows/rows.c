@@ -53,7 +53,8 @@ static bool find_batch(const hr_operand *out, int *out_dim) {
 
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
-  if (node->op != HR_OP_MATMUL || !is_f32(&node->inputs[0]) || !is_f32(&node->inputs[1]) || !is_f32(&node->outputs[0])) {
+  if (node->op != HR_OP_MATMUL || !is_f32(&node->inputs[0]) || !is_f32(&node->inputs[1]) ||
+      !is_f32(&node->outputs[0])) {
     return false;
   }
   const hr_operand *x = &node->inputs[0], *w = &node->inputs[1], *y = &node->outputs[0];
@@ -106,7 +107,9 @@ static hr_status prepare(const hr_program *program, const hr_node *node, hr_prep
   return NULL;
 }
 
-static bool needs_team(const hr_prepared *p) { return p->batch * p->inner * p->columns > SERIAL_WEIGHTS; }
+static bool needs_team(const hr_prepared *p) {
+  return p->batch * p->inner * p->columns > SERIAL_WEIGHTS;
+}
 
 /* ---- K contiguous ---- */
 
@@ -231,9 +234,13 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace) {
   return NULL;
 }
 
-static void release(hr_prepared *prepared) { hr_free(prepared); }
+static void release(hr_prepared *prepared) {
+  hr_free(prepared);
+}
 
-static hr_status open_provider(void) { return NULL; }
+static hr_status open_provider(void) {
+  return NULL;
+}
 
 const hr_provider hr__rows_provider = {
     .name = "rows",

@@ -6,8 +6,8 @@
  *                SCALARS(I64(0)));
  *   HR_ASSERT_OK(bench_run(&t));
  */
-#ifndef HEADRACE_CORE_LOWER_TESTING_H_
-#define HEADRACE_CORE_LOWER_TESTING_H_
+#ifndef HEADRACE_TESTS_LOWER_TESTING_H_
+#define HEADRACE_TESTS_LOWER_TESTING_H_
 
 #include <string.h>
 
