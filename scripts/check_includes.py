@@ -65,8 +65,8 @@ def src_offence(root: Path, path: Path, quoted: bool, name: str) -> str | None:
     folder = path.parts[1]
     if name.startswith("headrace/") or in_own_folder(root, path, name):
         return None
-    if name == "hr_test.h":
-        return None if path.stem.endswith("_test") else "hr_test.h is for *_test.c alone"
+    if name == "hr_test.h" or ("/" not in name and (root / "tests/c" / name).is_file()):
+        return None if path.stem.endswith("_test") else f"{name} is for *_test.c alone"
     target = Path(name).parts
     if not (root / "src" / name).is_file():
         return f'"{name}" is neither below src/ nor in include/'

@@ -23,6 +23,27 @@ static void dense_strides(layout *l) {
   }
 }
 
+/* Whether each dim steps over all that the dims of smaller strides reach: oneDNN refuses anything else, such as windows
+ * that overlap. */
+static bool is_nested(const layout *l) {
+  bool is_done[RANK_MAX] = {false};
+  int64_t reach = 1;
+  for (int step = 0; step < l->rank; ++step) {
+    int next = -1;
+    for (int d = 0; d < l->rank; ++d) {
+      bool is_less = next < 0 || l->strides[d] < l->strides[next] ||
+                     (l->strides[d] == l->strides[next] && l->dims[d] < l->dims[next]);
+      next = !is_done[d] && is_less ? d : next;
+    }
+    if (l->strides[next] < reach) {
+      return false;
+    }
+    is_done[next] = true;
+    reach = l->strides[next] * l->dims[next];
+  }
+  return true;
+}
+
 /* Fills in what oneDNN sees of an operand; false when it has to be packed. */
 static bool plain_layout(const hr_operand *operand, bool is_output, layout *out) {
   int rank = operand->rank;
@@ -39,7 +60,7 @@ static bool plain_layout(const hr_operand *operand, bool is_output, layout *out)
   if (n == 1 && m == 1) {
     *rows = *columns = 1;
   } else if (n == 1) {
-    *columns = *rows == 1 ? m : 1;
+    *columns = *rows == 1 && !is_output ? m : 1;
   } else if (m == 1) {
     *rows = *columns == 1 ? n : 1;
   }
@@ -55,7 +76,7 @@ static bool plain_layout(const hr_operand *operand, bool is_output, layout *out)
       return false;
     }
   }
-  return true;
+  return is_nested(out);
 }
 
 static bool is_row_bias(const hr_operand *bias) {

@@ -1,4 +1,5 @@
 /* onednn.c: the oneDNN provider: matrix products, convolutions and their gradients in f32, bf16 and f16. */
+#include "base/thread.h"
 #include "providers/onednn/pipe.h"
 
 /* Tries a small product in each dtype: narrow ones need instructions that not every processor has. */
@@ -49,8 +50,11 @@ static hr_status prepare(const hr_program *program, const hr_node *node, hr_prep
                          size_t *out_workspace_bytes) {
   (void)program;
   hr_prepared *prepared = NULL;
-  HR_RETURN_IF_ERROR(node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(node, &prepared)
-                                              : hr__onednn_prepare_conv(node, &prepared));
+  int threads = hr_library_threads_set(hr_thread_count()); /* creating primitives changes it */
+  hr_status made = node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(node, &prepared)
+                                            : hr__onednn_prepare_conv(node, &prepared);
+  (void)hr_library_threads_set(threads);
+  HR_RETURN_IF_ERROR(made);
   if (prepared->status != NULL) {
     hr_status status = prepared->status;
     prepared->status = NULL;

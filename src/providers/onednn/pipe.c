@@ -269,15 +269,19 @@ static void add_bias(const pipe_step *step, void *const *args) {
   const pipe_copy *copy = &step->copy;
   float *x = (float *)((char *)args[copy->arg] + copy->arg_offset);
   const float *bias = (const float *)((const char *)args[step->args[0].arg] + step->args[0].memory);
-  int64_t plane = 1;
+  int64_t dims[3] = {1, 1, 1}, strides[3] = {0}; /* spatial */
   for (int d = 2; d < copy->rank; ++d) {
-    plane *= copy->dims[d];
+    dims[5 - copy->rank + d - 2] = copy->dims[d];
+    strides[5 - copy->rank + d - 2] = copy->strides[d];
   }
   for (int64_t n = 0; n < copy->dims[0]; ++n) {
     for (int64_t c = 0; c < copy->dims[1]; ++c) {
-      float *row = x + n * copy->strides[0] + c * copy->strides[1];
-      for (int64_t i = 0; i < plane; ++i) {
-        row[i * copy->strides[copy->rank - 1]] += bias[c];
+      float *image = x + n * copy->strides[0] + c * copy->strides[1];
+      for (int64_t i = 0; i < dims[0] * dims[1]; ++i) {
+        float *row = image + i / dims[1] * strides[0] + i % dims[1] * strides[1];
+        for (int64_t j = 0; j < dims[2]; ++j) {
+          row[j * strides[2]] += bias[c];
+        }
       }
     }
   }
