@@ -145,6 +145,17 @@ static hr_status check_buffers(const hr_stream *stream, hr_op op, int input_coun
   return HR_OK;
 }
 
+/* A failure that a record has just reported is not reported again by the next wait. */
+static hr_status reported(hr_stream *stream, hr_status status) {
+  hr_mutex_lock(&stream->job_mutex);
+  if (stream->error != NULL && strcmp(hr_status_message(stream->error), hr_status_message(status)) == 0) {
+    hr_status_free(stream->error);
+    stream->error = NULL;
+  }
+  hr_mutex_unlock(&stream->job_mutex);
+  return status;
+}
+
 /* Commits while the pending list is at its limit. Failures belong to earlier lines: they wait for a wait. */
 static void commit_at_limit(hr_stream *stream) {
   while (stream->pending.records.count > 0 &&
@@ -173,9 +184,12 @@ static hr_status settle(hr_stream *stream) {
 hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                            int output_count, const hr_view *outputs) {
   HR_RETURN_IF_ERROR(hr_op_check(op, attrs, input_count, inputs, output_count, outputs));
-  HR_RETURN_IF_ERROR(check_buffers(stream, op, input_count, inputs, output_count, outputs));
+  hr_status status = check_buffers(stream, op, input_count, inputs, output_count, outputs);
+  if (__builtin_expect(status != NULL, 0)) {
+    return reported(stream, status);
+  }
   hr_mutex_lock(&stream->mutex);
-  hr_status status = hr__stretch_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
+  status = hr__stretch_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
   if (__builtin_expect(status == NULL, 1)) {
     return settle(stream);
   }

@@ -1,7 +1,7 @@
 /* matmul.c: batched matrix products by oneDNN.
  *
  * oneDNN takes operands whose last two dims are dense in one direction or the other; anything else (stride 0 or negative,
- * both strides above 1) is packed first. A batch dim of stride 0 is a broadcast: dim 1 to oneDNN.
+ * both strides above 1, overlapping matrices) is packed first. A batch dim of stride 0 is a broadcast: dim 1 to oneDNN.
  */
 #include <string.h>
 
@@ -105,10 +105,21 @@ bool hr__onednn_supports_matmul(const hr_node *node) {
                        is_row_bias(&node->inputs[2]));
 }
 
-static int matmul_operand(hr_prepared *pipe, int arg, const hr_operand *operand, bool is_output,
+/* Each batch dim of the product has to be that of a factor: where both broadcast it, the left one is packed with it, or the
+ * right one if the left has dim 1. */
+static bool carries_batch(const hr_operand *x, const hr_operand *other, bool is_left) {
+  for (int d = 0; d < x->rank - 2; ++d) {
+    if (x->dims[d] != 1 && x->strides[d] == 0 && (other->dims[d] == 1 || (is_left && other->strides[d] == 0))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static int matmul_operand(hr_prepared *pipe, int arg, const hr_operand *operand, bool is_output, bool is_packed,
                           dnnl_memory_desc *out_desc, pipe_step *unpack) {
-  layout plain;
-  if (plain_layout(operand, is_output, &plain)) {
+  layout plain = {.rank = operand->rank};
+  if (!is_packed && plain_layout(operand, is_output, &plain)) {
     *out_desc = hr__pipe_desc(pipe, operand->dtype, plain.rank, plain.dims, plain.strides);
     return pipe->status == NULL ? hr__pipe_operand(pipe, arg, operand, *out_desc) : 0;
   }
@@ -145,10 +156,11 @@ hr_status hr__onednn_prepare_matmul(const hr_node *node, hr_prepared **out_prepa
   bool has_bias = node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
   dnnl_memory_desc a_desc = NULL, b_desc = NULL, bias_desc = NULL, out_desc = NULL;
   pipe_step unpack = {.kind = PIPE_PRIMITIVE};
-  int a = matmul_operand(pipe, 0, &node->inputs[0], false, &a_desc, NULL);
-  int b = matmul_operand(pipe, 1, &node->inputs[1], false, &b_desc, NULL);
+  const hr_operand *left = &node->inputs[0], *right = &node->inputs[1];
+  int a = matmul_operand(pipe, 0, left, false, carries_batch(left, right, true), &a_desc, NULL);
+  int b = matmul_operand(pipe, 1, right, false, carries_batch(right, left, false), &b_desc, NULL);
   int bias = has_bias ? bias_operand(pipe, &node->inputs[2], node->outputs[0].rank, &bias_desc) : -1;
-  int out = matmul_operand(pipe, node->input_count, &node->outputs[0], true, &out_desc, &unpack);
+  int out = matmul_operand(pipe, node->input_count, &node->outputs[0], true, false, &out_desc, &unpack);
   dnnl_primitive_desc desc = NULL;
   if (pipe->status == NULL) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe);
