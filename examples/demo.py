@@ -264,6 +264,8 @@ def print_table(runs: list[Run]) -> None:
 def print_stats(run: Run) -> None:
     print(f"what {run.name} did in {len(run.seconds)} steps")
     for name, value in run.stats.items():
+        if name.endswith("_ns"):
+            name, value = name[:-3] + " milliseconds", round(value / 1e6)
         if isinstance(value, int | float) and value:
             print(f"  {name.replace('_', ' '):26}{value:>16,}")
 

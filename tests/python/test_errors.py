@@ -1,0 +1,392 @@
+"""Bad input raises what torch's CPU device raises, and leaves everything that existed before as it was.
+
+What depends on values (an index out of range) may be noticed when the work runs: by the time the device has synchronised
+the error must have come.
+"""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import DEVICE, assert_same, synchronize
+
+
+def raised(function, where):
+    """The type of what `function(make)` raises on a device, waiting included; None if nothing is. `make` moves there."""
+    try:
+        result = function(lambda tensor: tensor.to(where))
+        if isinstance(result, torch.Tensor):
+            result.cpu()
+        if torch.device(where).type == DEVICE.type:
+            synchronize()
+    except NotImplementedError:
+        return RuntimeError  # its base: which of the two an unsupported dtype raises differs from operator to operator
+    except Exception as error:
+        return type(error)
+    return None
+
+
+F4 = torch.arange(4.0)
+M23, M34 = torch.ones(2, 3), torch.ones(3, 4)
+I3 = torch.tensor([0, 2, 1])
+IMAGE = torch.ones(1, 3, 8, 8)
+
+# Each takes `m`, which moves a tensor to the device.
+SHAPES = {
+    "add": lambda m: m(torch.ones(3)) + m(torch.ones(4)),
+    "add in place grows": lambda m: m(torch.ones(3)).add_(m(torch.ones(2, 3))),
+    "mm": lambda m: m(M23) @ m(M23),
+    "mm of ranks": lambda m: torch.mm(m(M23), m(torch.ones(3))),
+    "bmm": lambda m: torch.bmm(m(torch.ones(2, 3, 4)), m(torch.ones(3, 4, 5))),
+    "addmm bias": lambda m: torch.addmm(m(torch.ones(5)), m(M23), m(M34)),
+    "linear": lambda m: F.linear(m(M23), m(torch.ones(5, 4))),
+    "dot": lambda m: torch.dot(m(torch.ones(3)), m(torch.ones(4))),
+    "view": lambda m: m(torch.ones(6)).view(4, 2),
+    "view of a transposed": lambda m: m(M23).t().view(6),
+    "expand": lambda m: m(M23).expand(4, 3),
+    "cat": lambda m: torch.cat([m(M23), m(M34)]),
+    "cat of nothing": lambda m: torch.cat([]),
+    "stack": lambda m: torch.stack([m(M23), m(M34)]),
+    "copy_": lambda m: m(torch.ones(3)).copy_(m(torch.ones(4))),
+    "where": lambda m: torch.where(m(torch.ones(3, dtype=torch.bool)), m(torch.ones(4)), m(torch.ones(4))),
+    "gather rank": lambda m: m(M23).gather(0, m(I3)),
+    "gather size": lambda m: m(M23).gather(0, m(torch.zeros(3, 4, dtype=torch.long))),
+    "index_select index": lambda m: m(M23).index_select(0, m(torch.zeros(1, 2, dtype=torch.long))),
+    "conv channels": lambda m: F.conv2d(m(IMAGE), m(torch.ones(2, 4, 3, 3))),
+    "conv kernel": lambda m: F.conv2d(m(IMAGE), m(torch.ones(2, 3, 9, 9))),
+    "conv bias": lambda m: F.conv2d(m(IMAGE), m(torch.ones(2, 3, 3, 3)), m(torch.ones(3))),
+    "conv groups": lambda m: F.conv2d(m(IMAGE), m(torch.ones(2, 3, 3, 3)), groups=2),
+    "conv stride": lambda m: F.conv2d(m(IMAGE), m(torch.ones(2, 3, 3, 3)), stride=0),
+    "conv padding": lambda m: F.conv2d(m(IMAGE), m(torch.ones(2, 3, 3, 3)), padding=-1),
+    "conv transpose channels": lambda m: F.conv_transpose2d(m(IMAGE), m(torch.ones(2, 4, 3, 3))),
+    "max_pool padding": lambda m: F.max_pool2d(m(IMAGE), 2, padding=2),
+    "max_pool size": lambda m: F.max_pool2d(m(IMAGE), 9),
+    "avg_pool padding": lambda m: F.avg_pool2d(m(IMAGE), 2, padding=2),
+    "batch_norm weight": lambda m: F.batch_norm(m(IMAGE), m(torch.ones(2)), m(torch.ones(2))),
+    "batch_norm of one value": lambda m: F.batch_norm(m(torch.ones(1, 3)), None, None, training=True),
+    "layer_norm shape": lambda m: F.layer_norm(m(M23), (4,)),
+    "layer_norm weight": lambda m: F.layer_norm(m(M23), (3,), m(torch.ones(4))),
+    "group_norm groups": lambda m: F.group_norm(m(IMAGE), 2),
+    "nll batch": lambda m: F.nll_loss(m(M23), m(I3)),
+    "cross_entropy weight": lambda m: F.cross_entropy(m(M23), m(I3[:2]), m(torch.ones(4))),
+    "mse": lambda m: F.mse_loss(m(torch.ones(3)), m(torch.ones(4))),
+    "bce": lambda m: F.binary_cross_entropy(m(torch.ones(3)), m(torch.ones(4))),
+    "interpolate": lambda m: F.interpolate(m(IMAGE), size=(0, 4), mode="bilinear"),
+    "sdpa": lambda m: F.scaled_dot_product_attention(m(torch.ones(1, 2, 3, 4)), m(torch.ones(1, 2, 3, 5)), m(IMAGE)),
+    "embedding": lambda m: F.embedding(m(I3).float(), m(M34)),
+    "backward shape": lambda m: m(F4).requires_grad_().exp().backward(m(torch.ones(3))),
+    "out of another shape warns or fits": lambda m: torch.add(m(F4), 1, out=m(torch.empty(0))),
+}
+
+DTYPES = {
+    "int in place by float": lambda m: m(I3).add_(1.5),
+    "int div_": lambda m: m(I3).div_(2),
+    "bool sub": lambda m: m(I3.bool()) - m(I3.bool()),
+    "bool neg": lambda m: -m(I3.bool()),
+    "float bitwise": lambda m: m(F4) & m(F4),
+    "float shift": lambda m: m(I3.float()) << m(I3.float()),
+    "mm mixed": lambda m: m(M23) @ m(M34.double()),
+    "mean of int": lambda m: m(I3).mean(),
+    "softmax of int": lambda m: m(I3).softmax(0),
+    "conv mixed": lambda m: F.conv2d(m(IMAGE), m(torch.ones(2, 3, 3, 3, dtype=torch.double))),
+    "index by float": lambda m: m(F4)[m(F4)],
+    "index_select by float": lambda m: m(F4).index_select(0, m(F4)),
+    "gather by int32": lambda m: m(F4).gather(0, m(I3.int())),
+    "scatter mixed": lambda m: m(F4).scatter_add_(0, m(I3), m(torch.ones(3, dtype=torch.double))),
+    "where condition": lambda m: torch.where(m(F4), m(F4), m(F4)),
+    "nll float target": lambda m: F.nll_loss(m(M23), m(torch.ones(2))),
+    "grad of int": lambda m: m(I3).requires_grad_(),
+    "out dtype": lambda m: torch.add(m(F4), 1.5, out=m(torch.empty(4, dtype=torch.long))),
+    "masked_fill mask": lambda m: m(F4).masked_fill(m(I3[:1]), 1.0),
+    "relu of bool": lambda m: F.relu(m(I3.bool())),
+    "normal_ of int": lambda m: m(I3).normal_(),
+    "dropout p": lambda m: F.dropout(m(F4), 1.5),
+    "uniform_ reversed": lambda m: m(F4.clone()).uniform_(2, 1),
+    "clamp of nothing": lambda m: m(F4).clamp(),
+}
+
+DIMS = {
+    "sum dim": lambda m: m(M23).sum(2),
+    "sum dim twice": lambda m: m(M23).sum((0, 0)),
+    "softmax dim": lambda m: m(M23).softmax(-3),
+    "amax of nothing": lambda m: m(torch.ones(0)).amax(0),
+    "argmax of nothing": lambda m: m(torch.ones(0)).argmax(),
+    "max of nothing": lambda m: m(torch.ones(0)).max(),
+    "transpose": lambda m: m(M23).transpose(0, 2),
+    "permute": lambda m: m(M23).permute(0, 0),
+    "select": lambda m: m(M23).select(0, 2),
+    "narrow": lambda m: m(M23).narrow(1, 2, 2),
+    "item of many": lambda m: m(F4).item(),
+    "bool of many": lambda m: bool(m(F4)),
+    "cat dim": lambda m: torch.cat([m(M23), m(M23)], 2),
+    "squeeze dim": lambda m: m(M23).squeeze(5),
+    "unflatten": lambda m: m(F4).unflatten(0, (3, 2)),
+    "as_strided outside": lambda m: m(F4).as_strided((5,), (1,)),
+    "negative as_strided": lambda m: m(F4).as_strided((2,), (-1,)),
+    "resize negative": lambda m: m(F4.clone()).resize_(-1),
+    "arange step": lambda m: torch.arange(0, 5, -1, device=m(F4).device),
+}
+
+IN_PLACE = {
+    "add_ on expanded": lambda m: m(torch.ones(1)).expand(4).add_(1),
+    "copy_ on expanded": lambda m: m(torch.ones(1)).expand(4).copy_(m(F4)),
+    "add_ of an overlapping": (lambda m: (lambda x: x[1:].add_(x[:-1]))(m(F4.clone()))),
+    "out overlaps input": (lambda m: (lambda x: torch.mul(x[:-1], 2, out=x[1:]))(m(F4.clone()))),
+    "leaf that requires grad": lambda m: m(F4).clone().requires_grad_().add_(1),
+    "saved for backward": (
+        lambda m: (lambda x: (lambda y: (y.exp(), y.exp().mul_(2).sum().backward()))(x * 1))(m(F4).requires_grad_())
+    ),
+}
+
+INDICES = {
+    "embedding": lambda m: F.embedding(m(torch.tensor([0, 3])), m(M34)),
+    "embedding negative": lambda m: F.embedding(m(torch.tensor([0, -1])), m(M34)),
+    "index_select": lambda m: m(M34).index_select(0, m(torch.tensor([3]))),
+    "index_select negative": lambda m: m(M34).index_select(0, m(torch.tensor([-1]))),
+    "gather": lambda m: m(M34).gather(1, m(torch.tensor([[4]]))),
+    "gather negative": lambda m: m(M34).gather(1, m(torch.tensor([[-1]]))),
+    "index": lambda m: m(M34)[m(torch.tensor([0, 3]))],
+    "index negative": lambda m: m(M34)[m(torch.tensor([-4]))],
+    "index_put_": lambda m: m(M34.clone()).index_put_((m(torch.tensor([3])),), m(torch.ones(4))),
+    "scatter_": lambda m: m(M34.clone()).scatter_(1, m(torch.tensor([[4]])), 1.0),
+    "scatter_add_": lambda m: m(M34.clone()).scatter_add_(0, m(torch.tensor([[3]])), m(torch.ones(1, 1))),
+    "index_add_": lambda m: m(M34.clone()).index_add_(0, m(torch.tensor([3])), m(torch.ones(1, 4))),
+    "nll target": lambda m: F.nll_loss(m(M23), m(torch.tensor([0, 3]))),
+    "cross_entropy target": lambda m: F.cross_entropy(m(M23), m(torch.tensor([0, -5]))),
+}
+
+ALL = {
+    f"{kind}: {name}": function
+    for kind, table in (
+        ("shape", SHAPES),
+        ("dtype", DTYPES),
+        ("dim", DIMS),
+        ("in place", IN_PLACE),
+        ("index", INDICES),
+    )
+    for name, function in table.items()
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_raises_what_cpu_raises(name, device):
+    expected = raised(ALL[name], "cpu")
+    before = torch.arange(5.0, device=device)
+    assert raised(ALL[name], device) == expected
+    assert_same(before + 1, torch.arange(1.0, 6.0), "a tensor that was there before")
+
+
+def test_most_of_these_raise():
+    """The table is about errors: the few entries that torch's CPU device accepts are there because others might not."""
+    accepted = [name for name, function in ALL.items() if raised(function, "cpu") is None]
+    assert len(accepted) <= 8, accepted
+
+
+# ---- devices
+
+
+@pytest.mark.device_only
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda d, h: d + h,
+        lambda d, h: h + d,
+        lambda d, h: torch.mm(d, h),
+        lambda d, h: torch.cat([d, h]),
+        lambda d, h: torch.where(d > 0, d, h),
+        lambda d, h: d.add_(h),
+        lambda d, h: h.add_(d),
+        lambda d, h: F.linear(d, h),
+        lambda d, h: F.mse_loss(d, h),
+        lambda d, h: torch.add(d, 1, out=h),
+        lambda d, h: d.index_select(0, torch.tensor([0])),
+        lambda d, h: F.embedding(torch.tensor([0]), d),
+        lambda d, h: torch._foreach_add([d], [h]),
+    ],
+)
+def test_mixed_devices_raise(function, device):
+    with pytest.raises(RuntimeError, match="device"):
+        function(torch.ones(2, 2, device=device), torch.ones(2, 2))
+
+
+@pytest.mark.device_only
+def test_second_device_raises():
+    with pytest.raises(RuntimeError, match="1"):
+        torch.ones(2, device="headrace:1")
+
+
+@pytest.mark.device_only
+def test_no_numpy_of_device_memory(device):
+    with pytest.raises(TypeError, match="cpu"):
+        torch.ones(2, device=device).numpy()
+
+
+def test_numbers_of_another_device_mix(device):
+    """A CPU tensor of no dimensions is a number to every device."""
+    assert_same(torch.ones(2, device=device) * torch.tensor(3.0), torch.full((2,), 3.0))
+
+
+# ---- operators that the device lacks
+
+
+@pytest.fixture(scope="module")
+def host_only():
+    """An operator that has a kernel on the CPU and nowhere else, whatever the device learns later."""
+    library = torch.library.Library("headrace_test", "DEF")
+    library.define("host_only(Tensor self) -> Tensor")
+    library.impl("host_only", lambda x: x + 1, "CPU")
+    yield torch.ops.headrace_test.host_only
+    library._destroy()
+
+
+@pytest.mark.device_only
+def test_missing_operator_says_so(host_only, device):
+    with pytest.raises(NotImplementedError, match="headrace_test::host_only") as caught:
+        host_only(torch.ones(3, device=device))
+    assert "HEADRACE_FALLBACK" in str(caught.value) or "set_fallback" in str(caught.value)
+    assert_same(torch.ones(3, device=device) + 1, torch.full((3,), 2.0))
+
+
+@pytest.mark.device_only
+def test_missing_operator_falls_back_when_allowed(host_only, device):
+    torch.headrace.set_fallback("allow")
+    before = torch.headrace.stats().get("fallbacks", 0)
+    result = host_only(torch.ones(3, device=device) * 2)
+    assert result.device.type == "headrace"
+    assert_same(result, torch.full((3,), 3.0))
+    assert torch.headrace.stats()["fallbacks"] == before + 1
+
+
+# ---- errors in the middle of work
+
+
+def test_error_in_the_middle_of_a_step(device):
+    """Weights, gradients and optimizer state of before the failed step are right, and the next step goes on from them."""
+    results = []
+    for where, fails in (("cpu", False), (device, True)):
+        torch.manual_seed(1)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2)).to(where)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for step in range(6):
+            x = torch.full((5, 3), 0.1 * step).to(where)
+            if fails and step % 2:
+                with pytest.raises(RuntimeError):
+                    loss = model(x * 2).square().sum()
+                    (model[0](x) @ torch.ones(3, 3, device=where)).sum().backward()
+                del loss
+            optimizer.zero_grad()
+            model(x).square().sum().backward()
+            optimizer.step()
+        results.append(list(model.parameters()))
+    for actual, expected in zip(results[1], results[0]):
+        assert_same(actual, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_error_in_backward(device):
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            raise ValueError("backward of Fails")
+
+    w = torch.ones(4, device=device, requires_grad=True)
+    with pytest.raises(ValueError, match="backward of Fails"):
+        (Fails.apply(w * 3) + w).sum().backward()
+    w.grad = None
+    (w * 3).sum().backward()
+    assert_same(w.grad, torch.full((4,), 3.0))
+
+
+@pytest.mark.device_only
+@pytest.mark.parametrize("mode", ["fuse", "eager", "strict"])
+def test_index_error_leaves_older_tensors(mode, device):
+    """What came before the bad index is done, the rest of its stretch is not, and what it would have made is an error."""
+    torch.headrace.set_mode(mode)
+    table = torch.arange(6.0, device=device).view(3, 2)
+    weight = torch.ones(3, device=device)
+    synchronize()
+    bad = torch.tensor([0, 7], device=device)
+    weight.mul_(2)
+    rows = None
+    with pytest.raises(IndexError):
+        rows = table.index_select(0, bad)
+        weight.add_(100)
+        synchronize()
+    if mode == "eager":  # each operation is a stretch of its own: what came later may have run
+        weight.fill_(2)
+    assert_same(weight, torch.full((3,), 2.0), "written before the error, not after")
+    assert_same(table, torch.arange(6.0).view(3, 2))
+    if rows is not None:
+        with pytest.raises(IndexError):
+            rows.cpu()
+    assert_same(table.index_select(0, torch.tensor([2], device=device)), torch.tensor([[4.0, 5.0]]))
+    weight.add_(1)
+    assert_same(weight, torch.full((3,), 3.0))
+
+
+@pytest.mark.device_only
+def test_strict_mode_raises_at_the_line(device):
+    torch.headrace.set_mode("strict")
+    table, bad = torch.ones(3, 2, device=device), torch.tensor([3], device=device)
+    with pytest.raises(IndexError):
+        table.index_select(0, bad)
+    synchronize()
+
+
+# ---- memory
+
+
+def test_absurd_size_raises(device):
+    with pytest.raises((torch.OutOfMemoryError, RuntimeError), match=r"\d"):
+        torch.ones(1 << 50, device=device).sum().item()
+    assert_same(torch.ones(3, device=device) + 1, torch.full((3,), 2.0))
+
+
+@pytest.mark.device_only
+@pytest.mark.parametrize("mode", ["fuse", "strict"])
+def test_out_of_memory_names_sizes_and_spares_the_rest(mode, device):
+    torch.headrace.set_mode(mode)
+    kept = torch.arange(1000.0, device=device)
+    synchronize()
+    torch.headrace.empty_cache()
+    torch.headrace.set_memory_limit(torch.headrace.memory_reserved() + (32 << 20))
+    with pytest.raises((torch.OutOfMemoryError, RuntimeError), match=r"\d{6,}") as caught:
+        big = [torch.full((4 << 20,), float(index), device=device) for index in range(8)]  # 16 MiB each
+        synchronize()
+        del big
+    assert "memory" in str(caught.value)
+    del caught
+    torch.headrace.set_memory_limit(0)
+    assert_same(kept * 2, torch.arange(1000.0) * 2)
+    assert torch.full((4 << 20,), 3.0, device=device).sum().item() == 3.0 * (4 << 20)
+
+
+@pytest.mark.device_only
+def test_work_fits_when_the_cache_is_returned(device):
+    """A limit that holds what is needed but not what is cached besides: the cache gives way."""
+    for size in (1 << 20, 3 << 20, 5 << 20):
+        (torch.ones(size, device=device) + 1).sum().item()
+    synchronize()
+    torch.headrace.set_memory_limit(torch.headrace.memory_allocated() + (48 << 20))
+    x = torch.ones(7 << 20, device=device)  # 28 MiB
+    assert x.sum().item() == 7 << 20
+
+
+def test_exit_with_an_unseen_error(tmp_path):
+    """A program that ends before its error was seen ends normally: no abort, no hang."""
+    program = (
+        "import torch\n"
+        f"d = '{DEVICE.type}'\n"
+        "x = torch.ones(3, device=d)\n"
+        "try:\n"
+        "    y = x.index_select(0, torch.tensor([9], device=d))\n"
+        "except IndexError:\n"
+        "    pass\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
