@@ -105,8 +105,8 @@ bool hr__onednn_supports_matmul(const hr_node *node) {
                        is_row_bias(&node->inputs[2]));
 }
 
-/* Each batch dim of the product has to be that of a factor: where both broadcast it, the left one is packed with it, or the
- * right one if the left has dim 1. */
+/* Each batch dim of the product has to be that of a factor: where both broadcast it, the left one is packed with it, or
+ * the right one if the left has dim 1. */
 static bool carries_batch(const hr_operand *x, const hr_operand *other, bool is_left) {
   for (int d = 0; d < x->rank - 2; ++d) {
     if (x->dims[d] != 1 && x->strides[d] == 0 && (other->dims[d] == 1 || (is_left && other->strides[d] == 0))) {
