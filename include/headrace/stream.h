@@ -114,7 +114,7 @@ HR_API HR_MUST_USE hr_status hr_stream_record(hr_stream *stream, hr_op op, const
 
 /* Hands everything pending to the device. Errors of the work itself are reported by the call that waits for it. */
 HR_API HR_MUST_USE hr_status hr_stream_commit(hr_stream *stream);
-/* Commits and waits. Reports the first error since the last wait. */
+/* Commits and waits. Reports the first error since the last wait, unless a record has reported it. */
 HR_API HR_MUST_USE hr_status hr_stream_synchronize(hr_stream *stream);
 /* Commits, waits, and copies the view's elements, row-major, to host memory. */
 HR_API HR_MUST_USE hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes);

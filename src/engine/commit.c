@@ -195,11 +195,12 @@ static void fill_job(hr_stream *stream, hr_executable *executable, hr_job *job) 
   }
 }
 
-/* Small work runs here when nothing is before it: waking the executor costs more. */
+/* Work that the caller waits for runs here when nothing is before it, and so does small work: waking the executor costs
+ * more, and a second OpenMP team beside the caller's makes the regions of both sleep instead of spin. */
 static void hand_over(hr_stream *stream, hr_executable *executable, hr_job *job, bool will_wait) {
   hr_device *device = stream->device;
-  bool is_small = !executable->needs_team && (will_wait || executable->step_count <= INLINE_STEPS_MAX);
-  if (is_small && hr_queue_begin_inline(&device->queue)) {
+  bool runs_here = will_wait || (!executable->needs_team && executable->step_count <= INLINE_STEPS_MAX);
+  if (runs_here && hr_queue_begin_inline(&device->queue)) {
     hr_mutex_unlock(&device->shared_mutex);
     run_job(&job->entry);
     hr_queue_end_inline(&device->queue);
