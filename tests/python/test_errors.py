@@ -1,7 +1,7 @@
 """Bad input raises what torch's CPU device raises, and leaves everything that existed before as it was.
 
-What depends on values (an index out of range) may be noticed when the work runs: by the time the device has synchronised
-the error must have come.
+What depends on values (an index out of range) may be noticed when the work runs: by the time the device has
+synchronised the error must have come.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ from support import DEVICE, assert_same, synchronize
 
 
 def raised(function, where):
-    """The type of what `function(make)` raises on a device, waiting included; None if nothing is. `make` moves there."""
+    """The type of what `function(m)` raises on a device, waiting included, or None; `m` moves a tensor there."""
     try:
         result = function(lambda tensor: tensor.to(where))
         if isinstance(result, torch.Tensor):
@@ -263,7 +263,7 @@ def test_missing_operator_falls_back_when_allowed(host_only, device):
 
 
 def test_error_in_the_middle_of_a_step(device):
-    """Weights, gradients and optimizer state of before the failed step are right, and the next step goes on from them."""
+    """Weights and optimizer state of before the failed step are right, and the next step goes on from them."""
     results = []
     for where, fails in (("cpu", False), (device, True)):
         torch.manual_seed(1)
@@ -305,7 +305,7 @@ def test_error_in_backward(device):
 @pytest.mark.device_only
 @pytest.mark.parametrize("mode", ["fuse", "eager", "strict"])
 def test_index_error_leaves_older_tensors(mode, device):
-    """What came before the bad index is done, the rest of its stretch is not, and what it would have made is an error."""
+    """What came before the bad index is done, the rest of its stretch is not; what it would have made is an error."""
     torch.headrace.set_mode(mode)
     table = torch.arange(6.0, device=device).view(3, 2)
     weight = torch.ones(3, device=device)
