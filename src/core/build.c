@@ -340,6 +340,8 @@ void hr_emit_argreduce(hr_builder *b, hr_op op, hr_operand out, hr_operand key, 
     hr__build_fail(b, "%s is no reduction to an index", hr_op_table(op)->name);
   } else if (hr_operand_count(key) == 0) {
     emit_identity(b, op, out);
+  } else if (hr_operand_count(key) == hr_operand_count(out)) {
+    hr_emit1(b, HR_OP_COPY, out, index); /* the only key is the best one */
   } else {
     emit_reduction(b, op, out, 2, (hr_operand[]){key, index}, mask);
   }

@@ -386,7 +386,15 @@ static hr_status check_pool_backward(const checked *c) {
 }
 
 static hr_status check_resize(const checked *c) {
-  return check_planes(c, input(c, 0), output(c, 0));
+  const hr_view *x = input(c, 0), *y = output(c, 0);
+  HR_RETURN_IF_ERROR(check_planes(c, x, y));
+  for (int d = x->rank - 2; d < x->rank; ++d) {
+    if (x->dims[d] < 1 || y->dims[d] < 1) {
+      return FAIL(c, "planes of %lld x %lld and %lld x %lld: expected elements", (long long)x->dims[x->rank - 2],
+                  (long long)x->dims[x->rank - 1], (long long)y->dims[x->rank - 2], (long long)y->dims[x->rank - 1]);
+    }
+  }
+  return HR_OK;
 }
 
 /* ---- index maps ---- */

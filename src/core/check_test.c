@@ -222,6 +222,8 @@ HR_TEST(windows) {
   PASS(AVG_POOL2D_BACKWARD, "f32[1,2,4,4]", "f32[1,2,8,8]", "2,2,2,2,0,0,1,1,1,0", 0);
   PASS(UPSAMPLE_BILINEAR2D, "f32[1,2,4,4]", "f32[1,2,9,7]", "0", 2);
   REFUSE(UPSAMPLE_BILINEAR2D, "f32[4,4]", "f32[9,7]", "0", 2, "expected 3 to 4 of them");
+  REFUSE(UPSAMPLE_NEAREST2D, "f32[2,1,0]", "f32[2,4,2]", "0", 2, "planes of 1 x 0 and 4 x 2: expected elements");
+  PASS(UPSAMPLE_NEAREST2D, "f32[0,1,3]", "f32[0,4,2]", "0", 2);
 }
 
 HR_TEST(index_maps) {

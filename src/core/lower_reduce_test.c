@@ -153,3 +153,23 @@ HR_TEST(softmax_gradients) {
     HR_ASSERT_NEAR(log_dx[i], log_expected, 1e-6);
   }
 }
+
+/* Over dims of one element there is nothing to compare: the answer is the index itself. */
+HR_TEST(argmax_over_dims_of_one_is_the_index) {
+  float x[3] = {5, NAN, -1};
+  int64_t own[3] = {7, 8, 9}, plain[3] = {-1, -1, -1}, given[3];
+  bench t = bench_begin();
+  bench_record(&t, HR_OP_ARGMAX, INPUTS(TENSOR(&t, F32, x, 3, 1)), OUTPUTS(TENSOR(&t, I64, plain, 3, 1)), INTS(2),
+               NO_SCALARS);
+  bench_record(&t, HR_OP_ARGMIN, INPUTS(TENSOR(&t, F32, x, 3, 1), TENSOR(&t, I64, own, 3, 1)),
+               OUTPUTS(TENSOR(&t, I64, given, 3, 1)), INTS(2), NO_SCALARS);
+  hr_program expanded;
+  HR_ASSERT_OK(hr_expand(&t.program, NULL, NULL, &expanded));
+  HR_ASSERT_OK(hr_program_verify(&expanded));
+  hr_program_fini(&expanded);
+  HR_ASSERT_OK(bench_run(&t));
+  for (int i = 0; i < 3; ++i) {
+    HR_ASSERT_EQ(plain[i], 0);
+    HR_ASSERT_EQ(given[i], own[i]);
+  }
+}
