@@ -188,6 +188,16 @@ static hr_status check_reduction(const checked *c) {
   return HR_OK;
 }
 
+/* The largest magnitude of nothing is not a number that one could give. */
+static hr_status check_norm(const checked *c) {
+  HR_RETURN_IF_ERROR(check_reduction(c));
+  bool has_identity = c->int_count < 2 || (c->ints[1] != 4 && c->ints[1] != 5);
+  if (!has_identity && hr__view_count(input(c, 0)) == 0 && hr__view_count(output(c, 0)) != 0) {
+    return FAIL(c, "no elements in the reduced dims, and an infinite order");
+  }
+  return HR_OK;
+}
+
 static hr_status check_along_dim(const checked *c) {
   const hr_view *out = output(c, 0);
   for (int i = 0; i < c->input_count; ++i) {
@@ -306,6 +316,9 @@ static hr_status check_classes(const checked *c, const hr_view *x, const hr_view
     HR_RETURN_IF_ERROR(want_rank(c, "the target", target, 0, 1));
   } else {
     HR_RETURN_IF_ERROR(want_dims(c, "the target", target, at, dims));
+  }
+  if (x->dims[class_dim] == 0 && hr__view_count(target) > 0) {
+    return FAIL(c, "no classes for %lld targets", (long long)hr__view_count(target));
   }
   HR_RETURN_IF_ERROR(want_vector(c, "the weight", weight, x->dims[class_dim]));
   return c->ints[0] == 0 && x->rank > 1 ? want_dims(c, "the loss", loss, at, dims) : want_one(c, "the loss", loss);
@@ -751,7 +764,7 @@ static const shape_row rows[HR_OP_COUNT] = {
     [HR_OP_CONV_BACKWARD_WEIGHT] = {2, 3, 1, 1, 5, 0, check_conv_backward_weight},
     [HR_OP_MEAN] = {1, 1, 1, 1, 1, 0, check_reduction},
     [HR_OP_VAR_MEAN] = {1, 1, 2, 1, 2, 1, check_reduction},
-    [HR_OP_NORM] = {1, 1, 1, 1, 1, 1, check_reduction},
+    [HR_OP_NORM] = {1, 1, 1, 1, 1, 1, check_norm},
     [HR_OP_LOGSUMEXP] = {1, 1, 1, 1, 1, 0, check_reduction},
     [HR_OP_SOFTMAX] = {1, 1, 1, 1, 1, 0, check_along_dim},
     [HR_OP_LOG_SOFTMAX] = {1, 1, 1, 1, 1, 0, check_along_dim},

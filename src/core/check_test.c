@@ -161,6 +161,8 @@ HR_TEST(reductions_keep_dims_as_one) {
   PASS(ARGMAX, "f32[2,3]", "i64[2,1]", "2", 0);
   PASS(ARGMAX, "f32[2,3] i64[3]", "i64[2,1]", "2", 0);
   REFUSE(ARGMAX, "f32[2,3]", "f32[2,1]", "2", 0, "argmax: not for");
+  PASS(NORM, "f32[0,3]", "f32[1,3]", "1,3", 1);
+  REFUSE(NORM, "f32[0,3]", "f32[1,3]", "1,4", 1, "no elements in the reduced dims");
 }
 
 HR_TEST(products) {
@@ -212,6 +214,7 @@ HR_TEST(losses) {
   PASS(MSE_LOSS, "f32[2,3] f32[2,3]", "f32", "1", 0);
   REFUSE(MSE_LOSS, "f32[2,3] f32[2]", "f32", "1", 0, "the target of dims [2] can't be broadcast to [2,3]");
   PASS(MSE_LOSS_BACKWARD, "f32 f32[2,3] f32[2,3]", "f32[2,3]", "1", 0);
+  REFUSE(NLL_LOSS, "f32[2,0] i64[2]", "f32", "1", 1, "no classes for 2 targets");
 }
 
 HR_TEST(windows) {

@@ -127,14 +127,14 @@ hr_status hr__lower_layer_norm_backward(hr_builder *b, const hr_node *node) {
 /* ---- group norm: [N, C, ..] as [N, G, C/G, ..] ---- */
 
 typedef struct grouping {
-  int64_t inner; /* channels of a group */
-  int rank;      /* of x, split */
+  int64_t groups, inner; /* inner: channels of a group */
+  int rank;              /* of x, split */
   uint32_t rows, columns;
   double count;
 } grouping;
 
 static grouping grouping_of(hr_operand x, int64_t groups) {
-  grouping g = {x.dims[1] / groups, x.rank + 1, hr__mask_range(2, x.rank - 1), 0, 0};
+  grouping g = {groups, x.dims[1] / groups, x.rank + 1, hr__mask_range(2, x.rank - 1), 0, 0};
   g.columns = 1u | hr__mask_range(3, x.rank - 2);
   g.count = (double)g.inner;
   for (int d = 2; d < x.rank; ++d) {
@@ -142,15 +142,19 @@ static grouping grouping_of(hr_operand x, int64_t groups) {
   }
   return g;
 }
+/* Channels in dim `dim` as groups; none at all are none in each group. */
+static hr_operand split_dim(hr_builder *b, const grouping *g, hr_operand x, int dim) {
+  return g->inner > 0 ? hr_view_split(b, x, dim, g->inner) : hr_view_insert(b, x, dim, g->groups);
+}
 static hr_operand split_channels(hr_builder *b, const grouping *g, hr_operand x) {
-  return hr_is_present(x) ? hr_view_split(b, x, 1, g->inner) : x;
+  return hr_is_present(x) ? split_dim(b, g, x, 1) : x;
 }
 /* [C] as [1, G, C/G, 1, ..] */
 static hr_operand split_vector(hr_builder *b, const grouping *g, hr_operand v) {
   if (!hr_is_present(v)) {
     return v;
   }
-  return hr__ones_before(b, hr__ones_after(b, hr_view_split(b, v, 0, g->inner), g->rank - 3), 1);
+  return hr__ones_before(b, hr__ones_after(b, split_dim(b, g, v, 0), g->rank - 3), 1);
 }
 
 hr_status hr__lower_group_norm(hr_builder *b, const hr_node *node) {

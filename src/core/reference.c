@@ -415,8 +415,10 @@ static hr_status read_operand(const run *r, const hr_operand *x, hr_class to, va
   memset(&v, 0, sizeof v);
   if (!is_inside(r, x)) {
     if (x->fill != HR_NO_SCALAR) {
+      value element; /* the fill is an element of x */
       v = scalar_value(r, x->fill, &cls);
-      v = convert(v, cls, hr_dtype_class(x->dtype)); /* the fill is an element of x */
+      store(x->dtype, &element, v, cls);
+      v = load(x->dtype, &element);
       cls = hr_dtype_class(x->dtype);
     }
   } else if (x->kind == HR_OPERAND_SCALAR) {

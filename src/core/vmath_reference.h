@@ -23,12 +23,6 @@ REF_FN double ref_sigmoid(double x) {
 REF_FN double ref_log_clamped(double x) {
   return log(x) < -100 ? -100 : log(x);
 }
-/* d/dx of x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3) */
-REF_FN double ref_gelu_tanh_slope(double x) {
-  double k = 0.79788456080286535588, t = tanh(k * (x + 0.044715 * x * x * x));
-  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * k * (1 + 3 * 0.044715 * x * x);
-}
-
 #define REF_REAL_1(cls, T, name, expression) \
   REF_FN T ref_##cls##_##name(T value) {     \
     double x = (double)value;                \
@@ -69,7 +63,12 @@ REF_FN double ref_gelu_tanh_slope(double x) {
   REF_REAL_1(cls, T, erfc, erfc(x))                                                              \
   REF_REAL_1(cls, T, sigmoid, ref_sigmoid(x))                                                    \
   REF_REAL_1(cls, T, log_clamped, ref_log_clamped(x))                                            \
-  REF_REAL_1(cls, T, gelu_tanh_slope, ref_gelu_tanh_slope(x))                                    \
+  /* d/dx of x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3); rounded as torch does: NaN where x^2 overflows */  \
+  REF_FN T ref_##cls##_gelu_tanh_slope(T x) {                                                    \
+    const T k = (T)0.79788456080286535588, a = (T)0.044715;                                      \
+    T square = x * x, t = (T)tanh((double)(k * (x + a * (square * x))));                         \
+    return (T)0.5 * (1 + t) + (T)0.5 * x * (1 - t * t) * (k * (1 + 3 * a * square));             \
+  }                                                                                              \
   REF_REAL_2(cls, T, atan2, atan2(x, y))                                                         \
   REF_REAL_2(cls, T, hypot, hypot(x, y))                                                         \
   REF_REAL_2(cls, T, pow, pow(x, y))                                                             \
