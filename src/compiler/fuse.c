@@ -105,10 +105,16 @@ static bool same_map(const hr_program *program, const hr_domain *domain, const a
   return memcmp(strides_a, strides_b, (size_t)domain->rank * sizeof *strides_a) == 0;
 }
 
+/* A store that adds to what is there reads it behind the back of the group's registers. */
+static bool combines(const hr_node *node, bool is_write) {
+  return is_write && node->store_mode != HR_STORE_SET;
+}
+
 /* Whether `node`'s access to a buffer can live in the group with `a`, an access already there. */
 static bool may_share(const hr_program *program, const hr_domain *domain, const access *a, const hr_node *node,
                       const hr_operand *operand, bool is_write, bool *benefits) {
-  bool same = same_map(program, domain, a, node, operand);
+  bool same = same_map(program, domain, a, node, operand) && !combines(node, is_write) &&
+              !combines(&program->nodes[a->node], a->is_write);
   *benefits |= same;
   if ((!is_write && !a->is_write) || (!same && are_disjoint(a->operand, operand))) {
     return true;

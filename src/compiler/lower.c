@@ -10,6 +10,7 @@
  * cheap exact operations are computed again; other values stay resident for the row. A store waits for the last load of what
  * it replaces.
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/vector.h"
@@ -209,6 +210,18 @@ static bool same_operand(const hr_operand *a, const hr_operand *b) {
          (a->kind == HR_OPERAND_INDEX || (a->index == b->index && a->version == b->version));
 }
 
+/* Whether a load gives elements of the operand's dtype out of bounds, too: its fill may need to be rounded or wrapped. */
+static bool fill_fits(const lowering *l, const hr_operand *operand) {
+  if (operand->bound_count == 0 || operand->fill == HR_NO_SCALAR || !hr_dtype_is_narrow(operand->dtype)) {
+    return true;
+  }
+  const hr_program_scalar *fill = &l->program->scalars[operand->fill];
+  return fill->is_constant && fill->dtype == HR_DTYPE_F64 && hr_dtype_is_real(operand->dtype) &&
+         (fill->value.value.f[0] == 0 || isinf(fill->value.value.f[0]));
+}
+
+static int convert_register(lowering *l, int reg, hr_dtype to, int phase);
+
 /* The register that holds an operand read from memory (or a running index) in `phase`. */
 static int load_register(lowering *l, const hr_node *node, const hr_operand *operand, hr_level level, int phase) {
   int64_t strides[HR_RANK_MAX];
@@ -247,7 +260,7 @@ static int load_register(lowering *l, const hr_node *node, const hr_operand *ope
     memcpy(entry.strides, strides, sizeof strides);
     PUSH(l, loads, entry);
   }
-  return reg;
+  return fill_fits(l, operand) ? reg : convert_register(l, reg, operand->dtype, phase);
 }
 
 /* The newest value of the group that an operand reads; NULL: what it reads is in memory. */

@@ -4,7 +4,8 @@
  *            %3 = mul(%0, %0)     (%3 live)                         %3 = mul(%0, %0)
  *
  * One walk from the last node to the first. A buffer is wanted while something behind reads it or, if it is live, from the
- * program's end on; a store that covers a whole buffer ends the want of what was there before.
+ * program's end on; a store that covers a whole buffer ends the want of what was there before. A CHECK_INDEX is an end, too:
+ * when it fails, live buffers hold what the operations before it have stored.
  */
 #include "compiler/passes.h"
 
@@ -38,24 +39,32 @@ static bool is_wanted(const hr_node *node, const bool *wanted) {
   return false;
 }
 
+static void want_live(const hr_program *program, bool *wanted) {
+  for (int b = 0; b < program->buffer_count; ++b) {
+    wanted[b] |= !program->buffers[b].is_dead;
+  }
+}
+
 hr_status hr_simplify(hr_program *program) {
   bool *wanted = HR_ARENA_ARRAY(&program->arena, bool, (size_t)program->buffer_count);
   bool *keep = HR_ARENA_ARRAY(&program->arena, bool, (size_t)program->node_count);
   if (wanted == NULL || keep == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "simplify: no memory for %d nodes", program->node_count);
   }
-  for (int b = 0; b < program->buffer_count; ++b) {
-    wanted[b] = !program->buffers[b].is_dead;
-  }
+  want_live(program, wanted);
   for (int n = program->node_count - 1; n >= 0; --n) {
     const hr_node *node = &program->nodes[n];
     keep[n] = is_wanted(node, wanted);
     if (!keep[n]) {
       continue;
     }
+    if (node->op == HR_OP_CHECK_INDEX) {
+      want_live(program, wanted);
+    }
     for (int i = 0; i < node->output_count; ++i) {
       const hr_operand *output = &node->outputs[i];
-      if (output->kind == HR_OPERAND_VALUE && covers_buffer(program, output, node->is_loop ? node->reduce_mask : 0)) {
+      bool replaces = output->kind == HR_OPERAND_VALUE && node->store_mode == HR_STORE_SET;
+      if (replaces && covers_buffer(program, output, node->is_loop ? node->reduce_mask : 0)) {
         wanted[output->index] = false;
       }
     }

@@ -1,43 +1,113 @@
-/* program_generator.c: see program_generator.h. */
+/* program_generator.c: choices, tensors and views of random programs; operations are in program_rows.c and
+ * program_composites.c. See program_generator.h. */
 #include "program_generator.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/allocator.h"
-#include "interp/interp.h"
+#include "program_maker.h"
 
-enum { BUFFERS_MAX = 64, TENSORS_MAX = 96, DIM_POOL = 10 };
+enum { BUFFERS_PER_NODE = 24, ARGUMENTS_PER_NODE = 16 };
 
-typedef struct tensor {
-  hr_operand operand;
-  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
-  bool is_writable; /* no element twice */
-} tensor;
+/* ---- choices ---- */
 
-typedef struct maker {
-  uint64_t state;
-  generated *g;
-  int64_t base[3];
-  tensor tensors[TENSORS_MAX];
-  int tensor_count, argument_count;
-} maker;
-
-static uint64_t next(maker *m) {
+uint64_t hr__next(hr__maker *m) {
   m->state ^= m->state << 13;
   m->state ^= m->state >> 7;
   m->state ^= m->state << 17;
-  return m->state;
+  return m->state >> 3;
 }
 
-static int pick(maker *m, int count) {
-  return (int)(next(m) % (uint64_t)count);
+double hr__uniform(hr__maker *m) {
+  return (double)(hr__next(m) >> 8) * 0x1p-53;
 }
 
-static double uniform(maker *m) {
-  return (double)(next(m) >> 11) / 9007199254740992.0;
+hr_dtype hr__any_dtype(hr__maker *m) {
+  static const hr_dtype pool[] = {HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32,  HR_DTYPE_F64,
+                                  HR_DTYPE_F16, HR_DTYPE_BF16, HR_DTYPE_I64, HR_DTYPE_I64, HR_DTYPE_I32, HR_DTYPE_U32,
+                                  HR_DTYPE_U64, HR_DTYPE_I16, HR_DTYPE_U16,  HR_DTYPE_I8,  HR_DTYPE_U8,  HR_DTYPE_BOOL};
+  return HR__PICK_FROM(m, pool);
 }
+
+hr_dtype hr__real_dtype(hr__maker *m) {
+  static const hr_dtype pool[] = {HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32,
+                                  HR_DTYPE_F32, HR_DTYPE_F64, HR_DTYPE_F16, HR_DTYPE_BF16};
+  return HR__PICK_FROM(m, pool);
+}
+
+/* ---- operands ---- */
+
+int64_t hr__count(const hr_operand *x) {
+  int64_t count = 1;
+  for (int d = 0; d < x->rank; ++d) {
+    count *= x->dims[d];
+  }
+  return count;
+}
+
+bool hr__has_dims(const hr_operand *x, int rank, const int64_t *dims) {
+  return x->kind == HR_OPERAND_VALUE && x->rank == rank &&
+         (rank == 0 || memcmp(x->dims, dims, (size_t)rank * sizeof *dims) == 0);
+}
+
+bool hr__is_contiguous(const hr_operand *x) {
+  int64_t step = 1;
+  for (int d = x->rank - 1; d >= 0; --d) {
+    if (x->dims[d] != 1 && x->strides[d] != step) {
+      return false;
+    }
+    step *= x->dims[d];
+  }
+  return true;
+}
+
+static hr_operand number(hr__maker *m, hr_scalar value) {
+  hr_operand operand = {.kind = HR_OPERAND_SCALAR, .dtype = value.dtype, .fill = HR_NO_SCALAR};
+  operand.index = hr_program_add_argument(&m->g->program, value.dtype);
+  m->g->arguments[m->argument_count++] = value;
+  return operand;
+}
+
+hr_operand hr__number(hr__maker *m, double value) {
+  return number(m, hr_scalar_f64(value));
+}
+
+hr_operand hr__integer(hr__maker *m, int64_t value) {
+  return number(m, hr_scalar_i64(value));
+}
+
+hr_operand hr__some_number(hr__maker *m) {
+  double value = floor(hr__uniform(m) * 16 - 8) / 4;
+  return hr__chance(m, 3) ? hr__integer(m, (int64_t)value) : hr__number(m, value);
+}
+
+/* An operand with dims and strides of its own. */
+static hr_operand view(hr__maker *m, uint32_t buffer, hr_dtype dtype, int rank, const int64_t *dims,
+                       const int64_t *strides, int64_t offset) {
+  hr_arena *arena = &m->g->program.arena;
+  return (hr_operand){.kind = HR_OPERAND_VALUE,
+                      .dtype = dtype,
+                      .index = buffer,
+                      .rank = rank,
+                      .offset = offset,
+                      .dims = hr_arena_dup(arena, rank > 0 ? dims : NULL, (size_t)rank * sizeof *dims),
+                      .strides = hr_arena_dup(arena, rank > 0 ? strides : NULL, (size_t)rank * sizeof *strides),
+                      .fill = HR_NO_SCALAR};
+}
+
+void hr__add_view(hr__maker *m, const hr_operand *x, bool is_writable) {
+  if (m->tensor_count == HR__TENSORS_MAX) {
+    m->tensor_count = HR__TENSORS_MAX / 2; /* forget the younger half */
+  }
+  hr__tensor *t = &m->tensors[m->tensor_count++];
+  t->operand = *x;
+  t->is_writable = is_writable;
+  if (x->rank > 0) {
+    memcpy(t->dims, x->dims, (size_t)x->rank * sizeof *x->dims);
+    memcpy(t->strides, x->strides, (size_t)x->rank * sizeof *x->strides);
+  }
+  t->operand.dims = t->dims, t->operand.strides = t->strides;
+}
+
+/* ---- buffers ---- */
 
 static void store_element(hr_dtype dtype, void *to, double value) {
   switch (dtype) {
@@ -45,11 +115,18 @@ static void store_element(hr_dtype dtype, void *to, double value) {
       *(uint8_t *)to = value > 0;
       break;
     case HR_DTYPE_U8:
-      *(uint8_t *)to = (uint8_t)(int)(value * 20 + 64);
+    case HR_DTYPE_I8:
+      *(uint8_t *)to = (uint8_t)(int)(value * 20 + 16);
       break;
+    case HR_DTYPE_U16:
+    case HR_DTYPE_I16:
+      *(uint16_t *)to = (uint16_t)(int)(value * 200);
+      break;
+    case HR_DTYPE_U32:
     case HR_DTYPE_I32:
       *(int32_t *)to = (int32_t)(value * 20);
       break;
+    case HR_DTYPE_U64:
     case HR_DTYPE_I64:
       *(int64_t *)to = (int64_t)(value * 20);
       break;
@@ -68,242 +145,403 @@ static void store_element(hr_dtype dtype, void *to, double value) {
   }
 }
 
-static double special(maker *m) {
-  switch (pick(m, 40)) {
-    case 0:
-      return INFINITY;
-    case 1:
-      return -INFINITY;
-    case 2:
-      return NAN;
-    case 3:
-      return -0.0;
-    default:
-      return uniform(m) * 6 - 3;
-  }
+static double special(hr__maker *m) {
+  static const double table[] = {INFINITY, -INFINITY, NAN, -0.0, 0.0, 1e30, -1e-30, 100.0};
+  return hr__chance(m, 8) ? HR__PICK_FROM(m, table) : hr__uniform(m) * 6 - 3;
 }
 
-/* A new buffer of dtype with `count` elements; contents are random. */
-static uint32_t add_buffer(maker *m, hr_dtype dtype, int64_t count, bool is_dead, bool is_fresh) {
+/* A new buffer of `count` elements; integers stay small. */
+static uint32_t add_buffer(hr__maker *m, hr_dtype dtype, int64_t count, bool is_dead, bool is_fresh) {
   generated *g = m->g;
   size_t size = hr_dtype_size(dtype), bytes = (size_t)count * size;
   uint32_t b = hr_program_add_buffer(&g->program, bytes, is_dead, is_fresh);
   g->bytes[b] = bytes;
   g->dtypes[b] = dtype;
   g->memory[b] = calloc(1, bytes + 64);
-  bool specials = pick(m, 4) == 0;
+  bool has_specials = hr__chance(m, 5) && hr_dtype_is_real(dtype);
   for (int64_t i = 0; i < count; ++i) {
-    store_element(dtype, (char *)g->memory[b] + (size_t)i * size, specials ? special(m) : uniform(m) * 6 - 3);
+    store_element(dtype, (char *)g->memory[b] + (size_t)i * size, has_specials ? special(m) : hr__uniform(m) * 6 - 3);
   }
   g->buffer_count = (int)b + 1;
   return b;
 }
 
-static tensor *add_tensor(maker *m, uint32_t buffer, hr_dtype dtype, int rank, const int64_t *dims,
-                          const int64_t *strides, int64_t offset, bool is_writable) {
-  if (m->tensor_count == TENSORS_MAX) {
-    m->tensor_count = TENSORS_MAX / 2; /* forget the younger half */
-  }
-  tensor *t = &m->tensors[m->tensor_count++];
-  memset(t, 0, sizeof *t);
-  memcpy(t->dims, dims, (size_t)rank * sizeof *dims);
-  memcpy(t->strides, strides, (size_t)rank * sizeof *strides);
-  t->operand.kind = HR_OPERAND_VALUE;
-  t->operand.dtype = dtype;
-  t->operand.index = buffer;
-  t->operand.rank = rank;
-  t->operand.offset = offset;
-  t->operand.fill = HR_NO_SCALAR;
-  t->operand.dims = t->dims;
-  t->operand.strides = t->strides;
-  t->is_writable = is_writable;
-  return t;
-}
-
-static tensor *add_dense(maker *m, hr_dtype dtype, int rank, const int64_t *dims, bool is_dead, bool is_fresh) {
+static hr_operand dense(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims, bool is_dead, bool is_fresh) {
   int64_t strides[HR_RANK_MAX], count = 1;
   for (int d = rank - 1; d >= 0; --d) {
     strides[d] = count;
     count *= dims[d];
   }
-  return add_tensor(m, add_buffer(m, dtype, count, is_dead, is_fresh), dtype, rank, dims, strides, 0, true);
+  return view(m, add_buffer(m, dtype, count, is_dead, is_fresh), dtype, rank, dims, strides, 0);
 }
 
-/* A view of the base shape on a larger buffer: sliced, stepped, transposed or reversed. */
-static void add_strange(maker *m, hr_dtype dtype) {
-  int64_t strides[3], count = 1, offset = 0;
-  int order[3] = {0, 1, 2}, a = pick(m, 3), b = pick(m, 3), swap = order[a];
-  order[a] = order[b], order[b] = swap;
-  for (int k = 2; k >= 0; --k) {
-    int d = order[k];
-    int step = 1 + pick(m, 2);
+hr_operand hr__new_tensor(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims) {
+  hr_operand x = dense(m, dtype, rank, dims, false, false);
+  hr__add_view(m, &x, true);
+  return x;
+}
+
+hr_operand hr__new_output(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims) {
+  hr_operand x = dense(m, dtype, rank, dims, hr__chance(m, 2), true);
+  hr__add_view(m, &x, true);
+  return x;
+}
+
+hr_operand hr__new_index(hr__maker *m, int rank, const int64_t *dims, int64_t extent) {
+  hr_dtype dtype = hr__chance(m, 4) ? HR_DTYPE_I32 : HR_DTYPE_I64;
+  hr_operand x = dense(m, dtype, rank, dims, false, false);
+  int64_t count = hr__count(&x), wrong = hr__chance(m, 40) && count > 0 ? hr__pick(m, (int)count) : -1;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t value = extent > 0 ? hr__pick(m, (int)extent) : 0;
+    value = i == wrong ? extent + hr__pick(m, 3) : value;
+    char *at = (char *)m->g->memory[x.index] + (size_t)i * hr_dtype_size(dtype);
+    if (dtype == HR_DTYPE_I32) {
+      *(int32_t *)(void *)at = (int32_t)value;
+    } else {
+      *(int64_t *)(void *)at = value;
+    }
+  }
+  return x;
+}
+
+hr_operand hr__strange_tensor(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims) {
+  int64_t strides[HR_RANK_MAX], count = 1, offset = 0;
+  int order[HR_RANK_MAX];
+  for (int d = 0; d < rank; ++d) {
+    int other = hr__pick(m, d + 1);
+    order[d] = order[other];
+    order[other] = d;
+  }
+  for (int k = rank - 1; k >= 0; --k) {
+    int d = order[k], step = 1 + hr__chance(m, 4);
     strides[d] = count * step;
-    count *= m->base[d] * step + pick(m, 2);
-    if (pick(m, 5) == 0) {
-      offset += strides[d] * (m->base[d] - 1);
+    count *= dims[d] * step + hr__chance(m, 3);
+    if (hr__chance(m, 5) && dims[d] > 0) {
+      offset += strides[d] * (dims[d] - 1);
       strides[d] = -strides[d];
     }
   }
-  add_tensor(m, add_buffer(m, dtype, count + 8, false, false), dtype, 3, m->base, strides, offset + pick(m, 8), true);
+  uint32_t buffer = add_buffer(m, dtype, count + 8, false, false);
+  hr_operand x = view(m, buffer, dtype, rank, dims, strides, offset + hr__pick(m, 8));
+  hr__add_view(m, &x, true);
+  return x;
 }
 
-static hr_dtype random_dtype(maker *m) {
-  static const hr_dtype pool[] = {HR_DTYPE_F32,  HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F64, HR_DTYPE_F16,
-                                  HR_DTYPE_BF16, HR_DTYPE_I64, HR_DTYPE_I32, HR_DTYPE_U8,  HR_DTYPE_BOOL};
-  return pool[pick(m, (int)(sizeof pool / sizeof *pool))];
+/* ---- views ---- */
+
+static hr_operand own_view(hr__maker *m, hr_operand x) {
+  return view(m, x.index, x.dtype, x.rank, x.dims, x.strides, x.offset);
 }
 
-static hr_operand scalar_operand(maker *m) {
-  hr_operand operand = {.kind = HR_OPERAND_SCALAR, .dtype = HR_DTYPE_F64, .fill = HR_NO_SCALAR};
-  operand.index = hr_program_add_argument(&m->g->program, HR_DTYPE_F64);
-  m->g->arguments[m->argument_count++] = hr_scalar_f64(floor(uniform(m) * 16 - 8) / 4);
-  return operand;
+hr_operand hr__slice(hr__maker *m, hr_operand x, int dim, int64_t start, int64_t count, int64_t step) {
+  x = own_view(m, x);
+  x.offset += start * x.strides[dim];
+  ((int64_t *)x.dims)[dim] = count;
+  ((int64_t *)x.strides)[dim] *= step;
+  return x;
 }
 
-static hr_operand random_input(maker *m, bool is_real) {
-  if (pick(m, 6) == 0) {
-    return scalar_operand(m);
+hr_operand hr__permute(hr__maker *m, hr_operand x, const int *order) {
+  hr_operand out = own_view(m, x);
+  for (int d = 0; d < x.rank; ++d) {
+    ((int64_t *)out.dims)[d] = x.dims[order[d]];
+    ((int64_t *)out.strides)[d] = x.strides[order[d]];
   }
-  for (int tries = 0; tries < 20; ++tries) {
-    const tensor *t = &m->tensors[pick(m, m->tensor_count)];
-    if (!is_real || hr_dtype_is_real(t->operand.dtype)) {
-      return t->operand;
-    }
+  return out;
+}
+
+hr_operand hr__reverse(hr__maker *m, hr_operand x, int dim) {
+  x = own_view(m, x);
+  x.offset += x.dims[dim] > 0 ? (x.dims[dim] - 1) * x.strides[dim] : 0;
+  ((int64_t *)x.strides)[dim] *= -1;
+  return x;
+}
+
+hr_operand hr__reshape(hr__maker *m, hr_operand x, int rank, const int64_t *dims) {
+  int64_t strides[HR_RANK_MAX], step = 1;
+  for (int d = rank - 1; d >= 0; --d) {
+    strides[d] = step;
+    step *= dims[d];
   }
-  return m->tensors[0].operand;
+  return view(m, x.index, x.dtype, rank, dims, strides, x.offset);
 }
 
-/* A tensor of the base shape to write to: fresh, or one that exists. */
-static hr_operand output_tensor(maker *m, hr_dtype dtype) {
-  if (pick(m, 3) == 0) {
-    for (int tries = 0; tries < 12; ++tries) {
-      const tensor *t = &m->tensors[pick(m, m->tensor_count)];
-      if (t->is_writable && t->operand.dtype == dtype && t->operand.rank == 3 &&
-          memcmp(t->dims, m->base, sizeof m->base) == 0) {
-        return t->operand;
-      }
-    }
-  }
-  return add_dense(m, dtype, 3, m->base, pick(m, 2) == 0, true)->operand;
-}
-
-static void append(maker *m, hr_op op, int input_count, hr_operand *inputs, hr_operand output, int int_count,
-                   const int64_t *ints, uint32_t scalar_base, int scalar_count) {
-  hr_node node = {.op = op,
-                  .input_count = input_count,
-                  .inputs = inputs,
-                  .output_count = 1,
-                  .outputs = &output,
-                  .int_count = int_count,
-                  .ints = ints,
-                  .scalar_base = scalar_base,
-                  .scalar_count = scalar_count};
-  (void)hr_program_append(&m->g->program, &node);
-}
-
-static void add_pointwise(maker *m) {
-  static const hr_op pool[] = {HR_OP_ADD,     HR_OP_SUB,   HR_OP_MUL,    HR_OP_DIV,        HR_OP_MAXIMUM,
-                               HR_OP_EXP,     HR_OP_TANH,  HR_OP_SQRT,   HR_OP_ABS,        HR_OP_NEG,
-                               HR_OP_SIGMOID, HR_OP_ERF,   HR_OP_RELU,   HR_OP_COPY,       HR_OP_ADDCMUL,
-                               HR_OP_LERP,    HR_OP_CLAMP, HR_OP_GELU,   HR_OP_ADD_SCALED, HR_OP_LOG,
-                               HR_OP_FLOOR,   HR_OP_SIN,   HR_OP_SQUARE, HR_OP_RECIPROCAL, HR_OP_POW};
-  hr_op op = pool[pick(m, (int)(sizeof pool / sizeof *pool))];
-  static const int arity[] = {2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4, 3, 3, 1, 3, 1, 1, 1, 1, 1, 2};
-  int count = 1;
-  for (size_t k = 0; k < sizeof pool / sizeof *pool; ++k) {
-    count = pool[k] == op ? arity[k] : count;
-  }
-  hr_dtype dtype = pick(m, 5) == 0 ? HR_DTYPE_F64 : pick(m, 5) == 0 ? HR_DTYPE_BF16 : HR_DTYPE_F32;
-  hr_operand inputs[4];
-  for (int i = 0; i < count; ++i) {
-    inputs[i] = random_input(m, false);
-  }
-  append(m, op, count, inputs, output_tensor(m, op == HR_OP_COPY ? random_dtype(m) : dtype), 0, NULL, 0, 0);
-}
-
-static void add_comparison(maker *m) {
-  static const hr_op pool[] = {HR_OP_LT, HR_OP_GE, HR_OP_EQ, HR_OP_LOGICAL_AND};
-  hr_operand inputs[3] = {random_input(m, false), random_input(m, false)};
-  hr_operand mask = output_tensor(m, HR_DTYPE_BOOL);
-  append(m, pool[pick(m, 4)], 2, inputs, mask, 0, NULL, 0, 0);
-  inputs[0] = mask, inputs[1] = random_input(m, true), inputs[2] = random_input(m, true);
-  append(m, HR_OP_WHERE, 3, inputs, output_tensor(m, HR_DTYPE_F32), 0, NULL, 0, 0);
-}
-
-static hr_operand full_tensor(maker *m) {
-  for (int tries = 0; tries < 40; ++tries) {
-    const tensor *t = &m->tensors[pick(m, m->tensor_count)];
-    if (t->operand.rank == 3 && memcmp(t->dims, m->base, sizeof m->base) == 0 && hr_dtype_is_real(t->operand.dtype)) {
-      return t->operand;
-    }
-  }
-  return add_dense(m, HR_DTYPE_F32, 3, m->base, false, false)->operand;
-}
-
-static void add_reduction(maker *m) {
-  static const hr_op pool[] = {HR_OP_SUM, HR_OP_SUM, HR_OP_AMAX, HR_OP_AMIN, HR_OP_MEAN};
-  int64_t mask = 1 + pick(m, 7), dims[3];
-  hr_operand x = full_tensor(m);
-  for (int d = 0; d < 3; ++d) {
-    dims[d] = (mask >> d & 1) ? 1 : m->base[d];
-  }
-  hr_dtype dtype = x.dtype == HR_DTYPE_F64 ? HR_DTYPE_F64 : HR_DTYPE_F32;
-  append(m, pool[pick(m, 5)], 1, &x, add_dense(m, dtype, 3, dims, pick(m, 2) == 0, true)->operand, 1, &mask, 0, 0);
-}
-
-static void add_rows(maker *m) {
-  hr_operand inputs[3] = {full_tensor(m)};
-  int64_t dim = pick(m, 3);
-  hr_operand out = output_tensor(m, inputs[0].dtype);
-  if (pick(m, 2) == 0) {
-    append(m, pick(m, 2) ? HR_OP_SOFTMAX : HR_OP_LOG_SOFTMAX, 1, inputs, out, 1, &dim, 0, 0);
+/* One more view of a tensor: a slice, every other element, a permutation, a reversal, one of more or fewer dims. */
+static void add_random_view(hr__maker *m) {
+  const hr__tensor *t = &m->tensors[hr__pick(m, m->tensor_count)];
+  bool is_writable = t->is_writable;
+  hr_operand x = own_view(m, t->operand);
+  if (x.rank == 0) {
     return;
   }
-  int64_t trailing = 1 + pick(m, 2);
-  hr_operand eps = scalar_operand(m);
-  m->g->arguments[m->argument_count - 1] = hr_scalar_f64(1e-5);
-  append(m, HR_OP_LAYER_NORM, 1, inputs, out, 1, &trailing, eps.index, 1);
+  int dim = hr__pick(m, x.rank), order[HR_RANK_MAX];
+  int64_t size = x.dims[dim];
+  switch (hr__pick(m, 5)) {
+    case 0:
+      if (size >= 2) {
+        int64_t start = hr__pick(m, 2), step = size >= 4 ? 1 + hr__pick(m, 2) : 1;
+        x = hr__slice(m, x, dim, start, (size - start - hr__pick(m, 2) + step - 1) / step, step);
+      }
+      break;
+    case 1:
+      for (int d = 0; d < x.rank; ++d) {
+        order[d] = x.rank - 1 - d;
+      }
+      x = hr__permute(m, x, order);
+      break;
+    case 2:
+      x = hr__reverse(m, x, dim);
+      break;
+    case 3:
+      if (hr__is_contiguous(&x)) {
+        int64_t flat = hr__count(&x);
+        x = hr__reshape(m, x, 1, &flat);
+      }
+      break;
+    default: /* one row for all: only to be read */
+      x = hr__slice(m, x, dim, 0, size, 0);
+      is_writable = is_writable && size <= 1;
+      break;
+  }
+  hr__add_view(m, &x, is_writable);
+}
+
+/* ---- choosing tensors ---- */
+
+hr_operand hr__any_tensor(hr__maker *m, bool is_real, int rank_min) {
+  for (int tries = 0; tries < 40; ++tries) {
+    const hr__tensor *t = &m->tensors[hr__pick(m, m->tensor_count)];
+    if (t->operand.rank >= rank_min && (!is_real || hr_dtype_is_real(t->operand.dtype))) {
+      return own_view(m, t->operand);
+    }
+  }
+  int64_t dims[HR_RANK_MAX] = {1, 1, 1, 1, 1};
+  int rank = rank_min > 3 ? rank_min : 3;
+  memcpy(dims + rank - 3, m->base, sizeof m->base);
+  return hr__new_tensor(m, is_real ? HR_DTYPE_F32 : hr__any_dtype(m), rank, dims);
+}
+
+static hr_operand find_input(hr__maker *m, bool is_real, hr_dtype dtype, int rank, const int64_t *dims) {
+  int64_t count = 1;
+  for (int d = 0; d < rank; ++d) {
+    count *= dims[d];
+  }
+  for (int tries = 0; tries < 24; ++tries) {
+    const hr_operand *x = &m->tensors[hr__pick(m, m->tensor_count)].operand;
+    if ((dtype != HR_DTYPE_NONE && x->dtype != dtype) || (is_real && !hr_dtype_is_real(x->dtype))) {
+      continue;
+    }
+    if (hr__has_dims(x, rank, dims)) {
+      return own_view(m, *x);
+    }
+    if (hr__is_contiguous(x) && hr__count(x) == count && count > 0) {
+      return hr__reshape(m, *x, rank, dims);
+    }
+  }
+  hr_dtype mine = dtype != HR_DTYPE_NONE ? dtype : is_real ? hr__real_dtype(m) : hr__any_dtype(m);
+  return hr__chance(m, 3) ? hr__strange_tensor(m, mine, rank, dims) : hr__new_tensor(m, mine, rank, dims);
+}
+
+hr_operand hr__input(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims) {
+  return find_input(m, false, dtype, rank, dims);
+}
+
+hr_operand hr__real_input(hr__maker *m, int rank, const int64_t *dims) {
+  return find_input(m, true, HR_DTYPE_NONE, rank, dims);
+}
+
+static bool is_spreadable(const hr_operand *x, int rank, const int64_t *dims) {
+  for (int d = 0; d < x->rank && x->rank <= rank; ++d) {
+    if (x->dims[d] != 1 && x->dims[d] != dims[rank - x->rank + d]) {
+      return false;
+    }
+  }
+  return x->rank <= rank;
+}
+
+hr_operand hr__spreadable(hr__maker *m, int rank, const int64_t *dims) {
+  if (hr__chance(m, 6)) {
+    return hr__some_number(m);
+  }
+  for (int tries = 0; tries < 16; ++tries) {
+    const hr_operand *x = &m->tensors[hr__pick(m, m->tensor_count)].operand;
+    if (is_spreadable(x, rank, dims)) {
+      return own_view(m, *x);
+    }
+  }
+  int64_t part[HR_RANK_MAX];
+  for (int d = 0; d < rank; ++d) {
+    part[d] = hr__chance(m, 4) ? 1 : dims[d];
+  }
+  int skipped = hr__chance(m, 4) && rank > 0 ? 1 : 0;
+  return hr__new_tensor(m, hr__any_dtype(m), rank - skipped, part + skipped);
+}
+
+hr_operand hr__target(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims) {
+  for (int tries = 0; tries < 24; ++tries) {
+    const hr__tensor *t = &m->tensors[hr__pick(m, m->tensor_count)];
+    if (t->is_writable && t->operand.dtype == dtype && hr__has_dims(&t->operand, rank, dims)) {
+      return own_view(m, t->operand);
+    }
+  }
+  return hr__chance(m, 3) ? hr__strange_tensor(m, dtype, rank, dims) : hr__new_tensor(m, dtype, rank, dims);
+}
+
+hr_operand hr__output(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims) {
+  return hr__chance(m, 3) ? hr__target(m, dtype, rank, dims) : hr__new_output(m, dtype, rank, dims);
+}
+
+/* ---- nodes ---- */
+
+/* What stands for every buffer while an operation is checked. */
+static hr_device *device;
+static hr_buffer *stand_in;
+
+__attribute__((destructor)) static void close_stand_in(void) {
+  hr_buffer_release(stand_in);
+  hr_device_release(device);
+}
+
+static hr_status open_stand_in(void) {
+  if (stand_in == NULL) {
+    HR_RETURN_IF_ERROR(hr_device_open("null", &device));
+    HR_RETURN_IF_ERROR(hr_buffer_create(device, (size_t)1 << 28, &stand_in));
+  }
+  return HR_OK;
+}
+
+static void make_views(const hr__maker *m, int count, const hr_operand *operands, hr_view *out_views, bool *has_none) {
+  for (int i = 0; i < count; ++i) {
+    const hr_operand *x = &operands[i];
+    out_views[i] = (hr_view){.dtype = x->dtype};
+    if (x->kind == HR_OPERAND_SCALAR) {
+      out_views[i].scalar = &m->g->arguments[m->g->program.scalars[x->index].argument];
+    } else if (x->kind == HR_OPERAND_VALUE) {
+      out_views[i] = (hr_view){stand_in, NULL, x->dtype, x->rank, x->offset, x->dims, x->strides};
+      *has_none |= hr__count(x) == 0;
+    }
+  }
+}
+
+void hr__end(hr__maker *m, hr__draft *draft) {
+  hr_view inputs[HR__OPERANDS_MAX], outputs[HR__OPERANDS_MAX];
+  bool has_none = false; /* of elements: then rows may refuse */
+  if (m->status == NULL) {
+    m->status = open_stand_in();
+  }
+  if (m->status != NULL) {
+    return;
+  }
+  make_views(m, draft->input_count, draft->inputs, inputs, &has_none);
+  make_views(m, draft->output_count, draft->outputs, outputs, &has_none);
+  hr_attrs attrs = {draft->int_count, draft->scalar_count, draft->ints, draft->scalars};
+  hr_status status =
+      hr_op_check(draft->op, &attrs, draft->input_count, inputs, draft->output_count, outputs);
+  if (status != NULL) {
+    if (has_none) {
+      hr_status_ignore(status);
+      for (int i = 0; i < draft->output_count; ++i) { /* what nobody writes has contents all the same */
+        hr_program_buffer *buffer = &m->g->program.buffers[draft->outputs[i].index];
+        bool is_value = draft->outputs[i].kind == HR_OPERAND_VALUE;
+        buffer->is_fresh &= !is_value, buffer->is_dead &= !is_value;
+      }
+    } else {
+      m->status = hr_status_annotate(status, "generated");
+    }
+    return;
+  }
+  hr_node node = {.op = draft->op,
+                  .input_count = draft->input_count,
+                  .inputs = draft->inputs,
+                  .output_count = draft->output_count,
+                  .outputs = draft->outputs,
+                  .int_count = draft->int_count,
+                  .ints = draft->ints,
+                  .scalar_base = (uint32_t)m->g->program.scalar_count,
+                  .scalar_count = draft->scalar_count};
+  for (int i = 0; i < draft->scalar_count; ++i) {
+    number(m, draft->scalars[i]);
+  }
+  if (!hr_program_append(&m->g->program, &node)) {
+    m->status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a node");
+  }
+}
+
+/* ---- programs ---- */
+
+/* Small ones of all kinds, long rows, many short rows, and now and then no elements at all. */
+static void choose_base(hr__maker *m) {
+  static const int64_t pool[] = {1, 1, 2, 3, 4, 5, 8, 12, 17, 33, 64, 100};
+  do {
+    for (int d = 0; d < 3; ++d) {
+      m->base[d] = HR__PICK_FROM(m, pool);
+    }
+  } while (m->base[0] * m->base[1] * m->base[2] > 24000);
+  switch (hr__pick(m, 30)) {
+    case 0:
+    case 1: /* long rows */
+      m->base[2] = 5000 + hr__pick(m, 15000);
+      m->base[0] = 1 + hr__pick(m, 2), m->base[1] = 1 + hr__pick(m, 2);
+      break;
+    case 2:
+    case 3: /* many short ones */
+      m->base[0] = 300 + hr__pick(m, 2000);
+      m->base[1] = 1 + hr__pick(m, 3), m->base[2] = 1 + hr__pick(m, 4);
+      break;
+    case 4: /* long columns */
+      m->base[hr__pick(m, 2)] = 2000 + hr__pick(m, 6000);
+      m->base[2] = 1 + hr__pick(m, 3);
+      m->base[m->base[0] >= 2000 ? 1 : 0] = 1;
+      break;
+    case 5:
+      m->base[hr__pick(m, 3)] = 0;
+      break;
+    default:
+      break;
+  }
+}
+
+static void make_first_tensors(hr__maker *m) {
+  for (int k = 0; k < 3; ++k) {
+    hr__new_tensor(m, k == 0 ? HR_DTYPE_F32 : hr__any_dtype(m), 3, m->base);
+    hr__strange_tensor(m, k == 0 ? HR_DTYPE_F32 : hr__any_dtype(m), 3, m->base);
+  }
+  hr__new_tensor(m, HR_DTYPE_F32, 1, &m->base[2]);
+  hr__new_tensor(m, HR_DTYPE_F32, 3, (int64_t[]){m->base[0], 1, 1});
+  hr__new_tensor(m, HR_DTYPE_F32, 2, (int64_t[]){m->base[1], 1});
 }
 
 hr_status hr__generate_program(uint64_t seed, int node_count, generated *g) {
-  static const int64_t pool[DIM_POOL] = {1, 2, 3, 5, 8, 17, 33, 64, 100, 1};
-  maker m = {.state = seed * 0x9e3779b97f4a7c15ull + 0x1234567, .g = g};
+  hr__maker *m = calloc(1, sizeof *m);
+  m->state = seed * 0x9e3779b97f4a7c15ull + 0x1234567;
+  m->g = g;
   memset(g, 0, sizeof *g);
   hr_program_init(&g->program);
-  g->bytes = calloc(BUFFERS_MAX + 4 * (size_t)node_count, sizeof *g->bytes);
-  g->dtypes = calloc(BUFFERS_MAX + 4 * (size_t)node_count, sizeof *g->dtypes);
-  g->memory = calloc(BUFFERS_MAX + 4 * (size_t)node_count, sizeof *g->memory);
-  g->arguments = calloc(8 * (size_t)node_count + 8, sizeof *g->arguments);
-  next(&m);
-  for (int d = 0; d < 3; ++d) {
-    m.base[d] = pool[pick(&m, DIM_POOL)];
-  }
-  if (pick(&m, 6) == 0) {
-    m.base[2] = 1000 + pick(&m, 9000);
-    m.base[1] = 1 + pick(&m, 3);
-    m.base[0] = 1 + pick(&m, 3);
-  }
-  for (int k = 0; k < 3; ++k) {
-    add_dense(&m, k == 0 ? HR_DTYPE_F32 : random_dtype(&m), 3, m.base, false, false);
-    add_strange(&m, k == 0 ? HR_DTYPE_F32 : random_dtype(&m));
-  }
-  add_dense(&m, HR_DTYPE_F32, 1, &m.base[2], false, false);
-  int64_t column[3] = {m.base[0], 1, 1};
-  add_dense(&m, HR_DTYPE_F32, 3, column, false, false);
-  for (int n = 0; n < node_count; ++n) {
-    int kind = pick(&m, 10);
-    if (kind < 6) {
-      add_pointwise(&m);
-    } else if (kind < 7) {
-      add_comparison(&m);
-    } else if (kind < 9) {
-      add_reduction(&m);
+  size_t buffers = BUFFERS_PER_NODE * ((size_t)node_count + 2);
+  g->bytes = calloc(buffers, sizeof *g->bytes);
+  g->dtypes = calloc(buffers, sizeof *g->dtypes);
+  g->memory = calloc(buffers, sizeof *g->memory);
+  g->arguments = calloc(ARGUMENTS_PER_NODE * (size_t)node_count + 8, sizeof *g->arguments);
+  hr__next(m);
+  choose_base(m);
+  make_first_tensors(m);
+  for (int n = 0; n < node_count && m->status == NULL; ++n) {
+    if (hr__chance(m, 4)) {
+      add_random_view(m);
+    }
+    if (hr__chance(m, 3)) {
+      hr__add_composite(m);
     } else {
-      add_rows(&m);
+      hr__add_rows(m);
     }
   }
   g->program.bound_count = g->program.buffer_count;
-  return NULL;
+  hr_status status = m->status;
+  free(m);
+  if (status != NULL) {
+    hr__generated_fini(g);
+  }
+  return status;
 }
 
 void hr__generated_fini(generated *g) {
@@ -315,98 +553,4 @@ void hr__generated_fini(generated *g) {
   free(g->dtypes);
   free(g->arguments);
   hr_program_fini(&g->program);
-}
-
-void **hr__memory_copy(const generated *g) {
-  void **memory = calloc((size_t)g->buffer_count + 1, sizeof *memory);
-  for (int b = 0; b < g->buffer_count; ++b) {
-    memory[b] = aligned_alloc(64, (g->bytes[b] + 127) / 64 * 64);
-    memcpy(memory[b], g->memory[b], g->bytes[b]);
-  }
-  return memory;
-}
-
-void hr__memory_free(const generated *g, void **memory) {
-  for (int b = 0; b < g->buffer_count; ++b) {
-    free(memory[b]);
-  }
-  free(memory);
-}
-
-/* ---- running ---- */
-
-static void run_kernel(const hr_host_kernel *host, void **args, const hr_scalar *scalars, int64_t cut) {
-  size_t workspace = (host->workspace_bytes + 127) / 64 * 64, scratch = (host->scratch_bytes + 127) / 64 * 64;
-  hr_host_call call = {.args = args,
-                       .scalars = scalars,
-                       .workspace = aligned_alloc(64, workspace),
-                       .scratch = aligned_alloc(64, scratch)};
-  for (int pass = 0; pass < host->pass_count; ++pass) {
-    int64_t step = cut > 0 ? cut : host->units[pass];
-    for (int64_t begin = 0; begin < host->units[pass]; begin += step) {
-      int64_t end = begin + step < host->units[pass] ? begin + step : host->units[pass];
-      memset(call.scratch, 0x7f, scratch);
-      host->run(host, pass, &call, begin, end);
-    }
-  }
-  free(call.workspace);
-  free(call.scratch);
-}
-
-static hr_status run_step(const hr_schedule *schedule, const hr_kernel *kernel, void **memory, char *arena,
-                          const hr_scalar *arguments, int64_t cut) {
-  hr_host_kernel *host = NULL;
-  HR_RETURN_IF_ERROR(hr_interp_create(kernel, &host));
-  void **args = calloc((size_t)kernel->arg_count + 1, sizeof *args);
-  hr_scalar *scalars = calloc((size_t)kernel->scalar_count + 1, sizeof *scalars);
-  for (int a = 0; a < kernel->arg_count; ++a) {
-    uint32_t buffer = kernel->args[a].buffer;
-    const hr_place *place = &schedule->places[buffer];
-    args[a] = place->kind == HR_PLACE_ARENA   ? arena + place->offset
-              : place->kind == HR_PLACE_BOUND ? memory[buffer]
-                                              : NULL;
-  }
-  for (int s = 0; s < kernel->scalar_count; ++s) {
-    const hr_program_scalar *scalar = &schedule->program.scalars[kernel->scalars[s]];
-    scalars[s] = scalar->is_constant ? scalar->value : arguments[scalar->argument];
-  }
-  run_kernel(host, args, scalars, cut);
-  host->destroy(host);
-  free(args);
-  free(scalars);
-  return NULL;
-}
-
-hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments, int64_t cut) {
-  hr_target target = {.verify = true};
-  hr_schedule schedule;
-  HR_RETURN_IF_ERROR(hr_compile(program, &target, &schedule));
-  char *arena = aligned_alloc(64, (schedule.arena_bytes + 127) / 64 * 64);
-  memset(arena, 0x7f, schedule.arena_bytes);
-  hr_status status = NULL;
-  for (int s = 0; s < schedule.step_count && status == NULL; ++s) {
-    if (schedule.steps[s].kind == HR_STEP_KERNEL) {
-      status = run_step(&schedule, schedule.steps[s].kernel, memory, arena, arguments, cut);
-    }
-  }
-  free(arena);
-  hr_schedule_fini(&schedule);
-  return status;
-}
-
-hr_status hr__single_node_program(const hr_program *program, int n, hr_program *out_program) {
-  hr_program_init(out_program);
-  for (int b = 0; b < program->buffer_count; ++b) {
-    (void)hr_program_add_buffer(out_program, program->buffers[b].bytes, false, false);
-  }
-  for (int s = 0; s < program->scalar_count; ++s) {
-    if (program->scalars[s].is_constant) {
-      (void)hr_program_add_constant(out_program, program->scalars[s].value);
-    } else {
-      (void)hr_program_add_argument(out_program, program->scalars[s].dtype);
-    }
-  }
-  out_program->bound_count = out_program->buffer_count;
-  (void)hr_program_append(out_program, &program->nodes[n]);
-  return NULL;
 }

@@ -1,102 +1,232 @@
-/* random_program_test.c: the same bits whether operations run one by one or fused, and however the work is cut.
+/* random_program_test.c: random programs, run in all ways that must give the same bits:
+ *
+ *   strict      node by node, every buffer live
+ *   detached    node by node, reading from a copy of memory: an operation reads all its inputs before it writes
+ *   loop by loop as the expansion gives them, each also compared with the reference evaluator
+ *   fused       the whole program; units at once, one by one, and in ranges from the last to the first
+ *
+ * A failing index check stops a program: what older operations wrote is there, nothing newer is in a buffer that existed
+ * before.
  *
  * HEADRACE_TEST_PROGRAMS sets the number of programs (default 300), HEADRACE_TEST_SEED the first seed. A failure prints the seed
  * and the program.
  */
 #include "hr_test.h"
-#include "program_generator.h"
 
-enum { NODES = 10 };
+#include "core/build.h"
+#include "program_generator.h"
+#include "program_oracle.h"
+#include "program_runner.h"
 
 static long setting(const char *name, long value) {
   const char *text = getenv(name);
   return text != NULL ? atol(text) : value;
 }
 
-static void fail_with_program(const generated *g, uint64_t seed, const char *what, hr_status status) {
+typedef struct trial {
+  uint64_t seed;
+  generated g;
+  void **strict;
+  int stopped_at; /* the node whose index check failed; node_count: none */
+} trial;
+
+static void fail_with_program(const trial *t, const char *what, hr_status status) {
   hr_text text = {0};
-  hr_status printed = hr_program_print(&g->program, &text);
-  fprintf(stderr, "seed %llu: %s\n%s%s\n", (unsigned long long)seed, what,
-          status != NULL ? hr_status_message(status) : "", printed == NULL ? hr_text_chars(&text) : "");
+  hr_status printed = hr_program_print(&t->g.program, &text);
+  fprintf(stderr, "seed %llu: %s: %s\n%s\n", (unsigned long long)t->seed, what, hr_status_message(status),
+          printed == NULL ? hr_text_chars(&text) : "");
   hr_status_free(printed);
   hr_status_free(status);
-  HR_FAIL("seed %llu: %s", (unsigned long long)seed, what);
+  HR_FAIL("seed %llu: %s", (unsigned long long)t->seed, what);
 }
 
-static void check_status(const generated *g, uint64_t seed, const char *what, hr_status status) {
+static void check_status(const trial *t, const char *what, hr_status status) {
   if (status != NULL) {
-    fail_with_program(g, seed, what, status);
+    fail_with_program(t, what, status);
   }
 }
+
+/* Whether an index check failed, which is no failure of the test. */
+static bool is_stopped(const trial *t, const char *what, hr_status status) {
+  bool is_range = hr_status_code_of(status) == HR_STATUS_OUT_OF_RANGE;
+  check_status(t, what, is_range ? HR_OK : status);
+  if (is_range) {
+    hr_status_free(status);
+  }
+  return is_range;
+}
+
+/* ---- comparing ---- */
 
 /* NaNs are one value: their sign and payload are free. */
-static bool same_element(hr_dtype dtype, const char *a, const char *b) {
+static bool is_nan(hr_dtype dtype, const char *at) {
+  uint16_t half;
+  float single;
+  double twice;
   switch (dtype) {
-    case HR_DTYPE_F32: {
-      float x, y;
-      memcpy(&x, a, 4), memcpy(&y, b, 4);
-      return (x != x && y != y) || memcmp(a, b, 4) == 0;
-    }
-    case HR_DTYPE_F64: {
-      double x, y;
-      memcpy(&x, a, 8), memcpy(&y, b, 8);
-      return (x != x && y != y) || memcmp(a, b, 8) == 0;
-    }
+    case HR_DTYPE_F32:
+      memcpy(&single, at, sizeof single);
+      return isnan(single);
+    case HR_DTYPE_F64:
+      memcpy(&twice, at, sizeof twice);
+      return isnan(twice);
     case HR_DTYPE_F16:
-    case HR_DTYPE_BF16: {
-      uint16_t x, y;
-      memcpy(&x, a, 2), memcpy(&y, b, 2);
-      float p = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(x) : hr_bf16_to_f32(x);
-      float q = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(y) : hr_bf16_to_f32(y);
-      return (p != p && q != q) || x == y;
-    }
+    case HR_DTYPE_BF16:
+      memcpy(&half, at, sizeof half);
+      return isnan(dtype == HR_DTYPE_F16 ? hr_f16_to_f32(half) : hr_bf16_to_f32(half));
     default:
-      return memcmp(a, b, hr_dtype_size(dtype)) == 0;
+      return false;
   }
 }
 
-static void compare(const generated *g, uint64_t seed, const char *what, void **a, void **b) {
-  for (int k = 0; k < g->buffer_count; ++k) {
-    if (g->program.buffers[k].is_dead) {
-      continue;
+static void compare_buffer(const trial *t, const char *what, int b, const char *a, const char *e) {
+  hr_dtype dtype = t->g.dtypes[b];
+  size_t size = hr_dtype_size(dtype), bytes = t->g.bytes[b];
+  if (memcmp(a, e, bytes) == 0) {
+    return;
+  }
+  for (size_t at = 0; at + size <= bytes; at += size) {
+    if (memcmp(a + at, e + at, size) != 0 && !(is_nan(dtype, a + at) && is_nan(dtype, e + at))) {
+      fprintf(stderr, "buffer %%%d, element %zu\n", b, at / size);
+      fail_with_program(t, what, HR_OK);
     }
-    size_t size = hr_dtype_size(g->dtypes[k]);
-    for (size_t at = 0; at + size <= g->bytes[k]; at += size) {
-      if (!same_element(g->dtypes[k], (char *)a[k] + at, (char *)b[k] + at)) {
-        fprintf(stderr, "buffer %%%d, element %zu\n", k, at / size);
-        fail_with_program(g, seed, what, NULL);
+  }
+}
+
+/* Whether a node from number `first` on writes to the buffer. */
+static bool is_written_later(const hr_program *program, int b, int first) {
+  for (int n = first; n < program->node_count; ++n) {
+    for (int i = 0; i < program->nodes[n].output_count; ++i) {
+      const hr_operand *out = &program->nodes[n].outputs[i];
+      if (out->kind == HR_OPERAND_VALUE && out->index == (uint32_t)b) {
+        return true;
       }
     }
   }
+  return false;
 }
 
-static void **run_strict(const generated *g, uint64_t seed) {
-  void **memory = hr__memory_copy(g);
-  for (int n = 0; n < g->program.node_count; ++n) {
-    hr_program single;
-    check_status(g, seed, "single node", hr__single_node_program(&g->program, n, &single));
-    check_status(g, seed, "strict run", hr__run_interpreted(&single, memory, g->arguments, 0));
-    hr_program_fini(&single);
+static void compare(const trial *t, const char *what, void **memory, bool with_dead) {
+  const hr_program *program = &t->g.program;
+  for (int b = 0; b < t->g.buffer_count; ++b) {
+    const hr_program_buffer *buffer = &program->buffers[b];
+    bool is_lost = buffer->is_fresh && !with_dead && is_written_later(program, b, t->stopped_at);
+    if ((with_dead || !buffer->is_dead) && !is_lost) {
+      compare_buffer(t, what, b, memory[b], t->strict[b]);
+    }
   }
-  return memory;
+}
+
+/* ---- ways to run ---- */
+
+/* Runs node n reading from a copy of memory, and compares it with how it ran in place. */
+static void check_detached(const trial *t, int n, void **before, bool should_stop) {
+  const hr_program *program = &t->g.program;
+  int count = program->buffer_count;
+  hr_program detached;
+  check_status(t, "detached node", hr__detached_node(program, n, &detached));
+  void **memory = hr__memory_copy(program, before), **all = calloc(2 * (size_t)count, sizeof *all);
+  memcpy(all, memory, (size_t)count * sizeof *all);
+  memcpy(all + count, before, (size_t)count * sizeof *all);
+  bool stops = is_stopped(t, "detached run", hr__run_interpreted(&detached, all, t->g.arguments, 0, false));
+  free(all);
+  if (stops != should_stop) {
+    fail_with_program(t, "detached, the node gives another status", HR_OK);
+  }
+  if (!stops) {
+    compare(t, "a node reads what it has written", memory, true);
+  }
+  hr__memory_free(program, memory);
+  hr_program_fini(&detached);
+}
+
+static bool overlaps_itself(const hr_node *node) {
+  for (int i = 0; i < node->input_count; ++i) {
+    for (int j = 0; j < node->output_count; ++j) {
+      if (node->inputs[i].kind == HR_OPERAND_VALUE && node->outputs[j].kind == HR_OPERAND_VALUE &&
+          node->inputs[i].index == node->outputs[j].index) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+static void run_strict(trial *t) {
+  const hr_program *program = &t->g.program;
+  t->strict = hr__memory_copy(program, t->g.memory);
+  t->stopped_at = program->node_count;
+  for (int n = 0; n < t->stopped_at; ++n) {
+    hr_program single;
+    bool is_watched = overlaps_itself(&program->nodes[n]);
+    void **before = is_watched ? hr__memory_copy(program, t->strict) : NULL;
+    check_status(t, "single node", hr__single_node(program, n, &single));
+    if (is_stopped(t, "strict run", hr__run_interpreted(&single, t->strict, t->g.arguments, 0, false))) {
+      t->stopped_at = n;
+    }
+    hr_program_fini(&single);
+    if (is_watched) {
+      check_detached(t, n, before, t->stopped_at == n);
+      hr__memory_free(program, before);
+    }
+  }
+}
+
+static void check_loops(const trial *t) {
+  hr_program expanded;
+  check_status(t, "expansion", hr_expand(&t->g.program, NULL, NULL, &expanded));
+  void **given = calloc((size_t)expanded.buffer_count + 1, sizeof *given);
+  for (int b = 0; b < expanded.buffer_count; ++b) {
+    size_t bytes = expanded.buffers[b].bytes;
+    given[b] = hr__exact_alloc(bytes);
+    memset(given[b], 0x7f, bytes);
+    if (b < t->g.buffer_count) {
+      memcpy(given[b], t->g.memory[b], bytes);
+    }
+  }
+  bool stops = false;
+  for (int n = 0; n < expanded.node_count && !stops; ++n) {
+    hr_program single;
+    check_status(t, "single loop", hr__single_node(&expanded, n, &single));
+    hr_status status = hr__run_checked(&single, given, t->g.arguments);
+    status = hr_status_annotate(status, "loop %d of node %u", n, expanded.nodes[n].origin);
+    stops = is_stopped(t, "the reference differs", status);
+    hr_program_fini(&single);
+    if (stops && (int)expanded.nodes[n].origin != t->stopped_at) {
+      fail_with_program(t, "another check fails loop by loop",
+                        hr_status_make(HR_STATUS_INTERNAL, "of node %u, strict of node %d", expanded.nodes[n].origin,
+                                       t->stopped_at));
+    }
+  }
+  compare(t, "loop by loop differs from strict", given, true);
+  hr__memory_free(&expanded, given);
+  hr_program_fini(&expanded);
+}
+
+static void check_fused(const trial *t, const char *what, int64_t cut, bool is_reversed) {
+  const hr_program *program = &t->g.program;
+  void **memory = hr__memory_copy(program, t->g.memory);
+  hr_status status = hr__run_interpreted(program, memory, t->g.arguments, cut, is_reversed);
+  if (is_stopped(t, "fused run", status) != (t->stopped_at < program->node_count)) {
+    fail_with_program(t, "fused, another status than strict", HR_OK);
+  }
+  compare(t, what, memory, false);
+  hr__memory_free(program, memory);
 }
 
 static void check_seed(uint64_t seed) {
-  generated g;
-  HR_ASSERT_NULL(hr__generate_program(seed, NODES, &g));
-  void **strict = run_strict(&g, seed);
-  static const int64_t cuts[] = {0, 1, 3};
-  for (size_t c = 0; c < sizeof cuts / sizeof *cuts; ++c) {
-    void **fused = hr__memory_copy(&g);
-    check_status(&g, seed, "fused run", hr__run_interpreted(&g.program, fused, g.arguments, cuts[c]));
-    compare(&g, seed, c == 0 ? "fused differs from strict" : "the cut of units changes bits", strict, fused);
-    hr__memory_free(&g, fused);
-  }
-  hr__memory_free(&g, strict);
-  hr__generated_fini(&g);
+  trial t = {.seed = seed};
+  HR_ASSERT_OK(hr__generate_program(seed, 4 + (int)(seed % 13), &t.g));
+  run_strict(&t);
+  check_loops(&t);
+  check_fused(&t, "fused differs from strict", 0, false);
+  check_fused(&t, "one unit at a time gives other bits", 1, false);
+  check_fused(&t, "units in another order give other bits", 3, true);
+  hr__memory_free(&t.g.program, t.strict);
+  hr__generated_fini(&t.g);
 }
 
-HR_TEST(fused_programs_give_the_bits_of_strict_ones) {
+HR_TEST(programs_give_the_same_bits_in_every_way) {
   long count = setting("HEADRACE_TEST_PROGRAMS", 300), first = setting("HEADRACE_TEST_SEED", 1);
   for (long k = 0; k < count; ++k) {
     check_seed((uint64_t)(first + k));

@@ -1,0 +1,213 @@
+/* What the compiler makes of small programs: how many kernels, of which phases, and that fused results are those of the
+ * operations one by one. */
+#include "hr_test.h"
+
+#include "compiler/compile.h"
+#include "program_runner.h"
+
+enum { BUFFERS_MAX = 8, KERNELS_MAX = 8 };
+
+typedef struct compiled {
+  hr_program program;
+  hr_schedule schedule;
+  int kernel_count, check_count;
+  const hr_kernel *kernels[KERNELS_MAX];
+} compiled;
+
+static compiled compile(const char *text) {
+  compiled c;
+  memset(&c, 0, sizeof c);
+  HR_ASSERT_OK(hr_program_parse(text, &c.program));
+  HR_ASSERT_OK(hr_compile(&c.program, &(hr_target){.verify = true}, &c.schedule));
+  for (int s = 0; s < c.schedule.step_count; ++s) {
+    const hr_step *step = &c.schedule.steps[s];
+    c.check_count += step->kind == HR_STEP_CHECK;
+    if (step->kind == HR_STEP_KERNEL) {
+      HR_ASSERT(c.kernel_count < KERNELS_MAX);
+      c.kernels[c.kernel_count++] = step->kernel;
+    }
+  }
+  return c;
+}
+
+static void compiled_fini(compiled *c) {
+  hr_schedule_fini(&c->schedule);
+  hr_program_fini(&c->program);
+}
+
+static int count_stores(const hr_kernel *kernel) {
+  int count = 0;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    count += kernel->instrs[k].kind == HR_INSTR_STORE;
+  }
+  return count;
+}
+
+/* Runs a program on the arrays of the test. */
+static hr_status run(const char *text, void **memory, const hr_scalar *arguments) {
+  hr_program program;
+  HR_ASSERT_OK(hr_program_parse(text, &program));
+  hr_status status = hr__run_interpreted(&program, memory, arguments, 0, false);
+  hr_program_fini(&program);
+  return status;
+}
+
+HR_TEST(softmax_is_one_kernel_of_three_phases) {
+  compiled c = compile("buffer %0 32768 live\n"
+                       "buffer %1 32768 live fresh\n"
+                       "%1:f32[64,128]{128,1}+0 = softmax(%0:f32[64,128]{128,1}+0) ints(1)\n");
+  HR_ASSERT_EQ(c.kernel_count, 1);
+  HR_ASSERT_EQ(c.kernels[0]->phase_count, 3);
+  HR_ASSERT_EQ(c.kernels[0]->reduce_mask, 2);
+  HR_ASSERT_EQ(count_stores(c.kernels[0]), 1);
+  HR_ASSERT_EQ(c.schedule.arena_bytes, 0);
+  compiled_fini(&c);
+}
+
+HR_TEST(layer_norm_is_one_kernel) {
+  compiled c = compile("buffer %0 32768 live\n"
+                       "buffer %1 32768 live fresh\n"
+                       "buffer %2 512 live\n"
+                       "buffer %3 256 live fresh\n"
+                       "buffer %4 256 dead fresh\n"
+                       "scalar $0 f64\n"
+                       "%1:f32[64,128]{128,1}+0, %3:f32[64,1]{1,1}+0, %4:f32[64,1]{1,1}+0 = "
+                       "layer_norm(%0:f32[64,128]{128,1}+0, %2:f32[128]{1}+0, _) ints(1) scalars($0)\n");
+  HR_ASSERT_EQ(c.kernel_count, 1);
+  HR_ASSERT_EQ(count_stores(c.kernels[0]), 2); /* y and the mean; rstd is dead */
+  HR_ASSERT_EQ(c.schedule.arena_bytes, 0);
+  compiled_fini(&c);
+}
+
+/* A write of the same elements waits for the reads before it, in one kernel. */
+HR_TEST(writes_in_place_share_the_kernel_of_earlier_reads) {
+  const char *text = "buffer %0 16 live\n"
+                     "buffer %1 16 live fresh\n"
+                     "buffer %2 16 live fresh\n"
+                     "%1:f32[4]{1}+0 = mul(%0:f32[4]{1}+0, %0:f32[4]{1}+0)\n"
+                     "%0:f32[4]{1}+0 = neg(%0:f32[4]{1}+0)\n"
+                     "%2:f32[4]{1}+0 = add(%0:f32[4]{1}+0, %1:f32[4]{1}+0)\n";
+  compiled c = compile(text);
+  HR_ASSERT_EQ(c.kernel_count, 1);
+  compiled_fini(&c);
+  float x[4] = {1, 2, 3, -4}, square[4], sum[4];
+  HR_ASSERT_OK(run(text, (void *[]){x, square, sum}, NULL));
+  const float expected[4] = {0, 2, 6, 20};
+  HR_ASSERT_BYTES_EQ(sum, expected, sizeof sum);
+  HR_ASSERT_EQ(x[3], 4);
+}
+
+/* A write of elements that another one has yet to read doesn't. */
+HR_TEST(writes_wait_for_reads_of_other_elements) {
+  const char *text = "buffer %0 16 live\n"
+                     "buffer %1 16 live fresh\n"
+                     "%1:f32[2,2]{2,1}+0 = exp(%0:f32[2,2]{1,2}+0)\n"
+                     "%0:f32[2,2]{2,1}+0 = neg(%0:f32[2,2]{2,1}+0)\n";
+  compiled c = compile(text);
+  HR_ASSERT_EQ(c.kernel_count, 2);
+  compiled_fini(&c);
+}
+
+/* An operation reads all its inputs before it writes: shifted views of one tensor go through a temporary. */
+HR_TEST(shifted_views_go_through_a_temporary) {
+  const char *text = "buffer %0 20 live\n"
+                     "%0:f32[4]{1}+1 = add(%0:f32[4]{1}+0, %0:f32[4]{1}+1)\n";
+  compiled c = compile(text);
+  HR_ASSERT_EQ(c.kernel_count, 2);
+  HR_ASSERT_EQ(c.schedule.arena_bytes, 64);
+  compiled_fini(&c);
+  float x[5] = {1, 10, 100, 1000, 10000};
+  HR_ASSERT_OK(run(text, (void *[]){x}, NULL));
+  const float expected[5] = {1, 11, 110, 1100, 11000};
+  HR_ASSERT_BYTES_EQ(x, expected, sizeof x);
+}
+
+HR_TEST(halves_of_a_buffer_share_a_kernel) {
+  compiled c = compile("buffer %0 32 live\n"
+                       "%0:f32[4]{1}+4 = exp(%0:f32[4]{1}+0)\n"
+                       "%0:f32[4]{1}+4 = mul(%0:f32[4]{1}+4, %0:f32[4]{1}+0)\n");
+  HR_ASSERT_EQ(c.kernel_count, 1);
+  HR_ASSERT_EQ(count_stores(c.kernels[0]), 1);
+  compiled_fini(&c);
+}
+
+HR_TEST(dead_stores_vanish) {
+  compiled c = compile("buffer %0 16 live\n"
+                       "buffer %1 16 dead fresh\n"
+                       "buffer %2 16 live fresh\n"
+                       "buffer %3 16 dead fresh\n"
+                       "%1:f32[4]{1}+0 = exp(%0:f32[4]{1}+0)\n"
+                       "%2:f32[4]{1}+0 = neg(%0:f32[4]{1}+0)\n" /* replaced below */
+                       "%3:f32[4]{1}+0 = neg(%1:f32[4]{1}+0)\n" /* never read */
+                       "%2:f32[4]{1}+0 = add(%1:f32[4]{1}+0, %0:f32[4]{1}+0)\n");
+  HR_ASSERT_EQ(c.kernel_count, 1);
+  HR_ASSERT_EQ(count_stores(c.kernels[0]), 1);
+  HR_ASSERT_EQ(c.schedule.elided_count, 1);
+  HR_ASSERT_EQ(c.schedule.arena_bytes, 0);
+  compiled_fini(&c);
+}
+
+/* A store that adds needs what an earlier one left there, also where it covers the whole buffer. */
+HR_TEST(stores_that_add_keep_what_they_add_to) {
+  const char *text = "buffer %0 12 live\n"
+                     "buffer %1 12 live fresh\n"
+                     "scalar $0 f64 = 10\n"
+                     "loop %1:f32[3]{1}+0 = copy($0)\n"
+                     "loop %1:f32[3]{1}+0 = copy(%0:f32[3]{1}+0) ordered(1) store(add)\n"
+                     "loop %1:f32[3]{1}+0 = mul(%1:f32[3]{1}+0, %1:f32[3]{1}+0)\n";
+  float x[3] = {1, 2, 3}, y[3] = {77, 77, 77};
+  HR_ASSERT_OK(run(text, (void *[]){x, y}, NULL));
+  const float expected[3] = {121, 144, 169};
+  HR_ASSERT_BYTES_EQ(y, expected, sizeof y);
+}
+
+/* What older operations wrote is there when a check fails, though a newer one would have replaced it; what newer ones write
+ * into buffers that existed is not. */
+HR_TEST(a_failing_check_leaves_what_was_written_before_it) {
+  const char *text = "buffer %0 16 live\n"
+                     "buffer %1 16 live\n"
+                     "buffer %2 16 live\n"
+                     "buffer %3 8 live fresh\n"
+                     "%0:f32[4]{1}+0 = neg(%1:f32[4]{1}+0)\n"
+                     "%3:f32[2]{1}+0 = index_select(%1:f32[4]{1}+0, %2:i64[2]{1}+0) ints(0)\n"
+                     "%0:f32[4]{1}+0 = exp(%1:f32[4]{1}+0)\n"
+                     "%1:f32[4]{1}+0 = exp(%1:f32[4]{1}+0)\n";
+  compiled c = compile(text);
+  HR_ASSERT_EQ(c.check_count, 1);
+  compiled_fini(&c);
+  float x[4] = {0}, y[4] = {1, 2, 3, 4}, selected[2];
+  int64_t index[2] = {3, 4};
+  hr_status status = run(text, (void *[]){x, y, index, selected}, NULL);
+  HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_OUT_OF_RANGE);
+  hr_status_free(status);
+  HR_ASSERT_EQ(x[3], -4);
+  HR_ASSERT_EQ(y[3], 4);
+  index[1] = 0;
+  HR_ASSERT_OK(run(text, (void *[]){x, y, index, selected}, NULL));
+  HR_ASSERT_EQ(selected[0], 4);
+  HR_ASSERT_NEAR(x[0], 2.7182817, 1e-6);
+}
+
+/* Padding is an element of what is padded: rounded and wrapped as if it had been stored. */
+HR_TEST(padding_is_of_the_dtype_that_is_padded) {
+  const char *text = "buffer %0 2 live\n"
+                     "buffer %1 3 dead fresh\n"
+                     "buffer %2 12 live fresh\n"
+                     "buffer %3 4 live\n"
+                     "buffer %4 6 dead fresh\n"
+                     "buffer %5 12 live fresh\n"
+                     "scalar $0 f64\n"
+                     "%1:u8[3]{1}+0 = pad(%0:u8[2]{1}+0) ints(0,1) scalars($0)\n"
+                     "%2:i32[3]{1}+0 = mul(%1:u8[3]{1}+0, %1:u8[3]{1}+0)\n"
+                     "%4:bf16[3]{1}+0 = pad(%3:bf16[2]{1}+0) ints(1,0) scalars($0)\n"
+                     "%5:f32[3]{1}+0 = copy(%4:bf16[3]{1}+0)\n";
+  uint8_t x[2] = {1, 2};
+  uint16_t h[2] = {hr_f32_to_bf16(1), hr_f32_to_bf16(2)};
+  int32_t square[3];
+  float wide[3];
+  hr_scalar fill = hr_scalar_f64(-2.01);
+  HR_ASSERT_OK(run(text, (void *[]){x, NULL, square, h, NULL, wide}, &fill));
+  HR_ASSERT_EQ(square[2], 254 * 254);
+  HR_ASSERT_NEAR(wide[0], -2.015625, 0);
+  HR_ASSERT_NEAR(wide[2], 2, 0);
+}

@@ -1,0 +1,220 @@
+/* program_rows.c: random nodes of element-wise and reduce rows: every row of ops.def, over lists, in place, between shifted
+ * views of one tensor. See program_generator.h. */
+#include "program_maker.h"
+
+enum { LIST_MAX = 3 };
+
+static bool takes_no_complex(const hr_op_row *row) {
+  return row->family == HR_FAMILY_POINTWISE && row->rule != HR_RULE_PART && row->rule != HR_RULE_SEEDED &&
+         (row->has_integer || row->has_real);
+}
+
+/* Half of the time one of the rows that programs are made of, otherwise any. */
+static hr_op pick_row(hr__maker *m) {
+  static const hr_op usual[] = {HR_OP_ADD,     HR_OP_SUB,  HR_OP_MUL,    HR_OP_DIV,        HR_OP_MAXIMUM, HR_OP_EXP,
+                                HR_OP_TANH,    HR_OP_SQRT, HR_OP_NEG,    HR_OP_SIGMOID,    HR_OP_RELU,    HR_OP_COPY,
+                                HR_OP_ADDCMUL, HR_OP_LERP, HR_OP_CLAMP,  HR_OP_ADD_SCALED, HR_OP_WHERE,   HR_OP_LT,
+                                HR_OP_SQUARE,  HR_OP_COPY, HR_OP_ADDCDIV};
+  if (hr__chance(m, 2)) {
+    return HR__PICK_FROM(m, usual);
+  }
+  hr_op op;
+  do {
+    op = (hr_op)(1 + hr__pick(m, HR_OP_COUNT - 1));
+  } while (!takes_no_complex(hr_op_table(op)));
+  return op;
+}
+
+static hr_dtype result_dtype(hr__maker *m, hr_op op) {
+  static const hr_dtype integers[] = {HR_DTYPE_I64, HR_DTYPE_I64, HR_DTYPE_I32, HR_DTYPE_U8,
+                                      HR_DTYPE_I16, HR_DTYPE_U32, HR_DTYPE_U64, HR_DTYPE_BOOL};
+  const hr_op_row *row = hr_op_table(op);
+  switch (row->rule) {
+    case HR_RULE_COMPARE:
+    case HR_RULE_LOGICAL:
+      return hr__chance(m, 8) ? HR_DTYPE_F32 : HR_DTYPE_BOOL;
+    case HR_RULE_WHERE:
+    case HR_RULE_CAST:
+      return hr__any_dtype(m);
+    default:
+      break;
+  }
+  bool is_integer = row->has_integer && (!row->has_real || hr__chance(m, 5));
+  hr_dtype dtype = is_integer ? HR__PICK_FROM(m, integers) : hr__real_dtype(m);
+  return dtype == HR_DTYPE_BOOL && op == HR_OP_BIT_NOT ? HR_DTYPE_U8 : dtype;
+}
+
+static bool is_integer(const hr__maker *m, const hr_operand *x) {
+  return hr_dtype_is_integer(x->kind == HR_OPERAND_SCALAR ? m->g->program.scalars[x->index].dtype : x->dtype);
+}
+
+/* Comparisons that have no version for integers get a real operand. */
+static void fix_categories(hr__maker *m, hr__draft *draft, int first, int rank, const int64_t *dims) {
+  const hr_op_row *row = hr_op_table(draft->op);
+  if (row->rule == HR_RULE_COMPARE && !row->has_integer && is_integer(m, &draft->inputs[first])) {
+    draft->inputs[first] = hr__real_input(m, rank, dims);
+  }
+}
+
+/* The dims of a tensor of the pool, mostly of the base. */
+static int pick_dims(hr__maker *m, int64_t *out_dims) {
+  hr_operand like = hr__any_tensor(m, false, 0);
+  if (hr__chance(m, 2)) {
+    memcpy(out_dims, m->base, sizeof m->base);
+    return 3;
+  }
+  if (like.rank > 0) {
+    memcpy(out_dims, like.dims, (size_t)like.rank * sizeof *like.dims);
+  }
+  return like.rank;
+}
+
+static void add_pointwise(hr__maker *m) {
+  hr_op op = pick_row(m);
+  hr__draft draft = hr__begin(op);
+  int64_t dims[HR_RANK_MAX];
+  int rank = pick_dims(m, dims), arity = hr_op_table(op)->arity;
+  for (int i = 0; i < arity; ++i) {
+    hr__in(&draft, hr__spreadable(m, rank, dims));
+  }
+  fix_categories(m, &draft, 0, rank, dims);
+  hr__out(&draft, hr__output(m, result_dtype(m, op), rank, dims));
+  hr__end(m, &draft);
+}
+
+/* In place on one of the inputs. */
+static void add_in_place(hr__maker *m) {
+  hr_op op = pick_row(m);
+  const hr_op_row *row = hr_op_table(op);
+  hr__draft draft = hr__begin(op);
+  int64_t dims[HR_RANK_MAX];
+  int rank = pick_dims(m, dims), mine = hr__pick(m, row->arity);
+  hr_operand x = hr__target(m, result_dtype(m, op), rank, dims);
+  for (int i = 0; i < row->arity; ++i) {
+    hr__in(&draft, i == mine ? x : hr__spreadable(m, rank, dims));
+  }
+  fix_categories(m, &draft, 0, rank, dims);
+  hr__out(&draft, x);
+  hr__end(m, &draft);
+}
+
+/* The same row over several tensors: n of the first operand, n of the second, ... */
+static void add_list(hr__maker *m) {
+  hr_op op = pick_row(m);
+  hr__draft draft = hr__begin(op);
+  int n = 2 + hr__pick(m, LIST_MAX - 1), arity = hr_op_table(op)->arity, rank[LIST_MAX];
+  int64_t dims[LIST_MAX][HR_RANK_MAX];
+  for (int i = 0; i < n; ++i) {
+    rank[i] = i == 0 || hr__chance(m, 2) ? pick_dims(m, dims[i]) : rank[0];
+    if (i > 0 && rank[i] == rank[0]) {
+      memcpy(dims[i], dims[0], sizeof dims[0]);
+    }
+  }
+  for (int a = 0; a < arity; ++a) {
+    for (int i = 0; i < n; ++i) {
+      hr__in(&draft, hr__spreadable(m, rank[i], dims[i]));
+    }
+  }
+  for (int i = 0; i < n; ++i) {
+    fix_categories(m, &draft, i, rank[i], dims[i]);
+  }
+  for (int i = 0; i < n; ++i) {
+    hr__out(&draft, hr__new_output(m, result_dtype(m, op), rank[i], dims[i]));
+  }
+  hr__end(m, &draft);
+}
+
+/* Elements move along a dim of one tensor, or change places: what is read must not have been written. */
+static void add_shifted(hr__maker *m) {
+  static const hr_op pool[] = {HR_OP_COPY, HR_OP_ADD, HR_OP_MAXIMUM, HR_OP_ADD_SCALED};
+  hr_op op = HR__PICK_FROM(m, pool);
+  hr_operand x = hr__target(m, hr__any_dtype(m), 3, m->base), from = x, to = x;
+  int dim = hr__pick(m, 3), way = hr__pick(m, 4);
+  int64_t size = x.dims[dim], by = size > 1 ? 1 + hr__pick(m, size > 3 ? 3 : 1) : 0;
+  if (way < 2 && by > 0) {
+    from = hr__slice(m, x, dim, way == 0 ? 0 : by, size - by, 1);
+    to = hr__slice(m, x, dim, way == 0 ? by : 0, size - by, 1);
+  } else if (way == 2) {
+    from = hr__reverse(m, x, dim);
+  } else if (x.dims[0] == x.dims[1]) {
+    from = hr__permute(m, x, (int[]){1, 0, 2});
+  } else if (x.dims[1] == x.dims[2]) {
+    from = hr__permute(m, x, (int[]){0, 2, 1});
+  } else if (size > 0) { /* one row for all, which is one of those that are written */
+    from = hr__slice(m, x, dim, hr__pick(m, (int)size), size, 0);
+  }
+  hr__draft draft = hr__begin(op);
+  for (int i = 0; i < hr_op_table(op)->arity; ++i) {
+    hr__in(&draft, i == 0 ? from : i == 1 && hr__chance(m, 2) ? to : hr__spreadable(m, to.rank, to.dims));
+  }
+  hr__out(&draft, to);
+  hr__end(m, &draft);
+}
+
+static int reduced_dims(hr__maker *m, const hr_operand *x, int64_t *out_dims) {
+  int mask = 1 + hr__pick(m, (1 << x->rank) - 1);
+  for (int d = 0; d < x->rank; ++d) {
+    out_dims[d] = (mask >> d & 1) != 0 ? 1 : x->dims[d];
+  }
+  return mask;
+}
+
+static void add_reduction(hr__maker *m) {
+  static const hr_op pool[] = {HR_OP_SUM,  HR_OP_SUM, HR_OP_SUM, HR_OP_AMAX, HR_OP_AMIN, HR_OP_MEAN,
+                               HR_OP_PROD, HR_OP_ANY, HR_OP_ALL, HR_OP_MEAN};
+  static const hr_dtype integers[] = {HR_DTYPE_I64, HR_DTYPE_I64, HR_DTYPE_I32, HR_DTYPE_U8};
+  hr_op op = HR__PICK_FROM(m, pool);
+  bool is_logic = op == HR_OP_ANY || op == HR_OP_ALL, is_real = op == HR_OP_MEAN || hr__chance(m, 2);
+  hr_operand x = hr__any_tensor(m, is_real, 1);
+  int64_t dims[HR_RANK_MAX];
+  hr__draft draft = hr__begin(op);
+  hr__in(&draft, x);
+  hr__int(&draft, reduced_dims(m, &x, dims));
+  hr_dtype dtype = is_logic                            ? HR_DTYPE_BOOL
+                   : hr_dtype_is_integer(x.dtype)      ? HR__PICK_FROM(m, integers)
+                   : hr__chance(m, 3)                  ? x.dtype
+                   : x.dtype == HR_DTYPE_F64           ? HR_DTYPE_F64
+                                                       : HR_DTYPE_F32;
+  hr__out(&draft, hr__output(m, dtype, x.rank, dims));
+  hr__end(m, &draft);
+}
+
+/* An index of the best element, and now and then what it stands for. */
+static void add_argreduce(hr__maker *m) {
+  hr_operand x = hr__any_tensor(m, hr__chance(m, 2), 1);
+  int dim = hr__pick(m, x.rank);
+  int64_t dims[HR_RANK_MAX];
+  memcpy(dims, x.dims, (size_t)x.rank * sizeof *dims);
+  hr__draft draft = hr__begin(hr__chance(m, 2) ? HR_OP_ARGMAX : HR_OP_ARGMIN);
+  hr__in(&draft, x);
+  bool is_one = hr__chance(m, 2);
+  hr__int(&draft, is_one ? 1 << dim : reduced_dims(m, &x, dims));
+  dims[dim] = is_one ? 1 : dims[dim];
+  hr_operand index = hr__new_output(m, HR_DTYPE_I64, x.rank, dims);
+  hr__out(&draft, index);
+  hr__end(m, &draft);
+  if (is_one && hr__chance(m, 2)) {
+    hr__draft gather = hr__begin(HR_OP_GATHER);
+    hr__in(&gather, x), hr__in(&gather, index);
+    hr__int(&gather, dim);
+    hr__out(&gather, hr__new_output(m, x.dtype, x.rank, dims));
+    hr__end(m, &gather);
+  }
+}
+
+void hr__add_rows(hr__maker *m) {
+  int kind = hr__pick(m, 16);
+  if (kind < 7) {
+    add_pointwise(m);
+  } else if (kind < 10) {
+    add_in_place(m);
+  } else if (kind < 11) {
+    add_list(m);
+  } else if (kind < 12) {
+    add_shifted(m);
+  } else if (kind < 15) {
+    add_reduction(m);
+  } else {
+    add_argreduce(m);
+  }
+}

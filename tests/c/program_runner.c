@@ -1,0 +1,179 @@
+/* program_runner.c: see program_runner.h. */
+#include "program_runner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "interp/interp.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define HIDE(memory, bytes) __asan_poison_memory_region(memory, bytes)
+#define SHOW(memory, bytes) __asan_unpoison_memory_region(memory, bytes)
+#else
+#define HIDE(memory, bytes) (void)(memory)
+#define SHOW(memory, bytes) (void)(memory)
+#endif
+
+enum { ALIGNMENT = 64 };
+
+static size_t whole_lines(size_t bytes) {
+  return (bytes / ALIGNMENT + 1) * ALIGNMENT;
+}
+
+void *hr__exact_alloc(size_t bytes) {
+  char *memory = aligned_alloc(ALIGNMENT, whole_lines(bytes));
+  HIDE(memory + bytes, whole_lines(bytes) - bytes);
+  return memory;
+}
+
+void hr__exact_free(void *memory, size_t bytes) {
+  if (memory != NULL) {
+    SHOW((char *)memory + bytes, whole_lines(bytes) - bytes);
+    free(memory);
+  }
+}
+
+void **hr__memory_copy(const hr_program *program, void *const *memory) {
+  void **copy = calloc((size_t)program->buffer_count + 1, sizeof *copy);
+  for (int b = 0; b < program->buffer_count; ++b) {
+    size_t bytes = program->buffers[b].bytes;
+    copy[b] = hr__exact_alloc(bytes);
+    memcpy(copy[b], memory[b], bytes);
+  }
+  return copy;
+}
+
+void hr__memory_free(const hr_program *program, void **memory) {
+  for (int b = 0; b < program->buffer_count; ++b) {
+    hr__exact_free(memory[b], program->buffers[b].bytes);
+  }
+  free(memory);
+}
+
+/* ---- running ---- */
+
+typedef struct run {
+  const hr_schedule *schedule;
+  void **memory;
+  char *arena;
+  const hr_scalar *arguments;
+  int64_t cut;
+  bool is_reversed;
+} run;
+
+static void run_kernel(const run *r, const hr_host_kernel *host, void **args, const hr_scalar *scalars) {
+  hr_host_call call = {.args = args,
+                       .scalars = scalars,
+                       .workspace = hr__exact_alloc(host->workspace_bytes),
+                       .scratch = hr__exact_alloc(host->scratch_bytes)};
+  memset(call.workspace, 0x7f, host->workspace_bytes);
+  for (int pass = 0; pass < host->pass_count; ++pass) {
+    int64_t units = host->units[pass], step = r->cut > 0 ? r->cut : units, ranges = step > 0 ? (units + step - 1) / step : 0;
+    for (int64_t k = 0; k < ranges; ++k) {
+      int64_t begin = (r->is_reversed ? ranges - 1 - k : k) * step;
+      memset(call.scratch, 0x7f, host->scratch_bytes);
+      host->run(host, pass, &call, begin, begin + step < units ? begin + step : units);
+    }
+  }
+  hr__exact_free(call.workspace, host->workspace_bytes);
+  hr__exact_free(call.scratch, host->scratch_bytes);
+}
+
+static void *address_of(const run *r, uint32_t buffer) {
+  const hr_place *place = &r->schedule->places[buffer];
+  return place->kind == HR_PLACE_ARENA   ? r->arena + place->offset
+         : place->kind == HR_PLACE_BOUND ? r->memory[buffer]
+                                         : NULL;
+}
+
+static hr_status run_step(const run *r, const hr_kernel *kernel) {
+  hr_host_kernel *host = NULL;
+  HR_RETURN_IF_ERROR(hr_interp_create(kernel, &host));
+  void **args = calloc((size_t)kernel->arg_count + 1, sizeof *args);
+  hr_scalar *scalars = calloc((size_t)kernel->scalar_count + 1, sizeof *scalars);
+  for (int a = 0; a < kernel->arg_count; ++a) {
+    args[a] = address_of(r, kernel->args[a].buffer);
+  }
+  for (int s = 0; s < kernel->scalar_count; ++s) {
+    const hr_program_scalar *scalar = &r->schedule->program.scalars[kernel->scalars[s]];
+    scalars[s] = scalar->is_constant ? scalar->value : r->arguments[scalar->argument];
+  }
+  run_kernel(r, host, args, scalars);
+  host->destroy(host);
+  free(args);
+  free(scalars);
+  return NULL;
+}
+
+static hr_status run_check(const run *r, const hr_node *node) {
+  const hr_operand *x = &node->inputs[0];
+  int64_t worst;
+  memcpy(&worst, (char *)address_of(r, x->index) + x->offset * (int64_t)sizeof worst, sizeof worst);
+  return worst == INT64_MIN ? HR_OK
+                            : hr_status_make(HR_STATUS_OUT_OF_RANGE, "index %lld not in [%lld, %lld)", (long long)worst,
+                                             (long long)node->ints[0], (long long)node->ints[1]);
+}
+
+hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments, int64_t cut,
+                              bool is_reversed) {
+  hr_target target = {.verify = true};
+  hr_schedule schedule;
+  HR_RETURN_IF_ERROR(hr_compile(program, &target, &schedule));
+  run r = {&schedule, memory, hr__exact_alloc(schedule.arena_bytes), arguments, cut, is_reversed};
+  memset(r.arena, 0x7f, schedule.arena_bytes);
+  hr_status status = NULL;
+  for (int s = 0; s < schedule.step_count && status == NULL; ++s) {
+    const hr_step *step = &schedule.steps[s];
+    if (step->kind == HR_STEP_KERNEL) {
+      status = run_step(&r, step->kernel);
+    } else if (step->kind == HR_STEP_CHECK) {
+      status = run_check(&r, step->node);
+    } else {
+      status = hr_status_make(HR_STATUS_INTERNAL, "a library step, though no provider keeps anything");
+    }
+  }
+  hr__exact_free(r.arena, schedule.arena_bytes);
+  hr_schedule_fini(&schedule);
+  return status;
+}
+
+/* ---- parts of programs ---- */
+
+static hr_status part_of(const hr_program *program, int copies, hr_program *out_program) {
+  bool ok = true;
+  hr_program_init(out_program);
+  for (int copy = 0; copy < copies; ++copy) {
+    for (int b = 0; b < program->buffer_count; ++b) {
+      ok &= hr_program_add_buffer(out_program, program->buffers[b].bytes, false, false) != UINT32_MAX;
+    }
+  }
+  for (int s = 0; s < program->scalar_count; ++s) {
+    const hr_program_scalar *scalar = &program->scalars[s];
+    ok &= (scalar->is_constant ? hr_program_add_constant(out_program, scalar->value)
+                               : hr_program_add_argument(out_program, scalar->dtype)) != UINT32_MAX;
+  }
+  out_program->bound_count = out_program->buffer_count;
+  return ok ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a part of a program");
+}
+
+hr_status hr__single_node(const hr_program *program, int n, hr_program *out_program) {
+  HR_RETURN_IF_ERROR(part_of(program, 1, out_program));
+  return hr_program_append(out_program, &program->nodes[n])
+             ? HR_OK
+             : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a node");
+}
+
+hr_status hr__detached_node(const hr_program *program, int n, hr_program *out_program) {
+  HR_RETURN_IF_ERROR(part_of(program, 2, out_program));
+  hr_node node = program->nodes[n];
+  hr_operand *inputs = calloc((size_t)node.input_count + 1, sizeof *inputs);
+  for (int i = 0; i < node.input_count; ++i) {
+    inputs[i] = node.inputs[i];
+    inputs[i].index += inputs[i].kind == HR_OPERAND_VALUE ? (uint32_t)program->buffer_count : 0;
+  }
+  node.inputs = inputs;
+  bool ok = hr_program_append(out_program, &node);
+  free(inputs);
+  return ok ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a node");
+}

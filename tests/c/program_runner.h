@@ -1,0 +1,25 @@
+/* program_runner.h: ways to run a generated program with the interpreter. */
+#ifndef HEADRACE_TESTS_PROGRAM_RUNNER_H_
+#define HEADRACE_TESTS_PROGRAM_RUNNER_H_
+
+#include "compiler/compile.h"
+
+/* Aligned memory of exactly `bytes` bytes: sanitizers see what lies behind. */
+void *hr__exact_alloc(size_t bytes);
+void hr__exact_free(void *memory, size_t bytes);
+
+/* Copies of a program's buffers, to run on. */
+void **hr__memory_copy(const hr_program *program, void *const *memory);
+void hr__memory_free(const hr_program *program, void **memory);
+
+/* Compiles `program` and runs it on `memory`. Units of a kernel run in ranges of `cut` (0: all at once), the last range first
+ * where `is_reversed`. OUT_OF_RANGE when a CHECK_INDEX fails: what follows it has not run. */
+HR_MUST_USE hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments,
+                                          int64_t cut, bool is_reversed);
+
+/* The node `n` alone, every buffer live and full of contents: what strict mode runs. */
+HR_MUST_USE hr_status hr__single_node(const hr_program *program, int n, hr_program *out_program);
+/* The same with inputs that lie in copies of all buffers, numbered after the buffers: what it means to read before writing. */
+HR_MUST_USE hr_status hr__detached_node(const hr_program *program, int n, hr_program *out_program);
+
+#endif
