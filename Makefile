@@ -15,7 +15,7 @@ BUILD_STEP = $(VENV_BIN)/cmake --build
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo bench check conformance sanitize format clean venv python-package
+.PHONY: help build test fuzz demo bench check conformance sanitize format clean venv python-package
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ test: build python-package ## the C tests, then the Python tests
 	@if find tests -name 'test_*.py' 2>/dev/null | grep -q .; then \
 	  echo "$(VENV)/bin/python -m pytest tests"; $(VENV)/bin/python -m pytest tests; \
 	fi
+
+fuzz: build ## 10,000 random programs; HEADRACE_TEST_SEED says which
+	HEADRACE_TEST_PROGRAMS=$${HEADRACE_TEST_PROGRAMS:-10000} $(BUILD)/tests/random_program_test
 
 demo: build python-package ## the demonstration
 	$(VENV)/bin/python examples/demo.py

@@ -191,12 +191,11 @@ HR_TEST(layer_norm_of_halves_accumulates_wide) {
 
 /* No channels are no channels in each group. */
 HR_TEST(group_norm_of_no_channels) {
-  float nothing[1] = {0}, mean[6] = {0}, rstd[6] = {0};
+  float nothing[1] = {0}, means[6] = {0}, rstds[6] = {0};
   bench t = bench_begin();
-  bench_record(&t, HR_OP_GROUP_NORM,
-               INPUTS(TENSOR(&t, F32, nothing, 2, 0, 4), TENSOR(&t, F32, nothing, 0), ABSENT),
-               OUTPUTS(TENSOR(&t, F32, nothing, 2, 0, 4), TENSOR(&t, F32, mean, 2, 3), TENSOR(&t, F32, rstd, 2, 3)),
+  bench_record(&t, HR_OP_GROUP_NORM, INPUTS(TENSOR(&t, F32, nothing, 2, 0, 4), TENSOR(&t, F32, nothing, 0), ABSENT),
+               OUTPUTS(TENSOR(&t, F32, nothing, 2, 0, 4), TENSOR(&t, F32, means, 2, 3), TENSOR(&t, F32, rstds, 2, 3)),
                INTS(3), SCALARS(F64(1e-5)));
   HR_ASSERT_OK(bench_run(&t));
-  HR_ASSERT(isnan(rstd[0]) && isnan(rstd[5]));
+  HR_ASSERT(isnan(rstds[0]) && isnan(rstds[5]));
 }

@@ -63,7 +63,7 @@ REF_FN double ref_log_clamped(double x) {
   REF_REAL_1(cls, T, erfc, erfc(x))                                                              \
   REF_REAL_1(cls, T, sigmoid, ref_sigmoid(x))                                                    \
   REF_REAL_1(cls, T, log_clamped, ref_log_clamped(x))                                            \
-  /* d/dx of x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3); rounded as torch does: NaN where x^2 overflows */  \
+  /* d/dx of x/2 (1 + tanh(k (x + a x^3))), as torch: NaN where x^2 overflows */                 \
   REF_FN T ref_##cls##_gelu_tanh_slope(T x) {                                                    \
     const T k = (T)0.79788456080286535588, a = (T)0.044715;                                      \
     T square = x * x, t = (T)tanh((double)(k * (x + a * (square * x))));                         \

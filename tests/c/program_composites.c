@@ -513,9 +513,7 @@ static void add_conv(hr__maker *m) {
   int64_t w[4] = {out, in / groups, 1 + hr__pick(m, 3), 1 + hr__pick(m, 3)};
   int64_t y[4] = {x[0], out}, stride[2], padding[2];
   int way = hr__pick(m, 3);
-  hr__draft draft = hr__begin(way == 0   ? HR_OP_CONV
-                              : way == 1 ? HR_OP_CONV_BACKWARD_DATA
-                                         : HR_OP_CONV_BACKWARD_WEIGHT);
+  hr__draft draft = hr__begin(way == 0 ? HR_OP_CONV : way == 1 ? HR_OP_CONV_BACKWARD_DATA : HR_OP_CONV_BACKWARD_WEIGHT);
   for (int i = 0; i < 2; ++i) {
     stride[i] = 1 + hr__pick(m, 2), padding[i] = hr__pick(m, 2);
     y[2 + i] = (x[2 + i] + 2 * padding[i] - w[2 + i]) / stride[i] + 1;
@@ -639,10 +637,34 @@ static void add_optimizer(hr__maker *m) {
 }
 
 void hr__add_composite(hr__maker *m) {
-  static void (*const makers[])(hr__maker *) = {
-      add_moments,   add_softmax, add_softmax,      add_layer_norm, add_layer_norm, add_group_norm,         add_batch_norm,
-      add_batch_norm, add_loss,   add_nll_loss,     add_pool,       add_pool,       add_resize,             add_cat,
-      add_pad,       add_index_select, add_gather,  add_scatter,    add_index_add,  add_index,              add_random,
-      add_random,    add_embedding_backward, add_triangle_or_sum, add_matmul,  add_conv, add_cell, add_attention, add_optimizer};
+  static void (*const makers[])(hr__maker *) = {add_moments,
+                                                add_softmax,
+                                                add_softmax,
+                                                add_layer_norm,
+                                                add_layer_norm,
+                                                add_group_norm,
+                                                add_batch_norm,
+                                                add_batch_norm,
+                                                add_loss,
+                                                add_nll_loss,
+                                                add_pool,
+                                                add_pool,
+                                                add_resize,
+                                                add_cat,
+                                                add_pad,
+                                                add_index_select,
+                                                add_gather,
+                                                add_scatter,
+                                                add_index_add,
+                                                add_index,
+                                                add_random,
+                                                add_random,
+                                                add_embedding_backward,
+                                                add_triangle_or_sum,
+                                                add_matmul,
+                                                add_conv,
+                                                add_cell,
+                                                add_attention,
+                                                add_optimizer};
   HR__PICK_FROM(m, makers)(m);
 }

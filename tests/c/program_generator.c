@@ -21,9 +21,9 @@ double hr__uniform(hr__maker *m) {
 }
 
 hr_dtype hr__any_dtype(hr__maker *m) {
-  static const hr_dtype pool[] = {HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32,  HR_DTYPE_F64,
+  static const hr_dtype pool[] = {HR_DTYPE_F32, HR_DTYPE_F32,  HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F64,
                                   HR_DTYPE_F16, HR_DTYPE_BF16, HR_DTYPE_I64, HR_DTYPE_I64, HR_DTYPE_I32, HR_DTYPE_U32,
-                                  HR_DTYPE_U64, HR_DTYPE_I16, HR_DTYPE_U16,  HR_DTYPE_I8,  HR_DTYPE_U8,  HR_DTYPE_BOOL};
+                                  HR_DTYPE_U64, HR_DTYPE_I16,  HR_DTYPE_U16, HR_DTYPE_I8,  HR_DTYPE_U8,  HR_DTYPE_BOOL};
   return HR__PICK_FROM(m, pool);
 }
 
@@ -435,8 +435,7 @@ void hr__end(hr__maker *m, hr__draft *draft) {
   make_views(m, draft->input_count, draft->inputs, inputs, &has_none);
   make_views(m, draft->output_count, draft->outputs, outputs, &has_none);
   hr_attrs attrs = {draft->int_count, draft->scalar_count, draft->ints, draft->scalars};
-  hr_status status =
-      hr_op_check(draft->op, &attrs, draft->input_count, inputs, draft->output_count, outputs);
+  hr_status status = hr_op_check(draft->op, &attrs, draft->input_count, inputs, draft->output_count, outputs);
   if (status != NULL) {
     if (has_none) {
       hr_status_ignore(status);

@@ -233,10 +233,11 @@ static hr_status compare(const oracle *o, const char *actual, const char *expect
     if (!both_nan && (!is_real || is_exact(o) || !is_close(o, out->dtype, x, y, k))) {
       int64_t raw[2] = {0};
       memcpy(&raw[0], a, (size_t)size), memcpy(&raw[1], e, (size_t)size);
-      return hr_status_make(HR_STATUS_INTERNAL,
-                            "%s in %s: element %lld of buffer %u (%s) is %.17g (0x%llx), the reference gives %.17g (0x%llx)",
-                            hr_op_table(o->node->op)->name, hr_class_name(o->cls), (long long)k, out->index,
-                            hr_dtype_name(out->dtype), x, (unsigned long long)raw[0], y, (unsigned long long)raw[1]);
+      return hr_status_make(
+          HR_STATUS_INTERNAL,
+          "%s in %s: element %lld of buffer %u (%s) is %.17g (0x%llx), the reference gives %.17g (0x%llx)",
+          hr_op_table(o->node->op)->name, hr_class_name(o->cls), (long long)k, out->index, hr_dtype_name(out->dtype), x,
+          (unsigned long long)raw[0], y, (unsigned long long)raw[1]);
     }
   }
   return HR_OK;

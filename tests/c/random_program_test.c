@@ -193,9 +193,9 @@ static void check_loops(const trial *t) {
     stops = is_stopped(t, "the reference differs", status);
     hr_program_fini(&single);
     if (stops && (int)expanded.nodes[n].origin != t->stopped_at) {
-      fail_with_program(t, "another check fails loop by loop",
-                        hr_status_make(HR_STATUS_INTERNAL, "of node %u, strict of node %d", expanded.nodes[n].origin,
-                                       t->stopped_at));
+      fail_with_program(
+          t, "another check fails loop by loop",
+          hr_status_make(HR_STATUS_INTERNAL, "of node %u, strict of node %d", expanded.nodes[n].origin, t->stopped_at));
     }
   }
   compare(t, "loop by loop differs from strict", given, true);
