@@ -51,8 +51,8 @@ static hr_status prepare(const hr_program *program, const hr_node *node, hr_prep
   (void)program;
   hr_prepared *prepared = NULL;
   int threads = hr_library_threads_set(hr_thread_count()); /* creating primitives changes it */
-  hr_status made = node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(node, &prepared)
-                                            : hr__onednn_prepare_conv(node, &prepared);
+  hr_status made =
+      node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(node, &prepared) : hr__onednn_prepare_conv(node, &prepared);
   (void)hr_library_threads_set(threads);
   HR_RETURN_IF_ERROR(made);
   if (prepared->status != NULL) {
