@@ -206,7 +206,7 @@ hr_operand hr__new_index(hr__maker *m, int rank, const int64_t *dims, int64_t ex
 
 hr_operand hr__strange_tensor(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims) {
   int64_t strides[HR_RANK_MAX], count = 1, offset = 0;
-  int order[HR_RANK_MAX];
+  int order[HR_RANK_MAX] = {0};
   for (int d = 0; d < rank; ++d) {
     int other = hr__pick(m, d + 1);
     order[d] = order[other];
