@@ -47,7 +47,7 @@ static int count_stores(const hr_kernel *kernel) {
 static hr_status run(const char *text, void **memory, const hr_scalar *arguments) {
   hr_program program;
   HR_ASSERT_OK(hr_program_parse(text, &program));
-  hr_status status = hr__run_interpreted(&program, memory, arguments, 0, false);
+  hr_status status = hr__run_interpreted(&program, memory, arguments, (hr__way){0});
   hr_program_fini(&program);
   return status;
 }

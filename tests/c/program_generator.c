@@ -266,6 +266,17 @@ hr_operand hr__reshape(hr__maker *m, hr_operand x, int rank, const int64_t *dims
   return view(m, x.index, x.dtype, rank, dims, strides, x.offset);
 }
 
+/* A dim of x as two. */
+static hr_operand split(hr__maker *m, hr_operand x, int dim, int64_t inner) {
+  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
+  for (int d = 0; d <= x.rank; ++d) {
+    int from = d <= dim ? d : d - 1;
+    dims[d] = d == dim ? x.dims[dim] / inner : d == dim + 1 ? inner : x.dims[from];
+    strides[d] = x.strides[from] * (d == dim ? inner : 1);
+  }
+  return view(m, x.index, x.dtype, x.rank + 1, dims, strides, x.offset);
+}
+
 /* One more view of a tensor: a slice, every other element, a permutation, a reversal, one of more or fewer dims. */
 static void add_random_view(hr__maker *m) {
   const hr__tensor *t = &m->tensors[hr__pick(m, m->tensor_count)];
@@ -276,7 +287,7 @@ static void add_random_view(hr__maker *m) {
   }
   int dim = hr__pick(m, x.rank), order[HR_RANK_MAX];
   int64_t size = x.dims[dim];
-  switch (hr__pick(m, 5)) {
+  switch (hr__pick(m, 6)) {
     case 0:
       if (size >= 2) {
         int64_t start = hr__pick(m, 2), step = size >= 4 ? 1 + hr__pick(m, 2) : 1;
@@ -296,6 +307,14 @@ static void add_random_view(hr__maker *m) {
       if (hr__is_contiguous(&x)) {
         int64_t flat = hr__count(&x);
         x = hr__reshape(m, x, 1, &flat);
+      }
+      break;
+    case 4:
+      for (int64_t inner = 2; inner <= 5 && x.rank < 5 && size > inner; ++inner) {
+        if (size % inner == 0) {
+          x = split(m, x, dim, inner);
+          break;
+        }
       }
       break;
     default: /* one row for all: only to be read */

@@ -1,8 +1,8 @@
 /* program_oracle.h: one loop node by the interpreter and by the reference evaluator, on the same contents.
  *
  * Rows that are EXACT give the same bits. The others stay within what their class of accuracy promises; sums and products
- * within the rounding errors that their order can make. NaN, infinities and the sign of zero are never excused, unless
- * numbers inside a sum or product can overflow.
+ * within the rounding errors that their order can make. NaN and infinities are never excused, unless numbers inside a sum
+ * or product can overflow; the sign of zero is where it hangs on the order or on what large terms leave.
  */
 #ifndef HEADRACE_TESTS_PROGRAM_ORACLE_H_
 #define HEADRACE_TESTS_PROGRAM_ORACLE_H_

@@ -179,6 +179,21 @@ static void add_reduction(hr__maker *m) {
   hr__end(m, &draft);
 }
 
+/* Rows summed up, or numbered, in one of them. */
+static void add_inner_reduction(hr__maker *m) {
+  static const hr_op pool[] = {HR_OP_SUM, HR_OP_AMAX, HR_OP_ARGMAX};
+  int dim = hr__pick(m, 3);
+  hr__draft draft = hr__begin(HR__PICK_FROM(m, pool));
+  hr_operand x = hr__target(m, draft.op == HR_OP_ARGMAX ? HR_DTYPE_I64 : hr__real_dtype(m), 3, m->base);
+  if (x.dims[dim] == 0) {
+    return;
+  }
+  hr__in(&draft, x);
+  hr__int(&draft, 1 << dim);
+  hr__out(&draft, hr__slice(m, x, dim, hr__pick(m, (int)x.dims[dim]), 1, 1));
+  hr__end(m, &draft);
+}
+
 /* An index of the best element, and now and then what it stands for. */
 static void add_argreduce(hr__maker *m) {
   hr_operand x = hr__any_tensor(m, hr__chance(m, 2), 1);
@@ -214,6 +229,8 @@ void hr__add_rows(hr__maker *m) {
     add_shifted(m);
   } else if (kind < 15) {
     add_reduction(m);
+  } else if (hr__chance(m, 3)) {
+    add_inner_reduction(m);
   } else {
     add_argreduce(m);
   }

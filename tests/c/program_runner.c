@@ -58,8 +58,7 @@ typedef struct run {
   void **memory;
   char *arena;
   const hr_scalar *arguments;
-  int64_t cut;
-  bool is_reversed;
+  hr__way way;
 } run;
 
 static void run_kernel(const run *r, const hr_host_kernel *host, void **args, const hr_scalar *scalars) {
@@ -69,10 +68,10 @@ static void run_kernel(const run *r, const hr_host_kernel *host, void **args, co
                        .scratch = hr__exact_alloc(host->scratch_bytes)};
   memset(call.workspace, 0x7f, host->workspace_bytes);
   for (int pass = 0; pass < host->pass_count; ++pass) {
-    int64_t units = host->units[pass], step = r->cut > 0 ? r->cut : units,
+    int64_t units = host->units[pass], step = r->way.cut > 0 ? r->way.cut : units,
             ranges = step > 0 ? (units + step - 1) / step : 0;
     for (int64_t k = 0; k < ranges; ++k) {
-      int64_t begin = (r->is_reversed ? ranges - 1 - k : k) * step;
+      int64_t begin = (r->way.is_reversed ? ranges - 1 - k : k) * step;
       memset(call.scratch, 0x7f, host->scratch_bytes);
       host->run(host, pass, &call, begin, begin + step < units ? begin + step : units);
     }
@@ -116,12 +115,11 @@ static hr_status run_check(const run *r, const hr_node *node) {
                                              (long long)node->ints[0], (long long)node->ints[1]);
 }
 
-hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments, int64_t cut,
-                              bool is_reversed) {
-  hr_target target = {.verify = true};
+hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments, hr__way way) {
+  hr_target target = {.verify = true, .resident_row_bytes = way.resident_row_bytes};
   hr_schedule schedule;
   HR_RETURN_IF_ERROR(hr_compile(program, &target, &schedule));
-  run r = {&schedule, memory, hr__exact_alloc(schedule.arena_bytes), arguments, cut, is_reversed};
+  run r = {&schedule, memory, hr__exact_alloc(schedule.arena_bytes), arguments, way};
   memset(r.arena, 0x7f, schedule.arena_bytes);
   hr_status status = NULL;
   for (int s = 0; s < schedule.step_count && status == NULL; ++s) {

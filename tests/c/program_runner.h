@@ -12,10 +12,15 @@ void hr__exact_free(void *memory, size_t bytes);
 void **hr__memory_copy(const hr_program *program, void *const *memory);
 void hr__memory_free(const hr_program *program, void **memory);
 
-/* Compiles `program` and runs it on `memory`. Units of a kernel run in ranges of `cut` (0: all at once), the last range first
- * where `is_reversed`. OUT_OF_RANGE when a CHECK_INDEX fails: what follows it has not run. */
+typedef struct hr__way {      /* none of this changes a bit */
+  int64_t cut;                /* units of a kernel run in ranges of this many; 0: all at once */
+  bool is_reversed;           /* the last range first */
+  int64_t resident_row_bytes; /* as in hr_target; 0: the compiler's choice */
+} hr__way;
+
+/* Compiles `program` and runs it on `memory`. OUT_OF_RANGE when a CHECK_INDEX fails: what follows it has not run. */
 HR_MUST_USE hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments,
-                                          int64_t cut, bool is_reversed);
+                                          hr__way way);
 
 /* The node `n` alone, every buffer live and full of contents: what strict mode runs. */
 HR_MUST_USE hr_status hr__single_node(const hr_program *program, int n, hr_program *out_program);
