@@ -1,0 +1,121 @@
+"""What the stream does behind a training loop: programs found again, memory that stays bounded, modes that agree."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import DEVICE
+from torch import nn
+
+pytestmark = pytest.mark.device_only
+
+
+@pytest.fixture
+def fuse():
+    """Restores the usual mode afterwards."""
+    yield
+    torch.headrace.set_mode("fuse")
+
+
+def trainer(sizes=(16, 32, 4)):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(sizes[0], sizes[1]), nn.Tanh(), nn.Linear(sizes[1], sizes[2])).to(DEVICE)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    x, y = torch.randn(8, sizes[0]).to(DEVICE), torch.randint(0, sizes[2], (8,)).to(DEVICE)
+
+    def step():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def test_a_loop_that_reads_each_loss_compiles_two_programs():
+    step = trainer()
+    for _ in range(3):  # the first step also makes the optimizer's state
+        step().item()
+    torch.headrace.reset_stats()
+    for _ in range(10):
+        step().item()
+    stats = torch.headrace.stats()
+    assert stats["compiles"] == 0 and stats["cache_hits"] == stats["commits"] == 10
+
+
+def test_a_loop_that_never_synchronises_finds_its_programs_again():
+    step = trainer()
+    for _ in range(1500):
+        step()
+    torch.headrace.reset_stats()
+    for _ in range(3000):
+        step()
+    stats = torch.headrace.stats()
+    assert stats["commits_by_limit"] >= 3, stats
+    assert stats["compiles"] == 0 and stats["cache_hits"] == stats["commits"], stats
+
+
+def test_numbers_are_no_part_of_a_program():
+    x = torch.ones(8, device=DEVICE)
+    for _ in range(2):  # the first program also fills x
+        (x * 0.5).sum().item()
+    torch.headrace.reset_stats()
+    for k in range(20):
+        assert (x * (k / 7)).sum().item() == pytest.approx(8 * k / 7, rel=1e-6)
+    assert torch.headrace.stats()["compiles"] == 0
+
+
+def test_300_sequence_lengths_leave_memory_and_cache_bounded():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(50, 16), nn.Linear(16, 16), nn.LayerNorm(16), nn.Linear(16, 50)).to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    peaks = []
+    for length in list(range(1, 301)) * 2:
+        tokens = (torch.arange(length) % 50).to(DEVICE)
+        optimizer.zero_grad()
+        F.cross_entropy(model(tokens), tokens).backward()
+        optimizer.step()
+        if length % 100 == 0:
+            torch.headrace.synchronize()
+            peaks.append(torch.headrace.memory_reserved())
+    torch.headrace.synchronize()
+    stats = torch.headrace.stats()
+    assert stats["cache_entries"] <= 1024
+    assert peaks[-1] <= 1.25 * peaks[2] + (1 << 20), peaks  # the second round needs no more than the first
+    assert torch.headrace.memory_reserved() < 64 << 20
+
+
+def random_program(seed, device):
+    """A short program of element-wise operations, reductions and writes through views; gives all it made."""
+    generator = torch.Generator().manual_seed(seed)
+    pick = lambda n: int(torch.randint(n, (1,), generator=generator))  # noqa: E731
+    pool = [torch.randn(7, 33, generator=generator).to(device) for _ in range(3)]
+    for _ in range(12):
+        a, b = pool[pick(len(pool))], pool[pick(len(pool))]
+        kind = pick(7)
+        if kind == 0:
+            pool.append(a * b + 0.25)
+        elif kind == 1:
+            pool.append((a - b).tanh())
+        elif kind == 2:
+            pool.append(a.softmax(pick(2)))
+        elif kind == 3:
+            pool.append(a - a.mean(pick(2), keepdim=True))
+        elif kind == 4:
+            a[:, ::2] += b[:, 1::2].sum(1, keepdim=True)
+        elif kind == 5:
+            a[1:].copy_(a[:-1].clone())
+        else:
+            pool.append(torch.where(a > 0, b.sigmoid(), a.exp().clamp(max=9)))
+    return [tensor.cpu() for tensor in pool]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_all_modes_give_the_same_bits(seed, fuse):
+    made = {}
+    for mode in ("strict", "eager", "fuse"):
+        torch.headrace.set_mode(mode)
+        made[mode] = random_program(seed, DEVICE)
+    for mode in ("eager", "fuse"):
+        for expected, actual in zip(made["strict"], made[mode], strict=True):
+            assert torch.equal(expected.nan_to_num(7), actual.nan_to_num(7))
