@@ -139,6 +139,12 @@ static void store_element(hr_dtype dtype, void *to, double value) {
     case HR_DTYPE_F32:
       *(float *)to = (float)value;
       break;
+    case HR_DTYPE_C64:
+      ((float *)to)[0] = (float)value, ((float *)to)[1] = (float)(1 - value * value);
+      break;
+    case HR_DTYPE_C128:
+      ((double *)to)[0] = value, ((double *)to)[1] = 1 - value * value;
+      break;
     default:
       *(double *)to = value;
       break;
@@ -166,7 +172,7 @@ static uint32_t add_buffer(hr__maker *m, hr_dtype dtype, int64_t count, bool is_
   return b;
 }
 
-static hr_operand dense(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims, bool is_dead, bool is_fresh) {
+hr_operand hr__apart(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims, bool is_dead, bool is_fresh) {
   int64_t strides[HR_RANK_MAX], count = 1;
   for (int d = rank - 1; d >= 0; --d) {
     strides[d] = count;
@@ -176,20 +182,20 @@ static hr_operand dense(hr__maker *m, hr_dtype dtype, int rank, const int64_t *d
 }
 
 hr_operand hr__new_tensor(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims) {
-  hr_operand x = dense(m, dtype, rank, dims, false, false);
+  hr_operand x = hr__apart(m, dtype, rank, dims, false, false);
   hr__add_view(m, &x, true);
   return x;
 }
 
 hr_operand hr__new_output(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims) {
-  hr_operand x = dense(m, dtype, rank, dims, hr__chance(m, 2), true);
+  hr_operand x = hr__apart(m, dtype, rank, dims, hr__chance(m, 2), true);
   hr__add_view(m, &x, true);
   return x;
 }
 
 hr_operand hr__new_index(hr__maker *m, int rank, const int64_t *dims, int64_t extent) {
   hr_dtype dtype = hr__chance(m, 4) ? HR_DTYPE_I32 : HR_DTYPE_I64;
-  hr_operand x = dense(m, dtype, rank, dims, false, false);
+  hr_operand x = hr__apart(m, dtype, rank, dims, false, false);
   int64_t count = hr__count(&x), wrong = hr__chance(m, 40) && count > 0 ? hr__pick(m, (int)count) : -1;
   for (int64_t i = 0; i < count; ++i) {
     int64_t value = extent > 0 ? hr__pick(m, (int)extent) : 0;

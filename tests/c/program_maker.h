@@ -9,7 +9,7 @@
 #include "core/op.h"
 #include "program_generator.h"
 
-enum { HR__TENSORS_MAX = 128, HR__OPERANDS_MAX = 40 };
+enum { HR__TENSORS_MAX = 128, HR__COMPLEX_MAX = 6, HR__OPERANDS_MAX = 40 };
 
 typedef struct hr__tensor {
   hr_operand operand;
@@ -21,8 +21,9 @@ typedef struct hr__maker {
   uint64_t state;
   generated *g;
   int64_t base[3];
-  hr__tensor tensors[HR__TENSORS_MAX]; /* operands point into these: copy before the next is added */
-  int tensor_count, argument_count;
+  hr__tensor tensors[HR__TENSORS_MAX];   /* operands point into these: copy before the next is added */
+  hr_operand complexes[HR__COMPLEX_MAX]; /* of the base shape; apart, since few rows take them */
+  int tensor_count, complex_count, argument_count;
   hr_status status; /* the first error */
 } hr__maker;
 
@@ -59,6 +60,8 @@ hr_operand hr__integer(hr__maker *m, int64_t value);
 hr_operand hr__new_tensor(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims);
 /* The same with a view that is stepped, permuted or reversed. */
 hr_operand hr__strange_tensor(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims);
+/* A contiguous tensor of no pool, with contents or, where it is fresh, to be written by the next node. */
+hr_operand hr__apart(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims, bool is_dead, bool is_fresh);
 /* Integers in [0, extent), rarely one outside; not in the pool. */
 hr_operand hr__new_index(hr__maker *m, int rank, const int64_t *dims, int64_t extent);
 /* A tensor that the next node writes completely, maybe dead at the end; it joins the pool. */

@@ -257,10 +257,21 @@ static hr_status run_check(const hr_program *program, void **memory, const hr_sc
   return actual;
 }
 
+static bool has_complex(const hr_node *node) {
+  bool found = hr_dtype_is_complex(node->outputs[0].dtype);
+  for (int i = 0; i < node->input_count; ++i) {
+    found |= hr_dtype_is_complex(node->inputs[i].dtype);
+  }
+  return found;
+}
+
 hr_status hr__run_checked(const hr_program *program, void **memory, const hr_scalar *arguments) {
   const hr_node *node = &program->nodes[0];
   if (!node->is_loop) {
     return run_check(program, memory, arguments);
+  }
+  if (has_complex(node)) {
+    return hr__run_interpreted(program, memory, arguments, (hr__way){0});
   }
   const hr_operand *out = &node->outputs[0];
   oracle o = {.program = program, .node = node, .memory = memory, .arguments = arguments, .domain = 1};

@@ -3,6 +3,7 @@
  * Rows that are EXACT give the same bits. The others stay within what their class of accuracy promises; sums and products
  * within the rounding errors that their order can make. NaN and infinities are never excused, unless numbers inside a sum
  * or product can overflow; the sign of zero is where it hangs on the order or on what large terms leave.
+ * Complex numbers are run, not compared: the reference computes them in double, by C's rules for infinities.
  */
 #ifndef HEADRACE_TESTS_PROGRAM_ORACLE_H_
 #define HEADRACE_TESTS_PROGRAM_ORACLE_H_

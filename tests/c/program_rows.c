@@ -151,6 +151,49 @@ static void add_shifted(hr__maker *m) {
   hr__end(m, &draft);
 }
 
+static hr_operand complex_tensor(hr__maker *m) {
+  return m->complexes[hr__pick(m, m->complex_count)];
+}
+
+/* Rows that have a complex version, on tensors that only these take. */
+static void add_complex(hr__maker *m) {
+  static const hr_op pool[] = {HR_OP_ADD,  HR_OP_MUL,         HR_OP_SUB,           HR_OP_DIV,  HR_OP_EXP,
+                               HR_OP_CONJ, HR_OP_ABS_COMPLEX, HR_OP_ANGLE_COMPLEX, HR_OP_REAL, HR_OP_IMAG,
+                               HR_OP_SQRT, HR_OP_EQ,          HR_OP_SUM,           HR_OP_PROD, HR_OP_ADD_SCALED,
+                               HR_OP_COPY, HR_OP_NEG,         HR_OP_SQUARE};
+  while (m->complex_count < 2) {
+    m->complexes[m->complex_count++] =
+        hr__apart(m, hr__chance(m, 3) ? HR_DTYPE_C128 : HR_DTYPE_C64, 3, m->base, false, false);
+  }
+  hr__draft draft = hr__begin(HR__PICK_FROM(m, pool));
+  const hr_op_row *row = hr_op_table(draft.op);
+  hr_operand like = complex_tensor(m);
+  hr_dtype part = like.dtype == HR_DTYPE_C64 ? HR_DTYPE_F32 : HR_DTYPE_F64;
+  hr__in(&draft, like);
+  for (int i = 1; i < row->arity; ++i) {
+    hr__in(&draft, hr__chance(m, 3) ? hr__spreadable(m, 3, m->base) : complex_tensor(m));
+  }
+  if (row->family == HR_FAMILY_REDUCE) {
+    int64_t dims[3], mask = 1 + hr__pick(m, 7);
+    for (int d = 0; d < 3; ++d) {
+      dims[d] = (mask >> d & 1) != 0 ? 1 : m->base[d];
+    }
+    hr__int(&draft, mask);
+    hr__out(&draft, hr__apart(m, like.dtype, 3, dims, false, true));
+  } else if (row->rule == HR_RULE_PART) {
+    hr__out(&draft, hr__output(m, part, 3, m->base));
+  } else if (row->rule == HR_RULE_COMPARE) {
+    hr__out(&draft, hr__output(m, HR_DTYPE_BOOL, 3, m->base));
+  } else if (hr__chance(m, 3)) {
+    hr__out(&draft, complex_tensor(m));
+  } else {
+    int at = m->complex_count < HR__COMPLEX_MAX ? m->complex_count++ : hr__pick(m, HR__COMPLEX_MAX);
+    m->complexes[at] = hr__apart(m, like.dtype, 3, m->base, hr__chance(m, 2), true);
+    hr__out(&draft, m->complexes[at]);
+  }
+  hr__end(m, &draft);
+}
+
 static int reduced_dims(hr__maker *m, const hr_operand *x, int64_t *out_dims) {
   int mask = 1 + hr__pick(m, (1 << x->rank) - 1);
   for (int d = 0; d < x->rank; ++d) {
@@ -219,7 +262,11 @@ static void add_argreduce(hr__maker *m) {
 
 void hr__add_rows(hr__maker *m) {
   int kind = hr__pick(m, 16);
-  if (kind < 7) {
+  if (kind == 0 && hr__chance(m, 3)) {
+    for (int n = 1 + hr__pick(m, 4); n > 0; --n) {
+      add_complex(m);
+    }
+  } else if (kind < 7) {
     add_pointwise(m);
   } else if (kind < 10) {
     add_in_place(m);

@@ -81,7 +81,9 @@ static bool is_nan(hr_dtype dtype, const char *at) {
 }
 
 static void compare_buffer(const trial *t, const char *what, int b, const char *a, const char *e) {
-  hr_dtype dtype = t->g.dtypes[b];
+  hr_dtype whole = t->g.dtypes[b], dtype = whole == HR_DTYPE_C64    ? HR_DTYPE_F32
+                                           : whole == HR_DTYPE_C128 ? HR_DTYPE_F64
+                                                                    : whole; /* part by part */
   size_t size = hr_dtype_size(dtype), bytes = t->g.bytes[b];
   if (memcmp(a, e, bytes) == 0) {
     return;
