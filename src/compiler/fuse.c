@@ -19,7 +19,7 @@
 #include "compiler/passes.h"
 #include "core/op.h"
 
-enum { GROUP_NODES_MAX = 48, GROUP_ACCESSES_MAX = 160, CANDIDATES_MAX = 16 };
+enum { NEAR_GROUPS = 8, GROUP_NODES_MAX = 48, GROUP_ACCESSES_MAX = 160, CANDIDATES_MAX = 16 };
 static const int64_t RESIDENT_ROW_BYTES = 256 * 1024;
 
 typedef struct access {
@@ -41,6 +41,9 @@ typedef struct fuser {
   const hr_target *target;
   HR_VECTOR(open_group) groups;
   int *node_group, *node_phase;
+  int *first_reader; /* of each node: the first node that reads its result; -1: none */
+  int *input_base,
+      *input_writer; /* input i of node n was written by node input_writer[input_base[n] + i]; -1: before */
   int *write_group, *read_group, *writer; /* of each buffer: the last group or node; -1: none */
   int check_floor;                        /* groups before this one precede a CHECK_INDEX */
 } fuser;
@@ -196,6 +199,29 @@ static bool domains_agree(const fuser *f, const open_group *group, const hr_node
   return true;
 }
 
+/* Whether the first reader of the node's result could follow it into group g. */
+static bool reader_can_follow(const fuser *f, int g, int n) {
+  int reader = f->first_reader[n];
+  if (reader < 0) {
+    return true;
+  }
+  for (int i = 0; i < f->program->nodes[reader].input_count; ++i) {
+    int writer = f->input_writer[f->input_base[reader] + i];
+    if (writer > n || (writer >= 0 && writer != n && f->node_group[writer] > g)) {
+      return false;
+    }
+  }
+  return f->program->nodes[reader].is_loop;
+}
+
+/* A node that joins a group far behind takes its result there: a temporary would then live, and take memory, from there
+ * to its reader. An x - mean of a backward pass shall not move into the forward pass; a chain of the optimizer, whose next
+ * link follows, shall find together. */
+static bool is_worth_moving(const fuser *f, int g, int n, const hr_node *node) {
+  bool is_near = g + NEAR_GROUPS >= (int)f->groups.count;
+  return is_near || !f->program->buffers[node->outputs[0].index].is_dead || reader_can_follow(f, g, n);
+}
+
 static bool try_join(fuser *f, int g, int n, const hr_node *node) {
   open_group *group = &f->groups.data[g];
   size_t operands = (size_t)(node->input_count + node->output_count);
@@ -204,7 +230,8 @@ static bool try_join(fuser *f, int g, int n, const hr_node *node) {
     return false;
   }
   hr_domain domain;
-  if (!domains_agree(f, group, node, &domain) || !accesses_allow(f, group, &domain, node)) {
+  if (!is_worth_moving(f, g, n, node) || !domains_agree(f, group, node, &domain) ||
+      !accesses_allow(f, group, &domain, node)) {
     return false;
   }
   int phase = phase_in_group(f, g, node);
@@ -361,6 +388,39 @@ static int *new_indices(hr_program *program, int count) {
   return indices;
 }
 
+/* Who writes what each node reads, and who reads first what each node writes. */
+static bool find_readers(fuser *f) {
+  hr_program *program = f->program;
+  int inputs = 0;
+  for (int n = 0; n < program->node_count; ++n) {
+    inputs += program->nodes[n].input_count;
+  }
+  int *last_writer = new_indices(program, program->buffer_count);
+  f->first_reader = new_indices(program, program->node_count);
+  f->input_base = new_indices(program, program->node_count);
+  f->input_writer = new_indices(program, inputs);
+  if (!last_writer || !f->first_reader || !f->input_base || !f->input_writer) {
+    return false;
+  }
+  for (int n = 0, at = 0; n < program->node_count; ++n) {
+    const hr_node *node = &program->nodes[n];
+    f->input_base[n] = at;
+    for (int i = 0; i < node->input_count; ++i, ++at) {
+      int writer = node->inputs[i].kind == HR_OPERAND_VALUE ? last_writer[node->inputs[i].index] : -1;
+      f->input_writer[at] = writer;
+      if (writer >= 0 && f->first_reader[writer] < 0) {
+        f->first_reader[writer] = n;
+      }
+    }
+    for (int i = 0; i < node->output_count; ++i) {
+      if (node->outputs[i].kind == HR_OPERAND_VALUE) {
+        last_writer[node->outputs[i].index] = n;
+      }
+    }
+  }
+  return true;
+}
+
 hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_fusion) {
   fuser f;
   memset(&f, 0, sizeof f);
@@ -371,8 +431,8 @@ hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_f
   f.write_group = new_indices(program, program->buffer_count);
   f.read_group = new_indices(program, program->buffer_count);
   f.writer = new_indices(program, program->buffer_count);
-  bool ok = f.node_group && f.node_phase && f.write_group && f.read_group && f.writer && fuse_nodes(&f) &&
-            export_groups(&f, out_fusion);
+  bool ok = f.node_group && f.node_phase && f.write_group && f.read_group && f.writer && find_readers(&f) &&
+            fuse_nodes(&f) && export_groups(&f, out_fusion);
   for (size_t g = 0; g < f.groups.count; ++g) {
     hr_vector_fini(&f.groups.data[g].nodes);
     hr_vector_fini(&f.groups.data[g].accesses);
