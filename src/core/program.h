@@ -59,7 +59,7 @@ typedef struct hr_operand {
   int term_count, bound_count;
   const hr_index_term *terms;
   const hr_bound *bounds;
-  uint32_t fill; /* scalar that a load gives out of bounds; HR_NO_SCALAR: 0 */
+  uint32_t fill; /* scalar that a load gives out of bounds, rounded to dtype; HR_NO_SCALAR: 0 */
 } hr_operand;
 
 enum { HR_NO_SCALAR = UINT32_MAX };
