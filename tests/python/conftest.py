@@ -27,6 +27,7 @@ hypothesis.settings.register_profile(
     derandomize=EXAMPLES is None,
     deadline=None,
     print_blob=True,
+    phases=[phase for phase in hypothesis.Phase if phase != hypothesis.Phase.explain],  # it takes minutes
     database=None if EXAMPLES is None else hypothesis.settings().database,
     suppress_health_check=list(hypothesis.HealthCheck),
 )

@@ -50,6 +50,7 @@ SHAPES = {
     "cat of nothing": lambda m: torch.cat([]),
     "stack": lambda m: torch.stack([m(M23), m(M34)]),
     "copy_": lambda m: m(torch.ones(3)).copy_(m(torch.ones(4))),
+    "copy_ of nothing": lambda m: m(torch.ones(1, 0)).copy_(m(torch.ones(0, 5))),
     "where": lambda m: torch.where(m(torch.ones(3, dtype=torch.bool)), m(torch.ones(4)), m(torch.ones(4))),
     "gather rank": lambda m: m(M23).gather(0, m(I3)),
     "gather size": lambda m: m(M23).gather(0, m(torch.zeros(3, 4, dtype=torch.long))),
@@ -133,6 +134,8 @@ IN_PLACE = {
     "add_ on expanded": lambda m: m(torch.ones(1)).expand(4).add_(1),
     "copy_ on expanded": lambda m: m(torch.ones(1)).expand(4).copy_(m(F4)),
     "add_ of an overlapping": (lambda m: (lambda x: x[1:].add_(x[:-1]))(m(F4.clone()))),
+    "copy_ of an overlapping": (lambda m: (lambda x: x[1:].copy_(x[:-1]))(m(F4.clone()))),
+    "copy_ of a row": (lambda m: (lambda x: x.copy_(x[0]))(m(M23.clone()))),
     "out overlaps input": (lambda m: (lambda x: torch.mul(x[:-1], 2, out=x[1:]))(m(F4.clone()))),
     "leaf that requires grad": lambda m: m(F4).clone().requires_grad_().add_(1),
     "saved for backward": (

@@ -381,6 +381,18 @@ def test_in_place_through_views():
         check(function, numbers((4, 4), dtype))
 
 
+def test_fills_may_repeat_themselves():
+    """What one element gets twice is the same both times, so torch lets fills through where it refuses other writes."""
+
+    def function(x):
+        y = x.clone()
+        y[:, :1].expand(3, 4).fill_(5)
+        y[0].expand(2, 4).zero_()
+        return y
+
+    check(function, numbers((3, 4)), grad=False)
+
+
 def test_in_place_operators():
     def function(x, y):
         z = x.clone()
