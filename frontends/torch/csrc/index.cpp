@@ -11,8 +11,8 @@ namespace headrace {
 namespace {
 
 Tensor index_of(const Tensor &index, const char *name) {
-  TORCH_CHECK_INDEX(index.scalar_type() == ScalarType::Long || index.scalar_type() == ScalarType::Int, name,
-                    "(): Expected dtype int32/int64 for index");
+  TORCH_CHECK(index.scalar_type() == ScalarType::Long || index.scalar_type() == ScalarType::Int, name,
+              "(): Expected dtype int32/int64 for index");
   if (!is_on_device(index))
     fail_device(index);
   return to_type(index, ScalarType::Long);

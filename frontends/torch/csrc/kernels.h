@@ -129,6 +129,8 @@ Tensor3 batch_norm_backward(const Tensor &grad, const Tensor &input, const Optio
                             const OptionalTensor &running_mean, const OptionalTensor &running_var,
                             const OptionalTensor &mean, const OptionalTensor &invstd, bool training, double eps,
                             std::array<bool, 3> mask);
+std::tuple<Tensor, Tensor> log_sigmoid(const Tensor &self);
+Tensor log_sigmoid_backward(const Tensor &grad, const Tensor &self);
 Tensor3 layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor &weight, const OptionalTensor &bias,
                    double eps);
 Tensor3 layer_norm_backward(const Tensor &grad, const Tensor &input, IntArrayRef shape, const Tensor &mean,

@@ -99,6 +99,8 @@ Tensor extend(const Tensor &input, IntArrayRef missing) {
 Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTensor &bias, IntArrayRef stride,
                    IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
                    int64_t groups) {
+  TORCH_CHECK(input.scalar_type() == weight.scalar_type(), "Input type (", input.scalar_type(), ") and weight type (",
+              weight.scalar_type(), ") should be the same");
   Convolution shape(input.dim() - 2, stride, padding, dilation, groups);
   Dims sizes = convolution_sizes(input, weight, stride, padding, dilation, transposed, output_padding, groups);
   Tensor out = new_tensor(sizes, input.scalar_type(), convolution_format(input, weight));
@@ -643,6 +645,16 @@ Tensor4 attention_backward(const Tensor &grad, const Tensor &query, const Tensor
   if (broadcast)
     dmask = at::sum_to(whole, mask.sizes());
   return {dquery, dkey, dvalue, dmask};
+}
+
+// log(sigmoid(x)) = -softplus(-x); the second result is scratch of torch's own kernel.
+std::tuple<Tensor, Tensor> log_sigmoid(const Tensor &self) {
+  constexpr double linear_from = 80; // e^80 is still a float
+  return {at::softplus(self.neg(), 1, linear_from).neg_(), at::empty({0}, self.options())};
+}
+
+Tensor log_sigmoid_backward(const Tensor &grad, const Tensor &self) {
+  return self.neg().sigmoid_().mul_(grad);
 }
 
 } // namespace headrace
