@@ -15,6 +15,7 @@ import math
 import operator
 
 import hypothesis.strategies as st
+import pytest
 import torch
 from hypothesis import event, given, note
 from support import DEVICE
@@ -622,6 +623,7 @@ def run_program(instructions, kinds):
         if len(machine.pool) > 12:  # views shrink tensors: let the smaller half go first
             machine.pool.remove(sorted(machine.pool, key=lambda pair: pair.expected.numel())[machine.draw(6)])
     machine.check()
+    return machine
 
 
 programs = st.lists(st.lists(st.integers(0, 255), min_size=2, max_size=16), min_size=3, max_size=30)
@@ -644,3 +646,20 @@ def test_long_programs(seed):
     """Longer than what hypothesis draws well, from a seed."""
     numbers = torch.randint(256, (100, 16), generator=torch.Generator().manual_seed(seed)).tolist()
     run_program(numbers, [MAKE, VIEW, VIEW, COMPUTE, COMPUTE, COMPUTE, WRITE, WRITE, OTHER])
+
+
+SAME_BITS = [instruction for instruction in COMPUTE if instruction is not product]
+
+
+@pytest.mark.device_only
+@given(programs)
+def test_modes_give_the_same_bits(program):
+    """Element-wise operations and reductions: fused or one by one, the same bits."""
+    made = []
+    for mode in ("fuse", "strict", "eager"):
+        torch.headrace.set_mode(mode)
+        machine = run_program(program, [MAKE, SAME_BITS, SAME_BITS, SAME_BITS, VIEW, WRITE])
+        made.append([pair.actual.cpu() for pair in machine.pool])
+    for other in made[1:]:
+        for fused, alone in zip(made[0], other, strict=True):
+            assert torch.equal(fused, alone), f"fused:\n{fused}\nalone:\n{alone}"

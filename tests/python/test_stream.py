@@ -3,7 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE
+from networks import CASES
+from support import DEVICE, synchronize
 from torch import nn
 
 pytestmark = pytest.mark.device_only
@@ -120,3 +121,96 @@ def test_all_modes_give_the_same_bits(seed, fuse):
     for mode in ("eager", "fuse"):
         for expected, actual in zip(made["strict"], made[mode], strict=True):
             assert torch.equal(expected.nan_to_num(7), actual.nan_to_num(7))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_networks_compile_in_their_first_steps_alone(name):
+    """Dropout draws new numbers and the schedule another learning rate at each step: neither is part of a program."""
+    case = CASES[name]
+    torch.manual_seed(0)
+    model = case.build(small=True, dropout=0.2).to(DEVICE)
+    optimizers = case.optimizers(model, lambda p: torch.optim.Adam(p, lr=1e-3))
+    schedules = [torch.optim.lr_scheduler.ExponentialLR(o, 0.9) for o in optimizers]
+    batch = tuple(t.to(DEVICE) for t in case.batch(small=True))
+
+    def step():
+        case.step(model, optimizers, batch)
+        for schedule in schedules:
+            schedule.step()
+        synchronize()
+
+    for _ in range(3):
+        step()
+    before = torch.headrace.stats()
+    for _ in range(5):
+        step()
+    after = torch.headrace.stats()
+    assert after["compiles"] == before["compiles"]
+    assert after["cache_hits"] - before["cache_hits"] == after["commits"] - before["commits"] >= 5
+    assert after["fallbacks"] == before["fallbacks"] == 0
+
+
+def test_shapes_in_turn_are_all_remembered():
+    """The last batch of an epoch is smaller, and evaluation comes between: each has its program."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 2)).to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def epoch():
+        model.train()
+        for count in (16, 16, 5):
+            optimizer.zero_grad()
+            model(torch.ones(count, 6, device=DEVICE)).square().mean().backward()
+            optimizer.step()
+            synchronize()
+        model.eval()
+        with torch.no_grad():
+            model(torch.ones(9, 6, device=DEVICE)).sum().item()
+
+    for _ in range(3):
+        epoch()
+    before = torch.headrace.stats()["compiles"]
+    for _ in range(3):
+        epoch()
+    assert torch.headrace.stats()["compiles"] == before
+
+
+def test_memory_of_dropped_tensors_comes_back():
+    synchronize()
+    before = torch.headrace.memory_allocated()
+    for _ in range(50):
+        x = torch.ones(1 << 20, device=DEVICE)
+        (x + 1).mul_(2)
+        synchronize()
+    del x
+    synchronize()
+    assert torch.headrace.memory_allocated() <= before + (9 << 20)
+    torch.headrace.empty_cache()
+    assert torch.headrace.memory_reserved() <= torch.headrace.memory_allocated() + (8 << 20)
+
+
+def test_a_long_loop_without_reading_holds_little_memory():
+    """What is pending is bounded: a loop that makes and drops tensors doesn't pile them up."""
+    synchronize()
+    torch.headrace.reset_peak_memory_stats()
+    before = torch.headrace.memory_allocated()
+    x = torch.zeros(1 << 16, device=DEVICE)
+    for _ in range(5000):
+        x = (x + 1) * 0.5
+    assert x[0].item() == pytest.approx(1.0)
+    assert torch.headrace.max_memory_allocated() - before < 64 << 20
+
+
+def test_counters_add_up():
+    synchronize()
+    torch.headrace.reset_stats()
+    x = torch.ones(100, device=DEVICE)
+    for _ in range(10):
+        x = x * 2
+    total = x.sum().item()
+    stats = torch.headrace.stats()
+    assert total == 100 * 2**10
+    assert stats["operations"] >= 12
+    assert stats["commits"] == stats["commits_by_read"] == 1
+    assert stats["temporaries_elided"] >= 9
+    assert 1 <= stats["kernels"] + stats["library_calls"] <= 3
+    assert stats["bytes_copied_out"] == 4
