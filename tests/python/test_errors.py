@@ -179,8 +179,6 @@ GAPS = {
     "dtype: normal_ of int": "rounded random numbers are stored",
     "dim: max of nothing": "raises IndexError",
     "shape: copy_ of nothing": "an empty source is taken for an empty copy",
-    "in place: copy_ of an overlapping": "copies as if the source had been cloned",
-    "in place: copy_ of a row": "copies as if the source had been cloned",
 }
 
 

@@ -263,8 +263,11 @@ Tensor copy_from(const Tensor &self, const Tensor &to) {
     return to;
   }
   if (is_on_device(self) && is_on_device(to)) {
-    if (!self.is_same(to))
-      copy_between(self, to);
+    if (self.is_same(to))
+      return to;
+    at::assert_no_internal_overlap(to);
+    at::assert_no_partial_overlap(to, self);
+    copy_between(self, to);
   } else if (is_on_device(to)) {
     TORCH_CHECK(self.device().is_cpu(), "headrace: no copy from ", self.device(), " to ", to.device());
     write_from_host(self, to);
