@@ -52,16 +52,14 @@ static int max_int(int a, int b) {
   return a > b ? a : b;
 }
 
-bool hr_group_is_row_node(const hr_group *group, const hr_node *node) {
-  hr_domain domain;
-  hr_domain_of_node(node, &domain);
-  return hr_domain_count(&domain) != hr_domain_count(&group->domain);
-}
-
 static bool is_row_node(const hr_domain *group, const hr_node *node) {
   hr_domain domain;
   hr_domain_of_node(node, &domain);
   return hr_domain_count(&domain) != hr_domain_count(group);
+}
+
+bool hr_group_is_row_node(const hr_group *group, const hr_node *node) {
+  return is_row_node(&group->domain, node);
 }
 
 void hr_group_map(const hr_domain *domain, const hr_node *node, const hr_operand *operand, int64_t *out_strides) {
@@ -73,26 +71,16 @@ static bool writes_rows(const hr_domain *domain, const hr_node *node) {
   return node->reduce_mask != 0 || is_row_node(domain, node);
 }
 
-static void address_range(const hr_operand *operand, int64_t *out_min, int64_t *out_max) {
-  int64_t low = operand->offset, high = operand->offset;
-  for (int d = 0; d < operand->rank; ++d) {
-    int64_t span = operand->strides[d] * (operand->dims[d] - 1);
-    low += span < 0 ? span : 0;
-    high += span > 0 ? span : 0;
-  }
-  int64_t size = (int64_t)hr_dtype_size(operand->dtype);
-  *out_min = low * size;
-  *out_max = (high + 1) * size;
-}
-
 static bool are_disjoint(const hr_operand *a, const hr_operand *b) {
   if (a->term_count != 0 || b->term_count != 0) {
     return false;
   }
   int64_t a_min, a_max, b_min, b_max;
-  address_range(a, &a_min, &a_max);
-  address_range(b, &b_min, &b_max);
-  return a_max <= b_min || b_max <= a_min;
+  int64_t a_size = (int64_t)hr_dtype_size(a->dtype), b_size = (int64_t)hr_dtype_size(b->dtype);
+  if (!hr_operand_range(a, &a_min, &a_max) || !hr_operand_range(b, &b_min, &b_max)) {
+    return true;
+  }
+  return (a_max + 1) * a_size <= b_min * b_size || (b_max + 1) * b_size <= a_min * a_size;
 }
 
 static bool same_map(const hr_program *program, const hr_domain *domain, const access *a, const hr_node *node,
@@ -173,7 +161,7 @@ static bool phases_allowed(const fuser *f, const hr_domain *domain) {
   return reduced * 4 <= limit;
 }
 
-static bool domains_agree(const fuser *f, const open_group *group, const hr_node *node, hr_domain *out_domain) {
+static bool domains_agree(const open_group *group, const hr_node *node, hr_domain *out_domain) {
   hr_domain own;
   hr_domain_of_node(node, &own);
   int64_t count = hr_domain_count(&own), group_count = hr_domain_count(&group->domain);
@@ -195,7 +183,6 @@ static bool domains_agree(const fuser *f, const open_group *group, const hr_node
   if (own.reduce_mask != 0 && row_count != hr_domain_row_count(&own)) {
     return false;
   }
-  (void)f;
   return true;
 }
 
@@ -230,7 +217,7 @@ static bool try_join(fuser *f, int g, int n, const hr_node *node) {
     return false;
   }
   hr_domain domain;
-  if (!is_worth_moving(f, g, n, node) || !domains_agree(f, group, node, &domain) ||
+  if (!is_worth_moving(f, g, n, node) || !domains_agree(group, node, &domain) ||
       !accesses_allow(f, group, &domain, node)) {
     return false;
   }
