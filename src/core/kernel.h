@@ -24,6 +24,7 @@
 #ifndef HEADRACE_CORE_KERNEL_H_
 #define HEADRACE_CORE_KERNEL_H_
 
+#include "base/vector.h"
 #include "core/dtype.h"
 #include "core/program.h"
 
@@ -112,6 +113,13 @@ hr_reduce_order hr_kernel_order(int rank, const int64_t *dims, uint32_t mask);
 
 /* Prints a kernel as text, for HEADRACE_DEBUG and tests. */
 HR_MUST_USE hr_status hr_kernel_print(const hr_kernel *kernel, hr_text *out_text);
+
+/* All that says what a kernel computes and how, as words: equal keys can share one prepared kernel. Which of the program's
+ * buffers and scalars it is bound to, its name and its estimates are not in it. */
+typedef HR_VECTOR(uint64_t) hr_kernel_key;
+
+/* Replaces what is in the key; false when memory is out. */
+HR_MUST_USE bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key);
 
 /* Checks levels, phases, classes, access ranks. */
 HR_MUST_USE hr_status hr_kernel_verify(const hr_kernel *kernel);

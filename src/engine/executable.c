@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "core/op.h"
 #include "engine/dump.h"
-#include "interp/interp.h"
 
 enum { STAMPS_MAX = 8, WORKSPACE_ALIGNMENT = 64, RESIDENT_ROW_BYTES = 1 << 18 };
 
@@ -68,7 +67,8 @@ static hr_status make_kernel(hr_executable *executable, hr_exec_step *step, size
     hr_log(HR_LOG_SOURCE, "%s", hr_text_chars(&text));
     hr_text_fini(&text);
   }
-  HR_RETURN_IF_ERROR(hr_interp_create(kernel, &step->kernel));
+  HR_RETURN_IF_ERROR(hr__kernel_acquire(kernel, &step->cached));
+  step->kernel = hr__kernel_host(step->cached);
   step->arg_count = kernel->arg_count;
   step->scalar_count = kernel->scalar_count;
   for (int i = 0; i < kernel->arg_count; i++) {
@@ -194,7 +194,7 @@ static void log_schedule(const hr_executable *executable) {
          executable->needs_team ? "" : ", small");
   for (int i = 0; i < executable->step_count; i++) {
     const hr_exec_step *step = &executable->steps[i];
-    const char *name = step->kind == HR_STEP_KERNEL    ? step->kernel->name
+    const char *name = step->kind == HR_STEP_KERNEL    ? step->source->kernel->name
                        : step->kind == HR_STEP_LIBRARY ? hr_op_table(step->source->node->op)->name
                                                        : "check_index";
     hr_log(HR_LOG_SCHEDULE, "  step %d: %s%s%s", i, name, step->provider != NULL ? " by " : "",
@@ -226,9 +226,7 @@ static bool copy_key(const hr_key *key, hr_key *out_copy) {
 static void destroy(hr_executable *executable) {
   for (int i = 0; i < executable->step_count; i++) {
     hr_exec_step *step = &executable->steps[i];
-    if (step->kernel != NULL) {
-      step->kernel->destroy(step->kernel);
-    }
+    hr__kernel_release(step->cached);
     if (step->prepared != NULL) {
       step->provider->release(step->prepared);
     }
@@ -408,7 +406,7 @@ static void log_step(const hr_exec_step *step, int64_t ns) {
     const hr_kernel *kernel = step->source->kernel;
     hr_log(HR_LOG_KERNEL, "%9.1f us %7.2f GB/s %7.2f GFLOP/s  %s", (double)ns * 1e-3,
            (double)kernel->bytes / (double)(ns > 0 ? ns : 1), (double)kernel->flops / (double)(ns > 0 ? ns : 1),
-           step->kernel->name);
+           kernel->name);
   } else {
     hr_log(HR_LOG_KERNEL, "%9.1f us  %s%s%s", (double)ns * 1e-3, hr_op_table(step->source->node->op)->name,
            step->provider != NULL ? " by " : "", step->provider != NULL ? step->provider->name : "");

@@ -9,14 +9,16 @@
 #include "base/host_kernel.h"
 #include "base/refcount.h"
 #include "compiler/compile.h"
+#include "engine/kernel_cache.h"
 #include "engine/stretch.h"
 #include "providers/provider.h"
 
 typedef struct hr_exec_step {
   hr_step_kind kind;
   const hr_step *source;
-  hr_host_kernel *kernel;      /* KERNEL */
-  const hr_provider *provider; /* LIBRARY */
+  hr_cached_kernel *cached;     /* KERNEL */
+  const hr_host_kernel *kernel; /* what it holds */
+  const hr_provider *provider;  /* LIBRARY */
   hr_prepared *prepared;
   size_t arg_first, scalar_first; /* in the executable's flat lists */
   int arg_count, scalar_count;

@@ -1,0 +1,74 @@
+/* Programs with the same kernels share them, and nothing stays behind. */
+#include "engine/kernel_cache.h"
+
+#include "hr_test.h"
+
+#include "base/allocator.h"
+#include "compiler/compile.h"
+
+typedef struct compiled {
+  hr_program program;
+  hr_schedule schedule;
+} compiled;
+
+static const hr_kernel *compile(compiled *c, const char *text) {
+  HR_ASSERT_OK(hr_program_parse(text, &c->program));
+  HR_ASSERT_OK(hr_compile(&c->program, &(hr_target){.verify = true}, &c->schedule));
+  HR_ASSERT_EQ(c->schedule.step_count, 1);
+  return c->schedule.steps[0].kernel;
+}
+
+static void compiled_fini(compiled *c) {
+  hr_schedule_fini(&c->schedule);
+  hr_program_fini(&c->program);
+}
+
+static const char *const add = "buffer %0 256 live\nbuffer %1 256 live\nbuffer %2 256 live fresh\n"
+                               "%2:f32[64]{1}+0 = add(%0:f32[64]{1}+0, %1:f32[64]{1}+0)\n";
+static const char *const add_other_buffers = "buffer %0 256 live fresh\nbuffer %1 512 live\nbuffer %2 256 live\n"
+                                             "%0:f32[64]{1}+0 = add(%2:f32[64]{1}+0, %1:f32[64]{1}+0)\n";
+static const char *const add_offset = "buffer %0 256 live\nbuffer %1 512 live\nbuffer %2 256 live fresh\n"
+                                      "%2:f32[64]{1}+0 = add(%0:f32[64]{1}+0, %1:f32[64]{1}+64)\n";
+static const char *const sub = "buffer %0 256 live\nbuffer %1 256 live\nbuffer %2 256 live fresh\n"
+                               "%2:f32[64]{1}+0 = sub(%0:f32[64]{1}+0, %1:f32[64]{1}+0)\n";
+
+HR_TEST(equal_forms_share_a_kernel_and_others_do_not) {
+  const char *const texts[] = {add, add_other_buffers, add_offset, sub};
+  enum { COUNT = sizeof texts / sizeof *texts };
+  hr_cached_kernel *cached[COUNT];
+  for (int i = 0; i < COUNT; ++i) {
+    compiled c;
+    HR_ASSERT_OK(hr__kernel_acquire(compile(&c, texts[i]), &cached[i]));
+    compiled_fini(&c); /* a kernel needs nothing of the program that it came from */
+  }
+  HR_ASSERT(cached[0] == cached[1]);
+  HR_ASSERT(cached[0] != cached[2]);
+  HR_ASSERT(cached[0] != cached[3]);
+  HR_ASSERT(cached[2] != cached[3]);
+  HR_ASSERT_EQ(hr__kernel_cache_count(), 3);
+  hr__kernel_release(cached[0]);
+  HR_ASSERT_EQ(hr__kernel_cache_count(), 3);
+  for (int i = 1; i < COUNT; ++i) {
+    hr__kernel_release(cached[i]);
+  }
+  HR_ASSERT_EQ(hr__kernel_cache_count(), 0);
+}
+
+HR_TEST(every_failing_allocation_is_an_error) {
+  compiled c;
+  const hr_kernel *kernel = compile(&c, add);
+  bool is_done = false;
+  for (int n = 0; !is_done; ++n) {
+    hr_cached_kernel *cached = NULL;
+    hr__allocator_fail_after(n);
+    hr_status status = hr__kernel_acquire(kernel, &cached);
+    hr__allocator_fail_after(-1);
+    is_done = status == NULL;
+    HR_ASSERT_EQ(hr_status_code_of(status), is_done ? HR_STATUS_OK : HR_STATUS_RESOURCE_EXHAUSTED);
+    HR_ASSERT_EQ(hr__kernel_cache_count(), is_done ? 1 : 0);
+    hr_status_free(status);
+    hr__kernel_release(cached);
+  }
+  HR_ASSERT_EQ(hr__kernel_cache_count(), 0);
+  compiled_fini(&c);
+}
