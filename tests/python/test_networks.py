@@ -69,7 +69,8 @@ def gradient_difference(gradients, expected):
 
 @functools.cache
 def well_conditioned(name, optimizer):
-    """A model, batches and torch CPU's results, which float64 confirms to a tenth of what the device is allowed."""
+    """A model, batches and torch CPU's results, whose losses and gradients float64 confirms to a tenth of what the device
+    is allowed; and the final state in float64."""
     case, make = CASES[name], OPTIMIZERS[optimizer](name)
     tried = []
     for seed in range(8):
@@ -81,14 +82,14 @@ def well_conditioned(name, optimizer):
         exact = train(case, model, batches, make, "cpu", torch.float64)
         tried.append((loss_difference(expected[0], exact[0]), gradient_difference(expected[1], exact[1])))
         if max(tried[-1]) < 1e-5:
-            return model, batches, make, expected
+            return model, batches, make, expected, exact[2]
     raise AssertionError(f"{name} with {optimizer}: no well-conditioned start; losses, gradients: {tried}")
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("name", CASES)
 def test_training_matches_cpu(name, optimizer, device):
-    model, batches, make, (losses, gradients, state) = well_conditioned(name, optimizer)
+    model, batches, make, (losses, gradients, state), exact_state = well_conditioned(name, optimizer)
     actual_losses, actual_gradients, actual_state = train(CASES[name], model, batches, make, device)
     assert loss_difference(actual_losses, losses) < 1e-4
     assert gradient_difference(actual_gradients, gradients) < 1e-4
@@ -96,8 +97,11 @@ def test_training_matches_cpu(name, optimizer, device):
         if "num_batches_tracked" in key:
             assert actual_state[key] == value, key
         elif "running" in key:
-            # Adam divides by small numbers: running means of small networks drift further apart than losses.
-            assert_summed(actual_state[key], value, key, factor=100)
+            # Adam divides by small numbers: torch's own running means may be 2e-4 from float64's, and the device's
+            # may be as far from them, on another side.
+            exact = exact_state[key]
+            allowed = 3 * norm_difference(value, exact) + 1e-5 * exact.norm().item()
+            assert norm_difference(actual_state[key], exact) <= allowed, key
 
 
 @pytest.mark.parametrize("name", CASES)
