@@ -15,7 +15,7 @@ from torchgen import local
 from torchgen.api.types import NativeSignature
 from torchgen.model import FunctionSchema, SchemaKind
 
-RULES = "same|float|compare|logical|where|part"
+RULES = "same|number|float|compare|logical|where|part"
 
 
 def read_schemas():

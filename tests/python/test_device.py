@@ -47,7 +47,7 @@ def test_module_functions():
     module = torch.headrace
     assert module.is_available() and module.device_count() == 1 and module.current_device() == 0
     module.set_device(0)
-    with pytest.raises(RuntimeError, match="one device"):
+    with pytest.raises(RuntimeError, match="there is 1 device"):
         module.set_device(1)
     with module.device(0):
         assert torch.ones(1, device=D).device == torch.device("headrace:0")
@@ -491,6 +491,19 @@ def test_fallback_warns_once():
     torch.headrace.reset_stats()
     with pytest.warns(UserWarning, match="runs on the host"):
         torch.lgamma(torch.ones(2, device=D))
+
+
+def test_complex_random_numbers():
+    z = torch.randn(20000, dtype=torch.complex64, device=D).cpu()
+    assert z.real.std().item() == pytest.approx(0.5**0.5, rel=0.03) and z.imag.mean().abs() < 0.03
+    z = torch.rand(20000, dtype=torch.complex128, device=D).cpu()
+    assert z.imag.min() >= 0 and z.real.mean().item() == pytest.approx(0.5, rel=0.03)
+
+
+def test_comparing_tensors_of_two_dtypes():
+    x = torch.arange(3, device=D)
+    assert torch.equal(x, x.double()) and not torch.equal(x, x + 0.5)
+    assert on_device(torch.tensor([1j, complex("nan"), 1])).isnan().tolist() == [False, True, False]
 
 
 # ---- autograd

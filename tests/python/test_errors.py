@@ -51,6 +51,12 @@ SHAPES = {
     "stack": lambda m: torch.stack([m(M23), m(M34)]),
     "copy_": lambda m: m(torch.ones(3)).copy_(m(torch.ones(4))),
     "copy_ of nothing": lambda m: m(torch.ones(1, 0)).copy_(m(torch.ones(0, 5))),
+    "copy_ of nothing to one": lambda m: m(torch.ones(1)).copy_(m(torch.ones(0))),
+    "copy_ to nothing": lambda m: m(torch.ones(0)).copy_(m(torch.ones(2))),
+    "copy_ of one to nothing": lambda m: m(torch.ones(2, 0)).copy_(m(torch.ones(1))),
+    "copy_ of host values to nothing": lambda m: m(torch.ones(2, 0)).copy_(torch.ones(3, 1)),
+    "mm of batches": lambda m: torch.mm(m(torch.ones(1, 2, 3)), m(torch.ones(1, 3, 2))),
+    "bmm of matrices": lambda m: torch.bmm(m(M23), m(M34)),
     "where": lambda m: torch.where(m(torch.ones(3, dtype=torch.bool)), m(torch.ones(4)), m(torch.ones(4))),
     "gather rank": lambda m: m(M23).gather(0, m(I3)),
     "gather size": lambda m: m(M23).gather(0, m(torch.zeros(3, 4, dtype=torch.long))),
@@ -102,7 +108,36 @@ DTYPES = {
     "out dtype": lambda m: torch.add(m(F4), 1.5, out=m(torch.empty(4, dtype=torch.long))),
     "masked_fill mask": lambda m: m(F4).masked_fill(m(I3[:1]), 1.0),
     "relu of bool": lambda m: F.relu(m(I3.bool())),
+    "relu_ of bool": lambda m: F.relu_(m(I3.bool())),
+    "hardtanh of bool": lambda m: F.hardtanh(m(I3.bool())),
+    "hardtanh of unsigned": lambda m: F.hardtanh(m(I3.byte())),
+    "threshold of bool": lambda m: F.threshold(m(I3.bool()), 1.0, 2.0),
+    "abs of bool": lambda m: m(I3.bool()).abs(),
+    "abs_ of complex": lambda m: m(F4 + 0j).abs_(),
+    "floor of bool": lambda m: m(I3.bool()).floor(),
+    "round_ of bool": lambda m: m(I3.bool()).round_(),
+    "bool floor_divide": lambda m: m(I3.bool()) // m(I3.bool()),
+    "bool remainder": lambda m: m(I3.bool()) % m(I3.bool()),
+    "bool pow": lambda m: m(I3.bool()) ** m(I3.bool()),
+    "bool shift": lambda m: m(I3.bool()) << m(I3.bool()),
+    "bool mm": lambda m: m(M23.bool()) @ m(M34.bool()),
+    "bool dot": lambda m: m(I3.bool()).dot(m(I3.bool())),
+    "list floor of bool": lambda m: torch._foreach_floor([m(I3.bool())]),
+    "lerp of two dtypes": lambda m: torch.lerp(m(F4), m(F4.double()), 0.5),
+    "lerp weight": lambda m: torch.lerp(m(F4), m(F4), m(F4.double())),
+    "lerp weight of no dims": lambda m: torch.lerp(m(F4), m(F4), m(torch.tensor(0.5, dtype=torch.double))),
+    "argmax of bool": lambda m: m(I3.bool()).argmax(),
     "normal_ of int": lambda m: m(I3).normal_(),
+    "normal of int": lambda m: torch.normal(m(I3), 1.0),
+    "normal std": lambda m: torch.normal(m(F4), -1.0),
+    "uniform_ of int": lambda m: m(I3.clone()).uniform_(),
+    "uniform_ bound": lambda m: m(F4.clone()).uniform_(-float("inf"), 0),
+    "exponential_ of int": lambda m: m(I3.clone()).exponential_(),
+    "bernoulli of int": lambda m: torch.bernoulli(m(I3.clamp(0, 1))),
+    "random_ above the dtype": lambda m: m(I3.byte()).random_(0, 257),
+    "random_ up to the dtype": lambda m: m(I3.byte()).random_(0, 256).sum() * 0,
+    "random_ below the dtype": lambda m: m(I3.byte()).random_(-1, 5),
+    "random_ of bool": lambda m: m(I3.bool()).random_(0, 3),
     "dropout p": lambda m: F.dropout(m(F4), 1.5),
     "uniform_ reversed": lambda m: m(F4.clone()).uniform_(2, 1),
     "clamp of nothing": lambda m: m(F4).clamp(),
@@ -114,7 +149,13 @@ DIMS = {
     "softmax dim": lambda m: m(M23).softmax(-3),
     "amax of nothing": lambda m: m(torch.ones(0)).amax(0),
     "argmax of nothing": lambda m: m(torch.ones(0)).argmax(),
+    "argmax of no rows": lambda m: m(torch.ones(0, 3)).argmax(0),
+    "amax of nothing at all": lambda m: m(torch.ones(0)).amax(),
     "max of nothing": lambda m: m(torch.ones(0)).max(),
+    "max of no rows": lambda m: m(torch.ones(0, 3)).max(0),
+    "min of rows of nothing": lambda m: m(torch.ones(0, 3)).min(1)[0],
+    "aminmax of nothing": lambda m: m(torch.ones(0)).aminmax(),
+    "aminmax of no rows": lambda m: m(torch.ones(0, 3)).aminmax(dim=0),
     "transpose": lambda m: m(M23).transpose(0, 2),
     "permute": lambda m: m(M23).permute(0, 0),
     "select": lambda m: m(M23).select(0, 2),
@@ -173,25 +214,7 @@ ALL = {
 }
 
 
-# What the device still accepts, or refuses with another exception. An unexpected pass fails.
-GAPS = {
-    "dtype: relu of bool": "booleans are accepted",
-    "dtype: normal_ of int": "rounded random numbers are stored",
-    "dim: max of nothing": "raises IndexError",
-    "shape: copy_ of nothing": "an empty source is taken for an empty copy",
-}
-
-
-def with_gaps(names):
-    return [
-        pytest.param(name, marks=pytest.mark.xfail(DEVICE.type == "headrace", strict=True, reason=GAPS[name]))
-        if name in GAPS
-        else name
-        for name in names
-    ]
-
-
-@pytest.mark.parametrize("name", with_gaps(ALL))
+@pytest.mark.parametrize("name", ALL)
 def test_raises_what_cpu_raises(name, device):
     expected = raised(ALL[name], "cpu")
     before = torch.arange(5.0, device=device)
@@ -202,7 +225,7 @@ def test_raises_what_cpu_raises(name, device):
 def test_most_of_these_raise():
     """The table is about errors: the few entries that torch's CPU device accepts are there because others might not."""
     accepted = [name for name, function in ALL.items() if raised(function, "cpu") is None]
-    assert len(accepted) <= 8, accepted
+    assert len(accepted) <= 12, accepted
 
 
 # ---- devices
@@ -232,11 +255,47 @@ def test_mixed_devices_raise(function, device):
         function(torch.ones(2, 2, device=device), torch.ones(2, 2))
 
 
+SECOND = "headrace:1"
+
+
 @pytest.mark.device_only
-@pytest.mark.xfail(strict=True, reason="an index past the only device is taken for it")
-def test_second_device_raises():
-    with pytest.raises(RuntimeError, match="1"):
-        torch.ones(2, device="headrace:1")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda: torch.ones(2, device=SECOND),
+        lambda: torch.empty(0, device=SECOND),
+        lambda: torch.tensor([1.0], device=SECOND),
+        lambda: torch.empty_strided((2,), (1,), device=SECOND),
+        lambda: torch.zeros_like(torch.ones(2, device=DEVICE), device=SECOND),
+        lambda: torch.ones(2).to(SECOND),
+        lambda: torch.ones(2, device=DEVICE).to(SECOND),
+        lambda: torch.ones(2).headrace(1),
+        lambda: torch.nn.Linear(2, 2).to(SECOND),
+        lambda: torch.UntypedStorage(4, device=SECOND),
+        lambda: torch.Generator(SECOND),
+        lambda: torch.Stream(SECOND),
+        lambda: torch.headrace.set_device(1),
+        lambda: torch.headrace.set_device(SECOND),
+        lambda: torch.headrace.device(1),
+        lambda: torch.headrace.synchronize(1),
+        lambda: torch.headrace.memory_allocated(1),
+        lambda: torch.headrace.get_rng_state(SECOND),
+        lambda: torch.accelerator.set_device_index(1),
+        lambda: torch.accelerator.synchronize(1),
+        lambda: torch.accelerator.memory_allocated(1),
+        lambda: torch.accelerator.device_index(1).__enter__(),
+    ],
+)
+def test_second_device_raises(function):
+    with pytest.raises(RuntimeError, match="^headrace:1 was asked for, but there is 1 device, headrace:0$"):
+        function()
+
+
+@pytest.mark.device_only
+def test_second_device_as_default_raises(device):
+    with torch.device(SECOND), pytest.raises(RuntimeError, match="headrace:1"):
+        torch.ones(2)
+    assert torch.ones(2, device=device).device.index == 0
 
 
 @pytest.mark.device_only

@@ -468,7 +468,54 @@ Tensor eye(Result result, int64_t rows, int64_t columns) {
 
 // ---- random numbers
 
+namespace {
+
+// The least and the largest finite number of a dtype; of integers, as far as int64 reaches.
+std::pair<double, double> range_of(ScalarType type) {
+  double largest = 0;
+  switch (type) {
+    case ScalarType::Half:
+      largest = std::numeric_limits<c10::Half>::max();
+      break;
+    case ScalarType::BFloat16:
+      largest = std::numeric_limits<c10::BFloat16>::max();
+      break;
+    case ScalarType::Float:
+      largest = std::numeric_limits<float>::max();
+      break;
+    case ScalarType::Double:
+      largest = std::numeric_limits<double>::max();
+      break;
+    default: {
+      int bits = type == ScalarType::Bool ? 1 : static_cast<int>(8 * c10::elementSize(type));
+      bool is_signed = type != ScalarType::Bool && c10::isSignedType(type);
+      largest = std::ldexp(1.0, std::min(is_signed ? bits - 1 : bits, 63)) - 1;
+      return {is_signed ? -std::ldexp(1.0, bits - 1) : 0, largest};
+    }
+  }
+  return {-largest, largest};
+}
+
+void check_bound(const char *name, double value, ScalarType type) {
+  auto [least, largest] = range_of(type);
+  TORCH_CHECK(least <= value && value <= largest, name, " is out of bounds for ", type);
+}
+
+void check_real(const char *name, const Tensor &self) {
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(self.scalar_type()), "\"", name, "\" not implemented for '",
+                              self.scalar_type(), "'");
+}
+
+} // namespace
+
 Tensor uniform(const Tensor &self, double from, double to, const OptionalGenerator &generator) {
+  if (self.is_complex()) {
+    headrace::uniform(headrace::view_as_real(self), from, to, generator);
+    return self;
+  }
+  check_real("uniform_", self);
+  check_bound("from", from, self.scalar_type());
+  check_bound("to", to, self.scalar_type());
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
   if (self.numel() == 0)
     return self;
@@ -482,6 +529,11 @@ Tensor normal(const Tensor &self, double mean, double deviation, const OptionalG
   TORCH_CHECK(deviation >= 0, "normal expects std >= 0.0, but found std ", deviation);
   if (self.numel() == 0)
     return self;
+  if (self.is_complex()) { // the real and the imaginary part have half of the variance each
+    headrace::normal(headrace::view_as_real(self), mean, deviation / std::sqrt(2.0), generator);
+    return self;
+  }
+  check_real("normal_", self);
   at::assert_no_internal_overlap(self);
   Record record(HR_OP_NORMAL);
   record.absent().absent().num(mean).num(deviation).philox(next_philox(generator)).out(self).run();
@@ -490,6 +542,9 @@ Tensor normal(const Tensor &self, double mean, double deviation, const OptionalG
 
 Tensor normal_like(Result result, const Operand &mean, const Operand &deviation, const OptionalGenerator &generator) {
   const Tensor *first = mean.tensor != nullptr ? mean.tensor : deviation.tensor;
+  check_real("normal", *first);
+  TORCH_CHECK(deviation.tensor != nullptr || deviation.number.value.f[0] >= 0,
+              "normal expects std >= 0.0, but found std ", deviation.number.value.f[0]);
   at::DimVector sizes(first->sizes());
   if (mean.tensor != nullptr && deviation.tensor != nullptr)
     sizes = at::infer_size_dimvector(sizes, deviation.tensor->sizes());
@@ -512,6 +567,8 @@ Tensor normal_like(Result result, const Operand &mean, const Operand &deviation,
 Tensor bernoulli(const Tensor &self, const Operand &p, const OptionalGenerator &generator) {
   TORCH_CHECK(p.tensor != nullptr || (p.number.value.f[0] >= 0 && p.number.value.f[0] <= 1),
               "bernoulli_ expects p to be in [0, 1], but got p=", p.number.value.f[0]);
+  if (p.tensor != nullptr)
+    check_real("bernoulli_", *p.tensor);
   if (self.numel() == 0)
     return self;
   at::assert_no_internal_overlap(self);
@@ -534,6 +591,9 @@ Tensor bernoulli_like(Result result, const Tensor &p, const OptionalGenerator &g
 }
 
 Tensor exponential(const Tensor &self, double lambda, const OptionalGenerator &generator) {
+  TORCH_CHECK(c10::isFloatingType(self.scalar_type()),
+              "Exponential distribution is a continuous probability distribution. dtype must be a floating point but ",
+              "you specified ", self.scalar_type());
   TORCH_CHECK(lambda > 0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
   if (self.numel() == 0)
     return self;
@@ -576,6 +636,10 @@ static int64_t random_limit(ScalarType type) {
 Tensor random(const Tensor &self, std::optional<int64_t> from, std::optional<int64_t> to,
               const OptionalGenerator &generator) {
   int64_t first = from.value_or(0), limit = to.value_or(random_limit(self.scalar_type()));
+  if (to.has_value()) {
+    check_bound("from", static_cast<double>(first), self.scalar_type());
+    check_bound("to - 1", static_cast<double>(limit) - 1, self.scalar_type());
+  }
   TORCH_CHECK(first < limit, "random_ expects 'from' to be less than 'to', but got from=", first, " >= to=", limit);
   if (self.numel() == 0)
     return self;

@@ -28,6 +28,10 @@ Tensor addcdiv(Result result, const Tensor &self, const Tensor &tensor1, const T
 Tensor pow_scalar(Result result, const Tensor &self, const Scalar &exponent);
 Tensor neg(Result result, const Tensor &self);
 Tensor abs(Result result, const Tensor &self);
+Tensor relu(Result result, const Tensor &self);
+Tensor hardtanh(Result result, const Tensor &self, const Scalar &min, const Scalar &max);
+Tensor lerp(Result result, const Tensor &self, const Tensor &end, const Operand &weight);
+Tensor isnan(Result result, const Tensor &self);
 Tensor bitwise_not(Result result, const Tensor &self);
 Tensor gelu(Result result, const Tensor &self, std::string_view approximate);
 Tensor gelu_backward(Result result, const Tensor &grad, const Tensor &self, std::string_view approximate);
@@ -76,8 +80,8 @@ Tensor norm(Result result, const Tensor &self, const std::optional<Scalar> &p, O
 Tensor logsumexp(Result result, const Tensor &self, IntArrayRef dims, bool keepdim);
 Tensor cumsum(Result result, const Tensor &self, int64_t dim, std::optional<ScalarType> dtype);
 bool equal(const Tensor &self, const Tensor &other);
-Tensor matmul(Result result, const Tensor &a, const Tensor &b);
-Tensor addmm(Result result, const Tensor &self, const Tensor &a, const Tensor &b, const Scalar &beta,
+Tensor matmul(Result result, int64_t rank, const Tensor &a, const Tensor &b);
+Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, const Tensor &b, const Scalar &beta,
              const Scalar &alpha);
 Tensor addmv(Result result, const Tensor &self, const Tensor &matrix, const Tensor &vector, const Scalar &beta,
              const Scalar &alpha);

@@ -142,6 +142,8 @@ void classify(Call &call, const Operand *operands) {
   if (call.rule == Rule::Float && c10::isIntegralType(call.common, /*includeBool=*/true)) {
     call.common = c10::get_default_dtype_as_scalartype();
   }
+  TORCH_CHECK_NOT_IMPLEMENTED(call.rule != Rule::Number || call.common != ScalarType::Bool,
+                              "the operation is not implemented for 'Bool'");
   switch (call.rule) {
     case Rule::Compare:
     case Rule::Logical:
@@ -253,7 +255,7 @@ void check_target(const Call &call, const Result &result) {
 bool writes_directly(const Call &call, ScalarType target) {
   if (target == call.wanted)
     return true;
-  if (call.rule != Rule::Same && call.rule != Rule::Float && call.rule != Rule::Where)
+  if (call.rule == Rule::Compare || call.rule == Rule::Logical || call.rule == Rule::Part)
     return false;
   return class_of(target) == class_of(call.wanted) && is_widest_of_class(call.wanted);
 }
@@ -380,9 +382,9 @@ Tensor div_mode(Result result, const Tensor &self, const Tensor &other, std::opt
   if (!mode.has_value())
     return pointwise(result, HR_OP_DIV, Rule::Float, self, other);
   if (*mode == "trunc")
-    return pointwise(result, HR_OP_DIV_TRUNC, Rule::Same, self, other);
+    return pointwise(result, HR_OP_DIV_TRUNC, Rule::Number, self, other);
   if (*mode == "floor")
-    return pointwise(result, HR_OP_DIV_FLOOR, Rule::Same, self, other);
+    return pointwise(result, HR_OP_DIV_FLOOR, Rule::Number, self, other);
   TORCH_CHECK(false, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '", *mode, "'");
 }
 
@@ -420,10 +422,10 @@ Tensor pow_scalar(Result result, const Tensor &self, const Scalar &exponent) {
               "Integers to negative integer powers are not allowed.");
   hr_op shortcut = pow_shortcut(exponent);
   if (shortcut == HR_OP_NONE || (integral && !exponent.isIntegral(true))) {
-    return pointwise(result, HR_OP_POW, Rule::Same, self, exponent);
+    return pointwise(result, HR_OP_POW, Rule::Number, self, exponent);
   }
   if (self.scalar_type() == ScalarType::Bool)
-    return pointwise(result, HR_OP_POW, Rule::Same, self, exponent);
+    return pointwise(result, HR_OP_POW, Rule::Number, self, exponent);
   return pointwise(result, shortcut, Rule::Same, self);
 }
 
@@ -435,9 +437,39 @@ Tensor neg(Result result, const Tensor &self) {
 }
 
 Tensor abs(Result result, const Tensor &self) {
+  TORCH_CHECK(!result.is_inplace() || !self.is_complex(), "In-place abs is not supported for complex tensors.");
   if (self.is_complex())
     return pointwise(result, HR_OP_ABS_COMPLEX, Rule::Part, self);
-  return pointwise(result, HR_OP_ABS, Rule::Same, self);
+  return pointwise(result, HR_OP_ABS, Rule::Number, self);
+}
+
+Tensor relu(Result result, const Tensor &self) {
+  TORCH_CHECK(self.scalar_type() != ScalarType::Bool, "Boolean inputs not supported for relu");
+  return pointwise(result, HR_OP_RELU, Rule::Same, self);
+}
+
+Tensor hardtanh(Result result, const Tensor &self, const Scalar &min, const Scalar &max) {
+  ScalarType type = self.scalar_type();
+  TORCH_CHECK(type != ScalarType::Bool, "Bool inputs not supported for hardtanh");
+  TORCH_CHECK(type != ScalarType::Byte || (min.toDouble() >= 0 && max.toDouble() >= 0),
+              "cannot do hardtanh on an unsigned type with negative limits");
+  return pointwise(result, HR_OP_CLAMP, Rule::Same, self, fixed(min), fixed(max));
+}
+
+Tensor lerp(Result result, const Tensor &self, const Tensor &end, const Operand &weight) {
+  TORCH_CHECK(self.scalar_type() == end.scalar_type(), "expected dtype ", self.scalar_type(),
+              " for `end` but got dtype ", end.scalar_type());
+  TORCH_CHECK(weight.tensor == nullptr || weight.tensor->dim() == 0 ||
+                  weight.tensor->scalar_type() == self.scalar_type(),
+              "expected dtype ", self.scalar_type(), " for `weight` but got dtype ",
+              weight.tensor == nullptr ? self.scalar_type() : weight.tensor->scalar_type());
+  return pointwise(result, HR_OP_LERP, Rule::Same, self, end, weight);
+}
+
+Tensor isnan(Result result, const Tensor &self) {
+  if (self.is_complex())
+    return pointwise(result, HR_OP_NE, Rule::Compare, self, self);
+  return pointwise(result, HR_OP_IS_NAN, Rule::Compare, self);
 }
 
 Tensor bitwise_not(Result result, const Tensor &self) {

@@ -35,6 +35,7 @@ inline const c10::Device kDevice{c10::DeviceType::PrivateUse1, 0};
 
 hr_device *device(); // opens the device on first use; throws in a forked child
 hr_stream *stream();
+void check_index(c10::DeviceIndex index); // throws for any but the one device; -1 is the current one
 [[noreturn]] void fail(hr_status status); // the exception that torch's users expect for the code
 inline void check(hr_status status) {
   if (C10_UNLIKELY(status != nullptr))
@@ -165,6 +166,7 @@ void prepare_out(const Tensor &out, IntArrayRef sizes, ScalarType type);
 
 enum class Rule {
   Same,    // computed and returned in the promoted type
+  Number,  // the same; booleans are refused
   Float,   // the same, integers as the default floating point type
   Compare, // computed in the promoted type, returned as bool
   Logical, // computed and returned as bool

@@ -13,14 +13,14 @@ namespace {
 
 struct Reduction {
   int64_t mask = 0;
-  bool keepdim;
+  bool all, keepdim;
   Dims kept;         // the input's sizes with 1 in the reduced dims
   Dims sizes;        // the result's
   int64_t count = 1; // elements that become one
 
-  Reduction(const Tensor &self, OptionalIntArrayRef dims, bool keep) : keepdim(keep) {
+  Reduction(const Tensor &self, OptionalIntArrayRef dims, bool keep)
+      : all(!dims.has_value() || dims->empty()), keepdim(keep) {
     int64_t rank = self.dim();
-    bool all = !dims.has_value() || dims->empty();
     if (all) {
       mask = (int64_t{1} << rank) - 1;
     } else {
@@ -53,10 +53,14 @@ struct Reduction {
   }
 };
 
+// For reductions that give nothing for no elements.
 void check_not_empty(const Tensor &self, const Reduction &reduction, const char *name) {
-  TORCH_CHECK_INDEX(reduction.count > 0, name,
-                    "(): Expected reduction dim to be specified for input.numel() == 0. Specify the ",
-                    "reduction dim with the 'dim' argument, with non-zero size.");
+  TORCH_CHECK(!reduction.all || self.numel() > 0, name, "(): Expected reduction dim to be specified for input.numel() ",
+              "== 0. Specify the reduction dim with the 'dim' argument.");
+  for (int64_t i = 0; i < self.dim(); ++i) {
+    TORCH_CHECK_INDEX((reduction.mask >> i & 1) == 0 || self.size(i) > 0, name, "(): Expected reduction dim ", i,
+                      " to have non-zero size.");
+  }
 }
 
 // One reduction into `result`; the record's own ints and numbers come from `attributes`.
@@ -115,7 +119,8 @@ Tensor mean(Result result, const Tensor &self, OptionalIntArrayRef dims, bool ke
 
 Tensor extreme(Result result, hr_op op, const Tensor &self, OptionalIntArrayRef dims, bool keepdim) {
   Reduction reduction(self, dims, keepdim);
-  check_not_empty(self, reduction, op == HR_OP_AMAX ? "amax" : "amin");
+  bool is_max = op == HR_OP_AMAX;
+  check_not_empty(self, reduction, dims.has_value() ? (is_max ? "amax" : "amin") : (is_max ? "max" : "min"));
   return reduce(result, op, self, reduction, self.scalar_type(), std::nullopt);
 }
 
@@ -143,8 +148,12 @@ static Tensor record_arg_extreme(Result result, hr_op op, const Tensor &self, co
 
 Tensor arg_extreme(Result result, hr_op op, const Tensor &self, std::optional<int64_t> dim, bool keepdim) {
   int64_t one = dim.value_or(0);
+  const char *name = op == HR_OP_ARGMAX ? "argmax" : "argmin";
+  TORCH_CHECK(self.scalar_type() != ScalarType::Bool, name, "(): does not support bool input");
+  TORCH_CHECK_INDEX(dim.has_value() || self.numel() > 0, name,
+                    "(): Expected reduction dim to be specified for input.numel() == 0.");
   Reduction reduction(self, dim.has_value() ? OptionalIntArrayRef(IntArrayRef(one)) : OptionalIntArrayRef(), keepdim);
-  check_not_empty(self, reduction, op == HR_OP_ARGMAX ? "argmax" : "argmin");
+  check_not_empty(self, reduction, name);
   return record_arg_extreme(result, op, self, reduction);
 }
 
@@ -249,8 +258,6 @@ bool equal(const Tensor &self, const Tensor &other) {
     fail_device(self);
   if (!is_on_device(other))
     fail_device(other);
-  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ", self.scalar_type(),
-              " but got data type ", other.scalar_type(), " for argument 'other' in call to equal");
   if (!self.sizes().equals(other.sizes()))
     return false;
   if (self.numel() == 0)
@@ -263,7 +270,8 @@ bool equal(const Tensor &self, const Tensor &other) {
 
 Tensor softmax(Result result, hr_op op, const Tensor &self, int64_t dim, bool half_to_float) {
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
-  TORCH_CHECK(c10::isFloatingType(self.scalar_type()), "\"softmax\" not implemented for '", self.scalar_type(), "'");
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(self.scalar_type()), "\"softmax\" not implemented for '",
+                              self.scalar_type(), "'");
   Tensor out = result.begin(self.sizes(), half_to_float ? ScalarType::Float : self.scalar_type(), {self});
   if (out.numel() > 0) {
     Record record(op);
@@ -285,15 +293,18 @@ Tensor softmax_backward(Result result, hr_op op, const Tensor &grad, const Tenso
 
 // ---- products
 
-static void check_product(const Tensor &a, const Tensor &b) {
-  TORCH_CHECK(a.dim() >= 2 && a.dim() == b.dim(),
-              "mat1 and mat2 must both be matrices or both be batches of them: ", a.dim(), "D and ", b.dim(), "D");
+// Rank 2: of matrices; 3: of batches of them.
+static void check_product(int64_t rank, const Tensor &a, const Tensor &b) {
+  TORCH_CHECK(a.dim() == rank && b.dim() == rank,
+              rank == 2 ? "mat1 and mat2 must be matrices" : "batch1 and batch2 must be 3D tensors", ", not ", a.dim(),
+              "D and ", b.dim(), "D");
   TORCH_CHECK(a.scalar_type() == b.scalar_type(),
               "expected m1 and m2 to have the same dtype, but got: ", a.scalar_type(), " != ", b.scalar_type());
   TORCH_CHECK(a.size(-1) == b.size(-2),
               a.dim() == 2 ? "mat1 and mat2 shapes cannot be multiplied ("
                            : "Expected size for first two dimensions of batch2 tensor to match: (",
               a.size(-2), "x", a.size(-1), " and ", b.size(-2), "x", b.size(-1), ")");
+  TORCH_CHECK_NOT_IMPLEMENTED(a.scalar_type() != ScalarType::Bool, "matrix products are not implemented for 'Bool'");
   TORCH_CHECK(a.dim() < 3 || a.size(0) == b.size(0), "batch1 and batch2 must have same number of batches, got ",
               a.size(0), " and ", b.size(0));
 }
@@ -312,8 +323,8 @@ static void record_matmul(const Tensor &a, const Tensor &b, const OptionalTensor
   record.out(out).run();
 }
 
-Tensor matmul(Result result, const Tensor &a, const Tensor &b) {
-  check_product(a, b);
+Tensor matmul(Result result, int64_t rank, const Tensor &a, const Tensor &b) {
+  check_product(rank, a, b);
   Dims sizes = product_sizes(a, b);
   Tensor out = result.begin(sizes, a.scalar_type(), {a, b});
   if (out.numel() == 0)
@@ -325,9 +336,9 @@ Tensor matmul(Result result, const Tensor &a, const Tensor &b) {
   return result.end(out);
 }
 
-Tensor addmm(Result result, const Tensor &self, const Tensor &a, const Tensor &b, const Scalar &beta,
+Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, const Tensor &b, const Scalar &beta,
              const Scalar &alpha) {
-  check_product(a, b);
+  check_product(rank, a, b);
   TORCH_CHECK(self.scalar_type() == a.scalar_type(), "self and mat2 must have the same dtype, but got ",
               self.scalar_type(), " and ", a.scalar_type());
   if (!is_on_device(self))
@@ -343,7 +354,7 @@ Tensor addmm(Result result, const Tensor &self, const Tensor &a, const Tensor &b
     record_matmul(a, b, self, out);
     return result.end(out);
   }
-  Tensor product = matmul(Result::fresh(), a, b);
+  Tensor product = matmul(Result::fresh(), rank, a, b);
   if (beta.equal(0)) {
     pointwise(Result::out(out), HR_OP_MUL, Rule::Same, product, alpha);
   } else {
@@ -362,7 +373,7 @@ Tensor addmv(Result result, const Tensor &self, const Tensor &matrix, const Tens
   Tensor column = as_strided(self, {matrix.size(0), 1}, {self.dim() == 0 || self.size(0) == 1 ? 0 : self.stride(0), 1},
                              self.storage_offset());
   Tensor operand = as_strided(vector, {vector.size(0), 1}, {vector.stride(0), 1}, vector.storage_offset());
-  Tensor product = addmm(Result::fresh(), column, matrix, operand, beta, alpha);
+  Tensor product = addmm(Result::fresh(), 2, column, matrix, operand, beta, alpha);
   Tensor flat = as_strided(product, {matrix.size(0)}, {1}, 0);
   if (result.is_fresh())
     return flat;
@@ -375,6 +386,7 @@ Tensor dot(const Tensor &a, const Tensor &b) {
   TORCH_CHECK(a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(), "D tensors");
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), "dot : expected both vectors to have same dtype, but found ",
               a.scalar_type(), " and ", b.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(a.scalar_type() != ScalarType::Bool, "\"dot\" not implemented for 'Bool'");
   TORCH_CHECK(a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [",
               b.numel(), "] to have the same number of elements, but got ", a.numel(), " and ", b.numel(),
               " elements respectively");

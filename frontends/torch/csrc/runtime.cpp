@@ -103,6 +103,11 @@ hr_device *device() {
   return open_device.load();
 }
 
+void check_index(c10::DeviceIndex index) {
+  TORCH_CHECK(index <= kDevice.index(), "headrace:", static_cast<int>(index),
+              " was asked for, but there is 1 device, headrace:0");
+}
+
 // ---- the allocator
 
 void release_buffer(void *buffer) {
@@ -161,7 +166,8 @@ public:
   }
   void recordStream(const c10::DataPtr &, c10::Stream) override {}
 
-  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    check_index(index);
     hr_memory_stats memory;
     hr_device_memory_stats(device(), &memory);
     c10::CachingDeviceAllocator::DeviceStats stats;
@@ -173,14 +179,17 @@ public:
     return stats;
   }
 
-  void resetAccumulatedStats(c10::DeviceIndex) override {
+  void resetAccumulatedStats(c10::DeviceIndex index) override {
+    check_index(index);
     hr_stream_reset_stats(stream());
   }
-  void resetPeakStats(c10::DeviceIndex) override {
+  void resetPeakStats(c10::DeviceIndex index) override {
+    check_index(index);
     hr_device_memory_reset_peak(device());
   }
 
-  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    check_index(index);
     hr_memory_stats memory;
     hr_device_memory_stats(device(), &memory);
     return {static_cast<size_t>(memory.device_free_bytes), static_cast<size_t>(memory.device_total_bytes)};
@@ -342,7 +351,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return kDevice;
   }
   void setDevice(c10::Device wanted) const override {
-    TORCH_CHECK(wanted.index() <= 0, "headrace has one device; there is no ", wanted);
+    check_index(wanted.index());
   }
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device) const override {
@@ -403,7 +412,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const c10::Stream &) const override {
     check(hr_stream_synchronize(stream()));
   }
-  void synchronizeDevice(const c10::DeviceIndex) const override {
+  void synchronizeDevice(const c10::DeviceIndex index) const override {
+    check_index(index);
     check(hr_stream_synchronize(stream()));
   }
   void recordDataPtrOnStream(const c10::DataPtr &, const c10::Stream &) const override {}
@@ -433,7 +443,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return 1;
   }
   void setCurrentDevice(c10::DeviceIndex index) const override {
-    TORCH_CHECK(index <= 0, "headrace has one device; there is no device ", static_cast<int>(index));
+    check_index(index);
   }
   c10::DeviceIndex getCurrentDevice() const override {
     return 0;
@@ -442,8 +452,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     setCurrentDevice(index);
     return 0;
   }
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override {
-    return 0;
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+    return exchangeDevice(index);
   }
   bool isPinnedPtr(const void *pointer) const override {
     return PinnedAllocator::holds(pointer);
@@ -458,10 +468,12 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     hr_buffer_release(buffer);
     return kDevice;
   }
-  const at::Generator &getDefaultGenerator(c10::DeviceIndex) const override {
+  const at::Generator &getDefaultGenerator(c10::DeviceIndex index) const override {
+    check_index(index);
     return default_generator();
   }
-  at::Generator getNewGenerator(c10::DeviceIndex) const override {
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    check_index(index);
     return at::make_generator<Generator>();
   }
   void resizePrivateUse1Bytes(const c10::Storage &storage, size_t bytes) const override {

@@ -1,6 +1,7 @@
 // tensor.cpp: operators that move bytes or change metadata: allocation, views, resize and set, copies to, from and on
 // the device, item(). Metadata is ordinary: real storages, real strides; only the bytes are elsewhere.
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -18,24 +19,28 @@ namespace headrace {
 
 // ---- allocation
 
-static void check_options(std::optional<at::Layout> layout, std::optional<bool> pin_memory) {
+static void check_options(std::optional<at::Layout> layout, std::optional<at::Device> device,
+                          std::optional<bool> pin_memory) {
+  if (device.has_value())
+    check_index(device->index());
   TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "headrace has strided tensors only, not ",
               layout.value_or(at::kStrided));
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
 }
 
 Tensor empty_tensor(IntArrayRef size, std::optional<ScalarType> dtype, std::optional<at::Layout> layout,
-                    std::optional<at::Device>, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
-  check_options(layout, pin_memory);
+                    std::optional<at::Device> device, std::optional<bool> pin_memory,
+                    std::optional<at::MemoryFormat> format) {
+  check_options(layout, device, pin_memory);
   at::detail::check_size_nonnegative(size);
   return new_tensor(size, dtype.has_value() ? *dtype : c10::get_default_dtype_as_scalartype(),
                     format.value_or(at::MemoryFormat::Contiguous));
 }
 
 Tensor empty_strided_tensor(IntArrayRef size, IntArrayRef stride, std::optional<ScalarType> dtype,
-                            std::optional<at::Layout> layout, std::optional<at::Device>,
+                            std::optional<at::Layout> layout, std::optional<at::Device> device,
                             std::optional<bool> pin_memory) {
-  check_options(layout, pin_memory);
+  check_options(layout, device, pin_memory);
   TORCH_CHECK(size.size() == stride.size(), "dimensionality of sizes (", size.size(),
               ") must match dimensionality of strides (", stride.size(), ")");
   at::detail::check_size_nonnegative(size);
@@ -255,11 +260,9 @@ void read_to_host(const Tensor &from, const Tensor &to) {
 } // namespace
 
 Tensor copy_from(const Tensor &self, const Tensor &to) {
-  if (to.numel() == 0 && self.numel() <= 1)
-    return to;
-  if (self.numel() == 0) {
-    TORCH_CHECK(to.numel() == 0, "The expanded size of the tensor must match the existing size: ", to.sizes(), " and ",
-                self.sizes());
+  if (to.numel() == 0 || self.numel() == 0) {
+    at::DimVector both = at::infer_size_dimvector(to.sizes(), self.sizes());
+    TORCH_CHECK(to.sizes().equals(both), "output with shape ", to.sizes(), " doesn't match the broadcast shape ", both);
     return to;
   }
   if (is_on_device(self) && is_on_device(to)) {

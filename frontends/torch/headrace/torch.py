@@ -144,7 +144,7 @@ def _index_of(device):
             raise ValueError(f"Expected a headrace device, but got: {device}")
         index = device.index or 0
     if index > 0:
-        raise RuntimeError(f"headrace has one device; there is no device {index}")
+        raise RuntimeError(f"headrace:{index} was asked for, but there is 1 device, headrace:0")
     return 0
 
 
