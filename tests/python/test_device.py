@@ -563,6 +563,85 @@ def test_autocast_chooses_types():
     assert y.float().sum().item() == 24
 
 
+def train_with_scaler(place, dtype, optimizer, fused, steps=8):
+    """Losses, scales and parameters of mixed-precision training; the gradients of one step overflow."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3),
+        torch.nn.BatchNorm2d(4),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(144, 16),
+        torch.nn.LayerNorm(16),
+        torch.nn.GELU(),
+        torch.nn.Linear(16, 3),
+    ).to(place)
+    optimizer = getattr(torch.optim, optimizer)(model.parameters(), lr=0.01, fused=fused)
+    scaler = torch.amp.GradScaler(place, growth_interval=3)
+    x, target = torch.randn(8, 1, 8, 8).to(place), torch.arange(8).remainder(3).to(place)
+    losses, scales = [], []
+    for step in range(steps):
+        optimizer.zero_grad()
+        with torch.autocast(place, dtype=dtype):
+            logits = model(x)
+            loss = torch.nn.functional.cross_entropy(logits, target)
+        assert logits.dtype == dtype and loss.dtype == torch.float32
+        (scaler.scale(loss) * (float("inf") if step == 4 else 1.0)).backward()
+        if not fused:
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+        scales.append(scaler.get_scale())
+    return losses, scales
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("optimizer, fused", [("Adam", False), ("Adam", True), ("SGD", True)])
+def test_mixed_precision_training_follows_torch(dtype, optimizer, fused):
+    (expected, expected_scales), (got, scales) = (
+        train_with_scaler(place, dtype, optimizer, fused) for place in ("cpu", D)
+    )
+    assert scales == expected_scales == [65536.0] * 2 + [131072.0] * 2 + [65536.0] * 3 + [131072.0]
+    assert got[4] == got[5] != got[6], "the step that overflowed is left out"
+    # Each layer's output is rounded to 8 or 11 bits, in both devices' own order of sums.
+    assert got == pytest.approx(expected, rel=2e-2 if dtype == torch.bfloat16 else 4e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("bad", [None, float("inf"), -float("inf"), float("nan")])
+def test_unscaling_gradients(dtype, bad):
+    results = []
+    for place in ("cpu", D):
+        generator = torch.Generator().manual_seed(0)
+        gradients = [torch.randn(shape, generator=generator).to(dtype) for shape in ((5, 3), (), (4, 4), (0,))]
+        if bad is not None:
+            gradients[2][1, 3] = bad
+        gradients = [gradient.to(place) for gradient in gradients]
+        gradients[2] = gradients[2].t()
+        found = torch.zeros((), device=place)
+        torch._amp_foreach_non_finite_check_and_unscale_(gradients, found, torch.full((), 0.3, device=place))
+        results.append([found.cpu()] + [gradient.cpu() for gradient in gradients])
+    for expected, got in zip(*results):
+        torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+    assert results[1][0].item() == (bad is not None)
+
+
+@pytest.mark.parametrize("growth, backoff", [(2.0, 0.5), (1.1, 0.3)])
+def test_updating_the_scale(growth, backoff):
+    for scale, tracker, found, interval in itertools.product((65536.0, 3e38, 1e-3), (0, 2, 5), (0.0, 2.0), (1, 3)):
+        results = []
+        for place in ("cpu", D):
+            state = torch.full((), scale, device=place), torch.full((), tracker, dtype=torch.int32, device=place)
+            returned = torch._amp_update_scale_(
+                *state, torch.full((), found, device=place), growth, backoff, interval
+            )
+            assert returned is state[0]
+            results.append([value.item() for value in state])
+        assert results[0] == results[1], (scale, tracker, found, interval)
+
+
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "RMSprop"])
 @pytest.mark.parametrize("form", ["default", "foreach", "for-loop", "fused"])
 def test_optimizers_follow_torch(optimizer, form):

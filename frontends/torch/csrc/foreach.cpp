@@ -1,5 +1,5 @@
 // foreach.cpp: element-wise operations over lists of tensors, recorded whole where the lists allow it (one record
-// instead of one a tensor: the optimizers' updates), and the fused optimizers.
+// instead of one a tensor: the optimizers' updates), the fused optimizers, and what torch.amp.GradScaler asks for.
 #include <ATen/ops/linalg_vector_norm.h>
 #include <c10/core/TensorImpl.h>
 
@@ -262,6 +262,77 @@ void foreach_copy(TensorList self, TensorList from) {
     foreach_record(ListResult::inplace(self), HR_OP_COPY, Rule::Same, sources, 1);
   for (size_t k = 0; k < self.size() && !same; ++k)
     self[k].copy_(from[k]);
+}
+
+// ---- loss scaling
+
+static void check_one(const char *name, const Tensor &tensor, ScalarType type) {
+  TORCH_CHECK(tensor.numel() == 1, name, " must be a 1-element tensor.");
+  TORCH_CHECK(tensor.scalar_type() == type, name, " must be of dtype ", type, ", not ", tensor.scalar_type());
+}
+
+// found_inf becomes 1 where a gradient is infinite or NaN: its largest magnitude is then not below infinity.
+static void check_finite(TensorList grads, const Tensor &found_inf) {
+  const Scalar infinity(std::numeric_limits<double>::infinity());
+  std::vector<Tensor> largest = foreach_norm(grads, infinity, std::nullopt);
+  for (Tensor &one : largest)
+    one = one.view({1});
+  Tensor all = extreme(Result::fresh(), HR_OP_AMAX, cat(Result::fresh(), TensorList(largest), 0), std::nullopt, false);
+  Tensor finite = pointwise(Result::fresh(), HR_OP_LT, Rule::Compare, all, infinity);
+  pointwise(Result::inplace(found_inf), HR_OP_WHERE, Rule::Where, finite, found_inf, Scalar(1.0));
+}
+
+void amp_unscale(TensorList scaled_grads, const Tensor &found_inf, const Tensor &inv_scale) {
+  if (scaled_grads.empty())
+    return;
+  check_one("found_inf", found_inf, ScalarType::Float);
+  check_one("inv_scale", inv_scale, ScalarType::Float);
+  std::vector<Tensor> grads;
+  for (const Tensor &grad : scaled_grads) {
+    TORCH_CHECK(is_on_device(grad), "one of scaled_grads is not on ", kDevice, " but on ", grad.device());
+    if (grad.numel() > 0)
+      grads.push_back(grad);
+  }
+  if (grads.empty())
+    return;
+  check_finite(grads, found_inf);
+  const ListOperand list[] = {TensorList(grads)};
+  if (!fits_one_record(HR_OP_MUL, list, 1, grads.size())) {
+    for (const Tensor &grad : grads)
+      pointwise(Result::inplace(grad), HR_OP_MUL, Rule::Same, grad, inv_scale.view({}));
+    return;
+  }
+  ListRecord record; // the scale stays float32: half-precision gradients are multiplied in float32
+  record.reserve(grads.size() * 3, 0);
+  record.tensors(grads);
+  for (const Tensor &grad : grads)
+    record.broadcast(inv_scale, grad);
+  record.end_inputs();
+  record.tensors(grads);
+  record.run(HR_OP_MUL, hr_attrs{});
+}
+
+// The scale shrinks when a gradient overflowed, and grows after `interval` steps in a row without that, while it is
+// finite. The products are rounded once, from float64, as torch does it.
+Tensor amp_update_scale(const Tensor &scale, const Tensor &growth_tracker, const Tensor &found_inf, double growth,
+                        double backoff, int64_t interval) {
+  check_one("growth_tracker", growth_tracker, ScalarType::Int);
+  check_one("current_scale", scale, ScalarType::Float);
+  check_one("found_inf", found_inf, ScalarType::Float);
+  Result fresh = Result::fresh();
+  Tensor exact = to_type(scale, ScalarType::Double);
+  Tensor shrunk = to_type(pointwise(fresh, HR_OP_MUL, Rule::Same, exact, Scalar(backoff)), ScalarType::Float);
+  Tensor grown = to_type(pointwise(fresh, HR_OP_MUL, Rule::Same, exact, Scalar(growth)), ScalarType::Float);
+  Tensor found = pointwise(fresh, HR_OP_NE, Rule::Compare, found_inf, Scalar(0));
+  Tensor steps = pointwise(fresh, HR_OP_ADD, Rule::Same, growth_tracker, Scalar(1));
+  Tensor due = pointwise(fresh, HR_OP_EQ, Rule::Compare, steps, Scalar(interval));
+  Tensor finite = pointwise(fresh, HR_OP_LT, Rule::Compare, grown, Scalar(std::numeric_limits<double>::infinity()));
+  Tensor grows = pointwise(fresh, HR_OP_LOGICAL_AND, Rule::Logical, due, finite);
+  Tensor kept = pointwise(fresh, HR_OP_WHERE, Rule::Where, grows, grown, scale);
+  pointwise(Result::inplace(scale), HR_OP_WHERE, Rule::Where, found, shrunk, kept);
+  Tensor ends = pointwise(fresh, HR_OP_LOGICAL_OR, Rule::Logical, found, due);
+  pointwise(Result::inplace(growth_tracker), HR_OP_WHERE, Rule::Where, ends, Scalar(0), steps);
+  return scale;
 }
 
 // ---- fused optimizers

@@ -53,6 +53,9 @@ std::vector<Tensor> foreach_norm(TensorList self, const Scalar &ord, std::option
 std::vector<Scalar> numbers_of(const Tensor &cpu_numbers);
 void foreach_zero(TensorList self);
 void foreach_copy(TensorList self, TensorList from);
+void amp_unscale(TensorList scaled_grads, const Tensor &found_inf, const Tensor &inv_scale);
+Tensor amp_update_scale(const Tensor &scale, const Tensor &growth_tracker, const Tensor &found_inf, double growth,
+                        double backoff, int64_t interval);
 void fused_adam(bool decoupled, TensorList params, TensorList grads, TensorList means, TensorList squares,
                 TensorList max_squares, TensorList steps, const Operand &lr, double beta1, double beta2,
                 double weight_decay, double eps, bool amsgrad, bool maximize, const OptionalTensor &grad_scale,
