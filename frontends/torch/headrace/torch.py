@@ -14,6 +14,7 @@ import importlib.metadata
 import os
 import pathlib
 import sys
+import warnings
 
 import torch
 import torch.utils.dlpack
@@ -57,11 +58,23 @@ def _find_onednn():
             if file.name == "libdnnl.so.3" and file.locate().exists():
                 os.environ["HEADRACE_ONEDNN"] = str(pathlib.Path(file.locate()).resolve())
                 return
-    for name in ("libdnnl.so.3", "libdnnl.so"):
-        path = pathlib.Path(sys.prefix) / "lib" / name
-        if path.exists():
-            os.environ["HEADRACE_ONEDNN"] = str(path)
-            return
+    path = pathlib.Path(sys.prefix) / "lib" / "libdnnl.so.3"
+    if path.exists():
+        os.environ["HEADRACE_ONEDNN"] = str(path)
+
+
+def _warn_without_onednn():
+    """Everything works without it, so slowly that somebody would look for the reason."""
+    path = os.environ.get("HEADRACE_ONEDNN") or "libdnnl.so.3"
+    try:
+        ctypes.CDLL(path)
+    except OSError as error:
+        warnings.warn(
+            f"headrace: oneDNN could not be loaded ({error}): matrix products and convolutions run slowly. "
+            "`pip install onednn-cpu-gomp` brings it; HEADRACE_ONEDNN says where another libdnnl.so.3 lies.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def _find_library():
@@ -76,8 +89,20 @@ def _find_library():
     raise ImportError("headrace: libheadrace_torch.so is not built; looked at " + ", ".join(map(str, candidates)))
 
 
+def _check_version(path):
+    """The library fits one minor version of torch; in another it could crash instead of failing to load."""
+    note = pathlib.Path(path).with_name("torch_version")
+    built_for = note.read_text().strip() if note.exists() else torch.__version__
+    if built_for.split(".")[:2] != torch.__version__.split(".")[:2]:
+        raise ImportError(
+            f"headrace was built for torch {built_for}, and this is torch {torch.__version__}: install headrace again"
+        )
+
+
 def _load_library():
-    library = ctypes.CDLL(str(_find_library()))
+    path = _find_library()
+    _check_version(path)
+    library = ctypes.CDLL(str(path))
     for name in ("error", "fallbacks"):
         getattr(library, f"headrace_torch_{name}").restype = ctypes.c_char_p
     library.headrace_torch_memory_limit.argtypes = [ctypes.c_int64]
@@ -115,7 +140,9 @@ def __getattr__(name):
 
 
 def init():
-    _call("open")
+    if not is_initialized():
+        _warn_without_onednn()
+        _call("open")
 
 
 _lazy_init = init
