@@ -106,6 +106,9 @@ Tensor constant_pad(const Tensor &self, IntArrayRef pad, const Scalar &value) {
     TORCH_CHECK(sizes[dim] >= 0, "The input size ", self.size(dim), ", plus negative padding ", before[dim], " and ",
                 after[dim], " resulted in a negative output size, which is invalid. Check dimension ", dim,
                 " of your input.");
+    int64_t first = std::min<int64_t>(before[dim], 0), last = std::min<int64_t>(after[dim], 0);
+    TORCH_CHECK(self.size(dim) + first + last >= 0, "negative padding ", first, " and ", last, " cuts more than the ",
+                "input size ", self.size(dim), " of dimension ", dim);
   }
   Tensor out = new_tensor(sizes, self.scalar_type(), self.suggest_memory_format());
   if (out.numel() == 0)
@@ -119,8 +122,6 @@ Tensor constant_pad(const Tensor &self, IntArrayRef pad, const Scalar &value) {
 
 Tensor flip(const Tensor &self, IntArrayRef dims) {
   Tensor out = new_like(self);
-  if (out.numel() == 0)
-    return out;
   Dims strides(self.strides().begin(), self.strides().end());
   int64_t offset = 0;
   std::vector<bool> seen(self.dim(), false);
@@ -133,6 +134,8 @@ Tensor flip(const Tensor &self, IntArrayRef dims) {
     offset += (self.size(along) - 1) * strides[along];
     strides[along] = -strides[along];
   }
+  if (out.numel() == 0)
+    return out;
   Record record(HR_OP_COPY);
   record.in(self, self.sizes(), strides, offset).out(out).run();
   return out;

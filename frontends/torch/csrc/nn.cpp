@@ -18,6 +18,16 @@ ScalarType statistics_type(const Tensor &input) {
   return type == ScalarType::Half || type == ScalarType::BFloat16 ? ScalarType::Float : type;
 }
 
+// Parameters have the input's dtype, or float32 where that is of half precision.
+void check_parameters(const Tensor &input, std::initializer_list<OptionalTensor> parameters) {
+  for (const OptionalTensor &parameter : parameters) {
+    TORCH_CHECK(!present(parameter) || parameter->scalar_type() == input.scalar_type() ||
+                    parameter->scalar_type() == statistics_type(input),
+                "mixed dtype: expect parameter to have scalar type of ", statistics_type(input), ", not ",
+                parameter->scalar_type());
+  }
+}
+
 at::MemoryFormat format_of(const Tensor &tensor) {
   return tensor.dim() >= 4 ? tensor.suggest_memory_format() : at::MemoryFormat::Contiguous;
 }
@@ -59,6 +69,9 @@ Dims convolution_sizes(const Tensor &input, const Tensor &weight, IntArrayRef st
     int64_t extent = at(dilation) * (weight.size(i + 2) - 1) + 1, in = input.size(i + 2);
     sizes.push_back(transposed ? (in - 1) * at(stride) - 2 * at(padding) + extent + at(output_padding)
                                : (in + 2 * at(padding) - extent) / at(stride) + 1);
+    TORCH_CHECK(!transposed || at(output_padding) < at(stride) || at(output_padding) < at(dilation),
+                "output padding must be smaller than either stride or dilation, but got output padding ",
+                at(output_padding), ", stride ", at(stride), ", dilation ", at(dilation));
     TORCH_CHECK(sizes.back() >= 0, "Calculated output size is too small: ", IntArrayRef(sizes));
   }
   return sizes;
@@ -101,6 +114,7 @@ Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTens
                    int64_t groups) {
   TORCH_CHECK(input.scalar_type() == weight.scalar_type(), "Input type (", input.scalar_type(), ") and weight type (",
               weight.scalar_type(), ") should be the same");
+  TORCH_CHECK_NOT_IMPLEMENTED(input.scalar_type() != ScalarType::Bool, "convolutions are not implemented for 'Bool'");
   Convolution shape(input.dim() - 2, stride, padding, dilation, groups);
   Dims sizes = convolution_sizes(input, weight, stride, padding, dilation, transposed, output_padding, groups);
   Tensor out = new_tensor(sizes, input.scalar_type(), convolution_format(input, weight));
@@ -166,6 +180,7 @@ Tensor3 batch_norm(Result y_place, Result mean_place, Result invstd_place, const
   TORCH_CHECK(input.dim() >= 2, "batch_norm: input must have at least 2 dimensions, not ", input.dim());
   TORCH_CHECK(training || (present(running_mean) && present(running_var)),
               "Expected running_mean and running_var to be defined when training=False");
+  check_parameters(input, {weight, bias, running_mean, running_var});
   int64_t saved = training ? input.size(1) : 0;
   Tensor y = y_place.begin(input.sizes(), input.scalar_type(), {input}, format_of(input));
   Tensor mean = mean_place.begin({saved}, statistics_type(input));
@@ -230,6 +245,7 @@ Tensor3 layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor 
               " and normalized_shape = ", shape);
   TORCH_CHECK(lead >= 0 && input.sizes().slice(lead).equals(shape), "Given normalized_shape=", shape,
               ", expected input with shape [*, ", shape, "], but got input of size", input.sizes());
+  check_parameters(input, {weight, bias});
   Dims kept(input.sizes().begin(), input.sizes().end());
   for (int64_t i = lead; i < input.dim(); ++i)
     kept[i] = 1;
@@ -263,6 +279,7 @@ Tensor3 group_norm(const Tensor &input, const OptionalTensor &weight, const Opti
   TORCH_CHECK(groups > 0 && c % groups == 0,
               "Expected number of channels in input to be divisible by num_groups, but got input of shape ",
               input.sizes(), " and num_groups=", groups);
+  check_parameters(input, {weight, bias});
   Tensor y = new_tensor(input.sizes(), input.scalar_type(), format_of(input));
   Tensor mean = new_tensor({n, groups}, statistics_type(input)), rstd = new_tensor({n, groups}, statistics_type(input));
   if (input.numel() > 0) {
@@ -342,10 +359,27 @@ Tensor nll_loss_backward(Result result, const Tensor &grad, const Tensor &self, 
   return result.end(out);
 }
 
+// What a loss and its gradient share: operands over their common sizes, the weight that binary cross entropy has
+// (null: none), attributes.
+static void record_loss(Record &record, IntArrayRef sizes, const Tensor &self, const Tensor &target,
+                        const OptionalTensor *weight, int64_t reduction, std::optional<double> parameter,
+                        const Tensor &out) {
+  record.in(self, sizes).in(target, sizes);
+  if (weight != nullptr)
+    record.in(weight->value_or(Tensor()), sizes);
+  record.ints({reduction});
+  if (parameter.has_value())
+    record.num(*parameter);
+  record.out(out).run();
+}
+
 Tensor loss(Result result, hr_op op, const Tensor &self, const Tensor &target, const OptionalTensor &weight,
             int64_t reduction, std::optional<double> parameter) {
   const Operand both[] = {self, target};
-  ScalarType type = promote(both, 2);
+  ScalarType type = op == HR_OP_HUBER_LOSS ? self.scalar_type() : promote(both, 2);
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(type), "this loss is not implemented for '", type, "'");
+  TORCH_CHECK(op != HR_OP_BCE_LOSS || self.scalar_type() == target.scalar_type(), "Found dtype ", target.scalar_type(),
+              " but expected ", self.scalar_type());
   at::DimVector sizes = at::infer_size_dimvector(self.sizes(), target.sizes());
   Tensor out = result.begin(reduction == 0 ? IntArrayRef(sizes) : IntArrayRef(), type, {self, target});
   if (out.numel() == 0)
@@ -353,17 +387,7 @@ Tensor loss(Result result, hr_op op, const Tensor &self, const Tensor &target, c
   if (self.numel() == 0 || target.numel() == 0)
     return result.end(fill_with(out, reduction == 1 ? std::nan("") : 0.0));
   Record record(op);
-  record.in(self, sizes).in(target, sizes);
-  if (op == HR_OP_BCE_LOSS) {
-    if (present(weight))
-      record.in(*weight, sizes);
-    else
-      record.absent();
-  }
-  record.ints({reduction});
-  if (parameter.has_value())
-    record.num(*parameter);
-  record.out(out).run();
+  record_loss(record, sizes, self, target, op == HR_OP_BCE_LOSS ? &weight : nullptr, reduction, parameter, out);
   return result.end(out);
 }
 
@@ -379,17 +403,8 @@ Tensor loss_backward(Result result, hr_op op, const Tensor &grad, const Tensor &
     record.in(grad, sizes);
   else
     record.in(grad);
-  record.in(self, sizes).in(target, sizes);
-  if (op == HR_OP_BCE_LOSS_BACKWARD) {
-    if (present(weight))
-      record.in(*weight, sizes);
-    else
-      record.absent();
-  }
-  record.ints({reduction});
-  if (parameter.has_value())
-    record.num(*parameter);
-  record.out(out).run();
+  record_loss(record, sizes, self, target, op == HR_OP_BCE_LOSS_BACKWARD ? &weight : nullptr, reduction, parameter,
+              out);
   return result.end(out);
 }
 
@@ -401,6 +416,10 @@ struct Pool {
   int64_t ints[8]; // kernel, stride, padding, dilation, height before width
   Pool(IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation) {
     auto at = [](IntArrayRef values, int i) { return values.size() == 1 ? values[0] : values[i]; };
+    for (IntArrayRef values : {kernel, stride.empty() ? kernel : stride, padding, dilation}) {
+      TORCH_CHECK(values.size() == 1 || values.size() == 2,
+                  "pool: kernel, stride, padding and dilation must either be a single int, or a tuple of two ints");
+    }
     for (int i = 0; i < 2; ++i) {
       ints[i] = at(kernel, i);
       ints[2 + i] = stride.empty() ? ints[i] : at(stride, i);
@@ -415,6 +434,11 @@ struct Pool {
   }
   Dims sizes(const Tensor &input, bool ceil_mode) const {
     TORCH_CHECK(input.dim() == 3 || input.dim() == 4, "pool: Expected 3D or 4D tensor, but got: ", input.sizes());
+    for (int64_t i = input.dim() - 3; i < input.dim(); ++i) {
+      TORCH_CHECK(input.size(i) > 0, "Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size for input, ",
+                  "but got:", input.sizes());
+    }
+    TORCH_CHECK_NOT_IMPLEMENTED(input.scalar_type() != ScalarType::Bool, "pooling is not implemented for 'Bool'");
     Dims sizes(input.sizes().begin(), input.sizes().end());
     for (int i = 0; i < 2; ++i) {
       int64_t &size = sizes[sizes.size() - 2 + i];
@@ -486,6 +510,9 @@ Tensor adaptive_avg_pool2d(Result result, const Tensor &self, IntArrayRef size) 
   TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got ",
               self.sizes());
   TORCH_CHECK(size.size() == 2, "adaptive_avg_pool2d: output_size must be 2");
+  TORCH_CHECK(self.size(-2) > 0 && self.size(-1) > 0,
+              "adaptive_avg_pool2d(): Expected input to have non-zero size for ",
+              "non-batch dimensions, but input has sizes ", self.sizes());
   Dims sizes(self.sizes().begin(), self.sizes().end());
   sizes[sizes.size() - 2] = size[0], sizes[sizes.size() - 1] = size[1];
   Tensor y = result.begin(sizes, self.scalar_type(), {self}, format_of(self));
@@ -509,6 +536,7 @@ Tensor upsample2d(Result result, hr_op op, const Tensor &self, IntArrayRef size,
                   std::optional<double> scale_h, std::optional<double> scale_w) {
   TORCH_CHECK(size.size() == 2, "It is expected output_size equals to 2, but got size ", size.size());
   TORCH_CHECK(self.dim() == 4, "It is expected input_size equals to 4, but got size ", self.dim());
+  TORCH_CHECK(self.size(1) > 0, "Non-empty 4D data tensor expected but got a tensor with sizes ", self.sizes());
   TORCH_CHECK(self.size(2) > 0 && self.size(3) > 0 && size[0] > 0 && size[1] > 0,
               "Input and output sizes should be greater than 0, but got input (H: ", self.size(2),
               ", W: ", self.size(3), ") output (H: ", size[0], ", W: ", size[1], ")");
@@ -598,6 +626,7 @@ static Tensor host_number(int64_t value) {
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>
 attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask, double dropout_p,
           bool causal, std::optional<double> scale) {
+  TORCH_CHECK(dropout_p >= 0 && dropout_p <= 1, "dropout probability has to be between 0 and 1, but got ", dropout_p);
   int64_t b = query.size(0), h = query.size(1), l = query.size(2), s = key.size(2);
   Tensor out = new_tensor({b, h, l, value.size(3)}, query.scalar_type());
   Tensor logsumexp = new_tensor({b, h, l}, statistics_type(query));

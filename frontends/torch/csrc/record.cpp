@@ -148,7 +148,22 @@ Tensor new_like(const Tensor &tensor, std::optional<ScalarType> type) {
   return new_tensor(tensor.sizes(), wanted, tensor.suggest_memory_format());
 }
 
+// Throws what torch throws for a number that a dtype can't hold.
+static void check_converts(const Scalar &value, ScalarType type) {
+  switch (type) {
+#define HEADRACE_CASE(ctype, name) \
+  case ScalarType::name:           \
+    (void)value.to<ctype>();       \
+    break;
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(HEADRACE_CASE)
+#undef HEADRACE_CASE
+    default:
+      break;
+  }
+}
+
 Tensor fill_with(const Tensor &self, const Scalar &value) {
+  check_converts(value, self.scalar_type());
   if (self.numel() == 0)
     return self;
   Tensor once = self; // what repeats gets the same number each time

@@ -2,6 +2,7 @@
 //
 // The core wants a reduction's output with the rank of its input and 1 in the reduced dims: that view is laid over the
 // tensor that torch expects, whose reduced dims are gone unless keepdim.
+#include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/DefaultDtype.h>
@@ -245,6 +246,7 @@ Tensor cumsum(Result result, const Tensor &self, int64_t dim, std::optional<Scal
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   ScalarType type =
       result.is_inplace() && !dtype.has_value() ? self.scalar_type() : accumulated_type(result, self, dtype);
+  TORCH_CHECK_NOT_IMPLEMENTED(type != ScalarType::Bool, "\"cumsum\" not implemented for 'Bool'");
   Tensor out = result.begin(self.sizes(), type, {self});
   if (out.numel() > 0) {
     Record record(HR_OP_CUMSUM);
@@ -309,6 +311,12 @@ static void check_product(int64_t rank, const Tensor &a, const Tensor &b) {
               a.size(0), " and ", b.size(0));
 }
 
+static void check_product_out(const Result &result, const Tensor &a) {
+  TORCH_CHECK(result.is_fresh() || result.tensor().scalar_type() == a.scalar_type(),
+              "Expected out tensor to have dtype ", a.scalar_type(), ", but got ",
+              result.is_fresh() ? a.scalar_type() : result.tensor().scalar_type(), " instead");
+}
+
 static Dims product_sizes(const Tensor &a, const Tensor &b) {
   Dims sizes(a.sizes().begin(), a.sizes().end());
   sizes.back() = b.size(-1);
@@ -325,6 +333,7 @@ static void record_matmul(const Tensor &a, const Tensor &b, const OptionalTensor
 
 Tensor matmul(Result result, int64_t rank, const Tensor &a, const Tensor &b) {
   check_product(rank, a, b);
+  check_product_out(result, a);
   Dims sizes = product_sizes(a, b);
   Tensor out = result.begin(sizes, a.scalar_type(), {a, b});
   if (out.numel() == 0)
@@ -343,7 +352,10 @@ Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, c
               self.scalar_type(), " and ", a.scalar_type());
   if (!is_on_device(self))
     fail_device(self);
+  check_product_out(result, a);
   Dims sizes = product_sizes(a, b);
+  TORCH_CHECK(at::is_expandable_to(self.sizes(), sizes), "The expanded size of the tensor must match the existing ",
+              "size. Target sizes: ", IntArrayRef(sizes), ". Tensor sizes: ", self.sizes());
   bool plain = beta.equal(1) && alpha.equal(1);
   bool is_self = !result.is_fresh() && result.tensor().is_alias_of(self);
   Tensor out = is_self && !result.is_inplace() ? result.begin(sizes, a.scalar_type(), {a, b, self})
@@ -368,13 +380,14 @@ Tensor addmv(Result result, const Tensor &self, const Tensor &matrix, const Tens
              const Scalar &alpha) {
   TORCH_CHECK(matrix.dim() == 2 && vector.dim() == 1 && self.dim() <= 1, "vector + matrix @ vector expected, got ",
               self.dim(), ", ", matrix.dim(), ", ", vector.dim());
-  TORCH_CHECK(matrix.size(1) == vector.size(0), "size mismatch, got input (", self.numel(), "), mat (", matrix.size(0),
-              "x", matrix.size(1), "), vec (", vector.size(0), ")");
-  Tensor column = as_strided(self, {matrix.size(0), 1}, {self.dim() == 0 || self.size(0) == 1 ? 0 : self.stride(0), 1},
-                             self.storage_offset());
-  Tensor operand = as_strided(vector, {vector.size(0), 1}, {vector.stride(0), 1}, vector.storage_offset());
+  bool fits = self.numel() == 1 || self.numel() == matrix.size(0);
+  TORCH_CHECK(fits && matrix.size(1) == vector.size(0), "size mismatch, got input (", self.numel(), "), mat (",
+              matrix.size(0), "x", matrix.size(1), "), vec (", vector.size(0), ")");
+  Tensor column = headrace::as_strided(
+      self, {matrix.size(0), 1}, {self.dim() == 0 || self.size(0) == 1 ? 0 : self.stride(0), 1}, self.storage_offset());
+  Tensor operand = headrace::as_strided(vector, {vector.size(0), 1}, {vector.stride(0), 1}, vector.storage_offset());
   Tensor product = addmm(Result::fresh(), 2, column, matrix, operand, beta, alpha);
-  Tensor flat = as_strided(product, {matrix.size(0)}, {1}, 0);
+  Tensor flat = headrace::as_strided(product, {matrix.size(0)}, {1}, 0);
   if (result.is_fresh())
     return flat;
   Tensor out = result.begin(flat.sizes(), flat.scalar_type());
