@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/op.h"
 #include "engine/dump.h"
+#include "runtime/registry.h"
 
 enum { STAMPS_MAX = 8, WORKSPACE_ALIGNMENT = 64, RESIDENT_ROW_BYTES = 1 << 18 };
 
@@ -29,8 +30,25 @@ static void open_all_providers(void) {
     hr_log(HR_LOG_DEVICE, "provider %s: %s", hr_host_providers[i]->name, hr_status_message(status));
     hr_status_ignore(status);
   }
+  bool is_first = !providers_are_open;
   providers_are_open = true;
   hr_mutex_unlock(&providers_mutex);
+  if (is_first) {
+    hr__devices_close_at_exit();
+  }
+}
+
+/* A library has prepared an operation. What it makes for the first one of a kind (memory for generated code, say) is torn down at
+ * exit before what it made when it was opened: the devices have to be closed before that, too. */
+static void outlive_library(hr_op op) {
+  static bool is_known[HR_OP_COUNT];
+  hr_mutex_lock(&providers_mutex);
+  bool is_first = !is_known[op];
+  is_known[op] = true;
+  hr_mutex_unlock(&providers_mutex);
+  if (is_first) {
+    hr__devices_close_at_exit();
+  }
 }
 
 static bool provider_keeps(void *ctx, const hr_program *program, const hr_node *node) {
@@ -109,6 +127,7 @@ static hr_status prepare(hr_executable *executable, hr_exec_step *step, size_t *
 static hr_status make_library(hr_executable *executable, hr_exec_step *step, size_t *workspace_bytes) {
   const hr_node *node = step->source->node;
   HR_RETURN_IF_ERROR(prepare(executable, step, workspace_bytes));
+  outlive_library(node->op);
   step->arg_count = node->input_count + node->output_count;
   bool ok = true;
   for (int i = 0; ok && i < node->input_count; i++) {

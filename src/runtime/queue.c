@@ -68,16 +68,30 @@ static void run_thread(void *arg) {
   hr_mutex_unlock(&queue->mutex);
 }
 
-void hr_queue_stop(hr_queue *queue) {
+/* Lets the thread run what is pending, and ends it. Until `stop` is false again, whoever pushes runs its job. Gives what `stop`
+ * was before. */
+static bool end_thread(hr_queue *queue) {
   hr_mutex_lock(&queue->mutex);
-  bool started = queue->thread.started;
+  bool stop = queue->stop;
+  hr_thread thread = queue->thread;
+  queue->thread = (hr_thread){0};
   queue->stop = true;
   hr_cond_broadcast(&queue->wake);
   hr_mutex_unlock(&queue->mutex);
-  if (started) {
-    hr_thread_join(&queue->thread);
-  }
-  queue->stop = false;
+  hr_thread_join(&thread);
+  return stop;
+}
+
+void hr_queue_stop(hr_queue *queue) {
+  bool is_closed = end_thread(queue);
+  hr_mutex_lock(&queue->mutex);
+  queue->stop = is_closed;
+  hr_mutex_unlock(&queue->mutex);
+}
+
+void hr_queue_close(hr_queue *queue) {
+  hr_queue_drain(queue);
+  (void)end_thread(queue);
 }
 
 /* Called with the mutex held: runs the job on this thread, after everything before it. */
@@ -95,7 +109,7 @@ static void run_here(hr_queue *queue, hr_queue_job *job) {
 uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job) {
   hr_mutex_lock(&queue->mutex);
   bool has_thread = queue->thread.started;
-  if (!has_thread) {
+  if (!has_thread && !queue->stop) {
     hr_status status = hr_thread_start("headrace-run", run_thread, queue, &queue->thread);
     has_thread = status == NULL;
     hr_status_ignore(status);

@@ -36,6 +36,9 @@ typedef struct hr_queue {
 void hr_queue_init(hr_queue *queue);
 /* Runs what is pending, ends the thread. The queue may be used again afterwards. */
 void hr_queue_stop(hr_queue *queue);
+/* Waits for everything pushed so far, ends the thread for good: what comes later runs on the thread that pushes it. For the
+ * end of the process. */
+void hr_queue_close(hr_queue *queue);
 /* Appends a job; its number is the argument of hr_queue_wait. When no thread can be had, the job runs here. */
 uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job);
 /* True when nothing is queued or running: until end_inline the caller is the one who runs. */

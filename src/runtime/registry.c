@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/env.h"
 #include "base/log.h"
@@ -115,4 +116,29 @@ void hr_device_release(hr_device *device) {
     hr_caching_allocator_trim(&device->allocator);
   }
   hr_mutex_unlock(&registry_mutex);
+}
+
+/* ---- the end of the process ---- */
+
+static pid_t closing_process; /* whose threads the queues have; 0: nobody asked */
+
+static void close_devices(void) {
+  if (getpid() != closing_process) {
+    return;
+  }
+  hr_mutex_lock(&registry_mutex);
+  for (int i = 0; i < device_count; i++) {
+    hr_queue_close(&devices[i].queue);
+  }
+  hr_mutex_unlock(&registry_mutex);
+}
+
+/* Where the handler can't be registered, exit is as safe as it was. */
+void hr__devices_close_at_exit(void) {
+  hr_mutex_lock(&registry_mutex);
+  if (closing_process == 0) {
+    closing_process = getpid();
+  }
+  hr_mutex_unlock(&registry_mutex);
+  (void)atexit(close_devices);
 }

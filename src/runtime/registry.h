@@ -14,4 +14,9 @@ enum { HR_REGISTRY_DEVICES_MAX = 64 };
 /* Finds the driver and ordinal that a name means; NOT_FOUND lists what there is. */
 HR_MUST_USE hr_status hr__registry_find(const char *name, const hr_driver **out_driver, int *out_ordinal);
 
+/* When the process exits, work in flight shall end before whatever exists now is torn down: a library that runs it must not lose its
+ * memory in the middle. Handlers of exit run in reverse order, and libraries make parts of themselves at first use: call this
+ * again after such a use. In a forked child the handlers do nothing, because its queues have no threads. */
+void hr__devices_close_at_exit(void);
+
 #endif

@@ -7,7 +7,6 @@
 There is one device, with one queue that runs in order. Operations are deferred and run when a value is needed.
 """
 
-import atexit
 import ctypes
 import functools
 import importlib.metadata
@@ -499,14 +498,6 @@ def _tensor_text(tensor, *, tensor_contents=None):
     return _plain_text(tensor, tensor_contents=tensor_contents)
 
 
-def _finish():
-    """Lets what runs come to its end before the libraries that run it are torn down."""
-    try:
-        synchronize()
-    except Exception:
-        pass  # nobody is left to read the error
-
-
 def _register():
     global _plain_text
     name = torch._C._get_privateuse1_backend_name()
@@ -522,7 +513,6 @@ def _register():
     _plain_text = torch._tensor_str._str
     torch._tensor_str._str = _tensor_text
     _register_reductions()
-    atexit.register(_finish)
     if fallback := os.environ.get("HEADRACE_FALLBACK"):
         set_fallback(fallback)
     if chosen := os.environ.get("HEADRACE_DEVICE"):
