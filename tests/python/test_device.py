@@ -500,6 +500,15 @@ def test_complex_random_numbers():
     assert z.imag.min() >= 0 and z.real.mean().item() == pytest.approx(0.5, rel=0.03)
 
 
+def test_gradient_of_complex_abs():
+    gradients = []
+    for place in ("cpu", D):
+        z = torch.tensor([3 + 4j, 0j, -2j]).to(place).requires_grad_()
+        z.abs().sum().backward()
+        gradients.append(z.grad.cpu())
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
 def test_comparing_tensors_of_two_dtypes():
     x = torch.arange(3, device=D)
     assert torch.equal(x, x.double()) and not torch.equal(x, x + 0.5)

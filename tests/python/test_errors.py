@@ -71,7 +71,7 @@ SHAPES = {
     "conv stride": lambda m: F.conv2d(m(IMAGE), m(torch.ones(2, 3, 3, 3)), stride=0),
     "conv padding": lambda m: F.conv2d(m(IMAGE), m(torch.ones(2, 3, 3, 3)), padding=-1),
     "conv transpose channels": lambda m: F.conv_transpose2d(m(IMAGE), m(torch.ones(2, 4, 3, 3))),
-    "conv transpose output padding": lambda m: F.conv_transpose2d(m(IMAGE), m(torch.ones(3, 2, 3, 3)), output_padding=1),
+    "conv transpose output padding": lambda m: F.conv_transpose2d(m(IMAGE), m(torch.ones(3, 2, 3, 3)), None, 1, 0, 1),
     "max_pool kernel of three": lambda m: F.max_pool2d(m(IMAGE), (1, 2, 3)),
     "max_pool of no channels": lambda m: F.max_pool2d(m(torch.ones(2, 0, 8, 8)), 2),
     "avg_pool kernel of three": lambda m: F.avg_pool2d(m(IMAGE), (1, 2, 3)),

@@ -32,6 +32,7 @@ Tensor relu(Result result, const Tensor &self);
 Tensor hardtanh(Result result, const Tensor &self, const Scalar &min, const Scalar &max);
 Tensor lerp(Result result, const Tensor &self, const Tensor &end, const Operand &weight);
 Tensor isnan(Result result, const Tensor &self);
+Tensor sgn(Result result, const Tensor &self);
 Tensor bitwise_not(Result result, const Tensor &self);
 Tensor gelu(Result result, const Tensor &self, std::string_view approximate);
 Tensor gelu_backward(Result result, const Tensor &grad, const Tensor &self, std::string_view approximate);

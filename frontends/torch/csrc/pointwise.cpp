@@ -472,6 +472,16 @@ Tensor isnan(Result result, const Tensor &self) {
   return pointwise(result, HR_OP_IS_NAN, Rule::Compare, self);
 }
 
+// The gradient of a complex number's absolute value.
+Tensor sgn(Result result, const Tensor &self) {
+  if (!self.is_complex())
+    return pointwise(result, HR_OP_SIGN, Rule::Same, self);
+  Tensor size = abs(Result::fresh(), self);
+  Tensor is_zero = pointwise(Result::fresh(), HR_OP_EQ, Rule::Compare, size, Scalar(0));
+  Tensor direction = pointwise(Result::fresh(), HR_OP_DIV, Rule::Float, self, size);
+  return pointwise(result, HR_OP_WHERE, Rule::Where, is_zero, Scalar(0), direction);
+}
+
 Tensor bitwise_not(Result result, const Tensor &self) {
   if (self.scalar_type() == ScalarType::Bool)
     return pointwise(result, HR_OP_LOGICAL_NOT, Rule::Logical, self);

@@ -236,6 +236,7 @@ Tensor norm(Result result, const Tensor &self, const std::optional<Scalar> &p, O
 }
 
 Tensor logsumexp(Result result, const Tensor &self, IntArrayRef dims, bool keepdim) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex(), "headrace: logsumexp of complex numbers is not implemented");
   ScalarType type =
       c10::isIntegralType(self.scalar_type(), true) ? c10::get_default_dtype_as_scalartype() : self.scalar_type();
   return reduce(result, HR_OP_LOGSUMEXP, self, Reduction(self, dims, keepdim), type,
