@@ -112,7 +112,8 @@ HR_API hr_mode hr_stream_mode(const hr_stream *stream);
 HR_API HR_MUST_USE hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count,
                                               const hr_view *inputs, int output_count, const hr_view *outputs);
 
-/* Hands everything pending to the device. Errors of the work itself are reported by the call that waits for it. */
+/* Hands everything pending to the device. Errors of the work itself are reported by the call that waits for it, or by a record that
+ * uses what was not made. Between a failure and its report all work is dropped, as if an exception had ended the program there. */
 HR_API HR_MUST_USE hr_status hr_stream_commit(hr_stream *stream);
 /* Commits and waits. Reports the first error since the last wait, unless a record has reported it. */
 HR_API HR_MUST_USE hr_status hr_stream_synchronize(hr_stream *stream);

@@ -5,7 +5,9 @@
  * later, because a device runs its jobs in order.
  *
  * A run that fails leaves older buffers as they were (the compiler puts checks in front of their stores); new buffers that it did not finish
- * are poisoned. A run whose buffers are poisoned is discarded as a whole, and poisons in turn.
+ * are poisoned. From there until the failure has been reported, the stream discards whatever it was given: had the operations run
+ * one by one, an exception would have kept the program from getting there. So no older buffer is ever half a step ahead. A run
+ * that meets a buffer which another stream's failure poisoned is discarded as a whole, and that is this stream's failure.
  */
 #include <string.h>
 
@@ -74,6 +76,14 @@ void hr__stream_set_error(hr_stream *stream, hr_status status) {
 
 /* ---- running, on the executor or on the committing thread ---- */
 
+/* The failure that nobody has heard of yet, or OK. */
+static hr_status unreported(hr_stream *stream) {
+  hr_mutex_lock(&stream->job_mutex);
+  hr_status status = hr_status_clone(stream->error);
+  hr_mutex_unlock(&stream->job_mutex);
+  return status;
+}
+
 /* The failure that one of the job's buffers carries, or OK. */
 static hr_status find_poison(const hr_job *job) {
   for (size_t i = 0; i < job->buffers.count; i++) {
@@ -84,12 +94,13 @@ static hr_status find_poison(const hr_job *job) {
   return HR_OK;
 }
 
-/* Poisons the new buffers that a run which ended at `failed_step` did not finish. */
+/* Poisons the buffers without contents that a run which ended at `failed_step` did not finish. */
 static void poison_unfinished(const hr_job *job, int failed_step, hr_status status) {
   const hr_executable *executable = job->executable;
   for (size_t i = 0; i < job->buffers.count; i++) {
     uint64_t shape = executable->key.shapes[i];
-    if (hr_shape_is_fresh(shape) && !hr_shape_is_dead(shape) && executable->last_write[i] >= failed_step) {
+    bool is_empty = hr_shape_is_fresh(shape) || hr__buffer_is_hollow(job->buffers.data[i]);
+    if (is_empty && !hr_shape_is_dead(shape) && executable->last_write[i] >= failed_step) {
       hr__buffer_poison(job->buffers.data[i], status);
     }
   }
@@ -103,15 +114,19 @@ static void run_job(hr_queue_job *entry) {
                 .bound = job->bound.data,
                 .stamps = job->stamps.data,
                 .arguments = job->arguments.data};
-  hr_status status = find_poison(job);
-  if (status == NULL) {
+  hr_status before = unreported(stream), status = before == NULL ? find_poison(job) : HR_OK;
+  if (before == NULL && status == NULL) {
     status = hr__executable_run(job->executable, &run, &job->scratch);
   }
-  if (status != NULL) {
-    poison_unfinished(job, run.failed_step, status);
+  if (before != NULL || status != NULL) {
+    poison_unfinished(job, run.failed_step, before != NULL ? before : status);
     hr__stream_set_error(stream, status);
+    hr_status_free(before);
   }
   for (size_t i = 0; i < job->buffers.count; i++) {
+    if (job->executable->last_write[i] >= 0 && job->executable->last_write[i] < run.failed_step) {
+      hr__buffer_written(job->buffers.data[i]);
+    }
     hr_buffer_release(job->buffers.data[i]);
   }
   hr_vector_clear(&job->buffers);
@@ -290,16 +305,17 @@ typedef struct abandoned {
 static void abandon_output(void *arg, uint32_t local) {
   const abandoned *a = arg;
   hr_buffer *buffer = a->stretch->buffers.data[local];
-  if (hr__buffer_address(buffer) == NULL) {
+  if (hr__buffer_address(buffer) == NULL || hr__buffer_is_hollow(buffer)) {
     hr__buffer_poison(buffer, a->status);
   }
 }
 
-/* What these records would have made reports their failure from now on. */
-static void abandon(hr_stretch *stretch, hr_status status) {
+void hr__stream_abandon(hr_stream *stream, hr_status status) {
+  hr_stretch *stretch = &stream->pending;
   abandoned a = {stretch, status};
   hr_key key = {.record_count = stretch->records.count, .words = stretch->words.data, .locals = stretch->locals.data};
   hr__key_each_output(&key, abandon_output, &a);
+  hr__stretch_clear(stretch);
 }
 
 static void count_commit(hr_stats *stats, hr_commit_reason reason) {
@@ -322,9 +338,10 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
   count_commit(&stream->stats, reason);
   status = commit_pending(stream, will_wait);
   if (status != NULL) {
-    abandon(&stream->pending, status);
+    hr__stream_abandon(stream, status);
+  } else {
+    hr__stretch_clear(&stream->pending);
   }
-  hr__stretch_clear(&stream->pending);
   hr_stretch committed = stream->pending;
   stream->pending = stream->rest;
   stream->rest = committed;

@@ -120,39 +120,46 @@ static hr_status check_device(const hr_stream *stream, hr_op op, const hr_buffer
                         hr_op_table(op)->name, buffer->device->name, stream->device->name);
 }
 
-/* Refuses buffers of other devices and contents that were never made. */
-static hr_status check_buffers(const hr_stream *stream, hr_op op, int input_count, const hr_view *inputs,
-                               int output_count, const hr_view *outputs) {
-  for (int i = 0; i < input_count; i++) {
-    if (inputs[i].buffer != NULL) {
-      HR_RETURN_IF_ERROR(check_device(stream, op, inputs[i].buffer));
-      if (hr__buffer_is_poisoned(inputs[i].buffer)) {
-        return hr__buffer_poison_status(inputs[i].buffer);
-      }
-    }
-  }
-  for (int i = 0; i < output_count; i++) {
-    if (outputs[i].buffer != NULL) {
-      HR_RETURN_IF_ERROR(check_device(stream, op, outputs[i].buffer));
-      if (hr__buffer_is_poisoned(outputs[i].buffer)) {
-        if (updates_in_place(op) || !hr__view_is_whole(&outputs[i])) {
-          return hr__buffer_poison_status(outputs[i].buffer);
-        }
-        hr__buffer_heal(outputs[i].buffer);
-      }
+static hr_status check_devices(const hr_stream *stream, hr_op op, int count, const hr_view *views) {
+  for (int i = 0; i < count; i++) {
+    if (views[i].buffer != NULL) {
+      HR_RETURN_IF_ERROR(check_device(stream, op, views[i].buffer));
     }
   }
   return HR_OK;
 }
 
-/* A failure that a record has just reported is not reported again by the next wait. */
-static hr_status reported(hr_stream *stream, hr_status status) {
-  hr_mutex_lock(&stream->job_mutex);
-  if (stream->error != NULL && strcmp(hr_status_message(stream->error), hr_status_message(status)) == 0) {
-    hr_status_free(stream->error);
-    stream->error = NULL;
+/* Refuses contents that were never made. What is written from end to end is good again. */
+static hr_status check_contents(hr_op op, int input_count, const hr_view *inputs, int output_count,
+                                const hr_view *outputs) {
+  for (int i = 0; i < input_count; i++) {
+    if (inputs[i].buffer != NULL && hr__buffer_is_poisoned(inputs[i].buffer)) {
+      return hr__buffer_poison_status(inputs[i].buffer);
+    }
   }
-  hr_mutex_unlock(&stream->job_mutex);
+  for (int i = 0; i < output_count; i++) {
+    if (outputs[i].buffer != NULL && hr__buffer_is_poisoned(outputs[i].buffer)) {
+      if (updates_in_place(op) || !hr__view_is_whole(&outputs[i])) {
+        return hr__buffer_poison_status(outputs[i].buffer);
+      }
+      hr__buffer_heal(outputs[i].buffer);
+    }
+  }
+  return HR_OK;
+}
+
+/* A record met a buffer that is poisoned with `status`. If that failure, or another one, was not reported yet, this is the report: everything
+ * that was recorded since belongs to the work that the failure ended, and is dropped. Gives what to report. */
+static hr_status report(hr_stream *stream, hr_status status) {
+  hr_mutex_lock(&stream->mutex);
+  hr_queue_drain(&stream->device->queue);
+  hr_status error = take_error(stream);
+  if (error != NULL) {
+    hr__stream_abandon(stream, error);
+    hr_status_free(status);
+    status = error;
+  }
+  hr_mutex_unlock(&stream->mutex);
   return status;
 }
 
@@ -184,9 +191,11 @@ static hr_status settle(hr_stream *stream) {
 hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                            int output_count, const hr_view *outputs) {
   HR_RETURN_IF_ERROR(hr_op_check(op, attrs, input_count, inputs, output_count, outputs));
-  hr_status status = check_buffers(stream, op, input_count, inputs, output_count, outputs);
+  HR_RETURN_IF_ERROR(check_devices(stream, op, input_count, inputs));
+  HR_RETURN_IF_ERROR(check_devices(stream, op, output_count, outputs));
+  hr_status status = check_contents(op, input_count, inputs, output_count, outputs);
   if (__builtin_expect(status != NULL, 0)) {
-    return reported(stream, status);
+    return report(stream, status);
   }
   hr_mutex_lock(&stream->mutex);
   status = hr__stretch_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
@@ -269,7 +278,9 @@ static hr_status bind_for_write(hr_stream *stream, hr_buffer *buffer) {
 static hr_status fill_buffer(hr_stream *stream, hr_buffer *buffer, const void *bytes, size_t count) {
   HR_RETURN_IF_ERROR(bind_for_write(stream, buffer));
   stream->stats.bytes_copied_in += (int64_t)count;
-  return stream->device->driver->copy_in(stream->device->impl, hr__buffer_address(buffer), bytes, count);
+  HR_RETURN_IF_ERROR(stream->device->driver->copy_in(stream->device->impl, hr__buffer_address(buffer), bytes, count));
+  hr__buffer_written(buffer);
+  return HR_OK;
 }
 
 /* Copies the bytes to a buffer of their own and records its copy to the view. */
@@ -298,12 +309,15 @@ hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *by
   if (count == 0) {
     return HR_OK;
   }
-  HR_RETURN_IF_ERROR(check_buffers(stream, HR_OP_COPY, 0, NULL, 1, view));
+  HR_RETURN_IF_ERROR(check_device(stream, HR_OP_COPY, view->buffer));
+  hr_status status = check_contents(HR_OP_COPY, 0, NULL, 1, view);
+  if (status != NULL) {
+    return report(stream, status);
+  }
   hr_mutex_lock(&stream->mutex);
   bool is_direct = hr__buffer_address(view->buffer) == NULL && hr__view_is_whole(view) &&
                    hr__stretch_find(&stream->pending, view->buffer) == UINT32_MAX;
-  hr_status status =
-      is_direct ? fill_buffer(stream, view->buffer, bytes, count) : record_staged(stream, view, bytes, count);
+  status = is_direct ? fill_buffer(stream, view->buffer, bytes, count) : record_staged(stream, view, bytes, count);
   if (!is_direct && status == NULL) {
     return settle(stream);
   }

@@ -28,12 +28,14 @@ struct hr_stream {
   hr_stats stats;
   hr_mutex job_mutex; /* guards what follows */
   hr_job *free_jobs;
-  hr_status error; /* the first since the last wait */
+  hr_status error; /* the first that was not reported yet: until it is, jobs are discarded */
 };
 
 /* Commits the first `count` pending records; the stream is locked. Failures drop the records, poison what they would have
  * made, and are returned. */
 HR_MUST_USE hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason reason, bool will_wait);
+/* Drops the pending records; what they would have made reports `status` from now on. The stream is locked. */
+void hr__stream_abandon(hr_stream *stream, hr_status status);
 /* Keeps the first error until somebody waits; consumes the status. */
 void hr__stream_set_error(hr_stream *stream, hr_status status);
 void hr__stream_free_jobs(hr_stream *stream);

@@ -84,6 +84,7 @@ void hr_buffer_release(hr_buffer *buffer) {
   if (hr__buffer_is_poisoned(buffer)) {
     hr__buffer_heal(buffer);
   }
+  hr__buffer_written(buffer);
   hr_mutex_lock(&pool_mutex);
   buffer->next = pools[buffer->shift];
   pools[buffer->shift] = buffer;
@@ -155,6 +156,7 @@ void hr__buffer_poison(hr_buffer *buffer, hr_status status) {
   hr_mutex_lock(&poison_mutex);
   if (atomic_load_explicit(&buffer->poison, memory_order_relaxed) == NULL) {
     atomic_store_explicit(&buffer->poison, hr_status_clone(status), memory_order_release);
+    atomic_store_explicit(&buffer->is_hollow, true, memory_order_relaxed);
   }
   hr_mutex_unlock(&poison_mutex);
 }

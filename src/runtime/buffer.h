@@ -27,6 +27,7 @@ struct hr_buffer {
   /* Which contents it has: a number that no other buffer and no other time shares. 0: somebody has its address. */
   atomic_uint_least64_t stamp;
   _Atomic(hr_status) poison; /* changed under a lock of buffer.c */
+  atomic_bool is_hollow;     /* was poisoned, and nothing has been written since, whether or not somebody promised to */
   struct hr_buffer *next;    /* in the pool */
 };
 
@@ -36,6 +37,17 @@ static inline void *hr__buffer_address(const hr_buffer *buffer) {
 
 static inline bool hr__buffer_is_poisoned(const hr_buffer *buffer) {
   return __builtin_expect(atomic_load_explicit(&((hr_buffer *)buffer)->poison, memory_order_relaxed) != NULL, 0);
+}
+
+static inline bool hr__buffer_is_hollow(const hr_buffer *buffer) {
+  return __builtin_expect(atomic_load_explicit(&((hr_buffer *)buffer)->is_hollow, memory_order_relaxed), 0);
+}
+
+/* The buffer has contents now. */
+static inline void hr__buffer_written(hr_buffer *buffer) {
+  if (hr__buffer_is_hollow(buffer)) {
+    atomic_store_explicit(&buffer->is_hollow, false, memory_order_relaxed);
+  }
 }
 
 /* One more reference by someone who holds one. */
@@ -55,7 +67,7 @@ void hr__buffer_unbind(hr_buffer *buffer);
 void hr__buffer_poison(hr_buffer *buffer, hr_status status);
 /* A copy of what the buffer is poisoned with, or OK. */
 HR_MUST_USE hr_status hr__buffer_poison_status(const hr_buffer *buffer);
-/* The buffer is about to be written from end to end. */
+/* The buffer is about to be written from end to end. Until it is, it stays hollow: if the write fails, it is poisoned again. */
 void hr__buffer_heal(hr_buffer *buffer);
 
 #endif
