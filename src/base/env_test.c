@@ -27,8 +27,12 @@ static const char *reload(void) {
 }
 
 HR_TEST(defaults_hold_without_variables) {
-  unsetenv("HEADRACE_MODE");
-  unsetenv("HEADRACE_DEBUG");
+  static const char *const names[] = {"MODE", "DEBUG", "FALLBACK", "PENDING_OPS", "PENDING_BYTES", "MEMORY_LIMIT", "ONEDNN"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "HEADRACE_%s", names[i]);
+    unsetenv(name);
+  }
   HR_ASSERT_STR_EQ(reload(), "");
   HR_ASSERT_EQ(hr_env_choice(HR_ENV_MODE), HR_ENV_MODE_FUSE);
   HR_ASSERT_EQ(hr_env_choice(HR_ENV_FALLBACK), HR_ENV_FALLBACK_ERROR);
