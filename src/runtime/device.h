@@ -33,8 +33,10 @@ typedef struct hr_driver {
   const char *name;
   /* Devices of this kind on this machine; 0 when the driver has none. */
   int (*count)(void);
-  /* Opens device `ordinal` < count(); *out_impl is the driver's own struct, handed to every function below. */
+  /* Opens device `ordinal` < count(); *out_impl is the driver's own struct, handed to every function below. Opening a device
+   * twice gives two of them. */
   hr_status (*open)(int ordinal, void **out_impl);
+  /* Blocks and events are gone by then. Work that was given and nobody waited for has run or never will. */
   void (*close)(void *impl);
   void (*properties)(void *impl, hr_device_properties *out_properties);
   /* Bytes that could be allocated now, and in all. */
@@ -42,8 +44,10 @@ typedef struct hr_driver {
 
   /* A block aligned to at least 64, of undefined contents; RESOURCE_EXHAUSTED when there is none. `bytes` > 0. */
   hr_status (*allocate)(void *impl, size_t bytes, void **out_address);
+  /* `bytes` as they were asked for. Work that uses the block may still be on its way. */
   void (*free)(void *impl, void *address, size_t bytes);
 
+  /* Copies and fills of nothing do nothing. */
   hr_status (*copy_in)(void *impl, void *to, const void *host, size_t bytes);
   hr_status (*copy_out)(void *impl, void *host, const void *from, size_t bytes);
   hr_status (*copy_within)(void *impl, void *to, const void *from, size_t bytes); /* ranges don't overlap */
@@ -64,6 +68,7 @@ typedef struct hr_driver {
   void (*event_destroy)(void *impl, void *event);
   hr_status (*event_record)(void *impl, void *event);
   hr_status (*event_wait)(void *impl, void *event); /* on the host; at once when it was never recorded */
+  /* FAILED_PRECONDITION when one of them was never recorded. */
   hr_status (*event_elapsed)(void *impl, void *begin, void *end, int64_t *out_ns);
   /* The device's clock. Optional: hr_clock_ns. */
   int64_t (*timestamp)(void *impl);

@@ -115,6 +115,10 @@ static void cpu_memory_info(void *impl, int64_t *out_free_bytes, int64_t *out_to
 
 /* Maps `bytes` rounded to huge pages at an address aligned to them: maps one page more and gives the ends back. */
 static void *map_huge(size_t bytes) {
+  if (bytes > SIZE_MAX / 2) {
+    errno = ENOMEM;
+    return NULL;
+  }
   size_t rounded = (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1), mapped = rounded + HUGE_PAGE;
   char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED) {

@@ -176,6 +176,9 @@ static hr_status null_event_wait(void *impl, void *event) {
 
 static hr_status null_event_elapsed(void *impl, void *begin, void *end, int64_t *out_ns) {
   (void)impl;
+  if (*(int64_t *)begin == 0 || *(int64_t *)end == 0) {
+    return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "null: elapsed time of an event that was never recorded");
+  }
   *out_ns = *(int64_t *)end - *(int64_t *)begin;
   return HR_OK;
 }
