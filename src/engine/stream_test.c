@@ -278,7 +278,8 @@ HR_TEST(work_behind_a_failure_is_discarded_in_later_commits_too) {
 /* Had the operations run one by one, none behind the failure would have. */
 HR_TEST(a_failure_ends_the_work_behind_it_until_it_is_reported) {
   fixture f = open_fixture("cpu");
-  hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, 6), *y = make(&f), *z = make(&f), *old = make_ramp(&f, 1, 0);
+  hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, 6), *y = make(&f), *z = make(&f),
+            *old = make_ramp(&f, 1, 0);
   HR_ASSERT_OK(with_number(&f, HR_OP_ADD, old, 1, old)); /* in front of the failure: done */
   HR_ASSERT_OK(select_rows(&f, x, bad, y));
   HR_ASSERT_OK(hr_stream_commit(f.stream));
@@ -306,7 +307,8 @@ static void let_run(const fixture *f) {
 
 HR_TEST(a_record_reports_a_failure_and_what_follows_is_done) {
   fixture f = open_fixture("cpu");
-  hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, 6), *y = make(&f), *z = make(&f), *old = make_ramp(&f, 1, 0);
+  hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, 6), *y = make(&f), *z = make(&f),
+            *old = make_ramp(&f, 1, 0);
   HR_ASSERT_OK(hr_stream_synchronize(f.stream));
   HR_ASSERT_OK(select_rows(&f, x, bad, y));
   HR_ASSERT_OK(hr_stream_commit(f.stream));
