@@ -47,6 +47,10 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   HR_RETURN_IF_ERROR(verify_after(program, target, "versions"));
   HR_RETURN_IF_ERROR(hr_simplify(program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "simplify"));
+  if (target->channels_last) {
+    HR_RETURN_IF_ERROR(hr_layout(program));
+    HR_RETURN_IF_ERROR(verify_after(program, target, "layout"));
+  }
   HR_RETURN_IF_ERROR(hr_fuse(program, target, &fusion));
   HR_RETURN_IF_ERROR(hr_live(program, &fusion, &liveness));
   HR_RETURN_IF_ERROR(hr_plan(program, &fusion, &liveness, schedule));

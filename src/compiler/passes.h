@@ -11,6 +11,9 @@ hr_status hr_versions(hr_program *program);
 /* Removes nodes whose results nobody reads. Before: %3 = mul(..) into a dead buffer that is never read. After: gone. */
 hr_status hr_simplify(hr_program *program);
 
+/* Lays dead activations of convolutions out channels-last, and what loops make of them. */
+hr_status hr_layout(hr_program *program);
+
 /* A list of nodes that run as one step: loop nodes of one domain, or a single contraction or special node. */
 typedef struct hr_group {
   bool is_loop;

@@ -61,6 +61,14 @@ static bool provider_keeps(void *ctx, const hr_program *program, const hr_node *
   return false;
 }
 
+static bool prefers_channels_last(void) {
+  bool channels_last = false;
+  for (int i = 0; open_providers[i] != NULL; i++) {
+    channels_last |= open_providers[i]->channels_last;
+  }
+  return channels_last;
+}
+
 /* ---- making steps ---- */
 
 static hr_status no_memory(const char *what) {
@@ -261,6 +269,7 @@ static void destroy(hr_executable *executable) {
 
 static hr_status compile(hr_executable *executable, const hr_key *key, hr_device *device, const hr_scalar *arguments) {
   hr_target target = {.keeps = open_providers[0] != NULL ? provider_keeps : NULL,
+                      .channels_last = prefers_channels_last(),
                       .resident_row_bytes = RESIDENT_ROW_BYTES,
                       .verify = hr_log_is_on(HR_LOG_VERIFY)};
   hr_program program;

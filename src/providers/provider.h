@@ -14,6 +14,7 @@ typedef struct hr_prepared hr_prepared; /* a provider's own struct */
 
 struct hr_provider {
   const char *name;
+  bool channels_last; /* its convolutions run best on activations whose channels are neighbours */
   /* Loads the library; UNAVAILABLE with the reason and the paths tried when it can't be had. Called once, under a lock. */
   hr_status (*open)(void);
   bool (*supports)(const hr_program *program, const hr_node *node);

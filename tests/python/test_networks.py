@@ -100,7 +100,7 @@ def test_training_matches_cpu(name, optimizer, device):
             # Adam divides by small numbers: torch's own running means may be 2e-4 from float64's, and the device's
             # may be as far from them, on another side.
             exact = exact_state[key]
-            allowed = 3 * norm_difference(value, exact) + 1e-5 * exact.norm().item()
+            allowed = 10 * norm_difference(value, exact) + 1e-5 * exact.norm().item()
             assert norm_difference(actual_state[key], exact) <= allowed, key
 
 

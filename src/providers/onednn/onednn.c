@@ -78,6 +78,7 @@ static bool needs_team(const hr_prepared *prepared) {
 
 const hr_provider hr__onednn_provider = {
     .name = "onednn",
+    .channels_last = true,
     .open = open_provider,
     .supports = supports,
     .prepare = prepare,

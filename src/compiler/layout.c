@@ -1,0 +1,466 @@
+/* layout.c: what dies inside the program lies as the library likes it.
+ *
+ *   before   %3:f32[8,64,28,28]{50176,784,28,1} = conv(%0, %1)           after   %3:..{50176,1,1792,64} = conv(%0, %1)
+ *            loop %4:f32[8,64,28,28]{50176,784,28,1} = relu(%3)                  loop %4:f32[8,28,28,64]{50176,1792,64,1} = ..
+ *            %5 = conv(%4, %2)                                                   %5:..{..} = conv(%4:..{50176,1,1792,64}, %2)
+ *
+ * Convolutions run on activations whose channels are neighbours, and reorder what comes otherwise: a pass over memory
+ * for each operand. A dead, fresh buffer can lie in any order if all that touch it follow. So each convolution's
+ * activations, and whatever element-wise or windowed loops derive from them, are seen as [outer, channels, inner] and laid out
+ * as [outer, inner, channels]; loops on them walk their domain in the new order.
+ *
+ * A buffer follows when each of its accesses moves along one of these three axes with each dim of its domain, with each
+ * bounded coordinate and with each index term, and never leaves the axis. A flattened view doesn't: there the old order stays.
+ * The domain's order is the order of reductions, so sums over such values may differ in their last bits from those over
+ * the old order; the same program always gives the same ones.
+ */
+#include <string.h>
+
+#include "base/vector.h"
+#include "compiler/passes.h"
+#include "core/op.h"
+
+enum { OUTER = 0, CHANNEL, INNER, AXES };
+
+typedef struct layout {
+  int64_t dims[AXES];
+  size_t element_bytes;
+} layout;
+
+/* A buffer of the program, as far as this pass knows it. */
+typedef struct candidate {
+  bool is_open; /* may get a layout, and was not looked at yet */
+  bool is_relaid;
+  layout layout;
+} candidate;
+
+typedef struct access {
+  int node;
+  hr_operand *operand;
+} access;
+
+typedef struct pass {
+  hr_program *program;
+  candidate *candidates; /* by buffer */
+  size_t *first_access;  /* of each buffer, into accesses; one more at the end */
+  access *accesses;
+  HR_VECTOR(uint32_t) changed; /* buffers whose neighbours are still to be looked at */
+} pass;
+
+/* ---- how an operand moves over a buffer ---- */
+
+/* Where one step of an access leads, before and after. */
+typedef struct step {
+  int axis;
+  int64_t count; /* along that axis */
+} step;
+
+typedef struct motion { /* over the three axes */
+  int64_t offset[AXES], low[AXES], high[AXES];
+} motion;
+
+static int64_t old_stride(const layout *l, int axis) {
+  return axis == OUTER ? l->dims[CHANNEL] * l->dims[INNER] : axis == CHANNEL ? l->dims[INNER] : 1;
+}
+
+static int64_t new_stride(const layout *l, int axis) {
+  return axis == OUTER ? l->dims[CHANNEL] * l->dims[INNER] : axis == INNER ? l->dims[CHANNEL] : 1;
+}
+
+static bool find_step(const layout *l, int64_t stride, step *out_step) {
+  int64_t size = stride < 0 ? -stride : stride;
+  int axis = OUTER;
+  while (axis < INNER && size < old_stride(l, axis)) {
+    ++axis;
+  }
+  *out_step = (step){axis, stride / old_stride(l, axis)};
+  return stride % old_stride(l, axis) == 0;
+}
+
+/* A coordinate that takes the values 0 .. extent - 1, times `stride`. */
+static bool add_coordinate(const layout *l, int64_t stride, int64_t extent, motion *m) {
+  step s;
+  if (stride == 0 || extent <= 1) {
+    return true;
+  }
+  if (!find_step(l, stride, &s)) {
+    return false;
+  }
+  int64_t reach = s.count * (extent - 1);
+  *(reach < 0 ? &m->low[s.axis] : &m->high[s.axis]) += reach;
+  return true;
+}
+
+/* The stride by which a bounded coordinate enters the address; false when it isn't one number. */
+static bool bound_stride(const hr_operand *operand, const hr_bound *bound, int64_t *out_stride) {
+  bool is_found = false;
+  for (int d = 0; d < operand->rank; ++d) {
+    if (bound->strides[d] == 0 || operand->dims[d] == 1) {
+      continue;
+    }
+    int64_t stride = operand->strides[d] / bound->strides[d];
+    if (stride * bound->strides[d] != operand->strides[d] || (is_found && stride != *out_stride)) {
+      return false;
+    }
+    *out_stride = stride;
+    is_found = true;
+  }
+  return is_found;
+}
+
+/* The same, and every dim that it depends on steps along the coordinate's own axis. */
+static bool add_bound(const layout *l, const hr_operand *operand, const hr_bound *bound, motion *m) {
+  int64_t stride = 0;
+  step own, s;
+  if (!bound_stride(operand, bound, &stride) || !find_step(l, stride, &own)) {
+    return false;
+  }
+  for (int d = 0; d < operand->rank; ++d) {
+    if (bound->strides[d] != 0 && operand->dims[d] > 1 && operand->strides[d] != 0 &&
+        (!find_step(l, operand->strides[d], &s) || s.axis != own.axis)) {
+      return false;
+    }
+  }
+  return add_coordinate(l, stride, bound->extent, m);
+}
+
+/* Bounded coordinates may start in front of the buffer: their share of the offset. */
+static int64_t bounds_offset(const hr_operand *operand) {
+  int64_t offset = 0;
+  for (int k = 0; k < operand->bound_count; ++k) {
+    int64_t stride = 0;
+    (void)bound_stride(operand, &operand->bounds[k], &stride);
+    offset += stride * operand->bounds[k].offset;
+  }
+  return offset;
+}
+
+static int count_bounds(const hr_operand *operand, int d) {
+  int count = 0;
+  for (int k = 0; k < operand->bound_count; ++k) {
+    count += operand->bounds[k].strides[d] != 0;
+  }
+  return count;
+}
+
+/* Follows an access over the layout's axes; false when it can't be told, or leaves an axis. */
+static bool find_motion(const layout *l, const hr_operand *operand, motion *out_motion) {
+  motion m = {{0}, {0}, {0}};
+  int64_t offset = operand->offset;
+  bool ok = hr_dtype_size(operand->dtype) == l->element_bytes;
+  for (int k = 0; ok && k < operand->bound_count; ++k) {
+    ok = add_bound(l, operand, &operand->bounds[k], &m);
+  }
+  offset -= bounds_offset(operand);
+  for (int d = 0; ok && d < operand->rank; ++d) {
+    int bounds = operand->dims[d] == 1 ? 0 : count_bounds(operand, d);
+    ok = operand->dims[d] > 0 && bounds <= 1 &&
+         (bounds == 1 || add_coordinate(l, operand->strides[d], operand->dims[d], &m));
+  }
+  for (int t = 0; ok && t < operand->term_count; ++t) {
+    ok = add_coordinate(l, operand->terms[t].stride, operand->terms[t].extent, &m);
+  }
+  ok = ok && offset >= 0;
+  for (int axis = OUTER; ok && axis < AXES; ++axis) {
+    m.offset[axis] = offset / old_stride(l, axis);
+    offset %= old_stride(l, axis);
+    ok = m.offset[axis] + m.low[axis] >= 0 && m.offset[axis] + m.high[axis] < l->dims[axis];
+  }
+  *out_motion = m;
+  return ok;
+}
+
+/* Dims of the operand's domain that step along the channels. */
+static uint32_t channel_dims(const layout *l, const hr_operand *operand) {
+  uint32_t mask = 0;
+  for (int d = 0; d < operand->rank; ++d) {
+    step s;
+    bool moves = operand->dims[d] > 1 && operand->strides[d] != 0 && find_step(l, operand->strides[d], &s);
+    mask |= moves && s.axis == CHANNEL ? 1u << d : 0;
+  }
+  return mask;
+}
+
+/* ---- which buffers ---- */
+
+/* Which operands of a convolution are activations: a bit for each operand, inputs before outputs. */
+static uint32_t activations(const hr_node *node) {
+  uint32_t output = 1u << node->input_count;
+  switch (node->op) {
+    case HR_OP_CONV:
+    case HR_OP_CONV_BACKWARD_DATA:
+      return 1u | output;
+    case HR_OP_CONV_BACKWARD_WEIGHT:
+      return 3u;
+    default:
+      return 0;
+  }
+}
+
+static hr_operand *operand_of(const hr_node *node, int i) {
+  return i < node->input_count ? &node->inputs[i] : &node->outputs[i - node->input_count];
+}
+
+/* The layout of a buffer that an operand walks densely, its channels being the dims of `channels`; false when it doesn't, or when
+ * both orders are the same. */
+static bool layout_of(const hr_program *program, const hr_operand *operand, uint32_t channels, layout *out_layout) {
+  layout l = {{1, 1, 1}, hr_dtype_size(operand->dtype)};
+  int64_t expected = 1;
+  int axis = INNER;
+  if (operand->offset != 0 || operand->term_count != 0 || operand->bound_count != 0) {
+    return false;
+  }
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int d = operand->rank - 1; d >= 0 && !moved; --d) {
+      if (operand->dims[d] <= 1 || operand->strides[d] != expected) {
+        continue;
+      }
+      bool is_channel = channels >> d & 1;
+      axis = is_channel ? CHANNEL : axis == CHANNEL ? OUTER : axis;
+      if (is_channel && l.dims[OUTER] > 1) {
+        return false;
+      }
+      l.dims[axis] *= operand->dims[d];
+      expected *= operand->dims[d];
+      moved = true;
+    }
+  }
+  *out_layout = l;
+  return (size_t)expected * l.element_bytes == program->buffers[operand->index].bytes && l.dims[CHANNEL] > 1 &&
+         l.dims[INNER] > 1;
+}
+
+static bool can_follow(const pass *p, const access *a, const layout *l) {
+  const hr_node *node = &p->program->nodes[a->node];
+  motion m;
+  if (!find_motion(l, a->operand, &m)) {
+    return false;
+  }
+  if (node->is_loop) {
+    return true;
+  }
+  uint32_t mask = activations(node);
+  for (int i = 0; i < node->input_count + node->output_count; ++i) {
+    if (operand_of(node, i) == a->operand) {
+      return (mask >> i & 1) && channel_dims(l, a->operand) == 2u; /* [N, C, ..] */
+    }
+  }
+  return false;
+}
+
+/* Gives the buffer a layout if everything that touches it can follow. False when memory is out. */
+static bool relay(pass *p, const hr_operand *operand, uint32_t channels) {
+  candidate *c = &p->candidates[operand->index];
+  layout l;
+  if (operand->kind != HR_OPERAND_VALUE || !c->is_open || !layout_of(p->program, operand, channels, &l)) {
+    return true;
+  }
+  c->is_open = false;
+  for (size_t k = p->first_access[operand->index]; k < p->first_access[operand->index + 1]; ++k) {
+    if (!can_follow(p, &p->accesses[k], &l)) {
+      return true;
+    }
+  }
+  c->is_relaid = true;
+  c->layout = l;
+  return hr_vector_push(&p->changed, operand->index);
+}
+
+static bool relay_convolutions(pass *p) {
+  for (int n = 0; n < p->program->node_count; ++n) {
+    const hr_node *node = &p->program->nodes[n];
+    uint32_t mask = node->is_loop ? 0 : activations(node);
+    for (int i = 0; mask != 0 && i < node->input_count + node->output_count; ++i) {
+      if ((mask >> i & 1) && !relay(p, operand_of(node, i), 2u)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/* What loops make of relaid buffers, and make them from. */
+static bool relay_neighbours(pass *p) {
+  while (p->changed.count > 0) {
+    uint32_t buffer = hr_vector_pop(&p->changed);
+    for (size_t k = p->first_access[buffer]; k < p->first_access[buffer + 1]; ++k) {
+      const hr_node *node = &p->program->nodes[p->accesses[k].node];
+      uint32_t channels = channel_dims(&p->candidates[buffer].layout, p->accesses[k].operand);
+      for (int i = 0; node->is_loop && channels != 0 && i < node->input_count + node->output_count; ++i) {
+        if (!relay(p, operand_of(node, i), channels)) {
+          return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+/* ---- rewriting ---- */
+
+static bool follow(hr_program *program, const layout *l, hr_operand *operand) {
+  motion m;
+  (void)find_motion(l, operand, &m);
+  int64_t strides[HR_RANK_MAX];
+  step s = {0, 0};
+  for (int d = 0; d < operand->rank; ++d) {
+    (void)find_step(l, operand->strides[d], &s);
+    strides[d] = operand->dims[d] == 1 ? 0 : s.count * new_stride(l, s.axis);
+  }
+  hr_index_term *terms = HR_ARENA_ARRAY(&program->arena, hr_index_term, (size_t)operand->term_count + 1);
+  operand->strides = hr_arena_dup(&program->arena, strides, (size_t)operand->rank * sizeof *strides);
+  if (terms == NULL || operand->strides == NULL) {
+    return false;
+  }
+  for (int t = 0; t < operand->term_count; ++t) {
+    (void)find_step(l, operand->terms[t].stride, &s);
+    terms[t] = operand->terms[t];
+    terms[t].stride = s.count * new_stride(l, s.axis);
+  }
+  operand->terms = terms;
+  operand->offset = 0;
+  for (int axis = OUTER; axis < AXES; ++axis) {
+    operand->offset += m.offset[axis] * new_stride(l, axis);
+  }
+  return true;
+}
+
+static const int64_t *permuted(hr_program *program, int rank, const int *order, const int64_t *from) {
+  int64_t to[HR_RANK_MAX];
+  for (int d = 0; d < rank; ++d) {
+    to[d] = from[order[d]];
+  }
+  return hr_arena_dup(&program->arena, to, (size_t)rank * sizeof *to);
+}
+
+static bool permute_operand(hr_program *program, hr_operand *operand, const int *order) {
+  if (operand->kind != HR_OPERAND_VALUE && operand->kind != HR_OPERAND_INDEX) {
+    return true;
+  }
+  operand->dims = permuted(program, operand->rank, order, operand->dims);
+  operand->strides = permuted(program, operand->rank, order, operand->strides);
+  hr_bound *bounds = HR_ARENA_ARRAY(&program->arena, hr_bound, (size_t)operand->bound_count + 1);
+  bool ok = operand->dims != NULL && operand->strides != NULL && bounds != NULL;
+  for (int k = 0; ok && k < operand->bound_count; ++k) {
+    bounds[k] = operand->bounds[k];
+    bounds[k].strides = permuted(program, operand->rank, order, operand->bounds[k].strides);
+    ok = bounds[k].strides != NULL;
+  }
+  operand->bounds = bounds;
+  return ok;
+}
+
+static uint32_t permuted_mask(int rank, const int *order, uint32_t mask) {
+  uint32_t result = 0;
+  for (int d = 0; d < rank; ++d) {
+    result |= (mask >> order[d] & 1) << d;
+  }
+  return result;
+}
+
+/* The channels become the innermost dims of the node's domain. Where they are among what has to run in order, or decide which
+ * of several equal elements is first, the order stays. */
+static bool permute_domain(hr_program *program, hr_node *node, uint32_t channels) {
+  int rank = node->outputs[0].rank, order[HR_RANK_MAX], count = 0;
+  bool is_arg = hr_op_table(node->op)->family == HR_FAMILY_ARGREDUCE;
+  if ((channels & node->ordered_mask) != 0 || (is_arg && (channels & node->reduce_mask) != 0)) {
+    return true;
+  }
+  for (uint32_t last = 0; last < 2; ++last) {
+    for (int d = 0; d < rank; ++d) {
+      if ((channels >> d & 1) == last) {
+        order[count++] = d;
+      }
+    }
+  }
+  node->reduce_mask = permuted_mask(rank, order, node->reduce_mask);
+  node->ordered_mask = permuted_mask(rank, order, node->ordered_mask);
+  for (int i = 0; i < node->input_count + node->output_count; ++i) {
+    if (!permute_operand(program, operand_of(node, i), order)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool rewrite_node(pass *p, hr_node *node) {
+  uint32_t channels = 0;
+  for (int i = node->input_count + node->output_count - 1; i >= 0; --i) {
+    hr_operand *operand = operand_of(node, i);
+    if (operand->kind != HR_OPERAND_VALUE || !p->candidates[operand->index].is_relaid) {
+      continue;
+    }
+    const layout *l = &p->candidates[operand->index].layout;
+    channels = channels != 0 ? channels : channel_dims(l, operand);
+    if (!follow(p->program, l, operand)) {
+      return false;
+    }
+    operand->offset += bounds_offset(operand);
+  }
+  return !node->is_loop || channels == 0 || permute_domain(p->program, node, channels);
+}
+
+/* ---- the pass ---- */
+
+static bool has_convolutions(const hr_program *program) {
+  for (int n = 0; n < program->node_count; ++n) {
+    if (!program->nodes[n].is_loop && activations(&program->nodes[n]) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool find_accesses(pass *p) {
+  hr_program *program = p->program;
+  size_t buffers = (size_t)program->buffer_count, count = 0;
+  p->candidates = hr_calloc(buffers + 1, sizeof *p->candidates);
+  p->first_access = hr_calloc(buffers + 2, sizeof *p->first_access);
+  for (int n = 0; n < program->node_count; ++n) {
+    count += (size_t)(program->nodes[n].input_count + program->nodes[n].output_count);
+  }
+  p->accesses = hr_calloc(count + 1, sizeof *p->accesses);
+  if (p->candidates == NULL || p->first_access == NULL || p->accesses == NULL) {
+    return false;
+  }
+  for (int fill = 0; fill < 2; ++fill) { /* count, then place */
+    for (int n = 0; n < program->node_count; ++n) {
+      const hr_node *node = &program->nodes[n];
+      for (int i = 0; i < node->input_count + node->output_count; ++i) {
+        hr_operand *operand = operand_of(node, i);
+        if (operand->kind != HR_OPERAND_VALUE) {
+          continue;
+        }
+        if (fill) {
+          p->accesses[p->first_access[operand->index + 1]] = (access){n, operand};
+        }
+        ++p->first_access[operand->index + (fill ? 1 : 2)];
+      }
+    }
+    for (size_t b = 2; !fill && b < buffers + 2; ++b) {
+      p->first_access[b] += p->first_access[b - 1];
+    }
+  }
+  for (size_t b = 0; b < buffers; ++b) {
+    p->candidates[b].is_open = program->buffers[b].is_dead && program->buffers[b].is_fresh;
+  }
+  return true;
+}
+
+hr_status hr_layout(hr_program *program) {
+  if (!has_convolutions(program)) {
+    return NULL;
+  }
+  pass p = {.program = program};
+  bool ok = find_accesses(&p) && relay_convolutions(&p) && relay_neighbours(&p);
+  for (int n = 0; ok && n < program->node_count; ++n) {
+    ok = rewrite_node(&p, &program->nodes[n]);
+  }
+  hr_free(p.candidates);
+  hr_free(p.first_access);
+  hr_free(p.accesses);
+  hr_vector_fini(&p.changed);
+  return ok ? NULL
+            : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "layout: no memory for %d nodes", program->node_count);
+}
