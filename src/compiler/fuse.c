@@ -66,6 +66,34 @@ void hr_group_map(const hr_domain *domain, const hr_node *node, const hr_operand
   hr_domain_map(domain, is_row_node(domain, node), operand->rank, node->outputs[0].dims, operand->strides, out_strides);
 }
 
+/* Strides of one of an operand's bounds over the group's domain. */
+static void map_bound(const hr_domain *domain, const hr_node *node, const hr_operand *operand, int bound,
+                      int64_t *out_strides) {
+  hr_operand as_operand = *operand;
+  as_operand.strides = operand->bounds[bound].strides;
+  hr_group_map(domain, node, &as_operand, out_strides);
+}
+
+bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, const hr_node *node_b,
+                       const hr_operand *b) {
+  if (a->dtype != b->dtype || a->offset != b->offset || a->term_count != 0 || b->term_count != 0 ||
+      a->bound_count != b->bound_count) {
+    return false;
+  }
+  int64_t strides_a[HR_RANK_MAX], strides_b[HR_RANK_MAX];
+  size_t bytes = (size_t)domain->rank * sizeof *strides_a;
+  hr_group_map(domain, node_a, a, strides_a);
+  hr_group_map(domain, node_b, b, strides_b);
+  bool is_same = memcmp(strides_a, strides_b, bytes) == 0;
+  for (int k = 0; is_same && k < a->bound_count; ++k) {
+    map_bound(domain, node_a, a, k, strides_a);
+    map_bound(domain, node_b, b, k, strides_b);
+    is_same = a->bounds[k].offset == b->bounds[k].offset && a->bounds[k].extent == b->bounds[k].extent &&
+              memcmp(strides_a, strides_b, bytes) == 0;
+  }
+  return is_same;
+}
+
 /* Whether a node's results are one for each row. */
 static bool writes_rows(const hr_domain *domain, const hr_node *node) {
   return node->reduce_mask != 0 || is_row_node(domain, node);
@@ -83,19 +111,6 @@ static bool are_disjoint(const hr_operand *a, const hr_operand *b) {
   return (a_max + 1) * a_size <= b_min * b_size || (b_max + 1) * b_size <= a_min * a_size;
 }
 
-static bool same_map(const hr_program *program, const hr_domain *domain, const access *a, const hr_node *node,
-                     const hr_operand *operand) {
-  const hr_operand *other = a->operand;
-  if (other->dtype != operand->dtype || other->offset != operand->offset || other->term_count != 0 ||
-      operand->term_count != 0 || other->bound_count != 0 || operand->bound_count != 0) {
-    return false;
-  }
-  int64_t strides_a[HR_RANK_MAX], strides_b[HR_RANK_MAX];
-  hr_group_map(domain, &program->nodes[a->node], other, strides_a);
-  hr_group_map(domain, node, operand, strides_b);
-  return memcmp(strides_a, strides_b, (size_t)domain->rank * sizeof *strides_a) == 0;
-}
-
 /* A store that adds to what is there reads it behind the back of the group's registers. */
 static bool combines(const hr_node *node, bool is_write) {
   return is_write && node->store_mode != HR_STORE_SET;
@@ -104,12 +119,13 @@ static bool combines(const hr_node *node, bool is_write) {
 /* Whether `node`'s access to a buffer can live in the group with `a`, an access already there. */
 static bool may_share(const hr_program *program, const hr_domain *domain, const access *a, const hr_node *node,
                       const hr_operand *operand, bool is_write, bool *benefits) {
-  bool same = same_map(program, domain, a, node, operand) && !combines(node, is_write) &&
-              !combines(&program->nodes[a->node], a->is_write);
+  bool same = hr_group_same_map(domain, &program->nodes[a->node], a->operand, node, operand) &&
+              !combines(node, is_write) && !combines(&program->nodes[a->node], a->is_write);
   *benefits |= same;
   if ((!is_write && !a->is_write) || (!same && are_disjoint(a->operand, operand))) {
     return true;
   }
+  same &= operand->bound_count == 0;
   if (!same) {
     return false;
   }

@@ -3,8 +3,6 @@
  * A dead, fresh buffer that one group alone touches, and that is written there before it is read, lives in the registers
  * of that group's kernel: it is elided. Every other buffer is live from the first group that touches it to the last.
  */
-#include <string.h>
-
 #include "compiler/passes.h"
 
 static bool is_plain(const hr_operand *operand) {
@@ -14,16 +12,10 @@ static bool is_plain(const hr_operand *operand) {
 /* Whether an earlier write of the same group made exactly the elements that the input reads. */
 static bool reads_own_write(const hr_program *program, const hr_fusion *fusion, int n, const hr_operand *input) {
   const hr_group *group = &fusion->groups[fusion->node_group[n]];
-  int64_t strides[HR_RANK_MAX], other[HR_RANK_MAX];
-  hr_group_map(&group->domain, &program->nodes[n], input, strides);
   for (int k = 0; k < group->node_count && group->nodes[k] < n; ++k) {
     const hr_node *node = &program->nodes[group->nodes[k]];
     const hr_operand *output = &node->outputs[0];
-    if (output->index != input->index || output->offset != input->offset || output->dtype != input->dtype) {
-      continue;
-    }
-    hr_group_map(&group->domain, node, output, other);
-    if (memcmp(strides, other, (size_t)group->domain.rank * sizeof *strides) == 0) {
+    if (output->index == input->index && hr_group_same_map(&group->domain, &program->nodes[n], input, node, output)) {
       return true;
     }
   }

@@ -31,8 +31,8 @@ typedef struct value {
 } value;
 
 typedef struct load {
+  const hr_node *node;
   const hr_operand *operand;
-  int64_t strides[HR_RANK_MAX];
   hr_level level;
   int phase, reg;
 } load;
@@ -206,7 +206,7 @@ static bool is_constant_on_rows(const lowering *l, const hr_operand *operand, co
 }
 
 static bool same_operand(const hr_operand *a, const hr_operand *b) {
-  return a->kind == b->kind && a->dtype == b->dtype && a->offset == b->offset &&
+  return a->kind == b->kind && (a->bound_count == 0 || a->fill == b->fill) &&
          (a->kind == HR_OPERAND_INDEX || (a->index == b->index && a->version == b->version));
 }
 
@@ -225,17 +225,15 @@ static int convert_register(lowering *l, int reg, hr_dtype to, int phase);
 /* The register that holds an operand read from memory (or a running index) in `phase`. */
 static int load_register(lowering *l, const hr_node *node, const hr_operand *operand, hr_level level, int phase) {
   int64_t strides[HR_RANK_MAX];
-  int rank = l->group->domain.rank;
   hr_group_map(&l->group->domain, node, operand, strides);
   if (level == HR_LEVEL_ROW || is_constant_on_rows(l, operand, strides)) {
     level = HR_LEVEL_ROW;
     phase = operand->term_count == 0 ? 0 : phase;
   }
-  bool is_plain = operand->term_count == 0 && operand->bound_count == 0;
-  for (size_t k = 0; is_plain && k < l->loads.count; ++k) {
+  for (size_t k = 0; k < l->loads.count; ++k) {
     const load *seen = &l->loads.data[k];
     if (seen->level == level && seen->phase == phase && same_operand(seen->operand, operand) &&
-        memcmp(seen->strides, strides, (size_t)rank * sizeof *strides) == 0) {
+        hr_group_same_map(&l->group->domain, seen->node, seen->operand, node, operand)) {
       return seen->reg;
     }
   }
@@ -255,31 +253,22 @@ static int load_register(lowering *l, const hr_node *node, const hr_operand *ope
     int *last = &l->buffer_load_phase.data[l->accesses.data[access].arg];
     *last = phase > *last ? phase : *last;
   }
-  if (is_plain) {
-    load entry = {.operand = operand, .level = level, .phase = phase, .reg = reg};
-    memcpy(entry.strides, strides, sizeof strides);
-    PUSH(l, loads, entry);
-  }
-  return fill_fits(l, operand) ? reg : convert_register(l, reg, operand->dtype, phase);
+  reg = fill_fits(l, operand) ? reg : convert_register(l, reg, operand->dtype, phase);
+  PUSH(l, loads, (load){node, operand, level, phase, reg});
+  return reg;
 }
 
 /* The newest value of the group that an operand reads; NULL: what it reads is in memory. */
 static const value *find_value(const lowering *l, const hr_node *node, const hr_operand *operand) {
   const value *best = NULL;
-  int64_t strides[HR_RANK_MAX], other[HR_RANK_MAX];
   if (operand->kind != HR_OPERAND_VALUE || operand->term_count != 0 || operand->bound_count != 0) {
     return NULL;
   }
   for (size_t k = 0; k < l->values.count; ++k) {
     const value *v = &l->values.data[k];
-    if (v->is_copy || v->buffer != operand->index || v->version > operand->version ||
-        v->operand->offset != operand->offset || v->operand->dtype != operand->dtype ||
-        (best != NULL && best->version > v->version)) {
-      continue;
-    }
-    hr_group_map(&l->group->domain, node, operand, strides);
-    hr_group_map(&l->group->domain, v->node, v->operand, other);
-    if (memcmp(strides, other, (size_t)l->group->domain.rank * sizeof *strides) == 0) {
+    if (!v->is_copy && v->buffer == operand->index && v->version <= operand->version &&
+        (best == NULL || best->version <= v->version) &&
+        hr_group_same_map(&l->group->domain, node, operand, v->node, v->operand)) {
       best = v;
     }
   }
@@ -520,17 +509,10 @@ static void lower_node(lowering *l, const hr_node *node) {
 /* Whether a later write of the group replaces the same elements. */
 static bool is_overwritten(const lowering *l, size_t index) {
   const value *v = &l->values.data[index];
-  int64_t strides[HR_RANK_MAX], other[HR_RANK_MAX];
-  hr_group_map(&l->group->domain, v->node, v->operand, strides);
   for (size_t k = 0; k < l->values.count; ++k) {
     const value *later = &l->values.data[k];
-    if (later->is_copy || later->buffer != v->buffer || later->version <= v->version ||
-        later->operand->offset != v->operand->offset || later->operand->dtype != v->operand->dtype ||
-        later->operand->bound_count != 0 || later->operand->term_count != 0) {
-      continue;
-    }
-    hr_group_map(&l->group->domain, later->node, later->operand, other);
-    if (memcmp(strides, other, (size_t)l->group->domain.rank * sizeof *strides) == 0) {
+    if (!later->is_copy && later->buffer == v->buffer && later->version > v->version &&
+        hr_group_same_map(&l->group->domain, v->node, v->operand, later->node, later->operand)) {
       return true;
     }
   }

@@ -34,6 +34,11 @@ bool hr_group_is_row_node(const hr_group *group, const hr_node *node);
 /* Strides of an operand of `node` over the group's domain. */
 void hr_group_map(const hr_domain *domain, const hr_node *node, const hr_operand *operand, int64_t *out_strides);
 
+/* Whether two operands of the group's nodes reach the same element of their buffers at each point of the domain, and nothing at
+ * the same points. Never where index terms decide. */
+bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, const hr_node *node_b,
+                       const hr_operand *b);
+
 hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_fusion);
 
 /* What a group leaves in memory: for each node output, whether it must be stored. */
@@ -49,6 +54,6 @@ hr_status hr_lower_group(hr_program *program, const hr_fusion *fusion, const hr_
                          const hr_kernel **out_kernel);
 
 /* Gives every buffer its place: the caller's memory, an offset in one arena, or none. */
-hr_status hr_plan(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness, hr_schedule *schedule);
+hr_status hr_plan(hr_program *program, const hr_liveness *liveness, hr_schedule *schedule);
 
 #endif

@@ -63,8 +63,7 @@ static hr_status place_spans(span *spans, size_t count, size_t *out_bytes) {
   return NULL;
 }
 
-hr_status hr_plan(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness, hr_schedule *schedule) {
-  (void)fusion;
+hr_status hr_plan(hr_program *program, const hr_liveness *liveness, hr_schedule *schedule) {
   hr_place *places = HR_ARENA_ARRAY(&program->arena, hr_place, (size_t)program->buffer_count + 1);
   span *spans = HR_ARENA_ARRAY(&program->arena, span, (size_t)program->buffer_count + 1);
   if (places == NULL || spans == NULL) {
