@@ -302,10 +302,10 @@ typedef struct abandoned {
   hr_status status;
 } abandoned;
 
-static void abandon_output(void *arg, uint32_t local) {
+static void abandon_output(void *arg, uint32_t local, bool is_output) {
   const abandoned *a = arg;
   hr_buffer *buffer = a->stretch->buffers.data[local];
-  if (hr__buffer_address(buffer) == NULL || hr__buffer_is_hollow(buffer)) {
+  if (is_output && (hr__buffer_address(buffer) == NULL || hr__buffer_is_hollow(buffer))) {
     hr__buffer_poison(buffer, a->status);
   }
 }
@@ -314,7 +314,7 @@ void hr__stream_abandon(hr_stream *stream, hr_status status) {
   hr_stretch *stretch = &stream->pending;
   abandoned a = {stretch, status};
   hr_key key = {.record_count = stretch->records.count, .words = stretch->words.data, .locals = stretch->locals.data};
-  hr__key_each_output(&key, abandon_output, &a);
+  hr__key_each_use(&key, abandon_output, &a);
   hr__stretch_clear(stretch);
 }
 

@@ -48,7 +48,11 @@ void hr_stream_release(hr_stream *stream) {
   if (stream == NULL || !hr_refcount_release(&stream->refcount)) {
     return;
   }
-  hr_status_ignore(hr_stream_synchronize(stream));
+  if (!stream->is_capture) {
+    hr_status_ignore(hr_stream_synchronize(stream));
+  }
+  hr_vector_fini(&stream->graph_buffers);
+  hr_vector_fini(&stream->graph_bytes);
   hr__stretch_fini(&stream->pending);
   hr__stretch_fini(&stream->rest);
   hr__cache_fini(&stream->cache);
@@ -64,6 +68,9 @@ hr_mode hr_stream_mode(const hr_stream *stream) {
 }
 
 void hr_stream_set_mode(hr_stream *stream, hr_mode mode) {
+  if (stream->is_capture) {
+    return;
+  }
   hr_mutex_lock(&stream->mutex);
   if (mode != HR_MODE_FUSE) {
     hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_MODE, false));
@@ -82,8 +89,17 @@ static hr_status take_error(hr_stream *stream) {
   return status;
 }
 
+static hr_status refuse_capture(void) {
+  return hr_status_make(HR_STATUS_FAILED_PRECONDITION,
+                        "capture: a value is needed, but nothing runs before the graph does");
+}
+
 /* Commits everything, unlocks the stream, waits, and takes the first error. */
 static hr_status finish(hr_stream *stream, hr_commit_reason reason) {
+  if (stream->is_capture) {
+    hr_mutex_unlock(&stream->mutex);
+    return refuse_capture();
+  }
   hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, reason, true));
   hr_mutex_unlock(&stream->mutex);
   hr_queue_drain(&stream->device->queue);
@@ -99,6 +115,9 @@ hr_status hr_stream_synchronize(hr_stream *stream) {
 }
 
 hr_status hr_stream_commit(hr_stream *stream) {
+  if (stream->is_capture) {
+    return refuse_capture();
+  }
   hr_mutex_lock(&stream->mutex);
   hr_status status = hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_REQUEST, false);
   hr_mutex_unlock(&stream->mutex);
@@ -148,9 +167,7 @@ static hr_status check_contents(hr_op op, int input_count, const hr_view *inputs
   return HR_OK;
 }
 
-/* A record met a buffer that is poisoned with `status`. If that failure, or another one, was not reported yet, this is the report: everything
- * that was recorded since belongs to the work that the failure ended, and is dropped. Gives what to report. */
-static hr_status report(hr_stream *stream, hr_status status) {
+hr_status hr__stream_report(hr_stream *stream, hr_status status) {
   hr_mutex_lock(&stream->mutex);
   hr_queue_drain(&stream->device->queue);
   hr_status error = take_error(stream);
@@ -172,10 +189,9 @@ static void commit_at_limit(hr_stream *stream) {
   }
 }
 
-/* After a record: commits where the mode or a limit wants it. Unlocks the stream. */
-static hr_status settle(hr_stream *stream) {
+hr_status hr__stream_settle(hr_stream *stream, int64_t count) {
   hr_mode mode = hr_stream_mode(stream);
-  stream->stats.operations++;
+  stream->stats.operations += count;
   if (mode == HR_MODE_STRICT) {
     return finish(stream, HR_COMMIT_MODE);
   }
@@ -195,12 +211,12 @@ hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, i
   HR_RETURN_IF_ERROR(check_devices(stream, op, output_count, outputs));
   hr_status status = check_contents(op, input_count, inputs, output_count, outputs);
   if (__builtin_expect(status != NULL, 0)) {
-    return report(stream, status);
+    return hr__stream_report(stream, status);
   }
   hr_mutex_lock(&stream->mutex);
   status = hr__stretch_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
   if (__builtin_expect(status == NULL, 1)) {
-    return settle(stream);
+    return hr__stream_settle(stream, 1);
   }
   hr_mutex_unlock(&stream->mutex);
   return status;
@@ -312,14 +328,14 @@ hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *by
   HR_RETURN_IF_ERROR(check_device(stream, HR_OP_COPY, view->buffer));
   hr_status status = check_contents(HR_OP_COPY, 0, NULL, 1, view);
   if (status != NULL) {
-    return report(stream, status);
+    return hr__stream_report(stream, status);
   }
   hr_mutex_lock(&stream->mutex);
   bool is_direct = hr__buffer_address(view->buffer) == NULL && hr__view_is_whole(view) &&
                    hr__stretch_find(&stream->pending, view->buffer) == UINT32_MAX;
   status = is_direct ? fill_buffer(stream, view->buffer, bytes, count) : record_staged(stream, view, bytes, count);
   if (!is_direct && status == NULL) {
-    return settle(stream);
+    return hr__stream_settle(stream, 1);
   }
   hr_mutex_unlock(&stream->mutex);
   return status;

@@ -26,6 +26,9 @@ struct hr_stream {
   hr_stretch pending, rest;
   hr_cache cache;
   hr_stats stats;
+  bool is_capture;                      /* runs nothing: graphs are made of what is pending */
+  HR_VECTOR(hr_buffer *) graph_buffers; /* scratch of hr_graph_run */
+  HR_VECTOR(size_t) graph_bytes;
   hr_mutex job_mutex; /* guards what follows */
   hr_job *free_jobs;
   hr_status error; /* the first that was not reported yet: until it is, jobs are discarded */
@@ -34,6 +37,11 @@ struct hr_stream {
 /* Commits the first `count` pending records; the stream is locked. Failures drop the records, poison what they would have
  * made, and are returned. */
 HR_MUST_USE hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason reason, bool will_wait);
+/* What follows `count` new records: the stream is locked, commits where the mode or a limit wants it, and is unlocked. */
+HR_MUST_USE hr_status hr__stream_settle(hr_stream *stream, int64_t count);
+/* A record met a buffer that is poisoned with `status`. If that failure, or another one, was not reported yet, this is the report:
+ * everything that was recorded since belongs to the work that the failure ended, and is dropped. Gives what to report. */
+HR_MUST_USE hr_status hr__stream_report(hr_stream *stream, hr_status status);
 /* Drops the pending records; what they would have made reports `status` from now on. The stream is locked. */
 void hr__stream_abandon(hr_stream *stream, hr_status status);
 /* Keeps the first error until somebody waits; consumes the status. */

@@ -180,6 +180,51 @@ hr_status hr__stretch_record(hr_stretch *stretch, hr_op op, const hr_attrs *attr
   return HR_OK;
 }
 
+/* ---- appending ---- */
+
+static bool reserve_part(hr_stretch *stretch, const hr_stretch *part, size_t buffer_count) {
+  return hr_vector_reserve(&stretch->words, stretch->words.count + part->words.count) &&
+         hr_vector_reserve(&stretch->locals, stretch->locals.count + part->locals.count) &&
+         hr_vector_reserve(&stretch->scalars, stretch->scalars.count + part->scalars.count) &&
+         hr_vector_reserve(&stretch->records, stretch->records.count + part->records.count) &&
+         hr_vector_reserve(&stretch->buffers, stretch->buffers.count + buffer_count) &&
+         hr_vector_reserve(&stretch->renumbered, buffer_count);
+}
+
+/* The part numbers its buffers by first use, and so does the stretch: in that order they get their numbers here. */
+hr_status hr__stretch_append(hr_stretch *stretch, const hr_stretch *part, size_t buffer_count,
+                             hr_buffer *const *buffers) {
+  if (part->records.count == 0) {
+    return HR_OK;
+  }
+  if (!reserve_part(stretch, part, buffer_count)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu more records of a stream",
+                          part->records.count);
+  }
+  uint32_t *map = stretch->renumbered.data, *locals = stretch->locals.data + stretch->locals.count;
+  for (size_t i = 0; i < buffer_count; i++) {
+    map[i] = number_buffer(stretch, buffers[i]);
+  }
+  for (size_t i = 0; i < part->locals.count; i++) {
+    locals[i] = map[part->locals.data[i]];
+  }
+  for (size_t i = 0; i < part->records.count; i++) {
+    hr_record record = part->records.data[i];
+    record.word_end += stretch->words.count;
+    record.local_end += stretch->locals.count;
+    record.scalar_end += stretch->scalars.count;
+    stretch->records.data[stretch->records.count++] = record;
+  }
+  memcpy(stretch->words.data + stretch->words.count, part->words.data, part->words.count * sizeof(uint64_t));
+  if (part->scalars.count > 0) {
+    memcpy(stretch->scalars.data + stretch->scalars.count, part->scalars.data, part->scalars.count * sizeof(hr_scalar));
+  }
+  stretch->words.count += part->words.count;
+  stretch->locals.count += part->locals.count;
+  stretch->scalars.count += part->scalars.count;
+  return HR_OK;
+}
+
 /* ---- cutting ---- */
 
 static uint64_t rotate(uint64_t value, int bits) {
@@ -438,7 +483,7 @@ hr_status hr__key_decode(const hr_key *key, hr_program *out_program) {
   return HR_OK;
 }
 
-void hr__key_each_output(const hr_key *key, void (*fn)(void *arg, uint32_t local), void *arg) {
+void hr__key_each_use(const hr_key *key, void (*fn)(void *arg, uint32_t local, bool is_output), void *arg) {
   const uint64_t *word = key->words;
   size_t local = 0;
   for (size_t i = 0; i < key->record_count; i++) {
@@ -448,10 +493,7 @@ void hr__key_each_output(const hr_key *key, void (*fn)(void *arg, uint32_t local
       uint64_t head = *word++, rank = head >> 8 & 0xff;
       if ((head & 3) == KIND_VALUE) {
         word += (head & IS_CONTIGUOUS) != 0 ? rank : 1 + 2 * rank;
-        if (j >= inputs) {
-          fn(arg, key->locals[local]);
-        }
-        local++;
+        fn(arg, key->locals[local++], j >= inputs);
       }
     }
   }

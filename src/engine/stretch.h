@@ -72,6 +72,9 @@ void hr__stretch_clear(hr_stretch *stretch);
 /* Appends a checked operation. On failure (memory) nothing has changed. */
 HR_MUST_USE hr_status hr__stretch_record(hr_stretch *stretch, hr_op op, const hr_attrs *attrs, int input_count,
                                          const hr_view *inputs, int output_count, const hr_view *outputs);
+/* Appends all records of `part`, with `buffers[i]` in the place of its buffer i. On failure nothing has changed. */
+HR_MUST_USE hr_status hr__stretch_append(hr_stretch *stretch, const hr_stretch *part, size_t buffer_count,
+                                         hr_buffer *const *buffers);
 /* The buffer's number, or UINT32_MAX when no pending record uses it. */
 uint32_t hr__stretch_find(const hr_stretch *stretch, const hr_buffer *buffer);
 
@@ -88,7 +91,7 @@ HR_MUST_USE hr_status hr__stretch_key(hr_stretch *stretch, hr_key *out_key);
 /* The records as a program in stream form; `out_program` is initialised here. */
 HR_MUST_USE hr_status hr__key_decode(const hr_key *key, hr_program *out_program);
 
-/* Calls fn for the number of each buffer that a record of the key writes; numbers may repeat. */
-void hr__key_each_output(const hr_key *key, void (*fn)(void *arg, uint32_t local), void *arg);
+/* Calls fn for the number of each buffer that a record of the key reads or writes, in order; numbers repeat. */
+void hr__key_each_use(const hr_key *key, void (*fn)(void *arg, uint32_t local, bool is_output), void *arg);
 
 #endif

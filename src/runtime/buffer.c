@@ -44,21 +44,18 @@ void hr__buffer_restamp(hr_buffer *buffer) {
   }
 }
 
-hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buffer) {
+/* A free struct of the pool, or a new one. The pool is locked. */
+static hr_status take_struct(size_t bytes, hr_buffer **out_buffer) {
   int shift = hr__handle_shift(bytes);
-  hr_buffer *buffer = NULL;
-  hr_status status = HR_OK;
-  hr_mutex_lock(&pool_mutex);
-  if (shift <= HR_HANDLE_SHIFT_MAX && pools[shift] != NULL) {
-    buffer = pools[shift];
-    pools[shift] = buffer->next;
-  } else {
-    status = make_struct(shift, &buffer);
+  if (shift > HR_HANDLE_SHIFT_MAX || pools[shift] == NULL) {
+    return make_struct(shift, out_buffer);
   }
-  hr_mutex_unlock(&pool_mutex);
-  if (status != NULL) {
-    return status;
-  }
+  *out_buffer = pools[shift];
+  pools[shift] = pools[shift]->next;
+  return HR_OK;
+}
+
+static void init_buffer(hr_buffer *buffer, hr_device *device, size_t bytes) {
   buffer->bytes = bytes;
   buffer->device = device;
   buffer->block = NULL;
@@ -66,8 +63,28 @@ hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buff
   atomic_store_explicit(&buffer->tag, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->stamp, next_stamp(), memory_order_relaxed);
   atomic_store_explicit(&buffer->count, 1, memory_order_release);
-  *out_buffer = buffer;
-  return HR_OK;
+}
+
+hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buffer) {
+  return hr__buffers_create(device, 1, &bytes, out_buffer);
+}
+
+hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *bytes, hr_buffer **out_buffers) {
+  hr_status status = HR_OK;
+  size_t taken = 0;
+  hr_mutex_lock(&pool_mutex);
+  for (; taken < count && status == NULL; taken += status == NULL) {
+    status = take_struct(bytes[taken], &out_buffers[taken]);
+  }
+  for (size_t i = 0; status != NULL && i < taken; i++) {
+    out_buffers[i]->next = pools[out_buffers[i]->shift];
+    pools[out_buffers[i]->shift] = out_buffers[i];
+  }
+  hr_mutex_unlock(&pool_mutex);
+  for (size_t i = 0; status == NULL && i < count; i++) {
+    init_buffer(out_buffers[i], device, bytes[i]);
+  }
+  return status;
 }
 
 void hr_buffer_retain(hr_buffer *buffer) {

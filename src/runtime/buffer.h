@@ -55,6 +55,9 @@ static inline void hr__buffer_retain(hr_buffer *buffer) {
   atomic_fetch_add_explicit(&buffer->count, 1, memory_order_relaxed);
 }
 
+/* hr_buffer_create for `count` sizes at once. On failure there is none. */
+HR_MUST_USE hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *bytes, hr_buffer **out_buffers);
+
 /* The buffer gets new contents. */
 void hr__buffer_restamp(hr_buffer *buffer);
 

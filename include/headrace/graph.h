@@ -1,0 +1,65 @@
+/* graph.h: operations that were recorded once, to be appended to a stream again and again.
+ *
+ * A frontend that traces (torch.compile) knows that a part of a program repeats. It records that part once on a *capture*, a
+ * stream that runs nothing, and makes a graph of it. Running the graph appends its records to a stream with other buffers in
+ * the places of the captured ones: as if they had been recorded one by one, for a few nanoseconds each. So what runs is
+ * one stretch with whatever stands before and behind it in the stream: it is fused, cached, ordered, and fails like everything
+ * else there. Nothing of a graph is compiled before the stream commits it.
+ *
+ *   capture    hr_capture_create, hr_stream_record ..., hr_graph_create, hr_stream_release
+ *   run        hr_graph_run(stream, graph, parameters, results, arguments) ...
+ *
+ * The buffers of a graph are
+ *   parameters  given to each run, in the order of the spec; read, or written in place
+ *   results     made by the frontend for each run, without memory: bound when the stream commits
+ *   constants   had memory when the graph was made: the graph keeps them; it may not write them
+ *   temporaries all others; each run has its own, which nobody else sees
+ *
+ * Threads: a graph never changes; a capture belongs to one thread at a time.
+ */
+#ifndef HEADRACE_GRAPH_H_
+#define HEADRACE_GRAPH_H_
+
+#include "headrace/stream.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hr_graph hr_graph;
+
+/* A stream without an end: takes records and hr_stream_write, never commits. What would wait for a value fails with
+ * FAILED_PRECONDITION, and so does a change of mode. Released with hr_stream_release. */
+HR_API HR_MUST_USE hr_status hr_capture_create(hr_device *device, hr_stream **out_capture);
+/* How many scalars have been captured: the next record's are numbered from here, first its attributes', then the numbers among
+ * its operands. */
+HR_API int64_t hr_capture_scalar_count(hr_stream *capture);
+
+/* What the caller knows of a graph. The buffers are those that were recorded; one that no record used may be named. */
+typedef struct hr_graph_spec {
+  int param_count, result_count, argument_count;
+  hr_buffer *const *params;  /* each once */
+  hr_buffer *const *results; /* each once; no parameter, and without memory */
+  const int64_t *arguments;  /* numbers of the scalars that each run passes; all others stay as captured */
+} hr_graph_spec;
+
+/* Makes a graph of everything that the capture holds, which is empty then. FAILED_PRECONDITION when a record writes a constant, or
+ * reads contents that neither a parameter nor an earlier record gave; then the capture stays as it was. */
+HR_API HR_MUST_USE hr_status hr_graph_create(hr_stream *capture, const hr_graph_spec *spec, hr_graph **out_graph);
+HR_API void hr_graph_retain(hr_graph *graph); /* NULL: nothing */
+HR_API void hr_graph_release(hr_graph *graph);
+HR_API int64_t hr_graph_record_count(const hr_graph *graph);
+/* Whether running the graph writes into parameter `param`. */
+HR_API bool hr_graph_writes_param(const hr_graph *graph, int param);
+
+/* Appends the graph to a stream of its device. Parameters are at least as large as the captured ones, and may be one buffer in
+ * several places; arguments are of the captured kinds. Errors are those of hr_stream_record. On failure nothing has
+ * been appended. */
+HR_API HR_MUST_USE hr_status hr_graph_run(hr_stream *stream, const hr_graph *graph, hr_buffer *const *params,
+                                          hr_buffer *const *results, const hr_scalar *arguments);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

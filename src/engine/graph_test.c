@@ -1,0 +1,307 @@
+/* Graphs: what runs them gives what recording would have given, and what can't become one is refused. */
+#include "hr_test.h"
+
+#include "engine/stream.h"
+#include "headrace/graph.h"
+
+enum { COUNT = 64 };
+static const int64_t dims[1] = {COUNT}, strides[1] = {1};
+
+typedef struct fixture {
+  hr_device *device;
+  hr_stream *stream, *capture;
+} fixture;
+
+static fixture open_fixture(void) {
+  fixture f;
+  HR_ASSERT_OK(hr_device_open("cpu", &f.device));
+  HR_ASSERT_OK(hr_stream_create(f.device, &f.stream));
+  HR_ASSERT_OK(hr_capture_create(f.device, &f.capture));
+  hr_stream_set_mode(f.stream, HR_MODE_FUSE);
+  return f;
+}
+
+static void close_fixture(fixture *f) {
+  hr_stream_release(f->capture);
+  hr_stream_release(f->stream);
+  hr_device_release(f->device);
+}
+
+static hr_buffer *make(const fixture *f) {
+  hr_buffer *buffer;
+  HR_ASSERT_OK(hr_buffer_create(f->device, COUNT * sizeof(float), &buffer));
+  return buffer;
+}
+
+static hr_view view_of(hr_buffer *buffer) {
+  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
+}
+
+static hr_buffer *make_filled(const fixture *f, hr_stream *stream, float value) {
+  float values[COUNT];
+  hr_buffer *buffer = make(f);
+  hr_view view = view_of(buffer);
+  for (int i = 0; i < COUNT; i++) {
+    values[i] = value;
+  }
+  HR_ASSERT_OK(hr_stream_write(stream, &view, values));
+  return buffer;
+}
+
+static hr_status binary(hr_stream *stream, hr_op op, hr_buffer *a, hr_buffer *b, hr_buffer *out) {
+  hr_view inputs[2] = {view_of(a), view_of(b)}, output = view_of(out);
+  return hr_stream_record(stream, op, NULL, 2, inputs, 1, &output);
+}
+
+static hr_status add_number(hr_stream *stream, hr_buffer *a, double value, hr_buffer *out) {
+  hr_scalar scalar = hr_scalar_f64(value);
+  hr_view inputs[2] = {view_of(a), {.scalar = &scalar, .dtype = scalar.dtype}}, output = view_of(out);
+  return hr_stream_record(stream, HR_OP_ADD, NULL, 2, inputs, 1, &output);
+}
+
+static float first_of(hr_stream *stream, hr_buffer *buffer) {
+  float values[COUNT];
+  hr_view view = view_of(buffer);
+  HR_ASSERT_OK(hr_stream_read(stream, &view, values));
+  return values[0];
+}
+
+/* (a + number) * b, and then b += a: two parameters, a temporary, a result, a number that each run passes. */
+static hr_status capture_example(const fixture *f, hr_graph **out_graph) {
+  hr_buffer *a = make(f), *b = make(f), *sum = make(f), *result = make(f), *params[2] = {a, b};
+  hr_status status = add_number(f->capture, a, 3, sum);
+  int64_t number = hr_capture_scalar_count(f->capture) - 1;
+  hr_graph_spec spec = {.param_count = 2,
+                        .result_count = 1,
+                        .argument_count = 1,
+                        .params = params,
+                        .results = &result,
+                        .arguments = &number};
+  status = status == NULL ? binary(f->capture, HR_OP_MUL, sum, b, result) : status;
+  status = status == NULL ? binary(f->capture, HR_OP_ADD, a, b, b) : status;
+  status = status == NULL ? hr_graph_create(f->capture, &spec, out_graph) : status;
+  hr_buffer_release(a);
+  hr_buffer_release(b);
+  hr_buffer_release(sum);
+  hr_buffer_release(result);
+  return status;
+}
+
+HR_TEST(a_graph_runs_again_with_other_buffers_and_numbers) {
+  static const hr_mode modes[] = {HR_MODE_FUSE, HR_MODE_EAGER, HR_MODE_STRICT};
+  for (size_t m = 0; m < 3; m++) {
+    fixture f = open_fixture();
+    hr_graph *graph;
+    HR_ASSERT_OK(capture_example(&f, &graph));
+    HR_ASSERT_EQ(hr_graph_record_count(graph), 3);
+    HR_ASSERT(!hr_graph_writes_param(graph, 0) && hr_graph_writes_param(graph, 1));
+    hr_stream_set_mode(f.stream, modes[m]);
+    for (int i = 0; i < 3; i++) {
+      hr_buffer *params[2] = {make_filled(&f, f.stream, 1), make_filled(&f, f.stream, 2)}, *result = make(&f);
+      hr_scalar number = hr_scalar_f64(i);
+      HR_ASSERT_OK(add_number(f.stream, params[0], 10, params[0])); /* pending in front of it: a = 11 */
+      HR_ASSERT_OK(hr_graph_run(f.stream, graph, params, &result, &number));
+      HR_ASSERT_OK(add_number(f.stream, result, 1, result)); /* and behind it */
+      HR_ASSERT(first_of(f.stream, result) == (float)(11 + i) * 2 + 1);
+      HR_ASSERT(first_of(f.stream, params[1]) == 13);
+      hr_buffer_release(params[0]);
+      hr_buffer_release(params[1]);
+      hr_buffer_release(result);
+    }
+    hr_stats stats;
+    hr_stream_stats(f.stream, &stats);
+    HR_ASSERT_EQ(stats.operations, 3 * 5);
+    HR_ASSERT(modes[m] != HR_MODE_FUSE || (stats.compiles == 1 && stats.cache_hits == 2));
+    hr_graph_release(graph);
+    close_fixture(&f);
+  }
+}
+
+HR_TEST(one_buffer_may_be_several_parameters) {
+  fixture f = open_fixture();
+  hr_graph *graph;
+  HR_ASSERT_OK(capture_example(&f, &graph));
+  hr_buffer *a = make_filled(&f, f.stream, 2), *params[2] = {a, a}, *result = make(&f);
+  hr_scalar number = hr_scalar_f64(1);
+  HR_ASSERT_OK(hr_graph_run(f.stream, graph, params, &result, &number));
+  HR_ASSERT(first_of(f.stream, result) == 6);
+  HR_ASSERT(first_of(f.stream, a) == 4);
+  hr_buffer_release(a);
+  hr_buffer_release(result);
+  hr_graph_release(graph);
+  close_fixture(&f);
+}
+
+HR_TEST(what_is_written_during_a_capture_is_a_constant) {
+  fixture f = open_fixture();
+  hr_buffer *constant = make_filled(&f, f.capture, 5), *a = make(&f), *sum = make(&f), *result = make(&f);
+  HR_ASSERT_OK(binary(f.capture, HR_OP_ADD, a, constant, result));
+  hr_graph_spec spec = {.param_count = 1, .result_count = 1, .params = &a, .results = &result};
+  hr_graph *graph;
+  HR_ASSERT_OK(hr_graph_create(f.capture, &spec, &graph));
+  hr_buffer_release(constant); /* the graph keeps it */
+  hr_buffer *param = make_filled(&f, f.stream, 1);
+  HR_ASSERT_OK(hr_graph_run(f.stream, graph, &param, &sum, NULL));
+  HR_ASSERT(first_of(f.stream, sum) == 6);
+  hr_buffer_release(param);
+  hr_buffer_release(a);
+  hr_buffer_release(sum);
+  hr_buffer_release(result);
+  hr_graph_release(graph);
+  close_fixture(&f);
+}
+
+HR_TEST(a_capture_refuses_what_needs_a_value) {
+  fixture f = open_fixture();
+  hr_buffer *a = make(&f);
+  float values[COUNT];
+  void *address;
+  hr_view view = view_of(a);
+  HR_ASSERT_OK(add_number(f.capture, a, 1, a));
+  HR_ASSERT_STATUS(hr_stream_read(f.capture, &view, values), HR_STATUS_FAILED_PRECONDITION);
+  HR_ASSERT_STATUS(hr_stream_address(f.capture, a, &address), HR_STATUS_FAILED_PRECONDITION);
+  HR_ASSERT_STATUS(hr_stream_synchronize(f.capture), HR_STATUS_FAILED_PRECONDITION);
+  HR_ASSERT_STATUS(hr_stream_commit(f.capture), HR_STATUS_FAILED_PRECONDITION);
+  hr_buffer_release(a);
+  close_fixture(&f);
+}
+
+HR_TEST(what_is_no_graph_is_refused_and_the_capture_stays) {
+  fixture f = open_fixture();
+  hr_graph *graph;
+  hr_buffer *a = make(&f), *b = make(&f), *constant = make_filled(&f, f.stream, 1);
+  hr_buffer *twice[2] = {a, a}, *both[2] = {a, b};
+  int64_t far = 7;
+  HR_ASSERT_OK(binary(f.capture, HR_OP_ADD, a, b, b));
+  hr_graph_spec only_a = {.param_count = 1, .params = &a}, same = {.param_count = 2, .params = twice};
+  hr_graph_spec is_param = {.param_count = 2, .params = both, .result_count = 1, .results = &b};
+  hr_graph_spec no_scalar = {.param_count = 2, .params = both, .argument_count = 1, .arguments = &far};
+  hr_graph_spec good = {.param_count = 2, .params = both};
+  HR_ASSERT_STATUS(hr_graph_create(f.capture, &only_a, &graph), HR_STATUS_FAILED_PRECONDITION); /* b has no contents */
+  HR_ASSERT_STATUS(hr_graph_create(f.capture, &same, &graph), HR_STATUS_INVALID_ARGUMENT);
+  HR_ASSERT_STATUS(hr_graph_create(f.capture, &is_param, &graph), HR_STATUS_INVALID_ARGUMENT);
+  HR_ASSERT_STATUS(hr_graph_create(f.capture, &no_scalar, &graph), HR_STATUS_OUT_OF_RANGE);
+  HR_ASSERT_STATUS(hr_graph_create(f.stream, &good, &graph), HR_STATUS_INVALID_ARGUMENT);
+  HR_ASSERT_OK(hr_graph_create(f.capture, &good, &graph));
+  hr_graph_release(graph);
+  HR_ASSERT_OK(binary(f.capture, HR_OP_ADD, a, constant, constant));
+  HR_ASSERT_STATUS(hr_graph_create(f.capture, &good, &graph), HR_STATUS_FAILED_PRECONDITION);
+  hr_buffer_release(a);
+  hr_buffer_release(b);
+  hr_buffer_release(constant);
+  close_fixture(&f);
+}
+
+HR_TEST(a_run_refuses_buffers_and_numbers_that_do_not_fit) {
+  fixture f = open_fixture();
+  hr_graph *graph;
+  HR_ASSERT_OK(capture_example(&f, &graph));
+  hr_buffer *a = make_filled(&f, f.stream, 1), *result = make(&f), *small;
+  HR_ASSERT_OK(hr_buffer_create(f.device, 16, &small));
+  hr_buffer *good[2] = {a, a}, *missing[2] = {a, NULL}, *too_small[2] = {a, small};
+  hr_scalar number = hr_scalar_f64(1), other_kind = hr_scalar_i64(1);
+  HR_ASSERT_STATUS(hr_graph_run(f.stream, graph, missing, &result, &number), HR_STATUS_INVALID_ARGUMENT);
+  HR_ASSERT_STATUS(hr_graph_run(f.stream, graph, too_small, &result, &number), HR_STATUS_INVALID_ARGUMENT);
+  HR_ASSERT_STATUS(hr_graph_run(f.stream, graph, good, &result, &other_kind), HR_STATUS_INVALID_ARGUMENT);
+  HR_ASSERT_OK(hr_graph_run(f.stream, graph, good, &result, &number));
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  hr_buffer_release(a);
+  hr_buffer_release(small);
+  hr_buffer_release(result);
+  hr_graph_release(graph);
+  close_fixture(&f);
+}
+
+/* An index out of range in a graph: what was there before is as it was, and the graph runs again. */
+HR_TEST(a_failing_graph_changes_nothing_older) {
+  fixture f = open_fixture();
+  static const int64_t one[1] = {1}, bad_index = 1000, good_index = 3, ints[1] = {0};
+  hr_buffer *table = make(&f), *index, *picked, *params[2];
+  HR_ASSERT_OK(hr_buffer_create(f.device, sizeof(int64_t), &index));
+  HR_ASSERT_OK(hr_buffer_create(f.device, sizeof(float), &picked));
+  hr_view inputs[2] = {view_of(table),
+                       {.buffer = index, .dtype = HR_DTYPE_I64, .rank = 1, .dims = one, .strides = strides}};
+  hr_view output = {.buffer = picked, .dtype = HR_DTYPE_F32, .rank = 1, .dims = one, .strides = strides};
+  hr_attrs attrs = {.int_count = 1, .ints = ints};
+  HR_ASSERT_OK(hr_stream_record(f.capture, HR_OP_INDEX_SELECT, &attrs, 2, inputs, 1, &output));
+  HR_ASSERT_OK(add_number(f.capture, table, 1, table));
+  params[0] = table;
+  params[1] = index;
+  hr_graph_spec spec = {.param_count = 2, .params = params, .result_count = 1, .results = &picked};
+  hr_graph *graph;
+  HR_ASSERT_OK(hr_graph_create(f.capture, &spec, &graph));
+  hr_buffer *real = make_filled(&f, f.stream, 7), *real_index, *out;
+  HR_ASSERT_OK(hr_buffer_create(f.device, sizeof(int64_t), &real_index));
+  HR_ASSERT_OK(hr_buffer_create(f.device, sizeof(float), &out));
+  hr_view where = {.buffer = real_index, .dtype = HR_DTYPE_I64, .rank = 1, .dims = one, .strides = strides};
+  hr_buffer *given[2] = {real, real_index};
+  HR_ASSERT_OK(hr_stream_write(f.stream, &where, &bad_index));
+  HR_ASSERT_OK(hr_graph_run(f.stream, graph, given, &out, NULL));
+  HR_ASSERT_STATUS(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE);
+  HR_ASSERT(first_of(f.stream, real) == 7);
+  HR_ASSERT_OK(hr_stream_write(f.stream, &where, &good_index));
+  hr_buffer_release(out);
+  HR_ASSERT_OK(hr_buffer_create(f.device, sizeof(float), &out));
+  HR_ASSERT_OK(hr_graph_run(f.stream, graph, given, &out, NULL));
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  HR_ASSERT(first_of(f.stream, real) == 8);
+  hr_buffer *all[] = {table, index, picked, real, real_index, out};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    hr_buffer_release(all[i]);
+  }
+  hr_graph_release(graph);
+  close_fixture(&f);
+}
+
+/* Capture, run and read; whatever host allocation fails, it is reported, and nothing is half done. */
+static hr_status use(float *out_value) {
+  fixture f = {0};
+  hr_graph *graph = NULL;
+  hr_buffer *a = NULL, *b = NULL, *result = NULL;
+  float values[COUNT] = {1};
+  hr_scalar number = hr_scalar_f64(2);
+  hr_status status = hr_device_open("cpu", &f.device);
+  status = status == NULL ? hr_stream_create(f.device, &f.stream) : status;
+  status = status == NULL ? hr_capture_create(f.device, &f.capture) : status;
+  status = status == NULL ? capture_example(&f, &graph) : status;
+  status = status == NULL ? hr_buffer_create(f.device, sizeof values, &a) : status;
+  status = status == NULL ? hr_buffer_create(f.device, sizeof values, &b) : status;
+  status = status == NULL ? hr_buffer_create(f.device, sizeof values, &result) : status;
+  if (status == NULL) {
+    hr_buffer *params[2] = {a, b};
+    hr_view in = view_of(a), other = view_of(b), out = view_of(result);
+    status = hr_stream_write(f.stream, &in, values);
+    status = status == NULL ? hr_stream_write(f.stream, &other, values) : status;
+    status = status == NULL ? hr_graph_run(f.stream, graph, params, &result, &number) : status;
+    status = status == NULL ? hr_stream_read(f.stream, &out, values) : status;
+    *out_value = values[0];
+  }
+  hr_buffer_release(a);
+  hr_buffer_release(b);
+  hr_buffer_release(result);
+  hr_graph_release(graph);
+  hr_stream_release(f.capture);
+  hr_stream_release(f.stream);
+  hr_device_release(f.device);
+  return status;
+}
+
+HR_TEST(failing_host_allocations_are_reported) {
+  float value = 0;
+  HR_ASSERT_OK(use(&value)); /* what lives as long as the process */
+  int64_t live = hr__allocator_live();
+  for (int n = 0; n < 2000; n++) {
+    hr__allocator_fail_after(n);
+    hr_status status = use(&value);
+    int64_t failures = hr__allocator_failures();
+    hr__allocator_fail_after(-1);
+    bool failed = status != NULL;
+    hr_status_ignore(status);
+    HR_ASSERT(failed || value == 3);
+    HR_ASSERT_EQ(hr__allocator_live(), live);
+    if (failures == 0) {
+      return;
+    }
+  }
+  HR_FAIL("allocations never stopped failing");
+}
