@@ -7,6 +7,7 @@
 There is one device, with one queue that runs in order. Operations are deferred and run when a value is needed.
 """
 
+import atexit
 import ctypes
 import functools
 import importlib.metadata
@@ -498,6 +499,18 @@ def _tensor_text(tensor, *, tensor_contents=None):
     return _plain_text(tensor, tensor_contents=tensor_contents)
 
 
+def _finish():
+    """Waits for the device before the interpreter ends, without holding the interpreter's lock.
+
+    A thread of autograd that has just finished a backward pass drops Python objects; if it asks for the lock when the
+    interpreter is ending, the process aborts. (The core itself waits for its work when the process exits.)
+    """
+    try:
+        synchronize()
+    except Exception:
+        pass  # nobody is left to read the error
+
+
 def _register():
     global _plain_text
     name = torch._C._get_privateuse1_backend_name()
@@ -513,6 +526,7 @@ def _register():
     _plain_text = torch._tensor_str._str
     torch._tensor_str._str = _tensor_text
     _register_reductions()
+    atexit.register(_finish)
     if fallback := os.environ.get("HEADRACE_FALLBACK"):
         set_fallback(fallback)
     if chosen := os.environ.get("HEADRACE_DEVICE"):
