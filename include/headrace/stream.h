@@ -133,11 +133,15 @@ typedef struct hr_stats { /* counts since creation or the last reset */
   int64_t compiles;                          /* programs compiled */
   int64_t compile_ns;                        /* time they took */
   int64_t kernels;                           /* fused kernels launched */
-  int64_t kernels_interpreted;               /* of those, by the block interpreter */
+  int64_t kernels_interpreted;               /* of those, by the block interpreter; the others ran as compiled code */
   int64_t library_calls;                     /* provider kernels launched */
   int64_t bytes_copied_in, bytes_copied_out; /* host to device, device to host */
   int64_t temporary_bytes;                   /* arena of the largest program */
   int64_t temporaries_elided;                /* buffers that never got memory */
+  int64_t jit_compiled;                      /* in the process: kernels that the system's compiler made */
+  int64_t jit_loaded;                        /* ... that the disk cache had */
+  int64_t jit_unable;                        /* ... that stay interpreted */
+  int64_t jit_ns;                            /* time that compilers took, in the background */
 } hr_stats;
 
 HR_API void hr_stream_stats(hr_stream *stream, hr_stats *out_stats);

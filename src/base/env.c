@@ -191,6 +191,11 @@ int64_t hr_env_limit(hr_env_id id, int64_t total) {
   return value->percent ? total / 100 * value->number + total % 100 * value->number / 100 : value->number;
 }
 
+const char *hr_env_system(const char *name) {
+  const char *text = getenv(name);
+  return text != NULL ? text : "";
+}
+
 void hr_env_describe(hr_text *text) {
   for (int i = 0; i < HR_ENV_COUNT; i++) {
     const env_row *row = &rows[i];

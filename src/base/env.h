@@ -28,6 +28,7 @@ typedef enum hr_env_id {
 
 /* Values of the choices. */
 enum { HR_ENV_MODE_FUSE, HR_ENV_MODE_EAGER, HR_ENV_MODE_STRICT };
+enum { HR_ENV_JIT_AUTO, HR_ENV_JIT_OFF, HR_ENV_JIT_WAIT };
 enum { HR_ENV_FALLBACK_ERROR, HR_ENV_FALLBACK_WARN, HR_ENV_FALLBACK_ALLOW };
 
 /* An INT or BYTES variable. */
@@ -38,6 +39,9 @@ int hr_env_choice(hr_env_id id);
 const char *hr_env_text(hr_env_id id);
 /* A LIMIT variable in bytes, of a device that has `total` bytes. */
 int64_t hr_env_limit(hr_env_id id, int64_t total);
+
+/* A variable of the system's, such as PATH; "" where it is not set. */
+const char *hr_env_system(const char *name);
 
 /* Appends the table for people: name, value in force, default, what is accepted, documentation. */
 void hr_env_describe(hr_text *text);

@@ -24,6 +24,7 @@
 #ifndef HEADRACE_CORE_KERNEL_H_
 #define HEADRACE_CORE_KERNEL_H_
 
+#include "base/arena.h"
 #include "base/vector.h"
 #include "core/dtype.h"
 #include "core/program.h"
@@ -120,6 +121,9 @@ typedef HR_VECTOR(uint64_t) hr_kernel_key;
 
 /* Replaces what is in the key; false when memory is out. */
 HR_MUST_USE bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key);
+/* The kernel that a key was made from, in an arena: without name and estimates, bound to buffers and scalars 0, 1, ... NULL
+ * when memory is out. */
+hr_kernel *hr_kernel_from_key(const hr_kernel_key *key, hr_arena *arena);
 
 /* Checks levels, phases, classes, access ranks. */
 HR_MUST_USE hr_status hr_kernel_verify(const hr_kernel *kernel);

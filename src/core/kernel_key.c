@@ -60,3 +60,129 @@ bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key) {
   }
   return ok;
 }
+
+/* ---- and back ---- */
+
+typedef struct reader {
+  const uint64_t *word;
+  hr_arena *arena;
+  bool failed;
+} reader;
+
+static int64_t next(reader *r) {
+  return (int64_t)*r->word++;
+}
+
+static void *array(reader *r, size_t count, size_t size) {
+  void *memory = hr_arena_calloc(r->arena, count + 1, size);
+  r->failed |= memory == NULL;
+  return memory;
+}
+
+static int64_t *read_numbers(reader *r, int count) {
+  int64_t *numbers = array(r, (size_t)count, sizeof *numbers);
+  for (int i = 0; i < count; ++i) {
+    int64_t number = next(r);
+    if (numbers != NULL) {
+      numbers[i] = number;
+    }
+  }
+  return numbers;
+}
+
+static void read_access(reader *r, int rank, hr_access *out_access) {
+  hr_access access = {.arg = (int)next(r)};
+  access.dtype = (hr_dtype)next(r);
+  access.offset = next(r);
+  access.term_count = (int)next(r);
+  access.bound_count = (int)next(r);
+  access.fill = (int)next(r);
+  access.strides = read_numbers(r, rank);
+  hr_kernel_term *terms = array(r, (size_t)access.term_count, sizeof *terms);
+  hr_bound *bounds = array(r, (size_t)access.bound_count, sizeof *bounds);
+  if (r->failed) {
+    return;
+  }
+  for (int t = 0; t < access.term_count; ++t) {
+    terms[t].reg = (int)next(r);
+    terms[t].stride = next(r);
+    terms[t].extent = next(r);
+  }
+  for (int b = 0; b < access.bound_count; ++b) {
+    bounds[b].offset = next(r);
+    bounds[b].extent = next(r);
+    bounds[b].strides = read_numbers(r, rank);
+  }
+  access.terms = terms, access.bounds = bounds;
+  *out_access = access;
+}
+
+static void read_instr(reader *r, hr_instr *out_instr) {
+  out_instr->kind = (hr_instr_kind)next(r);
+  out_instr->level = (hr_level)next(r);
+  out_instr->phase = (int)next(r);
+  out_instr->op = (hr_op)next(r);
+  out_instr->cls = (hr_class)next(r);
+  out_instr->to = (hr_dtype)next(r);
+  out_instr->dst = (int)next(r);
+  out_instr->access = (int)next(r);
+  out_instr->mode = (hr_store_mode)next(r);
+  out_instr->source_count = (int)next(r);
+  for (int s = 0; s < out_instr->source_count; ++s) {
+    out_instr->sources[s].kind = (hr_source_kind)next(r);
+    out_instr->sources[s].index = (int)next(r);
+  }
+}
+
+/* The arrays, once the counts are known. */
+static void read_arrays(reader *r, hr_kernel *kernel) {
+  kernel->dims = read_numbers(r, kernel->rank);
+  hr_kernel_arg *args = array(r, (size_t)kernel->arg_count, sizeof *args);
+  uint32_t *scalars = array(r, (size_t)kernel->scalar_count, sizeof *scalars);
+  hr_access *accesses = array(r, (size_t)kernel->access_count, sizeof *accesses);
+  hr_instr *instrs = array(r, (size_t)kernel->instr_count, sizeof *instrs);
+  hr_register *registers = array(r, (size_t)kernel->register_count, sizeof *registers);
+  for (int a = 0; a < kernel->arg_count && !r->failed; ++a) {
+    args[a].buffer = (uint32_t)a;
+    args[a].is_read = next(r) != 0;
+    args[a].is_written = next(r) != 0;
+  }
+  for (int s = 0; s < kernel->scalar_count && !r->failed; ++s) {
+    scalars[s] = (uint32_t)s;
+  }
+  for (int a = 0; a < kernel->access_count && !r->failed; ++a) {
+    read_access(r, kernel->rank, &accesses[a]);
+  }
+  for (int i = 0; i < kernel->instr_count && !r->failed; ++i) {
+    read_instr(r, &instrs[i]);
+  }
+  for (int i = 0; i < kernel->register_count && !r->failed; ++i) {
+    registers[i].cls = (hr_class)next(r);
+    registers[i].level = (hr_level)next(r);
+    registers[i].phase = (int)next(r);
+    registers[i].last_phase = (int)next(r);
+  }
+  kernel->args = args, kernel->scalars = scalars, kernel->accesses = accesses;
+  kernel->instrs = instrs, kernel->registers = registers;
+}
+
+hr_kernel *hr_kernel_from_key(const hr_kernel_key *key, hr_arena *arena) {
+  reader r = {.word = key->data, .arena = arena};
+  hr_kernel *kernel = HR_ARENA_NEW(arena, hr_kernel);
+  if (kernel == NULL) {
+    return NULL;
+  }
+  kernel->name = "";
+  kernel->rank = (int)next(&r);
+  kernel->reduce_mask = (uint32_t)next(&r);
+  kernel->ordered_mask = (uint32_t)next(&r);
+  kernel->order = (hr_reduce_order)next(&r);
+  kernel->phase_count = (int)next(&r);
+  kernel->arg_count = (int)next(&r);
+  kernel->scalar_count = (int)next(&r);
+  kernel->access_count = (int)next(&r);
+  kernel->instr_count = (int)next(&r);
+  kernel->register_count = (int)next(&r);
+  read_arrays(&r, kernel);
+  return r.failed ? NULL : kernel;
+}

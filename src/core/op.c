@@ -48,6 +48,9 @@
                     .integer_text = HAS_INTEGER_##classes ? #combine_i : NULL,                                         \
                     .real_text = HAS_REAL_##classes ? #combine_f : NULL,                                               \
                     .complex_text = HAS_COMPLEX_##classes ? #combine_c : NULL,                                         \
+                    .integer_identity = HAS_INTEGER_##classes ? #identity_i : NULL,                                    \
+                    .real_identity = HAS_REAL_##classes ? #identity_f : NULL,                                          \
+                    .complex_identity = HAS_COMPLEX_##classes ? #identity_c : NULL,                                    \
                     .doc = op_doc},
 #define HR_ARGREDUCE(NAME, op_name, better_i, better_f, op_doc) \
   [HR_OP_##NAME] = {.name = #op_name,                           \

@@ -42,8 +42,9 @@ typedef struct hr_op_row {
   hr_op_rule rule;
   bool has_integer, has_real, has_complex;
   hr_accuracy accuracy;
-  hr_lower_fn lower;                                   /* composites and contractions */
-  const char *integer_text, *real_text, *complex_text; /* expressions; combine or better for reductions */
+  hr_lower_fn lower;                                               /* composites and contractions */
+  const char *integer_text, *real_text, *complex_text;             /* expressions; combine or better for reductions */
+  const char *integer_identity, *real_identity, *complex_identity; /* reductions */
   const char *doc;
 } hr_op_row;
 

@@ -66,6 +66,16 @@ HR_VMATH_FN double hr__f64_fma(double a, double b, double c) {
   return __builtin_fma(a, b, c);
 }
 
+/* A product that is rounded on its own: gcc 12 makes multiply-adds of complex products whatever -ffp-contract says. */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_assoc_barrier)
+#define HR__ROUNDED(x) __builtin_assoc_barrier(x)
+#endif
+#endif
+#ifndef HR__ROUNDED
+#define HR__ROUNDED(x) (x)
+#endif
+
 #define HR__F32_INFINITY __builtin_inff()
 #define HR__F32_NAN __builtin_nanf("")
 #define HR__F64_INFINITY __builtin_inf()
@@ -696,15 +706,18 @@ HR__UNSIGNED_FUNCTIONS(u64, uint64_t, 64)
     return hr_##cls##_make(a.re - b.re, a.im - b.im);                                                             \
   }                                                                                                               \
   HR_VMATH_FN Z hr_##cls##_mul(Z a, Z b) {                                                                        \
-    return hr_##cls##_make(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);                                 \
+    T first = HR__ROUNDED(a.re * b.re), second = HR__ROUNDED(a.im * b.im);                                        \
+    T third = HR__ROUNDED(a.re * b.im), fourth = HR__ROUNDED(a.im * b.re);                                        \
+    return hr_##cls##_make(first - second, third + fourth);                                                       \
   }                                                                                                               \
   HR_VMATH_FN Z hr_##cls##_div(Z a, Z b) {                                                                        \
     T re = hr_##real_cls##_abs(b.re), im = hr_##real_cls##_abs(b.im);                                             \
     uint8_t swap = (uint8_t)(re < im);                                                                            \
     T large = swap ? b.im : b.re, small = swap ? b.re : b.im;                                                     \
-    T ratio = small / large, scale = 1 / (large + small * ratio);                                                 \
-    T x = swap ? a.re * ratio + a.im : a.re + a.im * ratio;                                                       \
-    T y = swap ? a.im * ratio - a.re : a.im - a.re * ratio;                                                       \
+    T ratio = small / large, scale = 1 / (large + HR__ROUNDED(small * ratio));                                    \
+    T re_part = HR__ROUNDED(a.re * ratio), im_part = HR__ROUNDED(a.im * ratio);                                   \
+    T x = swap ? re_part + a.im : a.re + im_part;                                                                 \
+    T y = swap ? im_part - a.re : a.im - re_part;                                                                 \
     return (re == 0) & (im == 0) ? hr_##cls##_make(a.re / re, a.im / im) : hr_##cls##_make(x * scale, y * scale); \
   }                                                                                                               \
   HR_VMATH_FN Z hr_##cls##_reciprocal(Z a) {                                                                      \

@@ -117,6 +117,7 @@ static void run_job(hr_queue_job *entry) {
   hr_status before = unreported(stream), status = before == NULL ? find_poison(job) : HR_OK;
   if (before == NULL && status == NULL) {
     status = hr__executable_run(job->executable, &run, &job->scratch);
+    atomic_fetch_add_explicit(&stream->compiled_launches, run.compiled_count, memory_order_relaxed);
   }
   if (before != NULL || status != NULL) {
     poison_unfinished(job, run.failed_step, before != NULL ? before : status);
@@ -227,7 +228,6 @@ static void hand_over(hr_stream *stream, hr_executable *executable, hr_job *job,
 
 static void count_run(hr_stats *stats, const hr_executable *executable) {
   stats->kernels += executable->kernel_count;
-  stats->kernels_interpreted += executable->kernel_count;
   stats->library_calls += executable->library_count;
   stats->temporaries_elided += executable->elided_count;
   if ((int64_t)executable->schedule.arena_bytes > stats->temporary_bytes) {

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "core/op.h"
+#include "engine/compile_queue.h"
 #include "engine/dump.h"
 #include "runtime/registry.h"
 
@@ -300,6 +301,9 @@ hr_status hr__executable_create(const hr_key *key, hr_device *device, const hr_s
     destroy(executable);
     return status;
   }
+  if (hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
+    hr__compile_queue_wait();
+  }
   executable->elided_count = executable->schedule.elided_count;
   executable->footprint = sizeof *executable + executable->schedule.program.arena.bytes_allocated +
                           key->word_count * 8 + key->buffer_count * 12 + key->local_count * 4 +
@@ -411,13 +415,15 @@ static void stamp_args(const hr_executable *executable, const hr_exec_step *step
   step->provider->stamp(step->prepared, stamps);
 }
 
-static hr_status run_step(const hr_executable *executable, const hr_exec_step *step, const hr_run *run,
+static hr_status run_step(const hr_executable *executable, const hr_exec_step *step, hr_run *run,
                           hr_run_scratch *scratch, void *workspace) {
   hr_device *device = run->device;
   void *const *args = scratch->args.data + step->arg_first;
   if (step->kind == HR_STEP_KERNEL) {
     hr_host_call call = {.args = args, .scalars = scratch->scalars.data + step->scalar_first, .workspace = workspace};
-    return device->driver->launch(device->impl, step->kernel, &call);
+    const hr_host_kernel *kernel = device->properties.has_contents ? hr__kernel_use(step->cached) : step->kernel;
+    run->compiled_count += kernel != step->kernel;
+    return device->driver->launch(device->impl, kernel, &call);
   }
   if (step->kind == HR_STEP_CHECK) {
     return run_check(step, device, args);

@@ -17,7 +17,7 @@ typedef struct hr_exec_step {
   hr_step_kind kind;
   const hr_step *source;
   hr_cached_kernel *cached;     /* KERNEL */
-  const hr_host_kernel *kernel; /* what it holds */
+  const hr_host_kernel *kernel; /* what it holds, interpreted */
   const hr_provider *provider;  /* LIBRARY */
   hr_prepared *prepared;
   size_t arg_first, scalar_first; /* in the executable's flat lists */
@@ -50,7 +50,8 @@ typedef struct hr_run {
   void *const *bound;     /* address of each of the key's buffers; NULL where it needs no memory */
   const uint64_t *stamps; /* contents of each of them; 0: unknown, or written by the run */
   const hr_scalar *arguments;
-  int failed_step; /* out: the step that ended the run early, or step_count */
+  int compiled_count; /* out: launches of compiled code */
+  int failed_step;    /* out: the step that ended the run early, or step_count */
 } hr_run;
 
 /* Compiles the records of a key for a device. */

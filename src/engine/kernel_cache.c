@@ -1,17 +1,28 @@
 #include "engine/kernel_cache.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
+#include "base/env.h"
 #include "base/hash.h"
 #include "base/table.h"
 #include "base/thread.h"
+#include "engine/compile_queue.h"
 #include "interp/interp.h"
+
+/* A kernel is compiled when it has been used twice and has moved so many bytes: compiling takes 30 ms, so what is used once, or
+ * is tiny, is better left alone. */
+enum { USES_MIN = 2, BYTES_MIN = 1 << 20 };
 
 struct hr_cached_kernel {
   hr_kernel_key key;
   uint64_t hash;
   int reference_count; /* guarded by the cache's lock */
   hr_host_kernel *host;
+  hr_host_kernel *compiled;          /* set once, by the compile queue */
+  _Atomic(hr_host_kernel *) current; /* what is launched: host, later compiled */
+  atomic_int_least64_t uses;         /* until it is pushed */
+  int64_t uses_wanted;
   hr_cached_kernel *next_same; /* equal hashes hang off each other */
 };
 
@@ -28,6 +39,9 @@ static hr_cached_kernel *find(uint64_t hash, const hr_kernel_key *key) {
 }
 
 static void destroy(hr_cached_kernel *cached) {
+  if (cached->compiled != NULL) {
+    cached->compiled->destroy(cached->compiled);
+  }
   if (cached->host != NULL) {
     cached->host->destroy(cached->host);
   }
@@ -52,8 +66,20 @@ static hr_status create(const hr_kernel *kernel, hr_kernel_key *key, uint64_t ha
     destroy(cached);
     return status;
   }
+  atomic_init(&cached->current, cached->host);
+  atomic_init(&cached->uses, 0);
+  int64_t uses = BYTES_MIN / (kernel->bytes > 0 ? kernel->bytes : 1) + 1;
+  cached->uses_wanted = uses > USES_MIN ? uses : USES_MIN;
   *out_cached = cached;
   return HR_OK;
+}
+
+/* Hands a kernel to the compile queue; called once for each. */
+static void push(hr_cached_kernel *cached) {
+  hr_mutex_lock(&mutex);
+  ++cached->reference_count;
+  hr_mutex_unlock(&mutex);
+  hr__compile_queue_push(cached);
 }
 
 hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_cached_kernel **out_cached) {
@@ -66,6 +92,7 @@ hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_cached_kernel **out_cac
   hr_status status = HR_OK;
   hr_mutex_lock(&mutex);
   hr_cached_kernel *cached = find(hash, &key);
+  bool is_new = cached == NULL;
   if (cached != NULL) {
     ++cached->reference_count;
     *out_cached = cached;
@@ -74,6 +101,10 @@ hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_cached_kernel **out_cac
     status = create(kernel, &key, hash, out_cached);
   }
   hr_mutex_unlock(&mutex);
+  if (is_new && status == NULL && hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
+    atomic_store_explicit(&(*out_cached)->uses, (*out_cached)->uses_wanted, memory_order_relaxed);
+    push(*out_cached);
+  }
   return status;
 }
 
@@ -112,6 +143,31 @@ void hr__kernel_release(hr_cached_kernel *cached) {
 
 const hr_host_kernel *hr__kernel_host(const hr_cached_kernel *cached) {
   return cached->host;
+}
+
+const hr_host_kernel *hr__kernel_use(hr_cached_kernel *cached) {
+  if (atomic_load_explicit(&cached->uses, memory_order_relaxed) < cached->uses_wanted &&
+      atomic_fetch_add_explicit(&cached->uses, 1, memory_order_relaxed) == cached->uses_wanted - 1 &&
+      hr_env_choice(HR_ENV_JIT) != HR_ENV_JIT_OFF) {
+    push(cached);
+  }
+  return atomic_load_explicit(&cached->current, memory_order_acquire);
+}
+
+const hr_kernel_key *hr__kernel_key(const hr_cached_kernel *cached) {
+  return &cached->key;
+}
+
+void hr__kernel_publish(hr_cached_kernel *cached, hr_host_kernel *compiled) {
+  cached->compiled = compiled;
+  atomic_store_explicit(&cached->current, compiled, memory_order_release);
+}
+
+bool hr__kernel_is_wanted(const hr_cached_kernel *cached) {
+  hr_mutex_lock(&mutex);
+  bool is_wanted = cached->reference_count > 1;
+  hr_mutex_unlock(&mutex);
+  return is_wanted;
 }
 
 size_t hr__kernel_cache_count(void) {

@@ -3,6 +3,9 @@
  * The layers of a network, its steps and its shapes' common parts fuse to the same kernels again and again. Executables share
  * them: the first one that needs a form makes it, the last one that goes frees it. One cache serves the process, because a host
  * kernel knows no device. Threads: any.
+ *
+ * A kernel is interpreted at first. What has been used some times goes to the compile queue, and when its code is ready,
+ * hr__kernel_use gives that: between two launches, with the same bits (compile_queue.h).
  */
 #ifndef HEADRACE_ENGINE_KERNEL_CACHE_H_
 #define HEADRACE_ENGINE_KERNEL_CACHE_H_
@@ -17,9 +20,20 @@ HR_MUST_USE hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_cached_kern
 /* Gives a reference back; NULL is fine. */
 void hr__kernel_release(hr_cached_kernel *cached);
 
+/* The interpreted kernel: its workspace is enough for the compiled one. */
 const hr_host_kernel *hr__kernel_host(const hr_cached_kernel *cached);
+/* What to launch now; counts as a use. Valid as long as the caller's reference. */
+const hr_host_kernel *hr__kernel_use(hr_cached_kernel *cached);
 
 /* Kernel forms in use. */
 size_t hr__kernel_cache_count(void);
+
+/* ---- for the compile queue ---- */
+
+const hr_kernel_key *hr__kernel_key(const hr_cached_kernel *cached);
+/* Makes compiled code what is launched from now on; takes it over. Once for a kernel. */
+void hr__kernel_publish(hr_cached_kernel *cached, hr_host_kernel *compiled);
+/* Whether anybody but the caller has a reference. */
+bool hr__kernel_is_wanted(const hr_cached_kernel *cached);
 
 #endif

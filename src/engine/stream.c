@@ -5,6 +5,7 @@
 
 #include "base/env.h"
 #include "core/op.h"
+#include "engine/compile_queue.h"
 #include "engine/host_view.h"
 
 #define CACHE_BYTES_MAX ((size_t)256 << 20)
@@ -347,11 +348,19 @@ void hr_stream_stats(hr_stream *stream, hr_stats *out_stats) {
   hr_mutex_lock(&stream->mutex);
   *out_stats = stream->stats;
   out_stats->cache_entries = (int64_t)stream->cache.count;
+  out_stats->kernels_interpreted = out_stats->kernels - atomic_load(&stream->compiled_launches);
+  hr_jit_counts counts;
+  hr__jit_counts(&counts);
+  out_stats->jit_compiled = counts.compiled;
+  out_stats->jit_loaded = counts.loaded;
+  out_stats->jit_unable = counts.unable;
+  out_stats->jit_ns = counts.compile_ns;
   hr_mutex_unlock(&stream->mutex);
 }
 
 void hr_stream_reset_stats(hr_stream *stream) {
   hr_mutex_lock(&stream->mutex);
   stream->stats = (hr_stats){0};
+  atomic_store(&stream->compiled_launches, 0);
   hr_mutex_unlock(&stream->mutex);
 }

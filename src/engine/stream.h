@@ -9,6 +9,8 @@
 #ifndef HEADRACE_ENGINE_STREAM_H_
 #define HEADRACE_ENGINE_STREAM_H_
 
+#include <stdatomic.h>
+
 #include "engine/cache.h"
 #include "engine/executable.h"
 
@@ -29,7 +31,8 @@ struct hr_stream {
   bool is_capture;                      /* runs nothing: graphs are made of what is pending */
   HR_VECTOR(hr_buffer *) graph_buffers; /* scratch of hr_graph_run */
   HR_VECTOR(size_t) graph_bytes;
-  hr_mutex job_mutex; /* guards what follows */
+  atomic_int_least64_t compiled_launches; /* of the kernels in stats; counted by who runs them */
+  hr_mutex job_mutex;                     /* guards what follows */
   hr_job *free_jobs;
   hr_status error; /* the first that was not reported yet: until it is, jobs are discarded */
 };

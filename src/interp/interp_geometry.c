@@ -29,7 +29,7 @@ static int64_t ceil_div(int64_t a, int64_t b) {
   return b == 0 ? 0 : (a + b - 1) / b;
 }
 
-static int64_t product(const hr__dims *dims, int begin, int end) {
+static int64_t product(const hr_dims *dims, int begin, int end) {
   int64_t count = 1;
   for (int d = begin; d < end; ++d) {
     count *= dims->dims[d];
@@ -37,83 +37,21 @@ static int64_t product(const hr__dims *dims, int begin, int end) {
   return count;
 }
 
-static hr__dims slice(const hr__dims *dims, int begin, int end) {
-  hr__dims part = {.rank = end - begin};
+static hr_dims slice(const hr_dims *dims, int begin, int end) {
+  hr_dims part = {.rank = end - begin};
   memcpy(part.dims, dims->dims + begin, (size_t)part.rank * sizeof *part.dims);
   memcpy(part.source, dims->source + begin, (size_t)part.rank * sizeof *part.source);
   return part;
 }
 
-static void append(hr__dims *dims, int64_t dim, int source) {
+static void append(hr_dims *dims, int64_t dim, int source) {
   dims->dims[dims->rank] = dim;
   dims->source[dims->rank] = source;
   ++dims->rank;
 }
 
-/* Whether dim `a` should lie outside dim `b`: 1 yes, -1 the other way, 0 no opinion. The first access with an opinion wins,
- * stores before loads. */
-static int compare_dims(const hr_kernel *kernel, int a, int b) {
-  for (int pass = 0; pass < 2; ++pass) {
-    for (int k = 0; k < kernel->instr_count; ++k) {
-      const hr_instr *instr = &kernel->instrs[k];
-      if (instr->kind != (pass == 0 ? HR_INSTR_STORE : HR_INSTR_LOAD)) {
-        continue;
-      }
-      const int64_t *strides = kernel->accesses[instr->access].strides;
-      int64_t x = strides[a] < 0 ? -strides[a] : strides[a], y = strides[b] < 0 ? -strides[b] : strides[b];
-      if (x != 0 && y != 0 && x != y) {
-        return x > y ? 1 : -1;
-      }
-    }
-  }
-  return 0;
-}
-
-/* Kept dims may run in any order: small strides inside. */
-static void sort_kept(const hr_kernel *kernel, hr__dims *dims) {
-  for (int i = 1; i < dims->rank; ++i) {
-    for (int j = i; j > 0 && compare_dims(kernel, dims->source[j - 1], dims->source[j]) < 0; --j) {
-      int64_t dim = dims->dims[j];
-      int source = dims->source[j];
-      dims->dims[j] = dims->dims[j - 1], dims->source[j] = dims->source[j - 1];
-      dims->dims[j - 1] = dim, dims->source[j - 1] = source;
-    }
-  }
-}
-
-/* Whether stepping once along the outer dim is stepping all the way along the inner one, for everybody. */
-static bool can_merge(const hr_kernel *kernel, int outer, int inner, int64_t inner_dim) {
-  for (int k = 0; k < kernel->access_count; ++k) {
-    const hr_access *access = &kernel->accesses[k];
-    if (access->strides[outer] != access->strides[inner] * inner_dim) {
-      return false;
-    }
-    for (int b = 0; b < access->bound_count; ++b) {
-      if (access->bounds[b].strides[outer] != access->bounds[b].strides[inner] * inner_dim) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
-static void merge(const hr_kernel *kernel, hr__dims *dims) {
-  int n = 0;
-  for (int d = 0; d < dims->rank; ++d) {
-    if (n > 0 && can_merge(kernel, dims->source[n - 1], dims->source[d], dims->dims[d])) {
-      dims->dims[n - 1] *= dims->dims[d];
-      dims->source[n - 1] = dims->source[d];
-    } else {
-      dims->dims[n] = dims->dims[d];
-      dims->source[n] = dims->source[d];
-      ++n;
-    }
-  }
-  dims->rank = n;
-}
-
 /* A width that does not cut the runs of the innermost dims. */
-static int64_t whole_runs(const hr__dims *dims, int64_t width) {
+static int64_t whole_runs(const hr_dims *dims, int64_t width) {
   int64_t run = 1;
   for (int d = dims->rank - 1; d >= 0 && run * dims->dims[d] <= width; --d) {
     run *= dims->dims[d];
@@ -122,7 +60,7 @@ static int64_t whole_runs(const hr__dims *dims, int64_t width) {
 }
 
 /* Batches from the front of the kept dims; `planes` are the rest. */
-static void take_batch(hr__plan *plan, int count, hr__dims *out_planes) {
+static void take_batch(hr__plan *plan, int count, hr_dims *out_planes) {
   plan->batch = slice(&plan->kept, 0, count);
   *out_planes = slice(&plan->kept, count, plan->kept.rank);
 }
@@ -263,17 +201,7 @@ static bool shall_split(const hr__plan *plan, const hr_kernel *kernel, int64_t t
 
 hr_status hr__plan_geometry(hr__plan *plan, const hr_kernel *kernel) {
   uint32_t walked_mask = kernel->reduce_mask | kernel->ordered_mask;
-  bool is_innermost_walked = false;
-  for (int d = 0; d < kernel->rank; ++d) {
-    bool is_walked = (walked_mask >> d & 1) != 0;
-    if (kernel->dims[d] != 1) {
-      append(is_walked ? &plan->reduced : &plan->kept, kernel->dims[d], d);
-      is_innermost_walked = is_walked;
-    }
-  }
-  sort_kept(kernel, &plan->kept);
-  merge(kernel, &plan->kept);
-  merge(kernel, &plan->reduced);
+  bool is_innermost_walked = hr_kernel_split_dims(kernel, walked_mask, &plan->kept, &plan->reduced);
   plan->row_elements = product(&plan->reduced, 0, plan->reduced.rank);
   bool is_rows = kernel->reduce_mask != 0 ? kernel->order == HR_ORDER_LANES : is_innermost_walked;
   if (walked_mask == 0) {
@@ -299,7 +227,7 @@ static const int64_t *strides_of(const hr_access *access, int c) {
   return c == 0 ? access->strides : access->bounds[c - 1].strides;
 }
 
-static bool has_stride(const hr_access *access, const hr__dims *dims) {
+static bool has_stride(const hr_access *access, const hr_dims *dims) {
   for (int c = 0; c <= access->bound_count; ++c) {
     for (int d = 0; d < dims->rank; ++d) {
       if (strides_of(access, c)[dims->source[d]] != 0) {
@@ -311,7 +239,7 @@ static bool has_stride(const hr_access *access, const hr__dims *dims) {
 }
 
 /* The dims of one side, merged as far as this access allows. */
-static bool make_axes(hr__plan *plan, const hr_access *access, const hr__dims *dims, hr__axes *out_axes) {
+static bool make_axes(hr__plan *plan, const hr_access *access, const hr_dims *dims, hr__axes *out_axes) {
   int coords = access->bound_count + 1, n = 0;
   int64_t merged[HR_RANK_MAX];
   int source[HR_RANK_MAX];

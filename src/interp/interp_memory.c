@@ -8,45 +8,27 @@
 #include "interp/interp_convert.h"
 #include "interp/interp_loops.h"
 
-/* Widening and narrowing of one element. Same-sized types are only moved. */
-#define LOAD_BOOL(x) (x)
-#define LOAD_U8(x) (int32_t)(x)
-#define LOAD_I8(x) (int32_t)(x)
-#define LOAD_U16(x) (int32_t)(x)
-#define LOAD_I16(x) (int32_t)(x)
-#define LOAD_F16(x) hr__f32_from_half(x)
-#define LOAD_BF16(x) hr__f32_from_bfloat(x)
-#define LOAD_F32(x) (x)
-#define LOAD_F64(x) (x)
-#define LOAD_C128(x) (x)
-#define STORE_U8(x) (uint8_t)(x)
-#define STORE_I8(x) (int8_t)(x)
-#define STORE_U16(x) (uint16_t)(x)
-#define STORE_I16(x) (int16_t)(x)
-#define STORE_F16(x) hr__half_from_f32(x)
-#define STORE_BF16(x) hr__bfloat_from_f32(x)
-
 /* Dense rows of them. */
 #define DENSE(expression, to, from, count)                  \
   HR_LOOP_INDEPENDENT for (int64_t i = 0; i < count; ++i) { \
     to[i] = expression(from[i]);                            \
   }
-#define LOAD_BOOL_DENSE(to, from, count) DENSE(LOAD_BOOL, to, from, count)
-#define LOAD_U8_DENSE(to, from, count) DENSE(LOAD_U8, to, from, count)
-#define LOAD_I8_DENSE(to, from, count) DENSE(LOAD_I8, to, from, count)
-#define LOAD_U16_DENSE(to, from, count) DENSE(LOAD_U16, to, from, count)
-#define LOAD_I16_DENSE(to, from, count) DENSE(LOAD_I16, to, from, count)
-#define LOAD_BF16_DENSE(to, from, count) DENSE(LOAD_BF16, to, from, count)
-#define LOAD_F32_DENSE(to, from, count) DENSE(LOAD_F32, to, from, count)
-#define LOAD_F64_DENSE(to, from, count) DENSE(LOAD_F64, to, from, count)
-#define LOAD_C128_DENSE(to, from, count) DENSE(LOAD_C128, to, from, count)
-#define STORE_U8_DENSE(to, from, count) DENSE(STORE_U8, to, from, count)
-#define STORE_I8_DENSE(to, from, count) DENSE(STORE_I8, to, from, count)
-#define STORE_U16_DENSE(to, from, count) DENSE(STORE_U16, to, from, count)
-#define STORE_I16_DENSE(to, from, count) DENSE(STORE_I16, to, from, count)
-#define STORE_BF16_DENSE(to, from, count) DENSE(STORE_BF16, to, from, count)
-#define LOAD_F16_DENSE(to, from, count) hr__f32_from_half_row(to, from, count);
-#define STORE_F16_DENSE(to, from, count) hr__half_from_f32_row(to, from, count);
+#define HR__LOAD_BOOL_DENSE(to, from, count) DENSE(HR__LOAD_BOOL, to, from, count)
+#define HR__LOAD_U8_DENSE(to, from, count) DENSE(HR__LOAD_U8, to, from, count)
+#define HR__LOAD_I8_DENSE(to, from, count) DENSE(HR__LOAD_I8, to, from, count)
+#define HR__LOAD_U16_DENSE(to, from, count) DENSE(HR__LOAD_U16, to, from, count)
+#define HR__LOAD_I16_DENSE(to, from, count) DENSE(HR__LOAD_I16, to, from, count)
+#define HR__LOAD_BF16_DENSE(to, from, count) DENSE(HR__LOAD_BF16, to, from, count)
+#define HR__LOAD_F32_DENSE(to, from, count) DENSE(HR__LOAD_F32, to, from, count)
+#define HR__LOAD_F64_DENSE(to, from, count) DENSE(HR__LOAD_F64, to, from, count)
+#define HR__LOAD_C128_DENSE(to, from, count) DENSE(HR__LOAD_C128, to, from, count)
+#define HR__STORE_U8_DENSE(to, from, count) DENSE(HR__STORE_U8, to, from, count)
+#define HR__STORE_I8_DENSE(to, from, count) DENSE(HR__STORE_I8, to, from, count)
+#define HR__STORE_U16_DENSE(to, from, count) DENSE(HR__STORE_U16, to, from, count)
+#define HR__STORE_I16_DENSE(to, from, count) DENSE(HR__STORE_I16, to, from, count)
+#define HR__STORE_BF16_DENSE(to, from, count) DENSE(HR__STORE_BF16, to, from, count)
+#define HR__LOAD_F16_DENSE(to, from, count) hr__f32_from_half_row(to, from, count);
+#define HR__STORE_F16_DENSE(to, from, count) hr__half_from_f32_row(to, from, count);
 
 /* The dtypes that have loops of their own; the others share those of their size. */
 #define EACH_MOVED(X) X(BOOL) X(F32) X(F64) X(C128)
@@ -139,18 +121,18 @@ static void repeat_row(void *dst, size_t row_bytes, int64_t rows) {
     }                                                                                        \
   }
 
-#define DEFINE_MOVE(D) DEFINE_COPY(move_##D, HR__MEMORY_##D, HR__MEMORY_##D, LOAD_##D)
+#define DEFINE_MOVE(D) DEFINE_COPY(move_##D, HR__MEMORY_##D, HR__MEMORY_##D, HR__LOAD_##D)
 EACH_MOVED(DEFINE_MOVE)
-#define DEFINE_LOAD(D) DEFINE_COPY(load_##D, HR__TYPE_##D, HR__MEMORY_##D, LOAD_##D)
+#define DEFINE_LOAD(D) DEFINE_COPY(load_##D, HR__TYPE_##D, HR__MEMORY_##D, HR__LOAD_##D)
 EACH_CONVERTED(DEFINE_LOAD)
-#define DEFINE_STORE(D) DEFINE_COPY(store_##D, HR__MEMORY_##D, HR__TYPE_##D, STORE_##D)
+#define DEFINE_STORE(D) DEFINE_COPY(store_##D, HR__MEMORY_##D, HR__TYPE_##D, HR__STORE_##D)
 EACH_CONVERTED(DEFINE_STORE)
 
 #define DEFINE_GATHER(D)                                                                       \
   static void gather_##D(void *dst, const void *base, const int64_t *offsets, int64_t count) { \
     HR__TYPE_##D *to = dst;                                                                    \
     HR_LOOP_INDEPENDENT for (int64_t i = 0; i < count; ++i) {                                  \
-      to[i] = LOAD_##D(((const HR__MEMORY_##D *)base)[offsets[i]]);                            \
+      to[i] = HR__LOAD_##D(((const HR__MEMORY_##D *)base)[offsets[i]]);                        \
     }                                                                                          \
   }
 EACH_MOVED(DEFINE_GATHER)
@@ -162,8 +144,8 @@ EACH_CONVERTED(DEFINE_GATHER)
       ((HR__MEMORY_##D *)base)[offsets[i]] = expression(((const HR__TYPE_##D *)src)[i * step]);               \
     }                                                                                                         \
   }
-#define DEFINE_SCATTER_MOVED(D) DEFINE_SCATTER(D, LOAD_##D)
-#define DEFINE_SCATTER_CONVERTED(D) DEFINE_SCATTER(D, STORE_##D)
+#define DEFINE_SCATTER_MOVED(D) DEFINE_SCATTER(D, HR__LOAD_##D)
+#define DEFINE_SCATTER_CONVERTED(D) DEFINE_SCATTER(D, HR__STORE_##D)
 EACH_MOVED(DEFINE_SCATTER_MOVED)
 EACH_CONVERTED(DEFINE_SCATTER_CONVERTED)
 
@@ -192,37 +174,33 @@ const hr__class_loops *hr__class_loops_of(hr_class cls) {
 }
 
 void hr__scalar_to_class(const hr_scalar *scalar, hr_class cls, void *out) {
-  bool is_integer = scalar->dtype == HR_DTYPE_I64 || scalar->dtype == HR_DTYPE_BOOL;
-  int64_t i = is_integer ? scalar->value.i : hr__i64_from_f64(scalar->value.f[0]);
-  double re = is_integer ? (double)i : scalar->value.f[0];
-  double im = scalar->dtype == HR_DTYPE_C128 ? scalar->value.f[1] : 0;
   switch (cls) {
     case HR_CLASS_B8:
-      *(uint8_t *)out = is_integer ? i != 0 : re != 0 || im != 0;
+      *(uint8_t *)out = hr__scalar_as_b8(scalar);
       break;
     case HR_CLASS_I32:
-      *(int32_t *)out = (int32_t)i;
+      *(int32_t *)out = hr__scalar_as_i32(scalar);
       break;
     case HR_CLASS_U32:
-      *(uint32_t *)out = (uint32_t)i;
+      *(uint32_t *)out = hr__scalar_as_u32(scalar);
       break;
     case HR_CLASS_I64:
-      *(int64_t *)out = i;
+      *(int64_t *)out = hr__scalar_as_i64(scalar);
       break;
     case HR_CLASS_U64:
-      *(uint64_t *)out = is_integer ? (uint64_t)i : hr__u64_from_f64(re);
+      *(uint64_t *)out = hr__scalar_as_u64(scalar);
       break;
     case HR_CLASS_F32:
-      *(float *)out = is_integer ? (float)i : (float)re;
+      *(float *)out = hr__scalar_as_f32(scalar);
       break;
     case HR_CLASS_F64:
-      *(double *)out = re;
+      *(double *)out = hr__scalar_as_f64(scalar);
       break;
     case HR_CLASS_C64:
-      *(hr_c64 *)out = hr_c64_make(is_integer ? (float)i : (float)re, (float)im);
+      *(hr_c64 *)out = hr__scalar_as_c64(scalar);
       break;
     case HR_CLASS_C128:
-      *(hr_c128 *)out = hr_c128_make(re, im);
+      *(hr_c128 *)out = hr__scalar_as_c128(scalar);
       break;
     default:
       memset(out, 0, sizeof(hr_c128));

@@ -27,6 +27,7 @@
 #define HEADRACE_INTERP_INTERP_PLAN_H_
 
 #include "base/arena.h"
+#include "core/kernel_dims.h"
 #include "interp/interp.h"
 #include "interp/interp_loops.h"
 
@@ -39,12 +40,6 @@ enum { HR__OUTER = 1, HR__INNER = 2, HR__BATCH = 4, HR__PLANE = 3 };
 typedef enum hr__often { HR__EACH_RUN = 0, HR__EACH_TILE, HR__EACH_BLOCK } hr__often;
 
 typedef enum hr__walk { HR__WALK_NONE = 0, HR__WALK_INNER, HR__WALK_OUTER } hr__walk;
-
-typedef struct hr__dims { /* dims of the domain, merged, outermost first */
-  int rank;
-  int64_t dims[HR_RANK_MAX];
-  int source[HR_RANK_MAX]; /* the kernel's dim whose stride is the merged dim's */
-} hr__dims;
 
 /* One side of the plane as a map sees it: its dims merged further, at least one. */
 typedef struct hr__axes {
@@ -144,7 +139,7 @@ typedef struct hr__plan {
   hr_host_kernel base;
   hr_arena arena;
   hr__walk walk;
-  hr__dims kept, reduced, batch, outer, inner;
+  hr_dims kept, reduced, batch, outer, inner;
   int64_t batch_count, outer_count, inner_count;
   int64_t tile_outer, tile_inner, block_outer, block_inner;
   int64_t tiles_outer, tiles_inner; /* per batch */

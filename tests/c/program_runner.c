@@ -88,8 +88,12 @@ static void *address_of(const run *r, uint32_t buffer) {
 }
 
 static hr_status run_step(const run *r, const hr_kernel *kernel) {
-  hr_host_kernel *host = NULL;
-  HR_RETURN_IF_ERROR(hr_interp_create(kernel, &host));
+  hr_host_kernel *own = NULL;
+  const hr_host_kernel *host = r->way.host != NULL ? r->way.host(r->way.host_ctx, kernel) : NULL;
+  if (host == NULL) {
+    HR_RETURN_IF_ERROR(hr_interp_create(kernel, &own));
+    host = own;
+  }
   void **args = calloc((size_t)kernel->arg_count + 1, sizeof *args);
   hr_scalar *scalars = calloc((size_t)kernel->scalar_count + 1, sizeof *scalars);
   for (int a = 0; a < kernel->arg_count; ++a) {
@@ -100,7 +104,9 @@ static hr_status run_step(const run *r, const hr_kernel *kernel) {
     scalars[s] = scalar->is_constant ? scalar->value : r->arguments[scalar->argument];
   }
   run_kernel(r, host, args, scalars);
-  host->destroy(host);
+  if (own != NULL) {
+    own->destroy(own);
+  }
   free(args);
   free(scalars);
   return NULL;

@@ -2,6 +2,7 @@
 #ifndef HEADRACE_TESTS_PROGRAM_RUNNER_H_
 #define HEADRACE_TESTS_PROGRAM_RUNNER_H_
 
+#include "base/host_kernel.h"
 #include "compiler/compile.h"
 
 /* Aligned memory of exactly `bytes` bytes: sanitizers see what lies behind. */
@@ -16,6 +17,9 @@ typedef struct hr__way {      /* none of this changes a bit */
   int64_t cut;                /* units of a kernel run in ranges of this many; 0: all at once */
   bool is_reversed;           /* the last range first */
   int64_t resident_row_bytes; /* as in hr_target; 0: the compiler's choice */
+  /* Instead of the interpreter (NULL): borrows a host kernel, or gives NULL where it has none. */
+  const hr_host_kernel *(*host)(void *ctx, const hr_kernel *kernel);
+  void *host_ctx;
 } hr__way;
 
 /* Compiles `program` and runs it on `memory`. OUT_OF_RANGE when a CHECK_INDEX fails: what follows it has not run. */

@@ -1,0 +1,35 @@
+/* emit.h: kernel forms as C text, for the compiled tier.
+ *
+ * A text has no includes: a prelude (types, vector maths, conversions, in the words of src/core) and then, for each kernel and
+ * pass, one range function
+ *
+ *   void NAME_PASS(void *const *args, const hr_scalar *scalars, char *workspace, char *scratch, int64_t begin, int64_t end)
+ *
+ * in the manner of hr_host_kernel::run. Shapes and strides are literals in it, scalars are arguments. Results have the bits of
+ * the block interpreter: the same expressions, the same order in reductions. A kernel that there is no text for yet gives
+ * UNIMPLEMENTED and stays interpreted.
+ *
+ * The compiler that gets the text must not contract (a * b + c), assume strict aliasing, or let integers overflow undefined:
+ * hr_emit_flags. Threads: any, each call on its own text.
+ */
+#ifndef HEADRACE_COMPILER_EMIT_H_
+#define HEADRACE_COMPILER_EMIT_H_
+
+#include "base/host_kernel.h"
+#include "base/text.h"
+#include "core/kernel.h"
+
+/* What the host has to know of an emitted kernel: see hr_host_kernel. */
+typedef struct hr_emission {
+  int pass_count;
+  int64_t units[HR_HOST_KERNEL_PASS_MAX], grain[HR_HOST_KERNEL_PASS_MAX];
+  size_t workspace_bytes, scratch_bytes;
+} hr_emission;
+
+/* What every text begins with. */
+HR_MUST_USE hr_status hr_emit_prelude(hr_text *out_text);
+/* Appends the functions of one kernel. After UNIMPLEMENTED the text is as it was before. */
+HR_MUST_USE hr_status hr_emit_kernel(const hr_kernel *kernel, const char *name, hr_text *out_text,
+                                     hr_emission *out_emission);
+
+#endif

@@ -1,0 +1,215 @@
+#include <string.h>
+
+#include "compiler/emit_internal.h"
+
+static const char *const core_texts[] = {
+#include "compiler/emit_text.inc"
+};
+
+/* The few words that differ between targets, and what the texts of src/core expect from headers. */
+static const char *const c_prelude =
+    "typedef signed char int8_t;\ntypedef unsigned char uint8_t;\ntypedef short int16_t;\n"
+    "typedef unsigned short uint16_t;\ntypedef int int32_t;\ntypedef unsigned int uint32_t;\n"
+    "typedef __INT64_TYPE__ int64_t;\ntypedef __UINT64_TYPE__ uint64_t;\n"
+    "#define INT32_MIN (-2147483647 - 1)\n#define INT32_MAX 2147483647\n#define UINT32_MAX 4294967295u\n"
+    "#define INT64_MAX __INT64_MAX__\n#define INT64_MIN (-INT64_MAX - 1)\n#define UINT64_MAX __UINT64_MAX__\n"
+    "#define INFINITY __builtin_inff()\n"
+    "#define HR_VMATH_FN static inline __attribute__((always_inline))\n"
+    "#define HR_KERNEL __attribute__((visibility(\"default\")))\n"
+    "#if defined(__clang__)\n#define HR_INDEPENDENT _Pragma(\"clang loop vectorize(assume_safety)\")\n"
+    "#else\n#define HR_INDEPENDENT _Pragma(\"GCC ivdep\")\n#endif\n"
+    "typedef struct hr_c64 { float re, im; } hr_c64;\ntypedef struct hr_c128 { double re, im; } hr_c128;\n"
+    "typedef struct hr_scalar { int dtype; union { int64_t i; double f[2]; } value; } hr_scalar;\n"
+    "double fmod(double, double), pow(double, double), atan2(double, double), hypot(double, double);\n"
+    "double exp(double), exp2(double), expm1(double), log(double), log2(double), log10(double), log1p(double);\n"
+    "double sin(double), cos(double), tan(double), asin(double), acos(double), atan(double);\n"
+    "double sinh(double), cosh(double), tanh(double), asinh(double), acosh(double), atanh(double);\n"
+    "double erf(double), erfc(double);\n";
+
+/* An index of an indirect load: negative ones count from the extent, those outside are clamped (a check reports them). */
+static const char *const c_postlude = "HR_VMATH_FN int64_t hr_term(int64_t index, int64_t extent) {\n"
+                                      "  index = index < 0 ? index + extent : index;\n"
+                                      "  const int64_t most = index < 0 ? 0 : (index >= extent ? extent - 1 : index);\n"
+                                      "  return extent > 0 ? most : index;\n}\n";
+
+_Static_assert(sizeof(hr_scalar) == 24 && offsetof(hr_scalar, value) == 8, "the prelude's hr_scalar");
+
+hr_status hr_emit_prelude(hr_text *out_text) {
+  hr_text_append(out_text, c_prelude);
+  hr_text_printf(out_text, "enum { HR_DTYPE_BOOL = %d, HR_DTYPE_I64 = %d, HR_DTYPE_C128 = %d };\n", (int)HR_DTYPE_BOOL,
+                 (int)HR_DTYPE_I64, (int)HR_DTYPE_C128);
+  for (size_t i = 0; i < sizeof core_texts / sizeof *core_texts; ++i) {
+    hr_text_append(out_text, core_texts[i]);
+  }
+  hr_text_append(out_text, c_postlude);
+  return hr_text_status(out_text);
+}
+
+/* ---- what forms share ---- */
+
+hr_status hr__emit_unable(const hr_kernel *kernel, const char *what) {
+  return hr_status_make(HR_STATUS_UNIMPLEMENTED, "emit: kernel %s: no text for %s",
+                        kernel->name != NULL ? kernel->name : "", what);
+}
+
+int64_t hr__emit_reserve(hr__emitter *e, int64_t bytes) {
+  int64_t offset = e->scratch;
+  bytes = (bytes + 63) & ~(int64_t)63;
+  e->scratch += bytes % 4096 == 0 ? bytes + 64 : bytes; /* equal blocks shall not share cache sets */
+  return offset;
+}
+
+int64_t hr__emit_grain(const hr_kernel *kernel, int64_t elements) {
+  double cost = 0.1; /* nanoseconds an element */
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (instr->level == HR_LEVEL_ELEMENT) {
+      int weight = hr__emit_weight(kernel, instr);
+      cost += weight >= 100 ? 2 : 0.02 * weight;
+      cost += instr->access >= 0 ? 0.05 : 0;
+    }
+  }
+  double grain = 10000.0 / (cost * (double)(elements < 1 ? 1 : elements));
+  return grain < 1 ? 1 : (int64_t)grain;
+}
+
+static void use_scalar(hr__emitter *e, int scalar, hr_class cls) {
+  e->scalar_used[scalar * HR_CLASS_COUNT + (int)cls] = true;
+}
+
+static void find_scalars(hr__emitter *e) {
+  const hr_kernel *kernel = e->kernel;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    for (int s = 0; s < instr->source_count; ++s) {
+      if (instr->sources[s].kind == HR_SOURCE_SCALAR) {
+        use_scalar(e, instr->sources[s].index, hr__emit_source_class(kernel, instr, s));
+      }
+    }
+    if (instr->kind == HR_INSTR_LOAD && kernel->accesses[instr->access].fill >= 0) {
+      use_scalar(e, kernel->accesses[instr->access].fill, kernel->registers[instr->dst].cls);
+    }
+  }
+}
+
+void hr__emit_head(hr__emitter *e, const char *name, int pass) {
+  HR__EMIT(e,
+           "HR_KERNEL void %s_%d(void *const *args, const hr_scalar *scalars, char *workspace, char *scratch,\n"
+           "                    int64_t begin, int64_t end) {\n",
+           name, pass);
+  for (int s = 0; s < e->kernel->scalar_count; ++s) {
+    for (int cls = 0; cls < HR_CLASS_COUNT; ++cls) {
+      if (e->scalar_used[s * HR_CLASS_COUNT + cls]) {
+        HR__EMIT(e, "const %s s%d_%s = hr__scalar_as_%s(&scalars[%d]);\n", hr__emit_type((hr_class)cls), s,
+                 hr_class_name((hr_class)cls), hr_class_name((hr_class)cls), s);
+      }
+    }
+  }
+}
+
+/* ---- one kernel ---- */
+
+static void define_functions(hr__emitter *e) {
+  for (int k = 0; k < e->kernel->instr_count && e->status == NULL; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    hr_instr take = {.kind = HR_INSTR_COMPUTE, .op = instr->op, .cls = instr->cls};
+    static const hr_op combines[] = {[HR_STORE_ADD] = HR_OP_SUM,
+                                     [HR_STORE_MUL] = HR_OP_PROD,
+                                     [HR_STORE_MAX] = HR_OP_AMAX,
+                                     [HR_STORE_MIN] = HR_OP_AMIN};
+    switch (instr->kind) {
+      case HR_INSTR_COMPUTE:
+        if (instr->op != HR_OP_COPY) {
+          hr__emit_row_function(e, instr);
+        }
+        break;
+      case HR_INSTR_REDUCE:
+        hr__emit_reduce_functions(e, instr->op, instr->cls);
+        break;
+      case HR_INSTR_ARGREDUCE:
+        hr__emit_row_function(e, &take);
+        break;
+      case HR_INSTR_STORE:
+        if (instr->mode != HR_STORE_SET) {
+          hr__emit_reduce_functions(e, combines[instr->mode], hr_dtype_class(e->kernel->accesses[instr->access].dtype));
+        }
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+/* What no form can write yet. */
+static hr_status check(const hr_kernel *kernel) {
+  for (int a = 0; a < kernel->access_count; ++a) {
+    if (kernel->accesses[a].bound_count >= HR__EMIT_COORDS) {
+      return hr__emit_unable(kernel, "so many bounds");
+    }
+    if (kernel->accesses[a].term_count > 0 && kernel->accesses[a].bound_count > 0) {
+      return hr__emit_unable(kernel, "an indirect access with bounds");
+    }
+  }
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (instr->kind == HR_INSTR_STORE && kernel->accesses[instr->access].term_count > 0) {
+      return hr__emit_unable(kernel, "scatter");
+    }
+  }
+  return kernel->ordered_mask != 0 ? hr__emit_unable(kernel, "ordered dims") : HR_OK;
+}
+
+static bool begin(hr__emitter *e, const hr_kernel *kernel) {
+  e->kernel = kernel;
+  size_t registers = (size_t)kernel->register_count + 1;
+  e->values = HR_ARENA_ARRAY(&e->arena, hr__emit_value, registers);
+  e->axes = HR_ARENA_ARRAY(&e->arena, hr__emit_axes, (size_t)kernel->access_count + 1);
+  e->scalar_used = HR_ARENA_ARRAY(&e->arena, bool, (size_t)(kernel->scalar_count + 1) * HR_CLASS_COUNT);
+  e->stored_as = HR_ARENA_ARRAY(&e->arena, hr_dtype, registers);
+  if (e->values == NULL || e->axes == NULL || e->scalar_used == NULL || e->stored_as == NULL) {
+    return false;
+  }
+  for (int r = 0; r < kernel->register_count; ++r) {
+    e->values[r] = (hr__emit_value){
+        .cls = kernel->registers[r].cls, .alias = r, .stage = -1, .last_stage = -1, .offset = -1, .reload = -1};
+  }
+  return true;
+}
+
+static hr_status emit(hr__emitter *e, const hr_kernel *given, const char *name, hr_emission *out_emission) {
+  const hr_kernel *kernel;
+  HR_RETURN_IF_ERROR(check(given));
+  HR_RETURN_IF_ERROR(hr__emit_unroll(given, &e->arena, &kernel));
+  if (!begin(e, kernel)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s", name);
+  }
+  hr_kernel_split_dims(kernel, kernel->reduce_mask, &e->kept, &e->walked);
+  find_scalars(e);
+  define_functions(e);
+  hr_status status = e->status;
+  if (status == NULL && kernel->reduce_mask == 0) {
+    status = hr__emit_points(e, name, out_emission);
+  } else if (status == NULL && kernel->order == HR_ORDER_LANES) {
+    status = hr__emit_rows(e, name, out_emission);
+  } else if (status == NULL) {
+    status = hr__emit_unable(kernel, "columns");
+  }
+  if (status == NULL) {
+    status = e->status;
+  }
+  out_emission->scratch_bytes = (size_t)e->scratch;
+  return status != NULL ? status : hr_text_status(e->text);
+}
+
+hr_status hr_emit_kernel(const hr_kernel *kernel, const char *name, hr_text *out_text, hr_emission *out_emission) {
+  hr__emitter e = {.text = out_text};
+  size_t length = out_text->length;
+  *out_emission = (hr_emission){0};
+  hr_status status = emit(&e, kernel, name, out_emission);
+  if (hr_status_code_of(status) == HR_STATUS_UNIMPLEMENTED && out_text->data != NULL) {
+    out_text->length = length;
+    out_text->data[length] = 0;
+  }
+  hr_arena_fini(&e.arena);
+  return status;
+}

@@ -1,0 +1,237 @@
+/* Instructions as C expressions: types, functions made from the rows of ops.def, sources.
+ *
+ *   r3 = add.f32 r1, $0        HR_VMATH_FN float hr_op_add_f32(const float a, const float b) { return (a + b); }
+ *                              const float r3 = hr_op_add_f32(r1, s0_f32);
+ *
+ * A function is written once a text, whichever kernels use it: the preprocessor sees to that.
+ */
+#include <ctype.h>
+#include <string.h>
+
+#include "compiler/emit_internal.h"
+
+const char *hr__emit_type(hr_class cls) {
+  static const char *const types[HR_CLASS_COUNT] = {
+      [HR_CLASS_B8] = "uint8_t",  [HR_CLASS_I32] = "int32_t",  [HR_CLASS_U32] = "uint32_t",
+      [HR_CLASS_I64] = "int64_t", [HR_CLASS_U64] = "uint64_t", [HR_CLASS_F32] = "float",
+      [HR_CLASS_F64] = "double",  [HR_CLASS_C64] = "hr_c64",   [HR_CLASS_C128] = "hr_c128"};
+  return (unsigned)cls < HR_CLASS_COUNT && types[cls] != NULL ? types[cls] : "void";
+}
+
+const char *hr__emit_dtype(hr_dtype dtype) {
+  static const char *const names[HR_DTYPE_COUNT] = {
+      [HR_DTYPE_BOOL] = "BOOL", [HR_DTYPE_U8] = "U8",   [HR_DTYPE_I8] = "I8",     [HR_DTYPE_U16] = "U16",
+      [HR_DTYPE_I16] = "I16",   [HR_DTYPE_U32] = "U32", [HR_DTYPE_I32] = "I32",   [HR_DTYPE_U64] = "U64",
+      [HR_DTYPE_I64] = "I64",   [HR_DTYPE_F16] = "F16", [HR_DTYPE_BF16] = "BF16", [HR_DTYPE_F32] = "F32",
+      [HR_DTYPE_F64] = "F64",   [HR_DTYPE_C64] = "C64", [HR_DTYPE_C128] = "C128"};
+  return (unsigned)dtype < HR_DTYPE_COUNT && names[dtype] != NULL ? names[dtype] : "F32";
+}
+
+static bool is_integer(hr_class cls) {
+  return cls >= HR_CLASS_B8 && cls <= HR_CLASS_U64;
+}
+static bool is_complex(hr_class cls) {
+  return cls == HR_CLASS_C64 || cls == HR_CLASS_C128;
+}
+
+int hr__emit_resolve(const hr__emitter *e, int reg) {
+  while (e->values[reg].alias != reg) {
+    reg = e->values[reg].alias;
+  }
+  return reg;
+}
+
+/* ---- sources ---- */
+
+/* Whether this is the question of an unrolled argreduce: does key 0 with index 2 replace key 1 with index 3? */
+static bool is_take(const hr_instr *instr) {
+  return instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->family == HR_FAMILY_ARGREDUCE;
+}
+
+hr_class hr__emit_source_class(const hr_kernel *kernel, const hr_instr *instr, int s) {
+  const hr_op_row *row = hr_op_table(instr->op);
+  switch (instr->kind) {
+    case HR_INSTR_COMPUTE:
+      if (is_take(instr)) {
+        return s < 2 ? instr->cls : HR_CLASS_I64;
+      }
+      return row->rule == HR_RULE_SEEDED            ? HR_CLASS_I64
+             : row->rule == HR_RULE_WHERE && s == 0 ? HR_CLASS_B8
+                                                    : instr->cls;
+    case HR_INSTR_CONVERT:
+      return instr->sources[0].kind == HR_SOURCE_REGISTER ? kernel->registers[instr->sources[0].index].cls
+             : instr->cls != HR_CLASS_NONE                ? instr->cls
+                                                          : hr_dtype_class(instr->to);
+    case HR_INSTR_STORE:
+      return hr_dtype_class(kernel->accesses[instr->access].dtype);
+    case HR_INSTR_ARGREDUCE:
+      return s == 0 ? instr->cls : HR_CLASS_I64;
+    default:
+      return instr->cls;
+  }
+}
+
+void hr__emit_source(hr__emitter *e, const hr_instr *instr, int s) {
+  const hr_source *source = &instr->sources[s];
+  if (source->kind == HR_SOURCE_SCALAR) {
+    HR__EMIT(e, "s%d_%s", source->index, hr_class_name(hr__emit_source_class(e->kernel, instr, s)));
+  } else {
+    HR__EMIT(e, "r%d", hr__emit_resolve(e, source->index));
+  }
+}
+
+/* ---- functions ---- */
+
+/* What expressions of ops.def are written in. */
+static void bind_class(hr__emitter *e, hr_class cls) {
+  const char *name = hr_class_name(cls), *real = cls == HR_CLASS_C64    ? "f32"
+                                                 : cls == HR_CLASS_C128 ? "f64"
+                                                 : cls == HR_CLASS_B8   ? "i32"
+                                                                        : name;
+  const char *part = cls == HR_CLASS_C64 ? "float" : cls == HR_CLASS_C128 ? "double" : hr__emit_type(cls);
+  HR__EMIT(e, "#define T %s\n#define F(f) hr_%s_##f\n#define K(x) ((%s)(x))\n#define C(f) hr_%s_##f\n",
+           hr__emit_type(cls), real, part, name);
+}
+
+static void unbind_class(hr__emitter *e) {
+  HR__EMIT(e, "#undef T\n#undef F\n#undef K\n#undef C\n#endif\n");
+}
+
+static const char *text_of(hr_class cls, const char *integer, const char *real, const char *complex) {
+  return is_integer(cls) ? integer : is_complex(cls) ? complex : real;
+}
+
+static void emit_take(hr__emitter *e, hr_op op, hr_class cls) {
+  const hr_op_row *row = hr_op_table(op);
+  const char *name = hr_class_name(cls), *better = text_of(cls, row->integer_text, row->real_text, NULL);
+  HR__EMIT(e, "#ifndef HR_TAKE_%s_%s\n#define HR_TAKE_%s_%s\n", row->name, name, row->name, name);
+  bind_class(e, cls);
+  HR__EMIT(e, "HR_VMATH_FN int hr_beats_%s_%s(const T a, const T b) { return (%s) | ((a != a) & (b == b)); }\n",
+           row->name, name, better);
+  HR__EMIT(e,
+           "HR_VMATH_FN uint8_t hr_take_%s_%s(const T a, const T b, const int64_t i, const int64_t j) {\n"
+           "  return (uint8_t)(hr_beats_%s_%s(a, b) | (!hr_beats_%s_%s(b, a) & (i < j)));\n}\n",
+           row->name, name, row->name, name, row->name, name);
+  unbind_class(e);
+}
+
+void hr__emit_row_function(hr__emitter *e, const hr_instr *instr) {
+  const hr_op_row *row = hr_op_table(instr->op);
+  const char *name = hr_class_name(instr->cls);
+  if (is_take(instr)) {
+    emit_take(e, instr->op, instr->cls);
+    return;
+  }
+  const char *text = text_of(instr->cls, row->integer_text, row->real_text, row->complex_text);
+  if (row->family != HR_FAMILY_POINTWISE || text == NULL || row->arity != instr->source_count) {
+    e->status = e->status != NULL ? e->status : hr__emit_unable(e->kernel, row->name);
+    return;
+  }
+  HR__EMIT(e, "#ifndef HR_OP_%s_%s\n#define HR_OP_%s_%s\n", row->name, name, row->name, name);
+  bind_class(e, instr->cls);
+  HR__EMIT(e, "HR_VMATH_FN %s hr_op_%s_%s(", hr__emit_type(e->kernel->registers[instr->dst].cls), row->name, name);
+  for (int s = 0; s < row->arity; ++s) {
+    HR__EMIT(e, "%sconst %s %c", s > 0 ? ", " : "", hr__emit_type(hr__emit_source_class(e->kernel, instr, s)),
+             "abcd"[s]);
+  }
+  HR__EMIT(e, ") { return (%s); }\n", text);
+  unbind_class(e);
+}
+
+void hr__emit_reduce_functions(hr__emitter *e, hr_op op, hr_class cls) {
+  const hr_op_row *row = hr_op_table(op);
+  const char *name = hr_class_name(cls), *r = row->name;
+  const char *combine = text_of(cls, row->integer_text, row->real_text, row->complex_text);
+  const char *identity = text_of(cls, row->integer_identity, row->real_identity, row->complex_identity);
+  if (row->family != HR_FAMILY_REDUCE || combine == NULL) {
+    e->status = e->status != NULL ? e->status : hr__emit_unable(e->kernel, r);
+    return;
+  }
+  HR__EMIT(e, "#ifndef HR_REDUCE_%s_%s\n#define HR_REDUCE_%s_%s\n", r, name, r, name);
+  bind_class(e, cls);
+  HR__EMIT(e, "HR_VMATH_FN T hr_identity_%s_%s(void) { return %s; }\n", r, name, identity);
+  HR__EMIT(e, "HR_VMATH_FN T hr_combine_%s_%s(const T a, const T b) { return %s; }\n", r, name, combine);
+  HR__EMIT(e, "HR_VMATH_FN T hr_fold_%s_%s(T *restrict lane) {\n", r, name);
+  for (int half = HR_REDUCE_LANES / 2; half >= 1; half /= 2) {
+    HR__EMIT(e, "  for (int j = 0; j < %d; ++j) { lane[j] = hr_combine_%s_%s(lane[j], lane[j + %d]); }\n", half, r,
+             name, half);
+  }
+  HR__EMIT(e, "  return lane[0];\n}\n");
+  HR__EMIT(e,
+           "static T hr_chunks_%s_%s(T *part, int64_t count) {\n"
+           "  while (count > 1) {\n"
+           "    int64_t made = 0;\n"
+           "    for (int64_t at = 0; at < count; at += %d, ++made) {\n"
+           "      T lane[%d];\n"
+           "      for (int j = 0; j < %d; ++j) { lane[j] = hr_identity_%s_%s(); }\n"
+           "      const int64_t end = count - at < %d ? count : at + %d;\n"
+           "      for (int64_t i = at; i < end; ++i) {\n"
+           "        lane[(i - at) %% %d] = hr_combine_%s_%s(lane[(i - at) %% %d], part[i]);\n"
+           "      }\n"
+           "      part[made] = hr_fold_%s_%s(lane);\n"
+           "    }\n"
+           "    count = made;\n"
+           "  }\n"
+           "  return part[0];\n}\n",
+           r, name, (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_LANES, (int)HR_REDUCE_LANES, r, name, (int)HR_REDUCE_CHUNK,
+           (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_LANES, r, name, (int)HR_REDUCE_LANES, r, name);
+  unbind_class(e);
+}
+
+/* ---- statements ---- */
+
+void hr__emit_statement(hr__emitter *e, const hr_instr *instr) {
+  const hr_op_row *row = hr_op_table(instr->op);
+  HR__EMIT(e, "const %s r%d = ", hr__emit_type(e->kernel->registers[instr->dst].cls), instr->dst);
+  if (instr->kind == HR_INSTR_CONVERT) {
+    hr_class from = hr__emit_source_class(e->kernel, instr, 0);
+    HR__EMIT(e, "HR__FROM_%s_TO(%s, ", hr_class_name(from), hr__emit_dtype(instr->to));
+    hr__emit_source(e, instr, 0);
+    HR__EMIT(e, ");\n");
+    return;
+  }
+  if (instr->op == HR_OP_COPY) {
+    hr__emit_source(e, instr, 0);
+    HR__EMIT(e, ";\n");
+    return;
+  }
+  HR__EMIT(e, "hr_%s_%s_%s(", is_take(instr) ? "take" : "op", row->name, hr_class_name(instr->cls));
+  for (int s = 0; s < instr->source_count; ++s) {
+    HR__EMIT(e, s > 0 ? ", " : "");
+    hr__emit_source(e, instr, s);
+  }
+  HR__EMIT(e, ");\n");
+}
+
+int hr__emit_weight(const hr_kernel *kernel, const hr_instr *instr) {
+  (void)kernel;
+  if (instr->kind == HR_INSTR_CONVERT) {
+    return instr->to == HR_DTYPE_F16 || instr->to == HR_DTYPE_BF16 ? 2 : 1;
+  }
+  if (instr->kind != HR_INSTR_COMPUTE) {
+    return 0;
+  }
+  const hr_op_row *row = hr_op_table(instr->op);
+  bool calls = instr->cls == HR_CLASS_F64 || is_complex(instr->cls); /* the host's functions: loops that stay scalar */
+  switch (instr->op) {
+    case HR_OP_DIV:
+    case HR_OP_ADDCDIV:
+    case HR_OP_SQRT:
+    case HR_OP_RSQRT:
+    case HR_OP_RECIPROCAL:
+      return calls && is_complex(instr->cls) ? 100 : 4;
+    case HR_OP_DIV_FLOOR:
+    case HR_OP_DIV_TRUNC:
+    case HR_OP_REMAINDER:
+    case HR_OP_FMOD:
+      return is_integer(instr->cls) || instr->op != HR_OP_DIV_TRUNC ? 100 : 4;
+    case HR_OP_POW:
+      return is_integer(instr->cls) || calls ? 100 : 12;
+    default:
+      break;
+  }
+  if (row->rule == HR_RULE_SEEDED) {
+    return 100;
+  }
+  return row->accuracy == HR_ACCURACY_EXACT ? 1 : calls ? 100 : 10;
+}

@@ -1,0 +1,139 @@
+/* emit_internal.h: what the files of the emitter share.
+ *
+ *   emit_c.c        the prelude; which form a kernel takes; uniform values, scalars
+ *   emit_unroll.c   short reductions become element-wise
+ *   emit_expr.c     types, functions of rows, one instruction as a statement
+ *   emit_access.c   addresses; copies between memory and dense blocks
+ *   emit_stage.c    a block: its instructions cut into stages, values between stages, loops
+ *   emit_points.c   element-wise kernels        emit_rows.c   reductions along rows
+ *   emit_columns.c  reductions along columns
+ *
+ * In the text: p3 is the address of access 3, r5 register 5, t5 its block in scratch, s2_f32 scalar 2 in class f32.
+ */
+#ifndef HEADRACE_COMPILER_EMIT_INTERNAL_H_
+#define HEADRACE_COMPILER_EMIT_INTERNAL_H_
+
+#include "base/arena.h"
+#include "compiler/emit.h"
+#include "core/kernel_dims.h"
+#include "core/op.h"
+
+enum { HR__EMIT_BLOCK = 1024, HR__EMIT_COORDS = 9 };
+
+/* How an access lies in a block. */
+typedef enum hr__lie {
+  HR__LIE_UNIFORM, /* one element for the whole block */
+  HR__LIE_DIRECT,  /* element k of the block is p[k] */
+  HR__LIE_LINEAR,  /* p[k * stride], no bounds */
+  HR__LIE_RAGGED   /* anything else: copied to or from a dense block */
+} hr__lie;
+
+/* An access over the dims of a block, merged as far as it allows; coordinate 0 is the address, the others are bounds'. */
+typedef struct hr__emit_axes {
+  hr__lie lie;
+  int rank, coords;
+  int64_t dims[HR_RANK_MAX]; /* dims[0] is not used where the block's first dim is cut */
+  int64_t strides[HR__EMIT_COORDS][HR_RANK_MAX];
+} hr__emit_axes;
+
+typedef struct hr__emit_value { /* of a register */
+  hr_class cls;
+  int alias;       /* another register, or itself */
+  bool is_uniform; /* a variable outside the loops of a block */
+  int stage;       /* that makes it; -1: none */
+  int last_stage;  /* that needs it */
+  bool has_block;  /* lives in scratch between stages */
+  bool is_kept;    /* ... and between phases: the block holds a whole row */
+  int64_t offset;  /* of that, in scratch */
+  int reload;      /* the instruction of a load that can be repeated; -1 */
+} hr__emit_value;
+
+typedef struct hr__emitter {
+  const hr_kernel *kernel;
+  hr_text *text;
+  hr_arena arena;
+  hr_dims kept, walked;
+  hr__emit_value *values;
+  hr__emit_axes *axes; /* by access */
+  bool *scalar_used;   /* [scalar][class] */
+  hr_dtype *stored_as; /* registers that stores of one dtype alone read: they need no rounding */
+  int64_t scratch;     /* bytes so far */
+  bool is_row_walk;    /* blocks lie along rows: ragged copies run along the walked dims */
+  hr_status status;    /* the first failure */
+} hr__emitter;
+
+#define HR__EMIT(e, ...) hr_text_printf((e)->text, __VA_ARGS__)
+
+/* ---- emit_expr.c ---- */
+
+const char *hr__emit_type(hr_class cls);
+const char *hr__emit_dtype(hr_dtype dtype); /* upper case: F32 */
+/* The class of a source of an instruction. */
+hr_class hr__emit_source_class(const hr_kernel *kernel, const hr_instr *instr, int s);
+/* Notes scalars that an instruction reads, and defines the function of its row. */
+void hr__emit_row_function(hr__emitter *e, const hr_instr *instr);
+/* The functions identity and combine of a reduction. */
+void hr__emit_reduce_functions(hr__emitter *e, hr_op op, hr_class cls);
+/* A source: "r5" or "s2_f32". */
+void hr__emit_source(hr__emitter *e, const hr_instr *instr, int s);
+/* "const float r5 = ...;" for COMPUTE and CONVERT. */
+void hr__emit_statement(hr__emitter *e, const hr_instr *instr);
+/* What an instruction costs, in cheap operations. */
+int hr__emit_weight(const hr_kernel *kernel, const hr_instr *instr);
+int hr__emit_resolve(const hr__emitter *e, int reg);
+
+/* ---- emit_access.c ---- */
+
+/* Merges an access over the dims of a block. */
+void hr__emit_see(const hr_kernel *kernel, const hr_access *access, int rank, const int64_t *dims, const int *source,
+                  bool first_is_cut, hr__emit_axes *out_axes);
+/* "offset + c0 * stride + ..." of coordinate c over dims [begin, end) whose places are in the text as PREFIXd. */
+void hr__emit_base(hr__emitter *e, const hr_access *access, int c, const hr_dims *dims, int begin, int end,
+                   const char *prefix);
+/* Reads or writes element `index` (a C expression) of an access as a value of its class. */
+void hr__emit_load(hr__emitter *e, int access, const char *index);
+void hr__emit_store(hr__emitter *e, const hr_instr *store, const char *index);
+/* The element of a uniform access, bounds looked at. */
+void hr__emit_uniform_load(hr__emitter *e, const hr_instr *load);
+/* Copies a ragged access to its register's block, or from its source's. */
+void hr__emit_copy_in(hr__emitter *e, const hr_instr *load);
+void hr__emit_copy_out(hr__emitter *e, const hr_instr *store);
+/* Declares p3 and the coordinates b3_1 ... of an access; `start` (or NULL): the text of how far a line has moved. */
+void hr__emit_pointer(hr__emitter *e, int access, const hr_dims *dims, int begin, int end, const char *prefix,
+                      const char *start);
+/* Whether an access is copied to or from a dense block by a loop of its own. */
+bool hr__emit_is_copied(const hr__emitter *e, const hr_instr *instr);
+/* " + hr_term(r5, 10) * 7" for each indirect term. */
+void hr__emit_terms(hr__emitter *e, const hr_access *access);
+
+/* ---- emit_stage.c ---- */
+
+/* How the text says how many elements a block has, and where in its row it begins ("b"; NULL: there is one block). */
+typedef struct hr__emit_block {
+  const char *count;
+  const char *start;
+  int64_t capacity; /* elements of a block */
+  int64_t row;      /* elements of a whole row, for values that cross phases */
+} hr__emit_block;
+
+/* Registers whose value is the same all over a block. Call once; instructions in order. */
+void hr__emit_find_uniform(hr__emitter *e);
+/* Writes the statements of a phase's uniform instructions. */
+void hr__emit_uniform(hr__emitter *e, int phase, hr_level level);
+/* Writes the stages of a phase over one block. */
+void hr__emit_stages(hr__emitter *e, int phase, const hr__emit_block *block);
+
+/* ---- forms ---- */
+
+hr_status hr__emit_unroll(const hr_kernel *kernel, hr_arena *arena, const hr_kernel **out_kernel);
+hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emission);
+hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emission);
+
+int64_t hr__emit_reserve(hr__emitter *e, int64_t bytes);
+/* The beginning of a range function: head, scalars. */
+void hr__emit_head(hr__emitter *e, const char *name, int pass);
+/* Units worth handing to another thread when one has `elements` elements. */
+int64_t hr__emit_grain(const hr_kernel *kernel, int64_t elements);
+hr_status hr__emit_unable(const hr_kernel *kernel, const char *what);
+
+#endif

@@ -1,0 +1,350 @@
+/* Reductions along rows, in the order of lanes: a unit is a row.
+ *
+ *   for (row ...) {
+ *     phase 0   float l1[64] = identity;  for (blocks of the row) { stages; l1[j] = combine(l1[j], ...); }
+ *               const float r1 = fold(l1);
+ *     phase 1   const float r2 = ... r1 ...;  for (blocks) { ... }
+ *   }
+ *
+ * Chunks of 4,096 leave their results side by side, and those are combined as a row again. Where there are few long rows and
+ * only reductions run over them, chunks are units of their own: pass 0 leaves their results in the workspace, pass 1 goes on
+ * from there.
+ */
+#include <stdio.h>
+
+#include "compiler/emit_internal.h"
+
+enum { SPLIT_ELEMENTS = 65536, SPLIT_ROWS = 64 };
+
+typedef struct rows {
+  hr__emitter *e;
+  int64_t count, elements, chunks;
+  bool is_split;
+  int64_t *parts; /* by instruction: where results of chunks are: in scratch, or split in workspace */
+  int64_t *part_indices;
+  int64_t workspace;
+} rows;
+
+static bool reduces(const hr_instr *instr, int phase) {
+  return instr->phase == phase && (instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE);
+}
+
+static bool has_elements(const hr_kernel *kernel, int phase) {
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (instr->phase == phase && instr->level == HR_LEVEL_ELEMENT) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Whether nothing but reductions runs over the elements, so that chunks can be units. */
+static bool shall_split(const rows *r) {
+  const hr_kernel *kernel = r->e->kernel;
+  if (r->elements <= HR_REDUCE_CHUNK || r->count >= SPLIT_ROWS || r->elements * r->count < SPLIT_ELEMENTS) {
+    return false;
+  }
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    bool is_row = instr->level == HR_LEVEL_ROW, stores = instr->kind == HR_INSTR_STORE;
+    if ((!is_row && instr->phase > 0) || (is_row && stores && instr->phase == 0) ||
+        (!is_row && stores && instr->mode != HR_STORE_SET)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static int64_t round_up(int64_t bytes) {
+  return (bytes + 63) & ~(int64_t)63;
+}
+
+static bool place_parts(rows *r) {
+  const hr_kernel *kernel = r->e->kernel;
+  r->parts = HR_ARENA_ARRAY(&r->e->arena, int64_t, (size_t)kernel->instr_count + 1);
+  r->part_indices = HR_ARENA_ARRAY(&r->e->arena, int64_t, (size_t)kernel->instr_count + 1);
+  if (r->parts == NULL || r->part_indices == NULL) {
+    return false;
+  }
+  for (int k = 0; k < kernel->instr_count && r->chunks > 1; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (!reduces(instr, instr->phase)) {
+      continue;
+    }
+    int64_t size = (int64_t)hr_class_size(instr->cls), count = r->is_split ? r->count * r->chunks : r->chunks;
+    bool is_arg = instr->kind == HR_INSTR_ARGREDUCE;
+    if (r->is_split) {
+      r->parts[k] = r->workspace;
+      r->workspace += round_up(count * size);
+      r->part_indices[k] = r->workspace;
+      r->workspace += is_arg ? round_up(count * 8) : 0;
+    } else {
+      r->parts[k] = hr__emit_reserve(r->e, count * size);
+      r->part_indices[k] = is_arg ? hr__emit_reserve(r->e, count * 8) : 0;
+    }
+  }
+  return true;
+}
+
+/* ---- lanes ---- */
+
+static void declare_lanes(const rows *r, int phase) {
+  hr__emitter *e = r->e;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (reduces(instr, phase)) {
+      HR__EMIT(e, "%s l%d[%d];\n", hr__emit_type(instr->cls), instr->dst, (int)HR_REDUCE_LANES);
+      if (instr->kind == HR_INSTR_ARGREDUCE) {
+        HR__EMIT(e, "int64_t m%d[%d];\n", instr->dst, (int)HR_REDUCE_LANES);
+      }
+    }
+  }
+}
+
+static void clear_lanes(const rows *r, int phase) {
+  hr__emitter *e = r->e;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (!reduces(instr, phase)) {
+      continue;
+    }
+    HR__EMIT(e, "for (int j = 0; j < %d; ++j) { ", (int)HR_REDUCE_LANES);
+    if (instr->kind == HR_INSTR_ARGREDUCE) {
+      HR__EMIT(e, "l%d[j] = 0; m%d[j] = INT64_MAX; }\n", instr->dst, instr->dst);
+    } else {
+      HR__EMIT(e, "l%d[j] = hr_identity_%s_%s(); }\n", instr->dst, hr_op_table(instr->op)->name,
+               hr_class_name(instr->cls));
+    }
+  }
+}
+
+/* Of candidates key[i], index[i], i < count, the best goes to the first place. */
+static void emit_choice(hr__emitter *e, const hr_instr *instr, const char *key, const char *index, long long count) {
+  HR__EMIT(e,
+           "for (int64_t j = 1; j < %lld; ++j) {\n"
+           "if (%s[j] != INT64_MAX && (%s[0] == INT64_MAX || hr_take_%s_%s(%s[j], %s[0], %s[j], %s[0]))) {\n"
+           "%s[0] = %s[j]; %s[0] = %s[j];\n}\n}\n",
+           count, index, index, hr_op_table(instr->op)->name, hr_class_name(instr->cls), key, key, index, index, key,
+           key, index, index);
+}
+
+/* The lanes of a chunk are folded: into the row's register, or into the place of chunk `at`. */
+static void fold_lanes(const rows *r, int phase, const char *at) {
+  hr__emitter *e = r->e;
+  const char *memory = r->is_split ? "workspace" : "scratch";
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (!reduces(instr, phase)) {
+      continue;
+    }
+    const char *type = hr__emit_type(instr->cls);
+    if (instr->kind == HR_INSTR_ARGREDUCE) {
+      char key[32], index[32];
+      snprintf(key, sizeof key, "l%d", instr->dst);
+      snprintf(index, sizeof index, "m%d", instr->dst);
+      emit_choice(e, instr, key, index, HR_REDUCE_LANES);
+      if (at == NULL) {
+        HR__EMIT(e, "const int64_t r%d = m%d[0];\n", instr->dst, instr->dst);
+      } else {
+        HR__EMIT(e, "((%s *)(%s + %lld))[%s] = l%d[0];\n((int64_t *)(%s + %lld))[%s] = m%d[0];\n", type, memory,
+                 (long long)r->parts[k], at, instr->dst, memory, (long long)r->part_indices[k], at, instr->dst);
+      }
+      continue;
+    }
+    if (at == NULL) {
+      HR__EMIT(e, "const %s r%d = ", type, instr->dst);
+    } else {
+      HR__EMIT(e, "((%s *)(%s + %lld))[%s] = ", type, memory, (long long)r->parts[k], at);
+    }
+    HR__EMIT(e, "hr_fold_%s_%s(l%d);\n", hr_op_table(instr->op)->name, hr_class_name(instr->cls), instr->dst);
+  }
+}
+
+/* The results of a row's chunks become the row's; `first`: where they begin. */
+static void combine_chunks(const rows *r, int phase, const char *first) {
+  hr__emitter *e = r->e;
+  const char *memory = r->is_split ? "workspace" : "scratch";
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (!reduces(instr, phase)) {
+      continue;
+    }
+    const char *type = hr__emit_type(instr->cls);
+    if (instr->kind == HR_INSTR_ARGREDUCE) {
+      char key[32], index[32];
+      snprintf(key, sizeof key, "x%d", instr->dst);
+      snprintf(index, sizeof index, "y%d", instr->dst);
+      HR__EMIT(e, "%s *const %s = (%s *)(%s + %lld) + %s;\nint64_t *const %s = (int64_t *)(%s + %lld) + %s;\n", type,
+               key, type, memory, (long long)r->parts[k], first, index, memory, (long long)r->part_indices[k], first);
+      emit_choice(e, instr, key, index, (long long)r->chunks);
+      HR__EMIT(e, "const int64_t r%d = %s[0];\n", instr->dst, index);
+    } else {
+      HR__EMIT(e, "const %s r%d = hr_chunks_%s_%s((%s *)(%s + %lld) + %s, %lld);\n", type, instr->dst,
+               hr_op_table(instr->op)->name, hr_class_name(instr->cls), type, memory, (long long)r->parts[k], first,
+               (long long)r->chunks);
+    }
+  }
+}
+
+/* ---- rows ---- */
+
+static void emit_places(const rows *r, const char *row) {
+  hr__emitter *e = r->e;
+  HR__EMIT(e, "int64_t rest = %s;\n", row);
+  for (int d = e->kept.rank - 1; d >= 0; --d) {
+    if (d == 0) {
+      HR__EMIT(e, "const int64_t c0 = rest;\n");
+    } else {
+      HR__EMIT(e, "const int64_t c%d = rest %% %lld;\nrest /= %lld;\n", d, (long long)e->kept.dims[d],
+               (long long)e->kept.dims[d]);
+    }
+  }
+  for (int a = 0; a < e->kernel->access_count; ++a) { /* those that don't move with the block */
+    if (e->axes[a].lie == HR__LIE_UNIFORM || e->kernel->accesses[a].term_count > 0) {
+      hr__emit_pointer(e, a, &e->kept, 0, e->kept.rank, "c", NULL);
+    }
+  }
+}
+
+/* Stages over the block that begins at `b` and has `n` elements. */
+static void emit_block(const rows *r, int phase) {
+  hr__emitter *e = r->e;
+  const hr_kernel *kernel = e->kernel;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (instr->phase == phase && instr->level == HR_LEVEL_ELEMENT && instr->access >= 0 &&
+        e->axes[instr->access].lie != HR__LIE_UNIFORM) {
+      bool is_copied = hr__emit_is_copied(e, instr);
+      bool is_known = false;
+      for (int j = 0; j < k; ++j) {
+        is_known |= kernel->instrs[j].access == instr->access && kernel->instrs[j].phase == phase &&
+                    kernel->instrs[j].level == HR_LEVEL_ELEMENT;
+      }
+      if (!is_known) {
+        hr__emit_pointer(e, instr->access, &e->kept, 0, e->kept.rank, "c", is_copied ? NULL : "b");
+      }
+    }
+  }
+  int64_t capacity = r->elements < HR__EMIT_BLOCK ? r->elements : HR__EMIT_BLOCK;
+  hr__emit_stages(e, phase, &(hr__emit_block){.count = "n", .start = "b", .capacity = capacity, .row = r->elements});
+}
+
+/* The blocks of elements [from, to) of a row: C expressions. */
+static void emit_blocks(const rows *r, int phase, const char *from, const char *to) {
+  HR__EMIT(r->e, "for (int64_t b = %s; b < %s; b += %d) {\n", from, to, (int)HR__EMIT_BLOCK);
+  HR__EMIT(r->e, "const int64_t n = %s - b < %d ? %s - b : %d;\n", to, (int)HR__EMIT_BLOCK, to, (int)HR__EMIT_BLOCK);
+  emit_block(r, phase);
+  HR__EMIT(r->e, "}\n");
+}
+
+static void emit_phase(const rows *r, int phase) {
+  hr__emitter *e = r->e;
+  char all[32];
+  snprintf(all, sizeof all, "%lld", (long long)r->elements);
+  hr__emit_uniform(e, phase, HR_LEVEL_ROW);
+  if (!has_elements(e->kernel, phase)) {
+    return;
+  }
+  hr__emit_uniform(e, phase, HR_LEVEL_ELEMENT);
+  declare_lanes(r, phase);
+  if (r->chunks == 1) {
+    clear_lanes(r, phase);
+    if (r->elements <= HR__EMIT_BLOCK) {
+      HR__EMIT(e, "{\nconst int64_t b = 0, n = %lld;\n", (long long)r->elements);
+      emit_block(r, phase);
+      HR__EMIT(e, "}\n");
+    } else {
+      emit_blocks(r, phase, "0", all);
+    }
+    fold_lanes(r, phase, NULL);
+    return;
+  }
+  HR__EMIT(e, "for (int64_t chunk = 0; chunk < %lld; ++chunk) {\n", (long long)r->chunks);
+  HR__EMIT(e, "const int64_t from = chunk * %d, to = from + %d < %s ? from + %d : %s;\n", (int)HR_REDUCE_CHUNK,
+           (int)HR_REDUCE_CHUNK, all, (int)HR_REDUCE_CHUNK, all);
+  clear_lanes(r, phase);
+  emit_blocks(r, phase, "from", "to");
+  fold_lanes(r, phase, "chunk");
+  HR__EMIT(e, "}\n");
+  combine_chunks(r, phase, "0");
+}
+
+static void emit_whole(const rows *r, const char *name) {
+  hr__emitter *e = r->e;
+  hr__emit_head(e, name, 0);
+  HR__EMIT(e, "for (int64_t row = begin; row < end; ++row) {\n");
+  emit_places(r, "row");
+  for (int phase = 0; phase < e->kernel->phase_count; ++phase) {
+    emit_phase(r, phase);
+  }
+  HR__EMIT(e, "}\n}\n");
+}
+
+static void emit_split(const rows *r, const char *name) {
+  hr__emitter *e = r->e;
+  hr__emit_head(e, name, 0);
+  HR__EMIT(e, "for (int64_t unit = begin; unit < end; ++unit) {\n");
+  HR__EMIT(e, "const int64_t row = unit / %lld, from = unit %% %lld * %d;\n", (long long)r->chunks,
+           (long long)r->chunks, (int)HR_REDUCE_CHUNK);
+  HR__EMIT(e, "const int64_t to = from + %d < %lld ? from + %d : %lld;\n", (int)HR_REDUCE_CHUNK, (long long)r->elements,
+           (int)HR_REDUCE_CHUNK, (long long)r->elements);
+  emit_places(r, "row");
+  hr__emit_uniform(e, 0, HR_LEVEL_ROW);
+  hr__emit_uniform(e, 0, HR_LEVEL_ELEMENT);
+  declare_lanes(r, 0);
+  clear_lanes(r, 0);
+  emit_blocks(r, 0, "from", "to");
+  fold_lanes(r, 0, "unit");
+  HR__EMIT(e, "}\n}\n");
+  hr__emit_head(e, name, 1);
+  HR__EMIT(e, "for (int64_t row = begin; row < end; ++row) {\n");
+  emit_places(r, "row");
+  hr__emit_uniform(e, 0, HR_LEVEL_ROW);
+  char first[48];
+  snprintf(first, sizeof first, "row * %lld", (long long)r->chunks);
+  combine_chunks(r, 0, first);
+  for (int phase = 1; phase < e->kernel->phase_count; ++phase) {
+    hr__emit_uniform(e, phase, HR_LEVEL_ROW);
+  }
+  HR__EMIT(e, "}\n}\n");
+}
+
+hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emission) {
+  rows r = {.e = e, .count = 1, .elements = 1};
+  for (int d = 0; d < e->kept.rank; ++d) {
+    r.count *= e->kept.dims[d];
+  }
+  for (int d = 0; d < e->walked.rank; ++d) {
+    r.elements *= e->walked.dims[d];
+  }
+  e->is_row_walk = true;
+  for (int a = 0; a < e->kernel->access_count; ++a) {
+    const hr_access *access = &e->kernel->accesses[a];
+    hr__emit_see(e->kernel, access, e->walked.rank, e->walked.dims, e->walked.source, false, &e->axes[a]);
+    if (access->term_count > 0 && e->axes[a].lie == HR__LIE_RAGGED) {
+      return hr__emit_unable(e->kernel, "an indirect access that is not a line");
+    }
+  }
+  r.chunks = (r.elements + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
+  r.is_split = r.count > 0 && shall_split(&r);
+  hr__emit_find_uniform(e);
+  if (!place_parts(&r)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s", name);
+  }
+  if (r.is_split) {
+    emit_split(&r, name);
+    out_emission->pass_count = 2;
+    out_emission->units[0] = r.count * r.chunks;
+    out_emission->units[1] = r.count;
+    out_emission->grain[0] = hr__emit_grain(e->kernel, HR_REDUCE_CHUNK);
+    out_emission->grain[1] = 64;
+  } else {
+    emit_whole(&r, name);
+    out_emission->pass_count = 1;
+    out_emission->units[0] = r.count;
+    out_emission->grain[0] = hr__emit_grain(e->kernel, r.elements);
+  }
+  out_emission->workspace_bytes = (size_t)r.workspace;
+  return HR_OK;
+}

@@ -1,0 +1,239 @@
+/* convert.h (core): conversions between classes and dtypes, as straight-line expressions that a compiler vectorises.
+ *
+ *   float -> integer   through int64 (toward zero; NaN and what int64 can't hold give its lowest number), then wrapped
+ *   integer -> integer wrapped
+ *   anything -> bool   != 0
+ *   complex -> real    the real part
+ *   double -> f16      through float, as PyTorch does
+ *
+ * Like vmath.h this is also part of what the emitter writes.
+ */
+#ifndef HEADRACE_CORE_CONVERT_H_
+#define HEADRACE_CORE_CONVERT_H_
+
+#include "core/vmath.h"
+
+/* X(D) for each dtype, and for each but F16. */
+#define HR__EACH_DTYPE_BUT_F16(X) \
+  X(BOOL) X(U8) X(I8) X(U16) X(I16) X(U32) X(I32) X(U64) X(I64) X(BF16) X(F32) X(F64) X(C64) X(C128)
+#define HR__EACH_DTYPE(X) X(F16) HR__EACH_DTYPE_BUT_F16(X)
+
+/* C types of the class of a dtype, and of the dtype in memory. */
+#define HR__TYPE_BOOL uint8_t
+#define HR__TYPE_U8 int32_t
+#define HR__TYPE_I8 int32_t
+#define HR__TYPE_U16 int32_t
+#define HR__TYPE_I16 int32_t
+#define HR__TYPE_U32 uint32_t
+#define HR__TYPE_I32 int32_t
+#define HR__TYPE_U64 uint64_t
+#define HR__TYPE_I64 int64_t
+#define HR__TYPE_F16 float
+#define HR__TYPE_BF16 float
+#define HR__TYPE_F32 float
+#define HR__TYPE_F64 double
+#define HR__TYPE_C64 hr_c64
+#define HR__TYPE_C128 hr_c128
+#define HR__MEMORY_BOOL uint8_t
+#define HR__MEMORY_U8 uint8_t
+#define HR__MEMORY_I8 int8_t
+#define HR__MEMORY_U16 uint16_t
+#define HR__MEMORY_I16 int16_t
+#define HR__MEMORY_U32 uint32_t
+#define HR__MEMORY_I32 int32_t
+#define HR__MEMORY_U64 uint64_t
+#define HR__MEMORY_I64 int64_t
+#define HR__MEMORY_F16 uint16_t
+#define HR__MEMORY_BF16 uint16_t
+#define HR__MEMORY_F32 float
+#define HR__MEMORY_F64 double
+#define HR__MEMORY_C64 hr_c64
+#define HR__MEMORY_C128 hr_c128
+
+/* ---- f16 and bf16: the same bits as hr_f32_to_f16 and its family ---- */
+
+HR_VMATH_FN uint16_t hr__half_from_f32(float x) {
+  uint32_t bits = hr__f32_to_u32(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+  /* Below the smallest normal the sum with 0.5 counts units of 2^-24 in its low bits, rounded to even. */
+  uint32_t small = hr__f32_to_u32(hr__u32_to_f32(magnitude) + 0.5f) - 0x3f000000u;
+  uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13;
+  uint32_t half = magnitude < 0x38800000u ? small : normal;
+  half = magnitude >= 0x477ff000u ? 0x7c00u : half;
+  half = magnitude > 0x7f800000u ? 0x7e00u | (magnitude >> 13 & 0x3ffu) : half;
+  return (uint16_t)(sign | half);
+}
+
+HR_VMATH_FN float hr__f32_from_half(uint16_t half) {
+  uint32_t sign = (uint32_t)(half & 0x8000u) << 16, magnitude = half & 0x7fffu;
+  float small = (float)(int32_t)magnitude * 0x1p-24f; /* exact for subnormals */
+  uint32_t normal = (magnitude << 13) + 0x38000000u;
+  normal = magnitude >= 0x7c00u ? (magnitude << 13) | 0x7f800000u : normal;
+  uint32_t bits = magnitude < 0x0400u ? hr__f32_to_u32(small) : normal;
+  return hr__u32_to_f32(sign | bits);
+}
+
+HR_VMATH_FN uint16_t hr__bfloat_from_f32(float x) {
+  uint32_t bits = hr__f32_to_u32(x);
+  uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16, quiet = bits >> 16 | 0x40u;
+  return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+HR_VMATH_FN float hr__f32_from_bfloat(uint16_t x) {
+  return hr__u32_to_f32((uint32_t)x << 16);
+}
+HR_VMATH_FN float hr__f32_round_half(float x) {
+  return hr__f32_from_half(hr__half_from_f32(x));
+}
+HR_VMATH_FN float hr__f32_round_bfloat(float x) {
+  return hr__f32_from_bfloat(hr__bfloat_from_f32(x));
+}
+
+/* ---- floating point to integers ---- */
+
+HR_VMATH_FN int64_t hr__i64_from_f32(float x) {
+  int inside = (x >= -0x1p63f) & (x < 0x1p63f);
+  int64_t value = (int64_t)(inside ? x : 0.0f);
+  return inside ? value : INT64_MIN;
+}
+HR_VMATH_FN int64_t hr__i64_from_f64(double x) {
+  int inside = (x >= -0x1p63) & (x < 0x1p63);
+  int64_t value = (int64_t)(inside ? x : 0.0);
+  return inside ? value : INT64_MIN;
+}
+HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
+  int large = (x >= 0x1p63) & (x < 0x1p64);
+  uint64_t value = (uint64_t)hr__i64_from_f64(large ? x - 0x1p63 : x);
+  return large ? value + ((uint64_t)1 << 63) : value;
+}
+
+/* ---- from each class to each dtype, as an element of the dtype's class ---- */
+
+#define HR__INT_TO_BOOL(a) (uint8_t)((a) != 0)
+#define HR__INT_TO_U8(a) (int32_t)(uint8_t)(a)
+#define HR__INT_TO_I8(a) (int32_t)(int8_t)(a)
+#define HR__INT_TO_U16(a) (int32_t)(uint16_t)(a)
+#define HR__INT_TO_I16(a) (int32_t)(int16_t)(a)
+#define HR__INT_TO_U32(a) (uint32_t)(a)
+#define HR__INT_TO_I32(a) (int32_t)(a)
+#define HR__INT_TO_U64(a) (uint64_t)(a)
+#define HR__INT_TO_I64(a) (int64_t)(a)
+#define HR__INT_TO_F16(a) hr__f32_round_half((float)(a))
+#define HR__INT_TO_BF16(a) hr__f32_round_bfloat((float)(a))
+#define HR__INT_TO_F32(a) (float)(a)
+#define HR__INT_TO_F64(a) (double)(a)
+#define HR__INT_TO_C64(a) hr_c64_make((float)(a), 0)
+#define HR__INT_TO_C128(a) hr_c128_make((double)(a), 0)
+
+#define HR__REAL_TO_BOOL(cls, a) (uint8_t)((a) != 0)
+#define HR__REAL_TO_U8(cls, a) (int32_t)(uint8_t) hr__i64_from_##cls(a)
+#define HR__REAL_TO_I8(cls, a) (int32_t)(int8_t) hr__i64_from_##cls(a)
+#define HR__REAL_TO_U16(cls, a) (int32_t)(uint16_t) hr__i64_from_##cls(a)
+#define HR__REAL_TO_I16(cls, a) (int32_t)(int16_t) hr__i64_from_##cls(a)
+#define HR__REAL_TO_U32(cls, a) (uint32_t) hr__i64_from_##cls(a)
+#define HR__REAL_TO_I32(cls, a) (int32_t) hr__i64_from_##cls(a)
+#define HR__REAL_TO_U64(cls, a) hr__u64_from_f64(a)
+#define HR__REAL_TO_I64(cls, a) hr__i64_from_##cls(a)
+#define HR__REAL_TO_F16(cls, a) hr__f32_round_half((float)(a))
+#define HR__REAL_TO_BF16(cls, a) hr__f32_round_bfloat((float)(a))
+#define HR__REAL_TO_F32(cls, a) (float)(a)
+#define HR__REAL_TO_F64(cls, a) (double)(a)
+#define HR__REAL_TO_C64(cls, a) hr_c64_make((float)(a), 0)
+#define HR__REAL_TO_C128(cls, a) hr_c128_make((double)(a), 0)
+
+#define HR__COMPLEX_TO_BOOL(cls, a) (uint8_t)(((a).re != 0) | ((a).im != 0))
+#define HR__COMPLEX_TO_U8(cls, a) HR__REAL_TO_U8(cls, (a).re)
+#define HR__COMPLEX_TO_I8(cls, a) HR__REAL_TO_I8(cls, (a).re)
+#define HR__COMPLEX_TO_U16(cls, a) HR__REAL_TO_U16(cls, (a).re)
+#define HR__COMPLEX_TO_I16(cls, a) HR__REAL_TO_I16(cls, (a).re)
+#define HR__COMPLEX_TO_U32(cls, a) HR__REAL_TO_U32(cls, (a).re)
+#define HR__COMPLEX_TO_I32(cls, a) HR__REAL_TO_I32(cls, (a).re)
+#define HR__COMPLEX_TO_U64(cls, a) HR__REAL_TO_U64(cls, (a).re)
+#define HR__COMPLEX_TO_I64(cls, a) HR__REAL_TO_I64(cls, (a).re)
+#define HR__COMPLEX_TO_F16(cls, a) HR__REAL_TO_F16(cls, (a).re)
+#define HR__COMPLEX_TO_BF16(cls, a) HR__REAL_TO_BF16(cls, (a).re)
+#define HR__COMPLEX_TO_F32(cls, a) (float)(a).re
+#define HR__COMPLEX_TO_F64(cls, a) (double)(a).re
+#define HR__COMPLEX_TO_C64(cls, a) hr_c64_make((float)(a).re, (float)(a).im)
+#define HR__COMPLEX_TO_C128(cls, a) hr_c128_make((double)(a).re, (double)(a).im)
+
+#define HR__FROM_b8_TO(D, a) HR__INT_TO_##D(a)
+#define HR__FROM_i32_TO(D, a) HR__INT_TO_##D(a)
+#define HR__FROM_u32_TO(D, a) HR__INT_TO_##D(a)
+#define HR__FROM_i64_TO(D, a) HR__INT_TO_##D(a)
+#define HR__FROM_u64_TO(D, a) HR__INT_TO_##D(a)
+#define HR__FROM_f32_TO(D, a) HR__REAL_TO_##D(f32, a)
+#define HR__FROM_f64_TO(D, a) HR__REAL_TO_##D(f64, a)
+#define HR__FROM_c64_TO(D, a) HR__COMPLEX_TO_##D(f32, a)
+#define HR__FROM_c128_TO(D, a) HR__COMPLEX_TO_##D(f64, a)
+
+/* ---- between memory and registers: widening and narrowing of one element; same-sized types are only moved ---- */
+
+#define HR__LOAD_BOOL(x) (x)
+#define HR__LOAD_U8(x) (int32_t)(x)
+#define HR__LOAD_I8(x) (int32_t)(x)
+#define HR__LOAD_U16(x) (int32_t)(x)
+#define HR__LOAD_I16(x) (int32_t)(x)
+#define HR__LOAD_F16(x) hr__f32_from_half(x)
+#define HR__LOAD_BF16(x) hr__f32_from_bfloat(x)
+#define HR__LOAD_F32(x) (x)
+#define HR__LOAD_F64(x) (x)
+#define HR__LOAD_C128(x) (x)
+#define HR__STORE_U8(x) (uint8_t)(x)
+#define HR__STORE_I8(x) (int8_t)(x)
+#define HR__STORE_U16(x) (uint16_t)(x)
+#define HR__STORE_I16(x) (int16_t)(x)
+#define HR__STORE_F16(x) hr__half_from_f32(x)
+#define HR__STORE_BF16(x) hr__bfloat_from_f32(x)
+#define HR__LOAD_U32(x) (x)
+#define HR__LOAD_I32(x) (x)
+#define HR__LOAD_U64(x) (x)
+#define HR__LOAD_I64(x) (x)
+#define HR__LOAD_C64(x) (x)
+#define HR__STORE_BOOL(x) (x)
+#define HR__STORE_U32(x) (x)
+#define HR__STORE_I32(x) (x)
+#define HR__STORE_U64(x) (x)
+#define HR__STORE_I64(x) (x)
+#define HR__STORE_F32(x) (x)
+#define HR__STORE_F64(x) (x)
+#define HR__STORE_C64(x) (x)
+#define HR__STORE_C128(x) (x)
+
+/* ---- host numbers as elements of a class ---- */
+
+HR_VMATH_FN int hr__scalar_is_integer(const hr_scalar *scalar) {
+  return (scalar->dtype == HR_DTYPE_I64) | (scalar->dtype == HR_DTYPE_BOOL);
+}
+HR_VMATH_FN int64_t hr__scalar_as_i64(const hr_scalar *scalar) {
+  return hr__scalar_is_integer(scalar) ? scalar->value.i : hr__i64_from_f64(scalar->value.f[0]);
+}
+HR_VMATH_FN double hr__scalar_as_f64(const hr_scalar *scalar) {
+  return hr__scalar_is_integer(scalar) ? (double)scalar->value.i : scalar->value.f[0];
+}
+HR_VMATH_FN double hr__scalar_imaginary(const hr_scalar *scalar) {
+  return scalar->dtype == HR_DTYPE_C128 ? scalar->value.f[1] : 0;
+}
+HR_VMATH_FN uint8_t hr__scalar_as_b8(const hr_scalar *scalar) {
+  return hr__scalar_is_integer(scalar) ? scalar->value.i != 0
+                                       : (scalar->value.f[0] != 0) | (hr__scalar_imaginary(scalar) != 0);
+}
+HR_VMATH_FN int32_t hr__scalar_as_i32(const hr_scalar *scalar) {
+  return (int32_t)hr__scalar_as_i64(scalar);
+}
+HR_VMATH_FN uint32_t hr__scalar_as_u32(const hr_scalar *scalar) {
+  return (uint32_t)hr__scalar_as_i64(scalar);
+}
+HR_VMATH_FN uint64_t hr__scalar_as_u64(const hr_scalar *scalar) {
+  return hr__scalar_is_integer(scalar) ? (uint64_t)scalar->value.i : hr__u64_from_f64(scalar->value.f[0]);
+}
+HR_VMATH_FN float hr__scalar_as_f32(const hr_scalar *scalar) {
+  return hr__scalar_is_integer(scalar) ? (float)scalar->value.i : (float)scalar->value.f[0];
+}
+HR_VMATH_FN hr_c64 hr__scalar_as_c64(const hr_scalar *scalar) {
+  return hr_c64_make(hr__scalar_as_f32(scalar), (float)hr__scalar_imaginary(scalar));
+}
+HR_VMATH_FN hr_c128 hr__scalar_as_c128(const hr_scalar *scalar) {
+  return hr_c128_make(hr__scalar_as_f64(scalar), hr__scalar_imaginary(scalar));
+}
+
+#endif

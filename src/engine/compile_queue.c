@@ -1,0 +1,361 @@
+#include "engine/compile_queue.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/allocator.h"
+#include "base/env.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "compiler/emit.h"
+#include "engine/compiled_kernel.h"
+#include "engine/disk_cache.h"
+#include "engine/host_compiler.h"
+
+enum { BATCH_MAX = 24, FAILURES_MAX = 3, LOW_PRIORITY = 10, GATHER_NS = 3000000 };
+
+static struct {
+  hr_mutex mutex;
+  hr_cond wake, done;
+  bool is_ready; /* conditions are made */
+  bool is_busy, stop, is_closed;
+  hr_thread thread;
+  pid_t pid; /* of the process that started the thread: a forked child has none */
+  HR_VECTOR(hr_cached_kernel *) pending;
+  int failures;
+  hr_jit_counts counts;
+} queue = {.mutex = HR_MUTEX_INITIALIZER};
+
+/* The thread's own. */
+static struct {
+  bool is_open, is_tried;
+  hr_disk_cache disk;
+} cache;
+
+/* A kernel of a batch. */
+typedef struct job {
+  hr_cached_kernel *cached;
+  char name[48];
+  hr_text text; /* the kernel's own */
+  hr_emission emission;
+  bool is_done;
+} job;
+
+static void count(int64_t *counter, int64_t by) {
+  hr_mutex_lock(&queue.mutex);
+  *counter += by;
+  hr_mutex_unlock(&queue.mutex);
+}
+
+/* ---- emitting ---- */
+
+/* The text of a kernel alone depends on its form alone: it is what the disk cache is asked for. */
+static hr_status emit(job *j) {
+  const hr_kernel_key *key = hr__kernel_key(j->cached);
+  hr_arena arena = {0};
+  uint64_t a = hr_hash_words(HR_HASH_SEED, key->data, key->count);
+  uint64_t b = hr_hash_words(a ^ HR_HASH_MULTIPLIER, key->data, key->count);
+  snprintf(j->name, sizeof j->name, "hr_%016llx%016llx", (unsigned long long)a, (unsigned long long)b);
+  const hr_kernel *kernel = hr_kernel_from_key(key, &arena);
+  hr_status status = kernel != NULL ? hr_emit_kernel(kernel, j->name, &j->text, &j->emission)
+                                    : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to emit a kernel");
+  if (status == NULL && j->emission.workspace_bytes > hr__kernel_host(j->cached)->workspace_bytes) {
+    status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "kernel %s: code needs %zu bytes of workspace, %zu are reserved",
+                            hr__kernel_host(j->cached)->name, j->emission.workspace_bytes,
+                            hr__kernel_host(j->cached)->workspace_bytes);
+  }
+  hr_arena_fini(&arena);
+  return status;
+}
+
+static void give_up(job *j, hr_status status) {
+  hr_log(HR_LOG_SCHEDULE, "kernel %s stays interpreted: %s", hr__kernel_host(j->cached)->name,
+         hr_status_message(status));
+  hr_status_free(status);
+  j->is_done = true;
+  count(&queue.counts.unable, 1);
+}
+
+/* ---- loading ---- */
+
+static hr_status publish(job *j, hr_library *library) {
+  const hr_host_kernel *interpreted = hr__kernel_host(j->cached);
+  hr_host_kernel *compiled;
+  HR_RETURN_IF_ERROR(
+      hr__compiled_kernel_create(library, j->name, &j->emission, interpreted->name, interpreted->bytes, &compiled));
+  hr__kernel_publish(j->cached, compiled);
+  j->is_done = true;
+  return HR_OK;
+}
+
+/* Whether the disk has the kernel; then it is published. */
+static bool load(job *j) {
+  hr_text path = {0};
+  hr_library *library = NULL;
+  bool found = cache.is_open && hr__disk_cache_find(&cache.disk, j->text.data, j->text.length, &path);
+  if (found) {
+    hr_status status = hr__library_open(hr_text_chars(&path), &library);
+    status = status != NULL ? status : publish(j, library);
+    found = status == NULL;
+    hr_status_ignore(status);
+    hr__library_release(library);
+  }
+  hr_text_fini(&path);
+  return found;
+}
+
+/* Moves a new library and its kernels to the disk cache; *path becomes where it is. What fails leaves it where it was. */
+static void keep(job *jobs, int job_count, const hr_text *text, hr_text *path) {
+  hr_text kept = {0};
+  hr_status status = hr__disk_cache_add_library(&cache.disk, text->data, text->length, hr_text_chars(path), &kept);
+  for (int i = 0; i < job_count && status == NULL; ++i) {
+    if (!jobs[i].is_done) {
+      status = hr__disk_cache_add_kernel(&cache.disk, jobs[i].text.data, jobs[i].text.length, hr_text_chars(&kept));
+    }
+  }
+  hr_status_ignore(status);
+  hr_text_fini(&kept);
+  hr__disk_cache_trim(&cache.disk);
+}
+
+/* ---- compiling ---- */
+
+static hr_status make_text(const job *jobs, int job_count, hr_text *out_text) {
+  HR_RETURN_IF_ERROR(hr_emit_prelude(out_text));
+  for (int i = 0; i < job_count; ++i) {
+    if (!jobs[i].is_done) {
+      hr_text_append_bytes(out_text, jobs[i].text.data, jobs[i].text.length);
+    }
+  }
+  return hr_text_status(out_text);
+}
+
+static hr_status compile(job *jobs, int job_count) {
+  hr_text text = {0}, path = {0};
+  hr_library *library = NULL;
+  int made = 0;
+  hr_status status = make_text(jobs, job_count, &text);
+  int64_t begin = hr_clock_ns();
+  if (status == NULL && hr_log_is_on(HR_LOG_SOURCE)) {
+    hr_log(HR_LOG_SOURCE, "%s", hr_text_chars(&text));
+  }
+  if (status == NULL) {
+    status = hr__host_compile(text.data, text.length, NULL, &path);
+  }
+  int64_t ns = hr_clock_ns() - begin;
+  if (status == NULL) {
+    status = hr__library_open(hr_text_chars(&path), &library);
+    if (status == NULL && cache.is_open) {
+      keep(jobs, job_count, &text, &path);
+    }
+    for (int i = 0; i < job_count && status == NULL; ++i) {
+      if (!jobs[i].is_done) {
+        status = publish(&jobs[i], library);
+        made += status == NULL;
+      }
+    }
+    hr__host_compiler_remove(hr_text_chars(&path));
+  }
+  hr__library_release(library); /* its kernels hold it */
+  hr_log(HR_LOG_SCHEDULE, "compiled %d kernels in %.1f ms%s%s", made, (double)ns * 1e-6, status != NULL ? ": " : "",
+         status != NULL ? hr_status_message(status) : "");
+  count(&queue.counts.compiled, made);
+  count(&queue.counts.compile_ns, ns);
+  hr_text_fini(&text);
+  hr_text_fini(&path);
+  return status;
+}
+
+/* No compiler, or one that hangs or fails again and again, isn't asked again. */
+static void note_failure(hr_status status) {
+  hr_status_code code = hr_status_code_of(status);
+  if (code == HR_STATUS_CANCELLED) {
+    return;
+  }
+  hr_mutex_lock(&queue.mutex);
+  queue.failures += code == HR_STATUS_NOT_FOUND || code == HR_STATUS_DEADLINE_EXCEEDED ? FAILURES_MAX : 1;
+  bool closes = !queue.is_closed && queue.failures >= FAILURES_MAX;
+  queue.is_closed |= closes;
+  hr_mutex_unlock(&queue.mutex);
+  if (closes) {
+    hr_log(code == HR_STATUS_NOT_FOUND ? HR_LOG_DEVICE : HR_LOG_WARNING, "kernels stay interpreted: %s",
+           hr_status_message(status));
+  }
+}
+
+static bool is_closed(void) {
+  hr_mutex_lock(&queue.mutex);
+  bool closed = queue.is_closed || queue.stop;
+  hr_mutex_unlock(&queue.mutex);
+  return closed;
+}
+
+static void compile_all(job *jobs, int job_count) {
+  int open = 0;
+  for (int i = 0; i < job_count; ++i) {
+    open += !jobs[i].is_done;
+  }
+  if (open == 0 || is_closed()) {
+    return;
+  }
+  hr_status status = compile(jobs, job_count);
+  if (hr_status_code_of(status) == HR_STATUS_INTERNAL && open > 1) { /* one of them may be to blame */
+    note_failure(status);
+    compile_all(jobs, job_count / 2);
+    compile_all(jobs + job_count / 2, job_count - job_count / 2);
+  } else if (status != NULL) {
+    note_failure(status);
+  }
+  hr_status_free(status);
+}
+
+static void open_cache(void) {
+  uint64_t identity;
+  hr_status status = hr__host_compiler_identity(&identity);
+  status = status != NULL ? status : hr__disk_cache_open(identity, &cache.disk);
+  cache.is_open = status == NULL;
+  if (status != NULL) {
+    hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
+    hr_status_free(status);
+  }
+}
+
+static void run_batch(hr_cached_kernel **kernels, int kernel_count) {
+  job *jobs = hr_calloc((size_t)kernel_count, sizeof *jobs);
+  for (int i = 0; i < kernel_count && jobs != NULL; ++i) {
+    jobs[i].cached = kernels[i];
+    jobs[i].is_done = !hr__kernel_is_wanted(kernels[i]) || is_closed();
+    hr_status status = jobs[i].is_done ? HR_OK : emit(&jobs[i]);
+    if (status != NULL) {
+      give_up(&jobs[i], status);
+    }
+    if (!jobs[i].is_done && !cache.is_tried) {
+      cache.is_tried = true;
+      open_cache();
+    }
+    if (!jobs[i].is_done && load(&jobs[i])) {
+      count(&queue.counts.loaded, 1);
+    }
+  }
+  if (jobs != NULL) {
+    compile_all(jobs, kernel_count);
+  }
+  for (int i = 0; i < kernel_count; ++i) {
+    if (jobs != NULL) {
+      count(&queue.counts.unable, !jobs[i].is_done);
+      hr_text_fini(&jobs[i].text);
+    }
+    hr__kernel_release(kernels[i]);
+  }
+  hr_free(jobs);
+}
+
+/* ---- the thread ---- */
+
+static int take_batch(hr_cached_kernel **out_kernels) {
+  int taken = queue.pending.count < BATCH_MAX ? (int)queue.pending.count : BATCH_MAX;
+  memcpy(out_kernels, queue.pending.data, (size_t)taken * sizeof *out_kernels);
+  queue.pending.count -= (size_t)taken;
+  memmove(queue.pending.data, queue.pending.data + taken, queue.pending.count * sizeof *queue.pending.data);
+  return taken;
+}
+
+static void run_thread(void *arg) {
+  (void)arg;
+  hr_cached_kernel *kernels[BATCH_MAX];
+  (void)!setpriority(PRIO_PROCESS, 0, LOW_PRIORITY); /* of this thread, and of what it starts */
+  hr_mutex_lock(&queue.mutex);
+  while (!queue.stop) {
+    if (queue.pending.count == 0) {
+      queue.is_busy = false;
+      hr_cond_broadcast(&queue.done);
+      hr_cond_wait(&queue.wake, &queue.mutex);
+      continue;
+    }
+    queue.is_busy = true;
+    int64_t until = hr_clock_ns() + GATHER_NS; /* the commit that pushed one may push more */
+    while (!queue.stop && queue.pending.count < BATCH_MAX && hr_cond_wait_until(&queue.wake, &queue.mutex, until)) {
+    }
+    int taken = take_batch(kernels);
+    hr_mutex_unlock(&queue.mutex);
+    run_batch(kernels, taken);
+    hr_mutex_lock(&queue.mutex);
+  }
+  hr_mutex_unlock(&queue.mutex);
+}
+
+/* The process ends: the compiler is killed, and the thread joined before what it uses goes. */
+static void stop_thread(void) {
+  hr_mutex_lock(&queue.mutex);
+  bool started = queue.thread.started && queue.pid == getpid();
+  queue.stop = true;
+  atomic_store(&hr__host_compiler_cancel, true);
+  if (queue.is_ready) {
+    hr_cond_broadcast(&queue.wake);
+  }
+  hr_mutex_unlock(&queue.mutex);
+  if (started) {
+    hr_thread_join(&queue.thread);
+  }
+}
+
+static bool start_thread(void) {
+  if (queue.thread.started) {
+    return queue.pid == getpid();
+  }
+  if (!queue.is_ready) {
+    hr_cond_init(&queue.wake);
+    hr_cond_init(&queue.done);
+    queue.is_ready = true;
+    atexit(stop_thread);
+  }
+  hr_status status = hr_thread_start("headrace-cc", run_thread, NULL, &queue.thread);
+  queue.pid = getpid();
+  bool ok = status == NULL;
+  hr_status_ignore(status);
+  return ok;
+}
+
+void hr__compile_queue_push(hr_cached_kernel *cached) {
+  hr_mutex_lock(&queue.mutex);
+  bool taken = !queue.is_closed && !queue.stop && start_thread() && hr_vector_push(&queue.pending, cached);
+  if (taken) {
+    queue.is_busy = true;
+    hr_cond_broadcast(&queue.wake);
+  }
+  hr_mutex_unlock(&queue.mutex);
+  if (!taken) {
+    hr__kernel_release(cached);
+  }
+}
+
+void hr__compile_queue_wait(void) {
+  hr_mutex_lock(&queue.mutex);
+  while (queue.is_busy && !queue.stop && queue.pid == getpid()) {
+    hr_cond_wait(&queue.done, &queue.mutex);
+  }
+  hr_mutex_unlock(&queue.mutex);
+}
+
+void hr__compile_queue_reset(void) {
+  hr__compile_queue_wait();
+  hr_mutex_lock(&queue.mutex);
+  queue.failures = 0;
+  queue.is_closed = false;
+  if (cache.is_open) {
+    hr__disk_cache_fini(&cache.disk);
+  }
+  cache.is_open = cache.is_tried = false;
+  hr_mutex_unlock(&queue.mutex);
+}
+
+void hr__jit_counts(hr_jit_counts *out_counts) {
+  hr_mutex_lock(&queue.mutex);
+  *out_counts = queue.counts;
+  hr_mutex_unlock(&queue.mutex);
+}

@@ -1,0 +1,40 @@
+/* disk_cache.h: compiled kernels kept between runs of programs.
+ *
+ *   IDENTITY-HASH.so     a library, with a footer: its length and checksum
+ *   IDENTITY-HASH.ref    a kernel: its whole text, the library that has it, a checksum
+ *
+ * HASH is of what the file was made from, IDENTITY of compiler, version, flags and CPU. The folder is the user's own (0700):
+ * one that belongs to somebody else, or that others may write to, is refused. Files come by atomic renaming, so processes share a
+ * folder; a file that is cut short, damaged or foreign counts as absent and is made again. When the folder holds more than
+ * HEADRACE_CACHE_BYTES, the files that were not used longest go. Threads: one at a time (the compile queue's).
+ */
+#ifndef HEADRACE_ENGINE_DISK_CACHE_H_
+#define HEADRACE_ENGINE_DISK_CACHE_H_
+
+#include <stdint.h>
+
+#include "base/text.h"
+#include "headrace/status.h"
+
+typedef struct hr_disk_cache {
+  char *folder;
+  uint64_t identity;
+} hr_disk_cache;
+
+/* Opens, and if need be makes, the folder that the environment names. FAILED_PRECONDITION when there shall be none, or when
+ * the one that is there can't be trusted. */
+HR_MUST_USE hr_status hr__disk_cache_open(uint64_t identity, hr_disk_cache *out_cache);
+void hr__disk_cache_fini(hr_disk_cache *cache);
+
+/* The path of a sound library that has the kernel of this text; false when there is none. */
+bool hr__disk_cache_find(const hr_disk_cache *cache, const char *text, size_t length, hr_text *out_path);
+/* Keeps the library at `path`, made from `text`; gives where it is now. */
+HR_MUST_USE hr_status hr__disk_cache_add_library(const hr_disk_cache *cache, const char *text, size_t length,
+                                                 const char *path, hr_text *out_path);
+/* Says that the library at `path` has the kernel of this text. */
+HR_MUST_USE hr_status hr__disk_cache_add_kernel(const hr_disk_cache *cache, const char *text, size_t length,
+                                                const char *path);
+/* Removes old files until no more than the limit is left. */
+void hr__disk_cache_trim(const hr_disk_cache *cache);
+
+#endif

@@ -1,0 +1,215 @@
+/* emit_program_test.c: random programs, interpreted and compiled: the same bits.
+ *
+ * Programs of a batch are emitted into one text, compiled once, and run with what could be emitted; the other kernels are
+ * interpreted. HEADRACE_TEST_PROGRAMS sets the number of programs (default 200), HEADRACE_TEST_SEED the first seed;
+ * HEADRACE_TEST_SHOW=1 tells what is not emitted. Without a compiler there is nothing to test.
+ */
+#include "hr_test.h"
+
+#include "core/kernel.h"
+#include "engine/compiled_kernel.h"
+#include "engine/host_compiler.h"
+#include "interp/interp.h"
+#include "program_generator.h"
+#include "program_runner.h"
+
+enum { BATCH = 25 };
+
+typedef struct entry {
+  hr_kernel_key key;
+  char name[48];
+  hr_emission emission;
+  hr_host_kernel *host;
+} entry;
+
+typedef struct batch {
+  HR_VECTOR(entry) entries;
+  hr_text text;
+  long kernels, emitted, launches, launches_compiled;
+  bool shows;
+} batch;
+
+static long setting(const char *name, long value) {
+  const char *text = getenv(name);
+  return text != NULL ? atol(text) : value;
+}
+
+static entry *find(batch *b, const hr_kernel *kernel) {
+  hr_kernel_key key = {0};
+  HR_ASSERT(hr_kernel_make_key(kernel, &key));
+  entry *found = NULL;
+  for (size_t i = 0; i < b->entries.count && found == NULL; ++i) {
+    entry *at = &b->entries.data[i];
+    bool same = at->key.count == key.count && memcmp(at->key.data, key.data, key.count * sizeof *key.data) == 0;
+    found = same ? at : NULL;
+  }
+  hr_vector_fini(&key);
+  return found;
+}
+
+static void add_kernel(batch *b, const hr_kernel *kernel) {
+  ++b->kernels;
+  if (find(b, kernel) != NULL) {
+    ++b->emitted;
+    return;
+  }
+  entry e = {.host = NULL};
+  snprintf(e.name, sizeof e.name, "k%zu", b->entries.count);
+  hr_status status = hr_emit_kernel(kernel, e.name, &b->text, &e.emission);
+  if (hr_status_code_of(status) == HR_STATUS_UNIMPLEMENTED) {
+    if (b->shows) {
+      fprintf(stderr, "%s\n", hr_status_message(status));
+    }
+    hr_status_free(status);
+    return;
+  }
+  HR_ASSERT_OK(status);
+  HR_ASSERT(hr_kernel_make_key(kernel, &e.key));
+  HR_ASSERT(hr_vector_push(&b->entries, e));
+  ++b->emitted;
+}
+
+static void emit_program(batch *b, const hr_program *program, int64_t resident_row_bytes) {
+  hr_schedule schedule;
+  HR_ASSERT_OK(hr_compile(program, &(hr_target){.resident_row_bytes = resident_row_bytes}, &schedule));
+  for (int s = 0; s < schedule.step_count; ++s) {
+    if (schedule.steps[s].kind == HR_STEP_KERNEL) {
+      add_kernel(b, schedule.steps[s].kernel);
+    }
+  }
+  hr_schedule_fini(&schedule);
+}
+
+static const hr_host_kernel *host_of(void *ctx, const hr_kernel *kernel) {
+  batch *b = ctx;
+  entry *found = find(b, kernel);
+  ++b->launches;
+  if (found == NULL) {
+    return NULL;
+  }
+  ++b->launches_compiled;
+  hr_host_kernel *interpreted;
+  HR_ASSERT_OK(hr_interp_create(kernel, &interpreted)); /* what executables reserve memory for */
+  HR_ASSERT(found->host->workspace_bytes <= interpreted->workspace_bytes);
+  interpreted->destroy(interpreted);
+  return found->host;
+}
+
+static bool same_element(hr_dtype dtype, const char *a, const char *b) {
+  size_t size = hr_dtype_size(dtype);
+  if (memcmp(a, b, size) == 0) {
+    return true;
+  }
+  if (dtype == HR_DTYPE_F64) {
+    double x, y;
+    memcpy(&x, a, size), memcpy(&y, b, size);
+    return x != x && y != y;
+  }
+  float x = 0, y = 0;
+  uint16_t p, q;
+  if (dtype == HR_DTYPE_F32) {
+    memcpy(&x, a, size), memcpy(&y, b, size);
+  } else if (dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16) {
+    memcpy(&p, a, size), memcpy(&q, b, size);
+    x = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(p) : hr_bf16_to_f32(p);
+    y = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(q) : hr_bf16_to_f32(q);
+  }
+  return x != x && y != y;
+}
+
+static void compare(const generated *g, uint64_t seed, const char *what, void *const *a, void *const *b) {
+  for (int i = 0; i < g->buffer_count; ++i) {
+    hr_dtype whole = g->dtypes[i];
+    hr_dtype dtype = whole == HR_DTYPE_C64 ? HR_DTYPE_F32 : whole == HR_DTYPE_C128 ? HR_DTYPE_F64 : whole;
+    size_t size = hr_dtype_size(dtype);
+    for (size_t at = 0; at + size <= g->bytes[i]; at += size) {
+      if (!same_element(dtype, (char *)a[i] + at, (char *)b[i] + at)) {
+        hr_text text = {0};
+        hr_status_ignore(hr_program_print(&g->program, &text));
+        fprintf(stderr, "%s\n", hr_text_chars(&text));
+
+        HR_FAIL("seed %llu: %s: buffer %%%d, element %zu", (unsigned long long)seed, what, i, at / size);
+      }
+    }
+  }
+}
+
+static void check_way(batch *b, const generated *g, uint64_t seed, const char *what, hr__way way) {
+  void **a = hr__memory_copy(&g->program, g->memory), **c = hr__memory_copy(&g->program, g->memory);
+  hr_status interpreted = hr__run_interpreted(&g->program, a, g->arguments, way);
+  way.host = host_of, way.host_ctx = b;
+  hr_status compiled = hr__run_interpreted(&g->program, c, g->arguments, way);
+  HR_ASSERT_EQ(hr_status_code_of(interpreted), hr_status_code_of(compiled));
+  compare(g, seed, what, a, c);
+  hr_status_free(interpreted);
+  hr_status_free(compiled);
+  hr__memory_free(&g->program, a);
+  hr__memory_free(&g->program, c);
+}
+
+static void compile(batch *b, hr_text *path, hr_library **out_library) {
+  const char *folder = getenv("HEADRACE_TEST_SHOW");
+  HR_ASSERT_OK(hr_text_status(&b->text));
+  if (folder != NULL) {
+    FILE *file = fopen("/tmp/emit_program_test.c", "w");
+    fwrite(b->text.data, 1, b->text.length, file);
+    fclose(file);
+  }
+  HR_ASSERT_OK(hr__host_compile(b->text.data, b->text.length, NULL, path));
+  HR_ASSERT_OK(hr__library_open(hr_text_chars(path), out_library));
+  hr__host_compiler_remove(hr_text_chars(path));
+  for (size_t i = 0; i < b->entries.count; ++i) {
+    entry *e = &b->entries.data[i];
+    HR_ASSERT_OK(hr__compiled_kernel_create(*out_library, e->name, &e->emission, e->name, 0, &e->host));
+  }
+}
+
+static void check_batch(batch *b, uint64_t first, int count) {
+  generated *programs = calloc((size_t)count, sizeof *programs);
+  hr_text path = {0};
+  hr_library *library = NULL;
+  HR_ASSERT_OK(hr_emit_prelude(&b->text));
+  for (int i = 0; i < count; ++i) {
+    uint64_t seed = first + (uint64_t)i;
+    HR_ASSERT_OK(hr__generate_program(seed, 4 + (int)(seed % 13), &programs[i]));
+    emit_program(b, &programs[i].program, 0);
+    emit_program(b, &programs[i].program, 64);
+  }
+  compile(b, &path, &library);
+  for (int i = 0; i < count; ++i) {
+    uint64_t seed = first + (uint64_t)i;
+    check_way(b, &programs[i], seed, "compiled", (hr__way){.cut = 0});
+    check_way(b, &programs[i], seed, "compiled, unit by unit", (hr__way){.cut = 1});
+    check_way(b, &programs[i], seed, "compiled, from the end", (hr__way){.cut = 3, .is_reversed = true});
+    check_way(b, &programs[i], seed, "compiled, other kernels", (hr__way){.resident_row_bytes = 64});
+    hr__generated_fini(&programs[i]);
+  }
+  for (size_t i = 0; i < b->entries.count; ++i) {
+    b->entries.data[i].host->destroy(b->entries.data[i].host);
+    hr_vector_fini(&b->entries.data[i].key);
+  }
+  hr__library_release(library);
+  hr_vector_clear(&b->entries);
+  hr_text_clear(&b->text);
+  hr_text_fini(&path);
+  free(programs);
+}
+
+HR_TEST(compiled_programs_have_the_bits_of_interpreted_ones) {
+  const char *compiler;
+  hr_status status = hr__host_compiler_find(&compiler);
+  if (status != NULL) {
+    printf("not tested: %s\n", hr_status_message(status));
+    hr_status_free(status);
+    return;
+  }
+  long count = setting("HEADRACE_TEST_PROGRAMS", 200), first = setting("HEADRACE_TEST_SEED", 1);
+  batch b = {.shows = getenv("HEADRACE_TEST_SHOW") != NULL};
+  for (long k = 0; k < count; k += BATCH) {
+    check_batch(&b, (uint64_t)(first + k), (int)(count - k < BATCH ? count - k : BATCH));
+  }
+  printf("%ld of %ld kernels emitted, %ld of %ld launches compiled\n", b.emitted, b.kernels, b.launches_compiled,
+         b.launches);
+  hr_vector_fini(&b.entries);
+  hr_text_fini(&b.text);
+}
