@@ -61,6 +61,7 @@ ARGUMENTS = parse() if __name__ == "__main__" else None
 if ARGUMENTS:  # before torch loads: both sides read the number of threads when they start
     os.environ["OMP_NUM_THREADS"] = os.environ["HEADRACE_THREADS"] = str(ARGUMENTS.threads)
 
+import headrace.torch  # noqa: E402, F401  (torch finds it by itself, except where torch also drives CUDA)
 import networks  # noqa: E402
 import torch  # noqa: E402
 

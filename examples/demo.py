@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 
+import headrace.torch  # noqa: F401  (torch finds it by itself, except where torch also drives CUDA)
 import torch
 import torch.nn.functional as F
 from datasets import DataError, Images, load
