@@ -28,6 +28,8 @@ extern "C" {
 
 typedef struct hr_graph hr_graph;
 
+enum { HR_GRAPH_READS = 1, HR_GRAPH_WRITES = 2 };
+
 /* A stream without an end: takes records and hr_stream_write, never commits. What would wait for a value fails with
  * FAILED_PRECONDITION, and so does a change of mode. Released with hr_stream_release. */
 HR_API HR_MUST_USE hr_status hr_capture_create(hr_device *device, hr_stream **out_capture);
@@ -49,8 +51,9 @@ HR_API HR_MUST_USE hr_status hr_graph_create(hr_stream *capture, const hr_graph_
 HR_API void hr_graph_retain(hr_graph *graph); /* NULL: nothing */
 HR_API void hr_graph_release(hr_graph *graph);
 HR_API int64_t hr_graph_record_count(const hr_graph *graph);
-/* Whether running the graph writes into parameter `param`. */
-HR_API bool hr_graph_writes_param(const hr_graph *graph, int param);
+/* What running the graph does with parameter `param`: HR_GRAPH_READS and HR_GRAPH_WRITES, or 0. A parameter that it does not use
+ * may be NULL. */
+HR_API int hr_graph_param_use(const hr_graph *graph, int param);
 
 /* Appends the graph to a stream of its device. Parameters are at least as large as the captured ones, and may be one buffer in
  * several places; arguments are of the captured kinds. Errors are those of hr_stream_record. On failure nothing has

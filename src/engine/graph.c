@@ -14,7 +14,7 @@ typedef enum buffer_kind { TEMPORARY = 0, PARAMETER, RESULT, CONSTANT } buffer_k
 typedef struct graph_buffer {
   buffer_kind kind;
   int index; /* of parameters and results */
-  bool is_used, is_written;
+  bool is_read, is_written;
   size_t bytes;
   hr_buffer *constant; /* a reference */
 } graph_buffer;
@@ -65,6 +65,7 @@ static void note_use(void *arg, uint32_t local, bool is_output) {
     u->bad = local;
   }
   buffer->is_written |= is_output;
+  buffer->is_read |= !is_output;
 }
 
 /* Parameters and results by their places in the spec, constants by their memory. */
@@ -203,13 +204,13 @@ int64_t hr_graph_record_count(const hr_graph *graph) {
   return (int64_t)graph->part.records.count;
 }
 
-bool hr_graph_writes_param(const hr_graph *graph, int param) {
+int hr_graph_param_use(const hr_graph *graph, int param) {
   for (int i = 0; i < graph->buffer_count; i++) {
     if (graph->buffers[i].kind == PARAMETER && graph->buffers[i].index == param) {
-      return graph->buffers[i].is_written;
+      return (graph->buffers[i].is_read ? HR_GRAPH_READS : 0) | (graph->buffers[i].is_written ? HR_GRAPH_WRITES : 0);
     }
   }
-  return false;
+  return 0;
 }
 
 /* ---- running ---- */

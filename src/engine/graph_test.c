@@ -94,7 +94,9 @@ HR_TEST(a_graph_runs_again_with_other_buffers_and_numbers) {
     hr_graph *graph;
     HR_ASSERT_OK(capture_example(&f, &graph));
     HR_ASSERT_EQ(hr_graph_record_count(graph), 3);
-    HR_ASSERT(!hr_graph_writes_param(graph, 0) && hr_graph_writes_param(graph, 1));
+    HR_ASSERT_EQ(hr_graph_param_use(graph, 0), HR_GRAPH_READS);
+    HR_ASSERT_EQ(hr_graph_param_use(graph, 1), HR_GRAPH_READS | HR_GRAPH_WRITES);
+    HR_ASSERT_EQ(hr_graph_param_use(graph, 2), 0);
     hr_stream_set_mode(f.stream, modes[m]);
     for (int i = 0; i < 3; i++) {
       hr_buffer *params[2] = {make_filled(&f, f.stream, 1), make_filled(&f, f.stream, 2)}, *result = make(&f);

@@ -8,6 +8,7 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
+#include "headrace/graph.h"
 #include "kernels.h"
 
 namespace headrace {
@@ -66,6 +67,8 @@ hr_scalar number_of(const Scalar &value) {
 }
 
 hr_scalar number_of(const Tensor &cpu_scalar) {
+  TORCH_CHECK(cpu_scalar.device().is_cpu(), "headrace: a number was expected on the host, not on ",
+              cpu_scalar.device());
   if (C10_UNLIKELY(cpu_scalar.is_conj() || cpu_scalar.is_neg()))
     return number_of(cpu_scalar.item());
   const void *data = cpu_scalar.const_data_ptr();
@@ -110,12 +113,34 @@ Dims row_major(IntArrayRef sizes) {
   return strides;
 }
 
-static Tensor tensor_of_bytes(size_t bytes, ScalarType type) {
+static Tensor tensor_in(c10::DataPtr memory, size_t bytes, ScalarType type) {
   auto storage = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)), allocate(bytes), allocator(),
+      c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)), std::move(memory), allocator(),
       /*resizable=*/true);
   return at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(type));
+}
+
+static Tensor tensor_of_bytes(size_t bytes, ScalarType type) {
+  return tensor_in(allocate(bytes), bytes, type);
+}
+
+Tensor new_tensor_in(c10::DataPtr memory, size_t bytes, IntArrayRef sizes, IntArrayRef strides, int64_t offset,
+                     ScalarType type) {
+  Tensor tensor = tensor_in(std::move(memory), bytes, type);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return tensor;
+}
+
+// Another tensor in the same storage, changed together with it, as far as torch counts changes.
+Tensor new_view_of(const Tensor &tensor, IntArrayRef sizes, IntArrayRef strides, int64_t offset, ScalarType type) {
+  Tensor view = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(tensor.storage()),
+                                                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                                         c10::scalarTypeToTypeMeta(type));
+  view.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  if (!view.is_inference())
+    view.unsafeGetTensorImpl()->set_version_counter(tensor.unsafeGetTensorImpl()->version_counter());
+  return view;
 }
 
 Tensor new_tensor(IntArrayRef sizes, ScalarType type) {
@@ -331,6 +356,8 @@ Record &Record::scalar(hr_scalar value) {
 
 void Record::run() {
   hr_attrs attrs{int_count_, scalar_count_, ints_.data(), scalars_.data()};
+  if (Capture *capturing = capture(); C10_UNLIKELY(capturing != nullptr && random_at_ >= 0))
+    capturing->randoms.push_back({hr_capture_scalar_count(capturing->stream) + random_at_, ticket_});
   check(hr_stream_record(stream(), op_, &attrs, static_cast<int>(inputs_.size()), inputs_.data(),
                          static_cast<int>(outputs_.size()), outputs_.data()));
 }

@@ -13,8 +13,10 @@
 #include <c10/util/SmallVector.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "headrace/stream.h"
 
@@ -33,8 +35,8 @@ using Dims = c10::SmallVector<int64_t, 8>;
 
 inline const c10::Device kDevice{c10::DeviceType::PrivateUse1, 0};
 
-hr_device *device(); // opens the device on first use; throws in a forked child
-hr_stream *stream();
+hr_device *device();                      // opens the device on first use; throws in a forked child
+hr_stream *stream();                      // the device's, or this thread's capture
 void check_index(c10::DeviceIndex index); // throws for any but the one device; -1 is the current one
 [[noreturn]] void fail(hr_status status); // the exception that torch's users expect for the code
 inline void check(hr_status status) {
@@ -49,7 +51,24 @@ void release_buffer(void *buffer); // the deleter of our DataPtrs
 struct Philox {
   int64_t seed, offset;
 };
-Philox next_philox(const std::optional<at::Generator> &generator);
+Philox next_philox(const std::optional<at::Generator> &generator, int64_t count = 1); // the first of `count`
+
+// ---- captures (graph.cpp)
+
+// What a thread records instead of the stream's work.
+struct Capture {
+  struct Random {
+    int64_t scalar, ticket; // the number of the captured scalar that holds the seed; the offset is the next one
+  };
+  hr_stream *stream = nullptr;
+  int64_t ticket_count = 0;
+  std::vector<Random> randoms;
+};
+extern std::atomic<int> capture_count;
+Capture *current_capture(); // this thread's, or nullptr
+inline Capture *capture() {
+  return C10_LIKELY(capture_count.load(std::memory_order_relaxed) == 0) ? nullptr : current_capture();
+}
 
 // ---- tensors
 
@@ -61,6 +80,9 @@ bool is_cpu_scalar(const Tensor &tensor);
 [[noreturn]] void fail_device(const Tensor &tensor);
 Tensor new_tensor(IntArrayRef sizes, ScalarType type); // row-major
 Tensor new_tensor(IntArrayRef sizes, IntArrayRef strides, ScalarType type);
+Tensor new_tensor_in(c10::DataPtr memory, size_t bytes, IntArrayRef sizes, IntArrayRef strides, int64_t offset,
+                     ScalarType type);
+Tensor new_view_of(const Tensor &tensor, IntArrayRef sizes, IntArrayRef strides, int64_t offset, ScalarType type);
 Tensor new_tensor(IntArrayRef sizes, ScalarType type, at::MemoryFormat format);
 Tensor new_like(const Tensor &tensor, std::optional<ScalarType> type = std::nullopt); // same order of strides
 Tensor fill_with(const Tensor &self, const Scalar &value);
@@ -96,6 +118,7 @@ public:
     return scalar(number_of(value));
   }
   Record &philox(Philox place) {
+    random_at_ = scalar_count_, ticket_ = place.offset;
     return num(place.seed).num(place.offset);
   }
   Record &scalar(hr_scalar value);
@@ -108,7 +131,8 @@ private:
   static constexpr size_t kPool = 160, kNumbers = 8;
   hr_op op_;
   size_t pool_used_ = 0;
-  int number_count_ = 0, scalar_count_ = 0, int_count_ = 0;
+  int number_count_ = 0, scalar_count_ = 0, int_count_ = 0, random_at_ = -1;
+  int64_t ticket_ = 0;
   c10::SmallVector<hr_view, 8> inputs_;
   c10::SmallVector<hr_view, 4> outputs_;
   c10::SmallVector<hr_buffer *, 2> retained_;

@@ -91,6 +91,8 @@ void open_once() {
 } // namespace
 
 hr_stream *stream() {
+  if (Capture *capturing = capture(); C10_UNLIKELY(capturing != nullptr))
+    return capturing->stream;
   hr_stream *stream = open_stream.load(std::memory_order_acquire);
   if (C10_LIKELY(stream != nullptr))
     return stream;
@@ -290,8 +292,10 @@ public:
     return state.getIntrusivePtr();
   }
 
-  Philox next() {
-    return {static_cast<int64_t>(seed_), static_cast<int64_t>(offset_++)};
+  Philox next(int64_t count) {
+    Philox first{static_cast<int64_t>(seed_), static_cast<int64_t>(offset_)};
+    offset_ += static_cast<uint64_t>(count);
+    return first;
   }
 
 private:
@@ -318,12 +322,18 @@ c10::Allocator *allocator() {
   return the_allocator();
 }
 
-Philox next_philox(const std::optional<at::Generator> &generator) {
+Philox next_philox(const std::optional<at::Generator> &generator, int64_t count) {
   const at::Generator &used = generator.has_value() && generator->defined() ? *generator : default_generator();
   TORCH_CHECK(used.device().type() == c10::DeviceType::PrivateUse1, "Expected a '", kDevice.str(),
               "' device type for generator but found '", used.device().str(), "'");
+  if (Capture *capturing = capture(); C10_UNLIKELY(capturing != nullptr)) {
+    TORCH_CHECK(used == default_generator(),
+                "headrace: a graph that draws from a generator of its own can't be captured");
+    capturing->ticket_count += count;
+    return {0, capturing->ticket_count - count};
+  }
   std::lock_guard<std::mutex> lock(used.unsafeGetGeneratorImpl()->mutex_);
-  return static_cast<Generator *>(used.unsafeGetGeneratorImpl())->next();
+  return static_cast<Generator *>(used.unsafeGetGeneratorImpl())->next(count);
 }
 
 namespace {
@@ -510,22 +520,10 @@ REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &headrace::choose_attentio
 }
 
 namespace headrace {
-namespace {
 
-// The copy itself looks at the bits that say conjugated and negated; torch's fallback for them would copy first, for
-// ever.
-TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
-  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
-}
-TORCH_LIBRARY_IMPL(aten, Negative, m) {
-  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
-}
+static thread_local std::string last_error;
 
-// ---- the C interface of the Python module: 0, or an hr_status_code with the message in headrace_torch_error()
-
-thread_local std::string last_error;
-
-template <class Body> int guarded(Body body) {
+int guarded(const std::function<void()> &body) {
   try {
     body();
     return 0;
@@ -542,6 +540,19 @@ template <class Body> int guarded(Body body) {
   }
   return HR_STATUS_UNKNOWN;
 }
+
+namespace {
+
+// The copy itself looks at the bits that say conjugated and negated; torch's fallback for them would copy first, for
+// ever.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+// ---- the C interface of the Python module
 
 Generator *generator_impl() {
   return static_cast<Generator *>(default_generator().unsafeGetGeneratorImpl());

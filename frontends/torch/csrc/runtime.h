@@ -1,9 +1,14 @@
-// runtime.h: what to do with operators that have no row (fallback.cpp), as the Python module sets and reads it.
+// runtime.h: what the Python module speaks to: the C interface's errors, and what to do with operators that have no row
+// (fallback.cpp).
 #pragma once
 
+#include <functional>
 #include <string>
 
 namespace headrace {
+
+// Runs `body`: 0, or an hr_status_code with the message of its exception in headrace_torch_error().
+int guarded(const std::function<void()> &body);
 
 enum class FallbackMode { Error = 0, Warn = 1, Allow = 2 };
 

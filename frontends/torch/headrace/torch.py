@@ -337,16 +337,33 @@ _FALLBACKS = ("error", "warn", "allow")
 
 
 def stats():
-    """What the stream did since it was opened or reset: operations, commits and why, cache hits, kernels, bytes."""
+    """What the stream did since it was opened or reset: operations, commits and why, cache hits, kernels, bytes; and
+    the compiled graphs: captures, runs, and runs operation by operation of those that can't be captured."""
     values = _Stats()
     _call("stats", ctypes.byref(values))
     result = {name: getattr(values, name) for name, _ in _Stats._fields_}
     result["fallbacks"] = sum(fallbacks().values())
+    captures, runs = ctypes.c_int64(), ctypes.c_int64()
+    _library.headrace_torch_graph_counts(ctypes.byref(captures), ctypes.byref(runs))
+    result["graph_captures"], result["graph_runs"] = captures.value, runs.value
+    result["graph_eager_runs"] = _eager_runs
     return result
 
 
+_eager_runs = 0
+
+
+def _note_eager_run():
+    """A compiled graph ran operation by operation (headrace.compile)."""
+    global _eager_runs
+    _eager_runs += 1
+
+
 def reset_stats():
+    global _eager_runs
+    _eager_runs = 0
     _call("reset_stats")
+    _library.headrace_torch_reset_graph_counts()
     _library.headrace_torch_reset_fallbacks()
 
 
