@@ -543,6 +543,8 @@ def _register():
     _plain_text = torch._tensor_str._str
     torch._tensor_str._str = _tensor_text
     _register_reductions()
+    if torch.version.cuda is None:
+        torch._C._set_multithreading_enabled(False)  # see docs/decisions.md: backward passes run on the calling thread
     atexit.register(_finish)
     if fallback := os.environ.get("HEADRACE_FALLBACK"):
         set_fallback(fallback)
