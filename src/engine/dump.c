@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/env.h"
 #include "base/log.h"
@@ -48,6 +49,7 @@ void hr__dump_program(const hr_program *program, uint64_t hash, const char *devi
   snprintf(path, sizeof path, "%s/%016" PRIx64 ".hr", folder, hash);
   hr_status status = print(program, device, arguments, &text);
   if (status == NULL) {
+    (void)mkdir(folder, 0777); /* whatever is wrong with it, writing the file says so */
     status = write_file(path, &text);
   }
   if (status != NULL) {
