@@ -1,4 +1,5 @@
-/* How fast the block interpreter runs typical kernels: milliseconds and GB/s of the memory that must move.
+/* How fast the block interpreter and compiled code run typical kernels, in turn: milliseconds and GB/s of the memory that must
+ * move. Each kernel is compiled by itself, with the compiler that HEADRACE_CC names.
  *
  *   interp_bench [threads [name]]
  */
@@ -8,6 +9,8 @@
 
 #include "base/allocator.h"
 #include "base/thread.h"
+#include "engine/compiled_kernel.h"
+#include "engine/host_compiler.h"
 #include "interp/interp.h"
 #include "interp/interp_testing.h"
 
@@ -51,42 +54,97 @@ static void *memory(int64_t bytes) {
   return x;
 }
 
+/* The kernel as compiled code; NULL, with a line that says why, when there is none. */
+static hr_host_kernel *compile(const char *name, const hr_kernel *kernel, int64_t *out_ns) {
+  hr_text text = {0}, path = {0};
+  hr_emission emission;
+  hr_host_kernel *compiled = NULL;
+  hr_library *library = NULL;
+  int64_t begin = hr_clock_ns();
+  hr_status status = hr_emit_prelude(&text);
+  status = status != NULL ? status : hr_emit_kernel(kernel, NULL, "bench", &text, &emission);
+  status = status != NULL ? status : hr__host_compile(text.data, text.length, NULL, &path);
+  if (status == NULL) {
+    status = hr__library_open(hr_text_chars(&path), &library);
+    status = status != NULL ? status : hr__compiled_kernel_create(library, "bench", &emission, name, 0, &compiled);
+    hr__host_compiler_remove(hr_text_chars(&path));
+  }
+  if (status != NULL) {
+    printf("%-34s %s\n", name, hr_status_message(status));
+    hr_status_free(status);
+  }
+  hr__library_release(library);
+  hr_text_fini(&text);
+  hr_text_fini(&path);
+  *out_ns = hr_clock_ns() - begin;
+  return compiled;
+}
+
+static job make_job(const hr_host_kernel *kernel, void **args, const hr_scalar *scalars) {
+  job j = {kernel, 0, {args, scalars, hr_aligned_malloc(kernel->workspace_bytes + 64, 64), NULL}, {NULL}};
+  for (int t = 0; t < threads; ++t) {
+    j.scratch[t] = hr_aligned_malloc(kernel->scratch_bytes + 64, 64);
+  }
+  return j;
+}
+
+static void end_job(job *j) {
+  for (int t = 0; t < threads; ++t) {
+    hr_aligned_free(j->scratch[t]);
+  }
+  hr_aligned_free(j->call.workspace);
+}
+
+static int compare_times(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+enum { RUNS_MOST = 400 };
+
 static void bench(const char *name, kernel_maker *m, void **args, const hr_scalar *scalars, double bytes,
                   double elements) {
+  static int64_t times[2][RUNS_MOST];
   if (strstr(name, filter) == NULL) {
     return;
   }
-  hr_host_kernel *kernel;
-  int64_t start = hr_clock_ns();
-  hr_status status = hr_interp_create(make_end(m), &kernel);
-  int64_t create_ns = hr_clock_ns() - start;
+  hr_host_kernel *kernels[2];
+  int64_t compile_ns;
+  hr_status status = hr_interp_create(make_end(m), &kernels[0]);
   if (status != NULL) {
     printf("%-34s %s\n", name, hr_status_message(status));
     hr_status_ignore(status);
     return;
   }
-  job j = {kernel, 0, {args, scalars, hr_aligned_malloc(kernel->workspace_bytes + 64, 64), NULL}, {NULL}};
-  for (int t = 0; t < threads; ++t) {
-    j.scratch[t] = hr_aligned_malloc(kernel->scratch_bytes + 64, 64);
+  kernels[1] = compile(name, make_end(m), &compile_ns);
+  int sides = kernels[1] != NULL ? 2 : 1, runs = 0;
+  job jobs[2] = {make_job(kernels[0], args, scalars)};
+  if (sides == 2) {
+    jobs[1] = make_job(kernels[1], args, scalars);
   }
-  int64_t best = INT64_MAX, total = 0;
-  int runs = 0;
-  run_once(&j);
-  for (; runs < 300 && total < 200000000; ++runs) {
-    start = hr_clock_ns();
-    run_once(&j);
-    int64_t ns = hr_clock_ns() - start;
-    total += ns;
-    best = ns < best ? ns : best;
+  for (int64_t total = 0; runs < RUNS_MOST && total < 300000000; ++runs) {
+    for (int side = 0; side < sides; ++side) {
+      int64_t start = hr_clock_ns();
+      run_once(&jobs[side]);
+      times[side][runs] = hr_clock_ns() - start;
+      total += times[side][runs];
+    }
   }
-  printf("%-34s best %8.3f ms  mean %8.3f ms  %6.1f GB/s  %6.3f ns/element  create %5.1f us  scratch %6zu\n", name,
-         (double)best * 1e-6, (double)total * 1e-6 / runs, bytes / (double)best, (double)best / elements,
-         (double)create_ns * 1e-3, kernel->scratch_bytes);
-  for (int t = 0; t < threads; ++t) {
-    hr_aligned_free(j.scratch[t]);
+  double median[2] = {0};
+  for (int side = 0; side < sides; ++side) {
+    qsort(times[side], (size_t)runs, sizeof **times, compare_times);
+    median[side] = (double)times[side][runs / 2];
+    end_job(&jobs[side]);
+    kernels[side]->destroy(kernels[side]);
   }
-  hr_aligned_free(j.call.workspace);
-  kernel->destroy(kernel);
+  printf("%-34s interpreted %8.3f ms (best %8.3f, %5.1f GB/s)", name, median[0] * 1e-6, (double)times[0][0] * 1e-6,
+         bytes / median[0]);
+  if (sides == 2) {
+    printf("  compiled %8.3f ms (best %8.3f, %5.1f GB/s, %6.3f ns/element)  %5.2f x  in %4.0f ms", median[1] * 1e-6,
+           (double)times[1][0] * 1e-6, bytes / median[1], median[1] / elements, median[0] / median[1],
+           (double)compile_ns * 1e-6);
+  }
+  printf("\n");
 }
 
 static const int64_t one[] = {1};
@@ -357,6 +415,7 @@ int main(int argc, char **argv) {
   bench_add(64);
   bench_add(10000);
   bench_chain(1 << 22, HR_DTYPE_F32);
+  bench_chain(1 << 18, HR_DTYPE_F32);
   bench_chain(1 << 22, HR_DTYPE_BF16);
   bench_chain(1 << 22, HR_DTYPE_F16);
   bench_softmax(512, 1000);

@@ -15,6 +15,8 @@
 #ifndef HEADRACE_COMPILER_EMIT_H_
 #define HEADRACE_COMPILER_EMIT_H_
 
+#include <stdbool.h>
+
 #include "base/host_kernel.h"
 #include "base/text.h"
 #include "core/kernel.h"
@@ -26,10 +28,16 @@ typedef struct hr_emission {
   size_t workspace_bytes, scratch_bytes;
 } hr_emission;
 
+/* What is known of the compiler; decides which kernels would be slower than interpreted ones. */
+typedef struct hr_emit_target {
+  bool is_gcc; /* else clang, which does not vectorise steps of 2 in short runs */
+} hr_emit_target;
+
 /* What every text begins with. */
 HR_MUST_USE hr_status hr_emit_prelude(hr_text *out_text);
-/* Appends the functions of one kernel. After UNIMPLEMENTED the text is as it was before. */
-HR_MUST_USE hr_status hr_emit_kernel(const hr_kernel *kernel, const char *name, hr_text *out_text,
-                                     hr_emission *out_emission);
+/* Appends the functions of one kernel. After UNIMPLEMENTED the text is as it was before. A kernel that the target would run
+ * slower than the interpreter is UNIMPLEMENTED, too; NULL: speed does not matter. */
+HR_MUST_USE hr_status hr_emit_kernel(const hr_kernel *kernel, const hr_emit_target *target, const char *name,
+                                     hr_text *out_text, hr_emission *out_emission);
 
 #endif

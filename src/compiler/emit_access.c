@@ -270,7 +270,7 @@ static void open_elements(hr__emitter *e, int access, bool is_ordered) {
     emit_sum(e, axes, c);
     HR__EMIT(e, ";\n");
   }
-  HR__EMIT(e, "%sfor (int64_t j = 0; j < ", is_ordered ? "" : "HR_INDEPENDENT\n");
+  HR__EMIT(e, "%sfor (int64_t j = 0; j < ", is_ordered ? "" : "HR_SHORT\n");
   if (e->is_row_walk) {
     HR__EMIT(e, "run");
   } else if (last > 0) {

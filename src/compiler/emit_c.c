@@ -17,7 +17,8 @@ static const char *const c_prelude =
     "#define HR_VMATH_FN static inline __attribute__((always_inline))\n"
     "#define HR_KERNEL __attribute__((visibility(\"default\")))\n"
     "#if defined(__clang__)\n#define HR_INDEPENDENT _Pragma(\"clang loop vectorize(assume_safety)\")\n"
-    "#else\n#define HR_INDEPENDENT _Pragma(\"GCC ivdep\")\n#endif\n"
+    "#define HR_SHORT _Pragma(\"clang loop unroll(disable) vectorize(assume_safety) vectorize_predicate(enable)\")\n"
+    "#else\n#define HR_INDEPENDENT _Pragma(\"GCC ivdep\")\n#define HR_SHORT HR_INDEPENDENT\n#endif\n"
     "typedef struct hr_c64 { float re, im; } hr_c64;\ntypedef struct hr_c128 { double re, im; } hr_c128;\n"
     "typedef struct hr_scalar { int dtype; union { int64_t i; double f[2]; } value; } hr_scalar;\n"
     "double fmod(double, double), pow(double, double), atan2(double, double), hypot(double, double);\n"
@@ -50,6 +51,36 @@ hr_status hr_emit_prelude(hr_text *out_text) {
 hr_status hr__emit_unable(const hr_kernel *kernel, const char *what) {
   return hr_status_make(HR_STATUS_UNIMPLEMENTED, "emit: kernel %s: no text for %s",
                         kernel->name != NULL ? kernel->name : "", what);
+}
+
+/* What a literal loop count and code without vectors can't beat: measured in docs/experiments.md. */
+hr_status hr__emit_worth(const hr__emitter *e, int64_t row) {
+  enum { ROW_MIN = 128, RUN_MIN = 64 };
+  const hr_kernel *kernel = e->kernel;
+  if (e->target == NULL) {
+    return HR_OK;
+  }
+  if (row > 0 && row < ROW_MIN) {
+    return hr__emit_unable(kernel, "short rows: the interpreter takes several at once");
+  }
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    bool is_half = (instr->access >= 0 && kernel->accesses[instr->access].dtype == HR_DTYPE_F16) ||
+                   (instr->kind == HR_INSTR_CONVERT && instr->to == HR_DTYPE_F16);
+    if (is_half) {
+      return hr__emit_unable(kernel, "f16: compilers do not vectorise its conversions");
+    }
+    if (instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->rule == HR_RULE_SEEDED) {
+      return hr__emit_unable(kernel, "random numbers: the interpreter makes 64 at once");
+    }
+    const hr__emit_axes *axes = instr->access >= 0 ? &e->axes[instr->access] : NULL;
+    bool is_step = axes != NULL && axes->lie == HR__LIE_RAGGED && axes->strides[0][axes->rank - 1] != 1 &&
+                   axes->strides[0][axes->rank - 1] != 0;
+    if (is_step && axes->rank > 1 && axes->dims[axes->rank - 1] < RUN_MIN && !e->target->is_gcc) {
+      return hr__emit_unable(kernel, "short runs of steps");
+    }
+  }
+  return HR_OK;
 }
 
 int64_t hr__emit_reserve(hr__emitter *e, int64_t bytes) {
@@ -192,7 +223,7 @@ static hr_status emit(hr__emitter *e, const hr_kernel *given, const char *name, 
   } else if (status == NULL && kernel->order == HR_ORDER_LANES) {
     status = hr__emit_rows(e, name, out_emission);
   } else if (status == NULL) {
-    status = hr__emit_unable(kernel, "columns");
+    status = hr__emit_columns(e, name, out_emission);
   }
   if (status == NULL) {
     status = e->status;
@@ -201,8 +232,9 @@ static hr_status emit(hr__emitter *e, const hr_kernel *given, const char *name, 
   return status != NULL ? status : hr_text_status(e->text);
 }
 
-hr_status hr_emit_kernel(const hr_kernel *kernel, const char *name, hr_text *out_text, hr_emission *out_emission) {
-  hr__emitter e = {.text = out_text};
+hr_status hr_emit_kernel(const hr_kernel *kernel, const hr_emit_target *target, const char *name, hr_text *out_text,
+                         hr_emission *out_emission) {
+  hr__emitter e = {.text = out_text, .target = target};
   size_t length = out_text->length;
   *out_emission = (hr_emission){0};
   hr_status status = emit(&e, kernel, name, out_emission);

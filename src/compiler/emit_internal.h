@@ -50,6 +50,7 @@ typedef struct hr__emit_value { /* of a register */
 
 typedef struct hr__emitter {
   const hr_kernel *kernel;
+  const hr_emit_target *target; /* NULL: speed does not matter */
   hr_text *text;
   hr_arena arena;
   hr_dims kept, walked;
@@ -118,6 +119,8 @@ typedef struct hr__emit_block {
 
 /* Registers whose value is the same all over a block. Call once; instructions in order. */
 void hr__emit_find_uniform(hr__emitter *e);
+/* Copies, and conversions that change nothing: other names of a register. */
+void hr__emit_find_aliases(hr__emitter *e);
 /* Writes the statements of a phase's uniform instructions. */
 void hr__emit_uniform(hr__emitter *e, int phase, hr_level level);
 /* Writes the stages of a phase over one block. */
@@ -127,6 +130,7 @@ void hr__emit_stages(hr__emitter *e, int phase, const hr__emit_block *block);
 
 hr_status hr__emit_unroll(const hr_kernel *kernel, hr_arena *arena, const hr_kernel **out_kernel);
 hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emission);
+hr_status hr__emit_columns(hr__emitter *e, const char *name, hr_emission *out_emission);
 hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emission);
 
 int64_t hr__emit_reserve(hr__emitter *e, int64_t bytes);
@@ -134,6 +138,8 @@ int64_t hr__emit_reserve(hr__emitter *e, int64_t bytes);
 void hr__emit_head(hr__emitter *e, const char *name, int pass);
 /* Units worth handing to another thread when one has `elements` elements. */
 int64_t hr__emit_grain(const hr_kernel *kernel, int64_t elements);
+/* Kernels that the interpreter runs faster. */
+hr_status hr__emit_worth(const hr__emitter *e, int64_t row);
 hr_status hr__emit_unable(const hr_kernel *kernel, const char *what);
 
 #endif

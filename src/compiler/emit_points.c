@@ -101,6 +101,7 @@ hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emi
       return hr__emit_unable(kernel, "an indirect access that is not a line");
     }
   }
+  HR_RETURN_IF_ERROR(hr__emit_worth(e, 0));
   hr__emit_find_uniform(e);
   hr__emit_head(e, name, 0);
   HR__EMIT(e, "for (int64_t unit = begin; unit < end; ++unit) {\n");

@@ -328,6 +328,7 @@ hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emiss
   }
   r.chunks = (r.elements + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
   r.is_split = r.count > 0 && shall_split(&r);
+  HR_RETURN_IF_ERROR(hr__emit_worth(e, r.elements));
   hr__emit_find_uniform(e);
   if (!place_parts(&r)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s", name);

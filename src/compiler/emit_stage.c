@@ -75,9 +75,19 @@ static void find_stored(hr__emitter *e) {
   }
 }
 
+void hr__emit_find_aliases(hr__emitter *e) {
+  find_stored(e);
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (instr->kind == HR_INSTR_COMPUTE || instr->kind == HR_INSTR_CONVERT) {
+      note_alias(e, instr);
+    }
+  }
+}
+
 void hr__emit_find_uniform(hr__emitter *e) {
   const hr_kernel *kernel = e->kernel;
-  find_stored(e);
+  hr__emit_find_aliases(e);
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
     if (instr->dst < 0) {
@@ -93,9 +103,6 @@ void hr__emit_find_uniform(hr__emitter *e) {
     }
     bool is_row = instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE || instr->level == HR_LEVEL_ROW;
     value->is_uniform = is_uniform || is_row;
-    if (instr->kind == HR_INSTR_COMPUTE || instr->kind == HR_INSTR_CONVERT) {
-      note_alias(e, instr);
-    }
   }
 }
 
@@ -423,9 +430,10 @@ static void emit_loop(stager *s, int stage) {
   }
   HR__EMIT(e, "{\nint64_t i = 0;\nfor (; i + %d <= %s; i += %d) {\n", (int)HR_REDUCE_LANES, s->block->count,
            (int)HR_REDUCE_LANES);
-  HR__EMIT(e, "HR_INDEPENDENT\nfor (int j = 0; j < %d; ++j) {\nconst int64_t k = i + j;\n", (int)HR_REDUCE_LANES);
+  HR__EMIT(e, "%s\nfor (int j = 0; j < %d; ++j) {\nconst int64_t k = i + j;\n",
+           s->block->row < 256 ? "HR_SHORT" : "HR_INDEPENDENT", (int)HR_REDUCE_LANES);
   emit_body(s, stage, "j");
-  HR__EMIT(e, "}\n}\nHR_INDEPENDENT\nfor (int64_t k = i; k < %s; ++k) {\n", s->block->count);
+  HR__EMIT(e, "}\n}\nHR_SHORT\nfor (int64_t k = i; k < %s; ++k) {\n", s->block->count);
   emit_body(s, stage, "k - i");
   HR__EMIT(e, "}\n}\n");
 }

@@ -33,7 +33,7 @@ static struct {
 
 /* The thread's own. */
 static struct {
-  bool is_open, is_tried;
+  bool is_open, is_tried, is_gcc;
   hr_disk_cache disk;
 } cache;
 
@@ -62,7 +62,8 @@ static hr_status emit(job *j) {
   uint64_t b = hr_hash_words(a ^ HR_HASH_MULTIPLIER, key->data, key->count);
   snprintf(j->name, sizeof j->name, "hr_%016llx%016llx", (unsigned long long)a, (unsigned long long)b);
   const hr_kernel *kernel = hr_kernel_from_key(key, &arena);
-  hr_status status = kernel != NULL ? hr_emit_kernel(kernel, j->name, &j->text, &j->emission)
+  hr_emit_target target = {.is_gcc = cache.is_gcc};
+  hr_status status = kernel != NULL ? hr_emit_kernel(kernel, &target, j->name, &j->text, &j->emission)
                                     : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to emit a kernel");
   if (status == NULL && j->emission.workspace_bytes > hr__kernel_host(j->cached)->workspace_bytes) {
     status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "kernel %s: code needs %zu bytes of workspace, %zu are reserved",
@@ -216,7 +217,7 @@ static void compile_all(job *jobs, int job_count) {
 
 static void open_cache(void) {
   uint64_t identity;
-  hr_status status = hr__host_compiler_identity(&identity);
+  hr_status status = hr__host_compiler_identity(&identity, &cache.is_gcc);
   status = status != NULL ? status : hr__disk_cache_open(identity, &cache.disk);
   cache.is_open = status == NULL;
   if (status != NULL) {
@@ -230,13 +231,13 @@ static void run_batch(hr_cached_kernel **kernels, int kernel_count) {
   for (int i = 0; i < kernel_count && jobs != NULL; ++i) {
     jobs[i].cached = kernels[i];
     jobs[i].is_done = !hr__kernel_is_wanted(kernels[i]) || is_closed();
-    hr_status status = jobs[i].is_done ? HR_OK : emit(&jobs[i]);
-    if (status != NULL) {
-      give_up(&jobs[i], status);
-    }
     if (!jobs[i].is_done && !cache.is_tried) {
       cache.is_tried = true;
       open_cache();
+    }
+    hr_status status = jobs[i].is_done ? HR_OK : emit(&jobs[i]);
+    if (status != NULL) {
+      give_up(&jobs[i], status);
     }
     if (!jobs[i].is_done && load(&jobs[i])) {
       count(&queue.counts.loaded, 1);

@@ -157,7 +157,7 @@ hr_status hr__host_compile(const char *text, size_t length, const char *const *m
     if (status != NULL) {
       char words[OUTPUT_MOST];
       read_words(hr_text_chars(&output), words, sizeof words);
-      status = hr_status_annotate(status, "%s", words);
+      status = words[0] != 0 ? hr_status_annotate(status, "%s", words) : status;
       hr__host_compiler_remove(hr_text_chars(out_path));
     }
   }
@@ -184,7 +184,7 @@ static uint64_t hash_file_lines(uint64_t hash, const char *path, const char *pre
   return hash;
 }
 
-static hr_status hash_version(const char *compiler, uint64_t *hash) {
+static hr_status hash_version(const char *compiler, uint64_t *hash, bool *out_is_gcc) {
   hr_text folder = {0}, output = {0};
   hr_status status = make_folder(&folder);
   if (status == NULL) {
@@ -194,6 +194,7 @@ static hr_status hash_version(const char *compiler, uint64_t *hash) {
     char words[OUTPUT_MOST];
     read_words(hr_text_chars(&output), words, sizeof words);
     *hash = hr_hash_bytes(*hash, words, strlen(words));
+    *out_is_gcc = strstr(words, "clang") == NULL;
     hr__host_compiler_remove(hr_text_chars(&output));
   }
   hr_text_fini(&folder);
@@ -201,7 +202,7 @@ static hr_status hash_version(const char *compiler, uint64_t *hash) {
   return status;
 }
 
-hr_status hr__host_compiler_identity(uint64_t *out_hash) {
+hr_status hr__host_compiler_identity(uint64_t *out_hash, bool *out_is_gcc) {
   const char *compiler;
   HR_RETURN_IF_ERROR(hr__host_compiler_find(&compiler));
   struct stat info = {0};
@@ -214,7 +215,7 @@ hr_status hr__host_compiler_identity(uint64_t *out_hash) {
   for (size_t i = 0; i < sizeof flags / sizeof *flags; ++i) {
     hash = hr_hash_bytes(hash, flags[i], strlen(flags[i]));
   }
-  HR_RETURN_IF_ERROR(hash_version(compiler, &hash));
+  HR_RETURN_IF_ERROR(hash_version(compiler, &hash, out_is_gcc));
   *out_hash = hash_file_lines(hash, "/proc/cpuinfo", "model name", "flags");
   return HR_OK;
 }

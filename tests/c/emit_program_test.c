@@ -55,7 +55,7 @@ static void add_kernel(batch *b, const hr_kernel *kernel) {
   }
   entry e = {.host = NULL};
   snprintf(e.name, sizeof e.name, "k%zu", b->entries.count);
-  hr_status status = hr_emit_kernel(kernel, e.name, &b->text, &e.emission);
+  hr_status status = hr_emit_kernel(kernel, NULL, e.name, &b->text, &e.emission);
   if (hr_status_code_of(status) == HR_STATUS_UNIMPLEMENTED) {
     if (b->shows) {
       fprintf(stderr, "%s\n", hr_status_message(status));

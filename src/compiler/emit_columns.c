@@ -1,0 +1,422 @@
+/* Reductions along columns, one element after the other: a unit is a strip of 64 or 256 columns.
+ *
+ *   for (strip ...) {
+ *     phase 0   for (chunk of 4,096) { acc1[64] = identity; for (o in chunk) for (j < 64) { body; acc1[j] = ... } }
+ *     phase 1   for (o ...) for (j < 64) { ... v1[j] ... }
+ *   }
+ *
+ * Row registers are vectors over the strip. Everything has to be affine along both sides, and there is one stage: values that
+ * cross phases, and transcendentals of long bodies, stay with the interpreter. A split kernel leaves the results of chunks in
+ * the workspace.
+ */
+#include <stdio.h>
+
+#include "compiler/emit_internal.h"
+
+enum { STRIP = 64, WIDE_STRIP = 256, WIDE_MIN = 512, SPLIT_ELEMENTS = 65536, SPLIT_UNITS = 64 };
+
+typedef struct columns {
+  hr__emitter *e;
+  int inner;                     /* the kept dim along which strips lie */
+  int64_t width, rows, outside;  /* columns of that dim, reduced elements, other kept elements */
+  int64_t strip, strips, chunks; /* columns of a strip, ... */
+  bool is_split;
+  int64_t *parts; /* by instruction */
+  int64_t workspace;
+} columns;
+
+static bool reduces(const hr_instr *instr, int phase) {
+  return instr->phase == phase && instr->kind == HR_INSTR_REDUCE;
+}
+
+static int64_t round_up(int64_t bytes) {
+  return (bytes + 63) & ~(int64_t)63;
+}
+
+/* How far an access moves from one reduced element, or column, to the next. */
+static int64_t row_step(const columns *c, const hr_access *access) {
+  return c->e->walked.rank > 0 ? access->strides[c->e->walked.source[0]] : 0;
+}
+static int64_t column_step(const columns *c, const hr_access *access) {
+  return c->inner >= 0 ? access->strides[c->e->kept.source[c->inner]] : 0;
+}
+
+static bool is_simple(const columns *c) {
+  const hr_kernel *kernel = c->e->kernel;
+  if (c->e->walked.rank > 1 || c->inner < 0) {
+    return false;
+  }
+  for (int a = 0; a < kernel->access_count; ++a) {
+    const hr_access *access = &kernel->accesses[a];
+    if (access->bound_count > 0 || access->term_count > 0) {
+      return false;
+    }
+  }
+  int weight = 0;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    weight += instr->level == HR_LEVEL_ELEMENT ? hr__emit_weight(kernel, instr) : 0;
+    if (instr->kind == HR_INSTR_ARGREDUCE) {
+      return false;
+    }
+    if (instr->dst >= 0 && instr->level == HR_LEVEL_ELEMENT && instr->kind != HR_INSTR_REDUCE &&
+        kernel->registers[instr->dst].last_phase > kernel->registers[instr->dst].phase) {
+      return false;
+    }
+    int64_t step = instr->access >= 0 ? column_step(c, &kernel->accesses[instr->access]) : 0;
+    if (step != 0 && step != 1) {
+      return false;
+    }
+  }
+  return weight < 60;
+}
+
+static bool shall_split(const columns *c) {
+  const hr_kernel *kernel = c->e->kernel;
+  if (c->rows <= HR_REDUCE_CHUNK || c->strips * c->outside >= SPLIT_UNITS ||
+      c->rows * c->width * c->outside < SPLIT_ELEMENTS) {
+    return false;
+  }
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    bool is_row = instr->level == HR_LEVEL_ROW, stores = instr->kind == HR_INSTR_STORE;
+    if ((!is_row && instr->phase > 0) || (is_row && stores && instr->phase == 0) ||
+        (!is_row && stores && instr->mode != HR_STORE_SET)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Results of chunks: [unit][chunk][column]. */
+static bool place_parts(columns *c) {
+  const hr_kernel *kernel = c->e->kernel;
+  c->parts = HR_ARENA_ARRAY(&c->e->arena, int64_t, (size_t)kernel->instr_count + 1);
+  for (int k = 0; k < kernel->instr_count && c->parts != NULL && c->chunks > 1; ++k) {
+    if (reduces(&kernel->instrs[k], kernel->instrs[k].phase)) {
+      int64_t bytes = c->chunks * (int64_t)hr_class_size(kernel->instrs[k].cls);
+      if (c->is_split) { /* no more than the columns that there are: what the interpreter reserves */
+        c->parts[k] = c->workspace;
+        c->workspace += round_up(c->outside * c->width * bytes);
+      } else {
+        c->parts[k] = hr__emit_reserve(c->e, c->strip * bytes);
+      }
+    }
+  }
+  return c->parts != NULL;
+}
+
+/* ---- text ---- */
+
+static void emit_places(const columns *c, const char *unit) {
+  const hr_dims *kept = &c->e->kept;
+  hr__emitter *e = c->e;
+  HR__EMIT(e, "int64_t rest = %s;\nconst int64_t c%d = rest %% %lld * %d;\nrest /= %lld;\n", unit, c->inner,
+           (long long)c->strips, (int)c->strip, (long long)c->strips);
+  HR__EMIT(e, "const int64_t n = %lld - c%d < %d ? %lld - c%d : %d;\nconst int64_t place = rest * %lld + c%d;\n",
+           (long long)c->width, c->inner, (int)c->strip, (long long)c->width, c->inner, (int)c->strip,
+           (long long)c->width, c->inner);
+  for (int d = kept->rank - 1; d >= 0; --d) {
+    if (d != c->inner) {
+      HR__EMIT(e, "const int64_t c%d = rest %% %lld;\nrest /= %lld;\n", d, (long long)kept->dims[d],
+               (long long)kept->dims[d]);
+    }
+  }
+  for (int a = 0; a < e->kernel->access_count; ++a) {
+    hr__emit_pointer(e, a, kept, 0, kept->rank, "c", NULL);
+  }
+}
+
+/* "o * 256 + j" */
+static void index_of(const columns *c, const hr_instr *instr, char *out_index, size_t bytes) {
+  const hr_access *access = &c->e->kernel->accesses[instr->access];
+  bool moves = instr->level == HR_LEVEL_ELEMENT;
+  snprintf(out_index, bytes, "%s * %lld + j * %lld", moves ? "o" : "0", moves ? (long long)row_step(c, access) : 0ll,
+           (long long)column_step(c, access));
+}
+
+static void emit_instr(const columns *c, const hr_instr *instr) {
+  hr__emitter *e = c->e;
+  char index[96] = "";
+  if (instr->access >= 0) {
+    index_of(c, instr, index, sizeof index);
+  }
+  switch (instr->kind) {
+    case HR_INSTR_LOAD:
+      HR__EMIT(e, "const %s r%d = ", hr__emit_type(e->values[instr->dst].cls), instr->dst);
+      hr__emit_load(e, instr->access, index);
+      HR__EMIT(e, ";\n");
+      break;
+    case HR_INSTR_INDEX:
+      HR__EMIT(e, "const int64_t r%d = p%d + %s;\n", instr->dst, instr->access, index);
+      break;
+    case HR_INSTR_STORE:
+      hr__emit_store(e, instr, index);
+      break;
+    case HR_INSTR_REDUCE:
+      HR__EMIT(e, "l%d[j] = hr_combine_%s_%s(l%d[j], ", instr->dst, hr_op_table(instr->op)->name,
+               hr_class_name(instr->cls), instr->dst);
+      hr__emit_source(e, instr, 0);
+      HR__EMIT(e, ");\n");
+      break;
+    default:
+      if (e->values[instr->dst].alias == instr->dst) {
+        hr__emit_statement(e, instr);
+      }
+      break;
+  }
+}
+
+/* Row registers that instructions of a level and phase read: "const float r3 = v3[j];" */
+static void read_rows(const columns *c, int phase, hr_level level) {
+  hr__emitter *e = c->e;
+  const hr_kernel *kernel = e->kernel;
+  for (int r = 0; r < kernel->register_count; ++r) {
+    bool is_read = false, is_made = false;
+    for (int k = 0; k < kernel->instr_count; ++k) {
+      const hr_instr *instr = &kernel->instrs[k];
+      bool is_here = instr->phase == phase && instr->level == level && instr->kind != HR_INSTR_REDUCE;
+      is_made |= is_here && instr->dst == r;
+      for (int s = 0; s < instr->source_count && instr->phase == phase && instr->level == level; ++s) {
+        is_read |= instr->sources[s].kind == HR_SOURCE_REGISTER && hr__emit_resolve(e, instr->sources[s].index) == r;
+      }
+    }
+    if (is_read && !is_made && kernel->registers[r].level == HR_LEVEL_ROW) {
+      HR__EMIT(e, "const %s r%d = v%d[j];\n", hr__emit_type(kernel->registers[r].cls), r, r);
+    }
+  }
+}
+
+static void emit_level(const columns *c, int phase, hr_level level) {
+  hr__emitter *e = c->e;
+  read_rows(c, phase, level);
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (instr->phase == phase && instr->level == level) {
+      emit_instr(c, instr);
+      if (level == HR_LEVEL_ROW && instr->dst >= 0 && e->values[instr->dst].alias == instr->dst) {
+        HR__EMIT(e, "v%d[j] = r%d;\n", instr->dst, instr->dst);
+      }
+    }
+  }
+}
+
+static bool has_level(const hr_kernel *kernel, int phase, hr_level level) {
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    if (kernel->instrs[k].phase == phase && kernel->instrs[k].level == level) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Vectors of row registers and accumulators. */
+static void declare(const columns *c) {
+  hr__emitter *e = c->e;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    bool is_row = instr->dst >= 0 && (instr->level == HR_LEVEL_ROW || instr->kind == HR_INSTR_REDUCE);
+    if (is_row && e->values[instr->dst].alias == instr->dst) {
+      HR__EMIT(e, "%s v%d[%d];\n", hr__emit_type(e->values[instr->dst].cls), instr->dst, (int)c->strip);
+    }
+  }
+}
+
+static void emit_rows_of(const columns *c, int phase) {
+  if (has_level(c->e->kernel, phase, HR_LEVEL_ROW)) {
+    HR__EMIT(c->e, "HR_SHORT\nfor (int64_t j = 0; j < n; ++j) {\n");
+    emit_level(c, phase, HR_LEVEL_ROW);
+    HR__EMIT(c->e, "}\n");
+  }
+}
+
+/* Elements [from, to) of all columns of the strip: whole strips have a literal width. */
+static void emit_elements(const columns *c, int phase, const char *from, const char *to) {
+  hr__emitter *e = c->e;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (reduces(instr, phase)) {
+      HR__EMIT(e, "%s l%d[%d];\nfor (int j = 0; j < %d; ++j) { l%d[j] = hr_identity_%s_%s(); }\n",
+               hr__emit_type(instr->cls), instr->dst, (int)c->strip, (int)c->strip, instr->dst,
+               hr_op_table(instr->op)->name, hr_class_name(instr->cls));
+    }
+  }
+  if (c->width >= c->strip) {
+    HR__EMIT(e, "if (n == %d) {\nfor (int64_t o = %s; o < %s; ++o) {\n", (int)c->strip, from, to);
+    HR__EMIT(e, "HR_INDEPENDENT\nfor (int j = 0; j < %d; ++j) {\n", (int)c->strip);
+    emit_level(c, phase, HR_LEVEL_ELEMENT);
+    HR__EMIT(e, "}\n}\n} else\n");
+  }
+  if (c->width % c->strip != 0) {
+    HR__EMIT(e, "for (int64_t o = %s; o < %s; ++o) {\n", from, to);
+    HR__EMIT(e, "HR_SHORT\nfor (int j = 0; j < %lld; ++j) {\n", (long long)(c->width % c->strip));
+    emit_level(c, phase, HR_LEVEL_ELEMENT);
+    HR__EMIT(e, "}\n}\n");
+  } else {
+    HR__EMIT(e, "{}\n");
+  }
+}
+
+/* Where the results of a strip's chunks are, of the reduction that instruction k is: chunk after chunk, `pitch` apart. */
+static void part_of(const columns *c, int k, const char *chunk, char *out_text, size_t bytes) {
+  const char *type = hr__emit_type(c->e->kernel->instrs[k].cls);
+  if (c->is_split) {
+    snprintf(out_text, bytes, "((%s *)(workspace + %lld) + place * %lld + (%s) * n)", type, (long long)c->parts[k],
+             (long long)c->chunks, chunk);
+  } else {
+    snprintf(out_text, bytes, "((%s *)(scratch + %lld) + (%s) * n)", type, (long long)c->parts[k], chunk);
+  }
+}
+
+/* Accumulators become the row's vectors, or the results of a chunk. */
+static void leave(const columns *c, int phase, const char *chunk) {
+  hr__emitter *e = c->e;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (!reduces(instr, phase)) {
+      continue;
+    }
+    char part[160];
+    if (chunk != NULL) {
+      part_of(c, k, chunk, part, sizeof part);
+    } else {
+      snprintf(part, sizeof part, "v%d", instr->dst);
+    }
+    HR__EMIT(e, "for (int64_t j = 0; j < n; ++j) { %s[j] = l%d[j]; }\n", part, instr->dst);
+  }
+}
+
+/* Results of chunks, in chunks of 4,096 again, until one is left: as a row of their own. */
+static void combine_chunks(const columns *c, int phase) {
+  hr__emitter *e = c->e;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (!reduces(instr, phase)) {
+      continue;
+    }
+    char first[160];
+    const char *type = hr__emit_type(instr->cls), *name = hr_op_table(instr->op)->name,
+               *cls = hr_class_name(instr->cls);
+    part_of(c, k, "0", first, sizeof first);
+    HR__EMIT(e, "{\n%s *const part = %s;\nint64_t count = %lld;\n", type, first, (long long)c->chunks);
+    HR__EMIT(e,
+             "while (count > 1) {\nint64_t made = 0;\nfor (int64_t at = 0; at < count; at += %d, ++made) {\n"
+             "const int64_t last = count - at < %d ? count : at + %d;\n%s l[%d];\n"
+             "for (int64_t j = 0; j < n; ++j) { l[j] = hr_identity_%s_%s(); }\n"
+             "for (int64_t o = at; o < last; ++o) {\n"
+             "for (int64_t j = 0; j < n; ++j) { l[j] = hr_combine_%s_%s(l[j], part[o * n + j]); }\n}\n"
+             "for (int64_t j = 0; j < n; ++j) { part[made * n + j] = l[j]; }\n}\ncount = made;\n}\n",
+             (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_CHUNK, type, (int)c->strip, name, cls, name,
+             cls);
+    HR__EMIT(e, "for (int64_t j = 0; j < n; ++j) { v%d[j] = part[j]; }\n}\n", instr->dst);
+  }
+}
+
+static void emit_phase(const columns *c, int phase) {
+  hr__emitter *e = c->e;
+  char all[32];
+  snprintf(all, sizeof all, "%lld", (long long)c->rows);
+  emit_rows_of(c, phase);
+  if (!has_level(e->kernel, phase, HR_LEVEL_ELEMENT)) {
+    return;
+  }
+  HR__EMIT(e, "{\n");
+  if (c->chunks == 1) {
+    emit_elements(c, phase, "0", all);
+    leave(c, phase, NULL);
+  } else {
+    HR__EMIT(e, "for (int64_t chunk = 0; chunk < %lld; ++chunk) {\n", (long long)c->chunks);
+    HR__EMIT(e, "const int64_t from = chunk * %d, to = from + %d < %s ? from + %d : %s;\n", (int)HR_REDUCE_CHUNK,
+             (int)HR_REDUCE_CHUNK, all, (int)HR_REDUCE_CHUNK, all);
+    emit_elements(c, phase, "from", "to");
+    leave(c, phase, "chunk");
+    HR__EMIT(e, "}\n");
+    combine_chunks(c, phase);
+  }
+  HR__EMIT(e, "}\n");
+}
+
+static void emit_whole(const columns *c, const char *name) {
+  hr__emitter *e = c->e;
+  hr__emit_head(e, name, 0);
+  HR__EMIT(e, "for (int64_t unit = begin; unit < end; ++unit) {\n");
+  emit_places(c, "unit");
+  declare(c);
+  for (int phase = 0; phase < e->kernel->phase_count; ++phase) {
+    emit_phase(c, phase);
+  }
+  HR__EMIT(e, "}\n}\n");
+}
+
+static void emit_split(const columns *c, const char *name) {
+  hr__emitter *e = c->e;
+  hr__emit_head(e, name, 0);
+  HR__EMIT(e, "for (int64_t both = begin; both < end; ++both) {\n");
+  HR__EMIT(e, "const int64_t unit = both / %lld, chunk = both %% %lld, from = chunk * %d;\n", (long long)c->chunks,
+           (long long)c->chunks, (int)HR_REDUCE_CHUNK);
+  HR__EMIT(e, "const int64_t to = from + %d < %lld ? from + %d : %lld;\n", (int)HR_REDUCE_CHUNK, (long long)c->rows,
+           (int)HR_REDUCE_CHUNK, (long long)c->rows);
+  emit_places(c, "unit");
+  declare(c);
+  emit_rows_of(c, 0);
+  emit_elements(c, 0, "from", "to");
+  leave(c, 0, "chunk");
+  HR__EMIT(e, "}\n}\n");
+  hr__emit_head(e, name, 1);
+  HR__EMIT(e, "for (int64_t unit = begin; unit < end; ++unit) {\n");
+  emit_places(c, "unit");
+  declare(c);
+  emit_rows_of(c, 0);
+  combine_chunks(c, 0);
+  for (int phase = 1; phase < e->kernel->phase_count; ++phase) {
+    emit_rows_of(c, phase);
+  }
+  HR__EMIT(e, "}\n}\n");
+}
+
+hr_status hr__emit_columns(hr__emitter *e, const char *name, hr_emission *out_emission) {
+  columns c = {.e = e, .inner = e->kept.rank - 1, .width = 1, .rows = 1, .outside = 1};
+  for (int d = 0; d < e->kept.rank; ++d) {
+    *(d == c.inner ? &c.width : &c.outside) *= e->kept.dims[d];
+  }
+  for (int d = 0; d < e->walked.rank; ++d) {
+    c.rows *= e->walked.dims[d];
+  }
+  if (c.rows == 0 || c.width == 0 || c.outside == 0) {
+    return hr__emit_unable(e->kernel, "columns of nothing");
+  }
+  if (!is_simple(&c)) {
+    return hr__emit_unable(e->kernel, "such columns");
+  }
+  if (e->target != NULL && c.width < 16) {
+    return hr__emit_unable(e->kernel, "few columns");
+  }
+  c.strip = c.width >= WIDE_MIN ? WIDE_STRIP : STRIP; /* longer lines of memory at once */
+  c.strips = (c.width + c.strip - 1) / c.strip;
+  c.chunks = (c.rows + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
+  c.is_split = shall_split(&c);
+  for (int a = 0; a < e->kernel->access_count; ++a) {
+    hr__emit_see(e->kernel, &e->kernel->accesses[a], 0, e->kept.dims, e->kept.source, false, &e->axes[a]);
+  }
+  hr__emit_find_aliases(e);
+  HR_RETURN_IF_ERROR(hr__emit_worth(e, 0));
+  if (!place_parts(&c)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s", name);
+  }
+  int64_t units = c.strips * c.outside;
+  out_emission->workspace_bytes = (size_t)c.workspace;
+  if (c.is_split) {
+    emit_split(&c, name);
+    out_emission->pass_count = 2;
+    out_emission->units[0] = units * c.chunks;
+    out_emission->units[1] = units;
+    out_emission->grain[0] = hr__emit_grain(e->kernel, c.strip * HR_REDUCE_CHUNK);
+    out_emission->grain[1] = 64;
+  } else {
+    emit_whole(&c, name);
+    out_emission->pass_count = 1;
+    out_emission->units[0] = units;
+    out_emission->grain[0] = hr__emit_grain(e->kernel, c.strip * c.rows);
+  }
+  return HR_OK;
+}

@@ -1,0 +1,395 @@
+/* The compiled tier from outside: programs give the right numbers with a compiler that is there, missing, failing or hanging, and
+ * with a disk cache that is whole, damaged, foreign or shared by processes. */
+#include "engine/compile_queue.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "hr_test.h"
+
+#include "base/env.h"
+#include "base/thread.h"
+#include "engine/compiled_kernel.h"
+#include "engine/disk_cache.h"
+#include "engine/host_compiler.h"
+#include "headrace/stream.h"
+
+enum { COUNT = 1000 };
+
+/* ---- a folder for each test ---- */
+
+static char folder[64];
+
+static void begin(const char *jit, const char *compiler) {
+  const char *shared = getenv("HEADRACE_TEST_SHARED"); /* a test of several processes */
+  snprintf(folder, sizeof folder, "%s", shared != NULL ? shared : "/tmp/headrace_test_XXXXXX");
+  HR_ASSERT(shared != NULL || mkdtemp(folder) != NULL);
+  setenv("HEADRACE_CACHE", folder, 1);
+  setenv("HEADRACE_JIT", jit, 1);
+  if (compiler != NULL) {
+    setenv("HEADRACE_CC", compiler, 1);
+  } else {
+    unsetenv("HEADRACE_CC");
+  }
+  hr__env_reload();
+  hr__compile_queue_reset();
+}
+
+static void end(void) {
+  hr__compile_queue_wait();
+  DIR *files = getenv("HEADRACE_TEST_SHARED") == NULL ? opendir(folder) : NULL;
+  for (struct dirent *entry; files != NULL && (entry = readdir(files)) != NULL;) {
+    unlinkat(dirfd(files), entry->d_name, 0);
+  }
+  if (files != NULL) {
+    closedir(files);
+    HR_ASSERT_EQ(rmdir(folder), 0);
+  }
+  unsetenv("HEADRACE_CACHE");
+  unsetenv("HEADRACE_JIT");
+  unsetenv("HEADRACE_CC");
+  unsetenv("HEADRACE_CC_SECONDS");
+  unsetenv("HEADRACE_CACHE_BYTES");
+  hr__env_reload();
+  hr__compile_queue_reset();
+}
+
+static bool has_compiler(void) {
+  const char *path;
+  hr_status status = hr__host_compiler_find(&path);
+  bool found = status == NULL;
+  hr_status_free(status);
+  return found;
+}
+
+static hr_jit_counts counts(void) {
+  hr_jit_counts now;
+  hr__compile_queue_wait();
+  hr__jit_counts(&now);
+  return now;
+}
+
+/* ---- a program: y = (x * number + x), which is one kernel; `number` says which round ---- */
+
+typedef struct fixture {
+  hr_device *device;
+  hr_stream *stream;
+  hr_buffer *x;
+} fixture;
+
+static const int64_t dims[] = {COUNT}, strides[] = {1};
+
+static hr_view view_of(hr_buffer *buffer) {
+  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
+}
+
+static fixture open_fixture(void) {
+  fixture f;
+  float values[COUNT];
+  for (int i = 0; i < COUNT; ++i) {
+    values[i] = (float)i * 0.25f - 7;
+  }
+  HR_ASSERT_OK(hr_device_open("cpu", &f.device));
+  HR_ASSERT_OK(hr_stream_create(f.device, &f.stream));
+  HR_ASSERT_OK(hr_buffer_create(f.device, sizeof values, &f.x));
+  hr_view view = view_of(f.x);
+  HR_ASSERT_OK(hr_stream_write(f.stream, &view, values));
+  return f;
+}
+
+static void close_fixture(fixture *f) {
+  hr_buffer_release(f->x);
+  hr_stream_release(f->stream);
+  hr_device_release(f->device);
+}
+
+static void binary(const fixture *f, hr_op op, hr_view a, hr_view b, hr_buffer *out) {
+  hr_view inputs[] = {a, b}, output = view_of(out);
+  HR_ASSERT_OK(hr_stream_record(f->stream, op, NULL, 2, inputs, 1, &output));
+}
+
+static void check_round(const fixture *f, double number) {
+  hr_buffer *t, *y;
+  float values[COUNT];
+  hr_scalar scalar = hr_scalar_f64(number);
+  hr_view scale = {.scalar = &scalar, .dtype = HR_DTYPE_F64};
+  HR_ASSERT_OK(hr_buffer_create(f->device, sizeof values, &t));
+  HR_ASSERT_OK(hr_buffer_create(f->device, sizeof values, &y));
+  binary(f, HR_OP_MUL, view_of(f->x), scale, t);
+  binary(f, HR_OP_ADD, view_of(t), view_of(f->x), y);
+  hr_buffer_release(t);
+  hr_view view = view_of(y);
+  HR_ASSERT_OK(hr_stream_read(f->stream, &view, values));
+  hr_buffer_release(y);
+  for (int i = 0; i < COUNT; ++i) {
+    float x = (float)i * 0.25f - 7, product = x * (float)number;
+    HR_ASSERT_EQ(values[i], product + x);
+  }
+}
+
+static hr_stats check_rounds(int rounds) {
+  fixture f = open_fixture();
+  for (int k = 0; k < rounds; ++k) {
+    check_round(&f, 2.0 + k);
+  }
+  hr_stats stats;
+  hr_stream_stats(f.stream, &stats);
+  close_fixture(&f);
+  return stats;
+}
+
+/* ---- compilers ---- */
+
+HR_TEST(code_takes_over_between_launches) {
+  begin("auto", NULL);
+  hr_jit_counts before = counts();
+  fixture f = open_fixture();
+  hr_stats stats;
+  for (int k = 0; k < 400; ++k) { /* 8 KB each: after 1 MB it is worth compiling */
+    check_round(&f, k);
+  }
+  hr__compile_queue_wait();
+  check_round(&f, 1);
+  hr_stream_stats(f.stream, &stats);
+  if (has_compiler()) {
+    HR_ASSERT_EQ(counts().compiled, before.compiled + 1);
+    HR_ASSERT(stats.kernels_interpreted < stats.kernels);
+  }
+  HR_ASSERT(stats.kernels_interpreted > 100);
+  close_fixture(&f);
+  end();
+}
+
+HR_TEST(waiting_compiles_before_the_first_run) {
+  begin("wait", NULL);
+  hr_stats stats = check_rounds(3);
+  HR_ASSERT_EQ(stats.kernels, 3);
+  HR_ASSERT_EQ(stats.kernels_interpreted, has_compiler() ? 0 : 3);
+  end();
+}
+
+HR_TEST(off_interprets) {
+  begin("off", NULL);
+  hr_jit_counts before = counts();
+  hr_stats stats = check_rounds(400);
+  HR_ASSERT_EQ(stats.kernels_interpreted, 400);
+  HR_ASSERT_EQ(counts().compiled, before.compiled);
+  end();
+}
+
+static void check_bad_compiler(const char *compiler) {
+  begin("wait", compiler);
+  setenv("HEADRACE_CC_SECONDS", "1", 1);
+  hr__env_reload();
+  hr_jit_counts before = counts();
+  int64_t start = hr_clock_ns();
+  for (int k = 0; k < 5; ++k) { /* each executable asks anew */
+    hr_stats stats = check_rounds(3);
+    HR_ASSERT_EQ(stats.kernels_interpreted, 3);
+  }
+  HR_ASSERT_EQ(counts().compiled, before.compiled);
+  HR_ASSERT(hr_clock_ns() - start < INT64_C(10) * 1000000000);
+  end();
+}
+
+HR_TEST(programs_run_without_a_compiler) {
+  check_bad_compiler("/nowhere/cc");
+}
+
+HR_TEST(programs_run_with_a_compiler_that_fails) {
+  check_bad_compiler("false");
+}
+
+HR_TEST(programs_run_with_a_compiler_that_makes_nothing) {
+  check_bad_compiler("true");
+}
+
+HR_TEST(a_hanging_compiler_is_killed) {
+  char path[96];
+  snprintf(path, sizeof path, "/tmp/headrace_hang_%d", (int)getpid());
+  int file = open(path, O_WRONLY | O_CREAT | O_EXCL, 0700);
+  HR_ASSERT(file >= 0);
+  static const char script[] = "#!/bin/sh\nsleep 600\n";
+  HR_ASSERT_EQ(write(file, script, sizeof script - 1), (ssize_t)sizeof script - 1);
+  close(file);
+  check_bad_compiler(path);
+  unlink(path);
+}
+
+/* ---- the disk ---- */
+
+static bool ends_with(const char *name, const char *suffix) {
+  size_t length = strlen(name), wanted = strlen(suffix);
+  return length >= wanted && strcmp(name + length - wanted, suffix) == 0;
+}
+
+/* Calls fn for each file of the cache with that suffix; gives how many. */
+static int each_file(const char *suffix, void (*fn)(const char *path)) {
+  int found = 0;
+  DIR *files = opendir(folder);
+  for (struct dirent *entry; files != NULL && (entry = readdir(files)) != NULL;) {
+    if (ends_with(entry->d_name, suffix)) {
+      char path[512];
+      snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+      ++found;
+      if (fn != NULL) {
+        fn(path);
+      }
+    }
+  }
+  if (files != NULL) {
+    closedir(files);
+  }
+  return found;
+}
+
+static void cut_short(const char *path) {
+  struct stat info;
+  HR_ASSERT_EQ(stat(path, &info), 0);
+  HR_ASSERT_EQ(truncate(path, info.st_size / 2), 0);
+}
+
+static void flip_byte(const char *path) {
+  int file = open(path, O_RDWR);
+  char byte;
+  HR_ASSERT_EQ(pread(file, &byte, 1, 100), 1);
+  byte = (char)(byte ^ 1);
+  HR_ASSERT_EQ(pwrite(file, &byte, 1, 100), 1);
+  close(file);
+}
+
+static void empty(const char *path) {
+  HR_ASSERT_EQ(truncate(path, 0), 0);
+}
+
+static void open_to_others(const char *path) {
+  HR_ASSERT_EQ(chmod(path, 0666), 0);
+}
+
+static void replace_by_link(const char *path) {
+  unlink(path);
+  HR_ASSERT_EQ(symlink("/etc/passwd", path), 0);
+}
+
+static void remove_file(const char *path) {
+  unlink(path);
+}
+
+/* Runs the program as a new process would, and says what came of its kernel. */
+static void run_again(int64_t compiled, int64_t loaded) {
+  hr__compile_queue_reset();
+  hr_jit_counts before = counts();
+  hr_stats stats = check_rounds(2);
+  HR_ASSERT_EQ(stats.kernels_interpreted, 0);
+  HR_ASSERT_EQ(counts().compiled - before.compiled, compiled);
+  HR_ASSERT_EQ(counts().loaded - before.loaded, loaded);
+}
+
+HR_TEST(kernels_are_found_on_disk_and_damaged_files_are_made_again) {
+  if (!has_compiler()) {
+    return;
+  }
+  begin("wait", NULL);
+  run_again(1, 0);
+  HR_ASSERT_EQ(each_file(".so", NULL), 1);
+  HR_ASSERT_EQ(each_file(".ref", NULL), 1);
+  run_again(0, 1);
+  void (*const damages[])(const char *path) = {cut_short,      flip_byte,       empty,
+                                               open_to_others, replace_by_link, remove_file};
+  for (size_t k = 0; k < sizeof damages / sizeof *damages; ++k) {
+    each_file(".so", damages[k]);
+    run_again(1, 0);
+    run_again(0, 1);
+    each_file(".ref", damages[k]);
+    run_again(1, 0);
+    run_again(0, 1);
+  }
+  end();
+}
+
+HR_TEST(a_folder_that_others_may_write_to_is_not_used) {
+  if (!has_compiler()) {
+    return;
+  }
+  begin("wait", NULL);
+  HR_ASSERT_EQ(chmod(folder, 0777), 0);
+  run_again(1, 0);
+  HR_ASSERT_EQ(each_file(".so", NULL), 0);
+  run_again(1, 0);
+  HR_ASSERT_EQ(chmod(folder, 0700), 0);
+  run_again(1, 0);
+  HR_ASSERT_EQ(each_file(".so", NULL), 1);
+  end();
+}
+
+HR_TEST(no_folder_is_no_cache) {
+  if (!has_compiler()) {
+    return;
+  }
+  begin("wait", NULL);
+  setenv("HEADRACE_CACHE", "-", 1);
+  hr__env_reload();
+  run_again(1, 0);
+  run_again(1, 0);
+  HR_ASSERT_EQ(each_file(".so", NULL), 0);
+  end();
+}
+
+HR_TEST(the_folder_stays_below_its_limit) {
+  begin("off", NULL);
+  setenv("HEADRACE_CACHE_BYTES", "64K", 1);
+  hr__env_reload();
+  hr_disk_cache cache;
+  char path[128], text[64];
+  HR_ASSERT_OK(hr__disk_cache_open(1, &cache));
+  snprintf(path, sizeof path, "/tmp/headrace_library_%d", (int)getpid());
+  int file = open(path, O_WRONLY | O_CREAT, 0600);
+  HR_ASSERT_EQ(ftruncate(file, 0) + (int)(write(file, folder, sizeof folder) != sizeof folder), 0);
+  close(file);
+  hr_text kept = {0};
+  for (int k = 0; k < 40; ++k) { /* 4 KB blocks */
+    snprintf(text, sizeof text, "text %d", k);
+    HR_ASSERT_OK(hr__disk_cache_add_library(&cache, text, strlen(text), path, &kept));
+    HR_ASSERT_OK(hr__disk_cache_add_kernel(&cache, text, strlen(text), hr_text_chars(&kept)));
+    hr__disk_cache_trim(&cache);
+    HR_ASSERT((each_file(".so", NULL) + each_file(".ref", NULL)) * 4096 <= 65536);
+  }
+  HR_ASSERT(hr__disk_cache_find(&cache, "text 39", 7, &kept));
+  HR_ASSERT(!hr__disk_cache_find(&cache, "text 0", 6, &kept));
+  hr_text_fini(&kept);
+  hr__disk_cache_fini(&cache);
+  unlink(path);
+  end();
+}
+
+HR_TEST(processes_share_a_folder) {
+  enum { PROCESSES = 4 };
+  if (!has_compiler()) {
+    return;
+  }
+  begin("wait", NULL);
+  char command[1024], program[512];
+  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  HR_ASSERT(length > 0);
+  program[length] = 0;
+  snprintf(command, sizeof command, "HEADRACE_TEST_SHARED=%s %s waiting 2> /dev/null", folder, program);
+  pid_t children[PROCESSES];
+  for (int k = 0; k < PROCESSES; ++k) {
+    children[k] = fork();
+    if (children[k] == 0) {
+      execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+      _exit(127);
+    }
+  }
+  for (int k = 0; k < PROCESSES; ++k) {
+    int result = -1;
+    HR_ASSERT_EQ(waitpid(children[k], &result, 0), children[k]);
+    HR_ASSERT_EQ(result, 0);
+  }
+  HR_ASSERT_EQ(each_file("", NULL), 2 + each_file(".ref", NULL) + each_file(".so", NULL));
+  run_again(0, 1);
+  end();
+}
