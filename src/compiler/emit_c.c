@@ -70,6 +70,9 @@ hr_status hr__emit_worth(const hr__emitter *e, int64_t row) {
     if (is_half) {
       return hr__emit_unable(kernel, "f16: compilers do not vectorise its conversions");
     }
+    if (instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->family == HR_FAMILY_ARGREDUCE) {
+      return hr__emit_unable(kernel, "windows with indices: long selects");
+    }
     if (instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->rule == HR_RULE_SEEDED) {
       return hr__emit_unable(kernel, "random numbers: the interpreter makes 64 at once");
     }

@@ -57,7 +57,7 @@ static bool look_up(const char *name, char *out_path) {
 
 hr_status hr__host_compiler_find(const char **out_path) {
   static char path[PATH_MOST];
-  static const char *const names[] = {"clang", "cc", "gcc"};
+  static const char *const names[] = {"gcc", "cc", "clang"};
   const char *chosen = hr_env_text(HR_ENV_CC);
   if (chosen[0] != 0) {
     *out_path = path;
@@ -70,7 +70,7 @@ hr_status hr__host_compiler_find(const char **out_path) {
       return HR_OK;
     }
   }
-  return hr_status_make(HR_STATUS_NOT_FOUND, "no clang, cc or gcc in PATH");
+  return hr_status_make(HR_STATUS_NOT_FOUND, "no gcc, cc or clang in PATH");
 }
 
 /* ---- running ---- */

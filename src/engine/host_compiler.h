@@ -1,6 +1,6 @@
 /* host_compiler.h: the system's C compiler, for the compiled tier.
  *
- * Which one: HEADRACE_CC, or clang, or cc, or gcc: the first that is there. It runs in a private folder, without a shell, with a
+ * Which one: HEADRACE_CC, or gcc, or cc, or clang: the first that is there. It runs in a private folder, without a shell, with a
  * time limit. Threads: one at a time (the compile queue's).
  */
 #ifndef HEADRACE_ENGINE_HOST_COMPILER_H_

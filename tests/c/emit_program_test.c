@@ -1,7 +1,7 @@
 /* emit_program_test.c: random programs, interpreted and compiled: the same bits.
  *
  * Programs of a batch are emitted into one text, compiled once, and run with what could be emitted; the other kernels are
- * interpreted. HEADRACE_TEST_PROGRAMS sets the number of programs (default 200), HEADRACE_TEST_SEED the first seed;
+ * interpreted. HEADRACE_TEST_PROGRAMS sets the number of programs (default 100), HEADRACE_TEST_SEED the first seed;
  * HEADRACE_TEST_SHOW=1 tells what is not emitted. Without a compiler there is nothing to test.
  */
 #include "hr_test.h"
@@ -203,7 +203,7 @@ HR_TEST(compiled_programs_have_the_bits_of_interpreted_ones) {
     hr_status_free(status);
     return;
   }
-  long count = setting("HEADRACE_TEST_PROGRAMS", 200), first = setting("HEADRACE_TEST_SEED", 1);
+  long count = setting("HEADRACE_TEST_PROGRAMS", 100), first = setting("HEADRACE_TEST_SEED", 1);
   batch b = {.shows = getenv("HEADRACE_TEST_SHOW") != NULL};
   for (long k = 0; k < count; k += BATCH) {
     check_batch(&b, (uint64_t)(first + k), (int)(count - k < BATCH ? count - k : BATCH));
