@@ -15,8 +15,8 @@
 #include "base/thread.h"
 #include "providers/provider.h"
 
-enum { LANES = 32, BLOCK = 512, DOTS = 4 };
-static const int64_t SERIAL_WEIGHTS = 1 << 18; /* 1 MB: about 15 us on one core */
+enum { LANES = 32, BLOCK = 256, DOT_BLOCK = 32, DOTS = 4 }; /* blocks: of columns, what a thread takes at a time */
+static const int64_t SERIAL_WEIGHTS = 1 << 18;              /* 1 MB: about 15 us on one core */
 
 struct hr_prepared {
   int64_t batch, inner, columns; /* y [batch, 1, columns] = x [batch, 1, inner] W [batch, inner, columns] */
@@ -196,18 +196,27 @@ static void add_rows(const call *c, const float *x, const float *w, float *y, in
   }
 }
 
-/* Columns [begin, end) of all batches laid end to end, in units of BLOCK columns. */
+static bool uses_dots(const hr_prepared *p) {
+  return p->w_inner == 1 || p->w_columns != 1;
+}
+
+static int64_t count_blocks(const hr_prepared *p) {
+  int64_t block = uses_dots(p) ? DOT_BLOCK : BLOCK;
+  return (p->columns + block - 1) / block;
+}
+
+/* Blocks [begin, end) of the columns of all batches laid end to end. */
 static void run_units(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
   const hr_prepared *p = c->p;
-  int64_t blocks = (p->columns + BLOCK - 1) / BLOCK;
+  int64_t blocks = count_blocks(p), block = uses_dots(p) ? DOT_BLOCK : BLOCK;
   for (int64_t unit = begin; unit < end; ++unit) {
-    int64_t batch = unit / blocks, first = unit % blocks * BLOCK;
-    int64_t last = first + BLOCK < p->columns ? first + BLOCK : p->columns;
+    int64_t batch = unit / blocks, first = unit % blocks * block;
+    int64_t last = first + block < p->columns ? first + block : p->columns;
     const float *x = c->x + batch * p->x_batch, *w = c->w + batch * p->w_batch;
     float *y = c->y + batch * p->y_batch;
-    if (p->w_inner == 1 || p->w_columns != 1) {
+    if (uses_dots(p)) {
       dot_columns(c, x, w, y, first, last);
     } else {
       add_rows(c, x, w, y, first, last);
@@ -221,7 +230,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace) {
             .w = (const float *)args[1] + p->w_offset,
             .bias = p->has_bias ? (const float *)args[2] + p->bias_offset : NULL};
   c.y = (float *)args[p->y_arg] + p->y_offset;
-  int64_t blocks = (p->columns + BLOCK - 1) / BLOCK;
+  int64_t units = p->batch * count_blocks(p);
   if (p->x_stride != 1 && p->batch == 1) { /* dense x, once */
     float *dense = workspace;
     for (int64_t k = 0; k < p->inner; ++k) {
@@ -229,8 +238,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace) {
     }
     c.x = dense;
   }
-  int64_t grain = needs_team(p) ? 1 : p->batch * blocks;
-  hr_parallel_for(p->batch * blocks, grain, run_units, &c);
+  hr_parallel_for(units, needs_team(p) ? 1 : units, run_units, &c);
   return NULL;
 }
 
