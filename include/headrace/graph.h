@@ -37,6 +37,15 @@ HR_API HR_MUST_USE hr_status hr_capture_create(hr_device *device, hr_stream **ou
  * its operands. */
 HR_API int64_t hr_capture_scalar_count(hr_stream *capture);
 
+/* The buffers that the captured records use, in the order of their first use; borrowed. A frontend that captures a backward pass on a
+ * second capture finds in both what the first has to keep for the second. */
+HR_API int64_t hr_capture_buffer_count(hr_stream *capture);
+HR_API hr_buffer *hr_capture_buffer(hr_stream *capture, int64_t index);
+/* Whether the captured records use a buffer. */
+HR_API bool hr_capture_uses(hr_stream *capture, const hr_buffer *buffer);
+/* Whether a buffer has memory, so that a graph would keep it as a constant. */
+HR_API bool hr_buffer_has_memory(const hr_buffer *buffer);
+
 /* What the caller knows of a graph. The buffers are those that were recorded; one that no record used may be named. */
 typedef struct hr_graph_spec {
   int param_count, result_count, argument_count;

@@ -50,6 +50,32 @@ int64_t hr_capture_scalar_count(hr_stream *capture) {
   return count;
 }
 
+int64_t hr_capture_buffer_count(hr_stream *capture) {
+  hr_mutex_lock(&capture->mutex);
+  int64_t count = (int64_t)capture->pending.buffers.count;
+  hr_mutex_unlock(&capture->mutex);
+  return count;
+}
+
+hr_buffer *hr_capture_buffer(hr_stream *capture, int64_t index) {
+  hr_mutex_lock(&capture->mutex);
+  bool exists = index >= 0 && index < (int64_t)capture->pending.buffers.count;
+  hr_buffer *buffer = exists ? capture->pending.buffers.data[index] : NULL;
+  hr_mutex_unlock(&capture->mutex);
+  return buffer;
+}
+
+bool hr_capture_uses(hr_stream *capture, const hr_buffer *buffer) {
+  hr_mutex_lock(&capture->mutex);
+  uint32_t local = hr__stretch_find(&capture->pending, buffer);
+  hr_mutex_unlock(&capture->mutex);
+  return local != UINT32_MAX;
+}
+
+bool hr_buffer_has_memory(const hr_buffer *buffer) {
+  return hr__buffer_address(buffer) != NULL;
+}
+
 /* ---- making ---- */
 
 typedef struct uses {

@@ -79,6 +79,11 @@ static hr_status capture_example(const fixture *f, hr_graph **out_graph) {
                         .arguments = &number};
   status = status == NULL ? binary(f->capture, HR_OP_MUL, sum, b, result) : status;
   status = status == NULL ? binary(f->capture, HR_OP_ADD, a, b, b) : status;
+  if (status == NULL) {
+    HR_ASSERT_EQ(hr_capture_buffer_count(f->capture), 4);
+    HR_ASSERT(hr_capture_buffer(f->capture, 1) == sum && hr_capture_buffer(f->capture, 4) == NULL);
+    HR_ASSERT(hr_capture_uses(f->capture, b) && !hr_buffer_has_memory(b));
+  }
   status = status == NULL ? hr_graph_create(f->capture, &spec, out_graph) : status;
   hr_buffer_release(a);
   hr_buffer_release(b);

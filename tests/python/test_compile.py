@@ -1,5 +1,5 @@
-"""torch.compile(backend="headrace"): the same results as eager code on torch's CPU device, in few captures, and what can't
-be captured is right too, and counted."""
+"""torch.compile(backend="headrace"): the same results as eager code on torch's CPU device, in few captures, and what
+can't be captured is right too, and counted."""
 
 import copy
 import logging
@@ -92,3 +92,387 @@ def test_networks_infer_as_on_the_cpu(name, device):
     assert_summed(actual, expected, name, factor=5)
     assert counts()["eager_runs"] == 0
     assert counts()["runs"] >= (3 if name != "lstm" else 0)
+
+
+# ---- few captures, whatever changes between the calls
+
+
+def test_batch_sizes_get_a_bounded_number_of_graphs(device):
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+    moved = compiled(copy.deepcopy(model).to(device))
+    with torch.no_grad():
+        for count in (4, 7, 1, 4, 9, 7, 4):
+            x = torch.randn(count, 8)
+            assert_summed(moved(x.to(device)), model(x), f"batch {count}")
+    assert counts()["eager_runs"] == 0
+    assert counts()["captures"] <= 8
+
+
+def test_offsets_into_a_storage_are_variants(device):
+    data = torch.randn(10, 6)
+    on_device = data.to(device)
+    add = compiled(lambda x: x * 2 + 1)
+    for i in range(40):
+        assert_same(add(on_device[i % 10]), data[i % 10] * 2 + 1, f"row {i % 10}")
+    assert counts()["captures"] <= 11
+    assert counts()["eager_runs"] == 0
+
+
+def test_numbers_that_change_are_not_baked(device):
+    x = torch.randn(5)
+    moved = x.to(device)
+    scale = compiled(lambda x, number: x * number + number)
+    for number in (1.5, 2.5, 3.5, 4.5, -1.0):
+        assert_same(scale(moved, number), x * number + number, f"number {number}")
+    host = compiled(lambda x, number: x * number)
+    before = counts()["eager_runs"]  # dynamo passes a number that changed as a tensor whose item() is taken
+    for number in (1.5, 2.5, 3.5):
+        assert_same(host(moved, torch.tensor(number)), x * number, f"tensor {number}")
+    assert counts()["eager_runs"] == before
+
+
+def test_whole_numbers_from_shapes_are_not_baked(device):
+    mean = compiled(lambda x: x.sum() / x.size(0) + torch.arange(x.size(0), device=x.device), dynamic=True)
+    for count in (3, 5, 3, 8):
+        x = torch.randn(count)
+        assert_same(mean(x.to(device)), x.sum() / count + torch.arange(count), f"{count}", rtol=1e-5)
+    assert counts()["eager_runs"] == 0
+
+
+# ---- random numbers
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_dropout_draws_anew_and_is_reproducible(grad, device):
+    drop = compiled(lambda x: F.dropout(x * 2, 0.5))
+    x = torch.ones(1000, device=device, requires_grad=grad)
+    torch.manual_seed(3)
+    first, second = drop(x), drop(x)
+    torch.manual_seed(3)
+    again = drop(x)
+    torch.manual_seed(3)
+    eager = F.dropout(x * 2, 0.5)
+    assert not torch.equal(first.cpu(), second.cpu())
+    assert torch.equal(first.cpu(), again.cpu())
+    assert torch.equal(first.cpu(), eager.cpu())
+    assert counts() == {"captures": 1, "runs": 3, "eager_runs": 0}
+    if grad:
+        (gradient,) = torch.autograd.grad(second.sum(), x)
+        assert torch.equal(gradient.cpu(), second.detach().cpu())  # 2 / (1 - p) where it was kept
+
+
+def test_dropout_in_attention_has_the_gradient_of_its_own_mask(device):
+    query, key, value = (torch.randn(2, 2, 6, 4, device=device, requires_grad=True) for _ in range(3))
+
+    def attend(query, key, value):
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=0.5)
+
+    attend_compiled = compiled(attend)
+    attend_compiled(query, key, value)
+    torch.manual_seed(5)
+    actual = attend_compiled(query, key, value)
+    actual_gradients = torch.autograd.grad(actual.square().sum(), (query, key, value))
+    torch.manual_seed(5)
+    expected = attend(query, key, value)
+    expected_gradients = torch.autograd.grad(expected.square().sum(), (query, key, value))
+    assert torch.equal(actual.cpu(), expected.cpu())
+    for name, got, wanted in zip(("query", "key", "value"), actual_gradients, expected_gradients, strict=True):
+        assert torch.equal(got.cpu(), wanted.cpu()), name
+    assert counts()["eager_runs"] == 0
+
+
+# ---- changes in place, views, aliases
+
+
+def test_running_statistics_move_in_place(device):
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+    for grad in (True, False):
+        expected, actual = copy.deepcopy(model).train(), copy.deepcopy(model).to(device).train()
+        before = actual[1].running_mean
+        run = compiled(actual)
+        with torch.set_grad_enabled(grad):
+            for _ in range(3):
+                x = torch.randn(4, 2, 6, 6)
+                assert_summed(run(x.to(device)), expected(x), "output", factor=5)
+        assert actual[1].running_mean is before
+        assert_summed(actual[1].running_mean, expected[1].running_mean, "running mean", factor=5)
+        assert_summed(actual[1].running_var, expected[1].running_var, "running variance", factor=5)
+        assert actual[1].num_batches_tracked.item() == 3
+    assert counts()["eager_runs"] == 0
+
+
+def test_a_compiled_step_has_no_more_operations_than_an_eager_one(device):
+    case = CASES["resnet50"]
+    model = case.build(small=True).to(device)
+    batch = tuple(t.to(device) for t in case.batch(small=True))
+    operations = []
+    for run in (model, compiled(model)):
+        for _ in range(2):
+            torch.headrace.reset_stats()
+            F.cross_entropy(run(batch[0]), batch[1]).backward()
+        operations.append(torch.headrace.stats()["operations"])
+    assert operations[1] <= operations[0]
+
+
+def test_inputs_are_changed_in_place(device):
+    def step(x, y):
+        x.add_(y)
+        return x * 2
+
+    x, y = torch.randn(6), torch.randn(6)
+    on_device, version = x.to(device), None
+    run = compiled(step)
+    for _ in range(3):
+        expected = step(x, y)
+        version = on_device._version
+        assert_same(run(on_device, y.to(device)), expected)
+        assert on_device._version > version
+    assert_same(on_device, x)
+    alias = on_device.view(6)
+    assert_same(run(on_device, alias), step(x, x))  # memory that is written is shared: operation by operation
+    assert_same(on_device, x)
+
+
+def test_results_that_are_inputs_and_views_of_them(device):
+    def several(x):
+        return x, x[1:], x.t(), x + 1, x.view(-1)
+
+    x = torch.randn(3, 4)
+    for grad in (False, True):
+        run = compiled(several)
+        given = x.to(device).requires_grad_(grad)
+        for _ in range(2):
+            results = run(given)
+            for got, wanted in zip(results, several(x), strict=True):
+                assert_same(got, wanted)
+            assert results[0] is given
+        if not grad:
+            results[1].fill_(7)
+            assert_same(given[1:], torch.full((2, 4), 7.0))
+            assert_same(results[4][4:], torch.full((8,), 7.0))
+        else:
+            (gradient,) = torch.autograd.grad(results[2].sum() + results[3].sum(), given)
+            assert_same(gradient, torch.full((3, 4), 2.0))
+
+
+def test_results_that_share_memory_have_gradients(device):
+    def views(x):
+        y = x * 3
+        return y, y[1:], y.view(-1)
+
+    x = torch.randn(3, 4, device=device, requires_grad=True)
+    y, part, flat = compiled(views)(x)
+    (gradient,) = torch.autograd.grad(y.sum() + part.sum() + flat.sum(), x)
+    expected = torch.full((3, 4), 9.0)
+    expected[0] = 6
+    assert_same(gradient, expected)
+
+
+# ---- gradients
+
+
+def test_gradients_of_some_results_and_inputs(device):
+    def function(x, y, z):
+        return x * y, (x + 1).detach(), y.sin(), x.argmax()
+
+    x, y = torch.randn(4, requires_grad=True), torch.randn(4, requires_grad=True)
+    z = torch.randn(4, requires_grad=True)
+    moved = [t.detach().to(device).requires_grad_() for t in (x, y, z)]
+    run = compiled(function)
+    for _ in range(2):
+        results, expected = run(*moved), function(x, y, z)
+        for got, wanted in zip(results, expected, strict=True):
+            assert_same(got, wanted)
+            assert got.requires_grad == wanted.requires_grad
+        got = torch.autograd.grad(results[0].sum(), moved, allow_unused=True)
+        wanted = torch.autograd.grad(expected[0].sum(), (x, y, z), allow_unused=True)
+        assert_same(got[0], wanted[0])
+        assert_same(got[1], wanted[1])
+        assert got[2] is None and wanted[2] is None
+    assert counts()["eager_runs"] == 0
+
+
+def test_a_gradient_that_repeats_itself(device):
+    x, y = (torch.randn(3, device=device, requires_grad=True) for _ in range(2))
+    compiled(lambda x, y: x + y)(x, y).sum().backward()
+    x.grad.add_(1)
+    assert_same(x.grad, torch.full((3,), 2.0))
+    assert_same(y.grad, torch.full((3,), 1.0))
+
+
+def test_second_backward(device):
+    x = torch.randn(4, device=device, requires_grad=True)
+    run = compiled(lambda x: (x * 2).tanh().exp())
+    loss = run(x).sum()
+    (first,) = torch.autograd.grad(loss, x, retain_graph=True)
+    (second,) = torch.autograd.grad(loss, x)
+    assert torch.equal(first.cpu(), second.cpu())
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(loss, x)
+    with pytest.raises(RuntimeError, match="double backward"):
+        torch.autograd.grad(run(x).sum(), x, create_graph=True)
+
+
+def test_a_changed_input_or_result_is_noticed_by_backward(device):
+    run = compiled(lambda x, w: (x * w).exp())
+    for change_result in (False, True):
+        x, w = torch.randn(4, device=device, requires_grad=True), torch.randn(4, device=device)
+        result = run(x, w)
+        with torch.no_grad():
+            (result if change_result else w).add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            result.sum().backward()
+
+
+def test_checkpoint_and_autocast(device):
+    from torch.utils.checkpoint import checkpoint
+
+    layer = nn.Linear(6, 6)
+    moved = copy.deepcopy(layer).to(device)
+    x = torch.randn(5, 6)
+    compiled(lambda x: checkpoint(lambda x: moved(x).tanh(), x, use_reentrant=False).sum())(x.to(device)).backward()
+    layer(x).tanh().sum().backward()
+    assert_summed(moved.weight.grad, layer.weight.grad, "weight", factor=5)
+
+    def half(x):
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
+            return layer(x) if x.device.type == "cpu" else moved(x)
+
+    assert_summed(compiled(half)(x.to(device)), half(x), "autocast", factor=2)
+
+
+@pytest.mark.parametrize("mode", ["fuse", "eager", "strict"])
+def test_modes_give_the_same(mode, device):
+    torch.headrace.set_mode(mode)
+    layer = nn.Linear(6, 6)
+    moved = copy.deepcopy(layer).to(device)
+    run, x = compiled(moved), torch.randn(5, 6)
+    for _ in range(2):
+        moved.zero_grad(), layer.zero_grad()
+        run(x.to(device)).relu().sum().backward()
+        layer(x).relu().sum().backward()
+        assert_summed(moved.weight.grad, layer.weight.grad, mode, factor=5)
+
+
+def test_inference_mode(device):
+    layer = nn.Linear(6, 6)
+    run, x = compiled(copy.deepcopy(layer).to(device)), torch.randn(5, 6)
+    moved = x.to(device)
+    with torch.inference_mode():
+        for _ in range(3):
+            result = run(moved)
+            assert result.is_inference()
+            assert_summed(result, layer(x), "inference mode")
+    assert_summed(run(moved), layer(x), "with gradients")
+    assert counts()["eager_runs"] == 0
+
+
+# ---- what can't be captured, and errors
+
+
+def test_values_break_the_graph(device):
+    def function(x):
+        y = x * 2
+        if y.sum() > 0:
+            return y + 1
+        return y.max().item() + y
+
+    run = compiled(function)
+    for x in (torch.ones(4), -torch.ones(4), torch.ones(4)):
+        assert_same(run(x.to(device)), function(x))
+
+
+def test_what_the_host_computes_runs_eagerly_and_is_counted(device, caplog):
+    def noisy(x):
+        return x + torch.rand(4).to(x.device)
+
+    x = torch.zeros(4, device=device)
+    run = compiled(noisy)
+    with caplog.at_level(logging.WARNING, "headrace.compile"):
+        first, second = run(x), run(x)
+    assert not torch.equal(first.cpu(), second.cpu())
+    assert counts()["eager_runs"] == 2
+    assert counts()["runs"] == 0
+    assert "host" in caplog.text
+
+
+def test_a_generator_of_its_own_runs_eagerly(device):
+    generator = torch.Generator(device)
+    weights = torch.zeros(50, device=device)
+
+    def noisy(x):
+        return x + torch.empty_like(x).normal_()
+
+    run = compiled(noisy)
+    torch.manual_seed(1)
+    first = run(weights)
+    torch.manual_seed(1)
+    assert torch.equal(first.cpu(), run(weights).cpu())
+    assert generator.initial_seed() is not None
+
+
+def test_errors_of_deferred_work_are_reported_and_then_over(device):
+    table = torch.randn(5, 3)
+    look_up = compiled(lambda table, index: F.embedding(index, table) * 2)
+    moved = table.to(device)
+    good, bad = torch.tensor([1, 4]), torch.tensor([1, 9])
+    assert_same(look_up(moved, good.to(device)), F.embedding(good, table) * 2)
+    with pytest.raises(IndexError):
+        look_up(moved, bad.to(device)).cpu()
+    assert_same(look_up(moved, good.to(device)), F.embedding(good, table) * 2)
+    assert_same(moved, table)
+
+
+def test_wrong_shapes_raise_what_eager_code_raises(device):
+    run = compiled(lambda a, b: a @ b)
+    with pytest.raises(Exception, match="mat1 and mat2 shapes cannot be multiplied|size|Sizes"):
+        run(torch.randn(2, 3, device=device), torch.randn(4, 5, device=device))
+
+
+def test_host_graphs_stay_on_the_host():
+    assert_same(compiled(lambda x: x + 1)(torch.ones(3)), torch.full((3,), 2.0))
+    assert counts() == {"captures": 0, "runs": 0, "eager_runs": 0}
+
+
+def test_options_are_refused(device):
+    with pytest.raises(Exception, match="no options"):
+        compiled(lambda x: x + 1, options={"fast": True})(torch.ones(3, device=device))
+
+
+def test_two_threads_run_one_graph(device):
+    from concurrent.futures import ThreadPoolExecutor
+
+    run = compiled(lambda x: (x * 2).tanh())
+    x = torch.randn(64)
+    moved = x.to(device)
+    run(moved)
+    with ThreadPoolExecutor(2) as pool:
+        for result in pool.map(lambda _: run(moved), range(100)):
+            assert_same(result, (x * 2).tanh())
+    assert counts()["eager_runs"] == 0
+
+
+# ---- an optimizer
+
+
+OPTIMIZERS = {"sgd": (torch.optim.SGD, {"momentum": 0.9}), "adam": (torch.optim.Adam, {})}
+OPTIMIZERS["capturable"] = (torch.optim.Adam, {"capturable": True})
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_compiled_optimizer_step(name, device):
+    """Adam counts its steps on the host unless it is capturable: then it runs operation by operation."""
+    layer = nn.Linear(4, 4)
+    moved = copy.deepcopy(layer).to(device)
+    make, options = OPTIMIZERS[name]
+    mine = make(moved.parameters(), lr=0.1, **options)
+    theirs = make(layer.parameters(), lr=0.1, **{key: value for key, value in options.items() if key != "capturable"})
+    step = compiled(mine.step)
+    for _ in range(4):
+        x = torch.randn(3, 4)
+        for network, optimizer, run in ((moved, mine, step), (layer, theirs, theirs.step)):
+            optimizer.zero_grad()
+            network(x.to(network.weight.device)).square().sum().backward()
+            run()
+    assert_summed(moved.weight, layer.weight, name, factor=20)
+    assert (counts()["eager_runs"] == 0) == (name != "adam")

@@ -14,6 +14,10 @@
 // Threads: a program has a lock; a capture belongs to its thread.
 #include <ATen/ops/as_strided.h>
 #include <c10/core/StorageImpl.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -49,28 +53,46 @@ struct Input {
   }
 };
 
-// An input itself, a view of an input, or a view of a new storage.
+// An input itself, a view of an input, an output once more, or a view of a new storage.
 struct Output {
-  enum Kind { Same, View, Fresh } kind;
-  size_t index; // of the input, or of the storage
+  enum Kind { Same, View, Again, Fresh } kind;
+  size_t index; // of the input, of the output, or of the storage
   ScalarType type;
   int64_t offset;
   Dims sizes, strides;
 };
 
-struct Variant {
+// A graph and how its results become tensors.
+struct Piece {
   hr_graph *graph = nullptr;
-  std::vector<Input> inputs;
   std::vector<Output> outputs;
-  std::vector<size_t> storage_bytes; // of the results
-  std::vector<size_t> written;       // inputs
-  std::vector<int64_t> tickets;      // of each pair of arguments, seed and offset
-  int64_t ticket_count = 0;
-  Variant() = default;
-  Variant(const Variant &) = delete;
-  ~Variant() {
+  std::vector<size_t> result_bytes; // storages of outputs first, then what is kept for the backward pass
+  std::vector<int64_t> tickets;     // of each pair of arguments, seed and offset
+  Piece() = default;
+  Piece(const Piece &) = delete;
+  ~Piece() {
     hr_graph_release(graph);
   }
+};
+
+// Parameters: inputs, tangents (the gradients of `differentiable` outputs), and results of the forward pass.
+struct Backward {
+  Piece piece; // its outputs are the gradients of `wanted` inputs
+  std::vector<Input> tangents;
+  std::vector<size_t> differentiable, wanted;
+  std::vector<size_t> read_inputs;  // those that the graph reads
+  std::vector<size_t> kept;         // results of the forward pass
+  std::vector<size_t> kept_outputs; // the first output in each of the storages among them
+  int64_t ticket_count = 0;         // drawn by the backward pass itself
+};
+
+struct Variant {
+  Piece forward;
+  std::vector<Input> inputs;
+  std::vector<size_t> written; // inputs
+  std::vector<size_t> bumped;  // of these, those whose change torch counts: not a batch norm's statistics
+  int64_t ticket_count = 0;
+  std::unique_ptr<Backward> backward;
 };
 
 struct Program {
@@ -93,9 +115,20 @@ void begin_capture() {
   ++capture_count;
 }
 
+// What the thread records from here on is the backward pass of what it has captured.
+void begin_backward() {
+  TORCH_CHECK(this_capture && this_capture->forward == nullptr, "headrace: no forward pass is being captured");
+  hr_stream *second = nullptr;
+  check(hr_capture_create(device(), &second));
+  this_capture->forward = std::exchange(this_capture->stream, second);
+  this_capture->forward_randoms = std::exchange(this_capture->randoms, {});
+  this_capture->forward_ticket_count = this_capture->ticket_count;
+}
+
 void end_capture() {
   if (!this_capture)
     return;
+  hr_stream_release(this_capture->forward);
   hr_stream_release(this_capture->stream);
   this_capture.reset();
   --capture_count;
@@ -120,81 +153,188 @@ Input describe_input(const Tensor &tensor, bool from_host) {
           Dims(tensor.strides().begin(), tensor.strides().end())};
 }
 
-// What an output is made of; new storages go to `storages`.
-Output describe_output(const Tensor &tensor, TensorList placeholders, std::vector<c10::StorageImpl *> &storages) {
-  TORCH_CHECK(is_on_device(tensor), "headrace: a graph gives a tensor of ", tensor.device());
-  TORCH_CHECK(!tensor.is_conj() && !tensor.is_neg(), "headrace: a graph gives a lazily conjugated tensor");
-  Output output{Output::Fresh,
-                0,
-                tensor.scalar_type(),
-                tensor.storage_offset(),
-                Dims(tensor.sizes().begin(), tensor.sizes().end()),
-                Dims(tensor.strides().begin(), tensor.strides().end())};
-  c10::StorageImpl *storage = tensor.storage().unsafeGetStorageImpl();
-  for (size_t i = 0; i < placeholders.size(); ++i) {
-    if (placeholders[i].storage().unsafeGetStorageImpl() != storage)
-      continue;
-    TORCH_CHECK(placeholders[i].scalar_type() == output.type, "headrace: a graph gives an input as another dtype");
-    output.kind = placeholders[i].is_same(tensor) ? Output::Same : Output::View;
-    output.index = i;
-    return output;
+// What outputs are made of; new storages go to `storages`.
+std::vector<Output> describe_outputs(TensorList outputs, TensorList placeholders,
+                                     std::vector<c10::StorageImpl *> &storages) {
+  std::vector<Output> described;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const Tensor &tensor = outputs[o];
+    TORCH_CHECK(is_on_device(tensor), "headrace: a graph gives a tensor of ", tensor.device());
+    TORCH_CHECK(!tensor.is_conj() && !tensor.is_neg(), "headrace: a graph gives a lazily conjugated tensor");
+    Output output{Output::Fresh,
+                  0,
+                  tensor.scalar_type(),
+                  tensor.storage_offset(),
+                  Dims(tensor.sizes().begin(), tensor.sizes().end()),
+                  Dims(tensor.strides().begin(), tensor.strides().end())};
+    const auto same = [&](const Tensor &other) { return other.is_same(tensor); };
+    const auto shares = [&](const Tensor &other) {
+      return other.storage().unsafeGetStorageImpl() == tensor.storage().unsafeGetStorageImpl();
+    };
+    auto earlier = std::find_if(outputs.begin(), outputs.begin() + o, same);
+    auto input = std::find_if(placeholders.begin(), placeholders.end(), shares);
+    if (earlier != outputs.begin() + o) {
+      output.kind = Output::Again;
+      output.index = static_cast<size_t>(earlier - outputs.begin());
+    } else if (input != placeholders.end()) {
+      TORCH_CHECK(input->scalar_type() == output.type, "headrace: a graph gives an input as another dtype");
+      output.kind = input->is_same(tensor) ? Output::Same : Output::View;
+      output.index = static_cast<size_t>(input - placeholders.begin());
+    } else {
+      c10::StorageImpl *storage = tensor.storage().unsafeGetStorageImpl();
+      output.index = static_cast<size_t>(std::find(storages.begin(), storages.end(), storage) - storages.begin());
+      if (output.index == storages.size())
+        storages.push_back(storage);
+    }
+    described.push_back(std::move(output));
   }
-  output.index = static_cast<size_t>(std::find(storages.begin(), storages.end(), storage) - storages.begin());
-  if (output.index == storages.size())
-    storages.push_back(storage);
-  return output;
+  return described;
 }
 
-// The variant of everything that this thread has captured.
-std::shared_ptr<Variant> make_variant(at::IntArrayRef from_host, TensorList placeholders, TensorList outputs) {
-  auto variant = std::make_shared<Variant>();
-  std::vector<hr_buffer *> params, results;
-  std::vector<c10::StorageImpl *> storages;
-  for (size_t i = 0; i < placeholders.size(); ++i) {
-    bool is_host = std::find(from_host.begin(), from_host.end(), static_cast<int64_t>(i)) != from_host.end();
-    variant->inputs.push_back(describe_input(placeholders[i], is_host));
-    params.push_back(own_buffer_of(placeholders[i]));
-  }
-  for (const Tensor &output : outputs)
-    variant->outputs.push_back(describe_output(output, placeholders, storages));
+std::vector<hr_buffer *> buffers_of(TensorList tensors) {
+  std::vector<hr_buffer *> buffers;
+  for (const Tensor &tensor : tensors)
+    buffers.push_back(own_buffer_of(tensor));
+  return buffers;
+}
+
+std::vector<hr_buffer *> buffers_of(const std::vector<c10::StorageImpl *> &storages) {
+  std::vector<hr_buffer *> buffers;
   for (c10::StorageImpl *storage : storages) {
     TORCH_CHECK(storage->data_ptr().get_deleter() == &release_buffer,
                 "headrace: the storage of a result is not its own");
-    results.push_back(static_cast<hr_buffer *>(storage->data_ptr().get_context()));
-    variant->storage_bytes.push_back(storage->nbytes());
+    buffers.push_back(static_cast<hr_buffer *>(storage->data_ptr().get_context()));
   }
+  return buffers;
+}
+
+// Turns what a capture holds into a piece's graph.
+void take_graph(hr_stream *capture, const std::vector<Capture::Random> &randoms, const std::vector<hr_buffer *> &params,
+                const std::vector<hr_buffer *> &results, Piece &piece) {
   std::vector<int64_t> arguments;
-  for (const Capture::Random &random : this_capture->randoms) {
+  for (const Capture::Random &random : randoms) {
     arguments.insert(arguments.end(), {random.scalar, random.scalar + 1});
-    variant->tickets.push_back(random.ticket);
+    piece.tickets.push_back(random.ticket);
   }
-  variant->ticket_count = this_capture->ticket_count;
+  for (hr_buffer *result : results)
+    piece.result_bytes.push_back(hr_buffer_bytes(result));
   hr_graph_spec spec{static_cast<int>(params.size()),
                      static_cast<int>(results.size()),
                      static_cast<int>(arguments.size()),
                      params.data(),
                      results.data(),
                      arguments.data()};
-  check(hr_graph_create(this_capture->stream, &spec, &variant->graph));
-  for (size_t i = 0; i < params.size(); ++i) {
-    int use = hr_graph_param_use(variant->graph, static_cast<int>(i));
-    variant->inputs[i].is_used = use != 0;
-    if ((use & HR_GRAPH_WRITES) != 0) {
-      TORCH_CHECK(!variant->inputs[i].from_host, "headrace: a graph writes to a tensor of the host");
-      variant->written.push_back(i);
-    }
-  }
-  return variant;
+  check(hr_graph_create(capture, &spec, &piece.graph));
 }
 
-int64_t graph_end(int64_t program, at::IntArrayRef from_host, TensorList placeholders, TensorList outputs) {
-  TORCH_CHECK(this_capture, "headrace: no graph is being captured");
-  std::shared_ptr<Variant> variant = make_variant(from_host, placeholders, outputs);
+// What the forward pass has to keep: buffers that both captures use, unless they are parameters or constants.
+std::vector<hr_buffer *> find_kept(const std::vector<hr_buffer *> &params) {
+  std::vector<hr_buffer *> kept;
+  for (int64_t i = 0; i < hr_capture_buffer_count(this_capture->stream); ++i) {
+    hr_buffer *buffer = hr_capture_buffer(this_capture->stream, i);
+    bool is_param = std::find(params.begin(), params.end(), buffer) != params.end();
+    if (!is_param && !hr_buffer_has_memory(buffer) && hr_capture_uses(this_capture->forward, buffer))
+      kept.push_back(buffer);
+  }
+  return kept;
+}
+
+// Inputs and what the forward graph does with them.
+void describe_inputs(at::IntArrayRef from_host, TensorList placeholders, Variant &variant) {
+  for (size_t i = 0; i < placeholders.size(); ++i) {
+    bool is_host = std::find(from_host.begin(), from_host.end(), static_cast<int64_t>(i)) != from_host.end();
+    int use = hr_graph_param_use(variant.forward.graph, static_cast<int>(i));
+    variant.inputs.push_back(describe_input(placeholders[i], is_host));
+    variant.inputs.back().is_used = use != 0;
+    if ((use & HR_GRAPH_WRITES) != 0) {
+      TORCH_CHECK(!is_host, "headrace: a graph writes to a tensor of the host");
+      variant.written.push_back(i);
+      if (placeholders[i]._version() > 0)
+        variant.bumped.push_back(i);
+    }
+  }
+}
+
+int64_t add_variant(int64_t program, std::shared_ptr<Variant> variant) {
   ++captures;
   std::lock_guard<std::mutex> lock(program_of(program).mutex);
   auto &variants = program_of(program).variants;
   variants.insert(variants.begin(), std::move(variant));
   return static_cast<int64_t>(variants.size());
+}
+
+// A new variant, of everything that this thread has captured; gives how many the program has.
+int64_t graph_end(int64_t program, at::IntArrayRef from_host, TensorList placeholders, TensorList outputs) {
+  TORCH_CHECK(this_capture && this_capture->forward == nullptr, "headrace: no graph is being captured");
+  auto variant = std::make_shared<Variant>();
+  std::vector<c10::StorageImpl *> storages;
+  variant->forward.outputs = describe_outputs(outputs, placeholders, storages);
+  take_graph(this_capture->stream, this_capture->randoms, buffers_of(placeholders), buffers_of(storages),
+             variant->forward);
+  variant->ticket_count = this_capture->ticket_count;
+  describe_inputs(from_host, placeholders, *variant);
+  return add_variant(program, std::move(variant));
+}
+
+// The same with a backward pass. `tangents` are placeholders of the gradients of outputs[differentiable], `gradients`
+// those of placeholders[wanted]. What torch's autograd would see through views is refused.
+int64_t graph_end_backward(int64_t program, at::IntArrayRef from_host, TensorList placeholders, TensorList outputs,
+                           at::IntArrayRef differentiable, TensorList tangents, at::IntArrayRef wanted,
+                           TensorList gradients) {
+  TORCH_CHECK(this_capture && this_capture->forward != nullptr, "headrace: no backward pass is being captured");
+  auto variant = std::make_shared<Variant>();
+  auto backward = std::make_unique<Backward>();
+  std::vector<c10::StorageImpl *> storages, gradient_storages;
+  variant->forward.outputs = describe_outputs(outputs, placeholders, storages);
+  for (const Output &output : variant->forward.outputs)
+    TORCH_CHECK(output.kind == Output::Fresh, "not differentiable here: an output is an input or another output");
+  TORCH_CHECK(storages.size() == outputs.size(), "not differentiable here: two outputs share memory");
+
+  std::vector<Tensor> sources(placeholders.begin(), placeholders.end());
+  sources.insert(sources.end(), tangents.begin(), tangents.end());
+  backward->piece.outputs = describe_outputs(gradients, sources, gradient_storages);
+  for (Output &gradient : backward->piece.outputs) {
+    if (gradient.kind == Output::Same || gradient.kind == Output::View) {
+      TORCH_CHECK(gradient.index >= placeholders.size(), "not differentiable here: a gradient is an input");
+      gradient.index -= placeholders.size();
+    }
+  }
+  std::vector<hr_buffer *> params = buffers_of(sources), results = buffers_of(storages), kept = find_kept(params);
+  size_t input_count = placeholders.size(), own_count = params.size();
+  for (hr_buffer *buffer : kept) {
+    auto place = std::find(results.begin(), results.end(), buffer);
+    backward->kept.push_back(static_cast<size_t>(place - results.begin()));
+    if (place == results.end())
+      results.push_back(buffer);
+    else
+      backward->kept_outputs.push_back(backward->kept.back());
+  }
+  params.insert(params.end(), kept.begin(), kept.end());
+  take_graph(this_capture->stream, this_capture->randoms, params, buffers_of(gradient_storages), backward->piece);
+  params.resize(input_count);
+  take_graph(this_capture->forward, this_capture->forward_randoms, params, results, variant->forward);
+  describe_inputs(from_host, placeholders, *variant);
+
+  for (size_t i = 0; i < own_count + kept.size(); ++i) {
+    int use = hr_graph_param_use(backward->piece.graph, static_cast<int>(i));
+    TORCH_CHECK((use & HR_GRAPH_WRITES) == 0, "not differentiable here: the backward pass writes what it was given");
+    if (i < input_count && use != 0) {
+      TORCH_CHECK(!variant->inputs[i].from_host,
+                  "not differentiable here: the backward pass reads a tensor of the host");
+      backward->read_inputs.push_back(i);
+    }
+  }
+  for (size_t i : variant->written)
+    TORCH_CHECK(!placeholders[i].requires_grad(),
+                "not differentiable here: an input that requires gradients is written");
+  for (const Tensor &tangent : tangents)
+    backward->tangents.push_back(describe_input(tangent, false));
+  backward->differentiable.assign(differentiable.begin(), differentiable.end());
+  backward->wanted.assign(wanted.begin(), wanted.end());
+  variant->ticket_count = this_capture->forward_ticket_count;
+  backward->ticket_count = this_capture->ticket_count - variant->ticket_count;
+  variant->backward = std::move(backward);
+  return add_variant(program, std::move(variant));
 }
 
 // ---- running
@@ -252,21 +392,26 @@ struct Bound {
   }
 };
 
-std::vector<Tensor> make_outputs(const Variant &variant, TensorList inputs,
-                                 c10::SmallVectorImpl<hr_buffer *> &results) {
+using Buffers = c10::SmallVector<hr_buffer *, 32>;
+
+// Tensors of a piece's outputs and the buffers of their storages, which are its first results.
+std::vector<Tensor> make_outputs(const Piece &piece, TensorList sources, Buffers &results) {
   std::vector<Tensor> outputs;
-  c10::SmallVector<const Tensor *, 16> first(variant.storage_bytes.size(), nullptr);
-  outputs.reserve(variant.outputs.size());
-  results.resize(variant.storage_bytes.size());
-  for (const Output &output : variant.outputs) {
+  c10::SmallVector<const Tensor *, 16> first; // in each storage
+  first.assign(piece.result_bytes.size(), nullptr);
+  outputs.reserve(piece.outputs.size());
+  results.resize(piece.result_bytes.size(), nullptr);
+  for (const Output &output : piece.outputs) {
     if (output.kind == Output::Same) {
-      outputs.push_back(inputs[output.index]);
+      outputs.push_back(sources[output.index]);
+    } else if (output.kind == Output::Again) {
+      outputs.push_back(outputs[output.index]);
     } else if (output.kind == Output::View) {
-      outputs.push_back(at::as_strided(inputs[output.index], output.sizes, output.strides, output.offset));
+      outputs.push_back(at::as_strided(sources[output.index], output.sizes, output.strides, output.offset));
     } else if (first[output.index] == nullptr) {
-      outputs.push_back(new_tensor_in(allocate(variant.storage_bytes[output.index]),
-                                      variant.storage_bytes[output.index], output.sizes, output.strides, output.offset,
-                                      output.type));
+      size_t bytes = piece.result_bytes[output.index];
+      outputs.push_back(
+          new_tensor_in(allocate(bytes), bytes, output.sizes, output.strides, output.offset, output.type));
       first[output.index] = &outputs.back();
       results[output.index] =
           static_cast<hr_buffer *>(outputs.back().storage().unsafeGetStorageImpl()->data_ptr().get_context());
@@ -277,29 +422,155 @@ std::vector<Tensor> make_outputs(const Variant &variant, TensorList inputs,
   return outputs;
 }
 
-void draw_numbers(const Variant &variant, std::vector<hr_scalar> &arguments) {
-  if (variant.ticket_count == 0)
-    return;
-  Philox first = next_philox(std::nullopt, variant.ticket_count);
-  for (int64_t ticket : variant.tickets) {
-    arguments.push_back(hr_scalar_i64(first.seed));
-    arguments.push_back(hr_scalar_i64(first.offset + ticket));
+// The scalars of a piece: tickets below `before` were drawn by the forward pass at `earlier`, the others now.
+std::vector<hr_scalar> numbers_of(const Piece &piece, Philox earlier, int64_t before, Philox now) {
+  std::vector<hr_scalar> numbers;
+  for (int64_t ticket : piece.tickets) {
+    numbers.push_back(hr_scalar_i64(ticket < before ? earlier.seed : now.seed));
+    numbers.push_back(hr_scalar_i64(ticket < before ? earlier.offset + ticket : now.offset + ticket - before));
+  }
+  return numbers;
+}
+
+Philox draw(int64_t count) {
+  TORCH_CHECK(count == 0 || capture() == nullptr, "headrace: a graph inside a graph draws random numbers");
+  return count > 0 ? next_philox(std::nullopt, count) : Philox{0, 0};
+}
+
+// What the backward pass of one run needs. Tensors are kept as torch's own nodes keep them, so that changing one in place
+// in between is an error; what nobody else sees is kept as buffers.
+struct GraphBackward final : torch::autograd::Node {
+  std::shared_ptr<Variant> variant;
+  std::vector<torch::autograd::SavedVariable> inputs, outputs;
+  Buffers kept; // a reference of each
+  Philox place{0, 0};
+  bool released = false;
+
+  ~GraphBackward() override {
+    drop();
+  }
+  std::string name() const override {
+    return "HeadraceGraphBackward";
+  }
+  void drop() {
+    for (hr_buffer *buffer : kept)
+      release_buffer(buffer);
+    kept.clear();
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (auto *list : {&inputs, &outputs})
+      for (torch::autograd::SavedVariable &saved : *list)
+        saved.reset_data();
+    drop();
+    released = true;
+  }
+
+  // The gradient of an output as the capture had it: zeros where there is none, a copy where its strides differ.
+  Tensor tangent(const Input &wanted, const Tensor &given) const {
+    if (given.defined() && wanted.fits(given))
+      return given;
+    Tensor made = new_tensor(wanted.sizes, wanted.strides, wanted.type);
+    return given.defined() ? made.copy_(given) : fill_with(made, 0);
+  }
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list &&given) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const Backward &backward = *variant->backward;
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "torch.compile with the headrace backend does not support double backward (create_graph=True)");
+    TORCH_CHECK(!released, torch::autograd::ERR_BACKWARD_TWICE);
+    std::vector<Tensor> held, tangents;
+    Buffers params(variant->inputs.size(), nullptr), results;
+    for (torch::autograd::SavedVariable &saved : outputs)
+      saved.unpack(getptr());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      held.push_back(inputs[i].unpack(getptr()));
+      params[backward.read_inputs[i]] = own_buffer_of(held.back());
+    }
+    for (size_t i = 0; i < given.size(); ++i) {
+      tangents.push_back(tangent(backward.tangents[i], given[i]));
+      params.push_back(own_buffer_of(tangents.back()));
+    }
+    params.append(kept.begin(), kept.end());
+    std::vector<Tensor> gradients = make_outputs(backward.piece, tangents, results);
+    Philox now = draw(backward.ticket_count);
+    std::vector<hr_scalar> numbers = numbers_of(backward.piece, place, variant->ticket_count, now);
+    check(hr_graph_run(headrace::stream(), backward.piece.graph, params.data(), results.data(), numbers.data()));
+    runs.fetch_add(1, std::memory_order_relaxed);
+    return gradients;
+  }
+};
+
+// torch 2.13 counts its nodes by itself, older ones have shared pointers.
+using NodePointer = decltype(std::declval<torch::autograd::Node &>().getptr());
+template <class Pointer, class Kind> Pointer make_node() {
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>)
+    return Pointer(new Kind);
+  else
+    return Pointer(c10::make_intrusive<Kind>());
+}
+
+// Makes the run's outputs require gradients.
+void connect(const std::shared_ptr<Variant> &variant, TensorList inputs, std::vector<Tensor> &outputs,
+             const Buffers &results, Philox place) {
+  const Backward &backward = *variant->backward;
+  NodePointer pointer = make_node<NodePointer, GraphBackward>();
+  auto *node = static_cast<GraphBackward *>(pointer.get());
+  torch::autograd::edge_list edges;
+  for (size_t i : backward.wanted)
+    edges.push_back(torch::autograd::impl::gradient_edge(inputs[i]));
+  node->set_next_edges(std::move(edges));
+  node->variant = variant;
+  node->place = place;
+  for (size_t i : backward.differentiable)
+    torch::autograd::set_history(outputs[i], pointer);
+  for (size_t i : backward.read_inputs)
+    node->inputs.emplace_back(inputs[i], /*is_output=*/false);
+  for (size_t i : backward.kept_outputs)
+    node->outputs.emplace_back(outputs[i], /*is_output=*/outputs[i].requires_grad());
+  for (size_t i : backward.kept) {
+    hr_buffer_retain(results[i]);
+    node->kept.push_back(results[i]);
   }
 }
 
+// Results that no tensor shows: one reference each, until the run is over.
+struct Hidden {
+  Buffers buffers;
+  ~Hidden() {
+    for (hr_buffer *buffer : buffers)
+      hr_buffer_release(buffer);
+  }
+  void make(const Piece &piece, Buffers &results) {
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (results[i] != nullptr)
+        continue;
+      check(hr_buffer_create(device(), piece.result_bytes[i], &results[i]));
+      buffers.push_back(results[i]);
+    }
+  }
+};
+
+// The outputs; one undefined tensor when no variant fits the inputs.
 std::vector<Tensor> graph_run(int64_t program, TensorList inputs) {
   std::shared_ptr<Variant> variant = find_variant(program_of(program), inputs);
   Bound bound;
   if (C10_UNLIKELY(variant == nullptr || !bound.bind(*variant, inputs)))
     return {Tensor()};
-  c10::SmallVector<hr_buffer *, 32> results;
-  std::vector<Tensor> outputs = make_outputs(*variant, inputs, results);
-  std::vector<hr_scalar> arguments;
-  draw_numbers(*variant, arguments);
-  check(hr_graph_run(stream(), variant->graph, bound.params.data(), results.data(), arguments.data()));
-  for (size_t i : variant->written)
+  Buffers results;
+  Hidden hidden;
+  std::vector<Tensor> outputs = make_outputs(variant->forward, inputs, results);
+  hidden.make(variant->forward, results);
+  Philox place = draw(variant->ticket_count);
+  std::vector<hr_scalar> numbers = numbers_of(variant->forward, place, 0, place);
+  check(hr_graph_run(headrace::stream(), variant->forward.graph, bound.params.data(), results.data(), numbers.data()));
+  for (size_t i : variant->bumped)
     if (!inputs[i].is_inference())
       inputs[i].unsafeGetTensorImpl()->bump_version();
+  if (variant->backward != nullptr && at::GradMode::is_enabled())
+    connect(variant, inputs, outputs, results, place);
   runs.fetch_add(1, std::memory_order_relaxed);
   return outputs;
 }
@@ -307,6 +578,9 @@ std::vector<Tensor> graph_run(int64_t program, TensorList inputs) {
 TORCH_LIBRARY(headrace, m) {
   m.def("graph_run(int program, Tensor[] inputs) -> Tensor[]", &graph_run);
   m.def("graph_end(int program, int[] from_host, Tensor[] placeholders, Tensor[] outputs) -> int", &graph_end);
+  m.def("graph_end_backward(int program, int[] from_host, Tensor[] placeholders, Tensor[] outputs, "
+        "int[] differentiable, Tensor[] tangents, int[] wanted, Tensor[] gradients) -> int",
+        &graph_end_backward);
 }
 
 } // namespace
@@ -329,6 +603,9 @@ HR_API void headrace_torch_program_release(int64_t program) {
 }
 HR_API int headrace_torch_capture_begin(void) {
   return guarded([] { begin_capture(); });
+}
+HR_API int headrace_torch_capture_backward(void) {
+  return guarded([] { begin_backward(); });
 }
 // Ends this thread's capture, if there is one; what graph_end has not taken is dropped.
 HR_API void headrace_torch_capture_end(void) {

@@ -666,7 +666,7 @@ Tensor4 attention_backward(const Tensor &grad, const Tensor &query, const Tensor
     record.absent();
   record.in(out).in(logsumexp).ints({causal}).num(attention_scale(query, scale));
   if (dropout_p > 0)
-    record.num(dropout_p).scalar(number_of(philox_seed)).scalar(number_of(philox_offset));
+    record.num(dropout_p).philox({number_of(philox_seed).value.i, number_of(philox_offset).value.i});
   record.out(dquery).out(dkey).out(dvalue);
   bool broadcast = dmask.defined() && !dmask.sizes().equals(scores);
   Tensor whole = broadcast ? new_tensor(scores, mask.scalar_type()) : dmask;

@@ -61,8 +61,12 @@ struct Capture {
     int64_t scalar, ticket; // the number of the captured scalar that holds the seed; the offset is the next one
   };
   hr_stream *stream = nullptr;
-  int64_t ticket_count = 0;
   std::vector<Random> randoms;
+  int64_t ticket_count = 0; // of the forward pass, too
+  // While the backward pass is captured: what the forward pass was.
+  hr_stream *forward = nullptr;
+  std::vector<Random> forward_randoms;
+  int64_t forward_ticket_count = 0;
 };
 extern std::atomic<int> capture_count;
 Capture *current_capture(); // this thread's, or nullptr

@@ -17,7 +17,8 @@ import operator
 import weakref
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
 from headrace.torch import _call, _library, _note_eager_run
@@ -27,6 +28,7 @@ _library.headrace_torch_program_create.restype = ctypes.c_int64
 _library.headrace_torch_program_release.argtypes = [ctypes.c_int64]
 _run = torch.ops.headrace.graph_run.default._op
 _end = torch.ops.headrace.graph_end.default._op
+_end_backward = torch.ops.headrace.graph_end_backward.default._op
 
 # An FX graph keeps this many geometries of its inputs (sizes are guarded by dynamo; offsets into storages are not), and
 # this many sets of values of its integers.
@@ -38,29 +40,48 @@ class CannotCaptureError(RuntimeError):
     """The FX graph has to run operation by operation."""
 
 
+class _NeedsAOTAutogradError(RuntimeError):
+    """The FX graph's gradients depend on views or on changes in place that AOTAutograd sorts out."""
+
+
 def _is_on_device(value):
     return isinstance(value, torch.Tensor) and value.device.type == "headrace"
 
 
 def _placeholder(tensor):
-    """A tensor on the device with the geometry of `tensor`, in a storage that ends where it ends."""
-    if type(tensor) not in _PLAIN or tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
+    """A tensor on the device with the geometry of `tensor`, in a storage that ends where it ends. Sizes may be
+    symbols of a trace: then their hints count."""
+    is_plain = type(tensor) in (*_PLAIN, FakeTensor) and tensor.layout == torch.strided
+    if not is_plain or tensor.is_conj() or tensor.is_neg():
         raise CannotCaptureError(f"an input is a {type(tensor).__name__} that is not plain")
     if tensor.device.type not in ("headrace", "cpu"):
         raise CannotCaptureError(f"an input is on {tensor.device}")
-    size, stride, offset = tensor.size(), tensor.stride(), tensor.storage_offset()
-    extent = offset + (1 + sum((n - 1) * s for n, s in zip(size, stride)) if tensor.numel() else 0)
-    return torch.empty(extent, dtype=tensor.dtype, device="headrace").as_strided(size, stride, offset)
+    size, stride, offset = _hints(tensor.size()), _hints(tensor.stride()), _hint(tensor.storage_offset())
+    extent = offset + (1 + sum((n - 1) * s for n, s in zip(size, stride)) if 0 not in size else 0)
+    storage = torch.empty(extent, dtype=tensor.dtype, device="headrace")
+    return storage.as_strided(size, stride, offset).requires_grad_(tensor.requires_grad)
+
+
+def _hint(number):
+    return number.node.hint if isinstance(number, torch.SymInt | torch.SymFloat | torch.SymBool) else number
+
+
+def _hints(numbers):
+    return tuple(map(_hint, numbers))
 
 
 class _Watch(TorchDispatchMode):
     """Refuses to bake into a graph what the host computes from inputs or from chance; constants are fine."""
 
+    def __init__(self, keeps_places):
+        super().__init__()
+        self._keeps_places = keeps_places  # attention's place in the random sequence, on the host, stays inside
+
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         if function is torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default:
             dropout = args[4] if len(args) > 4 else (kwargs or {}).get("dropout_p", 0.0)
-            if dropout == 0.0:  # then the place in the random sequence, on the host, means nothing
+            if self._keeps_places or dropout == 0.0:
                 return result
         on_host = any(isinstance(leaf, torch.Tensor) and leaf.device.type == "cpu" for leaf in tree_leaves(result))
         if on_host and (
@@ -73,7 +94,8 @@ class _Watch(TorchDispatchMode):
 class _Program:
     """The captured variants of one FX graph for one set of values of its integers."""
 
-    def __init__(self):
+    def __init__(self, trains=False, by_aot=False):
+        self.trains, self.by_aot = trains, by_aot
         self.handle = _library.headrace_torch_program_create()
         self.variants = self.failures = 0
         self.template = None  # what the FX graph gives besides tensors of the device: None in such a tensor's place
@@ -81,23 +103,47 @@ class _Program:
 
     def capture(self, module, expected_devices, values, tensors):
         """Runs the FX graph once on placeholders, and keeps what it records."""
-        placeholders = [_placeholder(tensor) for tensor in tensors]
+        with torch.inference_mode(False), torch.no_grad():  # tensors that count their changes
+            placeholders = [_placeholder(tensor) for tensor in tensors]
         from_host = [i for i, tensor in enumerate(tensors) if tensor.device.type == "cpu"]
         given = iter(placeholders)
-        inputs = [next(given) if isinstance(value, torch.Tensor) else value for value in values]
+        inputs = [next(given) if isinstance(value, torch.Tensor) else _hint(value) for value in values]
         _call("capture_begin")
         try:
-            with torch.no_grad(), _Watch():
+            with torch.set_grad_enabled(self.trains), _Watch(not self.by_aot):
                 outputs = module(*inputs)
             own = [_is_on_device(output) for output in outputs]
             if any(is_own and expected == "cpu" for is_own, expected in zip(own, expected_devices)):
                 raise CannotCaptureError("a result belongs on the host")
             results = [output for output, is_own in zip(outputs, own) if is_own]
-            self.variants = _end(self.handle, from_host, placeholders, results)
+            if any(result.requires_grad for result in results):
+                self._capture_backward(from_host, placeholders, results)
+            else:
+                self.variants = _end(self.handle, from_host, placeholders, results)
             if not all(own):
                 self.template = [None if is_own else (output,) for output, is_own in zip(outputs, own)]
         finally:
             _library.headrace_torch_capture_end()
+
+    def _capture_backward(self, from_host, placeholders, results):
+        """The gradients of the results that have some, as torch's autograd records them."""
+        differentiable = [i for i, result in enumerate(results) if result.requires_grad]
+        wanted = [i for i, placeholder in enumerate(placeholders) if placeholder.requires_grad]
+        _call("capture_backward")
+        roots = [results[i] for i in differentiable]
+        tangents = [torch.empty_strided(r.size(), r.stride(), dtype=r.dtype, device=r.device) for r in roots]
+        with torch.autograd.set_multithreading_enabled(False), _Watch(True):  # on this thread, whose work is captured
+            gradients = torch.autograd.grad(roots, [placeholders[i] for i in wanted], tangents, allow_unused=True)
+        wanted = [i for i, gradient in zip(wanted, gradients) if gradient is not None]
+        gradients = [gradient for gradient in gradients if gradient is not None]
+        try:
+            self.variants = _end_backward(
+                self.handle, from_host, placeholders, results, differentiable, tangents, wanted, gradients
+            )
+        except RuntimeError as error:
+            if "not differentiable here" in str(error):
+                raise _NeedsAOTAutogradError(str(error)) from error
+            raise
 
     def fill(self, results):
         """The FX graph's outputs: tensors of a run, numbers, and constants of the host."""
@@ -112,17 +158,19 @@ class _Program:
 class Graph:
     """An FX graph on its way to the stream. `module` is run as it is where it can't be captured."""
 
-    def __init__(self, module):
-        self.module = module
+    def __init__(self, module, trains=False, by_aot=False):
+        self.module, self._attributes = _lift_attributes(module)
+        self._kind = trains, by_aot
         self._programs = {}
         self._reasons = set()
         self._expected_devices = _output_devices(module)
 
     def function(self):
         """A callable of the FX graph's arguments; of graphs that take and give tensors alone, as direct as can be."""
+        attributes = self._attributes
         if not _is_tensors_alone(self.module):
-            return self._call_mixed
-        program = self._programs[()] = _Program()
+            return self._call_mixed if not attributes else lambda *values: self._call_mixed(*values, *attributes)
+        program = self._programs.setdefault((), _Program(*self._kind))
         handle, run, missed = program.handle, _run, self._call_missed
 
         def call(*tensors):
@@ -131,7 +179,7 @@ class Graph:
                 return missed(program, tensors, tensors)
             return results if program.template is None else program.fill(results)
 
-        return call
+        return call if not attributes else lambda *tensors: call(*tensors, *attributes)
 
     def _call_mixed(self, *values):
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
@@ -140,11 +188,20 @@ class Graph:
         if program is None:
             if len(self._programs) >= _PROGRAMS_MAX:
                 self._programs.pop(next(iter(self._programs)))
-            program = self._programs[numbers] = _Program()
+            program = self._programs[numbers] = _Program(*self._kind)
         results = _run(program.handle, tensors) if program.variants else [None]
         if results and results[0] is None:
             return self._call_missed(program, values, tensors)
         return program.fill(results)
+
+    def capture_ahead(self, values):
+        """Captures for the inputs of a trace; raises what keeps it from that."""
+        values = [*values, *self._attributes]
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        numbers = tuple((type(_hint(value)), _hint(value)) for value in values if not isinstance(value, torch.Tensor))
+        program = self._programs[numbers] = _Program(*self._kind)
+        with _disable_current_modes():
+            program.capture(self.module, self._expected_devices, values, tensors)
 
     def _call_missed(self, program, values, tensors):
         """No variant fits the inputs: captures one, or runs the FX graph as it is."""
@@ -207,8 +264,6 @@ _CHANGES_GRAD = (torch._C._set_grad_enabled, torch.enable_grad, torch.autograd.g
 
 def _needs_autograd(module, inputs):
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
-    if any(is_traceable_wrapper_subclass(tensor) for tensor in tensors):
-        return True
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return True
     return any(
@@ -217,6 +272,32 @@ def _needs_autograd(module, inputs):
 
 
 # ---- rewriting
+
+
+def _lift_attributes(module):
+    """Tensors that the FX graph has as attributes (an optimizer's state) become its last inputs: it may change them,
+    but a capture must not. Gives the FX graph and those tensors; dynamo keeps its own."""
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    nodes = {}
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            value = module
+            for name in node.target.split("."):
+                value = getattr(value, name)
+            if isinstance(value, torch.Tensor):
+                nodes.setdefault(id(value), (value, []))[1].append(node)
+    last = [node for node in graph.nodes if node.op == "placeholder"][-1:]
+    for number, (value, users) in enumerate(nodes.values()):
+        with graph.inserting_after(last[0]) if last else graph.inserting_before(next(iter(graph.nodes))):
+            lifted = graph.placeholder(f"attribute_{number}")
+        lifted.meta["val"] = value
+        last = [lifted]
+        for node in users:
+            node.replace_all_uses_with(lifted)
+            graph.erase_node(node)
+    return torch.fx.GraphModule(module, graph) if nodes else module, [value for value, _ in nodes.values()]
+
 
 _aten = torch.ops.aten
 _STRIDED = (_aten.as_strided.default, _aten.as_strided_scatter.default)
@@ -269,7 +350,7 @@ def _compile_boxed(module, inputs):
     _trust_no_strides(module)
     _update_statistics_in_place(module)
     module.recompile()
-    function = Graph(module).function()
+    function = Graph(module, by_aot=True).function()
 
     def call(values):
         result = function(*values)
@@ -296,6 +377,13 @@ def headrace(module, inputs, *, mode=None, options=None):
         raise ValueError(f"the headrace backend has no options, but got: {', '.join(map(str, options))}")
     if not _touches_device(module, inputs):
         return module.forward
-    if _needs_autograd(module, inputs):
+    if any(map(is_traceable_wrapper_subclass, inputs)):
         return _compile_with_autograd(module, inputs)
-    return Graph(module).function()
+    graph = Graph(module, trains=_needs_autograd(module, inputs))
+    try:
+        graph.capture_ahead(inputs)
+    except _NeedsAOTAutogradError:
+        return _compile_with_autograd(module, inputs)
+    except Exception as error:  # the first call says so, and runs the FX graph
+        _log.info("headrace: %s", error)
+    return graph.function()
