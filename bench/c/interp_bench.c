@@ -436,6 +436,7 @@ int main(int argc, char **argv) {
   bench_bias(4096, 10, 1);
   bench_max_pool(512 * 20, 28, 2, 2, 0, false);
   bench_max_pool(512 * 20, 28, 2, 2, 0, true);
+  bench_max_pool(64 * 64, 56, 3, 2, 1, false);
   bench_max_pool(64 * 64, 56, 3, 2, 1, true);
   bench_pool_backward(512 * 20, 784, 196);
   bench_adam(1 << 21);

@@ -253,8 +253,8 @@ static void close_runs(hr__emitter *e, const hr__emit_axes *axes, int loops) {
   HR__EMIT(e, "}\n");
 }
 
-/* Declares where a run begins, and opens the loop over its elements. */
-static void open_elements(hr__emitter *e, int access, bool is_ordered) {
+/* Declares where a run begins, and which of its elements [low, high) are inside of all bounds. */
+static void emit_run(hr__emitter *e, int access) {
   const hr_access *a = &e->kernel->accesses[access];
   const hr__emit_axes *axes = &e->axes[access];
   int last = axes->rank - 1;
@@ -270,7 +270,7 @@ static void open_elements(hr__emitter *e, int access, bool is_ordered) {
     emit_sum(e, axes, c);
     HR__EMIT(e, ";\n");
   }
-  HR__EMIT(e, "%sfor (int64_t j = 0; j < ", is_ordered ? "" : "HR_SHORT\n");
+  HR__EMIT(e, "%sint64_t low = 0, high = ", axes->coords > 1 ? "" : "const ");
   if (e->is_row_walk) {
     HR__EMIT(e, "run");
   } else if (last > 0) {
@@ -278,22 +278,18 @@ static void open_elements(hr__emitter *e, int access, bool is_ordered) {
   } else {
     HR__EMIT(e, "n");
   }
-  HR__EMIT(e, "; ++j) {\n");
+  HR__EMIT(e, ";\n");
+  for (int c = 1; c < axes->coords; ++c) {
+    HR__EMIT(e, "hr__clip(x%d, %lld, %lld, &low, &high);\n", c, (long long)axes->strides[c][last],
+             (long long)a->bounds[c - 1].extent);
+  }
 }
 
-/* "((uint64_t)(x1 + j * 2) < 28u)", or nothing. */
-static bool emit_inside(hr__emitter *e, int access) {
-  const hr_access *a = &e->kernel->accesses[access];
-  const hr__emit_axes *axes = &e->axes[access];
-  int last = axes->rank - 1;
-  for (int c = 1; c < axes->coords; ++c) {
-    HR__EMIT(e, "%s((uint64_t)(x%d", c > 1 ? " & " : "", c);
-    if (axes->strides[c][last] != 0) {
-      HR__EMIT(e, " + j * %lld", (long long)axes->strides[c][last]);
-    }
-    HR__EMIT(e, ") < %lldu)", (long long)a->bounds[c - 1].extent);
-  }
-  return axes->coords > 1;
+/* The elements of a run that are outside: the fill. */
+static void emit_outside(hr__emitter *e, const hr_instr *load, hr_class cls, const char *from, const char *to) {
+  HR__EMIT(e, "for (int64_t j = %s; j < %s; ++j) {\nt%d[k + j] = ", from, to, load->dst);
+  emit_fill(e, &e->kernel->accesses[load->access], cls);
+  HR__EMIT(e, ";\n}\n");
 }
 
 void hr__emit_copy_in(hr__emitter *e, const hr_instr *load) {
@@ -302,20 +298,20 @@ void hr__emit_copy_in(hr__emitter *e, const hr_instr *load) {
   hr_class cls = e->kernel->registers[load->dst].cls;
   long long step = (long long)axes->strides[0][axes->rank - 1];
   int loops = open_runs(e, axes);
-  open_elements(e, load->access, false);
-  HR__EMIT(e, "t%d[k + j] = ", load->dst);
-  if (load->kind == HR_INSTR_INDEX) {
-    HR__EMIT(e, "from + j * %lld;\n", step);
-  } else {
-    bool has_bounds = emit_inside(e, load->access);
-    HR__EMIT(e, "%sHR__LOAD_%s(from[j * %lld])", has_bounds ? " ? " : "", hr__emit_dtype(a->dtype), step);
-    if (has_bounds) {
-      HR__EMIT(e, " : ");
-      emit_fill(e, a, cls);
-    }
-    HR__EMIT(e, ";\n");
+  emit_run(e, load->access);
+  if (axes->coords > 1) {
+    char all[32];
+    snprintf(all, sizeof all, "%lld", (long long)axes->dims[axes->rank - 1]);
+    HR__EMIT(e, "high = high < low ? low : high;\n");
+    emit_outside(e, load, cls, "0", "low");
+    emit_outside(e, load, cls, "high", e->is_row_walk ? "run" : axes->rank > 1 ? all : "n");
   }
-  HR__EMIT(e, "}\n");
+  HR__EMIT(e, "HR_SHORT\nfor (int64_t j = low; j < high; ++j) {\nt%d[k + j] = ", load->dst);
+  if (load->kind == HR_INSTR_INDEX) {
+    HR__EMIT(e, "from + j * %lld;\n}\n", step);
+  } else {
+    HR__EMIT(e, "HR__LOAD_%s(from[j * %lld]);\n}\n", hr__emit_dtype(a->dtype), step);
+  }
   close_runs(e, axes, loops);
 }
 
@@ -329,12 +325,8 @@ void hr__emit_copy_out(hr__emitter *e, const hr_instr *store) {
   }
   snprintf(memory, sizeof memory, "from[j * %lld]", (long long)axes->strides[0][axes->rank - 1]);
   int loops = open_runs(e, axes);
-  open_elements(e, store->access, store->mode != HR_STORE_SET);
-  if (axes->coords > 1) {
-    HR__EMIT(e, "if (");
-    emit_inside(e, store->access);
-    HR__EMIT(e, ") ");
-  }
+  emit_run(e, store->access);
+  HR__EMIT(e, "%sfor (int64_t j = low; j < high; ++j) {\n", store->mode != HR_STORE_SET ? "" : "HR_SHORT\n");
   HR__EMIT(e, "%s = ", memory);
   emit_stored(e, store, memory, value);
   HR__EMIT(e, ";\n}\n");

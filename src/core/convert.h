@@ -199,6 +199,31 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
 #define HR__STORE_C64(x) (x)
 #define HR__STORE_C128(x) (x)
 
+/* ---- bounds ---- */
+
+/* The part [*low, *high) of a run of `count` elements for which start + i * step lies in [0, extent). */
+HR_VMATH_FN void hr__clip(int64_t start, int64_t step, int64_t extent, int64_t *low, int64_t *high) {
+  int64_t last = start + (*high - 1) * step;
+  if (*high <= *low || (start >= 0 && start < extent && last >= 0 && last < extent)) {
+    return; /* usual: all inside; affine, so the ends are enough (*low is 0 or a clip that only shrinks) */
+  }
+  if (step == 0) {
+    *high = *low;
+    return;
+  }
+  int64_t first = 0, end = *high;
+  if (step > 0) {
+    first = start < 0 ? (-start + step - 1) / step : 0;
+    end = start >= extent ? 0 : (extent - start + step - 1) / step;
+  } else {
+    first = start >= extent ? (start - extent) / -step + 1 : 0;
+    end = start < 0 ? 0 : start / -step + 1;
+  }
+  *low = first > *low ? first : *low;
+  *high = end < *high ? end : *high;
+  *high = *high < *low ? *low : *high;
+}
+
 /* ---- host numbers as elements of a class ---- */
 
 HR_VMATH_FN int hr__scalar_is_integer(const hr_scalar *scalar) {

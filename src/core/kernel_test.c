@@ -145,3 +145,24 @@ HR_TEST(orders_follow_the_shape) {
   HR_ASSERT_EQ(hr_kernel_order(3, (int64_t[]){100, 1, 8}, 1), HR_ORDER_SEQUENTIAL);
   HR_ASSERT_EQ(hr_kernel_order(2, (int64_t[]){100, 0}, 3), HR_ORDER_SEQUENTIAL);
 }
+
+HR_TEST(a_key_gives_its_kernel_back) {
+  sample s;
+  hr_kernel_key key = {0}, again = {0};
+  hr_arena arena = {0};
+  int64_t along[] = {1, 0};
+  hr_bound bound = {.offset = -1, .extent = 4, .strides = along};
+  hr_kernel_term term = {.reg = 0, .stride = 7, .extent = 9};
+  make_sample(&s);
+  s.accesses[1].bounds = &bound, s.accesses[1].bound_count = 1;
+  s.accesses[1].terms = &term, s.accesses[1].term_count = 1;
+  HR_ASSERT(hr_kernel_make_key(&s.kernel, &key));
+  hr_kernel *kernel = hr_kernel_from_key(&key, &arena);
+  HR_ASSERT(kernel != NULL);
+  HR_ASSERT(hr_kernel_make_key(kernel, &again));
+  HR_ASSERT_EQ(again.count, key.count);
+  HR_ASSERT_EQ(memcmp(again.data, key.data, key.count * sizeof *key.data), 0);
+  hr_vector_fini(&key);
+  hr_vector_fini(&again);
+  hr_arena_fini(&arena);
+}

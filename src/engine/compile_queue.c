@@ -215,10 +215,17 @@ static void compile_all(job *jobs, int job_count) {
   hr_status_free(status);
 }
 
+/* Texts of kernels don't have the prelude: it belongs to the identity. */
 static void open_cache(void) {
   uint64_t identity;
+  hr_text prelude = {0};
   hr_status status = hr__host_compiler_identity(&identity, &cache.is_gcc);
-  status = status != NULL ? status : hr__disk_cache_open(identity, &cache.disk);
+  status = status != NULL ? status : hr_emit_prelude(&prelude);
+  if (status == NULL) {
+    identity = hr_hash_bytes(identity, prelude.data, prelude.length);
+    status = hr__disk_cache_open(identity, &cache.disk);
+  }
+  hr_text_fini(&prelude);
   cache.is_open = status == NULL;
   if (status != NULL) {
     hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));

@@ -3,7 +3,7 @@
  *   IDENTITY-HASH.so     a library, with a footer: its length and checksum
  *   IDENTITY-HASH.ref    a kernel: its whole text, the library that has it, a checksum
  *
- * HASH is of what the file was made from, IDENTITY of compiler, version, flags and CPU. The folder is the user's own (0700):
+ * HASH is of what the file was made from, IDENTITY of compiler, version, flags, CPU and the texts of src/core. The folder is the user's own (0700):
  * one that belongs to somebody else, or that others may write to, is refused. Files come by atomic renaming, so processes share a
  * folder; a file that is cut short, damaged or foreign counts as absent and is made again. When the folder holds more than
  * HEADRACE_CACHE_BYTES, the files that were not used longest go. Threads: one at a time (the compile queue's).

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "core/convert.h"
 #include "interp/interp_plan.h"
 
 enum { COORDS_MAX = 1 + HR__BOUNDS_MAX };
@@ -101,35 +102,12 @@ static void fill_rows(const piece_op *op, int64_t a, int64_t b, int64_t rows, in
   }
 }
 
-/* The part [*low, *high) of a run of `count` elements for which start + i * step lies in [0, extent). */
-static void clip(int64_t start, int64_t step, int64_t extent, int64_t *low, int64_t *high) {
-  int64_t last = start + (*high - 1) * step;
-  if (*high <= *low || (start >= 0 && start < extent && last >= 0 && last < extent)) {
-    return; /* usual: all inside; affine, so the ends are enough (*low is 0 or a clip that only shrinks) */
-  }
-  if (step == 0) {
-    *high = *low;
-    return;
-  }
-  int64_t first = 0, end = *high;
-  if (step > 0) {
-    first = start < 0 ? (-start + step - 1) / step : 0;
-    end = start >= extent ? 0 : (extent - start + step - 1) / step;
-  } else {
-    first = start >= extent ? (start - extent) / -step + 1 : 0;
-    end = start < 0 ? 0 : start / -step + 1;
-  }
-  *low = first > *low ? first : *low;
-  *high = end < *high ? end : *high;
-  *high = *high < *low ? *low : *high;
-}
-
 static void bounded_piece(const piece_op *op, const hr__map *map, const int64_t *at, const hr__axes *axes, int64_t a,
                           int64_t b, int64_t cols) {
   int last = axes->rank - 1;
   int64_t low = 0, high = cols;
   for (int c = 1; c < map->coords; ++c) {
-    clip(at[c], axes->strides[c * axes->rank + last], map->extent[c], &low, &high);
+    hr__clip(at[c], axes->strides[c * axes->rank + last], map->extent[c], &low, &high);
   }
   if (high <= low) {
     low = high = cols;
@@ -154,9 +132,9 @@ static bool bounded_rows(const piece_op *op, const hr__map *map, const int64_t *
       return false;
     }
     if (along != 0) {
-      clip(at[c], along, map->extent[c], &left, &right);
+      hr__clip(at[c], along, map->extent[c], &left, &right);
     } else {
-      clip(at[c], across, map->extent[c], &top, &bottom);
+      hr__clip(at[c], across, map->extent[c], &top, &bottom);
     }
   }
   if (right <= left || bottom <= top) {

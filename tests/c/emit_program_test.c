@@ -128,6 +128,10 @@ static void compare(const generated *g, uint64_t seed, const char *what, void *c
         hr_status_ignore(hr_program_print(&g->program, &text));
         fprintf(stderr, "%s\n", hr_text_chars(&text));
 
+        fprintf(stderr, "interpreted, compiled:");
+        for (size_t n = 0; n < size; ++n) {
+          fprintf(stderr, " %02x %02x", ((unsigned char *)a[i])[at + n], ((unsigned char *)b[i])[at + n]);
+        }
         HR_FAIL("seed %llu: %s: buffer %%%d, element %zu", (unsigned long long)seed, what, i, at / size);
       }
     }
