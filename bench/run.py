@@ -4,7 +4,8 @@
 Each case runs on both sides with the same weights, batches and number of threads. The first step is timed by itself;
 then come rounds, in each of which both sides run a few steps, the order changing from round to round, so that a machine
 that gets slower or faster under us does so to both. What counts is the median of all steps. Every step ends when its
-result is there: on Headrace with torch.headrace.synchronize(), while the result is still referenced.
+result is there: on Headrace with torch.headrace.synchronize(), while the result is still referenced. With --compiled
+the networks run on a third side: on Headrace, the model through torch.compile(backend="headrace").
 
 The memory of a training step is measured in a process of its own for each side: by how much the resident memory grows,
 at its peak, from the moment when model and batch are on the device until three steps have run. That holds gradients,
@@ -47,6 +48,7 @@ def parse() -> argparse.Namespace:
     add("--seconds", type=float, default=4.0, help="time for a side in all rounds of a case (default %(default)s)")
     add("--quick", action="store_true", help="two rounds of half a second")
     add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both sides (default %(default)s)")
+    add("--compiled", action="store_true", help="the networks also on Headrace with torch.compile, as a third side")
     add("--no-memory", action="store_true", help="leaves out the peak memory of training steps")
     add("--json", default=RESULTS / "latest.json", type=Path, metavar="FILE", help="(default %(default)s)")
     add("--markdown", default=RESULTS / "latest.md", type=Path, metavar="FILE", help="(default %(default)s)")
@@ -70,14 +72,16 @@ import torch  # noqa: E402
 
 @dataclass(frozen=True)
 class Case:
-    """`prepare(device)` gives a function that runs one sample and returns what must be there when it is timed."""
+    """`prepare(device)` gives a function that runs one sample and returns what must be there when it is timed. Networks
+    take a function for their model, too: `prepare(device, torch.compile)`."""
 
     name: str
     title: str
-    prepare: Callable[[torch.device], Callable[[], object]]
+    prepare: Callable[..., Callable[[], object]]
     inner: int = 1  # operations in a sample: times are for one of them
     trains: bool = False
     counts: bool = True  # in the geometric mean
+    is_network: bool = False
 
 
 def model_of(network: str) -> torch.nn.Module:
@@ -85,10 +89,14 @@ def model_of(network: str) -> torch.nn.Module:
     return networks.CASES[network].build()
 
 
+def as_it_is(model: torch.nn.Module) -> torch.nn.Module:
+    return model
+
+
 def training(network: str, count: int) -> Callable:
-    def prepare(device):
+    def prepare(device, compiled=as_it_is):
         case = networks.CASES[network]
-        model = model_of(network).to(device).train()
+        model = compiled(model_of(network).to(device).train())
         optimizers = case.optimizers(model, lambda parameters: torch.optim.Adam(parameters, lr=1e-4))
         batch = tuple(tensor.to(device) for tensor in case.batch(count))
         return lambda: case.step(model, optimizers, batch)
@@ -97,8 +105,8 @@ def training(network: str, count: int) -> Callable:
 
 
 def inference(network: str, count: int, calls: int = 1, inputs: torch.Tensor | None = None) -> Callable:
-    def prepare(device):
-        model = model_of(network).eval().to(device)
+    def prepare(device, compiled=as_it_is):
+        model = compiled(model_of(network).eval().to(device))
         batch = (networks.CASES[network].batch(count)[0] if inputs is None else inputs).to(device)
 
         def sample():
@@ -150,17 +158,17 @@ def additions(count: int, keep: bool) -> Callable:
 
 TOKEN = torch.tensor([[464]])
 CASES = [
-    Case("cnn-train-512", "CNN 28x28, train, batch 512", training("cnn", 512), trains=True),
-    Case("cnn-infer-512", "CNN 28x28, infer, batch 512", inference("cnn", 512)),
-    Case("cnn-infer-1", "CNN 28x28, infer, batch 1", inference("cnn", 1, 20), inner=20),
-    Case("mlp-train-64", "Softshrink MLP, train, batch 64", training("mlp", 64), trains=True),
-    Case("mlp-infer-1", "Softshrink MLP, infer, batch 1", inference("mlp", 1, 100), inner=100),
-    Case("resnet50-train-2", "ResNet-50, train, batch 2", training("resnet50", 2), trains=True),
-    Case("resnet50-infer-2", "ResNet-50, infer, batch 2", inference("resnet50", 2)),
-    Case("resnet50-infer-1", "ResNet-50, infer, batch 1", inference("resnet50", 1)),
-    Case("gpt2-train-128", "GPT-2 small, train, 1 x 128 tokens", training("gpt2", 1), trains=True),
-    Case("gpt2-infer-128", "GPT-2 small, infer, 1 x 128 tokens", inference("gpt2", 1)),
-    Case("gpt2-infer-1", "GPT-2 small, infer, 1 x 1 token", inference("gpt2", 1, inputs=TOKEN)),
+    Case("cnn-train-512", "CNN 28x28, train, batch 512", training("cnn", 512), trains=True, is_network=True),
+    Case("cnn-infer-512", "CNN 28x28, infer, batch 512", inference("cnn", 512), is_network=True),
+    Case("cnn-infer-1", "CNN 28x28, infer, batch 1", inference("cnn", 1, 20), inner=20, is_network=True),
+    Case("mlp-train-64", "Softshrink MLP, train, batch 64", training("mlp", 64), trains=True, is_network=True),
+    Case("mlp-infer-1", "Softshrink MLP, infer, batch 1", inference("mlp", 1, 100), inner=100, is_network=True),
+    Case("resnet50-train-2", "ResNet-50, train, batch 2", training("resnet50", 2), trains=True, is_network=True),
+    Case("resnet50-infer-2", "ResNet-50, infer, batch 2", inference("resnet50", 2), is_network=True),
+    Case("resnet50-infer-1", "ResNet-50, infer, batch 1", inference("resnet50", 1), is_network=True),
+    Case("gpt2-train-128", "GPT-2 small, train, 1 x 128 tokens", training("gpt2", 1), trains=True, is_network=True),
+    Case("gpt2-infer-128", "GPT-2 small, infer, 1 x 128 tokens", inference("gpt2", 1), is_network=True),
+    Case("gpt2-infer-1", "GPT-2 small, infer, 1 x 1 token", inference("gpt2", 1, inputs=TOKEN), is_network=True),
     Case("chain-4m", "element-wise chain, 4,194,304 floats", chain(1 << 22, 1)),
     Case("chain-256k", "element-wise chain, 262,144 floats", chain(1 << 18, 10), inner=10),
     Case("chain-64", "element-wise chain, 64 floats", chain(64, 200), inner=200),
@@ -197,9 +205,11 @@ def stats_of(device: torch.device) -> dict:
 class Side:
     """One device in one case: what it ran and how long that took, in seconds an operation."""
 
-    def __init__(self, device: torch.device, case: Case):
+    def __init__(self, device: torch.device, case: Case, is_compiled: bool = False):
         self.device, self.case = device, case
-        self.sample = case.prepare(device)
+        compiler = [lambda model: torch.compile(model, backend="headrace")] if is_compiled else []
+        self.sample = case.prepare(device, *compiler)
+        self.counted: dict[str, float] = {}  # what the device did in all rounds
         synchronize(device)
         self.first = timed(self.sample, device) / case.inner
         self.times: list[float] = []
@@ -207,9 +217,15 @@ class Side:
             self.estimate = timed(self.sample, device)
 
     def run_round(self, seconds: float) -> None:
+        before = stats_of(self.device)
         timed(self.sample, self.device)  # the other side's threads may still be spinning, and its data fills the caches
         for _ in range(max(1, min(200, round(seconds / self.estimate)))):
             self.times.append(timed(self.sample, self.device) / self.case.inner)
+        for key, value in stats_of(self.device).items():
+            self.counted[key] = self.counted.get(key, 0) + value - before.get(key, 0)
+
+    def stats_per_sample(self, rounds: int) -> dict:
+        return {key: round(value / (len(self.times) + rounds), 3) for key, value in self.counted.items()}
 
     def result(self) -> dict:
         ordered = sorted(self.times)
@@ -225,22 +241,24 @@ class Side:
 
 def run_case(case: Case, devices: list[torch.device], arguments) -> dict:
     sides = [Side(device, case) for device in devices]
-    before = stats_of(devices[1])
+    if arguments.compiled and case.is_network:
+        sides.append(Side(devices[1], case, is_compiled=True))
     for index in range(arguments.rounds):
         for side in sides if index % 2 == 0 else reversed(sides):
             side.run_round(arguments.seconds / arguments.rounds)
-    after = stats_of(devices[1])
-    torch_side, our_side = (side.result() for side in sides)
-    samples = our_side["samples"] + arguments.rounds
-    counted = {key: round((after[key] - before[key]) / samples, 3) for key in after if key in before}
-    return {
+    torch_side, our_side, *compiled = (side.result() for side in sides)
+    more = {}
+    if compiled:
+        more["compiled"] = compiled[0] | {"stats_per_sample": sides[2].stats_per_sample(arguments.rounds)}
+        more["compiled_ratio"] = torch_side["median_seconds"] / compiled[0]["median_seconds"]
+    return more | {
         "name": case.name,
         "title": case.title,
         "torch": torch_side,
         "device": our_side,
         "ratio": torch_side["median_seconds"] / our_side["median_seconds"],
         "counts_in_mean": case.counts,
-        "device_stats_per_sample": counted,
+        "device_stats_per_sample": sides[1].stats_per_sample(arguments.rounds),
     }
 
 
@@ -346,13 +364,21 @@ def memory_text(measured: dict | None) -> str:
     return f"{measured['growth_bytes'] / 2**20:,.0f} MiB" if measured else ""
 
 
-def geometric_mean(results: list[dict]) -> float | None:
-    ratios = [result["ratio"] for result in results if result.get("counts_in_mean") and "ratio" in result]
+def geometric_mean(results: list[dict], key: str = "ratio") -> float | None:
+    ratios = [result[key] for result in results if result.get("counts_in_mean") and key in result]
     return math.exp(statistics.fmean(map(math.log, ratios))) if ratios else None
+
+
+def compiled_cells(result: dict) -> list[str]:
+    if "compiled" not in result:
+        return ["", "", ""]
+    ours = result["compiled"]
+    return [time_text(ours["median_seconds"]), f"{result['compiled_ratio']:.2f}", time_text(ours["first_seconds"])]
 
 
 def markdown(report: dict) -> str:
     name = report["device"]
+    has_compiled = any("compiled" in result for result in report["results"])
     lines = [
         f"# torch cpu and {name}",
         "",
@@ -362,8 +388,9 @@ def markdown(report: dict) -> str:
         "Median time of a step; the ratio says how many times as fast as torch's CPU device. Training steps are "
         "forward, backward and Adam.",
         "",
-        f"| case | torch cpu | {name} | ratio | first step: torch cpu | {name} | peak memory: torch cpu | {name} |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        f"| case | torch cpu | {name} | ratio | first step: torch cpu | {name} | peak memory: torch cpu | {name} |"
+        + (" compiled | ratio | first step |" if has_compiled else ""),
+        "|---|---:|---:|---:|---:|---:|---:|---:|" + ("---:|---:|---:|" if has_compiled else ""),
     ]
     for result in report["results"]:
         if "error" in result:
@@ -379,10 +406,13 @@ def markdown(report: dict) -> str:
             time_text(ours["first_seconds"]),
             memory_text(torchs.get("memory")),
             memory_text(ours.get("memory")),
+            *(compiled_cells(result) if has_compiled else []),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     if report["geometric_mean"]:
         lines += ["", f"Geometric mean of the ratios, without the single additions: {report['geometric_mean']:.2f}."]
+    if report.get("compiled_geometric_mean"):
+        lines[-1] += f" Of the compiled networks: {report['compiled_geometric_mean']:.2f}."
     if any("memory" in result.get("torch", {}) for result in report["results"]):
         lines += [
             "",
@@ -431,6 +461,9 @@ def main(arguments) -> int:
         ours, torchs = result["device"], result["torch"]
         times = f"{time_text(torchs['median_seconds']):>9} {time_text(ours['median_seconds']):>9}"
         say(f"{times} {result['ratio']:6.2f}x", end="")
+        if "compiled" in result:
+            median = time_text(result["compiled"]["median_seconds"])
+            say(f"   compiled {median:>9} {result['compiled_ratio']:6.2f}x", end="")
         if case.trains and not arguments.no_memory:
             for side, where in ((torchs, devices[0]), (ours, devices[1])):
                 side["memory"] = memory_of(case, where, arguments)
@@ -448,6 +481,7 @@ def main(arguments) -> int:
         "seconds_per_side": arguments.seconds,
         "load_average": os.getloadavg(),
         "geometric_mean": geometric_mean(results),
+        "compiled_geometric_mean": geometric_mean(results, "compiled_ratio"),
         "results": results,
     }
     for path, text in ((arguments.json, json.dumps(report, indent=1) + "\n"), (arguments.markdown, markdown(report))):

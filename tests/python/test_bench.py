@@ -38,6 +38,19 @@ def test_two_cases(tmp_path):
         assert trained["device_stats_per_sample"]["compiles"] == 0
 
 
+def test_compiled_side(tmp_path):
+    files = ["--json", tmp_path / "out.json", "--markdown", tmp_path / "out.md"]
+    options = ["--rounds", 2, "--seconds", 0.05, "--threads", 1, "--device", DEVICE.type, "--no-memory", "--compiled"]
+    done = run("--cases", "mlp-infer-1,chain-64", *options, *files)
+    assert done.returncode == 0, done.stderr
+    network, chain = json.loads((tmp_path / "out.json").read_text())["results"]
+    assert network["compiled_ratio"] > 0
+    assert network["compiled"]["stats_per_sample"]["graph_runs"] == 100
+    assert network["compiled"]["stats_per_sample"]["graph_eager_runs"] == 0
+    assert "compiled" not in chain
+    assert "compiled | ratio" in (tmp_path / "out.md").read_text()
+
+
 def test_names():
     listed = run("--list")
     assert listed.returncode == 0

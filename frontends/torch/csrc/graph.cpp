@@ -397,8 +397,7 @@ using Buffers = c10::SmallVector<hr_buffer *, 32>;
 // Tensors of a piece's outputs and the buffers of their storages, which are its first results.
 std::vector<Tensor> make_outputs(const Piece &piece, TensorList sources, Buffers &results) {
   std::vector<Tensor> outputs;
-  c10::SmallVector<const Tensor *, 16> first; // in each storage
-  first.assign(piece.result_bytes.size(), nullptr);
+  std::vector<const Tensor *> first(piece.result_bytes.size(), nullptr); // in each storage
   outputs.reserve(piece.outputs.size());
   results.resize(piece.result_bytes.size(), nullptr);
   for (const Output &output : piece.outputs) {
