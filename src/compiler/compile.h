@@ -1,6 +1,6 @@
 /* compile.h: from a recorded program to a schedule of steps.
  *
- *   stream form --expand, versions--> value form --simplify, layout--> --fuse--> groups --plan--> --lower--> kernels
+ *   stream form --expand, versions--> value form --simplify, match, layout--> --fuse--> groups --plan--> --lower--> kernels
  *
  * Each pass has a file of its own. The compiler never calls a driver: it asks for target data.
  */
@@ -12,7 +12,7 @@
 #include "core/program.h"
 
 typedef struct hr_target {
-  hr_keep_fn keeps; /* whether a provider answers for a contraction; NULL: none does */
+  hr_keep_fn keeps; /* whether a provider answers for a contraction, posts included; NULL: none does */
   void *keeps_ctx;
   bool channels_last;         /* convolutions run best where the channels of activations are neighbours */
   int64_t resident_row_bytes; /* a row longer than this is not kept between phases */

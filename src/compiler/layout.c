@@ -189,7 +189,7 @@ static uint32_t activations(const hr_node *node) {
   switch (node->op) {
     case HR_OP_CONV:
     case HR_OP_CONV_BACKWARD_DATA:
-      return 1u | output;
+      return 1u | output | (output - 1) >> 3 << 3; /* and what posts read */
     case HR_OP_CONV_BACKWARD_WEIGHT:
       return 3u;
     default:

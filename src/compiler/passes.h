@@ -11,6 +11,9 @@ hr_status hr_versions(hr_program *program);
 /* Removes nodes whose results nobody reads. Before: %3 = mul(..) into a dead buffer that is never read. After: gone. */
 hr_status hr_simplify(hr_program *program);
 
+/* Matches element-wise loops into the contraction that alone feeds them, where the target keeps it with them. */
+hr_status hr_match(hr_program *program, const hr_target *target);
+
 /* Lays dead activations of convolutions out channels-last, and what loops make of them. */
 hr_status hr_layout(hr_program *program);
 

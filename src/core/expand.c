@@ -199,6 +199,27 @@ static void expand_emitted(expander *e, int first) {
   }
 }
 
+/* The contraction alone into a temporary, and a loop for each post. */
+static hr_status lower_with_posts(hr_builder *b, const hr_node *node) {
+  hr_operand out = node->outputs[0], value = hr_build_temp_like(b, out, out.dtype);
+  hr_node plain = *node;
+  plain.input_count = node->input_count < 3 ? node->input_count : 3;
+  plain.outputs = &value;
+  plain.post_count = 0;
+  HR_RETURN_IF_ERROR(hr_op_table(node->op)->lower(b, &plain));
+  for (int i = 0; i < node->post_count; ++i) {
+    const hr_post *post = &node->posts[i];
+    hr_operand inputs[HR_POST_ARITY_MAX];
+    int arity = hr_op_table(post->op)->arity;
+    for (int k = 0; k < arity; ++k) {
+      inputs[k] = post->inputs[k] == HR_POST_VALUE ? value : hr_node_input(node, post->inputs[k]);
+    }
+    value = i + 1 < node->post_count ? hr_build_temp_like(b, out, out.dtype) : out;
+    hr_emit(b, post->op, value, arity, inputs);
+  }
+  return HR_OK;
+}
+
 static void expand_lowered(expander *e, const hr_node *node) {
   hr_builder *b = &e->builder;
   const hr_op_row *row = hr_op_table(node->op);
@@ -217,7 +238,7 @@ static void expand_lowered(expander *e, const hr_node *node) {
     return;
   }
   int first = b->program->node_count;
-  hr_status status = row->lower(b, &safe);
+  hr_status status = safe.post_count > 0 ? lower_with_posts(b, &safe) : row->lower(b, &safe);
   if (row->family == HR_FAMILY_COMPOSITE) {
     expand_emitted(e, first);
   }

@@ -12,6 +12,7 @@
  *   bound     "?" strides "+" offset "<" extent           fill      "!$" N
  *   attribute "ints(" ints ")" | "scalars(" $N {, $N} ")" | "reduce(" N ")" | "ordered(" N ")" | "store(" mode ")"
  *             | "origin(" N ")"                           origin is the node's own number where it is not given
+ *             | "then(" name {"," ("^" | input)} ")"      a post: ^ is the value so far
  *
  * References to buffers and scalars must be declared; hr_program_verify checks the rest.
  */
@@ -38,6 +39,7 @@ typedef struct parser {
   int_vector ints;
   term_vector terms;
   bound_vector bounds;
+  hr_post posts[HR_POSTS_MAX];
 } parser;
 
 /* ---- errors and characters ---- */
@@ -485,7 +487,47 @@ static bool parse_store_mode(parser *p, hr_node *node) {
   return fail(p, "a store mode");
 }
 
+/* An operation's name. */
+static bool parse_op(parser *p, hr_op *out_op) {
+  char name[64];
+  skip_blanks(p);
+  const char *start = p->cursor;
+  *out_op = take_any_word(p, name, sizeof name) ? hr_op_parse(name) : HR_OP_NONE;
+  if (*out_op == HR_OP_NONE) {
+    p->cursor = start;
+    return fail(p, "an operation");
+  }
+  return true;
+}
+
+static bool parse_post(parser *p, hr_node *node) {
+  if (node->post_count == HR_POSTS_MAX) {
+    return fail(p, "at most 8 posts");
+  }
+  hr_post *post = &p->posts[node->post_count];
+  *post = (hr_post){.op = HR_OP_NONE};
+  if (!expect(p, '(', "'('") || !parse_op(p, &post->op)) {
+    return false;
+  }
+  for (int count = 0; take(p, ','); ++count) {
+    int64_t input = HR_POST_VALUE;
+    if (count == HR_POST_ARITY_MAX) {
+      return fail(p, "at most 4 operands of a post");
+    }
+    if (!take(p, '^') && !parse_in(p, 0, INT32_MAX, "'^' or the number of an input", &input)) {
+      return false;
+    }
+    post->inputs[count] = (int)input;
+  }
+  ++node->post_count;
+  node->posts = p->posts;
+  return expect(p, ')', "',' or ')'");
+}
+
 static bool parse_attribute(parser *p, hr_node *node) {
+  if (take_word(p, "then")) {
+    return parse_post(p, node);
+  }
   if (take_word(p, "ints")) {
     if (!expect(p, '(', "'('") || !parse_ints(p, ')')) {
       return false;
@@ -529,15 +571,7 @@ static bool parse_node(parser *p) {
   if (starts_operand(p) && (!parse_operands(p, &p->outputs) || !expect(p, '=', "',' or '='"))) {
     return false;
   }
-  char name[64];
-  skip_blanks(p);
-  const char *start = p->cursor;
-  node.op = take_any_word(p, name, sizeof name) ? hr_op_parse(name) : HR_OP_NONE;
-  if (node.op == HR_OP_NONE) {
-    p->cursor = start;
-    return fail(p, "an operation");
-  }
-  if (!expect(p, '(', "'('") || (starts_operand(p) && !parse_operands(p, &p->inputs)) ||
+  if (!parse_op(p, &node.op) || !expect(p, '(', "'('") || (starts_operand(p) && !parse_operands(p, &p->inputs)) ||
       !expect(p, ')', "',' or ')'")) {
     return false;
   }

@@ -127,6 +127,18 @@ static void print_operands(hr_text *text, const hr_node *node, int count, const 
   }
 }
 
+static void print_post(hr_text *text, const hr_post *post) {
+  hr_text_printf(text, " then(%s", hr_op_table(post->op)->name);
+  for (int i = 0; i < hr_op_table(post->op)->arity; ++i) {
+    if (post->inputs[i] == HR_POST_VALUE) {
+      hr_text_append(text, ",^");
+    } else {
+      hr_text_printf(text, ",%d", post->inputs[i]);
+    }
+  }
+  hr_text_char(text, ')');
+}
+
 static void print_node(hr_text *text, const hr_node *node, uint32_t number) {
   hr_text_append(text, node->is_loop ? "loop " : "");
   print_operands(text, node, node->output_count, node->outputs);
@@ -137,6 +149,9 @@ static void print_node(hr_text *text, const hr_node *node, uint32_t number) {
   hr_text_char(text, ')');
   if (node->int_count > 0) {
     print_list(text, " ints(", node->int_count, node->ints, ")");
+  }
+  for (int i = 0; i < node->post_count; ++i) {
+    print_post(text, &node->posts[i]);
   }
   if (node->scalar_count > 0) {
     hr_text_append(text, " scalars(");

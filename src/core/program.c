@@ -121,7 +121,8 @@ bool hr_program_append(hr_program *program, const hr_node *node) {
   hr_node copy = *node;
   copy.inputs = copy_operands(arena, node->inputs, node->input_count);
   copy.outputs = copy_operands(arena, node->outputs, node->output_count);
-  if (copy.inputs == NULL || copy.outputs == NULL || !DUP(arena, copy.ints, node->ints, node->int_count)) {
+  if (copy.inputs == NULL || copy.outputs == NULL || !DUP(arena, copy.ints, node->ints, node->int_count) ||
+      !DUP(arena, copy.posts, node->posts, node->post_count)) {
     return false;
   }
   program->nodes[program->node_count++] = copy;

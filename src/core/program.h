@@ -16,6 +16,10 @@
  * A scattering node says in `ordered_mask` along which dims of the domain two elements may hit the same place: those run in
  * order, in one thread.
  *
+ * A **contraction** may have posts: element-wise rows on its result before it is stored, in order. The value so far is one or
+ * more of a row's operands, the others are inputs of the node behind its own, spread over the output's dims:
+ *   %4:f32[8,64,14,14].. = conv(%0.., %1.., _, %2:..{0,1,0,0}+0, %3..) ints(..) then(mul,^,3) then(add,^,4) then(relu,^)
+ *
  * All memory of a program lives in its arena and is freed at once. Not thread safe; a program belongs to one compile.
  */
 #ifndef HEADRACE_CORE_PROGRAM_H_
@@ -72,6 +76,14 @@ typedef enum hr_store_mode { /* how a scattering store combines with what is the
                              HR_STORE_MIN
 } hr_store_mode;
 
+enum { HR_POST_ARITY_MAX = 4, HR_POSTS_MAX = 8, HR_POST_VALUE = -1 };
+
+/* One row on a contraction's result. The value so far has the output's dtype, before and after. */
+typedef struct hr_post {
+  hr_op op;
+  int inputs[HR_POST_ARITY_MAX]; /* for each operand of the row: an input of the node, or HR_POST_VALUE */
+} hr_post;
+
 typedef struct hr_node {
   hr_op op;
   bool is_loop; /* has a domain; its operands' dims are the domain's (reduced dims included) */
@@ -79,6 +91,8 @@ typedef struct hr_node {
   hr_operand *inputs, *outputs;
   int int_count, scalar_count;
   const int64_t *ints;
+  int post_count; /* contractions only */
+  const hr_post *posts;
   uint32_t scalar_base; /* attribute scalars are program->scalars[scalar_base ..] */
   /* loop nodes */
   uint32_t reduce_mask, ordered_mask;

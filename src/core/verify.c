@@ -266,6 +266,63 @@ static hr_status verify_loop(const verifier *v) {
   return verify_hazards(v, out);
 }
 
+/* ---- posts ---- */
+
+static bool has_dims_of(const hr_operand *x, const hr_operand *out) {
+  for (int d = 0; d < out->rank && x->rank == out->rank; ++d) {
+    if (x->dims[d] != out->dims[d]) {
+      return false;
+    }
+  }
+  return x->rank == out->rank;
+}
+
+/* A post is an element-wise row that takes the value so far, and inputs of the node behind its own that have the output's dims. */
+static hr_status verify_post(const verifier *v, int number) {
+  const hr_node *node = v->node;
+  const hr_post *post = &node->posts[number];
+  const hr_op_row *row = hr_op_table(post->op);
+  const hr_operand *out = &node->outputs[0];
+  if (row->family != HR_FAMILY_POINTWISE || row->rule != HR_RULE_SAME || row->arity > HR_POST_ARITY_MAX ||
+      !row_has_class(row, hr_dtype_arithmetic_class(out->dtype))) {
+    return broken(v, "post %d (%s) is no element-wise row of %s", number, row->name, hr_dtype_name(out->dtype));
+  }
+  bool takes_value = false;
+  for (int i = 0; i < row->arity; ++i) {
+    int input = post->inputs[i];
+    if (input == HR_POST_VALUE) {
+      takes_value = true;
+      continue;
+    }
+    if (input < 3 || input >= node->input_count) {
+      return broken(v, "post %d takes input %d of %d, of which the first 3 are the contraction's", number, input,
+                    node->input_count);
+    }
+    const hr_operand *x = &node->inputs[input];
+    bool is_number = x->kind == HR_OPERAND_SCALAR;
+    if (!is_number && (x->kind != HR_OPERAND_VALUE || x->dtype != out->dtype || !has_dims_of(x, out))) {
+      return broken(v, "post %d: input %d is no %s of the output's dims", number, input, hr_dtype_name(out->dtype));
+    }
+  }
+  return takes_value ? HR_OK : broken(v, "post %d does not take the value so far", number);
+}
+
+static hr_status verify_posts(const verifier *v) {
+  const hr_node *node = v->node;
+  if (node->post_count == 0) {
+    return HR_OK;
+  }
+  if (node->post_count < 0 || node->post_count > HR_POSTS_MAX || node->output_count != 1 ||
+      node->outputs[0].kind != HR_OPERAND_VALUE || hr_op_table(node->op)->family != HR_FAMILY_CONTRACTION) {
+    return broken(v, "%d posts, which only contractions of one output have, at most %d", node->post_count,
+                  HR_POSTS_MAX);
+  }
+  for (int i = 0; i < node->post_count; ++i) {
+    HR_RETURN_IF_ERROR(verify_post(v, i));
+  }
+  return HR_OK;
+}
+
 /* ---- nodes as recorded, and versions ---- */
 
 static hr_status verify_recorded(const verifier *v) {
@@ -339,6 +396,7 @@ static hr_status verify_node(const verifier *v) {
   HR_RETURN_IF_ERROR(verify_operands(v, "input", node->input_count, node->inputs));
   HR_RETURN_IF_ERROR(verify_operands(v, "output", node->output_count, node->outputs));
   HR_RETURN_IF_ERROR(node->is_loop ? verify_loop(v) : verify_recorded(v));
+  HR_RETURN_IF_ERROR(verify_posts(v));
   return verify_versions(v);
 }
 

@@ -52,11 +52,14 @@ static void outlive_library(hr_op op) {
   }
 }
 
+/* Posts don't take a contraction away from the provider that is best at it. */
 static bool provider_keeps(void *ctx, const hr_program *program, const hr_node *node) {
   (void)ctx;
+  hr_node plain = *node;
+  plain.post_count = 0;
   for (int i = 0; open_providers[i] != NULL; i++) {
-    if (open_providers[i]->supports(program, node)) {
-      return true;
+    if (open_providers[i]->supports(program, &plain)) {
+      return node->post_count == 0 || open_providers[i]->supports(program, node);
     }
   }
   return false;
@@ -71,6 +74,9 @@ static bool prefers_channels_last(void) {
 }
 
 /* ---- making steps ---- */
+
+/* Arguments of a step are numbers of buffers; those of a library may also be scalars, or absent. */
+static const uint32_t SCALAR_ARG = UINT32_C(1) << 31, ABSENT_ARG = UINT32_MAX;
 
 static hr_status no_memory(const char *what) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %s", what);
@@ -115,7 +121,9 @@ static hr_status make_kernel(hr_executable *executable, hr_exec_step *step, size
 }
 
 static bool push_operand(hr_executable *executable, const hr_operand *operand) {
-  return hr_vector_push(&executable->args, operand->kind == HR_OPERAND_VALUE ? operand->index : UINT32_MAX);
+  return hr_vector_push(&executable->args, operand->kind == HR_OPERAND_VALUE    ? operand->index
+                                           : operand->kind == HR_OPERAND_SCALAR ? operand->index | SCALAR_ARG
+                                                                                : ABSENT_ARG);
 }
 
 /* The first provider that takes the node and can prepare it. */
@@ -360,8 +368,10 @@ static void bind(const hr_executable *executable, const hr_run *run, hr_run_scra
     scratch->values.data[i] = scalar->is_constant ? scalar->value : run->arguments[scalar->argument];
   }
   for (size_t i = 0; i < executable->args.count; i++) {
-    uint32_t buffer = executable->args.data[i];
-    scratch->args.data[i] = buffer != UINT32_MAX ? scratch->addresses.data[buffer] : NULL;
+    uint32_t arg = executable->args.data[i];
+    scratch->args.data[i] = arg == ABSENT_ARG         ? NULL
+                            : (arg & SCALAR_ARG) != 0 ? (void *)&scratch->values.data[arg & ~SCALAR_ARG]
+                                                      : scratch->addresses.data[arg];
   }
   for (size_t i = 0; i < executable->scalars.count; i++) {
     scratch->scalars.data[i] = scratch->values.data[executable->scalars.data[i]];

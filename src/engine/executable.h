@@ -31,7 +31,7 @@ struct hr_executable {
   hr_schedule schedule;
   int step_count;
   hr_exec_step *steps;
-  HR_VECTOR(uint32_t) args;    /* program buffers, step after step; UINT32_MAX: absent */
+  HR_VECTOR(uint32_t) args;    /* program buffers, or a library's scalars, step after step */
   HR_VECTOR(uint32_t) scalars; /* program scalars, step after step */
   int *last_write;             /* of each of the key's buffers: the last step that writes it; -1: none */
   size_t shared_bytes;         /* arena, and behind it the largest workspace */

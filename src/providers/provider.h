@@ -17,6 +17,8 @@ struct hr_provider {
   bool channels_last; /* its convolutions run best on activations whose channels are neighbours */
   /* Loads the library; UNAVAILABLE with the reason and the paths tried when it can't be had. Called once, under a lock. */
   hr_status (*open)(void);
+  /* A node with posts is taken only if they are made on the way to memory, at about no cost, with the values that the rows of
+   * ops.def give for every number, NaN and infinity. */
   bool (*supports)(const hr_program *program, const hr_node *node);
   /* `node` and `program` stay valid as long as the prepared object. *out_workspace_bytes: scratch that run needs. */
   hr_status (*prepare)(const hr_program *program, const hr_node *node, hr_prepared **out_prepared,
@@ -26,8 +28,8 @@ struct hr_provider {
   /* (optional) Before each run: a number for the contents of each operand, in the order of args. An operand whose number is the
    * same as at an earlier run holds the same bytes; 0: unknown. What was derived from it then may be used again. */
   void (*stamp)(hr_prepared *prepared, const uint64_t *stamps);
-  /* args: addresses of the buffers of inputs, then outputs, in the node's order (NULL for absent operands); an operand's
-   * own offset is still to be added. workspace is 64-byte aligned. */
+  /* args: addresses of the buffers of inputs, then outputs, in the node's order (NULL for absent operands; scalars: of a
+   * const hr_scalar); an operand's own offset is still to be added. workspace is 64-byte aligned. */
   hr_status (*run)(hr_prepared *prepared, void *const *args, void *workspace);
   void (*release)(hr_prepared *prepared);
 };

@@ -19,6 +19,8 @@ typedef struct dnnl_primitive *dnnl_primitive;
 typedef struct dnnl_primitive_desc *dnnl_primitive_desc;
 typedef const struct dnnl_primitive_desc *dnnl_const_primitive_desc;
 typedef struct dnnl_primitive_attr *dnnl_primitive_attr;
+typedef struct dnnl_post_ops *dnnl_post_ops;
+typedef const struct dnnl_post_ops *dnnl_const_post_ops;
 
 typedef struct dnnl_exec_arg {
   int arg;
@@ -33,6 +35,19 @@ enum { DNNL_FORWARD_TRAINING = 64 };
 enum { DNNL_CONVOLUTION_DIRECT = 1 };
 enum { DNNL_SCRATCHPAD_USER = 1 };
 enum {
+  DNNL_ELTWISE_TANH = 0x21,
+  DNNL_ELTWISE_LINEAR = 0x26,
+  DNNL_ELTWISE_LOGISTIC = 0x29,
+  DNNL_ELTWISE_GELU_TANH = 0x2b,
+  DNNL_ELTWISE_SWISH = 0x2c,
+  DNNL_ELTWISE_GELU_ERF = 0x31,
+  DNNL_BINARY_ADD = 0x1fff0,
+  DNNL_BINARY_MUL = 0x1fff1,
+  DNNL_BINARY_DIV = 0x1fff4,
+  DNNL_BINARY_SUB = 0x1fff5
+};
+enum {
+  DNNL_QUERY_IMPL_INFO_STR = 8, /* const char ** */
   DNNL_QUERY_SRC = 129,
   DNNL_QUERY_DIFF_SRC = 130,
   DNNL_QUERY_WEIGHTS = 131,
@@ -43,13 +58,15 @@ enum {
 };
 enum {
   DNNL_ARG_SRC = 1,
+  DNNL_ARG_SRC_1 = 2,
   DNNL_ARG_DST = 17,
   DNNL_ARG_WEIGHTS = 33,
   DNNL_ARG_BIAS = 41,
   DNNL_ARG_SCRATCHPAD = 80,
   DNNL_ARG_DIFF_SRC = 129,
   DNNL_ARG_DIFF_DST = 145,
-  DNNL_ARG_DIFF_WEIGHTS = 161
+  DNNL_ARG_DIFF_WEIGHTS = 161,
+  DNNL_ARG_POST_OP = 32768 /* times the post-op's number + 1, or-ed to its operand's DNNL_ARG */
 };
 
 typedef struct hr__dnnl_table {

@@ -101,6 +101,9 @@ bool hr__onednn_supports_matmul(const hr_node *node) {
       return false;
     }
   }
+  if (node->post_count > 0 && !hr__onednn_has_posts(node, out->rank - 1, true)) {
+    return false;
+  }
   return !has_bias || (node->inputs[2].kind == HR_OPERAND_VALUE && node->inputs[2].dtype == a->dtype &&
                        is_row_bias(&node->inputs[2]));
 }
@@ -140,6 +143,14 @@ static int bias_operand(hr_prepared *pipe, const hr_operand *bias, int rank, dnn
   return pipe->status == NULL ? hr__pipe_operand(pipe, 2, bias, *out_desc) : 0;
 }
 
+/* What a post adds element by element has to lie as the product does: `ctx` is its layout. Else it is copied. */
+static int whole_operand(void *ctx, hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_memory_desc *out_desc) {
+  dnnl_memory_desc desc = NULL;
+  int memory = matmul_operand(pipe, arg, operand, false, false, &desc, NULL);
+  *out_desc = ctx;
+  return hr__pipe_reordered(pipe, memory, desc, ctx);
+}
+
 static int64_t matmul_flops(const hr_node *node) {
   int64_t flops = 2 * node->inputs[0].dims[node->inputs[0].rank - 1];
   for (int d = 0; d < node->outputs[0].rank; ++d) {
@@ -148,11 +159,12 @@ static int64_t matmul_flops(const hr_node *node) {
   return flops;
 }
 
-hr_status hr__onednn_prepare_matmul(const hr_node *node, hr_prepared **out_prepared) {
+hr_status hr__onednn_prepare_matmul(const hr_node *node, bool trial, hr_prepared **out_prepared) {
   hr_prepared *pipe = hr__pipe_create(matmul_flops(node));
   if (pipe == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }
+  pipe->is_trial = trial;
   bool has_bias = node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
   dnnl_memory_desc a_desc = NULL, b_desc = NULL, bias_desc = NULL, out_desc = NULL;
   pipe_step unpack = {.kind = PIPE_PRIMITIVE};
@@ -161,16 +173,21 @@ hr_status hr__onednn_prepare_matmul(const hr_node *node, hr_prepared **out_prepa
   int b = matmul_operand(pipe, 1, right, false, carries_batch(right, left, false), &b_desc, NULL);
   int bias = has_bias ? bias_operand(pipe, &node->inputs[2], node->outputs[0].rank, &bias_desc) : -1;
   int out = matmul_operand(pipe, node->input_count, &node->outputs[0], true, false, &out_desc, &unpack);
+  pipe_posts posts;
+  hr__pipe_posts(pipe, node, node->outputs[0].rank - 1, whole_operand, out_desc, &posts);
   dnnl_primitive_desc desc = NULL;
   if (pipe->status == NULL) {
-    dnnl_primitive_attr attr = hr__pipe_attr(pipe);
+    dnnl_primitive_attr attr = hr__pipe_attr(pipe, posts.ops);
     hr__pipe_check(
         pipe, hr__dnnl.matmul_primitive_desc_create(&desc, hr__dnnl_engine, a_desc, b_desc, bias_desc, out_desc, attr),
         "matmul");
     hr__dnnl.primitive_attr_destroy(attr);
   }
   const int args[4][2] = {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, out}};
-  hr__pipe_primitive(pipe, desc, 4, args);
+  hr__pipe_posts_sum(pipe, &posts, &unpack, out, out_desc, out, out_desc);
+  hr__pipe_posts_args(&posts, 4, args);
+  hr__pipe_primitive(pipe, desc, posts.arg_count, posts.args);
+  hr__pipe_posts_fini(&posts);
   if (unpack.kind == PIPE_UNPACK) {
     hr__pipe_step(pipe, &unpack);
   }

@@ -156,11 +156,25 @@ void hr__pipe_step(hr_prepared *pipe, const pipe_step *step) {
   pipe->steps[pipe->step_count++] = *step;
 }
 
-dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe) {
+int hr__pipe_number(hr_prepared *pipe, int arg, dnnl_const_memory_desc desc) {
+  int memory = hr__pipe_workspace(pipe, desc);
+  if (pipe->status == NULL) {
+    pipe_step step = {.kind = PIPE_NUMBER};
+    step.copy.arg = arg;
+    step.copy.workspace_offset = pipe->memories[memory].offset;
+    hr__pipe_step(pipe, &step);
+  }
+  return memory;
+}
+
+dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe, dnnl_const_post_ops ops) {
   dnnl_primitive_attr attr = NULL;
   hr__pipe_check(pipe, hr__dnnl.primitive_attr_create(&attr), "attributes");
   if (pipe->status == NULL) {
     hr__pipe_check(pipe, hr__dnnl.primitive_attr_set_scratchpad_mode(attr, DNNL_SCRATCHPAD_USER), "scratchpad mode");
+  }
+  if (pipe->status == NULL && ops != NULL) {
+    hr__pipe_check(pipe, hr__dnnl.primitive_attr_set_post_ops(attr, ops), "post-ops");
   }
   /* Whoever asks for attributes is about to create, and oneDNN sizes its loops by the thread count, at creation and
    * again at execution. */
@@ -180,7 +194,10 @@ void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, 
     dnnl_const_memory_desc scratchpad = hr__dnnl.primitive_desc_query_md(desc, DNNL_QUERY_SCRATCHPAD, 0);
     step.args[step.arg_count].arg = DNNL_ARG_SCRATCHPAD;
     step.args[step.arg_count++].memory = hr__pipe_workspace(pipe, scratchpad);
-    hr__pipe_check(pipe, hr__dnnl.primitive_create(&step.primitive, desc), "primitive");
+    hr__pipe_check(pipe, hr__dnnl.primitive_desc_query(desc, DNNL_QUERY_IMPL_INFO_STR, 0, &pipe->kernel), "name");
+    if (!pipe->is_trial) {
+      hr__pipe_check(pipe, hr__dnnl.primitive_create(&step.primitive, desc), "primitive");
+    }
   }
   if (desc != NULL) {
     hr__dnnl.primitive_desc_destroy(desc);
@@ -194,7 +211,7 @@ void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc
   if (pipe->status != NULL) {
     return;
   }
-  dnnl_primitive_attr attr = hr__pipe_attr(pipe);
+  dnnl_primitive_attr attr = hr__pipe_attr(pipe, NULL);
   hr__pipe_check(pipe, hr__dnnl.reorder_primitive_desc_create(&desc, from, hr__dnnl_engine, to, hr__dnnl_engine, attr),
                  "reorder");
   hr__dnnl.primitive_attr_destroy(attr);
@@ -287,6 +304,10 @@ static void add_bias(const pipe_step *step, void *const *args) {
   }
 }
 
+static float number_of(const hr_scalar *scalar) {
+  return scalar->dtype == HR_DTYPE_F64 ? (float)scalar->value.f[0] : (float)scalar->value.i;
+}
+
 static int run_step(const hr_prepared *pipe, const pipe_step *step, void *const *args, char *workspace) {
   switch (step->kind) {
     case PIPE_PACK:
@@ -296,6 +317,10 @@ static int run_step(const hr_prepared *pipe, const pipe_step *step, void *const 
       return DNNL_SUCCESS;
     case PIPE_ADD_BIAS:
       add_bias(step, args);
+      return DNNL_SUCCESS;
+    case PIPE_NUMBER:
+      *(float *)(void *)(workspace + step->copy.workspace_offset) =
+          step->copy.arg >= 0 ? number_of(args[step->copy.arg]) : 0;
       return DNNL_SUCCESS;
     default: {
       dnnl_exec_arg exec[PIPE_ARGS_MAX];

@@ -12,7 +12,7 @@
 #include "providers/onednn/dnnl_api.h"
 #include "providers/provider.h"
 
-enum { PIPE_MEMORIES_MAX = 16, PIPE_STEPS_MAX = 8, PIPE_ARGS_MAX = 6 };
+enum { PIPE_MEMORIES_MAX = 40, PIPE_STEPS_MAX = 24, PIPE_ARGS_MAX = 24 };
 
 typedef struct pipe_memory {
   dnnl_memory memory;
@@ -20,7 +20,7 @@ typedef struct pipe_memory {
   int64_t offset; /* bytes from the operand's or the workspace's address */
 } pipe_memory;
 
-typedef enum pipe_step_kind { PIPE_PRIMITIVE, PIPE_PACK, PIPE_UNPACK, PIPE_ADD_BIAS } pipe_step_kind;
+typedef enum pipe_step_kind { PIPE_PRIMITIVE, PIPE_PACK, PIPE_UNPACK, PIPE_ADD_BIAS, PIPE_NUMBER } pipe_step_kind;
 
 /* Strided elements of an operand, copied to or from dense row-major memory. */
 typedef struct pipe_copy {
@@ -59,7 +59,9 @@ struct hr_prepared {
   pipe_constant constant;
   int desc_count;
   dnnl_memory_desc descs[PIPE_MEMORIES_MAX];
-  hr_status status; /* the first error of building; later calls do nothing */
+  hr_status status;   /* the first error of building; later calls do nothing */
+  const char *kernel; /* oneDNN's name of the implementation of the last primitive */
+  bool is_trial;      /* nothing will run: primitives need not be created */
 };
 
 hr_prepared *hr__pipe_create(int64_t flops);
@@ -90,12 +92,40 @@ void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc
 void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, const int (*args)[2]);
 void hr__pipe_step(hr_prepared *pipe, const pipe_step *step);
 void hr__pipe_check(hr_prepared *pipe, int code, const char *what);
-/* Primitive attributes with the scratchpad in our workspace; destroyed by the caller. */
-dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe);
+/* Primitive attributes with the scratchpad in our workspace and these post-ops (NULL: none); destroyed by the caller. */
+dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe, dnnl_const_post_ops ops);
+/* A memory of one f32 that holds, in each run, the number that operand `arg` is; -1: 0. */
+int hr__pipe_number(hr_prepared *pipe, int arg, dnnl_const_memory_desc desc);
 int hr__dnnl_dtype(hr_dtype dtype); /* 0: none */
 
-hr_status hr__onednn_prepare_matmul(const hr_node *node, hr_prepared **out_prepared);
-hr_status hr__onednn_prepare_conv(const hr_node *node, hr_prepared **out_prepared);
+/* ---- posts (posts.c) ---- */
+
+/* A node's posts as post-ops of a primitive, and what they read as (DNNL_ARG, memory) pairs for hr__pipe_primitive. */
+typedef struct pipe_posts {
+  dnnl_post_ops ops; /* NULL: none */
+  bool is_sum;       /* the output's memory is read, too */
+  int arg_count;
+  int args[PIPE_ARGS_MAX][2];
+} pipe_posts;
+
+/* Makes an operand that covers the whole output readable in the layout in which the primitive writes it. */
+typedef int (*pipe_whole_fn)(void *ctx, hr_prepared *pipe, int arg, const hr_operand *operand,
+                             dnnl_memory_desc *out_desc);
+
+/* Whether every post has a form in post-ops. Vectors lie along the dim `channel` of the output; `whole`: tensors of its dims, too. */
+bool hr__onednn_has_posts(const hr_node *node, int channel, bool whole);
+void hr__pipe_posts(hr_prepared *pipe, const hr_node *node, int channel, pipe_whole_fn whole, void *ctx,
+                    pipe_posts *out_posts);
+/* The output's old contents, for a sum, where the primitive writes; `unpack`: a strided output's, which can't be had. */
+void hr__pipe_posts_sum(hr_prepared *pipe, const pipe_posts *posts, const pipe_step *unpack, int from,
+                        dnnl_const_memory_desc from_desc, int to, dnnl_const_memory_desc to_desc);
+/* Puts the primitive's own arguments behind them. */
+void hr__pipe_posts_args(pipe_posts *posts, int count, const int (*args)[2]);
+void hr__pipe_posts_fini(pipe_posts *posts);
+
+/* `trial`: only as far as is needed to see which implementation oneDNN chooses. */
+hr_status hr__onednn_prepare_matmul(const hr_node *node, bool trial, hr_prepared **out_prepared);
+hr_status hr__onednn_prepare_conv(const hr_node *node, bool trial, hr_prepared **out_prepared);
 bool hr__onednn_supports_matmul(const hr_node *node);
 bool hr__onednn_supports_conv(const hr_node *node);
 

@@ -53,7 +53,7 @@ static bool find_batch(const hr_operand *out, int *out_dim) {
 
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
-  if (node->op != HR_OP_MATMUL || !is_f32(&node->inputs[0]) || !is_f32(&node->inputs[1]) ||
+  if (node->op != HR_OP_MATMUL || node->post_count > 0 || !is_f32(&node->inputs[0]) || !is_f32(&node->inputs[1]) ||
       !is_f32(&node->outputs[0])) {
     return false;
   }

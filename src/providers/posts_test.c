@@ -1,0 +1,200 @@
+/* Posts in the oneDNN provider against the reference: nodes from text go through supports, prepare and run, and the same node
+ * through the evaluator, which computes the contraction and then each row. Whether oneDNN keeps its kernel with a post depends
+ * on the processor: a form that is refused is not compared, but on AVX-512 none may be.
+ */
+#include "base/text.h"
+#include "hr_test.h"
+#include "providers/provider.h"
+
+enum { BUFFERS = 8 };
+
+static void open_provider(void) {
+  static enum { UNKNOWN, THERE, MISSING } state;
+  if (state == UNKNOWN) {
+    hr_status status = hr__onednn_provider.open();
+    state = status == NULL ? THERE : MISSING;
+    hr_status_free(status);
+  }
+  if (state == MISSING) {
+    HR_SKIP("no oneDNN");
+  }
+}
+
+/* Runs node 0 of the program both ways; NaN in activations where `nan` is set. False where the provider refuses. */
+static bool run_both(const char *text, bool nan, double tolerance) {
+  hr_program program;
+  float *memory[2][BUFFERS] = {{NULL}};
+  const hr_scalar scalars[2] = {hr_scalar_f64(0.25), hr_scalar_f64(-1.5)};
+  open_provider();
+  HR_ASSERT_OK(hr_program_parse(text, &program));
+  HR_ASSERT_OK(hr_program_verify(&program));
+  const hr_node *node = &program.nodes[0];
+  bool is_taken = hr__onednn_provider.supports(&program, node);
+  if (!is_taken) {
+    hr_program_fini(&program);
+    return false;
+  }
+  unsigned state = 7;
+  for (int b = 0; b < program.buffer_count; ++b) {
+    size_t count = program.buffers[b].bytes / sizeof(float);
+    for (int k = 0; k < 2; ++k) {
+      memory[k][b] = hr_aligned_malloc(program.buffers[b].bytes + 64, 64);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      state = state * 1664525u + 1013904223u;
+      memory[0][b][i] = memory[1][b][i] = (float)(int)(state >> 8) / (float)(1 << 23) - 1;
+    }
+    if (nan && b == 0) {
+      memory[0][b][5] = memory[1][b][5] = NAN;
+    }
+  }
+  HR_ASSERT_OK(hr_program_evaluate(&program, (void *const *)memory[0], scalars));
+  hr_prepared *prepared = NULL;
+  size_t workspace_bytes = 0;
+  void *args[16], *workspace;
+  for (int i = 0; i < node->input_count + node->output_count; ++i) {
+    const hr_operand *x = i < node->input_count ? &node->inputs[i] : &node->outputs[i - node->input_count];
+    args[i] = x->kind == HR_OPERAND_VALUE    ? (void *)memory[1][x->index]
+              : x->kind == HR_OPERAND_SCALAR ? (void *)(uintptr_t)&scalars[program.scalars[x->index].argument]
+                                             : NULL;
+  }
+  HR_ASSERT_OK(hr__onednn_provider.prepare(&program, node, &prepared, &workspace_bytes));
+  workspace = hr_aligned_malloc(workspace_bytes + 64, 64);
+  HR_ASSERT_OK(hr__onednn_provider.run(prepared, args, workspace));
+  uint32_t out = node->outputs[0].index;
+  for (size_t i = 0; i < program.buffers[out].bytes / sizeof(float); ++i) {
+    float expected = memory[0][out][i], actual = memory[1][out][i];
+    if (isnan(expected) || isnan(actual)) {
+      HR_ASSERT(isnan(expected) && isnan(actual));
+    } else {
+      HR_ASSERT_NEAR(actual, expected, tolerance);
+      HR_ASSERT(expected != 0 || tolerance > 0 || signbit(expected) == signbit(actual));
+    }
+  }
+  hr__onednn_provider.release(prepared);
+  hr_aligned_free(workspace);
+  for (int b = 0; b < program.buffer_count; ++b) {
+    hr_aligned_free(memory[0][b]);
+    hr_aligned_free(memory[1][b]);
+  }
+  hr_program_fini(&program);
+  return true;
+}
+
+/* ---- the shapes: x [2,16,5,5], w [32,16,1,1], y [2,32,5,5] channels-last, in buffer 2 ---- */
+
+#define BUFFERS_OF_CONV                                                                                     \
+  "buffer %0 3200 live\nbuffer %1 2048 live\nbuffer %2 6400 live\nbuffer %3 128 live\nbuffer %4 128 live\n" \
+  "buffer %5 6400 live\nscalar $0 f64\nscalar $1 f64\n"
+#define LAST "[2,32,5,5]{800,1,160,32}+0"
+#define FIRST "[2,32,5,5]{800,25,5,1}+0"
+#define CONV(layout, inputs, posts)                                                                                  \
+  BUFFERS_OF_CONV "%2:f32" layout " = conv(%0:f32[2,16,5,5]{400,1,80,16}+0, %1:f32[32,16,1,1]{16,1,1,1}+0, _" inputs \
+                  ") ints(2,1,1,0,0,1,1,1) " posts "\n"
+#define VECTOR(b) ", %" #b ":f32[2,32,5,5]{0,1,0,0}+0"
+#define NUMBER(s) ", $" #s "[2,32,5,5]"
+/* a [40,24], b [24,48], out [40,48] in buffer 2 */
+#define MATMUL(inputs, posts)                                                                               \
+  "buffer %0 3840 live\nbuffer %1 4608 live\nbuffer %2 7680 live\nbuffer %3 192 live\nbuffer %4 192 live\n" \
+  "buffer %5 7680 live\nscalar $0 f64\nscalar $1 f64\n"                                                     \
+  "%2:f32[40,48]{48,1}+0 = matmul(%0:f32[40,24]{24,1}+0, %1:f32[24,48]{48,1}+0, _" inputs ") " posts "\n"
+
+static bool has_avx512(void) {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+#else
+  return false;
+#endif
+}
+
+static void expect_same(const char *text, double tolerance) {
+  bool is_taken = run_both(text, false, tolerance) && run_both(text, true, tolerance);
+  HR_ASSERT(is_taken || !has_avx512());
+}
+
+static void expect_refused(const char *text) {
+  HR_ASSERT(!run_both(text, false, 0));
+}
+
+HR_TEST(activations_of_convolutions) {
+  static const char *const rows[] = {"relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    hr_text text = {0};
+    HR_ASSERT(hr_text_append(&text, CONV(LAST, "", "")));
+    text.length--; /* the line's end */
+    HR_ASSERT(hr_text_printf(&text, "then(%s,^)\n", rows[i]));
+    expect_same(hr_text_chars(&text), 1e-5);
+    hr_text_fini(&text);
+  }
+}
+
+HR_TEST(channel_vectors) {
+  expect_same(CONV(LAST, VECTOR(3) VECTOR(4), "then(add_scaled,3,^,4) then(relu,^)"), 1e-5);
+  expect_same(CONV(LAST, VECTOR(3) VECTOR(4), "then(mul,^,3) then(sub,^,4)"), 1e-5);
+  expect_same(CONV(FIRST, VECTOR(3), "then(add,3,^) then(relu,^)"), 1e-5);
+}
+
+HR_TEST(numbers) {
+  expect_same(CONV(LAST, NUMBER(0), "then(leaky_relu,^,3)"), 1e-5);
+  expect_same(CONV(LAST, NUMBER(0) NUMBER(1), "then(mul,^,3) then(add,^,4)"), 1e-5);
+  expect_same(MATMUL(", $1[40,48]", "then(mul,^,3) then(relu,^)"), 1e-5);
+}
+
+HR_TEST(sums_in_place) {
+  expect_same(CONV(LAST, ", %2:f32" LAST, "then(add,^,3) then(relu,^)"), 1e-5);
+  expect_same(CONV(FIRST, ", %2:f32" FIRST, "then(add,^,3) then(relu,^)"), 1e-5);
+  expect_same(MATMUL(", %2:f32[40,48]{48,1}+0", "then(add,^,3)"), 1e-5);
+  expect_refused(CONV(LAST, ", %2:f32" LAST, "then(relu,^) then(add,^,3)"));
+}
+
+HR_TEST(products) {
+  expect_same(MATMUL(", %3:f32[40,48]{0,1}+0", "then(add,^,3) then(gelu,^)"), 1e-5);
+  expect_same(MATMUL(", %5:f32[40,48]{48,1}+0", "then(add,^,3) then(tanh,^)"), 1e-5);
+  expect_same(MATMUL(", %5:f32[40,48]{1,40}+0", "then(add,^,3)"), 1e-5);
+  expect_same(MATMUL("", "then(relu,^)"), 1e-5);
+}
+
+/* A column of chosen values times a row of ones: the post sees the values themselves, and gives the row's bits. Minus infinity is
+ * not among them: it gives NaN. */
+HR_TEST(relu_of_every_kind_of_number) {
+  static const float values[] = {0.0f, -0.0f, 1, -1, 1e-40f, -1e-40f, 3e38f, -3e38f, INFINITY, NAN, -NAN, 1e-20f, -7};
+  hr_program program;
+  if (!run_both(MATMUL("", "then(relu,^)"), false, 1e-5)) {
+    HR_SKIP("no posts here");
+  }
+  HR_ASSERT_OK(hr_program_parse("buffer %0 64 live\nbuffer %1 128 live\nbuffer %2 2048 live\n%2:f32[16,32]{32,1}+0 = "
+                                "matmul(%0:f32[16,1]{1,1}+0, %1:f32[1,32]{32,1}+0, _) then(relu,^)\n",
+                                &program));
+  bool is_taken = hr__onednn_provider.supports(&program, &program.nodes[0]);
+  HR_ASSERT(is_taken || !has_avx512());
+  if (is_taken) {
+    float x[16] = {0}, ones[32], y[16 * 32];
+    for (int i = 0; i < 32; ++i) {
+      ones[i] = 1;
+    }
+    size_t bytes = 0;
+    hr_prepared *prepared = NULL;
+    memcpy(x, values, sizeof values);
+    HR_ASSERT_OK(hr__onednn_provider.prepare(&program, &program.nodes[0], &prepared, &bytes));
+    void *workspace = hr_aligned_malloc(bytes + 64, 64);
+    void *const args[4] = {x, ones, NULL, y};
+    HR_ASSERT_OK(hr__onednn_provider.run(prepared, args, workspace));
+    for (size_t i = 0; i < sizeof values / sizeof *values; ++i) {
+      float expected = values[i] <= 0 ? 0 : values[i];
+      HR_ASSERT(isnan(expected) ? isnan(y[32 * i]) : memcmp(&expected, &y[32 * i], sizeof expected) == 0);
+    }
+    hr_aligned_free(workspace);
+    hr__onednn_provider.release(prepared);
+  }
+  hr_program_fini(&program);
+}
+
+HR_TEST(refused) {
+  expect_refused(CONV(LAST, NUMBER(0) NUMBER(1), "then(clamp,^,4,3)"));         /* drops NaN */
+  expect_refused(CONV(LAST, NUMBER(0), "then(maximum,^,3)"));                   /* the same */
+  expect_refused(CONV(LAST, ", %3:f32[2,32,5,5]{0,0,5,1}+0", "then(add,^,3)")); /* the wrong axis */
+  expect_refused(CONV(LAST, ", %5:f32" LAST, "then(add,^,3)"));                 /* slower than a loop */
+  expect_refused(CONV(LAST, NUMBER(0), "then(sub,3,^)"));                       /* number - value */
+  expect_refused(CONV(LAST, "", "then(mul,^,^)"));                              /* the square */
+  expect_refused(CONV(LAST, "", "then(exp,^)"));                                /* no form */
+}
