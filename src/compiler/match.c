@@ -13,8 +13,8 @@
  * what the contraction reads. What it wrote before must not be seen by anybody: its buffer is dead, or the loop writes over it in
  * place. Then the next loop is looked at.
  *
- * Numbers: posts are computed on the library's result before it is rounded to the output's dtype, so they count as part of
- * the contraction (see "Numbers" in docs/architecture.md); for float32 each one is what its row gives.
+ * Numbers: whoever keeps a contraction with posts promises the bits of the loops (provider.h), so that results don't depend on
+ * what the stream happened to commit together.
  */
 #include <string.h>
 

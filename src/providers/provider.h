@@ -17,8 +17,8 @@ struct hr_provider {
   bool channels_last; /* its convolutions run best on activations whose channels are neighbours */
   /* Loads the library; UNAVAILABLE with the reason and the paths tried when it can't be had. Called once, under a lock. */
   hr_status (*open)(void);
-  /* A node with posts is taken only if they are made on the way to memory, at about no cost, with the values that the rows of
-   * ops.def give for every number, NaN and infinity. */
+  /* A node with posts is taken only if they are made on the way to memory, at about no cost, with the bits that the rows of
+   * ops.def give after the contraction alone (a sum that overflowed to -infinity may count as NaN). */
   bool (*supports)(const hr_program *program, const hr_node *node);
   /* `node` and `program` stay valid as long as the prepared object. *out_workspace_bytes: scratch that run needs. */
   hr_status (*prepare)(const hr_program *program, const hr_node *node, hr_prepared **out_prepared,
