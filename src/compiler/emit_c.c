@@ -210,10 +210,30 @@ static bool begin(hr__emitter *e, const hr_kernel *kernel) {
   return true;
 }
 
+/* Windows and short rows side by side are worth it where long runs of neighbours are combined. On a channels-last plane with 20
+ * channels the compiled max pool of 2 x 2 took 23 ms where the interpreter takes 4, and softmax of 10 classes 60 us instead of 20. */
+static bool has_long_runs(const hr_kernel *unrolled) {
+  enum { RUN_MIN = 128 };
+  int inner = unrolled->rank - 1;
+  while (inner >= 0 && unrolled->dims[inner] == 1) {
+    --inner;
+  }
+  bool is_long = inner >= 0 && unrolled->dims[inner] >= RUN_MIN;
+  for (int k = 0; is_long && k < unrolled->access_count; ++k) {
+    const hr_access *access = &unrolled->accesses[k];
+    is_long =
+        access->bound_count == 0 && (access->arg < 0 || access->strides[inner] == 0 || access->strides[inner] == 1);
+  }
+  return is_long;
+}
+
 static hr_status emit(hr__emitter *e, const hr_kernel *given, const char *name, hr_emission *out_emission) {
   const hr_kernel *kernel;
   HR_RETURN_IF_ERROR(check(given));
   HR_RETURN_IF_ERROR(hr__emit_unroll(given, &e->arena, &kernel));
+  if (e->target != NULL && kernel != given && !has_long_runs(kernel)) {
+    return hr__emit_unable(given, "windows of short runs");
+  }
   if (!begin(e, kernel)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s", name);
   }

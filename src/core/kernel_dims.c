@@ -7,12 +7,12 @@ static void append(hr_dims *dims, int64_t dim, int source) {
 }
 
 /* Whether dim `a` should lie outside dim `b`: 1 yes, -1 the other way, 0 no opinion. The first access with an opinion wins,
- * stores before loads. */
-static int compare_dims(const hr_kernel *kernel, int a, int b) {
+ * stores before loads; but where something is reduced, loads are the more frequent. */
+static int compare_dims(const hr_kernel *kernel, bool is_reduced, int a, int b) {
   for (int pass = 0; pass < 2; ++pass) {
     for (int k = 0; k < kernel->instr_count; ++k) {
       const hr_instr *instr = &kernel->instrs[k];
-      if (instr->kind != (pass == 0 ? HR_INSTR_STORE : HR_INSTR_LOAD)) {
+      if (instr->kind != ((pass == 0) != is_reduced ? HR_INSTR_STORE : HR_INSTR_LOAD)) {
         continue;
       }
       const int64_t *strides = kernel->accesses[instr->access].strides;
@@ -26,9 +26,9 @@ static int compare_dims(const hr_kernel *kernel, int a, int b) {
 }
 
 /* Kept dims may run in any order: small strides inside. */
-static void sort_kept(const hr_kernel *kernel, hr_dims *dims) {
+static void sort_kept(const hr_kernel *kernel, bool is_reduced, hr_dims *dims) {
   for (int i = 1; i < dims->rank; ++i) {
-    for (int j = i; j > 0 && compare_dims(kernel, dims->source[j - 1], dims->source[j]) < 0; --j) {
+    for (int j = i; j > 0 && compare_dims(kernel, is_reduced, dims->source[j - 1], dims->source[j]) < 0; --j) {
       int64_t dim = dims->dims[j];
       int source = dims->source[j];
       dims->dims[j] = dims->dims[j - 1], dims->source[j] = dims->source[j - 1];
@@ -78,7 +78,7 @@ bool hr_kernel_split_dims(const hr_kernel *kernel, uint32_t walked_mask, hr_dims
       is_innermost_walked = is_walked;
     }
   }
-  sort_kept(kernel, out_kept);
+  sort_kept(kernel, out_walked->rank > 0, out_kept);
   merge(kernel, out_kept);
   merge(kernel, out_walked);
   return is_innermost_walked;

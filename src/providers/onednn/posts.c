@@ -5,21 +5,17 @@
  *   add, sub, mul, div        binary, with a number or a vector along the channels; where `whole` is set, with a whole tensor, too
  *   add                       a sum, first of all, of what lies in the output
  *   add_scaled(b, ^, a)       binary mul by a, binary add of b
- *   relu                      PReLU of slope 0, then x * 1 + 0, which makes -0 to 0. oneDNN's relu and clip turn NaN into 0.
- *                             One value differs: a contraction that overflows to -infinity gives NaN, not 0 (docs/decisions.md)
  *   leaky_relu                PReLU, whose slope is an operand: it may be a run's argument
  *
- * In bfloat16 and float16 relu alone: each row of a program rounds, post-ops don't, and to relu that is the same.
+ * f32 alone: in bfloat16 and float16 each row of a program rounds, and post-ops don't.
  *
- * Bounds (clamp, hardtanh, maximum) are refused: oneDNN's drop NaN. So are gelu, silu, sigmoid and tanh: oneDNN's differ from ours in
+ * Bounds (relu, clamp, hardtanh, maximum) are refused: oneDNN's drop NaN, and a PReLU of slope 0 makes NaN of -infinity. So are gelu, silu, sigmoid and tanh: oneDNN's differ from ours in
  * their last bits, and then results would depend on where the stream was cut.
  */
 #include <string.h>
 
 #include "core/dtype.h"
 #include "providers/onednn/pipe.h"
-
-enum { NO_INPUT = -1 };
 
 typedef enum post_shape { SHAPE_NONE, SHAPE_NUMBER, SHAPE_VECTOR, SHAPE_WHOLE } post_shape;
 
@@ -58,8 +54,6 @@ static bool has_post(const hr_node *node, int number, int channel, bool whole) {
   bool is_first = post->inputs[0] == HR_POST_VALUE;
   int other = other_input(post);
   switch (post->op) {
-    case HR_OP_RELU:
-      return true;
     case HR_OP_LEAKY_RELU:
       return is_first && other != HR_POST_VALUE &&
              shape_of(&node->inputs[other], &node->outputs[0], channel) == SHAPE_NUMBER;
@@ -82,9 +76,8 @@ static bool has_post(const hr_node *node, int number, int channel, bool whole) {
 }
 
 bool hr__onednn_has_posts(const hr_node *node, int channel, bool whole) {
-  bool is_narrow = node->outputs[0].dtype != HR_DTYPE_F32;
   for (int i = 0; i < node->post_count; ++i) {
-    if (!has_post(node, i, channel, whole) || (is_narrow && node->posts[i].op != HR_OP_RELU)) {
+    if (!has_post(node, i, channel, whole) || node->outputs[0].dtype != HR_DTYPE_F32) {
       return false;
     }
   }
@@ -102,13 +95,6 @@ typedef struct maker {
   pipe_posts *posts;
   int op_count;
 } maker;
-
-static void eltwise(maker *m, int algorithm, float alpha, float beta) {
-  if (m->pipe->status == NULL) {
-    hr__pipe_check(m->pipe, hr__dnnl.post_ops_append_eltwise(m->posts->ops, algorithm, alpha, beta), "post-op");
-    ++m->op_count;
-  }
-}
 
 /* A layout of the output's rank with 1 in all dims but that of the channels. */
 static dnnl_memory_desc vector_desc(maker *m, hr_dtype dtype, int64_t channels) {
@@ -151,16 +137,9 @@ static void binary(maker *m, int algorithm, int input) {
   }
 }
 
-/* NO_INPUT: a slope of 0. */
 static void prelu(maker *m, int input) {
   dnnl_memory_desc desc = NULL;
-  int memory;
-  if (input == NO_INPUT) {
-    desc = vector_desc(m, HR_DTYPE_F32, 1);
-    memory = hr__pipe_number(m->pipe, NO_INPUT, desc);
-  } else {
-    memory = operand_memory(m, input, &desc);
-  }
+  int memory = operand_memory(m, input, &desc);
   if (m->pipe->status == NULL) {
     hr__pipe_check(m->pipe, hr__dnnl.post_ops_append_prelu(m->posts->ops, 0), "post-op");
     argument(m, DNNL_ARG_WEIGHTS, memory);
@@ -180,10 +159,6 @@ static void add(maker *m, int input) {
 
 static void make_post(maker *m, const hr_post *post) {
   switch (post->op) {
-    case HR_OP_RELU:
-      prelu(m, NO_INPUT);
-      eltwise(m, DNNL_ELTWISE_LINEAR, 1, 0);
-      return;
     case HR_OP_LEAKY_RELU:
       prelu(m, other_input(post));
       return;
