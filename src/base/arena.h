@@ -14,7 +14,7 @@
 
 #define HR_ARENA_ALIGNMENT ((size_t)16)
 #define HR_ARENA_CHUNK_MIN ((size_t)4096)
-#define HR_ARENA_CHUNK_MAX ((size_t)1 << 20)
+#define HR_ARENA_CHUNK_MAX ((size_t)1 << 18)
 
 typedef struct hr_arena_chunk hr_arena_chunk;
 

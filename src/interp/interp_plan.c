@@ -15,6 +15,7 @@
 /* Work of one create. */
 typedef struct builder {
   hr__plan *plan;
+  hr_arena *scratch; /* holds what is as large as it might become */
   const hr_kernel *kernel;
   int *alias;        /* kernel register -> plan register, -1: not made yet */
   bool *only_stored; /* kernel registers that only stores of `stored_as` read */
@@ -390,6 +391,10 @@ static hr_status plan_instr(builder *b, const hr_instr *instr) {
   return hr_status_make(HR_STATUS_INTERNAL, "interp: instruction of unknown kind %d", (int)instr->kind);
 }
 
+/* Moves a list that is ready to the plan's own arena. */
+#define KEEP(plan, list, count) \
+  (((plan)->list = hr_arena_dup(&(plan)->arena, (plan)->list, (size_t)(count) * sizeof *(plan)->list)) != NULL)
+
 /* Steps by section, otherwise in order. */
 static bool sort_steps(hr__plan *plan) {
   hr__step *sorted = HR_ARENA_ARRAY(&plan->arena, hr__step, (size_t)plan->step_count);
@@ -450,7 +455,7 @@ static void note_uses(builder *b) {
 static hr_status plan_steps(builder *b) {
   hr__plan *plan = b->plan;
   const hr_kernel *kernel = b->kernel;
-  hr_arena *arena = &plan->arena;
+  hr_arena *arena = b->scratch;
   /* An instruction makes at most one step of its own and spreads four operands. */
   size_t instrs = (size_t)kernel->instr_count, registers = (size_t)kernel->register_count;
   size_t scalars = (size_t)kernel->scalar_count * HR_CLASS_COUNT;
@@ -479,7 +484,9 @@ static hr_status plan_steps(builder *b) {
       }
     }
   }
-  return sort_steps(plan) ? HR_OK : out_of_memory(kernel);
+  bool ok = sort_steps(plan) && KEEP(plan, registers, plan->register_count) && KEEP(plan, maps, plan->map_count) &&
+            KEEP(plan, reductions, plan->reduction_count);
+  return ok ? HR_OK : out_of_memory(kernel);
 }
 
 /* Nanoseconds that an element costs, roughly; what a unit is worth follows from it. */
@@ -526,8 +533,9 @@ hr_status hr_interp_create(const hr_kernel *kernel, hr_host_kernel **out_host_ke
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "interp: kernel of rank %d and %d phases, at most %d and %d",
                           kernel->rank, kernel->phase_count, (int)HR_RANK_MAX, (int)HR__PHASES_MAX);
   }
-  hr_arena arena;
-  hr_arena_init(&arena, 8192 + (size_t)kernel->instr_count * 1600);
+  hr_arena arena, scratch;
+  hr_arena_init(&arena, 2048 + (size_t)kernel->instr_count * 256);
+  hr_arena_init(&scratch, 8192 + (size_t)kernel->instr_count * 1600);
   hr__plan *plan = HR_ARENA_NEW(&arena, hr__plan);
   if (plan == NULL) {
     hr_arena_fini(&arena);
@@ -536,9 +544,10 @@ hr_status hr_interp_create(const hr_kernel *kernel, hr_host_kernel **out_host_ke
   plan->arena = arena;
   plan->phase_count = kernel->phase_count < 1 ? 1 : kernel->phase_count;
   plan->section_count = 1 + 2 * plan->phase_count;
-  builder b = {.plan = plan, .kernel = kernel};
+  builder b = {.plan = plan, .kernel = kernel, .scratch = &scratch};
   hr_status status = hr__plan_geometry(plan, kernel);
   status = status != NULL ? status : plan_steps(&b);
+  hr_arena_fini(&scratch);
   status = status != NULL ? status : hr__plan_slots(plan, kernel);
   if (status == NULL) {
     plan->base.name = hr_arena_strdup(&plan->arena, kernel->name != NULL ? kernel->name : "kernel");

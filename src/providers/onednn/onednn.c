@@ -1,6 +1,7 @@
 /* onednn.c: the oneDNN provider: matrix products, convolutions and their gradients in f32, bf16 and f16. */
 #include <string.h>
 
+#include "base/allocator.h"
 #include "base/thread.h"
 #include "providers/onednn/pipe.h"
 
@@ -60,7 +61,12 @@ static hr_status make(const hr_node *node, bool trial, hr_prepared **out_prepare
     hr__pipe_release(prepared);
     return status;
   }
-  *out_prepared = prepared;
+  size_t bytes = offsetof(hr_prepared, steps) + (size_t)prepared->step_count * sizeof *prepared->steps;
+  *out_prepared = hr_realloc(prepared, bytes);
+  if (*out_prepared == NULL) {
+    hr__pipe_release(prepared);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "oneDNN: no memory for %zu bytes", bytes);
+  }
   return NULL;
 }
 

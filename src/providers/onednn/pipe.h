@@ -54,14 +54,14 @@ struct hr_prepared {
   int thread_count;
   int memory_count, step_count;
   pipe_memory memories[PIPE_MEMORIES_MAX];
-  pipe_step steps[PIPE_STEPS_MAX];
   size_t workspace_bytes;
   pipe_constant constant;
   int desc_count;
   dnnl_memory_desc descs[PIPE_MEMORIES_MAX];
-  hr_status status;   /* the first error of building; later calls do nothing */
-  const char *kernel; /* oneDNN's name of the implementation of the last primitive */
-  bool is_trial;      /* nothing will run: primitives need not be created */
+  hr_status status;                /* the first error of building; later calls do nothing */
+  const char *kernel;              /* oneDNN's name of the implementation of the last primitive */
+  bool is_trial;                   /* nothing will run: primitives need not be created */
+  pipe_step steps[PIPE_STEPS_MAX]; /* a finished pipe ends behind those that it has */
 };
 
 hr_prepared *hr__pipe_create(int64_t flops);
