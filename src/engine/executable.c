@@ -386,6 +386,8 @@ static hr_status index_error(const hr_node *node, int64_t value) {
                             upper);
     case 1:
       return hr_status_make(HR_STATUS_OUT_OF_RANGE, "Target %lld is out of bounds.", index);
+    case 3:
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "ZeroDivisionError");
     default:
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "index %lld is out of bounds: it is not in [%lld, %lld)", index,
                             (long long)node->ints[0], upper);

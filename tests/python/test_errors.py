@@ -498,3 +498,21 @@ def test_exit_with_an_unseen_error(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("divide", ["floor_divide", "remainder", "fmod", "trunc"])
+def test_integer_division_by_zero(divide):
+    """A zero among the divisors is found when the work runs; one that is a number at once. Floats divide by zero."""
+    functions = {"trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc")}
+    function = functions.get(divide) or getattr(torch, divide)
+    x = torch.tensor([7, -7, 5], device=DEVICE)
+    kept = x + 1
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        function(x, torch.tensor([1, 0, 2], device=DEVICE)).cpu()
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        function(x, 0).cpu()
+    expected = function(x.cpu(), torch.tensor([2, -3, 4]))
+    assert function(x, torch.tensor([2, -3, 4], device=DEVICE)).cpu().tolist() == expected.tolist()
+    assert kept.cpu().tolist() == [8, -6, 6]
+    zeros = torch.zeros(3, device=DEVICE)
+    torch.testing.assert_close(function(x, zeros).cpu(), function(x.cpu(), zeros.cpu()), equal_nan=True)

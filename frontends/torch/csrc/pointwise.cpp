@@ -6,6 +6,8 @@
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/TensorImpl.h>
 
+#include <limits>
+
 #include "kernels.h"
 #include "record.h"
 
@@ -293,6 +295,21 @@ hr_scalar rounded_number(hr_scalar number, ScalarType common) {
   return number;
 }
 
+bool divides(hr_op op) {
+  return op == HR_OP_DIV_FLOOR || op == HR_OP_DIV_TRUNC || op == HR_OP_REMAINDER || op == HR_OP_FMOD;
+}
+
+// Integers have no infinity: torch refuses a divisor of zero. One in a tensor is found when the work runs.
+void check_divisor(const Call &call) {
+  constexpr int64_t kNone = std::numeric_limits<int64_t>::min(), kDivision = 3;
+  if (call.tensors[1] == nullptr) {
+    TORCH_CHECK(call.numbers[1].value.i != 0, "ZeroDivisionError");
+  } else if (call.tensors[1]->numel() > 0) {
+    Tensor worst = at::where(call.tensors[1]->eq(0), Scalar(int64_t{0}), Scalar(kNone)).to(ScalarType::Long).amax();
+    Record(HR_OP_CHECK_INDEX).in(worst).ints({1, std::numeric_limits<int64_t>::max(), kDivision}).run();
+  }
+}
+
 } // namespace
 
 ScalarType promote(const Operand *operands, int count) {
@@ -322,6 +339,8 @@ Tensor pointwise_record(Result result, hr_op op, Rule rule, const Operand *opera
   if (C10_UNLIKELY(target.numel() == 0))
     return target;
   convert_operands(call);
+  if (C10_UNLIKELY(divides(op) && c10::isIntegralType(call.common, true)))
+    check_divisor(call);
   Tensor written = writes_directly(call, target.scalar_type()) ? target : new_like(target, call.wanted);
   Record record(op);
   for (int i = 0; i < count; ++i) {
