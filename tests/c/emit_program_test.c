@@ -152,13 +152,7 @@ static void check_way(batch *b, const generated *g, uint64_t seed, const char *w
 }
 
 static void compile(batch *b, hr_text *path, hr_library **out_library) {
-  const char *folder = getenv("HEADRACE_TEST_SHOW");
   HR_ASSERT_OK(hr_text_status(&b->text));
-  if (folder != NULL) {
-    FILE *file = fopen("/tmp/emit_program_test.c", "w");
-    fwrite(b->text.data, 1, b->text.length, file);
-    fclose(file);
-  }
   HR_ASSERT_OK(hr__host_compile(b->text.data, b->text.length, NULL, path));
   HR_ASSERT_OK(hr__library_open(hr_text_chars(path), out_library));
   hr__host_compiler_remove(hr_text_chars(path));
