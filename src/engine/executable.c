@@ -197,6 +197,22 @@ static void note_write(hr_executable *executable, uint32_t buffer, int step) {
   }
 }
 
+/* What an operation made counts as written no sooner than its own check has passed, although both may run in any order. */
+static void wait_for_check(hr_executable *executable, int check) {
+  const hr_program *program = &executable->schedule.program;
+  uint32_t origin = executable->steps[check].source->node->origin;
+  for (int n = 0; n < program->node_count; n++) {
+    const hr_node *node = &program->nodes[n];
+    for (int j = 0; node->origin >= origin && j < node->output_count; j++) {
+      uint32_t buffer = node->outputs[j].index;
+      if (node->outputs[j].kind == HR_OPERAND_VALUE && buffer < executable->key.buffer_count &&
+          executable->last_write[buffer] >= 0 && executable->last_write[buffer] < check) {
+        executable->last_write[buffer] = check;
+      }
+    }
+  }
+}
+
 /* Which step writes each bound buffer last: a run that ends at or before it leaves the buffer unfinished. */
 static hr_status find_writes(hr_executable *executable) {
   executable->last_write = hr_calloc(executable->key.buffer_count + 1, sizeof *executable->last_write);
@@ -217,6 +233,11 @@ static hr_status find_writes(hr_executable *executable) {
       if (step->node->outputs[j].kind == HR_OPERAND_VALUE) {
         note_write(executable, step->node->outputs[j].index, i);
       }
+    }
+  }
+  for (int i = 0; i < executable->step_count; i++) {
+    if (executable->steps[i].kind == HR_STEP_CHECK) {
+      wait_for_check(executable, i);
     }
   }
   return HR_OK;

@@ -516,3 +516,16 @@ def test_integer_division_by_zero(divide):
     assert kept.cpu().tolist() == [8, -6, 6]
     zeros = torch.zeros(3, device=DEVICE)
     torch.testing.assert_close(function(x, zeros).cpu(), function(x.cpu(), zeros.cpu()), equal_nan=True)
+
+
+def test_what_a_failed_operation_made_has_no_value():
+    x = torch.arange(4.0, device=DEVICE)
+    before = x * 2
+    with pytest.raises((IndexError, RuntimeError)):
+        failed = x.index_select(0, torch.tensor([9], device=DEVICE))
+        synchronize()
+    if DEVICE.type == "headrace":
+        for _ in range(2):
+            with pytest.raises(IndexError, match="index 9"):
+                failed.cpu()
+    assert before.cpu().tolist() == [0, 2, 4, 6] and x.sum().item() == 6
