@@ -66,11 +66,9 @@ void hr_group_map(const hr_domain *domain, const hr_node *node, const hr_operand
   hr_domain_map(domain, is_row_node(domain, node), operand->rank, node->outputs[0].dims, operand->strides, out_strides);
 }
 
-/* Strides of one of an operand's bounds over the group's domain. */
-static void map_bound(const hr_domain *domain, const hr_node *node, const hr_operand *operand, int bound,
-                      int64_t *out_strides) {
-  hr_operand as_operand = *operand;
-  as_operand.strides = operand->bounds[bound].strides;
+void hr_group_map_bound(const hr_domain *domain, const hr_node *node, const hr_bound *bound, int64_t *out_strides) {
+  hr_operand as_operand = node->outputs[0];
+  as_operand.strides = bound->strides;
   hr_group_map(domain, node, &as_operand, out_strides);
 }
 
@@ -86,8 +84,8 @@ bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_
   hr_group_map(domain, node_b, b, strides_b);
   bool is_same = memcmp(strides_a, strides_b, bytes) == 0;
   for (int k = 0; is_same && k < a->bound_count; ++k) {
-    map_bound(domain, node_a, a, k, strides_a);
-    map_bound(domain, node_b, b, k, strides_b);
+    hr_group_map_bound(domain, node_a, &a->bounds[k], strides_a);
+    hr_group_map_bound(domain, node_b, &b->bounds[k], strides_b);
     is_same = a->bounds[k].offset == b->bounds[k].offset && a->bounds[k].extent == b->bounds[k].extent &&
               memcmp(strides_a, strides_b, bytes) == 0;
   }
@@ -288,7 +286,7 @@ static int find_group(fuser *f, int n, const hr_node *node) {
   int floor = earliest_group(f, node);
   int candidates[CANDIDATES_MAX + 1], count = 0;
   for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    const hr_operand *operand = i < node->input_count ? &node->inputs[i] : &node->outputs[i - node->input_count];
+    const hr_operand *operand = hr_node_operand(node, i);
     if (operand->kind == HR_OPERAND_VALUE) {
       count = add_candidate(candidates, count, f->write_group[operand->index], floor);
       count = add_candidate(candidates, count, f->read_group[operand->index], floor);

@@ -197,10 +197,6 @@ static uint32_t activations(const hr_node *node) {
   }
 }
 
-static hr_operand *operand_of(const hr_node *node, int i) {
-  return i < node->input_count ? &node->inputs[i] : &node->outputs[i - node->input_count];
-}
-
 /* The layout of a buffer that an operand walks densely, its channels being the dims of `channels`; false when it doesn't, or when
  * both orders are the same. */
 static bool layout_of(const hr_program *program, const hr_operand *operand, uint32_t channels, layout *out_layout) {
@@ -242,7 +238,7 @@ static bool can_follow(const pass *p, const access *a, const layout *l) {
   }
   uint32_t mask = activations(node);
   for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    if (operand_of(node, i) == a->operand) {
+    if (hr_node_operand(node, i) == a->operand) {
       return (mask >> i & 1) && channel_dims(l, a->operand) == 2u; /* [N, C, ..] */
     }
   }
@@ -272,7 +268,7 @@ static bool relay_convolutions(pass *p) {
     const hr_node *node = &p->program->nodes[n];
     uint32_t mask = node->is_loop ? 0 : activations(node);
     for (int i = 0; mask != 0 && i < node->input_count + node->output_count; ++i) {
-      if ((mask >> i & 1) && !relay(p, operand_of(node, i), 2u)) {
+      if ((mask >> i & 1) && !relay(p, hr_node_operand(node, i), 2u)) {
         return false;
       }
     }
@@ -288,7 +284,7 @@ static bool relay_neighbours(pass *p) {
       const hr_node *node = &p->program->nodes[p->accesses[k].node];
       uint32_t channels = channel_dims(&p->candidates[buffer].layout, p->accesses[k].operand);
       for (int i = 0; node->is_loop && channels != 0 && i < node->input_count + node->output_count; ++i) {
-        if (!relay(p, operand_of(node, i), channels)) {
+        if (!relay(p, hr_node_operand(node, i), channels)) {
           return false;
         }
       }
@@ -377,7 +373,7 @@ static bool permute_domain(hr_program *program, hr_node *node, uint32_t channels
   node->reduce_mask = permuted_mask(rank, order, node->reduce_mask);
   node->ordered_mask = permuted_mask(rank, order, node->ordered_mask);
   for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    if (!permute_operand(program, operand_of(node, i), order)) {
+    if (!permute_operand(program, hr_node_operand(node, i), order)) {
       return false;
     }
   }
@@ -387,7 +383,7 @@ static bool permute_domain(hr_program *program, hr_node *node, uint32_t channels
 static bool rewrite_node(pass *p, hr_node *node) {
   uint32_t channels = 0;
   for (int i = node->input_count + node->output_count - 1; i >= 0; --i) {
-    hr_operand *operand = operand_of(node, i);
+    hr_operand *operand = hr_node_operand(node, i);
     if (operand->kind != HR_OPERAND_VALUE || !p->candidates[operand->index].is_relaid) {
       continue;
     }
@@ -428,7 +424,7 @@ static bool find_accesses(pass *p) {
     for (int n = 0; n < program->node_count; ++n) {
       const hr_node *node = &program->nodes[n];
       for (int i = 0; i < node->input_count + node->output_count; ++i) {
-        hr_operand *operand = operand_of(node, i);
+        hr_operand *operand = hr_node_operand(node, i);
         if (operand->kind != HR_OPERAND_VALUE) {
           continue;
         }

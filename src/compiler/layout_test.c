@@ -6,6 +6,7 @@
 #include "base/allocator.h"
 #include "base/text.h"
 #include "compiler/passes.h"
+#include "program_runner.h"
 
 static bool keep_convolutions(void *ctx, const hr_program *program, const hr_node *node) {
   (void)ctx;
@@ -19,20 +20,6 @@ static void value_form(const char *text, hr_program *out_program) {
   HR_ASSERT_OK(hr_expand(&stream, keep_convolutions, NULL, out_program));
   HR_ASSERT_OK(hr_versions(out_program));
   hr_program_fini(&stream);
-}
-
-/* Back to stream form, which is what the reference evaluates when convolutions are left. */
-static void stream_form(hr_program *program) {
-  for (int n = 0; n < program->node_count; ++n) {
-    hr_node *node = &program->nodes[n];
-    for (int i = 0; i < node->input_count + node->output_count; ++i) {
-      (i < node->input_count ? &node->inputs[i] : &node->outputs[i - node->input_count])->version = 0;
-    }
-  }
-  for (int b = 0; b < program->buffer_count; ++b) {
-    program->buffers[b].versions = 0;
-  }
-  program->is_value_form = false;
 }
 
 static int count_relaid(const hr_program *program) {
@@ -68,7 +55,7 @@ static int check_same_results(const char *text) {
   HR_ASSERT_OK(hr_program_verify(&programs[1]));
   const hr_scalar scalars[2] = {hr_scalar_f64(0.1), hr_scalar_f64(1e-5)};
   for (int k = 0; k < 2; ++k) {
-    stream_form(&programs[k]);
+    hr__to_stream_form(&programs[k]);
     HR_ASSERT_OK(hr_program_evaluate(&programs[k], (void *const *)memory[k], scalars));
   }
   for (int b = 0; b < programs[0].bound_count; ++b) {

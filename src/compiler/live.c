@@ -38,7 +38,7 @@ hr_status hr_live(hr_program *program, const hr_fusion *fusion, hr_liveness *out
     int g = fusion->node_group[n];
     for (int i = 0; i < node->input_count + node->output_count; ++i) {
       bool is_input = i < node->input_count;
-      const hr_operand *operand = is_input ? &node->inputs[i] : &node->outputs[i - node->input_count];
+      const hr_operand *operand = hr_node_operand(node, i);
       if (operand->kind != HR_OPERAND_VALUE) {
         continue;
       }

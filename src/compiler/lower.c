@@ -125,9 +125,7 @@ static int use_scalar(lowering *l, uint32_t scalar) {
 
 static const int64_t *map_bound(lowering *l, const hr_node *node, const hr_bound *bound) {
   int64_t strides[HR_RANK_MAX];
-  hr_operand as_operand = node->outputs[0];
-  as_operand.strides = bound->strides;
-  hr_group_map(&l->group->domain, node, &as_operand, strides);
+  hr_group_map_bound(&l->group->domain, node, bound, strides);
   return hr_arena_dup(&l->program->arena, strides, (size_t)l->group->domain.rank * sizeof *strides);
 }
 

@@ -35,15 +35,11 @@ typedef struct pair {
   int first, last; /* their numbers */
 } pair;
 
-static const hr_operand *operand_of(const hr_node *node, int i) {
-  return i < node->input_count ? &node->inputs[i] : &node->outputs[i - node->input_count];
-}
-
 static bool touches(const hr_node *node, uint32_t buffer, bool *out_writes) {
   bool is_found = false;
   *out_writes = false;
   for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    const hr_operand *x = operand_of(node, i);
+    const hr_operand *x = hr_node_operand(node, i);
     if (x->kind == HR_OPERAND_VALUE && x->index == buffer) {
       is_found = true;
       *out_writes |= i >= node->input_count;

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "compiler/passes.h"
+#include "program_runner.h"
 
 /* ---- running ---- */
 
@@ -23,20 +24,6 @@ static void value_form(const char *text, hr_program *out_program) {
   HR_ASSERT_OK(hr_expand(&stream, keep_plain, NULL, out_program));
   HR_ASSERT_OK(hr_versions(out_program));
   hr_program_fini(&stream);
-}
-
-/* Back to stream form, which is what the reference evaluates when contractions are left. */
-static void stream_form(hr_program *program) {
-  for (int n = 0; n < program->node_count; ++n) {
-    hr_node *node = &program->nodes[n];
-    for (int i = 0; i < node->input_count + node->output_count; ++i) {
-      (i < node->input_count ? &node->inputs[i] : &node->outputs[i - node->input_count])->version = 0;
-    }
-  }
-  for (int b = 0; b < program->buffer_count; ++b) {
-    program->buffers[b].versions = 0;
-  }
-  program->is_value_form = false;
 }
 
 static int count_posts(const hr_program *program) {
@@ -89,7 +76,7 @@ static int check_match(const char *text, hr_keep_fn keeps) {
   HR_ASSERT_OK(hr_program_verify(&programs[1]));
   check_text(&programs[1]);
   for (int k = 0; k < 2; ++k) {
-    stream_form(&programs[k]);
+    hr__to_stream_form(&programs[k]);
     HR_ASSERT_OK(hr_program_evaluate(&programs[k], (void *const *)memory[k], scalars));
   }
   for (int b = 0; b < programs[0].bound_count; ++b) {

@@ -37,6 +37,9 @@ bool hr_group_is_row_node(const hr_group *group, const hr_node *node);
 /* Strides of an operand of `node` over the group's domain. */
 void hr_group_map(const hr_domain *domain, const hr_node *node, const hr_operand *operand, int64_t *out_strides);
 
+/* The same for one of an operand's bounds. */
+void hr_group_map_bound(const hr_domain *domain, const hr_node *node, const hr_bound *bound, int64_t *out_strides);
+
 /* Whether two operands of the group's nodes reach the same element of their buffers at each point of the domain, and nothing at
  * the same points. Never where index terms decide. */
 bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, const hr_node *node_b,

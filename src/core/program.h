@@ -100,6 +100,11 @@ typedef struct hr_node {
   uint32_t origin; /* the recorded node that this one came from */
 } hr_node;
 
+/* Operand i of a node: its inputs, then its outputs. */
+static inline hr_operand *hr_node_operand(const hr_node *node, int i) {
+  return i < node->input_count ? &node->inputs[i] : &node->outputs[i - node->input_count];
+}
+
 typedef struct hr_program_buffer {
   size_t bytes;
   bool is_dead;      /* nobody can see it after the program: its stores may vanish */

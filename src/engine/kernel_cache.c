@@ -10,7 +10,7 @@
 #include "engine/compile_queue.h"
 #include "interp/interp.h"
 
-/* A kernel is compiled when it has been used twice and has moved so many bytes: compiling takes 30 ms, so what is used once, or
+/* A kernel is compiled when it has been used twice and has moved so many bytes: compiling takes 100 ms, so what is used once, or
  * is tiny, is better left alone. */
 enum { USES_MIN = 2, BYTES_MIN = 1 << 20 };
 

@@ -30,7 +30,7 @@ static bool run_provider(const hr_program *program, const hr_node *node, float *
     return false;
   }
   for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    const hr_operand *x = i < node->input_count ? &node->inputs[i] : &node->outputs[i - node->input_count];
+    const hr_operand *x = hr_node_operand(node, i);
     args[i] = x->kind == HR_OPERAND_VALUE    ? (void *)memory[x->index]
               : x->kind == HR_OPERAND_SCALAR ? (void *)(uintptr_t)&scalars[program->scalars[x->index].argument]
                                              : NULL;

@@ -182,3 +182,16 @@ hr_status hr__detached_node(const hr_program *program, int n, hr_program *out_pr
   free(inputs);
   return ok ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a node");
 }
+
+void hr__to_stream_form(hr_program *program) {
+  for (int n = 0; n < program->node_count; ++n) {
+    hr_node *node = &program->nodes[n];
+    for (int i = 0; i < node->input_count + node->output_count; ++i) {
+      hr_node_operand(node, i)->version = 0;
+    }
+  }
+  for (int b = 0; b < program->buffer_count; ++b) {
+    program->buffers[b].versions = 0;
+  }
+  program->is_value_form = false;
+}

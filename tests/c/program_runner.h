@@ -26,6 +26,9 @@ typedef struct hr__way {      /* none of this changes a bit */
 HR_MUST_USE hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments,
                                           hr__way way);
 
+/* Value form back to stream form, which is what the reference evaluates when contractions are left. */
+void hr__to_stream_form(hr_program *program);
+
 /* The node `n` alone, every buffer live and full of contents: what strict mode runs. */
 HR_MUST_USE hr_status hr__single_node(const hr_program *program, int n, hr_program *out_program);
 /* The same with inputs that lie in copies of all buffers, numbered after the buffers: what it means to read before writing. */
