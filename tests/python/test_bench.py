@@ -16,7 +16,7 @@ def run(*arguments):
 
 def test_two_cases(tmp_path):
     files = ["--json", tmp_path / "out.json", "--markdown", tmp_path / "out.md"]
-    options = ["--rounds", 2, "--seconds", 0.05, "--threads", 1, "--device", DEVICE.type]
+    options = ["--rounds", 2, "--seconds", 0.05, "--threads", 1, "--device", DEVICE.type, "--sides", "torch,device"]
     done = run("--cases", "mlp-train-64,chain-6*", *options, *files)
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "out.json").read_text())
@@ -26,29 +26,68 @@ def test_two_cases(tmp_path):
             assert 0 < side["low_seconds"] <= side["median_seconds"] <= side["high_seconds"]
             assert side["first_seconds"] > 0
         assert result["ratio"] > 0
+        assert "compiled" not in result
     trained = report["results"][0]
-    assert trained["torch"]["memory"]["growth_bytes"] > 1 << 20
-    assert trained["device"]["memory"]["growth_bytes"] > 1 << 20
+    for side in ("torch", "device"):
+        alone = trained[side]["alone"]
+        assert alone["growth_bytes"] > 1 << 20
+        assert 0 < alone["first_seconds"] < 60 and 0 <= alone["settled_seconds"] < 60
     assert report["machine"]["cores"] >= 1 and report["threads"] == 1
     table = (tmp_path / "out.md").read_text()
     assert "| Softshrink MLP, train, batch 64 |" in table
-    assert "Geometric mean" in table
+    assert "geometric mean" in table and "peak memory" in table
     if DEVICE.type == "headrace":
-        assert trained["device_stats_per_sample"]["commits"] == 1
-        assert trained["device_stats_per_sample"]["compiles"] == 0
+        assert trained["device"]["stats_per_sample"]["commits"] == 1
+        assert trained["device"]["stats_per_sample"]["compiles"] == 0
 
 
 def test_compiled_side(tmp_path):
     files = ["--json", tmp_path / "out.json", "--markdown", tmp_path / "out.md"]
-    options = ["--rounds", 2, "--seconds", 0.05, "--threads", 1, "--device", DEVICE.type, "--no-memory", "--compiled"]
-    done = run("--cases", "mlp-infer-1,chain-64", *options, *files)
+    options = ["--rounds", 2, "--seconds", 0.05, "--threads", 1, "--device", DEVICE.type, "--not-alone"]
+    done = run("--cases", "mlp-infer-1,chain-64,add-4", *options, *files)
     assert done.returncode == 0, done.stderr
-    network, chain = json.loads((tmp_path / "out.json").read_text())["results"]
+    network, chain, addition = json.loads((tmp_path / "out.json").read_text())["results"]
     assert network["compiled_ratio"] > 0
     assert network["compiled"]["stats_per_sample"]["graph_runs"] == 100
     assert network["compiled"]["stats_per_sample"]["graph_eager_runs"] == 0
-    assert "compiled" not in chain
-    assert "compiled | ratio" in (tmp_path / "out.md").read_text()
+    assert chain["compiled"]["stats_per_sample"]["graph_runs"] == 200
+    assert "compiled" not in addition
+    assert "compiled | speed-up" in (tmp_path / "out.md").read_text()
+
+
+def test_settling():
+    sys.path.insert(0, str(BENCH.parent))
+    from alone import seconds_to_settle
+
+    ends = [0.1 * (k + 1) for k in range(40)]
+    steady = [(end, 0.1) for end in ends]
+    assert seconds_to_settle(steady) == 0
+    one_slow_step = [(end, 0.3 if k == 20 else 0.1) for k, end in enumerate(ends)]
+    assert seconds_to_settle(one_slow_step) == 0
+    slow_start = [(end, 0.2 if k < 10 else 0.1) for k, end in enumerate(ends)]
+    assert 0.9 <= seconds_to_settle(slow_start) <= 1.1
+
+
+def test_readme_section():
+    """A report goes into the README's section as it stands; a reading case says what there is to have."""
+    sys.path.insert(0, str(BENCH.parent))
+    import readme
+
+    side = {"median_seconds": 0.02}
+    read = {"median_seconds": 0.0085, "bytes": 340_000_000}
+    result = {"name": "a", "title": "A, infer", "torch": side, "device": {"median_seconds": 0.01}, "ratio": 2.0}
+    written = {
+        "date": "2026-01-02",
+        "commit": "",
+        "device": "headrace",
+        "threads": 2,
+        "machine": {"cpu": "C", "cores": 2, "vectors": [], "memory_gib": 1, "system": "S", "torch": "1", "python": "3"},
+        "geometric_means": {"ratio": 2.0},
+        "results": [result | {"row_product": read}],
+    }
+    text = readme.section(written)
+    assert "| A, infer | 20 ms | 10 ms | 2.00x |" in text
+    assert "(40 GB/s)" in text and "would be 11.5 ms" in text
 
 
 def test_names():
