@@ -96,6 +96,42 @@ HR_TEST(layer_norm_is_one_kernel) {
   compiled_fini(&c);
 }
 
+/* The difference shares nothing with the kernel of the exponential; the product that reads both does. */
+HR_TEST(a_node_joins_the_kernel_of_its_reader) {
+  compiled c = compile("buffer %0 16 live\n"
+                       "buffer %1 16 live\n"
+                       "buffer %2 16 dead fresh\n"
+                       "buffer %3 16 dead fresh\n"
+                       "buffer %4 16 live fresh\n"
+                       "%2:f32[4]{1}+0 = exp(%0:f32[4]{1}+0)\n"
+                       "%3:f32[4]{1}+0 = neg(%1:f32[4]{1}+0)\n"
+                       "%4:f32[4]{1}+0 = mul(%3:f32[4]{1}+0, %2:f32[4]{1}+0)\n");
+  HR_ASSERT_EQ(c.kernel_count, 1);
+  HR_ASSERT_EQ(c.schedule.elided_count, 2);
+  compiled_fini(&c);
+}
+
+/* The sums over columns of a batch norm's gradient are taken where its input is made; what waits for them is not. */
+HR_TEST(a_gradient_that_sums_columns_takes_two_kernels) {
+  compiled c = compile("buffer %0 4096 live\n"
+                       "buffer %1 4096 live\n"
+                       "buffer %2 4096 dead fresh\n"
+                       "buffer %3 64 live\n"
+                       "buffer %4 64 live\n"
+                       "buffer %5 4096 live fresh\n"
+                       "buffer %6 64 live fresh\n"
+                       "buffer %7 64 live fresh\n"
+                       "buffer %8 4096 live\n"
+                       "scalar $0 f64\n"
+                       "%2:f32[64,16]{16,1}+0 = threshold_backward(%1:f32[64,16]{16,1}+0, %8:f32[64,16]{16,1}+0, $0)\n"
+                       "%5:f32[64,16]{16,1}+0, %6:f32[16]{1}+0, %7:f32[16]{1}+0 = batch_norm_backward("
+                       "%2:f32[64,16]{16,1}+0, %0:f32[64,16]{16,1}+0, %3:f32[16]{1}+0, _, _, %3:f32[16]{1}+0, "
+                       "%4:f32[16]{1}+0) ints(1) scalars($0)\n");
+  HR_ASSERT_EQ(c.kernel_count, 2);
+  HR_ASSERT_EQ(count_stores(c.kernels[1]), 1);
+  compiled_fini(&c);
+}
+
 /* A write of the same elements waits for the reads before it, in one kernel. */
 HR_TEST(writes_in_place_share_the_kernel_of_earlier_reads) {
   const char *text = "buffer %0 16 live\n"

@@ -6,10 +6,10 @@
  *            %5 = div(%3, %4)
  *            %7 = matmul(%5, %6)
  *
- * Greedy, in order: a node joins the latest group that it shares data with, if it may run that early and if inside the
- * group every two accesses to one buffer, one of them a write, go through the same index map, so that an element
- * depends on its own element (or its own row) alone. Otherwise it opens a group. Rows stay resident through their
- * reductions, within the limits that kernel.h and the target set.
+ * Greedy, in order: a node joins the latest group that it shares data with, or else the one that its first reader will
+ * join, if it may run that early and if inside the group every two accesses to one buffer, one of them a write, go through
+ * the same index map, so that an element depends on its own element (or its own row) alone. Otherwise it opens a group.
+ * Rows stay resident through their reductions, within the limits that kernel.h and the target set.
  *
  * A node that stores into a buffer that existed before the program never moves in front of a CHECK_INDEX.
  */
@@ -131,26 +131,26 @@ static bool may_share(const hr_program *program, const hr_domain *domain, const 
   return !is_write || !writes_rows(domain, node) || writes_rows(domain, &program->nodes[a->node]);
 }
 
-static bool accesses_allow(const fuser *f, const open_group *group, const hr_domain *domain, const hr_node *node) {
-  bool benefits = false;
+static bool accesses_allow(const fuser *f, const open_group *group, const hr_domain *domain, const hr_node *node,
+                           bool *benefits) {
   for (size_t k = 0; k < group->accesses.count; ++k) {
     const access *a = &group->accesses.data[k];
     for (int i = 0; i < node->input_count; ++i) {
       const hr_operand *input = &node->inputs[i];
       if (input->kind == HR_OPERAND_VALUE && input->index == a->buffer &&
-          !may_share(f->program, domain, a, node, input, false, &benefits)) {
+          !may_share(f->program, domain, a, node, input, false, benefits)) {
         return false;
       }
     }
     for (int i = 0; i < node->output_count; ++i) {
       const hr_operand *output = &node->outputs[i];
       if (output->kind == HR_OPERAND_VALUE && output->index == a->buffer &&
-          !may_share(f->program, domain, a, node, output, true, &benefits)) {
+          !may_share(f->program, domain, a, node, output, true, benefits)) {
         return false;
       }
     }
   }
-  return benefits;
+  return true;
 }
 
 /* The first phase in which the node can run in group g. */
@@ -223,25 +223,51 @@ static bool is_worth_moving(const fuser *f, int g, int n, const hr_node *node) {
   return is_near || !f->program->buffers[node->outputs[0].index].is_dead || reader_can_follow(f, g, n);
 }
 
-static bool try_join(fuser *f, int g, int n, const hr_node *node) {
-  open_group *group = &f->groups.data[g];
+/* Whether the node could be part of group g, whose domain then is *out_domain; `benefits` if it shares data with it. */
+static bool may_join(const fuser *f, int g, const hr_node *node, hr_domain *out_domain, int *out_phase,
+                     bool *benefits) {
+  const open_group *group = &f->groups.data[g];
   size_t operands = (size_t)(node->input_count + node->output_count);
   if (!group->is_loop || group->is_closed || group->nodes.count >= GROUP_NODES_MAX ||
-      group->accesses.count + operands > GROUP_ACCESSES_MAX) {
+      group->accesses.count + operands > GROUP_ACCESSES_MAX || !domains_agree(group, node, out_domain) ||
+      !accesses_allow(f, group, out_domain, node, benefits)) {
     return false;
   }
+  *out_phase = phase_in_group(f, g, node);
+  return out_domain->reduce_mask == 0 || *out_phase == 0 || is_row_node(out_domain, node) ||
+         phases_allowed(f, out_domain);
+}
+
+static bool try_join(fuser *f, int g, int n, const hr_node *node) {
   hr_domain domain;
-  if (!is_worth_moving(f, g, n, node) || !domains_agree(group, node, &domain) ||
-      !accesses_allow(f, group, &domain, node)) {
+  int phase;
+  bool benefits = false;
+  if (!is_worth_moving(f, g, n, node) || !may_join(f, g, node, &domain, &phase, &benefits) || !benefits) {
     return false;
   }
-  int phase = phase_in_group(f, g, node);
-  if (domain.reduce_mask != 0 && phase > 0 && !is_row_node(&domain, node) && !phases_allowed(f, &domain)) {
-    return false;
-  }
-  group->domain = domain;
+  f->groups.data[g].domain = domain;
   f->node_phase[n] = phase;
   return true;
+}
+
+/* x - mean of a backward pass shares nothing with the group that made the gradient it is multiplied with: it joins that
+ * group all the same where the product can follow, which would otherwise read the gradient from memory. */
+static int find_group_of_reader(fuser *f, int n, const hr_node *node, int floor) {
+  int reader = f->first_reader[n];
+  const hr_node *next = reader < 0 ? NULL : &f->program->nodes[reader];
+  for (int i = 0; next != NULL && next->is_loop && i < next->input_count; ++i) {
+    int writer = f->input_writer[f->input_base[reader] + i], g = writer < 0 || writer >= n ? -1 : f->node_group[writer];
+    hr_domain domain, with_reader;
+    int phase, reader_phase;
+    bool benefits = false;
+    if (g >= floor && reader_can_follow(f, g, n) && may_join(f, g, next, &with_reader, &reader_phase, &benefits) &&
+        benefits && may_join(f, g, node, &domain, &phase, &benefits)) {
+      f->groups.data[g].domain = domain;
+      f->node_phase[n] = phase;
+      return g;
+    }
+  }
+  return -1;
 }
 
 /* The earliest group that the node may run in, or beside. */
@@ -297,7 +323,7 @@ static int find_group(fuser *f, int n, const hr_node *node) {
       return candidates[c];
     }
   }
-  return -1;
+  return find_group_of_reader(f, n, node, floor);
 }
 
 static bool add_node(fuser *f, int g, int n, const hr_node *node) {
