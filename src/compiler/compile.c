@@ -20,7 +20,10 @@ static hr_status make_steps(hr_program *program, const hr_fusion *fusion, const 
   int count = 0;
   for (int g = 0; g < fusion->group_count; ++g) {
     const hr_group *group = &fusion->groups[g];
-    hr_step step = {.node = &program->nodes[group->nodes[0]]};
+    hr_step step = {.node = &program->nodes[group->nodes[0]],
+                    .node_count = group->node_count,
+                    .nodes = group->nodes,
+                    .why = group->why};
     if (group->is_loop) {
       step.kind = HR_STEP_KERNEL;
       HR_RETURN_IF_ERROR(hr_lower_group(program, fusion, liveness, g, &step.kernel));

@@ -28,7 +28,10 @@ typedef enum hr_step_kind {
 typedef struct hr_step {
   hr_step_kind kind;
   const hr_kernel *kernel;
-  const hr_node *node;
+  const hr_node *node; /* the only one, or the first of a kernel's */
+  int node_count;
+  const int *nodes; /* of the program, in order */
+  const char *why;  /* why a kernel does not go on with the one that made its input, for people; NULL: none did */
 } hr_step;
 
 typedef enum hr_place_kind {

@@ -32,6 +32,7 @@ typedef struct access {
 typedef struct open_group {
   bool is_loop, is_closed;
   hr_domain domain;
+  const char *why; /* its first node is in no earlier group */
   HR_VECTOR(int) nodes;
   HR_VECTOR(access) accesses;
 } open_group;
@@ -326,6 +327,40 @@ static int find_group(fuser *f, int n, const hr_node *node) {
   return find_group_of_reader(f, n, node, floor);
 }
 
+/* Why a node that opens a group is not in the one that made its latest input, for people. */
+static const char *why_apart(const fuser *f, int n, const hr_node *node) {
+  int g = -1;
+  for (int i = 0; i < node->input_count; ++i) {
+    g = node->inputs[i].kind == HR_OPERAND_VALUE ? max_int(g, f->write_group[node->inputs[i].index]) : g;
+  }
+  const open_group *group = g >= 0 ? &f->groups.data[g] : NULL;
+  hr_domain domain;
+  bool benefits = false;
+  if (group == NULL) {
+    return NULL;
+  }
+  if (!group->is_loop) {
+    return "reads what a library made";
+  }
+  if (group->is_closed) {
+    return "reads what a kernel wrote to places that indices choose";
+  }
+  if (!domains_agree(group, node, &domain)) {
+    return "walks another shape than the kernel that made its input";
+  }
+  if (!accesses_allow(f, group, &domain, node, &benefits)) {
+    return "needs other elements of its input than are at hand when they are made";
+  }
+  if (domain.reduce_mask != 0 && phase_in_group(f, g, node) > 0 && !phases_allowed(f, &domain)) {
+    return "needs a sum, and what was summed is too long to keep at hand";
+  }
+  if (!is_worth_moving(f, g, n, node)) {
+    return "its result would wait in memory where its input is made";
+  }
+  return earliest_group(f, node) > g ? "writes what another kernel reads or wrote after its input was made"
+                                     : "the kernel that made its input is full";
+}
+
 static bool add_node(fuser *f, int g, int n, const hr_node *node) {
   open_group *group = &f->groups.data[g];
   if (!hr_vector_push(&group->nodes, n)) {
@@ -355,10 +390,11 @@ static bool add_node(fuser *f, int g, int n, const hr_node *node) {
   return true;
 }
 
-static bool open_new_group(fuser *f, const hr_node *node) {
+static bool open_new_group(fuser *f, int n, const hr_node *node) {
   open_group group;
   memset(&group, 0, sizeof group);
   group.is_loop = node->is_loop;
+  group.why = node->is_loop ? why_apart(f, n, node) : NULL;
   if (node->is_loop) {
     hr_domain_of_node(node, &group.domain);
   }
@@ -370,7 +406,7 @@ static bool fuse_nodes(fuser *f) {
     const hr_node *node = &f->program->nodes[n];
     int g = node->is_loop ? find_group(f, n, node) : -1;
     if (g < 0) {
-      if (!open_new_group(f, node)) {
+      if (!open_new_group(f, n, node)) {
         return false;
       }
       g = (int)f->groups.count - 1;
@@ -395,6 +431,7 @@ static bool export_groups(const fuser *f, hr_fusion *out_fusion) {
     const open_group *from = &f->groups.data[g];
     groups[g].is_loop = from->is_loop;
     groups[g].domain = from->domain;
+    groups[g].why = from->why;
     groups[g].node_count = (int)from->nodes.count;
     groups[g].nodes = hr_arena_dup(arena, from->nodes.data, from->nodes.count * sizeof(int));
     if (groups[g].nodes == NULL) {

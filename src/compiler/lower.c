@@ -16,6 +16,7 @@
 #include "base/vector.h"
 #include "compiler/passes.h"
 #include "core/op.h"
+#include "core/traffic.h"
 
 enum { RECOMPUTE_DEPTH_MAX = 3 };
 
@@ -102,7 +103,7 @@ static int use_argument(lowering *l, uint32_t buffer, bool is_write) {
     ++a;
   }
   if (a == l->args.count) {
-    PUSH(l, args, (hr_kernel_arg){buffer, false, false});
+    PUSH(l, args, (hr_kernel_arg){.buffer = buffer});
     PUSH(l, buffer_load_phase, 0);
     if (l->out_of_memory) {
       return 0;
@@ -581,19 +582,6 @@ static const char *kernel_name(lowering *l) {
   return hr_arena_strdup(&l->program->arena, name);
 }
 
-static void estimate(const lowering *l, hr_kernel *kernel) {
-  int64_t count = hr_domain_count(&l->group->domain);
-  for (size_t a = 0; a < l->accesses.count; ++a) {
-    const hr_access *access = &l->accesses.data[a];
-    int64_t touched = 1;
-    for (int d = 0; d < kernel->rank; ++d) {
-      touched *= access->strides[d] != 0 ? kernel->dims[d] : 1;
-    }
-    kernel->bytes += access->arg < 0 ? 0 : touched * (int64_t)hr_dtype_size(access->dtype);
-  }
-  kernel->flops = count * (int64_t)l->instrs.count;
-}
-
 static const hr_kernel *export_kernel(lowering *l) {
   hr_arena *arena = &l->program->arena;
   hr_kernel *kernel = HR_ARENA_NEW(arena, hr_kernel);
@@ -613,7 +601,8 @@ static const hr_kernel *export_kernel(lowering *l) {
   kernel->access_count = (int)l->accesses.count;
   kernel->instr_count = (int)l->instrs.count;
   kernel->register_count = (int)l->registers.count;
-  kernel->args = hr_arena_dup(arena, l->args.data, l->args.count * sizeof *l->args.data);
+  hr_kernel_arg *args = hr_arena_dup(arena, l->args.data, l->args.count * sizeof *l->args.data);
+  kernel->args = args;
   kernel->scalars = hr_arena_dup(arena, l->scalars.data, l->scalars.count * sizeof *l->scalars.data);
   kernel->accesses = hr_arena_dup(arena, l->accesses.data, l->accesses.count * sizeof *l->accesses.data);
   kernel->registers = hr_arena_dup(arena, l->registers.data, l->registers.count * sizeof *l->registers.data);
@@ -621,7 +610,7 @@ static const hr_kernel *export_kernel(lowering *l) {
   kernel->instrs = sort_instrs(l, &kernel->phase_count);
   bool ok = kernel->name && kernel->args && kernel->scalars && kernel->accesses && kernel->registers && kernel->instrs;
   if (ok) {
-    estimate(l, kernel);
+    hr_kernel_count_traffic(l->program, kernel, args);
   }
   return ok ? kernel : NULL;
 }

@@ -23,6 +23,7 @@ typedef struct hr_group {
   hr_domain domain;
   int node_count;
   const int *nodes; /* of the program, in order */
+  const char *why;  /* why a loop group does not go on with the one that made its input, for people; NULL: none did */
 } hr_group;
 
 typedef struct hr_fusion {

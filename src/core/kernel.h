@@ -91,6 +91,7 @@ typedef struct hr_register {
 typedef struct hr_kernel_arg {
   uint32_t buffer; /* of the program */
   bool is_read, is_written;
+  int64_t bytes_read, bytes_written; /* of distinct elements; for statistics */
 } hr_kernel_arg;
 
 typedef struct hr_kernel {
@@ -106,7 +107,7 @@ typedef struct hr_kernel {
   const hr_access *accesses;
   const hr_instr *instrs;
   const hr_register *registers;
-  int64_t flops, bytes; /* estimate, for the driver's choice of threads and for statistics */
+  int64_t flops, bytes; /* of core/traffic.h, for statistics and the choice of what to compile */
 } hr_kernel;
 
 /* The order of a reduction over `mask` of a domain. */

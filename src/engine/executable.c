@@ -8,6 +8,7 @@
 #include "core/op.h"
 #include "engine/compile_queue.h"
 #include "engine/dump.h"
+#include "engine/machine.h"
 #include "runtime/registry.h"
 
 enum { STAMPS_MAX = 8, WORKSPACE_ALIGNMENT = 64, RESIDENT_ROW_BYTES = 1 << 18 };
@@ -184,6 +185,8 @@ static hr_status make_steps(hr_executable *executable) {
     HR_RETURN_IF_ERROR(step->kind == HR_STEP_KERNEL    ? make_kernel(executable, step, &workspace_bytes)
                        : step->kind == HR_STEP_LIBRARY ? make_library(executable, step, &workspace_bytes)
                                                        : make_check(executable, step));
+    hr_step_count_cost(step->source, &step->cost);
+    executable->bytes += step->cost.bytes_read + step->cost.bytes_written;
     workspace_most = workspace_bytes > workspace_most ? workspace_bytes : workspace_most;
   }
   size_t arena = (schedule->arena_bytes + WORKSPACE_ALIGNMENT - 1) & ~(size_t)(WORKSPACE_ALIGNMENT - 1);
@@ -249,13 +252,12 @@ static void log_schedule(const hr_executable *executable) {
          (unsigned long long)executable->key.hash, executable->key.record_count, executable->step_count,
          schedule->arena_bytes, executable->shared_bytes, schedule->elided_count, schedule->program.buffer_count,
          executable->needs_team ? "" : ", small");
-  for (int i = 0; i < executable->step_count; i++) {
+  for (int i = 0; hr_log_is_on(HR_LOG_SCHEDULE) && i < executable->step_count; i++) {
     const hr_exec_step *step = &executable->steps[i];
-    const char *name = step->kind == HR_STEP_KERNEL    ? step->source->kernel->name
-                       : step->kind == HR_STEP_LIBRARY ? hr_op_table(step->source->node->op)->name
-                                                       : "check_index";
-    hr_log(HR_LOG_SCHEDULE, "  step %d: %s%s%s", i, name, step->provider != NULL ? " by " : "",
-           step->provider != NULL ? step->provider->name : "");
+    hr_text text = {0};
+    hr_step_describe(step->source, step->provider != NULL ? step->provider->name : NULL, &text);
+    hr_log(HR_LOG_SCHEDULE, "  step %d: %s", i, hr_text_chars(&text));
+    hr_text_fini(&text);
   }
 }
 
@@ -468,22 +470,31 @@ static hr_status run_step(const hr_executable *executable, const hr_exec_step *s
   return device->driver->call != NULL ? device->driver->call(device->impl, call_library, &call) : call_library(&call);
 }
 
-static void log_step(const hr_exec_step *step, int64_t ns) {
-  if (step->kind == HR_STEP_KERNEL) {
-    const hr_kernel *kernel = step->source->kernel;
-    hr_log(HR_LOG_KERNEL, "%9.1f us %7.2f GB/s %7.2f GFLOP/s  %s", (double)ns * 1e-3,
-           (double)kernel->bytes / (double)(ns > 0 ? ns : 1), (double)kernel->flops / (double)(ns > 0 ? ns : 1),
-           kernel->name);
-  } else {
-    hr_log(HR_LOG_KERNEL, "%9.1f us  %s%s%s", (double)ns * 1e-3, hr_op_table(step->source->node->op)->name,
-           step->provider != NULL ? " by " : "", step->provider != NULL ? step->provider->name : "");
+/* "  12.5 us  0.79 MB  62.9 GB/s  84 %  530.1 GFLOP/s  95 %  NAME": the shares are of what the machine can do. */
+static void log_step(const hr_exec_step *step, int64_t ns, const hr_machine *machine) {
+  hr_text text = {0};
+  double time = (double)(ns > 0 ? ns : 1), bytes = (double)(step->cost.bytes_read + step->cost.bytes_written);
+  hr_text_printf(&text, "%9.1f us %9.3f MB %7.1f GB/s", (double)ns * 1e-3, bytes * 1e-6, bytes / time);
+  if (machine != NULL && machine->read_gbs > 0) {
+    hr_text_printf(&text, " %4.0f %%", 100 * bytes / time / machine->read_gbs);
   }
+  if (step->kind == HR_STEP_LIBRARY) {
+    hr_text_printf(&text, " %7.1f GFLOP/s", (double)step->cost.flops / time);
+    if (machine != NULL && machine->peak_gflops > 0) {
+      hr_text_printf(&text, " %4.0f %%", 100 * (double)step->cost.flops / time / machine->peak_gflops);
+    }
+  }
+  hr_text_append(&text, "  ");
+  hr_step_describe(step->source, step->provider != NULL ? step->provider->name : NULL, &text);
+  hr_log(HR_LOG_KERNEL, "%s", hr_text_chars(&text));
+  hr_text_fini(&text);
 }
 
 hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_run_scratch *scratch) {
   size_t arena = (executable->schedule.arena_bytes + WORKSPACE_ALIGNMENT - 1) & ~(size_t)(WORKSPACE_ALIGNMENT - 1);
   void *workspace = run->shared != NULL ? (char *)run->shared + arena : NULL;
-  bool is_timed = hr_log_is_on(HR_LOG_KERNEL);
+  bool is_logged = hr_log_is_on(HR_LOG_KERNEL), is_timed = is_logged || run->step_ns != NULL;
+  const hr_machine *machine = is_logged && run->device->properties.has_contents ? hr__machine() : NULL;
   bind(executable, run, scratch);
   for (int i = 0; i < executable->step_count; i++) {
     int64_t begin = is_timed ? hr_clock_ns() : 0;
@@ -492,8 +503,12 @@ hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_ru
       run->failed_step = i;
       return status;
     }
-    if (is_timed) {
-      log_step(&executable->steps[i], hr_clock_ns() - begin);
+    int64_t ns = is_timed ? hr_clock_ns() - begin : 0;
+    if (run->step_ns != NULL) {
+      run->step_ns[i] = ns;
+    }
+    if (is_logged) {
+      log_step(&executable->steps[i], ns, machine);
     }
   }
   run->failed_step = executable->step_count;

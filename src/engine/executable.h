@@ -8,7 +8,7 @@
 
 #include "base/host_kernel.h"
 #include "base/refcount.h"
-#include "compiler/compile.h"
+#include "compiler/describe.h"
 #include "engine/kernel_cache.h"
 #include "engine/stretch.h"
 #include "providers/provider.h"
@@ -22,6 +22,7 @@ typedef struct hr_exec_step {
   hr_prepared *prepared;
   size_t arg_first, scalar_first; /* in the executable's flat lists */
   int arg_count, scalar_count;
+  hr_step_cost cost;
 } hr_exec_step;
 
 typedef struct hr_executable hr_executable;
@@ -37,6 +38,7 @@ struct hr_executable {
   size_t shared_bytes;         /* arena, and behind it the largest workspace */
   bool needs_team;             /* some step is worth more than one thread */
   int kernel_count, library_count;
+  int64_t bytes; /* that its steps read and write */
   int64_t elided_count;
   size_t footprint; /* bytes of host memory, about */
   /* the cache's */
@@ -50,6 +52,7 @@ typedef struct hr_run {
   void *const *bound;     /* address of each of the key's buffers; NULL where it needs no memory */
   const uint64_t *stamps; /* contents of each of them; 0: unknown, or written by the run */
   const hr_scalar *arguments;
+  int64_t *step_ns;   /* NULL, or out: the time of each step that ran */
   int compiled_count; /* out: launches of compiled code */
   int failed_step;    /* out: the step that ended the run early, or step_count */
 } hr_run;
