@@ -128,13 +128,15 @@ typedef struct hr_stats { /* counts since creation or the last reset */
   int64_t operations;     /* recorded */
   int64_t commits;        /* stretches handed to the device */
   int64_t commits_by_read, commits_by_limit, commits_by_request, commits_by_mode;
-  int64_t cache_hits;                        /* commits whose program was compiled before */
-  int64_t cache_entries;                     /* programs kept now */
-  int64_t compiles;                          /* programs compiled */
-  int64_t compile_ns;                        /* time they took */
-  int64_t kernels;                           /* fused kernels launched */
-  int64_t kernels_interpreted;               /* of those, by the block interpreter; the others ran as compiled code */
-  int64_t library_calls;                     /* provider kernels launched */
+  int64_t cache_hits;          /* commits whose program was compiled before */
+  int64_t cache_entries;       /* programs kept now */
+  int64_t compiles;            /* programs compiled */
+  int64_t compile_ns;          /* time they took */
+  int64_t groups;              /* of fused operations that ran: kernels, library calls, checks of indices */
+  int64_t kernels;             /* fused kernels launched */
+  int64_t kernels_interpreted; /* of those, by the block interpreter; the others ran as compiled code */
+  int64_t library_calls;       /* provider kernels launched */
+  int64_t bytes_moved;         /* that kernels and library calls read and wrote, each element once a call */
   int64_t bytes_copied_in, bytes_copied_out; /* host to device, device to host */
   int64_t temporary_bytes;                   /* arena of the largest program */
   int64_t temporaries_elided;                /* buffers that never got memory */

@@ -227,7 +227,9 @@ static void hand_over(hr_stream *stream, hr_executable *executable, hr_job *job,
 }
 
 static void count_run(hr_stats *stats, const hr_executable *executable) {
+  stats->groups += executable->step_count;
   stats->kernels += executable->kernel_count;
+  stats->bytes_moved += executable->bytes;
   stats->library_calls += executable->library_count;
   stats->temporaries_elided += executable->elided_count;
   if ((int64_t)executable->schedule.arena_bytes > stats->temporary_bytes) {

@@ -484,6 +484,7 @@ def test_fallback_runs_on_the_host_and_counts():
     torch.digamma(on_device(torch.ones(2)), out=out)
     assert out.device.type == D and out.shape == (2,)
     assert sum(torch.headrace.fallbacks().values()) == torch.headrace.stats()["fallbacks"] >= 2
+    assert torch.headrace.stats()["fallbacks_by_name"] == torch.headrace.fallbacks()
     assert any("sort" in name for name in torch.headrace.fallbacks())
 
 

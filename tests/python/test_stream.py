@@ -44,6 +44,21 @@ def test_a_loop_that_reads_each_loss_compiles_two_programs():
     assert stats["compiles"] == 0 and stats["cache_hits"] == stats["commits"] == 10
 
 
+def test_the_counters_of_a_small_program_add_up():
+    x, y = torch.ones(1000, device=DEVICE), torch.ones(1000, device=DEVICE)
+    torch.headrace.synchronize()
+    torch.headrace.reset_stats()
+    z = (x + y).relu()
+    torch.headrace.synchronize()
+    stats = torch.headrace.stats()
+    assert (z == 2).all()
+    expected = {"operations": 2, "commits": 1, "commits_by_read": 1, "groups": 1, "kernels": 1, "library_calls": 0}
+    assert {name: stats[name] for name in expected} == expected
+    assert stats["bytes_moved"] == 3 * 4000 and stats["temporaries_elided"] == 1
+    assert stats["kernels_interpreted"] + stats["kernels_compiled"] == 1
+    assert stats["fallbacks"] == 0 and stats["fallbacks_by_name"] == {}
+
+
 def test_a_loop_that_never_synchronises_finds_its_programs_again():
     step = trainer()
     for _ in range(1500):

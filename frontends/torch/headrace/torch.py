@@ -29,8 +29,8 @@ class _Stats(ctypes.Structure):
         (name, ctypes.c_int64)
         for name in (
             "operations commits commits_by_read commits_by_limit commits_by_request commits_by_mode cache_hits "
-            "cache_entries compiles compile_ns kernels kernels_interpreted library_calls bytes_copied_in bytes_copied_out "
-            "temporary_bytes temporaries_elided jit_compiled jit_loaded jit_unable jit_ns"
+            "cache_entries compiles compile_ns groups kernels kernels_interpreted library_calls bytes_moved bytes_copied_in "
+            "bytes_copied_out temporary_bytes temporaries_elided jit_compiled jit_loaded jit_unable jit_ns"
         ).split()
     ]
 
@@ -337,12 +337,18 @@ _FALLBACKS = ("error", "warn", "allow")
 
 
 def stats():
-    """What the stream did since it was opened or reset: operations, commits and why, cache hits, kernels, bytes; and
-    the compiled graphs: captures, runs, and runs operation by operation of those that can't be captured."""
+    """What the stream did since it was opened or reset; docs/watching.md says what each counter counts.
+
+    Operations recorded, commits and why, cache hits, compiles and their time; groups that ran: kernels (interpreted,
+    compiled) and library calls, and the bytes they moved; temporaries that got no memory; operators that ran on the host, by
+    name; the system's compiler; and compiled graphs: captures, runs, and runs operation by operation of those that can't be
+    captured."""
     values = _Stats()
     _call("stats", ctypes.byref(values))
     result = {name: getattr(values, name) for name, _ in _Stats._fields_}
-    result["fallbacks"] = sum(fallbacks().values())
+    result["kernels_compiled"] = result["kernels"] - result["kernels_interpreted"]
+    result["fallbacks_by_name"] = fallbacks()
+    result["fallbacks"] = sum(result["fallbacks_by_name"].values())
     captures, runs = ctypes.c_int64(), ctypes.c_int64()
     _library.headrace_torch_graph_counts(ctypes.byref(captures), ctypes.byref(runs))
     result["graph_captures"], result["graph_runs"] = captures.value, runs.value
