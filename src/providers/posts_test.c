@@ -119,6 +119,7 @@ static bool run_both(const char *text, bool nan) {
 #define CONV(layout, inputs, posts)                                                                                  \
   BUFFERS_OF_CONV "%2:f32" layout " = conv(%0:f32[2,16,5,5]{400,1,80,16}+0, %1:f32[32,16,1,1]{16,1,1,1}+0, _" inputs \
                   ") ints(2,1,1,0,0,1,1,1) " posts "\n"
+#define CHANGING "loop %1:f32[512]{1}+0 = neg(%1:f32[512]{1}+0)\n" /* the weights: a matrix product, then */
 #define VECTOR(b) ", %" #b ":f32[2,32,5,5]{0,1,0,0}+0"
 #define NUMBER(s) ", $" #s "[2,32,5,5]"
 /* a [40,24], b [24,48], out [40,48] in buffer 2 */
@@ -148,6 +149,13 @@ HR_TEST(channel_vectors) {
   expect_same(CONV(LAST, VECTOR(3) VECTOR(4), "then(add_scaled,3,^,4)"));
   expect_same(CONV(LAST, VECTOR(3) VECTOR(4), "then(mul,^,3) then(sub,^,4)"));
   expect_same(CONV(FIRST, VECTOR(3), "then(add,3,^)"));
+}
+
+HR_TEST(products_of_pixels) {
+  expect_same(CONV(LAST, VECTOR(3) VECTOR(4), "then(add_scaled,3,^,4)") CHANGING);
+  expect_same(CONV(LAST, NUMBER(0) NUMBER(1), "then(mul,^,3) then(add,^,4)") CHANGING);
+  expect_same(CONV(LAST, ", %2:f32" LAST, "then(add,^,3)") CHANGING);
+  expect_refused(CONV(LAST, ", %5:f32" LAST, "then(add,^,3)") CHANGING);
 }
 
 HR_TEST(numbers) {

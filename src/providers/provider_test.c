@@ -106,6 +106,7 @@ typedef struct trial {
   hr_program program;
   hr_prepared *prepared;
   size_t workspace_bytes;
+  bool writes_weights; /* behind the node, the program writes operand 1 */
 } trial;
 
 static tensor *trial_output(trial *t) {
@@ -140,6 +141,13 @@ static void trial_node(trial *t) {
                   .int_count = t->int_count,
                   .ints = t->ints};
   HR_ASSERT(hr_program_append(&t->program, &node));
+  hr_node write = {.op = HR_OP_NEG,
+                   .is_loop = true,
+                   .input_count = 1,
+                   .inputs = operands + 1,
+                   .output_count = 1,
+                   .outputs = operands + 1};
+  HR_ASSERT(!t->writes_weights || hr_program_append(&t->program, &write));
   HR_ASSERT_OK(hr_program_verify(&t->program));
 }
 
@@ -897,6 +905,33 @@ HR_TEST(onednn_convolves_one_image_for_all) {
                                 IMAGE_BROADCAST, false);
     trial_must_pass(&forward);
     trial_must_pass(&weight);
+  }
+}
+
+/* Windows of one element on matrices as they lie, with weights that the program changes. */
+HR_TEST(onednn_multiplies_pixels) {
+  static const window pixels[] = {
+      {1, 2, 33, 20, 1, {17}, {1}, {1}, {0}, {1}},
+      {2, 2, 50, 64, 1, {6, 5}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+      {2, 1, 1, 7, 1, {4, 5}, {1, 1}, {1, 1}, {0, 0}, {3, 2}},
+      {2, 3, 16, 1, 1, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+      {2, 1, 5, 6, 1, {40, 40}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+      {2, 2, 16, 16, 1, {8, 7}, {1, 1}, {2, 2}, {0, 0}, {1, 1}},
+      {2, 2, 16, 16, 1, {4, 4}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {2, 2, 16, 32, 2, {4, 4}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+      {3, 2, 9, 20, 1, {2, 3, 4}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
+  };
+  open_onednn();
+  for (size_t i = 0; i < sizeof pixels / sizeof *pixels; ++i) {
+    for (int op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_WEIGHT; ++op) {
+      for (int turn = 0; turn < 4; ++turn) {
+        bool has_bias = turn % 2 != 0 && op != HR_OP_CONV_BACKWARD_WEIGHT;
+        image_layout x = turn < 2 ? IMAGE_CHANNELS_LAST : IMAGE_CHANNELS_LAST_SLICED;
+        trial t = window_trial((hr_op)op, &pixels[i], HR_DTYPE_F32, x, IMAGE_DENSE, IMAGE_CHANNELS_LAST, has_bias);
+        t.writes_weights = op != HR_OP_CONV_BACKWARD_WEIGHT;
+        trial_must_pass(&t);
+      }
+    }
   }
 }
 

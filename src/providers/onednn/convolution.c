@@ -2,6 +2,7 @@
  *
  * On AVX-512 machines oneDNN's channels-last kernels beat the blocked layouts in all three directions, whatever the number
  * of channels; activations in other layouts are reordered on the way in and out. Weights take the layout that the primitive asks for.
+ * Windows of one element are matrix products where that saves a reorder (pointwise.c).
  *
  * Posts of forward convolutions run as post-ops, but for whole tensors (a residual): as a binary post-op those of ResNet-50 take 1.8 ms, as
  * part of a loop behind the convolution 1.4.
@@ -234,7 +235,7 @@ static void prepare_forward(hr_prepared *pipe, const hr_node *node, const conv *
     bias = pipe->status == NULL ? hr__pipe_operand(pipe, 2, &node->inputs[2], bias_desc) : -1;
   }
   pipe_posts posts;
-  hr__pipe_posts(pipe, node, 1, NULL, NULL, &posts);
+  hr__pipe_posts(pipe, node, c->y->rank, 1, NULL, NULL, &posts);
   dnnl_primitive_desc desc = forward_desc(pipe, c, x_desc, weight_desc_any(pipe, c), bias_desc, y_desc, posts.ops);
   int x_memory = hr__pipe_reordered(pipe, x.memory, x.desc, x_desc);
   int w_memory = hr__pipe_reordered_weight(pipe, c->w_arg, w.memory, w.desc, query(pipe, desc, DNNL_QUERY_WEIGHTS));
@@ -336,7 +337,8 @@ static int64_t conv_flops(const conv *c) {
   return flops;
 }
 
-hr_status hr__onednn_prepare_conv(const hr_node *node, bool trial, hr_prepared **out_prepared) {
+hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, bool trial,
+                                  hr_prepared **out_prepared) {
   conv c;
   conv_init(node, &c);
   hr_prepared *pipe = hr__pipe_create(conv_flops(&c));
@@ -344,7 +346,9 @@ hr_status hr__onednn_prepare_conv(const hr_node *node, bool trial, hr_prepared *
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
   pipe->is_trial = trial;
-  if (node->op == HR_OP_CONV) {
+  if (hr__onednn_is_product(program, node)) {
+    hr__onednn_prepare_product(pipe, node);
+  } else if (node->op == HR_OP_CONV) {
     prepare_forward(pipe, node, &c);
   } else if (node->op == HR_OP_CONV_BACKWARD_DATA) {
     prepare_backward_data(pipe, node, &c);

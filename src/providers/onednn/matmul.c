@@ -174,7 +174,7 @@ hr_status hr__onednn_prepare_matmul(const hr_node *node, bool trial, hr_prepared
   int bias = has_bias ? bias_operand(pipe, &node->inputs[2], node->outputs[0].rank, &bias_desc) : -1;
   int out = matmul_operand(pipe, node->input_count, &node->outputs[0], true, false, &out_desc, &unpack);
   pipe_posts posts;
-  hr__pipe_posts(pipe, node, node->outputs[0].rank - 1, whole_operand, out_desc, &posts);
+  hr__pipe_posts(pipe, node, node->outputs[0].rank, node->outputs[0].rank - 1, whole_operand, out_desc, &posts);
   dnnl_primitive_desc desc = NULL;
   if (pipe->status == NULL) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, posts.ops);

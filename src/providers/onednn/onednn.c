@@ -48,11 +48,11 @@ static bool has_form(const hr_node *node) {
   }
 }
 
-static hr_status make(const hr_node *node, bool trial, hr_prepared **out_prepared) {
+static hr_status make(const hr_program *program, const hr_node *node, bool trial, hr_prepared **out_prepared) {
   hr_prepared *prepared = NULL;
   int threads = hr_library_threads_set(hr_thread_count()); /* creating primitives changes it */
   hr_status made = node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(node, trial, &prepared)
-                                            : hr__onednn_prepare_conv(node, trial, &prepared);
+                                            : hr__onednn_prepare_conv(program, node, trial, &prepared);
   (void)hr_library_threads_set(threads);
   HR_RETURN_IF_ERROR(made);
   if (prepared->status != NULL) {
@@ -72,14 +72,14 @@ static hr_status make(const hr_node *node, bool trial, hr_prepared **out_prepare
 
 /* oneDNN has an answer to every list of post-ops, if need be the plain loops of its reference: posts are taken only where they
  * leave the implementation as it is. */
-static bool keeps_kernel(const hr_node *node) {
+static bool keeps_kernel(const hr_program *program, const hr_node *node) {
   hr_node plain = *node;
   plain.post_count = 0;
   const hr_node *nodes[2] = {&plain, node};
   const char *kernels[2] = {NULL, NULL};
   for (int i = 0; i < 2; ++i) {
     hr_prepared *prepared = NULL;
-    hr_status status = make(nodes[i], true, &prepared);
+    hr_status status = make(program, nodes[i], true, &prepared);
     if (status != NULL) {
       hr_status_free(status);
       return false;
@@ -91,15 +91,13 @@ static bool keeps_kernel(const hr_node *node) {
 }
 
 static bool supports(const hr_program *program, const hr_node *node) {
-  (void)program;
-  return has_form(node) && (node->post_count == 0 || keeps_kernel(node));
+  return has_form(node) && (node->post_count == 0 || keeps_kernel(program, node));
 }
 
 static hr_status prepare(const hr_program *program, const hr_node *node, hr_prepared **out_prepared,
                          size_t *out_workspace_bytes) {
-  (void)program;
   hr_prepared *prepared = NULL;
-  HR_RETURN_IF_ERROR(make(node, false, &prepared));
+  HR_RETURN_IF_ERROR(make(program, node, false, &prepared));
   *out_prepared = prepared;
   *out_workspace_bytes = prepared->workspace_bytes;
   return NULL;

@@ -114,7 +114,8 @@ typedef int (*pipe_whole_fn)(void *ctx, hr_prepared *pipe, int arg, const hr_ope
 
 /* Whether every post has a form in post-ops. Vectors lie along the dim `channel` of the output; `whole`: tensors of its dims, too. */
 bool hr__onednn_has_posts(const hr_node *node, int channel, bool whole);
-void hr__pipe_posts(hr_prepared *pipe, const hr_node *node, int channel, pipe_whole_fn whole, void *ctx,
+/* `rank`: of the primitive's output, whose dim `channel` the vectors lie along. */
+void hr__pipe_posts(hr_prepared *pipe, const hr_node *node, int rank, int channel, pipe_whole_fn whole, void *ctx,
                     pipe_posts *out_posts);
 /* The output's old contents, for a sum, where the primitive writes; `unpack`: a strided output's, which can't be had. */
 void hr__pipe_posts_sum(hr_prepared *pipe, const pipe_posts *posts, const pipe_step *unpack, int from,
@@ -125,8 +126,12 @@ void hr__pipe_posts_fini(pipe_posts *posts);
 
 /* `trial`: only as far as is needed to see which implementation oneDNN chooses. */
 hr_status hr__onednn_prepare_matmul(const hr_node *node, bool trial, hr_prepared **out_prepared);
-hr_status hr__onednn_prepare_conv(const hr_node *node, bool trial, hr_prepared **out_prepared);
+hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, bool trial,
+                                  hr_prepared **out_prepared);
 bool hr__onednn_supports_matmul(const hr_node *node);
 bool hr__onednn_supports_conv(const hr_node *node);
+/* Convolutions that are better run as a matrix product (pointwise.c). */
+bool hr__onednn_is_product(const hr_program *program, const hr_node *node);
+void hr__onednn_prepare_product(hr_prepared *pipe, const hr_node *node);
 
 #endif

@@ -89,22 +89,21 @@ bool hr__onednn_has_posts(const hr_node *node, int channel, bool whole) {
 typedef struct maker {
   hr_prepared *pipe;
   const hr_node *node;
-  int channel;
+  int rank, channel; /* of the primitive's output */
   pipe_whole_fn whole;
   void *ctx;
   pipe_posts *posts;
   int op_count;
 } maker;
 
-/* A layout of the output's rank with 1 in all dims but that of the channels. */
+/* A layout of the primitive's output's rank with 1 in all dims but that of the channels. */
 static dnnl_memory_desc vector_desc(maker *m, hr_dtype dtype, int64_t channels) {
-  int rank = m->node->outputs[0].rank;
   int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
-  for (int d = 0; d < rank; ++d) {
+  for (int d = 0; d < m->rank; ++d) {
     dims[d] = d == m->channel ? channels : 1;
     strides[d] = d < m->channel ? channels : 1;
   }
-  return hr__pipe_desc(m->pipe, dtype, rank, dims, strides);
+  return hr__pipe_desc(m->pipe, dtype, m->rank, dims, strides);
 }
 
 static int operand_memory(maker *m, int input, dnnl_memory_desc *out_desc) {
@@ -181,14 +180,14 @@ static void make_post(maker *m, const hr_post *post) {
   }
 }
 
-void hr__pipe_posts(hr_prepared *pipe, const hr_node *node, int channel, pipe_whole_fn whole, void *ctx,
+void hr__pipe_posts(hr_prepared *pipe, const hr_node *node, int rank, int channel, pipe_whole_fn whole, void *ctx,
                     pipe_posts *out_posts) {
   *out_posts = (pipe_posts){.ops = NULL};
   if (node->post_count == 0 || pipe->status != NULL) {
     return;
   }
   hr__pipe_check(pipe, hr__dnnl.post_ops_create(&out_posts->ops), "post-ops");
-  maker m = {pipe, node, channel, whole, ctx, out_posts, 0};
+  maker m = {pipe, node, rank, channel, whole, ctx, out_posts, 0};
   for (int i = 0; i < node->post_count; ++i) {
     make_post(&m, &node->posts[i]);
   }

@@ -1,0 +1,163 @@
+/* pointwise.c: convolutions with windows of one element as matrix products.
+ *
+ * Channels-last activations are matrices, a row for each pixel: X [P, I], Y [P, O]. Weights [O, I] are one as they are stored.
+ *
+ *   forward               Y  = X W^T
+ *   gradient of data      dX = dY W
+ *   gradient of weights   dW = dY^T X
+ *
+ * oneDNN's convolutions multiply faster, by 3 to 10 %, on weights in layouts of their own. To reorder 4 bytes of a weight takes as
+ * long as some 900 products with it (2-core AVX-512 VM, weights out of the cache), and each weight has P. So weights that change
+ * with each run are used as they are below that number of pixels, and gradients of weights are always made as they are stored.
+ * Weights that the program does not write are reordered once and kept (pipe.h): convolutions have them.
+ */
+#include "core/dtype.h"
+#include "providers/onednn/pipe.h"
+
+static const int64_t PIXELS_MAX = 1024;
+
+typedef struct product {
+  const hr_operand *x, *w, *y; /* or their gradients */
+  int x_arg, w_arg, y_arg;
+  int64_t pixels, in, out;
+} product;
+
+static void find_product(const hr_node *node, product *p) {
+  int out = node->input_count;
+  const hr_operand *in = node->inputs;
+  switch (node->op) {
+    case HR_OP_CONV:
+      *p = (product){&in[0], &in[1], &node->outputs[0], 0, 1, out, 1, 1, 1};
+      break;
+    case HR_OP_CONV_BACKWARD_DATA:
+      *p = (product){&node->outputs[0], &in[1], &in[0], out, 1, 0, 1, 1, 1};
+      break;
+    default:
+      *p = (product){&in[0], &node->outputs[0], &in[1], 0, out, 1, 1, 1, 1};
+      break;
+  }
+  p->in = p->w->dims[1];
+  p->out = p->w->dims[0];
+  for (int d = 0; d < p->x->rank; ++d) {
+    p->pixels *= d == 1 ? 1 : p->x->dims[d];
+  }
+}
+
+/* One element, steps of one, no padding, one group. */
+static bool is_pointwise(const hr_node *node, const product *p) {
+  int spatial = (int)node->ints[0];
+  for (int d = 0; d < spatial; ++d) {
+    if (p->w->dims[2 + d] != 1 || node->ints[1 + d] != 1 || node->ints[1 + spatial + d] != 0 ||
+        p->x->dims[2 + d] != p->y->dims[2 + d]) {
+      return false;
+    }
+  }
+  return node->ints[1 + 3 * spatial] == 1;
+}
+
+/* Whether the operand is a dense matrix with a column for each index of dim 1, which comes last in memory; else after dim 0. */
+static bool is_matrix(const hr_operand *x, bool channels_last) {
+  int64_t stride = 1;
+  if (channels_last && x->dims[1] != 1 && x->strides[1] != 1) {
+    return false;
+  }
+  stride = channels_last ? x->dims[1] : 1;
+  for (int d = x->rank - 1; d >= 0; --d) {
+    if (channels_last && d == 1) {
+      continue;
+    }
+    if (x->dims[d] != 1 && x->strides[d] != stride) {
+      return false;
+    }
+    stride *= x->dims[d];
+  }
+  return true;
+}
+
+static bool is_written(const hr_program *program, uint32_t buffer) {
+  for (int n = 0; n < program->node_count; ++n) {
+    const hr_node *node = &program->nodes[n];
+    for (int i = 0; i < node->output_count; ++i) {
+      if (node->outputs[i].kind == HR_OPERAND_VALUE && node->outputs[i].index == buffer) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+static bool has_bias(const hr_node *node) {
+  return node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
+}
+
+bool hr__onednn_is_product(const hr_program *program, const hr_node *node) {
+  product p;
+  find_product(node, &p);
+  if (p.x->dtype != HR_DTYPE_F32 || !is_pointwise(node, &p) || !is_matrix(p.x, true) || !is_matrix(p.y, true) ||
+      !is_matrix(p.w, false)) {
+    return false;
+  }
+  if (node->op == HR_OP_CONV_BACKWARD_WEIGHT) {
+    return true;
+  }
+  return p.pixels < PIXELS_MAX && is_written(program, p.w->index) && (node->op == HR_OP_CONV || !has_bias(node));
+}
+
+/* A matrix of rows x columns over an operand; transposed, of columns x rows. */
+static dnnl_memory_desc matrix_desc(hr_prepared *pipe, int64_t rows, int64_t columns, bool is_transposed) {
+  const int64_t dims[2] = {is_transposed ? columns : rows, is_transposed ? rows : columns};
+  const int64_t strides[2] = {is_transposed ? 1 : columns, is_transposed ? columns : 1};
+  return hr__pipe_desc(pipe, HR_DTYPE_F32, 2, dims, strides);
+}
+
+static int operand_memory(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc) {
+  return pipe->status == NULL ? hr__pipe_operand(pipe, arg, operand, desc) : -1;
+}
+
+typedef struct factors {
+  dnnl_memory_desc a, b, c;
+  int a_memory, b_memory, c_memory;
+} factors;
+
+static factors make_factors(hr_prepared *pipe, const hr_node *node, const product *p) {
+  factors f = {.a = NULL};
+  bool is_forward = node->op == HR_OP_CONV, is_weight = node->op == HR_OP_CONV_BACKWARD_WEIGHT;
+  dnnl_memory_desc x = matrix_desc(pipe, p->pixels, p->in, false), y = matrix_desc(pipe, p->pixels, p->out, is_weight);
+  dnnl_memory_desc w = matrix_desc(pipe, p->out, p->in, is_forward);
+  int x_memory = operand_memory(pipe, p->x_arg, p->x, x), y_memory = operand_memory(pipe, p->y_arg, p->y, y);
+  int w_memory = operand_memory(pipe, p->w_arg, p->w, w);
+  if (is_forward) {
+    f = (factors){x, w, y, x_memory, w_memory, y_memory};
+  } else if (is_weight) {
+    f = (factors){y, x, w, y_memory, x_memory, w_memory};
+  } else {
+    f = (factors){y, w, x, y_memory, w_memory, x_memory};
+  }
+  return f;
+}
+
+void hr__onednn_prepare_product(hr_prepared *pipe, const hr_node *node) {
+  product p;
+  find_product(node, &p);
+  factors f = make_factors(pipe, node, &p);
+  dnnl_memory_desc bias_desc = NULL;
+  int bias = -1;
+  if (node->op == HR_OP_CONV && has_bias(node)) {
+    bias_desc = matrix_desc(pipe, 1, p.out, false);
+    bias = operand_memory(pipe, 2, &node->inputs[2], bias_desc);
+  }
+  pipe_posts posts;
+  hr__pipe_posts(pipe, node, 2, 1, NULL, NULL, &posts);
+  dnnl_primitive_desc desc = NULL;
+  if (pipe->status == NULL) {
+    dnnl_primitive_attr attr = hr__pipe_attr(pipe, posts.ops);
+    hr__pipe_check(pipe, hr__dnnl.matmul_primitive_desc_create(&desc, hr__dnnl_engine, f.a, f.b, bias_desc, f.c, attr),
+                   "pointwise convolution");
+    hr__dnnl.primitive_attr_destroy(attr);
+  }
+  const int args[4][2] = {
+      {DNNL_ARG_SRC, f.a_memory}, {DNNL_ARG_WEIGHTS, f.b_memory}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, f.c_memory}};
+  hr__pipe_posts_args(&posts, 4, args);
+  hr__pipe_primitive(pipe, desc, posts.arg_count, posts.args);
+  hr__pipe_posts_fini(&posts);
+}
