@@ -12,7 +12,7 @@
 #include "core/program.h"
 
 typedef struct hr_target {
-  hr_keep_fn keeps; /* whether a provider answers for a contraction, posts included; NULL: none does */
+  hr_keep_fn keeps; /* whether a provider answers for a contraction, posts included, or a composite; NULL: none does */
   void *keeps_ctx;
   bool channels_last;         /* convolutions run best where the channels of activations are neighbours */
   int64_t resident_row_bytes; /* a row longer than this is not kept between phases */

@@ -106,8 +106,8 @@ hr_operand hr_node_output(const hr_node *node, int i);
 #undef HR_ARGREDUCE
 #undef HR_SPECIAL
 
-/* Rewrites a program in stream form into loop nodes, contractions and special nodes. `keeps` says whether a provider
- * answers for a contraction (NULL: none does, all become loops). Temporaries are dead, fresh buffers. */
+/* Rewrites a program in stream form into loop nodes, special nodes, and what `keeps` says a provider answers for: contractions
+ * and composites (NULL: it answers for none, all become loops). Temporaries are dead, fresh buffers. */
 typedef bool (*hr_keep_fn)(void *ctx, const hr_program *program, const hr_node *node);
 HR_MUST_USE hr_status hr_expand(const hr_program *stream, hr_keep_fn keeps, void *ctx, hr_program *out_program);
 

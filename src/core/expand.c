@@ -6,7 +6,7 @@
  *                 loop %2:f32[4,8]{8,1} = add(%1:f32[4,8]{8,1}, %3:f32[4,8]{0,1})
  *
  * Element-wise rows spread their inputs over the output's dims, reductions their output over the input's; composites
- * and contractions that no provider answers are lowered. Buffers and scalars keep their numbers.
+ * and contractions for which no provider answers are lowered. Buffers and scalars keep their numbers.
  *
  * Order: a recorded operation reads all its inputs before it writes. A loop promises that only where an input visits the
  * same elements in the same order as the output, or none of them; everything else goes through a temporary: the output of an
@@ -149,7 +149,7 @@ static void expand_argreduce(hr_builder *b, const hr_node *node) {
   }
 }
 
-/* Providers see only products and convolutions that have work to do. */
+/* Providers see only nodes that have work to do. */
 static bool has_elements(const hr_node *node) {
   for (int i = 0; i < node->input_count; ++i) {
     if (hr_is_present(node->inputs[i]) && hr_operand_count(node->inputs[i]) == 0) {
@@ -232,8 +232,7 @@ static void expand_lowered(expander *e, const hr_node *node) {
   if (b->status != NULL) {
     return;
   }
-  if (row->family == HR_FAMILY_CONTRACTION && e->keeps != NULL && has_elements(&safe) &&
-      e->keeps(e->ctx, b->program, &safe)) {
+  if (e->keeps != NULL && has_elements(&safe) && e->keeps(e->ctx, b->program, &safe)) {
     append(b, safe);
     return;
   }

@@ -7,8 +7,9 @@
  * give 0. A causal mask lets row l see columns 0 .. l. Dropout happens when its scalars are there: (p, seed, offset) behind
  * the scale; element i of the probabilities, counted row-major, has its own random number.
  *
- * The products are contraction nodes, for a provider or the loops of lower_contraction.c; their operands have the dtype of q,
- * scores stay f32 for f16 and bf16.
+ * This says what attention means, and is what short sequences run as; longer ones stay one node where a provider takes them
+ * (providers/attention). The products are contraction nodes, for a provider or the loops of lower_contraction.c; their
+ * operands have the dtype of q, scores stay f32 for f16 and bf16.
  */
 #include <math.h>
 

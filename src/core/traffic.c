@@ -133,6 +133,22 @@ static int64_t product(const hr_operand *operand, int first) {
   return count;
 }
 
+/* For each pair of a query and a key that it may see, products of vectors: one as long as q's rows and one as v's; for the
+ * gradient three and two. */
+static int64_t attention_flops(const hr_operand *q, const hr_operand *k, const hr_operand *v, bool is_causal,
+                               bool is_backward) {
+  int64_t queries = q->dims[q->rank - 2], keys = k->dims[k->rank - 2], heads = product(q, 0);
+  int64_t width = q->dims[q->rank - 1], v_width = v->dims[v->rank - 1], seen = queries * keys;
+  if (queries == 0 || width == 0) {
+    return 0;
+  }
+  if (is_causal) { /* row l sees keys 0 .. l */
+    int64_t rising = queries < keys ? queries : keys;
+    seen = rising * (rising + 1) / 2 + (queries - rising) * keys;
+  }
+  return 2 * (heads / queries / width) * seen * (is_backward ? 3 * width + 2 * v_width : width + v_width);
+}
+
 int64_t hr_node_flops(const hr_node *node) {
   switch (node->op) {
     case HR_OP_MATMUL:
@@ -143,6 +159,10 @@ int64_t hr_node_flops(const hr_node *node) {
       return 2 * product(&node->inputs[0], 0) * product(&node->inputs[1], 1);
     case HR_OP_CONV_BACKWARD_WEIGHT:
       return 2 * product(&node->inputs[1], 0) * product(&node->outputs[0], 1);
+    case HR_OP_ATTENTION:
+      return attention_flops(&node->inputs[0], &node->inputs[1], &node->inputs[2], node->ints[0] != 0, false);
+    case HR_OP_ATTENTION_BACKWARD:
+      return attention_flops(&node->inputs[1], &node->inputs[2], &node->inputs[3], node->ints[0] != 0, true);
     default:
       return 0;
   }

@@ -146,13 +146,16 @@ static hr_status make_library(hr_executable *executable, hr_exec_step *step, siz
   const hr_node *node = step->source->node;
   HR_RETURN_IF_ERROR(prepare(executable, step, workspace_bytes));
   outlive_library(node->op);
-  step->arg_count = node->input_count + node->output_count;
+  step->arg_count = node->input_count + node->output_count + node->scalar_count;
   bool ok = true;
   for (int i = 0; ok && i < node->input_count; i++) {
     ok = push_operand(executable, &node->inputs[i]);
   }
   for (int i = 0; ok && i < node->output_count; i++) {
     ok = push_operand(executable, &node->outputs[i]);
+  }
+  for (uint32_t i = 0; ok && i < (uint32_t)node->scalar_count; i++) {
+    ok = hr_vector_push(&executable->args, (node->scalar_base + i) | SCALAR_ARG);
   }
   executable->needs_team |= step->provider->needs_team(step->prepared);
   executable->library_count++;

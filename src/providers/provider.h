@@ -1,7 +1,8 @@
 /* provider.h: library kernels, offered through one table each.
  *
- * A provider answers for contractions: `supports` says whether it takes a node, `prepare` chooses an algorithm and makes
- * whatever can be made before addresses are known, `run` executes. A repeated program pays `run` alone.
+ * A provider answers for contractions, and for composites that it runs better as a whole than their lowering: `supports` says
+ * whether it takes a node, `prepare` chooses an algorithm and makes whatever can be made before addresses are known, `run`
+ * executes. A repeated program pays `run` alone. What nobody takes is lowered.
  * Providers of host memory run on the calling thread and the shared thread team.
  */
 #ifndef HEADRACE_PROVIDERS_PROVIDER_H_
@@ -29,7 +30,8 @@ struct hr_provider {
    * same as at an earlier run holds the same bytes; 0: unknown. What was derived from it then may be used again. */
   void (*stamp)(hr_prepared *prepared, const uint64_t *stamps);
   /* args: addresses of the buffers of inputs, then outputs, in the node's order (NULL for absent operands; scalars: of a
-   * const hr_scalar); an operand's own offset is still to be added. workspace is 64-byte aligned. */
+   * const hr_scalar), then of the node's attribute scalars; an operand's own offset is still to be added. workspace is
+   * 64-byte aligned. */
   hr_status (*run)(hr_prepared *prepared, void *const *args, void *workspace);
   void (*release)(hr_prepared *prepared);
 };
@@ -37,6 +39,6 @@ struct hr_provider {
 /* The providers of host memory, in order of preference; NULL-terminated. */
 extern const hr_provider *const hr_host_providers[];
 
-extern const hr_provider hr__rows_provider, hr__onednn_provider;
+extern const hr_provider hr__rows_provider, hr__attention_provider, hr__onednn_provider;
 
 #endif

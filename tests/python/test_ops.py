@@ -934,6 +934,73 @@ def test_attention_dropout_is_unbiased():
     assert abs(total.item() - 1) < 0.05
 
 
+# Longer ones run as one node, a block of queries and keys at a time.
+LONG_MASKS = {
+    "none": lambda length, keys: None,
+    "causal": lambda length, keys: None,
+    "flags": lambda length, keys: numbers((length, keys), torch.bool, 3) | (torch.arange(keys) % 9 == 0),
+    "flags of keys": lambda length, keys: (torch.arange(keys) % 3 != 1).expand(2, 1, 1, keys),
+    "numbers": lambda length, keys: numbers((1, 3, length, keys), seed=4),
+}
+
+
+@pytest.mark.parametrize("mask", LONG_MASKS)
+@pytest.mark.parametrize("length,keys", [(32, 200), (65, 64), (130, 129), (200, 600)])
+def test_long_attention(length, keys, mask):
+    shapes = ((2, length, 3, 40), (2, keys, 3, 40), (2, keys, 3, 24))
+    m = LONG_MASKS[mask](length, keys)
+
+    def attend(q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        there = m if m is None else m.to(q.device, q.dtype if m.is_floating_point() else m.dtype)
+        return F.scaled_dot_product_attention(q, k, v, there, is_causal=mask == "causal").transpose(1, 2)
+
+    parts = [numbers(shape, seed=seed, low=-1.0, high=1.0) for seed, shape in enumerate(shapes)]
+    check_summed(attend, *parts, factor=5)
+    for dtype in HALVES:
+        with torch.no_grad():
+            narrow = [part.to(dtype) for part in parts]
+            expected = attend(*(part.float() for part in narrow))
+            actual = attend(*(part.to(DEVICE) for part in narrow)).cpu().float()
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0.02)
+
+
+def test_long_attention_of_rows_that_see_nothing():
+    q, k, v = (numbers((1, 2, 90, 16), seed=seed) for seed in range(3))
+    allowed = torch.ones(90, 90, dtype=torch.bool)
+    allowed[5] = allowed[80] = False
+    q, k, v, allowed = (x.to(DEVICE) for x in (q, k, v, allowed))
+    q.requires_grad_()
+    y = F.scaled_dot_product_attention(q, k, v, allowed)
+    y.sum().backward()
+    assert (y[:, :, [5, 80]] == 0).all() and (q.grad[:, :, [5, 80]] == 0).all()
+    assert y.isfinite().all() and q.grad.isfinite().all()
+
+
+def test_long_attention_drops_the_same_elements_both_ways():
+    q, k = torch.zeros(2, 100, 70, 4, device=DEVICE), torch.zeros(2, 100, 90, 4, device=DEVICE)
+    v = torch.ones(2, 100, 90, 1, device=DEVICE, requires_grad=True)
+    y = F.scaled_dot_product_attention(q, k, v, dropout_p=0.25)
+    y.sum().backward()
+    assert abs(y.mean().item() - 1) < 0.01
+    assert y.sum().item() == pytest.approx(v.grad.sum().item(), rel=1e-5)
+
+
+@pytest.mark.device_only
+def test_attention_keeps_no_scores():
+    """8 x 4096 x 4096 scores would be 512 MB; operands, results and gradients are 8 MB each."""
+    q, k, v = (torch.randn(1, 8, 4096, 64, device=DEVICE, requires_grad=True) for _ in range(3))
+    synchronize()
+    torch.headrace.empty_cache()
+    torch.headrace.reset_peak_memory_stats()
+    before = torch.headrace.memory_reserved()
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    y.backward(torch.ones_like(y))
+    synchronize()
+    assert torch.headrace.max_memory_reserved() - before < 128 << 20
+    assert q.grad.isfinite().all()
+
+
 # ---- gather, scatter, embeddings, joining
 
 

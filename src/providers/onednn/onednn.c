@@ -3,6 +3,7 @@
 
 #include "base/allocator.h"
 #include "base/thread.h"
+#include "core/op.h"
 #include "providers/onednn/pipe.h"
 
 /* Tries a small product in each dtype: narrow ones need instructions that not every processor has. */
@@ -33,7 +34,7 @@ static hr_status open_provider(void) {
 }
 
 static bool has_form(const hr_node *node) {
-  if (!has_dtype[node->outputs[0].dtype]) {
+  if (hr_op_table(node->op)->family != HR_FAMILY_CONTRACTION || !has_dtype[node->outputs[0].dtype]) {
     return false;
   }
   switch (node->op) {

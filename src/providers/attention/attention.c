@@ -1,0 +1,221 @@
+/* attention.c: attention and its gradient as one node each, whose scores never lie in memory.
+ *
+ * Takes f32, bf16 and f16 (computed in f32), any strides, masks of flags or numbers that are broadcast in any way, causal or
+ * not, with dropout; memory beyond the operands is a few blocks for each thread, rows of k and v where they have to be packed, and
+ * gradients of q. Refuses: f64, gradients of a mask (they are as large as the scores), and what the products and loops of
+ * lower_attention.c do better (few queries).
+ *
+ * Numbers: within the error of a product by another library; NaN and infinities come out as from those loops, with one
+ * exception: keys that a causal mask hides from a whole block of queries are not read for it, so that a NaN in their values
+ * doesn't reach it. Bits depend on the shape alone: not on strides, threads or what else was recorded.
+ */
+#include "providers/attention/attention.h"
+
+#include "base/allocator.h"
+#include "base/thread.h"
+
+enum {
+  QUERIES_MIN = 32, /* of f32: fewer leave vectors half empty, and the products of other providers win */
+  UNITS_WANTED = 16 /* of the gradient, for the threads of larger machines */
+};
+static const int64_t SERIAL_MULTIPLIES = 1 << 20; /* about 10 us */
+
+/* ---- what is taken ---- */
+
+static bool is_narrow_or_f32(hr_dtype dtype) {
+  return dtype == HR_DTYPE_F32 || dtype == HR_DTYPE_BF16 || dtype == HR_DTYPE_F16;
+}
+
+static bool is_absent_or(const hr_operand *x, hr_dtype dtype) {
+  return x->kind == HR_OPERAND_NONE || (x->kind == HR_OPERAND_VALUE && x->dtype == dtype);
+}
+
+static bool is_mask(const hr_operand *x) {
+  return x->kind == HR_OPERAND_NONE ||
+         (x->kind == HR_OPERAND_VALUE && (x->dtype == HR_DTYPE_BOOL || is_narrow_or_f32(x->dtype)));
+}
+
+/* The places of a node's operands. */
+static void find_places(const hr_node *node, hr_prepared *p) {
+  static const hr_operand absent = {.kind = HR_OPERAND_NONE};
+  static const hr__place none = {&absent, -1};
+  int inputs = node->input_count;
+#define INPUT(i) ((i) < inputs ? (hr__place){&node->inputs[i], (i)} : none)
+#define OUTPUT(i) ((i) < node->output_count ? (hr__place){&node->outputs[i], inputs + (i)} : none)
+  p->is_backward = node->op == HR_OP_ATTENTION_BACKWARD;
+  int first = p->is_backward;
+  p->dy = p->is_backward ? INPUT(0) : none;
+  p->q = INPUT(first), p->k = INPUT(first + 1), p->v = INPUT(first + 2), p->mask = INPUT(first + 3);
+  p->y = p->is_backward ? INPUT(5) : OUTPUT(0);
+  p->lse = p->is_backward ? INPUT(6) : OUTPUT(1);
+  p->dq = p->is_backward ? OUTPUT(0) : none;
+  p->dk = p->is_backward ? OUTPUT(1) : none;
+  p->dv = p->is_backward ? OUTPUT(2) : none;
+#undef INPUT
+#undef OUTPUT
+  p->scalar_arg = inputs + node->output_count;
+}
+
+static bool supports(const hr_program *program, const hr_node *node) {
+  (void)program;
+  hr_prepared p = {0};
+  if (node->op != HR_OP_ATTENTION && node->op != HR_OP_ATTENTION_BACKWARD) {
+    return false;
+  }
+  find_places(node, &p);
+  const hr__place *places[] = {&p.k, &p.v, &p.y, &p.dy, &p.dq, &p.dk, &p.dv};
+  hr_dtype dtype = p.q.x->dtype;
+  if (p.q.x->kind != HR_OPERAND_VALUE || !is_narrow_or_f32(dtype) || !is_absent_or(p.lse.x, HR_DTYPE_F32) ||
+      !is_mask(p.mask.x) || (dtype == HR_DTYPE_F32 && p.q.x->dims[p.q.x->rank - 2] < QUERIES_MIN)) {
+    return false;
+  }
+  for (size_t i = 0; i < sizeof places / sizeof *places; ++i) {
+    if (!is_absent_or(places[i]->x, dtype)) {
+      return false;
+    }
+  }
+  return !p.is_backward || node->output_count < 4 || node->outputs[3].kind == HR_OPERAND_NONE;
+}
+
+/* ---- preparing ---- */
+
+static bool is_dense(const hr_operand *x) {
+  int64_t columns = x->dims[x->rank - 1];
+  return x->dtype == HR_DTYPE_F32 && (x->strides[x->rank - 1] == 1 || columns == 1) &&
+         x->strides[x->rank - 2] == columns;
+}
+
+static void find_sizes(const hr_node *node, hr_prepared *p) {
+  const hr_operand *q = p->q.x;
+  int rank = q->rank;
+  p->is_causal = node->ints[0] != 0;
+  p->has_mask = p->mask.x->kind != HR_OPERAND_NONE;
+  p->has_dropout = node->scalar_count > 3;
+  p->packs_k = !is_dense(p->k.x), p->packs_v = !is_dense(p->v.x);
+  p->heads = 1;
+  for (int d = 0; d < rank - 2; ++d) {
+    p->heads *= q->dims[d];
+  }
+  p->queries = q->dims[rank - 2], p->width = q->dims[rank - 1];
+  p->keys = p->k.x->dims[rank - 2], p->v_width = p->v.x->dims[rank - 1];
+  p->blocks = (p->queries + HR__QUERIES - 1) / HR__QUERIES;
+  p->parts = 1;
+}
+
+/* How the work is cut: by the shape alone; and over how many pieces of scratch it is spread. */
+static void find_units(hr_prepared *p) {
+  int64_t chunks = (p->keys + HR__CHUNK - 1) / HR__CHUNK;
+  if (p->is_backward && p->heads < UNITS_WANTED / 2) {
+    p->parts = (UNITS_WANTED + p->heads - 1) / p->heads;
+    p->parts = p->parts < chunks ? p->parts : chunks;
+  }
+  p->units = p->heads * (p->is_backward ? p->parts : p->blocks);
+  int64_t multiplies = p->heads * p->queries * p->keys * (p->width + p->v_width), threads = hr_thread_count();
+  p->slots = multiplies <= SERIAL_MULTIPLIES ? 1 : p->units < threads ? p->units : threads;
+  p->slot_floats = hr__slot_init(p, NULL, &(hr__slot){0});
+  p->partial_floats = p->parts > 1 ? p->units * p->blocks * p->width * HR__QUERIES : 0;
+}
+
+static hr_status prepare(const hr_program *program, const hr_node *node, hr_prepared **out_prepared,
+                         size_t *out_workspace_bytes) {
+  (void)program;
+  hr_prepared *p = hr_calloc(1, sizeof *p);
+  if (p == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "attention: no memory for a prepared node");
+  }
+  find_places(node, p);
+  find_sizes(node, p);
+  find_units(p);
+  *out_workspace_bytes = (size_t)(p->slots * p->slot_floats + p->partial_floats) * sizeof(float);
+  *out_prepared = p;
+  return NULL;
+}
+
+static bool needs_team(const hr_prepared *p) {
+  return p->slots > 1;
+}
+
+/* ---- running ---- */
+
+/* The first unit of a slot. */
+static int64_t first_unit(const hr_prepared *p, int64_t units, int64_t slot) {
+  return units / p->slots * slot + (slot < units % p->slots ? slot : units % p->slots);
+}
+
+static hr__slot slot_of(const hr__run *run, int64_t number) {
+  hr__slot slot;
+  (void)hr__slot_init(run->p, run->workspace + number * run->p->slot_floats, &slot);
+  return slot;
+}
+
+static void run_slots(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  const hr__run *run = arg;
+  for (int64_t number = begin; number < end; ++number) {
+    hr__slot slot = slot_of(run, number);
+    int64_t last = first_unit(run->p, run->p->units, number + 1);
+    for (int64_t unit = first_unit(run->p, run->p->units, number); unit < last; ++unit) {
+      if (run->p->is_backward) {
+        hr__attention_backward(run, &slot, unit);
+      } else {
+        hr__attention_forward(run, &slot, unit);
+      }
+    }
+  }
+}
+
+static void sum_slots(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  const hr__run *run = arg;
+  const hr_prepared *p = run->p;
+  for (int64_t number = begin; number < end; ++number) {
+    hr__slot slot = slot_of(run, number);
+    int64_t blocks = p->heads * p->blocks, last = first_unit(p, blocks, number + 1);
+    for (int64_t i = first_unit(p, blocks, number); i < last; ++i) {
+      hr__attention_backward_sum(run, &slot, i / p->blocks, i % p->blocks);
+    }
+  }
+}
+
+static double number_of(const hr__run *run, int i) {
+  const hr_scalar *scalar = run->args[run->p->scalar_arg + i];
+  return scalar->dtype == HR_DTYPE_F64 ? scalar->value.f[0] : (double)scalar->value.i;
+}
+
+static uint64_t place_of(const hr__run *run, int i) {
+  const hr_scalar *scalar = run->args[run->p->scalar_arg + i];
+  return scalar->dtype == HR_DTYPE_F64 ? (uint64_t)(int64_t)scalar->value.f[0] : (uint64_t)scalar->value.i;
+}
+
+static hr_status run_prepared(hr_prepared *p, void *const *args, void *workspace) {
+  hr__run run = {.p = p, .args = args, .workspace = workspace};
+  run.scale = (float)number_of(&run, 0);
+  if (p->has_dropout) {
+    run.keep = 1.0f - (float)number_of(&run, 1);
+    run.keep_scale = 1.0f / run.keep;
+    run.seed = place_of(&run, 2), run.offset = place_of(&run, 3);
+  }
+  hr_parallel_for(p->slots, 1, run_slots, &run);
+  if (p->parts > 1 && p->dq.x->kind != HR_OPERAND_NONE) {
+    hr_parallel_for(p->slots, 1, sum_slots, &run);
+  }
+  return NULL;
+}
+
+static void release(hr_prepared *prepared) {
+  hr_free(prepared);
+}
+
+static hr_status open_provider(void) {
+  return NULL;
+}
+
+const hr_provider hr__attention_provider = {
+    .name = "attention",
+    .open = open_provider,
+    .supports = supports,
+    .prepare = prepare,
+    .needs_team = needs_team,
+    .run = run_prepared,
+    .release = release,
+};
