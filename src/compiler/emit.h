@@ -3,11 +3,13 @@
  * A text has no includes: a prelude (types, vector maths, conversions, in the words of src/core) and then, for each kernel and
  * pass, one range function
  *
- *   void NAME_PASS(void *const *args, const hr_scalar *scalars, char *workspace, char *scratch, int64_t begin, int64_t end)
+ *   void NAME_PASS(void *const *args, const hr_scalar *scalars, const int64_t *extents, char *workspace, char *scratch,
+ *                  int64_t begin, int64_t end)
  *
- * in the manner of hr_host_kernel::run. Shapes and strides are literals in it, scalars are arguments. Results have the bits of
- * the block interpreter: the same expressions, the same order in reductions. A kernel that there is no text for yet gives
- * UNIMPLEMENTED and stays interpreted.
+ * in the manner of hr_host_kernel::run. Inner shapes and strides are literals in it; scalars are arguments, and so are
+ * `extents`, what a text need not know to be fast: how many rows, how long an array. Kernels that differ in those alone have
+ * the same text, and share its code. Results have the bits of the block interpreter: the same expressions, the same order in
+ * reductions. A kernel that there is no text for yet gives UNIMPLEMENTED and stays interpreted.
  *
  * The compiler that gets the text must not contract (a * b + c), assume strict aliasing, or let integers overflow undefined:
  * hr_emit_flags. Threads: any, each call on its own text.
@@ -21,8 +23,12 @@
 #include "base/text.h"
 #include "core/kernel.h"
 
-/* What the host has to know of an emitted kernel: see hr_host_kernel. */
+enum { HR_EMISSION_EXTENTS = 16 };
+
+/* What the host has to know of an emitted kernel: see hr_host_kernel. `extents` are its text's arguments. */
 typedef struct hr_emission {
+  int extent_count;
+  int64_t extents[HR_EMISSION_EXTENTS];
   int pass_count;
   int64_t units[HR_HOST_KERNEL_PASS_MAX], grain[HR_HOST_KERNEL_PASS_MAX];
   size_t workspace_bytes, scratch_bytes;

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "compiler/emit_internal.h"
@@ -93,6 +94,19 @@ int64_t hr__emit_reserve(hr__emitter *e, int64_t bytes) {
   return offset;
 }
 
+/* When there are too many, it is a literal like any other. */
+hr__emit_extent hr__emit_runtime(hr__emitter *e, int64_t number) {
+  hr__emit_extent extent;
+  hr_emission *emission = e->emission;
+  if (emission->extent_count == HR_EMISSION_EXTENTS) {
+    snprintf(extent.text, sizeof extent.text, "%lld", (long long)number);
+  } else {
+    snprintf(extent.text, sizeof extent.text, "x%d", emission->extent_count);
+    emission->extents[emission->extent_count++] = number;
+  }
+  return extent;
+}
+
 int64_t hr__emit_grain(const hr_kernel *kernel, int64_t elements) {
   double cost = 0.1; /* nanoseconds an element */
   for (int k = 0; k < kernel->instr_count; ++k) {
@@ -128,9 +142,12 @@ static void find_scalars(hr__emitter *e) {
 
 void hr__emit_head(hr__emitter *e, const char *name, int pass) {
   HR__EMIT(e,
-           "HR_KERNEL void %s_%d(void *const *args, const hr_scalar *scalars, char *workspace, char *scratch,\n"
-           "                    int64_t begin, int64_t end) {\n",
+           "HR_KERNEL void %s_%d(void *const *args, const hr_scalar *scalars, const int64_t *extents, char *workspace,\n"
+           "                    char *scratch, int64_t begin, int64_t end) {\n",
            name, pass);
+  for (int x = 0; x < e->emission->extent_count; ++x) {
+    HR__EMIT(e, "const int64_t x%d = extents[%d];\n", x, x);
+  }
   for (int s = 0; s < e->kernel->scalar_count; ++s) {
     for (int cls = 0; cls < HR_CLASS_COUNT; ++cls) {
       if (e->scalar_used[s * HR_CLASS_COUNT + cls]) {
@@ -257,7 +274,7 @@ static hr_status emit(hr__emitter *e, const hr_kernel *given, const char *name, 
 
 hr_status hr_emit_kernel(const hr_kernel *kernel, const hr_emit_target *target, const char *name, hr_text *out_text,
                          hr_emission *out_emission) {
-  hr__emitter e = {.text = out_text, .target = target};
+  hr__emitter e = {.text = out_text, .target = target, .emission = out_emission};
   size_t length = out_text->length;
   *out_emission = (hr_emission){0};
   hr_status status = emit(&e, kernel, name, out_emission);

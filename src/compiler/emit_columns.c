@@ -21,8 +21,10 @@ typedef struct columns {
   int64_t width, rows, outside;  /* columns of that dim, reduced elements, other kept elements */
   int64_t strip, strips, chunks; /* columns of a strip, ... */
   bool is_split;
-  int64_t *parts; /* by instruction */
   int64_t workspace;
+  hr__emit_extent all_rows, all_chunks, all_columns, all_strips;
+  hr__emit_extent *parts;     /* by instruction: where results of chunks are */
+  hr__emit_extent *row_steps; /* by access */
 } columns;
 
 static bool reduces(const hr_instr *instr, int phase) {
@@ -39,6 +41,40 @@ static int64_t row_step(const columns *c, const hr_access *access) {
 }
 static int64_t column_step(const columns *c, const hr_access *access) {
   return c->inner >= 0 ? access->strides[c->e->kept.source[c->inner]] : 0;
+}
+
+/* Whole strips need no literals but their own width: a text for any number of them. */
+static bool is_whole(const columns *c) {
+  return c->width % c->strip == 0;
+}
+
+static hr__emit_extent number(const columns *c, int64_t number) {
+  hr__emit_extent literal;
+  if (is_whole(c)) {
+    return hr__emit_runtime(c->e, number);
+  }
+  snprintf(literal.text, sizeof literal.text, "%lld", (long long)number);
+  return literal;
+}
+
+static bool name_extents(columns *c) {
+  const hr_kernel *kernel = c->e->kernel;
+  c->all_rows = hr__emit_runtime(c->e, c->rows);
+  c->all_chunks = hr__emit_runtime(c->e, c->chunks);
+  c->all_columns = number(c, c->width);
+  c->all_strips = number(c, c->strips);
+  c->row_steps = HR_ARENA_ARRAY(&c->e->arena, hr__emit_extent, (size_t)kernel->access_count + 1);
+  for (int a = 0; a < kernel->access_count && c->row_steps != NULL; ++a) {
+    int64_t step = row_step(c, &kernel->accesses[a]);
+    if (step == c->width) {
+      c->row_steps[a] = c->all_columns;
+    } else if (step == 0) {
+      c->row_steps[a] = (hr__emit_extent){"0"};
+    } else {
+      c->row_steps[a] = number(c, step);
+    }
+  }
+  return c->row_steps != NULL;
 }
 
 static bool is_simple(const columns *c) {
@@ -91,15 +127,15 @@ static bool shall_split(const columns *c) {
 /* Results of chunks: [unit][chunk][column]. */
 static bool place_parts(columns *c) {
   const hr_kernel *kernel = c->e->kernel;
-  c->parts = HR_ARENA_ARRAY(&c->e->arena, int64_t, (size_t)kernel->instr_count + 1);
+  c->parts = HR_ARENA_ARRAY(&c->e->arena, hr__emit_extent, (size_t)kernel->instr_count + 1);
   for (int k = 0; k < kernel->instr_count && c->parts != NULL && c->chunks > 1; ++k) {
     if (reduces(&kernel->instrs[k], kernel->instrs[k].phase)) {
       int64_t bytes = c->chunks * (int64_t)hr_class_size(kernel->instrs[k].cls);
       if (c->is_split) { /* no more than the columns that there are: what the interpreter reserves */
-        c->parts[k] = c->workspace;
+        c->parts[k] = hr__emit_runtime(c->e, c->workspace);
         c->workspace += round_up(c->outside * c->width * bytes);
       } else {
-        c->parts[k] = hr__emit_reserve(c->e, c->strip * bytes);
+        c->parts[k] = hr__emit_runtime(c->e, hr__emit_reserve(c->e, c->strip * bytes));
       }
     }
   }
@@ -111,11 +147,16 @@ static bool place_parts(columns *c) {
 static void emit_places(const columns *c, const char *unit) {
   const hr_dims *kept = &c->e->kept;
   hr__emitter *e = c->e;
-  HR__EMIT(e, "int64_t rest = %s;\nconst int64_t c%d = rest %% %lld * %d;\nrest /= %lld;\n", unit, c->inner,
-           (long long)c->strips, (int)c->strip, (long long)c->strips);
-  HR__EMIT(e, "const int64_t n = %lld - c%d < %d ? %lld - c%d : %d;\nconst int64_t place = rest * %lld + c%d;\n",
-           (long long)c->width, c->inner, (int)c->strip, (long long)c->width, c->inner, (int)c->strip,
-           (long long)c->width, c->inner);
+  const char *strips = c->all_strips.text, *width = c->all_columns.text;
+  HR__EMIT(e, "int64_t rest = %s;\nconst int64_t c%d = rest %% %s * %d;\nrest /= %s;\n", unit, c->inner, strips,
+           (int)c->strip, strips);
+  if (is_whole(c)) {
+    HR__EMIT(e, "const int64_t n = %d;\n", (int)c->strip);
+  } else {
+    HR__EMIT(e, "const int64_t n = %s - c%d < %d ? %s - c%d : %d;\n", width, c->inner, (int)c->strip, width, c->inner,
+             (int)c->strip);
+  }
+  HR__EMIT(e, "const int64_t place = rest * %s + c%d;\n", width, c->inner);
   for (int d = kept->rank - 1; d >= 0; --d) {
     if (d != c->inner) {
       HR__EMIT(e, "const int64_t c%d = rest %% %lld;\nrest /= %lld;\n", d, (long long)kept->dims[d],
@@ -127,12 +168,14 @@ static void emit_places(const columns *c, const char *unit) {
   }
 }
 
-/* "o * 256 + j" */
+/* "o * x3 + j * 1" */
 static void index_of(const columns *c, const hr_instr *instr, char *out_index, size_t bytes) {
-  const hr_access *access = &c->e->kernel->accesses[instr->access];
-  bool moves = instr->level == HR_LEVEL_ELEMENT;
-  snprintf(out_index, bytes, "%s * %lld + j * %lld", moves ? "o" : "0", moves ? (long long)row_step(c, access) : 0ll,
-           (long long)column_step(c, access));
+  long long step = (long long)column_step(c, &c->e->kernel->accesses[instr->access]);
+  if (instr->level == HR_LEVEL_ELEMENT) {
+    snprintf(out_index, bytes, "o * %s + j * %lld", c->row_steps[instr->access].text, step);
+  } else {
+    snprintf(out_index, bytes, "j * %lld", step);
+  }
 }
 
 static void emit_instr(const columns *c, const hr_instr *instr) {
@@ -242,7 +285,7 @@ static void emit_elements(const columns *c, int phase, const char *from, const c
     }
   }
   if (c->width >= c->strip) {
-    HR__EMIT(e, "if (n == %d) {\nfor (int64_t o = %s; o < %s; ++o) {\n", (int)c->strip, from, to);
+    HR__EMIT(e, "if (n == %d) {\nfor (int64_t o = %s, last = %s; o < last; ++o) {\n", (int)c->strip, from, to);
     HR__EMIT(e, "HR_INDEPENDENT\nfor (int j = 0; j < %d; ++j) {\n", (int)c->strip);
     emit_level(c, phase, HR_LEVEL_ELEMENT);
     HR__EMIT(e, "}\n}\n} else\n");
@@ -261,10 +304,10 @@ static void emit_elements(const columns *c, int phase, const char *from, const c
 static void part_of(const columns *c, int k, const char *chunk, char *out_text, size_t bytes) {
   const char *type = hr__emit_type(c->e->kernel->instrs[k].cls);
   if (c->is_split) {
-    snprintf(out_text, bytes, "((%s *)(workspace + %lld) + place * %lld + (%s) * n)", type, (long long)c->parts[k],
-             (long long)c->chunks, chunk);
+    snprintf(out_text, bytes, "((%s *)(workspace + %s) + place * %s + (%s) * n)", type, c->parts[k].text,
+             c->all_chunks.text, chunk);
   } else {
-    snprintf(out_text, bytes, "((%s *)(scratch + %lld) + (%s) * n)", type, (long long)c->parts[k], chunk);
+    snprintf(out_text, bytes, "((%s *)(scratch + %s) + (%s) * n)", type, c->parts[k].text, chunk);
   }
 }
 
@@ -298,7 +341,7 @@ static void combine_chunks(const columns *c, int phase) {
     const char *type = hr__emit_type(instr->cls), *name = hr_op_table(instr->op)->name,
                *cls = hr_class_name(instr->cls);
     part_of(c, k, "0", first, sizeof first);
-    HR__EMIT(e, "{\n%s *const part = %s;\nint64_t count = %lld;\n", type, first, (long long)c->chunks);
+    HR__EMIT(e, "{\n%s *const part = %s;\nint64_t count = %s;\n", type, first, c->all_chunks.text);
     HR__EMIT(e,
              "while (count > 1) {\nint64_t made = 0;\nfor (int64_t at = 0; at < count; at += %d, ++made) {\n"
              "const int64_t last = count - at < %d ? count : at + %d;\n%s l[%d];\n"
@@ -314,8 +357,7 @@ static void combine_chunks(const columns *c, int phase) {
 
 static void emit_phase(const columns *c, int phase) {
   hr__emitter *e = c->e;
-  char all[32];
-  snprintf(all, sizeof all, "%lld", (long long)c->rows);
+  const char *all = c->all_rows.text;
   emit_rows_of(c, phase);
   if (!has_level(e->kernel, phase, HR_LEVEL_ELEMENT)) {
     return;
@@ -325,7 +367,7 @@ static void emit_phase(const columns *c, int phase) {
     emit_elements(c, phase, "0", all);
     leave(c, phase, NULL);
   } else {
-    HR__EMIT(e, "for (int64_t chunk = 0; chunk < %lld; ++chunk) {\n", (long long)c->chunks);
+    HR__EMIT(e, "for (int64_t chunk = 0; chunk < %s; ++chunk) {\n", c->all_chunks.text);
     HR__EMIT(e, "const int64_t from = chunk * %d, to = from + %d < %s ? from + %d : %s;\n", (int)HR_REDUCE_CHUNK,
              (int)HR_REDUCE_CHUNK, all, (int)HR_REDUCE_CHUNK, all);
     emit_elements(c, phase, "from", "to");
@@ -352,10 +394,10 @@ static void emit_split(const columns *c, const char *name) {
   hr__emitter *e = c->e;
   hr__emit_head(e, name, 0);
   HR__EMIT(e, "for (int64_t both = begin; both < end; ++both) {\n");
-  HR__EMIT(e, "const int64_t unit = both / %lld, chunk = both %% %lld, from = chunk * %d;\n", (long long)c->chunks,
-           (long long)c->chunks, (int)HR_REDUCE_CHUNK);
-  HR__EMIT(e, "const int64_t to = from + %d < %lld ? from + %d : %lld;\n", (int)HR_REDUCE_CHUNK, (long long)c->rows,
-           (int)HR_REDUCE_CHUNK, (long long)c->rows);
+  HR__EMIT(e, "const int64_t unit = both / %s, chunk = both %% %s, from = chunk * %d;\n", c->all_chunks.text,
+           c->all_chunks.text, (int)HR_REDUCE_CHUNK);
+  HR__EMIT(e, "const int64_t to = from + %d < %s ? from + %d : %s;\n", (int)HR_REDUCE_CHUNK, c->all_rows.text,
+           (int)HR_REDUCE_CHUNK, c->all_rows.text);
   emit_places(c, "unit");
   declare(c);
   emit_rows_of(c, 0);
@@ -395,6 +437,9 @@ hr_status hr__emit_columns(hr__emitter *e, const char *name, hr_emission *out_em
   c.strips = (c.width + c.strip - 1) / c.strip;
   c.chunks = (c.rows + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
   c.is_split = shall_split(&c);
+  if (!name_extents(&c)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s", name);
+  }
   for (int a = 0; a < e->kernel->access_count; ++a) {
     hr__emit_see(e->kernel, &e->kernel->accesses[a], 0, e->kept.dims, e->kept.source, false, &e->axes[a]);
   }

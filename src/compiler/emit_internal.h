@@ -8,7 +8,7 @@
  *   emit_points.c   element-wise kernels        emit_rows.c   reductions along rows
  *   emit_columns.c  reductions along columns
  *
- * In the text: p3 is the address of access 3, r5 register 5, t5 its block in scratch, s2_f32 scalar 2 in class f32.
+ * In the text: x1 is a number that is not literal, p3 the address of access 3, r5 register 5, t5 its block in scratch, s2_f32 scalar 2 in class f32.
  */
 #ifndef HEADRACE_COMPILER_EMIT_INTERNAL_H_
 #define HEADRACE_COMPILER_EMIT_INTERNAL_H_
@@ -60,6 +60,7 @@ typedef struct hr__emitter {
   hr_dtype *stored_as; /* registers that stores of one dtype alone read: they need no rounding */
   int64_t scratch;     /* bytes so far */
   bool is_row_walk;    /* blocks lie along rows: ragged copies run along the walked dims */
+  hr_emission *emission;
   hr_status status;    /* the first failure */
 } hr__emitter;
 
@@ -134,6 +135,11 @@ hr_status hr__emit_columns(hr__emitter *e, const char *name, hr_emission *out_em
 hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emission);
 
 int64_t hr__emit_reserve(hr__emitter *e, int64_t bytes);
+/* How the text says a number that it gets when it runs: "x2". Before the head is written. */
+typedef struct hr__emit_extent {
+  char text[24];
+} hr__emit_extent;
+hr__emit_extent hr__emit_runtime(hr__emitter *e, int64_t number);
 /* The beginning of a range function: head, scalars. */
 void hr__emit_head(hr__emitter *e, const char *name, int pass);
 /* Units worth handing to another thread when one has `elements` elements. */

@@ -10,6 +10,7 @@ typedef struct tile {
   int first;             /* the dim that is cut: those before it have one element in the tile, those after it all */
   int64_t piece, pieces; /* of that dim */
   int64_t inner;         /* elements of the dims after it */
+  hr__emit_extent all;   /* elements of that dim, where it is the outermost and has a shorter last piece */
 } tile;
 
 static tile choose_tile(const hr_dims *kept) {
@@ -39,7 +40,15 @@ static void emit_places(hr__emitter *e, const tile *t) {
     return;
   }
   int64_t dim = kept->dims[t->first];
-  if (t->pieces == 1) {
+  if (t->first == 0 && t->pieces > 1) { /* however long it is */
+    HR__EMIT(e, "const int64_t c0 = rest * %lld;\n", (long long)t->piece);
+    if (dim % t->piece == 0) {
+      HR__EMIT(e, "const int64_t n = %lld;\n", (long long)(t->piece * t->inner));
+    } else {
+      HR__EMIT(e, "const int64_t n = (%s - c0 < %lld ? %s - c0 : %lld) * %lld;\n", t->all.text, (long long)t->piece,
+               t->all.text, (long long)t->piece, (long long)t->inner);
+    }
+  } else if (t->pieces == 1) {
     HR__EMIT(e, "const int64_t c%d = 0, n = %lld;\n", t->first, (long long)(t->piece * t->inner));
   } else {
     HR__EMIT(e, "const int64_t c%d = rest %% %lld * %lld;\nrest /= %lld;\n", t->first, (long long)t->pieces,
@@ -103,6 +112,9 @@ hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emi
   }
   HR_RETURN_IF_ERROR(hr__emit_worth(e, 0));
   hr__emit_find_uniform(e);
+  if (t.first == 0 && t.pieces > 1 && e->kept.dims[0] % t.piece != 0) {
+    t.all = hr__emit_runtime(e, e->kept.dims[0]);
+  }
   hr__emit_head(e, name, 0);
   HR__EMIT(e, "for (int64_t unit = begin; unit < end; ++unit) {\n");
   emit_places(e, &t);

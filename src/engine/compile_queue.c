@@ -40,11 +40,13 @@ static struct {
 /* A kernel of a batch. */
 typedef struct job {
   hr_cached_kernel *cached;
-  char name[48];
-  hr_text text; /* the kernel's own */
+  char name[48]; /* in a library */
+  hr_text text;  /* the kernel's own, where it is called KERNEL */
   hr_emission emission;
-  bool is_done;
+  bool is_done, is_twin; /* a twin has the text of an earlier job */
 } job;
+
+#define KERNEL "hr_kernel"
 
 static void count(int64_t *counter, int64_t by) {
   hr_mutex_lock(&queue.mutex);
@@ -54,22 +56,21 @@ static void count(int64_t *counter, int64_t by) {
 
 /* ---- emitting ---- */
 
-/* The text of a kernel alone depends on its form alone: it is what the disk cache is asked for. */
+/* The text of a kernel alone is what the disk cache is asked for, and what names its functions. */
 static hr_status emit(job *j) {
-  const hr_kernel_key *key = hr__kernel_key(j->cached);
   hr_arena arena = {0};
-  uint64_t a = hr_hash_words(HR_HASH_SEED, key->data, key->count);
-  uint64_t b = hr_hash_words(a ^ HR_HASH_MULTIPLIER, key->data, key->count);
-  snprintf(j->name, sizeof j->name, "hr_%016llx%016llx", (unsigned long long)a, (unsigned long long)b);
-  const hr_kernel *kernel = hr_kernel_from_key(key, &arena);
+  const hr_kernel *kernel = hr_kernel_from_key(hr__kernel_key(j->cached), &arena);
   hr_emit_target target = {.is_gcc = cache.is_gcc};
-  hr_status status = kernel != NULL ? hr_emit_kernel(kernel, &target, j->name, &j->text, &j->emission)
+  hr_status status = kernel != NULL ? hr_emit_kernel(kernel, &target, KERNEL, &j->text, &j->emission)
                                     : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to emit a kernel");
   if (status == NULL && j->emission.workspace_bytes > hr__kernel_host(j->cached)->workspace_bytes) {
     status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "kernel %s: code needs %zu bytes of workspace, %zu are reserved",
                             hr__kernel_host(j->cached)->name, j->emission.workspace_bytes,
                             hr__kernel_host(j->cached)->workspace_bytes);
   }
+  uint64_t a = hr_hash_bytes(HR_HASH_SEED, j->text.data, j->text.length);
+  uint64_t b = hr_hash_bytes(a ^ HR_HASH_MULTIPLIER, j->text.data, j->text.length);
+  snprintf(j->name, sizeof j->name, "hr_%016llx%016llx", (unsigned long long)a, (unsigned long long)b);
   hr_arena_fini(&arena);
   return status;
 }
@@ -115,7 +116,7 @@ static void keep(job *jobs, int job_count, const hr_text *text, hr_text *path) {
   hr_text kept = {0};
   hr_status status = hr__disk_cache_add_library(&cache.disk, text->data, text->length, hr_text_chars(path), &kept);
   for (int i = 0; i < job_count && status == NULL; ++i) {
-    if (!jobs[i].is_done) {
+    if (!jobs[i].is_done && !jobs[i].is_twin) {
       status = hr__disk_cache_add_kernel(&cache.disk, jobs[i].text.data, jobs[i].text.length, hr_text_chars(&kept));
     }
   }
@@ -126,11 +127,35 @@ static void keep(job *jobs, int job_count, const hr_text *text, hr_text *path) {
 
 /* ---- compiling ---- */
 
+static bool same_text(const hr_text *a, const hr_text *b) {
+  return a->length == b->length && memcmp(a->data, b->data, a->length) == 0;
+}
+
+/* Finds the jobs that an earlier one's code serves as well; returns how many texts there are. */
+static int find_twins(job *jobs, int job_count) {
+  int texts = 0;
+  for (int i = 0; i < job_count; ++i) {
+    jobs[i].is_twin = false;
+    for (int k = 0; k < i && !jobs[i].is_done; ++k) {
+      jobs[i].is_twin |= !jobs[k].is_done && same_text(&jobs[k].text, &jobs[i].text);
+    }
+    texts += !jobs[i].is_done && !jobs[i].is_twin;
+  }
+  return texts;
+}
+
 static hr_status make_text(const job *jobs, int job_count, hr_text *out_text) {
   HR_RETURN_IF_ERROR(hr_emit_prelude(out_text));
   for (int i = 0; i < job_count; ++i) {
-    if (!jobs[i].is_done) {
-      hr_text_append_bytes(out_text, jobs[i].text.data, jobs[i].text.length);
+    if (jobs[i].is_done || jobs[i].is_twin) {
+      continue;
+    }
+    for (int pass = 0; pass < jobs[i].emission.pass_count; ++pass) {
+      hr_text_printf(out_text, "#define " KERNEL "_%d %s_%d\n", pass, jobs[i].name, pass);
+    }
+    hr_text_append_bytes(out_text, jobs[i].text.data, jobs[i].text.length);
+    for (int pass = 0; pass < jobs[i].emission.pass_count; ++pass) {
+      hr_text_printf(out_text, "#undef " KERNEL "_%d\n", pass);
     }
   }
   return hr_text_status(out_text);
@@ -139,7 +164,7 @@ static hr_status make_text(const job *jobs, int job_count, hr_text *out_text) {
 static hr_status compile(job *jobs, int job_count) {
   hr_text text = {0}, path = {0};
   hr_library *library = NULL;
-  int made = 0;
+  int made = 0, texts = find_twins(jobs, job_count);
   hr_status status = make_text(jobs, job_count, &text);
   int64_t begin = hr_clock_ns();
   if (status == NULL && hr_log_is_on(HR_LOG_SOURCE)) {
@@ -163,8 +188,8 @@ static hr_status compile(job *jobs, int job_count) {
     hr__host_compiler_remove(hr_text_chars(&path));
   }
   hr__library_release(library); /* its kernels hold it */
-  hr_log(HR_LOG_SCHEDULE, "compiled %d kernels in %.1f ms%s%s", made, (double)ns * 1e-6, status != NULL ? ": " : "",
-         status != NULL ? hr_status_message(status) : "");
+  hr_log(HR_LOG_SCHEDULE, "compiled %d texts for %d kernels in %.1f ms%s%s", texts, made, (double)ns * 1e-6,
+         status != NULL ? ": " : "", status != NULL ? hr_status_message(status) : "");
   count(&queue.counts.compiled, made);
   count(&queue.counts.compile_ns, ns);
   hr_text_fini(&text);

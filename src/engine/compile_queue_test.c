@@ -148,7 +148,7 @@ HR_TEST(code_takes_over_between_launches) {
   hr_jit_counts before = counts();
   fixture f = open_fixture();
   hr_stats stats;
-  for (int k = 0; k < 400; ++k) { /* 8 KB each: after 1 MB it is worth compiling */
+  for (int k = 0; k < 9000; ++k) { /* 8 KB each: after 64 MB it is worth compiling */
     check_round(&f, k);
   }
   hr__compile_queue_wait();
@@ -158,7 +158,7 @@ HR_TEST(code_takes_over_between_launches) {
     HR_ASSERT_EQ(counts().compiled, before.compiled + 1);
     HR_ASSERT(stats.kernels_interpreted < stats.kernels);
   }
-  HR_ASSERT(stats.kernels_interpreted > 100);
+  HR_ASSERT(stats.kernels_interpreted > 1000);
   close_fixture(&f);
   end();
 }
@@ -168,6 +168,46 @@ HR_TEST(waiting_compiles_before_the_first_run) {
   hr_stats stats = check_rounds(3);
   HR_ASSERT_EQ(stats.kernels, 3);
   HR_ASSERT_EQ(stats.kernels_interpreted, has_compiler() ? 0 : 3);
+  end();
+}
+
+/* x + x of so many floats. */
+static void check_length(const fixture *f, int64_t count) {
+  hr_buffer *x, *y;
+  float *values = malloc((size_t)count * sizeof *values);
+  HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)count * sizeof *values, &x));
+  HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)count * sizeof *values, &y));
+  hr_view in = {.buffer = x, .dtype = HR_DTYPE_F32, .rank = 1, .dims = &count, .strides = strides}, out = in;
+  out.buffer = y;
+  for (int64_t i = 0; i < count; ++i) {
+    values[i] = (float)i;
+  }
+  HR_ASSERT_OK(hr_stream_write(f->stream, &in, values));
+  HR_ASSERT_OK(hr_stream_record(f->stream, HR_OP_ADD, NULL, 2, (hr_view[]){in, in}, 1, &out));
+  HR_ASSERT_OK(hr_stream_read(f->stream, &out, values));
+  for (int64_t i = 0; i < count; ++i) {
+    HR_ASSERT_EQ(values[i], 2 * (float)i);
+  }
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  free(values);
+}
+
+HR_TEST(lengths_share_code) {
+  begin("wait", NULL);
+  hr_jit_counts before = counts();
+  fixture f = open_fixture();
+  check_length(&f, 3001);
+  check_length(&f, 5003);
+  check_length(&f, 1500);
+  if (has_compiler()) {
+    HR_ASSERT_EQ(counts().compiled, before.compiled + 1);
+    HR_ASSERT_EQ(counts().loaded, before.loaded + 2);
+  }
+  hr_stats stats;
+  hr_stream_stats(f.stream, &stats);
+  HR_ASSERT_EQ(stats.kernels_interpreted, has_compiler() ? 0 : 3);
+  close_fixture(&f);
   end();
 }
 

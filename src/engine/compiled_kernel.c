@@ -12,13 +12,14 @@ struct hr_library {
   hr_dynlib dynlib;
 };
 
-typedef void (*range_fn)(void *const *args, const hr_scalar *scalars, char *workspace, char *scratch, int64_t begin,
-                         int64_t end);
+typedef void (*range_fn)(void *const *args, const hr_scalar *scalars, const int64_t *extents, char *workspace,
+                         char *scratch, int64_t begin, int64_t end);
 
 typedef struct compiled_kernel {
   hr_host_kernel base;
   hr_library *library;
   range_fn passes[HR_HOST_KERNEL_PASS_MAX];
+  int64_t extents[HR_EMISSION_EXTENTS];
   char title[];
 } compiled_kernel;
 
@@ -45,8 +46,8 @@ void hr__library_release(hr_library *library) {
 }
 
 static void run(const hr_host_kernel *kernel, int pass, const hr_host_call *call, int64_t begin, int64_t end) {
-  ((const compiled_kernel *)kernel)
-      ->passes[pass](call->args, call->scalars, call->workspace, call->scratch, begin, end);
+  const compiled_kernel *compiled = (const compiled_kernel *)kernel;
+  compiled->passes[pass](call->args, call->scalars, compiled->extents, call->workspace, call->scratch, begin, end);
 }
 
 static void destroy(hr_host_kernel *kernel) {
@@ -67,6 +68,7 @@ hr_status hr__compiled_kernel_create(hr_library *library, const char *name, cons
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", title);
   }
   memcpy(kernel->title, title, length + 1);
+  memcpy(kernel->extents, emission->extents, sizeof kernel->extents);
   kernel->base = (hr_host_kernel){.name = kernel->title,
                                   .pass_count = emission->pass_count,
                                   .workspace_bytes = emission->workspace_bytes,

@@ -10,9 +10,9 @@
 #include "engine/compile_queue.h"
 #include "interp/interp.h"
 
-/* A kernel is compiled when it has been used twice and has moved so many bytes: compiling takes 100 ms, so what is used once, or
- * is tiny, is better left alone. */
-enum { USES_MIN = 2, BYTES_MIN = 1 << 20 };
+/* A kernel is compiled when the interpreter has spent on it a good part of what compiling costs, some 30 ms of a core: what has
+ * moved so many bytes (6 ms) is likely to move as many again. So the first steps of a network have the machine to themselves. */
+enum { USES_MIN = 2, BYTES_MIN = 64 << 20 };
 
 struct hr_cached_kernel {
   hr_kernel_key key;
