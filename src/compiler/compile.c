@@ -56,7 +56,13 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
     HR_RETURN_IF_ERROR(hr_layout(program));
     HR_RETURN_IF_ERROR(verify_after(program, target, "layout"));
   }
+  bool is_changed;
   HR_RETURN_IF_ERROR(hr_fuse(program, target, &fusion));
+  HR_RETURN_IF_ERROR(hr_recompute(program, target, &fusion, &is_changed));
+  if (is_changed) {
+    HR_RETURN_IF_ERROR(verify_after(program, target, "recompute"));
+    HR_RETURN_IF_ERROR(hr_fuse(program, target, &fusion));
+  }
   HR_RETURN_IF_ERROR(hr_live(program, &fusion, &liveness));
   HR_RETURN_IF_ERROR(hr_plan(program, &liveness, schedule));
   return make_steps(program, &fusion, &liveness, target, schedule);

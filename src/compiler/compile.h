@@ -1,6 +1,6 @@
 /* compile.h: from a recorded program to a schedule of steps.
  *
- *   stream form --expand, versions--> value form --simplify, match, layout--> --fuse--> groups --plan--> --lower--> kernels
+ *   stream form --expand, versions--> value form --simplify, match, layout--> --fuse, recompute--> groups --plan--> --lower--> kernels
  *
  * Each pass has a file of its own. The compiler never calls a driver: it asks for target data.
  */
@@ -16,6 +16,7 @@ typedef struct hr_target {
   void *keeps_ctx;
   bool channels_last;         /* convolutions run best where the channels of activations are neighbours */
   int64_t resident_row_bytes; /* a row longer than this is not kept between phases */
+  int64_t recompute_bytes;    /* values smaller than this are stored rather than computed again; 0: the compiler's choice */
   bool verify;                /* run the verifier between passes */
 } hr_target;
 

@@ -14,11 +14,12 @@ typedef struct compiled {
   const hr_kernel *kernels[KERNELS_MAX];
 } compiled;
 
-static compiled compile(const char *text) {
+static compiled compile_for(const char *text, hr_target target) {
   compiled c;
   memset(&c, 0, sizeof c);
+  target.verify = true;
   HR_ASSERT_OK(hr_program_parse(text, &c.program));
-  HR_ASSERT_OK(hr_compile(&c.program, &(hr_target){.verify = true}, &c.schedule));
+  HR_ASSERT_OK(hr_compile(&c.program, &target, &c.schedule));
   for (int s = 0; s < c.schedule.step_count; ++s) {
     const hr_step *step = &c.schedule.steps[s];
     c.check_count += step->kind == HR_STEP_CHECK;
@@ -28,6 +29,10 @@ static compiled compile(const char *text) {
     }
   }
   return c;
+}
+
+static compiled compile(const char *text) {
+  return compile_for(text, (hr_target){0});
 }
 
 static void compiled_fini(compiled *c) {
@@ -129,6 +134,51 @@ HR_TEST(a_gradient_that_sums_columns_takes_two_kernels) {
                        "%4:f32[16]{1}+0) ints(1) scalars($0)\n");
   HR_ASSERT_EQ(c.kernel_count, 2);
   HR_ASSERT_EQ(count_stores(c.kernels[1]), 1);
+  compiled_fini(&c);
+}
+
+/* A gradient of ReLU with two readers, a sum and what waits for it. %2 is the ReLU of what lies in %1. */
+#define GRADIENT_OF_RELU(overwrites)                                                               \
+  "buffer %0 4096 live\n"                                                                          \
+  "buffer %1 4096 live\n"                                                                          \
+  "buffer %2 4096 live fresh\n"                                                                    \
+  "buffer %3 4096 dead fresh\n"                                                                    \
+  "buffer %4 64 dead fresh\n"                                                                      \
+  "buffer %5 4096 dead fresh\n"                                                                    \
+  "buffer %6 4096 live fresh\n"                                                                    \
+  "scalar $0 f64 = 0\n"                                                                            \
+  "%2:f32[64,16]{16,1}+0 = relu(%1:f32[64,16]{16,1}+0)\n"                                          \
+  "%3:f32[64,16]{16,1}+0 = threshold_backward(%0:f32[64,16]{16,1}+0, %2:f32[64,16]{16,1}+0, $0)\n" \
+  "%4:f32[1,16]{16,1}+0 = sum(%3:f32[64,16]{16,1}+0) ints(1)\n" overwrites                         \
+  "%5:f32[64,16]{16,1}+0 = sub(%3:f32[64,16]{16,1}+0, %4:f32[64,16]{0,1}+0)\n"                     \
+  "%6:f32[64,16]{16,1}+0 = mul(%5:f32[64,16]{16,1}+0, %1:f32[64,16]{16,1}+0)\n"
+
+static int count_arguments(const hr_kernel *kernel, bool of_writes) {
+  int count = 0;
+  for (int a = 0; a < kernel->arg_count; ++a) {
+    count += of_writes ? kernel->args[a].is_written : kernel->args[a].is_read;
+  }
+  return count;
+}
+
+/* The second kernel reads %1 anyway: with %0 it has all that it takes, and %3 needs no memory. */
+HR_TEST(a_cheap_value_is_computed_by_both_of_its_readers) {
+  compiled c = compile_for(GRADIENT_OF_RELU(""), (hr_target){.recompute_bytes = 1});
+  HR_ASSERT_EQ(c.kernel_count, 2);
+  HR_ASSERT_EQ(count_arguments(c.kernels[0], true), 2); /* %2 and the sums */
+  HR_ASSERT_EQ(count_arguments(c.kernels[1], false), 3);
+  HR_ASSERT_EQ(c.schedule.arena_bytes, 64); /* the sums */
+  compiled_fini(&c);
+  c = compile_for(GRADIENT_OF_RELU(""), (hr_target){.recompute_bytes = 8192});
+  HR_ASSERT_EQ(c.schedule.arena_bytes, 64 + 4096);
+  compiled_fini(&c);
+}
+
+/* What it would be computed from is not there any more. */
+HR_TEST(a_value_whose_inputs_are_overwritten_is_kept) {
+  compiled c = compile_for(GRADIENT_OF_RELU("%0:f32[64,16]{16,1}+0 = exp(%1:f32[64,16]{16,1}+0)\n"),
+                           (hr_target){.recompute_bytes = 1});
+  HR_ASSERT_EQ(c.schedule.arena_bytes, 64 + 4096);
   compiled_fini(&c);
 }
 

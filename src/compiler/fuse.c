@@ -31,6 +31,7 @@ typedef struct access {
 
 typedef struct open_group {
   bool is_loop, is_closed;
+  int home; /* of its first node; see hr_recompute */
   hr_domain domain;
   const char *why; /* its first node is in no earlier group */
   HR_VECTOR(int) nodes;
@@ -230,8 +231,8 @@ static bool may_join(const fuser *f, int g, const hr_node *node, hr_domain *out_
   const open_group *group = &f->groups.data[g];
   size_t operands = (size_t)(node->input_count + node->output_count);
   if (!group->is_loop || group->is_closed || group->nodes.count >= GROUP_NODES_MAX ||
-      group->accesses.count + operands > GROUP_ACCESSES_MAX || !domains_agree(group, node, out_domain) ||
-      !accesses_allow(f, group, out_domain, node, benefits)) {
+      (node->home != 0 && node->home != group->home) || group->accesses.count + operands > GROUP_ACCESSES_MAX ||
+      !domains_agree(group, node, out_domain) || !accesses_allow(f, group, out_domain, node, benefits)) {
     return false;
   }
   *out_phase = phase_in_group(f, g, node);
@@ -263,6 +264,21 @@ static int find_group_of_reader(fuser *f, int n, const hr_node *node, int floor)
     bool benefits = false;
     if (g >= floor && reader_can_follow(f, g, n) && may_join(f, g, next, &with_reader, &reader_phase, &benefits) &&
         benefits && may_join(f, g, node, &domain, &phase, &benefits)) {
+      f->groups.data[g].domain = domain;
+      f->node_phase[n] = phase;
+      return g;
+    }
+  }
+  return -1;
+}
+
+/* The latest group of the node's home, which it was in before, whether it shares data with what is there by now or not. */
+static int find_home(fuser *f, int n, const hr_node *node, int floor) {
+  for (int g = (int)f->groups.count - 1; g >= floor; --g) {
+    hr_domain domain;
+    int phase;
+    bool benefits = false;
+    if (f->groups.data[g].home == node->home && may_join(f, g, node, &domain, &phase, &benefits)) {
       f->groups.data[g].domain = domain;
       f->node_phase[n] = phase;
       return g;
@@ -324,7 +340,8 @@ static int find_group(fuser *f, int n, const hr_node *node) {
       return candidates[c];
     }
   }
-  return find_group_of_reader(f, n, node, floor);
+  int g = find_group_of_reader(f, n, node, floor);
+  return g < 0 && node->home != 0 ? find_home(f, n, node, floor) : g;
 }
 
 /* Why a node that opens a group is not in the one that made its latest input, for people. */
@@ -347,6 +364,9 @@ static const char *why_apart(const fuser *f, int n, const hr_node *node) {
   }
   if (!domains_agree(group, node, &domain)) {
     return "walks another shape than the kernel that made its input";
+  }
+  if (node->home != 0 && node->home != group->home) {
+    return "computes again what another kernel needs";
   }
   if (!accesses_allow(f, group, &domain, node, &benefits)) {
     return "needs other elements of its input than are at hand when they are made";
@@ -394,6 +414,7 @@ static bool open_new_group(fuser *f, int n, const hr_node *node) {
   open_group group;
   memset(&group, 0, sizeof group);
   group.is_loop = node->is_loop;
+  group.home = node->home;
   group.why = node->is_loop ? why_apart(f, n, node) : NULL;
   if (node->is_loop) {
     hr_domain_of_node(node, &group.domain);

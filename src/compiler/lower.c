@@ -274,7 +274,7 @@ static const value *find_value(const lowering *l, const hr_node *node, const hr_
   return best;
 }
 
-static bool is_cheap(hr_op op) {
+bool hr_is_cheap(hr_op op) {
   switch (op) {
     case HR_OP_COPY:
     case HR_OP_ADD:
@@ -287,8 +287,18 @@ static bool is_cheap(hr_op op) {
     case HR_OP_MINIMUM:
     case HR_OP_ADD_SCALED:
     case HR_OP_SUB_SCALED:
+    case HR_OP_ADDCMUL:
+    case HR_OP_EQ:
+    case HR_OP_NE:
+    case HR_OP_LT:
+    case HR_OP_LE:
+    case HR_OP_GT:
+    case HR_OP_GE:
     case HR_OP_WHERE:
     case HR_OP_RELU:
+    case HR_OP_LEAKY_RELU:
+    case HR_OP_LEAKY_RELU_BACKWARD:
+    case HR_OP_THRESHOLD_BACKWARD:
       return true;
     default:
       return false;
@@ -299,7 +309,7 @@ static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int 
 
 /* The register of a value in `phase`: computed again where that is cheap, else the resident one. */
 static int value_register(lowering *l, const value *v, int phase, int depth) {
-  if (v->level == HR_LEVEL_ROW || v->phase >= phase || !is_cheap(v->node->op) || depth >= RECOMPUTE_DEPTH_MAX) {
+  if (v->level == HR_LEVEL_ROW || v->phase >= phase || !hr_is_cheap(v->node->op) || depth >= RECOMPUTE_DEPTH_MAX) {
     return v->reg;
   }
   for (size_t k = 0; k < l->values.count; ++k) {

@@ -48,6 +48,12 @@ bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_
 
 hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_fusion);
 
+/* Whether an operation may be computed several times rather than kept: exact, and a few cycles for a vector. */
+bool hr_is_cheap(hr_op op);
+
+/* Has values computed again by the groups that read them, where that moves fewer bytes. The program then needs hr_fuse again. */
+hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fusion *fusion, bool *out_changed);
+
 /* What a group leaves in memory: for each node output, whether it must be stored. */
 typedef struct hr_liveness {
   const int *group_first, *group_last; /* of each buffer: the groups that touch it; -1: none */

@@ -98,6 +98,7 @@ typedef struct hr_node {
   uint32_t reduce_mask, ordered_mask;
   hr_store_mode store_mode;
   uint32_t origin; /* the recorded node that this one came from */
+  int home;        /* inside the compiler: shares a kernel with nodes of the same home alone; 0: with any */
 } hr_node;
 
 /* Operand i of a node: its inputs, then its outputs. */

@@ -69,9 +69,9 @@ static void add_kernel(batch *b, const hr_kernel *kernel) {
   ++b->emitted;
 }
 
-static void emit_program(batch *b, const hr_program *program, int64_t resident_row_bytes) {
+static void emit_program(batch *b, const hr_program *program, hr_target target) {
   hr_schedule schedule;
-  HR_ASSERT_OK(hr_compile(program, &(hr_target){.resident_row_bytes = resident_row_bytes}, &schedule));
+  HR_ASSERT_OK(hr_compile(program, &target, &schedule));
   for (int s = 0; s < schedule.step_count; ++s) {
     if (schedule.steps[s].kind == HR_STEP_KERNEL) {
       add_kernel(b, schedule.steps[s].kernel);
@@ -170,8 +170,8 @@ static void check_batch(batch *b, uint64_t first, int count) {
   for (int i = 0; i < count; ++i) {
     uint64_t seed = first + (uint64_t)i;
     HR_ASSERT_OK(hr__generate_program(seed, 4 + (int)(seed % 13), &programs[i]));
-    emit_program(b, &programs[i].program, 0);
-    emit_program(b, &programs[i].program, 64);
+    emit_program(b, &programs[i].program, (hr_target){0});
+    emit_program(b, &programs[i].program, (hr_target){.resident_row_bytes = 64, .recompute_bytes = 1});
   }
   compile(b, &path, &library);
   for (int i = 0; i < count; ++i) {
@@ -179,7 +179,8 @@ static void check_batch(batch *b, uint64_t first, int count) {
     check_way(b, &programs[i], seed, "compiled", (hr__way){.cut = 0});
     check_way(b, &programs[i], seed, "compiled, unit by unit", (hr__way){.cut = 1});
     check_way(b, &programs[i], seed, "compiled, from the end", (hr__way){.cut = 3, .is_reversed = true});
-    check_way(b, &programs[i], seed, "compiled, other kernels", (hr__way){.resident_row_bytes = 64});
+    check_way(b, &programs[i], seed, "compiled, other kernels",
+              (hr__way){.resident_row_bytes = 64, .recompute_bytes = 1});
     hr__generated_fini(&programs[i]);
   }
   for (size_t i = 0; i < b->entries.count; ++i) {

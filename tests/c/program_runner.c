@@ -122,7 +122,8 @@ static hr_status run_check(const run *r, const hr_node *node) {
 }
 
 hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments, hr__way way) {
-  hr_target target = {.verify = true, .resident_row_bytes = way.resident_row_bytes};
+  hr_target target = {
+      .verify = true, .resident_row_bytes = way.resident_row_bytes, .recompute_bytes = way.recompute_bytes};
   hr_schedule schedule;
   HR_RETURN_IF_ERROR(hr_compile(program, &target, &schedule));
   run r = {&schedule, memory, hr__exact_alloc(schedule.arena_bytes), arguments, way};

@@ -226,6 +226,9 @@ static void check_seed(uint64_t seed) {
   check_fused(&t, "one unit at a time gives other bits", (hr__way){.cut = 1});
   check_fused(&t, "units in another order give other bits", (hr__way){.cut = 3, .is_reversed = true});
   check_fused(&t, "rows that don't stay resident give other bits", (hr__way){.resident_row_bytes = 64});
+  check_fused(&t, "values computed again give other bits", (hr__way){.recompute_bytes = 1});
+  check_fused(&t, "values computed again beside long rows give other bits",
+              (hr__way){.resident_row_bytes = 64, .recompute_bytes = 1});
   hr__memory_free(&t.g.program, t.strict);
   hr__generated_fini(&t.g);
 }

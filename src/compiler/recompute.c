@@ -1,0 +1,439 @@
+/* recompute.c: values that are cheap to make are made again by the kernels that read them, where that moves fewer bytes than
+ * storing them.
+ *
+ *   before   group 0: %3 = threshold_backward(%1, %2)      after   group 1: %6 = threshold_backward(%1, %2); %4 = sum(%6)
+ *            group 1: %4 = sum(%3)                                 group 2: %7 = threshold_backward(%1, %2); %5 = sub(%7, %4)
+ *            group 2: %5 = sub(%3, %4)
+ *
+ * Looks at the groups that fuse has made and changes the program, which is then fused once more. From the last node to the
+ * first, so that what a copy reads is looked at after the copy: a chain of cheap nodes goes back to what lies in memory anyway.
+ * A copy has the bits of its original. It reads what the original has read, so nobody may have written there in between.
+ *
+ * Bytes decide: a value that all its readers make themselves saves its store and its loads, and costs the loads of what its
+ * inputs need in each group, where they are not read already. What it needs is kept until then instead of the value: never
+ * more than its own size. A value of one group of readers alone moves there, and may cost more to compute.
+ */
+#include <string.h>
+
+#include "base/vector.h"
+#include "compiler/passes.h"
+#include "core/op.h"
+
+enum { DEPTH_MAX = 4, READER_GROUPS_MAX = 8 };
+static const int64_t BYTES_MIN = 128 * 1024, NEVER = INT64_MAX / 4;
+
+typedef struct copy {
+  hr_node node;
+  int before, group; /* the node in front of which it stands, and that node's group */
+} copy;
+
+typedef struct maker {
+  hr_program *program;
+  const hr_fusion *fusion;
+  int64_t bytes_min;
+  HR_VECTOR(copy) copies;
+  bool *is_gone;                 /* of each node */
+  int *first_group, *last_group; /* of each buffer: the groups that touch it */
+  int *write_base, *writes;      /* the nodes that write buffer b: writes[write_base[b] ..] make versions 1, 2, ... */
+  int *read_base, *reads;        /* the nodes that read it */
+} maker;
+
+/* What one group would pay for a copy. */
+typedef struct price {
+  int64_t bytes; /* to load; NEVER: it can't */
+  int64_t kept;  /* of temporaries that would have been gone by then */
+} price;
+
+typedef struct readers {
+  int count;
+  int groups[READER_GROUPS_MAX], first[READER_GROUPS_MAX]; /* and where a copy would stand in each */
+  bool can_copy[READER_GROUPS_MAX];
+  bool has_own;   /* its own group reads it, too */
+  bool has_other; /* somebody reads it who needs it in memory */
+} readers;
+
+static bool is_version(const hr_operand *operand, uint32_t buffer, uint32_t version) {
+  return operand->kind == HR_OPERAND_VALUE && operand->index == buffer && operand->version == version;
+}
+
+static int64_t operand_bytes(const hr_operand *operand) {
+  int64_t count = 1;
+  for (int d = 0; d < operand->rank; ++d) {
+    count *= operand->strides[d] != 0 ? operand->dims[d] : 1;
+  }
+  return count * (int64_t)hr_dtype_size(operand->dtype);
+}
+
+static bool is_temporary(const maker *m, uint32_t buffer) {
+  return m->program->buffers[buffer].is_dead && m->program->buffers[buffer].is_fresh;
+}
+
+/* Whether every write to a buffer replaces what the one before it wrote, as in place ones do: then a version is what one node
+ * wrote, and nothing else. */
+static bool is_whole(const maker *m, uint32_t buffer) {
+  const hr_operand *first = NULL;
+  for (int k = m->write_base[buffer]; k < m->write_base[buffer + 1]; ++k) {
+    const hr_node *node = &m->program->nodes[m->writes[k]];
+    const hr_operand *output = &node->outputs[0];
+    first = first == NULL ? output : first;
+    if (node->output_count != 1 || node->store_mode != HR_STORE_SET || (node->is_loop && node->reduce_mask != 0) ||
+        output->term_count != 0 || output->bound_count != 0 || !hr_operands_are_same_map(first, output)) {
+      return false;
+    }
+  }
+  return first != NULL;
+}
+
+/* Whether the node makes a version of its buffer out of elements at the same place. */
+static bool is_candidate(const maker *m, const hr_node *node) {
+  if (!node->is_loop || node->output_count != 1 || hr_op_table(node->op)->family != HR_FAMILY_POINTWISE ||
+      hr_op_table(node->op)->rule == HR_RULE_SEEDED || node->ordered_mask != 0 || node->store_mode != HR_STORE_SET) {
+    return false;
+  }
+  if (node->outputs[0].kind != HR_OPERAND_VALUE || !is_whole(m, node->outputs[0].index)) {
+    return false;
+  }
+  for (int i = 0; i < node->input_count; ++i) {
+    if (node->inputs[i].term_count != 0 || node->inputs[i].bound_count != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* The domain of group h as one that the node's operands can be mapped to. */
+static bool fits_group(const maker *m, int h, const hr_node *node, hr_domain *out_domain) {
+  const hr_group *group = &m->fusion->groups[h];
+  hr_domain own;
+  hr_domain_of_node(node, &own);
+  return group->is_loop && hr_domain_count(&own) == hr_domain_count(&group->domain) &&
+         hr_domain_refine(&group->domain, &own, false, out_domain);
+}
+
+/* Whether one of the reader's inputs is the operand of `node`, element for element. */
+static bool node_touches(const hr_domain *domain, const hr_node *reader, const hr_node *node,
+                         const hr_operand *operand) {
+  for (int i = 0; i < reader->input_count + reader->output_count; ++i) {
+    const hr_operand *other = hr_node_operand(reader, i);
+    if (is_version(other, operand->index, operand->version) &&
+        hr_group_same_map(domain, reader, other, node, operand)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Whether group h has these elements at hand already. */
+static bool has_access(const maker *m, int h, const hr_domain *domain, const hr_node *node, const hr_operand *operand) {
+  const hr_group *group = &m->fusion->groups[h];
+  for (int k = 0; k < group->node_count; ++k) {
+    if (!m->is_gone[group->nodes[k]] && node_touches(domain, &m->program->nodes[group->nodes[k]], node, operand)) {
+      return true;
+    }
+  }
+  for (size_t c = 0; c < m->copies.count; ++c) {
+    if (m->copies.data[c].group == h && node_touches(domain, &m->copies.data[c].node, node, operand)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* What loading an operand of `node` costs in front of node `before`, of group h. */
+static price price_of_load(const maker *m, int h, int before, const hr_operand *operand) {
+  uint32_t b = operand->index;
+  int next = m->write_base[b] + (int)operand->version;
+  if (next < m->write_base[b + 1] && m->writes[next] < before) {
+    return (price){NEVER, 0};
+  }
+  bool is_in_memory = !is_temporary(m, b) || m->first_group[b] != m->last_group[b];
+  price p = {operand_bytes(operand) * (is_in_memory ? 1 : 2), 0};
+  p.kept = is_temporary(m, b) && m->last_group[b] < h ? (int64_t)m->program->buffers[b].bytes : 0;
+  return p;
+}
+
+/* The node that made all of what the operand of `node` reads, if it can be copied. */
+static const hr_node *source_of(const maker *m, const hr_domain *domain, const hr_node *node,
+                                const hr_operand *operand) {
+  if (operand->version == 0) {
+    return NULL;
+  }
+  const hr_node *source = &m->program->nodes[m->writes[m->write_base[operand->index] + (int)operand->version - 1]];
+  hr_domain own, both;
+  hr_domain_of_node(source, &own);
+  if (!is_candidate(m, source) || !hr_is_cheap(source->op) || hr_domain_count(&own) != hr_domain_count(domain) ||
+      !hr_domain_refine(domain, &own, false, &both)) {
+    return NULL;
+  }
+  return hr_group_same_map(&both, node, operand, source, &source->outputs[0]) ? source : NULL;
+}
+
+static price price_of_copy(const maker *m, int h, int before, const hr_node *node, int depth) {
+  hr_domain domain;
+  price total = {0, 0};
+  if (!fits_group(m, h, node, &domain)) {
+    return (price){NEVER, 0};
+  }
+  for (int i = 0; i < node->input_count && total.bytes < NEVER; ++i) {
+    const hr_operand *input = &node->inputs[i];
+    if (input->kind != HR_OPERAND_VALUE || has_access(m, h, &domain, node, input)) {
+      continue;
+    }
+    price load = price_of_load(m, h, before, input);
+    const hr_node *source = depth < DEPTH_MAX ? source_of(m, &domain, node, input) : NULL;
+    price again = source != NULL ? price_of_copy(m, h, before, source, depth + 1) : (price){NEVER, 0};
+    load = again.bytes <= load.bytes ? again : load;
+    total.bytes += load.bytes, total.kept += load.kept;
+  }
+  return total;
+}
+
+/* ---- who reads a value ---- */
+
+/* The first node of a group behind all that writes what the node reads. */
+static int place_in_group(const maker *m, int h, const hr_node *node, int reader) {
+  int last = -1;
+  for (int i = 0; i < node->input_count; ++i) {
+    const hr_operand *input = &node->inputs[i];
+    if (input->kind == HR_OPERAND_VALUE && input->version > 0) {
+      int writer = m->writes[m->write_base[input->index] + (int)input->version - 1];
+      last = writer > last ? writer : last;
+    }
+  }
+  const hr_group *group = &m->fusion->groups[h];
+  for (int k = 0; k < group->node_count; ++k) {
+    if (group->nodes[k] > last && group->nodes[k] < reader) {
+      return group->nodes[k];
+    }
+  }
+  return reader;
+}
+
+static void add_reader(const maker *m, readers *r, int group, int at, const hr_node *reader, const hr_node *node) {
+  const hr_operand *output = &node->outputs[0];
+  hr_domain domain;
+  bool fits = fits_group(m, group, node, &domain);
+  for (int i = 0; i < reader->input_count && fits; ++i) {
+    const hr_operand *input = &reader->inputs[i];
+    fits =
+        !is_version(input, output->index, output->version) || hr_group_same_map(&domain, reader, input, node, output);
+  }
+  int k = 0;
+  while (k < r->count && r->groups[k] != group) {
+    ++k;
+  }
+  if (k == READER_GROUPS_MAX) {
+    r->has_other = true;
+    return;
+  }
+  if (k == r->count) {
+    r->groups[k] = group, r->first[k] = at, r->can_copy[k] = true;
+    ++r->count;
+  }
+  at = place_in_group(m, group, node, at);
+  r->first[k] = at < r->first[k] ? at : r->first[k];
+  r->can_copy[k] &= fits;
+}
+
+static bool reads(const hr_node *node, const hr_operand *value) {
+  for (int i = 0; i < node->input_count; ++i) {
+    if (is_version(&node->inputs[i], value->index, value->version)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static void find_readers(const maker *m, int n, readers *r) {
+  const hr_node *node = &m->program->nodes[n];
+  const hr_operand *value = &node->outputs[0];
+  memset(r, 0, sizeof *r);
+  for (int k = m->read_base[value->index]; k < m->read_base[value->index + 1]; ++k) {
+    int at = m->reads[k], group = m->fusion->node_group[at];
+    if (m->is_gone[at] || !reads(&m->program->nodes[at], value)) {
+      continue;
+    }
+    if (group == m->fusion->node_group[n]) {
+      r->has_own = true;
+    } else {
+      add_reader(m, r, group, at, &m->program->nodes[at], node);
+    }
+  }
+  for (size_t c = 0; c < m->copies.count; ++c) {
+    const copy *other = &m->copies.data[c];
+    if (reads(&other->node, value)) {
+      add_reader(m, r, other->group, other->before, &other->node, node);
+    }
+  }
+}
+
+/* ---- copies ---- */
+
+static void redirect(hr_node *node, hr_operand from, uint32_t to) {
+  for (int i = 0; i < node->input_count; ++i) {
+    if (is_version(&node->inputs[i], from.index, from.version)) {
+      node->inputs[i].index = to, node->inputs[i].version = 1;
+    }
+  }
+}
+
+/* Copies node n into a group, whose nodes shall be together again when the program is fused once more. */
+static bool copy_into(maker *m, int n, int group, int before) {
+  hr_program *program = m->program;
+  hr_node node = program->nodes[n];
+  const hr_operand from = node.outputs[0];
+  uint32_t to = hr_program_add_buffer(program, program->buffers[from.index].bytes, true, true);
+  node.inputs = hr_arena_dup(&program->arena, node.inputs, (size_t)node.input_count * sizeof *node.inputs);
+  node.outputs = hr_arena_dup(&program->arena, node.outputs, sizeof *node.outputs);
+  if (to == UINT32_MAX || (node.inputs == NULL && node.input_count != 0) || node.outputs == NULL) {
+    return false;
+  }
+  node.outputs[0].index = to, node.outputs[0].version = 1;
+  const hr_group *reading = &m->fusion->groups[group];
+  node.home = group + 1;
+  for (int k = 0; k < reading->node_count; ++k) {
+    program->nodes[reading->nodes[k]].home = group + 1;
+    redirect(&program->nodes[reading->nodes[k]], from, to);
+  }
+  for (size_t c = 0; c < m->copies.count; ++c) {
+    if (m->copies.data[c].group == group) {
+      redirect(&m->copies.data[c].node, from, to);
+    }
+  }
+  return hr_vector_push(&m->copies, (copy){node, before, group});
+}
+
+/* An operation that costs more than its loads does not go where every element is visited again for a later phase. */
+static bool may_move(const maker *m, const hr_node *node, const readers *r) {
+  return hr_is_cheap(node->op) ||
+         (r->count == 1 && !r->has_own && m->fusion->groups[r->groups[0]].domain.reduce_mask == 0);
+}
+
+static bool copy_for_readers(maker *m, int n) {
+  const hr_node *node = &m->program->nodes[n];
+  if (!is_candidate(m, node) || operand_bytes(&node->outputs[0]) < m->bytes_min) {
+    return true;
+  }
+  int64_t bytes = operand_bytes(&node->outputs[0]), saved = bytes, kept = 0;
+  readers r;
+  price prices[READER_GROUPS_MAX];
+  find_readers(m, n, &r);
+  bool needs_store = r.has_other || !is_temporary(m, node->outputs[0].index);
+  for (int k = 0; k < r.count; ++k) {
+    prices[k] = r.can_copy[k] ? price_of_copy(m, r.groups[k], r.first[k], node, 0) : (price){NEVER, 0};
+    needs_store |= prices[k].bytes >= NEVER;
+    saved += needs_store ? 0 : bytes - prices[k].bytes;
+    kept = prices[k].kept > kept ? prices[k].kept : kept; /* the same inputs, more or less */
+  }
+  bool all = !needs_store && saved > 0 && kept * 8 <= bytes * 9 && may_move(m, node, &r);
+  m->is_gone[n] = !r.has_own && !needs_store && (all || r.count == 0);
+  for (int k = 0; k < r.count; ++k) {
+    bool is_free = hr_is_cheap(node->op) && prices[k].bytes < bytes && prices[k].kept * 8 <= bytes;
+    if ((all || is_free) && !copy_into(m, n, r.groups[k], r.first[k])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* The nodes with the copies in their places: those made last first, since the others read them. */
+static bool rebuild(maker *m) {
+  hr_program *program = m->program;
+  int count = program->node_count, made = 0;
+  hr_node *nodes = HR_ARENA_ARRAY(&program->arena, hr_node, (size_t)count + m->copies.count);
+  if (nodes == NULL) {
+    return false;
+  }
+  for (int n = 0; n < count; ++n) {
+    for (size_t c = m->copies.count; c-- > 0;) {
+      if (m->copies.data[c].before == n) {
+        nodes[made++] = m->copies.data[c].node;
+      }
+    }
+    nodes[made++] = program->nodes[n];
+  }
+  program->nodes = nodes;
+  program->node_count = program->node_capacity = made;
+  return true;
+}
+
+/* ---- tables ---- */
+
+/* Lists of nodes for each buffer: in reads, those of `reads`; else the writers in order. */
+static bool list_nodes(hr_program *program, bool writers, int **out_base, int **out_list) {
+  size_t buffers = (size_t)program->buffer_count;
+  int *base = HR_ARENA_ARRAY(&program->arena, int, buffers + 2), total = 0;
+  for (size_t b = 0; base != NULL && b < buffers + 2; ++b) {
+    base[b] = 0;
+  }
+  for (int pass = 0; pass < 2 && base != NULL; ++pass) {
+    int *list = pass == 1 ? HR_ARENA_ARRAY(&program->arena, int, (size_t)total + 1) : NULL;
+    if (pass == 1 && list == NULL) {
+      return false;
+    }
+    for (int n = 0; n < program->node_count; ++n) {
+      const hr_node *node = &program->nodes[n];
+      for (int i = 0; i < (writers ? node->output_count : node->input_count); ++i) {
+        const hr_operand *operand = writers ? &node->outputs[i] : &node->inputs[i];
+        if (operand->kind == HR_OPERAND_VALUE && pass == 0) {
+          ++base[operand->index + 2], ++total;
+        } else if (operand->kind == HR_OPERAND_VALUE) {
+          list[base[operand->index + 1]++] = n;
+        }
+      }
+    }
+    for (size_t b = 2; pass == 0 && b < buffers + 2; ++b) {
+      base[b] += base[b - 1];
+    }
+    *out_list = list;
+  }
+  *out_base = base;
+  return base != NULL;
+}
+
+static bool find_groups(maker *m) {
+  hr_program *program = m->program;
+  size_t count = (size_t)program->buffer_count + 1;
+  m->first_group = HR_ARENA_ARRAY(&program->arena, int, count);
+  m->last_group = HR_ARENA_ARRAY(&program->arena, int, count);
+  if (m->first_group == NULL || m->last_group == NULL) {
+    return false;
+  }
+  memset(m->first_group, 0xff, count * sizeof *m->first_group);
+  memset(m->last_group, 0xff, count * sizeof *m->last_group);
+  for (int n = 0; n < program->node_count; ++n) {
+    const hr_node *node = &program->nodes[n];
+    int g = m->fusion->node_group[n];
+    for (int i = 0; i < node->input_count + node->output_count; ++i) {
+      const hr_operand *operand = hr_node_operand(node, i);
+      if (operand->kind == HR_OPERAND_VALUE) {
+        int *first = &m->first_group[operand->index], *last = &m->last_group[operand->index];
+        *first = *first < 0 || g < *first ? g : *first;
+        *last = g > *last ? g : *last;
+      }
+    }
+  }
+  return true;
+}
+
+hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fusion *fusion, bool *out_changed) {
+  maker m = {.program = program, .fusion = fusion};
+  m.bytes_min = target->recompute_bytes > 0 ? target->recompute_bytes : BYTES_MIN;
+  int count = program->node_count;
+  m.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)count + 1);
+  bool ok = m.is_gone != NULL && find_groups(&m) && list_nodes(program, true, &m.write_base, &m.writes) &&
+            list_nodes(program, false, &m.read_base, &m.reads);
+  if (ok) {
+    memset(m.is_gone, 0, (size_t)count + 1);
+  }
+  for (int n = count - 1; n >= 0 && ok; --n) {
+    ok = copy_for_readers(&m, n);
+  }
+  *out_changed = m.copies.count > 0;
+  ok = ok && (m.copies.count == 0 || rebuild(&m));
+  hr_vector_fini(&m.copies);
+  if (!ok) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "recompute: no memory for %d nodes", count);
+  }
+  return *out_changed ? hr_simplify(program) : NULL;
+}
