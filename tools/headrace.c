@@ -17,6 +17,14 @@ static const command commands[] = {
      "  --repeat N      runs it N times and prints the shortest and the mean time\n"
      "  --mode MODE     how the stream works\n"
      "  --print         prints the first elements of each output"},
+    {"explain", headrace_explain, "explain FILE [--svg PICTURE] [--time N] [--device NAME] [--mode fuse|eager|strict]",
+     "Says what became of a program that HEADRACE_DUMP wrote: which operations share a kernel, what each kernel and "
+     "library\n"
+     "call reads and writes, which temporaries never get memory. Runs it once, on random contents.\n"
+     "  --svg PICTURE   draws it into a file instead, for a browser\n"
+     "  --time N        runs it N times more, and adds the median time of each step\n"
+     "  --device NAME   cpu (the default), null, ...\n"
+     "  --mode MODE     how the stream works"},
     {"devices", headrace_devices, "devices", "Lists drivers, their devices and their memory."},
     {"ops", headrace_ops, "ops [NAME]", "Lists the operations, or those whose name contains NAME."},
     {"env", headrace_env, "env", "Lists the environment variables that Headrace reads, with the values in force."},

@@ -1,224 +1,13 @@
-/* run.c: `headrace run`: records the nodes of a program file on a stream and runs it.
- *
- * The file is what HEADRACE_DUMP writes: a program in stream form, and the scalars of one run as comments in front of it. Each
- * repetition makes the fresh buffers anew, records everything and lets go of what dies in the program, so that the stream
- * compiles what it compiled when the file was written.
- */
+/* run.c: `headrace run`: records the nodes of a program file on a stream and runs it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/allocator.h"
-#include "base/thread.h"
 #include "commands.h"
 #include "core/op.h"
+#include "replay.h"
 
 enum { PRINT_ELEMENTS = 8 };
-
-typedef struct replay {
-  const char *path, *device_name;
-  int repeat;
-  bool prints;
-  int mode; /* -1: the stream's own */
-  hr_program program;
-  hr_scalar *arguments; /* of the run */
-  hr_device *device;
-  hr_stream *stream;
-  hr_buffer **buffers;
-} replay;
-
-/* ---- the file ---- */
-
-static hr_status read_file(const char *path, char **out_text) {
-  FILE *file = fopen(path, "rb");
-  if (file == NULL) {
-    return hr_status_make(HR_STATUS_NOT_FOUND, "can't open \"%s\"", path);
-  }
-  size_t count = 0, capacity = 1 << 16;
-  char *text = hr_malloc(capacity);
-  while (text != NULL) {
-    count += fread(text + count, 1, capacity - 1 - count, file);
-    if (count < capacity - 1) {
-      text[count] = '\0';
-      break;
-    }
-    char *larger = hr_realloc(text, capacity *= 2);
-    if (larger == NULL) {
-      hr_free(text);
-    }
-    text = larger;
-  }
-  fclose(file);
-  *out_text = text;
-  return text != NULL ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for \"%s\"", path);
-}
-
-/* "; argument 3 f64 0.5": the value of an argument; other comments say nothing to us. */
-static void read_comment(replay *r, const char *line) {
-  int index, used;
-  char dtype[16];
-  hr_scalar scalar = {0};
-  if (sscanf(line, "; argument %d %15s %n", &index, dtype, &used) != 2 || index < 0 ||
-      index >= r->program.argument_count) {
-    return;
-  }
-  scalar.dtype = hr_dtype_parse(dtype);
-  if (scalar.dtype == HR_DTYPE_F64 || scalar.dtype == HR_DTYPE_C128) {
-    char *end;
-    scalar.value.f[0] = strtod(line + used, &end);
-    scalar.value.f[1] = strtod(end, NULL);
-  } else {
-    scalar.value.i = strtoll(line + used, NULL, 10);
-  }
-  r->arguments[index] = scalar;
-}
-
-static hr_status parse(replay *r, char *text) {
-  HR_RETURN_IF_ERROR(hr_program_parse(text, &r->program));
-  r->arguments = hr_calloc((size_t)r->program.argument_count + 1, sizeof *r->arguments);
-  r->buffers = hr_calloc((size_t)r->program.buffer_count + 1, sizeof(hr_buffer *));
-  if (r->arguments == NULL || r->buffers == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d buffers", r->program.buffer_count);
-  }
-  for (int i = 0; i < r->program.scalar_count; i++) {
-    const hr_program_scalar *scalar = &r->program.scalars[i];
-    if (!scalar->is_constant) {
-      r->arguments[scalar->argument].dtype = scalar->dtype;
-    }
-  }
-  for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
-    line += *line == '\n';
-    if (*line == ';') {
-      read_comment(r, line);
-    }
-  }
-  return HR_OK;
-}
-
-/* ---- contents ---- */
-
-/* The dtype in which a buffer is first used. */
-static hr_dtype buffer_dtype(const hr_program *program, uint32_t buffer) {
-  for (int i = 0; i < program->node_count; i++) {
-    const hr_node *node = &program->nodes[i];
-    for (int j = 0; j < node->input_count + node->output_count; j++) {
-      const hr_operand *x = j < node->input_count ? &node->inputs[j] : &node->outputs[j - node->input_count];
-      if (x->kind == HR_OPERAND_VALUE && x->index == buffer) {
-        return x->dtype;
-      }
-    }
-  }
-  return HR_DTYPE_U8;
-}
-
-/* Fills a buffer of the caller's with floats between -1 and 1; other dtypes stay zero. */
-static hr_status fill_buffer(replay *r, int b) {
-  size_t bytes = r->program.buffers[b].bytes;
-  hr_dtype dtype = buffer_dtype(&r->program, (uint32_t)b);
-  int64_t dims[1] = {(int64_t)bytes}, strides[1] = {1};
-  hr_view view = {.buffer = r->buffers[b], .dtype = HR_DTYPE_U8, .rank = 1, .dims = dims, .strides = strides};
-  void *values = hr_calloc(bytes, 1);
-  if (values == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %zu bytes", bytes);
-  }
-  uint64_t state = (uint64_t)b * 0x9e3779b97f4a7c15u + 1;
-  for (size_t i = 0; i < bytes / (dtype == HR_DTYPE_F64 ? 8 : 4) && (dtype == HR_DTYPE_F32 || dtype == HR_DTYPE_F64);
-       i++) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    double value = (double)(int64_t)(state >> 11) / (double)((int64_t)1 << 52) - 1.0;
-    if (dtype == HR_DTYPE_F64) {
-      ((double *)values)[i] = value;
-    } else {
-      ((float *)values)[i] = (float)value;
-    }
-  }
-  hr_status status = hr_stream_write(r->stream, &view, values);
-  hr_free(values);
-  return status;
-}
-
-/* ---- recording ---- */
-
-static hr_view to_view(const replay *r, const hr_operand *x) {
-  hr_view view = {.dtype = x->dtype, .rank = x->rank, .offset = x->offset, .dims = x->dims, .strides = x->strides};
-  if (x->kind == HR_OPERAND_VALUE) {
-    view.buffer = r->buffers[x->index];
-  } else if (x->kind == HR_OPERAND_SCALAR) {
-    const hr_program_scalar *scalar = &r->program.scalars[x->index];
-    view.scalar = scalar->is_constant ? &scalar->value : &r->arguments[scalar->argument];
-    view.rank = 0;
-  }
-  return view;
-}
-
-static hr_status record_node(replay *r, const hr_node *node) {
-  size_t count = (size_t)node->input_count + (size_t)node->output_count;
-  hr_view *views = hr_calloc(count + 1, sizeof *views);
-  hr_scalar *scalars = hr_calloc((size_t)node->scalar_count + 1, sizeof *scalars);
-  hr_status status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %zu operands", count);
-  if (views != NULL && scalars != NULL) {
-    for (int i = 0; i < node->input_count; i++) {
-      views[i] = to_view(r, &node->inputs[i]);
-    }
-    for (int i = 0; i < node->output_count; i++) {
-      views[node->input_count + i] = to_view(r, &node->outputs[i]);
-    }
-    for (int i = 0; i < node->scalar_count; i++) {
-      const hr_program_scalar *scalar = &r->program.scalars[node->scalar_base + (uint32_t)i];
-      scalars[i] = scalar->is_constant ? scalar->value : r->arguments[scalar->argument];
-    }
-    hr_attrs attrs = {node->int_count, node->scalar_count, node->ints, scalars};
-    hr_status_free(status);
-    status = hr_stream_record(r->stream, node->op, &attrs, node->input_count, views, node->output_count,
-                              views + node->input_count);
-  }
-  hr_free(views);
-  hr_free(scalars);
-  return status;
-}
-
-/* Makes the fresh buffers, and at first also the others, with contents. */
-static hr_status make_buffers(replay *r) {
-  for (int b = 0; b < r->program.buffer_count; b++) {
-    const hr_program_buffer *buffer = &r->program.buffers[b];
-    if (r->buffers[b] == NULL) {
-      HR_RETURN_IF_ERROR(hr_buffer_create(r->device, buffer->bytes, &r->buffers[b]));
-      HR_RETURN_IF_ERROR(buffer->is_fresh || buffer->bytes == 0 ? HR_OK : fill_buffer(r, b));
-    }
-  }
-  return HR_OK;
-}
-
-static void drop_buffers(replay *r, bool live_too) {
-  for (int b = 0; r->buffers != NULL && b < r->program.buffer_count; b++) {
-    if (live_too || r->program.buffers[b].is_dead) {
-      hr_buffer_release(r->buffers[b]);
-      r->buffers[b] = NULL;
-    }
-  }
-}
-
-/* One repetition; what is live and fresh is kept until the next one, so that it can be printed. */
-static hr_status run_once(replay *r, int64_t *out_ns) {
-  for (int b = 0; b < r->program.buffer_count; b++) {
-    if (r->program.buffers[b].is_fresh) {
-      hr_buffer_release(r->buffers[b]);
-      r->buffers[b] = NULL;
-    }
-  }
-  HR_RETURN_IF_ERROR(make_buffers(r));
-  HR_RETURN_IF_ERROR(hr_stream_synchronize(r->stream));
-  int64_t begin = hr_clock_ns();
-  for (int i = 0; i < r->program.node_count; i++) {
-    HR_RETURN_IF_ERROR(record_node(r, &r->program.nodes[i]));
-  }
-  drop_buffers(r, false);
-  HR_RETURN_IF_ERROR(hr_stream_synchronize(r->stream));
-  *out_ns = hr_clock_ns() - begin;
-  return HR_OK;
-}
-
-/* ---- output ---- */
 
 static bool is_output(const hr_program *program, int b) {
   for (int i = 0; !program->buffers[b].is_dead && i < program->node_count; i++) {
@@ -232,7 +21,7 @@ static bool is_output(const hr_program *program, int b) {
 }
 
 static hr_status print_buffer(replay *r, int b) {
-  hr_dtype dtype = buffer_dtype(&r->program, (uint32_t)b);
+  hr_dtype dtype = replay_buffer_dtype(&r->program, (uint32_t)b);
   bool is_float = dtype == HR_DTYPE_F32 || dtype == HR_DTYPE_F64;
   hr_dtype shown = is_float || dtype == HR_DTYPE_I64 ? dtype : HR_DTYPE_U8;
   int64_t count = (int64_t)(r->program.buffers[b].bytes / hr_dtype_size(shown)), strides[1] = {1};
@@ -256,31 +45,21 @@ static hr_status print_buffer(replay *r, int b) {
   return HR_OK;
 }
 
-static hr_status replay_all(replay *r) {
-  char *text;
-  HR_RETURN_IF_ERROR(read_file(r->path, &text));
-  hr_status status = parse(r, text);
-  hr_free(text);
-  HR_RETURN_IF_ERROR(status);
-  HR_RETURN_IF_ERROR(hr_device_open(r->device_name, &r->device));
-  HR_RETURN_IF_ERROR(hr_stream_create(r->device, &r->stream));
-  if (r->mode >= 0) {
-    hr_stream_set_mode(r->stream, (hr_mode)r->mode);
-  }
+static hr_status run(replay *r, int repeat, bool prints) {
+  HR_RETURN_IF_ERROR(replay_open(r));
   int64_t best = INT64_MAX, sum = 0, ns = 0;
-  for (int i = 0; i < r->repeat; i++) {
-    HR_RETURN_IF_ERROR(run_once(r, &ns));
-    sum += i > 0 || r->repeat == 1 ? ns : 0;
+  for (int i = 0; i < repeat; i++) {
+    HR_RETURN_IF_ERROR(replay_once(r, &ns));
+    sum += i > 0 || repeat == 1 ? ns : 0;
     best = ns < best ? ns : best;
   }
   hr_stats stats;
   hr_stream_stats(r->stream, &stats);
   printf(
       "%s on %s: %.1f us at best, %.1f on average of %d; %lld kernels, %lld library calls a run; compiled in %.2f ms\n",
-      r->path, r->device_name, (double)best * 1e-3, (double)sum * 1e-3 / (r->repeat > 1 ? r->repeat - 1 : 1), r->repeat,
-      (long long)stats.kernels / r->repeat, (long long)stats.library_calls / r->repeat,
-      (double)stats.compile_ns * 1e-6);
-  for (int b = 0; r->prints && b < r->program.bound_count; b++) {
+      r->path, r->device_name, (double)best * 1e-3, (double)sum * 1e-3 / (repeat > 1 ? repeat - 1 : 1), repeat,
+      (long long)stats.kernels / repeat, (long long)stats.library_calls / repeat, (double)stats.compile_ns * 1e-6);
+  for (int b = 0; prints && b < r->program.bound_count; b++) {
     if (is_output(&r->program, b)) {
       HR_RETURN_IF_ERROR(print_buffer(r, b));
     }
@@ -288,50 +67,28 @@ static hr_status replay_all(replay *r) {
   return HR_OK;
 }
 
-/* ---- arguments ---- */
-
 static int bad_argument(const char *argument) {
   fprintf(stderr, "headrace run: \"%s\" is not understood; see `headrace run --help`\n", argument);
   return 2;
 }
 
-static int parse_mode(const char *word) {
-  static const char *const words[] = {[HR_MODE_FUSE] = "fuse", [HR_MODE_EAGER] = "eager", [HR_MODE_STRICT] = "strict"};
-  for (int i = 0; i < 3; i++) {
-    if (strcmp(words[i], word) == 0) {
-      return i;
-    }
-  }
-  return -1;
-}
-
 int headrace_run(int argc, char **argv) {
-  replay r = {.device_name = "cpu", .repeat = 1, .mode = -1};
+  replay r = {.device_name = "cpu", .mode = -1};
+  int repeat = 1;
+  bool prints = false;
   for (int i = 0; i < argc; i++) {
-    bool has_value = i + 1 < argc;
     if (strcmp(argv[i], "--print") == 0) {
-      r.prints = true;
-    } else if (strcmp(argv[i], "--device") == 0 && has_value) {
-      r.device_name = argv[++i];
-    } else if (strcmp(argv[i], "--repeat") == 0 && has_value && atoi(argv[i + 1]) > 0) {
-      r.repeat = atoi(argv[++i]);
-    } else if (strcmp(argv[i], "--mode") == 0 && has_value && parse_mode(argv[i + 1]) >= 0) {
-      r.mode = parse_mode(argv[++i]);
-    } else if (argv[i][0] == '-' || r.path != NULL) {
+      prints = true;
+    } else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0) {
+      repeat = atoi(argv[++i]);
+    } else if (!replay_option(&r, argc, argv, &i)) {
       return bad_argument(argv[i]);
-    } else {
-      r.path = argv[i];
     }
   }
   if (r.path == NULL) {
     return bad_argument("(no file)");
   }
-  int failed = headrace_fail(replay_all(&r));
-  drop_buffers(&r, true);
-  hr_stream_release(r.stream);
-  hr_device_release(r.device);
-  hr_program_fini(&r.program);
-  hr_free(r.arguments);
-  hr_free(r.buffers);
+  int failed = headrace_fail(run(&r, repeat, prints));
+  replay_close(&r);
   return failed;
 }

@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "base/allocator.h"
 #include "base/log.h"
 #include "engine/stream.h"
 
@@ -115,6 +116,9 @@ static void run_job(hr_queue_job *entry) {
                 .stamps = job->stamps.data,
                 .arguments = job->arguments.data};
   hr_status before = unreported(stream), status = before == NULL ? find_poison(job) : HR_OK;
+  if (stream->watch != NULL) {
+    run.step_ns = hr_calloc((size_t)job->executable->step_count + 1, sizeof *run.step_ns);
+  }
   if (before == NULL && status == NULL) {
     status = hr__executable_run(job->executable, &run, &job->scratch);
     atomic_fetch_add_explicit(&stream->compiled_launches, run.compiled_count, memory_order_relaxed);
@@ -123,6 +127,10 @@ static void run_job(hr_queue_job *entry) {
     poison_unfinished(job, run.failed_step, before != NULL ? before : status);
     hr__stream_set_error(stream, status);
     hr_status_free(before);
+  }
+  if (run.step_ns != NULL) {
+    stream->watch(stream->watch_ctx, job->executable, job->buffers.data, run.step_ns);
+    hr_free(run.step_ns);
   }
   for (size_t i = 0; i < job->buffers.count; i++) {
     if (job->executable->last_write[i] >= 0 && job->executable->last_write[i] < run.failed_step) {

@@ -31,6 +31,10 @@ struct hr_stream {
   bool is_capture;                      /* runs nothing: graphs are made of what is pending */
   HR_VECTOR(hr_buffer *) graph_buffers; /* scratch of hr_graph_run */
   HR_VECTOR(size_t) graph_bytes;
+  /* For tools: NULL, or called after each run, on the thread that ran it. `buffers` are those of the executable's key; the time of each
+   * step, 0 where none ran. Set before anything is recorded. */
+  void (*watch)(void *ctx, hr_executable *executable, hr_buffer *const *buffers, const int64_t *step_ns);
+  void *watch_ctx;
   atomic_int_least64_t compiled_launches; /* of the kernels in stats; counted by who runs them */
   hr_mutex job_mutex;                     /* guards what follows */
   hr_job *free_jobs;

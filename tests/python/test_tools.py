@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import xml.etree.ElementTree
 
 import pytest
 from support import ROOT
@@ -37,3 +38,129 @@ def test_a_profile_has_a_line_for_each_kernel_with_time_bytes_and_shares():
     # without the library the products are loops, which are no products of a library's
     for kernel in kernels:
         assert (kernel["gflops"] is None) == (" by " not in kernel["name"])
+
+
+# ---- explain
+
+# Two kernels: a sum and a ReLU that share one, and an exponential that reads the result transposed.
+PROGRAM = """; argument 0 f64 1
+buffer %0 4096 live
+buffer %1 4096 live
+buffer %2 4096 dead fresh
+buffer %3 4096 dead fresh
+buffer %4 4096 live fresh
+%2:f32[64,16]{16,1}+0 = add(%0:f32[64,16]{16,1}+0, %1:f32[64,16]{16,1}+0)
+%3:f32[64,16]{16,1}+0 = relu(%2:f32[64,16]{16,1}+0)
+%4:f32[16,64]{64,1}+0 = exp(%3:f32[16,64]{1,16}+0)
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "a<b>&.hr"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_explain_names_steps_values_and_what_vanished(program):
+    head, first, second = run("explain", program).stdout.split("\n\n")
+    assert "3 operations became 2 steps: 0 library calls, 2 fused loops, 0 copies, 0 checks" in head
+    assert "reads 12.3 KB and writes 8.2 KB" in head
+    assert "1 temporaries, 4.1 KB, never get memory; the others share an arena of 4.1 KB" in head
+    assert first.startswith("step 0: add_relu, 64x16 [fused loop]") and "does    add, relu" in first
+    assert re.search(r"reads +%0 +f32 64x16 +4\.1 KB +from before", first)
+    assert re.search(r"writes +%3 +f32 64x16 +4\.1 KB +in the arena at 0, last read by step 1", first)
+    assert "keeps   1 temporary in registers: 4.1 KB" in first and "apart" not in first
+    assert second.startswith("step 1: exp, 16x64 [fused loop]")
+    assert "apart   needs other elements of its input than are at hand" in second
+    assert re.search(r"reads +%3 +f32 64x16 +4\.1 KB +of step 0", second)
+    assert re.search(r"writes +%4 +f32 16x64 +4\.1 KB +stays, new memory", second)
+
+
+@pytest.mark.parametrize("mode", ["eager", "strict"])
+def test_explain_of_unfused_modes_has_a_step_for_each_operation(program, mode):
+    steps = run("explain", program, "--mode", mode).stdout.split("\n\n")[1:]
+    assert [step.split(",")[0] for step in steps] == ["step 0: add", "step 1: relu", "step 2: exp"]
+    assert re.search(r"reads +%2 .* of step 0", steps[1]) and re.search(r"reads +%3 .* of step 1", steps[2])
+
+
+def test_explain_measures_each_step(program):
+    text = run("explain", program, "--time", "5").stdout
+    total = float(re.search(r"median of 5 runs: ([\d.]+) us in all steps", text)[1])
+    times = [float(us) for us in re.findall(r"^    ([\d.]+) us, [\d.]+ % of all; .*(?:interpreted|compiled)$", text, re.M)]
+    assert len(times) == 2 and sum(times) == pytest.approx(total, abs=0.2)
+
+
+def picture_of(tmp_path, *arguments):
+    path = tmp_path / "picture.svg"
+    assert run("explain", *arguments, "--svg", path).stdout == ""
+    return xml.etree.ElementTree.parse(path).getroot()
+
+
+def test_explain_draws_a_box_for_each_step_and_a_line_for_the_value_between(program, tmp_path):
+    root = picture_of(tmp_path, program, "--time", "2")
+    svg = "{http://www.w3.org/2000/svg}"
+    boxes = root.findall(f"{svg}g")
+    texts = [[text.text for text in box.findall(f"{svg}text")] for box in boxes]
+    assert len(boxes) == 2 and "add, relu" in texts[0] and "add_relu, 64x16" in texts[0] and "exp" in texts[1]
+    assert all(re.fullmatch(r"[\d.]+ us +[\d.]+ %", row[1]) for row in texts)
+    assert boxes[0].find(f"{svg}title").text.startswith("step 0: add_relu")
+    assert len([path for path in root.findall(f"{svg}path") if path.get("class") == "l"]) == 1
+    labels = [text.text for text in root.findall(f"{svg}text")]
+    assert "%3 f32 64x16  4.1 KB" in labels and "%3 of step 0" in labels and "%4 f32 16x64  4.1 KB" in labels
+    assert any(label.startswith("a<b>&.hr on cpu: 3 operations") for label in labels)
+
+
+def test_boxes_of_the_picture_do_not_overlap_and_hold_their_text(tmp_path):
+    root = picture_of(tmp_path, STEP)
+    svg = "{http://www.w3.org/2000/svg}"
+    below = 0.0
+    for box in root.findall(f"{svg}g"):
+        frame = {name: float(box.find(f"{svg}rect").get(name)) for name in ("x", "y", "width", "height")}
+        assert frame["y"] > below
+        below = frame["y"] + frame["height"]
+        for text in box.findall(f"{svg}text"):
+            assert frame["y"] < float(text.get("y")) < below
+            if "r" not in text.get("class").split():
+                wide = 7.3 if text.get("class") == "b" else 6.65
+                assert float(text.get("x")) + wide * len(text.text) <= frame["x"] + frame["width"]
+    assert below < float(root.get("height"))
+
+
+def test_explain_of_an_index_out_of_range_still_explains(tmp_path):
+    path = tmp_path / "check.hr"
+    path.write_text(
+        "; argument 0 i64 7\n"
+        "buffer %0 400 live\nbuffer %1 32 dead fresh\nbuffer %2 400 live fresh\nscalar $0 i64\n"
+        "%1:i64[4]{1}+0 = copy($0)\n"
+        "%2:f32[4,25]{25,1}+0 = gather(%0:f32[4,25]{25,1}+0, %1:i64[4,25]{1,0}+0) ints(0)\n"
+    )
+    done = run("explain", path)
+    assert "the run ended early: index 7 is out of bounds" in done.stderr and "[check]" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "can't open"),
+        ("", "no operations in it"),
+        ("what is this", r"line 1|column"),
+        (PROGRAM.replace("relu(", "rely("), "line 8.*expected an operation"),
+        (PROGRAM[:-30], r"line 9|column"),
+        (PROGRAM.replace("buffer %3 4096", "buffer %3 64"), r"%3|buffer"),
+    ],
+)
+@pytest.mark.parametrize("command", ["explain", "run"])
+def test_files_that_are_missing_or_damaged_are_refused_by_name(tmp_path, command, text, message):
+    path = tmp_path / "broken.hr"
+    if text is not None:
+        path.write_text(text)
+    done = run(command, path, code=1)
+    assert "broken.hr" in done.stderr and re.search(message, done.stderr) and done.stdout == ""
+
+
+def test_explain_refuses_what_it_does_not_know(program, tmp_path):
+    assert "--svgg" in run("explain", program, "--svgg", "x", code=2).stderr
+    assert "(no file)" in run("explain", code=2).stderr
+    assert "can't write" in run("explain", program, "--svg", tmp_path / "no" / "folder.svg", code=1).stderr
+    assert "--time N" in run("explain", "--help").stdout
