@@ -16,8 +16,9 @@ typedef struct hr_target {
   void *keeps_ctx;
   bool channels_last;         /* convolutions run best where the channels of activations are neighbours */
   int64_t resident_row_bytes; /* a row longer than this is not kept between phases */
-  int64_t recompute_bytes;    /* values smaller than this are stored rather than computed again; 0: the compiler's choice */
-  bool verify;                /* run the verifier between passes */
+  int64_t
+      recompute_bytes; /* values smaller than this are stored rather than computed again; 0: the compiler's choice */
+  bool verify;         /* run the verifier between passes */
 } hr_target;
 
 typedef enum hr_step_kind {

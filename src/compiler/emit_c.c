@@ -141,10 +141,11 @@ static void find_scalars(hr__emitter *e) {
 }
 
 void hr__emit_head(hr__emitter *e, const char *name, int pass) {
-  HR__EMIT(e,
-           "HR_KERNEL void %s_%d(void *const *args, const hr_scalar *scalars, const int64_t *extents, char *workspace,\n"
-           "                    char *scratch, int64_t begin, int64_t end) {\n",
-           name, pass);
+  HR__EMIT(
+      e,
+      "HR_KERNEL void %s_%d(void *const *args, const hr_scalar *scalars, const int64_t *extents, char *workspace,\n"
+      "                    char *scratch, int64_t begin, int64_t end) {\n",
+      name, pass);
   for (int x = 0; x < e->emission->extent_count; ++x) {
     HR__EMIT(e, "const int64_t x%d = extents[%d];\n", x, x);
   }

@@ -61,7 +61,7 @@ typedef struct hr__emitter {
   int64_t scratch;     /* bytes so far */
   bool is_row_walk;    /* blocks lie along rows: ragged copies run along the walked dims */
   hr_emission *emission;
-  hr_status status;    /* the first failure */
+  hr_status status; /* the first failure */
 } hr__emitter;
 
 #define HR__EMIT(e, ...) hr_text_printf((e)->text, __VA_ARGS__)
