@@ -31,20 +31,24 @@ def status_bytes(key: str) -> int:
 def seconds_to_settle(steps: list[tuple[float, float]]) -> float:
     """From (end, duration) of each step: when steps began to take what they take in the end, give or take a tenth.
 
-    What counts is the median of five steps, so that a single slow one does not."""
-    durations = [duration for _, duration in steps]
-    final = statistics.median(durations[len(durations) // 2 :])
-    settled = 0.0
+    What counts is the fast end of a quarter of a second, three steps at least: a slow step or two, when something else
+    ran on the machine, do not."""
+    windows = []  # (end, fast duration)
+    begin = 0
     for index, (end, _) in enumerate(steps):
-        around = durations[max(0, index - 2) : index + 3]
-        if statistics.median(around) > 1.1 * final:
-            settled = end
-    return settled
+        if index - begin >= 2 and end - steps[begin][0] >= 0.25:
+            durations = sorted(duration for _, duration in steps[begin : index + 1])
+            windows.append((end, durations[len(durations) // 10]))
+            begin = index + 1
+    if not windows:
+        return 0.0
+    final = statistics.median(duration for _, duration in windows[len(windows) // 2 :])
+    return max((end for end, duration in windows if duration > 1.1 * final), default=0.0)
 
 
-def measure(case: Case, device: torch.device) -> dict:
+def measure(case: Case, device: torch.device, seconds: float) -> dict:
     """The growth of the resident memory over three steps, at the peak, in bytes; the first step and the time until
-    later ones are at full speed, in seconds."""
+    later ones are at full speed, in seconds. Steps go on for `seconds`; 0: there are three."""
     sample = case.prepare(device)
     synchronize(device)
     gc.collect()
@@ -53,13 +57,11 @@ def measure(case: Case, device: torch.device) -> dict:
     begin = time.perf_counter()
     steps = []
     growth = 0
-    while len(steps) < 10 or (time.perf_counter() - begin < SECONDS and len(steps) < 5000):
+    while len(steps) < 3 or (time.perf_counter() - begin < seconds and len(steps) < 100000):
         duration = timed(sample, device)
         steps.append((time.perf_counter() - begin, duration / case.inner))
         if len(steps) == 3:
             growth = status_bytes("VmHWM") - before
-        if len(steps) == 1 and duration > SECONDS:
-            break
     return {
         "before_bytes": before,
         "growth_bytes": growth,
@@ -68,9 +70,9 @@ def measure(case: Case, device: torch.device) -> dict:
     }
 
 
-def measure_alone(case: Case, device: torch.device, threads: int) -> dict:
+def measure_alone(case: Case, device: torch.device, threads: int, seconds: float) -> dict:
     """`measure`, in a process of its own. Raises RuntimeError with what the process said."""
-    command = [sys.executable, str(Path(__file__).with_name("run.py")), "--alone", case.name]
+    command = [sys.executable, str(Path(__file__).with_name("run.py")), "--alone", case.name, str(seconds)]
     command += ["--device", str(device), "--threads", str(threads)]
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"HEADRACE_CACHE": folder}
@@ -78,3 +80,12 @@ def measure_alone(case: Case, device: torch.device, threads: int) -> dict:
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip()[-400:])
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure_sides(case: Case, devices: list[torch.device], threads: int) -> list[dict]:
+    """For each device, three processes in turn: the middle of the first steps; the last process goes on to full speed."""
+    found = [[measure_alone(case, device, threads, seconds) for device in devices] for seconds in (0, 0, SECONDS)]
+    return [
+        last | {"first_seconds": statistics.median(run[index]["first_seconds"] for run in found)}
+        for index, last in enumerate(found[-1])
+    ]

@@ -66,7 +66,7 @@ def parse() -> argparse.Namespace:
     add("--not-alone", action="store_true", help="leaves out what needs a process of its own")
     add("--json", default=RESULTS / "latest.json", type=Path, metavar="FILE", help="(default %(default)s)")
     add("--markdown", default=RESULTS / "latest.md", type=Path, metavar="FILE", help="(default %(default)s)")
-    add("--alone", metavar="CASE", help=argparse.SUPPRESS)  # the process that measures one side by itself
+    add("--alone", nargs=2, metavar=("CASE", "SECONDS"), help=argparse.SUPPRESS)  # one side by itself, for measure_alone
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.rounds, arguments.seconds, arguments.not_alone = 2, 1.0, True
@@ -81,7 +81,7 @@ import headrace.torch  # noqa: E402, F401  (torch finds it by itself, except whe
 import report  # noqa: E402
 import row_product  # noqa: E402
 import torch  # noqa: E402
-from alone import measure, measure_alone  # noqa: E402
+from alone import measure, measure_sides  # noqa: E402
 from cases import CASES, Case, as_it_is, synchronize, timed  # noqa: E402
 
 
@@ -90,7 +90,8 @@ def say(text: str, end: str = "\n") -> None:
 
 
 def stats_of(device: torch.device) -> dict:
-    return getattr(getattr(torch, device.type), "stats", dict)()
+    stats = getattr(getattr(torch, device.type), "stats", dict)()
+    return {key: value for key, value in stats.items() if isinstance(value, (int, float))}
 
 
 class Side:
@@ -163,11 +164,12 @@ def run_case(case: Case, device: torch.device, arguments) -> dict:
 
 
 def run_alone(case: Case, device: torch.device, result: dict, threads: int) -> None:
-    for name, where in (("torch", torch.device("cpu")), ("device", device)):
-        try:
-            result[name]["alone"] = measure_alone(case, where, threads)
-        except RuntimeError as error:
-            say(f"\n  {case.name} on {where} could not be measured by itself:\n{error}")
+    try:
+        torch_side, our_side = measure_sides(case, [torch.device("cpu"), device], threads)
+    except RuntimeError as error:
+        say(f"\n  {case.name} could not be measured by itself:\n{error}")
+        return
+    result["torch"]["alone"], result["device"]["alone"] = torch_side, our_side
 
 
 def release(device: torch.device) -> None:
@@ -218,7 +220,8 @@ def main(arguments) -> int:
     except Exception as error:
         sys.exit(f"bench: the device `{arguments.device}` does not work: {error}")
     if arguments.alone:
-        print(json.dumps(measure(next(case for case in CASES if case.name == arguments.alone), device)))
+        name, seconds = arguments.alone
+        print(json.dumps(measure(next(case for case in CASES if case.name == name), device, float(seconds))))
         return 0
 
     results = run_cases(chosen_cases(arguments.cases), device, arguments)

@@ -62,10 +62,11 @@ def test_settling():
     ends = [0.1 * (k + 1) for k in range(40)]
     steady = [(end, 0.1) for end in ends]
     assert seconds_to_settle(steady) == 0
-    one_slow_step = [(end, 0.3 if k == 20 else 0.1) for k, end in enumerate(ends)]
-    assert seconds_to_settle(one_slow_step) == 0
-    slow_start = [(end, 0.2 if k < 10 else 0.1) for k, end in enumerate(ends)]
-    assert 0.9 <= seconds_to_settle(slow_start) <= 1.1
+    slow_steps = [(end, 0.3 if k in (20, 33) else 0.1) for k, end in enumerate(ends)]
+    assert seconds_to_settle(slow_steps) == 0
+    slow_start = [(end, 0.2 if k < 12 else 0.1) for k, end in enumerate(ends)]
+    assert 0.9 <= seconds_to_settle(slow_start) <= 1.3
+    assert seconds_to_settle(steady[:2]) == 0
 
 
 def test_readme_section():

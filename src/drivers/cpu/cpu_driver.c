@@ -1,7 +1,7 @@
 /* The CPU driver: host memory and the shared thread team.
  *
- * Blocks of 2 MB and more are mapped on their own, aligned to 2 MB, with huge pages asked for: first touch and address
- * translation are what large temporaries cost. Everything happens during the call, so there is nothing to submit or flush.
+ * Blocks of 2 MB and more are mapped on their own, aligned to 2 MB; what the host writes into them gets huge pages.
+ * Everything happens during the call, so there is nothing to submit or flush.
  *
  * Each worker of a parallel loop has scratch of its own, which grows to the largest kernel seen and stays.
  */
@@ -114,7 +114,7 @@ static void cpu_memory_info(void *impl, int64_t *out_free_bytes, int64_t *out_to
 /* ---- memory ---- */
 
 /* Maps `bytes` rounded to huge pages at an address aligned to them: maps one page more and gives the ends back. */
-static void *map_huge(size_t bytes) {
+static void *map_aligned(size_t bytes) {
   if (bytes > SIZE_MAX / 2) {
     errno = ENOMEM;
     return NULL;
@@ -131,16 +131,27 @@ static void *map_huge(size_t bytes) {
   if (aligned + rounded < start + mapped) {
     munmap(aligned + rounded, (size_t)(start + mapped - (aligned + rounded)));
   }
-#ifdef MADV_HUGEPAGE
-  madvise(aligned, rounded, MADV_HUGEPAGE);
-#endif
   return aligned;
+}
+
+/* What the host writes are weights and batches, read in each step: huge pages save the lookup of their addresses. What kernels
+ * make has small pages, because the first touch of a huge page costs several times as much a byte on some virtual machines. */
+static void advise_huge(char *address, size_t bytes) {
+#ifdef MADV_HUGEPAGE
+  char *first = (char *)(((uintptr_t)address + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
+  char *last = (char *)(((uintptr_t)address + bytes) & ~(uintptr_t)(HUGE_PAGE - 1));
+  if (bytes >= HUGE_PAGE && last > first) {
+    madvise(first, (size_t)(last - first), MADV_HUGEPAGE);
+  }
+#else
+  (void)address, (void)bytes;
+#endif
 }
 
 static hr_status cpu_allocate(void *impl, size_t bytes, void **out_address) {
   (void)impl;
   void *address =
-      bytes >= HUGE_PAGE ? map_huge(bytes) : aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) & ~(size_t)63);
+      bytes >= HUGE_PAGE ? map_aligned(bytes) : aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) & ~(size_t)63);
   if (address == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "the system has no %zu bytes: %s", bytes, strerror(errno));
   }
@@ -168,7 +179,14 @@ static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
   memcpy(work->to + begin, work->from + begin, (size_t)(end - begin));
 }
 
-static hr_status cpu_copy(void *impl, void *to, const void *from, size_t bytes) {
+static hr_status cpu_copy_in(void *impl, void *to, const void *from, size_t bytes) {
+  (void)impl;
+  advise_huge(to, bytes);
+  memcpy(to, from, bytes);
+  return HR_OK;
+}
+
+static hr_status cpu_copy_out(void *impl, void *to, const void *from, size_t bytes) {
   (void)impl;
   memcpy(to, from, bytes);
   return HR_OK;
@@ -282,8 +300,8 @@ const hr_driver hr_cpu_driver = {
     .memory_info = cpu_memory_info,
     .allocate = cpu_allocate,
     .free = cpu_free,
-    .copy_in = cpu_copy,
-    .copy_out = cpu_copy,
+    .copy_in = cpu_copy_in,
+    .copy_out = cpu_copy_out,
     .copy_within = cpu_copy_within,
     .fill = cpu_fill,
     .launch = cpu_launch,
