@@ -8,6 +8,7 @@
 
 enum { ALIGNMENT = 64 };
 static const int64_t SERIAL_FLOPS = 1000000; /* about 5 us on one core: a second thread would cost more */
+static const int64_t COPY_GRAIN = 1 << 16;   /* bytes */
 
 int hr__dnnl_dtype(hr_dtype dtype) {
   switch (dtype) {
@@ -167,6 +168,16 @@ int hr__pipe_number(hr_prepared *pipe, int arg, dnnl_const_memory_desc desc) {
   return memory;
 }
 
+void hr__pipe_zero(hr_prepared *pipe, int arg, const hr_operand *operand) {
+  pipe_step step = {.kind = PIPE_ZERO};
+  step.copy.arg = arg;
+  step.copy.element_bytes = hr_dtype_size(operand->dtype);
+  step.copy.arg_offset = operand->offset * (int64_t)step.copy.element_bytes;
+  step.copy.rank = operand->rank;
+  memcpy(step.copy.dims, operand->dims, (size_t)operand->rank * sizeof(int64_t));
+  hr__pipe_step(pipe, &step);
+}
+
 dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe, dnnl_const_post_ops ops) {
   dnnl_primitive_attr attr = NULL;
   hr__pipe_check(pipe, hr__dnnl.primitive_attr_create(&attr), "attributes");
@@ -261,16 +272,30 @@ static bool has_constant(pipe_constant *constant) {
   return false;
 }
 
-static void copy_strided(const pipe_copy *copy, char *strided, char *dense, bool to_dense) {
-  int64_t index[HR_RANK_MAX] = {0}, count = 1, at = 0;
-  size_t bytes = copy->element_bytes;
-  for (int d = 0; d < copy->rank; ++d) {
-    count *= copy->dims[d];
+typedef struct copy_call {
+  const pipe_copy *copy;
+  char *strided, *dense;
+  bool to_dense;
+  int outer; /* dims in front of those that are dense on both sides */
+  int64_t run;
+} copy_call;
+
+/* Runs [begin, end) of the outer dims. */
+static void copy_runs(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  const copy_call *call = arg;
+  const pipe_copy *copy = call->copy;
+  int64_t index[HR_RANK_MAX], at = 0, rest = begin;
+  size_t bytes = (size_t)call->run * copy->element_bytes;
+  for (int d = call->outer - 1; d >= 0; --d) {
+    index[d] = rest % copy->dims[d];
+    rest /= copy->dims[d];
+    at += index[d] * copy->strides[d];
   }
-  for (int64_t i = 0; i < count; ++i) {
-    char *a = strided + at * (int64_t)bytes, *b = dense + i * (int64_t)bytes;
-    memcpy(to_dense ? b : a, to_dense ? a : b, bytes);
-    for (int d = copy->rank - 1; d >= 0; --d) {
+  for (int64_t i = begin; i < end; ++i) {
+    char *a = call->strided + at * (int64_t)copy->element_bytes, *b = call->dense + i * (int64_t)bytes;
+    memcpy(call->to_dense ? b : a, call->to_dense ? a : b, bytes);
+    for (int d = call->outer - 1; d >= 0; --d) {
       at += copy->strides[d];
       if (++index[d] < copy->dims[d]) {
         break;
@@ -279,6 +304,32 @@ static void copy_strided(const pipe_copy *copy, char *strided, char *dense, bool
       index[d] = 0;
     }
   }
+}
+
+static void copy_strided(const pipe_copy *copy, char *strided, char *dense, bool to_dense, bool is_serial) {
+  copy_call call = {copy, strided, dense, to_dense, copy->rank, 1};
+  while (call.outer > 0 && (copy->strides[call.outer - 1] == call.run || copy->dims[call.outer - 1] == 1)) {
+    call.run *= copy->dims[--call.outer];
+  }
+  int64_t units = 1;
+  for (int d = 0; d < call.outer; ++d) {
+    units *= copy->dims[d];
+  }
+  hr_parallel_for(units, is_serial ? units : COPY_GRAIN / (call.run * (int64_t)copy->element_bytes) + 1, copy_runs,
+                  &call);
+}
+
+static void zero_bytes(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  memset((char *)arg + begin, 0, (size_t)(end - begin));
+}
+
+static void zero_operand(const pipe_copy *copy, char *dense, bool is_serial) {
+  int64_t bytes = (int64_t)copy->element_bytes;
+  for (int d = 0; d < copy->rank; ++d) {
+    bytes *= copy->dims[d];
+  }
+  hr_parallel_for(bytes, is_serial ? bytes : COPY_GRAIN, zero_bytes, dense);
 }
 
 /* dx[n, c, ..] += bias[c]: a transposed convolution's bias; copy describes dx, args[0].arg the bias operand. */
@@ -313,7 +364,10 @@ static int run_step(const hr_prepared *pipe, const pipe_step *step, void *const 
     case PIPE_PACK:
     case PIPE_UNPACK:
       copy_strided(&step->copy, (char *)args[step->copy.arg] + step->copy.arg_offset,
-                   workspace + step->copy.workspace_offset, step->kind == PIPE_PACK);
+                   workspace + step->copy.workspace_offset, step->kind == PIPE_PACK, pipe->thread_count == 1);
+      return DNNL_SUCCESS;
+    case PIPE_ZERO:
+      zero_operand(&step->copy, (char *)args[step->copy.arg] + step->copy.arg_offset, pipe->thread_count == 1);
       return DNNL_SUCCESS;
     case PIPE_ADD_BIAS:
       add_bias(step, args);

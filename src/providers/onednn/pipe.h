@@ -20,7 +20,14 @@ typedef struct pipe_memory {
   int64_t offset; /* bytes from the operand's or the workspace's address */
 } pipe_memory;
 
-typedef enum pipe_step_kind { PIPE_PRIMITIVE, PIPE_PACK, PIPE_UNPACK, PIPE_ADD_BIAS, PIPE_NUMBER } pipe_step_kind;
+typedef enum pipe_step_kind {
+  PIPE_PRIMITIVE,
+  PIPE_PACK,
+  PIPE_UNPACK,
+  PIPE_ADD_BIAS,
+  PIPE_NUMBER,
+  PIPE_ZERO
+} pipe_step_kind;
 
 /* Strided elements of an operand, copied to or from dense row-major memory. */
 typedef struct pipe_copy {
@@ -80,6 +87,8 @@ int hr__pipe_workspace(hr_prepared *pipe, dnnl_const_memory_desc desc);
 /* A dense copy of a strided operand in the workspace, to be packed before (input) or unpacked after (output). */
 int hr__pipe_packed(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc, bool is_output,
                     pipe_step *out_unpack);
+/* Fills a dense operand with zeros. */
+void hr__pipe_zero(hr_prepared *pipe, int arg, const hr_operand *operand);
 /* A memory with what `memory` (of layout `from`) holds in layout `to`: itself where they agree, else reordered. */
 int hr__pipe_reordered(hr_prepared *pipe, int memory, dnnl_const_memory_desc from, dnnl_const_memory_desc to);
 /* The same for a weight, which may be kept from run to run. */
