@@ -1,6 +1,7 @@
 /* compile.h: from a recorded program to a schedule of steps.
  *
- *   stream form --expand, versions--> value form --simplify, match, layout--> --fuse, recompute--> groups --plan--> --lower--> kernels
+ *   stream form --expand, versions--> value form --simplify, match, layout--> --fuse, recompute, wait--> groups
+ *               --plan--> --lower--> kernels
  *
  * Each pass has a file of its own. The compiler never calls a driver: it asks for target data.
  */

@@ -291,6 +291,89 @@ HR_TEST(a_failing_check_leaves_what_was_written_before_it) {
   HR_ASSERT_NEAR(x[0], 2.7182817, 1e-6);
 }
 
+/* A step of Adam whose gradient no kernel of the chain could make, as those out of a library; `between` the average's update and
+ * the chain that uses it. */
+static const char *adam(const char *between) {
+  static char text[2048];
+  snprintf(text, sizeof text,
+           "buffer %%0 64 live\n" /* the parameter, and its averages */
+           "buffer %%1 64 live\n"
+           "buffer %%2 64 live\n"
+           "buffer %%3 64 live fresh\n" /* the gradient */
+           "buffer %%4 64 live\n"
+           "buffer %%5 64 dead fresh\n"
+           "buffer %%6 64 live fresh\n"
+           "scalar $0 f64 = 0.25\n"
+           "%%3:f32[4,4]{1,4}+0 = neg(%%4:f32[4,4]{4,1}+0)\n"
+           "%%1:f32[4,4]{4,1}+0 = lerp(%%1:f32[4,4]{4,1}+0, %%3:f32[4,4]{4,1}+0, $0)\n"
+           "%s"
+           "%%2:f32[4,4]{4,1}+0 = mul(%%2:f32[4,4]{4,1}+0, $0)\n"
+           "%%2:f32[4,4]{4,1}+0 = addcmul(%%2:f32[4,4]{4,1}+0, %%3:f32[4,4]{4,1}+0, %%3:f32[4,4]{4,1}+0, $0)\n"
+           "%%5:f32[4,4]{4,1}+0 = sqrt(%%2:f32[4,4]{4,1}+0)\n"
+           "%%0:f32[4,4]{4,1}+0 = addcdiv(%%0:f32[4,4]{4,1}+0, %%1:f32[4,4]{4,1}+0, %%5:f32[4,4]{4,1}+0, $0)\n",
+           between);
+  return text;
+}
+
+static int count_kernels(const char *text) {
+  compiled c = compile(text);
+  int count = c.kernel_count;
+  compiled_fini(&c);
+  return count;
+}
+
+/* The average found nobody to join, but runs with the chain that waits for it. */
+HR_TEST(an_average_joins_the_chain_that_uses_it) {
+  HR_ASSERT_EQ(count_kernels(adam("")), 2);
+  float p[16], m[16], v[16], g[16], x[16], copy[16];
+  for (int i = 0; i < 16; ++i) {
+    p[i] = 1, m[i] = 0, v[i] = 4, x[i] = -4;
+  }
+  HR_ASSERT_OK(run(adam(""), (void *[]){p, m, v, g, x, NULL, copy}, NULL));
+  for (int i = 0; i < 16; ++i) {
+    HR_ASSERT_EQ(m[i], 1);
+    HR_ASSERT_EQ(v[i], 5);
+    HR_ASSERT_NEAR(p[i], 1 + 0.25 / 2.2360679775, 1e-6);
+  }
+}
+
+HR_TEST(an_average_that_others_wait_for_stays_before_them) {
+  /* it is read through another map, so nothing can run with it */
+  const char *read = "%6:f32[4,4]{1,4}+0 = exp(%1:f32[4,4]{4,1}+0)\n%1:f32[4,4]{4,1}+0 = exp(%6:f32[4,4]{4,1}+0)\n";
+  HR_ASSERT_EQ(count_kernels(adam(read)), 3);
+  float p[16] = {0}, m[16] = {0}, v[16] = {0}, g[16], x[16] = {-4}, copy[16];
+  HR_ASSERT_OK(run(adam(read), (void *[]){p, m, v, g, x, NULL, copy}, NULL));
+  HR_ASSERT_NEAR(copy[0], 2.7182817, 1e-6);
+  HR_ASSERT_NEAR(m[0], 15.154262, 1e-5);
+}
+
+/* It was issued before the check, so it happens although the check fails. */
+HR_TEST(an_average_does_not_wait_behind_a_check) {
+  const char *between = "%6:f32[2]{1}+0 = index_select(%0:f32[4]{1}+0, %4:i64[2]{1}+0) ints(0)\n";
+  float p[16] = {1}, m[16] = {0}, v[16] = {4}, g[16], x[16] = {0}, selected[16];
+  memcpy(x, (int64_t[]){0, 4}, 16);
+  x[5] = -4;
+  hr_status status = run(adam(between), (void *[]){p, m, v, g, x, NULL, selected}, NULL);
+  HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_OUT_OF_RANGE);
+  hr_status_free(status);
+  HR_ASSERT_EQ(m[5], 1);
+  HR_ASSERT_EQ(p[0], 1);
+}
+
+/* Waiting shall not keep memory: the temporary that the average comes from would live until the end. */
+HR_TEST(an_average_does_not_keep_a_temporary) {
+  const char *text = "buffer %0 64 live\n"
+                     "buffer %1 64 live\n"
+                     "buffer %2 64 dead fresh\n"
+                     "buffer %3 64 live\n"
+                     "buffer %4 64 live\n"
+                     "%2:f32[4,4]{1,4}+0 = neg(%0:f32[4,4]{4,1}+0)\n"
+                     "%1:f32[4,4]{4,1}+0 = add(%1:f32[4,4]{4,1}+0, %2:f32[4,4]{4,1}+0)\n"
+                     "%4:f32[2,2]{4,1}+0 = neg(%3:f32[2,2]{4,1}+0)\n"
+                     "%4:f32[4,4]{4,1}+0 = mul(%4:f32[4,4]{4,1}+0, %1:f32[4,4]{4,1}+0)\n";
+  HR_ASSERT_EQ(count_kernels(text), 4);
+}
+
 /* Padding is an element of what is padded: rounded and wrapped as if it had been stored. */
 HR_TEST(padding_is_of_the_dtype_that_is_padded) {
   const char *text = "buffer %0 2 live\n"

@@ -19,7 +19,7 @@
 #include "compiler/passes.h"
 #include "core/op.h"
 
-enum { NEAR_GROUPS = 8, GROUP_NODES_MAX = 48, GROUP_ACCESSES_MAX = 160, CANDIDATES_MAX = 16 };
+enum { NEAR_GROUPS = 8, CANDIDATES_MAX = 16 };
 static const int64_t RESIDENT_ROW_BYTES = 256 * 1024;
 
 typedef struct access {
@@ -116,38 +116,38 @@ static bool combines(const hr_node *node, bool is_write) {
   return is_write && node->store_mode != HR_STORE_SET;
 }
 
-/* Whether `node`'s access to a buffer can live in the group with `a`, an access already there. */
-static bool may_share(const hr_program *program, const hr_domain *domain, const access *a, const hr_node *node,
-                      const hr_operand *operand, bool is_write, bool *benefits) {
-  bool same = hr_group_same_map(domain, &program->nodes[a->node], a->operand, node, operand) &&
-              !combines(node, is_write) && !combines(&program->nodes[a->node], a->is_write);
-  *benefits |= same;
-  if ((!is_write && !a->is_write) || (!same && are_disjoint(a->operand, operand))) {
+bool hr_group_may_share(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, bool a_is_write,
+                        const hr_node *node_b, const hr_operand *b, bool b_is_write, bool *shares) {
+  bool same =
+      hr_group_same_map(domain, node_a, a, node_b, b) && !combines(node_a, a_is_write) && !combines(node_b, b_is_write);
+  *shares |= same;
+  if ((!a_is_write && !b_is_write) || (!same && are_disjoint(a, b))) {
     return true;
   }
-  same &= operand->bound_count == 0;
+  same &= b->bound_count == 0;
   if (!same) {
     return false;
   }
   /* a row's result may not replace what the row's elements read or wrote */
-  return !is_write || !writes_rows(domain, node) || writes_rows(domain, &program->nodes[a->node]);
+  return !b_is_write || !writes_rows(domain, node_b) || writes_rows(domain, node_a);
 }
 
 static bool accesses_allow(const fuser *f, const open_group *group, const hr_domain *domain, const hr_node *node,
                            bool *benefits) {
   for (size_t k = 0; k < group->accesses.count; ++k) {
     const access *a = &group->accesses.data[k];
+    const hr_node *other = &f->program->nodes[a->node];
     for (int i = 0; i < node->input_count; ++i) {
       const hr_operand *input = &node->inputs[i];
       if (input->kind == HR_OPERAND_VALUE && input->index == a->buffer &&
-          !may_share(f->program, domain, a, node, input, false, benefits)) {
+          !hr_group_may_share(domain, other, a->operand, a->is_write, node, input, false, benefits)) {
         return false;
       }
     }
     for (int i = 0; i < node->output_count; ++i) {
       const hr_operand *output = &node->outputs[i];
       if (output->kind == HR_OPERAND_VALUE && output->index == a->buffer &&
-          !may_share(f->program, domain, a, node, output, true, benefits)) {
+          !hr_group_may_share(domain, other, a->operand, a->is_write, node, output, true, benefits)) {
         return false;
       }
     }
@@ -230,8 +230,8 @@ static bool may_join(const fuser *f, int g, const hr_node *node, hr_domain *out_
                      bool *benefits) {
   const open_group *group = &f->groups.data[g];
   size_t operands = (size_t)(node->input_count + node->output_count);
-  if (!group->is_loop || group->is_closed || group->nodes.count >= GROUP_NODES_MAX ||
-      (node->home != 0 && node->home != group->home) || group->accesses.count + operands > GROUP_ACCESSES_MAX ||
+  if (!group->is_loop || group->is_closed || group->nodes.count >= HR_GROUP_NODES_MAX ||
+      (node->home != 0 && node->home != group->home) || group->accesses.count + operands > HR_GROUP_ACCESSES_MAX ||
       !domains_agree(group, node, out_domain) || !accesses_allow(f, group, out_domain, node, benefits)) {
     return false;
   }
@@ -465,7 +465,7 @@ static bool export_groups(const fuser *f, hr_fusion *out_fusion) {
   return true;
 }
 
-static int *new_indices(hr_program *program, int count) {
+int *hr_program_indices(hr_program *program, int count) {
   int *indices = HR_ARENA_ARRAY(&program->arena, int, (size_t)count + 1);
   if (indices != NULL) {
     memset(indices, 0xff, ((size_t)count + 1) * sizeof *indices);
@@ -480,10 +480,10 @@ static bool find_readers(fuser *f) {
   for (int n = 0; n < program->node_count; ++n) {
     inputs += program->nodes[n].input_count;
   }
-  int *last_writer = new_indices(program, program->buffer_count);
-  f->first_reader = new_indices(program, program->node_count);
-  f->input_base = new_indices(program, program->node_count);
-  f->input_writer = new_indices(program, inputs);
+  int *last_writer = hr_program_indices(program, program->buffer_count);
+  f->first_reader = hr_program_indices(program, program->node_count);
+  f->input_base = hr_program_indices(program, program->node_count);
+  f->input_writer = hr_program_indices(program, inputs);
   if (!last_writer || !f->first_reader || !f->input_base || !f->input_writer) {
     return false;
   }
@@ -511,11 +511,11 @@ hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_f
   memset(&f, 0, sizeof f);
   f.program = program;
   f.target = target;
-  f.node_group = new_indices(program, program->node_count);
+  f.node_group = hr_program_indices(program, program->node_count);
   f.node_phase = HR_ARENA_ARRAY(&program->arena, int, (size_t)program->node_count + 1);
-  f.write_group = new_indices(program, program->buffer_count);
-  f.read_group = new_indices(program, program->buffer_count);
-  f.writer = new_indices(program, program->buffer_count);
+  f.write_group = hr_program_indices(program, program->buffer_count);
+  f.read_group = hr_program_indices(program, program->buffer_count);
+  f.writer = hr_program_indices(program, program->buffer_count);
   bool ok = f.node_group && f.node_phase && f.write_group && f.read_group && f.writer && find_readers(&f) &&
             fuse_nodes(&f) && export_groups(&f, out_fusion);
   for (size_t g = 0; g < f.groups.count; ++g) {

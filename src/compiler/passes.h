@@ -17,6 +17,8 @@ hr_status hr_match(hr_program *program, const hr_target *target);
 /* Lays dead activations of convolutions out channels-last, and what loops make of them. */
 hr_status hr_layout(hr_program *program);
 
+enum { HR_GROUP_NODES_MAX = 48, HR_GROUP_ACCESSES_MAX = 160 };
+
 /* A list of nodes that run as one step: loop nodes of one domain, or a single contraction or special node. */
 typedef struct hr_group {
   bool is_loop;
@@ -46,6 +48,10 @@ void hr_group_map_bound(const hr_domain *domain, const hr_node *node, const hr_b
 bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, const hr_node *node_b,
                        const hr_operand *b);
 
+/* Whether two accesses to one buffer, `b` of a later node, can be in one group; *shares is set if they are the same. */
+bool hr_group_may_share(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, bool a_is_write,
+                        const hr_node *node_b, const hr_operand *b, bool b_is_write, bool *shares);
+
 hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_fusion);
 
 /* Whether an operation may be computed several times rather than kept: exact, and a few cycles for a vector. */
@@ -53,6 +59,13 @@ bool hr_is_cheap(hr_op op);
 
 /* Has values computed again by the groups that read them, where that moves fewer bytes. The program then needs hr_fuse again. */
 hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fusion *fusion, bool *out_changed);
+
+/* Moves element-wise groups to the first group that waits for them. Before: lerp(m, g) | mul(v), addcmul(v, g, g), ..,
+ * addcdiv(p, m, d). After: one group. */
+hr_status hr_wait(hr_program *program, hr_fusion *fusion);
+
+/* count + 1 indices in the program's arena, all -1; NULL when memory is out. */
+int *hr_program_indices(hr_program *program, int count);
 
 /* What a group leaves in memory: for each node output, whether it must be stored. */
 typedef struct hr_liveness {

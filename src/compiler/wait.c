@@ -1,0 +1,213 @@
+/* wait.c: element-wise groups that run with the first group that waits for them.
+ *
+ *   before   group 0: %m = lerp(%m, %g)             after   group 0: %m = lerp(%m, %g); %v = mul(%v, $b); ...;
+ *            group 1: %v = mul(%v, $b); ...;                         %p = addcdiv(%p, %m, %d)
+ *                     %p = addcdiv(%p, %m, %d)
+ *
+ * Fuse goes forward: a node joins what is there. The average of an optimizer finds nobody when its gradient comes out of a
+ * library, and the chain that will use it begins with another buffer; so does the decay of a weight. Here groups are looked at
+ * from the last to the first. One that updates what outlives the program moves to the first group behind it that must not run
+ * before it, if the two may share a kernel. Then nothing in between minds, and what both read is read once.
+ *
+ * It doesn't move behind a CHECK_INDEX, and it doesn't move where a temporary that it reads would have to live longer.
+ */
+#include "compiler/passes.h"
+
+typedef struct waiting {
+  hr_program *program;
+  int group_count;
+  hr_group *groups;
+  int *first_writer, *first_reader; /* of each buffer: the first group behind the present one; -1: none */
+  int *first, *last; /* of each buffer: the first group that touches it, and the last one behind the present */
+  int check;         /* the first group behind the present one that is a CHECK_INDEX */
+} waiting;
+
+static const hr_node *node_of(const waiting *w, int g, int k) {
+  return &w->program->nodes[w->groups[g].nodes[k]];
+}
+
+static int operand_count(const hr_node *node) {
+  return node->input_count + node->output_count;
+}
+
+static int earlier(int a, int b) {
+  return b >= 0 && b < a ? b : a;
+}
+
+/* Operands of all nodes of a group, or -1 when it isn't element-wise. */
+static int count_accesses(const waiting *w, int g) {
+  const hr_group *group = &w->groups[g];
+  int count = 0;
+  if (!group->is_loop || group->domain.reduce_mask != 0 || group->domain.ordered_mask != 0) {
+    return -1;
+  }
+  for (int k = 0; k < group->node_count; ++k) {
+    const hr_node *node = node_of(w, g, k);
+    if (node->outputs[0].term_count != 0) {
+      return -1;
+    }
+    count += operand_count(node);
+  }
+  return count;
+}
+
+/* The first group that may not run before group h; group_count if none has to wait. */
+static int first_waiting(const waiting *w, int h) {
+  int first = w->group_count;
+  for (int k = 0; k < w->groups[h].node_count; ++k) {
+    const hr_node *node = node_of(w, h, k);
+    for (int i = 0; i < operand_count(node); ++i) {
+      const hr_operand *operand = hr_node_operand(node, i);
+      if (operand->kind == HR_OPERAND_VALUE) {
+        first = earlier(first, w->first_writer[operand->index]);
+        first = i < node->input_count ? first : earlier(first, w->first_reader[operand->index]);
+      }
+    }
+  }
+  return first;
+}
+
+/* Whether the group updates what outlives the program, and no temporary that comes from elsewhere is let go of before group g. */
+static bool is_worth_moving(const waiting *w, int h, int g) {
+  bool updates = false;
+  for (int k = 0; k < w->groups[h].node_count; ++k) {
+    const hr_node *node = node_of(w, h, k);
+    for (int i = 0; i < operand_count(node); ++i) {
+      const hr_operand *operand = hr_node_operand(node, i);
+      bool is_value = operand->kind == HR_OPERAND_VALUE,
+           is_dead = is_value && w->program->buffers[operand->index].is_dead;
+      if (is_dead && w->first[operand->index] < h && w->last[operand->index] < g) {
+        return false;
+      }
+      updates |= is_value && !is_dead && i >= node->input_count;
+    }
+  }
+  return updates;
+}
+
+/* Whether all accesses of a node can live beside those of another group's node; *shares: some of them are the same. */
+static bool nodes_allow(const hr_domain *domain, const hr_node *a, const hr_node *b, bool *shares) {
+  for (int i = 0; i < operand_count(a); ++i) {
+    const hr_operand *x = hr_node_operand(a, i);
+    for (int j = 0; j < operand_count(b); ++j) {
+      const hr_operand *y = hr_node_operand(b, j);
+      if (x->kind == HR_OPERAND_VALUE && y->kind == HR_OPERAND_VALUE && x->index == y->index &&
+          !hr_group_may_share(domain, a, x, i >= a->input_count, b, y, j >= b->input_count, shares)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+static bool can_follow(const waiting *w, int h, int g, hr_domain *out_domain) {
+  const hr_group *from = &w->groups[h], *to = &w->groups[g];
+  int from_accesses = count_accesses(w, h), to_accesses = count_accesses(w, g);
+  if (from_accesses < 0 || to_accesses < 0 || from_accesses + to_accesses > HR_GROUP_ACCESSES_MAX ||
+      from->node_count + to->node_count > HR_GROUP_NODES_MAX || !is_worth_moving(w, h, g) ||
+      hr_domain_count(&from->domain) != hr_domain_count(&to->domain) ||
+      !hr_domain_refine(&to->domain, &from->domain, false, out_domain)) {
+    return false;
+  }
+  bool shares = false, allows = true;
+  for (int k = 0; allows && k < from->node_count; ++k) {
+    for (int j = 0; allows && j < to->node_count; ++j) {
+      allows = nodes_allow(out_domain, node_of(w, h, k), node_of(w, g, j), &shares);
+    }
+  }
+  return allows && shares;
+}
+
+/* Merges the nodes of group h into group g, in the program's order. */
+static bool move_nodes(waiting *w, int h, int g, const hr_domain *domain) {
+  hr_group *from = &w->groups[h], *to = &w->groups[g];
+  int count = from->node_count + to->node_count;
+  int *nodes = HR_ARENA_ARRAY(&w->program->arena, int, (size_t)count);
+  if (nodes == NULL) {
+    return false;
+  }
+  for (int n = 0, i = 0, j = 0; n < count; ++n) {
+    bool is_from = j == to->node_count || (i < from->node_count && from->nodes[i] < to->nodes[j]);
+    nodes[n] = is_from ? from->nodes[i++] : to->nodes[j++];
+  }
+  to->nodes = nodes;
+  to->node_count = count;
+  to->domain = *domain;
+  from->node_count = 0;
+  return true;
+}
+
+/* Notes what group g touches as behind all groups before it. */
+static void note(waiting *w, int g) {
+  for (int k = 0; k < w->groups[g].node_count; ++k) {
+    const hr_node *node = node_of(w, g, k);
+    w->check = node->op == HR_OP_CHECK_INDEX ? g : w->check;
+    for (int i = 0; i < operand_count(node); ++i) {
+      const hr_operand *operand = hr_node_operand(node, i);
+      if (operand->kind == HR_OPERAND_VALUE) {
+        int *first = i < node->input_count ? &w->first_reader[operand->index] : &w->first_writer[operand->index];
+        *first = *first < 0 || g < *first ? g : *first;
+        w->last[operand->index] = g > w->last[operand->index] ? g : w->last[operand->index];
+      }
+    }
+  }
+}
+
+static void find_first(waiting *w) {
+  for (int g = w->group_count - 1; g >= 0; --g) {
+    for (int k = 0; k < w->groups[g].node_count; ++k) {
+      const hr_node *node = node_of(w, g, k);
+      for (int i = 0; i < operand_count(node); ++i) {
+        const hr_operand *operand = hr_node_operand(node, i);
+        if (operand->kind == HR_OPERAND_VALUE) {
+          w->first[operand->index] = g;
+        }
+      }
+    }
+  }
+}
+
+static bool move_groups(waiting *w) {
+  find_first(w);
+  for (int h = w->group_count - 1; h >= 0; --h) {
+    int g = first_waiting(w, h);
+    hr_domain domain;
+    bool moves = g < w->check && can_follow(w, h, g, &domain);
+    if (moves && !move_nodes(w, h, g, &domain)) {
+      return false;
+    }
+    note(w, moves ? g : h);
+  }
+  return true;
+}
+
+/* Leaves out the groups that have no nodes any more. */
+static void export_groups(const waiting *w, int *node_group, hr_fusion *fusion) {
+  int count = 0;
+  for (int g = 0; g < w->group_count; ++g) {
+    for (int k = 0; k < w->groups[g].node_count; ++k) {
+      node_group[w->groups[g].nodes[k]] = count;
+    }
+    if (w->groups[g].node_count > 0) {
+      w->groups[count++] = w->groups[g];
+    }
+  }
+  fusion->group_count = count;
+  fusion->groups = w->groups;
+  fusion->node_group = node_group;
+}
+
+hr_status hr_wait(hr_program *program, hr_fusion *fusion) {
+  waiting w = {.program = program, .group_count = fusion->group_count, .check = fusion->group_count};
+  w.groups = hr_arena_dup(&program->arena, fusion->groups, ((size_t)fusion->group_count + 1) * sizeof *w.groups);
+  w.first_writer = hr_program_indices(program, program->buffer_count);
+  w.first_reader = hr_program_indices(program, program->buffer_count);
+  w.first = hr_program_indices(program, program->buffer_count);
+  w.last = hr_program_indices(program, program->buffer_count);
+  int *node_group = hr_program_indices(program, program->node_count);
+  if (!w.groups || !w.first_writer || !w.first_reader || !w.first || !w.last || !node_group || !move_groups(&w)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "wait: no memory for %d groups", fusion->group_count);
+  }
+  export_groups(&w, node_group, fusion);
+  return NULL;
+}
