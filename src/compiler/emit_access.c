@@ -142,7 +142,7 @@ void hr__emit_store(hr__emitter *e, const hr_instr *store, const char *index) {
   HR__EMIT(e, ";\n");
 }
 
-static void emit_fill(hr__emitter *e, const hr_access *a, hr_class cls) {
+void hr__emit_fill(hr__emitter *e, const hr_access *a, hr_class cls) {
   if (a->fill >= 0) {
     HR__EMIT(e, "s%d_%s", a->fill, hr_class_name(cls));
   } else if (cls == HR_CLASS_C64 || cls == HR_CLASS_C128) {
@@ -150,6 +150,14 @@ static void emit_fill(hr__emitter *e, const hr_access *a, hr_class cls) {
   } else {
     HR__EMIT(e, "0");
   }
+}
+
+void hr__emit_inside(hr__emitter *e, int access) {
+  const hr_access *a = &e->kernel->accesses[access];
+  for (int c = 1; c <= a->bound_count; ++c) {
+    HR__EMIT(e, "%s((uint64_t)b%d_%d < %lldu)", c > 1 ? " & " : "(", access, c, (long long)a->bounds[c - 1].extent);
+  }
+  HR__EMIT(e, ")");
 }
 
 void hr__emit_uniform_load(hr__emitter *e, const hr_instr *load) {
@@ -160,11 +168,10 @@ void hr__emit_uniform_load(hr__emitter *e, const hr_instr *load) {
     HR__EMIT(e, "p%d;\n", load->access);
     return;
   }
-  for (int c = 1; c <= a->bound_count; ++c) {
-    HR__EMIT(e, "%s(uint64_t)b%d_%d < %lldu", c > 1 ? " & " : "(", load->access, c, (long long)a->bounds[c - 1].extent);
-    HR__EMIT(e, c == a->bound_count ? ")" : "");
+  if (a->bound_count > 0) {
+    hr__emit_inside(e, load->access);
+    HR__EMIT(e, " ? ");
   }
-  HR__EMIT(e, a->bound_count > 0 ? " ? " : "");
   if (a->term_count > 0) {
     HR__EMIT(e, "HR__LOAD_%s(p%d[0", hr__emit_dtype(a->dtype), load->access);
     hr__emit_terms(e, a);
@@ -174,7 +181,7 @@ void hr__emit_uniform_load(hr__emitter *e, const hr_instr *load) {
   }
   if (a->bound_count > 0) {
     HR__EMIT(e, " : ");
-    emit_fill(e, a, cls);
+    hr__emit_fill(e, a, cls);
   }
   HR__EMIT(e, ";\n");
 }
@@ -288,7 +295,7 @@ static void emit_run(hr__emitter *e, int access) {
 /* The elements of a run that are outside: the fill. */
 static void emit_outside(hr__emitter *e, const hr_instr *load, hr_class cls, const char *from, const char *to) {
   HR__EMIT(e, "for (int64_t j = %s; j < %s; ++j) {\nt%d[k + j] = ", from, to, load->dst);
-  emit_fill(e, &e->kernel->accesses[load->access], cls);
+  hr__emit_fill(e, &e->kernel->accesses[load->access], cls);
   HR__EMIT(e, ";\n}\n");
 }
 

@@ -7,20 +7,25 @@
  *
  * Row registers are vectors over the strip. Everything has to be affine along both sides, and there is one stage: values that
  * cross phases, and transcendentals of long bodies, stay with the interpreter. A split kernel leaves the results of chunks in
- * the workspace.
+ * the workspace. Reduced dims that are not one line (tiles of a plane) are walked in runs along the last of them; when that
+ * one is as short as a tile, its elements stand side by side in the body, and what is the same for them is loaded once:
+ *
+ *   for (o in chunk) { w0, w1, w2 = place of o;  for (; w2 < 14; ++w2) for (j < 16) { r1 = p1[a1 + j];  { ... } { ... } } }
  */
 #include <stdio.h>
 
 #include "compiler/emit_internal.h"
 
-enum { STRIP = 64, WIDE_STRIP = 256, WIDE_MIN = 512, SPLIT_ELEMENTS = 65536, SPLIT_UNITS = 64 };
+enum { STRIP = 64, WIDE_STRIP = 256, WIDE_MIN = 512, SPLIT_ELEMENTS = 65536, SPLIT_UNITS = 64, SIDE_MAX = 4 };
 
 typedef struct columns {
   hr__emitter *e;
   int inner;                     /* the kept dim along which strips lie */
   int64_t width, rows, outside;  /* columns of that dim, reduced elements, other kept elements */
   int64_t strip, strips, chunks; /* columns of a strip, ... */
-  bool is_split;
+  bool is_split, is_nested;      /* nested: the reduced dims are not one line */
+  int64_t side;                  /* reduced elements side by side in the body */
+  int64_t beside;                /* ... of which this one is written */
   int64_t workspace;
   hr__emit_extent all_rows, all_chunks, all_columns, all_strips;
   hr__emit_extent *parts;     /* by instruction: where results of chunks are */
@@ -37,7 +42,8 @@ static int64_t round_up(int64_t bytes) {
 
 /* How far an access moves from one reduced element, or column, to the next. */
 static int64_t row_step(const columns *c, const hr_access *access) {
-  return c->e->walked.rank > 0 ? access->strides[c->e->walked.source[0]] : 0;
+  int last = c->e->walked.rank - 1;
+  return last >= 0 ? access->strides[c->e->walked.source[last]] : 0;
 }
 static int64_t column_step(const columns *c, const hr_access *access) {
   return c->inner >= 0 ? access->strides[c->e->kept.source[c->inner]] : 0;
@@ -68,7 +74,7 @@ static bool name_extents(columns *c) {
     int64_t step = row_step(c, &kernel->accesses[a]);
     if (step == c->width) {
       c->row_steps[a] = c->all_columns;
-    } else if (step == 0) {
+    } else if (step == 0 || c->is_nested) {
       c->row_steps[a] = (hr__emit_extent){"0"};
     } else {
       c->row_steps[a] = number(c, step);
@@ -79,7 +85,7 @@ static bool name_extents(columns *c) {
 
 static bool is_simple(const columns *c) {
   const hr_kernel *kernel = c->e->kernel;
-  if (c->e->walked.rank > 1 || c->inner < 0) {
+  if (c->inner < 0) {
     return false;
   }
   for (int a = 0; a < kernel->access_count; ++a) {
@@ -105,6 +111,17 @@ static bool is_simple(const columns *c) {
     }
   }
   return weight < 60;
+}
+
+/* Chunks begin and end between groups of elements that stand side by side. */
+static void find_nest(columns *c) {
+  const hr_dims *walked = &c->e->walked;
+  c->side = 1;
+  c->is_nested = walked->rank > 1;
+  if (c->is_nested && walked->dims[walked->rank - 1] <= SIDE_MAX &&
+      HR_REDUCE_CHUNK % walked->dims[walked->rank - 1] == 0) {
+    c->side = walked->dims[walked->rank - 1];
+  }
 }
 
 static bool shall_split(const columns *c) {
@@ -168,13 +185,17 @@ static void emit_places(const columns *c, const char *unit) {
   }
 }
 
-/* "o * x3 + j * 1" */
+/* "o * x3 + j * 1", or "a3 + 256 + j * 1" */
 static void index_of(const columns *c, const hr_instr *instr, char *out_index, size_t bytes) {
-  long long step = (long long)column_step(c, &c->e->kernel->accesses[instr->access]);
-  if (instr->level == HR_LEVEL_ELEMENT) {
-    snprintf(out_index, bytes, "o * %s + j * %lld", c->row_steps[instr->access].text, step);
-  } else {
+  const hr_access *access = &c->e->kernel->accesses[instr->access];
+  long long step = (long long)column_step(c, access);
+  if (instr->level != HR_LEVEL_ELEMENT) {
     snprintf(out_index, bytes, "j * %lld", step);
+  } else if (c->is_nested) {
+    int64_t beside = c->side > 1 ? c->beside * row_step(c, access) : 0;
+    snprintf(out_index, bytes, "a%d + %lld + j * %lld", instr->access, (long long)beside, step);
+  } else {
+    snprintf(out_index, bytes, "o * %s + j * %lld", c->row_steps[instr->access].text, step);
   }
 }
 
@@ -244,6 +265,32 @@ static void emit_level(const columns *c, int phase, hr_level level) {
   }
 }
 
+/* Whether a load gives the same for all elements that stand side by side. */
+static bool is_shared(const columns *c, const hr_instr *instr) {
+  return instr->kind == HR_INSTR_LOAD && row_step(c, &c->e->kernel->accesses[instr->access]) == 0;
+}
+
+/* The elements that stand side by side, of column j. */
+static void emit_body(const columns *c, int phase) {
+  const hr_kernel *kernel = c->e->kernel;
+  if (c->side == 1) {
+    emit_level(c, phase, HR_LEVEL_ELEMENT);
+    return;
+  }
+  columns one = *c;
+  read_rows(c, phase, HR_LEVEL_ELEMENT);
+  for (one.beside = -1; one.beside < c->side; ++one.beside) { /* -1: what they share */
+    HR__EMIT(c->e, one.beside < 0 ? "" : "{\n");
+    for (int k = 0; k < kernel->instr_count; ++k) {
+      const hr_instr *instr = &kernel->instrs[k];
+      if (instr->phase == phase && instr->level == HR_LEVEL_ELEMENT && is_shared(c, instr) == (one.beside < 0)) {
+        emit_instr(&one, instr);
+      }
+    }
+    HR__EMIT(c->e, one.beside < 0 ? "" : "}\n");
+  }
+}
+
 static bool has_level(const hr_kernel *kernel, int phase, hr_level level) {
   for (int k = 0; k < kernel->instr_count; ++k) {
     if (kernel->instrs[k].phase == phase && kernel->instrs[k].level == level) {
@@ -273,6 +320,32 @@ static void emit_rows_of(const columns *c, int phase) {
   }
 }
 
+/* Opens the loops over reduced elements [from, to): a line, or runs along the last dim whose elements are not side by side. */
+static void open_walk(const columns *c, const char *from, const char *to) {
+  hr__emitter *e = c->e;
+  const hr_dims *walked = &e->walked;
+  if (!c->is_nested) {
+    HR__EMIT(e, "for (int64_t o = %s, last = %s; o < last; ++o) {\n{\n", from, to);
+    return;
+  }
+  int last = walked->rank - (c->side > 1 ? 2 : 1);
+  HR__EMIT(e, "for (int64_t o = %s; o < %s;) {\nint64_t at = o / %lld;\n", from, to, (long long)c->side);
+  for (int d = last; d > 0; --d) {
+    HR__EMIT(e, "int64_t w%d = at %% %lld;\nat /= %lld;\n", d, (long long)walked->dims[d], (long long)walked->dims[d]);
+  }
+  HR__EMIT(e, "int64_t w0 = at;\nconst int64_t left = (%s - o) / %lld;\n", to, (long long)c->side);
+  HR__EMIT(e, "const int64_t stop = %lld - w%d < left ? %lld : w%d + left;\no += (stop - w%d) * %lld;\n",
+           (long long)walked->dims[last], last, (long long)walked->dims[last], last, last, (long long)c->side);
+  HR__EMIT(e, "for (; w%d < stop; ++w%d) {\n", last, last);
+  for (int a = 0; a < e->kernel->access_count; ++a) {
+    HR__EMIT(e, "const int64_t a%d = 0", a);
+    for (int d = 0; d <= last; ++d) {
+      HR__EMIT(e, " + w%d * %lld", d, (long long)e->kernel->accesses[a].strides[walked->source[d]]);
+    }
+    HR__EMIT(e, ";\n");
+  }
+}
+
 /* Elements [from, to) of all columns of the strip: whole strips have a literal width. */
 static void emit_elements(const columns *c, int phase, const char *from, const char *to) {
   hr__emitter *e = c->e;
@@ -285,15 +358,21 @@ static void emit_elements(const columns *c, int phase, const char *from, const c
     }
   }
   if (c->width >= c->strip) {
-    HR__EMIT(e, "if (n == %d) {\nfor (int64_t o = %s, last = %s; o < last; ++o) {\n", (int)c->strip, from, to);
+    HR__EMIT(e, "if (n == %d) {\n", (int)c->strip);
+    open_walk(c, from, to);
     HR__EMIT(e, "HR_INDEPENDENT\nfor (int j = 0; j < %d; ++j) {\n", (int)c->strip);
-    emit_level(c, phase, HR_LEVEL_ELEMENT);
-    HR__EMIT(e, "}\n}\n} else\n");
+    emit_body(c, phase);
+    HR__EMIT(e, "}\n}\n}\n} else\n");
   }
   if (c->width % c->strip != 0) {
-    HR__EMIT(e, "for (int64_t o = %s; o < %s; ++o) {\n", from, to);
-    HR__EMIT(e, "HR_SHORT\nfor (int j = 0; j < %lld; ++j) {\n", (long long)(c->width % c->strip));
-    emit_level(c, phase, HR_LEVEL_ELEMENT);
+    int64_t rest = c->width % c->strip;
+    open_walk(c, from, to);
+    for (int64_t at = 0, next; at < rest; at = next) {
+      next = hr__emit_cut(at, rest);
+      HR__EMIT(e, "HR_LANES\nfor (int j = %lld; j < %lld; ++j) {\n", (long long)at, (long long)next);
+      emit_body(c, phase);
+      HR__EMIT(e, "}\n");
+    }
     HR__EMIT(e, "}\n}\n");
   } else {
     HR__EMIT(e, "{}\n");
@@ -437,6 +516,7 @@ hr_status hr__emit_columns(hr__emitter *e, const char *name, hr_emission *out_em
   c.strips = (c.width + c.strip - 1) / c.strip;
   c.chunks = (c.rows + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
   c.is_split = shall_split(&c);
+  find_nest(&c);
   if (!name_extents(&c)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s", name);
   }

@@ -43,7 +43,8 @@ int hr__emit_resolve(const hr__emitter *e, int reg) {
 
 /* ---- sources ---- */
 
-/* Whether this is the question of an unrolled argreduce: does key 0 with index 2 replace key 1 with index 3? */
+/* Whether this is the question of an unrolled argreduce: does key 0 with index 2 replace key 1 with index 3? Without indices
+ * key 0 came later. */
 static bool is_take(const hr_instr *instr) {
   return instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->family == HR_FAMILY_ARGREDUCE;
 }
@@ -195,7 +196,11 @@ void hr__emit_statement(hr__emitter *e, const hr_instr *instr) {
     HR__EMIT(e, ";\n");
     return;
   }
-  HR__EMIT(e, "hr_%s_%s_%s(", is_take(instr) ? "take" : "op", row->name, hr_class_name(instr->cls));
+  HR__EMIT(e, "hr_%s_%s_%s(",
+           !is_take(instr)            ? "op"
+           : instr->source_count == 2 ? "beats"
+                                      : "take",
+           row->name, hr_class_name(instr->cls));
   for (int s = 0; s < instr->source_count; ++s) {
     HR__EMIT(e, s > 0 ? ", " : "");
     hr__emit_source(e, instr, s);

@@ -6,7 +6,7 @@
  *   emit_access.c   addresses; copies between memory and dense blocks
  *   emit_stage.c    a block: its instructions cut into stages, values between stages, loops
  *   emit_points.c   element-wise kernels        emit_rows.c   reductions along rows
- *   emit_columns.c  reductions along columns
+ *   emit_nest.c     windows over channels       emit_columns.c  reductions along columns
  *
  * In the text: x1 is a number that is not literal, p3 the address of access 3, r5 register 5, t5 its block in scratch, s2_f32 scalar 2 in class f32.
  */
@@ -59,6 +59,7 @@ typedef struct hr__emitter {
   bool *scalar_used;   /* [scalar][class] */
   hr_dtype *stored_as; /* registers that stores of one dtype alone read: they need no rounding */
   int64_t scratch;     /* bytes so far */
+  bool is_nest;        /* the form of emit_nest.c */
   bool is_row_walk;    /* blocks lie along rows: ragged copies run along the walked dims */
   hr_emission *emission;
   hr_status status; /* the first failure */
@@ -95,6 +96,10 @@ void hr__emit_base(hr__emitter *e, const hr_access *access, int c, const hr_dims
 /* Reads or writes element `index` (a C expression) of an access as a value of its class. */
 void hr__emit_load(hr__emitter *e, int access, const char *index);
 void hr__emit_store(hr__emitter *e, const hr_instr *store, const char *index);
+/* What a load gives out of bounds. */
+void hr__emit_fill(hr__emitter *e, const hr_access *access, hr_class cls);
+/* "((uint64_t)b3_1 < 28u) & ..." of an access with bounds that do not move here. */
+void hr__emit_inside(hr__emitter *e, int access);
 /* The element of a uniform access, bounds looked at. */
 void hr__emit_uniform_load(hr__emitter *e, const hr_instr *load);
 /* Copies a ragged access to its register's block, or from its source's. */
@@ -130,6 +135,9 @@ void hr__emit_stages(hr__emitter *e, int phase, const hr__emit_block *block);
 /* ---- forms ---- */
 
 hr_status hr__emit_unroll(const hr_kernel *kernel, hr_arena *arena, const hr_kernel **out_kernel);
+/* Whether the nest is the form for an element-wise kernel; the dim that becomes vectors is then the last one kept. */
+bool hr__emit_is_nest(hr__emitter *e);
+hr_status hr__emit_nest(hr__emitter *e, const char *name, hr_emission *out_emission);
 hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emission);
 hr_status hr__emit_columns(hr__emitter *e, const char *name, hr_emission *out_emission);
 hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emission);
@@ -142,6 +150,9 @@ typedef struct hr__emit_extent {
 hr__emit_extent hr__emit_runtime(hr__emitter *e, int64_t number);
 /* The beginning of a range function: head, scalars. */
 void hr__emit_head(hr__emitter *e, const char *name, int pass);
+/* Where the loop from `from` on over a line of literal width ends: at multiples of 16, 8, 4, 2. gcc makes a vector of what is left
+ * then, and scalar code of up to 15 elements otherwise. */
+int64_t hr__emit_cut(int64_t from, int64_t width);
 /* Units worth handing to another thread when one has `elements` elements. */
 int64_t hr__emit_grain(const hr_kernel *kernel, int64_t elements);
 /* Kernels that the interpreter runs faster. */

@@ -91,6 +91,29 @@ static int copy_access(unroller *u, const hr_access *access, const int64_t *plac
   return index;
 }
 
+/* Whether each element of a row has a larger index than those before it: a running number that steps upwards. */
+static bool comes_later(const unroller *u, const hr_source *index) {
+  const hr_kernel *from = u->from;
+  for (int k = 0; k < from->instr_count; ++k) {
+    const hr_instr *instr = &from->instrs[k];
+    if (instr->kind != HR_INSTR_INDEX || index->kind != HR_SOURCE_REGISTER || instr->dst != index->index) {
+      continue;
+    }
+    int64_t reach = 0;
+    for (int d = from->rank - 1; d >= 0; --d) {
+      if ((from->reduce_mask >> d & 1) != 0 && from->dims[d] > 1) {
+        int64_t step = from->accesses[instr->access].strides[d];
+        if (step <= reach || step > INT32_MAX) {
+          return false;
+        }
+        reach += step * (from->dims[d] - 1);
+      }
+    }
+    return true;
+  }
+  return false;
+}
+
 static void reduce(unroller *u, const hr_instr *instr, bool is_first) {
   hr_source source = map_source(u, instr->sources[0]), *dst = &u->now[instr->dst];
   if (instr->kind == HR_INSTR_ARGREDUCE) {
@@ -99,7 +122,8 @@ static void reduce(unroller *u, const hr_instr *instr, bool is_first) {
       *key = source, *dst = index;
       return;
     }
-    hr_source take = compute(u, instr->op, instr->cls, HR_CLASS_B8, 4, (hr_source[]){source, *key, index, *dst});
+    int count = comes_later(u, &instr->sources[1]) ? 2 : 4; /* a tie goes to the earlier one */
+    hr_source take = compute(u, instr->op, instr->cls, HR_CLASS_B8, count, (hr_source[]){source, *key, index, *dst});
     *key = compute(u, HR_OP_WHERE, instr->cls, instr->cls, 3, (hr_source[]){take, source, *key});
     *dst = compute(u, HR_OP_WHERE, HR_CLASS_I64, HR_CLASS_I64, 3, (hr_source[]){take, index, *dst});
   } else if (is_first) {

@@ -162,14 +162,12 @@ static void compile(batch *b, hr_text *path, hr_library **out_library) {
   }
 }
 
-static void check_batch(batch *b, uint64_t first, int count) {
-  generated *programs = calloc((size_t)count, sizeof *programs);
+/* Runs `count` programs both ways; they are gone afterwards. */
+static void check_programs(batch *b, uint64_t first, int count, generated *programs) {
   hr_text path = {0};
   hr_library *library = NULL;
   HR_ASSERT_OK(hr_emit_prelude(&b->text));
   for (int i = 0; i < count; ++i) {
-    uint64_t seed = first + (uint64_t)i;
-    HR_ASSERT_OK(hr__generate_program(seed, 4 + (int)(seed % 13), &programs[i]));
     emit_program(b, &programs[i].program, (hr_target){0});
     emit_program(b, &programs[i].program, (hr_target){.resident_row_bytes = 64, .recompute_bytes = 1});
   }
@@ -191,15 +189,30 @@ static void check_batch(batch *b, uint64_t first, int count) {
   hr_vector_clear(&b->entries);
   hr_text_clear(&b->text);
   hr_text_fini(&path);
+}
+
+static void check_batch(batch *b, uint64_t first, int count) {
+  generated *programs = calloc((size_t)count, sizeof *programs);
+  for (int i = 0; i < count; ++i) {
+    uint64_t seed = first + (uint64_t)i;
+    HR_ASSERT_OK(hr__generate_program(seed, 4 + (int)(seed % 13), &programs[i]));
+  }
+  check_programs(b, first, count, programs);
   free(programs);
 }
 
-HR_TEST(compiled_programs_have_the_bits_of_interpreted_ones) {
+static bool has_compiler(void) {
   const char *compiler;
   hr_status status = hr__host_compiler_find(&compiler);
   if (status != NULL) {
     printf("not tested: %s\n", hr_status_message(status));
     hr_status_free(status);
+  }
+  return status == NULL;
+}
+
+HR_TEST(compiled_programs_have_the_bits_of_interpreted_ones) {
+  if (!has_compiler()) {
     return;
   }
   long count = setting("HEADRACE_TEST_PROGRAMS", 100), first = setting("HEADRACE_TEST_SEED", 1);
@@ -209,6 +222,151 @@ HR_TEST(compiled_programs_have_the_bits_of_interpreted_ones) {
   }
   printf("%ld of %ld kernels emitted, %ld of %ld launches compiled\n", b.emitted, b.kernels, b.launches_compiled,
          b.launches);
+  hr_vector_fini(&b.entries);
+  hr_text_fini(&b.text);
+}
+
+/* ---- windows over planes whose channels are neighbours ---- */
+
+typedef struct pool {
+  int64_t batch, height, width, channels, kernel, stride, padding, dilation;
+  bool ceil;
+  const char *dtype;
+} pool;
+
+static int64_t pooled(const pool *p, int64_t size) {
+  int64_t room = size + 2 * p->padding - p->dilation * (p->kernel - 1) - 1;
+  int64_t count = (room + (p->ceil ? p->stride - 1 : 0)) / p->stride + 1;
+  return (count - 1) * p->stride >= size + p->padding ? count - 1 : count;
+}
+
+/* Ties, zeros of both signs, infinities and NaN; the same pool always gets the same contents. */
+static void fill(const hr_program *program, const hr_dtype *dtypes, generated *g) {
+  static const float picks[] = {-INFINITY, -INFINITY, NAN, -0.0f, 0.0f, 1.0f, -1.0f, 2.5f, -3.0f, 0.5f, INFINITY, 7.0f};
+  uint32_t state = 1;
+  g->buffer_count = program->buffer_count;
+  g->bytes = calloc((size_t)g->buffer_count, sizeof *g->bytes);
+  g->memory = calloc((size_t)g->buffer_count, sizeof *g->memory);
+  g->dtypes = calloc((size_t)g->buffer_count, sizeof *g->dtypes);
+  g->arguments = calloc(1, sizeof *g->arguments);
+  for (int b = 0; b < g->buffer_count; ++b) {
+    g->bytes[b] = program->buffers[b].bytes;
+    g->memory[b] = calloc(g->bytes[b] + 1, 1);
+    g->dtypes[b] = dtypes[b];
+    for (size_t i = 0; i < g->bytes[b] / hr_dtype_size(dtypes[b]); ++i) {
+      state = state * 1664525u + 1013904223u;
+      float value = picks[(state >> 8) % (i / 512 % 2 == 0 ? 12 : 2)]; /* stretches of nothing but -infinity, too */
+      switch (dtypes[b]) {
+        case HR_DTYPE_F32:
+          ((float *)g->memory[b])[i] = value;
+          break;
+        case HR_DTYPE_F64:
+          ((double *)g->memory[b])[i] = (double)value;
+          break;
+        case HR_DTYPE_BF16:
+          ((uint16_t *)g->memory[b])[i] = hr_f32_to_bf16(value);
+          break;
+        default:
+          break;
+      }
+    }
+  }
+}
+
+/* relu, pool with indices, average: x, y and the indices are [batch, channels, height, width], channels-last. */
+static void make_pool(const pool *p, generated *g) {
+  hr_text text = {0};
+  char x[160], y[160], index[160];
+  int64_t oh = pooled(p, p->height), ow = pooled(p, p->width), c = p->channels;
+  hr_dtype dtype = strcmp(p->dtype, "f64") == 0    ? HR_DTYPE_F64
+                   : strcmp(p->dtype, "bf16") == 0 ? HR_DTYPE_BF16
+                                                   : HR_DTYPE_F32;
+  long long in = p->batch * p->height * p->width * c, out = p->batch * oh * ow * c,
+            size = (long long)hr_dtype_size(dtype);
+  snprintf(x, sizeof x, "%s[%lld,%lld,%lld,%lld]{%lld,1,%lld,%lld}+0", p->dtype, (long long)p->batch, (long long)c,
+           (long long)p->height, (long long)p->width, (long long)(p->height * p->width * c), (long long)(p->width * c),
+           (long long)c);
+  snprintf(y, sizeof y, "[%lld,%lld,%lld,%lld]{%lld,1,%lld,%lld}+0", (long long)p->batch, (long long)c, (long long)oh,
+           (long long)ow, (long long)(oh * ow * c), (long long)(ow * c), (long long)c);
+  snprintf(index, sizeof index, "%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld", (long long)p->kernel, (long long)p->kernel,
+           (long long)p->stride, (long long)p->stride, (long long)p->padding, (long long)p->padding,
+           (long long)p->dilation, (long long)p->dilation);
+  hr_text_printf(
+      &text,
+      "buffer %%0 %lld live\nbuffer %%1 %lld dead fresh\nbuffer %%2 %lld live fresh\nbuffer %%3 %lld live fresh\n"
+      "buffer %%4 %lld live fresh\nbuffer %%5 %lld live fresh\n"
+      "%%1:%s = relu(%%0:%s)\n"
+      "%%2:%s%s, %%3:i64%s = max_pool2d(%%1:%s) ints(%s)\n"
+      "%%4:%s%s, _ = max_pool2d(%%0:%s) ints(%s)\n"
+      "%%5:%s%s = avg_pool2d(%%0:%s) ints(%s,0,3)\n",
+      in * size, in * size, out * size, out * 8, out * size, out * size, x, x, p->dtype, y, y, x, index, p->dtype, y, x,
+      index, p->dtype, y, x, index);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
+  hr_text_fini(&text);
+  fill(&g->program, (hr_dtype[]){dtype, dtype, dtype, HR_DTYPE_I64, dtype, dtype}, g);
+}
+
+/* The backward pass of non-overlapping windows, a threshold and the sum over all but the channels, as the compiler lays them
+ * out: tiles of kernel x kernel over rows of the plane, reduced in chunks that begin and end inside of tiles. */
+static void make_backward(const pool *p, generated *g) {
+  hr_text text = {0};
+  char tiles[128], plane[96], pooled_strides[96];
+  long long k = p->kernel, oh = p->height / k, ow = p->width / k, c = p->channels, n = p->batch;
+  long long in = n * p->height * p->width * c, out = n * oh * ow * c;
+  snprintf(tiles, sizeof tiles, "[%lld,%lld,%lld,%lld,%lld,%lld]", n, oh, k, ow, k, c);
+  snprintf(plane, sizeof plane, "{%lld,%lld,%lld,%lld,%lld,1}+0", oh * k * ow * k * c, k * ow * k * c, ow * k * c,
+           k * c, c);
+  snprintf(pooled_strides, sizeof pooled_strides, "{%lld,%lld,0,%lld,0,1}+0", oh * ow * c, ow * c, c);
+  hr_text_printf(
+      &text,
+      "buffer %%0 %lld live\nbuffer %%1 %lld live\nbuffer %%2 %lld live\nbuffer %%3 %lld dead fresh\n"
+      "buffer %%4 %lld dead fresh\nbuffer %%5 %lld live fresh\nbuffer %%6 %lld live fresh\nscalar $0 f64 = 0\n"
+      "loop %%3:bool%s%s = eq(#:i64%s{0,%lld,%lld,%lld,1,0}+0, %%0:i64%s%s)\n"
+      "loop %%4:f32%s%s = where(%%3:bool%s%s, %%1:f32%s%s, $0)\n"
+      "loop %%5:f32%s%s = threshold_backward(%%4:f32%s%s, %%2:f32%s%s, $0)\n"
+      "loop %%6:f32%s{0,0,0,0,0,1}+0 = sum(%%5:f32%s%s) reduce(31)\n",
+      out * 8, out * 4, in * 4, in, in * 4, in * 4, c * 4, tiles, plane, tiles, k * ow * k, ow * k, k, tiles,
+      pooled_strides, tiles, plane, tiles, plane, tiles, pooled_strides, tiles, plane, tiles, plane, tiles, plane,
+      tiles, tiles, plane);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
+  hr_text_fini(&text);
+  fill(&g->program,
+       (hr_dtype[]){HR_DTYPE_I64, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_BOOL, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32},
+       g);
+  for (long long i = 0; i < out; ++i) { /* a place in each window, sometimes none */
+    long long at = i / c, row = at / ow % oh, column = at % ow, choice = i * 7 % (k * k + 1);
+    ((int64_t *)g->memory[0])[i] = choice == k * k ? -1 : (row * k + choice / k) * ow * k + column * k + choice % k;
+    ((float *)g->memory[1])[i] = (float)(i % 1001 - 500) / 64.0f;
+  }
+}
+
+HR_TEST(pools_over_few_channels_have_the_bits_of_interpreted_ones) {
+  static const pool pools[] = {{3, 8, 8, 1, 2, 2, 0, 1, false, "f32"},    {2, 28, 28, 20, 2, 2, 0, 1, false, "f32"},
+                               {3, 7, 9, 50, 2, 2, 0, 1, false, "f32"},   {2, 9, 9, 64, 3, 2, 1, 1, false, "f32"},
+                               {2, 9, 11, 37, 3, 2, 1, 1, true, "f32"},   {2, 8, 8, 20, 3, 1, 1, 1, false, "f32"},
+                               {1, 12, 10, 18, 2, 3, 0, 2, false, "f32"}, {2, 8, 8, 20, 2, 2, 1, 1, true, "bf16"},
+                               {2, 9, 9, 23, 3, 2, 1, 1, true, "f64"},    {1, 6, 6, 300, 2, 2, 0, 1, false, "f32"},
+                               {2, 6, 6, 20, 6, 1, 3, 1, false, "f32"}};
+  static const pool tiled[] = {{7, 28, 28, 20, 2, 2, 0, 1, false, "f32"},
+                               {3, 12, 6, 50, 2, 2, 0, 1, false, "f32"},
+                               {9, 24, 24, 17, 3, 3, 0, 1, false, "f32"},
+                               {5, 32, 32, 64, 4, 4, 0, 1, false, "f32"},
+                               {2, 8, 8, 600, 2, 2, 0, 1, false, "f32"}};
+  enum { POOLS = sizeof pools / sizeof *pools, TILED = sizeof tiled / sizeof *tiled };
+  if (!has_compiler()) {
+    return;
+  }
+  batch b = {.shows = getenv("HEADRACE_TEST_SHOW") != NULL};
+  generated *programs = calloc(POOLS + TILED, sizeof *programs);
+  for (int i = 0; i < POOLS; ++i) {
+    make_pool(&pools[i], &programs[i]);
+  }
+  for (int i = 0; i < TILED; ++i) {
+    make_backward(&tiled[i], &programs[POOLS + i]);
+  }
+  check_programs(&b, 0, POOLS + TILED, programs);
+  HR_ASSERT_EQ(b.emitted, b.kernels);
+  free(programs);
   hr_vector_fini(&b.entries);
   hr_text_fini(&b.text);
 }
