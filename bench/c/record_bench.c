@@ -102,8 +102,6 @@ int main(int argc, char **argv) {
   for (int i = 0; i < REPEATS * rounds; i++) {
     run_once(&b, OPERATIONS);
     run_buffers(&b, OPERATIONS);
-  }
-  for (int i = 0; i < REPEATS; i++) {
     run_conv(&b, OPERATIONS);
   }
   bench small = {.device = b.device, .stream = b.stream, .x = b.x, .y = b.y};

@@ -113,47 +113,56 @@ static bool needs_team(const hr_prepared *p) {
 
 /* ---- K contiguous ---- */
 
-static float sum_lanes(float *lanes) {
-  for (int half = LANES / 2; half > 0; half /= 2) {
-    for (int l = 0; l < half; ++l) {
-      lanes[l] += lanes[l + half];
-    }
-  }
-  return lanes[0];
+/* A dot product is 32 sums, each of every 32nd product, and a tree by halves. The compiler makes the loops over lanes vectors; of
+ * the tree it needs to be told: vectors are GNU C's, two or four registers where the machine's are shorter. */
+typedef float vector16 __attribute__((vector_size(64)));
+typedef float vector8 __attribute__((vector_size(32)));
+typedef float vector4 __attribute__((vector_size(16)));
+
+static inline vector4 sum_to_four(const float *lanes) {
+  vector16 low, high;
+  memcpy(&low, lanes, sizeof low);
+  memcpy(&high, lanes + LANES / 2, sizeof high);
+  vector16 a = low + high;
+  vector8 b = __builtin_shufflevector(a, a, 0, 1, 2, 3, 4, 5, 6, 7) +
+              __builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15);
+  return __builtin_shufflevector(b, b, 0, 1, 2, 3) + __builtin_shufflevector(b, b, 4, 5, 6, 7);
 }
 
-/* out[d] = dot(x, w + d*stride) for DOTS rows of weights. */
-static void dot_rows(const float *restrict x, const float *restrict w, int64_t stride, int64_t count, float *out) {
-  float lanes[DOTS][LANES];
-  memset(lanes, 0, sizeof lanes);
-  int64_t k = 0;
-  for (; k + LANES <= count; k += LANES) {
-    for (int d = 0; d < DOTS; ++d) {
-      for (int l = 0; l < LANES; ++l) {
-        lanes[d][l] = __builtin_fmaf(x[k + l], w[d * stride + k + l], lanes[d][l]);
-      }
-    }
-  }
+/* The sums of four rows of lanes. */
+static inline void sum_lanes(float lanes[DOTS][LANES], float *out) {
+  vector4 a = sum_to_four(lanes[0]), b = sum_to_four(lanes[1]), c = sum_to_four(lanes[2]), d = sum_to_four(lanes[3]);
+  vector4 ab = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  vector4 cd = __builtin_shufflevector(c, d, 0, 1, 4, 5) + __builtin_shufflevector(c, d, 2, 3, 6, 7);
+  vector4 sums = __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
+  memcpy(out, &sums, sizeof sums);
+}
+
+/* lanes[d][l] += x[l] w[d][l]. */
+static inline void add_products(float lanes[DOTS][LANES], const float *restrict x, const float *const *w, int64_t k,
+                                int64_t begin, int64_t end) {
   for (int d = 0; d < DOTS; ++d) {
-    for (int64_t l = 0; k + l < count; ++l) {
-      lanes[d][l] = __builtin_fmaf(x[k + l], w[d * stride + k + l], lanes[d][l]);
+    for (int64_t l = begin; l < end; ++l) {
+      lanes[d][l] = __builtin_fmaf(x[k + l], w[d][k + l], lanes[d][l]);
     }
-    out[d] = sum_lanes(lanes[d]);
   }
 }
 
-static float dot_row(const float *restrict x, const float *restrict w, int64_t count) {
-  float lanes[LANES] = {0};
-  int64_t k = 0;
+/* out[d] = dot(x, w[d]). */
+static void dot_rows(const float *restrict x, const float *const *w, int64_t count, float *out) {
+  float lanes[DOTS][LANES];
+  const float *rows[DOTS] = {w[0], w[1], w[2], w[3]};
+  int64_t k = 0, half = 0;
+  memset(lanes, 0, sizeof lanes);
   for (; k + LANES <= count; k += LANES) {
-    for (int l = 0; l < LANES; ++l) {
-      lanes[l] = __builtin_fmaf(x[k + l], w[k + l], lanes[l]);
-    }
+    add_products(lanes, x, rows, k, 0, LANES);
   }
-  for (int64_t l = 0; k + l < count; ++l) {
-    lanes[l] = __builtin_fmaf(x[k + l], w[k + l], lanes[l]);
+  if (k + LANES / 2 <= count) {
+    half = LANES / 2;
+    add_products(lanes, x, rows, k, 0, LANES / 2);
   }
-  return sum_lanes(lanes);
+  add_products(lanes, x, rows, k, half, count - k);
+  sum_lanes(lanes, out);
 }
 
 static void put(const call *c, float *y, int64_t n, float value) {
@@ -161,18 +170,19 @@ static void put(const call *c, float *y, int64_t n, float value) {
   y[n * p->y_stride] = p->has_bias ? value + c->bias[n * p->bias_stride] : value;
 }
 
+/* Behind the last column the last one is computed again. */
 static void dot_columns(const call *c, const float *x, const float *w, float *y, int64_t begin, int64_t end) {
   const hr_prepared *p = c->p;
-  int64_t n = begin;
-  for (; n + DOTS <= end; n += DOTS) {
+  for (int64_t n = begin; n < end; n += DOTS) {
+    const float *rows[DOTS];
     float out[DOTS];
-    dot_rows(x, w + n * p->w_columns, p->w_columns, p->inner, out);
     for (int d = 0; d < DOTS; ++d) {
+      rows[d] = w + (n + d < end ? n + d : end - 1) * p->w_columns;
+    }
+    dot_rows(x, rows, p->inner, out);
+    for (int d = 0; d < DOTS && n + d < end; ++d) {
       put(c, y, n + d, out[d]);
     }
-  }
-  for (; n < end; ++n) {
-    put(c, y, n, dot_row(x, w + n * p->w_columns, p->inner));
   }
 }
 
