@@ -7,6 +7,7 @@
 //
 //   headrace_torch_capture_begin .. FX graph .. headrace::graph_end      a new variant
 //   headrace::graph_run(program, inputs)                                 outputs, or [None] when no variant fits
+//   graph_run_directly                                                   the same, from function.cpp
 //
 // Each run of a random operation takes a place in the generator's sequence. During a capture it takes a ticket, and
 // the scalars that hold it become arguments of the graph.
@@ -24,7 +25,6 @@
 #include <atomic>
 #include <mutex>
 
-#include "headrace/graph.h"
 #include "record.h"
 #include "runtime.h"
 
@@ -96,6 +96,7 @@ struct Variant {
 };
 
 struct Program {
+  std::atomic<bool> is_mixed{false}; // its results are not all tensors of the device
   std::mutex mutex;
   std::vector<std::shared_ptr<Variant>> variants; // the last used first
 };
@@ -552,25 +553,33 @@ struct Hidden {
   }
 };
 
-// The outputs; one undefined tensor when no variant fits the inputs.
-std::vector<Tensor> graph_run(int64_t program, TensorList inputs) {
-  std::shared_ptr<Variant> variant = find_variant(program_of(program), inputs);
+// The outputs; false when no variant fits the inputs. `run_graph` hands the records to the stream.
+bool run_program(Program &program, TensorList inputs, std::vector<Tensor> &outputs, RunGraph run_graph) {
+  std::shared_ptr<Variant> variant = find_variant(program, inputs);
   Bound bound;
   if (C10_UNLIKELY(variant == nullptr || !bound.bind(*variant, inputs)))
-    return {Tensor()};
+    return false;
   Buffers results;
   Hidden hidden;
-  std::vector<Tensor> outputs = make_outputs(variant->forward, inputs, results);
+  outputs = make_outputs(variant->forward, inputs, results);
   hidden.make(variant->forward, results);
   Philox place = draw(variant->ticket_count);
   std::vector<hr_scalar> numbers = numbers_of(variant->forward, place, 0, place);
-  check(hr_graph_run(headrace::stream(), variant->forward.graph, bound.params.data(), results.data(), numbers.data()));
+  check(run_graph(headrace::stream(), variant->forward.graph, bound.params.data(), results.data(), numbers.data()));
   for (size_t i : variant->bumped)
     if (!inputs[i].is_inference())
       inputs[i].unsafeGetTensorImpl()->bump_version();
   if (variant->backward != nullptr && at::GradMode::is_enabled())
     connect(variant, inputs, outputs, results, place);
   runs.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+// The outputs; one undefined tensor when no variant fits the inputs.
+std::vector<Tensor> graph_run(int64_t program, TensorList inputs) {
+  std::vector<Tensor> outputs;
+  if (!run_program(program_of(program), inputs, outputs, hr_graph_run))
+    outputs = {Tensor()};
   return outputs;
 }
 
@@ -583,6 +592,11 @@ TORCH_LIBRARY(headrace, m) {
 }
 
 } // namespace
+
+bool graph_run_directly(int64_t program, TensorList inputs, std::vector<Tensor> &outputs, RunGraph run_graph) {
+  return !program_of(program).is_mixed.load(std::memory_order_relaxed) &&
+         run_program(program_of(program), inputs, outputs, run_graph);
+}
 
 Capture *current_capture() {
   return this_capture.get();
@@ -599,6 +613,9 @@ HR_API int64_t headrace_torch_program_create(void) {
 }
 HR_API void headrace_torch_program_release(int64_t program) {
   delete &program_of(program);
+}
+HR_API void headrace_torch_program_mix(int64_t program) {
+  program_of(program).is_mixed.store(true);
 }
 HR_API int headrace_torch_capture_begin(void) {
   return guarded([] { begin_capture(); });

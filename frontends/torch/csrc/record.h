@@ -18,7 +18,7 @@
 #include <optional>
 #include <vector>
 
-#include "headrace/stream.h"
+#include "headrace/graph.h"
 
 namespace headrace {
 
@@ -73,6 +73,12 @@ Capture *current_capture(); // this thread's, or nullptr
 inline Capture *capture() {
   return C10_LIKELY(capture_count.load(std::memory_order_relaxed) == 0) ? nullptr : current_capture();
 }
+
+// Runs a compiled graph by its program's handle. False when no variant fits the inputs, or its results are not all
+// tensors of the device.
+using RunGraph = hr_status (*)(hr_stream *, const hr_graph *, hr_buffer *const *, hr_buffer *const *,
+                               const hr_scalar *); // hr_graph_run, or what wraps it
+bool graph_run_directly(int64_t program, TensorList inputs, std::vector<Tensor> &outputs, RunGraph run_graph);
 
 // ---- tensors
 

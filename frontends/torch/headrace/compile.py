@@ -26,6 +26,10 @@ from headrace.torch import _call, _library, _note_eager_run
 _log = logging.getLogger("headrace.compile")
 _library.headrace_torch_program_create.restype = ctypes.c_int64
 _library.headrace_torch_program_release.argtypes = [ctypes.c_int64]
+_library.headrace_torch_program_mix.argtypes = [ctypes.c_int64]
+_make_function = ctypes.PyDLL(_library._name).headrace_torch_make_function  # called with the interpreter's lock
+_make_function.argtypes = [ctypes.c_int64, ctypes.py_object, ctypes.py_object]
+_make_function.restype = ctypes.py_object
 _run = torch.ops.headrace.graph_run.default._op
 _end = torch.ops.headrace.graph_end.default._op
 _end_backward = torch.ops.headrace.graph_end_backward.default._op
@@ -122,6 +126,7 @@ class _Program:
                 self.variants = _end(self.handle, from_host, placeholders, results)
             if not all(own):
                 self.template = [None if is_own else (output,) for output, is_own in zip(outputs, own)]
+                _library.headrace_torch_program_mix(self.handle)
         finally:
             _library.headrace_torch_capture_end()
 
@@ -174,12 +179,15 @@ class Graph:
         handle, run, missed = program.handle, _run, self._call_missed
 
         def call(*tensors):
+            """What the function in C++ leaves to Python: new geometries, results that are not all on the device."""
+            tensors += attributes
             results = run(handle, tensors)
             if results and results[0] is None:
                 return missed(program, tensors, tensors)
             return results if program.template is None else program.fill(results)
 
-        return call if not attributes else lambda *tensors: call(*tensors, *attributes)
+        attributes = tuple(attributes)
+        return _make_function(handle, call, list(attributes))
 
     def _call_mixed(self, *values):
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
