@@ -62,9 +62,10 @@ static hr_buffer *make_values(const bench *b, int64_t count) {
 static void record_layer(hr_stream *capture, hr_buffer **buffers, int64_t inner, int64_t columns, hr_buffer *y) {
   int64_t x_dims[2] = {1, inner}, x_strides[2] = {inner, 1}, w_dims[2] = {inner, columns}, w_strides[2] = {1, inner};
   int64_t y_dims[2] = {1, columns}, y_strides[2] = {columns, 1}, bias_strides[2] = {0, 1};
-  hr_view inputs[3] = {{.buffer = buffers[0], .dtype = HR_DTYPE_F32, .rank = 2, .dims = x_dims, .strides = x_strides},
-                       {.buffer = buffers[1], .dtype = HR_DTYPE_F32, .rank = 2, .dims = w_dims, .strides = w_strides},
-                       {.buffer = buffers[2], .dtype = HR_DTYPE_F32, .rank = 2, .dims = y_dims, .strides = bias_strides}};
+  hr_view inputs[3] = {
+      {.buffer = buffers[0], .dtype = HR_DTYPE_F32, .rank = 2, .dims = x_dims, .strides = x_strides},
+      {.buffer = buffers[1], .dtype = HR_DTYPE_F32, .rank = 2, .dims = w_dims, .strides = w_strides},
+      {.buffer = buffers[2], .dtype = HR_DTYPE_F32, .rank = 2, .dims = y_dims, .strides = bias_strides}};
   hr_view out = {.buffer = y, .dtype = HR_DTYPE_F32, .rank = 2, .dims = y_dims, .strides = y_strides};
   check(hr_stream_record(capture, HR_OP_MATMUL, NULL, 3, inputs, 1, &out));
 }

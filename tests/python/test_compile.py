@@ -2,7 +2,10 @@
 can't be captured is right too, and counted."""
 
 import copy
+import gc
 import logging
+import sys
+import types
 
 import pytest
 import torch
@@ -450,6 +453,64 @@ def test_two_threads_run_one_graph(device):
         for result in pool.map(lambda _: run(moved), range(100)):
             assert_same(result, (x * 2).tanh())
     assert counts()["eager_runs"] == 0
+
+
+# ---- the function that the backend returns
+
+
+def returned_function(function, *arguments):
+    """What the backend gives to dynamo."""
+    from torch._dynamo import lookup_backend
+
+    returned = []
+
+    def backend(module, inputs):
+        returned.append(lookup_backend("headrace")(module, inputs))
+        return returned[-1]
+
+    torch.compile(function, backend=backend)(*arguments)
+    return returned[0]
+
+
+def test_the_returned_function_is_no_python(device):
+    x, y = torch.randn(4, 3), torch.randn(4, 3)
+    function = returned_function(lambda x, y: (x + y, x * y), x.to(device), y.to(device))
+    assert isinstance(function, types.BuiltinFunctionType)
+    for n in (4, 2, 4):  # a geometry that was not captured ahead, and back
+        for result, expected in zip(function(x[:n].to(device), y[:n].to(device)), (x + y, x * y)):
+            assert_same(result, expected[:n])
+    assert counts() == {"captures": 2, "runs": 4, "eager_runs": 0}
+
+
+def test_the_returned_function_refuses_what_is_no_tensor(device):
+    function = returned_function(lambda x, y: x + y, *torch.ones(2, 3).to(device))
+    with pytest.raises(RuntimeError):
+        function(torch.ones(3).to(device), "a word")
+    with pytest.raises(TypeError):
+        function(x=torch.ones(3).to(device))
+
+
+def test_the_returned_function_keeps_nothing(device):
+    x = torch.ones(3).to(device)
+    function = returned_function(lambda x: x * 2, x)
+    function(x)
+    gc.collect()
+    before, tensors = sys.getrefcount(x), sum(isinstance(o, torch.Tensor) for o in gc.get_objects())
+    for _ in range(100):
+        function(x)
+    gc.collect()
+    assert sys.getrefcount(x) == before
+    assert sum(isinstance(o, torch.Tensor) for o in gc.get_objects()) == tensors
+
+
+def test_constants_of_the_host_stay_with_the_results(device):
+    x = torch.ones(3)
+    run = compiled(lambda x: (x * 2, torch.tensor([1.0, 2.0])))
+    for _ in range(3):
+        result, constant = run(x.to(device))
+        assert_same(result, x * 2)
+        assert constant.device.type == "cpu" and constant.tolist() == [1.0, 2.0]
+        constant.zero_()  # the caller's own
 
 
 # ---- an optimizer

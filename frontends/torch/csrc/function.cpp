@@ -6,9 +6,9 @@
 // of the device, and arguments that are no tensors.
 //
 // Threads: called with the interpreter's lock, which is given up while the stream takes the records.
+#include <ATen/record_function.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
-#include <ATen/record_function.h>
 
 #include <memory>
 #include <vector>
