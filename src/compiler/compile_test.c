@@ -182,6 +182,76 @@ HR_TEST(a_value_whose_inputs_are_overwritten_is_kept) {
   compiled_fini(&c);
 }
 
+/* A row of channels is added to a picture, [2,4,6,3], and ReLU follows; `reader` sees it through a view. */
+static const char *seen_through(const char *reader) {
+  static char text[1024];
+  snprintf(text, sizeof text,
+           "buffer %%0 576 live\n"
+           "buffer %%1 12 live\n"
+           "buffer %%2 576 dead fresh\n"
+           "buffer %%3 576 dead fresh\n"
+           "buffer %%4 4096 live\n"
+           "%%2:f32[2,4,6,3]{72,18,3,1}+0 = add(%%0:f32[2,4,6,3]{72,18,3,1}+0, %%1:f32[2,4,6,3]{0,0,0,1}+0)\n"
+           "%%3:f32[2,4,6,3]{72,18,3,1}+0 = relu(%%2:f32[2,4,6,3]{72,18,3,1}+0)\n"
+           "%s",
+           reader);
+  return text;
+}
+
+/* Bits of the last buffer are those of the reference; gives the number of kernels. */
+static int check_seen_through(const char *reader) {
+  const char *text = seen_through(reader);
+  float x[144], y[144], row[3] = {1, -2, 0.5f}, got[1024] = {0}, expected[1024] = {0};
+  for (int i = 0; i < 144; ++i) {
+    x[i] = y[i] = (float)((i * 37) % 29 - 14) / 8;
+  }
+  hr_program program;
+  HR_ASSERT_OK(hr_program_parse(text, &program));
+  HR_ASSERT_OK(
+      hr__run_interpreted(&program, (void *[]){x, row, NULL, NULL, got}, NULL, (hr__way){.recompute_bytes = 1}));
+  float sums[144], values[144];
+  HR_ASSERT_OK(hr_program_evaluate(&program, (void *[]){y, row, sums, values, expected}, NULL));
+  HR_ASSERT_BYTES_EQ(got, expected, sizeof got);
+  HR_ASSERT_BYTES_EQ(x, y, sizeof x);
+  hr_program_fini(&program);
+  compiled c = compile_for(text, (hr_target){.recompute_bytes = 1});
+  int count = c.kernel_count;
+  HR_ASSERT_EQ(c.schedule.arena_bytes == 0, count == 1);
+  compiled_fini(&c);
+  return count;
+}
+
+/* Windows, slices, reversed and permuted views: the reader computes what it sees, and nothing is stored between. */
+HR_TEST(what_a_view_sees_is_computed_by_its_reader) {
+  static const char *const readers[] = {
+      /* pools of 2 x 2 and of 3 x 3 in steps of one and two */
+      "loop %4:f32[2,2,3,2,2,3]{18,9,3,0,0,1}+0 = amax(%3:f32[2,2,3,2,2,3]{72,36,6,18,3,1}+0) reduce(24)\n",
+      "loop %4:f32[2,1,2,3,3,3]{6,6,3,0,0,1}+0 = amax(%3:f32[2,1,2,3,3,3]{72,36,6,18,3,1}+0) reduce(24)\n",
+      "%4:f32[2,2,5,3]{30,15,3,1}+0 = neg(%3:f32[2,2,5,3]{72,36,3,1}+21)\n",
+      "%4:f32[2,4,6,2]{48,12,2,1}+0 = neg(%3:f32[2,4,6,2]{72,18,3,-1}+2)\n",
+      "%4:f32[4,6,2,3]{36,6,3,1}+0 = neg(%3:f32[4,6,2,3]{-18,3,72,1}+54)\n",
+      "%4:f32[2,4,6,3,2]{144,36,6,2,1}+0 = neg(%3:f32[2,4,6,3,2]{72,18,3,1,0}+0)\n",
+      "%4:f32[]{}+0 = neg(%3:f32[]{}+143)\n",
+  };
+  for (size_t k = 0; k < sizeof readers / sizeof *readers; ++k) {
+    HR_ASSERT_EQ(check_seen_through(readers[k]), 1);
+  }
+}
+
+/* What can't be told from coordinates, would be made too often, or lies elsewhere by now is stored. */
+HR_TEST(what_a_view_sees_is_stored_where_it_must_be) {
+  static const char *const readers[] = {
+      "%4:f32[3,24]{24,1}+0 = neg(%3:f32[3,24]{1,3}+72)\n",                 /* all pixels in one dim */
+      "%4:f32[2,20,4]{80,4,1}+0 = neg(%3:f32[2,20,4]{72,3,1}+0)\n",         /* runs from pixel to pixel */
+      "%4:f32[2,4,7,3]{84,21,3,1}+0 = neg(%3:f32[2,4,7,3]{54,18,3,1}+0)\n", /* from line to line */
+      "%4:f32[5,2,4,6,3]{144,72,18,3,1}+0 = neg(%3:f32[5,2,4,6,3]{0,72,18,3,1}+0)\n",
+      "%0:f32[144]{1}+0 = neg(%0:f32[144]{1}+0)\n%4:f32[2,2,6,3]{36,18,3,1}+0 = neg(%3:f32[2,2,6,3]{72,36,3,1}+0)\n",
+  };
+  for (size_t k = 0; k < sizeof readers / sizeof *readers; ++k) {
+    HR_ASSERT(check_seen_through(readers[k]) >= 2);
+  }
+}
+
 /* A write of the same elements waits for the reads before it, in one kernel. */
 HR_TEST(writes_in_place_share_the_kernel_of_earlier_reads) {
   const char *text = "buffer %0 16 live\n"

@@ -8,6 +8,8 @@
  * Looks at the groups that fuse has made and changes the program, which is then fused once more. From the last node to the
  * first, so that what a copy reads is looked at after the copy: a chain of cheap nodes goes back to what lies in memory anyway.
  * A copy has the bits of its original. It reads what the original has read, so nobody may have written there in between.
+ * A reader that sees the value through a view of it, as a window of a pool does, gets a copy that computes what the view sees
+ * (hr_node_as_seen); where windows overlap, more than once.
  *
  * Bytes decide: a value that all its readers make themselves saves its store and its loads, and costs the loads of what its
  * inputs need in each group, where they are not read already. What it needs is kept until then instead of the value: never
@@ -18,8 +20,9 @@
 #include "base/vector.h"
 #include "compiler/passes.h"
 #include "core/op.h"
+#include "core/traffic.h"
 
-enum { DEPTH_MAX = 4, READER_GROUPS_MAX = 8 };
+enum { DEPTH_MAX = 4, READER_GROUPS_MAX = 8, TIMES_MAX = 4 /* that one element is made in one kernel */ };
 static const int64_t BYTES_MIN = 128 * 1024, NEVER = INT64_MAX / 4;
 
 typedef struct copy {
@@ -47,6 +50,8 @@ typedef struct price {
 typedef struct readers {
   int count;
   int groups[READER_GROUPS_MAX], first[READER_GROUPS_MAX]; /* and where a copy would stand in each */
+  hr_node nodes[READER_GROUPS_MAX];                        /* the copies: what each group's readers see */
+  int64_t bytes[READER_GROUPS_MAX];                        /* that they read */
   bool can_copy[READER_GROUPS_MAX];
   bool has_own;   /* its own group reads it, too */
   bool has_other; /* somebody reads it who needs it in memory */
@@ -54,14 +59,6 @@ typedef struct readers {
 
 static bool is_version(const hr_operand *operand, uint32_t buffer, uint32_t version) {
   return operand->kind == HR_OPERAND_VALUE && operand->index == buffer && operand->version == version;
-}
-
-static int64_t operand_bytes(const hr_operand *operand) {
-  int64_t count = 1;
-  for (int d = 0; d < operand->rank; ++d) {
-    count *= operand->strides[d] != 0 ? operand->dims[d] : 1;
-  }
-  return count * (int64_t)hr_dtype_size(operand->dtype);
 }
 
 static bool is_temporary(const maker *m, uint32_t buffer) {
@@ -147,25 +144,56 @@ static price price_of_load(const maker *m, int h, int before, const hr_operand *
     return (price){NEVER, 0};
   }
   bool is_in_memory = !is_temporary(m, b) || m->first_group[b] != m->last_group[b];
-  price p = {operand_bytes(operand) * (is_in_memory ? 1 : 2), 0};
+  price p = {hr_operand_bytes(operand) * (is_in_memory ? 1 : 2), 0};
   p.kept = is_temporary(m, b) && m->last_group[b] < h ? (int64_t)m->program->buffers[b].bytes : 0;
   return p;
 }
 
-/* The node that made all of what the operand of `node` reads, if it can be copied. */
-static const hr_node *source_of(const maker *m, const hr_domain *domain, const hr_node *node,
-                                const hr_operand *operand) {
-  if (operand->version == 0) {
-    return NULL;
+static int64_t count_of(const hr_node *node) {
+  hr_domain domain;
+  hr_domain_of_node(node, &domain);
+  return hr_domain_count(&domain);
+}
+
+/* Whether what is as large as the result lies as the result does: then a view sees neighbours of both. */
+static bool lies_alike(const hr_node *node) {
+  int64_t count = hr_distinct_elements(node->outputs[0].rank, node->outputs[0].dims, node->outputs[0].strides, 0, NULL);
+  for (int i = 0; i < node->input_count; ++i) {
+    const hr_operand *input = &node->inputs[i], *output = &node->outputs[0];
+    bool is_full = input->kind == HR_OPERAND_VALUE &&
+                   hr_distinct_elements(input->rank, input->dims, input->strides, 0, NULL) == count;
+    for (int d = 0; d < output->rank && is_full; ++d) {
+      if (output->dims[d] > 1 && input->strides[d] != output->strides[d]) {
+        return false;
+      }
+    }
   }
-  const hr_node *source = &m->program->nodes[m->writes[m->write_base[operand->index] + (int)operand->version - 1]];
+  return true;
+}
+
+/* The node that computes what an operand of the reader sees of `source`'s result, in a domain that the reader's group has. */
+static bool as_read(const maker *m, const hr_domain *domain, const hr_node *reader, const hr_operand *operand,
+                    const hr_node *source, hr_node *out_node) {
   hr_domain own, both;
   hr_domain_of_node(source, &own);
-  if (!is_candidate(m, source) || !hr_is_cheap(source->op) || hr_domain_count(&own) != hr_domain_count(domain) ||
-      !hr_domain_refine(domain, &own, false, &both)) {
-    return NULL;
+  if (hr_domain_count(&own) == hr_domain_count(domain) && hr_domain_refine(domain, &own, false, &both) &&
+      hr_group_same_map(&both, reader, operand, source, &source->outputs[0])) {
+    *out_node = *source;
+    return true;
   }
-  return hr_group_same_map(&both, node, operand, source, &source->outputs[0]) ? source : NULL;
+  int64_t times_max = hr_is_cheap(source->op) ? TIMES_MAX : 1;
+  return lies_alike(source) && count_of(reader) <= times_max * count_of(source) &&
+         hr_node_as_seen(&m->program->arena, source, operand, out_node);
+}
+
+/* The node that made all of what the operand of `node` reads, if it can be copied. */
+static bool source_of(const maker *m, const hr_domain *domain, const hr_node *node, const hr_operand *operand,
+                      hr_node *out_source) {
+  if (operand->version == 0) {
+    return false;
+  }
+  const hr_node *source = &m->program->nodes[m->writes[m->write_base[operand->index] + (int)operand->version - 1]];
+  return is_candidate(m, source) && hr_is_cheap(source->op) && as_read(m, domain, node, operand, source, out_source);
 }
 
 static price price_of_copy(const maker *m, int h, int before, const hr_node *node, int depth) {
@@ -180,8 +208,9 @@ static price price_of_copy(const maker *m, int h, int before, const hr_node *nod
       continue;
     }
     price load = price_of_load(m, h, before, input);
-    const hr_node *source = depth < DEPTH_MAX ? source_of(m, &domain, node, input) : NULL;
-    price again = source != NULL ? price_of_copy(m, h, before, source, depth + 1) : (price){NEVER, 0};
+    hr_node source;
+    bool has_source = depth < DEPTH_MAX && source_of(m, &domain, node, input, &source);
+    price again = has_source ? price_of_copy(m, h, before, &source, depth + 1) : (price){NEVER, 0};
     load = again.bytes <= load.bytes ? again : load;
     total.bytes += load.bytes, total.kept += load.kept;
   }
@@ -209,15 +238,30 @@ static int place_in_group(const maker *m, int h, const hr_node *node, int reader
   return reader;
 }
 
-static void add_reader(const maker *m, readers *r, int group, int at, const hr_node *reader, const hr_node *node) {
+/* Whether the reader sees in all its inputs that are the value what `seen` computes, which the first of them decides. */
+static bool sees(const maker *m, int group, const hr_node *reader, const hr_node *node, bool is_first, hr_node *seen,
+                 int64_t *out_bytes) {
   const hr_operand *output = &node->outputs[0];
   hr_domain domain;
-  bool fits = fits_group(m, group, node, &domain);
-  for (int i = 0; i < reader->input_count && fits; ++i) {
+  for (int i = 0; i < reader->input_count; ++i) {
     const hr_operand *input = &reader->inputs[i];
-    fits =
-        !is_version(input, output->index, output->version) || hr_group_same_map(&domain, reader, input, node, output);
+    if (!is_version(input, output->index, output->version)) {
+      continue;
+    }
+    if (is_first && !as_read(m, &m->fusion->groups[group].domain, reader, input, node, seen)) {
+      return false;
+    }
+    if (count_of(reader) != count_of(seen) || !fits_group(m, group, seen, &domain) ||
+        !hr_group_same_map(&domain, reader, input, seen, &seen->outputs[0])) {
+      return false;
+    }
+    *out_bytes = hr_operand_bytes(input);
+    is_first = false;
   }
+  return true;
+}
+
+static void add_reader(const maker *m, readers *r, int group, int at, const hr_node *reader, const hr_node *node) {
   int k = 0;
   while (k < r->count && r->groups[k] != group) {
     ++k;
@@ -226,13 +270,15 @@ static void add_reader(const maker *m, readers *r, int group, int at, const hr_n
     r->has_other = true;
     return;
   }
-  if (k == r->count) {
+  bool is_first = k == r->count;
+  if (is_first) {
     r->groups[k] = group, r->first[k] = at, r->can_copy[k] = true;
     ++r->count;
   }
   at = place_in_group(m, group, node, at);
   r->first[k] = at < r->first[k] ? at : r->first[k];
-  r->can_copy[k] &= fits;
+  r->can_copy[k] = r->can_copy[k] && m->fusion->groups[group].is_loop &&
+                   sees(m, group, reader, node, is_first, &r->nodes[k], &r->bytes[k]);
 }
 
 static bool reads(const hr_node *node, const hr_operand *value) {
@@ -269,38 +315,46 @@ static void find_readers(const maker *m, int n, readers *r) {
 
 /* ---- copies ---- */
 
-static void redirect(hr_node *node, hr_operand from, uint32_t to) {
-  for (int i = 0; i < node->input_count; ++i) {
-    if (is_version(&node->inputs[i], from.index, from.version)) {
-      node->inputs[i].index = to, node->inputs[i].version = 1;
-    }
+/* Makes the operand all of a buffer of its own, in the order of its dims. */
+static bool make_own(maker *m, hr_operand *operand, uint32_t buffer) {
+  int64_t strides[HR_RANK_MAX], count = 1;
+  for (int d = operand->rank - 1; d >= 0; --d) {
+    strides[d] = count;
+    count *= operand->dims[d];
   }
+  operand->index = buffer, operand->version = 1, operand->offset = 0;
+  operand->strides = hr_arena_dup(&m->program->arena, strides, (size_t)operand->rank * sizeof *strides);
+  return operand->strides != NULL || operand->rank == 0;
 }
 
-/* Copies node n into a group, whose nodes shall be together again when the program is fused once more. */
-static bool copy_into(maker *m, int n, int group, int before) {
+static bool redirect(maker *m, hr_node *node, hr_operand from, uint32_t to) {
+  bool ok = true;
+  for (int i = 0; i < node->input_count && ok; ++i) {
+    ok = !is_version(&node->inputs[i], from.index, from.version) || make_own(m, &node->inputs[i], to);
+  }
+  return ok;
+}
+
+/* Puts a node's copy into a group, whose nodes shall be together again when the program is fused once more. */
+static bool copy_into(maker *m, hr_node node, int group, int before) {
   hr_program *program = m->program;
-  hr_node node = program->nodes[n];
   const hr_operand from = node.outputs[0];
-  uint32_t to = hr_program_add_buffer(program, program->buffers[from.index].bytes, true, true);
+  size_t bytes = (size_t)count_of(&node) * hr_dtype_size(from.dtype);
+  uint32_t to = hr_program_add_buffer(program, bytes, true, true);
   node.inputs = hr_arena_dup(&program->arena, node.inputs, (size_t)node.input_count * sizeof *node.inputs);
   node.outputs = hr_arena_dup(&program->arena, node.outputs, sizeof *node.outputs);
-  if (to == UINT32_MAX || (node.inputs == NULL && node.input_count != 0) || node.outputs == NULL) {
-    return false;
-  }
-  node.outputs[0].index = to, node.outputs[0].version = 1;
+  bool ok = to != UINT32_MAX && (node.inputs != NULL || node.input_count == 0) && node.outputs != NULL &&
+            make_own(m, &node.outputs[0], to);
   const hr_group *reading = &m->fusion->groups[group];
   node.home = group + 1;
-  for (int k = 0; k < reading->node_count; ++k) {
+  for (int k = 0; k < reading->node_count && ok; ++k) {
     program->nodes[reading->nodes[k]].home = group + 1;
-    redirect(&program->nodes[reading->nodes[k]], from, to);
+    ok = redirect(m, &program->nodes[reading->nodes[k]], from, to);
   }
-  for (size_t c = 0; c < m->copies.count; ++c) {
-    if (m->copies.data[c].group == group) {
-      redirect(&m->copies.data[c].node, from, to);
-    }
+  for (size_t c = 0; c < m->copies.count && ok; ++c) {
+    ok = m->copies.data[c].group != group || redirect(m, &m->copies.data[c].node, from, to);
   }
-  return hr_vector_push(&m->copies, (copy){node, before, group});
+  return ok && hr_vector_push(&m->copies, (copy){node, before, group});
 }
 
 /* An operation that costs more than its loads does not go where every element is visited again for a later phase. */
@@ -311,25 +365,25 @@ static bool may_move(const maker *m, const hr_node *node, const readers *r) {
 
 static bool copy_for_readers(maker *m, int n) {
   const hr_node *node = &m->program->nodes[n];
-  if (!is_candidate(m, node) || operand_bytes(&node->outputs[0]) < m->bytes_min) {
+  if (!is_candidate(m, node) || hr_operand_bytes(&node->outputs[0]) < m->bytes_min) {
     return true;
   }
-  int64_t bytes = operand_bytes(&node->outputs[0]), saved = bytes, kept = 0;
+  int64_t bytes = hr_operand_bytes(&node->outputs[0]), saved = bytes, kept = 0;
   readers r;
   price prices[READER_GROUPS_MAX];
   find_readers(m, n, &r);
   bool needs_store = r.has_other || !is_temporary(m, node->outputs[0].index);
   for (int k = 0; k < r.count; ++k) {
-    prices[k] = r.can_copy[k] ? price_of_copy(m, r.groups[k], r.first[k], node, 0) : (price){NEVER, 0};
+    prices[k] = r.can_copy[k] ? price_of_copy(m, r.groups[k], r.first[k], &r.nodes[k], 0) : (price){NEVER, 0};
     needs_store |= prices[k].bytes >= NEVER;
-    saved += needs_store ? 0 : bytes - prices[k].bytes;
+    saved += needs_store ? 0 : r.bytes[k] - prices[k].bytes;
     kept = prices[k].kept > kept ? prices[k].kept : kept; /* the same inputs, more or less */
   }
   bool all = !needs_store && saved > 0 && kept * 8 <= bytes * 9 && may_move(m, node, &r);
   m->is_gone[n] = !r.has_own && !needs_store && (all || r.count == 0);
   for (int k = 0; k < r.count; ++k) {
-    bool is_free = hr_is_cheap(node->op) && prices[k].bytes < bytes && prices[k].kept * 8 <= bytes;
-    if ((all || is_free) && !copy_into(m, n, r.groups[k], r.first[k])) {
+    bool is_free = hr_is_cheap(node->op) && prices[k].bytes < r.bytes[k] && prices[k].kept * 8 <= bytes;
+    if ((all || is_free) && !copy_into(m, r.nodes[k], r.groups[k], r.first[k])) {
       return false;
     }
   }
