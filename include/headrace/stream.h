@@ -133,7 +133,7 @@ typedef struct hr_stats { /* counts since creation or the last reset */
   int64_t compiles;            /* programs compiled */
   int64_t compile_ns;          /* time they took */
   int64_t groups;              /* of fused operations that ran: kernels, library calls, checks of indices */
-  int64_t kernels;             /* fused kernels launched */
+  int64_t kernels;             /* launches of fused kernels; one may have several */
   int64_t kernels_interpreted; /* of those, by the block interpreter; the others ran as compiled code */
   int64_t library_calls;       /* provider kernels launched */
   int64_t bytes_moved;         /* that kernels and library calls read and wrote, each element once a call */

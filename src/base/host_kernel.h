@@ -22,6 +22,12 @@ typedef struct hr_host_call {
   void *scratch;            /* scratch_bytes, this thread's own; 64-byte aligned */
 } hr_host_call;
 
+/* A kernel and what it works on. */
+typedef struct hr_host_launch {
+  const hr_host_kernel *kernel;
+  hr_host_call call;
+} hr_host_launch;
+
 struct hr_host_kernel {
   const char *name;
   int pass_count;

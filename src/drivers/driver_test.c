@@ -19,14 +19,15 @@ HR_TEST(the_null_device_accounts_for_everything) {
   HR_ASSERT_OK(hr_null_driver.copy_within(impl, block, (char *)block + BYTES / 2, BYTES / 2));
   hr_host_kernel kernel = {.name = "nothing", .pass_count = 2, .units = {1, 1}, .grain = {1, 1}, .run = run_nothing};
   hr_host_call call = {.args = &block};
-  HR_ASSERT_OK(hr_null_driver.launch(impl, &kernel, &call));
+  HR_ASSERT_OK(hr_null_driver.launch(impl, 2, (hr_host_launch[]){{&kernel, call}, {&kernel, call}}));
   hr_null_counters_get(impl, &counters);
   HR_ASSERT_EQ(counters.bytes_allocated, BYTES);
   HR_ASSERT_EQ(counters.copies, 2);
   HR_ASSERT_EQ(counters.bytes_copied, BYTES + BYTES / 2);
   HR_ASSERT_EQ(counters.fills, 1);
   HR_ASSERT_EQ(counters.launches, 1);
-  HR_ASSERT_EQ(counters.passes, 2);
+  HR_ASSERT_EQ(counters.kernels, 2);
+  HR_ASSERT_EQ(counters.passes, 4);
   hr_null_driver.free(impl, block, BYTES);
   hr_null_counters_get(impl, &counters);
   HR_ASSERT_EQ(counters.allocations, counters.frees);

@@ -93,7 +93,7 @@ static bool worth_team(const hr_host_kernel *kernel) {
   return false;
 }
 
-static hr_status make_kernel(hr_executable *executable, hr_exec_step *step, size_t *workspace_bytes) {
+static hr_status make_kernel(hr_executable *executable, hr_exec_step *step) {
   const hr_kernel *kernel = step->source->kernel;
   if (hr_log_is_on(HR_LOG_SOURCE)) {
     hr_text text = {0};
@@ -115,7 +115,7 @@ static hr_status make_kernel(hr_executable *executable, hr_exec_step *step, size
       return no_memory("scalars");
     }
   }
-  *workspace_bytes = step->kernel->workspace_bytes;
+  step->workspace_bytes = step->kernel->workspace_bytes;
   executable->needs_team |= worth_team(step->kernel);
   executable->kernel_count++;
   return HR_OK;
@@ -128,23 +128,23 @@ static bool push_operand(hr_executable *executable, const hr_operand *operand) {
 }
 
 /* The first provider that takes the node and can prepare it. */
-static hr_status prepare(hr_executable *executable, hr_exec_step *step, size_t *workspace_bytes) {
+static hr_status prepare(hr_executable *executable, hr_exec_step *step) {
   const hr_program *program = &executable->schedule.program;
   const hr_node *node = step->source->node;
   hr_status status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no provider answers", hr_op_table(node->op)->name);
   for (int i = 0; status != NULL && open_providers[i] != NULL; i++) {
     if (open_providers[i]->supports(program, node)) {
       hr_status_free(status);
-      status = open_providers[i]->prepare(program, node, &step->prepared, workspace_bytes);
+      status = open_providers[i]->prepare(program, node, &step->prepared, &step->workspace_bytes);
       step->provider = open_providers[i];
     }
   }
   return status;
 }
 
-static hr_status make_library(hr_executable *executable, hr_exec_step *step, size_t *workspace_bytes) {
+static hr_status make_library(hr_executable *executable, hr_exec_step *step) {
   const hr_node *node = step->source->node;
-  HR_RETURN_IF_ERROR(prepare(executable, step, workspace_bytes));
+  HR_RETURN_IF_ERROR(prepare(executable, step));
   outlive_library(node->op);
   step->arg_count = node->input_count + node->output_count + node->scalar_count;
   bool ok = true;
@@ -177,23 +177,20 @@ static hr_status make_steps(hr_executable *executable) {
   if (executable->steps == NULL) {
     return no_memory("steps");
   }
-  size_t workspace_most = 0;
   for (int i = 0; i < schedule->step_count; i++) {
     hr_exec_step *step = &executable->steps[executable->step_count++];
-    size_t workspace_bytes = 0;
     *step = (hr_exec_step){.kind = schedule->steps[i].kind,
                            .source = &schedule->steps[i],
                            .arg_first = executable->args.count,
                            .scalar_first = executable->scalars.count};
-    HR_RETURN_IF_ERROR(step->kind == HR_STEP_KERNEL    ? make_kernel(executable, step, &workspace_bytes)
-                       : step->kind == HR_STEP_LIBRARY ? make_library(executable, step, &workspace_bytes)
+    HR_RETURN_IF_ERROR(step->kind == HR_STEP_KERNEL    ? make_kernel(executable, step)
+                       : step->kind == HR_STEP_LIBRARY ? make_library(executable, step)
                                                        : make_check(executable, step));
     hr_step_count_cost(step->source, &step->cost);
     executable->bytes += step->cost.bytes_read + step->cost.bytes_written;
-    workspace_most = workspace_bytes > workspace_most ? workspace_bytes : workspace_most;
   }
   size_t arena = (schedule->arena_bytes + WORKSPACE_ALIGNMENT - 1) & ~(size_t)(WORKSPACE_ALIGNMENT - 1);
-  executable->shared_bytes = arena + workspace_most;
+  executable->shared_bytes = arena + hr__batch_steps(executable);
   return HR_OK;
 }
 
@@ -259,7 +256,8 @@ static void log_schedule(const hr_executable *executable) {
     const hr_exec_step *step = &executable->steps[i];
     hr_text text = {0};
     hr_step_describe(step->source, step->provider != NULL ? step->provider->name : NULL, &text);
-    hr_log(HR_LOG_SCHEDULE, "  step %d: %s", i, hr_text_chars(&text));
+    hr_log(HR_LOG_SCHEDULE, "  step %d: %s%s", i, hr_text_chars(&text),
+           step->batch == 0 ? ", with the one before" : "");
     hr_text_fini(&text);
   }
 }
@@ -369,7 +367,8 @@ hr_status hr__run_scratch_reserve(hr_run_scratch *scratch, const hr_executable *
   bool ok = hr_vector_reserve(&scratch->addresses, (size_t)program->buffer_count + 1) &&
             hr_vector_reserve(&scratch->args, executable->args.count + 1) &&
             hr_vector_reserve(&scratch->values, (size_t)program->scalar_count + 1) &&
-            hr_vector_reserve(&scratch->scalars, executable->scalars.count + 1);
+            hr_vector_reserve(&scratch->scalars, executable->scalars.count + 1) &&
+            hr_vector_reserve(&scratch->launches, (size_t)executable->batch_most + 1);
   return ok ? HR_OK : no_memory("the arguments of a run");
 }
 
@@ -378,6 +377,7 @@ void hr__run_scratch_fini(hr_run_scratch *scratch) {
   hr_vector_fini(&scratch->args);
   hr_vector_fini(&scratch->values);
   hr_vector_fini(&scratch->scalars);
+  hr_vector_fini(&scratch->launches);
 }
 
 /* Fills the flat lists of addresses and scalars. */
@@ -453,15 +453,30 @@ static void stamp_args(const hr_executable *executable, const hr_exec_step *step
   step->provider->stamp(step->prepared, stamps);
 }
 
+/* Launches the kernel and those that run at once with it. */
+static hr_status run_kernels(const hr_exec_step *first, hr_run *run, hr_run_scratch *scratch, void *workspace) {
+  hr_device *device = run->device;
+  bool all_compiled = true;
+  for (int i = 0; i < first->batch; i++) {
+    const hr_exec_step *step = &first[i];
+    const hr_host_kernel *kernel = device->properties.has_contents ? hr__kernel_use(step->cached) : step->kernel;
+    all_compiled &= kernel != step->kernel;
+    scratch->launches.data[i] =
+        (hr_host_launch){kernel,
+                         {.args = scratch->args.data + step->arg_first,
+                          .scalars = scratch->scalars.data + step->scalar_first,
+                          .workspace = workspace != NULL ? (char *)workspace + step->workspace_offset : NULL}};
+  }
+  run->compiled_count += all_compiled;
+  return device->driver->launch(device->impl, first->batch, scratch->launches.data);
+}
+
 static hr_status run_step(const hr_executable *executable, const hr_exec_step *step, hr_run *run,
                           hr_run_scratch *scratch, void *workspace) {
   hr_device *device = run->device;
   void *const *args = scratch->args.data + step->arg_first;
   if (step->kind == HR_STEP_KERNEL) {
-    hr_host_call call = {.args = args, .scalars = scratch->scalars.data + step->scalar_first, .workspace = workspace};
-    const hr_host_kernel *kernel = device->properties.has_contents ? hr__kernel_use(step->cached) : step->kernel;
-    run->compiled_count += kernel != step->kernel;
-    return device->driver->launch(device->impl, kernel, &call);
+    return run_kernels(step, run, scratch, workspace);
   }
   if (step->kind == HR_STEP_CHECK) {
     return run_check(step, device, args);
@@ -473,10 +488,28 @@ static hr_status run_step(const hr_executable *executable, const hr_exec_step *s
   return device->driver->call != NULL ? device->driver->call(device->impl, call_library, &call) : call_library(&call);
 }
 
+static int64_t bytes_of(const hr_exec_step *step) {
+  return step->cost.bytes_read + step->cost.bytes_written;
+}
+
+/* The time of a batch, among its steps by the bytes that they move. */
+static void share_time(const hr_exec_step *first, int64_t ns, int64_t *out_step_ns) {
+  double bytes = 0, share = (double)ns / first->batch;
+  for (int i = 0; i < first->batch; i++) {
+    bytes += (double)bytes_of(&first[i]);
+  }
+  for (int i = 0; i < first->batch; i++) {
+    out_step_ns[i] = (int64_t)(bytes > 0 ? (double)ns * (double)bytes_of(&first[i]) / bytes : share);
+  }
+}
+
 /* "  12.5 us  0.79 MB  62.9 GB/s  84 %  530.1 GFLOP/s  95 %  NAME": the shares are of what the machine can do. */
 static void log_step(const hr_exec_step *step, int64_t ns, const hr_machine *machine) {
   hr_text text = {0};
-  double time = (double)(ns > 0 ? ns : 1), bytes = (double)(step->cost.bytes_read + step->cost.bytes_written);
+  double time = (double)(ns > 0 ? ns : 1), bytes = 0;
+  for (int i = 0; i < step->batch; i++) {
+    bytes += (double)bytes_of(&step[i]);
+  }
   hr_text_printf(&text, "%9.1f us %9.3f MB %7.1f GB/s", (double)ns * 1e-3, bytes * 1e-6, bytes / time);
   if (machine != NULL && machine->read_gbs > 0) {
     hr_text_printf(&text, " %4.0f %%", 100 * bytes / time / machine->read_gbs);
@@ -489,6 +522,9 @@ static void log_step(const hr_exec_step *step, int64_t ns, const hr_machine *mac
   }
   hr_text_append(&text, "  ");
   hr_step_describe(step->source, step->provider != NULL ? step->provider->name : NULL, &text);
+  if (step->batch > 1) {
+    hr_text_printf(&text, " and %d more", step->batch - 1);
+  }
   hr_log(HR_LOG_KERNEL, "%s", hr_text_chars(&text));
   hr_text_fini(&text);
 }
@@ -499,7 +535,7 @@ hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_ru
   bool is_logged = hr_log_is_on(HR_LOG_KERNEL), is_timed = is_logged || run->step_ns != NULL;
   const hr_machine *machine = is_logged && run->device->properties.has_contents ? hr__machine() : NULL;
   bind(executable, run, scratch);
-  for (int i = 0; i < executable->step_count; i++) {
+  for (int i = 0; i < executable->step_count; i += executable->steps[i].batch) {
     int64_t begin = is_timed ? hr_clock_ns() : 0;
     hr_status status = run_step(executable, &executable->steps[i], run, scratch, workspace);
     if (status != NULL) {
@@ -508,7 +544,7 @@ hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_ru
     }
     int64_t ns = is_timed ? hr_clock_ns() - begin : 0;
     if (run->step_ns != NULL) {
-      run->step_ns[i] = ns;
+      share_time(&executable->steps[i], ns, &run->step_ns[i]);
     }
     if (is_logged) {
       log_step(&executable->steps[i], ns, machine);

@@ -22,6 +22,8 @@ typedef struct hr_exec_step {
   hr_prepared *prepared;
   size_t arg_first, scalar_first; /* in the executable's flat lists */
   int arg_count, scalar_count;
+  size_t workspace_bytes, workspace_offset; /* the latter among those of a batch */
+  int batch; /* how many steps from this one on run in one launch, where it is the first */
   hr_step_cost cost;
 } hr_exec_step;
 
@@ -32,13 +34,14 @@ struct hr_executable {
   hr_schedule schedule;
   int step_count;
   hr_exec_step *steps;
-  HR_VECTOR(uint32_t) args;    /* program buffers, or a library's scalars, step after step */
-  HR_VECTOR(uint32_t) scalars; /* program scalars, step after step */
-  int *last_write;             /* of each of the key's buffers: the last step that writes it; -1: none */
-  size_t shared_bytes;         /* arena, and behind it the largest workspace */
-  bool needs_team;             /* some step is worth more than one thread */
-  int kernel_count, library_count;
-  int64_t bytes; /* that its steps read and write */
+  HR_VECTOR(uint32_t) args;        /* program buffers, or a library's scalars, step after step */
+  HR_VECTOR(uint32_t) scalars;     /* program scalars, step after step */
+  int *last_write;                 /* of each of the key's buffers: the last step that writes it; -1: none */
+  size_t shared_bytes;             /* arena, and behind it the largest workspace */
+  bool needs_team;                 /* some step is worth more than one thread */
+  int kernel_count, library_count; /* launches, and library calls */
+  int batch_most;                  /* steps of the longest batch */
+  int64_t bytes;                   /* that its steps read and write */
   int64_t elided_count;
   size_t footprint; /* bytes of host memory, about */
   /* the cache's */
@@ -52,7 +55,8 @@ typedef struct hr_run {
   void *const *bound;     /* address of each of the key's buffers; NULL where it needs no memory */
   const uint64_t *stamps; /* contents of each of them; 0: unknown, or written by the run */
   const hr_scalar *arguments;
-  int64_t *step_ns;   /* NULL, or out: the time of each step that ran */
+  int64_t
+      *step_ns; /* NULL, or out: the time of each step that ran; a batch's is shared by the bytes that its steps move */
   int compiled_count; /* out: launches of compiled code */
   int failed_step;    /* out: the step that ended the run early, or step_count */
 } hr_run;
@@ -67,12 +71,16 @@ bool hr__executable_fits(const hr_executable *executable, const hr_key *key);
 static inline bool hr__executable_needs(const hr_executable *executable, size_t local) {
   return executable->schedule.places[local].kind == HR_PLACE_BOUND;
 }
+/* Decides which steps run in one launch (batch.c), and gives the bytes of workspace that the largest batch, or step, needs. */
+size_t hr__batch_steps(hr_executable *executable);
+
 /* Scratch arrays of a run: addresses of all program buffers, flat arguments, scalar values, flat scalars. */
 typedef struct hr_run_scratch {
   HR_VECTOR(void *) addresses;
   HR_VECTOR(void *) args;
   HR_VECTOR(hr_scalar) values;
   HR_VECTOR(hr_scalar) scalars;
+  HR_VECTOR(hr_host_launch) launches; /* of one batch */
 } hr_run_scratch;
 HR_MUST_USE hr_status hr__run_scratch_reserve(hr_run_scratch *scratch, const hr_executable *executable);
 void hr__run_scratch_fini(hr_run_scratch *scratch);

@@ -54,8 +54,9 @@ typedef struct hr_driver {
   /* Writes `count` copies of a pattern of 1, 2, 4, 8 or 16 bytes. */
   hr_status (*fill)(void *impl, void *to, const void *pattern, size_t pattern_bytes, size_t count);
 
-  /* Runs all passes of a kernel. call->scratch is ignored: the driver gives each of its threads its own. */
-  hr_status (*launch)(void *impl, const hr_host_kernel *kernel, const hr_host_call *call);
+  /* Runs all passes of `count` > 0 kernels, none of which touches what another one writes: in any order, or at once. The list is
+   * the caller's and may be gone afterwards. call.scratch is ignored: the driver gives each of its threads its own. */
+  hr_status (*launch)(void *impl, int count, const hr_host_launch *launches);
   /* Runs a host function on the device's memory in order with its kernels: a library's kernel. Optional: fn(arg). */
   hr_status (*call)(void *impl, hr_host_fn fn, void *arg);
   /* Hands collected work to the device, without waiting. Optional: work starts when it is given. */

@@ -310,7 +310,7 @@ static void check_launch(const subject *s, int pass_count, int64_t units, int64_
   p.scalars = &scalar;
   p.workspace = workspace;
   hr_host_call call = {.args = args, .scalars = &scalar, .workspace = workspace};
-  HR_ASSERT_OK(s->driver->launch(s->impl, &p.kernel, &call));
+  HR_ASSERT_OK(s->driver->launch(s->impl, 1, &(hr_host_launch){&p.kernel, call}));
   flush(s);
   HR_ASSERT_OK(s->driver->copy_out(s->impl, values, args[0], (size_t)units * sizeof *values));
   HR_ASSERT_EQ(p.bad_range + p.bad_call + p.bad_order + p.bad_scratch, 0);
@@ -324,6 +324,65 @@ static void check_launch(const subject *s, int pass_count, int64_t units, int64_
   }
   s->driver->free(s->impl, args[0], bytes);
   s->driver->free(s->impl, workspace, 256);
+}
+
+/* Kernels of one launch, each with its own arguments: some of them empty, some with fewer passes than others. */
+static void check_batch(const subject *s, const int64_t *units, int64_t grain) {
+  enum { KERNELS = 5 };
+  static probe probes[KERNELS];
+  static int64_t values[UNITS_MAX];
+  hr_host_launch launches[KERNELS];
+  void *args[KERNELS][1];
+  hr_scalar scalars[KERNELS] = {{0}};
+  char *workspace = allocate(s, 64 * KERNELS);
+  memset(probes, 0, sizeof probes);
+  for (int k = 0; k < KERNELS; k++) {
+    probe *p = &probes[k];
+    args[k][0] = allocate(s, sizeof values);
+    p->kernel = (hr_host_kernel){.name = "probe",
+                                 .pass_count = 1 + k % HR_HOST_KERNEL_PASS_MAX,
+                                 .workspace_bytes = 64,
+                                 .scratch_bytes = (size_t)k * 64,
+                                 .run = run_probe};
+    for (int pass = 0; pass < p->kernel.pass_count; pass++) {
+      p->kernel.units[pass] = units[k];
+      p->kernel.grain[pass] = grain * (k + 1);
+    }
+    p->scalars = &scalars[k];
+    p->workspace = workspace + 64 * k;
+    launches[k] = (hr_host_launch){&p->kernel, {.args = args[k], .scalars = p->scalars, .workspace = p->workspace}};
+  }
+  HR_ASSERT_OK(s->driver->launch(s->impl, KERNELS, launches));
+  flush(s);
+  for (int k = 0; k < KERNELS; k++) {
+    const probe *p = &probes[k];
+    HR_ASSERT_EQ(p->bad_range + p->bad_call + p->bad_order + p->bad_scratch, 0);
+    HR_ASSERT_OK(s->driver->copy_out(s->impl, values, args[k][0], (size_t)units[k] * sizeof *values));
+    for (int64_t i = 0; i < units[k]; i++) {
+      int64_t value = i;
+      for (int pass = 0; pass < p->kernel.pass_count; pass++) {
+        HR_ASSERT_EQ(p->runs[pass][i], s->properties.has_contents ? 1 : 0);
+        value = pass > 0 ? value * 3 + pass : value;
+      }
+      HR_ASSERT_EQ(values[i], s->properties.has_contents ? value : 0);
+    }
+    s->driver->free(s->impl, args[k][0], sizeof values);
+  }
+  s->driver->free(s->impl, workspace, 64 * KERNELS);
+}
+
+static void check_batches(const subject *s) {
+  static const int64_t units[][5] = {
+      {1, 1, 1, 1, 1}, {0, 0, 0, 0, 0}, {3, 0, 1000, 1, 7}, {UNITS_MAX, 2, 3, 64, 0}, {5, 64, UNITS_MAX, 100, 4000}};
+  for (size_t i = 0; s->properties.is_host && i < sizeof units / sizeof *units; i++) {
+    check_batch(s, units[i], 1);
+    check_batch(s, units[i], 30);
+    check_batch(s, units[i], 100000);
+  }
+}
+
+HR_TEST(kernels_of_one_launch_run_like_kernels_by_themselves) {
+  for_each_device(check_batches);
 }
 
 static void check_launches(const subject *s) {
@@ -455,7 +514,7 @@ static hr_status add_once(adder *a, int64_t value) {
   void *args[1] = {a->sums};
   hr_host_call call = {.args = args, .scalars = &scalar};
   hr_mutex_lock(a->turn);
-  hr_status status = a->s->driver->launch(a->s->impl, &kernel, &call);
+  hr_status status = a->s->driver->launch(a->s->impl, 1, &(hr_host_launch){&kernel, call});
   if (status == NULL && a->s->driver->submit != NULL) {
     status = a->s->driver->submit(a->s->impl);
   }
@@ -566,7 +625,7 @@ static hr_status use_short_of_memory(void) {
     hr_scalar scalar = hr_scalar_i64(0);
     hr_host_call call = {.args = &block, .scalars = &scalar};
     memset(block, 0, ADDED * sizeof(int64_t));
-    status = driver->launch(impl, &kernel, &call);
+    status = driver->launch(impl, 1, &(hr_host_launch){&kernel, call});
   }
   if (event != NULL) {
     driver->event_destroy(impl, event);

@@ -231,3 +231,33 @@ def test_counters_add_up():
     assert stats["temporaries_elided"] >= 9
     assert 1 <= stats["kernels"] + stats["library_calls"] <= 3
     assert stats["bytes_copied_out"] == 4
+
+
+def updates(mode):
+    """Clipping, Adam, a moving average and zeroing of parameters of many sizes, three times."""
+    torch.headrace.set_mode(mode)
+    torch.manual_seed(3)
+    sizes = [(7,), (64, 33), (1,), (300, 200), (5, 4, 3), (100,), (40, 40), (2, 9)]
+    parameters = [nn.Parameter(torch.randn(size).to(DEVICE)) for size in sizes]
+    averages = [torch.zeros_like(p) for p in parameters]
+    optimizer = torch.optim.Adam(parameters, lr=1e-2)
+    for _ in range(3):
+        for p in parameters:
+            p.grad = (p.detach() * 3).sin()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        synchronize()
+        torch.headrace.reset_stats()
+        optimizer.step()
+        synchronize()
+        stats = torch.headrace.stats()
+        torch._foreach_lerp_(averages, [p.detach() for p in parameters], 0.1)
+        optimizer.zero_grad(set_to_none=False)
+    results = [t.detach().cpu() for p, a in zip(parameters, averages) for t in (p, a, p.grad)]
+    return results, stats
+
+
+def test_parameters_are_updated_in_one_launch_with_the_same_bits(fuse):
+    strict, _ = updates("strict")
+    fused, stats = updates("fuse")
+    assert stats["groups"] == 8 and stats["kernels"] == 1
+    assert all(torch.equal(a, b) for a, b in zip(strict, fused))

@@ -235,25 +235,69 @@ static hr_status grow_scratch(cpu_device *device, size_t bytes) {
 }
 
 typedef struct launch_work {
-  const hr_host_kernel *kernel;
-  hr_host_call call;
+  int count;
+  const hr_host_launch *launches;
   void *const *scratch;
   int pass;
 } launch_work;
 
-static void launch_range(void *arg, int64_t begin, int64_t end, int worker) {
-  const launch_work *work = arg;
-  hr_host_call call = work->call;
+static void run_range(const launch_work *work, const hr_host_launch *launch, int64_t begin, int64_t end, int worker) {
+  hr_host_call call = launch->call;
   call.scratch = work->scratch[worker];
-  work->kernel->run(work->kernel, work->pass, &call, begin, end);
+  launch->kernel->run(launch->kernel, work->pass, &call, begin, end);
 }
 
-static hr_status cpu_launch(void *impl, const hr_host_kernel *kernel, const hr_host_call *call) {
+static void run_one(void *arg, int64_t begin, int64_t end, int worker) {
+  const launch_work *work = arg;
+  run_range(work, work->launches, begin, end, worker);
+}
+
+/* Work of several kernels is measured in lots: so many are worth a thread, whatever the kernel. A lot has at least a unit. */
+enum { LOTS = 16, LOTS_MAX = 1 << 20 };
+
+static int64_t lots_of(const hr_host_kernel *kernel, int pass) {
+  int64_t units = pass < kernel->pass_count ? kernel->units[pass] : 0;
+  double lots = (double)units * LOTS / (double)(kernel->grain[pass] > 0 ? kernel->grain[pass] : 1);
+  lots = lots < LOTS_MAX ? lots : LOTS_MAX;
+  return units <= 0 ? 0 : lots < 1 ? 1 : lots < (double)units ? (int64_t)lots : units;
+}
+
+/* Lots [begin, end) of all kernels, laid end to end. */
+static void run_lots(void *arg, int64_t begin, int64_t end, int worker) {
+  const launch_work *work = arg;
+  for (int i = 0; i < work->count && end > 0; i++) {
+    const hr_host_kernel *kernel = work->launches[i].kernel;
+    int64_t lots = lots_of(kernel, work->pass), from = begin > 0 ? begin : 0, to = end < lots ? end : lots;
+    if (from < to) {
+      int64_t units = kernel->units[work->pass];
+      run_range(work, &work->launches[i], units * from / lots, units * to / lots, worker);
+    }
+    begin -= lots, end -= lots; /* of the next kernel */
+  }
+}
+
+static void run_together(launch_work *work) {
+  for (work->pass = 0; work->pass < HR_HOST_KERNEL_PASS_MAX; work->pass++) {
+    int64_t lots = 0;
+    for (int i = 0; i < work->count; i++) {
+      lots += lots_of(work->launches[i].kernel, work->pass);
+    }
+    hr_parallel_for(lots, LOTS, run_lots, work);
+  }
+}
+
+static hr_status cpu_launch(void *impl, int count, const hr_host_launch *launches) {
   cpu_device *device = impl;
-  HR_RETURN_IF_ERROR(grow_scratch(device, kernel->scratch_bytes));
-  launch_work work = {.kernel = kernel, .call = *call, .scratch = device->scratch};
-  for (work.pass = 0; work.pass < kernel->pass_count; work.pass++) {
-    hr_parallel_for(kernel->units[work.pass], kernel->grain[work.pass], launch_range, &work);
+  launch_work work = {.count = count, .launches = launches, .scratch = device->scratch};
+  for (int i = 0; i < count; i++) {
+    HR_RETURN_IF_ERROR(grow_scratch(device, launches[i].kernel->scratch_bytes));
+  }
+  const hr_host_kernel *kernel = launches[0].kernel;
+  for (; count == 1 && work.pass < kernel->pass_count; work.pass++) {
+    hr_parallel_for(kernel->units[work.pass], kernel->grain[work.pass], run_one, &work);
+  }
+  if (count > 1) {
+    run_together(&work);
   }
   return HR_OK;
 }

@@ -123,12 +123,14 @@ static hr_status null_fill(void *impl, void *to, const void *pattern, size_t pat
   return HR_OK;
 }
 
-static hr_status null_launch(void *impl, const hr_host_kernel *kernel, const hr_host_call *call) {
+static hr_status null_launch(void *impl, int count, const hr_host_launch *launches) {
   null_device *device = impl;
-  (void)call;
   hr_mutex_lock(&device->mutex);
   device->counters.launches++;
-  device->counters.passes += kernel->pass_count;
+  device->counters.kernels += count;
+  for (int i = 0; i < count; i++) {
+    device->counters.passes += launches[i].kernel->pass_count;
+  }
   hr_mutex_unlock(&device->mutex);
   return HR_OK;
 }

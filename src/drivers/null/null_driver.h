@@ -8,7 +8,7 @@
 typedef struct hr_null_counters {
   int64_t allocations, frees, bytes_allocated;
   int64_t copies, bytes_copied, fills;
-  int64_t launches, passes, calls;
+  int64_t launches, kernels, passes, calls; /* a launch may have many kernels */
 } hr_null_counters;
 
 extern const hr_driver hr_null_driver;

@@ -1,0 +1,141 @@
+/* batch.c: kernels that run in one launch.
+ *
+ *   before   lerp_mul_addcmul_sqrt_div_add_addcdiv, 64x3x7x7      after   lerp_mul_addcmul_sqrt_div_add_addcdiv, 64x3x7x7
+ *            lerp_mul_addcmul_sqrt_div_add_addcdiv, 64                    and 160 more
+ *            .. and so on for each parameter
+ *
+ * An optimizer, the clipping of gradients, zeroing them, an average of weights: a chain on every parameter, most of them
+ * too small for two threads, some too large for one. Kernels that follow each other and touch nothing that another of
+ * them writes become a batch: the device divides its work as a whole. Buffers of the arena are compared by place, because what
+ * died before one step may lie where the next one writes; steps that write to parts of one buffer by the range of bytes that
+ * they reach, so that norms may go to one list.
+ *
+ * All first passes of a batch run before all second ones. A kernel whose later passes are worth a thread is not in a batch: it
+ * would find less of what it reads again in the cache.
+ */
+#include "engine/executable.h"
+
+enum { BATCH_MAX = 256, WORKSPACE_ALIGNMENT = 64 };
+static const size_t WORKSPACE_BYTES_MAX = 1 << 22; /* of a batch; a step by itself may need more */
+
+/* Bytes [begin, end) of a buffer. */
+typedef struct range {
+  int64_t begin, end;
+} range;
+
+static void add_access(const hr_kernel *kernel, const hr_access *access, range *r) {
+  int64_t first = access->offset, last = access->offset, size = (int64_t)hr_dtype_size(access->dtype);
+  for (int d = 0; d < kernel->rank; d++) {
+    int64_t way = (kernel->dims[d] - 1) * access->strides[d];
+    first += way < 0 ? way : 0;
+    last += way > 0 ? way : 0;
+  }
+  r->begin = first * size < r->begin ? first * size : r->begin;
+  r->end = (last + 1) * size > r->end ? (last + 1) * size : r->end;
+}
+
+/* What a kernel may reach of an argument, bounds aside. An index that is read may lead anywhere. */
+static range reach_of(const hr_kernel *kernel, int arg) {
+  range r = {INT64_MAX, INT64_MIN};
+  for (int i = 0; i < kernel->access_count; i++) {
+    const hr_access *access = &kernel->accesses[i];
+    if (access->arg == arg && access->term_count > 0) {
+      return (range){INT64_MIN, INT64_MAX};
+    }
+    if (access->arg == arg) {
+      add_access(kernel, access, &r);
+    }
+  }
+  return r;
+}
+
+static bool may_share_memory(const hr_place *places, const hr_kernel *a, int arg_a, const hr_kernel *b, int arg_b) {
+  uint32_t buffer_a = a->args[arg_a].buffer, buffer_b = b->args[arg_b].buffer;
+  const hr_place *place_a = &places[buffer_a], *place_b = &places[buffer_b];
+  if (buffer_a == buffer_b) {
+    range reach_a = reach_of(a, arg_a), reach_b = reach_of(b, arg_b);
+    return reach_a.begin < reach_b.end && reach_b.begin < reach_a.end;
+  }
+  return place_a->kind == HR_PLACE_ARENA && place_b->kind == HR_PLACE_ARENA &&
+         place_a->offset < place_b->offset + place_b->bytes && place_b->offset < place_a->offset + place_a->bytes;
+}
+
+static bool are_independent(const hr_place *places, const hr_kernel *a, const hr_kernel *b) {
+  for (int i = 0; i < a->arg_count; i++) {
+    for (int j = 0; j < b->arg_count; j++) {
+      if ((a->args[i].is_written || b->args[j].is_written) && may_share_memory(places, a, i, b, j)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/* Pieces of work worth a thread. */
+static double pieces_of(const hr_host_kernel *kernel, int pass) {
+  return (double)kernel->units[pass] / (double)(kernel->grain[pass] > 0 ? kernel->grain[pass] : 1);
+}
+
+static double pieces_of_all(const hr_host_kernel *kernel) {
+  double pieces = 0;
+  for (int pass = 0; pass < kernel->pass_count; pass++) {
+    pieces += pieces_of(kernel, pass);
+  }
+  return pieces;
+}
+
+static bool can_be_in_batch(const hr_exec_step *step) {
+  bool can = step->kind == HR_STEP_KERNEL;
+  for (int pass = 1; can && pass < step->kernel->pass_count; pass++) {
+    can = pieces_of(step->kernel, pass) <= 1;
+  }
+  return can;
+}
+
+/* Whether step `next` can run at once with those from `first` on. */
+static bool can_join(const hr_executable *executable, int first, int next) {
+  bool joins = next < executable->step_count && next - first < BATCH_MAX && can_be_in_batch(&executable->steps[next]);
+  for (int i = first; joins && i < next; i++) {
+    joins = are_independent(executable->schedule.places, executable->steps[i].source->kernel,
+                            executable->steps[next].source->kernel);
+  }
+  return joins;
+}
+
+static size_t aligned(size_t bytes) {
+  return (bytes + WORKSPACE_ALIGNMENT - 1) & ~(size_t)(WORKSPACE_ALIGNMENT - 1);
+}
+
+/* The batch that begins with step `first`; gives the bytes of workspace that it needs. */
+static size_t make_batch(hr_executable *executable, int first) {
+  hr_exec_step *head = &executable->steps[first];
+  size_t workspace = aligned(head->workspace_bytes);
+  head->batch = 1;
+  if (!can_be_in_batch(head)) {
+    return workspace;
+  }
+  double pieces = pieces_of_all(head->kernel);
+  for (; can_join(executable, first, first + head->batch); head->batch++) {
+    hr_exec_step *step = &executable->steps[first + head->batch];
+    if (workspace + step->workspace_bytes > WORKSPACE_BYTES_MAX) {
+      break;
+    }
+    step->workspace_offset = workspace;
+    workspace += aligned(step->workspace_bytes);
+    pieces += pieces_of_all(step->kernel);
+  }
+  executable->needs_team |= head->batch > 1 && pieces >= 2;
+  executable->kernel_count -= head->batch - 1;
+  return workspace;
+}
+
+size_t hr__batch_steps(hr_executable *executable) {
+  size_t workspace_most = 0;
+  for (int first = 0; first < executable->step_count; first += executable->steps[first].batch) {
+    size_t workspace = make_batch(executable, first);
+    int batch = executable->steps[first].batch;
+    executable->batch_most = batch > executable->batch_most ? batch : executable->batch_most;
+    workspace_most = workspace > workspace_most ? workspace : workspace_most;
+  }
+  return workspace_most;
+}
