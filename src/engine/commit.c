@@ -136,8 +136,8 @@ static void run_job(hr_queue_job *entry) {
     if (job->executable->last_write[i] >= 0 && job->executable->last_write[i] < run.failed_step) {
       hr__buffer_written(job->buffers.data[i]);
     }
-    hr_buffer_release(job->buffers.data[i]);
   }
+  hr__buffers_release(job->buffers.count, job->buffers.data);
   hr_vector_clear(&job->buffers);
   hr__executable_release(job->executable);
   job->executable = NULL;

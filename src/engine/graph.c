@@ -24,6 +24,7 @@ struct hr_graph {
   hr_device *device;
   hr_stretch part; /* without references of its buffers */
   graph_buffer *buffers;
+  bool *is_temporary; /* of each buffer */
   int buffer_count, temporary_count, argument_count;
   int64_t *arguments;
 };
@@ -119,6 +120,7 @@ static hr_status classify(hr_graph *graph, const hr_stretch *stretch, const hr_g
     if (buffer->kind == TEMPORARY && hr__buffer_address(stretch->buffers.data[i]) != NULL) {
       buffer->kind = CONSTANT;
     }
+    graph->is_temporary[i] = buffer->kind == TEMPORARY;
     graph->temporary_count += buffer->kind == TEMPORARY;
   }
   return HR_OK;
@@ -172,6 +174,7 @@ static void destroy(hr_graph *graph) {
   hr__stretch_fini(&graph->part);
   hr_device_release(graph->device);
   hr_free(graph->buffers);
+  hr_free(graph->is_temporary);
   hr_free(graph->arguments);
   hr_free(graph);
 }
@@ -179,8 +182,9 @@ static void destroy(hr_graph *graph) {
 static hr_status make_graph(hr_stream *capture, const hr_graph_spec *spec, hr_graph *graph) {
   hr_stretch *stretch = &capture->pending;
   graph->buffers = hr_calloc(stretch->buffers.count + 1, sizeof *graph->buffers);
+  graph->is_temporary = hr_calloc(stretch->buffers.count + 1, sizeof *graph->is_temporary);
   graph->arguments = hr_calloc((size_t)spec->argument_count + 1, sizeof *graph->arguments);
-  if (graph->buffers == NULL || graph->arguments == NULL) {
+  if (graph->buffers == NULL || graph->is_temporary == NULL || graph->arguments == NULL) {
     return no_memory("buffers");
   }
   graph->buffer_count = (int)stretch->buffers.count;
@@ -307,16 +311,16 @@ static hr_status append(hr_stream *stream, const hr_graph *graph, hr_buffer *con
   HR_RETURN_IF_ERROR(collect_buffers(stream, graph, params, results));
   size_t scalar_first = stream->pending.scalars.count;
   hr_buffer **all = stream->graph_buffers.data;
-  hr_status status = hr__stretch_append(&stream->pending, &graph->part, (size_t)graph->buffer_count, all);
-  if (status == NULL) {
-    for (int i = 0; i < graph->argument_count; i++) {
-      stream->pending.scalars.data[scalar_first + (size_t)graph->arguments[i]] = arguments[i];
-    }
+  hr_status status =
+      hr__stretch_append(&stream->pending, &graph->part, (size_t)graph->buffer_count, all, graph->is_temporary);
+  if (status != NULL) {
+    hr__buffers_release((size_t)graph->temporary_count, all + graph->buffer_count);
+    return status;
   }
-  for (int i = 0; i < graph->temporary_count; i++) {
-    hr_buffer_release(all[graph->buffer_count + i]);
+  for (int i = 0; i < graph->argument_count; i++) {
+    stream->pending.scalars.data[scalar_first + (size_t)graph->arguments[i]] = arguments[i];
   }
-  return status;
+  return HR_OK;
 }
 
 hr_status hr_graph_run(hr_stream *stream, const hr_graph *graph, hr_buffer *const *params, hr_buffer *const *results,

@@ -22,9 +22,7 @@ void hr__stretch_init(hr_stretch *stretch, uint32_t stream) {
 }
 
 void hr__stretch_clear(hr_stretch *stretch) {
-  for (size_t i = 0; i < stretch->buffers.count; i++) {
-    hr_buffer_release(stretch->buffers.data[i]);
-  }
+  hr__buffers_release(stretch->buffers.count, stretch->buffers.data);
   hr_vector_clear(&stretch->words);
   hr_vector_clear(&stretch->locals);
   hr_vector_clear(&stretch->scalars);
@@ -191,9 +189,18 @@ static bool reserve_part(hr_stretch *stretch, const hr_stretch *part, size_t buf
          hr_vector_reserve(&stretch->renumbered, buffer_count);
 }
 
+/* The next number for a buffer that no stream has met, whose reference the stretch takes. There is room in the list. */
+static inline uint32_t adopt_buffer(hr_stretch *stretch, hr_buffer *buffer) {
+  uint32_t local = (uint32_t)stretch->buffers.count;
+  stretch->buffers.data[stretch->buffers.count++] = buffer;
+  stretch->pending_bytes += (int64_t)buffer->bytes;
+  atomic_store_explicit(&buffer->tag, make_tag(stretch, local), memory_order_relaxed);
+  return local;
+}
+
 /* The part numbers its buffers by first use, and so does the stretch: in that order they get their numbers here. */
 hr_status hr__stretch_append(hr_stretch *stretch, const hr_stretch *part, size_t buffer_count,
-                             hr_buffer *const *buffers) {
+                             hr_buffer *const *buffers, const bool *is_given) {
   if (part->records.count == 0) {
     return HR_OK;
   }
@@ -203,7 +210,7 @@ hr_status hr__stretch_append(hr_stretch *stretch, const hr_stretch *part, size_t
   }
   uint32_t *map = stretch->renumbered.data, *locals = stretch->locals.data + stretch->locals.count;
   for (size_t i = 0; i < buffer_count; i++) {
-    map[i] = number_buffer(stretch, buffers[i]);
+    map[i] = is_given[i] ? adopt_buffer(stretch, buffers[i]) : number_buffer(stretch, buffers[i]);
   }
   for (size_t i = 0; i < part->locals.count; i++) {
     locals[i] = map[part->locals.data[i]];

@@ -72,9 +72,10 @@ void hr__stretch_clear(hr_stretch *stretch);
 /* Appends a checked operation. On failure (memory) nothing has changed. */
 HR_MUST_USE hr_status hr__stretch_record(hr_stretch *stretch, hr_op op, const hr_attrs *attrs, int input_count,
                                          const hr_view *inputs, int output_count, const hr_view *outputs);
-/* Appends all records of `part`, with `buffers[i]` in the place of its buffer i. On failure nothing has changed. */
+/* Appends all records of `part`, with `buffers[i]` in the place of its buffer i. Where is_given[i], the buffer is new, without
+ * memory, and the stretch takes the caller's reference. On failure nothing has changed, and no reference is taken. */
 HR_MUST_USE hr_status hr__stretch_append(hr_stretch *stretch, const hr_stretch *part, size_t buffer_count,
-                                         hr_buffer *const *buffers);
+                                         hr_buffer *const *buffers, const bool *is_given);
 /* The buffer's number, or UINT32_MAX when no pending record uses it. */
 uint32_t hr__stretch_find(const hr_stretch *stretch, const hr_buffer *buffer);
 

@@ -93,19 +93,45 @@ void hr_buffer_retain(hr_buffer *buffer) {
   }
 }
 
-void hr_buffer_release(hr_buffer *buffer) {
-  if (buffer == NULL || atomic_fetch_sub_explicit(&buffer->count, 1, memory_order_acq_rel) != 1) {
-    return;
+/* Whether that was the last reference: the struct has nothing any more and goes back to the pool. */
+static bool let_go(hr_buffer *buffer) {
+  if (atomic_fetch_sub_explicit(&buffer->count, 1, memory_order_acq_rel) != 1) {
+    return false;
   }
   hr_caching_allocator_free(&buffer->device->allocator, buffer->block);
   if (hr__buffer_is_poisoned(buffer)) {
     hr__buffer_heal(buffer);
   }
   hr__buffer_written(buffer);
+  return true;
+}
+
+void hr__buffers_release(size_t count, hr_buffer *const *buffers) {
+  hr_buffer *free = NULL;
+  for (size_t i = 0; i < count; i++) {
+    hr_buffer *buffer = buffers[i];
+    if (let_go(buffer)) {
+      buffer->next = free;
+      free = buffer;
+    }
+  }
+  if (free == NULL) {
+    return;
+  }
   hr_mutex_lock(&pool_mutex);
-  buffer->next = pools[buffer->shift];
-  pools[buffer->shift] = buffer;
+  while (free != NULL) {
+    hr_buffer *buffer = free;
+    free = buffer->next;
+    buffer->next = pools[buffer->shift];
+    pools[buffer->shift] = buffer;
+  }
   hr_mutex_unlock(&pool_mutex);
+}
+
+void hr_buffer_release(hr_buffer *buffer) {
+  if (buffer != NULL) {
+    hr__buffers_release(1, &buffer);
+  }
 }
 
 size_t hr_buffer_bytes(const hr_buffer *buffer) {

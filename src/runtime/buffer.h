@@ -57,6 +57,8 @@ static inline void hr__buffer_retain(hr_buffer *buffer) {
 
 /* hr_buffer_create for `count` sizes at once. On failure there is none. */
 HR_MUST_USE hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *bytes, hr_buffer **out_buffers);
+/* hr_buffer_release for each of `count` buffers, none of which is NULL. */
+void hr__buffers_release(size_t count, hr_buffer *const *buffers);
 
 /* The buffer gets new contents. */
 void hr__buffer_restamp(hr_buffer *buffer);
