@@ -1285,3 +1285,64 @@ def test_many_dims():
     reverse = tuple(range(7, -1, -1))
     check_summed(lambda x: (x.permute(reverse) + x.sum((2, 5), keepdim=True).transpose(0, 7)).sum((1, 4)), x)
     synchronize()
+
+
+# ---- linear
+
+
+def _with_strides(tensor, device):
+    """The tensor on the device, in a storage with the same strides."""
+    storage = tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0).to(device)
+    return storage.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def test_linear_without_gradients_in_every_form(device):
+    generator = torch.Generator().manual_seed(3)
+    weight, bias = torch.randn(5, 7, generator=generator), torch.randn(5, generator=generator)
+    x = torch.randn(4, 6, 7, generator=generator)
+    inputs = [x[0], x, x[0, 0], x[:, 0], x.transpose(0, 1), x[:0], x[0].t().contiguous().t(), x[0, :, :1].expand(6, 7)]
+    weights = [weight, weight.t().contiguous().t(), weight[:1].expand(5, 7), weight[:0]]
+    for given in inputs:
+        for matrix in weights:
+            for vector in (None, bias[: matrix.shape[0]], bias[::2].repeat(3)[: 2 * matrix.shape[0] : 2]):
+                vector = vector if vector is None or vector.shape[0] == matrix.shape[0] else None
+                expected = F.linear(given, matrix, vector)
+                on = [None if t is None else _with_strides(t, device) for t in (given, matrix, vector)]
+                with torch.no_grad():
+                    result = F.linear(*on)
+                with torch.inference_mode():
+                    inferred = F.linear(*on)
+                assert result.stride() == expected.stride() and result.dtype == expected.dtype
+                torch.testing.assert_close(result.cpu(), expected)
+                assert torch.equal(inferred.cpu(), result.cpu())
+
+
+def test_linear_shows_modes_and_transforms_what_torch_shows_them(device):
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    x, weight, bias = torch.randn(4, 3), torch.randn(2, 3), torch.randn(2)
+    given = [t.to(device) for t in (x, weight, bias)]
+    with torch.no_grad(), Watch():
+        F.linear(*given)
+    assert seen == ["aten.t.default", "aten.addmm.default"]
+    batched = torch.func.vmap(F.linear, in_dims=(0, None, None))(*given)
+    torch.testing.assert_close(batched.cpu(), F.linear(x, weight, bias))
+    gradient = torch.func.grad(lambda w: F.linear(given[0], w, given[2]).sum())(given[1])
+    torch.testing.assert_close(gradient.cpu(), x.sum(0).expand(2, 3))
+
+
+def test_linear_of_shapes_that_do_not_fit_raises_what_torch_raises(device):
+    for shapes in (((4, 3), (2, 4)), ((2, 4, 3), (2, 4)), ((3,), (2, 4))):
+        tensors = [torch.ones(shape) for shape in shapes]
+        with pytest.raises(RuntimeError) as expected:
+            F.linear(*tensors)
+        with pytest.raises(RuntimeError) as raised, torch.no_grad():
+            F.linear(*[t.to(device) for t in tensors])
+        assert str(raised.value).split("(")[0] == str(expected.value).split("(")[0]
