@@ -182,7 +182,7 @@ HR_TEST(a_value_whose_inputs_are_overwritten_is_kept) {
   compiled_fini(&c);
 }
 
-/* A row of channels is added to a picture, [2,4,6,3], and ReLU follows; `reader` sees it through a view. */
+/* A row of channels is added to a picture, [2,4,6,3], and ReLU follows in place; `reader` sees it through a view. */
 static const char *seen_through(const char *reader) {
   static char text[1024];
   snprintf(text, sizeof text,
@@ -192,7 +192,8 @@ static const char *seen_through(const char *reader) {
            "buffer %%3 576 dead fresh\n"
            "buffer %%4 4096 live\n"
            "%%2:f32[2,4,6,3]{72,18,3,1}+0 = add(%%0:f32[2,4,6,3]{72,18,3,1}+0, %%1:f32[2,4,6,3]{0,0,0,1}+0)\n"
-           "%%3:f32[2,4,6,3]{72,18,3,1}+0 = relu(%%2:f32[2,4,6,3]{72,18,3,1}+0)\n"
+           "%%3:f32[2,4,6,3]{72,18,3,1}+0 = neg(%%2:f32[2,4,6,3]{72,18,3,1}+0)\n"
+           "%%3:f32[2,4,6,3]{72,18,3,1}+0 = relu(%%3:f32[2,4,6,3]{72,18,3,1}+0)\n"
            "%s",
            reader);
   return text;
@@ -250,6 +251,54 @@ HR_TEST(what_a_view_sees_is_stored_where_it_must_be) {
   for (size_t k = 0; k < sizeof readers / sizeof *readers; ++k) {
     HR_ASSERT(check_seen_through(readers[k]) >= 2);
   }
+}
+
+static bool keeps_matmul(void *ctx, const hr_program *program, const hr_node *node) {
+  (void)ctx, (void)program;
+  return node->op == HR_OP_MATMUL && node->post_count == 0;
+}
+
+/* A ReLU in place of a library's product, then a pool, then a gradient: counts kernels that write the product, and ReLUs. */
+static void check_in_place(const char *state, const char *gradient, const char *between, int writers, int relus) {
+  char text[1024];
+  snprintf(text, sizeof text,
+           "buffer %%0 192 live\n"
+           "buffer %%1 192 live\n"
+           "buffer %%2 256 %s fresh\n"
+           "buffer %%3 64 live fresh\n"
+           "buffer %%4 256 live fresh\n"
+           "buffer %%5 256 live\n"
+           "scalar $0 f64 = 0\n"
+           "%%2:f32[4,4,4]{16,4,1}+0 = matmul(%%0:f32[4,4,3]{12,3,1}+0, %%1:f32[4,3,4]{12,4,1}+0)\n"
+           "%%2:f32[4,4,4]{16,4,1}+0 = relu(%%2:f32[4,4,4]{16,4,1}+0)\n"
+           "loop %%3:f32[4,2,2,2,2]{4,2,1,0,0}+0 = amax(%%2:f32[4,2,2,2,2]{16,8,2,4,1}+0) reduce(24)\n%s"
+           "%s"
+           "%%4:f32[4,4,4]{16,4,1}+0 = threshold_backward("
+           "%%5:f32[4,4,4]{16,4,1}+0, %%2:f32[4,4,4]{16,4,1}+0, $0)\n",
+           state, between, gradient);
+  compiled c = compile_for(text, (hr_target){.keeps = keeps_matmul, .recompute_bytes = 1});
+  for (int k = 0; k < c.kernel_count; ++k) {
+    const hr_kernel *kernel = c.kernels[k];
+    for (int a = 0; a < kernel->arg_count; ++a) {
+      writers -= kernel->args[a].buffer == 2 && kernel->args[a].is_written;
+    }
+    for (int i = 0; i < kernel->instr_count; ++i) {
+      relus -= kernel->instrs[i].kind == HR_INSTR_COMPUTE && kernel->instrs[i].op == HR_OP_RELU;
+    }
+  }
+  HR_ASSERT_EQ(writers, 0);
+  HR_ASSERT_EQ(relus, 0);
+  compiled_fini(&c);
+}
+
+/* The product is still there for its readers, since nobody needs what was to be written in its place. */
+HR_TEST(a_relu_in_place_goes_where_its_readers_make_it) {
+  const char *made = "%5:f32[4,4,4]{16,4,1}+0 = matmul(%0:f32[4,4,3]{12,3,1}+0, %1:f32[4,3,4]{12,4,1}+0)\n";
+  check_in_place("dead", made, "", 0, 2);
+  check_in_place("dead", made, "%2:f32[4,4,4]{16,4,1}+0 = neg(%2:f32[4,4,4]{16,4,1}+0)\n", 0, 2);
+  check_in_place("live", made, "", 1, 1);
+  check_in_place("dead", made, "%2:f32[4]{1}+0 = neg(%2:f32[4]{1}+0)\n", 2, 1);
+  check_in_place("dead", "", "", 1, 1); /* the kernel of the ReLU makes the gradient, too */
 }
 
 /* A write of the same elements waits for the reads before it, in one kernel. */

@@ -7,7 +7,8 @@
  *
  * Looks at the groups that fuse has made and changes the program, which is then fused once more. From the last node to the
  * first, so that what a copy reads is looked at after the copy: a chain of cheap nodes goes back to what lies in memory anyway.
- * A copy has the bits of its original. It reads what the original has read, so nobody may have written there in between.
+ * A copy has the bits of its original. It reads what the original has read, so nobody may have written there in between. An
+ * original that wrote in place of its input has done so, unless it goes because all its readers have copies.
  * A reader that sees the value through a view of it, as a window of a pool does, gets a copy that computes what the view sees
  * (hr_node_as_seen); where windows overlap, more than once.
  *
@@ -35,7 +36,8 @@ typedef struct maker {
   const hr_fusion *fusion;
   int64_t bytes_min;
   HR_VECTOR(copy) copies;
-  bool *is_gone;                 /* of each node */
+  bool *is_gone;                 /* of each node: everybody who read its result has a copy */
+  int leaving;                   /* the node that would go if copies are worth their price; -1: none */
   int *first_group, *last_group; /* of each buffer: the groups that touch it */
   int *write_base, *writes;      /* the nodes that write buffer b: writes[write_base[b] ..] make versions 1, 2, ... */
   int *read_base, *reads;        /* the nodes that read it */
@@ -65,20 +67,18 @@ static bool is_temporary(const maker *m, uint32_t buffer) {
   return m->program->buffers[buffer].is_dead && m->program->buffers[buffer].is_fresh;
 }
 
-/* Whether every write to a buffer replaces what the one before it wrote, as in place ones do: then a version is what one node
- * wrote, and nothing else. */
-static bool is_whole(const maker *m, uint32_t buffer) {
-  const hr_operand *first = NULL;
-  for (int k = m->write_base[buffer]; k < m->write_base[buffer + 1]; ++k) {
+/* Whether every later write to the buffer of a result replaces all of it, as in place ones do: then who does not read the
+ * result itself sees nothing of it. */
+static bool is_replaced_whole(const maker *m, const hr_operand *output) {
+  for (int k = m->write_base[output->index] + (int)output->version; k < m->write_base[output->index + 1]; ++k) {
     const hr_node *node = &m->program->nodes[m->writes[k]];
-    const hr_operand *output = &node->outputs[0];
-    first = first == NULL ? output : first;
+    const hr_operand *later = &node->outputs[0];
     if (node->output_count != 1 || node->store_mode != HR_STORE_SET || (node->is_loop && node->reduce_mask != 0) ||
-        output->term_count != 0 || output->bound_count != 0 || !hr_operands_are_same_map(first, output)) {
+        later->bound_count != 0 || !hr_operands_are_same_map(output, later)) {
       return false;
     }
   }
-  return first != NULL;
+  return true;
 }
 
 /* Whether the node makes a version of its buffer out of elements at the same place. */
@@ -87,7 +87,9 @@ static bool is_candidate(const maker *m, const hr_node *node) {
       hr_op_table(node->op)->rule == HR_RULE_SEEDED || node->ordered_mask != 0 || node->store_mode != HR_STORE_SET) {
     return false;
   }
-  if (node->outputs[0].kind != HR_OPERAND_VALUE || !is_whole(m, node->outputs[0].index)) {
+  const hr_operand *output = &node->outputs[0];
+  if (output->kind != HR_OPERAND_VALUE || output->term_count != 0 || output->bound_count != 0 ||
+      !is_replaced_whole(m, output)) {
     return false;
   }
   for (int i = 0; i < node->input_count; ++i) {
@@ -140,6 +142,9 @@ static bool has_access(const maker *m, int h, const hr_domain *domain, const hr_
 static price price_of_load(const maker *m, int h, int before, const hr_operand *operand) {
   uint32_t b = operand->index;
   int next = m->write_base[b] + (int)operand->version;
+  while (next < m->write_base[b + 1] && (m->is_gone[m->writes[next]] || m->writes[next] == m->leaving)) {
+    ++next; /* what it wrote in place of its input */
+  }
   if (next < m->write_base[b + 1] && m->writes[next] < before) {
     return (price){NEVER, 0};
   }
@@ -363,26 +368,37 @@ static bool may_move(const maker *m, const hr_node *node, const readers *r) {
          (r->count == 1 && !r->has_own && m->fusion->groups[r->groups[0]].domain.reduce_mask == 0);
 }
 
+/* Whether the node can go because all its readers make its result themselves, and shall. */
+static bool price_all(maker *m, int n, const readers *r, bool needs_store, price *out_prices) {
+  const hr_node *node = &m->program->nodes[n];
+  int64_t bytes = hr_operand_bytes(&node->outputs[0]), saved = bytes, kept = 0;
+  m->leaving = needs_store || r->has_own ? -1 : n;
+  for (int k = 0; k < r->count; ++k) {
+    out_prices[k] = r->can_copy[k] ? price_of_copy(m, r->groups[k], r->first[k], &r->nodes[k], 0) : (price){NEVER, 0};
+    needs_store |= out_prices[k].bytes >= NEVER;
+    saved += needs_store ? 0 : r->bytes[k] - out_prices[k].bytes;
+    kept = out_prices[k].kept > kept ? out_prices[k].kept : kept; /* the same inputs, more or less */
+  }
+  return !needs_store && (r->count == 0 || (saved > 0 && kept * 8 <= bytes * 9 && may_move(m, node, r)));
+}
+
 static bool copy_for_readers(maker *m, int n) {
   const hr_node *node = &m->program->nodes[n];
   if (!is_candidate(m, node) || hr_operand_bytes(&node->outputs[0]) < m->bytes_min) {
     return true;
   }
-  int64_t bytes = hr_operand_bytes(&node->outputs[0]), saved = bytes, kept = 0;
   readers r;
   price prices[READER_GROUPS_MAX];
   find_readers(m, n, &r);
   bool needs_store = r.has_other || !is_temporary(m, node->outputs[0].index);
-  for (int k = 0; k < r.count; ++k) {
-    prices[k] = r.can_copy[k] ? price_of_copy(m, r.groups[k], r.first[k], &r.nodes[k], 0) : (price){NEVER, 0};
-    needs_store |= prices[k].bytes >= NEVER;
-    saved += needs_store ? 0 : r.bytes[k] - prices[k].bytes;
-    kept = prices[k].kept > kept ? prices[k].kept : kept; /* the same inputs, more or less */
+  bool all = price_all(m, n, &r, needs_store, prices);
+  if (!all && hr_is_cheap(node->op)) {
+    price_all(m, n, &r, true, prices);
   }
-  bool all = !needs_store && saved > 0 && kept * 8 <= bytes * 9 && may_move(m, node, &r);
-  m->is_gone[n] = !r.has_own && !needs_store && (all || r.count == 0);
+  m->is_gone[n] = all && !r.has_own;
   for (int k = 0; k < r.count; ++k) {
-    bool is_free = hr_is_cheap(node->op) && prices[k].bytes < r.bytes[k] && prices[k].kept * 8 <= bytes;
+    bool is_free = hr_is_cheap(node->op) && prices[k].bytes < r.bytes[k] &&
+                   prices[k].kept * 8 <= hr_operand_bytes(&node->outputs[0]);
     if ((all || is_free) && !copy_into(m, r.nodes[k], r.groups[k], r.first[k])) {
       return false;
     }
@@ -390,7 +406,7 @@ static bool copy_for_readers(maker *m, int n) {
   return true;
 }
 
-/* The nodes with the copies in their places: those made last first, since the others read them. */
+/* The nodes that are left with the copies in their places: those made last first, since the others read them. */
 static bool rebuild(maker *m) {
   hr_program *program = m->program;
   int count = program->node_count, made = 0;
@@ -404,7 +420,9 @@ static bool rebuild(maker *m) {
         nodes[made++] = m->copies.data[c].node;
       }
     }
-    nodes[made++] = program->nodes[n];
+    if (!m->is_gone[n]) {
+      nodes[made++] = program->nodes[n];
+    }
   }
   program->nodes = nodes;
   program->node_count = program->node_capacity = made;
