@@ -5,6 +5,7 @@ numbers, type promotion, out= and in-place rules, errors, fallback. What operato
 import copy
 import io
 import itertools
+import os
 import pickle
 import subprocess
 import sys
@@ -678,3 +679,34 @@ def test_optimizers_follow_torch(optimizer, form):
         result.append([p.detach().cpu() for p in parameters])
     for expected, got in zip(*result):
         torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_second_process_with_a_warm_disk_cache_compiles_nothing(tmp_path):
+    """Steps go on until nothing is compiled any more; the second process loads all that the first one compiled."""
+    program = """if True:
+        import time, torch, torch.nn as nn
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 30 * 30, 10))
+        model = model.to("headrace")
+        optimizer = torch.optim.Adam(model.parameters())
+        x, y = torch.randn(128, 3, 32, 32).to("headrace"), torch.randint(10, (128,)).to("headrace")
+        done, since = -1, time.monotonic()
+        while time.monotonic() - since < 1.5:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            torch.headrace.synchronize()
+            stats = torch.headrace.stats()
+            if stats["jit_compiled"] + stats["jit_loaded"] != done:
+                done, since = stats["jit_compiled"] + stats["jit_loaded"], time.monotonic()
+        print(stats["jit_compiled"], stats["jit_loaded"])
+    """
+    environment = os.environ | {"HEADRACE_CACHE": str(tmp_path / "cache")}
+    runs = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        runs.append(tuple(map(int, done.stdout.split())))
+    (compiled, loaded), (compiled_again, loaded_again) = runs
+    assert compiled > 0 and loaded == 0
+    assert compiled_again == 0 and loaded_again > 0
