@@ -682,31 +682,26 @@ def test_optimizers_follow_torch(optimizer, form):
 
 
 def test_a_second_process_with_a_warm_disk_cache_compiles_nothing(tmp_path):
-    """Steps go on until nothing is compiled any more; the second process loads all that the first one compiled."""
+    """The second process takes as many steps as it needs to load all that the first one has compiled."""
     program = """if True:
-        import time, torch, torch.nn as nn
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 30 * 30, 10))
-        model = model.to("headrace")
-        optimizer = torch.optim.Adam(model.parameters())
-        x, y = torch.randn(128, 3, 32, 32).to("headrace"), torch.randint(10, (128,)).to("headrace")
-        done, since = -1, time.monotonic()
-        while time.monotonic() - since < 1.5:
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(model(x), y).backward()
-            optimizer.step()
+        import sys, time, torch
+        wanted, begin = int(sys.argv[1]), time.monotonic()
+        x, y = torch.rand(2, 1 << 21).to("headrace")
+        while time.monotonic() - begin < 60:
+            a = ((x + y) * 0.5).tanh()
+            b = torch.softmax(x.view(1024, 2048), 1).sum(0)
             torch.headrace.synchronize()
             stats = torch.headrace.stats()
-            if stats["jit_compiled"] + stats["jit_loaded"] != done:
-                done, since = stats["jit_compiled"] + stats["jit_loaded"], time.monotonic()
+            if stats["jit_compiled"] + stats["jit_loaded"] >= wanted:
+                break
         print(stats["jit_compiled"], stats["jit_loaded"])
     """
     environment = os.environ | {"HEADRACE_CACHE": str(tmp_path / "cache")}
     runs = []
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", program, "2"], env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         runs.append(tuple(map(int, done.stdout.split())))
     (compiled, loaded), (compiled_again, loaded_again) = runs
-    assert compiled > 0 and loaded == 0
-    assert compiled_again == 0 and loaded_again > 0
+    assert compiled >= 2 and loaded == 0
+    assert compiled_again == 0 and loaded_again >= 2
