@@ -140,6 +140,7 @@ typedef struct hr_stats { /* counts since creation or the last reset */
   int64_t bytes_copied_in, bytes_copied_out; /* host to device, device to host */
   int64_t temporary_bytes;                   /* arena of the largest program */
   int64_t temporaries_elided;                /* buffers that never got memory */
+  int64_t derived_bytes;                     /* in the process: kept now, weights in layouts of libraries */
   int64_t jit_compiled;                      /* in the process: kernels that the system's compiler made */
   int64_t jit_loaded;                        /* ... that the disk cache had */
   int64_t jit_unable;                        /* ... that stay interpreted */

@@ -107,6 +107,21 @@ static void poison_unfinished(const hr_job *job, int failed_step, hr_status stat
   }
 }
 
+/* Whoever writes or releases a buffer has to know that something of its contents is kept. */
+static void note_sources(const hr_job *job) {
+  const hr_executable *executable = job->executable;
+  for (size_t i = 0; i < executable->sources.count; i++) {
+    uint32_t local = executable->sources.data[i];
+    hr__buffer_keep(job->buffers.data[local], job->stamps.data[local]);
+  }
+}
+
+/* Something new is in the buffer now. */
+static void finish_write(hr_buffer *buffer) {
+  hr__buffer_written(buffer);
+  hr__buffer_keep(buffer, 0);
+}
+
 static void run_job(hr_queue_job *entry) {
   hr_job *job = (hr_job *)entry;
   hr_stream *stream = job->stream;
@@ -120,6 +135,7 @@ static void run_job(hr_queue_job *entry) {
     run.step_ns = hr_calloc((size_t)job->executable->step_count + 1, sizeof *run.step_ns);
   }
   if (before == NULL && status == NULL) {
+    note_sources(job);
     status = hr__executable_run(job->executable, &run, &job->scratch);
     atomic_fetch_add_explicit(&stream->compiled_launches, run.compiled_count, memory_order_relaxed);
   }
@@ -134,7 +150,7 @@ static void run_job(hr_queue_job *entry) {
   }
   for (size_t i = 0; i < job->buffers.count; i++) {
     if (job->executable->last_write[i] >= 0 && job->executable->last_write[i] < run.failed_step) {
-      hr__buffer_written(job->buffers.data[i]);
+      finish_write(job->buffers.data[i]);
     }
   }
   hr__buffers_release(job->buffers.count, job->buffers.data);

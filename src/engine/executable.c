@@ -157,6 +157,10 @@ static hr_status make_library(hr_executable *executable, hr_exec_step *step) {
   for (uint32_t i = 0; ok && i < (uint32_t)node->scalar_count; i++) {
     ok = hr_vector_push(&executable->args, (node->scalar_base + i) | SCALAR_ARG);
   }
+  int source = step->provider->keeps != NULL ? step->provider->keeps(step->prepared) : -1;
+  if (ok && source >= 0 && node->inputs[source].index < executable->key.buffer_count) {
+    ok = hr_vector_push(&executable->sources, node->inputs[source].index);
+  }
   executable->needs_team |= step->provider->needs_team(step->prepared);
   executable->library_count++;
   return ok ? HR_OK : no_memory("arguments");
@@ -296,6 +300,7 @@ static void destroy(hr_executable *executable) {
   hr_free(executable->last_write);
   hr_vector_fini(&executable->args);
   hr_vector_fini(&executable->scalars);
+  hr_vector_fini(&executable->sources);
   hr_free((void *)executable->key.words);
   hr_free(executable);
 }

@@ -36,6 +36,7 @@ struct hr_executable {
   hr_exec_step *steps;
   HR_VECTOR(uint32_t) args;        /* program buffers, or a library's scalars, step after step */
   HR_VECTOR(uint32_t) scalars;     /* program scalars, step after step */
+  HR_VECTOR(uint32_t) sources;     /* those of the key's buffers of which libraries may keep something */
   int *last_write;                 /* of each of the key's buffers: the last step that writes it; -1: none */
   size_t shared_bytes;             /* arena, and behind it the largest workspace */
   bool needs_team;                 /* some step is worth more than one thread */

@@ -7,6 +7,7 @@
 #include "core/op.h"
 #include "engine/compile_queue.h"
 #include "engine/host_view.h"
+#include "runtime/derived.h"
 
 #define CACHE_BYTES_MAX ((size_t)256 << 20)
 
@@ -353,6 +354,7 @@ void hr_stream_stats(hr_stream *stream, hr_stats *out_stats) {
   hr__jit_counts(&counts);
   out_stats->jit_compiled = counts.compiled;
   out_stats->jit_loaded = counts.loaded;
+  out_stats->derived_bytes = hr__derived_bytes();
   out_stats->jit_unable = counts.unable;
   out_stats->jit_ns = counts.compile_ns;
   hr_mutex_unlock(&stream->mutex);

@@ -29,6 +29,8 @@ struct hr_provider {
   /* (optional) Before each run: a number for the contents of each operand, in the order of args. An operand whose number is the
    * same as at an earlier run holds the same bytes; 0: unknown. What was derived from it then may be used again. */
   void (*stamp)(hr_prepared *prepared, const uint64_t *stamps);
+  /* (optional) The operand of whose contents run may keep something (runtime/derived.h), by its stamp; -1: none. */
+  int (*keeps)(const hr_prepared *prepared);
   /* args: addresses of the buffers of inputs, then outputs, in the node's order (NULL for absent operands; scalars: of a
    * const hr_scalar), then of the node's attribute scalars; an operand's own offset is still to be added. workspace is
    * 64-byte aligned. */

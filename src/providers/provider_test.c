@@ -8,6 +8,7 @@
 #include "core/dtype.h"
 #include "hr_test.h"
 #include "providers/provider.h"
+#include "runtime/derived.h"
 
 enum {
   RANK = 6,
@@ -938,17 +939,18 @@ HR_TEST(onednn_multiplies_pixels) {
   }
 }
 
-/* Weights have the same stamp exactly while they have the same bytes; 0: nobody knows. */
-static void check_stamps(hr_op op) {
-  const window q = {2, 2, 20, 50, 1, {7, 6}, {3, 2}, {1, 1}, {1, 0}, {1, 1}};
-  static const uint64_t weight_stamps[] = {1, 1, 1, 2, 2, 2, 0, 1, 1};
-  trial t = window_trial(op, &q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, true);
+/* Weights have the same stamp exactly while they have the same bytes; 0: nobody knows. Other trials have other stamps. */
+static void check_stamps(trial t) {
+  static const uint64_t weight_stamps[] = {1, 1, 1, 1, 2, 2, 2, 0, 1, 1, 3, 4};
+  static uint64_t base;
+  base += 10;
   trial_node(&t);
   HR_ASSERT(trial_is_supported(&t));
   trial_prepare(&t);
   uint64_t start = random_state;
   for (size_t run = 0; run < sizeof weight_stamps / sizeof *weight_stamps; ++run) {
-    uint64_t stamp = weight_stamps[run], stamps[OPERANDS] = {100 + run, stamp, 200 + run, 300 + run};
+    uint64_t stamp = weight_stamps[run];
+    uint64_t stamps[OPERANDS] = {100 + run, stamp != 0 ? base + stamp : 0, 200 + run, 300 + run};
     trial_allocate(&t);
     random_state = start + (stamp != 0 ? stamp : 1000);
     tensor_fill_input(&t.tensors[1]);
@@ -963,8 +965,74 @@ static void check_stamps(hr_op op) {
 
 HR_TEST(onednn_follows_weights_that_change) {
   open_onednn();
-  check_stamps(HR_OP_CONV);
-  check_stamps(HR_OP_CONV_BACKWARD_DATA);
+  const window q = {2, 2, 20, 50, 1, {7, 6}, {3, 2}, {1, 1}, {1, 0}, {1, 1}};
+  for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_DATA; ++op) {
+    check_stamps(window_trial(op, &q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, true));
+  }
+  const product p = {1, {3}, 18, 75, 81}, wide = {0, {0}, 5, 1030, 1030};
+  check_stamps(product_trial(&hr__onednn_provider, &p, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_BROADCAST_BATCH, MATRIX_DENSE,
+                             BIAS_VECTOR));
+  check_stamps(product_trial(&hr__onednn_provider, &wide, HR_DTYPE_F32, MATRIX_STEPS, MATRIX_TRANSPOSED, MATRIX_STEPS,
+                             BIAS_VECTOR));
+  check_stamps(
+      product_trial(&hr__onednn_provider, &wide, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT));
+  hr__derived_forget_all();
+}
+
+/* Runs a product of these dims once for each stamp, always of the same numbers: every run gives the same bits. */
+static void run_product(const product *q, int count, const uint64_t *stamps, size_t kept_bytes_after) {
+  trial t =
+      product_trial(&hr__onednn_provider, q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_ABSENT);
+  trial_node(&t);
+  HR_ASSERT(trial_is_supported(&t));
+  trial_prepare(&t);
+  HR_ASSERT_EQ(t.provider->keeps(t.prepared), 1);
+  unsigned char *first = NULL;
+  for (int run = 0; run < count; ++run) {
+    uint64_t all[OPERANDS] = {0, stamps[run], 0, 0};
+    trial_allocate(&t);
+    random_state = 99;
+    tensor_fill_input(&t.tensors[1]);
+    random_state = 5;
+    tensor_fill_input(&t.tensors[0]);
+    t.provider->stamp(t.prepared, all);
+    trial_run(&t);
+    check_result(&t);
+    tensor *out = trial_output(&t);
+    size_t bytes = (size_t)out->length * hr_dtype_size(out->dtype);
+    first = first != NULL ? first : memcpy(malloc(bytes), out->bytes, bytes);
+    HR_ASSERT(memcmp(first, out->bytes, bytes) == 0);
+    trial_free(&t);
+  }
+  free(first);
+  HR_ASSERT_EQ((size_t)hr__derived_bytes() / 1000, kept_bytes_after / 1000);
+  trial_end(&t);
+}
+
+HR_TEST(onednn_keeps_one_packed_weight_for_products_of_all_heights) {
+  open_onednn();
+  hr__derived_forget_all();
+  const product q[3] = {{0, {0}, 3, 256, 512}, {0, {0}, 40, 256, 512}, {0, {0}, 200, 256, 512}};
+  const uint64_t first[] = {900001, 900001, 900001}, changing[] = {900002, 900003, 900004, 0, 0, 0};
+  run_product(&q[0], 6, changing, 0);
+  run_product(&q[0], 1, first, 0);
+  run_product(&q[0], 3, first, 256 * 512 * 4);
+  run_product(&q[1], 3, first, 256 * 512 * 4);
+  run_product(&q[2], 3, first, 256 * 512 * 4);
+  hr__derived_forget(900001);
+  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+}
+
+HR_TEST(onednn_keeps_nothing_of_what_the_program_writes) {
+  open_onednn();
+  const product q = {0, {0}, 3, 256, 512};
+  trial t =
+      product_trial(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_ABSENT);
+  t.writes_weights = true;
+  trial_node(&t);
+  trial_prepare(&t);
+  HR_ASSERT_EQ(t.provider->keeps(t.prepared), -1);
+  trial_end(&t);
 }
 
 /* ---- threads and memory ---- */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "runtime/derived.h"
 #include "runtime/handle_range.h"
 
 enum { POOL_CHUNK = 65536 };
@@ -44,6 +45,13 @@ void hr__buffer_restamp(hr_buffer *buffer) {
   }
 }
 
+void hr__buffer_keep(hr_buffer *buffer, uint64_t stamp) {
+  if (buffer->source != 0 && buffer->source != stamp) {
+    hr__derived_forget(buffer->source);
+  }
+  buffer->source = stamp;
+}
+
 /* A free struct of the pool, or a new one. The pool is locked. */
 static hr_status take_struct(size_t bytes, hr_buffer **out_buffer) {
   int shift = hr__handle_shift(bytes);
@@ -59,6 +67,7 @@ static void init_buffer(hr_buffer *buffer, hr_device *device, size_t bytes) {
   buffer->bytes = bytes;
   buffer->device = device;
   buffer->block = NULL;
+  buffer->source = 0;
   atomic_store_explicit(&buffer->address, NULL, memory_order_relaxed);
   atomic_store_explicit(&buffer->tag, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->stamp, next_stamp(), memory_order_relaxed);
@@ -103,6 +112,7 @@ static bool let_go(hr_buffer *buffer) {
     hr__buffer_heal(buffer);
   }
   hr__buffer_written(buffer);
+  hr__buffer_keep(buffer, 0);
   return true;
 }
 

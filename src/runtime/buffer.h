@@ -26,6 +26,8 @@ struct hr_buffer {
   atomic_uint_least64_t tag;
   /* Which contents it has: a number that no other buffer and no other time shares. 0: somebody has its address. */
   atomic_uint_least64_t stamp;
+  uint64_t
+      source; /* the contents that something kept was made of (derived.h); 0: none. The device's jobs look at it, in order */
   _Atomic(hr_status) poison; /* changed under a lock of buffer.c */
   atomic_bool is_hollow;     /* was poisoned, and nothing has been written since, whether or not somebody promised to */
   struct hr_buffer *next;    /* in the pool */
@@ -62,6 +64,9 @@ void hr__buffers_release(size_t count, hr_buffer *const *buffers);
 
 /* The buffer gets new contents. */
 void hr__buffer_restamp(hr_buffer *buffer);
+
+/* Libraries may keep what they make of the contents `stamp` (0: of nothing), and nothing older. */
+void hr__buffer_keep(hr_buffer *buffer, uint64_t stamp);
 
 /* Gives the buffer memory unless it has some. */
 HR_MUST_USE hr_status hr__buffer_bind(hr_buffer *buffer);

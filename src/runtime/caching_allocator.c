@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "runtime/derived.h"
 #include "runtime/device.h"
 
 struct hr_slab {
@@ -120,6 +121,7 @@ static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, siz
   hr_status status = allocator->driver->allocate(allocator->impl, bytes, out_address);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
     hr_status_free(status);
+    hr__derived_forget_all();
     shrink(allocator, 0);
     status = allocator->driver->allocate(allocator->impl, bytes, out_address);
   }

@@ -3,7 +3,8 @@
  * Sizes are rounded up: to eighths of powers of two up to 1 MB, to 64 KB up to 16 MB, to 2 MB above, so that at most about an
  * eighth is lost. Blocks of up to 32 KB are cut from slabs of 256 KB of one size each; larger ones are the driver's own, and
  * a free one serves any request of which it wastes at most an eighth. Nothing goes back to the driver until `trim`, or until the
- * driver or the limit refuses: then cached blocks are returned, largest first, and the request is tried again.
+ * driver or the limit refuses: then cached blocks are returned, largest first, and the request is tried again. Where the driver
+ * refuses, what libraries keep (derived.h) goes as well.
  *
  * Memory is reused in the order in which it was freed. The engine frees what a commit used after it has run, or earlier
  * where everything that may touch the block runs in order behind it.

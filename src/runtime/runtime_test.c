@@ -2,6 +2,7 @@
 #include "hr_test.h"
 
 #include "runtime/buffer.h"
+#include "runtime/derived.h"
 #include "runtime/registry.h"
 
 /* ---- a driver that refuses beyond a budget ---- */
@@ -221,4 +222,69 @@ HR_TEST(devices_have_names_and_are_the_same_when_opened_twice) {
   HR_ASSERT_STATUS(hr_device_open("cpu:x", &second), HR_STATUS_INVALID_ARGUMENT);
   hr_device_release(first);
   hr_device_release(first);
+}
+
+/* ---- what libraries keep ---- */
+
+static void keep_bytes(uint64_t stamp, uint64_t recipe, size_t bytes, unsigned char value) {
+  hr_derived *made = hr__derived_create(stamp, &recipe, 1, bytes);
+  HR_ASSERT_NOT_NULL(made);
+  memset(hr__derived_data(made), value, bytes);
+  hr__derived_publish(made);
+  hr__derived_release(made);
+}
+
+static bool is_kept(uint64_t stamp, uint64_t recipe) {
+  hr_derived *found = hr__derived_find(stamp, &recipe, 1);
+  hr__derived_release(found);
+  return found != NULL;
+}
+
+HR_TEST(what_is_kept_is_found_by_contents_and_recipe) {
+  keep_bytes(71, 1, 100, 1);
+  keep_bytes(71, 2, 200, 2);
+  keep_bytes(71, 2, 200, 3); /* the second of its kind is not published */
+  keep_bytes(72, 1, 400, 4);
+  HR_ASSERT_EQ(hr__derived_bytes(), 700);
+  HR_ASSERT(is_kept(71, 1) && is_kept(71, 2) && is_kept(72, 1) && !is_kept(72, 2) && !is_kept(73, 1));
+  const uint64_t words[2] = {1, 2}, two = 2;
+  HR_ASSERT_NULL(hr__derived_find(71, words, 2));
+  hr_derived *held = hr__derived_find(71, &two, 1);
+  HR_ASSERT_EQ(*(unsigned char *)hr__derived_data(held), 2);
+  hr__derived_forget(71);
+  HR_ASSERT(!is_kept(71, 1) && !is_kept(71, 2) && is_kept(72, 1));
+  HR_ASSERT_EQ(((unsigned char *)hr__derived_data(held))[199], 2); /* who holds one keeps it */
+  hr__derived_release(held);
+  hr__derived_forget_all();
+  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  HR_ASSERT(!is_kept(72, 1));
+}
+
+HR_TEST(what_is_kept_goes_with_its_buffer_and_when_memory_is_out) {
+  budget b = {.left = 4 << 20};
+  hr_caching_allocator allocator;
+  hr_block *block = NULL;
+  hr_caching_allocator_init(&allocator, &budget_driver, &b, "budget", 0);
+  keep_bytes(81, 1, 64, 1);
+  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 1 << 20, &block));
+  hr_caching_allocator_free(&allocator, block);
+  HR_ASSERT(is_kept(81, 1));
+  HR_ASSERT_STATUS(hr_caching_allocator_alloc(&allocator, 8 << 20, &block), HR_STATUS_RESOURCE_EXHAUSTED);
+  HR_ASSERT(!is_kept(81, 1));
+  hr_caching_allocator_trim(&allocator);
+
+  hr_device *device;
+  hr_buffer *buffer;
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT_OK(hr_buffer_create(device, 64, &buffer));
+  keep_bytes(82, 1, 64, 1);
+  keep_bytes(83, 1, 64, 1);
+  hr__buffer_keep(buffer, 82);
+  hr__buffer_keep(buffer, 82);
+  HR_ASSERT(is_kept(82, 1));
+  hr__buffer_keep(buffer, 83);
+  HR_ASSERT(!is_kept(82, 1) && is_kept(83, 1));
+  hr_buffer_release(buffer);
+  HR_ASSERT(!is_kept(83, 1));
+  hr_device_release(device);
 }

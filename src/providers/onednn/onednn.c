@@ -52,7 +52,7 @@ static bool has_form(const hr_node *node) {
 static hr_status make(const hr_program *program, const hr_node *node, bool trial, hr_prepared **out_prepared) {
   hr_prepared *prepared = NULL;
   int threads = hr_library_threads_set(hr_thread_count()); /* creating primitives changes it */
-  hr_status made = node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(node, trial, &prepared)
+  hr_status made = node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(program, node, trial, &prepared)
                                             : hr__onednn_prepare_conv(program, node, trial, &prepared);
   (void)hr_library_threads_set(threads);
   HR_RETURN_IF_ERROR(made);
@@ -105,9 +105,13 @@ static hr_status prepare(const hr_program *program, const hr_node *node, hr_prep
 }
 
 static void stamp(hr_prepared *prepared, const uint64_t *stamps) {
-  if (prepared->constant.step >= 0) {
-    prepared->constant.stamp = stamps[prepared->constant.arg];
+  if (prepared->kept.arg >= 0) {
+    prepared->kept.stamp = stamps[prepared->kept.arg];
   }
+}
+
+static int keeps(const hr_prepared *prepared) {
+  return prepared->kept.arg;
 }
 
 static bool needs_team(const hr_prepared *prepared) {
@@ -122,6 +126,7 @@ const hr_provider hr__onednn_provider = {
     .prepare = prepare,
     .needs_team = needs_team,
     .stamp = stamp,
+    .keeps = keeps,
     .run = hr__pipe_run,
     .release = hr__pipe_release,
 };

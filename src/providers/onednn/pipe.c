@@ -28,7 +28,7 @@ hr_prepared *hr__pipe_create(int64_t flops) {
   if (pipe == NULL) {
     return NULL;
   }
-  pipe->constant.step = -1;
+  pipe->kept.arg = -1;
   pipe->thread_count = flops < SERIAL_FLOPS ? 1 : hr_thread_count();
   hr__pipe_check(pipe, hr__dnnl.stream_create(&pipe->stream, hr__dnnl_engine, DNNL_STREAM_IN_ORDER), "stream");
   return pipe;
@@ -52,7 +52,6 @@ void hr__pipe_release(hr_prepared *pipe) {
   if (pipe->stream != NULL) {
     hr__dnnl.stream_destroy(pipe->stream);
   }
-  hr_aligned_free(pipe->constant.packed);
   hr_status_free(pipe->status);
   hr_free(pipe);
 }
@@ -121,7 +120,11 @@ int hr__pipe_workspace(hr_prepared *pipe, dnnl_const_memory_desc desc) {
   if (pipe->status != NULL) {
     return 0;
   }
-  return add_memory(pipe, desc, -1, add_workspace(pipe, hr__dnnl.memory_desc_get_size(desc)));
+  return add_memory(pipe, desc, PIPE_WORKSPACE, add_workspace(pipe, hr__dnnl.memory_desc_get_size(desc)));
+}
+
+int hr__pipe_kept(hr_prepared *pipe, dnnl_const_memory_desc desc) {
+  return add_memory(pipe, desc, PIPE_KEPT, 0);
 }
 
 int hr__pipe_packed(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc, bool is_output,
@@ -155,6 +158,12 @@ void hr__pipe_step(hr_prepared *pipe, const pipe_step *step) {
     return;
   }
   pipe->steps[pipe->step_count++] = *step;
+}
+
+void hr__pipe_when(hr_prepared *pipe, pipe_when when) {
+  if (pipe->status == NULL) {
+    pipe->steps[pipe->step_count - 1].when = when;
+  }
 }
 
 int hr__pipe_number(hr_prepared *pipe, int arg, dnnl_const_memory_desc desc) {
@@ -243,34 +252,13 @@ int hr__pipe_reordered_weight(hr_prepared *pipe, int arg, int memory, dnnl_const
                               dnnl_const_memory_desc to) {
   int reordered = hr__pipe_reordered(pipe, memory, from, to);
   if (pipe->status == NULL && reordered != memory && pipe->memories[memory].arg == arg) {
-    pipe->constant.arg = arg;
-    pipe->constant.memory = reordered;
-    pipe->constant.step = pipe->step_count - 1;
-    pipe->constant.bytes = hr__dnnl.memory_desc_get_size(to);
+    hr__pipe_when(pipe, PIPE_UNLESS_KEPT);
+    hr__pipe_keep(pipe, arg, pipe->memories[memory].offset, from, reordered, to);
   }
   return reordered;
 }
 
 /* ---- run ---- */
-
-/* Whether the kept weight serves this run; else prepares to keep it, or lets go of it. */
-static bool has_constant(pipe_constant *constant) {
-  if (constant->step < 0) {
-    return false;
-  }
-  if (constant->stamp != 0 && constant->stamp == constant->packed_stamp) {
-    return true;
-  }
-  constant->packed_stamp = 0;
-  if (constant->stamp == 0 || constant->stamp != constant->seen_stamp) {
-    hr_aligned_free(constant->packed);
-    constant->packed = NULL;
-  } else if (constant->packed == NULL) {
-    constant->packed = hr_aligned_malloc(constant->bytes, ALIGNMENT);
-  }
-  constant->seen_stamp = constant->stamp;
-  return false;
-}
 
 typedef struct copy_call {
   const pipe_copy *copy;
@@ -359,6 +347,15 @@ static float number_of(const hr_scalar *scalar) {
   return scalar->dtype == HR_DTYPE_F64 ? (float)scalar->value.f[0] : (float)scalar->value.i;
 }
 
+int hr__pipe_execute(const hr_prepared *pipe, const pipe_step *step) {
+  dnnl_exec_arg exec[PIPE_ARGS_MAX];
+  for (int i = 0; i < step->arg_count; ++i) {
+    exec[i].arg = step->args[i].arg;
+    exec[i].memory = pipe->memories[step->args[i].memory].memory;
+  }
+  return hr__dnnl.primitive_execute(step->primitive, pipe->stream, step->arg_count, exec);
+}
+
 static int run_step(const hr_prepared *pipe, const pipe_step *step, void *const *args, char *workspace) {
   switch (step->kind) {
     case PIPE_PACK:
@@ -376,35 +373,51 @@ static int run_step(const hr_prepared *pipe, const pipe_step *step, void *const 
       *(float *)(void *)(workspace + step->copy.workspace_offset) =
           step->copy.arg >= 0 ? number_of(args[step->copy.arg]) : 0;
       return DNNL_SUCCESS;
-    default: {
-      dnnl_exec_arg exec[PIPE_ARGS_MAX];
-      for (int i = 0; i < step->arg_count; ++i) {
-        exec[i].arg = step->args[i].arg;
-        exec[i].memory = pipe->memories[step->args[i].memory].memory;
-      }
-      return hr__dnnl.primitive_execute(step->primitive, pipe->stream, step->arg_count, exec);
+    default:
+      return hr__pipe_execute(pipe, step);
+  }
+}
+
+static bool is_due(pipe_when when, pipe_keeping keeping) {
+  switch (when) {
+    case PIPE_UNLESS_KEPT:
+      return keeping != PIPE_KEEP_USE;
+    case PIPE_IF_KEPT:
+      return keeping == PIPE_KEEP_USE;
+    case PIPE_TO_KEEP:
+      return keeping == PIPE_KEEP_MAKE;
+    default:
+      return true;
+  }
+}
+
+static void bind(hr_prepared *pipe, void *const *args, char *workspace, const hr_derived *weight) {
+  for (int i = 0; i < pipe->memory_count; ++i) {
+    const pipe_memory *memory = &pipe->memories[i];
+    if (memory->arg != PIPE_KEPT) {
+      char *base = memory->arg >= 0 ? args[memory->arg] : workspace;
+      hr__dnnl.memory_set_data_handle(memory->memory, base + memory->offset);
     }
+  }
+  if (weight != NULL) {
+    hr__dnnl.memory_set_data_handle(pipe->memories[pipe->kept.memory].memory, hr__derived_data(weight));
   }
 }
 
 hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace) {
-  for (int i = 0; i < pipe->memory_count; ++i) {
-    const pipe_memory *memory = &pipe->memories[i];
-    char *base = memory->arg >= 0 ? args[memory->arg] : workspace;
-    hr__dnnl.memory_set_data_handle(memory->memory, base + memory->offset);
-  }
-  pipe_constant *constant = &pipe->constant;
-  bool is_kept = has_constant(constant);
-  if (constant->packed != NULL) {
-    hr__dnnl.memory_set_data_handle(pipe->memories[constant->memory].memory, constant->packed);
-  }
+  hr_derived *weight = NULL;
+  pipe_keeping keeping = hr__pipe_kept_begin(pipe, &weight);
+  bind(pipe, args, workspace, weight);
   int threads = hr_library_threads_set(pipe->thread_count), code = DNNL_SUCCESS;
   for (int i = 0; i < pipe->step_count && code == DNNL_SUCCESS; ++i) {
-    code = is_kept && i == constant->step ? DNNL_SUCCESS : run_step(pipe, &pipe->steps[i], args, workspace);
+    if (is_due(pipe->steps[i].when, keeping)) {
+      code = run_step(pipe, &pipe->steps[i], args, workspace);
+    }
   }
-  if (constant->packed != NULL && code == DNNL_SUCCESS) {
-    constant->packed_stamp = constant->stamp;
+  if (code == DNNL_SUCCESS) {
+    hr__pipe_kept_end(pipe, keeping, weight);
   }
+  hr__derived_release(weight);
   (void)hr_library_threads_set(threads);
   return hr__dnnl_status(code, "execution");
 }

@@ -11,12 +11,14 @@
 
 #include "providers/onednn/dnnl_api.h"
 #include "providers/provider.h"
+#include "runtime/derived.h"
 
-enum { PIPE_MEMORIES_MAX = 40, PIPE_STEPS_MAX = 24, PIPE_ARGS_MAX = 24 };
+enum { PIPE_MEMORIES_MAX = 40, PIPE_STEPS_MAX = 24, PIPE_ARGS_MAX = 24, PIPE_RECIPE_MAX = 112 };
+enum { PIPE_WORKSPACE = -1, PIPE_KEPT = -2 };
 
 typedef struct pipe_memory {
   dnnl_memory memory;
-  int arg;        /* operand of the node; -1: workspace */
+  int arg;        /* operand of the node, PIPE_WORKSPACE, or PIPE_KEPT: the kept weight */
   int64_t offset; /* bytes from the operand's or the workspace's address */
 } pipe_memory;
 
@@ -29,6 +31,14 @@ typedef enum pipe_step_kind {
   PIPE_ZERO
 } pipe_step_kind;
 
+/* In which runs a step runs. */
+typedef enum pipe_when {
+  PIPE_ALWAYS,
+  PIPE_UNLESS_KEPT, /* where there is no kept weight to work with */
+  PIPE_IF_KEPT,
+  PIPE_TO_KEEP /* in the run that makes it */
+} pipe_when;
+
 /* Strided elements of an operand, copied to or from dense row-major memory. */
 typedef struct pipe_copy {
   int arg;
@@ -40,6 +50,7 @@ typedef struct pipe_copy {
 
 typedef struct pipe_step {
   pipe_step_kind kind;
+  pipe_when when;
   dnnl_primitive primitive;
   int arg_count;
   struct {
@@ -48,13 +59,18 @@ typedef struct pipe_step {
   pipe_copy copy;
 } pipe_step;
 
-/* A weight in the primitive's layout, kept while the operand's contents stay the same: built when they are seen a second time. */
-typedef struct pipe_constant {
-  int arg, memory, step; /* the operand, its reordered memory, and the step that reorders; step -1: none */
+/* A weight in a layout of the library's, kept while its contents stay the same (kept.c): made when they are seen a second time. */
+typedef struct pipe_kept {
+  int arg, memory; /* the operand; the memory that is in that layout. arg -1: nothing is kept */
   size_t bytes;
-  void *packed;
-  uint64_t packed_stamp, seen_stamp, stamp; /* of what is packed, of the last run, of this run */
-} pipe_constant;
+  uint64_t stamp, seen_stamp; /* of this run and the last one */
+  /* What works with the kept weight is a primitive of its own, a PIPE_IF_KEPT step: it has to prove itself once against the
+   * output of the others. -1: it need not. */
+  int proof_step, output;
+  size_t output_bytes;
+  int word_count;
+  uint64_t recipe[PIPE_RECIPE_MAX];
+} pipe_kept;
 
 struct hr_prepared {
   dnnl_stream stream;
@@ -62,7 +78,7 @@ struct hr_prepared {
   int memory_count, step_count;
   pipe_memory memories[PIPE_MEMORIES_MAX];
   size_t workspace_bytes;
-  pipe_constant constant;
+  pipe_kept kept;
   int desc_count;
   dnnl_memory_desc descs[PIPE_MEMORIES_MAX];
   hr_status status;                /* the first error of building; later calls do nothing */
@@ -84,6 +100,8 @@ dnnl_memory_desc hr__pipe_desc_any(hr_prepared *pipe, hr_dtype dtype, int rank, 
 /* A memory of that layout over operand `arg`, `offset` elements in, or over new workspace. */
 int hr__pipe_operand(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc);
 int hr__pipe_workspace(hr_prepared *pipe, dnnl_const_memory_desc desc);
+int hr__pipe_kept(hr_prepared *pipe,
+                  dnnl_const_memory_desc desc); /* over the kept weight, bound in runs that have one */
 /* A dense copy of a strided operand in the workspace, to be packed before (input) or unpacked after (output). */
 int hr__pipe_packed(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc, bool is_output,
                     pipe_step *out_unpack);
@@ -91,7 +109,7 @@ int hr__pipe_packed(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_
 void hr__pipe_zero(hr_prepared *pipe, int arg, const hr_operand *operand);
 /* A memory with what `memory` (of layout `from`) holds in layout `to`: itself where they agree, else reordered. */
 int hr__pipe_reordered(hr_prepared *pipe, int memory, dnnl_const_memory_desc from, dnnl_const_memory_desc to);
-/* The same for a weight, which may be kept from run to run. */
+/* The same for a weight, which is kept from run to run. */
 int hr__pipe_reordered_weight(hr_prepared *pipe, int arg, int memory, dnnl_const_memory_desc from,
                               dnnl_const_memory_desc to);
 /* Adds a reorder step. */
@@ -100,12 +118,32 @@ void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc
 /* Adds the primitive of `desc` (consumed) with its scratchpad; args are (DNNL_ARG, memory) pairs, memory -1 is left out. */
 void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, const int (*args)[2]);
 void hr__pipe_step(hr_prepared *pipe, const pipe_step *step);
+/* Says when the step added last runs. */
+void hr__pipe_when(hr_prepared *pipe, pipe_when when);
 void hr__pipe_check(hr_prepared *pipe, int code, const char *what);
 /* Primitive attributes with the scratchpad in our workspace and these post-ops (NULL: none); destroyed by the caller. */
 dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe, dnnl_const_post_ops ops);
 /* A memory of one f32 that holds, in each run, the number that operand `arg` is; -1: 0. */
 int hr__pipe_number(hr_prepared *pipe, int arg, dnnl_const_memory_desc desc);
 int hr__dnnl_dtype(hr_dtype dtype); /* 0: none */
+
+/* ---- weights kept between runs (kept.c) ---- */
+
+/* Weights may be kept: operand `arg`, `offset` bytes in, of layout `from`; `memory`: its contents in layout `to`. */
+void hr__pipe_keep(hr_prepared *pipe, int arg, int64_t offset, dnnl_const_memory_desc from, int memory,
+                   dnnl_const_memory_desc to);
+/* The PIPE_IF_KEPT step added last has to prove itself on `output`. */
+void hr__pipe_keep_on_proof(hr_prepared *pipe, int output, dnnl_const_memory_desc desc);
+
+/* What a run does about it. */
+typedef enum pipe_keeping { PIPE_KEEP_NOTHING, PIPE_KEEP_USE, PIPE_KEEP_MAKE, PIPE_KEEP_PROVE } pipe_keeping;
+
+/* At the begin of a run; *out_weight is what is kept, or is to be filled, retained, or NULL. */
+pipe_keeping hr__pipe_kept_begin(hr_prepared *pipe, hr_derived **out_weight);
+/* At its end, when all went well: proves and publishes. */
+void hr__pipe_kept_end(hr_prepared *pipe, pipe_keeping keeping, hr_derived *weight);
+/* Runs a primitive's step. */
+int hr__pipe_execute(const hr_prepared *pipe, const pipe_step *step);
 
 /* ---- posts (posts.c) ---- */
 
@@ -134,7 +172,8 @@ void hr__pipe_posts_args(pipe_posts *posts, int count, const int (*args)[2]);
 void hr__pipe_posts_fini(pipe_posts *posts);
 
 /* `trial`: only as far as is needed to see which implementation oneDNN chooses. */
-hr_status hr__onednn_prepare_matmul(const hr_node *node, bool trial, hr_prepared **out_prepared);
+hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, bool trial,
+                                    hr_prepared **out_prepared);
 hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, bool trial,
                                   hr_prepared **out_prepared);
 bool hr__onednn_supports_matmul(const hr_node *node);
@@ -142,5 +181,7 @@ bool hr__onednn_supports_conv(const hr_node *node);
 /* Convolutions that are better run as a matrix product (pointwise.c). */
 bool hr__onednn_is_product(const hr_program *program, const hr_node *node);
 void hr__onednn_prepare_product(hr_prepared *pipe, const hr_node *node);
+/* Whether some node of the program writes the buffer. */
+bool hr__onednn_is_written(const hr_program *program, uint32_t buffer);
 
 #endif

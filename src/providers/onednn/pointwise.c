@@ -84,7 +84,7 @@ static bool is_matrix(const hr_operand *x, bool channels_last) {
   return true;
 }
 
-static bool is_written(const hr_program *program, uint32_t buffer) {
+bool hr__onednn_is_written(const hr_program *program, uint32_t buffer) {
   for (int n = 0; n < program->node_count; ++n) {
     const hr_node *node = &program->nodes[n];
     for (int i = 0; i < node->output_count; ++i) {
@@ -110,7 +110,8 @@ bool hr__onednn_is_product(const hr_program *program, const hr_node *node) {
   if (node->op == HR_OP_CONV_BACKWARD_WEIGHT) {
     return true;
   }
-  return p.pixels < PIXELS_MAX && is_written(program, p.w->index) && (node->op == HR_OP_CONV || !has_bias(node));
+  return p.pixels < PIXELS_MAX && hr__onednn_is_written(program, p.w->index) &&
+         (node->op == HR_OP_CONV || !has_bias(node));
 }
 
 /* A matrix of rows x columns over an operand; transposed, of columns x rows. */

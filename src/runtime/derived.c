@@ -1,0 +1,118 @@
+#include "runtime/derived.h"
+
+#include <string.h>
+
+#include "base/allocator.h"
+#include "base/refcount.h"
+#include "base/table.h"
+#include "base/thread.h"
+
+enum { ALIGNMENT = 64 };
+
+struct hr_derived {
+  hr_refcount refcount;
+  hr_derived *next; /* published, of the same stamp */
+  uint64_t stamp;
+  void *data;
+  size_t bytes;
+  size_t word_count;
+  uint64_t recipe[];
+};
+
+static hr_mutex mutex = HR_MUTEX_INITIALIZER;
+static hr_table lists; /* of published entries, by stamp */
+static int64_t published_bytes;
+
+/* Locked. */
+static hr_derived *find(uint64_t stamp, const uint64_t *recipe, size_t word_count) {
+  hr_derived *derived = hr_table_get(&lists, stamp);
+  while (derived != NULL &&
+         (derived->word_count != word_count || memcmp(derived->recipe, recipe, word_count * sizeof *recipe) != 0)) {
+    derived = derived->next;
+  }
+  return derived;
+}
+
+hr_derived *hr__derived_find(uint64_t stamp, const uint64_t *recipe, size_t word_count) {
+  hr_mutex_lock(&mutex);
+  hr_derived *derived = find(stamp, recipe, word_count);
+  if (derived != NULL) {
+    hr_refcount_retain(&derived->refcount);
+  }
+  hr_mutex_unlock(&mutex);
+  return derived;
+}
+
+hr_derived *hr__derived_create(uint64_t stamp, const uint64_t *recipe, size_t word_count, size_t bytes) {
+  hr_derived *derived = hr_malloc(sizeof *derived + word_count * sizeof *recipe);
+  if (derived == NULL) {
+    return NULL;
+  }
+  *derived = (hr_derived){.stamp = stamp, .bytes = bytes, .word_count = word_count};
+  hr_refcount_init(&derived->refcount);
+  memcpy(derived->recipe, recipe, word_count * sizeof *recipe);
+  derived->data = hr_aligned_malloc(bytes, ALIGNMENT);
+  if (derived->data == NULL) {
+    hr_free(derived);
+    return NULL;
+  }
+  return derived;
+}
+
+void hr__derived_publish(hr_derived *derived) {
+  hr_mutex_lock(&mutex);
+  if (find(derived->stamp, derived->recipe, derived->word_count) == NULL) {
+    derived->next = hr_table_get(&lists, derived->stamp);
+    if (hr_table_put(&lists, derived->stamp, derived)) {
+      hr_refcount_retain(&derived->refcount);
+      published_bytes += (int64_t)derived->bytes;
+    } else {
+      derived->next = NULL;
+    }
+  }
+  hr_mutex_unlock(&mutex);
+}
+
+void hr__derived_release(hr_derived *derived) {
+  if (derived != NULL && hr_refcount_release(&derived->refcount)) {
+    hr_aligned_free(derived->data);
+    hr_free(derived);
+  }
+}
+
+void *hr__derived_data(const hr_derived *derived) {
+  return derived->data;
+}
+
+/* Locked: the list's references go. */
+static void release_list(hr_derived *list) {
+  while (list != NULL) {
+    hr_derived *next = list->next;
+    published_bytes -= (int64_t)list->bytes;
+    hr__derived_release(list);
+    list = next;
+  }
+}
+
+void hr__derived_forget(uint64_t stamp) {
+  hr_mutex_lock(&mutex);
+  release_list(hr_table_remove(&lists, stamp));
+  hr_mutex_unlock(&mutex);
+}
+
+void hr__derived_forget_all(void) {
+  hr_mutex_lock(&mutex);
+  size_t cursor = 0;
+  for (const hr_table_entry *entry; (entry = hr_table_next(&lists, &cursor)) != NULL;) {
+    release_list(entry->value);
+  }
+  hr_table_fini(&lists);
+  hr_mutex_unlock(&mutex);
+}
+
+int64_t hr__derived_bytes(void) {
+  hr_mutex_lock(&mutex);
+  int64_t bytes = published_bytes;
+  hr_mutex_unlock(&mutex);
+  return bytes;
+}

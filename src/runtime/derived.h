@@ -1,0 +1,36 @@
+/* derived.h: what a library made of a buffer's contents, kept while the contents stay.
+ *
+ * A weight in a library's own layout costs about as much to make as a small product with it. An entry is found by the stamp of
+ * the contents that it was made of (buffer.h) and a recipe: words that say which bytes were read, and in which layout they lie
+ * now. So all programs that read one weight share what they make of it, whatever their other shapes. A stamp is never given
+ * twice: memory that is freed and used again has another.
+ *
+ * Entries don't change once they are published. They are forgotten when the buffer is written or released, or when the device
+ * runs out of memory; a run that works with one holds it to its end.
+ * Threads: any; one lock.
+ */
+#ifndef HEADRACE_RUNTIME_DERIVED_H_
+#define HEADRACE_RUNTIME_DERIVED_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct hr_derived hr_derived;
+
+/* The published entry, retained; NULL when there is none. */
+hr_derived *hr__derived_find(uint64_t stamp, const uint64_t *recipe, size_t word_count);
+/* A new entry with `bytes` of memory to be filled, known to its maker alone; NULL when memory is out. */
+hr_derived *hr__derived_create(uint64_t stamp, const uint64_t *recipe, size_t word_count, size_t bytes);
+/* Lets others find it; where there is one already, or no memory for the list, nobody will. */
+void hr__derived_publish(hr_derived *derived);
+void hr__derived_release(hr_derived *derived); /* NULL: nothing */
+void *hr__derived_data(const hr_derived *derived);
+
+/* Nobody finds what was made of these contents any more. */
+void hr__derived_forget(uint64_t stamp);
+void hr__derived_forget_all(void);
+
+/* Of all published entries. */
+int64_t hr__derived_bytes(void);
+
+#endif
