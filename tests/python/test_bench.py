@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import pytest
 from support import DEVICE, ROOT
 
 BENCH = ROOT / "bench" / "run.py"
@@ -98,3 +99,21 @@ def test_names():
     unknown = run("--cases", "nothing", "--device", DEVICE.type)
     assert unknown.returncode != 0
     assert "no case is called nothing" in unknown.stderr
+
+
+def test_kernels_add_up():
+    sys.path.insert(0, str(BENCH.parent))
+    import kernels
+
+    text = """headrace: this machine reads 64 GB/s, 2 threads, 493 GFLOP/s f32
+headrace:     100.0 us     2.000 MB    20.0 GB/s   22 %    65.4 GFLOP/s   13 %  matmul 64x32 * 32x16 by onednn, + bias
+headrace:       2.0 us     0.006 MB    32.2 GB/s  relu, 32x16
+headrace:       4.0 us     0.006 MB    32.2 GB/s   50 %  relu, 32x16
+something else
+"""
+    step = kernels.read_step(text)
+    assert [line[0] for line in step] == ["matmul 64x32 * 32x16 by onednn, + bias", "relu, 32x16", "relu, 32x16"]
+    slower = [(name, 3 * us, mb, operations) for name, us, mb, operations in step]
+    rows = kernels.add_up([step, step, slower, step[:1]])
+    assert [row[:3] for row in rows] == [(step[0][0], 1, 100.0), ("relu, 32x16", 2, 6.0)]
+    assert rows[0][4] == pytest.approx(6.54) and rows[1][3] == pytest.approx(0.012)
