@@ -301,6 +301,97 @@ HR_TEST(a_relu_in_place_goes_where_its_readers_make_it) {
   check_in_place("dead", "", "", 1, 1); /* the kernel of the ReLU makes the gradient, too */
 }
 
+/* As in a loss: %2 = %0 - %1 is read as a whole in the kernel that makes it, and another one picks an element of each column. */
+#define PICKS_OF_A_DIFFERENCE(overwrites)                                      \
+  "buffer %0 4096 live\n"                                                      \
+  "buffer %1 64 live\n"                                                        \
+  "buffer %2 4096 dead fresh\n"                                                \
+  "buffer %3 128 live\n"                                                       \
+  "buffer %4 64 live fresh\n"                                                  \
+  "buffer %5 4096 live fresh\n"                                                \
+  "%2:f32[64,16]{16,1}+0 = sub(%0:f32[64,16]{16,1}+0, %1:f32[64,16]{0,1}+0)\n" \
+  "%5:f32[64,16]{16,1}+0 = exp(%2:f32[64,16]{16,1}+0)\n" overwrites            \
+  "%4:f32[1,16]{16,1}+0 = gather(%2:f32[64,16]{16,1}+0, %3:i64[1,16]{16,1}+0) ints(0)\n"
+
+static size_t arena_bytes(const char *text) {
+  compiled c = compile_for(text, (hr_target){.recompute_bytes = 1});
+  size_t bytes = c.schedule.arena_bytes;
+  compiled_fini(&c);
+  return bytes;
+}
+
+/* Runs a program with all that can be computed again. */
+static void run_recomputed(const char *text, void **memory) {
+  hr_program program;
+  HR_ASSERT_OK(hr_program_parse(text, &program));
+  hr_status status = hr__run_interpreted(&program, memory, NULL, (hr__way){.recompute_bytes = 1});
+  hr_program_fini(&program);
+  HR_ASSERT_OK(status);
+}
+
+HR_TEST(picked_elements_are_made_of_what_is_picked_of_the_inputs) {
+  const char *text = PICKS_OF_A_DIFFERENCE("");
+  HR_ASSERT_EQ(arena_bytes(text), 64); /* for the check of the indices */
+  float x[64 * 16], y[16], picked[16], all[64 * 16];
+  int64_t index[16];
+  for (int i = 0; i < 64 * 16; ++i) {
+    x[i] = (float)i;
+  }
+  for (int j = 0; j < 16; ++j) {
+    y[j] = (float)(j * j), index[j] = 63 - 4 * j;
+  }
+  run_recomputed(text, (void *[]){x, y, NULL, index, picked, all});
+  for (int j = 0; j < 16; ++j) {
+    HR_ASSERT_EQ(picked[j], (float)((63 - 4 * j) * 16 + j - j * j));
+  }
+}
+
+HR_TEST(what_is_picked_of_is_kept_where_its_inputs_are_overwritten) {
+  HR_ASSERT_EQ(arena_bytes(PICKS_OF_A_DIFFERENCE("%0:f32[64,16]{16,1}+0 = exp(%5:f32[64,16]{16,1}+0)\n")), 64 + 4096);
+  HR_ASSERT_EQ(arena_bytes(PICKS_OF_A_DIFFERENCE("%1:f32[16]{1}+0 = neg(%1:f32[16]{1}+0)\n")), 64 + 4096);
+}
+
+/* Where the indices are elements of what they pick of, they stay what they are. */
+HR_TEST(indices_that_pick_of_their_own_tensor) {
+  const char *text = "buffer %0 8192 live\n"
+                     "buffer %1 128 live\n"
+                     "buffer %2 8192 dead fresh\n"
+                     "buffer %3 128 live fresh\n"
+                     "buffer %4 128 live fresh\n"
+                     "%2:i64[64,16]{16,1}+0 = add(%0:i64[64,16]{16,1}+0, %1:i64[64,16]{0,1}+0)\n"
+                     "loop %3:i64[16]{1}+0 = copy(%2:i64[16]{1}+0@1*16<64, %2:i64[16]{1}+0)\n"
+                     "%4:i64[16]{1}+0 = neg(%2:i64[16]{1}+0)\n";
+  int64_t x[64 * 16], y[16], picked[16], indices[16];
+  for (int i = 0; i < 64 * 16; ++i) {
+    x[i] = (i * 7 + 5) % 47;
+  }
+  for (int j = 0; j < 16; ++j) {
+    y[j] = j;
+  }
+  run_recomputed(text, (void *[]){x, y, NULL, picked, indices});
+  for (int j = 0; j < 16; ++j) {
+    HR_ASSERT_EQ(picked[j], x[(x[j] + j) * 16 + j] + j);
+    HR_ASSERT_EQ(indices[j], -(x[j] + j));
+  }
+}
+
+/* The exponential is used when the sum is there: it is computed then, and not kept from the first phase. */
+HR_TEST(what_waits_for_a_sum_is_computed_after_it) {
+  compiled c = compile("buffer %0 32768 live\n"
+                       "buffer %1 32768 dead fresh\n"
+                       "buffer %2 256 dead fresh\n"
+                       "buffer %3 32768 live fresh\n"
+                       "%1:f32[64,128]{128,1}+0 = exp(%0:f32[64,128]{128,1}+0)\n"
+                       "%2:f32[64,1]{1,1}+0 = sum(%0:f32[64,128]{128,1}+0) ints(2)\n"
+                       "%3:f32[64,128]{128,1}+0 = mul(%1:f32[64,128]{128,1}+0, %2:f32[64,128]{1,0}+0)\n");
+  HR_ASSERT_EQ(c.kernel_count, 1);
+  for (int k = 0; k < c.kernels[0]->register_count; ++k) {
+    const hr_register *reg = &c.kernels[0]->registers[k];
+    HR_ASSERT(reg->level == HR_LEVEL_ROW || reg->phase == reg->last_phase);
+  }
+  compiled_fini(&c);
+}
+
 /* A write of the same elements waits for the reads before it, in one kernel. */
 HR_TEST(writes_in_place_share_the_kernel_of_earlier_reads) {
   const char *text = "buffer %0 16 live\n"

@@ -10,6 +10,7 @@
  * cheap exact operations are computed again; other values stay resident for the row. A store waits for the last load of what
  * it replaces.
  */
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -495,7 +496,40 @@ static int emit_reduction(lowering *l, const hr_node *node, int phase, bool is_e
   return finish_result(l, dst, node->outputs[0].dtype, phase + 1);
 }
 
-static void lower_node(lowering *l, const hr_node *node) {
+static bool reads_result(const hr_node *reader, const hr_node *writer) {
+  for (int i = 0; i < reader->input_count; ++i) {
+    const hr_operand *input = &reader->inputs[i];
+    if (input->kind == HR_OPERAND_VALUE && input->index == writer->outputs[0].index &&
+        input->version == writer->outputs[0].version) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* The first phase that uses each element-wise node: what waits for a sum anyway is not computed before it and kept. Phases as
+ * fuse has counted them, then from the last node to the first. */
+static void find_wanted_phases(const hr_program *program, const hr_group *group, int *phases) {
+  for (int k = 0; k < group->node_count; ++k) {
+    phases[k] = 0;
+    for (int j = 0; j < k; ++j) {
+      const hr_node *writer = &program->nodes[group->nodes[j]];
+      int phase = phases[j] + (writer->reduce_mask != 0);
+      phases[k] = reads_result(&program->nodes[group->nodes[k]], writer) && phase > phases[k] ? phase : phases[k];
+    }
+  }
+  for (int j = group->node_count - 1; j >= 0; --j) {
+    const hr_node *writer = &program->nodes[group->nodes[j]];
+    int first = INT_MAX;
+    for (int k = j + 1; k < group->node_count; ++k) {
+      first = reads_result(&program->nodes[group->nodes[k]], writer) && phases[k] < first ? phases[k] : first;
+    }
+    bool is_element = writer->reduce_mask == 0 && !hr_group_is_row_node(group, writer);
+    phases[j] = is_element && first != INT_MAX ? first : phases[j];
+  }
+}
+
+static void lower_node(lowering *l, const hr_node *node, int wanted_phase) {
   hr_domain own;
   hr_domain_of_node(node, &own);
   int phase = first_phase(l, node);
@@ -509,6 +543,7 @@ static void lower_node(lowering *l, const hr_node *node) {
       ++phase;
     }
   } else {
+    phase = level == HR_LEVEL_ELEMENT && wanted_phase > phase ? wanted_phase : phase;
     reg = emit_pointwise(l, node, level, phase, 0);
   }
   const hr_operand *output = &node->outputs[0];
@@ -633,8 +668,13 @@ hr_status hr_lower_group(hr_program *program, const hr_fusion *fusion, const hr_
   l.group = &fusion->groups[group];
   l.liveness = liveness;
   l.group_index = group;
-  for (int k = 0; k < l.group->node_count; ++k) {
-    lower_node(&l, &program->nodes[l.group->nodes[k]]);
+  int *phases = HR_ARENA_ARRAY(&program->arena, int, (size_t)l.group->node_count);
+  l.out_of_memory = phases == NULL;
+  if (phases != NULL) {
+    find_wanted_phases(program, l.group, phases);
+  }
+  for (int k = 0; k < l.group->node_count && !l.out_of_memory; ++k) {
+    lower_node(&l, &program->nodes[l.group->nodes[k]], phases[k]);
   }
   store_values(&l);
   const hr_kernel *kernel = l.out_of_memory ? NULL : export_kernel(&l);

@@ -57,9 +57,11 @@ hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_f
 /* Whether an operation may be computed several times rather than kept: exact, and a few cycles for a vector. */
 bool hr_is_cheap(hr_op op);
 
-/* The node as it would compute what a view of its result sees: over the view's dims, into the view. False where the view does
- * not tell the coordinates of what it sees, and when memory is out. */
-bool hr_node_as_seen(hr_arena *arena, const hr_node *node, const hr_operand *view, hr_node *out_node);
+/* The node as it would compute what a reader's view of its result sees: over the view's dims, into the view; what the view picks
+ * by indices lies there as if it had none. False where the view does not tell the coordinates of what it sees, and when memory
+ * is out. */
+bool hr_node_as_seen(hr_arena *arena, const hr_node *node, const hr_node *reader, const hr_operand *view,
+                     hr_node *out_node);
 
 /* Has values computed again by the groups that read them, where that moves fewer bytes. The program then needs hr_fuse again. */
 hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fusion *fusion, bool *out_changed);

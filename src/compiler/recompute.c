@@ -10,7 +10,8 @@
  * A copy has the bits of its original. It reads what the original has read, so nobody may have written there in between. An
  * original that wrote in place of its input has done so, unless it goes because all its readers have copies.
  * A reader that sees the value through a view of it, as a window of a pool does, gets a copy that computes what the view sees
- * (hr_node_as_seen); where windows overlap, more than once.
+ * (hr_node_as_seen); where windows overlap, more than once. What indices pick of a - b is a difference of what they pick of a
+ * and of b, so that the loss of a large vocabulary needs no second copy of it in memory.
  *
  * Bytes decide: a value that all its readers make themselves saves its store and its loads, and costs the loads of what its
  * inputs need in each group, where they are not read already. What it needs is kept until then instead of the value: never
@@ -36,6 +37,7 @@ typedef struct maker {
   const hr_fusion *fusion;
   int64_t bytes_min;
   HR_VECTOR(copy) copies;
+  uint32_t buffer_count;         /* without those of copies, which the tables below lack */
   bool *is_gone;                 /* of each node: everybody who read its result has a copy */
   int leaving;                   /* the node that would go if copies are worth their price; -1: none */
   int *first_group, *last_group; /* of each buffer: the groups that touch it */
@@ -138,6 +140,15 @@ static bool has_access(const maker *m, int h, const hr_domain *domain, const hr_
   return false;
 }
 
+/* Bytes that a loop reads through an operand. */
+static int64_t bytes_of(const hr_operand *operand) {
+  int64_t bytes = (int64_t)hr_dtype_size(operand->dtype);
+  for (int d = 0; d < operand->rank; ++d) {
+    bytes *= operand->dims[d];
+  }
+  return operand->kind == HR_OPERAND_VALUE && operand->term_count > 0 ? bytes : hr_operand_bytes(operand);
+}
+
 /* What loading an operand of `node` costs in front of node `before`, of group h. */
 static price price_of_load(const maker *m, int h, int before, const hr_operand *operand) {
   uint32_t b = operand->index;
@@ -149,7 +160,7 @@ static price price_of_load(const maker *m, int h, int before, const hr_operand *
     return (price){NEVER, 0};
   }
   bool is_in_memory = !is_temporary(m, b) || m->first_group[b] != m->last_group[b];
-  price p = {hr_operand_bytes(operand) * (is_in_memory ? 1 : 2), 0};
+  price p = {bytes_of(operand) + (is_in_memory ? 0 : (int64_t)m->program->buffers[b].bytes), 0};
   p.kept = is_temporary(m, b) && m->last_group[b] < h ? (int64_t)m->program->buffers[b].bytes : 0;
   return p;
 }
@@ -188,7 +199,7 @@ static bool as_read(const maker *m, const hr_domain *domain, const hr_node *read
   }
   int64_t times_max = hr_is_cheap(source->op) ? TIMES_MAX : 1;
   return lies_alike(source) && count_of(reader) <= times_max * count_of(source) &&
-         hr_node_as_seen(&m->program->arena, source, operand, out_node);
+         hr_node_as_seen(&m->program->arena, source, reader, operand, out_node);
 }
 
 /* The node that made all of what the operand of `node` reads, if it can be copied. */
@@ -243,7 +254,18 @@ static int place_in_group(const maker *m, int h, const hr_node *node, int reader
   return reader;
 }
 
-/* Whether the reader sees in all its inputs that are the value what `seen` computes, which the first of them decides. */
+/* Whether what a copy picks by indices is known before any copy is there. */
+static bool has_known_indices(const maker *m, const hr_node *node, const hr_node *seen) {
+  for (int i = node->input_count; i < seen->input_count; ++i) {
+    if (seen->inputs[i].kind == HR_OPERAND_VALUE && seen->inputs[i].index >= m->buffer_count) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Whether the reader sees in all its inputs that are the value what `seen` computes, which the first of them decides; where that
+ * picks by indices, the first must be the only one. */
 static bool sees(const maker *m, int group, const hr_node *reader, const hr_node *node, bool is_first, hr_node *seen,
                  int64_t *out_bytes) {
   const hr_operand *output = &node->outputs[0];
@@ -256,11 +278,13 @@ static bool sees(const maker *m, int group, const hr_node *reader, const hr_node
     if (is_first && !as_read(m, &m->fusion->groups[group].domain, reader, input, node, seen)) {
       return false;
     }
+    bool picks = seen->input_count > node->input_count;
     if (count_of(reader) != count_of(seen) || !fits_group(m, group, seen, &domain) ||
-        !hr_group_same_map(&domain, reader, input, seen, &seen->outputs[0])) {
+        !(picks ? is_first && has_known_indices(m, node, seen)
+                : hr_group_same_map(&domain, reader, input, seen, &seen->outputs[0]))) {
       return false;
     }
-    *out_bytes = hr_operand_bytes(input);
+    *out_bytes = bytes_of(input);
     is_first = false;
   }
   return true;
@@ -280,10 +304,10 @@ static void add_reader(const maker *m, readers *r, int group, int at, const hr_n
     r->groups[k] = group, r->first[k] = at, r->can_copy[k] = true;
     ++r->count;
   }
-  at = place_in_group(m, group, node, at);
-  r->first[k] = at < r->first[k] ? at : r->first[k];
   r->can_copy[k] = r->can_copy[k] && m->fusion->groups[group].is_loop &&
                    sees(m, group, reader, node, is_first, &r->nodes[k], &r->bytes[k]);
+  at = r->can_copy[k] ? place_in_group(m, group, &r->nodes[k], at) : at;
+  r->first[k] = at < r->first[k] ? at : r->first[k];
 }
 
 static bool reads(const hr_node *node, const hr_operand *value) {
@@ -327,7 +351,7 @@ static bool make_own(maker *m, hr_operand *operand, uint32_t buffer) {
     strides[d] = count;
     count *= operand->dims[d];
   }
-  operand->index = buffer, operand->version = 1, operand->offset = 0;
+  operand->index = buffer, operand->version = 1, operand->offset = 0, operand->term_count = 0;
   operand->strides = hr_arena_dup(&m->program->arena, strides, (size_t)operand->rank * sizeof *strides);
   return operand->strides != NULL || operand->rank == 0;
 }
@@ -362,10 +386,14 @@ static bool copy_into(maker *m, hr_node node, int group, int before) {
   return ok && hr_vector_push(&m->copies, (copy){node, before, group});
 }
 
-/* An operation that costs more than its loads does not go where every element is visited again for a later phase. */
+/* An operation that costs more than its loads moves to its only readers, but not to where long rows are visited again for each
+ * phase rather than kept. */
 static bool may_move(const maker *m, const hr_node *node, const readers *r) {
-  return hr_is_cheap(node->op) ||
-         (r->count == 1 && !r->has_own && m->fusion->groups[r->groups[0]].domain.reduce_mask == 0);
+  if (hr_is_cheap(node->op) || r->count != 1 || r->has_own) {
+    return hr_is_cheap(node->op);
+  }
+  const hr_domain *domain = &m->fusion->groups[r->groups[0]].domain;
+  return hr_kernel_order(domain->rank, domain->dims, domain->reduce_mask) != HR_ORDER_SEQUENTIAL;
 }
 
 /* Whether the node can go because all its readers make its result themselves, and shall. */
@@ -489,7 +517,7 @@ static bool find_groups(maker *m) {
 }
 
 hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fusion *fusion, bool *out_changed) {
-  maker m = {.program = program, .fusion = fusion};
+  maker m = {.program = program, .fusion = fusion, .buffer_count = (uint32_t)program->buffer_count};
   m.bytes_min = target->recompute_bytes > 0 ? target->recompute_bytes : BYTES_MIN;
   int count = program->node_count;
   m.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)count + 1);

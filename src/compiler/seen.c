@@ -6,7 +6,14 @@
  * A view of a result whose strides nest (each a multiple of what lies inside of it) is turned into coordinates of the node's
  * dims: every step of the view is so many steps along each of them. Where all coordinates stay inside of the dims, each element
  * of the view is the element at its coordinates and no other, and all that the node reads there follows by its own strides.
- * Refuses views with bounds or terms, and those that leave the result or run from one row into the next.
+ * A view may pick by indices (terms): each is one more way to walk, as long as its extent, and what the node reads is picked by
+ * the same indices, which become inputs of its own:
+ *
+ *   before   %2:f32[64,9]{9,1}+0 = sub(%0:f32[64,9]{9,1}+0, %1:f32[64,9]{1,0}+0)
+ *            seen as %2:f32[64]{9}+0 @ %3 * 1
+ *   after    %2:f32[64]{9}+0 = sub(%0:f32[64]{9}+0 @ %3 * 1, %1:f32[64]{1}+0, %3:i64[64]{1}+0)
+ *
+ * Refuses views with bounds, and those that leave the result or run from one row into the next.
  */
 #include <string.h>
 
@@ -53,9 +60,11 @@ static bool take_steps(const axes *a, const hr_operand *output, int64_t distance
   return rest == 0;
 }
 
-/* The view's coordinates in the dims of the result: of its first element, and for each of its dims. */
+enum { TERMS_MAX = HR_RANK_MAX };
+
+/* The view's coordinates in the dims of the result: of its first element, and for each of its dims and terms. */
 typedef struct path {
-  int64_t start[HR_RANK_MAX], steps[HR_RANK_MAX][HR_RANK_MAX];
+  int64_t start[HR_RANK_MAX], steps[HR_RANK_MAX + TERMS_MAX][HR_RANK_MAX];
 } path;
 
 static bool find_path(const hr_operand *output, const hr_operand *view, path *p) {
@@ -66,12 +75,15 @@ static bool find_path(const hr_operand *output, const hr_operand *view, path *p)
   }
   memcpy(low, p->start, sizeof low);
   memcpy(high, p->start, sizeof high);
-  for (int k = 0; k < view->rank; ++k) {
-    if (view->dims[k] == 0 || !take_steps(&a, output, view->dims[k] == 1 ? 0 : view->strides[k], p->steps[k])) {
+  for (int k = 0; k < view->rank + view->term_count; ++k) {
+    const hr_index_term *term = k < view->rank ? NULL : &view->terms[k - view->rank];
+    int64_t extent = term != NULL ? term->extent : view->dims[k];
+    int64_t stride = term != NULL ? term->stride : view->strides[k];
+    if (extent == 0 || !take_steps(&a, output, extent == 1 ? 0 : stride, p->steps[k])) {
       return false;
     }
     for (int d = 0; d < output->rank; ++d) {
-      int64_t reach = (view->dims[k] - 1) * p->steps[k][d];
+      int64_t reach = (extent - 1) * p->steps[k][d];
       *(reach < 0 ? &low[d] : &high[d]) += reach;
     }
   }
@@ -83,39 +95,64 @@ static bool find_path(const hr_operand *output, const hr_operand *view, path *p)
   return true;
 }
 
-/* What the node reads along the path: the same operand over the view's dims. */
-static bool follow(hr_arena *arena, const path *p, const hr_operand *view, hr_operand *operand) {
+static int64_t stride_along(const int64_t *steps, const hr_operand *operand) {
+  int64_t stride = 0;
+  for (int d = 0; d < operand->rank; ++d) {
+    stride += steps[d] * operand->strides[d];
+  }
+  return stride;
+}
+
+/* What the node reads along the path: the same operand over the view's dims. Indices are inputs `first_index` and on. */
+static bool follow(hr_arena *arena, const path *p, const hr_operand *view, int first_index, hr_operand *operand) {
   if (operand->kind != HR_OPERAND_VALUE && operand->kind != HR_OPERAND_INDEX) {
     return true;
   }
-  int64_t strides[HR_RANK_MAX] = {0};
-  for (int d = 0; d < operand->rank; ++d) {
-    operand->offset += p->start[d] * operand->strides[d];
-    for (int k = 0; k < view->rank; ++k) {
-      strides[k] += p->steps[k][d] * operand->strides[d];
+  int64_t strides[HR_RANK_MAX];
+  hr_index_term terms[TERMS_MAX];
+  int term_count = 0;
+  for (int k = 0; k < view->rank; ++k) {
+    strides[k] = stride_along(p->steps[k], operand);
+  }
+  for (int t = 0; t < view->term_count; ++t) {
+    int64_t stride = stride_along(p->steps[view->rank + t], operand);
+    if (stride != 0) {
+      terms[term_count++] = (hr_index_term){first_index + t, stride, view->terms[t].extent};
     }
   }
+  operand->offset += stride_along(p->start, operand);
   operand->rank = view->rank;
   operand->dims = view->dims;
   operand->strides = hr_arena_dup(arena, strides, (size_t)view->rank * sizeof *strides);
-  return operand->strides != NULL || view->rank == 0;
+  operand->terms = hr_arena_dup(arena, terms, (size_t)term_count * sizeof *terms);
+  operand->term_count = term_count;
+  return (operand->kind == HR_OPERAND_VALUE || term_count == 0) && (operand->strides != NULL || view->rank == 0) &&
+         (operand->terms != NULL || term_count == 0);
 }
 
-bool hr_node_as_seen(hr_arena *arena, const hr_node *node, const hr_operand *view, hr_node *out_node) {
+bool hr_node_as_seen(hr_arena *arena, const hr_node *node, const hr_node *reader, const hr_operand *view,
+                     hr_node *out_node) {
   const hr_operand *output = &node->outputs[0];
   path p;
-  if (view->term_count != 0 || view->bound_count != 0 || view->dtype != output->dtype || !find_path(output, view, &p)) {
+  if (view->term_count > TERMS_MAX || view->bound_count != 0 || view->dtype != output->dtype ||
+      !find_path(output, view, &p)) {
     return false;
   }
   hr_node seen = *node;
-  seen.inputs = hr_arena_dup(arena, node->inputs, (size_t)node->input_count * sizeof *node->inputs);
+  seen.input_count += view->term_count;
+  seen.inputs = HR_ARENA_ARRAY(arena, hr_operand, (size_t)seen.input_count + 1);
   seen.outputs = hr_arena_dup(arena, view, sizeof *view);
-  bool ok = seen.outputs != NULL && (seen.inputs != NULL || node->input_count == 0);
+  bool ok = seen.inputs != NULL && seen.outputs != NULL;
   for (int i = 0; i < node->input_count && ok; ++i) {
-    ok = follow(arena, &p, view, &seen.inputs[i]);
+    seen.inputs[i] = node->inputs[i];
+    ok = follow(arena, &p, view, node->input_count, &seen.inputs[i]);
+  }
+  for (int t = 0; t < view->term_count && ok; ++t) {
+    seen.inputs[node->input_count + t] = reader->inputs[view->terms[t].input];
   }
   if (ok) {
     seen.outputs[0].fill = HR_NO_SCALAR;
+    seen.outputs[0].term_count = 0;
     *out_node = seen;
   }
   return ok;

@@ -361,6 +361,39 @@ static void add_gather(hr__maker *m) {
   hr__end(m, &draft);
 }
 
+/* Elements of a temporary that nothing but element-wise rows make: x - a - b, as in a loss, which may be read as a whole, too. */
+static void add_picks(hr__maker *m) {
+  static const hr_op pool[] = {HR_OP_SUB, HR_OP_SUB, HR_OP_MUL, HR_OP_ADD, HR_OP_NEG, HR_OP_EXP};
+  hr_operand x = hr__any_tensor(m, true, 1);
+  int dim = hr__pick(m, x.rank);
+  int64_t dims[HR_RANK_MAX], picked[HR_RANK_MAX];
+  copy_dims(&x, dims);
+  copy_dims(&x, picked);
+  picked[dim] = 1;
+  for (int k = 1 + hr__pick(m, 3); k > 0; --k) {
+    hr__draft row = hr__begin(HR__PICK_FROM(m, pool));
+    hr__in(&row, x);
+    if (hr_op_table(row.op)->arity == 2) {
+      hr__in(&row, hr__spreadable(m, x.rank, dims));
+    }
+    x = hr__apart(m, hr__real_dtype(m), x.rank, dims, true, true);
+    hr__out(&row, x);
+    hr__end(m, &row);
+  }
+  hr_operand from = hr__chance(m, 3) && dims[dim] > 1 ? hr__slice(m, x, dim, 1, dims[dim] - 1, 1) : x;
+  hr__draft draft = hr__begin(HR_OP_GATHER);
+  hr__in(&draft, from), hr__in(&draft, hr__new_index(m, x.rank, picked, from.dims[dim]));
+  hr__int(&draft, dim);
+  hr__out(&draft, hr__output(m, x.dtype, x.rank, picked));
+  hr__end(m, &draft);
+  if (hr__chance(m, 2)) {
+    hr__draft reader = hr__begin(HR_OP_NEG);
+    hr__in(&reader, x);
+    hr__out(&reader, hr__output(m, x.dtype, x.rank, dims));
+    hr__end(m, &reader);
+  }
+}
+
 static void add_scatter(hr__maker *m) {
   hr_operand like = hr__any_tensor(m, false, 1);
   hr_operand y = hr__target(m, like.dtype, like.rank, like.dims);
@@ -654,6 +687,8 @@ void hr__add_composite(hr__maker *m) {
                                                 add_pad,
                                                 add_index_select,
                                                 add_gather,
+                                                add_picks,
+                                                add_picks,
                                                 add_scatter,
                                                 add_index_add,
                                                 add_index,
