@@ -254,6 +254,35 @@ def test_save_formats_keep_sharing(new_format):
     assert whole.cpu().tolist() == [0, 1, 3, 4, 4, 5]
 
 
+def test_moving_a_module_keeps_its_parameters():
+    """Tied weights stay one parameter; an optimizer that was made before the move trains what moved."""
+    losses = []
+    for device in ("cpu", D):
+        torch.manual_seed(5)
+        table, head = torch.nn.Embedding(20, 8), torch.nn.Linear(8, 20, bias=False)
+        head.weight = table.weight
+        model = torch.nn.Sequential(table, torch.nn.Tanh(), head)
+        x = torch.arange(12)
+        model(x).sum().backward()  # gradients move as well, and a later backward finds where they are now
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        weight, before = table.weight, table.weight.grad.clone()
+        model.to(device)
+        assert model[0].weight is weight and model[2].weight is weight and len(list(model.parameters())) == 1
+        assert weight.device.type == device and weight.is_leaf and weight.grad.device.type == device
+        torch.testing.assert_close(weight.grad.cpu(), before, rtol=0, atol=0)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(x.to(device)), (x + 1).to(device))
+            loss.backward()
+            optimizer.step()
+        losses.append(loss.item())
+        model.cpu()
+        assert model[2].weight is weight and weight.device.type == "cpu" and weight.grad.device.type == "cpu"
+        losses.append(weight.detach().double().sum().item())
+        assert model.to("meta")[0].weight.is_meta
+    assert losses[:2] == pytest.approx(losses[2:], rel=1e-4)
+
+
 def test_pickle_and_deepcopy():
     x = on_device(torch.arange(4.0))
     assert torch.equal(pickle.loads(pickle.dumps(x)).cpu(), x.cpu())

@@ -552,6 +552,20 @@ TORCH_LIBRARY_IMPL(aten, Negative, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 
+// Whether `param.data = moved` may turn a tensor of one device into one of another. torch knows the answer for the devices of its
+// own alone, and nn.Module.to() asks: without a yes it makes new parameters, tied weights come apart, and an optimizer that was
+// made before goes on with the old ones. (An operator with a kernel for all backends, so no row of map.def.)
+bool can_take_data(const at::Tensor &self, const at::Tensor &from) {
+  auto is_plain = [](const at::Tensor &tensor) {
+    return tensor.layout() == c10::kStrided && (tensor.is_cpu() || tensor.is_privateuseone());
+  };
+  return self.key_set() == from.key_set() || (is_plain(self) && is_plain(from));
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_has_compatible_shallow_copy_type", &can_take_data);
+}
+
 // ---- the C interface of the Python module
 
 Generator *generator_impl() {
