@@ -41,6 +41,6 @@ struct hr_provider {
 /* The providers of host memory, in order of preference; NULL-terminated. */
 extern const hr_provider *const hr_host_providers[];
 
-extern const hr_provider hr__rows_provider, hr__attention_provider, hr__onednn_provider;
+extern const hr_provider hr__rows_provider, hr__lanes_provider, hr__attention_provider, hr__onednn_provider;
 
 #endif

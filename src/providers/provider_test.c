@@ -385,13 +385,8 @@ static void check_result(trial *t) {
   free(e.sizes);
 }
 
-/* Prepares, runs twice and checks; false when the provider does not take the node. */
-static bool trial_check(trial *t) {
-  trial_node(t);
-  if (!trial_is_supported(t)) {
-    hr_program_fini(&t->program);
-    return false;
-  }
+/* Prepares, runs twice and checks a node that is made. */
+static void trial_check_node(trial *t) {
   trial_prepare(t);
   for (int run = 0; run < 2; ++run) {
     tensor first[OPERANDS];
@@ -405,6 +400,16 @@ static bool trial_check(trial *t) {
   }
   trial_free(t);
   trial_end(t);
+}
+
+/* False when the provider does not take the node. */
+static bool trial_check(trial *t) {
+  trial_node(t);
+  if (!trial_is_supported(t)) {
+    hr_program_fini(&t->program);
+    return false;
+  }
+  trial_check_node(t);
   return true;
 }
 
@@ -420,6 +425,16 @@ static void trial_must_pass(trial *t) {
 static void open_rows(void) {
   random_state = 7;
   HR_ASSERT_OK(hr__rows_provider.open());
+}
+
+static void open_lanes(void) {
+  random_state = 7;
+  hr_status status = hr__lanes_provider.open();
+  bool is_there = status == NULL;
+  hr_status_ignore(status);
+  if (!is_there) {
+    HR_SKIP("no vectors of 16 floats");
+  }
 }
 
 static void open_onednn(void) {
@@ -939,6 +954,140 @@ HR_TEST(onednn_multiplies_pixels) {
   }
 }
 
+/* ---- convolutions whose lanes are images ---- */
+
+#define LANES_WINDOW(batch, in, out, h, w, kh, kw, ph, pw)      \
+  {                                                             \
+    2, batch, in, out, 1, {h, w}, {kh, kw}, {1, 1}, {ph, pw}, { \
+      1, 1                                                      \
+    }                                                           \
+  }
+
+static const window lane_windows[] = {
+    LANES_WINDOW(64, 20, 50, 4, 3, 5, 5, 2, 2),  LANES_WINDOW(80, 1, 20, 9, 8, 5, 5, 2, 2),
+    LANES_WINDOW(16, 3, 17, 6, 7, 3, 3, 0, 1),   LANES_WINDOW(48, 17, 3, 5, 9, 1, 1, 0, 0),
+    LANES_WINDOW(16, 50, 100, 2, 3, 5, 5, 2, 2), LANES_WINDOW(1, 1, 1, 1, 1, 1, 1, 0, 0),
+    LANES_WINDOW(65, 4, 1, 5, 4, 3, 2, 1, 0),    LANES_WINDOW(130, 2, 6, 4, 5, 2, 3, 1, 2),
+    LANES_WINDOW(20, 7, 11, 9, 8, 7, 7, 6, 3),   LANES_WINDOW(64, 5, 4, 8, 3, 7, 1, 0, 0),
+    LANES_WINDOW(17, 3, 5, 2, 19, 1, 7, 0, 5),   LANES_WINDOW(63, 6, 13, 2, 2, 3, 3, 4, 3),
+    LANES_WINDOW(512, 3, 20, 3, 3, 3, 3, 1, 1),
+};
+
+/* Small ones too, which the provider leaves to others because they don't pay. */
+static void check_lanes(hr_op op) {
+  open_lanes();
+  for (size_t i = 0; i < sizeof lane_windows / sizeof *lane_windows; ++i) {
+    for (int turn = 0; turn < IMAGE_LAYOUTS; ++turn) {
+      image_layout x = (image_layout)turn, y = (image_layout)random_below(IMAGE_LAYOUTS);
+      trial t = window_trial(op, &lane_windows[i], HR_DTYPE_F32, turn % 2 == 0 ? x : y,
+                             (image_layout)random_below(IMAGE_LAYOUTS), turn % 2 == 0 ? y : x, random_below(2) == 0);
+      t.provider = &hr__lanes_provider;
+      trial_node(&t);
+      trial_check_node(&t);
+    }
+  }
+}
+
+HR_TEST(lanes_convolves) {
+  check_lanes(HR_OP_CONV);
+}
+
+HR_TEST(lanes_gives_the_gradient_of_data) {
+  check_lanes(HR_OP_CONV_BACKWARD_DATA);
+}
+
+/* The result, with this layout and number of threads; `infinite`: of an infinite weight and a NaN. */
+static float *lane_bits(hr_op op, const window *q, image_layout layout, int threads, bool infinite) {
+  hr_thread_count_set(threads);
+  trial t = window_trial(op, q, HR_DTYPE_F32, layout, IMAGE_DENSE, layout, true);
+  t.provider = &hr__lanes_provider;
+  trial_node(&t);
+  trial_prepare(&t);
+  random_state = 11;
+  trial_allocate(&t);
+  conv_operands at = conv_operands_of(&t);
+  if (infinite) { /* the first row and column of the first kernel, which lie outside of the image at the border */
+    tensor *w = &t.tensors[at.w], *x = &t.tensors[0];
+    write_element(w, tensor_at(w, 0), INFINITY);
+    write_element(x, tensor_at(x, tensor_count(x) - 1), NAN);
+  }
+  trial_run(&t);
+  tensor *out = trial_output(&t);
+  float *bits = malloc((size_t)tensor_count(out) * sizeof *bits);
+  HR_ASSERT_NOT_NULL(bits);
+  for (int64_t i = 0; i < tensor_count(out); ++i) {
+    bits[i] = (float)read_element(out, tensor_at(out, i));
+  }
+  trial_free(&t);
+  trial_end(&t);
+  hr_thread_count_set(0);
+  return bits;
+}
+
+HR_TEST(lanes_gives_the_same_bits_with_any_threads_and_layout) {
+  open_lanes();
+  const window q = LANES_WINDOW(150, 20, 23, 6, 5, 5, 3, 2, 1);
+  for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_DATA; ++op) {
+    size_t bytes = (size_t)(150 * (op == HR_OP_CONV ? 23 : 20) * 6 * 5) * sizeof(float);
+    float *one = lane_bits(op, &q, IMAGE_CHANNELS_LAST, 1, false);
+    for (int threads = 1; threads <= 7; threads += 2) {
+      for (int layout = 0; layout < IMAGE_LAYOUTS; ++layout) {
+        float *other = lane_bits(op, &q, (image_layout)layout, threads, false);
+        HR_ASSERT(memcmp(one, other, bytes) == 0);
+        free(other);
+      }
+    }
+    free(one);
+  }
+}
+
+/* An infinite weight touches what it is multiplied with, NaN what its windows see, and nothing else. */
+HR_TEST(lanes_skips_what_lies_outside_of_the_image) {
+  open_lanes();
+  const window q = LANES_WINDOW(70, 2, 3, 4, 5, 3, 3, 1, 1);
+  float *y = lane_bits(HR_OP_CONV, &q, IMAGE_CHANNELS_LAST, 2, true);
+  for (int64_t i = 0; i < 70 * 3 * 4 * 5; ++i) {
+    int64_t column = i % 5, row = i / 5 % 4, channel = i / 20 % 3, image = i / 60;
+    bool sees_nan = image == 69 && row >= 2 && column >= 3, is_infinite = channel == 0 && row > 0 && column > 0;
+    HR_ASSERT_EQ(isnan(y[i]) != 0, sees_nan);
+    HR_ASSERT(sees_nan || (isinf(y[i]) != 0) == is_infinite);
+  }
+  free(y);
+}
+
+HR_TEST(lanes_takes_channels_that_fill_no_vectors) {
+  open_lanes();
+  static const window taken[] = {LANES_WINDOW(512, 20, 50, 14, 14, 5, 5, 2, 2),
+                                 LANES_WINDOW(512, 50, 100, 7, 7, 5, 5, 2, 2),
+                                 LANES_WINDOW(64, 20, 20, 14, 14, 3, 3, 1, 1)};
+  static const window left[] = {LANES_WINDOW(64, 64, 64, 56, 56, 3, 3, 1, 1),
+                                LANES_WINDOW(64, 128, 128, 28, 28, 3, 3, 1, 1),
+                                LANES_WINDOW(16, 20, 50, 14, 14, 5, 5, 2, 2),
+                                LANES_WINDOW(512, 3, 32, 28, 28, 3, 3, 1, 1),
+                                LANES_WINDOW(64, 20, 50, 14, 14, 1, 1, 0, 0),
+                                {2, 64, 20, 20, 1, {14, 14}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                {2, 64, 20, 20, 1, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 2}},
+                                {2, 64, 40, 40, 2, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                {1, 64, 20, 20, 1, {14}, {3}, {1}, {1}, {1}}};
+  for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_WEIGHT; ++op) { /* the 3 to 32 channels pay backwards */
+    for (size_t i = 0; i < sizeof taken / sizeof *taken + sizeof left / sizeof *left; ++i) {
+      bool is_taken = i < sizeof taken / sizeof *taken && op != HR_OP_CONV_BACKWARD_WEIGHT;
+      const window *q = i < sizeof taken / sizeof *taken ? &taken[i] : &left[i - sizeof taken / sizeof *taken];
+      trial t = window_trial(op, q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
+      t.provider = &hr__lanes_provider;
+      trial_node(&t);
+      bool may_be = op == HR_OP_CONV_BACKWARD_DATA && q->in == 3;
+      HR_ASSERT(may_be || trial_is_supported(&t) == is_taken);
+      hr_program_fini(&t.program);
+    }
+  }
+  trial t = window_trial(HR_OP_CONV, &taken[2], HR_DTYPE_BF16, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
+  t.provider = &hr__lanes_provider;
+  trial_node(&t);
+  HR_ASSERT(!trial_is_supported(&t));
+  hr_program_fini(&t.program);
+}
+
 /* Weights have the same stamp exactly while they have the same bytes; 0: nobody knows. Other trials have other stamps. */
 static void check_stamps(trial t) {
   static const uint64_t weight_stamps[] = {1, 1, 1, 1, 2, 2, 2, 0, 1, 1, 3, 4};
@@ -1090,6 +1239,15 @@ HR_TEST(rows_reports_memory_that_is_out) {
   check_memory(
       product_trial(&hr__rows_provider, &small, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR));
   hr__rows_provider.release(NULL);
+}
+
+HR_TEST(lanes_reports_memory_that_is_out) {
+  static const window q = LANES_WINDOW(64, 20, 20, 14, 14, 3, 3, 1, 1);
+  open_lanes();
+  trial t = window_trial(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_DENSE, true);
+  t.provider = &hr__lanes_provider;
+  check_memory(t);
+  hr__lanes_provider.release(NULL);
 }
 
 HR_TEST(onednn_reports_memory_that_is_out) {
