@@ -39,4 +39,7 @@ struct hr_host_kernel {
   void (*destroy)(hr_host_kernel *kernel);
 };
 
+/* What a device's kernels are: host functions, or texts for its compiler. */
+typedef enum hr_dialect { HR_DIALECT_HOST = 0, HR_DIALECT_CUDA } hr_dialect;
+
 #endif

@@ -133,6 +133,12 @@ static void source_name(const hr__emitter *e, const hr_instr *instr, char *out_n
   }
 }
 
+void hr__emit_stored(hr__emitter *e, const hr_instr *store, const char *memory) {
+  char value[48];
+  source_name(e, store, value, sizeof value);
+  emit_stored(e, store, memory, value);
+}
+
 void hr__emit_store(hr__emitter *e, const hr_instr *store, const char *index) {
   char memory[96], value[48];
   snprintf(memory, sizeof memory, "p%d[%s]", store->access, index);

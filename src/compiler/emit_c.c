@@ -40,14 +40,22 @@ static const char *const c_postlude = "HR_VMATH_FN int64_t hr_term(int64_t index
 
 _Static_assert(sizeof(hr_scalar) == 24 && offsetof(hr_scalar, value) == 8, "the prelude's hr_scalar");
 
-hr_status hr_emit_prelude(hr_text *out_text) {
-  hr_text_append(out_text, c_prelude);
-  hr_text_printf(out_text, "enum { HR_DTYPE_BOOL = %d, HR_DTYPE_I64 = %d, HR_DTYPE_C128 = %d };\n", (int)HR_DTYPE_BOOL,
+void hr__emit_core_text(hr_text *text) {
+  hr_text_printf(text, "enum { HR_DTYPE_BOOL = %d, HR_DTYPE_I64 = %d, HR_DTYPE_C128 = %d };\n", (int)HR_DTYPE_BOOL,
                  (int)HR_DTYPE_I64, (int)HR_DTYPE_C128);
   for (size_t i = 0; i < sizeof core_texts / sizeof *core_texts; ++i) {
-    hr_text_append(out_text, core_texts[i]);
+    hr_text_append(text, core_texts[i]);
   }
-  hr_text_append(out_text, c_postlude);
+  hr_text_append(text, c_postlude);
+}
+
+void hr__emit_c_words(hr_text *text) {
+  hr_text_append(text, c_prelude);
+}
+
+hr_status hr_emit_prelude(hr_text *out_text) {
+  hr__emit_c_words(out_text);
+  hr__emit_core_text(out_text);
   return hr_text_status(out_text);
 }
 
@@ -161,11 +169,15 @@ void hr__emit_head(hr__emitter *e, const char *name, int pass) {
   for (int x = 0; x < e->emission->extent_count; ++x) {
     HR__EMIT(e, "const int64_t x%d = extents[%d];\n", x, x);
   }
+  hr__emit_scalars(e, "scalars");
+}
+
+void hr__emit_scalars(hr__emitter *e, const char *scalars) {
   for (int s = 0; s < e->kernel->scalar_count; ++s) {
     for (int cls = 0; cls < HR_CLASS_COUNT; ++cls) {
       if (e->scalar_used[s * HR_CLASS_COUNT + cls]) {
-        HR__EMIT(e, "const %s s%d_%s = hr__scalar_as_%s(&scalars[%d]);\n", hr__emit_type((hr_class)cls), s,
-                 hr_class_name((hr_class)cls), hr_class_name((hr_class)cls), s);
+        HR__EMIT(e, "const %s s%d_%s = hr__scalar_as_%s(&%s[%d]);\n", hr__emit_type((hr_class)cls), s,
+                 hr_class_name((hr_class)cls), hr_class_name((hr_class)cls), scalars, s);
       }
     }
   }
@@ -192,6 +204,9 @@ static void define_functions(hr__emitter *e) {
         break;
       case HR_INSTR_ARGREDUCE:
         hr__emit_row_function(e, &take);
+        if (e->is_device) {
+          hr__emit_choice_functions(e, instr->op, instr->cls);
+        }
         break;
       case HR_INSTR_STORE:
         if (instr->mode != HR_STORE_SET) {
@@ -223,7 +238,7 @@ static hr_status check(const hr_kernel *kernel) {
   return kernel->ordered_mask != 0 ? hr__emit_unable(kernel, "ordered dims") : HR_OK;
 }
 
-static bool begin(hr__emitter *e, const hr_kernel *kernel) {
+hr_status hr__emit_begin(hr__emitter *e, const hr_kernel *kernel) {
   e->kernel = kernel;
   size_t registers = (size_t)kernel->register_count + 1;
   e->values = HR_ARENA_ARRAY(&e->arena, hr__emit_value, registers);
@@ -231,13 +246,16 @@ static bool begin(hr__emitter *e, const hr_kernel *kernel) {
   e->scalar_used = HR_ARENA_ARRAY(&e->arena, bool, (size_t)(kernel->scalar_count + 1) * HR_CLASS_COUNT);
   e->stored_as = HR_ARENA_ARRAY(&e->arena, hr_dtype, registers);
   if (e->values == NULL || e->axes == NULL || e->scalar_used == NULL || e->stored_as == NULL) {
-    return false;
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s",
+                          kernel->name != NULL ? kernel->name : "");
   }
   for (int r = 0; r < kernel->register_count; ++r) {
     e->values[r] = (hr__emit_value){
         .cls = kernel->registers[r].cls, .alias = r, .stage = -1, .last_stage = -1, .offset = -1, .reload = -1};
   }
-  return true;
+  find_scalars(e);
+  define_functions(e);
+  return e->status;
 }
 
 /* Windows and short rows in blocks are worth it where long runs of neighbours are combined: softmax of 10 classes took 60 us
@@ -261,17 +279,13 @@ static hr_status emit(hr__emitter *e, const hr_kernel *given, const char *name, 
   const hr_kernel *kernel;
   HR_RETURN_IF_ERROR(check(given));
   HR_RETURN_IF_ERROR(hr__emit_unroll(given, &e->arena, &kernel));
-  if (!begin(e, kernel)) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s", name);
-  }
+  e->kernel = kernel;
   hr_kernel_split_dims(kernel, kernel->reduce_mask, &e->kept, &e->walked);
   e->is_nest = kernel != given && hr__emit_is_nest(e);
   if (e->target != NULL && kernel != given && !e->is_nest && !has_long_runs(kernel)) {
     return hr__emit_unable(given, "windows of short runs");
   }
-  find_scalars(e);
-  define_functions(e);
-  hr_status status = e->status;
+  hr_status status = hr__emit_begin(e, kernel);
   if (status == NULL && e->is_nest) {
     status = hr__emit_nest(e, name, out_emission);
   } else if (status == NULL && kernel->reduce_mask == 0) {

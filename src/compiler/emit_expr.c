@@ -139,6 +139,62 @@ void hr__emit_row_function(hr__emitter *e, const hr_instr *instr) {
   unbind_class(e);
 }
 
+/* Devices: two lanes a thread, a warp of 32 threads. Every thread gets the result. */
+static void emit_warp_functions(hr__emitter *e, const char *row, const char *cls) {
+  HR__EMIT(e,
+           "HR_VMATH_FN T hr_fold_%s_%s(const T low, const T high) {\n"
+           "  T a = hr_combine_%s_%s(low, high);\n"
+           "  for (int half = HR_WARP / 2; half >= 1; half /= 2) {\n"
+           "    T b = a;\n"
+           "    HR_SHUFFLE(b, (HR_LANE + half) %% HR_WARP);\n"
+           "    a = hr_combine_%s_%s(a, b);\n"
+           "  }\n"
+           "  HR_SHUFFLE(a, 0);\n"
+           "  return a;\n}\n",
+           row, cls, row, cls, row, cls);
+  HR__EMIT(e,
+           "HR_VMATH_FN T hr_chunks_%s_%s(T *part, int64_t count) {\n"
+           "  while (count > 1) {\n"
+           "    int64_t made = 0;\n"
+           "    for (int64_t at = 0; at < count; at += %d, ++made) {\n"
+           "      const int64_t end = count - at < %d ? count : at + %d;\n"
+           "      T a = hr_identity_%s_%s(), b = a;\n"
+           "      for (int64_t i = at + HR_LANE; i < end; i += 2 * HR_WARP) {\n"
+           "        a = hr_combine_%s_%s(a, part[i]);\n"
+           "        if (i + HR_WARP < end) { b = hr_combine_%s_%s(b, part[i + HR_WARP]); }\n"
+           "      }\n"
+           "      a = hr_fold_%s_%s(a, b);\n"
+           "      HR_WARP_BARRIER;\n"
+           "      if (HR_LANE == 0) { part[made] = a; }\n"
+           "      HR_WARP_BARRIER;\n"
+           "    }\n"
+           "    count = made;\n"
+           "  }\n"
+           "  return part[0];\n}\n",
+           row, cls, (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_CHUNK, row, cls, row, cls, row, cls,
+           row, cls);
+}
+
+/* The best of a warp's candidates, and the best of what chunks left. Which one does not depend on the order. */
+void hr__emit_choice_functions(hr__emitter *e, hr_op op, hr_class cls) {
+  const char *row = hr_op_table(op)->name, *name = hr_class_name(cls), *type = hr__emit_type(cls);
+  HR__EMIT(
+      e,
+      "#ifndef HR_CHOOSE_%s_%s\n#define HR_CHOOSE_%s_%s\n"
+      "HR_VMATH_FN void hr_offer_%s_%s(%s *key, int64_t *index, const %s k, const int64_t i) {\n"
+      "  if (i != INT64_MAX && (*index == INT64_MAX || hr_take_%s_%s(k, *key, i, *index))) { *key = k; *index = i; "
+      "}\n}\n"
+      "HR_VMATH_FN void hr_choose_%s_%s(%s *key, int64_t *index) {\n"
+      "  for (int half = HR_WARP / 2; half >= 1; half /= 2) {\n"
+      "    %s k = *key;\n    int64_t i = *index;\n"
+      "    HR_SHUFFLE_AS(%s, k, (HR_LANE + half) %% HR_WARP);\n    HR_SHUFFLE_AS(int64_t, i, (HR_LANE + half) %% "
+      "HR_WARP);\n"
+      "    hr_offer_%s_%s(key, index, k, i);\n  }\n"
+      "  %s best = *key;\n  int64_t at = *index;\n  HR_SHUFFLE_AS(%s, best, 0);\n  HR_SHUFFLE_AS(int64_t, at, 0);\n"
+      "  *key = best;\n  *index = at;\n}\n#endif\n",
+      row, name, row, name, row, name, type, type, row, name, row, name, type, type, type, row, name, type, type);
+}
+
 void hr__emit_reduce_functions(hr__emitter *e, hr_op op, hr_class cls) {
   const hr_op_row *row = hr_op_table(op);
   const char *name = hr_class_name(cls), *r = row->name;
@@ -152,6 +208,11 @@ void hr__emit_reduce_functions(hr__emitter *e, hr_op op, hr_class cls) {
   bind_class(e, cls);
   HR__EMIT(e, "HR_VMATH_FN T hr_identity_%s_%s(void) { return %s; }\n", r, name, identity);
   HR__EMIT(e, "HR_VMATH_FN T hr_combine_%s_%s(const T a, const T b) { return %s; }\n", r, name, combine);
+  if (e->is_device) {
+    emit_warp_functions(e, r, name);
+    unbind_class(e);
+    return;
+  }
   HR__EMIT(e, "HR_VMATH_FN T hr_fold_%s_%s(T *restrict lane) {\n", r, name);
   for (int half = HR_REDUCE_LANES / 2; half >= 1; half /= 2) {
     HR__EMIT(e, "  for (int j = 0; j < %d; ++j) { lane[j] = hr_combine_%s_%s(lane[j], lane[j + %d]); }\n", half, r,

@@ -60,12 +60,24 @@ typedef struct hr__emitter {
   hr_dtype *stored_as; /* registers that stores of one dtype alone read: they need no rounding */
   int64_t scratch;     /* bytes so far */
   bool is_nest;        /* the form of emit_nest.c */
+  bool is_device;      /* text of emit_device.c */
   bool is_row_walk;    /* blocks lie along rows: ragged copies run along the walked dims */
   hr_emission *emission;
   hr_status status; /* the first failure */
 } hr__emitter;
 
 #define HR__EMIT(e, ...) hr_text_printf((e)->text, __VA_ARGS__)
+
+/* ---- emit_c.c ---- */
+
+/* Arrays and registers of a kernel; which scalars are read as what; the functions of its rows. */
+HR_MUST_USE hr_status hr__emit_begin(hr__emitter *e, const hr_kernel *kernel);
+/* The beginning of a C prelude: types, qualifiers of functions, functions of libm. */
+void hr__emit_c_words(hr_text *text);
+/* What src/core says, in the middle of each prelude. */
+void hr__emit_core_text(hr_text *text);
+/* "const float s0_f32 = ..." of each scalar that is read, from the array `scalars` of the text. */
+void hr__emit_scalars(hr__emitter *e, const char *scalars);
 
 /* ---- emit_expr.c ---- */
 
@@ -77,6 +89,8 @@ hr_class hr__emit_source_class(const hr_kernel *kernel, const hr_instr *instr, i
 void hr__emit_row_function(hr__emitter *e, const hr_instr *instr);
 /* The functions identity and combine of a reduction. */
 void hr__emit_reduce_functions(hr__emitter *e, hr_op op, hr_class cls);
+/* Devices: the functions offer and choose of an index of the best. */
+void hr__emit_choice_functions(hr__emitter *e, hr_op op, hr_class cls);
 /* A source: "r5" or "s2_f32". */
 void hr__emit_source(hr__emitter *e, const hr_instr *instr, int s);
 /* "const float r5 = ...;" for COMPUTE and CONVERT. */
@@ -96,6 +110,8 @@ void hr__emit_base(hr__emitter *e, const hr_access *access, int c, const hr_dims
 /* Reads or writes element `index` (a C expression) of an access as a value of its class. */
 void hr__emit_load(hr__emitter *e, int access, const char *index);
 void hr__emit_store(hr__emitter *e, const hr_instr *store, const char *index);
+/* What a store puts into `memory`, from its source. */
+void hr__emit_stored(hr__emitter *e, const hr_instr *store, const char *memory);
 /* What a load gives out of bounds. */
 void hr__emit_fill(hr__emitter *e, const hr_access *access, hr_class cls);
 /* "((uint64_t)b3_1 < 28u) & ..." of an access with bounds that do not move here. */

@@ -737,6 +737,30 @@ HR__COMPLEX_FUNCTIONS(c64, f32, hr_c64, float)
 HR__COMPLEX_FUNCTIONS(c128, f64, hr_c128, double)
 #undef HR__COMPLEX_FUNCTIONS
 
+#ifdef HR_VMATH_DEVICE /* defined where there are no complex functions: from the real ones */
+HR_VMATH_FN hr_c128 hr_c128_exp(hr_c128 a) {
+  double size = exp(a.re);
+  double re = size * cos(a.im), im = size * sin(a.im);
+  im = a.im == 0 ? a.im : im;
+  re = a.im == 0 ? size : re;
+  int vanishes = (a.re == -HR__F64_INFINITY) & !(hr_f64_abs(a.im) < HR__F64_INFINITY);
+  return vanishes ? hr_c128_make(0, 0) : hr_c128_make(re, im);
+}
+HR_VMATH_FN hr_c128 hr_c128_log(hr_c128 a) {
+  return hr_c128_make(log(hypot(a.re, a.im)), atan2(a.im, a.re));
+}
+HR_VMATH_FN hr_c128 hr_c128_sqrt(hr_c128 a) {
+  double size = hypot(a.re, a.im), large = __builtin_sqrt((hr_f64_abs(a.re) + size) * 0.5);
+  double small = hr_f64_abs(a.im) / (2 * large), sign = hr_f64_signbit(a.im) ? -1 : 1;
+  if ((a.re == 0) & (a.im == 0)) {
+    return hr_c128_make(0, a.im);
+  }
+  return a.re >= 0 ? hr_c128_make(large, sign * small) : hr_c128_make(small, sign * large);
+}
+HR_VMATH_FN hr_c128 hr__c128_pow(hr_c128 a, hr_c128 b) {
+  return hr_c128_exp(hr_c128_mul(b, hr_c128_log(a)));
+}
+#else
 /* The host's C99 functions, without <complex.h> and its macro `I`. */
 HR_VMATH_FN _Complex double hr__c128_to_host(hr_c128 a) {
   return __builtin_complex(a.re, a.im);
@@ -753,6 +777,10 @@ HR_VMATH_FN hr_c128 hr_c128_log(hr_c128 a) {
 HR_VMATH_FN hr_c128 hr_c128_sqrt(hr_c128 a) {
   return hr__c128_from_host(__builtin_csqrt(hr__c128_to_host(a)));
 }
+HR_VMATH_FN hr_c128 hr__c128_pow(hr_c128 a, hr_c128 b) {
+  return hr__c128_from_host(__builtin_cpow(hr__c128_to_host(a), hr__c128_to_host(b)));
+}
+#endif
 /* x^0 is 1 for every x; 0^y is 0 where the real part of y is positive. */
 HR_VMATH_FN hr_c128 hr_c128_pow(hr_c128 a, hr_c128 b) {
   if ((b.re == 0) & (b.im == 0)) {
@@ -761,7 +789,7 @@ HR_VMATH_FN hr_c128 hr_c128_pow(hr_c128 a, hr_c128 b) {
   if ((a.re == 0) & (a.im == 0) & (b.re > 0)) {
     return hr_c128_make(0, 0);
   }
-  return hr__c128_from_host(__builtin_cpow(hr__c128_to_host(a), hr__c128_to_host(b)));
+  return hr__c128_pow(a, b);
 }
 
 HR_VMATH_FN hr_c128 hr__c64_widen(hr_c64 a) {

@@ -15,25 +15,28 @@ enum { STAMPS_MAX = 8, WORKSPACE_ALIGNMENT = 64, RESIDENT_ROW_BYTES = 1 << 18 };
 
 /* ---- providers ---- */
 
-enum { PROVIDERS_MAX = 16 };
+enum { PROVIDERS_MAX = 16, DIALECTS = HR_DIALECT_CUDA + 1 };
 
 static hr_mutex providers_mutex = HR_MUTEX_INITIALIZER;
-static const hr_provider *open_providers[PROVIDERS_MAX + 1]; /* those that could be opened; NULL-terminated */
-static bool providers_are_open;
+static const hr_provider *open_providers[DIALECTS][PROVIDERS_MAX + 1]; /* those that could be opened; NULL-terminated */
+static bool are_open[DIALECTS];
 
-static void open_all_providers(void) {
+static void open_all_providers(hr_dialect dialect) {
   hr_mutex_lock(&providers_mutex);
   int count = 0;
-  for (int i = 0; !providers_are_open && hr_host_providers[i] != NULL && count < PROVIDERS_MAX; i++) {
-    hr_status status = hr_host_providers[i]->open();
-    if (status == NULL) {
-      open_providers[count++] = hr_host_providers[i];
+  bool is_first = !are_open[dialect];
+  for (int i = 0; is_first && hr_providers[i] != NULL && count < PROVIDERS_MAX; i++) {
+    if (hr_providers[i]->dialect != dialect) {
+      continue;
     }
-    hr_log(HR_LOG_DEVICE, "provider %s: %s", hr_host_providers[i]->name, hr_status_message(status));
+    hr_status status = hr_providers[i]->open();
+    if (status == NULL) {
+      open_providers[dialect][count++] = hr_providers[i];
+    }
+    hr_log(HR_LOG_DEVICE, "provider %s: %s", hr_providers[i]->name, hr_status_message(status));
     hr_status_ignore(status);
   }
-  bool is_first = !providers_are_open;
-  providers_are_open = true;
+  are_open[dialect] = true;
   hr_mutex_unlock(&providers_mutex);
   if (is_first) {
     hr__devices_close_at_exit();
@@ -55,21 +58,21 @@ static void outlive_library(hr_op op) {
 
 /* Posts don't take a contraction away from the provider that is best at it. */
 static bool provider_keeps(void *ctx, const hr_program *program, const hr_node *node) {
-  (void)ctx;
+  const hr_provider *const *providers = open_providers[((const hr_device *)ctx)->driver->dialect];
   hr_node plain = *node;
   plain.post_count = 0;
-  for (int i = 0; open_providers[i] != NULL; i++) {
-    if (open_providers[i]->supports(program, &plain)) {
-      return node->post_count == 0 || open_providers[i]->supports(program, node);
+  for (int i = 0; providers[i] != NULL; i++) {
+    if (providers[i]->supports(program, &plain)) {
+      return node->post_count == 0 || providers[i]->supports(program, node);
     }
   }
   return false;
 }
 
-static bool prefers_channels_last(void) {
+static bool prefers_channels_last(hr_dialect dialect) {
   bool channels_last = false;
-  for (int i = 0; open_providers[i] != NULL; i++) {
-    channels_last |= open_providers[i]->channels_last;
+  for (int i = 0; open_providers[dialect][i] != NULL; i++) {
+    channels_last |= open_providers[dialect][i]->channels_last;
   }
   return channels_last;
 }
@@ -93,7 +96,7 @@ static bool worth_team(const hr_host_kernel *kernel) {
   return false;
 }
 
-static hr_status make_kernel(hr_executable *executable, hr_exec_step *step) {
+static hr_status make_kernel(hr_executable *executable, hr_device *device, hr_exec_step *step) {
   const hr_kernel *kernel = step->source->kernel;
   if (hr_log_is_on(HR_LOG_SOURCE)) {
     hr_text text = {0};
@@ -101,7 +104,7 @@ static hr_status make_kernel(hr_executable *executable, hr_exec_step *step) {
     hr_log(HR_LOG_SOURCE, "%s", hr_text_chars(&text));
     hr_text_fini(&text);
   }
-  HR_RETURN_IF_ERROR(hr__kernel_acquire(kernel, &step->cached));
+  HR_RETURN_IF_ERROR(hr__kernel_acquire(kernel, device, &step->cached));
   step->kernel = hr__kernel_host(step->cached);
   step->arg_count = kernel->arg_count;
   step->scalar_count = kernel->scalar_count;
@@ -128,23 +131,25 @@ static bool push_operand(hr_executable *executable, const hr_operand *operand) {
 }
 
 /* The first provider that takes the node and can prepare it. */
-static hr_status prepare(hr_executable *executable, hr_exec_step *step) {
+static hr_status prepare(hr_executable *executable, hr_device *device, hr_exec_step *step) {
+  const hr_provider *const *providers = open_providers[device->driver->dialect];
   const hr_program *program = &executable->schedule.program;
+  void *queue = device->driver->native != NULL ? device->driver->native(device->impl) : NULL;
   const hr_node *node = step->source->node;
   hr_status status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no provider answers", hr_op_table(node->op)->name);
-  for (int i = 0; status != NULL && open_providers[i] != NULL; i++) {
-    if (open_providers[i]->supports(program, node)) {
+  for (int i = 0; status != NULL && providers[i] != NULL; i++) {
+    if (providers[i]->supports(program, node)) {
       hr_status_free(status);
-      status = open_providers[i]->prepare(program, node, &step->prepared, &step->workspace_bytes);
-      step->provider = open_providers[i];
+      status = providers[i]->prepare(program, node, queue, &step->prepared, &step->workspace_bytes);
+      step->provider = providers[i];
     }
   }
   return status;
 }
 
-static hr_status make_library(hr_executable *executable, hr_exec_step *step) {
+static hr_status make_library(hr_executable *executable, hr_device *device, hr_exec_step *step) {
   const hr_node *node = step->source->node;
-  HR_RETURN_IF_ERROR(prepare(executable, step));
+  HR_RETURN_IF_ERROR(prepare(executable, device, step));
   outlive_library(node->op);
   step->arg_count = node->input_count + node->output_count + node->scalar_count;
   bool ok = true;
@@ -175,7 +180,24 @@ static hr_status make_check(hr_executable *executable, hr_exec_step *step) {
   return hr_vector_push(&executable->args, node->inputs[0].index) ? HR_OK : no_memory("arguments");
 }
 
-static hr_status make_steps(hr_executable *executable) {
+/* Brings the code of all kernels onto a device that takes texts. */
+static hr_status load_kernels(hr_executable *executable, hr_device *device) {
+  hr_cached_kernel **cached = hr_calloc((size_t)executable->step_count + 1, sizeof *cached);
+  int count = 0;
+  if (cached == NULL) {
+    return no_memory("kernels");
+  }
+  for (int i = 0; i < executable->step_count; i++) {
+    if (executable->steps[i].kind == HR_STEP_KERNEL) {
+      cached[count++] = executable->steps[i].cached;
+    }
+  }
+  hr_status status = hr__kernels_load(device, count, cached);
+  hr_free(cached);
+  return status;
+}
+
+static hr_status make_steps(hr_executable *executable, hr_device *device) {
   const hr_schedule *schedule = &executable->schedule;
   executable->steps = hr_calloc((size_t)schedule->step_count + 1, sizeof *executable->steps);
   if (executable->steps == NULL) {
@@ -187,15 +209,15 @@ static hr_status make_steps(hr_executable *executable) {
                            .source = &schedule->steps[i],
                            .arg_first = executable->args.count,
                            .scalar_first = executable->scalars.count};
-    HR_RETURN_IF_ERROR(step->kind == HR_STEP_KERNEL    ? make_kernel(executable, step)
-                       : step->kind == HR_STEP_LIBRARY ? make_library(executable, step)
+    HR_RETURN_IF_ERROR(step->kind == HR_STEP_KERNEL    ? make_kernel(executable, device, step)
+                       : step->kind == HR_STEP_LIBRARY ? make_library(executable, device, step)
                                                        : make_check(executable, step));
     hr_step_count_cost(step->source, &step->cost);
     executable->bytes += step->cost.bytes_read + step->cost.bytes_written;
   }
   size_t arena = (schedule->arena_bytes + WORKSPACE_ALIGNMENT - 1) & ~(size_t)(WORKSPACE_ALIGNMENT - 1);
   executable->shared_bytes = arena + hr__batch_steps(executable);
-  return HR_OK;
+  return device->driver->dialect != HR_DIALECT_HOST ? load_kernels(executable, device) : HR_OK;
 }
 
 static void note_write(hr_executable *executable, uint32_t buffer, int step) {
@@ -306,8 +328,10 @@ static void destroy(hr_executable *executable) {
 }
 
 static hr_status compile(hr_executable *executable, const hr_key *key, hr_device *device, const hr_scalar *arguments) {
-  hr_target target = {.keeps = open_providers[0] != NULL ? provider_keeps : NULL,
-                      .channels_last = prefers_channels_last(),
+  hr_dialect dialect = device->driver->dialect;
+  hr_target target = {.keeps = open_providers[dialect][0] != NULL ? provider_keeps : NULL,
+                      .keeps_ctx = device,
+                      .channels_last = prefers_channels_last(dialect),
                       .resident_row_bytes = RESIDENT_ROW_BYTES,
                       .verify = hr_log_is_on(HR_LOG_VERIFY)};
   hr_program program;
@@ -319,12 +343,12 @@ static hr_status compile(hr_executable *executable, const hr_key *key, hr_device
   if (hr_log_is_on(HR_LOG_PROGRAM)) {
     hr__dump_log(&executable->schedule.program);
   }
-  return make_steps(executable);
+  return make_steps(executable, device);
 }
 
 hr_status hr__executable_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,
                                 hr_executable **out_executable) {
-  open_all_providers();
+  open_all_providers(device->driver->dialect);
   hr_executable *executable = hr_calloc(1, sizeof *executable);
   if (executable == NULL) {
     return no_memory("a program");
@@ -440,12 +464,12 @@ static hr_status run_check(const hr_exec_step *step, hr_device *device, void *co
 typedef struct library_call {
   const hr_exec_step *step;
   void *const *args;
-  void *workspace;
+  void *workspace, *queue;
 } library_call;
 
 static hr_status call_library(void *arg) {
   const library_call *call = arg;
-  return call->step->provider->run(call->step->prepared, call->args, call->workspace);
+  return call->step->provider->run(call->step->prepared, call->args, call->workspace, call->queue);
 }
 
 /* Tells the provider which of the operands hold what they held before. */
@@ -465,7 +489,7 @@ static hr_status run_kernels(const hr_exec_step *first, hr_run *run, hr_run_scra
   for (int i = 0; i < first->batch; i++) {
     const hr_exec_step *step = &first[i];
     const hr_host_kernel *kernel = device->properties.has_contents ? hr__kernel_use(step->cached) : step->kernel;
-    all_compiled &= kernel != step->kernel;
+    all_compiled &= kernel != step->kernel || device->driver->dialect != HR_DIALECT_HOST;
     scratch->launches.data[i] =
         (hr_host_launch){kernel,
                          {.args = scratch->args.data + step->arg_first,
@@ -490,6 +514,7 @@ static hr_status run_step(const hr_executable *executable, const hr_exec_step *s
     stamp_args(executable, step, run);
   }
   library_call call = {.step = step, .args = args, .workspace = workspace};
+  call.queue = device->driver->native != NULL ? device->driver->native(device->impl) : NULL;
   return device->driver->call != NULL ? device->driver->call(device->impl, call_library, &call) : call_library(&call);
 }
 

@@ -8,6 +8,7 @@
 #include "base/table.h"
 #include "base/thread.h"
 #include "engine/compile_queue.h"
+#include "engine/device_code.h"
 #include "interp/interp.h"
 
 /* A kernel is compiled when the interpreter has spent on it a good part of what compiling costs, some 30 ms of a core: what has
@@ -17,6 +18,7 @@ enum { USES_MIN = 2, BYTES_MIN = 64 << 20 };
 struct hr_cached_kernel {
   hr_kernel_key key;
   uint64_t hash;
+  hr_device *device;   /* that it belongs to; NULL: the host's */
   int reference_count; /* guarded by the cache's lock */
   hr_host_kernel *host;
   hr_host_kernel *compiled;          /* set once, by the compile queue */
@@ -29,9 +31,9 @@ struct hr_cached_kernel {
 static hr_mutex mutex = HR_MUTEX_INITIALIZER;
 static hr_table table; /* by hash */
 
-static hr_cached_kernel *find(uint64_t hash, const hr_kernel_key *key) {
+static hr_cached_kernel *find(uint64_t hash, const hr_kernel_key *key, const hr_device *device) {
   hr_cached_kernel *cached = hr_table_get(&table, hash);
-  while (cached != NULL && (cached->key.count != key->count ||
+  while (cached != NULL && (cached->device != device || cached->key.count != key->count ||
                             memcmp(cached->key.data, key->data, key->count * sizeof *key->data) != 0)) {
     cached = cached->next_same;
   }
@@ -50,14 +52,16 @@ static void destroy(hr_cached_kernel *cached) {
 }
 
 /* Takes over the key, also when it fails. */
-static hr_status create(const hr_kernel *kernel, hr_kernel_key *key, uint64_t hash, hr_cached_kernel **out_cached) {
+static hr_status create(const hr_kernel *kernel, hr_device *device, hr_kernel_key *key, uint64_t hash,
+                        hr_cached_kernel **out_cached) {
   hr_cached_kernel *cached = hr_calloc(1, sizeof *cached);
   if (cached == NULL) {
     hr_vector_fini(key);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", kernel->name);
   }
-  *cached = (hr_cached_kernel){.key = *key, .hash = hash, .reference_count = 1};
-  hr_status status = hr_interp_create(kernel, &cached->host);
+  *cached = (hr_cached_kernel){.key = *key, .hash = hash, .device = device, .reference_count = 1};
+  hr_status status = device != NULL ? hr__device_kernel_create(kernel, device, hash, &cached->host)
+                                    : hr_interp_create(kernel, &cached->host);
   cached->next_same = hr_table_get(&table, hash);
   if (status == NULL && !hr_table_put(&table, hash, cached)) {
     status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to keep kernel %s", kernel->name);
@@ -69,7 +73,7 @@ static hr_status create(const hr_kernel *kernel, hr_kernel_key *key, uint64_t ha
   atomic_init(&cached->current, cached->host);
   atomic_init(&cached->uses, 0);
   int64_t uses = BYTES_MIN / (kernel->bytes > 0 ? kernel->bytes : 1) + 1;
-  cached->uses_wanted = uses > USES_MIN ? uses : USES_MIN;
+  cached->uses_wanted = device != NULL ? 0 : uses > USES_MIN ? uses : USES_MIN; /* 0: there is nothing better to come */
   *out_cached = cached;
   return HR_OK;
 }
@@ -82,8 +86,9 @@ static void push(hr_cached_kernel *cached) {
   hr__compile_queue_push(cached);
 }
 
-hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_cached_kernel **out_cached) {
+hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cached_kernel **out_cached) {
   hr_kernel_key key = {0};
+  device = device->driver->dialect != HR_DIALECT_HOST ? device : NULL;
   if (!hr_kernel_make_key(kernel, &key)) {
     hr_vector_fini(&key);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the key of kernel %s", kernel->name);
@@ -91,17 +96,17 @@ hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_cached_kernel **out_cac
   uint64_t hash = hr_hash_words(HR_HASH_SEED, key.data, key.count);
   hr_status status = HR_OK;
   hr_mutex_lock(&mutex);
-  hr_cached_kernel *cached = find(hash, &key);
+  hr_cached_kernel *cached = find(hash, &key, device);
   bool is_new = cached == NULL;
   if (cached != NULL) {
     ++cached->reference_count;
     *out_cached = cached;
     hr_vector_fini(&key);
   } else {
-    status = create(kernel, &key, hash, out_cached);
+    status = create(kernel, device, &key, hash, out_cached);
   }
   hr_mutex_unlock(&mutex);
-  if (is_new && status == NULL && hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
+  if (is_new && status == NULL && device == NULL && hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
     atomic_store_explicit(&(*out_cached)->uses, (*out_cached)->uses_wanted, memory_order_relaxed);
     push(*out_cached);
   }
@@ -139,6 +144,19 @@ void hr__kernel_release(hr_cached_kernel *cached) {
   if (is_last) {
     destroy(cached);
   }
+}
+
+hr_status hr__kernels_load(hr_device *device, int count, hr_cached_kernel *const *cached) {
+  hr_host_kernel **kernels = hr_calloc((size_t)count + 1, sizeof *kernels);
+  if (kernels == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to load %d kernels", count);
+  }
+  for (int i = 0; i < count; i++) {
+    kernels[i] = cached[i]->host;
+  }
+  hr_status status = hr__device_kernels_load(device, count, kernels);
+  hr_free(kernels);
+  return status;
 }
 
 const hr_host_kernel *hr__kernel_host(const hr_cached_kernel *cached) {

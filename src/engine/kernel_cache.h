@@ -1,8 +1,8 @@
 /* kernel_cache.h: one prepared kernel for each kernel form in use.
  *
  * The layers of a network, its steps and its shapes' common parts fuse to the same kernels again and again. Executables share
- * them: the first one that needs a form makes it, the last one that goes frees it. One cache serves the process, because a host
- * kernel knows no device. Threads: any.
+ * them: the first one that needs a form makes it, the last one that goes frees it. One cache serves the process: a host
+ * kernel knows no device, and those of devices with a language of their own belong to one of them. Threads: any.
  *
  * A kernel is interpreted at first. What has been used some times goes to the compile queue, and when its code is ready,
  * hr__kernel_use gives that: between two launches, with the same bits (compile_queue.h).
@@ -12,15 +12,18 @@
 
 #include "base/host_kernel.h"
 #include "core/kernel.h"
+#include "runtime/device.h"
 
 typedef struct hr_cached_kernel hr_cached_kernel;
 
-/* A reference to the prepared kernel of a form. */
-HR_MUST_USE hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_cached_kernel **out_cached);
+/* A reference to the prepared kernel of a form. Of a device with a language of its own it can run after hr__kernels_load. */
+HR_MUST_USE hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cached_kernel **out_cached);
+/* Brings the code of kernels onto a device: of those that it has not come to yet, several texts are compiled at once. */
+HR_MUST_USE hr_status hr__kernels_load(hr_device *device, int count, hr_cached_kernel *const *cached);
 /* Gives a reference back; NULL is fine. */
 void hr__kernel_release(hr_cached_kernel *cached);
 
-/* The interpreted kernel: its workspace is enough for the compiled one. */
+/* The kernel as it was made, on the host interpreted: its workspace is enough for the compiled one. */
 const hr_host_kernel *hr__kernel_host(const hr_cached_kernel *cached);
 /* What to launch now; counts as a use. Valid as long as the caller's reference. */
 const hr_host_kernel *hr__kernel_use(hr_cached_kernel *cached);

@@ -6,6 +6,9 @@
 #include "base/allocator.h"
 #include "compiler/compile.h"
 
+static const hr_driver host_driver = {.name = "host", .dialect = HR_DIALECT_HOST};
+static hr_device host_device = {.driver = &host_driver};
+
 typedef struct compiled {
   hr_program program;
   hr_schedule schedule;
@@ -38,7 +41,7 @@ HR_TEST(equal_forms_share_a_kernel_and_others_do_not) {
   hr_cached_kernel *cached[COUNT];
   for (int i = 0; i < COUNT; ++i) {
     compiled c;
-    HR_ASSERT_OK(hr__kernel_acquire(compile(&c, texts[i]), &cached[i]));
+    HR_ASSERT_OK(hr__kernel_acquire(compile(&c, texts[i]), &host_device, &cached[i]));
     compiled_fini(&c); /* a kernel needs nothing of the program that it came from */
   }
   HR_ASSERT(cached[0] == cached[1]);
@@ -61,7 +64,7 @@ HR_TEST(every_failing_allocation_is_an_error) {
   for (int n = 0; !is_done; ++n) {
     hr_cached_kernel *cached = NULL;
     hr__allocator_fail_after(n);
-    hr_status status = hr__kernel_acquire(kernel, &cached);
+    hr_status status = hr__kernel_acquire(kernel, &host_device, &cached);
     hr__allocator_fail_after(-1);
     is_done = status == NULL;
     HR_ASSERT_EQ(hr_status_code_of(status), is_done ? HR_STATUS_OK : HR_STATUS_RESOURCE_EXHAUSTED);

@@ -35,9 +35,9 @@ static bool run_provider(const hr_program *program, const hr_node *node, float *
               : x->kind == HR_OPERAND_SCALAR ? (void *)(uintptr_t)&scalars[program->scalars[x->index].argument]
                                              : NULL;
   }
-  HR_ASSERT_OK(hr__onednn_provider.prepare(program, node, &prepared, &workspace_bytes));
+  HR_ASSERT_OK(hr__onednn_provider.prepare(program, node, NULL, &prepared, &workspace_bytes));
   void *workspace = hr_aligned_malloc(workspace_bytes + 64, 64);
-  HR_ASSERT_OK(hr__onednn_provider.run(prepared, args, workspace));
+  HR_ASSERT_OK(hr__onednn_provider.run(prepared, args, workspace, NULL));
   hr__onednn_provider.release(prepared);
   hr_aligned_free(workspace);
   return true;

@@ -3,11 +3,12 @@
  * A provider answers for contractions, and for composites that it runs better as a whole than their lowering: `supports` says
  * whether it takes a node, `prepare` chooses an algorithm and makes whatever can be made before addresses are known, `run`
  * executes. A repeated program pays `run` alone. What nobody takes is lowered.
- * Providers of host memory run on the calling thread and the shared thread team.
+ * Providers of host memory run on the calling thread and the shared thread team; those of a device give work to its queue.
  */
 #ifndef HEADRACE_PROVIDERS_PROVIDER_H_
 #define HEADRACE_PROVIDERS_PROVIDER_H_
 
+#include "base/host_kernel.h"
 #include "core/program.h"
 
 typedef struct hr_provider hr_provider;
@@ -15,14 +16,16 @@ typedef struct hr_prepared hr_prepared; /* a provider's own struct */
 
 struct hr_provider {
   const char *name;
+  hr_dialect dialect; /* of the devices that it is for */
   bool channels_last; /* its convolutions run best on activations whose channels are neighbours */
   /* Loads the library; UNAVAILABLE with the reason and the paths tried when it can't be had. Called once, under a lock. */
   hr_status (*open)(void);
   /* A node with posts is taken only if they are made on the way to memory, at about no cost, with the bits that the rows of
    * ops.def give after the contraction alone (a sum that overflowed to -infinity may count as NaN). */
   bool (*supports)(const hr_program *program, const hr_node *node);
-  /* `node` and `program` stay valid as long as the prepared object. *out_workspace_bytes: scratch that run needs. */
-  hr_status (*prepare)(const hr_program *program, const hr_node *node, hr_prepared **out_prepared,
+  /* `node` and `program` stay valid as long as the prepared object. *out_workspace_bytes: scratch that run needs. `queue`, here and
+   * below: what the driver's native gave, with the device current on the calling thread; NULL on the host. */
+  hr_status (*prepare)(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
                        size_t *out_workspace_bytes);
   /* Whether run wants the thread team; work that does not may run on whatever thread waits for it. */
   bool (*needs_team)(const hr_prepared *prepared);
@@ -34,12 +37,12 @@ struct hr_provider {
   /* args: addresses of the buffers of inputs, then outputs, in the node's order (NULL for absent operands; scalars: of a
    * const hr_scalar), then of the node's attribute scalars; an operand's own offset is still to be added. workspace is
    * 64-byte aligned. */
-  hr_status (*run)(hr_prepared *prepared, void *const *args, void *workspace);
+  hr_status (*run)(hr_prepared *prepared, void *const *args, void *workspace, void *queue);
   void (*release)(hr_prepared *prepared);
 };
 
-/* The providers of host memory, in order of preference; NULL-terminated. */
-extern const hr_provider *const hr_host_providers[];
+/* All providers, in order of preference; NULL-terminated. */
+extern const hr_provider *const hr_providers[];
 
 extern const hr_provider hr__rows_provider, hr__lanes_provider, hr__attention_provider, hr__onednn_provider;
 

@@ -168,7 +168,7 @@ __attribute__((noreturn, format(printf, 2, 3))) static void trial_fail(const tri
 }
 
 static void trial_prepare(trial *t) {
-  hr_status status = t->provider->prepare(&t->program, &t->program.nodes[0], &t->prepared, &t->workspace_bytes);
+  hr_status status = t->provider->prepare(&t->program, &t->program.nodes[0], NULL, &t->prepared, &t->workspace_bytes);
   if (status != NULL) {
     char message[256];
     snprintf(message, sizeof message, "%s", hr_status_message(status));
@@ -210,7 +210,7 @@ static void trial_run(trial *t) {
   unsigned char *workspace = aligned_alloc(ALIGNMENT, bytes);
   HR_ASSERT_NOT_NULL(workspace);
   memset(workspace, CANARY, bytes);
-  HR_ASSERT_OK(t->provider->run(t->prepared, args, workspace));
+  HR_ASSERT_OK(t->provider->run(t->prepared, args, workspace, NULL));
   for (size_t i = t->workspace_bytes; i < bytes; ++i) {
     if (workspace[i] != CANARY) {
       trial_fail(t, "byte %zu of %zu of workspace was written", i, t->workspace_bytes);
@@ -1219,7 +1219,7 @@ static trial *memory_trial;
 static hr_status prepare_and_release(void) {
   trial *t = memory_trial;
   t->prepared = NULL;
-  HR_RETURN_IF_ERROR(t->provider->prepare(&t->program, &t->program.nodes[0], &t->prepared, &t->workspace_bytes));
+  HR_RETURN_IF_ERROR(t->provider->prepare(&t->program, &t->program.nodes[0], NULL, &t->prepared, &t->workspace_bytes));
   t->provider->release(t->prepared);
   return NULL;
 }

@@ -15,7 +15,8 @@
 #ifndef HEADRACE_RUNTIME_DEVICE_H_
 #define HEADRACE_RUNTIME_DEVICE_H_
 
-#include "base/host_kernel.h"
+#include "base/device_kernel.h"
+#include "base/text.h"
 #include "headrace/stream.h"
 #include "runtime/caching_allocator.h"
 #include "runtime/queue.h"
@@ -31,6 +32,7 @@ typedef hr_status (*hr_host_fn)(void *arg);
 
 typedef struct hr_driver {
   const char *name;
+  hr_dialect dialect; /* of the kernels that launch takes */
   /* Devices of this kind on this machine; 0 when the driver has none. */
   int (*count)(void);
   /* Opens device `ordinal` < count(); *out_impl is the driver's own struct, handed to every function below. Opening a device
@@ -55,10 +57,19 @@ typedef struct hr_driver {
   hr_status (*fill)(void *impl, void *to, const void *pattern, size_t pattern_bytes, size_t count);
 
   /* Runs all passes of `count` > 0 kernels, none of which touches what another one writes: in any order, or at once. The list is
-   * the caller's and may be gone afterwards. call.scratch is ignored: the driver gives each of its threads its own. */
+   * the caller's and may be gone afterwards. call.scratch is ignored: the driver gives each of its threads its own. Where the
+   * dialect is not the host's, each kernel is the first member of an hr_device_kernel. */
   hr_status (*launch)(void *impl, int count, const hr_host_launch *launches);
   /* Runs a host function on the device's memory in order with its kernels: a library's kernel. Optional: fn(arg). */
   hr_status (*call)(void *impl, hr_host_fn fn, void *arg);
+  /* Texts in the driver's dialect, all three together: compile makes an image of a text (appended to *out_image), on any thread, several
+   * at once; load makes its functions callable on the device. Only where the dialect is not the host's. */
+  hr_status (*compile)(void *impl, const char *text, size_t length, hr_text *out_image);
+  hr_status (*load)(void *impl, const void *image, size_t bytes, int count, const char *const *names, void **out_module,
+                    void **out_functions);
+  void (*unload)(void *impl, void *module);
+  /* Makes the device current on this thread and gives the queue of its work, for libraries. Optional: NULL. */
+  void *(*native)(void *impl);
   /* Hands collected work to the device, without waiting. Optional: work starts when it is given. */
   hr_status (*submit)(void *impl);
   /* Waits until everything given so far has run. Optional: it has. */

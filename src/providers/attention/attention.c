@@ -116,9 +116,9 @@ static void find_units(hr_prepared *p) {
   p->partial_floats = p->parts > 1 ? p->units * p->blocks * p->width * HR__QUERIES : 0;
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, hr_prepared **out_prepared,
+static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
                          size_t *out_workspace_bytes) {
-  (void)program;
+  (void)program, (void)queue;
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "attention: no memory for a prepared node");
@@ -187,7 +187,8 @@ static uint64_t place_of(const hr__run *run, int i) {
   return scalar->dtype == HR_DTYPE_F64 ? (uint64_t)(int64_t)scalar->value.f[0] : (uint64_t)scalar->value.i;
 }
 
-static hr_status run_prepared(hr_prepared *p, void *const *args, void *workspace) {
+static hr_status run_prepared(hr_prepared *p, void *const *args, void *workspace, void *queue) {
+  (void)queue;
   hr__run run = {.p = p, .args = args, .workspace = workspace};
   run.scale = (float)number_of(&run, 0);
   if (p->has_dropout) {

@@ -278,7 +278,8 @@ static void pack_groups(void *arg, int64_t begin, int64_t end, int worker) {
   }
 }
 
-static hr_status run(hr_prepared *p, void *const *args, void *workspace) {
+static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
+  (void)queue;
   call c = {.p = p,
             .x = (const float *)args[0] + p->x.offset,
             .w = (const float *)args[1] + p->w_offset,
@@ -370,9 +371,9 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->weight_floats = divide_up(p->y.channels, p->outs) * p->outs * (p->kernel[0] * p->kernel[1] * p->x.channels + 1);
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, hr_prepared **out_prepared,
+static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
                          size_t *out_workspace_bytes) {
-  (void)program;
+  (void)program, (void)queue;
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");

@@ -95,8 +95,9 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return has_form(node) && (node->post_count == 0 || keeps_kernel(program, node));
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, hr_prepared **out_prepared,
+static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
                          size_t *out_workspace_bytes) {
+  (void)queue;
   hr_prepared *prepared = NULL;
   HR_RETURN_IF_ERROR(make(program, node, false, &prepared));
   *out_prepared = prepared;

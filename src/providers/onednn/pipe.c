@@ -404,7 +404,8 @@ static void bind(hr_prepared *pipe, void *const *args, char *workspace, const hr
   }
 }
 
-hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace) {
+hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace, void *queue) {
+  (void)queue;
   hr_derived *weight = NULL;
   pipe_keeping keeping = hr__pipe_kept_begin(pipe, &weight);
   bind(pipe, args, workspace, weight);

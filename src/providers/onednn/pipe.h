@@ -89,7 +89,7 @@ struct hr_prepared {
 
 hr_prepared *hr__pipe_create(int64_t flops);
 void hr__pipe_release(hr_prepared *pipe);
-hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace);
+hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace, void *queue);
 
 /* Building. Errors stick in pipe->status. */
 

@@ -79,9 +79,9 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return dense_x && (w->strides[rank - 2] == 1 || w->strides[rank - 1] == 1);
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, hr_prepared **out_prepared,
+static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
                          size_t *out_workspace_bytes) {
-  (void)program;
+  (void)program, (void)queue;
   const hr_operand *x = &node->inputs[0], *w = &node->inputs[1], *y = &node->outputs[0];
   int rank = y->rank, batch_dim;
   hr_prepared *p = hr_calloc(1, sizeof *p);
@@ -259,7 +259,8 @@ static void run_units(void *arg, int64_t begin, int64_t end, int worker) {
   }
 }
 
-static hr_status run(hr_prepared *p, void *const *args, void *workspace) {
+static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
+  (void)queue;
   call c = {.p = p,
             .x = (const float *)args[0] + p->x_offset,
             .w = (const float *)args[1] + p->w_offset,

@@ -1,0 +1,38 @@
+/* emit_device.h: kernel forms as text for devices of many threads.
+ *
+ * A text has no includes: a prelude (types, vector maths, conversions, in the words of src/core) and then, for each kernel and
+ * pass, one function NAME_PASS that a grid of blocks of threads runs. Its parameter is a struct by value, made of words of 8 bytes:
+ *
+ *   char *workspace; void *args[arg_count]; hr_scalar scalars[scalar_count];
+ *
+ * Shapes and strides are literals. The text is C but for the words of the prelude, so that a host can run it, too, to test it.
+ * Every kernel form has a text. Results have the bits of the block interpreter (core/kernel.h): the same expressions, the same order in
+ * reductions; f64 functions are the device's own. The compiler must not contract a * b + c. Threads: any, each call on its own text.
+ */
+#ifndef HEADRACE_COMPILER_EMIT_DEVICE_H_
+#define HEADRACE_COMPILER_EMIT_DEVICE_H_
+
+#include "base/host_kernel.h"
+#include "base/text.h"
+#include "core/kernel.h"
+
+typedef enum hr_device_text {
+  HR_DEVICE_TEXT_CUDA,    /* CUDA C++ for NVRTC: --fmad=false --device-as-default-execution-space */
+  HR_DEVICE_TEXT_EMULATED /* C for the host; its words are explained in tests/c/device_emulator.h */
+} hr_device_text;
+
+/* How a pass is launched. */
+typedef struct hr_device_emission {
+  int pass_count;
+  int64_t blocks[HR_HOST_KERNEL_PASS_MAX]; /* 0: nothing to do */
+  int threads[HR_HOST_KERNEL_PASS_MAX];    /* of a block */
+  size_t workspace_bytes;
+} hr_device_emission;
+
+/* What a text begins with. */
+HR_MUST_USE hr_status hr_emit_device_prelude(hr_device_text target, hr_text *out_text);
+/* Appends the functions of one kernel. */
+HR_MUST_USE hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, hr_text *out_text,
+                                            hr_device_emission *out_emission);
+
+#endif

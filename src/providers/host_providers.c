@@ -1,5 +1,0 @@
-/* host_providers.c: the providers of host memory, in order of preference. */
-#include "providers/provider.h"
-
-const hr_provider *const hr_host_providers[] = {&hr__rows_provider, &hr__lanes_provider, &hr__attention_provider,
-                                                &hr__onednn_provider, NULL};

@@ -1,0 +1,132 @@
+#include "device_emulator.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include "base/allocator.h"
+
+enum { THREADS_MAX = 1024, STACK_BYTES = 64 << 10, WARP = 32, WORDS_MAX = 512 };
+
+typedef struct fiber {
+  ucontext_t context;
+  char *stack;
+  bool is_done;
+  int64_t barriers; /* of the block that it has come to */
+} fiber;
+
+/* One block at a time. */
+static struct {
+  fiber fibers[THREADS_MAX];
+  ucontext_t scheduler;
+  int count, current;
+  void (*function)(const void *call);
+  const void *call;
+} block;
+
+static void wait_in(int all) {
+  fiber *mine = &block.fibers[block.current];
+  bool waits = true;
+  mine->barriers += all;
+  while (waits) {
+    swapcontext(&mine->context, &block.scheduler);
+    waits = false;
+    for (int i = 0; all != 0 && i < block.count; i++) {
+      waits |= !block.fibers[i].is_done && block.fibers[i].barriers < mine->barriers;
+    }
+  }
+}
+
+static void run_fiber(void) {
+  block.function(block.call);
+  block.fibers[block.current].is_done = true;
+}
+
+static void run_block(const hr__emulated *kernel, int pass, int64_t number, const void *call) {
+  block.count = kernel->emission.threads[pass];
+  block.function = kernel->functions[pass];
+  block.call = call;
+  for (int i = 0; i < block.count; i++) {
+    fiber *f = &block.fibers[i];
+    f->stack = f->stack != NULL ? f->stack : hr_malloc(STACK_BYTES);
+    f->is_done = false, f->barriers = 0;
+    getcontext(&f->context);
+    f->context.uc_stack.ss_sp = f->stack;
+    f->context.uc_stack.ss_size = STACK_BYTES;
+    f->context.uc_link = &block.scheduler;
+    makecontext(&f->context, run_fiber, 0);
+  }
+  for (int left = block.count; left > 0;) {
+    left = 0;
+    for (int i = 0; i < block.count; i++) {
+      if (!block.fibers[i].is_done) {
+        block.current = i;
+        *kernel->block = number, *kernel->thread = i;
+        swapcontext(&block.scheduler, &block.fibers[i].context);
+        left += !block.fibers[i].is_done;
+      }
+    }
+  }
+}
+
+static void run(const hr_host_kernel *base, int pass, const hr_host_call *call, int64_t begin, int64_t end) {
+  const hr__emulated *kernel = (const hr__emulated *)base;
+  uint64_t words[WORDS_MAX];
+  size_t at = 1;
+  memcpy(words, &call->workspace, sizeof call->workspace);
+  for (int i = 0; i < kernel->arg_count; i++) {
+    memcpy(&words[at++], &call->args[i], sizeof call->args[i]);
+  }
+  if (kernel->scalar_count > 0) {
+    memcpy(&words[at], call->scalars, (size_t)kernel->scalar_count * sizeof *call->scalars);
+  }
+  *kernel->wait = wait_in;
+  for (int64_t b = 0; begin < end && b < kernel->emission.blocks[pass]; b++) {
+    run_block(kernel, pass, b, words);
+  }
+}
+
+static void destroy(hr_host_kernel *kernel) {
+  hr_free(kernel);
+}
+
+hr_status hr__emulated_create(const hr_dynlib *library, const char *name, const hr_device_emission *emission,
+                              int arg_count, int scalar_count, hr_host_kernel **out_kernel) {
+  if (1 + arg_count + scalar_count * 3 > WORDS_MAX) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%d arguments", arg_count);
+  }
+  hr__emulated *kernel = hr_calloc(1, sizeof *kernel);
+  if (kernel == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %s", name);
+  }
+  kernel->base = (hr_host_kernel){.name = name,
+                                  .pass_count = emission->pass_count,
+                                  .workspace_bytes = emission->workspace_bytes,
+                                  .run = run,
+                                  .destroy = destroy};
+  kernel->emission = *emission;
+  kernel->arg_count = arg_count, kernel->scalar_count = scalar_count;
+  void *address = NULL;
+  hr_status status = HR_OK;
+  for (int pass = 0; status == NULL && pass < emission->pass_count; pass++) {
+    char function[96];
+    snprintf(function, sizeof function, "%s_%d", name, pass);
+    kernel->base.units[pass] = kernel->base.grain[pass] = 1;
+    status = hr_dynlib_symbol(library, function, &address);
+    memcpy(&kernel->functions[pass], &address, sizeof address);
+  }
+  if (status == NULL) {
+    status = hr_dynlib_symbol(library, "hr_block", (void **)&kernel->block);
+  }
+  if (status == NULL) {
+    status = hr_dynlib_symbol(library, "hr_thread", (void **)&kernel->thread);
+  }
+  if (status == NULL) {
+    status = hr_dynlib_symbol(library, "hr_wait", (void **)&kernel->wait);
+  }
+  *out_kernel = &kernel->base;
+  if (status != NULL) {
+    destroy(&kernel->base);
+  }
+  return status;
+}

@@ -1,0 +1,213 @@
+/* device_program_test.c: random programs, interpreted and as the text of devices: the same bits.
+ *
+ * The text runs on the host (device_emulator.h). Every kernel has one. HEADRACE_TEST_PROGRAMS sets the number of programs (default
+ * 100), HEADRACE_TEST_SEED the first seed. Without a compiler there is nothing to test.
+ */
+#include "hr_test.h"
+
+#include "core/kernel.h"
+#include "device_emulator.h"
+#include "engine/host_compiler.h"
+#include "interp/interp.h"
+#include "program_generator.h"
+#include "program_runner.h"
+
+enum { BATCH = 25 };
+
+typedef struct entry {
+  hr_kernel_key key;
+  char name[48];
+  hr_device_emission emission;
+  int arg_count, scalar_count;
+  hr_host_kernel *host;
+} entry;
+
+typedef struct batch {
+  HR_VECTOR(entry) entries;
+  hr_text text;
+  long kernels, emitted, launches, launches_compiled;
+} batch;
+
+static long setting(const char *name, long value) {
+  const char *text = getenv(name);
+  return text != NULL ? atol(text) : value;
+}
+
+static entry *find(batch *b, const hr_kernel *kernel) {
+  hr_kernel_key key = {0};
+  HR_ASSERT(hr_kernel_make_key(kernel, &key));
+  entry *found = NULL;
+  for (size_t i = 0; i < b->entries.count && found == NULL; ++i) {
+    entry *at = &b->entries.data[i];
+    bool same = at->key.count == key.count && memcmp(at->key.data, key.data, key.count * sizeof *key.data) == 0;
+    found = same ? at : NULL;
+  }
+  hr_vector_fini(&key);
+  return found;
+}
+
+static void add_kernel(batch *b, const hr_kernel *kernel) {
+  ++b->kernels;
+  if (find(b, kernel) != NULL) {
+    ++b->emitted;
+    return;
+  }
+  entry e = {.host = NULL};
+  snprintf(e.name, sizeof e.name, "k%zu", b->entries.count);
+  e.arg_count = kernel->arg_count, e.scalar_count = kernel->scalar_count;
+  HR_ASSERT_OK(hr_emit_device_kernel(kernel, e.name, &b->text, &e.emission));
+  HR_ASSERT(hr_kernel_make_key(kernel, &e.key));
+  HR_ASSERT(hr_vector_push(&b->entries, e));
+  ++b->emitted;
+}
+
+static void emit_program(batch *b, const hr_program *program, hr_target target) {
+  hr_schedule schedule;
+  HR_ASSERT_OK(hr_compile(program, &target, &schedule));
+  for (int s = 0; s < schedule.step_count; ++s) {
+    if (schedule.steps[s].kind == HR_STEP_KERNEL) {
+      add_kernel(b, schedule.steps[s].kernel);
+    }
+  }
+  hr_schedule_fini(&schedule);
+}
+
+static const hr_host_kernel *host_of(void *ctx, const hr_kernel *kernel) {
+  batch *b = ctx;
+  entry *found = find(b, kernel);
+  ++b->launches;
+  if (found == NULL) {
+    return NULL;
+  }
+  ++b->launches_compiled;
+  return found->host;
+}
+
+static bool same_element(hr_dtype dtype, const char *a, const char *b) {
+  size_t size = hr_dtype_size(dtype);
+  if (memcmp(a, b, size) == 0) {
+    return true;
+  }
+  if (dtype == HR_DTYPE_F64) {
+    double x, y;
+    memcpy(&x, a, size), memcpy(&y, b, size);
+    return x != x && y != y;
+  }
+  float x = 0, y = 0;
+  uint16_t p, q;
+  if (dtype == HR_DTYPE_F32) {
+    memcpy(&x, a, size), memcpy(&y, b, size);
+  } else if (dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16) {
+    memcpy(&p, a, size), memcpy(&q, b, size);
+    x = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(p) : hr_bf16_to_f32(p);
+    y = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(q) : hr_bf16_to_f32(q);
+  }
+  return x != x && y != y;
+}
+
+static void compare(const generated *g, uint64_t seed, const char *what, void *const *a, void *const *b) {
+  for (int i = 0; i < g->buffer_count; ++i) {
+    hr_dtype whole = g->dtypes[i];
+    hr_dtype dtype = whole == HR_DTYPE_C64 ? HR_DTYPE_F32 : whole == HR_DTYPE_C128 ? HR_DTYPE_F64 : whole;
+    size_t size = hr_dtype_size(dtype);
+    for (size_t at = 0; at + size <= g->bytes[i]; at += size) {
+      if (!same_element(dtype, (char *)a[i] + at, (char *)b[i] + at)) {
+        hr_text text = {0};
+        hr_status_ignore(hr_program_print(&g->program, &text));
+        fprintf(stderr, "%s\n", hr_text_chars(&text));
+
+        fprintf(stderr, "interpreted, compiled:");
+        for (size_t n = 0; n < size; ++n) {
+          fprintf(stderr, " %02x %02x", ((unsigned char *)a[i])[at + n], ((unsigned char *)b[i])[at + n]);
+        }
+        HR_FAIL("seed %llu: %s: buffer %%%d, element %zu", (unsigned long long)seed, what, i, at / size);
+      }
+    }
+  }
+}
+
+static void check_way(batch *b, const generated *g, uint64_t seed, const char *what, hr__way way) {
+  void **a = hr__memory_copy(&g->program, g->memory), **c = hr__memory_copy(&g->program, g->memory);
+  hr_status interpreted = hr__run_interpreted(&g->program, a, g->arguments, way);
+  way.host = host_of, way.host_ctx = b;
+  hr_status compiled = hr__run_interpreted(&g->program, c, g->arguments, way);
+  HR_ASSERT_EQ(hr_status_code_of(interpreted), hr_status_code_of(compiled));
+  compare(g, seed, what, a, c);
+  hr_status_free(interpreted);
+  hr_status_free(compiled);
+  hr__memory_free(&g->program, a);
+  hr__memory_free(&g->program, c);
+}
+
+static void compile(batch *b, hr_text *path, hr_dynlib *out_library) {
+  HR_ASSERT_OK(hr_text_status(&b->text));
+  HR_ASSERT_OK(hr__host_compile(b->text.data, b->text.length, NULL, path));
+  HR_ASSERT_OK(hr_dynlib_open(hr_text_chars(path), out_library));
+  hr__host_compiler_remove(hr_text_chars(path));
+  for (size_t i = 0; i < b->entries.count; ++i) {
+    entry *e = &b->entries.data[i];
+    HR_ASSERT_OK(hr__emulated_create(out_library, e->name, &e->emission, e->arg_count, e->scalar_count, &e->host));
+  }
+}
+
+/* Runs `count` programs both ways; they are gone afterwards. */
+static void check_programs(batch *b, uint64_t first, int count, generated *programs) {
+  hr_text path = {0};
+  hr_dynlib library = {0};
+  HR_ASSERT_OK(hr_emit_device_prelude(HR_DEVICE_TEXT_EMULATED, &b->text));
+  for (int i = 0; i < count; ++i) {
+    emit_program(b, &programs[i].program, (hr_target){0});
+    emit_program(b, &programs[i].program, (hr_target){.resident_row_bytes = 64, .recompute_bytes = 1});
+  }
+  compile(b, &path, &library);
+  for (int i = 0; i < count; ++i) {
+    uint64_t seed = first + (uint64_t)i;
+    check_way(b, &programs[i], seed, "compiled", (hr__way){.cut = 0});
+    check_way(b, &programs[i], seed, "compiled, other kernels",
+              (hr__way){.resident_row_bytes = 64, .recompute_bytes = 1});
+    hr__generated_fini(&programs[i]);
+  }
+  for (size_t i = 0; i < b->entries.count; ++i) {
+    b->entries.data[i].host->destroy(b->entries.data[i].host);
+    hr_vector_fini(&b->entries.data[i].key);
+  }
+  hr_dynlib_close(&library);
+  hr_vector_clear(&b->entries);
+  hr_text_clear(&b->text);
+  hr_text_fini(&path);
+}
+
+static void check_batch(batch *b, uint64_t first, int count) {
+  generated *programs = calloc((size_t)count, sizeof *programs);
+  for (int i = 0; i < count; ++i) {
+    uint64_t seed = first + (uint64_t)i;
+    HR_ASSERT_OK(hr__generate_program(seed, 4 + (int)(seed % 13), &programs[i]));
+  }
+  check_programs(b, first, count, programs);
+  free(programs);
+}
+
+static bool has_compiler(void) {
+  const char *compiler;
+  hr_status status = hr__host_compiler_find(&compiler);
+  if (status != NULL) {
+    printf("not tested: %s\n", hr_status_message(status));
+    hr_status_free(status);
+  }
+  return status == NULL;
+}
+
+HR_TEST(texts_of_devices_have_the_bits_of_interpreted_kernels) {
+  if (!has_compiler()) {
+    return;
+  }
+  long count = setting("HEADRACE_TEST_PROGRAMS", 100), first = setting("HEADRACE_TEST_SEED", 1);
+  batch b = {0};
+  for (long k = 0; k < count; k += BATCH) {
+    check_batch(&b, (uint64_t)(first + k), (int)(count - k < BATCH ? count - k : BATCH));
+  }
+  HR_ASSERT_EQ(b.emitted, b.kernels);
+  HR_ASSERT_EQ(b.launches_compiled, b.launches);
+  hr_vector_fini(&b.entries);
+  hr_text_fini(&b.text);
+}
