@@ -21,6 +21,12 @@ static hr_status print_device(const hr_driver *driver, int ordinal) {
   return HR_OK;
 }
 
+static void print_none(const hr_driver *driver) {
+  hr_status why = driver->why_none != NULL ? driver->why_none() : HR_OK;
+  printf("%-8s no devices%s%s\n", driver->name, why != NULL ? ": " : "", why != NULL ? hr_status_message(why) : "");
+  hr_status_ignore(why);
+}
+
 int headrace_devices(int argc, char **argv) {
   (void)argc, (void)argv;
   int failed = 0;
@@ -30,7 +36,7 @@ int headrace_devices(int argc, char **argv) {
       failed |= headrace_fail(print_device(hr_drivers[i], ordinal));
     }
     if (count == 0) {
-      printf("%-8s no devices\n", hr_drivers[i]->name);
+      print_none(hr_drivers[i]);
     }
   }
   return failed;

@@ -2,6 +2,10 @@
 #include "base/dynlib.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 
 hr_status hr_dynlib_open(const char *path, hr_dynlib *out_library) {
   dlerror();
@@ -12,6 +16,45 @@ hr_status hr_dynlib_open(const char *path, hr_dynlib *out_library) {
   }
   out_library->handle = handle;
   return NULL;
+}
+
+/* One file of a search: true when it is open. *first_error keeps the first failure. */
+static bool try_open(const char *path, hr_dynlib *out_library, hr_status *first_error) {
+  hr_status status = hr_dynlib_open(path, out_library);
+  if (status != NULL && *first_error == NULL) {
+    *first_error = status;
+  } else {
+    hr_status_ignore(status);
+  }
+  return status == NULL;
+}
+
+/* The names in one folder, whose name has `length` characters; none when that is 0: by themselves. */
+static bool try_folder(const char *folder, size_t length, const char *const *names, hr_dynlib *out_library,
+                       hr_status *first_error) {
+  char path[PATH_MAX];
+  for (; *names != NULL; names++) {
+    int written = snprintf(path, sizeof path, "%.*s%s%s", (int)length, folder, length > 0 ? "/" : "", *names);
+    if (written > 0 && (size_t)written < sizeof path && try_open(path, out_library, first_error)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+hr_status hr_dynlib_find(const char *folders, const char *const *names, hr_dynlib *out_library) {
+  hr_status first_error = HR_OK;
+  bool found = false;
+  for (const char *folder = folders; *folder != '\0' && !found;) {
+    size_t length = strcspn(folder, ":");
+    found = length > 0 && try_folder(folder, length, names, out_library, &first_error);
+    folder += length + (folder[length] == ':');
+  }
+  if (!found && !try_folder("", 0, names, out_library, &first_error)) {
+    return first_error;
+  }
+  hr_status_ignore(first_error);
+  return HR_OK;
 }
 
 hr_status hr_dynlib_symbol(const hr_dynlib *library, const char *name, void **out_address) {

@@ -1,5 +1,6 @@
 /* The drivers of this build: what the registry looks names up in. */
 #include "drivers/cpu/cpu_driver.h"
+#include "drivers/cuda/cuda_driver.h"
 #include "drivers/null/null_driver.h"
 
-const hr_driver *const hr_drivers[] = {&hr_cpu_driver, &hr_null_driver, NULL};
+const hr_driver *const hr_drivers[] = {&hr_cpu_driver, &hr_cuda_driver, &hr_null_driver, NULL};

@@ -1,6 +1,6 @@
 /* device.h: what a driver offers, and an open device.
  *
- * A driver knows bytes, addresses and host kernels; it knows no operation and no dtype. It is one table of functions, and
+ * A driver knows bytes, addresses and kernels; it knows no operation and no dtype. It is one table of functions, and
  * reaches the rest through hr_drivers (src/drivers/driver_table.c) alone. Members marked optional may be NULL; their default
  * is named there.
  *
@@ -35,6 +35,8 @@ typedef struct hr_driver {
   hr_dialect dialect; /* of the kernels that launch takes */
   /* Devices of this kind on this machine; 0 when the driver has none. */
   int (*count)(void);
+  /* Why there is none: an error while count() is 0. Optional. */
+  hr_status (*why_none)(void);
   /* Opens device `ordinal` < count(); *out_impl is the driver's own struct, handed to every function below. Opening a device
    * twice gives two of them. */
   hr_status (*open)(int ordinal, void **out_impl);

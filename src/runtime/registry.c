@@ -21,6 +21,15 @@ static hr_status unknown_name(const char *name) {
   return hr_status_make(HR_STATUS_NOT_FOUND, "device \"%.64s\": no such driver; this build has %s", name, known);
 }
 
+static hr_status no_such_ordinal(const char *name, const hr_driver *driver, int count) {
+  hr_status why = count == 0 && driver->why_none != NULL ? driver->why_none() : HR_OK;
+  hr_status status =
+      hr_status_make(HR_STATUS_NOT_FOUND, "device \"%.64s\": driver \"%s\" has %d devices%s%s", name, driver->name,
+                     count, why != NULL ? ": " : "", why != NULL ? hr_status_message(why) : "");
+  hr_status_ignore(why);
+  return status;
+}
+
 hr_status hr__registry_find(const char *name, const hr_driver **out_driver, int *out_ordinal) {
   size_t length = strcspn(name, ":");
   const hr_driver *driver = NULL;
@@ -42,8 +51,7 @@ hr_status hr__registry_find(const char *name, const hr_driver **out_driver, int 
   }
   int count = driver->count();
   if (ordinal < 0 || ordinal >= count) {
-    return hr_status_make(HR_STATUS_NOT_FOUND, "device \"%.64s\": driver \"%s\" has %d devices", name, driver->name,
-                          count);
+    return no_such_ordinal(name, driver, count);
   }
   *out_driver = driver;
   *out_ordinal = (int)ordinal;

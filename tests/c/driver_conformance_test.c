@@ -68,6 +68,8 @@ static void check_table(const subject *s) {
   int events = (d->event_create != NULL) + (d->event_destroy != NULL) + (d->event_record != NULL) +
                (d->event_wait != NULL) + (d->event_elapsed != NULL);
   HR_ASSERT(events == 0 || events == 5);
+  int compiler = (d->compile != NULL) + (d->load != NULL) + (d->unload != NULL);
+  HR_ASSERT_EQ(compiler, d->dialect == HR_DIALECT_HOST ? 0 : 3);
   HR_ASSERT(s->properties.description[0] != '\0');
   HR_ASSERT(memchr(s->properties.description, '\0', sizeof s->properties.description) != NULL);
   HR_ASSERT(s->properties.workers >= 1);

@@ -11,6 +11,7 @@ import atexit
 import ctypes
 import functools
 import importlib.metadata
+import importlib.util
 import os
 import pathlib
 import sys
@@ -63,6 +64,17 @@ def _find_onednn():
         os.environ["HEADRACE_ONEDNN"] = str(path)
 
 
+def _find_cuda():
+    """Names the folders where NVIDIA's wheels put their libraries, unless the user did: the loader looks in none of them."""
+    if os.environ.get("HEADRACE_CUDA_LIBS"):
+        return
+    spec = importlib.util.find_spec("nvidia")
+    roots = (spec.submodule_search_locations if spec is not None else None) or []
+    folders = [str(path) for root in roots for path in sorted(pathlib.Path(root).glob("*/lib")) if path.is_dir()]
+    if folders:
+        os.environ["HEADRACE_CUDA_LIBS"] = ":".join(folders)
+
+
 def _warn_without_onednn():
     """Everything works without it, so slowly that somebody would look for the reason."""
     path = os.environ.get("HEADRACE_ONEDNN") or "libdnnl.so.3"
@@ -112,6 +124,7 @@ def _load_library():
 
 
 _find_onednn()
+_find_cuda()
 _library = _load_library()
 
 

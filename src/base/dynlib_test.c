@@ -1,0 +1,40 @@
+#include "base/dynlib.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "hr_test.h"
+
+HR_TEST(a_library_is_found_in_its_folder_or_by_the_loader) {
+  static const char *const hidden[] = {"libnothing_here.so", "libhidden.so", NULL};
+  static const char *const known[] = {"libnothing_here.so", "libm.so.6", NULL};
+  char folder[] = "/tmp/hr_dynlib_XXXXXX", file[64], real[4096], folders[128];
+  hr_dynlib library = {0};
+  void *address;
+  FILE *maps = fopen("/proc/self/maps", "r"); /* libm is in this process: its path */
+  HR_ASSERT_NOT_NULL(maps);
+  bool found = false;
+  while (!found && fscanf(maps, "%*s %*s %*s %*s %*s%4095[^\n]", real) >= 0) {
+    found = strstr(real, "/libm.so.6") != NULL || strstr(real, "/libm-") != NULL;
+  }
+  fclose(maps);
+  HR_ASSERT_OK(hr_dynlib_find("/nonexistent::/nowhere", known, &library));
+  HR_ASSERT_OK(hr_dynlib_symbol(&library, "cos", &address));
+  hr_dynlib_close(&library);
+  HR_ASSERT_ERROR(hr_dynlib_find("/nonexistent", hidden, &library), HR_STATUS_NOT_FOUND,
+                  "/nonexistent/libnothing_here.so");
+  HR_ASSERT_ERROR(hr_dynlib_find("", hidden, &library), HR_STATUS_NOT_FOUND, "\"libnothing_here.so\"");
+  if (!found) {
+    HR_SKIP("no path of libm");
+  }
+  HR_ASSERT_NOT_NULL(mkdtemp(folder));
+  snprintf(file, sizeof file, "%s/libhidden.so", folder);
+  snprintf(folders, sizeof folders, "/nonexistent:%s", folder);
+  HR_ASSERT_EQ(symlink(strchr(real, '/'), file), 0);
+  hr_status status = hr_dynlib_find(folders, hidden, &library);
+  unlink(file);
+  rmdir(folder);
+  HR_ASSERT_OK(status);
+  HR_ASSERT_OK(hr_dynlib_symbol(&library, "cos", &address));
+  hr_dynlib_close(&library);
+}

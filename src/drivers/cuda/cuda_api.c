@@ -1,0 +1,91 @@
+/* cuda_api.c: finds the CUDA driver at run time. See cuda_api.h. */
+#include "drivers/cuda/cuda_api.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/dynlib.h"
+#include "base/thread.h"
+
+hr__cuda_table hr__cuda;
+
+static const char *const names[] = {
+#define CUDA_SYMBOL(name, args) #name,
+#include "drivers/cuda/cuda_symbols.def"
+#undef CUDA_SYMBOL
+};
+
+enum { NAME_COUNT = sizeof names / sizeof *names };
+_Static_assert(sizeof(hr__cuda_table) == NAME_COUNT * sizeof(void *), "the table is an array of function pointers");
+
+static hr_mutex open_mutex = HR_MUTEX_INITIALIZER;
+static bool was_opened;
+static hr_status open_status; /* of the first attempt; kept for the life of the process */
+static int device_count;
+
+hr_status hr__cuda_status(int code, const char *what) {
+  if (code == CUDA_SUCCESS) {
+    return HR_OK;
+  }
+  const char *name = NULL, *text = NULL;
+  if (hr__cuda.cuGetErrorName(code, &name) != CUDA_SUCCESS || name == NULL) {
+    name = "unknown error";
+  }
+  if (hr__cuda.cuGetErrorString(code, &text) != CUDA_SUCCESS || text == NULL) {
+    text = "no description";
+  }
+  hr_status_code canonical = code == CUDA_ERROR_OUT_OF_MEMORY   ? HR_STATUS_RESOURCE_EXHAUSTED
+                             : code == CUDA_ERROR_NO_DEVICE     ? HR_STATUS_NOT_FOUND
+                             : code == CUDA_ERROR_NOT_SUPPORTED ? HR_STATUS_UNIMPLEMENTED
+                                                                : HR_STATUS_INTERNAL;
+  return hr_status_make(canonical, "cuda: %s: %s (%d): %s", what, name, code, text);
+}
+
+static hr_status load_library(void) {
+  hr_dynlib library = {0};
+  HR_RETURN_IF_ERROR(hr_dynlib_open("libcuda.so.1", &library));
+  void *addresses[NAME_COUNT];
+  hr_status status = hr_dynlib_symbols(&library, NAME_COUNT, names, addresses);
+  if (status != NULL) {
+    hr_dynlib_close(&library);
+    return hr_status_annotate(status, "cuda: a driver for CUDA 11 or later is needed");
+  }
+  memcpy(&hr__cuda, addresses, sizeof addresses);
+  return HR_OK;
+}
+
+static hr_status open_library(int *out_count) {
+  int count = 0;
+  HR_RETURN_IF_ERROR(load_library());
+  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda.cuInit(0), "cuInit"));
+  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda.cuDeviceGetCount(&count), "cuDeviceGetCount"));
+  if (count < 1) {
+    return hr_status_make(HR_STATUS_NOT_FOUND, "cuda: the driver shows no device");
+  }
+  *out_count = count;
+  return HR_OK;
+}
+
+hr_status hr__cuda_open(int *out_count) {
+  hr_mutex_lock(&open_mutex);
+  if (!was_opened) {
+    was_opened = true;
+    open_status = open_library(&device_count);
+  }
+  hr_status status = hr_status_clone(open_status);
+  *out_count = device_count;
+  hr_mutex_unlock(&open_mutex);
+  return status;
+}
+
+void hr__cuda_replace(const hr__cuda_table *table, int count) {
+  hr_mutex_lock(&open_mutex);
+  hr_status_ignore(open_status);
+  open_status = HR_OK;
+  was_opened = table != NULL;
+  device_count = table != NULL ? count : 0;
+  if (table != NULL) {
+    hr__cuda = *table;
+  }
+  hr_mutex_unlock(&open_mutex);
+}

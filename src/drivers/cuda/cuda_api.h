@@ -1,0 +1,59 @@
+/* cuda_api.h: the CUDA driver's C interface as far as we use it, found at run time.
+ *
+ * The library is libcuda.so.1, which comes with the kernel's driver and knows older programs: the entry points are those of
+ * CUDA 11, which later drivers keep. The numbers are those of CUDA's public header cuda.h.
+ */
+#ifndef HEADRACE_DRIVERS_CUDA_CUDA_API_H_
+#define HEADRACE_DRIVERS_CUDA_CUDA_API_H_
+
+#include <stddef.h>
+
+#include "headrace/status.h"
+
+typedef struct CUctx_st *CUcontext;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+
+enum {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_OUT_OF_MEMORY = 2,
+  CUDA_ERROR_NO_DEVICE = 100,
+  CUDA_ERROR_INVALID_CONTEXT = 201,
+  CUDA_ERROR_NOT_FOUND = 500,
+  CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+  CUDA_ERROR_NOT_SUPPORTED = 801
+};
+enum {
+  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76
+};
+enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2, CU_MEMHOSTALLOC_PORTABLE = 1 };
+
+/* Keys of cuLaunchKernel's `extra`: what follows each is the address of the parameters, and of their size in bytes. */
+#define CU_LAUNCH_PARAM_END ((void *)0)
+#define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)1)
+#define CU_LAUNCH_PARAM_BUFFER_SIZE ((void *)2)
+
+typedef struct hr__cuda_table {
+#define CUDA_SYMBOL(name, args) int(*name) args;
+#include "drivers/cuda/cuda_symbols.def"
+#undef CUDA_SYMBOL
+} hr__cuda_table;
+
+extern hr__cuda_table hr__cuda;
+
+/* Loads the library and starts it; every later call gives the first one's result. *out_count devices, at least 1; an error says why
+ * there is none. Threads: any. */
+HR_MUST_USE hr_status hr__cuda_open(int *out_count);
+
+/* For tests: another table, and how many devices it has; NULL looks for the library again. No device may be open. */
+void hr__cuda_replace(const hr__cuda_table *table, int count);
+
+/* A CUresult as a status that says what was being done and has CUDA's name and text of the error; OK for CUDA_SUCCESS. */
+HR_MUST_USE hr_status hr__cuda_status(int code, const char *what);
+
+#endif

@@ -1,0 +1,785 @@
+/* What is particular to the CUDA driver. What every driver has to do is in tests/c/driver_conformance_test.c.
+ *
+ * The first half needs no GPU: a table of functions stands in for libcuda, whose "device" memory is the host's, and which is
+ * stricter than CUDA about alignment and about the current context. It is as late as it may be: copies and sets run when
+ * somebody waits for them, so that memory that was given back too early shows. The second half runs on a GPU, and is skipped where
+ * there is none; its last test leaves CUDA unusable for the process, as a kernel that went astray does.
+ */
+#include "hr_test.h"
+
+#include "base/thread.h"
+#include "base/vector.h"
+#include "drivers/cuda/cuda_api.h"
+#include "drivers/cuda/cuda_driver.h"
+#include "drivers/cuda/nvrtc.h"
+
+#define DRIVER (&hr_cuda_driver)
+
+/* ---- the stand-in ---- */
+
+static _Thread_local int fake_depth; /* contexts on this thread's stack */
+static int fake_error;               /* what all functions of the device give, once it is not 0 */
+static int fake_live;                /* blocks, pinned blocks, events, streams, contexts, modules */
+static int fake_launches;
+static unsigned fake_grid, fake_block;
+static size_t fake_parameter_bytes;
+static unsigned char fake_parameters[4096];
+
+/* A copy, or `height` rows of `width` values of `size` bytes. */
+typedef struct fake_work {
+  char *to;
+  const void *from; /* NULL: values */
+  size_t bytes, pitch, size, width, height;
+  unsigned char value[4];
+} fake_work;
+
+static HR_VECTOR(fake_work) fake_queue;
+static size_t fake_done; /* of the queue's work */
+
+static void fake_run(const fake_work *work) {
+  if (work->from != NULL) {
+    memcpy(work->to, work->from, work->bytes);
+  }
+  for (size_t row = 0; row < work->height; row++) {
+    for (size_t i = 0; i < work->width; i++) {
+      memcpy(work->to + row * work->pitch + i * work->size, work->value, work->size);
+    }
+  }
+}
+
+static void fake_run_until(size_t count) {
+  for (; fake_done < count; fake_done++) {
+    fake_run(&fake_queue.data[fake_done]);
+  }
+}
+
+/* What a function that needs a context gives at its start. */
+static int fake_check(void) {
+  return fake_depth == 0 ? CUDA_ERROR_INVALID_CONTEXT : fake_error;
+}
+
+static int fake_made(void **out) {
+  int code = fake_check();
+  if (code == CUDA_SUCCESS) {
+    *out = calloc(1, sizeof(size_t)); /* an event: how much was in the queue when it was recorded */
+    fake_live++;
+  }
+  return code;
+}
+
+static int fake_gone(void *made) {
+  free(made);
+  fake_live--;
+  return fake_check();
+}
+
+static int fake_name(int error, const char **name) {
+  *name = error == CUDA_ERROR_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OF_THE_STAND_IN";
+  return CUDA_SUCCESS;
+}
+
+static int fake_text(int error, const char **text) {
+  (void)error;
+  *text = "an error's text";
+  return CUDA_SUCCESS;
+}
+
+static int fake_init(unsigned flags) {
+  return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static int fake_device_count(int *count) {
+  *count = 1;
+  return CUDA_SUCCESS;
+}
+
+static int fake_device(int *device, int ordinal) {
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
+static int fake_device_name(char *name, int bytes, int device) {
+  (void)device;
+  snprintf(name, (size_t)bytes, "%s", "Stand-in");
+  return CUDA_SUCCESS;
+}
+
+static int fake_attribute(int *value, int attribute, int device) {
+  (void)device;
+  *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT       ? 132
+           : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
+                                                                       : 0;
+  return CUDA_SUCCESS;
+}
+
+static int fake_total(size_t *bytes, int device) {
+  (void)device;
+  *bytes = (size_t)4 << 30;
+  return CUDA_SUCCESS;
+}
+
+static int fake_retain(CUcontext *context, int device) {
+  (void)device;
+  *context = (CUcontext)(uintptr_t)1;
+  fake_live++;
+  return CUDA_SUCCESS;
+}
+
+static int fake_release(int device) {
+  (void)device;
+  fake_live--;
+  return CUDA_SUCCESS;
+}
+
+static int fake_push(CUcontext context) {
+  fake_depth++;
+  return context == (CUcontext)(uintptr_t)1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static int fake_pop(CUcontext *context) {
+  fake_depth--;
+  *context = (CUcontext)(uintptr_t)1;
+  return CUDA_SUCCESS;
+}
+
+static int fake_set(CUcontext context) {
+  (void)context;
+  return CUDA_SUCCESS;
+}
+
+static int fake_stream_create(CUstream *stream, unsigned flags) {
+  return flags == CU_STREAM_NON_BLOCKING ? fake_made((void **)stream) : CUDA_ERROR_INVALID_VALUE;
+}
+
+static int fake_stream_synchronize(CUstream stream) {
+  int code = stream != NULL ? fake_check() : CUDA_ERROR_INVALID_VALUE;
+  if (code == CUDA_SUCCESS) {
+    fake_run_until(fake_queue.count);
+  }
+  return code;
+}
+
+static int fake_stream_destroy(CUstream stream) {
+  return fake_gone(stream);
+}
+
+static int fake_event_create(CUevent *event, unsigned flags) {
+  (void)flags;
+  return fake_made((void **)event);
+}
+
+static int fake_event_record(CUevent event, CUstream stream) {
+  int code = event != NULL && stream != NULL ? fake_check() : CUDA_ERROR_INVALID_VALUE;
+  if (code == CUDA_SUCCESS) {
+    *(size_t *)(void *)event = fake_queue.count;
+  }
+  return code;
+}
+
+static int fake_event_synchronize(CUevent event) {
+  int code = event != NULL ? fake_check() : CUDA_ERROR_INVALID_VALUE;
+  if (code == CUDA_SUCCESS) {
+    fake_run_until(*(size_t *)(void *)event);
+  }
+  return code;
+}
+
+static int fake_elapsed(float *milliseconds, CUevent begin, CUevent end) {
+  *milliseconds = begin != end ? 1.5f : 0.0f;
+  return fake_check();
+}
+
+static int fake_event_destroy(CUevent event) {
+  return fake_gone(event);
+}
+
+static int fake_memory(size_t *free_bytes, size_t *total_bytes) {
+  *free_bytes = (size_t)3 << 30;
+  *total_bytes = (size_t)4 << 30;
+  return fake_check();
+}
+
+static int fake_allocate(void **address, size_t bytes) {
+  int code = bytes > (size_t)2 << 30 ? CUDA_ERROR_OUT_OF_MEMORY : fake_check();
+  if (code == CUDA_SUCCESS) {
+    *address = aligned_alloc(256, (bytes + 255) & ~(size_t)255);
+    fake_live++;
+  }
+  return code;
+}
+
+static int fake_host_allocate(void **address, size_t bytes, unsigned flags) {
+  (void)flags;
+  return fake_allocate(address, bytes);
+}
+
+static int fake_append(fake_work work) {
+  return hr_vector_push(&fake_queue, work) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static int fake_copy(void *to, const void *from, size_t bytes, CUstream stream) {
+  int code = stream == NULL || bytes == 0 ? CUDA_ERROR_INVALID_VALUE : fake_check();
+  const char *a = to, *b = from;
+  if (code == CUDA_SUCCESS && a < b + bytes && b < a + bytes) {
+    code = CUDA_ERROR_INVALID_VALUE; /* ranges overlap */
+  }
+  return code == CUDA_SUCCESS ? fake_append((fake_work){.to = to, .from = from, .bytes = bytes}) : code;
+}
+
+static int fake_set_rows(void *to, size_t pitch, const void *value, size_t size, size_t width, size_t height) {
+  fake_work work = {.to = to, .pitch = pitch, .size = size, .width = width, .height = height};
+  bool is_odd = (uintptr_t)to % size != 0 || pitch % size != 0 || (height > 1 && pitch < width * size) || width == 0;
+  int code = is_odd ? CUDA_ERROR_INVALID_VALUE : fake_check();
+  memcpy(work.value, value, size);
+  return code == CUDA_SUCCESS ? fake_append(work) : code;
+}
+
+#define FAKE_MEMSETS(name, type)                                                                                      \
+  static int fake_set_##name(void *to, type value, size_t count, CUstream stream) {                                   \
+    return stream != NULL ? fake_set_rows(to, 0, &value, sizeof value, count, 1) : CUDA_ERROR_INVALID_VALUE;          \
+  }                                                                                                                   \
+  static int fake_set_2d_##name(void *to, size_t pitch, type value, size_t width, size_t height, CUstream stream) {   \
+    return stream != NULL ? fake_set_rows(to, pitch, &value, sizeof value, width, height) : CUDA_ERROR_INVALID_VALUE; \
+  }
+FAKE_MEMSETS(8, unsigned char)
+FAKE_MEMSETS(16, unsigned short)
+FAKE_MEMSETS(32, unsigned)
+
+static int fake_load(CUmodule *module, const void *image) {
+  return image != NULL ? fake_made((void **)module) : CUDA_ERROR_INVALID_VALUE;
+}
+
+static int fake_function(CUfunction *function, CUmodule module, const char *name) {
+  *function = (CUfunction)(uintptr_t)name;
+  return module != NULL && strncmp(name, "no_", 3) != 0 ? fake_check() : CUDA_ERROR_NOT_FOUND;
+}
+
+static int fake_unload(CUmodule module) {
+  return fake_gone(module);
+}
+
+static int fake_launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters,
+                       void **extra) {
+  if (function == NULL || grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 || block_y != 1 ||
+      block_z != 1 || shared_bytes != 0 || stream == NULL || parameters != NULL ||
+      extra[0] != CU_LAUNCH_PARAM_BUFFER_POINTER || extra[2] != CU_LAUNCH_PARAM_BUFFER_SIZE ||
+      extra[4] != CU_LAUNCH_PARAM_END) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  fake_launches++;
+  fake_grid = grid_x;
+  fake_block = block_x;
+  fake_parameter_bytes = *(const size_t *)extra[3];
+  memcpy(fake_parameters, extra[1], fake_parameter_bytes);
+  return fake_check();
+}
+
+static const hr__cuda_table fake = {.cuInit = fake_init,
+                                    .cuGetErrorName = fake_name,
+                                    .cuGetErrorString = fake_text,
+                                    .cuDeviceGetCount = fake_device_count,
+                                    .cuDeviceGet = fake_device,
+                                    .cuDeviceGetName = fake_device_name,
+                                    .cuDeviceGetAttribute = fake_attribute,
+                                    .cuDeviceTotalMem_v2 = fake_total,
+                                    .cuDevicePrimaryCtxRetain = fake_retain,
+                                    .cuDevicePrimaryCtxRelease_v2 = fake_release,
+                                    .cuCtxPushCurrent_v2 = fake_push,
+                                    .cuCtxPopCurrent_v2 = fake_pop,
+                                    .cuCtxSetCurrent = fake_set,
+                                    .cuStreamCreate = fake_stream_create,
+                                    .cuStreamSynchronize = fake_stream_synchronize,
+                                    .cuStreamDestroy_v2 = fake_stream_destroy,
+                                    .cuEventCreate = fake_event_create,
+                                    .cuEventRecord = fake_event_record,
+                                    .cuEventSynchronize = fake_event_synchronize,
+                                    .cuEventElapsedTime = fake_elapsed,
+                                    .cuEventDestroy_v2 = fake_event_destroy,
+                                    .cuMemGetInfo_v2 = fake_memory,
+                                    .cuMemAlloc_v2 = fake_allocate,
+                                    .cuMemFree_v2 = fake_gone,
+                                    .cuMemHostAlloc = fake_host_allocate,
+                                    .cuMemFreeHost = fake_gone,
+                                    .cuMemcpyHtoDAsync_v2 = fake_copy,
+                                    .cuMemcpyDtoHAsync_v2 = fake_copy,
+                                    .cuMemcpyDtoDAsync_v2 = fake_copy,
+                                    .cuMemsetD8Async = fake_set_8,
+                                    .cuMemsetD16Async = fake_set_16,
+                                    .cuMemsetD32Async = fake_set_32,
+                                    .cuMemsetD2D8Async = fake_set_2d_8,
+                                    .cuMemsetD2D16Async = fake_set_2d_16,
+                                    .cuMemsetD2D32Async = fake_set_2d_32,
+                                    .cuModuleLoadData = fake_load,
+                                    .cuModuleGetFunction = fake_function,
+                                    .cuModuleUnload = fake_unload,
+                                    .cuLaunchKernel = fake_launch};
+
+static void *open_fake(void) {
+  void *impl;
+  fake_error = fake_live = fake_launches = 0;
+  hr__cuda_replace(&fake, 1);
+  HR_ASSERT_OK(DRIVER->open(0, &impl));
+  HR_ASSERT_EQ(fake_depth, 0);
+  return impl;
+}
+
+static void close_fake(void *impl) {
+  DRIVER->close(impl);
+  HR_ASSERT_EQ(fake_depth, 0);
+  HR_ASSERT_EQ(fake_live, 0); /* nothing leaks */
+  HR_ASSERT(fake_done == fake_queue.count || fake_error != 0);
+  hr_vector_fini(&fake_queue);
+  fake_done = 0;
+  hr__cuda_replace(NULL, 0);
+}
+
+/* The first GPU of this machine, or the test is skipped. */
+static void *open_gpu(void) {
+  void *impl;
+  hr__cuda_replace(NULL, 0);
+  if (DRIVER->count() == 0) {
+    HR_SKIP("no CUDA device");
+  }
+  HR_ASSERT_OK(DRIVER->open(0, &impl));
+  return impl;
+}
+
+/* ---- the library and the device ---- */
+
+static const char *const cuda_names[] = {
+#define CUDA_SYMBOL(name, args) #name,
+#include "drivers/cuda/cuda_symbols.def"
+#undef CUDA_SYMBOL
+};
+
+HR_TEST(each_function_is_listed_once_and_the_stand_in_has_them_all) {
+  size_t count = sizeof cuda_names / sizeof *cuda_names;
+  void *functions[sizeof cuda_names / sizeof *cuda_names];
+  HR_ASSERT_EQ(sizeof fake, sizeof functions);
+  memcpy(functions, &fake, sizeof functions);
+  for (size_t i = 0; i < count; i++) {
+    HR_ASSERT(strncmp(cuda_names[i], "cu", 2) == 0);
+    HR_ASSERT_NOT_NULL(functions[i]);
+    for (size_t j = 0; j < i; j++) {
+      HR_ASSERT(strcmp(cuda_names[i], cuda_names[j]) != 0);
+    }
+  }
+}
+
+HR_TEST(without_a_device_opening_says_why) {
+  hr__cuda_replace(NULL, 0);
+  if (DRIVER->count() > 0) {
+    HR_SKIP("there is a CUDA device");
+  }
+  hr_device *device;
+  void *impl = NULL;
+  hr_status why = DRIVER->why_none();
+  HR_ASSERT(why != NULL);
+  HR_ASSERT(strstr(hr_status_message(why), "libcuda.so.1") != NULL || strstr(hr_status_message(why), "cuda: ") != NULL);
+  HR_ASSERT_ERROR(hr_device_open("cuda", &device), HR_STATUS_NOT_FOUND, hr_status_message(why));
+  hr_status_free(why);
+  hr_status status = DRIVER->open(0, &impl);
+  HR_ASSERT(status != NULL && impl == NULL);
+  hr_status_free(status);
+}
+
+HR_TEST(an_instance_is_described_and_closes_without_a_trace) {
+  hr_device_properties properties;
+  int64_t free_bytes, total_bytes;
+  void *impl = open_fake(), *other;
+  HR_ASSERT_OK(DRIVER->open(0, &other));
+  HR_ASSERT(impl != other);
+  DRIVER->properties(impl, &properties);
+  HR_ASSERT_STR_EQ(properties.description, "Stand-in, 4 GiB, compute capability 9.0");
+  HR_ASSERT_EQ(properties.workers, 132);
+  HR_ASSERT(!properties.is_host && properties.has_contents);
+  DRIVER->memory_info(impl, &free_bytes, &total_bytes);
+  HR_ASSERT_EQ(free_bytes, (int64_t)3 << 30);
+  HR_ASSERT_EQ(total_bytes, (int64_t)4 << 30);
+  HR_ASSERT_NOT_NULL(DRIVER->native(impl));
+  DRIVER->close(other);
+  close_fake(impl);
+}
+
+HR_TEST(an_open_that_fails_leaves_nothing) {
+  void *impl = NULL;
+  hr__cuda_replace(&fake, 1);
+  fake_live = 0;
+  fake_error = CUDA_ERROR_OUT_OF_MEMORY;
+  HR_ASSERT_ERROR(DRIVER->open(0, &impl), HR_STATUS_RESOURCE_EXHAUSTED, "cuStreamCreate");
+  HR_ASSERT_NULL(impl);
+  HR_ASSERT_EQ(fake_live, 0);
+  HR_ASSERT_EQ(fake_depth, 0);
+  fake_error = 0;
+  hr__cuda_replace(NULL, 0);
+}
+
+/* ---- copies and fills, on both ---- */
+
+enum { FILL_BYTES = 300000 };
+
+static void check_fill(void *impl, const unsigned char *pattern, size_t size, size_t offset, size_t count) {
+  static unsigned char expected[FILL_BYTES], back[FILL_BYTES];
+  void *block;
+  HR_ASSERT(offset + size * count <= FILL_BYTES);
+  memset(expected, 0xee, FILL_BYTES);
+  HR_ASSERT_OK(DRIVER->allocate(impl, FILL_BYTES, &block));
+  HR_ASSERT_OK(DRIVER->copy_in(impl, block, expected, FILL_BYTES));
+  for (size_t i = 0; i < size * count; i++) {
+    expected[offset + i] = pattern[i % size];
+  }
+  HR_ASSERT_OK(DRIVER->fill(impl, (char *)block + offset, pattern, size, count));
+  HR_ASSERT_OK(DRIVER->copy_out(impl, back, block, FILL_BYTES));
+  for (size_t i = 0; i < FILL_BYTES; i++) {
+    if (back[i] != expected[i]) {
+      HR_FAIL("pattern of %zu bytes, %zu times at %zu: byte %zu is %d, expected %d", size, count, offset, i, back[i],
+              expected[i]);
+    }
+  }
+  DRIVER->free(impl, block, FILL_BYTES);
+}
+
+static void check_fills(void *impl) {
+  static const size_t counts[] = {0, 1, 2, 3, 1001, 4096, 4097, 17001};
+  static const size_t offsets[] = {0, 1, 2, 3, 4, 8, 12, 16};
+  static const unsigned char patterns[][16] = {
+      {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, /* no repetition */
+      {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4},
+      {0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f},
+      {0}};
+  for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++) {
+    for (size_t size = 1; size <= 16; size *= 2) {
+      for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        for (size_t o = 0; o < (counts[c] > 1001 ? 2 : sizeof offsets / sizeof *offsets); o++) {
+          check_fill(impl, patterns[p], size, offsets[o], counts[c]);
+        }
+      }
+    }
+  }
+}
+
+/* Long and short ones, through the ends of the slots; what is around the copy stays. */
+static void check_copies(void *impl) {
+  static const size_t sizes[] = {1, 63, 64, 65, 1000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (4 << 20) + 3, 9999999};
+  enum { BYTES = 10 << 20 };
+  unsigned char *host = malloc(BYTES), *back = malloc(BYTES);
+  void *block;
+  HR_ASSERT_OK(DRIVER->allocate(impl, BYTES, &block));
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    for (size_t i = 0; i < sizes[s]; i++) {
+      host[i] = (unsigned char)(i * 31 + i / 253 + s);
+    }
+    HR_ASSERT_OK(DRIVER->copy_in(impl, (char *)block + s, host, sizes[s]));
+    memset(back, 0x77, BYTES);
+    HR_ASSERT_OK(DRIVER->copy_out(impl, back + 1, (char *)block + s, sizes[s]));
+    HR_ASSERT(back[0] == 0x77 && back[sizes[s] + 1] == 0x77 && memcmp(back + 1, host, sizes[s]) == 0);
+  }
+  for (int i = 0; i < 100000; i++) { /* many small ones: the slots go round, and the host's memory is free at once */
+    HR_ASSERT_OK(DRIVER->copy_in(impl, (char *)block + (size_t)i * 4, &i, sizeof i));
+  }
+  HR_ASSERT_OK(DRIVER->copy_within(impl, (char *)block + (1 << 20), block, 400000));
+  HR_ASSERT_OK(DRIVER->copy_out(impl, back, (char *)block + (1 << 20), 400000));
+  for (int i = 0, value; i < 100000; i++) {
+    memcpy(&value, back + (size_t)i * 4, sizeof value);
+    HR_ASSERT_EQ(value, i);
+  }
+  DRIVER->free(impl, block, BYTES);
+  free(host);
+  free(back);
+}
+
+HR_TEST(fills_of_all_sizes_and_places) {
+  void *impl = open_fake();
+  check_fills(impl);
+  close_fake(impl);
+}
+
+HR_TEST(copies_go_through_the_slots) {
+  void *impl = open_fake();
+  check_copies(impl);
+  close_fake(impl);
+}
+
+/* ---- kernels, on the stand-in ---- */
+
+HR_TEST(parameters_are_packed_in_the_order_of_the_contract) {
+  void *impl = open_fake(), *module, *functions[2];
+  const char *names[] = {"first", "second"};
+  HR_ASSERT_OK(DRIVER->load(impl, "image", 5, 2, names, &module, functions));
+  hr_device_kernel kernel = {.base = {.name = "packed", .pass_count = 3},
+                             .functions = {functions[0], NULL, functions[1]},
+                             .blocks = {7, 0, 1000000},
+                             .threads = {32, 0, 256},
+                             .arg_count = 3,
+                             .scalar_count = 2};
+  void *args[3] = {(void *)0x100, (void *)0x200, (void *)0x300};
+  hr_scalar scalars[2] = {hr_scalar_f64(1.5), hr_scalar_i64(-7)};
+  hr_host_call call = {.args = args, .scalars = scalars, .workspace = (void *)0x40};
+  HR_ASSERT_OK(DRIVER->launch(impl, 1, &(hr_host_launch){&kernel.base, call}));
+  HR_ASSERT_EQ(fake_launches, 2); /* the pass of no blocks is none */
+  HR_ASSERT_EQ(fake_grid, 1000000);
+  HR_ASSERT_EQ(fake_block, 256);
+  HR_ASSERT_EQ(fake_parameter_bytes, 8 + 3 * 8 + 2 * 24);
+  struct {
+    void *workspace, *args[3];
+    hr_scalar scalars[2];
+  } seen;
+  memcpy(&seen, fake_parameters, sizeof seen);
+  HR_ASSERT(seen.workspace == call.workspace && memcmp(seen.args, args, sizeof args) == 0);
+  HR_ASSERT(seen.scalars[0].dtype == HR_DTYPE_F64 && seen.scalars[0].value.f[0] == 1.5);
+  HR_ASSERT(seen.scalars[1].dtype == HR_DTYPE_I64 && seen.scalars[1].value.i == -7);
+  DRIVER->unload(impl, module);
+  close_fake(impl);
+}
+
+HR_TEST(launches_that_cannot_be_name_their_kernel) {
+  void *impl = open_fake(), *args[512] = {0};
+  hr_device_kernel kernel = {.base = {.name = "odd one", .pass_count = 1},
+                             .functions = {impl},
+                             .blocks = {1},
+                             .threads = {64},
+                             .arg_count = 511};
+  hr_host_launch launch = {&kernel.base, {.args = args}};
+  HR_ASSERT_OK(DRIVER->launch(impl, 1, &launch));
+  HR_ASSERT_EQ(fake_parameter_bytes, 4096);
+  kernel.arg_count = 512;
+  HR_ASSERT_ERROR(DRIVER->launch(impl, 1, &launch), HR_STATUS_UNIMPLEMENTED, "\"odd one\" has 4104 bytes");
+  kernel.arg_count = 1;
+  kernel.blocks[0] = (int64_t)1 << 31;
+  HR_ASSERT_ERROR(DRIVER->launch(impl, 1, &launch), HR_STATUS_INTERNAL, "\"odd one\", pass 0: 2147483648 blocks");
+  kernel.blocks[0] = 1;
+  kernel.threads[0] = 2048;
+  HR_ASSERT_ERROR(DRIVER->launch(impl, 1, &launch), HR_STATUS_INTERNAL, "kernel \"odd one\", pass 0, 1 blocks of 2048");
+  HR_ASSERT_EQ(fake_depth, 0);
+  close_fake(impl);
+}
+
+HR_TEST(a_missing_function_is_named_and_its_module_goes) {
+  void *impl = open_fake(), *module = NULL, *functions[2];
+  const char *names[] = {"there", "no_such"};
+  int live = fake_live;
+  HR_ASSERT_ERROR(DRIVER->load(impl, "image", 5, 2, names, &module, functions), HR_STATUS_INTERNAL, "\"no_such\"");
+  HR_ASSERT_NULL(module);
+  HR_ASSERT_EQ(fake_live, live);
+  close_fake(impl);
+}
+
+static hr_status call_back(void *arg) {
+  *(int *)arg = fake_depth; /* the device is current */
+  return hr_status_make(HR_STATUS_DATA_LOSS, "the library's own words");
+}
+
+HR_TEST(calls_have_the_device_and_report_what_they_say) {
+  void *impl = open_fake();
+  int depth = 0;
+  HR_ASSERT_ERROR(DRIVER->call(impl, call_back, &depth), HR_STATUS_DATA_LOSS, "own words");
+  HR_ASSERT_EQ(depth, 1);
+  close_fake(impl);
+}
+
+HR_TEST(an_error_of_the_device_is_every_later_calls_error) {
+  void *impl = open_fake(), *block, *event, *begin;
+  char bytes[64] = {0};
+  HR_ASSERT_OK(DRIVER->allocate(impl, 64, &block));
+  HR_ASSERT_OK(DRIVER->event_create(impl, &begin));
+  HR_ASSERT_OK(DRIVER->event_record(impl, begin));
+  fake_error = CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (int i = 0; i < 2; i++) {
+    HR_ASSERT_ERROR(DRIVER->flush(impl), HR_STATUS_INTERNAL, "CUDA_ERROR_ILLEGAL_ADDRESS (700): an error's text");
+    HR_ASSERT_ERROR(DRIVER->copy_in(impl, block, bytes, 64), HR_STATUS_INTERNAL, "ILLEGAL_ADDRESS");
+    HR_ASSERT_ERROR(DRIVER->copy_out(impl, bytes, block, 64), HR_STATUS_INTERNAL, "ILLEGAL_ADDRESS");
+    HR_ASSERT_ERROR(DRIVER->fill(impl, block, bytes, 1, 64), HR_STATUS_INTERNAL, "ILLEGAL_ADDRESS");
+    HR_ASSERT_ERROR(DRIVER->event_create(impl, &event), HR_STATUS_INTERNAL, "ILLEGAL_ADDRESS");
+    HR_ASSERT_ERROR(DRIVER->event_wait(impl, begin), HR_STATUS_INTERNAL, "ILLEGAL_ADDRESS");
+    HR_ASSERT_EQ(fake_depth, 0);
+  }
+  DRIVER->event_destroy(impl, begin);
+  DRIVER->free(impl, block, 64);
+  close_fake(impl);
+}
+
+/* ---- NVRTC, which needs no GPU ---- */
+
+static const char kernel_text[] =
+    "struct parameters { void *workspace; void *args[2]; struct { long long dtype; double f[2]; } scalars[2]; };\n"
+    "extern \"C\" __global__ void scale(parameters p) {\n"
+    "  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+    "  long long n = *(const long long *)&p.scalars[1].f[0];\n"
+    "  if (i < n) ((float *)p.args[1])[i] = ((const float *)p.args[0])[i] * (float)p.scalars[0].f[0] + 1.0f;\n"
+    "}\n"
+    "extern \"C\" __global__ void add_workspace(parameters p) {\n"
+    "  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+    "  if (i < *(const long long *)&p.scalars[1].f[0]) ((float *)p.args[1])[i] += *(const float *)p.workspace;\n"
+    "}\n"
+    "extern \"C\" __global__ void stray(parameters p) {\n"
+    "  ((volatile float *)p.args[0])[threadIdx.x] = 1.0f;\n"
+    "}\n";
+
+static const char wrong_text[] = "extern \"C\" __global__ void wrong(float *x) {\n  x[0] = undeclared_name;\n}\n";
+
+/* Skips the test where there is no NVRTC, and says what is missing. */
+static void compile_or_skip(const char *text, hr_text *image) {
+  hr_status status = hr__nvrtc_compile(90, text, strlen(text), image);
+  if (hr_status_code_of(status) == HR_STATUS_NOT_FOUND) {
+    HR_ASSERT(strstr(hr_status_message(status), "HEADRACE_CUDA_LIBS") != NULL);
+    hr_status_free(status);
+    HR_SKIP("no NVRTC");
+  }
+  HR_ASSERT_OK(status);
+}
+
+HR_TEST(texts_compile_and_mistakes_are_shown) {
+  hr_text image = {0}, wrong = {0};
+  compile_or_skip(kernel_text, &image);
+  HR_ASSERT(image.length > 64 && memcmp(image.data, "\177ELF", 4) == 0);
+  HR_ASSERT_ERROR(hr__nvrtc_compile(90, wrong_text, strlen(wrong_text), &wrong), HR_STATUS_INTERNAL, "undeclared_name");
+  HR_ASSERT_ERROR(hr__nvrtc_compile(7, kernel_text, strlen(kernel_text), &wrong), HR_STATUS_INTERNAL, "NVRTC: ");
+  HR_ASSERT_EQ(wrong.length, 0);
+  hr_text_fini(&image);
+  hr_text_fini(&wrong);
+}
+
+typedef struct compilation {
+  hr_status status;
+  hr_text image;
+  bool is_wrong;
+} compilation;
+
+static void compile_one(void *arg) {
+  compilation *c = arg;
+  const char *text = c->is_wrong ? wrong_text : kernel_text;
+  c->status = hr__nvrtc_compile(90, text, strlen(text), &c->image);
+}
+
+HR_TEST(several_threads_compile_at_once) {
+  enum { THREADS = 6 };
+  compilation compilations[THREADS] = {0};
+  hr_thread threads[THREADS];
+  hr_text first = {0};
+  compile_or_skip(kernel_text, &first);
+  for (int i = 0; i < THREADS; i++) {
+    compilations[i].is_wrong = i % 3 == 2;
+    HR_ASSERT_OK(hr_thread_start("compile", compile_one, &compilations[i], &threads[i]));
+  }
+  for (int i = 0; i < THREADS; i++) {
+    hr_thread_join(&threads[i]);
+  }
+  for (int i = 0; i < THREADS; i++) {
+    compilation *c = &compilations[i];
+    if (c->is_wrong) {
+      HR_ASSERT_ERROR(c->status, HR_STATUS_INTERNAL, "undeclared_name");
+    } else {
+      HR_ASSERT_OK(c->status);
+      HR_ASSERT_EQ(c->image.length, first.length);
+    }
+    hr_text_fini(&c->image);
+  }
+  hr_text_fini(&first);
+}
+
+HR_TEST(a_text_without_memory_is_refused) {
+  hr_text image = {0};
+  compile_or_skip(kernel_text, &image);
+  hr_text_clear(&image);
+  hr__allocator_fail_after(0);
+  hr_status status = hr__nvrtc_compile(90, kernel_text, strlen(kernel_text), &image);
+  hr__allocator_fail_after(-1);
+  HR_ASSERT_STATUS(status, HR_STATUS_RESOURCE_EXHAUSTED);
+  hr_text_fini(&image);
+}
+
+/* ---- on a GPU ---- */
+
+HR_TEST(a_gpu_fills) {
+  void *impl = open_gpu();
+  check_fills(impl);
+  DRIVER->close(impl);
+}
+
+HR_TEST(a_gpu_copies) {
+  void *impl = open_gpu();
+  check_copies(impl);
+  DRIVER->close(impl);
+}
+
+/* Compiles the text for the device and loads it. */
+static void *load_kernels(void *impl, int count, const char *const *names, void **out_functions) {
+  hr_text image = {0};
+  void *module;
+  HR_ASSERT_OK(DRIVER->compile(impl, kernel_text, strlen(kernel_text), &image));
+  HR_ASSERT_OK(DRIVER->load(impl, image.data, image.length, count, names, &module, out_functions));
+  hr_text_fini(&image);
+  return module;
+}
+
+HR_TEST(a_gpu_runs_kernels_pass_by_pass) {
+  enum { COUNT = 100003, THREADS = 256 };
+  static float x[COUNT], y[COUNT];
+  static const char *const names[] = {"scale", "add_workspace"};
+  void *impl = open_gpu(), *functions[2], *args[2], *workspace, *events[2];
+  void *module = load_kernels(impl, 2, names, functions);
+  int64_t blocks = (COUNT + THREADS - 1) / THREADS, ns = -1;
+  float extra = 0.25f;
+  for (int i = 0; i < COUNT; i++) {
+    x[i] = (float)i / 3;
+  }
+  HR_ASSERT_OK(DRIVER->allocate(impl, sizeof x, &args[0]));
+  HR_ASSERT_OK(DRIVER->allocate(impl, sizeof y, &args[1]));
+  HR_ASSERT_OK(DRIVER->allocate(impl, 64, &workspace));
+  HR_ASSERT_OK(DRIVER->event_create(impl, &events[0]));
+  HR_ASSERT_OK(DRIVER->event_create(impl, &events[1]));
+  HR_ASSERT_OK(DRIVER->copy_in(impl, args[0], x, sizeof x));
+  HR_ASSERT_OK(DRIVER->copy_in(impl, workspace, &extra, sizeof extra));
+  hr_device_kernel kernel = {.base = {.name = "scale and add", .pass_count = 2},
+                             .functions = {functions[0], functions[1]},
+                             .blocks = {blocks, blocks},
+                             .threads = {THREADS, THREADS},
+                             .arg_count = 2,
+                             .scalar_count = 2};
+  hr_scalar scalars[2] = {hr_scalar_f64(1.1), hr_scalar_i64(COUNT)};
+  hr_host_call call = {.args = args, .scalars = scalars, .workspace = workspace};
+  HR_ASSERT_OK(DRIVER->event_record(impl, events[0]));
+  HR_ASSERT_OK(DRIVER->launch(impl, 1, &(hr_host_launch){&kernel.base, call}));
+  HR_ASSERT_OK(DRIVER->event_record(impl, events[1]));
+  HR_ASSERT_OK(DRIVER->copy_out(impl, y, args[1], sizeof y));
+  HR_ASSERT_OK(DRIVER->flush(impl));
+  for (int i = 0; i < COUNT; i++) { /* to the bit: nothing is contracted */
+    volatile float product = x[i] * (float)1.1, sum = product + 1.0f, expected = sum + extra;
+    HR_ASSERT(y[i] == expected);
+  }
+  HR_ASSERT_OK(DRIVER->event_elapsed(impl, events[0], events[1], &ns));
+  HR_ASSERT(ns > 0 && ns < 1000000000);
+  for (int i = 0; i < 2; i++) {
+    DRIVER->event_destroy(impl, events[i]);
+    DRIVER->free(impl, args[i], sizeof x);
+  }
+  DRIVER->free(impl, workspace, 64);
+  DRIVER->unload(impl, module);
+  DRIVER->close(impl);
+}
+
+/* Last: CUDA gives nothing but this error to the process afterwards. */
+HR_TEST(a_stray_kernel_is_an_error_and_nothing_hangs) {
+  static const char *const names[] = {"stray"};
+  void *impl = open_gpu(), *function, *args[2] = {(void *)64, NULL}, *block;
+  void *module = load_kernels(impl, 1, names, &function);
+  hr_scalar scalars[2] = {hr_scalar_f64(0), hr_scalar_i64(0)};
+  hr_device_kernel kernel = {.base = {.name = "stray", .pass_count = 1},
+                             .functions = {function},
+                             .blocks = {1},
+                             .threads = {32},
+                             .arg_count = 2,
+                             .scalar_count = 2};
+  char bytes[64] = {0};
+  HR_ASSERT_OK(DRIVER->allocate(impl, 64, &block));
+  HR_ASSERT_OK(
+      DRIVER->launch(impl, 1, &(hr_host_launch){&kernel.base, {.args = args, .scalars = scalars, .workspace = block}}));
+  HR_ASSERT_ERROR(DRIVER->flush(impl), HR_STATUS_INTERNAL, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  HR_ASSERT_ERROR(DRIVER->flush(impl), HR_STATUS_INTERNAL, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  HR_ASSERT_ERROR(DRIVER->copy_in(impl, block, bytes, 64), HR_STATUS_INTERNAL, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  HR_ASSERT_ERROR(DRIVER->copy_out(impl, bytes, block, 64), HR_STATUS_INTERNAL, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  DRIVER->free(impl, block, 64);
+  DRIVER->unload(impl, module);
+  DRIVER->close(impl);
+}

@@ -1,0 +1,50 @@
+/* cuda_internal.h: an open CUDA device, and what its files share.
+ *
+ * All work goes into one stream, which does not wait for the legacy stream of others in the process. CUDA's functions work on the
+ * context that is current on the calling thread: each entry of the driver puts its own on top (enter) and takes it off again
+ * (leave), so that nobody else's choice of a device changes. The context is the device's primary one, which libraries and
+ * frameworks in the process have too.
+ *
+ * After an error like an illegal address CUDA gives that error to every later call in the process; so do we, and nothing waits.
+ */
+#ifndef HEADRACE_DRIVERS_CUDA_CUDA_INTERNAL_H_
+#define HEADRACE_DRIVERS_CUDA_CUDA_INTERNAL_H_
+
+#include "base/thread.h"
+#include "drivers/cuda/cuda_api.h"
+
+enum { HR_CUDA_SLOTS = 4, HR_CUDA_SLOT_BYTES = 1 << 20 };
+
+/* Host memory that the device reads or writes by itself, between a caller's memory and the device's. Threads: its mutex. */
+typedef struct hr__cuda_staging {
+  hr_mutex mutex;
+  char *memory;                  /* pinned; HR_CUDA_SLOTS slots */
+  CUevent copied[HR_CUDA_SLOTS]; /* behind the copies of each slot */
+  int slot;                      /* that bytes go to now, from `used` on; for copies in */
+  size_t used;
+} hr__cuda_staging;
+
+typedef struct hr__cuda_device {
+  int device;
+  CUcontext context;
+  CUstream stream;
+  char name[64];
+  int workers, architecture; /* multiprocessors; 90 for compute capability 9.0 */
+  size_t total_bytes;
+  hr__cuda_staging in, out;
+} hr__cuda_device;
+
+/* Between these two calls, on one thread, CUDA's functions mean this device. */
+HR_MUST_USE hr_status hr__cuda_enter(hr__cuda_device *device);
+void hr__cuda_leave(void);
+
+/* All below are called in between. fini accepts what init left unfinished. */
+HR_MUST_USE hr_status hr__cuda_staging_init(hr__cuda_staging *staging);
+void hr__cuda_staging_fini(hr__cuda_staging *staging);
+
+HR_MUST_USE hr_status hr__cuda_copy_in(hr__cuda_device *device, void *to, const void *host, size_t bytes);
+HR_MUST_USE hr_status hr__cuda_copy_out(hr__cuda_device *device, void *host, const void *from, size_t bytes);
+HR_MUST_USE hr_status hr__cuda_fill(hr__cuda_device *device, void *to, const void *pattern, size_t pattern_bytes,
+                                    size_t count);
+
+#endif

@@ -1,0 +1,159 @@
+/* nvrtc.c: see nvrtc.h. Each compilation has a program of its own, which is what NVRTC asks of threads. */
+#include "drivers/cuda/nvrtc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/allocator.h"
+#include "base/dynlib.h"
+#include "base/env.h"
+#include "base/thread.h"
+
+typedef struct nvrtc_program *nvrtcProgram;
+
+enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1 };
+enum { LOG_LINES = 8, LOG_BYTES = 800 }; /* of a compiler's complaint that go into a status */
+
+static struct {
+#define NVRTC_SYMBOL(type, name, args) type(*name) args;
+#include "drivers/cuda/nvrtc_symbols.def"
+#undef NVRTC_SYMBOL
+} nvrtc;
+
+static const char *const names[] = {
+#define NVRTC_SYMBOL(type, name, args) "nvrtc" #name,
+#include "drivers/cuda/nvrtc_symbols.def"
+#undef NVRTC_SYMBOL
+};
+
+enum { NAME_COUNT = sizeof names / sizeof *names };
+_Static_assert(sizeof nvrtc == NAME_COUNT * sizeof(void *), "the table is an array of function pointers");
+
+static hr_mutex open_mutex = HR_MUTEX_INITIALIZER;
+static bool was_opened;
+static hr_status open_status; /* of the first attempt; kept for the life of the process */
+
+static hr_status nvrtc_status(int code, const char *what) {
+  if (code == NVRTC_SUCCESS) {
+    return HR_OK;
+  }
+  return hr_status_make(code == NVRTC_ERROR_OUT_OF_MEMORY ? HR_STATUS_RESOURCE_EXHAUSTED : HR_STATUS_INTERNAL,
+                        "NVRTC: %s: %s", what, nvrtc.GetErrorString(code));
+}
+
+/* NVRTC opens its second library by name when it first compiles. Where nothing tells the loader of the folder, it finds the one
+ * that is open already; a failure shows when it is needed. */
+static void open_builtins(void) {
+  int major, minor;
+  char name[64];
+  hr_dynlib library = {0};
+  if (nvrtc.Version(&major, &minor) == NVRTC_SUCCESS) {
+    snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
+    hr_status_ignore(hr_dynlib_find(hr_env_text(HR_ENV_CUDA_LIBS), (const char *const[]){name, NULL}, &library));
+  }
+}
+
+static hr_status open_library(void) {
+  static const char *const files[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
+  hr_dynlib library = {0};
+  hr_status status = hr_dynlib_find(hr_env_text(HR_ENV_CUDA_LIBS), files, &library);
+  if (status != NULL) {
+    return hr_status_annotate(status, "NVRTC (set HEADRACE_CUDA_LIBS to the folder of libnvrtc.so.13)");
+  }
+  void *addresses[NAME_COUNT];
+  status = hr_dynlib_symbols(&library, NAME_COUNT, names, addresses);
+  if (status != NULL) {
+    hr_dynlib_close(&library);
+    return hr_status_annotate(status, "NVRTC: version 11.2 or later is needed");
+  }
+  memcpy(&nvrtc, addresses, sizeof addresses);
+  open_builtins();
+  return HR_OK;
+}
+
+/* Every call gives the first one's result. */
+static hr_status open_once(void) {
+  hr_mutex_lock(&open_mutex);
+  if (!was_opened) {
+    was_opened = true;
+    open_status = open_library();
+  }
+  hr_status status = hr_status_clone(open_status);
+  hr_mutex_unlock(&open_mutex);
+  return status;
+}
+
+/* Cuts a log behind its first lines. */
+static void cut_log(char *log, size_t bytes) {
+  size_t at = 0;
+  for (int lines = 0; at < bytes && at < LOG_BYTES && log[at] != '\0' && lines < LOG_LINES; at++) {
+    lines += log[at] == '\n';
+  }
+  while (at > 0 && log[at - 1] == '\n') {
+    at--;
+  }
+  log[at < bytes ? at : bytes - 1] = '\0';
+}
+
+/* What NVRTC said about a text that it did not take. */
+static hr_status refusal(nvrtcProgram program, int code) {
+  hr_status status = nvrtc_status(code, "compilation");
+  size_t bytes = 0;
+  if (nvrtc.GetProgramLogSize(program, &bytes) != NVRTC_SUCCESS || bytes <= 1) {
+    return status;
+  }
+  char *log = hr_calloc(bytes, 1);
+  if (log != NULL && nvrtc.GetProgramLog(program, log) == NVRTC_SUCCESS) {
+    cut_log(log, bytes);
+    hr_status with_log = hr_status_make(hr_status_code_of(status), "%s\n%s", hr_status_message(status), log);
+    hr_status_free(status);
+    status = with_log;
+  }
+  hr_free(log);
+  return status;
+}
+
+static hr_status append_image(nvrtcProgram program, hr_text *out_image) {
+  size_t bytes = 0;
+  HR_RETURN_IF_ERROR(nvrtc_status(nvrtc.GetCUBINSize(program, &bytes), "size of the cubin"));
+  if (bytes == 0) {
+    return hr_status_make(HR_STATUS_INTERNAL, "NVRTC: the compilation gave no cubin");
+  }
+  char *image = hr_malloc(bytes);
+  if (image == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "cuda: no host memory for a cubin of %zu bytes", bytes);
+  }
+  hr_status status = nvrtc_status(nvrtc.GetCUBIN(program, image), "cubin");
+  if (status == NULL) {
+    (void)hr_text_append_bytes(out_image, image, bytes);
+    status = hr_text_status(out_image);
+  }
+  hr_free(image);
+  return status;
+}
+
+static hr_status compile_program(nvrtcProgram program, int architecture, hr_text *out_image) {
+  char target[48];
+  snprintf(target, sizeof target, "--gpu-architecture=sm_%d", architecture);
+  const char *const options[] = {target, "--fmad=false", "--std=c++17", "--device-as-default-execution-space"};
+  int code = nvrtc.CompileProgram(program, sizeof options / sizeof *options, options);
+  return code != NVRTC_SUCCESS ? refusal(program, code) : append_image(program, out_image);
+}
+
+hr_status hr__nvrtc_compile(int architecture, const char *text, size_t length, hr_text *out_image) {
+  HR_RETURN_IF_ERROR(open_once());
+  char *terminated = hr_malloc(length + 1);
+  if (terminated == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "cuda: no host memory for a text of %zu bytes", length);
+  }
+  memcpy(terminated, text, length);
+  terminated[length] = '\0';
+  nvrtcProgram program = NULL;
+  hr_status status = nvrtc_status(nvrtc.CreateProgram(&program, terminated, "kernel.cu", 0, NULL, NULL), "program");
+  if (status == NULL) {
+    status = compile_program(program, architecture, out_image);
+    (void)nvrtc.DestroyProgram(&program);
+  }
+  hr_free(terminated);
+  return status;
+}
