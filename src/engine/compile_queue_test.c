@@ -399,6 +399,12 @@ HR_TEST(the_folder_stays_below_its_limit) {
   }
   HR_ASSERT(hr__disk_cache_find(&cache, "text 39", 7, &kept));
   HR_ASSERT(!hr__disk_cache_find(&cache, "text 0", 6, &kept));
+  hr_text_clear(&kept);
+  HR_ASSERT(!hr__disk_cache_find_image(&cache, "kernel", 6, &kept));
+  HR_ASSERT_OK(hr__disk_cache_add_image(&cache, "kernel", 6, "\0code\0", 6));
+  HR_ASSERT(hr__disk_cache_find_image(&cache, "kernel", 6, &kept));
+  HR_ASSERT(kept.length == 6 && memcmp(kept.data, "\0code\0", 6) == 0);
+  HR_ASSERT(!hr__disk_cache_find_image(&cache, "kerne", 5, &kept));
   hr_text_fini(&kept);
   hr__disk_cache_fini(&cache);
   unlink(path);

@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "compiler/emit_device.h"
+#include "engine/disk_cache.h"
 
 enum { NAME_BYTES = 40, COMPILERS_MAX = 16 };
 
@@ -15,8 +17,9 @@ typedef struct device_code {
   hr_device *device;
   char name[NAME_BYTES]; /* of its functions, without the number of the pass */
   hr_text title;
-  hr_text text;  /* until it is compiled */
-  hr_text image; /* until it is loaded */
+  hr_text text;   /* until it is loaded: the prelude and the kernel */
+  size_t prelude; /* bytes of it */
+  hr_text image;  /* until it is loaded */
   void *module;
 } device_code;
 
@@ -37,6 +40,7 @@ static void destroy(hr_host_kernel *kernel) {
 static hr_status write_text(device_code *code, const hr_kernel *kernel) {
   hr_device_emission emission;
   HR_RETURN_IF_ERROR(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &code->text));
+  code->prelude = code->text.length;
   HR_RETURN_IF_ERROR(hr_emit_device_kernel(kernel, code->name, &code->text, &emission));
   hr_device_kernel *made = &code->kernel;
   made->base.pass_count = emission.pass_count;
@@ -74,20 +78,36 @@ hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, u
 /* ---- loading ---- */
 
 typedef struct work {
+  const hr_disk_cache *cache; /* NULL: none */
   int count;
   device_code **codes;
-  atomic_int next;
+  atomic_int next, compiled;
   hr_mutex mutex; /* guards the first failure */
   hr_status failure;
 } work;
+
+/* Texts of kernels don't have the prelude: it belongs to the identity of the cache. */
+static hr_status find_or_compile(work *w, device_code *code) {
+  hr_device *device = code->device;
+  const char *text = hr_text_chars(&code->text), *own = text + code->prelude;
+  size_t own_length = code->text.length - code->prelude;
+  if (w->cache != NULL && hr__disk_cache_find_image(w->cache, own, own_length, &code->image)) {
+    return HR_OK;
+  }
+  atomic_fetch_add(&w->compiled, 1);
+  HR_RETURN_IF_ERROR(device->driver->compile(device->impl, text, code->text.length, &code->image));
+  if (w->cache != NULL) {
+    hr_status_ignore(
+        hr__disk_cache_add_image(w->cache, own, own_length, hr_text_chars(&code->image), code->image.length));
+  }
+  return HR_OK;
+}
 
 static void compile_some(void *arg) {
   work *w = arg;
   for (int i; (i = atomic_fetch_add(&w->next, 1)) < w->count;) {
     device_code *code = w->codes[i];
-    hr_device *device = code->device;
-    hr_status status =
-        device->driver->compile(device->impl, hr_text_chars(&code->text), code->text.length, &code->image);
+    hr_status status = find_or_compile(w, code);
     if (status == NULL) {
       continue;
     }
@@ -135,7 +155,24 @@ static hr_status load(device_code *code) {
   return HR_OK;
 }
 
-static hr_status load_missing(hr_host_kernel *const *kernels, int count, device_code **missing) {
+/* The cache of a device's compiler: what that is, and the prelude, decide what a text becomes. */
+static bool open_cache(hr_device *device, hr_disk_cache *out_cache) {
+  hr_text text = {0};
+  hr_status status = device->driver->compiler(device->impl, &text);
+  status = status != NULL ? status : hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text);
+  if (status == NULL) {
+    status = hr__disk_cache_open(hr_hash_bytes(HR_HASH_SEED, text.data, text.length), out_cache);
+  }
+  if (status != NULL) {
+    hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
+  }
+  bool is_open = status == NULL;
+  hr_status_free(status);
+  hr_text_fini(&text);
+  return is_open;
+}
+
+static hr_status load_missing(hr_device *device, hr_host_kernel *const *kernels, int count, device_code **missing) {
   work w = {.codes = missing, .mutex = HR_MUTEX_INITIALIZER};
   for (int i = 0; i < count; i++) {
     device_code *code = (device_code *)kernels[i];
@@ -151,22 +188,30 @@ static hr_status load_missing(hr_host_kernel *const *kernels, int count, device_
     return HR_OK;
   }
   int64_t begin = hr_clock_ns();
+  hr_disk_cache cache;
+  w.cache = open_cache(device, &cache) ? &cache : NULL;
   hr_status status = compile_all(&w);
+  if (w.cache != NULL) {
+    if (w.compiled > 0) {
+      hr__disk_cache_trim(&cache);
+    }
+    hr__disk_cache_fini(&cache);
+  }
   for (int i = 0; status == NULL && i < w.count; i++) {
     status = load(missing[i]);
   }
-  hr_log(HR_LOG_SOURCE, "compiled %d kernels in %.1f ms", w.count, (double)(hr_clock_ns() - begin) * 1e-6);
+  hr_log(HR_LOG_SCHEDULE, "compiled %d and loaded %d kernels in %.1f ms", (int)w.compiled, w.count,
+         (double)(hr_clock_ns() - begin) * 1e-6);
   return status;
 }
 
 hr_status hr__device_kernels_load(hr_device *device, int count, hr_host_kernel *const *kernels) {
-  (void)device;
   device_code **missing = hr_calloc((size_t)count + 1, sizeof(device_code *));
   if (missing == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to load %d kernels", count);
   }
   hr_mutex_lock(&load_mutex);
-  hr_status status = load_missing(kernels, count, missing);
+  hr_status status = load_missing(device, kernels, count, missing);
   hr_mutex_unlock(&load_mutex);
   hr_free(missing);
   return status;

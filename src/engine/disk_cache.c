@@ -232,6 +232,38 @@ hr_status hr__disk_cache_add_kernel(const hr_disk_cache *cache, const char *text
   return status;
 }
 
+/* An image is the text, then the code. */
+bool hr__disk_cache_find_image(const hr_disk_cache *cache, const char *text, size_t length, hr_text *out_image) {
+  char name[128], path[PATH_MOST];
+  footer end;
+  name_of(cache, text, length, "image", name);
+  snprintf(path, sizeof path, "%s/%s", cache->folder, name);
+  char *bytes = read_file(path, &end);
+  bool ok = bytes != NULL && end.length - end.name_length == length && memcmp(bytes, text, length) == 0 &&
+            hr_text_append_bytes(out_image, bytes + length, (size_t)end.name_length);
+  hr_free(bytes);
+  if (ok) {
+    utimensat(AT_FDCWD, path, NULL, 0);
+  }
+  return ok;
+}
+
+hr_status hr__disk_cache_add_image(const hr_disk_cache *cache, const char *text, size_t length, const char *image,
+                                   size_t image_length) {
+  char name[128], path[PATH_MOST];
+  hr_text bytes = {0};
+  name_of(cache, text, length, "image", name);
+  snprintf(path, sizeof path, "%s/%s", cache->folder, name);
+  hr_text_append_bytes(&bytes, text, length);
+  hr_text_append_bytes(&bytes, image, image_length);
+  hr_status status = hr_text_status(&bytes);
+  if (status == NULL) {
+    status = write_file(path, bytes.data, bytes.length, image_length);
+  }
+  hr_text_fini(&bytes);
+  return status;
+}
+
 /* ---- size ---- */
 
 typedef struct kept_file {

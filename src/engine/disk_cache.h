@@ -2,11 +2,13 @@
  *
  *   IDENTITY-HASH.so     a library, with a footer: its length and checksum
  *   IDENTITY-HASH.ref    a kernel: its whole text, the library that has it, a checksum
+ *   IDENTITY-HASH.image  a kernel of a device with a compiler of its own: its whole text, its code, a checksum
  *
  * HASH is of what the file was made from, IDENTITY of compiler, version, flags, CPU and the texts of src/core. The folder is the user's own (0700):
  * one that belongs to somebody else, or that others may write to, is refused. Files come by atomic renaming, so processes share a
  * folder; a file that is cut short, damaged or foreign counts as absent and is made again. When the folder holds more than
- * HEADRACE_CACHE_BYTES, the files that were not used longest go. Threads: one at a time (the compile queue's).
+ * HEADRACE_CACHE_BYTES, the files that were not used longest go. Threads: any, each with a cache of its own or none that opens or
+ * ends it meanwhile.
  */
 #ifndef HEADRACE_ENGINE_DISK_CACHE_H_
 #define HEADRACE_ENGINE_DISK_CACHE_H_
@@ -34,6 +36,10 @@ HR_MUST_USE hr_status hr__disk_cache_add_library(const hr_disk_cache *cache, con
 /* Says that the library at `path` has the kernel of this text. */
 HR_MUST_USE hr_status hr__disk_cache_add_kernel(const hr_disk_cache *cache, const char *text, size_t length,
                                                 const char *path);
+/* Appends the code of a kernel of a device; false when there is none for this text. */
+bool hr__disk_cache_find_image(const hr_disk_cache *cache, const char *text, size_t length, hr_text *out_image);
+HR_MUST_USE hr_status hr__disk_cache_add_image(const hr_disk_cache *cache, const char *text, size_t length,
+                                               const char *image, size_t image_length);
 /* Removes old files until no more than the limit is left. */
 void hr__disk_cache_trim(const hr_disk_cache *cache);
 

@@ -64,8 +64,9 @@ typedef struct hr_driver {
   hr_status (*launch)(void *impl, int count, const hr_host_launch *launches);
   /* Runs a host function on the device's memory in order with its kernels: a library's kernel. Optional: fn(arg). */
   hr_status (*call)(void *impl, hr_host_fn fn, void *arg);
-  /* Texts in the driver's dialect, all three together: compile makes an image of a text (appended to *out_image), on any thread, several
+  /* Texts in the driver's dialect, all four together: compiler appends what decides, besides a text, what its image is; compile makes an image of a text (appended to *out_image), on any thread, several
    * at once; load makes its functions callable on the device. Only where the dialect is not the host's. */
+  hr_status (*compiler)(void *impl, hr_text *out_name);
   hr_status (*compile)(void *impl, const char *text, size_t length, hr_text *out_image);
   hr_status (*load)(void *impl, const void *image, size_t bytes, int count, const char *const *names, void **out_module,
                     void **out_functions);
