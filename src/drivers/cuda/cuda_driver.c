@@ -267,6 +267,11 @@ static hr_status cuda_launch(void *impl, int count, const hr_host_launch *launch
   return status;
 }
 
+static hr_status cuda_compiler(void *impl, hr_text *out_name) {
+  const hr__cuda_device *device = impl;
+  return hr__nvrtc_name(device->architecture, out_name);
+}
+
 static hr_status cuda_compile(void *impl, const char *text, size_t length, hr_text *out_image) {
   const hr__cuda_device *device = impl;
   return hr__nvrtc_compile(device->architecture, text, length, out_image);
@@ -426,6 +431,7 @@ const hr_driver hr_cuda_driver = {
     .copy_within = cuda_copy_within,
     .fill = cuda_fill,
     .launch = cuda_launch,
+    .compiler = cuda_compiler,
     .compile = cuda_compile,
     .load = cuda_load,
     .unload = cuda_unload,

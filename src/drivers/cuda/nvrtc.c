@@ -132,11 +132,33 @@ static hr_status append_image(nvrtcProgram program, hr_text *out_image) {
   return status;
 }
 
+enum { OPTIONS = 4 };
+
+static void make_options(int architecture, char target[48], const char *options[OPTIONS]) {
+  snprintf(target, 48, "--gpu-architecture=sm_%d", architecture);
+  options[0] = target, options[1] = "--fmad=false", options[2] = "--std=c++17";
+  options[3] = "--device-as-default-execution-space";
+}
+
+hr_status hr__nvrtc_name(int architecture, hr_text *out_name) {
+  char target[48];
+  const char *options[OPTIONS];
+  int major = 0, minor = 0;
+  HR_RETURN_IF_ERROR(open_once());
+  HR_RETURN_IF_ERROR(nvrtc_status(nvrtc.Version(&major, &minor), "version"));
+  make_options(architecture, target, options);
+  hr_text_printf(out_name, "nvrtc %d.%d", major, minor);
+  for (int i = 0; i < OPTIONS; i++) {
+    hr_text_printf(out_name, " %s", options[i]);
+  }
+  return hr_text_status(out_name);
+}
+
 static hr_status compile_program(nvrtcProgram program, int architecture, hr_text *out_image) {
   char target[48];
-  snprintf(target, sizeof target, "--gpu-architecture=sm_%d", architecture);
-  const char *const options[] = {target, "--fmad=false", "--std=c++17", "--device-as-default-execution-space"};
-  int code = nvrtc.CompileProgram(program, sizeof options / sizeof *options, options);
+  const char *options[OPTIONS];
+  make_options(architecture, target, options);
+  int code = nvrtc.CompileProgram(program, OPTIONS, options);
   return code != NVRTC_SUCCESS ? refusal(program, code) : append_image(program, out_image);
 }
 

@@ -9,6 +9,8 @@
 
 #include "base/text.h"
 
+/* Appends what decides, besides a text, what its cubin is: NVRTC's version and its options. */
+HR_MUST_USE hr_status hr__nvrtc_name(int architecture, hr_text *out_name);
 /* Appends the cubin for compute capability architecture / 10 . architecture % 10. NOT_FOUND where there is no NVRTC; what NVRTC
  * refuses gives the first lines of its log. Threads: any, several at once. */
 HR_MUST_USE hr_status hr__nvrtc_compile(int architecture, const char *text, size_t length, hr_text *out_image);
