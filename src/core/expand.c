@@ -6,13 +6,14 @@
  *                 loop %2:f32[4,8]{8,1} = add(%1:f32[4,8]{8,1}, %3:f32[4,8]{0,1})
  *
  * Element-wise rows spread their inputs over the output's dims, reductions their output over the input's; composites
- * and contractions for which no provider answers are lowered. Buffers and scalars keep their numbers.
+ * and contractions for which no provider answers, whatever their dress (dress.c), are lowered. Buffers and scalars keep their
+ * numbers.
  *
  * Order: a recorded operation reads all its inputs before it writes. A loop promises that only where an input visits the
  * same elements in the same order as the output, or none of them; everything else goes through a temporary: the output of an
  * element-wise or reduce row, the inputs of the others (whose lowerings read them more than once).
  */
-#include "core/build.h"
+#include "core/lower.h"
 
 typedef struct expander {
   const hr_program *stream;
@@ -234,6 +235,10 @@ static void expand_lowered(expander *e, const hr_node *node) {
   }
   if (e->keeps != NULL && has_elements(&safe) && e->keeps(e->ctx, b->program, &safe)) {
     append(b, safe);
+    return;
+  }
+  if (e->keeps != NULL && row->family == HR_FAMILY_CONTRACTION && has_elements(&safe) &&
+      hr__dress_contraction(b, e->keeps, e->ctx, &safe)) {
     return;
   }
   int first = b->program->node_count;

@@ -61,4 +61,8 @@ static inline uint32_t hr__mask_range(int first, int count) {
   return count <= 0 ? 0 : (uint32_t)(((UINT64_C(1) << count) - 1) << first);
 }
 
+/* Emits a contraction that `keeps` refuses with the loops around it that make a provider take it: copies of operands, bias added
+ * behind it (dress.c). False, and nothing is emitted: no provider takes it. */
+bool hr__dress_contraction(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node);
+
 #endif

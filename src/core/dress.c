@@ -1,0 +1,120 @@
+/* dress.c: what has to lie otherwise for a provider to take a contraction.
+ *
+ *   refused    %3 = conv(%0, %1, %2)                                      ... %0 a slice, %2 a bias
+ *   dressed    loop %4:f32[8,16,9,9]{1296,81,9,1} = copy(%0)
+ *              %3 = conv(%4, %1)
+ *              loop %3:f32[8,32,7,7].. = add(%3, %2:f32[8,32,7,7]{0,1,0,0})
+ *
+ * A provider that wants its operands dense, or no bias, need not know how to copy or to add: loops do that, on every device and in
+ * every dtype, and fuse with what is around them. Of all sets of operands that could be copied, channels first or last, the
+ * one that moves the fewest elements and that some provider takes is chosen. None: the contraction itself becomes loops.
+ * The value before bias is rounded to the output's dtype.
+ */
+#include "core/lower.h"
+
+enum { OPERANDS = 3, OUT = 2, MASKS = 1 << OPERANDS };
+
+/* Which operands are copied, and how the copies lie. */
+typedef struct dress {
+  unsigned mask;
+  bool channels_last;
+} dress;
+
+static bool is_convolution(hr_op op) {
+  return op == HR_OP_CONV || op == HR_OP_CONV_BACKWARD_DATA || op == HR_OP_CONV_BACKWARD_WEIGHT;
+}
+
+/* Where dim `i` of dense memory, the outermost first, is among the operand's dims. */
+static int dim_at(int i, int rank, bool channels_last) {
+  return !channels_last || i == 0 ? i : i == rank - 1 ? 1 : i + 1;
+}
+
+static void lie_dense(hr_operand *x, bool channels_last, int64_t *strides) {
+  int64_t stride = 1;
+  for (int i = x->rank - 1; i >= 0; --i) {
+    int d = dim_at(i, x->rank, channels_last);
+    strides[d] = stride;
+    stride *= x->dims[d];
+  }
+  x->strides = strides;
+  x->offset = 0;
+}
+
+/* Whether a provider takes the node without bias and so dressed. */
+static bool is_taken(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node, dress how) {
+  int64_t strides[OPERANDS][HR_RANK_MAX];
+  hr_operand operands[OPERANDS] = {node->inputs[0], node->inputs[1], node->outputs[0]};
+  for (int i = 0; i < OPERANDS; ++i) {
+    if ((how.mask >> i & 1u) != 0) {
+      lie_dense(&operands[i], how.channels_last, strides[i]);
+    }
+  }
+  hr_node dressed = *node;
+  dressed.input_count = OUT;
+  dressed.inputs = operands;
+  dressed.outputs = &operands[OUT];
+  return keeps(ctx, b->program, &dressed);
+}
+
+/* False: no dress helps. */
+static bool choose(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node, dress *out_dress) {
+  const hr_operand *operands[OPERANDS] = {&node->inputs[0], &node->inputs[1], &node->outputs[0]};
+  int64_t least = INT64_MAX;
+  for (unsigned choice = 0; choice < 2 * MASKS; ++choice) {
+    dress how = {.mask = choice / 2, .channels_last = choice % 2 != 0};
+    int64_t cost = 0;
+    for (int i = 0; i < OPERANDS; ++i) {
+      cost += (how.mask >> i & 1u) != 0 ? hr_operand_count(*operands[i]) : 0;
+    }
+    bool is_sense = !how.channels_last || (is_convolution(node->op) && how.mask != 0);
+    if (is_sense && cost < least && is_taken(b, keeps, ctx, node, how)) {
+      least = cost;
+      *out_dress = how;
+    }
+  }
+  return least < INT64_MAX;
+}
+
+/* A dense temporary of the operand's dims. */
+static hr_operand make_temp(hr_builder *b, hr_operand like, bool channels_last) {
+  int64_t dims[HR_RANK_MAX];
+  int order[HR_RANK_MAX];
+  for (int i = 0; i < like.rank; ++i) {
+    int d = dim_at(i, like.rank, channels_last);
+    dims[i] = like.dims[d];
+    order[d] = i;
+  }
+  hr_operand memory = hr_build_temp(b, like.dtype, like.rank, dims);
+  return channels_last && hr_is_present(memory) ? hr_view_permute(b, memory, order) : memory;
+}
+
+static void emit(hr_builder *b, const hr_node *node, dress how) {
+  hr_operand inputs[OUT], out = node->outputs[0], bias = hr_node_input(node, OUT), value = out;
+  for (int i = 0; i < OUT; ++i) {
+    inputs[i] = node->inputs[i];
+    if ((how.mask >> i & 1u) != 0) {
+      inputs[i] = make_temp(b, node->inputs[i], how.channels_last);
+      hr_emit1(b, HR_OP_COPY, inputs[i], node->inputs[i]);
+    }
+  }
+  if ((how.mask >> OUT & 1u) != 0) {
+    value = make_temp(b, out, how.channels_last);
+  }
+  hr_emit_node(b, node->op, OUT, inputs, 1, &value, node->int_count, node->ints);
+  if (hr_is_present(bias)) {
+    hr_emit2(b, HR_OP_ADD, out, value, is_convolution(node->op) ? hr__along(b, bias, out.rank, 1) : bias);
+  } else if ((how.mask >> OUT & 1u) != 0) {
+    hr_emit1(b, HR_OP_COPY, out, value);
+  }
+}
+
+bool hr__dress_contraction(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node) {
+  dress how;
+  bool has_operands = node->input_count >= OUT && node->output_count == 1 && node->post_count == 0 &&
+                      node->inputs[0].kind == HR_OPERAND_VALUE && node->inputs[1].kind == HR_OPERAND_VALUE;
+  if (!has_operands || !choose(b, keeps, ctx, node, &how)) {
+    return false;
+  }
+  emit(b, node, how);
+  return true;
+}

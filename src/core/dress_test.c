@@ -1,0 +1,159 @@
+/* Contractions that a provider takes only without bias, or with operands that lie as it wants: copies and a loop for bias, with
+ * the results of the plain lowering.
+ */
+#include "lower_testing.h"
+
+#include "core/dtype.h"
+
+/* ---- providers that are hard to please ---- */
+
+static bool is_dense(const hr_operand *x, bool channels_last) {
+  int64_t expected = 1;
+  for (int i = x->rank - 1; i >= 0; --i) {
+    int d = !channels_last || i == 0 ? i : i == x->rank - 1 ? 1 : i + 1;
+    if (x->strides[d] != expected) {
+      return false;
+    }
+    expected *= x->dims[d];
+  }
+  return true;
+}
+
+/* Which of inputs and output are dense, as bits. */
+static unsigned dense_operands(const hr_node *node, bool channels_last) {
+  return (unsigned)is_dense(&node->inputs[0], channels_last) |
+         (unsigned)is_dense(&node->inputs[1], channels_last) << 1 |
+         (unsigned)is_dense(&node->outputs[0], channels_last) << 2;
+}
+
+static bool takes_dense(void *ctx, const hr_program *program, const hr_node *node) {
+  (void)ctx, (void)program;
+  bool has_bias = node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
+  return !has_bias && (dense_operands(node, false) == 7 || dense_operands(node, true) == 7);
+}
+
+static bool takes_channels_last(void *ctx, const hr_program *program, const hr_node *node) {
+  (void)ctx, (void)program;
+  return node->input_count == 2 && dense_operands(node, true) == 7;
+}
+
+static bool takes_nothing(void *ctx, const hr_program *program, const hr_node *node) {
+  (void)ctx, (void)program, (void)node;
+  return false;
+}
+
+/* ---- programs ---- */
+
+enum { BUFFERS = 4, BYTES = 8192 };
+
+typedef struct shown {
+  int contractions, copies, adds;
+} shown;
+
+static shown count_nodes(const hr_program *program) {
+  shown s = {0};
+  for (int i = 0; i < program->node_count; ++i) {
+    hr_op op = program->nodes[i].op;
+    s.contractions += !program->nodes[i].is_loop;
+    s.copies += op == HR_OP_COPY;
+    s.adds += op == HR_OP_ADD;
+  }
+  return s;
+}
+
+static void evaluate(const hr_program *program, float memory[BUFFERS][BYTES / sizeof(float)]) {
+  void *addresses[BUFFERS];
+  for (int i = 0; i < BUFFERS; ++i) {
+    addresses[i] = memory[i];
+    for (size_t j = 0; j < BYTES / sizeof(float); ++j) {
+      memory[i][j] = (float)((int)((size_t)i * 31 + j * 7) % 23 - 11) / 4;
+    }
+  }
+  HR_ASSERT_OK(hr_program_evaluate(program, addresses, NULL));
+}
+
+/* Numbers are such that every sum is exact: results agree to the bit, whatever the order. */
+static shown check(const char *node, hr_keep_fn keeps) {
+  static float plain[BUFFERS][BYTES / sizeof(float)], dressed[BUFFERS][BYTES / sizeof(float)];
+  char text[1024];
+  snprintf(text, sizeof text, "buffer %%0 %d live\nbuffer %%1 %d live\nbuffer %%2 %d live\nbuffer %%3 %d live\n%s\n",
+           BYTES, BYTES, BYTES, BYTES, node);
+  hr_program program, expanded;
+  HR_ASSERT_OK(hr_program_parse(text, &program));
+  HR_ASSERT_OK(hr_expand(&program, keeps, NULL, &expanded));
+  HR_ASSERT_OK(hr_program_verify(&expanded));
+  evaluate(&program, plain);
+  evaluate(&expanded, dressed);
+  HR_ASSERT_BYTES_EQ(dressed, plain, sizeof plain);
+  shown s = count_nodes(&expanded);
+  hr_program_fini(&expanded);
+  hr_program_fini(&program);
+  return s;
+}
+
+static void check_counts(const char *node, hr_keep_fn keeps, shown expected) {
+  shown s = check(node, keeps);
+  HR_ASSERT_EQ(s.contractions, expected.contractions);
+  HR_ASSERT_EQ(s.copies, expected.copies);
+  HR_ASSERT_EQ(s.adds, expected.adds);
+}
+
+HR_TEST(bias_is_added_behind) {
+  check_counts("%3:f32[4,6]{6,1}+0 = matmul(%0:f32[4,5]{5,1}+0, %1:f32[5,6]{6,1}+0, %2:f32[6]{1}+3)", takes_dense,
+               (shown){1, 0, 1});
+  check_counts("%3:f32[2,4,6]{24,6,1}+0 = matmul(%0:f32[2,4,5]{20,5,1}+0, %1:f32[2,5,6]{30,6,1}+0, %2:f32[4,6]{6,1}+3)",
+               takes_dense, (shown){1, 0, 1});
+  check_counts("%3:f32[2,6,3,4]{72,12,4,1}+0 = conv(%0:f32[2,5,5,5]{125,25,5,1}+0, %1:f32[6,5,3,2]{30,6,2,1}+0, "
+               "%2:f32[6]{2}+1) ints(2, 1, 1, 0, 0, 1, 1, 1)",
+               takes_dense, (shown){1, 0, 1});
+}
+
+HR_TEST(operands_are_copied_where_they_lie_otherwise) {
+  /* columns of the left factor; an output with room between its rows; both */
+  check_counts("%3:f32[4,6]{6,1}+0 = matmul(%0:f32[4,5]{1,4}+0, %1:f32[5,6]{6,1}+0)", takes_dense, (shown){1, 1, 0});
+  check_counts("%3:f32[4,6]{9,1}+2 = matmul(%0:f32[4,5]{5,1}+0, %1:f32[5,6]{6,1}+0)", takes_dense, (shown){1, 1, 0});
+  check_counts("%3:f32[4,6]{9,1}+2 = matmul(%0:f32[4,5]{-5,1}+30, %1:f32[5,6]{6,1}+0, %2:f32[6]{1}+0)", takes_dense,
+               (shown){1, 1, 1});
+  check_counts("%3:f32[4,6]{9,1}+2 = matmul(%0:f32[4,5]{0,1}+3, %1:f32[5,6]{1,5}+0)", takes_dense, (shown){1, 3, 0});
+}
+
+/* Activations with channels last: the weight, which is smaller, follows them. */
+HR_TEST(the_fewest_elements_are_copied) {
+  const char *forward = "%3:f32[4,3,5,4]{60,1,12,3}+0 = conv(%0:f32[4,2,6,5]{60,1,10,2}+0, %1:f32[3,2,2,2]{8,4,2,1}+0, "
+                        "%2:f32[3]{1}+0) ints(2, 1, 1, 0, 0, 1, 1, 1)";
+  check_counts(forward, takes_dense, (shown){1, 1, 1});
+  check_counts(forward, takes_channels_last, (shown){1, 1, 1});
+  check_counts("%3:f32[4,2,6,5]{60,1,10,2}+0 = conv_backward_data(%0:f32[4,3,5,4]{60,1,12,3}+0, "
+               "%1:f32[3,2,2,2]{8,4,2,1}+0) ints(2, 1, 1, 0, 0, 1, 1, 1)",
+               takes_dense, (shown){1, 1, 0});
+  check_counts("%3:f32[3,2,2,2]{8,4,2,1}+0 = conv_backward_weight(%0:f32[4,2,6,5]{60,1,10,2}+0, "
+               "%1:f32[4,3,5,4]{60,1,12,3}+0) ints(2, 1, 1, 0, 0, 1, 1, 1)",
+               takes_channels_last, (shown){1, 1, 0});
+  check_counts("%3:f32[4,3,5]{15,1,3}+0 = conv(%0:f32[4,2,6]{12,6,1}+0, %1:f32[3,2,2]{4,2,1}+0) ints(1, 1, 0, 1, 1)",
+               takes_channels_last, (shown){1, 2, 0});
+}
+
+HR_TEST(operands_that_are_written_are_copied_first) {
+  check("%3:f32[4,4]{4,1}+0 = matmul(%3:f32[4,4]{4,1}+0, %1:f32[4,4]{1,4}+0, %3:f32[4]{1}+4)", takes_dense);
+  check("%3:f32[4,4]{4,1}+2 = matmul(%3:f32[4,4]{4,1}+0, %3:f32[4,4]{1,4}+5)", takes_dense);
+}
+
+HR_TEST(what_nobody_takes_becomes_loops) {
+  shown s = check("%3:f32[4,6]{6,1}+0 = matmul(%0:f32[4,5]{5,1}+0, %1:f32[5,6]{6,1}+0, %2:f32[6]{1}+3)", takes_nothing);
+  HR_ASSERT_EQ(s.contractions, 0);
+}
+
+HR_TEST(f16_rounds_before_bias) {
+  hr_program program, expanded;
+  HR_ASSERT_OK(hr_program_parse("buffer %0 64 live\nbuffer %1 64 live\nbuffer %2 64 live\nbuffer %3 64 live\n"
+                                "%3:f16[1,1]{1,1}+0 = matmul(%0:f16[1,2]{2,1}+0, %1:f16[2,1]{1,1}+0, %2:f16[1]{1}+0)",
+                                &program));
+  HR_ASSERT_OK(hr_expand(&program, takes_dense, NULL, &expanded));
+  uint16_t memory[4][32] = {
+      {hr_f32_to_f16(2048), hr_f32_to_f16(1)}, {hr_f32_to_f16(1), hr_f32_to_f16(1)}, {hr_f32_to_f16(1)}};
+  void *addresses[4] = {memory[0], memory[1], memory[2], memory[3]};
+  HR_ASSERT_OK(hr_program_evaluate(&expanded, addresses, NULL));
+  HR_ASSERT_NEAR(hr_f16_to_f32(memory[3][0]), 2048, 0);
+  hr_program_fini(&expanded);
+  hr_program_fini(&program);
+}
