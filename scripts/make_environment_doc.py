@@ -36,7 +36,7 @@ def accepts(kind, fields):
 
 
 def render(text):
-    text = re.sub(r",\n +", ", ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
+    text = re.sub(r'([,"])\n +', r"\1 ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
     lines = []
     for kind, name, rest in ROW.findall(text):
         *fields, default, doc = ast.literal_eval(f"[{rest}]")

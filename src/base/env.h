@@ -31,6 +31,8 @@ enum { HR_ENV_MODE_FUSE, HR_ENV_MODE_EAGER, HR_ENV_MODE_STRICT };
 enum { HR_ENV_JIT_AUTO, HR_ENV_JIT_OFF, HR_ENV_JIT_WAIT };
 enum { HR_ENV_FALLBACK_ERROR, HR_ENV_FALLBACK_WARN, HR_ENV_FALLBACK_ALLOW };
 
+enum { HR_ENV_TF32_CONV, HR_ENV_TF32_ALL, HR_ENV_TF32_OFF };
+
 /* An INT or BYTES variable. */
 int64_t hr_env_int(hr_env_id id);
 /* A CHOICE variable: the index of the chosen word. */

@@ -1,0 +1,44 @@
+/* product.h: a matmul node in cuBLASLt's terms, before there is any library.
+ *
+ * cuBLASLt multiplies matrices that lie column by column: D = op(A) op(B) + bias, where bias has an element for each row of D. Ours lie
+ * row by row, and a row-major matrix is a column-major one transposed. So D is our output transposed, A our right factor, B our left
+ * one, and a bias along our columns is one along D's rows. An output whose columns are dense is D as it is, A the left factor.
+ *
+ * Batch dims that step together are one; the largest one left is cuBLASLt's, over the others we loop. Dims over which the right
+ * factor stays the same become rows where the left factor and the output step on as rows do.
+ */
+#ifndef HEADRACE_PROVIDERS_CUBLASLT_PRODUCT_H_
+#define HEADRACE_PROVIDERS_CUBLASLT_PRODUCT_H_
+
+#include "core/program.h"
+
+enum { PRODUCT_A, PRODUCT_B, PRODUCT_D, PRODUCT_MATRICES };
+
+/* Strides and offsets in elements. */
+typedef struct product_matrix {
+  int arg;            /* of the node */
+  int64_t offset;     /* of the first element */
+  bool is_transposed; /* A and B: op is T */
+  int64_t rows, columns, leading;
+  int64_t batch_stride, loop_strides[HR_RANK_MAX];
+  uint32_t alignment; /* in bytes, of each address given to the library */
+} product_matrix;
+
+typedef struct cublaslt_product {
+  hr_dtype dtype;
+  product_matrix matrices[PRODUCT_MATRICES];
+  int64_t batch;
+  int loop_rank;
+  int64_t loop_dims[HR_RANK_MAX];
+  bool has_bias;
+  int64_t bias_offset;
+  uint32_t bias_alignment;
+} cublaslt_product;
+
+/* Blocks of memory are aligned to this. */
+enum { PRODUCT_ALIGNMENT = 64 };
+
+/* False: cuBLASLt has no words for the node. */
+bool hr__cublaslt_product(const hr_node *node, cublaslt_product *out_product);
+
+#endif

@@ -1,0 +1,87 @@
+/* cudnn_api.c: finds cuDNN at run time. See cudnn_api.h. */
+#include "providers/cudnn/cudnn_api.h"
+
+#include <string.h>
+
+#include "base/dynlib.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "base/thread.h"
+
+enum { DEVICES_MAX = 64 };
+
+hr__cudnn_table hr__cudnn;
+int (*hr__cudnn_device)(int *out_device);
+
+static hr_mutex handles_mutex = HR_MUTEX_INITIALIZER;
+static cudnn_handle handles[DEVICES_MAX];
+
+static const char *const symbols[] = {
+#define CUDNN_SYMBOL(type, name, args) "cudnn" #name,
+#include "providers/cudnn/cudnn_symbols.def"
+#undef CUDNN_SYMBOL
+};
+
+static const char *const names[] = {"libcudnn.so.9", NULL};
+
+hr_status hr__cudnn_status(int code, const char *what) {
+  if (code == CUDNN_SUCCESS) {
+    return NULL;
+  }
+  bool is_unsupported = code >= CUDNN_NOT_SUPPORTED && code < CUDNN_INTERNAL_ERROR;
+  return hr_status_make(is_unsupported ? HR_STATUS_UNIMPLEMENTED : HR_STATUS_INTERNAL, "cuDNN: %s: status %d, %s", what,
+                        code, hr__cudnn.GetErrorString(code));
+}
+
+/* The library, and the one function of the driver's that says whose context is asked for. */
+static hr_status find_symbols(hr_dynlib *library, void **addresses) {
+  hr_dynlib driver = {0};
+  HR_RETURN_IF_ERROR(hr_dynlib_find(hr_env_text(HR_ENV_CUDA_LIBS), names, library));
+  HR_RETURN_IF_ERROR(hr_dynlib_symbols(library, sizeof symbols / sizeof *symbols, symbols, addresses));
+  HR_RETURN_IF_ERROR(hr_dynlib_open("libcuda.so.1", &driver));
+  return hr_dynlib_symbol(&driver, "cuCtxGetDevice", (void **)(void *)&hr__cudnn_device);
+}
+
+hr_status hr__cudnn_open(void) {
+  hr_dynlib library = {0};
+  void *addresses[sizeof symbols / sizeof *symbols];
+  hr_status status = find_symbols(&library, addresses);
+  if (status != NULL) {
+    hr_status unavailable = hr_status_make(HR_STATUS_UNAVAILABLE,
+                                           "cuDNN 9 and a driver (set HEADRACE_CUDA_LIBS to the library's folder): %s",
+                                           hr_status_message(status));
+    hr_status_free(status);
+    hr_dynlib_close(&library);
+    return unavailable;
+  }
+  memcpy(&hr__cudnn, addresses, sizeof addresses);
+  hr_log(HR_LOG_DEVICE, "cuDNN %zu", hr__cudnn.GetVersion());
+  return NULL;
+}
+
+static hr_status handle_of(int device, void *queue) {
+  if (handles[device] == NULL) {
+    HR_RETURN_IF_ERROR(hr__cudnn_status(hr__cudnn.Create(&handles[device]), "a context"));
+  }
+  return hr__cudnn_status(hr__cudnn.SetStream(handles[device], queue), "a queue");
+}
+
+hr_status hr__cudnn_lock(void *queue, cudnn_handle *out_handle) {
+  int device = -1, code = hr__cudnn_device(&device);
+  if (code != 0 || device < 0 || device >= DEVICES_MAX) {
+    return hr_status_make(HR_STATUS_INTERNAL, "cuDNN: no device is current on this thread: status %d, device %d", code,
+                          device);
+  }
+  hr_mutex_lock(&handles_mutex);
+  hr_status status = handle_of(device, queue);
+  if (status != NULL) {
+    hr_mutex_unlock(&handles_mutex);
+    return status;
+  }
+  *out_handle = handles[device];
+  return NULL;
+}
+
+void hr__cudnn_unlock(void) {
+  hr_mutex_unlock(&handles_mutex);
+}
