@@ -11,6 +11,8 @@
  *
  * It doesn't move behind a CHECK_INDEX, and it doesn't move where a temporary that it reads would have to live longer.
  */
+#include <string.h>
+
 #include "compiler/passes.h"
 
 typedef struct waiting {
@@ -199,7 +201,10 @@ static void export_groups(const waiting *w, int *node_group, hr_fusion *fusion) 
 
 hr_status hr_wait(hr_program *program, hr_fusion *fusion) {
   waiting w = {.program = program, .group_count = fusion->group_count, .check = fusion->group_count};
-  w.groups = hr_arena_dup(&program->arena, fusion->groups, ((size_t)fusion->group_count + 1) * sizeof *w.groups);
+  w.groups = HR_ARENA_ARRAY(&program->arena, hr_group, (size_t)fusion->group_count + 1);
+  if (w.groups != NULL && fusion->group_count > 0) {
+    memcpy(w.groups, fusion->groups, (size_t)fusion->group_count * sizeof *w.groups);
+  }
   w.first_writer = hr_program_indices(program, program->buffer_count);
   w.first_reader = hr_program_indices(program, program->buffer_count);
   w.first = hr_program_indices(program, program->buffer_count);
