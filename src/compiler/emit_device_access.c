@@ -1,0 +1,340 @@
+/* What threads do for an element, and for a row: addresses, loads and stores, values of earlier phases, accumulators. */
+#include <string.h>
+
+#include "compiler/emit_device_internal.h"
+
+/* ---- the parts of a kernel ---- */
+
+const char *hr__device_index_type(const device *d) {
+  return d->is_long ? "int64_t" : "int";
+}
+
+int64_t hr__device_reserve(device *d, int64_t bytes) {
+  int64_t offset = d->workspace;
+  d->workspace += (bytes + 63) & ~(int64_t)63;
+  return offset;
+}
+
+bool hr__device_is_reduction(const hr_instr *instr) {
+  return instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE;
+}
+
+bool hr__device_reduces(const hr_kernel *kernel, int phase) {
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    if (kernel->instrs[k].phase == phase && hr__device_is_reduction(&kernel->instrs[k])) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool hr__device_has_elements(const hr_kernel *kernel, int phase) {
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    if (kernel->instrs[k].phase == phase && kernel->instrs[k].level == HR_LEVEL_ELEMENT) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* ---- heads ---- */
+
+void hr__device_head(const device *d, int pass) {
+  hr__emitter *e = d->e;
+  const hr_kernel *kernel = e->kernel;
+  if (pass == 0) {
+    HR__EMIT(e, "struct %s_call { char *workspace;", d->name);
+    if (kernel->arg_count > 0) {
+      HR__EMIT(e, " void *args[%d];", kernel->arg_count);
+    }
+    if (kernel->scalar_count > 0) {
+      HR__EMIT(e, " hr_scalar scalars[%d];", kernel->scalar_count);
+    }
+    HR__EMIT(e, " };\n");
+  }
+  HR__EMIT(e, "HR_KERNEL void %s_%d(HR_CALL(%s_call)) {\n", d->name, pass, d->name);
+  hr__emit_scalars(e, "call.scalars");
+}
+
+/* Splits `from` (a C expression) into coordinates PREFIX0, ... over dims. */
+void hr__device_coordinates(const device *d, const hr_dims *dims, const char *from, const char *prefix) {
+  hr__emitter *e = d->e;
+  if (dims->rank == 0) {
+    return;
+  }
+  HR__EMIT(e, "%s %srest = (%s)(%s);\n", hr__device_index_type(d), prefix, hr__device_index_type(d), from);
+  for (int k = dims->rank - 1; k > 0; --k) {
+    HR__EMIT(e, "const %s %s%d = %srest %% %lld;\n%srest /= %lld;\n", hr__device_index_type(d), prefix, k, prefix,
+             (long long)dims->dims[k], prefix, (long long)dims->dims[k]);
+  }
+  HR__EMIT(e, "const %s %s0 = %srest;\n", hr__device_index_type(d), prefix, prefix);
+}
+
+/* ---- accesses ---- */
+
+/* "(offset + c0 * 784 + w1 * 2)": coordinate c of an access (0: the address, others: of bounds). */
+void hr__device_place(const device *d, const hr_access *access, int c, hr_level level) {
+  hr__emitter *e = d->e;
+  const int64_t *strides = c == 0 ? access->strides : access->bounds[c - 1].strides;
+  HR__EMIT(e, "((%s)(%lld)", hr__device_index_type(d),
+           (long long)(c == 0 ? access->offset : access->bounds[c - 1].offset));
+  for (int k = 0; k < e->kept.rank; ++k) {
+    if (strides[e->kept.source[k]] != 0) {
+      HR__EMIT(e, " + c%d * (%lld)", k, (long long)strides[e->kept.source[k]]);
+    }
+  }
+  for (int k = 0; level == HR_LEVEL_ELEMENT && k < e->walked.rank; ++k) {
+    if (strides[e->walked.source[k]] != 0) {
+      HR__EMIT(e, " + w%d * (%lld)", k, (long long)strides[e->walked.source[k]]);
+    }
+  }
+  HR__EMIT(e, ")");
+}
+
+static void emit_memory(const device *d, const hr_instr *instr, hr_text *out) {
+  const hr_access *access = &d->e->kernel->accesses[instr->access];
+  const char *type = hr__emit_dtype(access->dtype);
+  hr__emitter into = *d->e;
+  device inner = *d;
+  into.text = out, inner.e = &into;
+  HR__EMIT(&into, "((HR__MEMORY_%s *)call.args[%d])[", type, access->arg);
+  hr__device_place(&inner, access, 0, instr->level);
+  hr__emit_terms(&into, access);
+  HR__EMIT(&into, "]");
+}
+
+/* "(bounds) & (indices)", or nothing: whether an element is there. Loads clamp their indices instead. */
+static bool emit_condition(const device *d, const hr_instr *instr) {
+  hr__emitter *e = d->e;
+  const hr_access *access = &e->kernel->accesses[instr->access];
+  const char *separator = "";
+  for (int c = 1; c <= access->bound_count; ++c) {
+    HR__EMIT(e, "%s((uint64_t)(int64_t)", separator);
+    hr__device_place(d, access, c, instr->level);
+    HR__EMIT(e, " < %lldu)", (long long)access->bounds[c - 1].extent);
+    separator = " & ";
+  }
+  for (int t = 0; instr->kind == HR_INSTR_STORE && t < access->term_count; ++t) {
+    HR__EMIT(e, "%shr_is_inside(r%d, %lld)", separator, access->terms[t].reg, (long long)access->terms[t].extent);
+    separator = " & ";
+  }
+  return separator[0] != 0;
+}
+
+static void emit_load(const device *d, const hr_instr *instr) {
+  hr__emitter *e = d->e;
+  const hr_access *access = &e->kernel->accesses[instr->access];
+  hr_class cls = e->kernel->registers[instr->dst].cls;
+  HR__EMIT(e, "const %s r%d = ", hr__emit_type(cls), instr->dst);
+  if (instr->kind == HR_INSTR_INDEX) {
+    hr__device_place(d, access, 0, instr->level);
+    HR__EMIT(e, ";\n");
+    return;
+  }
+  hr_text memory = {0};
+  emit_memory(d, instr, &memory);
+  bool is_bound = emit_condition(d, instr);
+  HR__EMIT(e, "%sHR__LOAD_%s(%s)", is_bound ? " ? " : "", hr__emit_dtype(access->dtype), hr_text_chars(&memory));
+  if (is_bound) {
+    HR__EMIT(e, " : ");
+    hr__emit_fill(e, access, cls);
+  }
+  HR__EMIT(e, ";\n");
+  e->text->failed |= memory.failed;
+  hr_text_fini(&memory);
+}
+
+static void emit_store(const device *d, const hr_instr *instr) {
+  hr__emitter *e = d->e;
+  const hr_access *access = &e->kernel->accesses[instr->access];
+  bool is_bound = access->bound_count > 0 || access->term_count > 0;
+  if (is_bound) {
+    HR__EMIT(e, "if (");
+    (void)emit_condition(d, instr);
+    HR__EMIT(e, ") {\n");
+  }
+  hr_text memory = {0};
+  emit_memory(d, instr, &memory);
+  HR__EMIT(e, "%s = ", hr_text_chars(&memory));
+  hr__emit_stored(e, instr, hr_text_chars(&memory));
+  HR__EMIT(e, is_bound ? ";\n}\n" : ";\n");
+  e->text->failed |= memory.failed;
+  hr_text_fini(&memory);
+}
+
+/* ---- values of earlier phases ---- */
+
+static bool reads(const hr_kernel *kernel, const hr_instr *instr, int reg) {
+  for (int s = 0; s < instr->source_count; ++s) {
+    if (instr->sources[s].kind == HR_SOURCE_REGISTER && instr->sources[s].index == reg) {
+      return true;
+    }
+  }
+  for (int t = 0; instr->access >= 0 && t < kernel->accesses[instr->access].term_count; ++t) {
+    if (kernel->accesses[instr->access].terms[t].reg == reg) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Which element instructions of earlier phases have to run again in `phase`: those that its own read, and what these read. */
+static void find_again(const device *d, int phase, bool *out_again) {
+  const hr_kernel *kernel = d->e->kernel;
+  memset(out_again, 0, (size_t)kernel->instr_count * sizeof *out_again);
+  for (int k = kernel->instr_count - 1; k >= 0; --k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (instr->level != HR_LEVEL_ELEMENT || instr->dst < 0 || hr__device_is_reduction(instr) || instr->phase >= phase) {
+      continue;
+    }
+    for (int j = 0; j < kernel->instr_count; ++j) {
+      const hr_instr *user = &kernel->instrs[j];
+      bool runs =
+          user->level == HR_LEVEL_ELEMENT && (user->phase == phase || (out_again[j] && d->spills[user->dst] < 0));
+      out_again[k] |= runs && reads(kernel, user, instr->dst);
+    }
+  }
+}
+
+/* Whether something is stored between the phase of a register and its last use. */
+static bool is_stale(const hr_kernel *kernel, const hr_instr *made) {
+  int last = kernel->registers[made->dst].last_phase;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (instr->kind == HR_INSTR_STORE && instr->phase >= made->phase && instr->phase < last) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void hr__device_place_spills(device *d) {
+  const hr_kernel *kernel = d->e->kernel;
+  for (int r = 0; r < kernel->register_count; ++r) {
+    d->spills[r] = -1;
+  }
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    bool crosses = instr->level == HR_LEVEL_ELEMENT && instr->dst >= 0 && !hr__device_is_reduction(instr) &&
+                   kernel->registers[instr->dst].last_phase > instr->phase;
+    if (crosses && is_stale(kernel, instr)) {
+      hr_class cls = kernel->registers[instr->dst].cls;
+      d->spills[instr->dst] = hr__device_reserve(d, d->rows * d->elements * (int64_t)hr_class_size(cls));
+    }
+  }
+}
+
+static void emit_spilled(const device *d, int reg) {
+  const char *type = hr__emit_type(d->e->kernel->registers[reg].cls);
+  HR__EMIT(d->e, "((%s *)(call.workspace + %lld))[(int64_t)row * %lld + i]", type, (long long)d->spills[reg],
+           (long long)d->elements);
+}
+
+/* ---- instructions ---- */
+
+void hr__device_instr(const device *d, const hr_instr *instr) {
+  switch (instr->kind) {
+    case HR_INSTR_LOAD:
+    case HR_INSTR_INDEX:
+      emit_load(d, instr);
+      break;
+    case HR_INSTR_STORE:
+      emit_store(d, instr);
+      break;
+    case HR_INSTR_COMPUTE:
+    case HR_INSTR_CONVERT:
+      hr__emit_statement(d->e, instr);
+      break;
+    default:
+      break;
+  }
+}
+
+/* l5 = combine(l5, r4), or an offer to l5 and m5; SUFFIX: "[h]" or "". */
+static void emit_accumulate(const device *d, const hr_instr *instr, const char *suffix) {
+  hr__emitter *e = d->e;
+  const char *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
+  if (instr->kind == HR_INSTR_ARGREDUCE) {
+    HR__EMIT(e, "hr_offer_%s_%s(&l%d%s, &m%d%s, ", row, cls, instr->dst, suffix, instr->dst, suffix);
+    hr__emit_source(e, instr, 0);
+    HR__EMIT(e, ", ");
+    hr__emit_source(e, instr, 1);
+    HR__EMIT(e, ");\n");
+    return;
+  }
+  HR__EMIT(e, "l%d%s = hr_combine_%s_%s(l%d%s, ", instr->dst, suffix, row, cls, instr->dst, suffix);
+  hr__emit_source(e, instr, 0);
+  HR__EMIT(e, ");\n");
+}
+
+/* Everything that happens to element i of a row in a phase. */
+void hr__device_element(const device *d, int phase, const char *suffix) {
+  hr__emitter *e = d->e;
+  const hr_kernel *kernel = e->kernel;
+  bool *again = HR_ARENA_ARRAY(&e->arena, bool, (size_t)kernel->instr_count + 1);
+  if (again == NULL) {
+    e->text->failed = true;
+    return;
+  }
+  find_again(d, phase, again);
+  hr__device_coordinates(d, &e->walked, "i", "w");
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (again[k] && d->spills[instr->dst] >= 0) {
+      HR__EMIT(e, "const %s r%d = ", hr__emit_type(kernel->registers[instr->dst].cls), instr->dst);
+      emit_spilled(d, instr->dst);
+      HR__EMIT(e, ";\n");
+    } else if (again[k]) {
+      hr__device_instr(d, instr);
+    } else if (instr->phase == phase && hr__device_is_reduction(instr)) {
+      emit_accumulate(d, instr, suffix);
+    } else if (instr->phase == phase && instr->level == HR_LEVEL_ELEMENT) {
+      hr__device_instr(d, instr);
+      if (instr->dst >= 0 && d->spills[instr->dst] >= 0) {
+        emit_spilled(d, instr->dst);
+        HR__EMIT(e, " = r%d;\n", instr->dst);
+      }
+    }
+  }
+}
+
+/* Row instructions of a phase. `barrier`: what separates reads of all threads from the store of `first`; NULL: a thread alone. */
+void hr__device_row(const device *d, int phase, const char *barrier, const char *first) {
+  const hr_kernel *kernel = d->e->kernel;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (instr->phase != phase || instr->level != HR_LEVEL_ROW) {
+      continue;
+    }
+    bool is_guarded = instr->kind == HR_INSTR_STORE && barrier != NULL;
+    if (is_guarded) {
+      HR__EMIT(d->e, "%s;\nif (%s) {\n", barrier, first);
+    }
+    hr__device_instr(d, instr);
+    if (is_guarded) {
+      HR__EMIT(d->e, "}\n%s;\n", barrier);
+    }
+  }
+}
+
+/* Declares accumulators: one, or two lanes. */
+void hr__device_accumulators(const device *d, int phase, bool is_pair) {
+  hr__emitter *e = d->e;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (instr->phase != phase || !hr__device_is_reduction(instr)) {
+      continue;
+    }
+    const char *type = hr__emit_type(instr->cls), *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
+    if (instr->kind == HR_INSTR_ARGREDUCE) {
+      HR__EMIT(e,
+               is_pair ? "%s l%d[2] = {0, 0};\nint64_t m%d[2] = {INT64_MAX, INT64_MAX};\n"
+                       : "%s l%d = 0;\nint64_t m%d = INT64_MAX;\n",
+               type, instr->dst, instr->dst);
+    } else if (is_pair) {
+      HR__EMIT(e, "%s l%d[2] = {hr_identity_%s_%s(), hr_identity_%s_%s()};\n", type, instr->dst, row, cls, row, cls);
+    } else {
+      HR__EMIT(e, "%s l%d = hr_identity_%s_%s();\n", type, instr->dst, row, cls);
+    }
+  }
+}

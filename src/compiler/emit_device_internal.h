@@ -1,0 +1,71 @@
+/* emit_device_internal.h: what the files of the device emitter share.
+ *
+ *   emit_device.c          preludes; which form a kernel takes; a thread a row
+ *   emit_device_access.c   what happens to an element, and to a row
+ *   emit_device_rows.c     warps, blocks and chunks
+ *   emit_device_vector.c   several neighbours a thread
+ *
+ * In the text: c0, c1, ... are coordinates of kept dims, w0, ... of walked ones, i the number of an element in its row, l5 an
+ * accumulator of register 5 and m5 its index, r5 register 5; `call` the parameter.
+ */
+#ifndef HEADRACE_COMPILER_EMIT_DEVICE_INTERNAL_H_
+#define HEADRACE_COMPILER_EMIT_DEVICE_INTERNAL_H_
+
+#include "compiler/emit_device.h"
+#include "compiler/emit_internal.h"
+
+enum { HR__DEVICE_THREADS = 256 };
+
+typedef struct device {
+  hr__emitter *e;
+  const char *name;
+  int64_t rows, elements, chunks;
+  bool is_long;    /* indices need 64 bits */
+  int64_t *spills; /* by register: where its values of all elements are in the workspace; -1: computed again */
+  int64_t *parts;  /* by instruction: where results of chunks are, and behind them indices */
+  int64_t workspace;
+} device;
+
+/* ---- emit_device_access.c ---- */
+
+const char *hr__device_index_type(const device *d);
+/* A place in the workspace. */
+int64_t hr__device_reserve(device *d, int64_t bytes);
+bool hr__device_is_reduction(const hr_instr *instr);
+bool hr__device_reduces(const hr_kernel *kernel, int phase);
+bool hr__device_has_elements(const hr_kernel *kernel, int phase);
+/* The head of a pass; the first one declares the struct of the parameter. */
+void hr__device_head(const device *d, int pass);
+/* Splits `from` (a C expression) into coordinates PREFIX0, ... over dims. */
+void hr__device_coordinates(const device *d, const hr_dims *dims, const char *from, const char *prefix);
+/* "(offset + c0 * 784 + w1 * 2)": coordinate c of an access (0: the address, others: of bounds). */
+void hr__device_place(const device *d, const hr_access *access, int c, hr_level level);
+/* Gives values that are stale when a later phase reads them their places. */
+void hr__device_place_spills(device *d);
+/* One instruction, but for reductions. */
+void hr__device_instr(const device *d, const hr_instr *instr);
+/* Declares accumulators: one, or two lanes. */
+void hr__device_accumulators(const device *d, int phase, bool is_pair);
+/* Everything that happens to element i of a row in a phase; SUFFIX of accumulators: "[h]" or "". */
+void hr__device_element(const device *d, int phase, const char *suffix);
+/* Row instructions of a phase. `barrier`: what separates reads of all threads from the store of `first`; NULL: a thread alone. */
+void hr__device_row(const device *d, int phase, const char *barrier, const char *first);
+
+/* ---- emit_device.c ---- */
+
+/* Loops of chunks of chunks around the elements: results of a level are one more row for the level above. */
+void hr__device_levels(const device *d, int phase, int level, const char *from, const char *to);
+/* Accumulators become registers. */
+void hr__device_results(const device *d, int phase);
+
+/* ---- emit_device_rows.c ---- */
+
+void hr__device_place_parts(device *d);
+/* Whether nothing but reductions runs over the elements. */
+bool hr__device_can_split(const device *d);
+void hr__device_warp_rows(const device *d, hr_device_emission *emission);
+void hr__device_block_rows(const device *d, hr_device_emission *emission);
+void hr__device_split_warps(const device *d, hr_device_emission *emission);
+void hr__device_split_threads(const device *d, hr_device_emission *emission);
+
+#endif
