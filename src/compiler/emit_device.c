@@ -1,6 +1,6 @@
 /* Kernels for devices of many threads: which thread does what. Warps have 32 threads that step together.
  *
- *   element-wise          a thread an element
+ *   element-wise          a thread an element, or four neighbours (emit_device_vector.c)
  *   ordered (scatter)     a thread for all elements that differ in ordered dims alone, one after the other
  *   sequential rows       a thread a row: neighbouring rows lie side by side
  *   rows of lanes         a warp a row: thread t has lanes t and t + 32, so the tree by halves begins in the thread and goes on by
@@ -45,6 +45,14 @@ static const char *const cuda_prelude =
     "((int)threadIdx.x)\n#define HR_WARP 32\n"
     "#define HR_LANE (HR_THREAD % 32)\n#define HR_UNROLL _Pragma(\"unroll\")\n"
     "#define HR_BARRIER __syncthreads()\n#define HR_WARP_BARRIER __syncwarp()\n"
+    "#define HR_ALIGNED __align__(16)\n"
+    "HR_VMATH_FN void hr_copy4(void *to, const void *from) { *(unsigned *)to = *(const unsigned *)from; }\n"
+    "HR_VMATH_FN void hr_copy8(void *to, const void *from) { *(uint2 *)to = *(const uint2 *)from; }\n"
+    "HR_VMATH_FN void hr_copy16(void *to, const void *from) { *(uint4 *)to = *(const uint4 *)from; }\n"
+    "HR_VMATH_FN void hr_copy32(void *to, const void *from) {\n"
+    "  hr_copy16(to, from);\n  hr_copy16((char *)to + 16, (const char *)from + 16);\n}\n"
+    "HR_VMATH_FN void hr_copy64(void *to, const void *from) {\n"
+    "  hr_copy32(to, from);\n  hr_copy32((char *)to + 32, (const char *)from + 32);\n}\n"
     "HR_VMATH_FN void hr_shuffle(uint32_t *word, int count, int lane) {\n"
     "#pragma unroll\n  for (int i = 0; i < count; ++i) { word[i] = __shfl_sync(0xffffffffu, word[i], lane); }\n}\n";
 
@@ -53,6 +61,12 @@ static const char *const emulated_prelude =
     "#define HR_BLOCK hr_block\n#define HR_THREAD hr_thread\n#define HR_WARP 32\n"
     "#define HR_LANE (HR_THREAD % 32)\n#define HR_UNROLL\n"
     "#define HR_BARRIER hr_wait(1)\n#define HR_WARP_BARRIER hr_wait(0)\n"
+    "#define HR_ALIGNED __attribute__((aligned(16)))\n"
+    "#define hr_copy4(to, from) __builtin_memcpy(to, from, 4)\n#define hr_copy8(to, from) __builtin_memcpy(to, from, "
+    "8)\n"
+    "#define hr_copy16(to, from) __builtin_memcpy(to, from, 16)\n"
+    "#define hr_copy32(to, from) __builtin_memcpy(to, from, 32)\n"
+    "#define hr_copy64(to, from) __builtin_memcpy(to, from, 64)\n"
     "HR_KERNEL int64_t hr_block;\nHR_KERNEL int hr_thread;\nHR_KERNEL void (*hr_wait)(int all);\n"
     "static uint32_t hr_words[1024][8];\n"
     "static inline void hr_shuffle(uint32_t *word, int count, int lane) {\n"
@@ -228,7 +242,9 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
   if (has_several && (is_lanes || is_split)) {
     hr__device_place_parts(d);
   }
-  if (is_split && is_lanes) {
+  if (hr__device_is_vector(d)) {
+    hr__device_vectors(d, emission);
+  } else if (is_split && is_lanes) {
     hr__device_split_warps(d, emission);
   } else if (is_split) {
     hr__device_split_threads(d, emission);

@@ -91,7 +91,7 @@ void hr__device_place(const device *d, const hr_access *access, int c, hr_level 
   HR__EMIT(e, ")");
 }
 
-static void emit_memory(const device *d, const hr_instr *instr, hr_text *out) {
+void hr__device_memory(const device *d, const hr_instr *instr, hr_text *out) {
   const hr_access *access = &d->e->kernel->accesses[instr->access];
   const char *type = hr__emit_dtype(access->dtype);
   hr__emitter into = *d->e;
@@ -104,7 +104,7 @@ static void emit_memory(const device *d, const hr_instr *instr, hr_text *out) {
 }
 
 /* "(bounds) & (indices)", or nothing: whether an element is there. Loads clamp their indices instead. */
-static bool emit_condition(const device *d, const hr_instr *instr) {
+bool hr__device_condition(const device *d, const hr_instr *instr) {
   hr__emitter *e = d->e;
   const hr_access *access = &e->kernel->accesses[instr->access];
   const char *separator = "";
@@ -132,8 +132,8 @@ static void emit_load(const device *d, const hr_instr *instr) {
     return;
   }
   hr_text memory = {0};
-  emit_memory(d, instr, &memory);
-  bool is_bound = emit_condition(d, instr);
+  hr__device_memory(d, instr, &memory);
+  bool is_bound = hr__device_condition(d, instr);
   HR__EMIT(e, "%sHR__LOAD_%s(%s)", is_bound ? " ? " : "", hr__emit_dtype(access->dtype), hr_text_chars(&memory));
   if (is_bound) {
     HR__EMIT(e, " : ");
@@ -150,11 +150,11 @@ static void emit_store(const device *d, const hr_instr *instr) {
   bool is_bound = access->bound_count > 0 || access->term_count > 0;
   if (is_bound) {
     HR__EMIT(e, "if (");
-    (void)emit_condition(d, instr);
+    (void)hr__device_condition(d, instr);
     HR__EMIT(e, ") {\n");
   }
   hr_text memory = {0};
-  emit_memory(d, instr, &memory);
+  hr__device_memory(d, instr, &memory);
   HR__EMIT(e, "%s = ", hr_text_chars(&memory));
   hr__emit_stored(e, instr, hr_text_chars(&memory));
   HR__EMIT(e, is_bound ? ";\n}\n" : ";\n");

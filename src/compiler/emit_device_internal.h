@@ -40,6 +40,10 @@ void hr__device_head(const device *d, int pass);
 void hr__device_coordinates(const device *d, const hr_dims *dims, const char *from, const char *prefix);
 /* "(offset + c0 * 784 + w1 * 2)": coordinate c of an access (0: the address, others: of bounds). */
 void hr__device_place(const device *d, const hr_access *access, int c, hr_level level);
+/* Appends "((float *)call.args[2])[...]", the memory of a load or a store, to another text. */
+void hr__device_memory(const device *d, const hr_instr *instr, hr_text *out);
+/* "(bounds) & (indices)", or nothing: whether an element is there. Loads clamp their indices instead. */
+bool hr__device_condition(const device *d, const hr_instr *instr);
 /* Gives values that are stale when a later phase reads them their places. */
 void hr__device_place_spills(device *d);
 /* One instruction, but for reductions. */
@@ -67,5 +71,11 @@ void hr__device_warp_rows(const device *d, hr_device_emission *emission);
 void hr__device_block_rows(const device *d, hr_device_emission *emission);
 void hr__device_split_warps(const device *d, hr_device_emission *emission);
 void hr__device_split_threads(const device *d, hr_device_emission *emission);
+
+/* ---- emit_device_vector.c ---- */
+
+/* Whether a kernel is one of four neighbours a thread. */
+bool hr__device_is_vector(const device *d);
+void hr__device_vectors(const device *d, hr_device_emission *emission);
 
 #endif
