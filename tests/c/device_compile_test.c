@@ -19,12 +19,13 @@ static long setting(const char *name, long value) {
 }
 
 /* Compiles a text; the test is skipped where there is no NVRTC. */
-static void compile(const hr_text *text) {
+static void compile(hr_text *text) {
   hr_text image = {0};
   HR_ASSERT_OK(hr_text_status(text));
   hr_status status = hr__nvrtc_compile(ARCHITECTURE, hr_text_chars(text), text->length, &image);
   if (hr_status_code_of(status) == HR_STATUS_NOT_FOUND) {
     hr_status_free(status);
+    hr_text_fini(text);
     HR_SKIP("no NVRTC");
   }
   HR_ASSERT_OK(status);
