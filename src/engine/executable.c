@@ -572,6 +572,9 @@ hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_ru
       run->failed_step = i;
       return status;
     }
+    if (is_timed && run->device->driver->flush != NULL) { /* the time of the work, not of handing it over */
+      HR_RETURN_IF_ERROR(run->device->driver->flush(run->device->impl));
+    }
     int64_t ns = is_timed ? hr_clock_ns() - begin : 0;
     if (run->step_ns != NULL) {
       share_time(&executable->steps[i], ns, &run->step_ns[i]);
