@@ -28,11 +28,24 @@ typedef struct hr_buffer hr_buffer;
 
 /* ---- devices ------------------------------------------------------------------------------------------------ */
 
-/* Opens a device by name: "cpu", "null". Opening the same name again gives the same device, retained. */
+/* How many devices the driver has that a name begins with, "cuda" as well as "cuda:1"; opens none. NOT_FOUND lists the drivers. */
+HR_API HR_MUST_USE hr_status hr_device_count(const char *name, int *out_count);
+/* Opens a device by name: "cpu", "cuda:1", "null". Opening the same name again gives the same device, retained. */
 HR_API HR_MUST_USE hr_status hr_device_open(const char *name, hr_device **out_device);
 HR_API void hr_device_retain(hr_device *device);
 HR_API void hr_device_release(hr_device *device);
 HR_API const char *hr_device_name(const hr_device *device);
+
+typedef struct hr_device_info {
+  const char *driver;      /* the name's first part; it and the description live as long as the process */
+  const char *description; /* for people */
+  int ordinal;             /* among the driver's devices */
+  int workers;             /* threads, or multiprocessors */
+  bool is_host;            /* its memory is the host's */
+  int64_t total_bytes;
+} hr_device_info;
+
+HR_API void hr_device_describe(const hr_device *device, hr_device_info *out_info);
 
 typedef struct hr_memory_stats { /* bytes */
   int64_t allocated_bytes;       /* bound to live buffers and to the temporaries of executables */
@@ -61,6 +74,7 @@ HR_API void hr_buffer_retain(hr_buffer *buffer); /* NULL: nothing */
 /* Drops one count. At the next commit a buffer that only the stream still holds is dead: its stores may vanish. */
 HR_API void hr_buffer_release(hr_buffer *buffer); /* NULL: nothing */
 HR_API size_t hr_buffer_bytes(const hr_buffer *buffer);
+HR_API hr_device *hr_buffer_device(const hr_buffer *buffer); /* borrowed */
 /* A buffer's name among addresses: `bytes` bytes of reserved address space that map nothing, aligned to 64 and unique
  * while the buffer lives. Frameworks that insist on a pointer get this one. */
 HR_API void *hr_buffer_handle(const hr_buffer *buffer);

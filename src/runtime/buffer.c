@@ -144,6 +144,10 @@ void hr_buffer_release(hr_buffer *buffer) {
   }
 }
 
+hr_device *hr_buffer_device(const hr_buffer *buffer) {
+  return buffer->device;
+}
+
 size_t hr_buffer_bytes(const hr_buffer *buffer) {
   return buffer->bytes;
 }

@@ -30,14 +30,30 @@ static hr_status no_such_ordinal(const char *name, const hr_driver *driver, int 
   return status;
 }
 
-hr_status hr__registry_find(const char *name, const hr_driver **out_driver, int *out_ordinal) {
-  size_t length = strcspn(name, ":");
-  const hr_driver *driver = NULL;
-  for (int i = 0; hr_drivers[i] != NULL && driver == NULL; i++) {
+static const hr_driver *find_driver(const char *name, size_t length) {
+  for (int i = 0; hr_drivers[i] != NULL; i++) {
     if (strlen(hr_drivers[i]->name) == length && memcmp(hr_drivers[i]->name, name, length) == 0) {
-      driver = hr_drivers[i];
+      return hr_drivers[i];
     }
   }
+  return NULL;
+}
+
+hr_status hr_device_count(const char *name, int *out_count) {
+  if (name == NULL || out_count == NULL) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "hr_device_count: NULL argument");
+  }
+  const hr_driver *driver = find_driver(name, strcspn(name, ":"));
+  if (driver == NULL) {
+    return unknown_name(name);
+  }
+  *out_count = driver->count();
+  return HR_OK;
+}
+
+hr_status hr__registry_find(const char *name, const hr_driver **out_driver, int *out_ordinal) {
+  size_t length = strcspn(name, ":");
+  const hr_driver *driver = find_driver(name, length);
   if (driver == NULL) {
     return unknown_name(name);
   }

@@ -1,6 +1,7 @@
 /* The runtime: allocator, handles, buffers, queue, names of devices. */
 #include "hr_test.h"
 
+#include "base/env.h"
 #include "runtime/buffer.h"
 #include "runtime/derived.h"
 #include "runtime/registry.h"
@@ -222,6 +223,53 @@ HR_TEST(devices_have_names_and_are_the_same_when_opened_twice) {
   HR_ASSERT_STATUS(hr_device_open("cpu:x", &second), HR_STATUS_INVALID_ARGUMENT);
   hr_device_release(first);
   hr_device_release(first);
+}
+
+HR_TEST(devices_are_counted_and_described) {
+  int count = -1;
+  HR_ASSERT_OK(hr_device_count("null", &count));
+  HR_ASSERT_EQ(count, 1);
+  HR_ASSERT_OK(hr_device_count("null:7", &count));
+  HR_ASSERT_EQ(count, 1);
+  HR_ASSERT_ERROR(hr_device_count("nul", &count), HR_STATUS_NOT_FOUND, "this build has cpu, cuda, null");
+  HR_ASSERT_STATUS(hr_device_count(NULL, &count), HR_STATUS_INVALID_ARGUMENT);
+  hr_device *device;
+  hr_device_info info;
+  HR_ASSERT_OK(hr_device_open("null", &device));
+  hr_device_describe(device, &info);
+  HR_ASSERT_STR_EQ(info.driver, "null");
+  HR_ASSERT_STR_EQ(info.description, "accounts for everything, computes nothing");
+  HR_ASSERT_EQ(info.ordinal, 0);
+  HR_ASSERT_EQ(info.workers, 1);
+  HR_ASSERT(info.total_bytes > 0);
+  hr_buffer *buffer;
+  HR_ASSERT_OK(hr_buffer_create(device, 64, &buffer));
+  HR_ASSERT(hr_buffer_device(buffer) == device);
+  hr_buffer_release(buffer);
+  hr_device_release(device);
+}
+
+HR_TEST(several_cpu_devices_are_devices_of_their_own) {
+  HR_ASSERT_EQ(setenv("HEADRACE_CPU_DEVICES", "2", 1), 0);
+  hr__env_reload();
+  hr_device *first, *second;
+  hr_device_info info;
+  int count = 0;
+  HR_ASSERT_OK(hr_device_count("cpu", &count));
+  HR_ASSERT_EQ(count, 2);
+  HR_ASSERT_OK(hr_device_open("cpu", &first));
+  HR_ASSERT_OK(hr_device_open("cpu:1", &second));
+  HR_ASSERT(first != second);
+  HR_ASSERT_STR_EQ(hr_device_name(second), "cpu:1");
+  hr_device_describe(second, &info);
+  HR_ASSERT_EQ(info.ordinal, 1);
+  HR_ASSERT(info.is_host);
+  hr_device_release(first);
+  hr_device_release(second);
+  HR_ASSERT_EQ(unsetenv("HEADRACE_CPU_DEVICES"), 0);
+  hr__env_reload();
+  HR_ASSERT_OK(hr_device_count("cpu", &count));
+  HR_ASSERT_EQ(count, 1);
 }
 
 /* ---- what libraries keep ---- */

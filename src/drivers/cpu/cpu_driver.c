@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/allocator.h"
+#include "base/env.h"
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
 
@@ -24,8 +25,9 @@ typedef struct cpu_device {
   void *scratch[HR_THREADS_MAX];
 } cpu_device;
 
+/* More than one only where somebody asks for it, to try programs for several devices: each has a queue and memory of its own. */
 static int cpu_count(void) {
-  return 1;
+  return (int)hr_env_int(HR_ENV_CPU_DEVICES);
 }
 
 static hr_status cpu_open(int ordinal, void **out_impl) {
