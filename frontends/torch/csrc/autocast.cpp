@@ -1,5 +1,5 @@
-// autocast.cpp: which types operators take under torch.autocast("headrace"): torch's own lists. Everything else falls
-// through.
+// autocast.cpp: which types operators take under torch.autocast("headrace"): torch's own lists, and what its CUDA device
+// refuses. Everything else falls through.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
@@ -11,6 +11,12 @@ namespace {
 #define HEADRACE_F32_RESULT(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
 #define HEADRACE_PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
 
+// As on CUDA: the gradient of a logarithm near zero is beyond half precision.
+Tensor refuse_binary_cross_entropy(const Tensor &, const Tensor &, const std::optional<Tensor> &, int64_t) {
+  TORCH_CHECK(false, "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
+                     "torch.nn.functional.binary_cross_entropy_with_logits and torch.nn.BCEWithLogitsLoss are safe.");
+}
+
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
 }
@@ -21,6 +27,7 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   AT_FORALL_FP32_SET_OPT_DTYPE(HEADRACE_F32_RESULT)
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
   AT_FORALL_PROMOTE(HEADRACE_PROMOTE)
+  m.impl("binary_cross_entropy", &refuse_binary_cross_entropy);
 }
 
 } // namespace
