@@ -73,6 +73,12 @@ def signature_of(schema, fields):
         return signature.returns_type().cpp_type(), [(a.type, a.name) for a in signature.arguments()]
 
 
+def guard_of(arguments):
+    """The statement that makes a kernel's device the current one: what `device` says, else where the first tensor is."""
+    names = [n for t, n in arguments if "Device" in t] + [n for t, n in arguments if "Tensor" in t]
+    return f"  OnDevice on_device({', '.join(names)});\n" if names else ""
+
+
 def kernel(schema, fields, expression):
     """The text of one kernel and its function's name."""
     result_type, arguments = signature_of(schema, fields)
@@ -101,7 +107,7 @@ def kernel(schema, fields, expression):
     else:
         body = f"return {call};"
     parameters = ", ".join(f"{t} {n}" for t, n in arguments)
-    text = f"{result_type} {name}({parameters}) {{\n  {body}\n}}\n"
+    text = f"{result_type} {name}({parameters}) {{\n{guard_of(arguments)}  {body}\n}}\n"
     return name, text
 
 

@@ -14,6 +14,8 @@ if NAME == "headrace":
     # fails, with the reason. HEADRACE_TEST_DEVICE=cpu checks the tests without it.
     import headrace.torch  # noqa: F401
 DEVICE = torch.device(NAME)
+# Where this torch drives CUDA too, its torch.accelerator is that.
+IS_ACCELERATOR = DEVICE.type == "headrace" and torch.version.cuda is None
 
 # Relative and absolute bounds. Element-wise results may differ by a few units in the last place.
 POINTWISE = {

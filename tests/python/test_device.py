@@ -14,6 +14,7 @@ import threading
 import numpy
 import pytest
 import torch
+from support import IS_ACCELERATOR
 
 D = "headrace"
 
@@ -47,15 +48,61 @@ def test_explicit_import_works_first():
 
 def test_module_functions():
     module = torch.headrace
-    assert module.is_available() and module.device_count() == 1 and module.current_device() == 0
+    count = module.device_count()
+    assert module.is_available() and count >= 1 and module.current_device() == 0
+    assert not IS_ACCELERATOR or torch.accelerator.device_count() == count
     module.set_device(0)
-    with pytest.raises(RuntimeError, match="there is 1 device"):
-        module.set_device(1)
+    with pytest.raises(RuntimeError, match="there is 1 device, headrace:0|there are . devices"):
+        module.set_device(count)
+    with pytest.raises(RuntimeError, match=f"headrace:{count} was asked for"):
+        torch.ones(1, device=f"headrace:{count}")
     with module.device(0):
         assert torch.ones(1, device=D).device == torch.device("headrace:0")
-    assert torch.accelerator.current_accelerator().type == "headrace"
+    assert not IS_ACCELERATOR or torch.accelerator.current_accelerator().type == "headrace"
     assert torch.ones(2).headrace().is_headrace
     assert torch.nn.Linear(2, 2).headrace().weight.device.type == D
+
+
+def test_properties():
+    properties = torch.headrace.get_device_properties(D)
+    assert properties.kind == (os.environ.get("HEADRACE_DEVICE") or "cpu").split(":")[0]
+    assert properties.name == torch.headrace.get_device_name() != "" and f"name='{properties.name}'" in repr(properties)
+    assert properties.multi_processor_count >= 1
+    assert properties.total_memory == torch.headrace.mem_get_info()[1] > 0
+    assert properties.is_host == (properties.kind != "cuda")
+    with pytest.raises(ValueError, match="Expected a headrace device"):
+        torch.headrace.get_device_properties("cpu")
+
+
+@pytest.mark.parametrize(
+    "name, count, message",
+    [
+        ("nul", 0, 'device "nul": no such driver; this build has cpu, cuda, null'),
+        ("cpu:3", 0, 'driver "cpu" has 1 devices'),
+        ("cpu:x", 1, "expected a number behind the colon"),
+        ("null", 1, ""),
+        ("null:0", 1, ""),
+        ("cpu:0", 1, ""),
+    ],
+)
+def test_names_of_devices(name, count, message):
+    program = """if True:
+        import headrace.torch, torch
+        print(torch.headrace.device_count(), torch.headrace.is_available())
+        for use in (lambda: torch.ones(3, device="headrace").sum().item(), torch.headrace.get_device_properties):
+            try:
+                print(use())
+            except RuntimeError as error:
+                print(error)
+    """
+    environment = os.environ | {"HEADRACE_DEVICE": name, "HEADRACE_CPU_DEVICES": "1"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    counted, used, described = done.stdout.splitlines()
+    assert counted == f"{count} {count > 0}", done
+    if message:
+        assert message in used and message in described
+    else:
+        assert used == ("3.0" if name == "cpu:0" else "0.0") and f"kind='{name.split(':')[0]}'" in described
 
 
 def test_default_device():
@@ -85,7 +132,7 @@ def test_memory_functions():
     torch.headrace.synchronize()
     assert torch.headrace.memory_allocated() >= 4 << 20
     assert torch.headrace.max_memory_allocated() >= torch.headrace.memory_allocated()
-    assert torch.accelerator.memory_allocated() == torch.headrace.memory_allocated()
+    assert not IS_ACCELERATOR or torch.accelerator.memory_allocated() == torch.headrace.memory_allocated()
     free, total = torch.headrace.mem_get_info()
     assert 0 < free <= total
     del x
@@ -93,7 +140,22 @@ def test_memory_functions():
     torch.headrace.empty_cache()
 
 
-def test_streams_and_events():
+def test_streams():
+    module = torch.headrace
+    assert module.current_stream() == module.default_stream()
+    stream = module.Stream()
+    with module.stream(stream):
+        assert module.current_stream() == stream != module.default_stream()
+        y = torch.ones(4, device=D) + 1
+    assert module.current_stream() == module.default_stream()
+    with module.stream(None):
+        assert module.current_stream() == module.default_stream()
+    stream.synchronize()
+    assert y.sum().item() == 8
+
+
+@pytest.mark.skipif(not IS_ACCELERATOR, reason="torch.accelerator is another device")
+def test_streams_and_events_of_torch():
     stream = torch.Stream(D)
     with stream:
         y = torch.ones(4, device=D) + 1
@@ -604,6 +666,65 @@ def test_autocast_chooses_types():
     assert y.float().sum().item() == 24
 
 
+def test_autocast_follows_torchs_lists():
+    """One operator of each list of torch's CUDA device."""
+    x, weight = torch.ones(2, 3, device=D), torch.ones(3, 3, device=D)
+    half = x.half()
+    F = torch.nn.functional
+    with torch.autocast(D, dtype=torch.float16):
+        for y in (x @ weight, F.linear(x, weight), torch.bmm(x[None], weight[None]), torch.addmm(x, x, weight)):
+            assert y.dtype == torch.float16
+        assert F.conv1d(x[None].transpose(1, 2), torch.ones(4, 3, 1, device=D)).dtype == torch.float16
+        for y in (half.exp(), half.log(), half.pow(2), F.layer_norm(half, (3,)), F.mse_loss(half, half), half.norm()):
+            assert y.dtype == torch.float32
+        assert half.sum().dtype == half.softmax(1).dtype == half.cumsum(0).dtype == torch.float32
+        assert half.sum(dtype=torch.float16).dtype == torch.float16, "what the caller says counts"
+        assert torch.cat([half, x]).dtype == torch.addcmul(half, x, half).dtype == torch.float32
+        assert torch.relu(half).dtype == (half + half).dtype == torch.float16
+        assert (x.double() @ weight.double()).dtype == torch.float64, "float64 is left as it is"
+        with pytest.raises(RuntimeError, match="unsafe to autocast"):
+            F.binary_cross_entropy(x, x)
+        with torch.autocast(D, enabled=False):
+            assert (x @ weight).dtype == torch.float32
+    assert (x @ weight).dtype == torch.float32
+
+
+def test_autocast_casts_a_weight_once():
+    """Inside one region a parameter is cast at its first use; outside the cast is gone, so that changes are seen."""
+    x, weight = torch.ones(2, 8, device=D), torch.nn.Parameter(torch.ones(8, 8, device=D))
+
+    def operations(uses, cache):
+        torch.headrace.synchronize()
+        before = torch.headrace.stats()["operations"]
+        with torch.autocast(D, dtype=torch.bfloat16, cache_enabled=cache):
+            for _ in range(uses):
+                y = torch.nn.functional.linear(x, weight)
+        assert y.dtype == torch.bfloat16
+        return torch.headrace.stats()["operations"] - before, y
+
+    one, four, uncached = (operations(uses, cache)[0] for uses, cache in ((1, True), (4, True), (4, False)))
+    assert uncached - four == 3, "three casts of the weight less"
+    assert four < 4 * one
+    with torch.no_grad():
+        weight.mul_(2)
+    assert operations(2, True)[1].float().sum().item() == 2 * 8 * 16
+
+
+def test_autocast_by_default_and_as_decorator():
+    assert torch.get_autocast_dtype(D) in (torch.float16, torch.bfloat16)
+    assert torch.amp.is_autocast_available(D)
+
+    @torch.autocast(D, dtype=torch.bfloat16)
+    def product(x):
+        assert torch.is_autocast_enabled(D)
+        return x @ x
+
+    assert product(torch.ones(2, 2, device=D)).dtype == torch.bfloat16
+    with pytest.warns(UserWarning, match="not supported|only supports|[Dd]isabling"):
+        with torch.autocast(D, dtype=torch.int32):
+            assert (torch.ones(2, 2, device=D) @ torch.ones(2, 2, device=D)).dtype == torch.float32
+
+
 def train_with_scaler(place, dtype, optimizer, fused, steps=8):
     """Losses, scales and parameters of mixed-precision training; the gradients of one step overflow."""
     torch.manual_seed(0)
@@ -710,10 +831,11 @@ def test_optimizers_follow_torch(optimizer, form):
         torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.cpu_only
 def test_a_second_process_with_a_warm_disk_cache_compiles_nothing(tmp_path):
     """The second process takes as many steps as it needs to load all that the first one has compiled."""
     program = """if True:
-        import sys, time, torch
+        import sys, time, headrace.torch, torch
         wanted, begin = int(sys.argv[1]), time.monotonic()
         x, y = torch.rand(2, 1 << 21).to("headrace")
         while time.monotonic() - begin < 60:

@@ -73,7 +73,28 @@ Tensor to_host(const Tensor &tensor) {
 }
 
 Tensor to_device(const Tensor &tensor) {
-  return tensor.defined() && tensor.device().is_cpu() ? tensor.to(kDevice) : tensor;
+  return tensor.defined() && tensor.device().is_cpu() ? tensor.to(here()) : tensor;
+}
+
+// The first device of ours among the arguments: what is copied back goes there.
+std::optional<c10::Device> device_of(const std::vector<c10::IValue> &arguments) {
+  for (const c10::IValue &value : arguments) {
+    std::vector<std::optional<Tensor>> tensors;
+    if (value.isDevice() && value.toDevice().type() == c10::DeviceType::PrivateUse1)
+      return value.toDevice();
+    if (value.isTensor())
+      tensors.push_back(value.toTensor());
+    else if (value.isTensorList())
+      for (const Tensor &tensor : value.toTensorVector())
+        tensors.push_back(tensor);
+    else if (value.isOptionalTensorList())
+      for (std::optional<Tensor> tensor : value.toOptionalTensorList())
+        tensors.push_back(tensor);
+    for (const std::optional<Tensor> &tensor : tensors)
+      if (tensor.has_value() && tensor->defined() && is_on_device(*tensor))
+        return tensor->device();
+  }
+  return std::nullopt;
 }
 
 c10::IValue value_to_host(const c10::IValue &value) {
@@ -151,6 +172,7 @@ void run_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
   const c10::FunctionSchema &schema = op.schema();
   size_t argument_count = schema.arguments().size(), start = stack->size() - argument_count;
   std::vector<c10::IValue> originals(stack->begin() + static_cast<int64_t>(start), stack->end()), copies;
+  OnDevice on(device_of(originals));
   for (size_t i = 0; i < argument_count; ++i) {
     copies.push_back(value_to_host(originals[i]));
     (*stack)[start + i] = copies.back();

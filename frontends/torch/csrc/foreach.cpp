@@ -118,7 +118,7 @@ public:
 
 private:
   void add(const Tensor &tensor, const int64_t *sizes, const int64_t *strides, int64_t rank) {
-    if (!is_on_device(tensor))
+    if (!is_here(tensor))
       fail_device(tensor);
     int64_t offset_bytes;
     bool retained;
@@ -289,7 +289,7 @@ void amp_unscale(TensorList scaled_grads, const Tensor &found_inf, const Tensor 
   check_one("inv_scale", inv_scale, ScalarType::Float);
   std::vector<Tensor> grads;
   for (const Tensor &grad : scaled_grads) {
-    TORCH_CHECK(is_on_device(grad), "one of scaled_grads is not on ", kDevice, " but on ", grad.device());
+    TORCH_CHECK(is_here(grad), "one of scaled_grads is not on ", here(), " but on ", grad.device());
     if (grad.numel() > 0)
       grads.push_back(grad);
   }

@@ -41,13 +41,14 @@ std::atomic<int64_t> runs{0}, captures{0};
 struct Input {
   bool from_host; // a tensor of the host, copied to the device in each run
   bool is_used;   // by an operation
+  c10::Device device;
   ScalarType type;
   int64_t offset;
   Dims sizes, strides;
 
   bool fits(const Tensor &tensor) const {
     const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
-    return tensor.defined() && impl->is_cpu() == from_host && tensor.scalar_type() == type &&
+    return tensor.defined() && impl->device() == device && tensor.scalar_type() == type &&
            impl->storage_offset() == offset && impl->sizes().equals(sizes) && impl->strides().equals(strides) &&
            !impl->is_conj() && !impl->is_neg();
   }
@@ -92,6 +93,7 @@ struct Variant {
   std::vector<size_t> written; // inputs
   std::vector<size_t> bumped;  // of these, those whose change torch counts: not a batch norm's statistics
   int64_t ticket_count = 0;
+  c10::Device device = here();
   std::unique_ptr<Backward> backward;
 };
 
@@ -148,6 +150,7 @@ hr_buffer *own_buffer_of(const Tensor &tensor) {
 Input describe_input(const Tensor &tensor, bool from_host) {
   return {from_host,
           true,
+          from_host ? c10::Device(c10::kCPU) : tensor.device(),
           tensor.scalar_type(),
           tensor.storage_offset(),
           Dims(tensor.sizes().begin(), tensor.sizes().end()),
@@ -369,7 +372,7 @@ struct Bound {
       if (C10_UNLIKELY(!variant.inputs[i].is_used))
         continue;
       if (C10_UNLIKELY(variant.inputs[i].from_host))
-        copies.push_back(inputs[i].to(kDevice));
+        copies.push_back(inputs[i].to(variant.device));
       params[i] = buffer_of(variant.inputs[i].from_host ? copies.back() : inputs[i], &offset_bytes, &retained);
       if (C10_UNLIKELY(retained)) {
         hr_buffer_release(params[i]); // the tensor's storage has a reference
@@ -481,6 +484,7 @@ struct GraphBackward final : torch::autograd::Node {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "torch.compile with the headrace backend does not support double backward (create_graph=True)");
     TORCH_CHECK(!released, torch::autograd::ERR_BACKWARD_TWICE);
+    OnDevice on(variant->device);
     std::vector<Tensor> held, tangents;
     Buffers params(variant->inputs.size(), nullptr), results;
     for (torch::autograd::SavedVariable &saved : outputs)
@@ -557,7 +561,10 @@ struct Hidden {
 bool run_program(Program &program, TensorList inputs, std::vector<Tensor> &outputs, RunGraph run_graph) {
   std::shared_ptr<Variant> variant = find_variant(program, inputs);
   Bound bound;
-  if (C10_UNLIKELY(variant == nullptr || !bound.bind(*variant, inputs)))
+  if (C10_UNLIKELY(variant == nullptr))
+    return false;
+  OnDevice on(variant->device);
+  if (C10_UNLIKELY(!bound.bind(*variant, inputs)))
     return false;
   Buffers results;
   Hidden hidden;

@@ -300,7 +300,7 @@ struct Selection {
         continue;
       }
       if (index.device().is_cpu())
-        index = index.to(kDevice); // torch allows indices on the host
+        index = index.to(here()); // torch allows indices on the host
       given.push_back(to_type(index, ScalarType::Long));
     }
     TORCH_CHECK_INDEX(static_cast<int64_t>(given.size()) <= self.dim(), "too many indices for tensor of dimension ",
@@ -580,7 +580,7 @@ Tensor bernoulli(const Tensor &self, const Operand &p, const OptionalGenerator &
   if (on_device)
     record.in(*p.tensor, self.sizes());
   else if (p.tensor != nullptr)
-    record.in(p.tensor->to(kDevice), self.sizes());
+    record.in(p.tensor->to(here()), self.sizes());
   else
     record.absent();
   record.num(p.tensor == nullptr ? p.number.value.f[0] : 0.0).philox(next_philox(generator)).out(self).run();

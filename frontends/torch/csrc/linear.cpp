@@ -33,6 +33,7 @@ bool is_plain(const Tensor &input, const Tensor &weight, const OptionalTensor &b
 Tensor product(const Tensor &input, const Tensor &weight, const OptionalTensor &bias) {
   int64_t inner = weight.size(1), columns = weight.size(0), rows = input.numel() / inner;
   bool is_matrix = input.dim() == 2;
+  OnDevice on(input);
   Dims sizes(input.sizes().begin(), input.sizes().end());
   sizes.back() = columns;
   Tensor out = new_tensor(sizes, input.scalar_type());

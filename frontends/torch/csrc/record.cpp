@@ -92,13 +92,17 @@ bool is_on_device(const Tensor &tensor) {
   return tensor.device().type() == c10::DeviceType::PrivateUse1;
 }
 
+bool is_here(const Tensor &tensor) {
+  return tensor.device() == here();
+}
+
 bool is_cpu_scalar(const Tensor &tensor) {
   return tensor.device().is_cpu() && tensor.dim() == 0;
 }
 
 void fail_device(const Tensor &tensor) {
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", kDevice,
-              " and ", tensor.device(), "!");
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", here(), " and ",
+              tensor.device(), "!");
 }
 
 // ---- making tensors
@@ -251,7 +255,7 @@ const int64_t *Record::keep(IntArrayRef values) {
 }
 
 hr_view Record::view(const Tensor &tensor, const int64_t *sizes, const int64_t *strides, int64_t rank, int64_t offset) {
-  if (C10_UNLIKELY(!is_on_device(tensor)))
+  if (C10_UNLIKELY(!is_here(tensor)))
     fail_device(tensor);
   TORCH_CHECK(rank <= HR_RANK_MAX, "headrace: tensors have at most ", static_cast<int>(HR_RANK_MAX),
               " dimensions, not ", rank);
@@ -365,8 +369,7 @@ void Record::run() {
 // ---- results
 
 void prepare_out(const Tensor &out, IntArrayRef sizes, ScalarType type) {
-  TORCH_CHECK(is_on_device(out), "Expected out tensor to have device ", kDevice, ", but got ", out.device(),
-              " instead");
+  TORCH_CHECK(is_here(out), "Expected out tensor to have device ", here(), ", but got ", out.device(), " instead");
   TORCH_CHECK(c10::canCast(type, out.scalar_type()), "result type ", type, " can't be cast to the desired output type ",
               out.scalar_type());
   at::native::resize_output(out, sizes);
@@ -377,9 +380,8 @@ Tensor Result::begin(IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> in
   if (tensor_ == nullptr)
     return new_tensor(sizes, type, format);
   if (inplace_) {
-    TORCH_CHECK(is_on_device(*tensor_),
-                "Expected all tensors to be on the same device, but found at least two devices, ", kDevice, " and ",
-                tensor_->device(), "!");
+    TORCH_CHECK(is_here(*tensor_), "Expected all tensors to be on the same device, but found at least two devices, ",
+                here(), " and ", tensor_->device(), "!");
     TORCH_CHECK(tensor_->sizes().equals(sizes), "output with shape ", tensor_->sizes(),
                 " doesn't match the broadcast shape ", sizes);
     TORCH_CHECK(c10::canCast(type, tensor_->scalar_type()), "result type ", type,

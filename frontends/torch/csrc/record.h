@@ -9,6 +9,8 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/IListRef.h>
+#include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
@@ -33,11 +35,45 @@ using Dims = c10::SmallVector<int64_t, 8>;
 
 // ---- the device (runtime.cpp)
 
-inline const c10::Device kDevice{c10::DeviceType::PrivateUse1, 0};
+// Where there are several devices, each thread has a current one: torch's guards choose it, and a kernel works on its
+// first tensor's (OnDevice). With one device nothing is looked up.
+extern std::atomic<bool> has_several_devices;
+c10::DeviceIndex chosen_index(); // this thread's
+inline c10::DeviceIndex here_index() {
+  return C10_LIKELY(!has_several_devices.load(std::memory_order_relaxed)) ? c10::DeviceIndex{0} : chosen_index();
+}
+inline c10::Device here() {
+  return {c10::DeviceType::PrivateUse1, here_index()};
+}
 
-hr_device *device();                      // opens the device on first use; throws in a forked child
-hr_stream *stream();                      // the device's, or this thread's capture
-void check_index(c10::DeviceIndex index); // throws for any but the one device; -1 is the current one
+hr_device *device();                      // the current one, opened on first use; throws in a forked child
+hr_stream *stream();                      // its stream, or this thread's capture
+void check_index(c10::DeviceIndex index); // throws for a device that there is not; -1 is the current one
+
+// The device of the first argument that says one is the current one while this lives: tensors, lists of tensors, devices.
+class OnDevice {
+public:
+  template <class... T> explicit OnDevice(const T &...arguments) {
+    if (C10_UNLIKELY(has_several_devices.load(std::memory_order_relaxed)))
+      (void)(choose(arguments) || ...);
+  }
+  OnDevice(const OnDevice &) = delete;
+  ~OnDevice() {
+    if (C10_UNLIKELY(before_ >= 0))
+      leave();
+  }
+
+private:
+  bool choose(const c10::Device &device); // false: not one of ours
+  bool choose(const Tensor &tensor);
+  template <class T> bool choose(const std::optional<T> &argument) {
+    return argument.has_value() && choose(*argument);
+  }
+  bool choose(const at::ITensorListRef &list);
+  bool choose(const c10::List<std::optional<Tensor>> &list);
+  void leave();
+  c10::DeviceIndex before_ = -1;
+};
 [[noreturn]] void fail(hr_status status); // the exception that torch's users expect for the code
 inline void check(hr_status status) {
   if (C10_UNLIKELY(status != nullptr))
@@ -85,7 +121,8 @@ bool graph_run_directly(int64_t program, TensorList inputs, std::vector<Tensor> 
 hr_dtype dtype_of(ScalarType type); // throws for what the core does not know
 hr_scalar number_of(const Scalar &value);
 hr_scalar number_of(const Tensor &cpu_scalar); // reads a CPU tensor of one element
-bool is_on_device(const Tensor &tensor);
+bool is_on_device(const Tensor &tensor);       // on one of ours
+bool is_here(const Tensor &tensor);            // on the current one
 bool is_cpu_scalar(const Tensor &tensor);
 [[noreturn]] void fail_device(const Tensor &tensor);
 Tensor new_tensor(IntArrayRef sizes, ScalarType type); // row-major

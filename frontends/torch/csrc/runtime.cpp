@@ -1,8 +1,8 @@
-// runtime.cpp: what makes the stream a device of torch: the device and its stream (opened on first use, never closed:
+// runtime.cpp: what makes streams devices of torch: the devices and their streams (opened on first use, never closed:
 // tensors may die after every static object), statuses as exceptions, allocator, device guard, hooks, generator,
 // pinned memory; and a plain C interface for the Python module, which loads this library with ctypes.
 //
-// There is one device with one stream, which runs in order. torch.Stream objects are names: work on any of them goes
+// Each device has one stream, which runs in order. torch.Stream objects are names: work on any of a device's goes
 // there.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/GeneratorForPrivateuseone.h>
@@ -16,12 +16,15 @@
 #include <pthread.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "kernels.h"
 #include "runtime.h"
@@ -46,68 +49,182 @@ void fail(hr_status status) {
   }
 }
 
-// ---- the device
+// ---- the devices
+
+std::atomic<bool> has_several_devices{false}; // true before any but the first can be chosen
 
 namespace {
 
-std::atomic<hr_device *> open_device{nullptr};
-std::atomic<hr_stream *> open_stream{nullptr};
-std::atomic<bool> forked{false}; // this process is a child of one that had opened the device
-std::string device_name = "cpu";
+constexpr int kDevicesMax = 64;
+
+struct Opened {
+  std::atomic<hr_device *> device{nullptr};
+  std::atomic<hr_stream *> stream{nullptr};
+};
+
+std::array<Opened, kDevicesMax> opened;
+std::atomic<bool> forked{false};  // this process is a child of one that had opened a device
+std::atomic<int> known_count{-1}; // of devices
+std::atomic<int> chosen_mode{-1}; // of all streams, when somebody has chosen one
+std::string device_name = "cpu";  // a driver, and then all of its devices are ours, or one device of it
+thread_local c10::DeviceIndex chosen_device = 0;
 
 std::mutex &open_mutex() {
   static std::mutex *mutex = new std::mutex;
   return *mutex;
 }
 
-// The stream's threads do not exist in a forked child: there, nothing may be recorded and buffers are left alone.
-void mark_forked() {
-  if (open_stream.load() != nullptr)
-    forked.store(true);
-  open_stream.store(nullptr);
+// How many devices there are; 0 where opening one will say why.
+int count_devices() {
+  int count = known_count.load(std::memory_order_acquire);
+  if (C10_LIKELY(count >= 0))
+    return count;
+  std::lock_guard<std::mutex> lock(open_mutex());
+  hr_status status = hr_device_count(device_name.c_str(), &count);
+  if (status != nullptr)
+    count = 0;
+  hr_status_free(status);
+  size_t colon = device_name.find(':');
+  if (colon != std::string::npos)
+    count = std::atoi(device_name.c_str() + colon + 1) < count ? 1 : 0;
+  count = std::min(count, kDevicesMax);
+  has_several_devices.store(count > 1);
+  known_count.store(count);
+  return count;
 }
 
-void open_once() {
+bool is_open() {
+  return std::any_of(opened.begin(), opened.end(), [](const Opened &one) { return one.stream.load() != nullptr; });
+}
+
+// The streams' threads do not exist in a forked child: there, nothing may be recorded and buffers are left alone.
+void mark_forked() {
+  if (is_open())
+    forked.store(true);
+  for (Opened &one : opened)
+    one.stream.store(nullptr);
+}
+
+void open_once(c10::DeviceIndex index) {
   TORCH_CHECK(
       !forked.load(),
       "Cannot re-initialize headrace in forked subprocess. To use headrace with multiprocessing, you must use the "
       "'spawn' start method");
+  count_devices();
   std::lock_guard<std::mutex> lock(open_mutex());
-  if (open_stream.load() != nullptr)
+  if (opened[index].stream.load() != nullptr)
     return;
+  std::string name = index == 0 ? device_name : device_name + ":" + std::to_string(index);
   hr_device *device = nullptr;
   hr_stream *stream = nullptr;
-  check(hr_device_open(device_name.c_str(), &device));
+  check(hr_device_open(name.c_str(), &device));
   hr_status status = hr_stream_create(device, &stream);
   if (status != nullptr) {
     hr_device_release(device);
     fail(status);
   }
-  pthread_atfork(nullptr, nullptr, mark_forked);
-  open_device.store(device);
-  open_stream.store(stream);
+  if (int mode = chosen_mode.load(); mode >= 0)
+    hr_stream_set_mode(stream, static_cast<hr_mode>(mode));
+  if (!is_open())
+    pthread_atfork(nullptr, nullptr, mark_forked);
+  opened[index].device.store(device);
+  opened[index].stream.store(stream);
+}
+
+hr_stream *stream_of(c10::DeviceIndex index) {
+  hr_stream *stream = opened[index].stream.load(std::memory_order_acquire);
+  if (C10_LIKELY(stream != nullptr))
+    return stream;
+  open_once(index);
+  return opened[index].stream.load();
+}
+
+hr_device *device_of(c10::DeviceIndex index) {
+  stream_of(index);
+  return opened[index].device.load();
+}
+
+// The device that an argument means, checked.
+c10::DeviceIndex index_of(c10::DeviceIndex index) {
+  check_index(index);
+  return index < 0 ? here_index() : index;
+}
+
+c10::DeviceIndex exchange_index(c10::DeviceIndex index) {
+  c10::DeviceIndex before = here_index();
+  chosen_device = index_of(index);
+  return before;
+}
+
+// Whose buffer this is.
+c10::Device owner_of(const hr_buffer *buffer) {
+  hr_device *device = hr_buffer_device(buffer);
+  for (int i = 0; i < kDevicesMax; ++i)
+    if (opened[i].device.load() == device)
+      return {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(i)};
+  TORCH_CHECK(false, "headrace: a buffer of a device that is not open");
+}
+
+void synchronize_all() {
+  for (Opened &one : opened)
+    if (hr_stream *stream = one.stream.load())
+      check(hr_stream_synchronize(stream));
 }
 
 } // namespace
 
+c10::DeviceIndex chosen_index() {
+  return chosen_device;
+}
+
+bool OnDevice::choose(const c10::Device &device) {
+  if (device.type() != c10::DeviceType::PrivateUse1)
+    return false;
+  before_ = exchange_index(device.index());
+  return true;
+}
+
+bool OnDevice::choose(const Tensor &tensor) {
+  return tensor.defined() && choose(tensor.device());
+}
+
+bool OnDevice::choose(const at::ITensorListRef &list) {
+  for (const Tensor &tensor : list)
+    if (choose(tensor))
+      return true;
+  return false;
+}
+
+bool OnDevice::choose(const c10::List<std::optional<Tensor>> &list) {
+  for (std::optional<Tensor> tensor : list)
+    if (tensor.has_value() && choose(*tensor))
+      return true;
+  return false;
+}
+
+void OnDevice::leave() {
+  chosen_device = before_;
+}
+
 hr_stream *stream() {
   if (Capture *capturing = capture(); C10_UNLIKELY(capturing != nullptr))
     return capturing->stream;
-  hr_stream *stream = open_stream.load(std::memory_order_acquire);
-  if (C10_LIKELY(stream != nullptr))
-    return stream;
-  open_once();
-  return open_stream.load();
+  return stream_of(here_index());
 }
 
 hr_device *device() {
-  stream();
-  return open_device.load();
+  return device_of(here_index());
 }
 
 void check_index(c10::DeviceIndex index) {
-  TORCH_CHECK(index <= kDevice.index(), "headrace:", static_cast<int>(index),
-              " was asked for, but there is 1 device, headrace:0");
+  if (C10_LIKELY(index <= 0))
+    return; // the first one, when it is opened, says why it can't be
+  int count = count_devices();
+  if (count == 0)
+    device_of(0); // throws the reason
+  TORCH_CHECK(index < count, "headrace:", static_cast<int>(index), " was asked for, but there ",
+              count == 1 ? "is 1 device" : "are " + std::to_string(count) + " devices",
+              count == 1 ? ", headrace:0" : "");
 }
 
 // ---- the allocator
@@ -120,7 +237,7 @@ void release_buffer(void *buffer) {
 c10::DataPtr allocate(size_t bytes) {
   hr_buffer *buffer = nullptr;
   check(hr_buffer_create(device(), bytes > 0 ? bytes : 1, &buffer));
-  return {hr_buffer_handle(buffer), buffer, &release_buffer, kDevice};
+  return {hr_buffer_handle(buffer), buffer, &release_buffer, here()};
 }
 
 namespace {
@@ -147,6 +264,7 @@ public:
     hr_buffer *target = hr_buffer_from_handle(to, &to_offset), *source = hr_buffer_from_handle(from, &from_offset);
     hr_status status = nullptr;
     if (target != nullptr && source != nullptr) {
+      OnDevice on(owner_of(target));
       int64_t size = static_cast<int64_t>(count), one = 1;
       hr_view in{source, nullptr, HR_DTYPE_U8, 1, static_cast<int64_t>(from_offset), &size, &one};
       hr_view out{target, nullptr, HR_DTYPE_U8, 1, static_cast<int64_t>(to_offset), &size, &one};
@@ -161,17 +279,18 @@ public:
   }
 
   bool initialized() override {
-    return open_stream.load() != nullptr;
+    return is_open();
   }
   void emptyCache(c10::MempoolId_t) override {
-    hr_device_memory_trim(device());
+    for (Opened &one : opened)
+      if (hr_device *device = one.device.load())
+        hr_device_memory_trim(device);
   }
   void recordStream(const c10::DataPtr &, c10::Stream) override {}
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
-    check_index(index);
     hr_memory_stats memory;
-    hr_device_memory_stats(device(), &memory);
+    hr_device_memory_stats(device_of(index_of(index)), &memory);
     c10::CachingDeviceAllocator::DeviceStats stats;
     stats.allocated_bytes[0] = stat(memory.allocated_bytes, memory.allocated_bytes_peak);
     stats.active_bytes[0] = stats.requested_bytes[0] = stats.allocated_bytes[0];
@@ -182,18 +301,15 @@ public:
   }
 
   void resetAccumulatedStats(c10::DeviceIndex index) override {
-    check_index(index);
-    hr_stream_reset_stats(stream());
+    hr_stream_reset_stats(stream_of(index_of(index)));
   }
   void resetPeakStats(c10::DeviceIndex index) override {
-    check_index(index);
-    hr_device_memory_reset_peak(device());
+    hr_device_memory_reset_peak(device_of(index_of(index)));
   }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
-    check_index(index);
     hr_memory_stats memory;
-    hr_device_memory_stats(device(), &memory);
+    hr_device_memory_stats(device_of(index_of(index)), &memory);
     return {static_cast<size_t>(memory.device_free_bytes), static_cast<size_t>(memory.device_total_bytes)};
   }
 };
@@ -259,7 +375,8 @@ PinnedAllocator *pinned_allocator() {
 
 class Generator final : public c10::GeneratorImpl {
 public:
-  Generator() : c10::GeneratorImpl(kDevice, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
+  explicit Generator(c10::DeviceIndex index)
+      : c10::GeneratorImpl({c10::DeviceType::PrivateUse1, index}, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
   void set_current_seed(uint64_t seed) override {
     seed_ = seed, offset_ = 0;
@@ -300,20 +417,24 @@ public:
 
 private:
   Generator *clone_impl() const override {
-    Generator *copy = new Generator;
+    Generator *copy = new Generator(device().index());
     copy->seed_ = seed_, copy->offset_ = offset_;
     return copy;
   }
   uint64_t seed_ = c10::default_rng_seed_val, offset_ = 0;
 };
 
-const at::Generator &default_generator() {
-  static at::Generator *generator = [] {
-    auto *made = new at::Generator(at::make_generator<Generator>());
-    made->seed();
-    return made;
-  }();
-  return *generator;
+// Each device has one of its own.
+const at::Generator &default_generator(c10::DeviceIndex index) {
+  static std::mutex *mutex = new std::mutex;
+  static auto *generators = new std::array<at::Generator, kDevicesMax>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  at::Generator &generator = (*generators)[index];
+  if (C10_UNLIKELY(!generator.defined())) {
+    generator = at::make_generator<Generator>(index);
+    generator.seed();
+  }
+  return generator;
 }
 
 } // namespace
@@ -323,11 +444,12 @@ c10::Allocator *allocator() {
 }
 
 Philox next_philox(const std::optional<at::Generator> &generator, int64_t count) {
-  const at::Generator &used = generator.has_value() && generator->defined() ? *generator : default_generator();
-  TORCH_CHECK(used.device().type() == c10::DeviceType::PrivateUse1, "Expected a '", kDevice.str(),
+  const at::Generator &used =
+      generator.has_value() && generator->defined() ? *generator : default_generator(here_index());
+  TORCH_CHECK(used.device().type() == c10::DeviceType::PrivateUse1, "Expected a '", here().str(),
               "' device type for generator but found '", used.device().str(), "'");
   if (Capture *capturing = capture(); C10_UNLIKELY(capturing != nullptr)) {
-    TORCH_CHECK(used == default_generator(),
+    TORCH_CHECK(used == default_generator(here_index()),
                 "headrace: a graph that draws from a generator of its own can't be captured");
     capturing->ticket_count += count;
     return {0, capturing->ticket_count - count};
@@ -344,9 +466,10 @@ using Clock = std::chrono::steady_clock;
 
 struct Event {
   Clock::time_point when;
+  c10::DeviceIndex device;
 };
 
-thread_local c10::StreamId current_stream = 0;
+thread_local std::array<c10::StreamId, kDevicesMax> current_stream{};
 std::atomic<c10::StreamId> next_stream{1};
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
@@ -354,47 +477,51 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return c10::DeviceType::PrivateUse1;
   }
   c10::Device exchangeDevice(c10::Device wanted) const override {
-    setDevice(wanted);
-    return kDevice;
+    return {c10::DeviceType::PrivateUse1, exchange_index(wanted.index())};
   }
   c10::Device getDevice() const override {
-    return kDevice;
+    return here();
   }
   void setDevice(c10::Device wanted) const override {
-    check_index(wanted.index());
+    exchange_index(wanted.index());
   }
-  void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const override {
-    return make_stream(current_stream);
+  void uncheckedSetDevice(c10::Device wanted) const noexcept override {
+    if (wanted.index() >= 0 && wanted.index() < kDevicesMax)
+      chosen_device = wanted.index();
   }
-  c10::Stream getDefaultStream(c10::Device) const override {
-    return make_stream(0);
+  c10::Stream getStream(c10::Device device) const override {
+    c10::DeviceIndex index = index_of(device.index());
+    return make_stream(index, current_stream[index]);
   }
-  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
-    return make_stream(next_stream++);
+  c10::Stream getDefaultStream(c10::Device device) const override {
+    return make_stream(index_of(device.index()), 0);
   }
-  c10::Stream getNewStream(c10::Device, int) const override {
-    return make_stream(next_stream++);
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
+    return make_stream(index_of(device.index()), next_stream++);
+  }
+  c10::Stream getNewStream(c10::Device device, int) const override {
+    return make_stream(index_of(device.index()), next_stream++);
   }
   c10::Stream exchangeStream(c10::Stream wanted) const override {
-    c10::StreamId before = current_stream;
-    current_stream = wanted.id();
-    return make_stream(before);
+    c10::DeviceIndex index = index_of(wanted.device_index());
+    return make_stream(index, std::exchange(current_stream[index], wanted.id()));
   }
-  void *getStreamNativeHandle(const c10::Stream) const {
-    return stream();
+  void *getStreamNativeHandle(const c10::Stream stream) const {
+    return stream_of(index_of(stream.device_index()));
   }
   c10::DeviceIndex deviceCount() const noexcept override {
-    return 1;
+    return static_cast<c10::DeviceIndex>(count_devices());
   }
 
   // A timed event is placed after all work before it, so that the time between two is the time of the work.
-  void record(void **event, const c10::Stream &, const c10::DeviceIndex, const c10::EventFlag flag) const override {
+  void record(void **event, const c10::Stream &stream, const c10::DeviceIndex,
+              const c10::EventFlag flag) const override {
+    c10::DeviceIndex index = index_of(stream.device_index());
     if (*event == nullptr)
       *event = new Event;
     if (flag == c10::EventFlag::BACKEND_DEFAULT)
-      check(hr_stream_synchronize(stream()));
-    static_cast<Event *>(*event)->when = Clock::now();
+      check(hr_stream_synchronize(stream_of(index)));
+    *static_cast<Event *>(*event) = {Clock::now(), index};
   }
   void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override {
     delete static_cast<Event *>(event);
@@ -402,12 +529,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void block(void *, const c10::Stream &) const override {} // one queue in order
   bool queryEvent(void *event) const override {
     if (event != nullptr)
-      check(hr_stream_synchronize(stream()));
+      check(hr_stream_synchronize(stream_of(static_cast<Event *>(event)->device)));
     return true;
   }
   void synchronizeEvent(void *event) const override {
     if (event != nullptr)
-      check(hr_stream_synchronize(stream()));
+      check(hr_stream_synchronize(stream_of(static_cast<Event *>(event)->device)));
   }
   double elapsedTime(void *from, void *to, const c10::DeviceIndex) const override {
     TORCH_CHECK(from != nullptr && to != nullptr, "Both events must be recorded before calculating elapsed time.");
@@ -415,22 +542,21 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
         static_cast<Event *>(to)->when - static_cast<Event *>(from)->when;
     return elapsed.count();
   }
-  bool queryStream(const c10::Stream &) const override {
-    check(hr_stream_synchronize(stream()));
+  bool queryStream(const c10::Stream &stream) const override {
+    synchronizeStream(stream);
     return true;
   }
-  void synchronizeStream(const c10::Stream &) const override {
-    check(hr_stream_synchronize(stream()));
+  void synchronizeStream(const c10::Stream &stream) const override {
+    synchronizeDevice(stream.device_index());
   }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
-    check_index(index);
-    check(hr_stream_synchronize(stream()));
+    check(hr_stream_synchronize(stream_of(index_of(index))));
   }
   void recordDataPtrOnStream(const c10::DataPtr &, const c10::Stream &) const override {}
 
 private:
-  static c10::Stream make_stream(c10::StreamId id) {
-    return c10::Stream(c10::Stream::UNSAFE, kDevice, id);
+  static c10::Stream make_stream(c10::DeviceIndex index, c10::StreamId id) {
+    return c10::Stream(c10::Stream::UNSAFE, {c10::DeviceType::PrivateUse1, index}, id);
   }
 };
 
@@ -441,7 +567,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return true;
   }
   bool isAvailable() const override {
-    return !forked.load();
+    return !forked.load() && count_devices() > 0;
   }
   bool hasPrimaryContext(c10::DeviceIndex) const override {
     return true;
@@ -450,17 +576,16 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     stream();
   }
   c10::DeviceIndex deviceCount() const override {
-    return 1;
+    return static_cast<c10::DeviceIndex>(count_devices());
   }
   void setCurrentDevice(c10::DeviceIndex index) const override {
-    check_index(index);
+    exchange_index(index);
   }
   c10::DeviceIndex getCurrentDevice() const override {
-    return 0;
+    return here_index();
   }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
-    setCurrentDevice(index);
-    return 0;
+    return exchange_index(index);
   }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
     return exchangeDevice(index);
@@ -475,16 +600,15 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     size_t offset = 0;
     hr_buffer *buffer = hr_buffer_from_handle(pointer, &offset);
     TORCH_CHECK(buffer != nullptr, "headrace: no buffer of the device at this address");
+    c10::Device owner = owner_of(buffer);
     hr_buffer_release(buffer);
-    return kDevice;
+    return owner;
   }
   const at::Generator &getDefaultGenerator(c10::DeviceIndex index) const override {
-    check_index(index);
-    return default_generator();
+    return default_generator(index_of(index));
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    check_index(index);
-    return at::make_generator<Generator>();
+    return at::make_generator<Generator>(index_of(index));
   }
   void resizePrivateUse1Bytes(const c10::Storage &storage, size_t bytes) const override {
     resize_storage(storage.unsafeGetStorageImpl(), bytes);
@@ -568,8 +692,24 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 // ---- the C interface of the Python module
 
-Generator *generator_impl() {
-  return static_cast<Generator *>(default_generator().unsafeGetGeneratorImpl());
+c10::DeviceIndex narrow(int index) {
+  return static_cast<c10::DeviceIndex>(std::clamp(index, -1, 127));
+}
+
+// The default generator of a device, locked.
+struct LockedGenerator {
+  explicit LockedGenerator(int index)
+      : impl(static_cast<Generator *>(default_generator(index_of(narrow(index))).unsafeGetGeneratorImpl())),
+        lock(impl->mutex_) {}
+  Generator *impl;
+  std::lock_guard<std::mutex> lock;
+};
+
+hr_stream *stream_at(int index) {
+  return stream_of(index_of(narrow(index)));
+}
+hr_device *device_at(int index) {
+  return device_of(index_of(narrow(index)));
 }
 
 } // namespace
@@ -577,6 +717,7 @@ Generator *generator_impl() {
 
 using namespace headrace;
 
+// An `index` below 0 is the current device.
 extern "C" {
 
 HR_API const char *headrace_torch_error(void) {
@@ -586,8 +727,9 @@ HR_API const char *headrace_torch_error(void) {
 HR_API int headrace_torch_set_device_name(const char *name) {
   return guarded([&] {
     std::lock_guard<std::mutex> lock(open_mutex());
-    TORCH_CHECK(open_stream.load() == nullptr || device_name == name, "the device is open already");
+    TORCH_CHECK(!is_open() || device_name == name, "the device is open already");
     device_name = name;
+    known_count.store(-1);
   });
 }
 
@@ -595,60 +737,92 @@ HR_API int headrace_torch_in_bad_fork(void) {
   return forked.load();
 }
 HR_API int headrace_torch_is_open(void) {
-  return open_stream.load() != nullptr;
+  return is_open();
 }
 HR_API int headrace_torch_open(void) {
   return guarded([] { stream(); });
 }
+HR_API int headrace_torch_device_count(void) {
+  return count_devices();
+}
+HR_API int headrace_torch_current_device(void) {
+  return here_index();
+}
+HR_API int headrace_torch_set_device(int index) {
+  return guarded([&] { exchange_index(narrow(index)); });
+}
+HR_API int headrace_torch_stream(int index, int64_t *out_stream) {
+  return guarded([&] { *out_stream = current_stream[index_of(narrow(index))]; });
+}
+HR_API int headrace_torch_set_stream(int index, int64_t stream) {
+  return guarded([&] { current_stream[index_of(narrow(index))] = stream; });
+}
+HR_API int headrace_torch_describe(int index, hr_device_info *out_info) {
+  return guarded([&] { hr_device_describe(device_at(index), out_info); });
+}
 HR_API int headrace_torch_commit(void) {
   return guarded([] { check(hr_stream_commit(stream())); });
 }
-HR_API int headrace_torch_synchronize(void) {
-  return guarded([] {
-    if (open_stream.load() != nullptr)
-      check(hr_stream_synchronize(stream()));
+HR_API int headrace_torch_synchronize(int index) {
+  return guarded([&] {
+    if (is_open())
+      check(hr_stream_synchronize(stream_at(index)));
   });
 }
+HR_API int headrace_torch_synchronize_all(void) {
+  return guarded(synchronize_all);
+}
 
-HR_API int headrace_torch_stats(hr_stats *out_stats) {
-  return guarded([&] { hr_stream_stats(stream(), out_stats); });
+HR_API int headrace_torch_stats(int index, hr_stats *out_stats) {
+  return guarded([&] { hr_stream_stats(stream_at(index), out_stats); });
 }
-HR_API int headrace_torch_reset_stats(void) {
-  return guarded([] { hr_stream_reset_stats(stream()); });
+HR_API int headrace_torch_reset_stats(int index) {
+  return guarded([&] { hr_stream_reset_stats(stream_at(index)); });
 }
-HR_API int headrace_torch_memory_stats(hr_memory_stats *out_stats) {
-  return guarded([&] { hr_device_memory_stats(device(), out_stats); });
+HR_API int headrace_torch_memory_stats(int index, hr_memory_stats *out_stats) {
+  return guarded([&] { hr_device_memory_stats(device_at(index), out_stats); });
 }
-HR_API int headrace_torch_memory_reset_peak(void) {
-  return guarded([] { hr_device_memory_reset_peak(device()); });
+HR_API int headrace_torch_memory_reset_peak(int index) {
+  return guarded([&] { hr_device_memory_reset_peak(device_at(index)); });
 }
-HR_API int headrace_torch_memory_limit(int64_t bytes) {
-  return guarded([&] { hr_device_memory_limit(device(), bytes); });
+HR_API int headrace_torch_memory_limit(int index, int64_t bytes) {
+  return guarded([&] { hr_device_memory_limit(device_at(index), bytes); });
 }
 HR_API int headrace_torch_memory_trim(void) {
-  return guarded([] { hr_device_memory_trim(device()); });
+  return guarded([] { the_allocator()->emptyCache({0, 0}); });
 }
 
+// Of all devices, those that are opened later as well.
 HR_API int headrace_torch_set_mode(int mode) {
-  return guarded([&] { hr_stream_set_mode(stream(), static_cast<hr_mode>(mode)); });
+  return guarded([&] {
+    stream();
+    std::lock_guard<std::mutex> lock(open_mutex());
+    chosen_mode.store(mode);
+    for (Opened &one : opened)
+      if (hr_stream *stream = one.stream.load())
+        hr_stream_set_mode(stream, static_cast<hr_mode>(mode));
+  });
 }
 HR_API int headrace_torch_mode(int *out_mode) {
   return guarded([&] { *out_mode = hr_stream_mode(stream()); });
 }
 
-HR_API void headrace_torch_seed(uint64_t seed) {
-  std::lock_guard<std::mutex> lock(default_generator().unsafeGetGeneratorImpl()->mutex_);
-  generator_impl()->set_current_seed(seed);
+HR_API int headrace_torch_seed(int index, uint64_t seed) {
+  return guarded([&] { LockedGenerator(index).impl->set_current_seed(seed); });
 }
-HR_API void headrace_torch_rng_state(uint64_t *out_seed, uint64_t *out_offset) {
-  std::lock_guard<std::mutex> lock(default_generator().unsafeGetGeneratorImpl()->mutex_);
-  *out_seed = generator_impl()->current_seed();
-  *out_offset = generator_impl()->get_offset();
+HR_API int headrace_torch_rng_state(int index, uint64_t *out_seed, uint64_t *out_offset) {
+  return guarded([&] {
+    LockedGenerator generator(index);
+    *out_seed = generator.impl->current_seed();
+    *out_offset = generator.impl->get_offset();
+  });
 }
-HR_API void headrace_torch_set_rng_state(uint64_t seed, uint64_t offset) {
-  std::lock_guard<std::mutex> lock(default_generator().unsafeGetGeneratorImpl()->mutex_);
-  generator_impl()->set_current_seed(seed);
-  generator_impl()->set_offset(offset);
+HR_API int headrace_torch_set_rng_state(int index, uint64_t seed, uint64_t offset) {
+  return guarded([&] {
+    LockedGenerator generator(index);
+    generator.impl->set_current_seed(seed);
+    generator.impl->set_offset(offset);
+  });
 }
 
 HR_API int headrace_torch_set_fallback(int mode) {

@@ -7,6 +7,7 @@
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
@@ -78,6 +79,7 @@ Tensor view_as_complex(const Tensor &self) {
 // A storage grows or shrinks into a new buffer; what fits is copied.
 void resize_storage(c10::StorageImpl *storage, size_t bytes) {
   TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
+  OnDevice on(storage->device());
   size_t common = std::min(storage->nbytes(), bytes);
   c10::DataPtr pointer = allocate(bytes);
   if (common > 0) {
@@ -123,9 +125,8 @@ const Tensor &resize(const Tensor &self, IntArrayRef size, std::optional<at::Mem
 
 Tensor set_storage_strided(const Tensor &self, const c10::Storage &source, int64_t offset, IntArrayRef size,
                            IntArrayRef stride) {
-  TORCH_CHECK(source.device().type() == c10::DeviceType::PrivateUse1,
-              "Attempted to set the storage of a tensor on device ", kDevice, " to a storage on different device ",
-              source.device(), ".");
+  TORCH_CHECK(source.device() == here(), "Attempted to set the storage of a tensor on device ", here(),
+              " to a storage on different device ", source.device(), ".");
   TORCH_CHECK(offset >= 0, "Tensor: invalid storage offset ", offset);
   c10::TensorImpl *impl = self.unsafeGetTensorImpl();
   impl->set_storage_keep_dtype(source);
@@ -257,6 +258,16 @@ void read_to_host(const Tensor &from, const Tensor &to) {
   to.copy_(host);
 }
 
+// Through the host: the core copies within a device. What is pending on the first one runs before this returns.
+void copy_across(const Tensor &from, const Tensor &to) {
+  TORCH_CHECK(capture() == nullptr, "headrace: a graph that copies between devices can't be captured");
+  Tensor host = at::empty_like(from, at::TensorOptions(at::kCPU));
+  OnDevice at_source(from);
+  read_to_host(from, host);
+  OnDevice at_target(to);
+  write_from_host(host, to);
+}
+
 } // namespace
 
 Tensor copy_from(const Tensor &self, const Tensor &to) {
@@ -268,6 +279,10 @@ Tensor copy_from(const Tensor &self, const Tensor &to) {
   if (is_on_device(self) && is_on_device(to)) {
     if (self.is_same(to))
       return to;
+    if (C10_UNLIKELY(self.device() != to.device())) {
+      copy_across(self, to);
+      return to;
+    }
     at::assert_no_internal_overlap(to);
     at::assert_no_partial_overlap(to, self);
     copy_between(self, to);

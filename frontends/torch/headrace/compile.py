@@ -62,7 +62,8 @@ def _placeholder(tensor):
         raise CannotCaptureError(f"an input is on {tensor.device}")
     size, stride, offset = _hints(tensor.size()), _hints(tensor.stride()), _hint(tensor.storage_offset())
     extent = offset + (1 + sum((n - 1) * s for n, s in zip(size, stride)) if 0 not in size else 0)
-    storage = torch.empty(extent, dtype=tensor.dtype, device="headrace")
+    place = tensor.device if _is_on_device(tensor) else "headrace"
+    storage = torch.empty(extent, dtype=tensor.dtype, device=place)
     return storage.as_strided(size, stride, offset).requires_grad_(tensor.requires_grad)
 
 
@@ -106,7 +107,11 @@ class _Program:
         weakref.finalize(self, _library.headrace_torch_program_release, self.handle)
 
     def capture(self, module, expected_devices, values, tensors):
-        """Runs the FX graph once on placeholders, and keeps what it records."""
+        """Runs the FX graph once on placeholders, and keeps what it records, for the device of the first input."""
+        with torch.headrace.device(next((tensor.device for tensor in tensors if _is_on_device(tensor)), None)):
+            self._capture(module, expected_devices, values, tensors)
+
+    def _capture(self, module, expected_devices, values, tensors):
         with torch.inference_mode(False), torch.no_grad():  # tensors that count their changes
             placeholders = [_placeholder(tensor) for tensor in tensors]
         from_host = [i for i, tensor in enumerate(tensors) if tensor.device.type == "cpu"]

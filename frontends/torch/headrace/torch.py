@@ -4,7 +4,8 @@
     model = model.to("headrace")
     torch.headrace.stats()["commits"]
 
-There is one device, with one queue that runs in order. Operations are deferred and run when a value is needed.
+HEADRACE_DEVICE says what the devices are: all that a driver has (cpu, which has one, or cuda), or one of them (cuda:1). Each has
+one queue that runs in order. Operations are deferred and run when a value is needed.
 """
 
 import atexit
@@ -43,6 +44,17 @@ class _MemoryStats(ctypes.Structure):
             "allocated_bytes allocated_bytes_peak reserved_bytes reserved_bytes_peak limit_bytes allocation_count "
             "driver_allocation_count device_free_bytes device_total_bytes"
         ).split()
+    ]
+
+
+class _DeviceInfo(ctypes.Structure):
+    _fields_ = [
+        ("driver", ctypes.c_char_p),
+        ("description", ctypes.c_char_p),
+        ("ordinal", ctypes.c_int),
+        ("workers", ctypes.c_int),
+        ("is_host", ctypes.c_bool),
+        ("total_bytes", ctypes.c_int64),
     ]
 
 
@@ -117,9 +129,10 @@ def _load_library():
     library = ctypes.CDLL(str(path))
     for name in ("error", "fallbacks"):
         getattr(library, f"headrace_torch_{name}").restype = ctypes.c_char_p
-    library.headrace_torch_memory_limit.argtypes = [ctypes.c_int64]
-    library.headrace_torch_seed.argtypes = [ctypes.c_uint64]
-    library.headrace_torch_set_rng_state.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
+    library.headrace_torch_memory_limit.argtypes = [ctypes.c_int, ctypes.c_int64]
+    library.headrace_torch_set_stream.argtypes = [ctypes.c_int, ctypes.c_int64]
+    library.headrace_torch_seed.argtypes = [ctypes.c_int, ctypes.c_uint64]
+    library.headrace_torch_set_rng_state.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64]
     return library
 
 
@@ -139,7 +152,7 @@ def _call(name, *arguments):
 
 
 def is_available():
-    return not _is_in_bad_fork()
+    return not _is_in_bad_fork() and device_count() > 0
 
 
 def is_initialized():
@@ -154,7 +167,8 @@ def __getattr__(name):
 
 def init():
     if not is_initialized():
-        _warn_without_onednn()
+        if os.environ.get("HEADRACE_DEVICE", "cpu").startswith("cpu"):
+            _warn_without_onednn()
         _call("open")
 
 
@@ -166,56 +180,92 @@ def _is_in_bad_fork():
 
 
 def device_count():
-    return 1
+    """How many devices there are; 0 where HEADRACE_DEVICE names what is not there, and using the device says why."""
+    return _library.headrace_torch_device_count()
 
 
 def current_device():
-    return 0
+    return _library.headrace_torch_current_device()
 
 
 def _index_of(device):
+    """The number of a device given as torch.device, name or number; the current one's for None and below 0."""
     if device is None:
-        return 0
-    if isinstance(device, int):
+        index = -1
+    elif isinstance(device, int):
         index = device
     else:
         device = torch.device(device)
         if device.type != "headrace":
             raise ValueError(f"Expected a headrace device, but got: {device}")
-        index = device.index or 0
-    if index > 0:
-        raise RuntimeError(f"headrace:{index} was asked for, but there is 1 device, headrace:0")
-    return 0
+        index = -1 if device.index is None else device.index
+    if index > 0 and index >= device_count():
+        count = device_count()
+        if count == 0:
+            _call("open")  # raises the reason
+        there_is = "there is 1 device, headrace:0" if count == 1 else f"there are {count} devices"
+        raise RuntimeError(f"headrace:{index} was asked for, but {there_is}")
+    return current_device() if index < 0 else index
 
 
 def set_device(device):
-    _index_of(device)
+    """Chooses this thread's current device, where new tensors of device="headrace" are made."""
+    _call("set_device", _index_of(device))
 
 
 class device:  # noqa: N801 (torch.cuda.device is lower case too)
-    """Context manager that chooses the device; there is one."""
+    """Context manager that chooses the current device."""
 
     def __init__(self, device):
-        self.idx = _index_of(device)
+        self.idx, self.prev_idx = _index_of(device), -1
 
     def __enter__(self):
+        self.prev_idx = _exchange_device(self.idx)
         return self
 
     def __exit__(self, *error):
+        _exchange_device(self.prev_idx)
         return False
 
 
+class device_of(device):  # noqa: N801
+    """Context manager that makes a tensor's device the current one; other tensors change nothing."""
+
+    def __init__(self, tensor):
+        super().__init__(tensor.device if tensor.device.type == "headrace" else None)
+
+
 def _exchange_device(index):
-    _index_of(index)
-    return 0
+    """Chooses a device, unless the number is below 0; gives the one before."""
+    before = current_device()
+    set_device(index)
+    return before
 
 
 _maybe_exchange_device = _exchange_device
 
 
+class _DeviceProperties:
+    """What get_device_properties tells: kind ("cpu", "cuda"), name, ordinal among the kind's devices, total_memory in bytes,
+    multi_processor_count (of a CPU: threads), is_host (its memory is the host's)."""
+
+    def __init__(self, info):
+        self.kind, self.name = info.driver.decode(), info.description.decode()
+        self.ordinal, self.multi_processor_count = info.ordinal, info.workers
+        self.total_memory, self.is_host = info.total_bytes, info.is_host
+
+    def __repr__(self):
+        return f"_DeviceProperties({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+def get_device_properties(device=None):
+    info = _DeviceInfo()
+    _call("describe", _index_of(device), ctypes.byref(info))
+    return _DeviceProperties(info)
+
+
 def get_device_name(device=None):
-    _index_of(device)
-    return "headrace:" + os.environ.get("HEADRACE_DEVICE", "cpu")
+    return get_device_properties(device).name
 
 
 def get_device_capability(device=None):
@@ -225,8 +275,7 @@ def get_device_capability(device=None):
 
 def synchronize(device=None):
     """Waits until everything recorded has run; raises the first error of that work."""
-    _index_of(device)
-    _call("synchronize")
+    _call("synchronize", _index_of(device))
 
 
 def commit():
@@ -242,17 +291,16 @@ def is_bf16_supported():
     return True
 
 
-# ---- streams and events: names for the one queue
+# ---- streams and events: names for a device's one queue
 
 
 class Stream(torch.Stream):
-    """A queue of work. All of them are the device's one queue, which runs in order."""
+    """A queue of work. All of them are their device's one queue, which runs in order."""
 
     def __new__(cls, device=None, priority=0, **names):
         if names:
             return super().__new__(cls, priority=priority, **names)
-        _index_of(device)
-        return super().__new__(cls, "headrace", priority=priority)
+        return super().__new__(cls, torch.device("headrace", _index_of(device)), priority=priority)
 
 
 class Event(torch.Event):
@@ -265,55 +313,66 @@ class Event(torch.Event):
 
 
 def current_stream(device=None):
-    _index_of(device)
-    return torch.accelerator.current_stream()
+    index, number = _index_of(device), ctypes.c_int64()
+    _call("stream", index, ctypes.byref(number))
+    return _stream_of(index, number.value)
 
 
 def default_stream(device=None):
-    _index_of(device)
-    return Stream(stream_id=0, device_index=0, device_type=torch._C._autograd.DeviceType.PrivateUse1.value)
+    return _stream_of(_index_of(device), 0)
+
+
+def _stream_of(index, number):
+    return Stream(stream_id=number, device_index=index, device_type=torch._C._autograd.DeviceType.PrivateUse1.value)
 
 
 def set_stream(stream):
-    torch.accelerator.set_stream(stream)
+    """Makes a stream the current one, and its device too."""
+    index = _index_of(stream.device)
+    _call("set_stream", index, stream.stream_id)
+    set_device(index)
 
 
 class stream:  # noqa: N801
     """Context manager that makes a stream the current one."""
 
     def __init__(self, stream):
-        self._stream, self._before = stream, None
+        self._stream, self._before, self._device = stream, None, -1
 
     def __enter__(self):
         if self._stream is not None:
-            self._before = current_stream()
+            self._before, self._device = current_stream(self._stream.device), current_device()
             set_stream(self._stream)
 
     def __exit__(self, *error):
         if self._stream is not None:
             set_stream(self._before)
+            set_device(self._device)
 
 
 # ---- random numbers
 
 
 def manual_seed(seed):
-    _library.headrace_torch_seed(int(seed) & (2**64 - 1))
+    _call("seed", current_device(), int(seed) & (2**64 - 1))
 
 
-manual_seed_all = manual_seed
+def manual_seed_all(seed):
+    for index in range(max(1, device_count())):
+        _call("seed", index, int(seed) & (2**64 - 1))
 
 
 def seed():
     manual_seed(int.from_bytes(os.urandom(8), "little"))
 
 
-seed_all = seed
+def seed_all():
+    manual_seed_all(int.from_bytes(os.urandom(8), "little"))
 
 
-def _rng_words():
+def _rng_words(device=None):
     words = ctypes.c_uint64(), ctypes.c_uint64()
-    _library.headrace_torch_rng_state(ctypes.byref(words[0]), ctypes.byref(words[1]))
+    _call("rng_state", _index_of(device), ctypes.byref(words[0]), ctypes.byref(words[1]))
     return words[0].value, words[1].value
 
 
@@ -322,25 +381,25 @@ def initial_seed():
 
 
 def get_rng_state(device="headrace"):
-    _index_of(device)
-    state = b"".join(word.to_bytes(8, sys.byteorder) for word in _rng_words())
+    state = b"".join(word.to_bytes(8, sys.byteorder) for word in _rng_words(device))
     return torch.frombuffer(bytearray(state), dtype=torch.uint8).clone()
 
 
 def get_rng_state_all():
-    return [get_rng_state()]
+    return [get_rng_state(index) for index in range(device_count())]
 
 
 def set_rng_state(new_state, device="headrace"):
-    _index_of(device)
+    index = _index_of(device)
     state = bytes(new_state.cpu().to(torch.uint8).tolist())
     if len(state) != 16:
         raise RuntimeError(f"RNG state is wrong size: {len(state)} bytes, expected 16")
-    _library.headrace_torch_set_rng_state(*(int.from_bytes(state[at : at + 8], sys.byteorder) for at in (0, 8)))
+    _call("set_rng_state", index, *(int.from_bytes(state[at : at + 8], sys.byteorder) for at in (0, 8)))
 
 
 def set_rng_state_all(new_states):
-    set_rng_state(new_states[0])
+    for index, state in enumerate(new_states):
+        set_rng_state(state, index)
 
 
 # ---- counters, modes, fallback
@@ -349,15 +408,15 @@ _MODES = ("fuse", "eager", "strict")
 _FALLBACKS = ("error", "warn", "allow")
 
 
-def stats():
-    """What the stream did since it was opened or reset; docs/watching.md says what each counter counts.
+def stats(device=None):
+    """What a device's stream did since it was opened or reset; docs/watching.md says what each counter counts.
 
     Operations recorded, commits and why, cache hits, compiles and their time; groups that ran: kernels (interpreted,
     compiled) and library calls, and the bytes they moved; temporaries that got no memory; operators that ran on the host, by
     name; the system's compiler; and compiled graphs: captures, runs, and runs operation by operation of those that can't be
     captured."""
     values = _Stats()
-    _call("stats", ctypes.byref(values))
+    _call("stats", _index_of(device), ctypes.byref(values))
     result = {name: getattr(values, name) for name, _ in _Stats._fields_}
     result["kernels_compiled"] = result["kernels"] - result["kernels_interpreted"]
     result["fallbacks_by_name"] = fallbacks()
@@ -378,10 +437,10 @@ def _note_eager_run():
     _eager_runs += 1
 
 
-def reset_stats():
+def reset_stats(device=None):
     global _eager_runs
     _eager_runs = 0
-    _call("reset_stats")
+    _call("reset_stats", _index_of(device))
     _library.headrace_torch_reset_graph_counts()
     _library.headrace_torch_reset_fallbacks()
 
@@ -419,15 +478,9 @@ def fallbacks():
 # ---- memory
 
 
-def _memory():
-    values = _MemoryStats()
-    _call("memory_stats", ctypes.byref(values))
-    return values
-
-
 def memory_stats(device=None):
-    _index_of(device)
-    values = _memory()
+    values = _MemoryStats()
+    _call("memory_stats", _index_of(device), ctypes.byref(values))
     return {name: getattr(values, name) for name, _ in _MemoryStats._fields_}
 
 
@@ -448,8 +501,7 @@ def max_memory_reserved(device=None):
 
 
 def reset_peak_memory_stats(device=None):
-    _index_of(device)
-    _call("memory_reset_peak")
+    _call("memory_reset_peak", _index_of(device))
 
 
 def mem_get_info(device=None):
@@ -461,16 +513,15 @@ def empty_cache():
     _call("memory_trim")
 
 
-def set_memory_limit(size):
-    """Limits what the device reserves, in bytes; 0 lifts the limit."""
-    _call("memory_limit", int(size))
+def set_memory_limit(size, device=None):
+    """Limits what a device reserves, in bytes; 0 lifts the limit."""
+    _call("memory_limit", _index_of(device), int(size))
 
 
 def set_per_process_memory_fraction(fraction, device=None):
-    _index_of(device)
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction must be between 0 and 1, not {fraction}")
-    set_memory_limit(max(1, int(mem_get_info()[1] * fraction)))
+    set_memory_limit(max(1, int(mem_get_info(device)[1] * fraction)), device)
 
 
 # ---- registration
@@ -542,7 +593,7 @@ def _finish():
     interpreter is ending, the process aborts. (The core itself waits for its work when the process exits.)
     """
     try:
-        synchronize()
+        _call("synchronize_all")
     except Exception:
         pass  # nobody is left to read the error
 
