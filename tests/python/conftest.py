@@ -2,6 +2,8 @@
 
 HEADRACE_TEST_DEVICE    the device to test (default headrace); `cpu` checks the tests themselves on torch's CPU device,
                         and leaves out those that speak to torch.headrace (marked device_only)
+HEADRACE_DEVICE         which driver's device "headrace" is, as everywhere; unless it is the CPU's, tests of the CPU's libraries and
+                        kernels are left out (marked cpu_only)
 HEADRACE_TEST_EXAMPLES  how many random programs a property is tried on (default 150, the same ones each time; a number
                         given here draws new ones in each run)
 """
@@ -41,7 +43,16 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "device_only: speaks to torch.headrace; left out when another device is tested")
 
 
+    config.addinivalue_line("markers", "cpu_only: of the CPU's libraries or kernels; left out where HEADRACE_DEVICE is another")
+
+
 def pytest_collection_modifyitems(items):
+    kind = os.environ.get("HEADRACE_DEVICE", "cpu").split(":")[0] or "cpu"
+    if kind != "cpu":
+        skip = pytest.mark.skip(reason=f"of the CPU's libraries or kernels; HEADRACE_DEVICE is {kind}")
+        for item in items:
+            if item.get_closest_marker("cpu_only"):
+                item.add_marker(skip)
     if DEVICE.type != "headrace":
         skip = pytest.mark.skip(reason=f"needs torch.headrace; HEADRACE_TEST_DEVICE is {DEVICE}")
         for item in items:

@@ -88,6 +88,7 @@ def test_training_between_inferences_is_seen(kind):
     check(host, device, x)
 
 
+@pytest.mark.cpu_only
 def test_one_weight_is_kept_once_for_all_shapes_and_goes_with_it():
     gc.collect()
     before = kept_bytes()
@@ -109,6 +110,7 @@ def test_memory_used_again_is_not_taken_for_what_it_held():
         check(host, copy.deepcopy(host).to(DEVICE), x)
 
 
+@pytest.mark.cpu_only
 def test_written_weights_are_let_go():
     gc.collect()
     before = kept_bytes()

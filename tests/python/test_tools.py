@@ -20,7 +20,11 @@ LINE = re.compile(
 
 def run(*arguments, code=0, **environment):
     done = subprocess.run(
-        [TOOLS[-1], *map(str, arguments)], capture_output=True, text=True, timeout=120, env={**os.environ, **environment}
+        [TOOLS[-1], *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "HEADRACE_DEVICE": "cpu", **environment},
     )
     assert done.returncode == code, done.stderr
     return done
