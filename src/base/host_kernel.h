@@ -11,7 +11,7 @@
 
 #include "headrace/dtype.h"
 
-enum { HR_HOST_KERNEL_PASS_MAX = 3 };
+enum { HR_HOST_KERNEL_PASS_MAX = 9 };
 
 typedef struct hr_host_kernel hr_host_kernel;
 

@@ -5,8 +5,8 @@
  *   sequential rows       a thread a row: neighbouring rows lie side by side
  *   rows of lanes         a warp a row: thread t has lanes t and t + 32, so the tree by halves begins in the thread and goes on by
  *                         shuffles
- *   ... of several chunks a block a row, a warp a chunk; results of chunks go through the workspace
- *   only reductions       of several chunks in few rows: pass 0 a warp (a thread, where sequential) a chunk, pass 1 the rest
+ *   large reductions      several passes over the whole device (emit_device_passes.c)
+ *   ... of many phases    a block a row, a warp a chunk; results of chunks go through the workspace
  *
  * A value of an element that a later phase needs is computed again there. Where something was stored in between, and memory may be
  * the same under two arguments, it is kept in the workspace instead.
@@ -45,7 +45,7 @@ static const char *const cuda_prelude =
     "((int)threadIdx.x)\n#define HR_WARP 32\n"
     "#define HR_LANE (HR_THREAD % 32)\n#define HR_UNROLL _Pragma(\"unroll\")\n"
     "#define HR_BARRIER __syncthreads()\n#define HR_WARP_BARRIER __syncwarp()\n"
-    "#define HR_ALIGNED __align__(16)\n"
+    "#define HR_ALIGNED __align__(16)\n#define HR_SHARED __shared__\n"
     "HR_VMATH_FN void hr_copy4(void *to, const void *from) { *(unsigned *)to = *(const unsigned *)from; }\n"
     "HR_VMATH_FN void hr_copy8(void *to, const void *from) { *(uint2 *)to = *(const uint2 *)from; }\n"
     "HR_VMATH_FN void hr_copy16(void *to, const void *from) { *(uint4 *)to = *(const uint4 *)from; }\n"
@@ -61,7 +61,7 @@ static const char *const emulated_prelude =
     "#define HR_BLOCK hr_block\n#define HR_THREAD hr_thread\n#define HR_WARP 32\n"
     "#define HR_LANE (HR_THREAD % 32)\n#define HR_UNROLL\n"
     "#define HR_BARRIER hr_wait(1)\n#define HR_WARP_BARRIER hr_wait(0)\n"
-    "#define HR_ALIGNED __attribute__((aligned(16)))\n"
+    "#define HR_ALIGNED __attribute__((aligned(16)))\n#define HR_SHARED static\n"
     "#define hr_copy4(to, from) __builtin_memcpy(to, from, 4)\n#define hr_copy8(to, from) __builtin_memcpy(to, from, "
     "8)\n"
     "#define hr_copy16(to, from) __builtin_memcpy(to, from, 16)\n"
@@ -236,24 +236,17 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
   d->chunks = (d->elements + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
   d->is_long = needs_long(kernel);
   hr__device_place_spills(d);
-  bool is_lanes = kernel->reduce_mask != 0 && kernel->order == HR_ORDER_LANES;
-  bool has_several = kernel->reduce_mask != 0 && d->chunks > 1;
-  bool is_split = has_several && hr__device_can_split(d) && (is_lanes || d->chunks <= HR_REDUCE_CHUNK);
-  if (has_several && (is_lanes || is_split)) {
-    hr__device_place_parts(d);
-  }
   if (hr__device_is_vector(d)) {
     hr__device_vectors(d, emission);
-  } else if (is_split && is_lanes) {
-    hr__device_split_warps(d, emission);
-  } else if (is_split) {
-    hr__device_split_threads(d, emission);
-  } else if (is_lanes && has_several) {
-    hr__device_block_rows(d, emission);
-  } else if (is_lanes) {
-    hr__device_warp_rows(d, emission);
-  } else {
+  } else if (hr__device_has_passes(d)) {
+    hr__device_passes(d, emission);
+  } else if (kernel->reduce_mask == 0 || kernel->order != HR_ORDER_LANES) {
     hr__device_thread_rows(d, emission);
+  } else if (d->chunks > 1) {
+    hr__device_place_parts(d);
+    hr__device_block_rows(d, emission);
+  } else {
+    hr__device_warp_rows(d, emission);
   }
   for (int pass = 0; pass < emission->pass_count; ++pass) { /* no rows: nothing to do */
     emission->blocks[pass] = d->rows == 0 ? 0 : emission->blocks[pass];

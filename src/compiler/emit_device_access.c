@@ -164,7 +164,7 @@ static void emit_store(const device *d, const hr_instr *instr) {
 
 /* ---- values of earlier phases ---- */
 
-static bool reads(const hr_kernel *kernel, const hr_instr *instr, int reg) {
+bool hr__device_reads(const hr_kernel *kernel, const hr_instr *instr, int reg) {
   for (int s = 0; s < instr->source_count; ++s) {
     if (instr->sources[s].kind == HR_SOURCE_REGISTER && instr->sources[s].index == reg) {
       return true;
@@ -191,7 +191,7 @@ static void find_again(const device *d, int phase, bool *out_again) {
       const hr_instr *user = &kernel->instrs[j];
       bool runs =
           user->level == HR_LEVEL_ELEMENT && (user->phase == phase || (out_again[j] && d->spills[user->dst] < 0));
-      out_again[k] |= runs && reads(kernel, user, instr->dst);
+      out_again[k] |= runs && hr__device_reads(kernel, user, instr->dst);
     }
   }
 }
@@ -254,6 +254,16 @@ void hr__device_instr(const device *d, const hr_instr *instr) {
 static void emit_accumulate(const device *d, const hr_instr *instr, const char *suffix) {
   hr__emitter *e = d->e;
   const char *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
+  if (suffix == NULL) {
+    HR__EMIT(e, "q%d[t][HR_LANE] = ", instr->dst);
+    hr__emit_source(e, instr, 0);
+    if (instr->kind == HR_INSTR_ARGREDUCE) {
+      HR__EMIT(e, ";\nk%d[t][HR_LANE] = ", instr->dst);
+      hr__emit_source(e, instr, 1);
+    }
+    HR__EMIT(e, ";\n");
+    return;
+  }
   if (instr->kind == HR_INSTR_ARGREDUCE) {
     HR__EMIT(e, "hr_offer_%s_%s(&l%d%s, &m%d%s, ", row, cls, instr->dst, suffix, instr->dst, suffix);
     hr__emit_source(e, instr, 0);

@@ -2,7 +2,8 @@
  *
  *   emit_device.c          preludes; which form a kernel takes; a thread a row
  *   emit_device_access.c   what happens to an element, and to a row
- *   emit_device_rows.c     warps, blocks and chunks
+ *   emit_device_rows.c     a warp or a block a row
+ *   emit_device_passes.c   chunks of rows over the whole device
  *   emit_device_vector.c   several neighbours a thread
  *
  * In the text: c0, c1, ... are coordinates of kept dims, w0, ... of walked ones, i the number of an element in its row, l5 an
@@ -50,7 +51,10 @@ void hr__device_place_spills(device *d);
 void hr__device_instr(const device *d, const hr_instr *instr);
 /* Declares accumulators: one, or two lanes. */
 void hr__device_accumulators(const device *d, int phase, bool is_pair);
-/* Everything that happens to element i of a row in a phase; SUFFIX of accumulators: "[h]" or "". */
+/* Whether an instruction reads a register. */
+bool hr__device_reads(const hr_kernel *kernel, const hr_instr *instr, int reg);
+/* Everything that happens to element i of a row in a phase; SUFFIX of accumulators: "[h]" or "". NULL: what is reduced goes to place
+ * t of the block's tile. */
 void hr__device_element(const device *d, int phase, const char *suffix);
 /* Row instructions of a phase. `barrier`: what separates reads of all threads from the store of `first`; NULL: a thread alone. */
 void hr__device_row(const device *d, int phase, const char *barrier, const char *first);
@@ -64,13 +68,23 @@ void hr__device_results(const device *d, int phase);
 
 /* ---- emit_device_rows.c ---- */
 
+/* Where results of chunks go, and those of an index of the best: places in the workspace. */
 void hr__device_place_parts(device *d);
-/* Whether nothing but reductions runs over the elements. */
-bool hr__device_can_split(const device *d);
+int64_t hr__device_part_indices(const device *d, int k);
+/* The lanes of elements [from, to) of a warp's row: thread t has lanes t and t + 32. */
+void hr__device_lanes(const device *d, int phase, const char *from, const char *to);
+/* Folds the lanes; `at` NULL: into registers, else to the place of chunk `at` (a C expression). */
+void hr__device_fold(const device *d, int phase, const char *at);
+/* The results of a row's chunks become registers: a warp makes them. With `shares` it leaves them for the others of the block. */
+void hr__device_combine(const device *d, int phase, bool shares);
 void hr__device_warp_rows(const device *d, hr_device_emission *emission);
 void hr__device_block_rows(const device *d, hr_device_emission *emission);
-void hr__device_split_warps(const device *d, hr_device_emission *emission);
-void hr__device_split_threads(const device *d, hr_device_emission *emission);
+
+/* ---- emit_device_passes.c ---- */
+
+/* Whether a kernel's rows are divided over the whole device, in several passes. */
+bool hr__device_has_passes(const device *d);
+void hr__device_passes(device *d, hr_device_emission *emission);
 
 /* ---- emit_device_vector.c ---- */
 

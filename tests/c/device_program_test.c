@@ -211,3 +211,69 @@ HR_TEST(texts_of_devices_have_the_bits_of_interpreted_kernels) {
   hr_vector_fini(&b.entries);
   hr_text_fini(&b.text);
 }
+
+/* ---- reductions of several chunks ---- */
+
+/* Contents: small numbers of both signs. */
+static void fill(generated *g, const hr_dtype *dtypes) {
+  uint32_t state = 1;
+  g->buffer_count = g->program.buffer_count;
+  g->bytes = calloc((size_t)g->buffer_count, sizeof *g->bytes);
+  g->memory = calloc((size_t)g->buffer_count, sizeof *g->memory);
+  g->dtypes = calloc((size_t)g->buffer_count, sizeof *g->dtypes);
+  g->arguments = calloc(1, sizeof *g->arguments);
+  for (int b = 0; b < g->buffer_count; ++b) {
+    g->bytes[b] = g->program.buffers[b].bytes;
+    g->memory[b] = calloc(g->bytes[b] + 1, 1);
+    g->dtypes[b] = dtypes[b];
+    for (size_t i = 0; i < g->bytes[b] / hr_dtype_size(dtypes[b]); ++i) {
+      state = state * 1664525u + 1013904223u;
+      double value = (double)(state >> 8) / (1 << 23) - 1;
+      if (dtypes[b] == HR_DTYPE_F32) {
+        ((float *)g->memory[b])[i] = (float)value;
+      } else if (dtypes[b] == HR_DTYPE_F64) {
+        ((double *)g->memory[b])[i] = value;
+      }
+    }
+  }
+}
+
+/* x - mean(x) and its square's sum over `mask` of [a, b]: three phases, of which two reduce and the last stores. */
+static void make_centred(generated *g, const char *dtype, int a, int b, int mask, hr_dtype type) {
+  hr_text text = {0};
+  char all[64], row[64];
+  long long size = (long long)hr_dtype_size(type), rows = mask == 1 ? b : a;
+  snprintf(all, sizeof all, "%s[%d,%d]{%d,1}+0", dtype, a, b, b);
+  snprintf(row, sizeof row, "%s[%d,%d]{%d,%d}+0", dtype, a, b, mask == 1 ? 0 : 1, mask == 1 ? 1 : 0);
+  hr_text_printf(&text,
+                 "buffer %%0 %lld live\nbuffer %%1 %lld live fresh\nbuffer %%2 %lld live fresh\n"
+                 "buffer %%3 %lld dead fresh\nbuffer %%4 %lld live fresh\n"
+                 "loop %%1:%s = sum(%%0:%s) reduce(%d)\n"
+                 "loop %%2:%s = sub(%%0:%s, %%1:%s)\n"
+                 "loop %%3:%s = mul(%%2:%s, %%2:%s)\n"
+                 "loop %%4:%s = sum(%%3:%s) reduce(%d)\n",
+                 a * b * size, rows * size, a * b * size, a * b * size, rows * size, row, all, mask, all, all, row, all,
+                 all, all, row, all, mask);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
+  hr_text_fini(&text);
+  fill(g, (hr_dtype[]){type, type, type, type, type});
+}
+
+HR_TEST(reductions_of_many_elements_have_the_bits_of_interpreted_kernels) {
+  static const int shapes[][3] = {{3, 9000, 2}, {70, 4097, 2}, {9000, 3, 1}, {70, 33, 1}, {4500, 65, 1}, {8192, 32, 1}};
+  enum { SHAPES = sizeof shapes / sizeof *shapes };
+  if (!has_compiler()) {
+    return;
+  }
+  batch b = {0};
+  generated *programs = calloc(2 * SHAPES, sizeof *programs);
+  for (int i = 0; i < SHAPES; ++i) {
+    make_centred(&programs[2 * i], "f32", shapes[i][0], shapes[i][1], shapes[i][2], HR_DTYPE_F32);
+    make_centred(&programs[2 * i + 1], "f64", shapes[i][0], shapes[i][1], shapes[i][2], HR_DTYPE_F64);
+  }
+  check_programs(&b, 0, 2 * SHAPES, programs);
+  HR_ASSERT_EQ(b.emitted, b.kernels);
+  free(programs);
+  hr_vector_fini(&b.entries);
+  hr_text_fini(&b.text);
+}

@@ -1,0 +1,343 @@
+/* Reductions of many elements over the whole device: a kernel of several passes.
+ *
+ *   phase 0   r0 = load x            r1 = reduce sum r0            elements 0   chunks of all rows: results to the workspace
+ *   phase 1   r2 = div r1, n         r3 = load x                   rows 1       r1 from its chunks, r2; both to the workspace
+ *             r4 = sub r3, r2        store y, r4                   elements 1   chunks of all rows: r2 from the workspace
+ *
+ * Row instructions run once, in a pass between those of elements; what others need of them goes through the workspace. A unit of a pass
+ * of elements is a chunk of a row:
+ *
+ *   lanes        a warp has it; results lie by row
+ *   sequential   a block has it for 32 neighbouring rows: its warps make the values of 64 elements of each, side by side in the block's
+ *                own memory, and one warp for each reduction then takes them in order, a thread a row; results lie by chunk
+ */
+#include <stdio.h>
+
+#include "compiler/emit_device_internal.h"
+
+enum { WARP = 32, ROW_THREADS = 128, TILE_ROWS = 32, TILE_ELEMENTS = 64, TILE_THREADS = 512, TILE_BYTES = 40 << 10 };
+
+typedef struct passes {
+  device *d;
+  bool is_lanes;
+  int64_t *kept; /* by register: where row registers are in the workspace; -1: nobody needs them elsewhere */
+  hr_device_emission *emission;
+} passes;
+
+static bool is_row_value(const hr_instr *instr) {
+  return instr->dst >= 0 && (instr->level == HR_LEVEL_ROW || hr__device_is_reduction(instr));
+}
+
+/* The pass of rows that makes a row register: 0 before the elements of phase 0, and so on. */
+static int made_in(const hr_instr *instr) {
+  return hr__device_is_reduction(instr) ? instr->phase + 1 : instr->phase;
+}
+
+static bool reads(const hr_kernel *kernel, const hr_instr *instr, int reg) {
+  return hr__device_reads(kernel, instr, reg);
+}
+
+/* Row registers that elements read, or rows of a later pass. */
+static bool place_kept(passes *p) {
+  const hr_kernel *kernel = p->d->e->kernel;
+  p->kept = HR_ARENA_ARRAY(&p->d->e->arena, int64_t, (size_t)kernel->register_count + 1);
+  if (p->kept == NULL) {
+    return false;
+  }
+  for (int r = 0; r < kernel->register_count; ++r) {
+    p->kept[r] = -1;
+  }
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *made = &kernel->instrs[k];
+    bool is_needed = false;
+    for (int j = 0; is_row_value(made) && j < kernel->instr_count; ++j) {
+      const hr_instr *user = &kernel->instrs[j];
+      is_needed |= (user->level == HR_LEVEL_ELEMENT || user->phase > made_in(made)) && reads(kernel, user, made->dst);
+    }
+    if (is_needed) {
+      p->kept[made->dst] =
+          hr__device_reserve(p->d, p->d->rows * (int64_t)hr_class_size(kernel->registers[made->dst].cls));
+    }
+  }
+  return true;
+}
+
+static void emit_kept(const passes *p, int reg) {
+  const char *type = hr__emit_type(p->d->e->kernel->registers[reg].cls);
+  HR__EMIT(p->d->e, "((%s *)(call.workspace + %lld))[row]", type, (long long)p->kept[reg]);
+}
+
+/* Declares the row registers of earlier passes that instructions of `level` and `phase` read; elements may run again. */
+static void take_kept(const passes *p, hr_level level, int phase) {
+  hr__emitter *e = p->d->e;
+  const hr_kernel *kernel = e->kernel;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *made = &kernel->instrs[k];
+    bool is_earlier = is_row_value(made) && p->kept[made->dst] >= 0 &&
+                      (level == HR_LEVEL_ELEMENT ? made_in(made) <= phase : made_in(made) < phase);
+    bool is_needed = false;
+    for (int j = 0; is_earlier && j < kernel->instr_count; ++j) {
+      const hr_instr *user = &kernel->instrs[j];
+      is_needed |= user->level == level && (level == HR_LEVEL_ELEMENT ? user->phase <= phase : user->phase == phase) &&
+                   reads(kernel, user, made->dst);
+    }
+    if (is_needed) {
+      HR__EMIT(e, "const %s r%d = ", hr__emit_type(kernel->registers[made->dst].cls), made->dst);
+      emit_kept(p, made->dst);
+      HR__EMIT(e, ";\n");
+    }
+  }
+}
+
+static int next_pass(passes *p, int64_t blocks, int threads) {
+  int pass = p->emission->pass_count++;
+  p->emission->blocks[pass] = blocks;
+  p->emission->threads[pass] = threads;
+  return pass;
+}
+
+static void emit_from_to(const passes *p) {
+  const device *d = p->d;
+  HR__EMIT(d->e, "const int64_t from = chunk * %d;\nconst int64_t to = from + %d < %lld ? from + %d : %lld;\n",
+           (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_CHUNK, (long long)d->elements, (int)HR_REDUCE_CHUNK,
+           (long long)d->elements);
+}
+
+/* ---- rows ---- */
+
+static bool has_rows(const hr_kernel *kernel, int phase) {
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if ((instr->level == HR_LEVEL_ROW && instr->phase == phase) ||
+        (hr__device_is_reduction(instr) && instr->phase == phase - 1)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Results of chunks, one after the other, by the thread of the row. */
+static void combine_in_order(const passes *p, int phase) {
+  const device *d = p->d;
+  hr__emitter *e = d->e;
+  hr__device_accumulators(d, phase, false);
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (instr->phase != phase || !hr__device_is_reduction(instr)) {
+      continue;
+    }
+    const char *type = hr__emit_type(instr->cls), *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
+    int r = instr->dst;
+    if (d->chunks == 1 && instr->kind == HR_INSTR_REDUCE) {
+      HR__EMIT(e, "l%d = ((%s *)(call.workspace + %lld))[row];\n", r, type, (long long)d->parts[k]);
+      continue;
+    }
+    HR__EMIT(e, "for (int64_t j = 0; j < %lld; ++j) {\nconst int64_t at = j * %lld + row;\n", (long long)d->chunks,
+             (long long)d->rows);
+    if (instr->kind == HR_INSTR_ARGREDUCE) {
+      HR__EMIT(e, "hr_offer_%s_%s(&l%d, &m%d, ((%s *)(call.workspace + %lld))[at], ", row, cls, r, r, type,
+               (long long)d->parts[k]);
+      HR__EMIT(e, "((int64_t *)(call.workspace + %lld))[at]);\n}\n", (long long)hr__device_part_indices(d, k));
+    } else {
+      HR__EMIT(e, "l%d = hr_combine_%s_%s(l%d, ((%s *)(call.workspace + %lld))[at]);\n}\n", r, row, cls, r, type,
+               (long long)d->parts[k]);
+    }
+  }
+  hr__device_results(d, phase);
+}
+
+/* Row instructions of a phase, behind the results of the reductions of the phase before. */
+static void emit_rows(passes *p, int phase) {
+  const device *d = p->d;
+  hr__emitter *e = d->e;
+  const hr_kernel *kernel = e->kernel;
+  int width = p->is_lanes ? WARP : 1;
+  int pass = next_pass(p, (d->rows * width + ROW_THREADS - 1) / ROW_THREADS, ROW_THREADS);
+  hr__device_head(d, pass);
+  HR__EMIT(e, "const int64_t row = (HR_BLOCK * %d + HR_THREAD) / %d;\nif (row >= %lld) { return; }\n", (int)ROW_THREADS,
+           width, (long long)d->rows);
+  hr__device_coordinates(d, &e->kept, "row", "c");
+  take_kept(p, HR_LEVEL_ROW, phase);
+  if (phase > 0 && hr__device_reduces(kernel, phase - 1)) {
+    if (p->is_lanes) {
+      hr__device_combine(d, phase - 1, false);
+    } else {
+      combine_in_order(p, phase - 1);
+    }
+  }
+  hr__device_row(d, phase, p->is_lanes ? "HR_WARP_BARRIER" : NULL, "HR_LANE == 0");
+  if (p->is_lanes) {
+    HR__EMIT(e, "if (HR_LANE > 0) { return; }\n");
+  }
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (is_row_value(instr) && made_in(instr) == phase && p->kept[instr->dst] >= 0) {
+      emit_kept(p, instr->dst);
+      HR__EMIT(e, " = r%d;\n", instr->dst);
+    }
+  }
+  HR__EMIT(e, "}\n");
+}
+
+/* ---- elements ---- */
+
+static void emit_warp_elements(passes *p, int phase) {
+  const device *d = p->d;
+  hr__emitter *e = d->e;
+  int64_t units = d->rows * d->chunks, warps = ROW_THREADS / WARP;
+  int pass = next_pass(p, (units + warps - 1) / warps, ROW_THREADS);
+  hr__device_head(d, pass);
+  HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (unit >= %lld) { return; }\n", (int)warps,
+           (long long)units);
+  HR__EMIT(e, "const int64_t row = unit / %lld, chunk = unit %% %lld;\n", (long long)d->chunks, (long long)d->chunks);
+  emit_from_to(p);
+  hr__device_coordinates(d, &e->kept, "row", "c");
+  take_kept(p, HR_LEVEL_ELEMENT, phase);
+  hr__device_lanes(d, phase, "from", "to");
+  hr__device_fold(d, phase, "unit");
+  HR__EMIT(e, "}\n");
+}
+
+/* Reductions of a phase, and the bytes of the block's memory that one element of each takes. */
+static int count_reductions(const hr_kernel *kernel, int phase, int *out_bytes) {
+  int count = 0;
+  *out_bytes = 0;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (instr->phase == phase && hr__device_is_reduction(instr)) {
+      *out_bytes += (int)hr_class_size(instr->cls) + (instr->kind == HR_INSTR_ARGREDUCE ? 8 : 0);
+      ++count;
+    }
+  }
+  return count;
+}
+
+/* The places of a tile: values q5 and, of an index of the best, k5. */
+static void declare_tile(const device *d, int phase) {
+  hr__emitter *e = d->e;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (instr->phase == phase && hr__device_is_reduction(instr)) {
+      HR__EMIT(e, "HR_SHARED %s q%d[%d][%d];\n", hr__emit_type(instr->cls), instr->dst, (int)TILE_ELEMENTS,
+               (int)TILE_ROWS);
+      if (instr->kind == HR_INSTR_ARGREDUCE) {
+        HR__EMIT(e, "HR_SHARED int64_t k%d[%d][%d];\n", instr->dst, (int)TILE_ELEMENTS, (int)TILE_ROWS);
+      }
+    }
+  }
+}
+
+/* A warp for each reduction takes the tile's elements in order. */
+static void take_tile(const device *d, int phase) {
+  hr__emitter *e = d->e;
+  int warp = 0;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (instr->phase != phase || !hr__device_is_reduction(instr)) {
+      continue;
+    }
+    const char *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
+    int r = instr->dst;
+    HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) {\nHR_UNROLL\nfor (int t = 0; t < %d; ++t) {\n",
+             warp++ % (TILE_THREADS / WARP), (int)TILE_ELEMENTS);
+    if (instr->kind == HR_INSTR_ARGREDUCE) {
+      HR__EMIT(e, "if (b + t < to) { hr_offer_%s_%s(&l%d, &m%d, q%d[t][HR_LANE], k%d[t][HR_LANE]); }\n}\n}\n", row, cls,
+               r, r, r, r);
+    } else {
+      HR__EMIT(e, "if (b + t < to) { l%d = hr_combine_%s_%s(l%d, q%d[t][HR_LANE]); }\n}\n}\n", r, row, cls, r, r);
+    }
+  }
+}
+
+static void leave_parts(const device *d, int phase) {
+  hr__emitter *e = d->e;
+  int warp = 0;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (instr->phase != phase || !hr__device_is_reduction(instr)) {
+      continue;
+    }
+    HR__EMIT(e,
+             "if (HR_THREAD / HR_WARP == %d && is_row) {\n((%s *)(call.workspace + %lld))[chunk * %lld + row] = l%d;\n",
+             warp++ % (TILE_THREADS / WARP), hr__emit_type(instr->cls), (long long)d->parts[k], (long long)d->rows,
+             instr->dst);
+    if (instr->kind == HR_INSTR_ARGREDUCE) {
+      HR__EMIT(e, "((int64_t *)(call.workspace + %lld))[chunk * %lld + row] = m%d;\n",
+               (long long)hr__device_part_indices(d, k), (long long)d->rows, instr->dst);
+    }
+    HR__EMIT(e, "}\n");
+  }
+}
+
+static void emit_tile_elements(passes *p, int phase) {
+  const device *d = p->d;
+  hr__emitter *e = d->e;
+  int64_t tiles = (d->rows + TILE_ROWS - 1) / TILE_ROWS;
+  int pass = next_pass(p, tiles * d->chunks, TILE_THREADS), warps = TILE_THREADS / WARP;
+  bool reduces = hr__device_reduces(e->kernel, phase);
+  hr__device_head(d, pass);
+  HR__EMIT(e, "const int64_t chunk = HR_BLOCK / %lld, wanted = HR_BLOCK %% %lld * %d + HR_LANE;\n", (long long)tiles,
+           (long long)tiles, (int)TILE_ROWS);
+  HR__EMIT(e, "const int is_row = wanted < %lld;\nconst int64_t row = is_row ? wanted : %lld;\n", (long long)d->rows,
+           (long long)(d->rows - 1));
+  emit_from_to(p);
+  hr__device_coordinates(d, &e->kept, "row", "c");
+  take_kept(p, HR_LEVEL_ELEMENT, phase);
+  if (reduces) {
+    declare_tile(d, phase);
+    hr__device_accumulators(d, phase, false);
+  }
+  HR__EMIT(e, "for (int64_t b = from; b < to; b += %d) {\nHR_UNROLL\n", (int)TILE_ELEMENTS);
+  HR__EMIT(e, "for (int u = 0; u < %d; ++u) {\nconst int t = HR_THREAD / HR_WARP + u * %d;\nconst int64_t i = b + t;\n",
+           TILE_ELEMENTS / warps, warps);
+  HR__EMIT(e, "if (i < to && is_row) {\n");
+  hr__device_element(d, phase, NULL);
+  HR__EMIT(e, "}\n}\n");
+  if (reduces) {
+    HR__EMIT(e, "HR_BARRIER;\n");
+    take_tile(d, phase);
+    HR__EMIT(e, "HR_BARRIER;\n");
+  }
+  HR__EMIT(e, "}\n");
+  if (reduces) {
+    leave_parts(d, phase);
+  }
+  HR__EMIT(e, "}\n");
+}
+
+/* ---- a kernel ---- */
+
+bool hr__device_has_passes(const device *d) {
+  enum { SEQUENTIAL_MIN = 64 };
+  const hr_kernel *kernel = d->e->kernel;
+  bool is_lanes = kernel->order == HR_ORDER_LANES, has = kernel->reduce_mask != 0 && d->rows > 0 && d->elements > 0;
+  has = has && 2 * kernel->phase_count + 1 <= HR_HOST_KERNEL_PASS_MAX;
+  has = has && (is_lanes ? d->chunks > 1 : d->elements >= SEQUENTIAL_MIN && d->chunks <= HR_REDUCE_CHUNK);
+  for (int phase = 0; has && phase < kernel->phase_count; ++phase) {
+    int bytes;
+    has = is_lanes || (count_reductions(kernel, phase, &bytes) <= TILE_THREADS / WARP &&
+                       bytes * TILE_ELEMENTS * TILE_ROWS <= TILE_BYTES);
+  }
+  return has;
+}
+
+void hr__device_passes(device *d, hr_device_emission *emission) {
+  passes p = {.d = d, .is_lanes = d->e->kernel->order == HR_ORDER_LANES, .emission = emission};
+  hr__device_place_parts(d);
+  if (!place_kept(&p)) {
+    d->e->text->failed = true;
+    return;
+  }
+  for (int phase = 0; phase <= d->e->kernel->phase_count; ++phase) {
+    if (has_rows(d->e->kernel, phase)) {
+      emit_rows(&p, phase);
+    }
+    if (phase < d->e->kernel->phase_count && hr__device_has_elements(d->e->kernel, phase)) {
+      if (p.is_lanes) {
+        emit_warp_elements(&p, phase);
+      } else {
+        emit_tile_elements(&p, phase);
+      }
+    }
+  }
+}
