@@ -44,6 +44,7 @@ static const char *const cuda_prelude =
     "#define HR_CALL(type) const struct type call\n#define HR_BLOCK ((int64_t)blockIdx.x)\n#define HR_THREAD "
     "((int)threadIdx.x)\n#define HR_WARP 32\n"
     "#define HR_LANE (HR_THREAD % 32)\n#define HR_UNROLL _Pragma(\"unroll\")\n"
+    "#define HR_UNROLL_BY_4 _Pragma(\"unroll 4\")\n"
     "#define HR_BARRIER __syncthreads()\n#define HR_WARP_BARRIER __syncwarp()\n"
     "#define HR_ALIGNED __align__(16)\n#define HR_SHARED __shared__\n"
     "HR_VMATH_FN void hr_copy4(void *to, const void *from) { *(unsigned *)to = *(const unsigned *)from; }\n"
@@ -59,7 +60,7 @@ static const char *const cuda_prelude =
 static const char *const emulated_prelude =
     "#define HR_VMATH_DEVICE\n#define HR_CALL(type) const struct type *const hr_call\n#define call (*hr_call)\n"
     "#define HR_BLOCK hr_block\n#define HR_THREAD hr_thread\n#define HR_WARP 32\n"
-    "#define HR_LANE (HR_THREAD % 32)\n#define HR_UNROLL\n"
+    "#define HR_LANE (HR_THREAD % 32)\n#define HR_UNROLL\n#define HR_UNROLL_BY_4\n"
     "#define HR_BARRIER hr_wait(1)\n#define HR_WARP_BARRIER hr_wait(0)\n"
     "#define HR_ALIGNED __attribute__((aligned(16)))\n#define HR_SHARED static\n"
     "#define hr_copy4(to, from) __builtin_memcpy(to, from, 4)\n#define hr_copy8(to, from) __builtin_memcpy(to, from, "

@@ -10,6 +10,8 @@
  *   lanes        a warp has it; results lie by row
  *   sequential   a block has it for 32 neighbouring rows: its warps make the values of 64 elements of each, side by side in the block's
  *                own memory, and one warp for each reduction then takes them in order, a thread a row; results lie by chunk
+ *
+ * Where a phase reduces nothing, a thread has an element.
  */
 #include <stdio.h>
 
@@ -198,6 +200,25 @@ static void emit_warp_elements(passes *p, int phase) {
   HR__EMIT(e, "}\n");
 }
 
+/* Where nothing is reduced: a thread an element; neighbours in memory are neighbours in the grid. */
+static void emit_flat_elements(passes *p, int phase) {
+  const device *d = p->d;
+  hr__emitter *e = d->e;
+  int64_t units = d->rows * d->elements;
+  int pass = next_pass(p, (units + HR__DEVICE_THREADS - 1) / HR__DEVICE_THREADS, HR__DEVICE_THREADS);
+  const char *type = units < INT32_MAX ? "int" : "int64_t";
+  hr__device_head(d, pass);
+  HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD;\nif (unit >= %lld) { return; }\n",
+           (int)HR__DEVICE_THREADS, (long long)units);
+  HR__EMIT(e, "const %s row = (%s)unit %s %lld;\nconst int64_t i = (%s)unit %s %lld;\n", type, type,
+           p->is_lanes ? "/" : "%", (long long)(p->is_lanes ? d->elements : d->rows), type, p->is_lanes ? "%" : "/",
+           (long long)(p->is_lanes ? d->elements : d->rows));
+  hr__device_coordinates(d, &e->kept, "row", "c");
+  take_kept(p, HR_LEVEL_ELEMENT, phase);
+  hr__device_element(d, phase, "");
+  HR__EMIT(e, "}\n");
+}
+
 /* Reductions of a phase, and the bytes of the block's memory that one element of each takes. */
 static int count_reductions(const hr_kernel *kernel, int phase, int *out_bytes) {
   int count = 0;
@@ -274,7 +295,6 @@ static void emit_tile_elements(passes *p, int phase) {
   hr__emitter *e = d->e;
   int64_t tiles = (d->rows + TILE_ROWS - 1) / TILE_ROWS;
   int pass = next_pass(p, tiles * d->chunks, TILE_THREADS), warps = TILE_THREADS / WARP;
-  bool reduces = hr__device_reduces(e->kernel, phase);
   hr__device_head(d, pass);
   HR__EMIT(e, "const int64_t chunk = HR_BLOCK / %lld, wanted = HR_BLOCK %% %lld * %d + HR_LANE;\n", (long long)tiles,
            (long long)tiles, (int)TILE_ROWS);
@@ -283,25 +303,18 @@ static void emit_tile_elements(passes *p, int phase) {
   emit_from_to(p);
   hr__device_coordinates(d, &e->kept, "row", "c");
   take_kept(p, HR_LEVEL_ELEMENT, phase);
-  if (reduces) {
-    declare_tile(d, phase);
-    hr__device_accumulators(d, phase, false);
-  }
+  declare_tile(d, phase);
+  hr__device_accumulators(d, phase, false);
   HR__EMIT(e, "for (int64_t b = from; b < to; b += %d) {\nHR_UNROLL\n", (int)TILE_ELEMENTS);
   HR__EMIT(e, "for (int u = 0; u < %d; ++u) {\nconst int t = HR_THREAD / HR_WARP + u * %d;\nconst int64_t i = b + t;\n",
            TILE_ELEMENTS / warps, warps);
   HR__EMIT(e, "if (i < to && is_row) {\n");
   hr__device_element(d, phase, NULL);
   HR__EMIT(e, "}\n}\n");
-  if (reduces) {
-    HR__EMIT(e, "HR_BARRIER;\n");
-    take_tile(d, phase);
-    HR__EMIT(e, "HR_BARRIER;\n");
-  }
-  HR__EMIT(e, "}\n");
-  if (reduces) {
-    leave_parts(d, phase);
-  }
+  HR__EMIT(e, "HR_BARRIER;\n");
+  take_tile(d, phase);
+  HR__EMIT(e, "HR_BARRIER;\n}\n");
+  leave_parts(d, phase);
   HR__EMIT(e, "}\n");
 }
 
@@ -333,7 +346,9 @@ void hr__device_passes(device *d, hr_device_emission *emission) {
       emit_rows(&p, phase);
     }
     if (phase < d->e->kernel->phase_count && hr__device_has_elements(d->e->kernel, phase)) {
-      if (p.is_lanes) {
+      if (!hr__device_reduces(d->e->kernel, phase)) {
+        emit_flat_elements(&p, phase);
+      } else if (p.is_lanes) {
         emit_warp_elements(&p, phase);
       } else {
         emit_tile_elements(&p, phase);

@@ -11,7 +11,7 @@ enum { WARP = 32, THREADS = HR__DEVICE_THREADS, ROW_THREADS = 128 };
 void hr__device_lanes(const device *d, int phase, const char *from, const char *to) {
   hr__emitter *e = d->e;
   hr__device_accumulators(d, phase, true);
-  HR__EMIT(e, "for (int64_t j = %s + HR_LANE; j < %s; j += 2 * HR_WARP) {\n", from, to);
+  HR__EMIT(e, "HR_UNROLL_BY_4\nfor (int64_t j = %s + HR_LANE; j < %s; j += 2 * HR_WARP) {\n", from, to);
   HR__EMIT(e, "HR_UNROLL\nfor (int h = 0; h < 2; ++h) {\nconst int64_t i = j + h * HR_WARP;\nif (i < %s) {\n", to);
   hr__device_element(d, phase, "[h]");
   HR__EMIT(e, "}\n}\n}\n");

@@ -112,6 +112,8 @@ public:
     input_count_ = views_->size();
   }
   void run(hr_op op, const hr_attrs &attrs) {
+    if (C10_UNLIKELY(device_runs_beside.load(std::memory_order_relaxed)))
+      commit_between_passes();
     check(hr_stream_record(stream(), op, &attrs, static_cast<int>(input_count_), views_->data(),
                            static_cast<int>(views_->size() - input_count_), views_->data() + input_count_));
   }

@@ -359,6 +359,8 @@ Record &Record::scalar(hr_scalar value) {
 }
 
 void Record::run() {
+  if (C10_UNLIKELY(device_runs_beside.load(std::memory_order_relaxed)))
+    commit_between_passes();
   hr_attrs attrs{int_count_, scalar_count_, ints_.data(), scalars_.data()};
   if (Capture *capturing = capture(); C10_UNLIKELY(capturing != nullptr && random_at_ >= 0))
     capturing->randoms.push_back({hr_capture_scalar_count(capturing->stream) + random_at_, ticket_});

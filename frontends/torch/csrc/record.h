@@ -46,8 +46,13 @@ inline c10::Device here() {
   return {c10::DeviceType::PrivateUse1, here_index()};
 }
 
-hr_device *device();                      // the current one, opened on first use; throws in a forked child
-hr_stream *stream();                      // its stream, or this thread's capture
+hr_device *device(); // the current one, opened on first use; throws in a forked child
+hr_stream *stream(); // its stream, or this thread's capture
+// Some device works beside the host, such as a GPU.
+extern std::atomic<bool> device_runs_beside;
+// Hands over what is pending where a backward pass begins and where it has ended, so that such a device has work while the
+// next pass is recorded. At other places programs would be cut differently from step to step.
+void commit_between_passes();
 void check_index(c10::DeviceIndex index); // throws for a device that there is not; -1 is the current one
 
 // The device of the first argument that says one is the current one while this lives: tensors, lists of tensors, devices.

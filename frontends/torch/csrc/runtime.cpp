@@ -14,6 +14,7 @@
 #include <c10/core/GeneratorImpl.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <pthread.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -127,9 +128,17 @@ void open_once(c10::DeviceIndex index) {
     hr_stream_set_mode(stream, static_cast<hr_mode>(mode));
   if (!is_open())
     pthread_atfork(nullptr, nullptr, mark_forked);
+  hr_device_info info;
+  hr_device_describe(device, &info);
+  if (!info.is_host)
+    device_runs_beside.store(true);
   opened[index].device.store(device);
   opened[index].stream.store(stream);
 }
+
+} // namespace
+std::atomic<bool> device_runs_beside{false};
+namespace {
 
 hr_stream *stream_of(c10::DeviceIndex index) {
   hr_stream *stream = opened[index].stream.load(std::memory_order_acquire);
@@ -214,6 +223,15 @@ hr_stream *stream() {
 
 hr_device *device() {
   return device_of(here_index());
+}
+
+void commit_between_passes() {
+  static thread_local int last_pass = -1; // -1: none
+  int pass = torch::autograd::get_current_graph_task_id();
+  if (pass == last_pass || capture() != nullptr)
+    return;
+  last_pass = pass;
+  check(hr_stream_commit(stream()));
 }
 
 void check_index(c10::DeviceIndex index) {

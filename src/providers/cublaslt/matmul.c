@@ -96,8 +96,9 @@ static hr_status make_desc(hr_prepared *p, dtype_row dtype) {
   return p->product.has_bias ? set_bias_pointer(p, (const void *)(uintptr_t)p->product.bias_alignment) : HR_OK;
 }
 
-static hr_status make_layout(hr_prepared *p, int at, dtype_row dtype) {
+static hr_status make_layout(hr_prepared *p, int at) {
   const product_matrix *m = &p->product.matrices[at];
+  const dtype_row dtype = dtype_of(m->dtype);
   const int32_t batch = (int32_t)p->product.batch;
   int code = hr__cublaslt.MatrixLayoutCreate(&p->layouts[at], dtype.storage, (uint64_t)m->rows, (uint64_t)m->columns,
                                              m->leading);
@@ -171,7 +172,7 @@ static hr_status make(hr_prepared *p) {
   HR_RETURN_IF_ERROR(hr__cublaslt_handle(&p->handle));
   HR_RETURN_IF_ERROR(make_desc(p, dtype));
   for (int i = 0; i < PRODUCT_MATRICES; ++i) {
-    HR_RETURN_IF_ERROR(make_layout(p, i, dtype));
+    HR_RETURN_IF_ERROR(make_layout(p, i));
   }
   return choose(p);
 }
@@ -233,27 +234,27 @@ static hr_status multiply_all(const call *c, int depth) {
   for (int64_t i = 0; i < p->loop_dims[depth]; ++i) {
     HR_RETURN_IF_ERROR(multiply_all(&inner, depth + 1));
     for (int m = 0; m < PRODUCT_MATRICES; ++m) {
-      inner.addresses[m] += p->matrices[m].loop_strides[depth] * (int64_t)hr_dtype_size(p->dtype);
+      inner.addresses[m] += p->matrices[m].loop_strides[depth] * (int64_t)hr_dtype_size(p->matrices[m].dtype);
     }
   }
   return HR_OK;
 }
 
 static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
-  int64_t size = (int64_t)hr_dtype_size(p->product.dtype);
   call c = {.p = p, .queue = queue};
   if (p->workspace_bytes > 0) {
     c.workspace = (void *)(((uintptr_t)workspace + WORKSPACE_SLACK) & ~(uintptr_t)(WORKSPACE_ALIGNMENT - 1));
   }
   for (int i = 0; i < PRODUCT_MATRICES; ++i) {
     const product_matrix *m = &p->product.matrices[i];
-    c.addresses[i] = (char *)args[m->arg] + m->offset * size;
+    c.addresses[i] = (char *)args[m->arg] + m->offset * (int64_t)hr_dtype_size(m->dtype);
     if (((uintptr_t)c.addresses[i] & (m->alignment - 1)) != 0) {
       return hr_status_make(HR_STATUS_INTERNAL, "cuBLASLt: operand %d is not aligned to %u bytes", m->arg,
                             m->alignment);
     }
   }
   if (p->product.has_bias) {
+    int64_t size = (int64_t)hr_dtype_size(p->product.dtype);
     HR_RETURN_IF_ERROR(set_bias_pointer(p, (const char *)args[2] + p->product.bias_offset * size));
   }
   return multiply_all(&c, 0);

@@ -70,9 +70,11 @@ static bool has_bias(const hr_node *node) {
 
 static bool has_form(const hr_node *node) {
   const hr_operand *a = &node->inputs[0], *b = &node->inputs[1], *out = &node->outputs[0];
-  if (node->op != HR_OP_MATMUL || node->post_count > 0 || !is_float(out->dtype) || !has_dtype(a, out->dtype) ||
-      !has_dtype(b, out->dtype) || !has_dtype(out, out->dtype) || out->rank < 2 || a->rank != out->rank ||
-      b->rank != out->rank || !is_int(a->dims[a->rank - 1])) {
+  bool widens = out->dtype == HR_DTYPE_F32 && (a->dtype == HR_DTYPE_F16 || a->dtype == HR_DTYPE_BF16);
+  if (node->op != HR_OP_MATMUL || node->post_count > 0 || !is_float(out->dtype) ||
+      !has_dtype(a, widens ? a->dtype : out->dtype) || !has_dtype(b, a->dtype) || !has_dtype(out, out->dtype) ||
+      (widens && has_bias(node)) || out->rank < 2 || a->rank != out->rank || b->rank != out->rank ||
+      !is_int(a->dims[a->rank - 1])) {
     return false;
   }
   for (int d = 0; d < out->rank; ++d) {
@@ -204,8 +206,9 @@ bool hr__cublaslt_product(const hr_node *node, cublaslt_product *out_product) {
     const hr_operand *operand = from[i] == OUT ? &node->outputs[0] : &node->inputs[from[i]];
     m->arg = from[i] == OUT ? node->input_count : from[i];
     m->offset = operand->offset;
+    m->dtype = operand->dtype;
     set_matrix(m, is_mirrored ? transposed(s.views[from[i]]) : s.views[from[i]]);
-    m->alignment = alignment_of(p.dtype, m->offset, p.loop_rank, m->loop_strides);
+    m->alignment = alignment_of(m->dtype, m->offset, p.loop_rank, m->loop_strides);
   }
   if (p.has_bias) {
     p.bias_offset = node->inputs[2].offset;

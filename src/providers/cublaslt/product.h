@@ -17,6 +17,7 @@ enum { PRODUCT_A, PRODUCT_B, PRODUCT_D, PRODUCT_MATRICES };
 /* Strides and offsets in elements. */
 typedef struct product_matrix {
   int arg;            /* of the node */
+  hr_dtype dtype;     /* 16-bit factors may have a product of 32 bits */
   int64_t offset;     /* of the first element */
   bool is_transposed; /* A and B: op is T */
   int64_t rows, columns, leading;
@@ -25,7 +26,7 @@ typedef struct product_matrix {
 } product_matrix;
 
 typedef struct cublaslt_product {
-  hr_dtype dtype;
+  hr_dtype dtype; /* of the output */
   product_matrix matrices[PRODUCT_MATRICES];
   int64_t batch;
   int loop_rank;
