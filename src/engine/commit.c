@@ -26,6 +26,7 @@ struct hr_job {
   HR_VECTOR(uint64_t) stamps; /* what each buffer held at hand-over; 0 where the run writes it */
   HR_VECTOR(hr_scalar) arguments;
   void *shared;
+  bool is_sent; /* its references count as those of work on its way */
   hr_run_scratch scratch;
   hr_job *next;
 };
@@ -153,7 +154,11 @@ static void run_job(hr_queue_job *entry) {
       finish_write(job->buffers.data[i]);
     }
   }
-  hr__buffers_release(job->buffers.count, job->buffers.data);
+  if (job->is_sent) {
+    hr__buffers_arrive(job->buffers.count, job->buffers.data);
+  } else {
+    hr__buffers_release(job->buffers.count, job->buffers.data);
+  }
   hr_vector_clear(&job->buffers);
   hr__executable_release(job->executable);
   job->executable = NULL;
@@ -242,9 +247,12 @@ static void hand_over(hr_stream *stream, hr_executable *executable, hr_job *job,
   bool runs_here = will_wait || (!executable->needs_team && executable->step_count <= INLINE_STEPS_MAX);
   if (runs_here && hr_queue_begin_inline(&device->queue)) {
     hr_mutex_unlock(&device->shared_mutex);
+    job->is_sent = false;
     run_job(&job->entry);
     hr_queue_end_inline(&device->queue);
   } else {
+    job->is_sent = true;
+    hr__buffers_send(job->buffers.count, job->buffers.data);
     hr_queue_push(&device->queue, &job->entry);
     hr_mutex_unlock(&device->shared_mutex);
   }

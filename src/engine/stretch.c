@@ -365,7 +365,7 @@ hr_status hr__stretch_key(hr_stretch *stretch, hr_key *out_key) {
   }
   for (size_t i = 0; i < count; i++) {
     hr_buffer *buffer = stretch->buffers.data[i];
-    bool is_dead = atomic_load_explicit(&buffer->count, memory_order_acquire) == 1;
+    bool is_dead = hr__buffer_holders(buffer) == 1;
     stretch->shapes.data[i] = hr_shape_word(buffer->bytes, is_dead, hr__buffer_address(buffer) == NULL);
   }
   uint64_t hash = HR_HASH_SEED;

@@ -103,8 +103,8 @@ void hr_buffer_retain(hr_buffer *buffer) {
 }
 
 /* Whether that was the last reference: the struct has nothing any more and goes back to the pool. */
-static bool let_go(hr_buffer *buffer) {
-  if (atomic_fetch_sub_explicit(&buffer->count, 1, memory_order_acq_rel) != 1) {
+static bool let_go(hr_buffer *buffer, int64_t reference) {
+  if (atomic_fetch_sub_explicit(&buffer->count, reference, memory_order_acq_rel) != reference) {
     return false;
   }
   hr_caching_allocator_free(&buffer->device->allocator, buffer->block);
@@ -116,11 +116,11 @@ static bool let_go(hr_buffer *buffer) {
   return true;
 }
 
-void hr__buffers_release(size_t count, hr_buffer *const *buffers) {
+static void release_all(size_t count, hr_buffer *const *buffers, int64_t reference) {
   hr_buffer *free = NULL;
   for (size_t i = 0; i < count; i++) {
     hr_buffer *buffer = buffers[i];
-    if (let_go(buffer)) {
+    if (let_go(buffer, reference)) {
       buffer->next = free;
       free = buffer;
     }
@@ -136,6 +136,20 @@ void hr__buffers_release(size_t count, hr_buffer *const *buffers) {
     pools[buffer->shift] = buffer;
   }
   hr_mutex_unlock(&pool_mutex);
+}
+
+void hr__buffers_release(size_t count, hr_buffer *const *buffers) {
+  release_all(count, buffers, 1);
+}
+
+void hr__buffers_send(size_t count, hr_buffer *const *buffers) {
+  for (size_t i = 0; i < count; i++) {
+    atomic_fetch_add_explicit(&buffers[i]->count, HR__BUFFER_ON_ITS_WAY, memory_order_relaxed);
+  }
+}
+
+void hr__buffers_arrive(size_t count, hr_buffer *const *buffers) {
+  release_all(count, buffers, HR__BUFFER_ON_ITS_WAY + 1);
 }
 
 void hr_buffer_release(hr_buffer *buffer) {
@@ -158,7 +172,7 @@ void *hr_buffer_handle(const hr_buffer *buffer) {
 
 /* Takes a reference unless the last one is gone. */
 static bool retain_living(hr_buffer *buffer) {
-  int_least32_t count = atomic_load_explicit(&buffer->count, memory_order_relaxed);
+  int_least64_t count = atomic_load_explicit(&buffer->count, memory_order_relaxed);
   while (count > 0) {
     if (atomic_compare_exchange_weak_explicit(&buffer->count, &count, count + 1, memory_order_acquire,
                                               memory_order_relaxed)) {

@@ -14,9 +14,13 @@
 
 #include "runtime/device.h"
 
+/* A reference of work that is on its way counts this much in addition: whether a buffer is dead must not depend on how far the
+ * device has got. */
+#define HR__BUFFER_ON_ITS_WAY (INT64_C(1) << 32)
+
 struct hr_buffer {
-  atomic_int_least32_t count;
-  int32_t shift; /* of the handle's slot */
+  atomic_int_least64_t count; /* references, and above them those of work that is on its way */
+  int32_t shift;              /* of the handle's slot */
   size_t bytes;
   hr_device *device;
   void *handle;
@@ -52,6 +56,12 @@ static inline void hr__buffer_written(hr_buffer *buffer) {
   }
 }
 
+/* References, without those of work that is on its way. */
+static inline int64_t hr__buffer_holders(hr_buffer *buffer) {
+  int64_t count = atomic_load_explicit(&buffer->count, memory_order_acquire);
+  return count % HR__BUFFER_ON_ITS_WAY - count / HR__BUFFER_ON_ITS_WAY;
+}
+
 /* One more reference by someone who holds one. */
 static inline void hr__buffer_retain(hr_buffer *buffer) {
   atomic_fetch_add_explicit(&buffer->count, 1, memory_order_relaxed);
@@ -61,6 +71,9 @@ static inline void hr__buffer_retain(hr_buffer *buffer) {
 HR_MUST_USE hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *bytes, hr_buffer **out_buffers);
 /* hr_buffer_release for each of `count` buffers, none of which is NULL. */
 void hr__buffers_release(size_t count, hr_buffer *const *buffers);
+/* The references that the caller holds become those of work that is on its way, and end. */
+void hr__buffers_send(size_t count, hr_buffer *const *buffers);
+void hr__buffers_arrive(size_t count, hr_buffer *const *buffers);
 
 /* The buffer gets new contents. */
 void hr__buffer_restamp(hr_buffer *buffer);

@@ -154,6 +154,29 @@ HR_TEST(handles_find_their_buffer_from_inside_and_one_past_the_end) {
   hr_device_release(device);
 }
 
+HR_TEST(work_on_its_way_holds_a_buffer_but_is_no_holder) {
+  hr_device *device;
+  hr_buffer *buffer;
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT_OK(hr_buffer_create(device, 100, &buffer));
+  HR_ASSERT_EQ(hr__buffer_holders(buffer), 1);
+  hr_buffer_retain(buffer);
+  hr__buffers_send(1, &buffer);
+  HR_ASSERT_EQ(hr__buffer_holders(buffer), 1);
+  void *handle = hr_buffer_handle(buffer);
+  hr_buffer_release(buffer); /* whoever held it besides */
+  HR_ASSERT_EQ(hr__buffer_holders(buffer), 0);
+  size_t offset;
+  hr_buffer *found = hr_buffer_from_handle(handle, &offset); /* it is still there */
+  HR_ASSERT(found == buffer);
+  HR_ASSERT_EQ(hr__buffer_holders(buffer), 1);
+  hr__buffers_arrive(1, &buffer);
+  HR_ASSERT_EQ(hr__buffer_holders(buffer), 1);
+  hr_buffer_release(buffer);
+  HR_ASSERT(hr_buffer_from_handle(handle, &offset) == NULL);
+  hr_device_release(device);
+}
+
 HR_TEST(poison_is_reported_until_healed) {
   hr_device *device;
   hr_buffer *buffer;
