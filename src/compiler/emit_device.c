@@ -198,7 +198,7 @@ void hr__device_results(const device *d, int phase) {
   }
 }
 
-static void hr__device_thread_rows(const device *d, hr_device_emission *emission) {
+static void emit_thread_rows(const device *d, hr_device_emission *emission) {
   hr__emitter *e = d->e;
   const hr_kernel *kernel = e->kernel;
   char all[24];
@@ -242,7 +242,7 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
   } else if (hr__device_has_passes(d)) {
     hr__device_passes(d, emission);
   } else if (kernel->reduce_mask == 0 || kernel->order != HR_ORDER_LANES) {
-    hr__device_thread_rows(d, emission);
+    emit_thread_rows(d, emission);
   } else if (d->chunks > 1) {
     hr__device_place_parts(d);
     hr__device_block_rows(d, emission);

@@ -35,10 +35,6 @@ static int made_in(const hr_instr *instr) {
   return hr__device_is_reduction(instr) ? instr->phase + 1 : instr->phase;
 }
 
-static bool reads(const hr_kernel *kernel, const hr_instr *instr, int reg) {
-  return hr__device_reads(kernel, instr, reg);
-}
-
 /* Row registers that elements read, or rows of a later pass. */
 static bool place_kept(passes *p) {
   const hr_kernel *kernel = p->d->e->kernel;
@@ -54,7 +50,8 @@ static bool place_kept(passes *p) {
     bool is_needed = false;
     for (int j = 0; is_row_value(made) && j < kernel->instr_count; ++j) {
       const hr_instr *user = &kernel->instrs[j];
-      is_needed |= (user->level == HR_LEVEL_ELEMENT || user->phase > made_in(made)) && reads(kernel, user, made->dst);
+      is_needed |=
+          (user->level == HR_LEVEL_ELEMENT || user->phase > made_in(made)) && hr__device_reads(kernel, user, made->dst);
     }
     if (is_needed) {
       p->kept[made->dst] =
@@ -81,7 +78,7 @@ static void take_kept(const passes *p, hr_level level, int phase) {
     for (int j = 0; is_earlier && j < kernel->instr_count; ++j) {
       const hr_instr *user = &kernel->instrs[j];
       is_needed |= user->level == level && (level == HR_LEVEL_ELEMENT ? user->phase <= phase : user->phase == phase) &&
-                   reads(kernel, user, made->dst);
+                   hr__device_reads(kernel, user, made->dst);
     }
     if (is_needed) {
       HR__EMIT(e, "const %s r%d = ", hr__emit_type(kernel->registers[made->dst].cls), made->dst);
