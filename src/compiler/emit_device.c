@@ -134,7 +134,7 @@ static bool needs_long(const hr_kernel *kernel) {
 /* ---- a thread a row ---- */
 
 /* Loops of chunks of chunks around the elements: results of a level are one more row for the level above. */
-void hr__device_levels(const device *d, int phase, int level, const char *from, const char *to) {
+static void emit_levels(const device *d, int phase, int level, const char *from, const char *to) {
   hr__emitter *e = d->e;
   if (level == 0) {
     HR__EMIT(e, "for (int64_t i = %s; i < %s; ++i) {\n", from, to);
@@ -166,7 +166,7 @@ void hr__device_levels(const device *d, int phase, int level, const char *from, 
                hr_op_table(instr->op)->name, hr_class_name(instr->cls));
     }
   }
-  hr__device_levels(d, phase, level - 1, begin, end);
+  emit_levels(d, phase, level - 1, begin, end);
   for (int k = 0; k < e->kernel->instr_count; ++k) {
     const hr_instr *instr = &e->kernel->instrs[k];
     if (instr->phase == phase && instr->kind == HR_INSTR_REDUCE) {
@@ -213,7 +213,7 @@ static void emit_thread_rows(const device *d, hr_device_emission *emission) {
       continue;
     }
     hr__device_accumulators(d, phase, false);
-    hr__device_levels(d, phase, hr__device_reduces(kernel, phase) ? levels_of(d->elements) : 0, "0", all);
+    emit_levels(d, phase, hr__device_reduces(kernel, phase) ? levels_of(d->elements) : 0, "0", all);
     hr__device_results(d, phase);
   }
   HR__EMIT(e, "}\n");

@@ -61,8 +61,6 @@ void hr__device_row(const device *d, int phase, const char *barrier, const char 
 
 /* ---- emit_device.c ---- */
 
-/* Loops of chunks of chunks around the elements: results of a level are one more row for the level above. */
-void hr__device_levels(const device *d, int phase, int level, const char *from, const char *to);
 /* Accumulators become registers. */
 void hr__device_results(const device *d, int phase);
 

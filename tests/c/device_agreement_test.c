@@ -10,6 +10,7 @@
 
 #include "core/op.h"
 #include "program_generator.h"
+#include "program_runner.h"
 #include "runtime/device.h"
 
 typedef struct side {
@@ -17,11 +18,6 @@ typedef struct side {
   hr_stream *stream;
   hr_buffer **buffers;
 } side;
-
-static long setting(const char *name, long value) {
-  const char *text = getenv(name);
-  return text != NULL ? atol(text) : value;
-}
 
 static hr_view bytes_of(side *s, const generated *g, int b, int64_t *dims, int64_t *strides) {
   dims[0] = (int64_t)g->bytes[b], strides[0] = 1;
@@ -227,7 +223,7 @@ static void close_side(side *s) {
 }
 
 HR_TEST(devices_agree_with_the_cpu) {
-  long count = setting("HEADRACE_TEST_PROGRAMS", 200), first = setting("HEADRACE_TEST_SEED", 1);
+  long count = hr__setting("HEADRACE_TEST_PROGRAMS", 200), first = hr__setting("HEADRACE_TEST_SEED", 1);
   for (int d = 0; hr_drivers[d] != NULL; d++) {
     if (strcmp(hr_drivers[d]->name, "cpu") == 0 || strcmp(hr_drivers[d]->name, "null") == 0 ||
         hr_drivers[d]->count() == 0) {

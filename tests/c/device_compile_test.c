@@ -10,13 +10,9 @@
 #include "compiler/emit_device.h"
 #include "drivers/cuda/nvrtc.h"
 #include "program_generator.h"
+#include "program_runner.h"
 
 enum { BATCH = 10, ARCHITECTURE = 90 };
-
-static long setting(const char *name, long value) {
-  const char *text = getenv(name);
-  return text != NULL ? atol(text) : value;
-}
 
 /* Compiles a text; the test is skipped where there is no NVRTC. */
 static void compile(hr_text *text) {
@@ -62,7 +58,7 @@ static int append_program(uint64_t seed, int first, hr_text *text) {
 }
 
 HR_TEST(kernels_of_random_programs_compile) {
-  long count = setting("HEADRACE_TEST_PROGRAMS", 20), seed = setting("HEADRACE_TEST_SEED", 1);
+  long count = hr__setting("HEADRACE_TEST_PROGRAMS", 20), seed = hr__setting("HEADRACE_TEST_SEED", 1);
   for (long done = 0; done < count; done += BATCH) {
     hr_text text = {0};
     int kernels = 0;

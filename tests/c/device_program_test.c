@@ -28,11 +28,6 @@ typedef struct batch {
   long kernels, emitted, launches, launches_compiled;
 } batch;
 
-static long setting(const char *name, long value) {
-  const char *text = getenv(name);
-  return text != NULL ? atol(text) : value;
-}
-
 static entry *find(batch *b, const hr_kernel *kernel) {
   hr_kernel_key key = {0};
   HR_ASSERT(hr_kernel_make_key(kernel, &key));
@@ -83,60 +78,9 @@ static const hr_host_kernel *host_of(void *ctx, const hr_kernel *kernel) {
   return found->host;
 }
 
-static bool same_element(hr_dtype dtype, const char *a, const char *b) {
-  size_t size = hr_dtype_size(dtype);
-  if (memcmp(a, b, size) == 0) {
-    return true;
-  }
-  if (dtype == HR_DTYPE_F64) {
-    double x, y;
-    memcpy(&x, a, size), memcpy(&y, b, size);
-    return x != x && y != y;
-  }
-  float x = 0, y = 0;
-  uint16_t p, q;
-  if (dtype == HR_DTYPE_F32) {
-    memcpy(&x, a, size), memcpy(&y, b, size);
-  } else if (dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16) {
-    memcpy(&p, a, size), memcpy(&q, b, size);
-    x = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(p) : hr_bf16_to_f32(p);
-    y = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(q) : hr_bf16_to_f32(q);
-  }
-  return x != x && y != y;
-}
-
-static void compare(const generated *g, uint64_t seed, const char *what, void *const *a, void *const *b) {
-  for (int i = 0; i < g->buffer_count; ++i) {
-    hr_dtype whole = g->dtypes[i];
-    hr_dtype dtype = whole == HR_DTYPE_C64 ? HR_DTYPE_F32 : whole == HR_DTYPE_C128 ? HR_DTYPE_F64 : whole;
-    size_t size = hr_dtype_size(dtype);
-    for (size_t at = 0; at + size <= g->bytes[i]; at += size) {
-      if (!same_element(dtype, (char *)a[i] + at, (char *)b[i] + at)) {
-        hr_text text = {0};
-        hr_status_ignore(hr_program_print(&g->program, &text));
-        fprintf(stderr, "%s\n", hr_text_chars(&text));
-
-        fprintf(stderr, "interpreted, compiled:");
-        for (size_t n = 0; n < size; ++n) {
-          fprintf(stderr, " %02x %02x", ((unsigned char *)a[i])[at + n], ((unsigned char *)b[i])[at + n]);
-        }
-        HR_FAIL("seed %llu: %s: buffer %%%d, element %zu", (unsigned long long)seed, what, i, at / size);
-      }
-    }
-  }
-}
-
 static void check_way(batch *b, const generated *g, uint64_t seed, const char *what, hr__way way) {
-  void **a = hr__memory_copy(&g->program, g->memory), **c = hr__memory_copy(&g->program, g->memory);
-  hr_status interpreted = hr__run_interpreted(&g->program, a, g->arguments, way);
   way.host = host_of, way.host_ctx = b;
-  hr_status compiled = hr__run_interpreted(&g->program, c, g->arguments, way);
-  HR_ASSERT_EQ(hr_status_code_of(interpreted), hr_status_code_of(compiled));
-  compare(g, seed, what, a, c);
-  hr_status_free(interpreted);
-  hr_status_free(compiled);
-  hr__memory_free(&g->program, a);
-  hr__memory_free(&g->program, c);
+  HR_ASSERT(hr__runs_alike(g, seed, what, way));
 }
 
 static void compile(batch *b, hr_text *path, hr_dynlib *out_library) {
@@ -187,21 +131,11 @@ static void check_batch(batch *b, uint64_t first, int count) {
   free(programs);
 }
 
-static bool has_compiler(void) {
-  const char *compiler;
-  hr_status status = hr__host_compiler_find(&compiler);
-  if (status != NULL) {
-    printf("not tested: %s\n", hr_status_message(status));
-    hr_status_free(status);
-  }
-  return status == NULL;
-}
-
 HR_TEST(texts_of_devices_have_the_bits_of_interpreted_kernels) {
-  if (!has_compiler()) {
+  if (!hr__has_compiler()) {
     return;
   }
-  long count = setting("HEADRACE_TEST_PROGRAMS", 100), first = setting("HEADRACE_TEST_SEED", 1);
+  long count = hr__setting("HEADRACE_TEST_PROGRAMS", 100), first = hr__setting("HEADRACE_TEST_SEED", 1);
   batch b = {0};
   for (long k = 0; k < count; k += BATCH) {
     check_batch(&b, (uint64_t)(first + k), (int)(count - k < BATCH ? count - k : BATCH));
@@ -262,7 +196,7 @@ static void make_centred(generated *g, const char *dtype, int a, int b, int mask
 HR_TEST(reductions_of_many_elements_have_the_bits_of_interpreted_kernels) {
   static const int shapes[][3] = {{3, 9000, 2}, {70, 4097, 2}, {9000, 3, 1}, {70, 33, 1}, {4500, 65, 1}, {8192, 32, 1}};
   enum { SHAPES = sizeof shapes / sizeof *shapes };
-  if (!has_compiler()) {
+  if (!hr__has_compiler()) {
     return;
   }
   batch b = {0};

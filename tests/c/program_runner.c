@@ -1,9 +1,11 @@
 /* program_runner.c: see program_runner.h. */
 #include "program_runner.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/host_compiler.h"
 #include "interp/interp.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -195,4 +197,89 @@ void hr__to_stream_form(hr_program *program) {
     program->buffers[b].versions = 0;
   }
   program->is_value_form = false;
+}
+
+/* ---- comparing ---- */
+
+static bool same_element(hr_dtype dtype, const char *a, const char *b) {
+  size_t size = hr_dtype_size(dtype);
+  if (memcmp(a, b, size) == 0) {
+    return true;
+  }
+  if (dtype == HR_DTYPE_F64) {
+    double x, y;
+    memcpy(&x, a, size), memcpy(&y, b, size);
+    return x != x && y != y;
+  }
+  float x = 0, y = 0;
+  uint16_t p, q;
+  if (dtype == HR_DTYPE_F32) {
+    memcpy(&x, a, size), memcpy(&y, b, size);
+  } else if (dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16) {
+    memcpy(&p, a, size), memcpy(&q, b, size);
+    x = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(p) : hr_bf16_to_f32(p);
+    y = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(q) : hr_bf16_to_f32(q);
+  }
+  return x != x && y != y;
+}
+
+static bool is_same_memory(const generated *g, uint64_t seed, const char *what, void *const *a, void *const *b) {
+  for (int i = 0; i < g->buffer_count; ++i) {
+    hr_dtype whole = g->dtypes[i];
+    hr_dtype dtype = whole == HR_DTYPE_C64 ? HR_DTYPE_F32 : whole == HR_DTYPE_C128 ? HR_DTYPE_F64 : whole;
+    size_t size = hr_dtype_size(dtype);
+    for (size_t at = 0; at + size <= g->bytes[i]; at += size) {
+      if (!same_element(dtype, (char *)a[i] + at, (char *)b[i] + at)) {
+        hr_text text = {0};
+        hr_status_ignore(hr_program_print(&g->program, &text));
+        fprintf(stderr, "%s\n", hr_text_chars(&text));
+
+        fprintf(stderr, "interpreted, compiled:");
+        for (size_t n = 0; n < size; ++n) {
+          fprintf(stderr, " %02x %02x", ((unsigned char *)a[i])[at + n], ((unsigned char *)b[i])[at + n]);
+        }
+        fprintf(stderr, "\nseed %llu: %s: buffer %%%d, element %zu\n", (unsigned long long)seed, what, i, at / size);
+        hr_text_fini(&text);
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool hr__runs_alike(const generated *g, uint64_t seed, const char *what, hr__way way) {
+  hr__way plain = way;
+  plain.host = NULL;
+  void **a = hr__memory_copy(&g->program, g->memory), **c = hr__memory_copy(&g->program, g->memory);
+  hr_status interpreted = hr__run_interpreted(&g->program, a, g->arguments, plain);
+  hr_status compiled = hr__run_interpreted(&g->program, c, g->arguments, way);
+  bool is_same = hr_status_code_of(interpreted) == hr_status_code_of(compiled);
+  if (!is_same) {
+    fprintf(stderr, "seed %llu: %s: \"%s\" interpreted, \"%s\" compiled\n", (unsigned long long)seed, what,
+            hr_status_message(interpreted), hr_status_message(compiled));
+  }
+  is_same = is_same && is_same_memory(g, seed, what, a, c);
+  hr_status_free(interpreted);
+  hr_status_free(compiled);
+  hr__memory_free(&g->program, a);
+  hr__memory_free(&g->program, c);
+  return is_same;
+}
+
+/* ---- settings ---- */
+
+bool hr__has_compiler(void) {
+  const char *compiler;
+  hr_status status = hr__host_compiler_find(&compiler);
+  bool has = status == NULL;
+  if (!has) {
+    printf("not tested: %s\n", hr_status_message(status));
+  }
+  hr_status_free(status);
+  return has;
+}
+
+long hr__setting(const char *name, long value) {
+  const char *text = getenv(name);
+  return text != NULL ? atol(text) : value;
 }

@@ -4,6 +4,7 @@
 
 #include "base/host_kernel.h"
 #include "compiler/compile.h"
+#include "program_generator.h"
 
 /* Aligned memory of exactly `bytes` bytes: sanitizers see what lies behind. */
 void *hr__exact_alloc(size_t bytes);
@@ -25,6 +26,15 @@ typedef struct hr__way {      /* none of this changes a bit */
 /* Compiles `program` and runs it on `memory`. OUT_OF_RANGE when a CHECK_INDEX fails: what follows it has not run. */
 HR_MUST_USE hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments,
                                           hr__way way);
+
+/* Whether a program gives the same bits (NaN is NaN) interpreted and with the kernels that `way` has for it; tells the first
+ * difference on standard error. */
+bool hr__runs_alike(const generated *g, uint64_t seed, const char *what, hr__way way);
+
+/* Whether there is a compiler for texts; says why not. */
+bool hr__has_compiler(void);
+/* A whole number from the environment, or `value`. */
+long hr__setting(const char *name, long value);
 
 /* Value form back to stream form, which is what the reference evaluates when contractions are left. */
 void hr__to_stream_form(hr_program *program);

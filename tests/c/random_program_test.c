@@ -19,11 +19,6 @@
 #include "program_oracle.h"
 #include "program_runner.h"
 
-static long setting(const char *name, long value) {
-  const char *text = getenv(name);
-  return text != NULL ? atol(text) : value;
-}
-
 typedef struct trial {
   uint64_t seed;
   generated g;
@@ -234,7 +229,7 @@ static void check_seed(uint64_t seed) {
 }
 
 HR_TEST(programs_give_the_same_bits_in_every_way) {
-  long count = setting("HEADRACE_TEST_PROGRAMS", 300), first = setting("HEADRACE_TEST_SEED", 1);
+  long count = hr__setting("HEADRACE_TEST_PROGRAMS", 300), first = hr__setting("HEADRACE_TEST_SEED", 1);
   for (long k = 0; k < count; ++k) {
     check_seed((uint64_t)(first + k));
   }
