@@ -172,7 +172,8 @@ static bool open_cache(hr_device *device, hr_disk_cache *out_cache) {
   return is_open;
 }
 
-static hr_status load_missing(hr_device *device, hr_host_kernel *const *kernels, int count, device_code **missing) {
+static hr_status load_missing(hr_device *device, const hr_host_kernel *const *kernels, int count,
+                              device_code **missing) {
   work w = {.codes = missing, .mutex = HR_MUTEX_INITIALIZER};
   for (int i = 0; i < count; i++) {
     device_code *code = (device_code *)kernels[i];
@@ -205,7 +206,7 @@ static hr_status load_missing(hr_device *device, hr_host_kernel *const *kernels,
   return status;
 }
 
-hr_status hr__device_kernels_load(hr_device *device, int count, hr_host_kernel *const *kernels) {
+hr_status hr__device_kernels_load(hr_device *device, int count, const hr_host_kernel *const *kernels) {
   device_code **missing = hr_calloc((size_t)count + 1, sizeof(device_code *));
   if (missing == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to load %d kernels", count);

@@ -15,6 +15,6 @@
 HR_MUST_USE hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, uint64_t hash,
                                                hr_host_kernel **out_kernel);
 /* Compiles and loads those of the kernels that are not loaded yet. */
-HR_MUST_USE hr_status hr__device_kernels_load(hr_device *device, int count, hr_host_kernel *const *kernels);
+HR_MUST_USE hr_status hr__device_kernels_load(hr_device *device, int count, const hr_host_kernel *const *kernels);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/op.h"
 #include "engine/compile_queue.h"
+#include "engine/device_code.h"
 #include "engine/dump.h"
 #include "engine/machine.h"
 #include "runtime/registry.h"
@@ -182,18 +183,18 @@ static hr_status make_check(hr_executable *executable, hr_exec_step *step) {
 
 /* Brings the code of all kernels onto a device that takes texts. */
 static hr_status load_kernels(hr_executable *executable, hr_device *device) {
-  hr_cached_kernel **cached = hr_calloc((size_t)executable->step_count + 1, sizeof *cached);
+  const hr_host_kernel **kernels = hr_calloc((size_t)executable->step_count + 1, sizeof *kernels);
   int count = 0;
-  if (cached == NULL) {
+  if (kernels == NULL) {
     return no_memory("kernels");
   }
   for (int i = 0; i < executable->step_count; i++) {
     if (executable->steps[i].kind == HR_STEP_KERNEL) {
-      cached[count++] = executable->steps[i].cached;
+      kernels[count++] = executable->steps[i].kernel;
     }
   }
-  hr_status status = hr__kernels_load(device, count, cached);
-  hr_free(cached);
+  hr_status status = hr__device_kernels_load(device, count, kernels);
+  hr_free((void *)kernels);
   return status;
 }
 

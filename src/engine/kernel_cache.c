@@ -146,19 +146,6 @@ void hr__kernel_release(hr_cached_kernel *cached) {
   }
 }
 
-hr_status hr__kernels_load(hr_device *device, int count, hr_cached_kernel *const *cached) {
-  hr_host_kernel **kernels = hr_calloc((size_t)count + 1, sizeof *kernels);
-  if (kernels == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to load %d kernels", count);
-  }
-  for (int i = 0; i < count; i++) {
-    kernels[i] = cached[i]->host;
-  }
-  hr_status status = hr__device_kernels_load(device, count, kernels);
-  hr_free(kernels);
-  return status;
-}
-
 const hr_host_kernel *hr__kernel_host(const hr_cached_kernel *cached) {
   return cached->host;
 }

@@ -16,10 +16,9 @@
 
 typedef struct hr_cached_kernel hr_cached_kernel;
 
-/* A reference to the prepared kernel of a form. Of a device with a language of its own it can run after hr__kernels_load. */
+/* A reference to the prepared kernel of a form. Of a device with a language of its own it can run after
+ * hr__device_kernels_load. */
 HR_MUST_USE hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cached_kernel **out_cached);
-/* Brings the code of kernels onto a device: of those that it has not come to yet, several texts are compiled at once. */
-HR_MUST_USE hr_status hr__kernels_load(hr_device *device, int count, hr_cached_kernel *const *cached);
 /* Gives a reference back; NULL is fine. */
 void hr__kernel_release(hr_cached_kernel *cached);
 
