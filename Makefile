@@ -54,8 +54,9 @@ demo: build python-package ## the demonstration
 bench: build python-package ## the benchmarks, with their table
 	$(VENV)/bin/python bench/run.py
 
-conformance: build ## the driver conformance suite, on every driver of this machine
+conformance: build python-package ## the drivers' conformance suite; PyTorch's operators, and docs/coverage.md from that
 	HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 $(CTEST) $(BUILD) -L conformance
+	$(VENV)/bin/python tests/conformance/run.py --report
 
 # Every scripts/make_*.py writes generated files, and with --check says whether they are fresh.
 check: $(STAMP) ## the laws: includes, generated files, formatting, no warnings under gcc and clang
