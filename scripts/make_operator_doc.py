@@ -6,7 +6,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOC = ROOT / "docs/operators.md"
-ROW = re.compile(r"^HR_(POINTWISE|REDUCE|ARGREDUCE|CONTRACTION|COMPOSITE|SPECIAL)\((.*)\)$")
+ROW = re.compile(r"^HR_(POINTWISE|REDUCE|ARGREDUCE|CONTRACTION|COMPOSITE|LIBRARY|SPECIAL)\((.*)\)$")
 SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$")
 HEAD = """\
 <!-- Generated from src/core/ops.def by scripts/make_operator_doc.py; do not edit. -->
@@ -18,6 +18,8 @@ HEAD = """\
 - **reduction**, **index of the best**: combines the elements over some dims. Runs inside a fused loop.
 - **contraction**: goes to a library where one answers, otherwise to the loops that its lowering writes.
 - **composite**: always rewritten into the rows above before anything runs.
+- **library**: no loops: a library, or kernels of our own written for one device, has to answer. What it gives begins with the
+  shapes of its operands, which the head of `src/core/ops.def` explains.
 - **special**: run by the engine itself.
 
 *Computes in* says which kinds of arithmetic the row has: integer (bool counts as one), real (f32, f64), complex. Narrow types
@@ -31,6 +33,7 @@ FAMILY = {
     "ARGREDUCE": "index of the best",
     "CONTRACTION": "contraction",
     "COMPOSITE": "composite",
+    "LIBRARY": "library",
     "SPECIAL": "special",
 }
 KINDS = {"I": "integer", "F": "real", "C": "complex"}
@@ -60,6 +63,8 @@ def cells(family, fields):
         inputs, kinds = "1", fields[2]
     elif family == "ARGREDUCE":
         inputs, kinds = "2", "IF"
+    elif family == "LIBRARY":
+        doc = "`" + fields[2].strip('"') + "`: " + doc
     return [name, FAMILY[family], inputs, ", ".join(KINDS[kind] for kind in kinds), accuracy, doc]
 
 

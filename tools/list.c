@@ -49,6 +49,7 @@ int headrace_ops(int argc, char **argv) {
                                          [HR_FAMILY_ARGREDUCE] = "argreduce",
                                          [HR_FAMILY_CONTRACTION] = "contraction",
                                          [HR_FAMILY_COMPOSITE] = "composite",
+                                         [HR_FAMILY_LIBRARY] = "library",
                                          [HR_FAMILY_SPECIAL] = "special"};
   for (int op = HR_OP_NONE + 1; op < HR_OP_COUNT; op++) {
     const hr_op_row *row = hr_op_table((hr_op)op);

@@ -189,6 +189,8 @@ typedef enum hr_op {
   HR_OP_ATTENTION_BACKWARD,           /* in: dy, q, k, v, mask?, y, log-sum-exp; ints: causal; scalars: as attention; out: dq?, dk?, dv?, dmask? */
   HR_OP_ADAM,                         /* in: n each of gradient, step (f32, already advanced); ints: decoupled decay (AdamW), maximize, amsgrad; scalars: lr, beta1, beta2, weight decay, eps; inputs after those: lr? tensor, gradient scale?, found inf?; out, in place: n each of parameter, mean, mean square, maximal mean square (amsgrad) */
   HR_OP_SGD,                          /* in: n gradients, lr? tensor, gradient scale?, found inf?; ints: nesterov, maximize, first step, with momentum; scalars: weight decay, momentum, lr, dampening; out, in place: n parameters, n momentum buffers (with momentum) */
+  HR_OP_SORT,                         /* values and where they were, equal ones in their old order; ints: descending (0/1) */
+  HR_OP_TOPK,                         /* the K largest or smallest in order, and where they were; ints: largest (0/1) */
   HR_OP_CHECK_INDEX,                  /* in: x (i64, one element: the offending index, or the smallest i64 when there is none); ints: lower, upper (exclusive), kind of message (0, 2: index, 1: target, 3: division by zero); fails with OUT_OF_RANGE, of kind 2 and 3 with INVALID_ARGUMENT */
   HR_OP_COUNT
 } hr_op;

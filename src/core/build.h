@@ -97,6 +97,7 @@ hr_operand hr_node_output(const hr_node *node, int i);
 #define HR_POINTWISE(...)
 #define HR_REDUCE(...)
 #define HR_ARGREDUCE(...)
+#define HR_LIBRARY(...)
 #define HR_SPECIAL(...)
 #include "core/ops.def"
 #undef HR_COMPOSITE
@@ -104,6 +105,7 @@ hr_operand hr_node_output(const hr_node *node, int i);
 #undef HR_POINTWISE
 #undef HR_REDUCE
 #undef HR_ARGREDUCE
+#undef HR_LIBRARY
 #undef HR_SPECIAL
 
 /* Rewrites a program in stream form into loop nodes, special nodes, and what `keeps` says a provider answers for: contractions

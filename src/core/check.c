@@ -354,5 +354,5 @@ hr_status hr_op_check(hr_op op, const hr_attrs *attrs, int input_count, const hr
   }
   HR_RETURN_IF_ERROR(check_views(&c));
   HR_RETURN_IF_ERROR(check_scalars(&c));
-  return hr__check_shapes(&c);
+  return row->family == HR_FAMILY_LIBRARY ? hr__check_library(&c) : hr__check_shapes(&c);
 }

@@ -37,6 +37,9 @@ hr_status hr__check_output(const hr__checked *c, int i);
 /* `out` has `x`'s rank, and 1 in the dims of mask. */
 hr_status hr__check_reduced(const hr__checked *c, const hr_view *x, const hr_view *out, int64_t mask);
 
+/* The same of a library row, by what `shapes` says in ops.def. */
+hr_status hr__check_library(const hr__checked *c);
+
 /* Counts, attributes and shapes of a contraction, composite or special node whose views have been checked. */
 hr_status hr__check_shapes(const hr__checked *c);
 

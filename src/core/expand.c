@@ -6,8 +6,8 @@
  *                 loop %2:f32[4,8]{8,1} = add(%1:f32[4,8]{8,1}, %3:f32[4,8]{0,1})
  *
  * Element-wise rows spread their inputs over the output's dims, reductions their output over the input's; composites
- * and contractions for which no provider answers, whatever their dress (dress.c), are lowered. Buffers and scalars keep their
- * numbers.
+ * and contractions for which no provider answers, whatever their dress (dress.c), are lowered. Library rows stay, with dense
+ * operands. Buffers and scalars keep their numbers.
  *
  * Order: a recorded operation reads all its inputs before it writes. A loop promises that only where an input visits the
  * same elements in the same order as the output, or none of them; everything else goes through a temporary: the output of an
@@ -254,6 +254,48 @@ static void expand_lowered(expander *e, const hr_node *node) {
   }
 }
 
+/* Library rows get dense operands: inputs that lie otherwise are copied, outputs made beside their places. */
+static void expand_library(expander *e, const hr_node *node) {
+  hr_builder *b = &e->builder;
+  hr_arena *arena = &b->program->arena;
+  hr_operand *inputs = HR_ARENA_ARRAY(arena, hr_operand, (size_t)node->input_count);
+  hr_operand *outputs = HR_ARENA_ARRAY(arena, hr_operand, (size_t)node->output_count);
+  if (inputs == NULL || outputs == NULL) {
+    b->status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a node of the program");
+    return;
+  }
+  hr_node dense = without_hazards(b, node, inputs);
+  dense.outputs = outputs;
+  int64_t made = 0;
+  for (int i = 0; i < node->input_count && b->status == NULL; ++i) {
+    if (hr_is_present(inputs[i]) && !hr_operand_is_contiguous(inputs[i]) && hr_operand_count(inputs[i]) > 0) {
+      inputs[i] = hr_make1(b, HR_OP_COPY, inputs[i].dtype, inputs[i]);
+    }
+  }
+  for (int i = 0; i < node->output_count && b->status == NULL; ++i) {
+    hr_operand out = outputs[i] = node->outputs[i];
+    made += hr_is_present(out) ? hr_operand_count(out) : 0;
+    if (hr_is_present(out) && !hr_operand_is_contiguous(out) && hr_operand_count(out) > 0) {
+      outputs[i] = hr_build_temp_like(b, out, out.dtype);
+    }
+  }
+  if (b->status != NULL || made == 0) {
+    return;
+  }
+  if (e->keeps == NULL || !e->keeps(e->ctx, b->program, &dense)) {
+    b->status =
+        hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no library of this device does it for these dtypes and sizes",
+                       hr_op_table(node->op)->name);
+    return;
+  }
+  append(b, dense);
+  for (int i = 0; i < node->output_count && b->status == NULL; ++i) {
+    if (outputs[i].index != node->outputs[i].index && hr_is_present(outputs[i])) {
+      hr_emit1(b, HR_OP_COPY, node->outputs[i], outputs[i]);
+    }
+  }
+}
+
 static void expand_node(expander *e, const hr_node *node) {
   hr_builder *b = &e->builder;
   const hr_op_row *row = hr_op_table(node->op);
@@ -274,6 +316,9 @@ static void expand_node(expander *e, const hr_node *node) {
     case HR_FAMILY_CONTRACTION:
     case HR_FAMILY_COMPOSITE:
       expand_lowered(e, node);
+      return;
+    case HR_FAMILY_LIBRARY:
+      expand_library(e, node);
       return;
     case HR_FAMILY_SPECIAL:
       append(b, *node);

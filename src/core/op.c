@@ -76,6 +76,16 @@
                     .accuracy = HR_ACCURACY_ABS,      \
                     .lower = hr__lower_##op_lower,    \
                     .doc = op_doc},
+#define HR_LIBRARY(NAME, op_name, op_shapes, ints, scalars, op_doc) \
+  [HR_OP_##NAME] = {.name = #op_name,                               \
+                    .family = HR_FAMILY_LIBRARY,                    \
+                    .arity = -1,                                    \
+                    CLASSES(IFC),                                   \
+                    .accuracy = HR_ACCURACY_ABS,                    \
+                    .shapes = op_shapes,                            \
+                    .int_count = ints,                              \
+                    .scalar_count = scalars,                        \
+                    .doc = op_doc},
 #define HR_SPECIAL(NAME, op_name, op_doc) \
   [HR_OP_##NAME] = {.name = #op_name, .family = HR_FAMILY_SPECIAL, .arity = -1, .has_integer = true, .doc = op_doc},
 

@@ -15,6 +15,7 @@ typedef enum hr_op_family {
   HR_FAMILY_ARGREDUCE,
   HR_FAMILY_CONTRACTION,
   HR_FAMILY_COMPOSITE,
+  HR_FAMILY_LIBRARY,
   HR_FAMILY_SPECIAL
 } hr_op_family;
 
@@ -45,6 +46,8 @@ typedef struct hr_op_row {
   hr_lower_fn lower;                                               /* composites and contractions */
   const char *integer_text, *real_text, *complex_text;             /* expressions; combine or better for reductions */
   const char *integer_identity, *real_identity, *complex_identity; /* reductions */
+  const char *shapes;                                              /* library rows: see ops.def */
+  int int_count, scalar_count;                                     /* the same: attributes */
   const char *doc;
 } hr_op_row;
 

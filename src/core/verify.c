@@ -348,7 +348,8 @@ static hr_status verify_recorded(const verifier *v) {
       return broken(v, "output %d is no value", i);
     }
   }
-  if (v->program->is_value_form && row->lower == NULL && row->family != HR_FAMILY_SPECIAL) {
+  if (v->program->is_value_form && row->lower == NULL && row->family != HR_FAMILY_SPECIAL &&
+      row->family != HR_FAMILY_LIBRARY) {
     return broken(v, "is not a loop in value form");
   }
   return HR_OK;

@@ -70,6 +70,28 @@ static bool provider_keeps(void *ctx, const hr_program *program, const hr_node *
   return false;
 }
 
+hr_status hr__library_check(const hr_device *device, hr_op op) {
+  hr_dialect dialect = device->driver->dialect;
+  open_all_providers(dialect);
+  hr_status why = NULL;
+  for (int i = 0; open_providers[dialect][i] != NULL; i++) {
+    const hr_provider *provider = open_providers[dialect][i];
+    hr_status status = provider->has != NULL ? provider->has(op) : NULL;
+    if (provider->has != NULL && status == NULL) {
+      hr_status_ignore(why);
+      return HR_OK;
+    }
+    if (status != NULL && hr_status_code_of(status) != HR_STATUS_NOT_FOUND) {
+      hr_status_ignore(why);
+      why = status;
+    } else {
+      hr_status_ignore(status);
+    }
+  }
+  why = why != NULL ? why : hr_status_make(HR_STATUS_UNIMPLEMENTED, "no library of this device does it");
+  return hr_status_annotate(why, "%s", hr_op_table(op)->name);
+}
+
 static bool prefers_channels_last(hr_dialect dialect) {
   bool channels_last = false;
   for (int i = 0; open_providers[dialect][i] != NULL; i++) {

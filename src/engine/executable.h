@@ -62,6 +62,8 @@ typedef struct hr_run {
   int failed_step;    /* out: the step that ended the run early, or step_count */
 } hr_run;
 
+/* Whether some library of the device runs a library row; UNIMPLEMENTED says why not. */
+HR_MUST_USE hr_status hr__library_check(const hr_device *device, hr_op op);
 /* Compiles the records of a key for a device. */
 HR_MUST_USE hr_status hr__executable_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,
                                             hr_executable **out_executable);

@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include "core/op.h"
 #include "engine/compile_queue.h"
+#include "engine/executable.h"
 #include "engine/host_view.h"
 #include "runtime/derived.h"
 
@@ -209,6 +210,9 @@ hr_status hr__stream_settle(hr_stream *stream, int64_t count) {
 hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                            int output_count, const hr_view *outputs) {
   HR_RETURN_IF_ERROR(hr_op_check(op, attrs, input_count, inputs, output_count, outputs));
+  if (__builtin_expect(hr_op_table(op)->family == HR_FAMILY_LIBRARY, 0)) {
+    HR_RETURN_IF_ERROR(hr__library_check(stream->device, op));
+  }
   HR_RETURN_IF_ERROR(check_devices(stream, op, input_count, inputs));
   HR_RETURN_IF_ERROR(check_devices(stream, op, output_count, outputs));
   hr_status status = check_contents(op, input_count, inputs, output_count, outputs);

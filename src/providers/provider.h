@@ -20,6 +20,9 @@ struct hr_provider {
   bool channels_last; /* its convolutions run best on activations whose channels are neighbours */
   /* Loads the library; UNAVAILABLE with the reason and the paths tried when it can't be had. Called once, under a lock. */
   hr_status (*open)(void);
+  /* (optional; NULL: it runs no library rows) Whether it runs this one, in some dtypes and sizes: OK, NOT_FOUND where the row is not
+   * its own, or what is missing. Asked at each record of such a row: a large library may be loaded here, the first time. */
+  hr_status (*has)(hr_op op);
   /* A node with posts is taken only if they are made on the way to memory, at about no cost, with the bits that the rows of
    * ops.def give after the contraction alone (a sum that overflowed to -infinity may count as NaN). */
   bool (*supports)(const hr_program *program, const hr_node *node);
@@ -45,6 +48,7 @@ struct hr_provider {
 extern const hr_provider *const hr_providers[];
 
 extern const hr_provider hr__rows_provider, hr__lanes_provider, hr__attention_provider, hr__onednn_provider;
+extern const hr_provider hr__host_provider;
 extern const hr_provider hr__cublaslt_provider, hr__cudnn_provider;
 
 #endif

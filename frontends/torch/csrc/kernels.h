@@ -94,6 +94,10 @@ Tensor softmax(Result result, hr_op op, const Tensor &self, int64_t dim, bool ha
 Tensor softmax_backward(Result result, hr_op op, const Tensor &grad, const Tensor &output, int64_t dim,
                         ScalarType input_type);
 
+// ---- order.cpp: sorting and selection
+Tensor2 sort(Result values, Result indices, const Tensor &self, int64_t dim, bool descending);
+Tensor2 topk(Result values, Result indices, const Tensor &self, int64_t k, int64_t dim, bool largest);
+
 // ---- index.cpp: index maps, scatters, fills, random numbers
 Tensor cat(Result result, const at::ITensorListRef &tensors, int64_t dim);
 Tensor constant_pad(const Tensor &self, IntArrayRef pad, const Scalar &value);

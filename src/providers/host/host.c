@@ -1,0 +1,39 @@
+/* host.c: the provider of library rows that are written in this folder. No library is opened. */
+#include "providers/host/host.h"
+
+static const hr__library_row rows[] = {
+    {HR_OP_SORT, hr__sort_supports, hr__sort_scratch, hr__sort_run},
+    {HR_OP_TOPK, hr__sort_supports, hr__topk_scratch, hr__topk_run},
+    {HR_OP_NONE, NULL, NULL, NULL},
+};
+
+static hr_status open_provider(void) {
+  return HR_OK;
+}
+
+static hr_status has(hr_op op) {
+  return hr__library_find(rows, op) != NULL ? HR_OK : hr_status_make(HR_STATUS_NOT_FOUND, "not a row of this provider");
+}
+
+static bool supports(const hr_program *program, const hr_node *node) {
+  (void)program;
+  const hr__library_row *row = hr__library_find(rows, node->op);
+  return row != NULL && row->supports(node);
+}
+
+static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
+                         size_t *out_workspace_bytes) {
+  (void)program, (void)queue;
+  return hr__library_prepare(rows, node, out_prepared, out_workspace_bytes);
+}
+
+const hr_provider hr__host_provider = {
+    .name = "host",
+    .open = open_provider,
+    .has = has,
+    .supports = supports,
+    .prepare = prepare,
+    .needs_team = hr__library_needs_team,
+    .run = hr__library_run,
+    .release = hr__library_free,
+};

@@ -1,0 +1,172 @@
+/* order.c: see order.h. Sorting is by 8-bit digits of the keys, short lines by insertion. */
+#include "providers/host/order.h"
+
+#include <string.h>
+
+#define NAME_(fn, form) fn##_##form
+#define NAME__(fn, form) NAME_(fn, form)
+#define NAME(fn) NAME__(fn, FORM)
+
+#define FORM packed
+#define E uint64_t
+#define LESS(a, b) ((a) < (b))
+#define DIGIT(e, shift) ((e) >> (32 + (shift)) & 0xff)
+#include "providers/host/order.inc"
+#undef FORM
+#undef E
+#undef LESS
+#undef DIGIT
+
+#define FORM pairs
+#define E hr__pair
+#define LESS(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).place < (b).place))
+#define DIGIT(e, shift) ((e).key >> (shift)&0xff)
+#include "providers/host/order.inc"
+#undef FORM
+#undef E
+#undef LESS
+#undef DIGIT
+
+/* ---- keys ---- */
+
+static inline uint64_t key_signed(int64_t value, int bits) {
+  return ((uint64_t)value ^ (UINT64_C(1) << (bits - 1))) & (bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX);
+}
+
+/* Bits of a floating point number whose largest finite one is below `infinity`. */
+static inline uint64_t key_real(uint64_t pattern, int bits, uint64_t infinity) {
+  uint64_t sign = UINT64_C(1) << (bits - 1), all = sign | (sign - 1), size = pattern & ~sign;
+  if (size > infinity) {
+    return all;
+  }
+  return size == 0 ? sign : (pattern & sign) != 0 ? ~pattern & all : pattern | sign;
+}
+
+static inline uint64_t bits_f32(const void *at) {
+  uint32_t bits;
+  memcpy(&bits, at, sizeof bits);
+  return bits;
+}
+
+static inline uint64_t bits_f64(const void *at) {
+  uint64_t bits;
+  memcpy(&bits, at, sizeof bits);
+  return bits;
+}
+
+/* X(dtype, type, bits of a key, the key of *at) */
+#define EACH_KEY(X)                                                  \
+  X(HR_DTYPE_BOOL, uint8_t, 8, *at != 0)                             \
+  X(HR_DTYPE_U8, uint8_t, 8, *at)                                    \
+  X(HR_DTYPE_I8, int8_t, 8, key_signed(*at, 8))                      \
+  X(HR_DTYPE_U16, uint16_t, 16, *at)                                 \
+  X(HR_DTYPE_I16, int16_t, 16, key_signed(*at, 16))                  \
+  X(HR_DTYPE_F16, uint16_t, 16, key_real(*at, 16, 0x7c00))           \
+  X(HR_DTYPE_BF16, uint16_t, 16, key_real(*at, 16, 0x7f80))          \
+  X(HR_DTYPE_U32, uint32_t, 32, *at)                                 \
+  X(HR_DTYPE_I32, int32_t, 32, key_signed(*at, 32))                  \
+  X(HR_DTYPE_F32, float, 32, key_real(bits_f32(at), 32, 0x7f800000)) \
+  X(HR_DTYPE_U64, uint64_t, 64, *at)                                 \
+  X(HR_DTYPE_I64, int64_t, 64, key_signed(*at, 64))                  \
+  X(HR_DTYPE_F64, double, 64, key_real(bits_f64(at), 64, UINT64_C(0x7ff0000000000000)))
+
+static int key_bits_of(hr_dtype dtype) {
+  switch (dtype) {
+#define CASE(dtype_, type, bits, key) \
+  case dtype_:                        \
+    return bits;
+    EACH_KEY(CASE)
+#undef CASE
+    default:
+      return 0;
+  }
+}
+
+uint64_t hr__order_key_of(hr_dtype dtype, const void *value) {
+  switch (dtype) {
+#define CASE(dtype_, type, bits, key) \
+  case dtype_: {                      \
+    const type *at = value;           \
+    return key;                       \
+  }
+    EACH_KEY(CASE)
+#undef CASE
+    default:
+      return 0;
+  }
+}
+
+/* ---- orders ---- */
+
+bool hr__order_takes(hr_dtype dtype, int64_t count) {
+  return key_bits_of(dtype) > 0 && count < UINT32_MAX;
+}
+
+size_t hr__order_bytes(hr_dtype dtype, int64_t count) {
+  return (size_t)count * (key_bits_of(dtype) <= 32 ? sizeof(uint64_t) : sizeof(hr__pair));
+}
+
+hr__order hr__order_make(hr_dtype dtype, int64_t count, void *elements, void *other) {
+  int bits = key_bits_of(dtype);
+  return (hr__order){.is_packed = bits <= 32, .key_bits = bits, .count = count, .elements = elements, .other = other};
+}
+
+void hr__order_fill(hr__order *order, hr_dtype dtype, const void *line, bool descending, int64_t begin, int64_t end) {
+  uint64_t flip = !descending ? 0 : order->key_bits == 64 ? UINT64_MAX : (UINT64_C(1) << order->key_bits) - 1;
+  uint64_t *packed = order->elements;
+  hr__pair *pairs = order->elements;
+  switch (dtype) {
+#define CASE(dtype_, type, bits, key_)           \
+  case dtype_:                                   \
+    for (int64_t i = begin; i < end; ++i) {      \
+      const type *at = (const type *)line + i;   \
+      uint64_t key = (uint64_t)(key_) ^ flip;    \
+      if (bits == 64) {                          \
+        pairs[i] = (hr__pair){key, (uint64_t)i}; \
+      } else {                                   \
+        packed[i] = key << 32 | (uint64_t)i;     \
+      }                                          \
+    }                                            \
+    break;
+    EACH_KEY(CASE)
+#undef CASE
+    default:
+      break;
+  }
+}
+
+bool hr__order_sort_range(const hr__order *order, int64_t begin, int64_t end) {
+  if (order->is_packed) {
+    return sort_packed((uint64_t *)order->elements + begin, (uint64_t *)order->other + begin, end - begin,
+                       order->key_bits);
+  }
+  return sort_pairs((hr__pair *)order->elements + begin, (hr__pair *)order->other + begin, end - begin,
+                    order->key_bits);
+}
+
+void hr__order_sort(hr__order *order) {
+  if (hr__order_sort_range(order, 0, order->count)) {
+    void *swap = order->elements;
+    order->elements = order->other;
+    order->other = swap;
+  }
+}
+
+void hr__order_select(hr__order *order, int64_t first) {
+  if (order->is_packed) {
+    keep_packed(order->elements, order->other, order->count, first);
+  } else {
+    keep_pairs(order->elements, order->other, order->count, first);
+  }
+  order->count = first;
+}
+
+void hr__order_merge(const hr__order *order, int64_t a, int64_t b, int64_t c, int64_t from, int64_t to) {
+  if (order->is_packed) {
+    const uint64_t *e = order->elements;
+    merge_packed(e + a, b - a, e + b, c - b, from, to, (uint64_t *)order->other + a);
+  } else {
+    const hr__pair *e = order->elements;
+    merge_pairs(e + a, b - a, e + b, c - b, from, to, (hr__pair *)order->other + a);
+  }
+}

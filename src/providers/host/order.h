@@ -1,0 +1,56 @@
+/* order.h: the values of a line in order.
+ *
+ * Each value becomes a key, an unsigned integer in the order of the values: -0 and +0 have the same, all NaN have the largest.
+ * Beside the key lies the value's place in the line, so that no two elements are equal and every way to sort is stable:
+ *
+ *   keys of up to 32 bits   key << 32 | place, one uint64_t
+ *   keys of 64 bits         {key, place}
+ *
+ * Lines of fewer than 2^32 values; no complex numbers.
+ */
+#ifndef HEADRACE_PROVIDERS_HOST_ORDER_H_
+#define HEADRACE_PROVIDERS_HOST_ORDER_H_
+
+#include <stdbool.h>
+
+#include "core/dtype.h"
+
+typedef struct hr__pair {
+  uint64_t key, place;
+} hr__pair;
+
+typedef struct hr__order {
+  bool is_packed;
+  int key_bits;
+  int64_t count;
+  void *elements, *other; /* uint64_t or hr__pair; the second as scratch, which sorting swaps with the first */
+} hr__order;
+
+bool hr__order_takes(hr_dtype dtype, int64_t count);
+/* Of the elements of a line; a sort needs twice as many. */
+size_t hr__order_bytes(hr_dtype dtype, int64_t count);
+/* An order over memory for elements; `other` may be NULL where nothing is sorted. */
+hr__order hr__order_make(hr_dtype dtype, int64_t count, void *elements, void *other);
+/* Fills elements [begin, end) from a line; descending turns the order round, but not that of equal values. */
+void hr__order_fill(hr__order *order, hr_dtype dtype, const void *line, bool descending, int64_t begin, int64_t end);
+/* Sorts elements [begin, end); they may end up in `other` (then true is given, and the two are not swapped). */
+bool hr__order_sort_range(const hr__order *order, int64_t begin, int64_t end);
+/* Sorts all. */
+void hr__order_sort(hr__order *order);
+/* Keeps the `first` smallest, in the order of their places. 0 < first <= count */
+void hr__order_select(hr__order *order, int64_t first);
+/* Elements [from, to) of the merge of the sorted runs [a, b) and [b, c) of `elements` into the same places of `other`. */
+void hr__order_merge(const hr__order *order, int64_t a, int64_t b, int64_t c, int64_t from, int64_t to);
+
+static inline int64_t hr__order_place(const hr__order *order, int64_t i) {
+  return order->is_packed ? (int64_t)(((const uint64_t *)order->elements)[i] & UINT32_MAX)
+                          : (int64_t)((const hr__pair *)order->elements)[i].place;
+}
+static inline uint64_t hr__order_key(const hr__order *order, int64_t i) {
+  return order->is_packed ? ((const uint64_t *)order->elements)[i] >> 32 : ((const hr__pair *)order->elements)[i].key;
+}
+
+/* The key of one value. */
+uint64_t hr__order_key_of(hr_dtype dtype, const void *value);
+
+#endif
