@@ -139,6 +139,10 @@ static void run_job(hr_queue_job *entry) {
     note_sources(job);
     status = hr__executable_run(job->executable, &run, &job->scratch);
     atomic_fetch_add_explicit(&stream->compiled_launches, run.compiled_count, memory_order_relaxed);
+    if (run.graph_launches > 0) {
+      atomic_fetch_add_explicit(&stream->graph_launches, run.graph_launches, memory_order_relaxed);
+      atomic_fetch_add_explicit(&stream->graph_builds, run.graph_builds, memory_order_relaxed);
+    }
   }
   if (before != NULL || status != NULL) {
     poison_unfinished(job, run.failed_step, before != NULL ? before : status);

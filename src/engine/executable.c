@@ -10,6 +10,7 @@
 #include "engine/device_code.h"
 #include "engine/dump.h"
 #include "engine/machine.h"
+#include "engine/replay.h"
 #include "runtime/registry.h"
 
 enum { STAMPS_MAX = 8, WORKSPACE_ALIGNMENT = 64, RESIDENT_ROW_BYTES = 1 << 18 };
@@ -333,6 +334,7 @@ static bool copy_key(const hr_key *key, hr_key *out_copy) {
 }
 
 static void destroy(hr_executable *executable) {
+  hr__replay_release(executable->replay); /* before what its graphs launch */
   for (int i = 0; i < executable->step_count; i++) {
     hr_exec_step *step = &executable->steps[i];
     hr__kernel_release(step->cached);
@@ -393,6 +395,7 @@ hr_status hr__executable_create(const hr_key *key, hr_device *device, const hr_s
                           key->word_count * 8 + key->buffer_count * 12 + key->local_count * 4 +
                           (size_t)executable->step_count * (sizeof(hr_exec_step) + 4096);
   log_schedule(executable);
+  executable->replay = hr__replay_create(executable, device);
   *out_executable = executable;
   return HR_OK;
 }
@@ -505,30 +508,46 @@ static void stamp_args(const hr_executable *executable, const hr_exec_step *step
   step->provider->stamp(step->prepared, stamps);
 }
 
+/* Behind the arena; NULL where no step needs memory. */
+static void *workspace_of(const hr_executable *executable, const hr_run *run) {
+  size_t arena = (executable->schedule.arena_bytes + WORKSPACE_ALIGNMENT - 1) & ~(size_t)(WORKSPACE_ALIGNMENT - 1);
+  return run->shared != NULL ? (char *)run->shared + arena : NULL;
+}
+
+bool hr__step_scalar(const hr_executable *executable, const hr_exec_step *step, int i, uint32_t *out_scalar) {
+  uint32_t arg = executable->args.data[step->arg_first + (size_t)i];
+  *out_scalar = arg & ~SCALAR_ARG;
+  return arg != ABSENT_ARG && (arg & SCALAR_ARG) != 0;
+}
+
+hr_host_launch hr__step_launch(const hr_executable *executable, const hr_exec_step *step, const hr_run *run,
+                               const hr_run_scratch *scratch) {
+  char *workspace = workspace_of(executable, run);
+  return (hr_host_launch){run->device->properties.has_contents ? hr__kernel_use(step->cached) : step->kernel,
+                          {.args = scratch->args.data + step->arg_first,
+                           .scalars = scratch->scalars.data + step->scalar_first,
+                           .workspace = workspace != NULL ? workspace + step->workspace_offset : NULL}};
+}
+
 /* Launches the kernel and those that run at once with it. */
-static hr_status run_kernels(const hr_exec_step *first, hr_run *run, hr_run_scratch *scratch, void *workspace) {
+static hr_status run_kernels(const hr_executable *executable, const hr_exec_step *first, hr_run *run,
+                             hr_run_scratch *scratch) {
   hr_device *device = run->device;
   bool all_compiled = true;
   for (int i = 0; i < first->batch; i++) {
-    const hr_exec_step *step = &first[i];
-    const hr_host_kernel *kernel = device->properties.has_contents ? hr__kernel_use(step->cached) : step->kernel;
-    all_compiled &= kernel != step->kernel || device->driver->dialect != HR_DIALECT_HOST;
-    scratch->launches.data[i] =
-        (hr_host_launch){kernel,
-                         {.args = scratch->args.data + step->arg_first,
-                          .scalars = scratch->scalars.data + step->scalar_first,
-                          .workspace = workspace != NULL ? (char *)workspace + step->workspace_offset : NULL}};
+    scratch->launches.data[i] = hr__step_launch(executable, &first[i], run, scratch);
+    all_compiled &= scratch->launches.data[i].kernel != first[i].kernel || device->driver->dialect != HR_DIALECT_HOST;
   }
   run->compiled_count += all_compiled;
   return device->driver->launch(device->impl, first->batch, scratch->launches.data);
 }
 
 static hr_status run_step(const hr_executable *executable, const hr_exec_step *step, hr_run *run,
-                          hr_run_scratch *scratch, void *workspace) {
+                          hr_run_scratch *scratch, void *queue) {
   hr_device *device = run->device;
   void *const *args = scratch->args.data + step->arg_first;
   if (step->kind == HR_STEP_KERNEL) {
-    return run_kernels(step, run, scratch, workspace);
+    return run_kernels(executable, step, run, scratch);
   }
   if (step->kind == HR_STEP_CHECK) {
     return run_check(step, device, args);
@@ -536,8 +555,7 @@ static hr_status run_step(const hr_executable *executable, const hr_exec_step *s
   if (step->provider->stamp != NULL) {
     stamp_args(executable, step, run);
   }
-  library_call call = {.step = step, .args = args, .workspace = workspace};
-  call.queue = device->driver->native != NULL ? device->driver->native(device->impl) : NULL;
+  library_call call = {.step = step, .args = args, .workspace = workspace_of(executable, run), .queue = queue};
   return device->driver->call != NULL ? device->driver->call(device->impl, call_library, &call) : call_library(&call);
 }
 
@@ -582,21 +600,23 @@ static void log_step(const hr_exec_step *step, int64_t ns, const hr_machine *mac
   hr_text_fini(&text);
 }
 
-hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_run_scratch *scratch) {
-  size_t arena = (executable->schedule.arena_bytes + WORKSPACE_ALIGNMENT - 1) & ~(size_t)(WORKSPACE_ALIGNMENT - 1);
-  void *workspace = run->shared != NULL ? (char *)run->shared + arena : NULL;
+hr_status hr__executable_run_steps(const hr_executable *executable, int first, int end, hr_run *run,
+                                   hr_run_scratch *scratch, void *queue) {
+  hr_device *device = run->device;
   bool is_logged = hr_log_is_on(HR_LOG_KERNEL), is_timed = is_logged || run->step_ns != NULL;
-  const hr_machine *machine = is_logged && run->device->properties.has_contents ? hr__machine() : NULL;
-  bind(executable, run, scratch);
-  for (int i = 0; i < executable->step_count; i += executable->steps[i].batch) {
+  const hr_machine *machine = is_logged && device->properties.has_contents ? hr__machine() : NULL;
+  if (queue == NULL && first < end && executable->library_count > 0 && device->driver->native != NULL) {
+    queue = device->driver->native(device->impl);
+  }
+  for (int i = first; i < end; i += executable->steps[i].batch) {
     int64_t begin = is_timed ? hr_clock_ns() : 0;
-    hr_status status = run_step(executable, &executable->steps[i], run, scratch, workspace);
+    hr_status status = run_step(executable, &executable->steps[i], run, scratch, queue);
     if (status != NULL) {
       run->failed_step = i;
       return status;
     }
-    if (is_timed && run->device->driver->flush != NULL) { /* the time of the work, not of handing it over */
-      HR_RETURN_IF_ERROR(run->device->driver->flush(run->device->impl));
+    if (is_timed && device->driver->flush != NULL) { /* the time of the work, not of handing it over */
+      HR_RETURN_IF_ERROR(device->driver->flush(device->impl));
     }
     int64_t ns = is_timed ? hr_clock_ns() - begin : 0;
     if (run->step_ns != NULL) {
@@ -606,6 +626,16 @@ hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_ru
       log_step(&executable->steps[i], ns, machine);
     }
   }
+  return HR_OK;
+}
+
+hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_run_scratch *scratch) {
+  const hr_driver *driver = run->device->driver;
+  bool is_timed = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL);
+  bind(executable, run, scratch);
+  HR_RETURN_IF_ERROR(executable->replay != NULL && !is_timed
+                         ? hr__replay_run(executable, run, scratch)
+                         : hr__executable_run_steps(executable, 0, executable->step_count, run, scratch, NULL));
   run->failed_step = executable->step_count;
-  return run->device->driver->submit != NULL ? run->device->driver->submit(run->device->impl) : HR_OK;
+  return driver->submit != NULL ? driver->submit(run->device->impl) : HR_OK;
 }

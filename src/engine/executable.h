@@ -1,7 +1,7 @@
 /* executable.h: a compiled stretch: its key, its steps, and what has to be bound before they run.
  *
- * An executable never changes after it was made, so any number of runs may be queued. What a run needs (addresses, scalars) is
- * in its hr_run, bound when it is handed over. References: the cache holds one, each queued run another.
+ * An executable never changes after it was made (but for its replay, which belongs to whoever runs the device's jobs), so any
+ * number of runs may be queued. What a run needs (addresses, scalars) is in its hr_run, bound when it is handed over. References: the cache holds one, each queued run another.
  */
 #ifndef HEADRACE_ENGINE_EXECUTABLE_H_
 #define HEADRACE_ENGINE_EXECUTABLE_H_
@@ -28,6 +28,7 @@ typedef struct hr_exec_step {
 } hr_exec_step;
 
 typedef struct hr_executable hr_executable;
+typedef struct hr_replay hr_replay; /* replay.h */
 struct hr_executable {
   hr_refcount refcount;
   hr_key key; /* its own copy */
@@ -44,7 +45,8 @@ struct hr_executable {
   int batch_most;                  /* steps of the longest batch */
   int64_t bytes;                   /* that its steps read and write */
   int64_t elided_count;
-  size_t footprint; /* bytes of host memory, about */
+  hr_replay *replay; /* NULL: each step is given to the device by itself */
+  size_t footprint;  /* bytes of host memory, about */
   /* the cache's */
   hr_executable *next_same, *newer, *older;
 };
@@ -58,8 +60,9 @@ typedef struct hr_run {
   const hr_scalar *arguments;
   int64_t
       *step_ns; /* NULL, or out: the time of each step that ran; a batch's is shared by the bytes that its steps move */
-  int compiled_count; /* out: launches of compiled code */
-  int failed_step;    /* out: the step that ended the run early, or step_count */
+  int compiled_count;               /* out: launches of compiled code */
+  int graph_launches, graph_builds; /* out: graphs that were launched, and those of them that were made for it */
+  int failed_step;                  /* out: the step that ended the run early, or step_count */
 } hr_run;
 
 /* Whether some library of the device runs a library row; UNIMPLEMENTED says why not. */
@@ -91,5 +94,15 @@ void hr__run_scratch_fini(hr_run_scratch *scratch);
 /* Runs all steps in order on the calling thread and the device's team. The first failure ends the run: OUT_OF_RANGE from a
  * check, or whatever a provider says. */
 HR_MUST_USE hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_run_scratch *scratch);
+
+/* For replay.c: the steps [first, end), neither of them inside a batch, when the scratch is bound. `queue` is for libraries; NULL: the
+ * device's own. */
+HR_MUST_USE hr_status hr__executable_run_steps(const hr_executable *executable, int first, int end, hr_run *run,
+                                               hr_run_scratch *scratch, void *queue);
+/* What a kernel's step gives to launch. */
+hr_host_launch hr__step_launch(const hr_executable *executable, const hr_exec_step *step, const hr_run *run,
+                               const hr_run_scratch *scratch);
+/* Whether argument `i` of a library's step is a scalar of the program, and which. */
+bool hr__step_scalar(const hr_executable *executable, const hr_exec_step *step, int i, uint32_t *out_scalar);
 
 #endif

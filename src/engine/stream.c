@@ -354,6 +354,8 @@ void hr_stream_stats(hr_stream *stream, hr_stats *out_stats) {
   *out_stats = stream->stats;
   out_stats->cache_entries = (int64_t)stream->cache.count;
   out_stats->kernels_interpreted = out_stats->kernels - atomic_load(&stream->compiled_launches);
+  out_stats->graph_launches = atomic_load(&stream->graph_launches);
+  out_stats->graph_builds = atomic_load(&stream->graph_builds);
   hr_jit_counts counts;
   hr__jit_counts(&counts);
   out_stats->jit_compiled = counts.compiled;
@@ -368,5 +370,7 @@ void hr_stream_reset_stats(hr_stream *stream) {
   hr_mutex_lock(&stream->mutex);
   stream->stats = (hr_stats){0};
   atomic_store(&stream->compiled_launches, 0);
+  atomic_store(&stream->graph_launches, 0);
+  atomic_store(&stream->graph_builds, 0);
   hr_mutex_unlock(&stream->mutex);
 }

@@ -4,7 +4,7 @@
  * reaches the rest through hr_drivers (src/drivers/driver_table.c) alone. Members marked optional may be NULL; their default
  * is named there.
  *
- * Threads: the engine calls launch, call, copy_within, fill, submit and event functions of one device from one thread at
+ * Threads: the engine calls launch, call, copy_within, fill, submit, event and graph functions of one device from one thread at
  * a time, in the order in which the work shall happen. allocate, free, properties, memory_info, flush, copy_in and copy_out may
  * be called from any thread at any time; memory that is copied from or to is not in use by work that was given and has not run,
  * unless the call comes in that order too: then it waits for the work.
@@ -40,7 +40,7 @@ typedef struct hr_driver {
   /* Opens device `ordinal` < count(); *out_impl is the driver's own struct, handed to every function below. Opening a device
    * twice gives two of them. */
   hr_status (*open)(int ordinal, void **out_impl);
-  /* Blocks and events are gone by then. Work that was given and nobody waited for has run or never will. */
+  /* Blocks, events and graphs are gone by then. Work that was given and nobody waited for has run or never will. */
   void (*close)(void *impl);
   void (*properties)(void *impl, hr_device_properties *out_properties);
   /* Bytes that could be allocated now, and in all. */
@@ -73,6 +73,19 @@ typedef struct hr_driver {
   void (*unload)(void *impl, void *module);
   /* Makes the device current on this thread and gives the queue of its work, for libraries. Optional: NULL. */
   void *(*native)(void *impl);
+  /* Graphs: work that is captured once and given again as a whole. Optional, all five together: each piece is given by itself.
+   *
+   * From capture_begin to capture_end what the calling thread gives by launch, and by call to *out_queue (which stands for
+   * native's), is kept and does not run; nothing else is given in between, and other threads' copies go their own way. capture_end
+   * makes a graph of it; with NULL, or on failure, the work is forgotten. graph_launch gives all of it, in order, with the
+   * addresses and scalars of the capture, any number of times; what libraries and load made has to live as long as the graph.
+   * graph_update changes the arguments of the kernel that was the `index`th of those given to launch, for later launches of the graph;
+   * the kernel itself is the same. graph_destroy accepts NULL, and graphs whose work is on its way; it may come from any thread. */
+  hr_status (*capture_begin)(void *impl, void **out_queue);
+  hr_status (*capture_end)(void *impl, void **out_graph);
+  hr_status (*graph_update)(void *impl, void *graph, int index, const hr_host_launch *launch);
+  hr_status (*graph_launch)(void *impl, void *graph);
+  void (*graph_destroy)(void *impl, void *graph);
   /* Hands collected work to the device, without waiting. Optional: work starts when it is given. */
   hr_status (*submit)(void *impl);
   /* Waits until everything given so far has run. Optional: it has. */

@@ -68,6 +68,9 @@ static void check_table(const subject *s) {
   int events = (d->event_create != NULL) + (d->event_destroy != NULL) + (d->event_record != NULL) +
                (d->event_wait != NULL) + (d->event_elapsed != NULL);
   HR_ASSERT(events == 0 || events == 5);
+  int graphs = (d->capture_begin != NULL) + (d->capture_end != NULL) + (d->graph_update != NULL) +
+               (d->graph_launch != NULL) + (d->graph_destroy != NULL);
+  HR_ASSERT(graphs == 0 || graphs == 5);
   int compiler = (d->compile != NULL) + (d->load != NULL) + (d->unload != NULL);
   HR_ASSERT_EQ(compiler, d->dialect == HR_DIALECT_HOST ? 0 : 3);
   HR_ASSERT(s->properties.description[0] != '\0');

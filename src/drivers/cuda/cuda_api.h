@@ -6,6 +6,7 @@
 #ifndef HEADRACE_DRIVERS_CUDA_CUDA_API_H_
 #define HEADRACE_DRIVERS_CUDA_CUDA_API_H_
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "headrace/status.h"
@@ -15,6 +16,9 @@ typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUgraphNode_st *CUgraphNode;
 
 enum {
   CUDA_SUCCESS = 0,
@@ -24,7 +28,8 @@ enum {
   CUDA_ERROR_INVALID_CONTEXT = 201,
   CUDA_ERROR_NOT_FOUND = 500,
   CUDA_ERROR_ILLEGAL_ADDRESS = 700,
-  CUDA_ERROR_NOT_SUPPORTED = 801
+  CUDA_ERROR_NOT_SUPPORTED = 801,
+  CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901
 };
 enum {
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
@@ -32,15 +37,25 @@ enum {
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76
 };
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2, CU_MEMHOSTALLOC_PORTABLE = 1 };
+enum { CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1, CU_STREAM_CAPTURE_STATUS_ACTIVE = 1 };
 
 /* Keys of cuLaunchKernel's `extra`: what follows each is the address of the parameters, and of their size in bytes. */
 #define CU_LAUNCH_PARAM_END ((void *)0)
 #define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)1)
 #define CU_LAUNCH_PARAM_BUFFER_SIZE ((void *)2)
 
+/* CUDA_KERNEL_NODE_PARAMS_v1: parameters are given one way or the other, as with cuLaunchKernel. */
+typedef struct hr__cuda_kernel_node {
+  CUfunction function;
+  unsigned grid[3], block[3], shared_bytes;
+  void **parameters, **extra;
+} hr__cuda_kernel_node;
+
 typedef struct hr__cuda_table {
 #define CUDA_SYMBOL(name, args) int(*name) args;
 #include "drivers/cuda/cuda_symbols.def"
+  /* NULL where the driver does not have them. */
+#include "drivers/cuda/cuda_graph_symbols.def"
 #undef CUDA_SYMBOL
 } hr__cuda_table;
 
@@ -49,6 +64,9 @@ extern hr__cuda_table hr__cuda;
 /* Loads the library and starts it; every later call gives the first one's result. *out_count devices, at least 1; an error says why
  * there is none. Threads: any. */
 HR_MUST_USE hr_status hr__cuda_open(int *out_count);
+
+/* Whether all functions for graphs are there. */
+bool hr__cuda_has_graphs(void);
 
 /* For tests: another table, and how many devices it has; NULL looks for the library again. No device may be open. */
 void hr__cuda_replace(const hr__cuda_table *table, int count);

@@ -1,4 +1,5 @@
-/* cuda_driver.c: the CUDA driver's table of functions. See cuda_internal.h for streams, contexts and errors, cuda_copy.c for copies.
+/* cuda_driver.c: the CUDA driver's table of functions. See cuda_internal.h for streams, contexts and errors, cuda_copy.c for copies,
+ * cuda_graph.c for graphs.
  *
  * Memory is the driver's own, block for block: the caching allocator above keeps it. Work is asynchronous: launch, copy_in,
  * copy_within, fill and event_record return when the work is in the stream; flush, copy_out and event_wait are where errors of kernels
@@ -84,6 +85,9 @@ static void cuda_close(void *impl) {
     if (device->stream != NULL) {
       (void)hr__cuda.cuStreamSynchronize(device->stream); /* staging may be in use */
       (void)hr__cuda.cuStreamDestroy_v2(device->stream);
+    }
+    if (device->capture_stream != NULL) {
+      (void)hr__cuda.cuStreamDestroy_v2(device->capture_stream);
     }
     hr__cuda_staging_fini(&device->in);
     hr__cuda_staging_fini(&device->out);
@@ -204,18 +208,15 @@ static hr_status cuda_fill(void *impl, void *to, const void *pattern, size_t pat
 
 /* ---- kernels ---- */
 
-/* CUDA takes 4,096 bytes of parameters. */
-enum { WORDS_MAX = 4096 / 8, SCALAR_WORDS = sizeof(hr_scalar) / 8 };
+enum { SCALAR_WORDS = sizeof(hr_scalar) / 8 };
 _Static_assert(sizeof(hr_scalar) == 24 && sizeof(void *) == 8, "kernels read their parameters as 8-byte words");
 
-/* Lays out a kernel's parameters as device_kernel.h says. */
-static hr_status pack_parameters(const hr_device_kernel *kernel, const hr_host_call *call, uint64_t *words,
-                                 size_t *out_bytes) {
+hr_status hr__cuda_pack(const hr_device_kernel *kernel, const hr_host_call *call, uint64_t *words, size_t *out_bytes) {
   size_t args = (size_t)kernel->arg_count, scalars = (size_t)kernel->scalar_count;
   size_t count = 1 + args + scalars * SCALAR_WORDS;
-  if (count > WORDS_MAX) {
+  if (count > HR_CUDA_WORDS_MAX) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "cuda: kernel \"%s\" has %zu bytes of parameters, at most %d fit",
-                          kernel->base.name, count * 8, WORDS_MAX * 8);
+                          kernel->base.name, count * 8, HR_CUDA_WORDS_MAX * 8);
   }
   memcpy(words, &call->workspace, sizeof *words);
   if (args > 0) {
@@ -240,17 +241,22 @@ static hr_status launch_pass(hr__cuda_device *device, const hr_device_kernel *ke
                           kernel->base.name, pass, (long long)blocks, threads);
   }
   void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, words, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  CUstream stream = device->capture != NULL ? device->capture_stream : device->stream;
   int code = hr__cuda.cuLaunchKernel(kernel->functions[pass], (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1, 0,
-                                     device->stream, NULL, extra);
-  return hr_status_annotate(hr__cuda_status(code, "launch"), "kernel \"%s\", pass %d, %lld blocks of %d threads",
-                            kernel->base.name, pass, (long long)blocks, threads);
+                                     stream, NULL, extra);
+  if (code != CUDA_SUCCESS) {
+    return hr_status_annotate(hr__cuda_status(code, "launch"), "kernel \"%s\", pass %d, %lld blocks of %d threads",
+                              kernel->base.name, pass, (long long)blocks, threads);
+  }
+  return hr__cuda_capture_pass(device);
 }
 
 static hr_status launch_kernel(hr__cuda_device *device, const hr_host_launch *launch) {
   const hr_device_kernel *kernel = (const hr_device_kernel *)launch->kernel;
-  uint64_t words[WORDS_MAX];
+  uint64_t words[HR_CUDA_WORDS_MAX];
   size_t bytes = 0;
-  HR_RETURN_IF_ERROR(pack_parameters(kernel, &launch->call, words, &bytes));
+  HR_RETURN_IF_ERROR(hr__cuda_pack(kernel, &launch->call, words, &bytes));
+  HR_RETURN_IF_ERROR(hr__cuda_capture_kernel(device));
   for (int pass = 0; pass < kernel->base.pass_count; pass++) {
     HR_RETURN_IF_ERROR(launch_pass(device, kernel, pass, words, bytes));
   }
@@ -437,6 +443,11 @@ const hr_driver hr_cuda_driver = {
     .unload = cuda_unload,
     .native = cuda_native,
     .call = cuda_call,
+    .capture_begin = hr__cuda_capture_begin,
+    .capture_end = hr__cuda_capture_end,
+    .graph_update = hr__cuda_graph_update,
+    .graph_launch = hr__cuda_graph_launch,
+    .graph_destroy = hr__cuda_graph_destroy,
     .flush = cuda_flush,
     .event_create = cuda_event_create,
     .event_destroy = cuda_event_destroy,

@@ -151,8 +151,15 @@ static int fake_stream_create(CUstream *stream, unsigned flags) {
   return flags == CU_STREAM_NON_BLOCKING ? fake_made((void **)stream) : CUDA_ERROR_INVALID_VALUE;
 }
 
+static CUstream fake_captured; /* NULL: none */
+static bool fake_is_spoilt;    /* something was done that a capture does not allow */
+
 static int fake_stream_synchronize(CUstream stream) {
   int code = stream != NULL ? fake_check() : CUDA_ERROR_INVALID_VALUE;
+  if (stream != NULL && stream == fake_captured) {
+    fake_is_spoilt = true;
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
   if (code == CUDA_SUCCESS) {
     fake_run_until(fake_queue.count);
   }
@@ -258,6 +265,32 @@ static int fake_unload(CUmodule module) {
   return fake_gone(module);
 }
 
+typedef struct fake_node {
+  CUfunction function;
+  unsigned grid, block;
+  size_t bytes;
+  unsigned char parameters[4096];
+} fake_node;
+
+enum { FAKE_NODES = 8 };
+/* A graph, or what was made of one: then `of` is the graph. */
+typedef struct fake_graph {
+  int count;
+  const struct fake_graph *of;
+  fake_node nodes[FAKE_NODES];
+} fake_graph;
+
+static fake_graph fake_capture;
+
+static int fake_run_node(const fake_node *node) {
+  fake_launches++;
+  fake_grid = node->grid;
+  fake_block = node->block;
+  fake_parameter_bytes = node->bytes;
+  memcpy(fake_parameters, node->parameters, node->bytes);
+  return fake_check();
+}
+
 static int fake_launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                        unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters,
                        void **extra) {
@@ -267,12 +300,107 @@ static int fake_launch(CUfunction function, unsigned grid_x, unsigned grid_y, un
       extra[4] != CU_LAUNCH_PARAM_END) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  fake_launches++;
-  fake_grid = grid_x;
-  fake_block = block_x;
-  fake_parameter_bytes = *(const size_t *)extra[3];
-  memcpy(fake_parameters, extra[1], fake_parameter_bytes);
+  fake_node node = {.function = function, .grid = grid_x, .block = block_x, .bytes = *(const size_t *)extra[3]};
+  memcpy(node.parameters, extra[1], node.bytes);
+  if (stream != fake_captured) {
+    return fake_run_node(&node);
+  }
+  HR_ASSERT(fake_capture.count < FAKE_NODES);
+  fake_capture.nodes[fake_capture.count++] = node;
   return fake_check();
+}
+
+/* ---- its graphs ---- */
+
+static int fake_begin_capture(CUstream stream, int mode) {
+  int code = stream == NULL || fake_captured != NULL || mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+                 ? CUDA_ERROR_INVALID_VALUE
+                 : fake_check();
+  if (code == CUDA_SUCCESS) {
+    fake_captured = stream;
+    fake_capture.count = 0;
+    fake_is_spoilt = false;
+  }
+  return code;
+}
+
+/* Nodes get their names from the graph that is made at the end. */
+static fake_graph *fake_names;
+
+static int fake_capture_info(CUstream stream, int *status, unsigned long long *id, CUgraph *graph,
+                             const CUgraphNode **last, size_t *last_count) {
+  static CUgraphNode node;
+  if (stream != fake_captured || id != NULL || graph != NULL || fake_capture.count == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (fake_names == NULL) {
+    fake_names = calloc(1, sizeof *fake_names);
+  }
+  node = (CUgraphNode)(void *)&fake_names->nodes[fake_capture.count - 1];
+  *status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  *last = &node;
+  *last_count = 1;
+  return fake_check();
+}
+
+static int fake_end_capture(CUstream stream, CUgraph *graph) {
+  if (stream == NULL || stream != fake_captured || fake_depth == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  fake_captured = NULL;
+  fake_graph *made = fake_names != NULL ? fake_names : calloc(1, sizeof *made);
+  fake_names = NULL;
+  if (fake_is_spoilt) {
+    free(made);
+    *graph = NULL;
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
+  *made = fake_capture;
+  fake_live++;
+  *graph = (CUgraph)(void *)made;
+  return fake_check();
+}
+
+static int fake_no_room; /* graphs can't be made */
+
+static int fake_instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
+  int code = fake_no_room != 0 ? CUDA_ERROR_OUT_OF_MEMORY : flags != 0 ? CUDA_ERROR_INVALID_VALUE : fake_check();
+  if (code == CUDA_SUCCESS) {
+    fake_graph *made = malloc(sizeof *made);
+    memcpy(made, graph, sizeof *made);
+    made->of = (const fake_graph *)(void *)graph;
+    fake_live++;
+    *exec = (CUgraphExec)(void *)made;
+  }
+  return code;
+}
+
+static int fake_set_node(CUgraphExec exec, CUgraphNode node, const hr__cuda_kernel_node *kernel) {
+  fake_graph *graph = (fake_graph *)(void *)exec;
+  ptrdiff_t at = (fake_node *)(void *)node - graph->of->nodes;
+  if (at < 0 || at >= graph->count || kernel->function != graph->nodes[at].function || kernel->extra != NULL ||
+      kernel->grid[0] != graph->nodes[at].grid || kernel->block[0] != graph->nodes[at].block) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  memcpy(graph->nodes[at].parameters, kernel->parameters[0], graph->nodes[at].bytes);
+  return fake_check();
+}
+
+static int fake_graph_launch(CUgraphExec exec, CUstream stream) {
+  const fake_graph *graph = (const fake_graph *)(void *)exec;
+  int code = stream == NULL || stream == fake_captured ? CUDA_ERROR_INVALID_VALUE : fake_check();
+  for (int i = 0; code == CUDA_SUCCESS && i < graph->count; i++) {
+    code = fake_run_node(&graph->nodes[i]);
+  }
+  return code;
+}
+
+static int fake_exec_destroy(CUgraphExec exec) {
+  return fake_gone(exec);
+}
+
+static int fake_graph_destroy(CUgraph graph) {
+  return fake_gone(graph);
 }
 
 static const hr__cuda_table fake = {.cuInit = fake_init,
@@ -313,7 +441,15 @@ static const hr__cuda_table fake = {.cuInit = fake_init,
                                     .cuModuleLoadData = fake_load,
                                     .cuModuleGetFunction = fake_function,
                                     .cuModuleUnload = fake_unload,
-                                    .cuLaunchKernel = fake_launch};
+                                    .cuLaunchKernel = fake_launch,
+                                    .cuStreamBeginCapture_v2 = fake_begin_capture,
+                                    .cuStreamGetCaptureInfo_v2 = fake_capture_info,
+                                    .cuStreamEndCapture = fake_end_capture,
+                                    .cuGraphInstantiateWithFlags = fake_instantiate,
+                                    .cuGraphExecKernelNodeSetParams = fake_set_node,
+                                    .cuGraphLaunch = fake_graph_launch,
+                                    .cuGraphExecDestroy = fake_exec_destroy,
+                                    .cuGraphDestroy = fake_graph_destroy};
 
 static void *open_fake(void) {
   void *impl;
@@ -349,6 +485,7 @@ static void *open_gpu(void) {
 
 static const char *const cuda_names[] = {
 #define CUDA_SYMBOL(name, args) #name,
+#include "drivers/cuda/cuda_graph_symbols.def"
 #include "drivers/cuda/cuda_symbols.def"
 #undef CUDA_SYMBOL
 };
@@ -565,6 +702,143 @@ HR_TEST(a_missing_function_is_named_and_its_module_goes) {
   close_fake(impl);
 }
 
+/* ---- graphs, on the stand-in ---- */
+
+/* Three passes, one of which has nothing to do, on one argument with one scalar. */
+static hr_device_kernel graph_kernel(const char *name) {
+  return (hr_device_kernel){.base = {.name = name, .pass_count = 3},
+                            .functions = {(void *)0x10, NULL, (void *)0x20},
+                            .blocks = {3, 0, 5},
+                            .threads = {32, 0, 64},
+                            .arg_count = 1,
+                            .scalar_count = 1};
+}
+
+static hr_status give(void *impl, const hr_device_kernel *kernel, void *arg, const hr_scalar *scalar) {
+  return DRIVER->launch(impl, 1, &(hr_host_launch){&kernel->base, {.args = &arg, .scalars = scalar}});
+}
+
+static hr_status update(void *impl, void *graph, int index, const hr_device_kernel *kernel, void *arg,
+                        const hr_scalar *scalar) {
+  const hr_host_launch launch = {&kernel->base, {.args = &arg, .scalars = scalar}};
+  return DRIVER->graph_update(impl, graph, index, &launch);
+}
+
+/* The argument and the scalar of the kernel that ran last. */
+static void check_last(void *arg, double value) {
+  struct {
+    void *workspace, *arg;
+    hr_scalar scalar;
+  } seen;
+  HR_ASSERT_EQ(fake_parameter_bytes, sizeof seen);
+  memcpy(&seen, fake_parameters, sizeof seen);
+  HR_ASSERT(seen.arg == arg && seen.scalar.value.f[0] == value);
+}
+
+HR_TEST(a_graph_runs_what_was_captured_with_what_it_was_told_last) {
+  void *impl = open_fake(), *queue = NULL, *graph = NULL, *block;
+  hr_device_kernel first = graph_kernel("first"), last = graph_kernel("last");
+  hr_scalar scalars[3] = {hr_scalar_f64(1), hr_scalar_f64(2), hr_scalar_f64(3)};
+  char bytes[8] = "capture", back[8] = "";
+  HR_ASSERT_OK(DRIVER->allocate(impl, 8, &block));
+  HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
+  HR_ASSERT(queue != NULL && queue != DRIVER->native(impl));
+  HR_ASSERT_OK(give(impl, &first, (void *)0x100, &scalars[0]));
+  HR_ASSERT_OK(DRIVER->copy_in(impl, block, bytes, sizeof bytes)); /* no part of it, as flush is none */
+  HR_ASSERT_OK(DRIVER->flush(impl));
+  HR_ASSERT_OK(give(impl, &last, (void *)0x200, &scalars[1]));
+  HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
+  HR_ASSERT_EQ(fake_launches, 0);
+  HR_ASSERT_OK(DRIVER->copy_out(impl, back, block, sizeof back));
+  HR_ASSERT_STR_EQ(back, "capture");
+  for (int i = 1; i <= 2; i++) {
+    HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
+    HR_ASSERT_EQ(fake_launches, 4 * i);
+    check_last((void *)0x200, 2);
+  }
+  HR_ASSERT_OK(update(impl, graph, 1, &last, (void *)0x300, &scalars[2]));
+  HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
+  check_last((void *)0x300, 3);
+  HR_ASSERT_OK(
+      update(impl, graph, 0, &first, (void *)0x400, &scalars[0])); /* another kernel's, to be seen by none after it */
+  HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
+  check_last((void *)0x300, 3);
+  HR_ASSERT_OK(give(impl, &first, (void *)0x500, &scalars[0])); /* runs at once again */
+  HR_ASSERT_EQ(fake_launches, 18);
+  check_last((void *)0x500, 1);
+  DRIVER->graph_destroy(impl, graph);
+  DRIVER->graph_destroy(impl, NULL);
+  DRIVER->free(impl, block, 8);
+  close_fake(impl);
+}
+
+static hr_status wait_for_queue(void *queue) {
+  return hr__cuda_status(hr__cuda.cuStreamSynchronize(queue), "waiting");
+}
+
+HR_TEST(a_capture_that_fails_leaves_nothing_and_the_next_one_works) {
+  void *impl = open_fake(), *queue, *graph = NULL;
+  hr_device_kernel kernel = graph_kernel("kernel");
+  hr_scalar scalar = hr_scalar_f64(1);
+  for (int i = 0; i < 2; i++) {
+    HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
+    HR_ASSERT_OK(give(impl, &kernel, (void *)0x100, &scalar));
+    HR_ASSERT_STATUS(DRIVER->call(impl, wait_for_queue, queue), HR_STATUS_INTERNAL);
+    HR_ASSERT_STATUS(DRIVER->capture_end(impl, i == 0 ? &graph : NULL), HR_STATUS_INTERNAL);
+    HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
+    fake_no_room = 1;
+    HR_ASSERT_STATUS(DRIVER->capture_end(impl, &graph), HR_STATUS_RESOURCE_EXHAUSTED);
+    fake_no_room = 0;
+    HR_ASSERT_NULL(graph);
+    HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
+    HR_ASSERT_OK(DRIVER->capture_end(impl, NULL)); /* forgotten */
+  }
+  HR_ASSERT_EQ(fake_launches, 0);
+  HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
+  HR_ASSERT_OK(give(impl, &kernel, (void *)0x100, &scalar));
+  HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
+  HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
+  HR_ASSERT_EQ(fake_launches, 2);
+  DRIVER->graph_destroy(impl, graph);
+  close_fake(impl);
+}
+
+HR_TEST(a_driver_without_graphs_says_so) {
+  void *impl = open_fake(), *queue = NULL;
+  hr__cuda_table old = fake;
+  old.cuGraphLaunch = NULL;
+  hr__cuda_replace(&old, 1);
+  HR_ASSERT_ERROR(DRIVER->capture_begin(impl, &queue), HR_STATUS_UNIMPLEMENTED, "11.4");
+  HR_ASSERT_NULL(queue);
+  hr__cuda_replace(&fake, 1);
+  close_fake(impl);
+}
+
+static void *oom_impl;
+
+static hr_status capture_two(void) {
+  void *queue, *graph = NULL;
+  hr_device_kernel kernel = graph_kernel("kernel");
+  hr_scalar scalar = hr_scalar_f64(1);
+  HR_RETURN_IF_ERROR(DRIVER->capture_begin(oom_impl, &queue));
+  hr_status status = give(oom_impl, &kernel, (void *)0x100, &scalar);
+  if (status == NULL) {
+    status = give(oom_impl, &kernel, (void *)0x100, &scalar);
+  }
+  hr_status ended = DRIVER->capture_end(oom_impl, status == NULL ? &graph : NULL);
+  DRIVER->graph_destroy(oom_impl, graph);
+  hr_status_ignore(status != NULL ? ended : HR_OK);
+  return status != NULL ? status : ended;
+}
+
+HR_TEST(a_capture_without_host_memory_fails_and_leaks_nothing) {
+  oom_impl = open_fake();
+  HR_TEST_OOM(capture_two);
+  close_fake(oom_impl);
+}
+
+/* ---- calls and errors ---- */
+
 static hr_status call_back(void *arg) {
   *(int *)arg = fake_depth; /* the device is current */
   return hr_status_make(HR_STATUS_DATA_LOSS, "the library's own words");
@@ -753,6 +1027,60 @@ HR_TEST(a_gpu_runs_kernels_pass_by_pass) {
   for (int i = 0; i < 2; i++) {
     DRIVER->event_destroy(impl, events[i]);
     DRIVER->free(impl, args[i], sizeof x);
+  }
+  DRIVER->free(impl, workspace, 64);
+  DRIVER->unload(impl, module);
+  DRIVER->close(impl);
+}
+
+/* y = x * a + 1, then y += workspace, captured; later with another a, another y, and what the workspace holds by then. */
+HR_TEST(a_gpu_replays_graphs) {
+  enum { COUNT = 1000, BYTES = COUNT * sizeof(float) };
+  static const char *const names[] = {"scale", "add_workspace"};
+  static float x[COUNT], y[COUNT];
+  void *impl = open_gpu(), *functions[2], *args[3], *workspace, *queue, *graph;
+  void *module = load_kernels(impl, 2, names, functions);
+  hr_device_kernel kernel = {.base = {.name = "scale and add", .pass_count = 3},
+                             .functions = {functions[0], NULL, functions[1]},
+                             .blocks = {4, 0, 4},
+                             .threads = {256, 0, 256},
+                             .arg_count = 2,
+                             .scalar_count = 2};
+  for (int i = 0; i < COUNT; i++) {
+    x[i] = (float)i;
+  }
+  for (int i = 0; i < 3; i++) {
+    HR_ASSERT_OK(DRIVER->allocate(impl, BYTES, &args[i]));
+    HR_ASSERT_OK(DRIVER->copy_in(impl, args[i], x, BYTES));
+  }
+  HR_ASSERT_OK(DRIVER->allocate(impl, 64, &workspace));
+  hr_scalar scalars[2] = {hr_scalar_f64(2), hr_scalar_i64(COUNT)};
+  hr_host_launch launch = {&kernel.base, {.args = args, .scalars = scalars, .workspace = workspace}};
+  HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
+  HR_ASSERT_OK(DRIVER->launch(impl, 1, &launch));
+  HR_ASSERT_OK(DRIVER->launch(impl, 1, &launch));
+  HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
+  HR_ASSERT_OK(DRIVER->copy_out(impl, y, args[1], BYTES));
+  HR_ASSERT(memcmp(x, y, BYTES) == 0); /* nothing has run */
+  for (int run = 0; run < 4; run++) {
+    float extra = (float)run, factor = run < 2 ? 2 : 3;
+    HR_ASSERT_OK(DRIVER->copy_in(impl, workspace, &extra, sizeof extra));
+    if (run == 2) {
+      void *others[2] = {args[0], args[2]};
+      scalars[0] = hr_scalar_f64(3);
+      launch.call.args = others;
+      HR_ASSERT_OK(DRIVER->graph_update(impl, graph, 1, &launch));
+    }
+    HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
+    HR_ASSERT_OK(DRIVER->copy_out(impl, y, args[run < 2 ? 1 : 2], BYTES));
+    for (int i = 0; i < COUNT; i++) {
+      HR_ASSERT(y[i] == (float)i * factor + 1 + extra);
+    }
+  }
+  HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
+  DRIVER->graph_destroy(impl, graph); /* while it may be on its way */
+  for (int i = 0; i < 3; i++) {
+    DRIVER->free(impl, args[i], BYTES);
   }
   DRIVER->free(impl, workspace, 64);
   DRIVER->unload(impl, module);

@@ -10,6 +10,7 @@
 #ifndef HEADRACE_DRIVERS_CUDA_CUDA_INTERNAL_H_
 #define HEADRACE_DRIVERS_CUDA_CUDA_INTERNAL_H_
 
+#include "base/device_kernel.h"
 #include "base/thread.h"
 #include "drivers/cuda/cuda_api.h"
 
@@ -28,6 +29,8 @@ typedef struct hr__cuda_device {
   int device;
   CUcontext context;
   CUstream stream;
+  struct hr__cuda_graph *capture; /* that kernels go to now instead of the stream; NULL: none */
+  CUstream capture_stream;        /* made for the first capture */
   char name[64];
   int workers, architecture; /* multiprocessors; 90 for compute capability 9.0 */
   size_t total_bytes;
@@ -38,9 +41,25 @@ typedef struct hr__cuda_device {
 HR_MUST_USE hr_status hr__cuda_enter(hr__cuda_device *device);
 void hr__cuda_leave(void);
 
-/* All below are called in between. fini accepts what init left unfinished. */
+/* Staging, copies and fills are called in between. fini accepts what init left unfinished. */
 HR_MUST_USE hr_status hr__cuda_staging_init(hr__cuda_staging *staging);
 void hr__cuda_staging_fini(hr__cuda_staging *staging);
+
+/* CUDA takes 4,096 bytes of parameters. */
+enum { HR_CUDA_WORDS_MAX = 4096 / 8 };
+/* Lays out a kernel's parameters as device_kernel.h says. */
+HR_MUST_USE hr_status hr__cuda_pack(const hr_device_kernel *kernel, const hr_host_call *call, uint64_t *words,
+                                    size_t *out_bytes);
+
+/* cuda_graph.c. Between begin and end launches go to device->capture_stream: hr__cuda_capture_kernel comes before each kernel's,
+ * hr__cuda_capture_pass behind each of them. These two do nothing when nothing is captured. */
+HR_MUST_USE hr_status hr__cuda_capture_begin(void *impl, void **out_queue);
+HR_MUST_USE hr_status hr__cuda_capture_kernel(hr__cuda_device *device);
+HR_MUST_USE hr_status hr__cuda_capture_pass(hr__cuda_device *device);
+HR_MUST_USE hr_status hr__cuda_capture_end(void *impl, void **out_graph);
+HR_MUST_USE hr_status hr__cuda_graph_update(void *impl, void *graph, int index, const hr_host_launch *launch);
+HR_MUST_USE hr_status hr__cuda_graph_launch(void *impl, void *graph);
+void hr__cuda_graph_destroy(void *impl, void *graph);
 
 HR_MUST_USE hr_status hr__cuda_copy_in(hr__cuda_device *device, void *to, const void *host, size_t bytes);
 HR_MUST_USE hr_status hr__cuda_copy_out(hr__cuda_device *device, void *host, const void *from, size_t bytes);

@@ -1,0 +1,156 @@
+/* cuda_graph.c: CUDA graphs, made by capturing a stream.
+ *
+ * The stream that is captured is one of its own, on which nothing ever runs: other threads may copy by the device's stream in the
+ * meantime, and wait for it, and none of that gets into the graph. The mode is "thread local": what a library must not do while it
+ * is captured fails, on this thread alone, and the capture with it.
+ *
+ * A kernel is a node for each of its passes. Behind each launch the stream's last node is that pass's; updates find it there.
+ */
+#include <string.h>
+
+#include "base/vector.h"
+#include "drivers/cuda/cuda_internal.h"
+
+typedef struct hr__cuda_graph {
+  CUgraph graph; /* nodes are named by it as long as the other lives */
+  CUgraphExec exec;
+  HR_VECTOR(CUgraphNode) nodes;  /* of all kernels' passes */
+  HR_VECTOR(size_t) first_nodes; /* of each kernel */
+} hr__cuda_graph;
+
+static hr_status no_memory(void) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "cuda: no host memory for a graph");
+}
+
+/* The device is current. */
+static void destroy(hr__cuda_graph *graph) {
+  if (graph->exec != NULL) {
+    (void)hr__cuda.cuGraphExecDestroy(graph->exec);
+  }
+  if (graph->graph != NULL) {
+    (void)hr__cuda.cuGraphDestroy(graph->graph);
+  }
+  hr_vector_fini(&graph->nodes);
+  hr_vector_fini(&graph->first_nodes);
+  hr_free(graph);
+}
+
+/* ---- capture ---- */
+
+static hr_status begin(hr__cuda_device *device) {
+  if (device->capture_stream == NULL) {
+    HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda.cuStreamCreate(&device->capture_stream, CU_STREAM_NON_BLOCKING),
+                                       "a stream to capture"));
+  }
+  return hr__cuda_status(hr__cuda.cuStreamBeginCapture_v2(device->capture_stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                         "beginning a capture");
+}
+
+hr_status hr__cuda_capture_begin(void *impl, void **out_queue) {
+  hr__cuda_device *device = impl;
+  if (!hr__cuda_has_graphs()) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "cuda: graphs need a driver for CUDA 11.4 or later");
+  }
+  HR_RETURN_IF_ERROR(hr__cuda_enter(device));
+  hr__cuda_graph *graph = hr_calloc(1, sizeof *graph);
+  hr_status status = graph != NULL ? begin(device) : no_memory();
+  hr__cuda_leave();
+  if (status != NULL) {
+    hr_free(graph);
+    return status;
+  }
+  device->capture = graph;
+  *out_queue = device->capture_stream;
+  return HR_OK;
+}
+
+hr_status hr__cuda_capture_kernel(hr__cuda_device *device) {
+  hr__cuda_graph *graph = device->capture;
+  return graph == NULL || hr_vector_push(&graph->first_nodes, graph->nodes.count) ? HR_OK : no_memory();
+}
+
+hr_status hr__cuda_capture_pass(hr__cuda_device *device) {
+  hr__cuda_graph *graph = device->capture;
+  int state = 0;
+  const CUgraphNode *last = NULL;
+  size_t count = 0;
+  if (graph == NULL) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(hr__cuda_status(
+      hr__cuda.cuStreamGetCaptureInfo_v2(device->capture_stream, &state, NULL, NULL, &last, &count), "a capture"));
+  if (state != CU_STREAM_CAPTURE_STATUS_ACTIVE || count != 1) {
+    return hr_status_make(HR_STATUS_INTERNAL, "cuda: a captured kernel is %zu nodes, state %d", count, state);
+  }
+  return hr_vector_push(&graph->nodes, last[0]) ? HR_OK : no_memory();
+}
+
+hr_status hr__cuda_capture_end(void *impl, void **out_graph) {
+  hr__cuda_device *device = impl;
+  hr__cuda_graph *graph = device->capture;
+  device->capture = NULL;
+  HR_RETURN_IF_ERROR(hr__cuda_enter(device));
+  hr_status status =
+      hr__cuda_status(hr__cuda.cuStreamEndCapture(device->capture_stream, &graph->graph), "ending a capture");
+  if (status == NULL && out_graph != NULL) {
+    status = hr__cuda_status(hr__cuda.cuGraphInstantiateWithFlags(&graph->exec, graph->graph, 0), "making a graph");
+  }
+  if (status != NULL || out_graph == NULL) {
+    destroy(graph);
+  } else {
+    *out_graph = graph;
+  }
+  hr__cuda_leave();
+  return status;
+}
+
+/* ---- use ---- */
+
+/* Gives the passes of a kernel other parameters; those that have nothing to do have no node. */
+static hr_status update(const hr__cuda_graph *graph, size_t node, const hr_device_kernel *kernel, uint64_t *words) {
+  void *parameters[] = {words};
+  for (int pass = 0; pass < kernel->base.pass_count; pass++) {
+    if (kernel->blocks[pass] > 0) {
+      const hr__cuda_kernel_node params = {.function = kernel->functions[pass],
+                                           .grid = {(unsigned)kernel->blocks[pass], 1, 1},
+                                           .block = {(unsigned)kernel->threads[pass], 1, 1},
+                                           .parameters = parameters};
+      int code = hr__cuda.cuGraphExecKernelNodeSetParams(graph->exec, graph->nodes.data[node++], &params);
+      HR_RETURN_IF_ERROR(hr__cuda_status(code, "other arguments for a graph's kernel"));
+    }
+  }
+  return HR_OK;
+}
+
+hr_status hr__cuda_graph_update(void *impl, void *graph, int index, const hr_host_launch *launch) {
+  const hr__cuda_graph *self = graph;
+  const hr_device_kernel *kernel = (const hr_device_kernel *)launch->kernel;
+  uint64_t words[HR_CUDA_WORDS_MAX];
+  size_t bytes;
+  HR_RETURN_IF_ERROR(hr__cuda_pack(kernel, &launch->call, words, &bytes));
+  HR_RETURN_IF_ERROR(hr__cuda_enter(impl));
+  hr_status status = update(self, self->first_nodes.data[index], kernel, words);
+  hr__cuda_leave();
+  return status;
+}
+
+hr_status hr__cuda_graph_launch(void *impl, void *graph) {
+  hr__cuda_device *device = impl;
+  const hr__cuda_graph *self = graph;
+  HR_RETURN_IF_ERROR(hr__cuda_enter(device));
+  int code = hr__cuda.cuGraphLaunch(self->exec, device->stream);
+  hr__cuda_leave();
+  return hr__cuda_status(code, "launching a graph");
+}
+
+/* What CUDA does with a graph on its way is not said for all versions. */
+void hr__cuda_graph_destroy(void *impl, void *graph) {
+  hr__cuda_device *device = impl;
+  hr_status entered = graph != NULL ? hr__cuda_enter(device) : HR_OK;
+  if (graph != NULL && entered == NULL) {
+    (void)hr__cuda.cuStreamSynchronize(device->stream);
+    destroy(graph);
+    hr__cuda_leave();
+  }
+  hr_status_ignore(entered);
+}

@@ -1,0 +1,25 @@
+/* program_stream.h: generated programs through a stream, on any device. */
+#ifndef HEADRACE_TESTS_PROGRAM_STREAM_H_
+#define HEADRACE_TESTS_PROGRAM_STREAM_H_
+
+#include "program_generator.h"
+#include "runtime/device.h"
+
+typedef struct hr__side {
+  hr_device *device;
+  hr_stream *stream;
+  hr_buffer **buffers; /* of the program */
+} hr__side;
+
+/* Buffers with the program's contents; drop releases them. */
+HR_MUST_USE hr_status hr__side_fill(hr__side *side, const generated *g);
+void hr__side_drop(hr__side *side, const generated *g);
+/* The buffer's bytes as a tensor; dims and strides have room for one. */
+hr_view hr__side_bytes(const hr__side *side, const generated *g, int buffer, int64_t *dims, int64_t *strides);
+/* Records the program and waits; the failure of the program, whichever operation reports it. */
+HR_MUST_USE hr_status hr__side_run(hr__side *side, const generated *g);
+
+/* Whether libraries may compute part of it, with other bits on other devices. */
+bool hr__has_products(const hr_program *program);
+
+#endif
