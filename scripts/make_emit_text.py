@@ -1,23 +1,28 @@
 #!/usr/bin/env python3
-"""Writes src/compiler/emit_text.inc: the texts of src/core that emitted kernels begin with, as C strings.
+"""Writes texts of kernels as C strings: what emitted kernels begin with (src/core), and kernels of our own (src/providers).
 
-Comments, includes and the guards of headers fall away; what is left is the same text that the interpreter is compiled from.
---check says whether the file is fresh."""
+Comments, includes and the guards of headers fall away; what is left of src/core is the same text that the interpreter is compiled
+from. --check says whether the files are fresh."""
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OUTPUT = ROOT / "src/compiler/emit_text.inc"
-SOURCES = ("philox.h", "vmath.h", "convert.h")
+OUTPUTS = {
+    "src/compiler/emit_text.inc": ("src/core/philox.h", "src/core/vmath.h", "src/core/convert.h"),
+    "src/providers/flash/flash_text.inc": ("src/providers/flash/words.text", "src/providers/flash/tiles.text"),
+    "src/providers/flash/forward_text.inc": ("src/providers/flash/forward.text",),
+    "src/providers/flash/backward_text.inc": ("src/providers/flash/backward.text",),
+}
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 GUARD = re.compile(r"#ifndef HEADRACE_\w+_H_\n#define HEADRACE_\w+_H_\n(.*)\n#endif\s*$", re.DOTALL)
 MOST = 4000  # characters of one string: compilers promise no more than 4,095
 
 
 def body(name):
-    text = COMMENT.sub("", (ROOT / "src/core" / name).read_text())
-    lines = [line.rstrip() for line in GUARD.search(text)[1].split("\n")]
+    text = COMMENT.sub("", (ROOT / name).read_text())
+    guarded = GUARD.search(text)
+    lines = [line.rstrip() for line in (guarded[1] if guarded else text).split("\n")]
     return [re.sub(r"\s+\\$", " \\\\", line) for line in lines if line and not line.startswith("#include")]
 
 
@@ -25,10 +30,11 @@ def quote(line):
     return '"' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"'
 
 
-def render():
-    out = ["/* Generated from src/core by scripts/make_emit_text.py; do not edit. */"]
-    for name in SOURCES:
-        out.append(f"/* {name} */")
+def render(sources):
+    folder = pathlib.PurePath(sources[0]).parent
+    out = [f"/* Generated from {folder} by scripts/make_emit_text.py; do not edit. */"]
+    for name in sources:
+        out.append(f"/* {pathlib.PurePath(name).name} */")
         size = 0
         for line in body(name):
             size += len(line) + 1
@@ -41,12 +47,12 @@ def render():
 
 
 def main():
-    text = render()
-    if "--check" in sys.argv:
-        if not OUTPUT.exists() or OUTPUT.read_text() != text:
-            sys.exit(f"{OUTPUT.relative_to(ROOT)} is stale: run scripts/make_emit_text.py")
-        return
-    OUTPUT.write_text(text)
+    for name, sources in OUTPUTS.items():
+        text, output = render(sources), ROOT / name
+        if "--check" not in sys.argv:
+            output.write_text(text)
+        elif not output.exists() or output.read_text() != text:
+            sys.exit(f"{name} is stale: run scripts/make_emit_text.py")
 
 
 if __name__ == "__main__":

@@ -2,19 +2,36 @@
  *
  * Each pass is one function over a grid. Its parameter is a struct by value, made of words of 8 bytes, in this order:
  *
- *   void *workspace; void *args[arg_count]; hr_scalar scalars[scalar_count];
+ *   void *workspace; void *args[arg_count]; hr_scalar scalars[scalar_count]; int64_t words[word_count];
  */
 #ifndef HEADRACE_BASE_DEVICE_KERNEL_H_
 #define HEADRACE_BASE_DEVICE_KERNEL_H_
 
 #include "base/host_kernel.h"
+#include "base/text.h"
+
+enum { HR_DEVICE_WORDS_MAX = 64 };
 
 typedef struct hr_device_kernel {
   hr_host_kernel base; /* what launches point to; run is NULL, units and grain say how much work there is */
   void *functions[HR_HOST_KERNEL_PASS_MAX]; /* the driver's */
   int64_t blocks[HR_HOST_KERNEL_PASS_MAX];  /* of the grid; 0: nothing to do */
   int threads[HR_HOST_KERNEL_PASS_MAX];     /* of a block */
-  int arg_count, scalar_count;
+  int shared[HR_HOST_KERNEL_PASS_MAX];      /* bytes of a block's shared memory, besides what the text declares */
+  int arg_count, scalar_count, word_count;
+  int64_t words[HR_DEVICE_WORDS_MAX]; /* of this kernel; its functions may be those of others, too */
 } hr_device_kernel;
+
+/* A kernel that a provider has written. */
+typedef struct hr_device_source {
+  hr_text text; /* behind the prelude of the dialect: functions NAME_0, NAME_1, ... */
+  const char *name;
+  int pass_count;
+  int64_t blocks[HR_HOST_KERNEL_PASS_MAX];
+  int threads[HR_HOST_KERNEL_PASS_MAX], shared[HR_HOST_KERNEL_PASS_MAX];
+  size_t workspace_bytes;
+  int word_count;
+  int64_t words[HR_DEVICE_WORDS_MAX];
+} hr_device_source;
 
 #endif

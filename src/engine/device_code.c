@@ -12,60 +12,147 @@
 
 enum { NAME_BYTES = 40, COMPILERS_MAX = 16 };
 
-typedef struct device_code {
-  hr_device_kernel kernel; /* first: launches point to it */
+/* A text, and its functions. Those that are generated belong to one kernel; those that a provider has written to all whose text is the
+ * same, whatever their words. */
+typedef struct module {
   hr_device *device;
   char name[NAME_BYTES]; /* of its functions, without the number of the pass */
-  hr_text title;
-  hr_text text;   /* until it is loaded: the prelude and the kernel */
+  int pass_count;
+  hr_text text;   /* the prelude and what comes behind it; of what is not shared until it is loaded */
   size_t prelude; /* bytes of it */
   hr_text image;  /* until it is loaded */
-  void *module;
+  void *loaded;   /* the driver's; NULL before */
+  void *functions[HR_HOST_KERNEL_PASS_MAX];
+  bool is_shared;
+  int users;           /* kernels; guarded by shared_mutex */
+  struct module *next; /* shared ones */
+} module;
+
+typedef struct device_code {
+  hr_device_kernel kernel; /* first: launches point to it */
+  hr_text title;
+  module *module;
 } device_code;
 
 /* Held while kernels are loaded: whoever needs one that another thread is loading waits. */
 static hr_mutex load_mutex = HR_MUTEX_INITIALIZER;
+static hr_mutex shared_mutex = HR_MUTEX_INITIALIZER;
+static module *shared_modules;
+
+/* ---- modules ---- */
+
+static module *create_module(hr_device *device, const char *name, int pass_count) {
+  module *m = hr_calloc(1, sizeof *m);
+  if (m != NULL) {
+    m->device = device, m->pass_count = pass_count, m->users = 1;
+    snprintf(m->name, sizeof m->name, "%s", name);
+  }
+  return m;
+}
+
+static void destroy_module(module *m) {
+  if (m->loaded != NULL) {
+    m->device->driver->unload(m->device->impl, m->loaded);
+  }
+  hr_text_fini(&m->text);
+  hr_text_fini(&m->image);
+  hr_free(m);
+}
+
+static void release_module(module *m) {
+  hr_mutex_lock(&shared_mutex);
+  bool is_last = m != NULL && --m->users == 0;
+  module **at = &shared_modules;
+  while (is_last && *at != NULL && *at != m) {
+    at = &(*at)->next;
+  }
+  if (is_last && *at != NULL) {
+    *at = m->next;
+  }
+  hr_mutex_unlock(&shared_mutex);
+  if (is_last) {
+    destroy_module(m);
+  }
+}
+
+/* Puts a module among the shared ones, or one that has its text in its place. */
+static module *share(module *m) {
+  hr_mutex_lock(&shared_mutex);
+  module *same = shared_modules;
+  while (same != NULL && (same->device != m->device || same->text.length != m->text.length ||
+                          memcmp(same->text.data, m->text.data, m->text.length) != 0)) {
+    same = same->next;
+  }
+  if (same == NULL) {
+    m->is_shared = true;
+    m->next = shared_modules;
+    shared_modules = m;
+  } else {
+    ++same->users;
+  }
+  hr_mutex_unlock(&shared_mutex);
+  if (same != NULL) {
+    destroy_module(m);
+  }
+  return same != NULL ? same : m;
+}
+
+/* ---- kernels ---- */
 
 static void destroy(hr_host_kernel *kernel) {
   device_code *code = (device_code *)kernel;
-  if (code->module != NULL) {
-    code->device->driver->unload(code->device->impl, code->module);
-  }
-  hr_text_fini(&code->text);
-  hr_text_fini(&code->image);
+  release_module(code->module);
   hr_text_fini(&code->title);
   hr_free(code);
 }
 
+static hr_status create(const char *title, hr_device *device, const char *name, int pass_count,
+                        device_code **out_code) {
+  device_code *code = hr_calloc(1, sizeof *code);
+  if (code == NULL || !hr_text_append(&code->title, title) ||
+      (code->module = create_module(device, name, pass_count)) == NULL) {
+    if (code != NULL) {
+      destroy(&code->kernel.base);
+    }
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", title);
+  }
+  code->kernel.base.name = hr_text_chars(&code->title);
+  code->kernel.base.pass_count = pass_count;
+  code->kernel.base.destroy = destroy;
+  *out_code = code;
+  return HR_OK;
+}
+
+static void set_grids(hr_device_kernel *kernel, const int64_t *blocks, const int *threads) {
+  for (int pass = 0; pass < kernel->base.pass_count; pass++) {
+    kernel->blocks[pass] = blocks[pass];
+    kernel->threads[pass] = threads[pass];
+    kernel->base.units[pass] = blocks[pass] * threads[pass];
+    kernel->base.grain[pass] = 1;
+  }
+}
+
 static hr_status write_text(device_code *code, const hr_kernel *kernel) {
   hr_device_emission emission;
-  HR_RETURN_IF_ERROR(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &code->text));
-  code->prelude = code->text.length;
-  HR_RETURN_IF_ERROR(hr_emit_device_kernel(kernel, code->name, &code->text, &emission));
-  hr_device_kernel *made = &code->kernel;
-  made->base.pass_count = emission.pass_count;
-  made->base.workspace_bytes = emission.workspace_bytes;
-  for (int pass = 0; pass < emission.pass_count; pass++) {
-    made->blocks[pass] = emission.blocks[pass];
-    made->threads[pass] = emission.threads[pass];
-    made->base.units[pass] = emission.blocks[pass] * emission.threads[pass];
-    made->base.grain[pass] = 1;
-  }
+  module *m = code->module;
+  HR_RETURN_IF_ERROR(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &m->text));
+  m->prelude = m->text.length;
+  HR_RETURN_IF_ERROR(hr_emit_device_kernel(kernel, m->name, &m->text, &emission));
+  m->pass_count = code->kernel.base.pass_count = emission.pass_count;
+  code->kernel.base.workspace_bytes = emission.workspace_bytes;
+  set_grids(&code->kernel, emission.blocks, emission.threads);
   return HR_OK;
 }
 
 hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, uint64_t hash,
                                    hr_host_kernel **out_kernel) {
-  device_code *code = hr_calloc(1, sizeof *code);
-  if (code == NULL || !hr_text_append(&code->title, kernel->name)) {
-    hr_free(code);
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", kernel->name);
-  }
-  code->device = device;
+  char name[NAME_BYTES];
+  device_code *code = NULL;
+  snprintf(name, sizeof name, "hr_%016llx", (unsigned long long)hash);
+  HR_RETURN_IF_ERROR(create(kernel->name, device, name, 0, &code));
   code->kernel.arg_count = kernel->arg_count;
   code->kernel.scalar_count = kernel->scalar_count;
-  code->kernel.base = (hr_host_kernel){.name = hr_text_chars(&code->title), .bytes = kernel->bytes, .destroy = destroy};
-  snprintf(code->name, sizeof code->name, "hr_%016llx", (unsigned long long)hash);
+  code->kernel.base.bytes = kernel->bytes;
   hr_status status = write_text(code, kernel);
   if (status != NULL) {
     destroy(&code->kernel.base);
@@ -75,30 +162,53 @@ hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, u
   return HR_OK;
 }
 
+hr_status hr__device_kernel_create_written(const hr_device_source *source, hr_device *device, const char *title,
+                                           int arg_count, int scalar_count, hr_host_kernel **out_kernel) {
+  device_code *code = NULL;
+  HR_RETURN_IF_ERROR(create(title, device, source->name, source->pass_count, &code));
+  hr_device_kernel *made = &code->kernel;
+  module *m = code->module;
+  hr_status status = hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &m->text);
+  m->prelude = m->text.length;
+  hr_text_append_bytes(&m->text, source->text.data, source->text.length);
+  status = status != NULL ? status : hr_text_status(&m->text);
+  if (status != NULL) {
+    destroy(&made->base);
+    return hr_status_annotate(status, "%s", title);
+  }
+  made->base.workspace_bytes = source->workspace_bytes;
+  made->arg_count = arg_count, made->scalar_count = scalar_count, made->word_count = source->word_count;
+  set_grids(made, source->blocks, source->threads);
+  memcpy(made->shared, source->shared, sizeof made->shared);
+  memcpy(made->words, source->words, sizeof made->words);
+  code->module = share(m);
+  *out_kernel = &made->base;
+  return HR_OK;
+}
+
 /* ---- loading ---- */
 
 typedef struct work {
   const hr_disk_cache *cache; /* NULL: none */
   int count;
-  device_code **codes;
+  module **modules;
   atomic_int next, compiled;
   hr_mutex mutex; /* guards the first failure */
   hr_status failure;
 } work;
 
 /* Texts of kernels don't have the prelude: it belongs to the identity of the cache. */
-static hr_status find_or_compile(work *w, device_code *code) {
-  hr_device *device = code->device;
-  const char *text = hr_text_chars(&code->text), *own = text + code->prelude;
-  size_t own_length = code->text.length - code->prelude;
-  if (w->cache != NULL && hr__disk_cache_find_image(w->cache, own, own_length, &code->image)) {
+static hr_status find_or_compile(work *w, module *m) {
+  hr_device *device = m->device;
+  const char *text = hr_text_chars(&m->text), *own = text + m->prelude;
+  size_t own_length = m->text.length - m->prelude;
+  if (w->cache != NULL && hr__disk_cache_find_image(w->cache, own, own_length, &m->image)) {
     return HR_OK;
   }
   atomic_fetch_add(&w->compiled, 1);
-  HR_RETURN_IF_ERROR(device->driver->compile(device->impl, text, code->text.length, &code->image));
+  HR_RETURN_IF_ERROR(device->driver->compile(device->impl, text, m->text.length, &m->image));
   if (w->cache != NULL) {
-    hr_status_ignore(
-        hr__disk_cache_add_image(w->cache, own, own_length, hr_text_chars(&code->image), code->image.length));
+    hr_status_ignore(hr__disk_cache_add_image(w->cache, own, own_length, hr_text_chars(&m->image), m->image.length));
   }
   return HR_OK;
 }
@@ -106,12 +216,11 @@ static hr_status find_or_compile(work *w, device_code *code) {
 static void compile_some(void *arg) {
   work *w = arg;
   for (int i; (i = atomic_fetch_add(&w->next, 1)) < w->count;) {
-    device_code *code = w->codes[i];
-    hr_status status = find_or_compile(w, code);
+    hr_status status = find_or_compile(w, w->modules[i]);
     if (status == NULL) {
       continue;
     }
-    status = hr_status_annotate(status, "%s", code->kernel.base.name);
+    status = hr_status_annotate(status, "%s", w->modules[i]->name);
     hr_mutex_lock(&w->mutex);
     if (w->failure == NULL) {
       w->failure = status;
@@ -137,21 +246,19 @@ static hr_status compile_all(work *w) {
   return w->failure;
 }
 
-static hr_status load(device_code *code) {
+static hr_status load(module *m) {
   char names[HR_HOST_KERNEL_PASS_MAX][NAME_BYTES + 8];
   const char *pointers[HR_HOST_KERNEL_PASS_MAX];
-  for (int pass = 0; pass < code->kernel.base.pass_count; pass++) {
-    snprintf(names[pass], sizeof names[pass], "%s_%d", code->name, pass);
+  for (int pass = 0; pass < m->pass_count; pass++) {
+    snprintf(names[pass], sizeof names[pass], "%s_%d", m->name, pass);
     pointers[pass] = names[pass];
   }
-  hr_status status =
-      code->device->driver->load(code->device->impl, hr_text_chars(&code->image), code->image.length,
-                                 code->kernel.base.pass_count, pointers, &code->module, code->kernel.functions);
-  if (status != NULL) {
-    return hr_status_annotate(status, "%s", code->kernel.base.name);
+  HR_RETURN_IF_ERROR(m->device->driver->load(m->device->impl, hr_text_chars(&m->image), m->image.length, m->pass_count,
+                                             pointers, &m->loaded, m->functions));
+  hr_text_fini(&m->image);
+  if (!m->is_shared) {
+    hr_text_fini(&m->text);
   }
-  hr_text_fini(&code->image);
-  hr_text_fini(&code->text);
   return HR_OK;
 }
 
@@ -172,17 +279,16 @@ static bool open_cache(hr_device *device, hr_disk_cache *out_cache) {
   return is_open;
 }
 
-static hr_status load_missing(hr_device *device, const hr_host_kernel *const *kernels, int count,
-                              device_code **missing) {
-  work w = {.codes = missing, .mutex = HR_MUTEX_INITIALIZER};
+static hr_status load_missing(hr_device *device, const hr_host_kernel *const *kernels, int count, module **missing) {
+  work w = {.modules = missing, .mutex = HR_MUTEX_INITIALIZER};
   for (int i = 0; i < count; i++) {
-    device_code *code = (device_code *)kernels[i];
-    bool is_known = code->module != NULL;
+    module *m = ((const device_code *)kernels[i])->module;
+    bool is_known = m->loaded != NULL;
     for (int j = 0; j < w.count; j++) {
-      is_known |= missing[j] == code;
+      is_known |= missing[j] == m;
     }
     if (!is_known) {
-      missing[w.count++] = code;
+      missing[w.count++] = m;
     }
   }
   if (w.count == 0) {
@@ -207,12 +313,16 @@ static hr_status load_missing(hr_device *device, const hr_host_kernel *const *ke
 }
 
 hr_status hr__device_kernels_load(hr_device *device, int count, const hr_host_kernel *const *kernels) {
-  device_code **missing = hr_calloc((size_t)count + 1, sizeof(device_code *));
+  module **missing = hr_calloc((size_t)count + 1, sizeof(module *));
   if (missing == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to load %d kernels", count);
   }
   hr_mutex_lock(&load_mutex);
   hr_status status = load_missing(device, kernels, count, missing);
+  for (int i = 0; status == NULL && i < count; i++) {
+    device_code *code = (device_code *)kernels[i];
+    memcpy(code->kernel.functions, code->module->functions, sizeof code->kernel.functions);
+  }
   hr_mutex_unlock(&load_mutex);
   hr_free(missing);
   return status;

@@ -14,6 +14,10 @@
 /* A kernel with its text; `hash` names its functions. It is the first member of an hr_device_kernel. */
 HR_MUST_USE hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, uint64_t hash,
                                                hr_host_kernel **out_kernel);
+/* One that a provider has written; what it was made of is no longer needed afterwards. Kernels of the same text share its functions. */
+HR_MUST_USE hr_status hr__device_kernel_create_written(const hr_device_source *source, hr_device *device,
+                                                       const char *title, int arg_count, int scalar_count,
+                                                       hr_host_kernel **out_kernel);
 /* Compiles and loads those of the kernels that are not loaded yet. */
 HR_MUST_USE hr_status hr__device_kernels_load(hr_device *device, int count, const hr_host_kernel *const *kernels);
 

@@ -154,6 +154,27 @@ static bool push_operand(hr_executable *executable, const hr_operand *operand) {
                                                                                 : ABSENT_ARG);
 }
 
+/* The node as a kernel that its provider has written. */
+static hr_status make_written(hr_executable *executable, hr_device *device, hr_exec_step *step) {
+  const hr_node *node = step->source->node;
+  hr_device_source source;
+  HR_RETURN_IF_ERROR(step->provider->write(&executable->schedule.program, node, &source));
+  hr_status status =
+      hr__device_kernel_create_written(&source, device, hr_op_table(node->op)->name,
+                                       node->input_count + node->output_count, node->scalar_count, &step->written);
+  hr_text_fini(&source.text);
+  HR_RETURN_IF_ERROR(status);
+  step->kernel = step->written;
+  step->scalar_count = node->scalar_count;
+  step->workspace_bytes = step->kernel->workspace_bytes;
+  for (uint32_t i = 0; i < (uint32_t)node->scalar_count; i++) {
+    if (!hr_vector_push(&executable->scalars, node->scalar_base + i)) {
+      return no_memory("scalars");
+    }
+  }
+  return HR_OK;
+}
+
 /* The first provider that takes the node and can prepare it. */
 static hr_status prepare(hr_executable *executable, hr_device *device, hr_exec_step *step) {
   const hr_provider *const *providers = open_providers[device->driver->dialect];
@@ -164,8 +185,10 @@ static hr_status prepare(hr_executable *executable, hr_device *device, hr_exec_s
   for (int i = 0; status != NULL && providers[i] != NULL; i++) {
     if (providers[i]->supports(program, node)) {
       hr_status_free(status);
-      status = providers[i]->prepare(program, node, queue, &step->prepared, &step->workspace_bytes);
       step->provider = providers[i];
+      status = providers[i]->write != NULL
+                   ? make_written(executable, device, step)
+                   : providers[i]->prepare(program, node, queue, &step->prepared, &step->workspace_bytes);
     }
   }
   return status;
@@ -186,12 +209,15 @@ static hr_status make_library(hr_executable *executable, hr_device *device, hr_e
   for (uint32_t i = 0; ok && i < (uint32_t)node->scalar_count; i++) {
     ok = hr_vector_push(&executable->args, (node->scalar_base + i) | SCALAR_ARG);
   }
+  executable->library_count++;
+  if (step->kernel != NULL) {
+    return ok ? HR_OK : no_memory("arguments");
+  }
   int source = step->provider->keeps != NULL ? step->provider->keeps(step->prepared) : -1;
   if (ok && source >= 0 && node->inputs[source].index < executable->key.buffer_count) {
     ok = hr_vector_push(&executable->sources, node->inputs[source].index);
   }
   executable->needs_team |= step->provider->needs_team(step->prepared);
-  executable->library_count++;
   return ok ? HR_OK : no_memory("arguments");
 }
 
@@ -212,7 +238,7 @@ static hr_status load_kernels(hr_executable *executable, hr_device *device) {
     return no_memory("kernels");
   }
   for (int i = 0; i < executable->step_count; i++) {
-    if (executable->steps[i].kind == HR_STEP_KERNEL) {
+    if (executable->steps[i].kernel != NULL) {
       kernels[count++] = executable->steps[i].kernel;
     }
   }
@@ -338,6 +364,9 @@ static void destroy(hr_executable *executable) {
   for (int i = 0; i < executable->step_count; i++) {
     hr_exec_step *step = &executable->steps[i];
     hr__kernel_release(step->cached);
+    if (step->written != NULL) {
+      step->written->destroy(step->written);
+    }
     if (step->prepared != NULL) {
       step->provider->release(step->prepared);
     }
@@ -523,7 +552,8 @@ bool hr__step_scalar(const hr_executable *executable, const hr_exec_step *step, 
 hr_host_launch hr__step_launch(const hr_executable *executable, const hr_exec_step *step, const hr_run *run,
                                const hr_run_scratch *scratch) {
   char *workspace = workspace_of(executable, run);
-  return (hr_host_launch){run->device->properties.has_contents ? hr__kernel_use(step->cached) : step->kernel,
+  bool is_cached = step->cached != NULL && run->device->properties.has_contents;
+  return (hr_host_launch){is_cached ? hr__kernel_use(step->cached) : step->kernel,
                           {.args = scratch->args.data + step->arg_first,
                            .scalars = scratch->scalars.data + step->scalar_first,
                            .workspace = workspace != NULL ? workspace + step->workspace_offset : NULL}};
@@ -546,7 +576,7 @@ static hr_status run_step(const hr_executable *executable, const hr_exec_step *s
                           hr_run_scratch *scratch, void *queue) {
   hr_device *device = run->device;
   void *const *args = scratch->args.data + step->arg_first;
-  if (step->kind == HR_STEP_KERNEL) {
+  if (step->kernel != NULL) {
     return run_kernels(executable, step, run, scratch);
   }
   if (step->kind == HR_STEP_CHECK) {

@@ -17,9 +17,10 @@ typedef struct hr_exec_step {
   hr_step_kind kind;
   const hr_step *source;
   hr_cached_kernel *cached;     /* KERNEL */
-  const hr_host_kernel *kernel; /* what it holds, interpreted */
-  const hr_provider *provider;  /* LIBRARY */
+  const hr_host_kernel *kernel; /* what it holds, interpreted; or the written one */
+  const hr_provider *provider;  /* LIBRARY, which either prepared or wrote the node */
   hr_prepared *prepared;
+  hr_host_kernel *written;        /* the step's own */
   size_t arg_first, scalar_first; /* in the executable's flat lists */
   int arg_count, scalar_count;
   size_t workspace_bytes, workspace_offset; /* the latter among those of a batch */

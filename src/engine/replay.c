@@ -49,9 +49,9 @@ struct hr_replay {
 /* Libraries read numbers when they are called, and may prepare something of their own for contents. */
 static bool can_capture(const hr_executable *executable, const hr_exec_step *step) {
   const hr_program *program = &executable->schedule.program;
-  bool can = step->kind == HR_STEP_KERNEL ||
+  bool can = step->kernel != NULL ||
              (step->kind == HR_STEP_LIBRARY && step->provider->stamp == NULL && step->provider->keeps == NULL);
-  for (int i = 0; can && step->kind == HR_STEP_LIBRARY && i < step->arg_count; i++) {
+  for (int i = 0; can && step->kernel == NULL && i < step->arg_count; i++) {
     uint32_t scalar;
     can = !hr__step_scalar(executable, step, i, &scalar) || program->scalars[scalar].is_constant;
   }
@@ -245,11 +245,11 @@ static hr_status update(const hr_executable *executable, const segment *s, const
   for (int i = s->first, kernel = 0; i < s->end; i++) {
     const hr_exec_step *step = &executable->steps[i];
     const hr_scalar *now = scratch->scalars.data + step->scalar_first;
-    if (step->kind == HR_STEP_KERNEL && !are_same(scalars + step->scalar_first, now, step->scalar_count)) {
+    if (step->kernel != NULL && !are_same(scalars + step->scalar_first, now, step->scalar_count)) {
       const hr_host_launch launch = hr__step_launch(executable, step, run, scratch);
       HR_RETURN_IF_ERROR(run->device->driver->graph_update(run->device->impl, graph, kernel, &launch));
     }
-    kernel += step->kind == HR_STEP_KERNEL;
+    kernel += step->kernel != NULL;
   }
   return HR_OK;
 }
@@ -263,7 +263,7 @@ static hr_status launch(const hr_executable *executable, const segment *s, hr_ru
   HR_RETURN_IF_ERROR(driver->graph_launch(run->device->impl, *graph));
   run->graph_launches++;
   for (int i = s->first; i < s->end; i += executable->steps[i].batch) {
-    run->compiled_count += executable->steps[i].kind == HR_STEP_KERNEL;
+    run->compiled_count += executable->steps[i].kernel != NULL;
   }
   return HR_OK;
 }

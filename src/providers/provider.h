@@ -3,12 +3,14 @@
  * A provider answers for contractions, and for composites that it runs better as a whole than their lowering: `supports` says
  * whether it takes a node, `prepare` chooses an algorithm and makes whatever can be made before addresses are known, `run`
  * executes. A repeated program pays `run` alone. What nobody takes is lowered.
+ * A provider may also write a text in the device's dialect instead, which the engine compiles, keeps and launches like the kernels
+ * that it generates.
  * Providers of host memory run on the calling thread and the shared thread team; those of a device give work to its queue.
  */
 #ifndef HEADRACE_PROVIDERS_PROVIDER_H_
 #define HEADRACE_PROVIDERS_PROVIDER_H_
 
-#include "base/host_kernel.h"
+#include "base/device_kernel.h"
 #include "core/program.h"
 
 typedef struct hr_provider hr_provider;
@@ -26,6 +28,9 @@ struct hr_provider {
   /* A node with posts is taken only if they are made on the way to memory, at about no cost, with the bits that the rows of
    * ops.def give after the contraction alone (a sum that overflowed to -infinity may count as NaN). */
   bool (*supports)(const hr_program *program, const hr_node *node);
+  /* (optional) Instead of all members below: the node as kernels in the device's dialect. Their arguments are the buffers of inputs,
+   * then outputs, in the node's order (NULL for absent operands), their scalars the node's attributes. */
+  hr_status (*write)(const hr_program *program, const hr_node *node, hr_device_source *out_source);
   /* `node` and `program` stay valid as long as the prepared object. *out_workspace_bytes: scratch that run needs. `queue`, here and
    * below: what the driver's native gave, with the device current on the calling thread; NULL on the host. */
   hr_status (*prepare)(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
@@ -49,6 +54,6 @@ extern const hr_provider *const hr_providers[];
 
 extern const hr_provider hr__rows_provider, hr__lanes_provider, hr__attention_provider, hr__onednn_provider;
 extern const hr_provider hr__host_provider;
-extern const hr_provider hr__cublaslt_provider, hr__cudnn_provider;
+extern const hr_provider hr__flash_provider, hr__cublaslt_provider, hr__cudnn_provider;
 
 #endif

@@ -79,7 +79,9 @@ static void run(const hr_host_kernel *base, int pass, const hr_host_call *call, 
   }
   if (kernel->scalar_count > 0) {
     memcpy(&words[at], call->scalars, (size_t)kernel->scalar_count * sizeof *call->scalars);
+    at += (size_t)kernel->scalar_count * sizeof *call->scalars / sizeof *words;
   }
+  memcpy(&words[at], kernel->words, (size_t)kernel->word_count * sizeof *words);
   *kernel->wait = wait_in;
   for (int64_t b = 0; begin < end && b < kernel->emission.blocks[pass]; b++) {
     run_block(kernel, pass, b, words);
@@ -92,7 +94,7 @@ static void destroy(hr_host_kernel *kernel) {
 
 hr_status hr__emulated_create(const hr_dynlib *library, const char *name, const hr_device_emission *emission,
                               int arg_count, int scalar_count, hr_host_kernel **out_kernel) {
-  if (1 + arg_count + scalar_count * 3 > WORDS_MAX) {
+  if (1 + arg_count + scalar_count * 3 + HR_DEVICE_WORDS_MAX > WORDS_MAX) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%d arguments", arg_count);
   }
   hr__emulated *kernel = hr_calloc(1, sizeof *kernel);
@@ -129,4 +131,16 @@ hr_status hr__emulated_create(const hr_dynlib *library, const char *name, const 
     destroy(&kernel->base);
   }
   return status;
+}
+
+hr_status hr__emulated_create_written(const hr_dynlib *library, const hr_device_source *source, int arg_count,
+                                      int scalar_count, hr_host_kernel **out_kernel) {
+  hr_device_emission emission = {.pass_count = source->pass_count, .workspace_bytes = source->workspace_bytes};
+  memcpy(emission.blocks, source->blocks, sizeof emission.blocks);
+  memcpy(emission.threads, source->threads, sizeof emission.threads);
+  HR_RETURN_IF_ERROR(hr__emulated_create(library, source->name, &emission, arg_count, scalar_count, out_kernel));
+  hr__emulated *kernel = (hr__emulated *)*out_kernel;
+  kernel->word_count = source->word_count;
+  memcpy(kernel->words, source->words, sizeof kernel->words);
+  return HR_OK;
 }

@@ -11,13 +11,15 @@
 #ifndef HEADRACE_TESTS_DEVICE_EMULATOR_H_
 #define HEADRACE_TESTS_DEVICE_EMULATOR_H_
 
+#include "base/device_kernel.h"
 #include "base/dynlib.h"
 #include "compiler/emit_device.h"
 
 typedef struct hr__emulated {
   hr_host_kernel base; /* a unit a pass */
   hr_device_emission emission;
-  int arg_count, scalar_count;
+  int arg_count, scalar_count, word_count;
+  int64_t words[HR_DEVICE_WORDS_MAX];
   void (*functions[HR_HOST_KERNEL_PASS_MAX])(const void *call);
   int64_t *block; /* the library's words */
   int *thread;
@@ -28,5 +30,8 @@ typedef struct hr__emulated {
 HR_MUST_USE hr_status hr__emulated_create(const hr_dynlib *library, const char *name,
                                           const hr_device_emission *emission, int arg_count, int scalar_count,
                                           hr_host_kernel **out_kernel);
+/* A kernel that a provider has written. */
+HR_MUST_USE hr_status hr__emulated_create_written(const hr_dynlib *library, const hr_device_source *source,
+                                                  int arg_count, int scalar_count, hr_host_kernel **out_kernel);
 
 #endif

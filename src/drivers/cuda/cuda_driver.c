@@ -208,12 +208,13 @@ static hr_status cuda_fill(void *impl, void *to, const void *pattern, size_t pat
 
 /* ---- kernels ---- */
 
-enum { SCALAR_WORDS = sizeof(hr_scalar) / 8 };
+/* More shared memory than 48 KB has to be allowed. */
+enum { SHARED_BYTES_FREE = 48 << 10, SCALAR_WORDS = sizeof(hr_scalar) / 8 };
 _Static_assert(sizeof(hr_scalar) == 24 && sizeof(void *) == 8, "kernels read their parameters as 8-byte words");
 
 hr_status hr__cuda_pack(const hr_device_kernel *kernel, const hr_host_call *call, uint64_t *words, size_t *out_bytes) {
   size_t args = (size_t)kernel->arg_count, scalars = (size_t)kernel->scalar_count;
-  size_t count = 1 + args + scalars * SCALAR_WORDS;
+  size_t own = (size_t)kernel->word_count, count = 1 + args + scalars * SCALAR_WORDS + own;
   if (count > HR_CUDA_WORDS_MAX) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "cuda: kernel \"%s\" has %zu bytes of parameters, at most %d fit",
                           kernel->base.name, count * 8, HR_CUDA_WORDS_MAX * 8);
@@ -225,6 +226,7 @@ hr_status hr__cuda_pack(const hr_device_kernel *kernel, const hr_host_call *call
   if (scalars > 0) {
     memcpy(words + 1 + args, call->scalars, scalars * sizeof *call->scalars);
   }
+  memcpy(words + count - own, kernel->words, own * sizeof *words);
   *out_bytes = count * sizeof *words;
   return HR_OK;
 }
@@ -232,7 +234,7 @@ hr_status hr__cuda_pack(const hr_device_kernel *kernel, const hr_host_call *call
 static hr_status launch_pass(hr__cuda_device *device, const hr_device_kernel *kernel, int pass, uint64_t *words,
                              size_t bytes) {
   int64_t blocks = kernel->blocks[pass];
-  int threads = kernel->threads[pass];
+  int threads = kernel->threads[pass], shared = kernel->shared[pass], code = CUDA_SUCCESS;
   if (blocks <= 0) {
     return HR_OK;
   }
@@ -242,8 +244,14 @@ static hr_status launch_pass(hr__cuda_device *device, const hr_device_kernel *ke
   }
   void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, words, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   CUstream stream = device->capture != NULL ? device->capture_stream : device->stream;
-  int code = hr__cuda.cuLaunchKernel(kernel->functions[pass], (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1, 0,
-                                     stream, NULL, extra);
+  if (shared > SHARED_BYTES_FREE) {
+    code =
+        hr__cuda.cuFuncSetAttribute(kernel->functions[pass], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared);
+  }
+  if (code == CUDA_SUCCESS) {
+    code = hr__cuda.cuLaunchKernel(kernel->functions[pass], (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1,
+                                   (unsigned)shared, stream, NULL, extra);
+  }
   if (code != CUDA_SUCCESS) {
     return hr_status_annotate(hr__cuda_status(code, "launch"), "kernel \"%s\", pass %d, %lld blocks of %d threads",
                               kernel->base.name, pass, (long long)blocks, threads);

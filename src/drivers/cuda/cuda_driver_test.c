@@ -21,6 +21,7 @@ static _Thread_local int fake_depth; /* contexts on this thread's stack */
 static int fake_error;               /* what all functions of the device give, once it is not 0 */
 static int fake_live;                /* blocks, pinned blocks, events, streams, contexts, modules */
 static int fake_launches;
+static unsigned fake_shared, fake_shared_allowed; /* bytes of the last launch; allowed beyond 48 KB */
 static unsigned fake_grid, fake_block;
 static size_t fake_parameter_bytes;
 static unsigned char fake_parameters[4096];
@@ -267,7 +268,7 @@ static int fake_unload(CUmodule module) {
 
 typedef struct fake_node {
   CUfunction function;
-  unsigned grid, block;
+  unsigned grid, block, shared;
   size_t bytes;
   unsigned char parameters[4096];
 } fake_node;
@@ -286,21 +287,31 @@ static int fake_run_node(const fake_node *node) {
   fake_launches++;
   fake_grid = node->grid;
   fake_block = node->block;
+  fake_shared = node->shared;
   fake_parameter_bytes = node->bytes;
   memcpy(fake_parameters, node->parameters, node->bytes);
   return fake_check();
+}
+
+static int fake_set_attribute(CUfunction function, int attribute, int value) {
+  fake_shared_allowed = value - (48 << 10);
+  return function != NULL && attribute == 8 ? fake_check() : CUDA_ERROR_INVALID_VALUE;
 }
 
 static int fake_launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                        unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters,
                        void **extra) {
   if (function == NULL || grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 || block_y != 1 ||
-      block_z != 1 || shared_bytes != 0 || stream == NULL || parameters != NULL ||
+      block_z != 1 || shared_bytes > (48 << 10) + fake_shared_allowed || stream == NULL || parameters != NULL ||
       extra[0] != CU_LAUNCH_PARAM_BUFFER_POINTER || extra[2] != CU_LAUNCH_PARAM_BUFFER_SIZE ||
       extra[4] != CU_LAUNCH_PARAM_END) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  fake_node node = {.function = function, .grid = grid_x, .block = block_x, .bytes = *(const size_t *)extra[3]};
+  fake_node node = {.function = function,
+                    .grid = grid_x,
+                    .block = block_x,
+                    .shared = shared_bytes,
+                    .bytes = *(const size_t *)extra[3]};
   memcpy(node.parameters, extra[1], node.bytes);
   if (stream != fake_captured) {
     return fake_run_node(&node);
@@ -379,7 +390,8 @@ static int fake_set_node(CUgraphExec exec, CUgraphNode node, const hr__cuda_kern
   fake_graph *graph = (fake_graph *)(void *)exec;
   ptrdiff_t at = (fake_node *)(void *)node - graph->of->nodes;
   if (at < 0 || at >= graph->count || kernel->function != graph->nodes[at].function || kernel->extra != NULL ||
-      kernel->grid[0] != graph->nodes[at].grid || kernel->block[0] != graph->nodes[at].block) {
+      kernel->grid[0] != graph->nodes[at].grid || kernel->block[0] != graph->nodes[at].block ||
+      kernel->shared_bytes != graph->nodes[at].shared) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   memcpy(graph->nodes[at].parameters, kernel->parameters[0], graph->nodes[at].bytes);
@@ -441,6 +453,7 @@ static const hr__cuda_table fake = {.cuInit = fake_init,
                                     .cuModuleLoadData = fake_load,
                                     .cuModuleGetFunction = fake_function,
                                     .cuModuleUnload = fake_unload,
+                                    .cuFuncSetAttribute = fake_set_attribute,
                                     .cuLaunchKernel = fake_launch,
                                     .cuStreamBeginCapture_v2 = fake_begin_capture,
                                     .cuStreamGetCaptureInfo_v2 = fake_capture_info,
@@ -648,8 +661,11 @@ HR_TEST(parameters_are_packed_in_the_order_of_the_contract) {
                              .functions = {functions[0], NULL, functions[1]},
                              .blocks = {7, 0, 1000000},
                              .threads = {32, 0, 256},
+                             .shared = {100, 0, 200 << 10},
                              .arg_count = 3,
-                             .scalar_count = 2};
+                             .scalar_count = 2,
+                             .word_count = 2,
+                             .words = {11, -12}};
   void *args[3] = {(void *)0x100, (void *)0x200, (void *)0x300};
   hr_scalar scalars[2] = {hr_scalar_f64(1.5), hr_scalar_i64(-7)};
   hr_host_call call = {.args = args, .scalars = scalars, .workspace = (void *)0x40};
@@ -657,15 +673,18 @@ HR_TEST(parameters_are_packed_in_the_order_of_the_contract) {
   HR_ASSERT_EQ(fake_launches, 2); /* the pass of no blocks is none */
   HR_ASSERT_EQ(fake_grid, 1000000);
   HR_ASSERT_EQ(fake_block, 256);
-  HR_ASSERT_EQ(fake_parameter_bytes, 8 + 3 * 8 + 2 * 24);
+  HR_ASSERT_EQ(fake_shared, 200 << 10);
+  HR_ASSERT_EQ(fake_parameter_bytes, 8 + 3 * 8 + 2 * 24 + 2 * 8);
   struct {
     void *workspace, *args[3];
     hr_scalar scalars[2];
+    int64_t words[2];
   } seen;
   memcpy(&seen, fake_parameters, sizeof seen);
   HR_ASSERT(seen.workspace == call.workspace && memcmp(seen.args, args, sizeof args) == 0);
   HR_ASSERT(seen.scalars[0].dtype == HR_DTYPE_F64 && seen.scalars[0].value.f[0] == 1.5);
   HR_ASSERT(seen.scalars[1].dtype == HR_DTYPE_I64 && seen.scalars[1].value.i == -7);
+  HR_ASSERT(seen.words[0] == 11 && seen.words[1] == -12);
   DRIVER->unload(impl, module);
   close_fake(impl);
 }

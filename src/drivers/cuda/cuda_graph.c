@@ -114,6 +114,7 @@ static hr_status update(const hr__cuda_graph *graph, size_t node, const hr_devic
       const hr__cuda_kernel_node params = {.function = kernel->functions[pass],
                                            .grid = {(unsigned)kernel->blocks[pass], 1, 1},
                                            .block = {(unsigned)kernel->threads[pass], 1, 1},
+                                           .shared_bytes = (unsigned)kernel->shared[pass],
                                            .parameters = parameters};
       int code = hr__cuda.cuGraphExecKernelNodeSetParams(graph->exec, graph->nodes.data[node++], &params);
       HR_RETURN_IF_ERROR(hr__cuda_status(code, "other arguments for a graph's kernel"));

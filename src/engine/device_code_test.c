@@ -1,0 +1,91 @@
+/* Kernels that providers have written, on a device that counts what it is asked for. */
+#include "engine/device_code.h"
+
+#include "hr_test.h"
+
+static int compiled, loaded, unloaded;
+
+static hr_status no_compiler(void *impl, hr_text *out_name) {
+  (void)impl, (void)out_name;
+  return hr_status_make(HR_STATUS_UNAVAILABLE, "so nothing is kept on disk");
+}
+static hr_status compile(void *impl, const char *text, size_t length, hr_text *out_image) {
+  (void)impl;
+  compiled++;
+  (void)hr_text_append_bytes(out_image, text + length - 1, 1);
+  return hr_text_status(out_image);
+}
+static hr_status load(void *impl, const void *image, size_t bytes, int count, const char *const *names,
+                      void **out_module, void **out_functions) {
+  (void)impl;
+  HR_ASSERT(bytes == 1 && count == 2 && strcmp(names[0], "twice_0") == 0 && strcmp(names[1], "twice_1") == 0);
+  loaded++;
+  *out_module = malloc(1);
+  HR_ASSERT_NOT_NULL(*out_module);
+  out_functions[0] = out_functions[1] = (void *)(uintptr_t) * (const char *)image;
+  return HR_OK;
+}
+static void unload(void *impl, void *module) {
+  (void)impl;
+  unloaded++;
+  free(module);
+}
+
+static const hr_driver driver = {.name = "counting",
+                                 .dialect = HR_DIALECT_CUDA,
+                                 .compiler = no_compiler,
+                                 .compile = compile,
+                                 .load = load,
+                                 .unload = unload};
+
+static hr_host_kernel *make(hr_device *device, const char *text, int64_t word) {
+  hr_device_source source = {
+      .name = "twice", .pass_count = 2, .blocks = {3, 0}, .threads = {32, 64}, .shared = {70, 0}};
+  hr_host_kernel *kernel = NULL;
+  source.word_count = 1, source.words[0] = word;
+  HR_ASSERT(hr_text_append(&source.text, text));
+  HR_ASSERT_OK(hr__device_kernel_create_written(&source, device, "title", 4, 1, &kernel));
+  hr_text_fini(&source.text);
+  return kernel;
+}
+
+HR_TEST(written_kernels_of_one_text_share_its_functions) {
+  hr_device device = {.driver = &driver};
+  hr_host_kernel *kernels[] = {make(&device, "text a", 5), make(&device, "text a", 6), make(&device, "text b", 7)};
+  const hr_host_kernel *const list[] = {kernels[0], kernels[1], kernels[2]};
+  HR_ASSERT_OK(hr__device_kernels_load(&device, 3, list));
+  HR_ASSERT(compiled == 2 && loaded == 2);
+  for (int i = 0; i < 3; i++) {
+    const hr_device_kernel *kernel = (const hr_device_kernel *)kernels[i];
+    HR_ASSERT(kernel->functions[0] == (void *)(uintptr_t)(i < 2 ? 'a' : 'b'));
+    HR_ASSERT(kernel->arg_count == 4 && kernel->scalar_count == 1 && kernel->word_count == 1);
+    HR_ASSERT(kernel->words[0] == 5 + i && kernel->shared[0] == 70 && kernel->blocks[0] == 3);
+    HR_ASSERT_EQ(kernel->base.units[0], 96);
+  }
+  hr_host_kernel *later = make(&device, "text a", 8);
+  kernels[0]->destroy(kernels[0]);
+  kernels[1]->destroy(kernels[1]);
+  HR_ASSERT_OK(hr__device_kernels_load(&device, 1, (const hr_host_kernel *const[]){later}));
+  HR_ASSERT(compiled == 2 && unloaded == 0);
+  HR_ASSERT(((const hr_device_kernel *)later)->functions[1] == (void *)(uintptr_t)'a');
+  later->destroy(later);
+  kernels[2]->destroy(kernels[2]);
+  HR_ASSERT_EQ(unloaded, 2);
+}
+
+static hr_device *memory_device;
+
+static hr_status create_and_destroy(void) {
+  static char text[] = "text c";
+  hr_device_source source = {.text = {.data = text, .length = 6}, .name = "twice", .pass_count = 2};
+  hr_host_kernel *kernel = NULL;
+  HR_RETURN_IF_ERROR(hr__device_kernel_create_written(&source, memory_device, "title", 1, 0, &kernel));
+  kernel->destroy(kernel);
+  return HR_OK;
+}
+
+HR_TEST(written_kernels_report_memory_that_is_out) {
+  hr_device device = {.driver = &driver};
+  memory_device = &device;
+  HR_TEST_OOM(create_and_destroy);
+}

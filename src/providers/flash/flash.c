@@ -1,0 +1,308 @@
+/* flash.c: attention and its gradient on CUDA devices, whose scores never lie in memory (Dao et al., "FlashAttention", 2022, and Dao,
+ * "FlashAttention-2", 2023).
+ *
+ * Takes f32, bf16 and f16 (their products in f32; factors of f32 stay f32), any strides, masks of flags or numbers that are
+ * broadcast in any way, causal or not, with dropout, rows of up to 128 elements. Refuses: f64, gradients of a mask, few queries, for which
+ * products and loops are as good, and what does not fit into a block's shared memory.
+ *
+ * The kernels are texts (*.text in this folder) behind definitions of what changes the code: dtypes, widths, which operands there
+ * are. Lengths, strides and offsets are words at run time, so that a text is compiled once for all sequences.
+ *
+ * Numbers: within the error of a product by another library, and the same bits every time. Rows that see nothing, NaN and
+ * infinities come out as from the loops of lower_attention.c, with one exception: keys that a causal mask hides from a whole block of
+ * queries are not read for it. Dropout draws the random numbers that those loops draw.
+ */
+#include <string.h>
+
+#include "base/dynlib.h"
+#include "base/log.h"
+#include "core/dtype.h"
+#include "providers/flash/flash.h"
+
+enum { WIDTH_MAX = 128, QUERIES_MIN = 32, THREADS = 128, COLUMNS = 64, SUM_ROWS = 16 };
+enum { ARCHITECTURE_MIN = 8 }; /* asynchronous copies, and bf16 in tensor cores */
+
+typedef enum role { DY, Q, K, V, MASK, Y, LSE, DQ, DK, DV, ROLES } role;
+
+typedef struct attention {
+  const hr_node *node;
+  const hr_operand *x[ROLES]; /* NULL: absent */
+  int args[ROLES];
+  bool is_backward, is_narrow, is_vector;
+  hr_dtype dtype;
+  int64_t heads, inner_heads, queries, keys;
+  int width, v_width;
+  int rows_each; /* rows of scores of a thread */
+} attention;
+
+int hr__flash_shared_bytes;
+
+/* ---- what is taken ---- */
+
+static const hr_operand *present(const hr_operand *x) {
+  return x->kind != HR_OPERAND_NONE ? x : NULL;
+}
+
+static void find_operands(const hr_node *node, attention *a) {
+  static const role forward[] = {Q, K, V, MASK, Y, LSE}, backward[] = {DY, Q, K, V, MASK, Y, LSE, DQ, DK, DV};
+  a->node = node;
+  a->is_backward = node->op == HR_OP_ATTENTION_BACKWARD;
+  const role *roles = a->is_backward ? backward : forward;
+  int inputs = a->is_backward ? 7 : 4, outputs = a->is_backward ? 3 : 2;
+  for (int i = 0; i < inputs && i < node->input_count; ++i) {
+    a->x[roles[i]] = present(&node->inputs[i]), a->args[roles[i]] = i;
+  }
+  for (int i = 0; i < outputs && i < node->output_count; ++i) {
+    a->x[roles[inputs + i]] = present(&node->outputs[i]), a->args[roles[inputs + i]] = node->input_count + i;
+  }
+}
+
+static bool has_dtypes(const attention *a) {
+  hr_dtype dtype = a->x[Q]->dtype;
+  if (dtype != HR_DTYPE_F32 && dtype != HR_DTYPE_BF16 && dtype != HR_DTYPE_F16) {
+    return false;
+  }
+  for (role r = 0; r < ROLES; ++r) {
+    const hr_operand *x = a->x[r];
+    bool is_mask = r == MASK && x != NULL &&
+                   (x->dtype == HR_DTYPE_BOOL || x->dtype == HR_DTYPE_F32 || x->dtype == HR_DTYPE_BF16 ||
+                    x->dtype == HR_DTYPE_F16);
+    if (x != NULL && (x->kind != HR_OPERAND_VALUE || (x->dtype != (r == LSE ? HR_DTYPE_F32 : dtype) && !is_mask))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Rows that 16 bytes at a time can be read from and written to. */
+static bool is_vector(const hr_operand *x) {
+  int64_t per_chunk = 16 / (int64_t)hr_dtype_size(x->dtype), last = x->rank - 1;
+  bool is = x->dims[last] % per_chunk == 0 && x->offset % per_chunk == 0 && x->strides[last] == 1;
+  for (int d = 0; is && d < last; ++d) {
+    is = x->dims[d] == 1 || x->strides[d] % per_chunk == 0;
+  }
+  return is;
+}
+
+static void find_sizes(attention *a) {
+  const hr_operand *q = a->x[Q];
+  int rank = q->rank;
+  a->dtype = q->dtype, a->is_narrow = q->dtype != HR_DTYPE_F32;
+  a->inner_heads = rank > 2 ? q->dims[rank - 3] : 1;
+  a->heads = rank > 3 ? a->inner_heads * q->dims[0] : a->inner_heads;
+  a->queries = q->dims[rank - 2], a->keys = a->x[K]->dims[rank - 2];
+  a->width = (int)q->dims[rank - 1], a->v_width = (int)a->x[V]->dims[rank - 1];
+  a->is_vector = true;
+  for (role r = 0; r < ROLES; ++r) {
+    bool moves_rows = r != MASK && r != LSE && (r != Y || !a->is_backward);
+    a->is_vector &= a->x[r] == NULL || !moves_rows || is_vector(a->x[r]);
+  }
+  a->rows_each = a->is_narrow ? 2 : 4;
+}
+
+/* Elements of a tile, as in tiles.text. */
+static int tile(const attention *a, int rows, int width) {
+  int unit = a->is_narrow ? 16 : 32;
+  return rows * ((width + unit - 1) / unit * unit + (a->is_narrow ? 8 : 4));
+}
+
+static int rows_of(const attention *a) {
+  return THREADS / 32 * (a->is_narrow ? 8 : 4) * a->rows_each;
+}
+
+static int stages_of(const attention *a) {
+  return a->is_narrow ? 2 : 1;
+}
+
+static int shared_of(const attention *a) {
+  int rows = rows_of(a), size = (int)hr_dtype_size(a->dtype);
+  int of_columns = tile(a, COLUMNS, a->width) + tile(a, COLUMNS, a->v_width);
+  int resident = tile(a, rows, a->width) + (a->is_backward ? tile(a, rows, a->v_width) : 0);
+  int scratch = a->is_narrow ? 0 : rows * (COLUMNS + 4);
+  return (resident + (a->is_backward ? stages_of(a) : 1) * of_columns + scratch) * size;
+}
+
+/* Twice the rows, where results of so many fit into the registers and their tile into shared memory. */
+static void choose_rows(attention *a) {
+  if (!a->is_backward && a->v_width <= 64) {
+    a->rows_each *= 2;
+    a->rows_each /= shared_of(a) > hr__flash_shared_bytes ? 2 : 1;
+  }
+}
+
+static bool is_attention(const hr_node *node, attention *a) {
+  *a = (attention){.node = NULL};
+  if ((node->op != HR_OP_ATTENTION && node->op != HR_OP_ATTENTION_BACKWARD) || node->post_count > 0) {
+    return false;
+  }
+  find_operands(node, a);
+  bool has_all = a->x[Q] != NULL && a->x[K] != NULL && a->x[V] != NULL && a->x[Y] != NULL &&
+                 (!a->is_backward || (a->x[DY] != NULL && a->x[LSE] != NULL));
+  bool wants_mask_gradient = a->is_backward && node->output_count > 3 && present(&node->outputs[3]) != NULL;
+  int rank = has_all ? a->x[Q]->rank : 0;
+  if (!has_all || wants_mask_gradient || rank > 4 || !has_dtypes(a) || a->x[Q]->dims[rank - 1] > WIDTH_MAX ||
+      a->x[V]->dims[rank - 1] > WIDTH_MAX) {
+    return false;
+  }
+  find_sizes(a);
+  choose_rows(a);
+  const int64_t limit = INT32_MAX;
+  return a->queries >= QUERIES_MIN && a->queries <= limit && a->keys <= limit &&
+         a->heads * (a->queries + a->keys) / SUM_ROWS < limit && shared_of(a) <= hr__flash_shared_bytes;
+}
+
+static bool supports(const hr_program *program, const hr_node *node) {
+  (void)program;
+  attention a;
+  return is_attention(node, &a);
+}
+
+/* ---- the text ---- */
+
+static const char *const flash_texts[] = {
+#include "providers/flash/flash_text.inc"
+};
+static const char *const forward_texts[] = {
+#include "providers/flash/forward_text.inc"
+};
+static const char *const backward_texts[] = {
+#include "providers/flash/backward_text.inc"
+};
+#define APPEND_ALL(text, strings)                                 \
+  for (size_t i = 0; i < sizeof strings / sizeof *strings; ++i) { \
+    hr_text_append(text, strings[i]);                             \
+  }
+
+static int dtype_number(hr_dtype dtype) {
+  return dtype == HR_DTYPE_BF16 ? 1 : dtype == HR_DTYPE_F16 ? 2 : 0;
+}
+
+static void write_definitions(const attention *a, hr_text *text) {
+  static const char *const names[] = {"DY", "Q", "K", "V", "MASK", "Y", "LSE", "DQ", "DK", "DV"};
+  const hr_node *node = a->node;
+  const hr_operand *mask = a->x[MASK];
+  int mask_kind = mask == NULL ? 0 : mask->dtype == HR_DTYPE_BOOL ? 1 : 2 + dtype_number(mask->dtype);
+  hr_text_printf(text, "#define DTYPE %d\n#define WIDTH %d\n#define V_WIDTH %d\n#define ROWS_EACH %d\n",
+                 dtype_number(a->dtype), a->width, a->v_width, a->rows_each);
+  hr_text_printf(text, "#define IS_VECTOR %d\n#define IS_CAUSAL %d\n#define HAS_DROPOUT %d\n#define STAGES %d\n",
+                 a->is_vector, node->ints[0] != 0, node->scalar_count > 3, stages_of(a));
+  hr_text_printf(text, "#define MASK_KIND %d\n#define MASK_BYTES %d\n#define POOL_BYTES %d\n", mask_kind,
+                 mask == NULL ? 0 : (int)hr_dtype_size(mask->dtype), shared_of(a));
+  hr_text_printf(text, "#define ARGS %d\n#define SCALARS %d\n", node->input_count + node->output_count,
+                 node->scalar_count);
+  for (role r = 0; r < ROLES; ++r) {
+    hr_text_printf(text, "#define HAS_%s %d\n#define ARG_%s %d\n", names[r], a->x[r] != NULL, names[r], a->args[r]);
+  }
+}
+
+/* ---- the words ---- */
+
+/* Offset, and strides of batches, heads, rows and columns; dims that an operand lacks, or of 1, are broadcast. `inner` dims are a
+ * head's. */
+static void write_operand(const attention *a, const hr_operand *x, int inner, int64_t *words) {
+  memset(words, 0, 5 * sizeof *words);
+  if (x == NULL) {
+    return;
+  }
+  const int places[] = {4, 3, 2, 1};
+  words[0] = x->offset;
+  int lacking = 2 - inner; /* the log-sum-exp has no columns */
+  for (int i = 0; i < x->rank && i + lacking < 4; ++i) {
+    int d = x->rank - 1 - i;
+    words[places[i + lacking]] = x->dims[d] != 1 ? x->strides[d] : 0;
+  }
+  (void)a;
+}
+
+static void write_words(const attention *a, hr_device_source *source) {
+  int64_t *words = source->words;
+  words[0] = a->queries, words[1] = a->keys, words[2] = a->inner_heads, words[3] = a->heads;
+  for (role r = 0; r < ROLES; ++r) {
+    write_operand(a, a->x[r], r == LSE ? 1 : 2, words + 4 + 5 * r);
+  }
+  source->word_count = 4 + 5 * ROLES;
+}
+
+static void write_grids(const attention *a, hr_device_source *source) {
+  int64_t rows = rows_of(a), of_queries = a->heads * ((a->queries + rows - 1) / rows);
+  int64_t tiled = (a->queries + COLUMNS - 1) / COLUMNS * COLUMNS;
+  source->pass_count = a->is_backward ? 3 : 1;
+  for (int pass = 0; pass < source->pass_count; ++pass) {
+    source->threads[pass] = THREADS;
+    source->shared[pass] = a->is_backward && pass == 0 ? 0 : shared_of(a);
+  }
+  source->blocks[0] = a->is_backward ? a->heads * tiled / SUM_ROWS : of_queries;
+  source->blocks[1] = a->x[DK] != NULL || a->x[DV] != NULL ? a->heads * ((a->keys + rows - 1) / rows) : 0;
+  source->blocks[2] = a->x[DQ] != NULL ? of_queries : 0;
+  source->workspace_bytes = a->is_backward ? (size_t)(2 * a->heads * tiled) * sizeof(float) : 0;
+}
+
+static hr_status write(const hr_program *program, const hr_node *node, hr_device_source *out_source) {
+  (void)program;
+  attention a;
+  hr_device_source source = {.name = "hr_flash"};
+  if (!is_attention(node, &a)) {
+    return hr_status_make(HR_STATUS_INTERNAL, "flash: an attention that it does not support");
+  }
+  write_definitions(&a, &source.text);
+  APPEND_ALL(&source.text, flash_texts)
+  if (a.is_backward) {
+    APPEND_ALL(&source.text, backward_texts)
+  } else {
+    APPEND_ALL(&source.text, forward_texts)
+  }
+  write_words(&a, &source);
+  write_grids(&a, &source);
+  hr_status status = hr_text_status(&source.text);
+  if (status != NULL) {
+    hr_text_fini(&source.text);
+    return status;
+  }
+  *out_source = source;
+  return HR_OK;
+}
+
+/* ---- devices ---- */
+
+/* The least that all devices have: CUDA's attributes 75 (compute capability) and 97 (bytes of shared memory that a block can have). */
+static hr_status find_limits(int *out_architecture, int *out_shared) {
+  hr_dynlib driver = {0};
+  int (*count_devices)(int *), (*get_device)(int *, int), (*get_attribute)(int *, int, int);
+  int count = 0, device = 0, value = 0, architecture = INT32_MAX, shared = INT32_MAX;
+  HR_RETURN_IF_ERROR(hr_dynlib_open("libcuda.so.1", &driver));
+  HR_RETURN_IF_ERROR(hr_dynlib_symbol(&driver, "cuDeviceGetCount", (void **)(void *)&count_devices));
+  HR_RETURN_IF_ERROR(hr_dynlib_symbol(&driver, "cuDeviceGet", (void **)(void *)&get_device));
+  HR_RETURN_IF_ERROR(hr_dynlib_symbol(&driver, "cuDeviceGetAttribute", (void **)(void *)&get_attribute));
+  int code = count_devices(&count);
+  for (int i = 0; code == 0 && i < count; ++i) {
+    code = get_device(&device, i);
+    code = code == 0 ? get_attribute(&value, 75, device) : code;
+    architecture = value < architecture ? value : architecture;
+    code = code == 0 ? get_attribute(&value, 97, device) : code;
+    shared = value < shared ? value : shared;
+  }
+  if (code != 0 || count == 0) {
+    return hr_status_make(HR_STATUS_UNAVAILABLE, "flash: %d devices, status %d", count, code);
+  }
+  *out_architecture = architecture, *out_shared = shared;
+  return HR_OK;
+}
+
+static hr_status open_provider(void) {
+  int architecture = 0;
+  HR_RETURN_IF_ERROR(find_limits(&architecture, &hr__flash_shared_bytes));
+  if (architecture < ARCHITECTURE_MIN) {
+    return hr_status_make(HR_STATUS_UNAVAILABLE, "flash: a device of compute capability %d.x, needs %d.0", architecture,
+                          ARCHITECTURE_MIN);
+  }
+  hr_log(HR_LOG_DEVICE, "flash: %d bytes of shared memory", hr__flash_shared_bytes);
+  return HR_OK;
+}
+
+const hr_provider hr__flash_provider = {
+    .name = "flash",
+    .dialect = HR_DIALECT_CUDA,
+    .open = open_provider,
+    .supports = supports,
+    .write = write,
+};

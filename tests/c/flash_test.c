@@ -1,0 +1,246 @@
+/* Attention's kernels for CUDA devices against the lowering (attention_trials.h): their texts run on the host (device_emulator.h), with the
+ * plain forms of what tensor cores and asynchronous copies do. Without a compiler there is nothing to test.
+ */
+#include "attention_trials.h"
+#include "base/hash.h"
+#include "compiler/emit_device.h"
+#include "device_emulator.h"
+#include "drivers/cuda/nvrtc.h"
+#include "engine/host_compiler.h"
+#include "program_runner.h"
+#include "providers/flash/flash.h"
+
+/* ---- texts as libraries, each compiled once ---- */
+
+enum { LIBRARIES_MAX = 256 };
+
+static struct {
+  uint64_t hash;
+  hr_dynlib library;
+} libraries[LIBRARIES_MAX];
+static int library_count;
+
+static const hr_dynlib *library_of(const hr_device_source *source) {
+  uint64_t hash = hr_hash_bytes(HR_HASH_SEED, source->text.data, source->text.length);
+  for (int i = 0; i < library_count; ++i) {
+    if (libraries[i].hash == hash) {
+      return &libraries[i].library;
+    }
+  }
+  HR_ASSERT(library_count < LIBRARIES_MAX);
+  hr_text text = {0}, path = {0};
+  hr_dynlib *library = &libraries[library_count].library;
+  HR_ASSERT(hr_text_append(&text, "#pragma GCC optimize(\"O1\")\n")); /* compiling takes longer than running */
+  HR_ASSERT_OK(hr_emit_device_prelude(HR_DEVICE_TEXT_EMULATED, &text));
+  HR_ASSERT(hr_text_append_bytes(&text, source->text.data, source->text.length));
+  HR_ASSERT_OK(hr__host_compile(text.data, text.length, NULL, &path));
+  HR_ASSERT_OK(hr_dynlib_open(hr_text_chars(&path), library));
+  hr__host_compiler_remove(hr_text_chars(&path));
+  libraries[library_count++].hash = hash;
+  hr_text_fini(&text);
+  hr_text_fini(&path);
+  return library;
+}
+
+static void run_call(call *c) {
+  const hr_provider *provider = &hr__flash_provider;
+  const hr_node *node = &c->program.nodes[0];
+  hr_device_source source;
+  hr_host_kernel *kernel = NULL;
+  hr_scalar scalars[4];
+  int args = node->input_count + node->output_count;
+  HR_ASSERT(provider->supports(&c->program, node));
+  HR_ASSERT_OK(provider->write(&c->program, node, &source));
+  HR_ASSERT_OK(hr__emulated_create_written(library_of(&source), &source, args, node->scalar_count, &kernel));
+  size_t bytes = (source.workspace_bytes + 2 * ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  unsigned char *workspace = aligned_alloc(ALIGNMENT, bytes);
+  HR_ASSERT_NOT_NULL(workspace);
+  memset(workspace, 0xFF, bytes); /* NaN */
+  memcpy(scalars, c->scalars, sizeof scalars);
+  for (int pass = 0; pass < kernel->pass_count; ++pass) {
+    kernel->run(kernel, pass, &(hr_host_call){.args = c->args, .scalars = scalars, .workspace = workspace}, 0, 1);
+  }
+  for (size_t i = source.workspace_bytes; i < bytes; ++i) {
+    HR_ASSERT_EQ(workspace[i], 0xFF);
+  }
+  free(workspace);
+  kernel->destroy(kernel);
+  hr_text_fini(&source.text);
+  hr_program_fini(&c->program);
+}
+
+/* Whether there is a compiler; rows of tensors begin at multiples of 16 bytes where they can. */
+static bool begin(void) {
+  hr__flash_shared_bytes = 227 << 10;
+  guard = 24;
+  return hr__has_compiler();
+}
+
+/* ---- tests ---- */
+
+static const int64_t edges[][2] = {{32, 1}, {33, 16}, {65, 63}, {64, 128}, {130, 20}, {129, 129}, {40, 130}};
+enum { EDGES = sizeof edges / sizeof *edges };
+
+HR_TEST(flash_attention_at_the_edges_of_tiles) {
+  for (int i = 0; begin() && i < EDGES; ++i) {
+    for (int causal = 0; causal < 2; ++causal) {
+      check((problem){1, 2, edges[i][0], edges[i][1], 16, 16, causal, NO_MASK, DENSE, 0, 0});
+    }
+  }
+}
+
+HR_TEST(flash_attention_in_narrow_dtypes) {
+  for (hr_dtype dtype = HR_DTYPE_F16; begin() && dtype <= HR_DTYPE_BF16; ++dtype) {
+    for (int i = 0; i < EDGES; ++i) {
+      problem p = {1, 2, edges[i][0], edges[i][1], 16, 16, dtype == HR_DTYPE_F16, NO_MASK, HEADS_INSIDE, 0, 0.4};
+      check_in(&p, dtype, HR_DTYPE_F64);
+    }
+  }
+}
+
+HR_TEST(flash_attention_of_every_width) {
+  static const int64_t widths[][2] = {{8, 24}, {5, 3}, {64, 64}, {128, 40}, {40, 128}};
+  for (size_t i = 0; begin() && i < sizeof widths / sizeof *widths; ++i) {
+    problem p = {1, 1, 40, 70, widths[i][0], widths[i][1], 1, NO_MASK, DENSE, 0, 0.2};
+    check(p);
+    check_in(&p, HR_DTYPE_BF16, HR_DTYPE_F64);
+  }
+}
+
+HR_TEST(flash_attention_with_every_mask) {
+  for (int mask = FLAGS; begin() && mask <= ADDED_OF_ALL; ++mask) {
+    check((problem){2, 2, 70, 140, 16, 16, 0, (mask_kind)mask, DENSE, 0, 0});
+    check((problem){3, 2, 40, 20, 8, 8, 1, (mask_kind)mask, HEADS_INSIDE, 0, 0});
+  }
+  problem p = {1, 2, 70, 70, 16, 16, 0, ADDED, DENSE, 0, 0.3};
+  for (hr_dtype dtype = HR_DTYPE_F16; begin() && dtype <= HR_DTYPE_BF16; ++dtype) {
+    check_in(&p, dtype, HR_DTYPE_F64);
+  }
+}
+
+HR_TEST(flash_attention_on_views) {
+  for (int layout = DENSE; begin() && layout <= TRANSPOSED; ++layout) {
+    for (guard = 19; guard <= 24; guard += 5) {
+      problem p = {2, 3, 70, 50, 16, 8, 1, NO_MASK, (layout_kind)layout, 0, 0.3};
+      check(p);
+      check_in(&p, HR_DTYPE_BF16, HR_DTYPE_F64);
+    }
+  }
+}
+
+/* Element i of the probabilities has the random number that the lowering's has. */
+HR_TEST(flash_attention_drops_what_its_lowering_drops) {
+  for (int64_t keys = 64; begin() && keys < 68; ++keys) {
+    problem p = {1, 2, 70, keys, 16, 16, 0, NO_MASK, DENSE, 0.3, 0.3};
+    check(p);
+    check_in(&p, HR_DTYPE_BF16, HR_DTYPE_F32);
+    check((problem){2, 2, 36, keys + 60, 16, 16, 1, FLAGS, DENSE, 0.75, 0});
+  }
+}
+
+HR_TEST(flash_attention_drops_everything) {
+  if (begin()) {
+    check((problem){1, 2, 32, 30, 16, 16, 0, NO_MASK, DENSE, 1, 0});
+  }
+}
+
+HR_TEST(flash_attention_scales_by_any_number) {
+  static const double scales[] = {-0.5, 8, 1e-30};
+  for (int i = 0; begin() && i < 3; ++i) {
+    check((problem){1, 1, 40, 100, 16, 16, 0, NO_MASK, DENSE, 0, scales[i]});
+  }
+}
+
+HR_TEST(flash_attention_of_nan_and_infinities) {
+  for (int mask = NO_MASK; begin() && mask <= ADDED; mask += FLAGS_OF_KEYS) {
+    check_spoiled((problem){1, 1, 40, 100, 16, 16, 0, (mask_kind)mask, DENSE, 0, 0.5});
+  }
+}
+
+/* Where a block has little shared memory, wide rows are left to the lowering. */
+HR_TEST(flash_attention_takes_what_fits) {
+  static const struct {
+    int shared_bytes;
+    int64_t queries, width;
+    bool is_taken;
+  } cases[] = {{227 << 10, 64, 128, true},
+               {227 << 10, 64, 129, false},
+               {227 << 10, 31, 64, false},
+               {99 << 10, 64, 64, true},
+               {99 << 10, 64, 128, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    trial t = make_trial(
+        &(problem){1, 1, cases[i].queries, 64, cases[i].width, cases[i].width, 0, NO_MASK, DENSE, 0, 1}, HR_DTYPE_F32);
+    call c;
+    make_call(&t, false, &c);
+    hr__flash_shared_bytes = cases[i].shared_bytes;
+    HR_ASSERT_EQ(hr__flash_provider.supports(&c.program, &c.program.nodes[0]), cases[i].is_taken);
+    hr_program_fini(&c.program);
+    free_trial(&t);
+  }
+}
+
+HR_TEST(flash_attention_makes_what_is_asked_for) {
+  static const role optional[] = {LSE, DQ, DK, DV};
+  const problem p = {1, 2, 70, 70, 16, 16, 0, NO_MASK, DENSE, 0, 0.5};
+  for (int i = 0; begin() && i < 4; ++i) {
+    trial t = make_trial(&p, HR_DTYPE_F32);
+    call c;
+    evaluate(&t, HR_DTYPE_F64);
+    bool is_backward = optional[i] != LSE;
+    if (is_backward) {
+      write_input(&t.tensors[Y]), write_input(&t.tensors[LSE]);
+    }
+    unsigned char *hidden = t.tensors[optional[i]].bytes;
+    t.tensors[optional[i]].bytes = NULL;
+    make_call(&t, is_backward, &c);
+    run_call(&c);
+    for (int k = is_backward ? DQ : Y; k < (is_backward ? ROLES : LSE); ++k) {
+      if (k != (int)optional[i]) {
+        check_result(&t, (role)k, 1e-5);
+      }
+    }
+    t.tensors[optional[i]].bytes = hidden;
+    free_trial(&t);
+  }
+}
+
+/* ---- CUDA's compiler ---- */
+
+/* False where there is no NVRTC. */
+static bool compiles(const problem *p, hr_dtype dtype, bool is_backward, int architecture) {
+  trial t = make_trial(p, dtype);
+  call c;
+  hr_device_source source;
+  hr_text text = {0}, image = {0};
+  make_call(&t, is_backward, &c);
+  HR_ASSERT_OK(hr__flash_provider.write(&c.program, &c.program.nodes[0], &source));
+  HR_ASSERT_OK(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text));
+  HR_ASSERT(hr_text_append_bytes(&text, source.text.data, source.text.length));
+  hr_status status = hr__nvrtc_compile(architecture, text.data, text.length, &image);
+  bool is_there = hr_status_code_of(status) != HR_STATUS_NOT_FOUND;
+  HR_ASSERT(is_there == (image.length > 0));
+  if (is_there) {
+    HR_ASSERT_OK(status);
+  }
+  hr_status_ignore(is_there ? HR_OK : status);
+  hr_text_fini(&image);
+  hr_text_fini(&text);
+  hr_text_fini(&source.text);
+  hr_program_fini(&c.program);
+  free_trial(&t);
+  return is_there;
+}
+
+HR_TEST(flash_attention_compiles_for_gpus) {
+  const problem plain = {1, 2, 64, 64, 64, 64, 1, NO_MASK, DENSE, 0.1, 1},
+                odd = {1, 2, 64, 64, 20, 33, 0, ADDED, TRANSPOSED, 0, 1};
+  (void)begin();
+  for (int is_backward = 0; is_backward < 2; ++is_backward) {
+    if (!compiles(&plain, HR_DTYPE_F32, is_backward, 90)) {
+      HR_SKIP("no NVRTC");
+    }
+    compiles(&plain, HR_DTYPE_BF16, is_backward, 80);
+    compiles(&odd, HR_DTYPE_F16, is_backward, 90);
+  }
+}
