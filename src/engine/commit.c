@@ -142,6 +142,7 @@ static void run_job(hr_queue_job *entry) {
     if (run.graph_launches > 0) {
       atomic_fetch_add_explicit(&stream->graph_launches, run.graph_launches, memory_order_relaxed);
       atomic_fetch_add_explicit(&stream->graph_builds, run.graph_builds, memory_order_relaxed);
+      atomic_fetch_add_explicit(&stream->graph_updates, run.graph_updates, memory_order_relaxed);
     }
   }
   if (before != NULL || status != NULL) {

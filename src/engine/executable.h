@@ -63,6 +63,7 @@ typedef struct hr_run {
       *step_ns; /* NULL, or out: the time of each step that ran; a batch's is shared by the bytes that its steps move */
   int compiled_count;               /* out: launches of compiled code */
   int graph_launches, graph_builds; /* out: graphs that were launched, and those of them that were made for it */
+  int graph_updates;                /* out: kernels in them that got other scalars */
   int failed_step;                  /* out: the step that ended the run early, or step_count */
 } hr_run;
 

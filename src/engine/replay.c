@@ -240,7 +240,7 @@ static bool are_same(const hr_scalar *a, const hr_scalar *b, int count) {
 }
 
 /* Updates the kernels that have other scalars in this run. */
-static hr_status update(const hr_executable *executable, const segment *s, const hr_run *run, hr_run_scratch *scratch,
+static hr_status update(const hr_executable *executable, const segment *s, hr_run *run, hr_run_scratch *scratch,
                         void *graph, hr_scalar *scalars) {
   for (int i = s->first, kernel = 0; i < s->end; i++) {
     const hr_exec_step *step = &executable->steps[i];
@@ -248,6 +248,7 @@ static hr_status update(const hr_executable *executable, const segment *s, const
     if (step->kernel != NULL && !are_same(scalars + step->scalar_first, now, step->scalar_count)) {
       const hr_host_launch launch = hr__step_launch(executable, step, run, scratch);
       HR_RETURN_IF_ERROR(run->device->driver->graph_update(run->device->impl, graph, kernel, &launch));
+      run->graph_updates++;
     }
     kernel += step->kernel != NULL;
   }

@@ -356,6 +356,7 @@ void hr_stream_stats(hr_stream *stream, hr_stats *out_stats) {
   out_stats->kernels_interpreted = out_stats->kernels - atomic_load(&stream->compiled_launches);
   out_stats->graph_launches = atomic_load(&stream->graph_launches);
   out_stats->graph_builds = atomic_load(&stream->graph_builds);
+  out_stats->graph_updates = atomic_load(&stream->graph_updates);
   hr_jit_counts counts;
   hr__jit_counts(&counts);
   out_stats->jit_compiled = counts.compiled;
@@ -372,5 +373,6 @@ void hr_stream_reset_stats(hr_stream *stream) {
   atomic_store(&stream->compiled_launches, 0);
   atomic_store(&stream->graph_launches, 0);
   atomic_store(&stream->graph_builds, 0);
+  atomic_store(&stream->graph_updates, 0);
   hr_mutex_unlock(&stream->mutex);
 }

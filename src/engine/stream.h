@@ -35,9 +35,9 @@ struct hr_stream {
    * step, 0 where none ran. Set before anything is recorded. */
   void (*watch)(void *ctx, hr_executable *executable, hr_buffer *const *buffers, const int64_t *step_ns);
   void *watch_ctx;
-  atomic_int_least64_t compiled_launches;            /* of the kernels in stats; counted by who runs them */
-  atomic_int_least64_t graph_launches, graph_builds; /* likewise */
-  hr_mutex job_mutex;                                /* guards what follows */
+  atomic_int_least64_t compiled_launches; /* of the kernels in stats; counted by who runs them */
+  atomic_int_least64_t graph_launches, graph_builds, graph_updates; /* likewise */
+  hr_mutex job_mutex;                                               /* guards what follows */
   hr_job *free_jobs;
   hr_status error; /* the first that was not reported yet: until it is, jobs are discarded */
 };

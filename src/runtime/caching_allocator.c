@@ -1,5 +1,6 @@
-/* Slabs for small blocks, a list sorted by size for the others. The list is an array: a device has at most some hundreds of
- * free blocks, and moving their pointers costs less than following a tree's. */
+/* Slabs for small blocks, a list sorted by size, then by address, for the others. The list is an array: a device has at most some
+ * hundreds of free blocks, and moving their pointers costs less than following a tree's. Which blocks of a slab are free is a
+ * set of bits in two levels. */
 #include "runtime/caching_allocator.h"
 
 #include <string.h>
@@ -8,11 +9,14 @@
 #include "runtime/derived.h"
 #include "runtime/device.h"
 
+enum { SLAB_WORDS = HR_ALLOCATOR_SLAB / 64 / 64 }; /* the smallest blocks have 64 bytes */
+_Static_assert(SLAB_WORDS == 64, "a word says which words have bits");
+
 struct hr_slab {
   char *address;
   int size_class, block_count, free_count;
-  hr_block *free;         /* list */
-  hr_slab *next, *before; /* among those of its class with a free block */
+  uint64_t words, free[SLAB_WORDS]; /* a bit for each word that is not 0; a bit for each free block */
+  hr_slab *next, *before;           /* among those of its class with a free block, by address */
   hr_block blocks[];
 };
 
@@ -70,13 +74,17 @@ static void unlink_slab(hr_caching_allocator *allocator, hr_slab *slab) {
 }
 
 static void link_slab(hr_caching_allocator *allocator, hr_slab *slab) {
-  hr_slab **head = &allocator->slabs[slab->size_class];
-  slab->before = NULL;
-  slab->next = *head;
-  if (*head != NULL) {
-    (*head)->before = slab;
+  hr_slab **place = &allocator->slabs[slab->size_class], *before = NULL;
+  while (*place != NULL && (*place)->address < slab->address) {
+    before = *place;
+    place = &before->next;
   }
-  *head = slab;
+  slab->before = before;
+  slab->next = *place;
+  if (*place != NULL) {
+    (*place)->before = slab;
+  }
+  *place = slab;
 }
 
 /* Returns cached memory, largest blocks first, until at most `target` bytes are reserved. */
@@ -139,6 +147,21 @@ static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, siz
 
 /* ---- small blocks ---- */
 
+static void mark_free(hr_slab *slab, int block) {
+  slab->free[block / 64] |= UINT64_C(1) << (block % 64);
+  slab->words |= UINT64_C(1) << (block / 64);
+}
+
+/* The first free block of a slab that has one. */
+static hr_block *take_first(hr_slab *slab) {
+  int word = __builtin_ctzll(slab->words), bit = __builtin_ctzll(slab->free[word]);
+  slab->free[word] &= slab->free[word] - 1;
+  if (slab->free[word] == 0) {
+    slab->words &= slab->words - 1;
+  }
+  return &slab->blocks[word * 64 + bit];
+}
+
 static hr_status add_slab(hr_caching_allocator *allocator, int size_class, size_t bytes, size_t wanted) {
   int count = (int)(HR_ALLOCATOR_SLAB / bytes);
   hr_slab *slab = hr_calloc(1, sizeof *slab + (size_t)count * sizeof slab->blocks[0]);
@@ -154,10 +177,9 @@ static hr_status add_slab(hr_caching_allocator *allocator, int size_class, size_
   slab->address = address;
   slab->size_class = size_class;
   slab->block_count = slab->free_count = count;
-  for (int i = count - 1; i >= 0; i--) {
-    slab->blocks[i] =
-        (hr_block){.address = slab->address + (size_t)i * bytes, .bytes = bytes, .slab = slab, .next = slab->free};
-    slab->free = &slab->blocks[i];
+  for (int i = 0; i < count; i++) {
+    slab->blocks[i] = (hr_block){.address = slab->address + (size_t)i * bytes, .bytes = bytes, .slab = slab};
+    mark_free(slab, i);
   }
   link_slab(allocator, slab);
   return HR_OK;
@@ -170,19 +192,16 @@ static hr_status alloc_small(hr_caching_allocator *allocator, size_t wanted, hr_
     HR_RETURN_IF_ERROR(add_slab(allocator, size_class, bytes, wanted));
   }
   hr_slab *slab = allocator->slabs[size_class];
-  hr_block *block = slab->free;
-  slab->free = block->next;
+  *out_block = take_first(slab);
   if (--slab->free_count == 0) {
     unlink_slab(allocator, slab);
   }
-  *out_block = block;
   return HR_OK;
 }
 
 static void free_small(hr_caching_allocator *allocator, hr_block *block) {
   hr_slab *slab = block->slab;
-  block->next = slab->free;
-  slab->free = block;
+  mark_free(slab, (int)(block - slab->blocks));
   if (slab->free_count++ == 0) {
     link_slab(allocator, slab);
   }
@@ -190,12 +209,13 @@ static void free_small(hr_caching_allocator *allocator, hr_block *block) {
 
 /* ---- large blocks ---- */
 
-/* The first free block of at least `bytes`. */
-static size_t find_large(const hr_caching_allocator *allocator, size_t bytes) {
+/* The first free block of more than `bytes`, or of so many from `address` on. */
+static size_t find_large(const hr_caching_allocator *allocator, size_t bytes, const char *address) {
   size_t low = 0, high = allocator->free_blocks.count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (allocator->free_blocks.data[middle]->bytes < bytes) {
+    const hr_block *block = allocator->free_blocks.data[middle];
+    if (block->bytes < bytes || (block->bytes == bytes && (const char *)block->address < address)) {
       low = middle + 1;
     } else {
       high = middle;
@@ -210,7 +230,7 @@ static void take_large(hr_caching_allocator *allocator, size_t at) {
 }
 
 static hr_status alloc_large(hr_caching_allocator *allocator, size_t wanted, hr_block **out_block) {
-  size_t bytes = hr__caching_allocator_round(wanted), at = find_large(allocator, bytes);
+  size_t bytes = hr__caching_allocator_round(wanted), at = find_large(allocator, bytes, NULL);
   if (at < allocator->free_blocks.count && allocator->free_blocks.data[at]->bytes - bytes <= bytes / 8) {
     *out_block = allocator->free_blocks.data[at];
     take_large(allocator, at);
@@ -237,7 +257,8 @@ static void free_large(hr_caching_allocator *allocator, hr_block *block) {
     hr_free(block);
     return;
   }
-  size_t at = find_large(allocator, block->bytes);
+  bool by_address = allocator->driver->capture_begin != NULL; /* else what was used last is in the host's caches */
+  size_t at = find_large(allocator, block->bytes, by_address ? block->address : NULL);
   hr_block **data = allocator->free_blocks.data;
   memmove(data + at + 1, data + at, (allocator->free_blocks.count++ - at) * sizeof *data);
   data[at] = block;

@@ -6,7 +6,10 @@
  * driver or the limit refuses: then cached blocks are returned, largest first, and the request is tried again. Where the driver
  * refuses, what libraries keep (derived.h) goes as well.
  *
- * Memory is reused in the order in which it was freed. The engine frees what a commit used after it has run, or earlier
+ * Of the blocks that serve as well, a request gets the one at the lowest address. So a program that repeats itself finds the same
+ * addresses again, whatever the order in which it lets go of them (engine/replay.h). Larger blocks of a driver without graphs are the
+ * exception: there the last one that was freed comes first.
+ * Memory is reused in the order in which it was freed: the engine frees what a commit used after it has run, or earlier
  * where everything that may touch the block runs in order behind it.
  * Threads: any; one lock.
  */
@@ -23,9 +26,8 @@ typedef struct hr_slab hr_slab;
 /* Memory in use. */
 typedef struct hr_block {
   void *address;
-  size_t bytes;          /* rounded */
-  hr_slab *slab;         /* NULL: the driver's own block */
-  struct hr_block *next; /* in the slab's free list */
+  size_t bytes;  /* rounded */
+  hr_slab *slab; /* NULL: the driver's own block */
 } hr_block;
 
 enum { HR_ALLOCATOR_SMALL_MAX = 32768, HR_ALLOCATOR_CLASSES = 8 + 6 * 8, HR_ALLOCATOR_SLAB = 262144 };

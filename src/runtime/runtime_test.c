@@ -31,6 +31,11 @@ static void budget_free(void *impl, void *address, size_t bytes) {
   free(address);
 }
 
+static hr_status budget_capture(void *impl, void **out_queue) {
+  (void)impl, (void)out_queue;
+  return HR_OK;
+}
+
 static const hr_driver budget_driver = {.name = "budget", .allocate = budget_allocate, .free = budget_free};
 
 HR_TEST(sizes_round_up_by_an_eighth_at_most) {
@@ -93,6 +98,43 @@ HR_TEST(best_fit_wastes_an_eighth_at_most) {
   HR_ASSERT_EQ(b.allocations, 2);
   hr_caching_allocator_free(&allocator, too_small);
   hr_caching_allocator_trim(&allocator);
+}
+
+/* Whatever was let go of, and in which order: the lowest address of a kind comes first. A driver without graphs keeps that to small
+ * blocks. */
+HR_TEST(requests_get_the_lowest_address_again) {
+  enum { COUNT = 41 };
+  static const size_t sizes[] = {64, 700, 20000, 100000, 9 << 20};
+  budget b = {.left = (size_t)1 << 30};
+  hr_driver with_graphs = budget_driver;
+  with_graphs.capture_begin = budget_capture;
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    hr_caching_allocator allocator;
+    hr_block *blocks[COUNT], *again[COUNT], *lowest;
+    hr_caching_allocator_init(&allocator, &with_graphs, &b, "budget", 0);
+    for (int i = 0; i < COUNT; i++) {
+      HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, sizes[s], &blocks[i]));
+    }
+    for (int step = 1; step < COUNT; step += 2) {
+      for (int i = 0; i < COUNT; i++) {
+        hr_caching_allocator_free(&allocator, blocks[(i * step) % COUNT]);
+        HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, sizes[s], &lowest));
+        hr_caching_allocator_free(&allocator, lowest);
+      }
+      const char *last = NULL;
+      for (int i = 0; i < COUNT; i++) {
+        HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, sizes[s], &again[i]));
+        HR_ASSERT((const char *)again[i]->address > last);
+        last = again[i]->address;
+      }
+      memcpy(blocks, again, sizeof again);
+    }
+    for (int i = 0; i < COUNT; i++) {
+      hr_caching_allocator_free(&allocator, blocks[i]);
+    }
+    hr_caching_allocator_trim(&allocator);
+    HR_ASSERT_EQ(allocator.stats.reserved_bytes, 0);
+  }
 }
 
 HR_TEST(refusals_return_the_cache_first_and_name_the_sizes) {

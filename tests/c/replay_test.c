@@ -331,6 +331,7 @@ HR_TEST(a_program_is_a_graph_from_the_third_run_on_and_takes_other_scalars) {
     HR_ASSERT_EQ(stats.graph_builds, run < 3 ? 0 : 1);
     HR_ASSERT_EQ(stats.graph_launches, run < 3 ? 0 : run - 2);
     HR_ASSERT_EQ(launched_graphs, stats.graph_launches);
+    HR_ASSERT_EQ(updated_nodes, stats.graph_updates);
     HR_ASSERT(run != 3 || updated_nodes == 0);
     HR_ASSERT(run < 4 || updated_nodes >= 3);
     HR_ASSERT(stats.groups >= run * 3); /* what ran counts as before */

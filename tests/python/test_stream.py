@@ -1,5 +1,9 @@
 """What the stream does behind a training loop: programs found again, memory that stays bounded, modes that agree."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -266,3 +270,32 @@ def test_parameters_are_updated_in_one_launch_with_the_same_bits(fuse):
     fused, stats = updates("fuse")
     assert stats["groups"] == 8 and stats["kernels"] == 1
     assert all(torch.equal(a, b) for a, b in zip(strict, fused))
+
+
+SETTLES = """
+import torch
+model = torch.nn.Sequential(*[torch.nn.Linear(24, 24) if i % 2 == 0 else torch.nn.Tanh() for i in range(9)]).to("headrace")
+optimizer = torch.optim.Adam(model.parameters())
+x = torch.ones(8, 24).to("headrace")
+before = None
+for step in range(16):
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    torch.headrace.commit()
+    loss.backward()
+    torch.headrace.commit()
+    optimizer.step()
+    torch.headrace.synchronize()
+    stats = torch.headrace.stats()
+    if before is not None:
+        print(*(stats[k] - before[k] for k in ("commits", "graph_launches", "graph_builds")))
+    before = stats
+"""
+
+
+def test_a_loop_that_has_settled_is_launched_as_graphs():
+    env = {**os.environ, "HEADRACE_DEVICE": "null", "HEADRACE_ONEDNN": "/nowhere", "HEADRACE_GRAPHS": "on"}
+    env.pop("HEADRACE_DEBUG", None)
+    out = subprocess.run([sys.executable, "-c", SETTLES], capture_output=True, text=True, check=True, env=env).stdout
+    steps = [tuple(map(int, line.split())) for line in out.splitlines()]
+    assert steps[-4:] == [(3, steps[-1][1], 0)] * 4 and steps[-1][1] >= 2, steps

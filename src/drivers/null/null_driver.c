@@ -144,6 +144,57 @@ static hr_status null_call(void *impl, hr_host_fn fn, void *arg) {
   return HR_OK;
 }
 
+/* ---- graphs: nothing has run, so that nothing has to be kept ---- */
+
+static hr_status null_capture_begin(void *impl, void **out_queue) {
+  *out_queue = impl;
+  return HR_OK;
+}
+
+static hr_status null_capture_end(void *impl, void **out_graph) {
+  null_device *device = impl;
+  void *graph = out_graph != NULL ? hr_calloc(1, sizeof(int)) : NULL;
+  if (out_graph != NULL && graph == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "null: no host memory for a graph");
+  }
+  hr_mutex_lock(&device->mutex);
+  device->counters.captures++;
+  device->counters.graphs += graph != NULL;
+  hr_mutex_unlock(&device->mutex);
+  if (graph != NULL) {
+    *out_graph = graph;
+  }
+  return HR_OK;
+}
+
+static hr_status null_graph_update(void *impl, void *graph, int index, const hr_host_launch *launch) {
+  null_device *device = impl;
+  (void)graph, (void)index, (void)launch;
+  hr_mutex_lock(&device->mutex);
+  device->counters.graph_updates++;
+  hr_mutex_unlock(&device->mutex);
+  return HR_OK;
+}
+
+static hr_status null_graph_launch(void *impl, void *graph) {
+  null_device *device = impl;
+  (void)graph;
+  hr_mutex_lock(&device->mutex);
+  device->counters.graph_launches++;
+  hr_mutex_unlock(&device->mutex);
+  return HR_OK;
+}
+
+static void null_graph_destroy(void *impl, void *graph) {
+  null_device *device = impl;
+  hr_mutex_lock(&device->mutex);
+  device->counters.graphs -= graph != NULL;
+  hr_mutex_unlock(&device->mutex);
+  hr_free(graph);
+}
+
+/* ---- waiting and events ---- */
+
 static hr_status null_submit(void *impl) {
   (void)impl;
   return HR_OK;
@@ -212,6 +263,11 @@ const hr_driver hr_null_driver = {
     .fill = null_fill,
     .launch = null_launch,
     .call = null_call,
+    .capture_begin = null_capture_begin,
+    .capture_end = null_capture_end,
+    .graph_update = null_graph_update,
+    .graph_launch = null_graph_launch,
+    .graph_destroy = null_graph_destroy,
     .submit = null_submit,
     .flush = null_flush,
     .event_create = null_event_create,

@@ -8,7 +8,9 @@
 typedef struct hr_null_counters {
   int64_t allocations, frees, bytes_allocated;
   int64_t copies, bytes_copied, fills;
-  int64_t launches, kernels, passes, calls; /* a launch may have many kernels */
+  int64_t launches, kernels, passes,
+      calls; /* a launch may have many kernels; those that are captured count when they are */
+  int64_t captures, graph_updates, graph_launches, graphs; /* the last: that live now */
 } hr_null_counters;
 
 extern const hr_driver hr_null_driver;
