@@ -266,7 +266,7 @@ static bool add_step(explanation *e, const run_seen *run, const int *numbers, in
   step_info info = {
       .step = step, .executable = executable, .kind = kind_of(step), .loop_count = step->source->node_count};
   hr_text label = {0};
-  hr_step_describe(step->source, step->provider != NULL ? step->provider->name : NULL, &label);
+  hr_step_describe(step->source, step->library.way.provider != NULL ? step->library.way.provider->name : NULL, &label);
   info.label = hr_text_take(&label);
   info.operations = name_operations(e->replay, &executable->schedule, step->source, first_record, record_nodes);
   bool ok = add_ports(e, numbers, &info);

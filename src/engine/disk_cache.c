@@ -232,15 +232,16 @@ hr_status hr__disk_cache_add_kernel(const hr_disk_cache *cache, const char *text
   return status;
 }
 
-/* An image is the text, then the code. */
-bool hr__disk_cache_find_image(const hr_disk_cache *cache, const char *text, size_t length, hr_text *out_image) {
+/* Images and choices are the text, then what it stands for. */
+static bool find_entry(const hr_disk_cache *cache, const char *text, size_t length, const char *suffix,
+                       hr_text *out_bytes) {
   char name[128], path[PATH_MOST];
   footer end;
-  name_of(cache, text, length, "image", name);
+  name_of(cache, text, length, suffix, name);
   snprintf(path, sizeof path, "%s/%s", cache->folder, name);
   char *bytes = read_file(path, &end);
   bool ok = bytes != NULL && end.length - end.name_length == length && memcmp(bytes, text, length) == 0 &&
-            hr_text_append_bytes(out_image, bytes + length, (size_t)end.name_length);
+            hr_text_append_bytes(out_bytes, bytes + length, (size_t)end.name_length);
   hr_free(bytes);
   if (ok) {
     utimensat(AT_FDCWD, path, NULL, 0);
@@ -248,20 +249,38 @@ bool hr__disk_cache_find_image(const hr_disk_cache *cache, const char *text, siz
   return ok;
 }
 
+static hr_status add_entry(const hr_disk_cache *cache, const char *text, size_t length, const char *suffix,
+                           const char *bytes, size_t byte_count) {
+  char name[128], path[PATH_MOST];
+  hr_text whole = {0};
+  name_of(cache, text, length, suffix, name);
+  snprintf(path, sizeof path, "%s/%s", cache->folder, name);
+  hr_text_append_bytes(&whole, text, length);
+  hr_text_append_bytes(&whole, bytes, byte_count);
+  hr_status status = hr_text_status(&whole);
+  if (status == NULL) {
+    status = write_file(path, whole.data, whole.length, byte_count);
+  }
+  hr_text_fini(&whole);
+  return status;
+}
+
+bool hr__disk_cache_find_image(const hr_disk_cache *cache, const char *text, size_t length, hr_text *out_image) {
+  return find_entry(cache, text, length, "image", out_image);
+}
+
 hr_status hr__disk_cache_add_image(const hr_disk_cache *cache, const char *text, size_t length, const char *image,
                                    size_t image_length) {
-  char name[128], path[PATH_MOST];
-  hr_text bytes = {0};
-  name_of(cache, text, length, "image", name);
-  snprintf(path, sizeof path, "%s/%s", cache->folder, name);
-  hr_text_append_bytes(&bytes, text, length);
-  hr_text_append_bytes(&bytes, image, image_length);
-  hr_status status = hr_text_status(&bytes);
-  if (status == NULL) {
-    status = write_file(path, bytes.data, bytes.length, image_length);
-  }
-  hr_text_fini(&bytes);
-  return status;
+  return add_entry(cache, text, length, "image", image, image_length);
+}
+
+bool hr__disk_cache_find_choice(const hr_disk_cache *cache, const char *key, size_t length, hr_text *out_value) {
+  return find_entry(cache, key, length, "choice", out_value);
+}
+
+hr_status hr__disk_cache_add_choice(const hr_disk_cache *cache, const char *key, size_t length, const char *value,
+                                    size_t value_length) {
+  return add_entry(cache, key, length, "choice", value, value_length);
 }
 
 /* ---- size ---- */

@@ -1,8 +1,9 @@
-/* disk_cache.h: compiled kernels kept between runs of programs.
+/* disk_cache.h: compiled kernels, and what was measured, kept between runs of programs.
  *
  *   IDENTITY-HASH.so     a library, with a footer: its length and checksum
  *   IDENTITY-HASH.ref    a kernel: its whole text, the library that has it, a checksum
  *   IDENTITY-HASH.image  a kernel of a device with a compiler of its own: its whole text, its code, a checksum
+ *   IDENTITY-HASH.choice a key of choices.h, its value, a checksum
  *
  * HASH is of what the file was made from, IDENTITY of compiler, version, flags, CPU and the texts of src/core. The folder is the user's own (0700):
  * one that belongs to somebody else, or that others may write to, is refused. Files come by atomic renaming, so processes share a
@@ -40,6 +41,10 @@ HR_MUST_USE hr_status hr__disk_cache_add_kernel(const hr_disk_cache *cache, cons
 bool hr__disk_cache_find_image(const hr_disk_cache *cache, const char *text, size_t length, hr_text *out_image);
 HR_MUST_USE hr_status hr__disk_cache_add_image(const hr_disk_cache *cache, const char *text, size_t length,
                                                const char *image, size_t image_length);
+/* The same for a choice, whose IDENTITY is of the form of keys and values. */
+bool hr__disk_cache_find_choice(const hr_disk_cache *cache, const char *key, size_t length, hr_text *out_value);
+HR_MUST_USE hr_status hr__disk_cache_add_choice(const hr_disk_cache *cache, const char *key, size_t length,
+                                                const char *value, size_t value_length);
 /* Removes old files until no more than the limit is left. */
 void hr__disk_cache_trim(const hr_disk_cache *cache);
 

@@ -13,93 +13,8 @@
 #include "engine/replay.h"
 #include "runtime/registry.h"
 
+static const int64_t CHOICE_FLOPS_MIN = 100000; /* below a microsecond nothing is worth a choice */
 enum { STAMPS_MAX = 8, WORKSPACE_ALIGNMENT = 64, RESIDENT_ROW_BYTES = 1 << 18 };
-
-/* ---- providers ---- */
-
-enum { PROVIDERS_MAX = 16, DIALECTS = HR_DIALECT_CUDA + 1 };
-
-static hr_mutex providers_mutex = HR_MUTEX_INITIALIZER;
-static const hr_provider *open_providers[DIALECTS][PROVIDERS_MAX + 1]; /* those that could be opened; NULL-terminated */
-static bool are_open[DIALECTS];
-
-static void open_all_providers(hr_dialect dialect) {
-  hr_mutex_lock(&providers_mutex);
-  int count = 0;
-  bool is_first = !are_open[dialect];
-  for (int i = 0; is_first && hr_providers[i] != NULL && count < PROVIDERS_MAX; i++) {
-    if (hr_providers[i]->dialect != dialect) {
-      continue;
-    }
-    hr_status status = hr_providers[i]->open();
-    if (status == NULL) {
-      open_providers[dialect][count++] = hr_providers[i];
-    }
-    hr_log(HR_LOG_DEVICE, "provider %s: %s", hr_providers[i]->name, hr_status_message(status));
-    hr_status_ignore(status);
-  }
-  are_open[dialect] = true;
-  hr_mutex_unlock(&providers_mutex);
-  if (is_first) {
-    hr__devices_close_at_exit();
-  }
-}
-
-/* A library has prepared an operation. What it makes for the first one of a kind (memory for generated code, say) is torn down at
- * exit before what it made when it was opened: the devices have to be closed before that, too. */
-static void outlive_library(hr_op op) {
-  static bool is_known[HR_OP_COUNT];
-  hr_mutex_lock(&providers_mutex);
-  bool is_first = !is_known[op];
-  is_known[op] = true;
-  hr_mutex_unlock(&providers_mutex);
-  if (is_first) {
-    hr__devices_close_at_exit();
-  }
-}
-
-/* Posts don't take a contraction away from the provider that is best at it. */
-static bool provider_keeps(void *ctx, const hr_program *program, const hr_node *node) {
-  const hr_provider *const *providers = open_providers[((const hr_device *)ctx)->driver->dialect];
-  hr_node plain = *node;
-  plain.post_count = 0;
-  for (int i = 0; providers[i] != NULL; i++) {
-    if (providers[i]->supports(program, &plain)) {
-      return node->post_count == 0 || providers[i]->supports(program, node);
-    }
-  }
-  return false;
-}
-
-hr_status hr__library_check(const hr_device *device, hr_op op) {
-  hr_dialect dialect = device->driver->dialect;
-  open_all_providers(dialect);
-  hr_status why = NULL;
-  for (int i = 0; open_providers[dialect][i] != NULL; i++) {
-    const hr_provider *provider = open_providers[dialect][i];
-    hr_status status = provider->has != NULL ? provider->has(op) : NULL;
-    if (provider->has != NULL && status == NULL) {
-      hr_status_ignore(why);
-      return HR_OK;
-    }
-    if (status != NULL && hr_status_code_of(status) != HR_STATUS_NOT_FOUND) {
-      hr_status_ignore(why);
-      why = status;
-    } else {
-      hr_status_ignore(status);
-    }
-  }
-  why = why != NULL ? why : hr_status_make(HR_STATUS_UNIMPLEMENTED, "no library of this device does it");
-  return hr_status_annotate(why, "%s", hr_op_table(op)->name);
-}
-
-static bool prefers_channels_last(hr_dialect dialect) {
-  bool channels_last = false;
-  for (int i = 0; open_providers[dialect][i] != NULL; i++) {
-    channels_last |= open_providers[dialect][i]->channels_last;
-  }
-  return channels_last;
-}
 
 /* ---- making steps ---- */
 
@@ -158,7 +73,7 @@ static bool push_operand(hr_executable *executable, const hr_operand *operand) {
 static hr_status make_written(hr_executable *executable, hr_device *device, hr_exec_step *step) {
   const hr_node *node = step->source->node;
   hr_device_source source;
-  HR_RETURN_IF_ERROR(step->provider->write(&executable->schedule.program, node, &source));
+  HR_RETURN_IF_ERROR(step->library.way.provider->write(&executable->schedule.program, node, &source));
   hr_status status =
       hr__device_kernel_create_written(&source, device, hr_op_table(node->op)->name,
                                        node->input_count + node->output_count, node->scalar_count, &step->written);
@@ -175,29 +90,34 @@ static hr_status make_written(hr_executable *executable, hr_device *device, hr_e
   return HR_OK;
 }
 
-/* The first provider that takes the node and can prepare it. */
+/* Prepares the node, and has its ways tried where it is worth the while and nobody knows which is best. */
 static hr_status prepare(hr_executable *executable, hr_device *device, hr_exec_step *step) {
-  const hr_provider *const *providers = open_providers[device->driver->dialect];
+  const hr_provider *const *providers = hr__ways_providers(device->driver->dialect);
   const hr_program *program = &executable->schedule.program;
-  void *queue = device->driver->native != NULL ? device->driver->native(device->impl) : NULL;
   const hr_node *node = step->source->node;
-  hr_status status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no provider answers", hr_op_table(node->op)->name);
-  for (int i = 0; status != NULL && providers[i] != NULL; i++) {
-    if (providers[i]->supports(program, node)) {
-      hr_status_free(status);
-      step->provider = providers[i];
-      status = providers[i]->write != NULL
-                   ? make_written(executable, device, step)
-                   : providers[i]->prepare(program, node, queue, &step->prepared, &step->workspace_bytes);
-    }
+  hr_text key = {0};
+  hr_choice *choice = NULL; /* nothing but the host's has one yet: elsewhere steps are replayed */
+  if (device->properties.is_host && device->properties.has_contents && step->cost.flops >= CHOICE_FLOPS_MIN) {
+    hr__ways_key(providers, device, program, node, &key);
+    choice = hr_text_chars(&key)[0] != 0 ? hr__choice_find(key.data, key.length) : NULL;
   }
-  return status;
+  hr_text_fini(&key);
+  HR_RETURN_IF_ERROR(hr__ways_prepare(device, providers, program, node, choice, &step->library));
+  if (step->library.way.provider->write != NULL) {
+    return make_written(executable, device, step);
+  }
+  step->workspace_bytes = step->library.workspace_bytes;
+  if (choice != NULL) {
+    step->trial = hr__trial_create(device, providers, program, node, &step->library.way, choice);
+    executable->has_trials |= step->trial != NULL;
+  }
+  return HR_OK;
 }
 
 static hr_status make_library(hr_executable *executable, hr_device *device, hr_exec_step *step) {
   const hr_node *node = step->source->node;
+  hr_step_count_cost(step->source, &step->cost);
   HR_RETURN_IF_ERROR(prepare(executable, device, step));
-  outlive_library(node->op);
   step->arg_count = node->input_count + node->output_count + node->scalar_count;
   bool ok = true;
   for (int i = 0; ok && i < node->input_count; i++) {
@@ -213,11 +133,12 @@ static hr_status make_library(hr_executable *executable, hr_device *device, hr_e
   if (step->kernel != NULL) {
     return ok ? HR_OK : no_memory("arguments");
   }
-  int source = step->provider->keeps != NULL ? step->provider->keeps(step->prepared) : -1;
+  const hr_provider *provider = step->library.way.provider;
+  int source = provider->keeps != NULL ? provider->keeps(step->library.prepared) : -1;
   if (ok && source >= 0 && node->inputs[source].index < executable->key.buffer_count) {
     ok = hr_vector_push(&executable->sources, node->inputs[source].index);
   }
-  executable->needs_team |= step->provider->needs_team(step->prepared);
+  executable->needs_team |= provider->needs_team(step->library.prepared);
   return ok ? HR_OK : no_memory("arguments");
 }
 
@@ -331,7 +252,7 @@ static void log_schedule(const hr_executable *executable) {
   for (int i = 0; hr_log_is_on(HR_LOG_SCHEDULE) && i < executable->step_count; i++) {
     const hr_exec_step *step = &executable->steps[i];
     hr_text text = {0};
-    hr_step_describe(step->source, step->provider != NULL ? step->provider->name : NULL, &text);
+    hr_step_describe(step->source, step->library.way.provider != NULL ? step->library.way.provider->name : NULL, &text);
     hr_log(HR_LOG_SCHEDULE, "  step %d: %s%s", i, hr_text_chars(&text),
            step->batch == 0 ? ", with the one before" : "");
     hr_text_fini(&text);
@@ -367,9 +288,8 @@ static void destroy(hr_executable *executable) {
     if (step->written != NULL) {
       step->written->destroy(step->written);
     }
-    if (step->prepared != NULL) {
-      step->provider->release(step->prepared);
-    }
+    hr__trial_release(step->trial);
+    hr__ready_fini(&step->library);
   }
   hr_schedule_fini(&executable->schedule);
   hr_free(executable->steps);
@@ -383,9 +303,9 @@ static void destroy(hr_executable *executable) {
 
 static hr_status compile(hr_executable *executable, const hr_key *key, hr_device *device, const hr_scalar *arguments) {
   hr_dialect dialect = device->driver->dialect;
-  hr_target target = {.keeps = open_providers[dialect][0] != NULL ? provider_keeps : NULL,
+  hr_target target = {.keeps = hr__ways_providers(dialect)[0] != NULL ? hr__ways_keep : NULL,
                       .keeps_ctx = device,
-                      .channels_last = prefers_channels_last(dialect),
+                      .channels_last = hr__ways_prefer_channels_last(dialect),
                       .resident_row_bytes = RESIDENT_ROW_BYTES,
                       .verify = hr_log_is_on(HR_LOG_VERIFY)};
   hr_program program;
@@ -402,7 +322,6 @@ static hr_status compile(hr_executable *executable, const hr_key *key, hr_device
 
 hr_status hr__executable_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,
                                 hr_executable **out_executable) {
-  open_all_providers(device->driver->dialect);
   hr_executable *executable = hr_calloc(1, sizeof *executable);
   if (executable == NULL) {
     return no_memory("a program");
@@ -516,27 +435,6 @@ static hr_status run_check(const hr_exec_step *step, hr_device *device, void *co
   return value == INT64_MIN ? HR_OK : index_error(node, value);
 }
 
-typedef struct library_call {
-  const hr_exec_step *step;
-  void *const *args;
-  void *workspace, *queue;
-} library_call;
-
-static hr_status call_library(void *arg) {
-  const library_call *call = arg;
-  return call->step->provider->run(call->step->prepared, call->args, call->workspace, call->queue);
-}
-
-/* Tells the provider which of the operands hold what they held before. */
-static void stamp_args(const hr_executable *executable, const hr_exec_step *step, const hr_run *run) {
-  uint64_t stamps[STAMPS_MAX] = {0};
-  for (int i = 0; i < step->arg_count && i < STAMPS_MAX; i++) {
-    uint32_t buffer = executable->args.data[step->arg_first + (size_t)i];
-    stamps[i] = buffer < executable->key.buffer_count ? run->stamps[buffer] : 0;
-  }
-  step->provider->stamp(step->prepared, stamps);
-}
-
 /* Behind the arena; NULL where no step needs memory. */
 static void *workspace_of(const hr_executable *executable, const hr_run *run) {
   size_t arena = (executable->schedule.arena_bytes + WORKSPACE_ALIGNMENT - 1) & ~(size_t)(WORKSPACE_ALIGNMENT - 1);
@@ -572,6 +470,25 @@ static hr_status run_kernels(const hr_executable *executable, const hr_exec_step
   return device->driver->launch(device->impl, first->batch, scratch->launches.data);
 }
 
+/* What a library is told of the contents of its operands. */
+static void find_stamps(const hr_executable *executable, const hr_exec_step *step, const hr_run *run,
+                        uint64_t stamps[STAMPS_MAX]) {
+  for (int i = 0; run->stamps != NULL && i < step->arg_count && i < STAMPS_MAX; i++) {
+    uint32_t buffer = executable->args.data[step->arg_first + (size_t)i];
+    stamps[i] = buffer < executable->key.buffer_count ? run->stamps[buffer] : 0;
+  }
+}
+
+static hr_status run_library(const hr_executable *executable, const hr_exec_step *step, hr_run *run, void *const *args,
+                             void *workspace, void *queue) {
+  uint64_t stamps[STAMPS_MAX] = {0};
+  find_stamps(executable, step, run, stamps);
+  bool is_profile = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL); /* of the step alone */
+  return step->trial != NULL && !is_profile
+             ? hr__trial_run(step->trial, &step->library, args, stamps, workspace, queue)
+             : hr__ready_run(run->device, &step->library, args, stamps, workspace, queue);
+}
+
 static hr_status run_step(const hr_executable *executable, const hr_exec_step *step, hr_run *run,
                           hr_run_scratch *scratch, void *queue) {
   hr_device *device = run->device;
@@ -582,11 +499,7 @@ static hr_status run_step(const hr_executable *executable, const hr_exec_step *s
   if (step->kind == HR_STEP_CHECK) {
     return run_check(step, device, args);
   }
-  if (step->provider->stamp != NULL) {
-    stamp_args(executable, step, run);
-  }
-  library_call call = {.step = step, .args = args, .workspace = workspace_of(executable, run), .queue = queue};
-  return device->driver->call != NULL ? device->driver->call(device->impl, call_library, &call) : call_library(&call);
+  return run_library(executable, step, run, args, workspace_of(executable, run), queue);
 }
 
 static int64_t bytes_of(const hr_exec_step *step) {
@@ -622,7 +535,7 @@ static void log_step(const hr_exec_step *step, int64_t ns, const hr_machine *mac
     }
   }
   hr_text_append(&text, "  ");
-  hr_step_describe(step->source, step->provider != NULL ? step->provider->name : NULL, &text);
+  hr_step_describe(step->source, step->library.way.provider != NULL ? step->library.way.provider->name : NULL, &text);
   if (step->batch > 1) {
     hr_text_printf(&text, " and %d more", step->batch - 1);
   }
@@ -662,10 +575,14 @@ hr_status hr__executable_run_steps(const hr_executable *executable, int first, i
 hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_run_scratch *scratch) {
   const hr_driver *driver = run->device->driver;
   bool is_timed = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL);
+  int64_t begin = executable->has_trials ? hr_clock_ns() : 0;
   bind(executable, run, scratch);
   HR_RETURN_IF_ERROR(executable->replay != NULL && !is_timed
                          ? hr__replay_run(executable, run, scratch)
                          : hr__executable_run_steps(executable, 0, executable->step_count, run, scratch, NULL));
   run->failed_step = executable->step_count;
+  if (executable->has_trials) {
+    hr__trials_allow(hr_clock_ns() - begin);
+  }
   return driver->submit != NULL ? driver->submit(run->device->impl) : HR_OK;
 }

@@ -11,16 +11,16 @@
 #include "compiler/describe.h"
 #include "engine/kernel_cache.h"
 #include "engine/stretch.h"
-#include "providers/provider.h"
+#include "engine/trial.h"
 
 typedef struct hr_exec_step {
   hr_step_kind kind;
   const hr_step *source;
-  hr_cached_kernel *cached;     /* KERNEL */
-  const hr_host_kernel *kernel; /* what it holds, interpreted; or the written one */
-  const hr_provider *provider;  /* LIBRARY, which either prepared or wrote the node */
-  hr_prepared *prepared;
-  hr_host_kernel *written;        /* the step's own */
+  hr_cached_kernel *cached;       /* KERNEL */
+  const hr_host_kernel *kernel;   /* what it holds, interpreted; or the written one */
+  hr_ready library;               /* LIBRARY, prepared or */
+  hr_host_kernel *written;        /* written, the step's own */
+  hr_trial *trial;                /* NULL: its way is settled */
   size_t arg_first, scalar_first; /* in the executable's flat lists */
   int arg_count, scalar_count;
   size_t workspace_bytes, workspace_offset; /* the latter among those of a batch */
@@ -41,6 +41,7 @@ struct hr_executable {
   HR_VECTOR(uint32_t) sources;     /* those of the key's buffers of which libraries may keep something */
   int *last_write;                 /* of each of the key's buffers: the last step that writes it; -1: none */
   size_t shared_bytes;             /* arena, and behind it the largest workspace */
+  bool has_trials;                 /* of steps' ways */
   bool needs_team;                 /* some step is worth more than one thread */
   int kernel_count, library_count; /* launches, and library calls */
   int batch_most;                  /* steps of the longest batch */
@@ -67,8 +68,6 @@ typedef struct hr_run {
   int failed_step;                  /* out: the step that ended the run early, or step_count */
 } hr_run;
 
-/* Whether some library of the device runs a library row; UNIMPLEMENTED says why not. */
-HR_MUST_USE hr_status hr__library_check(const hr_device *device, hr_op op);
 /* Compiles the records of a key for a device. */
 HR_MUST_USE hr_status hr__executable_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,
                                             hr_executable **out_executable);

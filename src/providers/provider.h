@@ -35,6 +35,14 @@ struct hr_provider {
    * below: what the driver's native gave, with the device current on the calling thread; NULL on the host. */
   hr_status (*prepare)(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
                        size_t *out_workspace_bytes);
+  /* (optional, both together) Ways to run a node beside the one that prepare takes, by name, NULL-terminated: the engine times them
+   * where a program repeats (engine/trial.h). prepare_as is asked for each of them, whatever supports says; UNIMPLEMENTED: the node
+   * can't be run in that way, or prepare takes it anyway. As with prepare, posts change nothing about the bits before them. */
+  const char *const *ways;
+  hr_status (*prepare_as)(const hr_program *program, const hr_node *node, int way, void *queue,
+                          hr_prepared **out_prepared, size_t *out_workspace_bytes);
+  /* (optional) Names the library and its version, once it is open. */
+  const char *(*version)(void);
   /* Whether run wants the thread team; work that does not may run on whatever thread waits for it. */
   bool (*needs_team)(const hr_prepared *prepared);
   /* (optional) Before each run: a number for the contents of each operand, in the order of args. An operand whose number is the

@@ -123,6 +123,7 @@ typedef struct trial {
   hr_prepared *prepared;
   size_t workspace_bytes;
   bool writes_weights; /* behind the node, the program writes operand 1 */
+  int way;             /* of the provider's ways, counted from 1; 0: prepare's own */
 } trial;
 
 static inline tensor *trial_output(trial *t) {
@@ -182,10 +183,15 @@ __attribute__((noreturn, format(printf, 2, 3))) static inline void trial_fail(co
   HR_FAIL("%s: %s\n%s", t->provider->name, what, text.data);
 }
 
+static inline hr_status trial_try_prepare(trial *t) {
+  void *queue = t->memory != NULL ? t->memory->queue : NULL;
+  const hr_node *node = &t->program.nodes[0];
+  return t->way > 0 ? t->provider->prepare_as(&t->program, node, t->way - 1, queue, &t->prepared, &t->workspace_bytes)
+                    : t->provider->prepare(&t->program, node, queue, &t->prepared, &t->workspace_bytes);
+}
+
 static inline void trial_prepare(trial *t) {
-  hr_status status =
-      t->provider->prepare(&t->program, &t->program.nodes[0], t->memory != NULL ? t->memory->queue : NULL, &t->prepared,
-                           &t->workspace_bytes);
+  hr_status status = trial_try_prepare(t);
   if (status != NULL) {
     char message[256];
     snprintf(message, sizeof message, "%s", hr_status_message(status));
@@ -455,6 +461,22 @@ static inline bool trial_check(trial *t) {
     hr_program_fini(&t->program);
     return false;
   }
+  trial_check_node(t);
+  return true;
+}
+
+/* Checks the node in one of the provider's ways; false when it has none for it. */
+static inline bool trial_check_way(trial *t, int way) {
+  t->way = way;
+  trial_node(t);
+  hr_status status = trial_try_prepare(t);
+  if (status != NULL) {
+    HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_UNIMPLEMENTED);
+    hr_status_free(status);
+    hr_program_fini(&t->program);
+    return false;
+  }
+  t->provider->release(t->prepared);
   trial_check_node(t);
   return true;
 }

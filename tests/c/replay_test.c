@@ -158,9 +158,9 @@ static hr_status graph_launch(void *impl, void *launched) {
   launched_graphs++;
   for (int i = 0; i < g->count; i++) {
     const node *n = &g->nodes[i];
-    HR_RETURN_IF_ERROR(n->step->kind == HR_STEP_KERNEL
-                           ? cpu->launch(impl, 1, &n->launch)
-                           : n->step->provider->run(n->step->prepared, n->args, n->workspace, impl));
+    HR_RETURN_IF_ERROR(n->step->kind == HR_STEP_KERNEL ? cpu->launch(impl, 1, &n->launch)
+                                                       : n->step->library.way.provider->run(
+                                                             n->step->library.prepared, n->args, n->workspace, impl));
   }
   return HR_OK;
 }
@@ -481,7 +481,7 @@ static hr_status run_library(hr_prepared *prepared, void *const *args, void *wor
   node *n = add_node();
   for (hr_executable *e = current->cache.newest; e != NULL; e = e->older) {
     for (int i = 0; i < e->step_count; i++) {
-      n->step = e->steps[i].prepared == prepared ? &e->steps[i] : n->step;
+      n->step = e->steps[i].library.prepared == prepared ? &e->steps[i] : n->step;
     }
   }
   HR_ASSERT_NOT_NULL(n->step);
@@ -527,10 +527,10 @@ HR_TEST(library_calls_are_part_of_a_graph) {
     hr_executable *e = current->cache.newest;
     for (int i = 0; run == 1 && i < e->step_count; i++) {
       if (e->steps[i].kind == HR_STEP_LIBRARY) {
-        made_library = e->steps[i].provider;
+        made_library = e->steps[i].library.way.provider;
         library = *made_library;
         library.run = run_library;
-        e->steps[i].provider = &library;
+        e->steps[i].library.way.provider = &library;
       }
     }
   }

@@ -337,16 +337,27 @@ static int64_t conv_flops(const conv *c) {
   return flops;
 }
 
-hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, bool trial,
+/* Whether it is run as a matrix product; refuses ways that it hasn't. */
+static bool is_product(hr_prepared *pipe, const hr_program *program, const hr_node *node, hr__onednn_way way) {
+  bool is_better = hr__onednn_is_product(program, node);
+  bool asks_for_other = way == HR_ONEDNN_DIRECT || way == HR_ONEDNN_PRODUCT;
+  if ((asks_for_other && is_better == (way == HR_ONEDNN_PRODUCT)) ||
+      (way == HR_ONEDNN_PRODUCT && !hr__onednn_can_be_product(node))) {
+    hr__pipe_refuse(pipe);
+  }
+  return is_better != asks_for_other;
+}
+
+hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, hr__onednn_way way, bool trial,
                                   hr_prepared **out_prepared) {
   conv c;
   conv_init(node, &c);
-  hr_prepared *pipe = hr__pipe_create(conv_flops(&c));
+  hr_prepared *pipe = hr__pipe_create(conv_flops(&c), way == HR_ONEDNN_THREADS);
   if (pipe == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
   pipe->is_trial = trial;
-  if (hr__onednn_is_product(program, node)) {
+  if (is_product(pipe, program, node, way)) {
     hr__onednn_prepare_product(pipe, node);
   } else if (node->op == HR_OP_CONV) {
     prepare_forward(pipe, node, &c);

@@ -27,6 +27,10 @@ typedef struct dnnl_exec_arg {
   dnnl_memory memory;
 } dnnl_exec_arg;
 
+typedef struct dnnl_version {
+  int major, minor, patch; /* and more */
+} dnnl_version;
+
 enum { DNNL_SUCCESS = 0, DNNL_OUT_OF_MEMORY = 1, DNNL_UNIMPLEMENTED = 3 };
 enum { DNNL_CPU = 1, DNNL_STREAM_IN_ORDER = 1 };
 enum { DNNL_F16 = 1, DNNL_BF16 = 2, DNNL_F32 = 3 };

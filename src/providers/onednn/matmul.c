@@ -253,13 +253,16 @@ static void prepare(hr_prepared *pipe, const hr_program *program, const hr_node 
   }
 }
 
-hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, bool trial,
+hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, hr__onednn_way way, bool trial,
                                     hr_prepared **out_prepared) {
-  hr_prepared *pipe = hr__pipe_create(matmul_flops(node));
+  hr_prepared *pipe = hr__pipe_create(matmul_flops(node), way == HR_ONEDNN_THREADS);
   if (pipe == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }
   pipe->is_trial = trial;
+  if (way == HR_ONEDNN_DIRECT || way == HR_ONEDNN_PRODUCT) {
+    hr__pipe_refuse(pipe);
+  }
   prepare(pipe, program, node);
   *out_prepared = pipe;
   return NULL;

@@ -1,4 +1,5 @@
 /* onednn.c: the oneDNN provider: matrix products, convolutions and their gradients in f32, bf16 and f16. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/allocator.h"
@@ -49,11 +50,12 @@ static bool has_form(const hr_node *node) {
   }
 }
 
-static hr_status make(const hr_program *program, const hr_node *node, bool trial, hr_prepared **out_prepared) {
+static hr_status make(const hr_program *program, const hr_node *node, hr__onednn_way way, bool trial,
+                      hr_prepared **out_prepared) {
   hr_prepared *prepared = NULL;
   int threads = hr_library_threads_set(hr_thread_count()); /* creating primitives changes it */
-  hr_status made = node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(program, node, trial, &prepared)
-                                            : hr__onednn_prepare_conv(program, node, trial, &prepared);
+  hr_status made = node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(program, node, way, trial, &prepared)
+                                            : hr__onednn_prepare_conv(program, node, way, trial, &prepared);
   (void)hr_library_threads_set(threads);
   HR_RETURN_IF_ERROR(made);
   if (prepared->status != NULL) {
@@ -73,14 +75,14 @@ static hr_status make(const hr_program *program, const hr_node *node, bool trial
 
 /* oneDNN has an answer to every list of post-ops, if need be the plain loops of its reference: posts are taken only where they
  * leave the implementation as it is. */
-static bool keeps_kernel(const hr_program *program, const hr_node *node) {
+static bool keeps_kernel(const hr_program *program, const hr_node *node, hr__onednn_way way) {
   hr_node plain = *node;
   plain.post_count = 0;
   const hr_node *nodes[2] = {&plain, node};
   const char *kernels[2] = {NULL, NULL};
   for (int i = 0; i < 2; ++i) {
     hr_prepared *prepared = NULL;
-    hr_status status = make(program, nodes[i], true, &prepared);
+    hr_status status = make(program, nodes[i], way, true, &prepared);
     if (status != NULL) {
       hr_status_free(status);
       return false;
@@ -91,18 +93,36 @@ static bool keeps_kernel(const hr_program *program, const hr_node *node) {
   return strcmp(kernels[0], kernels[1]) == 0 && strncmp(kernels[0], "ref", 3) != 0;
 }
 
+static bool has_way(const hr_program *program, const hr_node *node, hr__onednn_way way) {
+  return has_form(node) && (node->post_count == 0 || keeps_kernel(program, node, way));
+}
+
 static bool supports(const hr_program *program, const hr_node *node) {
-  return has_form(node) && (node->post_count == 0 || keeps_kernel(program, node));
+  return has_way(program, node, HR_ONEDNN_ESTIMATE);
+}
+
+static hr_status prepare_way(const hr_program *program, const hr_node *node, hr__onednn_way way,
+                             hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  hr_prepared *prepared = NULL;
+  HR_RETURN_IF_ERROR(make(program, node, way, false, &prepared));
+  *out_prepared = prepared;
+  *out_workspace_bytes = prepared->workspace_bytes;
+  return NULL;
+}
+
+static hr_status prepare_as(const hr_program *program, const hr_node *node, int way, void *queue,
+                            hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)queue;
+  if (!has_way(program, node, (hr__onednn_way)way)) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "oneDNN: no way for this operation");
+  }
+  return prepare_way(program, node, (hr__onednn_way)way, out_prepared, out_workspace_bytes);
 }
 
 static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
                          size_t *out_workspace_bytes) {
   (void)queue;
-  hr_prepared *prepared = NULL;
-  HR_RETURN_IF_ERROR(make(program, node, false, &prepared));
-  *out_prepared = prepared;
-  *out_workspace_bytes = prepared->workspace_bytes;
-  return NULL;
+  return prepare_way(program, node, HR_ONEDNN_ESTIMATE, out_prepared, out_workspace_bytes);
 }
 
 static void stamp(hr_prepared *prepared, const uint64_t *stamps) {
@@ -119,12 +139,24 @@ static bool needs_team(const hr_prepared *prepared) {
   return prepared->thread_count > 1;
 }
 
+static const char *version(void) {
+  static char text[32];
+  const dnnl_version *v = hr__dnnl.version();
+  snprintf(text, sizeof text, "%d.%d.%d", v->major, v->minor, v->patch);
+  return text;
+}
+
+static const char *const ways[] = {"direct", "product", "threads", NULL}; /* hr__onednn_way */
+
 const hr_provider hr__onednn_provider = {
     .name = "onednn",
     .channels_last = true,
     .open = open_provider,
     .supports = supports,
     .prepare = prepare,
+    .ways = ways,
+    .prepare_as = prepare_as,
+    .version = version,
     .needs_team = needs_team,
     .stamp = stamp,
     .keeps = keeps,

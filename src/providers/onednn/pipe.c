@@ -23,13 +23,22 @@ int hr__dnnl_dtype(hr_dtype dtype) {
   }
 }
 
-hr_prepared *hr__pipe_create(int64_t flops) {
+void hr__pipe_refuse(hr_prepared *pipe) {
+  if (pipe->status == NULL) {
+    pipe->status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "oneDNN: no way for this operation");
+  }
+}
+
+hr_prepared *hr__pipe_create(int64_t flops, bool other_threads) {
   hr_prepared *pipe = hr_calloc(1, sizeof *pipe);
   if (pipe == NULL) {
     return NULL;
   }
   pipe->kept.arg = -1;
-  pipe->thread_count = flops < SERIAL_FLOPS ? 1 : hr_thread_count();
+  pipe->thread_count = (flops < SERIAL_FLOPS) != other_threads ? 1 : hr_thread_count();
+  if (other_threads && (flops < SERIAL_FLOPS / 8 || flops > 16 * SERIAL_FLOPS || hr_thread_count() == 1)) {
+    hr__pipe_refuse(pipe);
+  }
   hr__pipe_check(pipe, hr__dnnl.stream_create(&pipe->stream, hr__dnnl_engine, DNNL_STREAM_IN_ORDER), "stream");
   return pipe;
 }

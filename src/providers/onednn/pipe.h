@@ -87,7 +87,11 @@ struct hr_prepared {
   pipe_step steps[PIPE_STEPS_MAX]; /* a finished pipe ends behind those that it has */
 };
 
-hr_prepared *hr__pipe_create(int64_t flops);
+/* Work of so many operations; `other_threads`: on one thread where it would be on all, and the other way round; not
+ * where that can't be right. */
+hr_prepared *hr__pipe_create(int64_t flops, bool other_threads);
+/* Says that the node hasn't the way that is asked for. */
+void hr__pipe_refuse(hr_prepared *pipe);
 void hr__pipe_release(hr_prepared *pipe);
 hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace, void *queue);
 
@@ -171,14 +175,24 @@ void hr__pipe_posts_sum(hr_prepared *pipe, const pipe_posts *posts, const pipe_s
 void hr__pipe_posts_args(pipe_posts *posts, int count, const int (*args)[2]);
 void hr__pipe_posts_fini(pipe_posts *posts);
 
-/* `trial`: only as far as is needed to see which implementation oneDNN chooses. */
-hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, bool trial,
+/* Ways to run a node (provider.h). */
+typedef enum hr__onednn_way {
+  HR_ONEDNN_ESTIMATE = -1,
+  HR_ONEDNN_DIRECT,  /* a convolution as one, where it would be a product */
+  HR_ONEDNN_PRODUCT, /* the other way round */
+  HR_ONEDNN_THREADS  /* on one thread instead of all, or on all instead of one */
+} hr__onednn_way;
+
+/* `trial`: only as far as is needed to see which implementation oneDNN chooses. A way that the node hasn't: an error in
+ * the pipe's status. */
+hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, hr__onednn_way way, bool trial,
                                     hr_prepared **out_prepared);
-hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, bool trial,
+hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, hr__onednn_way way, bool trial,
                                   hr_prepared **out_prepared);
 bool hr__onednn_supports_matmul(const hr_node *node);
 bool hr__onednn_supports_conv(const hr_node *node);
-/* Convolutions that are better run as a matrix product (pointwise.c). */
+/* Convolutions that can be run as a matrix product, and those that are better so (pointwise.c). */
+bool hr__onednn_can_be_product(const hr_node *node);
 bool hr__onednn_is_product(const hr_program *program, const hr_node *node);
 void hr__onednn_prepare_product(hr_prepared *pipe, const hr_node *node);
 /* Whether some node of the program writes the buffer. */

@@ -100,18 +100,23 @@ static bool has_bias(const hr_node *node) {
   return node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
 }
 
+bool hr__onednn_can_be_product(const hr_node *node) {
+  product p;
+  find_product(node, &p);
+  return p.x->dtype == HR_DTYPE_F32 && is_pointwise(node, &p) && is_matrix(p.x, true) && is_matrix(p.y, true) &&
+         is_matrix(p.w, false) && (node->op != HR_OP_CONV_BACKWARD_DATA || !has_bias(node));
+}
+
 bool hr__onednn_is_product(const hr_program *program, const hr_node *node) {
   product p;
   find_product(node, &p);
-  if (p.x->dtype != HR_DTYPE_F32 || !is_pointwise(node, &p) || !is_matrix(p.x, true) || !is_matrix(p.y, true) ||
-      !is_matrix(p.w, false)) {
+  if (!hr__onednn_can_be_product(node)) {
     return false;
   }
   if (node->op == HR_OP_CONV_BACKWARD_WEIGHT) {
     return true;
   }
-  return p.pixels < PIXELS_MAX && hr__onednn_is_written(program, p.w->index) &&
-         (node->op == HR_OP_CONV || !has_bias(node));
+  return p.pixels < PIXELS_MAX && hr__onednn_is_written(program, p.w->index);
 }
 
 /* A matrix of rows x columns over an operand; transposed, of columns x rows. */

@@ -1,0 +1,36 @@
+/* choices.h: which way of running a library's operation is fastest on this machine, measured once and kept on disk.
+ *
+ * A key is a text that says all that the time depends on: the operation with its shapes, strides and dtypes, what may be kept of
+ * its operands, the device, the threads, the libraries and their versions. Its value is the name of a way and, for people, what
+ * all ways took. One file each lies beside the compiled kernels (disk_cache.h): damaged and foreign ones count as absent, old
+ * ones go first when the folder is full, processes share them.
+ *
+ * What a process finds on disk when it asks for a key first is its answer to the end. What it measures itself goes to disk,
+ * for the processes that come later: a contraction's bits depend on the way, and the same program gives the same bits as long as
+ * the process lives. HEADRACE_CHOICES says whether anything is measured, or read. Threads: any; one lock.
+ */
+#ifndef HEADRACE_ENGINE_CHOICES_H_
+#define HEADRACE_ENGINE_CHOICES_H_
+
+#include "base/text.h"
+
+typedef struct hr_choice hr_choice;
+
+/* The entry of a key, the process's own until it ends; NULL where nothing is kept: without a folder, when there are too many, or
+ * out of memory. */
+hr_choice *hr__choice_find(const char *key, size_t length);
+const char *hr__choice_key(const hr_choice *choice);
+/* The way to take; "": whatever is thought best. */
+const char *hr__choice_way(const hr_choice *choice);
+/* Whether it may be measured: nobody did before. */
+bool hr__choice_is_open(hr_choice *choice);
+/* Whether the caller should measure it: nobody else does now. */
+bool hr__choice_claim(hr_choice *choice);
+/* Gives it up unmeasured. */
+void hr__choice_unclaim(hr_choice *choice);
+/* Closes the choice; `note` is for people. A folder that can't be written is no error. */
+void hr__choice_close(hr_choice *choice, const char *way, const char *note);
+/* Forgets what this process knows, as if it began: for tests. */
+void hr__choices_forget(void);
+
+#endif

@@ -1,0 +1,249 @@
+#include "engine/trial.h"
+
+#include <stdatomic.h>
+
+#include "base/allocator.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "runtime/derived.h"
+
+enum { RUNS_BEFORE = 2, SAMPLES = 5, SAMPLES_TO_DROP = 2, SHARE = 20, ARGS_MAX = 8 };
+static const int64_t NS_MOST = 1000000000;
+static const double SLOW = 1.25;   /* times the best: not timed any more */
+static const double BETTER = 0.95; /* of the own time: worth a change */
+
+typedef struct candidate {
+  hr_way way;
+  hr_ready ready; /* of the others than the step's own, while they are tried */
+  bool is_out;
+  int sample_count;
+  int64_t ns; /* the best */
+} candidate;
+
+struct hr_trial {
+  hr_device *device;
+  const hr_provider *const *providers;
+  const hr_program *program;
+  const hr_node *node;
+  hr_choice *choice;
+  int run_count, candidate_count; /* the first is the step's own */
+  bool has_claim, is_over;
+  candidate candidates[HR_WAYS_MAX];
+};
+
+/* ---- what it may cost ---- */
+
+static atomic_int_least64_t allowed_ns, spent_ns;
+
+void hr__trials_allow(int64_t ns) {
+  atomic_fetch_add(&allowed_ns, ns / SHARE);
+}
+
+static bool may_spend(void) {
+  int64_t spent = atomic_load(&spent_ns);
+  return spent < NS_MOST && spent < atomic_load(&allowed_ns);
+}
+
+/* ---- life ---- */
+
+/* A way that runs twice must not read what it wrote. */
+static bool can_repeat(const hr_node *node) {
+  for (int i = 0; i < node->input_count; ++i) {
+    for (int k = 0; k < node->output_count; ++k) {
+      if (node->inputs[i].kind == HR_OPERAND_VALUE && node->outputs[k].kind == HR_OPERAND_VALUE &&
+          node->inputs[i].index == node->outputs[k].index) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+hr_trial *hr__trial_create(hr_device *device, const hr_provider *const *providers, const hr_program *program,
+                           const hr_node *node, const hr_way *own, hr_choice *choice) {
+  hr_trial *trial = hr__choice_is_open(choice) && can_repeat(node) ? hr_calloc(1, sizeof *trial) : NULL;
+  if (trial != NULL) {
+    *trial = (hr_trial){device, providers, program, node, choice, .candidate_count = 1};
+    trial->candidates[0].way = *own;
+  }
+  return trial;
+}
+
+/* Not before they are needed: asking takes time, and many a program never repeats. False: there is nothing to try, or others do. */
+static bool list_candidates(hr_trial *trial) {
+  hr_way ways[HR_WAYS_MAX];
+  const hr_way *own = &trial->candidates[0].way;
+  int count = hr__ways_list(trial->providers, trial->program, trial->node, ways);
+  for (int i = 0; i < count && trial->candidate_count < HR_WAYS_MAX; ++i) {
+    if (ways[i].provider != own->provider || ways[i].number != own->number) {
+      trial->candidates[trial->candidate_count++].way = ways[i];
+    }
+  }
+  trial->has_claim = trial->candidate_count > 1 && hr__choice_claim(trial->choice);
+  return trial->has_claim;
+}
+
+/* What losers kept of weights is of no more use; the step's own way makes its again. */
+static void drop(hr_trial *trial, candidate *c, const uint64_t *stamps) {
+  c->is_out = true;
+  if (c->ready.prepared == NULL) {
+    return;
+  }
+  int kept = c->way.provider->keeps != NULL && stamps != NULL ? c->way.provider->keeps(c->ready.prepared) : -1;
+  if (kept >= 0 && kept < trial->node->input_count && stamps[kept] != 0) {
+    hr__derived_forget(stamps[kept]);
+  }
+  hr__ready_fini(&c->ready);
+}
+
+void hr__trial_release(hr_trial *trial) {
+  for (int i = 1; trial != NULL && i < trial->candidate_count; ++i) {
+    drop(trial, &trial->candidates[i], NULL);
+  }
+  if (trial != NULL && trial->has_claim && !trial->is_over) {
+    hr__choice_unclaim(trial->choice);
+  }
+  hr_free(trial);
+}
+
+/* ---- the end ---- */
+
+static void write_note(const hr_trial *trial, hr_text *out_note) {
+  for (int i = 0; i < trial->candidate_count; ++i) {
+    const candidate *c = &trial->candidates[i];
+    if (c->sample_count > 0) {
+      hr__way_name(&c->way, out_note);
+      hr_text_printf(out_note, " %.1f us%s\n", (double)c->ns * 1e-3, i == 0 ? " as it was" : "");
+    }
+  }
+}
+
+static void finish(hr_trial *trial, const uint64_t *stamps) {
+  const candidate *own = &trial->candidates[0], *best = own;
+  int tried = 0;
+  for (int i = 1; i < trial->candidate_count; ++i) {
+    const candidate *c = &trial->candidates[i];
+    tried += c->sample_count > 0;
+    best = c->sample_count >= SAMPLES && c->ns < best->ns ? c : best;
+  }
+  best = (double)best->ns < BETTER * (double)own->ns ? best : own;
+  if (tried > 0) {
+    hr_text name = {0}, note = {0};
+    hr__way_name(&best->way, &name);
+    write_note(trial, &note);
+    hr_log(HR_LOG_DEVICE, "choice: %s of %s%s", hr_text_chars(&name), hr__choice_key(trial->choice),
+           hr_text_chars(&note));
+    hr__choice_close(trial->choice, hr_text_chars(&name), hr_text_chars(&note));
+    hr_text_fini(&name);
+    hr_text_fini(&note);
+  }
+  for (int i = 1; i < trial->candidate_count; ++i) {
+    drop(trial, &trial->candidates[i], stamps);
+  }
+  trial->is_over = true;
+}
+
+/* ---- runs ---- */
+
+/* The one with the fewest samples; NULL when all have enough. */
+static candidate *next_candidate(hr_trial *trial) {
+  candidate *next = NULL;
+  for (int i = 0; i < trial->candidate_count; ++i) {
+    candidate *c = &trial->candidates[i];
+    if (!c->is_out && c->sample_count < SAMPLES && (next == NULL || c->sample_count < next->sample_count)) {
+      next = c;
+    }
+  }
+  return next;
+}
+
+static void take(hr_trial *trial, candidate *c, int64_t ns, const uint64_t *stamps) {
+  c->ns = c->sample_count++ == 0 || ns < c->ns ? ns : c->ns;
+  int64_t best = INT64_MAX;
+  for (int i = 0; i < trial->candidate_count; ++i) {
+    const candidate *other = &trial->candidates[i];
+    best = !other->is_out && other->sample_count > 0 && other->ns < best ? other->ns : best;
+  }
+  for (int i = 1; i < trial->candidate_count; ++i) {
+    candidate *other = &trial->candidates[i];
+    if (!other->is_out && other->sample_count >= SAMPLES_TO_DROP && (double)other->ns > SLOW * (double)best) {
+      drop(trial, other, stamps);
+    }
+  }
+}
+
+static hr_status flush(hr_device *device) {
+  return device->driver->flush != NULL ? device->driver->flush(device->impl) : HR_OK;
+}
+
+/* Runs it, and gives the time. */
+static hr_status time_way(hr_trial *trial, candidate *c, void *const *args, const uint64_t *stamps, void *queue,
+                          int64_t *out_ns) {
+  hr_device *device = trial->device;
+  hr_block *workspace = NULL;
+  if (c->ready.prepared == NULL) {
+    HR_RETURN_IF_ERROR(hr__way_prepare(device, trial->program, trial->node, &c->way, &c->ready));
+  }
+  size_t bytes = c->ready.workspace_bytes;
+  HR_RETURN_IF_ERROR(hr_caching_allocator_alloc(&device->allocator, bytes > 0 ? bytes : 1, &workspace));
+  hr_status status = flush(device);
+  int64_t begin = hr_clock_ns();
+  if (status == NULL) {
+    status = hr__ready_run(device, &c->ready, args, stamps, workspace->address, queue);
+  }
+  if (status == NULL) {
+    status = flush(device);
+  }
+  *out_ns = hr_clock_ns() - begin;
+  hr_caching_allocator_free(&device->allocator, workspace);
+  return status;
+}
+
+/* False: it is no way. */
+static bool try_way(hr_trial *trial, candidate *c, void *const *args, const uint64_t *stamps, void *queue) {
+  int64_t begin = hr_clock_ns(), ns = 0;
+  hr_status status = time_way(trial, c, args, stamps, queue, &ns);
+  bool is_way = status == NULL;
+  if (is_way) {
+    take(trial, c, ns, stamps);
+  } else {
+    drop(trial, c, stamps);
+  }
+  hr_status_ignore(status);
+  atomic_fetch_add(&spent_ns, hr_clock_ns() - begin);
+  return is_way;
+}
+
+/* Runs another way, where it is time for one. Whether the step's own run is to be timed. */
+static bool prepare_run(hr_trial *trial, void *const *args, const uint64_t *stamps, void *queue) {
+  if (trial->is_over || ++trial->run_count <= RUNS_BEFORE || !may_spend()) {
+    return false;
+  }
+  if (!trial->has_claim && !list_candidates(trial)) {
+    trial->is_over = true;
+    return false;
+  }
+  candidate *own = &trial->candidates[0], *next = next_candidate(trial);
+  while (next != NULL && next != own && !try_way(trial, next, args, stamps, queue)) {
+    next = next_candidate(trial);
+  }
+  if (next == NULL) {
+    finish(trial, stamps);
+  }
+  return next == own;
+}
+
+hr_status hr__trial_run(hr_trial *trial, const hr_ready *own, void *const *args, const uint64_t *stamps,
+                        void *workspace, void *queue) {
+  bool is_timed = prepare_run(trial, args, stamps, queue);
+  if (is_timed) {
+    HR_RETURN_IF_ERROR(flush(trial->device));
+  }
+  int64_t begin = is_timed ? hr_clock_ns() : 0;
+  HR_RETURN_IF_ERROR(hr__ready_run(trial->device, own, args, stamps, workspace, queue));
+  if (is_timed) {
+    HR_RETURN_IF_ERROR(flush(trial->device));
+    take(trial, &trial->candidates[0], hr_clock_ns() - begin, stamps);
+  }
+  return HR_OK;
+}

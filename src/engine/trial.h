@@ -1,0 +1,29 @@
+/* trial.h: times the ways in which a library step could run, while its program repeats.
+ *
+ * From its third run on, a step may run twice: first in a way that is to be timed, on its own operands as the steps before left
+ * them in the caches, then in its own way, whose results count. Each way is timed a few times; clearly slower ones sooner no
+ * more. The fastest goes to choices.h if it is faster than the step's own by more than times are off; it is for later
+ * processes. Steps that read what they write are not timed.
+ *
+ * Trials, with making what is tried, take a twentieth of the time that programs with open trials run, and a second of a process
+ * at most. Threads: those of the runs of one executable, one at a time.
+ */
+#ifndef HEADRACE_ENGINE_TRIAL_H_
+#define HEADRACE_ENGINE_TRIAL_H_
+
+#include "engine/ways.h"
+
+typedef struct hr_trial hr_trial;
+
+/* NULL: nothing is to be tried, or memory is out. program, node and choice stay valid as long as the trial. */
+hr_trial *hr__trial_create(hr_device *device, const hr_provider *const *providers, const hr_program *program,
+                           const hr_node *node, const hr_way *own, hr_choice *choice);
+/* Runs the step, prepared as `own`, and perhaps another way before it. */
+HR_MUST_USE hr_status hr__trial_run(hr_trial *trial, const hr_ready *own, void *const *args, const uint64_t *stamps,
+                                    void *workspace, void *queue);
+void hr__trial_release(hr_trial *trial); /* NULL: nothing */
+
+/* A program with trials has run for so long. */
+void hr__trials_allow(int64_t ns);
+
+#endif

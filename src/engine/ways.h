@@ -1,0 +1,55 @@
+/* ways.h: who runs what is not a loop, and which way.
+ *
+ * A node may have several ways to run: each provider that takes it has its own, and may offer others by name (provider.h). What is
+ * taken is what measurement chose in an earlier process (choices.h), else the first provider's own.
+ */
+#ifndef HEADRACE_ENGINE_WAYS_H_
+#define HEADRACE_ENGINE_WAYS_H_
+
+#include "base/text.h"
+#include "engine/choices.h"
+#include "providers/provider.h"
+#include "runtime/device.h"
+
+enum { HR_WAYS_MAX = 16 };
+
+typedef struct hr_way {
+  const hr_provider *provider;
+  int number; /* among the provider's ways; -1: as it thinks best */
+} hr_way;
+
+/* A node that is ready to run. */
+typedef struct hr_ready {
+  hr_way way;
+  hr_prepared *prepared;
+  size_t workspace_bytes;
+} hr_ready;
+
+/* The providers of a dialect that can be had, in order of preference, NULL-terminated; opens them when it is first asked. */
+const hr_provider *const *hr__ways_providers(hr_dialect dialect);
+/* An hr_target's keeps; ctx: the hr_device. Posts don't take a contraction away from the provider that is best at it. */
+bool hr__ways_keep(void *ctx, const hr_program *program, const hr_node *node);
+/* Whether some library of the device runs a library row; UNIMPLEMENTED says why not. */
+HR_MUST_USE hr_status hr__library_check(const hr_device *device, hr_op op);
+bool hr__ways_prefer_channels_last(hr_dialect dialect);
+
+/* The ways that may be there, the one that is taken without measurement first; their number. */
+int hr__ways_list(const hr_provider *const *providers, const hr_program *program, const hr_node *node,
+                  hr_way ways[HR_WAYS_MAX]);
+/* "onednn", or "onednn product". */
+void hr__way_name(const hr_way *way, hr_text *out_name);
+/* What the times of a node's ways depend on: itself, but for its posts, the device and the providers. */
+void hr__ways_key(const hr_provider *const *providers, const hr_device *device, const hr_program *program,
+                  const hr_node *node, hr_text *out_key);
+HR_MUST_USE hr_status hr__way_prepare(hr_device *device, const hr_program *program, const hr_node *node,
+                                      const hr_way *way, hr_ready *out_ready);
+/* `choice` may be NULL. Where the provider writes its kernels, nothing is prepared. */
+HR_MUST_USE hr_status hr__ways_prepare(hr_device *device, const hr_provider *const *providers,
+                                       const hr_program *program, const hr_node *node, const hr_choice *choice,
+                                       hr_ready *out_ready);
+/* `queue`: what the driver's native gave. `stamps`: contents of the operands, in the order of args (provider.h). */
+HR_MUST_USE hr_status hr__ready_run(hr_device *device, const hr_ready *ready, void *const *args, const uint64_t *stamps,
+                                    void *workspace, void *queue);
+void hr__ready_fini(hr_ready *ready);
+
+#endif
