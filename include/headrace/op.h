@@ -87,6 +87,13 @@ typedef enum hr_op {
   HR_OP_TANH_BACKWARD,                /* inputs g, y */
   HR_OP_SOFTPLUS,                     /* inputs x, beta, threshold */
   HR_OP_SOFTPLUS_BACKWARD,            /* inputs g, x, beta, threshold */
+  HR_OP_HARDSIGMOID,                  /* (a + 3) / 6 bounded to [0, 1] */
+  HR_OP_HARDSIGMOID_BACKWARD,         /* inputs g, x */
+  HR_OP_HARDSWISH,                    /* a * hardsigmoid(a) */
+  HR_OP_HARDSWISH_BACKWARD,           /* inputs g, x */
+  HR_OP_MISH,                         /* a * tanh(softplus(a)) */
+  HR_OP_GLU,                          /* a * sigmoid(b) */
+  HR_OP_GLU_BACKWARD,                 /* gradient of b of glu; inputs g, a, b */
   HR_OP_BCE,                          /* binary cross entropy of one element, logarithms at least -100; inputs x, target */
   HR_OP_BCE_BACKWARD,                 /* inputs g, x, target */
   HR_OP_SMOOTH_L1,                    /* inputs x, target, beta */
@@ -152,18 +159,21 @@ typedef enum hr_op {
   HR_OP_SMOOTH_L1_LOSS_BACKWARD,      /* in: dloss, x, target; ints: reduction; scalars: beta; out: dx */
   HR_OP_HUBER_LOSS,                   /* in: x, target; ints: reduction; scalars: delta; out: loss */
   HR_OP_HUBER_LOSS_BACKWARD,          /* in: dloss, x, target; ints: reduction; scalars: delta; out: dx */
-  HR_OP_MAX_POOL2D,                   /* in: x; ints: pool; out: y, index in the plane? (i64) */
-  HR_OP_MAX_POOL2D_BACKWARD,          /* in: dy, index; ints: pool; out: dx */
-  HR_OP_AVG_POOL2D,                   /* in: x; ints: pool, count padding (0/1), divisor (0: the window's size); out: y */
-  HR_OP_AVG_POOL2D_BACKWARD,          /* in: dy; ints: as avg_pool2d; out: dx */
-  HR_OP_ADAPTIVE_AVG_POOL2D,          /* in: x; out: y */
-  HR_OP_ADAPTIVE_AVG_POOL2D_BACKWARD, /* in: dy; out: dx */
+  HR_OP_MAX_POOL,                     /* in: x; ints: pool; out: y, index in the plane? (i64) */
+  HR_OP_MAX_POOL_BACKWARD,            /* in: dy, index; ints: pool; out: dx */
+  HR_OP_AVG_POOL,                     /* in: x; ints: pool, count padding (0/1), divisor (0: the window's size); out: y */
+  HR_OP_AVG_POOL_BACKWARD,            /* in: dy; ints: as avg_pool; out: dx */
+  HR_OP_ADAPTIVE_AVG_POOL,            /* in: x; ints: n; out: y */
+  HR_OP_ADAPTIVE_AVG_POOL_BACKWARD,   /* in: dy; ints: n; out: dx */
+  HR_OP_ADAPTIVE_MAX_POOL,            /* in: x; ints: n; out: y, index in the plane? (i64) */
   HR_OP_UPSAMPLE_NEAREST2D,           /* in: x; ints: exact (0/1); scalars: scale h, scale w (0: from the sizes); out: y */
   HR_OP_UPSAMPLE_NEAREST2D_BACKWARD,  /* in: dy; ints, scalars: as forward; out: dx */
   HR_OP_UPSAMPLE_BILINEAR2D,          /* in: x; ints: align corners; scalars: scale h, scale w (0: from the sizes); out: y */
   HR_OP_UPSAMPLE_BILINEAR2D_BACKWARD, /* in: dy; ints, scalars: as forward; out: dx */
   HR_OP_CAT,                          /* in: any number of x; ints: dim; out: y */
   HR_OP_PAD,                          /* in: x; ints: before[rank], after[rank] (negative crops); scalars: fill; out: y */
+  HR_OP_PAD_BORDER,                   /* in: x; ints: kind (0 reflect, 1 replicate), before[rank], after[rank]; out: y */
+  HR_OP_PAD_BORDER_BACKWARD,          /* in: dy; ints: as pad_border; out: dx */
   HR_OP_INDEX_SELECT,                 /* in: x, index (any rank); ints: dim; out: x.dims[:dim] + index.dims + x.dims[dim+1:] */
   HR_OP_GATHER,                       /* in: x, index; ints: dim; out: like index */
   HR_OP_SCATTER,                      /* in: index, source (tensor or number); ints: dim, mode (0 set, 1 add, 2 multiply, 3 max, 4 min); out: y, written in place */

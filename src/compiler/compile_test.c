@@ -74,7 +74,7 @@ HR_TEST(a_padded_max_pool_reads_its_windows_once) {
   compiled c = compile("buffer %0 1024 live\n"
                        "buffer %1 256 live fresh\n"
                        "buffer %2 512 live fresh\n"
-                       "%1:f32[4,4,4]{16,4,1}+0, %2:i64[4,4,4]{16,4,1}+0 = max_pool2d(%0:f32[4,8,8]{64,8,1}+0) "
+                       "%1:f32[4,4,4]{16,4,1}+0, %2:i64[4,4,4]{16,4,1}+0 = max_pool(%0:f32[4,8,8]{64,8,1}+0) "
                        "ints(3, 3, 2, 2, 1, 1, 1, 1)\n");
   HR_ASSERT_EQ(c.kernel_count, 2);
   HR_ASSERT_EQ(count_stores(c.kernels[1]), 2);

@@ -160,14 +160,14 @@ static int check_training(int64_t n, int64_t h, int64_t w, int kernel, int strid
   NODE(&m, "@ = conv(@, @, _) ints(2, 1, 1, 1, 1, 1, 1, 1)", &y1, &x, &w1);
   NODE(&m, "@, @, @, _, _ = batch_norm(@, @, @, _, _) ints(1) scalars($0, $1)", &y2, &mean, &rstd, &y1, &gamma, &beta);
   NODE(&m, "@ = relu(@)", &y3, &y2);
-  snprintf(line, sizeof line, "@, @ = max_pool2d(@) ints(%d, %d, %d, %d, %d, %d, 1, 1)", kernel, kernel, stride, stride,
+  snprintf(line, sizeof line, "@, @ = max_pool(@) ints(%d, %d, %d, %d, %d, %d, 1, 1)", kernel, kernel, stride, stride,
            padding, padding);
   NODE(&m, line, &pool, &index, &y3);
   NODE(&m, "@ = conv(@, @, _) ints(2, 1, 1, 1, 1, 1, 1, 1)", &y4, &pool, &w2);
   NODE(&m, "@ = conv_backward_weight(@, @) ints(2, 1, 1, 1, 1, 1, 1, 1)", &dw2, &pool, &y4);
   NODE(&m, "@ = conv_backward_data(@, @, _) ints(2, 1, 1, 1, 1, 1, 1, 1)", &dpool, &y4, &w2);
-  snprintf(line, sizeof line, "@ = max_pool2d_backward(@, @) ints(%d, %d, %d, %d, %d, %d, 1, 1)", kernel, kernel,
-           stride, stride, padding, padding);
+  snprintf(line, sizeof line, "@ = max_pool_backward(@, @) ints(%d, %d, %d, %d, %d, %d, 1, 1)", kernel, kernel, stride,
+           stride, padding, padding);
   NODE(&m, line, &dy3, &dpool, &index);
   NODE(&m, "@ = mul(@, @)", &dy2, &dy3, &y3);
   NODE(&m, "@, @, @ = batch_norm_backward(@, @, @, _, _, @, @) ints(1) scalars($1)", &dy1, &dgamma, &dbeta, &dy2, &y1,
@@ -207,7 +207,7 @@ HR_TEST(views_of_channels_and_of_the_plane_follow) {
     NODE(&m, "@ = upsample_bilinear2d(@) ints(0) scalars($0, $1)", &up, &cat);
     NODE(&m, "@ = conv(@, @, _) ints(2, 1, 1, 1, 1, 1, 1, 1)", &y2, &up, &w2);
     NODE(&m, "@ = sum(@) ints(12)", &sum, &y2);
-    NODE(&m, "@ = avg_pool2d(@) ints(2, 2, 2, 2, 0, 0, 1, 1, 0, 0)", &half, &y2);
+    NODE(&m, "@ = avg_pool(@) ints(2, 2, 2, 2, 0, 0, 1, 1, 0, 0)", &half, &y2);
     NODE(&m, "@ = exp(@)", &last, &half);
     HR_ASSERT_EQ(check_made(&m, "scalar $0 f64\nscalar $1 f64\n"), 1);
   }

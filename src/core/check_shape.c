@@ -352,11 +352,14 @@ static hr_status check_loss_backward(const checked *c) {
 
 /* ---- windows and interpolation ---- */
 
-/* [.., H, W] planes, as many in both. */
-static hr_status check_planes(const checked *c, const hr_view *x, const hr_view *y) {
-  HR_RETURN_IF_ERROR(want_rank(c, "x", x, 3, 4));
+/* Planes of n dims, as many in both. */
+static hr_status check_planes(const checked *c, const hr_view *x, const hr_view *y, int n) {
+  if (n < 1 || n > 3) {
+    return FAIL(c, "planes of %d dims, expected 1 to 3", n);
+  }
+  HR_RETURN_IF_ERROR(want_rank(c, "x", x, n + 1, n + 2));
   HR_RETURN_IF_ERROR(want_rank(c, "y", y, x->rank, x->rank));
-  for (int d = 0; d < x->rank - 2; ++d) {
+  for (int d = 0; d < x->rank - n; ++d) {
     if (x->dims[d] != y->dims[d]) {
       return FAIL(c, "dim %d of the planes differs: %lld != %lld", d, (long long)x->dims[d], (long long)y->dims[d]);
     }
@@ -366,15 +369,16 @@ static hr_status check_planes(const checked *c, const hr_view *x, const hr_view 
 
 /* y's size is that of the windows over x, the last one cut at the border or not. */
 static hr_status check_windows(const checked *c, const hr_view *x, const hr_view *y) {
-  HR_RETURN_IF_ERROR(check_planes(c, x, y));
+  int n = c->int_count / 4;
+  HR_RETURN_IF_ERROR(check_planes(c, x, y, n));
   HR_RETURN_IF_ERROR(want_small(c, c->int_count, c->ints));
-  for (int i = 0; i < 2; ++i) {
-    int64_t kernel = c->ints[i], stride = c->ints[2 + i], padding = c->ints[4 + i], dilation = c->ints[6 + i];
+  for (int i = 0; i < n; ++i) {
+    int64_t kernel = c->ints[i], stride = c->ints[n + i], padding = c->ints[2 * n + i], dilation = c->ints[3 * n + i];
     if (kernel < 1 || stride < 1 || padding < 0 || dilation < 1) {
       return FAIL(c, "kernel %lld, stride %lld, padding %lld, dilation %lld", (long long)kernel, (long long)stride,
                   (long long)padding, (long long)dilation);
     }
-    int64_t in = x->dims[x->rank - 2 + i], out = y->dims[y->rank - 2 + i];
+    int64_t in = x->dims[x->rank - n + i], out = y->dims[y->rank - n + i];
     int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1;
     int64_t low = room < 0 ? 0 : room / stride + 1, high = room < 0 ? 1 : (room + stride - 1) / stride + 1;
     if (out < low || out > high) {
@@ -398,9 +402,31 @@ static hr_status check_pool_backward(const checked *c) {
   return check_windows(c, output(c, 0), input(c, 0));
 }
 
+static hr_status check_average(const checked *c) {
+  return c->int_count % 4 == 2 ? check_windows(c, input(c, 0), output(c, 0)) : FAIL(c, "%d ints", c->int_count);
+}
+
+static hr_status check_average_backward(const checked *c) {
+  return c->int_count % 4 == 2 ? check_windows(c, output(c, 0), input(c, 0)) : FAIL(c, "%d ints", c->int_count);
+}
+
+static hr_status check_adaptive(const checked *c) {
+  const hr_view *x = input(c, 0), *y = output(c, 0);
+  HR_RETURN_IF_ERROR(want_small(c, 1, c->ints));
+  int n = (int)c->ints[0];
+  HR_RETURN_IF_ERROR(check_planes(c, x, y, n));
+  for (int d = x->rank - n; d < x->rank; ++d) {
+    if (x->dims[d] < 1) {
+      return FAIL(c, "dim %d takes 0 to %lld: expected elements", d, (long long)y->dims[d]);
+    }
+  }
+  HR_RETURN_IF_ERROR(want_integer(c, "the index", output(c, 1)));
+  return want_like(c, "the index", output(c, 1), y);
+}
+
 static hr_status check_resize(const checked *c) {
   const hr_view *x = input(c, 0), *y = output(c, 0);
-  HR_RETURN_IF_ERROR(check_planes(c, x, y));
+  HR_RETURN_IF_ERROR(check_planes(c, x, y, 2));
   for (int d = x->rank - 2; d < x->rank; ++d) {
     if (x->dims[d] < 1 || y->dims[d] < 1) {
       return FAIL(c, "planes of %lld x %lld and %lld x %lld: expected elements", (long long)x->dims[x->rank - 2],
@@ -449,6 +475,36 @@ static hr_status check_pad(const checked *c) {
     }
   }
   return HR_OK;
+}
+
+/* `large` is `small` with borders that `small` has the elements for. */
+static hr_status check_borders(const checked *c, const hr_view *small, const hr_view *large) {
+  if (c->int_count != 2 * small->rank + 1 || large->rank != small->rank) {
+    return FAIL(c, "%d ints for operands of %d and %d dims", c->int_count, small->rank, large->rank);
+  }
+  HR_RETURN_IF_ERROR(want_small(c, c->int_count, c->ints));
+  bool repeats = c->ints[0] != 0;
+  for (int d = 0; d < small->rank; ++d) {
+    int64_t before = c->ints[1 + d], after = c->ints[1 + small->rank + d], in = small->dims[d];
+    int64_t most = repeats ? (in > 0 ? INT32_MAX : 0) : in > 0 ? in - 1 : 0;
+    if (before < 0 || after < 0 || before > most || after > most) {
+      return FAIL(c, "dim %d of %lld elements gets %lld before and %lld after", d, (long long)in, (long long)before,
+                  (long long)after);
+    }
+    if (large->dims[d] != in + before + after) {
+      return FAIL(c, "dim %d: %lld + %lld before + %lld after != %lld", d, (long long)in, (long long)before,
+                  (long long)after, (long long)large->dims[d]);
+    }
+  }
+  return HR_OK;
+}
+
+static hr_status check_pad_border(const checked *c) {
+  return check_borders(c, input(c, 0), output(c, 0));
+}
+
+static hr_status check_pad_border_backward(const checked *c) {
+  return check_borders(c, output(c, 0), input(c, 0));
 }
 
 static hr_status check_index_select(const checked *c) {
@@ -786,18 +842,21 @@ static const shape_row rows[HR_OP_COUNT] = {
     [HR_OP_SMOOTH_L1_LOSS_BACKWARD] = {3, 7, 1, 1, 1, 1, check_loss_backward},
     [HR_OP_HUBER_LOSS] = {2, 3, 1, 1, 1, 1, check_loss},
     [HR_OP_HUBER_LOSS_BACKWARD] = {3, 7, 1, 1, 1, 1, check_loss_backward},
-    [HR_OP_MAX_POOL2D] = {1, 1, 2, 1, 8, 0, check_pool},
-    [HR_OP_MAX_POOL2D_BACKWARD] = {2, 3, 1, 1, 8, 0, check_pool_backward},
-    [HR_OP_AVG_POOL2D] = {1, 1, 1, 1, 10, 0, check_pool},
-    [HR_OP_AVG_POOL2D_BACKWARD] = {1, 1, 1, 1, 10, 0, check_pool_backward},
-    [HR_OP_ADAPTIVE_AVG_POOL2D] = {1, 1, 1, 1, 0, 0, check_resize},
-    [HR_OP_ADAPTIVE_AVG_POOL2D_BACKWARD] = {1, 1, 1, 1, 0, 0, check_resize},
+    [HR_OP_MAX_POOL] = {1, 1, 2, 1, 4, 0, check_pool},
+    [HR_OP_MAX_POOL_BACKWARD] = {2, 3, 1, 1, 4, 0, check_pool_backward},
+    [HR_OP_AVG_POOL] = {1, 1, 1, 1, 6, 0, check_average},
+    [HR_OP_AVG_POOL_BACKWARD] = {1, 1, 1, 1, 6, 0, check_average_backward},
+    [HR_OP_ADAPTIVE_AVG_POOL] = {1, 1, 1, 1, 1, 0, check_adaptive},
+    [HR_OP_ADAPTIVE_AVG_POOL_BACKWARD] = {1, 1, 1, 1, 1, 0, check_adaptive},
+    [HR_OP_ADAPTIVE_MAX_POOL] = {1, 1, 2, 1, 1, 0, check_adaptive},
     [HR_OP_UPSAMPLE_NEAREST2D] = {1, 1, 1, 1, 1, 2, check_resize},
     [HR_OP_UPSAMPLE_NEAREST2D_BACKWARD] = {1, 1, 1, 1, 1, 2, check_resize},
     [HR_OP_UPSAMPLE_BILINEAR2D] = {1, 1, 1, 1, 1, 2, check_resize},
     [HR_OP_UPSAMPLE_BILINEAR2D_BACKWARD] = {1, 1, 1, 1, 1, 2, check_resize},
     [HR_OP_CAT] = {ANY, 0, 1, 1, 1, 0, check_cat},
     [HR_OP_PAD] = {1, 1, 1, 1, 0, 1, check_pad},
+    [HR_OP_PAD_BORDER] = {1, 1, 1, 1, 1, 0, check_pad_border},
+    [HR_OP_PAD_BORDER_BACKWARD] = {1, 1, 1, 1, 1, 0, check_pad_border_backward},
     [HR_OP_INDEX_SELECT] = {2, 3, 1, 1, 1, 0, check_index_select},
     [HR_OP_GATHER] = {2, 3, 1, 1, 1, 0, check_gather},
     [HR_OP_SCATTER] = {2, 3, 1, 1, 2, 0, check_scatter},

@@ -218,11 +218,18 @@ HR_TEST(losses) {
 }
 
 HR_TEST(windows) {
-  PASS(MAX_POOL2D, "f32[1,2,8,8]", "f32[1,2,4,4] i64[1,2,4,4]", "2,2,2,2,0,0,1,1", 0);
-  PASS(MAX_POOL2D, "f32[2,7,7]", "f32[2,4,3]", "2,2,2,2,0,0,1,1", 0); /* the last window cut in one dim */
-  REFUSE(MAX_POOL2D, "f32[1,2,8,8]", "f32[1,2,5,4]", "2,2,2,2,0,0,1,1", 0, "take 8 to 4, not 5");
-  REFUSE(MAX_POOL2D, "f32[1,2,8,8]", "f32[1,3,4,4]", "2,2,2,2,0,0,1,1", 0, "dim 1 of the planes differs: 2 != 3");
-  PASS(AVG_POOL2D_BACKWARD, "f32[1,2,4,4]", "f32[1,2,8,8]", "2,2,2,2,0,0,1,1,1,0", 0);
+  PASS(MAX_POOL, "f32[1,2,8,8]", "f32[1,2,4,4] i64[1,2,4,4]", "2,2,2,2,0,0,1,1", 0);
+  PASS(MAX_POOL, "f32[2,7,7]", "f32[2,4,3]", "2,2,2,2,0,0,1,1", 0); /* the last window cut in one dim */
+  REFUSE(MAX_POOL, "f32[1,2,8,8]", "f32[1,2,5,4]", "2,2,2,2,0,0,1,1", 0, "take 8 to 4, not 5");
+  REFUSE(MAX_POOL, "f32[1,2,8,8]", "f32[1,3,4,4]", "2,2,2,2,0,0,1,1", 0, "dim 1 of the planes differs: 2 != 3");
+  PASS(AVG_POOL_BACKWARD, "f32[1,2,4,4]", "f32[1,2,8,8]", "2,2,2,2,0,0,1,1,1,0", 0);
+  PASS(MAX_POOL, "f32[2,3,7]", "f32[2,3,3]", "2,2,0,1", 0);
+  PASS(AVG_POOL, "f32[2,6,6,6]", "f32[2,3,3,3]", "2,2,2,2,2,2,0,0,0,1,1,1,0,0", 0);
+  REFUSE(AVG_POOL, "f32[1,2,8,8]", "f32[1,2,4,4]", "2,2,2,2,0,0,1,1", 0, "8 ints");
+  REFUSE(ADAPTIVE_MAX_POOL, "f32[1,2,8,8]", "f32[1,2,4,4]", "4", 0, "planes of 4 dims");
+  PASS(PAD_BORDER, "f32[2,3]", "f32[2,7]", "0,0,2,0,2", 0);
+  REFUSE(PAD_BORDER, "f32[2,3]", "f32[2,8]", "0,0,3,0,2", 0, "dim 1 of 3 elements gets 3 before and 2 after");
+  REFUSE(PAD_BORDER, "f32[2,0]", "f32[2,1]", "1,0,1,0,0", 0, "dim 1 of 0 elements");
   PASS(UPSAMPLE_BILINEAR2D, "f32[1,2,4,4]", "f32[1,2,9,7]", "0", 2);
   REFUSE(UPSAMPLE_BILINEAR2D, "f32[4,4]", "f32[9,7]", "0", 2, "expected 3 to 4 of them");
   REFUSE(UPSAMPLE_NEAREST2D, "f32[2,1,0]", "f32[2,4,2]", "0", 2, "planes of 1 x 0 and 4 x 2: expected elements");

@@ -1,6 +1,6 @@
-/* lower_window.c: pooling over windows of the last two dims.
+/* lower_window.c: pooling over windows of the last one, two or three dims, the plane.
  *
- * A pool is a reduction over [.., OH, OW, KH, KW]: the input is read through a view whose window dims step inside the
+ * A pool is a reduction over [.., OH, OW, KH, KW] (one, two or three of each): the input is read through a view whose window dims step inside the
  * plane, with bounds where windows leave it. Gradients of windows that don't overlap and lie inside the plane are
  * element-wise over the same domain in the plane's own order, [.., OH, KH, OW, KW], so that they fuse with their
  * neighbours; the others add up in a scatter that runs in order inside a plane, and in parallel over planes.
@@ -9,17 +9,21 @@
 
 #include "core/lower.h"
 
+enum { PLANE_MAX = 3 };
+
 typedef struct window {
-  int lead; /* dims in front of the plane */
-  int64_t kernel[2], stride[2], padding[2], dilation[2];
-  int64_t in[2], out[2];
+  int plane, lead; /* dims of the plane, and in front of it */
+  int64_t kernel[PLANE_MAX], stride[PLANE_MAX], padding[PLANE_MAX], dilation[PLANE_MAX];
+  int64_t in[PLANE_MAX], out[PLANE_MAX];
 } window;
 
+/* The window of a node whose ints begin with four for each dim of the plane. */
 static window window_of(const hr_node *node, hr_operand plane, hr_operand result) {
-  window w = {.lead = plane.rank - 2};
-  for (int i = 0; i < 2; ++i) {
-    w.kernel[i] = node->ints[i], w.stride[i] = node->ints[2 + i];
-    w.padding[i] = node->ints[4 + i], w.dilation[i] = node->ints[6 + i];
+  int n = node->int_count / 4;
+  window w = {.plane = n, .lead = plane.rank - n};
+  for (int i = 0; i < n; ++i) {
+    w.kernel[i] = node->ints[i], w.stride[i] = node->ints[n + i];
+    w.padding[i] = node->ints[2 * n + i], w.dilation[i] = node->ints[3 * n + i];
     w.in[i] = plane.dims[w.lead + i], w.out[i] = result.dims[w.lead + i];
   }
   return w;
@@ -31,12 +35,16 @@ static bool leaves_plane(const window *w, int i) {
 }
 
 static bool windows_overlap(const window *w) {
-  return (w->kernel[0] - 1) * w->dilation[0] >= w->stride[0] || (w->kernel[1] - 1) * w->dilation[1] >= w->stride[1];
+  bool overlap = false;
+  for (int i = 0; i < w->plane; ++i) {
+    overlap |= (w->kernel[i] - 1) * w->dilation[i] >= w->stride[i];
+  }
+  return overlap;
 }
 
 /* Windows are whole tiles inside the plane that share no element. */
 static bool windows_are_tiles(const window *w) {
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < w->plane; ++i) {
     if (w->padding[i] != 0 || w->dilation[i] != 1 || w->kernel[i] > w->stride[i] || leaves_plane(w, i)) {
       return false;
     }
@@ -44,39 +52,58 @@ static bool windows_are_tiles(const window *w) {
   return true;
 }
 
-/* Strides over [.., OH, OW, KH, KW] of what has `rows` and `columns` as strides of a plane. */
-static void window_strides(const window *w, int64_t rows, int64_t columns, int64_t *strides) {
-  strides[w->lead] = w->stride[0] * rows, strides[w->lead + 1] = w->stride[1] * columns;
-  strides[w->lead + 2] = w->dilation[0] * rows, strides[w->lead + 3] = w->dilation[1] * columns;
+/* Strides over [.., OH, OW, KH, KW] of what has the given strides over the plane. */
+static void window_strides(const window *w, const int64_t *plane, int64_t *strides) {
+  for (int i = 0; i < w->plane; ++i) {
+    strides[w->lead + i] = w->stride[i] * plane[i];
+    strides[w->lead + w->plane + i] = w->dilation[i] * plane[i];
+  }
+}
+
+/* Strides of a plane whose elements are numbered in order. */
+static void number_strides(const window *w, int64_t *strides) {
+  int64_t step = 1;
+  for (int i = w->plane - 1; i >= 0; --i) {
+    strides[i] = step;
+    step *= w->in[i];
+  }
 }
 
 static void window_dims(const window *w, hr_operand plane, int64_t *dims) {
   for (int d = 0; d < w->lead; ++d) {
     dims[d] = plane.dims[d];
   }
-  for (int i = 0; i < 2; ++i) {
-    dims[w->lead + i] = w->out[i], dims[w->lead + 2 + i] = w->kernel[i];
+  for (int i = 0; i < w->plane; ++i) {
+    dims[w->lead + i] = w->out[i], dims[w->lead + w->plane + i] = w->kernel[i];
   }
+}
+
+/* Where the first window begins, in front of the plane when it is padded. */
+static int64_t offset_of_first(const window *w, hr_operand x) {
+  int64_t offset = x.offset;
+  for (int i = 0; i < w->plane; ++i) {
+    offset -= w->padding[i] * x.strides[w->lead + i];
+  }
+  return offset;
 }
 
 /* x as [.., OH, OW, KH, KW], bounded where windows leave the plane. */
 static hr_operand view_windows(hr_builder *b, hr_operand x, const window *w) {
   int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX] = {0};
-  if (!hr_is_present(x) || x.rank + 2 > HR_RANK_MAX) {
+  if (!hr_is_present(x) || x.rank + w->plane > HR_RANK_MAX) {
     return x;
   }
-  int64_t rows = x.strides[w->lead], columns = x.strides[w->lead + 1];
   window_dims(w, x, dims);
   for (int d = 0; d < w->lead; ++d) {
     strides[d] = x.strides[d];
   }
-  window_strides(w, rows, columns, strides);
-  hr_operand view =
-      hr_view_strided(b, x, x.rank + 2, dims, strides, x.offset - w->padding[0] * rows - w->padding[1] * columns);
-  for (int i = 0; i < 2; ++i) {
+  window_strides(w, x.strides + w->lead, strides);
+  hr_operand view = hr_view_strided(b, x, x.rank + w->plane, dims, strides, offset_of_first(w, x));
+  for (int i = 0; i < w->plane; ++i) {
     if (w->padding[i] > 0 || leaves_plane(w, i)) {
-      int64_t bound[HR_RANK_MAX] = {0};
-      window_strides(w, i == 0, i == 1, bound);
+      int64_t bound[HR_RANK_MAX] = {0}, axis[PLANE_MAX] = {0};
+      axis[i] = 1;
+      window_strides(w, axis, bound);
       view = hr_view_bound(b, view, -w->padding[i], bound, w->in[i]);
     }
   }
@@ -86,26 +113,40 @@ static hr_operand view_windows(hr_builder *b, hr_operand x, const window *w) {
 /* x as [.., OH, KH, OW, KW]: tiles in the plane's own order. */
 static hr_operand view_tiles(hr_builder *b, hr_operand x, const window *w) {
   int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
-  if (!hr_is_present(x) || x.rank + 2 > HR_RANK_MAX) {
+  if (!hr_is_present(x) || x.rank + w->plane > HR_RANK_MAX) {
     return x;
   }
   for (int d = 0; d < w->lead; ++d) {
     dims[d] = x.dims[d], strides[d] = x.strides[d];
   }
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < w->plane; ++i) {
     int64_t stride = x.strides[w->lead + i];
     dims[w->lead + 2 * i] = w->out[i], strides[w->lead + 2 * i] = stride * w->stride[i];
     dims[w->lead + 2 * i + 1] = w->kernel[i], strides[w->lead + 2 * i + 1] = stride;
   }
-  return hr_view_strided(b, x, x.rank + 2, dims, strides, x.offset);
+  return hr_view_strided(b, x, x.rank + w->plane, dims, strides, x.offset);
 }
 
 /* [.., OH, OW] as [.., OH, 1, OW, 1] */
-static hr_operand view_beside_tiles(hr_builder *b, hr_operand x) {
-  if (!hr_is_present(x)) {
-    return x;
+static hr_operand view_beside_tiles(hr_builder *b, hr_operand x, int plane) {
+  int rank = x.rank;
+  for (int i = 0; i < plane && hr_is_present(x); ++i) {
+    x = hr_view_insert(b, x, rank - i, 1);
   }
-  return hr__ones_after(b, hr_view_insert(b, x, x.rank - 1, 1), 1);
+  return x;
+}
+
+/* The dims of KH and KW over tiles, and over windows. */
+static uint32_t tile_mask(const window *w) {
+  uint32_t mask = 0;
+  for (int i = 0; i < w->plane; ++i) {
+    mask |= 2u << (w->lead + 2 * i);
+  }
+  return mask;
+}
+
+static uint32_t window_mask(const window *w) {
+  return hr__mask_range(w->lead + w->plane, w->plane);
 }
 
 static void emit_zero(hr_builder *b, hr_operand out) {
@@ -113,8 +154,19 @@ static void emit_zero(hr_builder *b, hr_operand out) {
 }
 
 static bool tiles_cover_plane(const window *w) {
-  return w->out[0] * w->stride[0] == w->in[0] && w->out[1] * w->stride[1] == w->in[1] && w->kernel[0] == w->stride[0] &&
-         w->kernel[1] == w->stride[1];
+  bool cover = true;
+  for (int i = 0; i < w->plane; ++i) {
+    cover = cover && w->out[i] * w->stride[i] == w->in[i] && w->kernel[i] == w->stride[i];
+  }
+  return cover;
+}
+
+static bool is_padded(const window *w) {
+  bool padded = false;
+  for (int i = 0; i < w->plane; ++i) {
+    padded |= w->padding[i] > 0;
+  }
+  return padded;
 }
 
 /* ---- max pool ---- */
@@ -140,46 +192,68 @@ static hr_operand lowest(hr_builder *b, hr_dtype dtype) {
 /* The position in the plane of each element of each window. Where windows are padded the numbers come from a table, so that
  * padding has the largest of all: it never wins, not even against a plane of -infinity. */
 static hr_operand make_positions(hr_builder *b, const window *w, hr_operand x) {
-  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX] = {0};
-  if (w->padding[0] == 0 && w->padding[1] == 0) {
+  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX] = {0}, number[PLANE_MAX];
+  number_strides(w, number);
+  if (!is_padded(w)) {
     window_dims(w, x, dims);
-    window_strides(w, w->in[1], 1, strides);
-    return hr_build_index(b, x.rank + 2, dims, 0, strides);
+    window_strides(w, number, strides);
+    return hr_build_index(b, x.rank + w->plane, dims, 0, strides);
   }
   window plane = *w;
   plane.lead = 0;
-  hr_operand table = hr_build_temp(b, HR_DTYPE_I64, 2, w->in);
-  hr_emit1(b, HR_OP_COPY, table, hr_build_index(b, 2, w->in, 0, (int64_t[]){w->in[1], 1}));
+  hr_operand table = hr_build_temp(b, HR_DTYPE_I64, w->plane, w->in);
+  hr_emit1(b, HR_OP_COPY, table, hr_build_index(b, w->plane, w->in, 0, number));
   return hr_view_fill(b, view_windows(b, table, &plane), hr_build_i64(b, INT64_MAX));
 }
 
-hr_status hr__lower_max_pool2d(hr_builder *b, const hr_node *node) {
+/* The largest of the last dims of `key`, and which of `positions` it has. */
+static void emit_best(hr_builder *b, const window *w, hr_operand y, hr_operand index, hr_operand key,
+                      hr_operand positions) {
+  hr_emit_reduce(b, HR_OP_AMAX, hr__ones_after(b, y, w->plane), key, window_mask(w));
+  if (hr_is_present(index)) {
+    hr_emit_argreduce(b, HR_OP_ARGMAX, hr__ones_after(b, index, w->plane), key, positions, window_mask(w));
+  }
+}
+
+hr_status hr__lower_max_pool(hr_builder *b, const hr_node *node) {
   hr_operand x = hr_node_input(node, 0), y = hr_node_output(node, 0), index = hr_node_output(node, 1);
   window w = window_of(node, x, y);
   if (hr_operand_count(y) == 0) {
     return HR_OK;
   }
-  uint32_t mask = hr__mask_range(w.lead + 2, 2);
   hr_operand key = hr_view_fill(b, view_windows(b, x, &w), lowest(b, x.dtype));
   hr_operand positions = hr_is_present(index) ? make_positions(b, &w, x) : index; /* its table first: the rest fuses */
-  hr_emit_reduce(b, HR_OP_AMAX, hr__ones_after(b, y, 2), key, mask);
-  if (hr_is_present(index)) {
-    hr_emit_argreduce(b, HR_OP_ARGMAX, hr__ones_after(b, index, 2), key, positions, mask);
-  }
+  emit_best(b, &w, y, index, key, positions);
   return HR_OK;
 }
 
-/* dx where a position inside a plane is one number; else a temporary to copy from. */
-static hr_operand flat_planes(hr_builder *b, hr_operand dx, int lead, hr_dtype dtype) {
-  bool is_flat =
-      dx.dtype == dtype && (dx.dims[lead] <= 1 || dx.strides[lead] == dx.strides[lead + 1] * dx.dims[lead + 1]);
-  return is_flat ? dx : hr_build_temp_like(b, dx, dtype);
+/* Whether a place in a plane is one number times a stride. */
+static bool is_flat(hr_operand x, int lead, int64_t *out_stride) {
+  int64_t count = 1;
+  *out_stride = 1;
+  for (int d = x.rank - 1; d >= lead; --d) {
+    if (x.dims[d] == 1) {
+      continue;
+    }
+    *out_stride = count == 1 ? x.strides[d] : *out_stride;
+    if (x.strides[d] != *out_stride * count) {
+      return false;
+    }
+    count *= x.dims[d];
+  }
+  return true;
 }
 
 static void emit_max_scatter(hr_builder *b, const window *w, hr_operand dy, hr_operand index, hr_operand dx) {
-  hr_operand sum = flat_planes(b, dx, w->lead, hr__wide(dx.dtype));
+  hr_dtype dtype = hr__wide(dx.dtype);
+  int64_t stride = 1;
+  bool is_direct = is_flat(dx, w->lead, &stride) && dx.dtype == dtype;
+  hr_operand sum = is_direct ? dx : hr_build_temp_like(b, dx, dtype);
   if (!hr_is_present(sum)) {
     return;
+  }
+  if (!is_direct) {
+    stride = 1;
   }
   emit_zero(b, sum);
   int64_t strides[HR_RANK_MAX] = {0};
@@ -187,15 +261,15 @@ static void emit_max_scatter(hr_builder *b, const window *w, hr_operand dy, hr_o
     strides[d] = sum.strides[d];
   }
   hr_operand view = hr_view_strided(b, sum, dy.rank, dy.dims, strides, sum.offset);
-  view = hr_view_term(b, view, 1, sum.strides[w->lead + 1], w->in[0] * w->in[1]);
-  uint32_t ordered = windows_overlap(w) ? hr__mask_range(w->lead, 2) : 0;
+  view = hr_view_term(b, view, 1, stride, hr__mask_count(sum, hr__mask_range(w->lead, w->plane)));
+  uint32_t ordered = windows_overlap(w) ? hr__mask_range(w->lead, w->plane) : 0;
   hr_emit_scatter(b, HR_STORE_ADD, view, 2, (hr_operand[]){dy, index}, ordered);
   if (sum.index != dx.index) {
     hr_emit1(b, HR_OP_COPY, dx, sum);
   }
 }
 
-hr_status hr__lower_max_pool2d_backward(hr_builder *b, const hr_node *node) {
+hr_status hr__lower_max_pool_backward(hr_builder *b, const hr_node *node) {
   hr_operand dy = hr_node_input(node, 0), index = hr_node_input(node, 1), dx = hr_node_output(node, 0);
   window w = window_of(node, dx, dy);
   if (hr_operand_count(dy) == 0) {
@@ -210,88 +284,102 @@ hr_status hr__lower_max_pool2d_backward(hr_builder *b, const hr_node *node) {
     emit_zero(b, dx);
   }
   hr_operand tiles = view_tiles(b, dx, &w);
-  int64_t strides[HR_RANK_MAX] = {0};
-  strides[w.lead] = w.stride[0] * w.in[1], strides[w.lead + 1] = w.in[1];
-  strides[w.lead + 2] = w.stride[1], strides[w.lead + 3] = 1;
+  int64_t strides[HR_RANK_MAX] = {0}, steps[PLANE_MAX];
+  number_strides(&w, steps);
+  for (int i = 0; i < w.plane; ++i) {
+    strides[w.lead + 2 * i] = w.stride[i] * steps[i], strides[w.lead + 2 * i + 1] = steps[i];
+  }
   hr_operand number = hr_build_index(b, tiles.rank, tiles.dims, 0, strides);
-  hr_operand is_best = hr_make2(b, HR_OP_EQ, HR_DTYPE_BOOL, number, view_beside_tiles(b, index));
-  hr_emit3(b, HR_OP_WHERE, tiles, is_best, view_beside_tiles(b, dy), hr_build_f64(b, 0));
+  hr_operand is_best = hr_make2(b, HR_OP_EQ, HR_DTYPE_BOOL, number, view_beside_tiles(b, index, w.plane));
+  hr_emit3(b, HR_OP_WHERE, tiles, is_best, view_beside_tiles(b, dy, w.plane), hr_build_f64(b, 0));
   return HR_OK;
 }
 
 /* ---- average pool ---- */
 
-/* How many elements the windows of dim i divide by, as i64 of [OH, OW]. With padding counted a window ends at the padding's end. */
+/* How many elements the windows of dim i divide by, as i64 over the plane of windows. With padding counted a window ends at the padding's end. */
 static hr_operand make_window_sizes(hr_builder *b, const window *w, int i, bool counts_padding) {
-  int64_t strides[2] = {0};
+  int64_t strides[PLANE_MAX] = {0};
   strides[i] = w->stride[i];
-  hr_operand start = hr_build_index(b, 2, w->out, -w->padding[i], strides);
-  hr_operand end = hr_build_index(b, 2, w->out, w->kernel[i] - w->padding[i], strides);
+  hr_operand start = hr_build_index(b, w->plane, w->out, -w->padding[i], strides);
+  hr_operand end = hr_build_index(b, w->plane, w->out, w->kernel[i] - w->padding[i], strides);
   hr_operand limit = hr_build_i64(b, counts_padding ? w->in[i] + w->padding[i] : w->in[i]);
   hr_operand stop = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, end, limit);
   hr_operand size = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, stop, start);
   return counts_padding ? size : hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, size, stop); /* stop - max(start, 0) */
 }
 
-/* What the sum of a window is divided by: a number, or a table of [OH, OW]. */
+/* What the sum of a window is divided by: a number, or a table over the plane of windows. */
 static hr_operand make_divisor(hr_builder *b, const window *w, bool counts_padding, int64_t divisor, hr_dtype dtype) {
-  bool leaves = leaves_plane(w, 0) || leaves_plane(w, 1), pads = w->padding[0] > 0 || w->padding[1] > 0;
-  bool is_uniform = counts_padding;
-  for (int i = 0; i < 2; ++i) {
+  bool leaves = false, is_uniform = counts_padding;
+  int64_t whole = 1;
+  for (int i = 0; i < w->plane; ++i) {
+    leaves |= leaves_plane(w, i);
     is_uniform = is_uniform && (w->out[i] - 1) * w->stride[i] + w->kernel[i] <= w->in[i] + 2 * w->padding[i];
+    whole *= w->kernel[i];
   }
   if (divisor != 0) {
     return hr_build_f64(b, (double)divisor);
   }
-  if (is_uniform || (!leaves && !pads)) {
-    return hr_build_f64(b, (double)(w->kernel[0] * w->kernel[1]));
+  if (is_uniform || (!leaves && !is_padded(w))) {
+    return hr_build_f64(b, (double)whole);
   }
-  hr_operand rows = make_window_sizes(b, w, 0, counts_padding), columns = make_window_sizes(b, w, 1, counts_padding);
-  hr_operand size = hr_make2(b, HR_OP_MUL, HR_DTYPE_I64, rows, columns);
+  hr_operand size = make_window_sizes(b, w, 0, counts_padding);
+  for (int i = 1; i < w->plane; ++i) {
+    size = hr_make2(b, HR_OP_MUL, HR_DTYPE_I64, size, make_window_sizes(b, w, i, counts_padding));
+  }
   return hr_make2(b, HR_OP_MAXIMUM, dtype, size, hr_build_i64(b, 1));
 }
 
-hr_status hr__lower_avg_pool2d(hr_builder *b, const hr_node *node) {
+hr_status hr__lower_avg_pool(hr_builder *b, const hr_node *node) {
   hr_operand x = hr_node_input(node, 0), y = hr_node_output(node, 0);
   window w = window_of(node, x, y);
   if (hr_operand_count(y) == 0) {
     return HR_OK;
   }
   hr_dtype dtype = hr__wide(y.dtype);
-  hr_operand divisor = make_divisor(b, &w, node->ints[8] != 0, node->ints[9], dtype);
+  hr_operand divisor = make_divisor(b, &w, node->ints[4 * w.plane] != 0, node->ints[4 * w.plane + 1], dtype);
   if (divisor.rank > 0) {
-    divisor = hr__ones_after(b, divisor, 2);
+    divisor = hr__ones_after(b, divisor, w.plane);
   }
-  hr_operand sum = hr_make_reduce(b, HR_OP_SUM, dtype, view_windows(b, x, &w), hr__mask_range(w.lead + 2, 2));
-  hr_emit2(b, hr_dtype_is_integer(dtype) ? HR_OP_DIV_TRUNC : HR_OP_DIV, hr__ones_after(b, y, 2), sum, divisor);
+  hr_operand sum = hr_make_reduce(b, HR_OP_SUM, dtype, view_windows(b, x, &w), window_mask(&w));
+  hr_emit2(b, hr_dtype_is_integer(dtype) ? HR_OP_DIV_TRUNC : HR_OP_DIV, hr__ones_after(b, y, w.plane), sum, divisor);
   return HR_OK;
+}
+
+static bool takes_every_place(const window *w) {
+  bool every = true;
+  for (int i = 0; i < w->plane; ++i) {
+    every = every && w->stride[i] == 1;
+  }
+  return every;
 }
 
 /* dx[h] = sum of g[h + padding - k] over the window: for a stride of 1. */
 static void emit_gathered_sum(hr_builder *b, const window *w, hr_operand g, hr_operand dx) {
-  int lead = w->lead;
-  if (!hr_is_present(g)) {
+  int lead = w->lead, n = w->plane;
+  if (!hr_is_present(g) || dx.rank + n > HR_RANK_MAX) {
     return;
   }
-  int64_t rows = g.strides[lead], columns = g.strides[lead + 1], dims[HR_RANK_MAX], strides[HR_RANK_MAX];
+  int64_t offset = g.offset, dims[HR_RANK_MAX], strides[HR_RANK_MAX];
   for (int d = 0; d < lead; ++d) {
     dims[d] = dx.dims[d], strides[d] = g.strides[d];
   }
-  for (int i = 0; i < 2; ++i) {
-    dims[lead + i] = w->in[i], dims[lead + 2 + i] = w->kernel[i];
-    strides[lead + i] = g.strides[lead + i], strides[lead + 2 + i] = -g.strides[lead + i];
+  for (int i = 0; i < n; ++i) {
+    dims[lead + i] = w->in[i], dims[lead + n + i] = w->kernel[i];
+    strides[lead + i] = g.strides[lead + i], strides[lead + n + i] = -g.strides[lead + i];
+    offset += w->padding[i] * g.strides[lead + i];
   }
-  hr_operand view =
-      hr_view_strided(b, g, dx.rank + 2, dims, strides, g.offset + w->padding[0] * rows + w->padding[1] * columns);
-  for (int i = 0; i < 2; ++i) {
+  hr_operand view = hr_view_strided(b, g, dx.rank + n, dims, strides, offset);
+  for (int i = 0; i < n; ++i) {
     int64_t bound[HR_RANK_MAX] = {0};
-    bound[lead + i] = 1, bound[lead + 2 + i] = -1;
+    bound[lead + i] = 1, bound[lead + n + i] = -1;
     view = hr_view_bound(b, view, w->padding[i], bound, w->out[i]);
   }
-  hr_emit_reduce(b, HR_OP_SUM, hr__ones_after(b, dx, 2), view, hr__mask_range(lead + 2, 2));
+  hr_emit_reduce(b, HR_OP_SUM, hr__ones_after(b, dx, n), view, window_mask(w));
 }
 
-hr_status hr__lower_avg_pool2d_backward(hr_builder *b, const hr_node *node) {
+hr_status hr__lower_avg_pool_backward(hr_builder *b, const hr_node *node) {
   hr_operand dy = hr_node_input(node, 0), dx = hr_node_output(node, 0);
   window w = window_of(node, dx, dy);
   if (hr_operand_count(dy) == 0) {
@@ -299,28 +387,28 @@ hr_status hr__lower_avg_pool2d_backward(hr_builder *b, const hr_node *node) {
     return HR_OK;
   }
   hr_dtype dtype = hr__wide(dx.dtype);
-  hr_operand divisor = make_divisor(b, &w, node->ints[8] != 0, node->ints[9], dtype);
+  hr_operand divisor = make_divisor(b, &w, node->ints[4 * w.plane] != 0, node->ints[4 * w.plane + 1], dtype);
   if (windows_are_tiles(&w)) {
     if (!tiles_cover_plane(&w)) {
       emit_zero(b, dx);
     }
-    hr_emit2(b, HR_OP_DIV, view_tiles(b, dx, &w), view_beside_tiles(b, dy), divisor);
+    hr_emit2(b, HR_OP_DIV, view_tiles(b, dx, &w), view_beside_tiles(b, dy, w.plane), divisor);
     return HR_OK;
   }
   hr_operand g = hr_make2(b, HR_OP_DIV, dtype, dy, divisor);
-  if (w.stride[0] == 1 && w.stride[1] == 1) {
+  if (takes_every_place(&w)) {
     emit_gathered_sum(b, &w, g, dx);
     return HR_OK;
   }
   hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype);
   emit_zero(b, sum);
-  g = hr__ones_after(b, g, 2);
-  hr_emit_scatter(b, HR_STORE_ADD, view_windows(b, sum, &w), 1, &g, hr__mask_range(w.lead, 4));
+  g = hr__ones_after(b, g, w.plane);
+  hr_emit_scatter(b, HR_STORE_ADD, view_windows(b, sum, &w), 1, &g, hr__mask_range(w.lead, 2 * w.plane));
   hr__deliver(b, dx, dtype, sum);
   return HR_OK;
 }
 
-/* ---- adaptive average pool: window i of dim n -> m is [floor(i * n / m), ceil((i + 1) * n / m)) ---- */
+/* ---- adaptive pools: window i of dim n -> m is [floor(i * n / m), ceil((i + 1) * n / m)) ---- */
 
 typedef struct span { /* tables over [windows of the dim, elements of the widest window] */
   hr_operand position, is_inside;
@@ -351,54 +439,79 @@ static span make_span(hr_builder *b, int64_t in, int64_t out, int64_t width) {
 
 /* Windows of unequal widths over [.., OH, OW, KH, KW]. */
 typedef struct uneven {
-  window w; /* kernel: the widest */
-  span rows, columns;
-  hr_operand row_map, column_map, is_inside; /* over the domain, or broadcast to it */
-  hr_operand row_size, column_size;          /* over [OH, OW, 1, 1], broadcast */
+  window w;                                   /* kernel: the widest */
+  hr_operand map[PLANE_MAX], size[PLANE_MAX]; /* positions and sizes of each dim, broadcast to the domain */
+  hr_operand is_inside;
   int64_t dims[HR_RANK_MAX];
 } uneven;
 
-static uneven make_uneven(hr_builder *b, hr_operand plane, hr_operand result) {
-  uneven u = {.w = {.lead = plane.rank - 2}};
-  for (int i = 0; i < 2; ++i) {
+/* A table of [OX, KX] for dim i of the plane as [OX, 1.., KX, 1..]. */
+static hr_operand spread_span(hr_builder *b, hr_operand table, int i, int plane) {
+  for (int k = 0; k < plane - 1 && hr_is_present(table); ++k) {
+    table = hr_view_insert(b, table, 1, 1);
+  }
+  return hr__ones_after(b, table, plane - 1 - i);
+}
+
+static uneven make_uneven(hr_builder *b, hr_operand plane, hr_operand result, int n) {
+  uneven u = {.w = {.plane = n, .lead = plane.rank - n}};
+  for (int i = 0; i < n; ++i) {
     u.w.in[i] = plane.dims[u.w.lead + i], u.w.out[i] = result.dims[u.w.lead + i];
     u.w.kernel[i] = widest_window(u.w.in[i], u.w.out[i]);
   }
-  if (plane.rank + 2 > HR_RANK_MAX) {
+  if (plane.rank + n > HR_RANK_MAX) {
     return u;
   }
   window_dims(&u.w, plane, u.dims);
-  u.rows = make_span(b, u.w.in[0], u.w.out[0], u.w.kernel[0]);
-  u.columns = make_span(b, u.w.in[1], u.w.out[1], u.w.kernel[1]);
-  u.row_map = hr__ones_after(b, hr_view_insert(b, u.rows.position, 1, 1), 1);
-  u.column_map = hr_view_insert(b, u.columns.position, 1, 1);
-  u.is_inside =
-      hr_make2(b, HR_OP_LOGICAL_AND, HR_DTYPE_BOOL, hr__ones_after(b, hr_view_insert(b, u.rows.is_inside, 1, 1), 1),
-               hr_view_insert(b, u.columns.is_inside, 1, 1));
-  u.row_size = hr__ones_after(b, u.rows.size, 2);
-  u.column_size = hr__ones_after(b, u.columns.size, 1);
+  for (int i = 0; i < n; ++i) {
+    span s = make_span(b, u.w.in[i], u.w.out[i], u.w.kernel[i]);
+    hr_operand is_inside = spread_span(b, s.is_inside, i, n);
+    u.is_inside = i == 0 ? is_inside : hr_make2(b, HR_OP_LOGICAL_AND, HR_DTYPE_BOOL, u.is_inside, is_inside);
+    u.map[i] = spread_span(b, s.position, i, n);
+    u.size[i] = spread_span(b, s.size, i, n);
+  }
   return u;
 }
 
-/* x over the domain of uneven windows, through index terms of inputs 1 and 2. */
+/* x over the domain of uneven windows, through index terms of inputs 1, 2, .. */
 static hr_operand view_uneven(hr_builder *b, hr_operand x, const uneven *u) {
   int64_t strides[HR_RANK_MAX] = {0};
   int lead = u->w.lead;
-  if (!hr_is_present(x) || x.rank + 2 > HR_RANK_MAX) {
+  if (!hr_is_present(x) || x.rank + u->w.plane > HR_RANK_MAX) {
     return x;
   }
   for (int d = 0; d < lead; ++d) {
     strides[d] = x.strides[d];
   }
-  hr_operand view = hr_view_strided(b, x, x.rank + 2, u->dims, strides, x.offset);
-  view = hr_view_term(b, view, 1, x.strides[lead], u->w.in[0]);
-  return hr_view_term(b, view, 2, x.strides[lead + 1], u->w.in[1]);
+  hr_operand view = hr_view_strided(b, x, x.rank + u->w.plane, u->dims, strides, x.offset);
+  for (int i = 0; i < u->w.plane; ++i) {
+    view = hr_view_term(b, view, i + 1, x.strides[lead + i], u->w.in[i]);
+  }
+  return view;
+}
+
+/* What uneven windows pick from x. */
+static hr_operand make_picked(hr_builder *b, hr_operand x, const uneven *u) {
+  hr_operand picked = hr_build_temp(b, x.dtype, x.rank + u->w.plane, u->dims), inputs[PLANE_MAX + 1];
+  inputs[0] = view_uneven(b, x, u);
+  for (int i = 0; i < u->w.plane; ++i) {
+    inputs[i + 1] = u->map[i];
+  }
+  hr_emit_gather(b, picked, u->w.plane + 1, inputs);
+  return picked;
+}
+
+static hr_operand make_shares(hr_builder *b, const uneven *u, hr_operand sum, hr_dtype dtype) {
+  for (int i = 0; i < u->w.plane; ++i) {
+    sum = hr_make2(b, HR_OP_DIV, dtype, sum, u->size[i]);
+  }
+  return sum;
 }
 
 /* Tiles of equal size when every window has the same; false else. */
-static bool even_windows(hr_operand plane, hr_operand result, window *out_window) {
-  window w = {.lead = plane.rank - 2, .dilation = {1, 1}};
-  for (int i = 0; i < 2; ++i) {
+static bool even_windows(hr_operand plane, hr_operand result, int n, window *out_window) {
+  window w = {.plane = n, .lead = plane.rank - n, .dilation = {1, 1, 1}};
+  for (int i = 0; i < n; ++i) {
     w.in[i] = plane.dims[w.lead + i], w.out[i] = result.dims[w.lead + i];
     if (w.out[i] == 0 || w.in[i] % w.out[i] != 0) {
       return false;
@@ -409,32 +522,38 @@ static bool even_windows(hr_operand plane, hr_operand result, window *out_window
   return true;
 }
 
-hr_status hr__lower_adaptive_avg_pool2d(hr_builder *b, const hr_node *node) {
+static hr_operand build_kernel_size(hr_builder *b, const window *w) {
+  int64_t size = 1;
+  for (int i = 0; i < w->plane; ++i) {
+    size *= w->kernel[i];
+  }
+  return hr_build_f64(b, (double)size);
+}
+
+hr_status hr__lower_adaptive_avg_pool(hr_builder *b, const hr_node *node) {
   hr_operand x = hr_node_input(node, 0), y = hr_node_output(node, 0);
   hr_dtype dtype = hr__wide(y.dtype);
+  int n = (int)node->ints[0];
   window w;
   if (hr_operand_count(y) == 0) {
     return HR_OK;
   }
-  if (even_windows(x, y, &w)) {
-    uint32_t mask = 5u << (w.lead + 1);
-    hr_operand sum = hr_make_reduce(b, HR_OP_SUM, dtype, view_tiles(b, x, &w), mask);
-    hr_emit2(b, HR_OP_DIV, view_beside_tiles(b, y), sum, hr_build_f64(b, (double)(w.kernel[0] * w.kernel[1])));
+  if (even_windows(x, y, n, &w)) {
+    hr_operand sum = hr_make_reduce(b, HR_OP_SUM, dtype, view_tiles(b, x, &w), tile_mask(&w));
+    hr_emit2(b, HR_OP_DIV, view_beside_tiles(b, y, n), sum, build_kernel_size(b, &w));
     return HR_OK;
   }
-  uneven u = make_uneven(b, x, y);
-  hr_operand picked = hr_build_temp(b, x.dtype, x.rank + 2, u.dims);
-  hr_emit_gather(b, picked, 3, (hr_operand[]){view_uneven(b, x, &u), u.row_map, u.column_map});
-  hr_operand inside = hr_make3(b, HR_OP_WHERE, dtype, u.is_inside, picked, hr_build_f64(b, 0));
-  hr_operand sum = hr_make_reduce(b, HR_OP_SUM, dtype, inside, hr__mask_range(u.w.lead + 2, 2));
-  hr_operand part = hr_make2(b, HR_OP_DIV, dtype, sum, u.row_size);
-  hr_emit2(b, HR_OP_DIV, hr__ones_after(b, y, 2), part, u.column_size);
+  uneven u = make_uneven(b, x, y, n);
+  hr_operand inside = hr_make3(b, HR_OP_WHERE, dtype, u.is_inside, make_picked(b, x, &u), hr_build_f64(b, 0));
+  hr_operand sum = hr_make_reduce(b, HR_OP_SUM, dtype, inside, window_mask(&u.w));
+  hr_emit1(b, HR_OP_COPY, hr__ones_after(b, y, n), make_shares(b, &u, sum, dtype));
   return HR_OK;
 }
 
-hr_status hr__lower_adaptive_avg_pool2d_backward(hr_builder *b, const hr_node *node) {
+hr_status hr__lower_adaptive_avg_pool_backward(hr_builder *b, const hr_node *node) {
   hr_operand dy = hr_node_input(node, 0), dx = hr_node_output(node, 0);
   hr_dtype dtype = hr__wide(dx.dtype);
+  int n = (int)node->ints[0];
   window w;
   if (hr_operand_count(dx) == 0) {
     return HR_OK;
@@ -443,19 +562,47 @@ hr_status hr__lower_adaptive_avg_pool2d_backward(hr_builder *b, const hr_node *n
     emit_zero(b, dx);
     return HR_OK;
   }
-  if (even_windows(dx, dy, &w)) {
-    hr_operand size = hr_build_f64(b, (double)(w.kernel[0] * w.kernel[1]));
-    hr_emit2(b, HR_OP_DIV, view_tiles(b, dx, &w), view_beside_tiles(b, dy), size);
+  if (even_windows(dx, dy, n, &w)) {
+    hr_emit2(b, HR_OP_DIV, view_tiles(b, dx, &w), view_beside_tiles(b, dy, n), build_kernel_size(b, &w));
     return HR_OK;
   }
-  uneven u = make_uneven(b, dx, dy);
-  hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype);
+  uneven u = make_uneven(b, dx, dy, n);
+  hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype), inputs[PLANE_MAX + 1];
   emit_zero(b, sum); /* ahead of what is added, which then fuses with the scatter */
-  hr_operand part = hr_make2(b, HR_OP_DIV, dtype, hr__ones_after(b, dy, 2), u.row_size);
-  part = hr_make2(b, HR_OP_DIV, dtype, part, u.column_size);
-  hr_operand source = hr_make3(b, HR_OP_WHERE, dtype, u.is_inside, part, hr_build_f64(b, 0));
-  hr_emit_scatter(b, HR_STORE_ADD, view_uneven(b, sum, &u), 3, (hr_operand[]){source, u.row_map, u.column_map},
-                  hr__mask_range(u.w.lead, 4));
+  hr_operand part = make_shares(b, &u, hr__ones_after(b, dy, n), dtype);
+  inputs[0] = hr_make3(b, HR_OP_WHERE, dtype, u.is_inside, part, hr_build_f64(b, 0));
+  for (int i = 0; i < n; ++i) {
+    inputs[i + 1] = u.map[i];
+  }
+  hr_emit_scatter(b, HR_STORE_ADD, view_uneven(b, sum, &u), n + 1, inputs, hr__mask_range(u.w.lead, 2 * n));
   hr__deliver(b, dx, dtype, sum);
+  return HR_OK;
+}
+
+hr_status hr__lower_adaptive_max_pool(hr_builder *b, const hr_node *node) {
+  hr_operand x = hr_node_input(node, 0), y = hr_node_output(node, 0), index = hr_node_output(node, 1);
+  int n = (int)node->ints[0];
+  window w;
+  if (hr_operand_count(y) == 0) {
+    return HR_OK;
+  }
+  if (even_windows(x, y, n, &w)) {
+    emit_best(b, &w, y, index, view_windows(b, x, &w), hr_is_present(index) ? make_positions(b, &w, x) : index);
+    return HR_OK;
+  }
+  uneven u = make_uneven(b, x, y, n);
+  int64_t number[PLANE_MAX];
+  number_strides(&u.w, number);
+  hr_operand key = hr_make3(b, HR_OP_WHERE, x.dtype, u.is_inside, make_picked(b, x, &u), lowest(b, x.dtype));
+  hr_operand place = u.map[0];
+  for (int i = 1; i < n; ++i) {
+    place = hr_make2(b, HR_OP_ADD, HR_DTYPE_I64,
+                     hr_make2(b, HR_OP_MUL, HR_DTYPE_I64, place, hr_build_i64(b, u.w.in[i])), u.map[i]);
+  }
+  /* Outside of a window the number is the largest of all: it loses against a window of -infinity. */
+  place = hr_make3(b, HR_OP_WHERE, HR_DTYPE_I64, u.is_inside, place, hr_build_i64(b, INT64_MAX));
+  if (hr_is_present(key)) {
+    emit_best(b, &u.w, y, index, key, hr_view_broadcast(b, place, key.rank, key.dims));
+  }
   return HR_OK;
 }

@@ -67,9 +67,9 @@ HR_TEST(max_pools_and_their_gradients) {
     }
     bench t = bench_begin();
     hr_operand best = TENSOR(&t, I64, index, PLANES, p->out[0], p->out[1]);
-    bench_record(&t, HR_OP_MAX_POOL2D, INPUTS(TENSOR(&t, F64, x, PLANES, p->in[0], p->in[1])),
+    bench_record(&t, HR_OP_MAX_POOL, INPUTS(TENSOR(&t, F64, x, PLANES, p->in[0], p->in[1])),
                  OUTPUTS(TENSOR(&t, F64, y, PLANES, p->out[0], p->out[1]), best), INTS(POOL_INTS(p)), NO_SCALARS);
-    bench_record(&t, HR_OP_MAX_POOL2D_BACKWARD, INPUTS(TENSOR(&t, F64, dy, PLANES, p->out[0], p->out[1]), best),
+    bench_record(&t, HR_OP_MAX_POOL_BACKWARD, INPUTS(TENSOR(&t, F64, dy, PLANES, p->out[0], p->out[1]), best),
                  OUTPUTS(TENSOR(&t, F64, dx, PLANES, p->in[0], p->in[1])), INTS(POOL_INTS(p)), NO_SCALARS);
     HR_ASSERT_OK(bench_run(&t));
     ASSERT_ALL_NEAR(y, y_expected, out, 0);
@@ -83,7 +83,7 @@ HR_TEST(max_pool_of_infinities_and_nan) {
   float x[9] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, 1, -INFINITY, NAN, 2}, y[4];
   int64_t index[4];
   bench t = bench_begin();
-  bench_record(&t, HR_OP_MAX_POOL2D, INPUTS(TENSOR(&t, F32, x, 1, 3, 3)),
+  bench_record(&t, HR_OP_MAX_POOL, INPUTS(TENSOR(&t, F32, x, 1, 3, 3)),
                OUTPUTS(TENSOR(&t, F32, y, 1, 2, 2), TENSOR(&t, I64, index, 1, 2, 2)), INTS(2, 2, 2, 2, 1, 1, 1, 1),
                NO_SCALARS);
   HR_ASSERT_OK(bench_run(&t));
@@ -122,10 +122,10 @@ HR_TEST(average_pools_and_their_gradients) {
     fill(x, in, 7), fill(dy, out, 5);
     average_of_windows(p, x, y_expected, i % 3 == 0, divisor);
     bench t = bench_begin();
-    bench_record(&t, HR_OP_AVG_POOL2D, INPUTS(TENSOR(&t, F64, x, PLANES, p->in[0], p->in[1])),
+    bench_record(&t, HR_OP_AVG_POOL, INPUTS(TENSOR(&t, F64, x, PLANES, p->in[0], p->in[1])),
                  OUTPUTS(TENSOR(&t, F64, y, PLANES, p->out[0], p->out[1])), INTS(POOL_INTS(p), i % 3 == 0, divisor),
                  NO_SCALARS);
-    bench_record(&t, HR_OP_AVG_POOL2D_BACKWARD, INPUTS(TENSOR(&t, F64, dy, PLANES, p->out[0], p->out[1])),
+    bench_record(&t, HR_OP_AVG_POOL_BACKWARD, INPUTS(TENSOR(&t, F64, dy, PLANES, p->out[0], p->out[1])),
                  OUTPUTS(TENSOR(&t, F64, dx, PLANES, p->in[0], p->in[1])), INTS(POOL_INTS(p), i % 3 == 0, divisor),
                  NO_SCALARS);
     HR_ASSERT_OK(bench_run(&t));
@@ -152,12 +152,65 @@ HR_TEST(adaptive_average_pools_and_their_gradients) {
       y_expected[o] = sum / count;
     }
     bench t = bench_begin();
-    bench_record(&t, HR_OP_ADAPTIVE_AVG_POOL2D, INPUTS(TENSOR(&t, F64, x, PLANES, h, w)),
-                 OUTPUTS(TENSOR(&t, F64, y, PLANES, oh, ow)), NO_INTS, NO_SCALARS);
-    bench_record(&t, HR_OP_ADAPTIVE_AVG_POOL2D_BACKWARD, INPUTS(TENSOR(&t, F64, dy, PLANES, oh, ow)),
-                 OUTPUTS(TENSOR(&t, F64, dx, PLANES, h, w)), NO_INTS, NO_SCALARS);
+    bench_record(&t, HR_OP_ADAPTIVE_AVG_POOL, INPUTS(TENSOR(&t, F64, x, PLANES, h, w)),
+                 OUTPUTS(TENSOR(&t, F64, y, PLANES, oh, ow)), INTS(2), NO_SCALARS);
+    bench_record(&t, HR_OP_ADAPTIVE_AVG_POOL_BACKWARD, INPUTS(TENSOR(&t, F64, dy, PLANES, oh, ow)),
+                 OUTPUTS(TENSOR(&t, F64, dx, PLANES, h, w)), INTS(2), NO_SCALARS);
     HR_ASSERT_OK(bench_run(&t));
     ASSERT_ALL_NEAR(y, y_expected, out, 1e-12);
     HR_ASSERT_NEAR(dot(dx, x, in), dot(dy, y_expected, out), 1e-9);
   }
+}
+
+/* Planes of one and three dims, with padding: maximum of what the window has, average of all of it. */
+HR_TEST(pools_of_one_and_three_dims) {
+  double x[2 * 5] = {1, 7, 3, 4, 5, -1, -2, -3, -4, -9}, y[2 * 3], mean[2 * 3];
+  int64_t index[2 * 3];
+  bench t = bench_begin();
+  bench_record(&t, HR_OP_MAX_POOL, INPUTS(TENSOR(&t, F64, x, 2, 5)),
+               OUTPUTS(TENSOR(&t, F64, y, 2, 3), TENSOR(&t, I64, index, 2, 3)), INTS(3, 2, 1, 1), NO_SCALARS);
+  bench_record(&t, HR_OP_AVG_POOL, INPUTS(TENSOR(&t, F64, x, 2, 5)), OUTPUTS(TENSOR(&t, F64, mean, 2, 3)),
+               INTS(3, 2, 1, 1, 0, 0), NO_SCALARS);
+  HR_ASSERT_OK(bench_run(&t));
+  ASSERT_ALL_NEAR(y, ((double[]){7, 7, 5, -1, -2, -4}), 6, 0);
+  ASSERT_ALL_EQ(index, ((int64_t[]){1, 1, 4, 0, 1, 3}), 6);
+  ASSERT_ALL_NEAR(mean, ((double[]){4, 14. / 3, 4.5, -1.5, -3, -6.5}), 6, 1e-15);
+
+  double cube[3 * 3 * 3], corner[8], gradient[27];
+  int64_t place[8];
+  for (int i = 0; i < 27; ++i) {
+    cube[i] = (double)(i * 5 % 27);
+  }
+  t = bench_begin();
+  hr_operand places = TENSOR(&t, I64, place, 1, 2, 2, 2);
+  bench_record(&t, HR_OP_MAX_POOL, INPUTS(TENSOR(&t, F64, cube, 1, 3, 3, 3)),
+               OUTPUTS(TENSOR(&t, F64, corner, 1, 2, 2, 2), places), INTS(2, 2, 2, 1, 1, 1, 0, 0, 0, 1, 1, 1),
+               NO_SCALARS);
+  bench_record(&t, HR_OP_MAX_POOL_BACKWARD, INPUTS(TENSOR(&t, F64, corner, 1, 2, 2, 2), places),
+               OUTPUTS(TENSOR(&t, F64, gradient, 1, 3, 3, 3)), INTS(2, 2, 2, 1, 1, 1, 0, 0, 0, 1, 1, 1), NO_SCALARS);
+  HR_ASSERT_OK(bench_run(&t));
+  double expected[27] = {0};
+  for (int o = 0; o < 8; ++o) {
+    int best = -1;
+    for (int k = 0; k < 8; ++k) {
+      int at = ((o >> 2) + (k >> 2)) * 9 + ((o >> 1 & 1) + (k >> 1 & 1)) * 3 + (o & 1) + (k & 1);
+      best = best < 0 || cube[at] > cube[best] ? at : best;
+    }
+    HR_ASSERT(corner[o] == cube[best]);
+    HR_ASSERT(place[o] == best);
+    expected[best] += cube[best];
+  }
+  ASSERT_ALL_NEAR(gradient, expected, 27, 0);
+}
+
+/* Windows of unequal width: outside of a window nothing wins, not even against -infinity. */
+HR_TEST(adaptive_max_pools) {
+  double x[2 * 5] = {1, 2, 9, 4, 5, -INFINITY, -INFINITY, -INFINITY, NAN, 3}, y[2 * 3];
+  int64_t index[2 * 3];
+  bench t = bench_begin();
+  bench_record(&t, HR_OP_ADAPTIVE_MAX_POOL, INPUTS(TENSOR(&t, F64, x, 2, 5)),
+               OUTPUTS(TENSOR(&t, F64, y, 2, 3), TENSOR(&t, I64, index, 2, 3)), INTS(1), NO_SCALARS);
+  HR_ASSERT_OK(bench_run(&t));
+  ASSERT_ALL_NEAR(y, ((double[]){2, 9, 5, -INFINITY, NAN, NAN}), 6, 0);
+  ASSERT_ALL_EQ(index, ((int64_t[]){1, 2, 4, 0, 3, 3}), 6);
 }

@@ -230,9 +230,9 @@ static void make_pool(const pool *p, generated *g) {
       "buffer %%0 %lld live\nbuffer %%1 %lld dead fresh\nbuffer %%2 %lld live fresh\nbuffer %%3 %lld live fresh\n"
       "buffer %%4 %lld live fresh\nbuffer %%5 %lld live fresh\n"
       "%%1:%s = relu(%%0:%s)\n"
-      "%%2:%s%s, %%3:i64%s = max_pool2d(%%1:%s) ints(%s)\n"
-      "%%4:%s%s, _ = max_pool2d(%%0:%s) ints(%s)\n"
-      "%%5:%s%s = avg_pool2d(%%0:%s) ints(%s,0,3)\n",
+      "%%2:%s%s, %%3:i64%s = max_pool(%%1:%s) ints(%s)\n"
+      "%%4:%s%s, _ = max_pool(%%0:%s) ints(%s)\n"
+      "%%5:%s%s = avg_pool(%%0:%s) ints(%s,0,3)\n",
       in * size, in * size, out * size, out * 8, out * size, out * size, x, x, p->dtype, y, y, x, index, p->dtype, y, x,
       index, p->dtype, y, x, index);
   HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));

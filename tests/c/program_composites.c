@@ -236,31 +236,37 @@ static hr_operand planes(hr__maker *m) {
   return x;
 }
 
+/* How many of the last dims the plane of a pool has. */
+static int plane_of(hr__maker *m, const hr_operand *x) {
+  return x->rank - 1 - hr__pick(m, 2);
+}
+
 static void add_pool(hr__maker *m) {
   hr_operand x = planes(m);
-  int64_t kernel[2], stride[2], padding[2], dilation[2], dims[4];
+  int64_t dims[4], ints[12];
   copy_dims(&x, dims);
   bool is_max = hr__chance(m, 2), fits = true;
-  for (int i = 0; i < 2; ++i) {
-    int64_t *dim = &dims[x.rank - 2 + i];
-    kernel[i] = 1 + hr__pick(m, 3), stride[i] = 1 + hr__pick(m, 3);
-    padding[i] = hr__pick(m, (int)kernel[i] / 2 + 1), dilation[i] = is_max ? 1 + hr__chance(m, 4) : 1;
-    int64_t room = *dim + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
-    fits &= room >= 0 && dilation[i] <= *dim; /* else a window may lie in the padding alone */
-    *dim = room < 0 ? 0 : room / stride[i] + 1;
+  int n = plane_of(m, &x);
+  for (int i = 0; i < n; ++i) {
+    int64_t *dim = &dims[x.rank - n + i], kernel = 1 + hr__pick(m, 3), stride = 1 + hr__pick(m, 3);
+    int64_t padding = hr__pick(m, (int)kernel / 2 + 1), dilation = is_max ? 1 + hr__chance(m, 4) : 1;
+    int64_t room = *dim + 2 * padding - dilation * (kernel - 1) - 1;
+    ints[i] = kernel, ints[n + i] = stride, ints[2 * n + i] = padding, ints[3 * n + i] = dilation;
+    fits &= room >= 0 && dilation <= *dim; /* else a window may lie in the padding alone */
+    *dim = room < 0 ? 0 : room / stride + 1;
   }
   if (!fits) {
     return;
   }
-  hr__draft forward = hr__begin(is_max ? HR_OP_MAX_POOL2D : HR_OP_AVG_POOL2D), backward;
-  for (int k = 0; k < 8; ++k) {
-    hr__int(&forward, (k < 2 ? kernel : k < 4 ? stride : k < 6 ? padding : dilation)[k % 2]);
+  hr__draft forward = hr__begin(is_max ? HR_OP_MAX_POOL : HR_OP_AVG_POOL), backward;
+  for (int k = 0; k < 4 * n; ++k) {
+    hr__int(&forward, ints[k]);
   }
   if (!is_max) {
     hr__int(&forward, hr__pick(m, 2)), hr__int(&forward, hr__chance(m, 3) ? 3 : 0);
   }
   backward = forward;
-  backward.op = is_max ? HR_OP_MAX_POOL2D_BACKWARD : HR_OP_AVG_POOL2D_BACKWARD;
+  backward.op = is_max ? HR_OP_MAX_POOL_BACKWARD : HR_OP_AVG_POOL_BACKWARD;
   hr__in(&forward, x);
   hr_operand y = hr__output(m, x.dtype, x.rank, dims);
   hr__out(&forward, y);
@@ -276,21 +282,37 @@ static void add_pool(hr__maker *m) {
   }
 }
 
+static void add_adaptive_pool(hr__maker *m) {
+  hr_operand x = planes(m);
+  int64_t dims[4];
+  copy_dims(&x, dims);
+  int n = plane_of(m, &x), kind = hr__pick(m, 3);
+  for (int d = x.rank - n; d < x.rank; ++d) {
+    dims[d] = dims[d] > 64 ? dims[d] / 2 + 1 : 1 + hr__pick(m, 2 * (int)dims[d] + 3);
+  }
+  static const hr_op ops[] = {HR_OP_ADAPTIVE_AVG_POOL, HR_OP_ADAPTIVE_AVG_POOL_BACKWARD, HR_OP_ADAPTIVE_MAX_POOL};
+  hr__draft draft = hr__begin(ops[kind]);
+  hr__int(&draft, n);
+  hr__in(&draft, kind == 1 ? hr__real_input(m, x.rank, dims) : x);
+  hr__out(&draft, hr__output(m, x.dtype, x.rank, kind == 1 ? x.dims : dims));
+  if (kind == 2) {
+    hr__out(&draft, hr__new_output(m, HR_DTYPE_I64, x.rank, dims));
+  }
+  hr__end(m, &draft);
+}
+
 static void add_resize(hr__maker *m) {
-  static const hr_op pool[] = {HR_OP_ADAPTIVE_AVG_POOL2D, HR_OP_UPSAMPLE_NEAREST2D, HR_OP_UPSAMPLE_BILINEAR2D};
+  static const hr_op ops[] = {HR_OP_UPSAMPLE_NEAREST2D, HR_OP_UPSAMPLE_BILINEAR2D};
   hr_operand x = planes(m);
   int64_t dims[4];
   copy_dims(&x, dims);
   for (int d = x.rank - 2; d < x.rank; ++d) {
     dims[d] = dims[d] > 64 ? dims[d] / 2 + 1 : 1 + hr__pick(m, 2 * (int)dims[d] + 3);
   }
-  int kind = hr__pick(m, 3);
   bool is_backward = hr__chance(m, 2);
-  hr__draft draft = hr__begin((hr_op)(pool[kind] + (is_backward ? 1 : 0)));
-  if (kind > 0) {
-    hr__int(&draft, hr__pick(m, 2));
-    hr__scalar(&draft, 0), hr__scalar(&draft, 0);
-  }
+  hr__draft draft = hr__begin((hr_op)(ops[hr__pick(m, 2)] + (is_backward ? 1 : 0)));
+  hr__int(&draft, hr__pick(m, 2));
+  hr__scalar(&draft, 0), hr__scalar(&draft, 0);
   hr__in(&draft, is_backward ? hr__real_input(m, x.rank, dims) : x);
   hr__out(&draft, hr__output(m, x.dtype, x.rank, is_backward ? x.dims : dims));
   hr__end(m, &draft);
@@ -331,6 +353,24 @@ static void add_pad(hr__maker *m) {
   hr__scalar(&draft, hr__chance(m, 2) ? 0 : -2.5);
   hr__in(&draft, x);
   hr__out(&draft, hr__output(m, x.dtype, x.rank, dims));
+  hr__end(m, &draft);
+}
+
+static void add_pad_border(hr__maker *m) {
+  hr_operand x = hr__any_tensor(m, true, 1);
+  bool repeats = hr__chance(m, 2), is_backward = hr__chance(m, 2);
+  hr__draft draft = hr__begin(is_backward ? HR_OP_PAD_BORDER_BACKWARD : HR_OP_PAD_BORDER);
+  int64_t dims[HR_RANK_MAX];
+  hr__int(&draft, repeats);
+  for (int d = 0; d < x.rank; ++d) {
+    int64_t most = repeats ? (x.dims[d] > 0 ? 4 : 0) : x.dims[d] > 4 ? 4 : x.dims[d] > 0 ? x.dims[d] - 1 : 0;
+    int64_t before = hr__chance(m, 2) ? 0 : hr__pick(m, (int)most + 1), after = hr__pick(m, (int)most + 1);
+    dims[d] = x.dims[d] + before + after;
+    draft.ints[1 + d] = before, draft.ints[1 + x.rank + d] = after;
+  }
+  draft.int_count = 2 * x.rank + 1;
+  hr__in(&draft, is_backward ? hr__real_input(m, x.rank, dims) : x);
+  hr__out(&draft, hr__output(m, x.dtype, x.rank, is_backward ? x.dims : dims));
   hr__end(m, &draft);
 }
 
@@ -683,8 +723,10 @@ void hr__add_composite(hr__maker *m) {
                                                 add_pool,
                                                 add_pool,
                                                 add_resize,
+                                                add_adaptive_pool,
                                                 add_cat,
                                                 add_pad,
+                                                add_pad_border,
                                                 add_index_select,
                                                 add_gather,
                                                 add_picks,

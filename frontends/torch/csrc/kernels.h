@@ -141,8 +141,6 @@ Tensor3 batch_norm_backward(const Tensor &grad, const Tensor &input, const Optio
                             const OptionalTensor &running_mean, const OptionalTensor &running_var,
                             const OptionalTensor &mean, const OptionalTensor &invstd, bool training, double eps,
                             std::array<bool, 3> mask);
-std::tuple<Tensor, Tensor> log_sigmoid(const Tensor &self);
-Tensor log_sigmoid_backward(const Tensor &grad, const Tensor &self);
 Tensor3 layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor &weight, const OptionalTensor &bias,
                    double eps);
 Tensor3 layer_norm_backward(const Tensor &grad, const Tensor &input, IntArrayRef shape, const Tensor &mean,
@@ -162,16 +160,6 @@ Tensor loss(Result result, hr_op op, const Tensor &self, const Tensor &target, c
             int64_t reduction, std::optional<double> parameter = std::nullopt);
 Tensor loss_backward(Result result, hr_op op, const Tensor &grad, const Tensor &self, const Tensor &target,
                      const OptionalTensor &weight, int64_t reduction, std::optional<double> parameter = std::nullopt);
-Tensor2 max_pool2d(Result y, Result indices, const Tensor &self, IntArrayRef kernel, IntArrayRef stride,
-                   IntArrayRef padding, IntArrayRef dilation, bool ceil_mode);
-Tensor max_pool2d_backward(Result result, const Tensor &grad, const Tensor &self, IntArrayRef kernel,
-                           IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, const Tensor &indices);
-Tensor avg_pool2d(Result result, const Tensor &self, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
-                  bool ceil_mode, bool count_padding, std::optional<int64_t> divisor);
-Tensor avg_pool2d_backward(Result result, const Tensor &grad, const Tensor &self, IntArrayRef kernel,
-                           IntArrayRef stride, IntArrayRef padding, bool count_padding, std::optional<int64_t> divisor);
-Tensor adaptive_avg_pool2d(Result result, const Tensor &self, IntArrayRef size);
-Tensor adaptive_avg_pool2d_backward(Result result, const Tensor &grad, const Tensor &self);
 Tensor upsample2d(Result result, hr_op op, const Tensor &self, IntArrayRef size, int64_t flag,
                   std::optional<double> scale_h, std::optional<double> scale_w);
 Tensor upsample2d_backward(Result result, hr_op op, const Tensor &grad, IntArrayRef input_size, int64_t flag,
@@ -190,6 +178,65 @@ Tensor4 attention_backward(const Tensor &grad, const Tensor &query, const Tensor
                            const Tensor &mask, std::array<bool, 4> wanted, const Tensor &out, const Tensor &logsumexp,
                            double dropout_p, bool causal, const Tensor &philox_seed, const Tensor &philox_offset,
                            std::optional<double> scale);
+
+// ---- activation.cpp
+Tensor2 log_sigmoid(Result result, Result buffer, const Tensor &self);
+Tensor log_sigmoid_backward(Result result, const Tensor &grad, const Tensor &self);
+Tensor glu(Result result, const Tensor &self, int64_t dim);
+Tensor glu_backward(Result result, const Tensor &grad, const Tensor &self, int64_t dim);
+Tensor glu_jvp(const Tensor &y, const Tensor &x, const Tensor &dx, int64_t dim);
+Tensor glu_backward_jvp(const Tensor &grad_x, const Tensor &g, const Tensor &x, const Tensor &dg, const Tensor &dx,
+                        int64_t dim);
+Tensor2 prelu_backward(const Tensor &grad, const Tensor &self, const Tensor &weight);
+Tensor rrelu(Result result, const Tensor &self, const Tensor &noise, const Scalar &lower, const Scalar &upper,
+             bool training, const OptionalGenerator &generator);
+Tensor masked_softmax(const Tensor &self, const Tensor &mask, std::optional<int64_t> dim,
+                      std::optional<int64_t> mask_type);
+Tensor masked_softmax_backward(const Tensor &grad, const Tensor &output, const Tensor &mask,
+                               std::optional<int64_t> dim);
+Tensor2 weight_norm(const Tensor &v, const Tensor &g, int64_t dim);
+Tensor2 weight_norm_backward(const Tensor &grad, const Tensor &v, const Tensor &g, const Tensor &length, int64_t dim);
+Tensor renorm(Result result, const Tensor &self, const Scalar &p, int64_t dim, const Scalar &most);
+Tensor embedding_renorm(const Tensor &self, const Tensor &indices, double most, double p);
+
+// ---- losses.cpp: margins and CTC
+Tensor multi_margin_loss(Result result, const Tensor &self, const Tensor &target, const Scalar &p, const Scalar &margin,
+                         const OptionalTensor &weight, int64_t reduction);
+Tensor multi_margin_loss_backward(Result result, const Tensor &grad, const Tensor &self, const Tensor &target,
+                                  const Scalar &p, const Scalar &margin, const OptionalTensor &weight,
+                                  int64_t reduction);
+Tensor2 multilabel_margin_loss(Result result, Result is_target, const Tensor &self, const Tensor &target,
+                               int64_t reduction);
+Tensor multilabel_margin_loss_backward(Result result, const Tensor &grad, const Tensor &self, const Tensor &target,
+                                       int64_t reduction, const Tensor &is_target);
+std::vector<int64_t> lengths_of(const Tensor &lengths); // on the host
+Tensor2 ctc_loss(const Tensor &log_probs, const Tensor &targets, IntArrayRef input_lengths, IntArrayRef target_lengths,
+                 int64_t blank, bool zero_infinity);
+Tensor ctc_loss_backward(const Tensor &grad, const Tensor &log_probs, const Tensor &targets, IntArrayRef input_lengths,
+                         IntArrayRef target_lengths, const Tensor &loss, const Tensor &log_alpha, int64_t blank,
+                         bool zero_infinity);
+
+// ---- window.cpp: n is the number of dims of the plane
+Tensor2 max_pool(Result y, Result indices, int64_t n, const Tensor &self, IntArrayRef kernel, IntArrayRef stride,
+                 IntArrayRef padding, IntArrayRef dilation, bool ceil_mode);
+Tensor max_pool_backward(Result result, int64_t n, const Tensor &grad, const Tensor &self, IntArrayRef kernel,
+                         IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, const Tensor &indices);
+Tensor avg_pool(Result result, int64_t n, const Tensor &self, IntArrayRef kernel, IntArrayRef stride,
+                IntArrayRef padding, bool ceil_mode, bool count_padding, std::optional<int64_t> divisor);
+Tensor avg_pool_backward(Result result, int64_t n, const Tensor &grad, const Tensor &self, IntArrayRef kernel,
+                         IntArrayRef stride, IntArrayRef padding, bool count_padding, std::optional<int64_t> divisor);
+Tensor adaptive_avg_pool(Result result, int64_t n, const Tensor &self, IntArrayRef size);
+Tensor adaptive_avg_pool_backward(Result result, int64_t n, const Tensor &grad, const Tensor &self);
+Tensor2 adaptive_max_pool(Result y, Result indices, int64_t n, const Tensor &self, IntArrayRef size);
+Tensor pick_backward(Result result, int64_t n, const Tensor &grad, const Tensor &self, const Tensor &indices,
+                     bool keeps_format);
+Tensor max_unpool(Result result, int64_t n, const Tensor &self, const Tensor &indices, IntArrayRef size,
+                  IntArrayRef stride, IntArrayRef padding);
+Tensor2 fractional_max_pool(Result y, Result indices, int64_t n, const Tensor &self, IntArrayRef kernel,
+                            IntArrayRef size, const Tensor &samples);
+Tensor pad_border(Result result, bool repeats, int64_t n, const Tensor &self, IntArrayRef pad);
+Tensor pad_border_backward(Result result, bool repeats, int64_t n, const Tensor &grad, const Tensor &self,
+                           IntArrayRef pad);
 
 // ---- tensor.cpp: memory and metadata
 Tensor empty_tensor(IntArrayRef size, std::optional<ScalarType> dtype, std::optional<at::Layout> layout,

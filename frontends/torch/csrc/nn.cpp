@@ -4,19 +4,10 @@
 #include <c10/core/TensorImpl.h>
 
 #include "kernels.h"
+#include "layers.h"
 
 namespace headrace {
 namespace {
-
-bool present(const OptionalTensor &tensor) {
-  return tensor.has_value() && tensor->defined();
-}
-
-// Statistics of half-precision input are kept in float32.
-ScalarType statistics_type(const Tensor &input) {
-  ScalarType type = input.scalar_type();
-  return type == ScalarType::Half || type == ScalarType::BFloat16 ? ScalarType::Float : type;
-}
 
 // Parameters have the input's dtype, or float32 where that is of half precision.
 void check_parameters(const Tensor &input, std::initializer_list<OptionalTensor> parameters) {
@@ -28,19 +19,9 @@ void check_parameters(const Tensor &input, std::initializer_list<OptionalTensor>
   }
 }
 
-at::MemoryFormat format_of(const Tensor &tensor) {
-  return tensor.dim() >= 4 ? tensor.suggest_memory_format() : at::MemoryFormat::Contiguous;
-}
-
 // An output that a mask may leave out.
 Tensor wanted(bool want, const Tensor &like) {
   return want ? new_like(like) : Tensor();
-}
-
-Tensor zeros_if_empty(const Tensor &tensor) {
-  if (tensor.defined() && tensor.numel() > 0)
-    fill_with(tensor, 0);
-  return tensor;
 }
 
 struct Convolution {
@@ -408,129 +389,7 @@ Tensor loss_backward(Result result, hr_op op, const Tensor &grad, const Tensor &
   return result.end(out);
 }
 
-// ---- windows
-
-namespace {
-
-struct Pool {
-  int64_t ints[8]; // kernel, stride, padding, dilation, height before width
-  Pool(IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation) {
-    auto at = [](IntArrayRef values, int i) { return values.size() == 1 ? values[0] : values[i]; };
-    for (IntArrayRef values : {kernel, stride.empty() ? kernel : stride, padding, dilation}) {
-      TORCH_CHECK(values.size() == 1 || values.size() == 2,
-                  "pool: kernel, stride, padding and dilation must either be a single int, or a tuple of two ints");
-    }
-    for (int i = 0; i < 2; ++i) {
-      ints[i] = at(kernel, i);
-      ints[2 + i] = stride.empty() ? ints[i] : at(stride, i);
-      ints[4 + i] = at(padding, i);
-      ints[6 + i] = at(dilation, i);
-      TORCH_CHECK(ints[i] > 0 && ints[2 + i] > 0 && ints[6 + i] > 0,
-                  "pool: kernel, stride and dilation should be greater than zero");
-      TORCH_CHECK(ints[4 + i] >= 0 && ints[4 + i] <= ((ints[i] - 1) * ints[6 + i] + 1) / 2,
-                  "pad should be at most half of effective kernel size, but got pad=", ints[4 + i],
-                  ", kernel_size=", ints[i], " and dilation=", ints[6 + i]);
-    }
-  }
-  Dims sizes(const Tensor &input, bool ceil_mode) const {
-    TORCH_CHECK(input.dim() == 3 || input.dim() == 4, "pool: Expected 3D or 4D tensor, but got: ", input.sizes());
-    for (int64_t i = input.dim() - 3; i < input.dim(); ++i) {
-      TORCH_CHECK(input.size(i) > 0, "Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size for input, ",
-                  "but got:", input.sizes());
-    }
-    TORCH_CHECK_NOT_IMPLEMENTED(input.scalar_type() != ScalarType::Bool, "pooling is not implemented for 'Bool'");
-    Dims sizes(input.sizes().begin(), input.sizes().end());
-    for (int i = 0; i < 2; ++i) {
-      int64_t &size = sizes[sizes.size() - 2 + i];
-      int64_t kernel = ints[i], stride = ints[2 + i], padding = ints[4 + i], dilation = ints[6 + i], in = size;
-      int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : 0);
-      size = (room >= 0 ? room / stride : -1) + 1;
-      if (ceil_mode && (size - 1) * stride >= in + padding)
-        --size;
-      TORCH_CHECK(size >= 1, "Given input size: ", input.sizes(), ". Calculated output size: ", IntArrayRef(sizes),
-                  ". Output size is too small");
-    }
-    return sizes;
-  }
-};
-
-} // namespace
-
-Tensor2 max_pool2d(Result y_place, Result index_place, const Tensor &self, IntArrayRef kernel, IntArrayRef stride,
-                   IntArrayRef padding, IntArrayRef dilation, bool ceil_mode) {
-  Pool pool(kernel, stride, padding, dilation);
-  Dims sizes = pool.sizes(self, ceil_mode);
-  Tensor y = y_place.begin(sizes, self.scalar_type(), {self}, format_of(self));
-  Tensor indices = index_place.begin(sizes, ScalarType::Long, {}, format_of(self));
-  if (y.numel() > 0) {
-    Record record(HR_OP_MAX_POOL2D);
-    record.in(self).ints(pool.ints).out(y).out(indices).run();
-  }
-  return {y_place.end(y), index_place.end(indices)};
-}
-
-Tensor max_pool2d_backward(Result result, const Tensor &grad, const Tensor &self, IntArrayRef kernel,
-                           IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, const Tensor &indices) {
-  Pool pool(kernel, stride, padding, dilation);
-  Tensor out = result.begin(self.sizes(), self.scalar_type(), {grad}, format_of(self));
-  if (grad.numel() == 0)
-    return result.end(zeros_if_empty(out));
-  Record record(HR_OP_MAX_POOL2D_BACKWARD);
-  record.in(grad).in(indices).ints(pool.ints).out(out).run();
-  return result.end(out);
-}
-
-static const int64_t kNoDilation[2] = {1, 1};
-
-Tensor avg_pool2d(Result result, const Tensor &self, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
-                  bool ceil_mode, bool count_padding, std::optional<int64_t> divisor) {
-  TORCH_CHECK(!divisor.has_value() || *divisor != 0, "divisor must be not zero");
-  Pool pool(kernel, stride, padding, kNoDilation);
-  Tensor y = result.begin(pool.sizes(self, ceil_mode), self.scalar_type(), {self}, format_of(self));
-  if (y.numel() > 0) {
-    Record record(HR_OP_AVG_POOL2D);
-    record.in(self).ints(pool.ints).ints({count_padding, divisor.value_or(0)}).out(y).run();
-  }
-  return result.end(y);
-}
-
-Tensor avg_pool2d_backward(Result result, const Tensor &grad, const Tensor &self, IntArrayRef kernel,
-                           IntArrayRef stride, IntArrayRef padding, bool count_padding,
-                           std::optional<int64_t> divisor) {
-  Pool pool(kernel, stride, padding, kNoDilation);
-  Tensor out = result.begin(self.sizes(), self.scalar_type(), {grad}, format_of(self));
-  if (grad.numel() == 0)
-    return result.end(zeros_if_empty(out));
-  Record record(HR_OP_AVG_POOL2D_BACKWARD);
-  record.in(grad).ints(pool.ints).ints({count_padding, divisor.value_or(0)}).out(out).run();
-  return result.end(out);
-}
-
-Tensor adaptive_avg_pool2d(Result result, const Tensor &self, IntArrayRef size) {
-  TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got ",
-              self.sizes());
-  TORCH_CHECK(size.size() == 2, "adaptive_avg_pool2d: output_size must be 2");
-  TORCH_CHECK(self.size(-2) > 0 && self.size(-1) > 0,
-              "adaptive_avg_pool2d(): Expected input to have non-zero size for ",
-              "non-batch dimensions, but input has sizes ", self.sizes());
-  Dims sizes(self.sizes().begin(), self.sizes().end());
-  sizes[sizes.size() - 2] = size[0], sizes[sizes.size() - 1] = size[1];
-  Tensor y = result.begin(sizes, self.scalar_type(), {self}, format_of(self));
-  if (y.numel() > 0) {
-    Record record(HR_OP_ADAPTIVE_AVG_POOL2D);
-    record.in(self).out(y).run();
-  }
-  return result.end(y);
-}
-
-Tensor adaptive_avg_pool2d_backward(Result result, const Tensor &grad, const Tensor &self) {
-  Tensor out = result.begin(self.sizes(), self.scalar_type(), {grad}, format_of(self));
-  if (grad.numel() == 0)
-    return result.end(zeros_if_empty(out));
-  Record record(HR_OP_ADAPTIVE_AVG_POOL2D_BACKWARD);
-  record.in(grad).out(out).run();
-  return result.end(out);
-}
+// ---- interpolation
 
 Tensor upsample2d(Result result, hr_op op, const Tensor &self, IntArrayRef size, int64_t flag,
                   std::optional<double> scale_h, std::optional<double> scale_w) {
@@ -674,16 +533,6 @@ Tensor4 attention_backward(const Tensor &grad, const Tensor &query, const Tensor
   if (broadcast)
     dmask = at::sum_to(whole, mask.sizes());
   return {dquery, dkey, dvalue, dmask};
-}
-
-// log(sigmoid(x)) = -softplus(-x); the second result is scratch of torch's own kernel.
-std::tuple<Tensor, Tensor> log_sigmoid(const Tensor &self) {
-  constexpr double linear_from = 80; // e^80 is still a float
-  return {at::softplus(self.neg(), 1, linear_from).neg_(), at::empty({0}, self.options())};
-}
-
-Tensor log_sigmoid_backward(const Tensor &grad, const Tensor &self) {
-  return self.neg().sigmoid_().mul_(grad);
 }
 
 } // namespace headrace
