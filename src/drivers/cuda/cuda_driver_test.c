@@ -729,6 +729,7 @@ static hr_device_kernel graph_kernel(const char *name) {
                             .functions = {(void *)0x10, NULL, (void *)0x20},
                             .blocks = {3, 0, 5},
                             .threads = {32, 0, 64},
+                            .shared = {16, 0, 50 << 10},
                             .arg_count = 1,
                             .scalar_count = 1};
 }

@@ -35,7 +35,7 @@ typedef struct attention {
   int rows_each; /* rows of scores of a thread */
 } attention;
 
-int hr__flash_shared_bytes;
+hr__flash_limits hr__flash_device;
 
 /* ---- what is taken ---- */
 
@@ -122,11 +122,13 @@ static int shared_of(const attention *a) {
   return (resident + (a->is_backward ? stages_of(a) : 1) * of_columns + scratch) * size;
 }
 
-/* Twice the rows, where results of so many fit into the registers and their tile into shared memory. */
+/* Twice the rows, where results of so many fit into the registers, their tile into shared memory, and there is work for all of the
+ * device's processors. */
 static void choose_rows(attention *a) {
-  if (!a->is_backward && a->v_width <= 64) {
+  int64_t blocks = a->heads * a->queries / (2 * rows_of(a));
+  if (!a->is_backward && a->v_width <= 64 && blocks >= 2 * hr__flash_device.processors) {
     a->rows_each *= 2;
-    a->rows_each /= shared_of(a) > hr__flash_shared_bytes ? 2 : 1;
+    a->rows_each /= shared_of(a) > hr__flash_device.shared_bytes ? 2 : 1;
   }
 }
 
@@ -148,7 +150,7 @@ static bool is_attention(const hr_node *node, attention *a) {
   choose_rows(a);
   const int64_t limit = INT32_MAX;
   return a->queries >= QUERIES_MIN && a->queries <= limit && a->keys <= limit &&
-         a->heads * (a->queries + a->keys) / SUM_ROWS < limit && shared_of(a) <= hr__flash_shared_bytes;
+         a->heads * (a->queries + a->keys) / SUM_ROWS < limit && shared_of(a) <= hr__flash_device.shared_bytes;
 }
 
 static bool supports(const hr_program *program, const hr_node *node) {
@@ -264,11 +266,18 @@ static hr_status write(const hr_program *program, const hr_node *node, hr_device
 
 /* ---- devices ---- */
 
-/* The least that all devices have: CUDA's attributes 75 (compute capability) and 97 (bytes of shared memory that a block can have). */
-static hr_status find_limits(int *out_architecture, int *out_shared) {
+static int least(int a, int b) {
+  return a < b ? a : b;
+}
+
+/* CUDA's attributes of devices: the multiprocessors, the compute capability, and the bytes of shared memory that a block can have. */
+enum { PROCESSORS = 16, CAPABILITY_MAJOR = 75, SHARED_BYTES_OPTIN = 97 };
+
+static hr_status find_limits(hr__flash_limits *out_limits) {
   hr_dynlib driver = {0};
   int (*count_devices)(int *), (*get_device)(int *, int), (*get_attribute)(int *, int, int);
-  int count = 0, device = 0, value = 0, architecture = INT32_MAX, shared = INT32_MAX;
+  int count = 0, device = 0, values[3] = {0};
+  hr__flash_limits limits = {INT32_MAX, INT32_MAX, INT32_MAX};
   HR_RETURN_IF_ERROR(hr_dynlib_open("libcuda.so.1", &driver));
   HR_RETURN_IF_ERROR(hr_dynlib_symbol(&driver, "cuDeviceGetCount", (void **)(void *)&count_devices));
   HR_RETURN_IF_ERROR(hr_dynlib_symbol(&driver, "cuDeviceGet", (void **)(void *)&get_device));
@@ -276,26 +285,28 @@ static hr_status find_limits(int *out_architecture, int *out_shared) {
   int code = count_devices(&count);
   for (int i = 0; code == 0 && i < count; ++i) {
     code = get_device(&device, i);
-    code = code == 0 ? get_attribute(&value, 75, device) : code;
-    architecture = value < architecture ? value : architecture;
-    code = code == 0 ? get_attribute(&value, 97, device) : code;
-    shared = value < shared ? value : shared;
+    code = code == 0 ? get_attribute(&values[0], CAPABILITY_MAJOR, device) : code;
+    code = code == 0 ? get_attribute(&values[1], SHARED_BYTES_OPTIN, device) : code;
+    code = code == 0 ? get_attribute(&values[2], PROCESSORS, device) : code;
+    limits = (hr__flash_limits){least(limits.architecture, values[0]), least(limits.shared_bytes, values[1]),
+                                least(limits.processors, values[2])};
   }
   if (code != 0 || count == 0) {
     return hr_status_make(HR_STATUS_UNAVAILABLE, "flash: %d devices, status %d", count, code);
   }
-  *out_architecture = architecture, *out_shared = shared;
+  *out_limits = limits;
   return HR_OK;
 }
 
 static hr_status open_provider(void) {
-  int architecture = 0;
-  HR_RETURN_IF_ERROR(find_limits(&architecture, &hr__flash_shared_bytes));
-  if (architecture < ARCHITECTURE_MIN) {
-    return hr_status_make(HR_STATUS_UNAVAILABLE, "flash: a device of compute capability %d.x, needs %d.0", architecture,
-                          ARCHITECTURE_MIN);
+  hr__flash_limits limits;
+  HR_RETURN_IF_ERROR(find_limits(&limits));
+  if (limits.architecture < ARCHITECTURE_MIN) {
+    return hr_status_make(HR_STATUS_UNAVAILABLE, "flash: a device of compute capability %d.x, needs %d.0",
+                          limits.architecture, ARCHITECTURE_MIN);
   }
-  hr_log(HR_LOG_DEVICE, "flash: %d bytes of shared memory", hr__flash_shared_bytes);
+  hr__flash_device = limits;
+  hr_log(HR_LOG_DEVICE, "flash: %d bytes of shared memory, %d multiprocessors", limits.shared_bytes, limits.processors);
   return HR_OK;
 }
 

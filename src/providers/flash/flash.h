@@ -4,7 +4,13 @@
 
 #include "providers/provider.h"
 
-/* Bytes of shared memory that a block can have on every device. */
-extern int hr__flash_shared_bytes;
+/* What every device has at least, found when the provider is opened. */
+typedef struct hr__flash_limits {
+  int architecture; /* major number of the compute capability */
+  int shared_bytes; /* that a block can have */
+  int processors;
+} hr__flash_limits;
+
+extern hr__flash_limits hr__flash_device;
 
 #endif
