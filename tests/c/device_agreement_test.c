@@ -16,22 +16,37 @@ static bool is_near(double x, double y, double error) {
   return (x != x && y != y) || x == y || fabs(x - y) <= error * (fabs(x) + fabs(y)) + error * 1e-3;
 }
 
+/* Both parts: a NaN is a NaN, and errors are those of the whole number. */
+static bool is_near_complex(const double *x, const double *y, double error) {
+  double size = fabs(x[0]) + fabs(x[1]) + fabs(y[0]) + fabs(y[1]);
+  bool is_near = true;
+  for (int i = 0; i < 2; i++) {
+    is_near &= (x[i] != x[i] && y[i] != y[i]) || x[i] == y[i] || fabs(x[i] - y[i]) <= error * size;
+  }
+  return is_near;
+}
+
 static bool is_same(hr_dtype dtype, const char *a, const char *b) {
-  double x, y;
-  float p, q;
+  double x, y, v[2], w[2];
+  float p, q, f[2], g[2];
   uint16_t h, k;
   size_t size = hr_dtype_size(dtype);
   if (memcmp(a, b, size) == 0) {
     return true;
   }
   switch (dtype) {
-    case HR_DTYPE_F64:
     case HR_DTYPE_C128:
+      memcpy(v, a, 16), memcpy(w, b, 16);
+      return is_near_complex(v, w, 1e-11);
+    case HR_DTYPE_F64:
       memcpy(&x, a, 8), memcpy(&y, b, 8);
       return is_near(x, y, 1e-11);
     case HR_DTYPE_C64:
-      memcpy(&p, a, 4), memcpy(&q, b, 4);
-      return is_near(p, q, 1e-5);
+      memcpy(f, a, 8), memcpy(g, b, 8);
+      for (int i = 0; i < 2; i++) {
+        v[i] = (double)f[i], w[i] = (double)g[i];
+      }
+      return is_near_complex(v, w, 1e-5);
     case HR_DTYPE_F32:
       memcpy(&p, a, 4), memcpy(&q, b, 4);
       return p != p && q != q;

@@ -259,12 +259,11 @@ static hr_status launch_pass(hr__cuda_device *device, const hr_device_kernel *ke
   return hr__cuda_capture_pass(device);
 }
 
-static hr_status launch_kernel(hr__cuda_device *device, const hr_host_launch *launch) {
+hr_status hr__cuda_launch_kernel(hr__cuda_device *device, const hr_host_launch *launch) {
   const hr_device_kernel *kernel = (const hr_device_kernel *)launch->kernel;
   uint64_t words[HR_CUDA_WORDS_MAX];
   size_t bytes = 0;
   HR_RETURN_IF_ERROR(hr__cuda_pack(kernel, &launch->call, words, &bytes));
-  HR_RETURN_IF_ERROR(hr__cuda_capture_kernel(device));
   for (int pass = 0; pass < kernel->base.pass_count; pass++) {
     HR_RETURN_IF_ERROR(launch_pass(device, kernel, pass, words, bytes));
   }
@@ -272,10 +271,11 @@ static hr_status launch_kernel(hr__cuda_device *device, const hr_host_launch *la
 }
 
 static hr_status cuda_launch(void *impl, int count, const hr_host_launch *launches) {
-  hr_status status = HR_OK;
-  HR_RETURN_IF_ERROR(hr__cuda_enter(impl));
-  for (int i = 0; i < count && status == NULL; i++) {
-    status = launch_kernel(impl, &launches[i]);
+  hr__cuda_device *device = impl;
+  HR_RETURN_IF_ERROR(hr__cuda_enter(device));
+  hr_status status = device->capture != NULL ? hr__cuda_capture_launch(device, count, launches) : HR_OK;
+  for (int i = 0; device->capture == NULL && i < count && status == NULL; i++) {
+    status = hr__cuda_launch_kernel(device, &launches[i]);
   }
   hr__cuda_leave();
   return status;

@@ -270,10 +270,11 @@ typedef struct fake_node {
   CUfunction function;
   unsigned grid, block, shared;
   size_t bytes;
+  uint64_t waits_for; /* bits of nodes */
   unsigned char parameters[4096];
 } fake_node;
 
-enum { FAKE_NODES = 8 };
+enum { FAKE_NODES = 40 };
 /* A graph, or what was made of one: then `of` is the graph. */
 typedef struct fake_graph {
   int count;
@@ -282,6 +283,7 @@ typedef struct fake_graph {
 } fake_graph;
 
 static fake_graph fake_capture;
+static uint64_t fake_last; /* what the next captured node will wait for */
 
 static int fake_run_node(const fake_node *node) {
   fake_launches++;
@@ -317,6 +319,8 @@ static int fake_launch(CUfunction function, unsigned grid_x, unsigned grid_y, un
     return fake_run_node(&node);
   }
   HR_ASSERT(fake_capture.count < FAKE_NODES);
+  node.waits_for = fake_last;
+  fake_last = UINT64_C(1) << fake_capture.count;
   fake_capture.nodes[fake_capture.count++] = node;
   return fake_check();
 }
@@ -330,6 +334,7 @@ static int fake_begin_capture(CUstream stream, int mode) {
   if (code == CUDA_SUCCESS) {
     fake_captured = stream;
     fake_capture.count = 0;
+    fake_last = 0;
     fake_is_spoilt = false;
   }
   return code;
@@ -340,18 +345,47 @@ static fake_graph *fake_names;
 
 static int fake_capture_info(CUstream stream, int *status, unsigned long long *id, CUgraph *graph,
                              const CUgraphNode **last, size_t *last_count) {
-  static CUgraphNode node;
-  if (stream != fake_captured || id != NULL || graph != NULL || fake_capture.count == 0) {
+  static CUgraphNode nodes[FAKE_NODES];
+  if (stream != fake_captured || id != NULL || graph != NULL) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (fake_names == NULL) {
     fake_names = calloc(1, sizeof *fake_names);
   }
-  node = (CUgraphNode)(void *)&fake_names->nodes[fake_capture.count - 1];
   *status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  *last = &node;
-  *last_count = 1;
+  *last = nodes;
+  *last_count = 0;
+  for (int i = 0; i < FAKE_NODES; i++) {
+    if ((fake_last >> i & 1) != 0) {
+      nodes[(*last_count)++] = (CUgraphNode)(void *)&fake_names->nodes[i];
+    }
+  }
   return fake_check();
+}
+
+static int fake_set_last(CUstream stream, CUgraphNode *nodes, size_t count, unsigned flags) {
+  if (stream != fake_captured || flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count > 0 && fake_names == NULL)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  fake_last = 0;
+  for (size_t i = 0; i < count; i++) {
+    fake_last |= UINT64_C(1) << ((fake_node *)(void *)nodes[i] - fake_names->nodes);
+  }
+  return fake_check();
+}
+
+static int fake_get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
+  fake_graph *g = (fake_graph *)(void *)graph;
+  for (int i = 0; nodes != NULL && i < g->count; i++) {
+    nodes[i] = (CUgraphNode)(void *)&g->nodes[i];
+  }
+  *count = (size_t)g->count;
+  return fake_check();
+}
+
+static int fake_node_type(CUgraphNode node, int *type) {
+  *type = CU_GRAPH_NODE_TYPE_KERNEL;
+  return node != NULL ? fake_check() : CUDA_ERROR_INVALID_VALUE;
 }
 
 static int fake_end_capture(CUstream stream, CUgraph *graph) {
@@ -457,7 +491,10 @@ static const hr__cuda_table fake = {.cuInit = fake_init,
                                     .cuLaunchKernel = fake_launch,
                                     .cuStreamBeginCapture_v2 = fake_begin_capture,
                                     .cuStreamGetCaptureInfo_v2 = fake_capture_info,
+                                    .cuStreamUpdateCaptureDependencies = fake_set_last,
                                     .cuStreamEndCapture = fake_end_capture,
+                                    .cuGraphGetNodes = fake_get_nodes,
+                                    .cuGraphNodeGetType = fake_node_type,
                                     .cuGraphInstantiateWithFlags = fake_instantiate,
                                     .cuGraphExecKernelNodeSetParams = fake_set_node,
                                     .cuGraphLaunch = fake_graph_launch,
@@ -792,6 +829,55 @@ HR_TEST(a_graph_runs_what_was_captured_with_what_it_was_told_last) {
   close_fake(impl);
 }
 
+/* The nodes that node `at` of what was captured last waits for, and those that these wait for, and so on. */
+static uint64_t all_before(int at) {
+  uint64_t all = 0;
+  for (int i = 0; i < at; i++) {
+    all |= (fake_capture.nodes[at].waits_for >> i & 1) != 0 ? all_before(i) | UINT64_C(1) << i : 0;
+  }
+  return all;
+}
+
+HR_TEST(kernels_given_together_do_not_wait_for_each_other) {
+  enum { COUNT = 11, FIRST = 2, BEHIND = FIRST + 2 * (COUNT - 1) };
+  void *impl = open_fake(), *queue, *graph;
+  hr_device_kernel kernel = graph_kernel("kernel"), idle = kernel;
+  hr_scalar scalar = hr_scalar_f64(1), other = hr_scalar_f64(2);
+  void *arg = (void *)0x100;
+  hr_host_launch launches[COUNT];
+  idle.blocks[0] = idle.blocks[2] = 0;
+  for (int i = 0; i < COUNT; i++) {
+    launches[i] = (hr_host_launch){i == 3 ? &idle.base : &kernel.base, {.args = &arg, .scalars = &scalar}};
+  }
+  HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
+  HR_ASSERT_OK(DRIVER->launch(impl, 1, launches));
+  HR_ASSERT_OK(DRIVER->launch(impl, COUNT, launches));
+  HR_ASSERT_OK(DRIVER->launch(impl, 1, launches));
+  HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
+  HR_ASSERT_EQ(fake_capture.count, BEHIND + 2);
+  int alone = 0;
+  for (int i = FIRST; i < BEHIND; i += 2) { /* the passes of a kernel */
+    HR_ASSERT_EQ(fake_capture.nodes[i + 1].waits_for, UINT64_C(1) << i);
+    HR_ASSERT_EQ(all_before(i) & 3, 3);
+    alone += all_before(i) == 3;
+  }
+  HR_ASSERT_EQ(alone, 7); /* one of eight lanes has the idle one; the others are behind one of them */
+  HR_ASSERT_EQ(all_before(BEHIND), (UINT64_C(1) << BEHIND) - 1);
+  launches[0].call.scalars = &other;
+  HR_ASSERT_OK(DRIVER->graph_update(impl, graph, COUNT + 1, &launches[0]));
+  HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
+  check_last(arg, 2);
+  DRIVER->graph_destroy(impl, graph);
+  HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue)); /* nothing before them, nothing to do, nothing behind */
+  HR_ASSERT_OK(DRIVER->launch(impl, 2, (hr_host_launch[]){launches[3], launches[3]}));
+  HR_ASSERT_OK(DRIVER->launch(impl, 2, launches));
+  HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
+  HR_ASSERT_EQ(fake_capture.count, 4);
+  HR_ASSERT_EQ(fake_capture.nodes[2].waits_for, 0);
+  DRIVER->graph_destroy(impl, graph);
+  close_fake(impl);
+}
+
 static hr_status wait_for_queue(void *queue) {
   return hr__cuda_status(hr__cuda.cuStreamSynchronize(queue), "waiting");
 }
@@ -1053,6 +1139,48 @@ HR_TEST(a_gpu_runs_kernels_pass_by_pass) {
   DRIVER->close(impl);
 }
 
+/* Twenty kernels at once, each on a tensor of its own, behind one that makes what all of them read, in front of one that reads what
+ * the last of them has made. */
+static void check_lanes(void *impl, const hr_device_kernel *kernel, void *workspace) {
+  enum { COUNT = 1000, BYTES = COUNT * sizeof(float), MANY = 20 };
+  static float x[COUNT], y[COUNT];
+  void *tensors[MANY + 3], *args[MANY + 2][2], *queue, *graph;
+  hr_host_launch launches[MANY + 2];
+  hr_scalar scalars[2] = {hr_scalar_f64(2), hr_scalar_i64(COUNT)};
+  float none = 0;
+  for (int i = 0; i < MANY + 3; i++) {
+    HR_ASSERT_OK(DRIVER->allocate(impl, BYTES, &tensors[i]));
+  }
+  for (int i = 0; i < MANY + 2; i++) {
+    args[i][0] = tensors[i == 0 ? 0 : i <= MANY ? 1 : MANY + 1], args[i][1] = tensors[i + 1];
+    launches[i] = (hr_host_launch){&kernel->base, {.args = args[i], .scalars = scalars, .workspace = workspace}};
+  }
+  HR_ASSERT_OK(DRIVER->copy_in(impl, workspace, &none, sizeof none));
+  HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
+  HR_ASSERT_OK(DRIVER->launch(impl, 1, &launches[0]));
+  HR_ASSERT_OK(DRIVER->launch(impl, MANY, &launches[1]));
+  HR_ASSERT_OK(DRIVER->launch(impl, 1, &launches[MANY + 1]));
+  HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
+  for (int run = 0; run < 3; run++) {
+    for (int i = 0; i < COUNT; i++) {
+      x[i] = (float)(i + run);
+    }
+    HR_ASSERT_OK(DRIVER->copy_in(impl, tensors[0], x, BYTES));
+    HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
+    for (int t = 1; t < MANY + 3; t++) {
+      HR_ASSERT_OK(DRIVER->copy_out(impl, y, tensors[t], BYTES));
+      for (int i = 0; i < COUNT; i++) {
+        float once = x[i] * 2 + 1, twice = once * 2 + 1;
+        HR_ASSERT(y[i] == (t == 1 ? once : t < MANY + 2 ? twice : twice * 2 + 1));
+      }
+    }
+  }
+  DRIVER->graph_destroy(impl, graph);
+  for (int i = 0; i < MANY + 3; i++) {
+    DRIVER->free(impl, tensors[i], BYTES);
+  }
+}
+
 /* y = x * a + 1, then y += workspace, captured; later with another a, another y, and what the workspace holds by then. */
 HR_TEST(a_gpu_replays_graphs) {
   enum { COUNT = 1000, BYTES = COUNT * sizeof(float) };
@@ -1099,6 +1227,7 @@ HR_TEST(a_gpu_replays_graphs) {
   }
   HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
   DRIVER->graph_destroy(impl, graph); /* while it may be on its way */
+  check_lanes(impl, &kernel, workspace);
   for (int i = 0; i < 3; i++) {
     DRIVER->free(impl, args[i], BYTES);
   }

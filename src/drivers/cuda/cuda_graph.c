@@ -5,11 +5,16 @@
  * is captured fails, on this thread alone, and the capture with it.
  *
  * A kernel is a node for each of its passes. Behind each launch the stream's last node is that pass's; updates find it there.
+ * Kernels that were given together don't wait for each other: they are dealt to LANES chains, all behind what was captured before
+ * and in front of what comes.
  */
 #include <string.h>
 
+#include "base/log.h"
 #include "base/vector.h"
 #include "drivers/cuda/cuda_internal.h"
+
+enum { LANES = 8 };
 
 typedef struct hr__cuda_graph {
   CUgraph graph; /* nodes are named by it as long as the other lives */
@@ -64,25 +69,98 @@ hr_status hr__cuda_capture_begin(void *impl, void **out_queue) {
   return HR_OK;
 }
 
-hr_status hr__cuda_capture_kernel(hr__cuda_device *device) {
-  hr__cuda_graph *graph = device->capture;
-  return graph == NULL || hr_vector_push(&graph->first_nodes, graph->nodes.count) ? HR_OK : no_memory();
+/* The nodes that what is captured next will wait for: CUDA's own list, until the next call. */
+static hr_status last_nodes(hr__cuda_device *device, const CUgraphNode **out_nodes, size_t *out_count) {
+  int state = 0;
+  HR_RETURN_IF_ERROR(hr__cuda_status(
+      hr__cuda.cuStreamGetCaptureInfo_v2(device->capture_stream, &state, NULL, NULL, out_nodes, out_count),
+      "a capture"));
+  return state == CU_STREAM_CAPTURE_STATUS_ACTIVE
+             ? HR_OK
+             : hr_status_make(HR_STATUS_INTERNAL, "cuda: a capture is in state %d", state);
+}
+
+static hr_status wait_for(hr__cuda_device *device, CUgraphNode *nodes, size_t count) {
+  return hr__cuda_status(hr__cuda.cuStreamUpdateCaptureDependencies(device->capture_stream, nodes, count,
+                                                                    CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+                         "the order of a graph");
 }
 
 hr_status hr__cuda_capture_pass(hr__cuda_device *device) {
   hr__cuda_graph *graph = device->capture;
-  int state = 0;
   const CUgraphNode *last = NULL;
   size_t count = 0;
   if (graph == NULL) {
     return HR_OK;
   }
-  HR_RETURN_IF_ERROR(hr__cuda_status(
-      hr__cuda.cuStreamGetCaptureInfo_v2(device->capture_stream, &state, NULL, NULL, &last, &count), "a capture"));
-  if (state != CU_STREAM_CAPTURE_STATUS_ACTIVE || count != 1) {
-    return hr_status_make(HR_STATUS_INTERNAL, "cuda: a captured kernel is %zu nodes, state %d", count, state);
+  HR_RETURN_IF_ERROR(last_nodes(device, &last, &count));
+  if (count != 1) {
+    return hr_status_make(HR_STATUS_INTERNAL, "cuda: a captured kernel is %zu nodes", count);
   }
   return hr_vector_push(&graph->nodes, last[0]) ? HR_OK : no_memory();
+}
+
+static hr_status capture_kernel(hr__cuda_device *device, const hr_host_launch *launch) {
+  hr__cuda_graph *graph = device->capture;
+  return hr_vector_push(&graph->first_nodes, graph->nodes.count) ? hr__cuda_launch_kernel(device, launch) : no_memory();
+}
+
+/* Kernel i goes behind kernel i - LANES, the first ones behind `start`. Gives the ends of the lanes. */
+static hr_status deal(hr__cuda_device *device, int count, const hr_host_launch *launches, CUgraphNode *start,
+                      size_t start_count, CUgraphNode *out_ends, size_t *out_end_count) {
+  const hr__cuda_graph *graph = device->capture;
+  for (int i = 0; i < count; i++) {
+    size_t before = graph->nodes.count, lane = (size_t)i % LANES;
+    HR_RETURN_IF_ERROR(lane < *out_end_count ? wait_for(device, &out_ends[lane], 1)
+                                             : wait_for(device, start, start_count));
+    HR_RETURN_IF_ERROR(capture_kernel(device, &launches[i]));
+    if (graph->nodes.count > before) { /* else it has nothing to do */
+      lane = lane < *out_end_count ? lane : (*out_end_count)++;
+      out_ends[lane] = graph->nodes.data[graph->nodes.count - 1];
+    }
+  }
+  return HR_OK;
+}
+
+hr_status hr__cuda_capture_launch(hr__cuda_device *device, int count, const hr_host_launch *launches) {
+  const CUgraphNode *last = NULL;
+  CUgraphNode ends[LANES];
+  size_t start_count = 0, end_count = 0;
+  if (count == 1) {
+    return capture_kernel(device, launches);
+  }
+  HR_RETURN_IF_ERROR(last_nodes(device, &last, &start_count));
+  CUgraphNode *start = hr_calloc(start_count + 1, sizeof(CUgraphNode));
+  if (start == NULL) {
+    return no_memory();
+  }
+  if (start_count > 0) {
+    memcpy(start, last, start_count * sizeof *start);
+  }
+  hr_status status = deal(device, count, launches, start, start_count, ends, &end_count);
+  if (status == NULL) {
+    status = end_count > 0 ? wait_for(device, ends, end_count) : wait_for(device, start, start_count);
+  }
+  hr_free(start);
+  return status;
+}
+
+/* What a graph is made of, for people. */
+static void log_nodes(const hr__cuda_graph *graph) {
+  size_t count = 0, kernels = 0, memsets = 0;
+  int code = hr__cuda.cuGraphGetNodes(graph->graph, NULL, &count);
+  CUgraphNode *nodes = code == CUDA_SUCCESS ? hr_calloc(count + 1, sizeof(CUgraphNode)) : NULL;
+  if (nodes != NULL && hr__cuda.cuGraphGetNodes(graph->graph, nodes, &count) == CUDA_SUCCESS) {
+    for (size_t i = 0; i < count; i++) {
+      int type = -1;
+      (void)hr__cuda.cuGraphNodeGetType(nodes[i], &type);
+      kernels += type == CU_GRAPH_NODE_TYPE_KERNEL;
+      memsets += type == CU_GRAPH_NODE_TYPE_MEMSET;
+    }
+    hr_log(HR_LOG_DEVICE, "a graph of %zu nodes: %zu kernels, %zu of them ours, %zu memsets", count, kernels,
+           graph->nodes.count, memsets);
+  }
+  hr_free(nodes);
 }
 
 hr_status hr__cuda_capture_end(void *impl, void **out_graph) {
@@ -94,6 +172,9 @@ hr_status hr__cuda_capture_end(void *impl, void **out_graph) {
       hr__cuda_status(hr__cuda.cuStreamEndCapture(device->capture_stream, &graph->graph), "ending a capture");
   if (status == NULL && out_graph != NULL) {
     status = hr__cuda_status(hr__cuda.cuGraphInstantiateWithFlags(&graph->exec, graph->graph, 0), "making a graph");
+    if (status == NULL && hr_log_is_on(HR_LOG_DEVICE)) {
+      log_nodes(graph);
+    }
   }
   if (status != NULL || out_graph == NULL) {
     destroy(graph);

@@ -51,10 +51,13 @@ enum { HR_CUDA_WORDS_MAX = 4096 / 8 };
 HR_MUST_USE hr_status hr__cuda_pack(const hr_device_kernel *kernel, const hr_host_call *call, uint64_t *words,
                                     size_t *out_bytes);
 
-/* cuda_graph.c. Between begin and end launches go to device->capture_stream: hr__cuda_capture_kernel comes before each kernel's,
- * hr__cuda_capture_pass behind each of them. These two do nothing when nothing is captured. */
+/* Launches the passes of a kernel. */
+HR_MUST_USE hr_status hr__cuda_launch_kernel(hr__cuda_device *device, const hr_host_launch *launch);
+
+/* cuda_graph.c. Between begin and end launches go to device->capture_stream, as hr__cuda_capture_launch does with a list of them;
+ * hr__cuda_capture_pass comes behind each pass, and does nothing when nothing is captured. */
 HR_MUST_USE hr_status hr__cuda_capture_begin(void *impl, void **out_queue);
-HR_MUST_USE hr_status hr__cuda_capture_kernel(hr__cuda_device *device);
+HR_MUST_USE hr_status hr__cuda_capture_launch(hr__cuda_device *device, int count, const hr_host_launch *launches);
 HR_MUST_USE hr_status hr__cuda_capture_pass(hr__cuda_device *device);
 HR_MUST_USE hr_status hr__cuda_capture_end(void *impl, void **out_graph);
 HR_MUST_USE hr_status hr__cuda_graph_update(void *impl, void *graph, int index, const hr_host_launch *launch);
