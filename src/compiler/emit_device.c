@@ -1,7 +1,8 @@
 /* Kernels for devices of many threads: which thread does what. Warps have 32 threads that step together.
  *
  *   element-wise          a thread an element, or four neighbours (emit_device_vector.c)
- *   ordered (scatter)     a thread for all elements that differ in ordered dims alone, one after the other
+ *   ordered (scatter)     a thread for all elements that differ in ordered dims alone, one after the other; where these are many, several
+ *                         threads, each for the elements that go to its slice of the destination
  *   sequential rows       a thread a row: neighbouring rows lie side by side
  *   rows of lanes         a warp a row: thread t has lanes t and t + 32, so the tree by halves begins in the thread and goes on by
  *                         shuffles
@@ -222,6 +223,95 @@ static void emit_thread_rows(const device *d, hr_device_emission *emission) {
   emission->threads[0] = THREADS;
 }
 
+/* ---- a scatter of many elements ---- */
+
+enum { SLICED_MIN = 256, SLICES_MAX = 256, SLICED_THREADS = 1 << 16 };
+
+/* The term by which every store of an ordered kernel finds its place, and nothing else that changes within a row does; NULL: there is none.
+ * Then elements with different indices go to different places, and any order among them will do. */
+static const hr_kernel_term *find_sliced(const device *d) {
+  const hr_kernel *kernel = d->e->kernel;
+  const hr_kernel_term *found = NULL;
+  if (kernel->ordered_mask == 0 || kernel->reduce_mask != 0 || kernel->phase_count != 1 || d->elements < SLICED_MIN) {
+    return NULL;
+  }
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    const hr_access *access = instr->access >= 0 ? &kernel->accesses[instr->access] : NULL;
+    if (instr->kind == HR_INSTR_LOAD && kernel->args[access->arg].is_written) {
+      return NULL;
+    }
+    if (instr->kind != HR_INSTR_STORE) {
+      continue;
+    }
+    bool is_alike = instr->level == HR_LEVEL_ELEMENT && access->term_count == 1 && access->terms[0].stride != 0 &&
+                    (found == NULL || (found->reg == access->terms[0].reg && found->extent == access->terms[0].extent));
+    for (int w = 0; w < d->e->walked.rank; ++w) {
+      is_alike &= access->strides[d->e->walked.source[w]] == 0;
+    }
+    if (!is_alike) {
+      return NULL;
+    }
+    found = &access->terms[0];
+  }
+  return found;
+}
+
+/* A power of two: as many slices as give the device's threads something to do. */
+static int64_t slices_of(const device *d) {
+  int64_t slices = 1;
+  while (2 * slices <= SLICES_MAX && 2 * slices * d->rows <= SLICED_THREADS) {
+    slices *= 2;
+  }
+  return slices;
+}
+
+/* Marks what register `reg` is made of. */
+static void mark_needed(const hr_kernel *kernel, int reg, bool *needed) {
+  for (int k = kernel->instr_count - 1; k >= 0; --k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    needed[k] = instr->dst == reg;
+    for (int j = k + 1; !needed[k] && instr->dst >= 0 && j < kernel->instr_count; ++j) {
+      needed[k] = needed[j] && hr__device_reads(kernel, &kernel->instrs[j], instr->dst);
+    }
+  }
+}
+
+static void emit_sliced_rows(const device *d, const hr_kernel_term *term, hr_device_emission *emission) {
+  hr__emitter *e = d->e;
+  const hr_kernel *kernel = e->kernel;
+  int64_t slices = slices_of(d), threads = d->rows * slices;
+  bool *needed = HR_ARENA_ARRAY(&e->arena, bool, (size_t)kernel->instr_count + 1);
+  if (needed == NULL) {
+    e->text->failed = true;
+    return;
+  }
+  mark_needed(kernel, term->reg, needed);
+  hr__device_head(d, 0);
+  HR__EMIT(e, "const int64_t number = HR_BLOCK * %d + HR_THREAD;\nif (number >= %lld) { return; }\n", (int)THREADS,
+           (long long)threads);
+  HR__EMIT(e, "const int64_t row = number %% %lld, slice = number / %lld;\n", (long long)d->rows, (long long)d->rows);
+  hr__device_coordinates(d, &e->kept, "row", "c");
+  hr__device_row(d, 0, NULL, NULL);
+  HR__EMIT(e, "HR_UNROLL_BY_4 for (int64_t i = 0; i < %lld; ++i) {\n", (long long)d->elements);
+  hr__device_coordinates(d, &e->walked, "i", "w");
+  for (int is_rest = 0; is_rest < 2; ++is_rest) {
+    for (int k = 0; k < kernel->instr_count; ++k) {
+      if (kernel->instrs[k].level == HR_LEVEL_ELEMENT && needed[k] == !is_rest) {
+        hr__device_instr(d, &kernel->instrs[k]);
+      }
+    }
+    if (!is_rest) {
+      HR__EMIT(e, "if ((hr_term(r%d, %lld) & %lld) != slice) { continue; }\n", term->reg, (long long)term->extent,
+               (long long)slices - 1);
+    }
+  }
+  HR__EMIT(e, "}\n}\n");
+  emission->pass_count = 1;
+  emission->blocks[0] = (threads + THREADS - 1) / THREADS;
+  emission->threads[0] = THREADS;
+}
+
 /* ---- one kernel ---- */
 
 static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *emission) {
@@ -237,7 +327,10 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
   d->chunks = (d->elements + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
   d->is_long = needs_long(kernel);
   hr__device_place_spills(d);
-  if (hr__device_is_vector(d)) {
+  const hr_kernel_term *sliced = find_sliced(d);
+  if (sliced != NULL) {
+    emit_sliced_rows(d, sliced, emission);
+  } else if (hr__device_is_vector(d)) {
     hr__device_vectors(d, emission);
   } else if (hr__device_has_passes(d)) {
     hr__device_passes(d, emission);

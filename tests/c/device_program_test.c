@@ -167,6 +167,8 @@ static void fill(generated *g, const hr_dtype *dtypes) {
         ((float *)g->memory[b])[i] = (float)value;
       } else if (dtypes[b] == HR_DTYPE_F64) {
         ((double *)g->memory[b])[i] = value;
+      } else if (dtypes[b] == HR_DTYPE_I64) {
+        ((int64_t *)g->memory[b])[i] = (int64_t)(value * 10); /* indices, some of which lead nowhere */
       }
     }
   }
@@ -207,6 +209,46 @@ HR_TEST(reductions_of_many_elements_have_the_bits_of_interpreted_kernels) {
   }
   check_programs(&b, 0, 2 * SHAPES, programs);
   HR_ASSERT_EQ(b.emitted, b.kernels);
+  free(programs);
+  hr_vector_fini(&b.entries);
+  hr_text_fini(&b.text);
+}
+
+/* ---- scatters of many elements ---- */
+
+/* x * x goes to rows of %1 that %2 chooses: a number for each of `a` elements, or for each row and element. */
+static void make_scatter(generated *g, int a, int b, bool is_each, const char *mode) {
+  hr_text text = {0};
+  int count = a * b;
+  hr_text_printf(&text,
+                 "buffer %%0 %d live\nbuffer %%1 %d live\nbuffer %%2 %d live\nbuffer %%3 %d dead fresh\n"
+                 "loop %%3:f32[%d,%d]{%d,1}+0 = mul(%%0:f32[%d,%d]{%d,1}+0, %%0:f32[%d,%d]{%d,1}+0)\n"
+                 "loop %%1:f32[%d,%d]{0,1}+0@1*%d<7 = copy(%%3:f32[%d,%d]{%d,1}+0, %%2:i64[%d,%d]{%d,%d}+0) "
+                 "ordered(1) store(%s)\n",
+                 4 * count, 4 * 7 * b, 8 * count, 4 * count, a, b, b, a, b, b, a, b, b, a, b, b, a, b, b, a, b,
+                 is_each ? b : 1, is_each, mode);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
+  hr_text_fini(&text);
+  fill(g, (hr_dtype[]){HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_I64, HR_DTYPE_F32});
+}
+
+HR_TEST(scatters_of_many_elements_keep_their_order) {
+  static const char *const modes[] = {"set", "add", "mul", "max"};
+  enum { MODES = sizeof modes / sizeof *modes, PROGRAMS = 2 * MODES + 2 };
+  if (!hr__has_compiler()) {
+    return;
+  }
+  batch b = {0};
+  generated *programs = calloc(PROGRAMS, sizeof *programs);
+  for (int i = 0; i < MODES; ++i) {
+    make_scatter(&programs[2 * i], 300, 5, false, modes[i]);
+    make_scatter(&programs[2 * i + 1], 500, 3, true, modes[i]);
+  }
+  make_scatter(&programs[2 * MODES], 256, 1, false, "add");
+  make_scatter(&programs[2 * MODES + 1], 255, 700, true, "add");
+  check_programs(&b, 0, PROGRAMS, programs);
+  HR_ASSERT_EQ(b.emitted, b.kernels);
+  HR_ASSERT_EQ(b.launches_compiled, b.launches);
   free(programs);
   hr_vector_fini(&b.entries);
   hr_text_fini(&b.text);
