@@ -52,8 +52,8 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   HR_RETURN_IF_ERROR(verify_after(program, target, "simplify"));
   HR_RETURN_IF_ERROR(hr_match(program, target));
   HR_RETURN_IF_ERROR(verify_after(program, target, "match"));
-  if (target->channels_last) {
-    HR_RETURN_IF_ERROR(hr_layout(program));
+  if (target->channels_last || target->row_alignment > 0) {
+    HR_RETURN_IF_ERROR(hr_layout(program, target));
     HR_RETURN_IF_ERROR(verify_after(program, target, "layout"));
   }
   bool is_changed;

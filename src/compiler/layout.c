@@ -4,48 +4,25 @@
  *            loop %4:f32[8,64,28,28]{50176,784,28,1} = relu(%3)                  loop %4:f32[8,28,28,64]{50176,1792,64,1} = ..
  *            %5 = conv(%4, %2)                                                   %5:..{..} = conv(%4:..{50176,1,1792,64}, %2)
  *
- * Convolutions run on activations whose channels are neighbours, and reorder what comes otherwise: a pass over memory
- * for each operand. A dead, fresh buffer can lie in any order if all that touch it follow. So each convolution's
- * activations, and whatever element-wise or windowed loops derive from them, are seen as [outer, channels, inner] and laid out
- * as [outer, inner, channels]; loops on them walk their domain in the new order.
+ * A dead, fresh buffer can lie in any order, and be larger than it was, if all that touch it follow. It is seen as [outer, channels,
+ * inner]; a layout says where a step along each of these leads. Two kinds of nodes ask for layouts:
  *
- * A buffer follows when each of its accesses moves along one of these three axes with each dim of its domain, with each
+ *   convolutions (layout_images.c)  run on activations whose channels are neighbours, and reorder what comes otherwise: a pass
+ *                                   over memory for each operand. So their activations, and whatever element-wise or windowed
+ *                                   loops derive from them, are laid out as [outer, inner, channels]; loops on them walk their
+ *                                   domain in the new order
+ *   products (layout_rows.c)        of 16-bit numbers run on rows that begin at addresses of 16 bytes, say: several times as
+ *                                   fast on some devices. Longer rows serve odd widths; the domain stays
+ *
+ * A buffer follows when each of its accesses moves along one of the three axes with each dim of its domain, with each
  * bounded coordinate and with each index term, and never leaves the axis. A flattened view doesn't: there the old order stays.
- * The domain's order is the order of reductions, so sums over such values may differ in their last bits from those over
+ * The domain's order is the order of reductions, so sums over channels-last values may differ in their last bits from those over
  * the old order; the same program always gives the same ones.
  */
 #include <string.h>
 
-#include "base/vector.h"
-#include "compiler/passes.h"
+#include "compiler/layout_internal.h"
 #include "core/op.h"
-
-enum { OUTER = 0, CHANNEL, INNER, AXES };
-
-typedef struct layout {
-  int64_t dims[AXES];
-  size_t element_bytes;
-} layout;
-
-/* A buffer of the program, as far as this pass knows it. */
-typedef struct candidate {
-  bool is_open; /* may get a layout, and was not looked at yet */
-  bool is_relaid;
-  layout layout;
-} candidate;
-
-typedef struct access {
-  int node;
-  hr_operand *operand;
-} access;
-
-typedef struct pass {
-  hr_program *program;
-  candidate *candidates; /* by buffer */
-  size_t *first_access;  /* of each buffer, into accesses; one more at the end */
-  access *accesses;
-  HR_VECTOR(uint32_t) changed; /* buffers whose neighbours are still to be looked at */
-} pass;
 
 /* ---- how an operand moves over a buffer ---- */
 
@@ -56,21 +33,17 @@ typedef struct step {
 } step;
 
 typedef struct motion { /* over the three axes */
-  int64_t offset[AXES], low[AXES], high[AXES];
+  int64_t offset[HR__AXES], low[HR__AXES], high[HR__AXES];
 } motion;
 
-static int64_t old_stride(const layout *l, int axis) {
-  return axis == OUTER ? l->dims[CHANNEL] * l->dims[INNER] : axis == CHANNEL ? l->dims[INNER] : 1;
+static int64_t old_stride(const hr__layout *l, int axis) {
+  return axis == HR__OUTER ? l->dims[HR__CHANNEL] * l->dims[HR__INNER] : axis == HR__CHANNEL ? l->dims[HR__INNER] : 1;
 }
 
-static int64_t new_stride(const layout *l, int axis) {
-  return axis == OUTER ? l->dims[CHANNEL] * l->dims[INNER] : axis == INNER ? l->dims[CHANNEL] : 1;
-}
-
-static bool find_step(const layout *l, int64_t stride, step *out_step) {
+static bool find_step(const hr__layout *l, int64_t stride, step *out_step) {
   int64_t size = stride < 0 ? -stride : stride;
-  int axis = OUTER;
-  while (axis < INNER && size < old_stride(l, axis)) {
+  int axis = HR__OUTER;
+  while (axis < HR__INNER && size < old_stride(l, axis)) {
     ++axis;
   }
   *out_step = (step){axis, stride / old_stride(l, axis)};
@@ -78,7 +51,7 @@ static bool find_step(const layout *l, int64_t stride, step *out_step) {
 }
 
 /* A coordinate that takes the values 0 .. extent - 1, times `stride`. */
-static bool add_coordinate(const layout *l, int64_t stride, int64_t extent, motion *m) {
+static bool add_coordinate(const hr__layout *l, int64_t stride, int64_t extent, motion *m) {
   step s;
   if (stride == 0 || extent <= 1) {
     return true;
@@ -109,7 +82,7 @@ static bool bound_stride(const hr_operand *operand, const hr_bound *bound, int64
 }
 
 /* The same, and every dim that it depends on steps along the coordinate's own axis. */
-static bool add_bound(const layout *l, const hr_operand *operand, const hr_bound *bound, motion *m) {
+static bool add_bound(const hr__layout *l, const hr_operand *operand, const hr_bound *bound, motion *m) {
   int64_t stride = 0;
   step own, s;
   if (!bound_stride(operand, bound, &stride) || !find_step(l, stride, &own)) {
@@ -144,7 +117,7 @@ static int count_bounds(const hr_operand *operand, int d) {
 }
 
 /* Follows an access over the layout's axes; false when it can't be told, or leaves an axis. */
-static bool find_motion(const layout *l, const hr_operand *operand, motion *out_motion) {
+static bool find_motion(const hr__layout *l, const hr_operand *operand, motion *out_motion) {
   motion m = {{0}, {0}, {0}};
   int64_t offset = operand->offset;
   bool ok = hr_dtype_size(operand->dtype) == l->element_bytes;
@@ -161,7 +134,7 @@ static bool find_motion(const layout *l, const hr_operand *operand, motion *out_
     ok = add_coordinate(l, operand->terms[t].stride, operand->terms[t].extent, &m);
   }
   ok = ok && offset >= 0;
-  for (int axis = OUTER; ok && axis < AXES; ++axis) {
+  for (int axis = HR__OUTER; ok && axis < HR__AXES; ++axis) {
     m.offset[axis] = offset / old_stride(l, axis);
     offset %= old_stride(l, axis);
     ok = m.offset[axis] + m.low[axis] >= 0 && m.offset[axis] + m.high[axis] < l->dims[axis];
@@ -170,139 +143,68 @@ static bool find_motion(const layout *l, const hr_operand *operand, motion *out_
   return ok;
 }
 
-/* Dims of the operand's domain that step along the channels. */
-static uint32_t channel_dims(const layout *l, const hr_operand *operand) {
+uint32_t hr__layout_channels(const hr__layout *l, const hr_operand *operand) {
   uint32_t mask = 0;
   for (int d = 0; d < operand->rank; ++d) {
     step s;
     bool moves = operand->dims[d] > 1 && operand->strides[d] != 0 && find_step(l, operand->strides[d], &s);
-    mask |= moves && s.axis == CHANNEL ? 1u << d : 0;
+    mask |= moves && s.axis == HR__CHANNEL ? 1u << d : 0;
   }
   return mask;
 }
 
-/* ---- which buffers ---- */
+/* ---- giving a layout ---- */
 
-/* Which operands of a convolution are activations: a bit for each operand, inputs before outputs. */
-static uint32_t activations(const hr_node *node) {
-  uint32_t output = 1u << node->input_count;
-  switch (node->op) {
-    case HR_OP_CONV:
-    case HR_OP_CONV_BACKWARD_DATA:
-      return 1u | output | (output - 1) >> 3 << 3; /* and what posts read */
-    case HR_OP_CONV_BACKWARD_WEIGHT:
-      return 3u;
-    default:
-      return 0;
-  }
+bool hr__layout_is_open(const hr__layout_pass *p, const hr_operand *operand) {
+  return operand->kind == HR_OPERAND_VALUE && p->candidates[operand->index].is_open && operand->offset == 0 &&
+         operand->term_count == 0 && operand->bound_count == 0;
 }
 
-/* The layout of a buffer that an operand walks densely, its channels being the dims of `channels`; false when it doesn't, or when
- * both orders are the same. */
-static bool layout_of(const hr_program *program, const hr_operand *operand, uint32_t channels, layout *out_layout) {
-  layout l = {{1, 1, 1}, hr_dtype_size(operand->dtype)};
-  int64_t expected = 1;
-  int axis = INNER;
-  if (operand->offset != 0 || operand->term_count != 0 || operand->bound_count != 0) {
-    return false;
+int hr__layout_next_dim(const hr_operand *operand, int64_t stride) {
+  int d = operand->rank - 1;
+  while (d >= 0 && (operand->dims[d] <= 1 || operand->strides[d] != stride)) {
+    --d;
   }
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int d = operand->rank - 1; d >= 0 && !moved; --d) {
-      if (operand->dims[d] <= 1 || operand->strides[d] != expected) {
-        continue;
-      }
-      bool is_channel = channels >> d & 1;
-      axis = is_channel ? CHANNEL : axis == CHANNEL ? OUTER : axis;
-      if (is_channel && l.dims[OUTER] > 1) {
-        return false;
-      }
-      l.dims[axis] *= operand->dims[d];
-      expected *= operand->dims[d];
-      moved = true;
-    }
-  }
-  *out_layout = l;
-  return (size_t)expected * l.element_bytes == program->buffers[operand->index].bytes && l.dims[CHANNEL] > 1 &&
-         l.dims[INNER] > 1;
+  return d;
 }
 
-static bool can_follow(const pass *p, const access *a, const layout *l) {
+static bool can_follow(const hr__layout_pass *p, const hr__layout_access *a, const hr__layout *l, hr__takes_fn takes) {
   const hr_node *node = &p->program->nodes[a->node];
   motion m;
   if (!find_motion(l, a->operand, &m)) {
     return false;
   }
-  if (node->is_loop) {
-    return true;
-  }
-  uint32_t mask = activations(node);
-  for (int i = 0; i < node->input_count + node->output_count; ++i) {
+  for (int i = 0; !node->is_loop && i < node->input_count + node->output_count; ++i) {
     if (hr_node_operand(node, i) == a->operand) {
-      return (mask >> i & 1) && channel_dims(l, a->operand) == 2u; /* [N, C, ..] */
+      return takes(l, node, i);
     }
   }
-  return false;
+  return node->is_loop;
 }
 
-/* Gives the buffer a layout if everything that touches it can follow. False when memory is out. */
-static bool relay(pass *p, const hr_operand *operand, uint32_t channels) {
-  candidate *c = &p->candidates[operand->index];
-  layout l;
-  if (operand->kind != HR_OPERAND_VALUE || !c->is_open || !layout_of(p->program, operand, channels, &l)) {
-    return true;
-  }
+bool hr__layout_relay(hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__takes_fn takes) {
+  hr__candidate *c = &p->candidates[operand->index];
   c->is_open = false;
   for (size_t k = p->first_access[operand->index]; k < p->first_access[operand->index + 1]; ++k) {
-    if (!can_follow(p, &p->accesses[k], &l)) {
+    if (!can_follow(p, &p->accesses[k], l, takes)) {
       return true;
     }
   }
   c->is_relaid = true;
-  c->layout = l;
+  c->layout = *l;
   return hr_vector_push(&p->changed, operand->index);
-}
-
-static bool relay_convolutions(pass *p) {
-  for (int n = 0; n < p->program->node_count; ++n) {
-    const hr_node *node = &p->program->nodes[n];
-    uint32_t mask = node->is_loop ? 0 : activations(node);
-    for (int i = 0; mask != 0 && i < node->input_count + node->output_count; ++i) {
-      if ((mask >> i & 1) && !relay(p, hr_node_operand(node, i), 2u)) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
-/* What loops make of relaid buffers, and make them from. */
-static bool relay_neighbours(pass *p) {
-  while (p->changed.count > 0) {
-    uint32_t buffer = hr_vector_pop(&p->changed);
-    for (size_t k = p->first_access[buffer]; k < p->first_access[buffer + 1]; ++k) {
-      const hr_node *node = &p->program->nodes[p->accesses[k].node];
-      uint32_t channels = channel_dims(&p->candidates[buffer].layout, p->accesses[k].operand);
-      for (int i = 0; node->is_loop && channels != 0 && i < node->input_count + node->output_count; ++i) {
-        if (!relay(p, hr_node_operand(node, i), channels)) {
-          return false;
-        }
-      }
-    }
-  }
-  return true;
 }
 
 /* ---- rewriting ---- */
 
-static bool follow(hr_program *program, const layout *l, hr_operand *operand) {
+static bool follow(hr_program *program, const hr__layout *l, hr_operand *operand) {
   motion m;
   (void)find_motion(l, operand, &m);
   int64_t strides[HR_RANK_MAX];
   step s = {0, 0};
   for (int d = 0; d < operand->rank; ++d) {
     (void)find_step(l, operand->strides[d], &s);
-    strides[d] = operand->dims[d] == 1 ? 0 : s.count * new_stride(l, s.axis);
+    strides[d] = operand->dims[d] == 1 ? 0 : s.count * l->strides[s.axis];
   }
   hr_index_term *terms = HR_ARENA_ARRAY(&program->arena, hr_index_term, (size_t)operand->term_count + 1);
   operand->strides = hr_arena_dup(&program->arena, strides, (size_t)operand->rank * sizeof *strides);
@@ -312,12 +214,12 @@ static bool follow(hr_program *program, const layout *l, hr_operand *operand) {
   for (int t = 0; t < operand->term_count; ++t) {
     (void)find_step(l, operand->terms[t].stride, &s);
     terms[t] = operand->terms[t];
-    terms[t].stride = s.count * new_stride(l, s.axis);
+    terms[t].stride = s.count * l->strides[s.axis];
   }
   operand->terms = terms;
   operand->offset = 0;
-  for (int axis = OUTER; axis < AXES; ++axis) {
-    operand->offset += m.offset[axis] * new_stride(l, axis);
+  for (int axis = HR__OUTER; axis < HR__AXES; ++axis) {
+    operand->offset += m.offset[axis] * l->strides[axis];
   }
   return true;
 }
@@ -380,15 +282,15 @@ static bool permute_domain(hr_program *program, hr_node *node, uint32_t channels
   return true;
 }
 
-static bool rewrite_node(pass *p, hr_node *node) {
+static bool rewrite_node(hr__layout_pass *p, hr_node *node) {
   uint32_t channels = 0;
   for (int i = node->input_count + node->output_count - 1; i >= 0; --i) {
     hr_operand *operand = hr_node_operand(node, i);
     if (operand->kind != HR_OPERAND_VALUE || !p->candidates[operand->index].is_relaid) {
       continue;
     }
-    const layout *l = &p->candidates[operand->index].layout;
-    channels = channels != 0 ? channels : channel_dims(l, operand);
+    const hr__layout *l = &p->candidates[operand->index].layout;
+    channels = channels != 0 ? channels : hr__layout_channels(l, operand);
     if (!follow(p->program, l, operand)) {
       return false;
     }
@@ -399,16 +301,17 @@ static bool rewrite_node(pass *p, hr_node *node) {
 
 /* ---- the pass ---- */
 
-static bool has_convolutions(const hr_program *program) {
+/* Whether a library node is here that may ask. */
+static bool has_contractions(const hr_program *program) {
   for (int n = 0; n < program->node_count; ++n) {
-    if (!program->nodes[n].is_loop && activations(&program->nodes[n]) != 0) {
+    if (hr_op_table(program->nodes[n].op)->family == HR_FAMILY_CONTRACTION) {
       return true;
     }
   }
   return false;
 }
 
-static bool find_accesses(pass *p) {
+static bool find_accesses(hr__layout_pass *p) {
   hr_program *program = p->program;
   size_t buffers = (size_t)program->buffer_count, count = 0;
   p->candidates = hr_calloc(buffers + 1, sizeof *p->candidates);
@@ -429,7 +332,7 @@ static bool find_accesses(pass *p) {
           continue;
         }
         if (fill) {
-          p->accesses[p->first_access[operand->index + 1]] = (access){n, operand};
+          p->accesses[p->first_access[operand->index + 1]] = (hr__layout_access){n, operand};
         }
         ++p->first_access[operand->index + (fill ? 1 : 2)];
       }
@@ -444,14 +347,19 @@ static bool find_accesses(pass *p) {
   return true;
 }
 
-hr_status hr_layout(hr_program *program) {
-  if (!has_convolutions(program)) {
+hr_status hr_layout(hr_program *program, const hr_target *target) {
+  if (!has_contractions(program)) {
     return NULL;
   }
-  pass p = {.program = program};
-  bool ok = find_accesses(&p) && relay_convolutions(&p) && relay_neighbours(&p);
+  hr__layout_pass p = {.program = program};
+  bool ok = find_accesses(&p) && (!target->channels_last || hr__layout_images(&p)) &&
+            (target->row_alignment == 0 || hr__layout_rows(&p, target->row_alignment));
   for (int n = 0; ok && n < program->node_count; ++n) {
     ok = rewrite_node(&p, &program->nodes[n]);
+  }
+  for (int b = 0; ok && b < program->buffer_count; ++b) {
+    const hr__candidate *c = &p.candidates[b];
+    program->buffers[b].bytes = c->is_relaid ? c->layout.bytes : program->buffers[b].bytes;
   }
   hr_free(p.candidates);
   hr_free(p.first_access);

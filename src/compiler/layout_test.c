@@ -22,6 +22,8 @@ static void value_form(const char *text, hr_program *out_program) {
   hr_program_fini(&stream);
 }
 
+static const hr_target channels_last = {.channels_last = true};
+
 static int count_relaid(const hr_program *program) {
   int count = 0;
   for (int n = 0; n < program->node_count; ++n) {
@@ -51,7 +53,7 @@ static int check_same_results(const char *text) {
       }
     }
   }
-  HR_ASSERT_OK(hr_layout(&programs[1]));
+  HR_ASSERT_OK(hr_layout(&programs[1], &channels_last));
   HR_ASSERT_OK(hr_program_verify(&programs[1]));
   const hr_scalar scalars[2] = {hr_scalar_f64(0.1), hr_scalar_f64(1e-5)};
   for (int k = 0; k < 2; ++k) {
@@ -242,7 +244,7 @@ HR_TEST(every_failing_allocation_is_an_error) {
     hr_program program;
     value_form(text, &program);
     hr__allocator_fail_after(n);
-    hr_status status = hr_layout(&program);
+    hr_status status = hr_layout(&program, &channels_last);
     hr__allocator_fail_after(-1);
     is_done = status == NULL;
     HR_ASSERT_EQ(hr_status_code_of(status), is_done ? HR_STATUS_OK : HR_STATUS_RESOURCE_EXHAUSTED);

@@ -14,8 +14,8 @@ hr_status hr_simplify(hr_program *program);
 /* Matches element-wise loops into the contraction that alone feeds them, where the target keeps it with them. */
 hr_status hr_match(hr_program *program, const hr_target *target);
 
-/* Lays dead activations of convolutions out channels-last, and what loops make of them. */
-hr_status hr_layout(hr_program *program);
+/* Lays dead operands of contractions out as the target's libraries like them, and what loops make of them. */
+hr_status hr_layout(hr_program *program, const hr_target *target);
 
 enum { HR_GROUP_NODES_MAX = 48, HR_GROUP_ACCESSES_MAX = 160 };
 

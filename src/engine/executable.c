@@ -305,10 +305,10 @@ static hr_status compile(hr_executable *executable, const hr_key *key, hr_device
   hr_dialect dialect = device->driver->dialect;
   hr_target target = {.keeps = hr__ways_providers(dialect)[0] != NULL ? hr__ways_keep : NULL,
                       .keeps_ctx = device,
-                      .channels_last = hr__ways_prefer_channels_last(dialect),
                       .resident_row_bytes = RESIDENT_ROW_BYTES,
                       .verify = hr_log_is_on(HR_LOG_VERIFY)};
   hr_program program;
+  hr__ways_layouts(dialect, &target);
   HR_RETURN_IF_ERROR(hr__key_decode(key, &program));
   hr__dump_program(&program, key->hash, device->name, arguments);
   hr_status status = hr_compile(&program, &target, &executable->schedule);

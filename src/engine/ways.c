@@ -85,13 +85,13 @@ hr_status hr__library_check(const hr_device *device, hr_op op) {
   return hr_status_annotate(why, "%s", hr_op_table(op)->name);
 }
 
-bool hr__ways_prefer_channels_last(hr_dialect dialect) {
+void hr__ways_layouts(hr_dialect dialect, hr_target *target) {
   const hr_provider *const *providers = hr__ways_providers(dialect);
-  bool channels_last = false;
   for (int i = 0; providers[i] != NULL; i++) {
-    channels_last |= providers[i]->channels_last;
+    size_t alignment = providers[i]->row_alignment;
+    target->channels_last |= providers[i]->channels_last;
+    target->row_alignment = alignment > target->row_alignment ? alignment : target->row_alignment;
   }
-  return channels_last;
 }
 
 /* ---- ways ---- */

@@ -7,6 +7,7 @@
 #define HEADRACE_ENGINE_WAYS_H_
 
 #include "base/text.h"
+#include "compiler/compile.h"
 #include "engine/choices.h"
 #include "providers/provider.h"
 #include "runtime/device.h"
@@ -31,7 +32,8 @@ const hr_provider *const *hr__ways_providers(hr_dialect dialect);
 bool hr__ways_keep(void *ctx, const hr_program *program, const hr_node *node);
 /* Whether some library of the device runs a library row; UNIMPLEMENTED says why not. */
 HR_MUST_USE hr_status hr__library_check(const hr_device *device, hr_op op);
-bool hr__ways_prefer_channels_last(hr_dialect dialect);
+/* How the dialect's providers like what they work on to lie: sets channels_last and row_alignment. */
+void hr__ways_layouts(hr_dialect dialect, hr_target *target);
 
 /* The ways that may be there, the one that is taken without measurement first; their number. */
 int hr__ways_list(const hr_provider *const *providers, const hr_program *program, const hr_node *node,

@@ -20,6 +20,9 @@ struct hr_provider {
   const char *name;
   hr_dialect dialect; /* of the devices that it is for */
   bool channels_last; /* its convolutions run best on activations whose channels are neighbours */
+  /* Bytes: its products of 16-bit matrices run best where rows begin at multiples of it, and take rows at any distance; 0: no
+   * matter where. */
+  size_t row_alignment;
   /* Loads the library; UNAVAILABLE with the reason and the paths tried when it can't be had. Called once, under a lock. */
   hr_status (*open)(void);
   /* (optional; NULL: it runs no library rows) Whether it runs this one, in some dtypes and sizes: OK, NOT_FOUND where the row is not

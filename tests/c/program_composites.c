@@ -580,6 +580,29 @@ static void add_matmul(hr__maker *m) {
   hr__end(m, &draft);
 }
 
+/* A product of 16-bit numbers that dies, and one more of it or of its transpose; what comes later may see it, too. */
+static void add_narrow_products(hr__maker *m) {
+  static const int swap[2] = {1, 0};
+  hr_dtype dtype = hr__chance(m, 2) ? HR_DTYPE_F16 : HR_DTYPE_BF16;
+  int64_t rows = 2 + hr__pick(m, 12), columns = 5 + hr__pick(m, 36), inner = 1 + hr__pick(m, 8);
+  bool is_turned = hr__chance(m, 2);
+  hr_operand y = hr__apart(m, dtype, 2, (const int64_t[]){rows, columns}, true, true);
+  hr_operand left = is_turned ? hr__permute(m, y, swap) : y;
+  const hr_operand factors[2][2] = {{hr__new_tensor(m, dtype, 2, (const int64_t[]){rows, inner}),
+                                     hr__new_tensor(m, dtype, 2, (const int64_t[]){inner, columns})},
+                                    {left, hr__new_tensor(m, dtype, 2, (const int64_t[]){left.dims[1], inner})}};
+  const hr_operand out = hr__new_output(m, dtype, 2, (const int64_t[]){left.dims[0], inner});
+  for (int k = 0; k < 2; ++k) {
+    hr__draft draft = hr__begin(HR_OP_MATMUL);
+    hr__in(&draft, factors[k][0]);
+    hr__in(&draft, factors[k][1]);
+    hr__in(&draft, hr__absent());
+    hr__out(&draft, k == 0 ? y : out);
+    hr__end(m, &draft);
+  }
+  hr__add_view(m, &y, true);
+}
+
 static void add_conv(hr__maker *m) {
   int64_t groups = 1 + hr__chance(m, 3), in = groups * (1 + hr__pick(m, 2)), out = groups * (1 + hr__pick(m, 3));
   int64_t x[4] = {1 + hr__pick(m, 2), in, 3 + hr__pick(m, 6), 3 + hr__pick(m, 6)};
@@ -739,6 +762,7 @@ void hr__add_composite(hr__maker *m) {
                                                 add_embedding_backward,
                                                 add_triangle_or_sum,
                                                 add_matmul,
+                                                add_narrow_products,
                                                 add_conv,
                                                 add_cell,
                                                 add_attention,

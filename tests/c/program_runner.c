@@ -123,11 +123,42 @@ static hr_status run_check(const run *r, const hr_node *node) {
                                              (long long)node->ints[0], (long long)node->ints[1]);
 }
 
+static bool keeps_products(void *ctx, const hr_program *program, const hr_node *node) {
+  (void)ctx, (void)program;
+  return node->op == HR_OP_MATMUL && node->post_count == 0;
+}
+
+/* A product that the compiler has left: as it is, where its operands lie. */
+static hr_status run_product(const run *r, int n) {
+  const hr_program *program = &r->schedule->program;
+  hr_program single;
+  HR_RETURN_IF_ERROR(hr__single_node(program, n, &single));
+  hr__to_stream_form(&single);
+  void **memory = calloc((size_t)program->buffer_count + 1, sizeof *memory);
+  for (int b = 0; b < program->buffer_count; ++b) {
+    memory[b] = address_of(r, (uint32_t)b);
+  }
+  hr_status status = hr__run_interpreted(&single, memory, r->arguments, (hr__way){0});
+  free(memory);
+  hr_program_fini(&single);
+  return status;
+}
+
+static void count_grown(const hr_program *program, const hr_program *compiled, int64_t *grown) {
+  for (int b = 0; grown != NULL && b < program->buffer_count; ++b) {
+    *grown += compiled->buffers[b].bytes > program->buffers[b].bytes;
+  }
+}
+
 hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments, hr__way way) {
-  hr_target target = {
-      .verify = true, .resident_row_bytes = way.resident_row_bytes, .recompute_bytes = way.recompute_bytes};
+  hr_target target = {.verify = true,
+                      .resident_row_bytes = way.resident_row_bytes,
+                      .recompute_bytes = way.recompute_bytes,
+                      .keeps = way.row_alignment > 0 ? keeps_products : NULL,
+                      .row_alignment = way.row_alignment};
   hr_schedule schedule;
   HR_RETURN_IF_ERROR(hr_compile(program, &target, &schedule));
+  count_grown(program, &schedule.program, way.grown);
   run r = {&schedule, memory, hr__exact_alloc(schedule.arena_bytes), arguments, way};
   memset(r.arena, 0x7f, schedule.arena_bytes);
   hr_status status = NULL;
@@ -138,7 +169,7 @@ hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr
     } else if (step->kind == HR_STEP_CHECK) {
       status = run_check(&r, step->node);
     } else {
-      status = hr_status_make(HR_STATUS_INTERNAL, "a library step, though no provider keeps anything");
+      status = run_product(&r, step->nodes[0]);
     }
   }
   hr__exact_free(r.arena, schedule.arena_bytes);

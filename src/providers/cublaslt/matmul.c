@@ -263,6 +263,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
 const hr_provider hr__cublaslt_provider = {
     .name = "cublaslt",
     .dialect = HR_DIALECT_CUDA,
+    .row_alignment = 16,
     .open = hr__cublaslt_open,
     .supports = supports,
     .prepare = prepare,

@@ -1,0 +1,83 @@
+/* Channels-last: which activations convolutions want so, and what loops make of them, and make them from. See layout.c. */
+#include "compiler/layout_internal.h"
+
+/* Which operands of a convolution are activations: a bit for each operand, inputs before outputs. */
+static uint32_t activations(const hr_node *node) {
+  uint32_t output = 1u << node->input_count;
+  switch (node->op) {
+    case HR_OP_CONV:
+    case HR_OP_CONV_BACKWARD_DATA:
+      return 1u | output | (output - 1) >> 3 << 3; /* and what posts read */
+    case HR_OP_CONV_BACKWARD_WEIGHT:
+      return 3u;
+    default:
+      return 0;
+  }
+}
+
+static bool takes(const hr__layout *l, const hr_node *node, int operand) {
+  return (activations(node) >> operand & 1) &&
+         hr__layout_channels(l, hr_node_operand(node, operand)) == 2u; /* [N, C, ..] */
+}
+
+/* The layout of a buffer that an operand walks densely, its channels being the dims of `channels`; false when it doesn't, or when
+ * both orders are the same. */
+static bool layout_of(const hr_program *program, const hr_operand *operand, uint32_t channels, hr__layout *out_layout) {
+  hr__layout l = {.dims = {1, 1, 1}, .element_bytes = hr_dtype_size(operand->dtype)};
+  int64_t expected = 1;
+  int axis = HR__INNER;
+  for (int d; (d = hr__layout_next_dim(operand, expected)) >= 0; expected *= operand->dims[d]) {
+    bool is_channel = channels >> d & 1;
+    axis = is_channel ? HR__CHANNEL : axis == HR__CHANNEL ? HR__OUTER : axis;
+    if (is_channel && l.dims[HR__OUTER] > 1) {
+      return false;
+    }
+    l.dims[axis] *= operand->dims[d];
+  }
+  l.strides[HR__OUTER] = l.dims[HR__CHANNEL] * l.dims[HR__INNER];
+  l.strides[HR__INNER] = l.dims[HR__CHANNEL];
+  l.strides[HR__CHANNEL] = 1;
+  l.bytes = program->buffers[operand->index].bytes;
+  *out_layout = l;
+  return (size_t)expected * l.element_bytes == l.bytes && l.dims[HR__CHANNEL] > 1 && l.dims[HR__INNER] > 1;
+}
+
+static bool relay(hr__layout_pass *p, const hr_operand *operand, uint32_t channels) {
+  hr__layout l;
+  return !hr__layout_is_open(p, operand) || !layout_of(p->program, operand, channels, &l) ||
+         hr__layout_relay(p, operand, &l, takes);
+}
+
+static bool relay_convolutions(hr__layout_pass *p) {
+  for (int n = 0; n < p->program->node_count; ++n) {
+    const hr_node *node = &p->program->nodes[n];
+    uint32_t mask = node->is_loop ? 0 : activations(node);
+    for (int i = 0; mask != 0 && i < node->input_count + node->output_count; ++i) {
+      if ((mask >> i & 1) && !relay(p, hr_node_operand(node, i), 2u)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/* What loops make of relaid buffers, and make them from. */
+static bool relay_neighbours(hr__layout_pass *p) {
+  while (p->changed.count > 0) {
+    uint32_t buffer = hr_vector_pop(&p->changed);
+    for (size_t k = p->first_access[buffer]; k < p->first_access[buffer + 1]; ++k) {
+      const hr_node *node = &p->program->nodes[p->accesses[k].node];
+      uint32_t channels = hr__layout_channels(&p->candidates[buffer].layout, p->accesses[k].operand);
+      for (int i = 0; node->is_loop && channels != 0 && i < node->input_count + node->output_count; ++i) {
+        if (!relay(p, hr_node_operand(node, i), channels)) {
+          return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+bool hr__layout_images(hr__layout_pass *p) {
+  return relay_convolutions(p) && relay_neighbours(p);
+}

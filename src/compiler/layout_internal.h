@@ -1,0 +1,54 @@
+/* layout_internal.h: what the files of the layout pass share. See layout.c. */
+#ifndef HEADRACE_COMPILER_LAYOUT_INTERNAL_H_
+#define HEADRACE_COMPILER_LAYOUT_INTERNAL_H_
+
+#include "base/vector.h"
+#include "compiler/passes.h"
+
+enum { HR__OUTER = 0, HR__CHANNEL, HR__INNER, HR__AXES };
+
+/* A buffer as a dense [outer, channels, inner], and where it puts a step along each of them. */
+typedef struct hr__layout {
+  int64_t dims[HR__AXES], strides[HR__AXES]; /* strides: the new ones, in elements */
+  size_t element_bytes, bytes;               /* bytes: of the whole buffer as it is to be */
+} hr__layout;
+
+/* Operand `operand` of a library node: whether the library takes it laid out so. */
+typedef bool (*hr__takes_fn)(const hr__layout *l, const hr_node *node, int operand);
+
+/* A buffer of the program, as far as this pass knows it. */
+typedef struct hr__candidate {
+  bool is_open; /* may get a layout, and was not looked at yet */
+  bool is_relaid;
+  hr__layout layout;
+} hr__candidate;
+
+typedef struct hr__layout_access {
+  int node;
+  hr_operand *operand;
+} hr__layout_access;
+
+typedef struct hr__layout_pass {
+  hr_program *program;
+  hr__candidate *candidates;   /* by buffer */
+  size_t *first_access;        /* of each buffer, into accesses; one more at the end */
+  hr__layout_access *accesses; /* in order of nodes */
+  HR_VECTOR(uint32_t) changed; /* buffers whose neighbours are still to be looked at */
+} hr__layout_pass;
+
+/* Whether the operand's buffer may get a layout, and the operand sees it as it lies: no offset, no indices, no bounds. */
+bool hr__layout_is_open(const hr__layout_pass *p, const hr_operand *operand);
+/* The dim of more than one element whose stride is `stride`; -1: none. From 1 on, these are a dense operand's dims from the inside. */
+int hr__layout_next_dim(const hr_operand *operand, int64_t stride);
+/* Dims of the operand's domain that step along the channels. */
+uint32_t hr__layout_channels(const hr__layout *l, const hr_operand *operand);
+
+/* Gives the operand's buffer this layout if everything that touches it can follow; `takes` speaks for library nodes. False when
+ * memory is out. */
+bool hr__layout_relay(hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__takes_fn takes);
+
+/* Who asks for layouts. False when memory is out. */
+bool hr__layout_images(hr__layout_pass *p);                 /* convolutions */
+bool hr__layout_rows(hr__layout_pass *p, size_t alignment); /* products: rows begin at multiples of so many bytes */
+
+#endif

@@ -1,0 +1,169 @@
+/* Longer rows for products of 16-bit numbers: the same bits, in buffers that have grown, and only where they may. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hr_test.h"
+
+#include "base/allocator.h"
+#include "compiler/passes.h"
+#include "program_runner.h"
+
+enum { BUFFERS_MAX = 16 };
+
+static void fill(void *memory, size_t bytes, unsigned state) {
+  for (size_t i = 0; i + 1 < bytes;
+       i += 2) { /* bf16 between 0.5 and 2, of both signs; tiny numbers in f32 and i64 alike */
+    state = state * 1664525u + 1013904223u;
+    uint16_t bits = (uint16_t)((state >> 16 & 0x80ff) | 0x3f00);
+    memcpy((char *)memory + i, &bits, sizeof bits);
+  }
+}
+
+static void **memory_of(const hr_program *program) {
+  void **memory = calloc(BUFFERS_MAX, sizeof *memory);
+  HR_ASSERT(program->buffer_count <= BUFFERS_MAX);
+  for (int b = 0; b < program->buffer_count; ++b) {
+    memory[b] = hr__exact_alloc(program->buffers[b].bytes);
+    fill(memory[b], program->buffers[b].bytes, (unsigned)b + 1);
+  }
+  return memory;
+}
+
+/* Runs a program as it is and with rows at multiples of 16 bytes. All that is alive agrees to the bit; gives how many buffers
+ * have grown. `index` >= 0: a buffer of i64 that holds 1, 0, 1, 0, .. */
+static int64_t grows_by_index(const char *text, int index) {
+  hr_program program;
+  HR_ASSERT_OK(hr_program_parse(text, &program));
+  int64_t grown = 0;
+  const hr__way ways[2] = {{.cut = 0}, {.row_alignment = 16, .grown = &grown}};
+  void **memory[2] = {memory_of(&program), memory_of(&program)};
+  for (int k = 0; k < 2; ++k) {
+    for (size_t i = 0; index >= 0 && i < program.buffers[index].bytes / sizeof(int64_t); ++i) {
+      ((int64_t *)memory[k][index])[i] = i % 2 == 0;
+    }
+    HR_ASSERT_OK(hr__run_interpreted(&program, memory[k], NULL, ways[k]));
+  }
+  for (int b = 0; b < program.buffer_count; ++b) {
+    HR_ASSERT(program.buffers[b].is_dead || memcmp(memory[0][b], memory[1][b], program.buffers[b].bytes) == 0);
+  }
+  for (int k = 0; k < 2; ++k) {
+    hr__memory_free(&program, memory[k]);
+  }
+  hr_program_fini(&program);
+  return grown;
+}
+
+static int64_t grows(const char *text) {
+  return grows_by_index(text, -1);
+}
+
+/* x[6, 8] w[33, 8] -> y[6, 33], dead */
+#define FACTORS "buffer %0 96 live\nbuffer %1 528 live\nbuffer %2 396 dead fresh\n"
+#define X "%0:bf16[6,8]{8,1}+0"
+#define W "%1:bf16[8,33]{1,8}+0"
+#define Y "%2:bf16[6,33]{33,1}+0"
+#define PRODUCT Y " = matmul(" X ", " W ", _)\n"
+
+HR_TEST(logits_and_their_gradient) {
+  HR_ASSERT_EQ(grows(FACTORS "buffer %3 792 live fresh\nbuffer %4 396 dead fresh\nbuffer %5 96 live fresh\n"
+                             "buffer %6 528 live fresh\n" PRODUCT "%3:f32[6,33]{33,1}+0 = log_softmax(" Y ") ints(1)\n"
+                             "%4:bf16[6,33]{33,1}+0 = exp(%3:f32[6,33]{33,1}+0)\n"
+                             "%5:bf16[6,8]{8,1}+0 = matmul(%4:bf16[6,33]{33,1}+0, %1:bf16[33,8]{8,1}+0, _)\n"
+                             "%6:bf16[33,8]{8,1}+0 = matmul(%4:bf16[33,6]{1,33}+0, " X ", _)\n"),
+               2);
+}
+
+HR_TEST(sums_over_rows_and_over_columns) {
+  HR_ASSERT_EQ(grows(FACTORS "buffer %3 12 live fresh\nbuffer %4 66 live fresh\nbuffer %5 24 live fresh\n" PRODUCT
+                             "%3:bf16[6,1]{1,1}+0 = sum(" Y ") ints(2)\n"
+                             "%4:bf16[1,33]{33,1}+0 = sum(" Y ") ints(1)\n"
+                             "%5:f32[6,1]{1,1}+0 = amax(" Y ") ints(2)\n"),
+               1);
+}
+
+HR_TEST(views_of_columns_and_of_rows_follow) {
+  HR_ASSERT_EQ(grows(FACTORS "buffer %3 120 live fresh\nbuffer %4 66 live fresh\nbuffer %5 396 live fresh\n"
+                             "buffer %6 396 live fresh\n" PRODUCT "%3:bf16[6,10]{10,1}+0 = exp(%2:bf16[6,10]{33,2}+5)\n"
+                             "%4:bf16[33]{1}+0 = tanh(%2:bf16[33]{-1}+131)\n"
+                             "%2:bf16[2,33]{33,1}+66 = neg(%2:bf16[2,33]{33,1}+66)\n"
+                             "%5:bf16[33,6]{6,1}+0 = neg(%2:bf16[33,6]{1,33}+0)\n"
+                             "%6:bf16[2,3,33]{99,33,1}+0 = exp(%2:bf16[2,3,33]{99,33,1}+0)\n"),
+               1);
+}
+
+HR_TEST(batches_are_rows) {
+  HR_ASSERT_EQ(grows("buffer %0 96 live\nbuffer %1 528 live\nbuffer %2 396 dead fresh\nbuffer %3 396 live fresh\n"
+                     "%2:bf16[2,3,33]{99,33,1}+0 = matmul(%0:bf16[2,3,8]{24,8,1}+0, %1:bf16[8,33]{1,8}+0, _)\n"
+                     "%3:bf16[6,33]{33,1}+0 = relu(" Y ")\n"),
+               1);
+  HR_ASSERT_EQ(grows("buffer %0 96 live\nbuffer %1 528 live\nbuffer %2 396 dead fresh\nbuffer %3 396 live fresh\n"
+                     "%2:bf16[3,2,33]{33,99,1}+0 = matmul(%0:bf16[3,2,8]{8,24,1}+0, %1:bf16[8,33]{1,8}+0, _)\n"
+                     "%3:bf16[6,33]{33,1}+0 = relu(" Y ")\n"),
+               1);
+}
+
+HR_TEST(rows_that_are_looked_up_follow) {
+  HR_ASSERT_EQ(grows_by_index(FACTORS "buffer %3 264 live fresh\nbuffer %4 32 live\n" PRODUCT
+                                      "%3:bf16[4,33]{33,1}+0 = index_select(" Y ", %4:i64[4]{1}+0) ints(0)\n",
+                              4),
+               1);
+  HR_ASSERT_EQ(grows_by_index(FACTORS "buffer %3 12 live fresh\nbuffer %4 48 live\n" PRODUCT
+                                      "%3:bf16[6,1]{1,1}+0 = gather(" Y ", %4:i64[6,1]{1,1}+0) ints(1)\n",
+                              4),
+               1);
+}
+
+HR_TEST(what_may_not_or_need_not_grow_stays) {
+  /* alive; not fresh; seen as one row; written as one row; read across the ends of rows */
+  HR_ASSERT_EQ(grows("buffer %0 96 live\nbuffer %1 528 live\nbuffer %2 396 live fresh\n" PRODUCT), 0);
+  HR_ASSERT_EQ(grows("buffer %0 96 live\nbuffer %1 528 live\nbuffer %2 396 dead\nbuffer %3 396 live fresh\n" PRODUCT
+                     "%3:bf16[6,33]{33,1}+0 = relu(" Y ")\n"),
+               0);
+  HR_ASSERT_EQ(grows(FACTORS "buffer %3 396 live fresh\n" PRODUCT "%3:bf16[198]{1}+0 = relu(%2:bf16[198]{1}+0)\n"), 0);
+  HR_ASSERT_EQ(grows(FACTORS "buffer %3 96 live fresh\n"
+                             "%2:bf16[198]{1}+0 = relu(%1:bf16[198]{1}+0)\n"
+                             "%3:bf16[6,8]{8,1}+0 = matmul(" Y ", %1:bf16[33,8]{8,1}+0, _)\n"),
+               0);
+  HR_ASSERT_EQ(
+      grows(FACTORS "buffer %3 396 live fresh\n" PRODUCT "%3:bf16[4,34]{34,1}+0 = relu(%2:bf16[4,34]{34,1}+0)\n"), 0);
+  /* even; so short that a quarter would be waste; a part of its buffer; a single row; 32 bits */
+  HR_ASSERT_EQ(grows("buffer %0 96 live\nbuffer %1 512 live\nbuffer %2 384 dead fresh\nbuffer %3 384 live fresh\n"
+                     "%2:bf16[6,32]{32,1}+0 = matmul(" X ", %1:bf16[8,32]{1,8}+0, _)\n"
+                     "%3:bf16[6,32]{32,1}+0 = relu(%2:bf16[6,32]{32,1}+0)\n"),
+               0);
+  HR_ASSERT_EQ(grows("buffer %0 96 live\nbuffer %1 48 live\nbuffer %2 36 dead fresh\nbuffer %3 36 live fresh\n"
+                     "%2:bf16[6,3]{3,1}+0 = matmul(" X ", %1:bf16[8,3]{1,8}+0, _)\n"
+                     "%3:bf16[6,3]{3,1}+0 = relu(%2:bf16[6,3]{3,1}+0)\n"),
+               0);
+  HR_ASSERT_EQ(
+      grows("buffer %0 96 live\nbuffer %1 528 live\nbuffer %2 398 dead fresh\nbuffer %3 396 live fresh\n" PRODUCT
+            "%3:bf16[6,33]{33,1}+0 = relu(" Y ")\n"),
+      0);
+  HR_ASSERT_EQ(grows(FACTORS "buffer %3 66 live fresh\nbuffer %4 66 dead fresh\n"
+                             "%4:bf16[1,33]{33,1}+0 = matmul(%0:bf16[1,8]{8,1}+0, " W ", _)\n"
+                             "%3:bf16[1,33]{33,1}+0 = relu(%4:bf16[1,33]{33,1}+0)\n"),
+               0);
+  HR_ASSERT_EQ(grows("buffer %0 192 live\nbuffer %1 1056 live\nbuffer %2 792 dead fresh\nbuffer %3 792 live fresh\n"
+                     "%2:f32[6,33]{33,1}+0 = matmul(%0:f32[6,8]{8,1}+0, %1:f32[8,33]{1,8}+0, _)\n"
+                     "%3:f32[6,33]{33,1}+0 = relu(%2:f32[6,33]{33,1}+0)\n"),
+               0);
+}
+
+HR_TEST(every_failing_allocation_is_an_error) {
+  bool is_done = false;
+  for (int n = 0; !is_done; ++n) {
+    hr_program program;
+    HR_ASSERT_OK(hr_program_parse(
+        FACTORS "buffer %3 396 live fresh\n" PRODUCT "loop %3:bf16[6,33]{33,1}+0 = relu(" Y ")\n", &program));
+    HR_ASSERT_OK(hr_versions(&program));
+    hr__allocator_fail_after(n);
+    hr_status status = hr_layout(&program, &(hr_target){.row_alignment = 16});
+    hr__allocator_fail_after(-1);
+    is_done = status == NULL;
+    HR_ASSERT_EQ(hr_status_code_of(status), is_done ? HR_STATUS_OK : HR_STATUS_RESOURCE_EXHAUSTED);
+    HR_ASSERT(!is_done || program.buffers[2].bytes == 6 * 40 * 2);
+    hr_status_free(status);
+    hr_program_fini(&program);
+  }
+}
