@@ -54,6 +54,8 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   HR_RETURN_IF_ERROR(verify_after(program, target, "match"));
   if (target->channels_last || target->row_alignment > 0) {
     HR_RETURN_IF_ERROR(hr_layout(program, target));
+    HR_RETURN_IF_ERROR(hr_expand_again(program, target->keeps, target->keeps_ctx));
+    HR_RETURN_IF_ERROR(hr_versions(program));
     HR_RETURN_IF_ERROR(verify_after(program, target, "layout"));
   }
   bool is_changed;
@@ -64,6 +66,7 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
     HR_RETURN_IF_ERROR(hr_fuse(program, target, &fusion));
   }
   HR_RETURN_IF_ERROR(hr_wait(program, &fusion));
+  HR_RETURN_IF_ERROR(hr_hoist(program, target, &fusion));
   HR_RETURN_IF_ERROR(hr_live(program, &fusion, &liveness));
   HR_RETURN_IF_ERROR(hr_plan(program, &liveness, schedule));
   return make_steps(program, &fusion, &liveness, target, schedule);

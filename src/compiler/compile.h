@@ -1,6 +1,6 @@
 /* compile.h: from a recorded program to a schedule of steps.
  *
- *   stream form --expand, versions--> value form --simplify, match, layout--> --fuse, recompute, wait--> groups
+ *   stream form --expand, versions--> value form --simplify, match, layout--> --fuse, recompute, wait, hoist--> groups
  *               --plan--> --lower--> kernels
  *
  * Each pass has a file of its own. The compiler never calls a driver: it asks for target data.
@@ -16,10 +16,12 @@ typedef struct hr_target {
   hr_keep_fn keeps; /* whether a provider answers for a contraction, posts included, or a composite; NULL: none does */
   void *keeps_ctx;
   bool channels_last;         /* convolutions run best where the channels of activations are neighbours */
+  bool one_format;            /* and where all their activations lie alike */
   size_t row_alignment;       /* bytes: where rows of 16-bit factors and products best begin; 0: anywhere */
   int64_t resident_row_bytes; /* a row longer than this is not kept between phases */
   int64_t
       recompute_bytes; /* values smaller than this are stored rather than computed again; 0: the compiler's choice */
+  int64_t hoist_bytes; /* groups that wait for nothing and make at most so much run first */
   bool verify;         /* run the verifier between passes */
 } hr_target;
 

@@ -584,6 +584,53 @@ HR_TEST(an_average_does_not_keep_a_temporary) {
   HR_ASSERT_EQ(count_kernels(text), 4);
 }
 
+static compiled compile_hoisted(const char *text) {
+  return compile_for(text, (hr_target){.hoist_bytes = 32});
+}
+
+HR_TEST(small_groups_that_wait_for_nothing_run_first) {
+  compiled c = compile_hoisted("buffer %0 64 live\nbuffer %1 64 live fresh\nbuffer %2 8 live\nbuffer %3 8 live fresh\n"
+                               "buffer %4 12 live\nbuffer %5 12 live fresh\nbuffer %6 64 live fresh\n"
+                               "%1:f32[16]{1}+0 = exp(%0:f32[16]{1}+0)\n"
+                               "%3:f32[2]{1}+0 = neg(%2:f32[2]{1}+0)\n"
+                               "%6:f32[4,4]{4,1}+0 = neg(%1:f32[4,4]{1,4}+0)\n"
+                               "%5:f32[3]{1}+0 = neg(%4:f32[3]{1}+0)\n");
+  HR_ASSERT_EQ(c.kernel_count, 4);
+  HR_ASSERT_EQ(c.kernels[0]->dims[0], 2);
+  HR_ASSERT_EQ(c.kernels[1]->dims[0], 3);
+  HR_ASSERT_EQ(c.kernels[2]->dims[0], 16);
+  compiled_fini(&c);
+}
+
+/* What was made before, what somebody read before it is written, and what is too large. */
+HR_TEST(groups_that_wait_for_something_stay) {
+  compiled c = compile_hoisted("buffer %0 64 live\nbuffer %1 64 live fresh\nbuffer %2 8 live\nbuffer %3 8 live fresh\n"
+                               "buffer %4 64 live\nbuffer %5 64 live fresh\n"
+                               "%1:f32[4,4]{4,1}+0 = exp(%0:f32[4,4]{4,1}+0)\n"
+                               "%3:f32[2]{1}+0 = neg(%1:f32[2]{3}+2)\n"
+                               "%5:f32[2,2]{8,3}+0 = exp(%2:f32[2,2]{1,0}+0)\n"
+                               "%2:f32[2]{1}+0 = neg(%2:f32[2]{1}+0)\n");
+  HR_ASSERT(c.kernel_count >= 3);
+  HR_ASSERT(c.kernels[0]->dims[0] > 2);
+  compiled_fini(&c);
+}
+
+HR_TEST(no_group_runs_before_a_check_that_may_discard_it) {
+  compiled c = compile_hoisted("buffer %0 16 live\nbuffer %1 8 live\nbuffer %2 4 live fresh\nbuffer %3 8 live\n"
+                               "buffer %4 12 live\nbuffer %5 12 live fresh\n"
+                               "%2:f32[1]{1}+0 = index_select(%0:f32[4]{1}+0, %1:i64[1]{1}+0) ints(0)\n"
+                               "%3:f32[2]{1}+0 = neg(%3:f32[2]{1}+0)\n"
+                               "%5:f32[3]{1}+0 = exp(%4:f32[3]{1}+0)\n");
+  HR_ASSERT_EQ(c.check_count, 1);
+  bool is_fresh_first = false; /* nobody has seen what it makes */
+  for (int k = 0; k < c.kernel_count - 1; ++k) {
+    is_fresh_first |= c.kernels[k]->rank == 1 && c.kernels[k]->dims[0] == 3;
+  }
+  HR_ASSERT(is_fresh_first);
+  HR_ASSERT_EQ(c.schedule.steps[c.schedule.step_count - 1].kernel->dims[0], 2);
+  compiled_fini(&c);
+}
+
 /* Padding is an element of what is padded: rounded and wrapped as if it had been stored. */
 HR_TEST(padding_is_of_the_dtype_that_is_padded) {
   const char *text = "buffer %0 2 live\n"

@@ -182,13 +182,20 @@ static bool can_follow(const hr__layout_pass *p, const hr__layout_access *a, con
   return node->is_loop;
 }
 
+bool hr__layout_can_relay(const hr__layout_pass *p, const hr_operand *operand, const hr__layout *l,
+                          hr__takes_fn takes) {
+  bool can = true;
+  for (size_t k = p->first_access[operand->index]; can && k < p->first_access[operand->index + 1]; ++k) {
+    can = can_follow(p, &p->accesses[k], l, takes);
+  }
+  return can;
+}
+
 bool hr__layout_relay(hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__takes_fn takes) {
   hr__candidate *c = &p->candidates[operand->index];
   c->is_open = false;
-  for (size_t k = p->first_access[operand->index]; k < p->first_access[operand->index + 1]; ++k) {
-    if (!can_follow(p, &p->accesses[k], l, takes)) {
-      return true;
-    }
+  if (!hr__layout_can_relay(p, operand, l, takes)) {
+    return true;
   }
   c->is_relaid = true;
   c->layout = *l;
@@ -352,7 +359,7 @@ hr_status hr_layout(hr_program *program, const hr_target *target) {
     return NULL;
   }
   hr__layout_pass p = {.program = program};
-  bool ok = find_accesses(&p) && (!target->channels_last || hr__layout_images(&p)) &&
+  bool ok = find_accesses(&p) && (!target->channels_last || hr__layout_images(&p, target->one_format)) &&
             (target->row_alignment == 0 || hr__layout_rows(&p, target->row_alignment));
   for (int n = 0; ok && n < program->node_count; ++n) {
     ok = rewrite_node(&p, &program->nodes[n]);

@@ -1,6 +1,8 @@
 /* Channels-last: which activations convolutions want so, and what loops make of them, and make them from. See layout.c. */
 #include "compiler/layout_internal.h"
 
+enum { COPIED_PART = 8 };
+
 /* Which operands of a convolution are activations: a bit for each operand, inputs before outputs. */
 static uint32_t activations(const hr_node *node) {
   uint32_t output = 1u << node->input_count;
@@ -48,6 +50,42 @@ static bool relay(hr__layout_pass *p, const hr_operand *operand, uint32_t channe
          hr__layout_relay(p, operand, &l, takes);
 }
 
+static int64_t count_elements(const hr_operand *operand) {
+  int64_t count = 1;
+  for (int d = 0; d < operand->rank; ++d) {
+    count *= operand->dims[d];
+  }
+  return count;
+}
+
+/* Whether an activation of a convolution will lie channels-last: because it can, or because that is no different. */
+static bool is_willing(const hr__layout_pass *p, const hr_operand *operand) {
+  hr__layout l;
+  if (operand->dims[1] == 1 || count_elements(operand) == operand->dims[0] * operand->dims[1]) {
+    return true;
+  }
+  return hr__layout_is_open(p, operand) && layout_of(p->program, operand, 2u, &l) &&
+         hr__layout_can_relay(p, operand, &l, takes);
+}
+
+/* What a convolution finds in another format than its other operands is copied: whether little of what convolutions read and write has
+ * to stay as it is. */
+static bool is_worth_copies(const hr__layout_pass *p) {
+  int64_t total = 0, staying = 0;
+  for (int n = 0; n < p->program->node_count; ++n) {
+    const hr_node *node = &p->program->nodes[n];
+    uint32_t mask = node->is_loop ? 0 : activations(node);
+    for (int i = 0; mask != 0 && i < node->input_count + node->output_count; ++i) {
+      const hr_operand *operand = hr_node_operand(node, i);
+      if ((mask >> i & 1) && operand->kind == HR_OPERAND_VALUE) {
+        total += count_elements(operand);
+        staying += is_willing(p, operand) ? 0 : count_elements(operand);
+      }
+    }
+  }
+  return staying <= total / COPIED_PART;
+}
+
 static bool relay_convolutions(hr__layout_pass *p) {
   for (int n = 0; n < p->program->node_count; ++n) {
     const hr_node *node = &p->program->nodes[n];
@@ -78,6 +116,6 @@ static bool relay_neighbours(hr__layout_pass *p) {
   return true;
 }
 
-bool hr__layout_images(hr__layout_pass *p) {
-  return relay_convolutions(p) && relay_neighbours(p);
+bool hr__layout_images(hr__layout_pass *p, bool one_format) {
+  return (one_format && !is_worth_copies(p)) || (relay_convolutions(p) && relay_neighbours(p));
 }

@@ -43,12 +43,16 @@ int hr__layout_next_dim(const hr_operand *operand, int64_t stride);
 /* Dims of the operand's domain that step along the channels. */
 uint32_t hr__layout_channels(const hr__layout *l, const hr_operand *operand);
 
+/* Whether everything that touches the operand's buffer can follow; `takes` speaks for library nodes. */
+bool hr__layout_can_relay(const hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__takes_fn takes);
 /* Gives the operand's buffer this layout if everything that touches it can follow; `takes` speaks for library nodes. False when
  * memory is out. */
 bool hr__layout_relay(hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__takes_fn takes);
 
 /* Who asks for layouts. False when memory is out. */
-bool hr__layout_images(hr__layout_pass *p);                 /* convolutions */
-bool hr__layout_rows(hr__layout_pass *p, size_t alignment); /* products: rows begin at multiples of so many bytes */
+/* Convolutions. one_format: all operands of one have to lie alike; then nothing moves where more than a small part has to stay. */
+bool hr__layout_images(hr__layout_pass *p, bool one_format);
+/* Products: rows begin at multiples of so many bytes. */
+bool hr__layout_rows(hr__layout_pass *p, size_t alignment);
 
 #endif

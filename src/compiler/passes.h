@@ -70,6 +70,9 @@ hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fu
  * addcdiv(p, m, d). After: one group. */
 hr_status hr_wait(hr_program *program, hr_fusion *fusion);
 
+/* Moves small groups that wait for nothing to the front. */
+hr_status hr_hoist(hr_program *program, const hr_target *target, hr_fusion *fusion);
+
 /* count + 1 indices in the program's arena, all -1; NULL when memory is out. */
 int *hr_program_indices(hr_program *program, int count);
 

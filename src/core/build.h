@@ -113,4 +113,8 @@ hr_operand hr_node_output(const hr_node *node, int i);
 typedef bool (*hr_keep_fn)(void *ctx, const hr_program *program, const hr_node *node);
 HR_MUST_USE hr_status hr_expand(const hr_program *stream, hr_keep_fn keeps, void *ctx, hr_program *out_program);
 
+/* Asks again about the contractions of an expanded program, whose operands lie otherwise by now, and dresses or lowers those that
+ * nobody takes any more. Versions have to be numbered anew. */
+HR_MUST_USE hr_status hr_expand_again(hr_program *program, hr_keep_fn keeps, void *ctx);
+
 #endif

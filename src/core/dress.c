@@ -9,6 +9,13 @@
  * every dtype, and fuse with what is around them. Of all sets of operands that could be copied, channels first or last, the
  * one that moves the fewest elements and that some provider takes is chosen. None: the contraction itself becomes loops.
  * The value before bias is rounded to the output's dtype.
+ *
+ * Gradients of convolutions whose windows are one element see every stride-th element alone. Where no dress helps, they are those of a
+ * stride of 1 on these elements:
+ *
+ *   refused    %2 = conv_backward_data(%0, %1) ints(2, 2, 2, 0, 0, 1, 1, 1)          ... %2 f32[8,16,28,28]
+ *   dressed    %3:f32[8,16,14,14].. = conv_backward_data(%0, %1) ints(2, 1, 1, 0, 0, 1, 1, 1)
+ *              loop %2:f32[8,16,14,2,14,2].. = where(the first of each 2 x 2, %3, 0)
  */
 #include "core/lower.h"
 
@@ -108,13 +115,92 @@ static void emit(hr_builder *b, const hr_node *node, dress how) {
   }
 }
 
+/* ---- windows of one element ---- */
+
+static bool skips_elements(const hr_node *node) {
+  bool is_gradient = node->op == HR_OP_CONV_BACKWARD_DATA || node->op == HR_OP_CONV_BACKWARD_WEIGHT;
+  if (!is_gradient || node->int_count < 2 + 3 * (int)node->ints[0]) {
+    return false;
+  }
+  const int spatial = (int)node->ints[0];
+  const hr_operand *w = node->op == HR_OP_CONV_BACKWARD_DATA ? &node->inputs[1] : &node->outputs[0];
+  bool is_strided = false, is_point = w->rank == spatial + 2;
+  for (int d = 0; is_point && d < spatial; ++d) {
+    is_strided |= node->ints[1 + d] > 1;
+    is_point = w->dims[2 + d] == 1 && node->ints[1 + spatial + d] == 0;
+  }
+  return is_point && is_strided;
+}
+
+/* The elements of x that windows see. */
+static hr_operand view_seen(hr_builder *b, hr_operand x, const hr_node *node, const int64_t *dims) {
+  for (int d = 0; d < (int)node->ints[0]; ++d) {
+    x = hr_view_slice(b, x, 2 + d, 0, dims[2 + d], node->ints[1 + d]);
+  }
+  return x;
+}
+
+/* out: what was made for the elements that windows see, and 0 between them. */
+static void emit_between_zeros(hr_builder *b, const hr_node *node, hr_operand out, hr_operand made) {
+  const int spatial = (int)node->ints[0];
+  int64_t strides[HR_RANK_MAX] = {0};
+  bool is_tiled = out.rank + spatial <= HR_RANK_MAX;
+  for (int d = 0; d < spatial; ++d) {
+    is_tiled = is_tiled && out.dims[2 + d] % node->ints[1 + d] == 0;
+  }
+  if (!is_tiled) {
+    hr_emit1(b, HR_OP_COPY, out, hr_build_f64(b, 0));
+    hr_emit1(b, HR_OP_COPY, view_seen(b, out, node, made.dims), made);
+    return;
+  }
+  for (int d = 0; d < spatial && hr_is_present(out) && hr_is_present(made); ++d) {
+    out = hr_view_split(b, out, 2 + 2 * d, node->ints[1 + d]);
+    made = hr_view_insert(b, made, 3 + 2 * d, node->ints[1 + d]);
+    strides[3 + 2 * d] = 1;
+  }
+  hr_operand place = hr_build_index(b, out.rank, out.dims, 0, strides);
+  hr_operand is_seen = hr_make2(b, HR_OP_EQ, HR_DTYPE_BOOL, place, hr_build_i64(b, 0));
+  hr_emit3(b, HR_OP_WHERE, out, is_seen, made, hr_build_f64(b, 0));
+}
+
+static bool dress_skipping(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node) {
+  const int spatial = (int)node->ints[0];
+  int64_t ints[HR_RANK_MAX * 3], dims[HR_RANK_MAX];
+  hr_operand inputs[OUT] = {node->inputs[0], node->inputs[1]}, out = node->outputs[0];
+  const hr_operand dy = node->op == HR_OP_CONV_BACKWARD_DATA ? inputs[0] : inputs[1];
+  for (int i = 0; i < node->int_count; ++i) {
+    ints[i] = i >= 1 && i <= spatial ? 1 : node->ints[i];
+  }
+  dress how;
+  hr_node close = *node;
+  close.input_count = OUT, close.inputs = inputs, close.outputs = &out;
+  close.ints = hr_arena_dup(&b->program->arena, ints, (size_t)node->int_count * sizeof *ints);
+  if (node->op == HR_OP_CONV_BACKWARD_DATA) {
+    for (int d = 0; d < out.rank; ++d) {
+      dims[d] = d < 2 ? out.dims[d] : dy.dims[d];
+    }
+    out = hr_build_temp(b, out.dtype, out.rank, dims);
+  } else {
+    inputs[0] = view_seen(b, inputs[0], node, dy.dims);
+  }
+  if (b->status != NULL || close.ints == NULL || !choose(b, keeps, ctx, &close, &how)) {
+    return false;
+  }
+  emit(b, &close, how);
+  if (node->op == HR_OP_CONV_BACKWARD_DATA) {
+    emit_between_zeros(b, node, node->outputs[0], out);
+  }
+  return true;
+}
+
 bool hr__dress_contraction(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node) {
   dress how;
   bool has_operands = node->input_count >= OUT && node->output_count == 1 && node->post_count == 0 &&
                       node->inputs[0].kind == HR_OPERAND_VALUE && node->inputs[1].kind == HR_OPERAND_VALUE;
-  if (!has_operands || !choose(b, keeps, ctx, node, &how)) {
-    return false;
+  if (has_operands && choose(b, keeps, ctx, node, &how)) {
+    emit(b, node, how);
+    return true;
   }
-  emit(b, node, how);
-  return true;
+  return has_operands && skips_elements(node) && !hr_is_present(hr_node_input(node, OUT)) &&
+         dress_skipping(b, keeps, ctx, node);
 }

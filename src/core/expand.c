@@ -372,3 +372,23 @@ hr_status hr_expand(const hr_program *stream, hr_keep_fn keeps, void *ctx, hr_pr
   *out_program = program;
   return HR_OK;
 }
+
+hr_status hr_expand_again(hr_program *program, hr_keep_fn keeps, void *ctx) {
+  int count = program->node_count;
+  hr_node *nodes = hr_arena_dup(&program->arena, program->nodes, (size_t)count * sizeof *nodes);
+  expander e = {.keeps = keeps, .ctx = ctx, .builder = {.program = program}};
+  if (nodes == NULL && count > 0) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d nodes of the program", count);
+  }
+  program->node_count = 0;
+  for (int i = 0; i < count && e.builder.status == NULL; ++i) {
+    bool is_open = !nodes[i].is_loop && hr_op_table(nodes[i].op)->family == HR_FAMILY_CONTRACTION;
+    e.builder.origin = nodes[i].origin;
+    if (is_open) {
+      expand_lowered(&e, &nodes[i]);
+    } else {
+      append(&e.builder, nodes[i]);
+    }
+  }
+  return e.builder.status;
+}

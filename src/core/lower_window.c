@@ -3,7 +3,8 @@
  * A pool is a reduction over [.., OH, OW, KH, KW] (one, two or three of each): the input is read through a view whose window dims step inside the
  * plane, with bounds where windows leave it. Gradients of windows that don't overlap and lie inside the plane are
  * element-wise over the same domain in the plane's own order, [.., OH, KH, OW, KW], so that they fuse with their
- * neighbours; the others add up in a scatter that runs in order inside a plane, and in parallel over planes.
+ * neighbours. Of the others, max pooling's is a sum over the windows that reach an element, where strides divide the plane;
+ * the rest adds up in a scatter that runs in order inside a plane, and in parallel over planes.
  */
 #include <math.h>
 
@@ -269,6 +270,75 @@ static void emit_max_scatter(hr_builder *b, const window *w, hr_operand dy, hr_o
   }
 }
 
+/* The plane as tiles of the size of the stride, and which windows can reach a tile's elements: those that begin in the tiles from
+ * `first` on, counted from its own. */
+typedef struct reach {
+  window tiles;
+  int64_t first[PLANE_MAX], count[PLANE_MAX];
+} reach;
+
+/* False where the plane is not made of whole tiles. */
+static bool reach_of(const window *w, reach *out_reach) {
+  reach r = {.tiles = *w};
+  for (int i = 0; i < w->plane; ++i) {
+    int64_t stride = w->stride[i], before = w->padding[i] - w->kernel[i]; /* < 0: padding is at most half a window */
+    if (w->dilation[i] != 1 || w->in[i] % stride != 0 || before >= 0) {
+      return false;
+    }
+    r.tiles.out[i] = w->in[i] / stride, r.tiles.kernel[i] = stride;
+    r.first[i] = -((-before + stride - 1) / stride) + 1;
+    r.count[i] = (stride - 1 + w->padding[i]) / stride - r.first[i] + 1;
+  }
+  *out_reach = r;
+  return true;
+}
+
+/* What windows have, over [.., H/S, S, W/S, S, windows that reach the element]; 0 where there is no such window. */
+static hr_operand view_reaching(hr_builder *b, hr_operand x, const window *w, const reach *r) {
+  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX], offset = x.offset;
+  int lead = w->lead, last = lead + 2 * w->plane;
+  for (int d = 0; d < lead; ++d) {
+    dims[d] = x.dims[d], strides[d] = x.strides[d];
+  }
+  for (int i = 0; i < w->plane; ++i) {
+    int tile = lead + 2 * i;
+    dims[tile] = r->tiles.out[i], dims[tile + 1] = r->tiles.kernel[i], dims[last + i] = r->count[i];
+    strides[tile] = strides[last + i] = x.strides[lead + i], strides[tile + 1] = 0;
+    offset += r->first[i] * x.strides[lead + i];
+  }
+  hr_operand view = hr_view_strided(b, x, last + w->plane, dims, strides, offset);
+  for (int i = 0; i < w->plane; ++i) {
+    int64_t bound[HR_RANK_MAX] = {0};
+    bound[lead + 2 * i] = bound[last + i] = 1;
+    view = hr_view_bound(b, view, r->first[i], bound, w->out[i]);
+  }
+  return view;
+}
+
+/* The number of each element of the plane's tiles. */
+static hr_operand number_tiles(hr_builder *b, const window *w, hr_operand tiles) {
+  int64_t strides[HR_RANK_MAX] = {0}, steps[PLANE_MAX];
+  number_strides(w, steps);
+  for (int i = 0; i < w->plane; ++i) {
+    strides[w->lead + 2 * i] = w->stride[i] * steps[i], strides[w->lead + 2 * i + 1] = steps[i];
+  }
+  return hr_build_index(b, tiles.rank, tiles.dims, 0, strides);
+}
+
+/* Each element asks the windows that reach it whether it won, in their order: the sums of the scatter, all elements at once. */
+static bool emit_max_gather(hr_builder *b, const window *w, hr_operand dy, hr_operand index, hr_operand dx) {
+  reach r;
+  if (!hr_is_present(dx) || !hr_is_present(dy) || w->lead + 3 * w->plane > HR_RANK_MAX || !reach_of(w, &r)) {
+    return false;
+  }
+  hr_operand tiles = hr__ones_after(b, view_tiles(b, dx, &r.tiles), w->plane);
+  hr_operand gradient = view_reaching(b, dy, w, &r), number = number_tiles(b, w, tiles);
+  hr_operand is_best = hr_make2(b, HR_OP_EQ, HR_DTYPE_BOOL, number, view_reaching(b, index, w, &r));
+  hr_operand share = hr_make3(b, HR_OP_WHERE, dy.dtype, is_best, gradient, hr_build_f64(b, 0));
+  hr_emit_reduce(b, HR_OP_SUM, tiles, share, hr__mask_range(w->lead + 2 * w->plane, w->plane));
+  return true;
+}
+
 hr_status hr__lower_max_pool_backward(hr_builder *b, const hr_node *node) {
   hr_operand dy = hr_node_input(node, 0), index = hr_node_input(node, 1), dx = hr_node_output(node, 0);
   window w = window_of(node, dx, dy);
@@ -277,19 +347,15 @@ hr_status hr__lower_max_pool_backward(hr_builder *b, const hr_node *node) {
     return HR_OK;
   }
   if (!windows_are_tiles(&w)) {
-    emit_max_scatter(b, &w, dy, index, dx);
+    if (!emit_max_gather(b, &w, dy, index, dx)) {
+      emit_max_scatter(b, &w, dy, index, dx);
+    }
     return HR_OK;
   }
   if (!tiles_cover_plane(&w)) {
     emit_zero(b, dx);
   }
-  hr_operand tiles = view_tiles(b, dx, &w);
-  int64_t strides[HR_RANK_MAX] = {0}, steps[PLANE_MAX];
-  number_strides(&w, steps);
-  for (int i = 0; i < w.plane; ++i) {
-    strides[w.lead + 2 * i] = w.stride[i] * steps[i], strides[w.lead + 2 * i + 1] = steps[i];
-  }
-  hr_operand number = hr_build_index(b, tiles.rank, tiles.dims, 0, strides);
+  hr_operand tiles = view_tiles(b, dx, &w), number = number_tiles(b, &w, tiles);
   hr_operand is_best = hr_make2(b, HR_OP_EQ, HR_DTYPE_BOOL, number, view_beside_tiles(b, index, w.plane));
   hr_emit3(b, HR_OP_WHERE, tiles, is_best, view_beside_tiles(b, dy, w.plane), hr_build_f64(b, 0));
   return HR_OK;

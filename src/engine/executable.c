@@ -15,6 +15,7 @@
 
 static const int64_t CHOICE_FLOPS_MIN = 100000; /* below a microsecond nothing is worth a choice */
 enum { STAMPS_MAX = 8, WORKSPACE_ALIGNMENT = 64, RESIDENT_ROW_BYTES = 1 << 18 };
+enum { HOIST_BYTES = 1 << 15, DEVICE_HOIST_BYTES = 1 << 25 };
 
 /* ---- making steps ---- */
 
@@ -306,6 +307,7 @@ static hr_status compile(hr_executable *executable, const hr_key *key, hr_device
   hr_target target = {.keeps = hr__ways_providers(dialect)[0] != NULL ? hr__ways_keep : NULL,
                       .keeps_ctx = device,
                       .resident_row_bytes = RESIDENT_ROW_BYTES,
+                      .hoist_bytes = device->properties.is_host ? HOIST_BYTES : DEVICE_HOIST_BYTES,
                       .verify = hr_log_is_on(HR_LOG_VERIFY)};
   hr_program program;
   hr__ways_layouts(dialect, &target);

@@ -16,6 +16,15 @@ static atomic_uint_least32_t stream_numbers;
 
 /* ---- life ---- */
 
+static int64_t pending_bytes_max(hr_device *device) {
+  int64_t wanted = hr_env_int(HR_ENV_PENDING_BYTES), unused = 0, total = 0;
+  if (wanted == 0 && !device->properties.is_host) {
+    device->driver->memory_info(device->impl, &unused, &total);
+    wanted = total / 4;
+  }
+  return wanted > 0 ? wanted : INT64_C(2) << 30;
+}
+
 hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
   if (device == NULL || out_stream == NULL) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "hr_stream_create: NULL argument");
@@ -31,7 +40,7 @@ hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
   hr_device_retain(device);
   stream->device = device;
   stream->records_max = (size_t)hr_env_int(HR_ENV_PENDING_OPS);
-  stream->bytes_max = hr_env_int(HR_ENV_PENDING_BYTES);
+  stream->bytes_max = pending_bytes_max(device);
   atomic_init(&stream->mode, hr_env_choice(HR_ENV_MODE));
   hr__stretch_init(&stream->pending, number);
   hr__stretch_init(&stream->rest, number);

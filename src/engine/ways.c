@@ -90,6 +90,7 @@ void hr__ways_layouts(hr_dialect dialect, hr_target *target) {
   for (int i = 0; providers[i] != NULL; i++) {
     size_t alignment = providers[i]->row_alignment;
     target->channels_last |= providers[i]->channels_last;
+    target->one_format |= providers[i]->one_format;
     target->row_alignment = alignment > target->row_alignment ? alignment : target->row_alignment;
   }
 }

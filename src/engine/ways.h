@@ -32,7 +32,7 @@ const hr_provider *const *hr__ways_providers(hr_dialect dialect);
 bool hr__ways_keep(void *ctx, const hr_program *program, const hr_node *node);
 /* Whether some library of the device runs a library row; UNIMPLEMENTED says why not. */
 HR_MUST_USE hr_status hr__library_check(const hr_device *device, hr_op op);
-/* How the dialect's providers like what they work on to lie: sets channels_last and row_alignment. */
+/* How the dialect's providers like what they work on to lie: sets channels_last, one_format and row_alignment. */
 void hr__ways_layouts(hr_dialect dialect, hr_target *target);
 
 /* The ways that may be there, the one that is taken without measurement first; their number. */

@@ -334,14 +334,26 @@ HR_TEST(cublaslt_says_that_there_is_no_algorithm) {
 
 /* ---- cuDNN ---- */
 
-struct cudnn_tensor_struct {
-  int format, dtype, dims[4];
-};
-struct cudnn_filter_struct {
-  struct cudnn_tensor_struct as;
-};
-struct cudnn_convolution_struct {
-  int padding[2], stride[2], dilation[2], compute, groups, math;
+enum { ATTRIBUTES = 12, DNN_VALUES = 8, DNN_SPATIAL = 3, DNN_RANK = DNN_SPATIAL + 2, DNN_ROLES = 3 };
+
+/* What a finished graph says, with spatial dims in front where there are fewer than three. */
+typedef struct dnn_graph {
+  int kind; /* of the operation */
+  int dtype, compute;
+  int64_t dims[DNN_ROLES][DNN_RANK], strides[DNN_ROLES][DNN_RANK]; /* x, w, y: by their numbers */
+  int64_t padding[DNN_SPATIAL], stride[DNN_SPATIAL], dilation[DNN_SPATIAL];
+} dnn_graph;
+
+struct cudnn_descriptor_struct {
+  int kind, engine;
+  bool is_final;
+  int attribute_count;
+  struct {
+    int name, type;
+    int64_t count;
+    int64_t values[DNN_VALUES];
+  } attributes[ATTRIBUTES];
+  dnn_graph graph;
 };
 
 static int dnn_create(cudnn_handle *handle) {
@@ -351,186 +363,252 @@ static int dnn_create(cudnn_handle *handle) {
 static int dnn_set_stream(cudnn_handle handle, void *stream) {
   return handle != NULL && stream == NULL ? 0 : INVALID;
 }
-static int dnn_tensor_create(cudnn_tensor *desc) {
-  *desc = calloc(1, sizeof **desc);
+static int dnn_create_descriptor(int kind, cudnn_descriptor *descriptor) {
+  *descriptor = calloc(1, sizeof **descriptor);
+  (*descriptor)->kind = kind;
   return 0;
 }
-static int dnn_tensor_destroy(cudnn_tensor desc) {
-  free(desc);
-  return 0;
-}
-static int dnn_tensor_set(cudnn_tensor desc, int format, int dtype, int n, int c, int h, int w) {
-  *desc = (struct cudnn_tensor_struct){format, dtype, {n, c, h, w}};
-  return 0;
-}
-static int dnn_filter_create(cudnn_filter *desc) {
-  *desc = calloc(1, sizeof **desc);
-  return 0;
-}
-static int dnn_filter_destroy(cudnn_filter desc) {
-  free(desc);
-  return 0;
-}
-static int dnn_filter_set(cudnn_filter desc, int dtype, int format, int k, int c, int h, int w) {
-  return dnn_tensor_set(&desc->as, format, dtype, k, c, h, w);
-}
-static int dnn_window_create(cudnn_convolution *desc) {
-  *desc = calloc(1, sizeof **desc);
-  return 0;
-}
-static int dnn_window_destroy(cudnn_convolution desc) {
-  free(desc);
-  return 0;
-}
-static int dnn_window_set(cudnn_convolution desc, int padding_h, int padding_w, int stride_h, int stride_w,
-                          int dilation_h, int dilation_w, int mode, int compute) {
-  *desc = (struct cudnn_convolution_struct){
-      {padding_h, padding_w}, {stride_h, stride_w}, {dilation_h, dilation_w}, compute, 1, 0};
-  return mode == 1 ? 0 : INVALID;
-}
-static int dnn_set_math(cudnn_convolution desc, int math) {
-  desc->math = math;
-  return 0;
-}
-static int dnn_set_groups(cudnn_convolution desc, int groups) {
-  desc->groups = groups;
+static int dnn_destroy_descriptor(cudnn_descriptor descriptor) {
+  free(descriptor);
   return 0;
 }
 
-/* Winograd's, one that is not deterministic, one that needs too much memory, and one to take. */
-static int dnn_rank(int most, int *count, cudnn_choice *choices) {
-  static const cudnn_choice ranked[] = {{.algorithm = 6, .is_deterministic = 1},
-                                        {.algorithm = 0},
-                                        {.algorithm = 1, .status = 3000, .is_deterministic = 1},
-                                        {.algorithm = 2, .is_deterministic = 1},
-                                        {.algorithm = 1, .is_deterministic = 1}};
-  *count = has_algorithm ? 5 : 0;
-  memcpy(choices, ranked, sizeof ranked);
-  return most >= 5 ? 0 : INVALID;
-}
-static int dnn_measure(int algorithm, size_t *bytes) {
-  *bytes = algorithm == 1 ? WORKSPACE_BYTES : (size_t)1 << 40;
-  return has_algorithm ? 0 : 3000;
+static size_t dnn_size(int type) {
+  bool is_int = type == CUDNN_TYPE_DTYPE || type == CUDNN_TYPE_F32 || type == CUDNN_TYPE_CONVOLUTION_MODE ||
+                type == CUDNN_TYPE_HEURISTIC_MODE || type == CUDNN_TYPE_NOTE;
+  return is_int ? 4 : 8;
 }
 
-static int dnn_forward_rank(cudnn_handle handle, cudnn_tensor x, cudnn_filter w, cudnn_convolution desc, cudnn_tensor y,
-                            int most, int *count, cudnn_choice *choices) {
-  (void)handle, (void)x, (void)w, (void)desc, (void)y;
-  return dnn_rank(most, count, choices);
-}
-static int dnn_forward_measure(cudnn_handle handle, cudnn_tensor x, cudnn_filter w, cudnn_convolution desc,
-                               cudnn_tensor y, int algorithm, size_t *bytes) {
-  (void)handle, (void)x, (void)w, (void)desc, (void)y;
-  return dnn_measure(algorithm, bytes);
-}
-static int dnn_data_rank(cudnn_handle handle, cudnn_filter w, cudnn_tensor dy, cudnn_convolution desc, cudnn_tensor dx,
-                         int most, int *count, cudnn_choice *choices) {
-  return dnn_forward_rank(handle, dx, w, desc, dy, most, count, choices);
-}
-static int dnn_data_measure(cudnn_handle handle, cudnn_filter w, cudnn_tensor dy, cudnn_convolution desc,
-                            cudnn_tensor dx, int algorithm, size_t *bytes) {
-  return dnn_forward_measure(handle, dx, w, desc, dy, algorithm, bytes);
-}
-static int dnn_filter_rank(cudnn_handle handle, cudnn_tensor x, cudnn_tensor dy, cudnn_convolution desc,
-                           cudnn_filter dw, int most, int *count, cudnn_choice *choices) {
-  return dnn_forward_rank(handle, x, dw, desc, dy, most, count, choices);
-}
-static int dnn_filter_measure(cudnn_handle handle, cudnn_tensor x, cudnn_tensor dy, cudnn_convolution desc,
-                              cudnn_filter dw, int algorithm, size_t *bytes) {
-  return dnn_forward_measure(handle, x, dw, desc, dy, algorithm, bytes);
+static int dnn_set(cudnn_descriptor d, int name, int type, int64_t count, const void *values) {
+  if (d->is_final || d->attribute_count == ATTRIBUTES || count > DNN_VALUES) {
+    return INVALID;
+  }
+  d->attributes[d->attribute_count].name = name;
+  d->attributes[d->attribute_count].type = type;
+  d->attributes[d->attribute_count].count = count;
+  memcpy(d->attributes[d->attribute_count++].values, values, (size_t)count * dnn_size(type));
+  return 0;
 }
 
-static int64_t dnn_at(const struct cudnn_tensor_struct *t, int64_t n, int64_t c, int64_t h, int64_t w) {
-  const int *d = t->dims;
-  return t->format == 0 ? ((n * d[1] + c) * d[2] + h) * d[3] + w : ((n * d[2] + h) * d[3] + w) * d[1] + c;
+/* The values of an attribute of this type and this many elements; NULL when it was not set so. */
+static const void *dnn_look(cudnn_descriptor d, int name, int type, int64_t count) {
+  for (int i = 0; d != NULL && i < d->attribute_count; ++i) {
+    if (d->attributes[i].name == name && d->attributes[i].type == type && d->attributes[i].count == count) {
+      return d->attributes[i].values;
+    }
+  }
+  return NULL;
 }
 
-static int64_t dnn_count(const struct cudnn_tensor_struct *t) {
-  return (int64_t)t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
+static int dnn_int(cudnn_descriptor d, int name, int type) {
+  const int *value = dnn_look(d, name, type, 1);
+  return value != NULL ? *value : -1;
+}
+
+static cudnn_descriptor dnn_part(cudnn_descriptor d, int name) {
+  const cudnn_descriptor *part = dnn_look(d, name, CUDNN_TYPE_DESCRIPTOR, 1);
+  return part != NULL && (*part)->is_final ? *part : NULL;
+}
+
+static bool dnn_lay(const int64_t *values, int spatial, int64_t missing, int64_t *out) {
+  for (int i = 0; values != NULL && i < DNN_SPATIAL; ++i) {
+    out[i] = i < DNN_SPATIAL - spatial ? missing : values[i - (DNN_SPATIAL - spatial)];
+  }
+  return values != NULL;
+}
+
+static bool dnn_read_tensor(cudnn_descriptor t, int spatial, dnn_graph *g) {
+  const int64_t *dims = dnn_look(t, CUDNN_TENSOR_DIMS, CUDNN_TYPE_INT64, spatial + 2);
+  const int64_t *strides = dnn_look(t, CUDNN_TENSOR_STRIDES, CUDNN_TYPE_INT64, spatial + 2);
+  const int64_t *alignment = dnn_look(t, CUDNN_TENSOR_ALIGNMENT, CUDNN_TYPE_INT64, 1);
+  const int64_t *id = dnn_look(t, CUDNN_TENSOR_ID, CUDNN_TYPE_INT64, 1);
+  if (dims == NULL || strides == NULL || alignment == NULL || *alignment != 16 || id == NULL || *id < 0 || *id > 2) {
+    return false;
+  }
+  int dtype = dnn_int(t, CUDNN_TENSOR_DTYPE, CUDNN_TYPE_DTYPE);
+  bool is_same = g->dtype == -1 || g->dtype == dtype;
+  g->dtype = dtype;
+  memcpy(g->dims[*id], dims, 2 * sizeof *dims);
+  memcpy(g->strides[*id], strides, 2 * sizeof *strides);
+  return is_same && dnn_lay(dims + 2, spatial, 1, g->dims[*id] + 2) &&
+         dnn_lay(strides + 2, spatial, 0, g->strides[*id] + 2);
+}
+
+static bool dnn_read_operation(cudnn_descriptor d, dnn_graph *g) {
+  int first = d->kind == CUDNN_CONV ? 700 : d->kind == CUDNN_CONV_BACKWARD_DATA ? 706 : 712;
+  cudnn_descriptor w = dnn_part(d, first + 2);
+  const int64_t *spatial = dnn_look(w, CUDNN_WINDOW_SPATIAL, CUDNN_TYPE_INT64, 1);
+  g->kind = d->kind, g->dtype = -1;
+  bool ok = spatial != NULL && dnn_int(w, CUDNN_WINDOW_MODE, CUDNN_TYPE_CONVOLUTION_MODE) == 1;
+  for (int i = 0; ok && i < DNN_ROLES; ++i) {
+    ok = dnn_read_tensor(dnn_part(d, first + 3 + i), (int)*spatial, g);
+  }
+  if (!ok) {
+    return false;
+  }
+  g->compute = dnn_int(w, CUDNN_WINDOW_COMPUTE, CUDNN_TYPE_DTYPE);
+  const int64_t *after = dnn_look(w, CUDNN_WINDOW_PADDING_AFTER, CUDNN_TYPE_INT64, *spatial);
+  const int64_t *before = dnn_look(w, CUDNN_WINDOW_PADDING_BEFORE, CUDNN_TYPE_INT64, *spatial);
+  bool is_f64 = g->dtype == CUDNN_F64;
+  int factor = is_f64 ? CUDNN_TYPE_F64 : CUDNN_TYPE_F32;
+  const void *alpha = dnn_look(d, first, factor, 1), *beta = dnn_look(d, first + 1, factor, 1);
+  return after != NULL && before != NULL && memcmp(after, before, (size_t)*spatial * sizeof *after) == 0 &&
+         alpha != NULL && beta != NULL && lt_is_one(is_f64 ? 1 : 0, alpha, beta) &&
+         dnn_lay(before, (int)*spatial, 0, g->padding) &&
+         dnn_lay(dnn_look(w, CUDNN_WINDOW_STRIDES, CUDNN_TYPE_INT64, *spatial), (int)*spatial, 1, g->stride) &&
+         dnn_lay(dnn_look(w, CUDNN_WINDOW_DILATIONS, CUDNN_TYPE_INT64, *spatial), (int)*spatial, 1, g->dilation);
+}
+
+/* Engine 3 can't be planned, and engine 4 needs too much memory. */
+static int dnn_finalize(cudnn_descriptor d) {
+  const cudnn_handle *handle = dnn_look(d, CUDNN_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1);
+  cudnn_descriptor part = NULL;
+  bool ok = true;
+  switch (d->kind) {
+    case CUDNN_CONV:
+    case CUDNN_CONV_BACKWARD_DATA:
+    case CUDNN_CONV_BACKWARD_WEIGHT:
+      ok = dnn_read_operation(d, &d->graph);
+      break;
+    case CUDNN_GRAPH:
+      part = dnn_part(d, CUDNN_GRAPH_OPERATIONS);
+      ok = part != NULL && dnn_look(d, CUDNN_GRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1) != NULL;
+      break;
+    case CUDNN_HEURISTIC:
+      part = dnn_part(d, CUDNN_HEURISTIC_GRAPH);
+      ok = part != NULL;
+      break;
+    case CUDNN_PLAN:
+      part = dnn_part(d, CUDNN_PLAN_CONFIG);
+      ok = part != NULL && handle != NULL && *handle == (cudnn_handle)(uintptr_t)16 && part->engine != 3;
+      d->engine = ok ? part->engine : 0;
+      break;
+    default:
+      break;
+  }
+  if (ok && part != NULL) {
+    d->graph = part->graph;
+  }
+  d->is_final = ok;
+  return ok ? 0 : CUDNN_NOT_SUPPORTED;
+}
+
+/* Winograd's, one that is not deterministic, one that is broken, one that needs too much memory, and one to take, on tensor cores. */
+static int dnn_notes(int engine, int64_t *count, int *notes) {
+  static const int all[][2] = {{-1, -1}, {CUDNN_NOTE_WINOGRAD, 6},    {CUDNN_NOTE_NONDETERMINISTIC, 0}, {0, -1},
+                               {0, -1},  {CUDNN_NOTE_TENSOR_CORE, -1}};
+  *count = (all[engine][0] >= 0) + (all[engine][1] >= 0);
+  memcpy(notes, all[engine], (size_t)*count * sizeof *notes);
+  return 0;
+}
+
+static int dnn_propose(cudnn_descriptor d, int64_t most, int64_t *count, cudnn_descriptor *configs) {
+  bool is_fallback = dnn_int(d, CUDNN_HEURISTIC_MODE, CUDNN_TYPE_HEURISTIC_MODE) == CUDNN_HEURISTIC_FALLBACK;
+  *count = !has_algorithm ? 0 : is_fallback ? 1 : 4;
+  for (int i = 0; i < *count && i < most; ++i) {
+    configs[i]->engine = is_fallback ? 5 : i + 1;
+    configs[i]->graph = d->graph;
+    configs[i]->is_final = true;
+  }
+  return d->is_final ? 0 : INVALID;
+}
+
+static int dnn_get(cudnn_descriptor d, int name, int type, int64_t most, int64_t *count, void *values) {
+  *count = 1;
+  if (name == CUDNN_HEURISTIC_RESULTS && type == CUDNN_TYPE_DESCRIPTOR) {
+    return dnn_propose(d, most, count, values);
+  }
+  if (name == CUDNN_ENGINE_CONFIG_ENGINE && type == CUDNN_TYPE_DESCRIPTOR) {
+    (*(cudnn_descriptor *)values)->engine = d->engine;
+    return 0;
+  }
+  if (name == CUDNN_ENGINE_NOTES && type == CUDNN_TYPE_NOTE && most >= 2) {
+    return dnn_notes(d->engine, count, values);
+  }
+  if (name == CUDNN_PLAN_WORKSPACE && type == CUDNN_TYPE_INT64) {
+    *(int64_t *)values = d->engine == 5 ? WORKSPACE_BYTES : INT64_C(1) << 40;
+    return 0;
+  }
+  return INVALID;
 }
 
 static hr_dtype dnn_dtype(int dtype) {
   return dtype == 9 ? HR_DTYPE_BF16 : lt_dtype(dtype);
 }
 
-typedef struct dnn_call {
-  const struct cudnn_tensor_struct *x, *w, *y;
-  const struct cudnn_convolution_struct *desc;
-  int out;           /* 0 x, 1 w, 2 y: what is made */
-  void *operands[3]; /* x, w, y */
-  double *sums;
-} dnn_call;
-
-static void dnn_tap(const dnn_call *c, int64_t x, int64_t w, int64_t y) {
-  hr_dtype dtype = dnn_dtype(c->x->dtype);
-  const int64_t at[3] = {x, w, y};
-  double term = 1;
-  for (int i = 0; i < 3; ++i) {
-    term *= i == c->out ? 1 : load(dtype, c->operands[i], at[i]);
+static int64_t dnn_at(const dnn_graph *g, int role, const int64_t *index) {
+  int64_t at = 0;
+  for (int d = 0; d < DNN_RANK; ++d) {
+    at += index[d] * g->strides[role][d];
   }
-  c->sums[at[c->out]] += term;
+  return at;
 }
 
-static void dnn_window(const dnn_call *c, int64_t n, int64_t o, int64_t row, int64_t column) {
-  const struct cudnn_convolution_struct *q = c->desc;
-  int64_t depth = c->w->dims[1], group = o / (c->w->dims[0] / q->groups);
-  for (int64_t i = 0; i < depth * c->w->dims[2] * c->w->dims[3]; ++i) {
-    int64_t kw = i % c->w->dims[3], kh = i / c->w->dims[3] % c->w->dims[2], ch = i / c->w->dims[3] / c->w->dims[2];
-    int64_t h = row * q->stride[0] - q->padding[0] + kh * q->dilation[0];
-    int64_t w = column * q->stride[1] - q->padding[1] + kw * q->dilation[1];
-    if (h >= 0 && h < c->x->dims[2] && w >= 0 && w < c->x->dims[3]) {
-      dnn_tap(c, dnn_at(c->x, n, group * depth + ch, h, w), dnn_at(c->w, o, ch, kh, kw),
-              dnn_at(c->y, n, o, row, column));
+static int64_t dnn_count(const int64_t *dims, int rank) {
+  int64_t count = 1;
+  for (int d = 0; d < rank; ++d) {
+    count *= dims[d];
+  }
+  return count;
+}
+
+static void dnn_unravel(int64_t i, const int64_t *dims, int rank, int64_t *index) {
+  for (int d = rank - 1; d >= 0; --d) {
+    index[d] = i % dims[d];
+    i /= dims[d];
+  }
+}
+
+/* Adds what one element of y, or its gradient, has to do with the window under it. */
+static void dnn_window(const dnn_graph *g, void *const operands[DNN_ROLES], double *sums, int out, const int64_t *y) {
+  const int64_t *wd = g->dims[1];
+  int64_t groups = g->dims[0][1] / wd[1], group = y[1] / (wd[0] / groups), at[DNN_ROLES];
+  for (int64_t i = 0; i < dnn_count(wd + 1, DNN_RANK - 1); ++i) {
+    int64_t w[DNN_RANK] = {y[1]}, x[DNN_RANK] = {y[0]};
+    bool is_inside = true;
+    dnn_unravel(i, wd + 1, DNN_RANK - 1, w + 1);
+    x[1] = group * wd[1] + w[1];
+    for (int d = 0; d < DNN_SPATIAL; ++d) {
+      x[2 + d] = y[2 + d] * g->stride[d] - g->padding[d] + w[2 + d] * g->dilation[d];
+      is_inside &= x[2 + d] >= 0 && x[2 + d] < g->dims[0][2 + d];
+    }
+    if (is_inside) {
+      double term = 1;
+      at[0] = dnn_at(g, 0, x), at[1] = dnn_at(g, 1, w), at[2] = dnn_at(g, 2, y);
+      for (int r = 0; r < DNN_ROLES; ++r) {
+        term *= r == out ? 1 : load(dnn_dtype(g->dtype), operands[r], at[r]);
+      }
+      sums[at[out]] += term;
     }
   }
 }
 
-static int dnn_run(dnn_call c, const void *alpha, const void *beta, int algorithm, const void *workspace,
-                   size_t bytes) {
-  const struct cudnn_tensor_struct *made = c.out == 0 ? c.x : c.out == 1 ? c.w : c.y;
-  hr_dtype dtype = dnn_dtype(c.x->dtype);
-  bool is_f64 = dtype == HR_DTYPE_F64;
-  if (algorithm != 1 || !is_workspace(workspace, bytes) || c.x->format != c.y->format || c.x->format != c.w->format ||
-      c.x->dtype != c.y->dtype || c.x->dtype != c.w->dtype || c.desc->compute != (is_f64 ? 1 : 0) ||
-      !lt_is_one(is_f64 ? 1 : 0, alpha, beta) || c.x->dims[1] != c.w->dims[1] * c.desc->groups) {
+static int dnn_execute(cudnn_handle handle, cudnn_descriptor plan, cudnn_descriptor pack) {
+  const dnn_graph *g = &plan->graph;
+  const int64_t *ids = dnn_look(pack, CUDNN_PACK_IDS, CUDNN_TYPE_INT64, DNN_ROLES);
+  void *const *given = dnn_look(pack, CUDNN_PACK_POINTERS, CUDNN_TYPE_POINTER, DNN_ROLES),
+              *operands[DNN_ROLES] = {NULL};
+  void *const *workspace = dnn_look(pack, CUDNN_PACK_WORKSPACE, CUDNN_TYPE_POINTER, 1);
+  if (handle == NULL || !plan->is_final || !pack->is_final || plan->engine != 5 || ids == NULL || given == NULL ||
+      workspace == NULL || !is_workspace(*workspace, WORKSPACE_BYTES) ||
+      g->compute != (g->dtype == CUDNN_F64 ? CUDNN_F64 : CUDNN_F32)) {
     return INVALID;
   }
-  c.sums = calloc((size_t)dnn_count(made), sizeof *c.sums);
-  for (int64_t i = 0; i < dnn_count(c.y); ++i) {
-    const int *d = c.y->dims;
-    dnn_window(&c, i / d[3] / d[2] / d[1], i / d[3] / d[2] % d[1], i / d[3] % d[2], i % d[3]);
+  for (int i = 0; i < DNN_ROLES; ++i) {
+    operands[ids[i]] = given[i];
   }
-  for (int64_t i = 0; i < dnn_count(made); ++i) {
-    store(dtype, c.operands[c.out], i, c.sums[i]);
+  int out = g->kind == CUDNN_CONV ? 2 : g->kind == CUDNN_CONV_BACKWARD_DATA ? 0 : 1;
+  int64_t made = dnn_count(g->dims[out], DNN_RANK), index[DNN_RANK];
+  double *sums = calloc((size_t)made, sizeof *sums); /* dense: as many as the memory has elements */
+  for (int64_t i = 0; i < dnn_count(g->dims[2], DNN_RANK); ++i) {
+    dnn_unravel(i, g->dims[2], DNN_RANK, index);
+    dnn_window(g, operands, sums, out, index);
   }
-  free(c.sums);
+  for (int64_t i = 0; i < made; ++i) {
+    store(dnn_dtype(g->dtype), operands[out], i, sums[i]);
+  }
+  free(sums);
   return 0;
-}
-
-static void *unconst(const void *p) {
-  return (void *)(uintptr_t)p;
-}
-
-static int dnn_forward(cudnn_handle handle, const void *alpha, cudnn_tensor xd, const void *x, cudnn_filter wd,
-                       const void *w, cudnn_convolution desc, int algorithm, void *workspace, size_t bytes,
-                       const void *beta, cudnn_tensor yd, void *y) {
-  (void)handle;
-  return dnn_run((dnn_call){xd, &wd->as, yd, desc, 2, {unconst(x), unconst(w), y}, NULL}, alpha, beta, algorithm,
-                 workspace, bytes);
-}
-static int dnn_data(cudnn_handle handle, const void *alpha, cudnn_filter wd, const void *w, cudnn_tensor yd,
-                    const void *y, cudnn_convolution desc, int algorithm, void *workspace, size_t bytes,
-                    const void *beta, cudnn_tensor xd, void *x) {
-  (void)handle;
-  return dnn_run((dnn_call){xd, &wd->as, yd, desc, 0, {x, unconst(w), unconst(y)}, NULL}, alpha, beta, algorithm,
-                 workspace, bytes);
-}
-static int dnn_filter(cudnn_handle handle, const void *alpha, cudnn_tensor xd, const void *x, cudnn_tensor yd,
-                      const void *y, cudnn_convolution desc, int algorithm, void *workspace, size_t bytes,
-                      const void *beta, cudnn_filter wd, void *w) {
-  (void)handle;
-  return dnn_run((dnn_call){xd, &wd->as, yd, desc, 1, {unconst(x), w, unconst(y)}, NULL}, alpha, beta, algorithm,
-                 workspace, bytes);
 }
 
 static void stand_in_for_cudnn(void) {
@@ -538,10 +616,8 @@ static void stand_in_for_cudnn(void) {
   has_algorithm = true;
   hr__cudnn_device = no_device;
   hr__cudnn = (hr__cudnn_table){
-      dnn_create,     dnn_set_stream,    lt_version,         name_status,      dnn_tensor_create,   dnn_tensor_destroy,
-      dnn_tensor_set, dnn_filter_create, dnn_filter_destroy, dnn_filter_set,   dnn_window_create,   dnn_window_destroy,
-      dnn_window_set, dnn_set_math,      dnn_set_groups,     dnn_forward_rank, dnn_forward_measure, dnn_forward,
-      dnn_data_rank,  dnn_data_measure,  dnn_data,           dnn_filter_rank,  dnn_filter_measure,  dnn_filter};
+      dnn_create,   dnn_set_stream, lt_version, name_status, dnn_create_descriptor, dnn_destroy_descriptor,
+      dnn_finalize, dnn_set,        dnn_get,    dnn_execute};
 }
 
 /* ---- convolutions ---- */
@@ -561,10 +637,10 @@ static void check_dnn_windows(hr_op op) {
     for (int turn = 0; turn < 7; ++turn) { /* f64 with channels first alone */
       image_layout layout = turn % 2 == 0 ? IMAGE_DENSE : IMAGE_CHANNELS_LAST;
       trial t = dnn_trial(op, &windows[i], dtypes[turn / 2], layout, layout, layout, false);
-      if (windows[i].spatial <= 2) {
-        trial_must_pass(&t);
-      } else {
+      if (window_skips(op, &windows[i])) {
         HR_ASSERT(!trial_check(&t));
+      } else {
+        trial_must_pass(&t);
       }
     }
     for (int turn = 0; turn < IMAGE_LAYOUTS * IMAGE_LAYOUTS; ++turn) {
@@ -601,11 +677,12 @@ HR_TEST(cudnn_leaves_mixed_formats_bias_and_odd_addresses) {
 HR_TEST(cudnn_says_that_there_is_no_algorithm) {
   stand_in_for_cudnn();
   has_algorithm = false;
-  trial t = dnn_trial(HR_OP_CONV, &windows[5], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
+  const window unseen = {2, 2, 20, 50, 1, {9, 6}, {3, 2}, {1, 1}, {1, 0}, {1, 1}};
+  trial t = dnn_trial(HR_OP_CONV, &unseen, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
   trial_node(&t);
   hr_status status = t.provider->prepare(&t.program, &t.program.nodes[0], NULL, &t.prepared, &t.workspace_bytes);
   HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_UNIMPLEMENTED);
-  HR_ASSERT(strstr(hr_status_message(status), "x f32 [2,20,7,6], w [50,20,3,2], channels first") != NULL);
+  HR_ASSERT(strstr(hr_status_message(status), "x f32 [2,20,9,6], w [50,20,3,2], channels first") != NULL);
   hr_status_free(status);
   hr_program_fini(&t.program);
 }

@@ -20,6 +20,7 @@ struct hr_provider {
   const char *name;
   hr_dialect dialect; /* of the devices that it is for */
   bool channels_last; /* its convolutions run best on activations whose channels are neighbours */
+  bool one_format;    /* and takes those alone whose operands all lie alike */
   /* Bytes: its products of 16-bit matrices run best where rows begin at multiples of it, and take rows at any distance; 0: no
    * matter where. */
   size_t row_alignment;

@@ -660,6 +660,16 @@ typedef struct window {
   int64_t dims[3], kernel[3], stride[3], padding[3], dilation[3];
 } window;
 
+/* A gradient of windows of one element that skip others. */
+static inline bool window_skips(hr_op op, const window *q) {
+  bool is_point = op != HR_OP_CONV, is_strided = false;
+  for (int d = 0; d < q->spatial; ++d) {
+    is_point &= q->kernel[d] == 1 && q->padding[d] == 0;
+    is_strided |= q->stride[d] > 1;
+  }
+  return is_point && is_strided;
+}
+
 static const window windows[] = {
     {1, 2, 3, 20, 1, {17}, {3}, {1}, {1}, {1}},
     {1, 1, 50, 20, 1, {9}, {4}, {2}, {0}, {2}},

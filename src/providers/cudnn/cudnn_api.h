@@ -1,6 +1,6 @@
 /* cudnn_api.h: cuDNN's C interface as far as we use it, found at run time.
  *
- * The numbers are those of the public headers of cuDNN 9 (cudnn_graph.h, cudnn_ops.h, cudnn_cnn.h). Library: libcudnn.so.9, in the
+ * The numbers are those of the public headers of cuDNN 9 (cudnn_graph.h). Library: libcudnn.so.9, in the
  * folders of HEADRACE_CUDA_LIBS, else where the loader looks. It needs cuBLASLt, and finds the one that
  * is open already: that provider comes first.
  */
@@ -13,19 +13,7 @@
 #include "headrace/status.h"
 
 typedef struct cudnn_handle_struct *cudnn_handle;
-typedef struct cudnn_tensor_struct *cudnn_tensor;
-typedef struct cudnn_filter_struct *cudnn_filter;
-typedef struct cudnn_convolution_struct *cudnn_convolution;
-
-typedef struct cudnn_choice { /* cudnnConvolution{Fwd,BwdData,BwdFilter}AlgoPerf_t: one layout */
-  int algorithm;
-  int status;
-  float time;
-  size_t workspace_bytes;
-  int is_deterministic;
-  int math;
-  int reserved[3];
-} cudnn_choice;
+typedef struct cudnn_descriptor_struct *cudnn_descriptor; /* of any kind */
 
 enum {
   CUDNN_SUCCESS = 0,
@@ -33,16 +21,75 @@ enum {
   CUDNN_INTERNAL_ERROR = 4000
 };                                                                    /* and finer ones up to the next thousand */
 enum { CUDNN_F32 = 0, CUDNN_F64 = 1, CUDNN_F16 = 2, CUDNN_BF16 = 9 }; /* cudnnDataType_t */
-enum { CUDNN_NCHW = 0, CUDNN_NHWC = 1 };                              /* cudnnTensorFormat_t */
 enum { CUDNN_CROSS_CORRELATION = 1 };                                 /* cudnnConvolutionMode_t */
-enum { CUDNN_DEFAULT_MATH = 0, CUDNN_TENSOR_OP_MATH = 1, CUDNN_FMA_MATH = 3 }; /* cudnnMathType_t */
-enum { /* cudnnConvolution{Fwd,BwdData,BwdFilter}Algo_t */
-       CUDNN_FORWARD_IMPLICIT_GEMM = 0,
-       CUDNN_FORWARD_PRECOMPUTED_GEMM = 1,
-       CUDNN_FORWARD_GEMM = 2,
-       CUDNN_BACKWARD_DATA_1 = 1,
-       CUDNN_BACKWARD_FILTER_1 = 1,
-       CUDNN_BACKWARD_ATOMIC = 0 /* of data and of filter */
+enum { CUDNN_HEURISTIC_INSTANT = 0, CUDNN_HEURISTIC_FALLBACK = 2, CUDNN_HEURISTIC_A = 3 }; /* cudnnBackendHeurMode_t */
+
+enum { /* cudnnBackendDescriptorType_t */
+       CUDNN_WINDOW = 1,
+       CUDNN_ENGINE = 2,
+       CUDNN_ENGINE_CONFIG = 3,
+       CUDNN_HEURISTIC = 4,
+       CUDNN_PLAN = 5,
+       CUDNN_CONV = 10,
+       CUDNN_CONV_BACKWARD_WEIGHT = 11,
+       CUDNN_CONV_BACKWARD_DATA = 12,
+       CUDNN_GRAPH = 15,
+       CUDNN_PACK = 16,
+       CUDNN_TENSOR = 17
+};
+
+enum { /* cudnnBackendAttributeType_t */
+       CUDNN_TYPE_HANDLE = 0,
+       CUDNN_TYPE_DTYPE = 1,
+       CUDNN_TYPE_INT64 = 3,
+       CUDNN_TYPE_F32 = 4,
+       CUDNN_TYPE_F64 = 5,
+       CUDNN_TYPE_POINTER = 6,
+       CUDNN_TYPE_CONVOLUTION_MODE = 7,
+       CUDNN_TYPE_HEURISTIC_MODE = 8,
+       CUDNN_TYPE_NOTE = 11,
+       CUDNN_TYPE_DESCRIPTOR = 15
+};
+
+enum { /* cudnnBackendAttributeName_t */
+       CUDNN_WINDOW_COMPUTE = 100,
+       CUDNN_WINDOW_MODE = 101,
+       CUDNN_WINDOW_DILATIONS = 102,
+       CUDNN_WINDOW_STRIDES = 103,
+       CUDNN_WINDOW_PADDING_AFTER = 104,
+       CUDNN_WINDOW_PADDING_BEFORE = 105,
+       CUDNN_WINDOW_SPATIAL = 106,
+       CUDNN_HEURISTIC_MODE = 200,
+       CUDNN_HEURISTIC_GRAPH = 201,
+       CUDNN_HEURISTIC_RESULTS = 202,
+       CUDNN_ENGINE_CONFIG_ENGINE = 300,
+       CUDNN_PLAN_HANDLE = 400,
+       CUDNN_PLAN_CONFIG = 401,
+       CUDNN_PLAN_WORKSPACE = 402,
+       CUDNN_CONV_ATTRIBUTES = 700, /* of a convolution: alpha, beta, window, w, x, y */
+       CUDNN_CONV_BACKWARD_DATA_ATTRIBUTES = 706,
+       CUDNN_CONV_BACKWARD_WEIGHT_ATTRIBUTES = 712, /* of both gradients: alpha, beta, window, and the operands */
+       CUDNN_GRAPH_HANDLE = 800,
+       CUDNN_GRAPH_OPERATIONS = 801,
+       CUDNN_TENSOR_ALIGNMENT = 900,
+       CUDNN_TENSOR_DTYPE = 901,
+       CUDNN_TENSOR_DIMS = 902,
+       CUDNN_TENSOR_STRIDES = 903,
+       CUDNN_TENSOR_ID = 906,
+       CUDNN_PACK_IDS = 1000,
+       CUDNN_PACK_POINTERS = 1001,
+       CUDNN_PACK_WORKSPACE = 1003,
+       CUDNN_ENGINE_NOTES = 1303
+};
+
+enum { /* cudnnBackendNumericalNote_t */
+       CUDNN_NOTE_TENSOR_CORE = 0,
+       CUDNN_NOTE_NARROWED_INPUTS = 1,
+       CUDNN_NOTE_NARROWED_SUMS = 2,
+       CUDNN_NOTE_FOURIER = 3,
+       CUDNN_NOTE_NONDETERMINISTIC = 4,
+       CUDNN_NOTE_WINOGRAD = 5,
+       CUDNN_NOTES_MOST = 32
 };
 
 typedef struct hr__cudnn_table {

@@ -1,0 +1,347 @@
+/* conv_plan.c: makes cuDNN's plans for convolutions. See conv_plan.h.
+ *
+ * The library ranks its engines for a graph. The first one is taken that works here and computes what is asked for:
+ *
+ * - Only engines that multiply and sum what each output element is made of: Winograd's and Fourier's spread infinity and NaN over
+ *   their tiles, and round more.
+ * - Narrow factors are summed in f32, and factors are not narrowed, but f32 may be rounded to TF32 unless the shape forbids it.
+ * - Only what the library calls deterministic, unless it has nothing of the kind for a gradient.
+ */
+#include "providers/cudnn/conv_plan.h"
+
+#include <string.h>
+
+#include "base/allocator.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "core/dtype.h"
+
+enum { CONFIGS_MOST = 32, UNUSED_MOST = 256, WORKSPACE_MOST = 256 << 20 };
+
+struct hr__conv_plan {
+  hr__conv_shape shape;
+  int device, references;
+  cudnn_descriptor descriptor;
+  int64_t workspace_bytes;
+  hr__conv_plan *next; /* in order of age, the youngest first */
+};
+
+static hr_mutex plans_mutex = HR_MUTEX_INITIALIZER;
+static hr__conv_plan *plans;
+
+/* ---- descriptors ---- */
+
+static void destroy(cudnn_descriptor descriptor) {
+  if (descriptor != NULL) {
+    (void)hr__cudnn.BackendDestroyDescriptor(descriptor);
+  }
+}
+
+/* A descriptor that is being filled in: after the first error nothing more is set. */
+typedef struct filling {
+  cudnn_descriptor descriptor;
+  int code;
+} filling;
+
+static filling begin(int kind) {
+  filling f = {0};
+  f.code = hr__cudnn.BackendCreateDescriptor(kind, &f.descriptor);
+  return f;
+}
+
+static void set(filling *f, int name, int type, int64_t count, const void *values) {
+  if (f->code == CUDNN_SUCCESS) {
+    f->code = hr__cudnn.BackendSetAttribute(f->descriptor, name, type, count, values);
+  }
+}
+
+/* The finished descriptor, or NULL. */
+static cudnn_descriptor end(filling *f) {
+  if (f->code == CUDNN_SUCCESS) {
+    f->code = hr__cudnn.BackendFinalize(f->descriptor);
+  }
+  if (f->code != CUDNN_SUCCESS) {
+    destroy(f->descriptor);
+    f->descriptor = NULL;
+  }
+  return f->descriptor;
+}
+
+static int dtype_of(hr_dtype dtype) {
+  return dtype == HR_DTYPE_F64    ? CUDNN_F64
+         : dtype == HR_DTYPE_F16  ? CUDNN_F16
+         : dtype == HR_DTYPE_BF16 ? CUDNN_BF16
+                                  : CUDNN_F32;
+}
+
+static filling make_tensor(const hr__conv_shape *s, hr__conv_role role) {
+  const int64_t alignment = CONV_ALIGNMENT, id = role;
+  const int dtype = dtype_of(s->dtype);
+  filling f = begin(CUDNN_TENSOR);
+  set(&f, CUDNN_TENSOR_DTYPE, CUDNN_TYPE_DTYPE, 1, &dtype);
+  set(&f, CUDNN_TENSOR_DIMS, CUDNN_TYPE_INT64, s->spatial + 2, s->dims[role]);
+  set(&f, CUDNN_TENSOR_STRIDES, CUDNN_TYPE_INT64, s->spatial + 2, s->strides[role]);
+  set(&f, CUDNN_TENSOR_ID, CUDNN_TYPE_INT64, 1, &id);
+  set(&f, CUDNN_TENSOR_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+  (void)end(&f);
+  return f;
+}
+
+static filling make_window(const hr__conv_shape *s) {
+  const int64_t spatial = s->spatial;
+  const int compute = s->dtype == HR_DTYPE_F64 ? CUDNN_F64 : CUDNN_F32, mode = CUDNN_CROSS_CORRELATION;
+  filling f = begin(CUDNN_WINDOW);
+  set(&f, CUDNN_WINDOW_COMPUTE, CUDNN_TYPE_DTYPE, 1, &compute);
+  set(&f, CUDNN_WINDOW_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+  set(&f, CUDNN_WINDOW_SPATIAL, CUDNN_TYPE_INT64, 1, &spatial);
+  set(&f, CUDNN_WINDOW_DILATIONS, CUDNN_TYPE_INT64, spatial, s->dilation);
+  set(&f, CUDNN_WINDOW_STRIDES, CUDNN_TYPE_INT64, spatial, s->stride);
+  set(&f, CUDNN_WINDOW_PADDING_BEFORE, CUDNN_TYPE_INT64, spatial, s->padding);
+  set(&f, CUDNN_WINDOW_PADDING_AFTER, CUDNN_TYPE_INT64, spatial, s->padding);
+  (void)end(&f);
+  return f;
+}
+
+/* Attributes of an operation follow each other: two factors, the window, and the operands w, x, y, gradients or not. */
+static filling make_operation(const hr__conv_shape *s, cudnn_descriptor window,
+                              const cudnn_descriptor tensors[CONV_ROLES]) {
+  static const hr__conv_role order[] = {CONV_W, CONV_X, CONV_Y};
+  static const int kinds[] = {CUDNN_CONV, CUDNN_CONV_BACKWARD_DATA, CUDNN_CONV_BACKWARD_WEIGHT};
+  static const int firsts[] = {CUDNN_CONV_ATTRIBUTES, CUDNN_CONV_BACKWARD_DATA_ATTRIBUTES,
+                               CUDNN_CONV_BACKWARD_WEIGHT_ATTRIBUTES};
+  const int which = s->op == HR_OP_CONV ? 0 : s->op == HR_OP_CONV_BACKWARD_DATA ? 1 : 2;
+  const double one_f64 = 1, zero_f64 = 0;
+  const float one_f32 = 1, zero_f32 = 0;
+  const bool is_f64 = s->dtype == HR_DTYPE_F64;
+  const int type = is_f64 ? CUDNN_TYPE_F64 : CUDNN_TYPE_F32;
+  filling f = begin(kinds[which]);
+  set(&f, firsts[which], type, 1, is_f64 ? (const void *)&one_f64 : &one_f32);
+  set(&f, firsts[which] + 1, type, 1, is_f64 ? (const void *)&zero_f64 : &zero_f32);
+  set(&f, firsts[which] + 2, CUDNN_TYPE_DESCRIPTOR, 1, &window);
+  for (int i = 0; i < CONV_ROLES; ++i) {
+    set(&f, firsts[which] + 3 + i, CUDNN_TYPE_DESCRIPTOR, 1, &tensors[order[i]]);
+  }
+  (void)end(&f);
+  return f;
+}
+
+static filling make_graph(cudnn_handle handle, const hr__conv_shape *s) {
+  cudnn_descriptor tensors[CONV_ROLES];
+  filling graph = {0}, window = make_window(s), operation = {0};
+  graph.code = window.code;
+  for (int r = 0; r < CONV_ROLES; ++r) {
+    filling tensor = make_tensor(s, (hr__conv_role)r);
+    tensors[r] = tensor.descriptor;
+    graph.code = graph.code != CUDNN_SUCCESS ? graph.code : tensor.code;
+  }
+  if (graph.code == CUDNN_SUCCESS) {
+    operation = make_operation(s, window.descriptor, tensors);
+    graph.code = operation.code;
+  }
+  if (graph.code == CUDNN_SUCCESS) {
+    graph = begin(CUDNN_GRAPH);
+    set(&graph, CUDNN_GRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    set(&graph, CUDNN_GRAPH_OPERATIONS, CUDNN_TYPE_DESCRIPTOR, 1, &operation.descriptor);
+    (void)end(&graph);
+  }
+  destroy(operation.descriptor);
+  destroy(window.descriptor);
+  for (int r = 0; r < CONV_ROLES; ++r) {
+    destroy(tensors[r]);
+  }
+  return graph;
+}
+
+/* ---- choosing ---- */
+
+static bool allows(const hr__conv_shape *s, int note, bool may_vary) {
+  bool is_narrow = s->dtype == HR_DTYPE_F16 || s->dtype == HR_DTYPE_BF16;
+  switch (note) {
+    case CUDNN_NOTE_TENSOR_CORE:
+      return !s->keeps_f32;
+    case CUDNN_NOTE_NARROWED_INPUTS:
+      return s->dtype == HR_DTYPE_F32 && !s->keeps_f32;
+    case CUDNN_NOTE_NARROWED_SUMS:
+      return !is_narrow;
+    case CUDNN_NOTE_NONDETERMINISTIC:
+      return may_vary;
+    default:
+      return note < CUDNN_NOTE_FOURIER || note > CUDNN_NOTE_WINOGRAD + 3;
+  }
+}
+
+/* Whether the engine of a configuration computes what we want. */
+static bool is_wanted(const hr__conv_shape *s, cudnn_descriptor config, bool may_vary) {
+  int notes[CUDNN_NOTES_MOST];
+  int64_t count = 0;
+  cudnn_descriptor engine = NULL;
+  bool wanted = hr__cudnn.BackendCreateDescriptor(CUDNN_ENGINE, &engine) == CUDNN_SUCCESS &&
+                hr__cudnn.BackendGetAttribute(config, CUDNN_ENGINE_CONFIG_ENGINE, CUDNN_TYPE_DESCRIPTOR, 1, &count,
+                                              &engine) == CUDNN_SUCCESS &&
+                hr__cudnn.BackendGetAttribute(engine, CUDNN_ENGINE_NOTES, CUDNN_TYPE_NOTE, CUDNN_NOTES_MOST, &count,
+                                              notes) == CUDNN_SUCCESS;
+  for (int64_t i = 0; wanted && i < count && i < CUDNN_NOTES_MOST; ++i) {
+    wanted = allows(s, notes[i], may_vary);
+  }
+  destroy(engine);
+  return wanted;
+}
+
+static bool make_plan(cudnn_handle handle, cudnn_descriptor config, hr__conv_plan *plan) {
+  filling f = begin(CUDNN_PLAN);
+  int64_t count = 0;
+  set(&f, CUDNN_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+  set(&f, CUDNN_PLAN_CONFIG, CUDNN_TYPE_DESCRIPTOR, 1, &config);
+  plan->descriptor = end(&f);
+  plan->workspace_bytes = 0;
+  if (plan->descriptor != NULL &&
+      (hr__cudnn.BackendGetAttribute(plan->descriptor, CUDNN_PLAN_WORKSPACE, CUDNN_TYPE_INT64, 1, &count,
+                                     &plan->workspace_bytes) != CUDNN_SUCCESS ||
+       plan->workspace_bytes > WORKSPACE_MOST)) {
+    destroy(plan->descriptor);
+    plan->descriptor = NULL;
+  }
+  return plan->descriptor != NULL;
+}
+
+/* The configurations that the library proposes, the best first; gives how many. All `CONFIGS_MOST` descriptors are the caller's. */
+static int64_t ask(cudnn_descriptor graph, int mode, cudnn_descriptor *configs) {
+  int64_t count = 0;
+  int code = CUDNN_SUCCESS;
+  filling f = begin(CUDNN_HEURISTIC);
+  set(&f, CUDNN_HEURISTIC_GRAPH, CUDNN_TYPE_DESCRIPTOR, 1, &graph);
+  set(&f, CUDNN_HEURISTIC_MODE, CUDNN_TYPE_HEURISTIC_MODE, 1, &mode);
+  (void)end(&f);
+  for (int i = 0; i < CONFIGS_MOST && code == CUDNN_SUCCESS && f.code == CUDNN_SUCCESS; ++i) {
+    code = hr__cudnn.BackendCreateDescriptor(CUDNN_ENGINE_CONFIG, &configs[i]);
+  }
+  if (f.code != CUDNN_SUCCESS || code != CUDNN_SUCCESS ||
+      hr__cudnn.BackendGetAttribute(f.descriptor, CUDNN_HEURISTIC_RESULTS, CUDNN_TYPE_DESCRIPTOR, CONFIGS_MOST, &count,
+                                    configs) != CUDNN_SUCCESS) {
+    count = 0;
+  }
+  destroy(f.descriptor);
+  return count < CONFIGS_MOST ? count : CONFIGS_MOST;
+}
+
+static bool choose_in(cudnn_handle handle, cudnn_descriptor graph, int mode, bool may_vary, hr__conv_plan *plan) {
+  cudnn_descriptor configs[CONFIGS_MOST] = {NULL};
+  int64_t count = ask(graph, mode, configs);
+  bool is_found = false;
+  for (int64_t i = 0; i < count && !is_found; ++i) {
+    is_found = is_wanted(&plan->shape, configs[i], may_vary) && make_plan(handle, configs[i], plan);
+  }
+  for (int i = 0; i < CONFIGS_MOST; ++i) {
+    destroy(configs[i]);
+  }
+  return is_found;
+}
+
+static bool choose(cudnn_handle handle, cudnn_descriptor graph, hr__conv_plan *plan) {
+  const bool is_gradient = plan->shape.op != HR_OP_CONV;
+  for (int may_vary = 0; may_vary <= (int)is_gradient; ++may_vary) {
+    if (choose_in(handle, graph, CUDNN_HEURISTIC_INSTANT, may_vary != 0, plan) ||
+        choose_in(handle, graph, CUDNN_HEURISTIC_FALLBACK, may_vary != 0, plan)) {
+      if (may_vary != 0) {
+        hr_log(HR_LOG_DEVICE, "cuDNN: %s has no deterministic algorithm here", hr_op_table(plan->shape.op)->name);
+      }
+      return true;
+    }
+  }
+  return false;
+}
+
+static hr_status no_engine(const hr__conv_shape *s, int code) {
+  const int64_t *x = s->dims[CONV_X], *w = s->dims[CONV_W];
+  return hr_status_make(HR_STATUS_UNIMPLEMENTED,
+                        "cuDNN: no algorithm for %s of x %s [%lld,%lld,%lld,%lld], w [%lld,%lld,%lld,%lld], %s: %s",
+                        hr_op_table(s->op)->name, hr_dtype_name(s->dtype), (long long)x[0], (long long)x[1],
+                        (long long)x[2], (long long)x[3], (long long)w[0], (long long)w[1], (long long)w[2],
+                        (long long)w[3], s->channels_last ? "channels last" : "channels first",
+                        code != CUDNN_SUCCESS ? hr__cudnn.GetErrorString(code) : "none of its engines will do");
+}
+
+static hr_status make(cudnn_handle handle, hr__conv_plan *plan) {
+  filling graph = make_graph(handle, &plan->shape);
+  bool is_found = graph.code == CUDNN_SUCCESS && choose(handle, graph.descriptor, plan);
+  destroy(graph.descriptor);
+  return is_found ? NULL : no_engine(&plan->shape, graph.code);
+}
+
+/* ---- keeping ---- */
+
+/* Destroys the oldest plan that nobody uses when there are too many of them. */
+static void forget_some(void) {
+  hr__conv_plan **oldest = NULL;
+  int unused = 0;
+  for (hr__conv_plan **at = &plans; *at != NULL; at = &(*at)->next) {
+    if ((*at)->references == 0) {
+      oldest = at;
+      ++unused;
+    }
+  }
+  if (unused > UNUSED_MOST) {
+    hr__conv_plan *plan = *oldest;
+    *oldest = plan->next;
+    destroy(plan->descriptor);
+    hr_free(plan);
+  }
+}
+
+static hr__conv_plan *find(int device, const hr__conv_shape *shape) {
+  hr__conv_plan *plan = plans;
+  while (plan != NULL && (plan->device != device || memcmp(&plan->shape, shape, sizeof *shape) != 0)) {
+    plan = plan->next;
+  }
+  return plan;
+}
+
+static hr_status acquire(cudnn_handle handle, int device, const hr__conv_shape *shape, hr__conv_plan **out_plan) {
+  hr__conv_plan *plan = find(device, shape);
+  if (plan == NULL) {
+    forget_some();
+    plan = hr_calloc(1, sizeof *plan);
+    if (plan == NULL) {
+      return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a plan");
+    }
+    plan->shape = *shape;
+    plan->device = device;
+    hr_status status = make(handle, plan);
+    if (status != NULL) {
+      hr_free(plan);
+      return status;
+    }
+    plan->next = plans;
+    plans = plan;
+  }
+  ++plan->references;
+  *out_plan = plan;
+  return NULL;
+}
+
+hr_status hr__conv_plan_acquire(cudnn_handle handle, const hr__conv_shape *shape, hr__conv_plan **out_plan) {
+  int device = -1;
+  if (hr__cudnn_device(&device) != 0) {
+    return hr_status_make(HR_STATUS_INTERNAL, "cuDNN: no device is current on this thread");
+  }
+  hr_mutex_lock(&plans_mutex);
+  hr_status status = acquire(handle, device, shape, out_plan);
+  hr_mutex_unlock(&plans_mutex);
+  return status;
+}
+
+void hr__conv_plan_release(hr__conv_plan *plan) {
+  if (plan != NULL) {
+    hr_mutex_lock(&plans_mutex);
+    --plan->references;
+    hr_mutex_unlock(&plans_mutex);
+  }
+}
+
+cudnn_descriptor hr__conv_plan_descriptor(const hr__conv_plan *plan) {
+  return plan->descriptor;
+}
+
+size_t hr__conv_plan_workspace(const hr__conv_plan *plan) {
+  return (size_t)plan->workspace_bytes;
+}

@@ -1,0 +1,38 @@
+/* conv_plan.h: cuDNN's plans for convolutions and their gradients.
+ *
+ * A plan is what the library runs: a graph of one operation on tensors of known shapes, and an engine with its settings. Making one
+ * takes milliseconds; those of equal shapes are one, and some that nobody uses any more are kept.
+ */
+#ifndef HEADRACE_PROVIDERS_CUDNN_CONV_PLAN_H_
+#define HEADRACE_PROVIDERS_CUDNN_CONV_PLAN_H_
+
+#include "core/op.h"
+#include "core/program.h"
+#include "providers/cudnn/cudnn_api.h"
+
+typedef enum hr__conv_role { CONV_X, CONV_W, CONV_Y, CONV_ROLES } hr__conv_role;
+
+enum { CONV_SPATIAL_MOST = 3, CONV_DIMS_MOST = CONV_SPATIAL_MOST + 2, CONV_ALIGNMENT = 16 };
+
+/* A convolution, or a gradient of one, in the library's terms. Compared as bytes: made from zeroed memory. */
+typedef struct hr__conv_shape {
+  hr_op op;
+  hr_dtype dtype;
+  bool keeps_f32; /* factors may not be rounded to TF32 */
+  bool channels_last;
+  int spatial; /* 2 or 3 */
+  int64_t dims[CONV_ROLES][CONV_DIMS_MOST], strides[CONV_ROLES][CONV_DIMS_MOST];
+  int64_t padding[CONV_SPATIAL_MOST], stride[CONV_SPATIAL_MOST], dilation[CONV_SPATIAL_MOST];
+} hr__conv_shape;
+
+typedef struct hr__conv_plan hr__conv_plan;
+
+/* The plan for a shape on the device that is current on this thread, with a reference; UNIMPLEMENTED when the library has none.
+ * The caller holds the library's lock (hr__cudnn_lock). */
+HR_MUST_USE hr_status hr__conv_plan_acquire(cudnn_handle handle, const hr__conv_shape *shape, hr__conv_plan **out_plan);
+void hr__conv_plan_release(hr__conv_plan *plan); /* NULL does nothing; on any thread */
+
+cudnn_descriptor hr__conv_plan_descriptor(const hr__conv_plan *plan);
+size_t hr__conv_plan_workspace(const hr__conv_plan *plan);
+
+#endif
