@@ -189,8 +189,8 @@ static void find_again(const device *d, int phase, bool *out_again) {
     }
     for (int j = 0; j < kernel->instr_count; ++j) {
       const hr_instr *user = &kernel->instrs[j];
-      bool runs =
-          user->level == HR_LEVEL_ELEMENT && (user->phase == phase || (out_again[j] && d->spills[user->dst] < 0));
+      bool runs = user->level == HR_LEVEL_ELEMENT &&
+                  (user->phase == phase || (out_again[j] && d->spills[user->dst] == HR__AGAIN));
       out_again[k] |= runs && hr__device_reads(kernel, user, instr->dst);
     }
   }
@@ -209,22 +209,33 @@ static bool is_stale(const hr_kernel *kernel, const hr_instr *made) {
 }
 
 void hr__device_place_spills(device *d) {
+  enum { OWN_WORDS_MOST = 96 };
   const hr_kernel *kernel = d->e->kernel;
+  int words = 0;
   for (int r = 0; r < kernel->register_count; ++r) {
-    d->spills[r] = -1;
+    d->spills[r] = HR__AGAIN;
   }
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
     bool crosses = instr->level == HR_LEVEL_ELEMENT && instr->dst >= 0 && !hr__device_is_reduction(instr) &&
                    kernel->registers[instr->dst].last_phase > instr->phase;
-    if (crosses && is_stale(kernel, instr)) {
-      hr_class cls = kernel->registers[instr->dst].cls;
+    hr_class cls = crosses ? kernel->registers[instr->dst].cls : HR_CLASS_F32;
+    int needed = d->own * (int)hr_class_size(cls) / 4;
+    if (crosses && needed > 0 && words + needed <= OWN_WORDS_MOST) {
+      d->spills[instr->dst] = HR__OWN;
+      words += needed;
+    } else if (crosses && is_stale(kernel, instr)) {
       d->spills[instr->dst] = hr__device_reserve(d, d->rows * d->elements * (int64_t)hr_class_size(cls));
     }
   }
+  d->own = words > 0 ? d->own : 0;
 }
 
 static void emit_spilled(const device *d, int reg) {
+  if (d->spills[reg] == HR__OWN) {
+    HR__EMIT(d->e, "s%d[n]", reg);
+    return;
+  }
   const char *type = hr__emit_type(d->e->kernel->registers[reg].cls);
   HR__EMIT(d->e, "((%s *)(call.workspace + %lld))[(int64_t)row * %lld + i]", type, (long long)d->spills[reg],
            (long long)d->elements);
@@ -290,7 +301,7 @@ void hr__device_element(const device *d, int phase, const char *suffix) {
   hr__device_coordinates(d, &e->walked, "i", "w");
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
-    if (again[k] && d->spills[instr->dst] >= 0) {
+    if (again[k] && d->spills[instr->dst] != HR__AGAIN) {
       HR__EMIT(e, "const %s r%d = ", hr__emit_type(kernel->registers[instr->dst].cls), instr->dst);
       emit_spilled(d, instr->dst);
       HR__EMIT(e, ";\n");
@@ -300,7 +311,7 @@ void hr__device_element(const device *d, int phase, const char *suffix) {
       emit_accumulate(d, instr, suffix);
     } else if (instr->phase == phase && instr->level == HR_LEVEL_ELEMENT) {
       hr__device_instr(d, instr);
-      if (instr->dst >= 0 && d->spills[instr->dst] >= 0) {
+      if (instr->dst >= 0 && d->spills[instr->dst] != HR__AGAIN) {
         emit_spilled(d, instr->dst);
         HR__EMIT(e, " = r%d;\n", instr->dst);
       }

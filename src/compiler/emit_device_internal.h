@@ -15,14 +15,16 @@
 #include "compiler/emit_device.h"
 #include "compiler/emit_internal.h"
 
-enum { HR__DEVICE_THREADS = 256 };
+enum { HR__DEVICE_THREADS = 256, HR__DEVICE_LANES = 32 }; /* of a block, of a warp */
+enum { HR__AGAIN = -1, HR__OWN = -2 };                    /* computed again; in an array of the thread's */
 
 typedef struct device {
   hr__emitter *e;
   const char *name;
   int64_t rows, elements, chunks;
   bool is_long;    /* indices need 64 bits */
-  int64_t *spills; /* by register: where its values of all elements are in the workspace; -1: computed again */
+  int64_t *spills; /* by register: where its values of all elements are in the workspace; or one of those below */
+  int own;         /* a warp a row: elements of a thread, when it keeps values of theirs itself; else 0 */
   int64_t *parts;  /* by instruction: where results of chunks are, and behind them indices */
   int64_t workspace;
 } device;
@@ -45,7 +47,8 @@ void hr__device_place(const device *d, const hr_access *access, int c, hr_level 
 void hr__device_memory(const device *d, const hr_instr *instr, hr_text *out);
 /* "(bounds) & (indices)", or nothing: whether an element is there. Loads clamp their indices instead. */
 bool hr__device_condition(const device *d, const hr_instr *instr);
-/* Gives values that are stale when a later phase reads them their places. */
+/* Gives values of elements that later phases read places where computing them again would be wrong, or, with d->own, where a thread
+ * has room. Leaves d->own 0 if nothing is kept so. */
 void hr__device_place_spills(device *d);
 /* One instruction, but for reductions. */
 void hr__device_instr(const device *d, const hr_instr *instr);
@@ -72,6 +75,7 @@ int64_t hr__device_part_indices(const device *d, int k);
 /* The lanes of elements [from, to) of a warp's row: thread t has lanes t and t + 32. */
 void hr__device_lanes(const device *d, int phase, const char *from, const char *to);
 /* Folds the lanes; `at` NULL: into registers, else to the place of chunk `at` (a C expression). */
+void hr__device_fold_one(const device *d, int k, const char *at);
 void hr__device_fold(const device *d, int phase, const char *at);
 /* The results of a row's chunks become registers: a warp makes them. With `shares` it leaves them for the others of the block. */
 void hr__device_combine(const device *d, int phase, bool shares);

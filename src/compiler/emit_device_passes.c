@@ -7,9 +7,10 @@
  * Row instructions run once, in a pass between those of elements; what others need of them goes through the workspace. A unit of a pass
  * of elements is a chunk of a row:
  *
- *   lanes        a warp has it; results lie by row
- *   sequential   a block has it for 32 neighbouring rows: its warps make the values of 64 elements of each, side by side in the block's
- *                own memory, and one warp for each reduction then takes them in order, a thread a row; results lie by chunk
+ *   lanes        a block has it: its threads make the values of all elements in the block's own memory, and a warp for each reduction
+ *                then takes those of its lanes in order; where they don't fit, a warp has the chunk; results lie by row
+ *   sequential   a block has it for 32 neighbouring rows: its warps make the values of some elements of each, side by side in the
+ *                block's own memory, and one warp for each reduction then takes them in order, a thread a row; results lie by chunk
  *
  * Where a phase reduces nothing, a thread has an element.
  */
@@ -17,7 +18,8 @@
 
 #include "compiler/emit_device_internal.h"
 
-enum { WARP = 32, ROW_THREADS = 128, TILE_ROWS = 32, TILE_ELEMENTS = 64, TILE_THREADS = 512, TILE_BYTES = 40 << 10 };
+enum { WARP = 32, ROW_THREADS = 128, TILE_ROWS = 32, TILE_ELEMENTS = 64, TILE_ELEMENTS_MOST = 256, TILE_THREADS = 512 };
+enum { CHUNK_THREADS = 256, TILE_BYTES = 40 << 10 };
 
 typedef struct passes {
   device *d;
@@ -180,6 +182,34 @@ static void emit_rows(passes *p, int phase) {
 
 /* ---- elements ---- */
 
+/* Reductions of a phase, and the bytes of the block's memory that one element of each takes. */
+static int count_reductions(const hr_kernel *kernel, int phase, int *out_bytes) {
+  int count = 0;
+  *out_bytes = 0;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (instr->phase == phase && hr__device_is_reduction(instr)) {
+      *out_bytes += (int)hr_class_size(instr->cls) + (instr->kind == HR_INSTR_ARGREDUCE ? 8 : 0);
+      ++count;
+    }
+  }
+  return count;
+}
+
+/* The places of a tile of `elements` x 32: values q5 and, of an index of the best, k5. */
+static void declare_tile(const device *d, int phase, int elements) {
+  hr__emitter *e = d->e;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (instr->phase == phase && hr__device_is_reduction(instr)) {
+      HR__EMIT(e, "HR_SHARED %s q%d[%d][%d];\n", hr__emit_type(instr->cls), instr->dst, elements, (int)TILE_ROWS);
+      if (instr->kind == HR_INSTR_ARGREDUCE) {
+        HR__EMIT(e, "HR_SHARED int64_t k%d[%d][%d];\n", instr->dst, elements, (int)TILE_ROWS);
+      }
+    }
+  }
+}
+
 static void emit_warp_elements(passes *p, int phase) {
   const device *d = p->d;
   hr__emitter *e = d->e;
@@ -194,6 +224,52 @@ static void emit_warp_elements(passes *p, int phase) {
   take_kept(p, HR_LEVEL_ELEMENT, phase);
   hr__device_lanes(d, phase, "from", "to");
   hr__device_fold(d, phase, "unit");
+  HR__EMIT(e, "}\n");
+}
+
+/* A warp for each reduction takes a chunk's elements in the order of lanes: thread t has lanes t and t + 32. */
+static void take_chunk(const device *d, int phase) {
+  hr__emitter *e = d->e;
+  int warp = 0;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (instr->phase != phase || !hr__device_is_reduction(instr)) {
+      continue;
+    }
+    const char *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
+    int r = instr->dst;
+    HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) {\nHR_UNROLL_BY_16\nfor (int t = 0; t < %d; ++t) {\n",
+             warp++ % (CHUNK_THREADS / WARP), (int)HR_REDUCE_CHUNK / WARP);
+    HR__EMIT(e, "if (from + t * HR_WARP + HR_LANE < to) { ");
+    if (instr->kind == HR_INSTR_ARGREDUCE) {
+      HR__EMIT(e, "hr_offer_%s_%s(&l%d[t %% 2], &m%d[t %% 2], q%d[t][HR_LANE], k%d[t][HR_LANE]); }\n}\n", row, cls, r,
+               r, r, r);
+    } else {
+      HR__EMIT(e, "l%d[t %% 2] = hr_combine_%s_%s(l%d[t %% 2], q%d[t][HR_LANE]); }\n}\n", r, row, cls, r, r);
+    }
+    hr__device_fold_one(d, k, "unit");
+    HR__EMIT(e, "}\n");
+  }
+}
+
+static void emit_chunk_elements(passes *p, int phase) {
+  const device *d = p->d;
+  hr__emitter *e = d->e;
+  int pass = next_pass(p, d->rows * d->chunks, CHUNK_THREADS), warps = CHUNK_THREADS / WARP;
+  hr__device_head(d, pass);
+  HR__EMIT(e, "const int64_t unit = HR_BLOCK, row = unit / %lld, chunk = unit %% %lld;\n", (long long)d->chunks,
+           (long long)d->chunks);
+  emit_from_to(p);
+  hr__device_coordinates(d, &e->kept, "row", "c");
+  take_kept(p, HR_LEVEL_ELEMENT, phase);
+  declare_tile(d, phase, HR_REDUCE_CHUNK / WARP);
+  HR__EMIT(e, "HR_UNROLL_BY_4\nfor (int u = 0; u < %d; ++u) {\nconst int t = HR_THREAD / HR_WARP + u * %d;\n",
+           (int)HR_REDUCE_CHUNK / CHUNK_THREADS, warps);
+  HR__EMIT(e, "const int64_t i = from + t * HR_WARP + HR_LANE;\nif (i < to) {\n");
+  hr__device_element(d, phase, NULL);
+  HR__EMIT(e, "}\n}\nHR_BARRIER;\n");
+  hr__device_accumulators(d, phase, true);
+  take_chunk(d, phase);
   HR__EMIT(e, "}\n");
 }
 
@@ -216,37 +292,8 @@ static void emit_flat_elements(passes *p, int phase) {
   HR__EMIT(e, "}\n");
 }
 
-/* Reductions of a phase, and the bytes of the block's memory that one element of each takes. */
-static int count_reductions(const hr_kernel *kernel, int phase, int *out_bytes) {
-  int count = 0;
-  *out_bytes = 0;
-  for (int k = 0; k < kernel->instr_count; ++k) {
-    const hr_instr *instr = &kernel->instrs[k];
-    if (instr->phase == phase && hr__device_is_reduction(instr)) {
-      *out_bytes += (int)hr_class_size(instr->cls) + (instr->kind == HR_INSTR_ARGREDUCE ? 8 : 0);
-      ++count;
-    }
-  }
-  return count;
-}
-
-/* The places of a tile: values q5 and, of an index of the best, k5. */
-static void declare_tile(const device *d, int phase) {
-  hr__emitter *e = d->e;
-  for (int k = 0; k < e->kernel->instr_count; ++k) {
-    const hr_instr *instr = &e->kernel->instrs[k];
-    if (instr->phase == phase && hr__device_is_reduction(instr)) {
-      HR__EMIT(e, "HR_SHARED %s q%d[%d][%d];\n", hr__emit_type(instr->cls), instr->dst, (int)TILE_ELEMENTS,
-               (int)TILE_ROWS);
-      if (instr->kind == HR_INSTR_ARGREDUCE) {
-        HR__EMIT(e, "HR_SHARED int64_t k%d[%d][%d];\n", instr->dst, (int)TILE_ELEMENTS, (int)TILE_ROWS);
-      }
-    }
-  }
-}
-
 /* A warp for each reduction takes the tile's elements in order. */
-static void take_tile(const device *d, int phase) {
+static void take_tile(const device *d, int phase, int elements) {
   hr__emitter *e = d->e;
   int warp = 0;
   for (int k = 0; k < e->kernel->instr_count; ++k) {
@@ -256,8 +303,8 @@ static void take_tile(const device *d, int phase) {
     }
     const char *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
     int r = instr->dst;
-    HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) {\nHR_UNROLL\nfor (int t = 0; t < %d; ++t) {\n",
-             warp++ % (TILE_THREADS / WARP), (int)TILE_ELEMENTS);
+    HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) {\nHR_UNROLL_BY_16\nfor (int t = 0; t < %d; ++t) {\n",
+             warp++ % (TILE_THREADS / WARP), elements);
     if (instr->kind == HR_INSTR_ARGREDUCE) {
       HR__EMIT(e, "if (b + t < to) { hr_offer_%s_%s(&l%d, &m%d, q%d[t][HR_LANE], k%d[t][HR_LANE]); }\n}\n}\n", row, cls,
                r, r, r, r);
@@ -287,9 +334,20 @@ static void leave_parts(const device *d, int phase) {
   }
 }
 
+/* As many elements as fit: a step of a tile costs the time of a load. */
+static int tile_elements(const device *d, int phase) {
+  int bytes, elements = TILE_ELEMENTS;
+  (void)count_reductions(d->e->kernel, phase, &bytes);
+  while (elements < TILE_ELEMENTS_MOST && bytes * 2 * elements * TILE_ROWS <= TILE_BYTES) {
+    elements *= 2;
+  }
+  return elements;
+}
+
 static void emit_tile_elements(passes *p, int phase) {
   const device *d = p->d;
   hr__emitter *e = d->e;
+  const int elements = tile_elements(d, phase);
   int64_t tiles = (d->rows + TILE_ROWS - 1) / TILE_ROWS;
   int pass = next_pass(p, tiles * d->chunks, TILE_THREADS), warps = TILE_THREADS / WARP;
   hr__device_head(d, pass);
@@ -300,22 +358,28 @@ static void emit_tile_elements(passes *p, int phase) {
   emit_from_to(p);
   hr__device_coordinates(d, &e->kept, "row", "c");
   take_kept(p, HR_LEVEL_ELEMENT, phase);
-  declare_tile(d, phase);
+  declare_tile(d, phase, elements);
   hr__device_accumulators(d, phase, false);
-  HR__EMIT(e, "for (int64_t b = from; b < to; b += %d) {\nHR_UNROLL\n", (int)TILE_ELEMENTS);
+  HR__EMIT(e, "for (int64_t b = from; b < to; b += %d) {\nHR_UNROLL_BY_4\n", elements);
   HR__EMIT(e, "for (int u = 0; u < %d; ++u) {\nconst int t = HR_THREAD / HR_WARP + u * %d;\nconst int64_t i = b + t;\n",
-           TILE_ELEMENTS / warps, warps);
+           elements / warps, warps);
   HR__EMIT(e, "if (i < to && is_row) {\n");
   hr__device_element(d, phase, NULL);
   HR__EMIT(e, "}\n}\n");
   HR__EMIT(e, "HR_BARRIER;\n");
-  take_tile(d, phase);
+  take_tile(d, phase, elements);
   HR__EMIT(e, "HR_BARRIER;\n}\n");
   leave_parts(d, phase);
   HR__EMIT(e, "}\n");
 }
 
 /* ---- a kernel ---- */
+
+/* Whether the values of a chunk fit into a block's own memory. */
+static bool fits_block(const device *d, int phase) {
+  int bytes, count = count_reductions(d->e->kernel, phase, &bytes);
+  return count <= CHUNK_THREADS / WARP && bytes * (int)HR_REDUCE_CHUNK <= TILE_BYTES;
+}
 
 bool hr__device_has_passes(const device *d) {
   enum { SEQUENTIAL_MIN = 64 };
@@ -345,6 +409,8 @@ void hr__device_passes(device *d, hr_device_emission *emission) {
     if (phase < d->e->kernel->phase_count && hr__device_has_elements(d->e->kernel, phase)) {
       if (!hr__device_reduces(d->e->kernel, phase)) {
         emit_flat_elements(&p, phase);
+      } else if (p.is_lanes && fits_block(d, phase)) {
+        emit_chunk_elements(&p, phase);
       } else if (p.is_lanes) {
         emit_warp_elements(&p, phase);
       } else {

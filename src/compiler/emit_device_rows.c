@@ -7,6 +7,24 @@ enum { WARP = 32, THREADS = HR__DEVICE_THREADS, ROW_THREADS = 128 };
 
 /* ---- a warp or a block a row ---- */
 
+/* A thread keeps values of its elements: each has a number that is known when the text is compiled. */
+static void emit_own_lanes(const device *d, int phase) {
+  hr__emitter *e = d->e;
+  hr__device_accumulators(d, phase, true);
+  HR__EMIT(e, "HR_UNROLL\nfor (int n = 0; n < %d; ++n) {\nconst int64_t i = n * HR_WARP + HR_LANE;\nif (i < %lld) {\n",
+           d->own, (long long)d->elements);
+  hr__device_element(d, phase, "[n % 2]");
+  HR__EMIT(e, "}\n}\n");
+}
+
+static void declare_own(const device *d) {
+  for (int r = 0; r < d->e->kernel->register_count; ++r) {
+    if (d->spills[r] == HR__OWN) {
+      HR__EMIT(d->e, "%s s%d[%d];\n", hr__emit_type(d->e->kernel->registers[r].cls), r, d->own);
+    }
+  }
+}
+
 /* The lanes of elements [from, to): thread t has lanes t and t + 32. */
 void hr__device_lanes(const device *d, int phase, const char *from, const char *to) {
   hr__emitter *e = d->e;
@@ -17,33 +35,36 @@ void hr__device_lanes(const device *d, int phase, const char *from, const char *
   HR__EMIT(e, "}\n}\n}\n");
 }
 
-/* Folds the lanes; `at` NULL: into registers, else to the place of chunk `at` (a C expression). */
-void hr__device_fold(const device *d, int phase, const char *at) {
+/* Folds the lanes of one reduction; `at` NULL: into a register, else to the place of chunk `at` (a C expression). */
+void hr__device_fold_one(const device *d, int k, const char *at) {
   hr__emitter *e = d->e;
-  for (int k = 0; k < e->kernel->instr_count; ++k) {
-    const hr_instr *instr = &e->kernel->instrs[k];
-    if (instr->phase != phase || !hr__device_is_reduction(instr)) {
-      continue;
-    }
-    const char *type = hr__emit_type(instr->cls), *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
-    int r = instr->dst;
-    if (instr->kind == HR_INSTR_ARGREDUCE) {
-      HR__EMIT(e, "hr_offer_%s_%s(&l%d[0], &m%d[0], l%d[1], m%d[1]);\nhr_choose_%s_%s(&l%d[0], &m%d[0]);\n", row, cls,
-               r, r, r, r, row, cls, r, r);
-      if (at == NULL) {
-        HR__EMIT(e, "const int64_t r%d = m%d[0];\n", r, r);
-      } else {
-        HR__EMIT(e, "if (HR_LANE == 0) {\n((%s *)(call.workspace + %lld))[%s] = l%d[0];\n", type,
-                 (long long)d->parts[k], at, r);
-        HR__EMIT(e, "((int64_t *)(call.workspace + %lld))[%s] = m%d[0];\n}\n", (long long)hr__device_part_indices(d, k),
-                 at, r);
-      }
-    } else if (at == NULL) {
-      HR__EMIT(e, "const %s r%d = hr_fold_%s_%s(l%d[0], l%d[1]);\n", type, r, row, cls, r, r);
+  const hr_instr *instr = &e->kernel->instrs[k];
+  const char *type = hr__emit_type(instr->cls), *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
+  int r = instr->dst;
+  if (instr->kind == HR_INSTR_ARGREDUCE) {
+    HR__EMIT(e, "hr_offer_%s_%s(&l%d[0], &m%d[0], l%d[1], m%d[1]);\nhr_choose_%s_%s(&l%d[0], &m%d[0]);\n", row, cls, r,
+             r, r, r, row, cls, r, r);
+    if (at == NULL) {
+      HR__EMIT(e, "const int64_t r%d = m%d[0];\n", r, r);
     } else {
-      HR__EMIT(e, "{\nconst %s folded = hr_fold_%s_%s(l%d[0], l%d[1]);\n", type, row, cls, r, r);
-      HR__EMIT(e, "if (HR_LANE == 0) { ((%s *)(call.workspace + %lld))[%s] = folded; }\n}\n", type,
-               (long long)d->parts[k], at);
+      HR__EMIT(e, "if (HR_LANE == 0) {\n((%s *)(call.workspace + %lld))[%s] = l%d[0];\n", type, (long long)d->parts[k],
+               at, r);
+      HR__EMIT(e, "((int64_t *)(call.workspace + %lld))[%s] = m%d[0];\n}\n", (long long)hr__device_part_indices(d, k),
+               at, r);
+    }
+  } else if (at == NULL) {
+    HR__EMIT(e, "const %s r%d = hr_fold_%s_%s(l%d[0], l%d[1]);\n", type, r, row, cls, r, r);
+  } else {
+    HR__EMIT(e, "{\nconst %s folded = hr_fold_%s_%s(l%d[0], l%d[1]);\n", type, row, cls, r, r);
+    HR__EMIT(e, "if (HR_LANE == 0) { ((%s *)(call.workspace + %lld))[%s] = folded; }\n}\n", type,
+             (long long)d->parts[k], at);
+  }
+}
+
+void hr__device_fold(const device *d, int phase, const char *at) {
+  for (int k = 0; k < d->e->kernel->instr_count; ++k) {
+    if (d->e->kernel->instrs[k].phase == phase && hr__device_is_reduction(&d->e->kernel->instrs[k])) {
+      hr__device_fold_one(d, k, at);
     }
   }
 }
@@ -110,10 +131,15 @@ void hr__device_warp_rows(const device *d, hr_device_emission *emission) {
   HR__EMIT(e, "const int64_t row = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (row >= %lld) { return; }\n",
            (int)(ROW_THREADS / WARP), (long long)d->rows);
   hr__device_coordinates(d, &e->kept, "row", "c");
+  declare_own(d);
   for (int phase = 0; phase < e->kernel->phase_count; ++phase) {
     hr__device_row(d, phase, "HR_WARP_BARRIER", "HR_LANE == 0");
     if (hr__device_has_elements(e->kernel, phase)) {
-      hr__device_lanes(d, phase, "(int64_t)0", all);
+      if (d->own > 0) {
+        emit_own_lanes(d, phase);
+      } else {
+        hr__device_lanes(d, phase, "(int64_t)0", all);
+      }
       hr__device_fold(d, phase, NULL);
     }
   }
