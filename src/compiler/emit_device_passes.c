@@ -227,6 +227,22 @@ static void emit_warp_elements(passes *p, int phase) {
   HR__EMIT(e, "}\n");
 }
 
+/* `elements` of a tile in order; `guard`: a condition, or "" where all are there, so that they can be
+ * loaded ahead. `pair`: which accumulator, "" or "[t % 2]". */
+static void take_in_order(const device *d, int k, int elements, const char *guard, const char *pair) {
+  hr__emitter *e = d->e;
+  const hr_instr *instr = &e->kernel->instrs[k];
+  const char *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
+  int r = instr->dst;
+  HR__EMIT(e, "HR_UNROLL_BY_16\nfor (int t = 0; t < %d; ++t) {\n%s{ ", elements, guard);
+  if (instr->kind == HR_INSTR_ARGREDUCE) {
+    HR__EMIT(e, "hr_offer_%s_%s(&l%d%s, &m%d%s, q%d[t][HR_LANE], k%d[t][HR_LANE]); }\n}\n", row, cls, r, pair, r, pair,
+             r, r);
+  } else {
+    HR__EMIT(e, "l%d%s = hr_combine_%s_%s(l%d%s, q%d[t][HR_LANE]); }\n}\n", r, pair, row, cls, r, pair, r);
+  }
+}
+
 /* A warp for each reduction takes a chunk's elements in the order of lanes: thread t has lanes t and t + 32. */
 static void take_chunk(const device *d, int phase) {
   hr__emitter *e = d->e;
@@ -236,17 +252,12 @@ static void take_chunk(const device *d, int phase) {
     if (instr->phase != phase || !hr__device_is_reduction(instr)) {
       continue;
     }
-    const char *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
-    int r = instr->dst;
-    HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) {\nHR_UNROLL_BY_16\nfor (int t = 0; t < %d; ++t) {\n",
-             warp++ % (CHUNK_THREADS / WARP), (int)HR_REDUCE_CHUNK / WARP);
-    HR__EMIT(e, "if (from + t * HR_WARP + HR_LANE < to) { ");
-    if (instr->kind == HR_INSTR_ARGREDUCE) {
-      HR__EMIT(e, "hr_offer_%s_%s(&l%d[t %% 2], &m%d[t %% 2], q%d[t][HR_LANE], k%d[t][HR_LANE]); }\n}\n", row, cls, r,
-               r, r, r);
-    } else {
-      HR__EMIT(e, "l%d[t %% 2] = hr_combine_%s_%s(l%d[t %% 2], q%d[t][HR_LANE]); }\n}\n", r, row, cls, r, r);
-    }
+    HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) {\nif (to - from == %d) {\n", warp++ % (CHUNK_THREADS / WARP),
+             (int)HR_REDUCE_CHUNK);
+    take_in_order(d, k, HR_REDUCE_CHUNK / WARP, "", "[t % 2]");
+    HR__EMIT(e, "} else {\n");
+    take_in_order(d, k, HR_REDUCE_CHUNK / WARP, "if (from + t * HR_WARP + HR_LANE < to) ", "[t % 2]");
+    HR__EMIT(e, "}\n");
     hr__device_fold_one(d, k, "unit");
     HR__EMIT(e, "}\n");
   }
@@ -301,16 +312,11 @@ static void take_tile(const device *d, int phase, int elements) {
     if (instr->phase != phase || !hr__device_is_reduction(instr)) {
       continue;
     }
-    const char *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
-    int r = instr->dst;
-    HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) {\nHR_UNROLL_BY_16\nfor (int t = 0; t < %d; ++t) {\n",
-             warp++ % (TILE_THREADS / WARP), elements);
-    if (instr->kind == HR_INSTR_ARGREDUCE) {
-      HR__EMIT(e, "if (b + t < to) { hr_offer_%s_%s(&l%d, &m%d, q%d[t][HR_LANE], k%d[t][HR_LANE]); }\n}\n}\n", row, cls,
-               r, r, r, r);
-    } else {
-      HR__EMIT(e, "if (b + t < to) { l%d = hr_combine_%s_%s(l%d, q%d[t][HR_LANE]); }\n}\n}\n", r, row, cls, r, r);
-    }
+    HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) {\nif (b + %d <= to) {\n", warp++ % (TILE_THREADS / WARP), elements);
+    take_in_order(d, k, elements, "", "");
+    HR__EMIT(e, "} else {\n");
+    take_in_order(d, k, elements, "if (b + t < to) ", "");
+    HR__EMIT(e, "}\n}\n");
   }
 }
 

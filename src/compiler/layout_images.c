@@ -1,7 +1,7 @@
 /* Channels-last: which activations convolutions want so, and what loops make of them, and make them from. See layout.c. */
 #include "compiler/layout_internal.h"
 
-enum { COPIED_PART = 8 };
+enum { COPIED_PART = 16 };
 
 /* Which operands of a convolution are activations: a bit for each operand, inputs before outputs. */
 static uint32_t activations(const hr_node *node) {
