@@ -19,7 +19,7 @@
 #include "core/dtype.h"
 #include "providers/flash/flash.h"
 
-enum { WIDTH_MAX = 128, QUERIES_MIN = 32, THREADS = 128, COLUMNS = 64, SUM_ROWS = 16 };
+enum { WIDTH_MAX = 128, QUERIES_MIN = 32, THREADS = 128, TILED = 128, SUM_ROWS = 16 };
 enum { ARCHITECTURE_MIN = 8 }; /* asynchronous copies, and bf16 in tensor cores */
 
 typedef enum role { DY, Q, K, V, MASK, Y, LSE, DQ, DK, DV, ROLES } role;
@@ -33,6 +33,7 @@ typedef struct attention {
   int64_t heads, inner_heads, queries, keys;
   int width, v_width;
   int rows_each; /* rows of scores of a thread */
+  int columns;   /* of a tile of scores */
 } attention;
 
 hr__flash_limits hr__flash_device;
@@ -97,7 +98,7 @@ static void find_sizes(attention *a) {
     bool moves_rows = r != MASK && r != LSE && (r != Y || !a->is_backward);
     a->is_vector &= a->x[r] == NULL || !moves_rows || is_vector(a->x[r]);
   }
-  a->rows_each = a->is_narrow ? 2 : 4;
+  a->rows_each = a->is_narrow ? 2 : 4, a->columns = 64;
 }
 
 /* Elements of a tile, as in tiles.text. */
@@ -116,19 +117,24 @@ static int stages_of(const attention *a) {
 
 static int shared_of(const attention *a) {
   int rows = rows_of(a), size = (int)hr_dtype_size(a->dtype);
-  int of_columns = tile(a, COLUMNS, a->width) + tile(a, COLUMNS, a->v_width);
+  int of_columns = tile(a, a->columns, a->width) + tile(a, a->columns, a->v_width);
   int resident = tile(a, rows, a->width) + (a->is_backward ? tile(a, rows, a->v_width) : 0);
-  int scratch = a->is_narrow ? 0 : rows * (COLUMNS + 4);
+  int scratch = a->is_narrow ? 0 : rows * (a->columns + 4);
   return (resident + (a->is_backward ? stages_of(a) : 1) * of_columns + scratch) * size;
 }
 
-/* Twice the rows, where results of so many fit into the registers, their tile into shared memory, and there is work for all of the
- * device's processors. */
+/* Twice the rows, so that what is read of shared memory is used twice: where the registers hold that much, with half of the columns if
+ * need be, where it fits into shared memory, and where there is work for all of the device's processors. */
 static void choose_rows(attention *a) {
-  int64_t blocks = a->heads * a->queries / (2 * rows_of(a));
-  if (!a->is_backward && a->v_width <= 64 && blocks >= 2 * hr__flash_device.processors) {
-    a->rows_each *= 2;
-    a->rows_each /= shared_of(a) > hr__flash_device.shared_bytes ? 2 : 1;
+  attention twice = *a;
+  twice.rows_each *= 2;
+  twice.columns /= a->is_backward ? 2 : 1;
+  int widest = a->width > a->v_width ? a->width : a->v_width;
+  bool fits = a->is_backward ? a->is_narrow && widest <= 64 : a->v_width <= (a->is_narrow ? 128 : 64);
+  int64_t least_rows = a->is_backward && a->keys < a->queries ? a->keys : a->queries;
+  if (fits && shared_of(&twice) <= hr__flash_device.shared_bytes &&
+      a->heads * least_rows / rows_of(&twice) >= 2 * hr__flash_device.processors) {
+    *a = twice;
   }
 }
 
@@ -184,8 +190,9 @@ static void write_definitions(const attention *a, hr_text *text) {
   const hr_node *node = a->node;
   const hr_operand *mask = a->x[MASK];
   int mask_kind = mask == NULL ? 0 : mask->dtype == HR_DTYPE_BOOL ? 1 : 2 + dtype_number(mask->dtype);
-  hr_text_printf(text, "#define DTYPE %d\n#define WIDTH %d\n#define V_WIDTH %d\n#define ROWS_EACH %d\n",
-                 dtype_number(a->dtype), a->width, a->v_width, a->rows_each);
+  hr_text_printf(text,
+                 "#define DTYPE %d\n#define WIDTH %d\n#define V_WIDTH %d\n#define ROWS_EACH %d\n#define COLUMNS %d\n",
+                 dtype_number(a->dtype), a->width, a->v_width, a->rows_each, a->columns);
   hr_text_printf(text, "#define IS_VECTOR %d\n#define IS_CAUSAL %d\n#define HAS_DROPOUT %d\n#define STAGES %d\n",
                  a->is_vector, node->ints[0] != 0, node->scalar_count > 3, stages_of(a));
   hr_text_printf(text, "#define MASK_KIND %d\n#define MASK_BYTES %d\n#define POOL_BYTES %d\n", mask_kind,
@@ -227,7 +234,7 @@ static void write_words(const attention *a, hr_device_source *source) {
 
 static void write_grids(const attention *a, hr_device_source *source) {
   int64_t rows = rows_of(a), of_queries = a->heads * ((a->queries + rows - 1) / rows);
-  int64_t tiled = (a->queries + COLUMNS - 1) / COLUMNS * COLUMNS;
+  int64_t tiled = (a->queries + TILED - 1) / TILED * TILED;
   source->pass_count = a->is_backward ? 3 : 1;
   for (int pass = 0; pass < source->pass_count; ++pass) {
     source->threads[pass] = THREADS;
