@@ -117,7 +117,8 @@ static int stages_of(const attention *a) {
 
 static int shared_of(const attention *a) {
   int rows = rows_of(a), size = (int)hr_dtype_size(a->dtype);
-  int of_columns = tile(a, a->columns, a->width) + tile(a, a->columns, a->v_width);
+  int of_columns = tile(a, a->columns, a->width) + tile(a, a->columns, a->v_width) +
+                   (a->is_backward ? 2 * a->columns * 4 / size : 0);
   int resident = tile(a, rows, a->width) + (a->is_backward ? tile(a, rows, a->v_width) : 0);
   int scratch = a->is_narrow ? 0 : rows * (a->columns + 4);
   return (resident + (a->is_backward ? stages_of(a) : 1) * of_columns + scratch) * size;
