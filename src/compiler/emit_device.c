@@ -7,7 +7,7 @@
  *   rows of lanes         a warp a row: thread t has lanes t and t + 32, so the tree by halves begins in the thread and goes on by
  *                         shuffles
  *   large reductions      several passes over the whole device (emit_device_passes.c)
- *   ... of many phases    a block a row, a warp a chunk; results of chunks go through the workspace
+ *   ... of many rows      that are walked several times: a block a row, a warp a chunk; results of chunks go through the workspace
  *
  * A value of an element that a later phase needs is computed again there. Where something was stored in between, and memory may be
  * the same under two arguments, it is kept in the workspace instead.
@@ -45,7 +45,8 @@ static const char *const cuda_prelude =
     "#define HR_CALL(type) const struct type call\n#define HR_BLOCK ((int64_t)blockIdx.x)\n#define HR_THREAD "
     "((int)threadIdx.x)\n#define HR_WARP 32\n"
     "#define HR_LANE (HR_THREAD % 32)\n#define HR_UNROLL _Pragma(\"unroll\")\n"
-    "#define HR_UNROLL_BY_4 _Pragma(\"unroll 4\")\n#define HR_UNROLL_BY_16 _Pragma(\"unroll 16\")\n"
+    "#define HR_UNROLL_BY_4 _Pragma(\"unroll 4\")\n#define HR_UNROLL_BY_8 _Pragma(\"unroll 8\")\n"
+    "#define HR_UNROLL_BY_16 _Pragma(\"unroll 16\")\n"
     "#define HR_BARRIER __syncthreads()\n#define HR_WARP_BARRIER __syncwarp()\n"
     "#define HR_ALIGNED __align__(16)\n#define HR_SHARED __shared__\n"
     "HR_VMATH_FN void hr_copy4(void *to, const void *from) { *(unsigned *)to = *(const unsigned *)from; }\n"
@@ -61,7 +62,8 @@ static const char *const cuda_prelude =
 static const char *const emulated_prelude =
     "#define HR_VMATH_DEVICE\n#define HR_CALL(type) const struct type *const hr_call\n#define call (*hr_call)\n"
     "#define HR_BLOCK hr_block\n#define HR_THREAD hr_thread\n#define HR_WARP 32\n"
-    "#define HR_LANE (HR_THREAD % 32)\n#define HR_UNROLL\n#define HR_UNROLL_BY_4\n#define HR_UNROLL_BY_16\n"
+    "#define HR_LANE (HR_THREAD % 32)\n#define HR_UNROLL\n#define HR_UNROLL_BY_4\n#define HR_UNROLL_BY_8\n"
+    "#define HR_UNROLL_BY_16\n"
     "#define HR_BARRIER hr_wait(1)\n#define HR_WARP_BARRIER hr_wait(0)\n"
     "#define HR_ALIGNED __attribute__((aligned(16)))\n#define HR_SHARED static\n"
     "#define hr_copy4(to, from) __builtin_memcpy(to, from, 4)\n#define hr_copy8(to, from) __builtin_memcpy(to, from, "
@@ -326,7 +328,8 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
   d->rows = count_of(&e->kept), d->elements = count_of(&e->walked);
   d->chunks = (d->elements + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
   d->is_long = needs_long(kernel);
-  bool is_vector = hr__device_is_vector(d), has_passes = !is_vector && hr__device_has_passes(d);
+  bool is_vector = hr__device_is_vector(d), has_blocks = hr__device_is_block_rows(d);
+  bool has_passes = !is_vector && !has_blocks && hr__device_has_passes(d);
   bool is_short = !is_vector && !has_passes && kernel->reduce_mask != 0 && kernel->order == HR_ORDER_LANES &&
                   d->elements <= OWN_ELEMENTS_MOST * HR__DEVICE_LANES;
   d->own = is_short ? (int)(d->elements + HR__DEVICE_LANES - 1) / HR__DEVICE_LANES : 0;

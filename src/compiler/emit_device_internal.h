@@ -81,6 +81,8 @@ void hr__device_fold(const device *d, int phase, const char *at);
 void hr__device_combine(const device *d, int phase, bool shares);
 void hr__device_warp_rows(const device *d, hr_device_emission *emission);
 void hr__device_block_rows(const device *d, hr_device_emission *emission);
+/* Whether a kernel walks its rows several times, and they are so many and long that a block each is best. */
+bool hr__device_is_block_rows(const device *d);
 
 /* ---- emit_device_passes.c ---- */
 

@@ -3,7 +3,9 @@
 
 #include "compiler/emit_device_internal.h"
 
-enum { WARP = 32, THREADS = HR__DEVICE_THREADS, ROW_THREADS = 128 };
+enum { WARP = 32, ROW_THREADS = 128, WARPS_MOST = 16 };
+/* A block a row in one pass, rather than passes over the whole device: so many rows keep it busy, so many warps a block. */
+enum { ROWS_LEAST = 512, WARPS_LEAST = 4 };
 
 /* ---- a warp or a block a row ---- */
 
@@ -25,14 +27,41 @@ static void declare_own(const device *d) {
   }
 }
 
-/* The lanes of elements [from, to): thread t has lanes t and t + 32. */
+/* Whether a phase loads nothing wider than 16 bits: more loads have to be on their way then. */
+static bool is_narrow(const device *d, int phase) {
+  const hr_kernel *kernel = d->e->kernel;
+  bool is = true;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    is &= instr->kind != HR_INSTR_LOAD || instr->level != HR_LEVEL_ELEMENT || instr->phase > phase ||
+          hr_dtype_size(kernel->accesses[instr->access].dtype) <= 2;
+  }
+  return is;
+}
+
+/* Element h of a thread in round t. */
+static void emit_round(const device *d, int phase, const char *from, const char *round, const char *condition) {
+  const char *type = hr__device_index_type(d);
+  HR__EMIT(d->e, "HR_UNROLL\nfor (int h = 0; h < 2; ++h) {\n");
+  HR__EMIT(d->e, "const %s i = (%s)(%s) + (%s * 2 + h) * HR_WARP + HR_LANE;\n%s{\n", type, type, from, round,
+           condition);
+  hr__device_element(d, phase, "[h]");
+  HR__EMIT(d->e, "}\n}\n");
+}
+
+/* The lanes of elements [from, to): thread t has lanes t and t + 32. All rounds but the last are whole: their loads wait for no
+ * comparison, and differ in constants alone. */
 void hr__device_lanes(const device *d, int phase, const char *from, const char *to) {
   hr__emitter *e = d->e;
+  char condition[64];
+  snprintf(condition, sizeof condition, "if (i < %s) ", to);
   hr__device_accumulators(d, phase, true);
-  HR__EMIT(e, "HR_UNROLL_BY_4\nfor (int64_t j = %s + HR_LANE; j < %s; j += 2 * HR_WARP) {\n", from, to);
-  HR__EMIT(e, "HR_UNROLL\nfor (int h = 0; h < 2; ++h) {\nconst int64_t i = j + h * HR_WARP;\nif (i < %s) {\n", to);
-  hr__device_element(d, phase, "[h]");
-  HR__EMIT(e, "}\n}\n}\n");
+  HR__EMIT(e, "{\nconst int rounds = (int)((%s - (%s)) / (2 * HR_WARP));\n", to, from);
+  HR__EMIT(e, "HR_UNROLL_BY_%d\nfor (int t = 0; t < rounds; ++t) {\n", is_narrow(d, phase) ? 8 : 4);
+  emit_round(d, phase, from, "t", "");
+  HR__EMIT(e, "}\n");
+  emit_round(d, phase, from, "rounds", condition);
+  HR__EMIT(e, "}\n");
 }
 
 /* Folds the lanes of one reduction; `at` NULL: into a register, else to the place of chunk `at` (a C expression). */
@@ -149,9 +178,26 @@ void hr__device_warp_rows(const device *d, hr_device_emission *emission) {
   emission->threads[0] = ROW_THREADS;
 }
 
-/* Rows of several chunks: the warps of a block take chunks in turn. */
+/* Warps of a block, so that each has as many chunks as the others. */
+static int64_t warps_of(const device *d) {
+  int64_t turns = (d->chunks + WARPS_MOST - 1) / WARPS_MOST;
+  return (d->chunks + turns - 1) / turns;
+}
+
+bool hr__device_is_block_rows(const device *d) {
+  const hr_kernel *kernel = d->e->kernel;
+  int walks = 0;
+  for (int phase = 0; phase < kernel->phase_count; ++phase) {
+    walks += hr__device_has_elements(kernel, phase);
+  }
+  return kernel->reduce_mask != 0 && kernel->order == HR_ORDER_LANES && walks > 1 && d->chunks >= WARPS_LEAST &&
+         d->rows >= ROWS_LEAST;
+}
+
+/* Rows of several chunks: the warps of a block take chunks in turn. Later phases find the row in a cache, if anywhere. */
 void hr__device_block_rows(const device *d, hr_device_emission *emission) {
   hr__emitter *e = d->e;
+  int warps = (int)warps_of(d);
   hr__device_head(d, 0);
   HR__EMIT(e, "const int64_t row = HR_BLOCK;\n");
   hr__device_coordinates(d, &e->kept, "row", "c");
@@ -161,7 +207,7 @@ void hr__device_block_rows(const device *d, hr_device_emission *emission) {
       continue;
     }
     HR__EMIT(e, "for (int64_t chunk = HR_THREAD / HR_WARP; chunk < %lld; chunk += %d) {\n", (long long)d->chunks,
-             (int)(THREADS / WARP));
+             warps);
     emit_from_to(d, "chunk");
     hr__device_lanes(d, phase, "from", "to");
     char at[48];
@@ -173,5 +219,5 @@ void hr__device_block_rows(const device *d, hr_device_emission *emission) {
   HR__EMIT(e, "}\n");
   emission->pass_count = 1;
   emission->blocks[0] = d->rows;
-  emission->threads[0] = THREADS;
+  emission->threads[0] = warps * WARP;
 }

@@ -214,6 +214,20 @@ HR_TEST(reductions_of_many_elements_have_the_bits_of_interpreted_kernels) {
   hr_text_fini(&b.text);
 }
 
+/* So many rows that each has a block. */
+HR_TEST(long_rows_of_a_block_have_the_bits_of_interpreted_kernels) {
+  if (!hr__has_compiler()) {
+    return;
+  }
+  batch b = {0};
+  generated program;
+  make_centred(&program, "f32", 512, 12290, 2, HR_DTYPE_F32);
+  check_programs(&b, 0, 1, &program);
+  HR_ASSERT_EQ(b.emitted, b.kernels);
+  hr_vector_fini(&b.entries);
+  hr_text_fini(&b.text);
+}
+
 /* ---- scatters of many elements ---- */
 
 /* x * x goes to rows of %1 that %2 chooses: a number for each of `a` elements, or for each row and element. */
