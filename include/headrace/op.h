@@ -201,6 +201,12 @@ typedef enum hr_op {
   HR_OP_SGD,                          /* in: n gradients, lr? tensor, gradient scale?, found inf?; ints: nesterov, maximize, first step, with momentum; scalars: weight decay, momentum, lr, dampening; out, in place: n parameters, n momentum buffers (with momentum) */
   HR_OP_SORT,                         /* values and where they were, equal ones in their old order; ints: descending (0/1) */
   HR_OP_TOPK,                         /* the K largest or smallest in order, and where they were; ints: largest (0/1) */
+  HR_OP_RESAMPLE,                     /* in: x; ints: dim, kind (0 nearest, 1 nearest exact, 2 linear, 3 cubic, antialiased 4 linear, 5 cubic, 6 Lanczos), align corners, taps (of antialiased kinds); scalars: scale (0: from the sizes); out: y */
+  HR_OP_RESAMPLE_BACKWARD,            /* in: dy; ints, scalars: as resample; out: dx */
+  HR_OP_GRID_SAMPLE,                  /* in: x [N, C, plane of n = 2 or 3 dims], grid [N, .., n] (last dim first, -1 to 1); ints: mode (0 linear, 1 nearest, 2 cubic), outside (0 zeros, 1 border, 2 reflection), align corners; out: y [N, C, ..] */
+  HR_OP_GRID_SAMPLE_BACKWARD,         /* in: dy, x, grid; ints: as grid_sample; out: dx?, dgrid? */
+  HR_OP_IM2COL,                       /* in: x; ints: pool; out: y [.., kernel[n], windows[n]], 0 outside of the plane */
+  HR_OP_COL2IM,                       /* in: y [.., kernel[n], windows[n]]; ints: pool; out: x, where windows add up */
   HR_OP_CHECK_INDEX,                  /* in: x (i64, one element: the offending index, or the smallest i64 when there is none); ints: lower, upper (exclusive), kind of message (0, 2: index, 1: target, 3: division by zero); fails with OUT_OF_RANGE, of kind 2 and 3 with INVALID_ARGUMENT */
   HR_OP_COUNT
 } hr_op;

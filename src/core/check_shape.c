@@ -436,6 +436,92 @@ static hr_status check_resize(const checked *c) {
   return HR_OK;
 }
 
+/* `columns` are [.., kernel[n], windows[n]] of the planes x. */
+static hr_status check_columns(const checked *c, const hr_view *x, const hr_view *columns) {
+  int n = c->int_count / 4, lead = x->rank - n;
+  if (n < 1 || n > 3 || lead < 0 || c->int_count != 4 * n || columns->rank != x->rank + n) {
+    return FAIL(c, "%d ints, planes of %d dims and columns of %d", c->int_count, x->rank, columns->rank);
+  }
+  int64_t dims[HR_RANK_MAX];
+  memcpy(dims, x->dims, (size_t)lead * sizeof *dims);
+  for (int i = 0; i < n; ++i) {
+    dims[lead + i] = columns->dims[columns->rank - n + i];
+    if (columns->dims[lead + i] != c->ints[i]) {
+      return FAIL(c, "dim %d of the columns is %lld, the kernel %lld", lead + i, (long long)columns->dims[lead + i],
+                  (long long)c->ints[i]);
+    }
+  }
+  hr_view windows = *columns;
+  windows.rank = x->rank, windows.dims = dims;
+  return check_windows(c, x, &windows);
+}
+
+static hr_status check_im2col(const checked *c) {
+  return check_columns(c, input(c, 0), output(c, 0));
+}
+
+static hr_status check_col2im(const checked *c) {
+  return check_columns(c, output(c, 0), input(c, 0));
+}
+
+/* Both have the same dims but for one, which has elements. */
+static hr_status check_resampled(const checked *c, const hr_view *x, const hr_view *y) {
+  HR_RETURN_IF_ERROR(want_dim(c, c->ints[0], x));
+  int dim = (int)c->ints[0];
+  int64_t dims[HR_RANK_MAX];
+  HR_RETURN_IF_ERROR(want_rank(c, "x", x, 1, HR_RANK_MAX - 1));
+  HR_RETURN_IF_ERROR(want_rank(c, "y", y, x->rank, x->rank));
+  memcpy(dims, x->dims, (size_t)x->rank * sizeof *dims);
+  dims[dim] = y->dims[dim];
+  if (x->dims[dim] < 1 || y->dims[dim] < 1) {
+    return FAIL(c, "dim %d goes from %lld to %lld: expected elements", dim, (long long)x->dims[dim],
+                (long long)y->dims[dim]);
+  }
+  if (c->ints[1] < 0 || c->ints[1] > 6 || (c->ints[1] > 3 && (c->ints[3] < 1 || c->ints[3] > INT32_MAX))) {
+    return FAIL(c, "kind %lld with %lld taps", (long long)c->ints[1], (long long)c->ints[3]);
+  }
+  return want_dims(c, "y", y, x->rank, dims);
+}
+
+static hr_status check_resample(const checked *c) {
+  return check_resampled(c, input(c, 0), output(c, 0));
+}
+
+static hr_status check_resample_backward(const checked *c) {
+  return check_resampled(c, output(c, 0), input(c, 0));
+}
+
+/* x [N, C, plane of n], grid [N, out.., n], y [N, C, out..] */
+static hr_status check_samples(const checked *c, const hr_view *x, const hr_view *grid, const hr_view *y) {
+  HR_RETURN_IF_ERROR(want_rank(c, "x", x, 4, 5));
+  HR_RETURN_IF_ERROR(want_rank(c, "the grid", grid, x->rank, x->rank));
+  HR_RETURN_IF_ERROR(want_rank(c, "y", y, x->rank, x->rank));
+  int n = x->rank - 2;
+  int64_t dims[HR_RANK_MAX] = {x->dims[0]}, places[HR_RANK_MAX] = {x->dims[0], x->dims[1]};
+  for (int d = 0; d < n; ++d) {
+    dims[1 + d] = y->dims[2 + d], places[2 + d] = y->dims[2 + d];
+    if (x->dims[2 + d] < 1 && hr__view_count(y) > 0) {
+      return FAIL(c, "samples of planes without elements");
+    }
+  }
+  dims[1 + n] = n;
+  if (c->ints[0] < 0 || c->ints[0] > 2 || c->ints[1] < 0 || c->ints[1] > 2) {
+    return FAIL(c, "mode %lld, outside %lld", (long long)c->ints[0], (long long)c->ints[1]);
+  }
+  HR_RETURN_IF_ERROR(want_dims(c, "y", y, x->rank, places));
+  return want_dims(c, "the grid", grid, x->rank, dims);
+}
+
+static hr_status check_grid_sample(const checked *c) {
+  return check_samples(c, input(c, 0), input(c, 1), output(c, 0));
+}
+
+static hr_status check_grid_sample_backward(const checked *c) {
+  HR_RETURN_IF_ERROR(want_like(c, "dx", output(c, 0), input(c, 1)));
+  HR_RETURN_IF_ERROR(want_like(c, "dgrid", output(c, 1), input(c, 2)));
+  return check_samples(c, input(c, 1), input(c, 2), input(c, 0));
+}
+
 /* ---- index maps ---- */
 
 static hr_status check_cat(const checked *c) {
@@ -882,6 +968,12 @@ static const shape_row rows[HR_OP_COUNT] = {
     [HR_OP_ATTENTION_BACKWARD] = {7, 0x6f, 4, 0, 1, 1, check_attention_backward},
     [HR_OP_ADAM] = {ANY, 0, ANY, 0, 3, 5, check_adam},
     [HR_OP_SGD] = {ANY, 0, ANY, 0, 4, 4, check_sgd},
+    [HR_OP_RESAMPLE] = {1, 1, 1, 1, 4, 1, check_resample},
+    [HR_OP_RESAMPLE_BACKWARD] = {1, 1, 1, 1, 4, 1, check_resample_backward},
+    [HR_OP_GRID_SAMPLE] = {2, 3, 1, 1, 3, 0, check_grid_sample},
+    [HR_OP_GRID_SAMPLE_BACKWARD] = {3, 7, 2, 0, 3, 0, check_grid_sample_backward},
+    [HR_OP_IM2COL] = {1, 1, 1, 1, 4, 0, check_im2col},
+    [HR_OP_COL2IM] = {1, 1, 1, 1, 4, 0, check_col2im},
     [HR_OP_CHECK_INDEX] = {1, 1, 0, 0, 3, 0, check_check_index},
 };
 

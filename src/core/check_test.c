@@ -227,6 +227,13 @@ HR_TEST(windows) {
   PASS(AVG_POOL, "f32[2,6,6,6]", "f32[2,3,3,3]", "2,2,2,2,2,2,0,0,0,1,1,1,0,0", 0);
   REFUSE(AVG_POOL, "f32[1,2,8,8]", "f32[1,2,4,4]", "2,2,2,2,0,0,1,1", 0, "8 ints");
   REFUSE(ADAPTIVE_MAX_POOL, "f32[1,2,8,8]", "f32[1,2,4,4]", "4", 0, "planes of 4 dims");
+  PASS(RESAMPLE, "f32[2,3,5]", "f32[2,7,5]", "1,2,0,0", 1);
+  REFUSE(RESAMPLE, "f32[2,3,5]", "f32[2,7,6]", "1,2,0,0", 1, "y has dims [2,7,6], expected [2,7,5]");
+  REFUSE(RESAMPLE, "f32[2,3]", "f32[2,7]", "1,7,0,0", 1, "kind 7");
+  PASS(GRID_SAMPLE, "f32[2,3,4,5] f32[2,6,7,2]", "f32[2,3,6,7]", "0,0,0", 0);
+  REFUSE(GRID_SAMPLE, "f32[2,3,4,5] f32[2,6,7,3]", "f32[2,3,6,7]", "0,0,0", 0, "expected [2,6,7,2]");
+  PASS(IM2COL, "f32[2,4,4]", "f32[2,3,3,2,2]", "3,3,1,1,0,0,1,1", 0);
+  REFUSE(IM2COL, "f32[2,4,4]", "f32[2,3,2,2,2]", "3,3,1,1,0,0,1,1", 0, "dim 2 of the columns is 2, the kernel 3");
   PASS(PAD_BORDER, "f32[2,3]", "f32[2,7]", "0,0,2,0,2", 0);
   REFUSE(PAD_BORDER, "f32[2,3]", "f32[2,8]", "0,0,3,0,2", 0, "dim 1 of 3 elements gets 3 before and 2 after");
   REFUSE(PAD_BORDER, "f32[2,0]", "f32[2,1]", "1,0,1,0,0", 0, "dim 1 of 0 elements");

@@ -61,6 +61,9 @@ static inline uint32_t hr__mask_range(int first, int count) {
   return count <= 0 ? 0 : (uint32_t)(((UINT64_C(1) << count) - 1) << first);
 }
 
+/* Keys' cubic filter with parameter a at x: the polynomial for 0 <= x <= 1, or the outer one for 1 <= x <= 2. */
+hr_operand hr__make_cubic(hr_builder *b, hr_dtype dtype, hr_operand x, double a, bool is_outer);
+
 /* Emits a contraction that `keeps` refuses with the loops around it that make a provider take it: copies of operands, bias added
  * behind it (dress.c). False, and nothing is emitted: no provider takes it. */
 bool hr__dress_contraction(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node);

@@ -672,3 +672,58 @@ hr_status hr__lower_adaptive_max_pool(hr_builder *b, const hr_node *node) {
   }
   return HR_OK;
 }
+
+/* ---- windows as columns: [.., KH, KW, OH, OW] ---- */
+
+static window column_window(const hr_node *node, hr_operand plane, hr_operand columns) {
+  window w = window_of(node, plane, columns);
+  for (int i = 0; i < w.plane; ++i) {
+    w.out[i] = columns.dims[columns.rank - w.plane + i];
+  }
+  return w;
+}
+
+/* [.., OH, OW, KH, KW] as [.., KH, KW, OH, OW] */
+static hr_operand kernel_first(hr_builder *b, hr_operand x, const window *w) {
+  int order[HR_RANK_MAX], n = w->plane;
+  for (int d = 0; d < x.rank; ++d) {
+    order[d] = d < w->lead ? d : d < w->lead + n ? d + n : d - n;
+  }
+  return hr_is_present(x) ? hr_view_permute(b, x, order) : x;
+}
+
+hr_status hr__lower_im2col(hr_builder *b, const hr_node *node) {
+  hr_operand x = hr_node_input(node, 0), y = hr_node_output(node, 0);
+  window w = column_window(node, x, y);
+  if (hr_operand_count(y) > 0) {
+    hr_operand windows = hr_view_fill(b, view_windows(b, x, &w), hr_build_f64(b, 0));
+    hr_emit1(b, HR_OP_COPY, y, kernel_first(b, windows, &w));
+  }
+  return HR_OK;
+}
+
+/* One element of each window at a time: they share no place of the plane, so each is a sum of whole slices. */
+hr_status hr__lower_col2im(hr_builder *b, const hr_node *node) {
+  hr_operand y = hr_node_input(node, 0), x = hr_node_output(node, 0);
+  window w = column_window(node, x, y);
+  if (hr_operand_count(x) == 0) {
+    return HR_OK;
+  }
+  hr_dtype dtype = hr__wide(x.dtype);
+  hr_operand sum = x.dtype == dtype ? x : hr_build_temp_like(b, x, dtype);
+  emit_zero(b, sum);
+  hr_operand places = kernel_first(b, view_windows(b, sum, &w), &w);
+  int64_t count = hr__mask_count(y, hr__mask_range(w.lead, w.plane));
+  for (int64_t k = 0; k < count && hr_operand_count(y) > 0; ++k) {
+    hr_operand place = places, part = y;
+    int64_t rest = k;
+    for (int i = w.plane - 1; i >= 0 && hr_is_present(place) && hr_is_present(part); --i) {
+      place = hr_view_slice(b, place, w.lead + i, rest % w.kernel[i], 1, 1);
+      part = hr_view_slice(b, part, w.lead + i, rest % w.kernel[i], 1, 1);
+      rest /= w.kernel[i];
+    }
+    hr_emit_scatter(b, HR_STORE_ADD, place, 1, &part, 0);
+  }
+  hr__deliver(b, x, dtype, sum);
+  return HR_OK;
+}

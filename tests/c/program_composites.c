@@ -318,6 +318,72 @@ static void add_resize(hr__maker *m) {
   hr__end(m, &draft);
 }
 
+/* Other numbers of elements along one dim. */
+static void add_resample(hr__maker *m) {
+  hr_operand x = planes(m);
+  int64_t dims[4];
+  copy_dims(&x, dims);
+  int dim = hr__pick(m, x.rank), kind = hr__pick(m, 7);
+  bool is_backward = hr__chance(m, 2);
+  if (dims[dim] == 0) {
+    return;
+  }
+  dims[dim] = dims[dim] > 64 ? dims[dim] / 2 + 1 : 1 + hr__pick(m, 2 * (int)dims[dim] + 3);
+  hr__draft draft = hr__begin(is_backward ? HR_OP_RESAMPLE_BACKWARD : HR_OP_RESAMPLE);
+  int64_t taps = 3 * (2 * (x.dims[dim] / dims[dim] + 1)) + 1;
+  hr__int(&draft, dim), hr__int(&draft, kind), hr__int(&draft, hr__pick(m, 2)), hr__int(&draft, taps);
+  hr__scalar(&draft, 0);
+  hr__in(&draft, is_backward ? hr__real_input(m, x.rank, dims) : x);
+  hr__out(&draft, hr__output(m, x.dtype, x.rank, is_backward ? x.dims : dims));
+  hr__end(m, &draft);
+}
+
+static void add_grid_sample(hr__maker *m) {
+  int64_t dims[4] = {1 + hr__pick(m, 2), 1 + hr__pick(m, 3), 1 + hr__pick(m, 6), 1 + hr__pick(m, 6)};
+  int64_t places[4] = {dims[0], 1 + hr__pick(m, 5), 1 + hr__pick(m, 5), 2};
+  int64_t out[4] = {dims[0], dims[1], places[1], places[2]};
+  bool is_backward = hr__chance(m, 3);
+  hr__draft draft = hr__begin(is_backward ? HR_OP_GRID_SAMPLE_BACKWARD : HR_OP_GRID_SAMPLE);
+  hr__int(&draft, hr__pick(m, 3)), hr__int(&draft, hr__pick(m, 3)), hr__int(&draft, hr__pick(m, 2));
+  if (is_backward) {
+    hr__in(&draft, hr__real_input(m, 4, out));
+  }
+  hr_operand x = hr__real_input(m, 4, dims), grid = hr__real_input(m, 4, places);
+  hr__in(&draft, x), hr__in(&draft, grid);
+  if (is_backward) {
+    hr__out(&draft, hr__output(m, x.dtype, 4, dims));
+    hr__out(&draft, hr__output(m, grid.dtype, 4, places));
+  } else {
+    hr__out(&draft, hr__output(m, x.dtype, 4, out));
+  }
+  hr__end(m, &draft);
+}
+
+static void add_columns(hr__maker *m) {
+  hr_operand x = planes(m);
+  int64_t dims[6], ints[8];
+  copy_dims(&x, dims);
+  bool is_backward = hr__chance(m, 2);
+  hr__draft draft = hr__begin(is_backward ? HR_OP_COL2IM : HR_OP_IM2COL);
+  int lead = x.rank - 2;
+  for (int i = 0; i < 2; ++i) {
+    int64_t kernel = 1 + hr__pick(m, 3), stride = 1 + hr__pick(m, 3), padding = hr__pick(m, 2),
+            dilation = 1 + hr__chance(m, 4);
+    int64_t room = x.dims[lead + i] + 2 * padding - dilation * (kernel - 1) - 1;
+    if (room < 0) {
+      return;
+    }
+    ints[i] = kernel, ints[2 + i] = stride, ints[4 + i] = padding, ints[6 + i] = dilation;
+    dims[lead + i] = kernel, dims[lead + 2 + i] = room / stride + 1;
+  }
+  for (int k = 0; k < 8; ++k) {
+    hr__int(&draft, ints[k]);
+  }
+  hr__in(&draft, is_backward ? hr__real_input(m, x.rank + 2, dims) : x);
+  hr__out(&draft, hr__output(m, x.dtype, is_backward ? x.rank : x.rank + 2, is_backward ? x.dims : dims));
+  hr__end(m, &draft);
+}
+
 /* ---- index maps ---- */
 
 static void add_cat(hr__maker *m) {
@@ -747,6 +813,9 @@ void hr__add_composite(hr__maker *m) {
                                                 add_pool,
                                                 add_resize,
                                                 add_adaptive_pool,
+                                                add_resample,
+                                                add_grid_sample,
+                                                add_columns,
                                                 add_cat,
                                                 add_pad,
                                                 add_pad_border,

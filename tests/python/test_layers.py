@@ -1,6 +1,7 @@
 """Pools, paddings, gated units, margins and CTC against torch's CPU device, where torch's own test data is thin: layouts in
 memory, ties, NaN and infinities, windows and borders of all kinds, gradients of long sequences."""
 
+import copy
 import math
 
 import pytest
@@ -138,3 +139,119 @@ def test_ctc(blank, form):
                   rtol=1e-9, atol=1e-11)
     check(lambda t, c, i, n: F.ctc_loss(t.log_softmax(-1), c, i, n, blank), logits, targets, inputs, lengths,
           rtol=1e-9, atol=1e-11)
+
+
+# ---- interpolation, samples, windows as columns
+
+SIZES = [{"size": (11, 4, 6)}, {"size": (9, 1, 3)}, {"scale_factor": 2.0}, {"scale_factor": 0.6}]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_interpolation(dims, dtype):
+    x = numbers((2, 3, 5, 6, 7)[: dims + 2], dtype)
+    modes = ["nearest", "nearest-exact", ("linear", "bilinear", "trilinear")[dims - 1]] + (["bicubic"] if dims == 2 else [])
+    for mode in modes:
+        for size in SIZES:
+            to = {"size": size["size"][:dims]} if "size" in size else size
+            for corners in (False, True) if "nearest" not in mode else (None,):
+                for layout in ("contiguous", "channels last", "transposed"):
+                    check(lambda t: F.interpolate(t, mode=mode, align_corners=corners, **to), x, layout=layout,
+                          rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_antialiased_interpolation(mode):
+    for size in ({"size": (3, 4)}, {"scale_factor": 2.0}, {"scale_factor": 0.3}, {"size": (1, 20)}):
+        for corners in (False, True):
+            check(lambda t: F.interpolate(t, mode=mode, align_corners=corners, antialias=True, **size),
+                  numbers((2, 3, 7, 9)), rtol=1e-5, atol=1e-5)
+    pixels = torch.randint(0, 256, (1, 3, 13, 17), dtype=torch.uint8)
+    for antialias in (False, True):  # torch weighs bytes with integers
+        cpu, ours = (F.interpolate(t, size=(7, 9), mode=mode, antialias=antialias).cpu() for t in (pixels, pixels.to(DEVICE)))
+        assert (cpu.int() - ours.int()).abs().max() <= 1
+
+
+@pytest.mark.parametrize("outside", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("corners", [False, True])
+def test_samples_at_places(outside, corners):
+    x, grid = numbers((2, 3, 7, 9)), numbers((2, 5, 4, 2), seed=1, low=-1.5, high=1.5)
+    for mode in ("bilinear", "nearest", "bicubic"):
+        check(lambda t, g: F.grid_sample(t, g, mode, outside, corners), x, grid, rtol=1e-4, atol=1e-4)
+    x, grid = numbers((2, 3, 4, 5, 6)), numbers((2, 3, 4, 2, 3), seed=1, low=-1.5, high=1.5)
+    for mode in ("bilinear", "nearest"):
+        check(lambda t, g: F.grid_sample(t, g, mode, outside, corners), x, grid, rtol=1e-4, atol=1e-4)
+    nowhere = torch.full((1, 1, 1, 2), math.nan)
+    check(lambda t, g: F.grid_sample(t, g, "nearest", outside, corners), torch.ones(1, 1, 2, 2), nowhere, grad=False)
+
+
+@pytest.mark.parametrize("kernel,dilation,padding,stride", [(3, 1, 1, 1), (2, 2, 0, 2), ((2, 3), 1, (0, 1), (3, 1))])
+def test_unfold_and_fold(kernel, dilation, padding, stride):
+    x = numbers((2, 3, 7, 9))
+    columns = F.unfold(x, kernel, dilation, padding, stride)
+    for layout in ("contiguous", "channels last", "strided"):
+        check(lambda t: F.unfold(t, kernel, dilation, padding, stride), x, layout=layout)
+        check(lambda t: F.fold(t, (7, 9), kernel, dilation, padding, stride), columns, layout=layout, atol=1e-5)
+
+
+# ---- bags of embeddings
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bags(mode):
+    weight, indices = numbers((10, 4)), torch.tensor([1, 2, 4, 5, 4, 3, 2, 9, 0, 0])
+    offsets = torch.tensor([0, 4, 4, 7])
+    for last in (False, True):
+        begins = torch.cat([offsets, torch.tensor([10])]) if last else offsets
+        for padding in (None, 4):
+            check(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, include_last_offset=last, padding_idx=padding), weight,
+                  indices, begins, atol=1e-5)
+    check(lambda w, i: F.embedding_bag(i, w, mode=mode), weight, indices.view(2, 5), atol=1e-5)
+    if mode == "sum":
+        check(lambda w, i, o, f: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=f), weight, indices, offsets,
+              torch.rand(10), atol=1e-5)
+    with pytest.raises(Exception, match="out of"):
+        F.embedding_bag(torch.tensor([10], device=DEVICE), weight.to(DEVICE), torch.tensor([0], device=DEVICE), mode=mode).cpu()
+
+
+def test_gradients_of_bags_by_frequency():
+    # Each occurrence counts 1 / (how often the word occurs). torch's CPU kernel divides by the counts of other words.
+    weight = numbers((6, 2)).to(DEVICE).requires_grad_()
+    indices, offsets = torch.tensor([1, 2, 4, 4, 4], device=DEVICE), torch.tensor([0, 3], device=DEVICE)
+    y = F.embedding_bag(indices, weight, offsets, mode="sum", scale_grad_by_freq=True)
+    (gradient,) = torch.autograd.grad(y.sum(), weight)
+    assert_same(gradient[:, 0], torch.tensor([0.0, 1, 1, 0, 1, 0]), atol=1e-6)
+
+
+# ---- layers of transformers in evaluation: torch calls one operator for each
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_encoder_layers(norm_first, activation):
+    layer = torch.nn.TransformerEncoderLayer(16, 4, 32, 0.0, activation, batch_first=True, norm_first=norm_first).eval()
+    ours, x = copy.deepcopy(layer).to(DEVICE), numbers((3, 5, 16))
+    padding = torch.zeros(3, 5, dtype=torch.bool)
+    padding[1, 3:] = True
+    ahead = torch.triu(torch.ones(5, 5, dtype=torch.bool), 1)
+    with torch.no_grad():
+        for masks in ({}, {"src_key_padding_mask": padding}, {"src_mask": ahead}):
+            there = {name: mask.to(DEVICE) for name, mask in masks.items()}
+            assert_same(ours(x.to(DEVICE), **there), layer(x, **masks), rtol=1e-4, atol=1e-5)
+        attention = torch.nn.MultiheadAttention(16, 4, batch_first=True).eval()
+        ours, key = copy.deepcopy(attention).to(DEVICE), numbers((3, 7, 16), seed=2)
+        for own, there in (((x, x, x), (x.to(DEVICE),) * 3), ((x, key, key), (x.to(DEVICE), *(key.to(DEVICE),) * 2))):
+            for result, expected in zip(ours(*there), attention(*own)):
+                assert_same(result, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_fused_adagrad():
+    for numbers_of in ({"lr_decay": 0.0, "weight_decay": 0.0, "maximize": False}, {"lr_decay": 0.1, "weight_decay": 0.01, "maximize": True}):
+        results = []
+        for where in (torch.device("cpu"), DEVICE):
+            parameter, total = numbers((5, 3)).to(where), torch.zeros(5, 3, device=where)
+            gradient, step = numbers((5, 3), seed=1).to(where), torch.tensor(3.0, device=where)
+            torch._fused_adagrad_([parameter], [gradient], [total], [step], lr=0.1, eps=1e-10, **numbers_of)
+            results.append((parameter, total))
+        for expected, actual in zip(*results):
+            assert_same(actual, expected)

@@ -1,0 +1,249 @@
+// resample.cpp: interpolation dim by dim, samples of planes at places that a tensor names, and planes as columns of windows.
+#include <ATen/ExpandUtils.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels_nn.h"
+#include "layers.h"
+
+namespace headrace {
+namespace {
+
+enum Kind { kNearest = 0, kNearestExact, kLinear, kCubic, kLinearAA, kCubicAA, kLanczosAA };
+
+// How one dim goes from `in` to `out` elements, or back.
+struct Pass {
+  int64_t kind, dim, in, out, taps;
+  bool aligns;
+  double scale; // 0: from the sizes
+  Pass(int64_t kind_, int64_t dim_, int64_t in_, int64_t out_, bool aligns_, std::optional<double> scale_)
+      : kind(kind_), dim(dim_), in(in_), out(out_), taps(0), aligns(aligns_),
+        scale(scale_.has_value() && *scale_ > 0 ? *scale_ : 0) {
+    if (kind >= kLinearAA) {
+      double radius = kind == kLinearAA ? 1 : kind == kCubicAA ? 2 : 3, ratio = static_cast<double>(in) / out;
+      if (aligns)
+        ratio = out > 1 ? static_cast<double>(in - 1) / (out - 1) : 0;
+      else if (scale > 0)
+        ratio = 1 / scale;
+      taps = static_cast<int64_t>(std::ceil(radius * std::max(ratio, 1.0))) * 2 + 1;
+    }
+  }
+  bool is_identity() const {
+    return in == out && (kind == kNearest || kind == kLinear || aligns || scale == 0);
+  }
+  void record(hr_op op, const Tensor &from, const Tensor &to) const {
+    Record record(op);
+    record.in(from).ints({dim, kind, aligns, taps}).num(scale).out(to).run();
+  }
+};
+
+std::vector<Pass> passes_of(int64_t kind, IntArrayRef in, IntArrayRef size, bool aligns, const Scales &scales) {
+  int64_t n = static_cast<int64_t>(scales.size());
+  TORCH_CHECK(static_cast<int64_t>(size.size()) == n, "It is expected output_size equals to ", n, ", but got size ",
+              size.size());
+  TORCH_CHECK(static_cast<int64_t>(in.size()) == n + 2, "It is expected input_size equals to ", n + 2,
+              ", but got size ", in.size());
+  std::vector<Pass> passes;
+  for (int64_t i = 0; i < n; ++i) {
+    TORCH_CHECK(in[i + 2] > 0 && size[i] > 0, "Input and output sizes should be greater than 0, but got input ", in,
+                " and output ", size);
+    passes.emplace_back(kind, i + 2, in[i + 2], size[i], aligns, scales.begin()[i]);
+  }
+  return passes;
+}
+
+bool shrinks_more(const Pass &a, const Pass &b) {
+  return a.out * b.in < b.out * a.in;
+}
+
+// Values between passes: wide enough not to be rounded twice, but for bytes, which torch rounds after each dim.
+ScalarType between(ScalarType type, int64_t kind) {
+  bool is_half = type == ScalarType::Half || type == ScalarType::BFloat16;
+  return is_half && kind > kNearestExact ? ScalarType::Float : type;
+}
+
+} // namespace
+
+// The last dim first, unless another shrinks more: what follows has less to do.
+Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef size, bool aligns, const Scales &scales) {
+  std::vector<Pass> passes = passes_of(kind, self.sizes(), size, aligns, scales);
+  TORCH_CHECK(self.size(1) > 0, "Non-empty data tensor expected but got a tensor with sizes ", self.sizes());
+  Dims sizes(self.sizes().begin(), self.sizes().end());
+  std::copy(size.begin(), size.end(), sizes.begin() + 2);
+  Tensor y = result.begin(sizes, self.scalar_type(), {self}, format_of(self));
+  if (y.numel() == 0)
+    return result.end(y);
+  std::reverse(passes.begin(), passes.end());
+  if (self.scalar_type() != ScalarType::Byte)
+    std::stable_sort(passes.begin(), passes.end(), shrinks_more);
+  passes.erase(std::remove_if(passes.begin(), passes.end(), [](const Pass &p) { return p.is_identity(); }),
+               passes.end());
+  Tensor x = self;
+  if (passes.empty())
+    copy_on_device(x, y);
+  for (size_t i = 0; i < passes.size(); ++i) {
+    Dims next(x.sizes().begin(), x.sizes().end());
+    next[passes[i].dim] = passes[i].out;
+    Tensor to = i + 1 == passes.size() ? y : new_tensor(next, between(self.scalar_type(), kind), format_of(self));
+    passes[i].record(HR_OP_RESAMPLE, x, to);
+    x = to;
+  }
+  return result.end(y);
+}
+
+Tensor resample_backward(Result result, int64_t kind, const Tensor &grad, IntArrayRef input_size, bool aligns,
+                         const Scales &scales) {
+  TORCH_CHECK(grad.dim() == static_cast<int64_t>(input_size.size()) && grad.dim() > 2,
+              "Expected grad_output to be a tensor of ", input_size.size(), " dimensions, but got ", grad.sizes());
+  std::vector<Pass> passes = passes_of(kind, input_size, grad.sizes().slice(2), aligns, scales);
+  Tensor dx = result.begin(input_size, grad.scalar_type(), {grad}, format_of(grad));
+  if (dx.numel() == 0)
+    return result.end(dx);
+  std::stable_sort(passes.begin(), passes.end(), [](const Pass &a, const Pass &b) { return shrinks_more(b, a); });
+  passes.erase(std::remove_if(passes.begin(), passes.end(), [](const Pass &p) { return p.is_identity(); }),
+               passes.end());
+  Tensor g = grad;
+  if (passes.empty())
+    copy_on_device(g, dx);
+  for (size_t i = 0; i < passes.size(); ++i) {
+    Dims next(g.sizes().begin(), g.sizes().end());
+    next[passes[i].dim] = passes[i].in;
+    Tensor to = i + 1 == passes.size() ? dx : new_tensor(next, between(grad.scalar_type(), kind), format_of(grad));
+    passes[i].record(HR_OP_RESAMPLE_BACKWARD, g, to);
+    g = to;
+  }
+  return result.end(dx);
+}
+
+// Planes of floats have one operation for both dims.
+Tensor upsample_bilinear(Result result, const Tensor &self, IntArrayRef size, bool aligns,
+                         std::optional<double> scale_h, std::optional<double> scale_w) {
+  if (self.scalar_type() == ScalarType::Byte)
+    return resample(result, kLinear, self, size, aligns, {scale_h, scale_w});
+  return upsample2d(result, HR_OP_UPSAMPLE_BILINEAR2D, self, size, aligns, scale_h, scale_w);
+}
+
+// ---- samples at places
+
+namespace {
+
+void check_grid(const Tensor &input, const Tensor &grid, int64_t n, int64_t mode, int64_t padding) {
+  TORCH_CHECK(input.dim() == n + 2 && grid.dim() == n + 2, "grid_sampler(): expected ", n + 2,
+              "D input and grid with same number of dimensions, but got input with sizes ", input.sizes(),
+              " and grid with sizes ", grid.sizes());
+  TORCH_CHECK(input.size(0) == grid.size(0),
+              "grid_sampler(): expected grid and input to have same batch size, but got ", "input with sizes ",
+              input.sizes(), " and grid with sizes ", grid.sizes());
+  TORCH_CHECK(grid.size(-1) == n, "grid_sampler(): expected grid to have size ", n, " in last dimension, but got ",
+              "grid with sizes ", grid.sizes());
+  TORCH_CHECK(input.scalar_type() == grid.scalar_type(), "grid_sampler(): expected input and grid to have same dtype, ",
+              "but input has ", input.scalar_type(), " and grid has ", grid.scalar_type());
+  TORCH_CHECK(mode >= 0 && mode <= (n == 2 ? 2 : 1) && padding >= 0 && padding <= 2,
+              "grid_sampler(): bicubic interpolation only supports 4D input");
+  for (int64_t d = 2; d < n + 2; ++d)
+    TORCH_CHECK(input.size(d) > 0,
+                "grid_sampler(): expected input to have non-empty spatial dimensions, but input has ", "sizes ",
+                input.sizes(), " with dimension ", d, " being empty");
+}
+
+} // namespace
+
+Tensor grid_sample(const Tensor &input, const Tensor &grid, int64_t n, int64_t mode, int64_t padding, bool aligns) {
+  check_grid(input, grid, n, mode, padding);
+  Dims sizes{input.size(0), input.size(1)};
+  for (int64_t d = 0; d < n; ++d)
+    sizes.push_back(grid.size(d + 1));
+  Tensor y = new_tensor(sizes, input.scalar_type());
+  if (y.numel() > 0)
+    Record(HR_OP_GRID_SAMPLE).in(input).in(grid).ints({mode, padding, aligns}).out(y).run();
+  return y;
+}
+
+Tensor2 grid_sample_backward(const Tensor &grad, const Tensor &input, const Tensor &grid, int64_t n, int64_t mode,
+                             int64_t padding, bool aligns, std::array<bool, 2> mask) {
+  check_grid(input, grid, n, mode, padding);
+  Tensor dx = mask[0] ? new_tensor(input.sizes(), input.scalar_type()) : Tensor();
+  Tensor dgrid = mask[1] ? new_tensor(grid.sizes(), grid.scalar_type()) : Tensor();
+  if (grad.numel() == 0)
+    return {zeros_if_empty(dx), zeros_if_empty(dgrid)};
+  if (mask[0] || mask[1]) {
+    Record record(HR_OP_GRID_SAMPLE_BACKWARD);
+    record.in(grad).in(input).in(grid).ints({mode, padding, aligns}).out(dx).out(dgrid).run();
+  }
+  return {dx, dgrid};
+}
+
+// ---- columns of windows: [N, C * KH * KW, OH * OW]
+
+namespace {
+
+struct Columns {
+  Dims sizes; // [N, C, KH, KW, OH, OW]
+  c10::SmallVector<int64_t, 8> ints;
+  Columns(IntArrayRef planes, IntArrayRef kernel, IntArrayRef dilation, IntArrayRef padding, IntArrayRef stride) {
+    for (IntArrayRef values : {kernel, dilation, padding, stride})
+      TORCH_CHECK(values.size() == 2, "It is expected kernel_size, dilation, padding and stride have 2 elements each");
+    for (IntArrayRef values : {kernel, stride, padding, dilation})
+      ints.append(values.begin(), values.end());
+    sizes.append({planes[0], planes[1], kernel[0], kernel[1]});
+    for (int i = 0; i < 2; ++i) {
+      TORCH_CHECK(kernel[i] > 0 && dilation[i] > 0 && stride[i] > 0 && padding[i] >= 0,
+                  "kernel size, dilation and stride should be greater than zero, and padding not negative, but got ",
+                  kernel, ", ", dilation, ", ", stride, " and ", padding);
+      int64_t room = planes[2 + i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
+      TORCH_CHECK(room >= 0, "Given input with spatial size (", planes[2], ", ", planes[3], "), kernel_size=", kernel,
+                  ", dilation=", dilation, ", padding=", padding,
+                  ", calculated shape of the array of sliding blocks is ",
+                  "too small: its components must be at least one.");
+      sizes.push_back(room / stride[i] + 1);
+    }
+  }
+  Dims flat() const {
+    return {sizes[0], sizes[1] * sizes[2] * sizes[3], sizes[4] * sizes[5]};
+  }
+};
+
+} // namespace
+
+Tensor im2col(Result result, const Tensor &self, IntArrayRef kernel, IntArrayRef dilation, IntArrayRef padding,
+              IntArrayRef stride) {
+  TORCH_CHECK(self.dim() == 3 || self.dim() == 4,
+              "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and ",
+              "non-zero dimensions for input, but got: ", self.sizes());
+  for (int64_t d = self.dim() - 3; d < self.dim(); ++d)
+    TORCH_CHECK(self.size(d) > 0, "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and ",
+                "non-zero dimensions for input, but got: ", self.sizes());
+  Tensor x = self.dim() == 3 ? self.unsqueeze(0) : self;
+  Columns columns(x.sizes(), kernel, dilation, padding, stride);
+  Tensor y = new_tensor(columns.sizes, self.scalar_type());
+  if (y.numel() > 0)
+    Record(HR_OP_IM2COL).in(x).ints(columns.ints).out(y).run();
+  Tensor flat = y.view(columns.flat());
+  return give(result, self.dim() == 3 ? flat.squeeze(0) : flat);
+}
+
+Tensor col2im(Result result, const Tensor &self, IntArrayRef size, IntArrayRef kernel, IntArrayRef dilation,
+              IntArrayRef padding, IntArrayRef stride) {
+  TORCH_CHECK(self.dim() == 2 || self.dim() == 3,
+              "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch ",
+              "size and non-zero dimensions for input, but got: ", self.sizes());
+  TORCH_CHECK(size.size() == 2 && kernel.size() == 2, "It is expected output_size and kernel_size equals to 2");
+  Tensor y = self.dim() == 2 ? self.unsqueeze(0) : self;
+  int64_t window = kernel[0] * kernel[1];
+  TORCH_CHECK(window > 0 && y.size(1) > 0 && y.size(1) % window == 0, "Expected size of input's dimension 1 to be ",
+              "divisible by the product of kernel_size, but got input.size(1)=", y.size(1),
+              " and kernel_size=", kernel);
+  const int64_t planes[] = {y.size(0), y.size(1) / window, size[0], size[1]};
+  Columns columns(planes, kernel, dilation, padding, stride);
+  TORCH_CHECK(y.size(2) == columns.flat()[2], "Given output_size=", size, ", kernel_size=", kernel,
+              ", dilation=", dilation, ", padding=", padding, ", stride=", stride,
+              ", expected size of input's dimension 2 to match ",
+              "the calculated number of sliding blocks, but got input.size(2)=", y.size(2), " and ", columns.flat()[2]);
+  Tensor x = new_tensor(planes, self.scalar_type());
+  if (x.numel() > 0)
+    Record(HR_OP_COL2IM).in(y.reshape(columns.sizes)).ints(columns.ints).out(x).run();
+  return give(result, self.dim() == 2 ? x.squeeze(0) : x);
+}
+
+} // namespace headrace
