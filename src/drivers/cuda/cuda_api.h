@@ -57,14 +57,6 @@ typedef struct hr__cuda_kernel_node {
   void **parameters, **extra;
 } hr__cuda_kernel_node;
 
-/* CUDA_MEMSET_NODE_PARAMS_v1: `height` rows of `width` values of `size` bytes. */
-typedef struct hr__cuda_memset_node {
-  void *to;
-  size_t pitch;
-  unsigned value, size;
-  size_t width, height;
-} hr__cuda_memset_node;
-
 typedef struct hr__cuda_table {
 #define CUDA_SYMBOL(name, args) int(*name) args;
 #include "drivers/cuda/cuda_symbols.def"

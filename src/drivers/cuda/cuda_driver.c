@@ -89,9 +89,6 @@ static void cuda_close(void *impl) {
     if (device->capture_stream != NULL) {
       (void)hr__cuda.cuStreamDestroy_v2(device->capture_stream);
     }
-    if (device->fill_module != NULL) {
-      (void)hr__cuda.cuModuleUnload(device->fill_module);
-    }
     hr__cuda_staging_fini(&device->in);
     hr__cuda_staging_fini(&device->out);
     hr__cuda_leave();

@@ -234,24 +234,20 @@ static int fake_copy(void *to, const void *from, size_t bytes, CUstream stream) 
   return code == CUDA_SUCCESS ? fake_append((fake_work){.to = to, .from = from, .bytes = bytes}) : code;
 }
 
-static int fake_capture_set(fake_work work);
-
-static int fake_set_rows(void *to, size_t pitch, const void *value, size_t size, size_t width, size_t height,
-                         CUstream stream) {
+static int fake_set_rows(void *to, size_t pitch, const void *value, size_t size, size_t width, size_t height) {
   fake_work work = {.to = to, .pitch = pitch, .size = size, .width = width, .height = height};
   bool is_odd = (uintptr_t)to % size != 0 || pitch % size != 0 || (height > 1 && pitch < width * size) || width == 0;
   int code = is_odd ? CUDA_ERROR_INVALID_VALUE : fake_check();
   memcpy(work.value, value, size);
-  return code != CUDA_SUCCESS ? code : stream == fake_captured ? fake_capture_set(work) : fake_append(work);
+  return code == CUDA_SUCCESS ? fake_append(work) : code;
 }
 
-#define FAKE_MEMSETS(name, type)                                                                                     \
-  static int fake_set_##name(void *to, type value, size_t count, CUstream stream) {                                  \
-    return stream != NULL ? fake_set_rows(to, 0, &value, sizeof value, count, 1, stream) : CUDA_ERROR_INVALID_VALUE; \
-  }                                                                                                                  \
-  static int fake_set_2d_##name(void *to, size_t pitch, type value, size_t width, size_t height, CUstream stream) {  \
-    return stream != NULL ? fake_set_rows(to, pitch, &value, sizeof value, width, height, stream)                    \
-                          : CUDA_ERROR_INVALID_VALUE;                                                                \
+#define FAKE_MEMSETS(name, type)                                                                                      \
+  static int fake_set_##name(void *to, type value, size_t count, CUstream stream) {                                   \
+    return stream != NULL ? fake_set_rows(to, 0, &value, sizeof value, count, 1) : CUDA_ERROR_INVALID_VALUE;          \
+  }                                                                                                                   \
+  static int fake_set_2d_##name(void *to, size_t pitch, type value, size_t width, size_t height, CUstream stream) {   \
+    return stream != NULL ? fake_set_rows(to, pitch, &value, sizeof value, width, height) : CUDA_ERROR_INVALID_VALUE; \
   }
 FAKE_MEMSETS(8, unsigned char)
 FAKE_MEMSETS(16, unsigned short)
@@ -270,11 +266,7 @@ static int fake_unload(CUmodule module) {
   return fake_gone(module);
 }
 
-typedef enum fake_kind { FAKE_KERNEL, FAKE_MEMSET, FAKE_FILL, FAKE_GONE } fake_kind;
-
 typedef struct fake_node {
-  fake_kind kind; /* FAKE_FILL: the kernel that comes in the place of a memset */
-  fake_work set;
   CUfunction function;
   unsigned grid, block, shared;
   size_t bytes;
@@ -293,28 +285,7 @@ typedef struct fake_graph {
 static fake_graph fake_capture;
 static uint64_t fake_last; /* what the next captured node will wait for */
 
-static int fake_memsets, fake_fills; /* that graphs ran */
-
-/* What the driver's own kernel does. */
-static void fake_fill(const fake_node *node) {
-  struct {
-    char *to;
-    uint64_t pitch, value, size, width, height;
-  } f;
-  memcpy(&f, node->parameters, sizeof f);
-  HR_ASSERT((uint64_t)node->grid * node->block >= (f.width * f.height < 262144 ? f.width * f.height : 262144));
-  for (uint64_t i = 0; i < f.width * f.height; i++) {
-    memcpy(f.to + i / f.width * f.pitch + i % f.width * f.size, &f.value, f.size);
-  }
-  fake_fills++;
-}
-
 static int fake_run_node(const fake_node *node) {
-  if (node->kind == FAKE_MEMSET || node->kind == FAKE_FILL) {
-    fake_memsets += node->kind == FAKE_MEMSET;
-    node->kind == FAKE_MEMSET ? fake_run(&node->set) : fake_fill(node);
-    return fake_check();
-  }
   fake_launches++;
   fake_grid = node->grid;
   fake_block = node->block;
@@ -327,14 +298,6 @@ static int fake_run_node(const fake_node *node) {
 static int fake_set_attribute(CUfunction function, int attribute, int value) {
   fake_shared_allowed = value - (48 << 10);
   return function != NULL && attribute == 8 ? fake_check() : CUDA_ERROR_INVALID_VALUE;
-}
-
-static int fake_capture_node(fake_node node) {
-  HR_ASSERT(fake_capture.count < FAKE_NODES);
-  node.waits_for = fake_last;
-  fake_last = UINT64_C(1) << fake_capture.count;
-  fake_capture.nodes[fake_capture.count++] = node;
-  return fake_check();
 }
 
 static int fake_launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
@@ -352,11 +315,14 @@ static int fake_launch(CUfunction function, unsigned grid_x, unsigned grid_y, un
                     .shared = shared_bytes,
                     .bytes = *(const size_t *)extra[3]};
   memcpy(node.parameters, extra[1], node.bytes);
-  return stream != fake_captured ? fake_run_node(&node) : fake_capture_node(node);
-}
-
-static int fake_capture_set(fake_work work) {
-  return fake_capture_node((fake_node){.kind = FAKE_MEMSET, .set = work});
+  if (stream != fake_captured) {
+    return fake_run_node(&node);
+  }
+  HR_ASSERT(fake_capture.count < FAKE_NODES);
+  node.waits_for = fake_last;
+  fake_last = UINT64_C(1) << fake_capture.count;
+  fake_capture.nodes[fake_capture.count++] = node;
+  return fake_check();
 }
 
 /* ---- its graphs ---- */
@@ -418,82 +384,8 @@ static int fake_get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
 }
 
 static int fake_node_type(CUgraphNode node, int *type) {
-  const fake_node *n = (const fake_node *)(void *)node;
-  *type = n->kind == FAKE_MEMSET ? CU_GRAPH_NODE_TYPE_MEMSET : CU_GRAPH_NODE_TYPE_KERNEL;
-  return n->kind != FAKE_GONE ? fake_check() : CUDA_ERROR_INVALID_VALUE;
-}
-
-static int fake_memset_params(CUgraphNode node, hr__cuda_memset_node *set) {
-  const fake_work *work = &((const fake_node *)(void *)node)->set;
-  *set = (hr__cuda_memset_node){work->to, work->pitch, 0, (unsigned)work->size, work->width, work->height};
-  memcpy(&set->value, work->value, work->size);
-  return fake_check();
-}
-
-/* The graph that was captured last is the one that is changed. */
-static fake_graph *fake_newest;
-
-static int fake_list(uint64_t bits, CUgraphNode *nodes, size_t *count) {
-  size_t room = *count;
-  *count = 0;
-  for (int i = 0; i < FAKE_NODES; i++) {
-    if ((bits >> i & 1) != 0 && (nodes == NULL || *count < room)) {
-      if (nodes != NULL) {
-        nodes[*count] = (CUgraphNode)(void *)&fake_newest->nodes[i];
-      }
-      ++*count;
-    }
-  }
-  return fake_check();
-}
-
-static int fake_number(CUgraphNode node) {
-  return (int)((fake_node *)(void *)node - fake_newest->nodes);
-}
-
-static int fake_dependencies(CUgraphNode node, CUgraphNode *nodes, size_t *count) {
-  return fake_list(fake_newest->nodes[fake_number(node)].waits_for, nodes, count);
-}
-
-static int fake_dependents(CUgraphNode node, CUgraphNode *nodes, size_t *count) {
-  uint64_t bits = 0;
-  for (int i = 0; i < fake_newest->count; i++) {
-    bits |= (fake_newest->nodes[i].waits_for >> fake_number(node) & 1) << i;
-  }
-  return fake_list(bits, nodes, count);
-}
-
-static int fake_no_nodes; /* none can be added */
-
-static int fake_add_kernel(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t before_count,
-                           const hr__cuda_kernel_node *kernel) {
-  fake_node made = {.kind = FAKE_FILL, .grid = kernel->grid[0], .block = kernel->block[0], .bytes = 48};
-  if (fake_no_nodes != 0 || (fake_graph *)(void *)graph != fake_newest || fake_newest->count == FAKE_NODES ||
-      strcmp((const char *)kernel->function, "hr_fill") != 0 || kernel->extra != NULL || kernel->grid[0] == 0) {
-    return fake_no_nodes != 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
-  }
-  memcpy(made.parameters, kernel->parameters[0], made.bytes);
-  for (size_t i = 0; i < before_count; i++) {
-    made.waits_for |= UINT64_C(1) << fake_number(before[i]);
-  }
-  *node = (CUgraphNode)(void *)&fake_newest->nodes[fake_newest->count];
-  fake_newest->nodes[fake_newest->count++] = made;
-  return fake_check();
-}
-
-static int fake_add_dependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    fake_newest->nodes[fake_number(to[i])].waits_for |= UINT64_C(1) << fake_number(from[i]);
-  }
-  return (fake_graph *)(void *)graph == fake_newest ? fake_check() : CUDA_ERROR_INVALID_VALUE;
-}
-
-static int fake_destroy_node(CUgraphNode node) {
-  for (int i = 0; i < fake_newest->count; i++) {
-    fake_newest->nodes[i].waits_for &= ~(UINT64_C(1) << fake_number(node));
-  }
-  fake_newest->nodes[fake_number(node)].kind = FAKE_GONE;
-  return fake_check();
+  *type = CU_GRAPH_NODE_TYPE_KERNEL;
+  return node != NULL ? fake_check() : CUDA_ERROR_INVALID_VALUE;
 }
 
 static int fake_end_capture(CUstream stream, CUgraph *graph) {
@@ -509,7 +401,6 @@ static int fake_end_capture(CUstream stream, CUgraph *graph) {
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   }
   *made = fake_capture;
-  fake_newest = made;
   fake_live++;
   *graph = (CUgraph)(void *)made;
   return fake_check();
@@ -544,14 +435,8 @@ static int fake_set_node(CUgraphExec exec, CUgraphNode node, const hr__cuda_kern
 static int fake_graph_launch(CUgraphExec exec, CUstream stream) {
   const fake_graph *graph = (const fake_graph *)(void *)exec;
   int code = stream == NULL || stream == fake_captured ? CUDA_ERROR_INVALID_VALUE : fake_check();
-  uint64_t done = 0;
-  for (int i = 0; code == CUDA_SUCCESS && i < graph->count; i++) { /* whatever waits for nothing any more */
-    const fake_node *node = &graph->nodes[i];
-    if ((done >> i & 1) == 0 && (node->waits_for & ~done) == 0) {
-      code = node->kind == FAKE_GONE ? CUDA_SUCCESS : fake_run_node(node);
-      done |= UINT64_C(1) << i;
-      i = -1;
-    }
+  for (int i = 0; code == CUDA_SUCCESS && i < graph->count; i++) {
+    code = fake_run_node(&graph->nodes[i]);
   }
   return code;
 }
@@ -610,12 +495,6 @@ static const hr__cuda_table fake = {.cuInit = fake_init,
                                     .cuStreamEndCapture = fake_end_capture,
                                     .cuGraphGetNodes = fake_get_nodes,
                                     .cuGraphNodeGetType = fake_node_type,
-                                    .cuGraphMemsetNodeGetParams = fake_memset_params,
-                                    .cuGraphNodeGetDependencies = fake_dependencies,
-                                    .cuGraphNodeGetDependentNodes = fake_dependents,
-                                    .cuGraphAddKernelNode = fake_add_kernel,
-                                    .cuGraphAddDependencies = fake_add_dependencies,
-                                    .cuGraphDestroyNode = fake_destroy_node,
                                     .cuGraphInstantiateWithFlags = fake_instantiate,
                                     .cuGraphExecKernelNodeSetParams = fake_set_node,
                                     .cuGraphLaunch = fake_graph_launch,
@@ -947,72 +826,6 @@ HR_TEST(a_graph_runs_what_was_captured_with_what_it_was_told_last) {
   DRIVER->graph_destroy(impl, graph);
   DRIVER->graph_destroy(impl, NULL);
   DRIVER->free(impl, block, 8);
-  close_fake(impl);
-}
-
-/* What a library might do between kernels: sets of all sizes, one of them of rows. */
-typedef struct cleared {
-  void *queue;
-  unsigned char bytes[3][1024];
-} cleared;
-
-static hr_status clear(void *arg) {
-  cleared *c = arg;
-  int code = hr__cuda.cuMemsetD32Async(c->bytes[0] + 4, 0x01020304, 100, c->queue);
-  code = code != CUDA_SUCCESS ? code : hr__cuda.cuMemsetD16Async(c->bytes[1] + 2, 0x0506, 7, c->queue);
-  code = code != CUDA_SUCCESS ? code : hr__cuda.cuMemsetD2D8Async(c->bytes[2], 32, 9, 3, 4, c->queue);
-  return hr__cuda_status(code, "clearing");
-}
-
-static void check_cleared(const cleared *c) {
-  const unsigned whole = 0x01020304;
-  const unsigned short half = 0x0506;
-  for (int i = 0; i < 1024; i++) {
-    bool in[3] = {i >= 4 && i < 404, i >= 2 && i < 16, i < 128 && i % 32 < 3};
-    HR_ASSERT_EQ(c->bytes[0][i], in[0] ? ((const unsigned char *)&whole)[i % 4] : 0xee);
-    HR_ASSERT_EQ(c->bytes[1][i], in[1] ? ((const unsigned char *)&half)[i % 2] : 0xee);
-    HR_ASSERT_EQ(c->bytes[2][i], in[2] ? 9 : 0xee);
-  }
-}
-
-HR_TEST(memsets_of_a_graph_are_kernels_where_there_is_a_compiler) {
-  static cleared c;
-  void *impl = open_fake(), *graph = NULL;
-  hr_device_kernel kernel = graph_kernel("kernel");
-  hr_scalar scalars[2] = {hr_scalar_f64(1), hr_scalar_f64(2)};
-  hr_text image = {0};
-  hr_status status = hr__nvrtc_compile(90, "", 0, &image);
-  bool has_compiler = status == NULL;
-  hr_status_ignore(status);
-  hr_text_fini(&image);
-  fake_memsets = fake_fills = 0;
-  HR_ASSERT_OK(DRIVER->capture_begin(impl, &c.queue));
-  HR_ASSERT_OK(DRIVER->call(impl, clear, &c));
-  HR_ASSERT_OK(give(impl, &kernel, (void *)0x100, &scalars[0]));
-  HR_ASSERT_OK(DRIVER->call(impl, clear, &c));
-  HR_ASSERT_OK(give(impl, &kernel, (void *)0x200, &scalars[0]));
-  HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
-  for (int run = 1; run <= 2; run++) {
-    memset(c.bytes, 0xee, sizeof c.bytes);
-    HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
-    check_cleared(&c);
-    check_last((void *)0x200, run);
-    HR_ASSERT_EQ(fake_memsets, has_compiler ? 0 : 6 * run);
-    HR_ASSERT_EQ(fake_fills, has_compiler ? 6 * run : 0);
-    HR_ASSERT_EQ(fake_launches, 4 * run);
-    HR_ASSERT_OK(update(impl, graph, 1, &kernel, (void *)0x200, &scalars[1]));
-  }
-  DRIVER->graph_destroy(impl, graph);
-  HR_ASSERT_OK(DRIVER->capture_begin(impl, &c.queue));
-  HR_ASSERT_OK(DRIVER->call(impl, clear, &c));
-  fake_no_nodes = 1;
-  status = DRIVER->capture_end(impl, &graph);
-  HR_ASSERT_EQ(hr_status_code_of(status), has_compiler ? HR_STATUS_RESOURCE_EXHAUSTED : HR_STATUS_OK);
-  if (status == NULL) {
-    DRIVER->graph_destroy(impl, graph);
-  }
-  hr_status_free(status);
-  fake_no_nodes = 0;
   close_fake(impl);
 }
 
@@ -1368,55 +1181,6 @@ static void check_lanes(void *impl, const hr_device_kernel *kernel, void *worksp
   }
 }
 
-typedef struct set_call {
-  void *queue, *to;
-  unsigned value;
-  size_t count;
-} set_call;
-
-static hr_status set_words(void *arg) {
-  const set_call *c = arg;
-  return hr__cuda_status(hr__cuda.cuMemsetD32Async(c->to, c->value, c->count, c->queue), "a memset");
-}
-
-/* x = 1, y = x * 2 + 1, x = 2, z = x * 2 + 1: memsets between kernels. */
-static void check_memsets(void *impl, const hr_device_kernel *kernel, void *workspace) {
-  enum { COUNT = 1000, BYTES = COUNT * sizeof(float) };
-  static float y[COUNT];
-  void *x, *outs[2], *graph;
-  hr_scalar scalars[2] = {hr_scalar_f64(2), hr_scalar_i64(COUNT)};
-  set_call set = {.count = COUNT};
-  float none = 0;
-  HR_ASSERT_OK(DRIVER->allocate(impl, BYTES, &x));
-  HR_ASSERT_OK(DRIVER->allocate(impl, BYTES, &outs[0]));
-  HR_ASSERT_OK(DRIVER->allocate(impl, BYTES, &outs[1]));
-  HR_ASSERT_OK(DRIVER->copy_in(impl, workspace, &none, sizeof none));
-  HR_ASSERT_OK(DRIVER->capture_begin(impl, &set.queue));
-  set.to = x;
-  for (int i = 0; i < 2; i++) {
-    void *args[2] = {x, outs[i]};
-    set.value = i == 0 ? 0x3f800000 : 0x40000000;
-    HR_ASSERT_OK(DRIVER->call(impl, set_words, &set));
-    HR_ASSERT_OK(DRIVER->launch(
-        impl, 1, &(hr_host_launch){&kernel->base, {.args = args, .scalars = scalars, .workspace = workspace}}));
-  }
-  HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
-  for (int run = 0; run < 2; run++) {
-    HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
-    for (int i = 0; i < 2; i++) {
-      HR_ASSERT_OK(DRIVER->copy_out(impl, y, outs[i], BYTES));
-      for (int k = 0; k < COUNT; k++) {
-        HR_ASSERT(y[k] == (i == 0 ? 3 : 5));
-      }
-      HR_ASSERT_OK(DRIVER->fill(impl, outs[i], &none, sizeof none, COUNT));
-    }
-  }
-  DRIVER->graph_destroy(impl, graph);
-  DRIVER->free(impl, x, BYTES);
-  DRIVER->free(impl, outs[0], BYTES);
-  DRIVER->free(impl, outs[1], BYTES);
-}
-
 /* y = x * a + 1, then y += workspace, captured; later with another a, another y, and what the workspace holds by then. */
 HR_TEST(a_gpu_replays_graphs) {
   enum { COUNT = 1000, BYTES = COUNT * sizeof(float) };
@@ -1464,7 +1228,6 @@ HR_TEST(a_gpu_replays_graphs) {
   HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
   DRIVER->graph_destroy(impl, graph); /* while it may be on its way */
   check_lanes(impl, &kernel, workspace);
-  check_memsets(impl, &kernel, workspace);
   for (int i = 0; i < 3; i++) {
     DRIVER->free(impl, args[i], BYTES);
   }

@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "base/log.h"
 #include "base/vector.h"
 #include "drivers/cuda/cuda_internal.h"
 
@@ -144,6 +145,24 @@ hr_status hr__cuda_capture_launch(hr__cuda_device *device, int count, const hr_h
   return status;
 }
 
+/* What a graph is made of, for people. */
+static void log_nodes(const hr__cuda_graph *graph) {
+  size_t count = 0, kernels = 0, memsets = 0;
+  int code = hr__cuda.cuGraphGetNodes(graph->graph, NULL, &count);
+  CUgraphNode *nodes = code == CUDA_SUCCESS ? hr_calloc(count + 1, sizeof(CUgraphNode)) : NULL;
+  if (nodes != NULL && hr__cuda.cuGraphGetNodes(graph->graph, nodes, &count) == CUDA_SUCCESS) {
+    for (size_t i = 0; i < count; i++) {
+      int type = -1;
+      (void)hr__cuda.cuGraphNodeGetType(nodes[i], &type);
+      kernels += type == CU_GRAPH_NODE_TYPE_KERNEL;
+      memsets += type == CU_GRAPH_NODE_TYPE_MEMSET;
+    }
+    hr_log(HR_LOG_DEVICE, "a graph of %zu nodes: %zu kernels, %zu of them ours, %zu memsets", count, kernels,
+           graph->nodes.count, memsets);
+  }
+  hr_free(nodes);
+}
+
 hr_status hr__cuda_capture_end(void *impl, void **out_graph) {
   hr__cuda_device *device = impl;
   hr__cuda_graph *graph = device->capture;
@@ -152,10 +171,10 @@ hr_status hr__cuda_capture_end(void *impl, void **out_graph) {
   hr_status status =
       hr__cuda_status(hr__cuda.cuStreamEndCapture(device->capture_stream, &graph->graph), "ending a capture");
   if (status == NULL && out_graph != NULL) {
-    status = hr__cuda_graph_fill(device, graph->graph);
-  }
-  if (status == NULL && out_graph != NULL) {
     status = hr__cuda_status(hr__cuda.cuGraphInstantiateWithFlags(&graph->exec, graph->graph, 0), "making a graph");
+    if (status == NULL && hr_log_is_on(HR_LOG_DEVICE)) {
+      log_nodes(graph);
+    }
   }
   if (status != NULL || out_graph == NULL) {
     destroy(graph);

@@ -31,9 +31,6 @@ typedef struct hr__cuda_device {
   CUstream stream;
   struct hr__cuda_graph *capture; /* that kernels go to now instead of the stream; NULL: none */
   CUstream capture_stream;        /* made for the first capture */
-  CUmodule fill_module;           /* cuda_graph_fill.c's kernel */
-  CUfunction fill_function;
-  bool cannot_fill;
   char name[64];
   int workers, architecture; /* multiprocessors; 90 for compute capability 9.0 */
   size_t total_bytes;
@@ -66,8 +63,6 @@ HR_MUST_USE hr_status hr__cuda_capture_end(void *impl, void **out_graph);
 HR_MUST_USE hr_status hr__cuda_graph_update(void *impl, void *graph, int index, const hr_host_launch *launch);
 HR_MUST_USE hr_status hr__cuda_graph_launch(void *impl, void *graph);
 void hr__cuda_graph_destroy(void *impl, void *graph);
-/* Replaces memsets by kernels where it can. After a failure the graph is good for nothing. */
-HR_MUST_USE hr_status hr__cuda_graph_fill(hr__cuda_device *device, CUgraph graph);
 
 HR_MUST_USE hr_status hr__cuda_copy_in(hr__cuda_device *device, void *to, const void *host, size_t bytes);
 HR_MUST_USE hr_status hr__cuda_copy_out(hr__cuda_device *device, void *host, const void *from, size_t bytes);
