@@ -9,15 +9,26 @@ hr_view hr__side_bytes(const hr__side *side, const generated *g, int buffer, int
   return (hr_view){.buffer = side->buffers[buffer], .dtype = HR_DTYPE_U8, .rank = 1, .dims = dims, .strides = strides};
 }
 
+static hr_status write_buffer(hr__side *side, const generated *g, int b) {
+  int64_t dims[1], strides[1];
+  hr_view view = hr__side_bytes(side, g, b, dims, strides);
+  return g->bytes[b] > 0 ? hr_stream_write(side->stream, &view, g->memory[b]) : HR_OK;
+}
+
 hr_status hr__side_fill(hr__side *side, const generated *g) {
   side->buffers = calloc((size_t)g->buffer_count + 1, sizeof *side->buffers);
   for (int b = 0; b < g->buffer_count; b++) {
-    int64_t dims[1], strides[1];
     HR_RETURN_IF_ERROR(hr_buffer_create(side->device, g->bytes[b], &side->buffers[b]));
-    hr_view view = hr__side_bytes(side, g, b, dims, strides);
-    HR_RETURN_IF_ERROR(g->bytes[b] > 0 ? hr_stream_write(side->stream, &view, g->memory[b]) : HR_OK);
+    HR_RETURN_IF_ERROR(write_buffer(side, g, b));
   }
   return HR_OK;
+}
+
+hr_status hr__side_refill(hr__side *side, const generated *g) {
+  for (int b = 0; b < g->buffer_count; b++) {
+    HR_RETURN_IF_ERROR(write_buffer(side, g, b));
+  }
+  return hr_stream_synchronize(side->stream);
 }
 
 void hr__side_drop(hr__side *side, const generated *g) {

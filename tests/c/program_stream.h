@@ -13,6 +13,8 @@ typedef struct hr__side {
 
 /* Buffers with the program's contents; drop releases them. */
 HR_MUST_USE hr_status hr__side_fill(hr__side *side, const generated *g);
+/* The contents that the buffers had at first, again. */
+HR_MUST_USE hr_status hr__side_refill(hr__side *side, const generated *g);
 void hr__side_drop(hr__side *side, const generated *g);
 /* The buffer's bytes as a tensor; dims and strides have room for one. */
 hr_view hr__side_bytes(const hr__side *side, const generated *g, int buffer, int64_t *dims, int64_t *strides);
