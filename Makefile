@@ -12,6 +12,8 @@ VENV_BIN := $(abspath $(VENV))/bin
 STAMP := $(VENV)/.headrace-stamp
 CONFIGURE = $(VENV_BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(VENV_BIN)/ninja -S .
 BUILD_STEP = $(VENV_BIN)/cmake --build
+LIBRARIES = HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 HEADRACE_LAPACK=$(firstword \
+  $(wildcard $(abspath $(VENV))/lib/python*/site-packages/scipy_openblas32/lib/libscipy_openblas.so))
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
@@ -38,7 +40,7 @@ python-package: $(STAMP) ## the Python package, installed in place into the virt
 	fi
 
 test: build python-package ## the C tests, then the Python tests
-	HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 $(CTEST) $(BUILD)
+	$(LIBRARIES) $(CTEST) $(BUILD)
 	@if find tests -name 'test_*.py' 2>/dev/null | grep -q .; then \
 	  echo "$(VENV)/bin/python -m pytest tests"; $(VENV)/bin/python -m pytest tests; \
 	fi
@@ -55,7 +57,7 @@ bench: build python-package ## the benchmarks, with their table
 	$(VENV)/bin/python bench/run.py
 
 conformance: build python-package ## the drivers' conformance suite; PyTorch's operators, and docs/coverage.md from that
-	HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 $(CTEST) $(BUILD) -L conformance
+	$(LIBRARIES) $(CTEST) $(BUILD) -L conformance
 	$(VENV)/bin/python tests/conformance/run.py --report
 
 # Every scripts/make_*.py writes generated files, and with --check says whether they are fresh.
@@ -76,7 +78,7 @@ sanitize: $(STAMP) ## the C tests under the address, undefined-behaviour and thr
 	  $(CONFIGURE) -B build/sanitize-$$kind --log-level=NOTICE -DCMAKE_BUILD_TYPE=Debug \
 	    "-DCMAKE_C_FLAGS_DEBUG=-O1 -g" -DHEADRACE_SANITIZE=$$kind; \
 	  $(BUILD_STEP) build/sanitize-$$kind; \
-	  env -u HEADRACE_ONEDNN $(CTEST) build/sanitize-$$kind; \
+	  env -u HEADRACE_ONEDNN -u HEADRACE_LAPACK $(CTEST) build/sanitize-$$kind; \
 	done
 
 clean: ## removes the build folders; .venv stays

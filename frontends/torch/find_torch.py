@@ -16,7 +16,10 @@ import sys
 
 OLDEST, NEWEST = (2, 11), (2, 13)
 RANGE = "{}.{} to {}.{}".format(*OLDEST, *NEWEST)
-ONEDNN = "onednn-cpu-gomp; platform_system == 'Linux' and platform_machine == 'x86_64'"
+LIBRARIES = [
+    f"{package}; platform_system == 'Linux' and platform_machine == 'x86_64'"
+    for package in ("onednn-cpu-gomp", "scipy-openblas32")
+]
 
 
 def torch_folder():
@@ -60,7 +63,7 @@ class Provider:
             torch = "torch>={}.{},<{}.{}".format(*OLDEST, NEWEST[0], NEWEST[1] + 1)
         else:
             torch = "torch=={}.{}.*".format(*find()[1].split(".")[:2])
-        return {"dependencies": [torch, ONEDNN]}
+        return {"dependencies": [torch, *LIBRARIES]}
 
     def dynamic_wheel(self, settings):
         return {"dependencies": True}

@@ -201,6 +201,32 @@ typedef enum hr_op {
   HR_OP_SGD,                          /* in: n gradients, lr? tensor, gradient scale?, found inf?; ints: nesterov, maximize, first step, with momentum; scalars: weight decay, momentum, lr, dampening; out, in place: n parameters, n momentum buffers (with momentum) */
   HR_OP_SORT,                         /* values and where they were, equal ones in their old order; ints: descending (0/1) */
   HR_OP_TOPK,                         /* the K largest or smallest in order, and where they were; ints: largest (0/1) */
+  HR_OP_KTH,                          /* the value with K smaller ones before it, and where it is; ints: kind (0: K as given, 1: median, NaN if any is, 2: median without NaN), K */
+  HR_OP_MODE,                         /* the most frequent value, of several the smallest, and where it is last */
+  HR_OP_UNIQUE,                       /* of N rows those that differ: where each occurs first, which of them each row is, how often each occurs, how many there are; ints: consecutive (0/1; 0: in order) */
+  HR_OP_SEARCH,                       /* where values belong in ordered boundaries, in i32 or i64; the third input says which boundary is where; ints: behind equal ones (0/1) */
+  HR_OP_CUMMAX,                       /* the largest so far, and where it is last */
+  HR_OP_CUMMIN,                       /* the smallest so far, and where it is last */
+  HR_OP_FFT,                          /* of complex numbers; ints: inverse (0/1: the sign is +); scalars: factor */
+  HR_OP_FFT_REAL,                     /* of real numbers, the first N / 2 + 1 results; scalars: factor */
+  HR_OP_FFT_HALF,                     /* inverse, real, of the first N / 2 + 1 of symmetric values; scalars: factor */
+  HR_OP_CHOLESKY,                     /* factor, info; ints: upper (0/1) */
+  HR_OP_CHOLESKY_INVERSE,             /* inverse of the matrix that has this factor, info; ints: upper (0/1) */
+  HR_OP_CHOLESKY_SOLVE,               /* in: B, factor; ints: upper (0/1) */
+  HR_OP_LU,                           /* both factors, pivots from 1, info; K = min(M, N) */
+  HR_OP_LU_SOLVE,                     /* in: factors, pivots, B; ints: of A (0), its transpose (1), its adjoint (2) */
+  HR_OP_LU_PERMUTATION,               /* from pivots, which row of the matrix is where */
+  HR_OP_LDL,                          /* factors of the lower triangle, pivots, info; ints: Hermitian (0/1) */
+  HR_OP_LDL_SOLVE,                    /* in: factors, pivots, B; ints: Hermitian (0/1) */
+  HR_OP_QR,                           /* R above reflectors, their factors; K = min(M, N) */
+  HR_OP_REFLECTORS,                   /* the first N columns of the product of K reflectors */
+  HR_OP_REFLECT,                      /* in: reflectors, their factors, C; the product of the reflectors' matrix and C; ints: from the left (0/1), adjoint (0/1) */
+  HR_OP_TRIANGULAR_SOLVE,             /* in: A, B; ints: upper (0/1), of A (0), its transpose (1), its adjoint (2), ones on the diagonal (0/1), A on the left (0/1) */
+  HR_OP_LEAST_SQUARES,                /* in: A, B; solution in the first N rows of L = max(M, N), rank, singular values; ints: LAPACK's gels (0), gelsy (1), gelsd (2), gelss (3); scalars: rcond */
+  HR_OP_SVD,                          /* U, singular values, V adjoint; ints: full (0/1) */
+  HR_OP_EIGH,                         /* eigenvalues and vectors of a Hermitian matrix; ints: upper (0/1) */
+  HR_OP_EIG,                          /* eigenvalues and right vectors */
+  HR_OP_MATRIX_EXP,                   /* exponential */
   HR_OP_RESAMPLE,                     /* in: x; ints: dim, kind (0 nearest, 1 nearest exact, 2 linear, 3 cubic, antialiased 4 linear, 5 cubic, 6 Lanczos), align corners, taps (of antialiased kinds); scalars: scale (0: from the sizes); out: y */
   HR_OP_RESAMPLE_BACKWARD,            /* in: dy; ints, scalars: as resample; out: dx */
   HR_OP_GRID_SAMPLE,                  /* in: x [N, C, plane of n = 2 or 3 dims], grid [N, .., n] (last dim first, -1 to 1); ints: mode (0 linear, 1 nearest, 2 cubic), outside (0 zeros, 1 border, 2 reflection), align corners; out: y [N, C, ..] */

@@ -45,12 +45,15 @@ static void free_tensor(tensor *t) {
 }
 
 /* Runs one row; `inputs` and `outputs` end with an absent tensor's NULL bytes where rank is -1. */
+static double factor = 1; /* the scalar of those that take one */
+
 static void run_row(hr_op op, int input_count, tensor *inputs, int output_count, tensor *outputs, int int_count,
                     const int64_t *ints) {
   hr_program program;
   hr_operand operands[OPERANDS] = {{0}};
   int64_t strides[OPERANDS][RANK];
-  void *args[OPERANDS];
+  void *args[OPERANDS + 1];
+  hr_scalar scalar = hr_scalar_f64(factor);
   hr_program_init(&program);
   for (int i = 0; i < input_count + output_count; ++i) {
     const tensor *t = i < input_count ? &inputs[i] : &outputs[i - input_count];
@@ -79,7 +82,9 @@ static void run_row(hr_op op, int input_count, tensor *inputs, int output_count,
                   .inputs = operands,
                   .outputs = operands + input_count,
                   .int_count = int_count,
+                  .scalar_count = hr_op_table(op)->scalar_count,
                   .ints = ints};
+  args[input_count + output_count] = &scalar;
   hr_prepared *prepared = NULL;
   size_t workspace_bytes = 0;
   HR_ASSERT(hr__host_provider.supports(&program, &node));
@@ -223,11 +228,11 @@ HR_TEST(sort_shares_one_long_line) {
 }
 
 HR_TEST(topk_begins_like_sort) {
-  static const int64_t wanted[] = {1, 2, 7, 41, 299, 300};
+  static const int64_t wanted[] = {1, 2, 7, 41, 700, 2999, 3000};
   for (int t = 0; t < SORTABLE; ++t) {
     for (size_t k = 0; k < sizeof wanted / sizeof *wanted; ++k) {
       for (int largest = 0; largest < 2; ++largest) {
-        tensor x = make_tensor(sortable[t], 2, (int64_t[]){4, 300});
+        tensor x = make_tensor(sortable[t], 2, (int64_t[]){4, 3000});
         tensor all = make_tensor(sortable[t], 2, x.dims), all_places = make_tensor(HR_DTYPE_I64, 2, x.dims);
         tensor some = make_tensor(sortable[t], 2, (int64_t[]){4, wanted[k]});
         tensor some_places = make_tensor(HR_DTYPE_I64, 2, some.dims);
@@ -235,9 +240,9 @@ HR_TEST(topk_begins_like_sort) {
         run_row(HR_OP_SORT, 1, &x, 2, (tensor[]){all, all_places}, 1, (int64_t[]){largest});
         run_row(HR_OP_TOPK, 1, &x, 2, (tensor[]){some, some_places}, 1, (int64_t[]){largest});
         for (size_t line = 0, size = hr_dtype_size(x.dtype); line < 4; ++line) {
-          HR_ASSERT_BYTES_EQ(some.bytes + line * (size_t)wanted[k] * size, all.bytes + line * 300 * size,
+          HR_ASSERT_BYTES_EQ(some.bytes + line * (size_t)wanted[k] * size, all.bytes + line * 3000 * size,
                              (size_t)wanted[k] * size);
-          HR_ASSERT_BYTES_EQ(some_places.bytes + line * (size_t)wanted[k] * 8, all_places.bytes + line * 300 * 8,
+          HR_ASSERT_BYTES_EQ(some_places.bytes + line * (size_t)wanted[k] * 8, all_places.bytes + line * 3000 * 8,
                              (size_t)wanted[k] * 8);
         }
         free_tensor(&x), free_tensor(&all), free_tensor(&all_places), free_tensor(&some), free_tensor(&some_places);
@@ -254,4 +259,198 @@ HR_TEST(outputs_may_be_absent) {
   const int64_t expected[] = {1, 2, 0, 2, 0, 1};
   HR_ASSERT_BYTES_EQ(places.bytes, expected, sizeof expected);
   free_tensor(&x), free_tensor(&places);
+}
+
+/* ---- one value of a line ---- */
+
+/* How many values come before value i of a line, NaN last, equal ones by their places. */
+static int64_t rank_of(const tensor *x, int64_t first, int64_t count, int64_t i) {
+  int64_t before = 0;
+  for (int64_t j = 0; j < count; ++j) {
+    long double a = number(x, first + j), b = number(x, first + i);
+    before += is_before(a, b, false) || (!is_before(b, a, false) && j < i);
+  }
+  return before;
+}
+
+static int64_t count_nans(const tensor *x, int64_t first, int64_t count) {
+  int64_t nans = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    nans += isnan(number(x, first + i));
+  }
+  return nans;
+}
+
+HR_TEST(kth_and_medians_have_their_rank) {
+  static const int64_t counts[] = {1, 2, 9, 60, 301};
+  for (int t = 0; t < SORTABLE; ++t) {
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; ++c) {
+      int64_t count = counts[c];
+      tensor x = make_tensor(sortable[t], 2, (int64_t[]){5, count}), value = make_tensor(sortable[t], 1, x.dims);
+      tensor place = make_tensor(HR_DTYPE_I64, 1, x.dims);
+      fill(&x);
+      for (int kind = 0; kind < 3; ++kind) {
+        int64_t wanted = (int64_t)(random_bits() % (uint64_t)count);
+        run_row(HR_OP_KTH, 1, &x, 2, (tensor[]){value, place}, 2, (int64_t[]){kind, wanted});
+        for (int64_t line = 0; line < 5; ++line) {
+          int64_t at = ((int64_t *)(void *)place.bytes)[line], nans = count_nans(&x, line * count, count);
+          int64_t rank = kind == 0                    ? wanted
+                         : kind == 1 && nans > 0      ? count - nans
+                         : kind == 2 && nans == count ? 0
+                                                      : (count - (kind == 2 ? nans : 0) - 1) / 2;
+          HR_ASSERT_EQ(rank_of(&x, line * count, count, at), rank);
+        }
+      }
+      free_tensor(&x), free_tensor(&value), free_tensor(&place);
+    }
+  }
+}
+
+HR_TEST(mode_counts) {
+  tensor x = TENSOR(I16, 2, 7), value = TENSOR(I16, 2), place = TENSOR(I64, 2);
+  const int16_t given[] = {3, 1, 3, 1, 2, 2, 9, 5, 5, 5, -1, -1, -1, 0}, expected[] = {1, -1};
+  memcpy(x.bytes, given, sizeof given);
+  run_row(HR_OP_MODE, 1, &x, 2, (tensor[]){value, place}, 0, NULL);
+  HR_ASSERT_BYTES_EQ(value.bytes, expected, sizeof expected);
+  HR_ASSERT_EQ(((int64_t *)(void *)place.bytes)[0], 3);
+  HR_ASSERT_EQ(((int64_t *)(void *)place.bytes)[1], 5);
+  free_tensor(&x), free_tensor(&value), free_tensor(&place);
+}
+
+HR_TEST(search_finds_places_on_both_sides) {
+  tensor bounds = TENSOR(F32, 4), x = TENSOR(F32, 6), order = TENSOR(I64, 4), out = TENSOR(I64, 6);
+  const float given[] = {5, 1, 3, 3}, values[] = {0, 3, 4, 5, 9, NAN};
+  const int64_t places[] = {1, 2, 3, 0}, left[] = {0, 1, 3, 3, 4, 4}, right[] = {0, 3, 3, 4, 4, 4};
+  memcpy(bounds.bytes, given, sizeof given), memcpy(x.bytes, values, sizeof values);
+  memcpy(order.bytes, places, sizeof places);
+  run_row(HR_OP_SEARCH, 3, (tensor[]){bounds, x, order}, 1, &out, 1, (int64_t[]){0});
+  HR_ASSERT_BYTES_EQ(out.bytes, left, sizeof left);
+  run_row(HR_OP_SEARCH, 3, (tensor[]){bounds, x, order}, 1, &out, 1, (int64_t[]){1});
+  HR_ASSERT_BYTES_EQ(out.bytes, right, sizeof right);
+  free_tensor(&bounds), free_tensor(&x), free_tensor(&order), free_tensor(&out);
+}
+
+HR_TEST(unique_tells_rows_apart) {
+  tensor x = TENSOR(I32, 6, 2), first = TENSOR(I64, 6), inverse = TENSOR(I64, 6), counts = TENSOR(I64, 6);
+  tensor found = TENSOR(I64, 1);
+  const int32_t given[] = {2, 1, 1, 5, 2, 1, 2, 0, 2, 0, 1, 5};
+  const int64_t in_order[] = {1, 3, 0}, sizes[] = {2, 2, 2}, where[] = {2, 0, 2, 1, 1, 0}, runs[] = {0, 1, 2, 3, 5};
+  memcpy(x.bytes, given, sizeof given);
+  run_row(HR_OP_UNIQUE, 1, &x, 4, (tensor[]){first, inverse, counts, found}, 1, (int64_t[]){0});
+  HR_ASSERT_EQ(((int64_t *)(void *)found.bytes)[0], 3);
+  HR_ASSERT_BYTES_EQ(first.bytes, in_order, sizeof in_order);
+  HR_ASSERT_BYTES_EQ(counts.bytes, sizes, sizeof sizes);
+  HR_ASSERT_BYTES_EQ(inverse.bytes, where, sizeof where);
+  run_row(HR_OP_UNIQUE, 1, &x, 4, (tensor[]){first, inverse, counts, found}, 1, (int64_t[]){1});
+  HR_ASSERT_EQ(((int64_t *)(void *)found.bytes)[0], 5);
+  HR_ASSERT_BYTES_EQ(first.bytes, runs, sizeof runs);
+  free_tensor(&x), free_tensor(&first), free_tensor(&inverse), free_tensor(&counts), free_tensor(&found);
+}
+
+/* ---- transforms, against their definition in long double ---- */
+
+typedef struct wide {
+  long double re, im;
+} wide;
+
+static wide complex_number(const tensor *t, int64_t i) {
+  const float *single = (const float *)(const void *)t->bytes;
+  const double *twice = (const double *)(const void *)t->bytes;
+  switch (t->dtype) {
+    case HR_DTYPE_F32:
+      return (wide){single[i], 0};
+    case HR_DTYPE_F64:
+      return (wide){twice[i], 0};
+    case HR_DTYPE_C64:
+      return (wide){single[2 * i], single[2 * i + 1]};
+    default:
+      return (wide){twice[2 * i], twice[2 * i + 1]};
+  }
+}
+
+static void fill_waves(tensor *t) {
+  int64_t parts = count_of(t) * (t->dtype == HR_DTYPE_C64 || t->dtype == HR_DTYPE_C128 ? 2 : 1);
+  bool is_double = t->dtype == HR_DTYPE_F64 || t->dtype == HR_DTYPE_C128;
+  for (int64_t i = 0; i < parts; ++i) {
+    double value = (double)(random_bits() % 20001) / 10000 - 1;
+    if (is_double) {
+      ((double *)(void *)t->bytes)[i] = value;
+    } else {
+      ((float *)(void *)t->bytes)[i] = (float)value;
+    }
+  }
+}
+
+/* x of a line as the definition wants it: symmetric values from their half, for the inverse real transform. */
+static wide input_at(hr_op op, const tensor *x, int64_t line, int64_t n, int64_t j) {
+  int64_t width = x->dims[1];
+  if (op != HR_OP_FFT_HALF) {
+    return complex_number(x, line * width + j);
+  }
+  wide v = complex_number(x, line * width + (j < width ? j : n - j));
+  bool is_real = j == 0 || 2 * j == n;
+  return (wide){v.re, is_real ? 0 : j < width ? v.im : -v.im};
+}
+
+static void try_fft(hr_op op, bool is_double, bool inverse, int64_t lines, int64_t n) {
+  static const hr_dtype types[2][2] = {{HR_DTYPE_F32, HR_DTYPE_C64}, {HR_DTYPE_F64, HR_DTYPE_C128}};
+  bool sign_is_plus = op == HR_OP_FFT_HALF || (op == HR_OP_FFT && inverse);
+  tensor x =
+      make_tensor(types[is_double][op != HR_OP_FFT_REAL], 2, (int64_t[]){lines, op == HR_OP_FFT_HALF ? n / 2 + 1 : n});
+  tensor y =
+      make_tensor(types[is_double][op != HR_OP_FFT_HALF], 2, (int64_t[]){lines, op == HR_OP_FFT_REAL ? n / 2 + 1 : n});
+  fill_waves(&x);
+  run_row(op, 1, &x, 1, &y, op == HR_OP_FFT, (int64_t[]){inverse});
+  for (int64_t line = 0; line < lines; ++line) {
+    long double error = 0, size = 0;
+    for (int64_t k = 0; k < y.dims[1]; ++k) {
+      wide sum = {0, 0}, got = complex_number(&y, line * y.dims[1] + k);
+      for (int64_t j = 0; j < n; ++j) {
+        long double angle =
+            (sign_is_plus ? 2 : -2) * 3.14159265358979323846264L * (long double)(j * k % n) / (long double)n;
+        wide v = input_at(op, &x, line, n, j);
+        sum.re += v.re * cosl(angle) - v.im * sinl(angle);
+        sum.im += v.re * sinl(angle) + v.im * cosl(angle);
+      }
+      sum.im = op == HR_OP_FFT_HALF ? 0 : sum.im;
+      error += powl(got.re - factor * sum.re, 2) + powl(got.im - factor * sum.im, 2);
+      size += powl(factor * sum.re, 2) + powl(factor * sum.im, 2);
+    }
+    HR_ASSERT(error <= size * powl(is_double ? 1e-15L : 6e-7L, 2));
+  }
+  free_tensor(&x), free_tensor(&y);
+}
+
+HR_TEST(transforms_of_every_length) {
+  for (int64_t n = 1; n <= 70; ++n) {
+    for (int is_double = 0; is_double < 2; ++is_double) {
+      factor = 1.0 / (double)n;
+      try_fft(HR_OP_FFT, is_double, false, 3, n);
+      try_fft(HR_OP_FFT, is_double, true, 1, n);
+      try_fft(HR_OP_FFT_REAL, is_double, false, 2, n);
+      try_fft(HR_OP_FFT_HALF, is_double, false, 2, n);
+    }
+  }
+  factor = 1;
+}
+
+HR_TEST(transforms_of_long_lines_and_large_primes) {
+  static const int64_t lengths[] = {128, 210, 243, 343, 625, 1001, 1009, 1024, 1331, 2 * 997};
+  for (size_t i = 0; i < sizeof lengths / sizeof *lengths; ++i) {
+    try_fft(HR_OP_FFT, true, false, 1, lengths[i]);
+    try_fft(HR_OP_FFT, false, true, 17, lengths[i] / 3);
+    try_fft(HR_OP_FFT_REAL, false, false, 1, lengths[i]);
+    try_fft(HR_OP_FFT_HALF, true, false, 1, lengths[i]);
+  }
+}
+
+HR_TEST(a_nan_stays_in_its_line) {
+  tensor x = TENSOR(C64, 16, 12), y = TENSOR(C64, 16, 12);
+  fill_waves(&x);
+  ((float *)(void *)x.bytes)[2 * (5 * 12 + 3)] = NAN;
+  run_row(HR_OP_FFT, 1, &x, 1, &y, 1, (int64_t[]){0});
+  for (int64_t i = 0; i < 16 * 12; ++i) {
+    HR_ASSERT(isnan(complex_number(&y, i).re) == (i / 12 == 5));
+  }
+  free_tensor(&x), free_tensor(&y);
 }

@@ -15,6 +15,7 @@ struct hr_prepared {
   size_t scratch_bytes;
   int workers;
   bool needs_team;
+  void *plan;
 };
 
 const hr__library_row *hr__library_find(const hr__library_row *rows, hr_op op) {
@@ -51,6 +52,11 @@ hr_status hr__library_prepare(const hr__library_row *rows, const hr_node *node, 
   p->workers = p->needs_team ? hr_thread_count() : 1;
   p->scratch_bytes = p->row->scratch != NULL ? p->row->scratch(node, p->workers) : 0;
   p->scratch_bytes = (p->scratch_bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+  hr_status status = p->row->plan != NULL ? p->row->plan(node, &p->plan) : HR_OK;
+  if (status != NULL) {
+    hr_free(p);
+    return status;
+  }
   *out_workspace_bytes = p->scratch_bytes * (size_t)p->workers;
   *out_prepared = p;
   return HR_OK;
@@ -75,17 +81,23 @@ hr_status hr__library_run(hr_prepared *p, void *const *args, void *workspace, vo
   (void)queue;
   const hr_node *node = p->node;
   hr__library_call call = {
-      .node = node, .scratch = workspace, .scratch_bytes = p->scratch_bytes, .workers = p->workers};
+      .node = node, .scratch = workspace, .scratch_bytes = p->scratch_bytes, .workers = p->workers, .plan = p->plan};
   for (int i = 0; i < node->input_count && i < HR__LIBRARY_OPERANDS; ++i) {
     call.inputs[i] = tensor_of(&node->inputs[i], args[i]);
   }
   for (int i = 0; i < node->output_count && i < HR__LIBRARY_OPERANDS; ++i) {
     call.outputs[i] = tensor_of(&node->outputs[i], args[node->input_count + i]);
   }
+  for (int i = 0; i < node->scalar_count && i < HR__LIBRARY_SCALARS; ++i) {
+    call.scalars[i] = *(const hr_scalar *)args[node->input_count + node->output_count + i];
+  }
   return p->row->run(&call);
 }
 
 void hr__library_free(hr_prepared *prepared) {
+  if (prepared != NULL) {
+    hr_free(prepared->plan);
+  }
   hr_free(prepared);
 }
 

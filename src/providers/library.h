@@ -11,7 +11,7 @@
 #include "core/dtype.h"
 #include "providers/provider.h"
 
-enum { HR__LIBRARY_OPERANDS = 8 };
+enum { HR__LIBRARY_OPERANDS = 8, HR__LIBRARY_SCALARS = 2 };
 
 typedef struct hr__tensor {
   void *data; /* NULL: absent */
@@ -25,6 +25,8 @@ typedef struct hr__tensor {
 typedef struct hr__library_call {
   const hr_node *node;
   hr__tensor inputs[HR__LIBRARY_OPERANDS], outputs[HR__LIBRARY_OPERANDS];
+  hr_scalar scalars[HR__LIBRARY_SCALARS];
+  const void *plan;
   void *scratch; /* of the first worker; the others' lie scratch_bytes apart */
   size_t scratch_bytes;
   int workers;
@@ -35,9 +37,11 @@ typedef struct hr__library_row {
   bool (*supports)(const hr_node *node);               /* dtypes and sizes; the row's own check has passed */
   size_t (*scratch)(const hr_node *node, int workers); /* (optional) bytes for one worker, 64-byte aligned; else none */
   hr_status (*run)(const hr__library_call *call);
+  /* (optional) What run needs that depends on the node alone, as call->plan: tables. One block, freed by hr_free. */
+  hr_status (*plan)(const hr_node *node, void **out_plan);
 } hr__library_row;
 
-/* Does items [begin, end); `scratch` is the worker's. A failure (FAILED_PRECONDITION: the data does not allow it) is the run's. */
+/* Does items [begin, end); `scratch` is the worker's. A failure (ABORTED: the data does not allow it) is the run's. */
 typedef hr_status (*hr__items_fn)(const hr__library_call *call, int64_t begin, int64_t end, void *scratch);
 
 /* Spreads items over the workers; `item_ns` is about what one takes. Gives the failure of the earliest items. */

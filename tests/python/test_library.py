@@ -93,3 +93,115 @@ def test_topk(dtype, largest):
         assert_same(x.to(DEVICE).gather(1, places), expected, rtol=0, atol=0)
     with pytest.raises(RuntimeError):
         x.to(DEVICE).topk(71, dim=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8])
+def test_one_value_of_a_line(dtype):
+    x = torch.randperm(3 * 40 * 4, generator=torch.Generator().manual_seed(2)).reshape(3, 40, 4).remainder(251).to(dtype)
+    for dim in (0, 1, -1):
+        for keepdim in (False, True):
+            actual, expected = both(lambda x, dim=dim, k=keepdim: x.kthvalue(2, dim, k), x)
+            assert_same(actual.values, expected.values)
+            actual, expected = both(lambda x, dim=dim, k=keepdim: x.median(dim, k), x)
+            assert_same(actual.values, expected.values)
+            at = actual.indices if keepdim else actual.indices.unsqueeze(dim)
+            assert_same(x.to(DEVICE).gather(dim, at), x.gather(dim, expected.indices if keepdim else expected.indices.unsqueeze(dim)))
+            actual, expected = both(lambda x, dim=dim, k=keepdim: x.mode(dim, k), x.remainder(7))
+            assert_same(actual.values, expected.values)
+    same(lambda x: (x.median(), x.nanmedian()), x)
+    same(lambda x: (x[..., 0].cummax(1) + x[..., 0].cummin(0)), x)
+    with pytest.raises(RuntimeError):
+        x.to(DEVICE).kthvalue(41, 1)
+
+
+def test_medians_of_nan():
+    x = torch.tensor([[1.0, float("nan"), 0.5, 7.0], [float("nan")] * 4, [4.0, 3.0, 2.0, 1.0]])
+    same(lambda x: (*x.median(1), x.nanmedian(1).values, x.median(), x.nanmedian(), *x.cummax(1), *x.cummin(1)), x)
+    same(lambda x: (torch.empty(0, device=x.device).median(), torch.tensor(3.0, device=x.device).median()), x)
+
+
+@pytest.mark.parametrize("dtype", SORTABLE)
+def test_unique(dtype):
+    x = values_of((5, 24), dtype)
+    x = torch.where(x.isnan(), torch.ones((), dtype=dtype), x) if dtype.is_floating_point else x
+    options = {"return_inverse": True, "return_counts": True}
+    same(lambda x: (*torch.unique(x, **options), torch.unique(x), *torch.unique_consecutive(x, **options)), x)
+    y = x.to(torch.float32).clamp(-30, 30)
+    same(lambda y: (*torch.unique(y % 2, dim=0, **options), *torch.unique(y, dim=1, **options)), y)
+    same(lambda y: torch.unique((y % 2).reshape(5, 4, 6), dim=2, **options), y)
+    same(lambda x: torch.unique_consecutive(x[:, :3].sort(dim=0).values, dim=0, **options), x.to(torch.int32))
+    assert torch.unique(torch.full((3,), float("nan"), device=DEVICE)).numel() == 3
+    same(lambda x: torch.unique(x[:0], **options), x)
+
+
+def test_searchsorted():
+    bounds = torch.tensor([[1.0, 3.0, 3.0, 5.0, 7.0], [0.0, 2.0, 4.0, 6.0, 8.0]])
+    x = torch.tensor([[3.0, 6.0, 9.0, -1.0], [3.0, 6.0, 0.0, float("nan")]])
+    for right in (False, True):
+        same(lambda b, x, r=right: (torch.searchsorted(b, x, right=r), torch.bucketize(x, b[0], right=r),
+                                    torch.searchsorted(b, x.t().contiguous().t(), right=r, out_int32=True),
+                                    torch.bucketize(x.t(), b[1], right=r), torch.searchsorted(b[0], 4, right=r),
+                                    torch.bucketize(3, b[0].to(torch.int64), right=r)), bounds, x)
+    mixed = bounds.flip(1)
+    order = mixed.argsort(dim=1, stable=True)
+    same(lambda b, x, o: (torch.searchsorted(b, x, sorter=o),), mixed, x, order)
+    same(lambda b, x: (torch.bucketize(x.long(), b[0].int()),), bounds, x.nan_to_num())
+
+
+# ---- transforms
+
+
+def close(function, *tensors, rtol=2e-5):
+    actual, expected = both(function, *tensors)
+    for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        bound = rtol * (1e-8 if e.dtype in (torch.float64, torch.complex128) else 1)
+        largest = e.abs().nan_to_num().max().item() if e.numel() else 0
+        assert_same(a, e, f"result {i}", rtol=bound, atol=bound * largest)
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+def test_transforms(double, norm):
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(6, 15, 34, generator=generator, dtype=torch.float64 if double else torch.float32)
+    z = torch.complex(x, x.flip(0))
+    fft = torch.fft
+    for dim in (0, 1, 2):
+        close(lambda x, z, d=dim: (fft.fft(x, dim=d, norm=norm), fft.ifft(z, dim=d, norm=norm), fft.rfft(x, dim=d, norm=norm),
+                                   fft.irfft(z, dim=d, norm=norm), fft.hfft(z, dim=d, norm=norm), fft.ihfft(x, dim=d, norm=norm),
+                                   fft.fft(z, n=37, dim=d, norm=norm), fft.irfft(z, n=11, dim=d, norm=norm)), x, z)
+    close(lambda x, z: (fft.fft2(z, norm=norm), fft.ifftn(z, norm=norm), fft.rfftn(x, norm=norm), fft.irfftn(z, norm=norm),
+                        fft.rfft2(x, dim=(0, 2), norm=norm), fft.fftn(z.conj(), dim=(2, 0), norm=norm),
+                        fft.fftn(x.transpose(0, 2), norm=norm)), x, z)
+
+
+def test_transforms_into_given_tensors_and_of_nothing():
+    x = torch.randn(4, 10)
+    out = torch.empty(0, dtype=torch.complex64, device=DEVICE)
+    torch.fft.rfft(x.to(DEVICE), out=out)
+    assert_same(out, torch.fft.rfft(x), rtol=1e-4, atol=1e-4)
+    assert torch.fft.rfft(x.to(DEVICE)[:0]).shape == (0, 6)
+    with pytest.raises(RuntimeError):
+        torch.fft.fft(x.to(DEVICE)[:, :0])
+
+
+def test_spectrograms():
+    x = torch.randn(2, 400, generator=torch.Generator().manual_seed(4))
+    window = torch.hann_window(64)
+
+    def spectrogram(x, window):
+        spectrum = torch.stft(x, 64, hop_length=16, window=window, center=False, return_complex=True)
+        return (spectrum,)
+
+    close(spectrogram, x, window, rtol=1e-4)
+
+
+def test_gradients_of_transforms():
+    x = torch.randn(3, 12, generator=torch.Generator().manual_seed(5))
+
+    def gradient(x):
+        x = x.detach().requires_grad_()
+        (torch.fft.irfft(torch.fft.rfft(x, norm="ortho") * 2, n=9).square().sum() + torch.fft.fft(x).abs().square().sum()).backward()
+        return (x.grad,)
+
+    close(gradient, x)

@@ -97,6 +97,60 @@ Tensor softmax_backward(Result result, hr_op op, const Tensor &grad, const Tenso
 // ---- order.cpp: sorting and selection
 Tensor2 sort(Result values, Result indices, const Tensor &self, int64_t dim, bool descending);
 Tensor2 topk(Result values, Result indices, const Tensor &self, int64_t k, int64_t dim, bool largest);
+Tensor2 kthvalue(Result values, Result indices, const Tensor &self, int64_t k, int64_t dim, bool keepdim);
+Tensor2 median_dim(Result values, Result indices, const Tensor &self, int64_t dim, bool keepdim, bool ignores_nan);
+Tensor median(const Tensor &self, bool ignores_nan);
+Tensor2 mode_dim(Result values, Result indices, const Tensor &self, int64_t dim, bool keepdim);
+void cumulate(hr_op op, const Tensor &self, const Tensor &values, const Tensor &indices, int64_t dim);
+Tensor search_sorted(Result result, const Tensor &boundaries, const Tensor &self, bool out_int32, bool right,
+                     std::optional<std::string_view> side, const OptionalTensor &sorter);
+Tensor search_sorted(Result result, const Tensor &boundaries, const Scalar &self, bool out_int32, bool right,
+                     std::optional<std::string_view> side, const OptionalTensor &sorter);
+Tensor2 unique_values(const Tensor &self, bool return_inverse);
+Tensor3 unique_values(const Tensor &self, bool consecutive, bool return_inverse, bool return_counts);
+Tensor3 unique_rows(const Tensor &self, int64_t dim, bool consecutive, bool return_inverse, bool return_counts);
+Tensor3 unique_consecutive(const Tensor &self, bool return_inverse, bool return_counts, std::optional<int64_t> dim);
+
+// ---- fft.cpp
+Tensor fft_c2c(Result result, const Tensor &self, IntArrayRef dims, int64_t normalization, bool forward);
+Tensor fft_r2c(Result result, const Tensor &self, IntArrayRef dims, int64_t normalization, bool onesided);
+Tensor fft_c2r(Result result, const Tensor &self, IntArrayRef dims, int64_t normalization, int64_t last_size);
+
+// ---- linalg.cpp
+void cholesky_ex(Result factor, Result info, const Tensor &a, bool upper, bool check_errors);
+Tensor cholesky(Result result, const Tensor &a, bool upper);
+Tensor cholesky_inverse(Result result, const Tensor &factor, bool upper);
+Tensor cholesky_solve(const Tensor &b, const Tensor &factor, bool upper);
+void inv_ex(Result inverse, Result info, const Tensor &a, bool check_errors);
+void det(Result result, Result lu, Result pivots, const Tensor &a);
+void slogdet(Result sign, Result logarithm, Result lu, Result pivots, const Tensor &a);
+void solve_ex(Result result, Result lu, Result pivots, Result info, const Tensor &a, const Tensor &b, bool left,
+              bool check_errors);
+void lu_factor_ex(Result lu, Result pivots, Result info, const Tensor &a, bool pivot, bool check_errors);
+void lu(Result p, Result l, Result u, const Tensor &a, bool pivot);
+void lu_solve(Result result, const Tensor &lu, const Tensor &pivots, const Tensor &b, bool left, bool adjoint);
+void lu_unpack(Result p, Result l, Result u, const Tensor &lu, const Tensor &pivots, bool unpack_data,
+               bool unpack_pivots);
+void qr(Result q, Result r, const Tensor &a, std::string_view mode);
+Tensor2 geqrf(Result a_out, Result tau, const Tensor &a);
+Tensor householder_product(Result result, const Tensor &a, const Tensor &tau);
+Tensor ormqr(Result result, const Tensor &a, const Tensor &tau, const Tensor &c, bool left, bool transpose);
+void svd(Result u, Result s, Result vh, const Tensor &a, bool full, bool has_vectors,
+         std::optional<std::string_view> driver);
+void eigh(Result values, Result vectors, const Tensor &a, std::string_view uplo, bool has_vectors);
+Tensor2 eig(Result values, Result vectors, const Tensor &a);
+Tensor eigvals(Result values, const Tensor &a);
+void lstsq(Result solution, Result residuals, Result rank, Result singular_values, const Tensor &a, const Tensor &b,
+           std::optional<double> rcond, std::optional<std::string_view> driver);
+void ldl_factor_ex(Result ld, Result pivots, Result info, const Tensor &a, bool hermitian, bool check_errors);
+void ldl_solve(Result result, const Tensor &ld, const Tensor &pivots, const Tensor &b, bool hermitian);
+Tensor solve_triangular(Result result, const Tensor &a, const Tensor &b, bool upper, bool left, bool unit);
+void triangular_solve(Result x, Result a_copy, const Tensor &b, const Tensor &a, bool upper, bool transpose, bool unit);
+Tensor matrix_exp(const Tensor &a);
+void cross(Result result, const Tensor &a, const Tensor &b, int64_t dim);
+Tensor addbmm(Result result, const Tensor &self, const Tensor &batch1, const Tensor &batch2, const Scalar &beta,
+              const Scalar &alpha);
+Tensor vdot(const Tensor &a, const Tensor &b);
 
 // ---- index.cpp: index maps, scatters, fills, random numbers
 Tensor cat(Result result, const at::ITensorListRef &tensors, int64_t dim);

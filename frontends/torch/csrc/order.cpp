@@ -1,5 +1,8 @@
 // order.cpp: sorting and selection. The core's rows work along the last dim: operands are given with theirs moved there.
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/BucketizationUtils.h>
+#include <ATen/native/ReduceOpsUtils.h>
+#include <ATen/ops/full.h>
 
 #include "kernels.h"
 
@@ -10,6 +13,13 @@ void check_sortable(const char *name, const Tensor &self) {
   if (!is_on_device(self))
     fail_device(self);
   TORCH_CHECK(!self.is_complex(), name, " does not support complex dtypes on the device");
+}
+
+// torch's outputs of structured operators have exactly the type of the result.
+Tensor begin_exact(const Result &result, IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs = {}) {
+  TORCH_CHECK(result.is_fresh() || result.tensor().scalar_type() == type, "Expected out tensor to have dtype ", type,
+              ", but got ", result.is_fresh() ? type : result.tensor().scalar_type(), " instead");
+  return result.begin(sizes, type, inputs);
 }
 
 // A tensor's view with dim `dim` at the end; a number is a line of one.
@@ -40,9 +50,9 @@ void out_lines(Record &record, const Tensor &tensor, int64_t dim) {
 Tensor2 sort(Result values, Result indices, const Tensor &self, int64_t dim, bool descending) {
   check_sortable("sort", self);
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
-  Tensor sorted = values.is_fresh() ? new_like(self) : values.begin(self.sizes(), self.scalar_type(), {self});
-  Tensor places =
-      indices.is_fresh() ? new_like(self, ScalarType::Long) : indices.begin(self.sizes(), ScalarType::Long, {self});
+  Tensor sorted = values.is_fresh() ? new_like(self) : begin_exact(values, self.sizes(), self.scalar_type(), {self});
+  Tensor places = indices.is_fresh() ? new_like(self, ScalarType::Long)
+                                     : begin_exact(indices, self.sizes(), ScalarType::Long, {self});
   if (self.numel() > 0) {
     Record record(HR_OP_SORT);
     in_lines(record, self, along);
@@ -61,8 +71,8 @@ Tensor2 topk(Result values, Result indices, const Tensor &self, int64_t k, int64
   Dims sizes(self.sizes().begin(), self.sizes().end());
   if (self.dim() > 0)
     sizes[along] = k;
-  Tensor best = values.begin(sizes, self.scalar_type(), {self}),
-         places = indices.begin(sizes, ScalarType::Long, {self});
+  Tensor best = begin_exact(values, sizes, self.scalar_type(), {self}),
+         places = begin_exact(indices, sizes, ScalarType::Long, {self});
   if (best.numel() > 0 && k > 0) {
     Record record(HR_OP_TOPK);
     in_lines(record, self, along);
@@ -71,6 +81,180 @@ Tensor2 topk(Result values, Result indices, const Tensor &self, int64_t k, int64
     record.run();
   }
   return {values.end(best), indices.end(places)};
+}
+
+// ---- one value of a line
+
+namespace {
+
+// The sizes of a result without dim `dim`, or with 1 there.
+Dims reduced_sizes(const Tensor &self, int64_t dim, bool keepdim) {
+  Dims sizes;
+  for (int64_t i = 0; i < self.dim(); ++i) {
+    if (i != dim || keepdim)
+      sizes.push_back(i == dim ? 1 : self.size(i));
+  }
+  return sizes;
+}
+
+// The output as the rows see it, whose rank is one less than the input's.
+void out_reduced(Record &record, const Tensor &out, int64_t dim, bool keepdim) {
+  Dims sizes, strides;
+  for (int64_t i = 0; i < out.dim(); ++i) {
+    if (i != dim || !keepdim)
+      sizes.push_back(out.size(i)), strides.push_back(out.stride(i));
+  }
+  record.out(out, sizes, strides);
+}
+
+Tensor2 pick(Result values, Result indices, hr_op op, const Tensor &self, int64_t dim, bool keepdim, IntArrayRef ints) {
+  Dims sizes = reduced_sizes(self, dim, keepdim);
+  Tensor value = begin_exact(values, sizes, self.scalar_type(), {self}),
+         place = begin_exact(indices, sizes, ScalarType::Long, {self});
+  if (value.numel() > 0) {
+    Record record(op);
+    in_lines(record, self, dim);
+    out_reduced(record.ints(ints), value, dim, keepdim);
+    out_reduced(record, place, dim, keepdim);
+    record.run();
+  }
+  return {values.end(value), indices.end(place)};
+}
+
+} // namespace
+
+Tensor2 kthvalue(Result values, Result indices, const Tensor &self, int64_t k, int64_t dim, bool keepdim) {
+  check_sortable("kthvalue", self);
+  TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != ScalarType::Bool, "\"kthvalue_cpu\" not implemented for 'Bool'");
+  int64_t along = at::maybe_wrap_dim(dim, self.dim());
+  at::native::zero_numel_check_dims(self, along, "kthvalue()");
+  TORCH_CHECK(k >= 1 && k <= (self.dim() > 0 ? self.size(along) : 1),
+              "kthvalue(): selected number k out of range for dimension ", along);
+  return pick(values, indices, HR_OP_KTH, self, along, keepdim, {0, k - 1});
+}
+
+Tensor2 median_dim(Result values, Result indices, const Tensor &self, int64_t dim, bool keepdim, bool ignores_nan) {
+  check_sortable("median", self);
+  TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != ScalarType::Bool, "\"median_out\" not implemented for 'Bool'");
+  int64_t along = at::maybe_wrap_dim(dim, self.dim());
+  at::native::zero_numel_check_dims(self, along, ignores_nan ? "nanmedian()" : "median()");
+  return pick(values, indices, HR_OP_KTH, self, along, keepdim, {ignores_nan ? 2 : 1, 0});
+}
+
+Tensor median(const Tensor &self, bool ignores_nan) {
+  check_sortable("median", self);
+  TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != ScalarType::Bool, "\"median_cpu\" not implemented for 'Bool'");
+  Tensor out = new_tensor({}, self.scalar_type());
+  if (self.numel() == 0)
+    return fill_with(out, std::numeric_limits<double>::quiet_NaN());
+  Tensor flat = self.reshape({-1});
+  Record record(HR_OP_KTH);
+  record.in(flat).ints({ignores_nan ? 2 : 1, 0}).out(out).run();
+  return out;
+}
+
+Tensor2 mode_dim(Result values, Result indices, const Tensor &self, int64_t dim, bool keepdim) {
+  check_sortable("mode", self);
+  int64_t along = at::maybe_wrap_dim(dim, self.dim());
+  at::native::zero_numel_check_dims(self, along, "mode()");
+  return pick(values, indices, HR_OP_MODE, self, along, keepdim, {});
+}
+
+void cumulate(hr_op op, const Tensor &self, const Tensor &values, const Tensor &indices, int64_t dim) {
+  check_sortable(op == HR_OP_CUMMAX ? "cummax" : "cummin", self);
+  int64_t along = at::maybe_wrap_dim(dim, self.dim());
+  if (self.numel() == 0)
+    return;
+  Record record(op);
+  in_lines(record, self, along);
+  out_lines(record, values, along);
+  out_lines(record, indices, along);
+  record.run();
+}
+
+// ---- places in ordered boundaries
+
+Tensor search_sorted(Result result, const Tensor &boundaries, const Tensor &self, bool out_int32, bool right,
+                     std::optional<std::string_view> side, const OptionalTensor &sorter) {
+  Tensor order = sorter.value_or(Tensor());
+  ScalarType type = out_int32 ? ScalarType::Int : ScalarType::Long;
+  at::native::searchsorted_pre_check(boundaries, self, result.is_fresh() ? new_tensor({0}, type) : result.tensor(),
+                                     out_int32, right, side, order);
+  check_sortable("searchsorted", boundaries);
+  ScalarType common =
+      boundaries.scalar_type() == self.scalar_type() ? self.scalar_type() : at::result_type(boundaries, self);
+  Tensor values = to_type(is_on_device(self) ? self : self.to(here()), common), bounds = to_type(boundaries, common);
+  Tensor out = result.begin(self.sizes(), type, {self, boundaries, order});
+  if (out.numel() == 0)
+    return result.end(out);
+  if (bounds.numel() == 0) {
+    fill_with(out, 0);
+    return result.end(out);
+  }
+  bool behind = right || (side.has_value() && *side == "right"), is_shared = bounds.dim() == 1;
+  Tensor flat = is_shared ? values.reshape({-1}) : values, places = is_shared ? new_tensor({out.numel()}, type) : out;
+  if (is_shared && out.is_contiguous())
+    places = out.view({-1});
+  Record record(HR_OP_SEARCH);
+  record.in(bounds).in(flat);
+  if (order.defined())
+    record.in(order);
+  else
+    record.absent();
+  record.ints({behind}).out(places).run();
+  if (is_shared && !out.is_contiguous())
+    copy_on_device(places.view(out.sizes()), out);
+  return result.end(out);
+}
+
+Tensor search_sorted(Result result, const Tensor &boundaries, const Scalar &self, bool out_int32, bool right,
+                     std::optional<std::string_view> side, const OptionalTensor &sorter) {
+  Tensor number = at::native::searchsorted_scalar_tensor(self, c10::Device(c10::DeviceType::CPU));
+  ScalarType type = at::result_type(boundaries, number);
+  Tensor value = new_tensor({}, type);
+  fill_with(value, self);
+  return search_sorted(result, to_type(boundaries, type), value, out_int32, right, side, sorter);
+}
+
+// ---- different values: how many there are is read before the results are made
+
+Tensor3 unique_rows(const Tensor &self, int64_t dim, bool consecutive, bool return_inverse, bool return_counts) {
+  check_sortable("unique", self);
+  int64_t along = at::maybe_wrap_dim(dim, self.dim()), count = self.dim() == 0 ? 1 : self.size(along);
+  Tensor none = new_tensor({0}, ScalarType::Long);
+  if (count == 0) {
+    for (int64_t i = 0; i < self.dim(); ++i)
+      TORCH_CHECK(i == along || self.size(i) > 0 || self.dim() == 1,
+                  "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
+    return {new_like(self), none, none};
+  }
+  TORCH_CHECK(self.numel() > 0, "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
+  Tensor rows = self.dim() <= 1 ? self.reshape({count, 1}) : self.movedim(along, 0).reshape({count, -1});
+  Tensor first = new_tensor({count}, ScalarType::Long), found = new_tensor({1}, ScalarType::Long);
+  Tensor inverse = return_inverse ? new_tensor({count}, ScalarType::Long) : Tensor();
+  Tensor counts = return_counts ? new_tensor({count}, ScalarType::Long) : Tensor();
+  Record record(HR_OP_UNIQUE);
+  record.in(rows).ints({consecutive}).out(first).out(inverse).out(counts).out(found).run();
+  int64_t different = found.item<int64_t>();
+  Tensor places = first.narrow(0, 0, different);
+  Tensor result = self.dim() == 0 ? self.reshape({1}) : index_select(Result::fresh(), self, along, places);
+  return {result, return_inverse ? inverse : none, return_counts ? counts.narrow(0, 0, different).clone() : none};
+}
+
+Tensor3 unique_values(const Tensor &self, bool consecutive, bool return_inverse, bool return_counts) {
+  auto [values, inverse, counts] = unique_rows(self.reshape({-1}), 0, consecutive, return_inverse, return_counts);
+  return {values, return_inverse ? inverse.view(self.sizes()) : inverse, counts};
+}
+
+Tensor2 unique_values(const Tensor &self, bool return_inverse) {
+  auto [values, inverse, counts] = unique_values(self, false, return_inverse, false);
+  return {values, inverse};
+}
+
+Tensor3 unique_consecutive(const Tensor &self, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
+  if (!dim.has_value() || (*dim == 0 && self.dim() == 1))
+    return unique_values(self, true, return_inverse, return_counts);
+  return unique_rows(self, *dim, true, return_inverse, return_counts);
 }
 
 } // namespace headrace

@@ -333,6 +333,8 @@ static void record_matmul(const Tensor &a, const Tensor &b, const OptionalTensor
 }
 
 Tensor matmul(Result result, int64_t rank, const Tensor &a, const Tensor &b) {
+  if (C10_UNLIKELY(a.is_conj() || b.is_conj())) // torch leaves conjugation to its products
+    return matmul(result, rank, a.resolve_conj(), b.resolve_conj());
   check_product(rank, a, b);
   check_product_out(result, a);
   Dims sizes = product_sizes(a, b);
@@ -348,6 +350,9 @@ Tensor matmul(Result result, int64_t rank, const Tensor &a, const Tensor &b) {
 
 Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, const Tensor &b, const Scalar &beta,
              const Scalar &alpha) {
+  if (C10_UNLIKELY(a.is_conj() || b.is_conj() || (self.is_conj() && !result.is_inplace())))
+    return addmm(result, rank, result.is_inplace() ? self : self.resolve_conj(), a.resolve_conj(), b.resolve_conj(),
+                 beta, alpha);
   check_product(rank, a, b);
   TORCH_CHECK(self.scalar_type() == a.scalar_type(), "self and mat2 must have the same dtype, but got ",
               self.scalar_type(), " and ", a.scalar_type());
@@ -379,6 +384,9 @@ Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, c
 
 Tensor addmv(Result result, const Tensor &self, const Tensor &matrix, const Tensor &vector, const Scalar &beta,
              const Scalar &alpha) {
+  if (C10_UNLIKELY(matrix.is_conj() || vector.is_conj() || (self.is_conj() && !result.is_inplace())))
+    return addmv(result, result.is_inplace() ? self : self.resolve_conj(), matrix.resolve_conj(), vector.resolve_conj(),
+                 beta, alpha);
   TORCH_CHECK(matrix.dim() == 2 && vector.dim() == 1 && self.dim() <= 1, "vector + matrix @ vector expected, got ",
               self.dim(), ", ", matrix.dim(), ", ", vector.dim());
   bool fits = self.numel() == 1 || self.numel() == matrix.size(0);
@@ -397,6 +405,8 @@ Tensor addmv(Result result, const Tensor &self, const Tensor &matrix, const Tens
 }
 
 Tensor dot(const Tensor &a, const Tensor &b) {
+  if (C10_UNLIKELY(a.is_conj() || b.is_conj()))
+    return headrace::dot(a.resolve_conj(), b.resolve_conj());
   TORCH_CHECK(a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(), "D tensors");
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), "dot : expected both vectors to have same dtype, but found ",
               a.scalar_type(), " and ", b.scalar_type());

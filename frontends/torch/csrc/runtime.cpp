@@ -43,6 +43,8 @@ void fail(hr_status status) {
       TORCH_CHECK_INDEX(false, message);
     case HR_STATUS_RESOURCE_EXHAUSTED:
       TORCH_CHECK_WITH(OutOfMemoryError, false, message);
+    case HR_STATUS_ABORTED: // an algorithm of linear algebra did not converge
+      TORCH_CHECK_LINALG(false, message);
     case HR_STATUS_UNIMPLEMENTED:
       TORCH_CHECK_NOT_IMPLEMENTED(false, message);
     default:

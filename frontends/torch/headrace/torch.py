@@ -77,6 +77,20 @@ def _find_onednn():
         os.environ["HEADRACE_ONEDNN"] = str(path)
 
 
+def _find_lapack():
+    """The same for OpenBLAS, which is not needed before linear algebra is."""
+    if os.environ.get("HEADRACE_LAPACK"):
+        return
+    try:
+        files = importlib.metadata.files("scipy-openblas32") or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for file in files:
+        if file.name == "libscipy_openblas.so" and file.locate().exists():
+            os.environ["HEADRACE_LAPACK"] = str(pathlib.Path(file.locate()).resolve())
+            return
+
+
 def _find_cuda():
     """Names the folders where NVIDIA's wheels put their libraries, unless the user did: the loader looks in none of them."""
     if os.environ.get("HEADRACE_CUDA_LIBS"):
@@ -138,6 +152,7 @@ def _load_library():
 
 
 _find_onednn()
+_find_lapack()
 _find_cuda()
 _library = _load_library()
 
@@ -146,7 +161,7 @@ def _call(name, *arguments):
     code = getattr(_library, "headrace_torch_" + name)(*arguments)
     if code != 0:
         message = _library.headrace_torch_error().decode()
-        raise {8: torch.OutOfMemoryError, 11: IndexError}.get(code, RuntimeError)(message)
+        raise {8: torch.OutOfMemoryError, 10: torch.linalg.LinAlgError, 11: IndexError}.get(code, RuntimeError)(message)
 
 
 # ---- the device

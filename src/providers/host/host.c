@@ -2,9 +2,19 @@
 #include "providers/host/host.h"
 
 static const hr__library_row rows[] = {
-    {HR_OP_SORT, hr__sort_supports, hr__sort_scratch, hr__sort_run},
-    {HR_OP_TOPK, hr__sort_supports, hr__topk_scratch, hr__topk_run},
-    {HR_OP_NONE, NULL, NULL, NULL},
+    {HR_OP_SORT, hr__sort_supports, hr__sort_scratch, hr__sort_run, NULL},
+    {HR_OP_TOPK, hr__sort_supports, hr__topk_scratch, hr__topk_run, NULL},
+    {HR_OP_KTH, hr__line_supports, hr__line_scratch, hr__kth_run, NULL},
+    {HR_OP_MODE, hr__line_supports, hr__line_scratch, hr__mode_run, NULL},
+    {HR_OP_CUMMAX, hr__line_supports, NULL, hr__cummax_run, NULL},
+    {HR_OP_CUMMIN, hr__line_supports, NULL, hr__cummin_run, NULL},
+    {HR_OP_SEARCH, hr__search_supports, NULL, hr__search_run, NULL},
+    {HR_OP_UNIQUE, hr__unique_supports, hr__unique_scratch, hr__unique_run, NULL},
+    {HR_OP_LU_PERMUTATION, hr__permutation_supports, NULL, hr__permutation_run, NULL},
+    {HR_OP_FFT, hr__fft_supports, hr__fft_scratch, hr__fft_run, hr__fft_prepare},
+    {HR_OP_FFT_REAL, hr__fft_supports, hr__fft_scratch, hr__fft_run, hr__fft_prepare},
+    {HR_OP_FFT_HALF, hr__fft_supports, hr__fft_scratch, hr__fft_run, hr__fft_prepare},
+    {HR_OP_NONE, NULL, NULL, NULL, NULL},
 };
 
 static hr_status open_provider(void) {

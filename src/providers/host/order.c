@@ -135,6 +135,45 @@ void hr__order_fill(hr__order *order, hr_dtype dtype, const void *line, bool des
   }
 }
 
+/* Elements that are below the largest of the `first` smallest so far are collected; when there is no more room the rest of them is
+ * thrown out. */
+void hr__order_fill_least(hr__order *order, hr_dtype dtype, const void *line, bool descending, int64_t first) {
+  enum { BLOCK = 256 };
+  int64_t all = order->count, room = hr__order_least_room(first), kept = 0;
+  size_t size = hr_dtype_size(dtype);
+  union {
+    uint64_t packed[BLOCK];
+    hr__pair pairs[BLOCK];
+  } block;
+  hr__order part = hr__order_make(dtype, BLOCK, &block, NULL);
+  uint64_t limit = UINT64_MAX; /* of packed elements, or of keys: equal keys come behind all that were kept */
+  for (int64_t begin = 0; begin < all; begin += BLOCK) {
+    int64_t count = all - begin < BLOCK ? all - begin : BLOCK;
+    hr__order_fill(&part, dtype, (const char *)line + (size_t)begin * size, descending, 0, count);
+    if (kept + count > room) {
+      order->count = kept;
+      hr__order_select(order, first);
+      kept = first;
+      limit = order->is_packed ? largest_packed(order->elements, kept) : largest_pairs(order->elements, kept).key;
+    }
+    if (order->is_packed) {
+      for (int64_t i = 0; i < count; ++i) {
+        ((uint64_t *)order->elements)[kept] = block.packed[i] + (uint64_t)begin;
+        kept += block.packed[i] + (uint64_t)begin < limit;
+      }
+    } else {
+      for (int64_t i = 0; i < count; ++i) {
+        ((hr__pair *)order->elements)[kept] = (hr__pair){block.pairs[i].key, block.pairs[i].place + (uint64_t)begin};
+        kept += block.pairs[i].key < limit || limit == UINT64_MAX;
+      }
+    }
+  }
+  order->count = kept;
+  if (kept > first) {
+    hr__order_select(order, first);
+  }
+}
+
 bool hr__order_sort_range(const hr__order *order, int64_t begin, int64_t end) {
   if (order->is_packed) {
     return sort_packed((uint64_t *)order->elements + begin, (uint64_t *)order->other + begin, end - begin,

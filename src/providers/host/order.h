@@ -39,6 +39,12 @@ bool hr__order_sort_range(const hr__order *order, int64_t begin, int64_t end);
 void hr__order_sort(hr__order *order);
 /* Keeps the `first` smallest, in the order of their places. 0 < first <= count */
 void hr__order_select(hr__order *order, int64_t first);
+/* The `first` smallest of a line, in the order of their places, without filling the rest: order->count becomes `first`. Wants room for
+ * hr__order_least_room(first) elements in both memories; first > 0. */
+void hr__order_fill_least(hr__order *order, hr_dtype dtype, const void *line, bool descending, int64_t first);
+static inline int64_t hr__order_least_room(int64_t first) {
+  return 2 * first + 512;
+}
 /* Elements [from, to) of the merge of the sorted runs [a, b) and [b, c) of `elements` into the same places of `other`. */
 void hr__order_merge(const hr__order *order, int64_t a, int64_t b, int64_t c, int64_t from, int64_t to);
 

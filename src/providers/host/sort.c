@@ -156,16 +156,22 @@ hr_status hr__sort_run(const hr__library_call *call) {
 
 /* ---- top k ---- */
 
+static int64_t topk_room(int64_t count, int64_t wanted) {
+  int64_t room = hr__order_least_room(wanted);
+  return wanted < count || room > count ? room : count;
+}
+
 static hr_status topk_lines(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   const hr__tensor *x = &call->inputs[0],
                    *sized = call->outputs[0].data != NULL ? &call->outputs[0] : &call->outputs[1];
-  int64_t count = hr__dim(x, 0), wanted = hr__dim(sized, 0);
+  int64_t count = hr__dim(x, 0), wanted = hr__dim(sized, 0), room = topk_room(count, wanted);
   for (int64_t line = begin; line < end; ++line) {
-    hr__order order = hr__order_make(x->dtype, count, scratch, (char *)scratch + hr__order_bytes(x->dtype, count));
+    hr__order order = hr__order_make(x->dtype, count, scratch, (char *)scratch + hr__order_bytes(x->dtype, room));
     const void *from = hr__item(x, line, count);
-    hr__order_fill(&order, x->dtype, from, call->node->ints[0] != 0, 0, count);
-    if (wanted < count && wanted > 0) {
-      hr__order_select(&order, wanted);
+    if (wanted < count) {
+      hr__order_fill_least(&order, x->dtype, from, call->node->ints[0] != 0, wanted);
+    } else {
+      hr__order_fill(&order, x->dtype, from, call->node->ints[0] != 0, 0, count);
     }
     hr__order_sort(&order);
     put(&order, x->dtype, from, hr__item(&call->outputs[0], line, wanted), hr__item(&call->outputs[1], line, wanted), 0,
@@ -176,11 +182,12 @@ static hr_status topk_lines(const hr__library_call *call, int64_t begin, int64_t
 
 size_t hr__topk_scratch(const hr_node *node, int workers) {
   (void)workers;
-  const hr_operand *x = &node->inputs[0];
-  return 2 * hr__order_bytes(x->dtype, hr__operand_dim(x, 0));
+  const hr_operand *x = &node->inputs[0], *sized = &node->outputs[0];
+  sized = sized->kind == HR_OPERAND_VALUE ? sized : &node->outputs[1];
+  return 2 * hr__order_bytes(x->dtype, topk_room(hr__operand_dim(x, 0), hr__operand_dim(sized, 0)));
 }
 
 hr_status hr__topk_run(const hr__library_call *call) {
   const hr__tensor *x = &call->inputs[0];
-  return hr__library_spread(call, hr__items(x, 1), hr__dim(x, 0) * 4, topk_lines);
+  return hr__library_spread(call, hr__items(x, 1), hr__dim(x, 0) * 2, topk_lines);
 }

@@ -1,0 +1,134 @@
+// fft.cpp: Fourier transforms along any dims, one after the other.
+//
+// Each step gives a tensor whose memory has the transformed dim innermost, as the core's rows want it: only inputs are copied.
+#include <ATen/WrapDimUtils.h>
+
+#include "kernels.h"
+
+namespace headrace {
+namespace {
+
+// A tensor's view with dim `dim` at the end.
+struct Moved {
+  Dims sizes, strides;
+  Moved(const Tensor &tensor, int64_t dim) {
+    for (int64_t i = 0; i < tensor.dim(); ++i) {
+      if (i != dim)
+        sizes.push_back(tensor.size(i)), strides.push_back(tensor.stride(i));
+    }
+    sizes.push_back(tensor.size(dim)), strides.push_back(tensor.stride(dim));
+  }
+};
+
+Tensor new_innermost(IntArrayRef sizes, int64_t dim, ScalarType type) {
+  Dims strides(sizes.size(), 0);
+  int64_t stride = sizes[dim];
+  for (int64_t i = static_cast<int64_t>(sizes.size()) - 1; i >= 0; --i) {
+    strides[i] = i == dim ? 1 : stride;
+    stride *= i == dim ? 1 : std::max<int64_t>(sizes[i], 1);
+  }
+  return new_tensor(sizes, strides, type);
+}
+
+// torch's way to divide: not at all, by the root of the number of elements, or by the number.
+double factor_of(int64_t normalization, IntArrayRef sizes, IntArrayRef dims) {
+  double count = 1;
+  for (int64_t dim : dims)
+    count *= static_cast<double>(sizes[dim]);
+  return normalization == 0 ? 1.0 : normalization == 1 ? 1.0 / std::sqrt(count) : 1.0 / count;
+}
+
+Tensor transform(hr_op op, const Tensor &self, int64_t dim, int64_t size, ScalarType type, double factor,
+                 std::optional<bool> inverse = std::nullopt) {
+  Dims sizes(self.sizes().begin(), self.sizes().end());
+  sizes[dim] = size;
+  Tensor out = new_innermost(sizes, dim, type);
+  if (out.numel() == 0)
+    return out;
+  TORCH_CHECK(self.numel() > 0, "Invalid number of data points (", self.size(dim), ") specified");
+  Moved from(self, dim), to(out, dim);
+  Record record(op);
+  record.in(self, from.sizes, from.strides);
+  if (inverse.has_value())
+    record.ints({*inverse});
+  record.num(factor).out(out, to.sizes, to.strides).run();
+  return out;
+}
+
+Dims wrapped(const Tensor &self, IntArrayRef dims) {
+  Dims result;
+  for (int64_t dim : dims)
+    result.push_back(at::maybe_wrap_dim(dim, self.dim()));
+  return result;
+}
+
+void check_type(const Tensor &self, bool is_complex) {
+  if (!is_on_device(self))
+    fail_device(self);
+  ScalarType type = c10::toRealValueType(self.scalar_type());
+  TORCH_CHECK(self.is_complex() == is_complex && (type == ScalarType::Float || type == ScalarType::Double),
+              "Unsupported dtype ", self.scalar_type());
+}
+
+Tensor finish(Result result, const Tensor &made) {
+  if (result.is_fresh())
+    return made;
+  Tensor out = result.begin(made.sizes(), made.scalar_type());
+  copy_on_device(made, out);
+  return result.end(out);
+}
+
+Tensor all_complex(Tensor x, IntArrayRef dims, double factor, bool forward) {
+  for (size_t i = 0; i < dims.size(); ++i)
+    x = transform(HR_OP_FFT, x, dims[i], x.size(dims[i]), x.scalar_type(), i + 1 == dims.size() ? factor : 1.0,
+                  !forward);
+  return x;
+}
+
+} // namespace
+
+Tensor fft_c2c(Result result, const Tensor &given, IntArrayRef dim, int64_t normalization, bool forward) {
+  check_type(given, true);
+  Tensor self = given.resolve_conj();
+  Dims dims = wrapped(self, dim);
+  if (dims.empty())
+    return finish(result, self.clone());
+  return finish(result, all_complex(self, dims, factor_of(normalization, self.sizes(), dims), forward));
+}
+
+Tensor fft_r2c(Result result, const Tensor &given, IntArrayRef dim, int64_t normalization, bool onesided) {
+  check_type(given, false);
+  Tensor self = given.resolve_neg();
+  Dims dims = wrapped(self, dim);
+  TORCH_CHECK(!dims.empty(), "_fft_r2c: expected at least one dim");
+  double factor = factor_of(normalization, self.sizes(), dims);
+  ScalarType type = c10::toComplexType(self.scalar_type());
+  if (!onesided)
+    return finish(result, all_complex(to_type(self, type), dims, factor, true));
+  int64_t last = dims.back();
+  dims.pop_back();
+  Tensor half = transform(HR_OP_FFT_REAL, self, last, self.size(last) / 2 + 1, type, dims.empty() ? factor : 1.0);
+  return finish(result, all_complex(half, dims, factor, true));
+}
+
+Tensor fft_c2r(Result result, const Tensor &given, IntArrayRef dim, int64_t normalization, int64_t last_size) {
+  check_type(given, true);
+  Tensor self = given.resolve_conj();
+  Dims dims = wrapped(self, dim);
+  TORCH_CHECK(!dims.empty(), "_fft_c2r: expected at least one dim");
+  int64_t last = dims.back(), half = last_size / 2 + 1;
+  TORCH_CHECK(last_size >= 1, "Invalid number of data points (", last_size, ") specified");
+  TORCH_CHECK(self.size(last) >= half, "_fft_c2r: expected at least ", half, " values along dim ", last, ", got ",
+              self.size(last));
+  Dims sizes(self.sizes().begin(), self.sizes().end());
+  sizes[last] = last_size;
+  double factor = factor_of(normalization, sizes, dims);
+  if (self.size(last) > half)
+    self = self.narrow(last, 0, half);
+  dims.pop_back();
+  Tensor values = all_complex(self, dims, 1.0, false);
+  return finish(result,
+                transform(HR_OP_FFT_HALF, values, last, last_size, c10::toRealValueType(self.scalar_type()), factor));
+}
+
+} // namespace headrace

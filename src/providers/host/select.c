@@ -1,0 +1,202 @@
+/* select.c: one value of a line (the k-th, the median, the most frequent), running extremes, and places in ordered lines. */
+#include <string.h>
+
+#include "providers/host/host.h"
+#include "providers/host/order.h"
+
+/* The largest key is NaN's, of floating point numbers alone. */
+static bool is_nan(hr_dtype dtype, const hr__order *order, uint64_t key) {
+  uint64_t largest = order->key_bits == 64 ? UINT64_MAX : (UINT64_C(1) << order->key_bits) - 1;
+  return hr_dtype_is_real(dtype) && key == largest;
+}
+
+bool hr__line_supports(const hr_node *node) {
+  const hr_operand *x = &node->inputs[0];
+  int64_t count = hr__operand_dim(x, 0);
+  bool is_inside = node->op != HR_OP_KTH || node->ints[0] != 0 || (node->ints[1] >= 0 && node->ints[1] < count);
+  return hr__order_takes(x->dtype, count) && count > 0 && is_inside;
+}
+
+size_t hr__line_scratch(const hr_node *node, int workers) {
+  (void)workers;
+  const hr_operand *x = &node->inputs[0];
+  return 2 * hr__order_bytes(x->dtype, hr__operand_dim(x, 0));
+}
+
+static hr__order fill_line(const hr__library_call *call, int64_t line, void *scratch) {
+  const hr__tensor *x = &call->inputs[0];
+  int64_t count = hr__dim(x, 0);
+  hr__order order = hr__order_make(x->dtype, count, scratch, (char *)scratch + hr__order_bytes(x->dtype, count));
+  hr__order_fill(&order, x->dtype, hr__item(x, line, count), false, 0, count);
+  return order;
+}
+
+static void put_one(const hr__library_call *call, int64_t line, int64_t place) {
+  const hr__tensor *x = &call->inputs[0];
+  size_t size = hr_dtype_size(x->dtype);
+  if (call->outputs[0].data != NULL) {
+    memcpy(hr__item(&call->outputs[0], line, 1), hr__item(x, line * hr__dim(x, 0) + place, 1), size);
+  }
+  if (call->outputs[1].data != NULL) {
+    ((int64_t *)call->outputs[1].data)[line] = place;
+  }
+}
+
+/* ---- the k-th, medians ---- */
+
+enum { KTH, MEDIAN, NAN_MEDIAN };
+
+static int64_t rank_of(const hr__library_call *call, const hr__order *order) {
+  int64_t kind = call->node->ints[0], nans = 0;
+  if (kind == KTH) {
+    return call->node->ints[1];
+  }
+  for (int64_t i = 0; hr_dtype_is_real(call->inputs[0].dtype) && i < order->count; ++i) {
+    nans += is_nan(call->inputs[0].dtype, order, hr__order_key(order, i));
+  }
+  if (kind == MEDIAN && nans > 0) {
+    return order->count - nans;
+  }
+  return nans < order->count ? (order->count - nans - 1) / 2 : 0;
+}
+
+static hr_status kth_lines(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
+  for (int64_t line = begin; line < end; ++line) {
+    hr__order order = fill_line(call, line, scratch);
+    int64_t last = rank_of(call, &order), at = 0;
+    hr__order_select(&order, last + 1);
+    for (int64_t i = 1; i < order.count; ++i) { /* of equal keys the later place is the larger */
+      at = hr__order_key(&order, i) >= hr__order_key(&order, at) ? i : at;
+    }
+    put_one(call, line, hr__order_place(&order, at));
+  }
+  return HR_OK;
+}
+
+hr_status hr__kth_run(const hr__library_call *call) {
+  const hr__tensor *x = &call->inputs[0];
+  return hr__library_spread(call, hr__items(x, 1), hr__dim(x, 0) * 6, kth_lines);
+}
+
+/* ---- the most frequent ---- */
+
+static hr_status mode_lines(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
+  for (int64_t line = begin; line < end; ++line) {
+    hr__order order = fill_line(call, line, scratch);
+    int64_t best = 0, most = 0, run = 0;
+    bool real = hr_dtype_is_real(call->inputs[0].dtype);
+    hr__order_sort(&order);
+    for (int64_t i = 0; i < order.count; ++i) {
+      uint64_t key = hr__order_key(&order, i);
+      bool goes_on = i > 0 && key == hr__order_key(&order, i - 1) &&
+                     !(real && is_nan(call->inputs[0].dtype, &order, key)); /* NaN is not NaN's equal here */
+      run = goes_on ? run + 1 : 1;
+      if (run > most || (run == most && goes_on && best == i - 1)) {
+        most = run;
+        best = i;
+      }
+    }
+    put_one(call, line, hr__order_place(&order, best));
+  }
+  return HR_OK;
+}
+
+hr_status hr__mode_run(const hr__library_call *call) {
+  const hr__tensor *x = &call->inputs[0];
+  return hr__library_spread(call, hr__items(x, 1), hr__dim(x, 0) * 10, mode_lines);
+}
+
+/* ---- running extremes: a NaN stays ---- */
+
+static void cumulate(const hr__library_call *call, int64_t line, bool is_max) {
+  const hr__tensor *x = &call->inputs[0];
+  int64_t count = hr__dim(x, 0), best = 0, *places = hr__item(&call->outputs[1], line, count);
+  size_t size = hr_dtype_size(x->dtype);
+  const char *from = hr__item(x, line, count);
+  char *to = hr__item(&call->outputs[0], line, count);
+  uint64_t nan = size == 8 ? UINT64_MAX : (UINT64_C(1) << (8 * size)) - 1, best_key = 0;
+  bool real = hr_dtype_is_real(x->dtype), has_nan = false;
+  for (int64_t i = 0; i < count; ++i) {
+    uint64_t key = hr__order_key_of(x->dtype, from + (size_t)i * size);
+    bool is_new_nan = real && key == nan;
+    if (i == 0 || is_new_nan || (!has_nan && (is_max ? key >= best_key : key <= best_key))) {
+      best = i, best_key = key;
+      has_nan |= is_new_nan;
+    }
+    if (to != NULL) {
+      memcpy(to + (size_t)i * size, from + (size_t)best * size, size);
+    }
+    if (places != NULL) {
+      places[i] = best;
+    }
+  }
+}
+
+static hr_status cummax_lines(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
+  (void)scratch;
+  for (int64_t line = begin; line < end; ++line) {
+    cumulate(call, line, call->node->op == HR_OP_CUMMAX);
+  }
+  return HR_OK;
+}
+
+hr_status hr__cummax_run(const hr__library_call *call) {
+  const hr__tensor *x = &call->inputs[0];
+  return hr__library_spread(call, hr__items(x, 1), hr__dim(x, 0) * 5, cummax_lines);
+}
+
+hr_status hr__cummin_run(const hr__library_call *call) {
+  return hr__cummax_run(call);
+}
+
+/* ---- places in ordered lines ---- */
+
+bool hr__search_supports(const hr_node *node) {
+  hr_dtype dtype = node->outputs[0].dtype;
+  return hr__order_takes(node->inputs[0].dtype, 0) && (dtype == HR_DTYPE_I64 || dtype == HR_DTYPE_I32);
+}
+
+/* Keys order NaN behind everything, as boundaries do. A boundary that lies behind the line is an error of the third input. */
+static hr_status search_line(const hr__library_call *call, int64_t line) {
+  const hr__tensor *bounds = &call->inputs[0], *x = &call->inputs[1], *out = &call->outputs[0];
+  int64_t count = hr__dim(bounds, 0), values = hr__dim(x, 0);
+  size_t size = hr_dtype_size(bounds->dtype);
+  const char *base = hr__item(bounds, line, count), *value = hr__item(x, line, values);
+  const int64_t *order = hr__item(&call->inputs[2], line, count);
+  bool behind = call->node->ints[0] != 0;
+  for (int64_t i = 0; i < values; ++i) {
+    uint64_t key = hr__order_key_of(x->dtype, value + (size_t)i * size);
+    int64_t low = 0, high = count;
+    while (low < high) {
+      int64_t middle = low + (high - low) / 2, place = order != NULL ? order[middle] : middle;
+      if (place < 0 || place >= count) {
+        return hr_status_make(HR_STATUS_OUT_OF_RANGE, "torch.searchsorted(): sorter index out of range");
+      }
+      uint64_t bound = hr__order_key_of(bounds->dtype, base + (size_t)place * size);
+      if (bound < key || (behind && bound == key)) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    if (out->dtype == HR_DTYPE_I64) {
+      ((int64_t *)out->data)[line * values + i] = low;
+    } else {
+      ((int32_t *)out->data)[line * values + i] = (int32_t)low;
+    }
+  }
+  return HR_OK;
+}
+
+static hr_status search_lines(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
+  (void)scratch;
+  for (int64_t line = begin; line < end; ++line) {
+    HR_RETURN_IF_ERROR(search_line(call, line));
+  }
+  return HR_OK;
+}
+
+hr_status hr__search_run(const hr__library_call *call) {
+  const hr__tensor *x = &call->inputs[1];
+  return hr__library_spread(call, hr__items(x, 1), hr__dim(x, 0) * 50, search_lines);
+}

@@ -1,0 +1,129 @@
+/* lapack.c: the provider of linear algebra on the host, on OpenBLAS or another LAPACK that is opened at run time. */
+#include "providers/lapack/lapack.h"
+
+#include "base/allocator.h"
+#include "core/op.h"
+
+enum { ALIGNMENT = 64 };
+static const double THREADS_FLOPS = 4e6; /* of one matrix: less is not worth a second thread inside of LAPACK */
+
+const void *hr__lapack_one(int kind) {
+  static const float single[2] = {1, 0};
+  static const double twice[2] = {1, 0};
+  return (kind & 1) != 0 ? (const void *)twice : (const void *)single;
+}
+
+const void *hr__lapack_zero(int kind) {
+  static const double zero[2] = {0, 0};
+  (void)kind;
+  return zero;
+}
+
+static const hr__library_row rows[] = {
+    {HR_OP_MATMUL, hr__lapack_gemm_supports, NULL, hr__lapack_gemm, NULL},
+    {HR_OP_CHOLESKY, hr__lapack_supports, NULL, hr__lapack_cholesky, NULL},
+    {HR_OP_CHOLESKY_INVERSE, hr__lapack_supports, NULL, hr__lapack_cholesky_inverse, NULL},
+    {HR_OP_CHOLESKY_SOLVE, hr__lapack_supports, NULL, hr__lapack_cholesky_solve, NULL},
+    {HR_OP_LU, hr__lapack_supports, NULL, hr__lapack_lu, NULL},
+    {HR_OP_LU_SOLVE, hr__lapack_supports, NULL, hr__lapack_lu_solve, NULL},
+    {HR_OP_LDL, hr__lapack_supports, NULL, hr__lapack_ldl, NULL},
+    {HR_OP_LDL_SOLVE, hr__lapack_supports, NULL, hr__lapack_ldl_solve, NULL},
+    {HR_OP_QR, hr__lapack_supports, NULL, hr__lapack_qr, NULL},
+    {HR_OP_REFLECTORS, hr__lapack_supports, NULL, hr__lapack_reflectors, NULL},
+    {HR_OP_REFLECT, hr__lapack_supports, NULL, hr__lapack_reflect, NULL},
+    {HR_OP_TRIANGULAR_SOLVE, hr__lapack_supports, NULL, hr__lapack_triangular_solve, NULL},
+    {HR_OP_LEAST_SQUARES, hr__lapack_supports, NULL, hr__lapack_least_squares, NULL},
+    {HR_OP_SVD, hr__lapack_supports, NULL, hr__lapack_svd, NULL},
+    {HR_OP_EIGH, hr__lapack_supports, NULL, hr__lapack_eigh, NULL},
+    {HR_OP_EIG, hr__lapack_supports, NULL, hr__lapack_eig, NULL},
+    {HR_OP_MATRIX_EXP, hr__lapack_supports, NULL, hr__lapack_matrix_exp, NULL},
+    {HR_OP_NONE, NULL, NULL, NULL, NULL},
+};
+
+/* ---- work ---- */
+
+hr_status hr__work_begin(hr__work *work, size_t bytes) {
+  *work = (hr__work){.bytes = bytes + 16 * ALIGNMENT};
+  work->block = hr_aligned_malloc(work->bytes, ALIGNMENT);
+  return work->block != NULL ? HR_OK
+                             : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu bytes", bytes);
+}
+
+void *hr__work_take(hr__work *work, size_t bytes) {
+  void *piece = work->block + work->used;
+  work->used += (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+  return piece;
+}
+
+void hr__work_end(hr__work *work) {
+  hr_aligned_free(work->block);
+}
+
+int hr__lapack_length(int kind, const void *queried) {
+  double length = (kind & 1) != 0 ? *(const double *)queried : (double)*(const float *)queried;
+  int whole = (int)(length * 1.0001) + 1; /* f32 may have rounded it down */
+  return whole > 1 ? whole : 1;
+}
+
+hr_status hr__lapack_each(const hr__library_call *call, int64_t items, double flops, hr__items_fn fn) {
+  if (items < call->workers && flops > THREADS_FLOPS) {
+    hr__lapack_threads_begin(call->workers);
+    hr_status status = fn(call, 0, items, NULL);
+    hr__lapack_threads_end();
+    return status;
+  }
+  return hr__library_spread(call, items, (int64_t)(flops / 2) + 500, fn);
+}
+
+/* ---- the provider ---- */
+
+/* Sizes are 32-bit numbers to LAPACK, products of work memory included. */
+bool hr__lapack_supports(const hr_node *node) {
+  bool is_small = hr__lapack_kind(node->inputs[0].dtype) >= 0;
+  for (int i = 0; i < node->input_count + node->output_count; ++i) {
+    const hr_operand *x = hr_node_operand(node, i);
+    for (int d = 0; x->kind == HR_OPERAND_VALUE && d < x->rank; ++d) {
+      is_small &= x->dims[d] < 1 << 24 || d < x->rank - 2;
+    }
+  }
+  return is_small;
+}
+
+static hr_status open_provider(void) {
+  return HR_OK;
+}
+
+static hr_status has(hr_op op) {
+  return op != HR_OP_MATMUL && hr__library_find(rows, op) != NULL
+             ? hr__lapack_open()
+             : hr_status_make(HR_STATUS_NOT_FOUND, "not a row of this provider");
+}
+
+static bool supports(const hr_program *program, const hr_node *node) {
+  (void)program;
+  const hr__library_row *row = hr__library_find(rows, node->op);
+  if (row == NULL || !row->supports(node)) {
+    return false;
+  }
+  hr_status status = hr__lapack_open();
+  bool is_there = status == NULL;
+  hr_status_ignore(status);
+  return is_there;
+}
+
+static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
+                         size_t *out_workspace_bytes) {
+  (void)program, (void)queue;
+  return hr__library_prepare(rows, node, out_prepared, out_workspace_bytes);
+}
+
+const hr_provider hr__lapack_provider = {
+    .name = "lapack",
+    .open = open_provider,
+    .has = has,
+    .supports = supports,
+    .prepare = prepare,
+    .needs_team = hr__library_needs_team,
+    .run = hr__library_run,
+    .release = hr__library_free,
+};

@@ -1,0 +1,91 @@
+/* lapack.h: library rows on matrices: one file a family, one table (lapack.c).
+ *
+ * Matrices lie column by column, dims [.., columns, rows], as LAPACK wants them. Inputs are copied into outputs or work memory,
+ * since LAPACK writes over what it gets.
+ */
+#ifndef HEADRACE_PROVIDERS_LAPACK_LAPACK_H_
+#define HEADRACE_PROVIDERS_LAPACK_LAPACK_H_
+
+#include <string.h>
+
+#include "providers/lapack/lapack_api.h"
+#include "providers/library.h"
+
+/* One and zero of an element type. */
+const void *hr__lapack_one(int kind);
+const void *hr__lapack_zero(int kind);
+
+/* Memory for work of a share of matrices: pieces of one block. */
+typedef struct hr__work {
+  char *block;
+  size_t used, bytes;
+} hr__work;
+HR_MUST_USE hr_status hr__work_begin(hr__work *work,
+                                     size_t bytes); /* room for pieces of so many bytes, with alignment */
+void *hr__work_take(hr__work *work, size_t bytes);
+void hr__work_end(hr__work *work);
+
+/* The number of work elements that a query left. */
+int hr__lapack_length(int kind, const void *queried);
+
+/* The matrices of an operand. */
+typedef struct hr__matrices {
+  int kind, rows, columns;
+  int64_t size, count; /* bytes of an element, elements of a matrix */
+} hr__matrices;
+
+static inline hr__matrices hr__matrices_of(const hr__tensor *x) {
+  hr__matrices m = {.kind = hr__lapack_kind(x->dtype), .rows = (int)hr__dim(x, 0), .columns = (int)hr__dim(x, 1)};
+  m.size = (int64_t)hr_dtype_size(x->dtype);
+  m.count = (int64_t)m.rows * m.columns;
+  return m;
+}
+/* Copies a matrix to where it is worked on; gives that place. */
+static inline void *hr__matrix_copy(const hr__tensor *from, const hr__tensor *to, int64_t item, const hr__matrices *m) {
+  void *out = hr__item(to, item, m->count);
+  memcpy(out, hr__item(from, item, m->count), (size_t)(m->count * m->size));
+  return out;
+}
+/* The distance of columns of so many elements. */
+static inline int hr__leading(int rows) {
+  return rows > 1 ? rows : 1;
+}
+static inline double hr__cube(const hr__matrices *m) { /* multiplications, about, of a factorisation */
+  double least = m->rows < m->columns ? m->rows : m->columns;
+  return least * m->rows * m->columns * (m->kind >= 2 ? 4 : 1);
+}
+/* A negative number is our mistake. */
+static inline hr_status hr__info_check(const char *what, int info) {
+  return info >= 0 ? HR_OK : hr_status_make(HR_STATUS_INTERNAL, "%s: argument %d is wrong", what, -info);
+}
+
+/* Runs fn over matrices: many share the workers, few let the library's threads work on each. `flops`: of one matrix. */
+HR_MUST_USE hr_status hr__lapack_each(const hr__library_call *call, int64_t items, double flops, hr__items_fn fn);
+
+bool hr__lapack_supports(const hr_node *node);
+
+/* gemm.c */
+bool hr__lapack_gemm_supports(const hr_node *node);
+hr_status hr__lapack_gemm(const hr__library_call *call);
+/* factor.c */
+hr_status hr__lapack_cholesky(const hr__library_call *call);
+hr_status hr__lapack_cholesky_inverse(const hr__library_call *call);
+hr_status hr__lapack_lu(const hr__library_call *call);
+hr_status hr__lapack_ldl(const hr__library_call *call);
+hr_status hr__lapack_qr(const hr__library_call *call);
+hr_status hr__lapack_reflectors(const hr__library_call *call);
+hr_status hr__lapack_reflect(const hr__library_call *call);
+/* solve.c */
+hr_status hr__lapack_cholesky_solve(const hr__library_call *call);
+hr_status hr__lapack_lu_solve(const hr__library_call *call);
+hr_status hr__lapack_ldl_solve(const hr__library_call *call);
+hr_status hr__lapack_triangular_solve(const hr__library_call *call);
+hr_status hr__lapack_least_squares(const hr__library_call *call);
+/* eigen.c */
+hr_status hr__lapack_svd(const hr__library_call *call);
+hr_status hr__lapack_eigh(const hr__library_call *call);
+hr_status hr__lapack_eig(const hr__library_call *call);
+/* exponential.c */
+hr_status hr__lapack_matrix_exp(const hr__library_call *call);
+
+#endif

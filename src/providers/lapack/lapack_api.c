@@ -1,0 +1,120 @@
+/* lapack_api.c: finds LAPACK at run time. See lapack_api.h. */
+#include "providers/lapack/lapack_api.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/dynlib.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "base/thread.h"
+
+hr__lapack_table hr__lapack;
+
+static hr_mutex open_mutex = HR_MUTEX_INITIALIZER, threads_mutex = HR_MUTEX_INITIALIZER;
+static bool is_tried, is_open;
+static char reason[512];
+static void (*set_threads)(int count); /* NULL: the library has no threads of its own, or does not say */
+
+typedef struct symbol {
+  const char *name, *letters; /* of the element types that it exists for */
+} symbol;
+
+static const symbol symbols[] = {
+#define ALL "sdcz"
+#define REAL "sd"
+#define COMPLEX "cz"
+#define LAPACK_SYMBOL(kinds, name, args) {#name, kinds},
+#include "providers/lapack/lapack_symbols.def"
+#undef LAPACK_SYMBOL
+#undef ALL
+#undef REAL
+#undef COMPLEX
+};
+
+enum { SYMBOLS = sizeof symbols / sizeof *symbols, NAME_BYTES = 48 };
+
+static hr_status find_symbol(const hr_dynlib *library, const char *prefix, char letter, const char *name, void **out) {
+  char full[NAME_BYTES];
+  snprintf(full, sizeof full, "%s%c%s_", prefix, letter, name);
+  return hr_dynlib_symbol(library, full, out);
+}
+
+/* Fills the table, whose pointers lie in the order of the list. */
+static hr_status find_symbols(const hr_dynlib *library, const char *prefix) {
+  void *addresses[sizeof hr__lapack / sizeof(void *)];
+  size_t at = 0;
+  for (size_t i = 0; i < SYMBOLS; ++i) {
+    for (const char *letter = symbols[i].letters; *letter != '\0'; ++letter) {
+      HR_RETURN_IF_ERROR(find_symbol(library, prefix, *letter, symbols[i].name, &addresses[at]));
+      ++at;
+    }
+  }
+  memcpy(&hr__lapack, addresses, sizeof addresses);
+  return HR_OK;
+}
+
+/* Wheels of OpenBLAS put scipy_ in front of all names. */
+static hr_status find_all(const hr_dynlib *library) {
+  static const char *const prefixes[] = {"scipy_", ""};
+  hr_status status = HR_OK;
+  for (int i = 0; i < 2; ++i) {
+    hr_status_ignore(status);
+    status = find_symbols(library, prefixes[i]);
+    if (status == NULL) {
+      char name[NAME_BYTES];
+      void *address = NULL;
+      snprintf(name, sizeof name, "%sopenblas_set_num_threads", prefixes[i]);
+      hr_status_ignore(hr_dynlib_symbol(library, name, &address));
+      memcpy(&set_threads, &address, sizeof address);
+      return HR_OK;
+    }
+  }
+  return status;
+}
+
+static hr_status open_library(void) {
+  static const char *const names[] = {"libscipy_openblas.so", "libopenblas.so.0", "liblapack.so.3", NULL};
+  const char *path = hr_env_text(HR_ENV_LAPACK);
+  hr_dynlib library = {0};
+  HR_RETURN_IF_ERROR(path[0] != '\0' ? hr_dynlib_open(path, &library) : hr_dynlib_find("", names, &library));
+  hr_status status = find_all(&library);
+  if (status != NULL) {
+    hr_dynlib_close(&library);
+  }
+  return status;
+}
+
+hr_status hr__lapack_open(void) {
+  hr_mutex_lock(&open_mutex);
+  if (!is_tried) {
+    hr_status status = open_library();
+    is_tried = true;
+    is_open = status == NULL;
+    snprintf(reason, sizeof reason, "%s", hr_status_message(status));
+    hr_log(HR_LOG_DEVICE, "LAPACK: %s", reason);
+    hr_status_ignore(status);
+    if (is_open && set_threads != NULL) {
+      set_threads(1);
+    }
+  }
+  hr_mutex_unlock(&open_mutex);
+  return is_open ? HR_OK
+                 : hr_status_make(HR_STATUS_UNIMPLEMENTED,
+                                  "needs OpenBLAS (`pip install scipy-openblas32`, or HEADRACE_LAPACK with a path): %s",
+                                  reason);
+}
+
+void hr__lapack_threads_begin(int count) {
+  hr_mutex_lock(&threads_mutex);
+  if (set_threads != NULL) {
+    set_threads(count);
+  }
+}
+
+void hr__lapack_threads_end(void) {
+  if (set_threads != NULL) {
+    set_threads(1);
+  }
+  hr_mutex_unlock(&threads_mutex);
+}

@@ -1,0 +1,42 @@
+/* lapack_api.h: BLAS and LAPACK, opened at run time: OpenBLAS, or any library with Fortran's symbols and 32-bit integers.
+ *
+ * One table, of one pointer for each function and element type. The library is large: it is opened when the first operation
+ * wants it. Everybody may call it at once; a call uses one thread, except between hr__lapack_threads_begin and _end.
+ */
+#ifndef HEADRACE_PROVIDERS_LAPACK_LAPACK_API_H_
+#define HEADRACE_PROVIDERS_LAPACK_LAPACK_API_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "headrace/dtype.h"
+#include "headrace/status.h"
+
+/* An element type as an index: 0 f32, 1 f64, 2 c64, 3 c128; -1: LAPACK has no such thing. */
+static inline int hr__lapack_kind(hr_dtype dtype) {
+  return dtype == HR_DTYPE_F32    ? 0
+         : dtype == HR_DTYPE_F64  ? 1
+         : dtype == HR_DTYPE_C64  ? 2
+         : dtype == HR_DTYPE_C128 ? 3
+                                  : -1;
+}
+
+enum { HR__LAPACK_ALL = 4, HR__LAPACK_REAL = 2, HR__LAPACK_COMPLEX = 2 };
+
+/* hr__lapack.ALL_getrf[kind], hr__lapack.REAL_syevd[kind], hr__lapack.COMPLEX_heevd[kind - 2] */
+typedef struct hr__lapack_table {
+#define LAPACK_SYMBOL(kinds, name, args) void(*kinds##_##name[HR__LAPACK_##kinds]) args;
+#include "providers/lapack/lapack_symbols.def"
+#undef LAPACK_SYMBOL
+} hr__lapack_table;
+
+extern hr__lapack_table hr__lapack;
+
+/* Opens the library at the first call; UNIMPLEMENTED says where it was looked for. */
+HR_MUST_USE hr_status hr__lapack_open(void);
+
+/* Lets the library's own threads work on the calls between the two; one caller at a time. */
+void hr__lapack_threads_begin(int count);
+void hr__lapack_threads_end(void);
+
+#endif
