@@ -281,7 +281,8 @@ static void step_run(product_step *s, int count) {
   const uint64_t stamps[3] = {0};
   for (int i = 0; i < count; ++i) {
     s->result = 0;
-    HR_ASSERT_OK(s->trial != NULL ? hr__trial_run(s->trial, &s->own, args, stamps, workspace, NULL)
+    const hr_trial_call call = {args, stamps, workspace, i % 2 == 0 ? sizeof workspace : 10, NULL}; /* or too short */
+    HR_ASSERT_OK(s->trial != NULL ? hr__trial_run(s->trial, &s->own, &call)
                                   : hr__ready_run(s->device, &s->own, args, stamps, workspace, NULL));
   }
 }
@@ -302,11 +303,11 @@ HR_TEST(trials_put_a_wrong_order_right_for_the_next_process) {
   step_run(&s, 20);
   HR_ASSERT(quick_runs == 0 && slow_runs == 20); /* nothing was allowed to be spent */
   hr__trials_allow(INT64_C(1000000000));
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 800; ++i) {
     step_run(&s, 1);
     HR_ASSERT_EQ(s.result, 1); /* whatever was tried before it */
   }
-  HR_ASSERT(quick_runs > 1 && quick_runs < 10 && failing_runs == 1 && slow_runs == 60);
+  HR_ASSERT(quick_runs > 1 && quick_runs < 10 && failing_runs == 1 && slow_runs == 820);
   HR_ASSERT_STR_EQ(hr__choice_way(s.choice), "");
   step_end(&s);
   step_begin(&s); /* a later program of the same process */
@@ -347,7 +348,7 @@ HR_TEST(a_trial_that_ends_early_leaves_the_choice_to_another) {
   hr__trials_allow(INT64_C(1000000000));
   quick_runs = 0;
   step_run(&once, 1);
-  step_run(&first, 5);
+  step_run(&first, 12);
   HR_ASSERT(quick_runs > 0);
   int before = quick_runs;
   step_run(&second, 20);
@@ -355,7 +356,7 @@ HR_TEST(a_trial_that_ends_early_leaves_the_choice_to_another) {
   step_end(&second);
   step_end(&first);
   step_begin(&first);
-  step_run(&first, 40);
+  step_run(&first, 800);
   HR_ASSERT(quick_runs > before && each_file(ignore_file) == 1);
   step_end(&first);
   step_end(&once);

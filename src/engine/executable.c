@@ -482,13 +482,16 @@ static void find_stamps(const hr_executable *executable, const hr_exec_step *ste
 }
 
 static hr_status run_library(const hr_executable *executable, const hr_exec_step *step, hr_run *run, void *const *args,
-                             void *workspace, void *queue) {
+                             void *queue) {
   uint64_t stamps[STAMPS_MAX] = {0};
   find_stamps(executable, step, run, stamps);
+  char *workspace = workspace_of(executable, run);
   bool is_profile = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL); /* of the step alone */
-  return step->trial != NULL && !is_profile
-             ? hr__trial_run(step->trial, &step->library, args, stamps, workspace, queue)
-             : hr__ready_run(run->device, &step->library, args, stamps, workspace, queue);
+  if (step->trial == NULL || is_profile) {
+    return hr__ready_run(run->device, &step->library, args, stamps, workspace, queue);
+  }
+  size_t bytes = workspace != NULL ? executable->shared_bytes - (size_t)(workspace - (char *)run->shared) : 0;
+  return hr__trial_run(step->trial, &step->library, &(const hr_trial_call){args, stamps, workspace, bytes, queue});
 }
 
 static hr_status run_step(const hr_executable *executable, const hr_exec_step *step, hr_run *run,
@@ -501,7 +504,7 @@ static hr_status run_step(const hr_executable *executable, const hr_exec_step *s
   if (step->kind == HR_STEP_CHECK) {
     return run_check(step, device, args);
   }
-  return run_library(executable, step, run, args, workspace_of(executable, run), queue);
+  return run_library(executable, step, run, args, queue);
 }
 
 static int64_t bytes_of(const hr_exec_step *step) {

@@ -9,6 +9,8 @@
 
 enum { RUNS_BEFORE = 2, SAMPLES = 5, SAMPLES_TO_DROP = 2, SHARE = 20, ARGS_MAX = 8 };
 static const int64_t NS_MOST = 1000000000;
+static const int64_t PAUSE_NS =
+    20000000;                      /* between two tries of a step: when others want the cores, they do for a while */
 static const double SLOW = 1.25;   /* times the best: not timed any more */
 static const double BETTER = 0.95; /* of the own time: worth a change */
 
@@ -27,6 +29,7 @@ struct hr_trial {
   const hr_node *node;
   hr_choice *choice;
   int run_count, candidate_count; /* the first is the step's own */
+  int64_t next_ns;                /* no try before */
   bool has_claim, is_over;
   candidate candidates[HR_WAYS_MAX];
 };
@@ -145,10 +148,10 @@ static void finish(hr_trial *trial, const uint64_t *stamps) {
 
 /* ---- runs ---- */
 
-/* The one with the fewest samples; NULL when all have enough. */
+/* The other way with the fewest samples; NULL when all have enough. */
 static candidate *next_candidate(hr_trial *trial) {
   candidate *next = NULL;
-  for (int i = 0; i < trial->candidate_count; ++i) {
+  for (int i = 1; i < trial->candidate_count; ++i) {
     candidate *c = &trial->candidates[i];
     if (!c->is_out && c->sample_count < SAMPLES && (next == NULL || c->sample_count < next->sample_count)) {
       next = c;
@@ -177,73 +180,78 @@ static hr_status flush(hr_device *device) {
 }
 
 /* Runs it, and gives the time. */
-static hr_status time_way(hr_trial *trial, candidate *c, void *const *args, const uint64_t *stamps, void *queue,
-                          int64_t *out_ns) {
+static hr_status time_way(hr_trial *trial, candidate *c, const hr_trial_call *call, int64_t *out_ns) {
   hr_device *device = trial->device;
-  hr_block *workspace = NULL;
+  hr_block *block = NULL;
   if (c->ready.prepared == NULL) {
     HR_RETURN_IF_ERROR(hr__way_prepare(device, trial->program, trial->node, &c->way, &c->ready));
   }
-  size_t bytes = c->ready.workspace_bytes;
-  HR_RETURN_IF_ERROR(hr_caching_allocator_alloc(&device->allocator, bytes > 0 ? bytes : 1, &workspace));
+  void *workspace = call->workspace; /* where it is large enough: it lies in the caches, as for the step itself */
+  if (c->ready.workspace_bytes > call->workspace_bytes) {
+    HR_RETURN_IF_ERROR(hr_caching_allocator_alloc(&device->allocator, c->ready.workspace_bytes, &block));
+    workspace = block->address;
+  }
   hr_status status = flush(device);
   int64_t begin = hr_clock_ns();
   if (status == NULL) {
-    status = hr__ready_run(device, &c->ready, args, stamps, workspace->address, queue);
+    status = hr__ready_run(device, &c->ready, call->args, call->stamps, workspace, call->queue);
   }
   if (status == NULL) {
     status = flush(device);
   }
   *out_ns = hr_clock_ns() - begin;
-  hr_caching_allocator_free(&device->allocator, workspace);
+  hr_caching_allocator_free(&device->allocator, block);
   return status;
 }
 
 /* False: it is no way. */
-static bool try_way(hr_trial *trial, candidate *c, void *const *args, const uint64_t *stamps, void *queue) {
+static bool try_way(hr_trial *trial, candidate *c, const hr_trial_call *call) {
   int64_t begin = hr_clock_ns(), ns = 0;
-  hr_status status = time_way(trial, c, args, stamps, queue, &ns);
+  hr_status status = time_way(trial, c, call, &ns);
   bool is_way = status == NULL;
   if (is_way) {
-    take(trial, c, ns, stamps);
+    take(trial, c, ns, call->stamps);
   } else {
-    drop(trial, c, stamps);
+    drop(trial, c, call->stamps);
   }
   hr_status_ignore(status);
   atomic_fetch_add(&spent_ns, hr_clock_ns() - begin);
   return is_way;
 }
 
-/* Runs another way, where it is time for one. Whether the step's own run is to be timed. */
-static bool prepare_run(hr_trial *trial, void *const *args, const uint64_t *stamps, void *queue) {
-  if (trial->is_over || ++trial->run_count <= RUNS_BEFORE || !may_spend()) {
+/* Runs another way, where it is time for one. Whether the step's own run is to be timed: always, but behind another way. */
+static bool prepare_run(hr_trial *trial, const hr_trial_call *call) {
+  if (trial->is_over || ++trial->run_count <= RUNS_BEFORE) {
     return false;
   }
   if (!trial->has_claim && !list_candidates(trial)) {
     trial->is_over = true;
     return false;
   }
-  candidate *own = &trial->candidates[0], *next = next_candidate(trial);
-  while (next != NULL && next != own && !try_way(trial, next, args, stamps, queue)) {
+  if (trial->candidates[0].sample_count < SAMPLES || hr_clock_ns() < trial->next_ns || !may_spend()) {
+    return true;
+  }
+  candidate *next = next_candidate(trial);
+  while (next != NULL && !try_way(trial, next, call)) {
     next = next_candidate(trial);
   }
   if (next == NULL) {
-    finish(trial, stamps);
+    finish(trial, call->stamps);
   }
-  return next == own;
+  trial->next_ns = hr_clock_ns() + PAUSE_NS;
+  return false;
 }
 
-hr_status hr__trial_run(hr_trial *trial, const hr_ready *own, void *const *args, const uint64_t *stamps,
-                        void *workspace, void *queue) {
-  bool is_timed = prepare_run(trial, args, stamps, queue);
+hr_status hr__trial_run(hr_trial *trial, const hr_ready *own, const hr_trial_call *call) {
+  bool is_timed = prepare_run(trial, call);
   if (is_timed) {
     HR_RETURN_IF_ERROR(flush(trial->device));
   }
   int64_t begin = is_timed ? hr_clock_ns() : 0;
-  HR_RETURN_IF_ERROR(hr__ready_run(trial->device, own, args, stamps, workspace, queue));
+  HR_RETURN_IF_ERROR(hr__ready_run(trial->device, own, call->args, call->stamps, call->workspace, call->queue));
   if (is_timed) {
     HR_RETURN_IF_ERROR(flush(trial->device));
-    take(trial, &trial->candidates[0], hr_clock_ns() - begin, stamps);
+    take(trial, &trial->candidates[0], hr_clock_ns() - begin, call->stamps);
   }
   return HR_OK;
 }

@@ -1,9 +1,10 @@
 /* trial.h: times the ways in which a library step could run, while its program repeats.
  *
  * From its third run on, a step may run twice: first in a way that is to be timed, on its own operands as the steps before left
- * them in the caches, then in its own way, whose results count. Each way is timed a few times; clearly slower ones sooner no
- * more. The fastest goes to choices.h if it is faster than the step's own by more than times are off; it is for later
- * processes. Steps that read what they write are not timed.
+ * them in the caches, then in its own way, whose results count. Each other way is timed a few times, some milliseconds apart; clearly
+ * slower ones sooner no more. The own way is timed in all runs between, so that whatever disturbs times speaks for it. The fastest goes
+ * to choices.h if it is faster than the step's own by more than times are off; it is for later processes. Steps that
+ * read what they write are not timed.
  *
  * Trials, with making what is tried, take a twentieth of the time that programs with open trials run, and a second of a process
  * at most. Threads: those of the runs of one executable, one at a time.
@@ -18,9 +19,17 @@ typedef struct hr_trial hr_trial;
 /* NULL: nothing is to be tried, or memory is out. program, node and choice stay valid as long as the trial. */
 hr_trial *hr__trial_create(hr_device *device, const hr_provider *const *providers, const hr_program *program,
                            const hr_node *node, const hr_way *own, hr_choice *choice);
+/* What a run of the step is given (provider.h), and how long the workspace is. */
+typedef struct hr_trial_call {
+  void *const *args;
+  const uint64_t *stamps;
+  void *workspace;
+  size_t workspace_bytes;
+  void *queue;
+} hr_trial_call;
+
 /* Runs the step, prepared as `own`, and perhaps another way before it. */
-HR_MUST_USE hr_status hr__trial_run(hr_trial *trial, const hr_ready *own, void *const *args, const uint64_t *stamps,
-                                    void *workspace, void *queue);
+HR_MUST_USE hr_status hr__trial_run(hr_trial *trial, const hr_ready *own, const hr_trial_call *call);
 void hr__trial_release(hr_trial *trial); /* NULL: nothing */
 
 /* A program with trials has run for so long. */
