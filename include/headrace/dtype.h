@@ -32,6 +32,7 @@ typedef enum hr_dtype {
   HR_DTYPE_F64,
   HR_DTYPE_C64,  /* two F32: real, imaginary */
   HR_DTYPE_C128, /* two F64: real, imaginary */
+  HR_DTYPE_C32,  /* two F16: real, imaginary */
   HR_DTYPE_COUNT
 } hr_dtype;
 

@@ -4,236 +4,294 @@
 
 typedef enum hr_op {
   HR_OP_NONE = 0,
-  HR_OP_COPY,                         /* a, converted to the output's dtype as C converts (bool: a != 0) */
-  HR_OP_REAL,                         /* real part */
-  HR_OP_IMAG,                         /* imaginary part */
-  HR_OP_CONJ,                         /* complex conjugate */
-  HR_OP_ADD,                          /* a + b; integers wrap */
-  HR_OP_SUB,                          /* a - b */
-  HR_OP_MUL,                          /* a * b */
-  HR_OP_DIV,                          /* a / b, true division */
-  HR_OP_DIV_TRUNC,                    /* a / b rounded towards zero; integer a / 0 is 0 */
-  HR_OP_DIV_FLOOR,                    /* a / b rounded down, as Python's //; integer a // 0 is 0 */
-  HR_OP_REMAINDER,                    /* a - b * (a // b), as Python's %; integer a % 0 is 0 */
-  HR_OP_FMOD,                         /* remainder with the sign of a, as C's fmod; integer: 0 for b = 0 */
-  HR_OP_POW,                          /* a to the power b; negative integer powers of integers truncate */
-  HR_OP_ATAN2,                        /* angle of the point (b, a) */
-  HR_OP_HYPOT,                        /* sqrt(a*a + b*b) without overflow */
-  HR_OP_MAXIMUM,                      /* the larger; NaN if either is */
-  HR_OP_MINIMUM,                      /* the smaller; NaN if either is */
-  HR_OP_FMAX,                         /* the larger; a number beats NaN */
-  HR_OP_FMIN,                         /* the smaller; a number beats NaN */
-  HR_OP_ADD_SCALED,                   /* a + c * b */
-  HR_OP_SUB_SCALED,                   /* a - c * b */
-  HR_OP_RSUB_SCALED,                  /* b - c * a */
-  HR_OP_SCALE_ADD,                    /* c * a + d * b */
-  HR_OP_LERP,                         /* a + c * (b - a), from the nearer end */
-  HR_OP_ADDCMUL,                      /* a + d * b * c */
-  HR_OP_ADDCDIV,                      /* a + d * b / c */
-  HR_OP_NEG,                          /* -a */
-  HR_OP_ABS,                          /* absolute value */
-  HR_OP_ABS_COMPLEX,                  /* absolute value of a complex number */
-  HR_OP_ANGLE_COMPLEX,                /* angle of a complex number */
-  HR_OP_SIGN,                         /* -1, 0 or 1; 0 for NaN */
-  HR_OP_SQUARE,                       /* a * a */
-  HR_OP_RECIPROCAL,                   /* 1 / a */
-  HR_OP_SQRT,                         /* square root */
-  HR_OP_RSQRT,                        /* 1 / sqrt(a) */
-  HR_OP_FLOOR,                        /* rounded down */
-  HR_OP_CEIL,                         /* rounded up */
-  HR_OP_ROUND,                        /* rounded to nearest, ties to even */
-  HR_OP_TRUNC,                        /* rounded towards zero */
-  HR_OP_FRAC,                         /* a - trunc(a) */
-  HR_OP_EXP,                          /* e to the power a */
-  HR_OP_EXP2,                         /* 2 to the power a */
-  HR_OP_EXPM1,                        /* exp(a) - 1 */
-  HR_OP_LOG,                          /* natural logarithm */
-  HR_OP_LOG2,                         /* logarithm to base 2 */
-  HR_OP_LOG10,                        /* logarithm to base 10 */
-  HR_OP_LOG1P,                        /* log(1 + a) */
-  HR_OP_SIN,                          /* sine */
-  HR_OP_COS,                          /* cosine */
-  HR_OP_TAN,                          /* tangent */
-  HR_OP_ASIN,                         /* inverse sine */
-  HR_OP_ACOS,                         /* inverse cosine */
-  HR_OP_ATAN,                         /* inverse tangent */
-  HR_OP_SINH,                         /* hyperbolic sine */
-  HR_OP_COSH,                         /* hyperbolic cosine */
-  HR_OP_TANH,                         /* hyperbolic tangent */
-  HR_OP_ASINH,                        /* inverse hyperbolic sine */
-  HR_OP_ACOSH,                        /* inverse hyperbolic cosine */
-  HR_OP_ATANH,                        /* inverse hyperbolic tangent */
-  HR_OP_ERF,                          /* error function */
-  HR_OP_ERFC,                         /* 1 - erf(a) */
-  HR_OP_SIGMOID,                      /* 1 / (1 + exp(-a)) */
-  HR_OP_RELU,                         /* a where a > 0 (or NaN), else 0 */
-  HR_OP_THRESHOLD,                    /* c where a <= b, else a */
-  HR_OP_THRESHOLD_BACKWARD,           /* g where x > threshold; inputs g, x, threshold */
-  HR_OP_CLAMP,                        /* a bounded to [b, c]; NaN stays */
-  HR_OP_LEAKY_RELU,                   /* a where a > 0, else b * a */
-  HR_OP_LEAKY_RELU_BACKWARD,          /* inputs g, x, slope */
-  HR_OP_ELU,                          /* inputs x, alpha, scale, input scale */
-  HR_OP_SOFTSHRINK,                   /* a moved by b towards 0; 0 inside [-b, b] */
-  HR_OP_SHRINK_BACKWARD,              /* gradient of both shrinks; inputs g, x, lambda */
-  HR_OP_HARDSHRINK,                   /* 0 inside [-b, b], else a */
-  HR_OP_HARDTANH_BACKWARD,            /* inputs g, x, lower, upper */
-  HR_OP_GELU,                         /* a times the normal distribution's function */
-  HR_OP_GELU_TANH,                    /* tanh approximation of gelu */
-  HR_OP_GELU_BACKWARD,                /* inputs g, x */
-  HR_OP_GELU_TANH_BACKWARD,           /* inputs g, x */
-  HR_OP_SILU,                         /* a * sigmoid(a) */
-  HR_OP_SILU_BACKWARD,                /* inputs g, x */
-  HR_OP_SIGMOID_BACKWARD,             /* inputs g, y */
-  HR_OP_TANH_BACKWARD,                /* inputs g, y */
-  HR_OP_SOFTPLUS,                     /* inputs x, beta, threshold */
-  HR_OP_SOFTPLUS_BACKWARD,            /* inputs g, x, beta, threshold */
-  HR_OP_HARDSIGMOID,                  /* (a + 3) / 6 bounded to [0, 1] */
-  HR_OP_HARDSIGMOID_BACKWARD,         /* inputs g, x */
-  HR_OP_HARDSWISH,                    /* a * hardsigmoid(a) */
-  HR_OP_HARDSWISH_BACKWARD,           /* inputs g, x */
-  HR_OP_MISH,                         /* a * tanh(softplus(a)) */
-  HR_OP_GLU,                          /* a * sigmoid(b) */
-  HR_OP_GLU_BACKWARD,                 /* gradient of b of glu; inputs g, a, b */
-  HR_OP_BCE,                          /* binary cross entropy of one element, logarithms at least -100; inputs x, target */
-  HR_OP_BCE_BACKWARD,                 /* inputs g, x, target */
-  HR_OP_SMOOTH_L1,                    /* inputs x, target, beta */
-  HR_OP_HUBER,                        /* inputs x, target, delta */
-  HR_OP_EQ,                           /* a == b */
-  HR_OP_NE,                           /* a != b */
-  HR_OP_LT,                           /* a < b */
-  HR_OP_LE,                           /* a <= b */
-  HR_OP_GT,                           /* a > b */
-  HR_OP_GE,                           /* a >= b */
-  HR_OP_IS_NAN,                       /* whether a is not a number */
-  HR_OP_IS_INF,                       /* whether a is infinite */
-  HR_OP_IS_POSINF,                    /* whether a is +infinity */
-  HR_OP_IS_NEGINF,                    /* whether a is -infinity */
-  HR_OP_SIGNBIT,                      /* whether the sign bit is set */
-  HR_OP_LOGICAL_AND,                  /* both are true */
-  HR_OP_LOGICAL_OR,                   /* either is true */
-  HR_OP_LOGICAL_XOR,                  /* exactly one is true */
-  HR_OP_LOGICAL_NOT,                  /* it is false */
-  HR_OP_BIT_AND,                      /* bitwise and */
-  HR_OP_BIT_OR,                       /* bitwise or */
-  HR_OP_BIT_XOR,                      /* bitwise exclusive or */
-  HR_OP_BIT_NOT,                      /* bitwise not; bool: use logical_not */
-  HR_OP_SHIFT_LEFT,                   /* a << b; 0 when b is not below the width */
-  HR_OP_SHIFT_RIGHT,                  /* a >> b, arithmetic; the sign when b is not below the width */
-  HR_OP_WHERE,                        /* b where a, else c */
-  HR_OP_PHILOX_BITS,                  /* 63 random bits */
-  HR_OP_PHILOX_UNIFORM,               /* uniform in [0, 1): 24 bits (f32), 53 bits (f64) */
-  HR_OP_PHILOX_NORMAL,                /* standard normal, by Box and Muller */
-  HR_OP_SUM,                          /* sum; -0 for real numbers is the empty sum inside, 0 outside */
-  HR_OP_PROD,                         /* product */
-  HR_OP_AMAX,                         /* largest; NaN if any is */
-  HR_OP_AMIN,                         /* smallest; NaN if any is */
-  HR_OP_ANY,                          /* whether any is true; computed in bool */
-  HR_OP_ALL,                          /* whether all are true; computed in bool */
-  HR_OP_ARGMAX,                       /* index of the largest */
-  HR_OP_ARGMIN,                       /* index of the smallest */
-  HR_OP_MATMUL,                       /* in: a [.., M, K], b [.., K, N], bias? (broadcast to out); out: [.., M, N]; batch dims equal or broadcast */
-  HR_OP_CONV,                         /* in: x [N, C, ..], w [O, C/g, ..], bias? [O]; ints: conv; out: y [N, O, ..] */
-  HR_OP_CONV_BACKWARD_DATA,           /* in: dy, w, bias? [C] (a transposed convolution's); ints: conv; out: dx */
-  HR_OP_CONV_BACKWARD_WEIGHT,         /* in: x, dy; ints: conv; out: dw */
-  HR_OP_MEAN,                         /* in: x; ints: mask; out: like a reduction */
-  HR_OP_VAR_MEAN,                     /* in: x; ints: mask, take square root (0/1); scalars: correction; out: var or std, mean?; like a reduction */
-  HR_OP_NORM,                         /* in: x; ints: mask, kind? (0: any p; 1 to 5: p is 0, 1, 2, inf, -inf, which is faster); scalars: p; out: like a reduction */
-  HR_OP_LOGSUMEXP,                    /* in: x; ints: mask; out: like a reduction */
-  HR_OP_SOFTMAX,                      /* in: x; ints: dim; out: y */
-  HR_OP_LOG_SOFTMAX,                  /* in: x; ints: dim; out: y */
-  HR_OP_SOFTMAX_BACKWARD,             /* in: dy, y; ints: dim; out: dx */
-  HR_OP_LOG_SOFTMAX_BACKWARD,         /* in: dy, y; ints: dim; out: dx */
-  HR_OP_LAYER_NORM,                   /* in: x, weight?, bias?; ints: number of trailing dims; scalars: eps; out: y, mean?, rstd? (trailing dims 1) */
-  HR_OP_LAYER_NORM_BACKWARD,          /* in: dy, x, mean, rstd, weight?; ints: number of trailing dims; out: dx?, dweight?, dbias? */
-  HR_OP_GROUP_NORM,                   /* in: x [N, C, ..], weight? [C], bias? [C]; ints: groups; scalars: eps; out: y, mean? [N, G], rstd? [N, G] */
-  HR_OP_GROUP_NORM_BACKWARD,          /* in: dy, x, mean, rstd, weight?; ints: groups; out: dx?, dweight?, dbias? */
-  HR_OP_BATCH_NORM,                   /* in: x [N, C, ..], weight?, bias?, running mean?, running var?; ints: training; scalars: momentum, eps; out: y, mean?, invstd?, running mean?, running var? (new values, in place) */
-  HR_OP_BATCH_NORM_BACKWARD,          /* in: dy, x, weight?, running mean?, running var?, mean?, invstd?; ints: training; scalars: eps; out: dx?, dweight?, dbias? */
-  HR_OP_NLL_LOSS,                     /* in: log p [N, C, ..] or [C], target i64 [N, ..], weight? [C]; ints: reduction; scalars: ignore index; out: loss, total weight */
-  HR_OP_NLL_LOSS_BACKWARD,            /* in: dloss, target, weight?, total weight; ints: reduction; scalars: ignore index; out: dx [N, C, ..] or [C] */
-  HR_OP_BCE_LOSS,                     /* in: x, target, weight?; ints: reduction; out: loss */
-  HR_OP_BCE_LOSS_BACKWARD,            /* in: dloss, x, target, weight?; ints: reduction; out: dx */
-  HR_OP_MSE_LOSS,                     /* in: x, target; ints: reduction; out: loss */
-  HR_OP_MSE_LOSS_BACKWARD,            /* in: dloss, x, target; ints: reduction; out: dx */
-  HR_OP_SMOOTH_L1_LOSS,               /* in: x, target; ints: reduction; scalars: beta; out: loss */
-  HR_OP_SMOOTH_L1_LOSS_BACKWARD,      /* in: dloss, x, target; ints: reduction; scalars: beta; out: dx */
-  HR_OP_HUBER_LOSS,                   /* in: x, target; ints: reduction; scalars: delta; out: loss */
-  HR_OP_HUBER_LOSS_BACKWARD,          /* in: dloss, x, target; ints: reduction; scalars: delta; out: dx */
-  HR_OP_MAX_POOL,                     /* in: x; ints: pool; out: y, index in the plane? (i64) */
-  HR_OP_MAX_POOL_BACKWARD,            /* in: dy, index; ints: pool; out: dx */
-  HR_OP_AVG_POOL,                     /* in: x; ints: pool, count padding (0/1), divisor (0: the window's size); out: y */
-  HR_OP_AVG_POOL_BACKWARD,            /* in: dy; ints: as avg_pool; out: dx */
-  HR_OP_ADAPTIVE_AVG_POOL,            /* in: x; ints: n; out: y */
-  HR_OP_ADAPTIVE_AVG_POOL_BACKWARD,   /* in: dy; ints: n; out: dx */
-  HR_OP_ADAPTIVE_MAX_POOL,            /* in: x; ints: n; out: y, index in the plane? (i64) */
-  HR_OP_UPSAMPLE_NEAREST2D,           /* in: x; ints: exact (0/1); scalars: scale h, scale w (0: from the sizes); out: y */
-  HR_OP_UPSAMPLE_NEAREST2D_BACKWARD,  /* in: dy; ints, scalars: as forward; out: dx */
-  HR_OP_UPSAMPLE_BILINEAR2D,          /* in: x; ints: align corners; scalars: scale h, scale w (0: from the sizes); out: y */
-  HR_OP_UPSAMPLE_BILINEAR2D_BACKWARD, /* in: dy; ints, scalars: as forward; out: dx */
-  HR_OP_CAT,                          /* in: any number of x; ints: dim; out: y */
-  HR_OP_PAD,                          /* in: x; ints: before[rank], after[rank] (negative crops); scalars: fill; out: y */
-  HR_OP_PAD_BORDER,                   /* in: x; ints: kind (0 reflect, 1 replicate), before[rank], after[rank]; out: y */
-  HR_OP_PAD_BORDER_BACKWARD,          /* in: dy; ints: as pad_border; out: dx */
-  HR_OP_INDEX_SELECT,                 /* in: x, index (any rank); ints: dim; out: x.dims[:dim] + index.dims + x.dims[dim+1:] */
-  HR_OP_GATHER,                       /* in: x, index; ints: dim; out: like index */
-  HR_OP_SCATTER,                      /* in: index, source (tensor or number); ints: dim, mode (0 set, 1 add, 2 multiply, 3 max, 4 min); out: y, written in place */
-  HR_OP_INDEX,                        /* in: x, index of each indexed dim (equal ranks, broadcast); ints: mask of indexed dims, position of the index dims in the output; out: y */
-  HR_OP_INDEX_PUT,                    /* in: values (broadcast to the selection), index of each indexed dim; ints: mask, position, accumulate; out: y, written in place */
-  HR_OP_INDEX_ADD,                    /* in: index (rank 1), source; ints: dim; scalars: alpha; out: y, written in place */
-  HR_OP_EMBEDDING_BACKWARD,           /* in: dy [.., E], index; ints: padding index (-1: none), scale by frequency (0/1); out: dweight [V, E] */
-  HR_OP_TRI,                          /* in: x [.., R, C]; ints: upper (0/1); scalars: diagonal; out: y */
-  HR_OP_ARANGE,                       /* scalars: start, step; out: y (rank 1) */
-  HR_OP_EYE,                          /* out: y [R, C] */
-  HR_OP_CUMSUM,                       /* in: x; ints: dim; out: y */
-  HR_OP_DROPOUT,                      /* in: x; scalars: p, seed, offset; out: y, mask (bool) */
-  HR_OP_UNIFORM,                      /* scalars: from, to, seed, offset; out: y */
-  HR_OP_NORMAL,                       /* in: mean?, std? (broadcast to out); scalars: mean, std, seed, offset; out: y */
-  HR_OP_BERNOULLI,                    /* in: p? (tensor or absent); scalars: p, seed, offset; out: y */
-  HR_OP_RANDOM_INT,                   /* scalars: from, to (exclusive), seed, offset; out: y */
-  HR_OP_EXPONENTIAL,                  /* scalars: lambda, seed, offset; out: y */
-  HR_OP_LSTM_CELL,                    /* in: input gates [N, 4H], hidden gates [N, 4H], c [N, H], input bias? [4H], hidden bias? [4H]; out: h, c, workspace [N, 4H] (i, f, g, o after activation) */
-  HR_OP_LSTM_CELL_BACKWARD,           /* in: dh?, dc?, c before, c after, workspace; out: dgates [N, 4H], dc before */
-  HR_OP_GRU_CELL,                     /* in: input gates [N, 3H], hidden gates [N, 3H], h [N, H], input bias? [3H], hidden bias? [3H]; out: h, workspace [N, 5H] (r, z, n, h, hidden n + bias) */
-  HR_OP_GRU_CELL_BACKWARD,            /* in: dh, workspace [N, 5H]; out: dinput gates [N, 3H], dhidden gates [N, 3H], dh before */
-  HR_OP_ATTENTION,                    /* in: q [B, H, L, E], k [B, H, S, E], v [B, H, S, V], mask? (bool or added; broadcast to [B, H, L, S]); ints: causal; scalars: scale, and with dropout p, seed, offset; out: y, log-sum-exp? [B, H, L] */
-  HR_OP_ATTENTION_BACKWARD,           /* in: dy, q, k, v, mask?, y, log-sum-exp; ints: causal; scalars: as attention; out: dq?, dk?, dv?, dmask? */
-  HR_OP_ADAM,                         /* in: n each of gradient, step (f32, already advanced); ints: decoupled decay (AdamW), maximize, amsgrad; scalars: lr, beta1, beta2, weight decay, eps; inputs after those: lr? tensor, gradient scale?, found inf?; out, in place: n each of parameter, mean, mean square, maximal mean square (amsgrad) */
-  HR_OP_SGD,                          /* in: n gradients, lr? tensor, gradient scale?, found inf?; ints: nesterov, maximize, first step, with momentum; scalars: weight decay, momentum, lr, dampening; out, in place: n parameters, n momentum buffers (with momentum) */
-  HR_OP_SORT,                         /* values and where they were, equal ones in their old order; ints: descending (0/1) */
-  HR_OP_TOPK,                         /* the K largest or smallest in order, and where they were; ints: largest (0/1) */
-  HR_OP_KTH,                          /* the value with K smaller ones before it, and where it is; ints: kind (0: K as given, 1: median, NaN if any is, 2: median without NaN), K */
-  HR_OP_MODE,                         /* the most frequent value, of several the smallest, and where it is last */
-  HR_OP_UNIQUE,                       /* of N rows those that differ: where each occurs first, which of them each row is, how often each occurs, how many there are; ints: consecutive (0/1; 0: in order) */
-  HR_OP_SEARCH,                       /* where values belong in ordered boundaries, in i32 or i64; the third input says which boundary is where; ints: behind equal ones (0/1) */
-  HR_OP_CUMMAX,                       /* the largest so far, and where it is last */
-  HR_OP_CUMMIN,                       /* the smallest so far, and where it is last */
-  HR_OP_FFT,                          /* of complex numbers; ints: inverse (0/1: the sign is +); scalars: factor */
-  HR_OP_FFT_REAL,                     /* of real numbers, the first N / 2 + 1 results; scalars: factor */
-  HR_OP_FFT_HALF,                     /* inverse, real, of the first N / 2 + 1 of symmetric values; scalars: factor */
-  HR_OP_CHOLESKY,                     /* factor, info; ints: upper (0/1) */
-  HR_OP_CHOLESKY_INVERSE,             /* inverse of the matrix that has this factor, info; ints: upper (0/1) */
-  HR_OP_CHOLESKY_SOLVE,               /* in: B, factor; ints: upper (0/1) */
-  HR_OP_LU,                           /* both factors, pivots from 1, info; K = min(M, N) */
-  HR_OP_LU_SOLVE,                     /* in: factors, pivots, B; ints: of A (0), its transpose (1), its adjoint (2) */
-  HR_OP_LU_PERMUTATION,               /* from pivots, which row of the matrix is where */
-  HR_OP_LDL,                          /* factors of the lower triangle, pivots, info; ints: Hermitian (0/1) */
-  HR_OP_LDL_SOLVE,                    /* in: factors, pivots, B; ints: Hermitian (0/1) */
-  HR_OP_QR,                           /* R above reflectors, their factors; K = min(M, N) */
-  HR_OP_REFLECTORS,                   /* the first N columns of the product of K reflectors */
-  HR_OP_REFLECT,                      /* in: reflectors, their factors, C; the product of the reflectors' matrix and C; ints: from the left (0/1), adjoint (0/1) */
-  HR_OP_TRIANGULAR_SOLVE,             /* in: A, B; ints: upper (0/1), of A (0), its transpose (1), its adjoint (2), ones on the diagonal (0/1), A on the left (0/1) */
-  HR_OP_LEAST_SQUARES,                /* in: A, B; solution in the first N rows of L = max(M, N), rank, singular values; ints: LAPACK's gels (0), gelsy (1), gelsd (2), gelss (3); scalars: rcond */
-  HR_OP_SVD,                          /* U, singular values, V adjoint; ints: full (0/1) */
-  HR_OP_EIGH,                         /* eigenvalues and vectors of a Hermitian matrix; ints: upper (0/1) */
-  HR_OP_EIG,                          /* eigenvalues and right vectors */
-  HR_OP_MATRIX_EXP,                   /* exponential */
-  HR_OP_RESAMPLE,                     /* in: x; ints: dim, kind (0 nearest, 1 nearest exact, 2 linear, 3 cubic, antialiased 4 linear, 5 cubic, 6 Lanczos), align corners, taps (of antialiased kinds); scalars: scale (0: from the sizes); out: y */
-  HR_OP_RESAMPLE_BACKWARD,            /* in: dy; ints, scalars: as resample; out: dx */
-  HR_OP_GRID_SAMPLE,                  /* in: x [N, C, plane of n = 2 or 3 dims], grid [N, .., n] (last dim first, -1 to 1); ints: mode (0 linear, 1 nearest, 2 cubic), outside (0 zeros, 1 border, 2 reflection), align corners; out: y [N, C, ..] */
-  HR_OP_GRID_SAMPLE_BACKWARD,         /* in: dy, x, grid; ints: as grid_sample; out: dx?, dgrid? */
-  HR_OP_IM2COL,                       /* in: x; ints: pool; out: y [.., kernel[n], windows[n]], 0 outside of the plane */
-  HR_OP_COL2IM,                       /* in: y [.., kernel[n], windows[n]]; ints: pool; out: x, where windows add up */
-  HR_OP_CHECK_INDEX,                  /* in: x (i64, one element: the offending index, or the smallest i64 when there is none); ints: lower, upper (exclusive), kind of message (0, 2: index, 1: target, 3: division by zero); fails with OUT_OF_RANGE, of kind 2 and 3 with INVALID_ARGUMENT */
+  HR_OP_COPY,                           /* a, converted to the output's dtype as C converts (bool: a != 0) */
+  HR_OP_REAL,                           /* real part */
+  HR_OP_IMAG,                           /* imaginary part */
+  HR_OP_CONJ,                           /* complex conjugate */
+  HR_OP_ADD,                            /* a + b; integers wrap */
+  HR_OP_SUB,                            /* a - b */
+  HR_OP_MUL,                            /* a * b */
+  HR_OP_DIV,                            /* a / b, true division */
+  HR_OP_DIV_TRUNC,                      /* a / b rounded towards zero; integer a / 0 is 0 */
+  HR_OP_DIV_FLOOR,                      /* a / b rounded down, as Python's //; integer a // 0 is 0 */
+  HR_OP_REMAINDER,                      /* a - b * (a // b), as Python's %; integer a % 0 is 0 */
+  HR_OP_FMOD,                           /* remainder with the sign of a, as C's fmod; integer: 0 for b = 0 */
+  HR_OP_POW,                            /* a to the power b; negative integer powers of integers truncate */
+  HR_OP_ATAN2,                          /* angle of the point (b, a) */
+  HR_OP_HYPOT,                          /* sqrt(a*a + b*b) without overflow */
+  HR_OP_MAXIMUM,                        /* the larger; NaN if either is */
+  HR_OP_MINIMUM,                        /* the smaller; NaN if either is */
+  HR_OP_FMAX,                           /* the larger; a number beats NaN */
+  HR_OP_FMIN,                           /* the smaller; a number beats NaN */
+  HR_OP_ADD_SCALED,                     /* a + c * b */
+  HR_OP_SUB_SCALED,                     /* a - c * b */
+  HR_OP_RSUB_SCALED,                    /* b - c * a */
+  HR_OP_SCALE_ADD,                      /* c * a + d * b */
+  HR_OP_LERP,                           /* a + c * (b - a), from the nearer end */
+  HR_OP_ADDCMUL,                        /* a + d * b * c */
+  HR_OP_ADDCDIV,                        /* a + d * b / c */
+  HR_OP_NEG,                            /* -a */
+  HR_OP_ABS,                            /* absolute value */
+  HR_OP_ABS_COMPLEX,                    /* absolute value of a complex number */
+  HR_OP_ANGLE_COMPLEX,                  /* angle of a complex number */
+  HR_OP_SIGN,                           /* -1, 0 or 1; 0 for NaN */
+  HR_OP_ANGLE,                          /* pi for negative numbers, else 0 */
+  HR_OP_COMPLEX,                        /* a + i b of real numbers */
+  HR_OP_POLAR,                          /* the number of absolute value a at the angle b */
+  HR_OP_COPYSIGN,                       /* a with the sign of b */
+  HR_OP_NEXTAFTER,                      /* the next number of the class after a towards b */
+  HR_OP_HEAVISIDE,                      /* 0 below zero, 1 above, b at zero */
+  HR_OP_GCD,                            /* greatest common divisor, not negative */
+  HR_OP_LCM,                            /* least common multiple, not negative */
+  HR_OP_NAN_TO_NUM,                     /* b for NaN, c for +infinity, d for -infinity, else a */
+  HR_OP_FREXP_MANTISSA,                 /* m of a = m 2^e with 0.5 <= |m| < 1 */
+  HR_OP_FREXP_EXPONENT,                 /* e of a = m 2^e, 0 of what is not finite */
+  HR_OP_SQUARE,                         /* a * a */
+  HR_OP_RECIPROCAL,                     /* 1 / a */
+  HR_OP_SQRT,                           /* square root */
+  HR_OP_RSQRT,                          /* 1 / sqrt(a) */
+  HR_OP_FLOOR,                          /* rounded down */
+  HR_OP_CEIL,                           /* rounded up */
+  HR_OP_ROUND,                          /* rounded to nearest, ties to even */
+  HR_OP_TRUNC,                          /* rounded towards zero */
+  HR_OP_FRAC,                           /* a - trunc(a) */
+  HR_OP_EXP,                            /* e to the power a */
+  HR_OP_EXP2,                           /* 2 to the power a */
+  HR_OP_EXPM1,                          /* exp(a) - 1 */
+  HR_OP_LOG,                            /* natural logarithm */
+  HR_OP_LOG2,                           /* logarithm to base 2 */
+  HR_OP_LOG10,                          /* logarithm to base 10 */
+  HR_OP_LOG1P,                          /* log(1 + a) */
+  HR_OP_SIN,                            /* sine */
+  HR_OP_COS,                            /* cosine */
+  HR_OP_TAN,                            /* tangent */
+  HR_OP_ASIN,                           /* inverse sine */
+  HR_OP_ACOS,                           /* inverse cosine */
+  HR_OP_ATAN,                           /* inverse tangent */
+  HR_OP_SINH,                           /* hyperbolic sine */
+  HR_OP_COSH,                           /* hyperbolic cosine */
+  HR_OP_TANH,                           /* hyperbolic tangent */
+  HR_OP_ASINH,                          /* inverse hyperbolic sine */
+  HR_OP_ACOSH,                          /* inverse hyperbolic cosine */
+  HR_OP_ATANH,                          /* inverse hyperbolic tangent */
+  HR_OP_ERF,                            /* error function */
+  HR_OP_ERFC,                           /* 1 - erf(a) */
+  HR_OP_SIGMOID,                        /* 1 / (1 + exp(-a)) */
+  HR_OP_RELU,                           /* a where a > 0 (or NaN), else 0 */
+  HR_OP_THRESHOLD,                      /* c where a <= b, else a */
+  HR_OP_THRESHOLD_BACKWARD,             /* g where x > threshold; inputs g, x, threshold */
+  HR_OP_CLAMP,                          /* a bounded to [b, c]; NaN stays */
+  HR_OP_LEAKY_RELU,                     /* a where a > 0, else b * a */
+  HR_OP_LEAKY_RELU_BACKWARD,            /* inputs g, x, slope */
+  HR_OP_ELU,                            /* inputs x, alpha, scale, input scale */
+  HR_OP_SOFTSHRINK,                     /* a moved by b towards 0; 0 inside [-b, b] */
+  HR_OP_SHRINK_BACKWARD,                /* gradient of both shrinks; inputs g, x, lambda */
+  HR_OP_HARDSHRINK,                     /* 0 inside [-b, b], else a */
+  HR_OP_HARDTANH_BACKWARD,              /* inputs g, x, lower, upper */
+  HR_OP_GELU,                           /* a times the normal distribution's function */
+  HR_OP_GELU_TANH,                      /* tanh approximation of gelu */
+  HR_OP_GELU_BACKWARD,                  /* inputs g, x */
+  HR_OP_GELU_TANH_BACKWARD,             /* inputs g, x */
+  HR_OP_SILU,                           /* a * sigmoid(a) */
+  HR_OP_SILU_BACKWARD,                  /* inputs g, x */
+  HR_OP_SIGMOID_BACKWARD,               /* inputs g, y */
+  HR_OP_TANH_BACKWARD,                  /* inputs g, y */
+  HR_OP_SOFTPLUS,                       /* inputs x, beta, threshold */
+  HR_OP_SOFTPLUS_BACKWARD,              /* inputs g, x, beta, threshold */
+  HR_OP_HARDSIGMOID,                    /* (a + 3) / 6 bounded to [0, 1] */
+  HR_OP_HARDSIGMOID_BACKWARD,           /* inputs g, x */
+  HR_OP_HARDSWISH,                      /* a * hardsigmoid(a) */
+  HR_OP_HARDSWISH_BACKWARD,             /* inputs g, x */
+  HR_OP_MISH,                           /* a * tanh(softplus(a)) */
+  HR_OP_GLU,                            /* a * sigmoid(b) */
+  HR_OP_GLU_BACKWARD,                   /* gradient of b of glu; inputs g, a, b */
+  HR_OP_BCE,                            /* binary cross entropy of one element, logarithms at least -100; inputs x, target */
+  HR_OP_BCE_BACKWARD,                   /* inputs g, x, target */
+  HR_OP_SMOOTH_L1,                      /* inputs x, target, beta */
+  HR_OP_HUBER,                          /* inputs x, target, delta */
+  HR_OP_EQ,                             /* a == b */
+  HR_OP_NE,                             /* a != b */
+  HR_OP_LT,                             /* a < b */
+  HR_OP_LE,                             /* a <= b */
+  HR_OP_GT,                             /* a > b */
+  HR_OP_GE,                             /* a >= b */
+  HR_OP_IS_NAN,                         /* whether a is not a number */
+  HR_OP_IS_INF,                         /* whether a is infinite */
+  HR_OP_IS_POSINF,                      /* whether a is +infinity */
+  HR_OP_IS_NEGINF,                      /* whether a is -infinity */
+  HR_OP_SIGNBIT,                        /* whether the sign bit is set */
+  HR_OP_LOGICAL_AND,                    /* both are true */
+  HR_OP_LOGICAL_OR,                     /* either is true */
+  HR_OP_LOGICAL_XOR,                    /* exactly one is true */
+  HR_OP_LOGICAL_NOT,                    /* it is false */
+  HR_OP_BIT_AND,                        /* bitwise and */
+  HR_OP_BIT_OR,                         /* bitwise or */
+  HR_OP_BIT_XOR,                        /* bitwise exclusive or */
+  HR_OP_BIT_NOT,                        /* bitwise not; bool: use logical_not */
+  HR_OP_SHIFT_LEFT,                     /* a << b; 0 when b is not below the width */
+  HR_OP_SHIFT_RIGHT,                    /* a >> b, arithmetic; the sign when b is not below the width */
+  HR_OP_WHERE,                          /* b where a, else c */
+  HR_OP_LGAMMA,                         /* logarithm of the absolute value of the gamma function */
+  HR_OP_DIGAMMA,                        /* derivative of lgamma */
+  HR_OP_POLYGAMMA,                      /* derivative of order a of digamma at b */
+  HR_OP_ZETA,                           /* Hurwitz's zeta function of a and b */
+  HR_OP_IGAMMA,                         /* regularised lower incomplete gamma function */
+  HR_OP_IGAMMAC,                        /* regularised upper incomplete gamma function */
+  HR_OP_ERFINV,                         /* inverse of erf */
+  HR_OP_ERFCX,                          /* exp(a * a) * erfc(a) */
+  HR_OP_NDTRI,                          /* inverse of the normal distribution's function */
+  HR_OP_LOG_NDTR,                       /* logarithm of the normal distribution's function */
+  HR_OP_ENTR,                           /* -a * log(a) */
+  HR_OP_XLOGY,                          /* a * log(b), 0 for a = 0 */
+  HR_OP_XLOG1PY,                        /* a * log(1 + b), 0 for a = 0 */
+  HR_OP_LOGADDEXP,                      /* log(exp(a) + exp(b)) */
+  HR_OP_LOGADDEXP2,                     /* log2(2^a + 2^b) */
+  HR_OP_SINC,                           /* sin(pi a) / (pi a) */
+  HR_OP_LOGIT,                          /* log(a / (1 - a)) */
+  HR_OP_LOGIT_BACKWARD,                 /* inputs g, x, eps, the value outside [eps, 1 - eps] */
+  HR_OP_I0,                             /* modified Bessel function of the first kind, order 0 */
+  HR_OP_I0E,                            /* exp(-|a|) * i0(a) */
+  HR_OP_I1,                             /* modified Bessel function of the first kind, order 1 */
+  HR_OP_I1E,                            /* exp(-|a|) * i1(a) */
+  HR_OP_MODIFIED_BESSEL_K0,             /* modified Bessel function of the second kind, order 0 */
+  HR_OP_MODIFIED_BESSEL_K1,             /* modified Bessel function of the second kind, order 1 */
+  HR_OP_SCALED_MODIFIED_BESSEL_K0,      /* exp(a) * modified_bessel_k0(a) */
+  HR_OP_SCALED_MODIFIED_BESSEL_K1,      /* exp(a) * modified_bessel_k1(a) */
+  HR_OP_BESSEL_J0,                      /* Bessel function of the first kind, order 0 */
+  HR_OP_BESSEL_J1,                      /* Bessel function of the first kind, order 1 */
+  HR_OP_BESSEL_Y0,                      /* Bessel function of the second kind, order 0 */
+  HR_OP_BESSEL_Y1,                      /* Bessel function of the second kind, order 1 */
+  HR_OP_SPHERICAL_BESSEL_J0,            /* sin(a) / a */
+  HR_OP_AIRY_AI,                        /* Airy's function Ai */
+  HR_OP_CHEBYSHEV_POLYNOMIAL_T,         /* Chebyshev's polynomial of the first kind and degree b at a */
+  HR_OP_CHEBYSHEV_POLYNOMIAL_U,         /* Chebyshev's polynomial of the second kind and degree b at a */
+  HR_OP_CHEBYSHEV_POLYNOMIAL_V,         /* Chebyshev's polynomial of the third kind and degree b at a */
+  HR_OP_CHEBYSHEV_POLYNOMIAL_W,         /* Chebyshev's polynomial of the fourth kind and degree b at a */
+  HR_OP_SHIFTED_CHEBYSHEV_POLYNOMIAL_T, /* the same of the first kind at 2 a - 1 */
+  HR_OP_SHIFTED_CHEBYSHEV_POLYNOMIAL_U, /* the same of the second kind at 2 a - 1 */
+  HR_OP_SHIFTED_CHEBYSHEV_POLYNOMIAL_V, /* the same of the third kind at 2 a - 1 */
+  HR_OP_SHIFTED_CHEBYSHEV_POLYNOMIAL_W, /* the same of the fourth kind at 2 a - 1 */
+  HR_OP_HERMITE_POLYNOMIAL_H,           /* Hermite's polynomial (physics) of degree b at a */
+  HR_OP_HERMITE_POLYNOMIAL_HE,          /* Hermite's polynomial (probability) of degree b at a */
+  HR_OP_LAGUERRE_POLYNOMIAL_L,          /* Laguerre's polynomial of degree b at a */
+  HR_OP_LEGENDRE_POLYNOMIAL_P,          /* Legendre's polynomial of degree b at a */
+  HR_OP_SAMPLE_POISSON,                 /* a number of Poisson's distribution of rate a; b in [0, 1) is its key of 53 random bits */
+  HR_OP_SAMPLE_BINOMIAL,                /* successes of a trials with probability b; c is the key */
+  HR_OP_SAMPLE_GAMMA,                   /* a number of the gamma distribution of shape a and scale 1; b is the key */
+  HR_OP_PHILOX_BITS,                    /* 63 random bits */
+  HR_OP_PHILOX_UNIFORM,                 /* uniform in [0, 1): 24 bits (f32), 53 bits (f64) */
+  HR_OP_PHILOX_NORMAL,                  /* standard normal, by Box and Muller */
+  HR_OP_SUM,                            /* sum; -0 for real numbers is the empty sum inside, 0 outside */
+  HR_OP_PROD,                           /* product */
+  HR_OP_AMAX,                           /* largest; NaN if any is */
+  HR_OP_AMIN,                           /* smallest; NaN if any is */
+  HR_OP_ANY,                            /* whether any is true; computed in bool */
+  HR_OP_ALL,                            /* whether all are true; computed in bool */
+  HR_OP_ARGMAX,                         /* index of the largest */
+  HR_OP_ARGMIN,                         /* index of the smallest */
+  HR_OP_MATMUL,                         /* in: a [.., M, K], b [.., K, N], bias? (broadcast to out); out: [.., M, N]; batch dims equal or broadcast */
+  HR_OP_CONV,                           /* in: x [N, C, ..], w [O, C/g, ..], bias? [O]; ints: conv; out: y [N, O, ..] */
+  HR_OP_CONV_BACKWARD_DATA,             /* in: dy, w, bias? [C] (a transposed convolution's); ints: conv; out: dx */
+  HR_OP_CONV_BACKWARD_WEIGHT,           /* in: x, dy; ints: conv; out: dw */
+  HR_OP_MEAN,                           /* in: x; ints: mask; out: like a reduction */
+  HR_OP_VAR_MEAN,                       /* in: x; ints: mask, take square root (0/1); scalars: correction; out: var or std, mean?; like a reduction */
+  HR_OP_NORM,                           /* in: x; ints: mask, kind? (0: any p; 1 to 5: p is 0, 1, 2, inf, -inf, which is faster); scalars: p; out: like a reduction */
+  HR_OP_LOGSUMEXP,                      /* in: x; ints: mask; out: like a reduction */
+  HR_OP_SOFTMAX,                        /* in: x; ints: dim; out: y */
+  HR_OP_LOG_SOFTMAX,                    /* in: x; ints: dim; out: y */
+  HR_OP_SOFTMAX_BACKWARD,               /* in: dy, y; ints: dim; out: dx */
+  HR_OP_LOG_SOFTMAX_BACKWARD,           /* in: dy, y; ints: dim; out: dx */
+  HR_OP_LAYER_NORM,                     /* in: x, weight?, bias?; ints: number of trailing dims; scalars: eps; out: y, mean?, rstd? (trailing dims 1) */
+  HR_OP_LAYER_NORM_BACKWARD,            /* in: dy, x, mean, rstd, weight?; ints: number of trailing dims; out: dx?, dweight?, dbias? */
+  HR_OP_GROUP_NORM,                     /* in: x [N, C, ..], weight? [C], bias? [C]; ints: groups; scalars: eps; out: y, mean? [N, G], rstd? [N, G] */
+  HR_OP_GROUP_NORM_BACKWARD,            /* in: dy, x, mean, rstd, weight?; ints: groups; out: dx?, dweight?, dbias? */
+  HR_OP_BATCH_NORM,                     /* in: x [N, C, ..], weight?, bias?, running mean?, running var?; ints: training; scalars: momentum, eps; out: y, mean?, invstd?, running mean?, running var? (new values, in place) */
+  HR_OP_BATCH_NORM_BACKWARD,            /* in: dy, x, weight?, running mean?, running var?, mean?, invstd?; ints: training; scalars: eps; out: dx?, dweight?, dbias? */
+  HR_OP_NLL_LOSS,                       /* in: log p [N, C, ..] or [C], target i64 [N, ..], weight? [C]; ints: reduction; scalars: ignore index; out: loss, total weight */
+  HR_OP_NLL_LOSS_BACKWARD,              /* in: dloss, target, weight?, total weight; ints: reduction; scalars: ignore index; out: dx [N, C, ..] or [C] */
+  HR_OP_BCE_LOSS,                       /* in: x, target, weight?; ints: reduction; out: loss */
+  HR_OP_BCE_LOSS_BACKWARD,              /* in: dloss, x, target, weight?; ints: reduction; out: dx */
+  HR_OP_MSE_LOSS,                       /* in: x, target; ints: reduction; out: loss */
+  HR_OP_MSE_LOSS_BACKWARD,              /* in: dloss, x, target; ints: reduction; out: dx */
+  HR_OP_SMOOTH_L1_LOSS,                 /* in: x, target; ints: reduction; scalars: beta; out: loss */
+  HR_OP_SMOOTH_L1_LOSS_BACKWARD,        /* in: dloss, x, target; ints: reduction; scalars: beta; out: dx */
+  HR_OP_HUBER_LOSS,                     /* in: x, target; ints: reduction; scalars: delta; out: loss */
+  HR_OP_HUBER_LOSS_BACKWARD,            /* in: dloss, x, target; ints: reduction; scalars: delta; out: dx */
+  HR_OP_MAX_POOL,                       /* in: x; ints: pool; out: y, index in the plane? (i64) */
+  HR_OP_MAX_POOL_BACKWARD,              /* in: dy, index; ints: pool; out: dx */
+  HR_OP_AVG_POOL,                       /* in: x; ints: pool, count padding (0/1), divisor (0: the window's size); out: y */
+  HR_OP_AVG_POOL_BACKWARD,              /* in: dy; ints: as avg_pool; out: dx */
+  HR_OP_ADAPTIVE_AVG_POOL,              /* in: x; ints: n; out: y */
+  HR_OP_ADAPTIVE_AVG_POOL_BACKWARD,     /* in: dy; ints: n; out: dx */
+  HR_OP_ADAPTIVE_MAX_POOL,              /* in: x; ints: n; out: y, index in the plane? (i64) */
+  HR_OP_UPSAMPLE_NEAREST2D,             /* in: x; ints: exact (0/1); scalars: scale h, scale w (0: from the sizes); out: y */
+  HR_OP_UPSAMPLE_NEAREST2D_BACKWARD,    /* in: dy; ints, scalars: as forward; out: dx */
+  HR_OP_UPSAMPLE_BILINEAR2D,            /* in: x; ints: align corners; scalars: scale h, scale w (0: from the sizes); out: y */
+  HR_OP_UPSAMPLE_BILINEAR2D_BACKWARD,   /* in: dy; ints, scalars: as forward; out: dx */
+  HR_OP_CAT,                            /* in: any number of x; ints: dim; out: y */
+  HR_OP_PAD,                            /* in: x; ints: before[rank], after[rank] (negative crops); scalars: fill; out: y */
+  HR_OP_PAD_BORDER,                     /* in: x; ints: kind (0 reflect, 1 replicate), before[rank], after[rank]; out: y */
+  HR_OP_PAD_BORDER_BACKWARD,            /* in: dy; ints: as pad_border; out: dx */
+  HR_OP_INDEX_SELECT,                   /* in: x, index (any rank); ints: dim; out: x.dims[:dim] + index.dims + x.dims[dim+1:] */
+  HR_OP_GATHER,                         /* in: x, index; ints: dim; out: like index */
+  HR_OP_SCATTER,                        /* in: index, source (tensor or number); ints: dim, mode (0 set, 1 add, 2 multiply, 3 max, 4 min); out: y, written in place */
+  HR_OP_INDEX,                          /* in: x, index of each indexed dim (equal ranks, broadcast); ints: mask of indexed dims, position of the index dims in the output; out: y */
+  HR_OP_INDEX_PUT,                      /* in: values (broadcast to the selection), index of each indexed dim; ints: mask, position, accumulate; out: y, written in place */
+  HR_OP_INDEX_ADD,                      /* in: index (rank 1), source; ints: dim; scalars: alpha; out: y, written in place */
+  HR_OP_EMBEDDING_BACKWARD,             /* in: dy [.., E], index; ints: padding index (-1: none), scale by frequency (0/1); out: dweight [V, E] */
+  HR_OP_TRI,                            /* in: x [.., R, C]; ints: upper (0/1); scalars: diagonal; out: y */
+  HR_OP_ARANGE,                         /* scalars: start, step; out: y (rank 1) */
+  HR_OP_EYE,                            /* out: y [R, C] */
+  HR_OP_CUMSUM,                         /* in: x; ints: dim; out: y */
+  HR_OP_DROPOUT,                        /* in: x; scalars: p, seed, offset; out: y, mask (bool) */
+  HR_OP_UNIFORM,                        /* scalars: from, to, seed, offset; out: y */
+  HR_OP_NORMAL,                         /* in: mean?, std? (broadcast to out); scalars: mean, std, seed, offset; out: y */
+  HR_OP_BERNOULLI,                      /* in: p? (tensor or absent); scalars: p, seed, offset; out: y */
+  HR_OP_RANDOM_INT,                     /* scalars: from, to (exclusive), seed, offset; out: y */
+  HR_OP_EXPONENTIAL,                    /* scalars: lambda, seed, offset; out: y */
+  HR_OP_LSTM_CELL,                      /* in: input gates [N, 4H], hidden gates [N, 4H], c [N, H], input bias? [4H], hidden bias? [4H]; out: h, c, workspace [N, 4H] (i, f, g, o after activation) */
+  HR_OP_LSTM_CELL_BACKWARD,             /* in: dh?, dc?, c before, c after, workspace; out: dgates [N, 4H], dc before */
+  HR_OP_GRU_CELL,                       /* in: input gates [N, 3H], hidden gates [N, 3H], h [N, H], input bias? [3H], hidden bias? [3H]; out: h, workspace [N, 5H] (r, z, n, h, hidden n + bias) */
+  HR_OP_GRU_CELL_BACKWARD,              /* in: dh, workspace [N, 5H]; out: dinput gates [N, 3H], dhidden gates [N, 3H], dh before */
+  HR_OP_ATTENTION,                      /* in: q [B, H, L, E], k [B, H, S, E], v [B, H, S, V], mask? (bool or added; broadcast to [B, H, L, S]); ints: causal; scalars: scale, and with dropout p, seed, offset; out: y, log-sum-exp? [B, H, L] */
+  HR_OP_ATTENTION_BACKWARD,             /* in: dy, q, k, v, mask?, y, log-sum-exp; ints: causal; scalars: as attention; out: dq?, dk?, dv?, dmask? */
+  HR_OP_ADAM,                           /* in: n each of gradient, step (f32, already advanced); ints: decoupled decay (AdamW), maximize, amsgrad; scalars: lr, beta1, beta2, weight decay, eps; inputs after those: lr? tensor, gradient scale?, found inf?; out, in place: n each of parameter, mean, mean square, maximal mean square (amsgrad) */
+  HR_OP_SGD,                            /* in: n gradients, lr? tensor, gradient scale?, found inf?; ints: nesterov, maximize, first step, with momentum; scalars: weight decay, momentum, lr, dampening; out, in place: n parameters, n momentum buffers (with momentum) */
+  HR_OP_SORT,                           /* values and where they were, equal ones in their old order; ints: descending (0/1) */
+  HR_OP_TOPK,                           /* the K largest or smallest in order, and where they were; ints: largest (0/1) */
+  HR_OP_KTH,                            /* the value with K smaller ones before it, and where it is; ints: kind (0: K as given, 1: median, NaN if any is, 2: median without NaN), K */
+  HR_OP_MODE,                           /* the most frequent value, of several the smallest, and where it is last */
+  HR_OP_UNIQUE,                         /* of N rows those that differ: where each occurs first, which of them each row is, how often each occurs, how many there are; ints: consecutive (0/1; 0: in order) */
+  HR_OP_SEARCH,                         /* where values belong in ordered boundaries, in i32 or i64; the third input says which boundary is where; ints: behind equal ones (0/1) */
+  HR_OP_CUMMAX,                         /* the largest so far, and where it is last */
+  HR_OP_CUMMIN,                         /* the smallest so far, and where it is last */
+  HR_OP_FFT,                            /* of complex numbers; ints: inverse (0/1: the sign is +); scalars: factor */
+  HR_OP_FFT_REAL,                       /* of real numbers, the first N / 2 + 1 results; scalars: factor */
+  HR_OP_FFT_HALF,                       /* inverse, real, of the first N / 2 + 1 of symmetric values; scalars: factor */
+  HR_OP_CHOLESKY,                       /* factor, info; ints: upper (0/1) */
+  HR_OP_CHOLESKY_INVERSE,               /* inverse of the matrix that has this factor, info; ints: upper (0/1) */
+  HR_OP_CHOLESKY_SOLVE,                 /* in: B, factor; ints: upper (0/1) */
+  HR_OP_LU,                             /* both factors, pivots from 1, info; K = min(M, N) */
+  HR_OP_LU_SOLVE,                       /* in: factors, pivots, B; ints: of A (0), its transpose (1), its adjoint (2) */
+  HR_OP_LU_PERMUTATION,                 /* from pivots, which row of the matrix is where */
+  HR_OP_LDL,                            /* factors of the lower triangle, pivots, info; ints: Hermitian (0/1) */
+  HR_OP_LDL_SOLVE,                      /* in: factors, pivots, B; ints: Hermitian (0/1) */
+  HR_OP_QR,                             /* R above reflectors, their factors; K = min(M, N) */
+  HR_OP_REFLECTORS,                     /* the first N columns of the product of K reflectors */
+  HR_OP_REFLECT,                        /* in: reflectors, their factors, C; the product of the reflectors' matrix and C; ints: from the left (0/1), adjoint (0/1) */
+  HR_OP_TRIANGULAR_SOLVE,               /* in: A, B; ints: upper (0/1), of A (0), its transpose (1), its adjoint (2), ones on the diagonal (0/1), A on the left (0/1) */
+  HR_OP_LEAST_SQUARES,                  /* in: A, B; solution in the first N rows of L = max(M, N), rank, singular values; ints: LAPACK's gels (0), gelsy (1), gelsd (2), gelss (3); scalars: rcond */
+  HR_OP_SVD,                            /* U, singular values, V adjoint; ints: full (0/1) */
+  HR_OP_EIGH,                           /* eigenvalues and vectors of a Hermitian matrix; ints: upper (0/1) */
+  HR_OP_EIG,                            /* eigenvalues and right vectors */
+  HR_OP_MATRIX_EXP,                     /* exponential */
+  HR_OP_RESAMPLE,                       /* in: x; ints: dim, kind (0 nearest, 1 nearest exact, 2 linear, 3 cubic, antialiased 4 linear, 5 cubic, 6 Lanczos), align corners, taps (of antialiased kinds); scalars: scale (0: from the sizes); out: y */
+  HR_OP_RESAMPLE_BACKWARD,              /* in: dy; ints, scalars: as resample; out: dx */
+  HR_OP_GRID_SAMPLE,                    /* in: x [N, C, plane of n = 2 or 3 dims], grid [N, .., n] (last dim first, -1 to 1); ints: mode (0 linear, 1 nearest, 2 cubic), outside (0 zeros, 1 border, 2 reflection), align corners; out: y [N, C, ..] */
+  HR_OP_GRID_SAMPLE_BACKWARD,           /* in: dy, x, grid; ints: as grid_sample; out: dx?, dgrid? */
+  HR_OP_IM2COL,                         /* in: x; ints: pool; out: y [.., kernel[n], windows[n]], 0 outside of the plane */
+  HR_OP_COL2IM,                         /* in: y [.., kernel[n], windows[n]]; ints: pool; out: x, where windows add up */
+  HR_OP_CHECK_INDEX,                    /* in: x (i64, one element: the offending index, or the smallest i64 when there is none); ints: lower, upper (exclusive), kind of message (0, 2: index, 1: target, 3: division by zero); fails with OUT_OF_RANGE, of kind 2 and 3 with INVALID_ARGUMENT */
   HR_OP_COUNT
 } hr_op;
 

@@ -30,7 +30,7 @@ static const char *const c_prelude =
     "double exp(double), exp2(double), expm1(double), log(double), log2(double), log10(double), log1p(double);\n"
     "double sin(double), cos(double), tan(double), asin(double), acos(double), atan(double);\n"
     "double sinh(double), cosh(double), tanh(double), asinh(double), acosh(double), atanh(double);\n"
-    "double erf(double), erfc(double);\n";
+    "double erf(double), erfc(double), lgamma(double);\n";
 
 /* An index of an indirect load: negative ones count from the extent, those outside are clamped (a check reports them). */
 static const char *const c_postlude = "HR_VMATH_FN int64_t hr_term(int64_t index, int64_t extent) {\n"
@@ -78,13 +78,18 @@ hr_status hr__emit_worth(const hr__emitter *e, int64_t row) {
   }
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
-    bool is_half = (instr->access >= 0 && kernel->accesses[instr->access].dtype == HR_DTYPE_F16) ||
-                   (instr->kind == HR_INSTR_CONVERT && instr->to == HR_DTYPE_F16);
+    hr_dtype touched = instr->access >= 0                ? kernel->accesses[instr->access].dtype
+                       : instr->kind == HR_INSTR_CONVERT ? instr->to
+                                                         : HR_DTYPE_NONE;
+    bool is_half = touched == HR_DTYPE_F16 || touched == HR_DTYPE_C32;
     if (is_half) {
       return hr__emit_unable(kernel, "f16: compilers do not vectorise its conversions");
     }
     if (!e->is_nest && instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->family == HR_FAMILY_ARGREDUCE) {
       return hr__emit_unable(kernel, "windows with indices: long selects");
+    }
+    if (instr->kind == HR_INSTR_COMPUTE && hr__emit_is_special(instr->op)) {
+      return hr__emit_unable(kernel, "special functions: calls and loops, as in the interpreter");
     }
     if (instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->rule == HR_RULE_SEEDED) {
       return hr__emit_unable(kernel, "random numbers: the interpreter makes 64 at once");

@@ -10,6 +10,10 @@
 
 #include "compiler/emit_internal.h"
 
+static const char *const special_texts[] = {
+#include "compiler/emit_special.inc"
+};
+
 const char *hr__emit_type(hr_class cls) {
   static const char *const types[HR_CLASS_COUNT] = {
       [HR_CLASS_B8] = "uint8_t",  [HR_CLASS_I32] = "int32_t",  [HR_CLASS_U32] = "uint32_t",
@@ -23,7 +27,7 @@ const char *hr__emit_dtype(hr_dtype dtype) {
       [HR_DTYPE_BOOL] = "BOOL", [HR_DTYPE_U8] = "U8",   [HR_DTYPE_I8] = "I8",     [HR_DTYPE_U16] = "U16",
       [HR_DTYPE_I16] = "I16",   [HR_DTYPE_U32] = "U32", [HR_DTYPE_I32] = "I32",   [HR_DTYPE_U64] = "U64",
       [HR_DTYPE_I64] = "I64",   [HR_DTYPE_F16] = "F16", [HR_DTYPE_BF16] = "BF16", [HR_DTYPE_F32] = "F32",
-      [HR_DTYPE_F64] = "F64",   [HR_DTYPE_C64] = "C64", [HR_DTYPE_C128] = "C128"};
+      [HR_DTYPE_F64] = "F64",   [HR_DTYPE_C64] = "C64", [HR_DTYPE_C128] = "C128", [HR_DTYPE_C32] = "C32"};
   return (unsigned)dtype < HR_DTYPE_COUNT && names[dtype] != NULL ? names[dtype] : "F32";
 }
 
@@ -116,6 +120,20 @@ static void emit_take(hr__emitter *e, hr_op op, hr_class cls) {
   unbind_class(e);
 }
 
+bool hr__emit_is_special(hr_op op) {
+  const char *real = hr_op_table(op)->real_text;
+  return real != NULL && strstr(real, "(special_") != NULL;
+}
+
+/* Long, and seldom needed: not in the prelude. */
+static void emit_special_functions(hr__emitter *e) {
+  HR__EMIT(e, "#ifndef HR_SPECIAL\n#define HR_SPECIAL\n");
+  for (size_t i = 0; i < sizeof special_texts / sizeof *special_texts; ++i) {
+    HR__EMIT(e, "%s", special_texts[i]);
+  }
+  HR__EMIT(e, "#endif\n");
+}
+
 void hr__emit_row_function(hr__emitter *e, const hr_instr *instr) {
   const hr_op_row *row = hr_op_table(instr->op);
   const char *name = hr_class_name(instr->cls);
@@ -127,6 +145,9 @@ void hr__emit_row_function(hr__emitter *e, const hr_instr *instr) {
   if (row->family != HR_FAMILY_POINTWISE || text == NULL || row->arity != instr->source_count) {
     e->status = e->status != NULL ? e->status : hr__emit_unable(e->kernel, row->name);
     return;
+  }
+  if (hr__emit_is_special(instr->op)) {
+    emit_special_functions(e);
   }
   HR__EMIT(e, "#ifndef HR_OP_%s_%s\n#define HR_OP_%s_%s\n", row->name, name, row->name, name);
   bind_class(e, instr->cls);

@@ -11,13 +11,14 @@ static const uint8_t category_of[HR_DTYPE_COUNT] = {
     [HR_DTYPE_BOOL] = INTEGER, [HR_DTYPE_U8] = INTEGER,  [HR_DTYPE_I8] = INTEGER,   [HR_DTYPE_U16] = INTEGER,
     [HR_DTYPE_I16] = INTEGER,  [HR_DTYPE_U32] = INTEGER, [HR_DTYPE_I32] = INTEGER,  [HR_DTYPE_U64] = INTEGER,
     [HR_DTYPE_I64] = INTEGER,  [HR_DTYPE_F16] = REAL,    [HR_DTYPE_BF16] = REAL,    [HR_DTYPE_F32] = REAL,
-    [HR_DTYPE_F64] = REAL,     [HR_DTYPE_C64] = COMPLEX, [HR_DTYPE_C128] = COMPLEX,
+    [HR_DTYPE_F64] = REAL,     [HR_DTYPE_C64] = COMPLEX, [HR_DTYPE_C128] = COMPLEX, [HR_DTYPE_C32] = COMPLEX,
 };
 
 static const uint8_t size_of[HR_DTYPE_COUNT] = {
-    [HR_DTYPE_BOOL] = 1, [HR_DTYPE_U8] = 1,  [HR_DTYPE_I8] = 1,  [HR_DTYPE_U16] = 2, [HR_DTYPE_I16] = 2,
-    [HR_DTYPE_U32] = 4,  [HR_DTYPE_I32] = 4, [HR_DTYPE_U64] = 8, [HR_DTYPE_I64] = 8, [HR_DTYPE_F16] = 2,
-    [HR_DTYPE_BF16] = 2, [HR_DTYPE_F32] = 4, [HR_DTYPE_F64] = 8, [HR_DTYPE_C64] = 8, [HR_DTYPE_C128] = 16,
+    [HR_DTYPE_BOOL] = 1, [HR_DTYPE_U8] = 1,  [HR_DTYPE_I8] = 1,    [HR_DTYPE_U16] = 2,
+    [HR_DTYPE_I16] = 2,  [HR_DTYPE_U32] = 4, [HR_DTYPE_I32] = 4,   [HR_DTYPE_U64] = 8,
+    [HR_DTYPE_I64] = 8,  [HR_DTYPE_F16] = 2, [HR_DTYPE_BF16] = 2,  [HR_DTYPE_F32] = 4,
+    [HR_DTYPE_F64] = 8,  [HR_DTYPE_C64] = 8, [HR_DTYPE_C128] = 16, [HR_DTYPE_C32] = 4,
 };
 
 static inline bool is_dtype(hr_dtype dtype) {
@@ -182,7 +183,7 @@ static hr_status explain_types(const hr__checked *c, int first, int step, int ar
     at += (size_t)snprintf(list + at, sizeof list - at, j > 0 ? ", %s" : "%s",
                            hr_dtype_name(view_dtype(&c->inputs[first + j * step])));
   }
-  return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: not for inputs of %s and an output of %s%s", c->name, list,
+  return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: not for inputs of %s and an output of %s%s", c->name, list,
                         hr_dtype_name(output), c->op == HR_OP_BIT_NOT ? " (bool: logical_not)" : "");
 }
 

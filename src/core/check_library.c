@@ -42,11 +42,17 @@ static const char *read_pattern(const char *at, pattern *out_pattern) {
 }
 
 static hr_dtype real_of(hr_dtype dtype) {
-  return dtype == HR_DTYPE_C64 ? HR_DTYPE_F32 : dtype == HR_DTYPE_C128 ? HR_DTYPE_F64 : dtype;
+  return dtype == HR_DTYPE_C64    ? HR_DTYPE_F32
+         : dtype == HR_DTYPE_C128 ? HR_DTYPE_F64
+         : dtype == HR_DTYPE_C32  ? HR_DTYPE_F16
+                                  : dtype;
 }
 
 static hr_dtype complex_of(hr_dtype dtype) {
-  return dtype == HR_DTYPE_F32 ? HR_DTYPE_C64 : dtype == HR_DTYPE_F64 ? HR_DTYPE_C128 : dtype;
+  return dtype == HR_DTYPE_F32   ? HR_DTYPE_C64
+         : dtype == HR_DTYPE_F64 ? HR_DTYPE_C128
+         : dtype == HR_DTYPE_F16 ? HR_DTYPE_C32
+                                 : dtype;
 }
 
 static hr_status check_dtype(walk *w, const char *side, int i, const hr_view *view, char letter) {

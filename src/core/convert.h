@@ -15,7 +15,7 @@
 
 /* X(D) for each dtype, and for each but F16. */
 #define HR__EACH_DTYPE_BUT_F16(X) \
-  X(BOOL) X(U8) X(I8) X(U16) X(I16) X(U32) X(I32) X(U64) X(I64) X(BF16) X(F32) X(F64) X(C64) X(C128)
+  X(BOOL) X(U8) X(I8) X(U16) X(I16) X(U32) X(I32) X(U64) X(I64) X(BF16) X(F32) X(F64) X(C64) X(C128) X(C32)
 #define HR__EACH_DTYPE(X) X(F16) HR__EACH_DTYPE_BUT_F16(X)
 
 /* C types of the class of a dtype, and of the dtype in memory. */
@@ -34,6 +34,7 @@
 #define HR__TYPE_F64 double
 #define HR__TYPE_C64 hr_c64
 #define HR__TYPE_C128 hr_c128
+#define HR__TYPE_C32 hr_c64
 #define HR__MEMORY_BOOL uint8_t
 #define HR__MEMORY_U8 uint8_t
 #define HR__MEMORY_I8 int8_t
@@ -49,6 +50,7 @@
 #define HR__MEMORY_F64 double
 #define HR__MEMORY_C64 hr_c64
 #define HR__MEMORY_C128 hr_c128
+#define HR__MEMORY_C32 uint32_t /* the real part in the low half */
 
 /* ---- f16 and bf16: the same bits as hr_f32_to_f16 and its family ---- */
 
@@ -88,6 +90,13 @@ HR_VMATH_FN float hr__f32_round_bfloat(float x) {
   return hr__f32_from_bfloat(hr__bfloat_from_f32(x));
 }
 
+HR_VMATH_FN hr_c64 hr__c64_from_halves(uint32_t x) {
+  return hr_c64_make(hr__f32_from_half((uint16_t)(x & 0xffffu)), hr__f32_from_half((uint16_t)(x >> 16)));
+}
+HR_VMATH_FN uint32_t hr__halves_from_c64(hr_c64 x) {
+  return hr__half_from_f32(x.re) | (uint32_t)hr__half_from_f32(x.im) << 16;
+}
+
 /* ---- floating point to integers ---- */
 
 HR_VMATH_FN int64_t hr__i64_from_f32(float x) {
@@ -123,6 +132,7 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
 #define HR__INT_TO_F64(a) (double)(a)
 #define HR__INT_TO_C64(a) hr_c64_make((float)(a), 0)
 #define HR__INT_TO_C128(a) hr_c128_make((double)(a), 0)
+#define HR__INT_TO_C32(a) hr_c64_make(hr__f32_round_half((float)(a)), 0)
 
 #define HR__REAL_TO_BOOL(cls, a) (uint8_t)((a) != 0)
 #define HR__REAL_TO_U8(cls, a) (int32_t)(uint8_t) hr__i64_from_##cls(a)
@@ -139,6 +149,7 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
 #define HR__REAL_TO_F64(cls, a) (double)(a)
 #define HR__REAL_TO_C64(cls, a) hr_c64_make((float)(a), 0)
 #define HR__REAL_TO_C128(cls, a) hr_c128_make((double)(a), 0)
+#define HR__REAL_TO_C32(cls, a) hr_c64_make(hr__f32_round_half((float)(a)), 0)
 
 #define HR__COMPLEX_TO_BOOL(cls, a) (uint8_t)(((a).re != 0) | ((a).im != 0))
 #define HR__COMPLEX_TO_U8(cls, a) HR__REAL_TO_U8(cls, (a).re)
@@ -155,6 +166,7 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
 #define HR__COMPLEX_TO_F64(cls, a) (double)(a).re
 #define HR__COMPLEX_TO_C64(cls, a) hr_c64_make((float)(a).re, (float)(a).im)
 #define HR__COMPLEX_TO_C128(cls, a) hr_c128_make((double)(a).re, (double)(a).im)
+#define HR__COMPLEX_TO_C32(cls, a) hr_c64_make(hr__f32_round_half((float)(a).re), hr__f32_round_half((float)(a).im))
 
 #define HR__FROM_b8_TO(D, a) HR__INT_TO_##D(a)
 #define HR__FROM_i32_TO(D, a) HR__INT_TO_##D(a)
@@ -178,6 +190,7 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
 #define HR__LOAD_F32(x) (x)
 #define HR__LOAD_F64(x) (x)
 #define HR__LOAD_C128(x) (x)
+#define HR__LOAD_C32(x) hr__c64_from_halves(x)
 #define HR__STORE_U8(x) (uint8_t)(x)
 #define HR__STORE_I8(x) (int8_t)(x)
 #define HR__STORE_U16(x) (uint16_t)(x)
@@ -198,6 +211,7 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
 #define HR__STORE_F64(x) (x)
 #define HR__STORE_C64(x) (x)
 #define HR__STORE_C128(x) (x)
+#define HR__STORE_C32(x) hr__halves_from_c64(x)
 
 /* ---- bounds ---- */
 

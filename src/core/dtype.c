@@ -30,6 +30,7 @@ static const dtype_row rows[HR_DTYPE_COUNT] = {
     [HR_DTYPE_F64] = {"f64", 8, HR_CLASS_F64, CATEGORY_REAL, false},
     [HR_DTYPE_C64] = {"c64", 8, HR_CLASS_C64, CATEGORY_COMPLEX, false},
     [HR_DTYPE_C128] = {"c128", 16, HR_CLASS_C128, CATEGORY_COMPLEX, false},
+    [HR_DTYPE_C32] = {"c32", 4, HR_CLASS_C64, CATEGORY_COMPLEX, true},
 };
 
 static const dtype_row *row_of(hr_dtype dtype) {
@@ -125,7 +126,9 @@ hr_dtype hr_dtype_promote(hr_dtype a, hr_dtype b) {
     return a;
   }
   if (category_a == CATEGORY_COMPLEX) {
-    return b == HR_DTYPE_F64 || b == HR_DTYPE_C128 ? HR_DTYPE_C128 : a;
+    bool keeps = category_b == CATEGORY_INTEGER || b == HR_DTYPE_F16 || b == HR_DTYPE_C32;
+    bool is_wide = a == HR_DTYPE_C128 || b == HR_DTYPE_F64 || b == HR_DTYPE_C128;
+    return keeps ? a : is_wide ? HR_DTYPE_C128 : HR_DTYPE_C64;
   }
   if (category_a != category_b) {
     return a;
@@ -150,7 +153,7 @@ hr_dtype hr_dtype_promote_scalar(hr_dtype tensor, hr_dtype scalar) {
     case CATEGORY_REAL:
       return HR_DTYPE_F32;
     case CATEGORY_COMPLEX:
-      return tensor == HR_DTYPE_F64 ? HR_DTYPE_C128 : HR_DTYPE_C64;
+      return tensor == HR_DTYPE_F64 ? HR_DTYPE_C128 : tensor == HR_DTYPE_F16 ? HR_DTYPE_C32 : HR_DTYPE_C64;
     default:
       return scalar;
   }

@@ -69,8 +69,8 @@ HR_TEST(names_and_sizes_agree) {
   static const struct {
     const char *name;
     size_t size;
-  } expected[] = {{"bool", 1}, {"u8", 1},  {"i8", 1},   {"u16", 2}, {"i16", 2}, {"u32", 4}, {"i32", 4},  {"u64", 8},
-                  {"i64", 8},  {"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}, {"c64", 8}, {"c128", 16}};
+  } expected[] = {{"bool", 1}, {"u8", 1},  {"i8", 1},   {"u16", 2}, {"i16", 2}, {"u32", 4}, {"i32", 4},   {"u64", 8},
+                  {"i64", 8},  {"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}, {"c64", 8}, {"c128", 16}, {"c32", 4}};
   HR_ASSERT_EQ(sizeof expected / sizeof *expected, HR_DTYPE_COUNT - 1);
   for (int i = 0; i < HR_DTYPE_COUNT - 1; ++i) {
     hr_dtype dtype = hr_dtype_parse(expected[i].name);
@@ -107,11 +107,13 @@ static void check_promotion(const char *a, const char *b, const char *expected) 
 
 HR_TEST(promotion_is_pytorchs) {
   static const char *const rows[][3] = {
-      {"bool", "bool", "bool"}, {"bool", "u8", "u8"},   {"bool", "f16", "f16"}, {"u8", "i8", "i16"},
-      {"u8", "i16", "i16"},     {"u8", "i64", "i64"},   {"i8", "i32", "i32"},   {"i64", "f16", "f16"},
-      {"i64", "f32", "f32"},    {"f16", "bf16", "f32"}, {"f16", "f32", "f32"},  {"bf16", "f64", "f64"},
-      {"f32", "c64", "c64"},    {"f64", "c64", "c128"}, {"i64", "c64", "c64"},  {"c64", "c128", "c128"},
-      {"u16", "f32", "f32"},    {"u16", "i16", "i32"},  {"u32", "i64", "i64"},  {"u16", "u8", "u16"},
+      {"c32", "i64", "c32"},    {"c32", "f16", "c32"},  {"c32", "bf16", "c64"},  {"c32", "f32", "c64"},
+      {"c32", "f64", "c128"},   {"c32", "c64", "c64"},  {"c32", "c128", "c128"}, {"c32", "bool", "c32"},
+      {"bool", "bool", "bool"}, {"bool", "u8", "u8"},   {"bool", "f16", "f16"},  {"u8", "i8", "i16"},
+      {"u8", "i16", "i16"},     {"u8", "i64", "i64"},   {"i8", "i32", "i32"},    {"i64", "f16", "f16"},
+      {"i64", "f32", "f32"},    {"f16", "bf16", "f32"}, {"f16", "f32", "f32"},   {"bf16", "f64", "f64"},
+      {"f32", "c64", "c64"},    {"f64", "c64", "c128"}, {"i64", "c64", "c64"},   {"c64", "c128", "c128"},
+      {"u16", "f32", "f32"},    {"u16", "i16", "i32"},  {"u32", "i64", "i64"},   {"u16", "u8", "u16"},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
     check_promotion(rows[i][0], rows[i][1], rows[i][2]);

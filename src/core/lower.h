@@ -8,13 +8,16 @@
 
 #include "core/build.h"
 
-/* The dtype in which results of `dtype` are computed and accumulated: f32 for f16 and bf16. */
+/* The dtype in which results of `dtype` are computed and accumulated: f32 for f16 and bf16, c64 for c32. */
 static inline hr_dtype hr__wide(hr_dtype dtype) {
-  return dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16 ? HR_DTYPE_F32 : dtype;
+  return dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16 ? HR_DTYPE_F32 : dtype == HR_DTYPE_C32 ? HR_DTYPE_C64 : dtype;
 }
 
 static inline hr_dtype hr__real_part(hr_dtype dtype) {
-  return dtype == HR_DTYPE_C64 ? HR_DTYPE_F32 : dtype == HR_DTYPE_C128 ? HR_DTYPE_F64 : dtype;
+  return dtype == HR_DTYPE_C64    ? HR_DTYPE_F32
+         : dtype == HR_DTYPE_C128 ? HR_DTYPE_F64
+         : dtype == HR_DTYPE_C32  ? HR_DTYPE_F16
+                                  : dtype;
 }
 
 /* `count` new dims of 1 behind the dims of x, or in front of them. */

@@ -294,6 +294,9 @@ static value load(hr_dtype dtype, const void *at) {
     case HR_DTYPE_F16:
       v.f32 = hr_f16_to_f32(*(const uint16_t *)at);
       break;
+    case HR_DTYPE_C32:
+      v.c64.re = hr_f16_to_f32(((const uint16_t *)at)[0]), v.c64.im = hr_f16_to_f32(((const uint16_t *)at)[1]);
+      break;
     case HR_DTYPE_BF16:
       v.f32 = hr_bf16_to_f32(*(const uint16_t *)at);
       break;
@@ -320,6 +323,9 @@ static void store(hr_dtype dtype, void *at, value v, hr_class cls) {
       break;
     case HR_DTYPE_F16:
       *(uint16_t *)at = hr_f32_to_f16(v.f32);
+      break;
+    case HR_DTYPE_C32:
+      ((uint16_t *)at)[0] = hr_f32_to_f16(v.c64.re), ((uint16_t *)at)[1] = hr_f32_to_f16(v.c64.im);
       break;
     case HR_DTYPE_BF16:
       *(uint16_t *)at = hr_f32_to_bf16(v.f32);

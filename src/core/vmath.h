@@ -95,6 +95,31 @@ HR_VMATH_FN uint8_t hr_f32_signbit(float x) {
 HR_VMATH_FN float hr__f32_copysign(float x, float sign) {
   return hr__u32_to_f32((hr__f32_to_u32(x) & 0x7fffffffu) | (hr__f32_to_u32(sign) & 0x80000000u));
 }
+HR_VMATH_FN float hr_f32_copysign(float x, float sign) {
+  return hr__f32_copysign(x, sign);
+}
+HR_VMATH_FN float hr_f32_nextafter(float a, float b) {
+  uint32_t bits = hr__f32_to_u32(a);
+  float smallest = hr__f32_copysign(hr__u32_to_f32(1), b);
+  float next = hr__u32_to_f32((b > a) == (a > 0.0f) ? bits + 1 : bits - 1);
+  return a != a || b != b ? a + b : (a == b ? b : (a == 0.0f ? smallest : next));
+}
+HR_VMATH_FN float hr_f32_nan_to_num(float x, float nan, float most, float least) {
+  return x != x ? nan : (x == HR__F32_INFINITY ? most : (x == -HR__F32_INFINITY ? least : x));
+}
+/* x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1; what has none is its own mantissa, with exponent 0. */
+HR_VMATH_FN float hr_f32_frexp_exponent(float x) {
+  uint32_t bits = hr__f32_to_u32(x) & 0x7fffffffu;
+  uint32_t normal = bits < 0x00800000u ? hr__f32_to_u32(hr__u32_to_f32(bits) * 0x1p25f) : bits;
+  int exponent = (int)(normal >> 23) - (bits < 0x00800000u ? 151 : 126);
+  return bits == 0 || bits >= 0x7f800000u ? 0.0f : (float)exponent;
+}
+HR_VMATH_FN float hr_f32_frexp_mantissa(float x) {
+  uint32_t bits = hr__f32_to_u32(x) & 0x7fffffffu;
+  uint32_t normal = bits < 0x00800000u ? hr__f32_to_u32(hr__u32_to_f32(bits) * 0x1p25f) : bits;
+  float mantissa = hr__u32_to_f32((normal & 0x007fffffu) | 0x3f000000u);
+  return bits == 0 || bits >= 0x7f800000u ? x : hr__f32_copysign(mantissa, x);
+}
 HR_VMATH_FN float hr_f32_sqrt(float x) {
   return __builtin_sqrtf(x);
 }
@@ -561,6 +586,30 @@ HR_VMATH_FN double hr_f64_sigmoid(double x) {
   double e = exp(-__builtin_fabs(x));
   return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
+HR_VMATH_FN double hr_f64_copysign(double x, double sign) {
+  return __builtin_copysign(x, sign);
+}
+HR_VMATH_FN double hr_f64_nextafter(double a, double b) {
+  uint64_t bits = hr__f64_to_u64(a);
+  double smallest = __builtin_copysign(hr__u64_to_f64(1), b);
+  double next = hr__u64_to_f64((b > a) == (a > 0.0) ? bits + 1 : bits - 1);
+  return a != a || b != b ? a + b : (a == b ? b : (a == 0.0 ? smallest : next));
+}
+HR_VMATH_FN double hr_f64_nan_to_num(double x, double nan, double most, double least) {
+  return x != x ? nan : (x == HR__F64_INFINITY ? most : (x == -HR__F64_INFINITY ? least : x));
+}
+HR_VMATH_FN double hr_f64_frexp_exponent(double x) {
+  uint64_t bits = hr__f64_to_u64(x) & 0x7fffffffffffffffu, least = 0x0010000000000000u;
+  uint64_t normal = bits < least ? hr__f64_to_u64(hr__u64_to_f64(bits) * 0x1p54) : bits;
+  int exponent = (int)(normal >> 52) - (bits < least ? 1076 : 1022);
+  return bits == 0 || bits >= 0x7ff0000000000000u ? 0.0 : (double)exponent;
+}
+HR_VMATH_FN double hr_f64_frexp_mantissa(double x) {
+  uint64_t bits = hr__f64_to_u64(x) & 0x7fffffffffffffffu, least = 0x0010000000000000u;
+  uint64_t normal = bits < least ? hr__f64_to_u64(hr__u64_to_f64(bits) * 0x1p54) : bits;
+  double mantissa = hr__u64_to_f64((normal & 0x000fffffffffffffu) | 0x3fe0000000000000u);
+  return bits == 0 || bits >= 0x7ff0000000000000u ? x : __builtin_copysign(mantissa, x);
+}
 HR_VMATH_FN double hr_f64_log_clamped(double x) {
   double y = log(x);
   return y < -100.0 ? -100.0 : y;
@@ -637,6 +686,19 @@ HR_VMATH_FN uint64_t hr_u64_philox_bits(int64_t element, int64_t seed, int64_t o
     }                                                                                   \
     return b >= 0 ? (T)result : (a == 1 ? 1 : (a == -1 ? ((b & 1) != 0 ? -1 : 1) : 0)); \
   }                                                                                     \
+  HR_VMATH_FN T hr_##cls##_gcd(T a, T b) {                                              \
+    U x = a < 0 ? 0 - (U)a : (U)a, y = b < 0 ? 0 - (U)b : (U)b;                         \
+    while (y != 0) {                                                                    \
+      U r = x % y;                                                                      \
+      x = y, y = r;                                                                     \
+    }                                                                                   \
+    return (T)x;                                                                        \
+  }                                                                                     \
+  HR_VMATH_FN T hr_##cls##_lcm(T a, T b) {                                              \
+    U g = (U)hr_##cls##_gcd(a, b);                                                      \
+    U whole = g == 0 ? 0 : (U)(a / (T)g) * (U)b;                                        \
+    return (T)whole < 0 ? (T)(0 - whole) : (T)whole;                                    \
+  }                                                                                     \
   HR_VMATH_FN T hr_##cls##_shift_left(T a, T b) {                                       \
     return (U)b < (WIDTH) ? (T)((U)a << ((U)b & ((WIDTH)-1))) : 0;                      \
   }                                                                                     \
@@ -663,6 +725,17 @@ HR_VMATH_FN uint64_t hr_u64_philox_bits(int64_t element, int64_t seed, int64_t o
       result *= b & 1 ? a : 1;                       \
     }                                                \
     return result;                                   \
+  }                                                  \
+  HR_VMATH_FN T hr_##cls##_gcd(T a, T b) {           \
+    while (b != 0) {                                 \
+      T r = a % b;                                   \
+      a = b, b = r;                                  \
+    }                                                \
+    return a;                                        \
+  }                                                  \
+  HR_VMATH_FN T hr_##cls##_lcm(T a, T b) {           \
+    T g = hr_##cls##_gcd(a, b);                      \
+    return g == 0 ? 0 : a / g * b;                   \
   }                                                  \
   HR_VMATH_FN T hr_##cls##_shift_left(T a, T b) {    \
     return b < (WIDTH) ? a << (b & ((WIDTH)-1)) : 0; \
@@ -760,6 +833,62 @@ HR_VMATH_FN hr_c128 hr_c128_sqrt(hr_c128 a) {
 HR_VMATH_FN hr_c128 hr__c128_pow(hr_c128 a, hr_c128 b) {
   return hr_c128_exp(hr_c128_mul(b, hr_c128_log(a)));
 }
+HR_VMATH_FN hr_c128 hr__c128_turn(hr_c128 a) { /* i a */
+  return hr_c128_make(-a.im, a.re);
+}
+HR_VMATH_FN hr_c128 hr__c128_turn_back(hr_c128 a) { /* -i a */
+  return hr_c128_make(a.im, -a.re);
+}
+HR_VMATH_FN hr_c128 hr_c128_sinh(hr_c128 a) {
+  double im = a.im == 0 ? a.im : cosh(a.re) * sin(a.im);
+  return hr_c128_make(a.re == 0 ? a.re : sinh(a.re) * cos(a.im), im);
+}
+HR_VMATH_FN hr_c128 hr_c128_cosh(hr_c128 a) {
+  double im = (a.re == 0) | (a.im == 0) ? a.re * a.im : sinh(a.re) * sin(a.im);
+  return hr_c128_make(cosh(a.re) * cos(a.im), im);
+}
+HR_VMATH_FN hr_c128 hr_c128_tanh(hr_c128 a) {
+  double t = tan(a.im), s = sinh(a.re), root = __builtin_sqrt(1 + s * s), beta = 1 + t * t;
+  double denominator = 1 + beta * s * s;
+  int is_large = hr_f64_abs(a.re) > 22;
+  double re = is_large ? (a.re < 0 ? -1 : 1) : beta * root * s / denominator;
+  double im = is_large ? 4 * sin(a.im) * cos(a.im) * exp(-2 * hr_f64_abs(a.re)) : t / denominator;
+  return hr_c128_make(re, im);
+}
+HR_VMATH_FN hr_c128 hr_c128_sin(hr_c128 a) {
+  return hr__c128_turn_back(hr_c128_sinh(hr__c128_turn(a)));
+}
+HR_VMATH_FN hr_c128 hr_c128_cos(hr_c128 a) {
+  return hr_c128_cosh(hr__c128_turn(a));
+}
+HR_VMATH_FN hr_c128 hr_c128_tan(hr_c128 a) {
+  return hr__c128_turn_back(hr_c128_tanh(hr__c128_turn(a)));
+}
+/* Kahan, "Branch cuts for complex elementary functions". */
+HR_VMATH_FN hr_c128 hr_c128_acos(hr_c128 a) {
+  hr_c128 plus = hr_c128_sqrt(hr_c128_make(1 + a.re, a.im)), minus = hr_c128_sqrt(hr_c128_make(1 - a.re, -a.im));
+  return hr_c128_make(2 * atan2(minus.re, plus.re), asinh(plus.re * minus.im - plus.im * minus.re));
+}
+HR_VMATH_FN hr_c128 hr_c128_asin(hr_c128 a) {
+  hr_c128 plus = hr_c128_sqrt(hr_c128_make(1 + a.re, a.im)), minus = hr_c128_sqrt(hr_c128_make(1 - a.re, -a.im));
+  return hr_c128_make(atan2(a.re, plus.re * minus.re - plus.im * minus.im),
+                      asinh(plus.im * minus.re - plus.re * minus.im));
+}
+HR_VMATH_FN hr_c128 hr_c128_acosh(hr_c128 a) {
+  hr_c128 plus = hr_c128_sqrt(hr_c128_make(a.re + 1, a.im)), minus = hr_c128_sqrt(hr_c128_make(a.re - 1, a.im));
+  return hr_c128_make(asinh(plus.re * minus.re + plus.im * minus.im), 2 * atan2(minus.im, plus.re));
+}
+HR_VMATH_FN hr_c128 hr_c128_asinh(hr_c128 a) {
+  return hr__c128_turn_back(hr_c128_asin(hr__c128_turn(a)));
+}
+HR_VMATH_FN hr_c128 hr_c128_atanh(hr_c128 a) {
+  double near = (1 - a.re) * (1 - a.re) + a.im * a.im;
+  double re = 0.25 * log1p(4 * a.re / near);
+  return hr_c128_make(re, 0.5 * atan2(2 * a.im, (1 - a.re) * (1 + a.re) - a.im * a.im));
+}
+HR_VMATH_FN hr_c128 hr_c128_atan(hr_c128 a) {
+  return hr__c128_turn_back(hr_c128_atanh(hr__c128_turn(a)));
+}
 #else
 /* The host's C99 functions, without <complex.h> and its macro `I`. */
 HR_VMATH_FN _Complex double hr__c128_to_host(hr_c128 a) {
@@ -780,7 +909,42 @@ HR_VMATH_FN hr_c128 hr_c128_sqrt(hr_c128 a) {
 HR_VMATH_FN hr_c128 hr__c128_pow(hr_c128 a, hr_c128 b) {
   return hr__c128_from_host(__builtin_cpow(hr__c128_to_host(a), hr__c128_to_host(b)));
 }
+#define HR__C128_HOST(name)                                            \
+  HR_VMATH_FN hr_c128 hr_c128_##name(hr_c128 a) {                      \
+    return hr__c128_from_host(__builtin_c##name(hr__c128_to_host(a))); \
+  }
+HR__C128_HOST(sin)
+HR__C128_HOST(cos)
+HR__C128_HOST(tan)
+HR__C128_HOST(asin)
+HR__C128_HOST(acos)
+HR__C128_HOST(atan)
+HR__C128_HOST(sinh)
+HR__C128_HOST(cosh)
+HR__C128_HOST(tanh)
+HR__C128_HOST(asinh)
+HR__C128_HOST(acosh)
+HR__C128_HOST(atanh)
+#undef HR__C128_HOST
 #endif
+/* exp(a) - 1 and log(1 + a) without cancellation near 0. */
+HR_VMATH_FN hr_c128 hr_c128_expm1(hr_c128 a) {
+  double half = sin(0.5 * a.im), re = expm1(a.re) * cos(a.im) - HR__ROUNDED(2 * half * half);
+  return hr_c128_make(re, a.im == 0 ? a.im : exp(a.re) * sin(a.im));
+}
+HR_VMATH_FN hr_c128 hr_c128_log1p(hr_c128 a) {
+  double size = hypot(1 + a.re, a.im), square = HR__ROUNDED(a.re * (2 + a.re)) + HR__ROUNDED(a.im * a.im);
+  return hr_c128_make((size > 0.5) & (size < 2) ? 0.5 * log1p(square) : log(size), atan2(a.im, 1 + a.re));
+}
+HR_VMATH_FN hr_c128 hr_c128_sigmoid(hr_c128 a) {
+  return hr_c128_reciprocal(hr_c128_add(hr_c128_make(1, 0), hr_c128_exp(hr_c128_neg(a))));
+}
+HR_VMATH_FN hr_c128 hr_c128_scaled(hr_c128 a, double factor) {
+  return hr_c128_make(a.re * factor, a.im * factor);
+}
+HR_VMATH_FN hr_c128 hr_c128_polar(hr_c128 size, hr_c128 angle) {
+  return hr_c128_make(size.re * cos(angle.re), size.re * sin(angle.re));
+}
 /* x^0 is 1 for every x; 0^y is 0 where the real part of y is positive. */
 HR_VMATH_FN hr_c128 hr_c128_pow(hr_c128 a, hr_c128 b) {
   if ((b.re == 0) & (b.im == 0)) {
@@ -810,5 +974,49 @@ HR_VMATH_FN hr_c64 hr_c64_sqrt(hr_c64 a) {
 HR_VMATH_FN hr_c64 hr_c64_pow(hr_c64 a, hr_c64 b) {
   return hr__c64_narrow(hr_c128_pow(hr__c64_widen(a), hr__c64_widen(b)));
 }
+HR_VMATH_FN hr_c64 hr_c64_nan_to_num(hr_c64 a, hr_c64 b, hr_c64 c, hr_c64 d) {
+  return hr_c64_make(hr_f32_nan_to_num(a.re, b.re, c.re, d.re), hr_f32_nan_to_num(a.im, b.re, c.re, d.re));
+}
+HR_VMATH_FN hr_c128 hr_c128_nan_to_num(hr_c128 a, hr_c128 b, hr_c128 c, hr_c128 d) {
+  return hr_c128_make(hr_f64_nan_to_num(a.re, b.re, c.re, d.re), hr_f64_nan_to_num(a.im, b.re, c.re, d.re));
+}
+HR_VMATH_FN hr_c64 hr_c64_polar(hr_c64 size, hr_c64 angle) {
+  return hr__c64_narrow(hr_c128_polar(hr__c64_widen(size), hr__c64_widen(angle)));
+}
+HR_VMATH_FN hr_c64 hr_c64_scaled(hr_c64 a, double factor) {
+  return hr__c64_narrow(hr_c128_scaled(hr__c64_widen(a), factor));
+}
+HR_VMATH_FN hr_c64 hr_c64_log_scaled(hr_c64 a, double factor) {
+  return hr__c64_narrow(hr_c128_scaled(hr_c128_log(hr__c64_widen(a)), factor));
+}
+HR_VMATH_FN hr_c128 hr_c128_log_scaled(hr_c128 a, double factor) {
+  return hr_c128_scaled(hr_c128_log(a), factor);
+}
+HR_VMATH_FN hr_c64 hr_c64_exp_scaled(hr_c64 a, double factor) {
+  return hr__c64_narrow(hr_c128_exp(hr_c128_scaled(hr__c64_widen(a), factor)));
+}
+HR_VMATH_FN hr_c128 hr_c128_exp_scaled(hr_c128 a, double factor) {
+  return hr_c128_exp(hr_c128_scaled(a, factor));
+}
+#define HR__C64_NARROWED(name)                               \
+  HR_VMATH_FN hr_c64 hr_c64_##name(hr_c64 a) {               \
+    return hr__c64_narrow(hr_c128_##name(hr__c64_widen(a))); \
+  }
+HR__C64_NARROWED(sin)
+HR__C64_NARROWED(cos)
+HR__C64_NARROWED(tan)
+HR__C64_NARROWED(asin)
+HR__C64_NARROWED(acos)
+HR__C64_NARROWED(atan)
+HR__C64_NARROWED(sinh)
+HR__C64_NARROWED(cosh)
+HR__C64_NARROWED(tanh)
+HR__C64_NARROWED(asinh)
+HR__C64_NARROWED(acosh)
+HR__C64_NARROWED(atanh)
+HR__C64_NARROWED(expm1)
+HR__C64_NARROWED(log1p)
+HR__C64_NARROWED(sigmoid)
+#undef HR__C64_NARROWED
 
 #endif

@@ -1,6 +1,7 @@
 /* vmath_reference.h: the functions that expressions of ops.def call, for the reference evaluator: the C library in double
  * precision, rounded once for f32, and integer arithmetic in 128 bits, wrapped once. Independent of vmath.h (apart from
- * Philox words), so that the oracle does not share its mistakes.
+ * Philox words), so that the oracle does not share its mistakes. The C library lacks the special functions: those are special.h's
+ * own, which special_test.c compares with numbers from elsewhere.
  */
 #ifndef HEADRACE_CORE_VMATH_REFERENCE_H_
 #define HEADRACE_CORE_VMATH_REFERENCE_H_
@@ -12,6 +13,7 @@
 
 #include "core/dtype.h"
 #include "core/philox.h"
+#include "core/special.h"
 
 #define REF_FN static inline __attribute__((unused))
 
@@ -100,6 +102,63 @@ REF_FN double ref_log_clamped(double x) {
 REF_REAL(f32, float)
 REF_REAL(f64, double)
 
+REF_FN float ref_f32_copysign(float x, float y) {
+  return copysignf(x, y);
+}
+REF_FN double ref_f64_copysign(double x, double y) {
+  return copysign(x, y);
+}
+REF_FN float ref_f32_nextafter(float x, float y) {
+  return nextafterf(x, y);
+}
+REF_FN double ref_f64_nextafter(double x, double y) {
+  return nextafter(x, y);
+}
+REF_FN double ref_frexp_exponent(double x) {
+  int exponent = 0;
+  (void)frexp(x, &exponent);
+  return isfinite(x) ? exponent : 0;
+}
+REF_FN double ref_frexp_mantissa(double x) {
+  int exponent;
+  return isfinite(x) ? frexp(x, &exponent) : x;
+}
+REF_REAL_1(f32, float, frexp_exponent, ref_frexp_exponent(x))
+REF_REAL_1(f64, double, frexp_exponent, ref_frexp_exponent(x))
+REF_REAL_1(f32, float, frexp_mantissa, ref_frexp_mantissa(x))
+REF_REAL_1(f64, double, frexp_mantissa, ref_frexp_mantissa(x))
+#define REF_NAN_TO_NUM(cls, T)                                       \
+  REF_FN T ref_##cls##_nan_to_num(T x, T nan, T most, T least) {     \
+    return isnan(x) ? nan : (isinf(x) ? (x > 0 ? most : least) : x); \
+  }
+REF_NAN_TO_NUM(f32, float)
+REF_NAN_TO_NUM(f64, double)
+
+#define REF_SPECIAL_1(name)                        \
+  REF_FN float ref_f32_special_##name(float x) {   \
+    return hr_f32_special_##name(x);               \
+  }                                                \
+  REF_FN double ref_f64_special_##name(double x) { \
+    return hr_f64_special_##name(x);               \
+  }
+#define REF_SPECIAL_2(name)                                  \
+  REF_FN float ref_f32_special_##name(float x, float y) {    \
+    return hr_f32_special_##name(x, y);                      \
+  }                                                          \
+  REF_FN double ref_f64_special_##name(double x, double y) { \
+    return hr_f64_special_##name(x, y);                      \
+  }
+HR_SPECIAL_UNARY(REF_SPECIAL_1)
+HR_SPECIAL_BINARY(REF_SPECIAL_2)
+REF_SPECIAL_2(hermite_polynomial_h)
+REF_SPECIAL_2(hermite_polynomial_he)
+REF_FN float ref_f32_special_sample_binomial(float count, float p, float key) {
+  return hr_f32_special_sample_binomial(count, p, key);
+}
+REF_FN double ref_f64_special_sample_binomial(double count, double p, double key) {
+  return hr_f64_special_sample_binomial(count, p, key);
+}
+
 /* ---- random numbers; philox.h says which words an element takes ---- */
 
 REF_FN float ref_f32_philox_uniform(int64_t element, int64_t seed, int64_t offset) {
@@ -158,6 +217,18 @@ REF_FN ref_wide ref_wide_floor_div(ref_wide a, ref_wide b) {
       power = ((U)b >> bit & 1) != 0 ? (U)((unsigned __int128)power * (U)a) : power; \
     }                                                                                \
     return (T)power;                                                                 \
+  }                                                                                  \
+  REF_FN T ref_##cls##_gcd(T a, T b) {                                               \
+    ref_wide x = a < 0 ? -(ref_wide)a : a, y = b < 0 ? -(ref_wide)b : b;             \
+    for (ref_wide r; y != 0; x = y, y = r) {                                         \
+      r = x % y;                                                                     \
+    }                                                                                \
+    return (T)x;                                                                     \
+  }                                                                                  \
+  REF_FN T ref_##cls##_lcm(T a, T b) {                                               \
+    T g = ref_##cls##_gcd(a, b);                                                     \
+    T whole = g == 0 ? 0 : (T)((U)(a / g) * (U)b);                                   \
+    return (ref_wide)whole < 0 ? (T)(0 - (U)whole) : whole;                          \
   }                                                                                  \
   REF_FN T ref_##cls##_shift_left(T a, T b) {                                        \
     return (U)b < BITS ? (T)((U)a << (U)b) : 0;                                      \
@@ -244,7 +315,59 @@ REF_INTEGER(u64, uint64_t, uint64_t, 64, 0, UINT64_MAX, hr_philox_pair)
     return ref_##cls##_narrow(cpow(ref_##cls##_wide(a), ref_##cls##_wide(b)));  \
   }
 
+REF_FN hr_c64 ref_c64_nan_to_num(hr_c64 a, hr_c64 b, hr_c64 c, hr_c64 d) {
+  return (hr_c64){ref_f32_nan_to_num(a.re, b.re, c.re, d.re), ref_f32_nan_to_num(a.im, b.re, c.re, d.re)};
+}
+REF_FN hr_c128 ref_c128_nan_to_num(hr_c128 a, hr_c128 b, hr_c128 c, hr_c128 d) {
+  return (hr_c128){ref_f64_nan_to_num(a.re, b.re, c.re, d.re), ref_f64_nan_to_num(a.im, b.re, c.re, d.re)};
+}
+
+#define REF_COMPLEX_1(cls, Z, name, expression) \
+  REF_FN Z ref_##cls##_##name(Z a) {            \
+    double complex z = ref_##cls##_wide(a);     \
+    return ref_##cls##_narrow(expression);      \
+  }
+#define REF_COMPLEX_MORE(cls, Z)                                                                               \
+  REF_COMPLEX_1(cls, Z, sin, csin(z))                                                                          \
+  REF_COMPLEX_1(cls, Z, cos, ccos(z))                                                                          \
+  REF_COMPLEX_1(cls, Z, tan, ctan(z))                                                                          \
+  REF_COMPLEX_1(cls, Z, asin, casin(z))                                                                        \
+  REF_COMPLEX_1(cls, Z, acos, cacos(z))                                                                        \
+  REF_COMPLEX_1(cls, Z, atan, catan(z))                                                                        \
+  REF_COMPLEX_1(cls, Z, sinh, csinh(z))                                                                        \
+  REF_COMPLEX_1(cls, Z, cosh, ccosh(z))                                                                        \
+  REF_COMPLEX_1(cls, Z, tanh, ctanh(z))                                                                        \
+  REF_COMPLEX_1(cls, Z, asinh, casinh(z))                                                                      \
+  REF_COMPLEX_1(cls, Z, acosh, cacosh(z))                                                                      \
+  REF_COMPLEX_1(cls, Z, atanh, catanh(z))                                                                      \
+  REF_COMPLEX_1(cls, Z, sigmoid, 1 / (1 + cexp(-z)))                                                           \
+  REF_COMPLEX_1(cls, Z, expm1,                                                                                 \
+                __builtin_complex(expm1(creal(z)) * cos(cimag(z)) - 2 * pow(sin(cimag(z) / 2), 2),             \
+                                  exp(creal(z)) * sin(cimag(z))))                                              \
+  REF_COMPLEX_1(cls, Z, log1p,                                                                                 \
+                __builtin_complex(cabs(z) < 0.5 ? 0.5 * log1p(creal(z) * (2 + creal(z)) + cimag(z) * cimag(z)) \
+                                                : creal(clog(1 + z)),                                          \
+                                  atan2(cimag(z), 1 + creal(z))))                                              \
+  REF_FN Z ref_##cls##_polar(Z a, Z b) {                                                                       \
+    double size = (double)a.re, angle = (double)b.re;                                                          \
+    return ref_##cls##_narrow(__builtin_complex(size * cos(angle), size * sin(angle)));                        \
+  }                                                                                                            \
+  REF_FN Z ref_##cls##_log_scaled(Z a, double factor) {                                                        \
+    return ref_##cls##_narrow(clog(ref_##cls##_wide(a)) * factor);                                             \
+  }                                                                                                            \
+  REF_FN Z ref_##cls##_exp_scaled(Z a, double factor) {                                                        \
+    return ref_##cls##_narrow(cexp(ref_##cls##_wide(a) * factor));                                             \
+  }                                                                                                            \
+  REF_FN Z ref_##cls##_special_sinc(Z a) {                                                                     \
+    return hr_##cls##_special_sinc(a);                                                                         \
+  }                                                                                                            \
+  REF_FN Z ref_##cls##_special_logaddexp(Z a, Z b) {                                                           \
+    return hr_##cls##_special_logaddexp(a, b);                                                                 \
+  }
+
 REF_COMPLEX(c64, hr_c64, float)
 REF_COMPLEX(c128, hr_c128, double)
+REF_COMPLEX_MORE(c64, hr_c64)
+REF_COMPLEX_MORE(c128, hr_c128)
 
 #endif
