@@ -57,6 +57,7 @@ def read_map(path):
 
 def expand(expression):
     """Turns the short forms into calls of pointwise() and foreach()."""
+    expression = expression.removeprefix("exact ")
     expression = re.sub(
         rf"\beach ({RULES}) ([A-Z0-9_]+)\(", lambda m: f"foreach(R, HR_OP_{m[2]}, Rule::{m[1].title()}, ", expression
     )
@@ -92,7 +93,8 @@ def kernel(schema, fields, expression):
     result = "ListResult" if is_list or str(schema.name).startswith("_foreach") else "Result"
     outs = [a.name for a in schema.arguments.out]
     if kind == SchemaKind.out:
-        places = [f"{result}::out({o})" for o in outs]
+        form = "exact" if expression.startswith("exact ") else "out"
+        places = [f"{result}::{form}({o})" for o in outs]
     elif kind == SchemaKind.inplace:
         places = [f"{result}::inplace(self)"]
     else:

@@ -311,7 +311,10 @@ static bool is_same(hr_dtype dtype, const void *a, const void *b) {
 static void check(const sample *s, const char *how) {
   for (int i = 0; i < s->output_count; ++i) {
     hr_dtype whole = s->output_dtypes[i];
-    hr_dtype dtype = whole == HR_DTYPE_C64 ? HR_DTYPE_F32 : whole == HR_DTYPE_C128 ? HR_DTYPE_F64 : whole;
+    hr_dtype dtype = whole == HR_DTYPE_C64    ? HR_DTYPE_F32
+                     : whole == HR_DTYPE_C128 ? HR_DTYPE_F64
+                     : whole == HR_DTYPE_C32  ? HR_DTYPE_F16
+                                              : whole;
     size_t size = hr_dtype_size(dtype);
     const char *got = s->args[s->outputs[i]], *expected = s->expected[i];
     for (size_t at = 0; at < MEMORY * sizeof(hr_c128); at += size) {

@@ -211,10 +211,10 @@ def check_out(comparison):
         for what, outs in outs_for(tensors):
             both = (arguments, outs if not isinstance(expected, torch.Tensor) else outs[0])
 
-            def with_out(both):
+            def with_out(both, tensors=tensors):
                 (first, args, kwargs), out = both
                 entry.op(first, *args, **kwargs, out=out)
-                return out
+                return [o.to(t.dtype) for o, t in zip(pytree.tree_leaves(out), tensors)]  # computed in those dtypes
 
             same_or_both_raise(comparison, with_out, both, what)
 

@@ -433,7 +433,8 @@ Tensor embedding_backward(const Tensor &grad, const Tensor &indices, int64_t cou
 Tensor arange(Result result, const Scalar &start, const Scalar &end, const Scalar &step) {
   ScalarType type = result.tensor().scalar_type();
   bool integral = c10::isIntegralType(type, false);
-  double first = start.toDouble(), last = end.toDouble(), by = step.toDouble();
+  double first = start.toDouble(), last = end.toDouble();
+  double by = type == ScalarType::Long ? static_cast<double>(step.to<int64_t>()) : step.toDouble();
   TORCH_CHECK(by > 0 || by < 0, "step must be nonzero");
   TORCH_CHECK(std::isfinite(first) && std::isfinite(last), "unsupported range: ", first, " -> ", last);
   TORCH_CHECK((by > 0 && last >= first) || (by < 0 && last <= first),
@@ -551,6 +552,9 @@ Tensor normal_like(Result result, const Operand &mean, const Operand &deviation,
   at::DimVector sizes(first->sizes());
   if (mean.tensor != nullptr && deviation.tensor != nullptr)
     sizes = at::infer_size_dimvector(sizes, deviation.tensor->sizes());
+  bool has_both = mean.tensor != nullptr && deviation.tensor != nullptr;
+  TORCH_CHECK(result.is_fresh() || has_both || result.tensor().sizes().equals(sizes), "The size of the output ",
+              result.is_fresh() ? IntArrayRef() : result.tensor().sizes(), " must match the size of the input ", sizes);
   Tensor out = result.begin(sizes, first->scalar_type(), {*first});
   if (out.numel() == 0)
     return result.end(out);
@@ -588,7 +592,8 @@ Tensor bernoulli(const Tensor &self, const Operand &p, const OptionalGenerator &
 }
 
 Tensor bernoulli_like(Result result, const Tensor &p, const OptionalGenerator &generator) {
-  Tensor out = result.begin(p.sizes(), p.scalar_type(), {p});
+  ScalarType type = result.is_fresh() ? p.scalar_type() : result.tensor().scalar_type();
+  Tensor out = result.begin(p.sizes(), type, {p});
   bernoulli(out, Operand(p), generator);
   return result.end(out);
 }
@@ -671,7 +676,8 @@ Tensor2 dropout(const Tensor &self, double p, std::optional<bool> train) {
 
 Tensor dropout_backward(const Tensor &grad, const Tensor &mask, double scale) {
   TORCH_CHECK(mask.scalar_type() == ScalarType::Bool, "Mask should be Bool Scalar Type", mask.scalar_type());
-  Tensor factor = new_like(mask, grad.scalar_type());
+  bool is_whole = c10::isIntegralType(grad.scalar_type(), true);
+  Tensor factor = new_like(mask, is_whole ? c10::get_default_dtype_as_scalartype() : grad.scalar_type());
   if (factor.numel() > 0) {
     Record record(HR_OP_MUL);
     record.in(mask).in(hr_scalar_f64(std::isfinite(scale) ? scale : 0)).out(factor).run();

@@ -181,6 +181,93 @@ Tensor random(const Tensor &self, std::optional<int64_t> from, std::optional<int
 Tensor2 dropout(const Tensor &self, double p, std::optional<bool> train);
 Tensor dropout_backward(const Tensor &grad, const Tensor &mask, double scale);
 
+// ---- special.cpp
+Tensor angle(Result result, const Tensor &self);
+Tensor complex_of(Result result, hr_op op, const Tensor &a, const Tensor &b);
+Tensor round_decimals(Result result, const Tensor &self, int64_t decimals);
+Tensor nextafter(Result result, const Tensor &self, const Tensor &other);
+Tensor heaviside(Result result, const Tensor &self, const Tensor &values);
+Tensor nan_to_num(Result result, const Tensor &self, std::optional<double> nan, std::optional<double> most,
+                  std::optional<double> least);
+Tensor logit(Result result, const Tensor &self, std::optional<double> eps);
+Tensor logit_backward(Result result, const Tensor &grad, const Tensor &self, std::optional<double> eps);
+Tensor2 frexp(Result mantissa, Result exponent, const Tensor &self);
+Tensor polygamma(Result result, int64_t n, const Tensor &self);
+Tensor mvlgamma(Result result, const Tensor &self, int64_t p);
+Tensor narrow_copy(Result result, const Tensor &self, int64_t dim, int64_t start, int64_t length);
+Tensor efficient_zeros(IntArrayRef size, std::optional<ScalarType> dtype, std::optional<at::Device> device);
+
+// ---- scan.cpp
+Tensor cumprod(Result result, const Tensor &self, int64_t dim, std::optional<ScalarType> dtype);
+Tensor logcumsumexp(Result result, const Tensor &self, int64_t dim);
+Tensor trace(const Tensor &self);
+Tensor nansum(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
+              std::optional<ScalarType> dtype);
+Tensor count_nonzero(const Tensor &self, IntArrayRef dims);
+Tensor cdist_forward(const Tensor &a, const Tensor &b, double p);
+Tensor cdist_backward(const Tensor &grad, const Tensor &a, const Tensor &b, double p, const Tensor &distance);
+Tensor pdist_forward(const Tensor &self, double p);
+Tensor pdist_backward(const Tensor &grad, const Tensor &self, double p, const Tensor &distance);
+
+// ---- select.cpp
+Tensor nonzero(const Tensor &self);
+Tensor nonzero_out(const Tensor &self, const Tensor &out);
+Tensor nonzero_static(Result result, const Tensor &self, int64_t size, int64_t fill);
+Tensor masked_select(Result result, const Tensor &self, const Tensor &mask);
+Tensor masked_scatter(const Tensor &self, const Tensor &mask, const Tensor &source);
+Tensor take(Result result, const Tensor &self, const Tensor &index);
+Tensor put(const Tensor &self, const Tensor &places, const Tensor &source, bool accumulate);
+Tensor index_copy(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Tensor &source);
+Tensor index_fill(const Tensor &self, int64_t dim, const Tensor &index, const Scalar &value);
+Tensor index_fill_tensor(const Tensor &self, int64_t dim, const Tensor &index, const Tensor &value);
+Tensor scatter_reduce(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Tensor &source,
+                      std::string_view reduce, bool include_self);
+Tensor index_reduce(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Tensor &source,
+                    std::string_view reduce, bool include_self);
+Tensor isin(Result result, const Tensor &elements, const Tensor &among, bool invert);
+Tensor isin(Result result, const Tensor &elements, const Scalar &among, bool invert);
+Tensor isin(Result result, const Scalar &element, const Tensor &among, bool invert);
+Tensor bincount(const Tensor &self, const OptionalTensor &weights, int64_t least);
+Tensor repeat_interleave(const Tensor &repeats, std::optional<int64_t> size);
+Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool upper, std::optional<ScalarType> dtype,
+                        std::optional<at::Layout> layout);
+Tensor roll(const Tensor &self, IntArrayRef shifts, IntArrayRef dims);
+Tensor unfold_backward(const Tensor &grad, IntArrayRef sizes, int64_t dim, int64_t size, int64_t step);
+Tensor linspace(Result result, const Scalar &start, const Scalar &end, int64_t steps);
+Tensor logspace(Result result, const Scalar &start, const Scalar &end, int64_t steps, double base);
+Tensor range(Result result, const Scalar &start, const Scalar &end, const Scalar &step);
+
+// ---- sample.cpp
+Tensor cauchy(const Tensor &self, double median, double sigma, const OptionalGenerator &generator);
+Tensor log_normal(const Tensor &self, double mean, double deviation, const OptionalGenerator &generator);
+Tensor geometric(const Tensor &self, double p, const OptionalGenerator &generator);
+Tensor poisson(const Tensor &rate, const OptionalGenerator &generator);
+Tensor binomial(const Tensor &count, const Tensor &p, const OptionalGenerator &generator);
+Tensor standard_gamma(const Tensor &alpha, const OptionalGenerator &generator);
+Tensor dirichlet(const Tensor &alpha, const OptionalGenerator &generator);
+Tensor multinomial(Result result, const Tensor &self, int64_t count, bool replacement,
+                   const OptionalGenerator &generator);
+Tensor randperm(Result result, int64_t n, const OptionalGenerator &generator);
+Tensor histc(Result result, const Tensor &self, int64_t bins, const Scalar &min, const Scalar &max);
+std::vector<Tensor> histogramdd_edges(const Tensor &self, IntArrayRef bins, at::OptionalArrayRef<double> range,
+                                      const OptionalTensor &weight);
+Tensor histogramdd(const Tensor &self, IntArrayRef bins, at::OptionalArrayRef<double> range,
+                   const OptionalTensor &weight, bool density);
+Tensor histogramdd(const Tensor &self, TensorList bins, const OptionalTensor &weight, bool density);
+Tensor2 histogram(Result hist, Result edges, const Tensor &self, int64_t bins, at::OptionalArrayRef<double> range,
+                  const OptionalTensor &weight, bool density);
+Tensor2 histogram(Result hist, Result edges, const Tensor &self, const Tensor &bins, const OptionalTensor &weight,
+                  bool density);
+
+// ---- segment.cpp
+Tensor segment_reduce(const Tensor &data, std::string_view reduce, const OptionalTensor &lengths,
+                      const OptionalTensor &indices, const OptionalTensor &offsets, int64_t dim, bool unsafe,
+                      const std::optional<Scalar> &initial);
+Tensor segment_reduce_backward(const Tensor &grad, const Tensor &output, const Tensor &data, std::string_view reduce,
+                               const OptionalTensor &lengths, const OptionalTensor &offsets, int64_t dim,
+                               const std::optional<Scalar> &initial);
+Tensor hash_tensor(Result result, const Tensor &self, IntArrayRef dims, bool keepdim, int64_t mode);
+
 // ---- nn.cpp: layers, losses, windows, cells, attention
 Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTensor &bias, IntArrayRef stride,
                    IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,

@@ -76,6 +76,7 @@ int class_of(ScalarType type) {
       return 5;
     case ScalarType::Double:
       return 6;
+    case ScalarType::ComplexHalf:
     case ScalarType::ComplexFloat:
       return 7;
     default:
@@ -84,7 +85,8 @@ int class_of(ScalarType type) {
 }
 
 bool is_widest_of_class(ScalarType type) {
-  return type != ScalarType::Half && type != ScalarType::BFloat16 && (class_of(type) != 1 || type == ScalarType::Int);
+  return type != ScalarType::Half && type != ScalarType::BFloat16 && type != ScalarType::ComplexHalf &&
+         (class_of(type) != 1 || type == ScalarType::Int);
 }
 
 // ---- one call
@@ -239,6 +241,8 @@ void check_target(const Call &call, const Result &result) {
   TORCH_CHECK(target.scalar_type() == call.wanted || c10::canCast(call.wanted, target.scalar_type()) ||
                   (call.wanted == ScalarType::Bool),
               "result type ", call.wanted, " can't be cast to the desired output type ", target.scalar_type());
+  TORCH_CHECK(!result.is_exact() || target.scalar_type() == call.wanted, "Found dtype ", target.scalar_type(),
+              " but expected ", call.wanted);
   if (result.is_inplace()) {
     TORCH_CHECK(target.sizes().equals(call.sizes), "output with shape ", target.sizes(),
                 " doesn't match the broadcast shape ", call.sizes);

@@ -47,8 +47,10 @@ hr_dtype dtype_of(ScalarType type) {
       return HR_DTYPE_C64;
     case ScalarType::ComplexDouble:
       return HR_DTYPE_C128;
+    case ScalarType::ComplexHalf:
+      return HR_DTYPE_C32;
     default:
-      TORCH_CHECK_TYPE(false, "headrace has no dtype ", type);
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "headrace has no dtype ", type);
   }
 }
 
@@ -390,12 +392,22 @@ Tensor Result::begin(IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> in
                 " can't be cast to the desired output type ", tensor_->scalar_type());
     at::assert_no_internal_overlap(*tensor_);
   } else {
+    TORCH_CHECK(!exact_ || tensor_->scalar_type() == type, "Expected out tensor to have dtype ", type, ", but got ",
+                tensor_->scalar_type(), " instead");
     prepare_out(*tensor_, sizes, type);
   }
   bool temporary = tensor_->scalar_type() != type;
   for (const Tensor &input : inputs)
     temporary |= input.defined() && input.is_alias_of(*tensor_);
   return temporary ? new_tensor(sizes, type, format) : *tensor_;
+}
+
+Tensor Result::give(const Tensor &values) const {
+  if (tensor_ == nullptr)
+    return values;
+  begin(values.sizes(), values.scalar_type());
+  copy_on_device(values, *tensor_);
+  return *tensor_;
 }
 
 Tensor Result::end(const Tensor &written) const {

@@ -211,12 +211,21 @@ public:
   static Result inplace(const Tensor &self) {
     return Result(&self, true);
   }
+  // As out, where torch wants no other dtype.
+  static Result exact(const Tensor &tensor) {
+    Result result(&tensor, false);
+    result.exact_ = true;
+    return result;
+  }
 
   bool is_fresh() const {
     return tensor_ == nullptr;
   }
   bool is_inplace() const {
     return inplace_;
+  }
+  bool is_exact() const {
+    return exact_;
   }
   const Tensor &tensor() const {
     return *tensor_;
@@ -228,11 +237,13 @@ public:
                at::MemoryFormat format = at::MemoryFormat::Contiguous) const;
   // Copies a temporary to where it belongs; returns the result.
   Tensor end(const Tensor &written) const;
+  // Values that were made elsewhere.
+  Tensor give(const Tensor &values) const;
 
 private:
   Result(const Tensor *tensor, bool inplace) : tensor_(tensor), inplace_(inplace) {}
   const Tensor *tensor_;
-  bool inplace_;
+  bool inplace_, exact_ = false;
 };
 
 // torch's checks of an out= argument whose values have the given type and sizes; resizes it.

@@ -110,7 +110,8 @@ Tensor prod(Result result, const Tensor &self, OptionalIntArrayRef dims, bool ke
 
 Tensor mean(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
             std::optional<ScalarType> dtype) {
-  ScalarType type = dtype.value_or(self.scalar_type());
+  bool has_out = !result.is_fresh() && !result.is_inplace();
+  ScalarType type = dtype.value_or(has_out ? result.tensor().scalar_type() : self.scalar_type());
   TORCH_CHECK(
       c10::isFloatingType(type) || c10::isComplexType(type),
       "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: ",

@@ -1,0 +1,147 @@
+// scan.cpp: running products and sums of exponentials, distances, and reductions that are made of others.
+//
+// A scan doubles (Hillis and Steele): after step k every element has combined the 2^k elements that end with it. All steps are
+// element-wise, so every device has them, and the order depends on the length alone.
+#include <ATen/TensorOperators.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/triu_indices.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "kernels.h"
+
+namespace headrace {
+namespace {
+
+// combine(later, earlier) of what has been combined so far, along `dim`.
+template <class Combine> Tensor doubled(Tensor x, int64_t dim, Combine combine) {
+  int64_t size = x.dim() == 0 ? 1 : x.size(dim);
+  for (int64_t distance = 1; distance < size; distance *= 2) {
+    Tensor next = new_like(x);
+    copy_on_device(x.narrow(dim, 0, distance), next.narrow(dim, 0, distance));
+    int64_t rest = size - distance;
+    copy_on_device(combine(x.narrow(dim, distance, rest), x.narrow(dim, 0, rest)), next.narrow(dim, distance, rest));
+    x = next;
+  }
+  return x;
+}
+
+// Halves are combined in f32, and rounded at the end.
+ScalarType wide(ScalarType type) {
+  return type == ScalarType::Half || type == ScalarType::BFloat16 ? ScalarType::Float : type;
+}
+
+ScalarType scanned_type(const Result &result, const Tensor &self, std::optional<ScalarType> dtype) {
+  if (dtype.has_value())
+    return *dtype;
+  if (result.is_inplace())
+    return self.scalar_type();
+  return c10::isIntegralType(self.scalar_type(), true) ? ScalarType::Long : self.scalar_type();
+}
+
+} // namespace
+
+Tensor cumprod(Result result, const Tensor &self, int64_t dim, std::optional<ScalarType> dtype) {
+  ScalarType type = scanned_type(result, self, dtype);
+  int64_t along = at::maybe_wrap_dim(dim, self.dim());
+  auto times = [](const Tensor &later, const Tensor &earlier) { return earlier * later; };
+  Tensor values = self.numel() == 0 ? to_type(self, type) : doubled(to_type(self, wide(type)), along, times);
+  return result.give(to_type(values, type));
+}
+
+Tensor logcumsumexp(Result result, const Tensor &self, int64_t dim) {
+  int64_t along = at::maybe_wrap_dim(dim, self.dim());
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(self.scalar_type()) || self.is_complex(),
+                              "\"logcumsumexp_out_cpu\" not implemented for '", self.scalar_type(), "'");
+  auto add = [](const Tensor &later, const Tensor &earlier) {
+    return pointwise(Result::fresh(), HR_OP_LOGADDEXP, Rule::Same, earlier, later);
+  };
+  Tensor values = self.numel() == 0 ? self : doubled(to_type(self, wide(self.scalar_type())), along, add);
+  return result.give(to_type(values, self.scalar_type()));
+}
+
+Tensor trace(const Tensor &self) {
+  TORCH_CHECK(self.dim() == 2, "trace: expected a matrix");
+  return self.diagonal().sum();
+}
+
+Tensor nansum(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
+              std::optional<ScalarType> dtype) {
+  TORCH_CHECK(!self.is_complex(), "nansum does not support complex inputs");
+  Tensor numbers = c10::isIntegralType(self.scalar_type(), true) ? self : at::where(self.isnan(), Scalar(0), self);
+  return headrace::sum(result, numbers, dims, keepdim, dtype);
+}
+
+Tensor count_nonzero(const Tensor &self, IntArrayRef dims) {
+  return headrace::sum(Result::fresh(), self.ne(0), dims, false, ScalarType::Long);
+}
+
+// ---- distances
+
+static Tensor pairs_between(const Tensor &a, const Tensor &b) {
+  return a.unsqueeze(-2) - b.unsqueeze(-3);
+}
+
+Tensor cdist_forward(const Tensor &a, const Tensor &b, double p) {
+  TORCH_CHECK(a.dim() > 1 && b.dim() > 1, "cdist only supports at least 2D tensors, X1 got: ", a.dim(),
+              "D, X2 got: ", b.dim(), "D");
+  TORCH_CHECK(a.size(-1) == b.size(-1), "X1 and X2 must have the same number of columns. X1: ", a.size(-1),
+              " X2: ", b.size(-1));
+  TORCH_CHECK(p >= 0, "cdist only supports non-negative p values");
+  Tensor apart = pairs_between(a, b);
+  if (apart.size(-1) == 0)
+    return fill_with(new_tensor(apart.sizes().slice(0, apart.dim() - 1), a.scalar_type()), 0);
+  return at::linalg_vector_norm(apart, p, IntArrayRef{-1});
+}
+
+// The derivative of each distance by each of its differences.
+static Tensor distance_slope(const Tensor &apart, const Tensor &grad, const Tensor &distance, double p) {
+  Tensor g = grad.unsqueeze(-1), size = apart.abs(), d = distance.unsqueeze(-1);
+  if (p == 0)
+    return at::zeros_like(apart);
+  if (p == 1)
+    return apart.sign() * g;
+  if (std::isinf(p))
+    return apart.sign() * size.eq(d).to(apart.scalar_type()) * g;
+  Tensor slope = p == 2 ? apart * g / d : apart.sign() * size.pow(p - 1) * g / d.pow(p - 1);
+  Tensor is_flat = p < 1 ? d.eq(0).logical_or(apart.eq(0)) : d.eq(0);
+  return at::where(is_flat, Scalar(0.0), slope);
+}
+
+Tensor cdist_backward(const Tensor &grad, const Tensor &a, const Tensor &b, double p, const Tensor &distance) {
+  Tensor apart = pairs_between(a, b);
+  if (apart.numel() == 0)
+    return at::zeros_like(a);
+  Tensor slopes = distance_slope(apart, grad, distance, p).sum(-2);
+  Dims sizes(slopes.sizes().begin(), slopes.sizes().end());
+  return slopes.sizes().equals(a.sizes()) ? slopes : slopes.sum_to_size(a.sizes());
+}
+
+static Tensor rows_of_pairs(const Tensor &self, int64_t side) {
+  Tensor pairs = at::triu_indices(self.size(0), self.size(0), 1, self.options().dtype(ScalarType::Long));
+  return self.index_select(0, pairs.select(0, side));
+}
+
+Tensor pdist_forward(const Tensor &self, double p) {
+  int64_t n = self.size(0), count = n <= 1 ? 0 : n * (n - 1) / 2;
+  TORCH_CHECK(self.dim() == 2, "pdist only supports 2D tensors, got: ", self.dim(), "D");
+  Tensor out = new_tensor({count}, self.scalar_type());
+  if (count == 0)
+    return out;
+  if (self.size(1) == 0)
+    return fill_with(out, 0);
+  return at::linalg_vector_norm(rows_of_pairs(self, 0) - rows_of_pairs(self, 1), p, IntArrayRef{-1});
+}
+
+Tensor pdist_backward(const Tensor &grad, const Tensor &self, double p, const Tensor &distance) {
+  Tensor out = at::zeros_like(self);
+  if (grad.numel() == 0 || self.numel() == 0)
+    return out;
+  Tensor pairs = at::triu_indices(self.size(0), self.size(0), 1, self.options().dtype(ScalarType::Long));
+  Tensor slopes = distance_slope(rows_of_pairs(self, 0) - rows_of_pairs(self, 1), grad, distance, p);
+  return out.index_add(0, pairs.select(0, 0), slopes).index_add(0, pairs.select(0, 1), slopes, -1);
+}
+
+} // namespace headrace

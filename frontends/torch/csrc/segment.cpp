@@ -1,0 +1,177 @@
+// segment.cpp: reductions over runs of neighbours, and the hash of a tensor.
+#include <ATen/TensorOperators.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/where.h>
+
+#include "kernels.h"
+
+namespace headrace {
+namespace {
+
+// Which segment each element of the axis belongs to; the number of segments where none.
+struct Segments {
+  int64_t axis, count;
+  Tensor ids;     // data's sizes
+  Tensor lengths; // of each segment, broadcast against the output
+  Dims sizes;     // of the output
+
+  Segments(const Tensor &data, const OptionalTensor &given_lengths, const OptionalTensor &given_offsets, int64_t dim) {
+    axis = at::maybe_wrap_dim(dim, data.dim());
+    bool has_offsets = given_offsets.has_value() && given_offsets->defined();
+    TORCH_CHECK(has_offsets || (given_lengths.has_value() && given_lengths->defined()),
+                "segment_reduce(): Either lengths or offsets must be defined.");
+    Tensor limits = to_type(has_offsets ? *given_offsets : *given_lengths, ScalarType::Long);
+    TORCH_CHECK(limits.dim() == axis + 1, "segment_reduce(): Expected axis to be the last dimension of ",
+                has_offsets ? "offsets" : "lengths", " but got ", axis, ".");
+    count = limits.size(-1) - (has_offsets ? 1 : 0);
+    Tensor starts, ends;
+    if (has_offsets) {
+      starts = limits.narrow(-1, 0, count), ends = limits.narrow(-1, 1, count);
+      lengths = ends - starts;
+    } else {
+      ends = limits.cumsum(-1), lengths = limits;
+      starts = ends - limits;
+    }
+    sizes = Dims(data.sizes().begin(), data.sizes().end());
+    int64_t size = sizes[axis];
+    sizes[axis] = count;
+    Dims rows(data.sizes().begin(), data.sizes().begin() + axis + 1);
+    Tensor places = at::arange(size, limits.options()).expand(rows).contiguous();
+    Tensor owner = search_sorted(Result::fresh(), ends.contiguous(), places, false, true, std::nullopt, std::nullopt);
+    if (has_offsets && size > 0 && count > 0)
+      owner = at::where(places.lt(starts.narrow(-1, 0, 1)), Scalar(count), owner);
+    for (int64_t d = axis + 1; d < data.dim(); ++d)
+      owner = owner.unsqueeze(-1), lengths = lengths.unsqueeze(-1);
+    ids = owner.expand(data.sizes());
+  }
+
+  Tensor reduce(const Tensor &data, int64_t mode, const Scalar &start) const {
+    Dims wide = sizes;
+    wide[axis] += 1; // the last takes what belongs to none
+    Tensor out = fill_with(new_tensor(wide, data.scalar_type()), start);
+    if (data.numel() > 0)
+      headrace::scatter(Result::inplace(out), out, axis, ids, Operand(data), mode);
+    return out.narrow(axis, 0, count);
+  }
+
+  // What each element's segment has.
+  Tensor spread(const Tensor &values) const {
+    Tensor all = fill_with(new_tensor(padded_sizes(), values.scalar_type()), 0);
+    copy_on_device(values, all.narrow(axis, 0, count));
+    return all.gather(axis, ids);
+  }
+
+private:
+  Dims padded_sizes() const {
+    Dims wide = sizes;
+    wide[axis] += 1;
+    return wide;
+  }
+};
+
+Scalar start_of(std::string_view reduce, const std::optional<Scalar> &initial) {
+  if (initial.has_value())
+    return *initial;
+  double infinity = std::numeric_limits<double>::infinity();
+  return reduce == "max" ? Scalar(-infinity) : reduce == "min" ? Scalar(infinity) : reduce == "prod" ? 1 : 0;
+}
+
+int64_t mode_of(std::string_view reduce) {
+  TORCH_CHECK(reduce == "sum" || reduce == "mean" || reduce == "prod" || reduce == "max" || reduce == "min",
+              "reduce argument must be one of: sum, mean, max, min, prod, got ", reduce);
+  return reduce == "max" ? 3 : reduce == "min" ? 4 : reduce == "prod" ? 2 : 1;
+}
+
+} // namespace
+
+Tensor segment_reduce(const Tensor &data, std::string_view reduce, const OptionalTensor &lengths,
+                      const OptionalTensor &indices, const OptionalTensor &offsets, int64_t dim, bool unsafe,
+                      const std::optional<Scalar> &initial) {
+  TORCH_CHECK(!indices.has_value() || !indices->defined(),
+              "segment_reduce(): indices based reduction is not supported yet.");
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(data.scalar_type()), "\"_segment_reduce_cpu\" not implemented for '",
+                              data.scalar_type(), "'");
+  Segments segments(data, lengths, offsets, dim);
+  if (!unsafe && lengths.has_value() && lengths->defined() && lengths->numel() > 0) {
+    TORCH_CHECK(lengths->min().item<int64_t>() >= 0, "lengths contains negative value!");
+    TORCH_CHECK(
+        lengths->sum(-1).eq(data.size(segments.axis)).all().item<bool>(),
+        "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.");
+  }
+  Tensor out = segments.reduce(data, mode_of(reduce), start_of(reduce, initial));
+  if (reduce == "mean") {
+    Tensor count = to_type(segments.lengths, data.scalar_type());
+    Tensor empty = initial.has_value() ? out : fill_with(new_like(out), std::nan(""));
+    out = at::where(segments.lengths.eq(0), empty, out / count);
+  }
+  return out.contiguous();
+}
+
+Tensor segment_reduce_backward(const Tensor &grad, const Tensor &output, const Tensor &data, std::string_view reduce,
+                               const OptionalTensor &lengths, const OptionalTensor &offsets, int64_t dim,
+                               const std::optional<Scalar> &initial) {
+  Segments segments(data, lengths, offsets, dim);
+  Tensor g = segments.spread(grad);
+  if (reduce == "sum")
+    return g;
+  if (reduce == "mean") {
+    Tensor count = segments.spread(to_type(segments.lengths.expand(segments.sizes), data.scalar_type()));
+    return at::where(count.eq(0), Scalar(0.0), g / count).to(data.scalar_type()); // 0: in no segment
+  }
+  if (reduce == "prod") { // of all others: zeros and NaN among them decide before the rest does
+    ScalarType type = data.scalar_type();
+    Tensor zero = data.eq(0), nan = data.isnan();
+    Tensor plain = at::where(zero.logical_or(nan), Scalar(1.0), data).to(type);
+    Tensor rest = segments.spread(segments.reduce(plain, 2, start_of(reduce, initial))) / plain;
+    Tensor zeros = segments.spread(segments.reduce(zero.to(type), 1, 0)) - zero.to(type);
+    Tensor nans = segments.spread(segments.reduce(nan.to(type), 1, 0)) - nan.to(type);
+    Tensor others = at::where(nans.gt(0), Scalar(std::nan("")), at::where(zeros.gt(0), Scalar(0.0), rest));
+    return (g * others).to(type);
+  }
+  Tensor best = segments.spread(output);
+  Tensor hits = data.eq(best).logical_or(best.isnan().logical_and(data.isnan())).to(data.scalar_type());
+  Tensor count = segments.spread(segments.reduce(hits, 1, 0));
+  return at::where(hits.eq(0), Scalar(0.0), g * hits / count).to(data.scalar_type());
+}
+
+// Exclusive or of the elements, widened to 64 bits, by halves.
+Tensor hash_tensor(Result result, const Tensor &self, IntArrayRef dims, bool keepdim, int64_t mode) {
+  TORCH_CHECK(mode == 0, "Unknown hash_tensor mode: ", mode);
+  TORCH_CHECK(!self.is_complex(), "hash_tensor does not support complex inputs");
+  ScalarType type = self.scalar_type();
+  Tensor bits = c10::isFloatingType(type)    ? to_type(self, ScalarType::Double).view(ScalarType::Long)
+                : type == ScalarType::UInt64 ? self.view(ScalarType::Long)
+                                             : to_type(self, ScalarType::Long);
+  std::vector<bool> reduced(self.dim(), dims.empty());
+  for (int64_t dim : dims) {
+    int64_t along = at::maybe_wrap_dim(dim, self.dim());
+    if (self.dim() > 0)
+      reduced[along] = true;
+  }
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (!reduced[d])
+      continue;
+    if (bits.size(d) == 0) {
+      Dims sizes(bits.sizes().begin(), bits.sizes().end());
+      sizes[d] = 1;
+      bits = fill_with(new_tensor(sizes, ScalarType::Long), 0);
+    }
+    for (int64_t n = bits.size(d); n > 1; n = (n + 1) / 2) {
+      int64_t half = n / 2, keep = n - half;
+      Tensor next = bits.narrow(d, 0, keep).clone();
+      Tensor first = next.narrow(d, 0, half);
+      pointwise(Result::inplace(first), HR_OP_BIT_XOR, Rule::Same, first, bits.narrow(d, keep, half));
+      bits = next;
+    }
+  }
+  if (!keepdim) {
+    for (int64_t d = self.dim(); d-- > 0;) {
+      if (reduced[d])
+        bits = bits.squeeze(d);
+    }
+  }
+  return result.give(bits.contiguous().view(ScalarType::UInt64));
+}
+
+} // namespace headrace
