@@ -455,7 +455,7 @@ HR_VMATH_FN float hr_f32_sinh(float x) {
   p = hr__f64_fma(p, z, 1.0 / 120);
   p = hr__f64_fma(p, z, 1.0 / 6);
   double small = hr__f64_fma(p * z, d, d), large = 0.5 * (e - 1.0 / e);
-  return (float)((d < 0.25) & (d > -0.25) ? small : large);
+  return (float)(((d < 0.25) & (d > -0.25)) ? small : large);
 }
 HR_VMATH_FN float hr_f32_cosh(float x) {
   double d = (double)x, c = d > 120.0 ? 120.0 : (d < -120.0 ? -120.0 : d);
