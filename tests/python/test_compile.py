@@ -513,6 +513,101 @@ def test_constants_of_the_host_stay_with_the_results(device):
         constant.zero_()  # the caller's own
 
 
+# ---- what dynamo puts before a graph's call
+
+
+def called_before_a_graph(monkeypatch):
+    """The names of dynamo's functions that its bytecode calls from now on."""
+    called = []
+    for module, name in (
+        (torch._dynamo.utils, "get_current_stream"),
+        (torch._dynamo.utils, "record_pregraph_bytecode_enter"),
+        (torch._dynamo.graph_bytecode_inputs, "store_user_object_weakrefs"),
+    ):
+        own = getattr(module, name)
+        note = lambda *arguments, own=own, name=name: (called.append(name), own(*arguments))[1]  # noqa: E731
+        monkeypatch.setattr(module, name, note)
+    return called
+
+
+@pytest.mark.skipif(not hasattr(torch._dynamo.config, "record_runtime_overhead"), reason="an older torch")
+def test_nothing_needless_is_called_before_a_graph(device, monkeypatch):
+    x = torch.randn(3)
+    moved = x.to(device)
+    layer = nn.Linear(3, 2).to(device)
+    add, train = compiled(lambda x: x + 1), compiled(layer)
+    train(moved).sum().backward()
+    add(moved)
+    called = called_before_a_graph(monkeypatch)
+    assert_same(add(moved), x + 1)
+    train(moved).sum().backward()
+    assert called == []
+    assert torch._dynamo.config.record_runtime_overhead
+    other = torch.compile(lambda x: x * 2, backend="eager")  # keeps what dynamo gives it
+    other(moved)
+    called.clear()
+    assert_same(other(moved), x * 2)
+    assert len(called) == 3
+
+
+def test_settings_come_back_when_a_compilation_fails(device, monkeypatch):
+    def fail(*_, **__):
+        raise ValueError("not today")
+
+    monkeypatch.setattr("headrace.compile.Graph", fail)
+    with pytest.raises(Exception, match="not today"):
+        compiled(lambda x: x + 1)(torch.ones(3).to(device))
+    assert getattr(torch._dynamo.config, "record_runtime_overhead", True)
+
+
+def synchronized(x):
+    y = x + 1
+    torch.accelerator.current_stream().synchronize()
+    return y * 2
+
+
+def with_an_event(x):
+    event = torch.Event()
+    y = x + 1
+    event.record()
+    event.synchronize()
+    return y * 2
+
+
+def on_another_stream(x):
+    with torch.Stream(device=x.device):
+        y = x + 1
+    return y * 2
+
+
+def broken_on_another_stream(x):
+    with torch.Stream(device=x.device):
+        y = x + 1
+        torch._dynamo.graph_break()
+        y = y + 1
+    return y * 2
+
+
+def giving_the_stream(x):
+    stream = torch.accelerator.current_stream()
+    return (x + 1) * (2 if stream.device == x.device else 3), stream
+
+
+@pytest.mark.parametrize(
+    "function", [synchronized, with_an_event, on_another_stream, broken_on_another_stream, giving_the_stream]
+)
+def test_streams_in_a_graph(function, device):
+    x = torch.randn(4).to(device)
+    run = compiled(function)
+    for _ in range(3):
+        actual, expected = run(x), function(x)
+        if isinstance(actual, tuple):
+            assert actual[1] == expected[1]
+            actual, expected = actual[0], expected[0]
+        assert_same(actual, expected.cpu())
+    assert torch.accelerator.current_stream() == torch.headrace.default_stream()
+
+
 # ---- an optimizer
 
 

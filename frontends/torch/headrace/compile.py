@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
+from headrace.bytecode import simplify
 from headrace.torch import _call, _library, _note_eager_run
 
 _log = logging.getLogger("headrace.compile")
@@ -390,6 +391,7 @@ def headrace(module, inputs, *, mode=None, options=None):
         raise ValueError(f"the headrace backend has no options, but got: {', '.join(map(str, options))}")
     if not _touches_device(module, inputs):
         return module.forward
+    simplify(module)
     if any(map(is_traceable_wrapper_subclass, inputs)):
         return _compile_with_autograd(module, inputs)
     graph = Graph(module, trains=_needs_autograd(module, inputs))
