@@ -17,7 +17,7 @@ LIBRARIES = HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 HEADRACE_LAPACK=
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
-.PHONY: help build test fuzz demo bench check conformance sanitize format clean venv python-package
+.PHONY: help build test fuzz demo bench bench-ops check conformance sanitize format clean venv python-package
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ demo: build python-package ## the demonstration
 
 bench: build python-package ## the benchmarks, with their table
 	$(VENV)/bin/python bench/run.py
+
+bench-ops: build python-package ## every operator timed by itself, and docs/operator-speed.md from that; OPTIONS='--quick'
+	$(VENV_BIN)/python bench/ops.py $(OPTIONS)
 
 conformance: build python-package ## the drivers' conformance suite; PyTorch's operators, and docs/coverage.md from that
 	$(LIBRARIES) $(CTEST) $(BUILD) -L conformance

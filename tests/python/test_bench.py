@@ -117,3 +117,22 @@ something else
     rows = kernels.add_up([step, step, slower, step[:1]])
     assert [row[:3] for row in rows] == [(step[0][0], 1, 100.0), ("relu, 32x16", 2, 6.0)]
     assert rows[0][4] == pytest.approx(6.54) and rows[1][3] == pytest.approx(0.012)
+
+
+def test_operators_speed(tmp_path):
+    """Entries are grown or made by name, both sides run, and the page holds what was timed and what was not."""
+    written, page = tmp_path / "ops.json", tmp_path / "ops.md"
+    asked = ["--only", "add,linalg.inv,cross,empty_like,transpose", "--sizes", "1K,100K", "--seconds", "0.01", "--device", DEVICE.type]
+    command = [sys.executable, ROOT / "bench" / "ops.py", *asked, "--json", written, "--markdown", page]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = {(row["name"], row["key"]): row for row in json.loads(written.read_text())["rows"]}
+    for name in ("add", "linalg.inv", "cross"):
+        for key in ("1K float32 contiguous forward", "100K float32 strided forward", "100K float32 contiguous backward"):
+            row = rows[name, key]
+            assert row["outcome"] == "timed", row
+            assert row["ratio"] > 0 and row["torch_us"] > 0 and row["headrace_us"] > 0
+    assert rows["transpose", "1K float32 contiguous forward"]["outcome"] == "timed"
+    assert rows["transpose", "100K float32 contiguous forward"]["outcome"] == "none"  # a view
+    text = page.read_text()
+    assert "| `linalg.inv` |" in text and "- makes no values: `empty_like`" in text
