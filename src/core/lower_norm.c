@@ -231,6 +231,8 @@ hr_status hr__lower_batch_norm(hr_builder *b, const hr_node *node) {
       hr_emit3(b, HR_OP_LERP, out[4], in[4], unbiased, momentum);
     }
     deliver(b, &m, dtype, out[1], out[2]);
+    m.mean = hr_is_present(out[1]) ? out[1] : m.mean; /* as they were rounded for the gradient */
+    m.rstd = hr_is_present(out[2]) ? out[2] : m.rstd;
   } else {
     m.mean = in[3];
     if (hr_is_present(out[1])) {

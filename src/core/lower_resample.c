@@ -7,7 +7,8 @@
  *   antialiased        K as wide as the filter, which is stretched to the distance of the result's elements; weights sum to 1
  *
  * Scales come at run time and are computed in f32 (f64 for f64), as PyTorch does, since their rounding decides which element is
- * nearest. The gradient scatters weight by weight into zeros, in order along the dim. Bytes are rounded after each dim.
+ * nearest. The gradient scatters weight by weight into zeros, in order along the dim. Bytes are rounded after each dim; their
+ * weights are whole numbers of as many bits as 16 allow, for that is what PyTorch (and Pillow) round them to.
  */
 #include <math.h>
 
@@ -25,6 +26,7 @@ typedef struct taps {
   hr_dtype dtype;
   hr_operand scale; /* 0: from the sizes */
   hr_operand position, weight;
+  hr_operand one; /* of whole weights: what stands for 1 */
 } taps;
 
 /* ---- tables ---- */
@@ -172,6 +174,42 @@ static void make_antialiased(hr_builder *b, taps *t) {
   t->weight = hr_make2(b, HR_OP_DIV, t->dtype, weight, total);
 }
 
+/* Where ends clamp several taps to one element the first of them gets all their weights, the others none. */
+static hr_operand make_merged_weight(hr_builder *b, const taps *t) {
+  hr_operand mine = hr__ones_after(b, t->position, 1), weights = hr__ones_after(b, t->weight, 1);
+  if (!hr_is_present(mine) || !hr_is_present(weights)) {
+    return t->weight;
+  }
+  hr_operand all = hr_view_permute(b, mine, (int[]){0, 2, 1}), zero = hr_build_f64(b, 0);
+  weights = hr_view_permute(b, weights, (int[]){0, 2, 1});
+  hr_operand is_same = hr_make2(b, HR_OP_EQ, HR_DTYPE_BOOL, mine, all);
+  hr_operand sum =
+      hr_make_reduce(b, HR_OP_SUM, t->dtype, hr_make3(b, HR_OP_WHERE, t->dtype, is_same, weights, zero), 4);
+  const int64_t cube[] = {t->out, t->count, t->count};
+  hr_operand later_by = hr_build_index(b, 3, cube, 0, (int64_t[]){0, 1, -1});
+  hr_operand is_before = hr_make2(b, HR_OP_GT, HR_DTYPE_BOOL, later_by, hr_build_i64(b, 0));
+  is_before = hr_make2(b, HR_OP_LOGICAL_AND, HR_DTYPE_BOOL, is_same, is_before);
+  hr_operand is_taken = hr_make_reduce(b, HR_OP_ANY, HR_DTYPE_BOOL, is_before, 4);
+  hr_operand merged = hr_make3(b, HR_OP_WHERE, t->dtype, is_taken, zero, sum);
+  return hr_is_present(merged) ? hr_view_remove(b, merged, 2) : merged;
+}
+
+/* Weights of bytes as whole numbers: 2^p stands for 1, p <= 22 the first with which the largest weight would be 2^15 at twice that. */
+static void make_whole(hr_builder *b, taps *t) {
+  if (t->kind <= KIND_CUBIC) {
+    t->weight = make_merged_weight(b, t);
+  }
+  hr_operand most = hr_make_reduce(b, HR_OP_AMAX, t->dtype, t->weight, 3), half = hr_build_f64(b, 0.5);
+  hr_operand room = hr_make2(b, HR_OP_DIV, t->dtype, hr_build_f64(b, 32767.5), most);
+  hr_operand twice = hr_make2(b, HR_OP_DIV, t->dtype, room, hr_make1(b, HR_OP_FREXP_MANTISSA, t->dtype, room));
+  t->one = hr_make2(b, HR_OP_MUL, t->dtype, twice, half);
+  t->one = hr_make2(b, HR_OP_MINIMUM, t->dtype, t->one, hr_build_f64(b, 1 << 22));
+  hr_operand size = hr_make2(b, HR_OP_MUL, t->dtype, hr_make1(b, HR_OP_ABS, t->dtype, t->weight), t->one);
+  size = hr_make1(b, HR_OP_FLOOR, t->dtype, hr_make2(b, HR_OP_ADD, t->dtype, size, half));
+  hr_operand is_negative = hr_make2(b, HR_OP_LT, HR_DTYPE_BOOL, t->weight, hr_build_f64(b, 0));
+  t->weight = hr_make3(b, HR_OP_WHERE, t->dtype, is_negative, hr_make1(b, HR_OP_NEG, t->dtype, size), size);
+}
+
 static taps make_taps(hr_builder *b, const hr_node *node, hr_operand small, hr_operand large, hr_dtype dtype) {
   int dim = (int)node->ints[0];
   taps t = {.kind = (int)node->ints[1],
@@ -179,6 +217,7 @@ static taps make_taps(hr_builder *b, const hr_node *node, hr_operand small, hr_o
             .in = small.dims[dim],
             .out = large.dims[dim],
             .dtype = dtype == HR_DTYPE_F64 ? dtype : HR_DTYPE_F32,
+            .one = {.kind = HR_OPERAND_NONE},
             .scale = hr_build_attr(b, node, 0)};
   t.count = t.kind <= KIND_NEAREST_EXACT ? 1 : t.kind == KIND_LINEAR ? 2 : t.kind == KIND_CUBIC ? 4 : node->ints[3];
   if (t.kind <= KIND_NEAREST_EXACT) {
@@ -260,18 +299,23 @@ hr_status hr__lower_resample(hr_builder *b, const hr_node *node) {
     return HR_OK;
   }
   bool is_integer = hr_dtype_is_integer(y.dtype);
-  hr_dtype dtype = is_integer ? HR_DTYPE_F32 : hr__wide(y.dtype);
+  hr_dtype dtype = is_integer ? HR_DTYPE_F64 : hr__wide(y.dtype);
   taps t = make_taps(b, node, x, y, dtype);
   if (t.count == 1) {
     hr_emit_gather(b, y, 2,
                    (hr_operand[]){view_through(b, x, dim, t.out, 0), spread_tap(b, t.position, 0, x.rank, dim)});
     return HR_OK;
   }
+  if (is_integer) {
+    make_whole(b, &t);
+  }
   hr_operand sum = t.count <= FEW_TAPS && t.kind <= KIND_CUBIC ? make_sum_of_taps(b, x, &t, dim, dtype)
                                                                : make_reduced_taps(b, x, &t, dim, dtype);
   if (is_integer) {
+    hr_operand one = spread_tap(b, t.one, 0, x.rank, dim);
+    sum = hr_make2(b, HR_OP_ADD, dtype, hr_make2(b, HR_OP_DIV, dtype, sum, one), hr_build_f64(b, 0.5));
     sum =
-        hr_make3(b, HR_OP_CLAMP, dtype, hr_make1(b, HR_OP_ROUND, dtype, sum), hr_build_f64(b, 0), hr_build_f64(b, 255));
+        hr_make3(b, HR_OP_CLAMP, dtype, hr_make1(b, HR_OP_FLOOR, dtype, sum), hr_build_f64(b, 0), hr_build_f64(b, 255));
   }
   hr_emit1(b, HR_OP_COPY, y, sum);
   return HR_OK;

@@ -166,10 +166,48 @@ def test_antialiased_interpolation(mode):
         for corners in (False, True):
             check(lambda t: F.interpolate(t, mode=mode, align_corners=corners, antialias=True, **size),
                   numbers((2, 3, 7, 9)), rtol=1e-5, atol=1e-5)
-    pixels = torch.randint(0, 256, (1, 3, 13, 17), dtype=torch.uint8)
-    for antialias in (False, True):  # torch weighs bytes with integers
-        cpu, ours = (F.interpolate(t, size=(7, 9), mode=mode, antialias=antialias).cpu() for t in (pixels, pixels.to(DEVICE)))
-        assert (cpu.int() - ours.int()).abs().max() <= 1
+
+
+def test_bytes_are_interpolated_as_torch_rounds_them():
+    """Weights of 16 bits, a rounding behind each dim, taps that an end clamps together; what keeps its size is left alone."""
+    torch.manual_seed(3)
+    for planes, size, to, antialias in (((1, 3), (13, 17), (7, 9), False), ((2, 5), (6, 4), (13, 4), True), ((1, 1), (3, 2), (9, 8), False),
+                                        ((1, 2), (40, 3), (3, 40), True), ((2, 4), (1, 5), (6, 1), False)):
+        pixels = torch.randint(0, 256, (*planes, *size), dtype=torch.uint8)
+        for mode in ("bilinear", "bicubic"):
+            for corners in (False, True) if min(to) > 1 else (False,):
+                for form in (torch.contiguous_format, torch.channels_last):
+                    cpu = F.interpolate(pixels.contiguous(memory_format=form), to, None, mode, corners, antialias=antialias)
+                    ours = F.interpolate(pixels.to(DEVICE).contiguous(memory_format=form), to, None, mode, corners,
+                                         antialias=antialias)
+                    assert torch.equal(ours.cpu(), cpu), (planes, size, to, antialias, mode, corners)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_statistics_of_narrow_types(dtype):
+    """Statistics are saved in the type of the parameters; batch norm normalises with what it saved."""
+    torch.manual_seed(4)
+    x, w, b = (torch.randn(6, 8, 5) * 3 + 1).to(dtype), torch.randn(8), torch.randn(8)
+    for kind in (dtype, torch.float32):
+        mean, var = torch.randn(8).to(kind), torch.rand(8).to(kind) + 0.5
+        for training in (True, False):
+            calls = [lambda t, *p: torch.native_batch_norm(t, *p, training, 0.1, 1e-5),
+                     lambda t, w, b, *_: torch.native_layer_norm(t.transpose(1, 2).contiguous(), [8], w, b, 1e-5),
+                     lambda t, w, b, *_: torch.native_group_norm(t, w, b, 6, 8, 5, 2, 1e-5)]
+            for call in calls:
+                given = [x, w.to(kind), b.to(kind), mean, var]
+                cpu, ours = call(*(t.clone() for t in given)), call(*(t.to(DEVICE) for t in given))
+                for index, (c, o) in enumerate(zip(cpu, ours)):
+                    unit = torch.finfo(dtype).eps  # a sum in another order may move one rounding
+                    assert_same(o, c, rtol=unit if c.dtype == dtype else 1e-5, atol=4 * unit if index == 0 else 1e-5)
+
+
+def test_lines_round_as_torch_does():
+    for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16):
+        for start, end, steps, base in ((0, 4.9, 7, 2.0), (1.7, 6.3, 50, 1.1), (4.3, 0.2, 3, 2.0), (3, 3, 1, 2.0)):
+            for line in (lambda d: torch.linspace(start, end, steps, dtype=dtype, device=d),
+                         lambda d: torch.logspace(start, end, steps, base, dtype=dtype, device=d)):
+                assert_same(line(DEVICE), line("cpu"))
 
 
 @pytest.mark.parametrize("outside", ["zeros", "border", "reflection"])

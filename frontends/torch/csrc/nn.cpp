@@ -9,6 +9,15 @@
 namespace headrace {
 namespace {
 
+// The type of parameters and saved statistics: f32 beside narrow inputs where a parameter is, else the input's.
+ScalarType parameter_type(const Tensor &input, std::initializer_list<OptionalTensor> parameters) {
+  for (const OptionalTensor &parameter : parameters) {
+    if (present(parameter) && parameter->scalar_type() == statistics_type(input))
+      return statistics_type(input);
+  }
+  return input.scalar_type();
+}
+
 // Parameters have the input's dtype, or float32 where that is of half precision.
 void check_parameters(const Tensor &input, std::initializer_list<OptionalTensor> parameters) {
   for (const OptionalTensor &parameter : parameters) {
@@ -164,8 +173,8 @@ Tensor3 batch_norm(Result y_place, Result mean_place, Result invstd_place, const
   check_parameters(input, {weight, bias, running_mean, running_var});
   int64_t saved = training ? input.size(1) : 0;
   Tensor y = y_place.begin(input.sizes(), input.scalar_type(), {input}, format_of(input));
-  Tensor mean = mean_place.begin({saved}, statistics_type(input));
-  Tensor invstd = invstd_place.begin({saved}, statistics_type(input));
+  ScalarType type = parameter_type(input, {weight, bias, running_mean, running_var});
+  Tensor mean = mean_place.begin({saved}, type), invstd = invstd_place.begin({saved}, type);
   if (input.numel() > 0) {
     Record record(HR_OP_BATCH_NORM);
     record.in(input)
@@ -194,7 +203,7 @@ Tensor3 batch_norm_backward(const Tensor &grad, const Tensor &input, const Optio
                             const OptionalTensor &running_mean, const OptionalTensor &running_var,
                             const OptionalTensor &mean, const OptionalTensor &invstd, bool training, double eps,
                             std::array<bool, 3> mask) {
-  ScalarType type = present(weight) ? weight->scalar_type() : statistics_type(input);
+  ScalarType type = present(weight) ? weight->scalar_type() : parameter_type(input, {running_mean, mean});
   Tensor dx = mask[0] ? new_tensor(input.sizes(), input.scalar_type(), format_of(input)) : Tensor();
   Tensor dweight = mask[1] ? new_tensor({input.size(1)}, type) : Tensor();
   Tensor dbias = mask[2] ? new_tensor({input.size(1)}, type) : Tensor();
@@ -231,7 +240,8 @@ Tensor3 layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor 
   for (int64_t i = lead; i < input.dim(); ++i)
     kept[i] = 1;
   Tensor y = new_tensor(input.sizes(), input.scalar_type());
-  Tensor mean = new_tensor(kept, statistics_type(input)), rstd = new_tensor(kept, statistics_type(input));
+  ScalarType type = parameter_type(input, {weight, bias});
+  Tensor mean = new_tensor(kept, type), rstd = new_tensor(kept, type);
   if (input.numel() > 0) {
     Record record(HR_OP_LAYER_NORM);
     record.in(input).in(weight).in(bias).ints({trailing}).num(eps).out(y).out(mean).out(rstd).run();
@@ -262,7 +272,8 @@ Tensor3 group_norm(const Tensor &input, const OptionalTensor &weight, const Opti
               input.sizes(), " and num_groups=", groups);
   check_parameters(input, {weight, bias});
   Tensor y = new_tensor(input.sizes(), input.scalar_type(), format_of(input));
-  Tensor mean = new_tensor({n, groups}, statistics_type(input)), rstd = new_tensor({n, groups}, statistics_type(input));
+  ScalarType type = parameter_type(input, {weight, bias});
+  Tensor mean = new_tensor({n, groups}, type), rstd = new_tensor({n, groups}, type);
   if (input.numel() > 0) {
     Record record(HR_OP_GROUP_NORM);
     record.in(input).in(weight).in(bias).ints({groups}).num(eps).out(y).out(mean).out(rstd).run();

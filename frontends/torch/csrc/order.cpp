@@ -145,8 +145,11 @@ Tensor median(const Tensor &self, bool ignores_nan) {
   check_sortable("median", self);
   TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != ScalarType::Bool, "\"median_cpu\" not implemented for 'Bool'");
   Tensor out = new_tensor({}, self.scalar_type());
-  if (self.numel() == 0)
-    return fill_with(out, std::numeric_limits<double>::quiet_NaN());
+  if (self.numel() == 0) // what casting NaN gives: the lowest number of 32 and 64 bits, 0 of less
+    return fill_with(out, c10::isFloatingType(self.scalar_type())  ? Scalar(std::numeric_limits<double>::quiet_NaN())
+                          : self.scalar_type() == ScalarType::Long ? Scalar(std::numeric_limits<int64_t>::min())
+                          : self.scalar_type() == ScalarType::Int  ? Scalar(std::numeric_limits<int32_t>::min())
+                                                                   : Scalar(0));
   Tensor flat = self.reshape({-1});
   Record record(HR_OP_KTH);
   record.in(flat).ints({ignores_nan ? 2 : 1, 0}).out(out).run();

@@ -75,10 +75,11 @@ Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef siz
   if (y.numel() == 0)
     return result.end(y);
   std::reverse(passes.begin(), passes.end());
-  if (self.scalar_type() != ScalarType::Byte)
+  bool is_bytes = self.scalar_type() == ScalarType::Byte; // torch leaves alone what keeps its size, whatever the scale
+  if (!is_bytes)
     std::stable_sort(passes.begin(), passes.end(), shrinks_more);
-  passes.erase(std::remove_if(passes.begin(), passes.end(), [](const Pass &p) { return p.is_identity(); }),
-               passes.end());
+  auto is_idle = [&](const Pass &p) { return p.is_identity() || (is_bytes && kind > kNearestExact && p.in == p.out); };
+  passes.erase(std::remove_if(passes.begin(), passes.end(), is_idle), passes.end());
   Tensor x = self;
   if (passes.empty())
     copy_on_device(x, y);

@@ -395,41 +395,66 @@ Tensor unfold_backward(const Tensor &grad, IntArrayRef sizes, int64_t dim, int64
 
 // ---- evenly spaced
 
-Tensor linspace(Result result, const Scalar &start, const Scalar &end, int64_t steps) {
-  TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
-  ScalarType type = result.tensor().scalar_type(),
-             wide = c10::isComplexType(type) ? ScalarType::ComplexDouble : ScalarType::Double;
-  Tensor out =
-      result.tensor().numel() == steps && result.tensor().dim() == 1 ? result.tensor() : result.begin({steps}, type);
-  if (steps == 0)
-    return out;
-  if (steps == 1)
-    return fill_with(out, start);
-  Tensor place = at::arange(steps, out.options().dtype(ScalarType::Double));
-  auto line = [&](auto first, auto last) {
-    auto by = (last - first) / static_cast<double>(steps - 1);
-    Tensor from_first = to_type(place, wide) * Scalar(by) + Scalar(first);
-    Tensor from_last = (to_type(place, wide) * -1 + static_cast<double>(steps - 1)) * Scalar(-by) + Scalar(last);
-    return at::where(place.lt(static_cast<double>(steps / 2)), from_first, from_last);
+namespace {
+
+ScalarType wide_type(ScalarType type) {
+  return c10::isComplexType(type) ? ScalarType::ComplexDouble : ScalarType::Double;
+}
+
+// As torch does: the ends of a line are rounded to its type first.
+Scalar line_end(const Scalar &end, ScalarType type) {
+  if (type == ScalarType::Half)
+    return static_cast<double>(end.to<c10::Half>());
+  if (type == ScalarType::BFloat16)
+    return static_cast<double>(end.to<c10::BFloat16>());
+  return c10::isIntegralType(type, false) ? Scalar(end.to<int64_t>()) : end;
+}
+
+// first + step * i in the first half, last - step * (steps - 1 - i) in the other
+Tensor line(const Scalar &start, const Scalar &end, int64_t steps, ScalarType type) {
+  Tensor place = at::arange(steps, at::TensorOptions(here()).dtype(ScalarType::Double)), is_first = place.lt(steps / 2);
+  Tensor before = to_type(place, type), behind = to_type(place * -1 + static_cast<double>(steps - 1), type);
+  auto between = [&](auto first, auto last) {
+    Scalar by((last - first) / static_cast<decltype(first)>(steps - 1));
+    return at::where(is_first, before * by + Scalar(first), behind * (-by) + Scalar(last));
   };
-  Tensor values = c10::isComplexType(type) ? line(start.to<c10::complex<double>>(), end.to<c10::complex<double>>())
-                                           : line(start.toDouble(), end.toDouble());
-  copy_on_device(values, out);
+  if (c10::isComplexType(type))
+    return between(start.to<c10::complex<double>>(), end.to<c10::complex<double>>());
+  if (type == ScalarType::Half)
+    return between(start.to<c10::Half>(), end.to<c10::Half>());
+  if (type == ScalarType::BFloat16)
+    return between(start.to<c10::BFloat16>(), end.to<c10::BFloat16>());
+  return between(start.toDouble(), end.toDouble());
+}
+
+Tensor line_result(const Result &result, int64_t steps) {
+  TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
+  const Tensor &given = result.tensor();
+  return given.numel() == steps && given.dim() == 1 ? given : result.begin({steps}, given.scalar_type());
+}
+
+} // namespace
+
+Tensor linspace(Result result, const Scalar &start, const Scalar &end, int64_t steps) {
+  Tensor out = line_result(result, steps);
+  ScalarType type = out.scalar_type();
+  if (steps == 1)
+    fill_with(out, start);
+  bool is_narrow = type == ScalarType::Half || type == ScalarType::BFloat16; // and so is each of its operations
+  if (steps > 1)
+    copy_on_device(line(line_end(start, type), line_end(end, type), steps, is_narrow ? type : wide_type(type)), out);
   return out;
 }
 
 Tensor logspace(Result result, const Scalar &start, const Scalar &end, int64_t steps, double base) {
-  TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
-  ScalarType type = result.tensor().scalar_type(),
-             wide = c10::isComplexType(type) ? ScalarType::ComplexDouble : ScalarType::Double;
-  Tensor out =
-      result.tensor().numel() == steps && result.tensor().dim() == 1 ? result.tensor() : result.begin({steps}, type);
+  Tensor out = line_result(result, steps);
+  ScalarType type = out.scalar_type();
   if (steps == 0)
     return out;
-  Tensor exponents = new_tensor({steps}, wide);
-  headrace::linspace(Result::out(exponents), start, end, steps);
-  Tensor values = pointwise(Result::fresh(), HR_OP_POW, Rule::Number, fixed(base), exponents);
-  copy_on_device(values, out);
+  if (steps == 1)
+    return fill_with(out, std::pow(Scalar(base).toDouble(), start.toDouble()));
+  Tensor exponents = line(line_end(start, type), line_end(end, type), steps, wide_type(type));
+  copy_on_device(pointwise(Result::fresh(), HR_OP_POW, Rule::Number, fixed(base), exponents), out);
   return out;
 }
 
