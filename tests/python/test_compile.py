@@ -274,6 +274,20 @@ def test_results_that_share_memory_have_gradients(device):
 # ---- gradients
 
 
+def test_results_that_share_memory_need_a_weight_again(device):
+    """Two views of one result: AOTAutograd's forward graph gives the weight itself back, for the backward pass."""
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Tanh(), nn.Conv2d(4, 6, 1))
+    x = torch.randn(3, 2, 5, 5)
+    expected, actual = copy.deepcopy(model), copy.deepcopy(model).to(device)
+    run = compiled(lambda x: actual(x).chunk(2, dim=1))
+    for _ in range(2):
+        for halves in (expected(x).chunk(2, dim=1), run(x.to(device))):
+            (halves[0].sin() * halves[1].exp()).sum().backward()
+    for got, wanted in zip(actual.parameters(), expected.parameters()):
+        assert_summed(got.grad, wanted.grad, factor=5)
+    assert counts()["eager_runs"] == 0
+
+
 def test_gradients_of_some_results_and_inputs(device):
     def function(x, y, z):
         return x * y, (x + 1).detach(), y.sin(), x.argmax()

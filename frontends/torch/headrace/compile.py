@@ -126,7 +126,7 @@ class _Program:
             if any(is_own and expected == "cpu" for is_own, expected in zip(own, expected_devices)):
                 raise CannotCaptureError("a result belongs on the host")
             results = [output for output, is_own in zip(outputs, own) if is_own]
-            if any(result.requires_grad for result in results):
+            if self.trains and any(result.requires_grad for result in results):
                 self._capture_backward(from_host, placeholders, results)
             else:
                 self.variants = _end(self.handle, from_host, placeholders, results)
