@@ -2,11 +2,13 @@
 #
 #   VENV=path      another virtual environment      BUILD=path   another build folder
 #   PYTHON=python  the interpreter that makes it    CMAKE_ARGS   more options for cmake
+#   GALLERY=words  options of `make gallery`: "--only vit,llama"
 
 PYTHON ?= python3
 VENV ?= .venv
 BUILD ?= build/release
 CMAKE_ARGS ?=
+GALLERY ?=
 
 VENV_BIN := $(abspath $(VENV))/bin
 STAMP := $(VENV)/.headrace-stamp
@@ -17,7 +19,7 @@ LIBRARIES = HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 HEADRACE_LAPACK=
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
-.PHONY: help build test fuzz demo bench bench-ops check conformance sanitize format clean venv python-package
+.PHONY: help build test fuzz demo gallery bench bench-ops check conformance sanitize format clean venv python-package
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +54,9 @@ fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEE
 
 demo: build python-package ## the demonstration
 	$(VENV)/bin/python examples/demo.py
+
+gallery: build python-package ## networks people know on both devices, compared; pictures in build/gallery
+	cd examples && $(VENV_BIN)/python -m gallery $(GALLERY)
 
 bench: build python-package ## the benchmarks, with their table
 	$(VENV)/bin/python bench/run.py
