@@ -1,5 +1,6 @@
 #include "engine/choices.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/allocator.h"
@@ -18,7 +19,8 @@ struct hr_choice {
   char *key;
   size_t length;
   bool is_open, is_claimed;
-  char way[WAY_MAX];
+  char way[WAY_MAX]; /* empty until is_known, and then the same to the end */
+  atomic_bool is_known;
   hr_choice *next_same; /* equal hashes hang off each other */
 };
 
@@ -34,6 +36,7 @@ static void read_way(const char *key, size_t length, hr_choice *choice) {
     size_t end = strcspn(hr_text_chars(&value), "\n");
     choice->is_open = end >= WAY_MAX;
     memcpy(choice->way, hr_text_chars(&value), choice->is_open ? 0 : end);
+    atomic_store(&choice->is_known, !choice->is_open);
   }
   hr_text_fini(&value);
 }
@@ -92,7 +95,7 @@ const char *hr__choice_key(const hr_choice *choice) {
 }
 
 const char *hr__choice_way(const hr_choice *choice) {
-  return choice->way;
+  return atomic_load(&choice->is_known) ? choice->way : "";
 }
 
 /* Under the lock. */
@@ -130,6 +133,25 @@ void hr__choice_close(hr_choice *choice, const char *way, const char *note) {
   choice->is_open = false;
   hr_mutex_unlock(&mutex);
   hr_text_fini(&value);
+}
+
+void hr__choice_settle(hr_choice *choice, const char *way, const char *note) {
+  hr_mutex_lock(&mutex);
+  bool is_first = choice->is_open && strlen(way) < WAY_MAX;
+  if (is_first) {
+    memcpy(choice->way, way, strlen(way));
+    atomic_store(&choice->is_known, true);
+  }
+  hr_mutex_unlock(&mutex);
+  if (is_first) {
+    hr__choice_close(choice, way, note);
+  }
+}
+
+void hr__choice_leave(hr_choice *choice) {
+  hr_mutex_lock(&mutex);
+  choice->is_open = false;
+  hr_mutex_unlock(&mutex);
 }
 
 void hr__choices_forget(void) {

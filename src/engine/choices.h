@@ -7,7 +7,7 @@
  *
  * What a process finds on disk when it asks for a key first is its answer to the end. What it measures itself goes to disk,
  * for the processes that come later: a contraction's bits depend on the way, and the same program gives the same bits as long as
- * the process lives. HEADRACE_CHOICES says whether anything is measured, or read. Threads: any; one lock.
+ * the process lives. Where a way is measured before the first run in any, it is taken at once (trial.h). HEADRACE_CHOICES says whether anything is measured, or read. Threads: any; one lock.
  */
 #ifndef HEADRACE_ENGINE_CHOICES_H_
 #define HEADRACE_ENGINE_CHOICES_H_
@@ -20,7 +20,7 @@ typedef struct hr_choice hr_choice;
  * out of memory. */
 hr_choice *hr__choice_find(const char *key, size_t length);
 const char *hr__choice_key(const hr_choice *choice);
-/* The way to take; "": whatever is thought best. */
+/* The way to take; "": whatever is thought best. Empty until it is known, and then the same to the end. */
 const char *hr__choice_way(const hr_choice *choice);
 /* Whether it may be measured: nobody did before. */
 bool hr__choice_is_open(hr_choice *choice);
@@ -30,6 +30,10 @@ bool hr__choice_claim(hr_choice *choice);
 void hr__choice_unclaim(hr_choice *choice);
 /* Closes the choice; `note` is for people. A folder that can't be written is no error. */
 void hr__choice_close(hr_choice *choice, const char *way, const char *note);
+/* The same, and takes the way in this process, too: nothing has run in another one yet. */
+void hr__choice_settle(hr_choice *choice, const char *way, const char *note);
+/* Leaves it to other processes: here it stays as it is. */
+void hr__choice_leave(hr_choice *choice);
 /* Forgets what this process knows, as if it began: for tests. */
 void hr__choices_forget(void);
 

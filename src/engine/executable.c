@@ -13,7 +13,8 @@
 #include "engine/replay.h"
 #include "runtime/registry.h"
 
-static const int64_t CHOICE_FLOPS_MIN = 100000; /* below a microsecond nothing is worth a choice */
+/* Below a microsecond nothing is worth a choice: on the host, and elsewhere. */
+static const int64_t CHOICE_FLOPS_MIN = 100000, CHOICE_FLOPS_MIN_DEVICE = 1000000;
 enum { STAMPS_MAX = 8, WORKSPACE_ALIGNMENT = 64, RESIDENT_ROW_BYTES = 1 << 18 };
 enum { HOIST_BYTES = 1 << 15, DEVICE_HOIST_BYTES = 1 << 25 };
 
@@ -97,8 +98,9 @@ static hr_status prepare(hr_executable *executable, hr_device *device, hr_exec_s
   const hr_program *program = &executable->schedule.program;
   const hr_node *node = step->source->node;
   hr_text key = {0};
-  hr_choice *choice = NULL; /* nothing but the host's has one yet: elsewhere steps are replayed */
-  if (device->properties.is_host && device->properties.has_contents && step->cost.flops >= CHOICE_FLOPS_MIN) {
+  bool is_host = device->properties.is_host;
+  hr_choice *choice = NULL;
+  if (device->properties.has_contents && step->cost.flops >= (is_host ? CHOICE_FLOPS_MIN : CHOICE_FLOPS_MIN_DEVICE)) {
     hr__ways_key(providers, device, program, node, &key);
     choice = hr_text_chars(&key)[0] != 0 ? hr__choice_find(key.data, key.length) : NULL;
   }
@@ -110,7 +112,10 @@ static hr_status prepare(hr_executable *executable, hr_device *device, hr_exec_s
   step->workspace_bytes = step->library.workspace_bytes;
   if (choice != NULL) {
     step->trial = hr__trial_create(device, providers, program, node, &step->library.way, choice);
-    executable->has_trials |= step->trial != NULL;
+    executable->has_trials |= step->trial != NULL && is_host;
+    if (step->trial != NULL && !is_host && step->workspace_bytes < HR_TRIAL_WORKSPACE) {
+      step->workspace_bytes = HR_TRIAL_WORKSPACE;
+    }
   }
   return HR_OK;
 }
@@ -487,11 +492,14 @@ static hr_status run_library(const hr_executable *executable, const hr_exec_step
   find_stamps(executable, step, run, stamps);
   char *workspace = workspace_of(executable, run);
   bool is_profile = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL); /* of the step alone */
-  if (step->trial == NULL || is_profile) {
+  bool is_settled = !run->device->properties.is_host;
+  if (step->trial == NULL || (is_profile && !is_settled)) {
     return hr__ready_run(run->device, &step->library, args, stamps, workspace, queue);
   }
   size_t bytes = workspace != NULL ? executable->shared_bytes - (size_t)(workspace - (char *)run->shared) : 0;
-  return hr__trial_run(step->trial, &step->library, &(const hr_trial_call){args, stamps, workspace, bytes, queue});
+  const hr_trial_call call = {args, stamps, workspace, bytes, queue};
+  return is_settled ? hr__trial_run_settled(step->trial, &step->library, &call)
+                    : hr__trial_run(step->trial, &step->library, &call);
 }
 
 static hr_status run_step(const hr_executable *executable, const hr_exec_step *step, hr_run *run,

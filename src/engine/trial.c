@@ -8,7 +8,8 @@
 #include "runtime/derived.h"
 
 enum { RUNS_BEFORE = 2, SAMPLES = 5, SAMPLES_TO_DROP = 2, SHARE = 20, ARGS_MAX = 8 };
-static const int64_t NS_MOST = 1000000000;
+enum { ROUNDS = 3, RUNS_MOST = 30 }; /* of ways that are settled before the first run */
+static const int64_t NS_MOST = 1000000000, SETTLE_NS_MOST = 2000000000, ROUND_NS = 300000;
 static const int64_t PAUSE_NS =
     20000000;                      /* between two tries of a step: when others want the cores, they do for a while */
 static const double SLOW = 1.25;   /* times the best: not timed any more */
@@ -32,6 +33,7 @@ struct hr_trial {
   int64_t next_ns;                /* no try before */
   bool has_claim, is_over;
   candidate candidates[HR_WAYS_MAX];
+  hr_ready settled; /* taken instead of the step's own */
 };
 
 /* ---- what it may cost ---- */
@@ -72,7 +74,7 @@ hr_trial *hr__trial_create(hr_device *device, const hr_provider *const *provider
   return trial;
 }
 
-/* Not before they are needed: asking takes time, and many a program never repeats. False: there is nothing to try, or others do. */
+/* Not before they are needed: asking takes time, and many a program never repeats. False: there is nothing to try. */
 static bool list_candidates(hr_trial *trial) {
   hr_way ways[HR_WAYS_MAX];
   const hr_way *own = &trial->candidates[0].way;
@@ -82,7 +84,11 @@ static bool list_candidates(hr_trial *trial) {
       trial->candidates[trial->candidate_count++].way = ways[i];
     }
   }
-  trial->has_claim = trial->candidate_count > 1 && hr__choice_claim(trial->choice);
+  return trial->candidate_count > 1;
+}
+
+static bool claim(hr_trial *trial) {
+  trial->has_claim = list_candidates(trial) && hr__choice_claim(trial->choice);
   return trial->has_claim;
 }
 
@@ -106,6 +112,9 @@ void hr__trial_release(hr_trial *trial) {
   if (trial != NULL && trial->has_claim && !trial->is_over) {
     hr__choice_unclaim(trial->choice);
   }
+  if (trial != NULL) {
+    hr__ready_fini(&trial->settled);
+  }
   hr_free(trial);
 }
 
@@ -121,24 +130,33 @@ static void write_note(const hr_trial *trial, hr_text *out_note) {
   }
 }
 
-static void finish(hr_trial *trial, const uint64_t *stamps) {
+typedef void (*close_fn)(hr_choice *choice, const char *way, const char *note);
+
+/* Closes the choice with the fastest way that was timed so often. */
+static void close_choice(hr_trial *trial, int samples, close_fn close) {
   const candidate *own = &trial->candidates[0], *best = own;
-  int tried = 0;
   for (int i = 1; i < trial->candidate_count; ++i) {
     const candidate *c = &trial->candidates[i];
-    tried += c->sample_count > 0;
-    best = c->sample_count >= SAMPLES && c->ns < best->ns ? c : best;
+    best = c->sample_count >= samples && c->ns < best->ns ? c : best;
   }
   best = (double)best->ns < BETTER * (double)own->ns ? best : own;
+  hr_text name = {0}, note = {0};
+  hr__way_name(&best->way, &name);
+  write_note(trial, &note);
+  hr_log(HR_LOG_DEVICE, "choice: %s of %s%s", hr_text_chars(&name), hr__choice_key(trial->choice),
+         hr_text_chars(&note));
+  close(trial->choice, hr_text_chars(&name), hr_text_chars(&note));
+  hr_text_fini(&name);
+  hr_text_fini(&note);
+}
+
+static void finish(hr_trial *trial, const uint64_t *stamps) {
+  int tried = 0;
+  for (int i = 1; i < trial->candidate_count; ++i) {
+    tried += trial->candidates[i].sample_count > 0;
+  }
   if (tried > 0) {
-    hr_text name = {0}, note = {0};
-    hr__way_name(&best->way, &name);
-    write_note(trial, &note);
-    hr_log(HR_LOG_DEVICE, "choice: %s of %s%s", hr_text_chars(&name), hr__choice_key(trial->choice),
-           hr_text_chars(&note));
-    hr__choice_close(trial->choice, hr_text_chars(&name), hr_text_chars(&note));
-    hr_text_fini(&name);
-    hr_text_fini(&note);
+    close_choice(trial, SAMPLES, hr__choice_close);
   }
   for (int i = 1; i < trial->candidate_count; ++i) {
     drop(trial, &trial->candidates[i], stamps);
@@ -179,27 +197,37 @@ static hr_status flush(hr_device *device) {
   return device->driver->flush != NULL ? device->driver->flush(device->impl) : HR_OK;
 }
 
+static hr_status prepare_way(const hr_trial *trial, candidate *c) {
+  return c->ready.prepared != NULL ? HR_OK
+                                   : hr__way_prepare(trial->device, trial->program, trial->node, &c->way, &c->ready);
+}
+
+/* Runs it so often, and gives the time of one run. */
+static hr_status time_runs(const hr_trial *trial, const hr_ready *ready, const hr_trial_call *call, void *workspace,
+                           int runs, int64_t *out_ns) {
+  hr_status status = flush(trial->device);
+  int64_t begin = hr_clock_ns();
+  for (int i = 0; i < runs && status == NULL; ++i) {
+    status = hr__ready_run(trial->device, ready, call->args, call->stamps, workspace, call->queue);
+  }
+  if (status == NULL) {
+    status = flush(trial->device);
+  }
+  *out_ns = (hr_clock_ns() - begin) / runs;
+  return status;
+}
+
 /* Runs it, and gives the time. */
 static hr_status time_way(hr_trial *trial, candidate *c, const hr_trial_call *call, int64_t *out_ns) {
   hr_device *device = trial->device;
   hr_block *block = NULL;
-  if (c->ready.prepared == NULL) {
-    HR_RETURN_IF_ERROR(hr__way_prepare(device, trial->program, trial->node, &c->way, &c->ready));
-  }
+  HR_RETURN_IF_ERROR(prepare_way(trial, c));
   void *workspace = call->workspace; /* where it is large enough: it lies in the caches, as for the step itself */
   if (c->ready.workspace_bytes > call->workspace_bytes) {
     HR_RETURN_IF_ERROR(hr_caching_allocator_alloc(&device->allocator, c->ready.workspace_bytes, &block));
     workspace = block->address;
   }
-  hr_status status = flush(device);
-  int64_t begin = hr_clock_ns();
-  if (status == NULL) {
-    status = hr__ready_run(device, &c->ready, call->args, call->stamps, workspace, call->queue);
-  }
-  if (status == NULL) {
-    status = flush(device);
-  }
-  *out_ns = hr_clock_ns() - begin;
+  hr_status status = time_runs(trial, &c->ready, call, workspace, 1, out_ns);
   hr_caching_allocator_free(&device->allocator, block);
   return status;
 }
@@ -224,7 +252,7 @@ static bool prepare_run(hr_trial *trial, const hr_trial_call *call) {
   if (trial->is_over || ++trial->run_count <= RUNS_BEFORE) {
     return false;
   }
-  if (!trial->has_claim && !list_candidates(trial)) {
+  if (!trial->has_claim && !claim(trial)) {
     trial->is_over = true;
     return false;
   }
@@ -241,6 +269,72 @@ static bool prepare_run(hr_trial *trial, const hr_trial_call *call) {
   trial->next_ns = hr_clock_ns() + PAUSE_NS;
   return false;
 }
+
+/* ---- before the first run ---- */
+
+static hr_mutex settle_mutex = HR_MUTEX_INITIALIZER; /* of what follows, and one at a time measures */
+static int64_t settle_ns;
+
+/* Times a way that fits into the workspace: often enough for the clock, and no longer once it is clearly slower than the best. */
+static hr_status settle_way(hr_trial *trial, candidate *c, const hr_ready *ready, const hr_trial_call *call) {
+  int64_t ns = 0, best = trial->candidates[0].ns;
+  HR_RETURN_IF_ERROR(time_runs(trial, ready, call, call->workspace, 1, &ns)); /* whatever is made at the first run */
+  HR_RETURN_IF_ERROR(time_runs(trial, ready, call, call->workspace, 1, &ns));
+  int runs = ns > ROUND_NS ? 1 : ns < ROUND_NS / RUNS_MOST ? RUNS_MOST : (int)(ROUND_NS / ns);
+  for (int i = 0; i < ROUNDS && (i < SAMPLES_TO_DROP || (double)c->ns < SLOW * (double)best); ++i) {
+    HR_RETURN_IF_ERROR(time_runs(trial, ready, call, call->workspace, runs, &ns));
+    c->ns = c->sample_count++ == 0 || ns < c->ns ? ns : c->ns;
+  }
+  return HR_OK;
+}
+
+static void settle_ways(hr_trial *trial, const hr_ready *own, const hr_trial_call *call) {
+  int64_t begin = hr_clock_ns();
+  for (int i = 0; i < trial->candidate_count; ++i) {
+    candidate *c = &trial->candidates[i];
+    hr_status status = i > 0 ? prepare_way(trial, c) : HR_OK;
+    const hr_ready *ready = i > 0 ? &c->ready : own;
+    if (status == NULL && ready->workspace_bytes <= call->workspace_bytes) {
+      status = settle_way(trial, c, ready, call);
+    }
+    c->sample_count = status == NULL ? c->sample_count : 0;
+    hr_status_ignore(status);
+    drop(trial, c, NULL);
+  }
+  settle_ns += hr_clock_ns() - begin;
+  if (trial->candidates[0].sample_count > 0) {
+    close_choice(trial, ROUNDS, hr__choice_settle);
+  }
+}
+
+/* Finds the way and prepares it; whatever fails leaves the step its own. */
+static void settle(hr_trial *trial, const hr_ready *own, const hr_trial_call *call) {
+  hr_mutex_lock(&settle_mutex);
+  if (hr__choice_is_open(trial->choice)) {
+    if (settle_ns < SETTLE_NS_MOST && list_candidates(trial)) {
+      settle_ways(trial, own, call);
+    }
+    hr__choice_leave(trial->choice);
+  }
+  hr_mutex_unlock(&settle_mutex);
+  const char *name = hr__choice_way(trial->choice);
+  if (name[0] != 0 &&
+      hr__ways_prepare_called(trial->device, trial->providers, trial->program, trial->node, name, &trial->settled) &&
+      trial->settled.workspace_bytes > call->workspace_bytes) {
+    hr__ready_fini(&trial->settled);
+  }
+  trial->is_over = true;
+}
+
+hr_status hr__trial_run_settled(hr_trial *trial, const hr_ready *own, const hr_trial_call *call) {
+  if (!trial->is_over) {
+    settle(trial, own, call);
+  }
+  const hr_ready *ready = trial->settled.prepared != NULL ? &trial->settled : own;
+  return hr__ready_run(trial->device, ready, call->args, call->stamps, call->workspace, call->queue);
+}
+
+/* ---- while it repeats ---- */
 
 hr_status hr__trial_run(hr_trial *trial, const hr_ready *own, const hr_trial_call *call) {
   bool is_timed = prepare_run(trial, call);

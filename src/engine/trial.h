@@ -6,8 +6,12 @@
  * to choices.h if it is faster than the step's own by more than times are off; it is for later processes. Steps that
  * read what they write are not timed.
  *
+ * Where programs are replayed as a whole instead, which is on devices, a step's ways are timed one after the other before its first
+ * run, and the fastest is taken from then on. That may take two seconds of a process; what is not timed by then is left to
+ * later ones.
+ *
  * Trials, with making what is tried, take a twentieth of the time that programs with open trials run, and a second of a process
- * at most. Threads: those of the runs of one executable, one at a time.
+ * at most, where they run beside the steps. Threads: those of the runs of one executable, one at a time.
  */
 #ifndef HEADRACE_ENGINE_TRIAL_H_
 #define HEADRACE_ENGINE_TRIAL_H_
@@ -30,6 +34,10 @@ typedef struct hr_trial_call {
 
 /* Runs the step, prepared as `own`, and perhaps another way before it. */
 HR_MUST_USE hr_status hr__trial_run(hr_trial *trial, const hr_ready *own, const hr_trial_call *call);
+/* Runs the step in the way that was found before its first run, in which all are timed. Ways that need more workspace
+ * than the call has are left out. */
+HR_MUST_USE hr_status hr__trial_run_settled(hr_trial *trial, const hr_ready *own, const hr_trial_call *call);
+enum { HR_TRIAL_WORKSPACE = 64 << 20 };  /* bytes of workspace that a step should have for it */
 void hr__trial_release(hr_trial *trial); /* NULL: nothing */
 
 /* A program with trials has run for so long. */

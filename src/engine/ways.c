@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/env.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "core/dtype.h"
@@ -139,8 +140,8 @@ static bool is_written(const hr_program *program, const hr_node *but, uint32_t b
   return false;
 }
 
-/* " f32[8,64]{64,1}": what dies, or is written elsewhere in the program, can't be kept in another layout, and says so. */
-static void add_operand(const hr_program *program, const hr_node *node, const hr_operand *x, hr_text *key) {
+/* " f32[8,64]{64,1}". */
+static void add_operand(const hr_operand *x, hr_text *key) {
   if (x->kind != HR_OPERAND_VALUE) {
     hr_text_append(key, x->kind == HR_OPERAND_NONE ? " _" : " $");
     return;
@@ -153,7 +154,15 @@ static void add_operand(const hr_program *program, const hr_node *node, const hr
   for (int d = 0; d < x->rank; ++d) {
     hr_text_printf(key, d > 0 ? ",%lld" : "%lld", (long long)x->strides[d]);
   }
-  hr_text_append(key, program->buffers[x->index].is_dead ? "}-" : is_written(program, node, x->index) ? "}!" : "}");
+  hr_text_append(key, "}");
+}
+
+/* What dies, or is written elsewhere in the program, can't be kept in another layout, and says so. */
+static const char *mark_of(const hr_program *program, const hr_node *node, const hr_operand *x) {
+  return x->kind != HR_OPERAND_VALUE           ? ""
+         : program->buffers[x->index].is_dead  ? "-"
+         : is_written(program, node, x->index) ? "!"
+                                               : "";
 }
 
 void hr__ways_key(const hr_provider *const *providers, const hr_device *device, const hr_program *program,
@@ -163,13 +172,16 @@ void hr__ways_key(const hr_provider *const *providers, const hr_device *device, 
   while (count > 0 && node->inputs[count - 1].kind == HR_OPERAND_NONE) {
     --count;
   }
+  bool marks = device->properties.is_host; /* nothing is kept elsewhere */
   hr_text_append(out_key, hr_op_table(node->op)->name);
   for (int i = 0; i < count; ++i) {
-    add_operand(program, node, &node->inputs[i], out_key);
+    add_operand(&node->inputs[i], out_key);
+    hr_text_append(out_key, marks ? mark_of(program, node, &node->inputs[i]) : "");
   }
   hr_text_append(out_key, " ->");
   for (int i = 0; i < node->output_count; ++i) {
-    add_operand(program, node, &node->outputs[i], out_key);
+    add_operand(&node->outputs[i], out_key);
+    hr_text_append(out_key, marks ? mark_of(program, node, &node->outputs[i]) : "");
   }
   for (int i = 0; i < node->int_count; ++i) {
     hr_text_printf(out_key, " %lld", (long long)node->ints[i]);
@@ -179,6 +191,9 @@ void hr__ways_key(const hr_provider *const *providers, const hr_device *device, 
   for (int i = 0; providers[i] != NULL; i++) {
     hr_text_printf(out_key, " %s%s%s", providers[i]->name, providers[i]->version != NULL ? " " : "",
                    providers[i]->version != NULL ? providers[i]->version() : "");
+  }
+  if (!device->properties.is_host) {
+    hr_text_printf(out_key, ", TF32 %d", (int)hr_env_choice(HR_ENV_TF32));
   }
   hr_text_append(out_key, "\n");
 }
@@ -209,9 +224,8 @@ static bool is_called(const hr_way *way, const char *name) {
   return is_same;
 }
 
-/* Prepares the way of this name; false when there is none, or it can't be taken. */
-static bool prepare_called(hr_device *device, const hr_provider *const *providers, const hr_program *program,
-                           const hr_node *node, const char *name, hr_ready *out_ready) {
+bool hr__ways_prepare_called(hr_device *device, const hr_provider *const *providers, const hr_program *program,
+                             const hr_node *node, const char *name, hr_ready *out_ready) {
   for (int i = 0; providers[i] != NULL; i++) {
     for (int number = -1; number < 0 || (providers[i]->ways != NULL && providers[i]->ways[number] != NULL); number++) {
       const hr_way way = {providers[i], number};
@@ -230,7 +244,7 @@ static bool prepare_called(hr_device *device, const hr_provider *const *provider
 hr_status hr__ways_prepare(hr_device *device, const hr_provider *const *providers, const hr_program *program,
                            const hr_node *node, const hr_choice *choice, hr_ready *out_ready) {
   const char *name = choice != NULL ? hr__choice_way(choice) : "";
-  if (name[0] != 0 && prepare_called(device, providers, program, node, name, out_ready)) {
+  if (name[0] != 0 && hr__ways_prepare_called(device, providers, program, node, name, out_ready)) {
     return HR_OK;
   }
   hr_status status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no provider answers", hr_op_table(node->op)->name);

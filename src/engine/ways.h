@@ -28,6 +28,9 @@ typedef struct hr_ready {
 
 /* The providers of a dialect that can be had, in order of preference, NULL-terminated; opens them when it is first asked. */
 const hr_provider *const *hr__ways_providers(hr_dialect dialect);
+/* Prepares the way of this name; false when there is none, or it can't be taken. */
+bool hr__ways_prepare_called(hr_device *device, const hr_provider *const *providers, const hr_program *program,
+                             const hr_node *node, const char *name, hr_ready *out_ready);
 /* An hr_target's keeps; ctx: the hr_device. Posts don't take a contraction away from the provider that is best at it. */
 bool hr__ways_keep(void *ctx, const hr_program *program, const hr_node *node);
 /* Whether some library of the device runs a library row; UNIMPLEMENTED says why not. */

@@ -4,10 +4,12 @@
  * the library's epilogue. Its other epilogues are not used: its GELU differs from ours in the last bits, and what its ReLU makes of NaN
  * is not documented.
  *
- * The same prepared product gives the same bits every time: the algorithm is chosen once, and where it splits the sums, the parts
+ * The same prepared product gives the same bits every time: the algorithm is chosen once, the library's first choice or one of
+ * the next that measurement likes better, and where it splits the sums, the parts
  * go to the workspace in the type they are summed in, and one kernel adds them in a fixed order. The scheme that adds in
  * the output in turns, rounding each time, is left out, as is the one that rounds the parts.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/allocator.h"
@@ -135,9 +137,11 @@ static int set_preferences(cublaslt_preference preference, const cublaslt_produc
   return code;
 }
 
-static hr_status take_first(hr_prepared *p, int count, const cublaslt_choice *choices) {
+/* The algorithm of this rank among those that would do; the first has rank 0. */
+static hr_status take(hr_prepared *p, int rank, int count, const cublaslt_choice *choices) {
   for (int i = 0; i < count; ++i) {
-    if (choices[i].status == CUBLASLT_SUCCESS && choices[i].workspace_bytes <= WORKSPACE_MOST) {
+    bool would_do = choices[i].status == CUBLASLT_SUCCESS && choices[i].workspace_bytes <= WORKSPACE_MOST;
+    if (would_do && rank-- == 0) {
       p->algo = choices[i].algo;
       p->workspace_bytes = choices[i].workspace_bytes;
       return NULL;
@@ -150,7 +154,7 @@ static hr_status take_first(hr_prepared *p, int count, const cublaslt_choice *ch
                         p->product.has_bias ? ", with bias" : "");
 }
 
-static hr_status choose(hr_prepared *p) {
+static hr_status choose(hr_prepared *p, int rank) {
   cublaslt_preference preference = NULL;
   cublaslt_choice choices[CHOICES];
   int count = 0;
@@ -162,32 +166,30 @@ static hr_status choose(hr_prepared *p) {
                                                choices, &count);
   }
   (void)hr__cublaslt.MatmulPreferenceDestroy(preference);
-  return code == CUBLASLT_NOT_SUPPORTED ? take_first(p, 0, choices)
+  return code == CUBLASLT_NOT_SUPPORTED ? take(p, rank, 0, choices)
          : code != CUBLASLT_SUCCESS     ? hr__cublaslt_status(code, "an algorithm")
-                                        : take_first(p, count, choices);
+                                        : take(p, rank, count, choices);
 }
 
-static hr_status make(hr_prepared *p) {
+static hr_status make(hr_prepared *p, int rank) {
   dtype_row dtype = dtype_of(p->product.dtype);
   HR_RETURN_IF_ERROR(hr__cublaslt_handle(&p->handle));
   HR_RETURN_IF_ERROR(make_desc(p, dtype));
   for (int i = 0; i < PRODUCT_MATRICES; ++i) {
     HR_RETURN_IF_ERROR(make_layout(p, i));
   }
-  return choose(p);
+  return choose(p, rank);
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
-                         size_t *out_workspace_bytes) {
-  (void)program;
-  (void)queue;
+static hr_status prepare_ranked(const hr_node *node, int rank, hr_prepared **out_prepared,
+                                size_t *out_workspace_bytes) {
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }
   hr_status status = hr__cublaslt_product(node, &p->product)
-                         ? make(p)
-                         : hr_status_make(HR_STATUS_INTERNAL, "cuBLASLt: a product that it does not support");
+                         ? make(p, rank)
+                         : hr_status_make(HR_STATUS_UNIMPLEMENTED, "cuBLASLt: a product that it does not support");
   if (status != NULL) {
     release(p);
     return status;
@@ -195,6 +197,29 @@ static hr_status prepare(const hr_program *program, const hr_node *node, void *q
   *out_prepared = p;
   *out_workspace_bytes = p->workspace_bytes > 0 ? p->workspace_bytes + WORKSPACE_SLACK : 0;
   return NULL;
+}
+
+static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
+                         size_t *out_workspace_bytes) {
+  (void)program;
+  (void)queue;
+  return prepare_ranked(node, 0, out_prepared, out_workspace_bytes);
+}
+
+/* The library's next choices. */
+static const char *const ways[] = {"second", "third", "fourth", "fifth", "sixth", "seventh", NULL};
+
+static hr_status prepare_as(const hr_program *program, const hr_node *node, int way, void *queue,
+                            hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)program;
+  (void)queue;
+  return prepare_ranked(node, way + 1, out_prepared, out_workspace_bytes);
+}
+
+static const char *version(void) {
+  static char text[32];
+  snprintf(text, sizeof text, "%zu", hr__cublaslt.GetVersion());
+  return text;
 }
 
 static bool needs_team(const hr_prepared *p) {
@@ -267,6 +292,9 @@ const hr_provider hr__cublaslt_provider = {
     .open = hr__cublaslt_open,
     .supports = supports,
     .prepare = prepare,
+    .ways = ways,
+    .prepare_as = prepare_as,
+    .version = version,
     .needs_team = needs_team,
     .run = run,
     .release = release,

@@ -1,6 +1,7 @@
 /* conv_plan.c: makes cuDNN's plans for convolutions. See conv_plan.h.
  *
- * The library ranks its engines for a graph. The first one is taken that works here and computes what is asked for:
+ * The library ranks its engines for a graph. Those would do that compute what is asked for; the first of them is taken that works
+ * here, or another one by its rank, which may be faster:
  *
  * - Only engines that multiply and sum what each output element is made of: Winograd's and Fourier's spread infinity and NaN over
  *   their tiles, and round more.
@@ -224,12 +225,17 @@ static int64_t ask(cudnn_descriptor graph, int mode, cudnn_descriptor *configs) 
   return count < CONFIGS_MOST ? count : CONFIGS_MOST;
 }
 
-static bool choose_in(cudnn_handle handle, cudnn_descriptor graph, int mode, bool may_vary, hr__conv_plan *plan) {
+/* Passes by the first *skipped engines that would do. */
+static bool choose_in(cudnn_handle handle, cudnn_descriptor graph, int mode, bool may_vary, int *skipped,
+                      hr__conv_plan *plan) {
   cudnn_descriptor configs[CONFIGS_MOST] = {NULL};
   int64_t count = ask(graph, mode, configs);
   bool is_found = false;
   for (int64_t i = 0; i < count && !is_found; ++i) {
-    is_found = is_wanted(&plan->shape, configs[i], may_vary) && make_plan(handle, configs[i], plan);
+    if (is_wanted(&plan->shape, configs[i], may_vary)) {
+      is_found = *skipped == 0 && make_plan(handle, configs[i], plan);
+      *skipped -= *skipped > 0 ? 1 : 0;
+    }
   }
   for (int i = 0; i < CONFIGS_MOST; ++i) {
     destroy(configs[i]);
@@ -239,9 +245,10 @@ static bool choose_in(cudnn_handle handle, cudnn_descriptor graph, int mode, boo
 
 static bool choose(cudnn_handle handle, cudnn_descriptor graph, hr__conv_plan *plan) {
   const bool is_gradient = plan->shape.op != HR_OP_CONV;
-  for (int may_vary = 0; may_vary <= (int)is_gradient; ++may_vary) {
-    if (choose_in(handle, graph, CUDNN_HEURISTIC_INSTANT, may_vary != 0, plan) ||
-        choose_in(handle, graph, CUDNN_HEURISTIC_FALLBACK, may_vary != 0, plan)) {
+  int skipped = plan->shape.rank;
+  for (int may_vary = 0; may_vary <= (int)(is_gradient && plan->shape.rank == 0); ++may_vary) {
+    if (choose_in(handle, graph, CUDNN_HEURISTIC_INSTANT, may_vary != 0, &skipped, plan) ||
+        choose_in(handle, graph, CUDNN_HEURISTIC_FALLBACK, may_vary != 0, &skipped, plan)) {
       if (may_vary != 0) {
         hr_log(HR_LOG_DEVICE, "cuDNN: %s has no deterministic algorithm here", hr_op_table(plan->shape.op)->name);
       }

@@ -21,6 +21,7 @@ typedef struct hr__conv_shape {
   bool keeps_f32; /* factors may not be rounded to TF32 */
   bool channels_last;
   int spatial; /* 2 or 3 */
+  int rank;    /* which of the engines that would do, in the library's order */
   int64_t dims[CONV_ROLES][CONV_DIMS_MOST], strides[CONV_ROLES][CONV_DIMS_MOST];
   int64_t padding[CONV_SPATIAL_MOST], stride[CONV_SPATIAL_MOST], dilation[CONV_SPATIAL_MOST];
 } hr__conv_shape;

@@ -7,6 +7,7 @@
  * f32 may round its factors to TF32, as PyTorch's convolutions do, unless HEADRACE_TF32=off. conv_plan.c says which of the library's
  * engines are taken.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/allocator.h"
@@ -181,24 +182,24 @@ static void release(hr_prepared *p) {
   hr_free(p);
 }
 
-static hr_status make(hr_prepared *p, void *queue) {
+static hr_status make(hr_prepared *p, int rank, void *queue) {
   cudnn_handle handle;
+  p->call.shape.rank = rank;
   HR_RETURN_IF_ERROR(hr__cudnn_lock(queue, &handle));
   hr_status status = hr__conv_plan_acquire(handle, &p->call.shape, &p->plan);
   hr__cudnn_unlock();
   return status;
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
-                         size_t *out_workspace_bytes) {
-  (void)program;
+static hr_status prepare_ranked(const hr_node *node, int rank, void *queue, hr_prepared **out_prepared,
+                                size_t *out_workspace_bytes) {
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
   hr_status status = call_of(node, &p->call)
-                         ? make(p, queue)
-                         : hr_status_make(HR_STATUS_INTERNAL, "cuDNN: a convolution that it does not support");
+                         ? make(p, rank, queue)
+                         : hr_status_make(HR_STATUS_UNIMPLEMENTED, "cuDNN: a convolution that it does not support");
   if (status != NULL) {
     release(p);
     return status;
@@ -207,6 +208,27 @@ static hr_status prepare(const hr_program *program, const hr_node *node, void *q
   *out_prepared = p;
   *out_workspace_bytes = bytes > 0 ? bytes + WORKSPACE_SLACK : 0;
   return NULL;
+}
+
+static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
+                         size_t *out_workspace_bytes) {
+  (void)program;
+  return prepare_ranked(node, 0, queue, out_prepared, out_workspace_bytes);
+}
+
+/* The library's next choices. */
+static const char *const ways[] = {"second", "third", "fourth", "fifth", "sixth", "seventh", NULL};
+
+static hr_status prepare_as(const hr_program *program, const hr_node *node, int way, void *queue,
+                            hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)program;
+  return prepare_ranked(node, way + 1, queue, out_prepared, out_workspace_bytes);
+}
+
+static const char *version(void) {
+  static char text[32];
+  snprintf(text, sizeof text, "%zu", hr__cudnn.GetVersion());
+  return text;
 }
 
 static bool needs_team(const hr_prepared *p) {
@@ -268,6 +290,9 @@ const hr_provider hr__cudnn_provider = {
     .open = hr__cudnn_open,
     .supports = supports,
     .prepare = prepare,
+    .ways = ways,
+    .prepare_as = prepare_as,
+    .version = version,
     .needs_team = needs_team,
     .run = run,
     .release = release,
