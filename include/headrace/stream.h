@@ -135,6 +135,10 @@ HR_API HR_MUST_USE hr_status hr_stream_synchronize(hr_stream *stream);
 HR_API HR_MUST_USE hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes);
 /* Takes a snapshot of row-major host elements now and records a copy of it to `view`; commits nothing. */
 HR_API HR_MUST_USE hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *bytes);
+/* Commits and waits on `source_stream`, and does as hr_stream_write with the elements of `source`, which lie there row-major without gaps: from
+ * one device to another, directly where the driver can. Both views have the same dtype and number of elements. */
+HR_API HR_MUST_USE hr_status hr_stream_write_from(hr_stream *stream, const hr_view *view, hr_stream *source_stream,
+                                                  const hr_view *source);
 /* Commits, waits, binds the buffer to memory and gives its address, valid until the buffer is released. */
 HR_API HR_MUST_USE hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_address);
 

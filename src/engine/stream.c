@@ -306,16 +306,27 @@ static hr_status bind_for_write(hr_stream *stream, hr_buffer *buffer) {
   return status;
 }
 
-static hr_status fill_buffer(hr_stream *stream, hr_buffer *buffer, const void *bytes, size_t count) {
+/* Bytes of the host, or of another device of the stream's driver. */
+typedef struct incoming {
+  const void *bytes;
+  const hr_device *device; /* NULL: the host */
+} incoming;
+
+static hr_status copy_in(const hr_device *device, void *to, const incoming *in, size_t count) {
+  return in->device == NULL ? device->driver->copy_in(device->impl, to, in->bytes, count)
+                            : device->driver->copy_peer(device->impl, to, in->device->impl, in->bytes, count);
+}
+
+static hr_status fill_buffer(hr_stream *stream, hr_buffer *buffer, const incoming *in, size_t count) {
   HR_RETURN_IF_ERROR(bind_for_write(stream, buffer));
-  stream->stats.bytes_copied_in += (int64_t)count;
-  HR_RETURN_IF_ERROR(stream->device->driver->copy_in(stream->device->impl, hr__buffer_address(buffer), bytes, count));
+  stream->stats.bytes_copied_in += in->device == NULL ? (int64_t)count : 0;
+  HR_RETURN_IF_ERROR(copy_in(stream->device, hr__buffer_address(buffer), in, count));
   hr__buffer_written(buffer);
   return HR_OK;
 }
 
 /* Copies the bytes to a buffer of their own and records its copy to the view. */
-static hr_status record_staged(hr_stream *stream, const hr_view *view, const void *bytes, size_t count) {
+static hr_status record_staged(hr_stream *stream, const hr_view *view, const incoming *in, size_t count) {
   hr_buffer *staging;
   int64_t strides[HR_RANK_MAX], stride = 1;
   for (int d = view->rank - 1; d >= 0; d--) {
@@ -323,7 +334,7 @@ static hr_status record_staged(hr_stream *stream, const hr_view *view, const voi
     stride *= view->dims[d];
   }
   HR_RETURN_IF_ERROR(hr_buffer_create(stream->device, count, &staging));
-  hr_status status = fill_buffer(stream, staging, bytes, count);
+  hr_status status = fill_buffer(stream, staging, in, count);
   if (status == NULL) {
     hr_view source = {
         .buffer = staging, .dtype = view->dtype, .rank = view->rank, .dims = view->dims, .strides = strides};
@@ -334,13 +345,13 @@ static hr_status record_staged(hr_stream *stream, const hr_view *view, const voi
   return status;
 }
 
-hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *bytes) {
-  HR_RETURN_IF_ERROR(hr__view_check("write", view));
-  size_t count = (size_t)hr__view_count(view) * hr_dtype_size(view->dtype);
-  if (count == 0) {
-    return HR_OK;
-  }
-  HR_RETURN_IF_ERROR(check_device(stream, HR_OP_COPY, view->buffer));
+static size_t view_bytes(const hr_view *view) {
+  return (size_t)hr__view_count(view) * hr_dtype_size(view->dtype);
+}
+
+/* The view is one of the stream's, and has elements. */
+static hr_status write_view(hr_stream *stream, const hr_view *view, const incoming *in) {
+  size_t count = view_bytes(view);
   hr_status status = check_contents(HR_OP_COPY, 0, NULL, 1, view);
   if (status != NULL) {
     return hr__stream_report(stream, status);
@@ -348,12 +359,69 @@ hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *by
   hr_mutex_lock(&stream->mutex);
   bool is_direct = hr__buffer_address(view->buffer) == NULL && hr__view_is_whole(view) &&
                    hr__stretch_find(&stream->pending, view->buffer) == UINT32_MAX;
-  status = is_direct ? fill_buffer(stream, view->buffer, bytes, count) : record_staged(stream, view, bytes, count);
+  status = is_direct ? fill_buffer(stream, view->buffer, in, count) : record_staged(stream, view, in, count);
   if (!is_direct && status == NULL) {
     return hr__stream_settle(stream, 1);
   }
   hr_mutex_unlock(&stream->mutex);
   return status;
+}
+
+hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *bytes) {
+  HR_RETURN_IF_ERROR(hr__view_check("write", view));
+  if (view_bytes(view) == 0) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(check_device(stream, HR_OP_COPY, view->buffer));
+  return write_view(stream, view, &(const incoming){.bytes = bytes});
+}
+
+/* Runs what the source waits for. *out_address: NULL when it was never written. */
+static hr_status settle_source(hr_stream *stream, const hr_view *source, const void **out_address) {
+  hr_mutex_lock(&stream->mutex);
+  HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ));
+  HR_RETURN_IF_ERROR(hr__buffer_poison_status(source->buffer));
+  const char *address = hr__buffer_address(source->buffer);
+  int64_t offset = source->offset * (int64_t)hr_dtype_size(source->dtype);
+  *out_address = address != NULL ? address + offset : NULL;
+  return HR_OK;
+}
+
+static hr_status write_through_host(hr_stream *stream, const hr_view *view, hr_stream *source_stream,
+                                    const hr_view *source) {
+  void *bytes = hr_malloc(view_bytes(view));
+  if (bytes == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu bytes", view_bytes(view));
+  }
+  hr_status status = hr_stream_read(source_stream, source, bytes);
+  if (status == NULL) {
+    status = hr_stream_write(stream, view, bytes);
+  }
+  hr_free(bytes);
+  return status;
+}
+
+hr_status hr_stream_write_from(hr_stream *stream, const hr_view *view, hr_stream *source_stream,
+                               const hr_view *source) {
+  HR_RETURN_IF_ERROR(hr__view_check("write", view));
+  HR_RETURN_IF_ERROR(hr__view_check("read", source));
+  if (view->dtype != source->dtype || hr__view_count(view) != hr__view_count(source)) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "write: %lld elements of %s from %lld of %s",
+                          (long long)hr__view_count(view), hr_dtype_name(view->dtype),
+                          (long long)hr__view_count(source), hr_dtype_name(source->dtype));
+  }
+  if (view_bytes(view) == 0) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(check_device(stream, HR_OP_COPY, view->buffer));
+  HR_RETURN_IF_ERROR(check_device(source_stream, HR_OP_COPY, source->buffer));
+  const hr_device *from = source_stream->device, *to = stream->device;
+  if (from->driver != to->driver || to->driver->copy_peer == NULL || !hr__view_is_contiguous(source)) {
+    return write_through_host(stream, view, source_stream, source);
+  }
+  incoming in = {.device = from};
+  HR_RETURN_IF_ERROR(settle_source(source_stream, source, &in.bytes));
+  return in.bytes != NULL ? write_view(stream, view, &in) : HR_OK; /* never written: any value would do */
 }
 
 /* ---- statistics ---- */

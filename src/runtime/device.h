@@ -6,7 +6,7 @@
  *
  * Threads: the engine calls launch, call, copy_within, fill, submit, event and graph functions of one device from one thread at
  * a time, in the order in which the work shall happen. allocate, free, properties, memory_info, flush, copy_in and copy_out may
- * be called from any thread at any time; memory that is copied from or to is not in use by work that was given and has not run,
+ * be called from any thread at any time, and so may copy_peer; memory that is copied from or to is not in use by work that was given and has not run,
  * unless the call comes in that order too: then it waits for the work.
  *
  * An open device is that table, the caching allocator over it, the queue that runs its work in order, and one block that
@@ -55,6 +55,9 @@ typedef struct hr_driver {
   hr_status (*copy_in)(void *impl, void *to, const void *host, size_t bytes);
   hr_status (*copy_out)(void *impl, void *host, const void *from, size_t bytes);
   hr_status (*copy_within)(void *impl, void *to, const void *from, size_t bytes); /* ranges don't overlap */
+  /* From another device of this driver; what has been given to that one has run, and the bytes are there when this returns. In order with
+   * this one's work, as copy_in is. Optional: through host memory. */
+  hr_status (*copy_peer)(void *impl, void *to, void *from_impl, const void *from, size_t bytes);
   /* Writes `count` copies of a pattern of 1, 2, 4, 8 or 16 bytes. */
   hr_status (*fill)(void *impl, void *to, const void *pattern, size_t pattern_bytes, size_t count);
 

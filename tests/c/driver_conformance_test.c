@@ -585,6 +585,44 @@ HR_TEST(many_small_launches_come_from_several_threads) {
   for_each_device(check_threads);
 }
 
+/* ---- another device ---- */
+
+/* From the last device of the driver, or a second time the first: what is on its way to it, and has run, comes over. */
+static void check_peer(const subject *s) {
+  enum { BYTES = 3 << 20, SKIP = 4099 };
+  if (s->driver->copy_peer == NULL) {
+    return;
+  }
+  static unsigned char sent[BYTES], back[BYTES];
+  subject other = open_subject(s->driver, s->driver->count() - 1);
+  char *from = allocate(&other, BYTES), *to = allocate(s, BYTES);
+  const unsigned char old = 7, pattern = 0x5a;
+  for (size_t i = 0; i < BYTES; i++) {
+    sent[i] = (unsigned char)(i * 2654435761u >> 13);
+  }
+  HR_ASSERT_OK(other.driver->copy_in(other.impl, from, sent, BYTES));
+  HR_ASSERT_OK(other.driver->fill(other.impl, from + SKIP, &pattern, 1, 100));
+  if (other.driver->flush != NULL) {
+    HR_ASSERT_OK(other.driver->flush(other.impl));
+  }
+  memset(sent + SKIP, pattern, 100);
+  HR_ASSERT_OK(s->driver->fill(s->impl, to, &old, 1, BYTES)); /* before the copy, whoever runs it */
+  HR_ASSERT_OK(s->driver->copy_peer(s->impl, to + 1, other.impl, from + 3, BYTES - 3));
+  HR_ASSERT_OK(s->driver->copy_peer(s->impl, to, other.impl, from, 0));
+  other.driver->free(other.impl, from, BYTES); /* it is over */
+  other.driver->close(other.impl);
+  HR_ASSERT_OK(s->driver->copy_out(s->impl, back, to, BYTES));
+  if (s->properties.has_contents) {
+    HR_ASSERT(back[0] == old && back[BYTES - 2] == old && back[BYTES - 1] == old);
+    HR_ASSERT_EQ(memcmp(back + 1, sent + 3, BYTES - 3), 0);
+  }
+  s->driver->free(s->impl, to, BYTES);
+}
+
+HR_TEST(bytes_come_from_another_device) {
+  for_each_device(check_peer);
+}
+
 /* ---- the end ---- */
 
 static void check_close(const subject *s) {

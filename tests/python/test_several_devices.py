@@ -101,6 +101,14 @@ def test_copies_between_devices():
     x.mul_(0)
     assert there.sum().item() == 300 and x.sum().item() == 0
     assert x.to(FIRST) is x
+    into = torch.zeros(2, 2, dtype=torch.complex64, device=SECOND)
+    into[:, 1].conj().copy_(z)  # written elements of another tensor, conjugated
+    assert torch.equal(into.cpu(), torch.tensor([[0, 1 - 2j], [0, 3j]]))
+    images = torch.randn(2, 3, 4, 5).to(FIRST, memory_format=torch.channels_last)
+    before = torch.headrace.stats(0)["bytes_copied_out"], torch.headrace.stats(1)["bytes_copied_in"]
+    there = images.to(SECOND)
+    assert before == (torch.headrace.stats(0)["bytes_copied_out"], torch.headrace.stats(1)["bytes_copied_in"])
+    assert there.stride() == images.stride() and torch.equal(there.cpu(), images.cpu())
 
 
 @two_devices

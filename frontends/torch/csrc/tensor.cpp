@@ -258,14 +258,29 @@ void read_to_host(const Tensor &from, const Tensor &to) {
   to.copy_(host);
 }
 
-// Through the host: the core copies within a device. What is pending on the first one runs before this returns.
+// The bytes of a tensor whose number may be lazily conjugated or negated.
+Tensor plain(const Tensor &tensor) {
+  Tensor result = tensor.is_conj() ? tensor.conj() : tensor;
+  return result.is_neg() ? result._neg_view() : result;
+}
+
+// What is pending on the first device runs before this returns. Elements become there what they shall be, and are spread here.
 void copy_across(const Tensor &from, const Tensor &to) {
   TORCH_CHECK(capture() == nullptr, "headrace: a graph that copies between devices can't be captured");
-  Tensor host = at::empty_like(from, at::TensorOptions(at::kCPU));
+  at::assert_no_internal_overlap(to);
   OnDevice at_source(from);
-  read_to_host(from, host);
+  Tensor source = to.is_conj() ? from.conj() : from;
+  source = (to.is_neg() ? source._neg_view() : source).resolve_conj().resolve_neg().to(to.scalar_type());
+  if (!source.is_non_overlapping_and_dense())
+    source = source.contiguous();
+  hr_stream *source_stream = stream();
   OnDevice at_target(to);
-  write_from_host(host, to);
+  bool is_spread = !source.sizes().equals(to.sizes());
+  Tensor target = is_spread ? at::empty(source.sizes(), to.options()) : to;
+  HostView there(source, memory_order(source)), here(target, memory_order(source));
+  check(hr_stream_write_from(stream(), &here.view, source_stream, &there.view));
+  if (is_spread)
+    copy_between(target, plain(to));
 }
 
 } // namespace

@@ -202,6 +202,11 @@ static hr_status cpu_copy_within(void *impl, void *to, const void *from, size_t 
   return HR_OK;
 }
 
+static hr_status cpu_copy_peer(void *impl, void *to, void *from_impl, const void *from, size_t bytes) {
+  (void)from_impl;
+  return cpu_copy_in(impl, to, from, bytes);
+}
+
 static hr_status cpu_fill(void *impl, void *to, const void *pattern, size_t pattern_bytes, size_t count) {
   (void)impl;
   if (pattern_bytes == 1) {
@@ -349,6 +354,7 @@ const hr_driver hr_cpu_driver = {
     .copy_in = cpu_copy_in,
     .copy_out = cpu_copy_out,
     .copy_within = cpu_copy_within,
+    .copy_peer = cpu_copy_peer,
     .fill = cpu_fill,
     .launch = cpu_launch,
     .event_create = cpu_event_create,

@@ -1,4 +1,4 @@
-/* cuda_copy.c: copies between host and device, and fills.
+/* cuda_copy.c: copies between host and device, and between devices, and fills.
  *
  * A copy from or to memory that is not pinned makes CUDA stop and stage it; ours go through pinned slots instead.
  *   in:  bytes are laid into the slots one behind the other, whoever they come from, and the caller goes on. A slot is used again
@@ -124,6 +124,27 @@ hr_status hr__cuda_copy_out(hr__cuda_device *device, void *host, const void *fro
   }
   hr_mutex_unlock(&device->out.mutex);
   return status;
+}
+
+/* ---- between devices ---- */
+
+/* Lets the devices reach each other's memory where the machine can: without it CUDA takes the bytes through the host. */
+static void reach(hr__cuda_device *device, const hr__cuda_device *peer) {
+  uint64_t bit = UINT64_C(1) << (peer->device & 63);
+  int can = 0;
+  if ((atomic_fetch_or(&device->peers, bit) & bit) == 0 &&
+      hr__cuda.cuDeviceCanAccessPeer(&can, device->device, peer->device) == CUDA_SUCCESS && can != 0) {
+    (void)hr__cuda.cuCtxEnablePeerAccess(peer->context, 0); /* others in the process may have asked before */
+  }
+}
+
+hr_status hr__cuda_copy_peer(hr__cuda_device *device, void *to, const hr__cuda_device *source, const void *from,
+                             size_t bytes) {
+  reach(device, source);
+  HR_RETURN_IF_ERROR(
+      hr__cuda_status(hr__cuda.cuMemcpyPeerAsync(to, device->context, from, source->context, bytes, device->stream),
+                      "copy from another device"));
+  return hr__cuda_status(hr__cuda.cuStreamSynchronize(device->stream), "wait for a copy from another device");
 }
 
 /* ---- fills ---- */

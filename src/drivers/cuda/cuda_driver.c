@@ -199,6 +199,16 @@ static hr_status cuda_copy_within(void *impl, void *to, const void *from, size_t
   return hr__cuda_status(code, "copy within the device");
 }
 
+static hr_status cuda_copy_peer(void *impl, void *to, void *from_impl, const void *from, size_t bytes) {
+  if (bytes == 0) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(hr__cuda_enter(impl));
+  hr_status status = hr__cuda_copy_peer(impl, to, from_impl, from, bytes);
+  hr__cuda_leave();
+  return status;
+}
+
 static hr_status cuda_fill(void *impl, void *to, const void *pattern, size_t pattern_bytes, size_t count) {
   HR_RETURN_IF_ERROR(hr__cuda_enter(impl));
   hr_status status = hr__cuda_fill(impl, to, pattern, pattern_bytes, count);
@@ -443,6 +453,7 @@ const hr_driver hr_cuda_driver = {
     .copy_in = cuda_copy_in,
     .copy_out = cuda_copy_out,
     .copy_within = cuda_copy_within,
+    .copy_peer = cuda_copy_peer,
     .fill = cuda_fill,
     .launch = cuda_launch,
     .compiler = cuda_compiler,

@@ -234,6 +234,23 @@ static int fake_copy(void *to, const void *from, size_t bytes, CUstream stream) 
   return code == CUDA_SUCCESS ? fake_append((fake_work){.to = to, .from = from, .bytes = bytes}) : code;
 }
 
+static int fake_copy_peer(void *to, CUcontext to_context, const void *from, CUcontext from_context, size_t bytes,
+                          CUstream stream) {
+  return to_context == NULL || from_context == NULL ? CUDA_ERROR_INVALID_VALUE : fake_copy(to, from, bytes, stream);
+}
+
+static int fake_can_access(int *can, int device, int peer) {
+  *can = device != peer;
+  return fake_check();
+}
+
+static int fake_accesses; /* to other devices' memory, that were asked for */
+
+static int fake_enable_access(CUcontext peer, unsigned flags) {
+  fake_accesses++;
+  return peer == NULL || flags != 0 ? CUDA_ERROR_INVALID_VALUE : fake_check();
+}
+
 static int fake_set_rows(void *to, size_t pitch, const void *value, size_t size, size_t width, size_t height) {
   fake_work work = {.to = to, .pitch = pitch, .size = size, .width = width, .height = height};
   bool is_odd = (uintptr_t)to % size != 0 || pitch % size != 0 || (height > 1 && pitch < width * size) || width == 0;
@@ -478,6 +495,9 @@ static const hr__cuda_table fake = {.cuInit = fake_init,
                                     .cuMemcpyHtoDAsync_v2 = fake_copy,
                                     .cuMemcpyDtoHAsync_v2 = fake_copy,
                                     .cuMemcpyDtoDAsync_v2 = fake_copy,
+                                    .cuMemcpyPeerAsync = fake_copy_peer,
+                                    .cuDeviceCanAccessPeer = fake_can_access,
+                                    .cuCtxEnablePeerAccess = fake_enable_access,
                                     .cuMemsetD8Async = fake_set_8,
                                     .cuMemsetD16Async = fake_set_16,
                                     .cuMemsetD32Async = fake_set_32,
@@ -587,6 +607,32 @@ HR_TEST(an_instance_is_described_and_closes_without_a_trace) {
   HR_ASSERT_NOT_NULL(DRIVER->native(impl));
   DRIVER->close(other);
   close_fake(impl);
+}
+
+HR_TEST(devices_reach_each_other_once_and_wait_for_the_copy) {
+  enum { BYTES = 4096 };
+  unsigned char sent[BYTES], back[BYTES] = {0};
+  void *first = open_fake(), *second, *to, *from;
+  HR_ASSERT_OK(DRIVER->open(1, &second));
+  HR_ASSERT_OK(DRIVER->allocate(first, BYTES, &to));
+  HR_ASSERT_OK(DRIVER->allocate(second, BYTES, &from));
+  fake_accesses = 0;
+  for (int i = 0; i < 3; i++) {
+    memset(sent, i + 1, BYTES);
+    HR_ASSERT_OK(DRIVER->copy_in(second, from, sent, BYTES));
+    HR_ASSERT_OK(DRIVER->flush(second));
+    HR_ASSERT_OK(DRIVER->copy_peer(first, to, second, from, BYTES));
+    HR_ASSERT_EQ(memcmp(to, sent, BYTES), 0); /* without anybody's waiting */
+    HR_ASSERT_OK(DRIVER->copy_out(first, back, to, BYTES));
+    HR_ASSERT_EQ(memcmp(back, sent, BYTES), 0);
+  }
+  HR_ASSERT_EQ(fake_accesses, 1);
+  HR_ASSERT_OK(DRIVER->copy_peer(first, to, first, to, 0));
+  HR_ASSERT_EQ(fake_depth, 0);
+  DRIVER->free(second, from, BYTES);
+  DRIVER->free(first, to, BYTES);
+  DRIVER->close(second);
+  close_fake(first);
 }
 
 HR_TEST(an_open_that_fails_leaves_nothing) {

@@ -10,6 +10,8 @@
 #ifndef HEADRACE_DRIVERS_CUDA_CUDA_INTERNAL_H_
 #define HEADRACE_DRIVERS_CUDA_CUDA_INTERNAL_H_
 
+#include <stdatomic.h>
+
 #include "base/device_kernel.h"
 #include "base/thread.h"
 #include "drivers/cuda/cuda_api.h"
@@ -34,6 +36,7 @@ typedef struct hr__cuda_device {
   char name[64];
   int workers, architecture; /* multiprocessors; 90 for compute capability 9.0 */
   size_t total_bytes;
+  atomic_uint_least64_t peers; /* bit d: device d's memory was asked to be reachable */
   hr__cuda_staging in, out;
 } hr__cuda_device;
 
@@ -66,6 +69,8 @@ void hr__cuda_graph_destroy(void *impl, void *graph);
 
 HR_MUST_USE hr_status hr__cuda_copy_in(hr__cuda_device *device, void *to, const void *host, size_t bytes);
 HR_MUST_USE hr_status hr__cuda_copy_out(hr__cuda_device *device, void *host, const void *from, size_t bytes);
+HR_MUST_USE hr_status hr__cuda_copy_peer(hr__cuda_device *device, void *to, const hr__cuda_device *source,
+                                         const void *from, size_t bytes);
 HR_MUST_USE hr_status hr__cuda_fill(hr__cuda_device *device, void *to, const void *pattern, size_t pattern_bytes,
                                     size_t count);
 
