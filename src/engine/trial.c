@@ -8,8 +8,8 @@
 #include "runtime/derived.h"
 
 enum { RUNS_BEFORE = 2, SAMPLES = 5, SAMPLES_TO_DROP = 2, SHARE = 20, ARGS_MAX = 8 };
-enum { ROUNDS = 3, RUNS_MOST = 30 }; /* of ways that are settled before the first run */
-static const int64_t NS_MOST = 1000000000, SETTLE_NS_MOST = 2000000000, ROUND_NS = 300000;
+enum { ROUNDS = 4, RUNS_MOST = 30 }; /* of ways that are settled before the first run */
+static const int64_t NS_MOST = 1000000000, SETTLE_NS_MOST = 1000000000, ROUND_NS = 300000, WARM_NS = 30000000;
 static const int64_t PAUSE_NS =
     20000000;                      /* between two tries of a step: when others want the cores, they do for a while */
 static const double SLOW = 1.25;   /* times the best: not timed any more */
@@ -275,34 +275,74 @@ static bool prepare_run(hr_trial *trial, const hr_trial_call *call) {
 static hr_mutex settle_mutex = HR_MUTEX_INITIALIZER; /* of what follows, and one at a time measures */
 static int64_t settle_ns;
 
-/* Times a way that fits into the workspace: often enough for the clock, and no longer once it is clearly slower than the best. */
-static hr_status settle_way(hr_trial *trial, candidate *c, const hr_ready *ready, const hr_trial_call *call) {
-  int64_t ns = 0, best = trial->candidates[0].ns;
-  HR_RETURN_IF_ERROR(time_runs(trial, ready, call, call->workspace, 1, &ns)); /* whatever is made at the first run */
-  HR_RETURN_IF_ERROR(time_runs(trial, ready, call, call->workspace, 1, &ns));
-  int runs = ns > ROUND_NS ? 1 : ns < ROUND_NS / RUNS_MOST ? RUNS_MOST : (int)(ROUND_NS / ns);
-  for (int i = 0; i < ROUNDS && (i < SAMPLES_TO_DROP || (double)c->ns < SLOW * (double)best); ++i) {
-    HR_RETURN_IF_ERROR(time_runs(trial, ready, call, call->workspace, runs, &ns));
-    c->ns = c->sample_count++ == 0 || ns < c->ns ? ns : c->ns;
+static const hr_ready *ready_of(const hr_trial *trial, const candidate *c, const hr_ready *own) {
+  return c == &trial->candidates[0] ? own : &c->ready;
+}
+
+/* A device that did nothing runs slowly at first: the step's own way until its clocks are up. */
+static hr_status warm_up(const hr_trial *trial, const hr_ready *own, const hr_trial_call *call) {
+  static bool is_warm;
+  hr_status status = HR_OK;
+  int64_t ns = 0;
+  for (int64_t begin = hr_clock_ns(); !is_warm && status == NULL && hr_clock_ns() < begin + WARM_NS;) {
+    status = time_runs(trial, own, call, call->workspace, 1, &ns);
   }
-  return HR_OK;
+  is_warm = true;
+  return status;
+}
+
+/* Whether the way is prepared, fits into the workspace and runs: whatever is made at the first run is made. */
+static bool is_ready(const hr_trial *trial, candidate *c, const hr_ready *own, const hr_trial_call *call) {
+  int64_t ns = 0;
+  hr_status status = c == &trial->candidates[0] ? HR_OK : prepare_way(trial, c);
+  if (status == NULL && ready_of(trial, c, own)->workspace_bytes > call->workspace_bytes) {
+    return false;
+  }
+  if (status == NULL) {
+    status = time_runs(trial, ready_of(trial, c, own), call, call->workspace, 1, &ns);
+  }
+  bool is_way = status == NULL;
+  hr_status_ignore(status);
+  return is_way;
+}
+
+/* Runs all ways that are left in turn, each often enough for the clock. */
+static void run_round(hr_trial *trial, const hr_ready *own, const hr_trial_call *call) {
+  for (int i = 0; i < trial->candidate_count; ++i) {
+    candidate *c = &trial->candidates[i];
+    const hr_ready *ready = ready_of(trial, c, own);
+    int64_t ns = 0;
+    hr_status status = c->is_out ? HR_OK : time_runs(trial, ready, call, call->workspace, 1, &ns);
+    int runs = ns > ROUND_NS ? 1 : ns < ROUND_NS / RUNS_MOST ? RUNS_MOST : (int)(ROUND_NS / ns);
+    if (!c->is_out && status == NULL) {
+      status = time_runs(trial, ready, call, call->workspace, runs, &ns);
+    }
+    if (status != NULL) {
+      drop(trial, c, NULL);
+    } else if (!c->is_out) {
+      take(trial, c, ns, NULL);
+    }
+    hr_status_ignore(status);
+  }
 }
 
 static void settle_ways(hr_trial *trial, const hr_ready *own, const hr_trial_call *call) {
   int64_t begin = hr_clock_ns();
-  for (int i = 0; i < trial->candidate_count; ++i) {
-    candidate *c = &trial->candidates[i];
-    hr_status status = i > 0 ? prepare_way(trial, c) : HR_OK;
-    const hr_ready *ready = i > 0 ? &c->ready : own;
-    if (status == NULL && ready->workspace_bytes <= call->workspace_bytes) {
-      status = settle_way(trial, c, ready, call);
+  hr_status status = warm_up(trial, own, call);
+  for (int i = 0; i < trial->candidate_count && status == NULL; ++i) {
+    if (!is_ready(trial, &trial->candidates[i], own, call)) {
+      drop(trial, &trial->candidates[i], NULL);
     }
-    c->sample_count = status == NULL ? c->sample_count : 0;
-    hr_status_ignore(status);
-    drop(trial, c, NULL);
+  }
+  for (int i = 0; i < ROUNDS && status == NULL; ++i) {
+    run_round(trial, own, call);
+  }
+  hr_status_ignore(status);
+  for (int i = 1; i < trial->candidate_count; ++i) {
+    drop(trial, &trial->candidates[i], NULL);
   }
   settle_ns += hr_clock_ns() - begin;
-  if (trial->candidates[0].sample_count > 0) {
+  if (trial->candidates[0].sample_count == ROUNDS) {
     close_choice(trial, ROUNDS, hr__choice_settle);
   }
 }

@@ -6,8 +6,8 @@
  * to choices.h if it is faster than the step's own by more than times are off; it is for later processes. Steps that
  * read what they write are not timed.
  *
- * Where programs are replayed as a whole instead, which is on devices, a step's ways are timed one after the other before its first
- * run, and the fastest is taken from then on. That may take two seconds of a process; what is not timed by then is left to
+ * Where programs are replayed as a whole instead, which is on devices, a step's ways are timed in turn before its first
+ * run, and the fastest is taken from then on. That may take a second of a process; what is not timed by then is left to
  * later ones.
  *
  * Trials, with making what is tried, take a twentieth of the time that programs with open trials run, and a second of a process

@@ -217,7 +217,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, void *q
 }
 
 /* The library's next choices. */
-static const char *const ways[] = {"second", "third", "fourth", "fifth", "sixth", "seventh", NULL};
+static const char *const ways[] = {"second", "third", "fourth", "fifth", NULL};
 
 static hr_status prepare_as(const hr_program *program, const hr_node *node, int way, void *queue,
                             hr_prepared **out_prepared, size_t *out_workspace_bytes) {
