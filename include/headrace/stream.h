@@ -166,6 +166,7 @@ typedef struct hr_stats { /* counts since creation or the last reset */
   int64_t graph_launches;                    /* graphs of the driver that were launched, each for many of the groups */
   int64_t graph_builds;                      /* ... that were captured for it */
   int64_t graph_updates;                     /* kernels of graphs that got other numbers before a launch */
+  int64_t layouts_undone; /* buffers that lay as a library likes it, and were brought back into order */
 } hr_stats;
 
 HR_API void hr_stream_stats(hr_stream *stream, hr_stats *out_stats);

@@ -52,8 +52,12 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   HR_RETURN_IF_ERROR(verify_after(program, target, "simplify"));
   HR_RETURN_IF_ERROR(hr_match(program, target));
   HR_RETURN_IF_ERROR(verify_after(program, target, "match"));
+  HR_RETURN_IF_ERROR(hr_layout(program, target));
+  schedule->is_refused = hr_layout_is_refused(program);
+  if (schedule->is_refused) {
+    return NULL;
+  }
   if (target->channels_last || target->row_alignment > 0) {
-    HR_RETURN_IF_ERROR(hr_layout(program, target));
     HR_RETURN_IF_ERROR(hr_expand_again(program, target->keeps, target->keeps_ctx));
     HR_RETURN_IF_ERROR(hr_versions(program));
     HR_RETURN_IF_ERROR(verify_after(program, target, "layout"));

@@ -58,6 +58,7 @@ typedef struct hr_schedule {
   const hr_place *places; /* one for each program buffer */
   size_t arena_bytes;     /* offsets are multiples of 64 */
   int group_count, elided_count;
+  bool is_refused; /* nothing was scheduled: buffers of the program that say so have to lie plain before it can be */
 } hr_schedule;
 
 /* Compiles a program in stream form (not consumed). */

@@ -1,4 +1,4 @@
-/* layout.c: what dies inside the program lies as the library likes it.
+/* layout.c: what a program makes lies as the library likes it.
  *
  *   before   %3:f32[8,64,28,28]{50176,784,28,1} = conv(%0, %1)           after   %3:..{50176,1,1792,64} = conv(%0, %1)
  *            loop %4:f32[8,64,28,28]{50176,784,28,1} = relu(%3)                  loop %4:f32[8,28,28,64]{50176,1792,64,1} = ..
@@ -13,6 +13,10 @@
  *                                   domain in the new order
  *   products (layout_rows.c)        of 16-bit numbers run on rows that begin at addresses of 16 bytes, say: several times as
  *                                   fast on some devices. Longer rows serve odd widths; the domain stays
+ *
+ * What outlives the program may lie in the same way if its maker says so (`is_free`): the word of its layout goes with the buffer to
+ * later programs, whose accesses follow it from the start. Where one of them can't, the program is refused, and has to be
+ * compiled again for a buffer that lies plain.
  *
  * A buffer follows when each of its accesses moves along one of the three axes with each dim of its domain, with each
  * bounded coordinate and with each index term, and never leaves the axis. A flattened view doesn't: there the old order stays.
@@ -308,14 +312,16 @@ static bool rewrite_node(hr__layout_pass *p, hr_node *node) {
 
 /* ---- the pass ---- */
 
-/* Whether a library node is here that may ask. */
-static bool has_contractions(const hr_program *program) {
-  for (int n = 0; n < program->node_count; ++n) {
-    if (hr_op_table(program->nodes[n].op)->family == HR_FAMILY_CONTRACTION) {
-      return true;
-    }
+/* Whether a library node is here that may ask, or a buffer that has a layout. */
+static bool has_work(const hr_program *program) {
+  bool has = false;
+  for (int n = 0; !has && n < program->node_count; ++n) {
+    has = hr_op_table(program->nodes[n].op)->family == HR_FAMILY_CONTRACTION;
   }
-  return false;
+  for (int b = 0; !has && b < program->buffer_count; ++b) {
+    has = program->buffers[b].layout != 0;
+  }
+  return has;
 }
 
 static bool find_accesses(hr__layout_pass *p) {
@@ -349,24 +355,51 @@ static bool find_accesses(hr__layout_pass *p) {
     }
   }
   for (size_t b = 0; b < buffers; ++b) {
-    p->candidates[b].is_open = program->buffers[b].is_dead && program->buffers[b].is_fresh;
+    p->candidates[b].is_open = program->buffers[b].is_free;
+    p->candidates[b].is_seen = !program->buffers[b].is_dead;
   }
   return true;
 }
 
+/* What the buffers are afterwards. */
+static void note_layouts(const hr__layout_pass *p) {
+  for (int b = 0; b < p->program->buffer_count; ++b) {
+    const hr__candidate *c = &p->candidates[b];
+    hr_program_buffer *buffer = &p->program->buffers[b];
+    if (c->is_relaid) {
+      buffer->bytes = c->layout.bytes;
+      buffer->layout = c->is_seen ? hr__layout_word(&c->layout) : buffer->layout;
+    }
+  }
+}
+
+bool hr_layout_is_refused(const hr_program *program) {
+  bool is_refused = false;
+  for (int b = 0; !is_refused && b < program->buffer_count; ++b) {
+    is_refused = program->buffers[b].is_refused;
+  }
+  return is_refused;
+}
+
+static bool relay_all(hr__layout_pass *p, const hr_target *target) {
+  bool wants = target->channels_last || p->changed.count > 0;
+  bool ok = (!wants || hr__layout_images(p, target->one_format)) &&
+            (target->row_alignment == 0 || hr__layout_rows(p, target->row_alignment));
+  for (int n = 0; ok && n < p->program->node_count; ++n) {
+    ok = rewrite_node(p, &p->program->nodes[n]);
+  }
+  return ok;
+}
+
 hr_status hr_layout(hr_program *program, const hr_target *target) {
-  if (!has_contractions(program)) {
+  if (!has_work(program)) {
     return NULL;
   }
   hr__layout_pass p = {.program = program};
-  bool ok = find_accesses(&p) && (!target->channels_last || hr__layout_images(&p, target->one_format)) &&
-            (target->row_alignment == 0 || hr__layout_rows(&p, target->row_alignment));
-  for (int n = 0; ok && n < program->node_count; ++n) {
-    ok = rewrite_node(&p, &program->nodes[n]);
-  }
-  for (int b = 0; ok && b < program->buffer_count; ++b) {
-    const hr__candidate *c = &p.candidates[b];
-    program->buffers[b].bytes = c->is_relaid ? c->layout.bytes : program->buffers[b].bytes;
+  bool ok = find_accesses(&p) && hr__layout_images_adopt(&p);
+  if (ok && !hr_layout_is_refused(program)) {
+    ok = relay_all(&p, target);
+    note_layouts(&p);
   }
   hr_free(p.candidates);
   hr_free(p.first_access);

@@ -22,9 +22,43 @@ static bool takes(const hr__layout *l, const hr_node *node, int operand) {
          hr__layout_channels(l, hr_node_operand(node, operand)) == 2u; /* [N, C, ..] */
 }
 
+static void put_channels_last(hr__layout *l) {
+  l->strides[HR__OUTER] = l->dims[HR__CHANNEL] * l->dims[HR__INNER];
+  l->strides[HR__INNER] = l->dims[HR__CHANNEL];
+  l->strides[HR__CHANNEL] = 1;
+}
+
+uint64_t hr__layout_word(const hr__layout *l) {
+  return hr_layout_pack(&(hr_buffer_layout){l->element_bytes, l->dims[HR__CHANNEL], l->dims[HR__INNER]});
+}
+
+bool hr__layout_images_adopt(hr__layout_pass *p) {
+  for (int b = 0; b < p->program->buffer_count; ++b) {
+    hr_program_buffer *buffer = &p->program->buffers[b];
+    hr__candidate *c = &p->candidates[b];
+    if (buffer->layout == 0) {
+      continue;
+    }
+    hr_buffer_layout given = hr_layout_unpack(buffer->layout);
+    int64_t count = (int64_t)(buffer->bytes / given.element_bytes);
+    c->layout = (hr__layout){.dims = {count / given.channels / given.inner, given.channels, given.inner},
+                             .element_bytes = given.element_bytes,
+                             .bytes = buffer->bytes};
+    put_channels_last(&c->layout);
+    const hr_operand any = {.kind = HR_OPERAND_VALUE, .index = (uint32_t)b};
+    c->is_open = false;
+    c->is_relaid = hr__layout_can_relay(p, &any, &c->layout, takes);
+    buffer->is_refused = !c->is_relaid;
+    if (c->is_relaid && !hr_vector_push(&p->changed, (uint32_t)b)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 /* The layout of a buffer that an operand walks densely, its channels being the dims of `channels`; false when it doesn't, or when
  * both orders are the same. */
-static bool layout_of(const hr_program *program, const hr_operand *operand, uint32_t channels, hr__layout *out_layout) {
+static bool layout_of(const hr__layout_pass *p, const hr_operand *operand, uint32_t channels, hr__layout *out_layout) {
   hr__layout l = {.dims = {1, 1, 1}, .element_bytes = hr_dtype_size(operand->dtype)};
   int64_t expected = 1;
   int axis = HR__INNER;
@@ -36,17 +70,16 @@ static bool layout_of(const hr_program *program, const hr_operand *operand, uint
     }
     l.dims[axis] *= operand->dims[d];
   }
-  l.strides[HR__OUTER] = l.dims[HR__CHANNEL] * l.dims[HR__INNER];
-  l.strides[HR__INNER] = l.dims[HR__CHANNEL];
-  l.strides[HR__CHANNEL] = 1;
-  l.bytes = program->buffers[operand->index].bytes;
+  put_channels_last(&l);
+  l.bytes = p->program->buffers[operand->index].bytes;
   *out_layout = l;
-  return (size_t)expected * l.element_bytes == l.bytes && l.dims[HR__CHANNEL] > 1 && l.dims[HR__INNER] > 1;
+  return (size_t)expected * l.element_bytes == l.bytes && l.dims[HR__CHANNEL] > 1 && l.dims[HR__INNER] > 1 &&
+         (!p->candidates[operand->index].is_seen || hr__layout_word(&l) != 0);
 }
 
 static bool relay(hr__layout_pass *p, const hr_operand *operand, uint32_t channels) {
   hr__layout l;
-  return !hr__layout_is_open(p, operand) || !layout_of(p->program, operand, channels, &l) ||
+  return !hr__layout_is_open(p, operand) || !layout_of(p, operand, channels, &l) ||
          hr__layout_relay(p, operand, &l, takes);
 }
 
@@ -64,8 +97,10 @@ static bool is_willing(const hr__layout_pass *p, const hr_operand *operand) {
   if (operand->dims[1] == 1 || count_elements(operand) == operand->dims[0] * operand->dims[1]) {
     return true;
   }
-  return hr__layout_is_open(p, operand) && layout_of(p->program, operand, 2u, &l) &&
-         hr__layout_can_relay(p, operand, &l, takes);
+  if (operand->kind == HR_OPERAND_VALUE && p->candidates[operand->index].is_relaid) {
+    return true;
+  }
+  return hr__layout_is_open(p, operand) && layout_of(p, operand, 2u, &l) && hr__layout_can_relay(p, operand, &l, takes);
 }
 
 /* What a convolution finds in another format than its other operands is copied: whether little of what convolutions read and write has

@@ -19,6 +19,7 @@ typedef bool (*hr__takes_fn)(const hr__layout *l, const hr_node *node, int opera
 /* A buffer of the program, as far as this pass knows it. */
 typedef struct hr__candidate {
   bool is_open; /* may get a layout, and was not looked at yet */
+  bool is_seen; /* somebody sees it after the program, through the layout's word: it keeps its size */
   bool is_relaid;
   hr__layout layout;
 } hr__candidate;
@@ -36,6 +37,9 @@ typedef struct hr__layout_pass {
   HR_VECTOR(uint32_t) changed; /* buffers whose neighbours are still to be looked at */
 } hr__layout_pass;
 
+/* A layout of images as buffers carry it; 0 where it doesn't fit. */
+uint64_t hr__layout_word(const hr__layout *l);
+
 /* Whether the operand's buffer may get a layout, and the operand sees it as it lies: no offset, no indices, no bounds. */
 bool hr__layout_is_open(const hr__layout_pass *p, const hr_operand *operand);
 /* The dim of more than one element whose stride is `stride`; -1: none. From 1 on, these are a dense operand's dims from the inside. */
@@ -48,6 +52,9 @@ bool hr__layout_can_relay(const hr__layout_pass *p, const hr_operand *operand, c
 /* Gives the operand's buffer this layout if everything that touches it can follow; `takes` speaks for library nodes. False when
  * memory is out. */
 bool hr__layout_relay(hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__takes_fn takes);
+
+/* Takes over the layouts in which earlier programs have left buffers, or refuses them. False when memory is out. */
+bool hr__layout_images_adopt(hr__layout_pass *p);
 
 /* Who asks for layouts. False when memory is out. */
 /* Convolutions. one_format: all operands of one have to lie alike; then nothing moves where more than a small part has to stay. */

@@ -46,8 +46,8 @@ bool hr__layout_rows(hr__layout_pass *p, size_t alignment) {
     for (int i = 0; mask != 0 && i < node->input_count + node->output_count; ++i) {
       const hr_operand *operand = hr_node_operand(node, i);
       hr__layout l;
-      if ((mask >> i & 1) && hr__layout_is_open(p, operand) && layout_of(p->program, operand, alignment, &l) &&
-          !hr__layout_relay(p, operand, &l, takes)) {
+      if ((mask >> i & 1) && hr__layout_is_open(p, operand) && !p->candidates[operand->index].is_seen &&
+          layout_of(p->program, operand, alignment, &l) && !hr__layout_relay(p, operand, &l, takes)) {
         return false;
       }
     }

@@ -72,6 +72,20 @@ static int count_relaid(const hr_program *program) {
   return count;
 }
 
+/* Brings a buffer of floats from the plain order to its layout, or back. */
+static void permute(const hr_program_buffer *buffer, float *values, bool is_back) {
+  hr_buffer_layout layout = hr_layout_unpack(buffer->layout);
+  size_t channels = (size_t)layout.channels, inner = (size_t)layout.inner, count = buffer->bytes / sizeof(float);
+  float *copy = hr_malloc(buffer->bytes);
+  HR_ASSERT_EQ(layout.element_bytes, sizeof(float));
+  memcpy(copy, values, buffer->bytes);
+  for (size_t plain = 0; plain < count; ++plain) {
+    size_t lies = (plain / inner / channels * inner + plain % inner) * channels + plain / inner % channels;
+    values[is_back ? plain : lies] = copy[is_back ? lies : plain];
+  }
+  hr_free(copy);
+}
+
 /* Evaluates the program as it is and with new layouts, on the same contents; live buffers must agree. Gives the number of
  * inputs of convolutions that lie channels-last. */
 static int check_same_results(const char *text) {
@@ -87,10 +101,14 @@ static int check_same_results(const char *text) {
         state = state * 1664525u + 1013904223u;
         memory[k][b][i] = (float)(int)(state >> 8) / (float)(1 << 23) - 1;
       }
+      if (k == 1 && programs[k].buffers[b].layout != 0) {
+        permute(&programs[k].buffers[b], memory[k][b], false);
+      }
     }
   }
   const hr_target target = {.channels_last = true, .one_format = one_format};
   HR_ASSERT_OK(hr_layout(&programs[1], &target));
+  HR_ASSERT(!hr_layout_is_refused(&programs[1]));
   if (one_format) {
     HR_ASSERT_OK(hr_expand_again(&programs[1], keep_alike, NULL));
     HR_ASSERT_OK(hr_versions(&programs[1]));
@@ -105,6 +123,9 @@ static int check_same_results(const char *text) {
     HR_ASSERT_OK(hr_program_evaluate(&programs[k], (void *const *)memory[k], scalars));
   }
   for (int b = 0; b < programs[0].bound_count; ++b) {
+    if (!programs[1].buffers[b].is_dead && programs[1].buffers[b].layout != 0) {
+      permute(&programs[1].buffers[b], memory[1][b], true);
+    }
     for (size_t i = 0; !programs[0].buffers[b].is_dead && i < programs[0].buffers[b].bytes / sizeof(float); ++i) {
       float expected = memory[0][b][i];
       HR_ASSERT_NEAR(memory[1][b][i], expected, 1e-4 * (1 + (expected < 0 ? -expected : expected)));
@@ -186,17 +207,17 @@ static tensor vector(maker *m, const char *flags, int64_t count) {
 
 enum { C = 8 };
 
-/* conv, batch norm, relu, max pool, conv: a training step of them. All activations die. */
-static int check_training(int64_t n, int64_t h, int64_t w, int kernel, int stride, int padding) {
+/* conv, batch norm, relu, max pool, conv: a training step of them. All activations die, or all live and may lie in any order. */
+static int check_training(int64_t n, int64_t h, int64_t w, int kernel, int stride, int padding, const char *dead) {
   maker m = {.buffer_count = 0};
   int64_t ph = (h + 2 * padding - kernel) / stride + 1, pw = (w + 2 * padding - kernel) / stride + 1;
-  const char *dead = "dead fresh", *result = "live fresh";
+  const char *result = "live fresh";
   tensor x = make(&m, "live", "f32", 4, n, 3, h, w), w1 = make(&m, "live", "f32", 4, C, 3, 3, 3);
   tensor w2 = make(&m, "live", "f32", 4, 5, C, 3, 3);
   tensor gamma = vector(&m, "live", C), beta = vector(&m, "live", C);
   tensor y1 = make(&m, dead, "f32", 4, n, C, h, w), y2 = make(&m, dead, "f32", 4, n, C, h, w);
   tensor mean = vector(&m, dead, C), rstd = vector(&m, dead, C), y3 = make(&m, dead, "f32", 4, n, C, h, w);
-  tensor pool = make(&m, dead, "f32", 4, n, C, ph, pw), index = make(&m, dead, "i64", 4, n, C, ph, pw);
+  tensor pool = make(&m, dead, "f32", 4, n, C, ph, pw), index = make(&m, "dead fresh", "i64", 4, n, C, ph, pw);
   tensor y4 = make(&m, result, "f32", 4, n, 5, ph, pw), dpool = make(&m, dead, "f32", 4, n, C, ph, pw);
   tensor dw2 = make(&m, result, "f32", 4, 5, C, 3, 3), dy3 = make(&m, dead, "f32", 4, n, C, h, w);
   tensor dy2 = make(&m, dead, "f32", 4, n, C, h, w), dy1 = make(&m, dead, "f32", 4, n, C, h, w);
@@ -226,8 +247,11 @@ HR_TEST(a_training_step_keeps_its_results) {
   static const int pools[][3] = {{2, 2, 0}, {3, 2, 1}, {3, 1, 1}, {2, 3, 0}, {3, 3, 0}, {2, 1, 0}};
   for (size_t k = 0; k < sizeof pools / sizeof *pools; ++k) {
     for (int64_t size = 5; size < 12; size += 2) {
-      int relaid = check_training(1 + size % 3, size, size + (int64_t)k % 3, pools[k][0], pools[k][1], pools[k][2]);
-      HR_ASSERT_EQ(relaid, 3); /* of the second convolution, of its weight's gradient, and dy of the first's */
+      for (int free = 0; free < 2; ++free) {
+        int relaid = check_training(1 + size % 3, size, size + (int64_t)k % 3, pools[k][0], pools[k][1], pools[k][2],
+                                    free ? "live fresh free" : "dead fresh");
+        HR_ASSERT_EQ(relaid, 3); /* of the second convolution, of its weight's gradient, and dy of the first's */
+      }
     }
   }
 }
@@ -235,7 +259,8 @@ HR_TEST(a_training_step_keeps_its_results) {
 HR_TEST(a_training_step_in_one_format_keeps_its_results) {
   one_format = true;
   for (int64_t size = 6; size < 9; ++size) {
-    HR_ASSERT(check_training(2, size, size, 3, 2, 1) <= 3);
+    HR_ASSERT(check_training(2, size, size, 3, 2, 1, "dead fresh") <= 3);
+    HR_ASSERT(check_training(2, size, size, 3, 2, 1, "live fresh free") <= 3);
   }
   one_format = false;
 }
@@ -260,6 +285,57 @@ HR_TEST(in_one_format_all_moves_where_little_has_to_stay) {
   one_format = false;
   HR_ASSERT(unseen >= 2);
   HR_ASSERT_EQ(seen, 0);
+}
+
+/* The gradients of what an earlier program computed and left channels-last: conv, batch norm, relu, conv. */
+static int check_backward(int64_t n, int64_t h, int64_t w, bool is_laid_out) {
+  maker m = {.buffer_count = 0};
+  char image[64], outcome[64];
+  snprintf(image, sizeof image, is_laid_out ? "live lies(4,%d,%d)" : "live", C, (int)(h * w));
+  snprintf(outcome, sizeof outcome, is_laid_out ? "dead lies(4,%d,%d)" : "dead", 5, (int)(h * w));
+  tensor x = make(&m, image, "f32", 4, n, C, h, w), w2 = make(&m, "live", "f32", 4, 5, C, 3, 3);
+  tensor y3 = make(&m, image, "f32", 4, n, C, h, w), dy4 = make(&m, outcome, "f32", 4, n, 5, h, w);
+  tensor gamma = vector(&m, "live", C), mean = vector(&m, "live", C), rstd = vector(&m, "live", C);
+  tensor dw2 = make(&m, "live fresh", "f32", 4, 5, C, 3, 3), dy3 = make(&m, "dead fresh", "f32", 4, n, C, h, w);
+  tensor dy2 = make(&m, "live fresh free", "f32", 4, n, C, h, w), dx = make(&m, "live fresh", "f32", 4, n, C, h, w);
+  tensor dgamma = vector(&m, "live fresh", C), dbeta = vector(&m, "live fresh", C), slice = y3;
+  slice.dims[1] = 2, slice.offset = 3 * h * w;
+  tensor sum = vector(&m, "live fresh", 1);
+  sum.rank = 4, sum.dims[0] = sum.dims[1] = sum.dims[2] = sum.dims[3] = 1;
+  sum.strides[0] = sum.strides[1] = sum.strides[2] = sum.strides[3] = 1;
+  NODE(&m, "@ = conv_backward_weight(@, @) ints(2, 1, 1, 1, 1, 1, 1, 1)", &dw2, &y3, &dy4);
+  NODE(&m, "@ = conv_backward_data(@, @, _) ints(2, 1, 1, 1, 1, 1, 1, 1)", &dy3, &dy4, &w2);
+  NODE(&m, "@ = threshold_backward(@, @, $1)", &dy2, &dy3, &y3);
+  NODE(&m, "@, @, @ = batch_norm_backward(@, @, @, _, _, @, @) ints(1) scalars($0)", &dx, &dgamma, &dbeta, &dy2, &x,
+       &gamma, &mean, &rstd);
+  NODE(&m, "@ = add(@, $1)", &slice, &slice);
+  NODE(&m, "@ = sum(@) ints(15)", &sum, &slice);
+  return check_made(&m, "scalar $0 f64\nscalar $1 f64\n");
+}
+
+HR_TEST(layouts_of_earlier_programs_are_followed) {
+  for (int64_t size = 2; size < 8; ++size) {
+    for (int format = 0; format < 2; ++format) {
+      one_format = format == 1;
+      int laid_out = check_backward(1 + size % 3, size, size + 1, true), plain = check_backward(2, size, size, false);
+      one_format = false;
+      HR_ASSERT(laid_out == 3 || format == 1); /* both operands of the weights' gradient, and dy of the data's */
+      HR_ASSERT_EQ(plain, 0);
+    }
+  }
+}
+
+HR_TEST(what_cannot_follow_is_refused) {
+  const char *text = "buffer %0 480 live lies(4,3,10)\nbuffer %1 480 live fresh\nbuffer %2 480 live lies(4,3,10)\n"
+                     "%1:f32[120]{1}+0 = relu(%0:f32[120]{1}+0)\n"
+                     "%1:f32[4,3,10]{30,10,1}+0 = relu(%2:f32[4,3,10]{30,10,1}+0)\n";
+  hr_program program;
+  value_form(text, &program);
+  HR_ASSERT_OK(hr_layout(&program, &channels_last));
+  HR_ASSERT(hr_layout_is_refused(&program));
+  HR_ASSERT(program.buffers[0].is_refused && !program.buffers[2].is_refused);
+  HR_ASSERT_EQ(program.nodes[1].inputs[0].strides[2], 1); /* nothing else has happened */
+  hr_program_fini(&program);
 }
 
 /* Two results of convolutions, side by side, upsampled, turned round, averaged. */
@@ -306,13 +382,14 @@ HR_TEST(live_and_flattened_buffers_stay) {
 }
 
 HR_TEST(every_failing_allocation_is_an_error) {
-  const char *text = "buffer %0 288 live\nbuffer %1 48 live\nbuffer %2 384 dead fresh\nbuffer %3 384 dead fresh\n"
-                     "buffer %4 64 live\nbuffer %5 384 live fresh\n"
-                     "%2:f32[2,4,3,4]{48,12,4,1}+0 = conv(%0:f32[2,3,3,4]{36,12,4,1}+0, %1:f32[4,3,1,1]{3,1,1,1}+0, _) "
-                     "ints(2, 1, 1, 0, 0, 1, 1, 1)\n"
-                     "%3:f32[2,4,3,4]{48,12,4,1}+0 = relu(%2:f32[2,4,3,4]{48,12,4,1}+0)\n"
-                     "%5:f32[2,4,3,4]{48,12,4,1}+0 = conv(%3:f32[2,4,3,4]{48,12,4,1}+0, %4:f32[4,4,1,1]{4,1,1,1}+0, _) "
-                     "ints(2, 1, 1, 0, 0, 1, 1, 1)\n";
+  const char *text =
+      "buffer %0 288 live lies(4,3,12)\nbuffer %1 48 live\nbuffer %2 384 dead fresh\nbuffer %3 384 dead fresh\n"
+      "buffer %4 64 live\nbuffer %5 384 live fresh free\n"
+      "%2:f32[2,4,3,4]{48,12,4,1}+0 = conv(%0:f32[2,3,3,4]{36,12,4,1}+0, %1:f32[4,3,1,1]{3,1,1,1}+0, _) "
+      "ints(2, 1, 1, 0, 0, 1, 1, 1)\n"
+      "%3:f32[2,4,3,4]{48,12,4,1}+0 = relu(%2:f32[2,4,3,4]{48,12,4,1}+0)\n"
+      "%5:f32[2,4,3,4]{48,12,4,1}+0 = conv(%3:f32[2,4,3,4]{48,12,4,1}+0, %4:f32[4,4,1,1]{4,1,1,1}+0, _) "
+      "ints(2, 1, 1, 0, 0, 1, 1, 1)\n";
   bool is_done = false;
   for (int n = 0; !is_done; ++n) {
     hr_program program;

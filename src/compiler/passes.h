@@ -16,6 +16,8 @@ hr_status hr_match(hr_program *program, const hr_target *target);
 
 /* Lays dead operands of contractions out as the target's libraries like them, and what loops make of them. */
 hr_status hr_layout(hr_program *program, const hr_target *target);
+/* Whether hr_layout found buffers whose layout the program can't follow, marked them, and did nothing else. */
+bool hr_layout_is_refused(const hr_program *program);
 
 enum { HR_GROUP_NODES_MAX = 48, HR_GROUP_ACCESSES_MAX = 160 };
 

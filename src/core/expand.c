@@ -338,6 +338,7 @@ static bool copy_declarations(const hr_program *stream, hr_program *program) {
     if (hr_program_add_buffer(program, buffer->bytes, buffer->is_dead, buffer->is_fresh) == UINT32_MAX) {
       return false;
     }
+    program->buffers[i] = *buffer;
   }
   for (int i = 0; i < stream->scalar_count; ++i) {
     const hr_program_scalar *scalar = &stream->scalars[i];

@@ -1,7 +1,8 @@
 /* Reads the text form of programs, whatever the text holds.
  *
  *   program   ["value form"] {buffer} {scalar} {node}                                    one a line; ; starts a comment
- *   buffer    "buffer" %N bytes ("live" | "dead") ["fresh"] ["made"] ["versions" N]      N counts from 0
+ *   buffer    "buffer" %N bytes ("live" | "dead") ["fresh"] ["made"] ["free"] ["lies" layout] ["versions" N]
+ *             N counts from 0; layout: "(" bytes of an element "," channels "," inner ")"
  *   scalar    "scalar" $N dtype ["argument" N | "=" value]                               value: 1, 0.5, (re,im)
  *   node      ["loop"] [operand {, operand} "="] name ( [operand {, operand}] ) {attribute}
  *   operand   "_" | "$" N [dims] {bound} [fill]
@@ -382,6 +383,17 @@ static bool complete_scalars(parser *p, const hr_node *node, operand_vector *ope
 
 /* ---- lines ---- */
 
+static bool parse_layout(parser *p, hr_program_buffer *buffer) {
+  int64_t size = 0, channels = 0, inner = 0;
+  if (!expect(p, '(', "'('") || !parse_in(p, 1, 8, "bytes of an element", &size) || !expect(p, ',', "','") ||
+      !parse_in(p, 1, INT32_MAX, "a number of channels", &channels) || !expect(p, ',', "','") ||
+      !parse_in(p, 1, INT64_MAX, "a number of elements of each channel", &inner) || !expect(p, ')', "')'")) {
+    return false;
+  }
+  buffer->layout = hr_layout_pack(&(hr_buffer_layout){(size_t)size, channels, inner});
+  return buffer->layout != 0 || fail(p, "a layout that fits into a word");
+}
+
 static bool parse_buffer(parser *p) {
   int64_t number = 0, bytes = 0;
   if (!expect(p, '%', "'%'") ||
@@ -402,6 +414,10 @@ static bool parse_buffer(parser *p) {
       return fail(p, "'made', as the buffer before");
     }
     ++p->program->bound_count;
+  }
+  p->program->buffers[p->program->buffer_count - 1].is_free |= is_fresh && take_word(p, "free");
+  if (take_word(p, "lies") && !parse_layout(p, &p->program->buffers[p->program->buffer_count - 1])) {
+    return false;
   }
   return !take_word(p, "versions") || parse_u32(p, &p->program->buffers[p->program->buffer_count - 1].versions);
 }

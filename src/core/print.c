@@ -56,6 +56,12 @@ static void print_declarations(hr_text *text, const hr_program *program) {
     const hr_program_buffer *buffer = &program->buffers[i];
     hr_text_printf(text, "buffer %%%d %zu %s%s%s", i, buffer->bytes, buffer->is_dead ? "dead" : "live",
                    buffer->is_fresh ? " fresh" : "", i >= program->bound_count ? " made" : "");
+    hr_text_append(text, buffer->is_free && !buffer->is_dead ? " free" : "");
+    if (buffer->layout != 0) {
+      hr_buffer_layout layout = hr_layout_unpack(buffer->layout);
+      hr_text_printf(text, " lies(%zu,%lld,%lld)", layout.element_bytes, (long long)layout.channels,
+                     (long long)layout.inner);
+    }
     if (buffer->versions > 0) {
       hr_text_printf(text, " versions %u", buffer->versions);
     }

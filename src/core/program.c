@@ -36,6 +36,27 @@ static bool grow(hr_arena *arena, void **items, int count, int *capacity, size_t
   return true;
 }
 
+enum { LAYOUT_SIZE_BITS = 2, LAYOUT_CHANNEL_BITS = 26, LAYOUT_INNER_BITS = 36 };
+
+uint64_t hr_layout_pack(const hr_buffer_layout *layout) {
+  uint64_t size = 0;
+  while ((size_t)1 << size < layout->element_bytes) {
+    ++size;
+  }
+  bool fits = size >> LAYOUT_SIZE_BITS == 0 && layout->channels >> LAYOUT_CHANNEL_BITS == 0 &&
+              layout->inner >> LAYOUT_INNER_BITS == 0;
+  return fits ? ((uint64_t)layout->inner << LAYOUT_CHANNEL_BITS | (uint64_t)layout->channels) << LAYOUT_SIZE_BITS | size
+              : 0;
+}
+
+hr_buffer_layout hr_layout_unpack(uint64_t word) {
+  return (hr_buffer_layout){
+      .element_bytes = (size_t)1 << (word & ((1u << LAYOUT_SIZE_BITS) - 1)),
+      .channels = (int64_t)(word >> LAYOUT_SIZE_BITS & ((UINT64_C(1) << LAYOUT_CHANNEL_BITS) - 1)),
+      .inner = (int64_t)(word >> (LAYOUT_SIZE_BITS + LAYOUT_CHANNEL_BITS)),
+  };
+}
+
 uint32_t hr_program_add_buffer(hr_program *program, size_t bytes, bool is_dead, bool is_fresh) {
   void *items = program->buffers;
   if (!grow(&program->arena, &items, program->buffer_count, &program->buffer_capacity, sizeof *program->buffers)) {
@@ -43,7 +64,7 @@ uint32_t hr_program_add_buffer(hr_program *program, size_t bytes, bool is_dead, 
   }
   program->buffers = items;
   program->buffers[program->buffer_count] =
-      (hr_program_buffer){.bytes = bytes, .is_dead = is_dead, .is_fresh = is_fresh};
+      (hr_program_buffer){.bytes = bytes, .is_dead = is_dead, .is_fresh = is_fresh, .is_free = is_dead && is_fresh};
   return (uint32_t)program->buffer_count++;
 }
 

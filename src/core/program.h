@@ -106,10 +106,24 @@ static inline hr_operand *hr_node_operand(const hr_node *node, int i) {
   return i < node->input_count ? &node->inputs[i] : &node->outputs[i - node->input_count];
 }
 
+/* A buffer of [outer, channels, inner] elements that lies as [outer, inner, channels]. */
+typedef struct hr_buffer_layout {
+  size_t element_bytes; /* 1, 2, 4 or 8 */
+  int64_t channels, inner;
+} hr_buffer_layout;
+
+/* As one word, which is how buffers carry it from program to program; 0 where it doesn't fit into one. */
+uint64_t hr_layout_pack(const hr_buffer_layout *layout);
+hr_buffer_layout hr_layout_unpack(uint64_t word);
+
 typedef struct hr_program_buffer {
   size_t bytes;
-  bool is_dead;      /* nobody can see it after the program: its stores may vanish */
-  bool is_fresh;     /* had no contents before the program */
+  bool is_dead;    /* nobody can see it after the program: its stores may vanish */
+  bool is_fresh;   /* had no contents before the program */
+  bool is_free;    /* fresh, and may be given a layout: who sees it afterwards looks at `layout` */
+  bool is_refused; /* has a layout that its accesses can't follow: it has to be plain before the program */
+  uint64_t
+      layout; /* hr_layout_pack; 0: lies as its views say. Of a free buffer: afterwards, as the compiler chose it */
   uint32_t versions; /* value form: versions made, 1 .. versions; version 0 is what was there before */
 } hr_program_buffer;
 
@@ -157,7 +171,7 @@ bool hr_operands_are_same_map(const hr_operand *a, const hr_operand *b);
 bool hr_operands_may_overlap(const hr_operand *a, const hr_operand *b);
 
 /* The text form, stable and complete:
- *   buffer %0 1024 live        buffer %1 4096 dead fresh
+ *   buffer %0 1024 live        buffer %1 4096 dead fresh       buffer %2 4096 live fresh free     buffer %3 4096 live lies(4,64,4)
  *   scalar $0 f64              scalar $1 f64 = 0.5
  *   %1:f32[4,8]{8,1}+0 = add(%0:f32[4,8]{8,1}+0, $0) ints(1,2) scalars($1) ...
  * Versions print as %1.2. hr_program_parse reads what hr_program_print writes; errors name line and column. */

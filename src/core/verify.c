@@ -401,6 +401,20 @@ static hr_status verify_node(const verifier *v) {
   return verify_versions(v);
 }
 
+/* A layout's channels have to divide the buffer. */
+static hr_status verify_layout(const hr_program *program, int b) {
+  const hr_program_buffer *buffer = &program->buffers[b];
+  hr_buffer_layout layout = hr_layout_unpack(buffer->layout);
+  int64_t count = (int64_t)(buffer->bytes / layout.element_bytes);
+  bool fits = buffer->layout == 0 ||
+              (buffer->bytes % layout.element_bytes == 0 && layout.channels > 0 && count % layout.channels == 0 &&
+               layout.inner > 0 && count / layout.channels % layout.inner == 0);
+  return fits ? HR_OK
+              : hr_status_make(HR_STATUS_INTERNAL,
+                               "buffer %d: %zu bytes are no images of %lld channels of %lld elements", b, buffer->bytes,
+                               (long long)layout.channels, (long long)layout.inner);
+}
+
 hr_status hr_program_verify(const hr_program *program) {
   verifier v = {.program = program};
   hr_arena arena; /* the program's own may not be touched */
@@ -411,6 +425,9 @@ hr_status hr_program_verify(const hr_program *program) {
     if (v.made == NULL) {
       status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory to verify %d buffers", program->buffer_count);
     }
+  }
+  for (int b = 0; status == NULL && b < program->buffer_count; ++b) {
+    status = verify_layout(program, b);
   }
   for (int i = 0; status == NULL && i < program->node_count; ++i) {
     v.node = &program->nodes[i];

@@ -13,6 +13,7 @@
 
 #include "base/allocator.h"
 #include "base/log.h"
+#include "engine/plain.h"
 #include "engine/stream.h"
 
 enum { INLINE_STEPS_MAX = 4 };
@@ -27,6 +28,7 @@ struct hr_job {
   HR_VECTOR(hr_scalar) arguments;
   void *shared;
   bool is_sent; /* its references count as those of work on its way */
+  bool is_move; /* of plain.c: the first buffer's contents, which are older than any failure */
   hr_run_scratch scratch;
   hr_job *next;
 };
@@ -131,7 +133,8 @@ static void run_job(hr_queue_job *entry) {
                 .bound = job->bound.data,
                 .stamps = job->stamps.data,
                 .arguments = job->arguments.data};
-  hr_status before = unreported(stream), status = before == NULL ? find_poison(job) : HR_OK;
+  hr_status before = job->is_move ? HR_OK : unreported(stream);
+  hr_status status = before == NULL && !job->is_move ? find_poison(job) : HR_OK;
   if (stream->watch != NULL) {
     run.step_ns = hr_calloc((size_t)job->executable->step_count + 1, sizeof *run.step_ns);
   }
@@ -147,6 +150,9 @@ static void run_job(hr_queue_job *entry) {
   }
   if (before != NULL || status != NULL) {
     poison_unfinished(job, run.failed_step, before != NULL ? before : status);
+    if (job->is_move) {
+      hr__buffer_poison(job->buffers.data[0], status);
+    }
     hr__stream_set_error(stream, status);
     hr_status_free(before);
   }
@@ -222,6 +228,32 @@ static hr_status reserve_job(hr_job *job, const hr_stretch *stretch, const hr_ex
 
 /* ---- hand-over ---- */
 
+/* Whether buffers with layouts are as they were when the key was made: another stream may have had one made plain since. */
+static bool is_current(const hr_stream *stream, const hr_key *key, const hr_job *job) {
+  hr_buffer **buffers = stream->pending.buffers.data;
+  bool is = stream->moving == 0 ||
+            (hr__buffer_layout(buffers[0]) == stream->moving && hr__buffer_address(buffers[0]) == job->bound.data[0]);
+  for (size_t i = 0; is && key->layouts != NULL && i < key->buffer_count; i++) {
+    is = hr__buffer_layout(buffers[i]) == key->layouts[i] &&
+         (job->bound.data[i] == NULL || hr__buffer_address(buffers[i]) == job->bound.data[i]);
+  }
+  return is;
+}
+
+/* How the buffers lie from here on, for whatever is handed over next. */
+static void note_layouts(const hr_stream *stream, const hr_executable *executable, const hr_job *job) {
+  if (stream->moving != 0) {
+    hr__buffers_exchange(job->buffers.data[0], job->buffers.data[1]);
+    return;
+  }
+  for (size_t i = 0; i < job->buffers.count; i++) {
+    uint64_t layout = hr__executable_layout(executable, i);
+    if (layout != 0 && job->bound.data[i] != NULL) {
+      atomic_store_explicit(&job->buffers.data[i]->layout, layout, memory_order_release);
+    }
+  }
+}
+
 /* Moves references and values of the stretch into the job. */
 static void fill_job(hr_stream *stream, hr_executable *executable, hr_job *job) {
   hr_stretch *stretch = &stream->pending;
@@ -243,6 +275,8 @@ static void fill_job(hr_stream *stream, hr_executable *executable, hr_job *job) 
     }
     job->stamps.data[i] = executable->last_write[i] >= 0 ? 0 : job->buffers.data[i]->stamp;
   }
+  job->is_move = stream->moving != 0;
+  note_layouts(stream, executable, job);
 }
 
 /* Work that the caller waits for runs here when nothing is before it, and so does small work: waking the executor costs
@@ -274,7 +308,9 @@ static void count_run(hr_stats *stats, const hr_executable *executable) {
   }
 }
 
-static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executable *executable, bool will_wait) {
+/* *out_again: nothing was handed over, since the key is not right any more. */
+static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executable *executable, bool will_wait,
+                                bool *out_again) {
   hr_device *device = stream->device;
   hr_job *job = take_job(stream);
   if (job == NULL) {
@@ -290,11 +326,12 @@ static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executa
   }
   hr_mutex_lock(&device->shared_mutex);
   status = hr__device_shared(device, executable->shared_bytes, &job->shared);
-  if (status != NULL) {
+  *out_again = status == NULL && !is_current(stream, key, job);
+  if (status != NULL || *out_again) {
     hr_mutex_unlock(&device->shared_mutex);
     unbind_buffers(stream, key, executable);
     give_job(stream, job);
-    return hr_status_annotate(status, "temporaries");
+    return status == NULL ? HR_OK : hr_status_annotate(status, "temporaries");
   }
   fill_job(stream, executable, job);
   count_run(&stream->stats, executable);
@@ -323,15 +360,34 @@ static hr_status find_executable(hr_stream *stream, const hr_key *key, hr_execut
   return HR_OK;
 }
 
-static hr_status commit_pending(hr_stream *stream, bool will_wait) {
-  hr_key key;
-  hr_executable *executable;
-  bool is_owned;
-  HR_RETURN_IF_ERROR(hr__stretch_key(&stream->pending, &key));
-  HR_RETURN_IF_ERROR(find_executable(stream, &key, &executable, &is_owned));
-  hr_status status = run_executable(stream, &key, executable, will_wait);
-  if (is_owned) {
-    hr__executable_release(executable);
+/* What a program refuses is made plain, each by a program of its own, which may push this one out of the cache. */
+static hr_status make_plain(hr_stream *stream, hr_executable *executable) {
+  hr_status status = HR_OK;
+  hr_refcount_retain(&executable->refcount);
+  for (size_t i = 0; status == NULL && i < executable->key.buffer_count; i++) {
+    if (hr__executable_refuses(executable, i)) {
+      status = hr__stream_make_plain(stream, stream->pending.buffers.data[i], false);
+    }
+  }
+  hr__executable_release(executable);
+  return status;
+}
+
+/* Commits of buffers with layouts may take a second turn: a program has refused some, or another stream has changed one. */
+hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait) {
+  bool frees = stream->frees_live && hr_stream_mode(stream) == HR_MODE_FUSE, is_owned, again = true;
+  hr_status status = HR_OK;
+  while (status == NULL && again) {
+    hr_key key;
+    hr_executable *executable;
+    HR_RETURN_IF_ERROR(hr__stretch_key(&stream->pending, frees && !stream->pending.is_plain, &key));
+    HR_RETURN_IF_ERROR(find_executable(stream, &key, &executable, &is_owned));
+    again = executable->schedule.is_refused;
+    status = again ? make_plain(stream, executable) : run_executable(stream, &key, executable, will_wait, &again);
+    again = again && stream->moving == 0; /* plain.c looks for itself */
+    if (is_owned) {
+      hr__executable_release(executable);
+    }
   }
   return status;
 }
@@ -375,7 +431,7 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
     hr_status_ignore(hr__stretch_split(&stream->pending, stream->pending.records.count, &stream->rest));
   }
   count_commit(&stream->stats, reason);
-  status = commit_pending(stream, will_wait);
+  status = hr__stream_run_pending(stream, will_wait);
   if (status != NULL) {
     hr__stream_abandon(stream, status);
   } else {

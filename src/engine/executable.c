@@ -254,7 +254,9 @@ static void log_schedule(const hr_executable *executable) {
   hr_log(HR_LOG_SCHEDULE, "program %016llx: %zu records, %d steps, arena %zu, shared %zu, %d of %d buffers elided%s",
          (unsigned long long)executable->key.hash, executable->key.record_count, executable->step_count,
          schedule->arena_bytes, executable->shared_bytes, schedule->elided_count, schedule->program.buffer_count,
-         executable->needs_team ? "" : ", small");
+         executable->schedule.is_refused ? ", refused: buffers have to be plain before"
+         : executable->needs_team        ? ""
+                                         : ", small");
   for (int i = 0; hr_log_is_on(HR_LOG_SCHEDULE) && i < executable->step_count; i++) {
     const hr_exec_step *step = &executable->steps[i];
     hr_text text = {0};
@@ -269,8 +271,8 @@ static void log_schedule(const hr_executable *executable) {
 
 static bool copy_key(const hr_key *key, hr_key *out_copy) {
   size_t words = key->word_count * sizeof *key->words, locals = key->local_count * sizeof *key->locals;
-  size_t shapes = key->buffer_count * sizeof *key->shapes;
-  char *block = hr_malloc(words + shapes + locals);
+  size_t shapes = key->buffer_count * sizeof *key->shapes, layouts = key->layouts != NULL ? shapes : 0;
+  char *block = hr_malloc(words + shapes + layouts + locals);
   if (block == NULL) {
     return false;
   }
@@ -278,11 +280,15 @@ static bool copy_key(const hr_key *key, hr_key *out_copy) {
   memcpy(block, key->words, words);
   if (shapes > 0) {
     memcpy(block + words, key->shapes, shapes);
-    memcpy(block + words + shapes, key->locals, locals);
+    memcpy(block + words + shapes + layouts, key->locals, locals);
+  }
+  if (layouts > 0) {
+    memcpy(block + words + shapes, key->layouts, layouts);
+    out_copy->layouts = (const uint64_t *)(void *)(block + words + shapes);
   }
   out_copy->words = (const uint64_t *)(void *)block;
   out_copy->shapes = (const uint64_t *)(void *)(block + words);
-  out_copy->locals = (const uint32_t *)(void *)(block + words + shapes);
+  out_copy->locals = (const uint32_t *)(void *)(block + words + shapes + layouts);
   return true;
 }
 
@@ -324,7 +330,7 @@ static hr_status compile(hr_executable *executable, const hr_key *key, hr_device
   if (hr_log_is_on(HR_LOG_PROGRAM)) {
     hr__dump_log(&executable->schedule.program);
   }
-  return make_steps(executable, device);
+  return executable->schedule.is_refused ? HR_OK : make_steps(executable, device);
 }
 
 hr_status hr__executable_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,
@@ -350,7 +356,7 @@ hr_status hr__executable_create(const hr_key *key, hr_device *device, const hr_s
                           key->word_count * 8 + key->buffer_count * 12 + key->local_count * 4 +
                           (size_t)executable->step_count * (sizeof(hr_exec_step) + 4096);
   log_schedule(executable);
-  executable->replay = hr__replay_create(executable, device);
+  executable->replay = executable->schedule.is_refused ? NULL : hr__replay_create(executable, device);
   *out_executable = executable;
   return HR_OK;
 }
@@ -367,7 +373,9 @@ bool hr__executable_fits(const hr_executable *executable, const hr_key *key) {
          own->local_count == key->local_count && own->buffer_count == key->buffer_count &&
          memcmp(own->words, key->words, key->word_count * sizeof *key->words) == 0 &&
          memcmp(own->locals, key->locals, key->local_count * sizeof *key->locals) == 0 &&
-         memcmp(own->shapes, key->shapes, key->buffer_count * sizeof *key->shapes) == 0;
+         memcmp(own->shapes, key->shapes, key->buffer_count * sizeof *key->shapes) == 0 &&
+         (own->layouts == NULL) == (key->layouts == NULL) &&
+         (key->layouts == NULL || memcmp(own->layouts, key->layouts, key->buffer_count * sizeof *key->layouts) == 0);
 }
 
 /* ---- running ---- */

@@ -78,6 +78,14 @@ bool hr__executable_fits(const hr_executable *executable, const hr_key *key);
 static inline bool hr__executable_needs(const hr_executable *executable, size_t local) {
   return executable->schedule.places[local].kind == HR_PLACE_BOUND;
 }
+/* Whether buffer `local` of the key has to lie plain before anything can be scheduled. */
+static inline bool hr__executable_refuses(const hr_executable *executable, size_t local) {
+  return executable->schedule.program.buffers[local].is_refused;
+}
+/* How buffer `local` lies after a run. */
+static inline uint64_t hr__executable_layout(const hr_executable *executable, size_t local) {
+  return executable->schedule.program.buffers[local].layout;
+}
 /* Decides which steps run in one launch (batch.c), and gives the bytes of workspace that the largest batch, or step, needs. */
 size_t hr__batch_steps(hr_executable *executable);
 

@@ -165,6 +165,7 @@ static void take_records(hr_graph *graph, hr_stretch *stretch) {
   hr_vector_fini(&graph->part.buffers);
   hr_vector_fini(&graph->part.renumbered);
   hr_vector_fini(&graph->part.shapes);
+  hr_vector_fini(&graph->part.layouts);
 }
 
 static void destroy(hr_graph *graph) {

@@ -8,6 +8,7 @@
 #include "engine/compile_queue.h"
 #include "engine/executable.h"
 #include "engine/host_view.h"
+#include "engine/plain.h"
 #include "runtime/derived.h"
 
 #define CACHE_BYTES_MAX ((size_t)256 << 20)
@@ -33,7 +34,7 @@ hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
   if (stream == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a stream");
   }
-  uint32_t number = atomic_fetch_add(&stream_numbers, 1) + 1;
+  uint32_t number = atomic_fetch_add(&stream_numbers, 2) + 1;
   hr_refcount_init(&stream->refcount);
   hr_mutex_init(&stream->mutex);
   hr_mutex_init(&stream->job_mutex);
@@ -44,6 +45,9 @@ hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
   atomic_init(&stream->mode, hr_env_choice(HR_ENV_MODE));
   hr__stretch_init(&stream->pending, number);
   hr__stretch_init(&stream->rest, number);
+  hr__stretch_init(&stream->plain, number + 1);
+  stream->plain.is_plain = true;
+  stream->frees_live = hr_env_choice(HR_ENV_LAYOUTS) == HR_ENV_LAYOUTS_ALL;
   hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX);
   *out_stream = stream;
   return HR_OK;
@@ -67,6 +71,7 @@ void hr_stream_release(hr_stream *stream) {
   hr_vector_fini(&stream->graph_bytes);
   hr__stretch_fini(&stream->pending);
   hr__stretch_fini(&stream->rest);
+  hr__stretch_fini(&stream->plain);
   hr__cache_fini(&stream->cache);
   hr__stream_free_jobs(stream);
   hr_mutex_fini(&stream->job_mutex);
@@ -106,13 +111,16 @@ static hr_status refuse_capture(void) {
                         "capture: a value is needed, but nothing runs before the graph does");
 }
 
-/* Commits everything, unlocks the stream, waits, and takes the first error. */
-static hr_status finish(hr_stream *stream, hr_commit_reason reason) {
+/* Commits everything, has `seen` lie plain unless it is NULL, unlocks the stream, waits, and takes the first error. */
+static hr_status finish(hr_stream *stream, hr_commit_reason reason, hr_buffer *seen) {
   if (stream->is_capture) {
     hr_mutex_unlock(&stream->mutex);
     return refuse_capture();
   }
   hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, reason, true));
+  if (seen != NULL && hr__buffer_layout(seen) != 0) {
+    hr__stream_set_error(stream, hr__stream_make_plain(stream, seen, true));
+  }
   hr_mutex_unlock(&stream->mutex);
   hr_queue_drain(&stream->device->queue);
   if (stream->device->driver->flush != NULL) {
@@ -123,7 +131,7 @@ static hr_status finish(hr_stream *stream, hr_commit_reason reason) {
 
 hr_status hr_stream_synchronize(hr_stream *stream) {
   hr_mutex_lock(&stream->mutex);
-  return finish(stream, HR_COMMIT_READ);
+  return finish(stream, HR_COMMIT_READ, NULL);
 }
 
 hr_status hr_stream_commit(hr_stream *stream) {
@@ -205,7 +213,7 @@ hr_status hr__stream_settle(hr_stream *stream, int64_t count) {
   hr_mode mode = hr_stream_mode(stream);
   stream->stats.operations += count;
   if (mode == HR_MODE_STRICT) {
-    return finish(stream, HR_COMMIT_MODE);
+    return finish(stream, HR_COMMIT_MODE, NULL);
   }
   if (mode == HR_MODE_EAGER) {
     hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_MODE, false));
@@ -269,7 +277,7 @@ hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes
   size_t bytes = (size_t)hr__view_count(view) * hr_dtype_size(view->dtype);
   hr_mutex_lock(&stream->mutex);
   stream->stats.bytes_copied_out += (int64_t)bytes;
-  HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ));
+  HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ, view->buffer));
   HR_RETURN_IF_ERROR(hr__buffer_poison_status(view->buffer));
   if (bytes == 0) {
     return HR_OK;
@@ -284,7 +292,7 @@ hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes
 hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_address) {
   HR_RETURN_IF_ERROR(check_device(stream, HR_OP_COPY, buffer));
   hr_mutex_lock(&stream->mutex);
-  HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ));
+  HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ, buffer));
   HR_RETURN_IF_ERROR(hr__buffer_poison_status(buffer));
   HR_RETURN_IF_ERROR(hr__stream_bind(stream, buffer));
   /* Whoever has the address may write through it. */
@@ -379,7 +387,7 @@ hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *by
 /* Runs what the source waits for. *out_address: NULL when it was never written. */
 static hr_status settle_source(hr_stream *stream, const hr_view *source, const void **out_address) {
   hr_mutex_lock(&stream->mutex);
-  HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ));
+  HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ, source->buffer));
   HR_RETURN_IF_ERROR(hr__buffer_poison_status(source->buffer));
   const char *address = hr__buffer_address(source->buffer);
   int64_t offset = source->offset * (int64_t)hr_dtype_size(source->dtype);

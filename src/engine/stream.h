@@ -25,7 +25,11 @@ struct hr_stream {
   atomic_int mode;
   size_t records_max;
   int64_t bytes_max;
+  bool frees_live; /* what outlives a commit may lie as the compiler likes */
   hr_stretch pending, rest;
+  hr_stretch plain; /* what plain.c runs in the place of what is pending */
+  uint64_t
+      moving; /* the layout that it expects in its first buffer, which gets the memory of the second; 0: nothing runs there */
   hr_cache cache;
   hr_stats stats;
   bool is_capture;                      /* runs nothing: graphs are made of what is pending */
@@ -45,6 +49,8 @@ struct hr_stream {
 /* Commits the first `count` pending records; the stream is locked. Failures drop the records, poison what they would have
  * made, and are returned. */
 HR_MUST_USE hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason reason, bool will_wait);
+/* Hands over the pending records, which the caller clears. The stream is locked. */
+HR_MUST_USE hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait);
 /* What follows `count` new records: the stream is locked, commits where the mode or a limit wants it, and is unlocked. */
 HR_MUST_USE hr_status hr__stream_settle(hr_stream *stream, int64_t count);
 /* A record met a buffer that is poisoned with `status`. If that failure, or another one, was not reported yet, this is the report:

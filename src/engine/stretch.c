@@ -40,6 +40,7 @@ void hr__stretch_fini(hr_stretch *stretch) {
   hr_vector_fini(&stretch->buffers);
   hr_vector_fini(&stretch->renumbered);
   hr_vector_fini(&stretch->shapes);
+  hr_vector_fini(&stretch->layouts);
 }
 
 /* ---- numbers of buffers ---- */
@@ -357,22 +358,26 @@ static uint64_t hash_locals(uint64_t hash, const uint32_t *locals, size_t count)
   return hash;
 }
 
-hr_status hr__stretch_key(hr_stretch *stretch, hr_key *out_key) {
+hr_status hr__stretch_key(hr_stretch *stretch, bool frees, hr_key *out_key) {
   size_t count = stretch->buffers.count;
-  if (!hr_vector_reserve(&stretch->shapes, count > 0 ? count : 1)) {
+  uint64_t any_layout = 0;
+  if (!hr_vector_reserve(&stretch->shapes, count + 1) || !hr_vector_reserve(&stretch->layouts, count + 1)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the key of %zu records",
                           stretch->records.count);
   }
   for (size_t i = 0; i < count; i++) {
     hr_buffer *buffer = stretch->buffers.data[i];
-    bool is_dead = hr__buffer_holders(buffer) == 1;
-    stretch->shapes.data[i] = hr_shape_word(buffer->bytes, is_dead, hr__buffer_address(buffer) == NULL);
+    bool is_dead = hr__buffer_holders(buffer) == 1, is_fresh = hr__buffer_address(buffer) == NULL;
+    stretch->shapes.data[i] = hr_shape_word(buffer->bytes, is_fresh && (is_dead || frees), is_dead, is_fresh);
+    stretch->layouts.data[i] = stretch->is_plain ? 0 : hr__buffer_layout(buffer);
+    any_layout |= stretch->layouts.data[i];
   }
   uint64_t hash = HR_HASH_SEED;
   for (size_t i = 0; i < stretch->records.count; i++) {
     hash = hr_hash_mix(hash, stretch->records.data[i].content);
   }
   hash = hash_locals(hash, stretch->locals.data, stretch->locals.count);
+  hash = any_layout != 0 ? hr_hash_words(hash, stretch->layouts.data, count) : hash;
   *out_key = (hr_key){
       .hash = hr_hash_words(hash, stretch->shapes.data, count),
       .record_count = stretch->records.count,
@@ -382,6 +387,7 @@ hr_status hr__stretch_key(hr_stretch *stretch, hr_key *out_key) {
       .words = stretch->words.data,
       .locals = stretch->locals.data,
       .shapes = stretch->shapes.data,
+      .layouts = any_layout != 0 ? stretch->layouts.data : NULL,
   };
   return HR_OK;
 }
@@ -477,6 +483,10 @@ hr_status hr__key_decode(const hr_key *key, hr_program *out_program) {
     uint64_t shape = key->shapes[i];
     ok = hr_program_add_buffer(out_program, hr_shape_bytes(shape), hr_shape_is_dead(shape), hr_shape_is_fresh(shape)) !=
          UINT32_MAX;
+    if (ok) {
+      out_program->buffers[i].is_free = hr_shape_is_free(shape);
+      out_program->buffers[i].layout = key->layouts != NULL ? key->layouts[i] : 0;
+    }
   }
   out_program->bound_count = (int)key->buffer_count;
   for (size_t i = 0; ok && i < key->record_count; i++) {

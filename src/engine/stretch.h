@@ -11,7 +11,7 @@
  *   scalars                                                           (values of attributes first, then of operands)
  *
  * The *key* of the first n records is their words, the numbers of their buffers, and for each buffer its size and whether
- * it is dead or fresh. Nothing is freed before the stretch ends, and its arrays are kept: a loop records without malloc.
+ * it is dead or fresh, whether the compiler may choose how it lies, and how it lies already. Nothing is freed before the stretch ends, and its arrays are kept: a loop records without malloc.
  *
  * The stretch holds one reference of each of its buffers. Threads: the stream's lock.
  */
@@ -31,13 +31,14 @@ typedef struct hr_record {
 
 typedef struct hr_stretch {
   uint32_t stream; /* number of the stream, not 0: half of a buffer's tag */
+  bool is_plain;   /* its records see memory as it is, whatever layout a buffer has */
   HR_VECTOR(uint64_t) words;
   HR_VECTOR(uint32_t) locals;
   HR_VECTOR(hr_scalar) scalars;
   HR_VECTOR(hr_record) records;
   HR_VECTOR(hr_buffer *) buffers;
   HR_VECTOR(uint32_t) renumbered;           /* scratch of hr__stretch_split */
-  HR_VECTOR(uint64_t) shapes;               /* scratch of hr__stretch_key: a word for each buffer */
+  HR_VECTOR(uint64_t) shapes, layouts;      /* scratch of hr__stretch_key: a word for each buffer */
   int64_t pending_bytes;                    /* of its buffers that had no memory when they were first used */
   uint64_t history[HR_STRETCH_HISTORY - 1]; /* contents of the records before the first one, oldest first */
 } hr_stretch;
@@ -48,14 +49,18 @@ typedef struct hr_key {
   size_t record_count, word_count, local_count, buffer_count;
   const uint64_t *words;
   const uint32_t *locals;
-  const uint64_t *shapes; /* hr_shape_word of each buffer */
+  const uint64_t *shapes;  /* hr_shape_word of each buffer */
+  const uint64_t *layouts; /* of each buffer (hr_layout_pack); NULL: all are plain */
 } hr_key;
 
-static inline uint64_t hr_shape_word(size_t bytes, bool is_dead, bool is_fresh) {
-  return (uint64_t)bytes << 2 | (uint64_t)is_dead << 1 | (uint64_t)is_fresh;
+static inline uint64_t hr_shape_word(size_t bytes, bool is_free, bool is_dead, bool is_fresh) {
+  return (uint64_t)bytes << 3 | (uint64_t)is_free << 2 | (uint64_t)is_dead << 1 | (uint64_t)is_fresh;
 }
 static inline size_t hr_shape_bytes(uint64_t word) {
-  return (size_t)(word >> 2);
+  return (size_t)(word >> 3);
+}
+static inline bool hr_shape_is_free(uint64_t word) {
+  return (word & 4) != 0;
 }
 static inline bool hr_shape_is_dead(uint64_t word) {
   return (word & 2) != 0;
@@ -87,8 +92,9 @@ size_t hr__stretch_cut(const hr_stretch *stretch);
  * nothing has changed. */
 HR_MUST_USE hr_status hr__stretch_split(hr_stretch *stretch, size_t count, hr_stretch *rest);
 
-/* Decides which buffers are dead and fresh now, and gives the key of all records; valid until the stretch changes. */
-HR_MUST_USE hr_status hr__stretch_key(hr_stretch *stretch, hr_key *out_key);
+/* Decides which buffers are dead and fresh now, and gives the key of all records; valid until the stretch changes. `frees`: fresh
+ * buffers that live on may lie as the compiler likes, too. */
+HR_MUST_USE hr_status hr__stretch_key(hr_stretch *stretch, bool frees, hr_key *out_key);
 /* The records as a program in stream form; `out_program` is initialised here. */
 HR_MUST_USE hr_status hr__key_decode(const hr_key *key, hr_program *out_program);
 

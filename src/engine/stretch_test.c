@@ -43,7 +43,7 @@ HR_TEST(records_decode_to_what_was_recorded) {
 
   hr_key key;
   hr_program program;
-  HR_ASSERT_OK(hr__stretch_key(&stretch, &key));
+  HR_ASSERT_OK(hr__stretch_key(&stretch, false, &key));
   HR_ASSERT_OK(hr__key_decode(&key, &program));
   HR_ASSERT_EQ(program.node_count, 2);
   HR_ASSERT_EQ(program.buffer_count, 2);
@@ -83,7 +83,7 @@ static uint64_t hash_of_add(bool is_dead, bool is_fresh, double scalar, int64_t 
   if (is_dead) {
     hr_buffer_release(c);
   }
-  HR_ASSERT_OK(hr__stretch_key(&stretch, &key));
+  HR_ASSERT_OK(hr__stretch_key(&stretch, false, &key));
   hr__stretch_fini(&stretch);
   hr_buffer_release(a);
   if (!is_dead) {
@@ -145,8 +145,8 @@ HR_TEST(splitting_renumbers_what_lies_behind_the_cut) {
   record(&alone, HR_OP_DIV, b[4], b[3], b[2], 4);
   hr_key key, key_alone;
   hr__stretch_clear(&whole);
-  HR_ASSERT_OK(hr__stretch_key(&alone, &key_alone));
-  HR_ASSERT_OK(hr__stretch_key(&rest, &key));
+  HR_ASSERT_OK(hr__stretch_key(&alone, false, &key_alone));
+  HR_ASSERT_OK(hr__stretch_key(&rest, false, &key));
   HR_ASSERT(key.hash == key_alone.hash);
   hr__stretch_fini(&rest);
   hr__stretch_fini(&alone);
@@ -172,7 +172,7 @@ typedef struct loop {
 static void cut(loop *l) {
   hr_key key;
   HR_ASSERT_OK(hr__stretch_split(&l->pending, hr__stretch_cut(&l->pending), &l->rest));
-  HR_ASSERT_OK(hr__stretch_key(&l->pending, &key));
+  HR_ASSERT_OK(hr__stretch_key(&l->pending, false, &key));
   l->stretches++;
   if (hr_table_get(&l->keys, key.hash) == NULL) {
     HR_ASSERT(hr_table_put(&l->keys, key.hash, l));

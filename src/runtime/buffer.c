@@ -70,6 +70,7 @@ static void init_buffer(hr_buffer *buffer, hr_device *device, size_t bytes) {
   buffer->source = 0;
   atomic_store_explicit(&buffer->address, NULL, memory_order_relaxed);
   atomic_store_explicit(&buffer->tag, 0, memory_order_relaxed);
+  atomic_store_explicit(&buffer->layout, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->stamp, next_stamp(), memory_order_relaxed);
   atomic_store_explicit(&buffer->count, 1, memory_order_release);
 }
@@ -221,6 +222,24 @@ void hr__buffer_unbind(hr_buffer *buffer) {
   buffer->block = NULL;
   atomic_store_explicit(&buffer->address, NULL, memory_order_release);
   hr_mutex_unlock(&device->bind_mutex);
+}
+
+/* The address first: who finds the new layout finds the memory that it is of. */
+void hr__buffers_exchange(hr_buffer *a, hr_buffer *b) {
+  hr_device *device = a->device;
+  hr_mutex_lock(&device->bind_mutex);
+  hr_block *block = a->block;
+  void *address = hr__buffer_address(a);
+  uint64_t layout = hr__buffer_layout(a);
+  a->block = b->block;
+  atomic_store_explicit(&a->address, hr__buffer_address(b), memory_order_release);
+  atomic_store_explicit(&a->layout, hr__buffer_layout(b), memory_order_release);
+  b->block = block;
+  atomic_store_explicit(&b->address, address, memory_order_release);
+  atomic_store_explicit(&b->layout, layout, memory_order_release);
+  hr_mutex_unlock(&device->bind_mutex);
+  hr__buffer_restamp(a);
+  hr__buffer_restamp(b);
 }
 
 void hr__buffer_poison(hr_buffer *buffer, hr_status status) {

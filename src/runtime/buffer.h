@@ -28,6 +28,8 @@ struct hr_buffer {
   hr_block *block;
   /* Which buffer of a pending stretch this is: stream << 32 | number. Only a hint: the stretch's list confirms it. */
   atomic_uint_least64_t tag;
+  /* How the contents lie: a word that the engine keeps for the compiler; 0: as views say. Changes under the device's shared_mutex. */
+  atomic_uint_least64_t layout;
   /* Which contents it has: a number that no other buffer and no other time shares. 0: somebody has its address. */
   atomic_uint_least64_t stamp;
   uint64_t
@@ -39,6 +41,10 @@ struct hr_buffer {
 
 static inline void *hr__buffer_address(const hr_buffer *buffer) {
   return atomic_load_explicit(&((hr_buffer *)buffer)->address, memory_order_acquire);
+}
+
+static inline uint64_t hr__buffer_layout(const hr_buffer *buffer) {
+  return atomic_load_explicit(&((hr_buffer *)buffer)->layout, memory_order_acquire);
 }
 
 static inline bool hr__buffer_is_poisoned(const hr_buffer *buffer) {
@@ -85,6 +91,9 @@ void hr__buffer_keep(hr_buffer *buffer, uint64_t stamp);
 HR_MUST_USE hr_status hr__buffer_bind(hr_buffer *buffer);
 /* Takes memory back from a buffer that nobody has used since it was bound. */
 void hr__buffer_unbind(hr_buffer *buffer);
+
+/* Two buffers of one device and size exchange their memory, and how it lies; both have new contents. */
+void hr__buffers_exchange(hr_buffer *a, hr_buffer *b);
 
 /* Poisons a buffer that isn't yet, with a copy of `status`. */
 void hr__buffer_poison(hr_buffer *buffer, hr_status status);
