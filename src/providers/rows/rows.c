@@ -16,7 +16,7 @@
 #include "providers/provider.h"
 
 enum { LANES = 32, BLOCK = 256, DOT_BLOCK = 32, DOTS = 4 }; /* blocks: of columns, what a thread takes at a time */
-static const int64_t CACHED_WEIGHTS = 1 << 19;              /* 2 MB: what is larger is taken to come from memory */
+static const int64_t CACHED_WEIGHTS = 1 << 15;              /* 128 KB: more comes from another cache, or from memory */
 static const int64_t SERIAL_WEIGHTS = 1 << 15; /* 128 KB: more are read faster by two cores, each from its own L2 */
 
 struct hr_prepared {
