@@ -7,7 +7,7 @@
  *
  * Every write of the group is a value in a register; a read of the same elements takes the newest value whose version is not
  * above the one it asks for, and memory otherwise. In a later phase memory is loaded again (a contiguous load costs nothing) and
- * cheap exact operations are computed again; other values stay resident for the row. A store waits for the last load of what
+ * cheap exact operations on memory are computed again; other values stay resident for the row. A store waits for the last load of what
  * it replaces.
  */
 #include <limits.h>
@@ -308,9 +308,20 @@ bool hr_is_cheap(hr_op op) {
 
 static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int phase, int depth);
 
+/* Whether a value is cheap to compute again from memory and results of rows alone. Where that needs another resident value, it had
+ * better be resident itself. */
+static bool is_cheap_again(const lowering *l, const value *v, int phase, int depth) {
+  bool is = v->level == HR_LEVEL_ROW || v->phase >= phase || (hr_is_cheap(v->node->op) && depth < RECOMPUTE_DEPTH_MAX);
+  for (int i = 0; is && v->level != HR_LEVEL_ROW && v->phase < phase && i < v->node->input_count; ++i) {
+    const value *input = find_value(l, v->node, &v->node->inputs[i]);
+    is = input == NULL || is_cheap_again(l, input, phase, depth + 1);
+  }
+  return is;
+}
+
 /* The register of a value in `phase`: computed again where that is cheap, else the resident one. */
 static int value_register(lowering *l, const value *v, int phase, int depth) {
-  if (v->level == HR_LEVEL_ROW || v->phase >= phase || !hr_is_cheap(v->node->op) || depth >= RECOMPUTE_DEPTH_MAX) {
+  if (v->level == HR_LEVEL_ROW || v->phase >= phase || !is_cheap_again(l, v, phase, depth)) {
     return v->reg;
   }
   for (size_t k = 0; k < l->values.count; ++k) {
