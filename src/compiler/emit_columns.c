@@ -1,7 +1,7 @@
 /* Reductions along columns, one element after the other: a unit is a strip of 64 or 256 columns.
  *
  *   for (strip ...) {
- *     phase 0   for (chunk of 4,096) { acc1[64] = identity; for (o in chunk) for (j < 64) { body; acc1[j] = ... } }
+ *     phase 0   for (chunk of 512) { acc1[64] = identity; for (o in chunk) for (j < 64) { body; acc1[j] = ... } }
  *     phase 1   for (o ...) for (j < 64) { ... v1[j] ... }
  *   }
  *
@@ -119,7 +119,7 @@ static void find_nest(columns *c) {
   c->side = 1;
   c->is_nested = walked->rank > 1;
   if (c->is_nested && walked->dims[walked->rank - 1] <= SIDE_MAX &&
-      HR_REDUCE_CHUNK % walked->dims[walked->rank - 1] == 0) {
+      HR_REDUCE_RUN % walked->dims[walked->rank - 1] == 0) {
     c->side = walked->dims[walked->rank - 1];
   }
 }
@@ -408,7 +408,7 @@ static void leave(const columns *c, int phase, const char *chunk) {
   }
 }
 
-/* Results of chunks, in chunks of 4,096 again, until one is left: as a row of their own. */
+/* Results of chunks, in chunks of 512 again, until one is left: as a row of their own. */
 static void combine_chunks(const columns *c, int phase) {
   hr__emitter *e = c->e;
   for (int k = 0; k < e->kernel->instr_count; ++k) {
@@ -428,8 +428,7 @@ static void combine_chunks(const columns *c, int phase) {
              "for (int64_t o = at; o < last; ++o) {\n"
              "for (int64_t j = 0; j < n; ++j) { l[j] = hr_combine_%s_%s(l[j], part[o * n + j]); }\n}\n"
              "for (int64_t j = 0; j < n; ++j) { part[made * n + j] = l[j]; }\n}\ncount = made;\n}\n",
-             (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_CHUNK, type, (int)c->strip, name, cls, name,
-             cls);
+             (int)HR_REDUCE_RUN, (int)HR_REDUCE_RUN, (int)HR_REDUCE_RUN, type, (int)c->strip, name, cls, name, cls);
     HR__EMIT(e, "for (int64_t j = 0; j < n; ++j) { v%d[j] = part[j]; }\n}\n", instr->dst);
   }
 }
@@ -447,8 +446,8 @@ static void emit_phase(const columns *c, int phase) {
     leave(c, phase, NULL);
   } else {
     HR__EMIT(e, "for (int64_t chunk = 0; chunk < %s; ++chunk) {\n", c->all_chunks.text);
-    HR__EMIT(e, "const int64_t from = chunk * %d, to = from + %d < %s ? from + %d : %s;\n", (int)HR_REDUCE_CHUNK,
-             (int)HR_REDUCE_CHUNK, all, (int)HR_REDUCE_CHUNK, all);
+    HR__EMIT(e, "const int64_t from = chunk * %d, to = from + %d < %s ? from + %d : %s;\n", (int)HR_REDUCE_RUN,
+             (int)HR_REDUCE_RUN, all, (int)HR_REDUCE_RUN, all);
     emit_elements(c, phase, "from", "to");
     leave(c, phase, "chunk");
     HR__EMIT(e, "}\n");
@@ -474,9 +473,9 @@ static void emit_split(const columns *c, const char *name) {
   hr__emit_head(e, name, 0);
   HR__EMIT(e, "for (int64_t both = begin; both < end; ++both) {\n");
   HR__EMIT(e, "const int64_t unit = both / %s, chunk = both %% %s, from = chunk * %d;\n", c->all_chunks.text,
-           c->all_chunks.text, (int)HR_REDUCE_CHUNK);
-  HR__EMIT(e, "const int64_t to = from + %d < %s ? from + %d : %s;\n", (int)HR_REDUCE_CHUNK, c->all_rows.text,
-           (int)HR_REDUCE_CHUNK, c->all_rows.text);
+           c->all_chunks.text, (int)HR_REDUCE_RUN);
+  HR__EMIT(e, "const int64_t to = from + %d < %s ? from + %d : %s;\n", (int)HR_REDUCE_RUN, c->all_rows.text,
+           (int)HR_REDUCE_RUN, c->all_rows.text);
   emit_places(c, "unit");
   declare(c);
   emit_rows_of(c, 0);
@@ -514,7 +513,7 @@ hr_status hr__emit_columns(hr__emitter *e, const char *name, hr_emission *out_em
   }
   c.strip = c.width >= WIDE_MIN ? WIDE_STRIP : STRIP; /* longer lines of memory at once */
   c.strips = (c.width + c.strip - 1) / c.strip;
-  c.chunks = (c.rows + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
+  c.chunks = (c.rows + HR_REDUCE_RUN - 1) / HR_REDUCE_RUN;
   c.is_split = shall_split(&c);
   find_nest(&c);
   if (!name_extents(&c)) {
@@ -535,7 +534,7 @@ hr_status hr__emit_columns(hr__emitter *e, const char *name, hr_emission *out_em
     out_emission->pass_count = 2;
     out_emission->units[0] = units * c.chunks;
     out_emission->units[1] = units;
-    out_emission->grain[0] = hr__emit_grain(e->kernel, c.strip * HR_REDUCE_CHUNK);
+    out_emission->grain[0] = hr__emit_grain(e->kernel, c.strip * HR_REDUCE_RUN);
     out_emission->grain[1] = 64;
   } else {
     emit_whole(&c, name);

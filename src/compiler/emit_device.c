@@ -148,7 +148,7 @@ static void emit_levels(const device *d, int phase, int level, const char *from,
   }
   int64_t step = 1;
   for (int l = 0; l < level; ++l) {
-    step *= HR_REDUCE_CHUNK;
+    step *= HR_REDUCE_RUN;
   }
   char begin[24], end[24];
   snprintf(begin, sizeof begin, "b%d", level);
@@ -183,7 +183,7 @@ static void emit_levels(const device *d, int phase, int level, const char *from,
 
 static int levels_of(int64_t count) {
   int levels = 0;
-  for (; count > HR_REDUCE_CHUNK; count = (count + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK) {
+  for (; count > HR_REDUCE_RUN; count = (count + HR_REDUCE_RUN - 1) / HR_REDUCE_RUN) {
     ++levels;
   }
   return levels;
@@ -327,7 +327,8 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
   }
   hr_kernel_split_dims(kernel, kernel->reduce_mask | kernel->ordered_mask, &e->kept, &e->walked);
   d->rows = count_of(&e->kept), d->elements = count_of(&e->walked);
-  d->chunks = (d->elements + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
+  d->chunk = hr_kernel_chunk(kernel->order);
+  d->chunks = (d->elements + d->chunk - 1) / d->chunk;
   d->is_long = needs_long(kernel);
   bool is_vector = hr__device_is_vector(d), has_blocks = hr__device_is_block_rows(d);
   bool has_passes = !is_vector && !has_blocks && hr__device_has_passes(d);

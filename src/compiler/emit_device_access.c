@@ -121,11 +121,11 @@ bool hr__device_condition(const device *d, const hr_instr *instr) {
   return separator[0] != 0;
 }
 
-static void emit_load(const device *d, const hr_instr *instr) {
+/* The value of a load; behind "r5 = ". */
+static void emit_loaded(const device *d, const hr_instr *instr) {
   hr__emitter *e = d->e;
   const hr_access *access = &e->kernel->accesses[instr->access];
   hr_class cls = e->kernel->registers[instr->dst].cls;
-  HR__EMIT(e, "const %s r%d = ", hr__emit_type(cls), instr->dst);
   if (instr->kind == HR_INSTR_INDEX) {
     hr__device_place(d, access, 0, instr->level);
     HR__EMIT(e, ";\n");
@@ -142,6 +142,11 @@ static void emit_load(const device *d, const hr_instr *instr) {
   HR__EMIT(e, ";\n");
   e->text->failed |= memory.failed;
   hr_text_fini(&memory);
+}
+
+static void emit_load(const device *d, const hr_instr *instr) {
+  HR__EMIT(d->e, "const %s r%d = ", hr__emit_type(d->e->kernel->registers[instr->dst].cls), instr->dst);
+  emit_loaded(d, instr);
 }
 
 static void emit_store(const device *d, const hr_instr *instr) {
@@ -288,6 +293,72 @@ static void emit_accumulate(const device *d, const hr_instr *instr, const char *
   HR__EMIT(e, ");\n");
 }
 
+/* ---- loads ahead ---- */
+
+/* Which loads of a phase may come before its other elements: those with places of their own, and before anything is stored. A kernel
+ * reads what it writes at the same element, or not at all (compiler/fuse.c). */
+static const bool *find_ahead(const device *d, int phase, const bool *again) {
+  const hr_kernel *kernel = d->e->kernel;
+  bool *ahead = HR_ARENA_ARRAY(&d->e->arena, bool, (size_t)kernel->instr_count + 1), stores = false;
+  for (int k = 0; k < kernel->instr_count && ahead != NULL; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    bool runs =
+        instr->level == HR_LEVEL_ELEMENT && (instr->phase == phase || (again[k] && d->spills[instr->dst] == HR__AGAIN));
+    stores |= runs && instr->kind == HR_INSTR_STORE;
+    ahead[k] = runs && !stores && instr->kind == HR_INSTR_LOAD && kernel->accesses[instr->access].term_count == 0;
+  }
+  return ahead;
+}
+
+/* Instructions whose loads come ahead in a phase; NULL: out of memory. */
+static const bool *ahead_of(const device *d, int phase) {
+  bool *again = HR_ARENA_ARRAY(&d->e->arena, bool, (size_t)d->e->kernel->instr_count + 1);
+  const bool *ahead = NULL;
+  if (again != NULL) {
+    find_again(d, phase, again);
+    ahead = find_ahead(d, phase, again);
+  }
+  d->e->text->failed |= ahead == NULL;
+  return ahead;
+}
+
+int hr__device_ahead(const device *d, int phase, int count) {
+  enum { WORDS_MOST = 32, ELEMENTS_MOST = 16 };
+  const hr_kernel *kernel = d->e->kernel;
+  const bool *ahead = ahead_of(d, phase);
+  int words = 0, step = 1;
+  for (int k = 0; k < kernel->instr_count && ahead != NULL; ++k) {
+    words += ahead[k] ? ((int)hr_class_size(kernel->registers[kernel->instrs[k].dst].cls) + 3) / 4 : 0;
+  }
+  while (2 * step <= count && 2 * step * words <= WORDS_MOST && 2 * step <= ELEMENTS_MOST) {
+    step *= 2;
+  }
+  return step;
+}
+
+void hr__device_declare_ahead(const device *d, int phase, int count) {
+  const hr_kernel *kernel = d->e->kernel;
+  const bool *ahead = ahead_of(d, phase);
+  for (int k = 0; k < kernel->instr_count && ahead != NULL; ++k) {
+    if (ahead[k]) {
+      int r = kernel->instrs[k].dst;
+      HR__EMIT(d->e, "%s v%d[%d];\n", hr__emit_type(kernel->registers[r].cls), r, count);
+    }
+  }
+}
+
+void hr__device_load_ahead(const device *d, int phase) {
+  const hr_kernel *kernel = d->e->kernel;
+  const bool *ahead = ahead_of(d, phase);
+  hr__device_coordinates(d, &d->e->walked, "i", "w");
+  for (int k = 0; k < kernel->instr_count && ahead != NULL; ++k) {
+    if (ahead[k]) {
+      HR__EMIT(d->e, "v%d[u] = ", kernel->instrs[k].dst);
+      emit_loaded(d, &kernel->instrs[k]);
+    }
+  }
+}
+
 /* Everything that happens to element i of a row in a phase. */
 void hr__device_element(const device *d, int phase, const char *suffix) {
   hr__emitter *e = d->e;
@@ -298,10 +369,13 @@ void hr__device_element(const device *d, int phase, const char *suffix) {
     return;
   }
   find_again(d, phase, again);
+  const bool *ahead = d->is_ahead ? find_ahead(d, phase, again) : NULL;
   hr__device_coordinates(d, &e->walked, "i", "w");
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
-    if (again[k] && d->spills[instr->dst] != HR__AGAIN) {
+    if (ahead != NULL && ahead[k]) {
+      HR__EMIT(e, "const %s r%d = v%d[u];\n", hr__emit_type(kernel->registers[instr->dst].cls), instr->dst, instr->dst);
+    } else if (again[k] && d->spills[instr->dst] != HR__AGAIN) {
       HR__EMIT(e, "const %s r%d = ", hr__emit_type(kernel->registers[instr->dst].cls), instr->dst);
       emit_spilled(d, instr->dst);
       HR__EMIT(e, ";\n");

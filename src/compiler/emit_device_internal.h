@@ -21,12 +21,13 @@ enum { HR__AGAIN = -1, HR__OWN = -2 };                    /* computed again; in 
 typedef struct device {
   hr__emitter *e;
   const char *name;
-  int64_t rows, elements, chunks;
-  bool is_long;    /* indices need 64 bits */
+  int64_t rows, elements, chunk, chunks; /* of a row: elements, those of a chunk, chunks */
+  bool is_long;                          /* indices need 64 bits */
   int64_t *spills; /* by register: where its values of all elements are in the workspace; or one of those below */
   int own;         /* a warp a row: elements of a thread, when it keeps values of theirs itself; else 0 */
   int64_t *parts;  /* by instruction: where results of chunks are, and behind them indices */
   int64_t workspace;
+  bool is_ahead; /* loads of the elements at hand have come: values are v5[u] */
 } device;
 
 /* ---- emit_device_access.c ---- */
@@ -59,6 +60,11 @@ bool hr__device_reads(const hr_kernel *kernel, const hr_instr *instr, int reg);
 /* Everything that happens to element i of a row in a phase; SUFFIX of accumulators: "[h]" or "". NULL: what is reduced goes to place
  * t of the block's tile. */
 void hr__device_element(const device *d, int phase, const char *suffix);
+/* Loads of several elements before anything else: of how many of `count` elements, a power of two; declares v5[count]; those of element u
+ * of them, whose number is i. Elements then follow with is_ahead. */
+int hr__device_ahead(const device *d, int phase, int count);
+void hr__device_declare_ahead(const device *d, int phase, int count);
+void hr__device_load_ahead(const device *d, int phase);
 /* Row instructions of a phase. `barrier`: what separates reads of all threads from the store of `first`; NULL: a thread alone. */
 void hr__device_row(const device *d, int phase, const char *barrier, const char *first);
 

@@ -10,7 +10,8 @@
  *   lanes        a block has it: its threads make the values of all elements in the block's own memory, and a warp for each reduction
  *                then takes those of its lanes in order; where they don't fit, a warp has the chunk; results lie by row
  *   sequential   a block has it for 32 neighbouring rows: its warps make the values of some elements of each, side by side in the
- *                block's own memory, and one warp for each reduction then takes them in order, a thread a row; results lie by chunk
+ *                block's own memory, and one warp for each reduction then takes them in order, a thread a row; results lie by chunk,
+ *                and where they are many, they are made into tiles and taken in the same way
  *
  * Where a phase reduces nothing, a thread has an element.
  */
@@ -19,7 +20,7 @@
 #include "compiler/emit_device_internal.h"
 
 enum { WARP = 32, ROW_THREADS = 128, TILE_ROWS = 32, TILE_ELEMENTS = 64, TILE_ELEMENTS_MOST = 256, TILE_THREADS = 512 };
-enum { CHUNK_THREADS = 256, TILE_BYTES = 40 << 10 };
+enum { CHUNK_THREADS = 256, TILE_BYTES = 40 << 10, FEW_CHUNKS = 16 };
 
 typedef struct passes {
   device *d;
@@ -100,8 +101,7 @@ static int next_pass(passes *p, int64_t blocks, int threads) {
 static void emit_from_to(const passes *p) {
   const device *d = p->d;
   HR__EMIT(d->e, "const int64_t from = chunk * %d;\nconst int64_t to = from + %d < %lld ? from + %d : %lld;\n",
-           (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_CHUNK, (long long)d->elements, (int)HR_REDUCE_CHUNK,
-           (long long)d->elements);
+           (int)d->chunk, (int)d->chunk, (long long)d->elements, (int)d->chunk, (long long)d->elements);
 }
 
 /* ---- rows ---- */
@@ -117,7 +117,7 @@ static bool has_rows(const hr_kernel *kernel, int phase) {
   return false;
 }
 
-/* Results of chunks, one after the other, by the thread of the row. */
+/* Results of a few chunks, one after the other, by the thread of the row. */
 static void combine_in_order(const passes *p, int phase) {
   const device *d = p->d;
   hr__emitter *e = d->e;
@@ -133,8 +133,8 @@ static void combine_in_order(const passes *p, int phase) {
       HR__EMIT(e, "l%d = ((%s *)(call.workspace + %lld))[row];\n", r, type, (long long)d->parts[k]);
       continue;
     }
-    HR__EMIT(e, "for (int64_t j = 0; j < %lld; ++j) {\nconst int64_t at = j * %lld + row;\n", (long long)d->chunks,
-             (long long)d->rows);
+    HR__EMIT(e, "HR_UNROLL\nfor (int j = 0; j < %lld; ++j) {\nconst int64_t at = j * %lld + row;\n",
+             (long long)d->chunks, (long long)d->rows);
     if (instr->kind == HR_INSTR_ARGREDUCE) {
       HR__EMIT(e, "hr_offer_%s_%s(&l%d, &m%d, ((%s *)(call.workspace + %lld))[at], ", row, cls, r, r, type,
                (long long)d->parts[k]);
@@ -145,6 +145,25 @@ static void combine_in_order(const passes *p, int phase) {
     }
   }
   hr__device_results(d, phase);
+}
+
+/* Row instructions of a phase, and what others need of them. */
+static void finish_rows(const passes *p, int phase) {
+  const device *d = p->d;
+  hr__emitter *e = d->e;
+  const hr_kernel *kernel = e->kernel;
+  hr__device_row(d, phase, p->is_lanes ? "HR_WARP_BARRIER" : NULL, "HR_LANE == 0");
+  if (p->is_lanes) {
+    HR__EMIT(e, "if (HR_LANE > 0) { return; }\n");
+  }
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (is_row_value(instr) && made_in(instr) == phase && p->kept[instr->dst] >= 0) {
+      emit_kept(p, instr->dst);
+      HR__EMIT(e, " = r%d;\n", instr->dst);
+    }
+  }
+  HR__EMIT(e, "}\n");
 }
 
 /* Row instructions of a phase, behind the results of the reductions of the phase before. */
@@ -166,18 +185,7 @@ static void emit_rows(passes *p, int phase) {
       combine_in_order(p, phase - 1);
     }
   }
-  hr__device_row(d, phase, p->is_lanes ? "HR_WARP_BARRIER" : NULL, "HR_LANE == 0");
-  if (p->is_lanes) {
-    HR__EMIT(e, "if (HR_LANE > 0) { return; }\n");
-  }
-  for (int k = 0; k < kernel->instr_count; ++k) {
-    const hr_instr *instr = &kernel->instrs[k];
-    if (is_row_value(instr) && made_in(instr) == phase && p->kept[instr->dst] >= 0) {
-      emit_kept(p, instr->dst);
-      HR__EMIT(e, " = r%d;\n", instr->dst);
-    }
-  }
-  HR__EMIT(e, "}\n");
+  finish_rows(p, phase);
 }
 
 /* ---- elements ---- */
@@ -350,33 +358,162 @@ static int tile_elements(const device *d, int phase) {
   return elements;
 }
 
+/* The head of a pass of tiles: chunk, row (of the last tile: the last row, twice) and is_row. */
+static void open_tiles(passes *p, int64_t chunks) {
+  const device *d = p->d;
+  int64_t tiles = (d->rows + TILE_ROWS - 1) / TILE_ROWS;
+  hr__device_head(d, next_pass(p, tiles * chunks, TILE_THREADS));
+  HR__EMIT(d->e, "const int64_t chunk = HR_BLOCK / %lld, wanted = HR_BLOCK %% %lld * %d + HR_LANE;\n", (long long)tiles,
+           (long long)tiles, (int)TILE_ROWS);
+  HR__EMIT(d->e, "const int is_row = wanted < %lld;\nconst int64_t row = is_row ? wanted : %lld;\n(void)chunk;\n",
+           (long long)d->rows, (long long)(d->rows - 1));
+  hr__device_coordinates(d, &d->e->kept, "row", "c");
+}
+
+/* Element n + u of a thread. */
+static void open_element(const device *d, bool guard) {
+  HR__EMIT(d->e, "const int t = HR_THREAD / HR_WARP + (n + u) * %d;\nconst int64_t i = b + t;\n%s{\n",
+           (int)(TILE_THREADS / WARP), guard ? "if (i < to && is_row) " : "");
+}
+
+/* The thread's elements of a tile, whose loads come first. `guard`: whether they need a comparison. */
+static void make_tile(const device *d, int phase, int elements, bool guard) {
+  device inner = *d;
+  hr__emitter *e = d->e;
+  const int warps = TILE_THREADS / WARP, own = elements / warps, step = hr__device_ahead(d, phase, own);
+  HR__EMIT(e, "%s\nfor (int n = 0; n < %d; n += %d) {\n", own <= 2 * step ? "HR_UNROLL" : "HR_UNROLL_BY_4", own, step);
+  hr__device_declare_ahead(d, phase, step);
+  HR__EMIT(e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\n", step);
+  open_element(d, guard);
+  hr__device_load_ahead(d, phase);
+  HR__EMIT(e, "}\n}\nHR_UNROLL\nfor (int u = 0; u < %d; ++u) {\n", step);
+  open_element(d, guard);
+  inner.is_ahead = true;
+  hr__device_element(&inner, phase, NULL);
+  HR__EMIT(e, "}\n}\n}\n");
+}
+
 static void emit_tile_elements(passes *p, int phase) {
   const device *d = p->d;
   hr__emitter *e = d->e;
   const int elements = tile_elements(d, phase);
-  int64_t tiles = (d->rows + TILE_ROWS - 1) / TILE_ROWS;
-  int pass = next_pass(p, tiles * d->chunks, TILE_THREADS), warps = TILE_THREADS / WARP;
-  hr__device_head(d, pass);
-  HR__EMIT(e, "const int64_t chunk = HR_BLOCK / %lld, wanted = HR_BLOCK %% %lld * %d + HR_LANE;\n", (long long)tiles,
-           (long long)tiles, (int)TILE_ROWS);
-  HR__EMIT(e, "const int is_row = wanted < %lld;\nconst int64_t row = is_row ? wanted : %lld;\n", (long long)d->rows,
-           (long long)(d->rows - 1));
+  open_tiles(p, d->chunks);
   emit_from_to(p);
-  hr__device_coordinates(d, &e->kept, "row", "c");
   take_kept(p, HR_LEVEL_ELEMENT, phase);
   declare_tile(d, phase, elements);
   hr__device_accumulators(d, phase, false);
-  HR__EMIT(e, "for (int64_t b = from; b < to; b += %d) {\nHR_UNROLL_BY_4\n", elements);
-  HR__EMIT(e, "for (int u = 0; u < %d; ++u) {\nconst int t = HR_THREAD / HR_WARP + u * %d;\nconst int64_t i = b + t;\n",
-           elements / warps, warps);
-  HR__EMIT(e, "if (i < to && is_row) {\n");
-  hr__device_element(d, phase, NULL);
-  HR__EMIT(e, "}\n}\n");
+  HR__EMIT(e, "for (int64_t b = from; b < to; b += %d) {\n", elements);
+  if (d->elements % elements == 0 && d->rows % TILE_ROWS == 0) {
+    make_tile(d, phase, elements, false);
+  } else {
+    HR__EMIT(e, "if (b + %d <= to && HR_BLOCK %% %lld < %lld) {\n", elements,
+             (long long)((d->rows + TILE_ROWS - 1) / TILE_ROWS), (long long)(d->rows / TILE_ROWS));
+    make_tile(d, phase, elements, false);
+    HR__EMIT(e, "} else {\n");
+    make_tile(d, phase, elements, true);
+    HR__EMIT(e, "}\n");
+  }
   HR__EMIT(e, "HR_BARRIER;\n");
   take_tile(d, phase, elements);
   HR__EMIT(e, "HR_BARRIER;\n}\n");
   leave_parts(d, phase);
   HR__EMIT(e, "}\n");
+}
+
+/* ---- rows of many chunks ---- */
+
+/* What chunks left of `phase`, as a tile. */
+static void load_parts(const device *d, int phase, int elements) {
+  hr__emitter *e = d->e;
+  const int warps = TILE_THREADS / WARP;
+  HR__EMIT(e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\nconst int t = HR_THREAD / HR_WARP + u * %d;\n",
+           elements / warps, warps);
+  HR__EMIT(e, "if (b + t < to) {\nconst int64_t at = (b + t) * %lld + row;\n", (long long)d->rows);
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (instr->phase != phase || !hr__device_is_reduction(instr)) {
+      continue;
+    }
+    HR__EMIT(e, "q%d[t][HR_LANE] = ((%s *)(call.workspace + %lld))[at];\n", instr->dst, hr__emit_type(instr->cls),
+             (long long)d->parts[k]);
+    if (instr->kind == HR_INSTR_ARGREDUCE) {
+      HR__EMIT(e, "k%d[t][HR_LANE] = ((int64_t *)(call.workspace + %lld))[at];\n", instr->dst,
+               (long long)hr__device_part_indices(d, k));
+    }
+  }
+  HR__EMIT(e, "}\n}\n");
+}
+
+/* Sums of runs of chunks are one more row: g5 takes l5 where a run ends. */
+static void take_runs(const device *d, int phase, int elements, bool is_declared) {
+  hr__emitter *e = d->e;
+  if (d->chunks <= HR_REDUCE_RUN) {
+    return;
+  }
+  if (is_declared) {
+    HR__EMIT(e, "if ((b + %d) %% %d == 0 || b + %d >= to) {\n", elements, (int)HR_REDUCE_RUN, elements);
+  }
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    const char *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
+    int r = instr->dst;
+    if (instr->phase != phase || instr->kind != HR_INSTR_REDUCE) {
+      continue;
+    }
+    if (is_declared) {
+      HR__EMIT(e, "g%d = hr_combine_%s_%s(g%d, l%d);\nl%d = hr_identity_%s_%s();\n", r, row, cls, r, r, r, row, cls);
+    } else {
+      HR__EMIT(e, "%s g%d = hr_identity_%s_%s();\n", hr__emit_type(instr->cls), r, row, cls);
+    }
+  }
+  HR__EMIT(e, is_declared ? "}\n" : "");
+}
+
+/* The warps that added leave results to the first one, which goes on alone. */
+static void share_rows(const device *d, int phase) {
+  hr__emitter *e = d->e;
+  int warp = 0;
+  for (int is_shared = 0; is_shared < 2; ++is_shared) {
+    for (int k = 0; k < e->kernel->instr_count; ++k) {
+      const hr_instr *instr = &e->kernel->instrs[k];
+      bool is_arg = instr->kind == HR_INSTR_ARGREDUCE;
+      int r = instr->dst;
+      if (instr->phase != phase || !hr__device_is_reduction(instr)) {
+        continue;
+      }
+      if (!is_shared) {
+        HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) { %c%d[0][HR_LANE] = %c%d; }\n", warp++ % (TILE_THREADS / WARP),
+                 is_arg ? 'k' : 'q', r,
+                 is_arg                      ? 'm'
+                 : d->chunks > HR_REDUCE_RUN ? 'g'
+                                             : 'l',
+                 r);
+      } else {
+        HR__EMIT(e, "const %s r%d = %c%d[0][HR_LANE];\n", is_arg ? "int64_t" : hr__emit_type(instr->cls), r,
+                 is_arg ? 'k' : 'q', r);
+      }
+    }
+    HR__EMIT(e, is_shared ? "" : "HR_BARRIER;\nif (HR_THREAD >= HR_WARP || !is_row) { return; }\n");
+  }
+}
+
+static void emit_tile_rows(passes *p, int phase) {
+  const device *d = p->d;
+  hr__emitter *e = d->e;
+  const int elements = tile_elements(d, phase - 1);
+  open_tiles(p, 1);
+  take_kept(p, HR_LEVEL_ROW, phase);
+  declare_tile(d, phase - 1, elements);
+  hr__device_accumulators(d, phase - 1, false);
+  take_runs(d, phase - 1, elements, false);
+  HR__EMIT(e, "const int64_t to = %lld;\nfor (int64_t b = 0; b < to; b += %d) {\n", (long long)d->chunks, elements);
+  load_parts(d, phase - 1, elements);
+  HR__EMIT(e, "HR_BARRIER;\n");
+  take_tile(d, phase - 1, elements);
+  take_runs(d, phase - 1, elements, true);
+  HR__EMIT(e, "HR_BARRIER;\n}\n");
+  share_rows(d, phase - 1);
+  finish_rows(p, phase);
 }
 
 /* ---- a kernel ---- */
@@ -392,7 +529,7 @@ bool hr__device_has_passes(const device *d) {
   const hr_kernel *kernel = d->e->kernel;
   bool is_lanes = kernel->order == HR_ORDER_LANES, has = kernel->reduce_mask != 0 && d->rows > 0 && d->elements > 0;
   has = has && 2 * kernel->phase_count + 1 <= HR_HOST_KERNEL_PASS_MAX;
-  has = has && (is_lanes ? d->chunks > 1 : d->elements >= SEQUENTIAL_MIN && d->chunks <= HR_REDUCE_CHUNK);
+  has = has && (is_lanes ? d->chunks > 1 : d->elements >= SEQUENTIAL_MIN && d->chunks <= HR_REDUCE_RUN * HR_REDUCE_RUN);
   for (int phase = 0; has && phase < kernel->phase_count; ++phase) {
     int bytes;
     has = is_lanes || (count_reductions(kernel, phase, &bytes) <= TILE_THREADS / WARP &&
@@ -409,7 +546,10 @@ void hr__device_passes(device *d, hr_device_emission *emission) {
     return;
   }
   for (int phase = 0; phase <= d->e->kernel->phase_count; ++phase) {
-    if (has_rows(d->e->kernel, phase)) {
+    bool has_parts = phase > 0 && hr__device_reduces(d->e->kernel, phase - 1);
+    if (has_parts && !p.is_lanes && d->chunks > FEW_CHUNKS) {
+      emit_tile_rows(&p, phase);
+    } else if (has_rows(d->e->kernel, phase)) {
       emit_rows(&p, phase);
     }
     if (phase < d->e->kernel->phase_count && hr__device_has_elements(d->e->kernel, phase)) {

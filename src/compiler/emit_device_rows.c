@@ -3,7 +3,7 @@
 
 #include "compiler/emit_device_internal.h"
 
-enum { WARP = 32, ROW_THREADS = 128, WARPS_MOST = 16 };
+enum { WARP = 32, ROW_THREADS = 128, WARPS_MOST = 16, ROUNDS_MOST = 8 };
 /* A block a row in one pass, rather than passes over the whole device: so many rows keep it busy, so many warps a block. */
 enum { ROWS_LEAST = 512, WARPS_LEAST = 4 };
 
@@ -12,11 +12,28 @@ enum { ROWS_LEAST = 512, WARPS_LEAST = 4 };
 /* A thread keeps values of its elements: each has a number that is known when the text is compiled. */
 static void emit_own_lanes(const device *d, int phase) {
   hr__emitter *e = d->e;
+  device inner = *d;
+  const int whole = (int)(d->elements / WARP), step = hr__device_ahead(d, phase, whole);
+  inner.is_ahead = true;
   hr__device_accumulators(d, phase, true);
-  HR__EMIT(e, "HR_UNROLL\nfor (int n = 0; n < %d; ++n) {\nconst int64_t i = n * HR_WARP + HR_LANE;\nif (i < %lld) {\n",
-           d->own, (long long)d->elements);
-  hr__device_element(d, phase, "[n % 2]");
-  HR__EMIT(e, "}\n}\n");
+  HR__EMIT(e, "HR_UNROLL\nfor (int b = 0; b < %d; b += %d) {\n", whole, step);
+  hr__device_declare_ahead(d, phase, step);
+  for (int is_loaded = 0; is_loaded < 2; ++is_loaded) {
+    HR__EMIT(e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\nconst int n = b + u, i = n * HR_WARP + HR_LANE;\n", step);
+    HR__EMIT(e, "if (n < %d) {\n", whole);
+    if (is_loaded) {
+      hr__device_element(&inner, phase, "[n % 2]");
+    } else {
+      hr__device_load_ahead(d, phase);
+    }
+    HR__EMIT(e, "}\n}\n");
+  }
+  HR__EMIT(e, "}\n");
+  if (d->elements % WARP != 0) {
+    HR__EMIT(e, "{\nconst int n = %d, i = n * HR_WARP + HR_LANE;\nif (i < %lld) {\n", whole, (long long)d->elements);
+    hr__device_element(d, phase, "[n % 2]");
+    HR__EMIT(e, "}\n}\n");
+  }
 }
 
 static void declare_own(const device *d) {
@@ -25,18 +42,6 @@ static void declare_own(const device *d) {
       HR__EMIT(d->e, "%s s%d[%d];\n", hr__emit_type(d->e->kernel->registers[r].cls), r, d->own);
     }
   }
-}
-
-/* Whether a phase loads nothing wider than 16 bits: more loads have to be on their way then. */
-static bool is_narrow(const device *d, int phase) {
-  const hr_kernel *kernel = d->e->kernel;
-  bool is = true;
-  for (int k = 0; k < kernel->instr_count; ++k) {
-    const hr_instr *instr = &kernel->instrs[k];
-    is &= instr->kind != HR_INSTR_LOAD || instr->level != HR_LEVEL_ELEMENT || instr->phase > phase ||
-          hr_dtype_size(kernel->accesses[instr->access].dtype) <= 2;
-  }
-  return is;
 }
 
 /* Element h of a thread in round t. */
@@ -49,6 +54,28 @@ static void emit_round(const device *d, int phase, const char *from, const char 
   HR__EMIT(d->e, "}\n}\n");
 }
 
+/* Several whole rounds, whose loads come first. */
+static void emit_rounds_ahead(const device *d, int phase, const char *from) {
+  const char *type = hr__device_index_type(d);
+  const int elements =
+      hr__device_ahead(d, phase, 2 * ROUNDS_MOST) < 2 ? 2 : hr__device_ahead(d, phase, 2 * ROUNDS_MOST);
+  device inner = *d;
+  inner.is_ahead = true;
+  HR__EMIT(d->e, "for (; t + %d <= rounds; t += %d) {\n", elements / 2, elements / 2);
+  hr__device_declare_ahead(d, phase, elements);
+  for (int is_loaded = 0; is_loaded < 2; ++is_loaded) {
+    HR__EMIT(d->e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\n", elements);
+    HR__EMIT(d->e, "const %s i = (%s)(%s) + (t * 2 + u) * HR_WARP + HR_LANE;\n", type, type, from);
+    if (is_loaded) {
+      hr__device_element(&inner, phase, "[u % 2]");
+    } else {
+      hr__device_load_ahead(d, phase);
+    }
+    HR__EMIT(d->e, "}\n");
+  }
+  HR__EMIT(d->e, "}\n");
+}
+
 /* The lanes of elements [from, to): thread t has lanes t and t + 32. All rounds but the last are whole: their loads wait for no
  * comparison, and differ in constants alone. */
 void hr__device_lanes(const device *d, int phase, const char *from, const char *to) {
@@ -57,7 +84,9 @@ void hr__device_lanes(const device *d, int phase, const char *from, const char *
   snprintf(condition, sizeof condition, "if (i < %s) ", to);
   hr__device_accumulators(d, phase, true);
   HR__EMIT(e, "{\nconst int rounds = (int)((%s - (%s)) / (2 * HR_WARP));\n", to, from);
-  HR__EMIT(e, "HR_UNROLL_BY_%d\nfor (int t = 0; t < rounds; ++t) {\n", is_narrow(d, phase) ? 8 : 4);
+  HR__EMIT(e, "int t = 0;\n");
+  emit_rounds_ahead(d, phase, from);
+  HR__EMIT(e, "for (; t < rounds; ++t) {\n");
   emit_round(d, phase, from, "t", "");
   HR__EMIT(e, "}\n");
   emit_round(d, phase, from, "rounds", condition);

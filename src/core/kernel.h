@@ -13,7 +13,7 @@
  * An element register that is used in a later phase than its own stays resident for the row.
  *
  * The order of a reduction is a function of the shape alone (hr_kernel_order): over the row's elements in logical order,
- *   SEQUENTIAL  innermost dim of more than one element is kept, or at most 32 elements are reduced: in chunks of 4,096, one
+ *   SEQUENTIAL  innermost dim of more than one element is kept, or at most 32 elements are reduced: in chunks of 512, one
  *               after another, starting from the identity;
  *   LANES       otherwise: in chunks of 4,096; in a chunk, element i goes to lane i mod 64, lanes start from the identity,
  *               then lane l takes lane l + 32, + 16, ... + 1.
@@ -29,7 +29,7 @@
 #include "core/dtype.h"
 #include "core/program.h"
 
-enum { HR_REDUCE_CHUNK = 4096, HR_REDUCE_LANES = 64, HR_REDUCE_SEQUENTIAL_MAX = 32 };
+enum { HR_REDUCE_CHUNK = 4096, HR_REDUCE_RUN = 512, HR_REDUCE_LANES = 64, HR_REDUCE_SEQUENTIAL_MAX = 32 };
 
 typedef enum hr_reduce_order { HR_ORDER_NONE = 0, HR_ORDER_SEQUENTIAL, HR_ORDER_LANES } hr_reduce_order;
 
@@ -112,6 +112,11 @@ typedef struct hr_kernel {
 
 /* The order of a reduction over `mask` of a domain. */
 hr_reduce_order hr_kernel_order(int rank, const int64_t *dims, uint32_t mask);
+
+/* Elements of a chunk. */
+static inline int64_t hr_kernel_chunk(hr_reduce_order order) {
+  return order == HR_ORDER_SEQUENTIAL ? HR_REDUCE_RUN : HR_REDUCE_CHUNK;
+}
 
 /* Prints a kernel as text, for HEADRACE_DEBUG and tests. */
 HR_MUST_USE hr_status hr_kernel_print(const hr_kernel *kernel, hr_text *out_text);

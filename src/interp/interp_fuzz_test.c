@@ -129,15 +129,15 @@ static void evaluate_loop(evaluation *e, const hr_instr *instr, int64_t at, char
 /* One row of a reduction, in the order of kernel.h; `values` are VALUE bytes apart and are used up. */
 static void reduce_in_order(const hr__reduce_loops *loops, hr_reduce_order order, char *values, int64_t count,
                             char *out) {
-  int64_t chunks = (count + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
+  int64_t chunk = hr_kernel_chunk(order), chunks = (count + chunk - 1) / chunk;
   for (int64_t c = 0; c < chunks; ++c) {
     char lanes[HR_REDUCE_LANES][VALUE];
     int width = order == HR_ORDER_LANES ? HR_REDUCE_LANES : 1;
     for (int l = 0; l < width; ++l) {
       loops->init(lanes[l], 1);
     }
-    for (int64_t i = 0; i < HR_REDUCE_CHUNK && c * HR_REDUCE_CHUNK + i < count; ++i) {
-      loops->columns(lanes[i % width], values + (c * HR_REDUCE_CHUNK + i) * VALUE, 1, 1, 0);
+    for (int64_t i = 0; i < chunk && c * chunk + i < count; ++i) {
+      loops->columns(lanes[i % width], values + (c * chunk + i) * VALUE, 1, 1, 0);
     }
     for (int half = width / 2; half > 0; half /= 2) {
       for (int l = 0; l < half; ++l) {

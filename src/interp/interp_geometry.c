@@ -178,7 +178,7 @@ static void cut_columns(hr__plan *plan, const hr_kernel *kernel) {
   plan->block_inner = width;
   plan->block_outer = rows;
   if (rows > HR_REDUCE_SEQUENTIAL_MAX || kernel->ordered_mask != 0) {
-    plan->block_outer = at_most(rows, at_least(1, HR__BLOCK / at_least(1, width)));
+    plan->block_outer = at_most(at_most(rows, HR_REDUCE_RUN), at_least(1, HR__BLOCK / at_least(1, width)));
   }
 }
 
@@ -216,7 +216,8 @@ hr_status hr__plan_geometry(hr__plan *plan, const hr_kernel *kernel) {
   plan->tiles_outer = plan->walk == HR__WALK_OUTER ? 1 : ceil_div(plan->outer_count, plan->tile_outer);
   plan->tiles_inner = plan->walk == HR__WALK_INNER ? 1 : ceil_div(plan->inner_count, plan->tile_inner);
   plan->is_walked = plan->block_outer < plan->tile_outer || plan->block_inner < plan->tile_inner;
-  plan->chunk_count = ceil_div(plan->row_elements, HR_REDUCE_CHUNK);
+  plan->chunk = hr_kernel_chunk(kernel->order);
+  plan->chunk_count = ceil_div(plan->row_elements, plan->chunk);
   int64_t tiles = plan->batch_count * plan->tiles_outer * plan->tiles_inner;
   plan->is_split = shall_split(plan, kernel, tiles);
   return HR_OK;

@@ -145,7 +145,7 @@ typedef struct hr__plan {
   int64_t tiles_outer, tiles_inner; /* per batch */
   bool is_walked;                   /* a tile has several blocks */
   bool is_split;                    /* chunks of one row or column are units of their own */
-  int64_t row_elements, chunk_count;
+  int64_t row_elements, chunk, chunk_count;
   int phase_count, section_count; /* section 0: run; 1 + 2p: tile of phase p; 2 + 2p: its blocks */
   int register_count, map_count, step_count, reduction_count, conflict_count;
   hr__register *registers;

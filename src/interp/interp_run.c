@@ -5,7 +5,7 @@
  *       phase     steps of the tile; for each block: pointers, steps; then the phase's reductions are finished
  *
  * Reductions keep their order (kernel.h) whatever the blocks are: a row in one block is reduced at once; in several, block after
- * block into accumulators that are folded at every multiple of HR_REDUCE_CHUNK. Results of chunks go up level by level.
+ * block into accumulators that are folded at every multiple of the plan's chunk. Results of chunks go up level by level.
  * Split kernels stop at chunks in pass 0, leave their results in the workspace, and pass 1 takes them up the same levels.
  */
 #include <string.h>
@@ -185,7 +185,7 @@ static void push(hr__frame *f, const hr__reduction *r, int level, int64_t index,
     return;
   }
   char *state = state_of(f, r, level);
-  if (index % HR_REDUCE_CHUNK == 0) {
+  if (index % f->plan->chunk == 0) {
     r->loops->init(state, state_width(f));
   }
   if (is_rows) {
@@ -193,11 +193,11 @@ static void push(hr__frame *f, const hr__reduction *r, int level, int64_t index,
   } else {
     r->loops->columns(state, value, 1, f->in, 0);
   }
-  if ((index + 1) % HR_REDUCE_CHUNK == 0 || index + 1 == count) {
+  if ((index + 1) % f->plan->chunk == 0 || index + 1 == count) {
     if (is_rows) {
       r->loops->tree(folded, state);
     }
-    push(f, r, level + 1, index / HR_REDUCE_CHUNK, (count + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK,
+    push(f, r, level + 1, index / f->plan->chunk, (count + f->plan->chunk - 1) / f->plan->chunk,
          is_rows ? folded : state);
   }
 }
@@ -219,7 +219,7 @@ static void reduce_walked(hr__frame *f, const hr__step *step, const hr__reductio
   bool is_rows = plan->walk == HR__WALK_INNER;
   int64_t begin = is_rows ? f->i0 : f->o0, end = begin + (is_rows ? f->in : f->on);
   char *state = state_of(f, r, 0);
-  if (begin % HR_REDUCE_CHUNK == 0) {
+  if (begin % plan->chunk == 0) {
     r->loops->init(state, state_width(f));
   }
   if (is_rows) {
@@ -227,7 +227,7 @@ static void reduce_walked(hr__frame *f, const hr__step *step, const hr__reductio
   } else {
     r->loops->columns(state, src, f->on, f->in, pitch);
   }
-  if (end % HR_REDUCE_CHUNK != 0 && end != plan->row_elements) {
+  if (end % plan->chunk != 0 && end != plan->row_elements) {
     return;
   }
   char folded[sizeof(hr_c128)];
@@ -235,7 +235,7 @@ static void reduce_walked(hr__frame *f, const hr__step *step, const hr__reductio
     r->loops->tree(folded, state);
   }
   const char *value = is_rows ? folded : state;
-  int64_t chunk = (end - 1) / HR_REDUCE_CHUNK;
+  int64_t chunk = (end - 1) / plan->chunk;
   if (plan->is_split) {
     memcpy(partial_of(f, r, chunk, 0), value, (size_t)(is_rows ? 1 : f->in) * (size_t)r->key_size);
   } else {
@@ -285,7 +285,7 @@ static void argreduce_block(hr__frame *f, const hr__step *step) {
   }
   bool is_rows = plan->walk == HR__WALK_INNER;
   int64_t begin = is_rows ? f->i0 : f->o0, end = begin + (is_rows ? f->in : f->on), width = is_rows ? 1 : f->in;
-  if (begin == 0 || (plan->is_split && begin % HR_REDUCE_CHUNK == 0)) {
+  if (begin == 0 || (plan->is_split && begin % plan->chunk == 0)) {
     forget_best(best_index, width);
   }
   if (is_rows) {
@@ -293,8 +293,8 @@ static void argreduce_block(hr__frame *f, const hr__step *step) {
   } else {
     r->better(best, best_index, keys, indices, f->on, f->in, key_pitch, index_pitch);
   }
-  if (plan->is_split && (end % HR_REDUCE_CHUNK == 0 || end == plan->row_elements)) {
-    int64_t chunk = (end - 1) / HR_REDUCE_CHUNK;
+  if (plan->is_split && (end % plan->chunk == 0 || end == plan->row_elements)) {
+    int64_t chunk = (end - 1) / plan->chunk;
     memcpy(partial_of(f, r, chunk, 0), best, (size_t)(width * r->key_size));
     memcpy(partial_of(f, r, chunk, 1), best_index, (size_t)width * sizeof *best_index);
   } else if (!plan->is_split && end == plan->row_elements) {
@@ -359,7 +359,7 @@ static void run_blocks(hr__frame *f, int phase, range walked) {
   int64_t tile_o = f->o0, tile_i = f->i0, on = f->on, in = f->in;
   int64_t block = is_rows ? plan->block_inner : plan->block_outer;
   for (int64_t at = walked.begin; at < walked.end;) {
-    int64_t chunk_end = (at / HR_REDUCE_CHUNK + 1) * HR_REDUCE_CHUNK;
+    int64_t chunk_end = (at / plan->chunk + 1) * plan->chunk;
     int64_t end = at + block < walked.end ? at + block : walked.end;
     end = end < chunk_end ? end : chunk_end;
     if (is_rows) {
@@ -409,7 +409,7 @@ static void run_unit(hr__frame *f, int pass, int64_t unit) {
   }
   if (pass == 0) {
     int64_t chunk = unit % plan->chunk_count;
-    range part = {chunk * HR_REDUCE_CHUNK, (chunk + 1) * HR_REDUCE_CHUNK};
+    range part = {chunk * plan->chunk, (chunk + 1) * plan->chunk};
     part.end = part.end < plan->row_elements ? part.end : plan->row_elements;
     enter_tile(f, unit / plan->chunk_count);
     run_section(f, 1);

@@ -460,7 +460,8 @@ static void check_sum(int rank, const int64_t *dims, uint32_t mask) {
 }
 
 HR_TEST(full_sums) {
-  int64_t sizes[] = {0, 1, 31, 32, 33, 63, 64, 65, 1000, 4095, 4096, 4097, 8192, 10000, 100000, 300001};
+  int64_t sizes[] = {0,   1,    31,   32,   33,   63,   64,    65,     511,    512,
+                     513, 1000, 1024, 4095, 4096, 4097, 10000, 100000, 262145, 300001};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
     check_sum(1, &sizes[i], 1);
   }
@@ -487,15 +488,15 @@ HR_TEST(sums_over_some_dims) {
 
 /* The order that kernel.h describes, written down once more. */
 static float sum_in_order(const float *x, int64_t count, int64_t step, hr_reduce_order order) {
-  int64_t chunks = (count + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
+  int64_t chunk = order == HR_ORDER_LANES ? 4096 : 512, chunks = (count + chunk - 1) / chunk;
   float *results = malloc((size_t)chunks * sizeof *results);
   for (int64_t c = 0; c < chunks; ++c) {
     float lanes[HR_REDUCE_LANES];
     for (int l = 0; l < HR_REDUCE_LANES; ++l) {
       lanes[l] = -0.0f;
     }
-    for (int64_t i = 0; i < HR_REDUCE_CHUNK && c * HR_REDUCE_CHUNK + i < count; ++i) {
-      lanes[order == HR_ORDER_LANES ? i % HR_REDUCE_LANES : 0] += x[(c * HR_REDUCE_CHUNK + i) * step];
+    for (int64_t i = 0; i < chunk && c * chunk + i < count; ++i) {
+      lanes[order == HR_ORDER_LANES ? i % HR_REDUCE_LANES : 0] += x[(c * chunk + i) * step];
     }
     for (int half = HR_REDUCE_LANES / 2; order == HR_ORDER_LANES && half > 0; half /= 2) {
       for (int l = 0; l < half; ++l) {

@@ -195,19 +195,38 @@ static void make_centred(generated *g, const char *dtype, int a, int b, int mask
   fill(g, (hr_dtype[]){type, type, type, type, type});
 }
 
+/* The largest element's number in each of b columns, by what %1 says. */
+static void make_best(generated *g, int a, int b) {
+  hr_text text = {0};
+  hr_text_printf(&text,
+                 "buffer %%0 %d live\nbuffer %%1 %d live\nbuffer %%2 %d live fresh\n"
+                 "%%2:i64[1,%d]{0,1}+0 = argmax(%%0:f32[%d,%d]{%d,1}+0, %%1:i64[%d,%d]{1,0}+0) ints(1)\n",
+                 4 * a * b, 8 * a, 8 * b, b, a, b, b, a, b);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
+  hr_text_fini(&text);
+  fill(g, (hr_dtype[]){HR_DTYPE_F32, HR_DTYPE_I64, HR_DTYPE_I64});
+  for (int i = 0; i < a; ++i) {
+    ((int64_t *)g->memory[1])[i] = i;
+  }
+}
+
+/* Of one chunk, of few, of many, of more than a chunk of them; whole tiles and parts of tiles. */
 HR_TEST(reductions_of_many_elements_have_the_bits_of_interpreted_kernels) {
-  static const int shapes[][3] = {{3, 9000, 2}, {70, 4097, 2}, {9000, 3, 1}, {70, 33, 1}, {4500, 65, 1}, {8192, 32, 1}};
+  static const int shapes[][3] = {{3, 9000, 2},  {70, 4097, 2}, {9000, 3, 1},   {70, 33, 1},   {4500, 65, 1},
+                                  {8192, 32, 1}, {513, 40, 1},  {20000, 33, 1}, {262400, 3, 1}};
   enum { SHAPES = sizeof shapes / sizeof *shapes };
   if (!hr__has_compiler()) {
     return;
   }
   batch b = {0};
-  generated *programs = calloc(2 * SHAPES, sizeof *programs);
+  generated *programs = calloc(2 * SHAPES + 2, sizeof *programs);
   for (int i = 0; i < SHAPES; ++i) {
     make_centred(&programs[2 * i], "f32", shapes[i][0], shapes[i][1], shapes[i][2], HR_DTYPE_F32);
     make_centred(&programs[2 * i + 1], "f64", shapes[i][0], shapes[i][1], shapes[i][2], HR_DTYPE_F64);
   }
-  check_programs(&b, 0, 2 * SHAPES, programs);
+  make_best(&programs[2 * SHAPES], 20000, 40);
+  make_best(&programs[2 * SHAPES + 1], 700, 3);
+  check_programs(&b, 0, 2 * SHAPES + 2, programs);
   HR_ASSERT_EQ(b.emitted, b.kernels);
   free(programs);
   hr_vector_fini(&b.entries);
