@@ -234,9 +234,9 @@ class Row:
         ours = (len(self.sides[1].times) + (rounds if seconds else 0)) * self.sides[1].inner
         torch_seconds, our_seconds = (statistics.median(side.times) for side in self.sides)
         found = {
-            "torch_us": round(torch_seconds * 1e6, 2),
-            "headrace_us": round(our_seconds * 1e6, 2),
-            "ratio": round(torch_seconds / our_seconds, 3),
+            "torch_us": float(f"{torch_seconds * 1e6:.4g}"),
+            "headrace_us": float(f"{our_seconds * 1e6:.4g}"),
+            "ratio": float(f"{torch_seconds / our_seconds:.4g}"),
         }
         for key, name in (("kernels", "kernels"), ("kernels_interpreted", "interpreted"), ("library_calls", "calls")):
             if after.get(key, 0) > before.get(key, 0):
