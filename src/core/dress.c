@@ -16,6 +16,8 @@
  *   refused    %2 = conv_backward_data(%0, %1) ints(2, 2, 2, 0, 0, 1, 1, 1)          ... %2 f32[8,16,28,28]
  *   dressed    %3:f32[8,16,14,14].. = conv_backward_data(%0, %1) ints(2, 1, 1, 0, 0, 1, 1, 1)
  *              loop %2:f32[8,16,14,2,14,2].. = where(the first of each 2 x 2, %3, 0)
+ *
+ * Contractions of 16-bit numbers that nobody takes in their dtype are computed in f32 by whoever takes that, bias included, and rounded once.
  */
 #include "core/lower.h"
 
@@ -193,12 +195,63 @@ static bool dress_skipping(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_
   return true;
 }
 
+/* ---- 16-bit numbers ---- */
+
+/* A dense f32 temporary whose dims follow each other in memory as x's do. */
+static hr_operand make_wide_temp(hr_builder *b, hr_operand x) {
+  int64_t dims[HR_RANK_MAX];
+  int order[HR_RANK_MAX], place[HR_RANK_MAX];
+  for (int d = 0; d < x.rank; ++d) {
+    int i = d;
+    for (; i > 0 && x.strides[order[i - 1]] < x.strides[d]; --i) {
+      order[i] = order[i - 1];
+    }
+    order[i] = d;
+  }
+  for (int i = 0; i < x.rank; ++i) {
+    dims[i] = x.dims[order[i]];
+    place[order[i]] = i;
+  }
+  hr_operand memory = hr_build_temp(b, HR_DTYPE_F32, x.rank, dims);
+  return hr_is_present(memory) ? hr_view_permute(b, memory, place) : memory;
+}
+
+static bool dress_wide(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node) {
+  hr_dtype dtype = node->outputs[0].dtype;
+  if (dtype != HR_DTYPE_F16 && dtype != HR_DTYPE_BF16) {
+    return false;
+  }
+  hr_operand inputs[OUT], value = make_wide_temp(b, node->outputs[0]), bias = hr_node_input(node, OUT);
+  for (int i = 0; i < OUT; ++i) {
+    inputs[i] = make_wide_temp(b, node->inputs[i]);
+  }
+  dress how;
+  hr_node wide = *node;
+  wide.input_count = OUT, wide.inputs = inputs, wide.outputs = &value;
+  if (b->status != NULL || !choose(b, keeps, ctx, &wide, &how)) {
+    return false;
+  }
+  for (int i = 0; i < OUT; ++i) {
+    hr_emit1(b, HR_OP_COPY, inputs[i], node->inputs[i]);
+  }
+  emit(b, &wide, how);
+  if (hr_is_present(bias)) {
+    bias = is_convolution(node->op) ? hr__along(b, bias, value.rank, 1) : bias;
+    value = hr_make2(b, HR_OP_ADD, HR_DTYPE_F32, value, bias);
+  }
+  hr_emit1(b, HR_OP_COPY, node->outputs[0], value);
+  return true;
+}
+
 bool hr__dress_contraction(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node) {
   dress how;
   bool has_operands = node->input_count >= OUT && node->output_count == 1 && node->post_count == 0 &&
                       node->inputs[0].kind == HR_OPERAND_VALUE && node->inputs[1].kind == HR_OPERAND_VALUE;
   if (has_operands && choose(b, keeps, ctx, node, &how)) {
     emit(b, node, how);
+    return true;
+  }
+  if (has_operands && dress_wide(b, keeps, ctx, node)) {
     return true;
   }
   return has_operands && skips_elements(node) && !hr_is_present(hr_node_input(node, OUT)) &&

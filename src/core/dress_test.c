@@ -61,16 +61,26 @@ static shown count_nodes(const hr_program *program) {
   return s;
 }
 
-static void evaluate(const hr_program *program, float memory[BUFFERS][BYTES / sizeof(float)]) {
+/* Small quarters, exact in all dtypes. */
+static void fill(hr_dtype dtype, float *memory, size_t from) {
+  for (size_t j = 0; j < BYTES / hr_dtype_size(dtype); ++j) {
+    float value = (float)((int)(from + j * 7) % 23 - 11) / 4;
+    if (dtype == HR_DTYPE_F32) {
+      memory[j] = value;
+    } else {
+      ((uint16_t *)(void *)memory)[j] = dtype == HR_DTYPE_F16 ? hr_f32_to_f16(value) : hr_f32_to_bf16(value);
+    }
+  }
+}
+
+static void evaluate(const hr_program *program, hr_dtype dtype, float memory[BUFFERS][BYTES / sizeof(float)]) {
   void *addresses[BUFFERS];
   for (int i = 0; i < BUFFERS; ++i) {
     addresses[i] = memory[i];
-    for (size_t j = 0; j < BYTES / sizeof(float); ++j) {
-      memory[i][j] = (float)((int)((size_t)i * 31 + j * 7) % 23 - 11) / 4;
-    }
+    fill(dtype, memory[i], (size_t)i * 31);
   }
   HR_ASSERT_OK(hr_program_evaluate(program, addresses, NULL));
-  for (int i = 0; i < BUFFERS; ++i) {
+  for (int i = 0; i < BUFFERS && dtype == HR_DTYPE_F32; ++i) {
     for (size_t j = 0; j < BYTES / sizeof(float); ++j) {
       memory[i][j] += 0.0f; /* the sign of a sum of nothing is free */
     }
@@ -87,8 +97,9 @@ static shown check(const char *node, hr_keep_fn keeps) {
   HR_ASSERT_OK(hr_program_parse(text, &program));
   HR_ASSERT_OK(hr_expand(&program, keeps, NULL, &expanded));
   HR_ASSERT_OK(hr_program_verify(&expanded));
-  evaluate(&program, plain);
-  evaluate(&expanded, dressed);
+  hr_dtype dtype = program.nodes[0].outputs[0].dtype;
+  evaluate(&program, dtype, plain);
+  evaluate(&expanded, dtype, dressed);
   HR_ASSERT_BYTES_EQ(dressed, plain, sizeof plain);
   shown s = count_nodes(&expanded);
   hr_program_fini(&expanded);
@@ -179,6 +190,38 @@ HR_TEST(f16_rounds_before_bias) {
   void *addresses[4] = {memory[0], memory[1], memory[2], memory[3]};
   HR_ASSERT_OK(hr_program_evaluate(&expanded, addresses, NULL));
   HR_ASSERT_NEAR(hr_f16_to_f32(memory[3][0]), 2048, 0);
+  hr_program_fini(&expanded);
+  hr_program_fini(&program);
+}
+
+static bool takes_dense_f32(void *ctx, const hr_program *program, const hr_node *node) {
+  return node->outputs[0].dtype == HR_DTYPE_F32 && node->inputs[0].dtype == HR_DTYPE_F32 &&
+         takes_dense(ctx, program, node);
+}
+
+/* Quarters small enough for every sum to be exact in f32 and 16 bits. */
+HR_TEST(narrow_numbers_are_multiplied_in_f32_where_nobody_takes_them) {
+  check_counts("%3:f16[4,6]{6,1}+0 = matmul(%0:f16[4,5]{5,1}+0, %1:f16[5,6]{6,1}+0)", takes_dense_f32,
+               (shown){1, 3, 0});
+  check_counts("%3:bf16[4,6]{6,1}+0 = matmul(%0:bf16[4,5]{5,1}+0, %1:bf16[5,6]{1,5}+0, %2:bf16[6]{1}+3)",
+               takes_dense_f32, (shown){1, 4, 1});
+  check_counts("%3:f16[2,6,3,4]{72,12,4,1}+0 = conv(%0:f16[2,5,5,5]{125,25,5,1}+0, %1:f16[6,5,3,2]{30,6,2,1}+0, "
+               "%2:f16[6]{2}+1) ints(2, 1, 1, 0, 0, 1, 1, 1)",
+               takes_dense_f32, (shown){1, 3, 1});
+}
+
+/* 2048 + 1 + 1 is 2050 in f16 where the bias is added to the wide sum, and 2048 where that was rounded before. */
+HR_TEST(what_is_computed_in_f32_is_rounded_once) {
+  hr_program program, expanded;
+  HR_ASSERT_OK(hr_program_parse("buffer %0 64 live\nbuffer %1 64 live\nbuffer %2 64 live\nbuffer %3 64 live\n"
+                                "%3:f16[1,1]{1,1}+0 = matmul(%0:f16[1,2]{2,1}+0, %1:f16[2,1]{1,1}+0, %2:f16[1]{1}+0)",
+                                &program));
+  HR_ASSERT_OK(hr_expand(&program, takes_dense_f32, NULL, &expanded));
+  uint16_t memory[4][32] = {
+      {hr_f32_to_f16(2048), hr_f32_to_f16(1)}, {hr_f32_to_f16(1), hr_f32_to_f16(1)}, {hr_f32_to_f16(1)}};
+  void *addresses[4] = {memory[0], memory[1], memory[2], memory[3]};
+  HR_ASSERT_OK(hr_program_evaluate(&expanded, addresses, NULL));
+  HR_ASSERT_NEAR(hr_f16_to_f32(memory[3][0]), 2050, 0);
   hr_program_fini(&expanded);
   hr_program_fini(&program);
 }

@@ -7,7 +7,9 @@
 #include "core/op.h"
 #include "providers/onednn/pipe.h"
 
-/* Tries a small product in each dtype: narrow ones need instructions that not every processor has. */
+/* Tries a small product in each dtype: narrow ones need instructions that not every processor has. The library's plain loops
+ * are no answer: 512 x 2048 x 2048 in f16 takes them 14 s, where f32 and two conversions take 30 ms.
+ */
 static bool probe(hr_dtype dtype) {
   const int64_t dims[2] = {16, 16}, strides[2] = {16, 1};
   dnnl_memory_desc layout = NULL;
@@ -20,8 +22,11 @@ static bool probe(hr_dtype dtype) {
   if (code != DNNL_SUCCESS) {
     return false;
   }
+  const char *kernel = "";
+  code = hr__dnnl.primitive_desc_query(product, DNNL_QUERY_IMPL_INFO_STR, 0, &kernel);
+  bool is_fast = code == DNNL_SUCCESS && strncmp(kernel, "ref", 3) != 0;
   hr__dnnl.primitive_desc_destroy(product);
-  return true;
+  return is_fast;
 }
 
 static bool has_dtype[HR_DTYPE_COUNT];
