@@ -233,6 +233,7 @@ HR_VMATH_FN void hr__clip(int64_t start, int64_t step, int64_t extent, int64_t *
     first = start >= extent ? (start - extent) / -step + 1 : 0;
     end = start < 0 ? 0 : start / -step + 1;
   }
+  first = first < *high ? first : *high; /* all outside: what is below the run ends with it */
   *low = first > *low ? first : *low;
   *high = end < *high ? end : *high;
   *high = *high < *low ? *low : *high;
