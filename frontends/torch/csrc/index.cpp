@@ -18,6 +18,12 @@ Tensor index_of(const Tensor &index, const char *name) {
   return to_type(index, ScalarType::Long);
 }
 
+// What is read elsewhere than it is written may not be written.
+void check_apart(const Result &result, const Tensor &read) {
+  if (!result.is_fresh())
+    at::assert_no_overlap(result.tensor(), read);
+}
+
 // The sizes of a tensor, at least one dim.
 Dims at_least_1d(const Tensor &tensor) {
   return tensor.dim() == 0 ? Dims{1} : Dims(tensor.sizes().begin(), tensor.sizes().end());
@@ -44,7 +50,7 @@ Tensor cat(Result result, const at::ITensorListRef &tensors, int64_t dim) {
   TORCH_CHECK_VALUE(!list.empty(), "expected a non-empty list of Tensors");
   const Tensor *first = nullptr;
   ScalarType type = ScalarType::Undefined;
-  bool channels_last = true, any_alias = false;
+  bool channels_last = true;
   for (const Tensor &tensor : list) {
     if (!is_on_device(tensor))
       fail_device(tensor);
@@ -56,7 +62,6 @@ Tensor cat(Result result, const at::ITensorListRef &tensors, int64_t dim) {
     if (first == nullptr)
       first = &tensor;
     channels_last &= tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
-    any_alias |= !result.is_fresh() && tensor.is_alias_of(result.tensor());
   }
   if (first == nullptr)
     return result.end(result.begin({0}, type));
@@ -74,9 +79,10 @@ Tensor cat(Result result, const at::ITensorListRef &tensors, int64_t dim) {
     }
     sizes[along] += tensor.size(along);
   }
-  Tensor alias = any_alias ? result.tensor() : Tensor();
   Tensor out =
-      result.begin(sizes, type, {alias}, channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+      result.begin(sizes, type, {}, channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  for (const Tensor &tensor : list)
+    check_apart(result, tensor);
   if (out.numel() == 0)
     return result.end(out);
   std::vector<Tensor> converted;
@@ -164,7 +170,10 @@ Tensor index_select(Result result, const Tensor &self, int64_t dim, const Tensor
   Dims sizes(self.sizes().begin(), self.sizes().end());
   if (!sizes.empty())
     sizes[along] = index.numel();
-  Tensor out = result.begin(sizes, self.scalar_type(), {self, index});
+  if (!result.is_fresh())
+    at::assert_no_internal_overlap(result.tensor());
+  Tensor out = result.begin(sizes, self.scalar_type());
+  check_apart(result, self), check_apart(result, index);
   if (out.numel() == 0)
     return result.end(out);
   TORCH_CHECK_INDEX(self.numel() > 0, "index out of range in self");
@@ -201,7 +210,8 @@ Tensor gather(Result result, const Tensor &self, int64_t dim, const Tensor &inde
     return result.end(result.begin(index.sizes(), self.scalar_type()));
   check_gather("gather", self, along, index, nullptr);
   Tensor places = index_of(index, "gather");
-  Tensor out = result.begin(index.sizes(), self.scalar_type(), {self, index});
+  Tensor out = result.begin(index.sizes(), self.scalar_type(), {index});
+  check_apart(result, self);
   Record record(HR_OP_GATHER);
   record.in(self).in(places).ints({along}).out(out).run();
   return result.end(out);
@@ -435,7 +445,8 @@ Tensor arange(Result result, const Scalar &start, const Scalar &end, const Scala
   bool integral = c10::isIntegralType(type, false);
   double first = start.toDouble(), last = end.toDouble();
   double by = type == ScalarType::Long ? static_cast<double>(step.to<int64_t>()) : step.toDouble();
-  TORCH_CHECK(by > 0 || by < 0, "step must be nonzero");
+  TORCH_CHECK(step.toDouble() != 0, "step must be nonzero");
+  TORCH_CHECK_VALUE(by > 0 || by < 0, "step must be nonzero");
   TORCH_CHECK(std::isfinite(first) && std::isfinite(last), "unsupported range: ", first, " -> ", last);
   TORCH_CHECK((by > 0 && last >= first) || (by < 0 && last <= first),
               "upper bound and lower bound inconsistent with step sign");

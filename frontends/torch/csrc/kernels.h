@@ -36,6 +36,9 @@ Tensor sgn(Result result, const Tensor &self);
 Tensor bitwise_not(Result result, const Tensor &self);
 Tensor gelu(Result result, const Tensor &self, std::string_view approximate);
 Tensor gelu_backward(Result result, const Tensor &grad, const Tensor &self, std::string_view approximate);
+Tensor softshrink(Result result, const Tensor &self, const Scalar &lambda);
+Tensor sigmoid_backward(Result result, const Tensor &grad, const Tensor &output);
+Tensor tanh_backward(Result result, const Tensor &grad, const Tensor &output);
 Tensor elu_backward(Result result, const Tensor &grad, const Scalar &alpha, const Scalar &scale,
                     const Scalar &input_scale, bool is_result, const Tensor &x);
 Tensor clamp(Result result, const Tensor &self, const std::optional<Scalar> &min, const std::optional<Scalar> &max);
@@ -82,6 +85,7 @@ Tensor2 variance_mean(const Tensor &self, OptionalIntArrayRef dims, const std::o
 Tensor norm(Result result, const Tensor &self, const std::optional<Scalar> &p, OptionalIntArrayRef dims, bool keepdim,
             std::optional<ScalarType> dtype);
 Tensor logsumexp(Result result, const Tensor &self, IntArrayRef dims, bool keepdim);
+ScalarType scan_type(const Result &result, const Tensor &self, std::optional<ScalarType> dtype); // of a running sum
 Tensor cumsum(Result result, const Tensor &self, int64_t dim, std::optional<ScalarType> dtype);
 bool equal(const Tensor &self, const Tensor &other);
 Tensor matmul(Result result, int64_t rank, const Tensor &a, const Tensor &b);
@@ -148,6 +152,8 @@ Tensor solve_triangular(Result result, const Tensor &a, const Tensor &b, bool up
 void triangular_solve(Result x, Result a_copy, const Tensor &b, const Tensor &a, bool upper, bool transpose, bool unit);
 Tensor matrix_exp(const Tensor &a);
 void cross(Result result, const Tensor &a, const Tensor &b, int64_t dim);
+Tensor addr(Result result, const Tensor &self, const Tensor &vec1, const Tensor &vec2, const Scalar &beta,
+            const Scalar &alpha);
 Tensor addbmm(Result result, const Tensor &self, const Tensor &batch1, const Tensor &batch2, const Scalar &beta,
               const Scalar &alpha);
 Tensor vdot(const Tensor &a, const Tensor &b);
@@ -182,6 +188,7 @@ Tensor2 dropout(const Tensor &self, double p, std::optional<bool> train);
 Tensor dropout_backward(const Tensor &grad, const Tensor &mask, double scale);
 
 // ---- special.cpp
+double largest_of(ScalarType type); // the largest number of a floating point type, or of a complex number's parts
 Tensor angle(Result result, const Tensor &self);
 Tensor complex_of(Result result, hr_op op, const Tensor &a, const Tensor &b);
 Tensor round_decimals(Result result, const Tensor &self, int64_t decimals);

@@ -19,6 +19,7 @@
 #include <ATen/ops/sgn.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "kernels.h"
 
@@ -351,7 +352,7 @@ Tensor2 geqrf(Result a_out, Result tau, const Tensor &a) {
   TORCH_CHECK(a.dim() >= 2, "torch.geqrf: input must have at least 2 dimensions.");
   checkFloatingOrComplex(a, "torch.geqrf", false);
   Tensor out = begin_columns(a_out, a.sizes(), a.scalar_type(), {a});
-  Tensor factors = begin_exact(tau, with_dims(batch_of(a), {std::min(a.size(-2), a.size(-1))}), a.scalar_type(), {a});
+  Tensor factors = tau.begin(with_dims(batch_of(a), {std::min(a.size(-2), a.size(-1))}), a.scalar_type(), {a});
   if (a.numel() > 0) {
     Tensor source = plain(a);
     Record record(HR_OP_QR);
@@ -689,8 +690,7 @@ Tensor matrix_exp(const Tensor &a) {
   squareCheckInputs(a, "linalg.matrix_exp");
   checkFloatingOrComplex(a, "linalg.matrix_exp");
   ScalarType type = a.scalar_type();
-  bool is_narrow = type == ScalarType::Half || type == ScalarType::BFloat16;
-  Tensor source = to_type(plain(a), is_narrow ? ScalarType::Float : type);
+  Tensor source = to_type(plain(a), is_half(type) ? ScalarType::Float : type);
   Tensor out = new_columns(a.sizes(), source.scalar_type());
   if (out.numel() > 0) {
     Record record(HR_OP_MATRIX_EXP);
@@ -717,6 +717,44 @@ void cross(Result result, const Tensor &a, const Tensor &b, int64_t dim) {
   result.end(out);
 }
 
+static void check_addr_number(const Scalar &number, const char *name, ScalarType type) {
+  TORCH_CHECK(!number.isBoolean() || type == ScalarType::Bool, "Boolean ", name,
+              " only supported for Boolean results.");
+  TORCH_CHECK(c10::isFloatingType(type) || c10::isComplexType(type) || number.isIntegral(true),
+              "For integral input tensors, argument ", name, " must not be a floating point number.");
+}
+
+// Truth values are joined with "and" and "or".
+static Tensor addr_bool(const Tensor &self, const Tensor &products, const Scalar &beta, const Scalar &alpha) {
+  Tensor chosen = alpha.toBool() ? products : at::zeros_like(products);
+  return beta.toBool() ? self.logical_or(chosen) : chosen;
+}
+
+Tensor addr(Result result, const Tensor &self, const Tensor &vec1, const Tensor &vec2, const Scalar &beta,
+            const Scalar &alpha) {
+  TORCH_CHECK(vec1.dim() == 1 && vec2.dim() == 1, "addr: Expected 1-D argument vec1 and vec2, but got ", vec1.dim(),
+              "-D and ", vec2.dim(), "-D");
+  ScalarType type = c10::promoteTypes(self.scalar_type(), c10::promoteTypes(vec1.scalar_type(), vec2.scalar_type()));
+  check_addr_number(beta, "beta", type);
+  check_addr_number(alpha, "alpha", type);
+  Dims sizes{vec1.size(0), vec2.size(0)};
+  if (result.is_inplace()) {
+    TORCH_CHECK(self.dim() == 2, "2D tensor expected, got ", self.dim(), "D tensor for input");
+    TORCH_CHECK(self.sizes().equals(sizes), "size mismatch, input: ", self.sizes(), ", v1: ", vec1.sizes(),
+                ", v2: ", vec2.sizes());
+  }
+  TORCH_CHECK(at::is_expandable_to(self.sizes(), sizes), "The expanded size of the tensor (", sizes[1],
+              ") must match the existing size. Target sizes: ", IntArrayRef(sizes), ". Tensor sizes: ", self.sizes());
+  ScalarType wide = is_half(type) ? ScalarType::Float : type; // rounded once
+  Tensor left = to_type(vec1, wide).unsqueeze(1), right = to_type(vec2, wide);
+  if (type == ScalarType::Bool)
+    return result.give(addr_bool(self, left.logical_and(right), beta, alpha));
+  Tensor sum = pointwise(Result::fresh(), HR_OP_MUL, Rule::Same, left, fixed(alpha)).mul(right);
+  if (!beta.equal(0))
+    sum = pointwise(Result::fresh(), HR_OP_MUL, Rule::Same, to_type(self, wide), fixed(beta)).add(sum);
+  return result.give(to_type(sum, type));
+}
+
 Tensor addbmm(Result result, const Tensor &self, const Tensor &batch1, const Tensor &batch2, const Scalar &beta,
               const Scalar &alpha) {
   TORCH_CHECK(batch1.dim() == 3, "batch1 must be a 3D tensor");
@@ -728,8 +766,14 @@ Tensor addbmm(Result result, const Tensor &self, const Tensor &batch1, const Ten
   int64_t inner = batch1.size(0) * batch1.size(2);
   Tensor left = batch1.permute({1, 0, 2}).reshape({batch1.size(1), inner}),
          right = batch2.reshape({inner, batch2.size(2)});
-  TORCH_CHECK(at::is_expandable_to(self.sizes(), {left.size(0), right.size(1)}), "The expanded size of the tensor (",
-              left.size(0), ", ", right.size(1), ") must match the existing size ", self.sizes());
+  Dims sizes{left.size(0), right.size(1)};
+  TORCH_CHECK(at::is_expandable_to(self.sizes(), sizes), "The expanded size of the tensor (", left.size(0), ", ",
+              right.size(1), ") must match the existing size ", self.sizes());
+  if (result.is_inplace() && !self.sizes().equals(sizes)) { // torch makes it as large as the sum
+    Tensor wide = self.expand(sizes).clone();
+    self.resize_(sizes);
+    return addmm(result, 2, wide, left, right, beta, alpha);
+  }
   return addmm(result, 2, self, left, right, beta, alpha);
 }
 

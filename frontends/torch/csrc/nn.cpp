@@ -174,7 +174,8 @@ Tensor3 batch_norm(Result y_place, Result mean_place, Result invstd_place, const
   int64_t saved = training ? input.size(1) : 0;
   Tensor y = y_place.begin(input.sizes(), input.scalar_type(), {input}, format_of(input));
   ScalarType type = parameter_type(input, {weight, bias, running_mean, running_var});
-  Tensor mean = mean_place.begin({saved}, type), invstd = invstd_place.begin({saved}, type);
+  Tensor mean = mean_place.exact_if(false).begin({saved}, type);
+  Tensor invstd = invstd_place.exact_if(false).begin({saved}, type);
   if (input.numel() > 0) {
     Record record(HR_OP_BATCH_NORM);
     record.in(input)
@@ -367,6 +368,9 @@ static void record_loss(Record &record, IntArrayRef sizes, const Tensor &self, c
 
 Tensor loss(Result result, hr_op op, const Tensor &self, const Tensor &target, const OptionalTensor &weight,
             int64_t reduction, std::optional<double> parameter) {
+  TORCH_CHECK(op != HR_OP_HUBER_LOSS || *parameter > 0, "huber_loss does not support non-positive values for delta.");
+  TORCH_CHECK(op != HR_OP_SMOOTH_L1_LOSS || *parameter >= 0,
+              "smooth_l1_loss does not support negative values for beta.");
   const Operand both[] = {self, target};
   ScalarType type = op == HR_OP_HUBER_LOSS ? self.scalar_type() : promote(both, 2);
   TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(type), "this loss is not implemented for '", type, "'");

@@ -1,4 +1,5 @@
 // order.cpp: sorting and selection. The core's rows work along the last dim: operands are given with theirs moved there.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/BucketizationUtils.h>
 #include <ATen/native/ReduceOpsUtils.h>
@@ -130,6 +131,8 @@ Tensor2 kthvalue(Result values, Result indices, const Tensor &self, int64_t k, i
   at::native::zero_numel_check_dims(self, along, "kthvalue()");
   TORCH_CHECK(k >= 1 && k <= (self.dim() > 0 ? self.size(along) : 1),
               "kthvalue(): selected number k out of range for dimension ", along);
+  if (!values.is_fresh())
+    at::assert_no_overlap(values.tensor(), self);
   return pick(values, indices, HR_OP_KTH, self, along, keepdim, {0, k - 1});
 }
 

@@ -243,7 +243,10 @@ void check_target(const Call &call, const Result &result) {
               "result type ", call.wanted, " can't be cast to the desired output type ", target.scalar_type());
   TORCH_CHECK(!result.is_exact() || target.scalar_type() == call.wanted, "Found dtype ", target.scalar_type(),
               " but expected ", call.wanted);
-  if (result.is_inplace()) {
+  bool is_read = result.is_inplace(); // then it keeps its size
+  for (int i = 0; i < call.count; ++i)
+    is_read |= call.tensors[i] != nullptr && call.tensors[i]->is_same(target);
+  if (is_read) {
     TORCH_CHECK(target.sizes().equals(call.sizes), "output with shape ", target.sizes(),
                 " doesn't match the broadcast shape ", call.sizes);
     at::assert_no_internal_overlap(target);
@@ -463,7 +466,7 @@ Tensor abs(Result result, const Tensor &self) {
   TORCH_CHECK(!result.is_inplace() || !self.is_complex(), "In-place abs is not supported for complex tensors.");
   if (self.is_complex())
     return pointwise(result, HR_OP_ABS_COMPLEX, Rule::Part, self);
-  return pointwise(result, HR_OP_ABS, Rule::Number, self);
+  return pointwise(result.exact_if(true), HR_OP_ABS, Rule::Number, self);
 }
 
 Tensor relu(Result result, const Tensor &self) {
@@ -486,7 +489,8 @@ Tensor lerp(Result result, const Tensor &self, const Tensor &end, const Operand 
                   weight.tensor->scalar_type() == self.scalar_type(),
               "expected dtype ", self.scalar_type(), " for `weight` but got dtype ",
               weight.tensor == nullptr ? self.scalar_type() : weight.tensor->scalar_type());
-  return pointwise(result, HR_OP_LERP, Rule::Same, self, end, weight);
+  bool is_tensor = weight.tensor != nullptr && weight.tensor->dim() > 0;
+  return pointwise(result.exact_if(is_tensor), HR_OP_LERP, Rule::Same, self, end, weight);
 }
 
 Tensor isnan(Result result, const Tensor &self) {
@@ -511,13 +515,44 @@ Tensor bitwise_not(Result result, const Tensor &self) {
   return pointwise(result, HR_OP_BIT_NOT, Rule::Same, self);
 }
 
+static void check_gelu(std::string_view approximate) {
+  TORCH_CHECK(approximate == "none" || approximate == "tanh", "approximate argument must be either none or tanh.");
+}
+
 Tensor gelu(Result result, const Tensor &self, std::string_view approximate) {
+  check_gelu(approximate);
   return pointwise(result, approximate == "tanh" ? HR_OP_GELU_TANH : HR_OP_GELU, Rule::Same, self);
 }
 
 Tensor gelu_backward(Result result, const Tensor &grad, const Tensor &self, std::string_view approximate) {
+  check_gelu(approximate);
   return pointwise(result, approximate == "tanh" ? HR_OP_GELU_TANH_BACKWARD : HR_OP_GELU_BACKWARD, Rule::Same, grad,
                    self);
+}
+
+Tensor softshrink(Result result, const Tensor &self, const Scalar &lambda) {
+  TORCH_CHECK(lambda.toDouble() >= 0, "lambda must be in range [0, ", largest_of(self.scalar_type()),
+              "] for input dtype ", self.scalar_type(), ", but found ", lambda.toDouble());
+  return pointwise(result, HR_OP_SOFTSHRINK, Rule::Same, self, fixed(lambda));
+}
+
+// The slope by a complex argument is conjugated.
+static Tensor conj_slope(Result result, const Tensor &grad, const Tensor &slope) {
+  return pointwise(result, HR_OP_MUL, Rule::Same, grad, pointwise(Result::fresh(), HR_OP_CONJ, Rule::Same, slope));
+}
+
+Tensor sigmoid_backward(Result result, const Tensor &grad, const Tensor &output) {
+  if (!output.is_complex())
+    return pointwise(result, HR_OP_SIGMOID_BACKWARD, Rule::Same, grad, output);
+  Tensor rest = pointwise(Result::fresh(), HR_OP_SUB, Rule::Same, Scalar(1), output);
+  return conj_slope(result, grad, pointwise(Result::fresh(), HR_OP_MUL, Rule::Same, rest, output));
+}
+
+Tensor tanh_backward(Result result, const Tensor &grad, const Tensor &output) {
+  if (!output.is_complex())
+    return pointwise(result, HR_OP_TANH_BACKWARD, Rule::Same, grad, output);
+  Tensor square = pointwise(Result::fresh(), HR_OP_MUL, Rule::Same, output, output);
+  return conj_slope(result, grad, pointwise(Result::fresh(), HR_OP_SUB, Rule::Same, Scalar(1), square));
 }
 
 Tensor elu_backward(Result result, const Tensor &grad, const Scalar &alpha, const Scalar &scale,
@@ -582,12 +617,15 @@ static Tensor masked_fill_any(Result result, const Tensor &self, const Tensor &m
 }
 
 Tensor masked_fill(Result result, const Tensor &self, const Tensor &mask, const Scalar &value) {
+  check_converts(value, self.scalar_type());
   return masked_fill_any(result, self, mask, value);
 }
 
 Tensor masked_fill(Result result, const Tensor &self, const Tensor &mask, const Tensor &value) {
   TORCH_CHECK(value.dim() == 0, "masked_fill only supports a 0-dimensional value tensor, but got tensor with ",
               value.dim(), " dimension(s).");
+  if (value.device().is_cpu() || (value.is_complex() && !self.is_complex()))
+    check_converts(value.item(), self.scalar_type());
   return masked_fill_any(result, self, mask, value);
 }
 

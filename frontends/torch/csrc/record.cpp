@@ -179,8 +179,7 @@ Tensor new_like(const Tensor &tensor, std::optional<ScalarType> type) {
   return new_tensor(tensor.sizes(), wanted, tensor.suggest_memory_format());
 }
 
-// Throws what torch throws for a number that a dtype can't hold.
-static void check_converts(const Scalar &value, ScalarType type) {
+void check_converts(const Scalar &value, ScalarType type) {
   switch (type) {
 #define HEADRACE_CASE(ctype, name) \
   case ScalarType::name:           \

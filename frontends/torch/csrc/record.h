@@ -123,6 +123,9 @@ bool graph_run_directly(int64_t program, TensorList inputs, std::vector<Tensor> 
 
 // ---- tensors
 
+inline bool is_half(ScalarType type) { // 16 bits that f32 computes for
+  return type == ScalarType::Half || type == ScalarType::BFloat16;
+}
 hr_dtype dtype_of(ScalarType type); // throws for what the core does not know
 hr_scalar number_of(const Scalar &value);
 hr_scalar number_of(const Tensor &cpu_scalar); // reads a CPU tensor of one element
@@ -137,6 +140,7 @@ Tensor new_tensor_in(c10::DataPtr memory, size_t bytes, IntArrayRef sizes, IntAr
 Tensor new_view_of(const Tensor &tensor, IntArrayRef sizes, IntArrayRef strides, int64_t offset, ScalarType type);
 Tensor new_tensor(IntArrayRef sizes, ScalarType type, at::MemoryFormat format);
 Tensor new_like(const Tensor &tensor, std::optional<ScalarType> type = std::nullopt); // same order of strides
+void check_converts(const Scalar &value, ScalarType type); // throws what torch throws for a number that does not fit
 Tensor fill_with(const Tensor &self, const Scalar &value);
 void copy_on_device(const Tensor &from, const Tensor &to); // converts and broadcasts; both on the device
 Tensor to_type(const Tensor &tensor, ScalarType type);     // the tensor itself where it has the type
@@ -215,6 +219,13 @@ public:
   static Result exact(const Tensor &tensor) {
     Result result(&tensor, false);
     result.exact_ = true;
+    return result;
+  }
+
+  // The same place; whether an out= may have another dtype than the result's.
+  Result exact_if(bool is_exact) const {
+    Result result = *this;
+    result.exact_ = is_exact && tensor_ != nullptr && !inplace_;
     return result;
   }
 

@@ -4,6 +4,8 @@
 // tensor that torch expects, whose reduced dims are gone unless keepdim.
 #include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/real.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/DefaultDtype.h>
 
@@ -99,13 +101,25 @@ ScalarType accumulated_type(const Result &result, const Tensor &self, std::optio
 
 } // namespace
 
+ScalarType scan_type(const Result &result, const Tensor &self, std::optional<ScalarType> dtype) {
+  return result.is_inplace() && !dtype.has_value() ? self.scalar_type() : accumulated_type(result, self, dtype);
+}
+
+// The real parts, where the result is real.
+static Tensor as_real(const Tensor &self, ScalarType type) {
+  return self.is_complex() && !c10::isComplexType(type) ? to_type(self, c10::toRealValueType(self.scalar_type()))
+                                                        : self;
+}
+
 Tensor sum(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim, std::optional<ScalarType> dtype) {
-  return reduce(result, HR_OP_SUM, self, Reduction(self, dims, keepdim), accumulated_type(result, self, dtype), 0);
+  ScalarType type = accumulated_type(result, self, dtype);
+  return reduce(result, HR_OP_SUM, as_real(self, type), Reduction(self, dims, keepdim), type, 0);
 }
 
 Tensor prod(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
             std::optional<ScalarType> dtype) {
-  return reduce(result, HR_OP_PROD, self, Reduction(self, dims, keepdim), accumulated_type(result, self, dtype), 1);
+  ScalarType type = accumulated_type(result, self, dtype);
+  return reduce(result, HR_OP_PROD, as_real(self, type), Reduction(self, dims, keepdim), type, 1);
 }
 
 Tensor mean(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
@@ -177,12 +191,16 @@ Tensor2 aminmax(Result min, Result max, const Tensor &self, std::optional<int64_
 
 Tensor truth(Result result, hr_op op, const Tensor &self, OptionalIntArrayRef dims, bool keepdim) {
   bool some = dims.has_value() && dims->empty(); // any.dims with no dims reduces nothing
+  ScalarType wanted = result.is_fresh() ? ScalarType::Bool : result.tensor().scalar_type();
+  TORCH_CHECK(wanted == ScalarType::Bool || wanted == ScalarType::Byte, op == HR_OP_ALL ? "all" : "any",
+              " only supports bool tensor for result, got: ", wanted);
   Reduction reduction(self, dims, keepdim);
   if (some && self.dim() > 0) {
     Tensor values = pointwise(Result::fresh(), HR_OP_NE, Rule::Compare, self, Scalar(0));
     return result.is_fresh() ? values : result.end(values);
   }
-  ScalarType type = self.scalar_type() == ScalarType::Byte ? ScalarType::Byte : ScalarType::Bool;
+  bool is_byte = result.is_fresh() ? self.scalar_type() == ScalarType::Byte : wanted == ScalarType::Byte;
+  ScalarType type = is_byte ? ScalarType::Byte : ScalarType::Bool;
   return reduce(result, op, self, reduction, type, op == HR_OP_ALL);
 }
 
@@ -191,7 +209,14 @@ Tensor variance(Result result, const Tensor &self, OptionalIntArrayRef dims, con
   TORCH_CHECK(c10::isFloatingType(self.scalar_type()) || self.is_complex(), root ? "std" : "var",
               ": only support floating point and complex dtypes");
   ScalarType type = c10::toRealValueType(self.scalar_type());
-  return reduce(result, HR_OP_VAR_MEAN, self, Reduction(self, dims, keepdim), type, std::nan(""), [&](Record &record) {
+  Reduction reduction(self, dims, keepdim);
+  ScalarType wanted = result.is_fresh() ? type : result.tensor().scalar_type();
+  if (c10::isFloatingType(wanted) && c10::promoteTypes(type, wanted) != type && !self.is_complex()) { // as wide as out=
+    TORCH_CHECK(!is_half(type) || reduction.mask + 1 != int64_t{1} << self.dim(), "std_var_all: Unsupported dtype ",
+                type);
+    return variance(result, to_type(self, wanted), dims, correction, keepdim, root);
+  }
+  return reduce(result, HR_OP_VAR_MEAN, self, reduction, type, std::nan(""), [&](Record &record) {
     record.ints({root}).num(correction.has_value() ? correction->toDouble() : 1.0);
   });
 }
@@ -236,8 +261,26 @@ Tensor norm(Result result, const Tensor &self, const std::optional<Scalar> &p, O
                 [&](Record &record) { record.ints({norm_kind(order)}).num(order); });
 }
 
+// About the largest real part, which keeps exp from overflowing.
+static Tensor logsumexp_complex(Result result, const Tensor &self, IntArrayRef dims, bool keepdim) {
+  ScalarType type = result.is_fresh() ? self.scalar_type() : result.tensor().scalar_type();
+  TORCH_CHECK(c10::isFloatingType(type) || c10::isComplexType(type),
+              "logsumexp(): Expected floating point type for result tensor, but got: ", type);
+  Tensor sums;
+  if (self.numel() == 0) {
+    sums = headrace::sum(Result::fresh(), self, dims, keepdim, type).log();
+  } else {
+    Tensor largest = at::real(self).amax(dims, true);
+    largest = largest.masked_fill(largest.isinf(), 0);
+    sums = headrace::sum(Result::fresh(), self.sub(largest).exp(), dims, true, type).log().add(largest);
+    sums = keepdim ? sums : sums.reshape(Reduction(self, dims, false).sizes);
+  }
+  return result.give(sums);
+}
+
 Tensor logsumexp(Result result, const Tensor &self, IntArrayRef dims, bool keepdim) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex(), "headrace: logsumexp of complex numbers is not implemented");
+  if (self.is_complex())
+    return logsumexp_complex(result, self, dims, keepdim);
   ScalarType type =
       c10::isIntegralType(self.scalar_type(), true) ? c10::get_default_dtype_as_scalartype() : self.scalar_type();
   return reduce(result, HR_OP_LOGSUMEXP, self, Reduction(self, dims, keepdim), type,
@@ -246,10 +289,9 @@ Tensor logsumexp(Result result, const Tensor &self, IntArrayRef dims, bool keepd
 
 Tensor cumsum(Result result, const Tensor &self, int64_t dim, std::optional<ScalarType> dtype) {
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
-  ScalarType type =
-      result.is_inplace() && !dtype.has_value() ? self.scalar_type() : accumulated_type(result, self, dtype);
+  ScalarType type = scan_type(result, self, dtype);
   TORCH_CHECK_NOT_IMPLEMENTED(type != ScalarType::Bool, "\"cumsum\" not implemented for 'Bool'");
-  Tensor out = result.begin(self.sizes(), type, {self});
+  Tensor out = result.exact_if(true).begin(self.sizes(), type, {self});
   if (out.numel() > 0) {
     Record record(HR_OP_CUMSUM);
     record.in(self).ints({along}).out(out).run();
@@ -369,6 +411,13 @@ Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, c
                                                : result.begin(sizes, a.scalar_type(), {a, b});
   if (out.numel() == 0)
     return result.end(out);
+  bool is_row = self.dim() == 1 && self.size(0) == sizes.back();          // which libraries add before they round
+  if (is_half(a.scalar_type()) && !beta.equal(0) && !(plain && is_row)) { // rounded once: terms may cancel out
+    ScalarType wide = ScalarType::Float;
+    Tensor sum = addmm(Result::fresh(), rank, to_type(self, wide), to_type(a, wide), to_type(b, wide), beta, alpha);
+    copy_on_device(sum, out);
+    return result.end(out);
+  }
   if (plain && a.size(-1) > 0) {
     record_matmul(a, b, self, out);
     return result.end(out);

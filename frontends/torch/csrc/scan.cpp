@@ -30,25 +30,17 @@ template <class Combine> Tensor doubled(Tensor x, int64_t dim, Combine combine) 
 
 // Halves are combined in f32, and rounded at the end.
 ScalarType wide(ScalarType type) {
-  return type == ScalarType::Half || type == ScalarType::BFloat16 ? ScalarType::Float : type;
-}
-
-ScalarType scanned_type(const Result &result, const Tensor &self, std::optional<ScalarType> dtype) {
-  if (dtype.has_value())
-    return *dtype;
-  if (result.is_inplace())
-    return self.scalar_type();
-  return c10::isIntegralType(self.scalar_type(), true) ? ScalarType::Long : self.scalar_type();
+  return is_half(type) ? ScalarType::Float : type;
 }
 
 } // namespace
 
 Tensor cumprod(Result result, const Tensor &self, int64_t dim, std::optional<ScalarType> dtype) {
-  ScalarType type = scanned_type(result, self, dtype);
+  ScalarType type = scan_type(result, self, dtype);
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   auto times = [](const Tensor &later, const Tensor &earlier) { return earlier * later; };
   Tensor values = self.numel() == 0 ? to_type(self, type) : doubled(to_type(self, wide(type)), along, times);
-  return result.give(to_type(values, type));
+  return result.exact_if(true).give(to_type(values, type));
 }
 
 Tensor logcumsumexp(Result result, const Tensor &self, int64_t dim) {
@@ -70,7 +62,11 @@ Tensor trace(const Tensor &self) {
 Tensor nansum(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
               std::optional<ScalarType> dtype) {
   TORCH_CHECK(!self.is_complex(), "nansum does not support complex inputs");
-  Tensor numbers = c10::isIntegralType(self.scalar_type(), true) ? self : at::where(self.isnan(), Scalar(0), self);
+  bool is_integral = c10::isIntegralType(self.scalar_type(), true);
+  TORCH_CHECK_NOT_IMPLEMENTED(is_integral || result.is_fresh() ||
+                                  !c10::isIntegralType(result.tensor().scalar_type(), true),
+                              "\"nansum_cpu\" not implemented for an integral result");
+  Tensor numbers = is_integral ? self : at::where(self.isnan(), Scalar(0), self);
   return headrace::sum(result, numbers, dims, keepdim, dtype);
 }
 

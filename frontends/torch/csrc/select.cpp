@@ -371,7 +371,7 @@ Tensor roll(const Tensor &self, IntArrayRef shifts, IntArrayRef dims) {
     return self.clone();
   Tensor out = self;
   for (size_t i = 0; i < dims.size(); ++i) {
-    int64_t along = at::maybe_wrap_dim(dims[i], self.dim()), size = self.dim() == 0 ? 1 : self.size(along);
+    int64_t along = at::maybe_wrap_dim(dims[i], self.dim(), false), size = self.dim() == 0 ? 1 : self.size(along);
     int64_t start = size == 0 ? 0 : ((size - shifts[i]) % size + size) % size;
     if (start != 0)
       out = at::cat({out.narrow(along, start, size - start), out.narrow(along, 0, start)}, along);

@@ -50,27 +50,27 @@ Tensor round_decimals(Result result, const Tensor &self, int64_t decimals) {
 }
 
 // The 16 bits of numbers as integers in the order of the numbers: below zero they count down.
-static Tensor bfloat_place(const Tensor &x) {
+static Tensor place_of(const Tensor &x) {
   Tensor bits = to_type(x.contiguous().view(ScalarType::Short), ScalarType::Int);
   return at::where(bits.lt(0), bits.bitwise_and(0x7fff).neg(), bits);
 }
 
-static Tensor next_bfloat(const Tensor &x, const Tensor &y) {
-  Tensor from = bfloat_place(x), to = bfloat_place(y), at = from + (to - from).sign();
+static Tensor next_half(const Tensor &x, const Tensor &y) {
+  Tensor from = place_of(x), to = place_of(y), at = from + (to - from).sign();
   Tensor sign = at::where(from.eq(to), y.signbit(), from.lt(0)); // of zero
   Tensor bits = at::where(at.lt(0).logical_or(at.eq(0).logical_and(sign)), at.abs().bitwise_or(0x8000), at);
-  Tensor next = to_type(bits, ScalarType::Short).view(ScalarType::BFloat16);
+  Tensor next = to_type(bits, ScalarType::Short).view(x.scalar_type());
   return at::where(x.isnan().logical_or(y.isnan()), x + y, next);
 }
 
 Tensor nextafter(Result result, const Tensor &self, const Tensor &other) {
   const Operand both[] = {self, other};
   ScalarType type = promote(both, 2);
-  TORCH_CHECK_NOT_IMPLEMENTED(type == ScalarType::Float || type == ScalarType::Double || type == ScalarType::BFloat16,
-                              "\"nextafter\" not implemented for '", type, "'");
-  if (type == ScalarType::BFloat16)
-    return result.give(next_bfloat(self.expand(at::infer_size(self.sizes(), other.sizes())), other));
-  return pointwise(result, HR_OP_NEXTAFTER, Rule::Same, self, other);
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(type), "\"nextafter\" not implemented for '", type, "'");
+  if (type != ScalarType::BFloat16 && type != ScalarType::Half)
+    return pointwise(result, HR_OP_NEXTAFTER, Rule::Same, self, other);
+  at::DimVector sizes = at::infer_size_dimvector(self.sizes(), other.sizes());
+  return result.give(next_half(to_type(self, type).expand(sizes), to_type(other, type)));
 }
 
 Tensor heaviside(Result result, const Tensor &self, const Tensor &values) {
@@ -82,7 +82,7 @@ Tensor heaviside(Result result, const Tensor &self, const Tensor &values) {
   return pointwise(result, HR_OP_HEAVISIDE, Rule::Same, self, values);
 }
 
-static double largest_of(ScalarType type) {
+double largest_of(ScalarType type) {
   switch (type) {
     case ScalarType::Half:
     case ScalarType::ComplexHalf:
@@ -144,6 +144,7 @@ Tensor mvlgamma(Result result, const Tensor &self, int64_t p) {
 // ---- results of others, in a place that the user gave
 
 Tensor narrow_copy(Result result, const Tensor &self, int64_t dim, int64_t start, int64_t length) {
+  TORCH_CHECK(dim < self.dim(), "Expected dim < self.dim(), but got ", dim, " and ", self.dim());
   return result.give(self.narrow(dim, start, length).clone(at::MemoryFormat::Contiguous));
 }
 

@@ -341,6 +341,10 @@ Scalar local_scalar(const Tensor &self) {
     HEADRACE_CASE(c10::complex<float>, ComplexFloat)
     HEADRACE_CASE(c10::complex<double>, ComplexDouble)
 #undef HEADRACE_CASE
+    case ScalarType::ComplexHalf: {
+      const auto *half = reinterpret_cast<const c10::complex<c10::Half> *>(bytes);
+      return Scalar(c10::complex<double>(half->real(), half->imag()));
+    }
     default:
       TORCH_CHECK(false, "headrace: no number of dtype ", self.scalar_type());
   }
