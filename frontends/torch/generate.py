@@ -19,21 +19,23 @@ RULES = "same|number|float|compare|logical|where|part"
 
 
 def read_schemas():
-    """Returns {full name: (schema, fields)} of native_functions.yaml: fields are structured, const, dispatch keys."""
+    """{full name: (schema, fields)} of native_functions.yaml: fields are structured, const, dispatch keys, functions by keys."""
     path = os.path.join(os.path.dirname(torchgen.__file__), "packaged/ATen/native/native_functions.yaml")
     schemas, fields = {}, None
     with open(path, encoding="utf-8") as file:
         for line in file:
             if line.startswith("- func:"):
                 schema = FunctionSchema.parse(line[7:].strip().strip("'\""))
-                fields = {"structured": False, "const": False, "dispatch": []}
+                fields = {"structured": False, "const": False, "dispatch": [], "functions": []}
                 schemas[str(schema.name)] = (schema, fields)
             elif fields is not None and re.match(r"  (structured: True|structured_delegate:)", line):
                 fields["structured"] = True
             elif fields is not None and line.startswith("  use_const_ref_for_mutable_tensors: True"):
                 fields["const"] = True
-            elif fields is not None and (match := re.match(r"    ([A-Z][A-Za-z0-9, ]*):", line)):
-                fields["dispatch"] += match.group(1).replace(" ", "").split(",")
+            elif fields is not None and (match := re.match(r"    ([A-Z][A-Za-z0-9, ]*): *(\w*)", line)):
+                keys = match.group(1).replace(" ", "").split(",")
+                fields["dispatch"] += keys
+                fields["functions"].append((keys, match.group(2)))
     return schemas
 
 

@@ -5,6 +5,7 @@
 // fail like indices out of range.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_embedding_bag_sparse_backward.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -117,8 +118,9 @@ Tensor embedding_bag_backward(const Tensor &grad, const Tensor &index_list, cons
 Tensor embedding_bag_sparse_backward(const Tensor &grad, const Tensor &indices, const Tensor &bags, const Tensor &sizes,
                                      const Tensor &best, int64_t rows, bool by_frequency, int64_t mode, bool sparse,
                                      const OptionalTensor &factors, int64_t padding) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!sparse,
-                              "headrace: sparse gradients of embedding bags are not implemented; use sparse=False");
+  if (sparse) // torch's formula, which does not look at offsets
+    return at::_embedding_bag_sparse_backward(grad, indices, sizes, bags, sizes, rows, by_frequency, mode, factors,
+                                              padding);
   return embedding_bag_backward(grad, indices, bags, sizes, best, rows, by_frequency, mode, factors, padding);
 }
 

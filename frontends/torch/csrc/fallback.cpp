@@ -127,7 +127,7 @@ c10::IValue value_to_host(const c10::IValue &value) {
 void write_back(const Tensor &copy, const Tensor &original) {
   if (!original.defined() || !is_on_device(original))
     return;
-  if (!original.sizes().equals(copy.sizes()))
+  if (!original.sizes().equals(copy.sizes()) && original.layout() == at::kStrided)
     original.resize_(copy.sizes());
   original.copy_(copy);
 }
@@ -151,6 +151,21 @@ const c10::IValue *same_argument(const c10::FunctionSchema &schema, const c10::A
       return &originals[i];
   }
   return nullptr;
+}
+
+// The host's key for these arguments: of the layout that leads among them.
+c10::DispatchKey host_key(const std::vector<c10::IValue> &arguments) {
+  c10::DispatchKeySet keys;
+  for (const c10::IValue &value : arguments) {
+    if (value.isTensor() && value.toTensor().defined())
+      keys = keys | value.toTensor().key_set();
+    else if (value.isTensorList())
+      for (const Tensor &tensor : value.toTensorVector())
+        keys = keys | tensor.key_set();
+  }
+  return keys.has(c10::DispatchKey::SparseCsrCPU) ? c10::DispatchKey::SparseCsrCPU
+         : keys.has(c10::DispatchKey::SparseCPU)  ? c10::DispatchKey::SparseCPU
+                                                  : c10::DispatchKey::CPU;
 }
 
 c10::IValue value_to_device(const c10::IValue &value) {
@@ -177,7 +192,7 @@ void run_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
     copies.push_back(value_to_host(originals[i]));
     (*stack)[start + i] = copies.back();
   }
-  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  op.redispatchBoxed(c10::DispatchKeySet(host_key(copies)), stack);
   for (size_t i = 0; i < argument_count; ++i) {
     const c10::AliasInfo *info = schema.arguments()[i].alias_info();
     if (info != nullptr && info->isWrite())
@@ -192,6 +207,14 @@ void run_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+}
+
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+}
+
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
 }
 

@@ -204,6 +204,12 @@ Tensor mvlgamma(Result result, const Tensor &self, int64_t p);
 Tensor narrow_copy(Result result, const Tensor &self, int64_t dim, int64_t start, int64_t length);
 Tensor efficient_zeros(IntArrayRef size, std::optional<ScalarType> dtype, std::optional<at::Device> device);
 
+// ---- compressed.cpp: sparse tensors, beside what is registered there
+Tensor coo_to_csr(Result result, const Tensor &rows, int64_t count, bool out_int32);
+Tensor csr_to_coo(Result result, const Tensor &starts, const Tensor &columns, bool out_int32, bool transpose);
+void validate_compressed(bool is_rows, const Tensor &starts, const Tensor &columns, int64_t compressed_dim, int64_t dim,
+                         int64_t count);
+
 // ---- scan.cpp
 Tensor cumprod(Result result, const Tensor &self, int64_t dim, std::optional<ScalarType> dtype);
 Tensor logcumsumexp(Result result, const Tensor &self, int64_t dim);

@@ -593,6 +593,7 @@ def _tensor_text(tensor, *, tensor_contents=None):
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "headrace"
     if (
         plain
+        and tensor.layout == torch.strided
         and tensor_contents is None
         and tensor.numel() > 0
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)

@@ -1,0 +1,200 @@
+// compressed.cpp: sparse matrices whose rows lie one after the other (CSR), as far as torch writes functions for each backend
+// by itself. See sparse.cpp: elements are given by row and column there, and most of this is a conversion to that.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_sparse_sparse_matmul.h>
+#include <ATen/ops/_validate_compressed_sparse_indices.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/nonzero.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/repeat_interleave.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/sparse_csr_tensor.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <torch/library.h>
+
+#include "sparse.h"
+
+namespace headrace {
+
+// ---- where rows begin, and the row of each element
+
+Tensor coo_to_csr(Result result, const Tensor &rows, int64_t count, bool out_int32) {
+  Tensor starts = at::searchsorted(rows.contiguous(), at::arange(count + 1, rows.options()));
+  return result.give(to_type(starts, out_int32 ? ScalarType::Int : ScalarType::Long));
+}
+
+Tensor csr_to_coo(Result result, const Tensor &starts, const Tensor &columns, bool out_int32, bool transpose) {
+  int64_t batch_dims = starts.dim() - 1, rows = starts.size(-1) - 1, elements = columns.size(-1);
+  Tensor counts = (starts.narrow(-1, 1, rows) - starts.narrow(-1, 0, rows)).to(ScalarType::Long);
+  Tensor numbers = at::arange(rows, counts.options()).expand(counts.sizes()).reshape({-1});
+  Tensor row_of = at::repeat_interleave(numbers, counts.reshape({-1})),
+         column_of = columns.reshape({-1}).to(ScalarType::Long);
+  std::vector<Tensor> parts;
+  if (batch_dims > 0) {
+    Tensor batch = at::nonzero(at::ones(starts.sizes().slice(0, batch_dims), counts.options())).t();
+    for (const Tensor &part : at::repeat_interleave(batch, elements, 1).unbind())
+      parts.push_back(part);
+  }
+  parts.push_back(transpose ? column_of : row_of);
+  parts.push_back(transpose ? row_of : column_of);
+  return result.give(to_type(at::stack(parts), out_int32 ? ScalarType::Int : ScalarType::Long));
+}
+
+// The host looks at them: what is refused here is refused at once.
+void validate_compressed(bool is_rows, const Tensor &starts, const Tensor &columns, int64_t compressed_dim, int64_t dim,
+                         int64_t count) {
+  at::_validate_compressed_sparse_indices(is_rows, starts.cpu(), columns.cpu(), compressed_dim, dim, count);
+}
+
+namespace {
+
+struct Elements {
+  Tensor rows, columns, values;
+  explicit Elements(const Tensor &matrix) {
+    TORCH_CHECK_NOT_IMPLEMENTED(matrix.layout() == at::kSparseCsr && matrix.dim() == 2 && matrix.values().dim() == 1,
+                                "headrace: only sparse matrices compressed by rows (CSR) are computed with, not ",
+                                matrix.layout(), " of ", matrix.dim(), " dimensions");
+    Tensor both = csr_to_coo(Result::fresh(), matrix.crow_indices(), matrix.col_indices(), false, false);
+    rows = both[0], columns = both[1], values = matrix.values();
+  }
+};
+
+Tensor csr_like(const Tensor &matrix, const Tensor &values) {
+  return at::sparse_csr_tensor(matrix.crow_indices(), matrix.col_indices(), values, matrix.sizes(),
+                               matrix.options().dtype(values.scalar_type()));
+}
+
+// What was made takes the place of `out`.
+Tensor &give(Tensor &out, const Tensor &made) {
+  if (out.layout() == at::kStrided)
+    Result::out(out).give(made);
+  else
+    out.resize_as_sparse_(made).copy_(made);
+  return out;
+}
+
+Tensor &add_out(const Tensor &self, const Tensor &other, const Scalar &alpha, Tensor &out) {
+  if (self.layout() == at::kStrided)
+    return give(out, self.add(other.to_sparse(), alpha));
+  TORCH_CHECK(other.layout() == self.layout(), "add: expected two tensors of layout ", self.layout(), ", got ",
+              other.layout());
+  return give(out, self.to_sparse().add(other.to_sparse(), alpha).coalesce().to_sparse(self.layout()));
+}
+
+Tensor with_coordinates(const Tensor &matrix) {
+  return matrix.layout() == at::kStrided ? matrix : matrix.to_sparse();
+}
+
+// A product of two matrices of which one is sparse at least; sparse when both are.
+Tensor product_of(const Tensor &left, const Tensor &right) {
+  TORCH_CHECK(left.dim() == 2 && right.dim() == 2 && left.size(1) == right.size(0),
+              "mat1 and mat2 shapes cannot be multiplied (", left.sizes(), " and ", right.sizes(), ")");
+  Tensor a = with_coordinates(left), b = with_coordinates(right);
+  if (a.is_sparse() && b.is_sparse())
+    return at::_sparse_sparse_matmul(a, b);
+  TORCH_CHECK(a.is_sparse() || b.is_sparse(), "addmm: expected a sparse matrix");
+  const Tensor &sparse = a.is_sparse() ? a : b;
+  Tensor rows = sparse._indices()[0], columns = sparse._indices()[1];
+  if (a.is_sparse())
+    return rows_times(rows, columns, sparse._values(), b, a.size(0));
+  return rows_times(columns, rows, sparse._values(), a.t(), b.size(1)).t();
+}
+
+Tensor &addmm_out(const Tensor &self, const Tensor &matrix, const Tensor &other, const Scalar &beta,
+                  const Scalar &alpha, Tensor &out) {
+  Tensor product = product_of(matrix, other);
+  if (out.layout() == at::kStrided)
+    return give(out, scaled_sum(self.to_dense(), product.to_dense(), beta, alpha));
+  TORCH_CHECK(product.is_sparse(), "addmm: the product of a sparse and a strided matrix is strided, not ",
+              out.layout());
+  Tensor sum = product * alpha;
+  if (!beta.equal(0))
+    sum = (with_coordinates(self) * beta + sum).coalesce();
+  return give(out, sum.to_sparse(out.layout()));
+}
+
+Tensor &addmv_out(const Tensor &self, const Tensor &matrix, const Tensor &vector, const Scalar &beta,
+                  const Scalar &alpha, Tensor &out) {
+  TORCH_CHECK(vector.dim() == 1 && matrix.size(1) == vector.size(0), "size mismatch, got mat (", matrix.size(0), "x",
+              matrix.size(1), "), vec (", vector.sizes(), ")");
+  Elements e(matrix);
+  Tensor product = rows_times(e.rows, e.columns, e.values, vector.unsqueeze(1), matrix.size(0)).squeeze(1);
+  return give(out, scaled_sum(self, product, beta, alpha));
+}
+
+// beta self + alpha (a b) where self has elements.
+Tensor sampled_addmm(const Tensor &self, const Tensor &a, const Tensor &b, const Scalar &beta, const Scalar &alpha) {
+  TORCH_CHECK(a.dim() == 2 && b.dim() == 2, "sampled_addmm: Expected mat1 and mat2 to be matrices, got ", a.dim(),
+              "-D and ", b.dim(), "-D tensors");
+  TORCH_CHECK(a.size(1) == b.size(0) && self.size(0) == a.size(0) && self.size(1) == b.size(1),
+              "sampled_addmm: mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x", a.size(1), " and ",
+              b.size(0), "x", b.size(1), ") into ", self.sizes());
+  Elements e(self);
+  Tensor products = (a.index_select(0, e.rows) * b.t().index_select(0, e.columns)).sum(1);
+  return csr_like(self, scaled_sum(e.values, products, beta, alpha));
+}
+
+Tensor &sampled_addmm_out(const Tensor &self, const Tensor &a, const Tensor &b, const Scalar &beta, const Scalar &alpha,
+                          Tensor &out) {
+  TORCH_CHECK(out.layout() == at::kSparseCsr, "sampled_addmm: Expected result to have sparse csr layout, but got ",
+              out.layout());
+  return give(out, sampled_addmm(self, a, b, beta, alpha));
+}
+
+// ---- products whose sums are other reductions
+
+Tensor counts_of(const Elements &e, int64_t rows, const Tensor &like) {
+  Tensor counts = at::zeros({rows}, like.options()).index_add(0, e.rows, at::ones(e.rows.sizes(), like.options()));
+  return counts.clamp_min(1).unsqueeze(1);
+}
+
+// The results, and for a largest or smallest one the element that it came from (one past the last: none).
+Tensor2 product_reduce(const Tensor &self, const Tensor &dense, std::string_view reduce) {
+  Elements e(self);
+  int64_t rows = self.size(0), count = e.values.numel();
+  Tensor terms = e.values.unsqueeze(1) * dense.index_select(0, e.columns), none;
+  if (reduce == "sum" || reduce == "mean") {
+    Tensor sums = add_at(at::zeros({rows, dense.size(1)}, dense.options()), e.rows, terms);
+    return {reduce == "sum" ? sums : sums / counts_of(e, rows, dense), at::zeros({0}, e.rows.options())};
+  }
+  Tensor places = e.rows.unsqueeze(1).expand_as(terms);
+  Tensor best = at::zeros({rows, dense.size(1)}, dense.options()).scatter_reduce(0, places, terms, reduce, false);
+  Tensor is_best = terms.eq(best.index_select(0, e.rows)), last = at::zeros(best.sizes(), e.rows.options()) + count;
+  Tensor numbers = at::where(is_best, at::arange(count, e.rows.options()).unsqueeze(1), Scalar(count));
+  return {best, last.scatter_reduce(0, places, numbers, "amin", true)};
+}
+
+Tensor2 product_reduce_backward(const Tensor &self, const Tensor &grad, const Tensor &dense, std::string_view reduce,
+                                const Tensor &from, std::array<bool, 2> wanted) {
+  Elements e(self);
+  int64_t count = e.values.numel();
+  Tensor reached = grad; // by element, what its terms get
+  if (reduce == "mean")
+    reached = grad / counts_of(e, self.size(0), grad);
+  reached = reached.index_select(0, e.rows);
+  if (reduce == "amax" || reduce == "amin")
+    reached = reached *
+              from.index_select(0, e.rows).eq(at::arange(count, e.rows.options()).unsqueeze(1)).to(grad.scalar_type());
+  Tensor by_values, by_dense;
+  if (wanted[0])
+    by_values = csr_like(self, (reached * dense.index_select(0, e.columns)).sum(1));
+  if (wanted[1])
+    by_dense = add_at(at::zeros(dense.sizes(), dense.options()), e.columns, reached * e.values.unsqueeze(1));
+  return {by_values, by_dense};
+}
+
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+  m.impl("add.out", &add_out);
+  m.impl("addmm.out", &addmm_out);
+  m.impl("addmv.out", &addmv_out);
+  m.impl("sparse_sampled_addmm", &sampled_addmm);
+  m.impl("sparse_sampled_addmm.out", &sampled_addmm_out);
+  m.impl("_sparse_mm_reduce_impl", &product_reduce);
+  m.impl("_sparse_mm_reduce_impl_backward", &product_reduce_backward);
+}
+
+} // namespace
+} // namespace headrace
