@@ -8,7 +8,8 @@
  * A provider that wants its operands dense, or no bias, need not know how to copy or to add: loops do that, on every device and in
  * every dtype, and fuse with what is around them. Of all sets of operands that could be copied, channels first or last, the
  * one that moves the fewest elements and that some provider takes is chosen. None: the contraction itself becomes loops.
- * The value before bias is rounded to the output's dtype.
+ * A bias for each channel or column is copied where that is enough; else f16 and bf16 are added to it in f32, if some provider has
+ * such products, so that the result is rounded once; else the product is rounded before it.
  *
  * Gradients of convolutions whose windows are one element see every stride-th element alone. Where no dress helps, they are those of a
  * stride of 1 on these elements:
@@ -19,14 +20,19 @@
  *
  * Contractions of 16-bit numbers that nobody takes in their dtype are computed in f32 by whoever takes that, bias included, and rounded once.
  */
+#include <string.h>
+
 #include "core/lower.h"
 
 enum { OPERANDS = 3, OUT = 2, MASKS = 1 << OPERANDS };
 
-/* Which operands are copied, and how the copies lie. */
+typedef enum way_of_bias { BIAS_INSIDE, BIAS_IN_F32, BIAS_BEHIND, BIAS_WAYS } way_of_bias;
+
+/* Which operands are copied, how the copies lie, and where bias is added. */
 typedef struct dress {
   unsigned mask;
   bool channels_last;
+  way_of_bias bias;
 } dress;
 
 static bool is_convolution(hr_op op) {
@@ -49,28 +55,67 @@ static void lie_dense(hr_operand *x, bool channels_last, int64_t *strides) {
   x->offset = 0;
 }
 
-/* Whether a provider takes the node without bias and so dressed. */
+/* One number for each element of the last dim: it may lie dense, under all rows. */
+static bool is_vector(hr_operand bias) {
+  for (int d = 0; d < bias.rank - 1; ++d) {
+    if (bias.strides[d] != 0 && bias.dims[d] != 1) {
+      return false;
+    }
+  }
+  return bias.kind == HR_OPERAND_VALUE && bias.rank > 0 && bias.term_count == 0 && bias.bound_count == 0;
+}
+
+static void lie_as_vector(hr_operand *bias, int64_t *strides) {
+  for (int d = 0; d < bias->rank; ++d) {
+    strides[d] = d == bias->rank - 1;
+  }
+  bias->strides = strides;
+  bias->offset = 0;
+}
+
+static bool is_possible(const hr_node *node, way_of_bias way) {
+  hr_operand bias = hr_node_input(node, OUT);
+  hr_dtype dtype = node->outputs[0].dtype;
+  switch (way) {
+    case BIAS_INSIDE:
+      return hr_is_present(bias) && is_vector(bias);
+    case BIAS_IN_F32:
+      return hr_is_present(bias) && (dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16);
+    default:
+      return true;
+  }
+}
+
+/* Whether a provider takes the node so dressed. */
 static bool is_taken(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node, dress how) {
-  int64_t strides[OPERANDS][HR_RANK_MAX];
-  hr_operand operands[OPERANDS] = {node->inputs[0], node->inputs[1], node->outputs[0]};
+  int64_t strides[OPERANDS + 1][HR_RANK_MAX];
+  hr_operand operands[OPERANDS] = {node->inputs[0], node->inputs[1], node->outputs[0]}, inputs[OUT + 1];
   for (int i = 0; i < OPERANDS; ++i) {
     if ((how.mask >> i & 1u) != 0) {
       lie_dense(&operands[i], how.channels_last, strides[i]);
     }
   }
   hr_node dressed = *node;
-  dressed.input_count = OUT;
-  dressed.inputs = operands;
+  dressed.input_count = how.bias == BIAS_INSIDE ? OUT + 1 : OUT;
+  dressed.inputs = inputs;
   dressed.outputs = &operands[OUT];
+  memcpy(inputs, operands, OUT * sizeof *inputs);
+  if (how.bias == BIAS_INSIDE) {
+    inputs[OUT] = node->inputs[OUT];
+    lie_as_vector(&inputs[OUT], strides[OPERANDS]);
+  } else if (how.bias == BIAS_IN_F32) {
+    operands[OUT].dtype = HR_DTYPE_F32;
+  }
   return keeps(ctx, b->program, &dressed);
 }
 
-/* False: no dress helps. */
-static bool choose(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node, dress *out_dress) {
+/* The dress with bias there that moves the fewest elements. False: none helps. */
+static bool choose_with(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node, way_of_bias bias,
+                        dress *out_dress) {
   const hr_operand *operands[OPERANDS] = {&node->inputs[0], &node->inputs[1], &node->outputs[0]};
   int64_t least = INT64_MAX;
   for (unsigned choice = 0; choice < 2 * MASKS; ++choice) {
-    dress how = {.mask = choice / 2, .channels_last = choice % 2 != 0};
+    dress how = {.mask = choice / 2, .channels_last = choice % 2 != 0, .bias = bias};
     int64_t cost = 0;
     for (int i = 0; i < OPERANDS; ++i) {
       cost += (how.mask >> i & 1u) != 0 ? hr_operand_count(*operands[i]) : 0;
@@ -82,6 +127,15 @@ static bool choose(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_no
     }
   }
   return least < INT64_MAX;
+}
+
+static bool choose(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node, dress *out_dress) {
+  for (int way = 0; way < BIAS_WAYS; ++way) {
+    if (is_possible(node, (way_of_bias)way) && choose_with(b, keeps, ctx, node, (way_of_bias)way, out_dress)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 /* A dense temporary of the operand's dims. */
@@ -97,8 +151,26 @@ static hr_operand make_temp(hr_builder *b, hr_operand like, bool channels_last) 
   return channels_last && hr_is_present(memory) ? hr_view_permute(b, memory, order) : memory;
 }
 
+/* The bias of all rows, dense. */
+static hr_operand make_vector(hr_builder *b, hr_operand bias) {
+  int last = bias.rank - 1;
+  if (bias.strides[last] == 1 || bias.dims[last] == 1) {
+    return bias;
+  }
+  hr_operand vector = bias;
+  for (int d = 0; d < last; ++d) {
+    vector = hr_view_remove(b, vector, 0);
+  }
+  if (!hr_is_present(vector)) {
+    return vector;
+  }
+  hr_operand memory = hr_build_temp_like(b, vector, bias.dtype);
+  hr_emit1(b, HR_OP_COPY, memory, vector);
+  return hr_view_broadcast(b, memory, bias.rank, bias.dims);
+}
+
 static void emit(hr_builder *b, const hr_node *node, dress how) {
-  hr_operand inputs[OUT], out = node->outputs[0], bias = hr_node_input(node, OUT), value = out;
+  hr_operand inputs[OUT + 1], out = node->outputs[0], bias = hr_node_input(node, OUT), value = out;
   for (int i = 0; i < OUT; ++i) {
     inputs[i] = node->inputs[i];
     if ((how.mask >> i & 1u) != 0) {
@@ -106,13 +178,16 @@ static void emit(hr_builder *b, const hr_node *node, dress how) {
       hr_emit1(b, HR_OP_COPY, inputs[i], node->inputs[i]);
     }
   }
-  if ((how.mask >> OUT & 1u) != 0) {
-    value = make_temp(b, out, how.channels_last);
+  bool is_apart = (how.mask >> OUT & 1u) != 0 || how.bias == BIAS_IN_F32;
+  value.dtype = how.bias == BIAS_IN_F32 ? HR_DTYPE_F32 : out.dtype;
+  value = is_apart ? make_temp(b, value, how.channels_last) : value;
+  if (how.bias == BIAS_INSIDE) {
+    inputs[OUT] = make_vector(b, bias);
   }
-  hr_emit_node(b, node->op, OUT, inputs, 1, &value, node->int_count, node->ints);
-  if (hr_is_present(bias)) {
+  hr_emit_node(b, node->op, how.bias == BIAS_INSIDE ? OUT + 1 : OUT, inputs, 1, &value, node->int_count, node->ints);
+  if (how.bias != BIAS_INSIDE && hr_is_present(bias)) {
     hr_emit2(b, HR_OP_ADD, out, value, is_convolution(node->op) ? hr__along(b, bias, out.rank, 1) : bias);
-  } else if ((how.mask >> OUT & 1u) != 0) {
+  } else if (is_apart) {
     hr_emit1(b, HR_OP_COPY, out, value);
   }
 }

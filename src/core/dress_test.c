@@ -179,19 +179,45 @@ HR_TEST(what_nobody_takes_becomes_loops) {
   HR_ASSERT_EQ(s.contractions, 0);
 }
 
-HR_TEST(f16_rounds_before_bias) {
+static bool takes_dense_bias(void *ctx, const hr_program *program, const hr_node *node) {
+  (void)ctx, (void)program;
+  const hr_operand *bias = node->input_count > 2 ? &node->inputs[2] : NULL;
+  return bias != NULL && bias->strides[bias->rank - 1] == 1 && dense_operands(node, false) == 7;
+}
+
+HR_TEST(bias_that_is_a_vector_is_copied_where_that_is_enough) {
+  check_counts("%3:f32[4,6]{6,1}+0 = matmul(%0:f32[4,5]{5,1}+0, %1:f32[5,6]{6,1}+0, %2:f32[4,6]{0,2}+3)",
+               takes_dense_bias, (shown){1, 1, 0});
+  check_counts("%3:f32[4,6]{6,1}+0 = matmul(%0:f32[4,5]{1,4}+0, %1:f32[5,6]{6,1}+0, %2:f32[6]{1}+3)", takes_dense_bias,
+               (shown){1, 1, 0});
+  check_counts("%3:f32[2,6,3,4]{72,12,4,1}+0 = conv(%0:f32[2,5,5,5]{125,25,5,1}+0, %1:f32[6,5,3,2]{30,6,2,1}+0, "
+               "%2:f32[6]{2}+1) ints(2, 1, 1, 0, 0, 1, 1, 1)",
+               takes_dense_bias, (shown){1, 1, 0});
+}
+
+static bool takes_one_type(void *ctx, const hr_program *program, const hr_node *node) {
+  return takes_dense(ctx, program, node) && node->outputs[0].dtype == node->inputs[0].dtype;
+}
+
+/* 2,049 + 1: f16 holds the sum, and not the product. */
+static float product_and_bias(hr_keep_fn keeps) {
   hr_program program, expanded;
   HR_ASSERT_OK(hr_program_parse("buffer %0 64 live\nbuffer %1 64 live\nbuffer %2 64 live\nbuffer %3 64 live\n"
                                 "%3:f16[1,1]{1,1}+0 = matmul(%0:f16[1,2]{2,1}+0, %1:f16[2,1]{1,1}+0, %2:f16[1]{1}+0)",
                                 &program));
-  HR_ASSERT_OK(hr_expand(&program, takes_dense, NULL, &expanded));
+  HR_ASSERT_OK(hr_expand(&program, keeps, NULL, &expanded));
   uint16_t memory[4][32] = {
       {hr_f32_to_f16(2048), hr_f32_to_f16(1)}, {hr_f32_to_f16(1), hr_f32_to_f16(1)}, {hr_f32_to_f16(1)}};
   void *addresses[4] = {memory[0], memory[1], memory[2], memory[3]};
   HR_ASSERT_OK(hr_program_evaluate(&expanded, addresses, NULL));
-  HR_ASSERT_NEAR(hr_f16_to_f32(memory[3][0]), 2048, 0);
   hr_program_fini(&expanded);
   hr_program_fini(&program);
+  return hr_f16_to_f32(memory[3][0]);
+}
+
+HR_TEST(f16_is_rounded_once_where_a_provider_has_f32_products) {
+  HR_ASSERT_NEAR(product_and_bias(takes_dense), 2050, 0);
+  HR_ASSERT_NEAR(product_and_bias(takes_one_type), 2048, 0);
 }
 
 static bool takes_dense_f32(void *ctx, const hr_program *program, const hr_node *node) {

@@ -5,6 +5,7 @@ memory (transposed, strided, sliced, expanded), empty tensors, NaN and infinitie
 differentiates both by the same random gradients.
 """
 
+import contextlib
 import math
 
 import pytest
@@ -925,6 +926,51 @@ def test_attention_with_masks():
     check_summed(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m.detach()), q, k, v, bias, factor=5)
     check_summed(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m), q, k, v, bias, factor=5)
     check_summed(F.scaled_dot_product_attention, q, k, v, factor=5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_twice_differentiated(causal):
+    """Against torch's composite, the only one of its ways that has a second derivative."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    shapes = ((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6), (5, 7))
+    found = []
+    for device in ("cpu", DEVICE):
+        parts = [numbers(s, torch.float64, i).to(device).requires_grad_() for i, s in enumerate(shapes)]
+        mask = None if causal else parts.pop()
+        with sdpa_kernel(SDPBackend.MATH) if device == "cpu" else contextlib.nullcontext():
+            y = F.scaled_dot_product_attention(*parts[:3], mask, is_causal=causal)
+        inputs = parts[:3] if causal else [*parts, mask]
+        first = torch.autograd.grad(y.sin().sum(), inputs, create_graph=True)
+        found.append([*first, *torch.autograd.grad(sum(g.square().sum() for g in first), inputs)])
+    for cpu, ours in zip(*found):
+        assert_same(ours, cpu, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.device_only
+def test_attention_with_dropout_twice_differentiated():
+    """The mask is drawn again: with v the rows of 1, the gradient of v is the weights that were kept."""
+    q, k = (numbers((1, 2, 5, 4), torch.float64, i).to(DEVICE).requires_grad_() for i in range(2))
+    v = torch.eye(5, dtype=torch.float64, device=DEVICE).expand(1, 2, 5, 5).contiguous().requires_grad_()
+    y = F.scaled_dot_product_attention(q, k, v, dropout_p=0.4)
+    once = torch.autograd.grad(y.sum(), [q, v], retain_graph=True)
+    again = torch.autograd.grad(y.sum(), [q, v], create_graph=True)
+    for a, b in zip(once, again):
+        assert_same(b, a, rtol=1e-9, atol=1e-11)
+    assert torch.autograd.grad(again[0].sum(), [k])[0].isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_narrow_products_are_rounded_once(dtype):
+    """A sum that the dtype holds of a product that it does not hold, whatever the strides of the bias, and with factors."""
+    big = 2048.0 if dtype == torch.float16 else 256.0
+    a, b = torch.tensor([[big, 1.0]] * 3, dtype=dtype, device=DEVICE), torch.ones(2, 4, dtype=dtype, device=DEVICE)
+    ones = torch.ones(3, 8, dtype=dtype, device=DEVICE)
+    for bias in (ones[0, :4], ones[0, ::2], ones[:, :4], ones[:, ::2]):
+        assert (torch.addmm(bias, a, b) == big + 2).all()
+        assert (torch.addmm(bias, a, b, beta=-1) == big).all()
+        assert (torch.baddbmm(bias.expand(3, 4)[None], a[None], b[None]) == big + 2).all()
+        assert (F.linear(a, b.T, bias) == big + 2).all() if bias.dim() == 1 else True
 
 
 def test_attention_dropout_is_unbiased():

@@ -422,7 +422,13 @@ Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, c
     record_matmul(a, b, self, out);
     return result.end(out);
   }
-  Tensor product = matmul(Result::fresh(), rank, a, b);
+  bool is_narrow = out.scalar_type() == ScalarType::Half || out.scalar_type() == ScalarType::BFloat16;
+  Tensor product =
+      new_tensor(sizes, is_narrow ? ScalarType::Float : out.scalar_type()); // rounded once, behind the factors
+  if (a.size(-1) == 0)
+    fill_with(product, 0);
+  else
+    record_matmul(a, b, std::nullopt, product);
   if (beta.equal(0)) {
     pointwise(Result::out(out), HR_OP_MUL, Rule::Same, product, alpha);
   } else {

@@ -635,7 +635,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
 };
 
-// Which attention torch takes: ours (4, "overrideable") where a row serves it, else the composite.
+// Which attention torch takes: ours (4, "overrideable") where a row serves it, else the composite: as on torch's CPU device also for
+// the gradient of a narrow mask, which the composite computes in float32.
 int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const std::optional<Tensor> &mask,
                          double, bool causal, std::optional<double>, bool) {
   bool fits = query.dim() == 4 && key.dim() == 4 && value.dim() == 4 && at::isFloatingType(query.scalar_type()) &&
@@ -644,7 +645,9 @@ int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &v
               key.size(0) == value.size(0) && key.size(2) == value.size(2) && query.size(3) == key.size(3) &&
               query.numel() > 0 && key.numel() > 0 && value.numel() > 0;
   bool has_mask = mask.has_value() && mask->defined();
-  return fits && !(has_mask && causal) ? 4 : 0;
+  bool is_narrow = query.scalar_type() == ScalarType::Half || query.scalar_type() == ScalarType::BFloat16;
+  bool learns_mask = has_mask && mask->requires_grad() && at::GradMode::is_enabled();
+  return fits && !(has_mask && causal) && !(is_narrow && learns_mask) ? 4 : 0;
 }
 
 struct Registration {

@@ -386,7 +386,8 @@ Tensor unfold_backward(const Tensor &grad, IntArrayRef sizes, int64_t dim, int64
     return out;
   Tensor whole = out.dim() == 0 ? out.view({1}) : out;
   int64_t count = grad.dim() == whole.dim() ? 1 : grad.size(along);
-  for (int64_t k = 0; k < size; ++k) { // windows overlap, the k-th elements of all of them do not
+  for (int64_t k = size - 1; k >= 0;
+       --k) { // windows overlap, the k-th elements of all of them do not; the first window first
     Tensor part = whole.slice(along, k, k + (count - 1) * step + 1, step), from = grad.select(-1, k);
     pointwise(Result::inplace(part), HR_OP_ADD, Rule::Same, part, from.view(part.sizes()));
   }

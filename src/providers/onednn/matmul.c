@@ -89,10 +89,16 @@ static bool is_row_bias(const hr_operand *bias) {
   return bias->rank >= 1 && (bias->strides[bias->rank - 1] == 1 || bias->dims[bias->rank - 1] == 1);
 }
 
+/* Products of narrow types may be f32, with nothing behind them. */
+static bool has_result(const hr_node *node) {
+  hr_dtype from = node->inputs[0].dtype, to = node->outputs[0].dtype;
+  return from == to || (to == HR_DTYPE_F32 && node->input_count == 2 && node->post_count == 0);
+}
+
 bool hr__onednn_supports_matmul(const hr_node *node) {
   const hr_operand *a = &node->inputs[0], *b = &node->inputs[1], *out = &node->outputs[0];
   bool has_bias = node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
-  if (hr__dnnl_dtype(a->dtype) == 0 || a->dtype != b->dtype || a->dtype != out->dtype || a->rank != out->rank ||
+  if (hr__dnnl_dtype(a->dtype) == 0 || a->dtype != b->dtype || !has_result(node) || a->rank != out->rank ||
       b->rank != out->rank || out->rank < 2 || out->rank > RANK_MAX || a->kind != HR_OPERAND_VALUE ||
       b->kind != HR_OPERAND_VALUE) {
     return false;

@@ -40,7 +40,8 @@ static hr_status open_provider(void) {
 }
 
 static bool has_form(const hr_node *node) {
-  if (hr_op_table(node->op)->family != HR_FAMILY_CONTRACTION || !has_dtype[node->outputs[0].dtype]) {
+  if (hr_op_table(node->op)->family != HR_FAMILY_CONTRACTION || !has_dtype[node->outputs[0].dtype] ||
+      !has_dtype[node->inputs[0].dtype]) {
     return false;
   }
   switch (node->op) {

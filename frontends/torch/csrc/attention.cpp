@@ -1,0 +1,81 @@
+// attention.cpp: the gradient of attention's gradient.
+//
+// torch has no formula for it. Where gradients are recorded as they are computed (create_graph=True), the gradient is made of
+// products and a softmax that torch can differentiate; else it is one row of the core.
+#include <ATen/ExpandUtils.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_scaled_dot_product_fused_attention_overrideable_backward.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/library.h>
+
+#include "layers.h"
+
+namespace headrace {
+namespace {
+
+bool is_recorded(std::initializer_list<Tensor> tensors) {
+  bool any = false;
+  for (const Tensor &tensor : tensors)
+    any = any || (tensor.defined() && tensor.requires_grad());
+  return any && at::GradMode::is_enabled();
+}
+
+// What the forward pass multiplied the weights with: attention with equal weights draws it again, where it picks rows of 1.
+Tensor dropout_mask(const Tensor &query, const Tensor &key, double dropout_p, const Tensor &seed,
+                    const Tensor &offset) {
+  int64_t b = query.size(0), h = query.size(1), l = query.size(2), s = key.size(2);
+  Tensor rows = at::eye(s, query.options()).expand({b, h, s, s}).contiguous(); // the record refers to all of these
+  Tensor left = at::zeros_like(query), right = at::zeros_like(key),
+         drawn = new_tensor({b, h, l, s}, query.scalar_type());
+  Tensor logsumexp = new_tensor({b, h, l}, statistics_type(query));
+  Record record(HR_OP_ATTENTION);
+  record.in(left).in(right).in(rows).absent().ints({0}).num(1.0).num(dropout_p);
+  record.philox({number_of(seed).value.i, number_of(offset).value.i}).out(drawn).out(logsumexp).run();
+  return drawn.ne(0).to(query.scalar_type()) * (1 / (1 - dropout_p));
+}
+
+// `mask` is undefined where nothing was dropped.
+Tensor4 of_products(const Tensor &grad, const Tensor &query, const Tensor &key, const Tensor &value, const Tensor &bias,
+                    const Tensor &mask, std::array<bool, 4> want, bool causal, double scale) {
+  Tensor scores = query.matmul(key.transpose(-2, -1)) * scale;
+  if (bias.defined())
+    scores = scores + bias;
+  if (causal) {
+    Tensor allowed = at::ones({query.size(2), key.size(2)}, query.options().dtype(ScalarType::Bool)).tril();
+    scores = scores.masked_fill(allowed.logical_not(), -std::numeric_limits<double>::infinity());
+  }
+  Tensor weight = scores.softmax(-1), by_weight = grad.matmul(value.transpose(-2, -1)), kept = weight;
+  if (mask.defined()) {
+    kept = weight * mask;
+    by_weight = by_weight * mask;
+  }
+  Tensor by_score = weight * (by_weight - (by_weight * weight).sum(-1, true));
+  return {want[0] ? by_score.matmul(key) * scale : Tensor(),
+          want[1] ? by_score.transpose(-2, -1).matmul(query) * scale : Tensor(),
+          want[2] ? kept.transpose(-2, -1).matmul(grad) : Tensor(),
+          want[3] && bias.defined() ? at::sum_to(by_score, bias.sizes()) : Tensor()};
+}
+
+Tensor4 attention_gradient(const Tensor &grad, const Tensor &query, const Tensor &key, const Tensor &value,
+                           const Tensor &bias, std::array<bool, 4> want, const Tensor &out, const Tensor &logsumexp,
+                           const Tensor &cum_seq_q, const Tensor &cum_seq_k, c10::SymInt max_q, c10::SymInt max_k,
+                           double dropout_p, bool causal, const Tensor &seed, const Tensor &offset,
+                           std::optional<double> scale) {
+  if (is_recorded({grad, query, key, value, bias})) {
+    double by = scale.value_or(1.0 / std::sqrt(static_cast<double>(std::max<int64_t>(query.size(-1), 1))));
+    Tensor mask = dropout_p > 0 && dropout_p < 1 ? dropout_mask(query, key, dropout_p, seed, offset) : Tensor();
+    mask = dropout_p < 1 ? mask : at::zeros({}, query.options());
+    return of_products(grad, query, key, value, bias, mask, want, causal, by);
+  }
+  at::AutoDispatchBelowADInplaceOrView below;
+  return at::_scaled_dot_product_fused_attention_overrideable_backward_symint(
+      grad, query, key, value, bias, want, out, logsumexp, cum_seq_q, cum_seq_k, std::move(max_q), std::move(max_k),
+      dropout_p, causal, seed, offset, scale);
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_gradient));
+}
+
+} // namespace
+} // namespace headrace
