@@ -58,9 +58,8 @@ bool shrinks_more(const Pass &a, const Pass &b) {
 }
 
 // Values between passes: wide enough not to be rounded twice, but for bytes, which torch rounds after each dim.
-ScalarType between(ScalarType type, int64_t kind) {
-  bool is_half = type == ScalarType::Half || type == ScalarType::BFloat16;
-  return is_half && kind > kNearestExact ? ScalarType::Float : type;
+ScalarType between(ScalarType type) {
+  return type == ScalarType::Half || type == ScalarType::BFloat16 ? ScalarType::Float : type;
 }
 
 } // namespace
@@ -86,7 +85,7 @@ Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef siz
   for (size_t i = 0; i < passes.size(); ++i) {
     Dims next(x.sizes().begin(), x.sizes().end());
     next[passes[i].dim] = passes[i].out;
-    Tensor to = i + 1 == passes.size() ? y : new_tensor(next, between(self.scalar_type(), kind), format_of(self));
+    Tensor to = i + 1 == passes.size() ? y : new_tensor(next, kind > kNearestExact ? between(self.scalar_type()) : self.scalar_type(), format_of(self));
     passes[i].record(HR_OP_RESAMPLE, x, to);
     x = to;
   }
@@ -110,7 +109,7 @@ Tensor resample_backward(Result result, int64_t kind, const Tensor &grad, IntArr
   for (size_t i = 0; i < passes.size(); ++i) {
     Dims next(g.sizes().begin(), g.sizes().end());
     next[passes[i].dim] = passes[i].in;
-    Tensor to = i + 1 == passes.size() ? dx : new_tensor(next, between(grad.scalar_type(), kind), format_of(grad));
+    Tensor to = i + 1 == passes.size() ? dx : new_tensor(next, between(grad.scalar_type()), format_of(grad));
     passes[i].record(HR_OP_RESAMPLE_BACKWARD, g, to);
     g = to;
   }
