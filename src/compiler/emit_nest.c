@@ -16,7 +16,7 @@
 
 #include "compiler/emit_internal.h"
 
-enum { WIDTH_MIN = 8, WEIGHT_MAX = 240, WEIGHT_OF_ONE_MAX = 4 };
+enum { WIDTH_MIN = 8, WEIGHT_MAX = 240, WEIGHT_OF_ONE_MAX = 4, HEAVY_PART = 4 };
 
 typedef struct nest {
   hr__emitter *e;
@@ -61,16 +61,23 @@ static bool is_inner(const hr__emitter *e, int dim) {
   return steps;
 }
 
-bool hr__emit_is_nest(hr__emitter *e) {
-  const hr_kernel *kernel = e->kernel;
-  hr_dims *kept = &e->kept;
-  int weight = 0, inner = kept->rank - 1;
+/* Transcendentals have stages of their own in blocks; behind a large window they are a small part of the work. */
+static bool is_light(const hr_kernel *kernel) {
+  int weight = 0, heavy = 0;
   for (int k = 0; k < kernel->instr_count; ++k) {
     int mine = hr__emit_weight(kernel, &kernel->instrs[k]);
     weight += mine;
-    if (mine > WEIGHT_OF_ONE_MAX || weight > WEIGHT_MAX) {
-      return false;
-    }
+    heavy += mine > WEIGHT_OF_ONE_MAX ? mine : 0;
+  }
+  return weight <= WEIGHT_MAX && heavy * HEAVY_PART <= weight;
+}
+
+bool hr__emit_is_nest(hr__emitter *e) {
+  const hr_kernel *kernel = e->kernel;
+  hr_dims *kept = &e->kept;
+  int inner = kept->rank - 1;
+  if (!is_light(kernel)) {
+    return false;
   }
   while (inner >= 0 && !is_inner(e, inner)) {
     --inner;

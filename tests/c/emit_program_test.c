@@ -274,6 +274,25 @@ static void make_backward(const pool *p, generated *g) {
   }
 }
 
+/* Back through a pool into silu, whose gradient is a small part of the kernel where windows are large. */
+static void make_smooth_backward(const pool *p, generated *g) {
+  hr_text text = {0};
+  char x[128], kinds[64];
+  long long c = p->channels, n = p->batch, h = p->height, w = p->width, k = p->kernel, count = n * h * w * c;
+  snprintf(x, sizeof x, "[%lld,%lld,%lld,%lld]{%lld,1,%lld,%lld}+0", n, c, h, w, h * w * c, w * c, c);
+  snprintf(kinds, sizeof kinds, "%lld,%lld,1,1,%lld,%lld,1,1", k, k, (long long)p->padding, (long long)p->padding);
+  hr_text_printf(&text,
+                 "buffer %%0 %lld live\nbuffer %%1 %lld live fresh\nbuffer %%2 %lld live fresh\n"
+                 "buffer %%3 %lld dead fresh\nbuffer %%4 %lld live fresh\n"
+                 "%%1:f32%s, %%2:i64%s = max_pool(%%0:f32%s) ints(%s)\n"
+                 "%%3:f32%s = max_pool_backward(%%1:f32%s, %%2:i64%s) ints(%s)\n"
+                 "%%4:f32%s = silu_backward(%%3:f32%s, %%0:f32%s)\n",
+                 count * 4, count * 4, count * 8, count * 4, count * 4, x, x, x, kinds, x, x, x, kinds, x, x, x);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
+  hr_text_fini(&text);
+  fill(&g->program, (hr_dtype[]){HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_I64, HR_DTYPE_F32, HR_DTYPE_F32}, g);
+}
+
 HR_TEST(pools_over_few_channels_have_the_bits_of_interpreted_ones) {
   static const pool pools[] = {{3, 8, 8, 1, 2, 2, 0, 1, false, "f32"},    {2, 28, 28, 20, 2, 2, 0, 1, false, "f32"},
                                {3, 7, 9, 50, 2, 2, 0, 1, false, "f32"},   {2, 9, 9, 64, 3, 2, 1, 1, false, "f32"},
@@ -281,24 +300,29 @@ HR_TEST(pools_over_few_channels_have_the_bits_of_interpreted_ones) {
                                {1, 12, 10, 18, 2, 3, 0, 2, false, "f32"}, {2, 8, 8, 20, 2, 2, 1, 1, true, "bf16"},
                                {2, 9, 9, 23, 3, 2, 1, 1, true, "f64"},    {1, 6, 6, 300, 2, 2, 0, 1, false, "f32"},
                                {2, 6, 6, 20, 6, 1, 3, 1, false, "f32"}};
+  static const pool smooth[] = {{2, 6, 6, 64, 5, 1, 2, 1, false, "f32"}, {1, 7, 5, 23, 5, 1, 2, 1, false, "f32"}};
   static const pool tiled[] = {{7, 28, 28, 20, 2, 2, 0, 1, false, "f32"},
                                {3, 12, 6, 50, 2, 2, 0, 1, false, "f32"},
                                {9, 24, 24, 17, 3, 3, 0, 1, false, "f32"},
                                {5, 32, 32, 64, 4, 4, 0, 1, false, "f32"},
                                {2, 8, 8, 600, 2, 2, 0, 1, false, "f32"}};
   enum { POOLS = sizeof pools / sizeof *pools, TILED = sizeof tiled / sizeof *tiled };
+  enum { SMOOTH = sizeof smooth / sizeof *smooth, ALL = POOLS + TILED + SMOOTH };
   if (!hr__has_compiler()) {
     return;
   }
   batch b = {.shows = getenv("HEADRACE_TEST_SHOW") != NULL};
-  generated *programs = calloc(POOLS + TILED, sizeof *programs);
+  generated *programs = calloc(ALL, sizeof *programs);
   for (int i = 0; i < POOLS; ++i) {
     make_pool(&pools[i], &programs[i]);
   }
   for (int i = 0; i < TILED; ++i) {
     make_backward(&tiled[i], &programs[POOLS + i]);
   }
-  check_programs(&b, 0, POOLS + TILED, programs);
+  for (int i = 0; i < SMOOTH; ++i) {
+    make_smooth_backward(&smooth[i], &programs[POOLS + TILED + i]);
+  }
+  check_programs(&b, 0, ALL, programs);
   HR_ASSERT_EQ(b.emitted, b.kernels);
   free(programs);
   hr_vector_fini(&b.entries);
