@@ -147,12 +147,15 @@ def targets(boxes: Tensor, classes: Tensor, size: int) -> tuple[Tensor, Tensor, 
 # ---- boxes
 
 
+def area(low: Tensor, high: Tensor) -> Tensor:
+    side = (high - low).clamp(min=0)
+    return side[..., 0] * side[..., 1]
+
+
 def overlap(a: Tensor, b: Tensor) -> Tensor:
     """Intersection over union of boxes (..., 4) that broadcast."""
-    low, high = torch.maximum(a[..., :2], b[..., :2]), torch.minimum(a[..., 2:], b[..., 2:])
-    shared = (high - low).clamp(min=0).prod(-1)
-    both = (a[..., 2:] - a[..., :2]).clamp(min=0).prod(-1) + (b[..., 2:] - b[..., :2]).clamp(min=0).prod(-1)
-    return shared / (both - shared + 1e-6)
+    shared = area(torch.maximum(a[..., :2], b[..., :2]), torch.minimum(a[..., 2:], b[..., 2:]))
+    return shared / (area(a[..., :2], a[..., 2:]) + area(b[..., :2], b[..., 2:]) - shared + 1e-6)
 
 
 def suppress(boxes: Tensor, scores: Tensor, classes: Tensor, limit: float = 0.45) -> Tensor:
