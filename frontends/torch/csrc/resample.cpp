@@ -85,7 +85,10 @@ Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef siz
   for (size_t i = 0; i < passes.size(); ++i) {
     Dims next(x.sizes().begin(), x.sizes().end());
     next[passes[i].dim] = passes[i].out;
-    Tensor to = i + 1 == passes.size() ? y : new_tensor(next, kind > kNearestExact ? between(self.scalar_type()) : self.scalar_type(), format_of(self));
+    Tensor to = i + 1 == passes.size()
+                    ? y
+                    : new_tensor(next, kind > kNearestExact ? between(self.scalar_type()) : self.scalar_type(),
+                                 format_of(self));
     passes[i].record(HR_OP_RESAMPLE, x, to);
     x = to;
   }
