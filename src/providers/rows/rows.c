@@ -18,6 +18,7 @@
 enum { LANES = 32, BLOCK = 256, DOT_BLOCK = 32, DOTS = 4 }; /* blocks: of columns, what a thread takes at a time */
 static const int64_t CACHED_WEIGHTS = 1 << 15;              /* 128 KB: more comes from another cache, or from memory */
 static const int64_t SERIAL_WEIGHTS = 1 << 15; /* 128 KB: more are read faster by two cores, each from its own L2 */
+static const int64_t KEPT_WEIGHTS = 1 << 18;   /* 1 MB: a core's own cache may keep its share until the next run */
 
 struct hr_prepared {
   int64_t batch, inner, columns; /* y [batch, 1, columns] = x [batch, 1, inner] W [batch, inner, columns] */
@@ -32,6 +33,7 @@ typedef struct call {
   const hr_prepared *p;
   const float *x, *w, *bias;
   float *y;
+  int64_t shares;
 } call;
 
 static bool is_f32(const hr_operand *operand) {
@@ -259,6 +261,18 @@ static void run_units(void *arg, int64_t begin, int64_t end, int worker) {
   }
 }
 
+/* Where one of `shares` of the blocks begins. The thread that calls has run the host's code since the last product, and fetches
+ * its weights anew; the others still have theirs. It takes three blocks where they take four. */
+static int64_t share_begin(int64_t blocks, int64_t share, int64_t shares) {
+  return share == 0 ? 0 : blocks * (4 * share - 1) / (4 * shares - 1);
+}
+
+static void run_shares(void *arg, int64_t begin, int64_t end, int worker) {
+  const call *c = arg;
+  int64_t blocks = c->p->batch * count_blocks(c->p);
+  run_units(arg, share_begin(blocks, begin, c->shares), share_begin(blocks, end, c->shares), worker);
+}
+
 static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
   (void)queue;
   call c = {.p = p,
@@ -274,7 +288,12 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
     }
     c.x = dense;
   }
-  hr_parallel_for(units, needs_team(p) ? 1 : units, run_units, &c);
+  if (needs_team(p) && p->batch * p->inner * p->columns <= KEPT_WEIGHTS) {
+    c.shares = hr_thread_count();
+    hr_parallel_for(c.shares, 1, run_shares, &c);
+  } else {
+    hr_parallel_for(units, needs_team(p) ? 1 : units, run_units, &c);
+  }
   return NULL;
 }
 
