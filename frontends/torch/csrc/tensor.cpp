@@ -338,7 +338,6 @@ Scalar local_scalar(const Tensor &self) {
     HEADRACE_CASE(c10::BFloat16, BFloat16)
     HEADRACE_CASE(float, Float)
     HEADRACE_CASE(double, Double)
-    HEADRACE_CASE(c10::complex<c10::Half>, ComplexHalf)
     HEADRACE_CASE(c10::complex<float>, ComplexFloat)
     HEADRACE_CASE(c10::complex<double>, ComplexDouble)
 #undef HEADRACE_CASE
