@@ -110,7 +110,7 @@ static hr_status prepare(hr_executable *executable, hr_device *device, hr_exec_s
     return make_written(executable, device, step);
   }
   step->workspace_bytes = step->library.workspace_bytes;
-  if (choice != NULL) {
+  if (choice != NULL && step->library.hosted == NULL) {
     step->trial = hr__trial_create(device, providers, program, node, &step->library.way, choice);
     executable->has_trials |= step->trial != NULL && is_host;
     if (step->trial != NULL && !is_host && step->workspace_bytes < HR_TRIAL_WORKSPACE) {

@@ -46,11 +46,11 @@ struct hr_replay {
 
 /* ---- segments ---- */
 
-/* Libraries read numbers when they are called, and may prepare something of their own for contents. */
+/* Libraries read numbers when they are called, and may prepare something of their own for contents; the host's wait. */
 static bool can_capture(const hr_executable *executable, const hr_exec_step *step) {
   const hr_program *program = &executable->schedule.program;
   bool can = step->kernel != NULL || (step->kind == HR_STEP_LIBRARY && step->library.way.provider->stamp == NULL &&
-                                      step->library.way.provider->keeps == NULL);
+                                      step->library.way.provider->keeps == NULL && step->library.hosted == NULL);
   for (int i = 0; can && step->kernel == NULL && i < step->arg_count; i++) {
     uint32_t scalar;
     can = !hr__step_scalar(executable, step, i, &scalar) || program->scalars[scalar].is_constant;

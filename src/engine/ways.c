@@ -22,7 +22,8 @@ const hr_provider *const *hr__ways_providers(hr_dialect dialect) {
   int count = 0;
   bool is_first = !are_open[dialect];
   for (int i = 0; is_first && hr_providers[i] != NULL && count < PROVIDERS_MAX; i++) {
-    if (hr_providers[i]->dialect != dialect) {
+    bool runs_rows = hr_providers[i]->dialect == HR_DIALECT_HOST && hr_providers[i]->has != NULL;
+    if (hr_providers[i]->dialect != dialect && !runs_rows) {
       continue;
     }
     hr_status status = hr_providers[i]->open();
@@ -205,13 +206,22 @@ static void *queue_of(hr_device *device) {
 hr_status hr__way_prepare(hr_device *device, const hr_program *program, const hr_node *node, const hr_way *way,
                           hr_ready *out_ready) {
   hr_ready made = {.way = *way};
-  void *queue = queue_of(device);
+  bool is_own = way->provider->dialect == device->driver->dialect;
+  void *queue = is_own ? queue_of(device) : NULL;
   hr_status status =
       way->number < 0
           ? way->provider->prepare(program, node, queue, &made.prepared, &made.workspace_bytes)
           : way->provider->prepare_as(program, node, way->number, queue, &made.prepared, &made.workspace_bytes);
   HR_RETURN_IF_ERROR(status);
   outlive_library(node->op);
+  if (!is_own) {
+    status = hr__hosted_create(node, made.workspace_bytes, &made.hosted);
+    made.workspace_bytes = 0;
+  }
+  if (status != NULL) {
+    hr__ready_fini(&made);
+    return status;
+  }
   *out_ready = made;
   return HR_OK;
 }
@@ -279,6 +289,9 @@ hr_status hr__ready_run(hr_device *device, const hr_ready *ready, void *const *a
   if (ready->way.provider->stamp != NULL) {
     ready->way.provider->stamp(ready->prepared, stamps);
   }
+  if (ready->hosted != NULL) {
+    return hr__hosted_run(ready->hosted, device, ready->way.provider, ready->prepared, args);
+  }
   library_call call = {ready, args, workspace, queue};
   return device->driver->call != NULL ? device->driver->call(device->impl, call_library, &call) : call_library(&call);
 }
@@ -287,5 +300,6 @@ void hr__ready_fini(hr_ready *ready) {
   if (ready->prepared != NULL) {
     ready->way.provider->release(ready->prepared);
   }
-  *ready = (hr_ready){{NULL, -1}, NULL, 0};
+  hr__hosted_destroy(ready->hosted);
+  *ready = (hr_ready){.way = {NULL, -1}};
 }

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "compiler/compile.h"
 #include "engine/choices.h"
+#include "engine/hosted.h"
 #include "providers/provider.h"
 #include "runtime/device.h"
 
@@ -24,9 +25,11 @@ typedef struct hr_ready {
   hr_way way;
   hr_prepared *prepared;
   size_t workspace_bytes;
+  hr_hosted *hosted; /* NULL: the way is the device's own */
 } hr_ready;
 
-/* The providers of a dialect that can be had, in order of preference, NULL-terminated; opens them when it is first asked. */
+/* The providers of a dialect that can be had, in order of preference, NULL-terminated; opens them when it is first asked. With those of
+ * a device are the host's that run library rows: such a node runs there where nobody else takes it (hosted.h). */
 const hr_provider *const *hr__ways_providers(hr_dialect dialect);
 /* Prepares the way of this name; false when there is none, or it can't be taken. */
 bool hr__ways_prepare_called(hr_device *device, const hr_provider *const *providers, const hr_program *program,
