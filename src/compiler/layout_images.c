@@ -1,7 +1,7 @@
 /* Channels-last: which activations convolutions want so, and what loops make of them, and make them from. See layout.c. */
 #include "compiler/layout_internal.h"
 
-enum { COPIED_PART = 16 };
+enum { COPIED_PART = 16, FULL_CHANNELS = 8 /* what a library that wants one format takes of neighbours at a time */ };
 
 /* Which operands of a convolution are activations: a bit for each operand, inputs before outputs. */
 static uint32_t activations(const hr_node *node) {
@@ -91,7 +91,7 @@ static int64_t count_elements(const hr_operand *operand) {
   return count;
 }
 
-/* Whether an activation of a convolution will lie channels-last: because it can, or because that is no different. */
+/* Whether an activation of a convolution will lie channels-last and gain by it: because it can, or because that is no different. */
 static bool is_willing(const hr__layout_pass *p, const hr_operand *operand) {
   hr__layout l;
   if (operand->dims[1] == 1 || count_elements(operand) == operand->dims[0] * operand->dims[1]) {
@@ -100,7 +100,8 @@ static bool is_willing(const hr__layout_pass *p, const hr_operand *operand) {
   if (operand->kind == HR_OPERAND_VALUE && p->candidates[operand->index].is_relaid) {
     return true;
   }
-  return hr__layout_is_open(p, operand) && layout_of(p, operand, 2u, &l) && hr__layout_can_relay(p, operand, &l, takes);
+  return operand->dims[1] % FULL_CHANNELS == 0 && hr__layout_is_open(p, operand) && layout_of(p, operand, 2u, &l) &&
+         hr__layout_can_relay(p, operand, &l, takes);
 }
 
 /* What a convolution finds in another format than its other operands is copied: whether little of what convolutions read and write has
