@@ -15,9 +15,11 @@
 typedef struct hr_target {
   hr_keep_fn keeps; /* whether a provider answers for a contraction, posts included, or a composite; NULL: none does */
   void *keeps_ctx;
-  bool channels_last;         /* convolutions run best where the channels of activations are neighbours */
-  bool one_format;            /* and where all their activations lie alike */
-  size_t row_alignment;       /* bytes: where rows of 16-bit factors and products best begin; 0: anywhere */
+  bool channels_last;   /* convolutions run best where the channels of activations are neighbours */
+  bool one_format;      /* and where all their activations lie alike */
+  size_t row_alignment; /* bytes: where rows of 16-bit factors and products best begin; 0: anywhere */
+  int64_t
+      depth_work; /* multiplications of a product from which an odd depth is worth zeros; 0: the compiler's choice */
   int64_t resident_row_bytes; /* a row longer than this is not kept between phases */
   int64_t
       recompute_bytes; /* values smaller than this are stored rather than computed again; 0: the compiler's choice */

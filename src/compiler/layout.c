@@ -396,15 +396,17 @@ hr_status hr_layout(hr_program *program, const hr_target *target) {
     return NULL;
   }
   hr__layout_pass p = {.program = program};
+  hr_status status = HR_OK;
   bool ok = find_accesses(&p) && hr__layout_images_adopt(&p);
   if (ok && !hr_layout_is_refused(program)) {
     ok = relay_all(&p, target);
     note_layouts(&p);
+    status = ok && target->row_alignment > 0 ? hr__layout_deepen(&p, target) : HR_OK;
   }
   hr_free(p.candidates);
   hr_free(p.first_access);
   hr_free(p.accesses);
   hr_vector_fini(&p.changed);
-  return ok ? NULL
+  return ok ? status
             : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "layout: no memory for %d nodes", program->node_count);
 }

@@ -62,4 +62,7 @@ bool hr__layout_images(hr__layout_pass *p, bool one_format);
 /* Products: rows begin at multiples of so many bytes. */
 bool hr__layout_rows(hr__layout_pass *p, size_t alignment);
 
+/* When all nodes are rewritten: large products of rows that have grown along what is summed over sum zeros there, too. */
+hr_status hr__layout_deepen(const hr__layout_pass *p, const hr_target *target);
+
 #endif

@@ -5,10 +5,21 @@
  *
  * The columns of an operand of a product are its neighbours in memory; everything else is rows. A row becomes longer by the few
  * elements that nobody sees.
+ *
+ *   before   %5:bf16[8192,768] = matmul(%4:bf16[8192,50257]{50264,1}, %1:bf16[50257,768]{768,1})
+ *   after    loop %4:bf16[8192,7]{50264,1}+50257 = copy(0)
+ *            loop %6:bf16[50257,768]{768,1} = copy(%1)              loop %6:bf16[7,768]{768,1}+38597376 = copy(0)
+ *            %5:bf16[8192,768] = matmul(%4:bf16[8192,50264]{50264,1}, %6:bf16[50264,768]{768,1})
+ *
+ * The fast kernels also want a depth, which is what a product sums over, that is a multiple of the same. Where a factor has grown
+ * along it, the new elements become zeros, and the other factor gets as many, in a copy if need be: small beside a large product.
  */
 #include "compiler/layout_internal.h"
+#include "core/build.h"
 
 enum { NARROW_BYTES = 2, SHARE_MOST = 4 /* a row grows by at most one part of so many */ };
+enum { COPY_ROWS = 512 /* a factor is copied where each of its elements is used so often */ };
+static const int64_t DEPTH_WORK = INT64_C(1) << 30;
 
 /* Which operands of a node may lie so: the factors and the product. */
 static uint32_t matrices(const hr_node *node) {
@@ -53,4 +64,114 @@ bool hr__layout_rows(hr__layout_pass *p, size_t alignment) {
     }
   }
   return true;
+}
+
+/* ---- depth ---- */
+
+/* A product's factors, and which dim of each is summed over. */
+typedef struct product {
+  hr_operand factors[2];
+  int dims[2];
+  bool has_grown[2]; /* along that dim */
+  int64_t depth, grown_depth;
+} product;
+
+/* Whether rows of the factor have grown along the dim, which is all of a row. */
+static bool has_grown(const hr__layout_pass *p, const hr_operand *x, int dim) {
+  const hr__candidate *c = &p->candidates[x->index];
+  return c->is_relaid && !c->is_seen && x->strides[dim] == 1 && x->dims[dim] == c->layout.dims[HR__INNER] &&
+         c->layout.dims[HR__CHANNEL] == 1 && c->layout.strides[HR__OUTER] > x->dims[dim] &&
+         x->offset % c->layout.strides[HR__OUTER] == 0;
+}
+
+static int64_t count_elements(const hr_operand *x) {
+  int64_t count = 1;
+  for (int d = 0; d < x->rank; ++d) {
+    count *= x->dims[d];
+  }
+  return count;
+}
+
+/* Whether the node is a product that is worth zeros. */
+static bool is_deep(const hr__layout_pass *p, const hr_target *target, const hr_node *node, product *out_product) {
+  if (matrices(node) == 0 || node->input_count < 2 || node->inputs[0].rank < 2 || node->inputs[1].rank < 2 ||
+      node->inputs[0].kind != HR_OPERAND_VALUE || node->inputs[1].kind != HR_OPERAND_VALUE ||
+      hr_dtype_size(node->inputs[0].dtype) != NARROW_BYTES || node->inputs[0].dtype != node->inputs[1].dtype) {
+    return false;
+  }
+  product deep = {.factors = {node->inputs[0], node->inputs[1]}};
+  deep.dims[0] = deep.factors[0].rank - 1, deep.dims[1] = deep.factors[1].rank - 2;
+  deep.depth = deep.factors[0].dims[deep.dims[0]];
+  int64_t work = count_elements(&node->outputs[0]) * deep.depth;
+  bool is_worth = work >= (target->depth_work > 0 ? target->depth_work : DEPTH_WORK), grows = false;
+  for (int i = 0; i < 2; ++i) {
+    deep.has_grown[i] = has_grown(p, &deep.factors[i], deep.dims[i]);
+    is_worth = is_worth && (deep.has_grown[i] || work / count_elements(&deep.factors[i]) >= COPY_ROWS);
+    if (deep.has_grown[i]) {
+      grows = true;
+      deep.grown_depth = p->candidates[deep.factors[i].index].layout.strides[HR__OUTER];
+    }
+  }
+  *out_product = deep;
+  return is_worth && grows;
+}
+
+/* A temporary for a longer factor, whose last two dims lie in the same order. */
+static hr_operand make_longer(hr_builder *b, hr_operand x, int dim, const int64_t *dims) {
+  bool is_turned = (x.strides[dim] == 1) != (dim == x.rank - 1);
+  int64_t lying[HR_RANK_MAX];
+  int order[HR_RANK_MAX];
+  for (int d = 0; d < x.rank; ++d) {
+    order[d] = is_turned && d >= x.rank - 2 ? 2 * x.rank - 3 - d : d;
+    lying[d] = dims[order[d]];
+  }
+  hr_operand temp = hr_build_temp(b, x.dtype, x.rank, lying);
+  return hr_is_present(temp) ? hr_view_permute(b, temp, order) : temp;
+}
+
+/* The factor with zeros at the end of what is summed over. */
+static hr_operand deepen(hr_builder *b, const product *deep, int at) {
+  hr_operand x = deep->factors[at], longer;
+  int dim = deep->dims[at];
+  int64_t dims[HR_RANK_MAX];
+  for (int d = 0; d < x.rank; ++d) {
+    dims[d] = d == dim ? deep->grown_depth : x.dims[d];
+  }
+  if (deep->has_grown[at]) {
+    longer = hr_view_strided(b, x, x.rank, dims, x.strides, x.offset);
+  } else {
+    longer = make_longer(b, x, dim, dims);
+    hr_emit1(b, HR_OP_COPY, hr_view_slice(b, longer, dim, 0, deep->depth, 1), x);
+  }
+  hr_emit1(b, HR_OP_COPY, hr_view_slice(b, longer, dim, deep->depth, deep->grown_depth - deep->depth, 1),
+           hr_build_f64(b, 0));
+  return longer;
+}
+
+hr_status hr__layout_deepen(const hr__layout_pass *p, const hr_target *target) {
+  hr_program *program = p->program;
+  int count = program->node_count;
+  product deep;
+  bool has_work = false;
+  for (int n = 0; n < count && !has_work; ++n) {
+    has_work = is_deep(p, target, &program->nodes[n], &deep);
+  }
+  if (!has_work) {
+    return HR_OK;
+  }
+  hr_node *nodes = hr_arena_dup(&program->arena, program->nodes, (size_t)count * sizeof *nodes);
+  hr_builder b = {.program = program};
+  program->node_count = nodes != NULL ? 0 : count;
+  for (int n = 0; nodes != NULL && n < count && b.status == NULL; ++n) {
+    b.origin = nodes[n].origin;
+    bool is = is_deep(p, target, &nodes[n], &deep);
+    for (int i = 0; is && i < 2; ++i) {
+      nodes[n].inputs[i] = deepen(&b, &deep, i);
+    }
+    if (b.status == NULL && !hr_program_append(program, &nodes[n])) {
+      nodes = NULL;
+    }
+  }
+  return nodes != NULL ? b.status
+                       : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "layout: no memory for %d nodes", count);
 }

@@ -36,7 +36,7 @@ static int64_t grows_by_index(const char *text, int index) {
   hr_program program;
   HR_ASSERT_OK(hr_program_parse(text, &program));
   int64_t grown = 0;
-  const hr__way ways[2] = {{.cut = 0}, {.row_alignment = 16, .grown = &grown}};
+  const hr__way ways[2] = {{.cut = 0}, {.row_alignment = 16, .depth_work = 1, .grown = &grown}};
   void **memory[2] = {memory_of(&program), memory_of(&program)};
   for (int k = 0; k < 2; ++k) {
     for (size_t i = 0; index >= 0 && i < program.buffers[index].bytes / sizeof(int64_t); ++i) {
@@ -72,6 +72,56 @@ HR_TEST(logits_and_their_gradient) {
                              "%5:bf16[6,8]{8,1}+0 = matmul(%4:bf16[6,33]{33,1}+0, %1:bf16[33,8]{8,1}+0, _)\n"
                              "%6:bf16[33,8]{8,1}+0 = matmul(%4:bf16[33,6]{1,33}+0, " X ", _)\n"),
                2);
+}
+
+static bool keep_products(void *ctx, const hr_program *program, const hr_node *node) {
+  (void)ctx;
+  (void)program;
+  return node->op == HR_OP_MATMUL && node->post_count == 0;
+}
+
+/* How many products sum over `depth`. */
+static int count_deep(const char *text, int64_t depth, int64_t depth_work) {
+  hr_program program;
+  hr_schedule schedule;
+  int count = 0;
+  HR_ASSERT_OK(hr_program_parse(text, &program));
+  const hr_target target = {.keeps = keep_products, .row_alignment = 16, .depth_work = depth_work, .verify = true};
+  HR_ASSERT_OK(hr_compile(&program, &target, &schedule));
+  for (int i = 0; i < schedule.step_count; ++i) {
+    const hr_node *node = schedule.steps[i].node;
+    if (schedule.steps[i].kind == HR_STEP_LIBRARY) {
+      const hr_operand *a = &node->inputs[0], *b = &node->inputs[1];
+      HR_ASSERT_EQ(a->dims[a->rank - 1], b->dims[b->rank - 2]);
+      count += a->dims[a->rank - 1] == depth;
+    }
+  }
+  hr_schedule_fini(&schedule);
+  hr_program_fini(&program);
+  return count;
+}
+
+/* The gradient of logits times weights, either way round: the gradient's rows end in zeros, the weights are copied to as many. */
+HR_TEST(large_products_sum_zeros_at_the_end) {
+  /* The last two: weights that would be copied for each batch, and a part of the rows. */
+  static const char *const products[] = {
+      "%4:bf16[600,8]{8,1}+0 = matmul(%3:bf16[600,33]{33,1}+0, %1:bf16[33,8]{8,1}+0, _)\n",
+      "%4:bf16[8,600]{600,1}+0 = matmul(%1:bf16[8,33]{1,8}+0, %3:bf16[33,600]{1,33}+0, _)\n",
+      "%4:bf16[600,8]{8,1}+0 = matmul(%3:bf16[600,33]{33,1}+0, %1:bf16[33,8]{1,33}+0, _)\n",
+      "%4:bf16[3,200,8]{1600,8,1}+0 = matmul(%3:bf16[3,200,33]{6600,33,1}+0, %1:bf16[3,33,8]{0,8,1}+0, _)\n",
+      "%4:bf16[600,8]{8,1}+0 = matmul(%3:bf16[600,32]{33,1}+1, %1:bf16[32,8]{8,1}+0, _)\n",
+  };
+  for (int i = 0; i < 5; ++i) {
+    char text[1024];
+    snprintf(text, sizeof text,
+             "buffer %%0 9600 live\nbuffer %%1 528 live\nbuffer %%2 39600 dead fresh\nbuffer %%3 39600 dead fresh\n"
+             "buffer %%4 9600 live fresh\n%%2:bf16[600,33]{33,1}+0 = matmul(%%0:bf16[600,8]{8,1}+0, %s, _)\n"
+             "%%3:bf16[600,33]{33,1}+0 = exp(%%2:bf16[600,33]{33,1}+0)\n%s",
+             W, products[i]);
+    HR_ASSERT_EQ(grows(text), i < 4 ? 2 : 1);
+    HR_ASSERT_EQ(count_deep(text, 40, 1), i < 3);
+    HR_ASSERT_EQ(count_deep(text, 40, 0), 0);
+  }
 }
 
 HR_TEST(sums_over_rows_and_over_columns) {
@@ -158,7 +208,7 @@ HR_TEST(every_failing_allocation_is_an_error) {
         FACTORS "buffer %3 396 live fresh\n" PRODUCT "loop %3:bf16[6,33]{33,1}+0 = relu(" Y ")\n", &program));
     HR_ASSERT_OK(hr_versions(&program));
     hr__allocator_fail_after(n);
-    hr_status status = hr_layout(&program, &(hr_target){.row_alignment = 16});
+    hr_status status = hr_layout(&program, &(hr_target){.row_alignment = 16, .depth_work = 1});
     hr__allocator_fail_after(-1);
     is_done = status == NULL;
     HR_ASSERT_EQ(hr_status_code_of(status), is_done ? HR_STATUS_OK : HR_STATUS_RESOURCE_EXHAUSTED);

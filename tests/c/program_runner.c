@@ -155,7 +155,8 @@ hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr
                       .resident_row_bytes = way.resident_row_bytes,
                       .recompute_bytes = way.recompute_bytes,
                       .keeps = way.row_alignment > 0 ? keeps_products : NULL,
-                      .row_alignment = way.row_alignment};
+                      .row_alignment = way.row_alignment,
+                      .depth_work = way.depth_work};
   hr_schedule schedule;
   HR_RETURN_IF_ERROR(hr_compile(program, &target, &schedule));
   count_grown(program, &schedule.program, way.grown);

@@ -19,6 +19,7 @@ typedef struct hr__way {      /* none of this changes a bit */
   bool is_reversed;           /* the last range first */
   int64_t resident_row_bytes, recompute_bytes; /* as in hr_target; 0: the compiler's choice */
   size_t row_alignment; /* as in hr_target; not 0: products are steps of their own, as if a library ran them */
+  int64_t depth_work;   /* as in hr_target */
   int64_t *grown;       /* (optional) counts buffers that it has made larger */
   /* Instead of the interpreter (NULL): borrows a host kernel, or gives NULL where it has none. */
   const hr_host_kernel *(*host)(void *ctx, const hr_kernel *kernel);
