@@ -155,10 +155,14 @@ _find_onednn()
 _find_lapack()
 _find_cuda()
 _library = _load_library()
+_synchronize = _library.headrace_torch_synchronize
 
 
 def _call(name, *arguments):
-    code = getattr(_library, "headrace_torch_" + name)(*arguments)
+    _check(getattr(_library, "headrace_torch_" + name)(*arguments))
+
+
+def _check(code):
     if code != 0:
         message = _library.headrace_torch_error().decode()
         raise {8: torch.OutOfMemoryError, 10: torch.linalg.LinAlgError, 11: IndexError}.get(code, RuntimeError)(message)
@@ -291,7 +295,9 @@ def get_device_capability(device=None):
 
 def synchronize(device=None):
     """Waits until everything recorded has run; raises the first error of that work."""
-    _call("synchronize", _index_of(device))
+    code = _synchronize(-1 if device is None else _index_of(device))  # small steps wait after each call: no detours
+    if code != 0:
+        _check(code)
 
 
 def commit():
