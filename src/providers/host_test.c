@@ -347,6 +347,89 @@ HR_TEST(unique_tells_rows_apart) {
   free_tensor(&x), free_tensor(&first), free_tensor(&inverse), free_tensor(&counts), free_tensor(&found);
 }
 
+/* ---- running sums ---- */
+
+static double number_of(const tensor *t, int64_t i) {
+  const void *p = t->bytes + (size_t)i * hr_dtype_size(t->dtype);
+  switch (t->dtype) {
+    case HR_DTYPE_F32:
+      return (double)*(const float *)p;
+    case HR_DTYPE_F64:
+      return *(const double *)p;
+    case HR_DTYPE_BF16:
+      return (double)hr_bf16_to_f32(*(const uint16_t *)p);
+    case HR_DTYPE_F16:
+      return (double)hr_f16_to_f32(*(const uint16_t *)p);
+    case HR_DTYPE_I32:
+      return (double)*(const int32_t *)p;
+    case HR_DTYPE_I64:
+      return (double)*(const int64_t *)p;
+    default:
+      return (double)*(const unsigned char *)p;
+  }
+}
+
+static void put_number(tensor *t, int64_t i, double value) {
+  void *p = t->bytes + (size_t)i * hr_dtype_size(t->dtype);
+  switch (t->dtype) {
+    case HR_DTYPE_F32:
+      *(float *)p = (float)value;
+      return;
+    case HR_DTYPE_F64:
+      *(double *)p = value;
+      return;
+    case HR_DTYPE_BF16:
+      *(uint16_t *)p = hr_f32_to_bf16((float)value);
+      return;
+    case HR_DTYPE_F16:
+      *(uint16_t *)p = hr_f32_to_f16((float)value);
+      return;
+    case HR_DTYPE_I32:
+      *(int32_t *)p = (int32_t)value;
+      return;
+    case HR_DTYPE_I64:
+      *(int64_t *)p = (int64_t)value;
+      return;
+    default:
+      *(unsigned char *)p = (unsigned char)value;
+      return;
+  }
+}
+
+/* [outer, n, inner] along the middle, element by element in double: every sum of these numbers is exact, but where it is stored. */
+static void try_cumsum(hr_dtype dtype, hr_dtype result, int64_t outer, int64_t n, int64_t inner) {
+  int64_t dims[3] = {outer, n, inner};
+  tensor x = make_tensor(dtype, 3, dims), y = make_tensor(result, 3, dims), expected = make_tensor(result, 3, dims);
+  for (int64_t i = 0; i < count_of(&x); ++i) {
+    put_number(&x, i, dtype == HR_DTYPE_BOOL ? (double)(random_bits() % 2) : (double)(random_bits() % 100));
+  }
+  run_row(HR_OP_CUMSUM, 1, &x, 1, &y, 1, (int64_t[]){1});
+  for (int64_t line = 0; line < outer * inner; ++line) {
+    int64_t start = line / inner * n * inner + line % inner;
+    double sum = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      sum += number_of(&x, start + k * inner);
+      put_number(&expected, start + k * inner, sum);
+    }
+  }
+  HR_ASSERT_BYTES_EQ(y.bytes, expected.bytes, bytes_of(&y));
+  free_tensor(&x), free_tensor(&y), free_tensor(&expected);
+}
+
+HR_TEST(running_sums_of_lines_and_columns) {
+  static const hr_dtype types[][2] = {{HR_DTYPE_F32, HR_DTYPE_F32},  {HR_DTYPE_F64, HR_DTYPE_F64},
+                                      {HR_DTYPE_F16, HR_DTYPE_F16},  {HR_DTYPE_BF16, HR_DTYPE_BF16},
+                                      {HR_DTYPE_BOOL, HR_DTYPE_I64}, {HR_DTYPE_U8, HR_DTYPE_I64},
+                                      {HR_DTYPE_I32, HR_DTYPE_I64},  {HR_DTYPE_I64, HR_DTYPE_I64}};
+  for (size_t i = 0; i < sizeof types / sizeof *types; ++i) {
+    try_cumsum(types[i][0], types[i][1], 1, 256, 1);
+    try_cumsum(types[i][0], types[i][1], 37, 300, 1);
+    try_cumsum(types[i][0], types[i][1], 1, 1025, 33);
+    try_cumsum(types[i][0], types[i][1], 3, 321, 16);
+    try_cumsum(types[i][0], types[i][1], 5, 270, 7);
+  }
+}
+
 /* ---- transforms, against their definition in long double ---- */
 
 typedef struct wide {

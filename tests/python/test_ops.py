@@ -1144,6 +1144,28 @@ def test_joining_and_splitting():
     check(lambda x: x.cumsum(1), numbers((3, 5)), rtol=1e-5, atol=1e-5)
 
 
+def test_running_sums_of_long_lines():
+    """However lines lie: rows, columns, transposed, every second one, backwards by a flip, in place."""
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.bool):
+        x = numbers((40, 300), torch.float32).mul(3).to(dtype)
+        bounds = {"rtol": 2e-2, "atol": 1e-2} if dtype.itemsize == 2 else {"rtol": 1e-5, "atol": 1e-4}
+        for along in (0, 1):
+            check(lambda x, along=along: x.cumsum(along), x, **bounds)
+            check(lambda x, along=along: x.t().cumsum(along), x, **bounds)
+    wide = numbers((9, 700, 2), torch.float64)
+    check(lambda x: x.cumsum(1), wide)
+    check(lambda x: x[:, ::2].cumsum(1), wide)
+    check(lambda x: x[::2, 3:, 1].cumsum(-1), wide)
+    check(lambda x: x.flip(1).cumsum(1).flip(1), wide)
+    check(lambda x: x.clone().cumsum_(1), wide)
+    check(lambda x: x[..., :1].expand(9, 700, 5).cumsum(1), wide)
+    check(lambda x: torch.stack([x.cumsum(1)[:, -1], x.sum(1)]), torch.zeros(3, 400).copysign(torch.tensor(-1.0)))
+    special = numbers((600,))
+    special[300], special[450] = float("inf"), float("nan")
+    check(lambda x: x.cumsum(0), special, rtol=1e-5, atol=1e-4)
+    check(lambda x: x.nonzero(), numbers((70, 300)) > 0)
+
+
 def test_views_and_their_gradients():
     x = numbers((4, 6, 5))
     views = [

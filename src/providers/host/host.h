@@ -19,6 +19,9 @@ hr_status hr__cummax_run(const hr__library_call *call);
 hr_status hr__cummin_run(const hr__library_call *call);
 bool hr__search_supports(const hr_node *node);
 hr_status hr__search_run(const hr__library_call *call);
+/* scan.c */
+bool hr__scan_supports(const hr_node *node);
+hr_status hr__scan_run(const hr__library_call *call);
 /* unique.c */
 bool hr__unique_supports(const hr_node *node);
 size_t hr__unique_scratch(const hr_node *node, int workers);

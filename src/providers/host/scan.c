@@ -1,0 +1,197 @@
+/* scan.c: running sums of long lines, one element after the other: in double precision, or in 64-bit integers.
+ *
+ * CUMSUM is a composite: what is not supported here, and every other device, has its loops, which double distances. Operands lie
+ * as they like. Several lines are summed at once, side by side in a tile that stays in the first cache, so that the latency of an
+ * addition does not matter; the order within a line is the same however many there are.
+ */
+#include "core/convert.h"
+#include "providers/host/host.h"
+
+enum { LINES = 16, STEPS = 64, LINE_MIN = 256 };
+
+#define REALS(X) X(F32) X(F64) X(F16) X(BF16)
+#define INTEGERS(X) X(BOOL) X(U8) X(I8) X(U16) X(I16) X(U32) X(I32) X(U64) X(I64)
+#define CASE(D) case HR_DTYPE_##D:
+
+static bool is_real(hr_dtype dtype) {
+  switch (dtype) {
+    REALS(CASE)
+    return true;
+    default:
+      return false;
+  }
+}
+
+static bool is_integer(hr_dtype dtype) {
+  switch (dtype) {
+    INTEGERS(CASE)
+    return true;
+    default:
+      return false;
+  }
+}
+
+bool hr__scan_supports(const hr_node *node) {
+  const hr_operand *x = &node->inputs[0], *y = &node->outputs[0];
+  bool fits = (is_real(x->dtype) && y->dtype == x->dtype) || (is_integer(x->dtype) && y->dtype == HR_DTYPE_I64);
+  return fits && x->kind == HR_OPERAND_VALUE && x->rank > 0 && x->rank == y->rank && x->dims[node->ints[0]] >= LINE_MIN;
+}
+
+/* Some lines, and where each begins, in elements. `step` leads from one element of a line to the next. */
+typedef struct bundle {
+  void *data;
+  hr_dtype dtype;
+  int64_t starts[LINES], step;
+  int count;
+  bool is_adjacent; /* each line begins one element behind the one before */
+} bundle;
+
+static bundle bundle_of(const hr_operand *x, void *data, int dim, int64_t first, int count) {
+  bundle b = {.data = data, .dtype = x->dtype, .step = x->strides[dim], .count = count, .is_adjacent = true};
+  for (int i = 0; i < count; ++i) {
+    int64_t rest = first + i, start = 0;
+    for (int d = x->rank - 1; d >= 0; --d) {
+      if (d != dim) {
+        start += rest % x->dims[d] * x->strides[d];
+        rest /= x->dims[d];
+      }
+    }
+    b.starts[i] = start;
+    b.is_adjacent &= start == b.starts[0] + i;
+  }
+  return b;
+}
+
+/* read_D and write_D: elements [at, at + steps) of all lines from or to tile[step][line]; along the lines, or where they are
+ * adjacent across them. One dense line is the case of long vectors. */
+#define EACH_ELEMENT(D, EXPRESSION)                                       \
+  if (b->count == 1 && b->step == 1) {                                    \
+    HR__MEMORY_##D *const x = data + b->starts[0] + at;                   \
+    for (int64_t k = 0; k < steps; ++k) {                                 \
+      EXPRESSION(D, x[k], tile[k]);                                       \
+    }                                                                     \
+    return;                                                               \
+  }                                                                       \
+  if (b->is_adjacent) {                                                   \
+    for (int64_t k = 0; k < steps; ++k) {                                 \
+      HR__MEMORY_##D *const x = data + b->starts[0] + (at + k) * b->step; \
+      for (int64_t i = 0; i < b->count; ++i) {                            \
+        EXPRESSION(D, x[i], tile[k * b->count + i]);                      \
+      }                                                                   \
+    }                                                                     \
+    return;                                                               \
+  }                                                                       \
+  for (int64_t i = 0; i < b->count; ++i) {                                \
+    HR__MEMORY_##D *const x = data + b->starts[i] + at * b->step;         \
+    for (int64_t k = 0; k < steps; ++k) {                                 \
+      EXPRESSION(D, x[k * b->step], tile[k * b->count + i]);              \
+    }                                                                     \
+  }
+#define READ_REAL(D, x, sum) sum = (double)HR__LOAD_##D(x)
+#define READ_INTEGER(D, x, sum) sum = (int64_t)HR__LOAD_##D(x)
+#define WRITE_REAL(D, x, sum) x = HR__STORE_##D((HR__TYPE_##D)(sum))
+#define WRITE_INTEGER(D, x, sum) x = sum
+#define MAKE(NAME, D, TYPE, EXPRESSION)                                            \
+  static void NAME##_##D(const bundle *b, int64_t at, int64_t steps, TYPE *tile) { \
+    HR__MEMORY_##D *const data = b->data;                                          \
+    EACH_ELEMENT(D, EXPRESSION)                                                    \
+  }
+#define MAKE_REAL(D) MAKE(read, D, double, READ_REAL) MAKE(write, D, double, WRITE_REAL)
+#define MAKE_INTEGER(D) MAKE(read, D, int64_t, READ_INTEGER)
+REALS(MAKE_REAL)
+INTEGERS(MAKE_INTEGER)
+MAKE(write, I64, int64_t, WRITE_INTEGER)
+
+#define READ_CASE(D)              \
+  case HR_DTYPE_##D:              \
+    read_##D(x, at, steps, tile); \
+    break;
+#define WRITE_CASE(D)              \
+  case HR_DTYPE_##D:               \
+    write_##D(y, at, steps, tile); \
+    break;
+
+/* Adds the rows of a tile up, from the sums so far, which it leaves there. The usual numbers of lines are literals: then sums stay
+ * in registers. Integers wrap, as unsigned ones do. */
+#define ADD_UP(TYPE, SUM)                                                                       \
+  static inline void add_up_##TYPE(SUM *sums, TYPE *tile, int64_t steps, const int64_t count) { \
+    SUM now[LINES];                                                                             \
+    for (int64_t i = 0; i < count; ++i) {                                                       \
+      now[i] = sums[i];                                                                         \
+    }                                                                                           \
+    for (int64_t k = 0; k < steps; ++k) {                                                       \
+      for (int64_t i = 0; i < count; ++i) {                                                     \
+        now[i] += (SUM)tile[k * count + i];                                                     \
+        tile[k * count + i] = (TYPE)now[i];                                                     \
+      }                                                                                         \
+    }                                                                                           \
+    for (int64_t i = 0; i < count; ++i) {                                                       \
+      sums[i] = now[i];                                                                         \
+    }                                                                                           \
+  }                                                                                             \
+  static void add_up_lines_##TYPE(SUM *sums, TYPE *tile, int64_t steps, int64_t count) {        \
+    if (count == LINES) {                                                                       \
+      add_up_##TYPE(sums, tile, steps, LINES);                                                  \
+    } else if (count == 1) {                                                                    \
+      add_up_##TYPE(sums, tile, steps, 1);                                                      \
+    } else {                                                                                    \
+      add_up_##TYPE(sums, tile, steps, count);                                                  \
+    }                                                                                           \
+  }
+ADD_UP(double, double)
+ADD_UP(int64_t, uint64_t)
+
+static void scan_reals(const bundle *x, const bundle *y, int64_t length) {
+  double tile[STEPS * LINES], sums[LINES] = {0};
+  for (int64_t at = 0; at < length; at += STEPS) {
+    int64_t steps = length - at < STEPS ? length - at : STEPS;
+    switch (x->dtype) {
+      REALS(READ_CASE)
+      default:
+        return;
+    }
+    add_up_lines_double(sums, tile, steps, x->count);
+    switch (y->dtype) {
+      REALS(WRITE_CASE)
+      default:
+        return;
+    }
+  }
+}
+
+static void scan_integers(const bundle *x, const bundle *y, int64_t length) {
+  int64_t tile[STEPS * LINES];
+  uint64_t sums[LINES] = {0};
+  for (int64_t at = 0; at < length; at += STEPS) {
+    int64_t steps = length - at < STEPS ? length - at : STEPS;
+    switch (x->dtype) {
+      INTEGERS(READ_CASE)
+      default:
+        return;
+    }
+    add_up_lines_int64_t(sums, tile, steps, x->count);
+    write_I64(y, at, steps, tile);
+  }
+}
+
+static hr_status scan_lines(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
+  (void)scratch;
+  const hr_operand *x = &call->node->inputs[0], *y = &call->node->outputs[0];
+  const int dim = (int)call->node->ints[0];
+  for (int64_t line = begin; line < end; line += LINES) {
+    int count = end - line < LINES ? (int)(end - line) : LINES;
+    bundle from = bundle_of(x, call->inputs[0].data, dim, line, count);
+    bundle to = bundle_of(y, call->outputs[0].data, dim, line, count);
+    if (is_real(x->dtype)) {
+      scan_reals(&from, &to, x->dims[dim]);
+    } else {
+      scan_integers(&from, &to, x->dims[dim]);
+    }
+  }
+  return HR_OK;
+}
+
+hr_status hr__scan_run(const hr__library_call *call) {
+  int64_t length = call->inputs[0].dims[call->node->ints[0]];
+  return hr__library_spread(call, call->inputs[0].count / length, length, scan_lines);
+}
