@@ -533,6 +533,9 @@ hr_status hr_interp_create(const hr_kernel *kernel, hr_host_kernel **out_host_ke
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "interp: kernel of rank %d and %d phases, at most %d and %d",
                           kernel->rank, kernel->phase_count, (int)HR_RANK_MAX, (int)HR__PHASES_MAX);
   }
+  if (hr__gather_fits(kernel)) {
+    return hr__gather_create(kernel, out_host_kernel);
+  }
   hr_arena arena, scratch;
   hr_arena_init(&arena, 2048 + (size_t)kernel->instr_count * 256);
   hr_arena_init(&scratch, 8192 + (size_t)kernel->instr_count * 1600);

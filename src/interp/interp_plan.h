@@ -169,6 +169,12 @@ bool hr__plan_map(hr__plan *plan, const hr_access *access, hr__map *out_map);
 /* Decides what is a pointer, and gives every register its place. */
 HR_MUST_USE hr_status hr__plan_slots(hr__plan *plan, const hr_kernel *kernel);
 
+/* ---- kernels with a loop of their own (interp_gather.c) ---- */
+
+/* Whether all that a kernel does is copying runs from where an index says. */
+bool hr__gather_fits(const hr_kernel *kernel);
+HR_MUST_USE hr_status hr__gather_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);
+
 /* ---- execution ---- */
 
 #define HR__DENSE INT64_MIN /* of pitches */

@@ -651,6 +651,46 @@ HR_TEST(gather_rows_and_elements) {
   }
 }
 
+/* y[a, t, .] = w[a, ids[t], .]: runs of memory that are only copied, of a table for each a. */
+static void check_gathered_runs(int64_t run, hr_dtype dtype, hr_dtype index_dtype) {
+  enum { A = 3, V = 50, T = 41 };
+  int64_t dims[] = {A, T, 2, run / 2}, wide[T];
+  int32_t narrow[T];
+  kernel_maker m;
+  for (int t = 0; t < T; ++t) {
+    wide[t] = t % 3 == 0 ? -1 - t : t * 7 % V;
+    narrow[t] = (int32_t)wide[t];
+  }
+  make_begin(&m, 4, dims, 0, 0);
+  int w = make_arg(&m), idx = make_arg(&m), y = make_arg(&m);
+  int id = make_load(&m, 0, idx, index_dtype, 0, (int64_t[]){0, 1, 0, 0});
+  int row = make_load(&m, 0, w, dtype, 0, (int64_t[]){V * run, 0, run / 2, 1});
+  make_term(&m, id, run, V);
+  make_store(&m, 0, y, dtype, 0, (int64_t[]){T * run, run, run / 2, 1}, row);
+  size_t size = hr_dtype_size(dtype), bytes = (size_t)run * size;
+  char *table = malloc(A * V * bytes), *result = guarded(A * T * bytes);
+  for (size_t i = 0; i < A * V * bytes; ++i) {
+    table[i] = (char)(i * 7 % 61); /* no NaN in any dtype */
+  }
+  run_all(&m, (void *[]){table, index_dtype == HR_DTYPE_I64 ? (void *)wide : narrow, result}, NULL, 2, A * T * bytes);
+  for (int64_t i = 0; i < A * T; ++i) {
+    int64_t from = wide[i % T] < 0 ? wide[i % T] + V : wide[i % T];
+    HR_ASSERT_BYTES_EQ(result + (size_t)i * bytes, table + (size_t)(i / T * V + from) * bytes, bytes);
+  }
+  free(table), free_guarded(result);
+}
+
+HR_TEST(gathered_runs_are_copied) {
+  static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_BF16, HR_DTYPE_F64, HR_DTYPE_U8, HR_DTYPE_C64};
+  static const int64_t runs[] = {2, 14, 16, 64, 130, 1000}; /* short ones take the blocks' way */
+  for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; ++d) {
+    for (size_t r = 0; r < sizeof runs / sizeof *runs; ++r) {
+      check_gathered_runs(runs[r], dtypes[d], HR_DTYPE_I64);
+      check_gathered_runs(runs[r], dtypes[d], HR_DTYPE_I32);
+    }
+  }
+}
+
 /* dw[ids[t], e] += dy[t, e], in order of t. */
 static void check_scatter(int64_t vocabulary, int64_t tokens, int64_t width, bool width_inside, hr_dtype dtype) {
   kernel_maker m;
