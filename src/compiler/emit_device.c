@@ -2,7 +2,8 @@
  *
  *   element-wise          a thread an element, or four neighbours (emit_device_vector.c)
  *   ordered (scatter)     a thread for all elements that differ in ordered dims alone, one after the other; where these are many, several
- *                         threads, each for the elements that go to its slice of the destination
+ *                         threads, each for the elements that go to its slice of the destination; where an index is the same for
+ *                         neighbouring rows, a warp looks through 32 indices at a time and then does what is its slice's
  *   sequential rows       a thread a row: neighbouring rows lie side by side
  *   rows of lanes         a warp a row: thread t has lanes t and t + 32, so the tree by halves begins in the thread and goes on by
  *                         shuffles
@@ -58,7 +59,9 @@ static const char *const cuda_prelude =
     "HR_VMATH_FN void hr_copy64(void *to, const void *from) {\n"
     "  hr_copy32(to, from);\n  hr_copy32((char *)to + 32, (const char *)from + 32);\n}\n"
     "HR_VMATH_FN void hr_shuffle(uint32_t *word, int count, int lane) {\n"
-    "#pragma unroll\n  for (int i = 0; i < count; ++i) { word[i] = __shfl_sync(0xffffffffu, word[i], lane); }\n}\n";
+    "#pragma unroll\n  for (int i = 0; i < count; ++i) { word[i] = __shfl_sync(0xffffffffu, word[i], lane); }\n}\n"
+    "HR_VMATH_FN uint32_t hr_ballot(int is) { return __ballot_sync(0xffffffffu, is); }\n"
+    "#define HR_FIRST(mask) (__ffs((int)(mask)) - 1)\n";
 
 static const char *const emulated_prelude =
     "#define HR_VMATH_DEVICE\n#define HR_CALL(type) const struct type *const hr_call\n#define call (*hr_call)\n"
@@ -76,7 +79,12 @@ static const char *const emulated_prelude =
     "static uint32_t hr_words[1024][8];\n"
     "static inline void hr_shuffle(uint32_t *word, int count, int lane) {\n"
     "  for (int i = 0; i < count; ++i) { hr_words[hr_thread][i] = word[i]; }\n  hr_wait(0);\n"
-    "  for (int i = 0; i < count; ++i) { word[i] = hr_words[hr_thread / 32 * 32 + lane][i]; }\n  hr_wait(0);\n}\n";
+    "  for (int i = 0; i < count; ++i) { word[i] = hr_words[hr_thread / 32 * 32 + lane][i]; }\n  hr_wait(0);\n}\n"
+    "static inline uint32_t hr_ballot(int is) {\n  uint32_t all = 0;\n"
+    "  hr_words[hr_thread][0] = is != 0;\n  hr_wait(0);\n"
+    "  for (int t = 0; t < 32; ++t) { all |= hr_words[hr_thread / 32 * 32 + t][0] << t; }\n  hr_wait(0);\n  return "
+    "all;\n}\n"
+    "#define HR_FIRST(mask) __builtin_ctz(mask)\n";
 
 static const char *const common_prelude =
     "#define HR_SHUFFLE(x, lane) { union { T v; uint32_t w[(sizeof(T) + 3) / 4]; } u; u.v = x; "
@@ -228,7 +236,7 @@ static void emit_thread_rows(const device *d, hr_device_emission *emission) {
 
 /* ---- a scatter of many elements ---- */
 
-enum { SLICED_MIN = 256, SLICES_MAX = 256, SLICED_THREADS = 1 << 16 };
+enum { SLICED_MIN = 256, SLICES_MAX = 256, SLICED_THREADS = 1 << 16, SLICED_WARPS = 1 << 13 };
 
 /* The term by which every store of an ordered kernel finds its place, and nothing else that changes within a row does; NULL: there is none.
  * Then elements with different indices go to different places, and any order among them will do. */
@@ -280,6 +288,71 @@ static void mark_needed(const hr_kernel *kernel, int reg, bool *needed) {
   }
 }
 
+/* What an element needs to know its place, or the rest. */
+static void emit_part(const device *d, const bool *needed, bool is_rest) {
+  const hr_kernel *kernel = d->e->kernel;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    if (kernel->instrs[k].level == HR_LEVEL_ELEMENT && needed[k] == !is_rest) {
+      hr__device_instr(d, &kernel->instrs[k]);
+    }
+  }
+}
+
+/* Whether the index is the same for all rows. */
+static bool is_common(const device *d, const bool *needed) {
+  const hr_kernel *kernel = d->e->kernel;
+  bool is = true;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_access *access =
+        needed[k] && kernel->instrs[k].access >= 0 ? &kernel->accesses[kernel->instrs[k].access] : NULL;
+    for (int c = 0; access != NULL && c <= access->bound_count; ++c) {
+      const int64_t *strides = c == 0 ? access->strides : access->bounds[c - 1].strides;
+      for (int w = 0; w < d->e->kept.rank; ++w) {
+        is &= strides[d->e->kept.source[w]] == 0;
+      }
+    }
+  }
+  return is;
+}
+
+/* A warp has 32 rows and a slice. Each of its threads looks at another index; then all do the elements of the slice, in order. */
+static void emit_common_slices(const device *d, const hr_kernel_term *term, const bool *needed,
+                               hr_device_emission *emission) {
+  enum { LOOKS = 8 };
+  hr__emitter *e = d->e;
+  int64_t tiles = (d->rows + HR__DEVICE_LANES - 1) / HR__DEVICE_LANES, slices = 1;
+  while (2 * slices <= SLICES_MAX && 2 * slices * tiles <= SLICED_WARPS) {
+    slices *= 2;
+  }
+  int64_t threads = tiles * slices * HR__DEVICE_LANES;
+  hr__device_head(d, 0);
+  HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (unit >= %lld) { return; }\n",
+           (int)(THREADS / HR__DEVICE_LANES), (long long)(tiles * slices));
+  HR__EMIT(e, "const int64_t slice = unit / %lld, wanted = unit %% %lld * HR_WARP + HR_LANE;\n", (long long)tiles,
+           (long long)tiles);
+  HR__EMIT(e, "const int64_t row = wanted < %lld ? wanted : %lld;\n", (long long)d->rows, (long long)d->rows - 1);
+  hr__device_coordinates(d, &e->kept, "row", "c");
+  hr__device_row(d, 0, NULL, NULL);
+  HR__EMIT(e, "for (int64_t b = 0; b < %lld; b += %d * HR_WARP) {\nint found = 0;\nHR_UNROLL\n", (long long)d->elements,
+           (int)LOOKS);
+  HR__EMIT(e, "for (int u = 0; u < %d; ++u) {\nconst int64_t i = b + u * HR_WARP + HR_LANE;\nif (i < %lld) {\n",
+           (int)LOOKS, (long long)d->elements);
+  hr__device_coordinates(d, &e->walked, "i", "w");
+  emit_part(d, needed, false);
+  HR__EMIT(e, "found |= ((hr_term(r%d, %lld) & %lld) == slice) << u;\n}\n}\n", term->reg, (long long)term->extent,
+           (long long)slices - 1);
+  HR__EMIT(e, "for (int u = 0; u < %d; ++u) {\nuint32_t left = hr_ballot(found >> u & 1);\n", (int)LOOKS);
+  HR__EMIT(e, "for (; left != 0; left &= left - 1) {\nconst int64_t i = b + u * HR_WARP + HR_FIRST(left);\n");
+  HR__EMIT(e, "if (row == wanted) {\n");
+  hr__device_coordinates(d, &e->walked, "i", "w");
+  emit_part(d, needed, false);
+  emit_part(d, needed, true);
+  HR__EMIT(e, "}\n}\n}\n}\n}\n");
+  emission->pass_count = 1;
+  emission->blocks[0] = (threads + THREADS - 1) / THREADS;
+  emission->threads[0] = THREADS;
+}
+
 static void emit_sliced_rows(const device *d, const hr_kernel_term *term, hr_device_emission *emission) {
   hr__emitter *e = d->e;
   const hr_kernel *kernel = e->kernel;
@@ -290,6 +363,10 @@ static void emit_sliced_rows(const device *d, const hr_kernel_term *term, hr_dev
     return;
   }
   mark_needed(kernel, term->reg, needed);
+  if (is_common(d, needed)) {
+    emit_common_slices(d, term, needed, emission);
+    return;
+  }
   hr__device_head(d, 0);
   HR__EMIT(e, "const int64_t number = HR_BLOCK * %d + HR_THREAD;\nif (number >= %lld) { return; }\n", (int)THREADS,
            (long long)threads);
@@ -298,17 +375,10 @@ static void emit_sliced_rows(const device *d, const hr_kernel_term *term, hr_dev
   hr__device_row(d, 0, NULL, NULL);
   HR__EMIT(e, "HR_UNROLL_BY_4 for (int64_t i = 0; i < %lld; ++i) {\n", (long long)d->elements);
   hr__device_coordinates(d, &e->walked, "i", "w");
-  for (int is_rest = 0; is_rest < 2; ++is_rest) {
-    for (int k = 0; k < kernel->instr_count; ++k) {
-      if (kernel->instrs[k].level == HR_LEVEL_ELEMENT && needed[k] == !is_rest) {
-        hr__device_instr(d, &kernel->instrs[k]);
-      }
-    }
-    if (!is_rest) {
-      HR__EMIT(e, "if ((hr_term(r%d, %lld) & %lld) != slice) { continue; }\n", term->reg, (long long)term->extent,
-               (long long)slices - 1);
-    }
-  }
+  emit_part(d, needed, false);
+  HR__EMIT(e, "if ((hr_term(r%d, %lld) & %lld) != slice) { continue; }\n", term->reg, (long long)term->extent,
+           (long long)slices - 1);
+  emit_part(d, needed, true);
   HR__EMIT(e, "}\n}\n");
   emission->pass_count = 1;
   emission->blocks[0] = (threads + THREADS - 1) / THREADS;
