@@ -51,6 +51,8 @@ static const char *const cuda_prelude =
     "#define HR_UNROLL_BY_16 _Pragma(\"unroll 16\")\n"
     "#define HR_BARRIER __syncthreads()\n#define HR_WARP_BARRIER __syncwarp()\n"
     "#define HR_ALIGNED __align__(16)\n#define HR_SHARED __shared__\n"
+    "#define HR_THREADS(count) __launch_bounds__(count)\n"
+    "#define HR_POOL extern __shared__ HR_ALIGNED char hr_pool[]\n"
     "HR_VMATH_FN void hr_copy4(void *to, const void *from) { *(unsigned *)to = *(const unsigned *)from; }\n"
     "HR_VMATH_FN void hr_copy8(void *to, const void *from) { *(uint2 *)to = *(const uint2 *)from; }\n"
     "HR_VMATH_FN void hr_copy16(void *to, const void *from) { *(uint4 *)to = *(const uint4 *)from; }\n"
@@ -70,6 +72,8 @@ static const char *const emulated_prelude =
     "#define HR_UNROLL_BY_16\n"
     "#define HR_BARRIER hr_wait(1)\n#define HR_WARP_BARRIER hr_wait(0)\n"
     "#define HR_ALIGNED __attribute__((aligned(16)))\n#define HR_SHARED static\n"
+    "#define HR_THREADS(count)\n"
+    "#define HR_POOL static HR_ALIGNED char hr_pool[256 << 10]\n"
     "#define hr_copy4(to, from) __builtin_memcpy(to, from, 4)\n#define hr_copy8(to, from) __builtin_memcpy(to, from, "
     "8)\n"
     "#define hr_copy16(to, from) __builtin_memcpy(to, from, 16)\n"
@@ -215,7 +219,7 @@ static void emit_thread_rows(const device *d, hr_device_emission *emission) {
   const hr_kernel *kernel = e->kernel;
   char all[24];
   snprintf(all, sizeof all, "%lld", (long long)d->elements);
-  hr__device_head(d, 0);
+  hr__device_head(d, 0, THREADS);
   HR__EMIT(e, "const int64_t row = HR_BLOCK * %d + HR_THREAD;\nif (row >= %lld) { return; }\n", (int)THREADS,
            (long long)d->rows);
   hr__device_coordinates(d, &e->kept, "row", "c");
@@ -325,7 +329,7 @@ static void emit_common_slices(const device *d, const hr_kernel_term *term, cons
     slices *= 2;
   }
   int64_t threads = tiles * slices * HR__DEVICE_LANES;
-  hr__device_head(d, 0);
+  hr__device_head(d, 0, THREADS);
   HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (unit >= %lld) { return; }\n",
            (int)(THREADS / HR__DEVICE_LANES), (long long)(tiles * slices));
   HR__EMIT(e, "const int64_t slice = unit / %lld, wanted = unit %% %lld * HR_WARP + HR_LANE;\n", (long long)tiles,
@@ -367,7 +371,7 @@ static void emit_sliced_rows(const device *d, const hr_kernel_term *term, hr_dev
     emit_common_slices(d, term, needed, emission);
     return;
   }
-  hr__device_head(d, 0);
+  hr__device_head(d, 0, THREADS);
   HR__EMIT(e, "const int64_t number = HR_BLOCK * %d + HR_THREAD;\nif (number >= %lld) { return; }\n", (int)THREADS,
            (long long)threads);
   HR__EMIT(e, "const int64_t row = number %% %lld, slice = number / %lld;\n", (long long)d->rows, (long long)d->rows);
@@ -428,10 +432,10 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
   return e->status != NULL ? e->status : hr_text_status(e->text);
 }
 
-hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, hr_text *out_text,
+hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, int block_bytes, hr_text *out_text,
                                 hr_device_emission *out_emission) {
   hr__emitter e = {.text = out_text, .is_device = true};
-  device d = {.e = &e, .name = name};
+  device d = {.e = &e, .name = name, .block_bytes = block_bytes};
   *out_emission = (hr_device_emission){0};
   hr_status status = emit(&d, kernel, out_emission);
   hr_arena_fini(&e.arena);

@@ -26,13 +26,15 @@ typedef struct hr_device_emission {
   int pass_count;
   int64_t blocks[HR_HOST_KERNEL_PASS_MAX]; /* 0: nothing to do */
   int threads[HR_HOST_KERNEL_PASS_MAX];    /* of a block */
+  int shared[HR_HOST_KERNEL_PASS_MAX];     /* bytes of a block's own memory, besides what the text declares */
   size_t workspace_bytes;
 } hr_device_emission;
 
 /* What a text begins with. */
 HR_MUST_USE hr_status hr_emit_device_prelude(hr_device_text target, hr_text *out_text);
-/* Appends the functions of one kernel. */
-HR_MUST_USE hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, hr_text *out_text,
-                                            hr_device_emission *out_emission);
+/* Appends the functions of one kernel. `block_bytes`: what a block's own memory may hold where that is more than the 48 KB of every
+ * device; else 0. */
+HR_MUST_USE hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, int block_bytes,
+                                            hr_text *out_text, hr_device_emission *out_emission);
 
 #endif

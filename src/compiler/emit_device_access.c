@@ -39,7 +39,7 @@ bool hr__device_has_elements(const hr_kernel *kernel, int phase) {
 
 /* ---- heads ---- */
 
-void hr__device_head(const device *d, int pass) {
+void hr__device_head(const device *d, int pass, int threads) {
   hr__emitter *e = d->e;
   const hr_kernel *kernel = e->kernel;
   if (pass == 0) {
@@ -52,7 +52,7 @@ void hr__device_head(const device *d, int pass) {
     }
     HR__EMIT(e, " };\n");
   }
-  HR__EMIT(e, "HR_KERNEL void %s_%d(HR_CALL(%s_call)) {\n", d->name, pass, d->name);
+  HR__EMIT(e, "HR_KERNEL void HR_THREADS(%d) %s_%d(HR_CALL(%s_call)) {\n", threads, d->name, pass, d->name);
   hr__emit_scalars(e, "call.scalars");
 }
 
@@ -121,6 +121,21 @@ bool hr__device_condition(const device *d, const hr_instr *instr) {
   return separator[0] != 0;
 }
 
+/* What the block's memory holds of a row, or will hold: the phase that loads it first leaves it there. */
+static void emit_from_pool(const device *d, const hr_instr *instr, const char *memory, int64_t place) {
+  const hr_kernel *kernel = d->e->kernel;
+  const char *type = hr__emit_dtype(kernel->accesses[instr->access].dtype);
+  bool is_first = instr->phase == d->phase;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    is_first &= d->in_pool[k] != place || kernel->instrs[k].phase >= d->phase;
+  }
+  HR__EMIT(d->e, "HR__LOAD_%s(((HR__MEMORY_%s *)(hr_pool + %lld))[i]", type, type, (long long)place);
+  if (is_first) {
+    HR__EMIT(d->e, " = %s", memory);
+  }
+  HR__EMIT(d->e, ");\n");
+}
+
 /* The value of a load; behind "r5 = ". */
 static void emit_loaded(const device *d, const hr_instr *instr) {
   hr__emitter *e = d->e;
@@ -133,13 +148,18 @@ static void emit_loaded(const device *d, const hr_instr *instr) {
   }
   hr_text memory = {0};
   hr__device_memory(d, instr, &memory);
-  bool is_bound = hr__device_condition(d, instr);
-  HR__EMIT(e, "%sHR__LOAD_%s(%s)", is_bound ? " ? " : "", hr__emit_dtype(access->dtype), hr_text_chars(&memory));
-  if (is_bound) {
-    HR__EMIT(e, " : ");
-    hr__emit_fill(e, access, cls);
+  int64_t place = d->in_pool != NULL && instr->level == HR_LEVEL_ELEMENT ? d->in_pool[instr - e->kernel->instrs] : -1;
+  if (place >= 0) {
+    emit_from_pool(d, instr, hr_text_chars(&memory), place);
+  } else {
+    bool is_bound = hr__device_condition(d, instr);
+    HR__EMIT(e, "%sHR__LOAD_%s(%s)", is_bound ? " ? " : "", hr__emit_dtype(access->dtype), hr_text_chars(&memory));
+    if (is_bound) {
+      HR__EMIT(e, " : ");
+      hr__emit_fill(e, access, cls);
+    }
+    HR__EMIT(e, ";\n");
   }
-  HR__EMIT(e, ";\n");
   e->text->failed |= memory.failed;
   hr_text_fini(&memory);
 }
@@ -349,12 +369,14 @@ void hr__device_declare_ahead(const device *d, int phase, int count) {
 
 void hr__device_load_ahead(const device *d, int phase) {
   const hr_kernel *kernel = d->e->kernel;
+  device now = *d;
+  now.phase = phase;
   const bool *ahead = ahead_of(d, phase);
   hr__device_coordinates(d, &d->e->walked, "i", "w");
   for (int k = 0; k < kernel->instr_count && ahead != NULL; ++k) {
     if (ahead[k]) {
       HR__EMIT(d->e, "v%d[u] = ", kernel->instrs[k].dst);
-      emit_loaded(d, &kernel->instrs[k]);
+      emit_loaded(&now, &kernel->instrs[k]);
     }
   }
 }
@@ -364,10 +386,12 @@ void hr__device_element(const device *d, int phase, const char *suffix) {
   hr__emitter *e = d->e;
   const hr_kernel *kernel = e->kernel;
   bool *again = HR_ARENA_ARRAY(&e->arena, bool, (size_t)kernel->instr_count + 1);
+  device now = *d;
   if (again == NULL) {
     e->text->failed = true;
     return;
   }
+  now.phase = phase;
   find_again(d, phase, again);
   const bool *ahead = d->is_ahead ? find_ahead(d, phase, again) : NULL;
   hr__device_coordinates(d, &e->walked, "i", "w");
@@ -380,11 +404,11 @@ void hr__device_element(const device *d, int phase, const char *suffix) {
       emit_spilled(d, instr->dst);
       HR__EMIT(e, ";\n");
     } else if (again[k]) {
-      hr__device_instr(d, instr);
+      hr__device_instr(&now, instr);
     } else if (instr->phase == phase && hr__device_is_reduction(instr)) {
       emit_accumulate(d, instr, suffix);
     } else if (instr->phase == phase && instr->level == HR_LEVEL_ELEMENT) {
-      hr__device_instr(d, instr);
+      hr__device_instr(&now, instr);
       if (instr->dst >= 0 && d->spills[instr->dst] != HR__AGAIN) {
         emit_spilled(d, instr->dst);
         HR__EMIT(e, " = r%d;\n", instr->dst);

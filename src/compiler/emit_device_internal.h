@@ -27,6 +27,10 @@ typedef struct device {
   int own;         /* a warp a row: elements of a thread, when it keeps values of theirs itself; else 0 */
   int64_t *parts;  /* by instruction: where results of chunks are, and behind them indices */
   int64_t workspace;
+  int block_bytes; /* that a block can have */
+  int64_t *
+      in_pool; /* NULL, or by instruction: where in the block's memory a row's values lie that it has loaded; -1: nowhere */
+  int phase;     /* whose elements are being emitted */
   bool is_ahead; /* loads of the elements at hand have come: values are v5[u] */
 } device;
 
@@ -38,8 +42,8 @@ int64_t hr__device_reserve(device *d, int64_t bytes);
 bool hr__device_is_reduction(const hr_instr *instr);
 bool hr__device_reduces(const hr_kernel *kernel, int phase);
 bool hr__device_has_elements(const hr_kernel *kernel, int phase);
-/* The head of a pass; the first one declares the struct of the parameter. */
-void hr__device_head(const device *d, int pass);
+/* The head of a pass of blocks of `threads`, whose registers have to suffice; the first one declares the struct of the parameter. */
+void hr__device_head(const device *d, int pass, int threads);
 /* Splits `from` (a C expression) into coordinates PREFIX0, ... over dims. */
 void hr__device_coordinates(const device *d, const hr_dims *dims, const char *from, const char *prefix);
 /* "(offset + c0 * 784 + w1 * 2)": coordinate c of an access (0: the address, others: of bounds). */
@@ -86,7 +90,7 @@ void hr__device_fold(const device *d, int phase, const char *at);
 /* The results of a row's chunks become registers: a warp makes them. With `shares` it leaves them for the others of the block. */
 void hr__device_combine(const device *d, int phase, bool shares);
 void hr__device_warp_rows(const device *d, hr_device_emission *emission);
-void hr__device_block_rows(const device *d, hr_device_emission *emission);
+void hr__device_block_rows(device *d, hr_device_emission *emission);
 /* Whether a kernel walks its rows several times, and they are so many and long that a block each is best. */
 bool hr__device_is_block_rows(const device *d);
 

@@ -173,7 +173,7 @@ static void emit_rows(passes *p, int phase) {
   const hr_kernel *kernel = e->kernel;
   int width = p->is_lanes ? WARP : 1;
   int pass = next_pass(p, (d->rows * width + ROW_THREADS - 1) / ROW_THREADS, ROW_THREADS);
-  hr__device_head(d, pass);
+  hr__device_head(d, pass, p->emission->threads[pass]);
   HR__EMIT(e, "const int64_t row = (HR_BLOCK * %d + HR_THREAD) / %d;\nif (row >= %lld) { return; }\n", (int)ROW_THREADS,
            width, (long long)d->rows);
   hr__device_coordinates(d, &e->kept, "row", "c");
@@ -223,7 +223,7 @@ static void emit_warp_elements(passes *p, int phase) {
   hr__emitter *e = d->e;
   int64_t units = d->rows * d->chunks, warps = ROW_THREADS / WARP;
   int pass = next_pass(p, (units + warps - 1) / warps, ROW_THREADS);
-  hr__device_head(d, pass);
+  hr__device_head(d, pass, p->emission->threads[pass]);
   HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (unit >= %lld) { return; }\n", (int)warps,
            (long long)units);
   HR__EMIT(e, "const int64_t row = unit / %lld, chunk = unit %% %lld;\n", (long long)d->chunks, (long long)d->chunks);
@@ -275,7 +275,7 @@ static void emit_chunk_elements(passes *p, int phase) {
   const device *d = p->d;
   hr__emitter *e = d->e;
   int pass = next_pass(p, d->rows * d->chunks, CHUNK_THREADS), warps = CHUNK_THREADS / WARP;
-  hr__device_head(d, pass);
+  hr__device_head(d, pass, p->emission->threads[pass]);
   HR__EMIT(e, "const int64_t unit = HR_BLOCK, row = unit / %lld, chunk = unit %% %lld;\n", (long long)d->chunks,
            (long long)d->chunks);
   emit_from_to(p);
@@ -299,7 +299,7 @@ static void emit_flat_elements(passes *p, int phase) {
   int64_t units = d->rows * d->elements;
   int pass = next_pass(p, (units + HR__DEVICE_THREADS - 1) / HR__DEVICE_THREADS, HR__DEVICE_THREADS);
   const char *type = units < INT32_MAX ? "int" : "int64_t";
-  hr__device_head(d, pass);
+  hr__device_head(d, pass, p->emission->threads[pass]);
   HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD;\nif (unit >= %lld) { return; }\n",
            (int)HR__DEVICE_THREADS, (long long)units);
   HR__EMIT(e, "const %s row = (%s)unit %s %lld;\nconst int64_t i = (%s)unit %s %lld;\n", type, type,
@@ -362,7 +362,7 @@ static int tile_elements(const device *d, int phase) {
 static void open_tiles(passes *p, int64_t chunks) {
   const device *d = p->d;
   int64_t tiles = (d->rows + TILE_ROWS - 1) / TILE_ROWS;
-  hr__device_head(d, next_pass(p, tiles * chunks, TILE_THREADS));
+  hr__device_head(d, next_pass(p, tiles * chunks, TILE_THREADS), TILE_THREADS);
   HR__EMIT(d->e, "const int64_t chunk = HR_BLOCK / %lld, wanted = HR_BLOCK %% %lld * %d + HR_LANE;\n", (long long)tiles,
            (long long)tiles, (int)TILE_ROWS);
   HR__EMIT(d->e, "const int is_row = wanted < %lld;\nconst int64_t row = is_row ? wanted : %lld;\n(void)chunk;\n",

@@ -1,5 +1,6 @@
 /* Rows in the order of lanes: a warp or a block a row; results of chunks in the workspace. */
 #include <stdio.h>
+#include <string.h>
 
 #include "compiler/emit_device_internal.h"
 
@@ -185,7 +186,7 @@ void hr__device_warp_rows(const device *d, hr_device_emission *emission) {
   hr__emitter *e = d->e;
   char all[24];
   snprintf(all, sizeof all, "%lld", (long long)d->elements);
-  hr__device_head(d, 0);
+  hr__device_head(d, 0, ROW_THREADS);
   HR__EMIT(e, "const int64_t row = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (row >= %lld) { return; }\n",
            (int)(ROW_THREADS / WARP), (long long)d->rows);
   hr__device_coordinates(d, &e->kept, "row", "c");
@@ -223,11 +224,51 @@ bool hr__device_is_block_rows(const device *d) {
          d->rows >= ROWS_LEAST;
 }
 
-/* Rows of several chunks: the warps of a block take chunks in turn. Later phases find the row in a cache, if anywhere. */
-void hr__device_block_rows(const device *d, hr_device_emission *emission) {
+/* Whether two loads of different phases read the same elements of memory that the kernel leaves alone. */
+static bool is_same_row(const hr_kernel *kernel, const hr_instr *x, const hr_instr *y) {
+  if (x->kind != HR_INSTR_LOAD || y->kind != HR_INSTR_LOAD || x->level != HR_LEVEL_ELEMENT ||
+      y->level != HR_LEVEL_ELEMENT || x->phase == y->phase) {
+    return false;
+  }
+  const hr_access *a = &kernel->accesses[x->access], *b = &kernel->accesses[y->access];
+  return a->arg == b->arg && !kernel->args[a->arg].is_written && a->dtype == b->dtype && a->offset == b->offset &&
+         a->term_count + b->term_count + a->bound_count + b->bound_count == 0 &&
+         memcmp(a->strides, b->strides, (size_t)kernel->rank * sizeof *a->strides) == 0;
+}
+
+/* Rows that several phases load get places in the block's own memory, as far as it goes: each thread finds there what it has loaded
+ * itself. Gives the bytes. */
+static int64_t place_in_pool(device *d) {
+  const hr_kernel *kernel = d->e->kernel;
+  int64_t bytes = 0;
+  d->in_pool = HR_ARENA_ARRAY(&d->e->arena, int64_t, (size_t)kernel->instr_count + 1);
+  d->e->text->failed |= d->in_pool == NULL;
+  for (int k = 0; k < kernel->instr_count && d->in_pool != NULL; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    d->in_pool[k] = -1;
+    for (int j = 0; j < k; ++j) {
+      if (is_same_row(kernel, instr, &kernel->instrs[j])) {
+        int64_t size =
+            (d->elements * (int64_t)hr_dtype_size(kernel->accesses[instr->access].dtype) + 15) & ~(int64_t)15;
+        if (d->in_pool[j] < 0 && bytes + size <= d->block_bytes) {
+          d->in_pool[j] = bytes;
+          bytes += size;
+        }
+        d->in_pool[k] = d->in_pool[j];
+      }
+    }
+  }
+  return bytes;
+}
+
+/* Rows of several chunks: the warps of a block take chunks in turn. Later phases find the row in the block's memory, or in a cache, if
+ * anywhere. */
+void hr__device_block_rows(device *d, hr_device_emission *emission) {
   hr__emitter *e = d->e;
   int warps = (int)warps_of(d);
-  hr__device_head(d, 0);
+  int64_t pool = place_in_pool(d);
+  hr__device_head(d, 0, warps * WARP);
+  HR__EMIT(e, pool > 0 ? "HR_POOL;\n" : "");
   HR__EMIT(e, "const int64_t row = HR_BLOCK;\n");
   hr__device_coordinates(d, &e->kept, "row", "c");
   for (int phase = 0; phase < e->kernel->phase_count; ++phase) {
@@ -249,4 +290,5 @@ void hr__device_block_rows(const device *d, hr_device_emission *emission) {
   emission->pass_count = 1;
   emission->blocks[0] = d->rows;
   emission->threads[0] = warps * WARP;
+  emission->shared[0] = (int)pool;
 }

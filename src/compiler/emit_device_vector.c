@@ -115,7 +115,7 @@ void hr__device_vectors(const device *d, hr_device_emission *emission) {
   const hr_kernel *kernel = e->kernel;
   int64_t units = d->rows / WIDTH;
   int inner = inner_of(d);
-  hr__device_head(d, 0);
+  hr__device_head(d, 0, HR__DEVICE_THREADS);
   HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD;\nif (unit >= %lld) { return; }\n",
            (int)HR__DEVICE_THREADS, (long long)units);
   hr__device_coordinates(d, &e->kept, "unit * 4", "c");

@@ -137,10 +137,11 @@ static hr_status write_text(device_code *code, const hr_kernel *kernel) {
   module *m = code->module;
   HR_RETURN_IF_ERROR(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &m->text));
   m->prelude = m->text.length;
-  HR_RETURN_IF_ERROR(hr_emit_device_kernel(kernel, m->name, &m->text, &emission));
+  HR_RETURN_IF_ERROR(hr_emit_device_kernel(kernel, m->name, m->device->properties.block_bytes, &m->text, &emission));
   m->pass_count = code->kernel.base.pass_count = emission.pass_count;
   code->kernel.base.workspace_bytes = emission.workspace_bytes;
   set_grids(&code->kernel, emission.blocks, emission.threads);
+  memcpy(code->kernel.shared, emission.shared, sizeof emission.shared);
   return HR_OK;
 }
 

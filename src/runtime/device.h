@@ -24,6 +24,7 @@
 typedef struct hr_device_properties {
   char description[128]; /* for people */
   int workers;           /* threads or compute units */
+  int block_bytes;       /* of its own that a block of a kernel's threads can have; 0: nobody asks */
   bool is_host;          /* the host may dereference addresses of allocate */
   bool has_contents;     /* false: nothing is computed, and whatever is read is zero */
 } hr_device_properties;

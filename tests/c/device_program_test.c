@@ -26,6 +26,7 @@ typedef struct batch {
   HR_VECTOR(entry) entries;
   hr_text text;
   long kernels, emitted, launches, launches_compiled;
+  int block_bytes; /* of a block's own memory */
 } batch;
 
 static entry *find(batch *b, const hr_kernel *kernel) {
@@ -50,7 +51,13 @@ static void add_kernel(batch *b, const hr_kernel *kernel) {
   entry e = {.host = NULL};
   snprintf(e.name, sizeof e.name, "k%zu", b->entries.count);
   e.arg_count = kernel->arg_count, e.scalar_count = kernel->scalar_count;
-  HR_ASSERT_OK(hr_emit_device_kernel(kernel, e.name, &b->text, &e.emission));
+  HR_ASSERT_OK(hr_emit_device_kernel(kernel, e.name, b->block_bytes, &b->text, &e.emission));
+  for (int pass = 0; pass < e.emission.pass_count;
+       ++pass) { /* a compiler that does not know it may take too many registers */
+    char head[96];
+    snprintf(head, sizeof head, "HR_THREADS(%d) %s_%d(", e.emission.threads[pass], e.name, pass);
+    HR_ASSERT_NOT_NULL(strstr(hr_text_chars(&b->text), head));
+  }
   HR_ASSERT(hr_kernel_make_key(kernel, &e.key));
   HR_ASSERT(hr_vector_push(&b->entries, e));
   ++b->emitted;
@@ -233,18 +240,21 @@ HR_TEST(reductions_of_many_elements_have_the_bits_of_interpreted_kernels) {
   hr_text_fini(&b.text);
 }
 
-/* So many rows that each has a block. */
+/* So many rows that each has a block, in whose memory the row stays, or for which it is too small. */
 HR_TEST(long_rows_of_a_block_have_the_bits_of_interpreted_kernels) {
   if (!hr__has_compiler()) {
     return;
   }
-  batch b = {0};
-  generated program;
-  make_centred(&program, "f32", 512, 12290, 2, HR_DTYPE_F32);
-  check_programs(&b, 0, 1, &program);
-  HR_ASSERT_EQ(b.emitted, b.kernels);
-  hr_vector_fini(&b.entries);
-  hr_text_fini(&b.text);
+  for (int is_small = 0; is_small < 2; ++is_small) {
+    batch b = {.block_bytes = is_small ? 4 * 12290 - 1 : 64 << 10};
+    generated program;
+    make_centred(&program, "f32", 512, 12290, 2, HR_DTYPE_F32);
+    check_programs(&b, 0, 1, &program);
+    HR_ASSERT_EQ(b.emitted, b.kernels);
+    HR_ASSERT_EQ(b.entries.data[0].emission.shared[0], is_small ? 0 : 4 * 12292);
+    hr_vector_fini(&b.entries);
+    hr_text_fini(&b.text);
+  }
 }
 
 /* ---- scatters of many elements ---- */

@@ -47,6 +47,10 @@ static hr_status read_attributes(hr__cuda_device *device) {
   HR_RETURN_IF_ERROR(hr__cuda_status(
       hr__cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device->device),
       "compute capability"));
+  HR_RETURN_IF_ERROR(
+      hr__cuda_status(hr__cuda.cuDeviceGetAttribute(
+                          &device->block_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device->device),
+                      "shared memory of a block"));
   device->architecture = major * 10 + minor;
   HR_RETURN_IF_ERROR(
       hr__cuda_status(hr__cuda.cuDeviceTotalMem_v2(&device->total_bytes, device->device), "cuDeviceTotalMem"));
@@ -122,7 +126,8 @@ static hr_status cuda_open(int ordinal, void **out_impl) {
 
 static void cuda_properties(void *impl, hr_device_properties *out_properties) {
   const hr__cuda_device *device = impl;
-  *out_properties = (hr_device_properties){.workers = device->workers, .is_host = false, .has_contents = true};
+  *out_properties = (hr_device_properties){
+      .workers = device->workers, .block_bytes = device->block_bytes, .is_host = false, .has_contents = true};
   snprintf(out_properties->description, sizeof out_properties->description, "%.60s, %lld GiB, compute capability %d.%d",
            device->name, (long long)(device->total_bytes >> 30), device->architecture / 10, device->architecture % 10);
 }

@@ -107,9 +107,10 @@ static int fake_device_name(char *name, int bytes, int device) {
 
 static int fake_attribute(int *value, int attribute, int device) {
   (void)device;
-  *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT       ? 132
-           : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
-                                                                       : 0;
+  *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT                ? 132
+           : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR          ? 9
+           : attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN ? 232448
+                                                                                : 0;
   return CUDA_SUCCESS;
 }
 
@@ -600,6 +601,7 @@ HR_TEST(an_instance_is_described_and_closes_without_a_trace) {
   DRIVER->properties(impl, &properties);
   HR_ASSERT_STR_EQ(properties.description, "Stand-in, 4 GiB, compute capability 9.0");
   HR_ASSERT_EQ(properties.workers, 132);
+  HR_ASSERT_EQ(properties.block_bytes, 232448);
   HR_ASSERT(!properties.is_host && properties.has_contents);
   DRIVER->memory_info(impl, &free_bytes, &total_bytes);
   HR_ASSERT_EQ(free_bytes, (int64_t)3 << 30);

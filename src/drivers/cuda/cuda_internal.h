@@ -35,6 +35,7 @@ typedef struct hr__cuda_device {
   CUstream capture_stream;        /* made for the first capture */
   char name[64];
   int workers, architecture; /* multiprocessors; 90 for compute capability 9.0 */
+  int block_bytes;           /* of shared memory */
   size_t total_bytes;
   atomic_uint_least64_t peers; /* bit d: device d's memory was asked to be reachable */
   hr__cuda_staging in, out;
