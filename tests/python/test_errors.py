@@ -4,6 +4,7 @@ What depends on values (an index out of range) may be noticed when the work runs
 synchronised the error must have come.
 """
 
+import os
 import subprocess
 import sys
 
@@ -459,6 +460,41 @@ def test_missing_operator_falls_back_when_allowed(host_only, device):
     assert result.device.type == "headrace"
     assert_same(result, torch.full((3,), 3.0))
     assert torch.headrace.stats()["fallbacks"] == before + 1
+
+
+WITHOUT_LIBRARY = """
+import torch, headrace.torch
+x = torch.arange(9.0).reshape(3, 3) + 9 * torch.eye(3)
+calls = {
+    "inverse": lambda x: torch.linalg.inv(x),
+    "singular values": lambda x: torch.linalg.svdvals(x),
+    "solution": lambda x: torch.linalg.solve(x, x[0]),
+    "out": lambda x: torch.linalg.qr(x, out=(torch.empty(0, device=x.device), torch.empty(0, device=x.device)))[1].abs(),
+}
+for name, call in calls.items():
+    try:
+        call(x.to("headrace")).cpu()
+        raise SystemExit(f"{name}: no error")
+    except NotImplementedError:
+        pass
+torch.headrace.set_fallback("allow")
+for name, call in calls.items():
+    before = torch.headrace.stats()["fallbacks"]
+    result = call(x.to("headrace"))
+    assert result.device.type == "headrace", name
+    torch.testing.assert_close(result.cpu(), call(x))
+    assert torch.headrace.stats()["fallbacks"] > before, name
+torch.testing.assert_close((x.to("headrace") @ x.to("headrace")).cpu(), x @ x)
+print("right")
+"""
+
+
+@pytest.mark.device_only
+@pytest.mark.cpu_only
+def test_operators_of_a_library_that_is_not_there_run_on_the_host_when_allowed(tmp_path):
+    environment = {**os.environ, "HEADRACE_LAPACK": str(tmp_path / "none.so"), "HEADRACE_FALLBACK": "error"}
+    done = subprocess.run([sys.executable, "-c", WITHOUT_LIBRARY], capture_output=True, text=True, timeout=120, env=environment)
+    assert done.stdout.strip() == "right", done.stdout + done.stderr
 
 
 # ---- errors in the middle of work

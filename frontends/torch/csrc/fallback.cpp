@@ -180,6 +180,8 @@ c10::IValue value_to_device(const c10::IValue &value) {
   return value;
 }
 
+} // namespace
+
 void run_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
   std::string name = name_of(op);
   check_allowed(op, name);
@@ -205,6 +207,8 @@ void run_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
     (*stack)[first + i] = original != nullptr ? *original : value_to_device((*stack)[first + i]);
   }
 }
+
+namespace {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());

@@ -4,6 +4,12 @@
 
 #include <functional>
 #include <string>
+#include <vector>
+
+namespace c10 {
+class OperatorHandle;
+struct IValue;
+} // namespace c10
 
 namespace headrace {
 
@@ -14,7 +20,8 @@ enum class FallbackMode { Error = 0, Warn = 1, Allow = 2 };
 
 void set_fallback_mode(FallbackMode mode);
 FallbackMode fallback_mode();
-std::string fallback_counts(); // lines of "name count"
+void run_on_host(const c10::OperatorHandle &op, std::vector<c10::IValue> *stack); // counted; throws where not allowed
+std::string fallback_counts();                                                    // lines of "name count"
 void reset_fallback_counts();
 
 } // namespace headrace
