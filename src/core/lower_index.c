@@ -160,8 +160,14 @@ hr_status hr__lower_scatter(hr_builder *b, const hr_node *node) {
       source = hr_view_slice(b, source, d, 0, index.dims[d], 1);
     }
   }
-  hr_operand inputs[2] = {source, index};
-  hr_emit_scatter(b, (hr_store_mode)node->ints[1], indexed_along(b, y, dim, 1, index.dims), 2, inputs, 1u << dim);
+  hr_operand inputs[2] = {source, index}, sum = y;
+  hr_store_mode mode = (hr_store_mode)node->ints[1];
+  hr_dtype dtype = mode == HR_STORE_ADD ? hr__wide(y.dtype) : y.dtype;
+  if (dtype != y.dtype) { /* sums of narrow numbers are rounded once */
+    sum = hr_make1(b, HR_OP_COPY, dtype, y);
+  }
+  hr_emit_scatter(b, mode, indexed_along(b, sum, dim, 1, index.dims), 2, inputs, 1u << dim);
+  hr__deliver(b, y, dtype, sum);
   return HR_OK;
 }
 

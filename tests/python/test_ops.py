@@ -961,6 +961,14 @@ def test_attention_with_dropout_twice_differentiated():
 
 
 @pytest.mark.parametrize("dtype", HALVES)
+def test_narrow_sums_at_one_place_are_rounded_once(dtype):
+    """Added one by one, ones stop counting at 256 or 2,048."""
+    places, ones = torch.zeros(3000, dtype=torch.int64, device=DEVICE), torch.ones(3000, dtype=dtype, device=DEVICE)
+    sums = torch.full((2,), 8.0, dtype=dtype, device=DEVICE).scatter_add(0, places, ones).cpu()
+    assert sums.tolist() == [torch.tensor(3008.0).to(dtype).item(), 8.0]
+
+
+@pytest.mark.parametrize("dtype", HALVES)
 def test_narrow_products_are_rounded_once(dtype):
     """A sum that the dtype holds of a product that it does not hold, whatever the strides of the bias, and with factors."""
     big = 2048.0 if dtype == torch.float16 else 256.0
