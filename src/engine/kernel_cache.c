@@ -51,6 +51,23 @@ static void destroy(hr_cached_kernel *cached) {
   hr_free(cached);
 }
 
+/* Windows read the same elements again and again: from the caches, but the interpreter takes as long for each. */
+static int64_t moved_bytes(const hr_kernel *kernel) {
+  enum { AGAIN_MIN = 4 };
+  int64_t elements = 1, reads = 0;
+  for (int d = 0; d < kernel->rank; ++d) {
+    elements *= kernel->dims[d];
+  }
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (instr->kind == HR_INSTR_LOAD && instr->level == HR_LEVEL_ELEMENT) {
+      reads += elements * (int64_t)hr_dtype_size(kernel->accesses[instr->access].dtype);
+    }
+  }
+  int64_t bytes = kernel->bytes > 0 ? kernel->bytes : 1;
+  return reads / AGAIN_MIN > bytes ? reads : bytes;
+}
+
 /* Takes over the key, also when it fails. */
 static hr_status create(const hr_kernel *kernel, hr_device *device, hr_kernel_key *key, uint64_t hash,
                         hr_cached_kernel **out_cached) {
@@ -72,7 +89,7 @@ static hr_status create(const hr_kernel *kernel, hr_device *device, hr_kernel_ke
   }
   atomic_init(&cached->current, cached->host);
   atomic_init(&cached->uses, 0);
-  int64_t uses = BYTES_MIN / (kernel->bytes > 0 ? kernel->bytes : 1) + 1;
+  int64_t uses = BYTES_MIN / moved_bytes(kernel) + 1;
   cached->uses_wanted = device != NULL ? 0 : uses > USES_MIN ? uses : USES_MIN; /* 0: there is nothing better to come */
   *out_cached = cached;
   return HR_OK;
