@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from .words import VOCABULARY, decode, draw_lines, encode
 
 TITLE = "Llama"
-STEPS, RATE = 200, 3e-3
+STEPS, RATE = 300, 2e-3
 BEGINNING = "a buffer is "
 
 
@@ -26,6 +26,7 @@ def build(small: bool = False) -> LlamaForCausalLM:
         num_attention_heads=8 if not small else 4,
         num_key_value_heads=2,
         max_position_embeddings=256,
+        initializer_range=width**-0.5,  # the default is one of wide networks
         bos_token_id=None,
         eos_token_id=None,
         pad_token_id=None,

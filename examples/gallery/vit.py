@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from .digits import draw_batch, test_images
 
 TITLE = "Vision transformer"
-STEPS, RATE = 200, 1e-3
+STEPS, RATE = 350, 7e-4
 
 
 class ViT(nn.Module):

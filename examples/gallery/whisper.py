@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import GenerationConfig, GenerationMixin, WhisperConfig, WhisperForConditionalGeneration
 
 TITLE = "Whisper"
-STEPS, RATE = 200, 1e-3
+STEPS, RATE = 400, 1e-3
 RATE_OF_SOUND, HOP, WINDOW, BANDS = 4000, 50, 256, 40
 NAMES = ("c", "d", "e", "f", "g", "a", "b", "C")
 BEGIN, END, FIRST = 0, 1, 2  # tokens; notes follow
@@ -38,6 +38,7 @@ def build(small: bool = False) -> WhisperForConditionalGeneration:
         decoder_ffn_dim=4 * width,
         max_source_positions=notes * samples // HOP // 2,  # the second convolution halves them
         max_target_positions=16,
+        init_std=width**-0.5,  # the default is one of wide networks
         decoder_start_token_id=BEGIN,
         bos_token_id=BEGIN,
         eos_token_id=END,

@@ -1,4 +1,4 @@
-"""The documentation of this repository as characters: what the language models read."""
+"""The documentation of this repository as characters."""
 
 import functools
 import string
@@ -9,8 +9,7 @@ from torch import Tensor
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "docs"
 LETTERS = string.ascii_lowercase + " .,:'-()\n"
-MASK = len(LETTERS)  # one more token, for what a masked language model has to guess
-VOCABULARY = len(LETTERS) + 1
+VOCABULARY = len(LETTERS)
 
 
 def encode(text: str) -> Tensor:
@@ -20,7 +19,7 @@ def encode(text: str) -> Tensor:
 
 
 def decode(tokens: Tensor) -> str:
-    return "".join((LETTERS + "_")[token] for token in tokens.tolist())
+    return "".join(LETTERS[token] for token in tokens.tolist())
 
 
 @functools.cache
