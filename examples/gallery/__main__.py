@@ -21,6 +21,8 @@ from . import NETWORKS, compare, network, report  # noqa: E402
 
 def main() -> int:
     arguments = parse()
+    if arguments.cpu_time:
+        arguments.threads, compare.clock = 1, time.process_time
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
         os.environ.setdefault("HEADRACE_THREADS", str(arguments.threads))
@@ -51,6 +53,7 @@ def parse() -> argparse.Namespace:
     add("--device", default="headrace", help="what is compared with torch's CPU device (default %(default)s)")
     add("--steps", type=int, metavar="N", help="training steps of each network (default: what its picture needs)")
     add("--threads", type=int, metavar="N", help="threads of both devices (default: all cores)")
+    add("--cpu-time", action="store_true", help="one thread, without what it waits: for busy machines")
     add("--seed", type=int, default=0, help="of the first weights (default %(default)s)")
     add("--output", default=report.FOLDER, metavar="FOLDER", help="of pictures; '' for none (default %(default)s)")
     add("--report", action="store_true", help="write docs/gallery.md and docs/gallery.png")

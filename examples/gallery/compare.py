@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+clock = time.perf_counter  # what steps are timed with
 COMPARED = 10  # steps whose losses have to agree; later ones drift apart, as rounding feeds on itself
 LOSS_BOUND = 2e-4  # relative
 OUTPUT_BOUND = 1e-4  # of the largest output; whole numbers have to be equal
@@ -60,14 +61,14 @@ def train(network, model: nn.Module, steps: int, device, small=False, autocast=N
     generator = torch.Generator().manual_seed(1)
     for step in range(steps):
         batch = network.batch(generator, small)
-        started = time.perf_counter()
+        started = clock()
         with torch.autocast(run.device.type, autocast) if autocast else contextlib.nullcontext():
             loss = network.loss(run.model, *moved(batch, device))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         run.losses.append(loss.item())
-        run.step_seconds.append(time.perf_counter() - started)
+        run.step_seconds.append(clock() - started)
         if progress:
             progress(step + 1, steps, run)
     run.model.eval()
@@ -80,12 +81,12 @@ def infer(network, model: nn.Module, run: Run, small=False, seconds=INFER_SECOND
     """What a copy of `model` answers on `run`'s device the last time, on the CPU; the times go into `run`."""
     model = copy.deepcopy(model).to(run.device).eval()
     batch = moved(network.batch(torch.Generator().manual_seed(2), small), run.device)
-    until = time.perf_counter() + seconds
-    while len(run.infer_seconds) < 8 or time.perf_counter() < until:
-        started = time.perf_counter()
+    until = clock() + seconds
+    while len(run.infer_seconds) < 8 or clock() < until:
+        started = clock()
         answer = network.infer(model, *batch)
         synchronize(run.device)
-        run.infer_seconds.append(time.perf_counter() - started)
+        run.infer_seconds.append(clock() - started)
     count_fallbacks(run)
     return moved(answer if isinstance(answer, tuple) else (answer,), "cpu")
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import platform
+import time
 import wave
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import matplotlib
 import torch
 
+from . import compare
 from .compare import COMPARED, LOSS_BOUND, OUTPUT_BOUND, Run
 
 matplotlib.use("Agg")
@@ -131,8 +133,9 @@ def machine() -> str:
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
-    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
-    return f"{model}, {torch.get_num_threads()} threads on both sides, {versions}"
+    threads = torch.get_num_threads()
+    times = f"{threads} threads" if compare.clock is time.perf_counter else "CPU time of one thread"
+    return f"{model}, {times} on both sides, torch {torch.__version__}, Python {platform.python_version()}"
 
 
 PAGE = """# Gallery
