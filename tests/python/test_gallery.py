@@ -8,7 +8,7 @@ import torch
 from gallery import NETWORKS, network
 from gallery.__main__ import names
 from gallery.compare import Run, infer, loss_difference, moved, output_difference, train
-from gallery.report import Row, table
+from gallery.report import Row, table, write_palette_png
 from support import DEVICE, assert_same, norm_difference, total_norm
 
 # Of a gradient's norm, or of a hundredth of the whole gradient's where its own is smaller still. A Llama computes its
@@ -147,6 +147,15 @@ def test_differences_are_found():
     row.output_difference = output_difference([nan], [torch.ones(1)])
     assert not row.is_right
     assert "Vision transformer" in table([row])
+
+
+def test_palette_picture(tmp_path):
+    from matplotlib import image
+
+    levels = torch.randint(6, (7, 5, 3), generator=torch.Generator().manual_seed(1)) * 51
+    write_palette_png(tmp_path / "a.png", levels.to(torch.uint8))
+    read = torch.from_numpy(image.imread(tmp_path / "a.png"))[..., :3]
+    assert torch.equal((read * 255).round().long(), levels)
 
 
 def test_names():
