@@ -12,7 +12,8 @@
  *            %5:bf16[8192,768] = matmul(%4:bf16[8192,50264]{50264,1}, %6:bf16[50264,768]{768,1})
  *
  * The fast kernels also want a depth, which is what a product sums over, that is a multiple of the same. Where a factor has grown
- * along it, the new elements become zeros, and the other factor gets as many, in a copy if need be: small beside a large product.
+ * along it, the new elements become zeros, and the other factor gets as many, in a copy if need be: small beside a large product. So is
+ * a copy of what a large product makes in rows that begin anywhere and can't grow, because they outlive the program.
  */
 #include "compiler/layout_internal.h"
 #include "core/build.h"
@@ -92,21 +93,37 @@ static int64_t count_elements(const hr_operand *x) {
   return count;
 }
 
-/* Whether the node is a product that is worth zeros. */
+static int64_t work_of(const hr_node *node) {
+  return count_elements(&node->outputs[0]) * node->inputs[0].dims[node->inputs[0].rank - 1];
+}
+
+/* Whether the node is a product of matrices that is worth small kernels beside it. */
+static bool is_large(const hr_target *target, const hr_node *node) {
+  if (matrices(node) == 0 || node->input_count < 2) {
+    return false;
+  }
+  const hr_operand *operands[3] = {&node->inputs[0], &node->inputs[1], &node->outputs[0]};
+  for (int i = 0; i < 3; ++i) {
+    if (operands[i]->kind != HR_OPERAND_VALUE || operands[i]->rank < 2 ||
+        hr_dtype_size(operands[i]->dtype) != NARROW_BYTES || operands[i]->dtype != operands[0]->dtype) {
+      return false;
+    }
+  }
+  return work_of(node) >= (target->depth_work > 0 ? target->depth_work : DEPTH_WORK);
+}
+
+/* Whether it is worth zeros. */
 static bool is_deep(const hr__layout_pass *p, const hr_target *target, const hr_node *node, product *out_product) {
-  if (matrices(node) == 0 || node->input_count < 2 || node->inputs[0].rank < 2 || node->inputs[1].rank < 2 ||
-      node->inputs[0].kind != HR_OPERAND_VALUE || node->inputs[1].kind != HR_OPERAND_VALUE ||
-      hr_dtype_size(node->inputs[0].dtype) != NARROW_BYTES || node->inputs[0].dtype != node->inputs[1].dtype) {
+  if (!is_large(target, node)) {
     return false;
   }
   product deep = {.factors = {node->inputs[0], node->inputs[1]}};
   deep.dims[0] = deep.factors[0].rank - 1, deep.dims[1] = deep.factors[1].rank - 2;
   deep.depth = deep.factors[0].dims[deep.dims[0]];
-  int64_t work = count_elements(&node->outputs[0]) * deep.depth;
-  bool is_worth = work >= (target->depth_work > 0 ? target->depth_work : DEPTH_WORK), grows = false;
+  bool is_worth = true, grows = false;
   for (int i = 0; i < 2; ++i) {
     deep.has_grown[i] = has_grown(p, &deep.factors[i], deep.dims[i]);
-    is_worth = is_worth && (deep.has_grown[i] || work / count_elements(&deep.factors[i]) >= COPY_ROWS);
+    is_worth = is_worth && (deep.has_grown[i] || work_of(node) / count_elements(&deep.factors[i]) >= COPY_ROWS);
     if (deep.has_grown[i]) {
       grows = true;
       deep.grown_depth = p->candidates[deep.factors[i].index].layout.strides[HR__OUTER];
@@ -114,6 +131,32 @@ static bool is_deep(const hr__layout_pass *p, const hr_target *target, const hr_
   }
   *out_product = deep;
   return is_worth && grows;
+}
+
+static int64_t pitch_of(int64_t width, const hr_target *target) {
+  int64_t unit = (int64_t)(target->row_alignment / NARROW_BYTES);
+  return (width + unit - 1) / unit * unit;
+}
+
+/* Whether a large product writes rows that can't grow, since somebody sees them afterwards, say, and is worth a copy of them. */
+static bool has_odd_result(const hr_target *target, const hr_node *node) {
+  if (!is_large(target, node)) {
+    return false;
+  }
+  const hr_operand *out = &node->outputs[0];
+  int64_t width = out->dims[out->rank - 1], row = out->strides[out->rank - 2];
+  return out->strides[out->rank - 1] == 1 && out->dims[out->rank - 2] > 1 && row != pitch_of(row, target) &&
+         (pitch_of(width, target) - width) * SHARE_MOST <= width && work_of(node) / count_elements(out) >= COPY_ROWS;
+}
+
+/* A temporary for such a result. */
+static hr_operand make_result(hr_builder *b, hr_operand out, const hr_target *target) {
+  int64_t dims[HR_RANK_MAX];
+  for (int d = 0; d < out.rank; ++d) {
+    dims[d] = d == out.rank - 1 ? pitch_of(out.dims[d], target) : out.dims[d];
+  }
+  hr_operand temp = hr_build_temp(b, out.dtype, out.rank, dims);
+  return hr_is_present(temp) ? hr_view_slice(b, temp, out.rank - 1, 0, out.dims[out.rank - 1], 1) : temp;
 }
 
 /* A temporary for a longer factor, whose last two dims lie in the same order. */
@@ -148,30 +191,44 @@ static hr_operand deepen(hr_builder *b, const product *deep, int at) {
   return longer;
 }
 
+static hr_status no_memory(int count) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "layout: no memory for %d nodes", count);
+}
+
 hr_status hr__layout_deepen(const hr__layout_pass *p, const hr_target *target) {
   hr_program *program = p->program;
   int count = program->node_count;
   product deep;
   bool has_work = false;
   for (int n = 0; n < count && !has_work; ++n) {
-    has_work = is_deep(p, target, &program->nodes[n], &deep);
+    has_work = is_deep(p, target, &program->nodes[n], &deep) || has_odd_result(target, &program->nodes[n]);
   }
   if (!has_work) {
     return HR_OK;
   }
   hr_node *nodes = hr_arena_dup(&program->arena, program->nodes, (size_t)count * sizeof *nodes);
   hr_builder b = {.program = program};
-  program->node_count = nodes != NULL ? 0 : count;
-  for (int n = 0; nodes != NULL && n < count && b.status == NULL; ++n) {
+  if (nodes == NULL) {
+    return no_memory(count);
+  }
+  program->node_count = 0;
+  for (int n = 0; n < count && b.status == NULL; ++n) {
     b.origin = nodes[n].origin;
     bool is = is_deep(p, target, &nodes[n], &deep);
     for (int i = 0; is && i < 2; ++i) {
       nodes[n].inputs[i] = deepen(&b, &deep, i);
     }
+    const hr_operand out = nodes[n].output_count > 0 ? nodes[n].outputs[0] : (hr_operand){0};
+    bool is_odd = has_odd_result(target, &nodes[n]);
+    if (is_odd) {
+      nodes[n].outputs[0] = make_result(&b, out, target);
+    }
     if (b.status == NULL && !hr_program_append(program, &nodes[n])) {
-      nodes = NULL;
+      return no_memory(count);
+    }
+    if (is_odd) {
+      hr_emit1(&b, HR_OP_COPY, out, nodes[n].outputs[0]);
     }
   }
-  return nodes != NULL ? b.status
-                       : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "layout: no memory for %d nodes", count);
+  return b.status;
 }

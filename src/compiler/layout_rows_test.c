@@ -80,7 +80,7 @@ static bool keep_products(void *ctx, const hr_program *program, const hr_node *n
   return node->op == HR_OP_MATMUL && node->post_count == 0;
 }
 
-/* How many products sum over `depth`. */
+/* How many products sum over `depth`; if it is negative, how many make rows of so many elements. */
 static int count_deep(const char *text, int64_t depth, int64_t depth_work) {
   hr_program program;
   hr_schedule schedule;
@@ -93,7 +93,8 @@ static int count_deep(const char *text, int64_t depth, int64_t depth_work) {
     if (schedule.steps[i].kind == HR_STEP_LIBRARY) {
       const hr_operand *a = &node->inputs[0], *b = &node->inputs[1];
       HR_ASSERT_EQ(a->dims[a->rank - 1], b->dims[b->rank - 2]);
-      count += a->dims[a->rank - 1] == depth;
+      count +=
+          depth > 0 ? a->dims[a->rank - 1] == depth : node->outputs[0].strides[node->outputs[0].rank - 2] == -depth;
     }
   }
   hr_schedule_fini(&schedule);
@@ -121,6 +122,26 @@ HR_TEST(large_products_sum_zeros_at_the_end) {
     HR_ASSERT_EQ(grows(text), i < 4 ? 2 : 1);
     HR_ASSERT_EQ(count_deep(text, 40, 1), i < 3);
     HR_ASSERT_EQ(count_deep(text, 40, 0), 0);
+  }
+}
+
+/* Live logits, whole and as every other matrix of a buffer; then a product that is not worth it, and rows that are even. */
+HR_TEST(large_products_of_odd_rows_go_through_even_ones) {
+  static const char *const products[] = {
+      "%2:bf16[6,33]{33,1}+0 = matmul(%0:bf16[6,600]{600,1}+0, %1:bf16[600,33]{1,600}+0, _)\n",
+      "%2:bf16[2,3,33]{198,33,1}+0 = matmul(%0:bf16[2,3,600]{1800,600,1}+0, %1:bf16[2,600,33]{0,1,600}+0, _)\n",
+      "%2:bf16[6,33]{33,1}+0 = matmul(%0:bf16[6,500]{600,1}+0, %1:bf16[500,33]{1,600}+0, _)\n",
+      "%2:bf16[6,33]{40,1}+0 = matmul(%0:bf16[6,600]{600,1}+0, %1:bf16[600,33]{1,600}+0, _)\n",
+  };
+  for (int i = 0; i < 4; ++i) {
+    char text[512];
+    snprintf(text, sizeof text,
+             "buffer %%0 7200 live\nbuffer %%1 39600 live\nbuffer %%2 792 live\nbuffer %%3 792 live fresh\n%s"
+             "%%3:f32[198]{1}+0 = exp(%%2:bf16[198]{1}+0)\n",
+             products[i]);
+    HR_ASSERT_EQ(grows(text), 0);
+    HR_ASSERT_EQ(count_deep(text, -40, 1), i != 2);
+    HR_ASSERT_EQ(count_deep(text, -40, 0), i == 3);
   }
 }
 
