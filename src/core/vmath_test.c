@@ -181,6 +181,31 @@ HR_TEST(binary_f32_functions_agree_with_libm_at_special_values) {
   }
 }
 
+static void check_remainder(float a, float b) {
+  float actual = hr_f32_fmod(a, b), expected = (float)fmod((double)a, (double)b);
+  if (isnan(actual) && isnan(expected)) {
+    return;
+  }
+  if (hr__f32_to_u32(actual) != hr__f32_to_u32(expected)) { /* the sign of 0, too */
+    HR_FAIL("fmod(%a, %a) = %a, expected %a", (double)a, (double)b, (double)actual, (double)expected);
+  }
+}
+
+/* Any numbers, and those whose quotients are next to integers, up to and over the bound of the short way. */
+HR_TEST(remainders_are_exact) {
+  uint32_t state = 1;
+  for (int i = 0; i < 1000000; ++i) {
+    uint32_t first = state = state * 1664525u + 1013904223u, second = state = state * 1664525u + 1013904223u;
+    check_remainder(hr__u32_to_f32(first), hr__u32_to_f32(second));
+    float b = hr__u32_to_f32((second & 0x807fffffu) | 0x3f800000u);
+    float multiple = (float)ldexp((double)(first >> 9), (int)(first % 40) - 12) * b;
+    check_remainder(multiple, b);
+    check_remainder(nextafterf(multiple, 0.0f), b);
+    check_remainder(nextafterf(multiple, INFINITY), -b);
+    check_remainder(ldexpf(multiple, -140), ldexpf(b, -140)); /* denormals */
+  }
+}
+
 HR_TEST(binary_f32_functions_are_near_libm) {
   double worst_pow = 0, worst_atan2 = 0, worst_hypot = 0;
   uint32_t state = 1;
