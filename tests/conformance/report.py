@@ -20,16 +20,17 @@ def totals(results):
     found = collections.defaultdict(collections.Counter)
     for unit, checks in results.items():
         kind, _, dtype = split(unit)
-        for check, (outcome, _) in checks.items():
-            found[kind, check, "all"][outcome] += 1
-            if dtype == "float32":
-                found[kind, check, "float32"][outcome] += 1
+        for check, (outcome, detail) in checks.items():
+            groups = ["all", "float32"] if dtype == "float32" else ["all"]
+            for group in groups:
+                found[kind, check, group][outcome] += 1
+                found[kind, check, group]["by row"] += outcome == "pass" and detail != ""
     return found
 
 
 def line_of(counter):
-    run = sum(n for outcome, n in counter.items() if outcome != "none")
-    rest = ", ".join(f"{counter[o]} {o}" for o in OUTCOMES if o not in ("pass", "none") and counter[o])
+    run = sum(counter[o] for o in OUTCOMES if o != "none")
+    rest = ", ".join(f"{counter[o]} {o}" for o in [*OUTCOMES, "by row"] if o not in ("pass", "none") and counter[o])
     return counter["pass"], run, rest
 
 
@@ -82,7 +83,8 @@ def document(results, exceptions):
         "# What the PyTorch device covers",
         "",
         "torch's own test data (`op_db`, `module_db`, `optim_db`) on the device and on torch's CPU device, compared within torch's",
-        "own bounds, with `HEADRACE_FALLBACK=error`. `make conformance` makes this page. *native*: every check of the dtype passes;",
+        "own bounds, with `HEADRACE_FALLBACK=error`; *by row*: passes that need a row of `exceptions.txt`, which are at the end of",
+        "the page with their reasons. `make conformance` makes this page. *native*: every check of the dtype passes;",
         "*fallback*: an operator is missing, and runs on the host with `HEADRACE_FALLBACK=allow`; *missing*: NotImplementedError",
         "in both; anything else says what happened. The reason is the first failing check's.",
         "",

@@ -76,7 +76,7 @@ def sample_units(every=EVERY):
 
 @functools.cache
 def exceptions():
-    """[(pattern of kind:entry:dtype, check or *, what, reason)] of exceptions.txt."""
+    """[(pattern of kind:entry:dtypes, checks or *, what, reason)] of exceptions.txt."""
     rows = []
     for line in (HERE / "exceptions.txt").read_text().splitlines():
         if line.strip() and not line.startswith("#"):
@@ -87,8 +87,11 @@ def exceptions():
 
 
 def exception_for(unit, check):
-    for pattern, of_check, what, reason in exceptions():
-        if fnmatch.fnmatchcase(unit, pattern) and of_check in ("*", check):
+    name, dtype = unit.rsplit(":", 1)
+    for pattern, checks, what, reason in exceptions():
+        names, dtypes = pattern.rsplit(":", 1)
+        is_unit = fnmatch.fnmatchcase(name, names) and any(fnmatch.fnmatchcase(dtype, d) for d in dtypes.split(","))
+        if is_unit and (checks == "*" or check in checks.split(",")):
             return what, reason
     return None, ""
 
