@@ -507,6 +507,10 @@ def test_overlap_is_refused():
         x.expand(2, 4).add_(1)
     with pytest.raises(RuntimeError, match="single memory location"):
         torch.add(x[:3], 1, out=x[1:])
+    spread = torch.tensor([1.0, 2.0], device=D).expand(2, 2)
+    assert spread.copy_(spread[0:2]).cpu().tolist() == [[1, 2], [1, 2]]  # a copy of itself is none
+    with pytest.raises(RuntimeError, match="memory"):
+        spread.copy_(torch.zeros(2, 2, device=D))
 
 
 def test_in_place_rules():

@@ -283,6 +283,13 @@ void copy_across(const Tensor &from, const Tensor &to) {
     copy_between(target, plain(to));
 }
 
+// Two views of the same elements, as torch compares them before it refuses writes to what overlaps itself.
+bool is_itself(const Tensor &from, const Tensor &to) {
+  return from.is_alias_of(to) && from.storage_offset() == to.storage_offset() && from.strides().equals(to.strides()) &&
+         from.sizes().equals(to.sizes()) && from.scalar_type() == to.scalar_type() && from.is_conj() == to.is_conj() &&
+         from.is_neg() == to.is_neg();
+}
+
 } // namespace
 
 Tensor copy_from(const Tensor &self, const Tensor &to) {
@@ -292,7 +299,7 @@ Tensor copy_from(const Tensor &self, const Tensor &to) {
     return to;
   }
   if (is_on_device(self) && is_on_device(to)) {
-    if (self.is_same(to))
+    if (is_itself(self, to))
       return to;
     if (C10_UNLIKELY(self.device() != to.device())) {
       copy_across(self, to);
