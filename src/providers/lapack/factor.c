@@ -4,6 +4,24 @@
 #include "core/op.h"
 #include "providers/lapack/lapack.h"
 
+/* ---- in place, without work memory ---- */
+
+/* Factors a matrix where it lies; gives LAPACK's info. */
+typedef int (*factor_fn)(const hr__library_call *call, const hr__matrices *m, int64_t item, void *a);
+
+/* Copies matrices to the first output and factors them there; what LAPACK says of each goes to the last output. */
+static hr_status factor_items(const hr__library_call *call, int64_t begin, int64_t end, const char *what,
+                              factor_fn factor) {
+  hr__matrices m = hr__matrices_of(&call->inputs[0]);
+  int32_t *infos = call->outputs[call->node->output_count - 1].data;
+  for (int64_t item = begin; item < end; ++item) {
+    int info = factor(call, &m, item, hr__matrix_copy(&call->inputs[0], &call->outputs[0], item, &m));
+    HR_RETURN_IF_ERROR(hr__info_check(what, info));
+    infos[item] = info;
+  }
+  return HR_OK;
+}
+
 /* ---- Cholesky ---- */
 
 /* Zeroes the triangle that is not the factor; `upper` of the column-major matrix. */
@@ -18,20 +36,18 @@ static void clear_triangle(char *a, const hr__matrices *m, bool upper) {
   }
 }
 
+static int cholesky_one(const hr__library_call *call, const hr__matrices *m, int64_t item, void *a) {
+  (void)item;
+  bool upper = call->node->ints[0] != 0;
+  int ld = hr__leading(m->rows), info = 0;
+  hr__lapack.ALL_potrf[m->kind](upper ? "U" : "L", &m->rows, a, &ld, &info, 1);
+  clear_triangle(a, m, upper);
+  return info;
+}
+
 static hr_status cholesky(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   (void)scratch;
-  hr__matrices m = hr__matrices_of(&call->inputs[0]);
-  bool upper = call->node->ints[0] != 0;
-  int ld = hr__leading(m.rows);
-  for (int64_t item = begin; item < end; ++item) {
-    char *a = hr__matrix_copy(&call->inputs[0], &call->outputs[0], item, &m);
-    int info = 0;
-    hr__lapack.ALL_potrf[m.kind](upper ? "U" : "L", &m.rows, a, &ld, &info, 1);
-    HR_RETURN_IF_ERROR(hr__info_check("potrf", info));
-    clear_triangle(a, &m, upper);
-    ((int32_t *)call->outputs[1].data)[item] = info;
-  }
-  return HR_OK;
+  return factor_items(call, begin, end, "potrf", cholesky_one);
 }
 
 hr_status hr__lapack_cholesky(const hr__library_call *call) {
@@ -65,20 +81,18 @@ static void mirror(void *a, const hr__matrices *m, bool upper) {
   }
 }
 
+static int invert_one(const hr__library_call *call, const hr__matrices *m, int64_t item, void *a) {
+  (void)item;
+  bool upper = call->node->ints[0] != 0;
+  int ld = hr__leading(m->rows), info = 0;
+  hr__lapack.ALL_potri[m->kind](upper ? "U" : "L", &m->rows, a, &ld, &info, 1);
+  mirror(a, m, upper);
+  return info;
+}
+
 static hr_status cholesky_inverse(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   (void)scratch;
-  hr__matrices m = hr__matrices_of(&call->inputs[0]);
-  bool upper = call->node->ints[0] != 0;
-  int ld = hr__leading(m.rows);
-  for (int64_t item = begin; item < end; ++item) {
-    void *a = hr__matrix_copy(&call->inputs[0], &call->outputs[0], item, &m);
-    int info = 0;
-    hr__lapack.ALL_potri[m.kind](upper ? "U" : "L", &m.rows, a, &ld, &info, 1);
-    HR_RETURN_IF_ERROR(hr__info_check("potri", info));
-    mirror(a, &m, upper);
-    ((int32_t *)call->outputs[1].data)[item] = info;
-  }
-  return HR_OK;
+  return factor_items(call, begin, end, "potri", invert_one);
 }
 
 hr_status hr__lapack_cholesky_inverse(const hr__library_call *call) {
@@ -88,18 +102,15 @@ hr_status hr__lapack_cholesky_inverse(const hr__library_call *call) {
 
 /* ---- LU ---- */
 
+static int lu_one(const hr__library_call *call, const hr__matrices *m, int64_t item, void *a) {
+  int ld = hr__leading(m->rows), least = m->rows < m->columns ? m->rows : m->columns, info = 0;
+  hr__lapack.ALL_getrf[m->kind](&m->rows, &m->columns, a, &ld, (int *)call->outputs[1].data + item * least, &info);
+  return info;
+}
+
 static hr_status lu(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   (void)scratch;
-  hr__matrices m = hr__matrices_of(&call->inputs[0]);
-  int ld = hr__leading(m.rows), least = m.rows < m.columns ? m.rows : m.columns;
-  for (int64_t item = begin; item < end; ++item) {
-    void *a = hr__matrix_copy(&call->inputs[0], &call->outputs[0], item, &m);
-    int info = 0;
-    hr__lapack.ALL_getrf[m.kind](&m.rows, &m.columns, a, &ld, (int *)call->outputs[1].data + item * least, &info);
-    HR_RETURN_IF_ERROR(hr__info_check("getrf", info));
-    ((int32_t *)call->outputs[2].data)[item] = info;
-  }
-  return HR_OK;
+  return factor_items(call, begin, end, "getrf", lu_one);
 }
 
 hr_status hr__lapack_lu(const hr__library_call *call) {
