@@ -22,6 +22,11 @@
 #include "base/allocator.h"
 #include "base/thread.h"
 #include "providers/provider.h"
+#include "providers/wide_vectors.h"
+
+static hr_status open_provider(void) {
+  return hr__wide_vectors_check("gradients");
+}
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -532,13 +537,6 @@ static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
 
-static hr_status open_provider(void) {
-  if (!__builtin_cpu_supports("avx512f")) {
-    return hr_status_make(HR_STATUS_UNAVAILABLE, "gradients: this processor has no vectors of 16 floats (AVX-512)");
-  }
-  return NULL;
-}
-
 const hr_provider hr__gradients_provider = {
     .name = "gradients",
     .open = open_provider,
@@ -552,10 +550,6 @@ const hr_provider hr__gradients_provider = {
 };
 
 #else
-
-static hr_status open_provider(void) {
-  return hr_status_make(HR_STATUS_UNAVAILABLE, "gradients: there are kernels for x86 processors alone");
-}
 
 const hr_provider hr__gradients_provider = {.name = "gradients", .open = open_provider};
 

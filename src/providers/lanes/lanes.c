@@ -18,6 +18,11 @@
 #include "base/allocator.h"
 #include "base/thread.h"
 #include "providers/provider.h"
+#include "providers/wide_vectors.h"
+
+static hr_status open_provider(void) {
+  return hr__wide_vectors_check("lanes");
+}
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -455,13 +460,6 @@ static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
 
-static hr_status open_provider(void) {
-  if (!__builtin_cpu_supports("avx512f")) {
-    return hr_status_make(HR_STATUS_UNAVAILABLE, "lanes: this processor has no vectors of 16 floats (AVX-512)");
-  }
-  return NULL;
-}
-
 const hr_provider hr__lanes_provider = {
     .name = "lanes",
     .open = open_provider,
@@ -473,10 +471,6 @@ const hr_provider hr__lanes_provider = {
 };
 
 #else
-
-static hr_status open_provider(void) {
-  return hr_status_make(HR_STATUS_UNAVAILABLE, "lanes: there are kernels for x86 processors alone");
-}
 
 const hr_provider hr__lanes_provider = {.name = "lanes", .open = open_provider};
 
