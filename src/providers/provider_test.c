@@ -334,15 +334,7 @@ static float *lane_bits(hr_op op, const window *q, image_layout layout, int thre
     write_element(w, tensor_at(w, 0), INFINITY);
     write_element(x, tensor_at(x, tensor_count(x) - 1), NAN);
   }
-  trial_run(&t);
-  tensor *out = trial_output(&t);
-  float *bits = malloc((size_t)tensor_count(out) * sizeof *bits);
-  HR_ASSERT_NOT_NULL(bits);
-  for (int64_t i = 0; i < tensor_count(out); ++i) {
-    bits[i] = (float)read_element(out, tensor_at(out, i));
-  }
-  trial_free(&t);
-  trial_end(&t);
+  float *bits = trial_run_once(&t);
   hr_thread_count_set(0);
   return bits;
 }

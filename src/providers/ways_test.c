@@ -114,15 +114,7 @@ static float *gradient_bits(const window *q, image_layout weights, int threads, 
     write_element(&t.tensors[1], tensor_at(&t.tensors[1], tensor_count(&t.tensors[1]) - 1), INFINITY);
   }
   hr_thread_count_set(threads + 2); /* more than it was prepared for */
-  trial_run(&t);
-  tensor *out = trial_output(&t);
-  float *bits = malloc((size_t)tensor_count(out) * sizeof *bits);
-  HR_ASSERT_NOT_NULL(bits);
-  for (int64_t i = 0; i < tensor_count(out); ++i) {
-    bits[i] = (float)read_element(out, tensor_at(out, i));
-  }
-  trial_free(&t);
-  trial_end(&t);
+  float *bits = trial_run_once(&t);
   hr_thread_count_set(0);
   return bits;
 }

@@ -272,6 +272,20 @@ static inline void trial_end(trial *t) {
   hr_program_fini(&t->program);
 }
 
+/* Runs what is prepared and allocated, frees it, and gives the float32 elements of the output; the caller frees them. */
+static inline float *trial_run_once(trial *t) {
+  trial_run(t);
+  tensor *out = trial_output(t);
+  float *values = malloc((size_t)tensor_count(out) * sizeof *values);
+  HR_ASSERT_NOT_NULL(values);
+  for (int64_t i = 0; i < tensor_count(out); ++i) {
+    values[i] = (float)read_element(out, tensor_at(out, i));
+  }
+  trial_free(t);
+  trial_end(t);
+  return values;
+}
+
 /* ---- the plain loops ---- */
 
 typedef struct expected {
