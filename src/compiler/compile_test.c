@@ -444,6 +444,32 @@ HR_TEST(halves_of_a_buffer_share_a_kernel) {
   compiled_fini(&c);
 }
 
+/* Two gates of a cell: columns of the same rows, read and written, are one kernel. Columns that overlap wait. */
+HR_TEST(columns_of_the_same_rows_share_a_kernel) {
+  const char *apart = "buffer %0 48 live\n"
+                      "buffer %1 48 live fresh\n"
+                      "%1:f32[3,2]{4,1}+0 = neg(%0:f32[3,2]{4,1}+0)\n"
+                      "%1:f32[3,2]{4,1}+2 = mul(%0:f32[3,2]{4,1}+2, %0:f32[3,2]{4,1}+2)\n";
+  const char *overlapping = "buffer %0 48 live\n"
+                            "buffer %1 48 live fresh\n"
+                            "%1:f32[3,2]{4,1}+0 = neg(%0:f32[3,2]{4,1}+0)\n"
+                            "%1:f32[3,2]{4,1}+1 = mul(%0:f32[3,2]{4,1}+2, %0:f32[3,2]{4,1}+2)\n";
+  const char *texts[2] = {apart, overlapping};
+  const float expected[2][12] = {{-1, -2, 9, 16, -5, -6, 49, 64, -9, -10, 121, 144},
+                                 {-1, 9, 16, 77, -5, 49, 64, 77, -9, 121, 144, 77}};
+  for (int i = 0; i < 2; ++i) {
+    compiled c = compile(texts[i]);
+    HR_ASSERT_EQ(c.kernel_count, 1 + i);
+    compiled_fini(&c);
+    float x[12], y[12];
+    for (int k = 0; k < 12; ++k) {
+      x[k] = (float)(k + 1), y[k] = 77;
+    }
+    HR_ASSERT_OK(run(texts[i], (void *[]){x, y}, NULL));
+    HR_ASSERT_BYTES_EQ(y, expected[i], sizeof y);
+  }
+}
+
 HR_TEST(dead_stores_vanish) {
   compiled c = compile("buffer %0 16 live\n"
                        "buffer %1 16 dead fresh\n"

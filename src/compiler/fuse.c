@@ -99,16 +99,19 @@ static bool writes_rows(const hr_domain *domain, const hr_node *node) {
   return node->reduce_mask != 0 || is_row_node(domain, node);
 }
 
-static bool are_disjoint(const hr_operand *a, const hr_operand *b) {
-  if (a->term_count != 0 || b->term_count != 0) {
-    return false;
+/* Whether two operands are columns of the same rows, next to each other: the gates of a recurrent cell. One kernel that makes
+ * them all goes over the rows once. */
+static bool are_beside(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, const hr_node *node_b,
+                       const hr_operand *b) {
+  int64_t distance = b->offset > a->offset ? b->offset - a->offset : a->offset - b->offset, row = INT64_MAX;
+  for (int d = 0; d < b->rank; ++d) {
+    int64_t stride = b->strides[d] < 0 ? -b->strides[d] : b->strides[d];
+    row = b->dims[d] > 1 && stride > 1 && stride < row ? stride : row;
   }
-  int64_t a_min, a_max, b_min, b_max;
-  int64_t a_size = (int64_t)hr_dtype_size(a->dtype), b_size = (int64_t)hr_dtype_size(b->dtype);
-  if (!hr_operand_range(a, &a_min, &a_max) || !hr_operand_range(b, &b_min, &b_max)) {
-    return true;
-  }
-  return (a_max + 1) * a_size <= b_min * b_size || (b_max + 1) * b_size <= a_min * a_size;
+  hr_operand moved = *b;
+  moved.offset = a->offset;
+  return domain->reduce_mask == 0 && row < INT64_MAX && distance < row &&
+         hr_group_same_map(domain, node_a, a, node_b, &moved);
 }
 
 /* A store that adds to what is there reads it behind the back of the group's registers. */
@@ -120,8 +123,8 @@ bool hr_group_may_share(const hr_domain *domain, const hr_node *node_a, const hr
                         const hr_node *node_b, const hr_operand *b, bool b_is_write, bool *shares) {
   bool same =
       hr_group_same_map(domain, node_a, a, node_b, b) && !combines(node_a, a_is_write) && !combines(node_b, b_is_write);
-  *shares |= same;
-  if ((!a_is_write && !b_is_write) || (!same && are_disjoint(a, b))) {
+  *shares |= same || are_beside(domain, node_a, a, node_b, b);
+  if ((!a_is_write && !b_is_write) || (!same && !hr_operands_may_overlap(a, b))) {
     return true;
   }
   same &= b->bound_count == 0;

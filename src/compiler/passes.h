@@ -50,7 +50,8 @@ void hr_group_map_bound(const hr_domain *domain, const hr_node *node, const hr_b
 bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, const hr_node *node_b,
                        const hr_operand *b);
 
-/* Whether two accesses to one buffer, `b` of a later node, can be in one group; *shares is set if they are the same. */
+/* Whether two accesses to one buffer, `b` of a later node, can be in one group; *shares is set if they are the same, or
+ * columns of the same rows. */
 bool hr_group_may_share(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, bool a_is_write,
                         const hr_node *node_b, const hr_operand *b, bool b_is_write, bool *shares);
 
