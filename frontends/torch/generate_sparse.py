@@ -15,9 +15,14 @@ from torchgen import local
 from torchgen.api.types import NativeSignature
 
 LAYOUTS = {"SparseCPU": "SparsePrivateUse1", "SparseCsrCPU": "SparseCsrPrivateUse1", "CPU": "PrivateUse1"}
-# Not exported by torch's library, or behind a table of kernels that only torch's own devices fill.
+# Not exported by torch's library, or behind a table of kernels that only torch's own devices fill; of the latter ours are in
+# csrc/compressed.cpp.
 LEFT_OUT = {
     "sparse_mask_projection",
+    "sparse_compressed_to_sparse_csr",
+    "sparse_compressed_to_sparse_csc",
+    "sparse_compressed_to_sparse_bsr",
+    "sparse_compressed_to_sparse_bsc",
 }
 
 

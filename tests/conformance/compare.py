@@ -4,6 +4,7 @@ An outcome of a check is one of OUTCOMES, the worst first. `missing` says that t
 is honest; `wrong` that it gave other numbers than torch, which is the worst that can happen.
 """
 
+import dataclasses
 import re
 
 import torch
@@ -87,6 +88,9 @@ def widen(tree, integers=False):
             return value.double()
         if isinstance(value, torch.Tensor) and value.dtype in WIDE:
             return value.detach().to(WIDE[value.dtype]).requires_grad_(value.requires_grad)
+        if dataclasses.is_dataclass(value):  # options that name dtypes
+            dtypes = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+            return dataclasses.replace(value, **{name: WIDE[d] for name, d in dtypes.items() if d in WIDE})
         return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
 
     return pytree.tree_map(leaf, tree)

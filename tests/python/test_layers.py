@@ -293,3 +293,22 @@ def test_fused_adagrad():
             results.append((parameter, total))
         for expected, actual in zip(*results):
             assert_same(actual, expected)
+
+
+@pytest.mark.device_only
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_chunked_cross_entropy_of_half_precision_adds_up_in_float32(reduction, dtype, device):
+    """As on the CPU: torch's choices for devices that it does not list add up in half precision."""
+    options = getattr(torch.nn, "LinearCrossEntropyOptions", None)
+    if options is None:
+        pytest.skip("this torch has no chunked linear_cross_entropy")
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(n, 32, generator=generator).mul(2).to(dtype) for n in (64, 128))
+    target = torch.randint(0, 128, (64,), generator=generator)
+
+    def loss(where, to=dtype):
+        inputs = (x.to(where, to), weight.to(where, to), target.to(where))
+        return F.linear_cross_entropy(*inputs, reduction=reduction, options=options())
+
+    assert_same(loss(device).double(), loss("cpu", torch.float64), rtol=1e-2 if dtype == torch.bfloat16 else 1e-3)

@@ -1,7 +1,12 @@
 // compressed.cpp: sparse matrices whose rows lie one after the other (CSR), as far as torch writes functions for each backend
 // by itself. See sparse.cpp: elements are given by row and column there, and most of this is a conversion to that.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/_sparse_sparse_matmul.h>
+#include <ATen/ops/_to_sparse_bsc_native.h>
+#include <ATen/ops/_to_sparse_bsr_native.h>
+#include <ATen/ops/_to_sparse_csc_native.h>
+#include <ATen/ops/_to_sparse_csr_native.h>
 #include <ATen/ops/_validate_compressed_sparse_indices.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/nonzero.h>
@@ -144,6 +149,76 @@ Tensor &sampled_addmm_out(const Tensor &self, const Tensor &a, const Tensor &b, 
   return give(out, sampled_addmm(self, a, b, beta, alpha));
 }
 
+// ---- rows to columns, and back
+
+// The same matrix, or batches of matrices, compressed along the other dim: elements (of BSR and BSC: blocks) sorted by what was
+// the plain index, those of one number in the order in which they were.
+Tensor flipped(const Tensor &self) {
+  bool is_rows = self.layout() == at::kSparseCsr || self.layout() == at::kSparseBsr;
+  bool is_plain = self.layout() == at::kSparseCsr || self.layout() == at::kSparseCsc; // no blocks
+  Tensor starts = is_rows ? self.crow_indices() : self.ccol_indices();
+  Tensor numbers = is_rows ? self.col_indices() : self.row_indices(), values = self.values();
+  int64_t batch_dims = starts.dim() - 1, dim = batch_dims + (is_rows ? 1 : 0);
+  int64_t count = self.size(dim) / (is_plain ? 1 : values.size(batch_dims + 1 + (is_rows ? 1 : 0)));
+  Dims each(starts.sizes().begin(), starts.sizes().end());
+  auto rows_of = [&](int64_t size) {
+    each[batch_dims] = size;
+    return at::arange(size, numbers.options()).expand(each).contiguous();
+  };
+  auto [sorted, order] = numbers.sort(true, -1, false);
+  Tensor owner = at::searchsorted(starts.contiguous(), rows_of(numbers.size(-1)), false, true) - 1;
+  Tensor owners = owner.gather(-1, order).to(numbers.scalar_type());
+  Tensor new_starts = at::searchsorted(sorted.contiguous(), rows_of(count + 1)).to(starts.scalar_type());
+  Tensor from = order;
+  while (from.dim() < values.dim())
+    from = from.unsqueeze(-1);
+  at::Layout layout = is_plain  ? (is_rows ? at::kSparseCsc : at::kSparseCsr)
+                      : is_rows ? at::kSparseBsc
+                                : at::kSparseBsr;
+  return at::_sparse_compressed_tensor_unsafe(new_starts, owners,
+                                              values.gather(batch_dims, from.expand(values.sizes())), self.sizes(),
+                                              values.options().layout(layout));
+}
+
+void check_dense_dim(const Tensor &self, std::optional<int64_t> dense_dim) {
+  TORCH_CHECK(!dense_dim.has_value() || *dense_dim == self.dense_dim(), "dense_dim is ", self.dense_dim(),
+              " in a matrix compressed along the other dim, and stays so; got ", *dense_dim);
+}
+
+Tensor to_csr(const Tensor &self, std::optional<int64_t> dense_dim) {
+  if (self.layout() != at::kSparseCsc)
+    return at::native::sparse_compressed_to_sparse_csr(self, dense_dim);
+  check_dense_dim(self, dense_dim);
+  return flipped(self);
+}
+
+Tensor to_csc(const Tensor &self, std::optional<int64_t> dense_dim) {
+  if (self.layout() != at::kSparseCsr)
+    return at::native::sparse_compressed_to_sparse_csc(self, dense_dim);
+  check_dense_dim(self, dense_dim);
+  return flipped(self);
+}
+
+void check_blocks(const Tensor &self, IntArrayRef block, std::optional<int64_t> dense_dim) {
+  IntArrayRef sizes = self.values().sizes().slice(self.dim() - self.dense_dim() - 1, 2);
+  TORCH_CHECK(sizes.equals(block), "blocks of a matrix compressed along the other dim stay ", sizes, "; got ", block);
+  check_dense_dim(self, dense_dim);
+}
+
+Tensor to_bsr(const Tensor &self, IntArrayRef block, std::optional<int64_t> dense_dim) {
+  if (self.layout() != at::kSparseBsc)
+    return at::native::sparse_compressed_to_sparse_bsr(self, block, dense_dim);
+  check_blocks(self, block, dense_dim);
+  return flipped(self);
+}
+
+Tensor to_bsc(const Tensor &self, IntArrayRef block, std::optional<int64_t> dense_dim) {
+  if (self.layout() != at::kSparseBsr)
+    return at::native::sparse_compressed_to_sparse_bsc(self, block, dense_dim);
+  check_blocks(self, block, dense_dim);
+  return flipped(self);
+}
+
 // ---- products whose sums are other reductions
 
 Tensor counts_of(const Elements &e, int64_t rows, const Tensor &like) {
@@ -151,42 +226,53 @@ Tensor counts_of(const Elements &e, int64_t rows, const Tensor &like) {
   return counts.clamp_min(1).unsqueeze(1);
 }
 
-// The results, and for a largest or smallest one the element that it came from (one past the last: none).
+// The results, and for a largest or smallest one the element that it came from (one past the last: none). Half precision is
+// computed in f32 and rounded once.
 Tensor2 product_reduce(const Tensor &self, const Tensor &dense, std::string_view reduce) {
   Elements e(self);
+  ScalarType type = dense.scalar_type();
   int64_t rows = self.size(0), count = e.values.numel();
-  Tensor terms = e.values.unsqueeze(1) * dense.index_select(0, e.columns), none;
+  Tensor terms = wide(e.values).unsqueeze(1) * wide(dense).index_select(0, e.columns);
+  Tensor nothing = at::zeros({rows, dense.size(1)}, terms.options());
   if (reduce == "sum" || reduce == "mean") {
-    Tensor sums = add_at(at::zeros({rows, dense.size(1)}, dense.options()), e.rows, terms);
-    return {reduce == "sum" ? sums : sums / counts_of(e, rows, dense), at::zeros({0}, e.rows.options())};
+    Tensor sums = add_at(nothing, e.rows, terms);
+    sums = reduce == "sum" ? sums : sums / counts_of(e, rows, sums);
+    return {sums.to(type), at::zeros({0}, e.rows.options())};
   }
   Tensor places = e.rows.unsqueeze(1).expand_as(terms);
-  Tensor best = at::zeros({rows, dense.size(1)}, dense.options()).scatter_reduce(0, places, terms, reduce, false);
+  Tensor best = nothing.scatter_reduce(0, places, terms, reduce, false);
   Tensor is_best = terms.eq(best.index_select(0, e.rows)), last = at::zeros(best.sizes(), e.rows.options()) + count;
   Tensor numbers = at::where(is_best, at::arange(count, e.rows.options()).unsqueeze(1), Scalar(count));
-  return {best, last.scatter_reduce(0, places, numbers, "amin", true)};
+  return {best.to(type), last.scatter_reduce(0, places, numbers, "amin", true)};
 }
 
 Tensor2 product_reduce_backward(const Tensor &self, const Tensor &grad, const Tensor &dense, std::string_view reduce,
                                 const Tensor &from, std::array<bool, 2> wanted) {
   Elements e(self);
   int64_t count = e.values.numel();
-  Tensor reached = grad; // by element, what its terms get
+  Tensor reached = wide(grad); // by element, what its terms get
   if (reduce == "mean")
-    reached = grad / counts_of(e, self.size(0), grad);
+    reached = reached / counts_of(e, self.size(0), reached);
   reached = reached.index_select(0, e.rows);
   if (reduce == "amax" || reduce == "amin")
-    reached = reached *
-              from.index_select(0, e.rows).eq(at::arange(count, e.rows.options()).unsqueeze(1)).to(grad.scalar_type());
+    reached =
+        reached *
+        from.index_select(0, e.rows).eq(at::arange(count, e.rows.options()).unsqueeze(1)).to(reached.scalar_type());
   Tensor by_values, by_dense;
   if (wanted[0])
-    by_values = csr_like(self, (reached * dense.index_select(0, e.columns)).sum(1));
-  if (wanted[1])
-    by_dense = add_at(at::zeros(dense.sizes(), dense.options()), e.columns, reached * e.values.unsqueeze(1));
+    by_values = csr_like(self, (reached * wide(dense).index_select(0, e.columns)).sum(1).to(self.scalar_type()));
+  if (wanted[1]) {
+    Tensor terms = reached * wide(e.values).unsqueeze(1);
+    by_dense = add_at(at::zeros(dense.sizes(), terms.options()), e.columns, terms).to(dense.scalar_type());
+  }
   return {by_values, by_dense};
 }
 
 TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+  m.impl("_to_sparse_csr", &to_csr);
+  m.impl("_to_sparse_csc", &to_csc);
+  m.impl("_to_sparse_bsr", &to_bsr);
+  m.impl("_to_sparse_bsc", &to_bsc);
   m.impl("add.out", &add_out);
   m.impl("addmm.out", &addmm_out);
   m.impl("addmv.out", &addmv_out);

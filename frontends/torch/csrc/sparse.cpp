@@ -304,14 +304,18 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
 
 } // namespace
 
+Tensor wide(const Tensor &tensor) {
+  return is_half(tensor.scalar_type()) ? tensor.to(ScalarType::Float) : tensor;
+}
+
 Tensor rows_times(const Tensor &rows, const Tensor &columns, const Tensor &values, const Tensor &dense, int64_t count) {
   TORCH_CHECK(values.scalar_type() == dense.scalar_type(),
               "expected mat1 and mat2 to have the same dtype, but got: ", values.scalar_type(),
               " != ", dense.scalar_type());
-  Tensor sums = at::zeros({count, dense.size(1)}, dense.options());
-  if (values.numel() == 0 || sums.numel() == 0)
-    return sums;
-  return add_at(sums, rows, values.unsqueeze(1) * dense.index_select(0, columns));
+  if (values.numel() == 0 || count == 0 || dense.size(1) == 0)
+    return at::zeros({count, dense.size(1)}, dense.options());
+  Tensor terms = wide(values).unsqueeze(1) * wide(dense).index_select(0, columns);
+  return add_at(at::zeros({count, dense.size(1)}, terms.options()), rows, terms).to(dense.scalar_type());
 }
 
 Tensor scaled_sum(const Tensor &self, const Tensor &product, const Scalar &beta, const Scalar &alpha) {

@@ -594,6 +594,22 @@ def _register_reductions():
     ForkingPickler.register(torch.nn.parameter.Parameter, reduce_parameter)
 
 
+def _choose_as_for_the_host():
+    """torch accumulates the chunked linear_cross_entropy of half precision in float32 on the devices that it lists, and in the
+    narrow dtype elsewhere; ours gets the CPU's choices."""
+    options = sys.modules.get("torch.nn.modules.linear_cross_entropy_options")
+    if options is None:
+        return  # an older torch
+    defaults, cls = options._AUTO_DEFAULTS, options.LinearCrossEntropyOptions
+    defaults.update({("headrace", dtype): chosen for (kind, dtype), chosen in defaults.items() if kind == "cpu"})
+    resolve = cls._resolve_auto_acc_dtype
+
+    def resolve_as_for_the_host(dtype, device):
+        return resolve(dtype, torch.device("cpu") if device is not None and device.type == "headrace" else device)
+
+    cls._resolve_auto_acc_dtype = staticmethod(resolve_as_for_the_host)
+
+
 def _tensor_text(tensor, *, tensor_contents=None):
     """repr() formats one copy of a device tensor: formatting on the device would read it number by number."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "headrace"
@@ -636,6 +652,7 @@ def _register():
     _plain_text = torch._tensor_str._str
     torch._tensor_str._str = _tensor_text
     _register_reductions()
+    _choose_as_for_the_host()
     if torch.version.cuda is None:
         torch._C._set_multithreading_enabled(False)  # see docs/decisions.md: backward passes run on the calling thread
     atexit.register(_finish)
