@@ -14,6 +14,11 @@
  * The fast kernels also want a depth, which is what a product sums over, that is a multiple of the same. Where a factor has grown
  * along it, the new elements become zeros, and the other factor gets as many, in a copy if need be: small beside a large product. So is
  * a copy of what a large product makes in rows that begin anywhere and can't grow, because they outlive the program.
+ *
+ *   after    loop %6:bf16[768,50257]{1,768} = copy(%1)              loop %6:bf16[768,7]{1,768}+38597376 = copy(0)
+ *            %4:bf16[8192,50264]{50264,1} = matmul(%0:bf16[8192,768], %6:bf16[768,50264]{1,768})
+ *
+ * The number of columns has to be one as well: where the rows of the product have room, it makes them whole.
  */
 #include "compiler/layout_internal.h"
 #include "core/build.h"
@@ -159,36 +164,65 @@ static hr_operand make_result(hr_builder *b, hr_operand out, const hr_target *ta
   return hr_is_present(temp) ? hr_view_slice(b, temp, out.rank - 1, 0, out.dims[out.rank - 1], 1) : temp;
 }
 
-/* A temporary for a longer factor, whose last two dims lie in the same order. */
-static hr_operand make_longer(hr_builder *b, hr_operand x, int dim, const int64_t *dims) {
-  bool is_turned = (x.strides[dim] == 1) != (dim == x.rank - 1);
-  int64_t lying[HR_RANK_MAX];
+/* The operand with its last two dims exchanged. */
+static hr_operand turn(hr_builder *b, hr_operand x) {
   int order[HR_RANK_MAX];
   for (int d = 0; d < x.rank; ++d) {
-    order[d] = is_turned && d >= x.rank - 2 ? 2 * x.rank - 3 - d : d;
-    lying[d] = dims[order[d]];
+    order[d] = d >= x.rank - 2 ? 2 * x.rank - 3 - d : d;
   }
-  hr_operand temp = hr_build_temp(b, x.dtype, x.rank, lying);
-  return hr_is_present(temp) ? hr_view_permute(b, temp, order) : temp;
+  return hr_view_permute(b, x, order);
 }
 
-/* The factor with zeros at the end of what is summed over. */
-static hr_operand deepen(hr_builder *b, const product *deep, int at) {
-  hr_operand x = deep->factors[at], longer;
-  int dim = deep->dims[at];
+/* The operand with `length` elements along a dim, zeros at the end: in its own rows, which have room for them, or as a copy that lies in
+ * the same order. */
+static hr_operand lengthen(hr_builder *b, hr_operand x, int dim, int64_t length, bool has_room) {
+  if (!hr_is_present(x)) {
+    return x;
+  }
+  if ((x.strides[dim] == 1) != (dim == x.rank - 1)) {
+    return turn(b, lengthen(b, turn(b, x), 2 * x.rank - 3 - dim, length, has_room));
+  }
+  hr_operand longer;
   int64_t dims[HR_RANK_MAX];
   for (int d = 0; d < x.rank; ++d) {
-    dims[d] = d == dim ? deep->grown_depth : x.dims[d];
+    dims[d] = d == dim ? length : x.dims[d];
   }
-  if (deep->has_grown[at]) {
+  if (has_room) {
     longer = hr_view_strided(b, x, x.rank, dims, x.strides, x.offset);
   } else {
-    longer = make_longer(b, x, dim, dims);
-    hr_emit1(b, HR_OP_COPY, hr_view_slice(b, longer, dim, 0, deep->depth, 1), x);
+    longer = hr_build_temp(b, x.dtype, x.rank, dims);
+    if (hr_is_present(longer)) {
+      hr_emit1(b, HR_OP_COPY, hr_view_slice(b, longer, dim, 0, x.dims[dim], 1), x);
+    }
   }
-  hr_emit1(b, HR_OP_COPY, hr_view_slice(b, longer, dim, deep->depth, deep->grown_depth - deep->depth, 1),
-           hr_build_f64(b, 0));
+  if (hr_is_present(longer)) {
+    hr_emit1(b, HR_OP_COPY, hr_view_slice(b, longer, dim, x.dims[dim], length - x.dims[dim], 1), hr_build_f64(b, 0));
+  }
   return longer;
+}
+
+/* ---- columns ---- */
+
+/* Whether a large product that leaves room at the ends of its rows is worth a copy of the right factor with as many columns. */
+static bool is_wide(const hr__layout_pass *p, const hr_target *target, const hr_node *node) {
+  if (!is_large(target, node)) {
+    return false;
+  }
+  const hr_operand *out = &node->outputs[0];
+  return (has_odd_result(target, node) || has_grown(p, out, out->rank - 1)) &&
+         (node->input_count < 3 || node->inputs[2].kind == HR_OPERAND_NONE) &&
+         work_of(node) / count_elements(&node->inputs[1]) >= COPY_ROWS;
+}
+
+/* The product makes its rows whole. */
+static void widen(hr_builder *b, hr_node *node) {
+  hr_operand *out = &node->outputs[0], *right = &node->inputs[1];
+  int64_t dims[HR_RANK_MAX], pitch = out->strides[out->rank - 2];
+  for (int d = 0; d < out->rank; ++d) {
+    dims[d] = d == out->rank - 1 ? pitch : out->dims[d];
+  }
+  *right = lengthen(b, *right, right->rank - 1, pitch, false);
+  *out = hr_view_strided(b, *out, out->rank, dims, out->strides, out->offset);
 }
 
 static hr_status no_memory(int count) {
@@ -201,7 +235,8 @@ hr_status hr__layout_deepen(const hr__layout_pass *p, const hr_target *target) {
   product deep;
   bool has_work = false;
   for (int n = 0; n < count && !has_work; ++n) {
-    has_work = is_deep(p, target, &program->nodes[n], &deep) || has_odd_result(target, &program->nodes[n]);
+    const hr_node *node = &program->nodes[n];
+    has_work = is_deep(p, target, node, &deep) || has_odd_result(target, node) || is_wide(p, target, node);
   }
   if (!has_work) {
     return HR_OK;
@@ -215,19 +250,23 @@ hr_status hr__layout_deepen(const hr__layout_pass *p, const hr_target *target) {
   for (int n = 0; n < count && b.status == NULL; ++n) {
     b.origin = nodes[n].origin;
     bool is = is_deep(p, target, &nodes[n], &deep);
-    for (int i = 0; is && i < 2; ++i) {
-      nodes[n].inputs[i] = deepen(&b, &deep, i);
-    }
     const hr_operand out = nodes[n].output_count > 0 ? nodes[n].outputs[0] : (hr_operand){0};
-    bool is_odd = has_odd_result(target, &nodes[n]);
+    bool is_odd = has_odd_result(target, &nodes[n]), has_room = is_wide(p, target, &nodes[n]);
+    for (int i = 0; is && i < 2; ++i) {
+      nodes[n].inputs[i] = lengthen(&b, deep.factors[i], deep.dims[i], deep.grown_depth, deep.has_grown[i]);
+    }
+    hr_operand made = is_odd ? make_result(&b, out, target) : out;
     if (is_odd) {
-      nodes[n].outputs[0] = make_result(&b, out, target);
+      nodes[n].outputs[0] = made;
+    }
+    if (has_room && b.status == NULL) {
+      widen(&b, &nodes[n]);
     }
     if (b.status == NULL && !hr_program_append(program, &nodes[n])) {
       return no_memory(count);
     }
     if (is_odd) {
-      hr_emit1(&b, HR_OP_COPY, out, nodes[n].outputs[0]);
+      hr_emit1(&b, HR_OP_COPY, out, made);
     }
   }
   return b.status;

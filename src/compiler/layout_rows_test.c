@@ -80,11 +80,14 @@ static bool keep_products(void *ctx, const hr_program *program, const hr_node *n
   return node->op == HR_OP_MATMUL && node->post_count == 0;
 }
 
+static bool is_wide; /* whether all products of the last program made whole rows */
+
 /* How many products sum over `depth`; if it is negative, how many make rows of so many elements. */
 static int count_deep(const char *text, int64_t depth, int64_t depth_work) {
   hr_program program;
   hr_schedule schedule;
   int count = 0;
+  is_wide = true;
   HR_ASSERT_OK(hr_program_parse(text, &program));
   const hr_target target = {.keeps = keep_products, .row_alignment = 16, .depth_work = depth_work, .verify = true};
   HR_ASSERT_OK(hr_compile(&program, &target, &schedule));
@@ -93,6 +96,8 @@ static int count_deep(const char *text, int64_t depth, int64_t depth_work) {
     if (schedule.steps[i].kind == HR_STEP_LIBRARY) {
       const hr_operand *a = &node->inputs[0], *b = &node->inputs[1];
       HR_ASSERT_EQ(a->dims[a->rank - 1], b->dims[b->rank - 2]);
+      HR_ASSERT_EQ(node->outputs[0].dims[a->rank - 1], b->dims[b->rank - 1]);
+      is_wide = is_wide && b->dims[b->rank - 1] % 8 == 0;
       count +=
           depth > 0 ? a->dims[a->rank - 1] == depth : node->outputs[0].strides[node->outputs[0].rank - 2] == -depth;
     }
@@ -142,6 +147,33 @@ HR_TEST(large_products_of_odd_rows_go_through_even_ones) {
     HR_ASSERT_EQ(grows(text), 0);
     HR_ASSERT_EQ(count_deep(text, -40, 1), i != 2);
     HR_ASSERT_EQ(count_deep(text, -40, 0), i == 3);
+  }
+}
+
+/* Logits that die: of 600 rows, of 6, which are not worth a copy of the weights, with a bias; logits that live on: worth a copy, or not. */
+HR_TEST(large_products_make_whole_rows) {
+  static const struct {
+    int rows, depth;
+    const char *bias, *life;
+  } cases[] = {{600, 8, "_", "dead fresh"},
+               {6, 8, "_", "dead fresh"},
+               {600, 8, "%4:bf16[600,33]{0,1}+0", "dead fresh"},
+               {600, 600, "_", "live"},
+               {600, 8, "_", "live"}};
+  for (int i = 0; i < 5; ++i) {
+    char text[768];
+    int m = cases[i].rows, k = cases[i].depth;
+    snprintf(text, sizeof text,
+             "buffer %%0 %d live\nbuffer %%1 %d live\nbuffer %%2 %d %s\nbuffer %%3 %d live fresh\n"
+             "buffer %%4 66 live\n"
+             "%%2:bf16[%d,33]{33,1}+0 = matmul(%%0:bf16[%d,%d]{%d,1}+0, %%1:bf16[%d,33]{1,%d}+0, %s)\n"
+             "%%3:f32[%d,33]{33,1}+0 = log_softmax(%%2:bf16[%d,33]{33,1}+0) ints(1)\n",
+             2 * m * k, 66 * k, 66 * m, cases[i].life, 132 * m, m, m, k, k, k, k, cases[i].bias, m, m);
+    HR_ASSERT_EQ(grows(text), i < 3);
+    (void)count_deep(text, 1, 1);
+    HR_ASSERT_EQ(is_wide, i == 0 || i == 3);
+    (void)count_deep(text, 1, 0);
+    HR_ASSERT(!is_wide);
   }
 }
 
