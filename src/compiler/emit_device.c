@@ -63,7 +63,21 @@ static const char *const cuda_prelude =
     "HR_VMATH_FN void hr_shuffle(uint32_t *word, int count, int lane) {\n"
     "#pragma unroll\n  for (int i = 0; i < count; ++i) { word[i] = __shfl_sync(0xffffffffu, word[i], lane); }\n}\n"
     "HR_VMATH_FN uint32_t hr_ballot(int is) { return __ballot_sync(0xffffffffu, is); }\n"
-    "#define HR_FIRST(mask) (__ffs((int)(mask)) - 1)\n";
+    "#define HR_FIRST(mask) (__ffs((int)(mask)) - 1)\n"
+    "#define HR_RECIPROCAL_DEVICE\n" /* the division's own steps, which are exact where nothing over- or underflows */
+    "HR_VMATH_FN float hr__f32_reciprocal(float x) {\n  float y;\n"
+    "  asm(\"rcp.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));\n"
+    "  return __fmaf_rn(__fmaf_rn(-x, y, 1.0f), y, y);\n}\n"
+    "#if __CUDA_ARCH__ >= 800\n#define HR_NARROW_DEVICE\n"
+    "HR_VMATH_FN uint16_t hr__half_from_f32(float x) {\n" /* two at once are cheaper than one */
+    "  uint32_t pair;\n  asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(pair) : \"f\"(0.0f), \"f\"(x));\n"
+    "  return (uint16_t)pair;\n}\n"
+    "HR_VMATH_FN float hr__f32_from_half(uint16_t half) {\n"
+    "  float x;\n  asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(half));\n  return x;\n}\n"
+    "HR_VMATH_FN uint16_t hr__bfloat_from_f32(float x) {\n"
+    "  uint32_t pair;\n  asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(pair) : \"f\"(0.0f), \"f\"(x));\n"
+    "  return (uint16_t)pair;\n}\n"
+    "#endif\n";
 
 static const char *const emulated_prelude =
     "#define HR_VMATH_DEVICE\n#define HR_CALL(type) const struct type *const hr_call\n#define call (*hr_call)\n"

@@ -54,6 +54,7 @@
 
 /* ---- f16 and bf16: the same bits as hr_f32_to_f16 and its family ---- */
 
+#ifndef HR_NARROW_DEVICE /* defined where the hardware has these, but for payloads of NaN */
 HR_VMATH_FN uint16_t hr__half_from_f32(float x) {
   uint32_t bits = hr__f32_to_u32(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
   /* Below the smallest normal the sum with 0.5 counts units of 2^-24 in its low bits, rounded to even. */
@@ -79,6 +80,7 @@ HR_VMATH_FN uint16_t hr__bfloat_from_f32(float x) {
   uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16, quiet = bits >> 16 | 0x40u;
   return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
+#endif
 
 HR_VMATH_FN float hr__f32_from_bfloat(uint16_t x) {
   return hr__u32_to_f32((uint32_t)x << 16);

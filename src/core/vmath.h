@@ -165,6 +165,13 @@ HR_VMATH_FN float hr_f32_div_floor(float a, float b) {
 
 /* ---- f32: exponentials ---- */
 
+#ifndef HR_RECIPROCAL_DEVICE
+/* Of numbers between 1 and 2^100: a device may have it without a division's special cases. */
+HR_VMATH_FN float hr__f32_reciprocal(float x) {
+  return 1.0f / x;
+}
+#endif
+
 /* (e^r - 1 - r) / r^2 for |r| <= log(2) / 2. */
 HR_VMATH_FN float hr__f32_exp_kernel(float r) {
   float p = 0x1.6ac778p-10f;
@@ -187,6 +194,15 @@ HR_VMATH_FN float hr_f32_exp(float x) {
   r = hr__f32_fma(n, 0x1.05c61p-29f, r);
   float p = hr__f32_fma(hr__f32_exp_kernel(r), r * r, r) + 1.0f;
   return hr__f32_scale(p, hr__f32_to_u32(t) - 0x4b400000u);
+}
+/* The same bits for |x| <= 80, where results are normal. */
+HR_VMATH_FN float hr__f32_exp_small(float x) {
+  float t = hr__f32_fma(x, 0x1.715476p0f, HR__F32_ROUNDER);
+  float n = t - HR__F32_ROUNDER;
+  float r = hr__f32_fma(n, -0x1.62e43p-1f, x);
+  r = hr__f32_fma(n, 0x1.05c61p-29f, r);
+  float p = hr__f32_fma(hr__f32_exp_kernel(r), r * r, r) + 1.0f;
+  return p * hr__u32_to_f32((hr__f32_to_u32(t) - 0x4b400000u + 127u) << 23);
 }
 HR_VMATH_FN float hr_f32_exp2(float x) {
   float c = x > 129.0f ? 129.0f : x;
@@ -223,7 +239,8 @@ HR_VMATH_FN float hr_f32_tanh(float x) {
   p = hr__f32_fma(p, z, 0x1.11107p-3f);
   p = hr__f32_fma(p, z, -0x1.555554p-2f);
   float small = hr__f32_fma(p * z, x, x);
-  float large = 1.0f - 2.0f / (hr_f32_exp(a + a) + 1.0f);
+  float e = hr__f32_exp_small(a > 10.0f ? 20.0f : a + a); /* from 9.02 on it is 1 */
+  float large = hr__f32_fma(-2.0f, hr__f32_reciprocal(e + 1.0f), 1.0f);
   return hr__f32_copysign(a < 0.625f ? small : large, x);
 }
 HR_VMATH_FN float hr_f32_erf(float x) {
