@@ -336,8 +336,8 @@ Record &Record::out(const Tensor &tensor) {
   return *this;
 }
 
-Record &Record::out(const Tensor &tensor, IntArrayRef sizes, IntArrayRef strides) {
-  outputs_.push_back(view(tensor, keep(sizes), keep(strides), static_cast<int64_t>(sizes.size()), 0));
+Record &Record::out(const Tensor &tensor, IntArrayRef sizes, IntArrayRef strides, int64_t offset) {
+  outputs_.push_back(view(tensor, keep(sizes), keep(strides), static_cast<int64_t>(sizes.size()), offset));
   return *this;
 }
 

@@ -161,7 +161,7 @@ public:
   Record &in(hr_scalar number);
   Record &absent();
   Record &out(const Tensor &tensor);
-  Record &out(const Tensor &tensor, IntArrayRef sizes, IntArrayRef strides);
+  Record &out(const Tensor &tensor, IntArrayRef sizes, IntArrayRef strides, int64_t offset = 0);
   Record &no_out();
   Record &ints(IntArrayRef values);
   Record &num(int64_t value) {

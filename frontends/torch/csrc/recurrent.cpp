@@ -1,0 +1,404 @@
+// recurrent.cpp: layers of LSTM and GRU over whole sequences.
+//
+// torch's own layers on a device take a sequence apart: a product for each step's input, and in the gradients products for each
+// step's share in the weights. Here the inputs of all steps are one product, and so is the gradient of either weight. What is
+// left step by step is the product of the state before with its weights, and the cell. States lie one behind the other,
+// [T + 1, N, H] with the first state, so that the gradient of the weights reads them as they are.
+//
+// What is unusual (projections, packed sequences, autocast, transforms) goes through torch's own layers. Where a gradient is
+// itself recorded (create_graph=True) it is that of torch's cells.
+#include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/_thnn_fused_gru_cell.h>
+#include <ATen/ops/_thnn_fused_lstm_cell.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/gru_native.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/lstm_native.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/library.h>
+
+#include "kernels.h"
+
+namespace headrace {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// What a layer is made for: `gates` [T, N, G * H] are its inputs' part of the gates with all biases of theirs; `c` is an
+// LSTM's, `bias` the hidden one of a GRU; undefined else.
+struct Layer {
+  Tensor gates, h, c, weight, bias;
+  bool reverse;
+
+  bool is_lstm() const {
+    return c.defined();
+  }
+  int64_t steps() const {
+    return gates.size(0);
+  }
+  int64_t batch() const {
+    return gates.size(1);
+  }
+  int64_t hidden() const {
+    return weight.size(1);
+  }
+  int64_t width() const { // of all gates
+    return weight.size(0);
+  }
+  int64_t time(int64_t step) const { // of the step that is made after `step` others
+    return reverse ? steps() - 1 - step : step;
+  }
+  int64_t before(int64_t time) const { // the slot of the state that a step starts from
+    return reverse ? time + 1 : time;
+  }
+  int64_t after(int64_t time) const {
+    return reverse ? time : time + 1;
+  }
+};
+
+// A matrix that lies in a tensor from element `offset` on, row by row.
+struct Rows {
+  const Tensor &tensor;
+  int64_t rows, columns, offset;
+};
+
+Rows slot(const Tensor &tensor, int64_t index) { // of [slots, rows, columns]
+  return {tensor, tensor.size(1), tensor.size(2), index * tensor.size(1) * tensor.size(2)};
+}
+
+void add_in(Record &record, const Rows &m) {
+  record.in(m.tensor, {m.rows, m.columns}, {m.columns, 1}, m.offset);
+}
+
+void add_out(Record &record, const Rows &m) {
+  record.out(m.tensor, {m.rows, m.columns}, {m.columns, 1}, m.offset);
+}
+
+// A new matrix: left * right, and `addend` where it is defined. `right` has any strides.
+Tensor product(const Rows &left, const Tensor &right, const Tensor &addend) {
+  Tensor out = new_tensor({left.rows, right.size(1)}, right.scalar_type());
+  Record record(HR_OP_MATMUL);
+  add_in(record, left);
+  record.in(right);
+  if (addend.defined())
+    record.in(addend);
+  record.out(out).run();
+  return out;
+}
+
+// ---- forward
+
+// What a layer makes, and what its gradient needs besides: states and cells by slots, gates after activation by time.
+struct Made {
+  Tensor states, cells, workspace;
+};
+
+void cell_forward(const Layer &layer, int64_t time, const Made &made, const Rows &c_before, const Rows &c_after,
+                  const Rows &workspace) {
+  Rows before = slot(made.states, layer.before(time));
+  Tensor hidden = product(before, layer.weight.t(), Tensor());
+  Record record(layer.is_lstm() ? HR_OP_LSTM_CELL : HR_OP_GRU_CELL);
+  add_in(record, slot(layer.gates, time));
+  record.in(hidden);
+  add_in(record, layer.is_lstm() ? c_before : before);
+  record.absent().in(layer.bias);
+  add_out(record, slot(made.states, layer.after(time)));
+  if (layer.is_lstm())
+    add_out(record, c_after);
+  add_out(record, workspace);
+  record.run();
+}
+
+// Without a gradient the cells share a slot, and what a step keeps is forgotten by the next one.
+Made forward(const Layer &layer, bool keeps) {
+  int64_t steps = layer.steps(), n = layer.batch(), hidden = layer.hidden();
+  ScalarType type = layer.h.scalar_type();
+  Made made;
+  made.states = new_tensor({steps + 1, n, hidden}, type);
+  made.workspace = new_tensor({keeps ? steps : 1, n, layer.is_lstm() ? 4 * hidden : 5 * hidden}, type);
+  int64_t first = layer.before(layer.time(0));
+  copy_on_device(layer.h, made.states.select(0, first));
+  if (layer.is_lstm()) {
+    made.cells = new_tensor({keeps ? steps + 1 : 1, n, hidden}, type);
+    copy_on_device(layer.c, made.cells.select(0, keeps ? first : 0));
+  }
+  const Tensor &cells = layer.is_lstm() ? made.cells : made.states;
+  for (int64_t step = 0; step < steps; ++step) {
+    int64_t time = layer.time(step);
+    cell_forward(layer, time, made, slot(cells, keeps ? layer.before(time) : 0),
+                 slot(cells, keeps ? layer.after(time) : 0), slot(made.workspace, keeps ? time : 0));
+  }
+  return made;
+}
+
+// Outputs [T, N, H], the last state and an LSTM's last cell, in memory of their own.
+variable_list results_of(const Layer &layer, const Made &made) {
+  int64_t last = layer.after(layer.time(layer.steps() - 1));
+  Tensor outputs = made.states.narrow(0, layer.reverse ? 0 : 1, layer.steps()).clone();
+  Tensor h = made.states.select(0, last).clone();
+  if (!layer.is_lstm())
+    return {outputs, h};
+  return {outputs, h, made.cells.select(0, made.cells.size(0) == 1 ? 0 : last).clone()};
+}
+
+// ---- gradients
+
+struct Gradients {
+  Tensor gates, hidden; // [T, N, G * H]: of the inputs' part and of the states' part, which are one for an LSTM
+  Tensor h, c;          // of the first state
+};
+
+Tensor at_time(const Tensor &grad, int64_t time) {
+  return grad.defined() ? grad.select(0, time) : Tensor();
+}
+
+Tensor sum_of(const Tensor &a, const Tensor &b) {
+  return a.defined() && b.defined() ? a + b : a.defined() ? a : b;
+}
+
+Gradients lstm_backward(const Layer &layer, const Made &made, const Tensor &by_output, const Tensor &by_h,
+                        const Tensor &by_c) {
+  Gradients grads;
+  grads.gates = new_tensor({layer.steps(), layer.batch(), layer.width()}, layer.weight.scalar_type());
+  grads.hidden = grads.gates;
+  grads.h = by_h, grads.c = by_c;
+  for (int64_t step = layer.steps() - 1; step >= 0; --step) {
+    int64_t time = layer.time(step);
+    Tensor dh = at_time(by_output, time), c = new_tensor({layer.batch(), layer.hidden()}, layer.weight.scalar_type());
+    if (step == layer.steps() - 1)
+      dh = sum_of(dh, by_h);
+    else
+      dh = product(slot(grads.gates, layer.time(step + 1)), layer.weight, dh);
+    Record record(HR_OP_LSTM_CELL_BACKWARD);
+    record.in(dh).in(grads.c);
+    add_in(record, slot(made.cells, layer.before(time)));
+    add_in(record, slot(made.cells, layer.after(time)));
+    add_in(record, slot(made.workspace, time));
+    add_out(record, slot(grads.gates, time));
+    record.out(c).run();
+    grads.c = c;
+  }
+  grads.h = product(slot(grads.gates, layer.time(0)), layer.weight, Tensor());
+  return grads;
+}
+
+Gradients gru_backward(const Layer &layer, const Made &made, const Tensor &by_output, const Tensor &by_h) {
+  Gradients grads;
+  grads.gates = new_tensor({layer.steps(), layer.batch(), layer.width()}, layer.weight.scalar_type());
+  grads.hidden = new_tensor(grads.gates.sizes(), layer.weight.scalar_type());
+  grads.h = by_h;
+  for (int64_t step = layer.steps() - 1; step >= 0; --step) {
+    int64_t time = layer.time(step);
+    Tensor through = new_tensor({layer.batch(), layer.hidden()}, layer.weight.scalar_type());
+    Record record(HR_OP_GRU_CELL_BACKWARD);
+    record.in(sum_of(at_time(by_output, time), grads.h));
+    add_in(record, slot(made.workspace, time));
+    add_out(record, slot(grads.gates, time));
+    add_out(record, slot(grads.hidden, time));
+    record.out(through).run();
+    grads.h = product(slot(grads.hidden, time), layer.weight, through);
+  }
+  return grads;
+}
+
+// [G * H, H]: the gates' gradients times the states before them, over all steps at once.
+Tensor weight_gradient(const Layer &layer, const Made &made, const Tensor &hidden) {
+  int64_t rows = layer.steps() * layer.batch(), width = layer.width();
+  Tensor out = new_tensor({width, layer.hidden()}, layer.weight.scalar_type());
+  Record record(HR_OP_MATMUL);
+  record.in(hidden, {width, rows}, {1, width});
+  add_in(record, {made.states, rows, layer.hidden(), layer.before(0) * layer.batch() * layer.hidden()});
+  record.out(out).run();
+  return out;
+}
+
+// The layer again, of torch's cells, whose gradients can be recorded.
+variable_list recorded_gradients(const Layer &layer, const variable_list &by) {
+  Tensor h = layer.h, c = layer.c, zeros = layer.bias.defined() ? at::zeros_like(layer.bias) : Tensor();
+  std::vector<Tensor> outputs(static_cast<size_t>(layer.steps()));
+  at::AutoGradMode recorded(true);
+  for (int64_t step = 0; step < layer.steps(); ++step) {
+    int64_t time = layer.time(step);
+    Tensor gates = layer.gates.select(0, time), hidden = h.matmul(layer.weight.t());
+    if (layer.is_lstm())
+      std::tie(h, c, std::ignore) = at::_thnn_fused_lstm_cell(gates, hidden, c);
+    else
+      h = std::get<0>(at::_thnn_fused_gru_cell(gates, hidden, h, zeros, layer.bias));
+    outputs[static_cast<size_t>(time)] = h;
+  }
+  variable_list inputs = {layer.gates, layer.h, layer.c, layer.weight, layer.bias}, leaves, roots, grads;
+  const Tensor made[3] = {at::stack(outputs), h, c};
+  for (size_t i = 0; i < by.size(); ++i)
+    if (by[i].defined())
+      roots.push_back(made[i]), grads.push_back(by[i]);
+  for (const Tensor &input : inputs)
+    if (input.defined() && input.requires_grad())
+      leaves.push_back(input);
+  variable_list found = torch::autograd::grad(roots, leaves, grads, true, true, true), all;
+  size_t at = 0;
+  for (const Tensor &input : inputs)
+    all.push_back(input.defined() && input.requires_grad() ? found[at++] : Tensor());
+  return all;
+}
+
+struct Sequence : torch::autograd::Function<Sequence> {
+  static variable_list forward(AutogradContext *context, const Tensor &gates, const Tensor &h, const OptionalTensor &c,
+                               const Tensor &weight, const OptionalTensor &bias, bool reverse) {
+    Layer layer{gates, h, c.value_or(Tensor()), weight, bias.value_or(Tensor()), reverse};
+    Made made = headrace::forward(layer, true);
+    context->save_for_backward({gates, h, layer.c, weight, layer.bias, made.states, made.cells, made.workspace});
+    context->saved_data["reverse"] = reverse;
+    context->set_materialize_grads(false);
+    return results_of(layer, made);
+  }
+
+  static variable_list backward(AutogradContext *context, const variable_list &by) {
+    variable_list saved = context->get_saved_variables();
+    Layer layer{saved[0], saved[1], saved[2], saved[3], saved[4], context->saved_data["reverse"].toBool()};
+    Made made{saved[5], saved[6], saved[7]};
+    variable_list result(6);
+    if (std::none_of(by.begin(), by.end(), [](const Tensor &grad) { return grad.defined(); }))
+      return result;
+    OnDevice on(layer.weight);
+    if (at::GradMode::is_enabled()) {
+      variable_list found = recorded_gradients(layer, by);
+      std::copy(found.begin(), found.end(), result.begin());
+      return result;
+    }
+    Gradients grads =
+        layer.is_lstm() ? lstm_backward(layer, made, by[0], by[1], by[2]) : gru_backward(layer, made, by[0], by[1]);
+    result[0] = grads.gates, result[1] = grads.h, result[2] = grads.c;
+    size_t weight = layer.is_lstm() ? 3 : 2; // its place among the tensors that there are
+    if (context->needs_input_grad(weight))
+      result[3] = weight_gradient(layer, made, grads.hidden);
+    if (layer.bias.defined() && context->needs_input_grad(weight + 1))
+      result[4] = grads.hidden.sum({0, 1});
+    return result;
+  }
+};
+
+// ---- networks
+
+struct Network {
+  Tensor input, h, c; // c is undefined for a GRU
+  TensorList params;
+  bool has_biases;
+  int64_t layers;
+  double dropout;
+  bool train, bidirectional, batch_first;
+
+  int64_t directions() const {
+    return bidirectional ? 2 : 1;
+  }
+  size_t params_each() const {
+    return has_biases ? 4 : 2;
+  }
+  int64_t gates() const {
+    return c.defined() ? 4 : 3;
+  }
+};
+
+bool is_like(const Tensor &tensor, const Tensor &input, IntArrayRef sizes) {
+  return is_on_device(tensor) && tensor.scalar_type() == input.scalar_type() && tensor.sizes() == sizes &&
+         !torch::autograd::isFwGradDefined(tensor);
+}
+
+bool has_plain_params(const Network &net) {
+  int64_t hidden = net.h.size(2), width = net.gates() * hidden;
+  for (size_t i = 0; i < net.params.size(); ++i) {
+    bool is_first = i / net.params_each() < static_cast<size_t>(net.directions());
+    int64_t inputs = i % net.params_each() == 1 ? hidden : is_first ? net.input.size(2) : hidden * net.directions();
+    Dims sizes = i % net.params_each() < 2 ? Dims{width, inputs} : Dims{width};
+    if (!is_like(net.params[i], net.input, sizes))
+      return false;
+  }
+  return true;
+}
+
+bool is_plain(c10::DispatchKeySet keys, const Network &net) {
+  c10::DispatchKey next = (keys & c10::after_ADInplaceOrView_keyset).highestPriorityTypeId();
+  const Tensor &input = net.input, &h = net.h;
+  if (next != c10::DispatchKey::PrivateUse1 || at::autocast::is_autocast_enabled(at::kPrivateUse1) ||
+      input.dim() != 3 || h.dim() != 3 || !input.is_floating_point() || net.layers < 1 ||
+      net.params.size() != static_cast<size_t>(net.layers * net.directions()) * net.params_each())
+    return false;
+  int64_t batch = input.size(net.batch_first ? 0 : 1);
+  Dims sizes = {net.layers * net.directions(), batch, h.size(2)};
+  return input.numel() > 0 && h.numel() > 0 && is_like(input, input, input.sizes()) && is_like(h, input, sizes) &&
+         (!net.c.defined() || is_like(net.c, input, sizes)) && has_plain_params(net);
+}
+
+OptionalTensor if_any(const Tensor &tensor) {
+  return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
+}
+
+// One direction of one layer. Both biases of an LSTM are added to each other once: they only ever come together.
+variable_list run_layer(const Network &net, const Tensor &x, int64_t index, bool reverse) {
+  TensorList params = net.params.slice(static_cast<size_t>(index) * net.params_each(), net.params_each());
+  Tensor input_bias = net.has_biases ? params[2] : Tensor(), hidden_bias = net.has_biases ? params[3] : Tensor();
+  Tensor c = net.c.defined() ? net.c.select(0, index) : Tensor();
+  if (net.has_biases && c.defined())
+    input_bias = input_bias + hidden_bias, hidden_bias = Tensor();
+  Layer layer{
+      at::linear(x, params[0], input_bias).contiguous(), net.h.select(0, index), c, params[1], hidden_bias, reverse};
+  if (at::GradMode::is_enabled() &&
+      torch::autograd::compute_requires_grad(layer.gates, layer.h, layer.c, layer.weight, layer.bias))
+    return Sequence::apply(layer.gates, layer.h, if_any(layer.c), layer.weight, if_any(layer.bias), reverse);
+  return results_of(layer, forward(layer, false));
+}
+
+Tensor3 run_network(const Network &net) {
+  OnDevice on(net.input);
+  std::vector<Tensor> last_h, last_c;
+  Tensor x = (net.batch_first ? net.input.transpose(0, 1) : net.input).contiguous();
+  for (int64_t layer = 0; layer < net.layers; ++layer) {
+    std::vector<Tensor> outputs;
+    for (int64_t direction = 0; direction < net.directions(); ++direction) {
+      variable_list made = run_layer(net, x, layer * net.directions() + direction, direction == 1);
+      outputs.push_back(made[0]), last_h.push_back(made[1]);
+      if (net.c.defined())
+        last_c.push_back(made[2]);
+    }
+    x = outputs.size() == 1 ? outputs[0] : at::cat(outputs, -1);
+    if (net.dropout != 0 && net.train && layer + 1 < net.layers)
+      x = at::dropout(x, net.dropout, true);
+  }
+  return {net.batch_first ? x.transpose(0, 1) : x, at::stack(last_h), net.c.defined() ? at::stack(last_c) : Tensor()};
+}
+
+Tensor3 lstm(c10::DispatchKeySet keys, const Tensor &input, TensorList hx, TensorList params, bool has_biases,
+             int64_t layers, double dropout, bool train, bool bidirectional, bool batch_first) {
+  if (hx.size() == 2) {
+    Network net{input, hx[0], hx[1], params, has_biases, layers, dropout, train, bidirectional, batch_first};
+    if (hx[1].defined() && is_plain(keys, net))
+      return run_network(net);
+  }
+  return at::native::lstm(input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first);
+}
+
+Tensor2 gru(c10::DispatchKeySet keys, const Tensor &input, const Tensor &h, TensorList params, bool has_biases,
+            int64_t layers, double dropout, bool train, bool bidirectional, bool batch_first) {
+  Network net{input, h, Tensor(), params, has_biases, layers, dropout, train, bidirectional, batch_first};
+  if (!is_plain(keys, net))
+    return at::native::gru(input, h, params, has_biases, layers, dropout, train, bidirectional, batch_first);
+  Tensor3 made = run_network(net);
+  return {std::get<0>(made), std::get<1>(made)};
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("lstm.input", TORCH_FN(lstm));
+  m.impl("gru.input", TORCH_FN(gru));
+}
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("lstm.input", TORCH_FN(lstm));
+  m.impl("gru.input", TORCH_FN(gru));
+}
+
+} // namespace
+} // namespace headrace
