@@ -5,6 +5,8 @@
  *
  *   element-wise   for (i0 ...) for (i1 ...) for (j ...) t3[k + j] = p3[i0 * 784 + i1 * 28 + j * 2];
  *   along rows     a run after the other, wherever in the row the block begins
+ *
+ * So are 16-bit floats, whose rows hardware converts, and values that are rounded to them.
  */
 #include <stdio.h>
 
@@ -85,12 +87,23 @@ void hr__emit_pointer(hr__emitter *e, int access, const hr_dims *dims, int begin
 
 /* ---- elements ---- */
 
+/* Scalars and values of other classes are rounded where they are. */
+static bool is_rounding(const hr__emitter *e, const hr_instr *instr) {
+  return e->has_blocks && instr->kind == HR_INSTR_CONVERT && instr->to == HR_DTYPE_F16 &&
+         instr->sources[0].kind == HR_SOURCE_REGISTER && !e->values[instr->dst].is_uniform &&
+         e->values[instr->dst].alias == instr->dst && instr->level == HR_LEVEL_ELEMENT &&
+         e->values[instr->sources[0].index].cls == HR_CLASS_F32;
+}
+
 bool hr__emit_is_copied(const hr__emitter *e, const hr_instr *instr) {
   if (instr->access < 0) {
-    return false;
+    return is_rounding(e, instr);
   }
   const hr_access *a = &e->kernel->accesses[instr->access];
   hr__lie lie = e->axes[instr->access].lie;
+  if (e->has_blocks && a->dtype == HR_DTYPE_F16 && a->term_count == 0 && lie != HR__LIE_UNIFORM) {
+    return true;
+  }
   return lie == HR__LIE_RAGGED || (lie == HR__LIE_LINEAR && a->arg >= 0 && a->term_count == 0);
 }
 
@@ -319,6 +332,11 @@ void hr__emit_copy_in(hr__emitter *e, const hr_instr *load) {
     emit_outside(e, load, cls, "0", "low");
     emit_outside(e, load, cls, "high", e->is_row_walk ? "run" : axes->rank > 1 ? all : "n");
   }
+  if (load->kind == HR_INSTR_LOAD && a->dtype == HR_DTYPE_F16 && step == 1) {
+    HR__EMIT(e, "hr_halves_in(t%d + k + low, from + low, high - low);\n", load->dst);
+    close_runs(e, axes, loops);
+    return;
+  }
   HR__EMIT(e, "HR_SHORT\nfor (int64_t j = low; j < high; ++j) {\nt%d[k + j] = ", load->dst);
   if (load->kind == HR_INSTR_INDEX) {
     HR__EMIT(e, "from + j * %lld;\n}\n", step);
@@ -330,18 +348,30 @@ void hr__emit_copy_in(hr__emitter *e, const hr_instr *load) {
 
 void hr__emit_copy_out(hr__emitter *e, const hr_instr *store) {
   const hr__emit_axes *axes = &e->axes[store->access];
+  const hr_dtype dtype = e->kernel->accesses[store->access].dtype;
+  long long step = (long long)axes->strides[0][axes->rank - 1];
   char value[48], memory[64];
   int reg = store->sources[0].kind == HR_SOURCE_REGISTER ? hr__emit_resolve(e, store->sources[0].index) : -1;
   source_name(e, store, value, sizeof value);
-  if (reg >= 0 && !e->values[reg].is_uniform) {
+  bool has_block = reg >= 0 && !e->values[reg].is_uniform;
+  if (has_block) {
     snprintf(value, sizeof value, "t%d[k + j]", reg);
   }
-  snprintf(memory, sizeof memory, "from[j * %lld]", (long long)axes->strides[0][axes->rank - 1]);
+  snprintf(memory, sizeof memory, "from[j * %lld]", step);
   int loops = open_runs(e, axes);
   emit_run(e, store->access);
+  if (has_block && dtype == HR_DTYPE_F16 && step == 1 && store->mode == HR_STORE_SET) {
+    HR__EMIT(e, "hr_halves_out(from + low, t%d + k + low, high - low);\n", reg);
+    close_runs(e, axes, loops);
+    return;
+  }
   HR__EMIT(e, "%sfor (int64_t j = low; j < high; ++j) {\n", store->mode != HR_STORE_SET ? "" : "HR_SHORT\n");
   HR__EMIT(e, "%s = ", memory);
   emit_stored(e, store, memory, value);
   HR__EMIT(e, ";\n}\n");
   close_runs(e, axes, loops);
+}
+
+void hr__emit_round(hr__emitter *e, const hr_instr *convert, const char *count) {
+  HR__EMIT(e, "hr_halves_round(t%d, t%d, %s);\n", convert->dst, hr__emit_resolve(e, convert->sources[0].index), count);
 }

@@ -38,6 +38,35 @@ static const char *const c_postlude = "HR_VMATH_FN int64_t hr_term(int64_t index
                                       "  const int64_t most = index < 0 ? 0 : (index >= extent ? extent - 1 : index);\n"
                                       "  return extent > 0 ? most : index;\n}\n";
 
+/* Rows of 16-bit floats by the hardware's conversions, which compilers don't find in loops over elements; the bits are those of
+ * core/convert.h. */
+static const char *const c_halves =
+    "#if defined(__AVX512F__)\n"
+    "typedef float hr_v16 __attribute__((vector_size(64), aligned(4), may_alias));\n"
+    "typedef short hr_h16 __attribute__((vector_size(32), aligned(2), may_alias));\n"
+    "#define HR_HALVES 16\n#define HR_V hr_v16\n#define HR_H hr_h16\n"
+    "#define HR_WIDEN(h) (HR_V)__builtin_ia32_vcvtph2ps512_mask((h), (hr_v16){0}, -1, 4)\n"
+    "#define HR_NARROW(x) (HR_H)__builtin_ia32_vcvtps2ph512_mask((x), 8, (hr_h16){0}, -1)\n"
+    "#elif defined(__F16C__)\n"
+    "typedef float hr_v8 __attribute__((vector_size(32), aligned(4), may_alias));\n"
+    "typedef short hr_h8 __attribute__((vector_size(16), aligned(2), may_alias));\n"
+    "#define HR_HALVES 8\n#define HR_V hr_v8\n#define HR_H hr_h8\n"
+    "#define HR_WIDEN(h) (HR_V)__builtin_ia32_vcvtph2ps256(h)\n"
+    "#define HR_NARROW(x) (HR_H)__builtin_ia32_vcvtps2ph256((x), 0)\n"
+    "#endif\n"
+    "#if defined(HR_HALVES)\n"
+    "#define HR_EACH_HALF(vector) for (; i + HR_HALVES <= n; i += HR_HALVES) { vector; }\n"
+    "#else\n#define HR_EACH_HALF(vector)\n#endif\n"
+    "HR_VMATH_FN void hr_halves_in(float *to, const uint16_t *from, int64_t n) {\n  int64_t i = 0;\n"
+    "  HR_EACH_HALF(*(HR_V *)(to + i) = HR_WIDEN(*(const HR_H *)(from + i)))\n"
+    "  HR_SHORT\n  for (int64_t j = i; j < n; ++j) { to[j] = hr__f32_from_half(from[j]); }\n}\n"
+    "HR_VMATH_FN void hr_halves_out(uint16_t *to, const float *from, int64_t n) {\n  int64_t i = 0;\n"
+    "  HR_EACH_HALF(*(HR_H *)(to + i) = HR_NARROW(*(const HR_V *)(from + i)))\n"
+    "  HR_SHORT\n  for (int64_t j = i; j < n; ++j) { to[j] = hr__half_from_f32(from[j]); }\n}\n"
+    "HR_VMATH_FN void hr_halves_round(float *to, const float *from, int64_t n) {\n  int64_t i = 0;\n"
+    "  HR_EACH_HALF(*(HR_V *)(to + i) = HR_WIDEN(HR_NARROW(*(const HR_V *)(from + i))))\n"
+    "  HR_SHORT\n  for (int64_t j = i; j < n; ++j) { to[j] = hr__f32_round_half(from[j]); }\n}\n";
+
 _Static_assert(sizeof(hr_scalar) == 24 && offsetof(hr_scalar, value) == 8, "the prelude's hr_scalar");
 
 void hr__emit_core_text(hr_text *text) {
@@ -56,6 +85,7 @@ void hr__emit_c_words(hr_text *text) {
 hr_status hr_emit_prelude(hr_text *out_text) {
   hr__emit_c_words(out_text);
   hr__emit_core_text(out_text);
+  hr_text_append(out_text, c_halves);
   return hr_text_status(out_text);
 }
 
@@ -81,9 +111,8 @@ hr_status hr__emit_worth(const hr__emitter *e, int64_t row) {
     hr_dtype touched = instr->access >= 0                ? kernel->accesses[instr->access].dtype
                        : instr->kind == HR_INSTR_CONVERT ? instr->to
                                                          : HR_DTYPE_NONE;
-    bool is_half = touched == HR_DTYPE_F16 || touched == HR_DTYPE_C32;
-    if (is_half) {
-      return hr__emit_unable(kernel, "f16: compilers do not vectorise its conversions");
+    if (touched == HR_DTYPE_C32 || (touched == HR_DTYPE_F16 && !e->has_blocks)) {
+      return hr__emit_unable(kernel, "f16 without blocks: compilers do not vectorise its conversions");
     }
     if (!e->is_nest && instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->family == HR_FAMILY_ARGREDUCE) {
       return hr__emit_unable(kernel, "windows with indices: long selects");

@@ -290,6 +290,19 @@ void hr__emit_statement(hr__emitter *e, const hr_instr *instr) {
   HR__EMIT(e, ");\n");
 }
 
+bool hr__emit_has_near(const hr_instr *instr) {
+  return instr->kind == HR_INSTR_COMPUTE && instr->cls == HR_CLASS_F32 &&
+         (instr->op == HR_OP_FMOD || instr->op == HR_OP_REMAINDER || instr->op == HR_OP_DIV_FLOOR);
+}
+
+void hr__emit_near(hr__emitter *e, const hr_instr *instr) {
+  HR__EMIT(e, "const float r%d = hr__f32_%s_near(", instr->dst, hr_op_table(instr->op)->name);
+  hr__emit_source(e, instr, 0);
+  HR__EMIT(e, ", ");
+  hr__emit_source(e, instr, 1);
+  HR__EMIT(e, ");\n");
+}
+
 int hr__emit_weight(const hr_kernel *kernel, const hr_instr *instr) {
   (void)kernel;
   if (instr->kind == HR_INSTR_CONVERT) {

@@ -60,6 +60,7 @@ typedef struct hr__emitter {
   hr_dtype *stored_as; /* registers that stores of one dtype alone read: they need no rounding */
   int64_t scratch;     /* bytes so far */
   bool is_nest;        /* the form of emit_nest.c */
+  bool has_blocks;     /* a form of stages over blocks, which converts 16-bit floats by rows */
   bool is_device;      /* text of emit_device.c */
   bool is_row_walk;    /* blocks lie along rows: ragged copies run along the walked dims */
   hr_emission *emission;
@@ -96,6 +97,9 @@ void hr__emit_choice_functions(hr__emitter *e, hr_op op, hr_class cls);
 void hr__emit_source(hr__emitter *e, const hr_instr *instr, int s);
 /* "const float r5 = ...;" for COMPUTE and CONVERT. */
 void hr__emit_statement(hr__emitter *e, const hr_instr *instr);
+/* Whether its row has a short form for the usual operands (hr__f32_is_near in core/vmath.h); the statement with that form. */
+bool hr__emit_has_near(const hr_instr *instr);
+void hr__emit_near(hr__emitter *e, const hr_instr *instr);
 /* What an instruction costs, in cheap operations. */
 int hr__emit_weight(const hr_kernel *kernel, const hr_instr *instr);
 int hr__emit_resolve(const hr__emitter *e, int reg);
@@ -125,8 +129,10 @@ void hr__emit_copy_out(hr__emitter *e, const hr_instr *store);
 /* Declares p3 and the coordinates b3_1 ... of an access; `start` (or NULL): the text of how far a line has moved. */
 void hr__emit_pointer(hr__emitter *e, int access, const hr_dims *dims, int begin, int end, const char *prefix,
                       const char *start);
-/* Whether an access is copied to or from a dense block by a loop of its own. */
+/* Whether an instruction is a loop of its own from or to dense blocks: copies of an access, and rounding to f16. */
 bool hr__emit_is_copied(const hr__emitter *e, const hr_instr *instr);
+/* Rounds a block to f16. */
+void hr__emit_round(hr__emitter *e, const hr_instr *convert, const char *count);
 /* " + hr_term(r5, 10) * 7" for each indirect term. */
 void hr__emit_terms(hr__emitter *e, const hr_access *access);
 

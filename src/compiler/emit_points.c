@@ -89,6 +89,7 @@ static bool is_transposed(const hr__emitter *e, const tile *t) {
 }
 
 hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emission) {
+  e->has_blocks = true;
   const hr_kernel *kernel = e->kernel;
   tile t = choose_tile(&e->kept);
   if (is_transposed(e, &t)) {

@@ -311,6 +311,7 @@ static void emit_split(const rows *r, const char *name) {
 }
 
 hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emission) {
+  e->has_blocks = true;
   rows r = {.e = e, .count = 1, .elements = 1};
   for (int d = 0; d < e->kept.rank; ++d) {
     r.count *= e->kept.dims[d];

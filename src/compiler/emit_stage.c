@@ -15,6 +15,13 @@
 
 enum { STAGE_WEIGHT = 12, ALONE = 100 };
 
+/* Remainders have a short form without jumps for quotients that are not too large; a loop looks whether a block has others. */
+typedef enum body {
+  BODY_WHOLE,
+  BODY_NEAR, /* the short form */
+  BODY_LOOK  /* far |= ... */
+} body;
+
 typedef struct stager {
   hr__emitter *e;
   int phase, count;
@@ -148,10 +155,23 @@ static bool is_looped(const stager *s, const hr_instr *instr) {
   }
 }
 
+/* Whether the loop of a stage, or one after it, makes a register. */
+static bool is_made_in_loop(const stager *s, int reg, int stage) {
+  const hr_kernel *kernel = s->e->kernel;
+  reg = hr__emit_resolve(s->e, reg);
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (instr->dst == reg && s->stage_of[k] == stage) {
+      return !hr__emit_is_copied(s->e, instr);
+    }
+  }
+  return false;
+}
+
 static void cut(stager *s) {
   const hr_kernel *kernel = s->e->kernel;
   int weight = 0, stage = 0;
-  bool stores = false, copies_out = false;
+  bool stores = false, copies_out = false, has_near = false;
   s->first_store = kernel->instr_count;
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
@@ -162,12 +182,19 @@ static void cut(stager *s) {
     int mine = hr__emit_weight(kernel, instr);
     bool is_load = instr->kind == HR_INSTR_LOAD, copied = hr__emit_is_copied(s->e, instr);
     bool is_full = weight > 0 && mine > 0 && weight + mine > STAGE_WEIGHT;
+    if (copied && instr->kind == HR_INSTR_CONVERT) { /* rounds before its stage's loop what an earlier one made */
+      is_full = is_made_in_loop(s, instr->sources[0].index, stage);
+      mine = 0;
+    }
+    is_full |=
+        has_near && (instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE); /* lanes have one form */
     if (is_full || (is_load && ((copied && stores) || copies_out))) {
       ++stage;
-      weight = 0, stores = copies_out = false;
+      weight = 0, stores = copies_out = has_near = false;
     }
     weight += mine;
     s->stage_of[k] = stage;
+    has_near |= hr__emit_has_near(instr);
     if (instr->kind == HR_INSTR_STORE) {
       stores = true;
       copies_out |= copied;
@@ -236,7 +263,8 @@ static void find_blocks(stager *s) {
     }
     for (int i = 0; i < instr->source_count; ++i) {
       if (instr->sources[i].kind == HR_SOURCE_REGISTER) {
-        need(s, instr->sources[i].index, s->stage_of[k], instr->kind == HR_INSTR_STORE && hr__emit_is_copied(e, instr));
+        bool in_block = hr__emit_is_copied(e, instr);
+        need(s, instr->sources[i].index, s->stage_of[k], in_block);
       }
     }
     for (int t = 0; instr->access >= 0 && t < kernel->accesses[instr->access].term_count; ++t) {
@@ -360,8 +388,16 @@ static void emit_reduce(hr__emitter *e, const hr_instr *instr, const char *lane)
   HR__EMIT(e, ");\n");
 }
 
+static void look(hr__emitter *e, const hr_instr *instr) {
+  HR__EMIT(e, "far |= !hr__f32_is_near(");
+  hr__emit_source(e, instr, 0);
+  HR__EMIT(e, ", ");
+  hr__emit_source(e, instr, 1);
+  HR__EMIT(e, ");\n");
+}
+
 /* The statements of a stage for element k. */
-static void emit_body(stager *s, int stage, const char *lane) {
+static void emit_body(stager *s, int stage, const char *lane, body what) {
   hr__emitter *e = s->e;
   const hr_kernel *kernel = e->kernel;
   bool *is_known = HR_ARENA_ARRAY(&e->arena, bool, (size_t)kernel->register_count + 1);
@@ -388,6 +424,12 @@ static void emit_body(stager *s, int stage, const char *lane) {
     if (s->stage_of[k] != stage || hr__emit_is_copied(e, instr)) {
       continue;
     }
+    if (what == BODY_LOOK && instr->kind != HR_INSTR_LOAD && instr->kind != HR_INSTR_INDEX) {
+      if (hr__emit_has_near(instr)) {
+        look(e, instr);
+      }
+      continue;
+    }
     if (instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE) {
       emit_reduce(e, instr, lane);
       continue;
@@ -400,41 +442,58 @@ static void emit_body(stager *s, int stage, const char *lane) {
       HR__EMIT(e, "const %s r%d = ", hr__emit_type(e->values[instr->dst].cls), instr->dst);
       emit_element(e, instr);
       HR__EMIT(e, ";\n");
+    } else if (what == BODY_NEAR && hr__emit_has_near(instr)) {
+      hr__emit_near(e, instr);
     } else {
       hr__emit_statement(e, instr);
     }
-    if (e->values[instr->dst].has_block) {
+    if (e->values[instr->dst].has_block && what != BODY_LOOK) {
       HR__EMIT(e, "t%d[k] = r%d;\n", instr->dst, instr->dst);
     }
   }
 }
 
+static void emit_elements(stager *s, int stage, body what) {
+  HR__EMIT(s->e, "HR_INDEPENDENT\nfor (int64_t k = 0; k < %s; ++k) {\n", s->block->count);
+  emit_body(s, stage, "", what);
+  HR__EMIT(s->e, "}\n");
+}
+
 static void emit_loop(stager *s, int stage) {
   hr__emitter *e = s->e;
-  bool has_work = false, reduces = false;
+  bool has_work = false, reduces = false, has_near = false;
   for (int k = 0; k < e->kernel->instr_count; ++k) {
     const hr_instr *instr = &e->kernel->instrs[k];
     if (s->stage_of[k] == stage && !hr__emit_is_copied(e, instr)) {
       has_work = true;
       reduces |= instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE;
+      has_near |= hr__emit_has_near(instr);
     }
   }
   if (!has_work) {
     return;
   }
+  if (!reduces && has_near) {
+    HR__EMIT(e, "{\nint far = 0;\n");
+    emit_elements(s, stage, BODY_LOOK);
+    HR__EMIT(e, "if (!far) {\n");
+    emit_elements(s, stage, BODY_NEAR);
+    HR__EMIT(e, "} else {\n");
+    emit_elements(s, stage, BODY_WHOLE);
+    HR__EMIT(e, "}\n}\n");
+    return;
+  }
   if (!reduces) {
-    HR__EMIT(e, "HR_INDEPENDENT\nfor (int64_t k = 0; k < %s; ++k) {\n", s->block->count);
-    emit_body(s, stage, "");
-    HR__EMIT(e, "}\n");
+    emit_elements(s, stage, BODY_WHOLE);
     return;
   }
   HR__EMIT(e, "{\nint64_t i = 0;\nfor (; i + %d <= %s; i += %d) {\n", (int)HR_REDUCE_LANES, s->block->count,
            (int)HR_REDUCE_LANES);
   HR__EMIT(e, "%s\nfor (int j = 0; j < %d; ++j) {\nconst int64_t k = i + j;\n",
            s->block->row < 256 ? "HR_SHORT" : "HR_INDEPENDENT", (int)HR_REDUCE_LANES);
-  emit_body(s, stage, "j");
+  emit_body(s, stage, "j", BODY_WHOLE);
   HR__EMIT(e, "}\n}\nHR_SHORT\nfor (int64_t k = i; k < %s; ++k) {\n", s->block->count);
-  emit_body(s, stage, "k - i");
+  emit_body(s, stage, "k - i", BODY_WHOLE);
   HR__EMIT(e, "}\n}\n");
 }
 
@@ -461,7 +520,12 @@ void hr__emit_stages(hr__emitter *e, int phase, const hr__emit_block *block) {
   for (int stage = 0; stage < s.count; ++stage) {
     for (int k = 0; k < kernel->instr_count; ++k) {
       const hr_instr *instr = &kernel->instrs[k];
-      if (s.stage_of[k] == stage && hr__emit_is_copied(e, instr) && instr->kind != HR_INSTR_STORE) {
+      if (s.stage_of[k] != stage || !hr__emit_is_copied(e, instr) || instr->kind == HR_INSTR_STORE) {
+        continue;
+      }
+      if (instr->kind == HR_INSTR_CONVERT) {
+        hr__emit_round(e, instr, block->count);
+      } else {
         hr__emit_copy_in(e, instr);
       }
     }

@@ -138,29 +138,48 @@ HR_VMATH_FN float hr_f32_round(float x) {
 HR_VMATH_FN float hr_f32_at_least(float x, float least) {
   return x < least ? least : x;
 }
-/* Exact: below 2^28 the quotient in f64 is never rounded up to the next integer (it is at least 2^-25 away), and its product with b
- * has at most 52 bits. The library's function finds bit after bit, ten times as slowly. */
-HR_VMATH_FN float hr_f32_fmod(float a, float b) {
+/* Whether the quotient is below 2^27 and b not 0; neither is NaN then, and a is finite. */
+HR_VMATH_FN int hr__f32_is_near(float a, float b) {
+  return hr_f32_abs(a) < 0x1p27f * hr_f32_abs(b);
+}
+/* Exact for such numbers: the quotient in f64 is never rounded up to the next integer (it is at least 2^-25 away), and its product
+ * with b has at most 51 bits. The library's function finds bit after bit, ten times as slowly and without vectors. */
+HR_VMATH_FN float hr__f32_fmod_near(float a, float b) {
   double whole = __builtin_trunc((double)a / (double)b);
-  if (whole < 0x1p28 && whole > -0x1p28 && b - b == 0.0f) {
-    return hr_f32_copysign((float)((double)a - whole * (double)b), a);
-  }
-  return __builtin_fmodf(a, b);
+  double rest = whole == 0.0 ? (double)a : (double)a - whole * (double)b; /* b may be infinite */
+  return hr__f32_copysign((float)rest, a);
+}
+HR_VMATH_FN float hr_f32_fmod(float a, float b) {
+  return hr__f32_is_near(a, b) ? hr__f32_fmod_near(a, b) : __builtin_fmodf(a, b);
+}
+/* Whether a remainder has not the sign of b. */
+HR_VMATH_FN int hr__f32_is_below(float r, float b) {
+  return (r != 0.0f) & ((int32_t)(hr__f32_to_u32(r) ^ hr__f32_to_u32(b)) < 0);
+}
+HR_VMATH_FN float hr__f32_remainder_of(float r, float b) {
+  return hr__f32_is_below(r, b) ? r + b : r;
 }
 /* a - b * floor(a / b) with the sign of b: torch.remainder. */
 HR_VMATH_FN float hr_f32_remainder(float a, float b) {
-  float r = hr_f32_fmod(a, b);
-  return (r != 0.0f && (r < 0.0f) != (b < 0.0f)) ? r + b : r;
+  return hr__f32_remainder_of(hr_f32_fmod(a, b), b);
+}
+HR_VMATH_FN float hr__f32_remainder_near(float a, float b) {
+  return hr__f32_remainder_of(hr__f32_fmod_near(a, b), b);
 }
 /* Python's // in torch's steps: exact quotient of a - remainder, then to the nearest integer below. */
-HR_VMATH_FN float hr_f32_div_floor(float a, float b) {
-  float r = hr_f32_fmod(a, b);
+HR_VMATH_FN float hr__f32_div_floor_of(float r, float a, float b) {
   float quotient = (a - r) / b;
-  float lower = (r != 0.0f && (r < 0.0f) != (b < 0.0f)) ? quotient - 1.0f : quotient;
+  float lower = hr__f32_is_below(r, b) ? quotient - 1.0f : quotient;
   float whole = __builtin_floorf(lower);
   float nearest = lower - whole > 0.5f ? whole + 1.0f : whole;
-  float result = lower != 0.0f ? nearest : hr__f32_copysign(0.0f, a / b);
+  return lower != 0.0f ? nearest : hr__f32_copysign(0.0f, a / b);
+}
+HR_VMATH_FN float hr_f32_div_floor(float a, float b) {
+  float result = hr__f32_div_floor_of(hr_f32_fmod(a, b), a, b);
   return b == 0.0f ? a / b : result;
+}
+HR_VMATH_FN float hr__f32_div_floor_near(float a, float b) {
+  return hr__f32_div_floor_of(hr__f32_fmod_near(a, b), a, b);
 }
 
 /* ---- f32: exponentials ---- */
@@ -516,13 +535,12 @@ HR_VMATH_FN float hr_f32_pow(float a, float b) {
   double base = (double)hr_f32_abs(a), exponent = (double)b;
   double product = exponent * hr__d_log(base);
   product = product > 400.0 ? 400.0 : (product < -400.0 ? -400.0 : product);
-  double y = hr__d_exp(product);
-  float half = b * 0.5f;
-  uint8_t whole = (uint8_t)(__builtin_truncf(b) == b);
-  uint8_t odd = (uint8_t)(whole & (__builtin_truncf(half) != half));
-  float r = (float)y;
-  r = (a < 0.0f) & !whole & (base < HR__F64_INFINITY) ? HR__F32_NAN : r;
-  r = odd ? hr__f32_copysign(r, a) : r;
+  float half = b * 0.5f, r = (float)hr__d_exp(product);
+  /* Masks: where b is the same for all elements, conditions made of it would become jumps. */
+  uint32_t whole = __builtin_truncf(b) == b ? UINT32_MAX : 0u, odd = __builtin_truncf(half) != half ? whole : 0u;
+  uint32_t negative = (a < 0.0f) & (base < HR__F64_INFINITY) ? UINT32_MAX : 0u;
+  r = (negative & ~whole) != 0u ? HR__F32_NAN : r;
+  r = hr__u32_to_f32(hr__f32_to_u32(r) | (hr__f32_to_u32(a) & 0x80000000u & odd));
   r = (base == 1.0) & (hr_f32_abs(b) == HR__F32_INFINITY) ? 1.0f : r;
   r = (a != a) | (b != b) ? a + b : r;
   return (b == 0.0f) | (a == 1.0f) ? 1.0f : r;

@@ -186,6 +186,9 @@ static void check_remainder(float a, float b) {
   if (isnan(actual) && isnan(expected)) {
     return;
   }
+  HR_ASSERT(!hr__f32_is_near(a, b) ||
+            (hr__f32_to_u32(hr__f32_remainder_near(a, b)) == hr__f32_to_u32(hr_f32_remainder(a, b)) &&
+             hr__f32_to_u32(hr__f32_div_floor_near(a, b)) == hr__f32_to_u32(hr_f32_div_floor(a, b))));
   if (hr__f32_to_u32(actual) != hr__f32_to_u32(expected)) { /* the sign of 0, too */
     HR_FAIL("fmod(%a, %a) = %a, expected %a", (double)a, (double)b, (double)actual, (double)expected);
   }

@@ -32,6 +32,7 @@ typedef struct sample { /* one kernel, and what it runs on */
 static HR_VECTOR(sample *) samples;
 static hr_text text;
 static void *memory[HR_DTYPE_COUNT][INPUTS]; /* MEMORY elements each */
+static float usual_numbers[2][MEMORY];
 
 /* ---- values ---- */
 
@@ -271,6 +272,49 @@ static void add_reductions(hr_dtype dtype) {
   }
 }
 
+/* Values that two results need, each rounded to the dtype where it is made. */
+static void add_roundings(hr_dtype dtype) {
+  hr_class cls = hr_dtype_arithmetic_class(dtype);
+  if (!hr_dtype_is_narrow(dtype) || cls != HR_CLASS_F32) {
+    return;
+  }
+  for (int turn = 0; turn < 5; ++turn) {
+    sample *s = begin_sample(dtype, turn);
+    int a = input(s, 0, dtype, s->m.kernel.dims[0], turn), b = input(s, 1, dtype, s->m.kernel.dims[0], turn);
+    for (int k = 0; k < 3; ++k) {
+      int product = make_convert(&s->m, 0, make_op(&s->m, 0, HR_OP_MUL, cls, 2, (int[]){a, b}), dtype);
+      int sum = make_convert(&s->m, 0, make_op(&s->m, 0, HR_OP_ADD, cls, 2, (int[]){product, a}), dtype);
+      output(s, HR_OP_MUL, 0, product, dtype, dense);
+      output(s, HR_OP_ADD, 0, sum, dtype, dense);
+      a = sum, b = product;
+    }
+    end_sample(s);
+  }
+}
+
+/* Remainders of usual numbers, and of a block with one quotient that is large. */
+static void add_remainders(void) {
+  static const hr_op ops[] = {HR_OP_FMOD, HR_OP_REMAINDER, HR_OP_DIV_FLOOR};
+  for (int i = 0; i < MEMORY; ++i) {
+    usual_numbers[0][i] = (float)((double)(next() % 200001) - 100000) * 0.25f;
+    usual_numbers[1][i] = (float)(1 + next() % 1000) * (next() % 2 == 0 ? 0.25f : -0.3f);
+  }
+  usual_numbers[0][1200] = 3e38f, usual_numbers[0][0] = -0.0f, usual_numbers[1][2] = -INFINITY,
+  usual_numbers[1][3] = INFINITY;
+  for (int turn = 2; turn < 5; ++turn) { /* the third also of one number */
+    sample *s = begin_sample(HR_DTYPE_F32, turn);
+    int64_t step = turn == 4 ? 0 : 1;
+    int arg[2] = {make_arg(&s->m), make_arg(&s->m)}, reg[2];
+    s->args[arg[0]] = usual_numbers[0], s->args[arg[1]] = usual_numbers[1];
+    reg[0] = make_load(&s->m, 0, arg[0], HR_DTYPE_F32, 0, dense);
+    reg[1] = make_load(&s->m, 0, arg[1], HR_DTYPE_F32, 0, &step);
+    for (int k = 0; k < 3; ++k) {
+      output(s, ops[k], 0, make_op(&s->m, 0, ops[k], HR_CLASS_F32, 2, reg), HR_DTYPE_F32, dense);
+    }
+    end_sample(s);
+  }
+}
+
 /* ---- running ---- */
 
 static void run(const sample *s, const hr_host_kernel *kernel) {
@@ -359,8 +403,10 @@ static void make_samples(uint32_t dtypes) {
       add_pointwise((hr_dtype)d);
       add_conversions((hr_dtype)d);
       add_reductions((hr_dtype)d);
+      add_roundings((hr_dtype)d);
     }
   }
+  add_remainders();
   for (size_t k = 0; k < samples.count; ++k) {
     sample *s = samples.data[k];
     run(s, s->interpreted);
@@ -392,7 +438,8 @@ static const char *const plain[] = {NULL}, *const slow[] = {"-O0", NULL}, *const
 
 HR_TEST(compiled_rows_have_the_bits_of_interpreted_ones) {
   const uint32_t all_dtypes = UINT32_MAX;
-  const uint32_t usual = 1u << HR_DTYPE_F32 | 1u << HR_DTYPE_BF16 | 1u << HR_DTYPE_I32 | 1u << HR_DTYPE_I64;
+  const uint32_t usual =
+      1u << HR_DTYPE_F32 | 1u << HR_DTYPE_F16 | 1u << HR_DTYPE_BF16 | 1u << HR_DTYPE_I32 | 1u << HR_DTYPE_I64;
   const char *const *const variants[] = {plain, narrow, old, w128, w256, w512};
   fill_memory();
   make_samples(all_dtypes);
