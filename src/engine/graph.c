@@ -38,7 +38,7 @@ static hr_status no_memory(const char *what) {
 hr_status hr_capture_create(hr_device *device, hr_stream **out_capture) {
   HR_RETURN_IF_ERROR(hr_stream_create(device, out_capture));
   (*out_capture)->is_capture = true;
-  (*out_capture)->records_max = SIZE_MAX;
+  (*out_capture)->records_max = (*out_capture)->first_ops = (*out_capture)->next_ops = SIZE_MAX;
   (*out_capture)->bytes_max = INT64_MAX;
   atomic_store(&(*out_capture)->mode, (int)HR_MODE_FUSE);
   return HR_OK;
@@ -340,6 +340,10 @@ hr_status hr_graph_run(hr_stream *stream, const hr_graph *graph, hr_buffer *cons
   if (status != NULL) {
     hr_mutex_unlock(&stream->mutex);
     return status;
+  }
+  if (stream->first_ops != SIZE_MAX &&
+      (stream->next_ops == stream->first_ops || stream->pending.records.count >= stream->next_ops)) {
+    hr__stream_commit_early(stream, true); /* while the caller finds its way back */
   }
   return hr__stream_settle(stream, (int64_t)graph->part.records.count);
 }

@@ -13,6 +13,8 @@
 
 #define CACHE_BYTES_MAX ((size_t)256 << 20)
 
+enum { FIRST_OPS_BESIDE_HOST = 32 };
+
 static atomic_uint_least32_t stream_numbers;
 
 /* ---- life ---- */
@@ -24,6 +26,11 @@ static int64_t pending_bytes_max(hr_device *device) {
     wanted = total / 4;
   }
   return wanted > 0 ? wanted : INT64_C(2) << 30;
+}
+
+static size_t first_ops(const hr_device *device) {
+  int64_t wanted = hr_env_int(HR_ENV_FIRST_OPS);
+  return wanted > 0 ? (size_t)wanted : device->properties.is_host ? SIZE_MAX : FIRST_OPS_BESIDE_HOST;
 }
 
 hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
@@ -41,6 +48,7 @@ hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
   hr_device_retain(device);
   stream->device = device;
   stream->records_max = (size_t)hr_env_int(HR_ENV_PENDING_OPS);
+  stream->first_ops = stream->next_ops = first_ops(device);
   stream->bytes_max = pending_bytes_max(device);
   atomic_init(&stream->mode, hr_env_choice(HR_ENV_MODE));
   hr__stretch_init(&stream->pending, number);
@@ -118,6 +126,7 @@ static hr_status finish(hr_stream *stream, hr_commit_reason reason, hr_buffer *s
     return refuse_capture();
   }
   hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, reason, true));
+  stream->next_ops = stream->first_ops;
   if (seen != NULL && hr__buffer_layout(seen) != 0) {
     hr__stream_set_error(stream, hr__stream_make_plain(stream, seen, true));
   }
@@ -200,6 +209,20 @@ hr_status hr__stream_report(hr_stream *stream, hr_status status) {
   return status;
 }
 
+/* Whether the operation is a large one that reads and writes memory whatever comes before it. The products of an attention that is
+ * written out are not: it may become one operation. */
+static bool stands_alone(hr_op op, const hr_view *inputs) {
+  return hr_op_table(op)->family == HR_FAMILY_CONTRACTION ? op != HR_OP_MATMUL || inputs[1].rank <= 2
+                                                          : op == HR_OP_ATTENTION || op == HR_OP_ATTENTION_BACKWARD;
+}
+
+void hr__stream_commit_early(hr_stream *stream, bool runs_here) {
+  if (hr_stream_mode(stream) == HR_MODE_FUSE) {
+    hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_LIMIT, runs_here));
+    stream->next_ops = stream->next_ops < SIZE_MAX / 2 ? 2 * stream->next_ops : SIZE_MAX;
+  }
+}
+
 /* Commits while the pending list is at its limit. Failures belong to earlier lines: they wait for a wait. */
 static void commit_at_limit(hr_stream *stream) {
   while (stream->pending.records.count > 0 &&
@@ -237,6 +260,9 @@ hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, i
     return hr__stream_report(stream, status);
   }
   hr_mutex_lock(&stream->mutex);
+  if (__builtin_expect(stream->pending.records.count >= stream->next_ops, 0) && stands_alone(op, inputs)) {
+    hr__stream_commit_early(stream, false);
+  }
   status = hr__stretch_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
   if (__builtin_expect(status == NULL, 1)) {
     return hr__stream_settle(stream, 1);

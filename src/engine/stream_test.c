@@ -207,6 +207,51 @@ HR_TEST(work_above_the_grain_runs_on_the_executor) {
   close_fixture(&f);
 }
 
+/* ---- early commits ---- */
+
+/* Adds b to a, `count` times one after the other, and multiplies: out[0] is the sum over the first row of ones. */
+static void add_and_multiply(const fixture *f, int count, hr_buffer *a, hr_buffer *b, hr_buffer *out) {
+  const int64_t turned[2] = {COLUMNS, ROWS}, turned_strides[2] = {1, COLUMNS};
+  const int64_t square[2] = {ROWS, ROWS}, across[2] = {ROWS, 1};
+  hr_view inputs[2] = {view_of(a), view_of(b)}, output = view_of(out);
+  for (int i = 0; i < count; i++) {
+    HR_ASSERT_OK(binary(f, HR_OP_ADD, a, b, a));
+  }
+  inputs[1].dims = turned, inputs[1].strides = turned_strides;
+  output.dims = square, output.strides = across;
+  HR_ASSERT_OK(hr_stream_record(f->stream, HR_OP_MATMUL, NULL, 2, inputs, 1, &output));
+}
+
+HR_TEST(a_stream_beside_the_host_commits_in_front_of_products_at_the_same_places_in_each_step) {
+  fixture f = open_fixture("cpu");
+  hr_buffer *a = make_ramp(&f, 1, 0), *b = make_ramp(&f, 1, 0), *y = make(&f), *z = make(&f);
+  f.stream->first_ops = f.stream->next_ops = 4;
+  hr_stats first = {0};
+  for (int step = 0; step < 4; step++) {
+    hr_stats before = stats_of(&f);
+    add_and_multiply(&f, 6, a, b, y);  /* 6 are at least 4 */
+    add_and_multiply(&f, 2, a, b, y);  /* 3 are less than 8 */
+    add_and_multiply(&f, 10, a, b, z); /* 14 are not */
+    HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+    hr_stats after = stats_of(&f);
+    HR_ASSERT_EQ(after.commits_by_limit - before.commits_by_limit, 2);
+    HR_ASSERT_EQ(after.commits - before.commits, 3);
+    HR_ASSERT_NEAR(read_at(&f, y, 0), COLUMNS * (1 + 18 * step + 8), 0);
+    HR_ASSERT_NEAR(read_at(&f, z, ROWS - 1), COLUMNS * (1 + 18 * step + 18), 0);
+    first = step <= 1 ? after : first; /* in the first step two buffers are new */
+  }
+  HR_ASSERT_EQ(stats_of(&f).compiles, first.compiles);
+  hr_stream_set_mode(f.stream, HR_MODE_EAGER);
+  hr_stats before = stats_of(&f);
+  add_and_multiply(&f, 12, a, b, y);
+  HR_ASSERT_EQ(stats_of(&f).commits_by_limit, before.commits_by_limit);
+  hr_buffer *all[] = {a, b, y, z};
+  for (int i = 0; i < 4; i++) {
+    hr_buffer_release(all[i]);
+  }
+  close_fixture(&f);
+}
+
 /* ---- errors ---- */
 
 static hr_status select_rows(const fixture *f, hr_buffer *x, hr_buffer *index, hr_buffer *out) {
