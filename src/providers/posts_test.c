@@ -1,4 +1,4 @@
-/* Posts in the oneDNN provider: a contraction with posts gives the bits of the same contraction without them followed by the
+/* Posts in providers: a contraction with posts gives the bits of the same contraction without them followed by the
  * rows of ops.def. Whether oneDNN keeps its kernel with a post depends on the processor: what is refused is not compared, but
  * on AVX-512 no form may be.
  */
@@ -8,15 +8,18 @@
 
 enum { BUFFERS = 8 };
 
+static const hr_provider *provider = &hr__onednn_provider;
+
 static void open_provider(void) {
-  static enum { UNKNOWN, THERE, MISSING } state;
-  if (state == UNKNOWN) {
-    hr_status status = hr__onednn_provider.open();
-    state = status == NULL ? THERE : MISSING;
+  static enum { UNKNOWN, THERE, MISSING } states[2], *state;
+  state = &states[provider != &hr__onednn_provider];
+  if (*state == UNKNOWN) {
+    hr_status status = provider->open();
+    *state = status == NULL ? THERE : MISSING;
     hr_status_free(status);
   }
-  if (state == MISSING) {
-    HR_SKIP("no oneDNN");
+  if (*state == MISSING) {
+    HR_SKIP("the provider can't be had");
   }
 }
 
@@ -26,7 +29,7 @@ static bool run_provider(const hr_program *program, const hr_node *node, float *
   hr_prepared *prepared = NULL;
   size_t workspace_bytes = 0;
   void *args[16];
-  if (!hr__onednn_provider.supports(program, node)) {
+  if (!provider->supports(program, node)) {
     return false;
   }
   for (int i = 0; i < node->input_count + node->output_count; ++i) {
@@ -35,10 +38,10 @@ static bool run_provider(const hr_program *program, const hr_node *node, float *
               : x->kind == HR_OPERAND_SCALAR ? (void *)(uintptr_t)&scalars[program->scalars[x->index].argument]
                                              : NULL;
   }
-  HR_ASSERT_OK(hr__onednn_provider.prepare(program, node, NULL, &prepared, &workspace_bytes));
+  HR_ASSERT_OK(provider->prepare(program, node, NULL, &prepared, &workspace_bytes));
   void *workspace = hr_aligned_malloc(workspace_bytes + 64, 64);
-  HR_ASSERT_OK(hr__onednn_provider.run(prepared, args, workspace, NULL));
-  hr__onednn_provider.release(prepared);
+  HR_ASSERT_OK(provider->run(prepared, args, workspace, NULL));
+  provider->release(prepared);
   hr_aligned_free(workspace);
   return true;
 }
@@ -186,4 +189,42 @@ HR_TEST(refused) {
   expect_refused(CONV(LAST, NUMBER(0), "then(sub,3,^)"));                       /* number - value */
   expect_refused(CONV(LAST, "", "then(mul,^,^)"));                              /* the square */
   expect_refused(CONV(LAST, "", "then(tanh,^)"));                               /* not our bits */
+}
+
+/* ---- convolutions by fewer multiplications: x [2,32,15,16], w [48,32,3,3], y [2,48,15,16] in buffer 2 ---- */
+
+#define WINDOWS(layout, inputs, posts)                                                                    \
+  "buffer %0 61440 live\nbuffer %1 55296 live\nbuffer %2 92160 live\nbuffer %3 192 live\n"                \
+  "buffer %4 192 live\nbuffer %5 92160 live\nscalar $0 f64\nscalar $1 f64\n"                              \
+  "%2:f32" layout " = conv(%0:f32[2,32,15,16]{7680,1,512,32}+0, %1:f32[48,32,3,3]{288,9,3,1}+0, _" inputs \
+  ") ints(2,1,1,1,1,1,1,1) " posts "\n"
+#define WINDOWS_LAST "[2,48,15,16]{11520,1,768,48}+0"
+#define WINDOWS_FIRST "[2,48,15,16]{11520,240,16,1}+0"
+#define WINDOWS_VECTOR(b) ", %" #b ":f32[2,48,15,16]{0,1,0,0}+0"
+#define WINDOWS_NUMBER(s) ", $" #s "[2,48,15,16]"
+
+static void check_windows(const char *text, bool is_expected) {
+  provider = &hr__winograd_provider;
+  if (is_expected) {
+    expect_same(text);
+  } else {
+    expect_refused(text);
+  }
+  provider = &hr__onednn_provider;
+}
+
+HR_TEST(windows_with_vectors_and_numbers) {
+  check_windows(WINDOWS(WINDOWS_LAST, WINDOWS_VECTOR(3) WINDOWS_VECTOR(4), "then(add_scaled,3,^,4)"), true);
+  check_windows(WINDOWS(WINDOWS_FIRST, WINDOWS_VECTOR(3) WINDOWS_VECTOR(4), "then(mul,^,3) then(sub,^,4)"), true);
+  check_windows(WINDOWS(WINDOWS_LAST, WINDOWS_VECTOR(3) WINDOWS_NUMBER(0), "then(add,3,^) then(div,^,4)"), true);
+  check_windows(WINDOWS(WINDOWS_LAST, WINDOWS_NUMBER(0) WINDOWS_NUMBER(1), "then(leaky_relu,^,3) then(mul,4,^)"), true);
+}
+
+HR_TEST(windows_refuse_other_rows) {
+  check_windows(WINDOWS(WINDOWS_LAST, "", "then(tanh,^)"), false);
+  check_windows(WINDOWS(WINDOWS_LAST, "", "then(mul,^,^)"), false);
+  check_windows(WINDOWS(WINDOWS_LAST, WINDOWS_NUMBER(0), "then(sub,3,^)"), false);
+  check_windows(WINDOWS(WINDOWS_LAST, ", %5:f32" WINDOWS_LAST, "then(add,^,3)"), false);
+  check_windows(WINDOWS(WINDOWS_LAST, ", %3:f32[2,48,15,16]{0,0,0,1}+0", "then(add,^,3)"), false);
+  check_windows(WINDOWS(WINDOWS_LAST, WINDOWS_VECTOR(3), "then(leaky_relu,^,3)"), false);
 }

@@ -1,8 +1,48 @@
-/* wide_vectors.h: whether the processor runs providers that are written for vectors of 16 floats. */
+/* wide_vectors.h: what providers share that are written for vectors of 16 floats: whether the processor runs them, how their functions
+ * are marked, and the exchange of rows and columns.
+ */
 #ifndef HEADRACE_PROVIDERS_WIDE_VECTORS_H_
 #define HEADRACE_PROVIDERS_WIDE_VECTORS_H_
 
+#include <stdint.h>
+
 #include "headrace/status.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define WIDE __attribute__((target("avx512f")))
+#define WIDE_INLINE static inline __attribute__((always_inline, target("avx512f")))
+
+enum { HR__WIDE = 16 };
+
+/* The first lanes of a vector: all, or as many as are left. */
+WIDE_INLINE __mmask16 hr__wide_mask(int64_t left) {
+  return (__mmask16)(left >= HR__WIDE ? 0xffff : (1u << left) - 1);
+}
+
+/* 16 vectors as rows become columns: exchanges the bits of row and column numbers, one after the other. */
+WIDE_INLINE void hr__wide_transpose(__m512 r[HR__WIDE]) {
+#pragma GCC unroll 4
+  for (int d = HR__WIDE / 2; d >= 1; d /= 2) {
+    int low[HR__WIDE], high[HR__WIDE];
+#pragma GCC unroll 16
+    for (int j = 0; j < HR__WIDE; ++j) {
+      low[j] = (j & d) != 0 ? HR__WIDE + j - d : j;
+      high[j] = (j & d) != 0 ? HR__WIDE + j : j + d;
+    }
+    __m512i lows = _mm512_loadu_si512(low), highs = _mm512_loadu_si512(high);
+#pragma GCC unroll 16
+    for (int i = 0; i < HR__WIDE; ++i) {
+      if ((i & d) == 0) {
+        __m512 a = r[i], b = r[i + d];
+        r[i] = _mm512_permutex2var_ps(a, lows, b);
+        r[i + d] = _mm512_permutex2var_ps(a, highs, b);
+      }
+    }
+  }
+}
+#endif
 
 /* For such a provider's open: OK, or UNAVAILABLE with what is missing. */
 static inline hr_status hr__wide_vectors_check(const char *provider) {

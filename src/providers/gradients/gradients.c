@@ -29,12 +29,7 @@ static hr_status open_provider(void) {
 }
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-#define WIDE __attribute__((target("avx512f")))
-#define WIDE_INLINE static inline __attribute__((always_inline, target("avx512f")))
-
-enum { VECTOR = 16, VECTORS = 4, TILE = VECTOR * VECTORS, OUTS_MIN = 4, OUTS_MAX = 6 };
+enum { VECTOR = HR__WIDE, VECTORS = 4, TILE = VECTOR * VECTORS, OUTS_MIN = 4, OUTS_MAX = 6 };
 enum { BLOCK = 200, SPARE = 8 }; /* pixels; floats behind each tile of packed dy, for whole stores */
 
 typedef struct plane {

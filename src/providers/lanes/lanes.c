@@ -25,12 +25,7 @@ static hr_status open_provider(void) {
 }
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-#define WIDE __attribute__((target("avx512f")))
-#define WIDE_INLINE static inline __attribute__((always_inline, target("avx512f")))
-
-enum { VECTOR = 16, VECTORS = 4, LANES = VECTOR * VECTORS, OUTS_MIN = 4, OUTS_MAX = 6 };
+enum { VECTOR = HR__WIDE, VECTORS = 4, LANES = VECTOR * VECTORS, OUTS_MIN = 4, OUTS_MAX = 6 };
 
 /* A row of an image in memory, as runs of neighbours; *_step: where the next one lies among lanes. */
 typedef struct line {
@@ -76,36 +71,10 @@ static int64_t divide_up(int64_t a, int64_t b) {
 
 /* ---- images into lanes and back ---- */
 
-/* Exchanges the bits of row and column numbers, one after the other. */
-WIDE_INLINE void transpose(__m512 r[VECTOR]) {
-#pragma GCC unroll 4
-  for (int d = VECTOR / 2; d >= 1; d /= 2) {
-    int low[VECTOR], high[VECTOR];
-#pragma GCC unroll 16
-    for (int j = 0; j < VECTOR; ++j) {
-      low[j] = (j & d) != 0 ? VECTOR + j - d : j;
-      high[j] = (j & d) != 0 ? VECTOR + j : j + d;
-    }
-    __m512i lows = _mm512_loadu_si512(low), highs = _mm512_loadu_si512(high);
-#pragma GCC unroll 16
-    for (int i = 0; i < VECTOR; ++i) {
-      if ((i & d) == 0) {
-        __m512 a = r[i], b = r[i + d];
-        r[i] = _mm512_permutex2var_ps(a, lows, b);
-        r[i + d] = _mm512_permutex2var_ps(a, highs, b);
-      }
-    }
-  }
-}
-
-WIDE_INLINE __mmask16 first_lanes(int64_t count) {
-  return (__mmask16)(count >= VECTOR ? 0xffff : (1u << count) - 1);
-}
-
 /* count neighbours of each image, `stride` apart, to count groups of LANES, `step` apart; absent images are zeros. */
 WIDE static void to_lanes(const float *x, int64_t stride, int64_t images, int64_t count, float *lanes, int64_t step) {
   for (int64_t c = 0; c < count; c += VECTOR) {
-    __mmask16 mask = first_lanes(count - c);
+    __mmask16 mask = hr__wide_mask(count - c);
     int64_t outs = min64(count - c, VECTOR);
     for (int64_t l = 0; l < LANES; l += VECTOR) {
       __m512 r[VECTOR];
@@ -113,7 +82,7 @@ WIDE static void to_lanes(const float *x, int64_t stride, int64_t images, int64_
       for (int i = 0; i < VECTOR; ++i) {
         r[i] = l + i < images ? _mm512_maskz_loadu_ps(mask, x + (l + i) * stride + c) : _mm512_setzero_ps();
       }
-      transpose(r);
+      hr__wide_transpose(r);
 #pragma GCC unroll 16
       for (int i = 0; i < VECTOR; ++i) {
         if (i < outs) {
@@ -128,12 +97,12 @@ WIDE static void from_lanes(const float *lanes, int64_t step, int64_t count, flo
   for (int64_t l = 0; l < images; l += VECTOR) {
     for (int64_t c = 0; c < count; c += VECTOR) {
       __m512 r[VECTOR];
-      __mmask16 mask = first_lanes(count - c);
+      __mmask16 mask = hr__wide_mask(count - c);
 #pragma GCC unroll 16
       for (int i = 0; i < VECTOR; ++i) {
         r[i] = c + i < count ? _mm512_load_ps(lanes + (c + i) * step + l) : _mm512_setzero_ps();
       }
-      transpose(r);
+      hr__wide_transpose(r);
 #pragma GCC unroll 16
       for (int i = 0; i < VECTOR; ++i) {
         if (l + i < images) {

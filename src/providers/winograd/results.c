@@ -1,0 +1,227 @@
+/* results.c: what comes out of the products of winograd.c becomes results: tiles of 2 x 2, bias and posts applied.
+ *
+ * The rows are those of ops.def, to the bit: each rounds by itself. They are the ones that oneDNN takes with numbers and with vectors
+ * along the channels (onednn/posts.c), so that a contraction's posts don't depend on who runs it.
+ *
+ * A sum that is not finite is made again: where an infinity goes into a difference, or a sum overflows on the way, the transforms make
+ * NaN of what a direct sum gives. Each result is made of its own window alone, so what is finite is right.
+ */
+#include "providers/winograd/winograd.h"
+
+#include "core/dtype.h"
+#include "core/op.h"
+
+#if defined(__x86_64__)
+
+enum { SIDE = HR__WINOGRAD_SIDE, POINTS = HR__WINOGRAD_POINTS };
+
+/* ---- rows ---- */
+
+/* A number, or a vector along the channels that does not lie where the output does. */
+static bool is_operand(const hr_node *node, const hr_operand *x) {
+  const hr_operand *out = &node->outputs[0];
+  if (x->kind == HR_OPERAND_SCALAR) {
+    return x->dtype != HR_DTYPE_C128;
+  }
+  bool is_vector = x->kind == HR_OPERAND_VALUE && x->dtype == HR_DTYPE_F32 && x->rank == out->rank;
+  for (int d = 0; is_vector && d < out->rank; ++d) {
+    is_vector = out->dims[d] == 1 || x->strides[d] == (d == 1 ? 1 : 0);
+  }
+  return is_vector && !hr_operands_may_overlap(x, out);
+}
+
+/* Which operands may be the value so far. */
+static bool is_form(hr_op op, bool first, bool second, bool third) {
+  switch (op) {
+    case HR_OP_ADD:
+    case HR_OP_MUL:
+      return first != second;
+    case HR_OP_SUB:
+    case HR_OP_DIV:
+    case HR_OP_LEAKY_RELU:
+      return first && !second;
+    case HR_OP_ADD_SCALED:
+      return !first && second && !third;
+    default:
+      return false;
+  }
+}
+
+static bool add_post(const hr_node *node, const hr_post *from, hr__winograd_posts *posts) {
+  int at = posts->count++, arity = hr_op_table(from->op)->arity;
+  bool is_value[HR__WINOGRAD_OPERANDS] = {false};
+  posts->posts[at].op = from->op;
+  for (int k = 0; k < arity; ++k) {
+    if (k == HR__WINOGRAD_OPERANDS) {
+      return false;
+    }
+    int input = from->inputs[k];
+    posts->posts[at].inputs[k] = input;
+    is_value[k] = input == HR_POST_VALUE;
+    posts->operands[at][k] = is_value[k] ? NULL : &node->inputs[input];
+    if (!is_value[k] && (!is_operand(node, &node->inputs[input]) ||
+                         (from->op == HR_OP_LEAKY_RELU && node->inputs[input].kind != HR_OPERAND_SCALAR))) {
+      return false;
+    }
+  }
+  return is_form(from->op, is_value[0], is_value[1], is_value[2]);
+}
+
+bool hr__winograd_posts_init(const hr_node *node, hr__winograd_posts *out_posts) {
+  *out_posts = (hr__winograd_posts){.count = 0};
+  if (node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE) {
+    const hr_operand *bias = &node->inputs[2];
+    out_posts->count = 1;
+    out_posts->posts[0].op = HR_OP_ADD;
+    out_posts->posts[0].inputs[0] = HR_POST_VALUE, out_posts->posts[0].inputs[1] = 2;
+    out_posts->operands[0][1] = bias;
+    if (bias->kind != HR_OPERAND_VALUE || bias->dtype != HR_DTYPE_F32 || bias->rank != 1) {
+      return false;
+    }
+  }
+  for (int i = 0; i < node->post_count; ++i) {
+    if (!add_post(node, &node->posts[i], out_posts)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+int64_t hr__winograd_posts_floats(const hr__winograd_posts *posts, int64_t channels) {
+  return posts->count * HR__WINOGRAD_OPERANDS * channels;
+}
+
+static float number_of(const hr_scalar *scalar) {
+  return scalar->dtype == HR_DTYPE_F64 ? (float)scalar->value.f[0] : (float)scalar->value.i;
+}
+
+/* A bias has one dim, what posts read all of the output's. */
+static void spread(const hr_operand *x, const void *arg, int64_t channels, float *to) {
+  bool is_number = x->kind == HR_OPERAND_SCALAR;
+  int64_t count = is_number ? channels : x->dims[x->rank == 1 ? 0 : 1], stride = x->strides[x->rank == 1 ? 0 : 1];
+  for (int64_t c = 0; c < channels; ++c) {
+    to[c] = is_number ? number_of(arg) : c < count ? ((const float *)arg)[x->offset + c * stride] : 0;
+  }
+}
+
+void hr__winograd_posts_bind(const hr__winograd_posts *posts, void *const *args, int64_t channels, float *memory,
+                             hr__winograd_numbers *out_numbers) {
+  *out_numbers = (hr__winograd_numbers){{{NULL}}};
+  for (int i = 0; i < posts->count; ++i) {
+    for (int k = 0; k < HR__WINOGRAD_OPERANDS; ++k, memory += channels) {
+      if (posts->operands[i][k] != NULL) {
+        spread(posts->operands[i][k], args[posts->posts[i].inputs[k]], channels, memory);
+        out_numbers->of[i][k] = memory;
+      }
+    }
+  }
+}
+
+/* ---- a run ---- */
+
+WIDE_INLINE void give_line(const __m512 *m, int step, __m512 *y, int y_step) {
+  __m512 sum = _mm512_add_ps(m[step], m[2 * step]), difference = _mm512_sub_ps(m[step], m[2 * step]);
+  y[0] = _mm512_add_ps(m[0], sum);
+  y[y_step] = _mm512_sub_ps(difference, m[3 * step]);
+}
+
+/* One row of ops.def, to the bit. */
+WIDE_INLINE __m512 apply(hr_op op, __m512 a, __m512 b, __m512 c) {
+  switch (op) {
+    case HR_OP_ADD:
+      return _mm512_add_ps(a, b);
+    case HR_OP_SUB:
+      return _mm512_sub_ps(a, b);
+    case HR_OP_MUL:
+      return _mm512_mul_ps(a, b);
+    case HR_OP_DIV:
+      return _mm512_div_ps(a, b);
+    case HR_OP_ADD_SCALED:
+      return _mm512_add_ps(a, _mm512_mul_ps(c, b));
+    default: /* leaky_relu */
+      return _mm512_mask_mov_ps(_mm512_mul_ps(a, b), _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_GT_OQ), a);
+  }
+}
+
+enum { PIXELS = HR__WINOGRAD_RESULTS * HR__WINOGRAD_RESULTS };
+
+WIDE_INLINE void apply_post(const float *const of[HR__WINOGRAD_OPERANDS], hr_op op, int64_t channel, __m512 y[PIXELS]) {
+  __m512 in[HR__WINOGRAD_OPERANDS];
+#pragma GCC unroll 3
+  for (int k = 0; k < HR__WINOGRAD_OPERANDS; ++k) {
+    in[k] = of[k] != NULL ? _mm512_loadu_ps(of[k] + channel) : _mm512_setzero_ps();
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < PIXELS; ++i) {
+    y[i] = apply(op, of[0] != NULL ? in[0] : y[i], of[1] != NULL ? in[1] : y[i], in[2]);
+  }
+}
+
+#define POST(op)                                \
+  case op:                                      \
+    apply_post(numbers->of[i], op, channel, y); \
+    break;
+
+WIDE_INLINE void apply_posts(const hr__winograd_posts *posts, const hr__winograd_numbers *numbers, int64_t channel,
+                             __m512 y[PIXELS]) {
+  for (int i = 0; i < posts->count; ++i) {
+    switch (posts->posts[i].op) {
+      POST(HR_OP_ADD)
+      POST(HR_OP_SUB)
+      POST(HR_OP_MUL)
+      POST(HR_OP_DIV)
+      POST(HR_OP_ADD_SCALED)
+      POST(HR_OP_LEAKY_RELU)
+      default:
+        break;
+    }
+  }
+}
+
+/* Sums that are not finite once more, as windows make them. */
+WIDE static __attribute__((noinline)) void give_again(const hr__winograd_place *place, int64_t channel, __m512 *y) {
+  for (int i = 0; i < PIXELS; ++i) {
+    float lanes[HR__WIDE];
+    __m512 zero = _mm512_sub_ps(y[i], y[i]);
+    __mmask16 odd = _mm512_cmp_ps_mask(zero, zero, _CMP_UNORD_Q);
+    _mm512_storeu_ps(lanes, y[i]);
+    for (int64_t l = 0; l < HR__WIDE && channel + l < place->channels && place->y[i] != NULL; ++l) {
+      lanes[l] = (odd >> l & 1) != 0 ? place->again(place->ctx, i, place->channel + channel + l) : lanes[l];
+    }
+    y[i] = _mm512_loadu_ps(lanes);
+  }
+}
+
+WIDE void hr__winograd_give(const float *m, int64_t point_step, const hr__winograd_posts *posts,
+                            const hr__winograd_numbers *numbers, const hr__winograd_place *place) {
+  for (int64_t c = 0; c < place->channels; c += HR__WIDE) {
+    __m512 all[POINTS], lines[2 * SIDE], y[PIXELS];
+#pragma GCC unroll 16
+    for (int i = 0; i < POINTS; ++i) {
+      all[i] = _mm512_loadu_ps(m + i * point_step + c);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < SIDE; ++i) {
+      give_line(all + i, SIDE, lines + i, SIDE);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < HR__WINOGRAD_RESULTS; ++i) {
+      give_line(lines + i * SIDE, 1, y + i * HR__WINOGRAD_RESULTS, 1);
+    }
+    __m512 sum = _mm512_add_ps(_mm512_add_ps(y[0], y[1]), _mm512_add_ps(y[2], y[3])); /* finite where all are */
+    __m512 zero = _mm512_sub_ps(sum, sum);
+    if (_mm512_cmp_ps_mask(zero, zero, _CMP_UNORD_Q) != 0) {
+      give_again(place, c, y);
+    }
+    apply_posts(posts, numbers, place->channel + c, y);
+    __mmask16 mask = hr__wide_mask(place->channels - c);
+#pragma GCC unroll 4
+    for (int i = 0; i < PIXELS; ++i) {
+      if (place->y[i] != NULL) {
+        _mm512_mask_storeu_ps(place->y[i] + c, mask, y[i]);
+      }
+    }
+  }
+}
+
+#endif

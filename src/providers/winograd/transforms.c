@@ -1,0 +1,87 @@
+/* transforms.c: what goes into the products of winograd.c: A. Lavin, S. Gray, Fast algorithms for convolutional neural networks, 2016,
+ * F(2x2, 3x3).
+ *
+ * Along one dim, inputs d0..d3, weights g0..g2, results y0, y1:
+ *
+ *   v = d0 - d2, d1 + d2, d2 - d1, d1 - d3      u = g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2      m = u v
+ *   y0 = m0 + m1 + m2 (of d0, d1, d2 alone)     y1 = m1 - m2 - m3 (of d1, d2, d3 alone)
+ */
+#include "providers/winograd/winograd.h"
+
+#if defined(__x86_64__)
+
+enum { SIDE = HR__WINOGRAD_SIDE, POINTS = HR__WINOGRAD_POINTS, TAPS = HR__WINOGRAD_TAPS };
+
+/* ---- inputs ---- */
+
+WIDE_INLINE void take_line(__m512 *d, int step) {
+  __m512 d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step];
+  d[0] = _mm512_sub_ps(d0, d2);
+  d[step] = _mm512_add_ps(d1, d2);
+  d[2 * step] = _mm512_sub_ps(d2, d1);
+  d[3 * step] = _mm512_sub_ps(d1, d3);
+}
+
+WIDE void hr__winograd_take(const float *const pixels[POINTS], int64_t channels, float *v, int64_t point_step) {
+  for (int64_t c = 0; c < channels; c += HR__WIDE) {
+    __mmask16 mask = hr__wide_mask(channels - c);
+    __m512 d[POINTS];
+#pragma GCC unroll 16
+    for (int i = 0; i < POINTS; ++i) {
+      d[i] = _mm512_maskz_loadu_ps(mask, pixels[i] + c);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < SIDE; ++i) {
+      take_line(d + i, SIDE);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < SIDE; ++i) {
+      take_line(d + i * SIDE, 1);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < POINTS; ++i) {
+      _mm512_storeu_ps(v + i * point_step + c, d[i]);
+    }
+  }
+}
+
+/* ---- weights ---- */
+
+WIDE_INLINE void transform_line(const __m512 g[TAPS], int step, __m512 *u, int u_step) {
+  const __m512 half = _mm512_set1_ps(0.5f);
+  __m512 sum = _mm512_add_ps(g[0], g[2 * step]);
+  u[0] = g[0];
+  u[u_step] = _mm512_mul_ps(half, _mm512_add_ps(sum, g[step]));
+  u[2 * u_step] = _mm512_mul_ps(half, _mm512_sub_ps(sum, g[step]));
+  u[3 * u_step] = g[2 * step];
+}
+
+WIDE void hr__winograd_transform(const hr__winograd_weight *weight, int64_t out, int64_t outs, float *u,
+                                 int64_t width) {
+  const float *from = weight->w + out * weight->out_stride;
+  __mmask16 mask = hr__wide_mask(outs);
+  __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  __m512i at = _mm512_mullo_epi32(lanes, _mm512_set1_epi32((int)weight->out_stride));
+  for (int64_t in = 0; in < weight->ins; ++in, from += weight->in_stride) {
+    __m512 g[TAPS * TAPS], lines[SIDE * TAPS], all[POINTS];
+#pragma GCC unroll 9
+    for (int i = 0; i < TAPS * TAPS; ++i) {
+      const float *tap = from + i / TAPS * weight->row_stride + i % TAPS * weight->column_stride;
+      g[i] = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), mask, at, tap, 4);
+    }
+#pragma GCC unroll 3
+    for (int i = 0; i < TAPS; ++i) {
+      transform_line(g + i, TAPS, lines + i, TAPS);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < SIDE; ++i) {
+      transform_line(lines + i * TAPS, 1, all + i * SIDE, 1);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < POINTS; ++i) {
+      _mm512_storeu_ps(u + (i * weight->ins + in) * width, all[i]);
+    }
+  }
+}
+
+#endif

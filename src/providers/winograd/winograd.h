@@ -1,0 +1,87 @@
+/* winograd.h: what the parts of the provider of convolutions by fewer multiplications share (winograd.c). */
+#ifndef HEADRACE_PROVIDERS_WINOGRAD_WINOGRAD_H_
+#define HEADRACE_PROVIDERS_WINOGRAD_WINOGRAD_H_
+
+#include "core/program.h"
+#include "providers/wide_vectors.h"
+
+enum {
+  HR__WINOGRAD_TAPS = 3,    /* of a window, in both dims */
+  HR__WINOGRAD_RESULTS = 2, /* of a tile, in both dims */
+  HR__WINOGRAD_SIDE = 4,    /* of the input that a tile's results see */
+  HR__WINOGRAD_POINTS = 16, /* products that stand for those of a tile */
+  HR__WINOGRAD_VECTORS = 4, /* of output channels that are made together: a panel */
+  HR__WINOGRAD_PANEL = HR__WINOGRAD_VECTORS * 16
+};
+
+/* ---- products ---- */
+
+/* m[tile][n] = sum over k of v[tile][k] u[k][n], n of `vectors` vectors, each sum from 0 on in the order of k. */
+typedef struct hr__winograd_product {
+  const float *v, *u;
+  float *m;
+  int64_t v_step, m_step; /* from tile to tile */
+  int64_t depth, tiles;
+  int vectors;
+  const char *ahead; /* memory that is wanted next: sent for meanwhile */
+  int64_t ahead_bytes;
+} hr__winograd_product;
+
+void hr__winograd_multiply(const hr__winograd_product *product);
+
+/* ---- transforms ---- */
+
+/* A tile's input, 4 x 4 pixels of channels that are neighbours, to v[point][channel]. */
+void hr__winograd_take(const float *const pixels[HR__WINOGRAD_POINTS], int64_t channels, float *v, int64_t point_step);
+
+/* A weight [out][in][3][3], read with these strides. */
+typedef struct hr__winograd_weight {
+  const float *w;
+  int64_t out_stride, in_stride, row_stride, column_stride;
+  int64_t ins;
+} hr__winograd_weight;
+
+/* `outs` output channels (up to 16, zeros behind them) from `out` on, all input channels, to u[point][in][width]. */
+void hr__winograd_transform(const hr__winograd_weight *weight, int64_t out, int64_t outs, float *u, int64_t width);
+
+/* ---- the end of a sum ---- */
+
+enum { HR__WINOGRAD_POSTS = HR_POSTS_MAX + 1, HR__WINOGRAD_OPERANDS = 3 };
+
+/* Rows on results, each with a number or a number for each channel; the bias is the first one. */
+typedef struct hr__winograd_posts {
+  int count;
+  struct {
+    hr_op op;
+    int inputs[HR__WINOGRAD_OPERANDS]; /* of the node, or HR_POST_VALUE */
+  } posts[HR__WINOGRAD_POSTS];
+  const hr_operand *operands[HR__WINOGRAD_POSTS][HR__WINOGRAD_OPERANDS];
+} hr__winograd_posts;
+
+/* False where a row is none of ours, or an operand is no number and no vector. `node` stays. */
+bool hr__winograd_posts_init(const hr_node *node, hr__winograd_posts *out_posts);
+
+/* A run's numbers, each as many times as there are channels. */
+typedef struct hr__winograd_numbers {
+  const float *of[HR__WINOGRAD_POSTS][HR__WINOGRAD_OPERANDS]; /* NULL: the value so far */
+} hr__winograd_numbers;
+
+/* Of `channels` channels, a multiple of 16; `memory`: hr__winograd_posts_floats of them. */
+int64_t hr__winograd_posts_floats(const hr__winograd_posts *posts, int64_t channels);
+void hr__winograd_posts_bind(const hr__winograd_posts *posts, void *const *args, int64_t channels, float *memory,
+                             hr__winograd_numbers *out_numbers);
+
+/* Where results go: pixels of 2 x 2, NULL outside of the image, and how many channels there are. */
+typedef struct hr__winograd_place {
+  float *y[HR__WINOGRAD_RESULTS * HR__WINOGRAD_RESULTS];
+  int64_t channel, channels; /* the first one's number; channels of the panel that there are */
+  /* Gives a sum that is not finite again, as windows make it: of pixel `pixel` of the tile. */
+  float (*again)(const void *ctx, int pixel, int64_t channel);
+  const void *ctx;
+} hr__winograd_place;
+
+/* A tile's m[point][channel] to its results, rows applied. */
+void hr__winograd_give(const float *m, int64_t point_step, const hr__winograd_posts *posts,
+                       const hr__winograd_numbers *numbers, const hr__winograd_place *place);
+
+#endif
