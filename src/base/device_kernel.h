@@ -20,6 +20,7 @@ typedef struct hr_device_kernel {
   int shared[HR_HOST_KERNEL_PASS_MAX];      /* bytes of a block's shared memory, besides what the text declares */
   int arg_count, scalar_count, word_count;
   int64_t words[HR_DEVICE_WORDS_MAX]; /* of this kernel; its functions may be those of others, too */
+  bool begins_early; /* its functions wait by themselves for the kernels in front of them, with HR_BEGIN */
 } hr_device_kernel;
 
 /* A kernel that a provider has written. */
@@ -30,6 +31,7 @@ typedef struct hr_device_source {
   int64_t blocks[HR_HOST_KERNEL_PASS_MAX];
   int threads[HR_HOST_KERNEL_PASS_MAX], shared[HR_HOST_KERNEL_PASS_MAX];
   size_t workspace_bytes;
+  bool begins_early; /* as above */
   int word_count;
   int64_t words[HR_DEVICE_WORDS_MAX];
 } hr_device_source;

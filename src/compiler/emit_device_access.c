@@ -52,7 +52,7 @@ void hr__device_head(const device *d, int pass, int threads) {
     }
     HR__EMIT(e, " };\n");
   }
-  HR__EMIT(e, "HR_KERNEL void HR_THREADS(%d) %s_%d(HR_CALL(%s_call)) {\n", threads, d->name, pass, d->name);
+  HR__EMIT(e, "HR_KERNEL void HR_THREADS(%d) %s_%d(HR_CALL(%s_call)) {\nHR_BEGIN;\n", threads, d->name, pass, d->name);
   hr__emit_scalars(e, "call.scalars");
 }
 

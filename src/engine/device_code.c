@@ -154,6 +154,7 @@ hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, u
   code->kernel.arg_count = kernel->arg_count;
   code->kernel.scalar_count = kernel->scalar_count;
   code->kernel.base.bytes = kernel->bytes;
+  code->kernel.begins_early = true;
   hr_status status = write_text(code, kernel);
   if (status != NULL) {
     destroy(&code->kernel.base);
@@ -178,6 +179,7 @@ hr_status hr__device_kernel_create_written(const hr_device_source *source, hr_de
     return hr_status_annotate(status, "%s", title);
   }
   made->base.workspace_bytes = source->workspace_bytes;
+  made->begins_early = source->begins_early;
   made->arg_count = arg_count, made->scalar_count = scalar_count, made->word_count = source->word_count;
   set_grids(made, source->blocks, source->threads);
   memcpy(made->shared, source->shared, sizeof made->shared);

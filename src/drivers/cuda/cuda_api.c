@@ -14,14 +14,21 @@ static const char *const names[] = {
 #undef CUDA_SYMBOL
 };
 
-static const char *const graph_names[] = {
+static const char *const more_names[] = {
 #define CUDA_SYMBOL(name, args) #name,
 #include "drivers/cuda/cuda_graph_symbols.def"
+/* behind those for graphs */
+#include "drivers/cuda/cuda_edge_symbols.def"
 #undef CUDA_SYMBOL
 };
 
-enum { NAME_COUNT = sizeof names / sizeof *names, GRAPH_NAME_COUNT = sizeof graph_names / sizeof *graph_names };
-_Static_assert(sizeof(hr__cuda_table) == (NAME_COUNT + GRAPH_NAME_COUNT) * sizeof(void *),
+/* Of the table: first what has to be there, then what may be missing. */
+enum {
+  NAME_COUNT = sizeof names / sizeof *names,
+  MORE_COUNT = sizeof more_names / sizeof *more_names,
+  GRAPH_NAME_COUNT = MORE_COUNT - 1
+};
+_Static_assert(sizeof(hr__cuda_table) == (NAME_COUNT + MORE_COUNT) * sizeof(void *),
                "the table is an array of function pointers");
 
 static hr_mutex open_mutex = HR_MUTEX_INITIALIZER;
@@ -50,21 +57,21 @@ hr_status hr__cuda_status(int code, const char *what) {
 static hr_status load_library(void) {
   hr_dynlib library = {0};
   HR_RETURN_IF_ERROR(hr_dynlib_open("libcuda.so.1", &library));
-  void *addresses[NAME_COUNT + GRAPH_NAME_COUNT] = {0};
+  void *addresses[NAME_COUNT + MORE_COUNT] = {0};
   hr_status status = hr_dynlib_symbols(&library, NAME_COUNT, names, addresses);
   if (status != NULL) {
     hr_dynlib_close(&library);
     return hr_status_annotate(status, "cuda: a driver for CUDA 11 or later is needed");
   }
-  for (int i = 0; i < GRAPH_NAME_COUNT; i++) {
-    hr_status_ignore(hr_dynlib_symbol(&library, graph_names[i], &addresses[NAME_COUNT + i]));
+  for (int i = 0; i < MORE_COUNT; i++) {
+    hr_status_ignore(hr_dynlib_symbol(&library, more_names[i], &addresses[NAME_COUNT + i]));
   }
   memcpy(&hr__cuda, addresses, sizeof addresses);
   return HR_OK;
 }
 
 bool hr__cuda_has_graphs(void) {
-  void *addresses[NAME_COUNT + GRAPH_NAME_COUNT];
+  void *addresses[NAME_COUNT + MORE_COUNT];
   bool has_all = true;
   memcpy(addresses, &hr__cuda, sizeof addresses);
   for (int i = 0; i < GRAPH_NAME_COUNT; i++) {

@@ -45,6 +45,7 @@ enum {
   CU_STREAM_SET_CAPTURE_DEPENDENCIES = 1
 };
 enum { CU_GRAPH_NODE_TYPE_KERNEL = 0, CU_GRAPH_NODE_TYPE_MEMSET = 2 };
+enum { CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1 };
 
 /* Keys of cuLaunchKernel's `extra`: what follows each is the address of the parameters, and of their size in bytes. */
 #define CU_LAUNCH_PARAM_END ((void *)0)
@@ -58,11 +59,18 @@ typedef struct hr__cuda_kernel_node {
   void **parameters, **extra;
 } hr__cuda_kernel_node;
 
+/* CUgraphEdgeData. */
+typedef struct hr__cuda_edge {
+  unsigned char from_port, to_port, type, reserved[5];
+} hr__cuda_edge;
+
 typedef struct hr__cuda_table {
 #define CUDA_SYMBOL(name, args) int(*name) args;
 #include "drivers/cuda/cuda_symbols.def"
   /* NULL where the driver does not have them. */
 #include "drivers/cuda/cuda_graph_symbols.def"
+  /* behind those for graphs */
+#include "drivers/cuda/cuda_edge_symbols.def"
 #undef CUDA_SYMBOL
 } hr__cuda_table;
 

@@ -263,6 +263,9 @@ static hr_status launch_pass(hr__cuda_device *device, const hr_device_kernel *ke
     code =
         hr__cuda.cuFuncSetAttribute(kernel->functions[pass], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared);
   }
+  if (kernel->begins_early) {
+    HR_RETURN_IF_ERROR(hr__cuda_capture_early(device));
+  }
   if (code == CUDA_SUCCESS) {
     code = hr__cuda.cuLaunchKernel(kernel->functions[pass], (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1,
                                    (unsigned)shared, stream, NULL, extra);

@@ -289,6 +289,7 @@ typedef struct fake_node {
   unsigned grid, block, shared;
   size_t bytes;
   uint64_t waits_for; /* bits of nodes */
+  bool is_early;      /* it may start while they end */
   unsigned char parameters[4096];
 } fake_node;
 
@@ -302,6 +303,7 @@ typedef struct fake_graph {
 
 static fake_graph fake_capture;
 static uint64_t fake_last; /* what the next captured node will wait for */
+static bool fake_is_early; /* and whether it may start while that ends */
 
 static int fake_run_node(const fake_node *node) {
   fake_launches++;
@@ -338,6 +340,8 @@ static int fake_launch(CUfunction function, unsigned grid_x, unsigned grid_y, un
   }
   HR_ASSERT(fake_capture.count < FAKE_NODES);
   node.waits_for = fake_last;
+  node.is_early = fake_is_early;
+  fake_is_early = false;
   fake_last = UINT64_C(1) << fake_capture.count;
   fake_capture.nodes[fake_capture.count++] = node;
   return fake_check();
@@ -353,6 +357,7 @@ static int fake_begin_capture(CUstream stream, int mode) {
     fake_captured = stream;
     fake_capture.count = 0;
     fake_last = 0;
+    fake_is_early = false;
     fake_is_spoilt = false;
   }
   return code;
@@ -364,7 +369,7 @@ static fake_graph *fake_names;
 static int fake_capture_info(CUstream stream, int *status, unsigned long long *id, CUgraph *graph,
                              const CUgraphNode **last, size_t *last_count) {
   static CUgraphNode nodes[FAKE_NODES];
-  if (stream != fake_captured || id != NULL || graph != NULL) {
+  if (stream != fake_captured || id != NULL || graph != NULL || fake_is_early) { /* it would not tell all */
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (fake_names == NULL) {
@@ -386,10 +391,24 @@ static int fake_set_last(CUstream stream, CUgraphNode *nodes, size_t count, unsi
     return CUDA_ERROR_INVALID_VALUE;
   }
   fake_last = 0;
+  fake_is_early = false;
   for (size_t i = 0; i < count; i++) {
     fake_last |= UINT64_C(1) << ((fake_node *)(void *)nodes[i] - fake_names->nodes);
   }
   return fake_check();
+}
+
+static int fake_set_last_early(CUstream stream, CUgraphNode *nodes, const hr__cuda_edge *edges, size_t count,
+                               unsigned flags) {
+  for (size_t i = 0; i < count; i++) {
+    const hr__cuda_edge programmatic = {.from_port = 1, .type = 1};
+    if (memcmp(&edges[i], &programmatic, sizeof programmatic) != 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  int code = fake_set_last(stream, nodes, count, flags);
+  fake_is_early = count > 0;
+  return code;
 }
 
 static int fake_get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
@@ -401,8 +420,10 @@ static int fake_get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
   return fake_check();
 }
 
+static int fake_type; /* of nodes */
+
 static int fake_node_type(CUgraphNode node, int *type) {
-  *type = CU_GRAPH_NODE_TYPE_KERNEL;
+  *type = fake_type;
   return node != NULL ? fake_check() : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -513,6 +534,7 @@ static const hr__cuda_table fake = {.cuInit = fake_init,
                                     .cuStreamBeginCapture_v2 = fake_begin_capture,
                                     .cuStreamGetCaptureInfo_v2 = fake_capture_info,
                                     .cuStreamUpdateCaptureDependencies = fake_set_last,
+                                    .cuStreamUpdateCaptureDependencies_v2 = fake_set_last_early,
                                     .cuStreamEndCapture = fake_end_capture,
                                     .cuGraphGetNodes = fake_get_nodes,
                                     .cuGraphNodeGetType = fake_node_type,
@@ -556,6 +578,7 @@ static void *open_gpu(void) {
 
 static const char *const cuda_names[] = {
 #define CUDA_SYMBOL(name, args) #name,
+#include "drivers/cuda/cuda_edge_symbols.def"
 #include "drivers/cuda/cuda_graph_symbols.def"
 #include "drivers/cuda/cuda_symbols.def"
 #undef CUDA_SYMBOL
@@ -923,6 +946,53 @@ HR_TEST(kernels_given_together_do_not_wait_for_each_other) {
   HR_ASSERT_EQ(fake_capture.count, 4);
   HR_ASSERT_EQ(fake_capture.nodes[2].waits_for, 0);
   DRIVER->graph_destroy(impl, graph);
+  close_fake(impl);
+}
+
+HR_TEST(kernels_that_wait_by_themselves_start_early) {
+  enum { COUNT = 10, BEHIND = 4 + 2 * COUNT };
+  void *impl = open_fake(), *queue, *graph, *arg = (void *)0x100;
+  hr_device_kernel kernel = graph_kernel("kernel"), early = kernel;
+  hr_scalar scalar = hr_scalar_f64(1);
+  hr_host_launch launches[COUNT];
+  early.begins_early = true;
+  for (int i = 0; i < COUNT; i++) {
+    launches[i] = (hr_host_launch){&early.base, {.args = &arg, .scalars = &scalar}};
+  }
+  HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
+  HR_ASSERT_OK(give(impl, &early, arg, &scalar)); /* nodes 0 and 1: nothing is in front of the first */
+  HR_ASSERT_OK(give(impl, &kernel, arg, &scalar));
+  HR_ASSERT_OK(DRIVER->launch(impl, COUNT, launches));
+  HR_ASSERT_OK(give(impl, &early, arg, &scalar)); /* behind the ends of eight lanes */
+  fake_type = CU_GRAPH_NODE_TYPE_MEMSET;
+  HR_ASSERT_OK(give(impl, &early, arg, &scalar));
+  fake_type = CU_GRAPH_NODE_TYPE_KERNEL;
+  HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
+  HR_ASSERT_EQ(fake_capture.count, BEHIND + 4);
+  for (int i = 0; i < fake_capture.count; i++) {
+    bool is_early = (i >= 4 && i < BEHIND + 2) || i == 1;
+    HR_ASSERT_EQ(fake_capture.nodes[i].is_early, is_early);
+    HR_ASSERT_EQ(all_before(i) & 15, i < 4 ? (1 << i) - 1 : 15); /* and in the same order */
+  }
+  HR_ASSERT_EQ(all_before(BEHIND), (UINT64_C(1) << BEHIND) - 1);
+  DRIVER->graph_destroy(impl, graph);
+  close_fake(impl);
+}
+
+HR_TEST(kernels_of_a_driver_without_properties_of_edges_start_one_after_the_other) {
+  void *impl = open_fake(), *queue, *graph;
+  hr__cuda_table old = fake;
+  hr_device_kernel early = graph_kernel("kernel");
+  hr_scalar scalar = hr_scalar_f64(1);
+  early.begins_early = true;
+  old.cuStreamUpdateCaptureDependencies_v2 = NULL;
+  hr__cuda_replace(&old, 1);
+  HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
+  HR_ASSERT_OK(give(impl, &early, (void *)0x100, &scalar));
+  HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
+  HR_ASSERT(fake_capture.count == 2 && !fake_capture.nodes[0].is_early && !fake_capture.nodes[1].is_early);
+  DRIVER->graph_destroy(impl, graph);
+  hr__cuda_replace(&fake, 1);
   close_fake(impl);
 }
 

@@ -7,6 +7,10 @@
  * A kernel is a node for each of its passes. Behind each launch the stream's last node is that pass's; updates find it there.
  * Kernels that were given together don't wait for each other: they are dealt to LANES chains, all behind what was captured before
  * and in front of what comes.
+ *
+ * Where kernels wait by themselves for what is in front of them (HR_BEGIN in the prelude, "programmatic dependent launch"), they are
+ * brought to the processors while that still runs, and begin when all of it has ended and can be seen. That holds whatever is in
+ * front, a library's kernel too. As each of them waits, whoever waits for one has waited for everything before it.
  */
 #include <string.h>
 
@@ -14,7 +18,7 @@
 #include "base/vector.h"
 #include "drivers/cuda/cuda_internal.h"
 
-enum { LANES = 8 };
+enum { LANES = 8, EARLY_ARCHITECTURE = 90 };
 
 typedef struct hr__cuda_graph {
   CUgraph graph; /* nodes are named by it as long as the other lives */
@@ -84,6 +88,38 @@ static hr_status wait_for(hr__cuda_device *device, CUgraphNode *nodes, size_t co
   return hr__cuda_status(hr__cuda.cuStreamUpdateCaptureDependencies(device->capture_stream, nodes, count,
                                                                     CU_STREAM_SET_CAPTURE_DEPENDENCIES),
                          "the order of a graph");
+}
+
+static bool are_kernels(const CUgraphNode *nodes, size_t count) {
+  bool are = true;
+  for (size_t i = 0; are && i < count; i++) {
+    int type = -1;
+    are = hr__cuda.cuGraphNodeGetType(nodes[i], &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_KERNEL;
+  }
+  return are;
+}
+
+hr_status hr__cuda_capture_early(hr__cuda_device *device) {
+  const CUgraphNode *last = NULL;
+  CUgraphNode nodes[LANES];
+  hr__cuda_edge edges[LANES];
+  size_t count = 0;
+  if (device->capture == NULL || device->architecture < EARLY_ARCHITECTURE ||
+      hr__cuda.cuStreamUpdateCaptureDependencies_v2 == NULL) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(last_nodes(device, &last, &count));
+  if (count == 0 || count > LANES || !are_kernels(last, count)) {
+    return HR_OK;
+  }
+  for (size_t i = 0; i < count; i++) {
+    nodes[i] = last[i];
+    edges[i] = (hr__cuda_edge){.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                               .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+  }
+  return hr__cuda_status(hr__cuda.cuStreamUpdateCaptureDependencies_v2(device->capture_stream, nodes, edges, count,
+                                                                       CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+                         "an early start");
 }
 
 hr_status hr__cuda_capture_pass(hr__cuda_device *device) {

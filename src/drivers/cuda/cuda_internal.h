@@ -59,9 +59,11 @@ HR_MUST_USE hr_status hr__cuda_pack(const hr_device_kernel *kernel, const hr_hos
 HR_MUST_USE hr_status hr__cuda_launch_kernel(hr__cuda_device *device, const hr_host_launch *launch);
 
 /* cuda_graph.c. Between begin and end launches go to device->capture_stream, as hr__cuda_capture_launch does with a list of them;
- * hr__cuda_capture_pass comes behind each pass, and does nothing when nothing is captured. */
+ * hr__cuda_capture_pass comes behind each pass, hr__cuda_capture_early in front of one that may start early, and they do nothing when
+ * nothing is captured. */
 HR_MUST_USE hr_status hr__cuda_capture_begin(void *impl, void **out_queue);
 HR_MUST_USE hr_status hr__cuda_capture_launch(hr__cuda_device *device, int count, const hr_host_launch *launches);
+HR_MUST_USE hr_status hr__cuda_capture_early(hr__cuda_device *device);
 HR_MUST_USE hr_status hr__cuda_capture_pass(hr__cuda_device *device);
 HR_MUST_USE hr_status hr__cuda_capture_end(void *impl, void **out_graph);
 HR_MUST_USE hr_status hr__cuda_graph_update(void *impl, void *graph, int index, const hr_host_launch *launch);
