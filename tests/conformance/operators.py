@@ -12,12 +12,13 @@ from unittest import mock
 import numpy
 import torch
 from compare import DEVICE, WIDE, Excuses, Failure, agrees, attempt, bounds_of, judge, move, same_outcome, widen
+from torch.autograd import forward_ad
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_utils import noncontiguous_like
 from torch.utils import _pytree as pytree
 
 MOST_VARIANTS = 12  # samples of the checks beside forward and gradient
-CHECKS = ["forward", "grad", "gradgrad", "strided", "empty", "out", "inplace", "errors"]
+CHECKS = ["forward", "grad", "gradgrad", "strided", "empty", "out", "inplace", "errors", "method", "alias", "jvp", "vmap"]
 QUICK = ["forward", "grad"]
 PLACE_OF_DIM = {"topk": 1, "kthvalue": 1}  # among the arguments behind the input; else the first
 
@@ -302,6 +303,78 @@ def check_errors(comparison):
             same_or_both_raise(comparison, functools.partial(call, entry), arguments, "")
 
 
+def check_method(comparison):
+    """The method, and the form for an operator (x + y), where the entry has them."""
+    entry = comparison.entry
+    variants = [v for v in (entry.method_variant, entry.operator_variant) if v is not None]
+    for _, sample in zip(range(MOST_VARIANTS // 2), samples_of(entry, comparison.dtype)):
+        arguments = parts(sample)
+        for variant in variants[:1] if arguments[2] else variants:
+            comparison.run(lambda a, variant=variant: variant(a[0], *a[1], **a[2]), arguments, process_of(sample), "method: ")
+
+
+def shared_storage(entry, arguments):
+    """For each result: the inputs whose memory it is a part of, from where, and in which steps."""
+    tensors = [t for t in pytree.tree_leaves(arguments) if isinstance(t, torch.Tensor) and t.layout == torch.strided]
+    results = [t for t in pytree.tree_leaves(call(entry, arguments)) if isinstance(t, torch.Tensor) and t.layout == torch.strided]
+    found = []
+    for result in results:
+        inputs = [i for i, t in enumerate(tensors) if t.untyped_storage()._cdata == result.untyped_storage()._cdata]
+        where = (result.storage_offset(), *result.stride(), result._is_view()) if inputs and result.numel() else ()
+        found.append([*inputs, *where])
+    return found
+
+
+def check_alias(comparison):
+    entry = comparison.entry
+    for index, sample in enumerate(samples_of(entry, comparison.dtype)):
+        comparison.run(functools.partial(shared_storage, entry), parts(sample), None, f"sample {index}: ")
+
+
+def tangents(process, entry, arguments):
+    """Results and their derivatives along a random direction, in forward mode."""
+    leaves, spec = pytree.tree_flatten(arguments)
+    places = [i for i, t in enumerate(leaves) if isinstance(t, torch.Tensor) and t.requires_grad]
+    directions = cotangents([leaves[i] for i in places], 9)
+    with forward_ad.dual_level():
+        for i, direction in zip(places, directions):
+            leaves[i] = forward_ad.make_dual(leaves[i].detach(), direction)
+        result = call(entry, pytree.tree_unflatten(leaves, spec))
+        result = result if process is None else process(result)
+        pairs = [forward_ad.unpack_dual(t) for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+        return [t for pair in pairs for t in (pair.primal, pair.tangent)]
+
+
+def check_jvp(comparison):
+    entry = comparison.entry
+    for index, sample in zip(range(MOST_VARIANTS), samples_of(entry, comparison.dtype, requires_grad=True)):
+        function = functools.partial(tangents, process_of(sample), entry)
+        comparison.run(function, parts(sample), None, f"sample {index}: ")
+
+
+def batched(process, entry, arguments):
+    """The call for two at once: every dense tensor, and the same one backwards."""
+    leaves, spec = pytree.tree_flatten(arguments)
+    places = [i for i, t in enumerate(leaves) if isinstance(t, torch.Tensor) and t.layout == torch.strided]
+    pairs = [torch.stack([leaves[i], leaves[i].flip(0) if leaves[i].dim() else leaves[i]]) for i in places]
+
+    def one(*tensors):
+        given = list(leaves)
+        for i, tensor in zip(places, tensors):
+            given[i] = tensor
+        result = call(entry, pytree.tree_unflatten(given, spec))
+        result = result if process is None else process(result)
+        return [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+
+    return torch.func.vmap(one, randomness="different")(*pairs)
+
+
+def check_vmap(comparison):
+    entry = comparison.entry
+    for index, sample in zip(range(MOST_VARIANTS // 2), samples_of(entry, comparison.dtype)):
+        comparison.run(functools.partial(batched, process_of(sample), entry), parts(sample), None, f"sample {index}: ")
+
+
 FUNCTIONS = {
     "forward": check_forward,
     "grad": check_grad,
@@ -311,6 +384,10 @@ FUNCTIONS = {
     "out": check_out,
     "inplace": check_inplace,
     "errors": check_errors,
+    "method": check_method,
+    "alias": check_alias,
+    "jvp": check_jvp,
+    "vmap": check_vmap,
 }
 
 
@@ -323,6 +400,14 @@ def applies(entry, dtype, check):
         return entry.supports_out
     if check == "inplace":
         return entry.inplace_variant is not None
+    if check == "method":
+        return entry.method_variant is not None or entry.operator_variant is not None
+    if check == "jvp":
+        return entry.supports_forward_ad and dtype in (torch.float32, torch.complex64) and applies(entry, dtype, "grad")
+    if check == "vmap":
+        return entry.supports_autograd and dtype == torch.float32
+    if check == "alias":
+        return dtype in (torch.float32, torch.float16, torch.int64, torch.complex64)
     if check == "errors":
         main = torch.float32 if torch.float32 in entry.supported_dtypes("cpu") else min(entry.supported_dtypes("cpu"), key=str)
         return entry.error_inputs_func is not None and dtype == main

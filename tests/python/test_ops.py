@@ -1516,3 +1516,20 @@ def test_linear_of_shapes_that_do_not_fit_raises_what_torch_raises(device):
         with pytest.raises(RuntimeError) as raised, torch.no_grad():
             F.linear(*[t.to(device) for t in tensors])
         assert str(raised.value).split("(")[0] == str(expected.value).split("(")[0]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x.cumprod(0),
+        lambda x: x.logcumsumexp(0),
+        lambda x: x.cumsum(0),
+        lambda x: x.long().hash_tensor(0) if hasattr(x, "hash_tensor") else x.clone(),
+        lambda x: torch.histogram(torch.ones(3, device=x.device), x.squeeze(0))[1],
+    ],
+)
+def test_results_of_one_element_are_no_part_of_the_input(make, device):
+    x = torch.arange(4.0).reshape(1, 4).to(device)
+    made = make(x)
+    made.add_(1)
+    assert_same(x, torch.arange(4.0).reshape(1, 4))

@@ -409,6 +409,14 @@ Tensor Result::give(const Tensor &values) const {
   return *tensor_;
 }
 
+Tensor Result::give(const Tensor &values, const Tensor &input) const {
+  if (tensor_ != nullptr || !values.is_alias_of(input))
+    return give(values);
+  Tensor copy = new_like(values);
+  copy_on_device(values, copy);
+  return copy;
+}
+
 Tensor Result::end(const Tensor &written) const {
   if (tensor_ == nullptr || tensor_->is_same(written))
     return written;

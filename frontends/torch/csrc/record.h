@@ -248,8 +248,9 @@ public:
                at::MemoryFormat format = at::MemoryFormat::Contiguous) const;
   // Copies a temporary to where it belongs; returns the result.
   Tensor end(const Tensor &written) const;
-  // Values that were made elsewhere.
+  // Values that were made elsewhere. What is memory of the input is copied: a result is a tensor of its own.
   Tensor give(const Tensor &values) const;
+  Tensor give(const Tensor &values, const Tensor &input) const;
 
 private:
   Result(const Tensor *tensor, bool inplace) : tensor_(tensor), inplace_(inplace) {}

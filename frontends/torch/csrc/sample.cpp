@@ -314,7 +314,7 @@ Tensor2 histogram(Result hist, Result edges, const Tensor &self, const Tensor &b
               bins.dim());
   TORCH_CHECK(bins.scalar_type() == self.scalar_type(),
               "torch.histogram(): input tensor and bins tensors should have the same dtype");
-  return {hist.give(counted(points, {bins}, weight, density)), edges.give(bins)};
+  return {hist.give(counted(points, {bins}, weight, density)), edges.give(bins, bins)};
 }
 
 } // namespace headrace

@@ -40,7 +40,7 @@ Tensor cumprod(Result result, const Tensor &self, int64_t dim, std::optional<Sca
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   auto times = [](const Tensor &later, const Tensor &earlier) { return earlier * later; };
   Tensor values = self.numel() == 0 ? to_type(self, type) : doubled(to_type(self, wide(type)), along, times);
-  return result.exact_if(true).give(to_type(values, type));
+  return result.exact_if(true).give(to_type(values, type), self);
 }
 
 Tensor logcumsumexp(Result result, const Tensor &self, int64_t dim) {
@@ -51,7 +51,7 @@ Tensor logcumsumexp(Result result, const Tensor &self, int64_t dim) {
     return pointwise(Result::fresh(), HR_OP_LOGADDEXP, Rule::Same, earlier, later);
   };
   Tensor values = self.numel() == 0 ? self : doubled(to_type(self, wide(self.scalar_type())), along, add);
-  return result.give(to_type(values, self.scalar_type()));
+  return result.give(to_type(values, self.scalar_type()), self);
 }
 
 Tensor trace(const Tensor &self) {

@@ -171,7 +171,7 @@ Tensor hash_tensor(Result result, const Tensor &self, IntArrayRef dims, bool kee
         bits = bits.squeeze(d);
     }
   }
-  return result.give(bits.contiguous().view(ScalarType::UInt64));
+  return result.give(bits.contiguous().view(ScalarType::UInt64), self);
 }
 
 } // namespace headrace
