@@ -483,7 +483,7 @@ static void try_fft(hr_op op, bool is_double, bool inverse, int64_t lines, int64
   tensor y =
       make_tensor(types[is_double][op != HR_OP_FFT_HALF], 2, (int64_t[]){lines, op == HR_OP_FFT_REAL ? n / 2 + 1 : n});
   fill_waves(&x);
-  run_row(op, 1, &x, 1, &y, op == HR_OP_FFT, (int64_t[]){inverse});
+  run_row(op, 1, &x, 1, &y, op == HR_OP_FFT ? 2 : 0, (int64_t[]){inverse, 0});
   for (int64_t line = 0; line < lines; ++line) {
     long double error = 0, size = 0;
     for (int64_t k = 0; k < y.dims[1]; ++k) {
@@ -512,6 +512,9 @@ HR_TEST(transforms_of_every_length) {
       try_fft(HR_OP_FFT, is_double, true, 1, n);
       try_fft(HR_OP_FFT_REAL, is_double, false, 2, n);
       try_fft(HR_OP_FFT_HALF, is_double, false, 2, n);
+      try_fft(HR_OP_FFT, is_double, true, 19, n);
+      try_fft(HR_OP_FFT_REAL, is_double, false, 21, n);
+      try_fft(HR_OP_FFT_HALF, is_double, false, 18, n);
     }
   }
   factor = 1;
@@ -527,11 +530,43 @@ HR_TEST(transforms_of_long_lines_and_large_primes) {
   }
 }
 
+/* Lines that others lie beside: the bits of the same lines one after the other. */
+static void try_columns(hr_dtype dtype, int64_t planes, int64_t n, int64_t columns, bool inverse) {
+  size_t bytes = hr_dtype_size(dtype);
+  tensor x = make_tensor(dtype, 3, (int64_t[]){planes, n, columns}),
+         y = make_tensor(dtype, 3, (int64_t[]){planes, n, columns}),
+         turned = make_tensor(dtype, 3, (int64_t[]){planes, columns, n}),
+         expected = make_tensor(dtype, 3, (int64_t[]){planes, columns, n});
+  fill_waves(&x);
+  for (int64_t i = 0; i < planes * n * columns; ++i) {
+    int64_t at = (i / (n * columns) * columns + i % columns) * n + i / columns % n;
+    memcpy((char *)turned.bytes + (size_t)at * bytes, (char *)x.bytes + (size_t)i * bytes, bytes);
+  }
+  run_row(HR_OP_FFT, 1, &x, 1, &y, 2, (int64_t[]){inverse, 1});
+  run_row(HR_OP_FFT, 1, &turned, 1, &expected, 2, (int64_t[]){inverse, 0});
+  for (int64_t i = 0; i < planes * n * columns; ++i) {
+    int64_t at = (i / (n * columns) * columns + i % columns) * n + i / columns % n;
+    HR_ASSERT_BYTES_EQ((char *)y.bytes + (size_t)i * bytes, (char *)expected.bytes + (size_t)at * bytes, bytes);
+  }
+  free_tensor(&x), free_tensor(&y), free_tensor(&turned), free_tensor(&expected);
+}
+
+HR_TEST(transforms_along_any_dim) {
+  static const int64_t columns[] = {1, 2, 7, 8, 15, 16, 17, 40};
+  static const int64_t lengths[] = {1, 2, 12, 37, 64, 75};
+  for (size_t c = 0; c < sizeof columns / sizeof *columns; ++c) {
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; ++i) {
+      try_columns(HR_DTYPE_C64, 3, lengths[i], columns[c], i % 2 != 0);
+      try_columns(HR_DTYPE_C128, 2, lengths[i], columns[c], i % 2 == 0);
+    }
+  }
+}
+
 HR_TEST(a_nan_stays_in_its_line) {
   tensor x = TENSOR(C64, 16, 12), y = TENSOR(C64, 16, 12);
   fill_waves(&x);
   ((float *)(void *)x.bytes)[2 * (5 * 12 + 3)] = NAN;
-  run_row(HR_OP_FFT, 1, &x, 1, &y, 1, (int64_t[]){0});
+  run_row(HR_OP_FFT, 1, &x, 1, &y, 2, (int64_t[]){0, 0});
   for (int64_t i = 0; i < 16 * 12; ++i) {
     HR_ASSERT(isnan(complex_number(&y, i).re) == (i / 12 == 5));
   }

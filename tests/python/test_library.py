@@ -172,7 +172,8 @@ def test_transforms(double, norm):
                                    fft.fft(z, n=37, dim=d, norm=norm), fft.irfft(z, n=11, dim=d, norm=norm)), x, z)
     close(lambda x, z: (fft.fft2(z, norm=norm), fft.ifftn(z, norm=norm), fft.rfftn(x, norm=norm), fft.irfftn(z, norm=norm),
                         fft.rfft2(x, dim=(0, 2), norm=norm), fft.fftn(z.conj(), dim=(2, 0), norm=norm),
-                        fft.fftn(x.transpose(0, 2), norm=norm)), x, z)
+                        fft.fftn(x.transpose(0, 2), norm=norm), fft.fft(z.permute(2, 0, 1), dim=1, norm=norm),
+                        fft.ifft(z[:, ::2], dim=0, norm=norm), fft.fft2(z[:1].expand(4, -1, -1), norm=norm)), x, z)
 
 
 def test_transforms_into_given_tensors_and_of_nothing():

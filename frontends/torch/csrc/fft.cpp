@@ -1,7 +1,11 @@
 // fft.cpp: Fourier transforms along any dims, one after the other.
 //
-// Each step gives a tensor whose memory has the transformed dim innermost, as the core's rows want it: only inputs are copied.
+// Complex transforms take dims as they lie in memory and leave them so. A real one gives a tensor whose memory has the transformed dim
+// innermost, as the core's rows want it: only inputs are copied.
 #include <ATen/WrapDimUtils.h>
+
+#include <algorithm>
+#include <numeric>
 
 #include "kernels.h"
 
@@ -38,8 +42,7 @@ double factor_of(int64_t normalization, IntArrayRef sizes, IntArrayRef dims) {
   return normalization == 0 ? 1.0 : normalization == 1 ? 1.0 / std::sqrt(count) : 1.0 / count;
 }
 
-Tensor transform(hr_op op, const Tensor &self, int64_t dim, int64_t size, ScalarType type, double factor,
-                 std::optional<bool> inverse = std::nullopt) {
+Tensor transform(hr_op op, const Tensor &self, int64_t dim, int64_t size, ScalarType type, double factor) {
   Dims sizes(self.sizes().begin(), self.sizes().end());
   sizes[dim] = size;
   Tensor out = new_innermost(sizes, dim, type);
@@ -48,10 +51,27 @@ Tensor transform(hr_op op, const Tensor &self, int64_t dim, int64_t size, Scalar
   TORCH_CHECK(self.numel() > 0, "Invalid number of data points (", self.size(dim), ") specified");
   Moved from(self, dim), to(out, dim);
   Record record(op);
-  record.in(self, from.sizes, from.strides);
-  if (inverse.has_value())
-    record.ints({*inverse});
-  record.num(factor).out(out, to.sizes, to.strides).run();
+  record.in(self, from.sizes, from.strides).num(factor).out(out, to.sizes, to.strides).run();
+  return out;
+}
+
+// Of complex numbers: the dims in the order of memory, the outermost first.
+Tensor transform_complex(const Tensor &self, int64_t dim, double factor, bool inverse) {
+  int64_t rank = self.dim(), after = 0, stride = 1;
+  Dims order(rank, 0), sizes(rank, 0), from(rank, 0), to(rank, 0), strides(rank, 0);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return self.stride(a) > self.stride(b); });
+  for (int64_t i = rank - 1; i >= 0; --i) {
+    int64_t d = order[i];
+    sizes[i] = self.size(d), from[i] = self.stride(d), to[i] = strides[d] = stride;
+    stride *= std::max<int64_t>(sizes[i], 1);
+    after = d == dim ? rank - 1 - i : after;
+  }
+  Tensor out = new_tensor(self.sizes(), strides, self.scalar_type());
+  if (out.numel() == 0)
+    return out;
+  Record record(HR_OP_FFT);
+  record.in(self, sizes, from).ints({inverse, after}).num(factor).out(out, sizes, to).run();
   return out;
 }
 
@@ -80,8 +100,7 @@ Tensor finish(Result result, const Tensor &made) {
 
 Tensor all_complex(Tensor x, IntArrayRef dims, double factor, bool forward) {
   for (size_t i = 0; i < dims.size(); ++i)
-    x = transform(HR_OP_FFT, x, dims[i], x.size(dims[i]), x.scalar_type(), i + 1 == dims.size() ? factor : 1.0,
-                  !forward);
+    x = transform_complex(x, dims[i], i + 1 == dims.size() ? factor : 1.0, !forward);
   return x;
 }
 

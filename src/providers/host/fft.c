@@ -3,6 +3,9 @@
  * Real lines of even length are read as half as many complex numbers z[j] = x[2j] + i x[2j+1]; one loop behind the transform
  * (or in front of the inverse) tells the two halves apart. Lines don't mix: a NaN stays in its own.
  * Inverse transforms swap real and imaginary parts on the way in and out.
+ *
+ * Several lines go through the passes side by side, one in each lane of a vector. Where dims follow the transformed one, lines lie side
+ * by side in memory, too, and nothing has to be turned around.
  */
 #include "providers/host/fft.h"
 
@@ -13,7 +16,7 @@
 #include "core/op.h"
 #include "providers/host/host.h"
 
-enum { LINES_MAX = 16, GROUP_ELEMENTS = 8192 };
+enum { LANES_MAX = HR__FFT_LANE_BYTES / 4, GROUP_ELEMENTS = 1 << 17 };
 
 /* ---- plans ---- */
 
@@ -172,7 +175,7 @@ static hr_status fill_chirp(const hr__fft_plan *plan) {
 
 static hr__fft_plan sizes_of(const hr_node *node) {
   const hr_operand *sized = node->op == HR_OP_FFT_HALF ? &node->outputs[0] : &node->inputs[0];
-  int64_t count = hr__operand_dim(sized, 0);
+  int64_t count = hr__operand_dim(sized, node->op == HR_OP_FFT ? (int)node->ints[1] : 0);
   bool is_real = node->op != HR_OP_FFT;
   return (hr__fft_plan){
       .length = is_real && count % 2 == 0 ? count / 2 : count,
@@ -182,7 +185,11 @@ static hr__fft_plan sizes_of(const hr_node *node) {
 
 bool hr__fft_supports(const hr_node *node) {
   hr_dtype from = node->inputs[0].dtype, to = node->outputs[0].dtype;
-  int64_t count = hr__operand_dim(node->op == HR_OP_FFT_HALF ? &node->outputs[0] : &node->inputs[0], 0);
+  int64_t after = node->op == HR_OP_FFT ? node->ints[1] : 0;
+  if (after < 0 || after >= node->inputs[0].rank) {
+    return false;
+  }
+  int64_t count = hr__operand_dim(node->op == HR_OP_FFT_HALF ? &node->outputs[0] : &node->inputs[0], (int)after);
   int64_t half = hr__operand_dim(node->op == HR_OP_FFT_HALF ? &node->inputs[0] : &node->outputs[0], 0);
   bool fits = node->op == HR_OP_FFT || half == count / 2 + 1;
   bool is_typed = node->op == HR_OP_FFT_REAL ? from == HR_DTYPE_F32 || from == HR_DTYPE_F64
@@ -215,19 +222,66 @@ hr_status hr__fft_prepare(const hr_node *node, void **out_plan) {
 
 /* ---- lines ---- */
 
-/* How many lines go through the passes at once. */
-static int group_size(const hr__fft_plan *plan, int64_t lines) {
-  int size = LINES_MAX;
-  while (size > 1 && (size > lines || size * plan->padded > GROUP_ELEMENTS)) {
-    size /= 2;
+/* Where a group's lines lie in a tensor, in numbers (a real line of pairs: in pairs). */
+typedef struct fft_lines {
+  int count, lanes;
+  int64_t at[LANES_MAX], step; /* of each line's first number, and from one number to the next */
+  bool are_beside;
+} fft_lines;
+
+/* How many dims' elements follow the transformed dim's. */
+static int64_t count_after(const hr_node *node) {
+  const hr_operand *x = &node->inputs[0];
+  int64_t after = 1;
+  for (int d = 0; node->op == HR_OP_FFT && d < node->ints[1]; ++d) {
+    after *= hr__operand_dim(x, d);
   }
-  return size;
+  return after;
 }
 
-static int64_t lines_of(const hr_operand *operand) {
-  int64_t lines = 1;
-  for (int d = 0; d < operand->rank - 1; ++d) {
-    lines *= operand->dims[d];
+/* How many lines go through the passes at once: a vector's, where memory allows. */
+static int lane_count(const hr__fft_plan *plan, int64_t lines) {
+  int lanes = plan->is_double ? LANES_MAX / 2 : LANES_MAX;
+  if (lines < lanes / 2 || lanes * plan->padded > GROUP_ELEMENTS) {
+    return 1;
+  }
+  return lanes;
+}
+
+/* Lines before and after the transformed dim, and how many groups they make: groups of lines that lie side by side don't go on behind
+ * the last one. */
+typedef struct fft_groups {
+  int64_t lines, after,
+      beside; /* `beside`: groups of lines side by side, or 0 where lines are taken one after the other */
+  int64_t count;
+  int lanes;
+} fft_groups;
+
+static fft_groups groups_of(const hr__fft_plan *plan, const hr_node *node) {
+  const hr_operand *x = &node->inputs[0];
+  fft_groups g = {.lines = 1, .after = count_after(node)};
+  for (int d = 0; d < x->rank; ++d) {
+    g.lines *= x->dims[d];
+  }
+  g.lines /= node->op == HR_OP_FFT ? plan->length : x->dims[x->rank - 1];
+  g.lanes = lane_count(plan, g.lines);
+  g.beside = g.after >= g.lanes ? (g.after + g.lanes - 1) / g.lanes : 0;
+  g.count = g.beside > 0 ? g.lines / g.after * g.beside : (g.lines + g.lanes - 1) / g.lanes;
+  return g;
+}
+
+static fft_lines lines_of_group(const hr__library_call *call, const hr__tensor *tensor, int64_t group) {
+  const hr__fft_plan *plan = call->plan;
+  fft_groups g = groups_of(plan, call->node);
+  int64_t length = call->node->op == HR_OP_FFT ? plan->length : hr__dim(tensor, 0);
+  bool is_pairs = plan->whole > 0 && plan->whole % 2 == 0 && !hr_dtype_is_complex(tensor->dtype);
+  int64_t first = g.beside > 0 ? group / g.beside * g.after + group % g.beside * g.lanes : group * g.lanes;
+  int64_t end = g.beside > 0 ? (group / g.beside + 1) * g.after : g.lines;
+  fft_lines lines = {.lanes = g.lanes, .step = g.after, .are_beside = g.beside > 0 && g.after > 1};
+  lines.count = (int)(end - first < g.lanes ? end - first : g.lanes);
+  for (int l = 0; l < lines.count; ++l) {
+    int64_t line = first + l;
+    lines.at[l] = line / g.after * g.after * (is_pairs ? length / 2 : length) + line % g.after;
   }
   return lines;
 }
@@ -236,7 +290,7 @@ size_t hr__fft_scratch(const hr_node *node, int workers) {
   (void)workers;
   hr__fft_plan plan = sizes_of(node);
   (void)lay_out(&plan);
-  int64_t elements = hr__fft_elements(&plan, group_size(&plan, lines_of(&node->inputs[0])));
+  int64_t elements = hr__fft_elements(&plan, groups_of(&plan, node).lanes);
   return 4 * (size_t)elements * (plan.is_double ? sizeof(double) : sizeof(float));
 }
 
@@ -256,15 +310,11 @@ size_t hr__fft_scratch(const hr_node *node, int workers) {
 
 static hr_status transform(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   const hr__fft_plan *plan = call->plan;
-  int64_t lines = hr__items(&call->inputs[0], 1);
-  int size = group_size(plan, lines);
   for (int64_t group = begin; group < end; ++group) {
-    int64_t first = group * size;
-    int count = (int)(lines - first < size ? lines - first : size);
     if (plan->is_double) {
-      transform_group_f64(call, first, count, scratch);
+      transform_group_f64(call, group, scratch);
     } else {
-      transform_group_f32(call, first, count, scratch);
+      transform_group_f32(call, group, scratch);
     }
   }
   return HR_OK;
@@ -272,7 +322,6 @@ static hr_status transform(const hr__library_call *call, int64_t begin, int64_t 
 
 hr_status hr__fft_run(const hr__library_call *call) {
   const hr__fft_plan *plan = call->plan;
-  int64_t lines = hr__items(&call->inputs[0], 1);
-  int size = group_size(plan, lines);
-  return hr__library_spread(call, (lines + size - 1) / size, plan->padded * size * 8, transform);
+  fft_groups groups = groups_of(plan, call->node);
+  return hr__library_spread(call, groups.count, plan->padded * groups.lanes * 4, transform);
 }

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HR__FFT_FACTORS = 64, HR__FFT_RADIX_MAX = 31 };
+enum { HR__FFT_FACTORS = 64, HR__FFT_RADIX_MAX = 31, HR__FFT_LANE_BYTES = 64 };
 
 typedef struct hr__fft_plan {
   int64_t length; /* of the complex transform; half of an even real one */
@@ -31,9 +31,9 @@ typedef struct hr__fft_plan {
   size_t halves;           /* real transforms of even length: exp(-2 pi i k / N) for k <= N / 2 */
 } hr__fft_plan;
 
-/* Elements of each of four arrays of scratch, for so many lines at once. */
+/* Elements of each of four arrays of scratch, for so many lines at once. Halves have one number more than passes do. */
 static inline int64_t hr__fft_elements(const hr__fft_plan *plan, int lines) {
-  return plan->padded * lines;
+  return (plan->padded + 1) * lines;
 }
 
 static inline const void *hr__fft_numbers(const hr__fft_plan *plan, size_t at) {
