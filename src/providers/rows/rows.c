@@ -3,7 +3,7 @@
  * A product with one row reads every weight once and does two operations with it: memory is the limit, and any packing
  * doubles the traffic. Two layouts of W [K, N] cover what frameworks store:
  *
- *   K contiguous (a transposed [N, K] weight)   y[n] is a dot product; in the cache four share the loads of x
+ *   K contiguous (a transposed [N, K] weight)   y[n] is a dot product
  *   N contiguous                                y is a sum of rows of W, a block of N at a time
  *
  * The order of additions depends on the shape alone, so that the number of threads doesn't change bits. f32; everything
@@ -11,12 +11,15 @@
  */
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "base/allocator.h"
 #include "base/thread.h"
 #include "providers/provider.h"
 
-enum { LANES = 32, BLOCK = 256, DOT_BLOCK = 32, DOTS = 4 }; /* blocks: of columns, what a thread takes at a time */
-static const int64_t CACHED_WEIGHTS = 1 << 15;              /* 128 KB: more comes from another cache, or from memory */
+enum { LANES = 32, BLOCK = 256, DOT_BLOCK = 16, DOTS = 4 }; /* blocks: of columns, what a thread takes at a time */
 static const int64_t SERIAL_WEIGHTS = 1 << 15; /* 128 KB: more are read faster by two cores, each from its own L2 */
 static const int64_t KEPT_WEIGHTS = 1 << 18;   /* 1 MB: a core's own cache may keep its share until the next run */
 
@@ -116,80 +119,98 @@ static bool needs_team(const hr_prepared *p) {
 
 /* ---- K contiguous ---- */
 
-/* A dot product is 32 sums, each of every 32nd product, and a tree by halves. The compiler makes the loops over lanes vectors; of
- * the tree it needs to be told: vectors are GNU C's, two or four registers where the machine's are shorter. */
+/* A dot product is 32 sums, each of every 32nd product, and a tree by halves. Vectors are GNU C's, as wide as the machine's. */
 typedef float vector16 __attribute__((vector_size(64)));
 typedef float vector8 __attribute__((vector_size(32)));
 typedef float vector4 __attribute__((vector_size(16)));
 
-static inline vector4 sum_to_four(const float *lanes) {
-  vector16 low, high;
-  memcpy(&low, lanes, sizeof low);
-  memcpy(&high, lanes + LANES / 2, sizeof high);
-  vector16 a = low + high;
+#if defined(__AVX512F__)
+enum { WIDTH = 16 };
+typedef vector16 vector;
+
+static inline vector multiply_add(vector x, vector w, vector sum) {
+  return _mm512_fmadd_ps(x, w, sum);
+}
+#else
+enum { WIDTH = 8 };
+typedef vector8 vector;
+
+static inline vector multiply_add(vector x, vector w, vector sum) {
+#if defined(__FMA__)
+  return _mm256_fmadd_ps(x, w, sum);
+#else
+  for (int l = 0; l < WIDTH; ++l) {
+    sum[l] = __builtin_fmaf(x[l], w[l], sum[l]);
+  }
+  return sum;
+#endif
+}
+#endif
+
+typedef struct lanes {
+  vector parts[LANES / WIDTH];
+} lanes;
+
+/* The first `parts` vectors of lanes: sum += x w. */
+static inline void add_products(lanes *sum, const float *restrict x, const float *restrict w, int parts) {
+  for (int i = 0; i < parts; ++i) {
+    vector a, b;
+    memcpy(&a, x + i * WIDTH, sizeof a);
+    memcpy(&b, w + i * WIDTH, sizeof b);
+    sum->parts[i] = multiply_add(a, b, sum->parts[i]);
+  }
+}
+
+/* What is left behind the last whole set of lanes. */
+static inline void add_rest(lanes *sum, const float *restrict x, const float *restrict w, int64_t count) {
+  int64_t whole = count / WIDTH * WIDTH;
+  add_products(sum, x, w, (int)(count / WIDTH));
+  if (whole < count) {
+    float values[LANES];
+    memcpy(values, sum, sizeof values);
+    for (int64_t l = whole; l < count; ++l) {
+      values[l] = __builtin_fmaf(x[l], w[l], values[l]);
+    }
+    memcpy(sum, values, sizeof values);
+  }
+}
+
+static inline vector4 sum_to_four(const lanes *sum) {
+#if defined(__AVX512F__)
+  vector16 a = sum->parts[0] + sum->parts[1];
   vector8 b = __builtin_shufflevector(a, a, 0, 1, 2, 3, 4, 5, 6, 7) +
               __builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15);
+#else
+  vector8 b = (sum->parts[0] + sum->parts[2]) + (sum->parts[1] + sum->parts[3]);
+#endif
   return __builtin_shufflevector(b, b, 0, 1, 2, 3) + __builtin_shufflevector(b, b, 4, 5, 6, 7);
 }
 
-/* The sums of four rows of lanes. */
-static inline void sum_lanes(float lanes[DOTS][LANES], float *out) {
-  vector4 a = sum_to_four(lanes[0]), b = sum_to_four(lanes[1]), c = sum_to_four(lanes[2]), d = sum_to_four(lanes[3]);
+/* The sums of four rows, each of which is down to four lanes. */
+static inline void sum_lanes(vector4 a, vector4 b, vector4 c, vector4 d, float *out) {
   vector4 ab = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
   vector4 cd = __builtin_shufflevector(c, d, 0, 1, 4, 5) + __builtin_shufflevector(c, d, 2, 3, 6, 7);
   vector4 sums = __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
   memcpy(out, &sums, sizeof sums);
 }
 
-/* lanes[l] += x[l] w[l]. */
-static inline void add_products(float *restrict lanes, const float *restrict x, const float *restrict w, int64_t begin,
-                                int64_t end) {
-  for (int64_t l = begin; l < end; ++l) {
-    lanes[l] = __builtin_fmaf(x[l], w[l], lanes[l]);
-  }
-}
-
-/* What is left behind the last whole set of lanes. */
-static inline void add_rest(float *restrict lanes, const float *restrict x, const float *restrict w, int64_t count) {
-  int64_t half = 0;
-  if (LANES / 2 <= count) {
-    half = LANES / 2;
-    add_products(lanes, x, w, 0, LANES / 2);
-  }
-  add_products(lanes, x, w, half, count);
-}
-
-/* out[d] = dot(x, w[d]), for weights in the cache: the rows share the loads of x. */
-static void dot_rows(const float *restrict x, const float *const *w, int64_t count, float *out) {
-  float lanes[DOTS][LANES];
-  const float *rows[DOTS] = {w[0], w[1], w[2], w[3]};
+static inline vector4 dot_row(const float *restrict x, const float *restrict w, int64_t count) {
+  lanes sum = {0};
   int64_t k = 0;
-  memset(lanes, 0, sizeof lanes);
   for (; k + LANES <= count; k += LANES) {
-    for (int d = 0; d < DOTS; ++d) {
-      add_products(lanes[d], x + k, rows[d] + k, 0, LANES);
-    }
+    add_products(&sum, x + k, w + k, LANES / WIDTH);
   }
-  for (int d = 0; d < DOTS; ++d) {
-    add_rest(lanes[d], x + k, rows[d] + k, count - k);
+  if (k < count) {
+    add_rest(&sum, x + k, w + k, count - k);
   }
-  sum_lanes(lanes, out);
+  return sum_to_four(&sum);
 }
 
-/* The same sums, for weights from memory: it sends one row after the other at twice the speed of four at once. */
-static void dot_row_by_row(const float *restrict x, const float *const *w, int64_t count, float *out) {
-  float lanes[DOTS][LANES];
-  for (int d = 0; d < DOTS; ++d) {
-    float sums[LANES] = {0};
-    const float *row = w[d];
-    int64_t k = 0;
-    for (; k + LANES <= count; k += LANES) {
-      add_products(sums, x + k, row + k, 0, LANES);
-    }
-    add_rest(sums, x + k, row + k, count - k);
-    memcpy(lanes[d], sums, sizeof sums);
-  }
-  sum_lanes(lanes, out);
+/* out[d] = dot(x, w[d]), one row after the other: memory and other cores' caches send them at twice the speed of four at once. */
+static void dot_rows(const float *restrict x, const float *const *w, int64_t count, float *out) {
+  vector4 a = dot_row(x, w[0], count), b = dot_row(x, w[1], count);
+  vector4 c = dot_row(x, w[2], count), d = dot_row(x, w[3], count);
+  sum_lanes(a, b, c, d, out);
 }
 
 static void put(const call *c, float *y, int64_t n, float value) {
@@ -206,7 +227,7 @@ static void dot_columns(const call *c, const float *x, const float *w, float *y,
     for (int d = 0; d < DOTS; ++d) {
       rows[d] = w + (n + d < end ? n + d : end - 1) * p->w_columns;
     }
-    (p->inner * p->columns > CACHED_WEIGHTS ? dot_row_by_row : dot_rows)(x, rows, p->inner, out);
+    dot_rows(x, rows, p->inner, out);
     for (int d = 0; d < DOTS && n + d < end; ++d) {
       put(c, y, n + d, out[d]);
     }
@@ -264,7 +285,7 @@ static void run_units(void *arg, int64_t begin, int64_t end, int worker) {
 /* Where one of `shares` of the blocks begins. The thread that calls has run the host's code since the last product, and fetches
  * its weights anew; the others still have theirs. It takes three blocks where they take four. */
 static int64_t share_begin(int64_t blocks, int64_t share, int64_t shares) {
-  return share == 0 ? 0 : blocks * (4 * share - 1) / (4 * shares - 1);
+  return share == 0 ? 0 : (2 * blocks * (4 * share - 1) + 4 * shares - 1) / (2 * (4 * shares - 1)); /* to the nearest */
 }
 
 static void run_shares(void *arg, int64_t begin, int64_t end, int worker) {
