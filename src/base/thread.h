@@ -1,8 +1,8 @@
 /* Threads: the operating system's, wrapped thinly, and one loop that runs in parallel.
  *
- * There is one team of worker threads for the process. In normal builds it is OpenMP's, because oneDNN and frameworks
- * use the same one and two teams would fight for the cores; in sanitizer builds, which can't see into libgomp, and
- * under compilers without libgomp it is a small pool of our own.
+ * The loop runs on a team of our own, and near calls of libraries that have OpenMP's on theirs, because two teams would
+ * fight for the cores. In sanitizer builds, which can't see into libgomp, and under compilers without libgomp there is our
+ * own alone.
  */
 #ifndef HEADRACE_BASE_THREAD_H_
 #define HEADRACE_BASE_THREAD_H_
@@ -80,6 +80,8 @@ void hr_thread_count_set(int count);
 /* How many threads a library that opens OpenMP regions of its own takes when this thread calls it; gives the number
  * before. Without OpenMP: does nothing and gives `count`. */
 int hr_library_threads_set(int count);
+/* Said before a library is called that opens OpenMP regions of several threads. */
+void hr_library_enters(void);
 /* Cores that this process may run on. */
 int hr_core_count(void);
 

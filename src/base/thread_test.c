@@ -2,6 +2,8 @@
 #include "base/thread.h"
 
 #include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/dynlib.h"
 #include "hr_test.h"
@@ -100,6 +102,79 @@ HR_TEST(two_threads_can_loop_at_once) {
   HR_ASSERT_OK(hr_thread_start("looper", run_loops, NULL, &thread));
   run_loops(NULL);
   hr_thread_join(&thread);
+  hr_thread_count_set(0);
+}
+
+typedef struct relay {
+  int64_t values[4]; /* one for each share */
+  int64_t count;
+} relay;
+
+static void pass_on(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  relay *r = arg;
+  for (int64_t i = begin; i < end; i++) {
+    r->values[i] = (3 * r->values[i] + i) & 0xffff;
+  }
+}
+
+static void rotate(relay *r) {
+  int64_t first = r->values[0];
+  for (int64_t i = 0; i + 1 < r->count; i++) {
+    r->values[i] = r->values[i + 1];
+  }
+  r->values[r->count - 1] = first;
+}
+
+/* Each loop reads what another thread wrote in the one before; waits of all kinds lie between them. */
+HR_TEST(loops_see_what_loops_before_them_wrote) {
+  static const int64_t pauses_us[] = {0, 0, 0, 20, 300};
+  for (int threads = 2; threads <= 4; threads++) {
+    hr_thread_count_set(threads);
+    relay shared = {.count = threads}, alone = {.count = threads};
+    for (int i = 0; i < 2000; i++) {
+      hr_parallel_for(threads, 1, pass_on, &shared);
+      pass_on(&alone, 0, threads, 0);
+      rotate(&shared), rotate(&alone);
+      for (int k = 0; k < threads; k++) {
+        HR_ASSERT_EQ(shared.values[k], alone.values[k]);
+      }
+      if (i % 50 == 0) {
+        usleep((useconds_t)pauses_us[i / 50 % 5]);
+      }
+      if (i == 1000) {
+        hr_library_enters();
+      }
+    }
+  }
+  hr_thread_count_set(0);
+}
+
+/* A child has no workers of its parent's, wherever they were. */
+HR_TEST(a_child_of_fork_can_loop) {
+#ifdef __SANITIZE_THREAD__
+  HR_SKIP("the sanitizer lets no child of a process with threads start its own");
+#endif
+  hr_thread_count_set(3);
+  usleep(150000); /* away from the library that was said to be called: libgomp's team can't be forked */
+  for (int i = 0; i < 20; i++) {
+    static visit_log log;
+    memset(&log, 0, sizeof log);
+    hr_parallel_for(UNITS, 1, visit, &log);
+    usleep(i % 2 == 0 ? 0 : 300);
+    pid_t child = fork();
+    HR_ASSERT(child >= 0);
+    if (child == 0) {
+      memset(&log, 0, sizeof log);
+      alarm(20);
+      hr_parallel_for(UNITS, 1, visit, &log);
+      hr_parallel_for(UNITS, 1, visit, &log);
+      _exit(log.visits[0] == 2 && log.visits[UNITS - 1] == 2 ? 0 : 1);
+    }
+    int outcome = -1;
+    HR_ASSERT(waitpid(child, &outcome, 0) == child);
+    HR_ASSERT_EQ(outcome, 0);
+  }
   hr_thread_count_set(0);
 }
 

@@ -108,6 +108,7 @@ hr_status hr__lapack_open(void) {
 void hr__lapack_threads_begin(int count) {
   hr_mutex_lock(&threads_mutex);
   if (set_threads != NULL) {
+    hr_library_enters();
     set_threads(count);
   }
 }

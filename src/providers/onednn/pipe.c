@@ -418,6 +418,9 @@ hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace, vo
   hr_derived *weight = NULL;
   pipe_keeping keeping = hr__pipe_kept_begin(pipe, &weight);
   bind(pipe, args, workspace, weight);
+  if (pipe->thread_count > 1) {
+    hr_library_enters();
+  }
   int threads = hr_library_threads_set(pipe->thread_count), code = DNNL_SUCCESS;
   for (int i = 0; i < pipe->step_count && code == DNNL_SUCCESS; ++i) {
     if (is_due(pipe->steps[i].when, keeping)) {
