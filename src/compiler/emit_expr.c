@@ -120,9 +120,10 @@ static void emit_take(hr__emitter *e, hr_op op, hr_class cls) {
   unbind_class(e);
 }
 
-bool hr__emit_is_special(hr_op op) {
-  const char *real = hr_op_table(op)->real_text;
-  return real != NULL && strstr(real, "(special_") != NULL;
+bool hr__emit_is_special(const hr_instr *instr) {
+  const hr_op_row *row = hr_op_table(instr->op);
+  const char *text = text_of(instr->cls, row->integer_text, row->real_text, row->complex_text);
+  return text != NULL && strstr(text, "(special_") != NULL;
 }
 
 /* Long, and seldom needed: not in the prelude. */
@@ -146,7 +147,7 @@ void hr__emit_row_function(hr__emitter *e, const hr_instr *instr) {
     e->status = e->status != NULL ? e->status : hr__emit_unable(e->kernel, row->name);
     return;
   }
-  if (hr__emit_is_special(instr->op)) {
+  if (hr__emit_is_special(instr)) {
     emit_special_functions(e);
   }
   HR__EMIT(e, "#ifndef HR_OP_%s_%s\n#define HR_OP_%s_%s\n", row->name, name, row->name, name);

@@ -268,29 +268,6 @@ HR_SPECIAL_FN double hr_f64_special_log_ndtr(double x) {
   double t = x * 0.70710678118654752440;
   return x < -1 ? log(hr_f64_special_erfcx(-t) * 0.5) - t * t : log1p(-0.5 * erfc(t));
 }
-HR_SPECIAL_FN double hr_f64_special_entr(double x) {
-  return x != x ? x : (x > 0 ? -x * log(x) : (x == 0 ? 0 : -HR__F64_INFINITY));
-}
-HR_SPECIAL_FN double hr_f64_special_xlogy(double x, double y) {
-  return y != y ? y : (x == 0 ? 0 : x * log(y));
-}
-HR_SPECIAL_FN double hr_f64_special_xlog1py(double x, double y) {
-  return y != y ? y : (x == 0 ? 0 : x * log1p(y));
-}
-HR_SPECIAL_FN double hr_f64_special_logaddexp(double a, double b) {
-  double most = a != a || b != b ? HR__F64_NAN : (a > b ? a : b);
-  return a == b && hr_f64_abs(a) == HR__F64_INFINITY ? a : most + log1p(exp(-hr_f64_abs(a - b)));
-}
-HR_SPECIAL_FN double hr_f64_special_logaddexp2(double a, double b) {
-  double most = a != a || b != b ? HR__F64_NAN : (a > b ? a : b);
-  return a == b && hr_f64_abs(a) == HR__F64_INFINITY ? a
-                                                     : most + log1p(exp2(-hr_f64_abs(a - b))) * 1.44269504088896340736;
-}
-HR_SPECIAL_FN double hr_f64_special_sinc(double x) {
-  double angle = HR__PI * x;
-  return x == 0 ? 1 : sin(angle) / angle;
-}
-
 /* ---- Bessel functions ---- */
 
 /* exp(-scaled * |x|) * I_n(x) for n = 0, 1: the series (DLMF 10.25.2), above 30 the expansion (10.40.1). */
@@ -736,8 +713,6 @@ HR_SPECIAL_FN double hr_f64_special_sample_binomial(double count, double p, doub
   X(erfinv)                    \
   X(ndtri)                     \
   X(log_ndtr)                  \
-  X(entr)                      \
-  X(sinc)                      \
   X(i0)                        \
   X(i0e)                       \
   X(i1)                        \
@@ -757,10 +732,6 @@ HR_SPECIAL_FN double hr_f64_special_sample_binomial(double count, double p, doub
   X(zeta)                           \
   X(igamma)                         \
   X(igammac)                        \
-  X(xlogy)                          \
-  X(xlog1py)                        \
-  X(logaddexp)                      \
-  X(logaddexp2)                     \
   X(chebyshev_polynomial_t)         \
   X(chebyshev_polynomial_u)         \
   X(chebyshev_polynomial_v)         \

@@ -447,10 +447,39 @@ HR_VMATH_FN float hr_f32_log2(float x) {
 HR_VMATH_FN float hr_f32_log10(float x) {
   return (float)(hr__d_log((double)x) * 0x1.bcb7b1526e50ep-2);
 }
-HR_VMATH_FN float hr_f32_log1p(float x) {
-  double d = (double)x, a = d < 0.0 ? -d : d;
+HR_VMATH_FN double hr__d_log1p(double d) {
+  double a = d < 0.0 ? -d : d;
   double small = d * hr__f64_fma(d, hr__f64_fma(d, 1.0 / 3, -0.5), 1.0); /* 1 + d would drop bits of d */
-  return (float)(a < 0x1p-12 ? small : hr__d_log(1.0 + d));
+  return a < 0x1p-12 ? small : hr__d_log(1.0 + d);
+}
+HR_VMATH_FN float hr_f32_log1p(float x) {
+  return (float)hr__d_log1p((double)x);
+}
+HR_VMATH_FN float hr_f32_xlogy(float x, float y) {
+  float product = (float)((double)x * hr__d_log((double)y));
+  return y != y ? y : (x == 0.0f ? 0.0f : product);
+}
+HR_VMATH_FN float hr_f32_xlog1py(float x, float y) {
+  float product = (float)((double)x * hr__d_log1p((double)y));
+  return y != y ? y : (x == 0.0f ? 0.0f : product);
+}
+HR_VMATH_FN float hr_f32_entr(float x) {
+  float product = (float)(-(double)x * hr__d_log((double)x));
+  return x > 0.0f ? product : (x == 0.0f ? 0.0f : (x != x ? x : -HR__F32_INFINITY));
+}
+/* e^d for d <= 0, or NaN. */
+HR_VMATH_FN double hr__d_exp_negative(double d) {
+  return hr__d_exp(d < -700.0 ? -700.0 : d);
+}
+HR_VMATH_FN float hr_f32_logaddexp(float a, float b) {
+  double p = (double)a, q = (double)b, most = p > q ? p : q, least = p > q ? q : p; /* the sum has the NaN of either */
+  float sum = (float)(most + hr__d_log1p(hr__d_exp_negative(least - most)));
+  return (a == b) & (hr_f32_abs(a) == HR__F32_INFINITY) ? a : sum;
+}
+HR_VMATH_FN float hr_f32_logaddexp2(float a, float b) {
+  double p = (double)a, q = (double)b, most = p > q ? p : q, least = p > q ? q : p;
+  double more = hr__d_log1p(hr__d_exp_negative((least - most) * 0x1.62e42fefa39efp-1));
+  return (a == b) & (hr_f32_abs(a) == HR__F32_INFINITY) ? a : (float)(most + more * 0x1.71547652b82fep0);
 }
 HR_VMATH_FN float hr_f32_sin(float x) {
   uint64_t quarter;
@@ -463,6 +492,15 @@ HR_VMATH_FN float hr_f32_cos(float x) {
   double r = hr__d_reduce_angle(x, &quarter);
   double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r), y = (quarter & 1) ? s : c;
   return (float)(((quarter + 1) & 2) ? -y : y);
+}
+/* The angle is reduced before it is multiplied with pi; from 2^24 on x is even, and its sine 0. */
+HR_VMATH_FN float hr_f32_sinc(float x) {
+  double a = (double)hr_f32_abs(x), angle = a * 0x1.921fb54442d18p1, halves = a < 0x1p24 ? a + a : 0.0;
+  double t = halves + HR__F64_ROUNDER, r = (halves - (t - HR__F64_ROUNDER)) * 0x1.921fb54442d18p0;
+  uint64_t quarter = hr__f64_to_u64(t);
+  double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r), y = (quarter & 1) ? c : s;
+  float quotient = (float)(((quarter & 2) ? -y : y) / angle);
+  return x == 0.0f ? 1.0f : (x - x != 0.0f ? HR__F32_NAN : quotient);
 }
 HR_VMATH_FN float hr_f32_tan(float x) {
   uint64_t quarter;
@@ -654,6 +692,28 @@ HR_VMATH_FN double hr_f64_frexp_mantissa(double x) {
 HR_VMATH_FN double hr_f64_log_clamped(double x) {
   double y = log(x);
   return y < -100.0 ? -100.0 : y;
+}
+HR_VMATH_FN double hr_f64_xlogy(double x, double y) {
+  return y != y ? y : (x == 0 ? 0 : x * log(y));
+}
+HR_VMATH_FN double hr_f64_xlog1py(double x, double y) {
+  return y != y ? y : (x == 0 ? 0 : x * log1p(y));
+}
+HR_VMATH_FN double hr_f64_entr(double x) {
+  return x != x ? x : (x > 0 ? -x * log(x) : (x == 0 ? 0 : -HR__F64_INFINITY));
+}
+HR_VMATH_FN double hr_f64_logaddexp(double a, double b) {
+  double most = a != a || b != b ? HR__F64_NAN : (a > b ? a : b);
+  return a == b && hr_f64_abs(a) == HR__F64_INFINITY ? a : most + log1p(exp(-hr_f64_abs(a - b)));
+}
+HR_VMATH_FN double hr_f64_logaddexp2(double a, double b) {
+  double most = a != a || b != b ? HR__F64_NAN : (a > b ? a : b);
+  double more = log1p(exp2(-hr_f64_abs(a - b))) * 1.44269504088896340736;
+  return a == b && hr_f64_abs(a) == HR__F64_INFINITY ? a : most + more;
+}
+HR_VMATH_FN double hr_f64_sinc(double x) {
+  double angle = 3.14159265358979323846264338327950288 * x;
+  return x == 0 ? 1 : sin(angle) / angle;
 }
 HR_VMATH_FN double hr_f64_gelu_tanh_slope(double x) {
   double square = x * x, cube = square * x;

@@ -64,6 +64,12 @@ REF_FN double ref_log_clamped(double x) {
   REF_REAL_1(cls, T, erf, erf(x))                                                                \
   REF_REAL_1(cls, T, erfc, erfc(x))                                                              \
   REF_REAL_1(cls, T, sigmoid, ref_sigmoid(x))                                                    \
+  REF_REAL_1(cls, T, entr, hr_f64_entr(x))                                                       \
+  REF_REAL_1(cls, T, sinc, hr_f64_sinc(x))                                                       \
+  REF_REAL_2(cls, T, xlogy, hr_f64_xlogy(x, y))                                                  \
+  REF_REAL_2(cls, T, xlog1py, hr_f64_xlog1py(x, y))                                              \
+  REF_REAL_2(cls, T, logaddexp, hr_f64_logaddexp(x, y))                                          \
+  REF_REAL_2(cls, T, logaddexp2, hr_f64_logaddexp2(x, y))                                        \
   REF_REAL_1(cls, T, log_clamped, ref_log_clamped(x))                                            \
   /* d/dx of x/2 (1 + tanh(k (x + a x^3))), as torch: NaN where x^2 overflows */                 \
   REF_FN T ref_##cls##_gelu_tanh_slope(T x) {                                                    \

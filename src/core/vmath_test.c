@@ -226,6 +226,39 @@ HR_TEST(binary_f32_functions_are_near_libm) {
   HR_ASSERT(worst_pow <= 0.51 && worst_atan2 <= 0.51 && worst_hypot <= 0.51);
 }
 
+static void check_near(const char *name, float a, float b, float actual, double expected) {
+  bool same = (isnan(actual) && isnan(expected)) || (double)actual == (double)(float)expected;
+  if (!same && !(ulps(actual, expected) <= 0.51) && !(fabs((double)actual - expected) <= 1e-9)) { /* sums may cancel */
+    HR_FAIL("%s(%a, %a) = %a, expected %a", name, (double)a, (double)b, (double)actual, expected);
+  }
+}
+
+/* Logarithms of sums and products with logarithms, against the C library; the sine of multiples of pi against whole angles. */
+HR_TEST(composed_f32_functions_are_near_libm) {
+  static const float specials[] = {0.0f, -0.0f,  1.0f,  -1.0f,  INFINITY, -INFINITY,
+                                   NAN,  1e-45f, 3e38f, -3e38f, 1e-7f,    16777216.0f};
+  uint32_t state = 1;
+  for (int i = 0; i < 300000; ++i) {
+    uint32_t first = state = state * 1664525u + 1013904223u, second = state = state * 1664525u + 1013904223u;
+    float a = hr__u32_to_f32(first), b = hr__u32_to_f32(second);
+    if (i % 3 == 0) { /* of usual size, and near each other */
+      a = (float)(int32_t)first * 0x1p-27f, b = a + (float)(int32_t)second * 0x1p-26f;
+    } else if (i < 300) {
+      a = specials[i % 12], b = specials[i / 12 % 12];
+    }
+    check_near("logaddexp", a, b, hr_f32_logaddexp(a, b), hr_f64_logaddexp((double)a, (double)b));
+    check_near("logaddexp2", a, b, hr_f32_logaddexp2(a, b), hr_f64_logaddexp2((double)a, (double)b));
+    check_near("xlogy", a, b, hr_f32_xlogy(a, b), hr_f64_xlogy((double)a, (double)b));
+    check_near("xlog1py", a, b, hr_f32_xlog1py(a, b), hr_f64_xlog1py((double)a, (double)b));
+    check_near("entr", a, a, hr_f32_entr(a), hr_f64_entr((double)a));
+    if (!(fabsf(a) >= 1e4f)) { /* an angle in f64 has an error of its own */
+      check_near("sinc", a, a, hr_f32_sinc(a), hr_f64_sinc((double)a));
+    }
+  }
+  HR_ASSERT(isnan(hr_f32_sinc(INFINITY)) && isnan(hr_f32_sinc(-INFINITY)) && isnan(hr_f32_sinc(NAN)));
+  HR_ASSERT(hr_f32_sinc(0.0f) == 1 && hr_f32_sinc(1e20f) == 0 && hr_f32_sinc(3.0f) == 0);
+}
+
 /* Python's and torch's results. */
 HR_TEST(division_rounds_as_torch_does) {
   HR_ASSERT_NEAR(hr_f32_div_floor(7, 2), 3, 0);
