@@ -243,6 +243,8 @@ typedef enum hr_op {
   HR_OP_ARANGE,                         /* scalars: start, step; out: y (rank 1) */
   HR_OP_EYE,                            /* out: y [R, C] */
   HR_OP_CUMSUM,                         /* in: x; ints: dim; out: y */
+  HR_OP_CUMPROD,                        /* in: x; ints: dim; out: y */
+  HR_OP_LOGCUMSUMEXP,                   /* in: x; ints: dim; out: y; the log of running sums of exp(x) */
   HR_OP_DROPOUT,                        /* in: x; scalars: p, seed, offset; out: y, mask (bool) */
   HR_OP_UNIFORM,                        /* scalars: from, to, seed, offset; out: y */
   HR_OP_NORMAL,                         /* in: mean?, std? (broadcast to out); scalars: mean, std, seed, offset; out: y */

@@ -272,6 +272,8 @@ HR_TEST(index_maps) {
   PASS(TRI, "f32[2,3]", "f32[2,3]", "1", 1);
   PASS(ARANGE, "", "i64[5]", "", 2);
   PASS(CUMSUM, "f32", "f32", "0", 0);
+  PASS(CUMPROD, "f32", "f32", "0", 0);
+  PASS(LOGCUMSUMEXP, "f32", "f32", "0", 0);
 }
 
 HR_TEST(random_fills_cells_attention_optimizers) {

@@ -8,6 +8,8 @@
  * Scattering nodes name the dims along which two elements may hit the same place; those run in order, so that sums are
  * reproducible and the last of several plain writes wins.
  */
+#include <math.h>
+
 #include "core/dtype.h"
 #include "core/lower.h"
 
@@ -376,7 +378,7 @@ hr_status hr__lower_arange(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
-/* ---- running sums ---- */
+/* ---- running sums and products ---- */
 
 enum { CUMSUM_DIRECT_MAX = 64 };
 
@@ -388,14 +390,16 @@ static void cumsum_direct(hr_builder *b, hr_operand x, hr_operand y, int dim) {
   hr_emit_reduce(b, HR_OP_SUM, hr_view_insert(b, y, dim + 1, 1), triangle, 1u << (dim + 1));
 }
 
-/* Doubling (Hillis and Steele): after step k every element is the sum of the 2^k elements that end with it. */
-static void cumsum_doubling(hr_builder *b, hr_operand x, hr_operand y, int dim) {
+/* Doubling (Hillis and Steele): after step k every element is the sum of the 2^k elements that end with it. `none` changes nothing,
+ * and stands for what would be before the first element. */
+static void doubling(hr_builder *b, hr_op op, double none, hr_operand x, hr_operand y, int dim) {
   int64_t n = x.dims[dim], strides[HR_RANK_MAX] = {0};
   strides[dim] = 1;
   for (int64_t distance = 1; distance < n && hr_is_present(x); distance *= 2) {
     hr_operand next = distance * 2 >= n ? y : hr_build_temp_like(b, y, hr__wide(y.dtype));
     hr_operand before = hr_view_strided(b, x, x.rank, x.dims, x.strides, x.offset - distance * x.strides[dim]);
-    hr_emit2(b, HR_OP_ADD, next, x, hr_view_bound(b, before, -distance, strides, n));
+    before = hr_view_bound(b, before, -distance, strides, n);
+    hr_emit2(b, op, next, x, none != 0 ? hr_view_fill(b, before, hr_build_f64(b, none)) : before);
     x = next;
   }
 }
@@ -411,7 +415,28 @@ hr_status hr__lower_cumsum(hr_builder *b, const hr_node *node) {
   } else if (x.dims[dim] <= CUMSUM_DIRECT_MAX && x.rank < HR_RANK_MAX) {
     cumsum_direct(b, x, y, dim);
   } else {
-    cumsum_doubling(b, x, y, dim);
+    doubling(b, HR_OP_ADD, 0, x, y, dim);
   }
   return HR_OK;
+}
+
+static hr_status scan(hr_builder *b, const hr_node *node, hr_op op, double none) {
+  hr_operand x = at_least_vector(b, hr_node_input(node, 0)), y = at_least_vector(b, hr_node_output(node, 0));
+  int dim = (int)node->ints[0];
+  if (hr_operand_count(x) == 0 || hr_operand_count(y) == 0) {
+    return HR_OK;
+  }
+  if (x.dims[dim] == 1) {
+    hr_emit1(b, HR_OP_COPY, y, x);
+  } else {
+    doubling(b, op, none, x, y, dim);
+  }
+  return HR_OK;
+}
+
+hr_status hr__lower_cumprod(hr_builder *b, const hr_node *node) {
+  return scan(b, node, HR_OP_MUL, 1);
+}
+hr_status hr__lower_logcumsumexp(hr_builder *b, const hr_node *node) {
+  return scan(b, node, HR_OP_LOGADDEXP, -INFINITY);
 }

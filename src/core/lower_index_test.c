@@ -363,6 +363,32 @@ HR_TEST(cumsum_of_every_length) {
   }
 }
 
+/* Products and sums of exponentials of lengths around powers of two, also in place. */
+HR_TEST(running_products_and_sums_of_exponentials) {
+  static const int64_t lengths[] = {1, 2, 3, 4, 5, 31, 33, 100};
+  for (int i = 0; i < 16; ++i) {
+    const int64_t n = lengths[i / 2];
+    float x[200], y[200], z[200];
+    for (int64_t k = 0; k < 2 * n; ++k) {
+      x[k] = k / 2 % 9 == 0 ? 2.0f : k % 3 == 0 ? -1.0f : 1.0f;
+      z[k] = y[k] = x[k];
+    }
+    bench t = bench_begin();
+    hr_operand from = TENSOR(&t, F32, x, n, 2), product = TENSOR(&t, F32, y, n, 2), sum = TENSOR(&t, F32, z, n, 2);
+    bench_record(&t, HR_OP_CUMPROD, INPUTS(i % 2 == 0 ? from : product), OUTPUTS(product), INTS(0), NO_SCALARS);
+    bench_record(&t, HR_OP_LOGCUMSUMEXP, INPUTS(i % 2 == 0 ? from : sum), OUTPUTS(sum), INTS(0), NO_SCALARS);
+    HR_ASSERT_OK(bench_run(&t));
+    for (int64_t j = 0; j < 2; ++j) {
+      double expected = 1, exponentials = 0;
+      for (int64_t k = 0; k < n; ++k) {
+        expected *= x[2 * k + j], exponentials += exp(x[2 * k + j]);
+        HR_ASSERT_NEAR(y[2 * k + j], expected, 0);
+        HR_ASSERT_NEAR(z[2 * k + j], log(exponentials), 2e-6);
+      }
+    }
+  }
+}
+
 HR_TEST(cumsum_counts_booleans_and_works_in_place) {
   uint8_t flags[100];
   int64_t counts[100], numbers[100];
@@ -399,6 +425,7 @@ HR_TEST(lowering_survives_failing_allocations) {
   bench_record(&t, HR_OP_CUMSUM, INPUTS(vector), OUTPUTS(sums), INTS(0), NO_SCALARS);
   bench_record(&t, HR_OP_CUMSUM, INPUTS(TENSOR(&t, F32, x, 1, 0)), OUTPUTS(TENSOR(&t, F32, y, 1, 0)), INTS(0),
                NO_SCALARS);
+  bench_record(&t, HR_OP_CUMPROD, INPUTS(vector), OUTPUTS(sums), INTS(0), NO_SCALARS);
   bench_record(&t, HR_OP_PAD, INPUTS(TENSOR(&t, F32, x, 4)), OUTPUTS(TENSOR(&t, F32, y, 6)), INTS(1, 1),
                SCALARS(F64(1)));
   bench_record(&t, HR_OP_TRI, INPUTS(matrix), OUTPUTS(matrix), INTS(1), SCALARS(I64(0)));

@@ -471,10 +471,13 @@ HR_VMATH_FN float hr_f32_entr(float x) {
 HR_VMATH_FN double hr__d_exp_negative(double d) {
   return hr__d_exp(d < -700.0 ? -700.0 : d);
 }
+HR_VMATH_FN double hr__d_logaddexp(double a, double b) {
+  double most = a > b ? a : b, least = a > b ? b : a; /* the sum has the NaN of either */
+  double sum = most + hr__d_log1p(hr__d_exp_negative(least - most));
+  return (a == b) & ((a == HR__F64_INFINITY) | (a == -HR__F64_INFINITY)) ? a : sum;
+}
 HR_VMATH_FN float hr_f32_logaddexp(float a, float b) {
-  double p = (double)a, q = (double)b, most = p > q ? p : q, least = p > q ? q : p; /* the sum has the NaN of either */
-  float sum = (float)(most + hr__d_log1p(hr__d_exp_negative(least - most)));
-  return (a == b) & (hr_f32_abs(a) == HR__F32_INFINITY) ? a : sum;
+  return (float)hr__d_logaddexp((double)a, (double)b);
 }
 HR_VMATH_FN float hr_f32_logaddexp2(float a, float b) {
   double p = (double)a, q = (double)b, most = p > q ? p : q, least = p > q ? q : p;

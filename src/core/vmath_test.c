@@ -235,8 +235,8 @@ static void check_near(const char *name, float a, float b, float actual, double 
 
 /* Logarithms of sums and products with logarithms, against the C library; the sine of multiples of pi against whole angles. */
 HR_TEST(composed_f32_functions_are_near_libm) {
-  static const float specials[] = {0.0f, -0.0f,  1.0f,  -1.0f,  INFINITY, -INFINITY,
-                                   NAN,  1e-45f, 3e38f, -3e38f, 1e-7f,    16777216.0f};
+  static const float limits[] = {0.0f, -0.0f,  1.0f,  -1.0f,  INFINITY, -INFINITY,
+                                 NAN,  1e-45f, 3e38f, -3e38f, 1e-7f,    16777216.0f};
   uint32_t state = 1;
   for (int i = 0; i < 300000; ++i) {
     uint32_t first = state = state * 1664525u + 1013904223u, second = state = state * 1664525u + 1013904223u;
@@ -244,7 +244,7 @@ HR_TEST(composed_f32_functions_are_near_libm) {
     if (i % 3 == 0) { /* of usual size, and near each other */
       a = (float)(int32_t)first * 0x1p-27f, b = a + (float)(int32_t)second * 0x1p-26f;
     } else if (i < 300) {
-      a = specials[i % 12], b = specials[i / 12 % 12];
+      a = limits[i % 12], b = limits[i / 12 % 12];
     }
     check_near("logaddexp", a, b, hr_f32_logaddexp(a, b), hr_f64_logaddexp((double)a, (double)b));
     check_near("logaddexp2", a, b, hr_f32_logaddexp2(a, b), hr_f64_logaddexp2((double)a, (double)b));

@@ -396,37 +396,72 @@ static void put_number(tensor *t, int64_t i, double value) {
   }
 }
 
-/* [outer, n, inner] along the middle, element by element in double: every sum of these numbers is exact, but where it is stored. */
-static void try_cumsum(hr_dtype dtype, hr_dtype result, int64_t outer, int64_t n, int64_t inner) {
+/* [outer, n, inner] along the middle, element by element in double: every sum of these numbers is exact, but where it is stored, and
+ * every product. */
+static void try_scan(hr_op op, hr_dtype dtype, hr_dtype result, int64_t outer, int64_t n, int64_t inner) {
   int64_t dims[3] = {outer, n, inner};
   tensor x = make_tensor(dtype, 3, dims), y = make_tensor(result, 3, dims), expected = make_tensor(result, 3, dims);
   for (int64_t i = 0; i < count_of(&x); ++i) {
-    put_number(&x, i, dtype == HR_DTYPE_BOOL ? (double)(random_bits() % 2) : (double)(random_bits() % 100));
+    double sign_or_two = i / inner % 97 == 0 ? 2 : dtype != HR_DTYPE_U8 && random_bits() % 2 == 0 ? -1 : 1;
+    double number = op == HR_OP_CUMPROD ? sign_or_two : (double)(random_bits() % 100);
+    put_number(&x, i, dtype == HR_DTYPE_BOOL ? (double)(random_bits() % 2) : number);
   }
-  run_row(HR_OP_CUMSUM, 1, &x, 1, &y, 1, (int64_t[]){1});
+  run_row(op, 1, &x, 1, &y, 1, (int64_t[]){1});
   for (int64_t line = 0; line < outer * inner; ++line) {
     int64_t start = line / inner * n * inner + line % inner;
-    double sum = 0;
+    double so_far = op == HR_OP_CUMPROD;
     for (int64_t k = 0; k < n; ++k) {
-      sum += number_of(&x, start + k * inner);
-      put_number(&expected, start + k * inner, sum);
+      double number = number_of(&x, start + k * inner);
+      so_far = op == HR_OP_CUMPROD ? so_far * number : so_far + number;
+      put_number(&expected, start + k * inner, so_far);
     }
   }
   HR_ASSERT_BYTES_EQ(y.bytes, expected.bytes, bytes_of(&y));
   free_tensor(&x), free_tensor(&y), free_tensor(&expected);
 }
 
-HR_TEST(running_sums_of_lines_and_columns) {
+/* Sums of exponentials, against long double; they never cancel. */
+static void try_logcumsumexp(hr_dtype dtype, double bound, int64_t outer, int64_t n, int64_t inner) {
+  int64_t dims[3] = {outer, n, inner};
+  tensor x = make_tensor(dtype, 3, dims), y = make_tensor(dtype, 3, dims);
+  for (int64_t i = 0; i < count_of(&x); ++i) {
+    put_number(&x, i, i % 41 == 0 ? -HUGE_VAL : (double)(random_bits() % 4000) * 0.01 - 20);
+  }
+  run_row(HR_OP_LOGCUMSUMEXP, 1, &x, 1, &y, 1, (int64_t[]){1});
+  for (int64_t line = 0; line < outer * inner; ++line) {
+    int64_t start = line / inner * n * inner + line % inner;
+    long double sum = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      sum += expl((long double)number_of(&x, start + k * inner));
+      double expected = (double)logl(sum), actual = number_of(&y, start + k * inner);
+      HR_ASSERT(actual == expected || fabs(actual - expected) <= bound * fmax(1, fabs(expected)));
+    }
+  }
+  free_tensor(&x), free_tensor(&y);
+}
+
+HR_TEST(running_sums_of_exponentials) {
+  try_logcumsumexp(HR_DTYPE_F32, 1e-7, 1, 1000, 1);
+  try_logcumsumexp(HR_DTYPE_F32, 1e-7, 3, 256, 21);
+  try_logcumsumexp(HR_DTYPE_F64, 1e-14, 37, 300, 1);
+  try_logcumsumexp(HR_DTYPE_BF16, 0.004, 2, 300, 16);
+  try_logcumsumexp(HR_DTYPE_F16, 0.0005, 5, 256, 3);
+}
+
+HR_TEST(running_sums_and_products_of_lines_and_columns) {
+  static const hr_op ops[] = {HR_OP_CUMSUM, HR_OP_CUMPROD};
   static const hr_dtype types[][2] = {{HR_DTYPE_F32, HR_DTYPE_F32},  {HR_DTYPE_F64, HR_DTYPE_F64},
                                       {HR_DTYPE_F16, HR_DTYPE_F16},  {HR_DTYPE_BF16, HR_DTYPE_BF16},
                                       {HR_DTYPE_BOOL, HR_DTYPE_I64}, {HR_DTYPE_U8, HR_DTYPE_I64},
                                       {HR_DTYPE_I32, HR_DTYPE_I64},  {HR_DTYPE_I64, HR_DTYPE_I64}};
-  for (size_t i = 0; i < sizeof types / sizeof *types; ++i) {
-    try_cumsum(types[i][0], types[i][1], 1, 256, 1);
-    try_cumsum(types[i][0], types[i][1], 37, 300, 1);
-    try_cumsum(types[i][0], types[i][1], 1, 1025, 33);
-    try_cumsum(types[i][0], types[i][1], 3, 321, 16);
-    try_cumsum(types[i][0], types[i][1], 5, 270, 7);
+  for (size_t i = 0; i < 2 * sizeof types / sizeof *types; ++i) {
+    hr_op op = ops[i % 2];
+    hr_dtype from = types[i / 2][0], to = types[i / 2][1];
+    try_scan(op, from, to, 1, 256, 1);
+    try_scan(op, from, to, 37, 300, 1);
+    try_scan(op, from, to, 1, 1025, 33);
+    try_scan(op, from, to, 3, 321, 16);
+    try_scan(op, from, to, 5, 270, 7);
   }
 }
 

@@ -581,7 +581,8 @@ static void add_embedding_backward(hr__maker *m) {
 static void add_triangle_or_sum(hr__maker *m) {
   bool is_sum = hr__chance(m, 2);
   hr_operand x = hr__any_tensor(m, is_sum, 2);
-  hr__draft draft = hr__begin(is_sum ? HR_OP_CUMSUM : HR_OP_TRI);
+  static const hr_op scans[] = {HR_OP_CUMSUM, HR_OP_CUMSUM, HR_OP_CUMPROD};
+  hr__draft draft = hr__begin(is_sum ? HR__PICK_FROM(m, scans) : HR_OP_TRI);
   hr__in(&draft, x);
   if (is_sum) {
     int dim = hr__pick(m, x.rank);

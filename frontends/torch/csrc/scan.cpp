@@ -1,7 +1,4 @@
 // scan.cpp: running products and sums of exponentials, distances, and reductions that are made of others.
-//
-// A scan doubles (Hillis and Steele): after step k every element has combined the 2^k elements that end with it. All steps are
-// element-wise, so every device has them, and the order depends on the length alone.
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -13,45 +10,26 @@
 #include "kernels.h"
 
 namespace headrace {
-namespace {
 
-// combine(later, earlier) of what has been combined so far, along `dim`.
-template <class Combine> Tensor doubled(Tensor x, int64_t dim, Combine combine) {
-  int64_t size = x.dim() == 0 ? 1 : x.size(dim);
-  for (int64_t distance = 1; distance < size; distance *= 2) {
-    Tensor next = new_like(x);
-    copy_on_device(x.narrow(dim, 0, distance), next.narrow(dim, 0, distance));
-    int64_t rest = size - distance;
-    copy_on_device(combine(x.narrow(dim, distance, rest), x.narrow(dim, 0, rest)), next.narrow(dim, distance, rest));
-    x = next;
+static Tensor scan(Result result, hr_op op, const Tensor &self, int64_t dim, ScalarType type) {
+  int64_t along = at::maybe_wrap_dim(dim, self.dim());
+  Tensor out = result.begin(self.sizes(), type, {self});
+  if (out.numel() > 0) {
+    Record record(op);
+    record.in(self).ints({along}).out(out).run();
   }
-  return x;
+  return result.end(out);
 }
-
-// Halves are combined in f32, and rounded at the end.
-ScalarType wide(ScalarType type) {
-  return is_half(type) ? ScalarType::Float : type;
-}
-
-} // namespace
 
 Tensor cumprod(Result result, const Tensor &self, int64_t dim, std::optional<ScalarType> dtype) {
   ScalarType type = scan_type(result, self, dtype);
-  int64_t along = at::maybe_wrap_dim(dim, self.dim());
-  auto times = [](const Tensor &later, const Tensor &earlier) { return earlier * later; };
-  Tensor values = self.numel() == 0 ? to_type(self, type) : doubled(to_type(self, wide(type)), along, times);
-  return result.exact_if(true).give(to_type(values, type), self);
+  return scan(result.exact_if(true), HR_OP_CUMPROD, self, dim, type);
 }
 
 Tensor logcumsumexp(Result result, const Tensor &self, int64_t dim) {
-  int64_t along = at::maybe_wrap_dim(dim, self.dim());
   TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(self.scalar_type()) || self.is_complex(),
                               "\"logcumsumexp_out_cpu\" not implemented for '", self.scalar_type(), "'");
-  auto add = [](const Tensor &later, const Tensor &earlier) {
-    return pointwise(Result::fresh(), HR_OP_LOGADDEXP, Rule::Same, earlier, later);
-  };
-  Tensor values = self.numel() == 0 ? self : doubled(to_type(self, wide(self.scalar_type())), along, add);
-  return result.give(to_type(values, self.scalar_type()), self);
+  return scan(result, HR_OP_LOGCUMSUMEXP, self, dim, self.scalar_type());
 }
 
 Tensor trace(const Tensor &self) {

@@ -1,4 +1,4 @@
-/* host.c: the provider of library rows that are written in this folder, and of a composite that loops are slow at. No library
+/* host.c: the provider of library rows that are written in this folder, and of composites that loops are slow at. No library
  * is opened.
  */
 #include "providers/host/host.h"
@@ -11,6 +11,8 @@ static const hr__library_row rows[] = {
     {HR_OP_CUMMAX, hr__line_supports, NULL, hr__cummax_run, NULL},
     {HR_OP_CUMMIN, hr__line_supports, NULL, hr__cummin_run, NULL},
     {HR_OP_CUMSUM, hr__scan_supports, NULL, hr__scan_run, NULL},
+    {HR_OP_CUMPROD, hr__scan_supports, NULL, hr__scan_run, NULL},
+    {HR_OP_LOGCUMSUMEXP, hr__scan_supports, NULL, hr__scan_run, NULL},
     {HR_OP_SEARCH, hr__search_supports, NULL, hr__search_run, NULL},
     {HR_OP_UNIQUE, hr__unique_supports, hr__unique_scratch, hr__unique_run, NULL},
     {HR_OP_LU_PERMUTATION, hr__permutation_supports, NULL, hr__permutation_run, NULL},

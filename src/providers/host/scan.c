@@ -1,7 +1,8 @@
-/* scan.c: running sums of long lines, one element after the other: in double precision, or in 64-bit integers.
+/* scan.c: running sums, products and sums of exponentials of long lines, one element after the other: in double precision, or in
+ * 64-bit integers.
  *
- * CUMSUM is a composite: what is not supported here, and every other device, has its loops, which double distances. Operands lie
- * as they like. Several lines are summed at once, side by side in a tile that stays in the first cache, so that the latency of an
+ * The rows are composites: what is not supported here, and every other device, has its loops, which double distances. Operands lie
+ * as they like. Several lines are walked at once, side by side in a tile that stays in the first cache, so that the latency of an
  * addition does not matter; the order within a line is the same however many there are.
  */
 #include "core/convert.h"
@@ -33,7 +34,8 @@ static bool is_integer(hr_dtype dtype) {
 
 bool hr__scan_supports(const hr_node *node) {
   const hr_operand *x = &node->inputs[0], *y = &node->outputs[0];
-  bool fits = (is_real(x->dtype) && y->dtype == x->dtype) || (is_integer(x->dtype) && y->dtype == HR_DTYPE_I64);
+  bool fits = (is_real(x->dtype) && y->dtype == x->dtype) ||
+              (is_integer(x->dtype) && y->dtype == HR_DTYPE_I64 && node->op != HR_OP_LOGCUMSUMEXP);
   return fits && x->kind == HR_OPERAND_VALUE && x->rank > 0 && x->rank == y->rank && x->dims[node->ints[0]] >= LINE_MIN;
 }
 
@@ -111,38 +113,52 @@ MAKE(write, I64, int64_t, WRITE_INTEGER)
     write_##D(y, at, steps, tile); \
     break;
 
-/* Adds the rows of a tile up, from the sums so far, which it leaves there. The usual numbers of lines are literals: then sums stay
- * in registers. Integers wrap, as unsigned ones do. */
-#define ADD_UP(TYPE, SUM)                                                                       \
-  static inline void add_up_##TYPE(SUM *sums, TYPE *tile, int64_t steps, const int64_t count) { \
-    SUM now[LINES];                                                                             \
-    for (int64_t i = 0; i < count; ++i) {                                                       \
-      now[i] = sums[i];                                                                         \
-    }                                                                                           \
-    for (int64_t k = 0; k < steps; ++k) {                                                       \
-      for (int64_t i = 0; i < count; ++i) {                                                     \
-        now[i] += (SUM)tile[k * count + i];                                                     \
-        tile[k * count + i] = (TYPE)now[i];                                                     \
-      }                                                                                         \
-    }                                                                                           \
-    for (int64_t i = 0; i < count; ++i) {                                                       \
-      sums[i] = now[i];                                                                         \
-    }                                                                                           \
-  }                                                                                             \
-  static void add_up_lines_##TYPE(SUM *sums, TYPE *tile, int64_t steps, int64_t count) {        \
-    if (count == LINES) {                                                                       \
-      add_up_##TYPE(sums, tile, steps, LINES);                                                  \
-    } else if (count == 1) {                                                                    \
-      add_up_##TYPE(sums, tile, steps, 1);                                                      \
-    } else {                                                                                    \
-      add_up_##TYPE(sums, tile, steps, count);                                                  \
-    }                                                                                           \
+/* Combines the rows of a tile, from the results so far, which it leaves there. The usual numbers of lines are literals: then results
+ * stay in registers. Integers wrap, as unsigned ones do. */
+#define COMBINE(NAME, TYPE, SUM, EXPRESSION)                                                   \
+  static inline void NAME##_all(SUM *so_far, TYPE *tile, int64_t steps, const int64_t count) { \
+    SUM now[LINES];                                                                            \
+    for (int64_t i = 0; i < count; ++i) {                                                      \
+      now[i] = so_far[i];                                                                      \
+    }                                                                                          \
+    for (int64_t k = 0; k < steps; ++k) {                                                      \
+      for (int64_t i = 0; i < count; ++i) {                                                    \
+        const SUM a = now[i], b = (SUM)tile[k * count + i];                                    \
+        now[i] = EXPRESSION;                                                                   \
+        tile[k * count + i] = (TYPE)now[i];                                                    \
+      }                                                                                        \
+    }                                                                                          \
+    for (int64_t i = 0; i < count; ++i) {                                                      \
+      so_far[i] = now[i];                                                                      \
+    }                                                                                          \
+  }                                                                                            \
+  static void NAME(SUM *so_far, TYPE *tile, int64_t steps, int64_t count) {                    \
+    if (count == LINES) {                                                                      \
+      NAME##_all(so_far, tile, steps, LINES);                                                  \
+    } else if (count == 1) {                                                                   \
+      NAME##_all(so_far, tile, steps, 1);                                                      \
+    } else {                                                                                   \
+      NAME##_all(so_far, tile, steps, count);                                                  \
+    }                                                                                          \
   }
-ADD_UP(double, double)
-ADD_UP(int64_t, uint64_t)
+COMBINE(add_reals, double, double, a + b)
+COMBINE(multiply_reals, double, double, a *b)
+COMBINE(add_exponentials, double, double, hr__d_logaddexp(a, b))
+COMBINE(add_exponentials_exactly, double, double, hr_f64_logaddexp(a, b))
+COMBINE(add_integers, int64_t, uint64_t, a + b)
+COMBINE(multiply_integers, int64_t, uint64_t, a *b)
 
-static void scan_reals(const bundle *x, const bundle *y, int64_t length) {
-  double tile[STEPS * LINES], sums[LINES] = {0};
+typedef void (*combine_reals)(double *so_far, double *tile, int64_t steps, int64_t count);
+
+static void scan_reals(hr_op op, const bundle *x, const bundle *y, int64_t length) {
+  const combine_reals combine = op == HR_OP_CUMSUM         ? add_reals
+                                : op == HR_OP_CUMPROD      ? multiply_reals
+                                : x->dtype == HR_DTYPE_F64 ? add_exponentials_exactly
+                                                           : add_exponentials;
+  double tile[STEPS * LINES], so_far[LINES];
+  for (int i = 0; i < LINES; ++i) {
+    so_far[i] = op == HR_OP_CUMSUM ? 0 : op == HR_OP_CUMPROD ? 1 : -HR__F64_INFINITY;
+  }
   for (int64_t at = 0; at < length; at += STEPS) {
     int64_t steps = length - at < STEPS ? length - at : STEPS;
     switch (x->dtype) {
@@ -150,7 +166,7 @@ static void scan_reals(const bundle *x, const bundle *y, int64_t length) {
       default:
         return;
     }
-    add_up_lines_double(sums, tile, steps, x->count);
+    combine(so_far, tile, steps, x->count);
     switch (y->dtype) {
       REALS(WRITE_CASE)
       default:
@@ -159,9 +175,12 @@ static void scan_reals(const bundle *x, const bundle *y, int64_t length) {
   }
 }
 
-static void scan_integers(const bundle *x, const bundle *y, int64_t length) {
+static void scan_integers(hr_op op, const bundle *x, const bundle *y, int64_t length) {
   int64_t tile[STEPS * LINES];
-  uint64_t sums[LINES] = {0};
+  uint64_t so_far[LINES];
+  for (int i = 0; i < LINES; ++i) {
+    so_far[i] = op == HR_OP_CUMPROD;
+  }
   for (int64_t at = 0; at < length; at += STEPS) {
     int64_t steps = length - at < STEPS ? length - at : STEPS;
     switch (x->dtype) {
@@ -169,7 +188,7 @@ static void scan_integers(const bundle *x, const bundle *y, int64_t length) {
       default:
         return;
     }
-    add_up_lines_int64_t(sums, tile, steps, x->count);
+    (op == HR_OP_CUMPROD ? multiply_integers : add_integers)(so_far, tile, steps, x->count);
     write_I64(y, at, steps, tile);
   }
 }
@@ -183,9 +202,9 @@ static hr_status scan_lines(const hr__library_call *call, int64_t begin, int64_t
     bundle from = bundle_of(x, call->inputs[0].data, dim, line, count);
     bundle to = bundle_of(y, call->outputs[0].data, dim, line, count);
     if (is_real(x->dtype)) {
-      scan_reals(&from, &to, x->dims[dim]);
+      scan_reals(call->node->op, &from, &to, x->dims[dim]);
     } else {
-      scan_integers(&from, &to, x->dims[dim]);
+      scan_integers(call->node->op, &from, &to, x->dims[dim]);
     }
   }
   return HR_OK;
