@@ -174,6 +174,57 @@ void hr__order_fill_least(hr__order *order, hr_dtype dtype, const void *line, bo
   }
 }
 
+static int bin_shift(int key_bits) {
+  return key_bits > HR__ORDER_BIN_BITS ? key_bits - HR__ORDER_BIN_BITS : 0;
+}
+
+void hr__order_count(hr_dtype dtype, const void *line, int64_t count, uint32_t *out_counts, int64_t *out_nans) {
+  int64_t nans = 0;
+  memset(out_counts, 0, (sizeof *out_counts) << HR__ORDER_BIN_BITS);
+  switch (dtype) {
+#define CASE(dtype_, type, bits, key_)                                             \
+  case dtype_:                                                                     \
+    for (int64_t i = 0; i < count; ++i) {                                          \
+      const type *at = (const type *)line + i;                                     \
+      uint64_t key = (uint64_t)(key_);                                             \
+      ++out_counts[key >> bin_shift(bits)];                                        \
+      nans += key == (bits == 64 ? UINT64_MAX : (UINT64_C(1) << (bits % 64)) - 1); \
+    }                                                                              \
+    break;
+    EACH_KEY(CASE)
+#undef CASE
+    default:
+      break;
+  }
+  *out_nans = hr_dtype_is_real(dtype) ? nans : 0;
+}
+
+void hr__order_fill_bin(hr__order *order, hr_dtype dtype, const void *line, uint64_t bin) {
+  int64_t count = order->count, kept = 0;
+  uint64_t *packed = order->elements;
+  hr__pair *pairs = order->elements;
+  switch (dtype) {
+#define CASE(dtype_, type, bits, key_)              \
+  case dtype_:                                      \
+    for (int64_t i = 0; i < count; ++i) {           \
+      const type *at = (const type *)line + i;      \
+      uint64_t key = (uint64_t)(key_);              \
+      if (bits == 64) {                             \
+        pairs[kept] = (hr__pair){key, (uint64_t)i}; \
+      } else {                                      \
+        packed[kept] = key << 32 | (uint64_t)i;     \
+      }                                             \
+      kept += key >> bin_shift(bits) == bin;        \
+    }                                               \
+    break;
+    EACH_KEY(CASE)
+#undef CASE
+    default:
+      break;
+  }
+  order->count = kept;
+}
+
 bool hr__order_sort_range(const hr__order *order, int64_t begin, int64_t end) {
   if (order->is_packed) {
     return sort_packed((uint64_t *)order->elements + begin, (uint64_t *)order->other + begin, end - begin,

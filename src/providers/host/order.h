@@ -45,6 +45,11 @@ void hr__order_fill_least(hr__order *order, hr_dtype dtype, const void *line, bo
 static inline int64_t hr__order_least_room(int64_t first) {
   return 2 * first + 512;
 }
+/* How many values of a line begin with each HR__ORDER_BIN_BITS bits of a key, and how many are NaN. */
+enum { HR__ORDER_BIN_BITS = 11 };
+void hr__order_count(hr_dtype dtype, const void *line, int64_t count, uint32_t *out_counts, int64_t *out_nans);
+/* Fills an order with the elements of a line that begin with `bin` alone; order->count becomes their number. */
+void hr__order_fill_bin(hr__order *order, hr_dtype dtype, const void *line, uint64_t bin);
 /* Elements [from, to) of the merge of the sorted runs [a, b) and [b, c) of `elements` into the same places of `other`. */
 void hr__order_merge(const hr__order *order, int64_t a, int64_t b, int64_t c, int64_t from, int64_t to);
 

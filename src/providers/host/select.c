@@ -44,27 +44,54 @@ static void put_one(const hr__library_call *call, int64_t line, int64_t place) {
 
 /* ---- the k-th, medians ---- */
 
-enum { KTH, MEDIAN, NAN_MEDIAN };
+enum { KTH, MEDIAN, NAN_MEDIAN, LONG_LINE = 8192 };
 
-static int64_t rank_of(const hr__library_call *call, const hr__order *order) {
-  int64_t kind = call->node->ints[0], nans = 0;
+/* Where the wanted value stands among `count` with so many NaN, which are the largest. */
+static int64_t rank_of(const hr__library_call *call, int64_t count, int64_t nans) {
+  int64_t kind = call->node->ints[0];
   if (kind == KTH) {
     return call->node->ints[1];
   }
-  for (int64_t i = 0; hr_dtype_is_real(call->inputs[0].dtype) && i < order->count; ++i) {
-    nans += is_nan(call->inputs[0].dtype, order, hr__order_key(order, i));
-  }
   if (kind == MEDIAN && nans > 0) {
-    return order->count - nans;
+    return count - nans;
   }
-  return nans < order->count ? (order->count - nans - 1) / 2 : 0;
+  return nans < count ? (count - nans - 1) / 2 : 0;
+}
+
+/* All of a line, and the wanted one's rank. */
+static hr__order fill_all(const hr__library_call *call, int64_t line, void *scratch, int64_t *out_rank) {
+  hr__order order = fill_line(call, line, scratch);
+  int64_t nans = 0;
+  for (int64_t i = 0; call->node->ints[0] != KTH && i < order.count; ++i) {
+    nans += is_nan(call->inputs[0].dtype, &order, hr__order_key(&order, i));
+  }
+  *out_rank = rank_of(call, order.count, nans);
+  return order;
+}
+
+/* Of a long line those that begin with the wanted one's bits, and its rank among them. */
+static hr__order fill_near(const hr__library_call *call, int64_t line, void *scratch, int64_t *out_rank) {
+  const hr__tensor *x = &call->inputs[0];
+  int64_t count = hr__dim(x, 0), nans;
+  uint32_t counts[1 << HR__ORDER_BIN_BITS];
+  hr__order order = hr__order_make(x->dtype, count, scratch, (char *)scratch + hr__order_bytes(x->dtype, count));
+  hr__order_count(x->dtype, hr__item(x, line, count), count, counts, &nans);
+  int64_t rank = rank_of(call, count, nans);
+  uint64_t bin = 0;
+  for (; rank >= counts[bin]; ++bin) {
+    rank -= counts[bin];
+  }
+  hr__order_fill_bin(&order, x->dtype, hr__item(x, line, count), bin);
+  *out_rank = rank;
+  return order;
 }
 
 static hr_status kth_lines(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
+  bool is_long = hr__dim(&call->inputs[0], 0) >= LONG_LINE;
   for (int64_t line = begin; line < end; ++line) {
-    hr__order order = fill_line(call, line, scratch);
-    int64_t last = rank_of(call, &order), at = 0;
-    hr__order_select(&order, last + 1);
+    int64_t rank, at = 0;
+    hr__order order = is_long ? fill_near(call, line, scratch, &rank) : fill_all(call, line, scratch, &rank);
+    hr__order_select(&order, rank + 1);
     for (int64_t i = 1; i < order.count; ++i) { /* of equal keys the later place is the larger */
       at = hr__order_key(&order, i) >= hr__order_key(&order, at) ? i : at;
     }
