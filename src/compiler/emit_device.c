@@ -6,7 +6,7 @@
  *                         neighbouring rows, a warp looks through 32 indices at a time and then does what is its slice's
  *   sequential rows       a thread a row: neighbouring rows lie side by side
  *   rows of lanes         a warp a row: thread t has lanes t and t + 32, so the tree by halves begins in the thread and goes on by
- *                         shuffles
+ *                         shuffles; or four neighbours, where that makes accesses wide (emit_device_quads.c)
  *   large reductions      several passes over the whole device (emit_device_passes.c)
  *   ... of many rows      that are walked several times: a block a row, a warp a chunk; results of chunks go through the workspace
  *
@@ -426,6 +426,10 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
   bool is_short = !is_vector && !has_passes && kernel->reduce_mask != 0 && kernel->order == HR_ORDER_LANES &&
                   d->elements <= OWN_ELEMENTS_MOST * HR__DEVICE_LANES;
   d->own = is_short ? (int)(d->elements + HR__DEVICE_LANES - 1) / HR__DEVICE_LANES : 0;
+  d->is_quads = !is_vector && !has_passes && hr__device_is_quads(d);
+  if (d->is_quads && d->own > 0) {
+    d->own = (int)((d->elements + 4 * HR__DEVICE_LANES - 1) / (4 * HR__DEVICE_LANES)) * 4;
+  }
   hr__device_place_spills(d);
   const hr_kernel_term *sliced = find_sliced(d);
   if (sliced != NULL) {

@@ -121,14 +121,20 @@ bool hr__device_condition(const device *d, const hr_instr *instr) {
   return separator[0] != 0;
 }
 
+bool hr__device_is_first(const device *d, int load, int phase) {
+  const hr_kernel *kernel = d->e->kernel;
+  bool is_first = kernel->instrs[load].phase == phase;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    is_first &= d->in_pool[k] != d->in_pool[load] || kernel->instrs[k].phase >= phase;
+  }
+  return is_first;
+}
+
 /* What the block's memory holds of a row, or will hold: the phase that loads it first leaves it there. */
 static void emit_from_pool(const device *d, const hr_instr *instr, const char *memory, int64_t place) {
   const hr_kernel *kernel = d->e->kernel;
   const char *type = hr__emit_dtype(kernel->accesses[instr->access].dtype);
-  bool is_first = instr->phase == d->phase;
-  for (int k = 0; k < kernel->instr_count; ++k) {
-    is_first &= d->in_pool[k] != place || kernel->instrs[k].phase >= d->phase;
-  }
+  bool is_first = hr__device_is_first(d, (int)(instr - kernel->instrs), d->phase);
   HR__EMIT(d->e, "HR__LOAD_%s(((HR__MEMORY_%s *)(hr_pool + %lld))[i]", type, type, (long long)place);
   if (is_first) {
     HR__EMIT(d->e, " = %s", memory);
@@ -142,8 +148,10 @@ static void emit_loaded(const device *d, const hr_instr *instr) {
   const hr_access *access = &e->kernel->accesses[instr->access];
   hr_class cls = e->kernel->registers[instr->dst].cls;
   if (instr->kind == HR_INSTR_INDEX) {
+    bool is_four = d->is_wide != NULL && instr->level == HR_LEVEL_ELEMENT && d->is_wide(d, access);
+    HR__EMIT(e, is_four ? "((int64_t)(" : "");
     hr__device_place(d, access, 0, instr->level);
-    HR__EMIT(e, ";\n");
+    HR__EMIT(e, is_four ? " - h) >> 2 << 2 | h);\n" : ";\n"); /* so that four share a block of random numbers */
     return;
   }
   hr_text memory = {0};
@@ -171,6 +179,12 @@ static void emit_load(const device *d, const hr_instr *instr) {
 
 static void emit_store(const device *d, const hr_instr *instr) {
   hr__emitter *e = d->e;
+  if (d->is_quads && instr->level == HR_LEVEL_ELEMENT) {
+    HR__EMIT(e, "o%d[h] = ", (int)(instr - e->kernel->instrs));
+    hr__emit_stored(e, instr, "");
+    HR__EMIT(e, ";\n");
+    return;
+  }
   const hr_access *access = &e->kernel->accesses[instr->access];
   bool is_bound = access->bound_count > 0 || access->term_count > 0;
   if (is_bound) {
@@ -289,6 +303,12 @@ void hr__device_instr(const device *d, const hr_instr *instr) {
 /* l5 = combine(l5, r4), or an offer to l5 and m5; SUFFIX: "[h]" or "". */
 static void emit_accumulate(const device *d, const hr_instr *instr, const char *suffix) {
   hr__emitter *e = d->e;
+  if (d->is_quads) {
+    HR__EMIT(e, "x%d[h] = ", instr->dst);
+    hr__emit_source(e, instr, 0);
+    HR__EMIT(e, ";\n");
+    return;
+  }
   const char *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
   if (suffix == NULL) {
     HR__EMIT(e, "q%d[t][HR_LANE] = ", instr->dst);
@@ -330,8 +350,7 @@ static const bool *find_ahead(const device *d, int phase, const bool *again) {
   return ahead;
 }
 
-/* Instructions whose loads come ahead in a phase; NULL: out of memory. */
-static const bool *ahead_of(const device *d, int phase) {
+const bool *hr__device_loads_ahead(const device *d, int phase) {
   bool *again = HR_ARENA_ARRAY(&d->e->arena, bool, (size_t)d->e->kernel->instr_count + 1);
   const bool *ahead = NULL;
   if (again != NULL) {
@@ -345,7 +364,7 @@ static const bool *ahead_of(const device *d, int phase) {
 int hr__device_ahead(const device *d, int phase, int count) {
   enum { WORDS_MOST = 32, ELEMENTS_MOST = 16 };
   const hr_kernel *kernel = d->e->kernel;
-  const bool *ahead = ahead_of(d, phase);
+  const bool *ahead = hr__device_loads_ahead(d, phase);
   int words = 0, step = 1;
   for (int k = 0; k < kernel->instr_count && ahead != NULL; ++k) {
     words += ahead[k] ? ((int)hr_class_size(kernel->registers[kernel->instrs[k].dst].cls) + 3) / 4 : 0;
@@ -358,7 +377,7 @@ int hr__device_ahead(const device *d, int phase, int count) {
 
 void hr__device_declare_ahead(const device *d, int phase, int count) {
   const hr_kernel *kernel = d->e->kernel;
-  const bool *ahead = ahead_of(d, phase);
+  const bool *ahead = hr__device_loads_ahead(d, phase);
   for (int k = 0; k < kernel->instr_count && ahead != NULL; ++k) {
     if (ahead[k]) {
       int r = kernel->instrs[k].dst;
@@ -371,7 +390,7 @@ void hr__device_load_ahead(const device *d, int phase) {
   const hr_kernel *kernel = d->e->kernel;
   device now = *d;
   now.phase = phase;
-  const bool *ahead = ahead_of(d, phase);
+  const bool *ahead = hr__device_loads_ahead(d, phase);
   hr__device_coordinates(d, &d->e->walked, "i", "w");
   for (int k = 0; k < kernel->instr_count && ahead != NULL; ++k) {
     if (ahead[k]) {
@@ -379,6 +398,18 @@ void hr__device_load_ahead(const device *d, int phase) {
       emit_loaded(&now, &kernel->instrs[k]);
     }
   }
+}
+
+/* Element h of four neighbours, or what they all see. */
+static void take_ahead(const device *d, const hr_instr *instr) {
+  const hr_access *access = &d->e->kernel->accesses[instr->access];
+  if (!hr__device_is_wide(d, access)) {
+    emit_load(d, instr);
+    return;
+  }
+  HR__EMIT(d->e, "const %s r%d = HR__LOAD_%s(v%d[u][h]);\n",
+           hr__emit_type(d->e->kernel->registers[instr->dst].cls), instr->dst, hr__emit_dtype(access->dtype),
+           instr->dst);
 }
 
 /* Everything that happens to element i of a row in a phase. */
@@ -397,7 +428,9 @@ void hr__device_element(const device *d, int phase, const char *suffix) {
   hr__device_coordinates(d, &e->walked, "i", "w");
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
-    if (ahead != NULL && ahead[k]) {
+    if (ahead != NULL && ahead[k] && d->is_quads) {
+      take_ahead(&now, instr);
+    } else if (ahead != NULL && ahead[k]) {
       HR__EMIT(e, "const %s r%d = v%d[u];\n", hr__emit_type(kernel->registers[instr->dst].cls), instr->dst, instr->dst);
     } else if (again[k] && d->spills[instr->dst] != HR__AGAIN) {
       HR__EMIT(e, "const %s r%d = ", hr__emit_type(kernel->registers[instr->dst].cls), instr->dst);

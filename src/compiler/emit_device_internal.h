@@ -3,6 +3,7 @@
  *   emit_device.c          preludes; which form a kernel takes; a thread a row
  *   emit_device_access.c   what happens to an element, and to a row
  *   emit_device_rows.c     a warp or a block a row
+ *   emit_device_quads.c    ... four neighbours a thread
  *   emit_device_passes.c   chunks of rows over the whole device
  *   emit_device_vector.c   several neighbours a thread
  *
@@ -31,6 +32,9 @@ typedef struct device {
   int64_t *
       in_pool; /* NULL, or by instruction: where in the block's memory a row's values lie that it has loaded; -1: nowhere */
   int phase;     /* whose elements are being emitted */
+  /* NULL, or whether an access finds element h of four at the place of the first of them, a multiple of four, and h. */
+  bool (*is_wide)(const struct device *d, const hr_access *access);
+  bool is_quads; /* a row's elements are four neighbours a thread: loads and stores of elements are v5[u][h] and o5[h] */
   bool is_ahead; /* loads of the elements at hand have come: values are v5[u] */
 } device;
 
@@ -69,6 +73,10 @@ void hr__device_element(const device *d, int phase, const char *suffix);
 int hr__device_ahead(const device *d, int phase, int count);
 void hr__device_declare_ahead(const device *d, int phase, int count);
 void hr__device_load_ahead(const device *d, int phase);
+/* Instructions whose loads come ahead in a phase; NULL: out of memory. */
+const bool *hr__device_loads_ahead(const device *d, int phase);
+/* Whether a phase is the one that brings a load's row to the block's memory. */
+bool hr__device_is_first(const device *d, int load, int phase);
 /* Row instructions of a phase. `barrier`: what separates reads of all threads from the store of `first`; NULL: a thread alone. */
 void hr__device_row(const device *d, int phase, const char *barrier, const char *first);
 
@@ -93,6 +101,15 @@ void hr__device_warp_rows(const device *d, hr_device_emission *emission);
 void hr__device_block_rows(device *d, hr_device_emission *emission);
 /* Whether a kernel walks its rows several times, and they are so many and long that a block each is best. */
 bool hr__device_is_block_rows(const device *d);
+
+/* ---- emit_device_quads.c ---- */
+
+/* Whether rows of lanes may be taken as four neighbours a thread. */
+bool hr__device_is_quads(const device *d);
+bool hr__device_is_wide(const device *d, const hr_access *access);
+/* The elements [from, to) of a warp's row, whose number is a multiple of four; or all, of which threads keep values. */
+void hr__device_quads(const device *d, int phase, const char *from, const char *to);
+void hr__device_own_quads(const device *d, int phase);
 
 /* ---- emit_device_passes.c ---- */
 

@@ -13,6 +13,10 @@ enum { ROWS_LEAST = 512, WARPS_LEAST = 4 };
 /* A thread keeps values of its elements: each has a number that is known when the text is compiled. */
 static void emit_own_lanes(const device *d, int phase) {
   hr__emitter *e = d->e;
+  if (d->is_quads) {
+    hr__device_own_quads(d, phase);
+    return;
+  }
   device inner = *d;
   const int whole = (int)(d->elements / WARP), step = hr__device_ahead(d, phase, whole);
   inner.is_ahead = true;
@@ -82,6 +86,10 @@ static void emit_rounds_ahead(const device *d, int phase, const char *from) {
 void hr__device_lanes(const device *d, int phase, const char *from, const char *to) {
   hr__emitter *e = d->e;
   char condition[64];
+  if (d->is_quads) {
+    hr__device_quads(d, phase, from, to);
+    return;
+  }
   snprintf(condition, sizeof condition, "if (i < %s) ", to);
   hr__device_accumulators(d, phase, true);
   HR__EMIT(e, "{\nconst int rounds = (int)((%s - (%s)) / (2 * HR_WARP));\n", to, from);
@@ -99,6 +107,7 @@ void hr__device_fold_one(const device *d, int k, const char *at) {
   hr__emitter *e = d->e;
   const hr_instr *instr = &e->kernel->instrs[k];
   const char *type = hr__emit_type(instr->cls), *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
+  const char *fold = d->is_quads ? "fold_quads" : "fold";
   int r = instr->dst;
   if (instr->kind == HR_INSTR_ARGREDUCE) {
     HR__EMIT(e, "hr_offer_%s_%s(&l%d[0], &m%d[0], l%d[1], m%d[1]);\nhr_choose_%s_%s(&l%d[0], &m%d[0]);\n", row, cls, r,
@@ -112,9 +121,9 @@ void hr__device_fold_one(const device *d, int k, const char *at) {
                at, r);
     }
   } else if (at == NULL) {
-    HR__EMIT(e, "const %s r%d = hr_fold_%s_%s(l%d[0], l%d[1]);\n", type, r, row, cls, r, r);
+    HR__EMIT(e, "const %s r%d = hr_%s_%s_%s(l%d[0], l%d[1]);\n", type, r, fold, row, cls, r, r);
   } else {
-    HR__EMIT(e, "{\nconst %s folded = hr_fold_%s_%s(l%d[0], l%d[1]);\n", type, row, cls, r, r);
+    HR__EMIT(e, "{\nconst %s folded = hr_%s_%s_%s(l%d[0], l%d[1]);\n", type, fold, row, cls, r, r);
     HR__EMIT(e, "if (HR_LANE == 0) { ((%s *)(call.workspace + %lld))[%s] = folded; }\n}\n", type,
              (long long)d->parts[k], at);
   }

@@ -113,8 +113,10 @@ static void store_wide(const device *d, const hr_instr *instr, int k) {
 void hr__device_vectors(const device *d, hr_device_emission *emission) {
   hr__emitter *e = d->e;
   const hr_kernel *kernel = e->kernel;
+  device of_four = *d;
   int64_t units = d->rows / WIDTH;
   int inner = inner_of(d);
+  of_four.is_wide = is_wide;
   hr__device_head(d, 0, HR__DEVICE_THREADS);
   HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD;\nif (unit >= %lld) { return; }\n",
            (int)HR__DEVICE_THREADS, (long long)units);
@@ -137,7 +139,7 @@ void hr__device_vectors(const device *d, hr_device_emission *emission) {
     } else if (instr->kind == HR_INSTR_STORE) {
       put_element(d, instr, k);
     } else {
-      hr__device_instr(d, instr);
+      hr__device_instr(&of_four, instr);
     }
   }
   HR__EMIT(e, "}\n");

@@ -161,7 +161,8 @@ void hr__emit_row_function(hr__emitter *e, const hr_instr *instr) {
   unbind_class(e);
 }
 
-/* Devices: two lanes a thread, a warp of 32 threads. Every thread gets the result. */
+/* Devices: two lanes a thread, a warp of 32 threads. Every thread gets the result. Thread t has lanes t and t + 32; of quads, lanes 4t and
+ * 4t + 1, and thread t + 16 the two behind them. */
 static void emit_warp_functions(hr__emitter *e, const char *row, const char *cls) {
   HR__EMIT(e,
            "HR_VMATH_FN T hr_fold_%s_%s(const T low, const T high) {\n"
@@ -174,6 +175,19 @@ static void emit_warp_functions(hr__emitter *e, const char *row, const char *cls
            "  HR_SHUFFLE(a, 0);\n"
            "  return a;\n}\n",
            row, cls, row, cls, row, cls);
+  HR__EMIT(e,
+           "HR_VMATH_FN T hr_fold_quads_%s_%s(T a, T b) {\n"
+           "  HR_UNROLL\n"
+           "  for (int step = 0; step < 5; ++step) {\n"
+           "    const int half = step < 4 ? HR_WARP / 4 >> step : HR_WARP / 2;\n"
+           "    T c = a, d = b;\n"
+           "    HR_SHUFFLE(c, (HR_LANE + half) %% HR_WARP);\n    HR_SHUFFLE(d, (HR_LANE + half) %% HR_WARP);\n"
+           "    a = hr_combine_%s_%s(a, c), b = hr_combine_%s_%s(b, d);\n"
+           "  }\n"
+           "  a = hr_combine_%s_%s(a, b);\n"
+           "  HR_SHUFFLE(a, 0);\n"
+           "  return a;\n}\n",
+           row, cls, row, cls, row, cls, row, cls);
   HR__EMIT(e,
            "HR_VMATH_FN T hr_chunks_%s_%s(T *part, int64_t count) {\n"
            "  while (count > 1) {\n"

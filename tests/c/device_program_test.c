@@ -26,6 +26,7 @@ typedef struct batch {
   HR_VECTOR(entry) entries;
   hr_text text;
   long kernels, emitted, launches, launches_compiled;
+  long quads; /* kernels whose threads have four neighbours of a row each */
   int block_bytes; /* of a block's own memory */
 } batch;
 
@@ -51,7 +52,9 @@ static void add_kernel(batch *b, const hr_kernel *kernel) {
   entry e = {.host = NULL};
   snprintf(e.name, sizeof e.name, "k%zu", b->entries.count);
   e.arg_count = kernel->arg_count, e.scalar_count = kernel->scalar_count;
+  size_t before = b->text.length;
   HR_ASSERT_OK(hr_emit_device_kernel(kernel, e.name, b->block_bytes, &b->text, &e.emission));
+  b->quads += strstr(hr_text_chars(&b->text) + before, "= hr_fold_quads_") != NULL;
   for (int pass = 0; pass < e.emission.pass_count;
        ++pass) { /* a compiler that does not know it may take too many registers */
     char head[96];
@@ -240,17 +243,41 @@ HR_TEST(reductions_of_many_elements_have_the_bits_of_interpreted_kernels) {
   hr_text_fini(&b.text);
 }
 
+/* Rows that threads keep, whole and with a rest, and those that are too long for it; the last two are not of fours. */
+HR_TEST(rows_of_neighbours_have_the_bits_of_interpreted_kernels) {
+  static const int shapes[][2] = {{5, 36}, {5, 100}, {5, 132}, {7, 768}, {3, 1024}, {3, 1028}, {3, 4096}, {5, 766}, {5, 33}};
+  enum { SHAPES = sizeof shapes / sizeof *shapes };
+  if (!hr__has_compiler()) {
+    return;
+  }
+  batch b = {0};
+  generated *programs = calloc(2 * SHAPES, sizeof *programs);
+  for (int i = 0; i < SHAPES; ++i) {
+    make_centred(&programs[2 * i], "f32", shapes[i][0], shapes[i][1], 2, HR_DTYPE_F32);
+    make_centred(&programs[2 * i + 1], "f64", shapes[i][0], shapes[i][1], 2, HR_DTYPE_F64);
+  }
+  check_programs(&b, 0, 2 * SHAPES, programs);
+  HR_ASSERT_EQ(b.emitted, b.kernels);
+  HR_ASSERT(b.quads >= 2 * (SHAPES - 2));
+  free(programs);
+  hr_vector_fini(&b.entries);
+  hr_text_fini(&b.text);
+}
+
 /* So many rows that each has a block, in whose memory the row stays, or for which it is too small. */
 HR_TEST(long_rows_of_a_block_have_the_bits_of_interpreted_kernels) {
   if (!hr__has_compiler()) {
     return;
   }
-  for (int is_small = 0; is_small < 2; ++is_small) {
+  for (int i = 0; i < 4; ++i) {
+    bool is_small = i % 2 != 0;
+    int columns = i < 2 ? 12290 : 12292;
     batch b = {.block_bytes = is_small ? 4 * 12290 - 1 : 64 << 10};
     generated program;
-    make_centred(&program, "f32", 512, 12290, 2, HR_DTYPE_F32);
+    make_centred(&program, "f32", 512, columns, 2, HR_DTYPE_F32);
     check_programs(&b, 0, 1, &program);
     HR_ASSERT_EQ(b.emitted, b.kernels);
+    HR_ASSERT_EQ(b.quads > 0, i >= 2);
     HR_ASSERT_EQ(b.entries.data[0].emission.shared[0], is_small ? 0 : 4 * 12292);
     hr_vector_fini(&b.entries);
     hr_text_fini(&b.text);
