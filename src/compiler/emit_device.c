@@ -426,7 +426,8 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
   bool is_short = !is_vector && !has_passes && kernel->reduce_mask != 0 && kernel->order == HR_ORDER_LANES &&
                   d->elements <= OWN_ELEMENTS_MOST * HR__DEVICE_LANES;
   d->own = is_short ? (int)(d->elements + HR__DEVICE_LANES - 1) / HR__DEVICE_LANES : 0;
-  d->is_quads = !is_vector && !has_passes && hr__device_is_quads(d);
+  bool has_tiles = has_passes && kernel->order != HR_ORDER_LANES;
+  d->is_quads = !is_vector && (has_tiles || (!has_passes && kernel->order == HR_ORDER_LANES)) && hr__device_is_quads(d);
   if (d->is_quads && d->own > 0) {
     d->own = (int)((d->elements + 4 * HR__DEVICE_LANES - 1) / (4 * HR__DEVICE_LANES)) * 4;
   }

@@ -403,13 +403,9 @@ void hr__device_load_ahead(const device *d, int phase) {
 /* Element h of four neighbours, or what they all see. */
 static void take_ahead(const device *d, const hr_instr *instr) {
   const hr_access *access = &d->e->kernel->accesses[instr->access];
-  if (!hr__device_is_wide(d, access)) {
-    emit_load(d, instr);
-    return;
-  }
-  HR__EMIT(d->e, "const %s r%d = HR__LOAD_%s(v%d[u][h]);\n",
+  HR__EMIT(d->e, "const %s r%d = HR__LOAD_%s(v%d[u][%s]);\n",
            hr__emit_type(d->e->kernel->registers[instr->dst].cls), instr->dst, hr__emit_dtype(access->dtype),
-           instr->dst);
+           instr->dst, hr__device_is_wide(d, access) ? "h" : "0");
 }
 
 /* Everything that happens to element i of a row in a phase. */

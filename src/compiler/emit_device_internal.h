@@ -34,7 +34,8 @@ typedef struct device {
   int phase;     /* whose elements are being emitted */
   /* NULL, or whether an access finds element h of four at the place of the first of them, a multiple of four, and h. */
   bool (*is_wide)(const struct device *d, const hr_access *access);
-  bool is_quads; /* a row's elements are four neighbours a thread: loads and stores of elements are v5[u][h] and o5[h] */
+  int inner;     /* the dim along which four are neighbours */
+  bool is_quads; /* elements are four neighbours a thread: loads and stores of elements are v5[u][h] and o5[h] */
   bool is_ahead; /* loads of the elements at hand have come: values are v5[u] */
 } device;
 
@@ -104,9 +105,17 @@ bool hr__device_is_block_rows(const device *d);
 
 /* ---- emit_device_quads.c ---- */
 
-/* Whether rows of lanes may be taken as four neighbours a thread. */
-bool hr__device_is_quads(const device *d);
+/* Whether rows of lanes, or columns, may be taken as four neighbours a thread; sets `inner`. */
+bool hr__device_is_quads(device *d);
 bool hr__device_is_wide(const device *d, const hr_access *access);
+/* The parts of that: how many fours come ahead, places for what they load, loads of four u at i, places for its results, its element h at i,
+ * its stores at i. */
+int hr__device_step_four(const device *d, int phase);
+void hr__device_declare_four(const device *d, int phase, int count);
+void hr__device_load_four(const device *d, int phase);
+void hr__device_open_four(const device *d, int phase, bool is_whole);
+void hr__device_make_four(const device *d, int phase);
+void hr__device_store_four(const device *d, int phase);
 /* The elements [from, to) of a warp's row, whose number is a multiple of four; or all, of which threads keep values. */
 void hr__device_quads(const device *d, int phase, const char *from, const char *to);
 void hr__device_own_quads(const device *d, int phase);

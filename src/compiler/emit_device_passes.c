@@ -69,21 +69,28 @@ static void emit_kept(const passes *p, int reg) {
   HR__EMIT(p->d->e, "((%s *)(call.workspace + %lld))[row]", type, (long long)p->kept[reg]);
 }
 
-/* Declares the row registers of earlier passes that instructions of `level` and `phase` read; elements may run again. */
+/* Whether instruction k makes a row register of an earlier pass that instructions of `level` and `phase` read; elements may run again. */
+static bool is_taken(const passes *p, hr_level level, int phase, int k) {
+  const hr_kernel *kernel = p->d->e->kernel;
+  const hr_instr *made = &kernel->instrs[k];
+  bool is_earlier = is_row_value(made) && p->kept[made->dst] >= 0 &&
+                    (level == HR_LEVEL_ELEMENT ? made_in(made) <= phase : made_in(made) < phase);
+  bool is_needed = false;
+  for (int j = 0; is_earlier && j < kernel->instr_count; ++j) {
+    const hr_instr *user = &kernel->instrs[j];
+    is_needed |= user->level == level && (level == HR_LEVEL_ELEMENT ? user->phase <= phase : user->phase == phase) &&
+                 hr__device_reads(kernel, user, made->dst);
+  }
+  return is_needed;
+}
+
+/* Declares those. */
 static void take_kept(const passes *p, hr_level level, int phase) {
   hr__emitter *e = p->d->e;
   const hr_kernel *kernel = e->kernel;
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *made = &kernel->instrs[k];
-    bool is_earlier = is_row_value(made) && p->kept[made->dst] >= 0 &&
-                      (level == HR_LEVEL_ELEMENT ? made_in(made) <= phase : made_in(made) < phase);
-    bool is_needed = false;
-    for (int j = 0; is_earlier && j < kernel->instr_count; ++j) {
-      const hr_instr *user = &kernel->instrs[j];
-      is_needed |= user->level == level && (level == HR_LEVEL_ELEMENT ? user->phase <= phase : user->phase == phase) &&
-                   hr__device_reads(kernel, user, made->dst);
-    }
-    if (is_needed) {
+    if (is_taken(p, level, phase, k)) {
       HR__EMIT(e, "const %s r%d = ", hr__emit_type(kernel->registers[made->dst].cls), made->dst);
       emit_kept(p, made->dst);
       HR__EMIT(e, ";\n");
@@ -210,7 +217,7 @@ static void declare_tile(const device *d, int phase, int elements) {
   for (int k = 0; k < e->kernel->instr_count; ++k) {
     const hr_instr *instr = &e->kernel->instrs[k];
     if (instr->phase == phase && hr__device_is_reduction(instr)) {
-      HR__EMIT(e, "HR_SHARED %s q%d[%d][%d];\n", hr__emit_type(instr->cls), instr->dst, elements, (int)TILE_ROWS);
+      HR__EMIT(e, "HR_SHARED HR_ALIGNED %s q%d[%d][%d];\n", hr__emit_type(instr->cls), instr->dst, elements, (int)TILE_ROWS);
       if (instr->kind == HR_INSTR_ARGREDUCE) {
         HR__EMIT(e, "HR_SHARED int64_t k%d[%d][%d];\n", instr->dst, elements, (int)TILE_ROWS);
       }
@@ -307,7 +314,9 @@ static void emit_flat_elements(passes *p, int phase) {
            (long long)(p->is_lanes ? d->elements : d->rows));
   hr__device_coordinates(d, &e->kept, "row", "c");
   take_kept(p, HR_LEVEL_ELEMENT, phase);
-  hr__device_element(d, phase, "");
+  device single = *d;
+  single.is_quads = false;
+  hr__device_element(&single, phase, "");
   HR__EMIT(e, "}\n");
 }
 
@@ -359,7 +368,7 @@ static int tile_elements(const device *d, int phase) {
 }
 
 /* The head of a pass of tiles: chunk, row (of the last tile: the last row, twice) and is_row. */
-static void open_tiles(passes *p, int64_t chunks) {
+static void open_tiles(passes *p, int64_t chunks, bool has_fours) {
   const device *d = p->d;
   int64_t tiles = (d->rows + TILE_ROWS - 1) / TILE_ROWS;
   hr__device_head(d, next_pass(p, tiles * chunks, TILE_THREADS), TILE_THREADS);
@@ -367,7 +376,13 @@ static void open_tiles(passes *p, int64_t chunks) {
            (long long)tiles, (int)TILE_ROWS);
   HR__EMIT(d->e, "const int is_row = wanted < %lld;\nconst int64_t row = is_row ? wanted : %lld;\n(void)chunk;\n",
            (long long)d->rows, (long long)(d->rows - 1));
-  hr__device_coordinates(d, &d->e->kept, "row", "c");
+  if (d->is_quads && has_fours) {
+    HR__EMIT(d->e, "const int64_t want = HR_BLOCK %% %lld * %d + HR_THREAD %% (HR_WARP / 4) * 4;\n", (long long)tiles,
+             (int)TILE_ROWS);
+    HR__EMIT(d->e, "const int is_four = want < %lld;\nconst int64_t four = is_four ? want : %lld;\n(void)four;\n",
+             (long long)d->rows, (long long)(d->rows - 4));
+  }
+  hr__device_coordinates(d, &d->e->kept, d->is_quads && has_fours ? "four" : "row", "c");
 }
 
 /* Element n + u of a thread. */
@@ -376,11 +391,73 @@ static void open_element(const device *d, bool guard) {
            (int)(TILE_THREADS / WARP), guard ? "if (i < to && is_row) " : "");
 }
 
+/* Of four neighbouring rows: kept5[h], and from there register 5 of row h. */
+static void take_kept_four(const passes *p, int phase, bool is_declared) {
+  hr__emitter *e = p->d->e;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    int r = e->kernel->instrs[k].dst;
+    if (!is_taken(p, HR_LEVEL_ELEMENT, phase, k)) {
+      continue;
+    }
+    const char *type = hr__emit_type(e->kernel->registers[r].cls);
+    if (is_declared) {
+      HR__EMIT(e, "const %s r%d = kept%d[h];\n", type, r, r);
+    } else {
+      HR__EMIT(e, "%s kept%d[4];\nHR_UNROLL\nfor (int h = 0; h < 4; ++h) {\nconst int64_t row = four + h;\n", type, r);
+      HR__EMIT(e, "kept%d[h] = ", r);
+      emit_kept(p, r);
+      HR__EMIT(e, ";\n}\n");
+    }
+  }
+}
+
+/* Four neighbouring rows of an element: n + u is the number of a thread's. */
+static void open_four(const device *d, bool guard) {
+  HR__EMIT(d->e, "const int t = HR_THREAD / (HR_WARP / 4) + (n + u) * %d;\nconst int64_t i = b + t;\n%s{\n",
+           (int)(4 * TILE_THREADS / WARP), guard ? "if (i < to && is_four) " : "");
+}
+
+/* As make_tile: a thread has four neighbouring rows of each of its elements, eight threads have all of a tile. */
+static void make_tile_of_fours(const passes *p, int phase, int elements, bool guard) {
+  const device *d = p->d;
+  hr__emitter *e = d->e;
+  const int inner = e->kept.rank - 1, own = elements * WARP / 4 / TILE_THREADS;
+  const int step = hr__device_step_four(d, phase) < own ? hr__device_step_four(d, phase) : own;
+  const char *type = hr__device_index_type(d);
+  HR__EMIT(e, "HR_UNROLL\nfor (int n = 0; n < %d; n += %d) {\n", own, step);
+  hr__device_declare_four(d, phase, step);
+  HR__EMIT(e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\n", step);
+  open_four(d, guard);
+  hr__device_load_four(d, phase);
+  HR__EMIT(e, "}\n}\nHR_UNROLL\nfor (int u = 0; u < %d; ++u) {\n", step);
+  open_four(d, guard);
+  hr__device_open_four(d, phase, true);
+  HR__EMIT(e, "const %s first = c%d;\nHR_UNROLL\nfor (int h = 0; h < 4; ++h) {\n", type, inner);
+  HR__EMIT(e, "const %s c%d = first + h;\nconst int64_t row = four + h;\n(void)c%d, (void)row;\n", type, inner, inner);
+  take_kept_four(p, phase, true);
+  hr__device_make_four(d, phase);
+  HR__EMIT(e, "}\n");
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (instr->phase == phase && hr__device_is_reduction(instr)) {
+      HR__EMIT(e, "hr_copy%d(&q%d[t][HR_THREAD %% (HR_WARP / 4) * 4], x%d);\n", 4 * (int)hr_class_size(instr->cls),
+               instr->dst, instr->dst);
+    }
+  }
+  hr__device_store_four(d, phase);
+  HR__EMIT(e, "}\n}\n}\n");
+}
+
 /* The thread's elements of a tile, whose loads come first. `guard`: whether they need a comparison. */
-static void make_tile(const device *d, int phase, int elements, bool guard) {
+static void make_tile(const passes *p, int phase, int elements, bool guard) {
+  const device *d = p->d;
   device inner = *d;
   hr__emitter *e = d->e;
   const int warps = TILE_THREADS / WARP, own = elements / warps, step = hr__device_ahead(d, phase, own);
+  if (d->is_quads) {
+    make_tile_of_fours(p, phase, elements, guard);
+    return;
+  }
   HR__EMIT(e, "%s\nfor (int n = 0; n < %d; n += %d) {\n", own <= 2 * step ? "HR_UNROLL" : "HR_UNROLL_BY_4", own, step);
   hr__device_declare_ahead(d, phase, step);
   HR__EMIT(e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\n", step);
@@ -397,20 +474,24 @@ static void emit_tile_elements(passes *p, int phase) {
   const device *d = p->d;
   hr__emitter *e = d->e;
   const int elements = tile_elements(d, phase);
-  open_tiles(p, d->chunks);
+  open_tiles(p, d->chunks, true);
   emit_from_to(p);
-  take_kept(p, HR_LEVEL_ELEMENT, phase);
+  if (d->is_quads) {
+    take_kept_four(p, phase, false);
+  } else {
+    take_kept(p, HR_LEVEL_ELEMENT, phase);
+  }
   declare_tile(d, phase, elements);
   hr__device_accumulators(d, phase, false);
   HR__EMIT(e, "for (int64_t b = from; b < to; b += %d) {\n", elements);
   if (d->elements % elements == 0 && d->rows % TILE_ROWS == 0) {
-    make_tile(d, phase, elements, false);
+    make_tile(p, phase, elements, false);
   } else {
     HR__EMIT(e, "if (b + %d <= to && HR_BLOCK %% %lld < %lld) {\n", elements,
              (long long)((d->rows + TILE_ROWS - 1) / TILE_ROWS), (long long)(d->rows / TILE_ROWS));
-    make_tile(d, phase, elements, false);
+    make_tile(p, phase, elements, false);
     HR__EMIT(e, "} else {\n");
-    make_tile(d, phase, elements, true);
+    make_tile(p, phase, elements, true);
     HR__EMIT(e, "}\n");
   }
   HR__EMIT(e, "HR_BARRIER;\n");
@@ -501,7 +582,7 @@ static void emit_tile_rows(passes *p, int phase) {
   const device *d = p->d;
   hr__emitter *e = d->e;
   const int elements = tile_elements(d, phase - 1);
-  open_tiles(p, 1);
+  open_tiles(p, 1, false);
   take_kept(p, HR_LEVEL_ROW, phase);
   declare_tile(d, phase - 1, elements);
   hr__device_accumulators(d, phase - 1, false);

@@ -14,32 +14,26 @@
 
 enum { WIDTH = 4, WARP = 32, GROUP = WIDTH * WARP, AHEAD_MOST = 16 };
 
-static int64_t inner_stride(const device *d, const int64_t *strides) {
-  return strides[d->e->walked.source[d->e->walked.rank - 1]];
-}
-
-/* Whether four neighbours are side by side in memory, aligned, and all there. */
+/* Whether four neighbours along the inner dim are side by side in memory, aligned, and all there. */
 bool hr__device_is_wide(const device *d, const hr_access *access) {
-  const hr_dims *kept = &d->e->kept, *walked = &d->e->walked;
   bool is = access->term_count == 0 && access->bound_count == 0 && access->offset % WIDTH == 0 &&
-            inner_stride(d, access->strides) == 1;
-  for (int k = 0; is && k < kept->rank; ++k) {
-    is = access->strides[kept->source[k]] % WIDTH == 0;
-  }
-  for (int k = 0; is && k < walked->rank - 1; ++k) {
-    is = access->strides[walked->source[k]] % WIDTH == 0;
+            access->strides[d->inner] == 1;
+  for (int k = 0; is && k < d->e->kernel->rank; ++k) {
+    is = k == d->inner || access->strides[k] % WIDTH == 0;
   }
   return is;
 }
 
-bool hr__device_is_quads(const device *d) {
+bool hr__device_is_quads(device *d) {
   const hr_kernel *kernel = d->e->kernel;
+  const hr_dims *dims = kernel->order == HR_ORDER_LANES ? &d->e->walked : &d->e->kept;
   int stored = -1; /* the last phase that stores elements */
   bool is_any_wide = false;
-  if (kernel->reduce_mask == 0 || kernel->ordered_mask != 0 || kernel->order != HR_ORDER_LANES ||
-      d->e->walked.rank == 0 || d->e->walked.dims[d->e->walked.rank - 1] % WIDTH != 0) {
+  if (kernel->reduce_mask == 0 || kernel->ordered_mask != 0 || dims->rank == 0 ||
+      dims->dims[dims->rank - 1] % WIDTH != 0) {
     return false;
   }
+  d->inner = dims->source[dims->rank - 1];
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
     if (instr->kind == HR_INSTR_ARGREDUCE) {
@@ -50,7 +44,7 @@ bool hr__device_is_quads(const device *d) {
     }
     const hr_access *access = &kernel->accesses[instr->access];
     bool wide = hr__device_is_wide(d, access), is_store = instr->kind == HR_INSTR_STORE;
-    bool is_one = access->term_count == 0 && access->bound_count == 0 && inner_stride(d, access->strides) == 0;
+    bool is_one = access->term_count == 0 && access->bound_count == 0 && access->strides[d->inner] == 0;
     if (is_store ? !wide || instr->mode != HR_STORE_SET : stored == instr->phase || (!wide && !is_one)) {
       return false;
     }
@@ -75,6 +69,8 @@ static void emit_copy(const device *d, int k, bool is_store) {
   hr__device_memory(d, &d->e->kernel->instrs[k], &memory);
   if (is_store) {
     HR__EMIT(d->e, "hr_copy%d(&%s, o%d);\n", bytes_of(access_of(d, k)), hr_text_chars(&memory), k);
+  } else if (!hr__device_is_wide(d, access_of(d, k))) {
+    HR__EMIT(d->e, "v%d[u][0] = %s;\n", d->e->kernel->instrs[k].dst, hr_text_chars(&memory));
   } else {
     HR__EMIT(d->e, "hr_copy%d(v%d[u], &%s);\n", bytes_of(access_of(d, k)), d->e->kernel->instrs[k].dst,
              hr_text_chars(&memory));
@@ -83,10 +79,10 @@ static void emit_copy(const device *d, int k, bool is_store) {
   hr_text_fini(&memory);
 }
 
-/* A load of four, from memory or from where the block keeps its row. */
+/* A load of four, or of the one that all of them see, from memory or from where the block keeps its row. */
 static void load_quad(const device *d, int phase, int k) {
   const hr_access *access = access_of(d, k);
-  int64_t place = d->in_pool != NULL ? d->in_pool[k] : -1;
+  int64_t place = d->in_pool != NULL && hr__device_is_wide(d, access) ? d->in_pool[k] : -1;
   bool is_first = place < 0 || hr__device_is_first(d, k, phase);
   char pool[96] = "";
   if (place >= 0) {
@@ -121,15 +117,13 @@ static void accumulate(const device *d, int k) {
   HR__EMIT(e, "HR_LANE < 16 ? other : x%d[h + 2]);\n}\n", instr->dst);
 }
 
-/* Group t + u of 128 elements. `is_whole`: all of them are there. */
-static void emit_group(const device *d, int phase, const char *to, bool is_whole) {
+void hr__device_open_four(const device *d, int phase, bool is_whole) {
   hr__emitter *e = d->e;
   const hr_kernel *kernel = e->kernel;
-  device inner = *d;
   for (int k = 0; k < kernel->instr_count; ++k) {
     if (is_in(d, k, phase, HR_INSTR_REDUCE)) {
       const hr_instr *instr = &kernel->instrs[k];
-      HR__EMIT(e, "%s x%d[%d];\n", hr__emit_type(instr->cls), instr->dst, (int)WIDTH);
+      HR__EMIT(e, "HR_ALIGNED %s x%d[%d];\n", hr__emit_type(instr->cls), instr->dst, (int)WIDTH);
       if (!is_whole) {
         HR__EMIT(e, "for (int h = 0; h < %d; ++h) { x%d[h] = hr_identity_%s_%s(); }\n", (int)WIDTH, instr->dst,
                  hr_op_table(instr->op)->name, hr_class_name(instr->cls));
@@ -138,23 +132,65 @@ static void emit_group(const device *d, int phase, const char *to, bool is_whole
       HR__EMIT(e, "HR_ALIGNED HR__MEMORY_%s o%d[%d];\n", hr__emit_dtype(access_of(d, k)->dtype), k, (int)WIDTH);
     }
   }
+}
+
+void hr__device_make_four(const device *d, int phase) {
+  device inner = *d;
+  inner.is_ahead = true, inner.is_wide = hr__device_is_wide;
+  hr__device_element(&inner, phase, "");
+}
+
+void hr__device_store_four(const device *d, int phase) {
+  hr__device_coordinates(d, &d->e->walked, "i", "w");
+  for (int k = 0; k < d->e->kernel->instr_count; ++k) {
+    if (is_in(d, k, phase, HR_INSTR_STORE)) {
+      emit_copy(d, k, true);
+    }
+  }
+}
+
+void hr__device_load_four(const device *d, int phase) {
+  const bool *ahead = hr__device_loads_ahead(d, phase);
+  hr__device_coordinates(d, &d->e->walked, "i", "w");
+  for (int k = 0; k < d->e->kernel->instr_count && ahead != NULL; ++k) {
+    if (ahead[k]) {
+      load_quad(d, phase, k);
+    }
+  }
+}
+
+void hr__device_declare_four(const device *d, int phase, int count) {
+  const bool *ahead = hr__device_loads_ahead(d, phase);
+  for (int k = 0; k < d->e->kernel->instr_count && ahead != NULL; ++k) {
+    if (ahead[k]) {
+      HR__EMIT(d->e, "HR_ALIGNED HR__MEMORY_%s v%d[%d][%d];\n", hr__emit_dtype(access_of(d, k)->dtype),
+               d->e->kernel->instrs[k].dst, count, hr__device_is_wide(d, access_of(d, k)) ? (int)WIDTH : 1);
+    }
+  }
+}
+
+int hr__device_step_four(const device *d, int phase) {
+  int step = hr__device_ahead(d, phase, AHEAD_MOST) / WIDTH;
+  return step > 1 ? step : 1;
+}
+
+/* ---- rows of lanes ---- */
+
+/* Group t + u of 128 elements. `is_whole`: all of them are there. */
+static void emit_group(const device *d, int phase, const char *to, bool is_whole) {
+  hr__emitter *e = d->e;
+  hr__device_open_four(d, phase, is_whole);
   if (!is_whole) {
     HR__EMIT(e, "if (first < %s) {\n", to);
   }
   HR__EMIT(e, "HR_UNROLL\nfor (int h = 0; h < %d; ++h) {\nconst int n = (t + u) * %d + h;\n(void)n;\n", (int)WIDTH,
            (int)WIDTH);
   HR__EMIT(e, "const %s i = first + h;\n", hr__device_index_type(d));
-  inner.is_ahead = true, inner.is_wide = hr__device_is_wide;
-  hr__device_element(&inner, phase, "");
+  hr__device_make_four(d, phase);
   HR__EMIT(e, "}\n{\nconst %s i = first;\n(void)i;\n", hr__device_index_type(d));
-  hr__device_coordinates(d, &e->walked, "i", "w");
-  for (int k = 0; k < kernel->instr_count; ++k) {
-    if (is_in(d, k, phase, HR_INSTR_STORE)) {
-      emit_copy(d, k, true);
-    }
-  }
+  hr__device_store_four(d, phase);
   HR__EMIT(e, is_whole ? "}\n" : "}\n}\n");
-  for (int k = 0; k < kernel->instr_count; ++k) {
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
     if (is_in(d, k, phase, HR_INSTR_REDUCE)) {
       accumulate(d, k);
     }
@@ -165,16 +201,9 @@ static void emit_group(const device *d, int phase, const char *to, bool is_whole
 static void emit_groups(const device *d, int phase, const char *from, const char *to, int count, const char *guard,
                         bool is_whole) {
   hr__emitter *e = d->e;
-  const hr_kernel *kernel = e->kernel;
   const char *type = hr__device_index_type(d);
-  const bool *ahead = hr__device_loads_ahead(d, phase);
-  for (int k = 0; k < kernel->instr_count && ahead != NULL; ++k) {
-    if (ahead[k] && hr__device_is_wide(d, access_of(d, k))) {
-      HR__EMIT(e, "HR_ALIGNED HR__MEMORY_%s v%d[%d][%d];\n", hr__emit_dtype(access_of(d, k)->dtype),
-               kernel->instrs[k].dst, count, (int)WIDTH);
-    }
-  }
-  for (int is_loaded = 0; is_loaded < 2 && ahead != NULL; ++is_loaded) {
+  hr__device_declare_four(d, phase, count);
+  for (int is_loaded = 0; is_loaded < 2; ++is_loaded) {
     HR__EMIT(e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\n%s{\n", count, guard);
     HR__EMIT(e, "const %s first = (%s)(%s) + (t + u) * %d + HR_LANE * %d;\n", type, type, from, (int)GROUP, (int)WIDTH);
     if (is_loaded) {
@@ -184,26 +213,16 @@ static void emit_groups(const device *d, int phase, const char *from, const char
       if (!is_whole) {
         HR__EMIT(e, "if (i < %s) {\n", to);
       }
-      hr__device_coordinates(d, &e->walked, "i", "w");
-      for (int k = 0; k < kernel->instr_count; ++k) {
-        if (ahead[k] && hr__device_is_wide(d, access_of(d, k))) {
-          load_quad(d, phase, k);
-        }
-      }
+      hr__device_load_four(d, phase);
       HR__EMIT(e, is_whole ? "" : "}\n");
     }
     HR__EMIT(e, "}\n}\n");
   }
 }
 
-static int step_of(const device *d, int phase) {
-  int step = hr__device_ahead(d, phase, AHEAD_MOST) / WIDTH;
-  return step > 1 ? step : 1;
-}
-
 void hr__device_quads(const device *d, int phase, const char *from, const char *to) {
   hr__emitter *e = d->e;
-  const int step = step_of(d, phase);
+  const int step = hr__device_step_four(d, phase);
   hr__device_accumulators(d, phase, true);
   HR__EMIT(e, "{\nconst int rounds = (int)((%s - (%s)) / %d);\nint t = 0;\n", to, from, (int)GROUP);
   HR__EMIT(e, "for (; t + %d <= rounds; t += %d) {\n", step, step);
@@ -217,7 +236,7 @@ void hr__device_quads(const device *d, int phase, const char *from, const char *
 /* A thread keeps values of its elements: each has a number that is known when the text is compiled. */
 void hr__device_own_quads(const device *d, int phase) {
   hr__emitter *e = d->e;
-  const int whole = (int)(d->elements / GROUP), step = step_of(d, phase);
+  const int whole = (int)(d->elements / GROUP), step = hr__device_step_four(d, phase);
   char guard[48], to[24];
   snprintf(guard, sizeof guard, "if (t + u < %d) ", whole);
   snprintf(to, sizeof to, "%lld", (long long)d->elements);

@@ -54,7 +54,8 @@ static void add_kernel(batch *b, const hr_kernel *kernel) {
   e.arg_count = kernel->arg_count, e.scalar_count = kernel->scalar_count;
   size_t before = b->text.length;
   HR_ASSERT_OK(hr_emit_device_kernel(kernel, e.name, b->block_bytes, &b->text, &e.emission));
-  b->quads += strstr(hr_text_chars(&b->text) + before, "= hr_fold_quads_") != NULL;
+  b->quads += strstr(hr_text_chars(&b->text) + before, "= hr_fold_quads_") != NULL ||
+              strstr(hr_text_chars(&b->text) + before, "is_four") != NULL;
   for (int pass = 0; pass < e.emission.pass_count;
        ++pass) { /* a compiler that does not know it may take too many registers */
     char head[96];
@@ -223,7 +224,7 @@ static void make_best(generated *g, int a, int b) {
 /* Of one chunk, of few, of many, of more than a chunk of them; whole tiles and parts of tiles. */
 HR_TEST(reductions_of_many_elements_have_the_bits_of_interpreted_kernels) {
   static const int shapes[][3] = {{3, 9000, 2},  {70, 4097, 2}, {9000, 3, 1},   {70, 33, 1},   {4500, 65, 1},
-                                  {8192, 32, 1}, {513, 40, 1},  {20000, 33, 1}, {262400, 3, 1}};
+                                  {8192, 32, 1}, {513, 40, 1},  {20000, 33, 1}, {262400, 3, 1}, {1300, 4, 1}};
   enum { SHAPES = sizeof shapes / sizeof *shapes };
   if (!hr__has_compiler()) {
     return;
@@ -238,6 +239,7 @@ HR_TEST(reductions_of_many_elements_have_the_bits_of_interpreted_kernels) {
   make_best(&programs[2 * SHAPES + 1], 700, 3);
   check_programs(&b, 0, 2 * SHAPES + 2, programs);
   HR_ASSERT_EQ(b.emitted, b.kernels);
+  HR_ASSERT(b.quads >= 2 * 3); /* columns that are fours */
   free(programs);
   hr_vector_fini(&b.entries);
   hr_text_fini(&b.text);
