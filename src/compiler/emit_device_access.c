@@ -403,9 +403,8 @@ void hr__device_load_ahead(const device *d, int phase) {
 /* Element h of four neighbours, or what they all see. */
 static void take_ahead(const device *d, const hr_instr *instr) {
   const hr_access *access = &d->e->kernel->accesses[instr->access];
-  HR__EMIT(d->e, "const %s r%d = HR__LOAD_%s(v%d[u][%s]);\n",
-           hr__emit_type(d->e->kernel->registers[instr->dst].cls), instr->dst, hr__emit_dtype(access->dtype),
-           instr->dst, hr__device_is_wide(d, access) ? "h" : "0");
+  HR__EMIT(d->e, "const %s r%d = HR__LOAD_%s(v%d[u][%s]);\n", hr__emit_type(d->e->kernel->registers[instr->dst].cls),
+           instr->dst, hr__emit_dtype(access->dtype), instr->dst, hr__device_is_wide(d, access) ? "h" : "0");
 }
 
 /* Everything that happens to element i of a row in a phase. */

@@ -31,7 +31,7 @@ typedef struct device {
   int block_bytes; /* that a block can have */
   int64_t *
       in_pool; /* NULL, or by instruction: where in the block's memory a row's values lie that it has loaded; -1: nowhere */
-  int phase;     /* whose elements are being emitted */
+  int phase; /* whose elements are being emitted */
   /* NULL, or whether an access finds element h of four at the place of the first of them, a multiple of four, and h. */
   bool (*is_wide)(const struct device *d, const hr_access *access);
   int inner;     /* the dim along which four are neighbours */

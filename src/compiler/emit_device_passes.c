@@ -217,7 +217,8 @@ static void declare_tile(const device *d, int phase, int elements) {
   for (int k = 0; k < e->kernel->instr_count; ++k) {
     const hr_instr *instr = &e->kernel->instrs[k];
     if (instr->phase == phase && hr__device_is_reduction(instr)) {
-      HR__EMIT(e, "HR_SHARED HR_ALIGNED %s q%d[%d][%d];\n", hr__emit_type(instr->cls), instr->dst, elements, (int)TILE_ROWS);
+      HR__EMIT(e, "HR_SHARED HR_ALIGNED %s q%d[%d][%d];\n", hr__emit_type(instr->cls), instr->dst, elements,
+               (int)TILE_ROWS);
       if (instr->kind == HR_INSTR_ARGREDUCE) {
         HR__EMIT(e, "HR_SHARED int64_t k%d[%d][%d];\n", instr->dst, elements, (int)TILE_ROWS);
       }

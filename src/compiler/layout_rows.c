@@ -18,8 +18,11 @@
  *   after    loop %6:bf16[768,50257]{1,768} = copy(%1)              loop %6:bf16[768,7]{1,768}+38597376 = copy(0)
  *            %4:bf16[8192,50264]{50264,1} = matmul(%0:bf16[8192,768], %6:bf16[768,50264]{1,768})
  *
- * The number of columns has to be one as well: where the rows of the product have room, it makes them whole.
+ * The number of columns has to be one as well: where the rows of the product have room, it makes them whole. So has that of rows where
+ * the left factor lies by columns that have grown: then the product goes through a temporary with as many.
  */
+#include <string.h>
+
 #include "compiler/layout_internal.h"
 #include "core/build.h"
 
@@ -154,14 +157,14 @@ static bool has_odd_result(const hr_target *target, const hr_node *node) {
          (pitch_of(width, target) - width) * SHARE_MOST <= width && work_of(node) / count_elements(out) >= COPY_ROWS;
 }
 
-/* A temporary for such a result. */
-static hr_operand make_result(hr_builder *b, hr_operand out, const hr_target *target) {
+/* The operand's place in a temporary whose last two dims are `rows` and `columns`. */
+static hr_operand make_result(hr_builder *b, hr_operand out, int64_t rows, int64_t columns) {
   int64_t dims[HR_RANK_MAX];
   for (int d = 0; d < out.rank; ++d) {
-    dims[d] = d == out.rank - 1 ? pitch_of(out.dims[d], target) : out.dims[d];
+    dims[d] = d == out.rank - 1 ? columns : d == out.rank - 2 ? rows : out.dims[d];
   }
   hr_operand temp = hr_build_temp(b, out.dtype, out.rank, dims);
-  return hr_is_present(temp) ? hr_view_slice(b, temp, out.rank - 1, 0, out.dims[out.rank - 1], 1) : temp;
+  return hr_is_present(temp) ? hr_view_strided(b, temp, out.rank, out.dims, temp.strides, temp.offset) : temp;
 }
 
 /* The operand with its last two dims exchanged. */
@@ -214,6 +217,25 @@ static bool is_wide(const hr__layout_pass *p, const hr_target *target, const hr_
          work_of(node) / count_elements(&node->inputs[1]) >= COPY_ROWS;
 }
 
+/* Whether the left factor of a large product lies by columns that have grown, so that it may have as many rows. */
+static bool is_tall(const hr__layout_pass *p, const hr_target *target, const hr_node *node) {
+  return is_large(target, node) && (node->input_count < 3 || node->inputs[2].kind == HR_OPERAND_NONE) &&
+         has_grown(p, &node->inputs[0], node->inputs[0].rank - 2) &&
+         work_of(node) / count_elements(&node->outputs[0]) >= COPY_ROWS;
+}
+
+/* The product has all rows of its left factor, in a temporary. */
+static void heighten(hr_builder *b, hr_node *node) {
+  hr_operand *out = &node->outputs[0], *left = &node->inputs[0];
+  int64_t dims[HR_RANK_MAX];
+  *left = lengthen(b, *left, left->rank - 2, left->strides[left->rank - 1], true);
+  if (b->status == NULL) {
+    memcpy(dims, out->dims, (size_t)out->rank * sizeof *dims);
+    dims[out->rank - 2] = left->dims[left->rank - 2];
+    *out = hr_view_strided(b, *out, out->rank, dims, out->strides, out->offset);
+  }
+}
+
 /* The product makes its rows whole. */
 static void widen(hr_builder *b, hr_node *node) {
   hr_operand *out = &node->outputs[0], *right = &node->inputs[1];
@@ -236,7 +258,8 @@ hr_status hr__layout_deepen(const hr__layout_pass *p, const hr_target *target) {
   bool has_work = false;
   for (int n = 0; n < count && !has_work; ++n) {
     const hr_node *node = &program->nodes[n];
-    has_work = is_deep(p, target, node, &deep) || has_odd_result(target, node) || is_wide(p, target, node);
+    has_work = is_deep(p, target, node, &deep) || has_odd_result(target, node) || is_wide(p, target, node) ||
+               is_tall(p, target, node);
   }
   if (!has_work) {
     return HR_OK;
@@ -252,20 +275,27 @@ hr_status hr__layout_deepen(const hr__layout_pass *p, const hr_target *target) {
     bool is = is_deep(p, target, &nodes[n], &deep);
     const hr_operand out = nodes[n].output_count > 0 ? nodes[n].outputs[0] : (hr_operand){0};
     bool is_odd = has_odd_result(target, &nodes[n]), has_room = is_wide(p, target, &nodes[n]);
+    bool has_rows = is_tall(p, target, &nodes[n]);
     for (int i = 0; is && i < 2; ++i) {
       nodes[n].inputs[i] = lengthen(&b, deep.factors[i], deep.dims[i], deep.grown_depth, deep.has_grown[i]);
     }
-    hr_operand made = is_odd ? make_result(&b, out, target) : out;
-    if (is_odd) {
+    hr_operand made = out;
+    if (is_odd || has_rows) {
+      int64_t rows = out.dims[out.rank - 2], columns = out.dims[out.rank - 1];
+      made =
+          make_result(&b, out, has_rows ? pitch_of(rows, target) : rows, is_odd ? pitch_of(columns, target) : columns);
       nodes[n].outputs[0] = made;
     }
     if (has_room && b.status == NULL) {
       widen(&b, &nodes[n]);
     }
+    if (has_rows && b.status == NULL) {
+      heighten(&b, &nodes[n]);
+    }
     if (b.status == NULL && !hr_program_append(program, &nodes[n])) {
       return no_memory(count);
     }
-    if (is_odd) {
+    if (is_odd || has_rows) {
       hr_emit1(&b, HR_OP_COPY, out, made);
     }
   }

@@ -80,14 +80,15 @@ static bool keep_products(void *ctx, const hr_program *program, const hr_node *n
   return node->op == HR_OP_MATMUL && node->post_count == 0;
 }
 
-static bool is_wide; /* whether all products of the last program made whole rows */
+static bool is_wide,
+    is_tall; /* whether all products of the last program made whole rows, whether one made 40 of them */
 
 /* How many products sum over `depth`; if it is negative, how many make rows of so many elements. */
 static int count_deep(const char *text, int64_t depth, int64_t depth_work) {
   hr_program program;
   hr_schedule schedule;
   int count = 0;
-  is_wide = true;
+  is_wide = true, is_tall = false;
   HR_ASSERT_OK(hr_program_parse(text, &program));
   const hr_target target = {.keeps = keep_products, .row_alignment = 16, .depth_work = depth_work, .verify = true};
   HR_ASSERT_OK(hr_compile(&program, &target, &schedule));
@@ -97,7 +98,9 @@ static int count_deep(const char *text, int64_t depth, int64_t depth_work) {
       const hr_operand *a = &node->inputs[0], *b = &node->inputs[1];
       HR_ASSERT_EQ(a->dims[a->rank - 1], b->dims[b->rank - 2]);
       HR_ASSERT_EQ(node->outputs[0].dims[a->rank - 1], b->dims[b->rank - 1]);
+      HR_ASSERT_EQ(node->outputs[0].dims[a->rank - 2], a->dims[a->rank - 2]);
       is_wide = is_wide && b->dims[b->rank - 1] % 8 == 0;
+      is_tall = is_tall || a->dims[a->rank - 2] == 40;
       count +=
           depth > 0 ? a->dims[a->rank - 1] == depth : node->outputs[0].strides[node->outputs[0].rank - 2] == -depth;
     }
@@ -174,6 +177,25 @@ HR_TEST(large_products_make_whole_rows) {
     HR_ASSERT_EQ(is_wide, i == 0 || i == 3);
     (void)count_deep(text, 1, 0);
     HR_ASSERT(!is_wide);
+  }
+}
+
+/* The gradient of the weights: of 600 rows, of 6, and with a bias. */
+HR_TEST(large_products_have_all_rows_of_columns_that_have_grown) {
+  for (int i = 0; i < 3; ++i) {
+    char text[768];
+    int m = i == 1 ? 6 : 600;
+    const char *bias = i == 2 ? "%1:bf16[33,8]{0,1}+0" : "_";
+    snprintf(text, sizeof text,
+             "buffer %%0 %d live\nbuffer %%1 528 live\nbuffer %%2 %d dead fresh\nbuffer %%3 %d dead fresh\n"
+             "buffer %%4 528 live fresh\n"
+             "%%2:bf16[%d,33]{33,1}+0 = matmul(%%0:bf16[%d,8]{8,1}+0, %s, _)\n"
+             "%%3:bf16[%d,33]{33,1}+0 = exp(%%2:bf16[%d,33]{33,1}+0)\n"
+             "%%4:bf16[33,8]{8,1}+0 = matmul(%%3:bf16[33,%d]{1,33}+0, %%0:bf16[%d,8]{8,1}+0, %s)\n",
+             16 * m, 66 * m, 66 * m, m, m, W, m, m, m, m, bias);
+    HR_ASSERT_EQ(grows(text), 2);
+    (void)count_deep(text, 1, 1);
+    HR_ASSERT_EQ(is_tall, i == 0);
   }
 }
 

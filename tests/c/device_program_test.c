@@ -26,7 +26,7 @@ typedef struct batch {
   HR_VECTOR(entry) entries;
   hr_text text;
   long kernels, emitted, launches, launches_compiled;
-  long quads; /* kernels whose threads have four neighbours of a row each */
+  long quads;      /* kernels whose threads have four neighbours of a row each */
   int block_bytes; /* of a block's own memory */
 } batch;
 
@@ -223,7 +223,7 @@ static void make_best(generated *g, int a, int b) {
 
 /* Of one chunk, of few, of many, of more than a chunk of them; whole tiles and parts of tiles. */
 HR_TEST(reductions_of_many_elements_have_the_bits_of_interpreted_kernels) {
-  static const int shapes[][3] = {{3, 9000, 2},  {70, 4097, 2}, {9000, 3, 1},   {70, 33, 1},   {4500, 65, 1},
+  static const int shapes[][3] = {{3, 9000, 2},  {70, 4097, 2}, {9000, 3, 1},   {70, 33, 1},    {4500, 65, 1},
                                   {8192, 32, 1}, {513, 40, 1},  {20000, 33, 1}, {262400, 3, 1}, {1300, 4, 1}};
   enum { SHAPES = sizeof shapes / sizeof *shapes };
   if (!hr__has_compiler()) {
@@ -247,7 +247,8 @@ HR_TEST(reductions_of_many_elements_have_the_bits_of_interpreted_kernels) {
 
 /* Rows that threads keep, whole and with a rest, and those that are too long for it; the last two are not of fours. */
 HR_TEST(rows_of_neighbours_have_the_bits_of_interpreted_kernels) {
-  static const int shapes[][2] = {{5, 36}, {5, 100}, {5, 132}, {7, 768}, {3, 1024}, {3, 1028}, {3, 4096}, {5, 766}, {5, 33}};
+  static const int shapes[][2] = {{5, 36},   {5, 100},  {5, 132}, {7, 768}, {3, 1024},
+                                  {3, 1028}, {3, 4096}, {5, 766}, {5, 33}};
   enum { SHAPES = sizeof shapes / sizeof *shapes };
   if (!hr__has_compiler()) {
     return;
