@@ -66,6 +66,7 @@ bench-ops: build python-package ## every operator timed by itself, and docs/oper
 
 conformance: build python-package ## the drivers' conformance suite; PyTorch's operators, and docs/coverage.md from that
 	$(LIBRARIES) $(CTEST) $(BUILD) -L conformance
+	$(VENV)/bin/python tests/conformance/device_types.py
 	$(VENV)/bin/python tests/conformance/run.py --report
 
 # Every scripts/make_*.py writes generated files, and with --check says whether they are fresh.

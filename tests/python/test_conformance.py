@@ -49,6 +49,16 @@ def test_sample_of_torchs_own_test_data(tmp_path):
     assert not passed, "listed in expected_failures.txt, and pass:\n" + "\n".join(passed)
 
 
+@pytest.mark.device_only
+@pytest.mark.cpu_only
+def test_sample_of_device_generic_tests():
+    """Every seventh test of device_types.py: views, dtypes, indexing, copies, texts, autograd."""
+    command = [sys.executable, str(FOLDER / "device_types.py"), "--every", "7"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600, env={**os.environ, "HEADRACE_FALLBACK": "error"})
+    assert run.returncode == 0, run.stderr[-4000:]
+    assert int(run.stdout.split()[0]) > 100  # tests run
+
+
 @pytest.fixture
 def pool():
     spec = importlib.util.spec_from_file_location("conformance_pool", FOLDER / "pool.py")

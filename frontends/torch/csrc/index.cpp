@@ -302,6 +302,8 @@ struct Selection {
       TORCH_CHECK_INDEX(type == ScalarType::Long || type == ScalarType::Int || type == ScalarType::Bool ||
                             type == ScalarType::Byte,
                         "tensors used as indices must be long, int, byte or bool tensors");
+      if (index.device().is_cpu())
+        index = index.to(here()); // torch allows indices and masks on the host
       if (type == ScalarType::Bool || type == ScalarType::Byte) {
         check_mask(self, index, given.size());
         Tensor places = at::nonzero(index);
@@ -309,8 +311,6 @@ struct Selection {
           given.push_back(places.select(1, i));
         continue;
       }
-      if (index.device().is_cpu())
-        index = index.to(here()); // torch allows indices on the host
       given.push_back(to_type(index, ScalarType::Long));
     }
     TORCH_CHECK_INDEX(static_cast<int64_t>(given.size()) <= self.dim(), "too many indices for tensor of dimension ",
@@ -370,7 +370,7 @@ bool is_masked_fill(const Tensor &self, const IndexList &list, const Tensor &val
   if (accumulate || values.numel() != 1 || list.size() != 1)
     return false;
   std::optional<Tensor> mask = list.get(0);
-  return mask.has_value() && mask->defined() && mask->scalar_type() == ScalarType::Bool &&
+  return mask.has_value() && mask->defined() && is_on_device(*mask) && mask->scalar_type() == ScalarType::Bool &&
          mask->sizes().equals(self.sizes().slice(0, mask->dim()));
 }
 
@@ -405,13 +405,13 @@ Tensor index_put(const Tensor &self, const IndexList &list, const Tensor &values
     return masked_fill(Result::inplace(self), self, mask, values.dim() == 0 ? values : values.reshape({}));
   }
   Selection selection(self, list);
+  TORCH_CHECK(at::is_expandable_to(values.sizes(), selection.sizes), "shape mismatch: value tensor of shape ",
+              values.sizes(), " cannot be broadcast to indexing result of shape ", IntArrayRef(selection.sizes));
   int64_t count = 1;
   for (int64_t size : selection.sizes)
     count *= size;
   if (count == 0)
     return self;
-  TORCH_CHECK(at::is_expandable_to(values.sizes(), selection.sizes), "shape mismatch: value tensor of shape ",
-              values.sizes(), " cannot be broadcast to indexing result of shape ", IntArrayRef(selection.sizes));
   Record record(HR_OP_INDEX_PUT);
   if (is_on_device(values))
     record.in(values, selection.sizes);

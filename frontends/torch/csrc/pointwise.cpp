@@ -446,6 +446,8 @@ Tensor pow_scalar(Result result, const Tensor &self, const Scalar &exponent) {
   bool integral = c10::isIntegralType(self.scalar_type(), true);
   TORCH_CHECK(!(integral && exponent.isIntegral(true) && exponent.toLong() < 0),
               "Integers to negative integer powers are not allowed.");
+  if (self.scalar_type() == ScalarType::Bool && exponent.isBoolean()) // to the power of false: true
+    return pointwise(result, HR_OP_LOGICAL_OR, Rule::Logical, self, Scalar(!exponent.toBool()));
   hr_op shortcut = pow_shortcut(exponent);
   if (shortcut == HR_OP_NONE || (integral && !exponent.isIntegral(true))) {
     return pointwise(result, HR_OP_POW, Rule::Number, self, exponent);
