@@ -14,6 +14,9 @@ OUTPUTS = {
     "src/providers/flash/flash_text.inc": ("src/providers/flash/words.text", "src/providers/flash/tiles.text"),
     "src/providers/flash/forward_text.inc": ("src/providers/flash/forward.text",),
     "src/providers/flash/backward_text.inc": ("src/providers/flash/backward.text",),
+    "src/providers/thin/thin_text.inc": ("src/providers/thin/element.text", "src/providers/thin/thin.text"),
+    "src/providers/thin/glance_text.inc": ("src/providers/thin/element.text", "src/providers/thin/glance.text"),
+    "src/providers/thin/taps_text.inc": ("src/providers/thin/element.text", "src/providers/thin/taps.text"),
 }
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 GUARD = re.compile(r"#ifndef HEADRACE_\w+_H_\n#define HEADRACE_\w+_H_\n(.*)\n#endif\s*$", re.DOTALL)

@@ -1,0 +1,267 @@
+/* Products of one row and convolutions of a few pixels for CUDA devices (src/providers/thin) against plain loops in double precision (provider_trials.h): their texts
+ * run on the host (device_emulator.h). Without a compiler there is nothing to test.
+ */
+#include "base/hash.h"
+#include "compiler/emit_device.h"
+#include "device_emulator.h"
+#include "drivers/cuda/nvrtc.h"
+#include "engine/host_compiler.h"
+#include "program_runner.h"
+#include "provider_trials.h"
+
+/* ---- a provider of host functions, made of another's texts ---- */
+
+static const hr_provider *written = &hr__thin_provider;
+
+struct hr_prepared {
+  hr_text path;
+  hr_dynlib library;
+  hr_host_kernel *kernel;
+};
+
+static hr_status prepare_emulated(const hr_program *program, const hr_node *node, void *queue,
+                                  hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  hr_device_source source;
+  hr_text text = {0};
+  hr_prepared *p = calloc(1, sizeof *p);
+  (void)queue;
+  HR_ASSERT_NOT_NULL(p);
+  HR_ASSERT_OK(written->write(program, node, &source));
+  HR_ASSERT(source.begins_early);
+  HR_ASSERT(hr_text_append(&text, "#pragma GCC optimize(\"O1\")\n")); /* compiling takes longer than running */
+  HR_ASSERT_OK(hr_emit_device_prelude(HR_DEVICE_TEXT_EMULATED, &text));
+  HR_ASSERT(hr_text_append_bytes(&text, source.text.data, source.text.length));
+  HR_ASSERT_OK(hr__host_compile(text.data, text.length, NULL, &p->path));
+  HR_ASSERT_OK(hr_dynlib_open(hr_text_chars(&p->path), &p->library));
+  HR_ASSERT_OK(
+      hr__emulated_create_written(&p->library, &source, node->input_count + node->output_count, 0, &p->kernel));
+  hr_text_fini(&text);
+  hr_text_fini(&source.text);
+  *out_prepared = p;
+  *out_workspace_bytes = source.workspace_bytes;
+  return HR_OK;
+}
+
+static hr_status run_emulated(hr_prepared *p, void *const *args, void *workspace, void *queue) {
+  (void)queue;
+  p->kernel->run(p->kernel, 0, &(hr_host_call){.args = args, .workspace = workspace}, 0, 1);
+  return HR_OK;
+}
+
+static void release_emulated(hr_prepared *p) {
+  p->kernel->destroy(p->kernel);
+  hr_dynlib_close(&p->library);
+  hr__host_compiler_remove(hr_text_chars(&p->path));
+  hr_text_fini(&p->path);
+  free(p);
+}
+
+static bool supports_emulated(const hr_program *program, const hr_node *node) {
+  return written->supports(program, node);
+}
+
+static const hr_provider emulated = {.name = "emulated",
+                                     .supports = supports_emulated,
+                                     .prepare = prepare_emulated,
+                                     .run = run_emulated,
+                                     .release = release_emulated};
+
+/* Whether there is a compiler. */
+static bool begin_with(const hr_provider *provider) {
+  random_state = 7;
+  written = provider;
+  return hr__has_compiler();
+}
+
+static bool begin(void) {
+  return begin_with(&hr__thin_provider);
+}
+
+static trial trial_of(product q, hr_dtype dtype, matrix_layout b, bias_layout bias, int guard) {
+  trial t = product_trial(&emulated, &q, dtype, MATRIX_DENSE, b, MATRIX_DENSE, bias);
+  t.guard = guard;
+  return t;
+}
+
+/* ---- tests ---- */
+
+enum { ALIGNED = 24, ODD = 19 };
+
+/* Runs of one element to more than all threads take at once, and of lengths that no vector divides. */
+HR_TEST(thin_products_of_columns_that_are_runs) {
+  static const int64_t shapes[][2] = {{1, 1},   {3, 5},    {8, 9},     {64, 70},  {68, 3},
+                                      {128, 1}, {260, 33}, {1028, 10}, {5000, 7}, {4096, 4}};
+  for (size_t i = 0; begin() && i < sizeof shapes / sizeof *shapes; ++i) {
+    trial t = trial_of((product){0, {0}, 1, shapes[i][0], shapes[i][1]}, HR_DTYPE_F32, MATRIX_TRANSPOSED,
+                       i % 2 == 0 ? BIAS_VECTOR : BIAS_ABSENT, ALIGNED);
+    trial_must_pass(&t);
+  }
+}
+
+HR_TEST(thin_products_of_rows_that_are_runs) {
+  static const int64_t shapes[][2] = {{1, 8},    {5, 3},     {40, 4},    {129, 64},
+                                      {300, 68}, {1100, 20}, {70, 1030}, {3, 33000}};
+  for (size_t i = 0; begin() && i < sizeof shapes / sizeof *shapes; ++i) {
+    trial t = trial_of((product){0, {0}, 1, shapes[i][0], shapes[i][1]}, HR_DTYPE_F32, MATRIX_DENSE,
+                       i % 2 == 0 ? BIAS_STEPS : BIAS_NONE, ALIGNED);
+    trial_must_pass(&t);
+  }
+}
+
+HR_TEST(thin_products_in_narrow_dtypes) {
+  for (hr_dtype dtype = HR_DTYPE_F16; begin() && dtype <= HR_DTYPE_BF16; ++dtype) {
+    for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED; ++b) {
+      trial t = trial_of((product){1, {2}, 1, 264, 40}, dtype, (matrix_layout)b, BIAS_ROW, ALIGNED);
+      trial_must_pass(&t);
+      t = trial_of((product){0, {0}, 1, 35, 21}, dtype, (matrix_layout)b, BIAS_VECTOR, ODD);
+      trial_must_pass(&t);
+    }
+  }
+}
+
+HR_TEST(thin_products_in_every_layout) {
+  int taken = 0;
+  for (int b = 0; begin() && b < MATRIX_LAYOUTS; ++b) {
+    for (int bias = BIAS_VECTOR; bias < BIAS_LAYOUTS; bias += 3) {
+      trial t = product_trial(&emulated, &(product){2, {3, 2}, 1, 36, 20}, HR_DTYPE_F32,
+                              (matrix_layout)random_below(MATRIX_LAYOUTS), (matrix_layout)b,
+                              (matrix_layout)random_below(MATRIX_OUTPUTS), (bias_layout)bias);
+      t.guard = b % 2 == 0 ? ALIGNED : ODD;
+      taken += trial_check(&t);
+    }
+  }
+  HR_ASSERT(taken > 8 || !begin());
+}
+
+/* What is written by the program is read when all before it has ended. */
+HR_TEST(thin_products_of_weights_that_the_program_writes) {
+  for (int b = MATRIX_DENSE; begin() && b <= MATRIX_TRANSPOSED; ++b) {
+    trial t = trial_of((product){0, {0}, 1, 64, 40}, HR_DTYPE_F32, (matrix_layout)b, BIAS_ABSENT, ALIGNED);
+    t.writes_weights = true;
+    trial_must_pass(&t);
+    hr_device_source sources[2];
+    for (int writes = 0; writes < 2; ++writes) {
+      t.writes_weights = writes != 0;
+      trial_node(&t);
+      HR_ASSERT_OK(hr__thin_provider.write(&t.program, &t.program.nodes[0], &sources[writes]));
+      HR_ASSERT((strstr(hr_text_chars(&sources[writes].text), "#define IS_CONSTANT 0\n") != NULL) == (writes != 0));
+      hr_text_fini(&sources[writes].text);
+      hr_program_fini(&t.program);
+    }
+  }
+}
+
+HR_TEST(thin_products_have_one_row) {
+  static const struct {
+    product shape;
+    hr_dtype dtype;
+    matrix_layout b;
+    bias_layout bias;
+    bool is_taken;
+  } cases[] = {{{0, {0}, 1, 8, 8}, HR_DTYPE_F32, MATRIX_DENSE, BIAS_FULL, true},
+               {{0, {0}, 2, 8, 8}, HR_DTYPE_F32, MATRIX_DENSE, BIAS_NONE, false},
+               {{0, {0}, 1, 8, 8}, HR_DTYPE_F64, MATRIX_DENSE, BIAS_NONE, false},
+               {{0, {0}, 1, 8, 8}, HR_DTYPE_F32, MATRIX_STEPS, BIAS_NONE, false},
+               {{0, {0}, 1, 8, 8}, HR_DTYPE_F32, MATRIX_DENSE, BIAS_ONE, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    trial t = trial_of(cases[i].shape, cases[i].dtype, cases[i].b, cases[i].bias, ALIGNED);
+    trial_node(&t);
+    HR_ASSERT_EQ(trial_is_supported(&t), cases[i].is_taken);
+    hr_program_fini(&t.program);
+  }
+}
+
+HR_TEST(convolutions_of_few_pixels) {
+  int taken = 0;
+  for (int i = 0; begin_with(&hr__taps_provider) && i < WINDOWS; ++i) {
+    trial t = window_trial(HR_OP_CONV, &windows[i], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
+    t.provider = &emulated;
+    bool is_taken = trial_check(&t), is_one = windows[i].groups == 1 && windows[i].spatial < 3;
+    HR_ASSERT_EQ(is_taken, is_one);
+    taken += is_taken;
+  }
+  HR_ASSERT(taken > 8 || !begin());
+}
+
+HR_TEST(convolutions_of_few_pixels_in_every_layout) {
+  static const window q = {2, 2, 5, 7, 1, {6, 7}, {3, 2}, {1, 1}, {1, 1}, {1, 1}};
+  for (int layout = 0; begin_with(&hr__taps_provider) && layout < IMAGE_LAYOUTS; ++layout) {
+    image_layout other = (image_layout)((layout + 3) % IMAGE_LAYOUTS);
+    hr_dtype dtype = layout % 3 == 0 ? HR_DTYPE_F32 : layout % 3 == 1 ? HR_DTYPE_BF16 : HR_DTYPE_F16;
+    trial t = window_trial(HR_OP_CONV, &q, dtype, (image_layout)layout, other, (image_layout)layout, false);
+    t.provider = &emulated;
+    trial_must_pass(&t);
+  }
+}
+
+/* The first and the second layer of a small network: with 4 and with 2 channels a block, weights that the program writes. */
+HR_TEST(convolutions_of_one_image) {
+  static const window layers[] = {{2, 1, 1, 20, 1, {28, 28}, {5, 5}, {1, 1}, {2, 2}, {1, 1}},
+                                  {2, 1, 50, 100, 1, {7, 7}, {5, 5}, {1, 1}, {2, 2}, {1, 1}}};
+  for (int i = 0; begin_with(&hr__taps_provider) && i < 2; ++i) {
+    trial t = window_trial(HR_OP_CONV, &layers[i], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
+    t.provider = &emulated, t.writes_weights = i == 1;
+    trial_must_pass(&t);
+  }
+}
+
+HR_TEST(convolutions_that_are_left_to_others) {
+  static const window large = {2, 4, 64, 64, 1, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                      wide = {2, 1, 1, 1, 1, {40, 40}, {1, 17}, {1, 1}, {0, 0}, {1, 1}},
+                      deep = {2, 1, 2000, 2, 1, {3, 3}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                      small = {2, 1, 3, 4, 1, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+  const struct {
+    const window *shape;
+    hr_dtype dtype;
+    bool has_bias, is_taken;
+  } cases[] = {{&large, HR_DTYPE_F32, false, false}, {&wide, HR_DTYPE_F32, false, false},
+               {&deep, HR_DTYPE_F32, false, false},  {&small, HR_DTYPE_F32, false, true},
+               {&small, HR_DTYPE_F64, false, false}, {&small, HR_DTYPE_F32, true, false}};
+  written = &hr__taps_provider;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    trial t = window_trial(HR_OP_CONV, cases[i].shape, cases[i].dtype, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE,
+                           cases[i].has_bias);
+    t.provider = &emulated;
+    trial_node(&t);
+    HR_ASSERT_EQ(trial_is_supported(&t), cases[i].is_taken);
+    hr_program_fini(&t.program);
+  }
+}
+
+/* ---- CUDA's compiler ---- */
+
+/* Without NVRTC the test ends here. */
+static void compile_for(trial *t, const hr_provider *provider, int architecture) {
+  hr_device_source source;
+  hr_text text = {0}, image = {0};
+  trial_node(t);
+  HR_ASSERT_OK(provider->write(&t->program, &t->program.nodes[0], &source));
+  HR_ASSERT_OK(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text));
+  HR_ASSERT(hr_text_append_bytes(&text, source.text.data, source.text.length));
+  hr_status status = hr__nvrtc_compile(architecture, text.data, text.length, &image);
+  bool is_there = hr_status_code_of(status) != HR_STATUS_NOT_FOUND;
+  if (is_there) {
+    HR_ASSERT_OK(status);
+  }
+  hr_status_ignore(is_there ? HR_OK : status);
+  hr_text_fini(&image);
+  hr_text_fini(&text);
+  hr_text_fini(&source.text);
+  hr_program_fini(&t->program);
+  if (!is_there) {
+    HR_SKIP("no NVRTC");
+  }
+}
+
+HR_TEST(thin_kernels_compile_for_gpus) {
+  static const window q = {2, 1, 20, 50, 1, {14, 14}, {5, 5}, {1, 1}, {2, 2}, {1, 1}};
+  for (int i = 0; i < 6; ++i) {
+    hr_dtype dtype = i % 3 == 0 ? HR_DTYPE_F32 : i % 3 == 1 ? HR_DTYPE_BF16 : HR_DTYPE_F16;
+    int architecture = i % 2 == 0 ? 90 : 80;
+    trial t = trial_of((product){1, {2}, 1, 768, 768}, dtype, i < 3 ? MATRIX_DENSE : MATRIX_TRANSPOSED, BIAS_VECTOR,
+                       i % 2 == 0 ? ALIGNED : ODD);
+    compile_for(&t, &hr__thin_provider, architecture);
+    t = window_trial(HR_OP_CONV, &q, dtype, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
+    compile_for(&t, &hr__taps_provider, architecture);
+  }
+}
