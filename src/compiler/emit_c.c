@@ -38,6 +38,33 @@ static const char *const c_postlude = "HR_VMATH_FN int64_t hr_term(int64_t index
                                       "  const int64_t most = index < 0 ? 0 : (index >= extent ? extent - 1 : index);\n"
                                       "  return extent > 0 ? most : index;\n}\n";
 
+/* Elements [first, first + count) of rows of `columns` elements, which lie `pitch` apart and in each row one behind those of the row
+ * before; planes of `rows` rows lie `plane` apart. Few columns at a time: their lines may all want one set of the first cache. */
+static const char *const c_turns =
+    "#define HR_TURN(BYTES, T) \\\n"
+    "static void hr_turn_##BYTES(void *out, const void *in, int64_t first, int64_t count, int64_t columns, int64_t "
+    "rows, \\\n"
+    "                            int64_t plane, int64_t pitch) { \\\n"
+    "  T *const to = (T *)out - first; \\\n"
+    "  const int64_t end = first + count, last = (end + columns - 1) / columns; \\\n"
+    "  for (int64_t row = first / columns, next; row < last; row = next) { \\\n"
+    "    next = row + 16 - row % rows % 16; \\\n"
+    "    next = next / rows > row / rows ? (row / rows + 1) * rows : next; \\\n"
+    "    next = next < last ? next : last; \\\n"
+    "    const T *const from = (const T *)in + row / rows * plane + row % rows; \\\n"
+    "    for (int64_t at = 0; at < columns; at += 8) { \\\n"
+    "      for (int64_t r = row; r < next; ++r) { \\\n"
+    "        int64_t low = first - r * columns, high = end - r * columns; \\\n"
+    "        low = low > at ? low : at; \\\n"
+    "        high = high < columns ? high : columns; \\\n"
+    "        high = high < at + 8 ? high : at + 8; \\\n"
+    "        for (int64_t j = low; j < high; ++j) { to[r * columns + j] = from[r - row + j * pitch]; } \\\n"
+    "      } \\\n"
+    "    } \\\n"
+    "  } \\\n"
+    "}\n"
+    "HR_TURN(1, uint8_t)\nHR_TURN(2, uint16_t)\nHR_TURN(4, uint32_t)\nHR_TURN(8, uint64_t)\nHR_TURN(16, hr_c128)\n";
+
 /* Rows of 16-bit floats by the hardware's conversions, which compilers don't find in loops over elements; the bits are those of
  * core/convert.h. */
 static const char *const c_halves =
@@ -86,6 +113,7 @@ hr_status hr_emit_prelude(hr_text *out_text) {
   hr__emit_c_words(out_text);
   hr__emit_core_text(out_text);
   hr_text_append(out_text, c_halves);
+  hr_text_append(out_text, c_turns);
   return hr_text_status(out_text);
 }
 

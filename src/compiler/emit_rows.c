@@ -8,13 +8,15 @@
  *
  * Chunks of 4,096 leave their results side by side, and those are combined as a row again. Where there are few long rows and
  * only reductions run over them, chunks are units of their own: pass 0 leaves their results in the workspace, pass 1 goes on
- * from there.
+ * from there. What lies transposed is first turned into scratch, for as many chunks at once as use whole cache lines:
+ *
+ *   for (group of chunks ...) { q0 = scratch; hr_turn_4(q0, ...); for (chunks of the group) { ... p0 = q0 + ... } }
  */
 #include <stdio.h>
 
 #include "compiler/emit_internal.h"
 
-enum { SPLIT_ELEMENTS = 65536, SPLIT_ROWS = 64 };
+enum { SPLIT_ELEMENTS = 65536, SPLIT_ROWS = 64, TURNED_ROWS = 16, TURNED_ROWS_MIN = 4, GROUP_MAX = 16 };
 
 typedef struct rows {
   hr__emitter *e;
@@ -23,6 +25,9 @@ typedef struct rows {
   int64_t *parts; /* by instruction: where results of chunks are: in scratch, or split in workspace */
   int64_t *part_indices;
   int64_t workspace;
+  int64_t group;         /* chunks of a unit, where anything is turned; else 0 */
+  int64_t *turns;        /* by access: where it is turned to, in scratch; -1: it is not */
+  hr__emit_axes *planes; /* by access: how it lies in memory */
 } rows;
 
 static bool reduces(const hr_instr *instr, int phase) {
@@ -85,6 +90,81 @@ static bool place_parts(rows *r) {
     }
   }
   return true;
+}
+
+/* ---- transposed reads ---- */
+
+/* Whether an access follows memory along the rows of a plane, and not along its columns, which are the innermost dim. */
+static bool lies_transposed(const hr__emitter *e, int access) {
+  const hr__emit_axes *axes = &e->axes[access];
+  int last = axes->rank - 1;
+  return e->kernel->accesses[access].arg >= 0 && e->kernel->accesses[access].term_count == 0 && axes->coords == 1 &&
+         (axes->rank == 2 || axes->rank == 3) && axes->strides[0][last - 1] == 1 &&
+         axes->dims[last - 1] >= TURNED_ROWS && axes->dims[last] >= TURNED_ROWS &&
+         (axes->strides[0][last] >= TURNED_ROWS || axes->strides[0][last] <= -TURNED_ROWS);
+}
+
+/* Transposed loads become dense ones of scratch. */
+static bool find_turns(rows *r) {
+  hr__emitter *e = r->e;
+  r->turns = HR_ARENA_ARRAY(&e->arena, int64_t, (size_t)e->kernel->access_count + 1);
+  r->planes = HR_ARENA_ARRAY(&e->arena, hr__emit_axes, (size_t)e->kernel->access_count + 1);
+  if (r->turns == NULL || r->planes == NULL) {
+    return false;
+  }
+  int64_t columns = 0;
+  for (int a = 0; a < e->kernel->access_count; ++a) {
+    r->turns[a] = -1;
+    if (r->is_split && lies_transposed(e, a) && (columns == 0 || e->axes[a].dims[e->axes[a].rank - 1] == columns)) {
+      columns = e->axes[a].dims[e->axes[a].rank - 1];
+      r->turns[a] = 0;
+    }
+  }
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    columns = instr->kind == HR_INSTR_STORE && instr->access >= 0 && r->turns[instr->access] == 0 ? 0 : columns;
+  }
+  int64_t group = (TURNED_ROWS * columns + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
+  group = group > GROUP_MAX ? GROUP_MAX : group;
+  r->group = columns > 0 && group * HR_REDUCE_CHUNK / columns >= TURNED_ROWS_MIN ? group : 0;
+  for (int a = 0; a < e->kernel->access_count; ++a) {
+    bool is_turned = r->turns[a] == 0 && r->group > 0;
+    int64_t bytes = group * HR_REDUCE_CHUNK * (int64_t)hr_dtype_size(e->kernel->accesses[a].dtype);
+    r->turns[a] = is_turned ? hr__emit_reserve(e, bytes) : -1;
+    r->planes[a] = e->axes[a];
+    if (is_turned) {
+      e->axes[a] =
+          (hr__emit_axes){.lie = HR__LIE_DIRECT, .rank = 1, .coords = 1, .dims = {r->elements}, .strides = {{1}}};
+    }
+  }
+  return true;
+}
+
+static void emit_turns(const rows *r) {
+  hr__emitter *e = r->e;
+  for (int a = 0; a < e->kernel->access_count; ++a) {
+    if (r->turns[a] < 0) {
+      continue;
+    }
+    const hr_access *access = &e->kernel->accesses[a];
+    const hr__emit_axes *axes = &r->planes[a];
+    int last = axes->rank - 1;
+    const char *type = hr__emit_dtype(access->dtype);
+    HR__EMIT(e, "HR__MEMORY_%s *const q%d = (HR__MEMORY_%s *)(scratch + %lld);\n", type, a, type,
+             (long long)r->turns[a]);
+    HR__EMIT(e, "{\n");
+    hr__emit_pointer(e, a, &e->kept, 0, e->kept.rank, "c", NULL);
+    HR__EMIT(e, "hr_turn_%d(q%d, p%d, group, stop - group, %lld, %lld, %lld, %lld);\n}\n",
+             (int)hr_dtype_size(access->dtype), a, a, (long long)axes->dims[last], (long long)axes->dims[last - 1],
+             (long long)(last == 2 ? axes->strides[0][0] : 0), (long long)axes->strides[0][last]);
+  }
+}
+
+/* Where a block of a turned access begins. 16-bit floats are copied by loops that begin with the row. */
+static void point_to_turned(const rows *r, const hr_instr *instr) {
+  const char *type = hr__emit_dtype(r->e->kernel->accesses[instr->access].dtype);
+  HR__EMIT(r->e, "HR__MEMORY_%s *const p%d = q%d - group%s;\n", type, instr->access, instr->access,
+           hr__emit_is_copied(r->e, instr) ? "" : " + b");
 }
 
 /* ---- lanes ---- */
@@ -221,7 +301,9 @@ static void emit_block(const rows *r, int phase) {
         is_known |= kernel->instrs[j].access == instr->access && kernel->instrs[j].phase == phase &&
                     kernel->instrs[j].level == HR_LEVEL_ELEMENT;
       }
-      if (!is_known) {
+      if (!is_known && r->turns[instr->access] >= 0) {
+        point_to_turned(r, instr);
+      } else if (!is_known) {
         hr__emit_pointer(e, instr->access, &e->kept, 0, e->kept.rank, "c", is_copied ? NULL : "b");
       }
     }
@@ -281,9 +363,30 @@ static void emit_whole(const rows *r, const char *name) {
   HR__EMIT(e, "}\n}\n");
 }
 
-static void emit_split(const rows *r, const char *name) {
+/* A unit is a group of chunks, whose transposed operands are turned first. */
+static void emit_groups(const rows *r) {
   hr__emitter *e = r->e;
-  hr__emit_head(e, name, 0);
+  long long size = (long long)(r->group * HR_REDUCE_CHUNK), groups = (long long)((r->chunks + r->group - 1) / r->group);
+  HR__EMIT(e, "for (int64_t unit = begin; unit < end; ++unit) {\n");
+  HR__EMIT(e, "const int64_t row = unit / %lld, group = unit %% %lld * %lld;\n", groups, groups, size);
+  HR__EMIT(e, "const int64_t stop = group + %lld < %lld ? group + %lld : %lld;\n", size, (long long)r->elements, size,
+           (long long)r->elements);
+  emit_places(r, "row");
+  hr__emit_uniform(e, 0, HR_LEVEL_ROW);
+  hr__emit_uniform(e, 0, HR_LEVEL_ELEMENT);
+  declare_lanes(r, 0);
+  emit_turns(r);
+  HR__EMIT(e, "for (int64_t from = group; from < stop; from += %d) {\n", (int)HR_REDUCE_CHUNK);
+  HR__EMIT(e, "const int64_t to = from + %d < stop ? from + %d : stop;\n", (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_CHUNK);
+  HR__EMIT(e, "const int64_t chunk = row * %lld + from / %d;\n", (long long)r->chunks, (int)HR_REDUCE_CHUNK);
+  clear_lanes(r, 0);
+  emit_blocks(r, 0, "from", "to");
+  fold_lanes(r, 0, "chunk");
+  HR__EMIT(e, "}\n}\n}\n");
+}
+
+static void emit_chunks(const rows *r) {
+  hr__emitter *e = r->e;
   HR__EMIT(e, "for (int64_t unit = begin; unit < end; ++unit) {\n");
   HR__EMIT(e, "const int64_t row = unit / %lld, from = unit %% %lld * %d;\n", (long long)r->chunks,
            (long long)r->chunks, (int)HR_REDUCE_CHUNK);
@@ -297,6 +400,16 @@ static void emit_split(const rows *r, const char *name) {
   emit_blocks(r, 0, "from", "to");
   fold_lanes(r, 0, "unit");
   HR__EMIT(e, "}\n}\n");
+}
+
+static void emit_split(const rows *r, const char *name) {
+  hr__emitter *e = r->e;
+  hr__emit_head(e, name, 0);
+  if (r->group > 0) {
+    emit_groups(r);
+  } else {
+    emit_chunks(r);
+  }
   hr__emit_head(e, name, 1);
   HR__EMIT(e, "for (int64_t row = begin; row < end; ++row) {\n");
   emit_places(r, "row");
@@ -331,15 +444,16 @@ hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emiss
   r.is_split = r.count > 0 && shall_split(&r);
   HR_RETURN_IF_ERROR(hr__emit_worth(e, r.elements));
   hr__emit_find_uniform(e);
-  if (!place_parts(&r)) {
+  if (!find_turns(&r) || !place_parts(&r)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s", name);
   }
   if (r.is_split) {
     emit_split(&r, name);
     out_emission->pass_count = 2;
-    out_emission->units[0] = r.count * r.chunks;
+    int64_t each = r.group > 0 ? r.group : 1;
+    out_emission->units[0] = r.count * ((r.chunks + each - 1) / each);
     out_emission->units[1] = r.count;
-    out_emission->grain[0] = hr__emit_grain(e->kernel, HR_REDUCE_CHUNK);
+    out_emission->grain[0] = hr__emit_grain(e->kernel, each * HR_REDUCE_CHUNK);
     out_emission->grain[1] = 64;
   } else {
     emit_whole(&r, name);

@@ -15,7 +15,7 @@
 #include "interp/interp.h"
 #include "interp/interp_testing.h"
 
-enum { ROWS_OF_KERNEL = 8, SPECIALS = 24, MEMORY = 3000, OUTPUTS = 12, INPUTS = 4 };
+enum { ROWS_OF_KERNEL = 8, SPECIALS = 24, MEMORY = 3000, OUTPUTS = 12, INPUTS = 4, TRANSPOSED = 72000 };
 
 typedef struct sample { /* one kernel, and what it runs on */
   kernel_maker m;
@@ -33,6 +33,7 @@ static HR_VECTOR(sample *) samples;
 static hr_text text;
 static void *memory[HR_DTYPE_COUNT][INPUTS]; /* MEMORY elements each */
 static float usual_numbers[2][MEMORY];
+static char transposed[HR_DTYPE_COUNT][TRANSPOSED * 8];
 
 /* ---- values ---- */
 
@@ -315,6 +316,33 @@ static void add_remainders(void) {
   }
 }
 
+/* Sums of matrices, and of batches of them, that lie transposed. */
+static void add_transposed(hr_dtype dtype, bool is_batch) {
+  static const int64_t shapes[2][3] = {{1, 72, 1000}, {3, 72, 333}};
+  static const int64_t strides[2][3] = {{0, 1, 72}, {72 * 333, 1, 72}};
+  static const int64_t none[3] = {0, 0, 0};
+  int from = is_batch ? 0 : 1;
+  sample *s = calloc(1, sizeof *s);
+  s->dtype = dtype;
+  make_begin(&s->m, 3 - from, shapes[is_batch] + from, is_batch ? 7 : 3, 0);
+  int arg = make_arg(&s->m);
+  s->args[arg] = transposed[dtype];
+  for (int i = 0; i < TRANSPOSED; ++i) {
+    float value = (float)((double)(next() % 2001) - 1000) * 0.25f;
+    uint16_t half = hr_f32_to_f16(value);
+    int64_t number = (int64_t)(next() % 2001) - 1000;
+    const void *bytes = dtype == HR_DTYPE_F32   ? (void *)&value
+                        : dtype == HR_DTYPE_F16 ? (void *)&half
+                                                : (void *)&number;
+    memcpy(transposed[dtype] + (size_t)i * hr_dtype_size(dtype), bytes, hr_dtype_size(dtype));
+  }
+  hr_class cls = hr_dtype_class(dtype);
+  int reg = make_load(&s->m, 0, arg, dtype, 0, strides[is_batch] + from);
+  output(s, HR_OP_SUM, 1, make_reduce(&s->m, 0, HR_OP_SUM, cls, reg), class_dtype(cls), none);
+  output(s, HR_OP_AMAX, 1, make_reduce(&s->m, 0, HR_OP_AMAX, cls, reg), class_dtype(cls), none);
+  end_sample(s);
+}
+
 /* ---- running ---- */
 
 static void run(const sample *s, const hr_host_kernel *kernel) {
@@ -404,6 +432,10 @@ static void make_samples(uint32_t dtypes) {
       add_conversions((hr_dtype)d);
       add_reductions((hr_dtype)d);
       add_roundings((hr_dtype)d);
+      if (d == HR_DTYPE_F32 || d == HR_DTYPE_F16 || d == HR_DTYPE_I64) {
+        add_transposed((hr_dtype)d, false);
+        add_transposed((hr_dtype)d, true);
+      }
     }
   }
   add_remainders();
