@@ -317,6 +317,36 @@ HR_TEST(mode_counts) {
   free_tensor(&x), free_tensor(&value), free_tensor(&place);
 }
 
+/* More values than one thread looks up at a time, in several lines of every dtype. */
+HR_TEST(search_counts_what_comes_before) {
+  enum { LINES = 3, BOUNDS = 37, VALUES = 2500 };
+  for (int t = 0; t < SORTABLE; ++t) {
+    tensor bounds = make_tensor(sortable[t], 2, (int64_t[]){LINES, BOUNDS});
+    tensor ordered = make_tensor(sortable[t], 2, bounds.dims),
+           x = make_tensor(sortable[t], 2, (int64_t[]){LINES, VALUES});
+    tensor places = make_tensor(HR_DTYPE_I64, 2, bounds.dims), out = make_tensor(HR_DTYPE_I64, 2, x.dims);
+    tensor absent = {.rank = -1};
+    fill(&bounds), fill(&x);
+    run_row(HR_OP_SORT, 1, &bounds, 2, (tensor[]){ordered, places}, 1, (int64_t[]){0});
+    for (int behind = 0; behind < 2; ++behind) {
+      for (int sorted = 0; sorted < 2; ++sorted) {
+        run_row(HR_OP_SEARCH, 3, (tensor[]){sorted ? ordered : bounds, x, sorted ? absent : places}, 1, &out, 1,
+                (int64_t[]){behind});
+        for (int64_t i = 0; i < LINES * VALUES; ++i) {
+          int64_t before = 0;
+          for (int64_t j = 0; j < BOUNDS; ++j) {
+            long double bound = number(&bounds, i / VALUES * BOUNDS + j), value = number(&x, i);
+            before += is_before(bound, value, false) || (behind && !is_before(value, bound, false));
+          }
+          HR_ASSERT_EQ(((int64_t *)(void *)out.bytes)[i], before);
+        }
+      }
+    }
+    free_tensor(&bounds), free_tensor(&ordered), free_tensor(&x), free_tensor(&places);
+    free_tensor(&out);
+  }
+}
+
 HR_TEST(search_finds_places_on_both_sides) {
   tensor bounds = TENSOR(F32, 4), x = TENSOR(F32, 6), order = TENSOR(I64, 4), out = TENSOR(I64, 6);
   const float given[] = {5, 1, 3, 3}, values[] = {0, 3, 4, 5, 9, NAN};

@@ -96,6 +96,35 @@ uint64_t hr__order_key_of(hr_dtype dtype, const void *value) {
   }
 }
 
+int64_t hr__order_search(hr_dtype dtype, const void *line, const int64_t *places, int64_t count, uint64_t key,
+                         bool behind) {
+  int64_t low = 0, left = count;
+  switch (dtype) {
+#define CASE(dtype_, type, bits, key_)                            \
+  case dtype_:                                                    \
+    while (left > 0) {                                            \
+      int64_t half = left / 2, place = low + half;                \
+      if (places != NULL) {                                       \
+        place = places[place];                                    \
+        if (place < 0 || place >= count) {                        \
+          return -1;                                              \
+        }                                                         \
+      }                                                           \
+      const type *at = (const type *)line + place;                \
+      uint64_t bound = (uint64_t)(key_);                          \
+      bool is_before = (bound < key) | ((bound == key) & behind); \
+      low = is_before ? low + half + 1 : low;                     \
+      left = is_before ? left - half - 1 : half;                  \
+    }                                                             \
+    break;
+    EACH_KEY(CASE)
+#undef CASE
+    default:
+      break;
+  }
+  return low;
+}
+
 /* ---- orders ---- */
 
 bool hr__order_takes(hr_dtype dtype, int64_t count) {

@@ -63,5 +63,9 @@ static inline uint64_t hr__order_key(const hr__order *order, int64_t i) {
 
 /* The key of one value. */
 uint64_t hr__order_key_of(hr_dtype dtype, const void *value);
+/* How many of an ordered line's values come before `key`; equal ones, too, if it stands behind them. `places` (or NULL) says where
+ * in the line each value is; -1 where one of those is outside. */
+int64_t hr__order_search(hr_dtype dtype, const void *line, const int64_t *places, int64_t count, uint64_t key,
+                         bool behind);
 
 #endif

@@ -183,28 +183,21 @@ bool hr__search_supports(const hr_node *node) {
   return hr__order_takes(node->inputs[0].dtype, 0) && (dtype == HR_DTYPE_I64 || dtype == HR_DTYPE_I32);
 }
 
+enum { SEARCH_BLOCK = 1024 }; /* values that one thread looks up at a time */
+
 /* Keys order NaN behind everything, as boundaries do. A boundary that lies behind the line is an error of the third input. */
-static hr_status search_line(const hr__library_call *call, int64_t line) {
+static hr_status search_block(const hr__library_call *call, int64_t line, int64_t begin, int64_t end) {
   const hr__tensor *bounds = &call->inputs[0], *x = &call->inputs[1], *out = &call->outputs[0];
   int64_t count = hr__dim(bounds, 0), values = hr__dim(x, 0);
   size_t size = hr_dtype_size(bounds->dtype);
   const char *base = hr__item(bounds, line, count), *value = hr__item(x, line, values);
-  const int64_t *order = hr__item(&call->inputs[2], line, count);
+  const int64_t *places = hr__item(&call->inputs[2], line, count);
   bool behind = call->node->ints[0] != 0;
-  for (int64_t i = 0; i < values; ++i) {
+  for (int64_t i = begin; i < end; ++i) {
     uint64_t key = hr__order_key_of(x->dtype, value + (size_t)i * size);
-    int64_t low = 0, high = count;
-    while (low < high) {
-      int64_t middle = low + (high - low) / 2, place = order != NULL ? order[middle] : middle;
-      if (place < 0 || place >= count) {
-        return hr_status_make(HR_STATUS_OUT_OF_RANGE, "torch.searchsorted(): sorter index out of range");
-      }
-      uint64_t bound = hr__order_key_of(bounds->dtype, base + (size_t)place * size);
-      if (bound < key || (behind && bound == key)) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
+    int64_t low = hr__order_search(bounds->dtype, base, places, count, key, behind);
+    if (low < 0) {
+      return hr_status_make(HR_STATUS_OUT_OF_RANGE, "torch.searchsorted(): sorter index out of range");
     }
     if (out->dtype == HR_DTYPE_I64) {
       ((int64_t *)out->data)[line * values + i] = low;
@@ -215,15 +208,24 @@ static hr_status search_line(const hr__library_call *call, int64_t line) {
   return HR_OK;
 }
 
-static hr_status search_lines(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
+static int64_t search_blocks(const hr__tensor *x) { /* of a line */
+  return (hr__dim(x, 0) + SEARCH_BLOCK - 1) / SEARCH_BLOCK;
+}
+
+static hr_status search_all(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   (void)scratch;
-  for (int64_t line = begin; line < end; ++line) {
-    HR_RETURN_IF_ERROR(search_line(call, line));
+  const hr__tensor *x = &call->inputs[1];
+  int64_t blocks = search_blocks(x), values = hr__dim(x, 0);
+  for (int64_t item = begin; item < end; ++item) {
+    int64_t first = item % blocks * SEARCH_BLOCK;
+    int64_t last = first + SEARCH_BLOCK < values ? first + SEARCH_BLOCK : values;
+    HR_RETURN_IF_ERROR(search_block(call, item / blocks, first, last));
   }
   return HR_OK;
 }
 
 hr_status hr__search_run(const hr__library_call *call) {
   const hr__tensor *x = &call->inputs[1];
-  return hr__library_spread(call, hr__items(x, 1), hr__dim(x, 0) * 50, search_lines);
+  int64_t each = hr__dim(x, 0) < SEARCH_BLOCK ? hr__dim(x, 0) : SEARCH_BLOCK;
+  return hr__library_spread(call, hr__items(x, 1) * search_blocks(x), each * 30, search_all);
 }
