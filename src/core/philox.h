@@ -29,19 +29,28 @@ typedef struct hr_philox_block {
   uint32_t word[4];
 } hr_philox_block;
 
+/* Both halves of a product. CUDA's compilers add a zero to the higher half of one in C. */
+#ifdef __CUDACC__
+#define HR_PHILOX_PRODUCT(low, high, x, y) \
+  asm("{.reg .u64 xy;\nmul.wide.u32 xy, %2, %3;\nmov.b64 {%0, %1}, xy;}" : "=r"(low), "=r"(high) : "r"(x), "r"(y))
+#else
+#define HR_PHILOX_PRODUCT(low, high, x, y)  \
+  uint64_t high##low = (uint64_t)(x) * (y); \
+  low = (uint32_t)high##low, high = (uint32_t)(high##low >> 32)
+#endif
+
 HR_VMATH_FN hr_philox_block hr_philox(uint64_t index, uint64_t offset, uint64_t seed) {
   uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = (uint32_t)offset, c3 = (uint32_t)(offset >> 32);
   uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   hr_philox_block block;
-#define HR_PHILOX_ROUND                           \
-  do {                                            \
-    uint64_t p0 = (uint64_t)c0 * 0xD2511F53u;     \
-    uint64_t p1 = (uint64_t)c2 * 0xCD9E8D57u;     \
-    uint32_t d0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0; \
-    uint32_t d2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1; \
-    c1 = (uint32_t)p1, c3 = (uint32_t)p0;         \
-    c0 = d0, c2 = d2;                             \
-    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;         \
+#define HR_PHILOX_ROUND                         \
+  do {                                          \
+    uint32_t h0, l0, h1, l1;                    \
+    HR_PHILOX_PRODUCT(l0, h0, c0, 0xD2511F53u); \
+    HR_PHILOX_PRODUCT(l1, h1, c2, 0xCD9E8D57u); \
+    c0 = h1 ^ c1 ^ k0, c2 = h0 ^ c3 ^ k1;       \
+    c1 = l1, c3 = l0;                           \
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;       \
   } while (0)
   HR_PHILOX_ROUND;
   HR_PHILOX_ROUND;

@@ -1,9 +1,10 @@
 /* flash.c: attention and its gradient on CUDA devices, whose scores never lie in memory (Dao et al., "FlashAttention", 2022, and Dao,
  * "FlashAttention-2", 2023).
  *
- * Takes f32, bf16 and f16 (their products in f32; factors of f32 stay f32), any strides, masks of flags or numbers that are
- * broadcast in any way, causal or not, with dropout, rows of up to 128 elements. Refuses: f64, gradients of a mask, few queries, for which
- * products and loops are as good, and what does not fit into a block's shared memory.
+ * Takes f32, bf16 and f16, with sums in f32, any strides, masks of flags or numbers that are broadcast in any way, causal or not, with
+ * dropout, rows of up to 128 elements. Refuses: f64, gradients of a mask, few queries, for which products and loops are as good, and what
+ * does not fit into a block's shared memory. Factors of f32 are two of TF32 each for tensor cores, and three products (Ootomo and Yokota,
+ * "Recovering single precision accuracy from Tensor Cores", 2022); blocks that have come out as NaN are made again without.
  *
  * The kernels are texts (*.text in this folder) behind definitions of what changes the code: dtypes, widths, which operands there
  * are. Lengths, strides and offsets are words at run time, so that a text is compiled once for all sequences.
@@ -98,7 +99,7 @@ static void find_sizes(attention *a) {
     bool moves_rows = r != MASK && r != LSE && (r != Y || !a->is_backward);
     a->is_vector &= a->x[r] == NULL || !moves_rows || is_vector(a->x[r]);
   }
-  a->rows_each = a->is_narrow ? 2 : 4, a->columns = 64;
+  a->rows_each = 2, a->columns = 64;
 }
 
 /* Elements of a tile, as in tiles.text. */
@@ -108,7 +109,7 @@ static int tile(const attention *a, int rows, int width) {
 }
 
 static int rows_of(const attention *a) {
-  return THREADS / 32 * (a->is_narrow ? 8 : 4) * a->rows_each;
+  return THREADS / 32 * 8 * a->rows_each;
 }
 
 static int stages_of(const attention *a) {
@@ -120,20 +121,21 @@ static int shared_of(const attention *a) {
   int of_columns = tile(a, a->columns, a->width) + tile(a, a->columns, a->v_width) +
                    (a->is_backward ? 2 * a->columns * 4 / size : 0);
   int resident = tile(a, rows, a->width) + (a->is_backward ? tile(a, rows, a->v_width) : 0);
-  int scratch = a->is_narrow ? 0 : rows * (a->columns + 4);
-  return (resident + (a->is_backward ? stages_of(a) : 1) * of_columns + scratch) * size;
+  return (resident + (a->is_backward ? stages_of(a) : 1) * of_columns) * size;
 }
 
 /* Twice the rows, so that what is read of shared memory is used twice: where the registers hold that much, with half of the columns if
- * need be, where it fits into shared memory, and where there is work for all of the device's processors. */
+ * need be, where it fits into shared memory, where there is work for all of the device's processors, and where tensor cores of narrow
+ * dtypes don't wait for random numbers. */
 static void choose_rows(attention *a) {
   attention twice = *a;
   twice.rows_each *= 2;
   twice.columns /= a->is_backward ? 2 : 1;
   int widest = a->width > a->v_width ? a->width : a->v_width;
   bool fits = a->is_backward ? a->is_narrow && widest <= 64 : a->v_width <= (a->is_narrow ? 128 : 64);
+  bool waits = a->is_narrow && a->node->scalar_count > 3; /* for random numbers */
   int64_t least_rows = a->is_backward && a->keys < a->queries ? a->keys : a->queries;
-  if (fits && shared_of(&twice) <= hr__flash_device.shared_bytes &&
+  if (fits && !waits && shared_of(&twice) <= hr__flash_device.shared_bytes &&
       a->heads * least_rows / rows_of(&twice) >= 2 * hr__flash_device.processors) {
     *a = twice;
   }
@@ -194,10 +196,10 @@ static void write_definitions(const attention *a, hr_text *text) {
   hr_text_printf(text,
                  "#define DTYPE %d\n#define WIDTH %d\n#define V_WIDTH %d\n#define ROWS_EACH %d\n#define COLUMNS %d\n",
                  dtype_number(a->dtype), a->width, a->v_width, a->rows_each, a->columns);
-  hr_text_printf(text, "#define IS_VECTOR %d\n#define IS_CAUSAL %d\n#define HAS_DROPOUT %d\n#define STAGES %d\n",
-                 a->is_vector, node->ints[0] != 0, node->scalar_count > 3, stages_of(a));
-  hr_text_printf(text, "#define MASK_KIND %d\n#define MASK_BYTES %d\n#define POOL_BYTES %d\n", mask_kind,
-                 mask == NULL ? 0 : (int)hr_dtype_size(mask->dtype), shared_of(a));
+  hr_text_printf(text, "#define IS_VECTOR %d\n#define IS_CAUSAL %d\n#define HAS_DROPOUT %d\n#define KEYS_IN_FOURS %d\n",
+                 a->is_vector, node->ints[0] != 0, node->scalar_count > 3, a->keys % 4 == 0);
+  hr_text_printf(text, "#define STAGES %d\n#define MASK_KIND %d\n#define MASK_BYTES %d\n#define POOL_BYTES %d\n",
+                 stages_of(a), mask_kind, mask == NULL ? 0 : (int)hr_dtype_size(mask->dtype), shared_of(a));
   hr_text_printf(text, "#define ARGS %d\n#define SCALARS %d\n", node->input_count + node->output_count,
                  node->scalar_count);
   for (role r = 0; r < ROLES; ++r) {
