@@ -69,10 +69,10 @@ static bool is_taken(hr_op op, const window *q, hr_dtype dtype, image_layout lay
 
 HR_TEST(winograd_takes_what_pays) {
   open_winograd();
-  static const window taken[] = {WINDOW(1, 64, 64, 56, 56, 1, 1), WINDOW(1, 128, 128, 28, 28, 1, 1),
-                                 WINDOW(1, 256, 256, 14, 14, 1, 1), WINDOW(16, 32, 32, 16, 16, 1, 1),
-                                 WINDOW(2, 20, 50, 40, 40, 0, 1)};
-  static const window left[] = {WINDOW(1, 512, 512, 7, 7, 1, 1),
+  static const window taken[] = {WINDOW(1, 512, 512, 7, 7, 1, 1),   WINDOW(1, 64, 64, 56, 56, 1, 1),
+                                 WINDOW(1, 128, 128, 28, 28, 1, 1), WINDOW(1, 256, 256, 14, 14, 1, 1),
+                                 WINDOW(16, 32, 32, 16, 16, 1, 1),  WINDOW(2, 20, 50, 40, 40, 0, 1)};
+  static const window left[] = {WINDOW(1, 512, 512, 4, 4, 1, 1),
                                 WINDOW(64, 3, 64, 56, 56, 1, 1),
                                 WINDOW(1, 64, 3, 56, 56, 1, 1),
                                 WINDOW(1, 64, 64, 3, 3, 1, 1),
@@ -132,7 +132,8 @@ static float *bits_of(hr_op op, const window *q, image_layout layout, int thread
 
 HR_TEST(winograd_gives_the_same_bits_with_any_threads_layout_and_run) {
   open_winograd();
-  static const window some[] = {WINDOW(2, 40, 150, 17, 15, 1, 1), WINDOW(1, 300, 100, 13, 12, 0, 1)};
+  static const window some[] = {WINDOW(2, 40, 150, 17, 15, 1, 1), WINDOW(1, 300, 100, 13, 12, 0, 1),
+                                WINDOW(1, 80, 250, 7, 6, 1, 1)};
   for (size_t i = 0; i < 2 * (sizeof some / sizeof *some); ++i) {
     const window *q = &some[i / 2];
     hr_op op = i % 2 == 0 ? HR_OP_CONV : HR_OP_CONV_BACKWARD_DATA;

@@ -43,10 +43,11 @@ enum {
   SIDE = HR__WINOGRAD_SIDE,
   RESULTS = HR__WINOGRAD_RESULTS,
   TAPS = HR__WINOGRAD_TAPS,
-  TILES_MIN = 12,          /* of a chunk, and of what is worth a thread */
-  CHUNK_BYTES = 448 << 10, /* of v and m */
+  SHARE_TILES = 16,        /* that are worth reading all weights on one more core */
+  CHUNK_TILES = 40,        /* that are worth reading all weights once more */
+  CHUNK_BYTES = 640 << 10, /* of v and m */
   SPARE = 16,              /* floats between points, so that they don't meet in one set of the cache */
-  RECIPE_WORDS = 8
+  RECIPE_WORDS = 9
 };
 
 typedef struct plane {
@@ -81,6 +82,10 @@ typedef struct call {
 
 static int64_t min64(int64_t a, int64_t b) {
   return a < b ? a : b;
+}
+
+static int64_t max64(int64_t a, int64_t b) {
+  return a > b ? a : b;
 }
 
 static int64_t divide_up(int64_t a, int64_t b) {
@@ -405,8 +410,8 @@ static void describe_weights(hr_prepared *p, const hr_operand *w, const int64_t 
     p->weight.row_stride = -w->strides[2], p->weight.column_stride = -w->strides[3];
   }
   const int64_t recipe[RECIPE_WORDS] = {
-      0x77696e6f,           p->w_offset,         p->x.channels,        p->y.channels,
-      p->weight.out_stride, p->weight.in_stride, p->weight.row_stride, p->weight.column_stride};
+      0x77696e6f,          p->w_offset,          p->x.channels,          p->y.channels, p->weight.out_stride,
+      p->weight.in_stride, p->weight.row_stride, p->weight.column_stride}; /* and the number of panels */
   memcpy(p->recipe, recipe, sizeof recipe);
 }
 
@@ -417,25 +422,21 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->y_arg = node->input_count;
   p->depth = round_up(p->x.channels, VECTOR);
   p->vectors = divide_up(p->y.channels, VECTOR);
-  p->panels = divide_up(p->vectors, VECTORS);
   p->tiles[0] = divide_up(p->y.height, RESULTS), p->tiles[1] = divide_up(p->y.width, RESULTS);
   p->u_floats = p->vectors * VECTOR * POINTS * p->x.channels;
   p->packs_x = !lies_well(&p->x), p->packs_y = !lies_well(&p->y);
 }
 
-/* Tiles whose v and m stay in the second cache. */
-static int64_t chunk_most(const hr_prepared *p) {
-  int64_t most = CHUNK_BYTES / ((p->depth + PANEL) * POINTS * (int64_t)sizeof(float));
-  return most > TILES_MIN ? most : TILES_MIN;
-}
-
-/* Shares the work out: tiles, where there are enough for all threads, or panels. */
+/* Shares the work out: tiles, where there are enough for all threads, and panels, then as many for each. */
 static void divide(hr_prepared *p) {
   int64_t threads = hr_thread_count(), tiles = count_tiles(p);
-  p->tile_shares = min64(threads, divide_up(tiles, TILES_MIN));
-  p->panel_shares = min64(threads / p->tile_shares, p->panels);
+  p->tile_shares = max64(1, min64(threads, tiles / SHARE_TILES));
+  p->panel_shares = min64(threads / p->tile_shares, p->vectors);
+  p->panels = min64(round_up(divide_up(p->vectors, VECTORS), p->panel_shares), p->vectors);
+  p->recipe[RECIPE_WORDS - 1] = (uint64_t)p->panels;
   int64_t share_tiles = divide_up(tiles, p->tile_shares);
-  p->chunk_tiles = divide_up(share_tiles, divide_up(share_tiles, chunk_most(p)));
+  int64_t most = max64(CHUNK_TILES, CHUNK_BYTES / ((p->depth + PANEL) * POINTS * (int64_t)sizeof(float)));
+  p->chunk_tiles = divide_up(share_tiles, divide_up(share_tiles, most));
   p->share_floats = POINTS * (p->chunk_tiles * (p->depth + PANEL) + 2 * SPARE);
 }
 
@@ -488,8 +489,7 @@ static bool can_take(const hr_node *node) {
 static bool pays(const hr_prepared *p) {
   double outs = (double)(p->vectors * VECTOR), ins = (double)p->x.channels, tiles = (double)count_tiles(p);
   double pixels = (double)(p->images * p->y.height * p->y.width), products = ins * outs / 32;
-  double chunks = tiles / (double)(2 * chunk_most(p)), again = chunks > 1 ? (chunks - 1) / 4 : 0;
-  double weights = 0.65 * (double)p->u_floats * (1 + again);
+  double weights = 0.16 * (double)p->u_floats;
   double wait = p->vectors == 1 ? 1.6 : 1.05;
   double own = tiles * (POINTS * products * wait + 2.5 * (double)p->depth + 4 * outs + 150) + weights;
   return own <= 0.85 * 1.03 * pixels * TAPS * TAPS * products;
