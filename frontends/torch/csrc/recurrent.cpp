@@ -278,7 +278,7 @@ struct Sequence : torch::autograd::Function<Sequence> {
     if (context->needs_input_grad(weight))
       result[3] = weight_gradient(layer, made, grads.hidden);
     if (layer.bias.defined() && context->needs_input_grad(weight + 1))
-      result[4] = grads.hidden.sum({0, 1});
+      result[4] = grads.hidden.sum(IntArrayRef({0, 1}));
     return result;
   }
 };
