@@ -1,5 +1,6 @@
 #include "device_emulator.h"
 
+#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 #include <ucontext.h>
@@ -8,17 +9,19 @@
 
 enum { THREADS_MAX = 1024, STACK_BYTES = 64 << 10, WARP = 32, WORDS_MAX = 512 };
 
+/* A thread of a block: a stack of its own, entered by setcontext once and by longjmp from then on, which calls no system. */
 typedef struct fiber {
-  ucontext_t context;
+  ucontext_t entry;
+  jmp_buf place;
   char *stack;
-  bool is_done;
+  bool has_begun, is_done, waits_for_all;
   int64_t barriers; /* of the block that it has come to */
 } fiber;
 
 /* One block at a time. */
 static struct {
   fiber fibers[THREADS_MAX];
-  ucontext_t scheduler;
+  jmp_buf scheduler;
   int count, current;
   void (*function)(const void *call);
   const void *call;
@@ -26,44 +29,66 @@ static struct {
 
 static void wait_in(int all) {
   fiber *mine = &block.fibers[block.current];
-  bool waits = true;
   mine->barriers += all;
-  while (waits) {
-    swapcontext(&mine->context, &block.scheduler);
-    waits = false;
-    for (int i = 0; all != 0 && i < block.count; i++) {
-      waits |= !block.fibers[i].is_done && block.fibers[i].barriers < mine->barriers;
-    }
+  mine->waits_for_all = all != 0;
+  if (_setjmp(mine->place) == 0) {
+    _longjmp(block.scheduler, 1);
   }
 }
 
 static void run_fiber(void) {
   block.function(block.call);
   block.fibers[block.current].is_done = true;
+  _longjmp(block.scheduler, 1);
+}
+
+/* Runs a fiber until it waits or ends. */
+static void resume(fiber *f) {
+  if (_setjmp(block.scheduler) != 0) {
+    return;
+  }
+  if (f->has_begun) {
+    _longjmp(f->place, 1);
+  }
+  f->has_begun = true;
+  setcontext(&f->entry);
+}
+
+static void begin_block(void) {
+  for (int i = 0; i < block.count; i++) {
+    fiber *f = &block.fibers[i];
+    f->stack = f->stack != NULL ? f->stack : hr_malloc(STACK_BYTES);
+    f->has_begun = f->is_done = f->waits_for_all = false, f->barriers = 0;
+    getcontext(&f->entry);
+    f->entry.uc_stack.ss_sp = f->stack;
+    f->entry.uc_stack.ss_size = STACK_BYTES;
+    f->entry.uc_link = NULL;
+    makecontext(&f->entry, run_fiber, 0);
+  }
+}
+
+/* The barrier that all threads of the block have come to which have not ended; INT64_MAX: all have. */
+static int64_t last_barrier_of_all(void) {
+  int64_t last = INT64_MAX;
+  for (int i = 0; i < block.count; i++) {
+    const fiber *f = &block.fibers[i];
+    last = !f->is_done && f->barriers < last ? f->barriers : last;
+  }
+  return last;
 }
 
 static void run_block(const hr__emulated *kernel, int pass, int64_t number, const void *call) {
   block.count = kernel->emission.threads[pass];
   block.function = kernel->functions[pass];
   block.call = call;
-  for (int i = 0; i < block.count; i++) {
-    fiber *f = &block.fibers[i];
-    f->stack = f->stack != NULL ? f->stack : hr_malloc(STACK_BYTES);
-    f->is_done = false, f->barriers = 0;
-    getcontext(&f->context);
-    f->context.uc_stack.ss_sp = f->stack;
-    f->context.uc_stack.ss_size = STACK_BYTES;
-    f->context.uc_link = &block.scheduler;
-    makecontext(&f->context, run_fiber, 0);
-  }
-  for (int left = block.count; left > 0;) {
-    left = 0;
+  begin_block();
+  for (int64_t last = 0; last != INT64_MAX; last = last_barrier_of_all()) {
     for (int i = 0; i < block.count; i++) {
-      if (!block.fibers[i].is_done) {
+      fiber *f = &block.fibers[i];
+      if (!f->is_done && (!f->waits_for_all || f->barriers <= last)) {
         block.current = i;
         *kernel->block = number, *kernel->thread = i;
-        swapcontext(&block.scheduler, &block.fibers[i].context);
-        left += !block.fibers[i].is_done;
+        resume(f);
       }
     }
   }
