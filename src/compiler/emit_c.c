@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/integer.h"
 #include "compiler/emit_internal.h"
 
 static const char *const core_texts[] = {
@@ -163,7 +164,7 @@ hr_status hr__emit_worth(const hr__emitter *e, int64_t row) {
 
 int64_t hr__emit_reserve(hr__emitter *e, int64_t bytes) {
   int64_t offset = e->scratch;
-  bytes = (bytes + 63) & ~(int64_t)63;
+  bytes = hr_round_up(bytes, 64);
   e->scratch += bytes % 4096 == 0 ? bytes + 64 : bytes; /* equal blocks shall not share cache sets */
   return offset;
 }

@@ -14,6 +14,7 @@
  */
 #include <stdio.h>
 
+#include "base/integer.h"
 #include "compiler/emit_internal.h"
 
 enum { STRIP = 64, WIDE_STRIP = 256, WIDE_MIN = 512, SPLIT_ELEMENTS = 65536, SPLIT_UNITS = 64, SIDE_MAX = 4 };
@@ -34,10 +35,6 @@ typedef struct columns {
 
 static bool reduces(const hr_instr *instr, int phase) {
   return instr->phase == phase && instr->kind == HR_INSTR_REDUCE;
-}
-
-static int64_t round_up(int64_t bytes) {
-  return (bytes + 63) & ~(int64_t)63;
 }
 
 /* How far an access moves from one reduced element, or column, to the next. */
@@ -150,7 +147,7 @@ static bool place_parts(columns *c) {
       int64_t bytes = c->chunks * (int64_t)hr_class_size(kernel->instrs[k].cls);
       if (c->is_split) { /* no more than the columns that there are: what the interpreter reserves */
         c->parts[k] = hr__emit_runtime(c->e, c->workspace);
-        c->workspace += round_up(c->outside * c->width * bytes);
+        c->workspace += hr_round_up(c->outside * c->width * bytes, 64);
       } else {
         c->parts[k] = hr__emit_runtime(c->e, hr__emit_reserve(c->e, c->strip * bytes));
       }
@@ -512,8 +509,8 @@ hr_status hr__emit_columns(hr__emitter *e, const char *name, hr_emission *out_em
     return hr__emit_unable(e->kernel, "few columns");
   }
   c.strip = c.width >= WIDE_MIN ? WIDE_STRIP : STRIP; /* longer lines of memory at once */
-  c.strips = (c.width + c.strip - 1) / c.strip;
-  c.chunks = (c.rows + HR_REDUCE_RUN - 1) / HR_REDUCE_RUN;
+  c.strips = hr_divide_up(c.width, c.strip);
+  c.chunks = hr_divide_up(c.rows, HR_REDUCE_RUN);
   c.is_split = shall_split(&c);
   find_nest(&c);
   if (!name_extents(&c)) {

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/integer.h"
 #include "compiler/emit_device_internal.h"
 
 enum { THREADS = HR__DEVICE_THREADS, OWN_ELEMENTS_MOST = 32 };
@@ -212,7 +213,7 @@ static void emit_levels(const device *d, int phase, int level, const char *from,
 
 static int levels_of(int64_t count) {
   int levels = 0;
-  for (; count > HR_REDUCE_RUN; count = (count + HR_REDUCE_RUN - 1) / HR_REDUCE_RUN) {
+  for (; count > HR_REDUCE_RUN; count = hr_divide_up(count, HR_REDUCE_RUN)) {
     ++levels;
   }
   return levels;
@@ -251,7 +252,7 @@ static void emit_thread_rows(const device *d, hr_device_emission *emission) {
   }
   HR__EMIT(e, "}\n");
   emission->pass_count = 1;
-  emission->blocks[0] = (d->rows + THREADS - 1) / THREADS;
+  emission->blocks[0] = hr_divide_up(d->rows, THREADS);
   emission->threads[0] = THREADS;
 }
 
@@ -341,7 +342,7 @@ static void emit_common_slices(const device *d, const hr_kernel_term *term, cons
                                hr_device_emission *emission) {
   enum { LOOKS = 8 };
   hr__emitter *e = d->e;
-  int64_t tiles = (d->rows + HR__DEVICE_LANES - 1) / HR__DEVICE_LANES, slices = 1;
+  int64_t tiles = hr_divide_up(d->rows, HR__DEVICE_LANES), slices = 1;
   while (2 * slices <= SLICES_MAX && 2 * slices * tiles <= SLICED_WARPS) {
     slices *= 2;
   }
@@ -370,7 +371,7 @@ static void emit_common_slices(const device *d, const hr_kernel_term *term, cons
   emit_part(d, needed, true);
   HR__EMIT(e, "}\n}\n}\n}\n}\n");
   emission->pass_count = 1;
-  emission->blocks[0] = (threads + THREADS - 1) / THREADS;
+  emission->blocks[0] = hr_divide_up(threads, THREADS);
   emission->threads[0] = THREADS;
 }
 
@@ -402,7 +403,7 @@ static void emit_sliced_rows(const device *d, const hr_kernel_term *term, hr_dev
   emit_part(d, needed, true);
   HR__EMIT(e, "}\n}\n");
   emission->pass_count = 1;
-  emission->blocks[0] = (threads + THREADS - 1) / THREADS;
+  emission->blocks[0] = hr_divide_up(threads, THREADS);
   emission->threads[0] = THREADS;
 }
 
@@ -419,13 +420,13 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
   hr_kernel_split_dims(kernel, kernel->reduce_mask | kernel->ordered_mask, &e->kept, &e->walked);
   d->rows = count_of(&e->kept), d->elements = count_of(&e->walked);
   d->chunk = hr_kernel_chunk(kernel->order);
-  d->chunks = (d->elements + d->chunk - 1) / d->chunk;
+  d->chunks = hr_divide_up(d->elements, d->chunk);
   d->is_long = needs_long(kernel);
   bool is_vector = hr__device_is_vector(d), has_blocks = hr__device_is_block_rows(d);
   bool has_passes = !is_vector && !has_blocks && hr__device_has_passes(d);
   bool is_short = !is_vector && !has_passes && kernel->reduce_mask != 0 && kernel->order == HR_ORDER_LANES &&
                   d->elements <= OWN_ELEMENTS_MOST * HR__DEVICE_LANES;
-  d->own = is_short ? (int)(d->elements + HR__DEVICE_LANES - 1) / HR__DEVICE_LANES : 0;
+  d->own = is_short ? (int)hr_divide_up(d->elements, HR__DEVICE_LANES) : 0;
   bool has_tiles = has_passes && kernel->order != HR_ORDER_LANES;
   d->is_quads = !is_vector && (has_tiles || (!has_passes && kernel->order == HR_ORDER_LANES)) && hr__device_is_quads(d);
   if (d->is_quads && d->own > 0) {

@@ -1,6 +1,7 @@
 /* What threads do for an element, and for a row: addresses, loads and stores, values of earlier phases, accumulators. */
 #include <string.h>
 
+#include "base/integer.h"
 #include "compiler/emit_device_internal.h"
 
 /* ---- the parts of a kernel ---- */
@@ -11,7 +12,7 @@ const char *hr__device_index_type(const device *d) {
 
 int64_t hr__device_reserve(device *d, int64_t bytes) {
   int64_t offset = d->workspace;
-  d->workspace += (bytes + 63) & ~(int64_t)63;
+  d->workspace += hr_round_up(bytes, 64);
   return offset;
 }
 

@@ -17,6 +17,7 @@
  */
 #include <stdio.h>
 
+#include "base/integer.h"
 #include "compiler/emit_device_internal.h"
 
 enum { WARP = 32, ROW_THREADS = 128, TILE_ROWS = 32, TILE_ELEMENTS = 64, TILE_ELEMENTS_MOST = 256, TILE_THREADS = 512 };
@@ -179,7 +180,7 @@ static void emit_rows(passes *p, int phase) {
   hr__emitter *e = d->e;
   const hr_kernel *kernel = e->kernel;
   int width = p->is_lanes ? WARP : 1;
-  int pass = next_pass(p, (d->rows * width + ROW_THREADS - 1) / ROW_THREADS, ROW_THREADS);
+  int pass = next_pass(p, hr_divide_up(d->rows * width, ROW_THREADS), ROW_THREADS);
   hr__device_head(d, pass, p->emission->threads[pass]);
   HR__EMIT(e, "const int64_t row = (HR_BLOCK * %d + HR_THREAD) / %d;\nif (row >= %lld) { return; }\n", (int)ROW_THREADS,
            width, (long long)d->rows);
@@ -230,7 +231,7 @@ static void emit_warp_elements(passes *p, int phase) {
   const device *d = p->d;
   hr__emitter *e = d->e;
   int64_t units = d->rows * d->chunks, warps = ROW_THREADS / WARP;
-  int pass = next_pass(p, (units + warps - 1) / warps, ROW_THREADS);
+  int pass = next_pass(p, hr_divide_up(units, warps), ROW_THREADS);
   hr__device_head(d, pass, p->emission->threads[pass]);
   HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (unit >= %lld) { return; }\n", (int)warps,
            (long long)units);
@@ -305,7 +306,7 @@ static void emit_flat_elements(passes *p, int phase) {
   const device *d = p->d;
   hr__emitter *e = d->e;
   int64_t units = d->rows * d->elements;
-  int pass = next_pass(p, (units + HR__DEVICE_THREADS - 1) / HR__DEVICE_THREADS, HR__DEVICE_THREADS);
+  int pass = next_pass(p, hr_divide_up(units, HR__DEVICE_THREADS), HR__DEVICE_THREADS);
   const char *type = units < INT32_MAX ? "int" : "int64_t";
   hr__device_head(d, pass, p->emission->threads[pass]);
   HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD;\nif (unit >= %lld) { return; }\n",
@@ -371,7 +372,7 @@ static int tile_elements(const device *d, int phase) {
 /* The head of a pass of tiles: chunk, row (of the last tile: the last row, twice) and is_row. */
 static void open_tiles(passes *p, int64_t chunks, bool has_fours) {
   const device *d = p->d;
-  int64_t tiles = (d->rows + TILE_ROWS - 1) / TILE_ROWS;
+  int64_t tiles = hr_divide_up(d->rows, TILE_ROWS);
   hr__device_head(d, next_pass(p, tiles * chunks, TILE_THREADS), TILE_THREADS);
   HR__EMIT(d->e, "const int64_t chunk = HR_BLOCK / %lld, wanted = HR_BLOCK %% %lld * %d + HR_LANE;\n", (long long)tiles,
            (long long)tiles, (int)TILE_ROWS);
@@ -489,7 +490,7 @@ static void emit_tile_elements(passes *p, int phase) {
     make_tile(p, phase, elements, false);
   } else {
     HR__EMIT(e, "if (b + %d <= to && HR_BLOCK %% %lld < %lld) {\n", elements,
-             (long long)((d->rows + TILE_ROWS - 1) / TILE_ROWS), (long long)(d->rows / TILE_ROWS));
+             (long long)hr_divide_up(d->rows, TILE_ROWS), (long long)(d->rows / TILE_ROWS));
     make_tile(p, phase, elements, false);
     HR__EMIT(e, "} else {\n");
     make_tile(p, phase, elements, true);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/integer.h"
 #include "compiler/emit_device_internal.h"
 
 enum { WARP = 32, ROW_THREADS = 128, WARPS_MOST = 16, ROUNDS_MOST = 8 };
@@ -219,8 +220,8 @@ void hr__device_warp_rows(const device *d, hr_device_emission *emission) {
 
 /* Warps of a block, so that each has as many chunks as the others. */
 static int64_t warps_of(const device *d) {
-  int64_t turns = (d->chunks + WARPS_MOST - 1) / WARPS_MOST;
-  return (d->chunks + turns - 1) / turns;
+  int64_t turns = hr_divide_up(d->chunks, WARPS_MOST);
+  return hr_divide_up(d->chunks, turns);
 }
 
 bool hr__device_is_block_rows(const device *d) {
@@ -257,8 +258,7 @@ static int64_t place_in_pool(device *d) {
     d->in_pool[k] = -1;
     for (int j = 0; j < k; ++j) {
       if (is_same_row(kernel, instr, &kernel->instrs[j])) {
-        int64_t size =
-            (d->elements * (int64_t)hr_dtype_size(kernel->accesses[instr->access].dtype) + 15) & ~(int64_t)15;
+        int64_t size = hr_round_up(d->elements * (int64_t)hr_dtype_size(kernel->accesses[instr->access].dtype), 16);
         if (d->in_pool[j] < 0 && bytes + size <= d->block_bytes) {
           d->in_pool[j] = bytes;
           bytes += size;

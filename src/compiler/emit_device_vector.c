@@ -7,6 +7,7 @@
  * A thread's accesses are wide, and its loads all come first, so that several are on their way at once. That is the same as one
  * element after the other: a kernel reads what it writes at the same element, or not at all (compiler/fuse.c).
  */
+#include "base/integer.h"
 #include "compiler/emit_device_internal.h"
 
 enum { WIDTH = 4 };
@@ -150,6 +151,6 @@ void hr__device_vectors(const device *d, hr_device_emission *emission) {
   }
   HR__EMIT(e, "}\n");
   emission->pass_count = 1;
-  emission->blocks[0] = (units + HR__DEVICE_THREADS - 1) / HR__DEVICE_THREADS;
+  emission->blocks[0] = hr_divide_up(units, HR__DEVICE_THREADS);
   emission->threads[0] = HR__DEVICE_THREADS;
 }

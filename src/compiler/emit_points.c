@@ -4,6 +4,7 @@
  *
  *   for (unit ...) { c0 = ...; p0 = args[0] + (c0 * 784); ... one block ... }
  */
+#include "base/integer.h"
 #include "compiler/emit_internal.h"
 
 typedef struct tile {
@@ -28,7 +29,7 @@ static tile choose_tile(const hr_dims *kept) {
   --t.first;
   int64_t dim = kept->dims[t.first];
   t.piece = HR__EMIT_BLOCK / t.inner < dim ? HR__EMIT_BLOCK / t.inner : dim;
-  t.pieces = (dim + t.piece - 1) / t.piece;
+  t.pieces = hr_divide_up(dim, t.piece);
   return t;
 }
 

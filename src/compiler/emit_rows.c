@@ -14,6 +14,7 @@
  */
 #include <stdio.h>
 
+#include "base/integer.h"
 #include "compiler/emit_internal.h"
 
 enum { SPLIT_ELEMENTS = 65536, SPLIT_ROWS = 64, TURNED_ROWS = 16, TURNED_ROWS_MIN = 4, GROUP_MAX = 16 };
@@ -61,10 +62,6 @@ static bool shall_split(const rows *r) {
   return true;
 }
 
-static int64_t round_up(int64_t bytes) {
-  return (bytes + 63) & ~(int64_t)63;
-}
-
 static bool place_parts(rows *r) {
   const hr_kernel *kernel = r->e->kernel;
   r->parts = HR_ARENA_ARRAY(&r->e->arena, int64_t, (size_t)kernel->instr_count + 1);
@@ -81,9 +78,9 @@ static bool place_parts(rows *r) {
     bool is_arg = instr->kind == HR_INSTR_ARGREDUCE;
     if (r->is_split) {
       r->parts[k] = r->workspace;
-      r->workspace += round_up(count * size);
+      r->workspace += hr_round_up(count * size, 64);
       r->part_indices[k] = r->workspace;
-      r->workspace += is_arg ? round_up(count * 8) : 0;
+      r->workspace += is_arg ? hr_round_up(count * 8, 64) : 0;
     } else {
       r->parts[k] = hr__emit_reserve(r->e, count * size);
       r->part_indices[k] = is_arg ? hr__emit_reserve(r->e, count * 8) : 0;
@@ -124,7 +121,7 @@ static bool find_turns(rows *r) {
     const hr_instr *instr = &e->kernel->instrs[k];
     columns = instr->kind == HR_INSTR_STORE && instr->access >= 0 && r->turns[instr->access] == 0 ? 0 : columns;
   }
-  int64_t group = (TURNED_ROWS * columns + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
+  int64_t group = hr_divide_up(TURNED_ROWS * columns, HR_REDUCE_CHUNK);
   group = group > GROUP_MAX ? GROUP_MAX : group;
   r->group = columns > 0 && group * HR_REDUCE_CHUNK / columns >= TURNED_ROWS_MIN ? group : 0;
   for (int a = 0; a < e->kernel->access_count; ++a) {
@@ -366,7 +363,7 @@ static void emit_whole(const rows *r, const char *name) {
 /* A unit is a group of chunks, whose transposed operands are turned first. */
 static void emit_groups(const rows *r) {
   hr__emitter *e = r->e;
-  long long size = (long long)(r->group * HR_REDUCE_CHUNK), groups = (long long)((r->chunks + r->group - 1) / r->group);
+  long long size = (long long)(r->group * HR_REDUCE_CHUNK), groups = (long long)hr_divide_up(r->chunks, r->group);
   HR__EMIT(e, "for (int64_t unit = begin; unit < end; ++unit) {\n");
   HR__EMIT(e, "const int64_t row = unit / %lld, group = unit %% %lld * %lld;\n", groups, groups, size);
   HR__EMIT(e, "const int64_t stop = group + %lld < %lld ? group + %lld : %lld;\n", size, (long long)r->elements, size,
@@ -440,7 +437,7 @@ hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emiss
       return hr__emit_unable(e->kernel, "an indirect access that is not a line");
     }
   }
-  r.chunks = (r.elements + HR_REDUCE_CHUNK - 1) / HR_REDUCE_CHUNK;
+  r.chunks = hr_divide_up(r.elements, HR_REDUCE_CHUNK);
   r.is_split = r.count > 0 && shall_split(&r);
   HR_RETURN_IF_ERROR(hr__emit_worth(e, r.elements));
   hr__emit_find_uniform(e);
@@ -451,7 +448,7 @@ hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emiss
     emit_split(&r, name);
     out_emission->pass_count = 2;
     int64_t each = r.group > 0 ? r.group : 1;
-    out_emission->units[0] = r.count * ((r.chunks + each - 1) / each);
+    out_emission->units[0] = r.count * hr_divide_up(r.chunks, each);
     out_emission->units[1] = r.count;
     out_emission->grain[0] = hr__emit_grain(e->kernel, each * HR_REDUCE_CHUNK);
     out_emission->grain[1] = 64;

@@ -23,6 +23,7 @@
  */
 #include <string.h>
 
+#include "base/integer.h"
 #include "compiler/layout_internal.h"
 #include "core/build.h"
 
@@ -50,7 +51,7 @@ static bool layout_of(const hr_program *program, const hr_operand *operand, size
   for (int d; (d = hr__layout_next_dim(operand, width * rows)) >= 0;) {
     rows *= operand->dims[d];
   }
-  int64_t pitch = (width + unit - 1) / unit * unit;
+  int64_t pitch = hr_round_up(width, unit);
   *out_layout = (hr__layout){.dims = {rows, 1, width},
                              .strides = {pitch, pitch, 1},
                              .element_bytes = NARROW_BYTES,
@@ -143,7 +144,7 @@ static bool is_deep(const hr__layout_pass *p, const hr_target *target, const hr_
 
 static int64_t pitch_of(int64_t width, const hr_target *target) {
   int64_t unit = (int64_t)(target->row_alignment / NARROW_BYTES);
-  return (width + unit - 1) / unit * unit;
+  return hr_round_up(width, unit);
 }
 
 /* Whether a large product writes rows that can't grow, since somebody sees them afterwards, say, and is worth a copy of them. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "compiler/passes.h"
 
 enum { ALIGNMENT = 64 };
@@ -80,7 +81,7 @@ hr_status hr_plan(hr_program *program, const hr_liveness *liveness, hr_schedule 
       ++schedule->elided_count;
     } else if (buffer->is_dead && buffer->is_fresh) {
       places[b].kind = HR_PLACE_ARENA;
-      size_t bytes = (buffer->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+      size_t bytes = hr_align_up(buffer->bytes, ALIGNMENT);
       spans[count++] = (span){(uint32_t)b, liveness->group_first[b], liveness->group_last[b], bytes, 0};
     } else {
       places[b].kind = HR_PLACE_BOUND;

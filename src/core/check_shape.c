@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/integer.h"
 #include "core/check_internal.h"
 
 typedef hr__checked checked;
@@ -380,7 +381,7 @@ static hr_status check_windows(const checked *c, const hr_view *x, const hr_view
     }
     int64_t in = x->dims[x->rank - n + i], out = y->dims[y->rank - n + i];
     int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1;
-    int64_t low = room < 0 ? 0 : room / stride + 1, high = room < 0 ? 1 : (room + stride - 1) / stride + 1;
+    int64_t low = room < 0 ? 0 : room / stride + 1, high = room < 0 ? 1 : hr_divide_up(room, stride) + 1;
     if (out < low || out > high) {
       return FAIL(c, "kernel %lld, stride %lld, padding %lld, dilation %lld take %lld to %lld, not %lld",
                   (long long)kernel, (long long)stride, (long long)padding, (long long)dilation, (long long)in,

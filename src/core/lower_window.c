@@ -8,6 +8,7 @@
  */
 #include <math.h>
 
+#include "base/integer.h"
 #include "core/lower.h"
 
 enum { PLANE_MAX = 3 };
@@ -286,7 +287,7 @@ static bool reach_of(const window *w, reach *out_reach) {
       return false;
     }
     r.tiles.out[i] = w->in[i] / stride, r.tiles.kernel[i] = stride;
-    r.first[i] = -((-before + stride - 1) / stride) + 1;
+    r.first[i] = -hr_divide_up(-before, stride) + 1;
     r.count[i] = (stride - 1 + w->padding[i]) / stride - r.first[i] + 1;
   }
   *out_reach = r;
@@ -484,7 +485,7 @@ typedef struct span { /* tables over [windows of the dim, elements of the widest
 static int64_t widest_window(int64_t in, int64_t out) {
   int64_t widest = 1;
   for (int64_t i = 0; i < out; ++i) {
-    int64_t width = ((i + 1) * in + out - 1) / out - i * in / out;
+    int64_t width = hr_divide_up((i + 1) * in, out) - i * in / out;
     widest = width > widest ? width : widest;
   }
   return widest;

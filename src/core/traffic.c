@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/integer.h"
+
 enum { STEPS_MAX = 2 * HR_RANK_MAX };
 
 /* Numbers that differ by `stride`, `count` of them. */
@@ -11,10 +13,6 @@ typedef struct run {
 
 static int64_t size_of(int64_t stride) {
   return stride < 0 ? -stride : stride;
-}
-
-static int64_t min_of(int64_t a, int64_t b) {
-  return a < b ? a : b;
 }
 
 /* Adds a run, in order of strides. */
@@ -64,10 +62,10 @@ static int64_t count_inside(int rank, const int64_t *dims, const hr_bound *bound
   }
   count = join_runs(runs, count);
   if (count != 1) {
-    return count == 0 ? low >= 0 && low < bound->extent : min_of(count_runs(runs, count), bound->extent);
+    return count == 0 ? low >= 0 && low < bound->extent : hr_min(count_runs(runs, count), bound->extent);
   }
-  int64_t stride = runs[0].stride, first = low < 0 ? (-low + stride - 1) / stride : 0;
-  int64_t end = low < bound->extent ? min_of(runs[0].count, (bound->extent - 1 - low) / stride + 1) : 0;
+  int64_t stride = runs[0].stride, first = low < 0 ? hr_divide_up(-low, stride) : 0;
+  int64_t end = low < bound->extent ? hr_min(runs[0].count, (bound->extent - 1 - low) / stride + 1) : 0;
   return end > first ? end - first : 0;
 }
 
@@ -225,7 +223,7 @@ static int64_t reach(const hr_kernel *kernel, int arg, bool is_read) {
     if (access->term_count != 0) {
       return INT64_MAX;
     }
-    low = min_of(low, first * size);
+    low = hr_min(low, first * size);
     high = (last + 1) * size > high ? (last + 1) * size : high;
   }
   return high > low ? high - low : 0;
@@ -252,8 +250,8 @@ void hr_kernel_count_traffic(const hr_program *program, hr_kernel *kernel, hr_ke
   }
   for (int a = 0; a < kernel->arg_count; ++a) {
     int64_t most = (int64_t)program->buffers[args[a].buffer].bytes;
-    args[a].bytes_read = min_of(args[a].bytes_read, min_of(most, reach(kernel, a, true)));
-    args[a].bytes_written = min_of(args[a].bytes_written, min_of(most, reach(kernel, a, false)));
+    args[a].bytes_read = hr_min(args[a].bytes_read, hr_min(most, reach(kernel, a, true)));
+    args[a].bytes_written = hr_min(args[a].bytes_written, hr_min(most, reach(kernel, a, false)));
     kernel->bytes += args[a].bytes_read + args[a].bytes_written;
   }
 }

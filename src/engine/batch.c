@@ -13,6 +13,7 @@
  * All first passes of a batch run before all second ones. A kernel whose later passes are worth a thread is not in a batch: it
  * would find less of what it reads again in the cache.
  */
+#include "base/integer.h"
 #include "engine/executable.h"
 
 enum { BATCH_MAX = 256, WORKSPACE_ALIGNMENT = 64 };
@@ -102,14 +103,10 @@ static bool can_join(const hr_executable *executable, int first, int next) {
   return joins;
 }
 
-static size_t aligned(size_t bytes) {
-  return (bytes + WORKSPACE_ALIGNMENT - 1) & ~(size_t)(WORKSPACE_ALIGNMENT - 1);
-}
-
 /* The batch that begins with step `first`; gives the bytes of workspace that it needs. */
 static size_t make_batch(hr_executable *executable, int first) {
   hr_exec_step *head = &executable->steps[first];
-  size_t workspace = aligned(head->workspace_bytes);
+  size_t workspace = hr_align_up(head->workspace_bytes, WORKSPACE_ALIGNMENT);
   head->batch = 1;
   if (!can_be_in_batch(head)) {
     return workspace;
@@ -121,7 +118,7 @@ static size_t make_batch(hr_executable *executable, int first) {
       break;
     }
     step->workspace_offset = workspace;
-    workspace += aligned(step->workspace_bytes);
+    workspace += hr_align_up(step->workspace_bytes, WORKSPACE_ALIGNMENT);
     pieces += pieces_of_all(step->kernel);
   }
   executable->needs_team |= head->batch > 1 && pieces >= 2;

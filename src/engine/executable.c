@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 #include "base/hash.h"
+#include "base/integer.h"
 #include "base/log.h"
 #include "core/op.h"
 #include "engine/compile_queue.h"
@@ -192,7 +193,7 @@ static hr_status make_steps(hr_executable *executable, hr_device *device) {
     hr_step_count_cost(step->source, &step->cost);
     executable->bytes += step->cost.bytes_read + step->cost.bytes_written;
   }
-  size_t arena = (schedule->arena_bytes + WORKSPACE_ALIGNMENT - 1) & ~(size_t)(WORKSPACE_ALIGNMENT - 1);
+  size_t arena = hr_align_up(schedule->arena_bytes, WORKSPACE_ALIGNMENT);
   executable->shared_bytes = arena + hr__batch_steps(executable);
   return device->driver->dialect != HR_DIALECT_HOST ? load_kernels(executable, device) : HR_OK;
 }
@@ -452,7 +453,7 @@ static hr_status run_check(const hr_exec_step *step, hr_device *device, void *co
 
 /* Behind the arena; NULL where no step needs memory. */
 static void *workspace_of(const hr_executable *executable, const hr_run *run) {
-  size_t arena = (executable->schedule.arena_bytes + WORKSPACE_ALIGNMENT - 1) & ~(size_t)(WORKSPACE_ALIGNMENT - 1);
+  size_t arena = hr_align_up(executable->schedule.arena_bytes, WORKSPACE_ALIGNMENT);
   return run->shared != NULL ? (char *)run->shared + arena : NULL;
 }
 

@@ -1,6 +1,7 @@
 #include "engine/hosted.h"
 
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "core/dtype.h"
 
 enum { ARGS_MAX = 32, ALIGNMENT = 64 };
@@ -33,7 +34,7 @@ static span span_of(const hr_operand *x) {
 
 static size_t add_block(hr_hosted *hosted, size_t bytes) {
   size_t at = hosted->bytes;
-  hosted->bytes += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  hosted->bytes += hr_align_up(bytes, ALIGNMENT);
   return at;
 }
 

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/integer.h"
 #include "interp/interp_plan.h"
 
 enum { RUN_BYTES_MIN = 64, UNIT_BYTES = 16384 };
@@ -151,7 +152,7 @@ hr_status hr__gather_create(const hr_kernel *kernel, hr_host_kernel **out_host_k
   g->runs_per_unit = UNIT_BYTES / (int64_t)g->run_bytes + 1;
   g->base = (hr_host_kernel){.name = name,
                              .pass_count = 1,
-                             .units = {(g->runs + g->runs_per_unit - 1) / g->runs_per_unit},
+                             .units = {hr_divide_up(g->runs, g->runs_per_unit)},
                              .grain = {8},
                              .bytes = kernel->bytes,
                              .run = run_units,

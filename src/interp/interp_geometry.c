@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/integer.h"
 #include "interp/interp_plan.h"
 
 enum {
@@ -19,14 +20,9 @@ enum {
   SPLIT_TILES = 64         /* nor one that has so many tiles */
 };
 
-static int64_t at_most(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-static int64_t at_least(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
+/* Of pieces of nothing there are none. */
 static int64_t ceil_div(int64_t a, int64_t b) {
-  return b == 0 ? 0 : (a + b - 1) / b;
+  return b == 0 ? 0 : hr_divide_up(a, b);
 }
 
 static int64_t product(const hr_dims *dims, int begin, int end) {
@@ -95,8 +91,8 @@ static void cut_transposed(hr__plan *plan, int dim) {
   plan->walk = HR__WALK_NONE;
   plan->outer_count = plan->outer.dims[0];
   plan->inner_count = plan->inner.dims[0];
-  plan->tile_outer = plan->block_outer = at_most(plan->outer_count, TRANSPOSED_ROWS);
-  plan->tile_inner = plan->block_inner = at_most(plan->inner_count, TRANSPOSED_COLUMNS);
+  plan->tile_outer = plan->block_outer = hr_min(plan->outer_count, TRANSPOSED_ROWS);
+  plan->tile_inner = plan->block_inner = hr_min(plan->inner_count, TRANSPOSED_COLUMNS);
 }
 
 static void cut_pointwise(hr__plan *plan, const hr_kernel *kernel) {
@@ -125,7 +121,7 @@ static void cut_pointwise(hr__plan *plan, const hr_kernel *kernel) {
   plan->inner_count = product(&plan->inner, 0, plan->inner.rank);
   int64_t pieces = ceil_div(plan->inner_count, HR__BLOCK);
   plan->tile_inner = pieces <= 1 ? plan->inner_count : whole_runs(&plan->inner, HR__BLOCK);
-  plan->tile_outer = at_least(1, at_most(plan->outer_count, HR__BLOCK / at_least(1, plan->tile_inner)));
+  plan->tile_outer = hr_max(1, hr_min(plan->outer_count, HR__BLOCK / hr_max(1, plan->tile_inner)));
   plan->block_outer = plan->tile_outer;
   plan->block_inner = plan->tile_inner;
 }
@@ -143,10 +139,10 @@ static void cut_rows(hr__plan *plan) {
     take_batch(plan, 0, &plan->outer);
   }
   plan->outer_count = product(&plan->outer, 0, plan->outer.rank);
-  plan->tile_outer = at_least(1, at_most(plan->outer_count, ROW_ELEMENTS / at_least(1, plan->row_elements)));
+  plan->tile_outer = hr_max(1, hr_min(plan->outer_count, ROW_ELEMENTS / hr_max(1, plan->row_elements)));
   plan->tile_inner = plan->inner_count;
   plan->block_outer = plan->tile_outer;
-  plan->block_inner = at_most(plan->inner_count, HR__BLOCK);
+  plan->block_inner = hr_min(plan->inner_count, HR__BLOCK);
 }
 
 static void cut_columns(hr__plan *plan, const hr_kernel *kernel) {
@@ -161,16 +157,16 @@ static void cut_columns(hr__plan *plan, const hr_kernel *kernel) {
   plan->inner_count = product(&plan->inner, 0, plan->inner.rank);
   int64_t width = HR__BLOCK, rows = plan->row_elements;
   if (rows <= HR_REDUCE_SEQUENTIAL_MAX && kernel->ordered_mask == 0) {
-    width = at_most(HR__BLOCK, at_least(64, COLUMN_ELEMENTS / at_least(1, rows)));
+    width = hr_min(HR__BLOCK, hr_max(64, COLUMN_ELEMENTS / hr_max(1, rows)));
   } else {
     width = plan->inner_count >= 8 * HR__BLOCK ? HR__BLOCK : 256;
-    width = kernel->ordered_mask != 0 ? at_most(width, 128) : width;
+    width = kernel->ordered_mask != 0 ? hr_min(width, 128) : width;
     bool is_resident = false;
     for (int r = 0; r < kernel->register_count; ++r) {
       is_resident |= kernel->registers[r].level == HR_LEVEL_ELEMENT &&
                      kernel->registers[r].last_phase > kernel->registers[r].phase;
     }
-    width = is_resident ? at_least(16, at_most(width, COLUMN_RESIDENT / rows)) : width;
+    width = is_resident ? hr_max(16, hr_min(width, COLUMN_RESIDENT / rows)) : width;
   }
   width = plan->inner_count <= width + width / 4 ? plan->inner_count : whole_runs(&plan->inner, width);
   plan->tile_inner = width;
@@ -178,7 +174,7 @@ static void cut_columns(hr__plan *plan, const hr_kernel *kernel) {
   plan->block_inner = width;
   plan->block_outer = rows;
   if (rows > HR_REDUCE_SEQUENTIAL_MAX || kernel->ordered_mask != 0) {
-    plan->block_outer = at_most(at_most(rows, HR_REDUCE_RUN), at_least(1, HR__BLOCK / at_least(1, width)));
+    plan->block_outer = hr_min(hr_min(rows, HR_REDUCE_RUN), hr_max(1, HR__BLOCK / hr_max(1, width)));
   }
 }
 

@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "base/integer.h"
 #include "interp/interp_plan.h"
 
 /* ---- addresses ---- */
@@ -197,8 +198,7 @@ static void push(hr__frame *f, const hr__reduction *r, int level, int64_t index,
     if (is_rows) {
       r->loops->tree(folded, state);
     }
-    push(f, r, level + 1, index / f->plan->chunk, (count + f->plan->chunk - 1) / f->plan->chunk,
-         is_rows ? folded : state);
+    push(f, r, level + 1, index / f->plan->chunk, hr_divide_up(count, f->plan->chunk), is_rows ? folded : state);
   }
 }
 

@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "base/integer.h"
 #include "interp/interp_plan.h"
 
 enum { ALIGNMENT = 64 };
@@ -27,13 +28,9 @@ typedef struct layout {
   int conflict_capacity;
 } layout;
 
-static int64_t round_up(int64_t bytes) {
-  return (bytes + ALIGNMENT - 1) & ~(int64_t)(ALIGNMENT - 1);
-}
-
 static int64_t reserve(layout *l, int64_t bytes) {
   int64_t offset = l->bytes;
-  bytes = round_up(bytes);
+  bytes = hr_round_up(bytes, ALIGNMENT);
   l->bytes += bytes % 4096 == 0 ? bytes + ALIGNMENT : bytes; /* equal registers shall not share cache sets */
   return offset;
 }
@@ -191,7 +188,7 @@ static void place_register(layout *l, int index) {
   }
   bool whole_tile =
       plan->is_walked && is_block_section(reg->def_section) && reg->often == HR__EACH_BLOCK && crosses(reg);
-  int64_t bytes = round_up(elements(plan, reg->vary, whole_tile) * reg->size);
+  int64_t bytes = hr_round_up(elements(plan, reg->vary, whole_tile) * reg->size, ALIGNMENT);
   if (whole_tile) {
     reg->offset = reserve(l, bytes);
     reg->is_tile = true;
@@ -209,7 +206,7 @@ static void drop_register(layout *l, int index, int position) {
     return;
   }
   reg->last = -1; /* once */
-  int64_t bytes = round_up(elements(plan, reg->vary, false) * reg->size);
+  int64_t bytes = hr_round_up(elements(plan, reg->vary, false) * reg->size, ALIGNMENT);
   l->free[l->free_count++] = (slot){reg->offset, bytes};
 }
 
@@ -291,9 +288,9 @@ static void place_reductions(layout *l, int64_t *out_workspace) {
     reduction->state_indices = is_arg ? reserve(l, width * (int64_t)sizeof(int64_t)) : 0;
     if (plan->is_split) {
       reduction->partials = *out_workspace;
-      *out_workspace += round_up(partial * reduction->key_size);
+      *out_workspace += hr_round_up(partial * reduction->key_size, ALIGNMENT);
       reduction->partial_indices = *out_workspace;
-      *out_workspace += is_arg ? round_up(partial * (int64_t)sizeof(int64_t)) : 0;
+      *out_workspace += is_arg ? hr_round_up(partial * (int64_t)sizeof(int64_t), ALIGNMENT) : 0;
     }
   }
 }
@@ -316,7 +313,7 @@ hr_status hr__plan_slots(hr__plan *plan, const hr_kernel *kernel) {
       l.bytes += (int64_t)sizeof(hr_c128);
     }
   }
-  l.bytes = round_up(l.bytes);
+  l.bytes = hr_round_up(l.bytes, ALIGNMENT);
   bool has_terms = false;
   for (int m = 0; m < plan->map_count; ++m) {
     has_terms |= plan->maps[m].term_count > 0;

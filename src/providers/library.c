@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/integer.h"
 
 enum { ALIGNMENT = 64 };
 static const int64_t WORKER_NS = 30000; /* what is worth another thread */
@@ -51,7 +52,7 @@ hr_status hr__library_prepare(const hr__library_row *rows, const hr_node *node, 
   p->needs_team = bytes > SMALL_BYTES;
   p->workers = p->needs_team ? hr_thread_count() : 1;
   p->scratch_bytes = p->row->scratch != NULL ? p->row->scratch(node, p->workers) : 0;
-  p->scratch_bytes = (p->scratch_bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+  p->scratch_bytes = hr_align_up(p->scratch_bytes, ALIGNMENT);
   hr_status status = p->row->plan != NULL ? p->row->plan(node, &p->plan) : HR_OK;
   if (status != NULL) {
     hr_free(p);

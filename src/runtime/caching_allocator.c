@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "runtime/derived.h"
 #include "runtime/device.h"
 
@@ -39,7 +40,7 @@ static size_t round_eighths(size_t bytes, int *out_class) {
 }
 
 static size_t round_to(size_t bytes, size_t unit) {
-  size_t rounded = (bytes + unit - 1) & ~(unit - 1);
+  size_t rounded = hr_align_up(bytes, unit);
   return rounded >= bytes ? rounded : bytes;
 }
 

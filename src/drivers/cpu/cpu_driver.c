@@ -16,6 +16,7 @@
 
 #include "base/allocator.h"
 #include "base/env.h"
+#include "base/integer.h"
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
 
@@ -121,7 +122,7 @@ static void *map_aligned(size_t bytes) {
     errno = ENOMEM;
     return NULL;
   }
-  size_t rounded = (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1), mapped = rounded + HUGE_PAGE;
+  size_t rounded = hr_align_up(bytes, HUGE_PAGE), mapped = rounded + HUGE_PAGE;
   char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED) {
     return NULL;
@@ -152,8 +153,7 @@ static void advise_huge(char *address, size_t bytes) {
 
 static hr_status cpu_allocate(void *impl, size_t bytes, void **out_address) {
   (void)impl;
-  void *address =
-      bytes >= HUGE_PAGE ? map_aligned(bytes) : aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) & ~(size_t)63);
+  void *address = bytes >= HUGE_PAGE ? map_aligned(bytes) : aligned_alloc(ALIGNMENT, hr_align_up(bytes, ALIGNMENT));
   if (address == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "the system has no %zu bytes: %s", bytes, strerror(errno));
   }
@@ -164,7 +164,7 @@ static hr_status cpu_allocate(void *impl, size_t bytes, void **out_address) {
 static void cpu_free(void *impl, void *address, size_t bytes) {
   (void)impl;
   if (bytes >= HUGE_PAGE) {
-    munmap(address, (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1));
+    munmap(address, hr_align_up(bytes, HUGE_PAGE));
   } else {
     free(address);
   }

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "base/integer.h"
 #include "drivers/cuda/cuda_internal.h"
 
 enum { ALIGNMENT = 64, SEED_ROWS = 4096 };
@@ -60,7 +61,7 @@ static hr_status copy_in_some(hr__cuda_device *device, char *to, const char *hos
   char *staged = in->memory + (size_t)in->slot * HR_CUDA_SLOT_BYTES + in->used;
   memcpy(staged, host, count);
   HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda.cuMemcpyHtoDAsync_v2(to, staged, count, device->stream), "copy in"));
-  in->used += (count + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+  in->used += hr_align_up(count, ALIGNMENT);
   *out_copied = count;
   return in->used < HR_CUDA_SLOT_BYTES
              ? HR_OK

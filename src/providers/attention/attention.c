@@ -12,6 +12,7 @@
 #include "providers/attention/attention.h"
 
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "base/thread.h"
 
 enum {
@@ -98,15 +99,15 @@ static void find_sizes(const hr_node *node, hr_prepared *p) {
   }
   p->queries = q->dims[rank - 2], p->width = q->dims[rank - 1];
   p->keys = p->k.x->dims[rank - 2], p->v_width = p->v.x->dims[rank - 1];
-  p->blocks = (p->queries + HR__QUERIES - 1) / HR__QUERIES;
+  p->blocks = hr_divide_up(p->queries, HR__QUERIES);
   p->parts = 1;
 }
 
 /* How the work is cut: by the shape alone; and over how many pieces of scratch it is spread. */
 static void find_units(hr_prepared *p) {
-  int64_t chunks = (p->keys + HR__CHUNK - 1) / HR__CHUNK;
+  int64_t chunks = hr_divide_up(p->keys, HR__CHUNK);
   if (p->is_backward && p->heads < UNITS_WANTED / 2) {
-    p->parts = (UNITS_WANTED + p->heads - 1) / p->heads;
+    p->parts = hr_divide_up(UNITS_WANTED, p->heads);
     p->parts = p->parts < chunks ? p->parts : chunks;
   }
   p->units = p->heads * (p->is_backward ? p->parts : p->blocks);

@@ -9,12 +9,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/integer.h"
 #include "headrace/dtype.h"
 
 enum { HR__TILE_LANES = 16 };
 
 static inline int64_t hr__tile_padded(int64_t count) {
-  return (count + HR__TILE_LANES - 1) / HR__TILE_LANES * HR__TILE_LANES;
+  return hr_round_up(count, HR__TILE_LANES);
 }
 
 /* A matrix of any dtype and strides (in elements) in a tensor. */

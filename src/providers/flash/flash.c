@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/dynlib.h"
+#include "base/integer.h"
 #include "base/log.h"
 #include "core/dtype.h"
 #include "providers/flash/flash.h"
@@ -105,7 +106,7 @@ static void find_sizes(attention *a) {
 /* Elements of a tile, as in tiles.text. */
 static int tile(const attention *a, int rows, int width) {
   int unit = a->is_narrow ? 16 : 32;
-  return rows * ((width + unit - 1) / unit * unit + (a->is_narrow ? 8 : 4));
+  return rows * ((int)hr_round_up(width, unit) + (a->is_narrow ? 8 : 4));
 }
 
 static int rows_of(const attention *a) {
@@ -236,15 +237,15 @@ static void write_words(const attention *a, hr_device_source *source) {
 }
 
 static void write_grids(const attention *a, hr_device_source *source) {
-  int64_t rows = rows_of(a), of_queries = a->heads * ((a->queries + rows - 1) / rows);
-  int64_t tiled = (a->queries + TILED - 1) / TILED * TILED;
+  int64_t rows = rows_of(a), of_queries = a->heads * hr_divide_up(a->queries, rows);
+  int64_t tiled = hr_round_up(a->queries, TILED);
   source->pass_count = a->is_backward ? 3 : 1;
   for (int pass = 0; pass < source->pass_count; ++pass) {
     source->threads[pass] = THREADS;
     source->shared[pass] = a->is_backward && pass == 0 ? 0 : shared_of(a);
   }
   source->blocks[0] = a->is_backward ? a->heads * tiled / SUM_ROWS : of_queries;
-  source->blocks[1] = a->x[DK] != NULL || a->x[DV] != NULL ? a->heads * ((a->keys + rows - 1) / rows) : 0;
+  source->blocks[1] = a->x[DK] != NULL || a->x[DV] != NULL ? a->heads * hr_divide_up(a->keys, rows) : 0;
   source->blocks[2] = a->x[DQ] != NULL ? of_queries : 0;
   source->workspace_bytes = a->is_backward ? (size_t)(2 * a->heads * tiled) * sizeof(float) : 0;
 }

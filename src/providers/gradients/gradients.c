@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "base/thread.h"
 #include "providers/provider.h"
 #include "providers/wide_vectors.h"
@@ -31,6 +32,7 @@ static hr_status open_provider(void) {
 #if defined(__x86_64__)
 enum { VECTOR = HR__WIDE, VECTORS = 4, TILE = VECTOR * VECTORS, OUTS_MIN = 4, OUTS_MAX = 6 };
 enum { BLOCK = 200, SPARE = 8 }; /* pixels; floats behind each tile of packed dy, for whole stores */
+enum { ALIGNMENT = 64 };
 
 typedef struct plane {
   int64_t offset, image_stride, row_stride, pixel_stride; /* elements */
@@ -79,18 +81,6 @@ typedef struct slot {
   __mmask16 *masks; /* by column of y: the vectors' lanes inside of the image */
 } slot;
 
-static int64_t min64(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-static int64_t max64(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
-static int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /* ---- packing ---- */
 
 WIDE_INLINE __mmask16 lanes_between(int64_t begin, int64_t end) {
@@ -101,7 +91,7 @@ WIDE_INLINE __mmask16 lanes_between(int64_t begin, int64_t end) {
 
 /* Tiles have `outs` channels each, the first `wide_count` one more. */
 static int64_t tile_begin(const slot *s, int64_t tile) {
-  return tile * s->outs + min64(tile, s->wide_count);
+  return tile * s->outs + hr_min(tile, s->wide_count);
 }
 
 static float *tile_gradients(const slot *s, int64_t tile, int64_t pixels) {
@@ -117,7 +107,7 @@ WIDE_INLINE bool pack_tiles(const slot *s, const float *row, int64_t count, int6
   for (int64_t first = begin; first < end; first += STREAMS) {
     const float *from = row + tile_begin(s, first);
     float *to = tile_gradients(s, first, pixels) + pixel * outs;
-    int64_t tiles = min64(STREAMS, end - first), step = outs * pixels + SPARE;
+    int64_t tiles = hr_min(STREAMS, end - first), step = outs * pixels + SPARE;
     for (int64_t i = 0; i < count; ++i, from += stride, to += outs) {
       for (int64_t tile = 0; tile < tiles; ++tile) {
         __m512 x = _mm512_maskz_loadu_ps(mask, from + tile * outs), zero = _mm512_sub_ps(x, x);
@@ -160,8 +150,8 @@ WIDE static void pack_columns(const float *from, int64_t count, int64_t stride, 
 /* A row of x: the columns that windows see, zeros for those outside of the image. Of windows of one column, those alone. */
 static void pack_row(const hr_prepared *p, const float *row, int64_t part, float *to) {
   int64_t every = p->kernel[1] == 1 ? p->stride[1] : 1, left = p->padding[1], channels = p->x.channels;
-  int64_t begin = min64(divide_up(left, every), p->column_count);
-  int64_t end = max64(begin, min64(p->column_count, divide_up(p->x.width + left, every)));
+  int64_t begin = hr_min(hr_divide_up(left, every), p->column_count);
+  int64_t end = hr_max(begin, hr_min(p->column_count, hr_divide_up(p->x.width + left, every)));
   memset(to, 0, (size_t)(begin * p->part) * sizeof *to);
   pack_columns(row + (begin * every - left) * channels + part * p->part, end - begin, every * channels, p->part,
                to + begin * p->part);
@@ -189,7 +179,7 @@ static void pack_x(const call *c, const slot *s, int64_t part) {
 static void find_masks(const hr_prepared *p, int64_t first, int vectors, __mmask16 *masks) {
   for (int64_t column = 0; column < p->y.width; ++column) {
     int64_t left = column * p->stride[1] - p->padding[1];
-    int64_t begin = max64(0, -left) * p->part, end = min64(p->kernel[1], p->x.width - left) * p->part;
+    int64_t begin = hr_max(0, -left) * p->part, end = hr_min(p->kernel[1], p->x.width - left) * p->part;
     for (int v = 0; v < vectors; ++v) {
       int64_t at = (first + v) * VECTOR;
       masks[column * VECTORS + v] = lanes_between(begin - at, end - at);
@@ -322,7 +312,7 @@ static void sum_vectors(const call *c, slot *s, int64_t begin, int64_t end) {
     pack_x(c, s, part);
     for (int64_t row = 0; row < p->kernel[0]; ++row) {
       find_stretches(p, s, row);
-      for (int64_t v = max64(begin, part * p->vector_tiles); v < min64(end, (part + 1) * p->vector_tiles); ++v) {
+      for (int64_t v = hr_max(begin, part * p->vector_tiles); v < hr_min(end, (part + 1) * p->vector_tiles); ++v) {
         sum_block(c, s, row, part, v % p->vector_tiles);
       }
     }
@@ -338,14 +328,14 @@ static void run_slot(const call *c, int64_t number) {
   s.masks = (__mmask16 *)(void *)(s.stretches + p->rows_most);
   s.out = p->y.channels * group / p->out_groups;
   s.out_count = p->y.channels * (group + 1) / p->out_groups - s.out;
-  s.tile_count = divide_up(s.out_count, OUTS_MAX);
+  s.tile_count = hr_divide_up(s.out_count, OUTS_MAX);
   s.outs = s.out_count / s.tile_count, s.wide_count = s.out_count % s.tile_count;
   for (s.image = 0; s.image < p->images; s.image = s.image_end) {
-    s.image_end = min64(p->images, s.image + p->block_images);
+    s.image_end = hr_min(p->images, s.image + p->block_images);
     for (s.row = 0; s.row < p->y.height; s.row = s.row_end) {
-      s.row_end = min64(p->y.height, s.row + p->block_rows);
-      s.x_row = max64(0, s.row * p->stride[0] - p->padding[0]);
-      s.x_row_end = min64(p->x.height, (s.row_end - 1) * p->stride[0] - p->padding[0] + p->kernel[0]);
+      s.row_end = hr_min(p->y.height, s.row + p->block_rows);
+      s.x_row = hr_max(0, s.row * p->stride[0] - p->padding[0]);
+      s.x_row_end = hr_min(p->x.height, (s.row_end - 1) * p->stride[0] - p->padding[0] + p->kernel[0]);
       pack_y(c, &s, (s.image_end - s.image) * (s.row_end - s.row) * p->y.width);
       sum_vectors(c, &s, vectors * part / p->vector_groups, vectors * (part + 1) / p->vector_groups);
     }
@@ -433,31 +423,28 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->part = p->x.channels % TILE == 0 ? TILE : p->x.channels;
   p->parts = p->x.channels / p->part;
   p->run = p->kernel[1] * p->part;
-  p->vector_count = divide_up(p->run, VECTOR), p->vector_tiles = divide_up(p->vector_count, VECTORS);
+  p->vector_count = hr_divide_up(p->run, VECTOR), p->vector_tiles = hr_divide_up(p->vector_count, VECTORS);
   p->column_count = p->kernel[1] == 1 ? p->y.width : (p->y.width - 1) * p->stride[1] + p->kernel[1];
   p->column_step = p->kernel[1] == 1 ? p->part : p->stride[1] * p->part;
-  p->block_rows = min64(p->y.height, max64(1, BLOCK / p->y.width));
-  p->block_images = p->block_rows < p->y.height ? 1 : max64(1, BLOCK / (p->y.height * p->y.width));
+  p->block_rows = hr_min(p->y.height, hr_max(1, BLOCK / p->y.width));
+  p->block_images = p->block_rows < p->y.height ? 1 : hr_max(1, BLOCK / (p->y.height * p->y.width));
   p->is_direct = p->kernel[0] == 1 && p->kernel[1] == 1 && (p->w_in == 1 || p->x.channels == 1);
   p->sum_pitch = p->is_direct ? p->w_out : p->parts * p->vector_count * VECTOR;
 }
 
-static int64_t round_bytes(int64_t bytes) {
-  return divide_up(bytes, 64) * 64;
-}
-
 /* Shares the work out; each slot packs x for itself. */
 static void divide(hr_prepared *p) {
-  p->out_groups = min64(hr_thread_count(), p->y.channels / (2 * OUTS_MIN));
-  p->vector_groups = min64(hr_thread_count() / p->out_groups, p->parts * p->vector_tiles);
+  p->out_groups = hr_min(hr_thread_count(), p->y.channels / (2 * OUTS_MIN));
+  p->vector_groups = hr_min(hr_thread_count() / p->out_groups, p->parts * p->vector_tiles);
   int64_t rows = p->block_images * p->block_rows, pixels = rows * p->y.width;
-  int64_t outs = divide_up(p->y.channels, p->out_groups);
-  int64_t x_rows = p->block_images * min64(p->x.height, (p->block_rows - 1) * p->stride[0] + p->kernel[0]);
+  int64_t outs = hr_divide_up(p->y.channels, p->out_groups);
+  int64_t x_rows = p->block_images * hr_min(p->x.height, (p->block_rows - 1) * p->stride[0] + p->kernel[0]);
   p->rows_most = rows;
-  p->x_bytes = round_bytes((x_rows * p->column_count * p->part + TILE) * (int64_t)sizeof(float));
-  p->y_bytes = round_bytes((pixels * outs + divide_up(outs, OUTS_MAX) * SPARE) * (int64_t)sizeof(float));
-  p->slot_bytes = round_bytes(p->x_bytes + p->y_bytes + rows * (int64_t)sizeof(stretch) +
-                              p->y.width * VECTORS * (int64_t)sizeof(__mmask16));
+  p->x_bytes = hr_round_up((x_rows * p->column_count * p->part + TILE) * (int64_t)sizeof(float), ALIGNMENT);
+  p->y_bytes = hr_round_up((pixels * outs + hr_divide_up(outs, OUTS_MAX) * SPARE) * (int64_t)sizeof(float), ALIGNMENT);
+  p->slot_bytes = hr_round_up(p->x_bytes + p->y_bytes + rows * (int64_t)sizeof(stretch) +
+                                  p->y.width * VECTORS * (int64_t)sizeof(__mmask16),
+                              ALIGNMENT);
 }
 
 static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,

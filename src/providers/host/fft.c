@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "core/op.h"
 #include "providers/host/host.h"
 
@@ -265,8 +266,8 @@ static fft_groups groups_of(const hr__fft_plan *plan, const hr_node *node) {
   }
   g.lines /= node->op == HR_OP_FFT ? plan->length : x->dims[x->rank - 1];
   g.lanes = lane_count(plan, g.lines);
-  g.beside = g.after >= g.lanes ? (g.after + g.lanes - 1) / g.lanes : 0;
-  g.count = g.beside > 0 ? g.lines / g.after * g.beside : (g.lines + g.lanes - 1) / g.lanes;
+  g.beside = g.after >= g.lanes ? hr_divide_up(g.after, g.lanes) : 0;
+  g.count = g.beside > 0 ? g.lines / g.after * g.beside : hr_divide_up(g.lines, g.lanes);
   return g;
 }
 

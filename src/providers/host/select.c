@@ -1,6 +1,7 @@
 /* select.c: one value of a line (the k-th, the median, the most frequent), running extremes, and places in ordered lines. */
 #include <string.h>
 
+#include "base/integer.h"
 #include "providers/host/host.h"
 #include "providers/host/order.h"
 
@@ -209,7 +210,7 @@ static hr_status search_block(const hr__library_call *call, int64_t line, int64_
 }
 
 static int64_t search_blocks(const hr__tensor *x) { /* of a line */
-  return (hr__dim(x, 0) + SEARCH_BLOCK - 1) / SEARCH_BLOCK;
+  return hr_divide_up(hr__dim(x, 0), SEARCH_BLOCK);
 }
 
 static hr_status search_all(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {

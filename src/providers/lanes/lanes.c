@@ -16,6 +16,7 @@
  * left to the next provider, and those that it does as well (pays).
  */
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "base/thread.h"
 #include "providers/provider.h"
 #include "providers/wide_vectors.h"
@@ -57,25 +58,13 @@ typedef struct call {
   float *y, *weights, *slots;
 } call;
 
-static int64_t min64(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-static int64_t max64(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
-static int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /* ---- images into lanes and back ---- */
 
 /* count neighbours of each image, `stride` apart, to count groups of LANES, `step` apart; absent images are zeros. */
 WIDE static void to_lanes(const float *x, int64_t stride, int64_t images, int64_t count, float *lanes, int64_t step) {
   for (int64_t c = 0; c < count; c += VECTOR) {
     __mmask16 mask = hr__wide_mask(count - c);
-    int64_t outs = min64(count - c, VECTOR);
+    int64_t outs = hr_min(count - c, VECTOR);
     for (int64_t l = 0; l < LANES; l += VECTOR) {
       __m512 r[VECTOR];
 #pragma GCC unroll 16
@@ -180,13 +169,13 @@ WIDE_INLINE void sum_window(const hr_prepared *p, const window *at, const float 
 WIDE_INLINE void sum_row_of(const hr_prepared *p, int64_t row, const float *ring, const float *weights, float *y,
                             int outs) {
   window at = {.top = row - p->padding[0]};
-  at.row_begin = max64(0, -at.top), at.row_end = min64(p->kernel[0], p->x.height - at.top);
+  at.row_begin = hr_max(0, -at.top), at.row_end = hr_min(p->kernel[0], p->x.height - at.top);
   int64_t out_floats = p->kernel[0] * p->kernel[1] * p->x.channels;
-  const float *bias = weights + divide_up(p->y.channels, outs) * outs * out_floats;
+  const float *bias = weights + hr_round_up(p->y.channels, outs) * out_floats;
   for (int64_t o = 0; o < p->y.channels; o += outs) {
     for (int64_t column = 0; column < p->y.width; ++column) {
       at.left = column - p->padding[1];
-      at.column_begin = max64(0, -at.left), at.column_end = min64(p->kernel[1], p->x.width - at.left);
+      at.column_begin = hr_max(0, -at.left), at.column_end = hr_min(p->kernel[1], p->x.width - at.left);
       sum_window(p, &at, ring, weights + o * out_floats, bias + o, y + (column * p->y.channels + o) * LANES,
                  p->y.channels - o, outs);
     }
@@ -212,15 +201,15 @@ static void run_slots(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
   const hr_prepared *p = c->p;
-  int64_t units = divide_up(p->images, LANES) * p->y.height;
+  int64_t units = hr_divide_up(p->images, LANES) * p->y.height;
   for (int64_t slot = begin; slot < end; ++slot) {
     float *ring = c->slots + slot * p->slot_floats, *y = ring + p->kernel[0] * row_floats(&p->x);
     int64_t first = units * slot / p->slots, last = units * (slot + 1) / p->slots, next = 0;
     for (int64_t unit = first; unit < last; ++unit) {
-      int64_t image = unit / p->y.height * LANES, row = unit % p->y.height, images = min64(p->images - image, LANES);
+      int64_t image = unit / p->y.height * LANES, row = unit % p->y.height, images = hr_min(p->images - image, LANES);
       int64_t top = row - p->padding[0];
-      next = max64(unit == first || row == 0 ? 0 : next, top);
-      for (; next < min64(p->x.height, top + p->kernel[0]); ++next) {
+      next = hr_max(unit == first || row == 0 ? 0 : next, top);
+      for (; next < hr_min(p->x.height, top + p->kernel[0]); ++next) {
         load_row(&p->x, c->x + image * p->x.image_stride + next * p->x.row_stride, images,
                  ring + next % p->kernel[0] * row_floats(&p->x));
       }
@@ -236,7 +225,7 @@ static void pack_groups(void *arg, int64_t begin, int64_t end, int worker) {
   const call *c = arg;
   const hr_prepared *p = c->p;
   int64_t group_floats = p->kernel[0] * p->kernel[1] * p->x.channels * p->outs;
-  float *bias = c->weights + divide_up(p->y.channels, p->outs) * group_floats;
+  float *bias = c->weights + hr_divide_up(p->y.channels, p->outs) * group_floats;
   for (int64_t out = begin * p->outs; out < end * p->outs; ++out) {
     float *to = c->weights + out / p->outs * group_floats + out % p->outs;
     bool is_there = out < p->y.channels;
@@ -261,7 +250,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
             .y = (float *)args[p->y_arg] + p->y.offset,
             .slots = workspace};
   c.weights = c.slots + p->slots * p->slot_floats;
-  hr_parallel_for(divide_up(p->y.channels, p->outs), 4, pack_groups, &c);
+  hr_parallel_for(hr_divide_up(p->y.channels, p->outs), 4, pack_groups, &c);
   hr_parallel_for(p->slots, 1, run_slots, &c);
   return NULL;
 }
@@ -305,7 +294,7 @@ static plane make_plane(const hr_operand *x) {
 static int choose_outs(int64_t channels) {
   int best = OUTS_MAX;
   for (int outs = OUTS_MAX; outs >= OUTS_MIN; --outs) {
-    if (divide_up(channels, outs) * (outs + 1) < divide_up(channels, best) * (best + 1)) {
+    if (hr_divide_up(channels, outs) * (outs + 1) < hr_divide_up(channels, best) * (best + 1)) {
       best = outs;
     }
   }
@@ -342,7 +331,7 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->y_arg = node->input_count;
   p->outs = choose_outs(p->y.channels);
   p->slot_floats = p->kernel[0] * row_floats(&p->x) + row_floats(&p->y);
-  p->weight_floats = divide_up(p->y.channels, p->outs) * p->outs * (p->kernel[0] * p->kernel[1] * p->x.channels + 1);
+  p->weight_floats = hr_round_up(p->y.channels, p->outs) * (p->kernel[0] * p->kernel[1] * p->x.channels + 1);
 }
 
 static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
@@ -353,7 +342,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, void *q
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
   describe(node, p);
-  p->slots = min64(divide_up(p->images, LANES) * p->y.height, hr_thread_count());
+  p->slots = hr_min(hr_divide_up(p->images, LANES) * p->y.height, hr_thread_count());
   *out_workspace_bytes = (size_t)(p->slots * p->slot_floats + p->weight_floats) * sizeof(float);
   *out_prepared = p;
   return NULL;
@@ -363,7 +352,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, void *q
 static int64_t count_inside(int64_t positions, int64_t kernel, int64_t padding, int64_t size) {
   int64_t count = 0;
   for (int64_t i = 0; i < positions; ++i) {
-    count += max64(0, min64(kernel, size + padding - i) - max64(0, padding - i));
+    count += hr_max(0, hr_min(kernel, size + padding - i) - hr_max(0, padding - i));
   }
   return count;
 }
@@ -380,10 +369,10 @@ static bool pays(const hr_prepared *p) {
   int64_t rows = count_inside(y->height, p->kernel[0], p->padding[0], x->height);
   int64_t columns = count_inside(y->width, p->kernel[1], p->padding[1], x->width);
   int64_t elements = x->height * x->width * x->channels + y->height * y->width * y->channels;
-  int64_t own_channels = divide_up(y->channels, p->outs) * p->outs, channels = divide_up(y->channels, VECTOR) * VECTOR;
+  int64_t own_channels = hr_round_up(y->channels, p->outs), channels = hr_round_up(y->channels, VECTOR);
   int64_t own = rows * columns * x->channels * own_channels * 21 / 10 + TURN * elements;
   int64_t library = rows * p->kernel[1] * y->width * x->channels * channels * 2 + TOUCH * elements;
-  int64_t own_images = divide_up(p->images, LANES) * LANES;
+  int64_t own_images = hr_round_up(p->images, LANES);
   return (double)own * (double)own_images <= 0.92 * (double)library * (double)p->images;
 }
 

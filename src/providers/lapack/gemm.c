@@ -2,6 +2,7 @@
  *
  * The product of row-major matrices is C^T = B^T A^T of column-major ones. Rows of C are shared out where batches are few.
  */
+#include "base/integer.h"
 #include "core/op.h"
 #include "providers/lapack/lapack.h"
 
@@ -62,7 +63,7 @@ typedef struct product {
 
 static product read_product(const hr__library_call *call, int64_t batch) {
   const hr_node *node = call->node;
-  int64_t rows = hr__dim(&call->outputs[0], 1), blocks = (call->workers + batch - 1) / batch;
+  int64_t rows = hr__dim(&call->outputs[0], 1), blocks = hr_divide_up(call->workers, batch);
   product p = {.kind = hr__lapack_kind(call->outputs[0].dtype)};
   (void)read_side(&node->inputs[0], &p.a);
   (void)read_side(&node->inputs[1], &p.b);

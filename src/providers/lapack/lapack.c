@@ -2,6 +2,7 @@
 #include "providers/lapack/lapack.h"
 
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "core/op.h"
 
 enum { ALIGNMENT = 64 };
@@ -51,7 +52,7 @@ hr_status hr__work_begin(hr__work *work, size_t bytes) {
 
 void *hr__work_take(hr__work *work, size_t bytes) {
   void *piece = work->block + work->used;
-  work->used += (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+  work->used += hr_align_up(bytes, ALIGNMENT);
   return piece;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "base/thread.h"
 
 enum { ALIGNMENT = 64 };
@@ -117,7 +118,7 @@ static int add_memory(hr_prepared *pipe, dnnl_const_memory_desc desc, int arg, i
 
 static int64_t add_workspace(hr_prepared *pipe, size_t bytes) {
   int64_t offset = (int64_t)pipe->workspace_bytes;
-  pipe->workspace_bytes += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  pipe->workspace_bytes += hr_align_up(bytes, ALIGNMENT);
   return offset;
 }
 

@@ -16,6 +16,7 @@
 #endif
 
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "base/thread.h"
 #include "providers/provider.h"
 
@@ -260,7 +261,7 @@ static bool uses_dots(const hr_prepared *p) {
 
 static int64_t count_blocks(const hr_prepared *p) {
   int64_t block = uses_dots(p) ? DOT_BLOCK : BLOCK;
-  return (p->columns + block - 1) / block;
+  return hr_divide_up(p->columns, block);
 }
 
 /* Blocks [begin, end) of the columns of all batches laid end to end. */

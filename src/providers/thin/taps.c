@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "base/integer.h"
 #include "core/dtype.h"
 #include "providers/thin/thin.h"
 
@@ -42,14 +43,14 @@ static bool is_little(const window *c) {
 }
 
 static void divide(window *c) {
-  int64_t pixels = c->images * c->out_dims[HIGH] * c->out_dims[WIDE], tiles = (pixels + TILE - 1) / TILE;
+  int64_t pixels = c->images * c->out_dims[HIGH] * c->out_dims[WIDE], tiles = hr_divide_up(pixels, TILE);
   int64_t taps = c->in * c->kernel[HIGH] * c->kernel[WIDE];
   c->channels = CHANNELS_MOST;
   while (c->channels > 1 &&
-         ((c->out + c->channels - 1) / c->channels * tiles < BLOCKS_WANTED || taps * c->channels > SHARED_FLOATS)) {
+         (hr_divide_up(c->out, c->channels) * tiles < BLOCKS_WANTED || taps * c->channels > SHARED_FLOATS)) {
     c->channels /= 2;
   }
-  c->blocks = (c->out + c->channels - 1) / c->channels * tiles;
+  c->blocks = hr_divide_up(c->out, c->channels) * tiles;
 }
 
 static bool is_window(const hr_node *node, window *out_window) {

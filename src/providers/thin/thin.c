@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "base/integer.h"
 #include "core/dtype.h"
 #include "providers/thin/thin.h"
 
@@ -111,14 +112,14 @@ static void divide(product *p) {
       p->split *= 2;
     }
     int64_t taken = THREADS / (p->group * p->split);
-    p->blocks = (p->columns + taken - 1) / taken;
+    p->blocks = hr_divide_up(p->columns, taken);
     return;
   }
   int64_t vectors = p->columns / p->vector;
   for (p->across = WARP; p->across > ACROSS_LEAST && vectors / p->across * batches < BLOCKS_WANTED;) {
     p->across /= 2;
   }
-  p->blocks = (vectors + p->across - 1) / p->across;
+  p->blocks = hr_divide_up(vectors, p->across);
 }
 
 static bool is_product(const hr_node *node, product *out_product) {

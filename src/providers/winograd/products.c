@@ -3,6 +3,7 @@
  * Up to 6 tiles by 4 vectors of output channels: 24 sums stay in registers. For each input channel 4 vectors of weights are
  * loaded, and each tile's number is spread over a vector, so that ten loads serve 24 multiply-adds.
  */
+#include "base/integer.h"
 #include "providers/winograd/winograd.h"
 
 #if defined(__x86_64__)
@@ -65,11 +66,11 @@ MULTIPLY_TILES(6)
 void hr__winograd_multiply(const hr__winograd_product *p) {
   static void (*const of[TILES][VECTORS])(const hr__winograd_product *, int64_t, const char *, int64_t) = {
       OF_TILES(1), OF_TILES(2), OF_TILES(3), OF_TILES(4), OF_TILES(5), OF_TILES(6)};
-  int64_t groups = (p->tiles + TILES - 1) / TILES;
+  int64_t groups = hr_divide_up(p->tiles, TILES);
   for (int64_t g = 0; g < groups; ++g) {
     int64_t first = p->tiles * g / groups, tiles = p->tiles * (g + 1) / groups - first;
     int64_t begin = p->ahead_bytes * g / groups, end = p->ahead_bytes * (g + 1) / groups;
-    int64_t step = p->ahead_bytes > 0 ? (end - begin + p->depth - 1) / p->depth : 0;
+    int64_t step = p->ahead_bytes > 0 ? hr_divide_up(end - begin, p->depth) : 0;
     of[tiles - 1][p->vectors - 1](p, first, p->ahead + begin, step);
   }
 }

@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "base/thread.h"
 #include "providers/provider.h"
 #include "runtime/derived.h"
@@ -80,22 +81,6 @@ typedef struct call {
   hr__winograd_numbers numbers;
 } call;
 
-static int64_t min64(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-static int64_t max64(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
-static int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-static int64_t round_up(int64_t a, int64_t b) {
-  return divide_up(a, b) * b;
-}
-
 /* ---- weights ---- */
 
 static int64_t panel_begin(const hr_prepared *p, int64_t panel) {
@@ -144,9 +129,9 @@ static void find_weights(hr_prepared *p, call *c, float *workspace, hr_derived *
 /* A row of an image, [channels][columns], to [columns][channels]. Where columns are no neighbours it goes one by one. */
 WIDE static void pack_row(const plane *x, const float *from, float *to) {
   for (int64_t column = 0; column < x->width; column += VECTOR) {
-    int64_t columns = min64(VECTOR, x->width - column);
+    int64_t columns = hr_min(VECTOR, x->width - column);
     for (int64_t channel = 0; channel < x->channels; channel += VECTOR) {
-      int64_t channels = min64(VECTOR, x->channels - channel);
+      int64_t channels = hr_min(VECTOR, x->channels - channel);
       __m512 r[VECTOR];
       for (int i = 0; i < VECTOR; ++i) {
         float lanes[VECTOR] = {0};
@@ -170,9 +155,9 @@ WIDE static void pack_row(const plane *x, const float *from, float *to) {
 
 WIDE static void unpack_row(const plane *y, const float *from, float *to) {
   for (int64_t column = 0; column < y->width; column += VECTOR) {
-    int64_t columns = min64(VECTOR, y->width - column);
+    int64_t columns = hr_min(VECTOR, y->width - column);
     for (int64_t channel = 0; channel < y->channels; channel += VECTOR) {
-      int64_t channels = min64(VECTOR, y->channels - channel);
+      int64_t channels = hr_min(VECTOR, y->channels - channel);
       __m512 r[VECTOR];
       for (int i = 0; i < VECTOR; ++i) {
         const float *at = from + (column + (i < columns ? i : 0)) * y->channels + channel;
@@ -310,10 +295,10 @@ static void run_panel(const share *s, int64_t panel) {
   for (int64_t point = 0; point < POINTS; ++point, u += point_floats) {
     product.v = s->v + point * s->v_point, product.u = u, product.m = s->m + point * s->m_point;
     product.ahead = (const char *)(u + point_floats);
-    product.ahead_bytes = min64(point_floats, end - u - point_floats) * (int64_t)sizeof(float);
+    product.ahead_bytes = hr_min(point_floats, end - u - point_floats) * (int64_t)sizeof(float);
     hr__winograd_multiply(&product);
   }
-  give_tiles(s, first * VECTOR, min64(vectors * VECTOR, p->y.channels - first * VECTOR));
+  give_tiles(s, first * VECTOR, hr_min(vectors * VECTOR, p->y.channels - first * VECTOR));
 }
 
 static int64_t count_tiles(const hr_prepared *p) {
@@ -327,7 +312,7 @@ static void run_share(const call *c, int64_t number) {
   int64_t end = count_tiles(p) * (tile_share + 1) / p->tile_shares;
   int64_t panel = p->panels * panel_share / p->panel_shares;
   int64_t panel_end = p->panels * (panel_share + 1) / p->panel_shares;
-  int64_t chunks = divide_up(end - begin, p->chunk_tiles);
+  int64_t chunks = hr_divide_up(end - begin, p->chunk_tiles);
   share s = {.c = c, .v = c->shares + number * p->share_floats};
   s.v_point = p->chunk_tiles * p->depth + SPARE, s.m_point = p->chunk_tiles * PANEL + SPARE;
   s.m = s.v + POINTS * s.v_point;
@@ -420,9 +405,9 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->images = node->inputs[0].dims[0];
   describe_weights(p, &node->inputs[1], node->ints + 3, node->op == HR_OP_CONV_BACKWARD_DATA);
   p->y_arg = node->input_count;
-  p->depth = round_up(p->x.channels, VECTOR);
-  p->vectors = divide_up(p->y.channels, VECTOR);
-  p->tiles[0] = divide_up(p->y.height, RESULTS), p->tiles[1] = divide_up(p->y.width, RESULTS);
+  p->depth = hr_round_up(p->x.channels, VECTOR);
+  p->vectors = hr_divide_up(p->y.channels, VECTOR);
+  p->tiles[0] = hr_divide_up(p->y.height, RESULTS), p->tiles[1] = hr_divide_up(p->y.width, RESULTS);
   p->u_floats = p->vectors * VECTOR * POINTS * p->x.channels;
   p->packs_x = !lies_well(&p->x), p->packs_y = !lies_well(&p->y);
 }
@@ -430,13 +415,13 @@ static void describe(const hr_node *node, hr_prepared *p) {
 /* Shares the work out: tiles, where there are enough for all threads, and panels, then as many for each. */
 static void divide(hr_prepared *p) {
   int64_t threads = hr_thread_count(), tiles = count_tiles(p);
-  p->tile_shares = max64(1, min64(threads, tiles / SHARE_TILES));
-  p->panel_shares = min64(threads / p->tile_shares, p->vectors);
-  p->panels = min64(round_up(divide_up(p->vectors, VECTORS), p->panel_shares), p->vectors);
+  p->tile_shares = hr_max(1, hr_min(threads, tiles / SHARE_TILES));
+  p->panel_shares = hr_min(threads / p->tile_shares, p->vectors);
+  p->panels = hr_min(hr_round_up(hr_divide_up(p->vectors, VECTORS), p->panel_shares), p->vectors);
   p->recipe[RECIPE_WORDS - 1] = (uint64_t)p->panels;
-  int64_t share_tiles = divide_up(tiles, p->tile_shares);
-  int64_t most = max64(CHUNK_TILES, CHUNK_BYTES / ((p->depth + PANEL) * POINTS * (int64_t)sizeof(float)));
-  p->chunk_tiles = divide_up(share_tiles, divide_up(share_tiles, most));
+  int64_t share_tiles = hr_divide_up(tiles, p->tile_shares);
+  int64_t most = hr_max(CHUNK_TILES, CHUNK_BYTES / ((p->depth + PANEL) * POINTS * (int64_t)sizeof(float)));
+  p->chunk_tiles = hr_divide_up(share_tiles, hr_divide_up(share_tiles, most));
   p->share_floats = POINTS * (p->chunk_tiles * (p->depth + PANEL) + 2 * SPARE);
 }
 
@@ -451,8 +436,8 @@ static hr_status prepare(const hr_program *program, const hr_node *node, void *q
   (void)hr__winograd_posts_init(node, &p->posts);
   divide(p);
   p->number_floats = hr__winograd_posts_floats(&p->posts, p->vectors * VECTOR);
-  p->x_floats = p->packs_x ? round_up(p->images * p->x.height * p->x.width * p->x.channels, VECTOR) : 0;
-  p->y_floats = p->packs_y ? round_up(p->images * p->y.height * p->y.width * p->y.channels, VECTOR) : 0;
+  p->x_floats = p->packs_x ? hr_round_up(p->images * p->x.height * p->x.width * p->x.channels, VECTOR) : 0;
+  p->y_floats = p->packs_y ? hr_round_up(p->images * p->y.height * p->y.width * p->y.channels, VECTOR) : 0;
   int64_t floats = p->depth + p->number_floats + p->panel_shares * p->tile_shares * p->share_floats;
   *out_workspace_bytes = (size_t)(floats + p->x_floats + p->y_floats + p->u_floats) * sizeof(float);
   *out_prepared = p;
