@@ -43,14 +43,6 @@ typedef struct team {
 static team own = {.caller = HR_MUTEX_INITIALIZER};
 static _Thread_local bool thread_is_inside;
 
-static inline void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
-
 void hr__run_share(int64_t units, int workers, int worker, hr_range_fn fn, void *arg) {
   int64_t each = units / workers, left = units % workers;
   int64_t begin = each * worker + (worker < left ? worker : left);
@@ -78,7 +70,7 @@ static uint64_t watch(uint64_t seen) {
     if (atomic_load_explicit(&own.rests, memory_order_relaxed) || (looks % LOOKS == 0 && hr_clock_ns() > end)) {
       break;
     }
-    relax();
+    hr_thread_relax();
     job = atomic_load_explicit(&own.job, memory_order_acquire);
   }
   return job;
@@ -197,7 +189,7 @@ static uint64_t announce(int64_t units, int workers, hr_range_fn fn, void *arg) 
 static void wait_for(const place *p, uint64_t job) {
   for (int looks = 0; atomic_load_explicit(&p->done, memory_order_acquire) != job; looks++) {
     if (looks < PATIENCE) {
-      relax();
+      hr_thread_relax();
     } else {
       sched_yield();
     }

@@ -62,6 +62,15 @@ HR_MUST_USE hr_status hr_thread_start(const char *name, hr_thread_fn fn, void *a
 /* Waits for the thread's end. Does nothing for a zeroed or a joined thread. */
 void hr_thread_join(hr_thread *thread);
 
+/* For each turn of a loop that looks for another thread's store: leaves the core's resources to its other thread for a moment. */
+static inline void hr_thread_relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
 /* Nanoseconds of the monotonic clock. */
 int64_t hr_clock_ns(void);
 

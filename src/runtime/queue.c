@@ -4,14 +4,6 @@
 
 enum { SPIN_ROUNDS = 200 };
 
-static inline void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
-
 void hr_queue_init(hr_queue *queue) {
   *queue = (hr_queue){0};
   hr_mutex_init(&queue->mutex);
@@ -44,7 +36,7 @@ static void run_next(hr_queue *queue) {
 static void spin(hr_queue *queue) {
   uint64_t done = atomic_load_explicit(&queue->completed, memory_order_relaxed);
   for (int i = 0; i < SPIN_ROUNDS && atomic_load_explicit(&queue->pushed, memory_order_relaxed) == done; i++) {
-    relax();
+    hr_thread_relax();
   }
 }
 
@@ -160,7 +152,7 @@ void hr_queue_wait(hr_queue *queue, uint64_t number) {
     if (atomic_load_explicit(&queue->completed, memory_order_acquire) >= number) {
       return;
     }
-    relax();
+    hr_thread_relax();
   }
   hr_mutex_lock(&queue->mutex);
   while (atomic_load_explicit(&queue->completed, memory_order_acquire) < number) {
