@@ -237,7 +237,8 @@ HR_TEST(text_appends_and_hands_over) {
   HR_ASSERT_EQ(strlen(taken), 292);
   HR_ASSERT_STR_EQ(hr_text_chars(&text), "");
   hr_free(taken);
-  hr_text_append(&text, "again");
+  HR_ASSERT(hr_text_append_all(&text, 3, (const char *const[]){"ag", "", "ain"}));
+  HR_ASSERT_STR_EQ(hr_text_chars(&text), "again");
   hr_text_clear(&text);
   HR_ASSERT_STR_EQ(hr_text_chars(&text), "");
   hr_text_fini(&text);

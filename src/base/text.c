@@ -50,6 +50,13 @@ bool hr_text_append(hr_text *text, const char *string) {
   return hr_text_append_bytes(text, string, strlen(string));
 }
 
+bool hr_text_append_all(hr_text *text, size_t count, const char *const strings[]) {
+  for (size_t i = 0; i < count; ++i) {
+    hr_text_append(text, strings[i]);
+  }
+  return !text->failed;
+}
+
 bool hr_text_char(hr_text *text, char character) {
   return hr_text_append_bytes(text, &character, 1);
 }

@@ -20,6 +20,8 @@ typedef struct hr_text {
 } hr_text;
 
 bool hr_text_append(hr_text *text, const char *string);
+/* Strings in their order. */
+bool hr_text_append_all(hr_text *text, size_t count, const char *const strings[]);
 bool hr_text_append_bytes(hr_text *text, const char *bytes, size_t count);
 bool hr_text_char(hr_text *text, char character);
 bool hr_text_printf(hr_text *text, const char *format, ...) HR_PRINTF(2, 3);

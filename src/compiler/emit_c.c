@@ -100,9 +100,7 @@ _Static_assert(sizeof(hr_scalar) == 24 && offsetof(hr_scalar, value) == 8, "the 
 void hr__emit_core_text(hr_text *text) {
   hr_text_printf(text, "enum { HR_DTYPE_BOOL = %d, HR_DTYPE_I64 = %d, HR_DTYPE_C128 = %d };\n", (int)HR_DTYPE_BOOL,
                  (int)HR_DTYPE_I64, (int)HR_DTYPE_C128);
-  for (size_t i = 0; i < sizeof core_texts / sizeof *core_texts; ++i) {
-    hr_text_append(text, core_texts[i]);
-  }
+  hr_text_append_all(text, sizeof core_texts / sizeof *core_texts, core_texts);
   hr_text_append(text, c_postlude);
 }
 

@@ -19,6 +19,7 @@
 #include "base/integer.h"
 #include "base/log.h"
 #include "core/dtype.h"
+#include "providers/device_text.h"
 #include "providers/flash/flash.h"
 
 enum { WIDTH_MAX = 128, QUERIES_MIN = 32, THREADS = 128, TILED = 128, SUM_ROWS = 16 };
@@ -42,10 +43,6 @@ hr__flash_limits hr__flash_device;
 
 /* ---- what is taken ---- */
 
-static const hr_operand *present(const hr_operand *x) {
-  return x->kind != HR_OPERAND_NONE ? x : NULL;
-}
-
 static void find_operands(const hr_node *node, attention *a) {
   static const role forward[] = {Q, K, V, MASK, Y, LSE}, backward[] = {DY, Q, K, V, MASK, Y, LSE, DQ, DK, DV};
   a->node = node;
@@ -53,38 +50,26 @@ static void find_operands(const hr_node *node, attention *a) {
   const role *roles = a->is_backward ? backward : forward;
   int inputs = a->is_backward ? 7 : 4, outputs = a->is_backward ? 3 : 2;
   for (int i = 0; i < inputs && i < node->input_count; ++i) {
-    a->x[roles[i]] = present(&node->inputs[i]), a->args[roles[i]] = i;
+    a->x[roles[i]] = hr__present(&node->inputs[i]), a->args[roles[i]] = i;
   }
   for (int i = 0; i < outputs && i < node->output_count; ++i) {
-    a->x[roles[inputs + i]] = present(&node->outputs[i]), a->args[roles[inputs + i]] = node->input_count + i;
+    a->x[roles[inputs + i]] = hr__present(&node->outputs[i]), a->args[roles[inputs + i]] = node->input_count + i;
   }
 }
 
 static bool has_dtypes(const attention *a) {
   hr_dtype dtype = a->x[Q]->dtype;
-  if (dtype != HR_DTYPE_F32 && dtype != HR_DTYPE_BF16 && dtype != HR_DTYPE_F16) {
+  if (!hr__device_text_has_dtype(dtype)) {
     return false;
   }
   for (role r = 0; r < ROLES; ++r) {
     const hr_operand *x = a->x[r];
-    bool is_mask = r == MASK && x != NULL &&
-                   (x->dtype == HR_DTYPE_BOOL || x->dtype == HR_DTYPE_F32 || x->dtype == HR_DTYPE_BF16 ||
-                    x->dtype == HR_DTYPE_F16);
+    bool is_mask = r == MASK && x != NULL && (x->dtype == HR_DTYPE_BOOL || hr__device_text_has_dtype(x->dtype));
     if (x != NULL && (x->kind != HR_OPERAND_VALUE || (x->dtype != (r == LSE ? HR_DTYPE_F32 : dtype) && !is_mask))) {
       return false;
     }
   }
   return true;
-}
-
-/* Rows that 16 bytes at a time can be read from and written to. */
-static bool is_vector(const hr_operand *x) {
-  int64_t per_chunk = 16 / (int64_t)hr_dtype_size(x->dtype), last = x->rank - 1;
-  bool is = x->dims[last] % per_chunk == 0 && x->offset % per_chunk == 0 && x->strides[last] == 1;
-  for (int d = 0; is && d < last; ++d) {
-    is = x->dims[d] == 1 || x->strides[d] % per_chunk == 0;
-  }
-  return is;
 }
 
 static void find_sizes(attention *a) {
@@ -98,7 +83,7 @@ static void find_sizes(attention *a) {
   a->is_vector = true;
   for (role r = 0; r < ROLES; ++r) {
     bool moves_rows = r != MASK && r != LSE && (r != Y || !a->is_backward);
-    a->is_vector &= a->x[r] == NULL || !moves_rows || is_vector(a->x[r]);
+    a->is_vector &= a->x[r] == NULL || !moves_rows || hr__device_text_has_vectors(a->x[r]);
   }
   a->rows_each = 2, a->columns = 64;
 }
@@ -150,7 +135,7 @@ static bool is_attention(const hr_node *node, attention *a) {
   find_operands(node, a);
   bool has_all = a->x[Q] != NULL && a->x[K] != NULL && a->x[V] != NULL && a->x[Y] != NULL &&
                  (!a->is_backward || (a->x[DY] != NULL && a->x[LSE] != NULL));
-  bool wants_mask_gradient = a->is_backward && node->output_count > 3 && present(&node->outputs[3]) != NULL;
+  bool wants_mask_gradient = a->is_backward && node->output_count > 3 && hr__present(&node->outputs[3]) != NULL;
   int rank = has_all ? a->x[Q]->rank : 0;
   if (!has_all || wants_mask_gradient || rank > 4 || !has_dtypes(a) || a->x[Q]->dims[rank - 1] > WIDTH_MAX ||
       a->x[V]->dims[rank - 1] > WIDTH_MAX) {
@@ -180,23 +165,16 @@ static const char *const forward_texts[] = {
 static const char *const backward_texts[] = {
 #include "providers/flash/backward_text.inc"
 };
-#define APPEND_ALL(text, strings)                                 \
-  for (size_t i = 0; i < sizeof strings / sizeof *strings; ++i) { \
-    hr_text_append(text, strings[i]);                             \
-  }
-
-static int dtype_number(hr_dtype dtype) {
-  return dtype == HR_DTYPE_BF16 ? 1 : dtype == HR_DTYPE_F16 ? 2 : 0;
-}
+#define APPEND_ALL(text, strings) hr_text_append_all(text, sizeof strings / sizeof *strings, strings)
 
 static void write_definitions(const attention *a, hr_text *text) {
   static const char *const names[] = {"DY", "Q", "K", "V", "MASK", "Y", "LSE", "DQ", "DK", "DV"};
   const hr_node *node = a->node;
   const hr_operand *mask = a->x[MASK];
-  int mask_kind = mask == NULL ? 0 : mask->dtype == HR_DTYPE_BOOL ? 1 : 2 + dtype_number(mask->dtype);
+  int mask_kind = mask == NULL ? 0 : mask->dtype == HR_DTYPE_BOOL ? 1 : 2 + hr__device_text_dtype(mask->dtype);
   hr_text_printf(text,
                  "#define DTYPE %d\n#define WIDTH %d\n#define V_WIDTH %d\n#define ROWS_EACH %d\n#define COLUMNS %d\n",
-                 dtype_number(a->dtype), a->width, a->v_width, a->rows_each, a->columns);
+                 hr__device_text_dtype(a->dtype), a->width, a->v_width, a->rows_each, a->columns);
   hr_text_printf(text, "#define IS_VECTOR %d\n#define IS_CAUSAL %d\n#define HAS_DROPOUT %d\n#define KEYS_IN_FOURS %d\n",
                  a->is_vector, node->ints[0] != 0, node->scalar_count > 3, a->keys % 4 == 0);
   hr_text_printf(text, "#define STAGES %d\n#define MASK_KIND %d\n#define MASK_BYTES %d\n#define POOL_BYTES %d\n",
@@ -258,21 +236,15 @@ static hr_status write(const hr_program *program, const hr_node *node, hr_device
     return hr_status_make(HR_STATUS_INTERNAL, "flash: an attention that it does not support");
   }
   write_definitions(&a, &source.text);
-  APPEND_ALL(&source.text, flash_texts)
+  APPEND_ALL(&source.text, flash_texts);
   if (a.is_backward) {
-    APPEND_ALL(&source.text, backward_texts)
+    APPEND_ALL(&source.text, backward_texts);
   } else {
-    APPEND_ALL(&source.text, forward_texts)
+    APPEND_ALL(&source.text, forward_texts);
   }
   write_words(&a, &source);
   write_grids(&a, &source);
-  hr_status status = hr_text_status(&source.text);
-  if (status != NULL) {
-    hr_text_fini(&source.text);
-    return status;
-  }
-  *out_source = source;
-  return HR_OK;
+  return hr__device_text_finish(&source, out_source);
 }
 
 /* ---- devices ---- */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/dtype.h"
+#include "providers/device_text.h"
 #include "providers/thin/thin.h"
 
 enum { QUERIES_MOST = 31, KEYS_MOST = 128, WIDTH_MOST = 256, VECTOR_BYTES = 16 };
@@ -17,13 +18,9 @@ typedef struct glance {
   int64_t batches, heads, queries, keys, width, v_width;
 } glance;
 
-static const hr_operand *present(const hr_operand *x) {
-  return x->kind != HR_OPERAND_NONE ? x : NULL;
-}
-
 static bool has_dtypes(const glance *g) {
   hr_dtype dtype = g->x[Q]->dtype;
-  bool is = dtype == HR_DTYPE_F32 || dtype == HR_DTYPE_BF16 || dtype == HR_DTYPE_F16;
+  bool is = hr__device_text_has_dtype(dtype);
   for (int i = 0; is && i < OPERANDS; ++i) {
     const hr_operand *x = g->x[i];
     is = x == NULL ||
@@ -40,9 +37,9 @@ static bool is_glance(const hr_node *node, glance *out_glance) {
     return false;
   }
   for (int i = 0; i < Y; ++i) {
-    g.x[i] = present(&node->inputs[i]);
+    g.x[i] = hr__present(&node->inputs[i]);
   }
-  g.x[Y] = present(&node->outputs[0]), g.x[LSE] = node->output_count > 1 ? present(&node->outputs[1]) : NULL;
+  g.x[Y] = hr__present(&node->outputs[0]), g.x[LSE] = node->output_count > 1 ? hr__present(&node->outputs[1]) : NULL;
   if (g.x[Q] == NULL || g.x[K] == NULL || g.x[V] == NULL || g.x[Y] == NULL || g.x[Q]->rank > 4 || g.x[Q]->rank < 2 ||
       !has_dtypes(&g)) {
     return false;
@@ -69,16 +66,6 @@ static const char *const texts[] = {
 #include "providers/thin/glance_text.inc"
 };
 
-/* Rows of keys that 16 bytes at a time can be read from. */
-static bool is_vector(const glance *g, int64_t vector) {
-  const hr_operand *k = g->x[K];
-  bool is = g->width % vector == 0 && k->offset % vector == 0 && k->strides[k->rank - 1] == 1;
-  for (int d = 0; is && d < k->rank - 1; ++d) {
-    is = k->dims[d] == 1 || k->strides[d] % vector == 0;
-  }
-  return is;
-}
-
 static void write_text(const hr_program *program, const hr_node *node, const glance *g, hr_text *text) {
   const hr_operand *mask = g->x[MASK];
   int vector = VECTOR_BYTES / (int)hr_dtype_size(g->x[Q]->dtype), columns = 1;
@@ -87,7 +74,7 @@ static void write_text(const hr_program *program, const hr_node *node, const gla
   }
   hr__thin_write_definitions(program, node, text);
   hr_text_printf(text, "#define WIDTH %d\n#define V_WIDTH %d\n#define KEYS_MOST %d\n#define VECTOR %d\n", (int)g->width,
-                 (int)g->v_width, (int)KEYS_MOST, is_vector(g, vector) ? vector : 1);
+                 (int)g->v_width, (int)KEYS_MOST, hr__device_text_has_vectors(g->x[K]) ? vector : 1);
   hr_text_printf(text, "#define COLUMNS %d\n#define IS_CAUSAL %d\n#define MASK_KIND %d\n#define HAS_LSE %d\n", columns,
                  node->ints[0] != 0,
                  mask == NULL                   ? 0
@@ -96,9 +83,7 @@ static void write_text(const hr_program *program, const hr_node *node, const gla
                                                 : 3,
                  g->x[LSE] != NULL);
   hr_text_printf(text, "#define SCALARS %d\n", node->scalar_count);
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; ++i) {
-    hr_text_append(text, texts[i]);
-  }
+  hr_text_append_all(text, sizeof texts / sizeof *texts, texts);
 }
 
 /* Offset, and strides of batches, heads, rows and columns (the log-sum-exp has none); dims that an operand lacks, or of 1, are
@@ -128,13 +113,7 @@ static hr_status write(const hr_program *program, const hr_node *node, hr_device
   source.word_count = 3 + 5 * OPERANDS;
   source.blocks[0] = g.batches * g.heads * g.queries;
   source.threads[0] = HR_THIN_THREADS;
-  hr_status status = hr_text_status(&source.text);
-  if (status != NULL) {
-    hr_text_fini(&source.text);
-    return status;
-  }
-  *out_source = source;
-  return HR_OK;
+  return hr__device_text_finish(&source, out_source);
 }
 
 static hr_status open_provider(void) {

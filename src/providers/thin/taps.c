@@ -10,6 +10,7 @@
 
 #include "base/integer.h"
 #include "core/dtype.h"
+#include "providers/device_text.h"
 #include "providers/thin/thin.h"
 
 enum { CHANNELS_MOST = 4, BLOCKS_WANTED = 96, TILE = 32, WIDTH_MOST = 16, SHARED_FLOATS = 10240 };
@@ -113,9 +114,7 @@ static void write_text(const hr_program *program, const hr_node *node, const win
   for (size_t i = 0; i < sizeof definitions / sizeof *definitions; ++i) {
     hr_text_printf(text, "#define %s %lld\n", definitions[i].name, (long long)definitions[i].value);
   }
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; ++i) {
-    hr_text_append(text, texts[i]);
-  }
+  hr_text_append_all(text, sizeof texts / sizeof *texts, texts);
 }
 
 static int64_t *write_place(int64_t *words, const hr_operand *x) {
@@ -138,13 +137,7 @@ static hr_status write(const hr_program *program, const hr_node *node, hr_device
   source.word_count = (int)(words - source.words);
   source.blocks[0] = c.blocks;
   source.threads[0] = HR_THIN_THREADS;
-  hr_status status = hr_text_status(&source.text);
-  if (status != NULL) {
-    hr_text_fini(&source.text);
-    return status;
-  }
-  *out_source = source;
-  return HR_OK;
+  return hr__device_text_finish(&source, out_source);
 }
 
 static hr_status open_provider(void) {

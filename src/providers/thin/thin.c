@@ -10,6 +10,7 @@
 
 #include "base/integer.h"
 #include "core/dtype.h"
+#include "providers/device_text.h"
 #include "providers/thin/thin.h"
 
 enum { THREADS = HR_THIN_THREADS, WARP = 32, VECTOR_BYTES = 16, BATCH_DIMS = 2 };
@@ -63,7 +64,7 @@ static bool find_batches(const hr_operand *y, int dims[BATCH_DIMS], int64_t coun
 
 bool hr__thin_has_dtypes(const hr_node *node) {
   hr_dtype dtype = node->outputs[0].dtype;
-  bool is = dtype == HR_DTYPE_F32 || dtype == HR_DTYPE_BF16 || dtype == HR_DTYPE_F16;
+  bool is = hr__device_text_has_dtype(dtype);
   for (int i = 0; is && i < node->input_count + node->output_count; ++i) {
     const hr_operand *x = hr_node_operand(node, i);
     is = x->kind == HR_OPERAND_NONE ? i == 2 : x->kind == HR_OPERAND_VALUE && x->dtype == dtype;
@@ -174,13 +175,9 @@ static bool is_constant(const hr_program *program, uint32_t buffer) {
 }
 
 void hr__thin_write_definitions(const hr_program *program, const hr_node *node, hr_text *text) {
-  hr_dtype dtype = node->outputs[0].dtype;
   hr_text_printf(text, "#define DTYPE %d\n#define IS_CONSTANT %d\n#define ARGS %d\n#define ARG_Y %d\n",
-                 dtype == HR_DTYPE_F32    ? 0
-                 : dtype == HR_DTYPE_BF16 ? 1
-                                          : 2,
-                 is_constant(program, node->inputs[1].index), node->input_count + node->output_count,
-                 node->input_count);
+                 hr__device_text_dtype(node->outputs[0].dtype), is_constant(program, node->inputs[1].index),
+                 node->input_count + node->output_count, node->input_count);
 }
 
 static void write_text(const hr_program *program, const hr_node *node, const product *p, hr_text *text) {
@@ -188,9 +185,7 @@ static void write_text(const hr_program *program, const hr_node *node, const pro
   hr_text_printf(text,
                  "#define VECTOR %d\n#define GROUP %d\n#define SPLIT %d\n#define ACROSS %d\n#define HAS_BIAS %d\n",
                  p->vector, p->group, p->split, p->across, p->bias != NULL);
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; ++i) {
-    hr_text_append(text, texts[i]);
-  }
+  hr_text_append_all(text, sizeof texts / sizeof *texts, texts);
 }
 
 static int64_t *write_place(int64_t *words, const matrix *m) {
@@ -227,13 +222,7 @@ static hr_status write(const hr_program *program, const hr_node *node, hr_device
   write_words(&p, &source);
   source.blocks[0] = p.blocks * p.batches[0] * p.batches[1];
   source.threads[0] = THREADS;
-  hr_status status = hr_text_status(&source.text);
-  if (status != NULL) {
-    hr_text_fini(&source.text);
-    return status;
-  }
-  *out_source = source;
-  return HR_OK;
+  return hr__device_text_finish(&source, out_source);
 }
 
 static hr_status open_provider(void) {
