@@ -26,7 +26,7 @@ const hr_provider *const *hr__ways_providers(hr_dialect dialect) {
     if (hr_providers[i]->dialect != dialect && !runs_rows) {
       continue;
     }
-    hr_status status = hr_providers[i]->open();
+    hr_status status = hr__provider_open(hr_providers[i]);
     if (status == NULL) {
       open_providers[dialect][count++] = hr_providers[i];
     }

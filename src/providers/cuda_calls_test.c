@@ -709,16 +709,6 @@ HR_TEST(libraries_that_are_missing_are_named) {
   check_missing(&hr__cudnn_provider, "libcudnn.so.9");
 }
 
-static trial *memory_trial;
-
-static hr_status prepare_and_release(void) {
-  trial *t = memory_trial;
-  t->prepared = NULL;
-  HR_RETURN_IF_ERROR(t->provider->prepare(&t->program, &t->program.nodes[0], NULL, &t->prepared, &t->workspace_bytes));
-  t->provider->release(t->prepared);
-  return NULL;
-}
-
 HR_TEST(memory_that_is_out_is_reported) {
   stand_in_for_cublaslt();
   stand_in_for_cudnn();
@@ -726,10 +716,6 @@ HR_TEST(memory_that_is_out_is_reported) {
   trial trials[] = {lt_trial(&q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR),
                     dnn_trial(HR_OP_CONV, &windows[5], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false)};
   for (int i = 0; i < 2; ++i) {
-    memory_trial = &trials[i];
-    trial_node(memory_trial);
-    HR_TEST_OOM(prepare_and_release);
-    hr_program_fini(&memory_trial->program);
-    memory_trial->provider->release(NULL);
+    trial_check_memory(&trials[i]);
   }
 }

@@ -58,7 +58,7 @@ static trial_memory open_library(const hr_provider *provider) {
   if (the_device == NULL) {
     HR_SKIP("no GPU");
   }
-  hr_status status = provider->open();
+  hr_status status = hr__provider_open(provider);
   snprintf(reason, sizeof reason, "%s", hr_status_message(status));
   bool is_open = status == NULL;
   hr_status_ignore(status);
@@ -137,9 +137,7 @@ HR_TEST(cublaslt_gives_the_same_bits_again) {
                           BIAS_VECTOR);
   t.memory = &memory;
   t.guard = 16;
-  trial_node(&t);
-  trial_prepare(&t);
-  trial_allocate(&t);
+  trial_begin(&t);
   tensor *out = trial_output(&t);
   size_t bytes = (size_t)out->length * sizeof(float);
   unsigned char *first = malloc(bytes);

@@ -24,7 +24,8 @@ struct hr_provider {
   /* Bytes: its products of 16-bit matrices run best where rows begin at multiples of it, and take rows at any distance; 0: no
    * matter where. */
   size_t row_alignment;
-  /* Loads the library; UNAVAILABLE with the reason and the paths tried when it can't be had. Called once, under a lock. */
+  /* (optional; NULL: there is nothing to load) Loads the library; UNAVAILABLE with the reason and the paths tried when it can't be
+   * had. Called once, under a lock. */
   hr_status (*open)(void);
   /* (optional; NULL: it runs no library rows) Whether it runs this one, in some dtypes and sizes: OK, NOT_FOUND where the row is not
    * its own, or what is missing. Asked at each record of such a row: a large library may be loaded here, the first time. */
@@ -60,6 +61,10 @@ struct hr_provider {
   hr_status (*run)(hr_prepared *prepared, void *const *args, void *workspace, void *queue);
   void (*release)(hr_prepared *prepared);
 };
+
+HR_MUST_USE static inline hr_status hr__provider_open(const hr_provider *provider) {
+  return provider->open != NULL ? provider->open() : HR_OK;
+}
 
 /* All providers, in order of preference; NULL-terminated. */
 extern const hr_provider *const hr_providers[];

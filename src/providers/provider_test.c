@@ -3,40 +3,8 @@
 #include "provider_trials.h"
 #include "runtime/derived.h"
 
-/* ---- providers ---- */
-
-static void open_rows(void) {
-  random_state = 7;
-  HR_ASSERT_OK(hr__rows_provider.open());
-}
-
-static void open_lanes(void) {
-  random_state = 7;
-  hr_status status = hr__lanes_provider.open();
-  bool is_there = status == NULL;
-  hr_status_ignore(status);
-  if (!is_there) {
-    HR_SKIP("no vectors of 16 floats");
-  }
-}
-
-static void open_onednn(void) {
-  static enum { UNKNOWN, THERE, MISSING } state;
-  static char reason[512];
-  random_state = 7;
-  if (state == UNKNOWN) {
-    hr_status status = hr__onednn_provider.open();
-    snprintf(reason, sizeof reason, "%s", hr_status_message(status));
-    state = status == NULL ? THERE : MISSING;
-    hr_status_ignore(status);
-  }
-  if (state == MISSING) {
-    HR_SKIP(reason);
-  }
-}
-
 HR_TEST(rows_multiplies_single_rows_in_every_layout) {
-  open_rows();
+  trials_begin(&hr__rows_provider);
   int taken = 0;
   for (int p = 0; p < PRODUCTS; ++p) {
     const product *q = &products[p];
@@ -54,7 +22,7 @@ HR_TEST(rows_multiplies_single_rows_in_every_layout) {
 }
 
 HR_TEST(rows_takes_what_models_multiply) {
-  open_rows();
+  trials_begin(&hr__rows_provider);
   const product q = {1, {2}, 1, 70, 530};
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
     for (int bias = 0; bias <= BIAS_EXPANDED; ++bias) {
@@ -66,7 +34,7 @@ HR_TEST(rows_takes_what_models_multiply) {
 }
 
 HR_TEST(rows_broadcasts_dims_of_one) {
-  open_rows();
+  trials_begin(&hr__rows_provider);
   for (int one = 0; one < 2; ++one) {
     const product q = {2, {1, 3}, 1, 35, 20};
     trial t =
@@ -78,7 +46,7 @@ HR_TEST(rows_broadcasts_dims_of_one) {
 }
 
 HR_TEST(rows_leaves_other_products_to_others) {
-  open_rows();
+  trials_begin(&hr__rows_provider);
   const product row = {0, {0}, 1, 8, 8}, rows = {0, {0}, 2, 8, 8}, batches = {2, {2, 2}, 1, 8, 8};
   trial refused[] = {
       product_trial(&hr__rows_provider, &rows, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
@@ -121,7 +89,7 @@ static void check_bits_across_threads(matrix_layout b, const product *q) {
 }
 
 HR_TEST(rows_gives_the_same_bits_whatever_the_number_of_threads) {
-  open_rows();
+  trials_begin(&hr__rows_provider);
   const product wide = {0, {0}, 1, 333, 1531}, batch = {1, {5}, 1, 129, 517};
   const product kept = {0, {0}, 1, 251, 517}, kept_batch = {1, {3}, 1, 200, 100}; /* by the cores' own caches */
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
@@ -133,7 +101,7 @@ HR_TEST(rows_gives_the_same_bits_whatever_the_number_of_threads) {
 }
 
 HR_TEST(onednn_multiplies_in_every_layout) {
-  open_onednn();
+  trials_begin(&hr__onednn_provider);
   for (int p = 0; p < PRODUCTS; ++p) {
     const product *q = &products[p];
     for (int a = 0; a < MATRIX_LAYOUTS; ++a) {
@@ -152,7 +120,7 @@ HR_TEST(onednn_multiplies_in_every_layout) {
 }
 
 HR_TEST(onednn_writes_products_into_every_layout) {
-  open_onednn();
+  trials_begin(&hr__onednn_provider);
   for (int p = 0; p < PRODUCTS; ++p) {
     for (int out = 0; out < MATRIX_OUTPUTS; ++out) {
       trial t = product_trial(&hr__onednn_provider, &products[p], HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE,
@@ -163,7 +131,7 @@ HR_TEST(onednn_writes_products_into_every_layout) {
 }
 
 HR_TEST(onednn_broadcasts_dims_of_one) {
-  open_onednn();
+  trials_begin(&hr__onednn_provider);
   for (int turn = 0; turn < 32; ++turn) { /* bits: dims of a, dims of b, whether b's other dims have stride 0 */
     const product q = {2, {2, 3}, 4, 9, 6};
     trial t = product_trial(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE,
@@ -180,7 +148,7 @@ HR_TEST(onednn_broadcasts_dims_of_one) {
 }
 
 HR_TEST(onednn_multiplies_narrow_numbers) {
-  open_onednn();
+  trials_begin(&hr__onednn_provider);
   for (int dtype = HR_DTYPE_F16; dtype <= HR_DTYPE_BF16; ++dtype) {
     for (int p = 0; p < PRODUCTS; ++p) {
       for (int a = 0; a < MATRIX_LAYOUTS; ++a) {
@@ -197,7 +165,7 @@ HR_TEST(onednn_multiplies_narrow_numbers) {
 
 /* Every window with every layout of each operand in turn, the others at random. */
 static void check_windows(hr_op op, hr_dtype dtype) {
-  open_onednn();
+  trials_begin(&hr__onednn_provider);
   for (int i = 0; i < WINDOWS; ++i) {
     for (int turn = 0; turn < 3 * IMAGE_LAYOUTS; ++turn) {
       image_layout layouts[3];
@@ -236,7 +204,7 @@ HR_TEST(onednn_gives_the_gradient_of_bf16_weights) {
 }
 
 HR_TEST(onednn_convolves_one_image_for_all) {
-  open_onednn();
+  trials_begin(&hr__onednn_provider);
   for (int i = 0; i < WINDOWS; ++i) {
     trial forward =
         window_trial(HR_OP_CONV, &windows[i], HR_DTYPE_F32, IMAGE_BROADCAST, IMAGE_DENSE, IMAGE_DENSE, true);
@@ -263,7 +231,7 @@ HR_TEST(onednn_multiplies_pixels) {
       {2, 2, 16, 32, 2, {4, 4}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
       {3, 2, 9, 20, 1, {2, 3, 4}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
   };
-  open_onednn();
+  trials_begin(&hr__onednn_provider);
   for (size_t i = 0; i < sizeof pixels / sizeof *pixels; ++i) {
     for (int op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_WEIGHT; ++op) {
       for (int turn = 0; turn < 4; ++turn) {
@@ -298,7 +266,7 @@ static const window lane_windows[] = {
 
 /* Small ones too, which the provider leaves to others because they don't pay. */
 static void check_lanes(hr_op op) {
-  open_lanes();
+  trials_begin(&hr__lanes_provider);
   for (size_t i = 0; i < sizeof lane_windows / sizeof *lane_windows; ++i) {
     for (int turn = 0; turn < IMAGE_LAYOUTS; ++turn) {
       image_layout x = (image_layout)turn, y = (image_layout)random_below(IMAGE_LAYOUTS);
@@ -324,10 +292,8 @@ static float *lane_bits(hr_op op, const window *q, image_layout layout, int thre
   hr_thread_count_set(threads);
   trial t = window_trial(op, q, HR_DTYPE_F32, layout, IMAGE_DENSE, layout, true);
   t.provider = &hr__lanes_provider;
-  trial_node(&t);
-  trial_prepare(&t);
   random_state = 11;
-  trial_allocate(&t);
+  trial_begin(&t);
   conv_operands at = conv_operands_of(&t);
   if (infinite) { /* the first row and column of the first kernel, which lie outside of the image at the border */
     tensor *w = &t.tensors[at.w], *x = &t.tensors[0];
@@ -340,7 +306,7 @@ static float *lane_bits(hr_op op, const window *q, image_layout layout, int thre
 }
 
 HR_TEST(lanes_gives_the_same_bits_with_any_threads_and_layout) {
-  open_lanes();
+  trials_begin(&hr__lanes_provider);
   const window q = LANES_WINDOW(150, 20, 23, 6, 5, 5, 3, 2, 1);
   for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_DATA; ++op) {
     size_t bytes = (size_t)(150 * (op == HR_OP_CONV ? 23 : 20) * 6 * 5) * sizeof(float);
@@ -358,7 +324,7 @@ HR_TEST(lanes_gives_the_same_bits_with_any_threads_and_layout) {
 
 /* An infinite weight touches what it is multiplied with, NaN what its windows see, and nothing else. */
 HR_TEST(lanes_skips_what_lies_outside_of_the_image) {
-  open_lanes();
+  trials_begin(&hr__lanes_provider);
   const window q = LANES_WINDOW(70, 2, 3, 4, 5, 3, 3, 1, 1);
   float *y = lane_bits(HR_OP_CONV, &q, IMAGE_CHANNELS_LAST, 2, true);
   for (int64_t i = 0; i < 70 * 3 * 4 * 5; ++i) {
@@ -371,7 +337,7 @@ HR_TEST(lanes_skips_what_lies_outside_of_the_image) {
 }
 
 HR_TEST(lanes_takes_channels_that_fill_no_vectors) {
-  open_lanes();
+  trials_begin(&hr__lanes_provider);
   static const window taken[] = {LANES_WINDOW(512, 20, 50, 14, 14, 5, 5, 2, 2),
                                  LANES_WINDOW(512, 50, 100, 7, 7, 5, 5, 2, 2),
                                  LANES_WINDOW(64, 20, 20, 14, 14, 3, 3, 1, 1)};
@@ -390,17 +356,13 @@ HR_TEST(lanes_takes_channels_that_fill_no_vectors) {
       const window *q = i < sizeof taken / sizeof *taken ? &taken[i] : &left[i - sizeof taken / sizeof *taken];
       trial t = window_trial(op, q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
       t.provider = &hr__lanes_provider;
-      trial_node(&t);
       bool may_be = op == HR_OP_CONV_BACKWARD_DATA && q->in == 3;
-      HR_ASSERT(may_be || trial_is_supported(&t) == is_taken);
-      hr_program_fini(&t.program);
+      HR_ASSERT(may_be || trial_is_taken(&t) == is_taken);
     }
   }
   trial t = window_trial(HR_OP_CONV, &taken[2], HR_DTYPE_BF16, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
   t.provider = &hr__lanes_provider;
-  trial_node(&t);
-  HR_ASSERT(!trial_is_supported(&t));
-  hr_program_fini(&t.program);
+  HR_ASSERT(!trial_is_taken(&t));
 }
 
 /* Weights have the same stamp exactly while they have the same bytes; 0: nobody knows. Other trials have other stamps. */
@@ -428,7 +390,7 @@ static void check_stamps(trial t) {
 }
 
 HR_TEST(onednn_follows_weights_that_change) {
-  open_onednn();
+  trials_begin(&hr__onednn_provider);
   const window q = {2, 2, 20, 50, 1, {7, 6}, {3, 2}, {1, 1}, {1, 0}, {1, 1}};
   for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_DATA; ++op) {
     check_stamps(window_trial(op, &q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, true));
@@ -474,7 +436,7 @@ static void run_product(const product *q, int count, const uint64_t *stamps, siz
 }
 
 HR_TEST(onednn_keeps_one_packed_weight_for_products_of_all_heights) {
-  open_onednn();
+  trials_begin(&hr__onednn_provider);
   hr__derived_forget_all();
   const product q[3] = {{0, {0}, 3, 256, 512}, {0, {0}, 40, 256, 512}, {0, {0}, 200, 256, 512}};
   const uint64_t first[] = {900001, 900001, 900001}, changing[] = {900002, 900003, 900004, 0, 0, 0};
@@ -488,7 +450,7 @@ HR_TEST(onednn_keeps_one_packed_weight_for_products_of_all_heights) {
 }
 
 HR_TEST(onednn_keeps_nothing_of_what_the_program_writes) {
-  open_onednn();
+  trials_begin(&hr__onednn_provider);
   const product q = {0, {0}, 3, 256, 512};
   trial t =
       product_trial(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_ABSENT);
@@ -502,7 +464,7 @@ HR_TEST(onednn_keeps_nothing_of_what_the_program_writes) {
 /* ---- threads and memory ---- */
 
 HR_TEST(onednn_prepares_for_any_number_of_threads) {
-  open_onednn();
+  trials_begin(&hr__onednn_provider);
   const product q = {1, {3}, 70, 65, 81};
   const window conv = {2, 4, 20, 50, 1, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
   for (int threads = 1; threads <= 2; ++threads) {
@@ -519,7 +481,7 @@ HR_TEST(onednn_prepares_for_any_number_of_threads) {
 }
 
 HR_TEST(onednn_leaves_the_callers_thread_count_alone) {
-  open_onednn();
+  trials_begin(&hr__onednn_provider);
   const product q = {0, {0}, 4, 4, 4};
   trial t =
       product_trial(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT);
@@ -529,47 +491,31 @@ HR_TEST(onednn_leaves_the_callers_thread_count_alone) {
   HR_ASSERT(after == 3 || after == before); /* `before` in builds without OpenMP, which have none to set */
 }
 
-static trial *memory_trial;
-
-static hr_status prepare_and_release(void) {
-  trial *t = memory_trial;
-  t->prepared = NULL;
-  HR_RETURN_IF_ERROR(t->provider->prepare(&t->program, &t->program.nodes[0], NULL, &t->prepared, &t->workspace_bytes));
-  t->provider->release(t->prepared);
-  return NULL;
-}
-
 static void check_memory(trial t) {
-  trial_node(&t);
-  HR_ASSERT(trial_is_supported(&t));
-  memory_trial = &t;
-  HR_TEST_OOM(prepare_and_release);
-  hr_program_fini(&t.program);
+  HR_ASSERT(trial_is_taken(&t));
+  trial_check_memory(&t);
 }
 
 static const product small = {0, {0}, 1, 6, 8};
 
 HR_TEST(rows_reports_memory_that_is_out) {
-  open_rows();
+  trials_begin(&hr__rows_provider);
   check_memory(
       product_trial(&hr__rows_provider, &small, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR));
-  hr__rows_provider.release(NULL);
 }
 
 HR_TEST(lanes_reports_memory_that_is_out) {
   static const window q = LANES_WINDOW(64, 20, 20, 14, 14, 3, 3, 1, 1);
-  open_lanes();
+  trials_begin(&hr__lanes_provider);
   trial t = window_trial(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_DENSE, true);
   t.provider = &hr__lanes_provider;
   check_memory(t);
-  hr__lanes_provider.release(NULL);
 }
 
 HR_TEST(onednn_reports_memory_that_is_out) {
-  open_onednn();
+  trials_begin(&hr__onednn_provider);
   check_memory(
       product_trial(&hr__onednn_provider, &small, HR_DTYPE_F32, MATRIX_STEPS, MATRIX_DENSE, MATRIX_STEPS, BIAS_VECTOR));
   check_memory(window_trial(HR_OP_CONV_BACKWARD_DATA, &windows[5], HR_DTYPE_F32, IMAGE_SLICED, IMAGE_SLICED,
                             IMAGE_SLICED, true));
-  hr__onednn_provider.release(NULL);
 }

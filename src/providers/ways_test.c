@@ -2,16 +2,6 @@
 #include "base/thread.h"
 #include "provider_trials.h"
 
-static void open_provider(const hr_provider *provider) {
-  random_state = 7;
-  hr_status status = provider->open();
-  bool is_there = status == NULL;
-  hr_status_ignore(status);
-  if (!is_there) {
-    HR_SKIP("the provider can't be had");
-  }
-}
-
 /* Checks all ways of a node; adds up which there were. */
 static void check_ways(trial t, int *taken) {
   for (int way = 0; t.provider->ways[way] != NULL; ++way) {
@@ -37,7 +27,7 @@ static void check_windows(const hr_provider *provider, const window *list, size_
 }
 
 HR_TEST(onednn_convolves_in_every_way) {
-  open_provider(&hr__onednn_provider);
+  trials_begin(&hr__onednn_provider);
   int taken[3] = {0};
   for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_WEIGHT; ++op) {
     check_windows(&hr__onednn_provider, windows, WINDOWS, 2, op, false, taken);
@@ -47,7 +37,7 @@ HR_TEST(onednn_convolves_in_every_way) {
 }
 
 HR_TEST(onednn_multiplies_in_every_way) {
-  open_provider(&hr__onednn_provider);
+  trials_begin(&hr__onednn_provider);
   int taken[3] = {0};
   const product sizes[] = {{0, {0}, 64, 48, 96}, {1, {3}, 40, 70, 50}, {0, {0}, 2, 64, 900}, {2, {2, 3}, 20, 64, 65}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
@@ -89,7 +79,7 @@ static const window gradient_windows[] = {
 enum { GRADIENT_WINDOWS = sizeof gradient_windows / sizeof *gradient_windows };
 
 HR_TEST(gradients_gives_the_gradient_of_weights) {
-  open_provider(&hr__gradients_provider);
+  trials_begin(&hr__gradients_provider);
   int taken[1] = {0}, others[1] = {0};
   check_windows(&hr__gradients_provider, gradient_windows, GRADIENT_WINDOWS, IMAGE_LAYOUTS, HR_OP_CONV_BACKWARD_WEIGHT,
                 true, taken);
@@ -106,10 +96,8 @@ static float *gradient_bits(const window *q, image_layout weights, int threads, 
                          false);
   t.provider = &hr__gradients_provider;
   t.way = 1;
-  trial_node(&t);
-  trial_prepare(&t);
   random_state = 11;
-  trial_allocate(&t);
+  trial_begin(&t);
   if (infinite) {
     write_element(&t.tensors[1], tensor_at(&t.tensors[1], tensor_count(&t.tensors[1]) - 1), INFINITY);
   }
@@ -120,7 +108,7 @@ static float *gradient_bits(const window *q, image_layout weights, int threads, 
 }
 
 HR_TEST(gradients_gives_the_same_bits_with_any_threads_and_layout) {
-  open_provider(&hr__gradients_provider);
+  trials_begin(&hr__gradients_provider);
   for (int i = 0; i < GRADIENT_WINDOWS; ++i) {
     const window *q = &gradient_windows[i];
     size_t bytes = (size_t)(q->in * q->out * q->kernel[0] * q->kernel[1]) * sizeof(float);
@@ -136,7 +124,7 @@ HR_TEST(gradients_gives_the_same_bits_with_any_threads_and_layout) {
 
 /* The last pixel's window of 3 x 3 lacks its last row and column. */
 HR_TEST(gradients_skips_what_lies_outside_of_the_image) {
-  open_provider(&hr__gradients_provider);
+  trials_begin(&hr__gradients_provider);
   const window q = WINDOW(2, 5, 9, 4, 6, 3, 3, 1, 1, 1, 1);
   float *w = gradient_bits(&q, IMAGE_DENSE, 2, true);
   for (int64_t i = 0; i < 9 * 5 * 9; ++i) {
@@ -148,7 +136,7 @@ HR_TEST(gradients_skips_what_lies_outside_of_the_image) {
 
 /* What it takes without measurement, in its own way. */
 HR_TEST(gradients_takes_windows_in_steps) {
-  open_provider(&hr__gradients_provider);
+  trials_begin(&hr__gradients_provider);
   const window taken[] = {WINDOW(2, 128, 40, 9, 8, 3, 3, 1, 1, 2, 2), WINDOW(1, 64, 100, 7, 7, 3, 2, 1, 1, 2, 3)};
   const window left[] = {WINDOW(2, 128, 40, 9, 8, 3, 3, 1, 1, 1, 1), WINDOW(2, 96, 40, 9, 8, 3, 3, 1, 1, 2, 2),
                          WINDOW(2, 128, 40, 9, 8, 1, 1, 0, 0, 2, 2), WINDOW(2, 128, 7, 9, 8, 3, 3, 1, 1, 2, 2)};
@@ -163,7 +151,7 @@ HR_TEST(gradients_takes_windows_in_steps) {
 }
 
 HR_TEST(gradients_leaves_other_layouts_to_others) {
-  open_provider(&hr__gradients_provider);
+  trials_begin(&hr__gradients_provider);
   const window q = WINDOW(2, 5, 9, 4, 6, 3, 3, 1, 1, 1, 1);
   const image_layout refused[] = {IMAGE_DENSE, IMAGE_REVERSED, IMAGE_TURNED, IMAGE_SWAPPED};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
@@ -178,24 +166,11 @@ HR_TEST(gradients_leaves_other_layouts_to_others) {
   HR_ASSERT(!trial_check_way(&t, 1));
 }
 
-static trial *memory_trial;
-
-static hr_status prepare_and_release(void) {
-  memory_trial->prepared = NULL;
-  HR_RETURN_IF_ERROR(trial_try_prepare(memory_trial));
-  memory_trial->provider->release(memory_trial->prepared);
-  return NULL;
-}
-
 HR_TEST(gradients_reports_memory_that_is_out) {
-  open_provider(&hr__gradients_provider);
+  trials_begin(&hr__gradients_provider);
   trial t = window_trial(HR_OP_CONV_BACKWARD_WEIGHT, &gradient_windows[0], HR_DTYPE_F32, IMAGE_CHANNELS_LAST,
                          IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
   t.provider = &hr__gradients_provider;
   t.way = 1;
-  trial_node(&t);
-  memory_trial = &t;
-  HR_TEST_OOM(prepare_and_release);
-  hr_program_fini(&t.program);
-  hr__gradients_provider.release(NULL);
+  trial_check_memory(&t);
 }

@@ -5,16 +5,6 @@
 #include "provider_trials.h"
 #include "runtime/derived.h"
 
-static void open_winograd(void) {
-  random_state = 7;
-  hr_status status = hr__winograd_provider.open();
-  bool is_there = status == NULL;
-  hr_status_ignore(status);
-  if (!is_there) {
-    HR_SKIP("no vectors of 16 floats");
-  }
-}
-
 #define WINDOW(batch, in, out, h, w, ph, pw)                  \
   {                                                           \
     2, batch, in, out, 1, {h, w}, {3, 3}, {1, 1}, {ph, pw}, { \
@@ -32,7 +22,7 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* Small ones too, which the provider leaves to others because they don't pay. */
 static void check_layouts(hr_op op) {
-  open_winograd();
+  trials_begin(&hr__winograd_provider);
   trial_rounding =
       2e-5; /* a tap is rounded with the others of its channel: it shows where few of them lie inside of the image */
   for (int i = 0; i < SHAPES; ++i) {
@@ -61,14 +51,11 @@ HR_TEST(winograd_gives_the_gradient_of_data) {
 static bool is_taken(hr_op op, const window *q, hr_dtype dtype, image_layout layout) {
   trial t = window_trial(op, q, dtype, layout, IMAGE_DENSE, layout, false);
   t.provider = &hr__winograd_provider;
-  trial_node(&t);
-  bool is_supported = trial_is_supported(&t);
-  hr_program_fini(&t.program);
-  return is_supported;
+  return trial_is_taken(&t);
 }
 
 HR_TEST(winograd_takes_what_pays) {
-  open_winograd();
+  trials_begin(&hr__winograd_provider);
   static const window taken[] = {WINDOW(1, 512, 512, 7, 7, 1, 1),   WINDOW(1, 64, 64, 56, 56, 1, 1),
                                  WINDOW(1, 128, 128, 28, 28, 1, 1), WINDOW(1, 256, 256, 14, 14, 1, 1),
                                  WINDOW(16, 32, 32, 16, 16, 1, 1),  WINDOW(2, 20, 50, 40, 40, 0, 1)};
@@ -111,10 +98,8 @@ static float *bits_of(hr_op op, const window *q, image_layout layout, int thread
   hr_thread_count_set(threads);
   trial t = window_trial(op, q, HR_DTYPE_F32, layout, IMAGE_DENSE, layout, true);
   t.provider = &hr__winograd_provider;
-  trial_node(&t);
-  trial_prepare(&t);
   random_state = 11;
-  trial_allocate(&t);
+  trial_begin(&t);
   change(&t);
   const uint64_t stamps[4] = {0, ++stamp, 0, 0};
   for (int run = 1; run < runs; ++run) {
@@ -131,7 +116,7 @@ static float *bits_of(hr_op op, const window *q, image_layout layout, int thread
 }
 
 HR_TEST(winograd_gives_the_same_bits_with_any_threads_layout_and_run) {
-  open_winograd();
+  trials_begin(&hr__winograd_provider);
   static const window some[] = {WINDOW(2, 40, 150, 17, 15, 1, 1), WINDOW(1, 300, 100, 13, 12, 0, 1),
                                 WINDOW(1, 80, 250, 7, 6, 1, 1)};
   for (size_t i = 0; i < 2 * (sizeof some / sizeof *some); ++i) {
@@ -157,13 +142,11 @@ HR_TEST(winograd_gives_the_same_bits_with_any_threads_layout_and_run) {
 /* Errors against double precision, relative to the square root of the sum of squares of a sum's terms, which chance errors follow:
  * those of the transforms are within twice those of a sum in order. */
 HR_TEST(winograd_is_about_as_exact_as_a_sum) {
-  open_winograd();
+  trials_begin(&hr__winograd_provider);
   const window q = WINDOW(1, 128, 40, 14, 14, 1, 1);
   trial t = window_trial(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
   t.provider = &hr__winograd_provider;
-  trial_node(&t);
-  trial_prepare(&t);
-  trial_allocate(&t);
+  trial_begin(&t);
   trial_run(&t);
   const tensor *x = &t.tensors[0], *w = &t.tensors[1], *y = &t.tensors[2];
   double own = 0, direct = 0;
@@ -217,9 +200,7 @@ static void check_odd(image_layout layout, int threads, change_fn change) {
   trial t = window_trial(HR_OP_CONV, &q, HR_DTYPE_F32, layout, IMAGE_DENSE, layout, true);
   hr_thread_count_set(threads);
   t.provider = &hr__winograd_provider;
-  trial_node(&t);
-  trial_prepare(&t);
-  trial_allocate(&t);
+  trial_begin(&t);
   change(&t);
   trial_run(&t);
   int64_t count = tensor_count(trial_output(&t));
@@ -247,7 +228,7 @@ static void check_odd(image_layout layout, int threads, change_fn change) {
 }
 
 HR_TEST(winograd_keeps_what_is_not_finite_where_it_is) {
-  open_winograd();
+  trials_begin(&hr__winograd_provider);
   for (int threads = 1; threads <= 3; ++threads) {
     for (int layout = 0; layout < IMAGE_LAYOUTS; ++layout) {
       check_odd((image_layout)layout, threads, change_pixels);
@@ -266,7 +247,7 @@ static void change_neighbour(trial *t) {
 }
 
 HR_TEST(winograd_reads_windows_alone) {
-  open_winograd();
+  trials_begin(&hr__winograd_provider);
   const window q = WINDOW(2, 20, 18, 7, 6, 1, 1);
   float *large = bits_of(HR_OP_CONV, &q, IMAGE_CHANNELS_LAST, 2, 1, change_neighbour);
   for (int64_t i = 0; i < 2 * 18 * 7 * 6; ++i) {
@@ -277,22 +258,9 @@ HR_TEST(winograd_reads_windows_alone) {
 
 /* ---- memory ---- */
 
-static trial *memory_trial;
-
-static hr_status prepare_and_release(void) {
-  memory_trial->prepared = NULL;
-  HR_RETURN_IF_ERROR(trial_try_prepare(memory_trial));
-  memory_trial->provider->release(memory_trial->prepared);
-  return HR_OK;
-}
-
 HR_TEST(winograd_reports_memory_that_is_out) {
-  open_winograd();
+  trials_begin(&hr__winograd_provider);
   trial t = window_trial(HR_OP_CONV, &shapes[0], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, true);
   t.provider = &hr__winograd_provider;
-  trial_node(&t);
-  memory_trial = &t;
-  HR_TEST_OOM(prepare_and_release);
-  hr_program_fini(&t.program);
-  hr__winograd_provider.release(NULL);
+  trial_check_memory(&t);
 }

@@ -99,6 +99,30 @@ static inline void tensor_fill_input(tensor *t) {
   }
 }
 
+/* ---- providers ---- */
+
+/* Opens the provider, once in a process, and begins the random numbers anew; skips the test where the provider can't be had. */
+static inline void trials_begin(const hr_provider *provider) {
+  enum { PROVIDERS = 8, REASON = 512 };
+  static const hr_provider *opened[PROVIDERS];
+  static char reasons[PROVIDERS][REASON];
+  int i = 0;
+  while (opened[i] != NULL && opened[i] != provider) {
+    ++i;
+  }
+  HR_ASSERT(i < PROVIDERS - 1);
+  if (opened[i] == NULL) {
+    hr_status status = hr__provider_open(provider);
+    snprintf(reasons[i], REASON, "%s", status != NULL ? hr_status_message(status) : "");
+    hr_status_ignore(status);
+    opened[i] = provider;
+  }
+  random_state = 7;
+  if (reasons[i][0] != 0) {
+    HR_SKIP(reasons[i]);
+  }
+}
+
 /* ---- programs of one node ---- */
 
 /* Where a provider's operands lie, if not on the host. */
@@ -222,6 +246,13 @@ static inline void trial_free(trial *t) {
   }
 }
 
+/* Makes and prepares the node, and its buffers. */
+static inline void trial_begin(trial *t) {
+  trial_node(t);
+  trial_prepare(t);
+  trial_allocate(t);
+}
+
 /* The tensors' bytes in the provider's memory, before and after a run. */
 static inline void trial_move(const trial *t, void *args[OPERANDS], bool is_after) {
   const trial_memory *m = t->memory;
@@ -267,6 +298,7 @@ static inline void trial_run(trial *t) {
   free(host);
 }
 
+/* Releases what was prepared, and the node. */
 static inline void trial_end(trial *t) {
   t->provider->release(t->prepared);
   hr_program_fini(&t->program);
@@ -468,6 +500,14 @@ static inline void trial_check_node(trial *t) {
   trial_end(t);
 }
 
+/* Whether the provider takes the node, which is neither prepared nor run. */
+static inline bool trial_is_taken(trial *t) {
+  trial_node(t);
+  bool is_taken = trial_is_supported(t);
+  hr_program_fini(&t->program);
+  return is_taken;
+}
+
 /* False when the provider does not take the node. */
 static inline bool trial_check(trial *t) {
   trial_node(t);
@@ -493,6 +533,24 @@ static inline bool trial_check_way(trial *t, int way) {
   t->provider->release(t->prepared);
   trial_check_node(t);
   return true;
+}
+
+static trial *trial_out_of_memory;
+
+static inline hr_status trial_prepare_and_release(void) {
+  trial_out_of_memory->prepared = NULL;
+  HR_RETURN_IF_ERROR(trial_try_prepare(trial_out_of_memory));
+  trial_out_of_memory->provider->release(trial_out_of_memory->prepared);
+  return HR_OK;
+}
+
+/* Preparing the node with each of its allocations failing in turn; what was never prepared is released, too. */
+static inline void trial_check_memory(trial *t) {
+  trial_node(t);
+  trial_out_of_memory = t;
+  HR_TEST_OOM(trial_prepare_and_release);
+  hr_program_fini(&t->program);
+  t->provider->release(NULL);
 }
 
 static inline void trial_must_pass(trial *t) {

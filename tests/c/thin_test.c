@@ -165,9 +165,7 @@ HR_TEST(thin_products_have_one_row) {
                {{0, {0}, 1, 8, 8}, HR_DTYPE_F32, MATRIX_DENSE, BIAS_ONE, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     trial t = trial_of(cases[i].shape, cases[i].dtype, cases[i].b, cases[i].bias, ALIGNED);
-    trial_node(&t);
-    HR_ASSERT_EQ(trial_is_supported(&t), cases[i].is_taken);
-    hr_program_fini(&t.program);
+    HR_ASSERT_EQ(trial_is_taken(&t), cases[i].is_taken);
   }
 }
 
@@ -222,9 +220,7 @@ HR_TEST(convolutions_that_are_left_to_others) {
     trial t = window_trial(HR_OP_CONV, cases[i].shape, cases[i].dtype, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE,
                            cases[i].has_bias);
     t.provider = &emulated;
-    trial_node(&t);
-    HR_ASSERT_EQ(trial_is_supported(&t), cases[i].is_taken);
-    hr_program_fini(&t.program);
+    HR_ASSERT_EQ(trial_is_taken(&t), cases[i].is_taken);
   }
 }
 
