@@ -208,13 +208,8 @@ static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
 
-static hr_status open_provider(void) {
-  return NULL;
-}
-
 const hr_provider hr__attention_provider = {
     .name = "attention",
-    .open = open_provider,
     .supports = supports,
     .prepare = prepare,
     .needs_team = needs_team,

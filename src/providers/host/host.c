@@ -22,10 +22,6 @@ static const hr__library_row rows[] = {
     {HR_OP_NONE, NULL, NULL, NULL, NULL},
 };
 
-static hr_status open_provider(void) {
-  return HR_OK;
-}
-
 static hr_status has(hr_op op) {
   return hr__library_find(rows, op) != NULL ? HR_OK : hr_status_make(HR_STATUS_NOT_FOUND, "not a row of this provider");
 }
@@ -44,7 +40,6 @@ static hr_status prepare(const hr_program *program, const hr_node *node, void *q
 
 const hr_provider hr__host_provider = {
     .name = "host",
-    .open = open_provider,
     .has = has,
     .supports = supports,
     .prepare = prepare,

@@ -90,10 +90,6 @@ bool hr__lapack_supports(const hr_node *node) {
   return is_small;
 }
 
-static hr_status open_provider(void) {
-  return HR_OK;
-}
-
 static hr_status has(hr_op op) {
   return op != HR_OP_MATMUL && hr__library_find(rows, op) != NULL
              ? hr__lapack_open()
@@ -120,7 +116,6 @@ static hr_status prepare(const hr_program *program, const hr_node *node, void *q
 
 const hr_provider hr__lapack_provider = {
     .name = "lapack",
-    .open = open_provider,
     .has = has,
     .supports = supports,
     .prepare = prepare,

@@ -140,14 +140,9 @@ static hr_status write(const hr_program *program, const hr_node *node, hr_device
   return hr__device_text_finish(&source, out_source);
 }
 
-static hr_status open_provider(void) {
-  return HR_OK;
-}
-
 const hr_provider hr__taps_provider = {
     .name = "taps",
     .dialect = HR_DIALECT_CUDA,
-    .open = open_provider,
     .supports = supports,
     .write = write,
 };
