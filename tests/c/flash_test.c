@@ -1,71 +1,18 @@
-/* Attention's kernels for CUDA devices against the lowering (attention_trials.h): their texts run on the host (device_emulator.h), with the
+/* Attention's kernels for CUDA devices against the lowering (attention_trials.h): their texts run on the host (written_kernel.h), with the
  * plain forms of what tensor cores and asynchronous copies do. Without a compiler there is nothing to test.
  */
 #include "attention_trials.h"
-#include "base/hash.h"
-#include "compiler/emit_device.h"
-#include "device_emulator.h"
-#include "drivers/cuda/nvrtc.h"
-#include "engine/host_compiler.h"
 #include "program_runner.h"
 #include "providers/flash/flash.h"
-
-/* ---- texts as libraries, each compiled once ---- */
-
-enum { LIBRARIES_MAX = 256 };
-
-static struct {
-  uint64_t hash;
-  hr_dynlib library;
-} libraries[LIBRARIES_MAX];
-static int library_count;
-
-static const hr_dynlib *library_of(const hr_device_source *source) {
-  uint64_t hash = hr_hash_bytes(HR_HASH_SEED, source->text.data, source->text.length);
-  for (int i = 0; i < library_count; ++i) {
-    if (libraries[i].hash == hash) {
-      return &libraries[i].library;
-    }
-  }
-  HR_ASSERT(library_count < LIBRARIES_MAX);
-  hr_text text = {0}, path = {0};
-  hr_dynlib *library = &libraries[library_count].library;
-  HR_ASSERT(hr_text_append(&text, "#pragma GCC optimize(\"O1\")\n")); /* compiling takes longer than running */
-  HR_ASSERT_OK(hr_emit_device_prelude(HR_DEVICE_TEXT_EMULATED, &text));
-  HR_ASSERT(hr_text_append_bytes(&text, source->text.data, source->text.length));
-  HR_ASSERT_OK(hr__host_compile(text.data, text.length, NULL, &path));
-  HR_ASSERT_OK(hr_dynlib_open(hr_text_chars(&path), library));
-  hr__host_compiler_remove(hr_text_chars(&path));
-  libraries[library_count++].hash = hash;
-  hr_text_fini(&text);
-  hr_text_fini(&path);
-  return library;
-}
+#include "written_kernel.h"
 
 static void run_call(call *c) {
-  const hr_provider *provider = &hr__flash_provider;
   const hr_node *node = &c->program.nodes[0];
-  hr_device_source source;
   hr_host_kernel *kernel = NULL;
-  hr_scalar scalars[4];
-  int args = node->input_count + node->output_count;
-  HR_ASSERT(provider->supports(&c->program, node));
-  HR_ASSERT_OK(provider->write(&c->program, node, &source));
-  HR_ASSERT_OK(hr__emulated_create_written(library_of(&source), &source, args, node->scalar_count, &kernel));
-  size_t bytes = (source.workspace_bytes + 2 * ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  unsigned char *workspace = aligned_alloc(ALIGNMENT, bytes);
-  HR_ASSERT_NOT_NULL(workspace);
-  memset(workspace, 0xFF, bytes); /* NaN */
-  memcpy(scalars, c->scalars, sizeof scalars);
-  for (int pass = 0; pass < kernel->pass_count; ++pass) {
-    kernel->run(kernel, pass, &(hr_host_call){.args = c->args, .scalars = scalars, .workspace = workspace}, 0, 1);
-  }
-  for (size_t i = source.workspace_bytes; i < bytes; ++i) {
-    HR_ASSERT_EQ(workspace[i], 0xFF);
-  }
-  free(workspace);
+  HR_ASSERT(hr__flash_provider.supports(&c->program, node));
+  HR_ASSERT_OK(hr__written_create(&hr__flash_provider, &c->program, node, &kernel));
+  HR_ASSERT_OK(hr__written_run(kernel, c->args, c->scalars));
   kernel->destroy(kernel);
-  hr_text_fini(&source.text);
   hr_program_fini(&c->program);
 }
 
@@ -244,22 +191,9 @@ HR_TEST(flash_attention_makes_what_is_asked_for) {
 static bool compiles(const problem *p, hr_dtype dtype, bool is_backward, int architecture) {
   trial t = make_trial(p, dtype);
   call c;
-  hr_device_source source;
-  hr_text text = {0}, image = {0};
+  bool is_there = false;
   make_call(&t, is_backward, &c);
-  HR_ASSERT_OK(hr__flash_provider.write(&c.program, &c.program.nodes[0], &source));
-  HR_ASSERT_OK(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text));
-  HR_ASSERT(hr_text_append_bytes(&text, source.text.data, source.text.length));
-  hr_status status = hr__nvrtc_compile(architecture, text.data, text.length, &image);
-  bool is_there = hr_status_code_of(status) != HR_STATUS_NOT_FOUND;
-  HR_ASSERT(is_there == (image.length > 0));
-  if (is_there) {
-    HR_ASSERT_OK(status);
-  }
-  hr_status_ignore(is_there ? HR_OK : status);
-  hr_text_fini(&image);
-  hr_text_fini(&text);
-  hr_text_fini(&source.text);
+  HR_ASSERT_OK(hr__written_compile(&hr__flash_provider, &c.program, architecture, &is_there));
   hr_program_fini(&c.program);
   free_trial(&t);
   return is_there;

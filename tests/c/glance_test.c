@@ -1,38 +1,18 @@
 /* Attention of few queries on CUDA devices (src/providers/thin/glance.c) against the lowering (attention_trials.h): its text runs on the
- * host (device_emulator.h). Without a compiler there is nothing to test.
+ * host (written_kernel.h). Without a compiler there is nothing to test.
  */
 #pragma GCC diagnostic ignored "-Wunused-function" /* what trials have for gradients */
 #include "attention_trials.h"
-#include "compiler/emit_device.h"
-#include "device_emulator.h"
-#include "drivers/cuda/nvrtc.h"
-#include "engine/host_compiler.h"
 #include "program_runner.h"
+#include "written_kernel.h"
 
 static void run_call(call *c) {
   const hr_node *node = &c->program.nodes[0];
-  hr_device_source source;
-  hr_text text = {0}, path = {0};
-  hr_dynlib library;
   hr_host_kernel *kernel = NULL;
-  hr_scalar scalars[4];
   HR_ASSERT(hr__glance_provider.supports(&c->program, node));
-  HR_ASSERT_OK(hr__glance_provider.write(&c->program, node, &source));
-  HR_ASSERT(hr_text_append(&text, "#pragma GCC optimize(\"O1\")\n")); /* compiling takes longer than running */
-  HR_ASSERT_OK(hr_emit_device_prelude(HR_DEVICE_TEXT_EMULATED, &text));
-  HR_ASSERT(hr_text_append_bytes(&text, source.text.data, source.text.length));
-  HR_ASSERT_OK(hr__host_compile(text.data, text.length, NULL, &path));
-  HR_ASSERT_OK(hr_dynlib_open(hr_text_chars(&path), &library));
-  HR_ASSERT_OK(hr__emulated_create_written(&library, &source, node->input_count + node->output_count,
-                                           node->scalar_count, &kernel));
-  memcpy(scalars, c->scalars, sizeof scalars);
-  kernel->run(kernel, 0, &(hr_host_call){.args = c->args, .scalars = scalars}, 0, 1);
+  HR_ASSERT_OK(hr__written_create(&hr__glance_provider, &c->program, node, &kernel));
+  HR_ASSERT_OK(hr__written_run(kernel, c->args, c->scalars));
   kernel->destroy(kernel);
-  hr_dynlib_close(&library);
-  hr__host_compiler_remove(hr_text_chars(&path));
-  hr_text_fini(&path);
-  hr_text_fini(&text);
-  hr_text_fini(&source.text);
   hr_program_fini(&c->program);
 }
 
@@ -139,21 +119,9 @@ HR_TEST(a_glance_compiles_for_gpus) {
     trial t = make_trial(&(problem){1, 12, 1, 100, 64, 64, 1, i == 0 ? NO_MASK : FLAGS, DENSE, 0, 1},
                          i == 0 ? HR_DTYPE_F32 : HR_DTYPE_BF16);
     call c;
-    hr_device_source source;
-    hr_text text = {0}, image = {0};
+    bool is_there = false;
     make_call(&t, false, &c);
-    HR_ASSERT_OK(hr__glance_provider.write(&c.program, &c.program.nodes[0], &source));
-    HR_ASSERT_OK(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text));
-    HR_ASSERT(hr_text_append_bytes(&text, source.text.data, source.text.length));
-    hr_status status = hr__nvrtc_compile(i == 0 ? 90 : 80, text.data, text.length, &image);
-    bool is_there = hr_status_code_of(status) != HR_STATUS_NOT_FOUND;
-    if (is_there) {
-      HR_ASSERT_OK(status);
-    }
-    hr_status_ignore(is_there ? HR_OK : status);
-    hr_text_fini(&image);
-    hr_text_fini(&text);
-    hr_text_fini(&source.text);
+    HR_ASSERT_OK(hr__written_compile(&hr__glance_provider, &c.program, i == 0 ? 90 : 80, &is_there));
     hr_program_fini(&c.program);
     free_trial(&t);
     if (!is_there) {

@@ -1,58 +1,36 @@
 /* Products of one row and convolutions of a few pixels for CUDA devices (src/providers/thin) against plain loops in double precision (provider_trials.h): their texts
- * run on the host (device_emulator.h). Without a compiler there is nothing to test.
+ * run on the host (written_kernel.h). Without a compiler there is nothing to test.
  */
-#include "base/hash.h"
-#include "compiler/emit_device.h"
-#include "device_emulator.h"
-#include "drivers/cuda/nvrtc.h"
-#include "engine/host_compiler.h"
 #include "program_runner.h"
 #include "provider_trials.h"
+#include "written_kernel.h"
 
 /* ---- a provider of host functions, made of another's texts ---- */
 
 static const hr_provider *written = &hr__thin_provider;
 
 struct hr_prepared {
-  hr_text path;
-  hr_dynlib library;
   hr_host_kernel *kernel;
 };
 
 static hr_status prepare_emulated(const hr_program *program, const hr_node *node, void *queue,
                                   hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  hr_device_source source;
-  hr_text text = {0};
   hr_prepared *p = calloc(1, sizeof *p);
   (void)queue;
   HR_ASSERT_NOT_NULL(p);
-  HR_ASSERT_OK(written->write(program, node, &source));
-  HR_ASSERT(source.begins_early);
-  HR_ASSERT(hr_text_append(&text, "#pragma GCC optimize(\"O1\")\n")); /* compiling takes longer than running */
-  HR_ASSERT_OK(hr_emit_device_prelude(HR_DEVICE_TEXT_EMULATED, &text));
-  HR_ASSERT(hr_text_append_bytes(&text, source.text.data, source.text.length));
-  HR_ASSERT_OK(hr__host_compile(text.data, text.length, NULL, &p->path));
-  HR_ASSERT_OK(hr_dynlib_open(hr_text_chars(&p->path), &p->library));
-  HR_ASSERT_OK(
-      hr__emulated_create_written(&p->library, &source, node->input_count + node->output_count, 0, &p->kernel));
-  hr_text_fini(&text);
-  hr_text_fini(&source.text);
+  HR_ASSERT_OK(hr__written_create(written, program, node, &p->kernel));
   *out_prepared = p;
-  *out_workspace_bytes = source.workspace_bytes;
+  *out_workspace_bytes = 0;
   return HR_OK;
 }
 
 static hr_status run_emulated(hr_prepared *p, void *const *args, void *workspace, void *queue) {
-  (void)queue;
-  p->kernel->run(p->kernel, 0, &(hr_host_call){.args = args, .workspace = workspace}, 0, 1);
-  return HR_OK;
+  (void)workspace, (void)queue;
+  return hr__written_run(p->kernel, args, NULL);
 }
 
 static void release_emulated(hr_prepared *p) {
   p->kernel->destroy(p->kernel);
-  hr_dynlib_close(&p->library);
-  hr__host_compiler_remove(hr_text_chars(&p->path));
-  hr_text_fini(&p->path);
   free(p);
 }
 
@@ -144,6 +122,7 @@ HR_TEST(thin_products_of_weights_that_the_program_writes) {
       t.writes_weights = writes != 0;
       trial_node(&t);
       HR_ASSERT_OK(hr__thin_provider.write(&t.program, &t.program.nodes[0], &sources[writes]));
+      HR_ASSERT(sources[writes].begins_early);
       HR_ASSERT((strstr(hr_text_chars(&sources[writes].text), "#define IS_CONSTANT 0\n") != NULL) == (writes != 0));
       hr_text_fini(&sources[writes].text);
       hr_program_fini(&t.program);
@@ -228,21 +207,9 @@ HR_TEST(convolutions_that_are_left_to_others) {
 
 /* Without NVRTC the test ends here. */
 static void compile_for(trial *t, const hr_provider *provider, int architecture) {
-  hr_device_source source;
-  hr_text text = {0}, image = {0};
+  bool is_there = false;
   trial_node(t);
-  HR_ASSERT_OK(provider->write(&t->program, &t->program.nodes[0], &source));
-  HR_ASSERT_OK(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text));
-  HR_ASSERT(hr_text_append_bytes(&text, source.text.data, source.text.length));
-  hr_status status = hr__nvrtc_compile(architecture, text.data, text.length, &image);
-  bool is_there = hr_status_code_of(status) != HR_STATUS_NOT_FOUND;
-  if (is_there) {
-    HR_ASSERT_OK(status);
-  }
-  hr_status_ignore(is_there ? HR_OK : status);
-  hr_text_fini(&image);
-  hr_text_fini(&text);
-  hr_text_fini(&source.text);
+  HR_ASSERT_OK(hr__written_compile(provider, &t->program, architecture, &is_there));
   hr_program_fini(&t->program);
   if (!is_there) {
     HR_SKIP("no NVRTC");
