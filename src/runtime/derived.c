@@ -59,6 +59,22 @@ hr_derived *hr__derived_create(uint64_t stamp, const uint64_t *recipe, size_t wo
   return derived;
 }
 
+hr_derived *hr__derived_get(uint64_t stamp, uint64_t *seen_stamp, const uint64_t *recipe, size_t word_count,
+                            size_t bytes, bool *out_is_new) {
+  *out_is_new = false;
+  if (stamp == 0) {
+    return NULL;
+  }
+  bool is_seen = stamp == *seen_stamp;
+  *seen_stamp = stamp;
+  hr_derived *derived = hr__derived_find(stamp, recipe, word_count);
+  if (derived == NULL && is_seen) {
+    derived = hr__derived_create(stamp, recipe, word_count, bytes);
+    *out_is_new = derived != NULL;
+  }
+  return derived;
+}
+
 void hr__derived_publish(hr_derived *derived) {
   hr_mutex_lock(&mutex);
   if (find(derived->stamp, derived->recipe, derived->word_count) == NULL) {

@@ -373,6 +373,27 @@ HR_TEST(what_is_kept_is_found_by_contents_and_recipe) {
   HR_ASSERT(!is_kept(72, 1));
 }
 
+HR_TEST(contents_seen_twice_in_turn_are_kept) {
+  static const struct {
+    uint64_t stamp;
+    bool is_new, is_there;
+  } runs[] = {{81, false, false}, {82, false, false}, {81, false, false}, {0, false, false},  {81, true, true},
+              {81, false, true},  {82, false, false}, {81, false, true},  {82, false, false}, {82, true, true}};
+  const uint64_t recipe = 1;
+  uint64_t seen = 0;
+  for (size_t i = 0; i < sizeof runs / sizeof *runs; ++i) {
+    bool is_new = !runs[i].is_new;
+    hr_derived *derived = hr__derived_get(runs[i].stamp, &seen, &recipe, 1, 10, &is_new);
+    HR_ASSERT_EQ(is_new, runs[i].is_new);
+    HR_ASSERT_EQ(derived != NULL, runs[i].is_there);
+    if (is_new) {
+      hr__derived_publish(derived);
+    }
+    hr__derived_release(derived);
+  }
+  hr__derived_forget_all();
+}
+
 HR_TEST(what_is_kept_goes_with_its_buffer_and_when_memory_is_out) {
   budget b = {.left = 4 << 20};
   hr_caching_allocator allocator;

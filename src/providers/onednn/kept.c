@@ -79,18 +79,16 @@ void hr__pipe_keep_on_proof(hr_prepared *pipe, int output, dnnl_const_memory_des
 
 pipe_keeping hr__pipe_kept_begin(hr_prepared *pipe, hr_derived **out_weight) {
   pipe_kept *kept = &pipe->kept;
-  if (kept->arg < 0 || kept->stamp == 0) {
+  if (kept->arg < 0) {
     return PIPE_KEEP_NOTHING;
   }
-  bool is_seen = kept->stamp == kept->seen_stamp;
-  size_t words = (size_t)kept->word_count;
-  kept->seen_stamp = kept->stamp;
-  *out_weight = hr__derived_find(kept->stamp, kept->recipe, words);
-  if (*out_weight != NULL) {
-    return kept->proof_step < 0 ? PIPE_KEEP_USE : PIPE_KEEP_PROVE;
-  }
-  *out_weight = is_seen ? hr__derived_create(kept->stamp, kept->recipe, words, kept->bytes) : NULL;
-  return *out_weight != NULL ? PIPE_KEEP_MAKE : PIPE_KEEP_NOTHING;
+  bool is_new;
+  *out_weight =
+      hr__derived_get(kept->stamp, &kept->seen_stamp, kept->recipe, (size_t)kept->word_count, kept->bytes, &is_new);
+  return *out_weight == NULL    ? PIPE_KEEP_NOTHING
+         : is_new               ? PIPE_KEEP_MAKE
+         : kept->proof_step < 0 ? PIPE_KEEP_USE
+                                : PIPE_KEEP_PROVE;
 }
 
 /* Repeats the run with the kept weight, into other memory. Without memory nothing is proved. */

@@ -111,15 +111,13 @@ static const float *make_weights(call *c, float *memory) {
 
 /* Transformed weights: those that are kept, or made now. *out_kept has to be released when the run ends. */
 static void find_weights(hr_prepared *p, call *c, float *workspace, hr_derived **out_kept) {
-  hr_derived *kept = p->stamp != 0 ? hr__derived_find(p->stamp, p->recipe, RECIPE_WORDS) : NULL;
-  if (kept == NULL && p->stamp != 0 && p->stamp == p->seen_stamp) {
-    kept = hr__derived_create(p->stamp, p->recipe, RECIPE_WORDS, (size_t)p->u_floats * sizeof(float));
-    if (kept != NULL) {
-      make_weights(c, hr__derived_data(kept));
-      hr__derived_publish(kept);
-    }
+  bool is_new;
+  hr_derived *kept =
+      hr__derived_get(p->stamp, &p->seen_stamp, p->recipe, RECIPE_WORDS, (size_t)p->u_floats * sizeof(float), &is_new);
+  if (is_new) {
+    make_weights(c, hr__derived_data(kept));
+    hr__derived_publish(kept);
   }
-  p->seen_stamp = p->stamp;
   c->u = kept != NULL ? hr__derived_data(kept) : make_weights(c, workspace);
   *out_kept = kept;
 }
