@@ -23,6 +23,7 @@
 #include "base/integer.h"
 #include "base/thread.h"
 #include "providers/provider.h"
+#include "providers/wide_images.h"
 #include "providers/wide_vectors.h"
 
 static hr_status open_provider(void) {
@@ -34,13 +35,8 @@ enum { VECTOR = HR__WIDE, VECTORS = 4, TILE = VECTOR * VECTORS, OUTS_MIN = 4, OU
 enum { BLOCK = 200, SPARE = 8 }; /* pixels; floats behind each tile of packed dy, for whole stores */
 enum { ALIGNMENT = 64 };
 
-typedef struct plane {
-  int64_t offset, image_stride, row_stride, pixel_stride; /* elements */
-  int64_t channels, height, width;
-} plane;
-
 struct hr_prepared {
-  plane x, y;
+  hr__images x, y;
   int64_t images, kernel[2], stride[2], padding[2];
   int64_t w_offset, w_out, w_in, w_row, w_column; /* strides of the result */
   int64_t part, parts;                            /* channels packed at a time */
@@ -120,15 +116,15 @@ WIDE_INLINE bool pack_tiles(const slot *s, const float *row, int64_t count, int6
 }
 
 WIDE static void pack_y(const call *c, slot *s, int64_t pixels) {
-  const plane *y = &c->p->y;
+  const hr__images *y = &c->p->y;
   int64_t pixel = 0;
   s->is_finite = true;
   for (int64_t image = s->image; image < s->image_end; ++image) {
     for (int64_t row = s->row; row < s->row_end; ++row, pixel += y->width) {
       const float *from = c->y + image * y->image_stride + row * y->row_stride + s->out;
-      s->is_finite &= pack_tiles(s, from, y->width, y->pixel_stride, 0, s->wide_count, s->outs + 1, pixel, pixels);
+      s->is_finite &= pack_tiles(s, from, y->width, y->column_stride, 0, s->wide_count, s->outs + 1, pixel, pixels);
       s->is_finite &=
-          pack_tiles(s, from, y->width, y->pixel_stride, s->wide_count, s->tile_count, s->outs, pixel, pixels);
+          pack_tiles(s, from, y->width, y->column_stride, s->wide_count, s->tile_count, s->outs, pixel, pixels);
     }
   }
 }
@@ -400,19 +396,9 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
 
 /* ---- preparing ---- */
 
-static plane make_plane(const hr_operand *x) {
-  return (plane){.offset = x->offset,
-                 .image_stride = x->strides[0],
-                 .row_stride = x->strides[2],
-                 .pixel_stride = x->strides[3],
-                 .channels = x->dims[1],
-                 .height = x->dims[2],
-                 .width = x->dims[3]};
-}
-
 static void describe(const hr_node *node, hr_prepared *p) {
   const hr_operand *w = &node->outputs[0];
-  p->x = make_plane(&node->inputs[0]), p->y = make_plane(&node->inputs[1]);
+  p->x = hr__images_of(&node->inputs[0]), p->y = hr__images_of(&node->inputs[1]);
   p->images = node->inputs[0].dims[0];
   for (int d = 0; d < 2; ++d) {
     p->kernel[d] = w->dims[2 + d], p->stride[d] = node->ints[1 + d], p->padding[d] = node->ints[3 + d];
@@ -462,30 +448,14 @@ static hr_status prepare(const hr_program *program, const hr_node *node, void *q
   return NULL;
 }
 
-static bool is_f32(const hr_operand *x) {
-  if (x->kind != HR_OPERAND_VALUE || x->dtype != HR_DTYPE_F32 || x->rank != 4) {
-    return false;
-  }
-  for (int d = 0; d < x->rank; ++d) {
-    if (x->dims[d] == 0) {
-      return false;
-    }
-  }
-  return true;
-}
-
 /* Whether channels are neighbours, and pixels of x, too. */
 static bool lies_well(const hr_operand *x, bool is_dense) {
   return (x->dims[1] == 1 || x->strides[1] == 1) && (!is_dense || x->dims[3] == 1 || x->strides[3] == x->dims[1]);
 }
 
 static bool can_take(const hr_node *node) {
-  if (node->op != HR_OP_CONV_BACKWARD_WEIGHT || node->int_count < 8 || node->ints[0] != 2) {
-    return false;
-  }
-  const int64_t *ints = node->ints;
-  const hr_operand *x = &node->inputs[0], *y = &node->inputs[1], *w = &node->outputs[0];
-  return is_f32(x) && is_f32(y) && is_f32(w) && ints[5] == 1 && ints[6] == 1 && ints[7] == 1 && lies_well(x, true) &&
+  const hr_operand *x = &node->inputs[0], *y = &node->inputs[1];
+  return node->op == HR_OP_CONV_BACKWARD_WEIGHT && hr__images_are_taken(node) && lies_well(x, true) &&
          lies_well(y, false) && y->dims[1] >= 2 * OUTS_MIN;
 }
 

@@ -19,6 +19,7 @@
 #include "base/integer.h"
 #include "base/thread.h"
 #include "providers/provider.h"
+#include "providers/wide_images.h"
 #include "providers/wide_vectors.h"
 
 static hr_status open_provider(void) {
@@ -35,16 +36,11 @@ typedef struct line {
   int64_t length, step;
 } line;
 
-typedef struct plane {
-  int64_t offset, image_stride, row_stride; /* elements */
-  int64_t channels, height, width;
-  line row;
-} plane;
-
 struct hr_prepared {
-  plane x, y; /* what the sums read and make; for gradients of data dy and dx */
-  int64_t images, kernel[2], padding[2];
-  int64_t w_offset, w_out, w_in, w_row, w_column; /* strides of the weights; w_offset is of the first element read */
+  hr__images x, y; /* what the sums read and make; for gradients of data dy and dx */
+  line x_row, y_row;
+  hr__windows w;
+  int64_t images;
   int64_t bias_offset, bias_stride;
   bool has_bias;
   int outs; /* output channels made at a time */
@@ -102,8 +98,7 @@ WIDE static void from_lanes(const float *lanes, int64_t step, int64_t count, flo
   }
 }
 
-static void load_row(const plane *x, const float *from, int64_t images, float *lanes) {
-  const line *row = &x->row;
+static void load_row(const hr__images *x, const line *row, const float *from, int64_t images, float *lanes) {
   for (int64_t i = 0; i < row->outer; ++i) {
     for (int64_t j = 0; j < row->inner; ++j) {
       to_lanes(from + i * row->outer_stride + j * row->inner_stride, x->image_stride, images, row->length,
@@ -112,8 +107,7 @@ static void load_row(const plane *x, const float *from, int64_t images, float *l
   }
 }
 
-static void store_row(const plane *y, const float *lanes, float *to, int64_t images) {
-  const line *row = &y->row;
+static void store_row(const hr__images *y, const line *row, const float *lanes, float *to, int64_t images) {
   for (int64_t i = 0; i < row->outer; ++i) {
     for (int64_t j = 0; j < row->inner; ++j) {
       from_lanes(lanes + i * row->outer_step + j * row->inner_step, row->step, row->length,
@@ -142,8 +136,8 @@ WIDE_INLINE void sum_window(const hr_prepared *p, const window *at, const float 
   int64_t channels = p->x.channels, steps = (at->column_end - at->column_begin) * channels;
   for (int64_t row = at->row_begin; row < at->row_end; ++row) {
     const float *x =
-        ring + ((at->top + row) % p->kernel[0] * p->x.width + at->left + at->column_begin) * channels * LANES;
-    const float *w = weights + (row * p->kernel[1] + at->column_begin) * channels * outs;
+        ring + ((at->top + row) % p->w.kernel[0] * p->x.width + at->left + at->column_begin) * channels * LANES;
+    const float *w = weights + (row * p->w.kernel[1] + at->column_begin) * channels * outs;
     for (int64_t i = 0; i < steps; ++i, x += LANES, w += outs) {
       __m512 xs[VECTORS];
       for (int v = 0; v < VECTORS; ++v) {
@@ -168,14 +162,14 @@ WIDE_INLINE void sum_window(const hr_prepared *p, const window *at, const float 
 /* An output row [width][channels][LANES]. Behind the packed weights lie the biases. */
 WIDE_INLINE void sum_row_of(const hr_prepared *p, int64_t row, const float *ring, const float *weights, float *y,
                             int outs) {
-  window at = {.top = row - p->padding[0]};
-  at.row_begin = hr_max(0, -at.top), at.row_end = hr_min(p->kernel[0], p->x.height - at.top);
-  int64_t out_floats = p->kernel[0] * p->kernel[1] * p->x.channels;
+  window at = {.top = row - p->w.padding[0]};
+  at.row_begin = hr_max(0, -at.top), at.row_end = hr_min(p->w.kernel[0], p->x.height - at.top);
+  int64_t out_floats = p->w.kernel[0] * p->w.kernel[1] * p->x.channels;
   const float *bias = weights + hr_round_up(p->y.channels, outs) * out_floats;
   for (int64_t o = 0; o < p->y.channels; o += outs) {
     for (int64_t column = 0; column < p->y.width; ++column) {
-      at.left = column - p->padding[1];
-      at.column_begin = hr_max(0, -at.left), at.column_end = hr_min(p->kernel[1], p->x.width - at.left);
+      at.left = column - p->w.padding[1];
+      at.column_begin = hr_max(0, -at.left), at.column_end = hr_min(p->w.kernel[1], p->x.width - at.left);
       sum_window(p, &at, ring, weights + o * out_floats, bias + o, y + (column * p->y.channels + o) * LANES,
                  p->y.channels - o, outs);
     }
@@ -192,7 +186,7 @@ WIDE static void sum_row(const hr_prepared *p, int64_t row, const float *ring, c
   }
 }
 
-static int64_t row_floats(const plane *x) {
+static int64_t row_floats(const hr__images *x) {
   return x->width * x->channels * LANES;
 }
 
@@ -203,18 +197,18 @@ static void run_slots(void *arg, int64_t begin, int64_t end, int worker) {
   const hr_prepared *p = c->p;
   int64_t units = hr_divide_up(p->images, LANES) * p->y.height;
   for (int64_t slot = begin; slot < end; ++slot) {
-    float *ring = c->slots + slot * p->slot_floats, *y = ring + p->kernel[0] * row_floats(&p->x);
+    float *ring = c->slots + slot * p->slot_floats, *y = ring + p->w.kernel[0] * row_floats(&p->x);
     int64_t first = units * slot / p->slots, last = units * (slot + 1) / p->slots, next = 0;
     for (int64_t unit = first; unit < last; ++unit) {
       int64_t image = unit / p->y.height * LANES, row = unit % p->y.height, images = hr_min(p->images - image, LANES);
-      int64_t top = row - p->padding[0];
+      int64_t top = row - p->w.padding[0];
       next = hr_max(unit == first || row == 0 ? 0 : next, top);
-      for (; next < hr_min(p->x.height, top + p->kernel[0]); ++next) {
-        load_row(&p->x, c->x + image * p->x.image_stride + next * p->x.row_stride, images,
-                 ring + next % p->kernel[0] * row_floats(&p->x));
+      for (; next < hr_min(p->x.height, top + p->w.kernel[0]); ++next) {
+        load_row(&p->x, &p->x_row, c->x + image * p->x.image_stride + next * p->x.row_stride, images,
+                 ring + next % p->w.kernel[0] * row_floats(&p->x));
       }
       sum_row(p, row, ring, c->weights, y);
-      store_row(&p->y, y, c->y + image * p->y.image_stride + row * p->y.row_stride, images);
+      store_row(&p->y, &p->y_row, y, c->y + image * p->y.image_stride + row * p->y.row_stride, images);
     }
   }
 }
@@ -224,17 +218,17 @@ static void pack_groups(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
   const hr_prepared *p = c->p;
-  int64_t group_floats = p->kernel[0] * p->kernel[1] * p->x.channels * p->outs;
+  int64_t group_floats = p->w.kernel[0] * p->w.kernel[1] * p->x.channels * p->outs;
   float *bias = c->weights + hr_divide_up(p->y.channels, p->outs) * group_floats;
   for (int64_t out = begin * p->outs; out < end * p->outs; ++out) {
     float *to = c->weights + out / p->outs * group_floats + out % p->outs;
     bool is_there = out < p->y.channels;
-    const float *w = c->w + (is_there ? out * p->w_out : 0);
+    const float *w = c->w + (is_there ? out * p->w.out_stride : 0);
     bias[out] = p->has_bias && is_there ? c->bias[out * p->bias_stride] : 0;
-    for (int64_t row = 0; row < p->kernel[0]; ++row) {
-      for (int64_t column = 0; column < p->kernel[1]; ++column) {
+    for (int64_t row = 0; row < p->w.kernel[0]; ++row) {
+      for (int64_t column = 0; column < p->w.kernel[1]; ++column) {
         for (int64_t in = 0; in < p->x.channels; ++in, to += p->outs) {
-          *to = is_there ? w[in * p->w_in + row * p->w_row + column * p->w_column] : 0;
+          *to = is_there ? w[in * p->w.in_stride + row * p->w.row_stride + column * p->w.column_stride] : 0;
         }
       }
     }
@@ -245,7 +239,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   (void)queue;
   call c = {.p = p,
             .x = (const float *)args[0] + p->x.offset,
-            .w = (const float *)args[1] + p->w_offset,
+            .w = (const float *)args[1] + p->w.offset,
             .bias = p->has_bias ? (const float *)args[2] + p->bias_offset : NULL,
             .y = (float *)args[p->y_arg] + p->y.offset,
             .slots = workspace};
@@ -257,37 +251,26 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
 
 /* ---- preparing ---- */
 
-static line make_line(const plane *x, int64_t column_stride, int64_t channel_stride) {
+static line make_line(const hr__images *x) {
   line whole = {.outer = 1, .inner = 1, .length = x->width * x->channels, .step = LANES};
-  bool channels = x->channels == 1 || channel_stride == 1;
-  if (channels && (x->width == 1 || column_stride == x->channels)) {
+  bool channels = x->channels == 1 || x->channel_stride == 1;
+  if (channels && (x->width == 1 || x->column_stride == x->channels)) {
     return whole;
   }
   line row = {.outer = x->width,
-              .outer_stride = column_stride,
+              .outer_stride = x->column_stride,
               .outer_step = x->channels * LANES,
               .inner = 1,
               .length = x->channels,
               .step = LANES};
   if (!channels) {
-    row.inner = x->channels, row.inner_stride = channel_stride, row.inner_step = LANES;
+    row.inner = x->channels, row.inner_stride = x->channel_stride, row.inner_step = LANES;
     row.length = 1;
-    if (column_stride == 1) {
+    if (x->column_stride == 1) {
       row.outer = 1, row.length = x->width, row.step = x->channels * LANES;
     }
   }
   return row;
-}
-
-static plane make_plane(const hr_operand *x) {
-  plane made = {.offset = x->offset,
-                .image_stride = x->strides[0],
-                .row_stride = x->strides[2],
-                .channels = x->dims[1],
-                .height = x->dims[2],
-                .width = x->dims[3]};
-  made.row = make_line(&made, x->strides[3], x->strides[1]);
-  return made;
 }
 
 /* So many output channels at a time that the fewest cycles pass: two for each channel, and about two more. */
@@ -301,37 +284,22 @@ static int choose_outs(int64_t channels) {
   return best;
 }
 
-/* The gradient of data reads the weights backwards, from their last row and column. */
-static void describe_weights(hr_prepared *p, const hr_operand *w, const int64_t *padding, bool is_gradient) {
-  p->w_offset = w->offset;
-  p->w_out = w->strides[is_gradient ? 1 : 0], p->w_in = w->strides[is_gradient ? 0 : 1];
-  p->w_row = w->strides[2], p->w_column = w->strides[3];
-  for (int d = 0; d < 2; ++d) {
-    p->kernel[d] = w->dims[2 + d];
-    p->padding[d] = is_gradient ? p->kernel[d] - 1 - padding[d] : padding[d];
-  }
-  if (is_gradient) {
-    p->w_offset += (p->kernel[0] - 1) * p->w_row + (p->kernel[1] - 1) * p->w_column;
-    p->w_row = -p->w_row, p->w_column = -p->w_column;
-  }
-}
-
 static bool has_bias(const hr_node *node) {
   return node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
 }
 
 static void describe(const hr_node *node, hr_prepared *p) {
-  p->x = make_plane(&node->inputs[0]), p->y = make_plane(&node->outputs[0]);
+  p->x = hr__images_of(&node->inputs[0]), p->y = hr__images_of(&node->outputs[0]), p->w = hr__windows_of(node);
+  p->x_row = make_line(&p->x), p->y_row = make_line(&p->y);
   p->images = node->inputs[0].dims[0];
-  describe_weights(p, &node->inputs[1], node->ints + 3, node->op == HR_OP_CONV_BACKWARD_DATA);
   p->has_bias = has_bias(node);
   if (p->has_bias) {
     p->bias_offset = node->inputs[2].offset, p->bias_stride = node->inputs[2].strides[0];
   }
   p->y_arg = node->input_count;
   p->outs = choose_outs(p->y.channels);
-  p->slot_floats = p->kernel[0] * row_floats(&p->x) + row_floats(&p->y);
-  p->weight_floats = hr_round_up(p->y.channels, p->outs) * (p->kernel[0] * p->kernel[1] * p->x.channels + 1);
+  p->slot_floats = p->w.kernel[0] * row_floats(&p->x) + row_floats(&p->y);
+  p->weight_floats = hr_round_up(p->y.channels, p->outs) * (p->w.kernel[0] * p->w.kernel[1] * p->x.channels + 1);
 }
 
 static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
@@ -362,52 +330,32 @@ static int64_t count_inside(int64_t positions, int64_t kernel, int64_t padding, 
  * The constants were fitted to 40 shapes: none that is taken was slower. */
 static bool pays(const hr_prepared *p) {
   enum { TURN = 65, TOUCH = 45, SLOT_BYTES_MAX = 9 << 17 }; /* cycles for 64 elements; 1.1 MB */
-  const plane *x = &p->x, *y = &p->y;
+  const hr__images *x = &p->x, *y = &p->y;
   if (p->slot_floats * (int64_t)sizeof(float) > SLOT_BYTES_MAX) {
     return false;
   }
-  int64_t rows = count_inside(y->height, p->kernel[0], p->padding[0], x->height);
-  int64_t columns = count_inside(y->width, p->kernel[1], p->padding[1], x->width);
+  int64_t rows = count_inside(y->height, p->w.kernel[0], p->w.padding[0], x->height);
+  int64_t columns = count_inside(y->width, p->w.kernel[1], p->w.padding[1], x->width);
   int64_t elements = x->height * x->width * x->channels + y->height * y->width * y->channels;
   int64_t own_channels = hr_round_up(y->channels, p->outs), channels = hr_round_up(y->channels, VECTOR);
   int64_t own = rows * columns * x->channels * own_channels * 21 / 10 + TURN * elements;
-  int64_t library = rows * p->kernel[1] * y->width * x->channels * channels * 2 + TOUCH * elements;
+  int64_t library = rows * p->w.kernel[1] * y->width * x->channels * channels * 2 + TOUCH * elements;
   int64_t own_images = hr_round_up(p->images, LANES);
   return (double)own * (double)own_images <= 0.92 * (double)library * (double)p->images;
 }
 
-static bool is_f32(const hr_operand *operand) {
-  return operand->kind == HR_OPERAND_VALUE && operand->dtype == HR_DTYPE_F32;
-}
-
-static bool has_elements(const hr_operand *operand) {
-  for (int d = 0; d < operand->rank; ++d) {
-    if (operand->dims[d] == 0) {
-      return false;
-    }
-  }
-  return true;
-}
-
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
-  if ((node->op != HR_OP_CONV && node->op != HR_OP_CONV_BACKWARD_DATA) || node->post_count > 0 || node->int_count < 8 ||
-      node->ints[0] != 2) {
+  if (!hr__windows_are_taken(node) || node->post_count > 0) {
     return false;
   }
-  const hr_operand *operands[3] = {&node->inputs[0], &node->inputs[1], &node->outputs[0]};
-  for (int i = 0; i < 3; ++i) {
-    if (!is_f32(operands[i]) || operands[i]->rank != 4 || !has_elements(operands[i])) {
-      return false;
-    }
-  }
-  if (has_bias(node) && (!is_f32(&node->inputs[2]) || node->inputs[2].rank != 1)) {
+  const hr_operand *bias = has_bias(node) ? &node->inputs[2] : NULL;
+  if (bias != NULL && (bias->kind != HR_OPERAND_VALUE || bias->dtype != HR_DTYPE_F32 || bias->rank != 1)) {
     return false;
   }
-  const int64_t *ints = node->ints;
   hr_prepared p = {0};
   describe(node, &p);
-  return ints[1] == 1 && ints[2] == 1 && ints[5] == 1 && ints[6] == 1 && ints[7] == 1 && pays(&p);
+  return pays(&p);
 }
 
 static bool needs_team(const hr_prepared *p) {

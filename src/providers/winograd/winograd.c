@@ -28,6 +28,7 @@
 #include "base/integer.h"
 #include "base/thread.h"
 #include "providers/provider.h"
+#include "providers/wide_images.h"
 #include "runtime/derived.h"
 
 static hr_status open_provider(void) {
@@ -51,16 +52,10 @@ enum {
   RECIPE_WORDS = 9
 };
 
-typedef struct plane {
-  int64_t offset, image_stride, channel_stride, row_stride, column_stride; /* elements */
-  int64_t channels, height, width;
-} plane;
-
 struct hr_prepared {
-  plane x, y; /* what the sums read and make; for gradients of data dy and dx */
-  int64_t images, padding[2];
-  hr__winograd_weight weight; /* w: NULL */
-  int64_t w_offset;           /* of the first element read */
+  hr__images x, y; /* what the sums read and make; for gradients of data dy and dx */
+  hr__windows w;
+  int64_t images;
   hr__winograd_posts posts;
   int64_t vectors; /* of output channels */
   int64_t panels, panel_shares, tile_shares, chunk_tiles;
@@ -74,7 +69,7 @@ struct hr_prepared {
 
 typedef struct call {
   const hr_prepared *p;
-  plane x, y; /* as they lie, or as they are packed */
+  hr__images x, y; /* as they lie, or as they are packed */
   const float *from, *u, *zeros;
   float *to, *made_u, *shares, *packed;
   hr__winograd_weight weight;
@@ -125,7 +120,7 @@ static void find_weights(hr_prepared *p, call *c, float *workspace, hr_derived *
 /* ---- activations that lie otherwise ---- */
 
 /* A row of an image, [channels][columns], to [columns][channels]. Where columns are no neighbours it goes one by one. */
-WIDE static void pack_row(const plane *x, const float *from, float *to) {
+WIDE static void pack_row(const hr__images *x, const float *from, float *to) {
   for (int64_t column = 0; column < x->width; column += VECTOR) {
     int64_t columns = hr_min(VECTOR, x->width - column);
     for (int64_t channel = 0; channel < x->channels; channel += VECTOR) {
@@ -151,7 +146,7 @@ WIDE static void pack_row(const plane *x, const float *from, float *to) {
   }
 }
 
-WIDE static void unpack_row(const plane *y, const float *from, float *to) {
+WIDE static void unpack_row(const hr__images *y, const float *from, float *to) {
   for (int64_t column = 0; column < y->width; column += VECTOR) {
     int64_t columns = hr_min(VECTOR, y->width - column);
     for (int64_t channel = 0; channel < y->channels; channel += VECTOR) {
@@ -181,7 +176,7 @@ WIDE static void unpack_row(const plane *y, const float *from, float *to) {
 static void pack_rows(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
-  const plane *x = &c->p->x;
+  const hr__images *x = &c->p->x;
   for (int64_t i = begin; i < end; ++i) {
     pack_row(x, c->from + i / x->height * x->image_stride + i % x->height * x->row_stride,
              c->packed + i * x->width * x->channels);
@@ -191,7 +186,7 @@ static void pack_rows(void *arg, int64_t begin, int64_t end, int worker) {
 static void unpack_rows(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
-  const plane *y = &c->p->y;
+  const hr__images *y = &c->p->y;
   for (int64_t i = begin; i < end; ++i) {
     unpack_row(y, c->packed + c->p->x_floats + i * y->width * y->channels,
                c->to + i / y->height * y->image_stride + i % y->height * y->row_stride);
@@ -213,8 +208,8 @@ static tile find_tile(const call *c, int64_t number) {
 
 /* The tile's input; zeros outside of the image. */
 static void find_pixels(const tile *t, const float *pixels[POINTS]) {
-  const plane *x = &t->c->x;
-  int64_t top = t->row - t->c->p->padding[0], left = t->column - t->c->p->padding[1];
+  const hr__images *x = &t->c->x;
+  int64_t top = t->row - t->c->p->w.padding[0], left = t->column - t->c->p->w.padding[1];
   const float *image = t->c->from + t->image * x->image_stride;
   for (int i = 0; i < POINTS; ++i) {
     int64_t row = top + i / SIDE, column = left + i % SIDE;
@@ -227,12 +222,12 @@ static void find_pixels(const tile *t, const float *pixels[POINTS]) {
 static float sum_again(const void *ctx, int pixel, int64_t channel) {
   const tile *t = ctx;
   const call *c = t->c;
-  const plane *x = &c->x;
+  const hr__images *x = &c->x;
   const float *image = c->from + t->image * x->image_stride;
   float sum = 0;
   for (int i = 0; i < TAPS * TAPS && sum == sum; ++i) {
-    int64_t row = t->row + pixel / RESULTS - c->p->padding[0] + i / TAPS;
-    int64_t column = t->column + pixel % RESULTS - c->p->padding[1] + i % TAPS;
+    int64_t row = t->row + pixel / RESULTS - c->p->w.padding[0] + i / TAPS;
+    int64_t column = t->column + pixel % RESULTS - c->p->w.padding[1] + i % TAPS;
     if (row < 0 || row >= x->height || column < 0 || column >= x->width) {
       continue;
     }
@@ -269,7 +264,7 @@ static void take_tiles(const share *s) {
 
 static void give_tiles(const share *s, int64_t channel, int64_t channels) {
   const hr_prepared *p = s->c->p;
-  const plane *y = &s->c->y;
+  const hr__images *y = &s->c->y;
   for (int64_t i = s->first; i < s->last; ++i) {
     tile t = find_tile(s->c, i);
     hr__winograd_place place = {.channel = channel, .channels = channels, .again = sum_again, .ctx = &t};
@@ -331,8 +326,8 @@ static void run_shares(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 /* Channels-last, as it is packed. */
-static plane packed_plane(const plane *x) {
-  plane packed = *x;
+static hr__images packed_images(const hr__images *x) {
+  hr__images packed = *x;
   packed.offset = 0, packed.channel_stride = 1, packed.column_stride = x->channels;
   packed.row_stride = x->width * x->channels, packed.image_stride = x->height * packed.row_stride;
   return packed;
@@ -340,8 +335,13 @@ static plane packed_plane(const plane *x) {
 
 static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
   (void)queue;
-  call c = {.p = p, .x = p->x, .y = p->y, .weight = p->weight, .from = (const float *)args[0] + p->x.offset};
-  c.weight.w = (const float *)args[1] + p->w_offset;
+  call c = {.p = p, .x = p->x, .y = p->y, .from = (const float *)args[0] + p->x.offset};
+  c.weight = (hr__winograd_weight){.w = (const float *)args[1] + p->w.offset,
+                                   .out_stride = p->w.out_stride,
+                                   .in_stride = p->w.in_stride,
+                                   .row_stride = p->w.row_stride,
+                                   .column_stride = p->w.column_stride,
+                                   .ins = p->x.channels};
   c.to = (float *)args[p->y_arg] + p->y.offset;
   float *zeros = workspace, *numbers = zeros + p->depth, *out = c.to;
   c.zeros = zeros, c.shares = numbers + p->number_floats;
@@ -352,10 +352,10 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   find_weights(p, &c, c.packed + p->x_floats + p->y_floats, &kept);
   if (p->packs_x) {
     hr_parallel_for(p->images * p->x.height, 1, pack_rows, &c);
-    c.from = c.packed, c.x = packed_plane(&p->x);
+    c.from = c.packed, c.x = packed_images(&p->x);
   }
   if (p->packs_y) {
-    c.to = c.packed + p->x_floats, c.y = packed_plane(&p->y);
+    c.to = c.packed + p->x_floats, c.y = packed_images(&p->y);
   }
   hr_parallel_for(p->panel_shares * p->tile_shares, 1, run_shares, &c);
   if (p->packs_y) {
@@ -368,40 +368,13 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
 
 /* ---- preparing ---- */
 
-static plane make_plane(const hr_operand *x) {
-  return (plane){x->offset,     x->strides[0], x->strides[1], x->strides[2],
-                 x->strides[3], x->dims[1],    x->dims[2],    x->dims[3]};
-}
-
-static bool lies_well(const plane *x) {
+static bool lies_well(const hr__images *x) {
   return x->channel_stride == 1 || x->channels == 1;
 }
 
-/* The gradient of data reads the weights backwards, from their last row and column. */
-static void describe_weights(hr_prepared *p, const hr_operand *w, const int64_t *padding, bool is_gradient) {
-  p->w_offset = w->offset;
-  p->weight = (hr__winograd_weight){.out_stride = w->strides[is_gradient ? 1 : 0],
-                                    .in_stride = w->strides[is_gradient ? 0 : 1],
-                                    .row_stride = w->strides[2],
-                                    .column_stride = w->strides[3],
-                                    .ins = p->x.channels};
-  for (int d = 0; d < 2; ++d) {
-    p->padding[d] = is_gradient ? TAPS - 1 - padding[d] : padding[d];
-  }
-  if (is_gradient) {
-    p->w_offset += (TAPS - 1) * (w->strides[2] + w->strides[3]);
-    p->weight.row_stride = -w->strides[2], p->weight.column_stride = -w->strides[3];
-  }
-  const int64_t recipe[RECIPE_WORDS] = {
-      0x77696e6f,          p->w_offset,          p->x.channels,          p->y.channels, p->weight.out_stride,
-      p->weight.in_stride, p->weight.row_stride, p->weight.column_stride}; /* and the number of panels */
-  memcpy(p->recipe, recipe, sizeof recipe);
-}
-
 static void describe(const hr_node *node, hr_prepared *p) {
-  p->x = make_plane(&node->inputs[0]), p->y = make_plane(&node->outputs[0]);
+  p->x = hr__images_of(&node->inputs[0]), p->y = hr__images_of(&node->outputs[0]), p->w = hr__windows_of(node);
   p->images = node->inputs[0].dims[0];
-  describe_weights(p, &node->inputs[1], node->ints + 3, node->op == HR_OP_CONV_BACKWARD_DATA);
   p->y_arg = node->input_count;
   p->depth = hr_round_up(p->x.channels, VECTOR);
   p->vectors = hr_divide_up(p->y.channels, VECTOR);
@@ -416,7 +389,10 @@ static void divide(hr_prepared *p) {
   p->tile_shares = hr_max(1, hr_min(threads, tiles / SHARE_TILES));
   p->panel_shares = hr_min(threads / p->tile_shares, p->vectors);
   p->panels = hr_min(hr_round_up(hr_divide_up(p->vectors, VECTORS), p->panel_shares), p->vectors);
-  p->recipe[RECIPE_WORDS - 1] = (uint64_t)p->panels;
+  const int64_t recipe[RECIPE_WORDS] = {0x77696e6f,      p->w.offset,        p->x.channels,
+                                        p->y.channels,   p->w.out_stride,    p->w.in_stride,
+                                        p->w.row_stride, p->w.column_stride, p->panels};
+  memcpy(p->recipe, recipe, sizeof recipe);
   int64_t share_tiles = hr_divide_up(tiles, p->tile_shares);
   int64_t most = hr_max(CHUNK_TILES, CHUNK_BYTES / ((p->depth + PANEL) * POINTS * (int64_t)sizeof(float)));
   p->chunk_tiles = hr_divide_up(share_tiles, hr_divide_up(share_tiles, most));
@@ -442,28 +418,15 @@ static hr_status prepare(const hr_program *program, const hr_node *node, void *q
   return NULL;
 }
 
-static bool is_f32(const hr_operand *x) {
-  if (x->kind != HR_OPERAND_VALUE || x->dtype != HR_DTYPE_F32 || x->rank != 4) {
-    return false;
-  }
-  for (int d = 0; d < x->rank; ++d) {
-    if (x->dims[d] == 0) {
-      return false;
-    }
-  }
-  return true;
-}
-
 static bool can_take(const hr_node *node) {
-  if ((node->op != HR_OP_CONV && node->op != HR_OP_CONV_BACKWARD_DATA) || node->int_count < 8 || node->ints[0] != 2 ||
-      !is_f32(&node->inputs[0]) || !is_f32(&node->inputs[1]) || !is_f32(&node->outputs[0])) {
+  if (!hr__windows_are_taken(node)) {
     return false;
   }
-  const int64_t *ints = node->ints, *w = node->inputs[1].dims;
+  const int64_t *w = node->inputs[1].dims;
   const int64_t reach = node->inputs[1].strides[node->op == HR_OP_CONV ? 0 : 1] * (VECTOR - 1);
   hr__winograd_posts posts;
-  return w[2] == TAPS && w[3] == TAPS && ints[1] == 1 && ints[2] == 1 && ints[5] == 1 && ints[6] == 1 && ints[7] == 1 &&
-         reach < INT32_MAX && reach > -INT32_MAX && hr__winograd_posts_init(node, &posts);
+  return w[2] == TAPS && w[3] == TAPS && reach < INT32_MAX && reach > -INT32_MAX &&
+         hr__winograd_posts_init(node, &posts);
 }
 
 /* Whether it takes 15 % fewer cycles than a direct sum in oneDNN, by a count for one core: products at 95 and 97 % of the processor's
