@@ -187,12 +187,13 @@ struct hr_prepared {
   int *runs;
 };
 
-static int slow_runs, quick_runs, failing_runs;
+static int slow_runs, quick_runs, failing_runs, prepared_count;
 
 static hr_status make(float number, int64_t ns, bool fails, int *runs, hr_prepared **out_prepared, size_t *out_bytes) {
   *out_prepared = hr_malloc(sizeof **out_prepared);
   HR_ASSERT_NOT_NULL(*out_prepared);
   **out_prepared = (hr_prepared){number, ns, fails, runs};
+  ++prepared_count;
   *out_bytes = 100;
   return HR_OK;
 }
@@ -372,15 +373,16 @@ HR_TEST(ways_that_are_settled_count_from_the_first_run_on) {
   product_step first, second;
   step_begin(&first), step_begin(&second);
   first.is_settled = second.is_settled = true;
-  slow_runs = quick_runs = failing_runs = 0;
+  slow_runs = quick_runs = failing_runs = prepared_count = 0;
   step_run(&first, 1);
   HR_ASSERT_EQ(first.result, 2);
+  HR_ASSERT_EQ(prepared_count, 2); /* one that fails, and the one that stays */
   HR_ASSERT(slow_runs > 1 && quick_runs > 4 && failing_runs == 1 && each_file(ignore_file) == 1);
   int before = quick_runs, slow_before = slow_runs;
   step_run(&first, 5);
   step_run(&second, 1);
   HR_ASSERT(first.result == 2 && second.result == 2);
-  HR_ASSERT(quick_runs == before + 6 && slow_runs == slow_before);
+  HR_ASSERT(quick_runs == before + 6 && slow_runs == slow_before && prepared_count == 3);
   HR_ASSERT_STR_EQ(hr__choice_way(first.choice), "other quick");
   step_end(&first), step_end(&second);
   step_begin(&first);

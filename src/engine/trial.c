@@ -132,14 +132,17 @@ static void write_note(const hr_trial *trial, hr_text *out_note) {
 
 typedef void (*close_fn)(hr_choice *choice, const char *way, const char *note);
 
-/* Closes the choice with the fastest way that was timed so often. */
-static void close_choice(hr_trial *trial, int samples, close_fn close) {
-  const candidate *own = &trial->candidates[0], *best = own;
+/* The fastest way that was timed so often; the step's own where no other is worth a change. */
+static candidate *best_of(hr_trial *trial, int samples) {
+  candidate *own = &trial->candidates[0], *best = own;
   for (int i = 1; i < trial->candidate_count; ++i) {
-    const candidate *c = &trial->candidates[i];
+    candidate *c = &trial->candidates[i];
     best = c->sample_count >= samples && c->ns < best->ns ? c : best;
   }
-  best = (double)best->ns < BETTER * (double)own->ns ? best : own;
+  return (double)best->ns < BETTER * (double)own->ns ? best : own;
+}
+
+static void close_choice(hr_trial *trial, const candidate *best, close_fn close) {
   hr_text name = {0}, note = {0};
   hr__way_name(&best->way, &name);
   write_note(trial, &note);
@@ -156,7 +159,7 @@ static void finish(hr_trial *trial, const uint64_t *stamps) {
     tried += trial->candidates[i].sample_count > 0;
   }
   if (tried > 0) {
-    close_choice(trial, SAMPLES, hr__choice_close);
+    close_choice(trial, best_of(trial, SAMPLES), hr__choice_close);
   }
   for (int i = 1; i < trial->candidate_count; ++i) {
     drop(trial, &trial->candidates[i], stamps);
@@ -338,16 +341,19 @@ static void settle_ways(hr_trial *trial, const hr_ready *own, const hr_trial_cal
     run_round(trial, own, call);
   }
   hr_status_ignore(status);
+  if (trial->candidates[0].sample_count == ROUNDS) {
+    candidate *best = best_of(trial, ROUNDS);
+    close_choice(trial, best, hr__choice_settle);
+    trial->settled = best->ready; /* nothing, of the step's own */
+    best->ready = (hr_ready){.way = best->way};
+  }
   for (int i = 1; i < trial->candidate_count; ++i) {
     drop(trial, &trial->candidates[i], NULL);
   }
   settle_ns += hr_clock_ns() - begin;
-  if (trial->candidates[0].sample_count == ROUNDS) {
-    close_choice(trial, ROUNDS, hr__choice_settle);
-  }
 }
 
-/* Finds the way and prepares it; whatever fails leaves the step its own. */
+/* Finds the way, and prepares it where it was found by another step or process; whatever fails leaves the step its own. */
 static void settle(hr_trial *trial, const hr_ready *own, const hr_trial_call *call) {
   hr_mutex_lock(&settle_mutex);
   if (hr__choice_is_open(trial->choice)) {
@@ -358,7 +364,7 @@ static void settle(hr_trial *trial, const hr_ready *own, const hr_trial_call *ca
   }
   hr_mutex_unlock(&settle_mutex);
   const char *name = hr__choice_way(trial->choice);
-  if (name[0] != 0 &&
+  if (trial->settled.prepared == NULL && name[0] != 0 && !hr__way_is_called(&own->way, name) &&
       hr__ways_prepare_called(trial->device, trial->providers, trial->program, trial->node, name, &trial->settled) &&
       trial->settled.workspace_bytes > call->workspace_bytes) {
     hr__ready_fini(&trial->settled);

@@ -226,7 +226,7 @@ hr_status hr__way_prepare(hr_device *device, const hr_program *program, const hr
   return HR_OK;
 }
 
-static bool is_called(const hr_way *way, const char *name) {
+bool hr__way_is_called(const hr_way *way, const char *name) {
   hr_text text = {0};
   hr__way_name(way, &text);
   bool is_same = strcmp(hr_text_chars(&text), name) == 0;
@@ -239,7 +239,7 @@ bool hr__ways_prepare_called(hr_device *device, const hr_provider *const *provid
   for (int i = 0; providers[i] != NULL; i++) {
     for (int number = -1; number < 0 || (providers[i]->ways != NULL && providers[i]->ways[number] != NULL); number++) {
       const hr_way way = {providers[i], number};
-      if (is_called(&way, name) &&
+      if (hr__way_is_called(&way, name) &&
           (number >= 0 || (providers[i]->write == NULL && providers[i]->supports(program, node)))) {
         hr_status status = hr__way_prepare(device, program, node, &way, out_ready);
         bool is_prepared = status == NULL;

@@ -46,6 +46,7 @@ int hr__ways_list(const hr_provider *const *providers, const hr_program *program
                   hr_way ways[HR_WAYS_MAX]);
 /* "onednn", or "onednn product". */
 void hr__way_name(const hr_way *way, hr_text *out_name);
+bool hr__way_is_called(const hr_way *way, const char *name);
 /* What the times of a node's ways depend on: itself, but for its posts, the device and the providers. */
 void hr__ways_key(const hr_provider *const *providers, const hr_device *device, const hr_program *program,
                   const hr_node *node, hr_text *out_key);
