@@ -198,18 +198,20 @@ static hr_status make(float number, int64_t ns, bool fails, int *runs, hr_prepar
   return HR_OK;
 }
 
-static hr_status prepare_slow(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
-                              size_t *out_bytes) {
+static hr_status prepare_slow(const hr_program *program, const hr_node *node, int way, void *queue,
+                              hr_prepared **out_prepared, size_t *out_bytes) {
   (void)program, (void)node, (void)queue;
+  HR_ASSERT_EQ(way, HR_WAY_OWN);
   return make(1, 300000, false, &slow_runs, out_prepared, out_bytes);
 }
 
 enum { WAY_NONE, WAY_FAILING, WAY_QUICK };
 static const char *const ways[] = {"none", "failing", "quick", NULL};
 
-static hr_status prepare_as(const hr_program *program, const hr_node *node, int way, void *queue,
-                            hr_prepared **out_prepared, size_t *out_bytes) {
+static hr_status prepare_other(const hr_program *program, const hr_node *node, int way, void *queue,
+                               hr_prepared **out_prepared, size_t *out_bytes) {
   (void)program, (void)node, (void)queue;
+  HR_ASSERT(way != HR_WAY_OWN); /* takes_none */
   if (way == WAY_NONE) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "no way");
   }
@@ -242,13 +244,8 @@ static void release(hr_prepared *p) {
 
 static const hr_provider slow = {
     .name = "slow", .supports = takes_all, .prepare = prepare_slow, .run = run, .release = release};
-static const hr_provider quick = {.name = "other",
-                                  .supports = takes_none,
-                                  .prepare = prepare_slow,
-                                  .ways = ways,
-                                  .prepare_as = prepare_as,
-                                  .run = run,
-                                  .release = release};
+static const hr_provider quick = {
+    .name = "other", .supports = takes_none, .ways = ways, .prepare = prepare_other, .run = run, .release = release};
 static const hr_provider *const both[] = {&slow, &quick, NULL};
 
 typedef struct product_step {

@@ -145,7 +145,7 @@ static hr_status make_library(hr_executable *executable, hr_device *device, hr_e
   if (ok && source >= 0 && node->inputs[source].index < executable->key.buffer_count) {
     ok = hr_vector_push(&executable->sources, node->inputs[source].index);
   }
-  executable->needs_team |= provider->needs_team(step->library.prepared);
+  executable->needs_team |= provider->needs_team != NULL && provider->needs_team(step->library.prepared);
   return ok ? HR_OK : no_memory("arguments");
 }
 

@@ -111,7 +111,7 @@ int hr__ways_list(const hr_provider *const *providers, const hr_program *program
   int count = 0;
   for (int i = 0; providers[i] != NULL; i++) {
     if (providers[i]->write == NULL && providers[i]->supports(program, node)) {
-      count = add_way(ways, count, providers[i], -1);
+      count = add_way(ways, count, providers[i], HR_WAY_OWN);
     }
   }
   for (int i = 0; providers[i] != NULL; i++) {
@@ -208,12 +208,9 @@ hr_status hr__way_prepare(hr_device *device, const hr_program *program, const hr
   hr_ready made = {.way = *way};
   bool is_own = way->provider->dialect == device->driver->dialect;
   void *queue = is_own ? queue_of(device) : NULL;
-  hr_status status =
-      way->number < 0
-          ? way->provider->prepare(program, node, queue, &made.prepared, &made.workspace_bytes)
-          : way->provider->prepare_as(program, node, way->number, queue, &made.prepared, &made.workspace_bytes);
-  HR_RETURN_IF_ERROR(status);
+  HR_RETURN_IF_ERROR(way->provider->prepare(program, node, way->number, queue, &made.prepared, &made.workspace_bytes));
   outlive_library(node->op);
+  hr_status status = HR_OK;
   if (!is_own) {
     status = hr__hosted_create(node, made.workspace_bytes, &made.hosted);
     made.workspace_bytes = 0;
@@ -237,7 +234,8 @@ bool hr__way_is_called(const hr_way *way, const char *name) {
 bool hr__ways_prepare_called(hr_device *device, const hr_provider *const *providers, const hr_program *program,
                              const hr_node *node, const char *name, hr_ready *out_ready) {
   for (int i = 0; providers[i] != NULL; i++) {
-    for (int number = -1; number < 0 || (providers[i]->ways != NULL && providers[i]->ways[number] != NULL); number++) {
+    for (int number = HR_WAY_OWN; number < 0 || (providers[i]->ways != NULL && providers[i]->ways[number] != NULL);
+         number++) {
       const hr_way way = {providers[i], number};
       if (hr__way_is_called(&way, name) &&
           (number >= 0 || (providers[i]->write == NULL && providers[i]->supports(program, node)))) {
@@ -262,10 +260,10 @@ hr_status hr__ways_prepare(hr_device *device, const hr_provider *const *provider
     if (providers[i]->supports(program, node)) {
       hr_status_free(status);
       if (providers[i]->write != NULL) {
-        *out_ready = (hr_ready){.way = {providers[i], -1}};
+        *out_ready = (hr_ready){.way = {providers[i], HR_WAY_OWN}};
         return HR_OK;
       }
-      status = hr__way_prepare(device, program, node, &(const hr_way){providers[i], -1}, out_ready);
+      status = hr__way_prepare(device, program, node, &(const hr_way){providers[i], HR_WAY_OWN}, out_ready);
     }
   }
   return status;
@@ -301,5 +299,5 @@ void hr__ready_fini(hr_ready *ready) {
     ready->way.provider->release(ready->prepared);
   }
   hr__hosted_destroy(ready->hosted);
-  *ready = (hr_ready){.way = {NULL, -1}};
+  *ready = (hr_ready){.way = {NULL, HR_WAY_OWN}};
 }

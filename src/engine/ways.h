@@ -17,7 +17,7 @@ enum { HR_WAYS_MAX = 16 };
 
 typedef struct hr_way {
   const hr_provider *provider;
-  int number; /* among the provider's ways; -1: as it thinks best */
+  int number; /* among the provider's ways; HR_WAY_OWN: as it thinks best */
 } hr_way;
 
 /* A node that is ready to run. */

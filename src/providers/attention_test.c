@@ -5,7 +5,8 @@
 static void run_call(call *c) {
   const hr_provider *provider = &hr__attention_provider;
   HR_ASSERT(provider->supports(&c->program, &c->program.nodes[0]));
-  HR_ASSERT_OK(provider->prepare(&c->program, &c->program.nodes[0], NULL, &c->prepared, &c->workspace_bytes));
+  HR_ASSERT_OK(
+      provider->prepare(&c->program, &c->program.nodes[0], HR_WAY_OWN, NULL, &c->prepared, &c->workspace_bytes));
   size_t bytes = (c->workspace_bytes + 2 * ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   unsigned char *workspace = aligned_alloc(ALIGNMENT, bytes);
   HR_ASSERT_NOT_NULL(workspace);
@@ -216,7 +217,8 @@ static hr_status prepare_and_release(void) {
   call *c = memory_call;
   c->prepared = NULL;
   const hr_provider *provider = &hr__attention_provider;
-  HR_RETURN_IF_ERROR(provider->prepare(&c->program, &c->program.nodes[0], NULL, &c->prepared, &c->workspace_bytes));
+  HR_RETURN_IF_ERROR(
+      provider->prepare(&c->program, &c->program.nodes[0], HR_WAY_OWN, NULL, &c->prepared, &c->workspace_bytes));
   provider->release(c->prepared);
   return NULL;
 }

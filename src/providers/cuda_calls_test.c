@@ -325,7 +325,8 @@ HR_TEST(cublaslt_says_that_there_is_no_algorithm) {
   const product q = {1, {2}, 3, 8, 5};
   trial t = lt_trial(&q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR);
   trial_node(&t);
-  hr_status status = t.provider->prepare(&t.program, &t.program.nodes[0], NULL, &t.prepared, &t.workspace_bytes);
+  hr_status status =
+      t.provider->prepare(&t.program, &t.program.nodes[0], HR_WAY_OWN, NULL, &t.prepared, &t.workspace_bytes);
   HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_UNIMPLEMENTED);
   HR_ASSERT(strstr(hr_status_message(status), "[5, 3] of 8, batch 2, with bias") != NULL);
   hr_status_free(status);
@@ -680,7 +681,8 @@ HR_TEST(cudnn_says_that_there_is_no_algorithm) {
   const window unseen = {2, 2, 20, 50, 1, {9, 6}, {3, 2}, {1, 1}, {1, 0}, {1, 1}};
   trial t = dnn_trial(HR_OP_CONV, &unseen, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
   trial_node(&t);
-  hr_status status = t.provider->prepare(&t.program, &t.program.nodes[0], NULL, &t.prepared, &t.workspace_bytes);
+  hr_status status =
+      t.provider->prepare(&t.program, &t.program.nodes[0], HR_WAY_OWN, NULL, &t.prepared, &t.workspace_bytes);
   HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_UNIMPLEMENTED);
   HR_ASSERT(strstr(hr_status_message(status), "x f32 [2,20,9,6], w [50,20,3,2], channels first") != NULL);
   hr_status_free(status);

@@ -88,7 +88,7 @@ static void run_row(hr_op op, int input_count, tensor *inputs, int output_count,
   hr_prepared *prepared = NULL;
   size_t workspace_bytes = 0;
   HR_ASSERT(hr__host_provider.supports(&program, &node));
-  HR_ASSERT_OK(hr__host_provider.prepare(&program, &node, NULL, &prepared, &workspace_bytes));
+  HR_ASSERT_OK(hr__host_provider.prepare(&program, &node, HR_WAY_OWN, NULL, &prepared, &workspace_bytes));
   void *workspace = hr_aligned_malloc(workspace_bytes + 1, 64);
   memset(workspace, CANARY, workspace_bytes + 1);
   HR_ASSERT_OK(hr__host_provider.run(prepared, args, workspace, NULL));

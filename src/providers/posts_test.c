@@ -38,7 +38,7 @@ static bool run_provider(const hr_program *program, const hr_node *node, float *
               : x->kind == HR_OPERAND_SCALAR ? (void *)(uintptr_t)&scalars[program->scalars[x->index].argument]
                                              : NULL;
   }
-  HR_ASSERT_OK(provider->prepare(program, node, NULL, &prepared, &workspace_bytes));
+  HR_ASSERT_OK(provider->prepare(program, node, HR_WAY_OWN, NULL, &prepared, &workspace_bytes));
   void *workspace = hr_aligned_malloc(workspace_bytes + 64, 64);
   HR_ASSERT_OK(provider->run(prepared, args, workspace, NULL));
   provider->release(prepared);

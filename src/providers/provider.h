@@ -16,6 +16,8 @@
 typedef struct hr_provider hr_provider;
 typedef struct hr_prepared hr_prepared; /* a provider's own struct */
 
+enum { HR_WAY_OWN = -1 };
+
 struct hr_provider {
   const char *name;
   hr_dialect dialect; /* of the devices that it is for */
@@ -36,19 +38,18 @@ struct hr_provider {
   /* (optional) Instead of all members below: the node as kernels in the device's dialect. Their arguments are the buffers of inputs,
    * then outputs, in the node's order (NULL for absent operands), their scalars the node's attributes. */
   hr_status (*write)(const hr_program *program, const hr_node *node, hr_device_source *out_source);
-  /* `node` and `program` stay valid as long as the prepared object. *out_workspace_bytes: scratch that run needs. `queue`, here and
-   * below: what the driver's native gave, with the device current on the calling thread; NULL on the host. */
-  hr_status (*prepare)(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
+  /* `way`: HR_WAY_OWN, the one that the provider thinks best, for a node that it supports, or one of `ways`. `node` and `program`
+   * stay valid as long as the prepared object. *out_workspace_bytes: scratch that run needs. `queue`, here and below: what the
+   * driver's native gave, with the device current on the calling thread; NULL on the host. */
+  hr_status (*prepare)(const hr_program *program, const hr_node *node, int way, void *queue, hr_prepared **out_prepared,
                        size_t *out_workspace_bytes);
-  /* (optional, both together) Ways to run a node beside the one that prepare takes, by name, NULL-terminated: the engine times them
-   * where a program repeats (engine/trial.h). prepare_as is asked for each of them, whatever supports says; UNIMPLEMENTED: the node
-   * can't be run in that way, or prepare takes it anyway. As with prepare, posts change nothing about the bits before them. */
+  /* (optional) Ways to run a node beside its own, by name, NULL-terminated: the engine times them where a program repeats
+   * (engine/trial.h). prepare is asked for each of them, whatever supports says; UNIMPLEMENTED: the node can't be run in that way,
+   * or its own is that one. In all of them posts change nothing about the bits before them. */
   const char *const *ways;
-  hr_status (*prepare_as)(const hr_program *program, const hr_node *node, int way, void *queue,
-                          hr_prepared **out_prepared, size_t *out_workspace_bytes);
   /* (optional) Names the library and its version, once it is open. */
   const char *(*version)(void);
-  /* Whether run wants the thread team; work that does not may run on whatever thread waits for it. */
+  /* (optional; NULL: no) Whether run wants the thread team; work that does not may run on whatever thread waits for it. */
   bool (*needs_team)(const hr_prepared *prepared);
   /* (optional) Before each run: a number for the contents of each operand, in the order of args. An operand whose number is the
    * same as at an earlier run holds the same bytes; 0: unknown. What was derived from it then may be used again. */

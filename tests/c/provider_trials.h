@@ -210,8 +210,7 @@ __attribute__((noreturn, format(printf, 2, 3))) static inline void trial_fail(co
 static inline hr_status trial_try_prepare(trial *t) {
   void *queue = t->memory != NULL ? t->memory->queue : NULL;
   const hr_node *node = &t->program.nodes[0];
-  return t->way > 0 ? t->provider->prepare_as(&t->program, node, t->way - 1, queue, &t->prepared, &t->workspace_bytes)
-                    : t->provider->prepare(&t->program, node, queue, &t->prepared, &t->workspace_bytes);
+  return t->provider->prepare(&t->program, node, t->way + HR_WAY_OWN, queue, &t->prepared, &t->workspace_bytes);
 }
 
 static inline void trial_prepare(trial *t) {

@@ -13,10 +13,10 @@ struct hr_prepared {
   hr_host_kernel *kernel;
 };
 
-static hr_status prepare_emulated(const hr_program *program, const hr_node *node, void *queue,
+static hr_status prepare_emulated(const hr_program *program, const hr_node *node, int way, void *queue,
                                   hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   hr_prepared *p = calloc(1, sizeof *p);
-  (void)queue;
+  (void)way, (void)queue;
   HR_ASSERT_NOT_NULL(p);
   HR_ASSERT_OK(hr__written_create(written, program, node, &p->kernel));
   *out_prepared = p;

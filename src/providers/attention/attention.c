@@ -117,9 +117,9 @@ static void find_units(hr_prepared *p) {
   p->partial_floats = p->parts > 1 ? p->units * p->blocks * p->width * HR__QUERIES : 0;
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
-                         size_t *out_workspace_bytes) {
-  (void)program, (void)queue;
+static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)program, (void)way, (void)queue;
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "attention: no memory for a prepared node");

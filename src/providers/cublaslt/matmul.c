@@ -181,14 +181,18 @@ static hr_status make(hr_prepared *p, int rank) {
   return choose(p, rank);
 }
 
-static hr_status prepare_ranked(const hr_node *node, int rank, hr_prepared **out_prepared,
-                                size_t *out_workspace_bytes) {
+/* The library's next choices. */
+static const char *const ways[] = {"second", "third", "fourth", "fifth", NULL};
+
+static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)program, (void)queue;
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }
   hr_status status = hr__cublaslt_product(node, &p->product)
-                         ? make(p, rank)
+                         ? make(p, way - HR_WAY_OWN)
                          : hr_status_make(HR_STATUS_UNIMPLEMENTED, "cuBLASLt: a product that it does not support");
   if (status != NULL) {
     release(p);
@@ -199,32 +203,10 @@ static hr_status prepare_ranked(const hr_node *node, int rank, hr_prepared **out
   return NULL;
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
-                         size_t *out_workspace_bytes) {
-  (void)program;
-  (void)queue;
-  return prepare_ranked(node, 0, out_prepared, out_workspace_bytes);
-}
-
-/* The library's next choices. */
-static const char *const ways[] = {"second", "third", "fourth", "fifth", NULL};
-
-static hr_status prepare_as(const hr_program *program, const hr_node *node, int way, void *queue,
-                            hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  (void)program;
-  (void)queue;
-  return prepare_ranked(node, way + 1, out_prepared, out_workspace_bytes);
-}
-
 static const char *version(void) {
   static char text[32];
   snprintf(text, sizeof text, "%zu", hr__cublaslt.GetVersion());
   return text;
-}
-
-static bool needs_team(const hr_prepared *p) {
-  (void)p;
-  return false;
 }
 
 /* ---- running ---- */
@@ -293,9 +275,7 @@ const hr_provider hr__cublaslt_provider = {
     .supports = supports,
     .prepare = prepare,
     .ways = ways,
-    .prepare_as = prepare_as,
     .version = version,
-    .needs_team = needs_team,
     .run = run,
     .release = release,
 };

@@ -191,14 +191,18 @@ static hr_status make(hr_prepared *p, int rank, void *queue) {
   return status;
 }
 
-static hr_status prepare_ranked(const hr_node *node, int rank, void *queue, hr_prepared **out_prepared,
-                                size_t *out_workspace_bytes) {
+/* The library's next choices. */
+static const char *const ways[] = {"second", "third", "fourth", "fifth", NULL};
+
+static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)program;
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
   hr_status status = call_of(node, &p->call)
-                         ? make(p, rank, queue)
+                         ? make(p, way - HR_WAY_OWN, queue)
                          : hr_status_make(HR_STATUS_UNIMPLEMENTED, "cuDNN: a convolution that it does not support");
   if (status != NULL) {
     release(p);
@@ -210,30 +214,10 @@ static hr_status prepare_ranked(const hr_node *node, int rank, void *queue, hr_p
   return NULL;
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
-                         size_t *out_workspace_bytes) {
-  (void)program;
-  return prepare_ranked(node, 0, queue, out_prepared, out_workspace_bytes);
-}
-
-/* The library's next choices. */
-static const char *const ways[] = {"second", "third", "fourth", "fifth", NULL};
-
-static hr_status prepare_as(const hr_program *program, const hr_node *node, int way, void *queue,
-                            hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  (void)program;
-  return prepare_ranked(node, way + 1, queue, out_prepared, out_workspace_bytes);
-}
-
 static const char *version(void) {
   static char text[32];
   snprintf(text, sizeof text, "%zu", hr__cudnn.GetVersion());
   return text;
-}
-
-static bool needs_team(const hr_prepared *p) {
-  (void)p;
-  return false;
 }
 
 /* ---- running ---- */
@@ -291,9 +275,7 @@ const hr_provider hr__cudnn_provider = {
     .supports = supports,
     .prepare = prepare,
     .ways = ways,
-    .prepare_as = prepare_as,
     .version = version,
-    .needs_team = needs_team,
     .run = run,
     .release = release,
 };

@@ -433,21 +433,6 @@ static void divide(hr_prepared *p) {
                               ALIGNMENT);
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
-                         size_t *out_workspace_bytes) {
-  (void)program, (void)queue;
-  hr_prepared *p = hr_calloc(1, sizeof *p);
-  if (p == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared gradient");
-  }
-  describe(node, p);
-  divide(p);
-  size_t sums = p->is_direct ? 0 : (size_t)(p->kernel[0] * p->y.channels * p->sum_pitch) * sizeof(float);
-  *out_workspace_bytes = (size_t)(p->out_groups * p->vector_groups * p->slot_bytes) + sums;
-  *out_prepared = p;
-  return NULL;
-}
-
 /* Whether channels are neighbours, and pixels of x, too. */
 static bool lies_well(const hr_operand *x, bool is_dense) {
   return (x->dims[1] == 1 || x->strides[1] == 1) && (!is_dense || x->dims[3] == 1 || x->strides[3] == x->dims[1]);
@@ -472,13 +457,22 @@ static bool supports(const hr_program *program, const hr_node *node) {
 
 static const char *const ways[] = {"tiles", NULL};
 
-static hr_status prepare_as(const hr_program *program, const hr_node *node, int way, void *queue,
-                            hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  (void)way;
-  if (!can_take(node) || supports(program, node)) {
+static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)queue;
+  if (way != HR_WAY_OWN && (!can_take(node) || supports(program, node))) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "gradients: no way for this operation");
   }
-  return prepare(program, node, queue, out_prepared, out_workspace_bytes);
+  hr_prepared *p = hr_calloc(1, sizeof *p);
+  if (p == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared gradient");
+  }
+  describe(node, p);
+  divide(p);
+  size_t sums = p->is_direct ? 0 : (size_t)(p->kernel[0] * p->y.channels * p->sum_pitch) * sizeof(float);
+  *out_workspace_bytes = (size_t)(p->out_groups * p->vector_groups * p->slot_bytes) + sums;
+  *out_prepared = p;
+  return NULL;
 }
 
 static bool needs_team(const hr_prepared *p) {
@@ -495,7 +489,6 @@ const hr_provider hr__gradients_provider = {
     .supports = supports,
     .prepare = prepare,
     .ways = ways,
-    .prepare_as = prepare_as,
     .needs_team = needs_team,
     .run = run,
     .release = release,

@@ -32,9 +32,9 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return row != NULL && row->supports(node);
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
-                         size_t *out_workspace_bytes) {
-  (void)program, (void)queue;
+static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)program, (void)way, (void)queue;
   return hr__library_prepare(rows, node, out_prepared, out_workspace_bytes);
 }
 

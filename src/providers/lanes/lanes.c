@@ -302,9 +302,9 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->weight_floats = hr_round_up(p->y.channels, p->outs) * (p->w.kernel[0] * p->w.kernel[1] * p->x.channels + 1);
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
-                         size_t *out_workspace_bytes) {
-  (void)program, (void)queue;
+static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)program, (void)way, (void)queue;
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");

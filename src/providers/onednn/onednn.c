@@ -107,28 +107,18 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return has_way(program, node, HR_ONEDNN_ESTIMATE);
 }
 
-static hr_status prepare_way(const hr_program *program, const hr_node *node, hr__onednn_way way,
-                             hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)queue;
+  bool is_own = way == HR_WAY_OWN;
+  if (!is_own && !has_way(program, node, (hr__onednn_way)way)) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "oneDNN: no way for this operation");
+  }
   hr_prepared *prepared = NULL;
-  HR_RETURN_IF_ERROR(make(program, node, way, false, &prepared));
+  HR_RETURN_IF_ERROR(make(program, node, is_own ? HR_ONEDNN_ESTIMATE : (hr__onednn_way)way, false, &prepared));
   *out_prepared = prepared;
   *out_workspace_bytes = prepared->workspace_bytes;
   return NULL;
-}
-
-static hr_status prepare_as(const hr_program *program, const hr_node *node, int way, void *queue,
-                            hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  (void)queue;
-  if (!has_way(program, node, (hr__onednn_way)way)) {
-    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "oneDNN: no way for this operation");
-  }
-  return prepare_way(program, node, (hr__onednn_way)way, out_prepared, out_workspace_bytes);
-}
-
-static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
-                         size_t *out_workspace_bytes) {
-  (void)queue;
-  return prepare_way(program, node, HR_ONEDNN_ESTIMATE, out_prepared, out_workspace_bytes);
 }
 
 static void stamp(hr_prepared *prepared, const uint64_t *stamps) {
@@ -161,7 +151,6 @@ const hr_provider hr__onednn_provider = {
     .supports = supports,
     .prepare = prepare,
     .ways = ways,
-    .prepare_as = prepare_as,
     .version = version,
     .needs_team = needs_team,
     .stamp = stamp,

@@ -85,9 +85,9 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return dense_x && (w->strides[rank - 2] == 1 || w->strides[rank - 1] == 1);
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
-                         size_t *out_workspace_bytes) {
-  (void)program, (void)queue;
+static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)program, (void)way, (void)queue;
   const hr_operand *x = &node->inputs[0], *w = &node->inputs[1], *y = &node->outputs[0];
   int rank = y->rank, batch_dim;
   hr_prepared *p = hr_calloc(1, sizeof *p);

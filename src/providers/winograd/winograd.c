@@ -399,9 +399,9 @@ static void divide(hr_prepared *p) {
   p->share_floats = POINTS * (p->chunk_tiles * (p->depth + PANEL) + 2 * SPARE);
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, void *queue, hr_prepared **out_prepared,
-                         size_t *out_workspace_bytes) {
-  (void)program, (void)queue;
+static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)program, (void)way, (void)queue;
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
