@@ -123,6 +123,18 @@ hr_status hr__emit_unable(const hr_kernel *kernel, const char *what) {
                         kernel->name != NULL ? kernel->name : "", what);
 }
 
+bool hr__emit_can_split(const hr_kernel *kernel) {
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    bool is_row = instr->level == HR_LEVEL_ROW, stores = instr->kind == HR_INSTR_STORE;
+    if ((!is_row && instr->phase > 0) || (is_row && stores && instr->phase == 0) ||
+        (!is_row && stores && instr->mode != HR_STORE_SET)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 /* What a literal loop count and code without vectors can't beat: measured in docs/experiments.md. */
 hr_status hr__emit_worth(const hr__emitter *e, int64_t row) {
   enum { ROW_MIN = 128, RUN_MIN = 64 };

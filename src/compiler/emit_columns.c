@@ -122,20 +122,8 @@ static void find_nest(columns *c) {
 }
 
 static bool shall_split(const columns *c) {
-  const hr_kernel *kernel = c->e->kernel;
-  if (c->rows <= HR_REDUCE_CHUNK || c->strips * c->outside >= SPLIT_UNITS ||
-      c->rows * c->width * c->outside < SPLIT_ELEMENTS) {
-    return false;
-  }
-  for (int k = 0; k < kernel->instr_count; ++k) {
-    const hr_instr *instr = &kernel->instrs[k];
-    bool is_row = instr->level == HR_LEVEL_ROW, stores = instr->kind == HR_INSTR_STORE;
-    if ((!is_row && instr->phase > 0) || (is_row && stores && instr->phase == 0) ||
-        (!is_row && stores && instr->mode != HR_STORE_SET)) {
-      return false;
-    }
-  }
-  return true;
+  return c->rows > HR_REDUCE_CHUNK && c->strips * c->outside < SPLIT_UNITS &&
+         c->rows * c->width * c->outside >= SPLIT_ELEMENTS && hr__emit_can_split(c->e->kernel);
 }
 
 /* Results of chunks: [unit][chunk][column]. */

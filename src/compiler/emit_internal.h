@@ -176,6 +176,8 @@ void hr__emit_head(hr__emitter *e, const char *name, int pass);
 /* Where the loop from `from` on over a line of literal width ends: at multiples of 16, 8, 4, 2. gcc makes a vector of what is left
  * then, and scalar code of up to 15 elements otherwise. */
 int64_t hr__emit_cut(int64_t from, int64_t width);
+/* Whether nothing but reductions runs over the elements, so that chunks can be units. */
+bool hr__emit_can_split(const hr_kernel *kernel);
 /* Units worth handing to another thread when one has `elements` elements. */
 int64_t hr__emit_grain(const hr_kernel *kernel, int64_t elements);
 /* Kernels that the interpreter runs faster. */

@@ -45,21 +45,9 @@ static bool has_elements(const hr_kernel *kernel, int phase) {
   return false;
 }
 
-/* Whether nothing but reductions runs over the elements, so that chunks can be units. */
 static bool shall_split(const rows *r) {
-  const hr_kernel *kernel = r->e->kernel;
-  if (r->elements <= HR_REDUCE_CHUNK || r->count >= SPLIT_ROWS || r->elements * r->count < SPLIT_ELEMENTS) {
-    return false;
-  }
-  for (int k = 0; k < kernel->instr_count; ++k) {
-    const hr_instr *instr = &kernel->instrs[k];
-    bool is_row = instr->level == HR_LEVEL_ROW, stores = instr->kind == HR_INSTR_STORE;
-    if ((!is_row && instr->phase > 0) || (is_row && stores && instr->phase == 0) ||
-        (!is_row && stores && instr->mode != HR_STORE_SET)) {
-      return false;
-    }
-  }
-  return true;
+  return r->elements > HR_REDUCE_CHUNK && r->count < SPLIT_ROWS && r->elements * r->count >= SPLIT_ELEMENTS &&
+         hr__emit_can_split(r->e->kernel);
 }
 
 static bool place_parts(rows *r) {
