@@ -4,160 +4,69 @@
  * interpreted. HEADRACE_TEST_PROGRAMS sets the number of programs (default 100), HEADRACE_TEST_SEED the first seed;
  * HEADRACE_TEST_SHOW=1 tells what is not emitted. Without a compiler there is nothing to test.
  */
-#include "hr_test.h"
-
-#include "core/kernel.h"
-#include "engine/compiled_kernel.h"
-#include "engine/host_compiler.h"
 #include "interp/interp.h"
-#include "program_generator.h"
-#include "program_runner.h"
+#include "kernel_batch.h"
 
-enum { BATCH = 25 };
+/* ---- texts of the host ---- */
 
-typedef struct entry {
-  hr_kernel_key key;
-  char name[48];
-  hr_emission emission;
-  hr_host_kernel *host;
-} entry;
-
-typedef struct batch {
-  HR_VECTOR(entry) entries;
-  hr_text text;
-  long kernels, emitted, launches, launches_compiled;
-  bool shows;
-} batch;
-
-static entry *find(batch *b, const hr_kernel *kernel) {
-  hr_kernel_key key = {0};
-  HR_ASSERT(hr_kernel_make_key(kernel, &key));
-  entry *found = NULL;
-  for (size_t i = 0; i < b->entries.count && found == NULL; ++i) {
-    entry *at = &b->entries.data[i];
-    bool same = at->key.count == key.count && memcmp(at->key.data, key.data, key.count * sizeof *key.data) == 0;
-    found = same ? at : NULL;
-  }
-  hr_vector_fini(&key);
-  return found;
-}
-
-static void add_kernel(batch *b, const hr_kernel *kernel) {
-  ++b->kernels;
-  if (find(b, kernel) != NULL) {
-    ++b->emitted;
-    return;
-  }
-  entry e = {.host = NULL};
-  snprintf(e.name, sizeof e.name, "k%zu", b->entries.count);
-  hr_status status = hr_emit_kernel(kernel, NULL, e.name, &b->text, &e.emission);
+static bool emit(batch *b, const hr_kernel *kernel, entry *e) {
+  hr_status status = hr_emit_kernel(kernel, NULL, e->name, &b->text, &e->emission);
   if (hr_status_code_of(status) == HR_STATUS_UNIMPLEMENTED) {
     if (b->shows) {
       fprintf(stderr, "%s\n", hr_status_message(status));
     }
     hr_status_free(status);
-    return;
+    return false;
   }
   HR_ASSERT_OK(status);
-  HR_ASSERT(hr_kernel_make_key(kernel, &e.key));
-  HR_ASSERT(hr_vector_push(&b->entries, e));
-  ++b->emitted;
+  return true;
 }
 
-static void emit_program(batch *b, const hr_program *program, hr_target target) {
-  hr_schedule schedule;
-  HR_ASSERT_OK(hr_compile(program, &target, &schedule));
-  for (int s = 0; s < schedule.step_count; ++s) {
-    if (schedule.steps[s].kind == HR_STEP_KERNEL) {
-      add_kernel(b, schedule.steps[s].kernel);
-    }
-  }
-  hr_schedule_fini(&schedule);
-}
+static hr_library *library;
 
-static const hr_host_kernel *host_of(void *ctx, const hr_kernel *kernel) {
-  batch *b = ctx;
-  entry *found = find(b, kernel);
-  ++b->launches;
-  if (found == NULL) {
-    return NULL;
-  }
-  ++b->launches_compiled;
-  hr_host_kernel *interpreted;
-  HR_ASSERT_OK(hr_interp_create(kernel, &interpreted)); /* what executables reserve memory for */
-  HR_ASSERT(found->host->workspace_bytes <= interpreted->workspace_bytes);
-  interpreted->destroy(interpreted);
-  return found->host;
-}
-
-static void check_way(batch *b, const generated *g, uint64_t seed, const char *what, hr__way way) {
-  way.host = host_of, way.host_ctx = b;
-  HR_ASSERT(hr__runs_alike(g, seed, what, way));
-}
-
-static void compile(batch *b, hr_text *path, hr_library **out_library) {
-  HR_ASSERT_OK(hr_text_status(&b->text));
-  HR_ASSERT_OK(hr__host_compile(b->text.data, b->text.length, NULL, path));
-  HR_ASSERT_OK(hr__library_open(hr_text_chars(path), out_library));
-  hr__host_compiler_remove(hr_text_chars(path));
+static void open_library(batch *b, const char *path) {
+  HR_ASSERT_OK(hr__library_open(path, &library));
   for (size_t i = 0; i < b->entries.count; ++i) {
     entry *e = &b->entries.data[i];
-    HR_ASSERT_OK(hr__compiled_kernel_create(*out_library, e->name, &e->emission, e->name, 0, &e->host));
+    HR_ASSERT_OK(hr__compiled_kernel_create(library, e->name, &e->emission, e->name, 0, &e->host));
   }
 }
 
-/* Runs `count` programs both ways; they are gone afterwards. */
-static void check_programs(batch *b, uint64_t first, int count, generated *programs) {
-  hr_text path = {0};
-  hr_library *library = NULL;
-  HR_ASSERT_OK(hr_emit_prelude(&b->text));
-  for (int i = 0; i < count; ++i) {
-    emit_program(b, &programs[i].program, (hr_target){0});
-    emit_program(b, &programs[i].program, (hr_target){.resident_row_bytes = 64, .recompute_bytes = 1});
-  }
-  compile(b, &path, &library);
-  for (int i = 0; i < count; ++i) {
-    uint64_t seed = first + (uint64_t)i;
-    check_way(b, &programs[i], seed, "compiled", (hr__way){.cut = 0});
-    check_way(b, &programs[i], seed, "compiled, unit by unit", (hr__way){.cut = 1});
-    check_way(b, &programs[i], seed, "compiled, from the end", (hr__way){.cut = 3, .is_reversed = true});
-    check_way(b, &programs[i], seed, "compiled, other kernels",
-              (hr__way){.resident_row_bytes = 64, .recompute_bytes = 1});
-    hr__generated_fini(&programs[i]);
-  }
-  for (size_t i = 0; i < b->entries.count; ++i) {
-    b->entries.data[i].host->destroy(b->entries.data[i].host);
-    hr_vector_fini(&b->entries.data[i].key);
-  }
+static void close_library(batch *b) {
+  (void)b;
   hr__library_release(library);
-  hr_vector_clear(&b->entries);
-  hr_text_clear(&b->text);
-  hr_text_fini(&path);
 }
 
-static void check_batch(batch *b, uint64_t first, int count) {
-  generated *programs = calloc((size_t)count, sizeof *programs);
-  for (int i = 0; i < count; ++i) {
-    uint64_t seed = first + (uint64_t)i;
-    HR_ASSERT_OK(hr__generate_program(seed, 4 + (int)(seed % 13), &programs[i]));
-  }
-  check_programs(b, first, count, programs);
-  free(programs);
+/* What executables reserve memory for. */
+static void check_workspace(const hr_kernel *kernel, const hr_host_kernel *host) {
+  hr_host_kernel *interpreted;
+  HR_ASSERT_OK(hr_interp_create(kernel, &interpreted));
+  HR_ASSERT(host->workspace_bytes <= interpreted->workspace_bytes);
+  interpreted->destroy(interpreted);
 }
+
+static const batch_way ways[] = {{"compiled", {.cut = 0}},
+                                 {"compiled, unit by unit", {.cut = 1}},
+                                 {"compiled, from the end", {.cut = 3, .is_reversed = true}},
+                                 {NULL}};
+static const batch_texts texts = {.write_prelude = hr_emit_prelude,
+                                  .emit = emit,
+                                  .open = open_library,
+                                  .close = close_library,
+                                  .ways = ways,
+                                  .check_host = check_workspace};
+
+/* ---- random programs ---- */
 
 HR_TEST(compiled_programs_have_the_bits_of_interpreted_ones) {
   if (!hr__has_compiler()) {
     return;
   }
-  long count = hr__setting("HEADRACE_TEST_PROGRAMS", 100), first = hr__setting("HEADRACE_TEST_SEED", 1);
-  batch b = {.shows = getenv("HEADRACE_TEST_SHOW") != NULL};
-  for (long k = 0; k < count; k += BATCH) {
-    check_batch(&b, (uint64_t)(first + k), (int)(count - k < BATCH ? count - k : BATCH));
-  }
+  batch b = {.texts = &texts, .shows = getenv("HEADRACE_TEST_SHOW") != NULL};
+  batch_check_random(&b);
   printf("%ld of %ld kernels emitted, %ld of %ld launches compiled\n", b.emitted, b.kernels, b.launches_compiled,
          b.launches);
-  hr_vector_fini(&b.entries);
-  hr_text_fini(&b.text);
+  batch_fini(&b);
 }
 
 /* ---- windows over planes whose channels are neighbours ---- */
@@ -175,18 +84,11 @@ static int64_t pooled(const pool *p, int64_t size) {
 }
 
 /* Ties, zeros of both signs, infinities and NaN; the same pool always gets the same contents. */
-static void fill(const hr_program *program, const hr_dtype *dtypes, generated *g) {
+static void fill(generated *g, const hr_dtype *dtypes) {
   static const float picks[] = {-INFINITY, -INFINITY, NAN, -0.0f, 0.0f, 1.0f, -1.0f, 2.5f, -3.0f, 0.5f, INFINITY, 7.0f};
   uint32_t state = 1;
-  g->buffer_count = program->buffer_count;
-  g->bytes = calloc((size_t)g->buffer_count, sizeof *g->bytes);
-  g->memory = calloc((size_t)g->buffer_count, sizeof *g->memory);
-  g->dtypes = calloc((size_t)g->buffer_count, sizeof *g->dtypes);
-  g->arguments = calloc(1, sizeof *g->arguments);
+  allocate_buffers(g, dtypes);
   for (int b = 0; b < g->buffer_count; ++b) {
-    g->bytes[b] = program->buffers[b].bytes;
-    g->memory[b] = calloc(g->bytes[b] + 1, 1);
-    g->dtypes[b] = dtypes[b];
     for (size_t i = 0; i < g->bytes[b] / hr_dtype_size(dtypes[b]); ++i) {
       state = state * 1664525u + 1013904223u;
       float value = picks[(state >> 8) % (i / 512 % 2 == 0 ? 12 : 2)]; /* stretches of nothing but -infinity, too */
@@ -237,7 +139,7 @@ static void make_pool(const pool *p, generated *g) {
       index, p->dtype, y, x, index);
   HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
   hr_text_fini(&text);
-  fill(&g->program, (hr_dtype[]){dtype, dtype, dtype, HR_DTYPE_I64, dtype, dtype}, g);
+  fill(g, (hr_dtype[]){dtype, dtype, dtype, HR_DTYPE_I64, dtype, dtype});
 }
 
 /* The backward pass of non-overlapping windows, a threshold and the sum over all but the channels, as the compiler lays them
@@ -264,9 +166,8 @@ static void make_backward(const pool *p, generated *g) {
       tiles, tiles, plane);
   HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
   hr_text_fini(&text);
-  fill(&g->program,
-       (hr_dtype[]){HR_DTYPE_I64, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_BOOL, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32},
-       g);
+  fill(g,
+       (hr_dtype[]){HR_DTYPE_I64, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_BOOL, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32});
   for (long long i = 0; i < out; ++i) { /* a place in each window, sometimes none */
     long long at = i / c, row = at / ow % oh, column = at % ow, choice = i * 7 % (k * k + 1);
     ((int64_t *)g->memory[0])[i] = choice == k * k ? -1 : (row * k + choice / k) * ow * k + column * k + choice % k;
@@ -290,7 +191,7 @@ static void make_smooth_backward(const pool *p, generated *g) {
                  count * 4, count * 4, count * 8, count * 4, count * 4, x, x, x, kinds, x, x, x, kinds, x, x, x);
   HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
   hr_text_fini(&text);
-  fill(&g->program, (hr_dtype[]){HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_I64, HR_DTYPE_F32, HR_DTYPE_F32}, g);
+  fill(g, (hr_dtype[]){HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_I64, HR_DTYPE_F32, HR_DTYPE_F32});
 }
 
 HR_TEST(pools_over_few_channels_have_the_bits_of_interpreted_ones) {
@@ -311,7 +212,7 @@ HR_TEST(pools_over_few_channels_have_the_bits_of_interpreted_ones) {
   if (!hr__has_compiler()) {
     return;
   }
-  batch b = {.shows = getenv("HEADRACE_TEST_SHOW") != NULL};
+  batch b = {.texts = &texts, .shows = getenv("HEADRACE_TEST_SHOW") != NULL};
   generated *programs = calloc(ALL, sizeof *programs);
   for (int i = 0; i < POOLS; ++i) {
     make_pool(&pools[i], &programs[i]);
@@ -322,9 +223,8 @@ HR_TEST(pools_over_few_channels_have_the_bits_of_interpreted_ones) {
   for (int i = 0; i < SMOOTH; ++i) {
     make_smooth_backward(&smooth[i], &programs[POOLS + TILED + i]);
   }
-  check_programs(&b, 0, ALL, programs);
+  batch_check(&b, 0, ALL, programs);
   HR_ASSERT_EQ(b.emitted, b.kernels);
   free(programs);
-  hr_vector_fini(&b.entries);
-  hr_text_fini(&b.text);
+  batch_fini(&b);
 }
