@@ -1,4 +1,4 @@
-/* check_internal.h: what check.c and check_shape.c share. */
+/* check_internal.h: what the checks of recorded operations share. */
 #ifndef HEADRACE_CORE_CHECK_INTERNAL_H_
 #define HEADRACE_CORE_CHECK_INTERNAL_H_
 
