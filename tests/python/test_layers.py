@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from op_support import check, numbers
 from support import DEVICE, assert_same
-from test_ops import check, numbers
 
 LAST = ("channels last", "contiguous", "strided", "offset", "transposed")
 

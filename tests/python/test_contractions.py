@@ -1,0 +1,264 @@
+"""Windows, convolutions and products against torch's CPU device, forward and backward."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from op_support import FLOATS, HALVES, LAYOUTS, check, check_summed, numbers
+
+# ---- windows
+
+POOLS = [
+    {"kernel_size": 2},
+    {"kernel_size": 3, "stride": 2, "padding": 1},
+    {"kernel_size": (2, 3), "stride": (1, 2), "padding": (1, 0)},
+    {"kernel_size": 3, "stride": 2, "ceil_mode": True},
+    {"kernel_size": 3, "stride": 1, "padding": 1},
+]
+
+
+MAX_POOLS = [*POOLS, {"kernel_size": 2, "dilation": 2}, {"kernel_size": 2, "stride": 3}]
+
+
+@pytest.mark.parametrize("options", MAX_POOLS, ids=str)
+def test_max_pool2d(options):
+    for dtype in FLOATS:
+        for shape in ((2, 3, 8, 8), (1, 2, 9, 11), (3, 7, 7), (2, 1, 20, 33)):
+            count = math.prod(shape)
+            x = torch.randperm(count, generator=torch.Generator().manual_seed(1)).to(dtype).view(shape)
+            check(lambda x: F.max_pool2d(x, **options), x)
+            check(lambda x: F.max_pool2d(x, **options, return_indices=True)[1], x)
+    for layout in LAYOUTS:
+        check(lambda x: F.max_pool2d(x, **options), numbers((2, 3, 10, 9)), layout=layout)
+    ties = numbers((2, 2, 8, 8), low=0, high=1).round()
+    check(lambda x: F.max_pool2d(x, **options), ties)
+    ties[0, 0, 3, 3] = math.nan
+    ties[1, 1] = -math.inf
+    check(lambda x: F.max_pool2d(x, **options), ties)
+
+
+@pytest.mark.parametrize("options", [*POOLS, {"kernel_size": 2, "divisor_override": 3}], ids=str)
+def test_avg_pool2d(options):
+    for dtype in FLOATS:
+        for shape in ((2, 3, 8, 8), (3, 7, 9)):
+            check_summed(lambda x: F.avg_pool2d(x, **options), numbers(shape, dtype))
+    check_summed(lambda x: F.avg_pool2d(x, **options, count_include_pad=False), numbers((2, 3, 8, 8)))
+    for layout in LAYOUTS:
+        check_summed(lambda x: F.avg_pool2d(x, **options), numbers((2, 3, 8, 9)), layout=layout)
+
+
+@pytest.mark.parametrize("size", [1, 2, (3, 5), (None, 2), (8, 9), (11, 13)], ids=str)
+def test_adaptive_avg_pool2d(size):
+    for dtype in FLOATS:
+        for shape in ((2, 3, 8, 9), (4, 7, 7)):
+            check_summed(lambda x: F.adaptive_avg_pool2d(x, size), numbers(shape, dtype))
+    for layout in LAYOUTS:
+        check_summed(lambda x: F.adaptive_avg_pool2d(x, size), numbers((2, 3, 8, 9)), layout=layout)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bilinear corners"])
+def test_interpolate(mode):
+    options = {"mode": mode.split()[0]}
+    if "bilinear" in mode:
+        options["align_corners"] = "corners" in mode
+    for dtype in FLOATS:
+        for size in ((8, 8), (5, 9), (13, 3), (1, 1), (4, 6)):
+            check_summed(lambda x: F.interpolate(x, size=size, **options), numbers((2, 3, 4, 6), dtype))
+        for scale in (2, 0.5, (1.5, 2.7)):
+            check_summed(lambda x: F.interpolate(x, scale_factor=scale, **options), numbers((2, 3, 4, 6), dtype))
+    for layout in LAYOUTS:
+        check_summed(lambda x: F.interpolate(x, scale_factor=2, **options), numbers((2, 3, 4, 6)), layout=layout)
+
+
+# ---- contractions
+
+CONVS = [
+    {},
+    {"padding": 2},
+    {"stride": 2, "padding": 1},
+    {"stride": (1, 2), "padding": (0, 1), "dilation": (2, 1)},
+    {"dilation": 2, "padding": 2},
+    {"groups": 2},
+    {"groups": 4, "padding": 1},
+]
+
+CONV_SHAPES = [((2, 4, 9, 8), (3, 3)), ((1, 4, 7, 7), (1, 1)), ((3, 4, 10, 9), (5, 3)), ((0, 4, 9, 9), (3, 3))]
+
+
+@pytest.mark.parametrize("options", CONVS, ids=str)
+def test_conv2d(options):
+    groups = options.get("groups", 1)
+    for dtype in FLOATS:
+        for shape, kernel in CONV_SHAPES:
+            x, w = numbers(shape, dtype), numbers((8, 4 // groups, *kernel), dtype, 1)
+            check_summed(lambda x, w, b: F.conv2d(x, w, b, **options), x, w, numbers((8,), dtype, 2), factor=2)
+            check_summed(lambda x, w: F.conv2d(x, w, **options), x, w, factor=2)
+    x, w = numbers((2, 4, 9, 8)), numbers((8, 4 // groups, 3, 3), seed=1)
+    for layout in LAYOUTS:
+        check_summed(lambda x, w: F.conv2d(x, w, **options), x, w, layout=layout, factor=2)
+    check_summed(lambda x, w: F.conv2d(x[0], w, **options), x, w, factor=2)
+
+
+CONV_TRANSPOSES = [
+    {},
+    {"stride": 2},
+    {"stride": 2, "padding": 1, "output_padding": 1},
+    {"dilation": 2},
+    {"groups": 2},
+]
+
+
+@pytest.mark.parametrize("options", CONV_TRANSPOSES, ids=str)
+def test_conv_transpose2d(options):
+    groups = options.get("groups", 1)
+    for dtype in FLOATS:
+        for shape, kernel in (((2, 4, 5, 6), (3, 3)), ((1, 4, 1, 1), (4, 4)), ((3, 4, 4, 4), (2, 2))):
+            if kernel == (2, 2) and "output_padding" in options:
+                continue
+            x, w, b = (
+                numbers(shape, dtype, seed)
+                for seed, shape in enumerate((shape, (4, 6 // groups, *kernel), (6,)))
+            )
+            check_summed(lambda x, w, b: F.conv_transpose2d(x, w, b, **options), x, w, b, factor=2)
+    for layout in LAYOUTS:
+        x, w = numbers((2, 4, 5, 6)), numbers((4, 6 // groups, 3, 3), seed=1)
+        check_summed(lambda x, w: F.conv_transpose2d(x, w, **options), x, w, layout=layout, factor=2)
+
+
+def test_conv1d():
+    for dtype in FLOATS:
+        for options in ({}, {"stride": 2, "padding": 3}, {"dilation": 2}, {"groups": 2}):
+            x, w = numbers((3, 4, 17), dtype), numbers((6, 4 // options.get("groups", 1), 3), dtype, 1)
+            check_summed(lambda x, w, b: F.conv1d(x, w, b, **options), x, w, numbers((6,), dtype, 2), factor=2)
+    check_summed(lambda x, w: F.conv_transpose1d(x, w, stride=2), numbers((2, 4, 5)), numbers((4, 3, 4)), factor=2)
+
+
+def test_conv_of_frozen_parts():
+    """Only what requires a gradient gets one."""
+    x, w, b = numbers((2, 3, 6, 6)), numbers((4, 3, 3, 3), seed=1), numbers((4,), seed=2)
+    for keep in ((0,), (1,), (2,), (0, 2), (1, 2)):
+
+        def function(*parts, keep=keep):
+            return F.conv2d(*(part if index in keep else part.detach() for index, part in enumerate(parts)))
+
+        check_summed(function, x, w, b)
+
+
+MATMULS = [
+    ((3, 4), (4, 5)),
+    ((4,), (4,)),
+    ((3, 4), (4,)),
+    ((4,), (4, 5)),
+    ((2, 3, 4), (2, 4, 5)),
+    ((2, 3, 4), (4, 5)),
+    ((3, 4), (2, 4, 5)),
+    ((2, 1, 3, 4), (6, 4, 5)),
+    ((1, 768), (768, 50)),
+    ((130, 70), (70, 33)),
+    ((3, 0), (0, 5)),
+    ((0, 4), (4, 5)),
+    ((2, 3, 4), (4,)),
+]
+
+
+def test_matmul():
+    for dtype in FLOATS:
+        for left, right in MATMULS:
+            check_summed(torch.matmul, numbers(left, dtype), numbers(right, dtype, 1), factor=2)
+    for layout in LAYOUTS:
+        check_summed(torch.matmul, numbers((5, 6, 7)), numbers((5, 7, 8)), layout=layout, factor=2)
+        check_summed(torch.matmul, numbers((6, 7)), numbers((7, 8)), layout=layout, factor=2)
+    for dtype in HALVES:
+        check_summed(torch.matmul, numbers((6, 40), dtype), numbers((40, 5), dtype, 1), grad=False)
+    check_summed(lambda x: x @ x.t(), numbers((6, 7)))
+    check_summed(lambda x: x.expand(3, 4) @ x.expand(3, 4).t(), numbers((1, 4)))
+
+
+def test_matmul_of_specials_and_integers():
+    x, y = numbers((4, 6)), numbers((6, 3), seed=1)
+    x[0, 1], x[2, 3] = math.nan, math.inf
+    check_summed(torch.matmul, x, y, grad=False)
+    check(torch.matmul, numbers((4, 6), torch.int64), numbers((6, 3), torch.int64, 1))
+
+
+def test_linear_and_added_products():
+    for dtype in FLOATS:
+        for shape in ((5, 6), (6,), (2, 3, 6), (0, 6)):
+            check_summed(F.linear, numbers(shape, dtype), numbers((4, 6), dtype, 1), numbers((4,), dtype, 2), factor=2)
+            check_summed(F.linear, numbers(shape, dtype), numbers((4, 6), dtype, 1), factor=2)
+        c, a, b = numbers((3, 5), dtype, 3), numbers((3, 4), dtype, 4), numbers((4, 5), dtype, 5)
+        for beta, alpha in ((1, 1), (0.5, 2), (0, 1)):
+            check_summed(lambda c, a, b: torch.addmm(c, a, b, beta=beta, alpha=alpha), c, a, b, factor=2)
+            check_summed(lambda c, a, b: torch.addmm(c[0], a, b, beta=beta, alpha=alpha), c, a, b, factor=2)
+            batched = [t.expand(3, *t.shape).clone() for t in (c, a, b)]
+            check_summed(lambda c, a, b: torch.baddbmm(c, a, b, beta=beta, alpha=alpha), *batched, factor=2)
+        check_summed(torch.bmm, numbers((4, 3, 5), dtype), numbers((4, 5, 2), dtype, 1), factor=2)
+        check_summed(torch.addmv, numbers((3,), dtype), numbers((3, 4), dtype), numbers((4,), dtype), factor=2)
+        check_summed(torch.dot, numbers((100,), dtype), numbers((100,), dtype, 1), factor=2)
+        check_summed(torch.outer, numbers((5,), dtype), numbers((6,), dtype, 1))
+    with_nan = torch.full((3, 5), math.nan)  # beta 0 doesn't look at it
+    check_summed(lambda c, a, b: torch.addmm(c, a, b, beta=0), with_nan, numbers((3, 4)), numbers((4, 5)), grad=False)
+    for layout in LAYOUTS:
+        check_summed(F.linear, numbers((5, 6)), numbers((4, 6)), numbers((4,)), layout=layout, factor=2)
+
+
+# ---- linear
+
+
+def _with_strides(tensor, device):
+    """The tensor on the device, in a storage with the same strides."""
+    storage = tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0).to(device)
+    return storage.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def test_linear_without_gradients_in_every_form(device):
+    generator = torch.Generator().manual_seed(3)
+    weight, bias = torch.randn(5, 7, generator=generator), torch.randn(5, generator=generator)
+    x = torch.randn(4, 6, 7, generator=generator)
+    inputs = [x[0], x, x[0, 0], x[:, 0], x.transpose(0, 1), x[:0], x[0].t().contiguous().t(), x[0, :, :1].expand(6, 7)]
+    weights = [weight, weight.t().contiguous().t(), weight[:1].expand(5, 7), weight[:0]]
+    for given in inputs:
+        for matrix in weights:
+            for vector in (None, bias[: matrix.shape[0]], bias[::2].repeat(3)[: 2 * matrix.shape[0] : 2]):
+                vector = vector if vector is None or vector.shape[0] == matrix.shape[0] else None
+                expected = F.linear(given, matrix, vector)
+                on = [None if t is None else _with_strides(t, device) for t in (given, matrix, vector)]
+                with torch.no_grad():
+                    result = F.linear(*on)
+                with torch.inference_mode():
+                    inferred = F.linear(*on)
+                assert result.stride() == expected.stride() and result.dtype == expected.dtype
+                torch.testing.assert_close(result.cpu(), expected)
+                assert torch.equal(inferred.cpu(), result.cpu())
+
+
+def test_linear_shows_modes_and_transforms_what_torch_shows_them(device):
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    x, weight, bias = torch.randn(4, 3), torch.randn(2, 3), torch.randn(2)
+    given = [t.to(device) for t in (x, weight, bias)]
+    with torch.no_grad(), Watch():
+        F.linear(*given)
+    assert seen == ["aten.t.default", "aten.addmm.default"]
+    batched = torch.func.vmap(F.linear, in_dims=(0, None, None))(*given)
+    torch.testing.assert_close(batched.cpu(), F.linear(x, weight, bias))
+    gradient = torch.func.grad(lambda w: F.linear(given[0], w, given[2]).sum())(given[1])
+    torch.testing.assert_close(gradient.cpu(), x.sum(0).expand(2, 3))
+
+
+def test_linear_of_shapes_that_do_not_fit_raises_what_torch_raises(device):
+    for shapes in (((4, 3), (2, 4)), ((2, 4, 3), (2, 4)), ((3,), (2, 4))):
+        tensors = [torch.ones(shape) for shape in shapes]
+        with pytest.raises(RuntimeError) as expected:
+            F.linear(*tensors)
+        with pytest.raises(RuntimeError) as raised, torch.no_grad():
+            F.linear(*[t.to(device) for t in tensors])
+        assert str(raised.value).split("(")[0] == str(expected.value).split("(")[0]
