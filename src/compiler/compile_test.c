@@ -40,6 +40,21 @@ static void compiled_fini(compiled *c) {
   hr_program_fini(&c->program);
 }
 
+static int count_kernels(const char *text) {
+  compiled c = compile(text);
+  int count = c.kernel_count;
+  compiled_fini(&c);
+  return count;
+}
+
+/* Of the temporaries, where values from `recompute_bytes` on are computed again. */
+static size_t arena_bytes(const char *text, int64_t recompute_bytes) {
+  compiled c = compile_for(text, (hr_target){.recompute_bytes = recompute_bytes});
+  size_t bytes = c.schedule.arena_bytes;
+  compiled_fini(&c);
+  return bytes;
+}
+
 static int count_stores(const hr_kernel *kernel) {
   int count = 0;
   for (int k = 0; k < kernel->instr_count; ++k) {
@@ -49,12 +64,21 @@ static int count_stores(const hr_kernel *kernel) {
 }
 
 /* Runs a program on the arrays of the test. */
-static hr_status run(const char *text, void **memory, const hr_scalar *arguments) {
+static hr_status run_in(const char *text, void **memory, const hr_scalar *arguments, hr__way way) {
   hr_program program;
   HR_ASSERT_OK(hr_program_parse(text, &program));
-  hr_status status = hr__run_interpreted(&program, memory, arguments, (hr__way){0});
+  hr_status status = hr__run_interpreted(&program, memory, arguments, way);
   hr_program_fini(&program);
   return status;
+}
+
+static hr_status run(const char *text, void **memory, const hr_scalar *arguments) {
+  return run_in(text, memory, arguments, (hr__way){0});
+}
+
+/* With all that can be computed again. */
+static void run_recomputed(const char *text, void **memory) {
+  HR_ASSERT_OK(run_in(text, memory, NULL, (hr__way){.recompute_bytes = 1}));
 }
 
 HR_TEST(softmax_is_one_kernel_of_three_phases) {
@@ -169,17 +193,12 @@ HR_TEST(a_cheap_value_is_computed_by_both_of_its_readers) {
   HR_ASSERT_EQ(count_arguments(c.kernels[1], false), 3);
   HR_ASSERT_EQ(c.schedule.arena_bytes, 64); /* the sums */
   compiled_fini(&c);
-  c = compile_for(GRADIENT_OF_RELU(""), (hr_target){.recompute_bytes = 8192});
-  HR_ASSERT_EQ(c.schedule.arena_bytes, 64 + 4096);
-  compiled_fini(&c);
+  HR_ASSERT_EQ(arena_bytes(GRADIENT_OF_RELU(""), 8192), 64 + 4096);
 }
 
 /* What it would be computed from is not there any more. */
 HR_TEST(a_value_whose_inputs_are_overwritten_is_kept) {
-  compiled c = compile_for(GRADIENT_OF_RELU("%0:f32[64,16]{16,1}+0 = exp(%1:f32[64,16]{16,1}+0)\n"),
-                           (hr_target){.recompute_bytes = 1});
-  HR_ASSERT_EQ(c.schedule.arena_bytes, 64 + 4096);
-  compiled_fini(&c);
+  HR_ASSERT_EQ(arena_bytes(GRADIENT_OF_RELU("%0:f32[64,16]{16,1}+0 = exp(%1:f32[64,16]{16,1}+0)\n"), 1), 64 + 4096);
 }
 
 /* A row of channels is added to a picture, [2,4,6,3], and ReLU follows in place; `reader` sees it through a view. */
@@ -206,11 +225,10 @@ static int check_seen_through(const char *reader) {
   for (int i = 0; i < 144; ++i) {
     x[i] = y[i] = (float)((i * 37) % 29 - 14) / 8;
   }
+  run_recomputed(text, (void *[]){x, row, NULL, NULL, got});
   hr_program program;
-  HR_ASSERT_OK(hr_program_parse(text, &program));
-  HR_ASSERT_OK(
-      hr__run_interpreted(&program, (void *[]){x, row, NULL, NULL, got}, NULL, (hr__way){.recompute_bytes = 1}));
   float sums[144], values[144];
+  HR_ASSERT_OK(hr_program_parse(text, &program));
   HR_ASSERT_OK(hr_program_evaluate(&program, (void *[]){y, row, sums, values, expected}, NULL));
   HR_ASSERT_BYTES_EQ(got, expected, sizeof got);
   HR_ASSERT_BYTES_EQ(x, y, sizeof x);
@@ -313,25 +331,9 @@ HR_TEST(a_relu_in_place_goes_where_its_readers_make_it) {
   "%5:f32[64,16]{16,1}+0 = exp(%2:f32[64,16]{16,1}+0)\n" overwrites            \
   "%4:f32[1,16]{16,1}+0 = gather(%2:f32[64,16]{16,1}+0, %3:i64[1,16]{16,1}+0) ints(0)\n"
 
-static size_t arena_bytes(const char *text) {
-  compiled c = compile_for(text, (hr_target){.recompute_bytes = 1});
-  size_t bytes = c.schedule.arena_bytes;
-  compiled_fini(&c);
-  return bytes;
-}
-
-/* Runs a program with all that can be computed again. */
-static void run_recomputed(const char *text, void **memory) {
-  hr_program program;
-  HR_ASSERT_OK(hr_program_parse(text, &program));
-  hr_status status = hr__run_interpreted(&program, memory, NULL, (hr__way){.recompute_bytes = 1});
-  hr_program_fini(&program);
-  HR_ASSERT_OK(status);
-}
-
 HR_TEST(picked_elements_are_made_of_what_is_picked_of_the_inputs) {
   const char *text = PICKS_OF_A_DIFFERENCE("");
-  HR_ASSERT_EQ(arena_bytes(text), 64); /* for the check of the indices */
+  HR_ASSERT_EQ(arena_bytes(text, 1), 64); /* for the check of the indices */
   float x[64 * 16], y[16], picked[16], all[64 * 16];
   int64_t index[16];
   for (int i = 0; i < 64 * 16; ++i) {
@@ -347,8 +349,9 @@ HR_TEST(picked_elements_are_made_of_what_is_picked_of_the_inputs) {
 }
 
 HR_TEST(what_is_picked_of_is_kept_where_its_inputs_are_overwritten) {
-  HR_ASSERT_EQ(arena_bytes(PICKS_OF_A_DIFFERENCE("%0:f32[64,16]{16,1}+0 = exp(%5:f32[64,16]{16,1}+0)\n")), 64 + 4096);
-  HR_ASSERT_EQ(arena_bytes(PICKS_OF_A_DIFFERENCE("%1:f32[16]{1}+0 = neg(%1:f32[16]{1}+0)\n")), 64 + 4096);
+  HR_ASSERT_EQ(arena_bytes(PICKS_OF_A_DIFFERENCE("%0:f32[64,16]{16,1}+0 = exp(%5:f32[64,16]{16,1}+0)\n"), 1),
+               64 + 4096);
+  HR_ASSERT_EQ(arena_bytes(PICKS_OF_A_DIFFERENCE("%1:f32[16]{1}+0 = neg(%1:f32[16]{1}+0)\n"), 1), 64 + 4096);
 }
 
 /* Where the indices are elements of what they pick of, they stay what they are. */
@@ -400,9 +403,7 @@ HR_TEST(writes_in_place_share_the_kernel_of_earlier_reads) {
                      "%1:f32[4]{1}+0 = mul(%0:f32[4]{1}+0, %0:f32[4]{1}+0)\n"
                      "%0:f32[4]{1}+0 = neg(%0:f32[4]{1}+0)\n"
                      "%2:f32[4]{1}+0 = add(%0:f32[4]{1}+0, %1:f32[4]{1}+0)\n";
-  compiled c = compile(text);
-  HR_ASSERT_EQ(c.kernel_count, 1);
-  compiled_fini(&c);
+  HR_ASSERT_EQ(count_kernels(text), 1);
   float x[4] = {1, 2, 3, -4}, square[4], sum[4];
   HR_ASSERT_OK(run(text, (void *[]){x, square, sum}, NULL));
   const float expected[4] = {0, 2, 6, 20};
@@ -416,9 +417,7 @@ HR_TEST(writes_wait_for_reads_of_other_elements) {
                      "buffer %1 16 live fresh\n"
                      "%1:f32[2,2]{2,1}+0 = exp(%0:f32[2,2]{1,2}+0)\n"
                      "%0:f32[2,2]{2,1}+0 = neg(%0:f32[2,2]{2,1}+0)\n";
-  compiled c = compile(text);
-  HR_ASSERT_EQ(c.kernel_count, 2);
-  compiled_fini(&c);
+  HR_ASSERT_EQ(count_kernels(text), 2);
 }
 
 /* An operation reads all its inputs before it writes: shifted views of one tensor go through a temporary. */
@@ -458,9 +457,7 @@ HR_TEST(columns_of_the_same_rows_share_a_kernel) {
   const float expected[2][12] = {{-1, -2, 9, 16, -5, -6, 49, 64, -9, -10, 121, 144},
                                  {-1, 9, 16, 77, -5, 49, 64, 77, -9, 121, 144, 77}};
   for (int i = 0; i < 2; ++i) {
-    compiled c = compile(texts[i]);
-    HR_ASSERT_EQ(c.kernel_count, 1 + i);
-    compiled_fini(&c);
+    HR_ASSERT_EQ(count_kernels(texts[i]), 1 + i);
     float x[12], y[12];
     for (int k = 0; k < 12; ++k) {
       x[k] = (float)(k + 1), y[k] = 77;
@@ -549,13 +546,6 @@ static const char *adam(const char *between) {
            "%%0:f32[4,4]{4,1}+0 = addcdiv(%%0:f32[4,4]{4,1}+0, %%1:f32[4,4]{4,1}+0, %%5:f32[4,4]{4,1}+0, $0)\n",
            between);
   return text;
-}
-
-static int count_kernels(const char *text) {
-  compiled c = compile(text);
-  int count = c.kernel_count;
-  compiled_fini(&c);
-  return count;
 }
 
 /* The average found nobody to join, but runs with the chain that waits for it. */
