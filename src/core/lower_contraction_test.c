@@ -1,24 +1,10 @@
 /* Matrix products and convolutions against plain loops; gradients of convolutions by <dy, conv(x, w)> = <dx, x> = <dw, w>. */
 #include "lower_testing.h"
 
-static void fill(double *out, int count, int factor) {
-  for (int i = 0; i < count; ++i) {
-    out[i] = (double)((i * factor + 3) % 23 - 11) / 4;
-  }
-}
-
-static double dot(const double *a, const double *b, int count) {
-  double sum = 0;
-  for (int i = 0; i < count; ++i) {
-    sum += a[i] * b[i];
-  }
-  return sum;
-}
-
 /* [2, 1, 3, 4] x [5, 4, 2] + [2] */
 HR_TEST(matmul_broadcasts_batches_and_bias) {
   double x[2 * 3 * 4], w[5 * 4 * 2], bias[2] = {10, 20}, y[2 * 5 * 3 * 2];
-  fill(x, 24, 7), fill(w, 40, 5);
+  fill_numbers(x, 24, 7), fill_numbers(w, 40, 5);
   bench t = bench_begin();
   bench_record(&t, HR_OP_MATMUL,
                INPUTS(TENSOR(&t, F64, x, 2, 1, 3, 4), TENSOR(&t, F64, w, 5, 4, 2), TENSOR(&t, F64, bias, 2)),
@@ -100,7 +86,7 @@ HR_TEST(convolutions_and_their_gradients) {
     int weights = c->filters * depth * c->kernel[0] * c->kernel[1];
     const int64_t ints[] = {
         2, c->stride[0], c->stride[1], c->padding[0], c->padding[1], c->dilation[0], c->dilation[1], c->groups};
-    fill(x, in, 7), fill(w, weights, 5), fill(dy, out, 11);
+    fill_numbers(x, in, 7), fill_numbers(w, weights, 5), fill_numbers(dy, out, 11);
     bench t = bench_begin();
     hr_operand to = TENSOR(&t, F64, x, N, c->channels, c->in[0], c->in[1]),
                g = TENSOR(&t, F64, dy, N, c->filters, oh, ow);

@@ -6,20 +6,6 @@ enum { PLANES = 2, COUNT_MAX = PLANES * 12 * 16 };
 static const int sizes[][4] = {{3, 4, 6, 8}, {3, 4, 3, 4}, {3, 4, 9, 7}, {5, 6, 2, 4}, {1, 5, 4, 1}, {4, 4, 6, 9}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-static void fill(double *out, int count, int factor) {
-  for (int i = 0; i < count; ++i) {
-    out[i] = (double)((i * factor + 3) % 23 - 11) / 4;
-  }
-}
-
-static double dot(const double *a, const double *b, int count) {
-  double sum = 0;
-  for (int i = 0; i < count; ++i) {
-    sum += a[i] * b[i];
-  }
-  return sum;
-}
-
 /* The element of `in` nearest to element o of `out`; by integers, as sizes have exact quotients. */
 static int nearest(int o, int in, int out, bool is_exact) {
   int at = is_exact ? (2 * o + 1) * in / (2 * out) : o * in / out;
@@ -58,7 +44,7 @@ static double sample_bilinear(const double *plane, const int *size, int row, int
 static void check(hr_op forward, hr_op backward, sample_fn sample, const int *size, bool flag, double scale) {
   int in = PLANES * size[0] * size[1], out = PLANES * size[2] * size[3];
   double x[COUNT_MAX], y[COUNT_MAX], dy[COUNT_MAX], dx[COUNT_MAX], expected[COUNT_MAX];
-  fill(x, in, 7), fill(dy, out, 5);
+  fill_numbers(x, in, 7), fill_numbers(dy, out, 5);
   for (int o = 0; o < out; ++o) {
     const double *plane = x + o / (size[2] * size[3]) * size[0] * size[1];
     expected[o] = sample(plane, size, o / size[3] % size[2], o % size[3], flag, scale);

@@ -19,20 +19,6 @@ enum { POOLS = sizeof pools / sizeof *pools };
   (p)->kernel[0], (p)->kernel[1], (p)->stride[0], (p)->stride[1], (p)->padding[0], (p)->padding[1], (p)->dilation[0], \
       (p)->dilation[1]
 
-static void fill(double *out, int count, int factor) {
-  for (int i = 0; i < count; ++i) {
-    out[i] = (double)((i * factor + 3) % 23 - 11) / 4;
-  }
-}
-
-static double dot(const double *a, const double *b, int count) {
-  double sum = 0;
-  for (int i = 0; i < count; ++i) {
-    sum += a[i] * b[i];
-  }
-  return sum;
-}
-
 /* Input coordinate of window o, element k; -1 outside. */
 static int tap(const pool *p, int i, int o, int k) {
   int at = o * p->stride[i] - p->padding[i] + k * p->dilation[i];
@@ -60,7 +46,7 @@ HR_TEST(max_pools_and_their_gradients) {
     double x[COUNT_MAX], y[COUNT_MAX], dy[COUNT_MAX], dx[COUNT_MAX], y_expected[COUNT_MAX],
         dx_expected[COUNT_MAX] = {0};
     int64_t index[COUNT_MAX], index_expected[COUNT_MAX];
-    fill(x, in, 7), fill(dy, out, 5);
+    fill_numbers(x, in, 7), fill_numbers(dy, out, 5);
     max_of_windows(p, x, y_expected, index_expected);
     for (int o = 0; o < out; ++o) {
       dx_expected[o / (out / PLANES) * p->in[0] * p->in[1] + index_expected[o]] += dy[o];
@@ -119,7 +105,7 @@ HR_TEST(average_pools_and_their_gradients) {
     if (p->dilation[0] != 1) {
       continue;
     }
-    fill(x, in, 7), fill(dy, out, 5);
+    fill_numbers(x, in, 7), fill_numbers(dy, out, 5);
     average_of_windows(p, x, y_expected, i % 3 == 0, divisor);
     bench t = bench_begin();
     bench_record(&t, HR_OP_AVG_POOL, INPUTS(TENSOR(&t, F64, x, PLANES, p->in[0], p->in[1])),
@@ -140,7 +126,7 @@ HR_TEST(adaptive_average_pools_and_their_gradients) {
     int h = sizes[i][0], w = sizes[i][1], oh = sizes[i][2], ow = sizes[i][3], in = PLANES * h * w,
         out = PLANES * oh * ow;
     double x[COUNT_MAX], y[COUNT_MAX], dy[COUNT_MAX], dx[COUNT_MAX], y_expected[COUNT_MAX];
-    fill(x, in, 7), fill(dy, out, 5);
+    fill_numbers(x, in, 7), fill_numbers(dy, out, 5);
     for (int o = 0; o < out; ++o) {
       int row = o / ow % oh, column = o % ow, count = 0;
       double sum = 0;

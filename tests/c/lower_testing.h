@@ -23,6 +23,21 @@ typedef struct bench {
   hr_scalar arguments[BENCH_SCALARS_MAX];
 } bench;
 
+/* Numbers of both signs, in an order of their own for each factor. */
+static inline void fill_numbers(double *out, int count, int factor) {
+  for (int i = 0; i < count; ++i) {
+    out[i] = (double)((i * factor + 3) % 23 - 11) / 4;
+  }
+}
+
+static inline double dot(const double *a, const double *b, int count) {
+  double sum = 0;
+  for (int i = 0; i < count; ++i) {
+    sum += a[i] * b[i];
+  }
+  return sum;
+}
+
 static inline bench bench_begin(void) {
   bench t = {0};
   hr_program_init(&t.program);
