@@ -49,8 +49,9 @@ def test_a_loop_that_reads_each_loss_compiles_two_programs():
     for _ in range(10):
         step().item()
     stats = torch.headrace.stats()
-    commits = 10 if is_host() else 30  # a device beside the host gets each pass by itself
-    assert stats["compiles"] == 0 and stats["cache_hits"] == stats["commits"] == commits
+    assert stats["compiles"] == 0 and stats["cache_hits"] == stats["commits"]
+    # A device beside the host gets each pass by itself, and what is recorded so far whenever it would run dry.
+    assert stats["commits"] == 10 if is_host() else stats["commits"] >= 30
 
 
 def test_the_counters_of_a_small_program_add_up():
