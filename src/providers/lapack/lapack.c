@@ -119,6 +119,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, void *q
 
 const hr_provider hr__lapack_provider = {
     .name = "lapack",
+    .has_threads = true,
     .open = open_provider,
     .has = has,
     .supports = supports,

@@ -9,6 +9,7 @@
  * The order of additions depends on the shape alone, so that the number of threads doesn't change bits. f32; everything
  * else is left to the next provider. Activations that are cheap and need a number at most are made on the way to memory (posts).
  */
+#include <stdatomic.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -22,6 +23,7 @@
 enum { LANES = 32, BLOCK = 256, DOT_BLOCK = 16, DOTS = 4 }; /* blocks: of columns, what a thread takes at a time */
 static const int64_t SERIAL_WEIGHTS = 1 << 15; /* 128 KB: more are read faster by two cores, each from its own L2 */
 static const int64_t KEPT_WEIGHTS = 1 << 18;   /* 1 MB: a core's own cache may keep its share until the next run */
+static const int64_t MET_BLOCK = 1 << 13;      /* 32 KB: taking a block costs a few hundredths of reading it */
 
 struct hr_prepared {
   int64_t batch, inner, columns; /* y [batch, 1, columns] = x [batch, 1, inner] W [batch, inner, columns] */
@@ -43,6 +45,7 @@ typedef struct call {
   const float *x, *w, *bias;
   float *y;
   int64_t shares;
+  atomic_int_least64_t begun; /* blocks */
 } call;
 
 static bool is_f32(const hr_operand *operand) {
@@ -356,6 +359,19 @@ static void run_shares(void *arg, int64_t begin, int64_t end, int worker) {
   run_units(arg, share_begin(blocks, begin, c->shares), share_begin(blocks, end, c->shares), worker);
 }
 
+/* Two threads of which one may come late: each begins at its end of the blocks, and they meet where they meet. What a thread reads is
+ * nearly the same in each run, and so in its cache. */
+static void run_ends(void *arg, int64_t begin, int64_t end, int worker) {
+  call *c = arg;
+  int64_t blocks = c->p->batch * count_blocks(c->p);
+  for (int64_t share = begin; share < end; ++share) {
+    for (int64_t own = 0; atomic_fetch_add_explicit(&c->begun, 1, memory_order_relaxed) < blocks; ++own) {
+      int64_t unit = share == 0 ? own : blocks - 1 - own;
+      run_units(arg, unit, unit + 1, worker);
+    }
+  }
+}
+
 static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
   (void)queue;
   call c = {.p = p,
@@ -375,8 +391,9 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
     c.x = dense;
   }
   if (needs_team(p) && p->batch * p->inner * p->columns <= KEPT_WEIGHTS) {
+    bool is_met = hr_thread_count() == 2 && p->inner * DOT_BLOCK >= MET_BLOCK && uses_dots(p);
     c.shares = hr_thread_count();
-    hr_parallel_for(c.shares, 1, run_shares, &c);
+    hr_parallel_for(c.shares, 1, is_met ? run_ends : run_shares, &c);
   } else {
     hr_parallel_for(units, needs_team(p) ? 1 : units, run_units, &c);
   }
