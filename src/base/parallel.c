@@ -54,7 +54,7 @@ static void run_openmp(int64_t units, int workers, hr_range_fn fn, void *arg) {
 }
 
 static void run_team(int64_t units, int workers, hr_range_fn fn, void *arg) {
-  bool is_near = hr_clock_ns() - atomic_load_explicit(&library_ns, memory_order_relaxed) < NEAR_NS;
+  bool is_near = !hr__team_leads() && hr_clock_ns() - atomic_load_explicit(&library_ns, memory_order_relaxed) < NEAR_NS;
   if (is_near || !hr__team_run(units, workers, fn, arg)) {
     run_openmp(units, workers, fn, arg);
   }

@@ -5,6 +5,11 @@
  *
  * Whoever sets `taken` to the loop's number runs the share. A worker that comes late finds it set, and touches nothing else: the
  * fields of a loop are read behind a share that was taken, and stay until that share is done.
+ *
+ * A lead is a job of no shares, for worker 1. What it runs announces loops in its turn, until `led` is its number:
+ *
+ *   caller    fields of the lead, job = its number    does something else          join: share 0 of the loops that come
+ *   worker 1  sees the number, takes it               share 1, and share 0, too, where nobody has begun    led = number
  */
 #include "base/team.h"
 
@@ -14,7 +19,7 @@
 #include "base/log.h"
 
 /* WORKERS_BITS: a loop's number and how many have a share of it are one word. */
-enum { LINE = 128, WORKERS_BITS = 11, LOOKS = 64, PATIENCE = 2000 };
+enum { LINE = 128, WORKERS_BITS = 11, LOOKS = 64, PATIENCE = 2000, LEADER = 1 };
 static const int64_t TEAM_WATCH_NS = 200000;
 
 /* What one worker and the caller exchange. */
@@ -24,10 +29,12 @@ typedef struct place {
 } place;
 
 typedef struct team {
-  hr_mutex caller; /* held by the thread whose loop is running */
-  hr_range_fn fn;  /* the loop's */
+  atomic_bool is_taken; /* by the thread whose loop is running, or for a lead */
+  hr_range_fn fn;       /* the loop's */
   void *arg;
   int64_t units;
+  void (*lead)(void *arg);
+  void *lead_arg;
   int wanted;       /* threads asked for, one less than workers */
   int thread_count; /* threads there are */
   bool watches;     /* threads have cores of their own to look out on */
@@ -35,13 +42,15 @@ typedef struct team {
   hr_mutex mutex; /* guards sleep */
   hr_cond wake;
   _Alignas(LINE) atomic_uint_least64_t job;
-  atomic_int sleepers;
+  _Alignas(LINE) atomic_uint_least64_t led; /* the last lead that has run */
+  _Alignas(LINE) atomic_int sleepers;
   atomic_bool rests, stops;
   place places[HR_THREADS_MAX];
 } team;
 
-static team own = {.caller = HR_MUTEX_INITIALIZER};
-static _Thread_local bool thread_is_inside;
+static team own;
+static _Thread_local bool thread_is_inside, thread_leads;
+static _Thread_local int thread_worker; /* of the team; 0: none of its threads */
 
 void hr__run_share(int64_t units, int workers, int worker, hr_range_fn fn, void *arg) {
   int64_t each = units / workers, left = units % workers;
@@ -58,6 +67,40 @@ static int workers_of(uint64_t job) {
 static bool take(place *p, uint64_t job) {
   uint64_t before = atomic_load_explicit(&p->taken, memory_order_relaxed);
   return before < job && atomic_compare_exchange_strong(&p->taken, &before, job);
+}
+
+static bool is_lead(uint64_t job) {
+  return workers_of(job) == 0;
+}
+
+/* Runs the worker's share of the loop unless somebody has begun it. */
+static void take_share(int worker, uint64_t job) {
+  place *p = &own.places[worker];
+  if (worker < workers_of(job) && take(p, job)) {
+    hr__run_share(own.units, workers_of(job), worker, own.fn, own.arg);
+    atomic_store_explicit(&p->done, job, memory_order_release);
+  }
+}
+
+/* Runs a lead that this thread has taken. The team is free behind it. */
+static void run_lead(uint64_t job) {
+  bool was_inside = thread_is_inside;
+  thread_is_inside = false;
+  thread_leads = true;
+  own.lead(own.lead_arg);
+  thread_leads = false;
+  thread_is_inside = was_inside;
+  atomic_store_explicit(&own.led, job, memory_order_release);
+  atomic_store_explicit(&own.is_taken, false, memory_order_release);
+}
+
+/* The calling thread is `worker` here. */
+static void take_part(int worker, uint64_t job) {
+  if (!is_lead(job)) {
+    take_share(worker, job);
+  } else if (worker == LEADER && take(&own.places[LEADER], job)) {
+    run_lead(job);
+  }
 }
 
 /* ---- workers ---- */
@@ -92,16 +135,14 @@ static uint64_t sleep_until_called(uint64_t seen) {
 
 /* A thread of the team; its worker number comes as the argument. */
 static void run_worker(void *opaque) {
-  int worker = (int)(intptr_t)opaque;
-  place *p = &own.places[worker];
-  uint64_t seen = atomic_load_explicit(&p->done, memory_order_relaxed);
+  int worker = thread_worker = (int)(intptr_t)opaque;
+  uint64_t seen = atomic_load_explicit(&own.places[worker].done, memory_order_relaxed);
   thread_is_inside = true;
   while (!atomic_load_explicit(&own.stops, memory_order_relaxed)) {
     uint64_t job = watch(seen);
     job = job == seen ? sleep_until_called(seen) : job;
-    if (job != seen && worker < workers_of(job) && take(p, job)) {
-      hr__run_share(own.units, workers_of(job), worker, own.fn, own.arg);
-      atomic_store_explicit(&p->done, job, memory_order_release);
+    if (job != seen) {
+      take_part(worker, job);
     }
     seen = job;
   }
@@ -128,10 +169,11 @@ static void stop_threads(void) {
 
 /* The child has this thread alone; what it leaves behind of the others is made anew. */
 static void forget_threads(void) {
-  hr_mutex_init(&own.caller);
   own.wanted = own.thread_count = 0;
+  atomic_store(&own.is_taken, false);
   atomic_store(&own.sleepers, 0);
-  thread_is_inside = false;
+  thread_is_inside = thread_leads = false;
+  thread_worker = 0;
 }
 
 static void prepare_fork(void) {
@@ -171,10 +213,13 @@ static void resize(int count) {
 
 /* ---- loops ---- */
 
-static uint64_t announce(int64_t units, int workers, hr_range_fn fn, void *arg) {
+static uint64_t next_job(int workers) {
   uint64_t before = atomic_load_explicit(&own.job, memory_order_relaxed);
-  uint64_t job = ((before >> WORKERS_BITS) + 1) << WORKERS_BITS | (uint64_t)workers;
-  own.units = units, own.fn = fn, own.arg = arg;
+  return ((before >> WORKERS_BITS) + 1) << WORKERS_BITS | (uint64_t)workers;
+}
+
+/* The fields of the job are there. */
+static void announce(uint64_t job) {
   if (atomic_load_explicit(&own.rests, memory_order_relaxed)) {
     atomic_store(&own.rests, false);
   }
@@ -182,31 +227,39 @@ static uint64_t announce(int64_t units, int workers, hr_range_fn fn, void *arg) 
   if (atomic_load(&own.sleepers) > 0) {
     wake_all();
   }
-  return job;
 }
 
 /* A worker that takes long may have lost its core to this thread. */
-static void wait_for(const place *p, uint64_t job) {
-  for (int looks = 0; atomic_load_explicit(&p->done, memory_order_acquire) != job; looks++) {
-    if (looks < PATIENCE) {
-      hr_thread_relax();
-    } else {
-      sched_yield();
-    }
+static void look_again(int looks) {
+  if (looks < PATIENCE) {
+    hr_thread_relax();
+  } else {
+    sched_yield();
   }
 }
 
-static void run_loop(int64_t units, int workers, hr_range_fn fn, void *arg) {
-  uint64_t job = announce(units, workers, fn, arg);
-  hr__run_share(units, workers, 0, fn, arg);
-  for (int worker = workers - 1; worker > 0; worker--) {
-    if (take(&own.places[worker], job)) {
-      hr__run_share(units, workers, worker, fn, arg);
-      atomic_store_explicit(&own.places[worker].done, job, memory_order_relaxed);
+static void wait_for(const place *p, uint64_t job) {
+  for (int looks = 0; atomic_load_explicit(&p->done, memory_order_acquire) != job; looks++) {
+    look_again(looks);
+  }
+}
+
+/* The calling thread is worker `self`, and has taken its share before anybody sees the loop. */
+static void run_loop(int64_t units, int workers, int self, hr_range_fn fn, void *arg) {
+  uint64_t job = next_job(workers);
+  own.units = units, own.fn = fn, own.arg = arg;
+  atomic_store_explicit(&own.places[self].taken, job, memory_order_relaxed);
+  announce(job);
+  hr__run_share(units, workers, self, fn, arg);
+  for (int worker = workers - 1; worker >= 0; worker--) {
+    if (worker != self) {
+      take_share(worker, job);
     }
   }
-  for (int worker = 1; worker < workers; worker++) {
-    wait_for(&own.places[worker], job);
+  for (int worker = 0; worker < workers; worker++) {
+    if (worker != self) {
+      wait_for(&own.places[worker], job);
+    }
   }
 }
 
@@ -220,14 +273,67 @@ void hr__team_rest(void) {
   }
 }
 
+bool hr__team_leads(void) {
+  return thread_leads && !thread_is_inside;
+}
+
+static bool take_team(void) {
+  return !atomic_load_explicit(&own.is_taken, memory_order_relaxed) &&
+         !atomic_exchange_explicit(&own.is_taken, true, memory_order_acquire);
+}
+
 bool hr__team_run(int64_t units, int workers, hr_range_fn fn, void *arg) {
-  if (!hr_mutex_try_lock(&own.caller)) {
+  bool leads = thread_leads;
+  if (!leads) {
+    if (!take_team()) {
+      return false;
+    }
+    resize(hr_thread_count() - 1);
+  }
+  thread_is_inside = true;
+  run_loop(units, workers <= own.thread_count + 1 ? workers : own.thread_count + 1, thread_worker, fn, arg);
+  thread_is_inside = false;
+  if (!leads) {
+    atomic_store_explicit(&own.is_taken, false, memory_order_release);
+  }
+  return true;
+}
+
+/* ---- leads ---- */
+
+bool hr__team_lead(void (*fn)(void *arg), void *arg, uint64_t *out_lead) {
+  if (thread_is_inside || thread_leads || !take_team()) {
     return false;
   }
-  resize(hr_thread_count() - 1);
-  thread_is_inside = true;
-  run_loop(units, workers <= own.thread_count + 1 ? workers : own.thread_count + 1, fn, arg);
-  thread_is_inside = false;
-  hr_mutex_unlock(&own.caller);
+  bool is_awake = own.thread_count >= LEADER && own.wanted == hr_thread_count() - 1 &&
+                  !atomic_load_explicit(&own.rests, memory_order_relaxed) && atomic_load(&own.sleepers) == 0;
+  if (!is_awake) {
+    atomic_store_explicit(&own.is_taken, false, memory_order_release);
+    return false;
+  }
+  own.lead = fn, own.lead_arg = arg;
+  *out_lead = next_job(0);
+  announce(*out_lead);
   return true;
+}
+
+/* Shares of worker 0 wait for whoever joins: in loops of other threads they are taken before they can be seen. */
+void hr__team_join(uint64_t lead) {
+  if (take(&own.places[LEADER], lead)) {
+    run_lead(lead);
+    return;
+  }
+  uint64_t seen = lead, job = lead;
+  for (int looks = 0; atomic_load_explicit(&own.led, memory_order_acquire) < lead; looks++) {
+    if (job != seen) {
+      seen = job;
+      thread_is_inside = true;
+      take_share(0, job);
+      thread_is_inside = false;
+      looks = 0;
+    } else {
+      look_again(looks);
+    }
+    job = atomic_load_explicit(&own.job, memory_order_acquire);
+  }
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/dynlib.h"
+#include "base/team.h"
 #include "hr_test.h"
 
 enum { UNITS = 1003 };
@@ -147,6 +148,83 @@ HR_TEST(loops_see_what_loops_before_them_wrote) {
       }
     }
   }
+  hr_thread_count_set(0);
+}
+
+typedef struct led {
+  relay values;
+  atomic_int runs;
+} led;
+
+static void run_led(void *arg) {
+  led *l = arg;
+  for (int i = 0; i < 5; i++) {
+    hr_parallel_for(l->values.count, 1, pass_on, &l->values);
+    rotate(&l->values);
+  }
+  atomic_fetch_add(&l->runs, 1);
+}
+
+static void join_late(void *arg) {
+  hr__team_join(*(uint64_t *)arg);
+}
+
+/* Leads of five loops each, joined at once, late, and by two threads; loops of the caller's own between them. */
+HR_TEST(leads_run_once_and_their_loops_are_the_teams) {
+  int led_count = 0;
+  int64_t until = hr_clock_ns() + INT64_C(10000000000); /* a busy machine may leave the team asleep for a while */
+  usleep(150000); /* away from the library that was said to be called: its loops would not be the team's */
+  for (int threads = 2; threads <= 3; threads++) {
+    hr_thread_count_set(threads);
+    led l = {.values = {.count = threads}};
+    relay alone = {.count = threads};
+    for (int i = 0; i < 1500 || (led_count == 0 && hr_core_count() > 1 && hr_clock_ns() < until); i++) {
+      uint64_t lead = 0;
+      int before = l.runs;
+      hr_parallel_for(threads, 1, pass_on, &l.values);
+      pass_on(&alone, 0, threads, 0);
+      bool leads = hr__team_lead(run_led, &l, &lead);
+      if (leads && i % 100 == 7) {
+        hr_thread other = {0};
+        HR_ASSERT_OK(hr_thread_start("joiner", join_late, &lead, &other));
+        hr__team_join(lead);
+        hr_thread_join(&other);
+      } else if (leads) {
+        for (int64_t end = hr_clock_ns() + i % 7 * 2000; hr_clock_ns() < end;) {
+        }
+        hr__team_join(lead);
+        hr__team_join(lead);
+      } else {
+        run_led(&l);
+      }
+      HR_ASSERT_EQ(l.runs, before + 1);
+      for (int k = 0; k < 5; k++) {
+        pass_on(&alone, 0, threads, 0);
+        rotate(&alone);
+      }
+      for (int k = 0; k < threads; k++) {
+        HR_ASSERT_EQ(l.values.values[k], alone.values[k]);
+      }
+      led_count += leads;
+    }
+  }
+  HR_ASSERT(led_count > 0 || hr_core_count() < 2);
+  hr_thread_count_set(0);
+}
+
+/* A team that rests, or that another thread has, leads nothing. */
+HR_TEST(leads_are_refused_where_nobody_is_awake) {
+  uint64_t lead;
+  led l = {.values = {.count = 2}};
+  hr_thread_count_set(1);
+  HR_ASSERT(!hr__team_lead(run_led, &l, &lead));
+  hr_thread_count_set(2);
+  hr_parallel_for(2, 1, pass_on, &l.values);
+  hr_library_enters();
+#ifdef HR_USE_OPENMP
+  HR_ASSERT(!hr__team_lead(run_led, &l, &lead));
+#endif
+  HR_ASSERT_EQ(l.runs, 0);
   hr_thread_count_set(0);
 }
 

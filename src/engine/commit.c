@@ -16,7 +16,10 @@
 #include "engine/plain.h"
 #include "engine/stream.h"
 
-enum { INLINE_STEPS_MAX = 4 };
+enum { INLINE_STEPS_MAX = 4, TIMES_BEFORE = 8, TIMES_MOST = 1 << 20 };
+
+/* What the caller of a commit does next. */
+typedef enum caller_does { RECORD, WAIT_SOON, WAIT } caller_does;
 
 struct hr_job {
   hr_queue_job entry; /* first: the queue knows this alone */
@@ -29,6 +32,8 @@ struct hr_job {
   void *shared;
   bool is_sent; /* its references count as those of work on its way */
   bool is_move; /* of plain.c: the first buffer's contents, which are older than any failure */
+  hr_run run;
+  hr_status status; /* of a run that was begun beside the host */
   hr_run_scratch scratch;
   hr_job *next;
 };
@@ -125,43 +130,54 @@ static void finish_write(hr_buffer *buffer) {
   hr__buffer_keep(buffer, 0);
 }
 
-static void run_job(hr_queue_job *entry) {
-  hr_job *job = (hr_job *)entry;
+/* What keeps a job from being run: an older failure, unless nobody has heard of it, goes to the stream. */
+static hr_status find_failure(hr_job *job) {
+  hr_status before = job->is_move ? HR_OK : unreported(job->stream);
+  if (before == NULL && !job->is_move) {
+    before = find_poison(job);
+    hr__stream_set_error(job->stream, hr_status_clone(before));
+  }
+  return before;
+}
+
+static void prepare_job(hr_job *job) {
   hr_stream *stream = job->stream;
-  hr_run run = {.device = stream->device,
-                .shared = job->shared,
-                .bound = job->bound.data,
-                .stamps = job->stamps.data,
-                .arguments = job->arguments.data};
-  hr_status before = job->is_move ? HR_OK : unreported(stream);
-  hr_status status = before == NULL && !job->is_move ? find_poison(job) : HR_OK;
+  job->run = (hr_run){.device = stream->device,
+                      .shared = job->shared,
+                      .bound = job->bound.data,
+                      .stamps = job->stamps.data,
+                      .arguments = job->arguments.data};
   if (stream->watch != NULL) {
-    run.step_ns = hr_calloc((size_t)job->executable->step_count + 1, sizeof *run.step_ns);
+    job->run.step_ns = hr_calloc((size_t)job->executable->step_count + 1, sizeof *job->run.step_ns);
   }
-  if (before == NULL && status == NULL) {
-    note_sources(job);
-    status = hr__executable_run(job->executable, &run, &job->scratch);
-    atomic_fetch_add_explicit(&stream->compiled_launches, run.compiled_count, memory_order_relaxed);
-    if (run.graph_launches > 0) {
-      atomic_fetch_add_explicit(&stream->graph_launches, run.graph_launches, memory_order_relaxed);
-      atomic_fetch_add_explicit(&stream->graph_builds, run.graph_builds, memory_order_relaxed);
-      atomic_fetch_add_explicit(&stream->graph_updates, run.graph_updates, memory_order_relaxed);
-    }
+}
+
+static void count_launches(hr_stream *stream, const hr_run *run) {
+  atomic_fetch_add_explicit(&stream->compiled_launches, run->compiled_count, memory_order_relaxed);
+  if (run->graph_launches > 0) {
+    atomic_fetch_add_explicit(&stream->graph_launches, run->graph_launches, memory_order_relaxed);
+    atomic_fetch_add_explicit(&stream->graph_builds, run->graph_builds, memory_order_relaxed);
+    atomic_fetch_add_explicit(&stream->graph_updates, run->graph_updates, memory_order_relaxed);
   }
-  if (before != NULL || status != NULL) {
-    poison_unfinished(job, run.failed_step, before != NULL ? before : status);
+}
+
+/* Behind the run, which ended with `status`: consumes it, and the job. */
+static void finish_job(hr_job *job, hr_status status) {
+  hr_stream *stream = job->stream;
+  hr_run *run = &job->run;
+  if (status != NULL) {
+    poison_unfinished(job, run->failed_step, status);
     if (job->is_move) {
       hr__buffer_poison(job->buffers.data[0], status);
     }
-    hr__stream_set_error(stream, status);
-    hr_status_free(before);
+    hr_status_free(status);
   }
-  if (run.step_ns != NULL) {
-    stream->watch(stream->watch_ctx, job->executable, job->buffers.data, run.step_ns);
-    hr_free(run.step_ns);
+  if (run->step_ns != NULL) {
+    stream->watch(stream->watch_ctx, job->executable, job->buffers.data, run->step_ns);
+    hr_free(run->step_ns);
   }
   for (size_t i = 0; i < job->buffers.count; i++) {
-    if (job->executable->last_write[i] >= 0 && job->executable->last_write[i] < run.failed_step) {
+    if (job->executable->last_write[i] >= 0 && job->executable->last_write[i] < run->failed_step) {
       finish_write(job->buffers.data[i]);
     }
   }
@@ -174,6 +190,55 @@ static void run_job(hr_queue_job *entry) {
   hr__executable_release(job->executable);
   job->executable = NULL;
   give_job(stream, job);
+}
+
+/* What the run says goes to the stream, too. */
+static hr_status note_result(hr_job *job, hr_status status) {
+  count_launches(job->stream, &job->run);
+  hr__stream_set_error(job->stream, hr_status_clone(status));
+  return status;
+}
+
+static void run_job(hr_queue_job *entry) {
+  hr_job *job = (hr_job *)entry;
+  prepare_job(job);
+  hr_status status = find_failure(job);
+  if (status == NULL) {
+    note_sources(job);
+    status = note_result(job, hr__executable_run(job->executable, &job->run, &job->scratch));
+  }
+  finish_job(job, status);
+}
+
+/* ---- beside the host: the kernels on a thread of the team, all else on the threads that begin and end the job ---- */
+
+static void run_kernels_of(void *arg) {
+  hr_job *job = arg;
+  job->status = hr__executable_run(job->executable, &job->run, &job->scratch);
+}
+
+static void end_lead(hr_queue_job *entry) {
+  hr_job *job = (hr_job *)entry;
+  finish_job(job, note_result(job, job->status));
+}
+
+/* False: nothing has begun. */
+static bool begin_lead(hr_job *job) {
+  if (!hr__executable_can_lead(job->executable) || job->stream->watch != NULL) {
+    return false;
+  }
+  hr_status status = find_failure(job);
+  if (status != NULL) {
+    hr_status_free(status);
+    return false;
+  }
+  prepare_job(job);
+  note_sources(job);
+  job->is_sent = false;
+  job->entry.run = end_lead;
+  bool leads = hr_queue_lead(&job->stream->device->queue, &job->entry, run_kernels_of);
+  job->entry.run = leads ? end_lead : run_job;
+  return leads;
 }
 
 /* ---- memory ---- */
@@ -280,11 +345,14 @@ static void fill_job(hr_stream *stream, hr_executable *executable, hr_job *job) 
 }
 
 /* Work that the caller waits for runs here when nothing is before it, and so does small work: waking the executor costs
- * more, and a second OpenMP team beside the caller's makes the regions of both sleep instead of spin. */
-static void hand_over(hr_stream *stream, hr_executable *executable, hr_job *job, bool will_wait) {
+ * more, and a second OpenMP team beside the caller's makes the regions of both sleep instead of spin. What the caller will wait for
+ * is begun here, or left to it. */
+static void hand_over(hr_stream *stream, hr_executable *executable, hr_job *job, caller_does next) {
   hr_device *device = stream->device;
-  bool runs_here = will_wait || (!executable->needs_team && executable->step_count <= INLINE_STEPS_MAX);
-  if (runs_here && hr_queue_begin_inline(&device->queue)) {
+  bool runs_here = next != RECORD || (!executable->needs_team && executable->step_count <= INLINE_STEPS_MAX);
+  if (next == WAIT_SOON && begin_lead(job)) {
+    hr_mutex_unlock(&device->shared_mutex);
+  } else if (runs_here && hr_queue_begin_inline(&device->queue)) {
     hr_mutex_unlock(&device->shared_mutex);
     job->is_sent = false;
     run_job(&job->entry);
@@ -309,7 +377,7 @@ static void count_run(hr_stats *stats, const hr_executable *executable) {
 }
 
 /* *out_again: nothing was handed over, since the key is not right any more. */
-static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executable *executable, bool will_wait,
+static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executable *executable, caller_does next,
                                 bool *out_again) {
   hr_device *device = stream->device;
   hr_job *job = take_job(stream);
@@ -335,8 +403,26 @@ static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executa
   }
   fill_job(stream, executable, job);
   count_run(&stream->stats, executable);
-  hand_over(stream, executable, job, will_wait);
+  hand_over(stream, executable, job, next);
   return HR_OK;
+}
+
+/* ---- what is waited for again and again ---- */
+
+/* A stretch that the host has waited for as a whole so many times is begun when its last graph is appended. Where the host goes on
+ * recording then, it takes twice as many times before that happens again. */
+static void note_awaited(hr_stream *stream, const hr_key *key, bool will_wait) {
+  hr_awaited *awaited = &stream->awaited;
+  if (stream->moving != 0) {
+    return;
+  }
+  bool is_same = will_wait && !awaited->is_begun && key->hash == awaited->hash;
+  int wanted = awaited->wanted > 0 ? awaited->wanted : TIMES_BEFORE;
+  awaited->wanted = awaited->is_begun && wanted < TIMES_MOST ? 2 * wanted : wanted;
+  awaited->times = is_same ? awaited->times + (awaited->times < wanted) : 0;
+  awaited->hash = will_wait ? key->hash : 0;
+  awaited->record_count = key->record_count;
+  awaited->is_begun = false;
 }
 
 /* ---- commit ---- */
@@ -373,17 +459,25 @@ static hr_status make_plain(hr_stream *stream, hr_executable *executable) {
   return status;
 }
 
+static hr_status find_key(hr_stream *stream, hr_key *out_key) {
+  bool frees = stream->frees_live && hr_stream_mode(stream) == HR_MODE_FUSE;
+  return hr__stretch_key(&stream->pending, frees && !stream->pending.is_plain, out_key);
+}
+
 /* Commits of buffers with layouts may take a second turn: a program has refused some, or another stream has changed one. */
 hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait) {
-  bool frees = stream->frees_live && hr_stream_mode(stream) == HR_MODE_FUSE, is_owned, again = true;
+  bool is_owned, again = true;
   hr_status status = HR_OK;
+  hr_queue_settle(&stream->device->queue); /* its buffers may be dead from here on */
   while (status == NULL && again) {
     hr_key key;
     hr_executable *executable;
-    HR_RETURN_IF_ERROR(hr__stretch_key(&stream->pending, frees && !stream->pending.is_plain, &key));
+    HR_RETURN_IF_ERROR(find_key(stream, &key));
+    note_awaited(stream, &key, will_wait);
     HR_RETURN_IF_ERROR(find_executable(stream, &key, &executable, &is_owned));
     again = executable->schedule.is_refused;
-    status = again ? make_plain(stream, executable) : run_executable(stream, &key, executable, will_wait, &again);
+    status = again ? make_plain(stream, executable)
+                   : run_executable(stream, &key, executable, will_wait ? WAIT : RECORD, &again);
     again = again && stream->moving == 0; /* plain.c looks for itself */
     if (is_owned) {
       hr__executable_release(executable);
@@ -413,6 +507,14 @@ void hr__stream_abandon(hr_stream *stream, hr_status status) {
   hr__stretch_clear(stretch);
 }
 
+/* What has been committed goes; what lies behind the cut is pending now. */
+static void take_rest(hr_stream *stream) {
+  hr__stretch_clear(&stream->pending);
+  hr_stretch committed = stream->pending;
+  stream->pending = stream->rest;
+  stream->rest = committed;
+}
+
 static void count_commit(hr_stats *stats, hr_commit_reason reason) {
   stats->commits++;
   stats->commits_by_read += reason == HR_COMMIT_READ;
@@ -434,11 +536,31 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
   status = hr__stream_run_pending(stream, will_wait);
   if (status != NULL) {
     hr__stream_abandon(stream, status);
-  } else {
-    hr__stretch_clear(&stream->pending);
   }
-  hr_stretch committed = stream->pending;
-  stream->pending = stream->rest;
-  stream->rest = committed;
+  take_rest(stream);
   return status;
+}
+
+void hr__stream_begin(hr_stream *stream) {
+  hr_key key;
+  bool again = false;
+  if (!stream->device->properties.is_host) {
+    return; /* such a device runs beside the host anyway */
+  }
+  hr_status status = find_key(stream, &key);
+  hr_executable *executable =
+      status == NULL && key.hash == stream->awaited.hash ? hr__cache_find(&stream->cache, &key) : NULL;
+  if (executable == NULL || executable->schedule.is_refused || !hr__executable_can_lead(executable)) {
+    hr_status_ignore(status);
+    return;
+  }
+  status = run_executable(stream, &key, executable, WAIT_SOON, &again);
+  if (status == NULL && !again) {
+    hr_status_ignore(hr__stretch_split(&stream->pending, SIZE_MAX, &stream->rest));
+    stream->stats.cache_hits++;
+    count_commit(&stream->stats, HR_COMMIT_READ);
+    take_rest(stream);
+    stream->awaited.is_begun = true;
+  }
+  hr_status_ignore(status); /* the wait will meet it again */
 }

@@ -381,6 +381,17 @@ bool hr__executable_fits(const hr_executable *executable, const hr_key *key) {
 
 /* ---- running ---- */
 
+bool hr__executable_can_lead(const hr_executable *executable) {
+  for (int i = 0; i < executable->step_count; i++) {
+    const hr_exec_step *step = &executable->steps[i];
+    if ((step->library.prepared != NULL && step->library.way.provider->has_threads) ||
+        (step->trial != NULL && !hr__trial_is_over(step->trial))) {
+      return false;
+    }
+  }
+  return executable->needs_team;
+}
+
 hr_status hr__run_scratch_reserve(hr_run_scratch *scratch, const hr_executable *executable) {
   const hr_program *program = &executable->schedule.program;
   bool ok = hr_vector_reserve(&scratch->addresses, (size_t)program->buffer_count + 1) &&

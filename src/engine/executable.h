@@ -104,6 +104,9 @@ void hr__run_scratch_fini(hr_run_scratch *scratch);
  * check, or whatever a provider says. */
 HR_MUST_USE hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_run_scratch *scratch);
 
+/* Whether a run is worth being begun by a thread of the team, and calls nothing that has threads of its own. */
+bool hr__executable_can_lead(const hr_executable *executable);
+
 /* For replay.c: the steps [first, end), neither of them inside a batch, when the scratch is bound. `queue` is for libraries; NULL: the
  * device's own. */
 HR_MUST_USE hr_status hr__executable_run_steps(const hr_executable *executable, int first, int end, hr_run *run,

@@ -344,6 +344,8 @@ hr_status hr_graph_run(hr_stream *stream, const hr_graph *graph, hr_buffer *cons
   if (stream->first_ops != SIZE_MAX &&
       (stream->next_ops == stream->first_ops || stream->pending.records.count >= stream->next_ops)) {
     hr__stream_commit_early(stream, true); /* while the caller finds its way back */
+  } else if (hr__stream_expects_wait(stream) && hr_stream_mode(stream) == HR_MODE_FUSE) {
+    hr__stream_begin(stream);
   }
   return hr__stream_settle(stream, (int64_t)graph->part.records.count);
 }

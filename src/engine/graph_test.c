@@ -1,6 +1,7 @@
 /* Graphs: what runs them gives what recording would have given, and what can't become one is refused. */
 #include "hr_test.h"
 
+#include "base/thread.h"
 #include "engine/stream.h"
 #include "headrace/graph.h"
 
@@ -220,6 +221,124 @@ HR_TEST(a_run_refuses_buffers_and_numbers_that_do_not_fit) {
 }
 
 /* An index out of range in a graph: what was there before is as it was, and the graph runs again. */
+/* ---- what is waited for again and again ---- */
+
+enum { WIDTH = 256 };
+static const int64_t row_dims[2] = {1, WIDTH}, square_dims[2] = {WIDTH, WIDTH}, square_strides[2] = {WIDTH, 1};
+static const int64_t column_strides[2] = {1, WIDTH};
+
+static hr_buffer *make_floats(const fixture *f, int count, float value) {
+  hr_buffer *buffer;
+  int64_t length = count, one = 1;
+  float *values = malloc((size_t)count * sizeof *values);
+  HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)count * sizeof(float), &buffer));
+  hr_view view = {.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = &length, .strides = &one};
+  for (int i = 0; i < count; i++) {
+    values[i] = value * (float)(i % 7 - 3);
+  }
+  HR_ASSERT_OK(hr_stream_write(f->stream, &view, values));
+  free(values);
+  return buffer;
+}
+
+/* relu(x w) w, with the columns of w in memory: enough for two threads. */
+static hr_graph *capture_products(const fixture *f) {
+  enum { X, W, HIDDEN, POSITIVE, Y, COUNTED };
+  hr_buffer *b[COUNTED];
+  hr_view v[COUNTED];
+  hr_graph *graph;
+  for (int i = 0; i < COUNTED; i++) {
+    size_t count = i == W ? WIDTH * WIDTH : WIDTH;
+    HR_ASSERT_OK(hr_buffer_create(f->device, count * sizeof(float), &b[i]));
+    v[i] = (hr_view){.buffer = b[i], .dtype = HR_DTYPE_F32, .rank = 2};
+    v[i].dims = i == W ? square_dims : row_dims, v[i].strides = i == W ? column_strides : square_strides;
+  }
+  hr_view first[2] = {v[X], v[W]}, second[2] = {v[POSITIVE], v[W]};
+  HR_ASSERT_OK(hr_stream_record(f->capture, HR_OP_MATMUL, NULL, 2, first, 1, &v[HIDDEN]));
+  HR_ASSERT_OK(hr_stream_record(f->capture, HR_OP_RELU, NULL, 1, &v[HIDDEN], 1, &v[POSITIVE]));
+  HR_ASSERT_OK(hr_stream_record(f->capture, HR_OP_MATMUL, NULL, 2, second, 1, &v[Y]));
+  hr_graph_spec spec = {.param_count = 2, .result_count = 1, .params = b, .results = &b[Y]};
+  HR_ASSERT_OK(hr_graph_create(f->capture, &spec, &graph));
+  for (int i = 0; i < COUNTED; i++) {
+    hr_buffer_release(b[i]);
+  }
+  return graph;
+}
+
+static void read_row(const fixture *f, hr_buffer *buffer, float *out) {
+  hr_view view = {.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 2, .dims = row_dims, .strides = square_strides};
+  HR_ASSERT_OK(hr_stream_read(f->stream, &view, out));
+}
+
+static hr_buffer *run_products(const fixture *f, const hr_graph *graph, hr_buffer *const *params) {
+  hr_buffer *result;
+  HR_ASSERT_OK(hr_buffer_create(f->device, WIDTH * sizeof(float), &result));
+  HR_ASSERT_OK(hr_graph_run(f->stream, graph, params, &result, NULL));
+  return result;
+}
+
+/* Runs and waits until a run is begun ahead of the wait; false when none was in some seconds. */
+static bool wait_until_begun(const fixture *f, const hr_graph *graph, hr_buffer *const *params, const float *expected) {
+  bool is_begun = false;
+  float actual[WIDTH];
+  for (int64_t end = hr_clock_ns() + INT64_C(5000000000); !is_begun && hr_clock_ns() < end;) {
+    hr_buffer *result = run_products(f, graph, params);
+    is_begun = f->stream->awaited.is_begun;
+    HR_ASSERT(f->stream->pending.records.count == (is_begun ? 0 : 3));
+    read_row(f, result, actual);
+    HR_ASSERT(memcmp(actual, expected, sizeof actual) == 0);
+    hr_buffer_release(result);
+  }
+  return is_begun;
+}
+
+/* Bits are those of a run that nobody expected; what comes behind one that was begun sees its results. */
+HR_TEST(what_is_always_waited_for_begins_early) {
+  fixture f = open_fixture();
+  float expected[WIDTH], actual[WIDTH];
+  hr_thread_count_set(2);
+  hr_graph *graph = capture_products(&f);
+  hr_buffer *params[2] = {make_floats(&f, WIDTH, 0.5f), make_floats(&f, WIDTH * WIDTH, 0.25f)};
+  hr_buffer *result = run_products(&f, graph, params);
+  read_row(&f, result, expected);
+  hr_buffer_release(result);
+  for (int round = 0; round < 4 && hr_core_count() > 1; round++) {
+    HR_ASSERT(round > 1 || wait_until_begun(&f, graph, params, expected));
+    int wanted = f.stream->awaited.wanted;
+    hr_stats before, after;
+    hr_stream_stats(f.stream, &before);
+    result = run_products(&f, graph, params);
+    HR_ASSERT(f.stream->awaited.is_begun == (round < 2));
+    hr_buffer *other = make_floats(&f, WIDTH, 1);
+    hr_view row = {.buffer = result, .dtype = HR_DTYPE_F32, .rank = 2, .dims = row_dims, .strides = square_strides};
+    hr_view first[2] = {row, row};
+    if (round == 0) { /* the host goes on */
+      HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_ADD, NULL, 2, first, 1, &row));
+    } else if (round == 1) { /* the parameter changes behind the run */
+      row.buffer = first[0].buffer = first[1].buffer = params[0];
+      HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_SUB, NULL, 2, first, 1, &row));
+    } else if (round == 2) { /* nobody waits, or looks */
+      hr_buffer_release(result);
+      result = run_products(&f, graph, params);
+    }
+    read_row(&f, result, actual);
+    for (int i = 0; i < WIDTH; i++) {
+      float factor = round == 0 ? 2.0f : round < 2 ? 1.0f : 0.0f;
+      HR_ASSERT(actual[i] == factor * expected[i]);
+    }
+    HR_ASSERT_EQ(f.stream->awaited.wanted, round < 2 ? 2 * wanted : wanted);
+    hr_stream_stats(f.stream, &after);
+    HR_ASSERT_EQ(after.operations - before.operations, round == 2 ? 6 : round == 3 ? 3 : 4);
+    hr_buffer_release(other);
+    hr_buffer_release(result);
+  }
+  hr_graph_release(graph);
+  hr_buffer_release(params[0]);
+  hr_buffer_release(params[1]);
+  hr_thread_count_set(0);
+  close_fixture(&f);
+}
+
 HR_TEST(a_failing_graph_changes_nothing_older) {
   fixture f = open_fixture();
   static const int64_t one[1] = {1}, bad_index = 1000, good_index = 3, ints[1] = {0};

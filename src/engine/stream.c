@@ -127,6 +127,7 @@ static hr_status finish(hr_stream *stream, hr_commit_reason reason, hr_buffer *s
   }
   hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, reason, true));
   stream->next_ops = stream->first_ops;
+  stream->awaited.is_begun = false;
   if (seen != NULL && hr__buffer_layout(seen) != 0) {
     hr__stream_set_error(stream, hr__stream_make_plain(stream, seen, true));
   }

@@ -18,6 +18,14 @@ typedef struct hr_job hr_job;
 
 typedef enum hr_commit_reason { HR_COMMIT_READ, HR_COMMIT_LIMIT, HR_COMMIT_REQUEST, HR_COMMIT_MODE } hr_commit_reason;
 
+/* What the host has waited for, as a whole. */
+typedef struct hr_awaited {
+  uint64_t hash; /* of the key */
+  size_t record_count;
+  int times, wanted; /* one after the other; as often as it takes until it is begun early */
+  bool is_begun;     /* and nothing has been committed since */
+} hr_awaited;
+
 struct hr_stream {
   hr_refcount refcount;
   hr_device *device;
@@ -32,6 +40,7 @@ struct hr_stream {
   uint64_t
       moving; /* the layout that it expects in its first buffer, which gets the memory of the second; 0: nothing runs there */
   hr_cache cache;
+  hr_awaited awaited;
   hr_stats stats;
   bool is_capture;                      /* runs nothing: graphs are made of what is pending */
   HR_VECTOR(hr_buffer *) graph_buffers; /* scratch of hr_graph_run */
@@ -55,6 +64,15 @@ HR_MUST_USE hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait);
 /* Commits what is pending while the host records on, unless the mode is another. The list must be longer for the next one: by then the
  * device has more to do, and longer programs are better ones. The stream is locked. */
 void hr__stream_commit_early(hr_stream *stream, bool runs_here);
+/* Whether what is pending looks like what the host has often waited for. */
+static inline bool hr__stream_expects_wait(const hr_stream *stream) {
+  const hr_awaited *awaited = &stream->awaited;
+  return awaited->times > 0 && awaited->times == awaited->wanted && !awaited->is_begun &&
+         awaited->record_count == stream->pending.records.count;
+}
+/* Has it begin on another thread while the host finds its way to waiting for it, if it is the same to the key. What can't be begun so
+ * stays pending. The stream is locked. */
+void hr__stream_begin(hr_stream *stream);
 /* What follows `count` new records: the stream is locked, commits where the mode or a limit wants it, and is unlocked. */
 HR_MUST_USE hr_status hr__stream_settle(hr_stream *stream, int64_t count);
 /* A record met a buffer that is poisoned with `status`. If that failure, or another one, was not reported yet, this is the report:

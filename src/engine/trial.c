@@ -382,6 +382,10 @@ hr_status hr__trial_run_settled(hr_trial *trial, const hr_ready *own, const hr_t
 
 /* ---- while it repeats ---- */
 
+bool hr__trial_is_over(const hr_trial *trial) {
+  return trial->is_over;
+}
+
 hr_status hr__trial_run(hr_trial *trial, const hr_ready *own, const hr_trial_call *call) {
   bool is_timed = prepare_run(trial, call);
   if (is_timed) {

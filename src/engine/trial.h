@@ -37,7 +37,9 @@ HR_MUST_USE hr_status hr__trial_run(hr_trial *trial, const hr_ready *own, const 
 /* Runs the step in the way that was found before its first run, in which all are timed. Ways that need more workspace
  * than the call has are left out. */
 HR_MUST_USE hr_status hr__trial_run_settled(hr_trial *trial, const hr_ready *own, const hr_trial_call *call);
-enum { HR_TRIAL_WORKSPACE = 64 << 20 };  /* bytes of workspace that a step should have for it */
+enum { HR_TRIAL_WORKSPACE = 64 << 20 }; /* bytes of workspace that a step should have for it */
+/* Whether nothing but the step's own way runs any more. */
+bool hr__trial_is_over(const hr_trial *trial);
 void hr__trial_release(hr_trial *trial); /* NULL: nothing */
 
 /* A program with trials has run for so long. */

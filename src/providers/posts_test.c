@@ -228,3 +228,42 @@ HR_TEST(windows_refuse_other_rows) {
   check_windows(WINDOWS(WINDOWS_LAST, ", %3:f32[2,48,15,16]{0,0,0,1}+0", "then(add,^,3)"), false);
   check_windows(WINDOWS(WINDOWS_LAST, WINDOWS_VECTOR(3), "then(leaky_relu,^,3)"), false);
 }
+
+/* ---- products of one row: x [1,40], w [40,50] in both orders of its dims, y [1,50] in buffer 2 ---- */
+
+#define ROW_FORMAT                                                                                       \
+  "buffer %%0 160 live\nbuffer %%1 8000 live\nbuffer %%2 400 live\nbuffer %%3 200 live\nscalar $0 f64\n" \
+  "scalar $1 f64\n%%2:f32[1,50]{100,2}+0 = matmul(%%0:f32[1,40]{40,1}+0, %%1:f32[40,50]%s+0, "           \
+  "%%3:f32[1,50]{0,1}+0%s) %s\n"
+#define ROW_NUMBER(s) ", $" #s "[1,50]"
+
+static void check_row(const char *inputs_and_posts[2], bool is_expected) {
+  static const char *const strides[2] = {"{1,40}", "{50,1}"};
+  provider = &hr__rows_provider;
+  for (int i = 0; i < 2; ++i) {
+    char text[1024];
+    snprintf(text, sizeof text, ROW_FORMAT, strides[i], inputs_and_posts[0], inputs_and_posts[1]);
+    if (is_expected) {
+      expect_same(text);
+    } else {
+      expect_refused(text);
+    }
+  }
+  provider = &hr__onednn_provider;
+}
+
+HR_TEST(rows_with_activations) {
+  check_row((const char *[]){"", "then(relu,^)"}, true);
+  check_row((const char *[]){ROW_NUMBER(0), "then(softshrink,^,3)"}, true);
+  check_row((const char *[]){ROW_NUMBER(1), "then(softshrink,^,3)"}, true);
+  check_row((const char *[]){ROW_NUMBER(1), "then(leaky_relu,^,3)"}, true);
+  check_row((const char *[]){ROW_NUMBER(0) ROW_NUMBER(1), "then(softshrink,^,3) then(leaky_relu,^,4) then(relu,^)"},
+            true);
+}
+
+HR_TEST(rows_refuse_other_posts) {
+  check_row((const char *[]){"", "then(tanh,^)"}, false);
+  check_row((const char *[]){ROW_NUMBER(0), "then(softshrink,3,^)"}, false);
+  check_row((const char *[]){", %3:f32[1,50]{0,1}+0", "then(softshrink,^,3)"}, false);
+  check_row((const char *[]){", %3:f32[1,50]{0,1}+0", "then(add,^,3)"}, false);
+}

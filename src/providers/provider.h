@@ -23,6 +23,7 @@ struct hr_provider {
   hr_dialect dialect; /* of the devices that it is for */
   bool channels_last; /* its convolutions run best on activations whose channels are neighbours */
   bool one_format;    /* and takes those alone whose operands all lie alike */
+  bool has_threads;   /* run may call a library that opens parallel regions of its own */
   /* Bytes: its products of 16-bit matrices run best where rows begin at multiples of it, and take rows at any distance; 0: no
    * matter where. */
   size_t row_alignment;

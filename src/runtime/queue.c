@@ -2,6 +2,8 @@
  * more than most gaps between the commits of a loop. */
 #include "runtime/queue.h"
 
+#include "base/team.h"
+
 enum { SPIN_ROUNDS = 200 };
 
 void hr_queue_init(hr_queue *queue) {
@@ -63,6 +65,7 @@ static void run_thread(void *arg) {
 /* Lets the thread run what is pending, and ends it. Until `stop` is false again, whoever pushes runs its job. Gives what `stop`
  * was before. */
 static bool end_thread(hr_queue *queue) {
+  hr_queue_settle(queue);
   hr_mutex_lock(&queue->mutex);
   bool stop = queue->stop;
   hr_thread thread = queue->thread;
@@ -99,6 +102,7 @@ static void run_here(hr_queue *queue, hr_queue_job *job) {
 }
 
 uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job) {
+  hr_queue_settle(queue);
   hr_mutex_lock(&queue->mutex);
   bool has_thread = queue->thread.started;
   if (!has_thread && !queue->stop) {
@@ -127,15 +131,21 @@ uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job) {
   return number;
 }
 
+/* Called with the mutex held. */
+static bool is_idle(const hr_queue *queue) {
+  return !queue->is_running && queue->first == NULL;
+}
+
 bool hr_queue_begin_inline(hr_queue *queue) {
+  hr_queue_settle(queue);
   hr_mutex_lock(&queue->mutex);
-  bool is_idle = !queue->is_running && queue->first == NULL;
-  if (is_idle) {
+  bool is_free = is_idle(queue);
+  if (is_free) {
     queue->is_running = true;
     atomic_fetch_add_explicit(&queue->pushed, 1, memory_order_relaxed);
   }
   hr_mutex_unlock(&queue->mutex);
-  return is_idle;
+  return is_free;
 }
 
 void hr_queue_end_inline(hr_queue *queue) {
@@ -147,7 +157,35 @@ void hr_queue_end_inline(hr_queue *queue) {
   hr_mutex_unlock(&queue->mutex);
 }
 
+bool hr_queue_lead(hr_queue *queue, hr_queue_job *job, void (*work)(void *job)) {
+  hr_mutex_lock(&queue->mutex);
+  bool leads = is_idle(queue) && !queue->stop && hr__team_lead(work, job, &queue->lead);
+  if (leads) {
+    queue->is_running = true;
+    atomic_fetch_add_explicit(&queue->pushed, 1, memory_order_relaxed);
+    atomic_store_explicit(&queue->led, job, memory_order_release);
+  }
+  hr_mutex_unlock(&queue->mutex);
+  return leads;
+}
+
+void hr_queue_settle(hr_queue *queue) {
+  if (atomic_load_explicit(&queue->led, memory_order_relaxed) == NULL) {
+    return;
+  }
+  hr_mutex_lock(&queue->mutex);
+  hr_queue_job *job = atomic_exchange(&queue->led, NULL);
+  uint64_t lead = queue->lead;
+  hr_mutex_unlock(&queue->mutex);
+  if (job != NULL) {
+    hr__team_join(lead);
+    job->run(job);
+    hr_queue_end_inline(queue);
+  }
+}
+
 void hr_queue_wait(hr_queue *queue, uint64_t number) {
+  hr_queue_settle(queue);
   for (int i = 0; i < SPIN_ROUNDS; i++) {
     if (atomic_load_explicit(&queue->completed, memory_order_acquire) >= number) {
       return;

@@ -275,6 +275,50 @@ HR_TEST(queue_runs_in_order_and_inline_when_idle) {
   }
 }
 
+static void append_first(void *entry) {
+  test_job *job = entry;
+  job->list[atomic_fetch_add(job->count, 1)] = -job->value;
+}
+
+static void do_nothing(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)arg, (void)begin, (void)end, (void)worker;
+}
+
+/* What was led runs and ends, in this order and once, before whatever the queue is asked next. */
+HR_TEST(queue_ends_what_was_led_first) {
+  atomic_int count = 0;
+  int list[4], led_count = 0;
+  int64_t end = hr_clock_ns() + INT64_C(10000000000); /* a busy machine may leave the team asleep for a while */
+  hr_queue queue;
+  hr_queue_init(&queue);
+  hr_thread_count_set(2);
+  for (int i = 0; i < 200 || (led_count == 0 && hr_core_count() > 1 && hr_clock_ns() < end); i++) {
+    test_job led = {.entry = {.run = run_test_job}, .list = list, .count = &count, .value = 1}, other = led;
+    other.value = 2;
+    atomic_store(&count, 0);
+    hr_parallel_for(2, 1, do_nothing, NULL); /* the team is awake */
+    bool leads = hr_queue_lead(&queue, &led.entry, append_first);
+    HR_ASSERT(!leads || !hr_queue_lead(&queue, &other.entry, append_first));
+    if (i % 3 == 0) {
+      hr_queue_wait(&queue, hr_queue_push(&queue, &other.entry));
+    } else if (i % 3 == 1) {
+      HR_ASSERT(hr_queue_begin_inline(&queue));
+      run_test_job(&other.entry);
+      hr_queue_end_inline(&queue);
+    } else {
+      hr_queue_drain(&queue);
+      run_test_job(&other.entry);
+    }
+    HR_ASSERT_EQ(count, leads ? 3 : 1);
+    HR_ASSERT_EQ(list[count - 1], 2);
+    HR_ASSERT(!leads || (list[0] == -1 && list[1] == 1));
+    led_count += leads;
+  }
+  HR_ASSERT(led_count > 0 || hr_core_count() < 2);
+  hr_queue_close(&queue);
+  hr_thread_count_set(0);
+}
+
 /* ---- drivers ---- */
 
 HR_TEST(devices_have_names_and_are_the_same_when_opened_twice) {

@@ -622,6 +622,54 @@ def test_streams_in_a_graph(function, device):
     assert torch.accelerator.current_stream() == torch.headrace.default_stream()
 
 
+# ---- calls that are always waited for
+
+
+@pytest.mark.parametrize("activation", [nn.Softshrink(0.1), nn.ReLU(), nn.LeakyReLU(-0.5), nn.Tanh()])
+def test_calls_that_are_always_waited_for(activation, device):
+    """Their kernels begin before the wait: what the host does in between neither changes nor misses anything."""
+    torch.manual_seed(3)
+    layers = [nn.Linear(784, 256), activation, nn.Linear(256, 256), activation, nn.Linear(256, 10)]
+    network = nn.Sequential(*layers).eval()
+    mine = copy.deepcopy(network).to(device)
+    function = compiled(mine)
+    x = torch.randn(1, 784)
+    moved = x.to(device)
+    with torch.no_grad():
+        expected = network(x)
+        for odd in range(5):
+            bits = None
+            for _ in range(40):
+                result = function(moved)
+                torch.headrace.synchronize()
+                bits = result.cpu() if bits is None else bits
+                assert torch.equal(result.cpu(), bits)
+            assert_summed(bits, expected, activation, factor=784)
+            result = function(moved)
+            if odd == 0:  # operations behind it
+                assert torch.equal((result + 1).cpu(), bits + 1)
+            elif odd == 1:  # the input and a parameter change behind it
+                moved.zero_()
+                mine[0].bias.add_(1)
+                assert torch.equal(result.cpu(), bits)
+                network[0].bias.add_(1)
+                moved.copy_(x)
+                expected = network(x)
+            elif odd == 2:  # nobody looks at it, and then somebody at two
+                del result
+                first, second = function(moved), function(moved.clone())
+                assert torch.equal(first.cpu(), bits) and torch.equal(second.cpu(), bits)
+            elif odd == 3:  # the host writes, and uses its own threads
+                other = torch.ones(1 << 20).to(device)
+                assert (x.expand(4096, -1).sin().sum().isfinite()) and other.sum().item() == 1 << 20
+                assert torch.equal(result.cpu(), bits)
+            else:
+                x[0, 5] = float("nan")
+                moved.copy_(x)
+                assert function(moved).cpu().isnan().all() == network(x).isnan().all()
+    assert counts()["captures"] == 1 and counts()["eager_runs"] == 0
+
+
 # ---- an optimizer
 
 

@@ -1,9 +1,13 @@
-// function.cpp: what the backend of torch.compile returns: a Python function in C++ that runs an FX graph's program.
+// function.cpp: Python functions in C++, for what small steps call each time: the function that the backend of torch.compile returns,
+// which runs an FX graph's program, and torch.headrace.synchronize.
 //
 // headrace_torch_make_function(program, fallback, attributes) gives a builtin function of tensors. It takes a call's
 // tensors, and behind them the tensors of `attributes`, to graph_run, and gives a list of results. What it can't do goes
 // to `fallback` with the arguments as they came: a geometry that no variant fits, a program whose results are not all tensors
 // of the device, and arguments that are no tensors.
+//
+// headrace_torch_make_synchronize(general, raise_error) gives a builtin function that waits for the device at hand. Called with
+// arguments it calls general(...) with them, and behind a failure raise_error(code).
 //
 // Threads: called with the interpreter's lock, which is given up while the stream takes the records.
 #include <ATen/record_function.h>
@@ -15,6 +19,8 @@
 
 #include "record.h"
 #include "runtime.h"
+
+extern "C" HR_API int headrace_torch_synchronize(int index); // runtime.cpp
 
 namespace headrace {
 namespace {
@@ -80,6 +86,24 @@ PyObject *call(PyObject *capsule, PyObject *const *args, Py_ssize_t count) {
 PyMethodDef definition = {"headrace_graph", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call)),
                           METH_FASTCALL, "A compiled graph: tensors in, a list of tensors out."};
 
+// `self` is the pair of functions.
+PyObject *synchronize(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  if (C10_UNLIKELY(count > 0 || names != nullptr))
+    return PyObject_Vectorcall(PyTuple_GET_ITEM(self, 0), args, static_cast<size_t>(count), names);
+  PyThreadState *state = PyEval_SaveThread();
+  int code = headrace_torch_synchronize(-1);
+  PyEval_RestoreThread(state);
+  if (C10_LIKELY(code == 0))
+    Py_RETURN_NONE;
+  return PyObject_CallFunction(PyTuple_GET_ITEM(self, 1), "i", code);
+}
+
+PyMethodDef synchronize_definition = {"synchronize",
+                                      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&synchronize)),
+                                      METH_FASTCALL | METH_KEYWORDS,
+                                      "synchronize(device=None)\n--\n\n"
+                                      "Waits until everything recorded has run; raises the first error of that work."};
+
 } // namespace
 } // namespace headrace
 
@@ -100,4 +124,14 @@ extern "C" HR_API PyObject *headrace_torch_make_function(int64_t program, PyObje
   Py_DECREF(capsule);
   return made;
   END_HANDLE_TH_ERRORS
+}
+
+// Likewise.
+extern "C" HR_API PyObject *headrace_torch_make_synchronize(PyObject *general, PyObject *raise_error) {
+  PyObject *self = PyTuple_Pack(2, general, raise_error), *name = PyUnicode_FromString("headrace.torch");
+  PyObject *made =
+      self != nullptr && name != nullptr ? PyCFunction_NewEx(&synchronize_definition, self, name) : nullptr;
+  Py_XDECREF(self);
+  Py_XDECREF(name);
+  return made;
 }

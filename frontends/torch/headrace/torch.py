@@ -155,7 +155,6 @@ _find_onednn()
 _find_lapack()
 _find_cuda()
 _library = _load_library()
-_synchronize = _library.headrace_torch_synchronize
 
 
 def _call(name, *arguments):
@@ -293,11 +292,14 @@ def get_device_capability(device=None):
     return None
 
 
-def synchronize(device=None):
-    """Waits until everything recorded has run; raises the first error of that work."""
-    code = _synchronize(-1 if device is None else _index_of(device))  # small steps wait after each call: no detours
-    if code != 0:
-        _check(code)
+def _synchronize(device=None):
+    _call("synchronize", -1 if device is None else _index_of(device))
+
+
+_make_synchronize = ctypes.PyDLL(_library._name).headrace_torch_make_synchronize  # called with the interpreter's lock
+_make_synchronize.argtypes = [ctypes.py_object, ctypes.py_object]
+_make_synchronize.restype = ctypes.py_object
+synchronize = _make_synchronize(_synchronize, _check)  # small steps wait after each call: no detours
 
 
 def commit():

@@ -116,6 +116,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int way
 
 const hr_provider hr__lapack_provider = {
     .name = "lapack",
+    .has_threads = true,
     .has = has,
     .supports = supports,
     .prepare = prepare,

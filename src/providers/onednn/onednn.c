@@ -147,6 +147,7 @@ static const char *const ways[] = {"direct", "product", "threads", NULL}; /* hr_
 const hr_provider hr__onednn_provider = {
     .name = "onednn",
     .channels_last = true,
+    .has_threads = true,
     .open = open_provider,
     .supports = supports,
     .prepare = prepare,

@@ -7,8 +7,9 @@
  *   N contiguous                                y is a sum of rows of W, a block of N at a time
  *
  * The order of additions depends on the shape alone, so that the number of threads doesn't change bits. f32; everything
- * else is left to the next provider.
+ * else is left to the next provider. Activations that are cheap and need a number at most are made on the way to memory (posts).
  */
+#include <stdatomic.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -23,6 +24,7 @@
 enum { LANES = 32, BLOCK = 256, DOT_BLOCK = 16, DOTS = 4 }; /* blocks: of columns, what a thread takes at a time */
 static const int64_t SERIAL_WEIGHTS = 1 << 15; /* 128 KB: more are read faster by two cores, each from its own L2 */
 static const int64_t KEPT_WEIGHTS = 1 << 18;   /* 1 MB: a core's own cache may keep its share until the next run */
+static const int64_t MET_BLOCK = 1 << 13;      /* 32 KB: taking a block costs a few hundredths of reading it */
 
 struct hr_prepared {
   int64_t batch, inner, columns; /* y [batch, 1, columns] = x [batch, 1, inner] W [batch, inner, columns] */
@@ -31,13 +33,20 @@ struct hr_prepared {
   int64_t x_stride, w_inner, w_columns, bias_stride, y_stride;
   bool has_bias;
   int y_arg;
+  int post_count;
+  struct {
+    hr_op op;
+    int arg; /* of its number; -1: it has none */
+  } posts[HR_POSTS_MAX];
 };
 
 typedef struct call {
   const hr_prepared *p;
+  float numbers[HR_POSTS_MAX]; /* of the posts */
   const float *x, *w, *bias;
   float *y;
   int64_t shares;
+  atomic_int_least64_t begun; /* blocks */
 } call;
 
 static bool is_f32(const hr_operand *operand) {
@@ -58,14 +67,32 @@ static bool find_batch(const hr_operand *out, int *out_dim) {
   return true;
 }
 
+static bool is_activation(const hr_node *node, const hr_post *post) {
+  switch (post->op) {
+    case HR_OP_RELU:
+      return post->inputs[0] == HR_POST_VALUE;
+    case HR_OP_LEAKY_RELU:
+    case HR_OP_SOFTSHRINK:
+      return post->inputs[0] == HR_POST_VALUE && post->inputs[1] != HR_POST_VALUE &&
+             node->inputs[post->inputs[1]].kind == HR_OPERAND_SCALAR;
+    default:
+      return false;
+  }
+}
+
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
-  if (node->op != HR_OP_MATMUL || node->post_count > 0 || !is_f32(&node->inputs[0]) || !is_f32(&node->inputs[1]) ||
+  if (node->op != HR_OP_MATMUL || !is_f32(&node->inputs[0]) || !is_f32(&node->inputs[1]) ||
       !is_f32(&node->outputs[0])) {
     return false;
   }
   const hr_operand *x = &node->inputs[0], *w = &node->inputs[1], *y = &node->outputs[0];
   int rank = y->rank, batch_dim;
+  for (int i = 0; i < node->post_count; ++i) {
+    if (!is_activation(node, &node->posts[i])) {
+      return false;
+    }
+  }
   if (rank < 2 || x->rank != rank || w->rank != rank || y->dims[rank - 2] != 1 || x->dims[rank - 1] == 0 ||
       y->dims[rank - 1] == 0 || !find_batch(y, &batch_dim)) {
     return false;
@@ -109,6 +136,12 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int way
     p->bias_offset = node->inputs[2].offset;
     p->bias_stride = node->inputs[2].strides[node->inputs[2].rank - 1];
   }
+  p->post_count = node->post_count;
+  for (int i = 0; i < node->post_count; ++i) {
+    const hr_post *post = &node->posts[i];
+    p->posts[i].op = post->op;
+    p->posts[i].arg = post->op == HR_OP_RELU ? -1 : post->inputs[1];
+  }
   *out_workspace_bytes = (size_t)p->inner * sizeof(float);
   *out_prepared = p;
   return NULL;
@@ -116,6 +149,47 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int way
 
 static bool needs_team(const hr_prepared *p) {
   return p->batch * p->inner * p->columns > SERIAL_WEIGHTS;
+}
+
+/* ---- results ---- */
+
+static float number_of(const hr_scalar *scalar) {
+  return scalar->dtype == HR_DTYPE_F64 ? (float)scalar->value.f[0] : (float)scalar->value.i;
+}
+
+/* A row of ops.def, to the bit. */
+static inline void activate(hr_op op, float b, float *restrict values, int64_t count) {
+  switch (op) {
+    case HR_OP_RELU:
+      for (int64_t i = 0; i < count; ++i) {
+        values[i] = values[i] <= 0 ? 0 : values[i];
+      }
+      break;
+    case HR_OP_LEAKY_RELU:
+      for (int64_t i = 0; i < count; ++i) {
+        values[i] = values[i] > 0 ? values[i] : values[i] * b;
+      }
+      break;
+    default: /* softshrink */
+      for (int64_t i = 0; i < count; ++i) {
+        float a = values[i], inside = a != a ? a : 0;
+        values[i] = a > b ? a - b : (a < -b ? a + b : inside);
+      }
+  }
+}
+
+/* Sums of columns [first, first + count) become results. */
+static inline void give(const call *c, float *y, int64_t first, float *restrict sums, int64_t count) {
+  const hr_prepared *p = c->p;
+  for (int64_t i = 0; p->has_bias && i < count; ++i) {
+    sums[i] += c->bias[(first + i) * p->bias_stride];
+  }
+  for (int i = 0; i < p->post_count; ++i) {
+    activate(p->posts[i].op, c->numbers[i], sums, count);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    y[(first + i) * p->y_stride] = sums[i];
+  }
 }
 
 /* ---- K contiguous ---- */
@@ -214,25 +288,18 @@ static void dot_rows(const float *restrict x, const float *const *w, int64_t cou
   sum_lanes(a, b, c, d, out);
 }
 
-static void put(const call *c, float *y, int64_t n, float value) {
-  const hr_prepared *p = c->p;
-  y[n * p->y_stride] = p->has_bias ? value + c->bias[n * p->bias_stride] : value;
-}
-
-/* Behind the last column the last one is computed again. */
+/* One block at most. Behind the last column the last one is computed again. */
 static void dot_columns(const call *c, const float *x, const float *w, float *y, int64_t begin, int64_t end) {
   const hr_prepared *p = c->p;
+  float sums[DOT_BLOCK] = {0};
   for (int64_t n = begin; n < end; n += DOTS) {
     const float *rows[DOTS];
-    float out[DOTS];
     for (int d = 0; d < DOTS; ++d) {
       rows[d] = w + (n + d < end ? n + d : end - 1) * p->w_columns;
     }
-    dot_rows(x, rows, p->inner, out);
-    for (int d = 0; d < DOTS && n + d < end; ++d) {
-      put(c, y, n + d, out[d]);
-    }
+    dot_rows(x, rows, p->inner, &sums[n - begin]);
   }
+  give(c, y, begin, sums, end - begin);
 }
 
 /* ---- N contiguous ---- */
@@ -249,9 +316,7 @@ static void add_rows(const call *c, const float *x, const float *w, float *y, in
         sums[i] = __builtin_fmaf(factor, row[i], sums[i]);
       }
     }
-    for (int64_t i = 0; i < count; ++i) {
-      put(c, y, n + i, sums[i]);
-    }
+    give(c, y, n, sums, count);
   }
 }
 
@@ -295,6 +360,19 @@ static void run_shares(void *arg, int64_t begin, int64_t end, int worker) {
   run_units(arg, share_begin(blocks, begin, c->shares), share_begin(blocks, end, c->shares), worker);
 }
 
+/* Two threads of which one may come late: each begins at its end of the blocks, and they meet where they meet. What a thread reads is
+ * nearly the same in each run, and so in its cache. */
+static void run_ends(void *arg, int64_t begin, int64_t end, int worker) {
+  call *c = arg;
+  int64_t blocks = c->p->batch * count_blocks(c->p);
+  for (int64_t share = begin; share < end; ++share) {
+    for (int64_t own = 0; atomic_fetch_add_explicit(&c->begun, 1, memory_order_relaxed) < blocks; ++own) {
+      int64_t unit = share == 0 ? own : blocks - 1 - own;
+      run_units(arg, unit, unit + 1, worker);
+    }
+  }
+}
+
 static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
   (void)queue;
   call c = {.p = p,
@@ -302,6 +380,9 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
             .w = (const float *)args[1] + p->w_offset,
             .bias = p->has_bias ? (const float *)args[2] + p->bias_offset : NULL};
   c.y = (float *)args[p->y_arg] + p->y_offset;
+  for (int i = 0; i < p->post_count; ++i) {
+    c.numbers[i] = p->posts[i].arg >= 0 ? number_of(args[p->posts[i].arg]) : 0;
+  }
   int64_t units = p->batch * count_blocks(p);
   if (p->x_stride != 1 && p->batch == 1) { /* dense x, once */
     float *dense = workspace;
@@ -311,8 +392,9 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
     c.x = dense;
   }
   if (needs_team(p) && p->batch * p->inner * p->columns <= KEPT_WEIGHTS) {
+    bool is_met = hr_thread_count() == 2 && p->inner * DOT_BLOCK >= MET_BLOCK && uses_dots(p);
     c.shares = hr_thread_count();
-    hr_parallel_for(c.shares, 1, run_shares, &c);
+    hr_parallel_for(c.shares, 1, is_met ? run_ends : run_shares, &c);
   } else {
     hr_parallel_for(units, needs_team(p) ? 1 : units, run_units, &c);
   }
