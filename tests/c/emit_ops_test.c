@@ -343,6 +343,40 @@ static void add_transposed(hr_dtype dtype, bool is_batch) {
   end_sample(s);
 }
 
+/* Sums of dense matrices and what lies transposed, forwards and backwards: in narrow, wide and short rows, with a dim in between.
+ * After add_transposed. */
+static void add_transposed_points(hr_dtype dtype) {
+  static const struct {
+    int64_t dims[3], strides[3];
+  } shapes[] = {{{1, 45, 133}, {0, 1, 45}},
+                {{1, 9, 660}, {0, 1, 9}},
+                {{1, 200, 29}, {0, 1, 200}},
+                {{2, 70, 42}, {2940, 1, 70}},
+                {{12, 2, 240}, {1, 2880, 12}}};
+  for (int k = 0; k < 5; ++k) {
+    int from = shapes[k].dims[0] == 1 ? 1 : 0;
+    int64_t dense_strides[3] = {shapes[k].dims[1] * shapes[k].dims[2], shapes[k].dims[2], 1}, backwards[3];
+    int64_t last = shapes[k].dims[2] - 1;
+    memcpy(backwards, shapes[k].strides, sizeof backwards);
+    backwards[2] = -backwards[2];
+    sample *s = calloc(1, sizeof *s);
+    s->dtype = dtype;
+    make_begin(&s->m, 3 - from, shapes[k].dims + from, 0, 0);
+    int arg = make_arg(&s->m), reg[3];
+    s->args[arg] = transposed[dtype];
+    reg[0] = make_load(&s->m, 0, arg, dtype, 5, shapes[k].strides + from);
+    reg[1] = make_load(&s->m, 0, arg, dtype, 11 + last * shapes[k].strides[2], backwards + from);
+    reg[2] = make_load(&s->m, 0, arg, dtype, 3, dense_strides + from);
+    hr_class cls = hr_dtype_class(dtype);
+    for (int i = 1; i < 3; ++i) {
+      int sum = make_op(&s->m, 0, HR_OP_ADD, cls, 2, (int[]){reg[0], reg[i]});
+      sum = hr_dtype_is_narrow(dtype) ? make_convert(&s->m, 0, sum, dtype) : sum;
+      output(s, HR_OP_ADD, 0, sum, dtype, dense_strides + from);
+    }
+    end_sample(s);
+  }
+}
+
 /* ---- running ---- */
 
 static void run(const sample *s, const hr_host_kernel *kernel) {
@@ -435,6 +469,7 @@ static void make_samples(uint32_t dtypes) {
       if (d == HR_DTYPE_F32 || d == HR_DTYPE_F16 || d == HR_DTYPE_I64) {
         add_transposed((hr_dtype)d, false);
         add_transposed((hr_dtype)d, true);
+        add_transposed_points((hr_dtype)d);
       }
     }
   }
