@@ -175,7 +175,7 @@ hr_status hr__emit_worth(const hr__emitter *e, int64_t row) {
     if (!e->is_nest && instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->family == HR_FAMILY_ARGREDUCE) {
       return hr__emit_unable(kernel, "windows with indices: long selects");
     }
-    if (instr->kind == HR_INSTR_COMPUTE && hr__emit_is_special(instr)) {
+    if (instr->kind == HR_INSTR_COMPUTE && hr__emit_is_loop(instr)) {
       return hr__emit_unable(kernel, "special functions: calls and loops, as in the interpreter");
     }
     if (instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->rule == HR_RULE_SEEDED) {

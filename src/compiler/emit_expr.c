@@ -126,6 +126,22 @@ bool hr__emit_is_special(const hr_instr *instr) {
   return text != NULL && strstr(text, "(special_") != NULL;
 }
 
+bool hr__emit_is_loop(const hr_instr *instr) {
+  switch (instr->op) {
+    case HR_OP_LGAMMA:
+    case HR_OP_DIGAMMA:
+    case HR_OP_ERFINV:
+    case HR_OP_NDTRI:
+    case HR_OP_I0:
+    case HR_OP_I0E:
+    case HR_OP_I1:
+    case HR_OP_I1E:
+      return instr->cls != HR_CLASS_F32; /* core/special_f32.h */
+    default:
+      return hr__emit_is_special(instr);
+  }
+}
+
 /* Long, and seldom needed: not in the prelude. */
 static void emit_special_functions(hr__emitter *e) {
   HR__EMIT(e, "#ifndef HR_SPECIAL\n#define HR_SPECIAL\n");

@@ -87,7 +87,8 @@ const char *hr__emit_dtype(hr_dtype dtype); /* upper case: F32 */
 /* The class of a source of an instruction. */
 hr_class hr__emit_source_class(const hr_kernel *kernel, const hr_instr *instr, int s);
 /* Notes scalars that an instruction reads, and defines the function of its row. */
-bool hr__emit_is_special(const hr_instr *instr); /* whether its expression calls functions of core/special.h */
+bool hr__emit_is_special(const hr_instr *instr); /* whether its expression calls functions of core/special.h ... */
+bool hr__emit_is_loop(const hr_instr *instr);    /* ... that have loops and branches of their own */
 void hr__emit_row_function(hr__emitter *e, const hr_instr *instr);
 /* The functions identity and combine of a reduction. */
 void hr__emit_reduce_functions(hr__emitter *e, hr_op op, hr_class cls);
