@@ -343,6 +343,28 @@ static void add_transposed(hr_dtype dtype, bool is_batch) {
   end_sample(s);
 }
 
+/* Rows that lie beside each other, each with its largest number and what is left without it. After add_transposed. */
+static void add_transposed_rows(hr_dtype dtype, bool is_batch) {
+  static const int64_t shapes[2][3] = {{1, 40, 140}, {2, 19, 150}};
+  static const int64_t strides[2][3] = {{0, 1, 40}, {2850, 1, 19}};
+  static const int64_t rows[2][3] = {{0, 1, 0}, {19, 1, 0}}, elements[2][3] = {{0, 140, 1}, {2850, 150, 1}};
+  int from = is_batch ? 0 : 1;
+  sample *s = calloc(1, sizeof *s);
+  s->dtype = dtype;
+  make_begin(&s->m, 3 - from, shapes[is_batch] + from, is_batch ? 4 : 2, 0);
+  int arg = make_arg(&s->m);
+  s->args[arg] = transposed[dtype];
+  hr_class cls = hr_dtype_class(dtype);
+  int reg = make_load(&s->m, 0, arg, dtype, 9, strides[is_batch] + from);
+  int most = make_reduce(&s->m, 0, HR_OP_AMAX, cls, reg);
+  output(s, HR_OP_AMAX, 1, most, class_dtype(cls), rows[is_batch] + from);
+  int again = make_load(&s->m, 1, arg, dtype, 9, strides[is_batch] + from);
+  int left = make_op(&s->m, 1, HR_OP_SUB, cls, 2, (int[]){again, most});
+  left = hr_dtype_is_narrow(dtype) ? make_convert(&s->m, 1, left, dtype) : left;
+  output(s, HR_OP_SUB, 1, left, dtype, elements[is_batch] + from);
+  end_sample(s);
+}
+
 /* Sums of dense matrices and what lies transposed, forwards and backwards: in narrow, wide and short rows, with a dim in between.
  * After add_transposed. */
 static void add_transposed_points(hr_dtype dtype) {
@@ -469,6 +491,8 @@ static void make_samples(uint32_t dtypes) {
       if (d == HR_DTYPE_F32 || d == HR_DTYPE_F16 || d == HR_DTYPE_I64) {
         add_transposed((hr_dtype)d, false);
         add_transposed((hr_dtype)d, true);
+        add_transposed_rows((hr_dtype)d, false);
+        add_transposed_rows((hr_dtype)d, true);
         add_transposed_points((hr_dtype)d);
       }
     }
