@@ -293,9 +293,9 @@ static void add_roundings(hr_dtype dtype) {
   }
 }
 
-/* Remainders of usual numbers, and of a block with one quotient that is large. */
+/* Remainders and sines of usual numbers, and of a block with one quotient or angle that is large. */
 static void add_remainders(void) {
-  static const hr_op ops[] = {HR_OP_FMOD, HR_OP_REMAINDER, HR_OP_DIV_FLOOR};
+  static const hr_op ops[] = {HR_OP_FMOD, HR_OP_REMAINDER, HR_OP_DIV_FLOOR, HR_OP_SIN, HR_OP_COS, HR_OP_TAN};
   for (int i = 0; i < MEMORY; ++i) {
     usual_numbers[0][i] = (float)((double)(next() % 200001) - 100000) * 0.25f;
     usual_numbers[1][i] = (float)(1 + next() % 1000) * (next() % 2 == 0 ? 0.25f : -0.3f);
@@ -309,9 +309,12 @@ static void add_remainders(void) {
     s->args[arg[0]] = usual_numbers[0], s->args[arg[1]] = usual_numbers[1];
     reg[0] = make_load(&s->m, 0, arg[0], HR_DTYPE_F32, 0, dense);
     reg[1] = make_load(&s->m, 0, arg[1], HR_DTYPE_F32, 0, &step);
-    for (int k = 0; k < 3; ++k) {
-      output(s, ops[k], 0, make_op(&s->m, 0, ops[k], HR_CLASS_F32, 2, reg), HR_DTYPE_F32, dense);
+    for (int k = 0; k < 6; ++k) {
+      output(s, ops[k], 0, make_op(&s->m, 0, ops[k], HR_CLASS_F32, k < 3 ? 2 : 1, reg), HR_DTYPE_F32, dense);
     }
+    int sum = make_op(&s->m, 0, HR_OP_ADD, HR_CLASS_F32, 2, reg); /* computed just before */
+    int sine = make_op(&s->m, 0, HR_OP_SIN, HR_CLASS_F32, 1, &sum);
+    output(s, HR_OP_COS, 0, make_op(&s->m, 0, HR_OP_COS, HR_CLASS_F32, 1, &sine), HR_DTYPE_F32, dense);
     end_sample(s);
   }
 }
