@@ -40,9 +40,31 @@ static const char *const c_postlude = "HR_VMATH_FN int64_t hr_term(int64_t index
                                       "  return extent > 0 ? most : index;\n}\n";
 
 /* Elements [first, first + count) of rows of `columns` elements, which lie `pitch` apart and in each row one behind those of the row
- * before; planes of `rows` rows lie `plane` apart. Few columns at a time: their lines may all want one set of the first cache. */
+ * before; planes of `rows` rows lie `plane` apart. Few columns at a time: their lines may all want one set of the first cache.
+ * Tiles of 16 rows by 8 columns are turned whole, those of 4-byte elements in vectors. */
 static const char *const c_turns =
-    "#define HR_TURN(BYTES, T) \\\n"
+    "#define HR_TURN_TILE(T) \\\n"
+    "  for (int r = 0; r < 16; ++r) { for (int j = 0; j < 8; ++j) { t[r * columns + j] = f[r + j * pitch]; } }\n"
+    "#if defined(__has_builtin) && defined(__AVX2__)\n#if __has_builtin(__builtin_shufflevector)\n"
+    "typedef uint32_t hr_v8w __attribute__((vector_size(32), aligned(4), may_alias));\n"
+    "HR_VMATH_FN void hr_turn_words(uint32_t *t, const uint32_t *f, int64_t columns, int64_t pitch) {\n"
+    "  hr_v8w a[8], b[8];\n"
+    "  for (int j = 0; j < 8; ++j) { a[j] = *(const hr_v8w *)(f + j * pitch); }\n"
+    "  for (int j = 0; j < 8; j += 2) {\n"
+    "    b[j] = __builtin_shufflevector(a[j], a[j + 1], 0, 8, 2, 10, 4, 12, 6, 14);\n"
+    "    b[j + 1] = __builtin_shufflevector(a[j], a[j + 1], 1, 9, 3, 11, 5, 13, 7, 15);\n  }\n"
+    "  for (int j = 0; j < 8; j += j % 4 == 1 ? 3 : 1) {\n"
+    "    a[j] = __builtin_shufflevector(b[j], b[j + 2], 0, 1, 8, 9, 4, 5, 12, 13);\n"
+    "    a[j + 2] = __builtin_shufflevector(b[j], b[j + 2], 2, 3, 10, 11, 6, 7, 14, 15);\n  }\n"
+    "  for (int j = 0; j < 4; ++j) {\n"
+    "    *(hr_v8w *)(t + j * columns) = __builtin_shufflevector(a[j], a[j + 4], 0, 1, 2, 3, 8, 9, 10, 11);\n"
+    "    *(hr_v8w *)(t + (j + 4) * columns) = __builtin_shufflevector(a[j], a[j + 4], 4, 5, 6, 7, 12, 13, 14, 15);\n  "
+    "}\n}\n"
+    "#define HR_TURN_WORDS(T) \\\n"
+    "  hr_turn_words(t, f, columns, pitch); \\\n  hr_turn_words(t + 8 * columns, f + 8, columns, pitch);\n"
+    "#endif\n#endif\n"
+    "#if !defined(HR_TURN_WORDS)\n#define HR_TURN_WORDS HR_TURN_TILE\n#endif\n"
+    "#define HR_TURN(BYTES, T, TILE) \\\n"
     "static void hr_turn_##BYTES(void *out, const void *in, int64_t first, int64_t count, int64_t columns, int64_t "
     "rows, \\\n"
     "                            int64_t plane, int64_t pitch) { \\\n"
@@ -53,7 +75,14 @@ static const char *const c_turns =
     "    next = next / rows > row / rows ? (row / rows + 1) * rows : next; \\\n"
     "    next = next < last ? next : last; \\\n"
     "    const T *const from = (const T *)in + row / rows * plane + row % rows; \\\n"
+    "    const int is_whole = next - row == 16 && row * columns >= first && next * columns <= end; \\\n"
     "    for (int64_t at = 0; at < columns; at += 8) { \\\n"
+    "      if (is_whole && at + 8 <= columns) { \\\n"
+    "        T *const t = to + row * columns + at; \\\n"
+    "        const T *const f = from + at * pitch; \\\n"
+    "        TILE(T) \\\n"
+    "        continue; \\\n"
+    "      } \\\n"
     "      for (int64_t r = row; r < next; ++r) { \\\n"
     "        int64_t low = first - r * columns, high = end - r * columns; \\\n"
     "        low = low > at ? low : at; \\\n"
@@ -64,7 +93,8 @@ static const char *const c_turns =
     "    } \\\n"
     "  } \\\n"
     "}\n"
-    "HR_TURN(1, uint8_t)\nHR_TURN(2, uint16_t)\nHR_TURN(4, uint32_t)\nHR_TURN(8, uint64_t)\nHR_TURN(16, hr_c128)\n";
+    "HR_TURN(1, uint8_t, HR_TURN_TILE)\nHR_TURN(2, uint16_t, HR_TURN_TILE)\nHR_TURN(4, uint32_t, HR_TURN_WORDS)\n"
+    "HR_TURN(8, uint64_t, HR_TURN_TILE)\nHR_TURN(16, hr_c128, HR_TURN_TILE)\n";
 
 /* Rows of 16-bit floats by the hardware's conversions, which compilers don't find in loops over elements; the bits are those of
  * core/convert.h. */
@@ -156,7 +186,7 @@ hr_status hr__emit_worth(const hr__emitter *e, int64_t row) {
     if (!e->is_nest && instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->family == HR_FAMILY_ARGREDUCE) {
       return hr__emit_unable(kernel, "windows with indices: long selects");
     }
-    if (instr->kind == HR_INSTR_COMPUTE && hr__emit_is_special(instr)) {
+    if (instr->kind == HR_INSTR_COMPUTE && hr__emit_is_loop(instr)) {
       return hr__emit_unable(kernel, "special functions: calls and loops, as in the interpreter");
     }
     if (instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->rule == HR_RULE_SEEDED) {

@@ -126,6 +126,22 @@ bool hr__emit_is_special(const hr_instr *instr) {
   return text != NULL && strstr(text, "(special_") != NULL;
 }
 
+bool hr__emit_is_loop(const hr_instr *instr) {
+  switch (instr->op) {
+    case HR_OP_LGAMMA:
+    case HR_OP_DIGAMMA:
+    case HR_OP_ERFINV:
+    case HR_OP_NDTRI:
+    case HR_OP_I0:
+    case HR_OP_I0E:
+    case HR_OP_I1:
+    case HR_OP_I1E:
+      return instr->cls != HR_CLASS_F32; /* core/special_f32.h */
+    default:
+      return hr__emit_is_special(instr);
+  }
+}
+
 /* Long, and seldom needed: not in the prelude. */
 static void emit_special_functions(hr__emitter *e) {
   HR__EMIT(e, "#ifndef HR_SPECIAL\n#define HR_SPECIAL\n");
@@ -278,6 +294,13 @@ void hr__emit_reduce_functions(hr__emitter *e, hr_op op, hr_class cls) {
 
 /* ---- statements ---- */
 
+static void emit_sources(hr__emitter *e, const hr_instr *instr) {
+  for (int s = 0; s < instr->source_count; ++s) {
+    HR__EMIT(e, s > 0 ? ", " : "");
+    hr__emit_source(e, instr, s);
+  }
+}
+
 void hr__emit_statement(hr__emitter *e, const hr_instr *instr) {
   const hr_op_row *row = hr_op_table(instr->op);
   HR__EMIT(e, "const %s r%d = ", hr__emit_type(e->kernel->registers[instr->dst].cls), instr->dst);
@@ -298,23 +321,28 @@ void hr__emit_statement(hr__emitter *e, const hr_instr *instr) {
            : instr->source_count == 2 ? "beats"
                                       : "take",
            row->name, hr_class_name(instr->cls));
-  for (int s = 0; s < instr->source_count; ++s) {
-    HR__EMIT(e, s > 0 ? ", " : "");
-    hr__emit_source(e, instr, s);
-  }
+  emit_sources(e, instr);
   HR__EMIT(e, ");\n");
 }
 
 bool hr__emit_has_near(const hr_instr *instr) {
-  return instr->kind == HR_INSTR_COMPUTE && instr->cls == HR_CLASS_F32 &&
-         (instr->op == HR_OP_FMOD || instr->op == HR_OP_REMAINDER || instr->op == HR_OP_DIV_FLOOR);
+  static const hr_op ops[] = {HR_OP_FMOD, HR_OP_REMAINDER, HR_OP_DIV_FLOOR, HR_OP_SIN, HR_OP_COS, HR_OP_TAN};
+  bool has = false;
+  for (size_t k = 0; k < sizeof ops / sizeof *ops; ++k) {
+    has |= instr->op == ops[k];
+  }
+  return has && instr->kind == HR_INSTR_COMPUTE && instr->cls == HR_CLASS_F32;
 }
 
 void hr__emit_near(hr__emitter *e, const hr_instr *instr) {
   HR__EMIT(e, "const float r%d = hr__f32_%s_near(", instr->dst, hr_op_table(instr->op)->name);
-  hr__emit_source(e, instr, 0);
-  HR__EMIT(e, ", ");
-  hr__emit_source(e, instr, 1);
+  emit_sources(e, instr);
+  HR__EMIT(e, ");\n");
+}
+
+void hr__emit_look(hr__emitter *e, const hr_instr *instr) {
+  HR__EMIT(e, "far |= !hr__f32_is_%s(", instr->source_count == 1 ? "small" : "near");
+  emit_sources(e, instr);
   HR__EMIT(e, ");\n");
 }
 

@@ -87,7 +87,8 @@ const char *hr__emit_dtype(hr_dtype dtype); /* upper case: F32 */
 /* The class of a source of an instruction. */
 hr_class hr__emit_source_class(const hr_kernel *kernel, const hr_instr *instr, int s);
 /* Notes scalars that an instruction reads, and defines the function of its row. */
-bool hr__emit_is_special(const hr_instr *instr); /* whether its expression calls functions of core/special.h */
+bool hr__emit_is_special(const hr_instr *instr); /* whether its expression calls functions of core/special.h ... */
+bool hr__emit_is_loop(const hr_instr *instr);    /* ... that have loops and branches of their own */
 void hr__emit_row_function(hr__emitter *e, const hr_instr *instr);
 /* The functions identity and combine of a reduction. */
 void hr__emit_reduce_functions(hr__emitter *e, hr_op op, hr_class cls);
@@ -97,9 +98,11 @@ void hr__emit_choice_functions(hr__emitter *e, hr_op op, hr_class cls);
 void hr__emit_source(hr__emitter *e, const hr_instr *instr, int s);
 /* "const float r5 = ...;" for COMPUTE and CONVERT. */
 void hr__emit_statement(hr__emitter *e, const hr_instr *instr);
-/* Whether its row has a short form for the usual operands (hr__f32_is_near in core/vmath.h); the statement with that form. */
+/* Whether its row has a short form for the usual operands (hr__f32_is_near, hr__f32_is_small in core/vmath.h); the statement with that
+ * form; "far |= ...;" of an element for which it won't do. */
 bool hr__emit_has_near(const hr_instr *instr);
 void hr__emit_near(hr__emitter *e, const hr_instr *instr);
+void hr__emit_look(hr__emitter *e, const hr_instr *instr);
 /* What an instruction costs, in cheap operations. */
 int hr__emit_weight(const hr_kernel *kernel, const hr_instr *instr);
 int hr__emit_resolve(const hr__emitter *e, int reg);

@@ -3,20 +3,34 @@
  *   domain [64, 28, 28]   tile [1, 28, 28]      domain [5000000]   tile [1024], the last one shorter
  *
  *   for (unit ...) { c0 = ...; p0 = args[0] + (c0 * 784); ... one block ... }
+ *
+ * Where loads lie transposed, a unit takes as many tiles along the dim in which those are dense as use up cache lines, and turns
+ * what they read into scratch first:
+ *
+ *   for (unit ...) { g0 = ...; q1 = scratch; hr_turn_4(q1, ...); for (c0 = g0; c0 < stop; ++c0) { p1 = q1 + ...; ... one block ... } }
  */
+#include <stdio.h>
+
 #include "base/integer.h"
 #include "compiler/emit_internal.h"
+
+enum { TURNED_BLOCK = 256, TURNED_ROWS = 64 };
 
 typedef struct tile {
   int first;             /* the dim that is cut: those before it have one element in the tile, those after it all */
   int64_t piece, pieces; /* of that dim */
   int64_t inner;         /* elements of the dims after it */
   hr__emit_extent all;   /* elements of that dim, where it is the outermost and has a shorter last piece */
+  int along;             /* the dim along which a unit has several tiles, for turned loads; -1: none */
+  int64_t group;         /* its elements in a unit */
+  int64_t columns;       /* elements of a tile for each of them, at most */
+  int64_t *turns;        /* by access: where it is turned to, in scratch; -1: it is not */
+  int64_t *pitch;        /* ... and the stride of its columns */
 } tile;
 
-static tile choose_tile(const hr_dims *kept) {
-  tile t = {.first = kept->rank, .inner = 1, .piece = 1, .pieces = 1};
-  while (t.first > 0 && t.inner * kept->dims[t.first - 1] <= HR__EMIT_BLOCK) {
+static tile choose_tile(const hr_dims *kept, int64_t most) {
+  tile t = {.first = kept->rank, .inner = 1, .piece = 1, .pieces = 1, .along = -1};
+  while (t.first > 0 && t.inner * kept->dims[t.first - 1] <= most) {
     t.inner *= kept->dims[--t.first];
   }
   if (t.first == 0) { /* everything is one tile: cut the first dim into one piece */
@@ -28,107 +42,231 @@ static tile choose_tile(const hr_dims *kept) {
   }
   --t.first;
   int64_t dim = kept->dims[t.first];
-  t.piece = HR__EMIT_BLOCK / t.inner < dim ? HR__EMIT_BLOCK / t.inner : dim;
+  t.piece = most / t.inner < dim ? most / t.inner : dim;
   t.pieces = hr_divide_up(dim, t.piece);
   return t;
 }
 
+/* Elements of dim d, which is not after the first, in a unit. */
+static int64_t unit_extent(const tile *t, int d) {
+  return d == t->along ? t->group : d == t->first ? t->piece : 1;
+}
+
+static int64_t unit_count(const tile *t, const hr_dims *kept, int d) {
+  int64_t extent = unit_extent(t, d);
+  return (kept->dims[d] + extent - 1) / extent;
+}
+
+/* How many elements a tile has, whose first dim ends at `end`. */
+static void emit_count(hr__emitter *e, const tile *t, const char *end) {
+  int64_t dim = e->kept.dims[t->first];
+  if (t->pieces == 1 || dim % t->piece == 0) {
+    HR__EMIT(e, "const int64_t n = %lld;\n", (long long)(t->piece * t->inner));
+  } else {
+    HR__EMIT(e, "const int64_t n = (%s - c%d < %lld ? %s - c%d : %lld) * %lld;\n", end, t->first, (long long)t->piece,
+             end, t->first, (long long)t->piece, (long long)t->inner);
+  }
+}
+
+/* Where a unit begins: "c2", or "g2" of the dim along which it has several tiles. */
 static void emit_places(hr__emitter *e, const tile *t) {
   const hr_dims *kept = &e->kept;
   HR__EMIT(e, "int64_t rest = unit;\n");
-  if (kept->rank == 0) {
-    HR__EMIT(e, "const int64_t n = 1;\n");
-    return;
-  }
-  int64_t dim = kept->dims[t->first];
-  if (t->first == 0 && t->pieces > 1) { /* however long it is */
-    HR__EMIT(e, "const int64_t c0 = rest * %lld;\n", (long long)t->piece);
-    if (dim % t->piece == 0) {
-      HR__EMIT(e, "const int64_t n = %lld;\n", (long long)(t->piece * t->inner));
+  for (int d = kept->rank == 0 ? -1 : t->first; d >= 0; --d) {
+    long long count = (long long)unit_count(t, kept, d), extent = (long long)unit_extent(t, d);
+    const char *name = d == t->along ? "g" : "c";
+    if (d == 0) { /* however long it is */
+      HR__EMIT(e, "const int64_t %s0 = rest * %lld;\n", name, extent);
     } else {
-      HR__EMIT(e, "const int64_t n = (%s - c0 < %lld ? %s - c0 : %lld) * %lld;\n", t->all.text, (long long)t->piece,
-               t->all.text, (long long)t->piece, (long long)t->inner);
-    }
-  } else if (t->pieces == 1) {
-    HR__EMIT(e, "const int64_t c%d = 0, n = %lld;\n", t->first, (long long)(t->piece * t->inner));
-  } else {
-    HR__EMIT(e, "const int64_t c%d = rest %% %lld * %lld;\nrest /= %lld;\n", t->first, (long long)t->pieces,
-             (long long)t->piece, (long long)t->pieces);
-    if (dim % t->piece == 0) {
-      HR__EMIT(e, "const int64_t n = %lld;\n", (long long)(t->piece * t->inner));
-    } else {
-      HR__EMIT(e, "const int64_t n = (%lld - c%d < %lld ? %lld - c%d : %lld) * %lld;\n", (long long)dim, t->first,
-               (long long)t->piece, (long long)dim, t->first, (long long)t->piece, (long long)t->inner);
-    }
-  }
-  for (int d = t->first - 1; d >= 0; --d) {
-    if (d == 0) {
-      HR__EMIT(e, "const int64_t c0 = rest;\n");
-    } else {
-      HR__EMIT(e, "const int64_t c%d = rest %% %lld;\nrest /= %lld;\n", d, (long long)kept->dims[d],
-               (long long)kept->dims[d]);
+      HR__EMIT(e, "const int64_t %s%d = rest %% %lld * %lld;\nrest /= %lld;\n", name, d, count, extent, count);
     }
   }
 }
 
-/* Transposed reads cost a cache line an element in such tiles: the interpreter's small squares are better. */
-static bool is_transposed(const hr__emitter *e, const tile *t) {
-  int last = e->kept.rank - 1;
-  for (int a = 0; a < e->kernel->access_count && last > 0; ++a) {
-    const hr_access *access = &e->kernel->accesses[a];
-    int64_t step = access->strides[e->kept.source[last]];
-    if (access->arg < 0 || (step > -8 && step < 8)) {
-      continue;
+static void emit_pointers(hr__emitter *e, const tile *t) {
+  int end = e->kept.rank == 0 ? 0 : t->first + 1;
+  for (int a = 0; a < e->kernel->access_count; ++a) {
+    if (t->along >= 0 && t->turns[a] >= 0) {
+      const char *type = hr__emit_dtype(e->kernel->accesses[a].dtype);
+      HR__EMIT(e, "HR__MEMORY_%s *const p%d = q%d + (c%d - g%d) * columns;\n", type, a, a, t->along, t->along);
+    } else {
+      hr__emit_pointer(e, a, &e->kept, 0, end, "c", NULL);
     }
-    for (int d = 0; d < last; ++d) {
-      if (access->strides[e->kept.source[d]] == 1 && e->kept.dims[d] >= 8 && (d < t->first || t->pieces > 1)) {
-        return true;
-      }
+  }
+}
+
+/* ---- transposed loads ---- */
+
+/* The dim along which an access is dense while it strides along the innermost one, where a tile does not have all of it; -1: none. */
+static int transposed_dim(const hr__emitter *e, const hr_access *access, const tile *t) {
+  int last = e->kept.rank - 1;
+  int64_t step = last > 0 ? access->strides[e->kept.source[last]] : 0;
+  if (access->arg < 0 || (step > -8 && step < 8)) {
+    return -1;
+  }
+  for (int d = 0; d < last; ++d) {
+    bool is_whole = d > t->first || (d == t->first && t->pieces == 1);
+    if (access->strides[e->kept.source[d]] == 1 && e->kept.dims[d] >= 8 && !is_whole) {
+      return d;
+    }
+  }
+  return -1;
+}
+
+/* Whether the columns of an access, the dims of a tile after `along`, follow each other evenly. */
+static bool has_even_columns(const hr__emitter *e, const hr_access *access, const tile *t, int64_t *out_pitch) {
+  int from = t->along == t->first || t->piece == 1 ? t->first + 1 : t->first;
+  hr__emit_axes axes;
+  hr__emit_see(e->kernel, access, e->kept.rank - from, e->kept.dims + from, e->kept.source + from, false, &axes);
+  *out_pitch = axes.strides[0][0];
+  return axes.rank == 1 && axes.coords == 1 && access->term_count == 0;
+}
+
+static bool is_stored(const hr_kernel *kernel, int access) {
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    if (kernel->instrs[k].kind == HR_INSTR_STORE && kernel->instrs[k].access == access) {
+      return true;
     }
   }
   return false;
 }
 
+/* Transposed loads along one dim become dense ones of scratch. False where there are others: the
+ * interpreter's small squares are better for them. */
+static bool find_turns(hr__emitter *e, tile *t) {
+  const hr_kernel *kernel = e->kernel;
+  for (int a = 0; a < kernel->access_count && t->along < 0; ++a) {
+    t->along = transposed_dim(e, &kernel->accesses[a], t);
+  }
+  if (t->along < 0) {
+    return true;
+  }
+  int along = t->along;
+  *t = choose_tile(&e->kept, TURNED_BLOCK);
+  t->along = along;
+  int64_t dim = e->kept.dims[along], step = along == t->first ? t->piece : 1;
+  t->group = TURNED_ROWS > step ? TURNED_ROWS / step * step : step;
+  t->group = t->group < dim ? t->group : dim;
+  t->columns = along == t->first ? t->inner : t->piece * t->inner;
+  t->turns = HR_ARENA_ARRAY(&e->arena, int64_t, (size_t)kernel->access_count + 1);
+  t->pitch = HR_ARENA_ARRAY(&e->arena, int64_t, (size_t)kernel->access_count + 1);
+  if (t->turns == NULL || t->pitch == NULL) {
+    e->text->failed = true;
+    return true;
+  }
+  for (int a = 0; a < kernel->access_count; ++a) {
+    const hr_access *access = &kernel->accesses[a];
+    int dim_of = transposed_dim(e, access, t);
+    t->turns[a] = -1;
+    if (dim_of < 0) {
+      continue;
+    }
+    if (dim_of != along || !has_even_columns(e, access, t, &t->pitch[a]) || is_stored(kernel, a)) {
+      return false;
+    }
+    t->turns[a] = hr__emit_reserve(e, t->group * t->columns * (int64_t)hr_dtype_size(access->dtype));
+  }
+  return true;
+}
+
+/* The turned loads of a unit. */
+static void emit_turns(hr__emitter *e, const tile *t) {
+  for (int a = 0; a < e->kernel->access_count; ++a) {
+    if (t->turns[a] < 0) {
+      continue;
+    }
+    const hr_access *access = &e->kernel->accesses[a];
+    const char *type = hr__emit_dtype(access->dtype);
+    HR__EMIT(e, "HR__MEMORY_%s *const q%d = (HR__MEMORY_%s *)(scratch + %lld);\n{\n", type, a, type,
+             (long long)t->turns[a]);
+    HR__EMIT(e, "const int64_t c%d = g%d;\n", t->along, t->along);
+    hr__emit_pointer(e, a, &e->kept, 0, t->first + 1, "c", NULL);
+    HR__EMIT(e, "hr_turn_%d(q%d, p%d, 0, (stop - g%d) * columns, columns, stop - g%d, 0, %lld);\n}\n",
+             (int)hr_dtype_size(access->dtype), a, a, t->along, t->along, (long long)t->pitch[a]);
+  }
+}
+
+/* Opens the loop over the tiles of a unit. */
+static void open_group(hr__emitter *e, const tile *t) {
+  long long dim = (long long)e->kept.dims[t->along], group = (long long)t->group;
+  HR__EMIT(e, "const int64_t stop = g%d + %lld < %lld ? g%d + %lld : %lld;\n", t->along, group, dim, t->along, group,
+           dim);
+  if (t->along == t->first) {
+    HR__EMIT(e, "const int64_t columns = %lld;\n", (long long)t->columns);
+  } else {
+    char end[24];
+    snprintf(end, sizeof end, "%lld", (long long)e->kept.dims[t->first]);
+    emit_count(e, t, end);
+    HR__EMIT(e, "const int64_t columns = n;\n");
+  }
+  emit_turns(e, t);
+  HR__EMIT(e, "for (int64_t c%d = g%d; c%d < stop; c%d += %lld) {\n", t->along, t->along, t->along, t->along,
+           (long long)(t->along == t->first ? t->piece : 1));
+  if (t->along == t->first) {
+    emit_count(e, t, "stop");
+  }
+}
+
+/* ---- the kernel ---- */
+
+static void see_accesses(hr__emitter *e, const tile *t) {
+  int rank = e->kept.rank == 0 ? 0 : e->kept.rank - t->first;
+  for (int a = 0; a < e->kernel->access_count; ++a) {
+    if (t->along >= 0 && t->turns[a] >= 0) {
+      e->axes[a] = (hr__emit_axes){
+          .lie = HR__LIE_DIRECT, .rank = 1, .coords = 1, .dims = {t->piece * t->inner}, .strides = {{1}}};
+    } else {
+      hr__emit_see(e->kernel, &e->kernel->accesses[a], rank, e->kept.dims + t->first, e->kept.source + t->first,
+                   t->pieces > 1, &e->axes[a]);
+    }
+  }
+}
+
 hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emission) {
   e->has_blocks = true;
   const hr_kernel *kernel = e->kernel;
-  tile t = choose_tile(&e->kept);
-  if (is_transposed(e, &t)) {
-    return hr__emit_unable(kernel, "transposed reads");
+  tile t = choose_tile(&e->kept, HR__EMIT_BLOCK);
+  if (!find_turns(e, &t)) {
+    return hr__emit_unable(kernel, "transposed accesses");
   }
-  int64_t units = t.pieces;
-  for (int d = 0; d < t.first && d < e->kept.rank; ++d) {
-    units *= e->kept.dims[d];
+  if (e->text->failed) {
+    return HR_OK;
   }
+  int64_t units = 1, each = t.piece * t.inner;
   for (int d = 0; d < e->kept.rank; ++d) {
+    units = d <= t.first ? units * unit_count(&t, &e->kept, d) : units;
     units = e->kept.dims[d] == 0 ? 0 : units;
   }
-  int end = e->kept.rank == 0 ? 0 : t.first + 1;
-  int rank = e->kept.rank == 0 ? 0 : e->kept.rank - t.first;
+  see_accesses(e, &t);
   for (int a = 0; a < kernel->access_count; ++a) {
-    hr__emit_see(kernel, &kernel->accesses[a], rank, e->kept.dims + t.first, e->kept.source + t.first, t.pieces > 1,
-                 &e->axes[a]);
     if (kernel->accesses[a].term_count > 0 && e->axes[a].lie == HR__LIE_RAGGED) {
       return hr__emit_unable(kernel, "an indirect access that is not a line");
     }
   }
   HR_RETURN_IF_ERROR(hr__emit_worth(e, 0));
   hr__emit_find_uniform(e);
-  if (t.first == 0 && t.pieces > 1 && e->kept.dims[0] % t.piece != 0) {
+  snprintf(t.all.text, sizeof t.all.text, "%lld", e->kept.rank == 0 ? 1 : (long long)e->kept.dims[t.first]);
+  if (t.first == 0 && t.along < 0 && t.pieces > 1 && e->kept.dims[0] % t.piece != 0) {
     t.all = hr__emit_runtime(e, e->kept.dims[0]);
   }
   hr__emit_head(e, name, 0);
   HR__EMIT(e, "for (int64_t unit = begin; unit < end; ++unit) {\n");
   emit_places(e, &t);
-  for (int a = 0; a < kernel->access_count; ++a) {
-    hr__emit_pointer(e, a, &e->kept, 0, end, "c", NULL);
+  if (t.along >= 0) {
+    open_group(e, &t);
+    each = t.group * t.columns;
+  } else if (e->kept.rank == 0) {
+    HR__EMIT(e, "const int64_t n = 1;\n");
+  } else {
+    emit_count(e, &t, t.all.text);
   }
+  emit_pointers(e, &t);
   hr__emit_block block = {.count = "n", .capacity = t.piece * t.inner};
   hr__emit_uniform(e, 0, HR_LEVEL_ELEMENT);
   hr__emit_stages(e, 0, &block);
-  HR__EMIT(e, "}\n}\n");
+  HR__EMIT(e, t.along >= 0 ? "}\n}\n}\n" : "}\n}\n");
   out_emission->pass_count = 1;
   out_emission->units[0] = units;
-  out_emission->grain[0] = hr__emit_grain(kernel, t.piece * t.inner);
+  out_emission->grain[0] = hr__emit_grain(kernel, each);
   return HR_OK;
 }

@@ -11,13 +11,22 @@
  * from there. What lies transposed is first turned into scratch, for as many chunks at once as use whole cache lines:
  *
  *   for (group of chunks ...) { q0 = scratch; hr_turn_4(q0, ...); for (chunks of the group) { ... p0 = q0 + ... } }
+ *
+ * Whole rows that lie beside each other are turned 16 at a time in the same way.
  */
 #include <stdio.h>
 
 #include "base/integer.h"
 #include "compiler/emit_internal.h"
 
-enum { SPLIT_ELEMENTS = 65536, SPLIT_ROWS = 64, TURNED_ROWS = 16, TURNED_ROWS_MIN = 4, GROUP_MAX = 16 };
+enum {
+  SPLIT_ELEMENTS = 65536,
+  SPLIT_ROWS = 64,
+  TURNED_ROWS = 16,
+  TURNED_ROWS_MIN = 4,
+  GROUP_MAX = 16,
+  TURNED_BYTES = 524288 /* of whole rows */
+};
 
 typedef struct rows {
   hr__emitter *e;
@@ -26,7 +35,7 @@ typedef struct rows {
   int64_t *parts; /* by instruction: where results of chunks are: in scratch, or split in workspace */
   int64_t *part_indices;
   int64_t workspace;
-  int64_t group;         /* chunks of a unit, where anything is turned; else 0 */
+  int64_t group;         /* chunks of a unit, or where they are whole its rows, where anything is turned; else 0 */
   int64_t *turns;        /* by access: where it is turned to, in scratch; -1: it is not */
   hr__emit_axes *planes; /* by access: how it lies in memory */
 } rows;
@@ -125,6 +134,46 @@ static bool find_turns(rows *r) {
   return true;
 }
 
+/* Whether the rows of an access lie beside each other along the innermost kept dim, each with steps. */
+static bool lies_abreast(const hr__emitter *e, int access) {
+  const hr_access *a = &e->kernel->accesses[access];
+  const hr__emit_axes *axes = &e->axes[access];
+  int64_t step = axes->strides[0][0];
+  return a->arg >= 0 && a->term_count == 0 && axes->coords == 1 && axes->rank == 1 &&
+         (step >= TURNED_ROWS || step <= -TURNED_ROWS) && a->strides[e->kept.source[e->kept.rank - 1]] == 1;
+}
+
+/* The same for whole rows, which fit the second cache. */
+static bool find_row_turns(rows *r) {
+  hr__emitter *e = r->e;
+  int64_t bytes = 0;
+  if (!find_turns(r)) {
+    return false;
+  }
+  for (int a = 0; a < e->kernel->access_count && e->kept.rank > 0; ++a) {
+    if (lies_abreast(e, a)) {
+      r->turns[a] = 0;
+      bytes += TURNED_ROWS * r->elements * (int64_t)hr_dtype_size(e->kernel->accesses[a].dtype);
+    }
+  }
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    bytes = instr->kind == HR_INSTR_STORE && r->turns[instr->access] == 0 ? 0 : bytes;
+  }
+  bool shall_turn = bytes > 0 && bytes <= TURNED_BYTES && e->kept.dims[e->kept.rank - 1] >= TURNED_ROWS;
+  r->group = shall_turn ? TURNED_ROWS : 0;
+  for (int a = 0; a < e->kernel->access_count; ++a) {
+    int64_t size = (int64_t)hr_dtype_size(e->kernel->accesses[a].dtype);
+    bool is_turned = r->turns[a] == 0 && shall_turn;
+    r->turns[a] = is_turned ? hr__emit_reserve(e, TURNED_ROWS * r->elements * size) : -1;
+    if (is_turned) {
+      e->axes[a].lie = HR__LIE_DIRECT;
+      e->axes[a].strides[0][0] = 1;
+    }
+  }
+  return true;
+}
+
 static void emit_turns(const rows *r) {
   hr__emitter *e = r->e;
   for (int a = 0; a < e->kernel->access_count; ++a) {
@@ -139,17 +188,28 @@ static void emit_turns(const rows *r) {
              (long long)r->turns[a]);
     HR__EMIT(e, "{\n");
     hr__emit_pointer(e, a, &e->kept, 0, e->kept.rank, "c", NULL);
-    HR__EMIT(e, "hr_turn_%d(q%d, p%d, group, stop - group, %lld, %lld, %lld, %lld);\n}\n",
-             (int)hr_dtype_size(access->dtype), a, a, (long long)axes->dims[last], (long long)axes->dims[last - 1],
-             (long long)(last == 2 ? axes->strides[0][0] : 0), (long long)axes->strides[0][last]);
+    if (r->is_split) {
+      HR__EMIT(e, "hr_turn_%d(q%d, p%d, group, stop - group, %lld, %lld, %lld, %lld);\n}\n",
+               (int)hr_dtype_size(access->dtype), a, a, (long long)axes->dims[last], (long long)axes->dims[last - 1],
+               (long long)(last == 2 ? axes->strides[0][0] : 0), (long long)axes->strides[0][last]);
+    } else {
+      HR__EMIT(e, "hr_turn_%d(q%d, p%d, 0, (stop - first) * %lld, %lld, stop - first, 0, %lld);\n}\n",
+               (int)hr_dtype_size(access->dtype), a, a, (long long)r->elements, (long long)r->elements,
+               (long long)axes->strides[0][0]);
+    }
   }
 }
 
 /* Where a block of a turned access begins. 16-bit floats are copied by loops that begin with the row. */
 static void point_to_turned(const rows *r, const hr_instr *instr) {
   const char *type = hr__emit_dtype(r->e->kernel->accesses[instr->access].dtype);
-  HR__EMIT(r->e, "HR__MEMORY_%s *const p%d = q%d - group%s;\n", type, instr->access, instr->access,
-           hr__emit_is_copied(r->e, instr) ? "" : " + b");
+  HR__EMIT(r->e, "HR__MEMORY_%s *const p%d = q%d", type, instr->access, instr->access);
+  if (r->is_split) {
+    HR__EMIT(r->e, " - group");
+  } else {
+    HR__EMIT(r->e, " + (row - first) * %lld", (long long)r->elements);
+  }
+  HR__EMIT(r->e, hr__emit_is_copied(r->e, instr) ? ";\n" : " + b;\n");
 }
 
 /* ---- lanes ---- */
@@ -337,15 +397,30 @@ static void emit_phase(const rows *r, int phase) {
   combine_chunks(r, phase, "0");
 }
 
+static int64_t row_pieces(const rows *r) {
+  return (r->e->kept.dims[r->e->kept.rank - 1] + r->group - 1) / r->group;
+}
+
 static void emit_whole(const rows *r, const char *name) {
   hr__emitter *e = r->e;
   hr__emit_head(e, name, 0);
-  HR__EMIT(e, "for (int64_t row = begin; row < end; ++row) {\n");
+  if (r->group > 0) { /* rows of the innermost kept dim, turned together */
+    long long dim = (long long)e->kept.dims[e->kept.rank - 1], pieces = (long long)row_pieces(r);
+    HR__EMIT(e, "for (int64_t unit = begin; unit < end; ++unit) {\n");
+    HR__EMIT(e, "const int64_t most = (unit / %lld + 1) * %lld, first = most - %lld + unit %% %lld * %lld;\n", pieces,
+             dim, dim, pieces, (long long)r->group);
+    HR__EMIT(e, "const int64_t stop = first + %lld < most ? first + %lld : most;\n", (long long)r->group,
+             (long long)r->group);
+    emit_places(r, "first");
+    emit_turns(r);
+  }
+  HR__EMIT(e, "for (int64_t row = %s; row < %s; ++row) {\n", r->group > 0 ? "first" : "begin",
+           r->group > 0 ? "stop" : "end");
   emit_places(r, "row");
   for (int phase = 0; phase < e->kernel->phase_count; ++phase) {
     emit_phase(r, phase);
   }
-  HR__EMIT(e, "}\n}\n");
+  HR__EMIT(e, r->group > 0 ? "}\n}\n}\n" : "}\n}\n");
 }
 
 /* A unit is a group of chunks, whose transposed operands are turned first. */
@@ -429,7 +504,7 @@ hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emiss
   r.is_split = r.count > 0 && shall_split(&r);
   HR_RETURN_IF_ERROR(hr__emit_worth(e, r.elements));
   hr__emit_find_uniform(e);
-  if (!find_turns(&r) || !place_parts(&r)) {
+  if (!(r.is_split ? find_turns(&r) : find_row_turns(&r)) || !place_parts(&r)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s", name);
   }
   if (r.is_split) {
@@ -443,8 +518,8 @@ hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emiss
   } else {
     emit_whole(&r, name);
     out_emission->pass_count = 1;
-    out_emission->units[0] = r.count;
-    out_emission->grain[0] = hr__emit_grain(e->kernel, r.elements);
+    out_emission->units[0] = r.group > 0 ? r.count / e->kept.dims[e->kept.rank - 1] * row_pieces(&r) : r.count;
+    out_emission->grain[0] = hr__emit_grain(e->kernel, (r.group > 0 ? r.group : 1) * r.elements);
   }
   out_emission->workspace_bytes = (size_t)r.workspace;
   return HR_OK;

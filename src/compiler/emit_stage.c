@@ -15,7 +15,8 @@
 
 enum { STAGE_WEIGHT = 12, ALONE = 100 };
 
-/* Remainders have a short form without jumps for quotients that are not too large; a loop looks whether a block has others. */
+/* Remainders have a short form without jumps for quotients that are not too large, sines one for angles that are not; a loop looks
+ * whether a block has others. */
 typedef enum body {
   BODY_WHOLE,
   BODY_NEAR, /* the short form */
@@ -181,7 +182,8 @@ static void cut(stager *s) {
     }
     int mine = hr__emit_weight(kernel, instr);
     bool is_load = instr->kind == HR_INSTR_LOAD, copied = hr__emit_is_copied(s->e, instr);
-    bool is_full = weight > 0 && mine > 0 && weight + mine > STAGE_WEIGHT;
+    /* What has a short form begins a stage: the loop that looks whether it will do has its operands from others. */
+    bool is_full = weight > 0 && mine > 0 && (weight + mine > STAGE_WEIGHT || hr__emit_has_near(instr));
     if (copied && instr->kind == HR_INSTR_CONVERT) { /* rounds before its stage's loop what an earlier one made */
       is_full = is_made_in_loop(s, instr->sources[0].index, stage);
       mine = 0;
@@ -388,14 +390,6 @@ static void emit_reduce(hr__emitter *e, const hr_instr *instr, const char *lane)
   HR__EMIT(e, ");\n");
 }
 
-static void look(hr__emitter *e, const hr_instr *instr) {
-  HR__EMIT(e, "far |= !hr__f32_is_near(");
-  hr__emit_source(e, instr, 0);
-  HR__EMIT(e, ", ");
-  hr__emit_source(e, instr, 1);
-  HR__EMIT(e, ");\n");
-}
-
 /* The statements of a stage for element k. */
 static void emit_body(stager *s, int stage, const char *lane, body what) {
   hr__emitter *e = s->e;
@@ -426,7 +420,7 @@ static void emit_body(stager *s, int stage, const char *lane, body what) {
     }
     if (what == BODY_LOOK && instr->kind != HR_INSTR_LOAD && instr->kind != HR_INSTR_INDEX) {
       if (hr__emit_has_near(instr)) {
-        look(e, instr);
+        hr__emit_look(e, instr);
       }
       continue;
     }

@@ -1,9 +1,9 @@
 /* special.h: the special functions of ops.def, F(special_...), one version for each real class.
  *
  * All of them compute in f64 and round once for f32. They are loops of plain C and of the host's libm (exp, log, erfc, lgamma, ...),
- * the same text in every tier, so that their bits agree; none is meant to be vectorised. Limits, signs at the ends and where a
- * result is not a number follow PyTorch's CPU functions. Within some units of 1e-15 relative to the larger of the value and
- * the function's own scale (special_test.c compares with 50 digits of mpmath).
+ * the same text in every tier, so that their bits agree; none is meant to be vectorised (what f32 has instead is in special_f32.h).
+ * Limits, signs at the ends and where a result is not a number follow PyTorch's CPU functions. Within some units of 1e-15 relative
+ * to the larger of the value and the function's own scale (special_test.c compares with 50 digits of mpmath).
  *
  * Sources: Abramowitz and Stegun, and the DLMF, by number below; Temme 1975 for K; Miller's backward recurrence for J.
  * The text is part of an emitted kernel only where a row asks for it (emit_expr.c).
@@ -11,6 +11,7 @@
 #ifndef HEADRACE_CORE_SPECIAL_H_
 #define HEADRACE_CORE_SPECIAL_H_
 
+#include "core/special_f32.h"
 #include "core/vmath.h"
 
 #ifndef HR_SPECIAL_FN /* they are long, and called: not inlined */
@@ -706,17 +707,18 @@ HR_SPECIAL_FN double hr_f64_special_sample_binomial(double count, double p, doub
 
 /* ---- f32: the same, rounded once ---- */
 
-#define HR_SPECIAL_UNARY(X)    \
-  X(lgamma)                    \
-  X(digamma)                   \
+#define HR_SPECIAL_STRAIGHT(X) /* in f32: special_f32.h */ \
+  X(lgamma)                                                \
+  X(digamma)                                               \
+  X(erfinv)                                                \
+  X(ndtri)                                                 \
+  X(i0)                                                    \
+  X(i0e)                                                   \
+  X(i1)                                                    \
+  X(i1e)
+#define HR_SPECIAL_CALLED(X)   \
   X(erfcx)                     \
-  X(erfinv)                    \
-  X(ndtri)                     \
   X(log_ndtr)                  \
-  X(i0)                        \
-  X(i0e)                       \
-  X(i1)                        \
-  X(i1e)                       \
   X(modified_bessel_k0)        \
   X(modified_bessel_k1)        \
   X(scaled_modified_bessel_k0) \
@@ -727,6 +729,7 @@ HR_SPECIAL_FN double hr_f64_special_sample_binomial(double count, double p, doub
   X(bessel_y1)                 \
   X(spherical_bessel_j0)       \
   X(airy_ai)
+#define HR_SPECIAL_UNARY(X) HR_SPECIAL_STRAIGHT(X) HR_SPECIAL_CALLED(X)
 #define HR_SPECIAL_BINARY(X)        \
   X(polygamma)                      \
   X(zeta)                           \
@@ -753,7 +756,7 @@ HR_SPECIAL_FN double hr_f64_special_sample_binomial(double count, double p, doub
   HR_SPECIAL_FN float hr_f32_special_##name(float a, float b) { \
     return (float)hr_f64_special_##name((double)a, (double)b);  \
   }
-HR_SPECIAL_UNARY(HR__SPECIAL_F32_1)
+HR_SPECIAL_CALLED(HR__SPECIAL_F32_1)
 HR_SPECIAL_BINARY(HR__SPECIAL_F32_2)
 HR_SPECIAL_FN float hr_f32_special_sample_binomial(float count, float p, float key) {
   return (float)hr_f64_special_sample_binomial((double)count, (double)p, (double)key);

@@ -358,12 +358,12 @@ HR_VMATH_FN double hr__d_log(double x) {
   double k, y = hr__d_log_parts(x, &k);
   return hr__d_log_special(x, hr__f64_fma(k, 0x1.62e42fefa39efp-1, y));
 }
-/* Arc tangent. */
-HR_VMATH_FN double hr__d_atan(double x) {
-  double a = x < 0.0 ? -x : x;
-  double numerator = a > 2.414213562373095 ? -1.0 : (a > 0.4142135623730950 ? a - 1.0 : a);
-  double denominator = a > 2.414213562373095 ? a : (a > 0.4142135623730950 ? a + 1.0 : 1.0);
-  double base = a > 2.414213562373095 ? 0x1.921fb54442d18p0 : (a > 0.4142135623730950 ? 0x1.921fb54442d18p-1 : 0.0);
+/* Arc tangent of n / d for n, d >= 0, not both 0 or infinite, with one division. */
+HR_VMATH_FN double hr__d_atan_quotient(double n, double d) {
+  int is_steep = n > 2.414213562373095 * d, is_middle = n > 0.4142135623730950 * d;
+  double numerator = is_steep ? -d : (is_middle ? n - d : n);
+  double denominator = is_steep ? n : (is_middle ? n + d : d);
+  double base = is_steep ? 0x1.921fb54442d18p0 : (is_middle ? 0x1.921fb54442d18p-1 : 0.0);
   double t = numerator / denominator, z = t * t;
   double p = 0x1.fb978b34f951cp-6;
   p = hr__f64_fma(p, z, -0x1.e319f595c423bp-5);
@@ -373,8 +373,19 @@ HR_VMATH_FN double hr__d_atan(double x) {
   p = hr__f64_fma(p, z, -0x1.24922ee01436fp-3);
   p = hr__f64_fma(p, z, 0x1.99999936827p-3);
   p = hr__f64_fma(p, z, -0x1.555555551707cp-2);
-  double y = base + hr__f64_fma(p * z, t, t);
-  return x < 0.0 ? -y : (x == 0.0 ? x : y);
+  return base + hr__f64_fma(p * z, t, t);
+}
+/* Arc sine of s for 0 <= s <= 1/2. */
+HR_VMATH_FN double hr__d_asin_kernel(double s) {
+  double z = s * s;
+  double p = 0x1.1bd271c8c94ap-5;
+  p = hr__f64_fma(p, z, 0x1.ec24dae6aedb6p-8);
+  p = hr__f64_fma(p, z, 0x1.931f9d3f9fa58p-6);
+  p = hr__f64_fma(p, z, 0x1.ed5d151247366p-6);
+  p = hr__f64_fma(p, z, 0x1.6ddac02124935p-5);
+  p = hr__f64_fma(p, z, 0x1.3332aa0474ea4p-4);
+  p = hr__f64_fma(p, z, 0x1.55555605d194cp-3);
+  return hr__f64_fma(p * z, s, s);
 }
 /* Sine and cosine of r for |r| <= pi / 4. */
 HR_VMATH_FN double hr__d_sin_kernel(double r) {
@@ -396,10 +407,21 @@ HR_VMATH_FN double hr__d_cos_kernel(double r) {
   p = hr__f64_fma(p, z, -0.5);
   return hr__f64_fma(p, z, 1.0);
 }
-/* x = quarter * pi/2 + r, |r| <= pi/4 for any f32 x; the low two bits of *out_quarter count quarter turns.
- * A large x is an integer times 2^(24 j): that factor goes into 2/pi, reduced modulo 4, in three parts whose first two
+/* Whether an angle is near 0, so that pi/2 in two parts reduces it; not NaN. */
+HR_VMATH_FN int hr__f32_is_small(float angle) {
+  return hr_f32_abs(angle) < 0x1p27f;
+}
+/* x = quarter * pi/2 + r, |r| <= pi/4 for such angles; the low two bits of *out_quarter count quarter turns. */
+HR_VMATH_FN double hr__d_reduce_small(float angle, uint64_t *out_quarter) {
+  double x = (double)angle, t = hr__f64_fma(x, 0x1.45f306dc9c883p-1, HR__F64_ROUNDER), n = t - HR__F64_ROUNDER;
+  *out_quarter = hr__f64_to_u64(t);
+  return hr__f64_fma(n, -0x1.1a62633145c07p-54, hr__f64_fma(n, -0x1.921fb54442d18p0, x));
+}
+/* The same for any f32 x. A large x is an integer times 2^(24 j): that factor goes into 2/pi, reduced modulo 4, in three parts whose first two
  * give exact products. */
 HR_VMATH_FN double hr__d_reduce_angle(float angle, uint64_t *out_quarter) {
+  uint64_t small_quarter;
+  double small = hr__d_reduce_small(angle, &small_quarter);
   float a = hr_f32_abs(angle);
   double c0 = 0x1.45f3068p-1, c1 = 0x1.727220ap-27, c2 = 0x1.29fc2757d1f53p-56, scale = 1.0;
   c0 = a >= 0x1p48f ? 0x1.b72722p+1 : c0, c1 = a >= 0x1p48f ? 0x1.529fc24p-28 : c1;
@@ -416,8 +438,8 @@ HR_VMATH_FN double hr__d_reduce_angle(float angle, uint64_t *out_quarter) {
   double n0 = (p0 + HR__F64_ROUNDER) - HR__F64_ROUNDER, f0 = p0 - n0;
   double n1 = (p1 + HR__F64_ROUNDER) - HR__F64_ROUNDER, f1 = p1 - n1;
   double n2 = (f0 + f1 + HR__F64_ROUNDER) - HR__F64_ROUNDER;
-  *out_quarter = hr__f64_to_u64(n0 + n1 + n2 + HR__F64_ROUNDER);
-  return ((f0 - n2) + f1 + p2) * 0x1.921fb54442d18p0;
+  *out_quarter = hr__f32_is_small(angle) ? small_quarter : hr__f64_to_u64(n0 + n1 + n2 + HR__F64_ROUNDER);
+  return hr__f32_is_small(angle) ? small : ((f0 - n2) + f1 + p2) * 0x1.921fb54442d18p0;
 }
 /* e^(a^2) * erfc(a) for a in [0, 10.2]. */
 HR_VMATH_FN double hr__d_erfc_kernel(double a) {
@@ -484,18 +506,29 @@ HR_VMATH_FN float hr_f32_logaddexp2(float a, float b) {
   double more = hr__d_log1p(hr__d_exp_negative((least - most) * 0x1.62e42fefa39efp-1));
   return (a == b) & (hr_f32_abs(a) == HR__F32_INFINITY) ? a : (float)(most + more * 0x1.71547652b82fep0);
 }
-HR_VMATH_FN float hr_f32_sin(float x) {
-  uint64_t quarter;
-  double r = hr__d_reduce_angle(x, &quarter);
+HR_VMATH_FN float hr__f32_sin_of(double r, uint64_t quarter) {
   double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r), y = (quarter & 1) ? c : s;
   return (float)((quarter & 2) ? -y : y);
 }
-HR_VMATH_FN float hr_f32_cos(float x) {
-  uint64_t quarter;
-  double r = hr__d_reduce_angle(x, &quarter);
-  double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r), y = (quarter & 1) ? s : c;
-  return (float)(((quarter + 1) & 2) ? -y : y);
+HR_VMATH_FN float hr__f32_tan_of(double r, uint64_t quarter) {
+  double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r);
+  return (float)(((quarter & 1) ? -c : s) / ((quarter & 1) ? s : c));
 }
+/* One for any angle, and the same bits for small ones. */
+#define HR__F32_ANGLE(name, of, turns)               \
+  HR_VMATH_FN float hr_f32_##name(float x) {         \
+    uint64_t quarter;                                \
+    double r = hr__d_reduce_angle(x, &quarter);      \
+    return hr__f32_##of(r, quarter + turns);         \
+  }                                                  \
+  HR_VMATH_FN float hr__f32_##name##_near(float x) { \
+    uint64_t quarter;                                \
+    double r = hr__d_reduce_small(x, &quarter);      \
+    return hr__f32_##of(r, quarter + turns);         \
+  }
+HR__F32_ANGLE(sin, sin_of, 0)
+HR__F32_ANGLE(cos, sin_of, 1)
+HR__F32_ANGLE(tan, tan_of, 0)
 /* The angle is reduced before it is multiplied with pi; from 2^24 on x is even, and its sine 0. */
 HR_VMATH_FN float hr_f32_sinc(float x) {
   double a = (double)hr_f32_abs(x), angle = a * 0x1.921fb54442d18p1, halves = a < 0x1p24 ? a + a : 0.0;
@@ -505,28 +538,24 @@ HR_VMATH_FN float hr_f32_sinc(float x) {
   float quotient = (float)(((quarter & 2) ? -y : y) / angle);
   return x == 0.0f ? 1.0f : (x - x != 0.0f ? HR__F32_NAN : quotient);
 }
-HR_VMATH_FN float hr_f32_tan(float x) {
-  uint64_t quarter;
-  double r = hr__d_reduce_angle(x, &quarter);
-  double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r);
-  return (float)(((quarter & 1) ? -c : s) / ((quarter & 1) ? s : c));
-}
 HR_VMATH_FN float hr_f32_atan(float x) {
-  return (float)hr__d_atan((double)x);
+  return hr__f32_copysign((float)hr__d_atan_quotient((double)hr_f32_abs(x), 1.0), x);
 }
+/* The arc sine of the root of (1 - a) / 2 is half of the arc cosine of a. */
 HR_VMATH_FN float hr_f32_asin(float x) {
-  double d = (double)x;
-  return (float)hr__d_atan(d / __builtin_sqrt((1.0 - d) * (1.0 + d)));
+  double a = (double)hr_f32_abs(x), root = __builtin_sqrt(0.5 - 0.5 * a), y = hr__d_asin_kernel(a > 0.5 ? root : a);
+  return hr__f32_copysign((float)(a > 0.5 ? hr__f64_fma(-2.0, y, 0x1.921fb54442d18p0) : y), x);
 }
 HR_VMATH_FN float hr_f32_acos(float x) {
-  double d = (double)x, root = __builtin_sqrt((1.0 - d) / (1.0 + d));
-  return (float)(2.0 * hr__d_atan(root));
+  double d = (double)x, a = (double)hr_f32_abs(x), root = __builtin_sqrt(0.5 - 0.5 * a);
+  double y = hr__d_asin_kernel(a > 0.5 ? root : a), upper = a > 0.5 ? y + y : 0x1.921fb54442d18p0 - y;
+  return (float)(d < 0.0 ? 0x1.921fb54442d18p1 - upper : upper);
 }
 HR_VMATH_FN float hr_f32_atan2(float y, float x) {
   double n = (double)hr_f32_abs(y), d = (double)hr_f32_abs(x);
-  uint8_t both_infinite = (uint8_t)((n == HR__F64_INFINITY) & (d == HR__F64_INFINITY));
-  double ratio = both_infinite ? 1.0 : n / (n == 0.0 && d == 0.0 ? 1.0 : d);
-  double angle = hr__d_atan(ratio);
+  int are_same = ((n == HR__F64_INFINITY) & (d == HR__F64_INFINITY)) | ((n == 0.0) & (d == 0.0));
+  double ends = n == 0.0 ? 0.0 : 1.0; /* both infinite: half of a right angle */
+  double angle = hr__d_atan_quotient(are_same ? ends : n, are_same ? 1.0 : d);
   angle = hr_f32_signbit(x) ? 0x1.921fb54442d18p1 - angle : angle;
   float result = hr__f32_copysign((float)angle, y);
   return (x != x || y != y) ? x + y : result;
@@ -572,9 +601,16 @@ HR_VMATH_FN float hr_f32_hypot(float a, float b) {
   float length = (float)__builtin_sqrt(x * x + y * y);
   return (hr_f32_abs(a) == HR__F32_INFINITY) | (hr_f32_abs(b) == HR__F32_INFINITY) ? HR__F32_INFINITY : length;
 }
+/* log(x) for x >= 0 and NaN. Masks: where x is the same for all elements, compilers make no vectors of conditions made of it. */
+HR_VMATH_FN double hr__d_log_of_size(double x) {
+  double k, y = hr__d_log_parts(x, &k);
+  uint64_t is_zero = -(uint64_t)(x == 0.0), is_same = -(uint64_t) !(x < HR__F64_INFINITY);
+  uint64_t finite = hr__f64_to_u64(hr__f64_fma(k, 0x1.62e42fefa39efp-1, y)) & ~(is_zero | is_same);
+  return hr__u64_to_f64(finite | (is_zero & hr__f64_to_u64(-HR__F64_INFINITY)) | (is_same & hr__f64_to_u64(x)));
+}
 HR_VMATH_FN float hr_f32_pow(float a, float b) {
   double base = (double)hr_f32_abs(a), exponent = (double)b;
-  double product = exponent * hr__d_log(base);
+  double product = exponent * hr__d_log_of_size(base);
   product = product > 400.0 ? 400.0 : (product < -400.0 ? -400.0 : product);
   float half = b * 0.5f, r = (float)hr__d_exp(product);
   /* Masks: where b is the same for all elements, conditions made of it would become jumps. */

@@ -209,6 +209,22 @@ HR_TEST(remainders_are_exact) {
   }
 }
 
+/* Angles of every size below the bound, and multiples of a quarter turn. */
+HR_TEST(small_angles_have_the_bits_of_any_angle) {
+  int small = 0;
+  for (uint64_t u = 0; u < 0x100000000u; u += 3967) {
+    float x = hr__u32_to_f32((uint32_t)u);
+    x = u % 5 == 0 ? (float)(int32_t)(u >> 12) * 1.57079632679f : x;
+    if (hr__f32_is_small(x)) {
+      ++small;
+      HR_ASSERT(hr__f32_to_u32(hr__f32_sin_near(x)) == hr__f32_to_u32(hr_f32_sin(x)) &&
+                hr__f32_to_u32(hr__f32_cos_near(x)) == hr__f32_to_u32(hr_f32_cos(x)) &&
+                hr__f32_to_u32(hr__f32_tan_near(x)) == hr__f32_to_u32(hr_f32_tan(x)));
+    }
+  }
+  HR_ASSERT(small > 300000 && !hr__f32_is_small(0x1p27f) && !hr__f32_is_small(NAN) && !hr__f32_is_small(-INFINITY));
+}
+
 HR_TEST(binary_f32_functions_are_near_libm) {
   double worst_pow = 0, worst_atan2 = 0, worst_hypot = 0;
   uint32_t state = 1;

@@ -14,7 +14,9 @@ enum {
   INNER_MIN = 32,      /* a pointwise plane has rows of at least this, unless all dims are inner */
   TRANSPOSED_ROWS = 32,
   TRANSPOSED_COLUMNS = 64,
-  COLUMN_ELEMENTS = 2048,  /* of a tile of short columns */
+  COLUMN_ELEMENTS = 2048, /* of a tile of short columns */
+  SCATTERED_COLUMNS =
+      4, /* that are far from each other in memory: lines of all of them shall stay in the second cache */
   COLUMN_RESIDENT = 65536, /* elements of a tile that crosses phases */
   SPLIT_ELEMENTS = 65536,  /* a kernel below this is not split into chunks */
   SPLIT_TILES = 64         /* nor one that has so many tiles */
@@ -145,6 +147,20 @@ static void cut_rows(hr__plan *plan) {
   plan->block_inner = hr_min(plan->inner_count, HR__BLOCK);
 }
 
+/* Whether a store has steps along the innermost kept dim: each of its elements in a tile then has a line of its own. */
+static bool is_scattered_by_columns(const hr__plan *plan, const hr_kernel *kernel) {
+  for (int k = 0; k < kernel->instr_count && plan->kept.rank > 0; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    int64_t step = instr->kind == HR_INSTR_STORE
+                       ? kernel->accesses[instr->access].strides[plan->kept.source[plan->kept.rank - 1]]
+                       : 0;
+    if (step >= 8 || step <= -8) {
+      return true;
+    }
+  }
+  return false;
+}
+
 static void cut_columns(hr__plan *plan, const hr_kernel *kernel) {
   plan->walk = HR__WALK_OUTER;
   plan->outer = plan->reduced;
@@ -161,6 +177,7 @@ static void cut_columns(hr__plan *plan, const hr_kernel *kernel) {
   } else {
     width = plan->inner_count >= 8 * HR__BLOCK ? HR__BLOCK : 256;
     width = kernel->ordered_mask != 0 ? hr_min(width, 128) : width;
+    width = kernel->ordered_mask != 0 && is_scattered_by_columns(plan, kernel) ? SCATTERED_COLUMNS : width;
     bool is_resident = false;
     for (int r = 0; r < kernel->register_count; ++r) {
       is_resident |= kernel->registers[r].level == HR_LEVEL_ELEMENT &&

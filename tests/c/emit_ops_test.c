@@ -293,9 +293,9 @@ static void add_roundings(hr_dtype dtype) {
   }
 }
 
-/* Remainders of usual numbers, and of a block with one quotient that is large. */
+/* Remainders and sines of usual numbers, and of a block with one quotient or angle that is large. */
 static void add_remainders(void) {
-  static const hr_op ops[] = {HR_OP_FMOD, HR_OP_REMAINDER, HR_OP_DIV_FLOOR};
+  static const hr_op ops[] = {HR_OP_FMOD, HR_OP_REMAINDER, HR_OP_DIV_FLOOR, HR_OP_SIN, HR_OP_COS, HR_OP_TAN};
   for (int i = 0; i < MEMORY; ++i) {
     usual_numbers[0][i] = (float)((double)(next() % 200001) - 100000) * 0.25f;
     usual_numbers[1][i] = (float)(1 + next() % 1000) * (next() % 2 == 0 ? 0.25f : -0.3f);
@@ -309,9 +309,12 @@ static void add_remainders(void) {
     s->args[arg[0]] = usual_numbers[0], s->args[arg[1]] = usual_numbers[1];
     reg[0] = make_load(&s->m, 0, arg[0], HR_DTYPE_F32, 0, dense);
     reg[1] = make_load(&s->m, 0, arg[1], HR_DTYPE_F32, 0, &step);
-    for (int k = 0; k < 3; ++k) {
-      output(s, ops[k], 0, make_op(&s->m, 0, ops[k], HR_CLASS_F32, 2, reg), HR_DTYPE_F32, dense);
+    for (int k = 0; k < 6; ++k) {
+      output(s, ops[k], 0, make_op(&s->m, 0, ops[k], HR_CLASS_F32, k < 3 ? 2 : 1, reg), HR_DTYPE_F32, dense);
     }
+    int sum = make_op(&s->m, 0, HR_OP_ADD, HR_CLASS_F32, 2, reg); /* computed just before */
+    int sine = make_op(&s->m, 0, HR_OP_SIN, HR_CLASS_F32, 1, &sum);
+    output(s, HR_OP_COS, 0, make_op(&s->m, 0, HR_OP_COS, HR_CLASS_F32, 1, &sine), HR_DTYPE_F32, dense);
     end_sample(s);
   }
 }
@@ -341,6 +344,62 @@ static void add_transposed(hr_dtype dtype, bool is_batch) {
   output(s, HR_OP_SUM, 1, make_reduce(&s->m, 0, HR_OP_SUM, cls, reg), class_dtype(cls), none);
   output(s, HR_OP_AMAX, 1, make_reduce(&s->m, 0, HR_OP_AMAX, cls, reg), class_dtype(cls), none);
   end_sample(s);
+}
+
+/* Rows that lie beside each other, each with its largest number and what is left without it. After add_transposed. */
+static void add_transposed_rows(hr_dtype dtype, bool is_batch) {
+  static const int64_t shapes[2][3] = {{1, 40, 140}, {2, 19, 150}};
+  static const int64_t strides[2][3] = {{0, 1, 40}, {2850, 1, 19}};
+  static const int64_t rows[2][3] = {{0, 1, 0}, {19, 1, 0}}, elements[2][3] = {{0, 140, 1}, {2850, 150, 1}};
+  int from = is_batch ? 0 : 1;
+  sample *s = calloc(1, sizeof *s);
+  s->dtype = dtype;
+  make_begin(&s->m, 3 - from, shapes[is_batch] + from, is_batch ? 4 : 2, 0);
+  int arg = make_arg(&s->m);
+  s->args[arg] = transposed[dtype];
+  hr_class cls = hr_dtype_class(dtype);
+  int reg = make_load(&s->m, 0, arg, dtype, 9, strides[is_batch] + from);
+  int most = make_reduce(&s->m, 0, HR_OP_AMAX, cls, reg);
+  output(s, HR_OP_AMAX, 1, most, class_dtype(cls), rows[is_batch] + from);
+  int again = make_load(&s->m, 1, arg, dtype, 9, strides[is_batch] + from);
+  int left = make_op(&s->m, 1, HR_OP_SUB, cls, 2, (int[]){again, most});
+  left = hr_dtype_is_narrow(dtype) ? make_convert(&s->m, 1, left, dtype) : left;
+  output(s, HR_OP_SUB, 1, left, dtype, elements[is_batch] + from);
+  end_sample(s);
+}
+
+/* Sums of dense matrices and what lies transposed, forwards and backwards: in narrow, wide and short rows, with a dim in between.
+ * After add_transposed. */
+static void add_transposed_points(hr_dtype dtype) {
+  static const struct {
+    int64_t dims[3], strides[3];
+  } shapes[] = {{{1, 45, 133}, {0, 1, 45}},
+                {{1, 9, 660}, {0, 1, 9}},
+                {{1, 200, 29}, {0, 1, 200}},
+                {{2, 70, 42}, {2940, 1, 70}},
+                {{12, 2, 240}, {1, 2880, 12}}};
+  for (int k = 0; k < 5; ++k) {
+    int from = shapes[k].dims[0] == 1 ? 1 : 0;
+    int64_t dense_strides[3] = {shapes[k].dims[1] * shapes[k].dims[2], shapes[k].dims[2], 1}, backwards[3];
+    int64_t last = shapes[k].dims[2] - 1;
+    memcpy(backwards, shapes[k].strides, sizeof backwards);
+    backwards[2] = -backwards[2];
+    sample *s = calloc(1, sizeof *s);
+    s->dtype = dtype;
+    make_begin(&s->m, 3 - from, shapes[k].dims + from, 0, 0);
+    int arg = make_arg(&s->m), reg[3];
+    s->args[arg] = transposed[dtype];
+    reg[0] = make_load(&s->m, 0, arg, dtype, 5, shapes[k].strides + from);
+    reg[1] = make_load(&s->m, 0, arg, dtype, 11 + last * shapes[k].strides[2], backwards + from);
+    reg[2] = make_load(&s->m, 0, arg, dtype, 3, dense_strides + from);
+    hr_class cls = hr_dtype_class(dtype);
+    for (int i = 1; i < 3; ++i) {
+      int sum = make_op(&s->m, 0, HR_OP_ADD, cls, 2, (int[]){reg[0], reg[i]});
+      sum = hr_dtype_is_narrow(dtype) ? make_convert(&s->m, 0, sum, dtype) : sum;
+      output(s, HR_OP_ADD, 0, sum, dtype, dense_strides + from);
+    }
+    end_sample(s);
+  }
 }
 
 /* ---- running ---- */
@@ -435,6 +494,9 @@ static void make_samples(uint32_t dtypes) {
       if (d == HR_DTYPE_F32 || d == HR_DTYPE_F16 || d == HR_DTYPE_I64) {
         add_transposed((hr_dtype)d, false);
         add_transposed((hr_dtype)d, true);
+        add_transposed_rows((hr_dtype)d, false);
+        add_transposed_rows((hr_dtype)d, true);
+        add_transposed_points((hr_dtype)d);
       }
     }
   }

@@ -1,0 +1,243 @@
+/* special_f32.h: special functions of f32 without branches and calls, so that loops of them become vectors; the others are called
+ * (special.h). They compute in f64 to some parts in 1e10 and round once. Limits, signs at the ends and where a result is not a number
+ * are those of special.h.
+ *
+ * Sources: for the inverse of erf the variable is Giles' (2012), w = -log((1 - x)(1 + x)), and its root; recurrences, reflections and
+ * expansions are those of the DLMF (5.5, 5.11, 10.40). The polynomials are own minimax fits of the relative error.
+ */
+#ifndef HEADRACE_CORE_SPECIAL_F32_H_
+#define HEADRACE_CORE_SPECIAL_F32_H_
+
+#include "core/vmath.h"
+
+/* ---- the inverse of erf ---- */
+
+/* erfinv(x) / x for w in [0, 6.25], u = w / 3.125 - 1. */
+HR_VMATH_FN double hr__d_erfinv_centre(double u) {
+  double p = 0x1.ded8de94c428dp-21;
+  p = hr__f64_fma(p, u, 0x1.d7d87b5ab38f6p-19);
+  p = hr__f64_fma(p, u, -0x1.d120aa05cb655p-17);
+  p = hr__f64_fma(p, u, -0x1.4c26b437d87a1p-17);
+  p = hr__f64_fma(p, u, 0x1.920b95a5af435p-14);
+  p = hr__f64_fma(p, u, -0x1.fa10bf85901e6p-14);
+  p = hr__f64_fma(p, u, -0x1.16ac24ce85f8fp-12);
+  p = hr__f64_fma(p, u, 0x1.437ac92465815p-10);
+  p = hr__f64_fma(p, u, -0x1.4d41e10043be9p-10);
+  p = hr__f64_fma(p, u, -0x1.0f29b611687fcp-8);
+  p = hr__f64_fma(p, u, 0x1.23c56b6d05c37p-6);
+  p = hr__f64_fma(p, u, -0x1.7259cf6b4eb31p-6);
+  p = hr__f64_fma(p, u, -0x1.e2b1926198c2dp-5);
+  p = hr__f64_fma(p, u, 0x1.8040ca9b200d8p-1);
+  return hr__f64_fma(p, u, 0x1.a755e7c974599p0);
+}
+/* The same for the root of w in [2.5, 4.15], u = sqrt(w) - 3.3. */
+HR_VMATH_FN double hr__d_erfinv_tail(double u) {
+  double p = 0x1.cf0cf220ff80ap-18;
+  p = hr__f64_fma(p, u, -0x1.2b6e856aaf545p-15);
+  p = hr__f64_fma(p, u, 0x1.b49b9718fbe8fp-15);
+  p = hr__f64_fma(p, u, 0x1.7f565188ae6bcp-15);
+  p = hr__f64_fma(p, u, -0x1.66f8fbdd79b39p-12);
+  p = hr__f64_fma(p, u, 0x1.b4a7bbcd84e58p-11);
+  p = hr__f64_fma(p, u, -0x1.744c292e3d778p-10);
+  p = hr__f64_fma(p, u, 0x1.13b06d33060cfp-9);
+  p = hr__f64_fma(p, u, -0x1.af9a5d2f552bep-9);
+  p = hr__f64_fma(p, u, 0x1.3d6e0bd324daap-8);
+  p = hr__f64_fma(p, u, 0x1.017a15cad4757p0);
+  return hr__f64_fma(p, u, 0x1.912c348094cfdp1);
+}
+/* The same for the root of w in [4.05, 10.3], u = sqrt(w) - 7.2. */
+HR_VMATH_FN double hr__d_erfinv_far(double u) {
+  double p = -0x1.9bd48b191ce8p-39;
+  p = hr__f64_fma(p, u, 0x1.fb452e053fa4ep-38);
+  p = hr__f64_fma(p, u, 0x1.9fdf8e73fbb83p-35);
+  p = hr__f64_fma(p, u, 0x1.2ea8c4f5906acp-34);
+  p = hr__f64_fma(p, u, -0x1.da95a36a7e42ap-30);
+  p = hr__f64_fma(p, u, 0x1.ea7dcf237e84ep-28);
+  p = hr__f64_fma(p, u, -0x1.4576397c39c3p-25);
+  p = hr__f64_fma(p, u, 0x1.07ca432b5b0c5p-22);
+  p = hr__f64_fma(p, u, -0x1.5b66cd9075ed5p-20);
+  p = hr__f64_fma(p, u, 0x1.358e8d72218b8p-18);
+  p = hr__f64_fma(p, u, 0x1.61a61b0c52928p-17);
+  p = hr__f64_fma(p, u, -0x1.0a1ad7cb42a36p-11);
+  p = hr__f64_fma(p, u, 0x1.0225f1dbe0aabp0);
+  return hr__f64_fma(p, u, 0x1.c486a62c1dd82p2);
+}
+HR_VMATH_FN float hr_f32_special_erfinv(float x) {
+  double d = (double)x, w = -hr__d_log((1.0 - d) * (1.0 + d));
+  double centre = hr__d_erfinv_centre(hr__f64_fma(w, 0.32, -1.0)), tail = hr__d_erfinv_tail(__builtin_sqrt(w) - 3.3);
+  float y = (float)(d * (w <= 6.25 ? centre : tail));
+  return hr_f32_abs(x) == 1.0f ? hr__f32_copysign(HR__F32_INFINITY, x) : y;
+}
+/* sqrt(2) * erfinv(2 p - 1), where (1 - x)(1 + x) is 4 p (1 - p). */
+HR_VMATH_FN float hr_f32_special_ndtri(float p) {
+  double d = (double)p, w = -hr__d_log(4.0 * d * (1.0 - d)), root = __builtin_sqrt(w);
+  double centre = hr__d_erfinv_centre(hr__f64_fma(w, 0.32, -1.0));
+  double tail = hr__d_erfinv_tail(root - 3.3), far = hr__d_erfinv_far(root - 7.2);
+  double quotient = w <= 6.25 ? centre : (w <= 16.8 ? tail : far);
+  float y = (float)(0x1.6a09e667f3bcdp0 * hr__f64_fma(2.0, d, -1.0) * quotient);
+  return p == 0.0f ? -HR__F32_INFINITY : (p == 1.0f ? HR__F32_INFINITY : y);
+}
+
+/* ---- the gamma function ---- */
+
+/* Sine and cosine of pi * t for |t| <= 1/2. */
+HR_VMATH_FN double hr__d_sin_pi(double t) {
+  double size = hr_f64_abs(t), rest = 0.5 - size;
+  double y = size <= 0.25 ? hr__d_sin_kernel(0x1.921fb54442d18p1 * size) : hr__d_cos_kernel(0x1.921fb54442d18p1 * rest);
+  return t < 0.0 ? -y : y;
+}
+HR_VMATH_FN double hr__d_cos_pi(double t) {
+  double size = hr_f64_abs(t), rest = 0.5 - size;
+  return size <= 0.25 ? hr__d_cos_kernel(0x1.921fb54442d18p1 * size) : hr__d_sin_kernel(0x1.921fb54442d18p1 * rest);
+}
+
+/* lgamma(y) / ((y - 1)(y - 2)) for y in [1, 2.5], u = y - 1.75. */
+HR_VMATH_FN double hr__d_lgamma_kernel(double u) {
+  double p = 0x1.02f0a5b6b10c2p-14;
+  p = hr__f64_fma(p, u, 0x1.f5357bb7f0e77p-17);
+  p = hr__f64_fma(p, u, -0x1.6341812ba54b4p-13);
+  p = hr__f64_fma(p, u, 0x1.8f4a1a139e234p-15);
+  p = hr__f64_fma(p, u, 0x1.7307d34c156a8p-15);
+  p = hr__f64_fma(p, u, 0x1.259e9aaf9ebe7p-13);
+  p = hr__f64_fma(p, u, -0x1.5ec29487c96fep-12);
+  p = hr__f64_fma(p, u, 0x1.1ff494e9ba1cep-11);
+  p = hr__f64_fma(p, u, -0x1.130c111ce98e6p-10);
+  p = hr__f64_fma(p, u, 0x1.1286b4c1fa68cp-9);
+  p = hr__f64_fma(p, u, -0x1.150d13d9a215bp-8);
+  p = hr__f64_fma(p, u, 0x1.1f969815fa4d1p-7);
+  p = hr__f64_fma(p, u, -0x1.382dd4421ca65p-6);
+  p = hr__f64_fma(p, u, 0x1.6cb621d8eddf8p-5);
+  p = hr__f64_fma(p, u, -0x1.e96586761f21bp-4);
+  return hr__f64_fma(p, u, 0x1.ccf151e14c4fdp-2);
+}
+/* lgamma of a >= 0: one step up below 1.5, up to six down below 8.5, Stirling's series above. */
+HR_VMATH_FN double hr__d_lgamma(double a) {
+  int is_small = a < 1.5, is_large = a >= 8.5;
+  double y = is_small ? a + 1.0 : a, product = 1.0;
+  for (int step = 0; step < 6; ++step) {
+    double below = y - 1.0;
+    product *= y > 2.5 ? below : 1.0;
+    y = y > 2.5 ? below : y;
+  }
+  double logarithm = hr__d_log(is_small | is_large ? a : product);
+  double rest = (y - 1.0) * (y - 2.0) * hr__d_lgamma_kernel(y - 1.75);
+  double inverse = 1.0 / a, z = inverse * inverse, series = -691.0 / 360360;
+  series = hr__f64_fma(series, z, 1.0 / 1188);
+  series = hr__f64_fma(series, z, -1.0 / 1680);
+  series = hr__f64_fma(series, z, 1.0 / 1260);
+  series = hr__f64_fma(series, z, -1.0 / 360);
+  series = hr__f64_fma(series, z, 1.0 / 12);
+  double large = (a - 0.5) * logarithm - a + hr__f64_fma(series, inverse, 0x1.d67f1c864beb5p-1);
+  return is_large ? large : rest + (is_small ? -logarithm : logarithm);
+}
+HR_VMATH_FN float hr_f32_special_lgamma(float x) {
+  double d = (double)x, above = hr__d_lgamma(d < 0.0 ? 1.0 - d : d);
+  double sine = hr_f64_abs(hr__d_sin_pi(d - __builtin_rint(d)));
+  double reflected = 0x1.250d048e7a1bdp0 - hr__d_log(sine) - above; /* log(pi) */
+  float y = (float)(d < 0.0 ? reflected : above);
+  return hr_f32_abs(x) == HR__F32_INFINITY ? HR__F32_INFINITY : y;
+}
+/* Up to eight steps up, whose reciprocals add up to one quotient. */
+HR_VMATH_FN float hr_f32_special_digamma(float x) {
+  double d = (double)x, y = d < 0.0 ? 1.0 - d : d, sum = 0.0, product = 1.0;
+  for (int step = 0; step < 8; ++step) {
+    double more = hr__f64_fma(sum, y, product);
+    sum = y < 8.0 ? more : sum;
+    product *= y < 8.0 ? y : 1.0;
+    y = y < 8.0 ? y + 1.0 : y;
+  }
+  double inverse = 1.0 / y, z = inverse * inverse, series = -691.0 / 32760;
+  series = hr__f64_fma(series, z, 1.0 / 132);
+  series = hr__f64_fma(series, z, -1.0 / 240);
+  series = hr__f64_fma(series, z, 1.0 / 252);
+  series = hr__f64_fma(series, z, -1.0 / 120);
+  series = hr__f64_fma(series, z, 1.0 / 12);
+  double above = hr__d_log(y) - sum / product - hr__f64_fma(series, z, 0.5 * inverse);
+  double t = d - __builtin_rint(d), reflected = above - 0x1.921fb54442d18p1 * hr__d_cos_pi(t) / hr__d_sin_pi(t);
+  return (float)(d < 0.0 ? (t == 0.0 ? HR__F64_NAN : reflected) : above);
+}
+
+/* ---- modified Bessel functions ---- */
+
+/* i0(x) for |x| <= 8, u = x^2 / 32 - 1. */
+HR_VMATH_FN double hr__d_i0_low(double u) {
+  double p = 0x1.440a830a02885p-17;
+  p = hr__f64_fma(p, u, 0x1.5d2326bd09c99p-13);
+  p = hr__f64_fma(p, u, 0x1.21b45d9571f4cp-9);
+  p = hr__f64_fma(p, u, 0x1.8cd15176c5abdp-6);
+  p = hr__f64_fma(p, u, 0x1.b5885262cbbedp-3);
+  p = hr__f64_fma(p, u, 0x1.7a643e07d8a04p0);
+  p = hr__f64_fma(p, u, 0x1.f179494f1d52bp2);
+  p = hr__f64_fma(p, u, 0x1.dd563de3c326p4);
+  p = hr__f64_fma(p, u, 0x1.3c6611ef8b1a5p6);
+  p = hr__f64_fma(p, u, 0x1.0b7995af7a514p7);
+  p = hr__f64_fma(p, u, 0x1.f8c6232806a57p6);
+  return hr__f64_fma(p, u, 0x1.89ab1e7a07f0ap5);
+}
+/* exp(-x) * sqrt(x) * i0(x) for x >= 8, u = 16 / x - 1. */
+HR_VMATH_FN double hr__d_i0_high(double u) {
+  double p = 0x1.c0ffc56e9825ap-36;
+  p = hr__f64_fma(p, u, 0x1.113ccb6d6e15bp-25);
+  p = hr__f64_fma(p, u, 0x1.d2a9107781bb9p-24);
+  p = hr__f64_fma(p, u, 0x1.49a00b06d55cfp-22);
+  p = hr__f64_fma(p, u, 0x1.8c3df999e9571p-20);
+  p = hr__f64_fma(p, u, 0x1.75cbd54d50a01p-17);
+  p = hr__f64_fma(p, u, 0x1.1dab08e9b08p-13);
+  p = hr__f64_fma(p, u, 0x1.b8796bbf42b5ap-9);
+  return hr__f64_fma(p, u, 0x1.9bd428acb2385p-2);
+}
+/* The same of i1(x) / x and i1. */
+HR_VMATH_FN double hr__d_i1_low(double u) {
+  double p = 0x1.a3f18e9d596bep-22;
+  p = hr__f64_fma(p, u, 0x1.e0105840ad0b6p-18);
+  p = hr__f64_fma(p, u, 0x1.b194740a1fc7fp-14);
+  p = hr__f64_fma(p, u, 0x1.45a43f53c29c7p-10);
+  p = hr__f64_fma(p, u, 0x1.8cd3dd72b4efp-7);
+  p = hr__f64_fma(p, u, 0x1.7ed809dde6667p-4);
+  p = hr__f64_fma(p, u, 0x1.1bcb2f110e1afp-1);
+  p = hr__f64_fma(p, u, 0x1.36ebcc3c48b83p1);
+  p = hr__f64_fma(p, u, 0x1.dd563dc812f2fp2);
+  p = hr__f64_fma(p, u, 0x1.da991aef8d996p3);
+  p = hr__f64_fma(p, u, 0x1.0b7995b00e97p4);
+  return hr__f64_fma(p, u, 0x1.f8c62327dbe8ap2);
+}
+HR_VMATH_FN double hr__d_i1_high(double u) {
+  double p = -0x1.b6b7287775fa1p-31;
+  p = hr__f64_fma(p, u, -0x1.3488a65c70328p-25);
+  p = hr__f64_fma(p, u, -0x1.04495e517909ap-23);
+  p = hr__f64_fma(p, u, -0x1.808cb5ff32759p-22);
+  p = hr__f64_fma(p, u, -0x1.ea5327f7a1c21p-20);
+  p = hr__f64_fma(p, u, -0x1.f881633c5161ep-17);
+  p = hr__f64_fma(p, u, -0x1.cbc5f1266a3abp-13);
+  p = hr__f64_fma(p, u, -0x1.3f79621d6aafbp-7);
+  return hr__f64_fma(p, u, 0x1.8ebe783b01c1cp-2);
+}
+/* exp(-scaled * size) * i0(size); i0 overflows f32 before 92. */
+HR_VMATH_FN double hr__d_i0(double size, int scaled) {
+  double near = size > 8.0 ? 8.0 : size, most = size > 200.0 ? 200.0 : size, a = scaled ? size : most;
+  double low = hr__d_i0_low(hr__f64_fma(near, near * 0x1p-5, -1.0)),
+         high = hr__d_i0_high(16.0 / a - 1.0) / __builtin_sqrt(a);
+  double e = hr__d_exp(scaled ? -near : most);
+  return size > 8.0 ? (scaled ? high : high * e) : (scaled ? low * e : low);
+}
+HR_VMATH_FN double hr__d_i1(double size, int scaled) {
+  double near = size > 8.0 ? 8.0 : size, most = size > 200.0 ? 200.0 : size, a = scaled ? size : most;
+  double low = near * hr__d_i1_low(hr__f64_fma(near, near * 0x1p-5, -1.0));
+  double high = hr__d_i1_high(16.0 / a - 1.0) / __builtin_sqrt(a);
+  double e = hr__d_exp(scaled ? -near : most);
+  return size > 8.0 ? (scaled ? high : high * e) : (scaled ? low * e : low);
+}
+HR_VMATH_FN float hr_f32_special_i0(float x) {
+  return (float)hr__d_i0((double)hr_f32_abs(x), 0);
+}
+HR_VMATH_FN float hr_f32_special_i0e(float x) {
+  return (float)hr__d_i0((double)hr_f32_abs(x), 1);
+}
+HR_VMATH_FN float hr_f32_special_i1(float x) {
+  return hr__f32_copysign((float)hr__d_i1((double)hr_f32_abs(x), 0), x);
+}
+HR_VMATH_FN float hr_f32_special_i1e(float x) {
+  return hr__f32_copysign((float)hr__d_i1((double)hr_f32_abs(x), 1), x);
+}
+
+#endif
