@@ -503,8 +503,7 @@ struct GraphBackward final : torch::autograd::Node {
     std::vector<hr_scalar> numbers = numbers_of(backward.piece, place, variant->ticket_count, now);
     check(hr_graph_run(headrace::stream(), backward.piece.graph, params.data(), results.data(), numbers.data()));
     runs.fetch_add(1, std::memory_order_relaxed);
-    given.clear(), tangents.clear(); // gradients of outputs that nobody else holds die in what is handed over
-    hr_graph_offer(headrace::stream(), backward.piece.graph);
+    // Not offered: whoever calls holds the gradients of outputs, which had to be stored. The end of the pass hands it over.
     return gradients;
   }
 };
