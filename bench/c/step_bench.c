@@ -116,6 +116,7 @@ static double time_steps(bench *b, int steps) {
       hr_buffer *result;
       check(hr_buffer_create(b->device, b->result_bytes, &result));
       check(hr_graph_run(b->stream, b->graph, b->params, &result, NULL));
+      hr_graph_offer(b->stream, b->graph);
       check(hr_stream_synchronize(b->stream));
       hr_buffer_release(result);
     }

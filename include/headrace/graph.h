@@ -7,7 +7,7 @@
  * else there. Nothing of a graph is compiled before the stream commits it.
  *
  *   capture    hr_capture_create, hr_stream_record ..., hr_graph_create, hr_stream_release
- *   run        hr_graph_run(stream, graph, parameters, results, arguments) ...
+ *   run        hr_graph_run(stream, graph, parameters, results, arguments), hr_graph_offer(stream, graph) ...
  *
  * The buffers of a graph are
  *   parameters  given to each run, in the order of the spec; read, or written in place
@@ -69,6 +69,12 @@ HR_API int hr_graph_param_use(const hr_graph *graph, int param);
  * been appended. */
 HR_API HR_MUST_USE hr_status hr_graph_run(hr_stream *stream, const hr_graph *graph, hr_buffer *const *params,
                                           hr_buffer *const *results, const hr_scalar *arguments);
+
+/* To be called after hr_graph_run, when the caller has let go of buffers that it need not see any more: what is held is stored. On a
+ * device beside the host, hands over what is pending, if the device may have nothing to do: the first graph since a wait, or when much is
+ * pending. A large result is not made yet, but together with what reads it; so it need not be stored if it dies. Failures are reported by
+ * whoever waits. */
+HR_API void hr_graph_offer(hr_stream *stream, const hr_graph *graph);
 
 #ifdef __cplusplus
 }

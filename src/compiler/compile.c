@@ -52,6 +52,8 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   HR_RETURN_IF_ERROR(verify_after(program, target, "simplify"));
   HR_RETURN_IF_ERROR(hr_match(program, target));
   HR_RETURN_IF_ERROR(verify_after(program, target, "match"));
+  HR_RETURN_IF_ERROR(hr_deliver(program, target));
+  HR_RETURN_IF_ERROR(verify_after(program, target, "deliver"));
   HR_RETURN_IF_ERROR(hr_layout(program, target));
   schedule->is_refused = hr_layout_is_refused(program);
   if (schedule->is_refused) {

@@ -14,6 +14,9 @@ hr_status hr_simplify(hr_program *program);
 /* Matches element-wise loops into the contraction that alone feeds them, where the target keeps it with them. */
 hr_status hr_match(hr_program *program, const hr_target *target);
 
+/* Has the target's composites write their results where copies would bring them. */
+hr_status hr_deliver(hr_program *program, const hr_target *target);
+
 /* Lays dead operands of contractions out as the target's libraries like them, and what loops make of them. */
 hr_status hr_layout(hr_program *program, const hr_target *target);
 /* Whether hr_layout found buffers whose layout the program can't follow, marked them, and did nothing else. */

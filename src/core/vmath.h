@@ -622,13 +622,22 @@ HR_VMATH_FN float hr_f32_pow(float a, float b) {
   r = (a != a) | (b != b) ? a + b : r;
   return (b == 0.0f) | (a == 1.0f) ? 1.0f : r;
 }
-/* Derivative of the tanh form of gelu, in torch's order of operations. */
+/* (1 + tanh(k (x + a x^3))) / 2, what the tanh form of gelu multiplies x with: the sigmoid of 2 k (x + a x^3), which needs no tanh and
+ * cancels nothing. 0 below exp(-64), so that its reciprocal is in range; inputs x and x^2. */
+HR_VMATH_FN float hr__f32_gelu_tanh_part(float x, float square) {
+  float t = x * hr__f32_fma(square, -0.071354816272600248f, -1.5957691216057307f);
+  float c = t < 64.0f ? t : 64.0f;
+  float s = hr__f32_reciprocal(hr__f32_exp_small(c > -64.0f ? c : -64.0f) + 1.0f);
+  return t < 64.0f ? s : 0.0f;
+}
+HR_VMATH_FN float hr_f32_gelu_tanh_part(float x) {
+  return hr__f32_gelu_tanh_part(x, x * x);
+}
+/* Derivative of the tanh form of gelu; NaN where x^2 overflows, as in torch. */
 HR_VMATH_FN float hr_f32_gelu_tanh_slope(float x) {
-  float square = x * x, cube = square * x;
-  float t = hr_f32_tanh(0.79788456080286535588f * (x + 0.044715f * cube));
-  float left = 0.5f * x, right = 1.0f + t;
-  float inner = 0.79788456080286535588f * (1.0f + 3.0f * 0.044715f * square);
-  return 0.5f * right + left * (1.0f - t * t) * inner;
+  float square = x * x, s = hr__f32_gelu_tanh_part(x, square);
+  float inner = hr__f32_fma(square, 0.21406444881780074f, 1.5957691216057307f);
+  return hr__f32_fma(x * s * (1.0f - s), inner, s);
 }
 HR_VMATH_FN float hr_f32_philox_uniform(int64_t element, int64_t seed, int64_t offset) {
   uint32_t word = hr_philox_word((uint64_t)element, (uint64_t)seed, (uint64_t)offset);
@@ -754,12 +763,12 @@ HR_VMATH_FN double hr_f64_sinc(double x) {
   double angle = 3.14159265358979323846264338327950288 * x;
   return x == 0 ? 1 : sin(angle) / angle;
 }
+HR_VMATH_FN double hr_f64_gelu_tanh_part(double x) {
+  return 1.0 / (1.0 + exp(-1.59576912160573071176 * (x + 0.044715 * x * x * x)));
+}
 HR_VMATH_FN double hr_f64_gelu_tanh_slope(double x) {
-  double square = x * x, cube = square * x;
-  double t = tanh(0.79788456080286535588 * (x + 0.044715 * cube));
-  double left = 0.5 * x, right = 1.0 + t;
-  double inner = 0.79788456080286535588 * (1.0 + 3.0 * 0.044715 * square);
-  return 0.5 * right + left * (1.0 - t * t) * inner;
+  double s = hr_f64_gelu_tanh_part(x);
+  return s + x * s * (1.0 - s) * (1.59576912160573071176 * (1.0 + 3.0 * 0.044715 * x * x));
 }
 HR_VMATH_FN double hr_f64_philox_uniform(int64_t element, int64_t seed, int64_t offset) {
   uint64_t pair = hr_philox_pair((uint64_t)element, (uint64_t)seed, (uint64_t)offset);

@@ -71,6 +71,11 @@ REF_FN double ref_log_clamped(double x) {
   REF_REAL_2(cls, T, logaddexp, hr_f64_logaddexp(x, y))                                          \
   REF_REAL_2(cls, T, logaddexp2, hr_f64_logaddexp2(x, y))                                        \
   REF_REAL_1(cls, T, log_clamped, ref_log_clamped(x))                                            \
+  /* (1 + tanh(k (x + a x^3))) / 2 */                                                            \
+  REF_FN T ref_##cls##_gelu_tanh_part(T x) {                                                     \
+    double d = (double)x;                                                                        \
+    return (T)(0.5 + 0.5 * tanh(0.79788456080286535588 * (d + 0.044715 * d * d * d)));           \
+  }                                                                                              \
   /* d/dx of x/2 (1 + tanh(k (x + a x^3))), as torch: NaN where x^2 overflows */                 \
   REF_FN T ref_##cls##_gelu_tanh_slope(T x) {                                                    \
     const T k = (T)0.79788456080286535588, a = (T)0.044715;                                      \

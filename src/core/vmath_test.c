@@ -154,6 +154,34 @@ HR_TEST(loops_give_the_bits_of_single_calls) {
 #undef SAME
 }
 
+/* The tanh form of gelu in double precision, and its derivative. */
+static double gelu_tanh_exponent(double x) {
+  return 1.59576912160573071176 * (x + 0.044715 * x * x * x);
+}
+static double exact_gelu_tanh_slope(double x) {
+  double t = gelu_tanh_exponent(x), e = exp(-fabs(t)), s = (t < 0 ? e : 1) / (1 + e);
+  return s + x * s * (t < 0 ? 1 : e) / (1 + e) * 1.59576912160573071176 * (1 + 3 * 0.044715 * x * x);
+}
+
+HR_TEST(the_tanh_form_of_gelu_cancels_nothing) {
+  for (uint64_t u = 0; u < 0x100000000u; u += 7919) {
+    float x = hr__u32_to_f32((uint32_t)u);
+    double t = gelu_tanh_exponent((double)x), exact = 1 / (1 + exp(-t));
+    float part = hr_f32_gelu_tanh_part(x), slope = hr_f32_gelu_tanh_slope(x);
+    if (isnan(x) || isinf(x)) {
+      continue;
+    }
+    /* An error in the exponent counts as often as it is large. */
+    HR_ASSERT(exact < exp(-63) ? part >= 0 && part < 1e-27f : ulps(part, exact) <= 2.5 + 2 * fabs(t));
+    HR_ASSERT(fabsf(x) > 1e18f || fabs((double)slope - exact_gelu_tanh_slope((double)x)) <= 3e-6);
+  }
+  HR_ASSERT(hr_f32_gelu_tanh_part(INFINITY) == 1 && hr_f32_gelu_tanh_part(-INFINITY) == 0);
+  HR_ASSERT(hr_f32_gelu_tanh_part(0) == 0.5f && hr_f32_gelu_tanh_slope(0) == 0.5f);
+  HR_ASSERT(isnan(NAN * hr_f32_gelu_tanh_part(NAN)) && isnan(hr_f32_gelu_tanh_slope(NAN)));
+  HR_ASSERT(hr_f32_gelu_tanh_slope(1e9f) == 1 && hr_f32_gelu_tanh_slope(-1e9f) == 0);
+  HR_ASSERT(isnan(hr_f32_gelu_tanh_slope(INFINITY)) && isnan(hr_f32_gelu_tanh_slope(-INFINITY)));
+}
+
 static double exact_remainder(double a, double b) {
   double r = fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "core/op.h"
 #include "engine/stream.h"
 
 typedef enum buffer_kind { TEMPORARY = 0, PARAMETER, RESULT, CONSTANT } buffer_kind;
@@ -27,6 +28,8 @@ struct hr_graph {
   bool *is_temporary; /* of each buffer */
   int buffer_count, temporary_count, argument_count;
   int64_t *arguments;
+  size_t last_work;   /* the number of the last record that runs by itself, where it makes a result; else of records */
+  size_t last_result; /* bytes of that result */
 };
 
 static hr_status no_memory(const char *what) {
@@ -138,6 +141,28 @@ static hr_status check_uses(hr_graph *graph, const hr_stretch *stretch) {
                                                                    : "graph: a buffer is read that has no contents");
 }
 
+/* Finds the last operation that a library runs, if what it makes is a result: the scores of a network, say. */
+static hr_status find_last_work(hr_graph *graph, hr_stretch *stretch) {
+  hr_key key;
+  hr_program program;
+  HR_RETURN_IF_ERROR(hr__stretch_key(stretch, false, &key));
+  HR_RETURN_IF_ERROR(hr__key_decode(&key, &program));
+  graph->last_work = key.record_count;
+  for (int n = program.node_count - 1; n >= 0; n--) {
+    hr_op_family family = hr_op_table(program.nodes[n].op)->family;
+    const hr_operand *out = &program.nodes[n].outputs[0];
+    if (family == HR_FAMILY_CONTRACTION && graph->buffers[out->index].kind == RESULT) {
+      graph->last_work = program.nodes[n].origin;
+      graph->last_result = graph->buffers[out->index].bytes;
+    }
+    if (family == HR_FAMILY_CONTRACTION) {
+      break;
+    }
+  }
+  hr_program_fini(&program);
+  return HR_OK;
+}
+
 static hr_status copy_arguments(hr_graph *graph, const hr_stretch *stretch, const hr_graph_spec *spec) {
   for (int i = 0; i < spec->argument_count; i++) {
     if (spec->arguments[i] < 0 || spec->arguments[i] >= (int64_t)stretch->scalars.count) {
@@ -192,6 +217,7 @@ static hr_status make_graph(hr_stream *capture, const hr_graph_spec *spec, hr_gr
   HR_RETURN_IF_ERROR(classify(graph, stretch, spec));
   HR_RETURN_IF_ERROR(check_uses(graph, stretch));
   HR_RETURN_IF_ERROR(copy_arguments(graph, stretch, spec));
+  HR_RETURN_IF_ERROR(find_last_work(graph, stretch));
   take_records(graph, stretch);
   return HR_OK;
 }
@@ -341,11 +367,19 @@ hr_status hr_graph_run(hr_stream *stream, const hr_graph *graph, hr_buffer *cons
     hr_mutex_unlock(&stream->mutex);
     return status;
   }
-  if (stream->first_ops != SIZE_MAX &&
-      (stream->next_ops == stream->first_ops || stream->pending.records.count >= stream->next_ops)) {
-    hr__stream_commit_early(stream, true); /* while the caller finds its way back */
-  } else if (hr__stream_expects_wait(stream) && hr_stream_mode(stream) == HR_MODE_FUSE) {
-    hr__stream_begin(stream);
+  if (hr__stream_expects_wait(stream) && hr_stream_mode(stream) == HR_MODE_FUSE) {
+    hr__stream_begin(stream); /* while the caller finds its way back */
   }
   return hr__stream_settle(stream, (int64_t)graph->part.records.count);
+}
+
+void hr_graph_offer(hr_stream *stream, const hr_graph *graph) {
+  hr_mutex_lock(&stream->mutex);
+  size_t pending = stream->pending.records.count, tail = graph->part.records.count - graph->last_work;
+  tail = graph->last_result >= stream->large_bytes && tail < pending ? tail : 0;
+  if (stream->first_ops != SIZE_MAX && pending > 0 &&
+      (stream->next_ops == stream->first_ops || pending >= stream->next_ops)) {
+    hr__stream_commit_early(stream, pending - tail, true); /* while the caller finds its way back */
+  }
+  hr_mutex_unlock(&stream->mutex);
 }

@@ -125,6 +125,78 @@ HR_TEST(a_graph_runs_again_with_other_buffers_and_numbers) {
   }
 }
 
+/* ---- offers ---- */
+
+enum { SIDE = 8 };
+
+/* (a + a) times a, both matrices of 8 x 8. */
+static void capture_product(const fixture *f, hr_graph **out_graph) {
+  static const int64_t square[2] = {SIDE, SIDE}, rows[2] = {SIDE, 1};
+  hr_buffer *a = make(f), *sum = make(f), *product = make(f);
+  hr_view views[3] = {view_of(sum), view_of(a), view_of(product)};
+  for (int i = 0; i < 3; i++) {
+    views[i].rank = 2, views[i].dims = square, views[i].strides = rows;
+  }
+  hr_graph_spec spec = {.param_count = 1, .result_count = 1, .params = &a, .results = &product};
+  HR_ASSERT_OK(binary(f->capture, HR_OP_ADD, a, a, sum));
+  HR_ASSERT_OK(hr_stream_record(f->capture, HR_OP_MATMUL, NULL, 2, views, 1, &views[2]));
+  HR_ASSERT_OK(hr_graph_create(f->capture, &spec, out_graph));
+  hr_buffer_release(a);
+  hr_buffer_release(sum);
+  hr_buffer_release(product);
+}
+
+/* Commits of a stream beside the host that is offered a graph which makes one result; how many operations are left is told. */
+static int64_t offer(fixture *f, const hr_graph *graph, size_t *out_left) {
+  hr_stats before, after;
+  hr_buffer *a = make_filled(f, f->stream, 1), *param = make(f), *result = make(f);
+  hr_stream_stats(f->stream, &before);
+  HR_ASSERT_OK(add_number(f->stream, a, 1, param));
+  HR_ASSERT_OK(hr_graph_run(f->stream, graph, &param, &result, NULL));
+  hr_buffer_release(param); /* dies in what is handed over */
+  hr_graph_offer(f->stream, graph);
+  *out_left = f->stream->pending.records.count;
+  hr_stream_stats(f->stream, &after);
+  HR_ASSERT_OK(add_number(f->stream, result, 1, result));
+  HR_ASSERT(first_of(f->stream, result) == 2 * 2 * 2 * SIDE + 1);
+  hr_buffer_release(a);
+  hr_buffer_release(result);
+  return after.commits_by_limit - before.commits_by_limit;
+}
+
+HR_TEST(an_offer_hands_over_all_but_a_large_result) {
+  fixture f = open_fixture();
+  hr_graph *graph, *without;
+  size_t left;
+  capture_product(&f, &graph);
+  HR_ASSERT_OK(capture_example(&f, &without));
+  HR_ASSERT_EQ(offer(&f, graph, &left), 0); /* the CPU waits for nobody */
+  HR_ASSERT_EQ(left, 3);
+  for (int turn = 0; turn < 3; turn++) {
+    hr_stats before, after;
+    f.stream->first_ops = f.stream->next_ops = 4;
+    f.stream->large_bytes = COUNT * sizeof(float);
+    HR_ASSERT_EQ(offer(&f, graph, &left), 1);
+    HR_ASSERT_EQ(left, 1);
+    f.stream->large_bytes++;
+    hr_stream_stats(f.stream, &before);
+    HR_ASSERT_EQ(offer(&f, graph, &left), 1);
+    HR_ASSERT_EQ(left, 0);
+    hr_stream_stats(f.stream, &after);
+    HR_ASSERT(turn == 0 || after.compiles == before.compiles);
+    f.stream->next_ops = 4, f.stream->first_ops = 1; /* not the first since a wait, and three are less than four */
+    HR_ASSERT_EQ(offer(&f, graph, &left), 0);
+    HR_ASSERT_EQ(left, 3);
+  }
+  f.stream->large_bytes = 0;
+  f.stream->first_ops = f.stream->next_ops = 1;
+  hr_graph_offer(f.stream, without); /* there is nothing to hand over */
+  HR_ASSERT_EQ(f.stream->pending.records.count, 0);
+  hr_graph_release(graph);
+  hr_graph_release(without);
+  close_fixture(&f);
+}
+
 HR_TEST(one_buffer_may_be_several_parameters) {
   fixture f = open_fixture();
   hr_graph *graph;

@@ -13,7 +13,7 @@
 
 #define CACHE_BYTES_MAX ((size_t)256 << 20)
 
-enum { FIRST_OPS_BESIDE_HOST = 32 };
+enum { FIRST_OPS_BESIDE_HOST = 32, LARGE_BYTES = 16 << 20 };
 
 static atomic_uint_least32_t stream_numbers;
 
@@ -50,6 +50,7 @@ hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
   stream->records_max = (size_t)hr_env_int(HR_ENV_PENDING_OPS);
   stream->first_ops = stream->next_ops = first_ops(device);
   stream->bytes_max = pending_bytes_max(device);
+  stream->large_bytes = LARGE_BYTES;
   atomic_init(&stream->mode, hr_env_choice(HR_ENV_MODE));
   hr__stretch_init(&stream->pending, number);
   hr__stretch_init(&stream->rest, number);
@@ -217,9 +218,9 @@ static bool stands_alone(hr_op op, const hr_view *inputs) {
                                                           : op == HR_OP_ATTENTION || op == HR_OP_ATTENTION_BACKWARD;
 }
 
-void hr__stream_commit_early(hr_stream *stream, bool runs_here) {
+void hr__stream_commit_early(hr_stream *stream, size_t count, bool runs_here) {
   if (hr_stream_mode(stream) == HR_MODE_FUSE) {
-    hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_LIMIT, runs_here));
+    hr__stream_set_error(stream, hr__stream_commit(stream, count, HR_COMMIT_LIMIT, runs_here));
     stream->next_ops = stream->next_ops < SIZE_MAX / 2 ? 2 * stream->next_ops : SIZE_MAX;
   }
 }
@@ -262,7 +263,7 @@ hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, i
   }
   hr_mutex_lock(&stream->mutex);
   if (__builtin_expect(stream->pending.records.count >= stream->next_ops, 0) && stands_alone(op, inputs)) {
-    hr__stream_commit_early(stream, false);
+    hr__stream_commit_early(stream, SIZE_MAX, false);
   }
   status = hr__stretch_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
   if (__builtin_expect(status == NULL, 1)) {

@@ -34,7 +34,8 @@ struct hr_stream {
   size_t records_max;
   size_t first_ops, next_ops; /* pending operations for an early commit: first since a wait, next; SIZE_MAX: none */
   int64_t bytes_max;
-  bool frees_live; /* what outlives a commit may lie as the compiler likes */
+  size_t large_bytes; /* a result of this size had better not be made before it is known what reads it */
+  bool frees_live;    /* what outlives a commit may lie as the compiler likes */
   hr_stretch pending, rest;
   hr_stretch plain; /* what plain.c runs in the place of what is pending */
   uint64_t
@@ -61,9 +62,9 @@ struct hr_stream {
 HR_MUST_USE hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason reason, bool will_wait);
 /* Hands over the pending records, which the caller clears. The stream is locked. */
 HR_MUST_USE hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait);
-/* Commits what is pending while the host records on, unless the mode is another. The list must be longer for the next one: by then the
+/* Commits the first `count` pending records while the host records on, unless the mode is another. The list must be longer for the next one: by then the
  * device has more to do, and longer programs are better ones. The stream is locked. */
-void hr__stream_commit_early(hr_stream *stream, bool runs_here);
+void hr__stream_commit_early(hr_stream *stream, size_t count, bool runs_here);
 /* Whether what is pending looks like what the host has often waited for. */
 static inline bool hr__stream_expects_wait(const hr_stream *stream) {
   const hr_awaited *awaited = &stream->awaited;

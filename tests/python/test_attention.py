@@ -33,6 +33,17 @@ def test_attention(causal):
         )
 
 
+@pytest.mark.device_only
+def test_attention_lies_as_its_query_does():
+    """As torch's own: what stands beside each other in a projection's rows does so behind attention, without a copy."""
+    rows = numbers((2, 40, 24)).to(DEVICE).view(2, 40, 3, 8)
+    for q in (rows.transpose(1, 2), rows.transpose(1, 2).contiguous()):
+        for p in (0.0, 0.5):
+            y = F.scaled_dot_product_attention(q, q, q, dropout_p=p)
+            assert y.transpose(1, 2).is_contiguous() == q.transpose(1, 2).is_contiguous()
+            assert y.is_contiguous() == q.is_contiguous()
+
+
 def test_attention_with_masks():
     q, k, v = numbers((2, 3, 5, 4)), numbers((2, 3, 7, 4), seed=1), numbers((2, 3, 7, 4), seed=2)
     allowed = numbers((5, 7), torch.bool, 3)

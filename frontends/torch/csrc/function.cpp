@@ -44,7 +44,7 @@ void destroy(PyObject *capsule) {
 hr_status run_unlocked(hr_stream *stream, const hr_graph *graph, hr_buffer *const *params, hr_buffer *const *results,
                        const hr_scalar *arguments) {
   PyThreadState *state = PyEval_SaveThread();
-  hr_status status = hr_graph_run(stream, graph, params, results, arguments);
+  hr_status status = run_and_offer(stream, graph, params, results, arguments);
   PyEval_RestoreThread(state);
   return status;
 }

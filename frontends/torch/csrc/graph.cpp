@@ -503,6 +503,7 @@ struct GraphBackward final : torch::autograd::Node {
     std::vector<hr_scalar> numbers = numbers_of(backward.piece, place, variant->ticket_count, now);
     check(hr_graph_run(headrace::stream(), backward.piece.graph, params.data(), results.data(), numbers.data()));
     runs.fetch_add(1, std::memory_order_relaxed);
+    // Not offered: whoever calls holds the gradients of outputs, which had to be stored. The end of the pass hands it over.
     return gradients;
   }
 };
@@ -585,7 +586,7 @@ bool run_program(Program &program, TensorList inputs, std::vector<Tensor> &outpu
 // The outputs; one undefined tensor when no variant fits the inputs.
 std::vector<Tensor> graph_run(int64_t program, TensorList inputs) {
   std::vector<Tensor> outputs;
-  if (!run_program(program_of(program), inputs, outputs, hr_graph_run))
+  if (!run_program(program_of(program), inputs, outputs, run_and_offer))
     outputs = {Tensor()};
   return outputs;
 }
@@ -599,6 +600,14 @@ TORCH_LIBRARY(headrace, m) {
 }
 
 } // namespace
+
+hr_status run_and_offer(hr_stream *stream, const hr_graph *graph, hr_buffer *const *params, hr_buffer *const *results,
+                        const hr_scalar *arguments) {
+  hr_status status = hr_graph_run(stream, graph, params, results, arguments);
+  if (status == nullptr)
+    hr_graph_offer(stream, graph);
+  return status;
+}
 
 bool graph_run_directly(int64_t program, TensorList inputs, std::vector<Tensor> &outputs, RunGraph run_graph) {
   return !program_of(program).is_mixed.load(std::memory_order_relaxed) &&

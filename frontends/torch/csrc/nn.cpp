@@ -497,12 +497,21 @@ static Tensor host_number(int64_t value) {
   return at::scalar_tensor(value, at::TensorOptions(at::kCPU).dtype(at::kLong));
 }
 
+// Where the heads of a query lie beside each other, as behind a projection, those of the result do, too, as with torch's kernels: the
+// rows of all heads, which come next, are a view then.
+static Tensor attention_output(const Tensor &query, int64_t width) {
+  int64_t b = query.size(0), h = query.size(1), l = query.size(2);
+  if (query.stride(1) < query.stride(2) && h > 1 && l > 1)
+    return new_tensor({b, h, l, width}, {l * h * width, width, h * width, 1}, query.scalar_type());
+  return new_tensor({b, h, l, width}, query.scalar_type());
+}
+
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>
 attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask, double dropout_p,
           bool causal, std::optional<double> scale) {
   TORCH_CHECK(dropout_p >= 0 && dropout_p <= 1, "dropout probability has to be between 0 and 1, but got ", dropout_p);
   int64_t b = query.size(0), h = query.size(1), l = query.size(2), s = key.size(2);
-  Tensor out = new_tensor({b, h, l, value.size(3)}, query.scalar_type());
+  Tensor out = attention_output(query, value.size(3));
   Tensor logsumexp = new_tensor({b, h, l}, statistics_type(query));
   Philox place = dropout_p > 0 ? next_philox(std::nullopt) : Philox{0, 0};
   if (out.numel() > 0) {

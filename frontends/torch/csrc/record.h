@@ -118,7 +118,9 @@ inline Capture *capture() {
 // Runs a compiled graph by its program's handle. False when no variant fits the inputs, or its results are not all
 // tensors of the device.
 using RunGraph = hr_status (*)(hr_stream *, const hr_graph *, hr_buffer *const *, hr_buffer *const *,
-                               const hr_scalar *); // hr_graph_run, or what wraps it
+                               const hr_scalar *); // run_and_offer, or what wraps it
+hr_status run_and_offer(hr_stream *stream, const hr_graph *graph, hr_buffer *const *params, hr_buffer *const *results,
+                        const hr_scalar *arguments); // hr_graph_run, then hr_graph_offer
 bool graph_run_directly(int64_t program, TensorList inputs, std::vector<Tensor> &outputs, RunGraph run_graph);
 
 // ---- tensors
