@@ -231,6 +231,64 @@ HR_TEST(convolutions_that_are_left_to_others) {
   }
 }
 
+/* ---- matrices ---- */
+
+static trial matrices_trial(product q, matrix_layout a, matrix_layout b, matrix_layout y, bias_layout bias) {
+  trial t = product_trial(&emulated, &q, HR_DTYPE_F32, a, b, y, bias);
+  t.guard = a == MATRIX_DENSE ? ALIGNED : ODD;
+  return t;
+}
+
+/* One tile and several, an inner dim of less than a stage to more than two, of each number of rows a thread. */
+HR_TEST(products_of_matrices) {
+  static const int64_t shapes[][3] = {{2, 1, 1},    {3, 40, 5},   {20, 31, 33},  {64, 64, 32},
+                                      {70, 300, 9}, {512, 10, 3}, {2000, 5, 70}, {130, 133, 300}};
+  for (size_t i = 0; begin_with(&hr__matrices_provider) && i < sizeof shapes / sizeof *shapes; ++i) {
+    const product q = {0, {0}, shapes[i][0], shapes[i][1], shapes[i][2]};
+    trial t = matrices_trial(q, (matrix_layout)(i % 2), (matrix_layout)(i / 2 % 2), (matrix_layout)(i / 4 % 2),
+                             i % 3 == 0   ? BIAS_VECTOR
+                             : i % 3 == 1 ? BIAS_ABSENT
+                                          : BIAS_STEPS);
+    trial_must_pass(&t);
+  }
+}
+
+HR_TEST(products_of_matrices_in_every_layout) {
+  int taken = 0;
+  for (int b = 0; begin_with(&hr__matrices_provider) && b < MATRIX_LAYOUTS; ++b) {
+    for (int bias = BIAS_VECTOR; bias < BIAS_LAYOUTS; bias += 4) {
+      trial t = matrices_trial((product){0, {0}, 35, 40, 36}, (matrix_layout)random_below(MATRIX_LAYOUTS),
+                               (matrix_layout)b, (matrix_layout)random_below(MATRIX_OUTPUTS), (bias_layout)bias);
+      taken += trial_check(&t);
+    }
+  }
+  HR_ASSERT(taken > 8 || !hr__has_compiler());
+}
+
+HR_TEST(matrices_that_are_left_to_others) {
+  static const struct {
+    product shape;
+    hr_dtype dtype;
+    bias_layout bias;
+    bool is_taken;
+  } cases[] = {{{0, {0}, 512, 900, 450}, HR_DTYPE_F32, BIAS_VECTOR, true},
+               {{0, {0}, 512, 450, 900}, HR_DTYPE_F32, BIAS_VECTOR, false},
+               {{0, {0}, 1, 450, 900}, HR_DTYPE_F32, BIAS_NONE, false},
+               {{0, {0}, 512, 900, 450}, HR_DTYPE_F64, BIAS_NONE, false},
+               {{0, {0}, 512, 900, 450}, HR_DTYPE_BF16, BIAS_NONE, false},
+               {{0, {0}, 64, 64, 64}, HR_DTYPE_F32, BIAS_FULL, false},
+               {{1, {2}, 64, 64, 64}, HR_DTYPE_F32, BIAS_NONE, false},
+               {{0, {0}, 1024, 64, 1024}, HR_DTYPE_F32, BIAS_NONE, false}};
+  written = &hr__matrices_provider;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    trial t = product_trial(&emulated, &cases[i].shape, cases[i].dtype, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE,
+                            cases[i].bias);
+    trial_node(&t);
+    HR_ASSERT_EQ(trial_is_supported(&t), cases[i].is_taken);
+    hr_program_fini(&t.program);
+  }
+}
+
 /* ---- images on tensor cores ---- */
 
 /* Factors are rounded to 11 significant bits. */
@@ -382,6 +440,14 @@ HR_TEST(thin_kernels_compile_for_gpus) {
     compile_for(&t, &hr__thin_provider, architecture);
     t = window_trial(HR_OP_CONV, &q, dtype, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
     compile_for(&t, &hr__taps_provider, architecture);
+  }
+}
+
+HR_TEST(matrix_kernels_compile_for_gpus) {
+  for (int i = 0; i < 4; ++i) {
+    trial t = matrices_trial((product){0, {0}, 512 >> i, 900, 450}, MATRIX_DENSE, (matrix_layout)(i % 2), MATRIX_DENSE,
+                             BIAS_VECTOR);
+    compile_for(&t, &hr__matrices_provider, i % 2 == 0 ? 90 : 80);
   }
 }
 
