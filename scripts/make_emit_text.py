@@ -17,6 +17,9 @@ OUTPUTS = {
     "src/providers/thin/thin_text.inc": ("src/providers/thin/element.text", "src/providers/thin/thin.text"),
     "src/providers/thin/glance_text.inc": ("src/providers/thin/element.text", "src/providers/thin/glance.text"),
     "src/providers/thin/taps_text.inc": ("src/providers/thin/element.text", "src/providers/thin/taps.text"),
+    "src/providers/thin/matrices_text.inc": ("src/providers/thin/matrices.text",),
+    "src/providers/thin/images_text.inc": ("src/providers/thin/tensor.text", "src/providers/thin/images.text"),
+    "src/providers/thin/image_weights_text.inc": ("src/providers/thin/tensor.text", "src/providers/thin/image_weights.text"),
 }
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 GUARD = re.compile(r"#ifndef HEADRACE_\w+_H_\n#define HEADRACE_\w+_H_\n(.*)\n#endif\s*$", re.DOTALL)

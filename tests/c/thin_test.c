@@ -3,6 +3,7 @@
  */
 #include "program_runner.h"
 #include "provider_trials.h"
+#include "providers/cuda_limits.h"
 #include "written_kernel.h"
 
 /* ---- a provider of host functions, made of another's texts ---- */
@@ -203,6 +204,180 @@ HR_TEST(convolutions_that_are_left_to_others) {
   }
 }
 
+/* ---- matrices ---- */
+
+static trial matrices_trial(product q, matrix_layout a, matrix_layout b, matrix_layout y, bias_layout bias) {
+  trial t = product_trial(&emulated, &q, HR_DTYPE_F32, a, b, y, bias);
+  t.guard = a == MATRIX_DENSE ? ALIGNED : ODD;
+  return t;
+}
+
+/* One tile and several, an inner dim of less than a stage to more than two, of each number of rows a thread. */
+HR_TEST(products_of_matrices) {
+  static const int64_t shapes[][3] = {{2, 1, 1},    {3, 40, 5},   {20, 31, 33},  {64, 64, 32},
+                                      {70, 300, 9}, {512, 10, 3}, {2000, 5, 70}, {130, 133, 300}};
+  for (size_t i = 0; begin_with(&hr__matrices_provider) && i < sizeof shapes / sizeof *shapes; ++i) {
+    const product q = {0, {0}, shapes[i][0], shapes[i][1], shapes[i][2]};
+    trial t = matrices_trial(q, (matrix_layout)(i % 2), (matrix_layout)(i / 2 % 2), (matrix_layout)(i / 4 % 2),
+                             i % 3 == 0   ? BIAS_VECTOR
+                             : i % 3 == 1 ? BIAS_ABSENT
+                                          : BIAS_STEPS);
+    trial_must_pass(&t);
+  }
+}
+
+HR_TEST(products_of_matrices_in_every_layout) {
+  int taken = 0;
+  for (int b = 0; begin_with(&hr__matrices_provider) && b < MATRIX_LAYOUTS; ++b) {
+    for (int bias = BIAS_VECTOR; bias < BIAS_LAYOUTS; bias += 4) {
+      trial t = matrices_trial((product){0, {0}, 35, 40, 36}, (matrix_layout)random_below(MATRIX_LAYOUTS),
+                               (matrix_layout)b, (matrix_layout)random_below(MATRIX_OUTPUTS), (bias_layout)bias);
+      taken += trial_check(&t);
+    }
+  }
+  HR_ASSERT(taken > 8 || !hr__has_compiler());
+}
+
+HR_TEST(matrices_that_are_left_to_others) {
+  static const struct {
+    product shape;
+    hr_dtype dtype;
+    bias_layout bias;
+    bool is_taken;
+  } cases[] = {{{0, {0}, 512, 900, 450}, HR_DTYPE_F32, BIAS_VECTOR, true},
+               {{0, {0}, 512, 450, 900}, HR_DTYPE_F32, BIAS_VECTOR, false},
+               {{0, {0}, 1, 450, 900}, HR_DTYPE_F32, BIAS_NONE, false},
+               {{0, {0}, 512, 900, 450}, HR_DTYPE_F64, BIAS_NONE, false},
+               {{0, {0}, 512, 900, 450}, HR_DTYPE_BF16, BIAS_NONE, false},
+               {{0, {0}, 64, 64, 64}, HR_DTYPE_F32, BIAS_FULL, false},
+               {{1, {2}, 64, 64, 64}, HR_DTYPE_F32, BIAS_NONE, false},
+               {{0, {0}, 1024, 64, 1024}, HR_DTYPE_F32, BIAS_NONE, false}};
+  written = &hr__matrices_provider;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    trial t = product_trial(&emulated, &cases[i].shape, cases[i].dtype, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE,
+                            cases[i].bias);
+    trial_node(&t);
+    HR_ASSERT_EQ(trial_is_supported(&t), cases[i].is_taken);
+    hr_program_fini(&t.program);
+  }
+}
+
+/* ---- images on tensor cores ---- */
+
+/* Factors are rounded to 11 significant bits. */
+static bool begin_images(int processors) {
+  hr__cuda_device = (hr__cuda_limits){.architecture = 9, .shared_bytes = 227 << 10, .processors = processors};
+  trial_rounding = 1.0 / 1024;
+  return begin_with(&hr__images_provider);
+}
+
+static const hr_op image_ops[] = {HR_OP_CONV, HR_OP_CONV_BACKWARD_DATA, HR_OP_CONV_BACKWARD_WEIGHT};
+
+/* Images of fewer pixels than a product has rows, of more than a block has; one channel to more than a stage has, windows that are
+ * not square, dilated, or padded more than they reach. */
+HR_TEST(convolutions_of_many_small_images) {
+  static const window shapes[] = {{2, 3, 1, 5, 1, {6, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                  {2, 5, 6, 9, 1, {3, 3}, {3, 2}, {1, 1}, {1, 0}, {1, 1}},
+                                  {2, 2, 20, 12, 1, {7, 9}, {2, 3}, {1, 1}, {0, 2}, {1, 2}},
+                                  {2, 1, 5, 58, 1, {12, 11}, {5, 5}, {1, 1}, {2, 2}, {1, 1}},
+                                  {2, 7, 3, 20, 1, {1, 4}, {1, 2}, {1, 1}, {0, 1}, {1, 1}},
+                                  {2, 5, 9, 6, 1, {4, 10}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                  {2, 5, 2, 6, 1, {4, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
+  for (size_t i = 0; begin_images(i % 2 == 0 ? 132 : 1) && i < sizeof shapes / sizeof *shapes; ++i) {
+    for (size_t k = 0; k < sizeof image_ops / sizeof *image_ops; ++k) {
+      trial t = window_trial(image_ops[k], &shapes[i], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
+      t.provider = &emulated, t.guard = i % 2 == 0 ? ALIGNED : ODD;
+      trial_must_pass(&t);
+    }
+  }
+}
+
+static bool has_planes(image_layout layout) {
+  return layout == IMAGE_DENSE || layout == IMAGE_SWAPPED;
+}
+
+/* Weights may lie in any way; of images, each plane is dense. */
+HR_TEST(convolutions_of_images_in_every_layout) {
+  static const window q = {2, 3, 5, 7, 1, {5, 6}, {3, 2}, {1, 1}, {1, 1}, {1, 1}};
+  for (int i = 0; begin_images(4) && i < 3 * IMAGE_LAYOUTS; ++i) {
+    image_layout x = (image_layout)(i % IMAGE_LAYOUTS), w = (image_layout)((i + 3) % IMAGE_LAYOUTS),
+                 y = (image_layout)((i + 5) % IMAGE_LAYOUTS);
+    trial t = window_trial(image_ops[i % 3], &q, HR_DTYPE_F32, x, w, y, false);
+    t.provider = &emulated;
+    HR_ASSERT_EQ(trial_check(&t), has_planes(x) && has_planes(y));
+  }
+}
+
+/* An infinity of one operand goes where it is a factor, and nowhere else: not to what fills up a product. */
+static void trial_of_infinity(hr_op op, int operand, int64_t at) {
+  static const window q = {2, 2, 3, 5, 1, {6, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+  trial t = window_trial(op, &q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
+  t.provider = &emulated;
+  trial_node(&t);
+  HR_ASSERT(trial_is_supported(&t));
+  trial_prepare(&t);
+  trial_allocate(&t);
+  write_element(&t.tensors[operand], tensor_at(&t.tensors[operand], at), INFINITY);
+  trial_run(&t);
+  const tensor *out = trial_output(&t);
+  int64_t count = tensor_count(out), infinite = 0;
+  expected e = {calloc((size_t)count, sizeof(double)), calloc((size_t)count, sizeof(double))};
+  HR_ASSERT(e.values != NULL && e.sizes != NULL);
+  evaluate_conv(&t, &e);
+  for (int64_t i = 0; i < count; ++i) {
+    double actual = read_element(out, tensor_at(out, i));
+    infinite += isinf(e.values[i]) ? 1 : 0;
+    HR_ASSERT(isinf(e.values[i]) ? actual == e.values[i] : isfinite(actual));
+  }
+  HR_ASSERT(infinite > 0 && infinite < count);
+  free(e.values);
+  free(e.sizes);
+  trial_free(&t);
+  trial_end(&t);
+}
+
+HR_TEST(infinities_of_images_stay_in_their_windows) {
+  enum { INSIDE = 9, LAST = 6 * 7 - 1 }; /* of the first plane */
+  if (begin_images(4)) {
+    trial_of_infinity(HR_OP_CONV, 0, INSIDE);
+    trial_of_infinity(HR_OP_CONV, 0, LAST);
+    trial_of_infinity(HR_OP_CONV_BACKWARD_DATA, 0, INSIDE);
+    trial_of_infinity(HR_OP_CONV_BACKWARD_DATA, 0, LAST);
+    trial_of_infinity(HR_OP_CONV_BACKWARD_WEIGHT, 0, LAST);
+    trial_of_infinity(HR_OP_CONV_BACKWARD_WEIGHT, 1, INSIDE);
+  }
+}
+
+HR_TEST(images_that_are_left_to_libraries) {
+  static const window small = {2, 4, 5, 7, 1, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                      even = {2, 4, 16, 32, 1, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                      stepping = {2, 4, 5, 7, 1, {6, 6}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                      grouped = {2, 4, 6, 9, 3, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                      point = {2, 4, 5, 7, 1, {6, 6}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                      large = {2, 4, 5, 7, 1, {400, 400}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                      wide = {2, 4, 5, 130, 1, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                      line = {1, 4, 5, 7, 1, {6}, {3}, {1}, {1}, {1}};
+  const struct {
+    const window *shape;
+    hr_dtype dtype;
+    bool has_bias, is_taken;
+  } cases[] = {{&small, HR_DTYPE_F32, false, true},    {&small, HR_DTYPE_F32, true, false},
+               {&small, HR_DTYPE_F64, false, false},   {&small, HR_DTYPE_BF16, false, false},
+               {&even, HR_DTYPE_F32, false, false},    {&stepping, HR_DTYPE_F32, false, false},
+               {&grouped, HR_DTYPE_F32, false, false}, {&point, HR_DTYPE_F32, false, false},
+               {&large, HR_DTYPE_F32, false, false},   {&wide, HR_DTYPE_F32, false, false},
+               {&line, HR_DTYPE_F32, false, false}};
+  begin_images(132);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    trial t = window_trial(HR_OP_CONV, cases[i].shape, cases[i].dtype, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE,
+                           cases[i].has_bias);
+    t.provider = &emulated;
+    trial_node(&t);
+    HR_ASSERT_EQ(trial_is_supported(&t), cases[i].is_taken);
+    hr_program_fini(&t.program);
+  }
+}
+
 /* ---- CUDA's compiler ---- */
 
 /* Without NVRTC the test ends here. */
@@ -226,5 +401,25 @@ HR_TEST(thin_kernels_compile_for_gpus) {
     compile_for(&t, &hr__thin_provider, architecture);
     t = window_trial(HR_OP_CONV, &q, dtype, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
     compile_for(&t, &hr__taps_provider, architecture);
+  }
+}
+
+HR_TEST(matrix_kernels_compile_for_gpus) {
+  for (int i = 0; i < 4; ++i) {
+    trial t = matrices_trial((product){0, {0}, 512 >> i, 900, 450}, MATRIX_DENSE, (matrix_layout)(i % 2), MATRIX_DENSE,
+                             BIAS_VECTOR);
+    compile_for(&t, &hr__matrices_provider, i % 2 == 0 ? 90 : 80);
+  }
+}
+
+HR_TEST(image_kernels_compile_for_gpus) {
+  static const window layers[] = {{2, 512, 1, 20, 1, {28, 28}, {5, 5}, {1, 1}, {2, 2}, {1, 1}},
+                                  {2, 512, 20, 50, 1, {14, 14}, {5, 5}, {1, 1}, {2, 2}, {1, 1}},
+                                  {2, 512, 50, 100, 1, {7, 7}, {5, 5}, {1, 1}, {2, 2}, {1, 1}}};
+  for (int i = 0; i < 9; ++i) {
+    begin_images(132);
+    trial t =
+        window_trial(image_ops[i % 3], &layers[i / 3], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
+    compile_for(&t, &hr__images_provider, i % 2 == 0 ? 90 : 80);
   }
 }

@@ -15,12 +15,10 @@
  */
 #include <string.h>
 
-#include "base/dynlib.h"
 #include "base/integer.h"
-#include "base/log.h"
 #include "core/dtype.h"
+#include "providers/cuda_limits.h"
 #include "providers/device_text.h"
-#include "providers/flash/flash.h"
 
 enum { WIDTH_MAX = 128, QUERIES_MIN = 32, THREADS = 128, TILED = 128, SUM_ROWS = 16 };
 enum { ARCHITECTURE_MIN = 8 }; /* asynchronous copies, and bf16 in tensor cores */
@@ -38,8 +36,6 @@ typedef struct attention {
   int rows_each; /* rows of scores of a thread */
   int columns;   /* of a tile of scores */
 } attention;
-
-hr__flash_limits hr__flash_device;
 
 /* ---- what is taken ---- */
 
@@ -121,8 +117,8 @@ static void choose_rows(attention *a) {
   bool fits = a->is_backward ? a->is_narrow && widest <= 64 : a->v_width <= (a->is_narrow ? 128 : 64);
   bool waits = a->is_narrow && a->node->scalar_count > 3; /* for random numbers */
   int64_t least_rows = a->is_backward && a->keys < a->queries ? a->keys : a->queries;
-  if (fits && !waits && shared_of(&twice) <= hr__flash_device.shared_bytes &&
-      a->heads * least_rows / rows_of(&twice) >= 2 * hr__flash_device.processors) {
+  if (fits && !waits && shared_of(&twice) <= hr__cuda_device.shared_bytes &&
+      a->heads * least_rows / rows_of(&twice) >= 2 * hr__cuda_device.processors) {
     *a = twice;
   }
 }
@@ -145,7 +141,7 @@ static bool is_attention(const hr_node *node, attention *a) {
   choose_rows(a);
   const int64_t limit = INT32_MAX;
   return a->queries >= QUERIES_MIN && a->queries <= limit && a->keys <= limit &&
-         a->heads * (a->queries + a->keys) / SUM_ROWS < limit && shared_of(a) <= hr__flash_device.shared_bytes;
+         a->heads * (a->queries + a->keys) / SUM_ROWS < limit && shared_of(a) <= hr__cuda_device.shared_bytes;
 }
 
 static bool supports(const hr_program *program, const hr_node *node) {
@@ -247,50 +243,8 @@ static hr_status write(const hr_program *program, const hr_node *node, hr_device
   return hr__device_text_finish(&source, out_source);
 }
 
-/* ---- devices ---- */
-
-static int least(int a, int b) {
-  return a < b ? a : b;
-}
-
-/* CUDA's attributes of devices: the multiprocessors, the compute capability, and the bytes of shared memory that a block can have. */
-enum { PROCESSORS = 16, CAPABILITY_MAJOR = 75, SHARED_BYTES_OPTIN = 97 };
-
-static hr_status find_limits(hr__flash_limits *out_limits) {
-  hr_dynlib driver = {0};
-  int (*count_devices)(int *), (*get_device)(int *, int), (*get_attribute)(int *, int, int);
-  int count = 0, device = 0, values[3] = {0};
-  hr__flash_limits limits = {INT32_MAX, INT32_MAX, INT32_MAX};
-  HR_RETURN_IF_ERROR(hr_dynlib_open("libcuda.so.1", &driver));
-  HR_RETURN_IF_ERROR(hr_dynlib_symbol(&driver, "cuDeviceGetCount", (void **)(void *)&count_devices));
-  HR_RETURN_IF_ERROR(hr_dynlib_symbol(&driver, "cuDeviceGet", (void **)(void *)&get_device));
-  HR_RETURN_IF_ERROR(hr_dynlib_symbol(&driver, "cuDeviceGetAttribute", (void **)(void *)&get_attribute));
-  int code = count_devices(&count);
-  for (int i = 0; code == 0 && i < count; ++i) {
-    code = get_device(&device, i);
-    code = code == 0 ? get_attribute(&values[0], CAPABILITY_MAJOR, device) : code;
-    code = code == 0 ? get_attribute(&values[1], SHARED_BYTES_OPTIN, device) : code;
-    code = code == 0 ? get_attribute(&values[2], PROCESSORS, device) : code;
-    limits = (hr__flash_limits){least(limits.architecture, values[0]), least(limits.shared_bytes, values[1]),
-                                least(limits.processors, values[2])};
-  }
-  if (code != 0 || count == 0) {
-    return hr_status_make(HR_STATUS_UNAVAILABLE, "flash: %d devices, status %d", count, code);
-  }
-  *out_limits = limits;
-  return HR_OK;
-}
-
 static hr_status open_provider(void) {
-  hr__flash_limits limits;
-  HR_RETURN_IF_ERROR(find_limits(&limits));
-  if (limits.architecture < ARCHITECTURE_MIN) {
-    return hr_status_make(HR_STATUS_UNAVAILABLE, "flash: a device of compute capability %d.x, needs %d.0",
-                          limits.architecture, ARCHITECTURE_MIN);
-  }
-  hr__flash_device = limits;
-  hr_log(HR_LOG_DEVICE, "flash: %d bytes of shared memory, %d multiprocessors", limits.shared_bytes, limits.processors);
-  return HR_OK;
+  return hr__cuda_limits_find("flash", ARCHITECTURE_MIN);
 }
 
 const hr_provider hr__flash_provider = {

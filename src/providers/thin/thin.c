@@ -72,8 +72,7 @@ bool hr__thin_has_dtypes(const hr_node *node) {
   return is;
 }
 
-/* One number for each column. */
-static bool is_row(const hr_operand *bias, int64_t columns) {
+bool hr__thin_is_row(const hr_operand *bias, int64_t columns) {
   bool is = bias->rank >= 1 && bias->dims[bias->rank - 1] == columns;
   for (int d = 0; is && d < bias->rank - 1; ++d) {
     is = bias->dims[d] == 1 || bias->strides[d] == 0;
@@ -141,7 +140,7 @@ static bool is_product(const hr_node *node, product *out_product) {
   p.has_runs = p.w.row_stride == 1 || (p.inner == 1 && p.w.column_stride != 1);
   if (p.inner < 1 || p.columns < 1 || p.inner > INT32_MAX || p.columns > INT32_MAX ||
       (p.inner > 1 && p.x.column_stride != 1) || (!p.has_runs && p.columns > 1 && p.w.column_stride != 1) ||
-      (bias != NULL && !is_row(bias, p.columns))) {
+      (bias != NULL && !hr__thin_is_row(bias, p.columns))) {
     return false;
   }
   divide(&p);

@@ -9,6 +9,8 @@ enum { HR_THIN_THREADS = 256 }; /* of a block: THREADS in element.text */
 
 /* Whether all operands but an absent third are f32, bf16 or f16 alike. */
 bool hr__thin_has_dtypes(const hr_node *node);
+/* Whether a product's bias is one number for each column. */
+bool hr__thin_is_row(const hr_operand *bias, int64_t columns);
 /* DTYPE, IS_CONSTANT, ARGS and ARG_Y. */
 void hr__thin_write_definitions(const hr_program *program, const hr_node *node, hr_text *text);
 
