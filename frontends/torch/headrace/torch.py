@@ -653,12 +653,13 @@ def _register():
     torch._tensor_str._str = _tensor_text
     _register_reductions()
     _choose_as_for_the_host()
-    if torch.version.cuda is None:
+    chosen = os.environ.get("HEADRACE_DEVICE", "")
+    if torch.version.cuda is None or chosen.startswith("cuda"):
         torch._C._set_multithreading_enabled(False)  # see docs/decisions.md: backward passes run on the calling thread
     atexit.register(_finish)
     if fallback := os.environ.get("HEADRACE_FALLBACK"):
         set_fallback(fallback)
-    if chosen := os.environ.get("HEADRACE_DEVICE"):
+    if chosen:
         _call("set_device_name", chosen.encode())
 
 
