@@ -132,6 +132,7 @@ static void run_job(hr_queue_job *entry) {
                 .shared = job->shared,
                 .bound = job->bound.data,
                 .stamps = job->stamps.data,
+                .buffers = job->buffers.data,
                 .arguments = job->arguments.data};
   hr_status before = job->is_move ? HR_OK : unreported(stream);
   hr_status status = before == NULL && !job->is_move ? find_poison(job) : HR_OK;

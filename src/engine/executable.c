@@ -154,6 +154,7 @@ static hr_status make_check(hr_executable *executable, hr_exec_step *step) {
     return hr_status_make(HR_STATUS_INTERNAL, "check_index: %d inputs, %d ints", node->input_count, node->int_count);
   }
   step->arg_count = 1;
+  step->indices = hr__index_source_find(&executable->schedule.program, node);
   return hr_vector_push(&executable->args, node->inputs[0].index) ? HR_OK : no_memory("arguments");
 }
 
@@ -438,11 +439,15 @@ static hr_status index_error(const hr_node *node, int64_t value) {
   }
 }
 
-/* Looks at the offending index that a kernel left; a device without contents has none. */
-static hr_status run_check(const hr_exec_step *step, hr_device *device, void *const *args) {
-  int64_t value = INT64_MIN;
+/* Looks at the offending index that a kernel left, unless the host knows that there is none; a device without contents has none. */
+static hr_status run_check(const hr_exec_step *step, const hr_run *run, const hr_run_scratch *scratch,
+                           void *const *args) {
+  int64_t value = INT64_MIN, least, most;
+  const hr_device *device = run->device;
   const hr_node *node = step->source->node;
-  if (!device->properties.has_contents) {
+  bool is_known =
+      hr__index_source_range(&step->indices, run->buffers, run->stamps, scratch->values.data, &least, &most);
+  if (!device->properties.has_contents || (is_known && least >= node->ints[0] && most < node->ints[1])) {
     return HR_OK;
   }
   const char *from = (const char *)args[0] + node->inputs[0].offset * (int64_t)sizeof value;
@@ -512,13 +517,12 @@ static hr_status run_library(const hr_executable *executable, const hr_exec_step
 
 static hr_status run_step(const hr_executable *executable, const hr_exec_step *step, hr_run *run,
                           hr_run_scratch *scratch, void *queue) {
-  hr_device *device = run->device;
   void *const *args = scratch->args.data + step->arg_first;
   if (step->kernel != NULL) {
     return run_kernels(executable, step, run, scratch);
   }
   if (step->kind == HR_STEP_CHECK) {
-    return run_check(step, device, args);
+    return run_check(step, run, scratch, args);
   }
   return run_library(executable, step, run, args, queue);
 }

@@ -9,6 +9,7 @@
 #include "base/host_kernel.h"
 #include "base/refcount.h"
 #include "compiler/describe.h"
+#include "engine/index_source.h"
 #include "engine/kernel_cache.h"
 #include "engine/stretch.h"
 #include "engine/trial.h"
@@ -21,6 +22,7 @@ typedef struct hr_exec_step {
   hr_ready library;               /* LIBRARY, prepared or */
   hr_host_kernel *written;        /* written, the step's own */
   hr_trial *trial;                /* NULL: its way is settled */
+  hr_index_source indices;        /* CHECK: what it looks at */
   size_t arg_first, scalar_first; /* in the executable's flat lists */
   int arg_count, scalar_count;
   size_t workspace_bytes, workspace_offset; /* the latter among those of a batch */
@@ -56,9 +58,10 @@ struct hr_executable {
 /* What one run works on. The arrays are the caller's. */
 typedef struct hr_run {
   hr_device *device;
-  void *shared;           /* shared_bytes of the executable; NULL when that is 0 */
-  void *const *bound;     /* address of each of the key's buffers; NULL where it needs no memory */
-  const uint64_t *stamps; /* contents of each of them; 0: unknown, or written by the run */
+  void *shared;              /* shared_bytes of the executable; NULL when that is 0 */
+  void *const *bound;        /* address of each of the key's buffers; NULL where it needs no memory */
+  const uint64_t *stamps;    /* contents of each of them; 0: unknown, or written by the run */
+  hr_buffer *const *buffers; /* the key's; NULL: nothing is known of them */
   const hr_scalar *arguments;
   int64_t
       *step_ns; /* NULL, or out: the time of each step that ran; a batch's is shared by the bytes that its steps move */

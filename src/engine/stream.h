@@ -26,7 +26,8 @@ struct hr_stream {
   size_t records_max;
   size_t first_ops, next_ops; /* pending operations for an early commit: first since a wait, next; SIZE_MAX: none */
   int64_t bytes_max;
-  bool frees_live; /* what outlives a commit may lie as the compiler likes */
+  bool notes_indices; /* what the host writes is looked at, for checks: where looking at it afterwards takes long */
+  bool frees_live;    /* what outlives a commit may lie as the compiler likes */
   hr_stretch pending, rest;
   hr_stretch plain; /* what plain.c runs in the place of what is pending */
   uint64_t
