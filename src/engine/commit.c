@@ -16,7 +16,7 @@
 #include "engine/plain.h"
 #include "engine/stream.h"
 
-enum { INLINE_STEPS_MAX = 4 };
+enum { INLINE_STEPS_MAX = 4, INLINE_NS_MAX = 40000 };
 
 struct hr_job {
   hr_queue_job entry; /* first: the queue knows this alone */
@@ -80,6 +80,18 @@ void hr__stream_set_error(hr_stream *stream, hr_status status) {
 
 /* ---- running, on the executor or on the committing thread ---- */
 
+static hr_status run_executable_of(hr_job *job, hr_run *run) {
+  hr_executable *executable = job->executable;
+  if (run->device->properties.is_host) {
+    return hr__executable_run(executable, run, &job->scratch);
+  }
+  int64_t begin = hr_clock_ns();
+  hr_status status = hr__executable_run(executable, run, &job->scratch);
+  bool is_usual = status == NULL && !run->has_waited && run->graph_builds == 0;
+  atomic_store_explicit(&executable->submit_ns, is_usual ? hr_clock_ns() - begin : INT64_MAX, memory_order_relaxed);
+  return status;
+}
+
 /* The failure that nobody has heard of yet, or OK. */
 static hr_status unreported(hr_stream *stream) {
   hr_mutex_lock(&stream->job_mutex);
@@ -141,7 +153,7 @@ static void run_job(hr_queue_job *entry) {
   }
   if (before == NULL && status == NULL) {
     note_sources(job);
-    status = hr__executable_run(job->executable, &run, &job->scratch);
+    status = run_executable_of(job, &run);
     atomic_fetch_add_explicit(&stream->compiled_launches, run.compiled_count, memory_order_relaxed);
     if (run.graph_launches > 0) {
       atomic_fetch_add_explicit(&stream->graph_launches, run.graph_launches, memory_order_relaxed);
@@ -280,11 +292,19 @@ static void fill_job(hr_stream *stream, hr_executable *executable, hr_job *job) 
   note_layouts(stream, executable, job);
 }
 
-/* Work that the caller waits for runs here when nothing is before it, and so does small work: waking the executor costs
- * more, and a second OpenMP team beside the caller's makes the regions of both sleep instead of spin. */
+/* Whether waking the executor costs more than the work. A device beside the host is given its steps, and works by itself: what that takes
+ * the last run has shown. */
+static bool is_small(const hr_device *device, hr_executable *executable) {
+  return device->properties.is_host
+             ? !executable->needs_team && executable->step_count <= INLINE_STEPS_MAX
+             : atomic_load_explicit(&executable->submit_ns, memory_order_relaxed) <= INLINE_NS_MAX;
+}
+
+/* Work that the caller waits for runs here when nothing is before it, and so does small work; besides, a second OpenMP team beside the
+ * caller's makes the regions of both sleep instead of spin. */
 static void hand_over(hr_stream *stream, hr_executable *executable, hr_job *job, bool will_wait) {
   hr_device *device = stream->device;
-  bool runs_here = will_wait || (!executable->needs_team && executable->step_count <= INLINE_STEPS_MAX);
+  bool runs_here = will_wait || is_small(device, executable);
   if (runs_here && hr_queue_begin_inline(&device->queue)) {
     hr_mutex_unlock(&device->shared_mutex);
     job->is_sent = false;

@@ -341,6 +341,7 @@ hr_status hr__executable_create(const hr_key *key, hr_device *device, const hr_s
     return no_memory("a program");
   }
   hr_refcount_init(&executable->refcount);
+  atomic_init(&executable->submit_ns, INT64_MAX);
   hr_status status = copy_key(key, &executable->key) ? compile(executable, key, device, arguments) : no_memory("a key");
   if (status == NULL) {
     status = find_writes(executable);
@@ -440,8 +441,7 @@ static hr_status index_error(const hr_node *node, int64_t value) {
 }
 
 /* Looks at the offending index that a kernel left, unless the host knows that there is none; a device without contents has none. */
-static hr_status run_check(const hr_exec_step *step, const hr_run *run, const hr_run_scratch *scratch,
-                           void *const *args) {
+static hr_status run_check(const hr_exec_step *step, hr_run *run, const hr_run_scratch *scratch, void *const *args) {
   int64_t value = INT64_MIN, least, most;
   const hr_device *device = run->device;
   const hr_node *node = step->source->node;
@@ -451,6 +451,7 @@ static hr_status run_check(const hr_exec_step *step, const hr_run *run, const hr
     return HR_OK;
   }
   const char *from = (const char *)args[0] + node->inputs[0].offset * (int64_t)sizeof value;
+  run->has_waited = true;
   HR_RETURN_IF_ERROR(device->driver->copy_out(device->impl, &value, from, sizeof value));
   return value == INT64_MIN ? HR_OK : index_error(node, value);
 }
