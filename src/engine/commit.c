@@ -16,7 +16,7 @@
 #include "engine/plain.h"
 #include "engine/stream.h"
 
-enum { INLINE_STEPS_MAX = 4, TIMES_BEFORE = 8, TIMES_MOST = 1 << 20 };
+enum { INLINE_STEPS_MAX = 4, INLINE_NS_MAX = 40000, TIMES_BEFORE = 8, TIMES_MOST = 1 << 20 };
 
 /* What the caller of a commit does next. */
 typedef enum caller_does { RECORD, WAIT_SOON, WAIT } caller_does;
@@ -85,6 +85,18 @@ void hr__stream_set_error(hr_stream *stream, hr_status status) {
 
 /* ---- running, on the executor or on the committing thread ---- */
 
+static hr_status run_executable_of(hr_job *job, hr_run *run) {
+  hr_executable *executable = job->executable;
+  if (run->device->properties.is_host) {
+    return hr__executable_run(executable, run, &job->scratch);
+  }
+  int64_t begin = hr_clock_ns();
+  hr_status status = hr__executable_run(executable, run, &job->scratch);
+  bool is_usual = status == NULL && !run->has_waited && run->graph_builds == 0;
+  atomic_store_explicit(&executable->submit_ns, is_usual ? hr_clock_ns() - begin : INT64_MAX, memory_order_relaxed);
+  return status;
+}
+
 /* The failure that nobody has heard of yet, or OK. */
 static hr_status unreported(hr_stream *stream) {
   hr_mutex_lock(&stream->job_mutex);
@@ -146,6 +158,7 @@ static void prepare_job(hr_job *job) {
                       .shared = job->shared,
                       .bound = job->bound.data,
                       .stamps = job->stamps.data,
+                      .buffers = job->buffers.data,
                       .arguments = job->arguments.data};
   if (stream->watch != NULL) {
     job->run.step_ns = hr_calloc((size_t)job->executable->step_count + 1, sizeof *job->run.step_ns);
@@ -205,7 +218,7 @@ static void run_job(hr_queue_job *entry) {
   hr_status status = find_failure(job);
   if (status == NULL) {
     note_sources(job);
-    status = note_result(job, hr__executable_run(job->executable, &job->run, &job->scratch));
+    status = note_result(job, run_executable_of(job, &job->run));
   }
   finish_job(job, status);
 }
@@ -344,12 +357,20 @@ static void fill_job(hr_stream *stream, hr_executable *executable, hr_job *job) 
   note_layouts(stream, executable, job);
 }
 
+/* Whether waking the executor costs more than the work. A device beside the host is given its steps, and works by itself: what that takes
+ * the last run has shown. */
+static bool is_small(const hr_device *device, hr_executable *executable) {
+  return device->properties.is_host
+             ? !executable->needs_team && executable->step_count <= INLINE_STEPS_MAX
+             : atomic_load_explicit(&executable->submit_ns, memory_order_relaxed) <= INLINE_NS_MAX;
+}
+
 /* Work that the caller waits for runs here when nothing is before it, and so does small work: waking the executor costs
  * more, and a second OpenMP team beside the caller's makes the regions of both sleep instead of spin. What the caller will wait for
  * is begun here, or left to it. */
 static void hand_over(hr_stream *stream, hr_executable *executable, hr_job *job, caller_does next) {
   hr_device *device = stream->device;
-  bool runs_here = next != RECORD || (!executable->needs_team && executable->step_count <= INLINE_STEPS_MAX);
+  bool runs_here = next != RECORD || is_small(device, executable);
   if (next == WAIT_SOON && begin_lead(job)) {
     hr_mutex_unlock(&device->shared_mutex);
   } else if (runs_here && hr_queue_begin_inline(&device->queue)) {

@@ -1,6 +1,6 @@
 /* executable.h: a compiled stretch: its key, its steps, and what has to be bound before they run.
  *
- * An executable never changes after it was made (but for its replay, which belongs to whoever runs the device's jobs), so any
+ * An executable never changes after it was made (but for its replay and its time, which belong to whoever runs the device's jobs), so any
  * number of runs may be queued. What a run needs (addresses, scalars) is in its hr_run, bound when it is handed over. References: the cache holds one, each queued run another.
  */
 #ifndef HEADRACE_ENGINE_EXECUTABLE_H_
@@ -9,6 +9,7 @@
 #include "base/host_kernel.h"
 #include "base/refcount.h"
 #include "compiler/describe.h"
+#include "engine/index_source.h"
 #include "engine/kernel_cache.h"
 #include "engine/stretch.h"
 #include "engine/trial.h"
@@ -21,6 +22,7 @@ typedef struct hr_exec_step {
   hr_ready library;               /* LIBRARY, prepared or */
   hr_host_kernel *written;        /* written, the step's own */
   hr_trial *trial;                /* NULL: its way is settled */
+  hr_index_source indices;        /* CHECK: what it looks at */
   size_t arg_first, scalar_first; /* in the executable's flat lists */
   int arg_count, scalar_count;
   size_t workspace_bytes, workspace_offset; /* the latter among those of a batch */
@@ -48,7 +50,10 @@ struct hr_executable {
   int64_t bytes;                   /* that its steps read and write */
   int64_t elided_count;
   hr_replay *replay; /* NULL: each step is given to the device by itself */
-  size_t footprint;  /* bytes of host memory, about */
+  atomic_int_least64_t
+      submit_ns;    /* how long the last run took to give its steps to a device beside the host; at first, and where it
+                                     waited for the device, INT64_MAX */
+  size_t footprint; /* bytes of host memory, about */
   /* the cache's */
   hr_executable *next_same, *newer, *older;
 };
@@ -56,12 +61,14 @@ struct hr_executable {
 /* What one run works on. The arrays are the caller's. */
 typedef struct hr_run {
   hr_device *device;
-  void *shared;           /* shared_bytes of the executable; NULL when that is 0 */
-  void *const *bound;     /* address of each of the key's buffers; NULL where it needs no memory */
-  const uint64_t *stamps; /* contents of each of them; 0: unknown, or written by the run */
+  void *shared;              /* shared_bytes of the executable; NULL when that is 0 */
+  void *const *bound;        /* address of each of the key's buffers; NULL where it needs no memory */
+  const uint64_t *stamps;    /* contents of each of them; 0: unknown, or written by the run */
+  hr_buffer *const *buffers; /* the key's; NULL: nothing is known of them */
   const hr_scalar *arguments;
   int64_t
       *step_ns; /* NULL, or out: the time of each step that ran; a batch's is shared by the bytes that its steps move */
+  bool has_waited;                  /* out: for a number of the device */
   int compiled_count;               /* out: launches of compiled code */
   int graph_launches, graph_builds; /* out: graphs that were launched, and those of them that were made for it */
   int graph_updates;                /* out: kernels in them that got other scalars */

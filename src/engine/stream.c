@@ -8,6 +8,7 @@
 #include "engine/compile_queue.h"
 #include "engine/executable.h"
 #include "engine/host_view.h"
+#include "engine/index_source.h"
 #include "engine/plain.h"
 #include "runtime/derived.h"
 
@@ -51,6 +52,7 @@ hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
   stream->first_ops = stream->next_ops = first_ops(device);
   stream->bytes_max = pending_bytes_max(device);
   stream->large_bytes = LARGE_BYTES;
+  stream->notes_indices = !device->properties.is_host;
   atomic_init(&stream->mode, hr_env_choice(HR_ENV_MODE));
   hr__stretch_init(&stream->pending, number);
   hr__stretch_init(&stream->rest, number);
@@ -344,6 +346,7 @@ static hr_status bind_for_write(hr_stream *stream, hr_buffer *buffer) {
 
 /* Bytes of the host, or of another device of the stream's driver. */
 typedef struct incoming {
+  hr_dtype dtype;
   const void *bytes;
   const hr_device *device; /* NULL: the host */
 } incoming;
@@ -358,6 +361,9 @@ static hr_status fill_buffer(hr_stream *stream, hr_buffer *buffer, const incomin
   stream->stats.bytes_copied_in += in->device == NULL ? (int64_t)count : 0;
   HR_RETURN_IF_ERROR(copy_in(stream->device, hr__buffer_address(buffer), in, count));
   hr__buffer_written(buffer);
+  if (stream->notes_indices && in->device == NULL) {
+    hr__index_source_note(buffer, in->dtype, in->bytes, count);
+  }
   return HR_OK;
 }
 
@@ -409,7 +415,7 @@ hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *by
     return HR_OK;
   }
   HR_RETURN_IF_ERROR(check_device(stream, HR_OP_COPY, view->buffer));
-  return write_view(stream, view, &(const incoming){.bytes = bytes});
+  return write_view(stream, view, &(const incoming){.dtype = view->dtype, .bytes = bytes});
 }
 
 /* Runs what the source waits for. *out_address: NULL when it was never written. */
@@ -455,7 +461,7 @@ hr_status hr_stream_write_from(hr_stream *stream, const hr_view *view, hr_stream
   if (from->driver != to->driver || to->driver->copy_peer == NULL || !hr__view_is_contiguous(source)) {
     return write_through_host(stream, view, source_stream, source);
   }
-  incoming in = {.device = from};
+  incoming in = {.dtype = view->dtype, .device = from};
   HR_RETURN_IF_ERROR(settle_source(source_stream, source, &in.bytes));
   return in.bytes != NULL ? write_view(stream, view, &in) : HR_OK; /* never written: any value would do */
 }

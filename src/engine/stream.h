@@ -35,6 +35,7 @@ struct hr_stream {
   size_t first_ops, next_ops; /* pending operations for an early commit: first since a wait, next; SIZE_MAX: none */
   int64_t bytes_max;
   size_t large_bytes; /* a result of this size had better not be made before it is known what reads it */
+  bool notes_indices; /* what the host writes is looked at, for checks: where looking at it afterwards takes long */
   bool frees_live;    /* what outlives a commit may lie as the compiler likes */
   hr_stretch pending, rest;
   hr_stretch plain; /* what plain.c runs in the place of what is pending */

@@ -300,6 +300,47 @@ HR_TEST(an_index_out_of_range_poisons_what_it_would_have_made) {
   close_fixture(&f);
 }
 
+/* Puts a number that nobody has told the host of behind the last index: row 7 of eight, where six may be chosen from. */
+static void spoil(hr_buffer *index) {
+  ((int64_t *)hr__buffer_address(index))[ROWS - 1] = ROWS + 1;
+}
+
+HR_TEST(indices_that_the_host_wrote_are_checked_without_a_look_at_the_device) {
+  fixture f = open_fixture("cpu");
+  const int64_t large[2] = {ROWS + 2, COLUMNS};
+  float values[(ROWS + 2) * COLUMNS] = {0};
+  hr_buffer *x, *good, *bad, *y = make(&f);
+  hr_view view = {.dtype = HR_DTYPE_F32, .rank = 2, .dims = large, .strides = strides};
+  f.stream->notes_indices = true;
+  good = make_index(&f, ROWS - 1), bad = make_index(&f, ROWS);
+  HR_ASSERT_OK(hr_buffer_create(f.device, sizeof values, &x));
+  values[(ROWS + 1) * COLUMNS] = 9;
+  view.buffer = x;
+  HR_ASSERT_OK(hr_stream_write(f.stream, &view, values));
+  spoil(good);
+  HR_ASSERT_OK(select_rows(&f, x, good, y)); /* not looked at */
+  HR_ASSERT_NEAR(read_at(&f, y, (ROWS - 1) * COLUMNS), 9, 0);
+  HR_ASSERT_OK(select_rows(&f, x, bad, y));
+  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE, "index 6 is out of bounds");
+  hr_buffer *copied = make_index(&f, 0);
+  const int64_t count[1] = {ROWS}, one[1] = {1};
+  hr_view from = {.buffer = good, .dtype = HR_DTYPE_I64, .rank = 1, .dims = count, .strides = one}, to = from;
+  to.buffer = copied;
+  HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_COPY, NULL, 1, &from, 1, &to)); /* others than the host wrote there */
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  HR_ASSERT_OK(select_rows(&f, x, copied, y));
+  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE, "index 7 is out of bounds");
+  void *address;
+  HR_ASSERT_OK(hr_stream_address(f.stream, good, &address)); /* whoever has it may write there */
+  HR_ASSERT_OK(select_rows(&f, x, good, y));
+  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE, "index 7 is out of bounds");
+  hr_buffer *all[] = {x, good, bad, y, copied};
+  for (int i = 0; i < 5; i++) {
+    hr_buffer_release(all[i]);
+  }
+  close_fixture(&f);
+}
+
 HR_TEST(work_behind_a_failure_is_discarded_in_later_commits_too) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, -9), *y = make(&f), *z = make(&f);

@@ -68,6 +68,7 @@ static void init_buffer(hr_buffer *buffer, hr_device *device, size_t bytes) {
   buffer->device = device;
   buffer->block = NULL;
   buffer->source = 0;
+  buffer->noted = 0;
   atomic_store_explicit(&buffer->address, NULL, memory_order_relaxed);
   atomic_store_explicit(&buffer->tag, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->layout, 0, memory_order_relaxed);

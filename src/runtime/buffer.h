@@ -34,6 +34,10 @@ struct hr_buffer {
   atomic_uint_least64_t stamp;
   uint64_t
       source; /* the contents that something kept was made of (derived.h); 0: none. The device's jobs look at it, in order */
+  /* Integers that the host wrote, while `stamp` is `noted` (engine/index_source.h): their dtype, the smallest and the largest. */
+  uint64_t noted;
+  int32_t noted_dtype;
+  int64_t least, most;
   _Atomic(hr_status) poison; /* changed under a lock of buffer.c */
   atomic_bool is_hollow;     /* was poisoned, and nothing has been written since, whether or not somebody promised to */
   struct hr_buffer *next;    /* in the pool */

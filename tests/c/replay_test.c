@@ -3,6 +3,9 @@
  * A device stands in for one that has graphs: the CPU's driver, with a capture that keeps launches and library calls instead of
  * running them, and a graph that runs what was kept with the arguments it was told last. Its twin is the CPU itself.
  */
+#include <pthread.h>
+#include <time.h>
+
 #include "hr_test.h"
 
 #include "base/env.h"
@@ -684,4 +687,46 @@ HR_TEST(random_programs_have_the_same_bits_as_graphs) {
   HR_ASSERT(stats.graph_launches > count);
   close_cpu(&sides[1]);
   close_stand_in(&sides[0]);
+}
+
+/* ---- who gives a program to the device ---- */
+
+static hr_status (*plain_launch)(void *impl, int count, const hr_host_launch *launches);
+static pthread_t launched_by;
+static int nap_ms;
+
+static hr_status watched_launch(void *impl, int count, const hr_host_launch *launches) {
+  launched_by = pthread_self();
+  nanosleep(&(struct timespec){.tv_nsec = nap_ms * 1000000L}, NULL);
+  return plain_launch(impl, count, launches);
+}
+
+/* Commits the steps without waiting, as streams do while they record on, then waits. Whether this thread launched them. */
+static bool launches_here(const hr__side *side, hr_buffer *x) {
+  hr_buffer *out = make(side);
+  HR_ASSERT_OK(record_steps(side, x, out, 0.25));
+  HR_ASSERT_OK(hr_stream_commit(side->stream));
+  HR_ASSERT_OK(hr_stream_synchronize(side->stream));
+  hr_buffer_release(out);
+  return pthread_equal(launched_by, pthread_self()) != 0;
+}
+
+HR_TEST(a_program_that_was_given_to_a_device_quickly_is_given_by_the_calling_thread) {
+  hr__side side;
+  open_stand_in(&side);
+  plain_launch = driver.launch, driver.launch = watched_launch;
+  driver.capture_begin = NULL;
+  device.properties.is_host = false;
+  hr_buffer *x = make_ramp(&side, 0.01f);
+  HR_ASSERT(!launches_here(&side, x)); /* nobody knows yet */
+  hr_executable *program = side.stream->cache.newest;
+  HR_ASSERT(atomic_load(&program->submit_ns) < INT64_MAX);
+  atomic_store(&program->submit_ns, 1000);
+  nap_ms = 20;
+  HR_ASSERT(launches_here(&side, x));
+  HR_ASSERT(atomic_load(&program->submit_ns) >= 20000000);
+  HR_ASSERT(!launches_here(&side, x));
+  nap_ms = 0;
+  hr_buffer_release(x);
+  close_stand_in(&side);
 }

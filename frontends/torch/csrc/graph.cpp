@@ -25,6 +25,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "node.h"
 #include "record.h"
 #include "runtime.h"
 
@@ -508,20 +509,11 @@ struct GraphBackward final : torch::autograd::Node {
   }
 };
 
-// torch 2.13 counts its nodes by itself, older ones have shared pointers.
-using NodePointer = decltype(std::declval<torch::autograd::Node &>().getptr());
-template <class Pointer, class Kind> Pointer make_node() {
-  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>)
-    return Pointer(new Kind);
-  else
-    return Pointer(c10::make_intrusive<Kind>());
-}
-
 // Makes the run's outputs require gradients.
 void connect(const std::shared_ptr<Variant> &variant, TensorList inputs, std::vector<Tensor> &outputs,
              const Buffers &results, Philox place) {
   const Backward &backward = *variant->backward;
-  NodePointer pointer = make_node<NodePointer, GraphBackward>();
+  NodePointer pointer = make_node<GraphBackward>();
   auto *node = static_cast<GraphBackward *>(pointer.get());
   torch::autograd::edge_list edges;
   for (size_t i : backward.wanted)

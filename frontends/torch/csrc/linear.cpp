@@ -1,21 +1,32 @@
-// linear.cpp: aten::linear without gradients, in one step.
+// linear.cpp: aten::linear in one step, and so its gradients.
 //
-// torch makes it of a transposed view and a product, each with a dispatch and a tensor of its own: most of what a small
-// layer costs. What needs gradients, what a mode, a transform or a subclass wants to see, and whatever is unusual still
-// goes through torch's own linear.
+// torch makes it of a transposed view and a product, each with a dispatch, a tensor and a node for gradients of its own: most of
+// what a small layer costs. The gradients here are the same records (two products and a sum) without the views in between. What
+// a mode, a transform or a subclass wants to see, and whatever is unusual (complex numbers, gradients forwards) still goes
+// through torch's own linear; where a gradient is itself recorded (create_graph=True), it is made of torch's operators.
 #include <ATen/ops/linear_native.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
 #include <torch/library.h>
 
+#include <mutex>
+#include <utility>
+
 #include "kernels.h"
+#include "node.h"
 #include "record.h"
 
 namespace headrace {
 namespace {
 
-bool is_differentiable(const Tensor &input, const Tensor &weight, const OptionalTensor &bias) {
-  return (at::GradMode::is_enabled() && torch::autograd::compute_requires_grad(input, weight, bias)) ||
-         torch::autograd::isFwGradDefined(input) || torch::autograd::isFwGradDefined(weight) ||
+bool needs_gradients(const Tensor &input, const Tensor &weight, const OptionalTensor &bias) {
+  return at::GradMode::is_enabled() && torch::autograd::compute_requires_grad(input, weight, bias);
+}
+
+bool has_tangents(const Tensor &input, const Tensor &weight, const OptionalTensor &bias) {
+  return torch::autograd::isFwGradDefined(input) || torch::autograd::isFwGradDefined(weight) ||
          torch::autograd::isFwGradDefined(bias);
 }
 
@@ -29,28 +40,131 @@ bool is_plain(const Tensor &input, const Tensor &weight, const OptionalTensor &b
           (is_on_device(*bias) && bias->dim() == 1 && bias->size(0) == weight.size(0) && bias->scalar_type() == type));
 }
 
+// A tensor as a matrix: its last dim, and all others as one. They lie so that this needs no copy.
+struct Matrix {
+  const Tensor &tensor;
+  int64_t rows, columns, row_stride, column_stride;
+
+  explicit Matrix(const Tensor &tensor) : tensor(tensor) {
+    bool is_matrix = tensor.dim() == 2;
+    columns = tensor.size(-1), rows = tensor.numel() / columns;
+    row_stride = is_matrix ? tensor.stride(0) : columns;
+    column_stride = is_matrix ? tensor.stride(1) : 1;
+  }
+  Matrix turned() const {
+    Matrix other = *this;
+    std::swap(other.rows, other.columns), std::swap(other.row_stride, other.column_stride);
+    return other;
+  }
+};
+
+void multiply(const Matrix &a, const Matrix &b, const OptionalTensor &bias, const Tensor &out) {
+  Record record(HR_OP_MATMUL);
+  record.in(a.tensor, {a.rows, a.columns}, {a.row_stride, a.column_stride});
+  record.in(b.tensor, {b.rows, b.columns}, {b.row_stride, b.column_stride});
+  if (bias.has_value() && bias->defined())
+    record.in(*bias, {a.rows, b.columns}, {0, bias->stride(0)});
+  record.out(out, {a.rows, b.columns}, {b.columns, 1}).run();
+}
+
 // [.., K] times [N, K] transposed, plus [N].
 Tensor product(const Tensor &input, const Tensor &weight, const OptionalTensor &bias) {
-  int64_t inner = weight.size(1), columns = weight.size(0), rows = input.numel() / inner;
-  bool is_matrix = input.dim() == 2;
   OnDevice on(input);
   Dims sizes(input.sizes().begin(), input.sizes().end());
-  sizes.back() = columns;
+  sizes.back() = weight.size(0);
   Tensor out = new_tensor(sizes, input.scalar_type());
-  Record record(HR_OP_MATMUL);
-  record.in(input, {rows, inner}, {is_matrix ? input.stride(0) : inner, is_matrix ? input.stride(1) : 1});
-  record.in(weight, {inner, columns}, {weight.stride(1), weight.stride(0)});
-  if (bias.has_value() && bias->defined())
-    record.in(*bias, {rows, columns}, {0, bias->stride(0)});
-  record.out(out, {rows, columns}, {columns, 1}).run();
+  multiply(Matrix(input), Matrix(weight).turned(), bias, out);
+  return out;
+}
+
+// ---- gradients
+
+const int64_t kFirst[] = {0}; // dims
+
+struct LinearBackward final : torch::autograd::Node {
+  torch::autograd::SavedVariable input, weight;
+
+  std::string name() const override {
+    return "HeadraceLinearBackward";
+  }
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    input.reset_data(), weight.reset_data();
+  }
+
+  // Of the input, the weight and the bias, each where it is wanted.
+  torch::autograd::variable_list apply(torch::autograd::variable_list &&given) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    torch::autograd::variable_list gradients(3);
+    if (!given[0].defined())
+      return gradients;
+    Tensor x = task_should_compute_output(1) ? input.unpack(getptr()) : Tensor();
+    Tensor w = task_should_compute_output(0) ? weight.unpack(getptr()) : Tensor();
+    OnDevice on(given[0]);
+    if (at::GradMode::is_enabled())
+      again(given[0], x, w, gradients);
+    else
+      once(given[0].dim() == 2 ? given[0] : given[0].contiguous(), x, w, gradients);
+    return gradients;
+  }
+
+private:
+  // With records of gradients' gradients.
+  void again(const Tensor &given, const Tensor &x, const Tensor &w, torch::autograd::variable_list &gradients) {
+    Tensor rows = given.reshape({-1, given.size(-1)});
+    if (w.defined())
+      gradients[0] = at::matmul(given, w);
+    if (x.defined())
+      gradients[1] = at::matmul(rows.t(), x.reshape({-1, x.size(-1)}));
+    if (task_should_compute_output(2))
+      gradients[2] = rows.sum(IntArrayRef(kFirst));
+  }
+
+  void once(const Tensor &given, const Tensor &x, const Tensor &w, torch::autograd::variable_list &gradients) {
+    Matrix rows(given);
+    if (w.defined()) {
+      Dims sizes(given.sizes().begin(), given.sizes().end());
+      sizes.back() = w.size(1);
+      gradients[0] = new_tensor(sizes, given.scalar_type());
+      multiply(rows, Matrix(w), std::nullopt, gradients[0]);
+    }
+    if (x.defined()) {
+      gradients[1] = new_tensor({rows.columns, x.size(-1)}, given.scalar_type());
+      multiply(rows.turned(), Matrix(x), std::nullopt, gradients[1]);
+    }
+    if (task_should_compute_output(2))
+      gradients[2] = sum(Result::fresh(), given.dim() == 2 ? given : given.view({rows.rows, rows.columns}),
+                         IntArrayRef(kFirst), false, std::nullopt);
+  }
+};
+
+// The product with what its gradients need: the weight for the input's, the input for the weight's.
+Tensor differentiable(const Tensor &input, const Tensor &weight, const OptionalTensor &bias) {
+  using torch::autograd::SavedVariable;
+  NodePointer pointer = make_node<LinearBackward>();
+  auto *node = static_cast<LinearBackward *>(pointer.get());
+  node->set_next_edges(torch::autograd::collect_next_edges(input, weight, bias));
+  if (node->should_compute_output(0))
+    node->weight = SavedVariable(weight, false);
+  if (node->should_compute_output(1))
+    node->input = SavedVariable(input, false);
+  Tensor out;
+  {
+    at::AutoDispatchBelowADInplaceOrView below;
+    out = product(input, weight, bias);
+  }
+  torch::autograd::set_history(out, pointer);
   return out;
 }
 
 Tensor linear(c10::DispatchKeySet keys, const Tensor &input, const Tensor &weight, const OptionalTensor &bias) {
   c10::DispatchKey next = (keys & c10::after_ADInplaceOrView_keyset).highestPriorityTypeId();
-  if (next != c10::DispatchKey::PrivateUse1 || !is_plain(input, weight, bias) || is_differentiable(input, weight, bias))
+  if (next != c10::DispatchKey::PrivateUse1 || !is_plain(input, weight, bias) || has_tangents(input, weight, bias))
     return at::native::linear(input, weight, bias);
-  return product(input, weight, bias);
+  if (!needs_gradients(input, weight, bias))
+    return product(input, weight, bias);
+  return c10::isFloatingType(input.scalar_type()) && capture() == nullptr ? differentiable(input, weight, bias)
+                                                                          : at::native::linear(input, weight, bias);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

@@ -22,6 +22,7 @@ import torch
 import torch.utils.dlpack
 
 import headrace
+from headrace import optim
 
 # ---- the libraries
 
@@ -655,12 +656,14 @@ def _register():
     torch._tensor_str._str = _tensor_text
     _register_reductions()
     _choose_as_for_the_host()
-    if torch.version.cuda is None:
+    optim.register(_library)
+    chosen = os.environ.get("HEADRACE_DEVICE", "")
+    if torch.version.cuda is None or chosen.startswith("cuda"):
         torch._C._set_multithreading_enabled(False)  # see docs/decisions.md: backward passes run on the calling thread
     atexit.register(_finish)
     if fallback := os.environ.get("HEADRACE_FALLBACK"):
         set_fallback(fallback)
-    if chosen := os.environ.get("HEADRACE_DEVICE"):
+    if chosen:
         _call("set_device_name", chosen.encode())
 
 

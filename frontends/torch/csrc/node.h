@@ -1,0 +1,20 @@
+// node.h: nodes of autograd's graph that are made by hand.
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+
+#include <memory>
+#include <type_traits>
+
+namespace headrace {
+
+// torch 2.13 counts its nodes by itself, older ones have shared pointers.
+using NodePointer = decltype(std::declval<torch::autograd::Node &>().getptr());
+template <class Kind> NodePointer make_node() {
+  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<torch::autograd::Node>>)
+    return NodePointer(new Kind);
+  else
+    return NodePointer(c10::make_intrusive<Kind>());
+}
+
+} // namespace headrace

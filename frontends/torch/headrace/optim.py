@@ -1,0 +1,78 @@
+"""Steps of torch.optim.Adam and AdamW on the device: one call where torch makes a dozen.
+
+torch does them in _multi_tensor_adam (its default, foreach=True): lists of tensors, and numbers for each parameter computed in
+between. For a small network that takes longer than the rest of the step. The function in C++ records the same operations with the
+same numbers, so results keep their bits, and refuses whatever is out of the ordinary, which torch's own function then
+does, as it does for other devices and while torch.compile looks on.
+"""
+
+import ctypes
+import functools
+import importlib
+import inspect
+
+import torch
+
+_ARGUMENTS = (
+    "params grads exp_avgs exp_avg_sqs max_exp_avg_sqs state_steps grad_scale found_inf amsgrad has_complex beta1 beta2 lr "
+    "weight_decay eps maximize capturable differentiable decoupled_weight_decay"
+)
+
+
+def register(library):
+    """Puts our function in front of torch's, unless this torch has another one than we know."""
+    module = importlib.import_module("torch.optim.adam")  # torch.optim has no such attribute
+    own = module._multi_tensor_adam
+    if " ".join(inspect.signature(own).parameters) != _ARGUMENTS:
+        return
+    make = ctypes.PyDLL(library._name).headrace_torch_make_adam
+    make.restype = ctypes.py_object
+    adam = make()
+    is_compiling = torch.compiler.is_compiling
+
+    @functools.wraps(own)
+    def multi_tensor_adam(
+        params,
+        grads,
+        exp_avgs,
+        exp_avg_sqs,
+        max_exp_avg_sqs,
+        state_steps,
+        grad_scale,
+        found_inf,
+        *,
+        amsgrad,
+        has_complex,
+        beta1,
+        beta2,
+        lr,
+        weight_decay,
+        eps,
+        maximize,
+        capturable,
+        differentiable,
+        decoupled_weight_decay,
+    ):
+        lists = (params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps)
+        is_plain = grad_scale is None and found_inf is None and not (has_complex or capturable or differentiable)
+        numbers = (beta1, beta2, lr, weight_decay, eps, amsgrad, maximize, decoupled_weight_decay)
+        if is_plain and not is_compiling() and adam(*lists, *numbers):
+            return
+        own(
+            *lists,
+            grad_scale,
+            found_inf,
+            amsgrad=amsgrad,
+            has_complex=has_complex,
+            beta1=beta1,
+            beta2=beta2,
+            lr=lr,
+            weight_decay=weight_decay,
+            eps=eps,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            decoupled_weight_decay=decoupled_weight_decay,
+        )
+
+    module._multi_tensor_adam = multi_tensor_adam

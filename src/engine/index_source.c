@@ -1,0 +1,153 @@
+/* index_source.c: walks from a check back to where its indices come from. hr_emit_check_index made the chain:
+ *
+ *   i64 = copy(index)                    unless they are i64
+ *   bad = (i64 < lower | i64 >= upper) [& i64 != except]
+ *   worst = amax(where(bad, i64, INT64_MIN))
+ */
+#include "engine/index_source.h"
+
+#include "core/dtype.h"
+
+static bool is_noted(hr_dtype dtype) {
+  return dtype == HR_DTYPE_I64 || dtype == HR_DTYPE_I32;
+}
+
+/* ---- what a check looks at ---- */
+
+/* Each element of the buffer once, in order. */
+static bool is_whole(const hr_program *program, const hr_operand *operand) {
+  int64_t count = 1;
+  for (int d = operand->rank - 1; d >= 0; d--) {
+    if (operand->dims[d] != 1 && operand->strides[d] != count) {
+      return false;
+    }
+    count *= operand->dims[d];
+  }
+  return operand->offset == 0 &&
+         (size_t)count * hr_dtype_size(operand->dtype) == program->buffers[operand->index].bytes;
+}
+
+static bool is_plain(const hr_operand *operand) {
+  return operand->term_count == 0 && operand->bound_count == 0;
+}
+
+/* The node that made what the operand reads; NULL: it was there before the program. */
+static const hr_node *maker_of(const hr_program *program, const hr_operand *operand) {
+  for (int n = 0; operand->version > 0 && n < program->node_count; n++) {
+    const hr_node *node = &program->nodes[n];
+    for (int i = 0; i < node->output_count; i++) {
+      const hr_operand *output = &node->outputs[i];
+      if (output->kind == HR_OPERAND_VALUE && output->index == operand->index && output->version == operand->version) {
+        return node;
+      }
+    }
+  }
+  return NULL;
+}
+
+/* The operand that a node takes its numbers from, all of them and no others; NULL: it computes new ones. Of a maximum's operand every
+ * number is one that may come out. */
+static const hr_operand *passed_on(const hr_program *program, const hr_node *node) {
+  bool is_loop = node->is_loop && node->output_count == 1 && is_plain(&node->outputs[0]) && node->ordered_mask == 0;
+  bool is_maximum = is_loop && node->op == HR_OP_AMAX && node->input_count == 1;
+  bool is_copy = is_loop && node->op == HR_OP_COPY && node->input_count == 1 && node->outputs[0].dtype == HR_DTYPE_I64;
+  if (is_loop && node->op == HR_OP_WHERE && node->inputs[2].kind == HR_OPERAND_SCALAR) {
+    const hr_program_scalar *none = &program->scalars[node->inputs[2].index];
+    bool is_none = none->is_constant && none->value.dtype == HR_DTYPE_I64 && none->value.value.i == INT64_MIN;
+    return is_none ? &node->inputs[1] : NULL;
+  }
+  return is_maximum || (is_copy && is_whole(program, &node->outputs[0])) ? &node->inputs[0] : NULL;
+}
+
+static bool is_count(const hr_program *program, const hr_node *node) {
+  return node->is_loop && node->op == HR_OP_ADD_SCALED && node->output_count == 1 &&
+         node->outputs[0].dtype == HR_DTYPE_I64 && is_plain(&node->outputs[0]) &&
+         is_whole(program, &node->outputs[0]) && node->outputs[0].rank == 1 && node->inputs[1].offset == 0 &&
+         node->inputs[0].kind == HR_OPERAND_SCALAR && node->inputs[1].kind == HR_OPERAND_INDEX &&
+         node->inputs[1].strides[0] == 1 && node->inputs[2].kind == HR_OPERAND_SCALAR;
+}
+
+hr_index_source hr__index_source_find(const hr_program *program, const hr_node *check) {
+  const hr_index_source unknown = {HR_INDEX_UNKNOWN};
+  const hr_operand *operand = &check->inputs[0];
+  const hr_node *maker = maker_of(program, operand);
+  bool is_check = false; /* the operation's own, and not numbers that somebody has recorded a check of */
+  while (maker != NULL && is_plain(operand)) {
+    is_check |= maker->op == HR_OP_WHERE && maker->origin == check->origin;
+    if (is_check && is_count(program, maker)) {
+      return (hr_index_source){.kind = HR_INDEX_COUNT,
+                               .dtype = HR_DTYPE_I64,
+                               .start = maker->inputs[0].index,
+                               .step = maker->inputs[2].index,
+                               .count = maker->outputs[0].dims[0]};
+    }
+    operand = passed_on(program, maker);
+    if (operand == NULL || operand->kind != HR_OPERAND_VALUE) {
+      return unknown;
+    }
+    maker = maker_of(program, operand);
+  }
+  bool is_known = is_check && is_noted(operand->dtype) && is_plain(operand) && operand->version == 0 &&
+                  operand->index < (uint32_t)program->bound_count && program->buffers[operand->index].layout == 0;
+  return is_known ? (hr_index_source){.kind = HR_INDEX_BUFFER, .dtype = operand->dtype, .buffer = operand->index}
+                  : unknown;
+}
+
+/* ---- what the host knows ---- */
+
+#define RANGE_OF(type)                     \
+  do {                                     \
+    const type *v = values;                \
+    type least = v[0], most = v[0];        \
+    for (size_t i = 1; i < count; i++) {   \
+      least = v[i] < least ? v[i] : least; \
+      most = v[i] > most ? v[i] : most;    \
+    }                                      \
+    buffer->least = (int64_t)least;        \
+    buffer->most = (int64_t)most;          \
+  } while (0)
+
+void hr__index_source_note(hr_buffer *buffer, hr_dtype dtype, const void *values, size_t bytes) {
+  size_t count = bytes / hr_dtype_size(dtype);
+  buffer->noted = 0;
+  if (!is_noted(dtype) || count == 0 || bytes != buffer->bytes) {
+    return;
+  }
+  if (dtype == HR_DTYPE_I64) {
+    RANGE_OF(int64_t);
+  } else {
+    RANGE_OF(int32_t);
+  }
+  buffer->noted_dtype = (int32_t)dtype;
+  buffer->noted = atomic_load_explicit(&buffer->stamp, memory_order_relaxed);
+}
+
+static bool count_range(const hr_index_source *source, const hr_scalar *values, int64_t *out_min, int64_t *out_max) {
+  const hr_scalar *start = &values[source->start], *step = &values[source->step];
+  int64_t way, last;
+  if (start->dtype != HR_DTYPE_I64 || step->dtype != HR_DTYPE_I64 ||
+      __builtin_mul_overflow(step->value.i, source->count - 1, &way) ||
+      __builtin_add_overflow(start->value.i, way, &last)) {
+    return false;
+  }
+  *out_min = way < 0 ? last : start->value.i;
+  *out_max = way < 0 ? start->value.i : last;
+  return true;
+}
+
+bool hr__index_source_range(const hr_index_source *source, hr_buffer *const *buffers, const uint64_t *stamps,
+                            const hr_scalar *values, int64_t *out_min, int64_t *out_max) {
+  if (source->kind == HR_INDEX_COUNT) {
+    return count_range(source, values, out_min, out_max);
+  }
+  if (source->kind != HR_INDEX_BUFFER || buffers == NULL || stamps == NULL || stamps[source->buffer] == 0) {
+    return false;
+  }
+  const hr_buffer *buffer = buffers[source->buffer];
+  if (buffer->noted != stamps[source->buffer] || buffer->noted_dtype != (int32_t)source->dtype) {
+    return false;
+  }
+  *out_min = buffer->least;
+  *out_max = buffer->most;
+  return true;
+}
