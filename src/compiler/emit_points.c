@@ -2,6 +2,9 @@
  *
  *   domain [64, 28, 28]   tile [1, 28, 28]      domain [5000000]   tile [1024], the last one shorter
  *
+ * Where an indirect access would not be a line in such a tile, tiles are pieces of the innermost dim alone: tables of rows and columns
+ * become one row and a line of columns.
+ *
  *   for (unit ...) { c0 = ...; p0 = args[0] + (c0 * 784); ... one block ... }
  */
 #include "compiler/emit_internal.h"
@@ -13,9 +16,11 @@ typedef struct tile {
   hr__emit_extent all;   /* elements of that dim, where it is the outermost and has a shorter last piece */
 } tile;
 
-static tile choose_tile(const hr_dims *kept) {
+enum { LINE_MIN = 16 }; /* elements of an innermost dim that is worth a tile */
+
+static tile choose_tile(const hr_dims *kept, bool is_line) {
   tile t = {.first = kept->rank, .inner = 1, .piece = 1, .pieces = 1};
-  while (t.first > 0 && t.inner * kept->dims[t.first - 1] <= HR__EMIT_BLOCK) {
+  while (!is_line && t.first > 0 && t.inner * kept->dims[t.first - 1] <= HR__EMIT_BLOCK) {
     t.inner *= kept->dims[--t.first];
   }
   if (t.first == 0) { /* everything is one tile: cut the first dim into one piece */
@@ -88,10 +93,30 @@ static bool is_transposed(const hr__emitter *e, const tile *t) {
   return false;
 }
 
+/* How accesses lie in a tile; whether all indirect ones are lines. */
+static bool see_accesses(hr__emitter *e, const tile *t) {
+  const hr_kernel *kernel = e->kernel;
+  int rank = e->kept.rank == 0 ? 0 : e->kept.rank - t->first;
+  bool are_lines = true;
+  for (int a = 0; a < kernel->access_count; ++a) {
+    hr__emit_see(kernel, &kernel->accesses[a], rank, e->kept.dims + t->first, e->kept.source + t->first, t->pieces > 1,
+                 &e->axes[a]);
+    are_lines &= kernel->accesses[a].term_count == 0 || e->axes[a].lie != HR__LIE_RAGGED;
+  }
+  return are_lines;
+}
+
 hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emission) {
   e->has_blocks = true;
   const hr_kernel *kernel = e->kernel;
-  tile t = choose_tile(&e->kept);
+  tile t = choose_tile(&e->kept, false);
+  if (!see_accesses(e, &t)) {
+    t = choose_tile(&e->kept, true);
+    int64_t line = e->kept.rank == 0 ? 0 : e->kept.dims[e->kept.rank - 1];
+    if ((line < LINE_MIN && e->target != NULL) || !see_accesses(e, &t)) {
+      return hr__emit_unable(kernel, "an indirect access that is not a line");
+    }
+  }
   if (is_transposed(e, &t)) {
     return hr__emit_unable(kernel, "transposed reads");
   }
@@ -103,14 +128,6 @@ hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emi
     units = e->kept.dims[d] == 0 ? 0 : units;
   }
   int end = e->kept.rank == 0 ? 0 : t.first + 1;
-  int rank = e->kept.rank == 0 ? 0 : e->kept.rank - t.first;
-  for (int a = 0; a < kernel->access_count; ++a) {
-    hr__emit_see(kernel, &kernel->accesses[a], rank, e->kept.dims + t.first, e->kept.source + t.first, t.pieces > 1,
-                 &e->axes[a]);
-    if (kernel->accesses[a].term_count > 0 && e->axes[a].lie == HR__LIE_RAGGED) {
-      return hr__emit_unable(kernel, "an indirect access that is not a line");
-    }
-  }
   HR_RETURN_IF_ERROR(hr__emit_worth(e, 0));
   hr__emit_find_uniform(e);
   if (t.first == 0 && t.pieces > 1 && e->kept.dims[0] % t.piece != 0) {
