@@ -377,6 +377,40 @@ HR_TEST(unique_tells_rows_apart) {
   free_tensor(&x), free_tensor(&first), free_tensor(&inverse), free_tensor(&counts), free_tensor(&found);
 }
 
+/* Masks of all densities, over several threads' chunks; fewer and more elements than there are places. */
+HR_TEST(places_of_a_mask) {
+  static const int64_t lengths[] = {1, 63, 64, 65, 1000, 16384, 16385, 100003};
+  for (size_t k = 0; k < sizeof lengths / sizeof *lengths; ++k) {
+    for (uint64_t one_in = 0; one_in < 5; ++one_in) {
+      tensor mask = make_tensor(HR_DTYPE_BOOL, 1, &lengths[k]);
+      int64_t count = 0;
+      for (int64_t i = 0; i < lengths[k]; ++i) {
+        mask.bytes[i] = one_in > 0 && (one_in == 4 ? i % 999 == 7 : random_bits() % one_in == 0);
+        count += mask.bytes[i];
+      }
+      const int64_t rooms[] = {count, count + 5, count / 2};
+      for (int r = 0; r < 3; ++r) {
+        tensor out = make_tensor(HR_DTYPE_I64, 1, &rooms[r]);
+        const int64_t *places = (const int64_t *)(const void *)out.bytes;
+        if (rooms[r] > 0) {
+          run_row(HR_OP_PLACES, 1, &mask, 1, &out, 0, NULL);
+        }
+        int64_t at = 0;
+        for (int64_t i = 0; i < lengths[k] && at < rooms[r]; ++i) {
+          if (mask.bytes[i] != 0) {
+            HR_ASSERT_EQ(places[at++], i);
+          }
+        }
+        for (; at < rooms[r]; ++at) {
+          HR_ASSERT_EQ(places[at], -1);
+        }
+        free_tensor(&out);
+      }
+      free_tensor(&mask);
+    }
+  }
+}
+
 /* Lines of one number in every dtype, as they stand and in order; NaN is nobody's equal, -0 is 0's. */
 HR_TEST(unique_numbers_of_every_dtype) {
   enum { N = 1000 };
