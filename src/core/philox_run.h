@@ -31,20 +31,21 @@ enum { HR__RUN_BLOCKS = 16 };
     }                                                                                              \
   }
 
-/* What a run has of a group that it begins or ends in is copied. */
-#define HR__PHILOX_RUN(NAME, TYPE, EACH)                                                           \
-  static inline void NAME(TYPE *out, int64_t first, int64_t count, int64_t seed, int64_t offset) { \
-    enum { GROUP = EACH * HR__RUN_BLOCKS };                                                        \
-    uint64_t group = (uint64_t)first / GROUP;                                                      \
-    int64_t skip = (int64_t)((uint64_t)first % GROUP);                                             \
-    for (int64_t done = 0, here; done < count; done += here, skip = 0, ++group) {                  \
-      TYPE part[GROUP], *to = out + done;                                                          \
-      here = GROUP - skip < count - done ? GROUP - skip : count - done;                            \
-      NAME##_group(here == GROUP ? to : part, group, (uint64_t)seed, (uint64_t)offset);            \
-      for (int64_t i = 0; here < GROUP && i < here; ++i) {                                         \
-        to[i] = part[skip + i];                                                                    \
-      }                                                                                            \
-    }                                                                                              \
+/* What a run has of a group that it begins or ends in is copied. Once in a text, however many kernels call it: it is long. */
+#define HR__PHILOX_RUN(NAME, TYPE, EACH)                                                                    \
+  static __attribute__((noinline, unused)) void NAME(TYPE *out, int64_t first, int64_t count, int64_t seed, \
+                                                     int64_t offset) {                                      \
+    enum { GROUP = EACH * HR__RUN_BLOCKS };                                                                 \
+    uint64_t group = (uint64_t)first / GROUP;                                                               \
+    int64_t skip = (int64_t)((uint64_t)first % GROUP);                                                      \
+    for (int64_t done = 0, here; done < count; done += here, skip = 0, ++group) {                           \
+      TYPE part[GROUP], *to = out + done;                                                                   \
+      here = GROUP - skip < count - done ? GROUP - skip : count - done;                                     \
+      NAME##_group(here == GROUP ? to : part, group, (uint64_t)seed, (uint64_t)offset);                     \
+      for (int64_t i = 0; here < GROUP && i < here; ++i) {                                                  \
+        to[i] = part[skip + i];                                                                             \
+      }                                                                                                     \
+    }                                                                                                       \
   }
 #define HR__PHILOX_GROUPS(NAME, TYPE, EACH, VALUE) \
   HR__PHILOX_GROUP(NAME, TYPE, EACH, VALUE)        \
