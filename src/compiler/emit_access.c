@@ -6,7 +6,8 @@
  *   element-wise   for (i0 ...) for (i1 ...) for (j ...) t3[k + j] = p3[i0 * 784 + i1 * 28 + j * 2];
  *   along rows     a run after the other, wherever in the row the block begins
  *
- * So are 16-bit floats, whose rows hardware converts, and values that are rounded to them.
+ * So are 16-bit floats, whose rows hardware converts, values that are rounded to them, and random numbers, whose neighbours share a
+ * block of Philox.
  */
 #include <stdio.h>
 
@@ -95,9 +96,39 @@ static bool is_rounding(const hr__emitter *e, const hr_instr *instr) {
          e->values[instr->sources[0].index].cls == HR_CLASS_F32;
 }
 
+/* The instruction that numbers the elements of random numbers: INDEX, or NULL. */
+static const hr_instr *numbering_of(const hr_kernel *kernel, const hr_instr *random) {
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (random->sources[0].kind == HR_SOURCE_REGISTER && instr->dst == random->sources[0].index) {
+      return instr->kind == HR_INSTR_INDEX ? instr : NULL;
+    }
+  }
+  return NULL;
+}
+
+bool hr__emit_is_run(const hr__emitter *e, const hr_instr *instr) {
+  if (!e->has_blocks || instr->kind != HR_INSTR_COMPUTE || hr_op_table(instr->op)->rule != HR_RULE_SEEDED ||
+      instr->level != HR_LEVEL_ELEMENT) {
+    return false;
+  }
+  const hr_instr *numbering = numbering_of(e->kernel, instr);
+  bool is_seeded_once = instr->sources[1].kind == HR_SOURCE_SCALAR && instr->sources[2].kind == HR_SOURCE_SCALAR;
+  return is_seeded_once && numbering != NULL && e->axes[numbering->access].lie == HR__LIE_DIRECT;
+}
+
+void hr__emit_run(hr__emitter *e, const hr_instr *instr, const char *count) {
+  HR__EMIT(e, "hr_%s_%s_run(t%d, p%d, %s, ", hr_class_name(instr->cls), hr_op_table(instr->op)->name, instr->dst,
+           numbering_of(e->kernel, instr)->access, count);
+  hr__emit_source(e, instr, 1);
+  HR__EMIT(e, ", ");
+  hr__emit_source(e, instr, 2);
+  HR__EMIT(e, ");\n");
+}
+
 bool hr__emit_is_copied(const hr__emitter *e, const hr_instr *instr) {
   if (instr->access < 0) {
-    return is_rounding(e, instr);
+    return is_rounding(e, instr) || hr__emit_is_run(e, instr);
   }
   const hr_access *a = &e->kernel->accesses[instr->access];
   hr__lie lie = e->axes[instr->access].lie;

@@ -7,6 +7,9 @@
 static const char *const core_texts[] = {
 #include "compiler/emit_text.inc"
 };
+static const char *const host_texts[] = {
+#include "compiler/emit_runs.inc"
+};
 
 /* The few words that differ between targets, and what the texts of src/core expect from headers. gcc 12's elimination of partial
  * redundancies turns selects that follow each other (relu, maximum) into jumps, and loops of them into scalar code. */
@@ -141,6 +144,9 @@ void hr__emit_c_words(hr_text *text) {
 hr_status hr_emit_prelude(hr_text *out_text) {
   hr__emit_c_words(out_text);
   hr__emit_core_text(out_text);
+  for (size_t i = 0; i < sizeof host_texts / sizeof *host_texts; ++i) {
+    hr_text_append(out_text, host_texts[i]);
+  }
   hr_text_append(out_text, c_halves);
   hr_text_append(out_text, c_turns);
   return hr_text_status(out_text);
@@ -189,8 +195,9 @@ hr_status hr__emit_worth(const hr__emitter *e, int64_t row) {
     if (instr->kind == HR_INSTR_COMPUTE && hr__emit_is_loop(instr)) {
       return hr__emit_unable(kernel, "special functions: calls and loops, as in the interpreter");
     }
-    if (instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->rule == HR_RULE_SEEDED) {
-      return hr__emit_unable(kernel, "random numbers: the interpreter makes 64 at once");
+    if (instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->rule == HR_RULE_SEEDED &&
+        !hr__emit_is_run(e, instr)) {
+      return hr__emit_unable(kernel, "random numbers that are no run: the interpreter makes 64 at once");
     }
     const hr__emit_axes *axes = instr->access >= 0 ? &e->axes[instr->access] : NULL;
     bool is_step = axes != NULL && axes->lie == HR__LIE_RAGGED && axes->strides[0][axes->rank - 1] != 1 &&

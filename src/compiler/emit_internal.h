@@ -132,8 +132,11 @@ void hr__emit_copy_out(hr__emitter *e, const hr_instr *store);
 /* Declares p3 and the coordinates b3_1 ... of an access; `start` (or NULL): the text of how far a line has moved. */
 void hr__emit_pointer(hr__emitter *e, int access, const hr_dims *dims, int begin, int end, const char *prefix,
                       const char *start);
-/* Whether an instruction is a loop of its own from or to dense blocks: copies of an access, and rounding to f16. */
+/* Whether an instruction is a loop of its own from or to dense blocks: copies of an access, rounding to f16, random numbers. */
 bool hr__emit_is_copied(const hr__emitter *e, const hr_instr *instr);
+/* Whether an instruction makes random numbers of elements that follow each other in a block; makes a block of them. */
+bool hr__emit_is_run(const hr__emitter *e, const hr_instr *instr);
+void hr__emit_run(hr__emitter *e, const hr_instr *instr, const char *count);
 /* Rounds a block to f16. */
 void hr__emit_round(hr__emitter *e, const hr_instr *convert, const char *count);
 /* " + hr_term(r5, 10) * 7" for each indirect term. */

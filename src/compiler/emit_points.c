@@ -2,6 +2,9 @@
  *
  *   domain [64, 28, 28]   tile [1, 28, 28]      domain [5000000]   tile [1024], the last one shorter
  *
+ * Where an indirect access would not be a line in such a tile, tiles are pieces of the innermost dim alone: tables of rows and columns
+ * become one row and a line of columns.
+ *
  *   for (unit ...) { c0 = ...; p0 = args[0] + (c0 * 784); ... one block ... }
  *
  * Where loads lie transposed, a unit takes as many tiles along the dim in which those are dense as use up cache lines, and turns
@@ -28,9 +31,11 @@ typedef struct tile {
   int64_t *pitch;        /* ... and the stride of its columns */
 } tile;
 
-static tile choose_tile(const hr_dims *kept, int64_t most) {
+enum { LINE_MIN = 16 }; /* elements of an innermost dim that is worth a tile */
+
+static tile choose_tile(const hr_dims *kept, int64_t most, bool is_line) {
   tile t = {.first = kept->rank, .inner = 1, .piece = 1, .pieces = 1, .along = -1};
-  while (t.first > 0 && t.inner * kept->dims[t.first - 1] <= most) {
+  while (!is_line && t.first > 0 && t.inner * kept->dims[t.first - 1] <= most) {
     t.inner *= kept->dims[--t.first];
   }
   if (t.first == 0) { /* everything is one tile: cut the first dim into one piece */
@@ -142,7 +147,7 @@ static bool find_turns(hr__emitter *e, tile *t) {
     return true;
   }
   int along = t->along;
-  *t = choose_tile(&e->kept, TURNED_BLOCK);
+  *t = choose_tile(&e->kept, TURNED_BLOCK, false);
   t->along = along;
   int64_t dim = e->kept.dims[along], step = along == t->first ? t->piece : 1;
   t->group = TURNED_ROWS > step ? TURNED_ROWS / step * step : step;
@@ -209,25 +214,44 @@ static void open_group(hr__emitter *e, const tile *t) {
 
 /* ---- the kernel ---- */
 
-static void see_accesses(hr__emitter *e, const tile *t) {
+/* How accesses lie in a tile; whether all indirect ones are lines. */
+static bool see_accesses(hr__emitter *e, const tile *t) {
+  const hr_kernel *kernel = e->kernel;
   int rank = e->kept.rank == 0 ? 0 : e->kept.rank - t->first;
-  for (int a = 0; a < e->kernel->access_count; ++a) {
+  bool are_lines = true;
+  for (int a = 0; a < kernel->access_count; ++a) {
     if (t->along >= 0 && t->turns[a] >= 0) {
       e->axes[a] = (hr__emit_axes){
           .lie = HR__LIE_DIRECT, .rank = 1, .coords = 1, .dims = {t->piece * t->inner}, .strides = {{1}}};
     } else {
-      hr__emit_see(e->kernel, &e->kernel->accesses[a], rank, e->kept.dims + t->first, e->kept.source + t->first,
-                   t->pieces > 1, &e->axes[a]);
+      hr__emit_see(kernel, &kernel->accesses[a], rank, e->kept.dims + t->first, e->kept.source + t->first, t->pieces > 1,
+                   &e->axes[a]);
     }
+    are_lines &= kernel->accesses[a].term_count == 0 || e->axes[a].lie != HR__LIE_RAGGED;
   }
+  return are_lines;
+}
+
+/* Tiles of one line, for indirect accesses that are lines there; false: such tiles are of no use. */
+static bool take_lines(hr__emitter *e, tile *t) {
+  int64_t line = e->kept.rank == 0 ? 0 : e->kept.dims[e->kept.rank - 1];
+  *t = choose_tile(&e->kept, HR__EMIT_BLOCK, true);
+  bool takes = (line >= LINE_MIN || e->target == NULL) && see_accesses(e, t);
+  for (int a = 0; takes && a < e->kernel->access_count; ++a) {
+    takes = transposed_dim(e, &e->kernel->accesses[a], t) < 0;
+  }
+  return takes;
 }
 
 hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emission) {
   e->has_blocks = true;
   const hr_kernel *kernel = e->kernel;
-  tile t = choose_tile(&e->kept, HR__EMIT_BLOCK);
+  tile t = choose_tile(&e->kept, HR__EMIT_BLOCK, false);
   if (!find_turns(e, &t)) {
     return hr__emit_unable(kernel, "transposed accesses");
+  }
+  if (!e->text->failed && !see_accesses(e, &t) && (t.along >= 0 || !take_lines(e, &t))) {
+    return hr__emit_unable(kernel, "an indirect access that is not a line");
   }
   if (e->text->failed) {
     return HR_OK;
@@ -236,12 +260,6 @@ hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emi
   for (int d = 0; d < e->kept.rank; ++d) {
     units = d <= t.first ? units * unit_count(&t, &e->kept, d) : units;
     units = e->kept.dims[d] == 0 ? 0 : units;
-  }
-  see_accesses(e, &t);
-  for (int a = 0; a < kernel->access_count; ++a) {
-    if (kernel->accesses[a].term_count > 0 && e->axes[a].lie == HR__LIE_RAGGED) {
-      return hr__emit_unable(kernel, "an indirect access that is not a line");
-    }
   }
   HR_RETURN_IF_ERROR(hr__emit_worth(e, 0));
   hr__emit_find_uniform(e);

@@ -180,13 +180,12 @@ static void cut(stager *s) {
     if (!is_looped(s, instr)) {
       continue;
     }
-    int mine = hr__emit_weight(kernel, instr);
     bool is_load = instr->kind == HR_INSTR_LOAD, copied = hr__emit_is_copied(s->e, instr);
+    int mine = copied ? 0 : hr__emit_weight(kernel, instr);
     /* What has a short form begins a stage: the loop that looks whether it will do has its operands from others. */
     bool is_full = weight > 0 && mine > 0 && (weight + mine > STAGE_WEIGHT || hr__emit_has_near(instr));
     if (copied && instr->kind == HR_INSTR_CONVERT) { /* rounds before its stage's loop what an earlier one made */
       is_full = is_made_in_loop(s, instr->sources[0].index, stage);
-      mine = 0;
     }
     is_full |=
         has_near && (instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE); /* lanes have one form */
@@ -263,7 +262,8 @@ static void find_blocks(stager *s) {
       value->is_kept = crosses(e, instr->dst, s->phase);
       value->has_block = hr__emit_is_copied(e, instr) || value->is_kept;
     }
-    for (int i = 0; i < instr->source_count; ++i) {
+    for (int i = 0; i < instr->source_count && !hr__emit_is_run(e, instr);
+         ++i) { /* runs only ask where the first one is */
       if (instr->sources[i].kind == HR_SOURCE_REGISTER) {
         bool in_block = hr__emit_is_copied(e, instr);
         need(s, instr->sources[i].index, s->stage_of[k], in_block);
@@ -519,6 +519,8 @@ void hr__emit_stages(hr__emitter *e, int phase, const hr__emit_block *block) {
       }
       if (instr->kind == HR_INSTR_CONVERT) {
         hr__emit_round(e, instr, block->count);
+      } else if (instr->kind == HR_INSTR_COMPUTE) {
+        hr__emit_run(e, instr, block->count);
       } else {
         hr__emit_copy_in(e, instr);
       }

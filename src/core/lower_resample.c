@@ -269,12 +269,25 @@ static hr_operand make_tap(hr_builder *b, hr_operand x, const taps *t, int tap, 
   return picked;
 }
 
+/* A table of [out, K] that lies tap by tap: a loop over the dim reads a line of each. */
+static hr_operand lay_by_taps(hr_builder *b, hr_operand table) {
+  if (!hr_is_present(table)) {
+    return table;
+  }
+  hr_operand lines = hr_build_temp(b, table.dtype, 2, (int64_t[]){table.dims[1], table.dims[0]});
+  lines = hr_is_present(lines) ? hr_view_permute(b, lines, (int[]){1, 0}) : lines;
+  hr_emit1(b, HR_OP_COPY, lines, table);
+  return lines;
+}
+
 /* Few taps: an element-wise sum of gathers. */
-static hr_operand make_sum_of_taps(hr_builder *b, hr_operand x, const taps *t, int dim, hr_dtype dtype) {
+static hr_operand make_sum_of_taps(hr_builder *b, hr_operand x, const taps *tables, int dim, hr_dtype dtype) {
   hr_operand sum = {.kind = HR_OPERAND_NONE};
-  for (int k = 0; k + 1 < t->count; k += 2) {
-    hr_operand pair = hr_make4(b, HR_OP_SCALE_ADD, dtype, make_tap(b, x, t, k, dim), make_tap(b, x, t, k + 1, dim),
-                               spread_tap(b, t->weight, k, x.rank, dim), spread_tap(b, t->weight, k + 1, x.rank, dim));
+  taps t = *tables;
+  t.position = lay_by_taps(b, t.position), t.weight = lay_by_taps(b, t.weight);
+  for (int k = 0; k + 1 < t.count; k += 2) {
+    hr_operand pair = hr_make4(b, HR_OP_SCALE_ADD, dtype, make_tap(b, x, &t, k, dim), make_tap(b, x, &t, k + 1, dim),
+                               spread_tap(b, t.weight, k, x.rank, dim), spread_tap(b, t.weight, k + 1, x.rank, dim));
     sum = k == 0 ? pair : hr_make2(b, HR_OP_ADD, dtype, sum, pair);
   }
   return sum;

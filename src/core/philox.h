@@ -10,7 +10,8 @@
  *
  *   32-bit values (uniform f32, bits of 32-bit classes)        block e / 4, word e % 4
  *   64-bit values (uniform f64, bits of 64-bit classes)        block e / 2, words 2 * (e % 2) (high half) and the next
- *   normal f32                                                 the same: radius, then angle
+ *   normal f32                                                 block e / 4, words e % 4 / 2 * 2 (radius) and the next (angle):
+ *                                                              of even elements the cosine, of odd ones the sine
  *   normal f64                                                 block e, words 0, 1 (radius) and 2, 3 (angle)
  *
  * So a value depends on (e, seed, offset) alone: not on layout, mode, thread count or device. Straight-line code that
@@ -76,11 +77,13 @@ HR_VMATH_FN uint32_t hr_philox_word(uint64_t element, uint64_t seed, uint64_t of
 }
 
 /* Element `element` of the sequence of 64-bit words; the first 32-bit word is the high half. */
-HR_VMATH_FN uint64_t hr_philox_pair(uint64_t element, uint64_t seed, uint64_t offset) {
-  hr_philox_block block = hr_philox(element >> 1, offset, seed);
+HR_VMATH_FN uint64_t hr__philox_pair_of(hr_philox_block block, uint64_t element) {
   uint32_t high = (element & 1) ? block.word[2] : block.word[0];
   uint32_t low = (element & 1) ? block.word[3] : block.word[1];
   return ((uint64_t)high << 32) | low;
+}
+HR_VMATH_FN uint64_t hr_philox_pair(uint64_t element, uint64_t seed, uint64_t offset) {
+  return hr__philox_pair_of(hr_philox(element >> 1, offset, seed), element);
 }
 
 #endif

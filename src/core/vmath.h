@@ -639,20 +639,27 @@ HR_VMATH_FN float hr_f32_gelu_tanh_slope(float x) {
   float inner = hr__f32_fma(square, 0.21406444881780074f, 1.5957691216057307f);
   return hr__f32_fma(x * s * (1.0f - s), inner, s);
 }
-HR_VMATH_FN float hr_f32_philox_uniform(int64_t element, int64_t seed, int64_t offset) {
-  uint32_t word = hr_philox_word((uint64_t)element, (uint64_t)seed, (uint64_t)offset);
+HR_VMATH_FN float hr__f32_uniform_of(uint32_t word) {
   return (float)(int32_t)(word >> 8) * 0x1p-24f;
 }
-/* Box and Muller: radius from 32 bits in (0, 1], angle in turns from 32 bits. */
-HR_VMATH_FN float hr_f32_philox_normal(int64_t element, int64_t seed, int64_t offset) {
-  uint64_t pair = hr_philox_pair((uint64_t)element, (uint64_t)seed, (uint64_t)offset);
-  double u = hr__u64_to_f64((pair >> 32) | 0x4330000000000000u) - (0x1p52 - 1.0);
-  double v = (hr__u64_to_f64((pair & 0xffffffffu) | 0x4330000000000000u) - 0x1p52) * 0x1p-30; /* quarter turns */
+HR_VMATH_FN float hr_f32_philox_uniform(int64_t element, int64_t seed, int64_t offset) {
+  return hr__f32_uniform_of(hr_philox_word((uint64_t)element, (uint64_t)seed, (uint64_t)offset));
+}
+/* Box and Muller: radius from 32 bits in (0, 1], angle in turns from 32 bits; the cosine, or the sine. */
+HR_VMATH_FN float hr__f32_normal_of(uint32_t radius, uint32_t angle, uint64_t is_sine) {
+  double u = hr__u64_to_f64(radius | 0x4330000000000000u) - (0x1p52 - 1.0);
+  double v = (hr__u64_to_f64(angle | 0x4330000000000000u) - 0x1p52) * 0x1p-30; /* quarter turns */
   double n = (v + HR__F64_ROUNDER) - HR__F64_ROUNDER, r = (v - n) * 0x1.921fb54442d18p0;
-  uint64_t quarter = hr__f64_to_u64(n + HR__F64_ROUNDER);
-  double y = (quarter & 1) ? hr__d_sin_kernel(r) : hr__d_cos_kernel(r);
+  double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r);
+  uint64_t quarter = hr__f64_to_u64(n + HR__F64_ROUNDER) + 3 * is_sine; /* a sine is the cosine a quarter before */
+  double y = (quarter & 1) ? s : c;
   y = ((quarter + 1) & 2) ? -y : y;
   return (float)(__builtin_sqrt(-2.0 * hr__d_log(u * 0x1p-32)) * y);
+}
+HR_VMATH_FN float hr_f32_philox_normal(int64_t element, int64_t seed, int64_t offset) {
+  hr_philox_block block = hr_philox((uint64_t)element >> 2, (uint64_t)offset, (uint64_t)seed);
+  uint64_t pair = hr__philox_pair_of(block, (uint64_t)element >> 1);
+  return hr__f32_normal_of((uint32_t)(pair >> 32), (uint32_t)pair, (uint64_t)element & 1);
 }
 
 /* ---- f64 ---- */
@@ -770,16 +777,19 @@ HR_VMATH_FN double hr_f64_gelu_tanh_slope(double x) {
   double s = hr_f64_gelu_tanh_part(x);
   return s + x * s * (1.0 - s) * (1.59576912160573071176 * (1.0 + 3.0 * 0.044715 * x * x));
 }
-HR_VMATH_FN double hr_f64_philox_uniform(int64_t element, int64_t seed, int64_t offset) {
-  uint64_t pair = hr_philox_pair((uint64_t)element, (uint64_t)seed, (uint64_t)offset);
+HR_VMATH_FN double hr__f64_uniform_of(uint64_t pair) {
   return (double)(int64_t)(pair >> 11) * 0x1p-53;
 }
-HR_VMATH_FN double hr_f64_philox_normal(int64_t element, int64_t seed, int64_t offset) {
-  hr_philox_block block = hr_philox((uint64_t)element, (uint64_t)offset, (uint64_t)seed);
-  uint64_t first = ((uint64_t)block.word[0] << 32) | block.word[1];
-  uint64_t second = ((uint64_t)block.word[2] << 32) | block.word[3];
+HR_VMATH_FN double hr_f64_philox_uniform(int64_t element, int64_t seed, int64_t offset) {
+  return hr__f64_uniform_of(hr_philox_pair((uint64_t)element, (uint64_t)seed, (uint64_t)offset));
+}
+HR_VMATH_FN double hr__f64_normal_of(hr_philox_block block) {
+  uint64_t first = hr__philox_pair_of(block, 0), second = hr__philox_pair_of(block, 1);
   double u = (double)(int64_t)((first >> 11) + 1) * 0x1p-53, v = (double)(int64_t)(second >> 11) * 0x1p-53;
   return __builtin_sqrt(-2.0 * log(u)) * cos(v * 6.283185307179586476925);
+}
+HR_VMATH_FN double hr_f64_philox_normal(int64_t element, int64_t seed, int64_t offset) {
+  return hr__f64_normal_of(hr_philox((uint64_t)element, (uint64_t)offset, (uint64_t)seed));
 }
 
 /* ---- integers ---- */

@@ -179,9 +179,11 @@ REF_FN double ref_f64_philox_uniform(int64_t element, int64_t seed, int64_t offs
   return ldexp((double)(hr_philox_pair((uint64_t)element, (uint64_t)seed, (uint64_t)offset) >> 11), -53);
 }
 REF_FN float ref_f32_philox_normal(int64_t element, int64_t seed, int64_t offset) {
-  uint64_t pair = hr_philox_pair((uint64_t)element, (uint64_t)seed, (uint64_t)offset);
-  double u = ldexp((double)(pair >> 32) + 1, -32), v = ldexp((double)(uint32_t)pair, -32);
-  return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586476925 * v));
+  uint64_t radius = (uint64_t)element & ~(uint64_t)1, e = (uint64_t)seed, f = (uint64_t)offset;
+  double u = ldexp((double)hr_philox_word(radius, e, f) + 1, -32),
+         v = ldexp((double)hr_philox_word(radius + 1, e, f), -32);
+  double angle = 6.283185307179586476925 * v;
+  return (float)(sqrt(-2 * log(u)) * (element % 2 != 0 ? sin(angle) : cos(angle)));
 }
 REF_FN double ref_f64_philox_normal(int64_t element, int64_t seed, int64_t offset) {
   hr_philox_block block = hr_philox((uint64_t)element, (uint64_t)offset, (uint64_t)seed);

@@ -5,6 +5,7 @@
  */
 #include "core/vmath.h"
 
+#include "core/philox_run.h"
 #include "hr_test.h"
 
 typedef float (*unary_fn)(float);
@@ -415,12 +416,56 @@ HR_TEST(random_numbers_have_their_moments) {
   HR_ASSERT_NEAR(fourth / N, 3, 0.1);
 }
 
-/* Box and Muller by libm from the same words. */
+/* Box and Muller by libm from the same words: two numbers of two words. */
 HR_TEST(normal_numbers_match_their_words) {
   for (int i = 0; i < 2000; ++i) {
-    uint64_t pair = hr_philox_pair((uint64_t)i, 3, 5);
+    uint64_t pair = hr_philox_pair((uint64_t)i / 2, 3, 5);
     double u = ((double)(pair >> 32) + 1) * 0x1p-32, v = (double)(pair & 0xffffffffu) * 0x1p-32;
-    double exact = sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
+    double angle = 2 * 3.14159265358979323846 * v, exact = sqrt(-2 * log(u)) * (i % 2 == 0 ? cos(angle) : sin(angle));
     HR_ASSERT_NEAR(hr_f32_philox_normal(i, 3, 5), exact, 1e-7 * fmax(1, fabs(exact)));
+  }
+}
+
+/* Neighbours share two words; nothing else of them may be seen in the numbers. */
+HR_TEST(normal_neighbours_are_independent) {
+  enum { N = 200000 };
+  double products[4] = {0}, squares[4] = {0};
+  for (int i = 0; i < N; ++i) {
+    double x = hr_f32_philox_normal(i, 42, 7);
+    for (int k = 0; k < 4; ++k) {
+      double y = hr_f32_philox_normal(i + k + 1, 42, 7);
+      products[k] += x * y, squares[k] += x * x * y * y;
+    }
+  }
+  for (int k = 0; k < 4; ++k) {
+    HR_ASSERT_NEAR(products[k] / N, 0, 0.01);
+    HR_ASSERT_NEAR(squares[k] / N, 1, 0.03);
+  }
+}
+
+#define CHECK_RUN(NAME, T)                                       \
+  for (int64_t e = 0; e < count; ++e) {                          \
+    T expected = NAME(first + e, 42, 7), *out = (T *)memory;     \
+    if (e == 0) {                                                \
+      memset(memory, 0x5a, sizeof memory);                       \
+      NAME##_run(out, first, count, 42, 7);                      \
+    }                                                            \
+    HR_ASSERT_BYTES_EQ(&out[e], &expected, sizeof expected);     \
+    HR_ASSERT_EQ(memory[(size_t)count * sizeof expected], 0x5a); \
+  }
+
+/* Runs that begin and end anywhere in a group have the bits of single numbers, and write nothing behind them. */
+HR_TEST(runs_of_random_numbers_are_the_single_ones) {
+  static _Alignas(8) unsigned char memory[8 * 1024];
+  for (int i = 0; i < 60; ++i) {
+    int64_t first = i < 2 ? ((int64_t)1 << 40) - 70 : i * 7 % 131, count = i < 20 ? 1 + i : 13 * i;
+    CHECK_RUN(hr_f32_philox_uniform, float)
+    CHECK_RUN(hr_f32_philox_normal, float)
+    CHECK_RUN(hr_f64_philox_uniform, double)
+    CHECK_RUN(hr_f64_philox_normal, double)
+    CHECK_RUN(hr_i32_philox_bits, int32_t)
+    CHECK_RUN(hr_u32_philox_bits, uint32_t)
+    CHECK_RUN(hr_i64_philox_bits, int64_t)
+    CHECK_RUN(hr_u64_philox_bits, uint64_t)
   }
 }

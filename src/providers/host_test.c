@@ -377,6 +377,88 @@ HR_TEST(unique_tells_rows_apart) {
   free_tensor(&x), free_tensor(&first), free_tensor(&inverse), free_tensor(&counts), free_tensor(&found);
 }
 
+/* Masks of all densities, over several threads' chunks; fewer and more elements than there are places. */
+HR_TEST(places_of_a_mask) {
+  static const int64_t lengths[] = {1, 63, 64, 65, 1000, 16384, 16385, 100003};
+  for (size_t k = 0; k < sizeof lengths / sizeof *lengths; ++k) {
+    for (uint64_t one_in = 0; one_in < 5; ++one_in) {
+      tensor mask = make_tensor(HR_DTYPE_BOOL, 1, &lengths[k]);
+      int64_t count = 0;
+      for (int64_t i = 0; i < lengths[k]; ++i) {
+        mask.bytes[i] = one_in > 0 && (one_in == 4 ? i % 999 == 7 : random_bits() % one_in == 0);
+        count += mask.bytes[i];
+      }
+      const int64_t rooms[] = {count, count + 5, count / 2};
+      for (int r = 0; r < 3; ++r) {
+        tensor out = make_tensor(HR_DTYPE_I64, 1, &rooms[r]);
+        const int64_t *places = (const int64_t *)(const void *)out.bytes;
+        if (rooms[r] > 0) {
+          run_row(HR_OP_PLACES, 1, &mask, 1, &out, 0, NULL);
+        }
+        int64_t at = 0;
+        for (int64_t i = 0; i < lengths[k] && at < rooms[r]; ++i) {
+          if (mask.bytes[i] != 0) {
+            HR_ASSERT_EQ(places[at++], i);
+          }
+        }
+        for (; at < rooms[r]; ++at) {
+          HR_ASSERT_EQ(places[at], -1);
+        }
+        free_tensor(&out);
+      }
+      free_tensor(&mask);
+    }
+  }
+}
+
+/* Lines of one number in every dtype, as they stand and in order; NaN is nobody's equal, -0 is 0's. */
+HR_TEST(unique_numbers_of_every_dtype) {
+  enum { N = 1000 };
+  for (int t = 0; t < SORTABLE; ++t) {
+    tensor x = make_tensor(sortable[t], 2, (int64_t[]){N, 1}), first = TENSOR(I64, N), inverse = TENSOR(I64, N);
+    tensor counts = TENSOR(I64, N), found = TENSOR(I64, 1), absent = {.rank = -1};
+    fill(&x);
+    for (int64_t i = 1; i < N; ++i) { /* runs of equal numbers */
+      if (random_bits() % 3 != 0) {
+        memcpy(x.bytes + (size_t)i * hr_dtype_size(x.dtype), x.bytes + (size_t)(i - 1) * hr_dtype_size(x.dtype),
+               hr_dtype_size(x.dtype));
+      }
+    }
+    const int64_t *firsts = (const int64_t *)(const void *)first.bytes,
+                  *number_of_kinds = (const int64_t *)(const void *)found.bytes;
+    const int64_t *kinds = (const int64_t *)(const void *)inverse.bytes,
+                  *sizes = (const int64_t *)(const void *)counts.bytes;
+    run_row(HR_OP_UNIQUE, 1, &x, 4, (tensor[]){first, inverse, counts, found}, 1, (int64_t[]){1});
+    int64_t kind = -1, size = 0;
+    for (int64_t i = 0; i < N; ++i) {
+      if (i == 0 || number(&x, i) != number(&x, i - 1)) {
+        HR_ASSERT(kind < 0 || sizes[kind] == size);
+        HR_ASSERT_EQ(firsts[++kind], i);
+        size = 0;
+      }
+      ++size;
+      HR_ASSERT_EQ(kinds[i], kind);
+    }
+    HR_ASSERT_EQ(sizes[kind], size);
+    HR_ASSERT_EQ(*number_of_kinds, kind + 1);
+    for (int64_t i = kind + 1; i < N; ++i) {
+      HR_ASSERT_EQ(firsts[i], 0);
+    }
+    run_row(HR_OP_UNIQUE, 1, &x, 4, (tensor[]){first, absent, absent, found}, 1, (int64_t[]){0});
+    for (int64_t i = 1; i < *number_of_kinds; ++i) {
+      HR_ASSERT(is_before(number(&x, firsts[i - 1]), number(&x, firsts[i]), false) || isnan(number(&x, firsts[i])));
+    }
+    for (int64_t i = 0; i < N; ++i) { /* every number is there, its first place */
+      int64_t k = 0;
+      while (k < *number_of_kinds && number(&x, firsts[k]) != number(&x, i)) {
+        ++k;
+      }
+      HR_ASSERT(isnan(number(&x, i)) || (k < *number_of_kinds && firsts[k] <= i));
+    }
+    free_tensor(&x), free_tensor(&first), free_tensor(&inverse), free_tensor(&counts), free_tensor(&found);
+  }
+}
+
 /* ---- running sums ---- */
 
 static double number_of(const tensor *t, int64_t i) {
@@ -492,6 +574,10 @@ HR_TEST(running_sums_and_products_of_lines_and_columns) {
     try_scan(op, from, to, 1, 1025, 33);
     try_scan(op, from, to, 3, 321, 16);
     try_scan(op, from, to, 5, 270, 7);
+    try_scan(op, from, to, 3, 8, 1);
+    try_scan(op, from, to, 2, 2100, 1);
+    try_scan(op, from, to, 40, 17, 1);
+    try_scan(op, from, to, 2, 9, 5);
   }
 }
 

@@ -119,6 +119,46 @@ def test_running_sums_of_long_lines():
     special[300], special[450] = float("inf"), float("nan")
     check(lambda x: x.cumsum(0), special, rtol=1e-5, atol=1e-4)
     check(lambda x: x.nonzero(), numbers((70, 300)) > 0)
+    for sign in (1, -1):  # what a window of several numbers must not make of them
+        special[310] = sign * float("inf")
+        check(lambda x: x[:440].cumsum(0), special)
+        check(lambda x: x[:440].cumprod(0), special)
+    for number in (3e38, 1e-30):
+        check(lambda x: x.cumsum(0), torch.full((3000,), number), rtol=1e-6)
+        check(lambda x: x.cumprod(0), torch.full((3000,), number))
+        check(lambda x: x.cumprod(0), torch.full((3000,), number).index_fill(0, torch.tensor(0), 0))
+    for shape in ((500, 8), (3, 9, 40), (2, 2100)):
+        for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.int32, torch.bool):
+            x = numbers(shape).mul(3).to(dtype)
+            check(lambda x: x.cumsum(1), x, rtol=2e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-3)
+            check(lambda x: x.flip(1).cumsum(0), x, rtol=2e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-3)
+
+
+def test_places_of_masks():
+    for shape in ((), (0,), (1,), (70000,), (300, 257), (3, 4, 5, 6)):
+        for above in (-9.0, 0.0, 2.5, 9.0):
+            x = numbers(shape)
+            check(lambda x: (x > above).nonzero(), x)
+            check(lambda x: x[x > above], x)
+            check(lambda x: x.masked_select(x > above), x)
+            for size in (0, 3, 100):
+                check(lambda x: torch.nonzero_static(x > above, size=size), x)
+            if len(shape) == 2:
+                check(lambda x: x.t()[x.t() > above], x)
+                check(lambda x: (x[:, ::3] > above).nonzero(), x)
+                check(lambda x: x.masked_select(x[:1] > above), x)
+
+
+def test_distances():
+    for n, m in ((0, 3), (1, 3), (2, 1), (17, 32), (130, 5), (20, 33)):
+        for p in (1.0, 2.0, 3.5, float("inf")):
+            x = numbers((n, m))
+            check(lambda x: F.pdist(x, p), x, grad=n > 1, rtol=1e-5, atol=1e-5)  # torch's gradient of no rows crashes
+            check(lambda x: torch.cdist(x, x[:7] + 1, p, "donot_use_mm_for_euclid_dist"), x, rtol=1e-5, atol=1e-5)
+            check(lambda x: torch.cdist(x.t(), x.t(), p, "donot_use_mm_for_euclid_dist"), x, rtol=1e-5, atol=1e-5)
+    x = numbers((9, 4))
+    x[3, 1], x[5, 2] = float("nan"), float("inf")
+    check(lambda x: F.pdist(x), x, grad=False, rtol=1e-5, atol=1e-5)
 
 
 def test_views_and_their_gradients():

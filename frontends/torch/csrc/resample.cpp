@@ -119,10 +119,11 @@ Tensor resample_backward(Result result, int64_t kind, const Tensor &grad, IntArr
   return result.end(dx);
 }
 
-// Planes of floats have one operation for both dims.
+// Planes of floats have one operation for both dims on a device beside the host, which hides that neighbours lie apart. The host reads
+// four of them for each element then; dim by dim it reads two, and whole rows afterwards.
 Tensor upsample_bilinear(Result result, const Tensor &self, IntArrayRef size, bool aligns,
                          std::optional<double> scale_h, std::optional<double> scale_w) {
-  if (self.scalar_type() == ScalarType::Byte)
+  if (self.scalar_type() == ScalarType::Byte || !device_runs_beside.load(std::memory_order_relaxed))
     return resample(result, kLinear, self, size, aligns, {scale_h, scale_w});
   return upsample2d(result, HR_OP_UPSAMPLE_BILINEAR2D, self, size, aligns, scale_h, scale_w);
 }

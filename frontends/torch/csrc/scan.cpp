@@ -64,7 +64,9 @@ Tensor cdist_forward(const Tensor &a, const Tensor &b, double p) {
   TORCH_CHECK(a.size(-1) == b.size(-1), "X1 and X2 must have the same number of columns. X1: ", a.size(-1),
               " X2: ", b.size(-1));
   TORCH_CHECK(p >= 0, "cdist only supports non-negative p values");
-  Tensor apart = pairs_between(a, b);
+  // Sums of up to 32 elements are made one in each lane of a vector: those that neighbouring lanes read shall be neighbours.
+  bool is_short = a.size(-1) <= 32 && !device_runs_beside.load(std::memory_order_relaxed);
+  Tensor apart = pairs_between(a, is_short ? b.transpose(-1, -2).contiguous().transpose(-1, -2) : b);
   if (apart.size(-1) == 0)
     return fill_with(new_tensor(apart.sizes().slice(0, apart.dim() - 1), a.scalar_type()), 0);
   return at::linalg_vector_norm(apart, p, IntArrayRef{-1});
@@ -106,7 +108,9 @@ Tensor pdist_forward(const Tensor &self, double p) {
     return out;
   if (self.size(1) == 0)
     return fill_with(out, 0);
-  return at::linalg_vector_norm(rows_of_pairs(self, 0) - rows_of_pairs(self, 1), p, IntArrayRef{-1});
+  // All distances, of which half are wanted: no row is gathered, and a loop over columns makes vectors of them.
+  Tensor place = at::arange(n, self.options().dtype(ScalarType::Long));
+  return headrace::masked_select(Result::fresh(), cdist_forward(self, self, p), place.unsqueeze(1).lt(place));
 }
 
 Tensor pdist_backward(const Tensor &grad, const Tensor &self, double p, const Tensor &distance) {

@@ -27,8 +27,16 @@ void check_long(const char *name, const Tensor &index) {
               index.scalar_type());
 }
 
-// The row-major places where a flat mask is true, in `count` elements; those that are too few stay -1.
+// The row-major places where a flat mask is true, in `count` elements; those that are too few stay -1. A device beside the host has
+// loops for it: a running sum and a scatter.
 Tensor places_of(const Tensor &mask, int64_t count) {
+  if (count == 0)
+    return new_tensor({0}, ScalarType::Long);
+  if (mask.numel() > 0 && !device_runs_beside.load(std::memory_order_relaxed)) {
+    Tensor places = new_tensor({count}, ScalarType::Long);
+    Record(HR_OP_PLACES).in(mask).out(places).run();
+    return places;
+  }
   Tensor out = fill_with(new_tensor({count + 1}, ScalarType::Long), -1); // the last takes what is not wanted
   if (mask.numel() == 0)
     return out.narrow(0, 0, count);

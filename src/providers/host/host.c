@@ -15,6 +15,7 @@ static const hr__library_row rows[] = {
     {HR_OP_LOGCUMSUMEXP, hr__scan_supports, NULL, hr__scan_run, NULL},
     {HR_OP_SEARCH, hr__search_supports, NULL, hr__search_run, NULL},
     {HR_OP_UNIQUE, hr__unique_supports, hr__unique_scratch, hr__unique_run, NULL},
+    {HR_OP_PLACES, hr__places_supports, hr__places_scratch, hr__places_run, NULL},
     {HR_OP_LU_PERMUTATION, hr__permutation_supports, NULL, hr__permutation_run, NULL},
     {HR_OP_FFT, hr__fft_supports, hr__fft_scratch, hr__fft_run, hr__fft_prepare},
     {HR_OP_FFT_REAL, hr__fft_supports, hr__fft_scratch, hr__fft_run, hr__fft_prepare},

@@ -26,6 +26,10 @@ hr_status hr__scan_run(const hr__library_call *call);
 bool hr__unique_supports(const hr_node *node);
 size_t hr__unique_scratch(const hr_node *node, int workers);
 hr_status hr__unique_run(const hr__library_call *call);
+/* places.c */
+bool hr__places_supports(const hr_node *node);
+size_t hr__places_scratch(const hr_node *node, int workers);
+hr_status hr__places_run(const hr__library_call *call);
 /* permutation.c */
 bool hr__permutation_supports(const hr_node *node);
 hr_status hr__permutation_run(const hr__library_call *call);

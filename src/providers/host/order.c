@@ -125,6 +125,61 @@ int64_t hr__order_search(hr_dtype dtype, const void *line, const int64_t *places
   return low;
 }
 
+/* Values are searched in groups: all of a group take as many steps, so that no jump and no step depends on a comparison. */
+void hr__order_search_all(hr_dtype dtype, const void *line, int64_t count, const void *values, int64_t value_count,
+                          bool behind, int64_t *out_found) {
+  enum { GROUP = 32 };
+  uint64_t keys[GROUP] = {0};
+  int64_t low[GROUP];
+  for (int64_t first = 0; first < value_count; first += GROUP) {
+    const int64_t here = value_count - first < GROUP ? value_count - first : GROUP;
+    memset(low, 0, sizeof low);
+    switch (dtype) {
+#define CASE(dtype_, type, bits, key_)                                                  \
+  case dtype_:                                                                          \
+    for (int64_t i = 0; i < here; ++i) {                                                \
+      const type *at = (const type *)values + first + i;                                \
+      keys[i] = (uint64_t)(key_);                                                       \
+    }                                                                                   \
+    for (int64_t left = count, half; left > 0; left -= half) {                          \
+      half = left - left / 2;                                                           \
+      for (int64_t i = 0; i < GROUP; ++i) {                                             \
+        const type *at = (const type *)line + low[i] + half - 1;                        \
+        const uint64_t bound = (uint64_t)(key_);                                        \
+        low[i] += half & -(int64_t)((bound < keys[i]) | ((bound == keys[i]) & behind)); \
+      }                                                                                 \
+    }                                                                                   \
+    break;
+      EACH_KEY(CASE)
+#undef CASE
+      default:
+        break;
+    }
+    memcpy(out_found + first, low, (size_t)here * sizeof *low);
+  }
+}
+
+void hr__order_differ(hr_dtype dtype, const void *line, int64_t count, bool *out_differs) {
+  out_differs[0] = true;
+  switch (dtype) {
+#define CASE(dtype_, type, bits, key_)                                                              \
+  case dtype_: {                                                                                    \
+    const uint64_t nan = hr_dtype_is_real(dtype_) ? UINT64_MAX >> (64 - bits) : 0, real = nan != 0; \
+    for (int64_t i = 1; i < count; ++i) {                                                           \
+      const type *at = (const type *)line + i;                                                      \
+      const uint64_t key = (uint64_t)(key_);                                                        \
+      --at;                                                                                         \
+      out_differs[i] = (key != (uint64_t)(key_)) | ((key == nan) & real);                           \
+    }                                                                                               \
+    break;                                                                                          \
+  }
+    EACH_KEY(CASE)
+#undef CASE
+    default:
+      break;
+  }
+}
+
 /* ---- orders ---- */
 
 bool hr__order_takes(hr_dtype dtype, int64_t count) {

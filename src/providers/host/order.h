@@ -67,5 +67,10 @@ uint64_t hr__order_key_of(hr_dtype dtype, const void *value);
  * in the line each value is; -1 where one of those is outside. */
 int64_t hr__order_search(hr_dtype dtype, const void *line, const int64_t *places, int64_t count, uint64_t key,
                          bool behind);
+/* The same for each of many values, in a line that is in order as it stands. */
+void hr__order_search_all(hr_dtype dtype, const void *line, int64_t count, const void *values, int64_t value_count,
+                          bool behind, int64_t *out_found);
+/* Which of a line's values, at least one, differ from the one before; the first does, and every NaN. */
+void hr__order_differ(hr_dtype dtype, const void *line, int64_t count, bool *out_differs);
 
 #endif

@@ -1,14 +1,19 @@
-/* scan.c: running sums, products and sums of exponentials of long lines, one element after the other: in double precision, or in
- * 64-bit integers.
+/* scan.c: running sums, products and sums of exponentials of lines, in double precision or in 64-bit integers.
  *
  * The rows are composites: what is not supported here, and every other device, has its loops, which double distances. Operands lie
- * as they like. Several lines are walked at once, side by side in a tile that stays in the first cache, so that the latency of an
- * addition does not matter; the order within a line is the same however many there are.
+ * as they like. There are two ways to walk, chosen by dtype and strides; in neither the latency of an addition matters:
+ *
+ *   side by side   16 lines in a tile that stays in the first cache, each one element after the other
+ *   windows        a dense line by itself: sums of 16 neighbours (products of 4), which double their width, and then
+ *                  result i = window i + result i - 16
+ *
+ * A window can overflow where a running sum does not, so numbers of double precision are walked side by side. One line of integers is
+ * as fast as several.
  */
 #include "core/convert.h"
 #include "providers/host/host.h"
 
-enum { LINES = 16, STEPS = 64, LINE_MIN = 256 };
+enum { LINES = 16, STEPS = 64, LINE_MIN = 8 };
 
 #define REALS(X) X(F32) X(F64) X(F16) X(BF16)
 #define INTEGERS(X) X(BOOL) X(U8) X(I8) X(U16) X(I16) X(U32) X(I32) X(U64) X(I64)
@@ -175,6 +180,60 @@ static void scan_reals(hr_op op, const bundle *x, const bundle *y, int64_t lengt
   }
 }
 
+/* A tile of a dense line by itself: `from` holds its numbers, with WINDOW of them free in front and behind; so does `to`. Gives the
+ * one that has the results. `so_far` is what the line has come to. Numbers are below 2^128: no window overflows. */
+enum { WINDOW_MAX = 16, TILE = 1024 };
+typedef double window_tile[WINDOW_MAX + TILE + WINDOW_MAX];
+#define WINDOWS(NAME, WINDOW, NONE, EXPRESSION)                                  \
+  static double *NAME(double *so_far, double *from, double *to, int64_t steps) { \
+    const int64_t whole = (steps + WINDOW - 1) / WINDOW * WINDOW;                \
+    double before[WINDOW];                                                       \
+    for (int64_t i = 0; i < WINDOW; ++i) {                                       \
+      from[i - WINDOW] = to[i - WINDOW] = from[steps + i] = NONE;                \
+      before[i] = *so_far;                                                       \
+    }                                                                            \
+    for (int64_t by = 1; by < WINDOW; by *= 2) {                                 \
+      const double *restrict x = from;                                           \
+      double *restrict y = to;                                                   \
+      for (int64_t i = 0; i < whole; ++i) {                                      \
+        const double a = x[i - by], b = x[i];                                    \
+        y[i] = EXPRESSION;                                                       \
+      }                                                                          \
+      to = from;                                                                 \
+      from = y;                                                                  \
+    }                                                                            \
+    for (int64_t i = 0; i < whole; i += WINDOW) {                                \
+      for (int64_t j = 0; j < WINDOW; ++j) {                                     \
+        const double a = before[j], b = from[i + j];                             \
+        from[i + j] = before[j] = EXPRESSION;                                    \
+      }                                                                          \
+    }                                                                            \
+    *so_far = from[steps - 1];                                                   \
+    return from;                                                                 \
+  }
+WINDOWS(add_windows, 16, 0, a + b)
+WINDOWS(multiply_windows, 4, 1, a *b)
+
+static void scan_windows(hr_op op, const bundle *x, const bundle *y, int64_t length) {
+  window_tile tiles[2];
+  double so_far = op == HR_OP_CUMPROD;
+  for (int64_t at = 0; at < length; at += TILE) {
+    const int64_t steps = length - at < TILE ? length - at : TILE;
+    double *tile = tiles[0] + WINDOW_MAX;
+    switch (x->dtype) {
+      REALS(READ_CASE)
+      default:
+        return;
+    }
+    tile = (op == HR_OP_CUMPROD ? multiply_windows : add_windows)(&so_far, tile, tiles[1] + WINDOW_MAX, steps);
+    switch (y->dtype) {
+      REALS(WRITE_CASE)
+      default:
+        return;
+    }
+  }
+}
+
 static void scan_integers(hr_op op, const bundle *x, const bundle *y, int64_t length) {
   int64_t tile[STEPS * LINES];
   uint64_t so_far[LINES];
@@ -193,15 +252,23 @@ static void scan_integers(hr_op op, const bundle *x, const bundle *y, int64_t le
   }
 }
 
+/* Whether a dense line by itself is as fast as several side by side. */
+static bool walks_alone(hr_op op, hr_dtype dtype) {
+  return dtype != HR_DTYPE_F64 && (is_integer(dtype) ? op == HR_OP_CUMSUM : op != HR_OP_LOGCUMSUMEXP);
+}
+
 static hr_status scan_lines(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   (void)scratch;
   const hr_operand *x = &call->node->inputs[0], *y = &call->node->outputs[0];
   const int dim = (int)call->node->ints[0];
-  for (int64_t line = begin; line < end; line += LINES) {
-    int count = end - line < LINES ? (int)(end - line) : LINES;
-    bundle from = bundle_of(x, call->inputs[0].data, dim, line, count);
-    bundle to = bundle_of(y, call->outputs[0].data, dim, line, count);
-    if (is_real(x->dtype)) {
+  const bool is_alone = x->strides[dim] == 1 && y->strides[dim] == 1 && walks_alone(call->node->op, x->dtype);
+  for (int64_t line = begin, count; line < end; line += count) {
+    count = is_alone ? 1 : end - line < LINES ? end - line : LINES;
+    bundle from = bundle_of(x, call->inputs[0].data, dim, line, (int)count);
+    bundle to = bundle_of(y, call->outputs[0].data, dim, line, (int)count);
+    if (is_real(x->dtype) && is_alone) {
+      scan_windows(call->node->op, &from, &to, x->dims[dim]);
+    } else if (is_real(x->dtype)) {
       scan_reals(call->node->op, &from, &to, x->dims[dim]);
     } else {
       scan_integers(call->node->op, &from, &to, x->dims[dim]);

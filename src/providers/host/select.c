@@ -189,21 +189,26 @@ enum { SEARCH_BLOCK = 1024 }; /* values that one thread looks up at a time */
 /* Keys order NaN behind everything, as boundaries do. A boundary that lies behind the line is an error of the third input. */
 static hr_status search_block(const hr__library_call *call, int64_t line, int64_t begin, int64_t end) {
   const hr__tensor *bounds = &call->inputs[0], *x = &call->inputs[1], *out = &call->outputs[0];
-  int64_t count = hr__dim(bounds, 0), values = hr__dim(x, 0);
+  int64_t count = hr__dim(bounds, 0), values = hr__dim(x, 0), found[SEARCH_BLOCK];
   size_t size = hr_dtype_size(bounds->dtype);
   const char *base = hr__item(bounds, line, count), *value = hr__item(x, line, values);
   const int64_t *places = hr__item(&call->inputs[2], line, count);
   bool behind = call->node->ints[0] != 0;
-  for (int64_t i = begin; i < end; ++i) {
+  if (places == NULL) {
+    hr__order_search_all(bounds->dtype, base, count, value + (size_t)begin * size, end - begin, behind, found);
+  }
+  for (int64_t i = begin; i < end && places != NULL; ++i) {
     uint64_t key = hr__order_key_of(x->dtype, value + (size_t)i * size);
-    int64_t low = hr__order_search(bounds->dtype, base, places, count, key, behind);
-    if (low < 0) {
+    found[i - begin] = hr__order_search(bounds->dtype, base, places, count, key, behind);
+    if (found[i - begin] < 0) {
       return hr_status_make(HR_STATUS_OUT_OF_RANGE, "torch.searchsorted(): sorter index out of range");
     }
+  }
+  for (int64_t i = begin; i < end; ++i) {
     if (out->dtype == HR_DTYPE_I64) {
-      ((int64_t *)out->data)[line * values + i] = low;
+      ((int64_t *)out->data)[line * values + i] = found[i - begin];
     } else {
-      ((int32_t *)out->data)[line * values + i] = (int32_t)low;
+      ((int32_t *)out->data)[line * values + i] = (int32_t)found[i - begin];
     }
   }
   return HR_OK;
@@ -228,5 +233,5 @@ static hr_status search_all(const hr__library_call *call, int64_t begin, int64_t
 hr_status hr__search_run(const hr__library_call *call) {
   const hr__tensor *x = &call->inputs[1];
   int64_t each = hr__dim(x, 0) < SEARCH_BLOCK ? hr__dim(x, 0) : SEARCH_BLOCK;
-  return hr__library_spread(call, hr__items(x, 1) * search_blocks(x), each * 30, search_all);
+  return hr__library_spread(call, hr__items(x, 1) * search_blocks(x), each * 10, search_all);
 }

@@ -89,6 +89,15 @@ static int64_t *sort_numbers(const rows *r, int64_t *order, bool *out_differs, v
   return order;
 }
 
+/* Rows in an order (NULL: their own): which of them is another one than the row before. */
+static void compare_all(const rows *r, const int64_t *order, bool *out_differs) {
+  for (int64_t i = 0, before = 0; i < r->count; ++i) {
+    int64_t row = order != NULL ? order[i] : i;
+    out_differs[i] = i == 0 || compare(r, before, row) != 0 || has_nan(r, row);
+    before = row;
+  }
+}
+
 hr_status hr__unique_run(const hr__library_call *call) {
   const hr__tensor *x = &call->inputs[0];
   rows r = {.dtype = x->dtype,
@@ -96,33 +105,33 @@ hr_status hr__unique_run(const hr__library_call *call) {
             .width = hr__dim(x, 0),
             .size = hr_dtype_size(x->dtype),
             .data = x->data};
-  int64_t *order = call->scratch, *other = order + r.count, unique = -1;
+  int64_t *numbers = call->scratch, *other = numbers + r.count, *order = NULL, unique = 0;
   int64_t *first = call->outputs[0].data, *inverse = call->outputs[1].data, *counts = call->outputs[2].data;
-  bool is_sorted = call->node->ints[0] == 0, *differs = NULL;
+  bool is_sorted = call->node->ints[0] == 0, *differs = (bool *)(other + r.count);
   if (is_sorted && r.width == 1) {
     differs = (bool *)other;
-    order = sort_numbers(&r, order, differs, other + r.count);
-  } else if (is_sorted) {
-    order = merge_sort(&r, order, other);
+    order = sort_numbers(&r, numbers, differs, other + r.count);
+  } else if (r.width == 1) {
+    hr__order_differ(r.dtype, r.data, r.count, differs);
+  } else {
+    order = is_sorted ? merge_sort(&r, numbers, other) : NULL;
+    compare_all(&r, order, differs);
   }
-  for (int64_t i = 0, before = 0; i < r.count; ++i) {
-    int64_t row = is_sorted ? order[i] : i;
-    bool is_new = differs != NULL ? differs[i] : i == 0 || compare(&r, before, row) != 0 || has_nan(&r, row);
-    before = row;
-    if (is_new) {
-      first[++unique] = row;
-      if (counts != NULL) {
-        counts[unique] = 0;
-      }
-    }
+  if (counts != NULL) {
+    memset(counts, 0, (size_t)r.count * sizeof *counts);
+  }
+  for (int64_t i = 0; i < r.count; ++i) {
+    int64_t row = order != NULL ? order[i] : i;
+    first[unique] = row; /* of no use, and written again, where the row is none of its own: no jump depends on data */
+    unique += differs[i];
     if (counts != NULL) {
-      ++counts[unique];
+      ++counts[unique - 1];
     }
     if (inverse != NULL) {
-      inverse[row] = unique;
+      inverse[row] = unique - 1;
     }
   }
-  memset(first + unique + 1, 0, (size_t)(r.count - unique - 1) * sizeof *first);
-  ((int64_t *)call->outputs[3].data)[0] = unique + 1;
+  memset(first + unique, 0, (size_t)(r.count - unique) * sizeof *first);
+  ((int64_t *)call->outputs[3].data)[0] = unique;
   return HR_OK;
 }
