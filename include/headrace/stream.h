@@ -70,6 +70,11 @@ HR_API void hr_device_memory_trim(hr_device *device);
 /* A buffer of `bytes` bytes with a count of one and no memory yet: the planner binds it at commit, or an address does.
  * Its contents are undefined until they are written. */
 HR_API HR_MUST_USE hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buffer);
+/* A buffer that has memory, with its contents: the host's `bytes` > 0 bytes at `address`, aligned to 64, of a device whose memory is
+ * the host's (else FAILED_PRECONDITION). When it is not needed any more, release(arg) is called, once and from any thread; where this
+ * fails, never. Such memory is no part of the device's memory statistics and limit. */
+HR_API HR_MUST_USE hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg),
+                                             void *arg, hr_buffer **out_buffer);
 HR_API void hr_buffer_retain(hr_buffer *buffer); /* NULL: nothing */
 /* Drops one count. At the next commit a buffer that only the stream still holds is dead: its stores may vanish. */
 HR_API void hr_buffer_release(hr_buffer *buffer); /* NULL: nothing */

@@ -23,11 +23,27 @@ const char *hr__emit_type(hr_class cls) {
 }
 
 const char *hr__emit_dtype(hr_dtype dtype) {
-  static const char *const names[HR_DTYPE_COUNT] = {
-      [HR_DTYPE_BOOL] = "BOOL", [HR_DTYPE_U8] = "U8",   [HR_DTYPE_I8] = "I8",     [HR_DTYPE_U16] = "U16",
-      [HR_DTYPE_I16] = "I16",   [HR_DTYPE_U32] = "U32", [HR_DTYPE_I32] = "I32",   [HR_DTYPE_U64] = "U64",
-      [HR_DTYPE_I64] = "I64",   [HR_DTYPE_F16] = "F16", [HR_DTYPE_BF16] = "BF16", [HR_DTYPE_F32] = "F32",
-      [HR_DTYPE_F64] = "F64",   [HR_DTYPE_C64] = "C64", [HR_DTYPE_C128] = "C128", [HR_DTYPE_C32] = "C32"};
+  static const char *const names[HR_DTYPE_COUNT] = {[HR_DTYPE_BOOL] = "BOOL",
+                                                    [HR_DTYPE_U8] = "U8",
+                                                    [HR_DTYPE_I8] = "I8",
+                                                    [HR_DTYPE_U16] = "U16",
+                                                    [HR_DTYPE_I16] = "I16",
+                                                    [HR_DTYPE_U32] = "U32",
+                                                    [HR_DTYPE_I32] = "I32",
+                                                    [HR_DTYPE_U64] = "U64",
+                                                    [HR_DTYPE_I64] = "I64",
+                                                    [HR_DTYPE_F16] = "F16",
+                                                    [HR_DTYPE_BF16] = "BF16",
+                                                    [HR_DTYPE_F32] = "F32",
+                                                    [HR_DTYPE_F64] = "F64",
+                                                    [HR_DTYPE_C64] = "C64",
+                                                    [HR_DTYPE_C128] = "C128",
+                                                    [HR_DTYPE_C32] = "C32",
+                                                    [HR_DTYPE_F8E4M3FN] = "F8E4M3FN",
+                                                    [HR_DTYPE_F8E5M2] = "F8E5M2",
+                                                    [HR_DTYPE_F8E4M3FNUZ] = "F8E4M3FNUZ",
+                                                    [HR_DTYPE_F8E5M2FNUZ] = "F8E5M2FNUZ",
+                                                    [HR_DTYPE_F8E8M0FNU] = "F8E8M0FNU"};
   return (unsigned)dtype < HR_DTYPE_COUNT && names[dtype] != NULL ? names[dtype] : "F32";
 }
 
@@ -349,7 +365,7 @@ void hr__emit_look(hr__emitter *e, const hr_instr *instr) {
 int hr__emit_weight(const hr_kernel *kernel, const hr_instr *instr) {
   (void)kernel;
   if (instr->kind == HR_INSTR_CONVERT) {
-    return instr->to == HR_DTYPE_F16 || instr->to == HR_DTYPE_BF16 ? 2 : 1;
+    return instr->to == HR_DTYPE_F16 || instr->to == HR_DTYPE_BF16 || hr_dtype_is_float8(instr->to) ? 2 : 1;
   }
   if (instr->kind != HR_INSTR_COMPUTE) {
     return 0;

@@ -217,6 +217,7 @@ static bool fill_fits(const lowering *l, const hr_operand *operand) {
   }
   const hr_program_scalar *fill = &l->program->scalars[operand->fill];
   return fill->is_constant && fill->dtype == HR_DTYPE_F64 && hr_dtype_is_real(operand->dtype) &&
+         !hr_dtype_is_float8(operand->dtype) && /* one has no 0, some no infinity */
          (fill->value.value.f[0] == 0 || isinf(fill->value.value.f[0]));
 }
 

@@ -5,20 +5,30 @@
 
 #include "core/check_internal.h"
 
-enum { INTEGER = 1, REAL = 2, COMPLEX = 4 }; /* bits, in the order of promotion */
+enum {
+  INTEGER = 1,
+  REAL = 2,
+  COMPLEX = 4,
+  STORED = 8
+}; /* bits, in the order of promotion; the last does not promote */
 
 static const uint8_t category_of[HR_DTYPE_COUNT] = {
-    [HR_DTYPE_BOOL] = INTEGER, [HR_DTYPE_U8] = INTEGER,  [HR_DTYPE_I8] = INTEGER,   [HR_DTYPE_U16] = INTEGER,
-    [HR_DTYPE_I16] = INTEGER,  [HR_DTYPE_U32] = INTEGER, [HR_DTYPE_I32] = INTEGER,  [HR_DTYPE_U64] = INTEGER,
-    [HR_DTYPE_I64] = INTEGER,  [HR_DTYPE_F16] = REAL,    [HR_DTYPE_BF16] = REAL,    [HR_DTYPE_F32] = REAL,
-    [HR_DTYPE_F64] = REAL,     [HR_DTYPE_C64] = COMPLEX, [HR_DTYPE_C128] = COMPLEX, [HR_DTYPE_C32] = COMPLEX,
+    [HR_DTYPE_BOOL] = INTEGER,      [HR_DTYPE_U8] = INTEGER,        [HR_DTYPE_I8] = INTEGER,
+    [HR_DTYPE_U16] = INTEGER,       [HR_DTYPE_I16] = INTEGER,       [HR_DTYPE_U32] = INTEGER,
+    [HR_DTYPE_I32] = INTEGER,       [HR_DTYPE_U64] = INTEGER,       [HR_DTYPE_I64] = INTEGER,
+    [HR_DTYPE_F16] = REAL,          [HR_DTYPE_BF16] = REAL,         [HR_DTYPE_F32] = REAL,
+    [HR_DTYPE_F64] = REAL,          [HR_DTYPE_C64] = COMPLEX,       [HR_DTYPE_C128] = COMPLEX,
+    [HR_DTYPE_C32] = COMPLEX,       [HR_DTYPE_F8E4M3FN] = STORED,   [HR_DTYPE_F8E5M2] = STORED,
+    [HR_DTYPE_F8E4M3FNUZ] = STORED, [HR_DTYPE_F8E5M2FNUZ] = STORED, [HR_DTYPE_F8E8M0FNU] = STORED,
 };
 
 static const uint8_t size_of[HR_DTYPE_COUNT] = {
-    [HR_DTYPE_BOOL] = 1, [HR_DTYPE_U8] = 1,  [HR_DTYPE_I8] = 1,    [HR_DTYPE_U16] = 2,
-    [HR_DTYPE_I16] = 2,  [HR_DTYPE_U32] = 4, [HR_DTYPE_I32] = 4,   [HR_DTYPE_U64] = 8,
-    [HR_DTYPE_I64] = 8,  [HR_DTYPE_F16] = 2, [HR_DTYPE_BF16] = 2,  [HR_DTYPE_F32] = 4,
-    [HR_DTYPE_F64] = 8,  [HR_DTYPE_C64] = 8, [HR_DTYPE_C128] = 16, [HR_DTYPE_C32] = 4,
+    [HR_DTYPE_BOOL] = 1,      [HR_DTYPE_U8] = 1,     [HR_DTYPE_I8] = 1,         [HR_DTYPE_U16] = 2,
+    [HR_DTYPE_I16] = 2,       [HR_DTYPE_U32] = 4,    [HR_DTYPE_I32] = 4,        [HR_DTYPE_U64] = 8,
+    [HR_DTYPE_I64] = 8,       [HR_DTYPE_F16] = 2,    [HR_DTYPE_BF16] = 2,       [HR_DTYPE_F32] = 4,
+    [HR_DTYPE_F64] = 8,       [HR_DTYPE_C64] = 8,    [HR_DTYPE_C128] = 16,      [HR_DTYPE_C32] = 4,
+    [HR_DTYPE_F8E4M3FN] = 1,  [HR_DTYPE_F8E5M2] = 1, [HR_DTYPE_F8E4M3FNUZ] = 1, [HR_DTYPE_F8E5M2FNUZ] = 1,
+    [HR_DTYPE_F8E8M0FNU] = 1,
 };
 
 static inline bool is_dtype(hr_dtype dtype) {
@@ -153,9 +163,38 @@ static inline hr_dtype view_dtype(const hr_view *view) {
   return view->scalar != NULL && view->buffer == NULL ? view->scalar->dtype : view->dtype;
 }
 
+/* Which rows take floats of one byte: those that move, convert or compare. */
+static bool takes_stored(hr_op op) {
+  switch (op) {
+    case HR_OP_COPY:
+    case HR_OP_WHERE:
+    case HR_OP_ABS:
+    case HR_OP_EQ:
+    case HR_OP_NE:
+    case HR_OP_IS_NAN:
+    case HR_OP_IS_INF:
+    case HR_OP_IS_POSINF:
+    case HR_OP_IS_NEGINF:
+    case HR_OP_ANY:
+    case HR_OP_ALL:
+    case HR_OP_CAT:
+    case HR_OP_PAD:
+    case HR_OP_INDEX_SELECT:
+    case HR_OP_INDEX:
+    case HR_OP_INDEX_PUT:
+    case HR_OP_EYE:
+      return true;
+    default:
+      return false;
+  }
+}
+
 /* Whether a row has a version for these dtypes; `inputs` are the categories of all inputs. */
 static inline bool is_typed(hr_op op, const hr_op_row *row, uint8_t inputs, hr_dtype output) {
   uint8_t out = category_of[output], allowed = categories(row);
+  if (((inputs | out) & STORED) != 0) {
+    return takes_stored(op) && (op == HR_OP_COPY || (inputs & COMPLEX) == 0);
+  }
   bool is_losing = (inputs & COMPLEX) != 0 && out != COMPLEX; /* an imaginary part would vanish */
   switch (row->rule) {
     case HR_RULE_SAME:
@@ -302,15 +341,24 @@ static hr_status check_reduce(const hr__checked *c, const hr_op_row *row) {
 
 /* ---- all others ---- */
 
+static hr_status check_stored(const hr__checked *c, const hr_view *view) {
+  return (category_of[view_dtype(view)] & STORED) == 0 || takes_stored(c->op)
+             ? HR_OK
+             : hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: not for %s, which is converted, compared and moved alone",
+                              c->name, hr_dtype_name(view->dtype));
+}
+
 static hr_status check_views(const hr__checked *c) {
   for (int i = 0; i < c->input_count; ++i) {
     if (hr__view_is_present(&c->inputs[i])) {
       HR_RETURN_IF_ERROR(hr__check_input(c, i));
+      HR_RETURN_IF_ERROR(check_stored(c, &c->inputs[i]));
     }
   }
   for (int i = 0; i < c->output_count; ++i) {
     if (hr__view_is_present(&c->outputs[i])) {
       HR_RETURN_IF_ERROR(hr__check_output(c, i));
+      HR_RETURN_IF_ERROR(check_stored(c, &c->outputs[i]));
     }
   }
   return HR_OK;

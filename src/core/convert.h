@@ -4,7 +4,7 @@
  *   integer -> integer wrapped
  *   anything -> bool   != 0
  *   complex -> real    the real part
- *   double -> f16      through float, as PyTorch does
+ *   double -> f16, f8  through float, as PyTorch does
  *
  * Like vmath.h this is also part of what the emitter writes.
  */
@@ -14,8 +14,9 @@
 #include "core/vmath.h"
 
 /* X(D) for each dtype, and for each but F16. */
-#define HR__EACH_DTYPE_BUT_F16(X) \
-  X(BOOL) X(U8) X(I8) X(U16) X(I16) X(U32) X(I32) X(U64) X(I64) X(BF16) X(F32) X(F64) X(C64) X(C128) X(C32)
+#define HR__EACH_FLOAT8(X) X(F8E4M3FN) X(F8E5M2) X(F8E4M3FNUZ) X(F8E5M2FNUZ) X(F8E8M0FNU)
+#define HR__EACH_INTEGER(X) X(BOOL) X(U8) X(I8) X(U16) X(I16) X(U32) X(I32) X(U64) X(I64)
+#define HR__EACH_DTYPE_BUT_F16(X) HR__EACH_INTEGER(X) X(BF16) X(F32) X(F64) X(C64) X(C128) X(C32) HR__EACH_FLOAT8(X)
 #define HR__EACH_DTYPE(X) X(F16) HR__EACH_DTYPE_BUT_F16(X)
 
 /* C types of the class of a dtype, and of the dtype in memory. */
@@ -35,6 +36,11 @@
 #define HR__TYPE_C64 hr_c64
 #define HR__TYPE_C128 hr_c128
 #define HR__TYPE_C32 hr_c64
+#define HR__TYPE_F8E4M3FN float
+#define HR__TYPE_F8E5M2 float
+#define HR__TYPE_F8E4M3FNUZ float
+#define HR__TYPE_F8E5M2FNUZ float
+#define HR__TYPE_F8E8M0FNU float
 #define HR__MEMORY_BOOL uint8_t
 #define HR__MEMORY_U8 uint8_t
 #define HR__MEMORY_I8 int8_t
@@ -51,6 +57,11 @@
 #define HR__MEMORY_C64 hr_c64
 #define HR__MEMORY_C128 hr_c128
 #define HR__MEMORY_C32 uint32_t /* the real part in the low half */
+#define HR__MEMORY_F8E4M3FN uint8_t
+#define HR__MEMORY_F8E5M2 uint8_t
+#define HR__MEMORY_F8E4M3FNUZ uint8_t
+#define HR__MEMORY_F8E5M2FNUZ uint8_t
+#define HR__MEMORY_F8E8M0FNU uint8_t
 
 /* ---- f16 and bf16: the same bits as hr_f32_to_f16 and its family ---- */
 
@@ -99,6 +110,92 @@ HR_VMATH_FN uint32_t hr__halves_from_c64(hr_c64 x) {
   return hr__half_from_f32(x.re) | (uint32_t)hr__half_from_f32(x.im) << 16;
 }
 
+/* ---- the formats of one byte: the same bits as hr_f8_to_f32 and hr_f32_to_f8 ---- */
+
+/* A byte without its sign, of a format with so many bits of mantissa and that exponent bias, infinity and NaN apart. */
+HR_VMATH_FN uint32_t hr__f32_from_f8_bits(uint32_t magnitude, int mantissa, int bias) {
+  uint32_t small = hr__f32_to_u32((float)(int32_t)magnitude * hr__u32_to_f32((uint32_t)(128 - bias - mantissa) << 23));
+  uint32_t normal = (magnitude << (23 - mantissa)) + ((uint32_t)(127 - bias) << 23);
+  return magnitude >> mantissa == 0 ? small : normal;
+}
+
+/* The inverse, rounded to the nearest and ties to even; what is too large counts on behind the largest. */
+HR_VMATH_FN uint32_t hr__f8_bits_from_f32(uint32_t magnitude, int mantissa, int bias) {
+  /* Below the smallest normal the sum with this number counts units of the format's least in its low bits. */
+  uint32_t unit = (uint32_t)(151 - bias - mantissa) << 23;
+  uint32_t small = hr__f32_to_u32(hr__u32_to_f32(magnitude) + hr__u32_to_f32(unit)) - unit;
+  uint32_t half = ((uint32_t)1 << (22 - mantissa)) - 1, is_odd = magnitude >> (23 - mantissa) & 1u;
+  uint32_t normal = (magnitude + half + is_odd - ((uint32_t)(127 - bias) << 23)) >> (23 - mantissa);
+  return magnitude < (uint32_t)(128 - bias) << 23 ? small : normal;
+}
+
+HR_VMATH_FN float hr__f32_from_f8e4m3fn(uint8_t x) {
+  uint32_t magnitude = x & 0x7fu, bits = hr__f32_from_f8_bits(magnitude, 3, 7);
+  return hr__u32_to_f32((uint32_t)(x & 0x80u) << 24 | (magnitude == 0x7fu ? 0x7fc00000u : bits));
+}
+HR_VMATH_FN uint8_t hr__f8e4m3fn_from_f32(float x) {
+  uint32_t bits = hr__f32_to_u32(x), magnitude = bits & 0x7fffffffu, byte = hr__f8_bits_from_f32(magnitude, 3, 7);
+  byte = byte > 0x7eu ? 0x7eu : byte;
+  return (uint8_t)(bits >> 24 & 0x80u) | (uint8_t)(magnitude > 0x7f800000u ? 0x7fu : byte);
+}
+HR_VMATH_FN float hr__f32_from_f8e5m2(uint8_t x) {
+  uint32_t magnitude = x & 0x7fu, bits = hr__f32_from_f8_bits(magnitude, 2, 15);
+  bits = magnitude == 0x7cu ? 0x7f800000u : bits;
+  return hr__u32_to_f32((uint32_t)(x & 0x80u) << 24 | (magnitude > 0x7cu ? 0x7fc00000u : bits));
+}
+HR_VMATH_FN uint8_t hr__f8e5m2_from_f32(float x) {
+  uint32_t bits = hr__f32_to_u32(x), magnitude = bits & 0x7fffffffu, byte = hr__f8_bits_from_f32(magnitude, 2, 15);
+  byte = byte > 0x7cu ? 0x7cu : byte;
+  return (uint8_t)(bits >> 24 & 0x80u) | (uint8_t)(magnitude > 0x7f800000u ? 0x7fu : byte);
+}
+HR_VMATH_FN float hr__f32_from_f8_fnuz(uint8_t x, int mantissa, int bias) {
+  uint32_t bits = hr__f32_from_f8_bits(x & 0x7fu, mantissa, bias) | (uint32_t)(x & 0x80u) << 24;
+  return hr__u32_to_f32(x == 0x80u ? 0x7fc00000u : bits);
+}
+HR_VMATH_FN uint8_t hr__f8_fnuz_from_f32(float x, int mantissa, int bias) {
+  uint32_t bits = hr__f32_to_u32(x), byte = hr__f8_bits_from_f32(bits & 0x7fffffffu, mantissa, bias);
+  byte = byte > 0x7fu ? 0x80u : byte; /* NaN counts as too large */
+  return (uint8_t)(byte == 0 ? 0 : byte | (bits >> 24 & 0x80u));
+}
+HR_VMATH_FN float hr__f32_from_f8e4m3fnuz(uint8_t x) {
+  return hr__f32_from_f8_fnuz(x, 3, 8);
+}
+HR_VMATH_FN uint8_t hr__f8e4m3fnuz_from_f32(float x) {
+  return hr__f8_fnuz_from_f32(x, 3, 8);
+}
+HR_VMATH_FN float hr__f32_from_f8e5m2fnuz(uint8_t x) {
+  return hr__f32_from_f8_fnuz(x, 2, 16);
+}
+HR_VMATH_FN uint8_t hr__f8e5m2fnuz_from_f32(float x) {
+  return hr__f8_fnuz_from_f32(x, 2, 16);
+}
+HR_VMATH_FN float hr__f32_from_f8e8m0fnu(uint8_t x) {
+  uint32_t bits = x == 0 ? 0x00400000u : (uint32_t)x << 23;
+  return hr__u32_to_f32(x == 0xffu ? 0x7fc00000u : bits);
+}
+HR_VMATH_FN uint8_t hr__f8e8m0fnu_from_f32(float x) {
+  uint32_t magnitude = hr__f32_to_u32(x) & 0x7fffffffu, exponent = magnitude >> 23;
+  /* A mantissa of one half is a tie: up to the next power, but from 2^-127 (subnormal) to itself. */
+  uint32_t rounded = (magnitude + (exponent > 0 ? 0x400000u : 0x3fffffu)) >> 23;
+  return (uint8_t)(exponent == 0xffu ? 0xffu : rounded);
+}
+
+HR_VMATH_FN float hr__f32_round_f8e4m3fn(float x) {
+  return hr__f32_from_f8e4m3fn(hr__f8e4m3fn_from_f32(x));
+}
+HR_VMATH_FN float hr__f32_round_f8e5m2(float x) {
+  return hr__f32_from_f8e5m2(hr__f8e5m2_from_f32(x));
+}
+HR_VMATH_FN float hr__f32_round_f8e4m3fnuz(float x) {
+  return hr__f32_from_f8e4m3fnuz(hr__f8e4m3fnuz_from_f32(x));
+}
+HR_VMATH_FN float hr__f32_round_f8e5m2fnuz(float x) {
+  return hr__f32_from_f8e5m2fnuz(hr__f8e5m2fnuz_from_f32(x));
+}
+HR_VMATH_FN float hr__f32_round_f8e8m0fnu(float x) {
+  return hr__f32_from_f8e8m0fnu(hr__f8e8m0fnu_from_f32(x));
+}
+
 /* ---- floating point to integers ---- */
 
 HR_VMATH_FN int64_t hr__i64_from_f32(float x) {
@@ -135,6 +232,11 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
 #define HR__INT_TO_C64(a) hr_c64_make((float)(a), 0)
 #define HR__INT_TO_C128(a) hr_c128_make((double)(a), 0)
 #define HR__INT_TO_C32(a) hr_c64_make(hr__f32_round_half((float)(a)), 0)
+#define HR__INT_TO_F8E4M3FN(a) hr__f32_round_f8e4m3fn((float)(a))
+#define HR__INT_TO_F8E5M2(a) hr__f32_round_f8e5m2((float)(a))
+#define HR__INT_TO_F8E4M3FNUZ(a) hr__f32_round_f8e4m3fnuz((float)(a))
+#define HR__INT_TO_F8E5M2FNUZ(a) hr__f32_round_f8e5m2fnuz((float)(a))
+#define HR__INT_TO_F8E8M0FNU(a) hr__f32_round_f8e8m0fnu((float)(a))
 
 #define HR__REAL_TO_BOOL(cls, a) (uint8_t)((a) != 0)
 #define HR__REAL_TO_U8(cls, a) (int32_t)(uint8_t) hr__i64_from_##cls(a)
@@ -152,6 +254,11 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
 #define HR__REAL_TO_C64(cls, a) hr_c64_make((float)(a), 0)
 #define HR__REAL_TO_C128(cls, a) hr_c128_make((double)(a), 0)
 #define HR__REAL_TO_C32(cls, a) hr_c64_make(hr__f32_round_half((float)(a)), 0)
+#define HR__REAL_TO_F8E4M3FN(cls, a) hr__f32_round_f8e4m3fn((float)(a))
+#define HR__REAL_TO_F8E5M2(cls, a) hr__f32_round_f8e5m2((float)(a))
+#define HR__REAL_TO_F8E4M3FNUZ(cls, a) hr__f32_round_f8e4m3fnuz((float)(a))
+#define HR__REAL_TO_F8E5M2FNUZ(cls, a) hr__f32_round_f8e5m2fnuz((float)(a))
+#define HR__REAL_TO_F8E8M0FNU(cls, a) hr__f32_round_f8e8m0fnu((float)(a))
 
 #define HR__COMPLEX_TO_BOOL(cls, a) (uint8_t)(((a).re != 0) | ((a).im != 0))
 #define HR__COMPLEX_TO_U8(cls, a) HR__REAL_TO_U8(cls, (a).re)
@@ -169,6 +276,11 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
 #define HR__COMPLEX_TO_C64(cls, a) hr_c64_make((float)(a).re, (float)(a).im)
 #define HR__COMPLEX_TO_C128(cls, a) hr_c128_make((double)(a).re, (double)(a).im)
 #define HR__COMPLEX_TO_C32(cls, a) hr_c64_make(hr__f32_round_half((float)(a).re), hr__f32_round_half((float)(a).im))
+#define HR__COMPLEX_TO_F8E4M3FN(cls, a) HR__REAL_TO_F8E4M3FN(cls, (a).re)
+#define HR__COMPLEX_TO_F8E5M2(cls, a) HR__REAL_TO_F8E5M2(cls, (a).re)
+#define HR__COMPLEX_TO_F8E4M3FNUZ(cls, a) HR__REAL_TO_F8E4M3FNUZ(cls, (a).re)
+#define HR__COMPLEX_TO_F8E5M2FNUZ(cls, a) HR__REAL_TO_F8E5M2FNUZ(cls, (a).re)
+#define HR__COMPLEX_TO_F8E8M0FNU(cls, a) HR__REAL_TO_F8E8M0FNU(cls, (a).re)
 
 #define HR__FROM_b8_TO(D, a) HR__INT_TO_##D(a)
 #define HR__FROM_i32_TO(D, a) HR__INT_TO_##D(a)
@@ -193,6 +305,11 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
 #define HR__LOAD_F64(x) (x)
 #define HR__LOAD_C128(x) (x)
 #define HR__LOAD_C32(x) hr__c64_from_halves(x)
+#define HR__LOAD_F8E4M3FN(x) hr__f32_from_f8e4m3fn(x)
+#define HR__LOAD_F8E5M2(x) hr__f32_from_f8e5m2(x)
+#define HR__LOAD_F8E4M3FNUZ(x) hr__f32_from_f8e4m3fnuz(x)
+#define HR__LOAD_F8E5M2FNUZ(x) hr__f32_from_f8e5m2fnuz(x)
+#define HR__LOAD_F8E8M0FNU(x) hr__f32_from_f8e8m0fnu(x)
 #define HR__STORE_U8(x) (uint8_t)(x)
 #define HR__STORE_I8(x) (int8_t)(x)
 #define HR__STORE_U16(x) (uint16_t)(x)
@@ -214,6 +331,11 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
 #define HR__STORE_C64(x) (x)
 #define HR__STORE_C128(x) (x)
 #define HR__STORE_C32(x) hr__halves_from_c64(x)
+#define HR__STORE_F8E4M3FN(x) hr__f8e4m3fn_from_f32(x)
+#define HR__STORE_F8E5M2(x) hr__f8e5m2_from_f32(x)
+#define HR__STORE_F8E4M3FNUZ(x) hr__f8e4m3fnuz_from_f32(x)
+#define HR__STORE_F8E5M2FNUZ(x) hr__f8e5m2fnuz_from_f32(x)
+#define HR__STORE_F8E8M0FNU(x) hr__f8e8m0fnu_from_f32(x)
 
 /* ---- bounds ---- */
 

@@ -1,6 +1,7 @@
-/* Element types: sizes, names, compute classes, promotion, and the two 16-bit floating point formats. */
+/* Element types: sizes, names, compute classes, promotion, and the 8- and 16-bit floating point formats. */
 #include "core/dtype.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct dtype_row {
@@ -31,6 +32,11 @@ static const dtype_row rows[HR_DTYPE_COUNT] = {
     [HR_DTYPE_C64] = {"c64", 8, HR_CLASS_C64, CATEGORY_COMPLEX, false},
     [HR_DTYPE_C128] = {"c128", 16, HR_CLASS_C128, CATEGORY_COMPLEX, false},
     [HR_DTYPE_C32] = {"c32", 4, HR_CLASS_C64, CATEGORY_COMPLEX, true},
+    [HR_DTYPE_F8E4M3FN] = {"f8e4m3fn", 1, HR_CLASS_F32, CATEGORY_REAL, true},
+    [HR_DTYPE_F8E5M2] = {"f8e5m2", 1, HR_CLASS_F32, CATEGORY_REAL, true},
+    [HR_DTYPE_F8E4M3FNUZ] = {"f8e4m3fnuz", 1, HR_CLASS_F32, CATEGORY_REAL, true},
+    [HR_DTYPE_F8E5M2FNUZ] = {"f8e5m2fnuz", 1, HR_CLASS_F32, CATEGORY_REAL, true},
+    [HR_DTYPE_F8E8M0FNU] = {"f8e8m0fnu", 1, HR_CLASS_F32, CATEGORY_REAL, true},
 };
 
 static const dtype_row *row_of(hr_dtype dtype) {
@@ -84,6 +90,10 @@ bool hr_dtype_is_integer(hr_dtype dtype) {
 
 bool hr_dtype_is_real(hr_dtype dtype) {
   return row_of(dtype)->category == CATEGORY_REAL;
+}
+
+bool hr_dtype_is_float8(hr_dtype dtype) {
+  return hr_dtype_is_real(dtype) && row_of(dtype)->size == 1;
 }
 
 bool hr_dtype_is_complex(hr_dtype dtype) {
@@ -214,4 +224,66 @@ uint16_t hr_f32_to_bf16(float value) {
     return (uint16_t)(bits >> 16 | 0x40u);
   }
   return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* The formats with a sign and fields of exponent and mantissa. */
+typedef struct f8_format {
+  int mantissa, bias;        /* bits, exponent of 2^0 */
+  uint8_t largest, overflow; /* without sign: the largest finite number, and what is beyond it */
+  bool has_negative_zero;    /* if not, 0x80 is NaN */
+} f8_format;
+
+static const f8_format *f8_format_of(hr_dtype dtype) {
+  static const f8_format formats[] = {
+      {3, 7, 0x7e, 0x7e, true}, {2, 15, 0x7b, 0x7c, true}, {3, 8, 0x7f, 0x80, false}, {2, 16, 0x7f, 0x80, false}};
+  bool is_one = dtype >= HR_DTYPE_F8E4M3FN && dtype <= HR_DTYPE_F8E5M2FNUZ;
+  return is_one ? &formats[dtype - HR_DTYPE_F8E4M3FN] : NULL;
+}
+
+float hr_f8_to_f32(hr_dtype dtype, uint8_t byte) {
+  const f8_format *format = f8_format_of(dtype);
+  if (format == NULL) {
+    return dtype != HR_DTYPE_F8E8M0FNU ? 0 : byte == 0xff ? NAN : ldexpf(1, byte - 127);
+  }
+  int magnitude = byte & 0x7f, exponent = magnitude >> format->mantissa, one = 1 << format->mantissa;
+  bool is_negative = byte >= 0x80;
+  if (format->has_negative_zero ? magnitude > format->largest : byte == 0x80) {
+    bool is_infinity = format->overflow == magnitude && format->overflow > format->largest;
+    return copysignf(is_infinity ? INFINITY : NAN, is_negative ? -1.0f : 1.0f);
+  }
+  float value = exponent == 0 ? ldexpf((float)magnitude, 1 - format->bias - format->mantissa)
+                              : ldexpf((float)(one + magnitude % one), exponent - format->bias - format->mantissa);
+  return is_negative ? -value : value;
+}
+
+static uint8_t f32_to_power(float value) {
+  uint32_t bits = bits_of_float(value), exponent = bits >> 23 & 0xffu, mantissa = bits & 0x7fffffu;
+  /* A half is a tie: up to the next power from a number of one mantissa bit, which is odd; down from 2^-127 to nothing. */
+  bool is_up = mantissa > 0x400000u || (mantissa == 0x400000u && exponent > 0);
+  return (uint8_t)(exponent == 0xffu ? 0xffu : exponent + is_up);
+}
+
+uint8_t hr_f32_to_f8(hr_dtype dtype, float value) {
+  const f8_format *format = f8_format_of(dtype);
+  if (format == NULL) {
+    return dtype == HR_DTYPE_F8E8M0FNU ? f32_to_power(value) : 0;
+  }
+  uint8_t sign = signbit(value) ? 0x80 : 0;
+  if (isnan(value)) {
+    return format->has_negative_zero ? sign | 0x7f : 0x80;
+  }
+  float magnitude = fabsf(value);
+  if (magnitude >= 0x1p17f) { /* infinity too: beyond each of them */
+    return sign | format->overflow;
+  }
+  int exponent;
+  frexpf(magnitude, &exponent);
+  bool is_subnormal = magnitude < ldexpf(1, 1 - format->bias);
+  int place = is_subnormal ? 1 : exponent - 1 + format->bias; /* in the field of the exponent, but 1 for both lowest */
+  int units = (int)rintf(ldexpf(magnitude, format->mantissa + format->bias - place));
+  int code = units + ((place - 1) << format->mantissa); /* a carry is the next exponent */
+  if (code == 0 && !format->has_negative_zero) {
+    return 0;
+  }
+  return sign | (uint8_t)(code > format->largest ? format->overflow : code);
 }

@@ -1,7 +1,7 @@
 /* dtype.h (core): compute classes and conversions.
  *
  * Arithmetic happens in one of nine classes. A value of a narrower dtype is widened to its class when it is loaded, and
- * rounded (f16, bf16) or wrapped (8 and 16 bit integers, bool: != 0) back to its dtype after every operation, so that a fused
+ * rounded (f8, f16, bf16) or wrapped (8 and 16 bit integers, bool: != 0) back to its dtype after every operation, so that a fused
  * chain gives the same bits as the unfused one.
  */
 #ifndef HEADRACE_CORE_DTYPE_H_
@@ -18,7 +18,7 @@ typedef enum hr_class {
   HR_CLASS_U32, /* uint32_t */
   HR_CLASS_I64,
   HR_CLASS_U64,
-  HR_CLASS_F32, /* f16 bf16 f32 */
+  HR_CLASS_F32, /* f8 f16 bf16 f32 */
   HR_CLASS_F64,
   HR_CLASS_C64,
   HR_CLASS_C128,
@@ -38,11 +38,12 @@ hr_class hr_dtype_class(hr_dtype dtype);
 hr_class hr_dtype_arithmetic_class(hr_dtype dtype);
 size_t hr_class_size(hr_class cls);
 const char *hr_class_name(hr_class cls);
-/* Whether a register of dtype's class holds values that dtype can't: f16, bf16, 8- and 16-bit integers, bool. */
+/* Whether a register of dtype's class holds values that dtype can't: f8, f16, bf16, 8- and 16-bit integers, bool. */
 bool hr_dtype_is_narrow(hr_dtype dtype);
 
 bool hr_dtype_is_integer(hr_dtype dtype); /* bool included */
 bool hr_dtype_is_real(hr_dtype dtype);    /* floating point */
+bool hr_dtype_is_float8(hr_dtype dtype);  /* floating point of one byte: no row computes in it */
 bool hr_dtype_is_complex(hr_dtype dtype);
 
 /* PyTorch's promotion of two dtypes of tensors with dims. */
@@ -54,5 +55,8 @@ float hr_f16_to_f32(uint16_t half);
 uint16_t hr_f32_to_f16(float value); /* to nearest, ties to even */
 float hr_bf16_to_f32(uint16_t half);
 uint16_t hr_f32_to_bf16(float value); /* to nearest, ties to even; NaN stays NaN */
+/* Of the five one-byte formats, by dtype; any other gives 0. To nearest, ties to even; what is too large: see the formats. */
+float hr_f8_to_f32(hr_dtype dtype, uint8_t byte);
+uint8_t hr_f32_to_f8(hr_dtype dtype, float value);
 
 #endif

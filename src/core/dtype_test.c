@@ -1,5 +1,7 @@
-/* Element types: the 16-bit formats against arithmetic in double, promotion against PyTorch's table. */
+/* Element types: the 8- and 16-bit formats against arithmetic in double, promotion against PyTorch's table. */
 #include "core/dtype.h"
+
+#include "core/convert.h"
 #include "hr_test.h"
 
 /* A 16-bit float's value from its fields, in double. */
@@ -65,12 +67,124 @@ HR_TEST(halves_overflow_to_infinity) {
   HR_ASSERT_EQ(hr_f32_to_f16(1e-45f), 0);
 }
 
+/* ---- formats of one byte ---- */
+
+typedef struct f8_case {
+  hr_dtype dtype;
+  float (*widen)(uint8_t); /* what emitted kernels have */
+  uint8_t (*narrow)(float);
+  int exponent_bits, mantissa_bits, bias;
+  uint8_t largest, overflow, nan; /* without sign */
+  bool is_fnuz;
+} f8_case;
+
+static const f8_case f8_cases[] = {
+    {HR_DTYPE_F8E4M3FN, hr__f32_from_f8e4m3fn, hr__f8e4m3fn_from_f32, 4, 3, 7, 0x7e, 0x7e, 0x7f, false},
+    {HR_DTYPE_F8E5M2, hr__f32_from_f8e5m2, hr__f8e5m2_from_f32, 5, 2, 15, 0x7b, 0x7c, 0x7f, false},
+    {HR_DTYPE_F8E4M3FNUZ, hr__f32_from_f8e4m3fnuz, hr__f8e4m3fnuz_from_f32, 4, 3, 8, 0x7f, 0x80, 0x80, true},
+    {HR_DTYPE_F8E5M2FNUZ, hr__f32_from_f8e5m2fnuz, hr__f8e5m2fnuz_from_f32, 5, 2, 16, 0x7f, 0x80, 0x80, true},
+};
+
+/* The value of the fields of a byte below the format's overflow. */
+static double f8_value(const f8_case *c, uint8_t magnitude) {
+  int exponent = magnitude >> c->mantissa_bits, mantissa = magnitude & ((1 << c->mantissa_bits) - 1);
+  return exponent == 0 ? ldexp(mantissa, 1 - c->bias - c->mantissa_bits)
+                       : ldexp((1 << c->mantissa_bits) + mantissa, exponent - c->bias - c->mantissa_bits);
+}
+
+static void check_f8_byte(const f8_case *c, uint8_t byte) {
+  uint8_t magnitude = byte & 0x7f;
+  float value = hr_f8_to_f32(c->dtype, byte), same = c->widen(byte);
+  bool is_nan = c->is_fnuz ? byte == 0x80 : magnitude > 0x7c && magnitude > c->largest;
+  if (is_nan) {
+    HR_ASSERT(isnan(value) && isnan(same));
+    HR_ASSERT_EQ(hr_f32_to_f8(c->dtype, value), c->is_fnuz ? 0x80 : (byte & 0x80) | c->nan);
+    HR_ASSERT_EQ(c->narrow(same), c->is_fnuz ? 0x80 : (byte & 0x80) | c->nan);
+    return;
+  }
+  double expected = magnitude > c->largest ? INFINITY : f8_value(c, magnitude);
+  HR_ASSERT(fabs((double)value) == expected);
+  HR_ASSERT_EQ(signbit(value) != 0, byte >> 7);
+  HR_ASSERT_BYTES_EQ(&value, &same, sizeof value);
+  HR_ASSERT_EQ(hr_f32_to_f8(c->dtype, value), byte);
+  HR_ASSERT_EQ(c->narrow(value), byte);
+}
+
+/* What a number of either sign becomes, in both texts. */
+static void check_f8_rounded(const f8_case *c, float x, uint8_t expected) {
+  uint8_t negative = c->is_fnuz && expected == 0 ? 0 : expected | 0x80;
+  HR_ASSERT_EQ(hr_f32_to_f8(c->dtype, x), expected);
+  HR_ASSERT_EQ(c->narrow(x), expected);
+  HR_ASSERT_EQ(hr_f32_to_f8(c->dtype, -x), negative);
+  HR_ASSERT_EQ(c->narrow(-x), negative);
+}
+
+HR_TEST(bytes_widen_exactly_and_round_to_nearest_even) {
+  for (size_t k = 0; k < sizeof f8_cases / sizeof *f8_cases; ++k) {
+    const f8_case *c = &f8_cases[k];
+    for (int byte = 0; byte < 256; ++byte) {
+      check_f8_byte(c, (uint8_t)byte);
+    }
+    for (uint8_t low = 0; low < c->largest; ++low) {
+      uint8_t high = low + 1, even = (low & 1) == 0 ? low : high;
+      float middle = (float)((f8_value(c, low) + f8_value(c, high)) / 2);
+      check_f8_rounded(c, middle, even);
+      check_f8_rounded(c, nextafterf(middle, 0), low);
+      check_f8_rounded(c, nextafterf(middle, INFINITY), high);
+    }
+    /* Behind the largest number the next one would have come: from the tie with it on, it is too much. */
+    float beyond = (float)((f8_value(c, c->largest) + f8_value(c, c->largest + 1)) / 2);
+    check_f8_rounded(c, nextafterf(beyond, 0), c->largest);
+    check_f8_rounded(c, beyond, c->overflow);
+    check_f8_rounded(c, 0x1p17f, c->overflow);
+    check_f8_rounded(c, INFINITY, c->overflow);
+    check_f8_rounded(c, NAN, c->nan);
+    check_f8_rounded(c, 1e-45f, 0);
+    check_f8_rounded(c, 0, 0);
+  }
+}
+
+HR_TEST(powers_of_two_round_up_from_a_half) {
+  for (int byte = 0; byte < 255; ++byte) {
+    float value = ldexpf(1, byte - 127), tie = byte == 0 ? value : 1.5f * value;
+    HR_ASSERT(hr_f8_to_f32(HR_DTYPE_F8E8M0FNU, (uint8_t)byte) == value);
+    HR_ASSERT(hr__f32_from_f8e8m0fnu((uint8_t)byte) == value);
+    float samples[] = {value, -value, tie, nextafterf(tie, 0), nextafterf(tie, INFINITY), nextafterf(2 * value, 0)};
+    int up = byte + 1, expected[] = {byte, byte, byte == 0 ? 0 : up, byte, byte == 0 ? 1 : up, up};
+    for (int i = 0; i < 6; ++i) {
+      HR_ASSERT_EQ(hr_f32_to_f8(HR_DTYPE_F8E8M0FNU, samples[i]), expected[i]);
+      HR_ASSERT_EQ(hr__f8e8m0fnu_from_f32(samples[i]), expected[i]);
+    }
+  }
+  static const float special[] = {0, -0.0f, INFINITY, -INFINITY, NAN};
+  for (int i = 0; i < 5; ++i) {
+    HR_ASSERT_EQ(hr_f32_to_f8(HR_DTYPE_F8E8M0FNU, special[i]), i < 2 ? 0 : 0xff);
+    HR_ASSERT_EQ(hr__f8e8m0fnu_from_f32(special[i]), i < 2 ? 0 : 0xff);
+  }
+  HR_ASSERT(isnan(hr_f8_to_f32(HR_DTYPE_F8E8M0FNU, 0xff)) && isnan(hr__f32_from_f8e8m0fnu(0xff)));
+}
+
+HR_TEST(both_texts_of_bytes_give_the_same_for_many_floats) {
+  uint32_t bits = 1;
+  for (int i = 0; i < 1000000; ++i) {
+    bits = bits * 1664525u + 1013904223u;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    for (size_t k = 0; k < sizeof f8_cases / sizeof *f8_cases; ++k) {
+      HR_ASSERT_EQ(f8_cases[k].narrow(x), hr_f32_to_f8(f8_cases[k].dtype, x));
+    }
+    HR_ASSERT_EQ(hr__f8e8m0fnu_from_f32(x), hr_f32_to_f8(HR_DTYPE_F8E8M0FNU, x));
+  }
+}
+
 HR_TEST(names_and_sizes_agree) {
   static const struct {
     const char *name;
     size_t size;
-  } expected[] = {{"bool", 1}, {"u8", 1},  {"i8", 1},   {"u16", 2}, {"i16", 2}, {"u32", 4}, {"i32", 4},   {"u64", 8},
-                  {"i64", 8},  {"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}, {"c64", 8}, {"c128", 16}, {"c32", 4}};
+  } expected[] = {{"bool", 1},       {"u8", 1},         {"i8", 1},       {"u16", 2}, {"i16", 2},      {"u32", 4},
+                  {"i32", 4},        {"u64", 8},        {"i64", 8},      {"f16", 2}, {"bf16", 2},     {"f32", 4},
+                  {"f64", 8},        {"c64", 8},        {"c128", 16},    {"c32", 4}, {"f8e4m3fn", 1}, {"f8e5m2", 1},
+                  {"f8e4m3fnuz", 1}, {"f8e5m2fnuz", 1}, {"f8e8m0fnu", 1}};
   HR_ASSERT_EQ(sizeof expected / sizeof *expected, HR_DTYPE_COUNT - 1);
   for (int i = 0; i < HR_DTYPE_COUNT - 1; ++i) {
     hr_dtype dtype = hr_dtype_parse(expected[i].name);

@@ -8,9 +8,9 @@
 
 #include "core/build.h"
 
-/* The dtype in which results of `dtype` are computed and accumulated: f32 for f16 and bf16, c64 for c32. */
+/* The dtype in which results of `dtype` are computed and accumulated: f32 for 8- and 16-bit floats, c64 for c32. */
 static inline hr_dtype hr__wide(hr_dtype dtype) {
-  return dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16 ? HR_DTYPE_F32 : dtype == HR_DTYPE_C32 ? HR_DTYPE_C64 : dtype;
+  return hr_dtype_class(dtype) == HR_CLASS_F32 ? HR_DTYPE_F32 : dtype == HR_DTYPE_C32 ? HR_DTYPE_C64 : dtype;
 }
 
 static inline hr_dtype hr__real_part(hr_dtype dtype) {

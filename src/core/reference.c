@@ -300,6 +300,13 @@ static value load(hr_dtype dtype, const void *at) {
     case HR_DTYPE_BF16:
       v.f32 = hr_bf16_to_f32(*(const uint16_t *)at);
       break;
+    case HR_DTYPE_F8E4M3FN:
+    case HR_DTYPE_F8E5M2:
+    case HR_DTYPE_F8E4M3FNUZ:
+    case HR_DTYPE_F8E5M2FNUZ:
+    case HR_DTYPE_F8E8M0FNU:
+      v.f32 = hr_f8_to_f32(dtype, *(const uint8_t *)at);
+      break;
     default:
       memcpy(&v, at, hr_dtype_size(dtype));
       break;
@@ -329,6 +336,13 @@ static void store(hr_dtype dtype, void *at, value v, hr_class cls) {
       break;
     case HR_DTYPE_BF16:
       *(uint16_t *)at = hr_f32_to_bf16(v.f32);
+      break;
+    case HR_DTYPE_F8E4M3FN:
+    case HR_DTYPE_F8E5M2:
+    case HR_DTYPE_F8E4M3FNUZ:
+    case HR_DTYPE_F8E5M2FNUZ:
+    case HR_DTYPE_F8E8M0FNU:
+      *(uint8_t *)at = hr_f32_to_f8(dtype, v.f32);
       break;
     default:
       memcpy(at, &v, hr_dtype_size(dtype));

@@ -178,6 +178,41 @@ HR_TEST(addresses_stay_and_show_what_was_recorded) {
   close_fixture(&f);
 }
 
+static void count_release(void *count) {
+  ++*(int *)count;
+}
+
+HR_TEST(memory_of_the_host_becomes_a_buffer) {
+  fixture f = open_fixture("cpu");
+  float *memory = hr_aligned_malloc(COUNT * sizeof *memory, 64);
+  for (int i = 0; i < COUNT; i++) {
+    memory[i] = (float)i;
+  }
+  int released = 0;
+  hr_buffer *adopted, *refused = NULL, *x = make_ramp(&f, 1, 0), *y = make(&f);
+  HR_ASSERT_ERROR(hr_buffer_adopt(f.device, 8, memory + 1, count_release, &released, &refused),
+                  HR_STATUS_FAILED_PRECONDITION, "aligned to 64");
+  HR_ASSERT(refused == NULL);
+  HR_ASSERT_OK(hr_buffer_adopt(f.device, COUNT * sizeof *memory, memory, count_release, &released, &adopted));
+  HR_ASSERT_OK(binary(&f, HR_OP_ADD, adopted, x, y)); /* read */
+  HR_ASSERT_OK(binary(&f, HR_OP_ADD, y, x, adopted)); /* written in place */
+  HR_ASSERT_NEAR(read_at(&f, y, 3), 4, 0);
+  HR_ASSERT_NEAR(memory[3], 5, 0);
+  void *address;
+  HR_ASSERT_OK(hr_stream_address(f.stream, adopted, &address));
+  HR_ASSERT(address == memory);
+  HR_ASSERT_OK(binary(&f, HR_OP_ADD, adopted, x, y));
+  HR_ASSERT_EQ(released, 0);
+  hr_buffer_release(adopted); /* while work on it is pending */
+  HR_ASSERT_NEAR(read_at(&f, y, 3), 6, 0);
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  HR_ASSERT_EQ(released, 1);
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  close_fixture(&f);
+  hr_aligned_free(memory);
+}
+
 HR_TEST(work_above_the_grain_runs_on_the_executor) {
   fixture f = open_fixture("cpu");
   enum { LARGE = 1 << 20 };

@@ -29,12 +29,22 @@
 #define HR__STORE_BF16_DENSE(to, from, count) DENSE(HR__STORE_BF16, to, from, count)
 #define HR__LOAD_C32_DENSE(to, from, count) DENSE(HR__LOAD_C32, to, from, count)
 #define HR__STORE_C32_DENSE(to, from, count) DENSE(HR__STORE_C32, to, from, count)
+#define HR__LOAD_F8E4M3FN_DENSE(to, from, count) DENSE(HR__LOAD_F8E4M3FN, to, from, count)
+#define HR__STORE_F8E4M3FN_DENSE(to, from, count) DENSE(HR__STORE_F8E4M3FN, to, from, count)
+#define HR__LOAD_F8E5M2_DENSE(to, from, count) DENSE(HR__LOAD_F8E5M2, to, from, count)
+#define HR__STORE_F8E5M2_DENSE(to, from, count) DENSE(HR__STORE_F8E5M2, to, from, count)
+#define HR__LOAD_F8E4M3FNUZ_DENSE(to, from, count) DENSE(HR__LOAD_F8E4M3FNUZ, to, from, count)
+#define HR__STORE_F8E4M3FNUZ_DENSE(to, from, count) DENSE(HR__STORE_F8E4M3FNUZ, to, from, count)
+#define HR__LOAD_F8E5M2FNUZ_DENSE(to, from, count) DENSE(HR__LOAD_F8E5M2FNUZ, to, from, count)
+#define HR__STORE_F8E5M2FNUZ_DENSE(to, from, count) DENSE(HR__STORE_F8E5M2FNUZ, to, from, count)
+#define HR__LOAD_F8E8M0FNU_DENSE(to, from, count) DENSE(HR__LOAD_F8E8M0FNU, to, from, count)
+#define HR__STORE_F8E8M0FNU_DENSE(to, from, count) DENSE(HR__STORE_F8E8M0FNU, to, from, count)
 #define HR__LOAD_F16_DENSE(to, from, count) hr__f32_from_half_row(to, from, count);
 #define HR__STORE_F16_DENSE(to, from, count) hr__half_from_f32_row(to, from, count);
 
 /* The dtypes that have loops of their own; the others share those of their size. */
 #define EACH_MOVED(X) X(BOOL) X(F32) X(F64) X(C128)
-#define EACH_CONVERTED(X) X(U8) X(I8) X(U16) X(I16) X(F16) X(BF16) X(C32)
+#define EACH_CONVERTED(X) X(U8) X(I8) X(U16) X(I16) X(F16) X(BF16) X(C32) HR__EACH_FLOAT8(X)
 
 /* dst[i] = src[2 * i], 4-byte elements: windows of stride 2 read image rows that are too short for a compiler's loop. */
 #if defined(__AVX512F__)
@@ -159,7 +169,9 @@ EACH_CONVERTED(DEFINE_SCATTER_CONVERTED)
     [HR_DTYPE_U64] = prefix_moved##_F64, [HR_DTYPE_I64] = prefix_moved##_F64, [HR_DTYPE_F16] = prefix_converted##_F16, \
     [HR_DTYPE_BF16] = prefix_converted##_BF16, [HR_DTYPE_F32] = prefix_moved##_F32,                                    \
     [HR_DTYPE_F64] = prefix_moved##_F64, [HR_DTYPE_C64] = prefix_moved##_F64, [HR_DTYPE_C128] = prefix_moved##_C128,   \
-    [HR_DTYPE_C32] = prefix_converted##_C32,                                                                           \
+    [HR_DTYPE_C32] = prefix_converted##_C32, [HR_DTYPE_F8E4M3FN] = prefix_converted##_F8E4M3FN,                        \
+    [HR_DTYPE_F8E5M2] = prefix_converted##_F8E5M2, [HR_DTYPE_F8E4M3FNUZ] = prefix_converted##_F8E4M3FNUZ,              \
+    [HR_DTYPE_F8E5M2FNUZ] = prefix_converted##_F8E5M2FNUZ, [HR_DTYPE_F8E8M0FNU] = prefix_converted##_F8E8M0FNU,        \
   }
 
 const hr__copy_fn hr__loads[HR_DTYPE_COUNT] = TABLE(move, load);

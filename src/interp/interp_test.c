@@ -223,8 +223,9 @@ HR_TEST(conversions_between_all_dtypes) {
       size_t bytes = (size_t)n * hr_dtype_size((hr_dtype)to);
       void *middle = guarded(bytes);
       bool is_bool = from == HR_DTYPE_BOOL || to == HR_DTYPE_BOOL;
+      bool is_byte = hr_dtype_is_float8((hr_dtype)from) || hr_dtype_is_float8((hr_dtype)to);
       for (int64_t i = 0; i < n; ++i) {
-        in[i] = (double)(i % 100);
+        in[i] = is_byte ? ldexp(1, (int)(i % 7)) : (double)(i % 100);
       }
       run_all(&m, (void *[]){in, middle, out}, NULL, 1, bytes);
       check_guards(middle, bytes);
@@ -291,6 +292,36 @@ HR_TEST(every_half_widens_like_the_core) {
     }
   }
   free(in), free_guarded(out);
+}
+
+HR_TEST(bytes_widen_and_round_like_the_core) {
+  int64_t n = 1 << 16, one[] = {1};
+  for (hr_dtype dtype = HR_DTYPE_F8E4M3FN; dtype <= HR_DTYPE_F8E8M0FNU; ++dtype) {
+    kernel_maker m;
+    make_begin(&m, 1, &n, 0, 0);
+    int x = make_arg(&m), bytes = make_arg(&m), y = make_arg(&m), z = make_arg(&m), w = make_arg(&m);
+    int r = make_convert(&m, 0, make_load(&m, 0, x, HR_DTYPE_F32, 0, one), dtype);
+    make_store(&m, 0, y, dtype, 0, one, r);
+    make_store(&m, 0, z, HR_DTYPE_F32, 0, one, r);
+    make_store(&m, 0, w, HR_DTYPE_F32, 0, one, make_load(&m, 0, bytes, dtype, 0, one));
+    float *in = random_floats(n), *round = malloc((size_t)n * 4), *wide = guarded((size_t)n * 4);
+    uint8_t *all = malloc((size_t)n), *out = guarded((size_t)n);
+    for (int64_t i = 0; i < n; ++i) {
+      uint32_t bits = (uint32_t)(i << 16) | (i % 5 == 0 ? 0u : i % 5 == 1 ? 0xffffu : 1u);
+      memcpy(&in[i], &bits, 4);
+      all[i] = (uint8_t)i;
+    }
+    run_all(&m, (void *[]){in, all, out, round, wide}, NULL, 2, (size_t)n);
+    for (int64_t i = 0; i < n; ++i) {
+      uint8_t expected = hr_f32_to_f8(dtype, in[i]);
+      float back = hr_f8_to_f32(dtype, expected);
+      HR_ASSERT(out[i] == expected || (isnan(back) && isnan(hr_f8_to_f32(dtype, out[i]))));
+      HR_ASSERT(isnan(back) ? isnan(round[i]) : memcmp(&round[i], &back, 4) == 0);
+      float byte = hr_f8_to_f32(dtype, all[i]);
+      HR_ASSERT(isnan(byte) ? isnan(wide[i]) : memcmp(&wide[i], &byte, 4) == 0);
+    }
+    free(in), free(round), free(all), free_guarded(wide), free_guarded(out);
+  }
 }
 
 HR_TEST(conversions_of_extremes_do_not_trap) {

@@ -168,6 +168,44 @@ HR_TEST(exponentials_of_nilpotent_rotating_and_large_matrices) {
   expect_near(e[2], (const double[]){exp(-40), 0, 0, exp(3)}, 4);
 }
 
+/* Of f32 and c64, small ones are worked on in double precision: the results are those of double precision, rounded. */
+static void check_widened(hr_op op, bool is_complex, int n, int output_count) {
+  enum { BATCH = 3, MOST = 2 * BATCH * 32 * 32 };
+  static float a[MOST], b[MOST];
+  static double wide_a[MOST], wide_b[MOST];
+  int32_t pivots[2][BATCH * 32], infos[2][BATCH];
+  int count = BATCH * n * n * (is_complex ? 2 : 1);
+  for (int i = 0; i < count; ++i) {
+    a[i] = 3 * sinf((float)(7 * i));
+    wide_a[i] = (double)a[i];
+  }
+  hr_dtype narrow = is_complex ? HR_DTYPE_C64 : HR_DTYPE_F32, wide = is_complex ? HR_DTYPE_C128 : HR_DTYPE_F64;
+  const int64_t dims[] = {BATCH, n, n};
+  for (int k = 0; k < 2; ++k) {
+    hr_dtype dtype = k == 0 ? narrow : wide;
+    tensor in = dense(dtype, k == 0 ? (void *)a : (void *)wide_a, 3, dims);
+    tensor out = dense(dtype, k == 0 ? (void *)b : (void *)wide_b, 3, dims);
+    HR_ASSERT_OK(run_row(op, 1, &in, output_count,
+                         (tensor[]){out, DENSE(I32, pivots[k], BATCH, n), DENSE(I32, infos[k], BATCH)}, NULL));
+  }
+  for (int i = 0; i < count; ++i) {
+    HR_ASSERT_NEAR(b[i], (float)wide_b[i], 0);
+  }
+  if (output_count > 1) {
+    HR_ASSERT_BYTES_EQ(pivots[0], pivots[1], (size_t)(BATCH * n) * 4);
+    HR_ASSERT_BYTES_EQ(infos[0], infos[1], sizeof infos[0]);
+  }
+}
+
+HR_TEST(small_matrices_of_single_precision_are_worked_on_in_double_precision) {
+  open_lapack();
+  for (int is_complex = 0; is_complex < 2; ++is_complex) {
+    check_widened(HR_OP_MATRIX_EXP, is_complex, 5, 1);
+    check_widened(HR_OP_LU, is_complex, 5, 3);
+    check_widened(HR_OP_LU, is_complex, 32, 3);
+  }
+}
+
 HR_TEST(products_of_f64_in_every_layout_and_batch) {
   open_lapack();
   enum { M = 23, K = 9, N = 17, BATCH = 3 };

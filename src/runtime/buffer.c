@@ -80,6 +80,27 @@ hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buff
   return hr__buffers_create(device, 1, &bytes, out_buffer);
 }
 
+hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg), void *arg,
+                          hr_buffer **out_buffer) {
+  if (!device->properties.is_host || bytes == 0 || (uintptr_t)address % 64 != 0) {
+    return hr_status_make(
+        HR_STATUS_FAILED_PRECONDITION,
+        "%s: %zu bytes of host memory at %p can't be a buffer: needed are a device whose memory is the host's, "
+        "and an address aligned to 64",
+        device->name, bytes, address);
+  }
+  hr_buffer *buffer;
+  HR_RETURN_IF_ERROR(hr_buffer_create(device, bytes, &buffer));
+  buffer->block = hr__block_adopt(bytes, address, release, arg);
+  if (buffer->block == NULL) {
+    hr_buffer_release(buffer);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a buffer");
+  }
+  atomic_store_explicit(&buffer->address, address, memory_order_release);
+  *out_buffer = buffer;
+  return HR_OK;
+}
+
 hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *bytes, hr_buffer **out_buffers) {
   hr_status status = HR_OK;
   size_t taken = 0;

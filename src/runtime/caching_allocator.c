@@ -285,8 +285,21 @@ hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t byt
   return status;
 }
 
+hr_block *hr__block_adopt(size_t bytes, void *address, void (*release)(void *arg), void *arg) {
+  hr_block *block = hr_calloc(1, sizeof *block);
+  if (block != NULL) {
+    *block = (hr_block){.address = address, .bytes = bytes, .release = release, .arg = arg};
+  }
+  return block;
+}
+
 void hr_caching_allocator_free(hr_caching_allocator *allocator, hr_block *block) {
   if (block == NULL) {
+    return;
+  }
+  if (block->release != NULL) {
+    block->release(block->arg);
+    hr_free(block);
     return;
   }
   hr_mutex_lock(&allocator->mutex);

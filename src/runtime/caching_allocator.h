@@ -27,7 +27,10 @@ typedef struct hr_slab hr_slab;
 typedef struct hr_block {
   void *address;
   size_t bytes;  /* rounded */
-  hr_slab *slab; /* NULL: the driver's own block */
+  hr_slab *slab; /* NULL: the driver's own block, or the host's */
+  /* Of the host's: what takes the memory back. */
+  void (*release)(void *arg);
+  void *arg;
 } hr_block;
 
 enum { HR_ALLOCATOR_SMALL_MAX = 32768, HR_ALLOCATOR_CLASSES = 8 + 6 * 8, HR_ALLOCATOR_SLAB = 262144 };
@@ -51,6 +54,8 @@ void hr_caching_allocator_trim(hr_caching_allocator *allocator);
  * changed then but the cache. */
 HR_MUST_USE hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t bytes, hr_block **out_block);
 void hr_caching_allocator_free(hr_caching_allocator *allocator, hr_block *block); /* NULL: nothing */
+/* A block of memory that is not the allocator's: `release` gets it back, and no figure counts it. NULL without host memory. */
+hr_block *hr__block_adopt(size_t bytes, void *address, void (*release)(void *arg), void *arg);
 void hr_caching_allocator_limit(hr_caching_allocator *allocator, int64_t bytes);
 /* Everything but the device's own figures. */
 void hr_caching_allocator_stats(hr_caching_allocator *allocator, hr_memory_stats *out_stats);

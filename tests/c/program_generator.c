@@ -136,6 +136,13 @@ static void store_element(hr_dtype dtype, void *to, double value) {
     case HR_DTYPE_BF16:
       *(uint16_t *)to = hr_f32_to_bf16((float)value);
       break;
+    case HR_DTYPE_F8E4M3FN:
+    case HR_DTYPE_F8E5M2:
+    case HR_DTYPE_F8E4M3FNUZ:
+    case HR_DTYPE_F8E5M2FNUZ:
+    case HR_DTYPE_F8E8M0FNU:
+      *(uint8_t *)to = hr_f32_to_f8(dtype, (float)value);
+      break;
     case HR_DTYPE_F32:
       *(float *)to = (float)value;
       break;

@@ -172,6 +172,12 @@ static double read_real(hr_dtype dtype, const char *at) {
     case HR_DTYPE_BF16:
       memcpy(&half, at, sizeof half);
       return (double)hr_bf16_to_f32(half);
+    case HR_DTYPE_F8E4M3FN:
+    case HR_DTYPE_F8E5M2:
+    case HR_DTYPE_F8E4M3FNUZ:
+    case HR_DTYPE_F8E5M2FNUZ:
+    case HR_DTYPE_F8E8M0FNU:
+      return (double)hr_f8_to_f32(dtype, *(const uint8_t *)at);
     case HR_DTYPE_F32:
       memcpy(&single, at, sizeof single);
       return (double)single;

@@ -151,6 +151,40 @@ static void add_shifted(hr__maker *m) {
   hr__end(m, &draft);
 }
 
+static hr_operand bytes_like(hr__maker *m, const hr_operand *x) {
+  static const hr_dtype formats[] = {HR_DTYPE_F8E4M3FN, HR_DTYPE_F8E5M2, HR_DTYPE_F8E4M3FNUZ, HR_DTYPE_F8E5M2FNUZ,
+                                     HR_DTYPE_F8E8M0FNU};
+  return hr__apart(m, HR__PICK_FROM(m, formats), x->rank, x->dims, hr__chance(m, 2), true);
+}
+
+static void add_copy(hr__maker *m, hr_operand from, hr_operand to) {
+  hr__draft draft = hr__begin(HR_OP_COPY);
+  hr__in(&draft, from), hr__out(&draft, to);
+  hr__end(m, &draft);
+}
+
+/* Numbers pass through a format of one byte: they are stored, moved, stored in another one, compared or read again. */
+static void add_float8(hr__maker *m) {
+  static const hr_op pool[] = {HR_OP_COPY, HR_OP_COPY, HR_OP_EQ, HR_OP_IS_NAN};
+  hr_operand x = hr__any_tensor(m, false, 1), bytes = bytes_like(m, &x);
+  add_copy(m, x, bytes);
+  if (hr__chance(m, 2)) {
+    bytes = hr__reverse(m, bytes, hr__pick(m, bytes.rank));
+  }
+  if (hr__chance(m, 2)) {
+    hr_operand others = bytes_like(m, &x);
+    add_copy(m, bytes, others);
+    bytes = others;
+  }
+  hr__draft draft = hr__begin(HR__PICK_FROM(m, pool));
+  hr__in(&draft, bytes);
+  if (draft.op == HR_OP_EQ) {
+    hr__in(&draft, hr__some_number(m));
+  }
+  hr__out(&draft, hr__new_output(m, draft.op == HR_OP_COPY ? hr__any_dtype(m) : HR_DTYPE_BOOL, x.rank, x.dims));
+  hr__end(m, &draft);
+}
+
 static hr_operand complex_tensor(hr__maker *m) {
   return m->complexes[hr__pick(m, m->complex_count)];
 }
@@ -273,7 +307,7 @@ void hr__add_rows(hr__maker *m) {
   } else if (kind < 11) {
     add_list(m);
   } else if (kind < 12) {
-    add_shifted(m);
+    (hr__chance(m, 4) ? add_float8 : add_shifted)(m);
   } else if (kind < 15) {
     add_reduction(m);
   } else if (hr__chance(m, 3)) {

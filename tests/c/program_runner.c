@@ -251,6 +251,8 @@ static bool same_element(hr_dtype dtype, const char *a, const char *b) {
     memcpy(&p, a, size), memcpy(&q, b, size);
     x = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(p) : hr_bf16_to_f32(p);
     y = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(q) : hr_bf16_to_f32(q);
+  } else if (hr_dtype_is_float8(dtype)) {
+    x = hr_f8_to_f32(dtype, *(const uint8_t *)a), y = hr_f8_to_f32(dtype, *(const uint8_t *)b);
   }
   return x != x && y != y;
 }

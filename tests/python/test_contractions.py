@@ -126,6 +126,15 @@ def test_conv_transpose2d(options):
         check_summed(lambda x, w: F.conv_transpose2d(x, w, **options), x, w, layout=layout, factor=2)
 
 
+@pytest.mark.parametrize("options", [{}, {"stride": 2}, {"groups": 2}], ids=str)
+def test_transposed_convolutions_round_once_behind_their_bias(options):
+    for dtype in (torch.bfloat16, torch.float16):
+        x, w, b = numbers((2, 4, 20), dtype), numbers((4, 8 // options.get("groups", 1), 5), dtype, 1), numbers((8,), dtype, 2)
+        actual = F.conv_transpose1d(x.to(DEVICE), w.to(DEVICE), b.to(DEVICE), **options).cpu()
+        exact = F.conv_transpose1d(x.double(), w.double(), b.double(), **options)
+        assert ((actual.double() - exact).abs() <= exact.abs() * torch.finfo(dtype).eps * 0.51 + 2e-6).all()
+
+
 def test_conv1d():
     for dtype in FLOATS:
         for options in ({}, {"stride": 2, "padding": 3}, {"dilation": 2}, {"groups": 2}):

@@ -1,10 +1,12 @@
 // fallback.cpp: operators without a row. By default they raise NotImplementedError; when the user allows it, they run
-// on the host: inputs are copied there, the host's kernel runs, what it wrote and returned is copied back, and the
-// operator is counted. Refused: views (a copy would not alias) and operators that look at storages.
+// on the host, and the operator is counted. Where the device's memory is the host's, the host's kernel works on the tensors'
+// own memory, and what it returns becomes the device's without a copy. Elsewhere inputs are copied to the host, and what it
+// wrote and returned is copied back. Refused: views (a copy would not alias) and operators that look at storages.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
+#include <c10/core/CPUAllocator.h>
 #include <torch/library.h>
 
 #include <atomic>
@@ -53,7 +55,7 @@ void check_allowed(const c10::OperatorHandle &op, const std::string &name) {
                               "host because it shares or inspects storage.");
   TORCH_CHECK_NOT_IMPLEMENTED(
       mode.load() != FallbackMode::Error, "headrace: the operator '", name, "' is not implemented on this device. ",
-      "To let such operators run on the host (slowly, with copies), set the environment variable "
+      "To let such operators run on the host, in torch's own code, set the environment variable "
       "HEADRACE_FALLBACK=allow (or warn) or call torch.headrace.set_fallback(\"allow\").");
 }
 
@@ -64,17 +66,138 @@ void count(const std::string &name) {
     first = counts().by_name[name]++ == 0;
   }
   if (first && mode.load() == FallbackMode::Warn) {
-    TORCH_WARN("headrace: the operator '", name, "' runs on the host, with copies there and back");
+    TORCH_WARN("headrace: the operator '", name, "' runs on the host, in torch's own code");
   }
 }
 
-Tensor to_host(const Tensor &tensor) {
-  return tensor.defined() && is_on_device(tensor) ? tensor.to(at::kCPU) : tensor;
+// ---- memory that host and device share
+
+bool is_dense(const Tensor &tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided && tensor.unsafeGetTensorImpl()->has_storage();
 }
 
-Tensor to_device(const Tensor &tensor) {
-  return tensor.defined() && tensor.device().is_cpu() ? tensor.to(here()) : tensor;
+// The address of a tensor's memory on the host, when all that is pending has run; null where the device has its own memory.
+void *address_of(const Tensor &tensor) {
+  int64_t offset = 0;
+  bool retained = false;
+  void *address = nullptr;
+  OnDevice on(tensor);
+  hr_buffer *buffer = buffer_of(tensor, &offset, &retained);
+  hr_device_info info;
+  hr_device_describe(hr_buffer_device(buffer), &info);
+  hr_status status = info.is_host ? hr_stream_address(stream(), buffer, &address) : nullptr;
+  if (retained) // the tensor's own storage holds it as well
+    hr_buffer_release(buffer);
+  check(status);
+  return address == nullptr ? nullptr : static_cast<char *>(address) + offset;
 }
+
+void release_storage(void *storage) {
+  delete static_cast<c10::Storage *>(storage);
+}
+
+// The tensors of one call as the host sees them. Tensors of one storage stay so: what overlaps there overlaps here.
+class HostTensors {
+public:
+  Tensor to_host(const Tensor &tensor) {
+    if (!tensor.defined() || !is_on_device(tensor))
+      return tensor;
+    const Pair *pair = is_dense(tensor) && tensor.storage().nbytes() > 0 ? share(tensor) : nullptr;
+    if (pair == nullptr)
+      return tensor.to(at::kCPU);
+    c10::TensorImpl *own = tensor.unsafeGetTensorImpl();
+    Tensor host = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(pair->host),
+                                                           c10::DispatchKeySet(c10::DispatchKey::CPU), own->dtype());
+    host.unsafeGetTensorImpl()->set_sizes_and_strides(own->sizes(), own->strides(), own->storage_offset());
+    if (tensor.is_conj())
+      host._set_conj(true);
+    if (tensor.is_neg())
+      host._set_neg(true);
+    if (own->is_wrapped_number())
+      host.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return host;
+  }
+
+  // Whatever the host's kernel returned. What lies in memory of an argument is a view of that.
+  Tensor to_device(const Tensor &tensor) const {
+    if (!tensor.defined() || !tensor.device().is_cpu())
+      return tensor;
+    if (!is_dense(tensor) || tensor.is_conj() || tensor.is_neg())
+      return tensor.to(here());
+    if (const Pair *pair = pair_of(tensor))
+      return new_view_of(pair->original, tensor.sizes(), tensor.strides(), tensor.storage_offset(),
+                         tensor.scalar_type());
+    return adopt(tensor);
+  }
+
+  // The original has what the host's kernel wrote.
+  void write_back(const Tensor &host, const Tensor &original) const {
+    if (!original.defined() || !is_on_device(original))
+      return;
+    if (is_dense(host) && pair_of(host) != nullptr) {
+      bool is_same = original.sizes().equals(host.sizes()) && original.strides().equals(host.strides()) &&
+                     original.storage_offset() == host.storage_offset();
+      if (!is_same)
+        original.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides(), host.storage_offset());
+      return;
+    }
+    if (!original.sizes().equals(host.sizes()) && original.layout() == at::kStrided)
+      original.resize_(host.sizes());
+    original.copy_(host);
+  }
+
+private:
+  struct Pair {
+    Tensor original;
+    c10::Storage host;
+    void *address;
+  };
+  std::vector<Pair> pairs_;
+
+  const Pair *share(const Tensor &tensor) {
+    for (const Pair &pair : pairs_)
+      if (pair.original.storage().unsafeGetStorageImpl() == tensor.storage().unsafeGetStorageImpl())
+        return &pair;
+    void *address = address_of(tensor);
+    if (address == nullptr)
+      return nullptr;
+    c10::DataPtr memory(address, new c10::Storage(tensor.storage()), &release_storage, c10::Device(at::kCPU));
+    c10::Storage host(c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), tensor.storage().nbytes(), std::move(memory), c10::GetCPUAllocator(),
+        /*resizable=*/true));
+    pairs_.push_back({tensor, std::move(host), address});
+    return &pairs_.back();
+  }
+
+  // The pair whose memory a tensor of the host still lies in: a kernel may have given its storage other memory.
+  const Pair *pair_of(const Tensor &host) const {
+    for (const Pair &pair : pairs_)
+      if (pair.host.unsafeGetStorageImpl() == host.storage().unsafeGetStorageImpl() && pair.host.data() == pair.address)
+        return &pair;
+    return nullptr;
+  }
+
+  // A tensor of the device in the memory that the host's allocator gave, if nobody but the stack has that.
+  static Tensor adopt(const Tensor &tensor) {
+    const c10::Storage &storage = tensor.storage();
+    hr_device_info info;
+    hr_device_describe(device(), &info);
+    bool is_ours = info.is_host && storage.use_count() == 1 && tensor.use_count() == 1 && storage.nbytes() > 0 &&
+                   storage.data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter() &&
+                   reinterpret_cast<uintptr_t>(storage.data()) % 64 == 0;
+    if (!is_ours)
+      return tensor.to(here());
+    auto *owner = new c10::Storage(storage);
+    hr_buffer *buffer = nullptr;
+    hr_status status =
+        hr_buffer_adopt(device(), storage.nbytes(), storage.mutable_data(), &release_storage, owner, &buffer);
+    if (status != nullptr)
+      delete owner;
+    check(status);
+    return new_tensor_in({hr_buffer_handle(buffer), buffer, &release_buffer, here()}, storage.nbytes(), tensor.sizes(),
+                         tensor.strides(), tensor.storage_offset(), tensor.scalar_type());
+  }
+};
 
 // The first device of ours among the arguments: what is copied back goes there.
 std::optional<c10::Device> device_of(const std::vector<c10::IValue> &arguments) {
@@ -97,19 +220,19 @@ std::optional<c10::Device> device_of(const std::vector<c10::IValue> &arguments) 
   return std::nullopt;
 }
 
-c10::IValue value_to_host(const c10::IValue &value) {
+c10::IValue value_to_host(const c10::IValue &value, HostTensors &tensors) {
   if (value.isTensor())
-    return to_host(value.toTensor());
+    return tensors.to_host(value.toTensor());
   if (value.isTensorList()) {
     c10::List<Tensor> list;
     for (const Tensor &tensor : value.toTensorVector())
-      list.push_back(to_host(tensor));
+      list.push_back(tensors.to_host(tensor));
     return list;
   }
   if (value.isOptionalTensorList()) {
     c10::List<std::optional<Tensor>> list;
     for (std::optional<Tensor> tensor : value.toOptionalTensorList()) {
-      list.push_back(tensor.has_value() ? std::optional<Tensor>(to_host(*tensor)) : std::nullopt);
+      list.push_back(tensor.has_value() ? std::optional<Tensor>(tensors.to_host(*tensor)) : std::nullopt);
     }
     return list;
   }
@@ -123,22 +246,13 @@ c10::IValue value_to_host(const c10::IValue &value) {
   return value;
 }
 
-// What the host's kernel wrote into a copy goes back into the original.
-void write_back(const Tensor &copy, const Tensor &original) {
-  if (!original.defined() || !is_on_device(original))
-    return;
-  if (!original.sizes().equals(copy.sizes()) && original.layout() == at::kStrided)
-    original.resize_(copy.sizes());
-  original.copy_(copy);
-}
-
-void write_back(const c10::IValue &copy, const c10::IValue &original) {
+void write_back(const c10::IValue &host, const c10::IValue &original, const HostTensors &tensors) {
   if (original.isTensor()) {
-    write_back(copy.toTensor(), original.toTensor());
+    tensors.write_back(host.toTensor(), original.toTensor());
   } else if (original.isTensorList()) {
-    std::vector<Tensor> copies = copy.toTensorVector(), originals = original.toTensorVector();
+    std::vector<Tensor> written = host.toTensorVector(), originals = original.toTensorVector();
     for (size_t i = 0; i < originals.size(); ++i)
-      write_back(copies[i], originals[i]);
+      tensors.write_back(written[i], originals[i]);
   }
 }
 
@@ -168,13 +282,13 @@ c10::DispatchKey host_key(const std::vector<c10::IValue> &arguments) {
                                                   : c10::DispatchKey::CPU;
 }
 
-c10::IValue value_to_device(const c10::IValue &value) {
+c10::IValue value_to_device(const c10::IValue &value, const HostTensors &tensors) {
   if (value.isTensor())
-    return to_device(value.toTensor());
+    return tensors.to_device(value.toTensor());
   if (value.isTensorList()) {
     c10::List<Tensor> list;
     for (const Tensor &tensor : value.toTensorVector())
-      list.push_back(to_device(tensor));
+      list.push_back(tensors.to_device(tensor));
     return list;
   }
   return value;
@@ -188,23 +302,24 @@ void run_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
   count(name);
   const c10::FunctionSchema &schema = op.schema();
   size_t argument_count = schema.arguments().size(), start = stack->size() - argument_count;
-  std::vector<c10::IValue> originals(stack->begin() + static_cast<int64_t>(start), stack->end()), copies;
+  std::vector<c10::IValue> originals(stack->begin() + static_cast<int64_t>(start), stack->end()), hosts;
   OnDevice on(device_of(originals));
+  HostTensors tensors;
   for (size_t i = 0; i < argument_count; ++i) {
-    copies.push_back(value_to_host(originals[i]));
-    (*stack)[start + i] = copies.back();
+    hosts.push_back(value_to_host(originals[i], tensors));
+    (*stack)[start + i] = hosts.back();
   }
-  op.redispatchBoxed(c10::DispatchKeySet(host_key(copies)), stack);
+  op.redispatchBoxed(c10::DispatchKeySet(host_key(hosts)), stack);
   for (size_t i = 0; i < argument_count; ++i) {
     const c10::AliasInfo *info = schema.arguments()[i].alias_info();
     if (info != nullptr && info->isWrite())
-      write_back(copies[i], originals[i]);
+      write_back(hosts[i], originals[i], tensors);
   }
   size_t return_count = schema.returns().size(), first = stack->size() - return_count;
   for (size_t i = 0; i < return_count; ++i) {
     const c10::AliasInfo *info = schema.returns()[i].alias_info();
     const c10::IValue *original = info != nullptr ? same_argument(schema, *info, originals) : nullptr;
-    (*stack)[first + i] = original != nullptr ? *original : value_to_device((*stack)[first + i]);
+    (*stack)[first + i] = original != nullptr ? *original : value_to_device((*stack)[first + i], tensors);
   }
 }
 

@@ -121,6 +121,7 @@ Tensor constant_pad(const Tensor &self, IntArrayRef pad, const Scalar &value) {
     return out;
   if (self.numel() == 0)
     return fill_with(out, value);
+  check_converts(value, self.scalar_type());
   Record record(HR_OP_PAD);
   record.in(self).ints(before).ints(after).num(value).out(out).run();
   return out;

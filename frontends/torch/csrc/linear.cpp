@@ -34,8 +34,9 @@ bool is_plain(const Tensor &input, const Tensor &weight, const OptionalTensor &b
   bool has_bias = bias.has_value() && bias->defined();
   ScalarType type = input.scalar_type();
   return is_on_device(input) && is_on_device(weight) && weight.dim() == 2 && weight.scalar_type() == type &&
-         type != ScalarType::Bool && input.dim() >= 2 && (input.dim() == 2 || input.is_contiguous()) &&
-         input.size(-1) == weight.size(1) && input.numel() > 0 && weight.numel() > 0 &&
+         type != ScalarType::Bool && !c10::isFloat8Type(type) && input.dim() >= 2 &&
+         (input.dim() == 2 || input.is_contiguous()) && input.size(-1) == weight.size(1) && input.numel() > 0 &&
+         weight.numel() > 0 &&
          (!has_bias ||
           (is_on_device(*bias) && bias->dim() == 1 && bias->size(0) == weight.size(0) && bias->scalar_type() == type));
 }

@@ -79,14 +79,16 @@ int class_of(ScalarType type) {
     case ScalarType::ComplexHalf:
     case ScalarType::ComplexFloat:
       return 7;
-    default:
+    case ScalarType::ComplexDouble:
       return 8;
+    default: // nothing is computed in 8-bit floats
+      return 9;
   }
 }
 
 bool is_widest_of_class(ScalarType type) {
   return type != ScalarType::Half && type != ScalarType::BFloat16 && type != ScalarType::ComplexHalf &&
-         (class_of(type) != 1 || type == ScalarType::Int);
+         (class_of(type) != 1 || type == ScalarType::Int) && class_of(type) != 9;
 }
 
 // ---- one call
@@ -281,7 +283,8 @@ void convert_operands(Call &call) {
     ScalarType type = tensor->scalar_type();
     if (C10_LIKELY(type == call.common) || (call.rule == Rule::Part && type == call.common))
       continue;
-    bool lossy = c10::promoteTypes(type, call.common) != call.common;
+    bool is_stored = c10::isFloat8Type(type) || c10::isFloat8Type(call.common); // which torch does not promote
+    bool lossy = is_stored || c10::promoteTypes(type, call.common) != call.common;
     bool foreign_default = call.rule == Rule::Compare && c10::isIntegralType(type, true) &&
                            !c10::isIntegralType(call.common, true) && call.common != ScalarType::Float;
     if (!lossy && !foreign_default)
@@ -293,13 +296,20 @@ void convert_operands(Call &call) {
 
 // torch rounds a number to the tensors' narrow type before it compares.
 hr_scalar rounded_number(hr_scalar number, ScalarType common) {
-  if (number.dtype != HR_DTYPE_F64)
+  if (number.dtype != HR_DTYPE_F64 && number.dtype != HR_DTYPE_I64)
     return number;
-  if (common == ScalarType::Half)
-    return hr_scalar_f64(static_cast<float>(c10::Half(static_cast<float>(number.value.f[0]))));
-  if (common == ScalarType::BFloat16)
-    return hr_scalar_f64(static_cast<float>(c10::BFloat16(static_cast<float>(number.value.f[0]))));
-  return number;
+  float value = static_cast<float>(number.dtype == HR_DTYPE_I64 ? number.value.i : number.value.f[0]);
+  switch (common) {
+#define HEADRACE_CASE(type, name) \
+  case ScalarType::name:          \
+    return hr_scalar_f64(static_cast<float>(type(value)));
+    HEADRACE_CASE(c10::Half, Half)
+    HEADRACE_CASE(c10::BFloat16, BFloat16)
+    AT_FORALL_FLOAT8_TYPES(HEADRACE_CASE)
+#undef HEADRACE_CASE
+    default:
+      return number;
+  }
 }
 
 bool divides(hr_op op) {

@@ -49,6 +49,16 @@ hr_dtype dtype_of(ScalarType type) {
       return HR_DTYPE_C128;
     case ScalarType::ComplexHalf:
       return HR_DTYPE_C32;
+    case ScalarType::Float8_e4m3fn:
+      return HR_DTYPE_F8E4M3FN;
+    case ScalarType::Float8_e5m2:
+      return HR_DTYPE_F8E5M2;
+    case ScalarType::Float8_e4m3fnuz:
+      return HR_DTYPE_F8E4M3FNUZ;
+    case ScalarType::Float8_e5m2fnuz:
+      return HR_DTYPE_F8E5M2FNUZ;
+    case ScalarType::Float8_e8m0fnu:
+      return HR_DTYPE_F8E8M0FNU;
     default:
       TORCH_CHECK_NOT_IMPLEMENTED(false, "headrace has no dtype ", type);
   }

@@ -375,6 +375,11 @@ static void record_matmul(const Tensor &a, const Tensor &b, const OptionalTensor
   record.out(out).run();
 }
 
+// torch multiplies matrices of 8-bit floats, not batches of them; sums are of float32, rounded once.
+static bool is_stored_product(int64_t rank, const Tensor &a) {
+  return rank == 2 && c10::isFloat8Type(a.scalar_type()) && a.scalar_type() != ScalarType::Float8_e8m0fnu;
+}
+
 Tensor matmul(Result result, int64_t rank, const Tensor &a, const Tensor &b) {
   if (C10_UNLIKELY(a.is_conj() || b.is_conj())) // torch leaves conjugation to its products
     return matmul(result, rank, a.resolve_conj(), b.resolve_conj());
@@ -386,6 +391,8 @@ Tensor matmul(Result result, int64_t rank, const Tensor &a, const Tensor &b) {
     return result.end(out);
   if (a.size(-1) == 0)
     fill_with(out, 0);
+  else if (is_stored_product(rank, a))
+    copy_on_device(matmul(Result::fresh(), rank, to_type(a, ScalarType::Float), to_type(b, ScalarType::Float)), out);
   else
     record_matmul(a, b, std::nullopt, out);
   return result.end(out);
@@ -411,8 +418,9 @@ Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, c
                                                : result.begin(sizes, a.scalar_type(), {a, b});
   if (out.numel() == 0)
     return result.end(out);
-  bool is_row = self.dim() == 1 && self.size(0) == sizes.back();          // which libraries add before they round
-  if (is_half(a.scalar_type()) && !beta.equal(0) && !(plain && is_row)) { // rounded once: terms may cancel out
+  bool is_row = self.dim() == 1 && self.size(0) == sizes.back(); // which libraries add before they round
+  bool is_rounded_late = is_half(a.scalar_type()) && !beta.equal(0) && !(plain && is_row); // terms may cancel out
+  if (is_rounded_late || is_stored_product(rank, a)) {
     ScalarType wide = ScalarType::Float;
     Tensor sum = addmm(Result::fresh(), rank, to_type(self, wide), to_type(a, wide), to_type(b, wide), beta, alpha);
     copy_on_device(sum, out);
@@ -448,6 +456,8 @@ Tensor addmv(Result result, const Tensor &self, const Tensor &matrix, const Tens
   bool fits = self.numel() == 1 || self.numel() == matrix.size(0);
   TORCH_CHECK(fits && matrix.size(1) == vector.size(0), "size mismatch, got input (", self.numel(), "), mat (",
               matrix.size(0), "x", matrix.size(1), "), vec (", vector.size(0), ")");
+  TORCH_CHECK_NOT_IMPLEMENTED(!c10::isFloat8Type(matrix.scalar_type()), "addmv is not implemented for ",
+                              matrix.scalar_type());
   Tensor column = headrace::as_strided(
       self, {matrix.size(0), 1}, {self.dim() == 0 || self.size(0) == 1 ? 0 : self.stride(0), 1}, self.storage_offset());
   Tensor operand = headrace::as_strided(vector, {vector.size(0), 1}, {vector.stride(0), 1}, vector.storage_offset());

@@ -347,6 +347,7 @@ Scalar local_scalar(const Tensor &self) {
     HEADRACE_CASE(double, Double)
     HEADRACE_CASE(c10::complex<float>, ComplexFloat)
     HEADRACE_CASE(c10::complex<double>, ComplexDouble)
+    AT_FORALL_FLOAT8_TYPES(HEADRACE_CASE)
 #undef HEADRACE_CASE
     case ScalarType::ComplexHalf: {
       const auto *half = reinterpret_cast<const c10::complex<c10::Half> *>(bytes);

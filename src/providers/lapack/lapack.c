@@ -73,7 +73,9 @@ hr_status hr__lapack_each(const hr__library_call *call, int64_t items, double fl
     hr__lapack_threads_end();
     return status;
   }
-  return hr__library_spread(call, items, (int64_t)(flops / 2) + 500, fn);
+  int64_t item_ns = (int64_t)(flops / 2) + 500;
+  return hr__lapack_is_widened(call) ? hr__lapack_widened(call, items, item_ns, fn)
+                                     : hr__library_spread(call, items, item_ns, fn);
 }
 
 /* ---- the provider ---- */

@@ -59,10 +59,15 @@ static inline hr_status hr__info_check(const char *what, int info) {
   return info >= 0 ? HR_OK : hr_status_make(HR_STATUS_INTERNAL, "%s: argument %d is wrong", what, -info);
 }
 
-/* Runs fn over matrices: many share the workers, few let the library's threads work on each. `flops`: of one matrix. */
+/* Runs fn over matrices: many share the workers, few let the library's threads work on each. `flops`: of one matrix.
+ * Small matrices of single precision reach fn in double precision, as operands of another call. */
 HR_MUST_USE hr_status hr__lapack_each(const hr__library_call *call, int64_t items, double flops, hr__items_fn fn);
 
 bool hr__lapack_supports(const hr_node *node);
+
+/* wide.c: whether the call's matrices are such, and hr__library_spread on double precision copies of the operands. */
+bool hr__lapack_is_widened(const hr__library_call *call);
+HR_MUST_USE hr_status hr__lapack_widened(const hr__library_call *call, int64_t items, int64_t item_ns, hr__items_fn fn);
 
 /* gemm.c */
 bool hr__lapack_gemm_supports(const hr_node *node);

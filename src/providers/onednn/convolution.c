@@ -61,9 +61,11 @@ bool hr__onednn_supports_conv(const hr_node *node) {
   }
   conv c;
   conv_operands(node, &c);
-  hr_dtype dtype = c.x->dtype;
-  if (hr__dnnl_dtype(dtype) == 0 || c.w->dtype != dtype || c.y->dtype != dtype || c.x->kind != HR_OPERAND_VALUE ||
-      c.w->kind != HR_OPERAND_VALUE || c.y->kind != HR_OPERAND_VALUE) {
+  hr_dtype dtype = c.w->dtype;
+  /* Gradients of data may be wider: a bias is added before they are rounded. */
+  bool is_wide = node->op == HR_OP_CONV_BACKWARD_DATA && c.x->dtype == HR_DTYPE_F32 && dtype == HR_DTYPE_BF16;
+  if (hr__dnnl_dtype(dtype) == 0 || (c.x->dtype != dtype && !is_wide) || c.y->dtype != dtype ||
+      c.x->kind != HR_OPERAND_VALUE || c.w->kind != HR_OPERAND_VALUE || c.y->kind != HR_OPERAND_VALUE) {
     return false;
   }
   for (int d = 0; d < c.x->rank; ++d) {
@@ -74,8 +76,8 @@ bool hr__onednn_supports_conv(const hr_node *node) {
   if (node->post_count > 0 && (node->op != HR_OP_CONV || !hr__onednn_has_posts(node, 1, false))) {
     return false;
   }
-  if (!has_bias(node)) {
-    return true;
+  if (!has_bias(node) || is_wide) {
+    return !has_bias(node);
   }
   const hr_operand *bias = &node->inputs[2];
   bool dense = bias->kind == HR_OPERAND_VALUE && bias->rank == 1 && (bias->strides[0] == 1 || bias->dims[0] == 1);
@@ -267,7 +269,10 @@ static void prepare_backward_data(hr_prepared *pipe, const hr_node *node, const 
   bound x = bind_operand(pipe, c, c->x, c->x_arg, true);
   dnnl_memory_desc x_desc = activation_desc(pipe, c->x), y_desc = activation_desc(pipe, c->y);
   dnnl_memory_desc w_any = weight_desc_any(pipe, c);
-  dnnl_primitive_desc hint = forward_desc(pipe, c, x_desc, w_any, NULL, y_desc, NULL), desc = NULL;
+  hr_operand forward_x = *c->x; /* of which x is the gradient, maybe in a wider dtype */
+  forward_x.dtype = c->w->dtype;
+  dnnl_primitive_desc hint = forward_desc(pipe, c, activation_desc(pipe, &forward_x), w_any, NULL, y_desc, NULL);
+  dnnl_primitive_desc desc = NULL;
   if (pipe->status == NULL) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, NULL);
     hr__pipe_check(pipe,

@@ -103,8 +103,8 @@ static bool has_bias(const hr_node *node) {
 bool hr__onednn_can_be_product(const hr_node *node) {
   product p;
   find_product(node, &p);
-  return p.x->dtype == HR_DTYPE_F32 && is_pointwise(node, &p) && is_matrix(p.x, true) && is_matrix(p.y, true) &&
-         is_matrix(p.w, false) && (node->op != HR_OP_CONV_BACKWARD_DATA || !has_bias(node));
+  return p.x->dtype == HR_DTYPE_F32 && p.w->dtype == HR_DTYPE_F32 && is_pointwise(node, &p) && is_matrix(p.x, true) &&
+         is_matrix(p.y, true) && is_matrix(p.w, false) && (node->op != HR_OP_CONV_BACKWARD_DATA || !has_bias(node));
 }
 
 bool hr__onednn_is_product(const hr_program *program, const hr_node *node) {
