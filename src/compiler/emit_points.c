@@ -224,8 +224,8 @@ static bool see_accesses(hr__emitter *e, const tile *t) {
       e->axes[a] = (hr__emit_axes){
           .lie = HR__LIE_DIRECT, .rank = 1, .coords = 1, .dims = {t->piece * t->inner}, .strides = {{1}}};
     } else {
-      hr__emit_see(kernel, &kernel->accesses[a], rank, e->kept.dims + t->first, e->kept.source + t->first, t->pieces > 1,
-                   &e->axes[a]);
+      hr__emit_see(kernel, &kernel->accesses[a], rank, e->kept.dims + t->first, e->kept.source + t->first,
+                   t->pieces > 1, &e->axes[a]);
     }
     are_lines &= kernel->accesses[a].term_count == 0 || e->axes[a].lie != HR__LIE_RAGGED;
   }

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from op_support import FLOATS, HALVES, LAYOUTS, check, check_summed, numbers
+from support import DEVICE
 
 # ---- windows
 

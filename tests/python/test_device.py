@@ -989,3 +989,16 @@ def test_the_folders_of_nvidias_wheels_are_named_for_the_core(tmp_path, monkeypa
     monkeypatch.delenv("HEADRACE_CUDA_LIBS")
     headrace.torch._find_cuda()
     assert str(tmp_path / "nvidia" / "cu99" / "lib") in os.environ["HEADRACE_CUDA_LIBS"].split(":")
+
+
+@pytest.mark.device_only
+def test_synchronize_takes_a_device_and_raises_what_failed(device):
+    for arguments, names in (((), {}), ((None,), {}), ((0,), {}), ((), {"device": device})):
+        x = torch.arange(4).to(device)
+        x[torch.tensor([9]).to(device)]
+        with pytest.raises(IndexError, match="index 9 is out of bounds for dimension with size 4"):
+            torch.headrace.synchronize(*arguments, **names)
+        assert torch.headrace.synchronize(*arguments, **names) is None
+    for wrong, error in (({"device": "cpu"}, ValueError), ({"devices": 0}, TypeError)):
+        with pytest.raises(error):
+            torch.headrace.synchronize(**wrong)

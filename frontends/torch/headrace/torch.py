@@ -293,14 +293,15 @@ def get_device_capability(device=None):
     return None
 
 
-def _synchronize(device=None):
+def synchronize(device=None):
+    """Waits until everything recorded has run; raises the first error of that work."""
     _call("synchronize", -1 if device is None else _index_of(device))
 
 
 _make_synchronize = ctypes.PyDLL(_library._name).headrace_torch_make_synchronize  # called with the interpreter's lock
 _make_synchronize.argtypes = [ctypes.py_object, ctypes.py_object]
 _make_synchronize.restype = ctypes.py_object
-synchronize = _make_synchronize(_synchronize, _check)  # small steps wait after each call: no detours
+synchronize = _make_synchronize(synchronize, _check)  # small steps wait after each call: no detours
 
 
 def commit():
