@@ -26,7 +26,8 @@
 
 enum { OPERANDS = 3, OUT = 2, MASKS = 1 << OPERANDS };
 
-typedef enum way_of_bias { BIAS_INSIDE, BIAS_IN_F32, BIAS_BEHIND, BIAS_WAYS } way_of_bias;
+/* What moves less is tried first. */
+typedef enum way_of_bias { BIAS_INSIDE, BIAS_COPIED, BIAS_IN_F32, BIAS_BEHIND, BIAS_WAYS } way_of_bias;
 
 /* Which operands are copied, how the copies lie, and where bias is added. */
 typedef struct dress {
@@ -37,6 +38,10 @@ typedef struct dress {
 
 static bool is_convolution(hr_op op) {
   return op == HR_OP_CONV || op == HR_OP_CONV_BACKWARD_DATA || op == HR_OP_CONV_BACKWARD_WEIGHT;
+}
+
+static bool takes_bias(dress how) {
+  return how.bias == BIAS_INSIDE || how.bias == BIAS_COPIED;
 }
 
 /* Where dim `i` of dense memory, the outermost first, is among the operand's dims. */
@@ -78,6 +83,7 @@ static bool is_possible(const hr_node *node, way_of_bias way) {
   hr_dtype dtype = node->outputs[0].dtype;
   switch (way) {
     case BIAS_INSIDE:
+    case BIAS_COPIED:
       return hr_is_present(bias) && is_vector(bias);
     case BIAS_IN_F32:
       return hr_is_present(bias) && (dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16);
@@ -96,12 +102,14 @@ static bool is_taken(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_
     }
   }
   hr_node dressed = *node;
-  dressed.input_count = how.bias == BIAS_INSIDE ? OUT + 1 : OUT;
+  dressed.input_count = takes_bias(how) ? OUT + 1 : OUT;
   dressed.inputs = inputs;
   dressed.outputs = &operands[OUT];
   memcpy(inputs, operands, OUT * sizeof *inputs);
-  if (how.bias == BIAS_INSIDE) {
+  if (takes_bias(how)) {
     inputs[OUT] = node->inputs[OUT];
+  }
+  if (how.bias == BIAS_COPIED) {
     lie_as_vector(&inputs[OUT], strides[OPERANDS]);
   } else if (how.bias == BIAS_IN_F32) {
     operands[OUT].dtype = HR_DTYPE_F32;
@@ -151,14 +159,10 @@ static hr_operand make_temp(hr_builder *b, hr_operand like, bool channels_last) 
   return channels_last && hr_is_present(memory) ? hr_view_permute(b, memory, order) : memory;
 }
 
-/* The bias of all rows, dense. */
+/* A copy of the bias of all rows, dense and at the beginning of its memory. */
 static hr_operand make_vector(hr_builder *b, hr_operand bias) {
-  int last = bias.rank - 1;
-  if (bias.strides[last] == 1 || bias.dims[last] == 1) {
-    return bias;
-  }
   hr_operand vector = bias;
-  for (int d = 0; d < last; ++d) {
+  for (int d = 0; d < bias.rank - 1; ++d) {
     vector = hr_view_remove(b, vector, 0);
   }
   if (!hr_is_present(vector)) {
@@ -181,11 +185,11 @@ static void emit(hr_builder *b, const hr_node *node, dress how) {
   bool is_apart = (how.mask >> OUT & 1u) != 0 || how.bias == BIAS_IN_F32;
   value.dtype = how.bias == BIAS_IN_F32 ? HR_DTYPE_F32 : out.dtype;
   value = is_apart ? make_temp(b, value, how.channels_last) : value;
-  if (how.bias == BIAS_INSIDE) {
-    inputs[OUT] = make_vector(b, bias);
+  if (takes_bias(how)) {
+    inputs[OUT] = how.bias == BIAS_COPIED ? make_vector(b, bias) : bias;
   }
-  hr_emit_node(b, node->op, how.bias == BIAS_INSIDE ? OUT + 1 : OUT, inputs, 1, &value, node->int_count, node->ints);
-  if (how.bias != BIAS_INSIDE && hr_is_present(bias)) {
+  hr_emit_node(b, node->op, takes_bias(how) ? OUT + 1 : OUT, inputs, 1, &value, node->int_count, node->ints);
+  if (!takes_bias(how) && hr_is_present(bias)) {
     hr_emit2(b, HR_OP_ADD, out, value, is_convolution(node->op) ? hr__along(b, bias, out.rank, 1) : bias);
   } else if (is_apart) {
     hr_emit1(b, HR_OP_COPY, out, value);

@@ -195,6 +195,20 @@ HR_TEST(bias_that_is_a_vector_is_copied_where_that_is_enough) {
                takes_dense_bias, (shown){1, 1, 0});
 }
 
+/* As where vectors are read 16 bytes at a time. */
+static bool takes_aligned_bias(void *ctx, const hr_program *program, const hr_node *node) {
+  return takes_dense_bias(ctx, program, node) && node->inputs[2].offset % 4 == 0;
+}
+
+HR_TEST(bias_that_begins_between_vectors_is_copied) {
+  check_counts("%3:f32[4,6]{6,1}+0 = matmul(%0:f32[4,5]{1,4}+0, %1:f32[5,6]{6,1}+0, %2:f32[6]{1}+8)",
+               takes_aligned_bias, (shown){1, 1, 0});
+  check_counts("%3:f32[4,6]{6,1}+0 = matmul(%0:f32[4,5]{5,1}+0, %1:f32[5,6]{6,1}+0, %2:f32[6]{1}+3)",
+               takes_aligned_bias, (shown){1, 1, 0});
+  check_counts("%3:f32[4,6]{6,1}+0 = matmul(%0:f32[4,5]{1,4}+0, %1:f32[5,6]{6,1}+0, %2:f32[4,6]{0,1}+3)",
+               takes_aligned_bias, (shown){1, 2, 0});
+}
+
 static bool takes_one_type(void *ctx, const hr_program *program, const hr_node *node) {
   return takes_dense(ctx, program, node) && node->outputs[0].dtype == node->inputs[0].dtype;
 }
