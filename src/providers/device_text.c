@@ -26,6 +26,12 @@ bool hr__device_text_has_vectors(const hr_operand *x) {
   return has;
 }
 
+void hr__device_text_define(hr_text *text, size_t count, const hr__device_definition definitions[]) {
+  for (size_t i = 0; i < count; ++i) {
+    hr_text_printf(text, "#define %s %lld\n", definitions[i].name, (long long)definitions[i].value);
+  }
+}
+
 hr_status hr__device_text_finish(hr_device_source *source, hr_device_source *out_source) {
   hr_status status = hr_text_status(&source->text);
   if (status != NULL) {

@@ -266,44 +266,39 @@ static const char *const weights_texts[] = {
 };
 
 static void write_text(const hr_program *program, const hr_node *node, const images *c, hr_text *text) {
-  const struct {
-    const char *name;
-    int64_t value;
-  } definitions[] = {{"N", c->count},
-                     {"IC", c->in},
-                     {"OC", c->out},
-                     {"IH", c->in_dims[HIGH]},
-                     {"IW", c->in_dims[WIDE]},
-                     {"OH", c->out_dims[HIGH]},
-                     {"OW", c->out_dims[WIDE]},
-                     {"KH", c->kernel[HIGH]},
-                     {"KW", c->kernel[WIDE]},
-                     {"PH", c->padding[HIGH]},
-                     {"PW", c->padding[WIDE]},
-                     {"DH", c->dilation[HIGH]},
-                     {"DW", c->dilation[WIDE]},
-                     {"MT", c->mt},
-                     {"NT", c->nt},
-                     {"WM", c->wm},
-                     {"WN", c->wn},
-                     {"WK", c->wk},
-                     {"PITCH", c->pitch},
-                     {"PLANE", c->plane},
-                     {"BESIDE", c->beside},
-                     {"IMAGE", c->image},
-                     {"HELD", c->held},
-                     {"EACH", c->each},
-                     {"TOGETHER", c->together},
-                     {"CHANNELS", c->channels},
-                     {"LINE", c->line},
-                     {"VECTOR", c->vector},
-                     {"PAD", c->pad},
-                     {"RUN", c->run},
-                     {"IS_FOUR", c->is_four}};
+  const hr__device_definition definitions[] = {{"N", c->count},
+                                               {"IC", c->in},
+                                               {"OC", c->out},
+                                               {"IH", c->in_dims[HIGH]},
+                                               {"IW", c->in_dims[WIDE]},
+                                               {"OH", c->out_dims[HIGH]},
+                                               {"OW", c->out_dims[WIDE]},
+                                               {"KH", c->kernel[HIGH]},
+                                               {"KW", c->kernel[WIDE]},
+                                               {"PH", c->padding[HIGH]},
+                                               {"PW", c->padding[WIDE]},
+                                               {"DH", c->dilation[HIGH]},
+                                               {"DW", c->dilation[WIDE]},
+                                               {"MT", c->mt},
+                                               {"NT", c->nt},
+                                               {"WM", c->wm},
+                                               {"WN", c->wn},
+                                               {"WK", c->wk},
+                                               {"PITCH", c->pitch},
+                                               {"PLANE", c->plane},
+                                               {"BESIDE", c->beside},
+                                               {"IMAGE", c->image},
+                                               {"HELD", c->held},
+                                               {"EACH", c->each},
+                                               {"TOGETHER", c->together},
+                                               {"CHANNELS", c->channels},
+                                               {"LINE", c->line},
+                                               {"VECTOR", c->vector},
+                                               {"PAD", c->pad},
+                                               {"RUN", c->run},
+                                               {"IS_FOUR", c->is_four}};
   hr__thin_write_definitions(program, node, text);
-  for (size_t i = 0; i < sizeof definitions / sizeof *definitions; ++i) {
-    hr_text_printf(text, "#define %s %lld\n", definitions[i].name, (long long)definitions[i].value);
-  }
+  hr__device_text_define(text, sizeof definitions / sizeof *definitions, definitions);
   const char *const *texts = c->is_weights ? weights_texts : images_texts;
   size_t count =
       c->is_weights ? sizeof weights_texts / sizeof *weights_texts : sizeof images_texts / sizeof *images_texts;

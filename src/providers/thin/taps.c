@@ -91,29 +91,24 @@ static const char *const texts[] = {
 };
 
 static void write_text(const hr_program *program, const hr_node *node, const window *c, hr_text *text) {
-  const struct {
-    const char *name;
-    int64_t value;
-  } definitions[] = {{"N", c->images},
-                     {"IC", c->in},
-                     {"OC", c->out},
-                     {"IH", c->in_dims[HIGH]},
-                     {"IW", c->in_dims[WIDE]},
-                     {"OH", c->out_dims[HIGH]},
-                     {"OW", c->out_dims[WIDE]},
-                     {"KH", c->kernel[HIGH]},
-                     {"KW", c->kernel[WIDE]},
-                     {"SH", c->stride[HIGH]},
-                     {"SW", c->stride[WIDE]},
-                     {"PH", c->padding[HIGH]},
-                     {"PW", c->padding[WIDE]},
-                     {"DH", c->dilation[HIGH]},
-                     {"DW", c->dilation[WIDE]},
-                     {"CHANNELS", c->channels}};
+  const hr__device_definition definitions[] = {{"N", c->images},
+                                               {"IC", c->in},
+                                               {"OC", c->out},
+                                               {"IH", c->in_dims[HIGH]},
+                                               {"IW", c->in_dims[WIDE]},
+                                               {"OH", c->out_dims[HIGH]},
+                                               {"OW", c->out_dims[WIDE]},
+                                               {"KH", c->kernel[HIGH]},
+                                               {"KW", c->kernel[WIDE]},
+                                               {"SH", c->stride[HIGH]},
+                                               {"SW", c->stride[WIDE]},
+                                               {"PH", c->padding[HIGH]},
+                                               {"PW", c->padding[WIDE]},
+                                               {"DH", c->dilation[HIGH]},
+                                               {"DW", c->dilation[WIDE]},
+                                               {"CHANNELS", c->channels}};
   hr__thin_write_definitions(program, node, text);
-  for (size_t i = 0; i < sizeof definitions / sizeof *definitions; ++i) {
-    hr_text_printf(text, "#define %s %lld\n", definitions[i].name, (long long)definitions[i].value);
-  }
+  hr__device_text_define(text, sizeof definitions / sizeof *definitions, definitions);
   hr_text_append_all(text, sizeof texts / sizeof *texts, texts);
 }
 
