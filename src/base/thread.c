@@ -67,50 +67,50 @@ void hr_cond_broadcast(hr_cond *cond) {
   pthread_cond_broadcast(&cond->native);
 }
 
-typedef struct thread_start {
+struct hr_thread_begin {
   hr_thread_fn fn;
   void *arg;
   char name[16];
-} thread_start;
+};
 
 static void *run_thread(void *opaque) {
-  thread_start start = *(thread_start *)opaque;
-  hr_free(opaque);
+  const hr_thread_begin *begin = opaque;
 #ifdef __APPLE__
-  pthread_setname_np(start.name);
+  pthread_setname_np(begin->name);
 #else
-  pthread_setname_np(pthread_self(), start.name);
+  pthread_setname_np(pthread_self(), begin->name);
 #endif
-  start.fn(start.arg);
+  begin->fn(begin->arg);
   return NULL;
 }
 
 hr_status hr_thread_start(const char *name, hr_thread_fn fn, void *arg, hr_thread *out_thread) {
-  thread_start *start = hr_malloc(sizeof *start);
-  if (start == NULL) {
+  hr_thread_begin *begin = hr_malloc(sizeof *begin);
+  if (begin == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "thread \"%s\": out of memory", name);
   }
-  *start = (thread_start){.fn = fn, .arg = arg};
-  snprintf(start->name, sizeof start->name, "%s", name);
+  *begin = (hr_thread_begin){.fn = fn, .arg = arg};
+  snprintf(begin->name, sizeof begin->name, "%s", name);
   /* The program's own threads are the ones that handle its signals. */
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t native;
-  int error = pthread_create(&native, NULL, run_thread, start);
+  int error = pthread_create(&native, NULL, run_thread, begin);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (error != 0) {
-    hr_free(start);
+    hr_free(begin);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "thread \"%s\": can't start: %s", name, strerror(error));
   }
-  *out_thread = (hr_thread){.native = native, .started = true};
+  *out_thread = (hr_thread){.native = native, .begin = begin, .started = true};
   return NULL;
 }
 
 void hr_thread_join(hr_thread *thread) {
   if (thread != NULL && thread->started) {
     pthread_join(thread->native, NULL);
-    thread->started = false;
+    hr_free(thread->begin);
+    *thread = (hr_thread){0};
   }
 }
 

@@ -50,8 +50,11 @@ bool hr_cond_wait_until(hr_cond *cond, hr_mutex *mutex, int64_t deadline_ns);
 void hr_cond_signal(hr_cond *cond);
 void hr_cond_broadcast(hr_cond *cond);
 
+typedef struct hr_thread_begin hr_thread_begin;
+
 typedef struct hr_thread {
   pthread_t native;
+  hr_thread_begin *begin; /* what it was started with; hr_thread_join frees it */
   bool started;
 } hr_thread;
 
