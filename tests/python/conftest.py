@@ -35,9 +35,6 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("headrace")
 
-if DEVICE.type != "headrace":
-    collect_ignore = ["test_device.py"]  # all of it speaks to the device
-
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "device_only: speaks to torch.headrace; left out when another device is tested")

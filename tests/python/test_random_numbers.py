@@ -85,3 +85,59 @@ def test_initialisers():
     torch.nn.init.zeros_(w)
     torch.nn.init.constant_(w[0], 2.0)
     assert w.sum().item() == 600
+
+
+@pytest.mark.device_only
+def test_seeds_repeat():
+    torch.manual_seed(11)
+    first = [torch.randn(5, device=DEVICE).cpu(), torch.rand(5, device=DEVICE).cpu(), torch.randint(9, (5,), device=DEVICE).cpu()]
+    torch.manual_seed(11)
+    again = [torch.randn(5, device=DEVICE).cpu(), torch.rand(5, device=DEVICE).cpu(), torch.randint(9, (5,), device=DEVICE).cpu()]
+    assert all(torch.equal(a, b) for a, b in zip(first, again))
+    assert torch.headrace.initial_seed() == 11
+
+
+@pytest.mark.device_only
+def test_rng_state_and_fork():
+    state = torch.headrace.get_rng_state()
+    x = torch.rand(4, device=DEVICE).cpu()
+    torch.headrace.set_rng_state(state)
+    assert torch.equal(torch.rand(4, device=DEVICE).cpu(), x)
+    torch.headrace.set_rng_state(state)
+    with torch.random.fork_rng(device_type=DEVICE.type):
+        torch.rand(4, device=DEVICE)
+    assert torch.equal(torch.rand(4, device=DEVICE).cpu(), x)
+
+
+@pytest.mark.device_only
+def test_generators():
+    g = torch.Generator(DEVICE).manual_seed(5)
+    x = torch.rand(3, generator=g, device=DEVICE)
+    saved = g.get_state()
+    y = torch.rand(3, generator=g, device=DEVICE)
+    g.set_state(saved)
+    assert torch.equal(y.cpu(), torch.rand(3, generator=g, device=DEVICE).cpu()) and not torch.equal(x.cpu(), y.cpu())
+    with pytest.raises(RuntimeError, match="generator"):
+        torch.rand(3, generator=torch.Generator(), device=DEVICE)
+
+
+@pytest.mark.device_only
+def test_random_fills_have_their_moments():
+    torch.manual_seed(0)
+    n = 40000
+    assert abs(torch.rand(n, device=DEVICE).mean().item() - 0.5) < 0.01
+    normal = torch.randn(n, device=DEVICE).mul(2).add(1)
+    assert abs(normal.mean().item() - 1) < 0.05 and abs(normal.std().item() - 2) < 0.05
+    assert abs(torch.empty(n, device=DEVICE).bernoulli_(0.3).mean().item() - 0.3) < 0.02
+    assert abs(torch.empty(n, device=DEVICE).exponential_(2).mean().item() - 0.5) < 0.02
+    dropped = torch.nn.functional.dropout(torch.ones(n, device=DEVICE), 0.25)
+    assert abs(dropped.mean().item() - 1) < 0.02
+    torch.testing.assert_close(dropped.cpu().unique(), torch.tensor([0, 4 / 3]))
+
+
+@pytest.mark.device_only
+def test_complex_random_numbers():
+    z = torch.randn(20000, dtype=torch.complex64, device=DEVICE).cpu()
+    assert z.real.std().item() == pytest.approx(0.5**0.5, rel=0.03) and z.imag.mean().abs() < 0.03
+    z = torch.rand(20000, dtype=torch.complex128, device=DEVICE).cpu()
+    assert z.imag.min() >= 0 and z.real.mean().item() == pytest.approx(0.5, rel=0.03)
