@@ -10,6 +10,7 @@ timed at 1 K alone. Entries run in a worker process that may be killed.
     python bench/ops.py                           everything, into docs/operator-speed.md and bench/results/ops.json
     python bench/ops.py --quick                   float32, contiguous, forward, 1 K and 4 M
     python bench/ops.py --only 'cum*,sort'        some entries, to the terminal alone
+    python bench/ops.py --only 'cum*' --update    and their rows anew in the results and on the page
     python bench/ops.py --dtypes float32,bfloat16 --sizes 4M --forward
 """
 
@@ -34,6 +35,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--only", default="", metavar="PATTERNS", help="names or patterns with commas between; nothing is written")
+    add("--update", action="store_true", help="with --only: rows of bench/results/ops.json are replaced, and the page is written anew")
     add("--sizes", default=",".join(SIZES), help="of 1K, 100K, 4M (default all)")
     add("--dtypes", default=",".join(DTYPES), help="other than float32 at 4M, contiguous, forward (default %(default)s)")
     add("--forward", action="store_true", help="no backward passes")
@@ -335,11 +337,21 @@ def run_all(arguments) -> list[dict]:
     return rows
 
 
+def merged(old: list[dict], new: list[dict]) -> list[dict]:
+    """The rows of both by name; of an entry's that were timed again, the new ones."""
+    again = {(row["name"], row["key"]) for row in new}
+    kept = [row for row in old if (row["name"], row["key"]) not in again]
+    return sorted(kept + new, key=lambda row: row["name"])
+
+
 def main(arguments) -> int:
+    results = arguments.json or ROOT / "bench/results/ops.json"
     if arguments.from_json:
         written = json.loads(arguments.from_json.read_text(encoding="utf-8"))
     else:
         rows = run_all(arguments)
+        if arguments.update and results.exists():
+            rows = merged(json.loads(results.read_text(encoding="utf-8"))["rows"], rows)
         written = {
             "commit": report.commit_of_tree(ROOT),
             "machine": report.machine(),
@@ -349,11 +361,10 @@ def main(arguments) -> int:
         }
     summary = ops_report.summary(written["rows"])
     print("\n".join(summary))
-    whole = not arguments.only
-    target = arguments.json or (ROOT / "bench/results/ops.json" if whole and not arguments.from_json else None)
-    if target:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(ops_report.as_json(written), encoding="utf-8")
+    whole = arguments.update or not arguments.only
+    if arguments.json or (whole and not arguments.from_json):
+        results.parent.mkdir(parents=True, exist_ok=True)
+        results.write_text(ops_report.as_json(written), encoding="utf-8")
     target = arguments.markdown or (ROOT / "docs/operator-speed.md" if whole and not arguments.quick else None)
     if target:
         target.write_text(ops_report.document(written), encoding="utf-8")

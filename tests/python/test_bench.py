@@ -136,3 +136,11 @@ def test_operators_speed(tmp_path):
     assert rows["transpose", "100K float32 contiguous forward"]["outcome"] == "none"  # a view
     text = page.read_text()
     assert "| `linalg.inv` |" in text and "- makes no values: `empty_like`" in text
+
+    again = ["--only", "cross", "--update", *asked[2:], "--json", written, "--markdown", page]
+    done = subprocess.run([sys.executable, ROOT / "bench" / "ops.py", *again], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    updated = {(row["name"], row["key"]): row for row in json.loads(written.read_text())["rows"]}
+    assert updated.keys() == rows.keys()
+    assert all((updated[key] == rows[key]) == (key[0] != "cross") for key in rows)
+    assert page.read_text() != text
