@@ -33,6 +33,7 @@ def machine() -> dict:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": fields.get("model name", platform.machine()),
+        "model": f"family {fields['cpu family']} model {fields['model']}" if "cpu family" in fields else "",
         "cores": len(os.sched_getaffinity(0)),
         "vectors": [text for flag, text in known.items() if flag in flags],
         "cache": fields.get("cache size", ""),
@@ -45,8 +46,9 @@ def machine() -> dict:
 
 def machine_text(described: dict, threads: int) -> str:
     vectors = f" with {', '.join(described['vectors'])}" if described["vectors"] else ""
+    model = f" ({described['model']})" if described.get("model") else ""
     return (
-        f"{described['cpu']}, {described['cores']} cores{vectors}, {described['memory_gib']} GiB, "
+        f"{described['cpu']}{model}, {described['cores']} cores{vectors}, {described['memory_gib']} GiB, "
         f"{described['system']}; torch {described['torch']}, Python {described['python']}; "
         f"{threads} threads on all sides"
     )
