@@ -85,7 +85,10 @@ static void compare_buffer(const trial *t, const char *what, int b, const char *
   }
   for (size_t at = 0; at + size <= bytes; at += size) {
     if (memcmp(a + at, e + at, size) != 0 && !(is_nan(dtype, a + at) && is_nan(dtype, e + at))) {
-      fprintf(stderr, "buffer %%%d, element %zu\n", b, at / size);
+      uint64_t actual = 0, expected = 0;
+      memcpy(&actual, a + at, size), memcpy(&expected, e + at, size);
+      fprintf(stderr, "buffer %%%d, element %zu: 0x%llx, expected 0x%llx of %s\n", b, at / size,
+              (unsigned long long)actual, (unsigned long long)expected, hr_dtype_name(dtype));
       fail_with_program(t, what, HR_OK);
     }
   }
