@@ -354,6 +354,40 @@ HR_TEST(what_is_picked_of_is_kept_where_its_inputs_are_overwritten) {
   HR_ASSERT_EQ(arena_bytes(PICKS_OF_A_DIFFERENCE("%1:f32[16]{1}+0 = neg(%1:f32[16]{1}+0)\n"), 1), 64 + 4096);
 }
 
+/* relu moves to its reader, where the sum that it reads has been overwritten by then and is too small to move for its own sake. */
+HR_TEST(what_a_copy_reads_is_made_again_where_it_was_overwritten) {
+  const char *text = "buffer %0 512 live\n"
+                     "buffer %1 512 live fresh\n"
+                     "buffer %2 1024 dead fresh\n"
+                     "buffer %3 64 dead fresh\n"
+                     "buffer %4 1024 live fresh\n"
+                     "buffer %5 32 dead fresh\n"
+                     "buffer %6 512 live fresh\n"
+                     "%1:f32[8,16]{16,1}+0 = add(%0:f32[8,16]{16,1}+0, %0:f32[8,16]{16,1}+0)\n"
+                     "%2:f64[8,16]{16,1}+0 = relu(%1:f32[8,16]{16,1}+0)\n"
+                     "%1:f32[8,16]{16,1}+0 = neg(%1:f32[8,16]{16,1}+0)\n"
+                     "%5:f32[8,1]{1,1}+0 = sum(%1:f32[8,16]{16,1}+0) ints(2)\n"
+                     "%6:f32[8,16]{16,1}+0 = add(%1:f32[8,16]{16,1}+0, %5:f32[8,16]{1,0}+0)\n"
+                     "%3:f32[1,16]{16,1}+0 = sum(%6:f32[8,16]{16,1}+0) ints(1)\n"
+                     "%4:f64[8,16]{16,1}+0 = sub(%2:f64[8,16]{16,1}+0, %3:f32[8,16]{0,1}+0)\n";
+  HR_ASSERT(arena_bytes(text, 1000) < arena_bytes(text, 2000));
+  float x[8 * 16], negative[8 * 16], sums[8 * 16];
+  double got[8 * 16];
+  for (int i = 0; i < 8 * 16; ++i) {
+    x[i] = (float)(i * 7 % 13 - 6);
+  }
+  HR_ASSERT_OK(
+      run_in(text, (void *[]){x, negative, NULL, NULL, got, NULL, sums}, NULL, (hr__way){.recompute_bytes = 1000}));
+  for (int i = 0; i < 8 * 16; ++i) {
+    double sum = 0;
+    for (int k = i % 16; k < 8 * 16; k += 16) {
+      sum += sums[k];
+    }
+    HR_ASSERT(negative[i] == -2 * x[i]);
+    HR_ASSERT(got[i] == (x[i] > 0 ? 2 * x[i] : 0) - sum);
+  }
+}
+
 /* Where the indices are elements of what they pick of, they stay what they are. */
 HR_TEST(indices_that_pick_of_their_own_tensor) {
   const char *text = "buffer %0 8192 live\n"

@@ -149,16 +149,25 @@ static int64_t bytes_of(const hr_operand *operand) {
   return operand->kind == HR_OPERAND_VALUE && operand->term_count > 0 ? bytes : hr_operand_bytes(operand);
 }
 
-/* What loading an operand of `node` costs in front of node `before`, of group h. */
-static price price_of_load(const maker *m, int h, int before, const hr_operand *operand) {
+/* Whether somebody has written over an operand of a copy in front of node `before`. */
+static bool is_overwritten(const maker *m, int before, const hr_operand *operand) {
   uint32_t b = operand->index;
+  if (b >= m->buffer_count) {
+    return false; /* a copy's result */
+  }
   int next = m->write_base[b] + (int)operand->version;
   while (next < m->write_base[b + 1] && (m->is_gone[m->writes[next]] || m->writes[next] == m->leaving)) {
     ++next; /* what it wrote in place of its input */
   }
-  if (next < m->write_base[b + 1] && m->writes[next] < before) {
+  return next < m->write_base[b + 1] && m->writes[next] < before;
+}
+
+/* What loading an operand of a copy costs in front of node `before`, of group h. */
+static price price_of_load(const maker *m, int h, int before, const hr_operand *operand) {
+  if (is_overwritten(m, before, operand)) {
     return (price){NEVER, 0};
   }
+  uint32_t b = operand->index;
   bool is_in_memory = !is_temporary(m, b) || m->first_group[b] != m->last_group[b];
   price p = {bytes_of(operand) + (is_in_memory ? 0 : (int64_t)m->program->buffers[b].bytes), 0};
   p.kept = is_temporary(m, b) && m->last_group[b] < h ? (int64_t)m->program->buffers[b].bytes : 0;
@@ -220,7 +229,8 @@ static price price_of_copy(const maker *m, int h, int before, const hr_node *nod
   }
   for (int i = 0; i < node->input_count && total.bytes < NEVER; ++i) {
     const hr_operand *input = &node->inputs[i];
-    if (input->kind != HR_OPERAND_VALUE || has_access(m, h, &domain, node, input)) {
+    if (input->kind != HR_OPERAND_VALUE ||
+        (!is_overwritten(m, before, input) && has_access(m, h, &domain, node, input))) {
       continue;
     }
     price load = price_of_load(m, h, before, input);
@@ -364,26 +374,53 @@ static bool redirect(maker *m, hr_node *node, hr_operand from, uint32_t to) {
   return ok;
 }
 
-/* Puts a node's copy into a group, whose nodes shall be together again when the program is fused once more. */
-static bool copy_into(maker *m, hr_node node, int group, int before) {
+/* Puts a node's copy into a group. It makes the buffer *out_made, of which its readers are to be told. */
+static bool copy_into(maker *m, hr_node node, int group, int before, uint32_t *out_made) {
   hr_program *program = m->program;
-  const hr_operand from = node.outputs[0];
-  size_t bytes = (size_t)count_of(&node) * hr_dtype_size(from.dtype);
-  uint32_t to = hr_program_add_buffer(program, bytes, true, true);
+  size_t bytes = (size_t)count_of(&node) * hr_dtype_size(node.outputs[0].dtype);
+  uint32_t to = *out_made = hr_program_add_buffer(program, bytes, true, true);
   node.inputs = hr_arena_dup(&program->arena, node.inputs, (size_t)node.input_count * sizeof *node.inputs);
   node.outputs = hr_arena_dup(&program->arena, node.outputs, sizeof *node.outputs);
-  bool ok = to != UINT32_MAX && (node.inputs != NULL || node.input_count == 0) && node.outputs != NULL &&
-            make_own(m, &node.outputs[0], to);
-  const hr_group *reading = &m->fusion->groups[group];
   node.home = group + 1;
+  return to != UINT32_MAX && (node.inputs != NULL || node.input_count == 0) && node.outputs != NULL &&
+         make_own(m, &node.outputs[0], to) && hr_vector_push(&m->copies, (copy){node, before, group});
+}
+
+/* What a copy reads of values that nobody finds in memory any more has to be made again, too, for this copy alone: others may have
+ * read the memory in time. */
+static bool copy_sources(maker *m, size_t reader) {
+  const copy of = m->copies.data[reader];
+  hr_domain domain;
+  bool ok = true;
+  for (int i = 0; i < of.node.input_count && ok; ++i) {
+    hr_operand *input = &of.node.inputs[i];
+    hr_node source;
+    uint32_t made;
+    if (input->kind == HR_OPERAND_VALUE && is_overwritten(m, of.before, input) &&
+        fits_group(m, of.group, &of.node, &domain) && source_of(m, &domain, &of.node, input, &source)) {
+      size_t at = m->copies.count;
+      ok = copy_into(m, source, of.group, of.before, &made) && make_own(m, input, made) && copy_sources(m, at);
+    }
+  }
+  return ok;
+}
+
+/* Puts a copy into a group, for everybody in there; its nodes shall be together again when the program is fused once more. */
+static bool copy_for_group(maker *m, hr_node node, int group, int before) {
+  hr_program *program = m->program;
+  const hr_operand from = node.outputs[0];
+  const hr_group *reading = &m->fusion->groups[group];
+  size_t at = m->copies.count;
+  uint32_t to;
+  bool ok = copy_into(m, node, group, before, &to);
   for (int k = 0; k < reading->node_count && ok; ++k) {
     program->nodes[reading->nodes[k]].home = group + 1;
     ok = redirect(m, &program->nodes[reading->nodes[k]], from, to);
   }
-  for (size_t c = 0; c < m->copies.count && ok; ++c) {
+  for (size_t c = 0; c < at && ok; ++c) {
     ok = m->copies.data[c].group != group || redirect(m, &m->copies.data[c].node, from, to);
   }
-  return ok && hr_vector_push(&m->copies, (copy){node, before, group});
+  return ok && copy_sources(m, at);
 }
 
 /* An operation that costs more than its loads moves to its only readers, but not to where long rows are visited again for each
@@ -424,10 +461,11 @@ static bool copy_for_readers(maker *m, int n) {
     price_all(m, n, &r, true, prices);
   }
   m->is_gone[n] = all && !r.has_own;
+  m->leaving = -1;
   for (int k = 0; k < r.count; ++k) {
     bool is_free = hr_is_cheap(node->op) && prices[k].bytes < r.bytes[k] &&
                    prices[k].kept * 8 <= hr_operand_bytes(&node->outputs[0]);
-    if ((all || is_free) && !copy_into(m, r.nodes[k], r.groups[k], r.first[k])) {
+    if ((all || is_free) && !copy_for_group(m, r.nodes[k], r.groups[k], r.first[k])) {
       return false;
     }
   }
