@@ -971,21 +971,34 @@ HR__COMPLEX_FUNCTIONS(c128, f64, hr_c128, double)
 
 #ifdef HR_VMATH_DEVICE /* defined where there are no complex functions: from the real ones */
 HR_VMATH_FN hr_c128 hr_c128_exp(hr_c128 a) {
-  double size = exp(a.re);
-  double re = size * cos(a.im), im = size * sin(a.im);
+  int has_angle = hr_f64_abs(a.im) < HR__F64_INFINITY; /* without one, 0 and infinity stay what they are */
+  double over = (a.re > 709) & (a.re < HR__F64_INFINITY) ? a.re - 709 : 0; /* what a small cosine may hold */
+  double size = exp(a.re - over), re = size * cos(a.im), im = size * sin(a.im);
+  re = over > 0 ? re * exp(over) : re;
+  im = over > 0 ? im * exp(over) : im;
   im = a.im == 0 ? a.im : im;
-  re = a.im == 0 ? size : re;
-  int vanishes = (a.re == -HR__F64_INFINITY) & !(hr_f64_abs(a.im) < HR__F64_INFINITY);
-  return vanishes ? hr_c128_make(0, 0) : hr_c128_make(re, im);
+  re = a.im == 0 ? exp(a.re) : re;
+  re = (a.re == HR__F64_INFINITY) & !has_angle ? a.re : re;
+  return (a.re == -HR__F64_INFINITY) & !has_angle ? hr_c128_make(0, hr_f64_signbit(a.im) ? -0.0 : 0)
+                                                  : hr_c128_make(re, im);
 }
 HR_VMATH_FN hr_c128 hr_c128_log(hr_c128 a) {
   return hr_c128_make(log(hypot(a.re, a.im)), atan2(a.im, a.re));
+}
+HR_VMATH_FN int hr__f64_is_infinite(double x) {
+  return hr_f64_abs(x) == HR__F64_INFINITY;
+}
+HR_VMATH_FN int hr__f64_is_finite(double x) {
+  return hr_f64_abs(x) < HR__F64_INFINITY;
 }
 HR_VMATH_FN hr_c128 hr_c128_sqrt(hr_c128 a) {
   double size = hypot(a.re, a.im), large = __builtin_sqrt((hr_f64_abs(a.re) + size) * 0.5);
   double small = hr_f64_abs(a.im) / (2 * large), sign = hr_f64_signbit(a.im) ? -1 : 1;
   if ((a.re == 0) & (a.im == 0)) {
     return hr_c128_make(0, a.im);
+  }
+  if (hr__f64_is_infinite(a.im)) {
+    return hr_c128_make(HR__F64_INFINITY, a.im);
   }
   return a.re >= 0 ? hr_c128_make(large, sign * small) : hr_c128_make(small, sign * large);
 }
@@ -998,13 +1011,20 @@ HR_VMATH_FN hr_c128 hr__c128_turn(hr_c128 a) { /* i a */
 HR_VMATH_FN hr_c128 hr__c128_turn_back(hr_c128 a) { /* -i a */
   return hr_c128_make(a.im, -a.re);
 }
+/* What has no angle keeps a real part of 0 or infinity. */
 HR_VMATH_FN hr_c128 hr_c128_sinh(hr_c128 a) {
-  double im = a.im == 0 ? a.im : cosh(a.re) * sin(a.im);
-  return hr_c128_make(a.re == 0 ? a.re : sinh(a.re) * cos(a.im), im);
+  double re = sinh(a.re) * cos(a.im);
+  if (!hr__f64_is_finite(a.im)) {
+    re = hr__f64_is_infinite(a.re) ? HR__F64_INFINITY : a.re == 0 ? a.re : re;
+  }
+  return hr_c128_make(re, a.im == 0 ? a.im : cosh(a.re) * sin(a.im));
 }
 HR_VMATH_FN hr_c128 hr_c128_cosh(hr_c128 a) {
-  double im = (a.re == 0) | (a.im == 0) ? a.re * a.im : sinh(a.re) * sin(a.im);
-  return hr_c128_make(cosh(a.re) * cos(a.im), im);
+  int has_angle = hr__f64_is_finite(a.im);
+  double re = hr__f64_is_infinite(a.re) & !has_angle ? HR__F64_INFINITY : cosh(a.re) * cos(a.im);
+  double im = a.im != 0 ? sinh(a.re) * sin(a.im) : a.re < 0 ? -a.im : a.re > 0 ? a.im : a.re * a.im;
+  im = (a.re != a.re) & (a.im == 0) ? a.im : im;
+  return hr_c128_make(re, (a.re == 0) & !has_angle ? 0 : im);
 }
 HR_VMATH_FN hr_c128 hr_c128_tanh(hr_c128 a) {
   double t = tan(a.im), s = sinh(a.re), root = __builtin_sqrt(1 + s * s), beta = 1 + t * t;
@@ -1012,10 +1032,16 @@ HR_VMATH_FN hr_c128 hr_c128_tanh(hr_c128 a) {
   int is_large = hr_f64_abs(a.re) > 22;
   double re = is_large ? (a.re < 0 ? -1 : 1) : beta * root * s / denominator;
   double im = is_large ? 4 * sin(a.im) * cos(a.im) * exp(-2 * hr_f64_abs(a.re)) : t / denominator;
-  return hr_c128_make(re, im);
+  if (!hr__f64_is_finite(a.im)) {
+    double nan = a.im - a.im;
+    return hr__f64_is_infinite(a.re) ? hr_c128_make(re, hr_f64_copysign(0, a.im))
+                                     : hr_c128_make(a.re == 0 ? a.re : nan, nan);
+  }
+  return hr_c128_make(re, a.im == 0 ? a.im : im);
 }
 HR_VMATH_FN hr_c128 hr_c128_sin(hr_c128 a) {
-  return hr__c128_turn_back(hr_c128_sinh(hr__c128_turn(a)));
+  hr_c128 result = hr__c128_turn_back(hr_c128_sinh(hr__c128_turn(a)));
+  return hr_c128_make(result.re, hr__f64_is_finite(a.re) | hr__f64_is_finite(a.im) ? result.im : hr_f64_abs(result.im));
 }
 HR_VMATH_FN hr_c128 hr_c128_cos(hr_c128 a) {
   return hr_c128_cosh(hr__c128_turn(a));
@@ -1023,31 +1049,67 @@ HR_VMATH_FN hr_c128 hr_c128_cos(hr_c128 a) {
 HR_VMATH_FN hr_c128 hr_c128_tan(hr_c128 a) {
   return hr__c128_turn_back(hr_c128_tanh(hr__c128_turn(a)));
 }
+#define HR__F64_PI 3.14159265358979323846
+/* Infinite or NaN: as C99's annex G has it. */
+HR_VMATH_FN hr_c128 hr__c128_asinh_far(hr_c128 a) {
+  double nan = a.re - a.re + (a.im - a.im); /* one of them is not finite */
+  if (hr__f64_is_infinite(a.im)) {
+    double angle = hr__f64_is_infinite(a.re) ? HR__F64_PI / 4 : HR__F64_PI / 2;
+    return hr_c128_make(hr_f64_copysign(HR__F64_INFINITY, a.re), a.re == a.re ? hr_f64_copysign(angle, a.im) : nan);
+  }
+  int is_flat = hr__f64_is_infinite(a.re) ? a.im == a.im : a.im == 0;
+  return hr_c128_make(hr__f64_is_finite(a.re) ? nan : a.re, is_flat ? hr_f64_copysign(0, a.im) : nan);
+}
+HR_VMATH_FN hr_c128 hr__c128_asin_far(hr_c128 a) {
+  if ((a.re == 0) & (a.im != a.im)) {
+    return a;
+  }
+  return hr__c128_turn_back(hr__c128_asinh_far(hr__c128_turn(a)));
+}
+HR_VMATH_FN int hr__c128_is_finite(hr_c128 a) {
+  return hr__f64_is_finite(a.re) & hr__f64_is_finite(a.im);
+}
 /* Kahan, "Branch cuts for complex elementary functions". */
 HR_VMATH_FN hr_c128 hr_c128_acos(hr_c128 a) {
   hr_c128 plus = hr_c128_sqrt(hr_c128_make(1 + a.re, a.im)), minus = hr_c128_sqrt(hr_c128_make(1 - a.re, -a.im));
+  if (!hr__c128_is_finite(a)) {
+    hr_c128 arc = hr__c128_asin_far(a);
+    double re = HR__F64_PI / 2 - arc.re;
+    return hr_c128_make(re == 0 ? 0 : re, -arc.im);
+  }
   return hr_c128_make(2 * atan2(minus.re, plus.re), asinh(plus.re * minus.im - plus.im * minus.re));
 }
 HR_VMATH_FN hr_c128 hr_c128_asin(hr_c128 a) {
   hr_c128 plus = hr_c128_sqrt(hr_c128_make(1 + a.re, a.im)), minus = hr_c128_sqrt(hr_c128_make(1 - a.re, -a.im));
+  if (!hr__c128_is_finite(a)) {
+    return hr__c128_asin_far(a);
+  }
   return hr_c128_make(atan2(a.re, plus.re * minus.re - plus.im * minus.im),
                       asinh(plus.im * minus.re - plus.re * minus.im));
 }
 HR_VMATH_FN hr_c128 hr_c128_acosh(hr_c128 a) {
   hr_c128 plus = hr_c128_sqrt(hr_c128_make(a.re + 1, a.im)), minus = hr_c128_sqrt(hr_c128_make(a.re - 1, a.im));
+  if (!hr__c128_is_finite(a)) { /* i acos(a), with the sign that keeps the real part positive */
+    hr_c128 arc = hr_c128_acos(a);
+    return hr_c128_make(hr_f64_abs(arc.im), hr_f64_copysign(arc.re, a.im));
+  }
   return hr_c128_make(asinh(plus.re * minus.re + plus.im * minus.im), 2 * atan2(minus.im, plus.re));
 }
 HR_VMATH_FN hr_c128 hr_c128_asinh(hr_c128 a) {
-  return hr__c128_turn_back(hr_c128_asin(hr__c128_turn(a)));
+  return hr__c128_is_finite(a) ? hr__c128_turn_back(hr_c128_asin(hr__c128_turn(a))) : hr__c128_asinh_far(a);
 }
 HR_VMATH_FN hr_c128 hr_c128_atanh(hr_c128 a) {
-  double near = (1 - a.re) * (1 - a.re) + a.im * a.im;
-  double re = 0.25 * log1p(4 * a.re / near);
-  return hr_c128_make(re, 0.5 * atan2(2 * a.im, (1 - a.re) * (1 + a.re) - a.im * a.im));
+  double x = hr_f64_abs(a.re), h = hypot(1 - x, a.im), angle = atan2(2 * a.im, (1 - x) * (1 + x) - a.im * a.im);
+  double re = h > 1e150 ? x / h / h : h < 1e-150 ? 0.5 * (log(2.0) - log(h)) : 0.25 * log1p(4 * x / (h * h));
+  if (hr__f64_is_infinite(a.im) | ((a.im == a.im) & hr__f64_is_infinite(a.re))) {
+    return hr_c128_make(hr_f64_copysign(0, a.re), hr_f64_copysign(HR__F64_PI / 2, a.im));
+  }
+  return hr_c128_make(hr_f64_copysign(hr__f64_is_infinite(a.re) | (a.re == 0) ? 0 : re, a.re), 0.5 * angle);
 }
 HR_VMATH_FN hr_c128 hr_c128_atan(hr_c128 a) {
   return hr__c128_turn_back(hr_c128_atanh(hr__c128_turn(a)));
 }
+#undef HR__F64_PI
 #else
 /* The host's C99 functions, without <complex.h> and its macro `I`. */
 HR_VMATH_FN _Complex double hr__c128_to_host(hr_c128 a) {
