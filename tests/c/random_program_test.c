@@ -227,6 +227,7 @@ static void check_seed(uint64_t seed) {
   check_fused(&t, "units in another order give other bits", (hr__way){.cut = 3, .is_reversed = true});
   check_fused(&t, "rows that don't stay resident give other bits", (hr__way){.resident_row_bytes = 64});
   check_fused(&t, "values computed again give other bits", (hr__way){.recompute_bytes = 1});
+  check_fused(&t, "large values computed again give other bits", (hr__way){.recompute_bytes = 64 << seed % 10});
   check_fused(&t, "values computed again beside long rows give other bits",
               (hr__way){.resident_row_bytes = 64, .recompute_bytes = 1});
   check_fused(&t, "longer rows give other bits", (hr__way){.row_alignment = 4, .grown = &grown});
