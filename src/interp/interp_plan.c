@@ -536,6 +536,9 @@ hr_status hr_interp_create(const hr_kernel *kernel, hr_host_kernel **out_host_ke
   if (hr__gather_fits(kernel)) {
     return hr__gather_create(kernel, out_host_kernel);
   }
+  if (hr__scatter_fits(kernel)) {
+    return hr__scatter_create(kernel, out_host_kernel);
+  }
   hr_arena arena, scratch;
   hr_arena_init(&arena, 2048 + (size_t)kernel->instr_count * 256);
   hr_arena_init(&scratch, 8192 + (size_t)kernel->instr_count * 1600);

@@ -169,11 +169,14 @@ bool hr__plan_map(hr__plan *plan, const hr_access *access, hr__map *out_map);
 /* Decides what is a pointer, and gives every register its place. */
 HR_MUST_USE hr_status hr__plan_slots(hr__plan *plan, const hr_kernel *kernel);
 
-/* ---- kernels with a loop of their own (interp_gather.c) ---- */
+/* ---- kernels with a loop of their own (interp_gather.c, interp_scatter.c) ---- */
 
 /* Whether all that a kernel does is copying runs from where an index says. */
 bool hr__gather_fits(const hr_kernel *kernel);
 HR_MUST_USE hr_status hr__gather_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);
+/* Whether all that it does is storing what it loads, or a number, to where indices say. */
+bool hr__scatter_fits(const hr_kernel *kernel);
+HR_MUST_USE hr_status hr__scatter_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);
 
 /* ---- execution ---- */
 
