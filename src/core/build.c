@@ -377,6 +377,11 @@ void hr_emit_check_index(hr_builder *b, hr_operand index, int64_t extent, bool a
     return;
   }
   int64_t lower = allow_negative ? -extent : 0;
+  for (int d = 0; d < index.rank && index.kind == HR_OPERAND_VALUE && !hr_is_present(except); ++d) {
+    if (index.strides[d] == 0 && index.dims[d] > 1) { /* spread: looked at once */
+      index = hr_view_slice(b, index, d, 0, 1, 1);
+    }
+  }
   if (index.dtype != HR_DTYPE_I64) {
     index = hr_make1(b, HR_OP_COPY, HR_DTYPE_I64, index);
   }

@@ -407,6 +407,29 @@ HR_TEST(cumsum_counts_booleans_and_works_in_place) {
   }
 }
 
+/* An index that is spread over the elements of a row is looked at once for the row. */
+HR_TEST(spread_indices_are_checked_once) {
+  float x[6 * 8] = {0}, y[9 * 8];
+  int64_t index[6] = {0};
+  bench t = bench_begin();
+  hr_operand spread = TENSOR(&t, I64, index, 6, 8);
+  spread.strides = (int64_t[]){1, 0};
+  bench_record(&t, HR_OP_SCATTER, INPUTS(spread, TENSOR(&t, F32, x, 6, 8)), OUTPUTS(TENSOR(&t, F32, y, 9, 8)),
+               INTS(0, 0), NO_SCALARS);
+  hr_program expanded;
+  int reductions = 0;
+  HR_ASSERT_OK(hr_expand(&t.program, NULL, NULL, &expanded));
+  for (int i = 0; i < expanded.node_count; ++i) {
+    if (expanded.nodes[i].op == HR_OP_AMAX) {
+      HR_ASSERT_EQ(hr_operand_count(expanded.nodes[i].inputs[0]), 6);
+      ++reductions;
+    }
+  }
+  HR_ASSERT_EQ(reductions, 1);
+  hr_program_fini(&expanded);
+  hr_program_fini(&t.program);
+}
+
 /* ---- memory ---- */
 
 HR_TEST(lowering_survives_failing_allocations) {
