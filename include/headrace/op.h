@@ -295,6 +295,7 @@ typedef enum hr_op {
   HR_OP_COL2IM,                         /* in: y [.., kernel[n], windows[n]]; ints: pool; out: x, where windows add up */
   HR_OP_CHECK_INDEX,                    /* in: x (i64, one element: the offending index, or the smallest i64 when there is none); ints: lower, upper (exclusive), kind of message (0, 2: index, 1: target, 3: division by zero); fails with OUT_OF_RANGE, of kind 2 and 3 with INVALID_ARGUMENT */
   HR_OP_PLACES,                         /* the first M places where the mask is true; -1 where there are fewer */
+  HR_OP_SEGMENTS,                       /* in: x [N, C], begin [S], end [S], index? [M], factor? [M]; ints: 1 sum, 2 product, 3 largest, 4 least, index to skip (-1: none); scalars: start; out: y [S, C]: rows begin to end - 1 of x, or of those that the index lists, times their factors, combined; segments follow each other */
   HR_OP_COUNT
 } hr_op;
 

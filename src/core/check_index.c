@@ -206,6 +206,27 @@ static hr_status check_embedding_backward(const checked *c) {
   return hr__want_dims(c, "dy", dy, index->rank + 1, dims);
 }
 
+static hr_status check_segments(const checked *c) {
+  const hr_view *x = hr__checked_input(c, 0), *begin = hr__checked_input(c, 1), *index = hr__checked_input(c, 3);
+  const hr_view *factor = hr__checked_input(c, 4);
+  HR_RETURN_IF_ERROR(hr__want_rank(c, "x", x, 2, 2));
+  HR_RETURN_IF_ERROR(hr__want_integer(c, "begin", begin));
+  HR_RETURN_IF_ERROR(hr__want_integer(c, "end", hr__checked_input(c, 2)));
+  HR_RETURN_IF_ERROR(hr__want_rank(c, "begin", begin, 1, 1));
+  HR_RETURN_IF_ERROR(hr__want_like(c, "end", hr__checked_input(c, 2), begin));
+  if (index != NULL) {
+    HR_RETURN_IF_ERROR(hr__want_integer(c, "the index", index));
+    HR_RETURN_IF_ERROR(hr__want_rank(c, "the index", index, 1, 1));
+  }
+  if (factor != NULL) {
+    HR_RETURN_IF_ERROR(hr__want_dims(c, "the factors", factor, 1, index != NULL ? index->dims : x->dims));
+  }
+  if (c->ints[0] < HR_STORE_ADD || c->ints[0] > HR_STORE_MIN) {
+    return FAIL(c, "there is no reduction %lld, expected 1 to 4", (long long)c->ints[0]);
+  }
+  return hr__want_dims(c, "the output", hr__checked_output(c, 0), 2, (int64_t[]){begin->dims[0], x->dims[1]});
+}
+
 static hr_status check_tri(const checked *c) {
   HR_RETURN_IF_ERROR(hr__want_rank(c, "x", hr__checked_input(c, 0), 2, HR_RANK_MAX));
   return hr__want_like(c, "the output", hr__checked_output(c, 0), hr__checked_input(c, 0));
@@ -238,6 +259,7 @@ const hr__shape_row hr__index_shapes[HR_OP_COUNT] = {
     [HR_OP_INDEX_PUT] = {HR_RANK_MAX + 1, 3, 1, 1, 3, 0, check_index_put},
     [HR_OP_INDEX_ADD] = {2, 3, 1, 1, 1, 1, check_index_add},
     [HR_OP_EMBEDDING_BACKWARD] = {2, 3, 1, 1, 2, 0, check_embedding_backward},
+    [HR_OP_SEGMENTS] = {5, 7, 1, 1, 2, 1, check_segments},
     [HR_OP_TRI] = {1, 1, 1, 1, 1, 1, check_tri},
     [HR_OP_ARANGE] = {0, 0, 1, 1, 0, 2, check_vector},
     [HR_OP_EYE] = {0, 0, 1, 1, 0, 0, check_matrix},

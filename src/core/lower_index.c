@@ -440,3 +440,71 @@ hr_status hr__lower_cumprod(hr_builder *b, const hr_node *node) {
 hr_status hr__lower_logcumsumexp(hr_builder *b, const hr_node *node) {
   return scan(b, node, HR_OP_LOGADDEXP, -INFINITY);
 }
+
+/* ---- rows over segments ---- */
+
+/* counts[places[i]] += number, over [0, count). */
+static void mark(hr_builder *b, hr_operand counts, hr_operand places, int64_t number) {
+  hr_operand inputs[2] = {hr_build_i64(b, number), places};
+  hr_emit_scatter(b, HR_STORE_ADD, indexed(b, counts, 0, 1, 1, places.dims), 2, inputs, 1);
+}
+
+static hr_operand running_sum(hr_builder *b, hr_operand x) {
+  hr_operand y = hr_build_temp_like(b, x, x.dtype);
+  if (hr_operand_count(x) == 1) {
+    return x;
+  }
+  doubling(b, HR_OP_ADD, 0, x, y, 0);
+  return y;
+}
+
+/* The segment of each of `count` rows; the number of segments where there is none. Those that have begun are counted, and the
+ * row is in the last one unless as many have ended. */
+static hr_operand segment_numbers(hr_builder *b, hr_operand begin, hr_operand end, int64_t count) {
+  int64_t places = count + 1;
+  hr_operand begun = hr_build_temp(b, HR_DTYPE_I64, 1, &places), open = hr_build_temp(b, HR_DTYPE_I64, 1, &places);
+  emit_fill(b, begun, hr_build_i64(b, 0));
+  emit_fill(b, open, hr_build_i64(b, 0));
+  mark(b, begun, begin, 1), mark(b, open, begin, 1), mark(b, open, end, -1);
+  hr_operand number = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, running_sum(b, begun), hr_build_i64(b, 1));
+  hr_operand is_inside = hr_make2(b, HR_OP_GT, HR_DTYPE_BOOL, running_sum(b, open), hr_build_i64(b, 0));
+  hr_operand owner = hr_make3(b, HR_OP_WHERE, HR_DTYPE_I64, is_inside, number, hr_build_i64(b, begin.dims[0]));
+  return b->status == NULL ? hr_view_slice(b, owner, 0, 0, count, 1) : absent;
+}
+
+hr_status hr__lower_segments(hr_builder *b, const hr_node *node) {
+  hr_operand x = hr_node_input(node, 0), begin = hr_node_input(node, 1), end = hr_node_input(node, 2);
+  hr_operand index = hr_node_input(node, 3), factor = hr_node_input(node, 4), y = hr_node_output(node, 0);
+  hr_operand start = hr_build_attr(b, node, 0);
+  int64_t count = hr_is_present(index) ? index.dims[0] : x.dims[0], columns = x.dims[1];
+  check_range(b, begin, count + 1, false, MESSAGE_INDEX);
+  check_range(b, end, count + 1, false, MESSAGE_INDEX);
+  check_range(b, index, x.dims[0], false, MESSAGE_INDEX);
+  if (count == 0 || hr_operand_count(y) == 0 || x.dims[0] == 0 || b->status != NULL) {
+    emit_fill(b, y, start);
+    return HR_OK;
+  }
+  hr_dtype dtype = node->ints[0] == HR_STORE_ADD ? hr__wide(y.dtype) : y.dtype;
+  hr_operand owner = segment_numbers(b, begin, end, count), rows = x;
+  if (hr_is_present(index)) {
+    if (node->ints[1] >= 0) {
+      hr_operand is_kept = hr_make2(b, HR_OP_NE, HR_DTYPE_BOOL, index, hr_build_i64(b, node->ints[1]));
+      owner = hr_make3(b, HR_OP_WHERE, HR_DTYPE_I64, is_kept, owner, hr_build_i64(b, begin.dims[0]));
+    }
+    rows = hr_build_temp(b, x.dtype, 2, (int64_t[]){count, columns});
+    hr_operand inputs[2] = {indexed(b, x, 0, 1, 1, &count), hr_view_insert(b, index, 1, columns)};
+    hr_emit_gather(b, rows, 2, inputs);
+  }
+  if (hr_is_present(factor)) {
+    rows = hr_make2(b, HR_OP_MUL, dtype, rows, hr_view_insert(b, factor, 1, columns));
+  }
+  int64_t dims[2] = {begin.dims[0] + 1, columns}; /* one more for rows of no segment */
+  hr_operand sums = hr_build_temp(b, dtype, 2, dims);
+  emit_fill(b, sums, start);
+  if (b->status == NULL) {
+    hr_operand inputs[2] = {rows, hr_view_insert(b, owner, 1, columns)};
+    hr_emit_scatter(b, (hr_store_mode)node->ints[0], indexed(b, sums, 0, 1, 1, &count), 2, inputs, 1);
+    hr_emit1(b, HR_OP_COPY, y, hr_view_slice(b, sums, 0, 0, begin.dims[0], 1));
+  }
+  return HR_OK;
+}

@@ -430,6 +430,49 @@ HR_TEST(spread_indices_are_checked_once) {
   hr_program_fini(&t.program);
 }
 
+/* ---- segments ---- */
+
+HR_TEST(segments_of_rows_and_of_listed_rows) {
+  /* Rows 0 and 6 belong to no segment, the second segment is empty. */
+  float x[7 * 2] = {9, 9, 1, 2, 3, 4, 5, 6, 7, 8, NAN, 1, 9, 9}, y[4 * 2], factors[5] = {1, 2, 3, 4, 5};
+  int64_t begin[4] = {1, 3, 3, 5}, end[4] = {3, 3, 5, 6}, list[5] = {2, 2, 0, 4, 1}, first[4] = {0, 2, 2, 4};
+  int64_t last[4] = {2, 2, 4, 5};
+  const float sums[4 * 2] = {104, 106, 100, 100, 112, 114, NAN, 101}, listed[4 * 2] = {9, 12, 0, 0, 28, 32, 5, 10};
+  bench t = bench_begin();
+  bench_record(&t, HR_OP_SEGMENTS, INPUTS(TENSOR(&t, F32, x, 7, 2), TENSOR(&t, I64, begin, 4), TENSOR(&t, I64, end, 4)),
+               OUTPUTS(TENSOR(&t, F32, y, 4, 2)), INTS(1, -1), SCALARS(F64(100)));
+  HR_ASSERT_OK(bench_run(&t));
+  for (int i = 0; i < 8; ++i) {
+    HR_ASSERT(y[i] == sums[i] || (isnan(y[i]) && isnan(sums[i])));
+  }
+  t = bench_begin(); /* row 0 of the list is skipped */
+  bench_record(&t, HR_OP_SEGMENTS,
+               INPUTS(TENSOR(&t, F32, x, 7, 2), TENSOR(&t, I64, first, 4), TENSOR(&t, I64, last, 4),
+                      TENSOR(&t, I64, list, 5), TENSOR(&t, F32, factors, 5)),
+               OUTPUTS(TENSOR(&t, F32, y, 4, 2)), INTS(1, 0), SCALARS(F64(0)));
+  HR_ASSERT_OK(bench_run(&t));
+  ASSERT_ALL_EQ(y, listed, 8);
+  t = bench_begin();
+  bench_record(
+      &t, HR_OP_SEGMENTS,
+      INPUTS(TENSOR(&t, F32, x, 7, 2), TENSOR(&t, I64, first, 4), TENSOR(&t, I64, last, 4), TENSOR(&t, I64, list, 5)),
+      OUTPUTS(TENSOR(&t, F32, y, 4, 2)), INTS(3, -1), SCALARS(F64(-INFINITY)));
+  bench_check_oom(&t);
+}
+
+HR_TEST(segments_refuse_what_is_out_of_range) {
+  float x[3] = {1, 2, 3}, y[1];
+  for (int wrong = 0; wrong < 3; ++wrong) {
+    int64_t begin[1] = {wrong == 0 ? -1 : 0}, end[1] = {wrong == 1 ? 4 : 3}, list[3] = {0, wrong == 2 ? 3 : 1, 2};
+    bench t = bench_begin();
+    bench_record(
+        &t, HR_OP_SEGMENTS,
+        INPUTS(TENSOR(&t, F32, x, 3, 1), TENSOR(&t, I64, begin, 1), TENSOR(&t, I64, end, 1), TENSOR(&t, I64, list, 3)),
+        OUTPUTS(TENSOR(&t, F32, y, 1, 1)), INTS(1, -1), SCALARS(F64(0)));
+    HR_ASSERT_ERROR(bench_run(&t), HR_STATUS_OUT_OF_RANGE, "");
+  }
+}
+
 /* ---- memory ---- */
 
 HR_TEST(lowering_survives_failing_allocations) {

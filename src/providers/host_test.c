@@ -82,7 +82,7 @@ static void run_row(hr_op op, int input_count, tensor *inputs, int output_count,
                   .inputs = operands,
                   .outputs = operands + input_count,
                   .int_count = int_count,
-                  .scalar_count = hr_op_table(op)->scalar_count,
+                  .scalar_count = op == HR_OP_SEGMENTS ? 1 : hr_op_table(op)->scalar_count, /* composites do not say */
                   .ints = ints};
   args[input_count + output_count] = &scalar;
   hr_prepared *prepared = NULL;
@@ -722,4 +722,81 @@ HR_TEST(a_nan_stays_in_its_line) {
     HR_ASSERT(isnan(complex_number(&y, i).re) == (i / 12 == 5));
   }
   free_tensor(&x), free_tensor(&y);
+}
+
+/* ---- segments ---- */
+
+static double fold(int64_t kind, double a, double b) {
+  switch (kind) {
+    case 1:
+      return a + b;
+    case 2:
+      return a * b;
+    case 3:
+      return isnan(b) || b > a ? b : a;
+    default:
+      return isnan(b) || b < a ? b : a;
+  }
+}
+
+/* Segments of very different lengths, empty ones, and rows of none; small whole numbers, whose sums are exact. */
+static void check_segments(hr_dtype dtype, int64_t columns, int64_t kind, bool is_listed, int threads) {
+  enum { N = 400, S = 23 };
+  tensor inputs[5] = {make_tensor(dtype, 2, (int64_t[]){N, columns}), TENSOR(I64, S), TENSOR(I64, S), TENSOR(I64, N),
+                      make_tensor(dtype, 1, (int64_t[]){N})};
+  tensor output = make_tensor(dtype, 2, (int64_t[]){S, columns});
+  int64_t *begin = (void *)inputs[1].bytes, *end = (void *)inputs[2].bytes, *list = (void *)inputs[3].bytes;
+  for (int64_t i = 0; i < N * columns; ++i) {
+    float value = kind == 2 ? (float)(random_bits() % 8 == 0 ? 2 : 1) : (float)(random_bits() % 4);
+    value = kind > 2 && random_bits() % 300 == 0 ? NAN : value;
+    put_number(&inputs[0], i, (double)value);
+  }
+  for (int64_t i = 0; i < N; ++i) {
+    list[i] = (int64_t)(random_bits() % N);
+    memcpy(inputs[4].bytes + (size_t)i * hr_dtype_size(dtype), inputs[0].bytes + (size_t)i * hr_dtype_size(dtype),
+           hr_dtype_size(dtype));
+  }
+  for (int64_t s = 0, at = 3; s < S; ++s) {
+    begin[s] = at;
+    at += s % 4 == 0 ? 0 : s == 5 ? 150 : (int64_t)(random_bits() % 20);
+    end[s] = at = at < N ? at : N;
+  }
+  int count = is_listed ? kind == 1 ? 5 : 4 : 3;
+  hr_thread_count_set(threads);
+  factor = 3;
+  run_row(HR_OP_SEGMENTS, count, inputs, 1, &output, 2, (int64_t[]){kind, is_listed ? 7 : -1});
+  factor = 1;
+  hr_thread_count_set(0);
+  for (int64_t s = 0; s < S; ++s) {
+    for (int64_t c = 0; c < columns; ++c) {
+      double expected = 3;
+      for (int64_t i = begin[s]; i < end[s]; ++i) {
+        int64_t row = is_listed ? list[i] : i;
+        if (!is_listed || row != 7) {
+          expected = fold(kind, expected,
+                          number_of(&inputs[0], row * columns + c) * (count == 5 ? number_of(&inputs[4], i) : 1));
+        }
+      }
+      double got = number_of(&output, s * columns + c);
+      double error = dtype == HR_DTYPE_BF16 ? fabs(expected) / 256 : 0;
+      HR_ASSERT(fabs(got - expected) <= error || (isnan(got) && isnan(expected)));
+    }
+  }
+  for (int i = 0; i < 5; ++i) {
+    free_tensor(&inputs[i]);
+  }
+  free_tensor(&output);
+}
+
+HR_TEST(segments_are_combined_in_every_way) {
+  static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_F64, HR_DTYPE_BF16};
+  static const int64_t widths[] = {1, 3, 16, 64, 101};
+  for (int d = 0; d < 3; ++d) {
+    for (int w = 0; w < 5; ++w) {
+      for (int64_t kind = 1; kind <= 4; ++kind) {
+        check_segments(dtypes[d], widths[w], kind, false, 1 + w % 3);
+        check_segments(dtypes[d], widths[w], kind, true, 1 + w % 3);
+      }
+    }
+  }
 }

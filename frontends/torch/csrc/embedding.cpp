@@ -1,12 +1,13 @@
 // embedding.cpp: bags of embeddings: rows of a matrix, summed, averaged or maximised over segments of a list of indices.
 //
-// Where segments begin is data. So each index gets the number of its bag by adding up ones at the beginnings, and everything
-// else is gathers, scatters and element-wise records in the order of the list. Wrong offsets give bags that there are not, and
-// fail like indices out of range.
+// Sums are one record (segments). For the rest each index gets the number of its bag by adding up ones at the beginnings, and
+// everything else is gathers, scatters and element-wise records in the order of the list. Wrong offsets give bags that there
+// are not, and fail like indices out of range.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_embedding_bag_sparse_backward.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
@@ -36,11 +37,6 @@ Tensor is_kept(const Tensor &indices, int64_t padding) {
   return indices != padding;
 }
 
-// Rows of each index over its bags, added up in the order of the list.
-Tensor added(const Tensor &rows, const Tensor &bags, int64_t count) {
-  return at::zeros({count, rows.size(1)}, rows.options()).index_add_(0, bags, rows);
-}
-
 } // namespace
 
 Tensor4 embedding_bag(const Tensor &weight, const Tensor &index_list, const Tensor &offset_list, int64_t mode,
@@ -59,12 +55,14 @@ Tensor4 embedding_bag(const Tensor &weight, const Tensor &index_list, const Tens
   TORCH_CHECK(!include_last || offset_list.size(0) > 0, "include_last_offset: number of offsets should be at least 1");
   int64_t count = index_list.size(0), bag_count = offset_list.size(0) - (include_last ? 1 : 0);
   int64_t skipped = padding >= 0 ? padding : -1;
-  Tensor indices = index_list.to(at::kLong), bags = bags_of(offset_list.narrow(0, 0, bag_count), count);
+  Tensor begins = offset_list.narrow(0, 0, bag_count).to(at::kLong);
+  Tensor indices = index_list.to(at::kLong), bags = bags_of(begins, count);
   Tensor kept = is_kept(indices, skipped);
   Tensor sizes = at::zeros({bag_count}, indices.options()).index_add_(0, bags, kept.to(at::kLong));
-  Tensor rows = weight.index_select(0, indices).to(wide_type(weight)), out, best;
-  Tensor keeps = kept.unsqueeze(1), is_empty = (sizes == 0).unsqueeze(1);
+  Tensor out, best;
   if (mode == kMax) {
+    Tensor rows = weight.index_select(0, indices).to(wide_type(weight));
+    Tensor keeps = kept.unsqueeze(1), is_empty = (sizes == 0).unsqueeze(1);
     constexpr double lowest = -std::numeric_limits<double>::infinity();
     Tensor candidates = rows.masked_fill(keeps.logical_not(), lowest);
     Tensor places = bags.unsqueeze(1).expand_as(rows);
@@ -80,9 +78,10 @@ Tensor4 embedding_bag(const Tensor &weight, const Tensor &index_list, const Tens
                       : indices.index_select(0, chosen.reshape(-1)).reshape(largest.sizes()).masked_fill(is_empty, -1);
     out = largest.masked_fill(is_empty, 0);
   } else {
-    if (present(factors))
-      rows = rows * factors->to(rows.scalar_type()).unsqueeze(1);
-    out = added(rows.masked_fill(keeps.logical_not(), 0), bags, bag_count);
+    // A bag ends where the next one begins.
+    Tensor limits = at::cat({begins, at::full({1}, count, begins.options())});
+    Tensor factor = present(factors) ? to_type(*factors, weight.scalar_type()).contiguous() : Tensor();
+    out = combine_segments(weight, begins, limits.narrow(0, 1, bag_count), 1, 0, indices.contiguous(), factor, skipped);
     if (mode == kMean)
       out = out / sizes.clamp_min(1).unsqueeze(1);
     best = at::zeros({0}, indices.options());

@@ -5,6 +5,7 @@
 #include <ATen/ops/where.h>
 
 #include "kernels.h"
+#include "layers.h"
 
 namespace headrace {
 namespace {
@@ -12,9 +13,8 @@ namespace {
 // Which segment each element of the axis belongs to; the number of segments where none.
 struct Segments {
   int64_t axis, count;
-  Tensor ids;     // data's sizes
-  Tensor lengths; // of each segment, broadcast against the output
-  Dims sizes;     // of the output
+  Tensor starts, ends, lengths; // of each segment; lengths broadcast against the output
+  Dims sizes, data_sizes;       // of the output, of data
 
   Segments(const Tensor &data, const OptionalTensor &given_lengths, const OptionalTensor &given_offsets, int64_t dim) {
     axis = at::maybe_wrap_dim(dim, data.dim());
@@ -25,7 +25,6 @@ struct Segments {
     TORCH_CHECK(limits.dim() == axis + 1, "segment_reduce(): Expected axis to be the last dimension of ",
                 has_offsets ? "offsets" : "lengths", " but got ", axis, ".");
     count = limits.size(-1) - (has_offsets ? 1 : 0);
-    Tensor starts, ends;
     if (has_offsets) {
       starts = limits.narrow(-1, 0, count), ends = limits.narrow(-1, 1, count);
       lengths = ends - starts;
@@ -33,36 +32,50 @@ struct Segments {
       ends = limits.cumsum(-1), lengths = limits;
       starts = ends - limits;
     }
-    sizes = Dims(data.sizes().begin(), data.sizes().end());
-    int64_t size = sizes[axis];
+    data_sizes = sizes = Dims(data.sizes().begin(), data.sizes().end());
     sizes[axis] = count;
-    Dims rows(data.sizes().begin(), data.sizes().begin() + axis + 1);
-    Tensor places = at::arange(size, limits.options()).expand(rows).contiguous();
-    Tensor owner = search_sorted(Result::fresh(), ends.contiguous(), places, false, true, std::nullopt, std::nullopt);
-    if (has_offsets && size > 0 && count > 0)
-      owner = at::where(places.lt(starts.narrow(-1, 0, 1)), Scalar(count), owner);
     for (int64_t d = axis + 1; d < data.dim(); ++d)
-      owner = owner.unsqueeze(-1), lengths = lengths.unsqueeze(-1);
-    ids = owner.expand(data.sizes());
+      lengths = lengths.unsqueeze(-1);
   }
 
+  // The lines of data follow each other as one list of rows.
   Tensor reduce(const Tensor &data, int64_t mode, const Scalar &start) const {
-    Dims wide = sizes;
-    wide[axis] += 1; // the last takes what belongs to none
-    Tensor out = fill_with(new_tensor(wide, data.scalar_type()), start);
-    if (data.numel() > 0)
-      headrace::scatter(Result::inplace(out), out, axis, ids, Operand(data), mode);
-    return out.narrow(axis, 0, count);
+    int64_t lines = 1, columns = 1, size = data.size(axis);
+    for (int64_t d = 0; d < axis; ++d)
+      lines *= data.size(d);
+    for (int64_t d = axis + 1; d < data.dim(); ++d)
+      columns *= data.size(d);
+    auto in_list = [&](const Tensor &places) {
+      return lines == 1 ? places.reshape({-1})
+                        : (places.reshape({lines, count}) + at::arange(lines, places.options()).unsqueeze(1) * size)
+                              .reshape({-1});
+    };
+    return combine_segments(data.reshape({lines * size, columns}), in_list(starts), in_list(ends), mode, start)
+        .reshape(sizes);
   }
 
   // What each element's segment has.
   Tensor spread(const Tensor &values) const {
+    Tensor ids = owners();
     Tensor all = fill_with(new_tensor(padded_sizes(), values.scalar_type()), 0);
     copy_on_device(values, all.narrow(axis, 0, count));
     return all.gather(axis, ids);
   }
 
 private:
+  // Which segment each element belongs to, in data's sizes.
+  Tensor owners() const {
+    Dims rows(data_sizes.begin(), data_sizes.begin() + axis + 1);
+    int64_t size = data_sizes[axis];
+    Tensor places = at::arange(size, ends.options()).expand(rows).contiguous();
+    Tensor owner = search_sorted(Result::fresh(), ends.contiguous(), places, false, true, std::nullopt, std::nullopt);
+    if (size > 0 && count > 0)
+      owner = at::where(places.lt(starts.narrow(-1, 0, 1)), Scalar(count), owner);
+    for (int64_t d = axis + 1; d < static_cast<int64_t>(data_sizes.size()); ++d)
+      owner = owner.unsqueeze(-1);
+    return owner.expand(data_sizes);
+  }
+
   Dims padded_sizes() const {
     Dims wide = sizes;
     wide[axis] += 1;
@@ -84,6 +97,17 @@ int64_t mode_of(std::string_view reduce) {
 }
 
 } // namespace
+
+Tensor combine_segments(const Tensor &x, const Tensor &begin, const Tensor &end, int64_t mode, const Scalar &start,
+                        const Tensor &index, const Tensor &factor, int64_t skipped) {
+  Tensor out = new_tensor({begin.size(0), x.size(1)}, x.scalar_type());
+  if (out.numel() == 0)
+    return out;
+  Record record(HR_OP_SEGMENTS);
+  record.in(x.contiguous()).in(begin.contiguous()).in(end.contiguous()).in(index).in(factor);
+  record.ints({mode, skipped}).num(start).out(out).run();
+  return out;
+}
 
 Tensor segment_reduce(const Tensor &data, std::string_view reduce, const OptionalTensor &lengths,
                       const OptionalTensor &indices, const OptionalTensor &offsets, int64_t dim, bool unsafe,

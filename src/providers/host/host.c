@@ -13,6 +13,7 @@ static const hr__library_row rows[] = {
     {HR_OP_CUMSUM, hr__scan_supports, NULL, hr__scan_run, NULL},
     {HR_OP_CUMPROD, hr__scan_supports, NULL, hr__scan_run, NULL},
     {HR_OP_LOGCUMSUMEXP, hr__scan_supports, NULL, hr__scan_run, NULL},
+    {HR_OP_SEGMENTS, hr__segments_supports, NULL, hr__segments_run, NULL},
     {HR_OP_SEARCH, hr__search_supports, NULL, hr__search_run, NULL},
     {HR_OP_UNIQUE, hr__unique_supports, hr__unique_scratch, hr__unique_run, NULL},
     {HR_OP_PLACES, hr__places_supports, hr__places_scratch, hr__places_run, NULL},

@@ -22,6 +22,9 @@ hr_status hr__search_run(const hr__library_call *call);
 /* scan.c */
 bool hr__scan_supports(const hr_node *node);
 hr_status hr__scan_run(const hr__library_call *call);
+/* segments.c */
+bool hr__segments_supports(const hr_node *node);
+hr_status hr__segments_run(const hr__library_call *call);
 /* unique.c */
 bool hr__unique_supports(const hr_node *node);
 size_t hr__unique_scratch(const hr_node *node, int workers);
