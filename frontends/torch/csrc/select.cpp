@@ -327,10 +327,11 @@ Tensor bincount(const Tensor &self, const OptionalTensor &weights, int64_t least
   if (self.dim() == 1 && self.numel() == 0)
     return fill_with(new_tensor({least}, ScalarType::Long), 0);
   TORCH_CHECK(self.dim() == 1, "bincount only supports 1-d non-negative integral inputs.");
-  TORCH_CHECK(self.min().item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
+  Tensor smallest = self.min(), largest = self.max(); // both in one pass
+  TORCH_CHECK(smallest.item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
   TORCH_CHECK(!has_weights || (weights->dim() == 1 && weights->numel() == self.numel()),
               "weights should be 1-d and have the same length as input");
-  int64_t count = std::max(self.max().item<int64_t>() + 1, least);
+  int64_t count = std::max(largest.item<int64_t>() + 1, least);
   ScalarType type = !has_weights                                  ? ScalarType::Long
                     : weights->scalar_type() == ScalarType::Float ? ScalarType::Float
                                                                   : ScalarType::Double;
