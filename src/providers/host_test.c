@@ -318,12 +318,12 @@ HR_TEST(mode_counts) {
 }
 
 /* More values than one thread looks up at a time, in several lines of every dtype. */
-HR_TEST(search_counts_what_comes_before) {
-  enum { LINES = 3, BOUNDS = 37, VALUES = 2500 };
+static void check_search(int64_t bound_count, int64_t value_count) {
+  enum { LINES = 3 };
   for (int t = 0; t < SORTABLE; ++t) {
-    tensor bounds = make_tensor(sortable[t], 2, (int64_t[]){LINES, BOUNDS});
+    tensor bounds = make_tensor(sortable[t], 2, (int64_t[]){LINES, bound_count});
     tensor ordered = make_tensor(sortable[t], 2, bounds.dims),
-           x = make_tensor(sortable[t], 2, (int64_t[]){LINES, VALUES});
+           x = make_tensor(sortable[t], 2, (int64_t[]){LINES, value_count});
     tensor places = make_tensor(HR_DTYPE_I64, 2, bounds.dims), out = make_tensor(HR_DTYPE_I64, 2, x.dims);
     tensor absent = {.rank = -1};
     fill(&bounds), fill(&x);
@@ -332,10 +332,10 @@ HR_TEST(search_counts_what_comes_before) {
       for (int sorted = 0; sorted < 2; ++sorted) {
         run_row(HR_OP_SEARCH, 3, (tensor[]){sorted ? ordered : bounds, x, sorted ? absent : places}, 1, &out, 1,
                 (int64_t[]){behind});
-        for (int64_t i = 0; i < LINES * VALUES; ++i) {
+        for (int64_t i = 0; i < LINES * value_count; ++i) {
           int64_t before = 0;
-          for (int64_t j = 0; j < BOUNDS; ++j) {
-            long double bound = number(&bounds, i / VALUES * BOUNDS + j), value = number(&x, i);
+          for (int64_t j = 0; j < bound_count; ++j) {
+            long double bound = number(&bounds, i / value_count * bound_count + j), value = number(&x, i);
             before += is_before(bound, value, false) || (behind && !is_before(value, bound, false));
           }
           HR_ASSERT_EQ(((int64_t *)(void *)out.bytes)[i], before);
@@ -345,6 +345,13 @@ HR_TEST(search_counts_what_comes_before) {
     free_tensor(&bounds), free_tensor(&ordered), free_tensor(&x), free_tensor(&places);
     free_tensor(&out);
   }
+}
+
+HR_TEST(search_counts_what_comes_before) {
+  check_search(37, 2500);
+  check_search(37, 20); /* fewer values than boundaries, and more boundaries than become keys at once */
+  check_search(1100, 33);
+  check_search(200, 300);
 }
 
 HR_TEST(search_finds_places_on_both_sides) {

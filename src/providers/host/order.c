@@ -125,10 +125,79 @@ int64_t hr__order_search(hr_dtype dtype, const void *line, const int64_t *places
   return low;
 }
 
+enum { GROUP = 32, TABLE = 1024 }; /* values that are searched together; boundaries that become keys once */
+
+/* The keys of short lines and of a group's values, compared as they are: lanes of vectors. */
+#define DEFINE_SEARCH_KEYS(TYPE)                                                                                      \
+  static inline __attribute__((always_inline)) void steps_##TYPE(const TYPE *bounds, int64_t count, const TYPE *keys, \
+                                                                 const bool behind, TYPE *low) {                      \
+    for (TYPE left = (TYPE)count, half; left > 0; left -= half) {                                                     \
+      half = left - left / 2;                                                                                         \
+      for (int i = 0; i < GROUP; ++i) {                                                                               \
+        const TYPE bound = bounds[low[i] + half - 1];                                                                 \
+        low[i] += half & -(TYPE)(behind ? bound <= keys[i] : bound < keys[i]);                                        \
+      }                                                                                                               \
+    }                                                                                                                 \
+  }                                                                                                                   \
+  static void search_##TYPE(const TYPE *bounds, int64_t count, const TYPE *keys, int64_t here, bool behind,           \
+                            int64_t *out_found) {                                                                     \
+    TYPE low[GROUP] = {0};                                                                                            \
+    if (behind) {                                                                                                     \
+      steps_##TYPE(bounds, count, keys, true, low);                                                                   \
+    } else {                                                                                                          \
+      steps_##TYPE(bounds, count, keys, false, low);                                                                  \
+    }                                                                                                                 \
+    for (int64_t i = 0; i < here; ++i) {                                                                              \
+      out_found[i] = (int64_t)low[i];                                                                                 \
+    }                                                                                                                 \
+  }
+DEFINE_SEARCH_KEYS(uint32_t)
+DEFINE_SEARCH_KEYS(uint64_t)
+
+/* The keys of `count` values of a line, as TYPE. */
+#define FILL_KEYS(TYPE, type, key_, line, count, keys) \
+  for (int64_t k = 0; k < (count); ++k) {              \
+    const type *at = (const type *)(line) + k;         \
+    (keys)[k] = (TYPE)(key_);                          \
+  }
+
+static void search_short(hr_dtype dtype, const void *line, int64_t count, const void *values, int64_t value_count,
+                         bool behind, int64_t *out_found) {
+  uint32_t bounds32[TABLE], keys32[GROUP] = {0};
+  uint64_t bounds64[TABLE], keys64[GROUP] = {0};
+  switch (dtype) {
+#define CASE(dtype_, type, bits, key_)                                                \
+  case dtype_:                                                                        \
+    if (bits == 64) {                                                                 \
+      FILL_KEYS(uint64_t, type, key_, line, count, bounds64)                          \
+    } else {                                                                          \
+      FILL_KEYS(uint32_t, type, key_, line, count, bounds32)                          \
+    }                                                                                 \
+    for (int64_t first = 0; first < value_count; first += GROUP) {                    \
+      const int64_t here = value_count - first < GROUP ? value_count - first : GROUP; \
+      if (bits == 64) {                                                               \
+        FILL_KEYS(uint64_t, type, key_, (const type *)values + first, here, keys64)   \
+        search_uint64_t(bounds64, count, keys64, here, behind, out_found + first);    \
+      } else {                                                                        \
+        FILL_KEYS(uint32_t, type, key_, (const type *)values + first, here, keys32)   \
+        search_uint32_t(bounds32, count, keys32, here, behind, out_found + first);    \
+      }                                                                               \
+    }                                                                                 \
+    break;
+    EACH_KEY(CASE)
+#undef CASE
+    default:
+      break;
+  }
+}
+
 /* Values are searched in groups: all of a group take as many steps, so that no jump and no step depends on a comparison. */
 void hr__order_search_all(hr_dtype dtype, const void *line, int64_t count, const void *values, int64_t value_count,
                           bool behind, int64_t *out_found) {
-  enum { GROUP = 32 };
+  if (count <= TABLE && count <= value_count) {
+    search_short(dtype, line, count, values, value_count, behind, out_found);
+    return;
+  }
   uint64_t keys[GROUP] = {0};
   int64_t low[GROUP];
   for (int64_t first = 0; first < value_count; first += GROUP) {
@@ -219,10 +288,39 @@ void hr__order_fill(hr__order *order, hr_dtype dtype, const void *line, bool des
   }
 }
 
+enum { BLOCK = 256, LANES = 64 };
+
+/* A packed element behind which none of the `first` smallest is: of the smallest in each of LANES lanes, `first` are not behind it. */
+static uint64_t least_limit(hr__order *part, hr_dtype dtype, const void *line, int64_t all, bool descending,
+                            int64_t first) {
+  const uint64_t *block = part->elements;
+  const size_t size = hr_dtype_size(dtype);
+  uint64_t least[LANES];
+  memset(least, 0xff, sizeof least);
+  for (int64_t begin = 0; begin + BLOCK <= all; begin += BLOCK) {
+    hr__order_fill(part, dtype, (const char *)line + (size_t)begin * size, descending, 0, BLOCK);
+    for (int64_t i = 0; i < BLOCK; i += LANES) {
+      for (int64_t k = 0; k < LANES; ++k) {
+        const uint64_t element = block[i + k] + (uint64_t)begin;
+        least[k] = element < least[k] ? element : least[k];
+      }
+    }
+  }
+  select_packed(least, LANES, first);
+  return largest_packed(least, first);
+}
+
+static bool has_less(const uint64_t *elements, int64_t count, uint64_t limit) {
+  uint64_t least = UINT64_MAX;
+  for (int64_t i = 0; i < count; ++i) {
+    least = elements[i] < least ? elements[i] : least;
+  }
+  return least < limit;
+}
+
 /* Elements that are below the largest of the `first` smallest so far are collected; when there is no more room the rest of them is
  * thrown out. */
 void hr__order_fill_least(hr__order *order, hr_dtype dtype, const void *line, bool descending, int64_t first) {
-  enum { BLOCK = 256 };
   int64_t all = order->count, room = hr__order_least_room(first), kept = 0;
   size_t size = hr_dtype_size(dtype);
   union {
@@ -231,9 +329,15 @@ void hr__order_fill_least(hr__order *order, hr_dtype dtype, const void *line, bo
   } block;
   hr__order part = hr__order_make(dtype, BLOCK, &block, NULL);
   uint64_t limit = UINT64_MAX; /* of packed elements, or of keys: equal keys come behind all that were kept */
+  if (order->is_packed && first <= LANES / 2 && all >= 2 * BLOCK) {
+    limit = least_limit(&part, dtype, line, all, descending, first) + 1;
+  }
   for (int64_t begin = 0; begin < all; begin += BLOCK) {
     int64_t count = all - begin < BLOCK ? all - begin : BLOCK;
     hr__order_fill(&part, dtype, (const char *)line + (size_t)begin * size, descending, 0, count);
+    if (order->is_packed && limit != UINT64_MAX && !has_less(block.packed, count, limit - (uint64_t)begin)) {
+      continue;
+    }
     if (kept + count > room) {
       order->count = kept;
       hr__order_select(order, first);
