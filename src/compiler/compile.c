@@ -65,6 +65,8 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
     HR_RETURN_IF_ERROR(verify_after(program, target, "layout"));
   }
   bool is_changed;
+  HR_RETURN_IF_ERROR(hr_follow(program));
+  HR_RETURN_IF_ERROR(verify_after(program, target, "follow"));
   HR_RETURN_IF_ERROR(hr_fuse(program, target, &fusion));
   HR_RETURN_IF_ERROR(hr_recompute(program, target, &fusion, &is_changed));
   if (is_changed) {

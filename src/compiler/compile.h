@@ -1,6 +1,6 @@
 /* compile.h: from a recorded program to a schedule of steps.
  *
- *   stream form --expand, versions--> value form --simplify, match, deliver, layout--> --fuse, recompute, wait, hoist--> groups
+ *   stream form --expand, versions--> value form --simplify, match, deliver, layout, follow--> --fuse, recompute, wait, hoist--> groups
  *               --plan--> --lower--> kernels
  *
  * Each pass has a file of its own. The compiler never calls a driver: it asks for target data.

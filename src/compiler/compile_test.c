@@ -125,6 +125,73 @@ HR_TEST(layer_norm_is_one_kernel) {
   compiled_fini(&c);
 }
 
+/* What the sums of a kernel run over: whether its loads go through memory one element after the other. */
+static bool walks_memory(const hr_kernel *kernel) {
+  bool does = true;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    int64_t step = 1;
+    for (int d = kernel->rank - 1; d >= 0 && kernel->instrs[k].kind == HR_INSTR_LOAD; --d) {
+      does &= kernel->accesses[kernel->instrs[k].access].strides[d] == step;
+      step *= kernel->dims[d];
+    }
+  }
+  return does;
+}
+
+/* The square lies as the matrix does, and the loop that was recorded over the transposed dims follows the sums. */
+HR_TEST(sums_over_a_transposed_matrix_walk_its_memory) {
+  static const char *const texts[] = {
+      "%1:f32[1,1]{1,1}+0 = norm(%0:f32[32,64]{1,32}+0) ints(3, 3)\n",
+      "%2:f32[32,64]{1,32}+0 = exp(%0:f32[32,64]{1,32}+0)\n"
+      "%3:f32[32,64]{1,32}+0 = neg(%2:f32[32,64]{1,32}+0)\n"
+      "%1:f32[1,1]{1,1}+0 = sum(%3:f32[32,64]{1,32}+0) ints(3)\n",
+      "%3:f32[1,1]{1,1}+0 = mean(%0:f32[32,64]{1,32}+0) ints(3)\n"
+      "%2:f32[32,64]{1,32}+0 = sub(%0:f32[32,64]{1,32}+0, %3:f32[1,1]{1,1}+0)\n"
+      "%1:f32[1,1]{1,1}+0 = sum(%2:f32[32,64]{1,32}+0) ints(3)\n",
+  };
+  for (int i = 0; i < 3; ++i) {
+    char text[512];
+    snprintf(text, sizeof text,
+             "buffer %%0 8192 live\nbuffer %%1 4 live fresh\nbuffer %%2 8192 dead fresh\n"
+             "buffer %%3 8192 dead fresh\n%s",
+             texts[i]);
+    compiled c = compile(text);
+    HR_ASSERT_EQ(c.kernel_count, 1);
+    HR_ASSERT(walks_memory(c.kernels[0]));
+    compiled_fini(&c);
+  }
+}
+
+/* The same matrix seen in two ways, and sums of the two in the same order. */
+HR_TEST(a_transposed_matrix_has_the_sum_of_the_matrix) {
+  float x[64 * 32], sums[2];
+  for (int i = 0; i < 64 * 32; ++i) {
+    x[i] = (float)(i * 7919 % 1013) * 0.37f;
+  }
+  HR_ASSERT_OK(run("buffer %0 8192 live\nbuffer %1 8 live fresh\n"
+                   "%1:f32[1,1]{1,1}+0 = sum(%0:f32[64,32]{32,1}+0) ints(3)\n"
+                   "%1:f32[1,1]{1,1}+1 = sum(%0:f32[32,64]{1,32}+0) ints(3)\n",
+                   (void *[]){x, sums}, NULL));
+  HR_ASSERT(memcmp(&sums[0], &sums[1], sizeof *sums) == 0);
+}
+
+/* Two sums that want two orders, and a loop that shares data with both. */
+HR_TEST(sums_of_two_orders_are_right) {
+  float x[6 * 4], y[6 * 4], z[6 * 4], sums[2];
+  for (int i = 0; i < 6 * 4; ++i) {
+    x[i] = (float)i, y[i] = (float)(i * i);
+  }
+  HR_ASSERT_OK(run("buffer %0 96 live\nbuffer %1 96 live\nbuffer %2 96 live fresh\nbuffer %3 8 live fresh\n"
+                   "%2:f32[6,4]{4,1}+0 = sub(%0:f32[6,4]{1,6}+0, %1:f32[6,4]{4,1}+0)\n"
+                   "%3:f32[1,1]{1,1}+0 = sum(%0:f32[6,4]{1,6}+0) ints(3)\n"
+                   "%3:f32[1,1]{1,1}+1 = sum(%2:f32[6,4]{4,1}+0) ints(3)\n",
+                   (void *[]){x, y, z, sums}, NULL));
+  for (int i = 0; i < 6 * 4; ++i) {
+    HR_ASSERT(z[i] == x[i / 4 + i % 4 * 6] - y[i]);
+  }
+  HR_ASSERT(sums[0] == 276 && sums[1] == 276 - 4324);
+}
+
 /* The difference shares nothing with the kernel of the exponential; the product that reads both does. */
 HR_TEST(a_node_joins_the_kernel_of_its_reader) {
   compiled c = compile("buffer %0 16 live\n"

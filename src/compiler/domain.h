@@ -30,4 +30,7 @@ bool hr_domain_refine(const hr_domain *a, const hr_domain *b, bool rows, hr_doma
 void hr_domain_map(const hr_domain *domain, bool rows, int rank, const int64_t *dims, const int64_t *strides,
                    int64_t *out_strides);
 
+/* Dim order[d] of a loop node's domain becomes dim d, for all operands. False when memory is out; the node is then of no use. */
+bool hr_domain_permute(hr_program *program, hr_node *node, const int *order);
+
 #endif

@@ -235,39 +235,6 @@ static bool follow(hr_program *program, const hr__layout *l, hr_operand *operand
   return true;
 }
 
-static const int64_t *permuted(hr_program *program, int rank, const int *order, const int64_t *from) {
-  int64_t to[HR_RANK_MAX];
-  for (int d = 0; d < rank; ++d) {
-    to[d] = from[order[d]];
-  }
-  return hr_arena_dup(&program->arena, to, (size_t)rank * sizeof *to);
-}
-
-static bool permute_operand(hr_program *program, hr_operand *operand, const int *order) {
-  if (operand->kind != HR_OPERAND_VALUE && operand->kind != HR_OPERAND_INDEX) {
-    return true;
-  }
-  operand->dims = permuted(program, operand->rank, order, operand->dims);
-  operand->strides = permuted(program, operand->rank, order, operand->strides);
-  hr_bound *bounds = HR_ARENA_ARRAY(&program->arena, hr_bound, (size_t)operand->bound_count + 1);
-  bool ok = operand->dims != NULL && operand->strides != NULL && bounds != NULL;
-  for (int k = 0; ok && k < operand->bound_count; ++k) {
-    bounds[k] = operand->bounds[k];
-    bounds[k].strides = permuted(program, operand->rank, order, operand->bounds[k].strides);
-    ok = bounds[k].strides != NULL;
-  }
-  operand->bounds = bounds;
-  return ok;
-}
-
-static uint32_t permuted_mask(int rank, const int *order, uint32_t mask) {
-  uint32_t result = 0;
-  for (int d = 0; d < rank; ++d) {
-    result |= (mask >> order[d] & 1) << d;
-  }
-  return result;
-}
-
 /* The channels become the innermost dims of the node's domain. Where they are among what has to run in order, or decide which
  * of several equal elements is first, the order stays. */
 static bool permute_domain(hr_program *program, hr_node *node, uint32_t channels) {
@@ -283,14 +250,7 @@ static bool permute_domain(hr_program *program, hr_node *node, uint32_t channels
       }
     }
   }
-  node->reduce_mask = permuted_mask(rank, order, node->reduce_mask);
-  node->ordered_mask = permuted_mask(rank, order, node->ordered_mask);
-  for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    if (!permute_operand(program, hr_node_operand(node, i), order)) {
-      return false;
-    }
-  }
-  return true;
+  return hr_domain_permute(program, node, order);
 }
 
 static bool rewrite_node(hr__layout_pass *p, hr_node *node) {

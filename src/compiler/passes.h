@@ -22,6 +22,9 @@ hr_status hr_layout(hr_program *program, const hr_target *target);
 /* Whether hr_layout found buffers whose layout the program can't follow, marked them, and did nothing else. */
 bool hr_layout_is_refused(const hr_program *program);
 
+/* Turns the domains of element-wise loops so that they walk as the reductions do that they share data with, and can be fused. */
+hr_status hr_follow(hr_program *program);
+
 enum { HR_GROUP_NODES_MAX = 48, HR_GROUP_ACCESSES_MAX = 160 };
 
 /* A list of nodes that run as one step: loop nodes of one domain, or a single contraction or special node. */

@@ -89,6 +89,57 @@ hr_operand hr_build_temp(hr_builder *b, hr_dtype dtype, int rank, const int64_t 
   return x;
 }
 
+/* Whether x steps less far along dim a than along dim b; where it stands still there is nothing to compare. */
+static bool steps_less(const hr_operand *x, int a, int b) {
+  int64_t step_a = x->strides[a] < 0 ? -x->strides[a] : x->strides[a];
+  int64_t step_b = x->strides[b] < 0 ? -x->strides[b] : x->strides[b];
+  return step_a != 0 && step_b != 0 && step_a < step_b;
+}
+
+/* Moves the dims of `mask` among their places so that x is walked as it lies in memory, large strides outside: out_order[i] is the dim at
+ * place i. False: they lie so already. */
+static bool find_walk(const hr_operand *x, uint32_t mask, int *out_order) {
+  bool is_changed = false;
+  for (int d = 0; d < x->rank; ++d) {
+    out_order[d] = d;
+    mask &= x->dims[d] == 1 ? ~(1u << d) : ~0u;
+  }
+  for (int last = x->rank - 1; last > 0; --last) { /* bubbles: a few dims */
+    for (int d = 0, before = -1; d < x->rank; ++d) {
+      if ((mask >> d & 1u) == 0) {
+        continue;
+      }
+      if (before >= 0 && steps_less(x, out_order[before], out_order[d])) {
+        int dim = out_order[d];
+        out_order[d] = out_order[before], out_order[before] = dim;
+        is_changed = true;
+      }
+      before = d;
+    }
+  }
+  return is_changed;
+}
+
+/* A new temporary lies like x where that is dense, but for the order of its dims, or has gaps: what is made of a transposed matrix is
+ * transposed, and both are walked in the order of memory. */
+static void lie_like(hr_operand *temp, const hr_operand *x) {
+  int order[HR_RANK_MAX];
+  int64_t strides[HR_RANK_MAX], step = 1, reach = 1;
+  if (x->kind != HR_OPERAND_VALUE || x->term_count > 0 || x->rank != temp->rank || !find_walk(x, ~0u, order)) {
+    return;
+  }
+  for (int i = x->rank - 1; i >= 0; --i) {
+    int d = order[i];
+    if (x->dims[d] != temp->dims[d] || (x->dims[d] > 1 && x->strides[d] < reach)) {
+      return;
+    }
+    reach = x->dims[d] > 1 ? x->strides[d] * x->dims[d] : reach;
+    strides[d] = step;
+    step *= x->dims[d];
+  }
+  memcpy((int64_t *)temp->strides, strides, (size_t)x->rank * sizeof *strides);
+}
+
 hr_operand hr_build_temp_like(hr_builder *b, hr_operand x, hr_dtype dtype) {
   return hr_build_temp(b, dtype, x.rank, x.dims);
 }
@@ -228,6 +279,9 @@ static hr_operand make(hr_builder *b, hr_op op, hr_dtype dtype, int count, const
     }
   }
   hr_operand out = hr_build_temp(b, dtype, rank, dims);
+  if (b->status == NULL && op != HR_OP_COPY) { /* a copy is asked for where something has to be dense */
+    lie_like(&out, &inputs[0]);
+  }
   hr_emit(b, op, out, count, inputs);
   return b->status == NULL ? out : HR__NO_OPERAND;
 }
@@ -281,12 +335,24 @@ static hr_operand spread_output(hr_builder *b, hr_operand out, hr_operand x) {
   return hr_view_broadcast(b, out, x.rank, x.dims);
 }
 
+/* The reduced dims trade places, so that memory is walked in its order; kept dims stay where they are, and with them the kind of order. */
 static void emit_reduction(hr_builder *b, hr_op op, hr_operand out, int input_count, const hr_operand *inputs,
                            uint32_t mask) {
   hr_operand x = inputs[0], spread_inputs[2];
+  int order[HR_RANK_MAX];
   out = spread_output(b, out, x);
   if (b->status != NULL || !spread(b, op, input_count, inputs, x.rank, x.dims, spread_inputs)) {
     return;
+  }
+  if (x.kind == HR_OPERAND_VALUE && find_walk(&x, mask, order)) {
+    out = hr_view_permute(b, out, order);
+    for (int i = 0; i < input_count; ++i) {
+      spread_inputs[i] = hr_view_permute(b, spread_inputs[i], order);
+    }
+    x = spread_inputs[0];
+    if (b->status != NULL) {
+      return;
+    }
   }
   for (int d = 0; d < x.rank; ++d) {
     mask &= x.dims[d] == 1 ? ~(1u << d) : ~0u; /* nothing is combined there */

@@ -64,12 +64,14 @@ void hr_emit1(hr_builder *b, hr_op op, hr_operand out, hr_operand a);
 void hr_emit2(hr_builder *b, hr_op op, hr_operand out, hr_operand a, hr_operand c);
 void hr_emit3(hr_builder *b, hr_op op, hr_operand out, hr_operand a, hr_operand c, hr_operand d);
 void hr_emit4(hr_builder *b, hr_op op, hr_operand out, hr_operand a, hr_operand c, hr_operand d, hr_operand e);
-/* The same into a new temporary of `dtype` whose dims are the broadcast of the inputs'. */
+/* The same into a new temporary of `dtype` whose dims are the broadcast of the inputs'. It lies like `a` where that has all dims; a
+ * copy is contiguous. */
 hr_operand hr_make1(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand a);
 hr_operand hr_make2(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand a, hr_operand c);
 hr_operand hr_make3(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand a, hr_operand c, hr_operand d);
 hr_operand hr_make4(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand a, hr_operand c, hr_operand d, hr_operand e);
-/* Emits a reduction over `mask` of x's dims. out has x's rank with 1 in the reduced dims; it is emitted with stride 0 there. */
+/* Emits a reduction over `mask` of x's dims. out has x's rank with 1 in the reduced dims; it is emitted with stride 0 there. The
+ * reduced dims are walked as x lies in memory, so the order of a sum is that of its input's strides. */
 void hr_emit_reduce(hr_builder *b, hr_op op, hr_operand out, hr_operand x, uint32_t mask);
 hr_operand hr_make_reduce(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand x, uint32_t mask); /* keeps dims as 1 */
 /* out[..] = index of the best key; key and index share dims. */
