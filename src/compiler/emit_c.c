@@ -178,8 +178,8 @@ hr_status hr__emit_worth(const hr__emitter *e, int64_t row) {
   if (e->target == NULL) {
     return HR_OK;
   }
-  if (row > 0 && row < ROW_MIN) {
-    return hr__emit_unable(kernel, "short rows: the interpreter takes several at once");
+  if (row > 0 && row < ROW_MIN && !e->target->is_gcc) {
+    return hr__emit_unable(kernel, "short rows: clang writes their loops out without vectors");
   }
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
@@ -314,9 +314,7 @@ static void define_functions(hr__emitter *e) {
         break;
       case HR_INSTR_ARGREDUCE:
         hr__emit_row_function(e, &take);
-        if (e->is_device) {
-          hr__emit_choice_functions(e, instr->op, instr->cls);
-        }
+        hr__emit_choice_functions(e, instr->op, instr->cls);
         break;
       case HR_INSTR_STORE:
         if (instr->mode != HR_STORE_SET) {

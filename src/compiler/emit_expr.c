@@ -243,12 +243,34 @@ static void emit_warp_functions(hr__emitter *e, const char *row, const char *cls
            row, cls);
 }
 
+/* Selects are folded as whole vectors to the end, whatever lies behind the half: single ones would be jumps. */
+enum { VECTOR_MIN = 4 };
+
+/* The best of a chunk's lanes goes to the first. Which one does not depend on the order. */
+static void emit_lane_choice(hr__emitter *e, const char *row, const char *name, const char *type) {
+  HR__EMIT(e, "HR_VMATH_FN void hr_choose_%s_%s(%s *restrict key, int64_t *restrict index) {\n", row, name, type);
+  for (int half = HR_REDUCE_LANES / 2; half >= 1; half /= 2) {
+    HR__EMIT(e,
+             "  HR_LANES\n  for (int j = 0; j < %d; ++j) {\n"
+             "    const %s a = key[j + %d], b = key[j];\n    const int64_t i = index[j + %d], k = index[j];\n"
+             "    const int take = (i != INT64_MAX) & ((k == INT64_MAX) | hr_take_%s_%s(a, b, i, k));\n"
+             "    key[j] = take ? a : b;\n    index[j] = take ? i : k;\n  }\n",
+             half < VECTOR_MIN ? VECTOR_MIN : half, type, half, half, row, name);
+  }
+  HR__EMIT(e, "}\n");
+}
+
 /* The best of a warp's candidates, and the best of what chunks left. Which one does not depend on the order. */
 void hr__emit_choice_functions(hr__emitter *e, hr_op op, hr_class cls) {
   const char *row = hr_op_table(op)->name, *name = hr_class_name(cls), *type = hr__emit_type(cls);
+  HR__EMIT(e, "#ifndef HR_CHOOSE_%s_%s\n#define HR_CHOOSE_%s_%s\n", row, name, row, name);
+  if (!e->is_device) {
+    emit_lane_choice(e, row, name, type);
+    HR__EMIT(e, "#endif\n");
+    return;
+  }
   HR__EMIT(
       e,
-      "#ifndef HR_CHOOSE_%s_%s\n#define HR_CHOOSE_%s_%s\n"
       "HR_VMATH_FN void hr_offer_%s_%s(%s *key, int64_t *index, const %s k, const int64_t i) {\n"
       "  if (i != INT64_MAX && (*index == INT64_MAX || hr_take_%s_%s(k, *key, i, *index))) { *key = k; *index = i; "
       "}\n}\n"
@@ -260,7 +282,7 @@ void hr__emit_choice_functions(hr__emitter *e, hr_op op, hr_class cls) {
       "    hr_offer_%s_%s(key, index, k, i);\n  }\n"
       "  %s best = *key;\n  int64_t at = *index;\n  HR_SHUFFLE_AS(%s, best, 0);\n  HR_SHUFFLE_AS(int64_t, at, 0);\n"
       "  *key = best;\n  *index = at;\n}\n#endif\n",
-      row, name, row, name, row, name, type, type, row, name, row, name, type, type, type, row, name, type, type);
+      row, name, type, type, row, name, row, name, type, type, type, row, name, type, type);
 }
 
 void hr__emit_reduce_functions(hr__emitter *e, hr_op op, hr_class cls) {
@@ -283,8 +305,9 @@ void hr__emit_reduce_functions(hr__emitter *e, hr_op op, hr_class cls) {
   }
   HR__EMIT(e, "HR_VMATH_FN T hr_fold_%s_%s(T *restrict lane) {\n", r, name);
   for (int half = HR_REDUCE_LANES / 2; half >= 1; half /= 2) {
-    HR__EMIT(e, "  for (int j = 0; j < %d; ++j) { lane[j] = hr_combine_%s_%s(lane[j], lane[j + %d]); }\n", half, r,
-             name, half);
+    bool is_select = strchr(combine, '?') != NULL;
+    HR__EMIT(e, "  %sfor (int j = 0; j < %d; ++j) { lane[j] = hr_combine_%s_%s(lane[j], lane[j + %d]); }\n",
+             is_select ? "HR_LANES\n  " : "", is_select && half < VECTOR_MIN ? VECTOR_MIN : half, r, name, half);
   }
   HR__EMIT(e, "  return lane[0];\n}\n");
   HR__EMIT(e,

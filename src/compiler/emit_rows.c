@@ -12,7 +12,11 @@
  *
  *   for (group of chunks ...) { q0 = scratch; hr_turn_4(q0, ...); for (chunks of the group) { ... p0 = q0 + ... } }
  *
- * Whole rows that lie beside each other are turned 16 at a time in the same way.
+ * Whole rows that lie beside each other are turned 16 at a time in the same way. Short rows go through their phases 16 abreast: what is
+ * computed once for each row becomes vectors over rows, and no row waits for its own sum:
+ *
+ *   for (16 rows) { v1[16], v2[16];  for (row ...) { phase 0; v1[row] = fold(l1); }  for (g < 16) { v2[g] = log(v1[g]); }
+ *                   for (row ...) { r2 = v2[row]; phase 1 } }
  */
 #include <stdio.h>
 
@@ -25,14 +29,16 @@ enum {
   TURNED_ROWS = 16,
   TURNED_ROWS_MIN = 4,
   GROUP_MAX = 16,
-  TURNED_BYTES = 524288 /* of whole rows */
+  TURNED_BYTES = 524288, /* of whole rows */
+  ABREAST_MAX = 256      /* elements of rows that go abreast, as many as are turned together */
 };
 
 typedef struct rows {
   hr__emitter *e;
   int64_t count, elements, chunks;
   bool is_split;
-  int64_t *parts; /* by instruction: where results of chunks are: in scratch, or split in workspace */
+  bool is_abreast; /* groups of short rows go through their phases together */
+  int64_t *parts;  /* by instruction: where results of chunks are: in scratch, or split in workspace */
   int64_t *part_indices;
   int64_t workspace;
   int64_t group;         /* chunks of a unit, or where they are whole its rows, where anything is turned; else 0 */
@@ -268,7 +274,7 @@ static void fold_lanes(const rows *r, int phase, const char *at) {
       char key[32], index[32];
       snprintf(key, sizeof key, "l%d", instr->dst);
       snprintf(index, sizeof index, "m%d", instr->dst);
-      emit_choice(e, instr, key, index, HR_REDUCE_LANES);
+      HR__EMIT(e, "hr_choose_%s_%s(%s, %s);\n", hr_op_table(instr->op)->name, hr_class_name(instr->cls), key, index);
       if (at == NULL) {
         HR__EMIT(e, "const int64_t r%d = m%d[0];\n", instr->dst, instr->dst);
       } else {
@@ -354,7 +360,12 @@ static void emit_block(const rows *r, int phase) {
     }
   }
   int64_t capacity = r->elements < HR__EMIT_BLOCK ? r->elements : HR__EMIT_BLOCK;
-  hr__emit_stages(e, phase, &(hr__emit_block){.count = "n", .start = "b", .capacity = capacity, .row = r->elements});
+  hr__emit_block block = {.count = "n", .start = "b", .capacity = capacity, .row = r->elements};
+  if (r->is_abreast) {
+    block.start = "at";
+    block.row = TURNED_ROWS * r->elements;
+  }
+  hr__emit_stages(e, phase, &block);
 }
 
 /* The blocks of elements [from, to) of a row: C expressions. */
@@ -363,6 +374,127 @@ static void emit_blocks(const rows *r, int phase, const char *from, const char *
   HR__EMIT(r->e, "const int64_t n = %s - b < %d ? %s - b : %d;\n", to, (int)HR__EMIT_BLOCK, to, (int)HR__EMIT_BLOCK);
   emit_block(r, phase);
   HR__EMIT(r->e, "}\n");
+}
+
+/* Whether all that a row computes once is of registers and lines, so that it can be done for 16 rows at once. */
+static bool can_go_abreast(const rows *r) {
+  const hr_kernel *kernel = r->e->kernel;
+  bool can = r->elements <= ABREAST_MAX && !r->is_split;
+  for (int k = 0; can && k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    bool is_row = instr->level == HR_LEVEL_ROW;
+    bool is_constant =
+        !is_row && instr->dst >= 0 && r->e->values[instr->dst].is_uniform && !reduces(instr, instr->phase);
+    can = !(is_row && instr->access >= 0 && kernel->accesses[instr->access].term_count > 0) &&
+          !(is_constant && kernel->registers[instr->dst].last_phase > instr->phase);
+  }
+  return can;
+}
+
+/* Whether an instruction makes a value of a row, which has its place in v1[16]. */
+static bool makes_row(const rows *r, const hr_instr *instr) {
+  return instr->dst >= 0 && (instr->level == HR_LEVEL_ROW || reduces(instr, instr->phase)) &&
+         r->e->values[instr->dst].alias == instr->dst;
+}
+
+static void declare_rows(const rows *r) {
+  hr__emitter *e = r->e;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (makes_row(r, instr)) { /* zeros, as there may be fewer rows */
+      HR__EMIT(e, "%s v%d[%d] = {0};\n", hr__emit_type(e->values[instr->dst].cls), instr->dst, (int)TURNED_ROWS);
+    }
+  }
+}
+
+/* Gives the values of row g that are there when the elements of a phase run, or before its own row values, their names. */
+static void read_rows(const rows *r, int phase, bool is_elements) {
+  hr__emitter *e = r->e;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    bool is_there = instr->phase < phase || (instr->phase == phase && is_elements && instr->level == HR_LEVEL_ROW);
+    if (makes_row(r, instr) && is_there) {
+      HR__EMIT(e, "const %s r%d = v%d[g];\n", hr__emit_type(e->values[instr->dst].cls), instr->dst, instr->dst);
+    }
+  }
+}
+
+/* The same of what this phase has loaded for each row. */
+static void read_loads(const rows *r, int phase) {
+  hr__emitter *e = r->e;
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    bool is_load = instr->kind == HR_INSTR_LOAD || instr->kind == HR_INSTR_INDEX;
+    if (instr->phase == phase && instr->level == HR_LEVEL_ROW && is_load) {
+      HR__EMIT(e, "const %s r%d = v%d[g];\n", hr__emit_type(e->values[instr->dst].cls), instr->dst, instr->dst);
+    }
+  }
+}
+
+static void open_rows(const rows *r) {
+  HR__EMIT(r->e, "for (int64_t row = first; row < stop; ++row) {\nconst int64_t g = row - first;\n");
+  emit_places(r, "row");
+}
+
+/* What is computed once for each row: loads, vectors over the rows, stores. */
+static void emit_row_values(const rows *r, int phase) {
+  hr__emitter *e = r->e;
+  for (int part = 0; part < 3; ++part) {
+    bool is_open = false;
+    for (int k = 0; k < e->kernel->instr_count; ++k) {
+      const hr_instr *instr = &e->kernel->instrs[k];
+      bool is_load = instr->kind == HR_INSTR_LOAD || instr->kind == HR_INSTR_INDEX,
+           stores = instr->kind == HR_INSTR_STORE;
+      if (instr->phase != phase || instr->level != HR_LEVEL_ROW || part != (is_load ? 0 : stores ? 2 : 1)) {
+        continue;
+      }
+      if (!is_open && part == 1) {
+        HR__EMIT(e, "HR_LANES\nfor (int g = 0; g < %d; ++g) {\n", (int)TURNED_ROWS);
+        read_rows(r, phase, false);
+        read_loads(r, phase);
+      } else if (!is_open) {
+        open_rows(r);
+        read_rows(r, phase, part == 2);
+      }
+      is_open = true;
+      if (stores) {
+        hr__emit_store(e, instr, "0");
+      } else if (is_load) {
+        hr__emit_uniform_load(e, instr);
+      } else if (e->values[instr->dst].alias == instr->dst) {
+        hr__emit_statement(e, instr);
+      }
+      if (makes_row(r, instr)) {
+        HR__EMIT(e, "v%d[g] = r%d;\n", instr->dst, instr->dst);
+      }
+    }
+    HR__EMIT(e, is_open ? "}\n" : "");
+  }
+}
+
+/* One phase of all rows of a group. */
+static void emit_phase_abreast(const rows *r, int phase) {
+  hr__emitter *e = r->e;
+  emit_row_values(r, phase);
+  if (!has_elements(e->kernel, phase)) {
+    return;
+  }
+  open_rows(r);
+  read_rows(r, phase, true);
+  hr__emit_uniform(e, phase, HR_LEVEL_ELEMENT);
+  declare_lanes(r, phase);
+  clear_lanes(r, phase);
+  HR__EMIT(e, "{\nconst int64_t b = 0, at = g * %lld, n = %lld;\n", (long long)r->elements, (long long)r->elements);
+  emit_block(r, phase);
+  HR__EMIT(e, "}\n");
+  fold_lanes(r, phase, NULL);
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (reduces(instr, phase)) {
+      HR__EMIT(e, "v%d[g] = r%d;\n", instr->dst, instr->dst);
+    }
+  }
+  HR__EMIT(e, "}\n");
 }
 
 static void emit_phase(const rows *r, int phase) {
@@ -413,6 +545,19 @@ static void emit_whole(const rows *r, const char *name) {
              (long long)r->group);
     emit_places(r, "first");
     emit_turns(r);
+  } else if (r->is_abreast) {
+    HR__EMIT(
+        e,
+        "for (int64_t first = begin, stop; first < end; first = stop) {\nstop = first + %d < end ? first + %d : end;\n",
+        (int)TURNED_ROWS, (int)TURNED_ROWS);
+  }
+  if (r->is_abreast) {
+    declare_rows(r);
+    for (int phase = 0; phase < e->kernel->phase_count; ++phase) {
+      emit_phase_abreast(r, phase);
+    }
+    HR__EMIT(e, "}\n}\n");
+    return;
   }
   HR__EMIT(e, "for (int64_t row = %s; row < %s; ++row) {\n", r->group > 0 ? "first" : "begin",
            r->group > 0 ? "stop" : "end");
@@ -507,6 +652,7 @@ hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emiss
   if (!(r.is_split ? find_turns(&r) : find_row_turns(&r)) || !place_parts(&r)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s", name);
   }
+  r.is_abreast = can_go_abreast(&r);
   if (r.is_split) {
     emit_split(&r, name);
     out_emission->pass_count = 2;

@@ -23,8 +23,11 @@
 
 #if defined(__clang__)
 #define HR_LOOP_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define HR_LOOP_ROLLED HR_LOOP_INDEPENDENT
 #else
 #define HR_LOOP_INDEPENDENT _Pragma("GCC ivdep")
+#define HR_LOOP_ROLLED \
+  _Pragma("GCC ivdep") _Pragma("GCC unroll 1") /* vectors, where gcc would write out a few elements */
 #endif
 
 /* memcpy of less than a cache line or a few, into a block that has whole lines: what was written can be read back at once as

@@ -228,3 +228,55 @@ HR_TEST(pools_over_few_channels_have_the_bits_of_interpreted_ones) {
   free(programs);
   batch_fini(&b);
 }
+
+/* ---- short rows, which go abreast ---- */
+
+typedef struct short_rows {
+  int outer, rows, columns;
+  bool is_turned; /* rows lie beside each other */
+} short_rows;
+
+/* The softmax's logarithm, in place; the largest element, which one it is, and the sum of squares; a row's own number goes in and out. */
+static void make_short_rows(const short_rows *s, generated *g) {
+  hr_text text = {0};
+  char x[96], row[64];
+  int count = s->outer * s->rows * s->columns, rows = s->outer * s->rows;
+  snprintf(x, sizeof x, "[%d,%d,%d]{%d,%d,%d}+0", s->outer, s->rows, s->columns, s->rows * s->columns,
+           s->is_turned ? 1 : s->columns, s->is_turned ? s->rows : 1);
+  snprintf(row, sizeof row, "[%d,%d,1]{%d,1,1}+0", s->outer, s->rows, s->rows);
+  hr_text_printf(&text,
+                 "buffer %%0 %d live\nbuffer %%1 %d live fresh\nbuffer %%2 %d live fresh\nbuffer %%3 %d live fresh\n"
+                 "buffer %%4 %d live\nbuffer %%5 %d dead fresh\n"
+                 "%%1:f32%s = amax(%%0:f32%s) ints(4)\n"
+                 "%%2:i64%s = argmax(%%0:f32%s, _) ints(4)\n"
+                 "%%3:f32%s = norm(%%0:f32%s) ints(4, 3)\n"
+                 "%%4:f32%s = add(%%4:f32%s, %%3:f32%s)\n"
+                 "%%5:f32%s = mul(%%0:f32%s, %%4:f32%s)\n"
+                 "%%0:f32%s = log_softmax(%%5:f32%s) ints(2)\n",
+                 count * 4, rows * 4, rows * 8, rows * 4, rows * 4, count * 4, row, x, row, x, row, x, row, row, row, x,
+                 x, row, x, x);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
+  hr_text_fini(&text);
+  fill(g, (hr_dtype[]){HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_I64, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32});
+  for (int i = 0; i < count; i += 1 + i % 5) { /* some rows without NaN */
+    ((float *)g->memory[0])[i] = (float)(i % 17 - 8) * 0.25f;
+  }
+}
+
+HR_TEST(short_rows_have_the_bits_of_interpreted_ones) {
+  static const short_rows all[] = {{1, 1, 33, false},   {3, 5, 64, false},   {1, 16, 100, false}, {2, 33, 127, false},
+                                   {1, 50, 256, false}, {1, 20, 257, false}, {2, 40, 64, true},   {1, 37, 200, true}};
+  enum { COUNT = sizeof all / sizeof *all };
+  if (!hr__has_compiler()) {
+    return;
+  }
+  batch b = {.texts = &texts, .shows = getenv("HEADRACE_TEST_SHOW") != NULL};
+  generated *programs = calloc(COUNT, sizeof *programs);
+  for (int i = 0; i < COUNT; ++i) {
+    make_short_rows(&all[i], &programs[i]);
+  }
+  batch_check(&b, 0, COUNT, programs);
+  HR_ASSERT_EQ(b.emitted, b.kernels);
+  free(programs);
+  batch_fini(&b);
+}
