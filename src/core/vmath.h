@@ -8,7 +8,7 @@
  *             div_floor excepted: they are exact whichever way they are computed). A compiler vectorises it, and every
  *             vector width and optimisation level gives the same bits. Right for NaN, infinities, signed zeros and
  *             denormals. Most round correctly, the worst is within 2.3 units in the last place (vmath_test.c).
- *             Hot ones (exp, exp2, expm1, log, tanh, erf, sigmoid) work in f32; the others compute in double.
+ *             Hot ones (exp, exp2, expm1, log, log1p, logaddexp, tanh, erf, sigmoid) work in f32; the others compute in double.
  *   f64       The host's libm where it has the function.
  *   integers  i32 u32 i64 u64: what C leaves undefined is defined here (wrap, division by 0, shifts).
  *   complex   c64 computes transcendentals in c128.
@@ -285,11 +285,8 @@ HR_VMATH_FN float hr_f32_erf(float x) {
 
 /* ---- f32: logarithm ---- */
 
-HR_VMATH_FN float hr_f32_log(float x) {
-  float scaled = x < 0x1p-126f ? x * 0x1p23f : x;
-  uint32_t u = hr__f32_to_u32(scaled) - 0x3f3504f3u; /* exponent counts from sqrt(1/2) */
-  float k = (float)((int32_t)u >> 23) - (x < 0x1p-126f ? 23.0f : 0.0f);
-  float f = hr__u32_to_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f, z = f * f;
+/* log(1 + f) - f + f^2 / 2 for 1 + f from sqrt(1/2) to sqrt(2); z is f^2. */
+HR_VMATH_FN float hr__f32_log_kernel(float f, float z) {
   float p = 0x1.59647ap-5f;
   p = hr__f32_fma(p, f, -0x1.a71f12p-4f);
   p = hr__f32_fma(p, f, 0x1.f7d08cp-4f);
@@ -299,11 +296,38 @@ HR_VMATH_FN float hr_f32_log(float x) {
   p = hr__f32_fma(p, f, 0x1.99a6bp-3f);
   p = hr__f32_fma(p, f, -0x1.0000c8p-2f);
   p = hr__f32_fma(p, f, 0x1.555546p-2f);
-  float y = hr__f32_fma(k, -0x1.bd0106p-13f, p * z * f); /* log(2) = 0x1.63p-1 - 0x1.bd0106p-13 */
+  return p * z * f;
+}
+HR_VMATH_FN float hr_f32_log(float x) {
+  float scaled = x < 0x1p-126f ? x * 0x1p23f : x;
+  uint32_t u = hr__f32_to_u32(scaled) - 0x3f3504f3u; /* exponent counts from sqrt(1/2) */
+  float k = (float)((int32_t)u >> 23) - (x < 0x1p-126f ? 23.0f : 0.0f);
+  float f = hr__u32_to_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f, z = f * f;
+  float y = hr__f32_fma(k, -0x1.bd0106p-13f, hr__f32_log_kernel(f, z)); /* log(2) = 0x1.63p-1 - 0x1.bd0106p-13 */
   y = f + hr__f32_fma(z, -0.5f, y);
   y = hr__f32_fma(k, 0x1.63p-1f, y);
   y = x == HR__F32_INFINITY ? x : y;
   return x > 0.0f ? y : (x == 0.0f ? -HR__F32_INFINITY : HR__F32_NAN);
+}
+/* 1 + x = 2^k (1 + f) + what the sum has dropped, c 2^k, which adds c / (1 + f). Near 0 f is x itself. */
+HR_VMATH_FN float hr_f32_log1p(float x) {
+  float sum = 1.0f + x;
+  float dropped = x < 1.0f ? x - (sum - 1.0f) : 1.0f - (sum - x);
+  uint32_t u = hr__f32_to_u32(sum) - 0x3f3504f3u;
+  int32_t exponent = (int32_t)u >> 23;
+  float k = (float)exponent;
+  float f = hr__u32_to_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+  float c = dropped * hr__u32_to_f32((127u - (uint32_t)exponent) << 23);
+  c = x < 0x1p26f ? c : 0.0f;
+  c = exponent == 0 ? 0.0f : c;
+  f = exponent == 0 ? x : f;
+  float z = f * f;
+  float y = hr__f32_fma(k, -0x1.bd0106p-13f, hr__f32_log_kernel(f, z));
+  y = hr__f32_fma(hr__f32_fma(f, f, 1.0f - f), c, y);
+  y = f + hr__f32_fma(z, -0.5f, y);
+  y = hr__f32_fma(k, 0x1.63p-1f, y);
+  y = x == HR__F32_INFINITY || hr_f32_abs(x) < 0x1p-25f ? x : y;
+  return x > -1.0f ? y : (x == -1.0f ? -HR__F32_INFINITY : HR__F32_NAN);
 }
 HR_VMATH_FN float hr_f32_log_clamped(float x) {
   float y = hr_f32_log(x);
@@ -474,9 +498,6 @@ HR_VMATH_FN double hr__d_log1p(double d) {
   double small = d * hr__f64_fma(d, hr__f64_fma(d, 1.0 / 3, -0.5), 1.0); /* 1 + d would drop bits of d */
   return a < 0x1p-12 ? small : hr__d_log(1.0 + d);
 }
-HR_VMATH_FN float hr_f32_log1p(float x) {
-  return (float)hr__d_log1p((double)x);
-}
 HR_VMATH_FN float hr_f32_xlogy(float x, float y) {
   float product = (float)((double)x * hr__d_log((double)y));
   return y != y ? y : (x == 0.0f ? 0.0f : product);
@@ -498,13 +519,16 @@ HR_VMATH_FN double hr__d_logaddexp(double a, double b) {
   double sum = most + hr__d_log1p(hr__d_exp_negative(least - most));
   return (a == b) & ((a == HR__F64_INFINITY) | (a == -HR__F64_INFINITY)) ? a : sum;
 }
+/* The larger one and log(1 + e^(smaller - larger)). */
 HR_VMATH_FN float hr_f32_logaddexp(float a, float b) {
-  return (float)hr__d_logaddexp((double)a, (double)b);
+  float most = a > b ? a : b, least = a > b ? b : a; /* the sum has the NaN of either */
+  float sum = most + hr_f32_log1p(hr_f32_exp(least - most));
+  return (a == b) & (hr_f32_abs(a) == HR__F32_INFINITY) ? a : sum;
 }
 HR_VMATH_FN float hr_f32_logaddexp2(float a, float b) {
-  double p = (double)a, q = (double)b, most = p > q ? p : q, least = p > q ? q : p;
-  double more = hr__d_log1p(hr__d_exp_negative((least - most) * 0x1.62e42fefa39efp-1));
-  return (a == b) & (hr_f32_abs(a) == HR__F32_INFINITY) ? a : (float)(most + more * 0x1.71547652b82fep0);
+  float most = a > b ? a : b, least = a > b ? b : a;
+  float sum = hr__f32_fma(hr_f32_log1p(hr_f32_exp2(least - most)), 0x1.715476p0f, most);
+  return (a == b) & (hr_f32_abs(a) == HR__F32_INFINITY) ? a : sum;
 }
 HR_VMATH_FN float hr__f32_sin_of(double r, uint64_t quarter) {
   double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r), y = (quarter & 1) ? c : s;

@@ -58,7 +58,7 @@ static const struct unary_case {
     {"exp", f32_exp, exp, 1.0},        {"exp2", f32_exp2, exp2, 1.0},
     {"expm1", f32_expm1, expm1, 1.5},  {"log", f32_log, log, 0.8},
     {"log2", f32_log2, log2, 0.51},    {"log10", f32_log10, log10, 0.51},
-    {"log1p", f32_log1p, log1p, 0.51}, {"sin", f32_sin, sin, 0.51},
+    {"log1p", f32_log1p, log1p, 1.0},  {"sin", f32_sin, sin, 0.51},
     {"cos", f32_cos, cos, 0.51},       {"tan", f32_tan, tan, 0.51},
     {"asin", f32_asin, asin, 0.51},    {"acos", f32_acos, acos, 0.51},
     {"atan", f32_atan, atan, 0.51},    {"sinh", f32_sinh, sinh, 0.51},
@@ -278,6 +278,15 @@ static void check_near(const char *name, float a, float b, float actual, double 
   }
 }
 
+/* Within a unit and a half in the last place of the largest term, or of the sum; `log_2` is added where the numbers are equal. */
+static void check_sum(const char *name, float a, float b, double log_2, float actual, double expected) {
+  double most = fmax(fmax(fabs((double)a), fabs((double)b)), fmax(fabs(expected), log_2));
+  bool same = (isnan(actual) && isnan(expected)) || (double)actual == (double)(float)expected;
+  if (!same && !(fabs((double)actual - expected) <= 1.5 * ldexp(1, ilogb(most) - 23))) {
+    HR_FAIL("%s(%a, %a) = %a, expected %a", name, (double)a, (double)b, (double)actual, expected);
+  }
+}
+
 /* Logarithms of sums and products with logarithms, against the C library; the sine of multiples of pi against whole angles. */
 HR_TEST(composed_f32_functions_are_near_libm) {
   static const float limits[] = {0.0f, -0.0f,  1.0f,  -1.0f,  INFINITY, -INFINITY,
@@ -291,8 +300,8 @@ HR_TEST(composed_f32_functions_are_near_libm) {
     } else if (i < 300) {
       a = limits[i % 12], b = limits[i / 12 % 12];
     }
-    check_near("logaddexp", a, b, hr_f32_logaddexp(a, b), hr_f64_logaddexp((double)a, (double)b));
-    check_near("logaddexp2", a, b, hr_f32_logaddexp2(a, b), hr_f64_logaddexp2((double)a, (double)b));
+    check_sum("logaddexp", a, b, 0.7, hr_f32_logaddexp(a, b), hr_f64_logaddexp((double)a, (double)b));
+    check_sum("logaddexp2", a, b, 1, hr_f32_logaddexp2(a, b), hr_f64_logaddexp2((double)a, (double)b));
     check_near("xlogy", a, b, hr_f32_xlogy(a, b), hr_f64_xlogy((double)a, (double)b));
     check_near("xlog1py", a, b, hr_f32_xlog1py(a, b), hr_f64_xlog1py((double)a, (double)b));
     check_near("entr", a, a, hr_f32_entr(a), hr_f64_entr((double)a));
