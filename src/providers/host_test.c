@@ -588,6 +588,31 @@ HR_TEST(running_sums_and_products_of_lines_and_columns) {
   }
 }
 
+/* Lines that go together and the ones that are left over add in the same order. */
+HR_TEST(a_line_of_running_sums_does_not_depend_on_its_neighbours) {
+  enum { LINES = 7, N = 1000 };
+  static const hr_op ops[] = {HR_OP_CUMSUM, HR_OP_CUMPROD};
+  for (int i = 0; i < 2; ++i) {
+    tensor x = make_tensor(HR_DTYPE_F32, 2, (int64_t[]){LINES, N}),
+           y = make_tensor(HR_DTYPE_F32, 2, (int64_t[]){LINES, N});
+    float *from = (float *)(void *)x.bytes, *to = (float *)(void *)y.bytes;
+    for (int k = 0; k < LINES * N; ++k) {
+      from[k] = i == 0 ? sinf((float)(k % N)) * 1e3f : 1 + sinf((float)(k % N)) * 0.01f;
+    }
+    run_row(ops[i], 1, &x, 1, &y, 1, (int64_t[]){1});
+    double now = i;
+    for (int k = 0; k < N; ++k) {
+      now = i == 0 ? now + (double)from[k] : now * (double)from[k];
+      HR_ASSERT(to[k] == (float)now);
+    }
+    for (int line = 1; line < LINES; ++line) {
+      HR_ASSERT(memcmp(to, to + (size_t)line * N, N * sizeof *to) == 0);
+    }
+    free_tensor(&x);
+    free_tensor(&y);
+  }
+}
+
 /* ---- transforms, against their definition in long double ---- */
 
 typedef struct wide {

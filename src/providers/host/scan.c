@@ -1,14 +1,14 @@
 /* scan.c: running sums, products and sums of exponentials of lines, in double precision or in 64-bit integers.
  *
  * The rows are composites: what is not supported here, and every other device, has its loops, which double distances. Operands lie
- * as they like. There are two ways to walk, chosen by dtype and strides; in neither the latency of an addition matters:
+ * as they like. There are three ways to walk, chosen by dtype, strides and the number of lines; in none the latency of an addition matters:
  *
+ *   ahead          4 dense lines from memory to memory, each one element after the other
+ *   windows        a dense line by itself: sums of 4 neighbours, which double their width, and then result i = window i +
+ *                  result i - 4
  *   side by side   16 lines in a tile that stays in the first cache, each one element after the other
- *   windows        a dense line by itself: sums of 16 neighbours (products of 4), which double their width, and then
- *                  result i = window i + result i - 16
  *
- * A window can overflow where a running sum does not, so numbers of double precision are walked side by side. One line of integers is
- * as fast as several.
+ * A window can overflow where a running sum does not, so numbers of double precision have none.
  */
 #include "core/convert.h"
 #include "providers/host/host.h"
@@ -182,9 +182,9 @@ static void scan_reals(hr_op op, const bundle *x, const bundle *y, int64_t lengt
 
 /* A tile of a dense line by itself: `from` holds its numbers, with WINDOW of them free in front and behind; so does `to`. Gives the
  * one that has the results. `so_far` is what the line has come to. Numbers are below 2^128: no window overflows. */
-enum { WINDOW_MAX = 16, TILE = 1024 };
-typedef double window_tile[WINDOW_MAX + TILE + WINDOW_MAX];
-#define WINDOWS(NAME, WINDOW, NONE, EXPRESSION)                                  \
+enum { WINDOW = 4, TILE = 1024 };
+typedef double window_tile[WINDOW + TILE + WINDOW];
+#define WINDOWS(NAME, NONE, EXPRESSION)                                          \
   static double *NAME(double *so_far, double *from, double *to, int64_t steps) { \
     const int64_t whole = (steps + WINDOW - 1) / WINDOW * WINDOW;                \
     double before[WINDOW];                                                       \
@@ -211,21 +211,21 @@ typedef double window_tile[WINDOW_MAX + TILE + WINDOW_MAX];
     *so_far = from[steps - 1];                                                   \
     return from;                                                                 \
   }
-WINDOWS(add_windows, 16, 0, a + b)
-WINDOWS(multiply_windows, 4, 1, a *b)
+WINDOWS(add_windows, 0, a + b)
+WINDOWS(multiply_windows, 1, a *b)
 
 static void scan_windows(hr_op op, const bundle *x, const bundle *y, int64_t length) {
   window_tile tiles[2];
   double so_far = op == HR_OP_CUMPROD;
   for (int64_t at = 0; at < length; at += TILE) {
     const int64_t steps = length - at < TILE ? length - at : TILE;
-    double *tile = tiles[0] + WINDOW_MAX;
+    double *tile = tiles[0] + WINDOW;
     switch (x->dtype) {
       REALS(READ_CASE)
       default:
         return;
     }
-    tile = (op == HR_OP_CUMPROD ? multiply_windows : add_windows)(&so_far, tile, tiles[1] + WINDOW_MAX, steps);
+    tile = (op == HR_OP_CUMPROD ? multiply_windows : add_windows)(&so_far, tile, tiles[1] + WINDOW, steps);
     switch (y->dtype) {
       REALS(WRITE_CASE)
       default:
@@ -252,26 +252,91 @@ static void scan_integers(hr_op op, const bundle *x, const bundle *y, int64_t le
   }
 }
 
-/* Whether a dense line by itself is as fast as several side by side. */
-static bool walks_alone(hr_op op, hr_dtype dtype) {
-  return dtype != HR_DTYPE_F64 && (is_integer(dtype) ? op == HR_OP_CUMSUM : op != HR_OP_LOGCUMSUMEXP);
+/* Dense lines, AHEAD of them at once, from memory to memory: each waits for its own additions alone. The order is that of one element after
+ * the other, so a line that is left over gives the same when it goes by itself. */
+enum { AHEAD = 4 };
+#define RUN_AHEAD(D, TYPE, SUM, count, EXPRESSION)                   \
+  for (int64_t k = 0; k < length; ++k) {                             \
+    for (int i = 0; i < (count); ++i) {                              \
+      const SUM a = now[i], b = (SUM)(TYPE)HR__LOAD_##D(from[i][k]); \
+      now[i] = EXPRESSION;                                           \
+      WRITE_AHEAD_##TYPE(D, to[i][k], now[i]);                       \
+    }                                                                \
+  }
+#define MAKE_AHEAD(D, TYPE, SUM, OUT)                                                 \
+  static void ahead_##D(hr_op op, const bundle *x, const bundle *y, int64_t length) { \
+    const HR__MEMORY_##D *from[AHEAD];                                                \
+    HR__MEMORY_##OUT *to[AHEAD];                                                      \
+    SUM now[AHEAD];                                                                   \
+    for (int i = 0; i < AHEAD; ++i) {                                                 \
+      from[i] = (const HR__MEMORY_##D *)x->data + x->starts[i < x->count ? i : 0];    \
+      to[i] = (HR__MEMORY_##OUT *)y->data + y->starts[i < x->count ? i : 0];          \
+      now[i] = op == HR_OP_CUMPROD;                                                   \
+    }                                                                                 \
+    if (x->count == AHEAD && op == HR_OP_CUMSUM) {                                    \
+      RUN_AHEAD(D, TYPE, SUM, AHEAD, a + b)                                           \
+    } else if (x->count == AHEAD) {                                                   \
+      RUN_AHEAD(D, TYPE, SUM, AHEAD, a *b)                                            \
+    } else if (op == HR_OP_CUMSUM) {                                                  \
+      RUN_AHEAD(D, TYPE, SUM, x->count, a + b)                                        \
+    } else {                                                                          \
+      RUN_AHEAD(D, TYPE, SUM, x->count, a *b)                                         \
+    }                                                                                 \
+  }
+#define WRITE_AHEAD_double(D, x, sum) WRITE_REAL(D, x, sum)
+#define WRITE_AHEAD_int64_t(D, x, sum) x = (int64_t)(sum)
+#define MAKE_AHEAD_INTEGER(D) MAKE_AHEAD(D, int64_t, uint64_t, I64)
+MAKE_AHEAD(F32, double, double, F32)
+MAKE_AHEAD(F64, double, double, F64)
+INTEGERS(MAKE_AHEAD_INTEGER)
+
+static void scan_ahead(hr_op op, const bundle *x, const bundle *y, int64_t length) {
+#define AHEAD_CASE(D)            \
+  case HR_DTYPE_##D:             \
+    ahead_##D(op, x, y, length); \
+    return;
+  switch (x->dtype) {
+    AHEAD_CASE(F32)
+    AHEAD_CASE(F64)
+    INTEGERS(AHEAD_CASE)
+    default:
+      return;
+  }
+}
+
+/* Whether dense lines of a dtype go ahead together: what takes a while to convert has windows. */
+static bool goes_ahead(hr_op op, hr_dtype dtype) {
+  return op != HR_OP_LOGCUMSUMEXP && dtype != HR_DTYPE_F16 && dtype != HR_DTYPE_BF16;
+}
+
+/* Numbers narrower than double, whose windows can't overflow where a running sum does not. */
+static bool is_narrow(hr_dtype dtype) {
+  return is_real(dtype) && dtype != HR_DTYPE_F64;
 }
 
 static hr_status scan_lines(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   (void)scratch;
   const hr_operand *x = &call->node->inputs[0], *y = &call->node->outputs[0];
   const int dim = (int)call->node->ints[0];
-  const bool is_alone = x->strides[dim] == 1 && y->strides[dim] == 1 && walks_alone(call->node->op, x->dtype);
+  const hr_op op = call->node->op;
+  const int64_t length = x->dims[dim];
+  const bool is_dense = x->strides[dim] == 1 && y->strides[dim] == 1;
+  const bool is_ahead =
+      is_dense && goes_ahead(op, x->dtype) && (call->inputs[0].count >= AHEAD * length || !is_narrow(x->dtype));
+  const bool is_alone = is_dense && !is_ahead && is_narrow(x->dtype) && op != HR_OP_LOGCUMSUMEXP;
+  const int64_t most = is_ahead ? AHEAD : is_alone ? 1 : LINES;
   for (int64_t line = begin, count; line < end; line += count) {
-    count = is_alone ? 1 : end - line < LINES ? end - line : LINES;
+    count = end - line < most ? end - line : most;
     bundle from = bundle_of(x, call->inputs[0].data, dim, line, (int)count);
     bundle to = bundle_of(y, call->outputs[0].data, dim, line, (int)count);
-    if (is_real(x->dtype) && is_alone) {
-      scan_windows(call->node->op, &from, &to, x->dims[dim]);
+    if (is_ahead) {
+      scan_ahead(op, &from, &to, length);
+    } else if (is_alone) {
+      scan_windows(op, &from, &to, length);
     } else if (is_real(x->dtype)) {
-      scan_reals(call->node->op, &from, &to, x->dims[dim]);
+      scan_reals(op, &from, &to, length);
     } else {
-      scan_integers(call->node->op, &from, &to, x->dims[dim]);
+      scan_integers(op, &from, &to, length);
     }
   }
   return HR_OK;
