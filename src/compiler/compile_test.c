@@ -175,6 +175,28 @@ HR_TEST(a_transposed_matrix_has_the_sum_of_the_matrix) {
   HR_ASSERT(memcmp(&sums[0], &sums[1], sizeof *sums) == 0);
 }
 
+/* Channels that are neighbours: rows of them, whichever dim they are; everything of a softmax goes that way. */
+HR_TEST(rows_that_lie_dense_are_walked_as_rows) {
+  static const char *const texts[] = {
+      "%1:f32[4,1,64]{64,64,1}+0 = sum(%0:f32[4,48,64]{3072,1,48}+0) ints(2)\n",
+      "%2:f32[4,48,64]{3072,1,48}+0 = neg(%0:f32[4,48,64]{3072,1,48}+0)\n"
+      "%3:f32[4,48,64]{3072,1,48}+0 = softmax(%2:f32[4,48,64]{3072,1,48}+0) ints(1)\n"
+      "%1:f32[4,1,64]{64,64,1}+0 = amax(%3:f32[4,48,64]{3072,1,48}+0) ints(2)\n",
+  };
+  for (int i = 0; i < 2; ++i) {
+    char text[512];
+    snprintf(text, sizeof text,
+             "buffer %%0 49152 live\nbuffer %%1 1024 live fresh\nbuffer %%2 49152 dead fresh\n"
+             "buffer %%3 49152 dead fresh\n%s",
+             texts[i]);
+    compiled c = compile(text);
+    HR_ASSERT_EQ(c.kernel_count, 1);
+    HR_ASSERT(c.kernels[0]->order == HR_ORDER_LANES);
+    HR_ASSERT(walks_memory(c.kernels[0]));
+    compiled_fini(&c);
+  }
+}
+
 /* Two sums that want two orders, and a loop that shares data with both. */
 HR_TEST(sums_of_two_orders_are_right) {
   float x[6 * 4], y[6 * 4], z[6 * 4], sums[2];

@@ -18,11 +18,11 @@ typedef struct follower {
 } follower;
 
 static bool is_followed(const hr_node *node) {
-  int reduced = 0;
-  for (int d = 0; node->is_loop && d < node->outputs[0].rank; ++d) {
-    reduced += (node->reduce_mask >> d & 1) != 0 && node->outputs[0].dims[d] != 1;
+  int dims = 0;
+  for (int d = 0; node->is_loop && node->reduce_mask != 0 && d < node->outputs[0].rank; ++d) {
+    dims += node->outputs[0].dims[d] != 1;
   }
-  return reduced > 1; /* one dim has one order */
+  return dims > 1; /* one dim has one order */
 }
 
 static bool may_follow(const hr_node *node) {

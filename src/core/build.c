@@ -89,27 +89,26 @@ hr_operand hr_build_temp(hr_builder *b, hr_dtype dtype, int rank, const int64_t 
   return x;
 }
 
-/* Whether x steps less far along dim a than along dim b; where it stands still there is nothing to compare. */
-static bool steps_less(const hr_operand *x, int a, int b) {
-  int64_t step_a = x->strides[a] < 0 ? -x->strides[a] : x->strides[a];
-  int64_t step_b = x->strides[b] < 0 ? -x->strides[b] : x->strides[b];
-  return step_a != 0 && step_b != 0 && step_a < step_b;
+static int64_t step_of(const hr_operand *x, int d) {
+  return x->strides[d] < 0 ? -x->strides[d] : x->strides[d];
 }
 
 /* Moves the dims of `mask` among their places so that x is walked as it lies in memory, large strides outside: out_order[i] is the dim at
- * place i. False: they lie so already. */
+ * place i. False: they lie so already, or x stands still along a dim, so that there is nothing to compare. What this gives for x it gives
+ * for a copy of x that lies like it. */
 static bool find_walk(const hr_operand *x, uint32_t mask, int *out_order) {
-  bool is_changed = false;
+  bool is_changed = false, is_spread = false;
   for (int d = 0; d < x->rank; ++d) {
     out_order[d] = d;
     mask &= x->dims[d] == 1 ? ~(1u << d) : ~0u;
+    is_spread |= x->dims[d] != 1 && x->strides[d] == 0;
   }
-  for (int last = x->rank - 1; last > 0; --last) { /* bubbles: a few dims */
+  for (int last = x->rank - 1; last > 0 && !is_spread; --last) { /* bubbles: a few dims */
     for (int d = 0, before = -1; d < x->rank; ++d) {
       if ((mask >> d & 1u) == 0) {
         continue;
       }
-      if (before >= 0 && steps_less(x, out_order[before], out_order[d])) {
+      if (before >= 0 && step_of(x, out_order[before]) < step_of(x, out_order[d])) {
         int dim = out_order[d];
         out_order[d] = out_order[before], out_order[before] = dim;
         is_changed = true;
@@ -120,24 +119,31 @@ static bool find_walk(const hr_operand *x, uint32_t mask, int *out_order) {
   return is_changed;
 }
 
-/* A new temporary lies like x where that is dense, but for the order of its dims, or has gaps: what is made of a transposed matrix is
- * transposed, and both are walked in the order of memory. */
+/* A new temporary lies like x, but without gaps: what is made of a transposed matrix is transposed, and both are walked in the order of
+ * memory. */
 static void lie_like(hr_operand *temp, const hr_operand *x) {
   int order[HR_RANK_MAX];
-  int64_t strides[HR_RANK_MAX], step = 1, reach = 1;
+  int64_t strides[HR_RANK_MAX], step = 1;
   if (x->kind != HR_OPERAND_VALUE || x->term_count > 0 || x->rank != temp->rank || !find_walk(x, ~0u, order)) {
     return;
   }
   for (int i = x->rank - 1; i >= 0; --i) {
-    int d = order[i];
-    if (x->dims[d] != temp->dims[d] || (x->dims[d] > 1 && x->strides[d] < reach)) {
+    if (x->dims[order[i]] != temp->dims[order[i]]) {
       return;
     }
-    reach = x->dims[d] > 1 ? x->strides[d] * x->dims[d] : reach;
-    strides[d] = step;
-    step *= x->dims[d];
+    strides[order[i]] = step;
+    step *= x->dims[order[i]];
   }
   memcpy((int64_t *)temp->strides, strides, (size_t)x->rank * sizeof *strides);
+}
+
+hr_operand hr_build_copy(hr_builder *b, hr_operand x) {
+  hr_operand copy = hr_build_temp(b, x.dtype, x.rank, x.dims);
+  if (b->status == NULL) {
+    lie_like(&copy, &x);
+  }
+  hr_emit1(b, HR_OP_COPY, copy, x);
+  return b->status == NULL ? copy : HR__NO_OPERAND;
 }
 
 hr_operand hr_build_temp_like(hr_builder *b, hr_operand x, hr_dtype dtype) {
@@ -335,7 +341,33 @@ static hr_operand spread_output(hr_builder *b, hr_operand out, hr_operand x) {
   return hr_view_broadcast(b, out, x.rank, x.dims);
 }
 
-/* The reduced dims trade places, so that memory is walked in its order; kept dims stay where they are, and with them the kind of order. */
+/* Whether x steps least along a dim of `mask` that is not the last one. */
+static bool steps_least_before(const hr_operand *x, uint32_t mask) {
+  int least = -1, last = -1;
+  for (int d = 0; d < x->rank; ++d) {
+    if (x->dims[d] != 1) {
+      least = least < 0 || step_of(x, d) <= step_of(x, least) ? d : least;
+      last = d;
+    }
+  }
+  return least >= 0 && x->strides[least] != 0 && (mask >> least & 1u) != 0 && (mask >> last & 1u) == 0;
+}
+
+/* The order in which a reduction of x walks: the reduced dims trade places, so that memory is walked in its order, and go behind the kept
+ * ones where rows are what is dense. False: it is the order of the dims. */
+static bool find_reduced_walk(const hr_operand *x, uint32_t mask, int *out_order) {
+  int walk[HR_RANK_MAX], count = 0;
+  bool is_changed = find_walk(x, mask, walk), is_behind = steps_least_before(x, mask);
+  for (uint32_t is_last = 0; is_last < 2; ++is_last) {
+    for (int d = 0; d < x->rank; ++d) {
+      if ((is_behind ? mask >> walk[d] & 1u : 0) == is_last) {
+        out_order[count++] = walk[d];
+      }
+    }
+  }
+  return is_changed || is_behind;
+}
+
 static void emit_reduction(hr_builder *b, hr_op op, hr_operand out, int input_count, const hr_operand *inputs,
                            uint32_t mask) {
   hr_operand x = inputs[0], spread_inputs[2];
@@ -344,7 +376,12 @@ static void emit_reduction(hr_builder *b, hr_op op, hr_operand out, int input_co
   if (b->status != NULL || !spread(b, op, input_count, inputs, x.rank, x.dims, spread_inputs)) {
     return;
   }
-  if (x.kind == HR_OPERAND_VALUE && find_walk(&x, mask, order)) {
+  if (x.kind == HR_OPERAND_VALUE && find_reduced_walk(&x, mask, order)) {
+    uint32_t given = mask;
+    mask = 0;
+    for (int d = 0; d < x.rank; ++d) {
+      mask |= (given >> order[d] & 1u) << d;
+    }
     out = hr_view_permute(b, out, order);
     for (int i = 0; i < input_count; ++i) {
       spread_inputs[i] = hr_view_permute(b, spread_inputs[i], order);

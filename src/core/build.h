@@ -26,6 +26,8 @@ static inline bool hr_is_present(hr_operand x) {
 /* A new contiguous temporary. */
 hr_operand hr_build_temp(hr_builder *b, hr_dtype dtype, int rank, const int64_t *dims);
 hr_operand hr_build_temp_like(hr_builder *b, hr_operand x, hr_dtype dtype); /* x's dims, contiguous */
+/* A copy of x that lies in memory as x does, without gaps: reductions walk both in the same order. */
+hr_operand hr_build_copy(hr_builder *b, hr_operand x);
 /* A number known to the lowering. */
 hr_operand hr_build_f64(hr_builder *b, double value);
 hr_operand hr_build_i64(hr_builder *b, int64_t value);

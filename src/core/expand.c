@@ -60,7 +60,7 @@ static hr_node without_hazards(hr_builder *b, const hr_node *node, hr_operand *o
   for (int i = 0; i < node->input_count; ++i) {
     out_inputs[i] = node->inputs[i];
     if (is_overwritten(node, i)) {
-      out_inputs[i] = hr_make1(b, HR_OP_COPY, node->inputs[i].dtype, node->inputs[i]);
+      out_inputs[i] = hr_build_copy(b, node->inputs[i]);
     }
   }
   return copy;
