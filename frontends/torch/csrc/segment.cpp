@@ -159,8 +159,9 @@ Tensor segment_reduce_backward(const Tensor &grad, const Tensor &output, const T
   return at::where(hits.eq(0), Scalar(0.0), g * hits / count).to(data.scalar_type());
 }
 
-// Exclusive or of the elements, widened to 64 bits, by halves.
+// Exclusive or of the elements, widened to 64 bits: a sixteenth of them is left by one pass, as what is done to one tensor is one kernel.
 Tensor hash_tensor(Result result, const Tensor &self, IntArrayRef dims, bool keepdim, int64_t mode) {
+  constexpr int64_t PIECES = 16;
   TORCH_CHECK(mode == 0, "Unknown hash_tensor mode: ", mode);
   TORCH_CHECK(!self.is_complex(), "hash_tensor does not support complex inputs");
   ScalarType type = self.scalar_type();
@@ -181,11 +182,14 @@ Tensor hash_tensor(Result result, const Tensor &self, IntArrayRef dims, bool kee
       sizes[d] = 1;
       bits = fill_with(new_tensor(sizes, ScalarType::Long), 0);
     }
-    for (int64_t n = bits.size(d); n > 1; n = (n + 1) / 2) {
-      int64_t half = n / 2, keep = n - half;
+    for (int64_t n = bits.size(d), keep; n > 1; n = keep) {
+      keep = (n + PIECES - 1) / PIECES;
       Tensor next = bits.narrow(d, 0, keep).clone();
-      Tensor first = next.narrow(d, 0, half);
-      pointwise(Result::inplace(first), HR_OP_BIT_XOR, Rule::Same, first, bits.narrow(d, keep, half));
+      for (int64_t at = keep; at < n; at += keep) {
+        int64_t count = std::min(keep, n - at);
+        Tensor first = next.narrow(d, 0, count);
+        pointwise(Result::inplace(first), HR_OP_BIT_XOR, Rule::Same, first, bits.narrow(d, at, count));
+      }
       bits = next;
     }
   }
