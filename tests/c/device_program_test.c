@@ -27,15 +27,6 @@ static bool emit(batch *b, const hr_kernel *kernel, entry *e) {
   return true;
 }
 
-/* The emulated threads leave by longjmp, and the thread sanitizer loses count of their calls. */
-static bool can_run(void) {
-#if defined(__SANITIZE_THREAD__)
-  return false;
-#else
-  return hr__has_compiler();
-#endif
-}
-
 static hr_dynlib library;
 
 static void open_library(batch *b, const char *path) {
@@ -58,7 +49,7 @@ static const batch_texts texts = {
 /* ---- random programs ---- */
 
 HR_TEST(texts_of_devices_have_the_bits_of_interpreted_kernels) {
-  if (!can_run()) {
+  if (!hr__has_emulator()) {
     return;
   }
   batch b = {.texts = &texts};
@@ -139,7 +130,7 @@ HR_TEST(reductions_of_many_elements_have_the_bits_of_interpreted_kernels) {
   static const int shapes[][3] = {{3, 9000, 2},  {70, 4097, 2}, {9000, 3, 1},   {70, 33, 1},    {4500, 65, 1},
                                   {8192, 32, 1}, {513, 40, 1},  {20000, 33, 1}, {262400, 3, 1}, {1300, 4, 1}};
   enum { SHAPES = sizeof shapes / sizeof *shapes };
-  if (!can_run()) {
+  if (!hr__has_emulator()) {
     return;
   }
   batch b = {.texts = &texts};
@@ -162,7 +153,7 @@ HR_TEST(rows_of_neighbours_have_the_bits_of_interpreted_kernels) {
   static const int shapes[][2] = {{5, 36},   {5, 100},  {5, 132}, {7, 768}, {3, 1024},
                                   {3, 1028}, {3, 4096}, {5, 766}, {5, 33}};
   enum { SHAPES = sizeof shapes / sizeof *shapes };
-  if (!can_run()) {
+  if (!hr__has_emulator()) {
     return;
   }
   batch b = {.texts = &texts};
@@ -181,7 +172,7 @@ HR_TEST(rows_of_neighbours_have_the_bits_of_interpreted_kernels) {
 HR_TEST(rows_that_are_stored_where_they_lie_wait_for_their_readers) {
   static const int columns[] = {33, 64, 320, 1024, 1028, 4096};
   enum { COUNT = sizeof columns / sizeof *columns };
-  if (!can_run()) {
+  if (!hr__has_emulator()) {
     return;
   }
   batch b = {.texts = &texts};
@@ -197,7 +188,7 @@ HR_TEST(rows_that_are_stored_where_they_lie_wait_for_their_readers) {
 
 /* So many rows that each has a block, in whose memory the row stays, or for which it is too small. */
 HR_TEST(long_rows_of_a_block_have_the_bits_of_interpreted_kernels) {
-  if (!can_run()) {
+  if (!hr__has_emulator()) {
     return;
   }
   for (int i = 0; i < 4; ++i) {
@@ -217,7 +208,7 @@ HR_TEST(long_rows_of_a_block_have_the_bits_of_interpreted_kernels) {
 /* An exponential without an angle, and a number that was an integer on the way: compilers make truncation of that, and -0 of -0.3. */
 HR_TEST(programs_that_have_differed_have_the_same_bits) {
   static const uint64_t seeds[] = {518, 60117};
-  if (!can_run()) {
+  if (!hr__has_emulator()) {
     return;
   }
   for (size_t i = 0; i < sizeof seeds / sizeof *seeds; ++i) {
@@ -250,7 +241,7 @@ static void make_scatter(generated *g, int a, int b, bool is_each, const char *m
 HR_TEST(scatters_of_many_elements_keep_their_order) {
   static const char *const modes[] = {"set", "add", "mul", "max"};
   enum { MODES = sizeof modes / sizeof *modes, PROGRAMS = 2 * MODES + 2 };
-  if (!can_run()) {
+  if (!hr__has_emulator()) {
     return;
   }
   batch b = {.texts = &texts};

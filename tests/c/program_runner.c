@@ -313,6 +313,15 @@ bool hr__has_compiler(void) {
   return has;
 }
 
+bool hr__has_emulator(void) {
+#if defined(__SANITIZE_THREAD__)
+  printf("not tested: texts of devices, under the thread sanitizer\n");
+  return false;
+#else
+  return hr__has_compiler();
+#endif
+}
+
 long hr__setting(const char *name, long value) {
   const char *text = getenv(name);
   return text != NULL ? atol(text) : value;

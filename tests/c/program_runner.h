@@ -36,6 +36,8 @@ bool hr__runs_alike(const generated *g, uint64_t seed, const char *what, hr__way
 
 /* Whether there is a compiler for texts; says why not. */
 bool hr__has_compiler(void);
+/* The same for texts of devices: emulated threads leave by longjmp, and the thread sanitizer loses count of their calls. */
+bool hr__has_emulator(void);
 /* A whole number from the environment, or `value`. */
 long hr__setting(const char *name, long value);
 
