@@ -9,7 +9,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUTPUTS = {
-    "src/compiler/emit_text.inc": ("src/core/philox.h", "src/core/vmath.h", "src/core/convert.h"),
+    "src/compiler/emit_text.inc": ("src/core/philox.h", "src/core/vmath.h", "src/core/vmath_complex.h", "src/core/convert.h"),
     "src/compiler/emit_runs.inc": ("src/core/philox_run.h",),
     "src/compiler/emit_special.inc": ("src/core/special_f32.h", "src/core/special.h"),
     "src/providers/flash/flash_text.inc": ("src/providers/flash/words.text", "src/providers/flash/tiles.text"),

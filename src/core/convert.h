@@ -11,7 +11,7 @@
 #ifndef HEADRACE_CORE_CONVERT_H_
 #define HEADRACE_CORE_CONVERT_H_
 
-#include "core/vmath.h"
+#include "core/vmath_complex.h"
 
 /* X(D) for each dtype, and for each but F16. */
 #define HR__EACH_FLOAT8(X) X(F8E4M3FN) X(F8E5M2) X(F8E4M3FNUZ) X(F8E5M2FNUZ) X(F8E8M0FNU)

@@ -12,7 +12,7 @@
 #define HEADRACE_CORE_SPECIAL_H_
 
 #include "core/special_f32.h"
-#include "core/vmath.h"
+#include "core/vmath_complex.h"
 
 #ifndef HR_SPECIAL_FN /* they are long, and called: not inlined */
 #define HR_SPECIAL_FN static __attribute__((unused))

@@ -6,7 +6,7 @@
 #undef I
 #include <math.h>
 
-#include "core/vmath.h"
+#include "core/vmath_complex.h"
 #include "hr_test.h"
 
 typedef hr_c128 (*function)(hr_c128 a);

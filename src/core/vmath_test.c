@@ -3,7 +3,7 @@
  * Errors are in units in the last place of the exact result. Bounds are what the functions reach today, rounded up: a
  * change that makes one worse should be seen. Random123's known answers check Philox.
  */
-#include "core/vmath.h"
+#include "core/vmath_complex.h"
 
 #include "core/philox_run.h"
 #include "hr_test.h"
