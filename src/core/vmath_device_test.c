@@ -41,7 +41,7 @@ HR_TEST(complex_functions_of_devices_are_those_of_c) {
     for (int i = 0; i < COUNT * COUNT; ++i) {
       double re = numbers[i / COUNT], im = numbers[i % COUNT];
       hr_c128 actual = rows[r].own(hr_c128_make(re, im));
-      double complex expected = rows[r].c(CMPLX(re, im));
+      double complex expected = rows[r].c(__builtin_complex(re, im));
       if (!is_near(actual.re, creal(expected)) || !is_near(actual.im, cimag(expected))) {
         HR_FAIL("%s(%g, %g) is (%.17g, %.17g), expected (%.17g, %.17g)", rows[r].name, re, im, actual.re, actual.im,
                 creal(expected), cimag(expected));
