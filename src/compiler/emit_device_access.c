@@ -439,8 +439,7 @@ void hr__device_element(const device *d, int phase, const char *suffix) {
     } else if (instr->phase == phase && instr->level == HR_LEVEL_ELEMENT) {
       hr__device_instr(&now, instr);
     }
-    if (instr->phase == phase && instr->level == HR_LEVEL_ELEMENT && instr->dst >= 0 &&
-        !hr__device_is_reduction(instr) && d->spills[instr->dst] != HR__AGAIN) {
+    if (instr->phase == phase && instr->dst >= 0 && d->spills[instr->dst] != HR__AGAIN) {
       emit_spilled(d, instr->dst);
       HR__EMIT(e, " = r%d;\n", instr->dst);
     }

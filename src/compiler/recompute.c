@@ -461,7 +461,6 @@ static bool copy_for_readers(maker *m, int n) {
     price_all(m, n, &r, true, prices);
   }
   m->is_gone[n] = all && !r.has_own;
-  m->leaving = -1;
   for (int k = 0; k < r.count; ++k) {
     bool is_free = hr_is_cheap(node->op) && prices[k].bytes < r.bytes[k] &&
                    prices[k].kept * 8 <= hr_operand_bytes(&node->outputs[0]);

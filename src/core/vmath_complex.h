@@ -64,8 +64,14 @@ HR__COMPLEX_FUNCTIONS(c128, f64, hr_c128, double)
 #undef HR__COMPLEX_FUNCTIONS
 
 #ifdef HR_VMATH_DEVICE /* defined where there are no complex functions: from the real ones */
+HR_VMATH_FN int hr__f64_is_infinite(double x) {
+  return hr_f64_abs(x) == HR__F64_INFINITY;
+}
+HR_VMATH_FN int hr__f64_is_finite(double x) {
+  return hr_f64_abs(x) < HR__F64_INFINITY;
+}
 HR_VMATH_FN hr_c128 hr_c128_exp(hr_c128 a) {
-  int has_angle = hr_f64_abs(a.im) < HR__F64_INFINITY; /* without one, 0 and infinity stay what they are */
+  int has_angle = hr__f64_is_finite(a.im); /* without one, 0 and infinity stay what they are */
   double over = (a.re > 709) & (a.re < HR__F64_INFINITY) ? a.re - 709 : 0; /* what a small cosine may hold */
   double size = exp(a.re - over), re = size * cos(a.im), im = size * sin(a.im);
   re = over > 0 ? re * exp(over) : re;
@@ -73,17 +79,10 @@ HR_VMATH_FN hr_c128 hr_c128_exp(hr_c128 a) {
   im = a.im == 0 ? a.im : im;
   re = a.im == 0 ? exp(a.re) : re;
   re = (a.re == HR__F64_INFINITY) & !has_angle ? a.re : re;
-  return (a.re == -HR__F64_INFINITY) & !has_angle ? hr_c128_make(0, hr_f64_signbit(a.im) ? -0.0 : 0)
-                                                  : hr_c128_make(re, im);
+  return (a.re == -HR__F64_INFINITY) & !has_angle ? hr_c128_make(0, hr_f64_copysign(0, a.im)) : hr_c128_make(re, im);
 }
 HR_VMATH_FN hr_c128 hr_c128_log(hr_c128 a) {
   return hr_c128_make(log(hypot(a.re, a.im)), atan2(a.im, a.re));
-}
-HR_VMATH_FN int hr__f64_is_infinite(double x) {
-  return hr_f64_abs(x) == HR__F64_INFINITY;
-}
-HR_VMATH_FN int hr__f64_is_finite(double x) {
-  return hr_f64_abs(x) < HR__F64_INFINITY;
 }
 HR_VMATH_FN hr_c128 hr_c128_sqrt(hr_c128 a) {
   double size = hypot(a.re, a.im), large = __builtin_sqrt((hr_f64_abs(a.re) + size) * 0.5);
@@ -212,15 +211,6 @@ HR_VMATH_FN _Complex double hr__c128_to_host(hr_c128 a) {
 HR_VMATH_FN hr_c128 hr__c128_from_host(_Complex double z) {
   return hr_c128_make(__real__ z, __imag__ z);
 }
-HR_VMATH_FN hr_c128 hr_c128_exp(hr_c128 a) {
-  return hr__c128_from_host(__builtin_cexp(hr__c128_to_host(a)));
-}
-HR_VMATH_FN hr_c128 hr_c128_log(hr_c128 a) {
-  return hr__c128_from_host(__builtin_clog(hr__c128_to_host(a)));
-}
-HR_VMATH_FN hr_c128 hr_c128_sqrt(hr_c128 a) {
-  return hr__c128_from_host(__builtin_csqrt(hr__c128_to_host(a)));
-}
 HR_VMATH_FN hr_c128 hr__c128_pow(hr_c128 a, hr_c128 b) {
   return hr__c128_from_host(__builtin_cpow(hr__c128_to_host(a), hr__c128_to_host(b)));
 }
@@ -228,6 +218,9 @@ HR_VMATH_FN hr_c128 hr__c128_pow(hr_c128 a, hr_c128 b) {
   HR_VMATH_FN hr_c128 hr_c128_##name(hr_c128 a) {                      \
     return hr__c128_from_host(__builtin_c##name(hr__c128_to_host(a))); \
   }
+HR__C128_HOST(exp)
+HR__C128_HOST(log)
+HR__C128_HOST(sqrt)
 HR__C128_HOST(sin)
 HR__C128_HOST(cos)
 HR__C128_HOST(tan)
@@ -277,15 +270,6 @@ HR_VMATH_FN hr_c128 hr__c64_widen(hr_c64 a) {
 HR_VMATH_FN hr_c64 hr__c64_narrow(hr_c128 a) {
   return hr_c64_make((float)a.re, (float)a.im);
 }
-HR_VMATH_FN hr_c64 hr_c64_exp(hr_c64 a) {
-  return hr__c64_narrow(hr_c128_exp(hr__c64_widen(a)));
-}
-HR_VMATH_FN hr_c64 hr_c64_log(hr_c64 a) {
-  return hr__c64_narrow(hr_c128_log(hr__c64_widen(a)));
-}
-HR_VMATH_FN hr_c64 hr_c64_sqrt(hr_c64 a) {
-  return hr__c64_narrow(hr_c128_sqrt(hr__c64_widen(a)));
-}
 HR_VMATH_FN hr_c64 hr_c64_pow(hr_c64 a, hr_c64 b) {
   return hr__c64_narrow(hr_c128_pow(hr__c64_widen(a), hr__c64_widen(b)));
 }
@@ -317,6 +301,9 @@ HR_VMATH_FN hr_c128 hr_c128_exp_scaled(hr_c128 a, double factor) {
   HR_VMATH_FN hr_c64 hr_c64_##name(hr_c64 a) {               \
     return hr__c64_narrow(hr_c128_##name(hr__c64_widen(a))); \
   }
+HR__C64_NARROWED(exp)
+HR__C64_NARROWED(log)
+HR__C64_NARROWED(sqrt)
 HR__C64_NARROWED(sin)
 HR__C64_NARROWED(cos)
 HR__C64_NARROWED(tan)

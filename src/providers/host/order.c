@@ -206,10 +206,7 @@ void hr__order_search_all(hr_dtype dtype, const void *line, int64_t count, const
     switch (dtype) {
 #define CASE(dtype_, type, bits, key_)                                                  \
   case dtype_:                                                                          \
-    for (int64_t i = 0; i < here; ++i) {                                                \
-      const type *at = (const type *)values + first + i;                                \
-      keys[i] = (uint64_t)(key_);                                                       \
-    }                                                                                   \
+    FILL_KEYS(uint64_t, type, key_, (const type *)values + first, here, keys)           \
     for (int64_t left = count, half; left > 0; left -= half) {                          \
       half = left - left / 2;                                                           \
       for (int64_t i = 0; i < GROUP; ++i) {                                             \
