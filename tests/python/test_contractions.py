@@ -127,6 +127,7 @@ def test_conv_transpose2d(options):
         check_summed(lambda x, w: F.conv_transpose2d(x, w, **options), x, w, layout=layout, factor=2)
 
 
+@pytest.mark.cpu_only  # a GPU's libraries add the bias to what is rounded, under torch as well
 @pytest.mark.parametrize("options", [{}, {"stride": 2}, {"groups": 2}], ids=str)
 def test_transposed_convolutions_round_once_behind_their_bias(options):
     for dtype in (torch.bfloat16, torch.float16):

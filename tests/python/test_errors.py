@@ -11,7 +11,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, assert_same, synchronize
+from support import DEVICE, IS_RECENT, assert_same, synchronize
 
 
 def raised(function, where):
@@ -299,7 +299,6 @@ OVERLAPS = {
 NUMBERS = {
     "addr of integers": lambda m: torch.addr(m(torch.ones(3, 3).long()), m(I3), m(I3), alpha=1.5),
     "arange without a step": lambda m: torch.arange(0, 3, 0, device=m(F4).device),
-    "arange of a step that rounds to none": lambda m: torch.arange(0, 3, 0.5, out=m(I3)),
     "masked_fill too large": lambda m: m(I3.char()).masked_fill(m(I3 > 0), 300),
     "masked_fill complex": lambda m: m(I3).masked_fill(m(I3 > 0), m(torch.tensor(1j))),
     "gelu": lambda m: F.gelu(m(F4), approximate="erf"),
@@ -310,6 +309,8 @@ NUMBERS = {
     "narrow_copy of no dim": lambda m: torch.narrow_copy(m(M33), 5, 0, 2),
     "median of nothing": lambda m: torch.median(m(torch.ones(0, dtype=torch.long))),
 }
+if IS_RECENT:  # an older torch divides by zero, and the process ends
+    NUMBERS["arange of a step that rounds to none"] = lambda m: torch.arange(0, 3, 0.5, out=m(I3))
 
 ALL = {
     f"{kind}: {name}": function

@@ -196,8 +196,9 @@ Gradients gru_backward(const Layer &layer, const Made &made, const Tensor &by_ou
   for (int64_t step = layer.steps() - 1; step >= 0; --step) {
     int64_t time = layer.time(step);
     Tensor through = new_tensor({layer.batch(), layer.hidden()}, layer.weight.scalar_type());
+    Tensor dh = sum_of(at_time(by_output, time), grads.h); // the record holds no tensor, only what describes it
     Record record(HR_OP_GRU_CELL_BACKWARD);
-    record.in(sum_of(at_time(by_output, time), grads.h));
+    record.in(dh);
     add_in(record, slot(made.workspace, time));
     add_out(record, slot(grads.gates, time));
     add_out(record, slot(grads.hidden, time));
