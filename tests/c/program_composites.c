@@ -578,6 +578,32 @@ static void add_embedding_backward(hr__maker *m) {
   hr__end(m, &draft);
 }
 
+/* Segments that follow each other, with rows of none between them, rarely one too long. */
+static void add_segments(hr__maker *m) {
+  int64_t count = 1 + hr__pick(m, 9), columns = 1 + hr__pick(m, 7), length = 0;
+  hr_operand begin = hr__apart(m, HR_DTYPE_I64, 1, &count, false, false);
+  hr_operand end = hr__apart(m, HR_DTYPE_I64, 1, &count, false, false);
+  int64_t *from = m->g->memory[begin.index], *to = m->g->memory[end.index];
+  for (int64_t s = 0; s < count; ++s) {
+    from[s] = length + (hr__chance(m, 4) ? hr__pick(m, 3) : 0);
+    length = to[s] = from[s] + hr__pick(m, 6);
+  }
+  bool is_listed = hr__chance(m, 2);
+  length += hr__pick(m, 2);
+  int64_t dims[2] = {is_listed ? 1 + hr__pick(m, 9) : length, columns}, made[2] = {count, columns};
+  to[count - 1] += hr__chance(m, 40) ? 2 : 0;
+  hr_operand x = hr__real_input(m, 2, dims);
+  hr__draft draft = hr__begin(HR_OP_SEGMENTS);
+  hr__in(&draft, x), hr__in(&draft, begin), hr__in(&draft, end);
+  hr__in(&draft, is_listed ? hr__new_index(m, 1, &length, dims[0]) : hr__absent());
+  hr__in(&draft, hr__chance(m, 2) ? hr__input(m, x.dtype, 1, &length) : hr__absent());
+  hr__int(&draft, x.dtype == HR_DTYPE_BOOL ? HR_STORE_MAX : HR_STORE_ADD + hr__pick(m, 4));
+  hr__int(&draft, is_listed ? hr__pick(m, 3) - 1 : -1);
+  hr__scalar(&draft, hr__chance(m, 2) ? 0 : 1);
+  hr__out(&draft, hr__output(m, x.dtype, 2, made));
+  hr__end(m, &draft);
+}
+
 static void add_triangle_or_sum(hr__maker *m) {
   bool is_sum = hr__chance(m, 2);
   hr_operand x = hr__any_tensor(m, is_sum, 2);
@@ -831,6 +857,7 @@ void hr__add_composite(hr__maker *m) {
                                                 add_random,
                                                 add_embedding_backward,
                                                 add_triangle_or_sum,
+                                                add_segments,
                                                 add_matmul,
                                                 add_narrow_products,
                                                 add_conv,
