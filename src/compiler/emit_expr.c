@@ -146,6 +146,7 @@ bool hr__emit_is_loop(const hr_instr *instr) {
   switch (instr->op) {
     case HR_OP_LGAMMA:
     case HR_OP_DIGAMMA:
+    case HR_OP_TRIGAMMA:
     case HR_OP_ERFINV:
     case HR_OP_NDTRI:
     case HR_OP_I0:

@@ -710,6 +710,7 @@ HR_SPECIAL_FN double hr_f64_special_sample_binomial(double count, double p, doub
 #define HR_SPECIAL_STRAIGHT(X) /* in f32: special_f32.h */ \
   X(lgamma)                                                \
   X(digamma)                                               \
+  X(trigamma)                                              \
   X(erfinv)                                                \
   X(ndtri)                                                 \
   X(i0)                                                    \

@@ -156,6 +156,32 @@ HR_VMATH_FN float hr_f32_special_digamma(float x) {
   double t = d - __builtin_rint(d), reflected = above - 0x1.921fb54442d18p1 * hr__d_cos_pi(t) / hr__d_sin_pi(t);
   return (float)(d < 0.0 ? (t == 0.0 ? HR__F64_NAN : reflected) : above);
 }
+/* Steps as of digamma, of reciprocals of squares. Next to its poles the reflection's sine is that of pi * x as it is rounded, as
+ * special.h has it: what rounding adds is multiplied by a cosine of 1 or -1 there. */
+HR_VMATH_FN float hr_f32_special_trigamma(float x) {
+  double d = (double)x, y = d < 0.0 ? 1.0 - d : d, sum = 0.0, product = 1.0;
+  for (int step = 0; step < 8; ++step) {
+    double square = y * y, more = hr__f64_fma(sum, square, product);
+    sum = y < 8.0 ? more : sum;
+    product *= y < 8.0 ? square : 1.0;
+    y = y < 8.0 ? y + 1.0 : y;
+  }
+  double inverse = 1.0 / y, z = inverse * inverse, series = 7.0 / 6;
+  series = hr__f64_fma(series, z, -691.0 / 2730);
+  series = hr__f64_fma(series, z, 5.0 / 66);
+  series = hr__f64_fma(series, z, -1.0 / 30);
+  series = hr__f64_fma(series, z, 1.0 / 42);
+  series = hr__f64_fma(series, z, -1.0 / 30);
+  series = hr__f64_fma(series, z, 1.0 / 6);
+  double above = sum / product + inverse * hr__f64_fma(series, z, hr__f64_fma(0.5, inverse, 1.0));
+  double angle = 0x1.921fb54442d18p1 * d, lost = hr__f64_fma(0x1.921fb54442d18p1, d, -angle);
+  double rest = -hr__f64_fma(0x1.1a62633145c07p-53, d, lost);
+  double sine = hr__d_sin_pi(d - __builtin_rint(d));
+  sine = hr_f64_abs(sine) < 0x1p-20 ? hr_f64_abs(sine + rest) : sine;
+  sine = sine > 1.0 ? 1.0 : sine;
+  double reflected = 0x1.3bd3cc9be45dep3 / (sine * sine) - above; /* pi squared */
+  return (float)(d < 0.0 ? reflected : above);
+}
 
 /* ---- modified Bessel functions ---- */
 

@@ -45,6 +45,13 @@ static const struct {
     {"digamma", call_digamma, 9.9, 0.0, 2.2411803166063814365},
     {"digamma", call_digamma, 20.5, 0.0, 2.9958363947076465821},
     {"digamma", call_digamma, 300.0, 0.0, 5.702114882064637268},
+    {"trigamma", call_trigamma, -0.4, 0.0, 9.8862096709023572033},
+    {"trigamma", call_trigamma, -7.3, 0.0, 14.951383181433921153},
+    {"trigamma", call_trigamma, 0.001, 0.0, 1000001.6425331958273},
+    {"trigamma", call_trigamma, 0.5, 0.0, 4.9348022005446793094},
+    {"trigamma", call_trigamma, 1.75, 0.0, 0.76410186989382872062},
+    {"trigamma", call_trigamma, 9.9, 0.0, 0.10628304162874059193},
+    {"trigamma", call_trigamma, 300.0, 0.0, 0.0033388950617146777495},
     {"erfcx", call_erfcx, -4.5, 0.0, 1245928884.274406163},
     {"erfcx", call_erfcx, -0.5, 0.0, 1.9523604891825570933},
     {"erfcx", call_erfcx, 0.25, 0.0, 0.77034654773099674392},
@@ -356,6 +363,9 @@ HR_TEST(straight_functions_of_f32_round_those_of_f64) {
   }                                                                                                                   \
   for (int i = 0; i < NUMBERS; ++i) {                                                                                 \
     double expected = hr_f64_special_##name((double)x[i]);                                                            \
+    if (strcmp(#name, "trigamma") == 0 && x[i] < -1e11f) {                                                            \
+      continue; /* a pole: the sine of what is lost of pi * x */                                                      \
+    }                                                                                                                 \
     if (!(ulps(y[i], expected) <= (x[i] < 0 ? 0.6 : 0.51)) && !(x[i] < 0 && fabs((double)y[i] - expected) <= 1e-9)) { \
       HR_FAIL("%s(%a) is %a, expected %a", #name, (double)x[i], (double)y[i], expected);                              \
     }                                                                                                                 \
