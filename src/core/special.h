@@ -336,7 +336,7 @@ HR_SPECIAL_FN double hr__f64_bessel_k_scaled(double mu, double x, double *next) 
   *next = k * (mu + x + 0.5 - a1 * h) / x;
   return k;
 }
-/* K_0 and K_1, times exp(x) where scaled: series (DLMF 10.31) up to 2. */
+/* K_0 and K_1, times exp(x) where scaled: series (DLMF 10.31) up to 2, expansion (10.40.2) from 1e6 on. */
 HR_SPECIAL_FN double hr__f64_bessel_k(int n, double x, int scaled) {
   if (x == 0) {
     return HR__F64_INFINITY;
@@ -346,6 +346,10 @@ HR_SPECIAL_FN double hr__f64_bessel_k(int n, double x, int scaled) {
   }
   if (x == HR__F64_INFINITY) {
     return 0;
+  }
+  if (x > 1e6) {
+    double m = 4 * n * n - 1, z = 1 / (8 * x);
+    return scaled ? __builtin_sqrt(HR__PI / (2 * x)) * (1 + z * m * (1 + 0.5 * z * (m - 8))) : 0;
   }
   if (x > 2) {
     double k1, k0 = hr__f64_bessel_k_scaled(0, x, &k1);
@@ -721,19 +725,19 @@ HR_SPECIAL_FN double hr_f64_special_sample_binomial(double count, double p, doub
   X(i0)                                                    \
   X(i0e)                                                   \
   X(i1)                                                    \
-  X(i1e)
-#define HR_SPECIAL_CALLED(X)   \
-  X(erfcx)                     \
-  X(log_ndtr)                  \
-  X(modified_bessel_k0)        \
-  X(modified_bessel_k1)        \
-  X(scaled_modified_bessel_k0) \
-  X(scaled_modified_bessel_k1) \
-  X(bessel_j0)                 \
-  X(bessel_j1)                 \
-  X(bessel_y0)                 \
-  X(bessel_y1)                 \
-  X(spherical_bessel_j0)       \
+  X(i1e)                                                   \
+  X(modified_bessel_k0)                                    \
+  X(modified_bessel_k1)                                    \
+  X(scaled_modified_bessel_k0)                             \
+  X(scaled_modified_bessel_k1)                             \
+  X(bessel_j0)                                             \
+  X(bessel_j1)                                             \
+  X(bessel_y0)                                             \
+  X(bessel_y1)                                             \
+  X(spherical_bessel_j0)
+#define HR_SPECIAL_CALLED(X) \
+  X(erfcx)                   \
+  X(log_ndtr)                \
   X(airy_ai)
 #define HR_SPECIAL_UNARY(X) HR_SPECIAL_STRAIGHT(X) HR_SPECIAL_CALLED(X)
 #define HR_SPECIAL_SHORTER(X) /* in f32: fewer terms */ \
