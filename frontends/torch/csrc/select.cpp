@@ -420,18 +420,14 @@ Scalar line_end(const Scalar &end, ScalarType type) {
   return c10::isIntegralType(type, false) ? Scalar(end.to<int64_t>()) : end;
 }
 
-// first, first + by, ...
-Tensor counted(int64_t first, int64_t by, int64_t steps) {
-  Tensor out = new_tensor({steps}, ScalarType::Double);
-  Record(HR_OP_ARANGE).num(static_cast<double>(first)).num(static_cast<double>(by)).out(out).run();
-  return out;
-}
-
 // first + step * i in the first half, last - step * (steps - 1 - i) in the other; 16-bit types round the product, too
 Tensor line(const Scalar &start, const Scalar &end, int64_t steps, ScalarType type) {
-  Tensor place = counted(0, 1, steps);
+  Tensor place = new_tensor({steps}, ScalarType::Double);
+  Record(HR_OP_ARANGE).num(0.0).num(1.0).out(place).run();
   Tensor is_first = pointwise(Result::fresh(), HR_OP_LT, Rule::Compare, place, Scalar(steps / 2));
-  Tensor before = to_type(place, type), behind = to_type(counted(steps - 1, -1, steps), type);
+  Tensor left =
+      pointwise(Result::fresh(), HR_OP_ADD_SCALED, Rule::Same, static_cast<double>(steps - 1), place, fixed(-1));
+  Tensor before = to_type(place, type), behind = to_type(left, type);
   auto from = [&](const Scalar &base, const Tensor &count, const Scalar &by) {
     if (c10::isReducedFloatingType(type))
       return pointwise(Result::fresh(), HR_OP_ADD, Rule::Same,
