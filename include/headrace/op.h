@@ -133,6 +133,7 @@ typedef enum hr_op {
   HR_OP_WHERE,                          /* b where a, else c */
   HR_OP_LGAMMA,                         /* logarithm of the absolute value of the gamma function */
   HR_OP_DIGAMMA,                        /* derivative of lgamma */
+  HR_OP_TRIGAMMA,                       /* derivative of digamma */
   HR_OP_POLYGAMMA,                      /* derivative of order a of digamma at b */
   HR_OP_ZETA,                           /* Hurwitz's zeta function of a and b */
   HR_OP_IGAMMA,                         /* regularised lower incomplete gamma function */

@@ -146,12 +146,22 @@ bool hr__emit_is_loop(const hr_instr *instr) {
   switch (instr->op) {
     case HR_OP_LGAMMA:
     case HR_OP_DIGAMMA:
+    case HR_OP_TRIGAMMA:
     case HR_OP_ERFINV:
     case HR_OP_NDTRI:
     case HR_OP_I0:
     case HR_OP_I0E:
     case HR_OP_I1:
     case HR_OP_I1E:
+    case HR_OP_MODIFIED_BESSEL_K0:
+    case HR_OP_MODIFIED_BESSEL_K1:
+    case HR_OP_SCALED_MODIFIED_BESSEL_K0:
+    case HR_OP_SCALED_MODIFIED_BESSEL_K1:
+    case HR_OP_BESSEL_J0:
+    case HR_OP_BESSEL_J1:
+    case HR_OP_BESSEL_Y0:
+    case HR_OP_BESSEL_Y1:
+    case HR_OP_SPHERICAL_BESSEL_J0:
       return instr->cls != HR_CLASS_F32; /* core/special_f32.h */
     default:
       return hr__emit_is_special(instr);

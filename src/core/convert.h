@@ -13,11 +13,11 @@
 
 #include "core/vmath_complex.h"
 
-/* X(D) for each dtype, and for each but F16. */
+/* X(D) for each dtype, and for each but F16 and pairs of it. */
 #define HR__EACH_FLOAT8(X) X(F8E4M3FN) X(F8E5M2) X(F8E4M3FNUZ) X(F8E5M2FNUZ) X(F8E8M0FNU)
 #define HR__EACH_INTEGER(X) X(BOOL) X(U8) X(I8) X(U16) X(I16) X(U32) X(I32) X(U64) X(I64)
-#define HR__EACH_DTYPE_BUT_F16(X) HR__EACH_INTEGER(X) X(BF16) X(F32) X(F64) X(C64) X(C128) X(C32) HR__EACH_FLOAT8(X)
-#define HR__EACH_DTYPE(X) X(F16) HR__EACH_DTYPE_BUT_F16(X)
+#define HR__EACH_DTYPE_BUT_HALVES(X) HR__EACH_INTEGER(X) X(BF16) X(F32) X(F64) X(C64) X(C128) HR__EACH_FLOAT8(X)
+#define HR__EACH_DTYPE(X) X(F16) X(C32) HR__EACH_DTYPE_BUT_HALVES(X)
 
 /* C types of the class of a dtype, and of the dtype in memory. */
 #define HR__TYPE_BOOL uint8_t

@@ -145,8 +145,12 @@ HR_SPECIAL_FN double hr_f64_special_polygamma(double n, double x) {
   return sign * exp(lgamma(n + 1)) * hr_f64_special_zeta(n + 1, x);
 }
 
-/* The regularised incomplete gamma functions: a series (DLMF 8.11.4) up to x = a + 1, a continued fraction (8.9.2) above. */
-HR_SPECIAL_FN double hr__f64_gamma_part(double a, double x, int upper) {
+#define HR__GAMMA_F64 1e-17
+#define HR__GAMMA_F32 1e-11 /* where terms fall slowly the rest is hundreds of them */
+
+/* The regularised incomplete gamma functions: a series (DLMF 8.11.4) up to x = a + 1, a continued fraction (8.9.2) above.
+ * Both end where what is added is `least` of the sum; what is left of 1 after a series needs all digits. */
+HR_SPECIAL_FN double hr__f64_gamma_part(double a, double x, int upper, double least) {
   if (a > 1e7) { /* DLMF 8.12.3, two terms */
     double away = x / a - 1, square = 2 * (away - log1p(away)), eta = __builtin_sqrt(square < 0 ? 0 : square);
     eta = away < 0 ? -eta : eta;
@@ -157,31 +161,32 @@ HR_SPECIAL_FN double hr__f64_gamma_part(double a, double x, int upper) {
   }
   double scale = exp(a * log(x) - x - lgamma(a));
   if (x <= 1 || x <= a) {
-    double term = 1 / a, sum = term;
-    for (double n = a + 1; hr_f64_abs(term) > hr_f64_abs(sum) * 1e-17; n += 1) {
+    double term = 1 / a, sum = term, end = upper && a < 1 ? HR__GAMMA_F64 : least;
+    for (double n = a + 1; hr_f64_abs(term) > hr_f64_abs(sum) * end; n += 1) {
       term *= x / n;
       sum += term;
     }
     return upper ? 1 - sum * scale : sum * scale;
   }
-  double b = x + 1 - a, c = 1e300, d = 1 / b, h = d;
+  /* Numerators and denominators by their recurrence: no division waits for the one before. */
+  double b = x + 1 - a, p_before = 0, q_before = 1, p = 1, q = b, h = p / q;
   for (int i = 1; i < 100000; ++i) {
     double an = -i * (i - a);
     b += 2;
-    d = an * d + b;
-    d = hr_f64_abs(d) < 1e-300 ? 1e-300 : d;
-    c = b + an / c;
-    c = hr_f64_abs(c) < 1e-300 ? 1e-300 : c;
-    d = 1 / d;
-    double change = d * c;
-    h *= change;
-    if (hr_f64_abs(change - 1) < HR__F64_EPSILON) {
+    double p_next = b * p + an * p_before, q_next = b * q + an * q_before;
+    p_before = p, q_before = q, p = p_next, q = q_next;
+    if (hr_f64_abs(q) > 0x1p500) {
+      p_before *= 0x1p-500, q_before *= 0x1p-500, p *= 0x1p-500, q *= 0x1p-500;
+    }
+    double before = h;
+    h = p / q;
+    if (hr_f64_abs(h - before) < hr_f64_abs(h) * (least + 2 * HR__F64_EPSILON)) {
       break;
     }
   }
   return upper ? scale * h : 1 - scale * h;
 }
-HR_SPECIAL_FN double hr__f64_gamma_side(double a, double x, int upper) {
+HR_SPECIAL_FN double hr__f64_gamma_side(double a, double x, int upper, double least) {
   int a_infinite = a == HR__F64_INFINITY, x_infinite = x == HR__F64_INFINITY;
   if (!(a >= 0) || !(x >= 0) || (a_infinite && x_infinite) || (a == 0 && x == 0)) {
     return HR__F64_NAN;
@@ -192,13 +197,13 @@ HR_SPECIAL_FN double hr__f64_gamma_side(double a, double x, int upper) {
   if (x == 0 || a_infinite) {
     return upper ? 1 : 0;
   }
-  return hr__f64_gamma_part(a, x, upper);
+  return hr__f64_gamma_part(a, x, upper, least);
 }
 HR_SPECIAL_FN double hr_f64_special_igamma(double a, double x) {
-  return hr__f64_gamma_side(a, x, 0);
+  return hr__f64_gamma_side(a, x, 0, HR__GAMMA_F64);
 }
 HR_SPECIAL_FN double hr_f64_special_igammac(double a, double x) {
-  return hr__f64_gamma_side(a, x, 1);
+  return hr__f64_gamma_side(a, x, 1, HR__GAMMA_F64);
 }
 
 /* ---- the error function's relatives ---- */
@@ -331,7 +336,7 @@ HR_SPECIAL_FN double hr__f64_bessel_k_scaled(double mu, double x, double *next) 
   *next = k * (mu + x + 0.5 - a1 * h) / x;
   return k;
 }
-/* K_0 and K_1, times exp(x) where scaled: series (DLMF 10.31) up to 2. */
+/* K_0 and K_1, times exp(x) where scaled: series (DLMF 10.31) up to 2, expansion (10.40.2) from 1e6 on. */
 HR_SPECIAL_FN double hr__f64_bessel_k(int n, double x, int scaled) {
   if (x == 0) {
     return HR__F64_INFINITY;
@@ -341,6 +346,10 @@ HR_SPECIAL_FN double hr__f64_bessel_k(int n, double x, int scaled) {
   }
   if (x == HR__F64_INFINITY) {
     return 0;
+  }
+  if (x > 1e6) {
+    double m = 4 * n * n - 1, z = 1 / (8 * x);
+    return scaled ? __builtin_sqrt(HR__PI / (2 * x)) * (1 + z * m * (1 + 0.5 * z * (m - 8))) : 0;
   }
   if (x > 2) {
     double k1, k0 = hr__f64_bessel_k_scaled(0, x, &k1);
@@ -710,31 +719,33 @@ HR_SPECIAL_FN double hr_f64_special_sample_binomial(double count, double p, doub
 #define HR_SPECIAL_STRAIGHT(X) /* in f32: special_f32.h */ \
   X(lgamma)                                                \
   X(digamma)                                               \
+  X(trigamma)                                              \
   X(erfinv)                                                \
   X(ndtri)                                                 \
   X(i0)                                                    \
   X(i0e)                                                   \
   X(i1)                                                    \
-  X(i1e)
-#define HR_SPECIAL_CALLED(X)   \
-  X(erfcx)                     \
-  X(log_ndtr)                  \
-  X(modified_bessel_k0)        \
-  X(modified_bessel_k1)        \
-  X(scaled_modified_bessel_k0) \
-  X(scaled_modified_bessel_k1) \
-  X(bessel_j0)                 \
-  X(bessel_j1)                 \
-  X(bessel_y0)                 \
-  X(bessel_y1)                 \
-  X(spherical_bessel_j0)       \
+  X(i1e)                                                   \
+  X(modified_bessel_k0)                                    \
+  X(modified_bessel_k1)                                    \
+  X(scaled_modified_bessel_k0)                             \
+  X(scaled_modified_bessel_k1)                             \
+  X(bessel_j0)                                             \
+  X(bessel_j1)                                             \
+  X(bessel_y0)                                             \
+  X(bessel_y1)                                             \
+  X(spherical_bessel_j0)
+#define HR_SPECIAL_CALLED(X) \
+  X(erfcx)                   \
+  X(log_ndtr)                \
   X(airy_ai)
 #define HR_SPECIAL_UNARY(X) HR_SPECIAL_STRAIGHT(X) HR_SPECIAL_CALLED(X)
-#define HR_SPECIAL_BINARY(X)        \
+#define HR_SPECIAL_SHORTER(X) /* in f32: fewer terms */ \
+  X(igamma)                                             \
+  X(igammac)
+#define HR_SPECIAL_WHOLE(X)         \
   X(polygamma)                      \
   X(zeta)                           \
-  X(igamma)                         \
-  X(igammac)                        \
   X(chebyshev_polynomial_t)         \
   X(chebyshev_polynomial_u)         \
   X(chebyshev_polynomial_v)         \
@@ -747,6 +758,7 @@ HR_SPECIAL_FN double hr_f64_special_sample_binomial(double count, double p, doub
   X(legendre_polynomial_p)          \
   X(sample_poisson)                 \
   X(sample_gamma)
+#define HR_SPECIAL_BINARY(X) HR_SPECIAL_SHORTER(X) HR_SPECIAL_WHOLE(X)
 
 #define HR__SPECIAL_F32_1(name)                        \
   HR_SPECIAL_FN float hr_f32_special_##name(float x) { \
@@ -757,7 +769,13 @@ HR_SPECIAL_FN double hr_f64_special_sample_binomial(double count, double p, doub
     return (float)hr_f64_special_##name((double)a, (double)b);  \
   }
 HR_SPECIAL_CALLED(HR__SPECIAL_F32_1)
-HR_SPECIAL_BINARY(HR__SPECIAL_F32_2)
+HR_SPECIAL_WHOLE(HR__SPECIAL_F32_2)
+HR_SPECIAL_FN float hr_f32_special_igamma(float a, float x) {
+  return (float)hr__f64_gamma_side((double)a, (double)x, 0, HR__GAMMA_F32);
+}
+HR_SPECIAL_FN float hr_f32_special_igammac(float a, float x) {
+  return (float)hr__f64_gamma_side((double)a, (double)x, 1, HR__GAMMA_F32);
+}
 HR_SPECIAL_FN float hr_f32_special_sample_binomial(float count, float p, float key) {
   return (float)hr_f64_special_sample_binomial((double)count, (double)p, (double)key);
 }

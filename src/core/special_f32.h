@@ -2,8 +2,10 @@
  * (special.h). They compute in f64 to some parts in 1e10 and round once. Limits, signs at the ends and where a result is not a number
  * are those of special.h.
  *
+ * Those that oscillate do so to 1e-10 of their amplitude.
+ *
  * Sources: for the inverse of erf the variable is Giles' (2012), w = -log((1 - x)(1 + x)), and its root; recurrences, reflections and
- * expansions are those of the DLMF (5.5, 5.11, 10.40). The polynomials are own minimax fits of the relative error.
+ * expansions are those of the DLMF (5.5, 5.11, 10.17, 10.31, 10.40). The polynomials are own fits.
  */
 #ifndef HEADRACE_CORE_SPECIAL_F32_H_
 #define HEADRACE_CORE_SPECIAL_F32_H_
@@ -156,6 +158,32 @@ HR_VMATH_FN float hr_f32_special_digamma(float x) {
   double t = d - __builtin_rint(d), reflected = above - 0x1.921fb54442d18p1 * hr__d_cos_pi(t) / hr__d_sin_pi(t);
   return (float)(d < 0.0 ? (t == 0.0 ? HR__F64_NAN : reflected) : above);
 }
+/* Steps as of digamma, of reciprocals of squares. Next to its poles the reflection's sine is that of pi * x as it is rounded, as
+ * special.h has it: what rounding adds is multiplied by a cosine of 1 or -1 there. */
+HR_VMATH_FN float hr_f32_special_trigamma(float x) {
+  double d = (double)x, y = d < 0.0 ? 1.0 - d : d, sum = 0.0, product = 1.0;
+  for (int step = 0; step < 8; ++step) {
+    double square = y * y, more = hr__f64_fma(sum, square, product);
+    sum = y < 8.0 ? more : sum;
+    product *= y < 8.0 ? square : 1.0;
+    y = y < 8.0 ? y + 1.0 : y;
+  }
+  double inverse = 1.0 / y, z = inverse * inverse, series = 7.0 / 6;
+  series = hr__f64_fma(series, z, -691.0 / 2730);
+  series = hr__f64_fma(series, z, 5.0 / 66);
+  series = hr__f64_fma(series, z, -1.0 / 30);
+  series = hr__f64_fma(series, z, 1.0 / 42);
+  series = hr__f64_fma(series, z, -1.0 / 30);
+  series = hr__f64_fma(series, z, 1.0 / 6);
+  double above = sum / product + inverse * hr__f64_fma(series, z, hr__f64_fma(0.5, inverse, 1.0));
+  double angle = 0x1.921fb54442d18p1 * d, lost = hr__f64_fma(0x1.921fb54442d18p1, d, -angle);
+  double rest = -hr__f64_fma(0x1.1a62633145c07p-53, d, lost);
+  double sine = hr__d_sin_pi(d - __builtin_rint(d));
+  sine = hr_f64_abs(sine) < 0x1p-20 ? hr_f64_abs(sine + rest) : sine;
+  sine = sine > 1.0 ? 1.0 : sine;
+  double reflected = 0x1.3bd3cc9be45dep3 / (sine * sine) - above; /* pi squared */
+  return (float)(d < 0.0 ? reflected : above);
+}
 
 /* ---- modified Bessel functions ---- */
 
@@ -238,6 +266,248 @@ HR_VMATH_FN float hr_f32_special_i1(float x) {
 }
 HR_VMATH_FN float hr_f32_special_i1e(float x) {
   return hr__f32_copysign((float)hr__d_i1((double)hr_f32_abs(x), 1), x);
+}
+/* k0(x) + log(x / 2) i0(x) for x in [0, 2], u = x^2 / 2 - 1. */
+HR_VMATH_FN double hr__d_k0_low(double u) {
+  double p = 0x1.6c248786f3a05p-31;
+  p = hr__f64_fma(p, u, 0x1.05c1367d85d75p-24);
+  p = hr__f64_fma(p, u, 0x1.1017e4802c8d9p-18);
+  p = hr__f64_fma(p, u, 0x1.7f5efbae9840ep-13);
+  p = hr__f64_fma(p, u, 0x1.4b2ddc22ebe58p-8);
+  p = hr__f64_fma(p, u, 0x1.25ffa6807f8adp-4);
+  p = hr__f64_fma(p, u, 0x1.5cab54688327fp-2);
+  return hr__f64_fma(p, u, -0x1.36e85d283d069p-2);
+}
+/* (k1(x) - log(x / 2) i1(x)) x for the same. */
+HR_VMATH_FN double hr__d_k1_low(double u) {
+  double p = -0x1.774f2aba8a308p-34;
+  p = hr__f64_fma(p, u, -0x1.3663bb83c62d7p-27);
+  p = hr__f64_fma(p, u, -0x1.7c2a5c531773cp-21);
+  p = hr__f64_fma(p, u, -0x1.46793fdfb079fp-15);
+  p = hr__f64_fma(p, u, -0x1.6a96e3d821b0fp-10);
+  p = hr__f64_fma(p, u, -0x1.c85d2154d119fp-6);
+  p = hr__f64_fma(p, u, -0x1.f3619d57ef05dp-3);
+  p = hr__f64_fma(p, u, -0x1.5436f914986c5p-2);
+  return hr__f64_fma(p, u, 0x1.c52a4ac3be112p-1);
+}
+/* exp(x) sqrt(x) k0(x) for x >= 2, u = 4 / x - 1. */
+HR_VMATH_FN double hr__d_k0_high(double u) {
+  double p = -0x1.28b74cce61838p-26;
+  p = hr__f64_fma(p, u, 0x1.4516bf8922d95p-25);
+  p = hr__f64_fma(p, u, -0x1.b32d69a0499f9p-26);
+  p = hr__f64_fma(p, u, 0x1.2b07df32c12e2p-24);
+  p = hr__f64_fma(p, u, -0x1.2d6996472f246p-22);
+  p = hr__f64_fma(p, u, 0x1.9bf1aacb31c85p-21);
+  p = hr__f64_fma(p, u, -0x1.2583d0e477d21p-19);
+  p = hr__f64_fma(p, u, 0x1.d54fb09405bbcp-18);
+  p = hr__f64_fma(p, u, -0x1.9f0011b509f36p-16);
+  p = hr__f64_fma(p, u, 0x1.a197f7d3737f4p-14);
+  p = hr__f64_fma(p, u, -0x1.f71303519c3f4p-12);
+  p = hr__f64_fma(p, u, 0x1.8d86f5713ec54p-9);
+  p = hr__f64_fma(p, u, -0x1.fd1328183f658p-6);
+  return hr__f64_fma(p, u, 0x1.37f5dd35fa31ap+0);
+}
+/* The same of k1. */
+HR_VMATH_FN double hr__d_k1_high(double u) {
+  double p = 0x1.521b8a67fb2f8p-26;
+  p = hr__f64_fma(p, u, -0x1.7520f2e2d08aap-25);
+  p = hr__f64_fma(p, u, 0x1.05357858dbc26p-25);
+  p = hr__f64_fma(p, u, -0x1.69c2a06e3a4fcp-24);
+  p = hr__f64_fma(p, u, 0x1.69159b0a6454ap-22);
+  p = hr__f64_fma(p, u, -0x1.f5b54080fb97ap-21);
+  p = hr__f64_fma(p, u, 0x1.6dc43d57cb8ccp-19);
+  p = hr__f64_fma(p, u, -0x1.2c58f8e05cd31p-17);
+  p = hr__f64_fma(p, u, 0x1.138573b1d669fp-15);
+  p = hr__f64_fma(p, u, -0x1.24bedc0dfc394p-13);
+  p = hr__f64_fma(p, u, 0x1.81bb37a9a2622p-11);
+  p = hr__f64_fma(p, u, -0x1.6cd23a4f292c4p-8);
+  p = hr__f64_fma(p, u, 0x1.a7520dfb49164p-4);
+  return hr__f64_fma(p, u, 0x1.5cf785b49ee43p+0);
+}
+/* exp(scaled * x) * k_n(x): k overflows f32 or is 0 before exp(-700) matters. */
+HR_VMATH_FN float hr__f32_bessel_k(int n, float x, int scaled) {
+  double d = (double)x, near = d > 2.0 ? 2.0 : d, far = d > 2.0 ? d : 2.0;
+  double z = hr__f64_fma(near, 0.5 * near, -1.0), square = hr__f64_fma(near, near * 0x1p-5, -1.0);
+  double logarithm = hr__d_log(0.5 * near);
+  double low = n == 0 ? hr__d_k0_low(z) - logarithm * hr__d_i0_low(square)
+                      : hr__d_k1_low(z) / near + logarithm * near * hr__d_i1_low(square);
+  double u = 4.0 / far - 1.0, high = (n == 0 ? hr__d_k0_high(u) : hr__d_k1_high(u)) / __builtin_sqrt(far);
+  double e = hr__d_exp(scaled ? near : -(far > 700.0 ? 700.0 : far));
+  double y = d > 2.0 ? (scaled ? high : high * e) : (scaled ? low * e : low);
+  return x == 0.0f ? HR__F32_INFINITY : (float)y;
+}
+HR_VMATH_FN float hr_f32_special_modified_bessel_k0(float x) {
+  return hr__f32_bessel_k(0, x, 0);
+}
+HR_VMATH_FN float hr_f32_special_modified_bessel_k1(float x) {
+  return hr__f32_bessel_k(1, x, 0);
+}
+HR_VMATH_FN float hr_f32_special_scaled_modified_bessel_k0(float x) {
+  return hr__f32_bessel_k(0, x, 1);
+}
+HR_VMATH_FN float hr_f32_special_scaled_modified_bessel_k1(float x) {
+  return hr__f32_bessel_k(1, x, 1);
+}
+
+/* ---- Bessel functions ---- */
+
+/* j0(x) for x in [0, 8], u = x^2 / 32 - 1. */
+HR_VMATH_FN double hr__d_j0_low(double u) {
+  double p = -0x1.1176af549f2fcp-27;
+  p = hr__f64_fma(p, u, 0x1.593073637392fp-23);
+  p = hr__f64_fma(p, u, -0x1.6cc318ad1f6c0p-19);
+  p = hr__f64_fma(p, u, 0x1.42b91359003e9p-15);
+  p = hr__f64_fma(p, u, -0x1.d117768058df5p-12);
+  p = hr__f64_fma(p, u, 0x1.09f3494cffdbbp-8);
+  p = hr__f64_fma(p, u, -0x1.d27f3cccd6f96p-6);
+  p = hr__f64_fma(p, u, 0x1.2afc33841a6cep-3);
+  p = hr__f64_fma(p, u, -0x1.03d2da0960890p-1);
+  p = hr__f64_fma(p, u, 0x1.09d33c82ba5f8p+0);
+  p = hr__f64_fma(p, u, -0x1.9dbdd0f2689a3p-1);
+  p = hr__f64_fma(p, u, -0x1.4c042a76acbc2p-1);
+  p = hr__f64_fma(p, u, 0x1.dc5071f1209e6p-1);
+  return hr__f64_fma(p, u, 0x1.776fc5f84f9b6p-5);
+}
+/* j1(x) / x for the same. */
+HR_VMATH_FN double hr__d_j1_low(double u) {
+  double p = 0x1.bc8d4a8d7859ep-28;
+  p = hr__f64_fma(p, u, -0x1.030cfd4e6d86fp-23);
+  p = hr__f64_fma(p, u, 0x1.f58bd491f0e32p-20);
+  p = hr__f64_fma(p, u, -0x1.93668cef2ff19p-16);
+  p = hr__f64_fma(p, u, 0x1.059d33084f65fp-12);
+  p = hr__f64_fma(p, u, -0x1.09f34abad5b30p-9);
+  p = hr__f64_fma(p, u, 0x1.982f55321d0bcp-7);
+  p = hr__f64_fma(p, u, -0x1.c07a4d3d43726p-5);
+  p = hr__f64_fma(p, u, 0x1.44c7908bbb3d1p-3);
+  p = hr__f64_fma(p, u, -0x1.09d33c82e6d3bp-2);
+  p = hr__f64_fma(p, u, 0x1.364e5cb5ce5f2p-3);
+  p = hr__f64_fma(p, u, 0x1.4c042a76b45aep-4);
+  return hr__f64_fma(p, u, -0x1.dc5071f1209f4p-5);
+}
+/* y0(x) - 2 / pi log(x / 2) j0(x) for the same. */
+HR_VMATH_FN double hr__d_y0_low(double u) {
+  double p = -0x1.37dd7a8007b6ap-31;
+  p = hr__f64_fma(p, u, 0x1.bdefd8967e836p-27);
+  p = hr__f64_fma(p, u, -0x1.0dfa805e9c2b5p-22);
+  p = hr__f64_fma(p, u, 0x1.149e485823a09p-18);
+  p = hr__f64_fma(p, u, -0x1.d43ce72937c9ep-15);
+  p = hr__f64_fma(p, u, 0x1.400b271692ed0p-11);
+  p = hr__f64_fma(p, u, -0x1.571530a267cd6p-8);
+  p = hr__f64_fma(p, u, 0x1.14e9baa050dd7p-5);
+  p = hr__f64_fma(p, u, -0x1.3c7dc9b8c5902p-3);
+  p = hr__f64_fma(p, u, 0x1.cb0102d938b62p-2);
+  p = hr__f64_fma(p, u, -0x1.3d1a3c2cf3d4dp-1);
+  p = hr__f64_fma(p, u, -0x1.b31e39bdfc5bbp-3);
+  p = hr__f64_fma(p, u, 0x1.5c66ef4d2f662p+0);
+  p = hr__f64_fma(p, u, -0x1.abf36a425970fp-2);
+  return hr__f64_fma(p, u, -0x1.72b74bbdd8607p-2);
+}
+/* (y1(x) - 2 / pi log(x / 2) j1(x)) x for the same. */
+HR_VMATH_FN double hr__d_y1_low(double u) {
+  double p = -0x1.50ea4135d2be8p-31;
+  p = hr__f64_fma(p, u, 0x1.026977a17aefap-26);
+  p = hr__f64_fma(p, u, -0x1.51b148b7ce64cp-22);
+  p = hr__f64_fma(p, u, 0x1.77a482930916ap-18);
+  p = hr__f64_fma(p, u, -0x1.5bcb246402749p-14);
+  p = hr__f64_fma(p, u, 0x1.06749aa966195p-10);
+  p = hr__f64_fma(p, u, -0x1.3a37154d4babep-7);
+  p = hr__f64_fma(p, u, 0x1.1f7ead1a2221ep-4);
+  p = hr__f64_fma(p, u, -0x1.7c44075cc7176p-2);
+  p = hr__f64_fma(p, u, 0x1.49cb8cbecb2b5p+0);
+  p = hr__f64_fma(p, u, -0x1.2708c16792ccbp+1);
+  p = hr__f64_fma(p, u, -0x1.82a2cd27988b7p-3);
+  p = hr__f64_fma(p, u, 0x1.af9c930913434p+2);
+  p = hr__f64_fma(p, u, -0x1.e0caf99abe020p+1);
+  p = hr__f64_fma(p, u, -0x1.4ccfe6e15e4afp+2);
+  return hr__f64_fma(p, u, 0x1.9d033fc66f154p-1);
+}
+/* The factor of the cosine in j0(x) sqrt(pi x / 2) for x >= 8, u = 128 / x^2 - 1. */
+HR_VMATH_FN double hr__d_jy0_cosine(double u) {
+  double p = -0x1.57f9251e0d324p-30;
+  p = hr__f64_fma(p, u, 0x1.c0377fcfabc44p-27);
+  p = hr__f64_fma(p, u, -0x1.b8caa1d32d3f2p-23);
+  p = hr__f64_fma(p, u, 0x1.9bde6fb2285e9p-18);
+  p = hr__f64_fma(p, u, -0x1.193600c92efcdp-11);
+  return hr__f64_fma(p, u, 0x1.ffb8dd3290315p-1);
+}
+/* That of the sine, times x. */
+HR_VMATH_FN double hr__d_jy0_sine(double u) {
+  double p = 0x1.4dabbfb8919eep-33;
+  p = hr__f64_fma(p, u, -0x1.c339464cabc5dp-31);
+  p = hr__f64_fma(p, u, 0x1.60f5164bf0476p-28);
+  p = hr__f64_fma(p, u, -0x1.8533c612f2017p-25);
+  p = hr__f64_fma(p, u, 0x1.3135f0219683cp-21);
+  p = hr__f64_fma(p, u, -0x1.8c84473b61061p-17);
+  p = hr__f64_fma(p, u, 0x1.1e9a61386f7e2p-11);
+  return hr__f64_fma(p, u, -0x1.fdb5c0b2ef4e7p-4);
+}
+/* The factor of the cosine in j1(x) sqrt(pi x / 2) for x >= 8, u = 128 / x^2 - 1. */
+HR_VMATH_FN double hr__d_jy1_cosine(double u) {
+  double p = 0x1.81b45f14b0044p-30;
+  p = hr__f64_fma(p, u, -0x1.0143a70aef469p-26);
+  p = hr__f64_fma(p, u, 0x1.0771aac0be83ap-22);
+  p = hr__f64_fma(p, u, -0x1.0b1463fa23f68p-17);
+  p = hr__f64_fma(p, u, 0x1.d73b8eabbe1bep-11);
+  return hr__f64_fma(p, u, 0x1.003b71602d475p+0);
+}
+/* That of the sine, times x. */
+HR_VMATH_FN double hr__d_jy1_sine(double u) {
+  double p = 0x1.e9a93aa67de65p-31;
+  p = hr__f64_fma(p, u, -0x1.9c2d41fd4286cp-28);
+  p = hr__f64_fma(p, u, 0x1.b8ed8ac7a99f3p-25);
+  p = hr__f64_fma(p, u, -0x1.640fa6a5d161fp-21);
+  p = hr__f64_fma(p, u, 0x1.e8e0123088965p-17);
+  p = hr__f64_fma(p, u, -0x1.938da13d0c9ffp-11);
+  return hr__f64_fma(p, u, 0x1.7f323705062fbp-2);
+}
+/* Sine and cosine of any angle. */
+HR_VMATH_FN double hr__d_sin_cos(float angle, double *out_cosine) {
+  uint64_t quarter;
+  double r = hr__d_reduce_angle(angle, &quarter), s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r);
+  double sine = (quarter & 1) ? c : s, cosine = (quarter & 1) ? s : c;
+  *out_cosine = ((quarter + 1) & 2) ? -cosine : cosine;
+  return (quarter & 2) ? -sine : sine;
+}
+/* j_n(x), or y_n(x), for x >= 8. */
+HR_VMATH_FN double hr__d_bessel_high(int n, float x, int second) {
+  double c, s = hr__d_sin_cos(x, &c), plus = c + s, minus = s - c;
+  double inverse = 1.0 / (double)x, u = hr__f64_fma(128.0 * inverse, inverse, -1.0);
+  double p = n == 0 ? hr__d_jy0_cosine(u) : hr__d_jy1_cosine(u);
+  double q = (n == 0 ? hr__d_jy0_sine(u) : hr__d_jy1_sine(u)) * inverse;
+  double cosine = n == 0 ? plus : minus, sine = n == 0 ? minus : -plus;
+  double wave = second ? hr__f64_fma(p, sine, q * cosine) : hr__f64_fma(p, cosine, -(q * sine));
+  return wave / __builtin_sqrt(0x1.921fb54442d18p1 * (double)x);
+}
+HR_VMATH_FN float hr_f32_special_bessel_j0(float x) {
+  float a = hr_f32_abs(x);
+  double near = a > 8.0f ? 8.0 : (double)a, low = hr__d_j0_low(hr__f64_fma(near, near * 0x1p-5, -1.0));
+  double high = hr__d_bessel_high(0, a > 8.0f ? a : 8.0f, 0);
+  return (float)(a > 8.0f ? high : low);
+}
+HR_VMATH_FN float hr_f32_special_bessel_j1(float x) {
+  float a = hr_f32_abs(x);
+  double near = a > 8.0f ? 8.0 : (double)a, low = near * hr__d_j1_low(hr__f64_fma(near, near * 0x1p-5, -1.0));
+  double high = hr__d_bessel_high(1, a > 8.0f ? a : 8.0f, 0);
+  float y = (float)(a > 8.0f ? high : low);
+  return x < 0.0f ? -y : y;
+}
+HR_VMATH_FN float hr_f32_special_bessel_y0(float x) {
+  double near = x > 8.0f ? 8.0 : (double)x, u = hr__f64_fma(near, near * 0x1p-5, -1.0);
+  double low = hr__f64_fma(0x1.45f306dc9c883p-1 * hr__d_log(0.5 * near), hr__d_j0_low(u), hr__d_y0_low(u));
+  double high = hr__d_bessel_high(0, x > 8.0f ? x : 8.0f, 1);
+  return (float)(x > 8.0f ? high : low);
+}
+HR_VMATH_FN float hr_f32_special_bessel_y1(float x) {
+  double near = x > 8.0f ? 8.0 : (double)x, u = hr__f64_fma(near, near * 0x1p-5, -1.0);
+  double low = hr__d_y1_low(u) / near + 0x1.45f306dc9c883p-1 * hr__d_log(0.5 * near) * near * hr__d_j1_low(u);
+  double high = hr__d_bessel_high(1, x > 8.0f ? x : 8.0f, 1);
+  return x == 0.0f ? -HR__F32_INFINITY : (float)(x > 8.0f ? high : low);
+}
+HR_VMATH_FN float hr_f32_special_spherical_bessel_j0(float x) {
+  double d = (double)x, z = d * d, c, quotient = hr__d_sin_cos(x, &c) / d;
+  double series = 1.0 - z / 6.0 * (1.0 - z / 20.0 * (1.0 - z / 42.0 * (1.0 - z / 72.0)));
+  float y = (float)(hr_f32_abs(x) < 0.25f ? series : quotient);
+  return hr_f32_abs(x) == HR__F32_INFINITY ? 0.0f : y;
 }
 
 #endif

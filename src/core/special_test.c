@@ -45,6 +45,13 @@ static const struct {
     {"digamma", call_digamma, 9.9, 0.0, 2.2411803166063814365},
     {"digamma", call_digamma, 20.5, 0.0, 2.9958363947076465821},
     {"digamma", call_digamma, 300.0, 0.0, 5.702114882064637268},
+    {"trigamma", call_trigamma, -0.4, 0.0, 9.8862096709023572033},
+    {"trigamma", call_trigamma, -7.3, 0.0, 14.951383181433921153},
+    {"trigamma", call_trigamma, 0.001, 0.0, 1000001.6425331958273},
+    {"trigamma", call_trigamma, 0.5, 0.0, 4.9348022005446793094},
+    {"trigamma", call_trigamma, 1.75, 0.0, 0.76410186989382872062},
+    {"trigamma", call_trigamma, 9.9, 0.0, 0.10628304162874059193},
+    {"trigamma", call_trigamma, 300.0, 0.0, 0.0033388950617146777495},
     {"erfcx", call_erfcx, -4.5, 0.0, 1245928884.274406163},
     {"erfcx", call_erfcx, -0.5, 0.0, 1.9523604891825570933},
     {"erfcx", call_erfcx, 0.25, 0.0, 0.77034654773099674392},
@@ -306,6 +313,9 @@ HR_TEST(special_functions_at_their_ends) {
   HR_ASSERT(hr_f64_special_igamma(2, 0) == 0 && hr_f64_special_igammac(2, 0) == 1);
   HR_ASSERT(hr_f64_special_igamma(2, INFINITY) == 1 && isnan(hr_f64_special_igamma(-1, 2)));
   HR_ASSERT(hr_f64_special_modified_bessel_k0(0) == INFINITY && isnan(hr_f64_special_modified_bessel_k1(-1)));
+  HR_ASSERT(hr_f64_special_modified_bessel_k0(1e20) == 0 && hr_f64_special_modified_bessel_k1(INFINITY) == 0);
+  HR_ASSERT_NEAR(hr_f64_special_scaled_modified_bessel_k1(1e20), 1.2533141373155002512e-10, 1e-25);
+  HR_ASSERT_NEAR(hr_f64_special_scaled_modified_bessel_k1(2e6), 8.8622709162028057237e-4, 1e-18);
   HR_ASSERT(hr_f64_special_bessel_y0(0) == -INFINITY && isnan(hr_f64_special_bessel_y1(-1)));
   HR_ASSERT(hr_f64_xlogy(0, 0) == 0 && isnan(hr_f64_xlogy(0, NAN)));
   HR_ASSERT(hr_f64_entr(-1) == -INFINITY && hr_f64_entr(0) == 0);
@@ -350,18 +360,43 @@ HR_TEST(straight_functions_of_f32_round_those_of_f64) {
       x[i] = round == 0 ? limits[i] : hr__u32_to_f32((uint32_t)at);
       x[i] = round > 0 && round % 4 == 0 ? (float)(at % 2000003) * 1e-6f : x[i]; /* usual numbers */
     }
-#define HR_CHECK(name)                                                                                                \
-  for (int i = 0; i < NUMBERS; ++i) {                                                                                 \
-    y[i] = hr_f32_special_##name(x[i]);                                                                               \
-  }                                                                                                                   \
-  for (int i = 0; i < NUMBERS; ++i) {                                                                                 \
-    double expected = hr_f64_special_##name((double)x[i]);                                                            \
-    if (!(ulps(y[i], expected) <= (x[i] < 0 ? 0.6 : 0.51)) && !(x[i] < 0 && fabs((double)y[i] - expected) <= 1e-9)) { \
-      HR_FAIL("%s(%a) is %a, expected %a", #name, (double)x[i], (double)y[i], expected);                              \
-    }                                                                                                                 \
+#define HR_CHECK(name)                                                                    \
+  for (int i = 0; i < NUMBERS; ++i) {                                                     \
+    y[i] = hr_f32_special_##name(x[i]);                                                   \
+  }                                                                                       \
+  for (int i = 0; i < NUMBERS; ++i) {                                                     \
+    double expected = hr_f64_special_##name((double)x[i]);                                \
+    if (strcmp(#name, "trigamma") == 0 && x[i] < -1e11f) {                                \
+      continue; /* a pole: the sine of what is lost of pi * x */                          \
+    }                                                                                     \
+    bool oscillates = x[i] < 0 || strstr(#name, "bessel_j") || strstr(#name, "bessel_y"); \
+    if (!(ulps(y[i], expected) <= (x[i] < 0 ? 0.6 : 0.51)) &&                             \
+        !(oscillates && fabs((double)y[i] - expected) <= 1e-9)) {                         \
+      HR_FAIL("%s(%a) is %a, expected %a", #name, (double)x[i], (double)y[i], expected);  \
+    }                                                                                     \
   }
     HR_SPECIAL_STRAIGHT(HR_CHECK)
 #undef HR_CHECK
+  }
+}
+
+/* Fewer terms than f64 takes: small and large parameters, both sides of where the series gives way, results close to 0. */
+HR_TEST(incomplete_gamma_functions_of_f32_round_those_of_f64) {
+  uint64_t state = 1;
+  for (int i = 0; i < 200000; ++i) {
+    float part[2];
+    for (int k = 0; k < 2; ++k) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      part[k] = (float)(state >> 40) * 0x1p-24f;
+    }
+    float a = i % 3 == 0 ? part[0] * 10 : exp2f(part[0] * 44 - 20);
+    float x = i % 2 == 0 ? a * (0.5f + part[1]) : part[1] * 12;
+    double lower = hr_f64_special_igamma((double)a, (double)x), upper = hr_f64_special_igammac((double)a, (double)x);
+    float lower_f32 = hr_f32_special_igamma(a, x), upper_f32 = hr_f32_special_igammac(a, x);
+    if (!(ulps(lower_f32, lower) <= 0.6) || !(ulps(upper_f32, upper) <= 0.6)) {
+      HR_FAIL("igamma, igammac(%a, %a) are %a, %a, expected %a, %a", (double)a, (double)x, (double)lower_f32,
+              (double)upper_f32, lower, upper);
+    }
   }
 }
 

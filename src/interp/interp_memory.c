@@ -27,8 +27,6 @@
 #define HR__STORE_U16_DENSE(to, from, count) DENSE(HR__STORE_U16, to, from, count)
 #define HR__STORE_I16_DENSE(to, from, count) DENSE(HR__STORE_I16, to, from, count)
 #define HR__STORE_BF16_DENSE(to, from, count) DENSE(HR__STORE_BF16, to, from, count)
-#define HR__LOAD_C32_DENSE(to, from, count) DENSE(HR__LOAD_C32, to, from, count)
-#define HR__STORE_C32_DENSE(to, from, count) DENSE(HR__STORE_C32, to, from, count)
 #define HR__LOAD_F8E4M3FN_DENSE(to, from, count) DENSE(HR__LOAD_F8E4M3FN, to, from, count)
 #define HR__STORE_F8E4M3FN_DENSE(to, from, count) DENSE(HR__STORE_F8E4M3FN, to, from, count)
 #define HR__LOAD_F8E5M2_DENSE(to, from, count) DENSE(HR__LOAD_F8E5M2, to, from, count)
@@ -41,6 +39,8 @@
 #define HR__STORE_F8E8M0FNU_DENSE(to, from, count) DENSE(HR__STORE_F8E8M0FNU, to, from, count)
 #define HR__LOAD_F16_DENSE(to, from, count) hr__f32_from_half_row(to, from, count);
 #define HR__STORE_F16_DENSE(to, from, count) hr__half_from_f32_row(to, from, count);
+#define HR__LOAD_C32_DENSE(to, from, count) hr__f32_from_half_row((void *)(to), (const void *)(from), 2 * (count));
+#define HR__STORE_C32_DENSE(to, from, count) hr__half_from_f32_row((void *)(to), (const void *)(from), 2 * (count));
 
 /* The dtypes that have loops of their own; the others share those of their size. */
 #define EACH_MOVED(X) X(BOOL) X(F32) X(F64) X(C128)

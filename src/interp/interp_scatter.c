@@ -14,8 +14,8 @@
  *   BY_DIM     a kept dim is cut
  *   BY_RUN     long runs are cut
  *   BY_LANE    lanes are cut
- *   BY_PLACE   memory that runs go to is cut: each unit reads all indices and stores the runs that belong to its part
- *   NOT        else: single elements would cost too much to sort out
+ *   BY_PLACE   memory is cut: each unit reads all indices and stores what belongs to its part
+ *   NOT        else: few elements, or one thread
  */
 #include <string.h>
 
@@ -30,6 +30,7 @@ enum {
   RUN_BYTES_MIN = 16, /* shorter ones go through lines */
   PIECE_BYTES = 4096, /* of long runs */
   PIECE_LINE = 512,   /* elements of a line */
+  PIECE_SHORT = 32,   /* elements of each of many lines */
   LANES = 4,          /* that are far from each other in memory: lines of all of them shall stay in the second cache */
   FAR = 16,           /* elements */
   UNITS_MAX = 16,
@@ -77,12 +78,14 @@ typedef struct scatter {
   int64_t piece, low, span;
 } scatter;
 
-/* One thread's memory. */
+/* One thread's memory. Blocks come first, where lines of the cache begin: a vector that lies in two lines is not read back before
+ * all stores so far are in the cache, those to places anywhere in memory, too. */
 typedef struct scratch {
+  char values[BLOCK * 16], kept[BLOCK * 16];
+  int64_t places[BLOCK], kept_places[BLOCK];
+  char numbers[CHAIN_MAX * 2 * 16];
   bool is_raw; /* scatter's, or the chain changes nothing */
   bool is_idle[CHAIN_MAX];
-  char values[BLOCK * 16], kept[BLOCK * 16], numbers[CHAIN_MAX * 2 * 16];
-  int64_t places[BLOCK], kept_places[BLOCK];
 } scratch;
 
 /* ---- what fits ---- */
@@ -261,8 +264,13 @@ static int64_t elements(const scatter *s) {
   return count;
 }
 
-/* Cuts memory between the least and the largest place. */
+/* Cuts memory between the least and the largest place (of the first lane). */
 static int64_t cut_places(scatter *s) {
+  int64_t units = elements(s) < PLACED_MIN ? 1 : hr_min(hr_thread_count(), UNITS_MAX);
+  if (units == 1) {
+    s->cut = NOT;
+    return 1;
+  }
   int64_t high = s->to.offset;
   s->cut = BY_PLACE, s->low = s->to.offset;
   for (int d = 0; d < s->rank; ++d) {
@@ -273,7 +281,6 @@ static int64_t cut_places(scatter *s) {
     int64_t step = s->terms[t].stride * (s->terms[t].extent - 1);
     s->low += hr_min(step, 0), high += hr_max(step, 0);
   }
-  int64_t units = elements(s) < PLACED_MIN ? 1 : hr_min(hr_thread_count(), UNITS_MAX);
   s->span = hr_divide_up(high + 1 - s->low, units);
   return units;
 }
@@ -299,12 +306,12 @@ static int64_t cut_units(scatter *s) {
     s->cut = BY_LANE, s->piece = LANES;
     return hr_divide_up(s->lanes, s->piece);
   }
-  if (is_ordered(s, lines)) {
-    s->cut = NOT;
-    return 1;
+  int64_t piece_min = lines > 0 ? PIECE_SHORT : PIECE_LINE;
+  if (is_ordered(s, lines) || s->dims[lines] < 2 * piece_min) {
+    return cut_places(s);
   }
   s->cut = BY_DIM, s->dim = lines;
-  s->piece = hr_max(hr_divide_up(s->dims[lines], UNITS_MAX), PIECE_LINE);
+  s->piece = hr_max(hr_divide_up(s->dims[lines], UNITS_MAX), piece_min);
   return hr_divide_up(s->dims[lines], s->piece);
 }
 
@@ -554,6 +561,13 @@ static void move(const scatter *s, int dim, int64_t steps, position *spot) {
   spot->from += steps * s->from.strides[dim], spot->to += steps * s->to.strides[dim];
 }
 
+/* Leaves places in [low, high). */
+static void clip(int64_t *places, int64_t count, int64_t low, int64_t high) {
+  for (int64_t i = 0; i < count; ++i) {
+    places[i] = places[i] >= low && places[i] < high ? places[i] : INT64_MIN;
+  }
+}
+
 static bool are_there(const int64_t *places, int64_t count) {
   int64_t least = INT64_MAX;
   for (int64_t i = 0; i < count; ++i) {
@@ -581,23 +595,28 @@ static void store_block(const scatter *s, const hr_host_call *call, scratch *des
   }
 }
 
-/* `count` elements of the lines of `lanes` lanes, from a spot on. */
-static void store_line(const scatter *s, const hr_host_call *call, scratch *desk, position at, int64_t count,
-                       int64_t lanes) {
+/* `count` elements of the lines of `lanes` lanes, from a spot on, with places of the first lane in [low, high). The spot is not
+ * copied: vectors of numbers just written wait until all stores before them are in the cache. */
+static void store_line(const scatter *s, const hr_host_call *call, scratch *desk, const position *at, int64_t count,
+                       int64_t lanes, int64_t low, int64_t high) {
   int line = s->rank - 1;
   for (int64_t i = 0; i < count; i += BLOCK) {
     int64_t n = hr_min(count - i, BLOCK);
     for (int64_t k = 0; k < n; ++k) {
-      desk->places[k] = at.to + k * s->to.strides[line];
+      desk->places[k] = at->to + (i + k) * s->to.strides[line];
     }
     for (int t = 0; t < s->term_count; ++t) {
-      add_term(&s->terms[t], call, at.at[t], s->terms[t].at.strides[line], desk->places, n);
+      int64_t step = s->terms[t].at.strides[line];
+      add_term(&s->terms[t], call, at->at[t] + i * step, step, desk->places, n);
+    }
+    if (s->cut == BY_PLACE) {
+      clip(desk->places, n, low, high);
     }
     bool is_whole = are_there(desk->places, n);
     for (int64_t lane = 0; lane < lanes; ++lane) {
-      store_block(s, call, desk, at.from + lane * s->lane_from, lane * s->lane_to, n, is_whole);
+      int64_t from = at->from + i * s->from.strides[line] + lane * s->lane_from;
+      store_block(s, call, desk, from, lane * s->lane_to, n, is_whole);
     }
-    move(s, line, n, &at);
   }
 }
 
@@ -644,7 +663,7 @@ static void run_unit(const scatter *s, const hr_host_call *call, scratch *desk, 
     if (s->run > 0) {
       store_runs_at(s, call, desk, &at, run_begin, run_end, low, high);
     } else {
-      store_line(s, call, desk, at, end[outer] - begin[outer], lanes);
+      store_line(s, call, desk, &at, end[outer] - begin[outer], lanes, low, high);
     }
     for (d = outer - 1; d >= 0; --d) {
       move(s, d, 1, &at);

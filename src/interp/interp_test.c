@@ -274,6 +274,36 @@ HR_TEST(floats_round_like_the_core) {
   }
 }
 
+HR_TEST(pairs_of_halves_round_like_the_core) {
+  int64_t n = (1 << 14) + 5, one[] = {1}, three[] = {3};
+  float *in = random_floats(n), *wide = guarded((size_t)n * 8);
+  uint16_t *pairs = guarded((size_t)n * 4), *again = guarded((size_t)n * 4), *apart = guarded((size_t)n * 12);
+  kernel_maker m;
+  make_begin(&m, 1, &n, 0, 0);
+  int x = make_arg(&m), y = make_arg(&m);
+  make_store(&m, 0, y, HR_DTYPE_C32, 0, one,
+             make_convert(&m, 0, make_load(&m, 0, x, HR_DTYPE_F32, 0, one), HR_DTYPE_C32));
+  run_all(&m, (void *[]){in, pairs}, NULL, 1, (size_t)n * 4);
+  for (int64_t i = 0; i < n; ++i) { /* imaginary parts as well */
+    HR_ASSERT_EQ(pairs[2 * i], hr_f32_to_f16(in[i]));
+    HR_ASSERT_EQ(pairs[2 * i + 1], 0);
+    pairs[2 * i + 1] = (uint16_t)(i % 0x7c00);
+  }
+  make_begin(&m, 1, &n, 0, 0);
+  x = make_arg(&m), y = make_arg(&m);
+  int z = make_arg(&m), w = make_arg(&m), r = make_load(&m, 0, x, HR_DTYPE_C32, 0, one);
+  make_store(&m, 0, y, HR_DTYPE_C64, 0, one, r);
+  make_store(&m, 0, z, HR_DTYPE_C32, 0, one, r);
+  make_store(&m, 0, w, HR_DTYPE_C32, 0, three, r);
+  run_all(&m, (void *[]){pairs, wide, again, apart}, NULL, 1, (size_t)n * 8);
+  HR_ASSERT_BYTES_EQ(again, pairs, (size_t)n * 4);
+  for (int64_t i = 0; i < 2 * n; ++i) {
+    HR_ASSERT_NEAR(wide[i], hr_f16_to_f32(pairs[i]), 0);
+    HR_ASSERT_EQ(apart[i / 2 * 6 + i % 2], pairs[i]);
+  }
+  free(in), free_guarded(wide), free_guarded(pairs), free_guarded(again), free_guarded(apart);
+}
+
 HR_TEST(every_half_widens_like_the_core) {
   int64_t n = 1 << 16, one[] = {1};
   uint16_t *in = malloc((size_t)n * 2);

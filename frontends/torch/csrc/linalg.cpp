@@ -706,13 +706,29 @@ void cross(Result result, const Tensor &a, const Tensor &b, int64_t dim) {
   TORCH_CHECK(a.size(along) == 3 && b.size(along) == 3, "linalg.cross: inputs dimension ", dim,
               " must have length 3. Got ", a.size(along), " and ", b.size(along));
   at::DimVector sizes = at::infer_size_dimvector(a.sizes(), b.sizes());
-  Tensor x = a.expand(sizes), y = b.expand(sizes);
-  Tensor out = begin_exact(result, sizes, at::result_type(a, b), {a, b});
+  ScalarType type = at::result_type(a, b);
+  TORCH_CHECK_NOT_IMPLEMENTED(type != ScalarType::Bool, "linalg.cross is not implemented for 'Bool'");
+  Tensor x = to_type(a, type).expand(sizes), y = to_type(b, type).expand(sizes);
+  Tensor out = begin_exact(result, sizes, type, {a, b});
+  auto others = [along](IntArrayRef dims) {
+    at::DimVector rest(dims);
+    rest.erase(rest.begin() + along);
+    return rest;
+  };
+  at::DimVector rest = others(sizes);
+  auto product = [&](int64_t j, int64_t k) {
+    Tensor values = new_tensor(rest, type);
+    Record(HR_OP_MUL)
+        .in(x, rest, others(x.strides()), j * x.stride(along))
+        .in(y, rest, others(y.strides()), k * y.stride(along))
+        .out(values)
+        .run();
+    return values;
+  };
   for (int64_t i = 0; i < 3 && out.numel() > 0; ++i) {
     int64_t j = (i + 1) % 3, k = (i + 2) % 3;
-    Tensor plus = at::mul(x.select(along, j), y.select(along, k)),
-           minus = at::mul(x.select(along, k), y.select(along, j));
-    copy_on_device(at::sub(plus, minus), out.select(along, i));
+    Tensor plus = product(j, k), minus = product(k, j);
+    Record(HR_OP_SUB).in(plus).in(minus).out(out, rest, others(out.strides()), i * out.stride(along)).run();
   }
   result.end(out);
 }

@@ -420,13 +420,24 @@ Scalar line_end(const Scalar &end, ScalarType type) {
   return c10::isIntegralType(type, false) ? Scalar(end.to<int64_t>()) : end;
 }
 
-// first + step * i in the first half, last - step * (steps - 1 - i) in the other
+// first + step * i in the first half, last - step * (steps - 1 - i) in the other; 16-bit types round the product, too
 Tensor line(const Scalar &start, const Scalar &end, int64_t steps, ScalarType type) {
-  Tensor place = at::arange(steps, at::TensorOptions(here()).dtype(ScalarType::Double)), is_first = place.lt(steps / 2);
-  Tensor before = to_type(place, type), behind = to_type(place * -1 + static_cast<double>(steps - 1), type);
+  Tensor place = new_tensor({steps}, ScalarType::Double);
+  Record(HR_OP_ARANGE).num(0.0).num(1.0).out(place).run();
+  Tensor is_first = pointwise(Result::fresh(), HR_OP_LT, Rule::Compare, place, Scalar(steps / 2));
+  Tensor left =
+      pointwise(Result::fresh(), HR_OP_ADD_SCALED, Rule::Same, static_cast<double>(steps - 1), place, fixed(-1));
+  Tensor before = to_type(place, type), behind = to_type(left, type);
+  auto from = [&](const Scalar &base, const Tensor &count, const Scalar &by) {
+    if (c10::isReducedFloatingType(type))
+      return pointwise(Result::fresh(), HR_OP_ADD, Rule::Same,
+                       pointwise(Result::fresh(), HR_OP_MUL, Rule::Same, count, by), base);
+    return pointwise(Result::fresh(), HR_OP_ADD_SCALED, Rule::Same, base, count, fixed(by));
+  };
   auto between = [&](auto first, auto last) {
     Scalar by((last - first) / static_cast<decltype(first)>(steps - 1));
-    return at::where(is_first, before * by + Scalar(first), behind * (-by) + Scalar(last));
+    return pointwise(Result::fresh(), HR_OP_WHERE, Rule::Where, is_first, from(Scalar(first), before, by),
+                     from(Scalar(last), behind, -by));
   };
   if (c10::isComplexType(type))
     return between(start.to<c10::complex<double>>(), end.to<c10::complex<double>>());

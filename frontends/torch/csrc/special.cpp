@@ -134,6 +134,9 @@ Tensor2 frexp(Result mantissa, Result exponent, const Tensor &self) {
 
 Tensor polygamma(Result result, int64_t n, const Tensor &self) {
   TORCH_CHECK(n >= 0, "polygamma(n, x) does not support negative n.");
+  if (n < 2) {
+    return pointwise(result, n == 0 ? HR_OP_DIGAMMA : HR_OP_TRIGAMMA, Rule::Float, self);
+  }
   return pointwise(result, HR_OP_POLYGAMMA, Rule::Float, fixed(n), self);
 }
 
