@@ -57,6 +57,10 @@ bool shrinks_more(const Pass &a, const Pass &b) {
   return a.out * b.in < b.out * a.in;
 }
 
+bool goes_first(const Pass &a, const Pass &b) {
+  return shrinks_more(a, b) || (!shrinks_more(b, a) && (a.out < a.in ? a.dim < b.dim : a.dim > b.dim));
+}
+
 // Values between passes: wide enough not to be rounded twice, but for bytes, which torch rounds after each dim.
 ScalarType between(ScalarType type) {
   return type == ScalarType::Half || type == ScalarType::BFloat16 ? ScalarType::Float : type;
@@ -64,7 +68,8 @@ ScalarType between(ScalarType type) {
 
 } // namespace
 
-// The last dim first, unless another shrinks more: what follows has less to do.
+// What shrinks more goes first: what follows has less to do. Of equals the first dim does where they shrink, while rows are combined
+// whole, and the last one where they grow.
 Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef size, bool aligns, const Scales &scales) {
   std::vector<Pass> passes = passes_of(kind, self.sizes(), size, aligns, scales);
   TORCH_CHECK(self.size(1) > 0, "Non-empty data tensor expected but got a tensor with sizes ", self.sizes());
@@ -73,10 +78,11 @@ Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef siz
   Tensor y = result.begin(sizes, self.scalar_type(), {self}, format_of(self));
   if (y.numel() == 0)
     return result.end(y);
-  std::reverse(passes.begin(), passes.end());
   bool is_bytes = self.scalar_type() == ScalarType::Byte; // torch leaves alone what keeps its size, whatever the scale
-  if (!is_bytes)
-    std::stable_sort(passes.begin(), passes.end(), shrinks_more);
+  if (is_bytes)
+    std::reverse(passes.begin(), passes.end());
+  else
+    std::sort(passes.begin(), passes.end(), goes_first);
   auto is_idle = [&](const Pass &p) { return p.is_identity() || (is_bytes && kind > kNearestExact && p.in == p.out); };
   passes.erase(std::remove_if(passes.begin(), passes.end(), is_idle), passes.end());
   Tensor x = self;
