@@ -250,6 +250,8 @@ def test_embedding_bags(mode):
               torch.rand(10), atol=1e-5)
     with pytest.raises(Exception, match="out of"):
         F.embedding_bag(torch.tensor([10], device=DEVICE), weight.to(DEVICE), torch.tensor([0], device=DEVICE), mode=mode).cpu()
+    with pytest.raises(Exception, match="out of"):
+        F.embedding_bag(indices.to(DEVICE), weight.to(DEVICE), torch.tensor([1, 4], device=DEVICE), mode=mode).cpu()
 
 
 def test_gradients_of_bags_by_frequency():
