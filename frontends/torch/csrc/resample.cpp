@@ -32,6 +32,12 @@ struct Pass {
   bool is_identity() const {
     return in == out && (kind == kNearest || kind == kLinear || aligns || scale == 0);
   }
+  // How often each element occurs where nearest neighbours are that alone; else 0. No rounding touches powers of two.
+  int64_t copies() const {
+    int64_t each = out / in;
+    bool is_exact = out % in == 0 && (each & (each - 1)) == 0 && (scale == 0 || scale == static_cast<double>(each));
+    return kind <= kNearestExact && is_exact && out < (int64_t{1} << 23) ? each : 0;
+  }
   void record(hr_op op, const Tensor &from, const Tensor &to) const {
     Record record(op);
     record.in(from).ints({dim, kind, aligns, taps}).num(scale).out(to).run();
@@ -61,6 +67,21 @@ bool goes_first(const Pass &a, const Pass &b) {
   return shrinks_more(a, b) || (!shrinks_more(b, a) && (a.out < a.in ? a.dim < b.dim : a.dim > b.dim));
 }
 
+// Whether the result is each element some times along each dim: one copy.
+bool are_copies(const std::vector<Pass> &passes) {
+  return std::all_of(passes.begin(), passes.end(), [](const Pass &pass) { return pass.copies() > 0; });
+}
+
+void repeat(std::vector<Pass> passes, const Tensor &from, const Tensor &to) {
+  Tensor elements = from, places = to;
+  std::sort(passes.begin(), passes.end(), [](const Pass &a, const Pass &b) { return a.dim > b.dim; });
+  for (const Pass &pass : passes) {
+    elements = elements.unsqueeze(pass.dim + 1);
+    places = places.unflatten(pass.dim, {pass.in, pass.copies()});
+  }
+  copy_on_device(elements.expand(places.sizes()), places);
+}
+
 // Values between passes: wide enough not to be rounded twice, but for bytes, which torch rounds after each dim.
 ScalarType between(ScalarType type) {
   return type == ScalarType::Half || type == ScalarType::BFloat16 ? ScalarType::Float : type;
@@ -85,9 +106,11 @@ Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef siz
     std::sort(passes.begin(), passes.end(), goes_first);
   auto is_idle = [&](const Pass &p) { return p.is_identity() || (is_bytes && kind > kNearestExact && p.in == p.out); };
   passes.erase(std::remove_if(passes.begin(), passes.end(), is_idle), passes.end());
+  if (are_copies(passes)) {
+    repeat(passes, self, y);
+    return result.end(y);
+  }
   Tensor x = self;
-  if (passes.empty())
-    copy_on_device(x, y);
   for (size_t i = 0; i < passes.size(); ++i) {
     Dims next(x.sizes().begin(), x.sizes().end());
     next[passes[i].dim] = passes[i].out;
@@ -123,6 +146,14 @@ Tensor resample_backward(Result result, int64_t kind, const Tensor &grad, IntArr
     g = to;
   }
   return result.end(dx);
+}
+
+Tensor upsample_nearest_exact(Result result, const Tensor &self, IntArrayRef size, std::optional<double> scale_h,
+                              std::optional<double> scale_w) {
+  bool is_image = self.dim() == 4 && size.size() == 2 && self.numel() > 0 && size[0] > 0 && size[1] > 0;
+  if (is_image && are_copies(passes_of(kNearestExact, self.sizes(), size, false, {scale_h, scale_w})))
+    return resample(result, kNearestExact, self, size, false, {scale_h, scale_w});
+  return upsample2d(result, HR_OP_UPSAMPLE_NEAREST2D, self, size, 1, scale_h, scale_w);
 }
 
 // Planes of floats have one operation for both dims on a device beside the host, which hides that neighbours lie apart. The host reads
