@@ -12,6 +12,7 @@
  */
 #include <math.h>
 
+#include "core/kernel.h"
 #include "core/lower.h"
 
 enum { KIND_NEAREST = 0, KIND_NEAREST_EXACT, KIND_LINEAR, KIND_CUBIC, KIND_LINEAR_AA, KIND_CUBIC_AA, KIND_LANCZOS_AA };
@@ -26,7 +27,8 @@ typedef struct taps {
   hr_dtype dtype;
   hr_operand scale; /* 0: from the sizes */
   hr_operand position, weight;
-  hr_operand one; /* of whole weights: what stands for 1 */
+  hr_operand first; /* [out, 1], antialiased: the taps are neighbours from there on */
+  hr_operand one;   /* of whole weights: what stands for 1 */
 } taps;
 
 /* ---- tables ---- */
@@ -163,14 +165,19 @@ static void make_antialiased(hr_builder *b, taps *t) {
       hr_make2(b, HR_OP_MAXIMUM, HR_DTYPE_I64, make_end(b, t, HR_OP_SUB, centre, support), hr_build_i64(b, 0));
   hr_operand end =
       hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, make_end(b, t, HR_OP_ADD, centre, support), hr_build_i64(b, t->in));
-  hr_operand position = hr_make2(b, HR_OP_ADD, HR_DTYPE_I64, start, build_numbers(b, t, 0, 0, 1));
+  /* At the high end taps begin sooner, so that all lie inside. */
+  hr_operand first = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, start, hr_build_i64(b, t->in - t->count));
+  hr_operand position = hr_make2(b, HR_OP_ADD, HR_DTYPE_I64, first, build_numbers(b, t, 0, 0, 1));
   hr_operand distance = hr_make2(b, HR_OP_SUB, t->dtype, position, centre);
   distance = hr_make2(b, HR_OP_ADD, t->dtype, distance, hr_build_f64(b, 0.5));
   distance = hr_make2(b, HR_OP_DIV, t->dtype, hr_make1(b, HR_OP_ABS, t->dtype, distance), stretch);
-  hr_operand is_inside = hr_make2(b, HR_OP_LT, HR_DTYPE_BOOL, position, end);
+  hr_operand is_inside =
+      hr_make2(b, HR_OP_LOGICAL_AND, HR_DTYPE_BOOL, hr_make2(b, HR_OP_GE, HR_DTYPE_BOOL, position, start),
+               hr_make2(b, HR_OP_LT, HR_DTYPE_BOOL, position, end));
   hr_operand weight = hr_make3(b, HR_OP_WHERE, t->dtype, is_inside, make_filter(b, t, distance), hr_build_f64(b, 0));
   hr_operand total = hr_make_reduce(b, HR_OP_SUM, t->dtype, weight, 2);
-  t->position = clamp_position(b, t, position);
+  t->position = position;
+  t->first = hr_is_present(first) ? hr_view_slice(b, first, 1, 0, 1, 1) : first;
   t->weight = hr_make2(b, HR_OP_DIV, t->dtype, weight, total);
 }
 
@@ -219,7 +226,8 @@ static taps make_taps(hr_builder *b, const hr_node *node, hr_operand small, hr_o
             .dtype = dtype == HR_DTYPE_F64 ? dtype : HR_DTYPE_F32,
             .one = {.kind = HR_OPERAND_NONE},
             .scale = hr_build_attr(b, node, 0)};
-  t.count = t.kind <= KIND_NEAREST_EXACT ? 1 : t.kind == KIND_LINEAR ? 2 : t.kind == KIND_CUBIC ? 4 : node->ints[3];
+  int64_t wide = node->ints[3] < t.in ? node->ints[3] : t.in;
+  t.count = t.kind <= KIND_NEAREST_EXACT ? 1 : t.kind == KIND_LINEAR ? 2 : t.kind == KIND_CUBIC ? 4 : wide;
   if (t.kind <= KIND_NEAREST_EXACT) {
     t.dtype = HR_DTYPE_F32;
     make_nearest(b, &t);
@@ -235,8 +243,9 @@ static taps make_taps(hr_builder *b, const hr_node *node, hr_operand small, hr_o
 
 /* ---- through the tables ---- */
 
-/* x over the dims of the result, its place along `dim` from the term of input 1; `count` taps are a dim behind `dim`, if any. */
-static hr_operand view_through(hr_builder *b, hr_operand x, int dim, int64_t out, int64_t count) {
+/* x over the dims of the result, its place along `dim` from the term of input 1; `count` taps are a dim behind `dim`, if any. They
+ * are neighbours, or each has a term of its own. */
+static hr_operand view_through(hr_builder *b, hr_operand x, int dim, int64_t out, int64_t count, bool are_neighbours) {
   int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
   int rank = x.rank + (count > 0);
   if (!hr_is_present(x) || rank > HR_RANK_MAX) {
@@ -247,7 +256,11 @@ static hr_operand view_through(hr_builder *b, hr_operand x, int dim, int64_t out
     dims[d] = d == dim ? out : d == dim + 1 && count > 0 ? count : x.dims[from];
     strides[d] = d == dim || (d == dim + 1 && count > 0) ? 0 : x.strides[from];
   }
-  return hr_view_term(b, hr_view_strided(b, x, rank, dims, strides, x.offset), 1, x.strides[dim], x.dims[dim]);
+  int64_t extent = x.dims[dim];
+  if (are_neighbours) {
+    strides[dim + 1] = x.strides[dim], extent -= count - 1;
+  }
+  return hr_view_term(b, hr_view_strided(b, x, rank, dims, strides, x.offset), 1, x.strides[dim], extent);
 }
 
 /* A table of [out, K] over dims `dim` and `dim` + 1 of `rank`; one tap of it over `dim`. */
@@ -260,7 +273,7 @@ static hr_operand spread_tap(hr_builder *b, hr_operand table, int tap, int rank,
 }
 
 static hr_operand make_tap(hr_builder *b, hr_operand x, const taps *t, int tap, int dim) {
-  hr_operand view = view_through(b, x, dim, t->out, 0);
+  hr_operand view = view_through(b, x, dim, t->out, 0, false);
   if (!hr_is_present(view)) {
     return view;
   }
@@ -293,14 +306,16 @@ static hr_operand make_sum_of_taps(hr_builder *b, hr_operand x, const taps *tabl
   return sum;
 }
 
+/* Taps that are neighbours. */
 static hr_operand make_reduced_taps(hr_builder *b, hr_operand x, const taps *t, int dim, hr_dtype dtype) {
-  hr_operand view = view_through(b, x, dim, t->out, t->count);
+  hr_operand view = view_through(b, x, dim, t->out, t->count, true);
   if (!hr_is_present(view)) {
     return view;
   }
   hr_operand picked = hr_build_temp(b, x.dtype, x.rank + 1, view.dims);
-  hr_emit_gather(b, picked, 2, (hr_operand[]){view, spread_table(b, t->position, x.rank + 1, dim)});
-  hr_operand product = hr_make2(b, HR_OP_MUL, dtype, picked, spread_table(b, t->weight, x.rank + 1, dim));
+  hr_emit_gather(b, picked, 2, (hr_operand[]){view, spread_table(b, t->first, x.rank + 1, dim)});
+  hr_operand weight = t->count <= HR_REDUCE_SEQUENTIAL_MAX ? lay_by_taps(b, t->weight) : t->weight;
+  hr_operand product = hr_make2(b, HR_OP_MUL, dtype, picked, spread_table(b, weight, x.rank + 1, dim));
   hr_operand sum = hr_make_reduce(b, HR_OP_SUM, dtype, product, 1u << (dim + 1));
   return hr_is_present(sum) ? hr_view_remove(b, sum, dim + 1) : sum;
 }
@@ -316,7 +331,7 @@ hr_status hr__lower_resample(hr_builder *b, const hr_node *node) {
   taps t = make_taps(b, node, x, y, dtype);
   if (t.count == 1) {
     hr_emit_gather(b, y, 2,
-                   (hr_operand[]){view_through(b, x, dim, t.out, 0), spread_tap(b, t.position, 0, x.rank, dim)});
+                   (hr_operand[]){view_through(b, x, dim, t.out, 0, false), spread_tap(b, t.position, 0, x.rank, dim)});
     return HR_OK;
   }
   if (is_integer) {
@@ -344,12 +359,13 @@ hr_status hr__lower_resample_backward(hr_builder *b, const hr_node *node) {
   taps t = make_taps(b, node, dx, dy, dtype);
   hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype);
   hr_emit1(b, HR_OP_COPY, sum, hr_build_f64(b, 0));
-  hr_operand source = dy, map = spread_tap(b, t.position, 0, dx.rank, dim), view = view_through(b, sum, dim, t.out, 0);
+  hr_operand source = dy, map = spread_tap(b, t.position, 0, dx.rank, dim),
+             view = view_through(b, sum, dim, t.out, 0, false);
   uint32_t ordered = 1u << dim;
   if (t.count > 1) {
     source =
         hr_make2(b, HR_OP_MUL, dtype, hr_view_insert(b, dy, dim + 1, 1), spread_table(b, t.weight, dx.rank + 1, dim));
-    map = spread_table(b, t.position, dx.rank + 1, dim), view = view_through(b, sum, dim, t.out, t.count);
+    map = spread_table(b, t.position, dx.rank + 1, dim), view = view_through(b, sum, dim, t.out, t.count, false);
     ordered = 3u << dim;
   }
   hr_emit_scatter(b, HR_STORE_ADD, view, 2, (hr_operand[]){source, map}, ordered);

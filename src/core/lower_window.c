@@ -475,11 +475,15 @@ hr_status hr__lower_avg_pool_backward(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
-/* ---- adaptive pools: window i of dim n -> m is [floor(i * n / m), ceil((i + 1) * n / m)) ---- */
+/* ---- adaptive pools: window i of dim n -> m is [floor(i * n / m), ceil((i + 1) * n / m)) ----
+ *
+ * Windows of unequal widths are pooled dim by dim, the first one first: whole rows are combined while there are many elements, and
+ * what is left for the last dim, where each element is picked by itself, is small. */
 
-typedef struct span { /* tables over [windows of the dim, elements of the widest window] */
-  hr_operand position, is_inside;
-  hr_operand size; /* [windows, 1] */
+typedef struct span { /* of the windows of a dim; all are read as wide as the widest one */
+  int64_t width;
+  hr_operand first, size;         /* [windows, 1]; what is read begins sooner where it would end outside */
+  hr_operand position, is_inside; /* [windows, width] */
 } span;
 
 static int64_t widest_window(int64_t in, int64_t out) {
@@ -491,16 +495,19 @@ static int64_t widest_window(int64_t in, int64_t out) {
   return widest;
 }
 
-static span make_span(hr_builder *b, int64_t in, int64_t out, int64_t width) {
-  int64_t dims[2] = {out, width}, steps[2] = {in, 0}, one[2] = {0, 1};
+static span make_span(hr_builder *b, int64_t in, int64_t out) {
+  int64_t width = widest_window(in, out), dims[2] = {out, width}, starts[2] = {out, 1};
+  int64_t steps[2] = {in, 0}, one[2] = {0, 1};
   hr_operand divisor = hr_build_i64(b, out);
-  hr_operand start = hr_make2(b, HR_OP_DIV_FLOOR, HR_DTYPE_I64, hr_build_index(b, 2, dims, 0, steps), divisor);
-  hr_operand end = hr_make2(b, HR_OP_DIV_FLOOR, HR_DTYPE_I64, hr_build_index(b, 2, dims, in + out - 1, steps), divisor);
-  hr_operand at = hr_make2(b, HR_OP_ADD, HR_DTYPE_I64, start, hr_build_index(b, 2, dims, 0, one));
-  span s;
-  s.is_inside = hr_make2(b, HR_OP_LT, HR_DTYPE_BOOL, at, end);
-  s.position = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, at, hr_build_i64(b, in - 1));
-  s.size = hr_view_slice(b, hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, end, start), 1, 0, 1, 1);
+  hr_operand start = hr_make2(b, HR_OP_DIV_FLOOR, HR_DTYPE_I64, hr_build_index(b, 2, starts, 0, steps), divisor);
+  hr_operand end =
+      hr_make2(b, HR_OP_DIV_FLOOR, HR_DTYPE_I64, hr_build_index(b, 2, starts, in + out - 1, steps), divisor);
+  span s = {.width = width};
+  s.size = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, end, start);
+  s.first = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, start, hr_build_i64(b, in - width));
+  s.position = hr_make2(b, HR_OP_ADD, HR_DTYPE_I64, s.first, hr_build_index(b, 2, dims, 0, one));
+  s.is_inside = hr_make2(b, HR_OP_LOGICAL_AND, HR_DTYPE_BOOL, hr_make2(b, HR_OP_GE, HR_DTYPE_BOOL, s.position, start),
+                         hr_make2(b, HR_OP_LT, HR_DTYPE_BOOL, s.position, end));
   return s;
 }
 
@@ -531,7 +538,7 @@ static uneven make_uneven(hr_builder *b, hr_operand plane, hr_operand result, in
   }
   window_dims(&u.w, plane, u.dims);
   for (int i = 0; i < n; ++i) {
-    span s = make_span(b, u.w.in[i], u.w.out[i], u.w.kernel[i]);
+    span s = make_span(b, u.w.in[i], u.w.out[i]);
     hr_operand is_inside = spread_span(b, s.is_inside, i, n);
     u.is_inside = i == 0 ? is_inside : hr_make2(b, HR_OP_LOGICAL_AND, HR_DTYPE_BOOL, u.is_inside, is_inside);
     u.map[i] = spread_span(b, s.position, i, n);
@@ -555,17 +562,6 @@ static hr_operand view_uneven(hr_builder *b, hr_operand x, const uneven *u) {
     view = hr_view_term(b, view, i + 1, x.strides[lead + i], u->w.in[i]);
   }
   return view;
-}
-
-/* What uneven windows pick from x. */
-static hr_operand make_picked(hr_builder *b, hr_operand x, const uneven *u) {
-  hr_operand picked = hr_build_temp(b, x.dtype, x.rank + u->w.plane, u->dims), inputs[PLANE_MAX + 1];
-  inputs[0] = view_uneven(b, x, u);
-  for (int i = 0; i < u->w.plane; ++i) {
-    inputs[i + 1] = u->map[i];
-  }
-  hr_emit_gather(b, picked, u->w.plane + 1, inputs);
-  return picked;
 }
 
 static hr_operand make_shares(hr_builder *b, const uneven *u, hr_operand sum, hr_dtype dtype) {
@@ -597,6 +593,42 @@ static hr_operand build_kernel_size(hr_builder *b, const window *w) {
   return hr_build_f64(b, (double)size);
 }
 
+/* The dims whose size the pool changes, in order; some do where windows are uneven. */
+static int changing_dims(hr_operand x, hr_operand y, int *out_dims) {
+  int count = 0;
+  for (int d = 0; d < x.rank; ++d) {
+    if (x.dims[d] != y.dims[d]) {
+      out_dims[count++] = d;
+    }
+  }
+  return count;
+}
+
+/* Dim `at` of x as its windows: [.., OX, KX, ..]. */
+static hr_operand make_picked(hr_builder *b, hr_operand x, int at, const span *s) {
+  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
+  if (!hr_is_present(x) || !hr_is_present(s->first) || x.rank == HR_RANK_MAX) {
+    return (hr_operand){0};
+  }
+  for (int d = 0; d < x.rank; ++d) {
+    dims[d < at ? d : d + 1] = x.dims[d], strides[d < at ? d : d + 1] = x.strides[d];
+  }
+  dims[at] = s->first.dims[0], dims[at + 1] = s->width;
+  strides[at] = 0, strides[at + 1] = x.strides[at];
+  hr_operand view = hr_view_strided(b, x, x.rank + 1, dims, strides, x.offset);
+  view = hr_view_term(b, view, 1, x.strides[at], x.dims[at] - s->width + 1);
+  hr_operand picked = hr_build_temp(b, x.dtype, x.rank + 1, dims);
+  hr_emit_gather(b, picked, 2, (hr_operand[]){view, hr__ones_after(b, s->first, x.rank - 1 - at)});
+  return picked;
+}
+
+/* What lies inside of its window, and what stands for the rest of the widest one. */
+static hr_operand make_inside(hr_builder *b, hr_dtype dtype, const span *s, int at, hr_operand picked,
+                              hr_operand rest) {
+  hr_operand is_inside = hr__ones_after(b, s->is_inside, picked.rank - 2 - at);
+  return hr_make3(b, HR_OP_WHERE, dtype, is_inside, picked, rest);
+}
+
 hr_status hr__lower_adaptive_avg_pool(hr_builder *b, const hr_node *node) {
   hr_operand x = hr_node_input(node, 0), y = hr_node_output(node, 0);
   hr_dtype dtype = hr__wide(y.dtype);
@@ -610,10 +642,18 @@ hr_status hr__lower_adaptive_avg_pool(hr_builder *b, const hr_node *node) {
     hr_emit2(b, HR_OP_DIV, view_beside_tiles(b, y, n), sum, build_kernel_size(b, &w));
     return HR_OK;
   }
-  uneven u = make_uneven(b, x, y, n);
-  hr_operand inside = hr_make3(b, HR_OP_WHERE, dtype, u.is_inside, make_picked(b, x, &u), hr_build_f64(b, 0));
-  hr_operand sum = hr_make_reduce(b, HR_OP_SUM, dtype, inside, window_mask(&u.w));
-  hr_emit1(b, HR_OP_COPY, hr__ones_after(b, y, n), make_shares(b, &u, sum, dtype));
+  int at[PLANE_MAX], count = changing_dims(x, y, at);
+  hr_operand sum = x, size[PLANE_MAX];
+  for (int i = 0; i < count; ++i) {
+    span s = make_span(b, x.dims[at[i]], y.dims[at[i]]);
+    hr_operand inside = make_inside(b, dtype, &s, at[i], make_picked(b, sum, at[i], &s), hr_build_f64(b, 0));
+    sum = hr_view_remove(b, hr_make_reduce(b, HR_OP_SUM, dtype, inside, 2u << at[i]), at[i] + 1);
+    size[i] = hr__ones_after(b, hr_view_remove(b, s.size, 1), x.rank - 1 - at[i]);
+  }
+  for (int i = 0; i < count; ++i) {
+    sum = hr_make2(b, HR_OP_DIV, dtype, sum, size[i]);
+  }
+  hr_emit1(b, HR_OP_COPY, y, sum);
   return HR_OK;
 }
 
@@ -646,6 +686,30 @@ hr_status hr__lower_adaptive_avg_pool_backward(hr_builder *b, const hr_node *nod
   return HR_OK;
 }
 
+/* The number in the plane of each element that the windows of dim `at` pick: [.., OX, KX, ..]. */
+static hr_operand number_picked(hr_builder *b, hr_operand x, int n, int at, hr_operand picked, const span *s) {
+  int64_t strides[HR_RANK_MAX] = {0}, step = 1, step_at = 1;
+  for (int d = x.rank - 1; d >= x.rank - n; --d) {
+    if (d == at) {
+      step_at = step;
+    } else {
+      strides[d < at ? d : d + 1] = step;
+    }
+    step *= x.dims[d];
+  }
+  hr_operand own = hr_make2(b, HR_OP_MUL, HR_DTYPE_I64, s->position, hr_build_i64(b, step_at));
+  hr_operand others = hr_build_index(b, picked.rank, picked.dims, 0, strides);
+  return hr_make2(b, HR_OP_ADD, HR_DTYPE_I64, others, hr__ones_after(b, own, x.rank - 1 - at));
+}
+
+static hr_operand make_reduced_temp(hr_builder *b, hr_operand x, hr_dtype dtype, int at) {
+  int64_t dims[HR_RANK_MAX];
+  for (int d = 0; d < x.rank; ++d) {
+    dims[d] = d == at ? 1 : x.dims[d];
+  }
+  return hr_build_temp(b, dtype, x.rank, dims);
+}
+
 hr_status hr__lower_adaptive_max_pool(hr_builder *b, const hr_node *node) {
   hr_operand x = hr_node_input(node, 0), y = hr_node_output(node, 0), index = hr_node_output(node, 1);
   int n = (int)node->ints[0];
@@ -657,19 +721,25 @@ hr_status hr__lower_adaptive_max_pool(hr_builder *b, const hr_node *node) {
     emit_best(b, &w, y, index, view_windows(b, x, &w), hr_is_present(index) ? make_positions(b, &w, x) : index);
     return HR_OK;
   }
-  uneven u = make_uneven(b, x, y, n);
-  int64_t number[PLANE_MAX];
-  number_strides(&u.w, number);
-  hr_operand key = hr_make3(b, HR_OP_WHERE, x.dtype, u.is_inside, make_picked(b, x, &u), lowest(b, x.dtype));
-  hr_operand place = u.map[0];
-  for (int i = 1; i < n; ++i) {
-    place = hr_make2(b, HR_OP_ADD, HR_DTYPE_I64,
-                     hr_make2(b, HR_OP_MUL, HR_DTYPE_I64, place, hr_build_i64(b, u.w.in[i])), u.map[i]);
-  }
-  /* Outside of a window the number is the largest of all: it loses against a window of -infinity. */
-  place = hr_make3(b, HR_OP_WHERE, HR_DTYPE_I64, u.is_inside, place, hr_build_i64(b, INT64_MAX));
-  if (hr_is_present(key)) {
-    emit_best(b, &u.w, y, index, key, hr_view_broadcast(b, place, key.rank, key.dims));
+  int at[PLANE_MAX], count = changing_dims(x, y, at);
+  hr_operand key = x, place = {0};
+  for (int i = 0; i < count; ++i) {
+    bool is_last = i == count - 1;
+    int across = at[i] + 1; /* the dim of a window's elements */
+    span s = make_span(b, x.dims[at[i]], y.dims[at[i]]);
+    key = make_inside(b, x.dtype, &s, at[i], make_picked(b, key, at[i], &s), lowest(b, x.dtype));
+    hr_operand best = is_last ? hr_view_insert(b, y, across, 1) : make_reduced_temp(b, key, x.dtype, across);
+    hr_emit_reduce(b, HR_OP_AMAX, best, key, 1u << across);
+    if (hr_is_present(index)) {
+      place = i == 0 ? number_picked(b, x, n, at[i], key, &s) : make_picked(b, place, at[i], &s);
+      /* Outside of a window the number is the largest of all: it loses against a window of -infinity. */
+      place = make_inside(b, HR_DTYPE_I64, &s, at[i], place, hr_build_i64(b, INT64_MAX));
+      hr_operand which =
+          is_last ? hr_view_insert(b, index, across, 1) : make_reduced_temp(b, key, HR_DTYPE_I64, across);
+      hr_emit_argreduce(b, HR_OP_ARGMAX, which, key, place, 1u << across);
+      place = hr_view_remove(b, which, across);
+    }
+    key = hr_view_remove(b, best, across);
   }
   return HR_OK;
 }

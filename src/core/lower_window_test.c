@@ -200,3 +200,34 @@ HR_TEST(adaptive_max_pools) {
   ASSERT_ALL_NEAR(y, ((double[]){2, 9, 5, -INFINITY, NAN, NAN}), 6, 0);
   ASSERT_ALL_EQ(index, ((int64_t[]){1, 2, 4, 0, 3, 3}), 6);
 }
+
+/* Uneven in two dims of three, pooled one after the other: of equal values the first in the plane wins. */
+HR_TEST(adaptive_pools_of_three_dims) {
+  enum { D = 5, H = 2, W = 7, OD = 3, OH = 2, OW = 4 };
+  double x[2 * D * H * W], y[2 * OD * OH * OW], mean[2 * OD * OH * OW];
+  int64_t index[2 * OD * OH * OW];
+  for (int i = 0; i < 2 * D * H * W; ++i) {
+    x[i] = i < D * H * W ? (double)(i * 7 % 3) : i % 4 == 0 ? -1 : -INFINITY;
+  }
+  bench t = bench_begin();
+  bench_record(&t, HR_OP_ADAPTIVE_MAX_POOL, INPUTS(TENSOR(&t, F64, x, 2, D, H, W)),
+               OUTPUTS(TENSOR(&t, F64, y, 2, OD, OH, OW), TENSOR(&t, I64, index, 2, OD, OH, OW)), INTS(3), NO_SCALARS);
+  bench_record(&t, HR_OP_ADAPTIVE_AVG_POOL, INPUTS(TENSOR(&t, F64, x, 2, D, H, W)),
+               OUTPUTS(TENSOR(&t, F64, mean, 2, OD, OH, OW)), INTS(3), NO_SCALARS);
+  HR_ASSERT_OK(bench_run(&t));
+  for (int o = 0; o < 2 * OD * OH * OW; ++o) {
+    int d = o / (OH * OW) % OD, h = o / OW % OH, w = o % OW, best = -1, count = 0;
+    const double *plane = x + o / (OD * OH * OW) * D * H * W;
+    double sum = 0;
+    for (int i = d * D / OD; i < ((d + 1) * D + OD - 1) / OD; ++i) {
+      for (int k = w * W / OW; k < ((w + 1) * W + OW - 1) / OW; ++k, ++count) {
+        int at = (i * H + h) * W + k;
+        best = best < 0 || plane[at] > plane[best] ? at : best;
+        sum += plane[at];
+      }
+    }
+    HR_ASSERT(y[o] == plane[best]);
+    HR_ASSERT(index[o] == best);
+    HR_ASSERT(isinf(sum) ? mean[o] == sum : fabs(mean[o] - sum / count) < 1e-12);
+  }
+}

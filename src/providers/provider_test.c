@@ -100,6 +100,20 @@ HR_TEST(rows_gives_the_same_bits_whatever_the_number_of_threads) {
   }
 }
 
+/* Sums so long that they are cut into parts: a dot product, one of several columns, several of a batch. */
+HR_TEST(rows_cuts_long_sums_of_few_columns) {
+  trials_begin(&hr__rows_provider);
+  const product sums[] = {{0, {0}, 1, 70007, 1}, {0, {0}, 1, 50001, 5}, {0, {0}, 1, 40013, 19}, {1, {3}, 1, 33333, 2}};
+  for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; ++i) {
+      check_bits_across_threads((matrix_layout)b, &sums[i]);
+    }
+    trial t = product_trial(&hr__rows_provider, &sums[1], HR_DTYPE_F32, MATRIX_STEPS, (matrix_layout)b, MATRIX_STEPS,
+                            BIAS_EXPANDED);
+    trial_must_pass(&t);
+  }
+}
+
 HR_TEST(onednn_multiplies_in_every_layout) {
   trials_begin(&hr__onednn_provider);
   for (int p = 0; p < PRODUCTS; ++p) {

@@ -159,6 +159,15 @@ def test_distances():
     x = numbers((9, 4))
     x[3, 1], x[5, 2] = float("nan"), float("inf")
     check(lambda x: F.pdist(x), x, grad=False, rtol=1e-5, atol=1e-5)
+    check(lambda x: F.pdist(x), numbers((701, 3)), grad=False, rtol=1e-5, atol=1e-5)  # in bands
+
+
+def test_counts_of_long_lists():
+    for count, bins in ((5000, 7), (1001, 50), (100_003, 1000), (64, 3)):
+        list_of_numbers = torch.randint(0, bins, (count,))
+        for dtype in (torch.int64, torch.int32, torch.uint8) if bins < 256 else (torch.int64,):
+            check(torch.bincount, list_of_numbers.to(dtype), grad=False)
+            check(lambda x: torch.bincount(x[::3], minlength=2 * bins), list_of_numbers.to(dtype), grad=False)
 
 
 def test_views_and_their_gradients():

@@ -160,6 +160,18 @@ def test_interpolation(dims, dtype):
                           rtol=1e-5, atol=1e-5)
 
 
+def test_nearest_neighbours_that_are_copies():
+    for dims in (1, 2, 3):
+        # 2.05 and 2.2 give twice the size, too; torch's gradients then are those of 2.
+        for scale in (2.0, 4.0, 2.05, 2.2, (2.0, 4.0, 1.0)[:dims]):
+            for mode in ("nearest", "nearest-exact"):
+                for dtype in (torch.float32, torch.bfloat16, torch.uint8):
+                    x = (100 * torch.rand((2, 3, 4, 4, 5)[: dims + 2])).to(dtype)
+                    for layout in ("contiguous", "channels last", "transposed"):
+                        check(lambda t: F.interpolate(t, scale_factor=scale, mode=mode), x, layout=layout,
+                              grad=dtype == torch.float32 and scale not in (2.05, 2.2))
+
+
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_antialiased_interpolation(mode):
     for size in ({"size": (3, 4)}, {"scale_factor": 2.0}, {"scale_factor": 0.3}, {"size": (1, 20)}):
@@ -250,6 +262,8 @@ def test_embedding_bags(mode):
               torch.rand(10), atol=1e-5)
     with pytest.raises(Exception, match="out of"):
         F.embedding_bag(torch.tensor([10], device=DEVICE), weight.to(DEVICE), torch.tensor([0], device=DEVICE), mode=mode).cpu()
+    with pytest.raises(Exception, match="out of"):
+        F.embedding_bag(indices.to(DEVICE), weight.to(DEVICE), torch.tensor([1, 4], device=DEVICE), mode=mode).cpu()
 
 
 def test_gradients_of_bags_by_frequency():

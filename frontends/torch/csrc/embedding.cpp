@@ -3,6 +3,8 @@
 // Sums are one record (segments). For the rest each index gets the number of its bag by adding up ones at the beginnings, and
 // everything else is gathers, scatters and element-wise records in the order of the list. Wrong offsets give bags that there
 // are not, and fail like indices out of range.
+#include <limits>
+
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_embedding_bag_sparse_backward.h>
@@ -33,6 +35,14 @@ Tensor bags_of(const Tensor &offsets, int64_t count) {
   return begins.narrow(0, 0, count).cumsum(0) - 1;
 }
 
+// The first bag begins with the first index.
+void check_first(const Tensor &begins) {
+  if (begins.numel() > 0) {
+    Tensor first = begins.select(0, 0), fits = at::full({}, std::numeric_limits<int64_t>::min(), begins.options());
+    Record(HR_OP_CHECK_INDEX).in(at::where(first == 0, fits, first)).ints({0, 1, 0}).run();
+  }
+}
+
 Tensor is_kept(const Tensor &indices, int64_t padding) {
   return indices != padding;
 }
@@ -56,9 +66,13 @@ Tensor4 embedding_bag(const Tensor &weight, const Tensor &index_list, const Tens
   int64_t count = index_list.size(0), bag_count = offset_list.size(0) - (include_last ? 1 : 0);
   int64_t skipped = padding >= 0 ? padding : -1;
   Tensor begins = offset_list.narrow(0, 0, bag_count).to(at::kLong);
+  check_first(begins);
   Tensor indices = index_list.to(at::kLong), bags = bags_of(begins, count);
   Tensor kept = is_kept(indices, skipped);
-  Tensor sizes = at::zeros({bag_count}, indices.options()).index_add_(0, bags, kept.to(at::kLong));
+  // A bag ends where the next one begins.
+  Tensor ends = at::cat({begins, at::full({1}, count, begins.options())}).narrow(0, 1, bag_count);
+  Tensor sizes =
+      skipped < 0 ? ends - begins : at::zeros({bag_count}, indices.options()).index_add_(0, bags, kept.to(at::kLong));
   Tensor out, best;
   if (mode == kMax) {
     Tensor rows = weight.index_select(0, indices).to(wide_type(weight));
@@ -78,10 +92,8 @@ Tensor4 embedding_bag(const Tensor &weight, const Tensor &index_list, const Tens
                       : indices.index_select(0, chosen.reshape(-1)).reshape(largest.sizes()).masked_fill(is_empty, -1);
     out = largest.masked_fill(is_empty, 0);
   } else {
-    // A bag ends where the next one begins.
-    Tensor limits = at::cat({begins, at::full({1}, count, begins.options())});
     Tensor factor = present(factors) ? to_type(*factors, weight.scalar_type()).contiguous() : Tensor();
-    out = combine_segments(weight, begins, limits.narrow(0, 1, bag_count), 1, 0, indices.contiguous(), factor, skipped);
+    out = combine_segments(weight, begins, ends, 1, 0, indices.contiguous(), factor, skipped);
     if (mode == kMean)
       out = out / sizes.clamp_min(1).unsqueeze(1);
     best = at::zeros({0}, indices.options());

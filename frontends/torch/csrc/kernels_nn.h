@@ -12,6 +12,8 @@ Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef siz
                 const Scales &scales);
 Tensor resample_backward(Result result, int64_t kind, const Tensor &grad, IntArrayRef input_size, bool aligns_corners,
                          const Scales &scales);
+Tensor upsample_nearest_exact(Result result, const Tensor &self, IntArrayRef size, std::optional<double> scale_h,
+                              std::optional<double> scale_w);
 Tensor upsample_bilinear(Result result, const Tensor &self, IntArrayRef size, bool aligns_corners,
                          std::optional<double> scale_h, std::optional<double> scale_w);
 Tensor grid_sample(const Tensor &input, const Tensor &grid, int64_t n, int64_t mode, int64_t padding,

@@ -32,6 +32,12 @@ struct Pass {
   bool is_identity() const {
     return in == out && (kind == kNearest || kind == kLinear || aligns || scale == 0);
   }
+  // How often each element occurs where nearest neighbours are that alone; else 0. No rounding touches powers of two.
+  int64_t copies() const {
+    int64_t each = out / in;
+    bool is_exact = out % in == 0 && (each & (each - 1)) == 0 && (scale == 0 || scale == static_cast<double>(each));
+    return kind <= kNearestExact && is_exact && out < (int64_t{1} << 23) ? each : 0;
+  }
   void record(hr_op op, const Tensor &from, const Tensor &to) const {
     Record record(op);
     record.in(from).ints({dim, kind, aligns, taps}).num(scale).out(to).run();
@@ -57,6 +63,25 @@ bool shrinks_more(const Pass &a, const Pass &b) {
   return a.out * b.in < b.out * a.in;
 }
 
+bool goes_first(const Pass &a, const Pass &b) {
+  return shrinks_more(a, b) || (!shrinks_more(b, a) && (a.out < a.in ? a.dim < b.dim : a.dim > b.dim));
+}
+
+// Whether the result is each element some times along each dim: one copy.
+bool are_copies(const std::vector<Pass> &passes) {
+  return std::all_of(passes.begin(), passes.end(), [](const Pass &pass) { return pass.copies() > 0; });
+}
+
+void repeat(std::vector<Pass> passes, const Tensor &from, const Tensor &to) {
+  Tensor elements = from, places = to;
+  std::sort(passes.begin(), passes.end(), [](const Pass &a, const Pass &b) { return a.dim > b.dim; });
+  for (const Pass &pass : passes) {
+    elements = elements.unsqueeze(pass.dim + 1);
+    places = places.unflatten(pass.dim, {pass.in, pass.copies()});
+  }
+  copy_on_device(elements.expand(places.sizes()), places);
+}
+
 // Values between passes: wide enough not to be rounded twice, but for bytes, which torch rounds after each dim.
 ScalarType between(ScalarType type) {
   return type == ScalarType::Half || type == ScalarType::BFloat16 ? ScalarType::Float : type;
@@ -64,7 +89,8 @@ ScalarType between(ScalarType type) {
 
 } // namespace
 
-// The last dim first, unless another shrinks more: what follows has less to do.
+// What shrinks more goes first: what follows has less to do. Of equals the first dim does where they shrink, while rows are combined
+// whole, and the last one where they grow.
 Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef size, bool aligns, const Scales &scales) {
   std::vector<Pass> passes = passes_of(kind, self.sizes(), size, aligns, scales);
   TORCH_CHECK(self.size(1) > 0, "Non-empty data tensor expected but got a tensor with sizes ", self.sizes());
@@ -73,15 +99,18 @@ Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef siz
   Tensor y = result.begin(sizes, self.scalar_type(), {self}, format_of(self));
   if (y.numel() == 0)
     return result.end(y);
-  std::reverse(passes.begin(), passes.end());
   bool is_bytes = self.scalar_type() == ScalarType::Byte; // torch leaves alone what keeps its size, whatever the scale
-  if (!is_bytes)
-    std::stable_sort(passes.begin(), passes.end(), shrinks_more);
+  if (is_bytes)
+    std::reverse(passes.begin(), passes.end());
+  else
+    std::sort(passes.begin(), passes.end(), goes_first);
   auto is_idle = [&](const Pass &p) { return p.is_identity() || (is_bytes && kind > kNearestExact && p.in == p.out); };
   passes.erase(std::remove_if(passes.begin(), passes.end(), is_idle), passes.end());
+  if (are_copies(passes)) {
+    repeat(passes, self, y);
+    return result.end(y);
+  }
   Tensor x = self;
-  if (passes.empty())
-    copy_on_device(x, y);
   for (size_t i = 0; i < passes.size(); ++i) {
     Dims next(x.sizes().begin(), x.sizes().end());
     next[passes[i].dim] = passes[i].out;
@@ -117,6 +146,14 @@ Tensor resample_backward(Result result, int64_t kind, const Tensor &grad, IntArr
     g = to;
   }
   return result.end(dx);
+}
+
+Tensor upsample_nearest_exact(Result result, const Tensor &self, IntArrayRef size, std::optional<double> scale_h,
+                              std::optional<double> scale_w) {
+  bool is_image = self.dim() == 4 && size.size() == 2 && self.numel() > 0 && size[0] > 0 && size[1] > 0;
+  if (is_image && are_copies(passes_of(kNearestExact, self.sizes(), size, false, {scale_h, scale_w})))
+    return resample(result, kNearestExact, self, size, false, {scale_h, scale_w});
+  return upsample2d(result, HR_OP_UPSAMPLE_NEAREST2D, self, size, 1, scale_h, scale_w);
 }
 
 // Planes of floats have one operation for both dims on a device beside the host, which hides that neighbours lie apart. The host reads

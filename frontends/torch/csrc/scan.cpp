@@ -1,6 +1,7 @@
 // scan.cpp: running products and sums of exponentials, distances, and reductions that are made of others.
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/triu_indices.h>
@@ -100,17 +101,33 @@ static Tensor rows_of_pairs(const Tensor &self, int64_t side) {
   return self.index_select(0, pairs.select(0, side));
 }
 
+// Where the pairs (i, j), i < j < n, lie in a matrix of n columns, one after the other. Row i begins with pair s = i (2 n - 1 - i) / 2, which
+// makes i = (2 n - 1 - sqrt((2 n - 1)^2 - 8 s)) / 2: exact there in f64, and between two rows further from the next one than f64 rounds.
+static Tensor places_of_pairs(int64_t n, int64_t count, const Tensor &like) {
+  int64_t odd = 2 * n - 1;
+  Tensor pair = at::arange(count, like.options().dtype(ScalarType::Long));
+  Tensor root = (pair * -8 + odd * odd).to(ScalarType::Double).sqrt();
+  Tensor i = ((static_cast<double>(odd) - root) * 0.5).to(ScalarType::Long);
+  Tensor before = (i * (odd - i)).bitwise_right_shift(1);
+  return i * n + (pair - before + i + 1);
+}
+
 Tensor pdist_forward(const Tensor &self, double p) {
+  constexpr int64_t kBandRows = 512, kBands = 4;
   int64_t n = self.size(0), count = n <= 1 ? 0 : n * (n - 1) / 2;
   TORCH_CHECK(self.dim() == 2, "pdist only supports 2D tensors, got: ", self.dim(), "D");
-  Tensor out = new_tensor({count}, self.scalar_type());
-  if (count == 0)
-    return out;
-  if (self.size(1) == 0)
-    return fill_with(out, 0);
-  // All distances, of which half are wanted: no row is gathered, and a loop over columns makes vectors of them.
-  Tensor place = at::arange(n, self.options().dtype(ScalarType::Long));
-  return headrace::masked_select(Result::fresh(), cdist_forward(self, self, p), place.unsqueeze(1).lt(place));
+  if (count == 0 || self.size(1) == 0)
+    return fill_with(new_tensor({count}, self.scalar_type()), 0);
+  // No row is gathered, and a loop over columns makes vectors of them: of all distances those of bands of rows to what follows the first
+  // of them, so that of few bands most is wanted.
+  int64_t bands = n < kBandRows ? 1 : kBands;
+  Tensor apart = new_tensor({n, n}, self.scalar_type());
+  for (int64_t band = 0; band < bands; ++band) {
+    int64_t row = n * band / bands, rows = n * (band + 1) / bands - row, columns = n - row;
+    Tensor distances = cdist_forward(self.narrow(0, row, rows), self.narrow(0, row, columns), p);
+    apart.narrow(0, row, rows).narrow(1, row, columns).copy_(distances);
+  }
+  return apart.reshape({-1}).index_select(0, places_of_pairs(n, count, self));
 }
 
 Tensor pdist_backward(const Tensor &grad, const Tensor &self, double p, const Tensor &distance) {

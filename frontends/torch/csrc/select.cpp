@@ -319,6 +319,18 @@ Tensor isin(Result result, const Scalar &element, const Tensor &among, bool inve
 
 // ---- by count
 
+// How often each number below `bins` occurs. Parts of a long list have counts of their own, and go side by side: whole numbers
+// add up to the same in any order.
+static Tensor count_numbers(const Tensor &list, int64_t bins) {
+  constexpr int64_t kParts = 16, kNumbersOfBin = 8; // fewer are not worth another table
+  int64_t parts = std::clamp<int64_t>(list.numel() / (kNumbersOfBin * bins), 1, kParts), length = list.numel() / parts;
+  auto ones = [](IntArrayRef sizes) { return fill_with(new_tensor(sizes, ScalarType::Long), 1); };
+  Tensor counts = fill_with(new_tensor({parts, bins}, ScalarType::Long), 0);
+  counts.scatter_add_(1, list.narrow(0, 0, parts * length).reshape({parts, length}), ones({parts, length}));
+  Tensor out = counts.sum(0), rest = list.narrow(0, parts * length, list.numel() - parts * length);
+  return rest.numel() > 0 ? out.index_add_(0, rest, ones(rest.sizes())) : out;
+}
+
 Tensor bincount(const Tensor &self, const OptionalTensor &weights, int64_t least) {
   TORCH_CHECK(least >= 0, "minlength should be >= 0");
   TORCH_CHECK(c10::isIntegralType(self.scalar_type(), false), "\"bincount_cpu\" not implemented for '",
@@ -335,9 +347,10 @@ Tensor bincount(const Tensor &self, const OptionalTensor &weights, int64_t least
   ScalarType type = !has_weights                                  ? ScalarType::Long
                     : weights->scalar_type() == ScalarType::Float ? ScalarType::Float
                                                                   : ScalarType::Double;
-  Tensor out = fill_with(new_tensor({count}, type), 0);
-  Tensor each = has_weights ? to_type(*weights, type) : fill_with(new_tensor(self.sizes(), type), 1);
-  return out.index_add_(0, to_type(self, ScalarType::Long), each);
+  Tensor number = to_type(self, ScalarType::Long);
+  if (has_weights)
+    return fill_with(new_tensor({count}, type), 0).index_add_(0, number, to_type(*weights, type));
+  return count_numbers(number, count);
 }
 
 Tensor repeat_interleave(const Tensor &repeats, std::optional<int64_t> size) {

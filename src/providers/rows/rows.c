@@ -6,8 +6,8 @@
  *   K contiguous (a transposed [N, K] weight)   y[n] is a dot product
  *   N contiguous                                y is a sum of rows of W, a block of N at a time
  *
- * The order of additions depends on the shape alone, so that the number of threads doesn't change bits. f32; everything
- * else is left to the next provider. Activations that are cheap and need a number at most are made on the way to memory (posts).
+ * Where columns are few and sums are long, as in a dot product, sums are cut into parts. The order of additions depends on the shape
+ * alone, so that the number of threads doesn't change bits. f32; everything else is left to the next provider. Activations that are cheap and need a number at most are made on the way to memory (posts).
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -25,9 +25,12 @@ enum { LANES = 32, BLOCK = 256, DOT_BLOCK = 16, DOTS = 4 }; /* blocks: of column
 static const int64_t SERIAL_WEIGHTS = 1 << 15; /* 128 KB: more are read faster by two cores, each from its own L2 */
 static const int64_t KEPT_WEIGHTS = 1 << 18;   /* 1 MB: a core's own cache may keep its share until the next run */
 static const int64_t MET_BLOCK = 1 << 13;      /* 32 KB: taking a block costs a few hundredths of reading it */
+static const int64_t PART_INNER = 1 << 14;     /* 64 KB: a part of a sum has as much of a column at least */
+static const int64_t PART_UNITS = 64;          /* more threads than that don't read faster */
 
 struct hr_prepared {
   int64_t batch, inner, columns; /* y [batch, 1, columns] = x [batch, 1, inner] W [batch, inner, columns] */
+  int64_t part, parts;           /* of the inner dim: all of it and 1, unless columns are few */
   int64_t x_offset, w_offset, bias_offset, y_offset; /* elements */
   int64_t x_batch, w_batch, y_batch;                 /* strides of the batch */
   int64_t x_stride, w_inner, w_columns, bias_stride, y_stride;
@@ -45,6 +48,7 @@ typedef struct call {
   float numbers[HR_POSTS_MAX]; /* of the posts */
   const float *x, *w, *bias;
   float *y;
+  float *partial; /* [parts, batch, columns] sums of parts, where there are several */
   int64_t shares;
   atomic_int_least64_t begun; /* blocks */
 } call;
@@ -112,6 +116,23 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return dense_x && (w->strides[rank - 2] == 1 || w->strides[rank - 1] == 1);
 }
 
+static bool uses_dots(const hr_prepared *p) {
+  return p->w_inner == 1 || p->w_columns != 1;
+}
+
+static int64_t count_blocks(const hr_prepared *p) {
+  int64_t block = uses_dots(p) ? DOT_BLOCK : BLOCK;
+  return hr_divide_up(p->columns, block);
+}
+
+/* Parts begin where whole sets of lanes do. */
+static void cut_sums(hr_prepared *p) {
+  int64_t wanted = hr_divide_up(PART_UNITS, p->batch * count_blocks(p)), most = p->inner / PART_INNER;
+  int64_t parts = wanted < most ? wanted : most;
+  p->part = parts > 1 ? hr_divide_up(hr_divide_up(p->inner, parts), LANES) * LANES : p->inner;
+  p->parts = hr_divide_up(p->inner, p->part);
+}
+
 static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)program, (void)way, (void)queue;
@@ -142,7 +163,9 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int way
     p->posts[i].op = post->op;
     p->posts[i].arg = post->op == HR_OP_RELU ? -1 : post->inputs[1];
   }
-  *out_workspace_bytes = (size_t)p->inner * sizeof(float);
+  cut_sums(p);
+  int64_t partial = p->parts > 1 ? p->parts * p->batch * p->columns : 0;
+  *out_workspace_bytes = (size_t)(p->inner + partial) * sizeof(float);
   *out_prepared = p;
   return NULL;
 }
@@ -269,6 +292,10 @@ static inline void sum_lanes(vector4 a, vector4 b, vector4 c, vector4 d, float *
   memcpy(out, &sums, sizeof sums);
 }
 
+static inline float sum_four(vector4 a) {
+  return (a[0] + a[2]) + (a[1] + a[3]);
+}
+
 static inline vector4 dot_row(const float *restrict x, const float *restrict w, int64_t count) {
   lanes sum = {0};
   int64_t k = 0;
@@ -288,63 +315,75 @@ static void dot_rows(const float *restrict x, const float *const *w, int64_t cou
   sum_lanes(a, b, c, d, out);
 }
 
-/* One block at most. Behind the last column the last one is computed again. */
-static void dot_columns(const call *c, const float *x, const float *w, float *y, int64_t begin, int64_t end) {
-  const hr_prepared *p = c->p;
-  float sums[DOT_BLOCK] = {0};
-  for (int64_t n = begin; n < end; n += DOTS) {
+/* One block at most. */
+static void dot_columns(const hr_prepared *p, const float *x, const float *w, int64_t inner, int64_t count,
+                        float *restrict sums) {
+  int64_t n = 0;
+  for (; n + DOTS <= count; n += DOTS) {
     const float *rows[DOTS];
     for (int d = 0; d < DOTS; ++d) {
-      rows[d] = w + (n + d < end ? n + d : end - 1) * p->w_columns;
+      rows[d] = w + (n + d) * p->w_columns;
     }
-    dot_rows(x, rows, p->inner, &sums[n - begin]);
+    dot_rows(x, rows, inner, &sums[n]);
   }
-  give(c, y, begin, sums, end - begin);
+  for (; n < count; ++n) {
+    sums[n] = sum_four(dot_row(x, w + n * p->w_columns, inner));
+  }
 }
 
 /* ---- N contiguous ---- */
 
-static void add_rows(const call *c, const float *x, const float *w, float *y, int64_t begin, int64_t end) {
-  const hr_prepared *p = c->p;
-  for (int64_t n = begin; n < end; n += BLOCK) {
-    float sums[BLOCK] = {0};
-    int64_t count = end - n < BLOCK ? end - n : BLOCK;
-    for (int64_t k = 0; k < p->inner; ++k) {
-      const float *restrict row = w + k * p->w_inner + n;
-      float factor = x[k];
-      for (int64_t i = 0; i < count; ++i) {
-        sums[i] = __builtin_fmaf(factor, row[i], sums[i]);
-      }
+/* One block at most. */
+static void add_rows(const hr_prepared *p, const float *x, const float *w, int64_t inner, int64_t count,
+                     float *restrict sums) {
+  memset(sums, 0, (size_t)count * sizeof *sums);
+  for (int64_t k = 0; k < inner; ++k) {
+    const float *restrict row = w + k * p->w_inner;
+    float factor = x[k];
+    for (int64_t i = 0; i < count; ++i) {
+      sums[i] = __builtin_fmaf(factor, row[i], sums[i]);
     }
-    give(c, y, n, sums, count);
   }
 }
 
-static bool uses_dots(const hr_prepared *p) {
-  return p->w_inner == 1 || p->w_columns != 1;
-}
-
-static int64_t count_blocks(const hr_prepared *p) {
-  int64_t block = uses_dots(p) ? DOT_BLOCK : BLOCK;
-  return hr_divide_up(p->columns, block);
-}
-
-/* Blocks [begin, end) of the columns of all batches laid end to end. */
+/* Blocks [begin, end) of the columns of all parts and batches laid end to end. */
 static void run_units(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
   const hr_prepared *p = c->p;
   int64_t blocks = count_blocks(p), block = uses_dots(p) ? DOT_BLOCK : BLOCK;
   for (int64_t unit = begin; unit < end; ++unit) {
-    int64_t batch = unit / blocks, first = unit % blocks * block;
-    int64_t last = first + block < p->columns ? first + block : p->columns;
-    const float *x = c->x + batch * p->x_batch, *w = c->w + batch * p->w_batch;
-    float *y = c->y + batch * p->y_batch;
+    int64_t group = unit / blocks, part = group / p->batch, batch = group % p->batch, first = unit % blocks * block;
+    int64_t count = p->columns - first < block ? p->columns - first : block;
+    int64_t k = part * p->part, inner = p->inner - k < p->part ? p->inner - k : p->part;
+    const float *x = c->x + batch * p->x_batch + k;
+    const float *w = c->w + batch * p->w_batch + first * p->w_columns + k * p->w_inner;
+    float sums[BLOCK];
     if (uses_dots(p)) {
-      dot_columns(c, x, w, y, first, last);
+      dot_columns(p, x, w, inner, count, sums);
     } else {
-      add_rows(c, x, w, y, first, last);
+      add_rows(p, x, w, inner, count, sums);
     }
+    if (p->parts > 1) {
+      memcpy(c->partial + group * p->columns + first, sums, (size_t)count * sizeof *sums);
+    } else {
+      give(c, c->y + batch * p->y_batch, first, sums, count);
+    }
+  }
+}
+
+/* Parts are few, and columns with them. */
+static void add_parts(const call *c) {
+  const hr_prepared *p = c->p;
+  float *restrict sums = c->partial;
+  int64_t count = p->batch * p->columns;
+  for (int64_t part = 1; part < p->parts; ++part) {
+    for (int64_t i = 0; i < count; ++i) {
+      sums[i] += c->partial[part * count + i];
+    }
+  }
+  for (int64_t batch = 0; batch < p->batch; ++batch) {
+    give(c, c->y + batch * p->y_batch, 0, sums + batch * p->columns, p->columns);
   }
 }
 
@@ -383,7 +422,8 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   for (int i = 0; i < p->post_count; ++i) {
     c.numbers[i] = p->posts[i].arg >= 0 ? number_of(args[p->posts[i].arg]) : 0;
   }
-  int64_t units = p->batch * count_blocks(p);
+  int64_t units = p->parts * p->batch * count_blocks(p);
+  c.partial = (float *)workspace + p->inner;
   if (p->x_stride != 1 && p->batch == 1) { /* dense x, once */
     float *dense = workspace;
     for (int64_t k = 0; k < p->inner; ++k) {
@@ -391,12 +431,15 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
     }
     c.x = dense;
   }
-  if (needs_team(p) && p->batch * p->inner * p->columns <= KEPT_WEIGHTS) {
+  if (needs_team(p) && p->parts == 1 && p->batch * p->inner * p->columns <= KEPT_WEIGHTS) {
     bool is_met = hr_thread_count() == 2 && p->inner * DOT_BLOCK >= MET_BLOCK && uses_dots(p);
     c.shares = hr_thread_count();
     hr_parallel_for(c.shares, 1, is_met ? run_ends : run_shares, &c);
   } else {
     hr_parallel_for(units, needs_team(p) ? 1 : units, run_units, &c);
+  }
+  if (p->parts > 1) {
+    add_parts(&c);
   }
   return NULL;
 }
