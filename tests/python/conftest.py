@@ -14,7 +14,7 @@ import sys
 import hypothesis
 import pytest
 import torch
-from support import DEVICE, ROOT
+from support import DEVICE, DRIVER, ROOT
 
 sys.path.insert(0, str(ROOT / "examples"))
 
@@ -44,9 +44,8 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    kind = os.environ.get("HEADRACE_DEVICE", "cpu").split(":")[0] or "cpu"
-    if kind != "cpu":
-        skip = pytest.mark.skip(reason=f"of the CPU's libraries or kernels; HEADRACE_DEVICE is {kind}")
+    if DRIVER != "cpu":
+        skip = pytest.mark.skip(reason=f"of the CPU's libraries or kernels; HEADRACE_DEVICE is {DRIVER}")
         for item in items:
             if item.get_closest_marker("cpu_only"):
                 item.add_marker(skip)

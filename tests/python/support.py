@@ -16,6 +16,7 @@ if NAME == "headrace":
     # fails, with the reason. HEADRACE_TEST_DEVICE=cpu checks the tests without it.
     import headrace.torch  # noqa: F401
 DEVICE = torch.device(NAME)
+DRIVER = os.environ.get("HEADRACE_DEVICE", "").split(":")[0] or "cpu"  # whose device "headrace" is
 # Whether torch's CPU device knows what some comparisons ask of it; a torch that drives GPUs may be older than the pinned one.
 IS_RECENT = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
 # Where this torch drives CUDA too, its torch.accelerator is that.

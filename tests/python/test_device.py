@@ -7,7 +7,7 @@ import sys
 import numpy
 import pytest
 import torch
-from support import IS_ACCELERATOR
+from support import DRIVER, IS_ACCELERATOR
 
 D = "headrace"
 pytestmark = pytest.mark.device_only
@@ -49,7 +49,7 @@ def test_module_functions():
 
 def test_properties():
     properties = torch.headrace.get_device_properties(D)
-    assert properties.kind == (os.environ.get("HEADRACE_DEVICE") or "cpu").split(":")[0]
+    assert properties.kind == DRIVER
     assert properties.name == torch.headrace.get_device_name() != "" and f"name='{properties.name}'" in repr(properties)
     assert properties.multi_processor_count >= 1
     assert properties.total_memory == torch.headrace.mem_get_info()[1] > 0

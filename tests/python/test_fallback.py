@@ -1,12 +1,10 @@
 """Operators without a row: refused by name, or run on the host and counted, in the device's memory where that is the host's."""
 
-import os
-
 import pytest
 import torch
+from support import DRIVER
 
 D = "headrace"
-SHARES_MEMORY = (os.environ.get("HEADRACE_DEVICE") or "cpu").split(":")[0] == "cpu"
 pytestmark = pytest.mark.device_only
 
 
@@ -102,7 +100,7 @@ def test_fallback_sees_strides_offsets_and_overlaps(shared_operators, dtype):
         operators.add_to_(base[10:20], base[10:20])
         operators.add_to_(whole[0], base[12])
         operators.add_to_(whole[:0], whole[:0])
-        if device == "cpu" or SHARES_MEMORY:  # else each has a copy of its own on the host
+        if device == "cpu" or DRIVER == "cpu":  # else each has a copy of its own on the host
             with pytest.raises(RuntimeError, match="single memory location"):
                 operators.add_to_(base[1:], base[:-1])
         return [base, *(operators.every_second(t) for t in (whole, whole.t()[1:], base[:0], whole[1:, 4:7]))]

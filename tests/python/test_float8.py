@@ -267,7 +267,6 @@ def test_scaled_products_are_written_where_they_are_asked_for():
         assert_same(memory, expected)
 
 
-@pytest.mark.skipif(not hasattr(torch, "_scaled_mm_v2"), reason="newer torch")
 @pytest.mark.skipif(not IS_RECENT, reason="the CPU's is newer")
 def test_scaled_products_by_recipe():
     a, b = numbers(FACTORS[0], 4, 16), numbers(FACTORS[1], 16, 6, seed=1)
