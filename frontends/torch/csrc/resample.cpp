@@ -72,12 +72,12 @@ bool are_copies(const std::vector<Pass> &passes) {
   return std::all_of(passes.begin(), passes.end(), [](const Pass &pass) { return pass.copies() > 0; });
 }
 
-void repeat(std::vector<Pass> passes, const Tensor &from, const Tensor &to) {
+// From the last dim on, so that the numbers of those before stay.
+void repeat(const std::vector<Pass> &passes, const Tensor &from, const Tensor &to) {
   Tensor elements = from, places = to;
-  std::sort(passes.begin(), passes.end(), [](const Pass &a, const Pass &b) { return a.dim > b.dim; });
-  for (const Pass &pass : passes) {
-    elements = elements.unsqueeze(pass.dim + 1);
-    places = places.unflatten(pass.dim, {pass.in, pass.copies()});
+  for (auto pass = passes.rbegin(); pass != passes.rend(); ++pass) {
+    elements = elements.unsqueeze(pass->dim + 1);
+    places = places.unflatten(pass->dim, {pass->in, pass->copies()});
   }
   copy_on_device(elements.expand(places.sizes()), places);
 }
@@ -100,16 +100,16 @@ Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef siz
   if (y.numel() == 0)
     return result.end(y);
   bool is_bytes = self.scalar_type() == ScalarType::Byte; // torch leaves alone what keeps its size, whatever the scale
-  if (is_bytes)
-    std::reverse(passes.begin(), passes.end());
-  else
-    std::sort(passes.begin(), passes.end(), goes_first);
   auto is_idle = [&](const Pass &p) { return p.is_identity() || (is_bytes && kind > kNearestExact && p.in == p.out); };
   passes.erase(std::remove_if(passes.begin(), passes.end(), is_idle), passes.end());
   if (are_copies(passes)) {
     repeat(passes, self, y);
     return result.end(y);
   }
+  if (is_bytes)
+    std::reverse(passes.begin(), passes.end());
+  else
+    std::sort(passes.begin(), passes.end(), goes_first);
   Tensor x = self;
   for (size_t i = 0; i < passes.size(); ++i) {
     Dims next(x.sizes().begin(), x.sizes().end());

@@ -7,7 +7,8 @@
  *   N contiguous                                y is a sum of rows of W, a block of N at a time
  *
  * Where columns are few and sums are long, as in a dot product, sums are cut into parts. The order of additions depends on the shape
- * alone, so that the number of threads doesn't change bits. f32; everything else is left to the next provider. Activations that are cheap and need a number at most are made on the way to memory (posts).
+ * alone, so that the number of threads doesn't change bits. f32; everything else is left to the next provider. Activations that are
+ * cheap and need a number at most are made on the way to memory (posts).
  */
 #include <stdatomic.h>
 #include <string.h>
