@@ -39,6 +39,22 @@ static inline hr_operand hr__along(hr_builder *b, hr_operand x, int rank, int at
   return hr__ones_before(b, hr__ones_after(b, x, rank - 1 - at), at);
 }
 
+/* x with dim `at` as `count` runs of `width` neighbours, in dims `at` and `at` + 1; where each begins is the term of input 1. Absent where
+ * there is no room for a dim. */
+static inline hr_operand hr__view_neighbours(hr_builder *b, hr_operand x, int at, int64_t count, int64_t width) {
+  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
+  if (!hr_is_present(x) || x.rank == HR_RANK_MAX) {
+    return (hr_operand){0};
+  }
+  for (int d = 0; d < x.rank; ++d) {
+    dims[d < at ? d : d + 1] = x.dims[d], strides[d < at ? d : d + 1] = x.strides[d];
+  }
+  dims[at] = count, dims[at + 1] = width;
+  strides[at] = 0, strides[at + 1] = x.strides[at];
+  hr_operand view = hr_view_strided(b, x, x.rank + 1, dims, strides, x.offset);
+  return hr_view_term(b, view, 1, x.strides[at], x.dims[at] - width + 1);
+}
+
 /* Where a value of `dtype` with the dims of `sample` is made: the output itself when it is there and has that dtype. */
 static inline hr_operand hr__result(hr_builder *b, hr_operand out, hr_dtype dtype, hr_operand sample) {
   return hr_is_present(out) && out.dtype == dtype ? out : hr_build_temp_like(b, sample, dtype);

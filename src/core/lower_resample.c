@@ -243,9 +243,8 @@ static taps make_taps(hr_builder *b, const hr_node *node, hr_operand small, hr_o
 
 /* ---- through the tables ---- */
 
-/* x over the dims of the result, its place along `dim` from the term of input 1; `count` taps are a dim behind `dim`, if any. They
- * are neighbours, or each has a term of its own. */
-static hr_operand view_through(hr_builder *b, hr_operand x, int dim, int64_t out, int64_t count, bool are_neighbours) {
+/* x over the dims of the result, its place along `dim` from the term of input 1; `count` taps are a dim behind `dim`, if any. */
+static hr_operand view_through(hr_builder *b, hr_operand x, int dim, int64_t out, int64_t count) {
   int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
   int rank = x.rank + (count > 0);
   if (!hr_is_present(x) || rank > HR_RANK_MAX) {
@@ -256,11 +255,7 @@ static hr_operand view_through(hr_builder *b, hr_operand x, int dim, int64_t out
     dims[d] = d == dim ? out : d == dim + 1 && count > 0 ? count : x.dims[from];
     strides[d] = d == dim || (d == dim + 1 && count > 0) ? 0 : x.strides[from];
   }
-  int64_t extent = x.dims[dim];
-  if (are_neighbours) {
-    strides[dim + 1] = x.strides[dim], extent -= count - 1;
-  }
-  return hr_view_term(b, hr_view_strided(b, x, rank, dims, strides, x.offset), 1, x.strides[dim], extent);
+  return hr_view_term(b, hr_view_strided(b, x, rank, dims, strides, x.offset), 1, x.strides[dim], x.dims[dim]);
 }
 
 /* A table of [out, K] over dims `dim` and `dim` + 1 of `rank`; one tap of it over `dim`. */
@@ -273,7 +268,7 @@ static hr_operand spread_tap(hr_builder *b, hr_operand table, int tap, int rank,
 }
 
 static hr_operand make_tap(hr_builder *b, hr_operand x, const taps *t, int tap, int dim) {
-  hr_operand view = view_through(b, x, dim, t->out, 0, false);
+  hr_operand view = view_through(b, x, dim, t->out, 0);
   if (!hr_is_present(view)) {
     return view;
   }
@@ -308,7 +303,7 @@ static hr_operand make_sum_of_taps(hr_builder *b, hr_operand x, const taps *tabl
 
 /* Taps that are neighbours. */
 static hr_operand make_reduced_taps(hr_builder *b, hr_operand x, const taps *t, int dim, hr_dtype dtype) {
-  hr_operand view = view_through(b, x, dim, t->out, t->count, true);
+  hr_operand view = hr__view_neighbours(b, x, dim, t->out, t->count);
   if (!hr_is_present(view)) {
     return view;
   }
@@ -331,7 +326,7 @@ hr_status hr__lower_resample(hr_builder *b, const hr_node *node) {
   taps t = make_taps(b, node, x, y, dtype);
   if (t.count == 1) {
     hr_emit_gather(b, y, 2,
-                   (hr_operand[]){view_through(b, x, dim, t.out, 0, false), spread_tap(b, t.position, 0, x.rank, dim)});
+                   (hr_operand[]){view_through(b, x, dim, t.out, 0), spread_tap(b, t.position, 0, x.rank, dim)});
     return HR_OK;
   }
   if (is_integer) {
@@ -359,13 +354,12 @@ hr_status hr__lower_resample_backward(hr_builder *b, const hr_node *node) {
   taps t = make_taps(b, node, dx, dy, dtype);
   hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype);
   hr_emit1(b, HR_OP_COPY, sum, hr_build_f64(b, 0));
-  hr_operand source = dy, map = spread_tap(b, t.position, 0, dx.rank, dim),
-             view = view_through(b, sum, dim, t.out, 0, false);
+  hr_operand source = dy, map = spread_tap(b, t.position, 0, dx.rank, dim), view = view_through(b, sum, dim, t.out, 0);
   uint32_t ordered = 1u << dim;
   if (t.count > 1) {
     source =
         hr_make2(b, HR_OP_MUL, dtype, hr_view_insert(b, dy, dim + 1, 1), spread_table(b, t.weight, dx.rank + 1, dim));
-    map = spread_table(b, t.position, dx.rank + 1, dim), view = view_through(b, sum, dim, t.out, t.count, false);
+    map = spread_table(b, t.position, dx.rank + 1, dim), view = view_through(b, sum, dim, t.out, t.count);
     ordered = 3u << dim;
   }
   hr_emit_scatter(b, HR_STORE_ADD, view, 2, (hr_operand[]){source, map}, ordered);

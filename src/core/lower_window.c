@@ -606,18 +606,11 @@ static int changing_dims(hr_operand x, hr_operand y, int *out_dims) {
 
 /* Dim `at` of x as its windows: [.., OX, KX, ..]. */
 static hr_operand make_picked(hr_builder *b, hr_operand x, int at, const span *s) {
-  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
-  if (!hr_is_present(x) || !hr_is_present(s->first) || x.rank == HR_RANK_MAX) {
+  hr_operand view = hr_is_present(s->first) ? hr__view_neighbours(b, x, at, s->first.dims[0], s->width) : s->first;
+  if (!hr_is_present(view)) {
     return (hr_operand){0};
   }
-  for (int d = 0; d < x.rank; ++d) {
-    dims[d < at ? d : d + 1] = x.dims[d], strides[d < at ? d : d + 1] = x.strides[d];
-  }
-  dims[at] = s->first.dims[0], dims[at + 1] = s->width;
-  strides[at] = 0, strides[at + 1] = x.strides[at];
-  hr_operand view = hr_view_strided(b, x, x.rank + 1, dims, strides, x.offset);
-  view = hr_view_term(b, view, 1, x.strides[at], x.dims[at] - s->width + 1);
-  hr_operand picked = hr_build_temp(b, x.dtype, x.rank + 1, dims);
+  hr_operand picked = hr_build_temp(b, x.dtype, view.rank, view.dims);
   hr_emit_gather(b, picked, 2, (hr_operand[]){view, hr__ones_after(b, s->first, x.rank - 1 - at)});
   return picked;
 }
