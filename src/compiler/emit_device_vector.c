@@ -1,11 +1,14 @@
 /* Four neighbours a thread: element-wise kernels whose innermost dim lies side by side in memory.
  *
- *   v0 = 16 bytes of x; v1 = 16 bytes of y;
- *   for (h < 4) { r0 = v0[h]; r1 = v1[h]; r2 = r0 + r1; o2[h] = r2; }
- *   16 bytes of z = o2;
+ *   for (u < 2) { v0[u] = 16 bytes of x; v1[u] = 16 bytes of y; }
+ *   for (u < 2) {
+ *     for (h < 4) { r0 = v0[u][h]; r1 = v1[u][h]; r2 = r0 + r1; o2[h] = r2; }
+ *     16 bytes of z = o2;
+ *   }
  *
  * A thread's accesses are wide, and its loads all come first, so that several are on their way at once. That is the same as one
- * element after the other: a kernel reads what it writes at the same element, or not at all (compiler/fuse.c).
+ * element after the other: a kernel reads what it writes at the same element, or not at all (compiler/fuse.c). Of a large kernel
+ * that loads little, a thread has two fours or four.
  */
 #include "base/integer.h"
 #include "compiler/emit_device_internal.h"
@@ -62,9 +65,23 @@ static int bytes_of(const device *d, const hr_instr *instr) {
   return WIDTH * (int)hr_dtype_size(d->e->kernel->accesses[instr->access].dtype);
 }
 
-/* Declares the four of an instruction: NAMEk. */
-static void declare(const device *d, const hr_instr *instr, char name, int k) {
-  HR__EMIT(d->e, "HR_ALIGNED HR__MEMORY_%s %c%d[%d];\n", dtype_of(d, instr), name, k, (int)WIDTH);
+static bool is_wide_load(const device *d, const hr_instr *instr) {
+  return instr->kind == HR_INSTR_LOAD && is_wide(d, &d->e->kernel->accesses[instr->access]);
+}
+
+/* How many fours a thread has: as many as bring BYTES_AHEAD, where the device has enough to do all the same. */
+static int fours_of(const device *d) {
+  enum { FOURS_MOST = 4, BYTES_AHEAD = 32, THREADS_LEAST = 1 << 19 };
+  const hr_kernel *kernel = d->e->kernel;
+  int bytes = 0, fours = 1;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    bytes += is_wide_load(d, &kernel->instrs[k]) ? bytes_of(d, &kernel->instrs[k]) : 0;
+  }
+  while (2 * fours <= FOURS_MOST && 2 * fours * bytes <= BYTES_AHEAD &&
+         d->rows >= (int64_t)2 * fours * WIDTH * THREADS_LEAST) {
+    fours *= 2;
+  }
+  return fours;
 }
 
 static void emit_address(const device *d, const hr_instr *instr) {
@@ -75,16 +92,15 @@ static void emit_address(const device *d, const hr_instr *instr) {
   hr_text_fini(&memory);
 }
 
-/* "const int inK = ...", true where there are no bounds. */
-static void emit_inside(const device *d, const hr_instr *instr, int k) {
-  HR__EMIT(d->e, "const int in%d = ", k);
+/* The bounds of an access, or true. */
+static void emit_inside(const device *d, const hr_instr *instr) {
   HR__EMIT(d->e, hr__device_condition(d, instr) ? ";\n" : "1;\n");
 }
 
 static void load_wide(const device *d, const hr_instr *instr, int k) {
-  declare(d, instr, 'v', k);
-  emit_inside(d, instr, k);
-  HR__EMIT(d->e, "if (in%d) { hr_copy%d(v%d, ", k, bytes_of(d, instr), k);
+  HR__EMIT(d->e, "in%d[u] = ", k);
+  emit_inside(d, instr);
+  HR__EMIT(d->e, "if (in%d[u]) { hr_copy%d(v%d[u], ", k, bytes_of(d, instr), k);
   emit_address(d, instr);
   HR__EMIT(d->e, "); }\n");
 }
@@ -92,8 +108,8 @@ static void load_wide(const device *d, const hr_instr *instr, int k) {
 static void take_element(const device *d, const hr_instr *instr, int k) {
   const hr_access *access = &d->e->kernel->accesses[instr->access];
   hr_class cls = d->e->kernel->registers[instr->dst].cls;
-  HR__EMIT(d->e, "const %s r%d = in%d ? HR__LOAD_%s(v%d[h]) : ", hr__emit_type(cls), instr->dst, k, dtype_of(d, instr),
-           k);
+  HR__EMIT(d->e, "const %s r%d = in%d[u] ? HR__LOAD_%s(v%d[u][h]) : ", hr__emit_type(cls), instr->dst, k,
+           dtype_of(d, instr), k);
   hr__emit_fill(d->e, access, cls);
   HR__EMIT(d->e, ";\n");
 }
@@ -105,37 +121,58 @@ static void put_element(const device *d, const hr_instr *instr, int k) {
 }
 
 static void store_wide(const device *d, const hr_instr *instr, int k) {
-  emit_inside(d, instr, k);
+  HR__EMIT(d->e, "const int in%d = ", k);
+  emit_inside(d, instr);
   HR__EMIT(d->e, "if (in%d) { hr_copy%d(", k, bytes_of(d, instr));
   emit_address(d, instr);
   HR__EMIT(d->e, ", o%d); }\n", k);
 }
 
-void hr__device_vectors(const device *d, hr_device_emission *emission) {
+/* Four u of a thread, if there is one: neighbouring threads have neighbouring fours. */
+static void open_four(const device *d, int fours) {
+  HR__EMIT(d->e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\n", fours);
+  HR__EMIT(d->e, "const int64_t unit = HR_BLOCK * %d + u * %d + HR_THREAD;\nif (unit < %lld) {\n",
+           fours * HR__DEVICE_THREADS, (int)HR__DEVICE_THREADS, (long long)(d->rows / WIDTH));
+  hr__device_coordinates(d, &d->e->kept, "unit * 4", "c");
+}
+
+static void emit_loads(const device *d, int fours) {
+  const hr_kernel *kernel = d->e->kernel;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    if (is_wide_load(d, &kernel->instrs[k])) {
+      HR__EMIT(d->e, "HR_ALIGNED HR__MEMORY_%s v%d[%d][%d];\nint in%d[%d];\n", dtype_of(d, &kernel->instrs[k]), k,
+               fours, (int)WIDTH, k, fours);
+    }
+  }
+  open_four(d, fours);
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    if (is_wide_load(d, &kernel->instrs[k])) {
+      load_wide(d, &kernel->instrs[k], k);
+    }
+  }
+  HR__EMIT(d->e, "}\n}\n");
+}
+
+/* The elements of four u, and what they store. */
+static void emit_elements(const device *d, int fours) {
   hr__emitter *e = d->e;
   const hr_kernel *kernel = e->kernel;
+  const char *type = hr__device_index_type(d);
   device of_four = *d;
-  int64_t units = d->rows / WIDTH;
   int inner = inner_of(d);
   of_four.is_wide = is_wide;
-  hr__device_head(d, 0, HR__DEVICE_THREADS);
-  HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD;\nif (unit >= %lld) { return; }\n",
-           (int)HR__DEVICE_THREADS, (long long)units);
-  hr__device_coordinates(d, &e->kept, "unit * 4", "c");
+  open_four(d, fours);
   for (int k = 0; k < kernel->instr_count; ++k) {
-    const hr_instr *instr = &kernel->instrs[k];
-    if (instr->kind == HR_INSTR_LOAD && is_wide(d, &kernel->accesses[instr->access])) {
-      load_wide(d, instr, k);
-    } else if (instr->kind == HR_INSTR_STORE) {
-      declare(d, instr, 'o', k);
+    if (kernel->instrs[k].kind == HR_INSTR_STORE) {
+      HR__EMIT(e, "HR_ALIGNED HR__MEMORY_%s o%d[%d];\n", dtype_of(d, &kernel->instrs[k]), k, (int)WIDTH);
     }
   }
   HR__EMIT(e,
            "const %s first = c%d;\nHR_UNROLL\nfor (int h = 0; h < %d; ++h) {\nconst %s c%d = first + h;\n(void)c%d;\n",
-           hr__device_index_type(d), inner, (int)WIDTH, hr__device_index_type(d), inner, inner);
+           type, inner, (int)WIDTH, type, inner, inner);
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
-    if (instr->kind == HR_INSTR_LOAD && is_wide(d, &kernel->accesses[instr->access])) {
+    if (is_wide_load(d, instr)) {
       take_element(d, instr, k);
     } else if (instr->kind == HR_INSTR_STORE) {
       put_element(d, instr, k);
@@ -149,8 +186,16 @@ void hr__device_vectors(const device *d, hr_device_emission *emission) {
       store_wide(d, &kernel->instrs[k], k);
     }
   }
-  HR__EMIT(e, "}\n");
+  HR__EMIT(e, "}\n}\n");
+}
+
+void hr__device_vectors(const device *d, hr_device_emission *emission) {
+  int fours = fours_of(d);
+  hr__device_head(d, 0, HR__DEVICE_THREADS);
+  emit_loads(d, fours);
+  emit_elements(d, fours);
+  HR__EMIT(d->e, "}\n");
   emission->pass_count = 1;
-  emission->blocks[0] = hr_divide_up(units, HR__DEVICE_THREADS);
+  emission->blocks[0] = hr_divide_up(d->rows / WIDTH, (int64_t)fours * HR__DEVICE_THREADS);
   emission->threads[0] = HR__DEVICE_THREADS;
 }
