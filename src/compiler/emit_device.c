@@ -1,12 +1,14 @@
 /* Kernels for devices of many threads: which thread does what. Warps have 32 threads that step together.
  *
  *   element-wise          a thread an element, or four neighbours (emit_device_vector.c)
+ *   ... across dims       tiles of 32 x 32 elements, or 64 x 64 (emit_device_tiles.c)
  *   ordered (scatter)     a thread for all elements that differ in ordered dims alone, one after the other; where these are many, several
  *                         threads, each for the elements that go to its slice of the destination; where an index is the same for
  *                         neighbouring rows, a warp looks through 32 indices at a time and then does what is its slice's
  *   sequential rows       a thread a row: neighbouring rows lie side by side
  *   rows of lanes         a warp a row: thread t has lanes t and t + 32, so the tree by halves begins in the thread and goes on by
  *                         shuffles; or four neighbours, where that makes accesses wide (emit_device_quads.c)
+ *   long rows             that are walked several times: a block a row, whose threads keep it (emit_device_turns.c)
  *   large reductions      several passes over the whole device (emit_device_passes.c)
  *   ... of many rows      that are walked several times: a block a row, a warp a chunk; results of chunks go through the workspace
  *
@@ -409,6 +411,33 @@ static void emit_sliced_rows(const device *d, const hr_kernel_term *term, hr_dev
 
 /* ---- one kernel ---- */
 
+/* Elements of a thread that a warp's row has, if they are so few that it can keep values of theirs. */
+static int own_elements(const device *d, bool has_passes) {
+  bool is_short = !has_passes && d->e->kernel->reduce_mask != 0 && d->e->kernel->order == HR_ORDER_LANES &&
+                  d->elements <= OWN_ELEMENTS_MOST * HR__DEVICE_LANES;
+  int fours = (int)hr_divide_up(d->elements, 4 * HR__DEVICE_LANES);
+  return !is_short ? 0 : d->is_quads ? 4 * fours : (int)hr_divide_up(d->elements, HR__DEVICE_LANES);
+}
+
+/* Whether rows are divided over the device, and where values of their elements are. A row is loaded once if threads have room for all
+ * that is to be kept then. */
+static bool choose_rows(device *d) {
+  const hr_kernel *whole = d->e->kernel;
+  bool is_lanes = whole->order == HR_ORDER_LANES;
+  bool has_passes = !hr__device_is_block_rows(d) && hr__device_has_passes(d);
+  d->is_quads = (is_lanes ? !has_passes || hr__device_has_many_chunks(d) : has_passes) && hr__device_is_quads(d);
+  const int own = own_elements(d, has_passes);
+  d->own = own;
+  if (own > 0) {
+    hr__device_merge_loads(d);
+  }
+  if (!hr__device_place_spills(d) && own > 0) {
+    d->e->kernel = whole, d->own = own, d->workspace = 0;
+    (void)hr__device_place_spills(d);
+  }
+  return has_passes;
+}
+
 static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *emission) {
   hr__emitter *e = d->e;
   HR_RETURN_IF_ERROR(hr__emit_begin(e, kernel));
@@ -422,22 +451,17 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
   d->chunk = hr_kernel_chunk(kernel->order);
   d->chunks = hr_divide_up(d->elements, d->chunk);
   d->is_long = needs_long(kernel);
-  bool is_vector = hr__device_is_vector(d), has_blocks = hr__device_is_block_rows(d);
-  bool has_passes = !is_vector && !has_blocks && hr__device_has_passes(d);
-  bool is_short = !is_vector && !has_passes && kernel->reduce_mask != 0 && kernel->order == HR_ORDER_LANES &&
-                  d->elements <= OWN_ELEMENTS_MOST * HR__DEVICE_LANES;
-  d->own = is_short ? (int)hr_divide_up(d->elements, HR__DEVICE_LANES) : 0;
-  bool has_tiles = has_passes && kernel->order != HR_ORDER_LANES;
-  d->is_quads = !is_vector && (has_tiles || (!has_passes && kernel->order == HR_ORDER_LANES)) && hr__device_is_quads(d);
-  if (d->is_quads && d->own > 0) {
-    d->own = (int)((d->elements + 4 * HR__DEVICE_LANES - 1) / (4 * HR__DEVICE_LANES)) * 4;
-  }
-  hr__device_place_spills(d);
+  bool has_passes = !hr__device_place_turns(d) && choose_rows(d);
+  kernel = e->kernel;
   const hr_kernel_term *sliced = find_sliced(d);
   if (sliced != NULL) {
     emit_sliced_rows(d, sliced, emission);
-  } else if (is_vector) {
+  } else if (hr__device_is_tiles(d)) {
+    hr__device_tiles(d, emission);
+  } else if (hr__device_is_vector(d)) {
     hr__device_vectors(d, emission);
+  } else if (d->is_turns) {
+    hr__device_turn_rows(d, emission);
   } else if (has_passes) {
     hr__device_passes(d, emission);
   } else if (kernel->reduce_mask == 0 || kernel->order != HR_ORDER_LANES) {

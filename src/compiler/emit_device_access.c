@@ -248,27 +248,65 @@ static bool is_stale(const hr_kernel *kernel, const hr_instr *made) {
   return false;
 }
 
-void hr__device_place_spills(device *d) {
-  enum { OWN_WORDS_MOST = 96 };
+/* Whether an operation costs more than reading its result back from where a thread keeps it. */
+static bool is_costly(const hr_instr *instr) {
+  const hr_op_row *row = hr_op_table(instr->op);
+  return instr->kind == HR_INSTR_COMPUTE && (row->accuracy != HR_ACCURACY_EXACT || row->rule == HR_RULE_SEEDED);
+}
+
+/* Whether making a value again loads something again; `loads`: by register, of what it is made of. */
+static bool comes_from_memory(const hr_kernel *kernel, const hr_instr *instr, const bool *loads) {
+  bool comes = instr->kind == HR_INSTR_LOAD;
+  for (int r = 0; r < kernel->register_count && !comes; ++r) {
+    comes = loads[r] && hr__device_reads(kernel, instr, r);
+  }
+  return comes;
+}
+
+/* Whether a thread has room for `needed` words in all phases that a value crosses; takes it. `words`: by phase, what it keeps to the next. */
+static bool take_words(int *words, const hr_register *reg, int phase, int needed, int most) {
+  bool fits = true;
+  for (int p = phase; p < reg->last_phase; ++p) {
+    fits &= words[p] + needed <= most;
+  }
+  for (int p = phase; fits && p < reg->last_phase; ++p) {
+    words[p] += needed;
+  }
+  return fits;
+}
+
+bool hr__device_place_spills(device *d) {
+  enum { OWN_WORDS_MOST = 96, TURN_WORDS_MOST = 48 }; /* turns leave room for another block */
   const hr_kernel *kernel = d->e->kernel;
-  int words = 0;
+  int *words = HR_ARENA_ARRAY(&d->e->arena, int, (size_t)kernel->phase_count + 1);
+  bool *loads = HR_ARENA_ARRAY(&d->e->arena, bool, (size_t)kernel->register_count + 1);
+  bool keeps_any = false, keeps_all = true;
+  d->e->text->failed |= words == NULL || loads == NULL;
   for (int r = 0; r < kernel->register_count; ++r) {
     d->spills[r] = HR__AGAIN;
   }
-  for (int k = 0; k < kernel->instr_count; ++k) {
+  for (int k = 0; k < kernel->instr_count && !d->e->text->failed; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
-    bool crosses = instr->level == HR_LEVEL_ELEMENT && instr->dst >= 0 && !hr__device_is_reduction(instr) &&
-                   kernel->registers[instr->dst].last_phase > instr->phase;
-    hr_class cls = crosses ? kernel->registers[instr->dst].cls : HR_CLASS_F32;
-    int needed = d->own * (int)hr_class_size(cls) / 4;
-    if (crosses && needed > 0 && words + needed <= OWN_WORDS_MOST) {
-      d->spills[instr->dst] = HR__OWN;
-      words += needed;
-    } else if (crosses && is_stale(kernel, instr)) {
-      d->spills[instr->dst] = hr__device_reserve(d, d->rows * d->elements * (int64_t)hr_class_size(cls));
+    if (instr->level != HR_LEVEL_ELEMENT || instr->dst < 0 || hr__device_is_reduction(instr)) {
+      continue;
     }
+    const hr_register *reg = &kernel->registers[instr->dst];
+    bool crosses = reg->last_phase > instr->phase, from_memory = comes_from_memory(kernel, instr, loads);
+    int needed = d->own * (int)hr_class_size(reg->cls) / 4;
+    bool wants = crosses && needed > 0 && (from_memory || is_costly(instr));
+    if (wants && take_words(words, reg, instr->phase, needed, d->is_turns ? TURN_WORDS_MOST : OWN_WORDS_MOST)) {
+      d->spills[instr->dst] = HR__OWN;
+      keeps_any = true;
+    } else if (crosses && from_memory && is_stale(kernel, instr)) {
+      d->spills[instr->dst] = hr__device_reserve(d, d->rows * d->elements * (int64_t)hr_class_size(reg->cls));
+      keeps_all = false;
+    } else {
+      keeps_all &= !wants;
+    }
+    loads[instr->dst] = from_memory && d->spills[instr->dst] == HR__AGAIN;
   }
-  d->own = words > 0 ? d->own : 0;
+  d->own = keeps_any || d->is_turns ? d->own : 0;
+  return keeps_all;
 }
 
 static void emit_spilled(const device *d, int reg) {

@@ -2,10 +2,13 @@
  *
  *   emit_device.c          preludes; which form a kernel takes; a thread a row
  *   emit_device_access.c   what happens to an element, and to a row
+ *   emit_device_phases.c   phases as forms that keep values want them
  *   emit_device_rows.c     a warp or a block a row
+ *   emit_device_turns.c    ... that keeps its row, and whose warps take turns at reductions
  *   emit_device_quads.c    ... four neighbours a thread
  *   emit_device_passes.c   chunks of rows over the whole device
  *   emit_device_vector.c   several neighbours a thread
+ *   emit_device_tiles.c    tiles that are loaded along one dim and stored along another
  *
  * In the text: c0, c1, ... are coordinates of kept dims, w0, ... of walked ones, i the number of an element in its row, l5 an
  * accumulator of register 5 and m5 its index, r5 register 5; `call` the parameter.
@@ -25,7 +28,7 @@ typedef struct device {
   int64_t rows, elements, chunk, chunks; /* of a row: elements, those of a chunk, chunks */
   bool is_long;                          /* indices need 64 bits */
   int64_t *spills; /* by register: where its values of all elements are in the workspace; or one of those below */
-  int own;         /* a warp a row: elements of a thread, when it keeps values of theirs itself; else 0 */
+  int own;         /* a warp a row, or turns: elements of a thread, when it keeps values of theirs itself; else 0 */
   int64_t *parts;  /* by instruction: where results of chunks are, and behind them indices */
   int64_t workspace;
   int block_bytes; /* that a block can have */
@@ -36,6 +39,7 @@ typedef struct device {
   bool (*is_wide)(const struct device *d, const hr_access *access);
   int inner;     /* the dim along which four are neighbours */
   bool is_quads; /* elements are four neighbours a thread: loads and stores of elements are v5[u][h] and o5[h] */
+  bool is_turns; /* warps of a block take turns at reductions, which are phases of their own */
   bool is_ahead; /* loads of the elements at hand have come: values are v5[u] */
 } device;
 
@@ -58,8 +62,8 @@ void hr__device_memory(const device *d, const hr_instr *instr, hr_text *out);
 /* "(bounds) & (indices)", or nothing: whether an element is there. Loads clamp their indices instead. */
 bool hr__device_condition(const device *d, const hr_instr *instr);
 /* Gives values of elements that later phases read places where computing them again would be wrong, or, with d->own, where a thread
- * has room. Leaves d->own 0 if nothing is kept so. */
-void hr__device_place_spills(device *d);
+ * has room. Leaves d->own 0 if nothing is kept so. Gives whether threads keep all of what they should. */
+bool hr__device_place_spills(device *d);
 /* One instruction, but for reductions. */
 void hr__device_instr(const device *d, const hr_instr *instr);
 /* Declares accumulators: one, or two lanes. */
@@ -86,7 +90,25 @@ void hr__device_row(const device *d, int phase, const char *barrier, const char 
 /* Accumulators become registers. */
 void hr__device_results(const device *d, int phase);
 
+/* ---- emit_device_phases.c ---- */
+
+/* Whether two loads of different phases read the same elements of memory that the kernel leaves alone. */
+bool hr__device_is_same_row(const hr_kernel *kernel, const hr_instr *x, const hr_instr *y);
+/* Puts a kernel in the emitter's place whose phases read what an earlier one has loaded. */
+void hr__device_merge_loads(device *d);
+/* ... in which phase p is phase 2p, and its reductions are phase 2p + 1. */
+void hr__device_part_phases(device *d);
+
+/* ---- emit_device_turns.c ---- */
+
+/* Whether a block has a row, and its warps take turns; places its values and puts a kernel of more phases in the emitter's place. */
+bool hr__device_place_turns(device *d);
+void hr__device_turn_rows(const device *d, hr_device_emission *emission);
+
 /* ---- emit_device_rows.c ---- */
+
+/* The arrays in which a thread keeps values of its elements. */
+void hr__device_declare_own(const device *d);
 
 /* Where results of chunks go, and those of an index of the best: places in the workspace. */
 void hr__device_place_parts(device *d);
@@ -124,6 +146,8 @@ void hr__device_own_quads(const device *d, int phase);
 
 /* Whether a kernel's rows are divided over the whole device, in several passes. */
 bool hr__device_has_passes(const device *d);
+/* Whether a warp a chunk keeps the device busy. */
+bool hr__device_has_many_chunks(const device *d);
 void hr__device_passes(device *d, hr_device_emission *emission);
 
 /* ---- emit_device_vector.c ---- */
@@ -131,5 +155,11 @@ void hr__device_passes(device *d, hr_device_emission *emission);
 /* Whether a kernel is one of four neighbours a thread. */
 bool hr__device_is_vector(const device *d);
 void hr__device_vectors(const device *d, hr_device_emission *emission);
+
+/* ---- emit_device_tiles.c ---- */
+
+/* Whether an element-wise kernel loads along another dim than it stores along. */
+bool hr__device_is_tiles(const device *d);
+void hr__device_tiles(const device *d, hr_device_emission *emission);
 
 #endif

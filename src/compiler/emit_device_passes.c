@@ -8,7 +8,8 @@
  * of elements is a chunk of a row:
  *
  *   lanes        a block has it: its threads make the values of all elements in the block's own memory, and a warp for each reduction
- *                then takes those of its lanes in order; where they don't fit, a warp has the chunk; results lie by row
+ *                then takes those of its lanes in order; where they don't fit, or there are enough chunks for all warps, a warp has
+ *                the chunk; results lie by row
  *   sequential   a block has it for 32 neighbouring rows: its warps make the values of some elements of each, side by side in the
  *                block's own memory, and one warp for each reduction then takes them in order, a thread a row; results lie by chunk,
  *                and where they are many, they are made into tiles and taken in the same way
@@ -174,9 +175,58 @@ static void finish_rows(const passes *p, int phase) {
   HR__EMIT(e, "}\n");
 }
 
+/* Whether a warp would take long to combine a row's chunks. */
+static bool has_groups(const device *d, int phase) {
+  bool has_groups = d->chunks > HR_REDUCE_CHUNK;
+  for (int k = 0; k < d->e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &d->e->kernel->instrs[k];
+    has_groups &= instr->phase != phase || instr->kind != HR_INSTR_ARGREDUCE;
+  }
+  return has_groups;
+}
+
+/* A warp combines what a group of chunks left, as many as one of them has elements; `groups`: a device whose chunks these are. */
+static void emit_groups(passes *p, int phase, device *groups) {
+  const device *d = p->d;
+  hr__emitter *e = d->e;
+  *groups = *d;
+  groups->chunks = hr_divide_up(d->chunks, HR_REDUCE_CHUNK);
+  groups->parts = HR_ARENA_ARRAY(&e->arena, int64_t, (size_t)e->kernel->instr_count + 1);
+  if (groups->parts == NULL) {
+    e->text->failed = true;
+    return;
+  }
+  hr__device_place_parts(groups);
+  p->d->workspace = groups->workspace;
+  int64_t units = d->rows * groups->chunks;
+  hr__device_head(d, next_pass(p, hr_divide_up(units * WARP, ROW_THREADS), ROW_THREADS), ROW_THREADS);
+  HR__EMIT(e, "const int64_t unit = (HR_BLOCK * %d + HR_THREAD) / HR_WARP;\nif (unit >= %lld) { return; }\n",
+           (int)ROW_THREADS, (long long)units);
+  HR__EMIT(e, "const int64_t row = unit / %lld, first = unit %% %lld * %d;\n", (long long)groups->chunks,
+           (long long)groups->chunks, (int)HR_REDUCE_CHUNK);
+  HR__EMIT(e, "const int64_t count = %lld - first < %d ? %lld - first : %d;\n", (long long)d->chunks,
+           (int)HR_REDUCE_CHUNK, (long long)d->chunks, (int)HR_REDUCE_CHUNK);
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (instr->phase == phase && hr__device_is_reduction(instr)) {
+      const char *type = hr__emit_type(instr->cls);
+      HR__EMIT(e, "{\nconst %s made = hr_chunks_%s_%s((%s *)(call.workspace + %lld) + row * %lld + first, count);\n",
+               type, hr_op_table(instr->op)->name, hr_class_name(instr->cls), type, (long long)d->parts[k],
+               (long long)d->chunks);
+      HR__EMIT(e, "if (HR_LANE == 0) { ((%s *)(call.workspace + %lld))[unit] = made; }\n}\n", type,
+               (long long)groups->parts[k]);
+    }
+  }
+  HR__EMIT(e, "}\n");
+}
+
 /* Row instructions of a phase, behind the results of the reductions of the phase before. */
 static void emit_rows(passes *p, int phase) {
-  const device *d = p->d;
+  device groups = *p->d;
+  if (p->is_lanes && phase > 0 && hr__device_reduces(groups.e->kernel, phase - 1) && has_groups(&groups, phase - 1)) {
+    emit_groups(p, phase - 1, &groups);
+  }
+  const device *d = &groups;
   hr__emitter *e = d->e;
   const hr_kernel *kernel = e->kernel;
   int width = p->is_lanes ? WARP : 1;
@@ -607,11 +657,16 @@ static bool fits_block(const device *d, int phase) {
   return count <= CHUNK_THREADS / WARP && bytes * (int)HR_REDUCE_CHUNK <= TILE_BYTES;
 }
 
+bool hr__device_has_many_chunks(const device *d) {
+  enum { MANY_CHUNKS = 4096 };
+  return d->rows * d->chunks >= MANY_CHUNKS;
+}
+
 bool hr__device_has_passes(const device *d) {
   enum { SEQUENTIAL_MIN = 64 };
   const hr_kernel *kernel = d->e->kernel;
   bool is_lanes = kernel->order == HR_ORDER_LANES, has = kernel->reduce_mask != 0 && d->rows > 0 && d->elements > 0;
-  has = has && 2 * kernel->phase_count + 1 <= HR_HOST_KERNEL_PASS_MAX;
+  has = has && (d->chunks > HR_REDUCE_CHUNK ? 3 : 2) * kernel->phase_count + 1 <= HR_HOST_KERNEL_PASS_MAX;
   has = has && (is_lanes ? d->chunks > 1 : d->elements >= SEQUENTIAL_MIN && d->chunks <= HR_REDUCE_RUN * HR_REDUCE_RUN);
   for (int phase = 0; has && phase < kernel->phase_count; ++phase) {
     int bytes;
@@ -638,7 +693,7 @@ void hr__device_passes(device *d, hr_device_emission *emission) {
     if (phase < d->e->kernel->phase_count && hr__device_has_elements(d->e->kernel, phase)) {
       if (!hr__device_reduces(d->e->kernel, phase)) {
         emit_flat_elements(&p, phase);
-      } else if (p.is_lanes && fits_block(d, phase)) {
+      } else if (p.is_lanes && !hr__device_has_many_chunks(d) && fits_block(d, phase)) {
         emit_chunk_elements(&p, phase);
       } else if (p.is_lanes) {
         emit_warp_elements(&p, phase);

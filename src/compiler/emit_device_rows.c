@@ -1,6 +1,5 @@
 /* Rows in the order of lanes: a warp or a block a row; results of chunks in the workspace. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/integer.h"
 #include "compiler/emit_device_internal.h"
@@ -42,7 +41,7 @@ static void emit_own_lanes(const device *d, int phase) {
   }
 }
 
-static void declare_own(const device *d) {
+void hr__device_declare_own(const device *d) {
   for (int r = 0; r < d->e->kernel->register_count; ++r) {
     if (d->spills[r] == HR__OWN) {
       HR__EMIT(d->e, "%s s%d[%d];\n", hr__emit_type(d->e->kernel->registers[r].cls), r, d->own);
@@ -200,7 +199,7 @@ void hr__device_warp_rows(const device *d, hr_device_emission *emission) {
   HR__EMIT(e, "const int64_t row = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (row >= %lld) { return; }\n",
            (int)(ROW_THREADS / WARP), (long long)d->rows);
   hr__device_coordinates(d, &e->kept, "row", "c");
-  declare_own(d);
+  hr__device_declare_own(d);
   for (int phase = 0; phase < e->kernel->phase_count; ++phase) {
     hr__device_row(d, phase, "HR_WARP_BARRIER", "HR_LANE == 0");
     if (hr__device_has_elements(e->kernel, phase)) {
@@ -234,18 +233,6 @@ bool hr__device_is_block_rows(const device *d) {
          d->rows >= ROWS_LEAST;
 }
 
-/* Whether two loads of different phases read the same elements of memory that the kernel leaves alone. */
-static bool is_same_row(const hr_kernel *kernel, const hr_instr *x, const hr_instr *y) {
-  if (x->kind != HR_INSTR_LOAD || y->kind != HR_INSTR_LOAD || x->level != HR_LEVEL_ELEMENT ||
-      y->level != HR_LEVEL_ELEMENT || x->phase == y->phase) {
-    return false;
-  }
-  const hr_access *a = &kernel->accesses[x->access], *b = &kernel->accesses[y->access];
-  return a->arg == b->arg && !kernel->args[a->arg].is_written && a->dtype == b->dtype && a->offset == b->offset &&
-         a->term_count + b->term_count + a->bound_count + b->bound_count == 0 &&
-         memcmp(a->strides, b->strides, (size_t)kernel->rank * sizeof *a->strides) == 0;
-}
-
 /* Rows that several phases load get places in the block's own memory, as far as it goes: each thread finds there what it has loaded
  * itself. Gives the bytes. */
 static int64_t place_in_pool(device *d) {
@@ -257,7 +244,7 @@ static int64_t place_in_pool(device *d) {
     const hr_instr *instr = &kernel->instrs[k];
     d->in_pool[k] = -1;
     for (int j = 0; j < k; ++j) {
-      if (is_same_row(kernel, instr, &kernel->instrs[j])) {
+      if (hr__device_is_same_row(kernel, instr, &kernel->instrs[j])) {
         int64_t size = hr_round_up(d->elements * (int64_t)hr_dtype_size(kernel->accesses[instr->access].dtype), 16);
         if (d->in_pool[j] < 0 && bytes + size <= d->block_bytes) {
           d->in_pool[j] = bytes;

@@ -237,10 +237,14 @@ static void emit_warp_functions(hr__emitter *e, const char *row, const char *cls
            "    for (int64_t at = 0; at < count; at += %d, ++made) {\n"
            "      const int64_t end = count - at < %d ? count : at + %d;\n"
            "      T a = hr_identity_%s_%s(), b = a;\n"
-           "      for (int64_t i = at + HR_LANE; i < end; i += 2 * HR_WARP) {\n"
-           "        a = hr_combine_%s_%s(a, part[i]);\n"
-           "        if (i + HR_WARP < end) { b = hr_combine_%s_%s(b, part[i + HR_WARP]); }\n"
+           "      const int64_t rounds = (end - at) / (2 * HR_WARP), rest = at + rounds * 2 * HR_WARP + HR_LANE;\n"
+           "      HR_UNROLL_BY_8\n"
+           "      for (int64_t r = 0; r < rounds; ++r) {\n"
+           "        const int64_t i = at + r * 2 * HR_WARP + HR_LANE;\n"
+           "        a = hr_combine_%s_%s(a, part[i]), b = hr_combine_%s_%s(b, part[i + HR_WARP]);\n"
            "      }\n"
+           "      if (rest < end) { a = hr_combine_%s_%s(a, part[rest]); }\n"
+           "      if (rest + HR_WARP < end) { b = hr_combine_%s_%s(b, part[rest + HR_WARP]); }\n"
            "      a = hr_fold_%s_%s(a, b);\n"
            "      HR_WARP_BARRIER;\n"
            "      if (HR_LANE == 0) { part[made] = a; }\n"
@@ -250,7 +254,7 @@ static void emit_warp_functions(hr__emitter *e, const char *row, const char *cls
            "  }\n"
            "  return part[0];\n}\n",
            row, cls, (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_CHUNK, row, cls, row, cls, row, cls,
-           row, cls);
+           row, cls, row, cls, row, cls);
 }
 
 /* Selects are folded as whole vectors to the end, whatever lies behind the half: single ones would be jumps. */

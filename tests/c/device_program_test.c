@@ -16,13 +16,16 @@ static bool emit(batch *b, const hr_kernel *kernel, entry *e) {
   const hr_device_emission *emission = &e->device_emission;
   size_t before = b->text.length;
   HR_ASSERT_OK(hr_emit_device_kernel(kernel, e->name, b->block_bytes, &b->text, &e->device_emission));
-  b->quads += strstr(hr_text_chars(&b->text) + before, "= hr_fold_quads_") != NULL ||
-              strstr(hr_text_chars(&b->text) + before, "is_four") != NULL;
+  const char *text = hr_text_chars(&b->text) + before;
+  b->quads += strstr(text, "= hr_fold_quads_") != NULL || strstr(text, "is_four") != NULL;
+  b->turns += strstr(text, "int turn = 0") != NULL;
+  b->tiles += strstr(text, "[near][far]") != NULL;
+  b->fours += strstr(text, " u * 256 + HR_THREAD") != NULL && strstr(text, "u < 1;") == NULL;
   for (int pass = 0; pass < emission->pass_count;
        ++pass) { /* a compiler that does not know it may take too many registers */
     char head[96];
     snprintf(head, sizeof head, "HR_THREADS(%d) %s_%d(", emission->threads[pass], e->name, pass);
-    HR_ASSERT_NOT_NULL(strstr(hr_text_chars(&b->text), head));
+    HR_ASSERT_NOT_NULL(strstr(text, head));
   }
   return true;
 }
@@ -186,6 +189,56 @@ HR_TEST(rows_that_are_stored_where_they_lie_wait_for_their_readers) {
   batch_fini(&b);
 }
 
+/* The softmax of each of a rows of b, or its logarithm's gradient: exponentials, and rows of two inputs. */
+static void make_softmax(generated *g, bool is_gradient, const char *dtype, int a, int b, hr_dtype type) {
+  static const char *const softmax = "loop %%1:%s = amax(%%0:%s) reduce(2)\nloop %%3:%s = sub(%%0:%s, %%1:%s)\n"
+                                     "loop %%3:%s = exp(%%3:%s)\nloop %%2:%s = sum(%%3:%s) reduce(2)\n"
+                                     "loop %%4:%s = div(%%3:%s, %%2:%s)\n";
+  static const char *const gradient = "loop %%5:%s = exp(%%0:%s)\nloop %%1:%s = sum(%%6:%s) reduce(2)\n"
+                                      "loop %%3:%s = mul(%%5:%s, %%1:%s)\nloop %%4:%s = sub(%%6:%s, %%3:%s)\n";
+  hr_text text = {0};
+  char all[64], row[64];
+  long long size = (long long)hr_dtype_size(type), bytes = a * b * size;
+  snprintf(all, sizeof all, "%s[%d,%d]{%d,1}+0", dtype, a, b, b);
+  snprintf(row, sizeof row, "%s[%d,%d]{1,0}+0", dtype, a, b);
+  hr_text_printf(&text,
+                 "buffer %%0 %lld live\nbuffer %%1 %lld dead fresh\nbuffer %%2 %lld dead fresh\n"
+                 "buffer %%3 %lld dead fresh\nbuffer %%4 %lld live fresh\nbuffer %%5 %lld dead fresh\n"
+                 "buffer %%6 %lld live\n",
+                 bytes, a * size, a * size, bytes, bytes, bytes, bytes);
+  if (is_gradient) {
+    hr_text_printf(&text, gradient, all, all, row, all, all, all, row, all, all, all);
+  } else {
+    hr_text_printf(&text, softmax, row, all, all, all, row, all, all, row, all, all, all, row);
+  }
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
+  hr_text_fini(&text);
+  fill(g, (hr_dtype[]){type, type, type, type, type, type, type});
+}
+
+/* Rows of a block whose warps take turns: whole and with a rest, of one chunk and of several, of fewer elements a thread for more values. */
+HR_TEST(rows_of_which_warps_take_turns_have_the_bits_of_interpreted_kernels) {
+  static const int shapes[][2] = {{64, 1025}, {64, 2048}, {70, 4096}, {64, 4100}, {64, 9001}, {65, 16384}};
+  enum { SHAPES = sizeof shapes / sizeof *shapes, KINDS = 5 };
+  if (!hr__has_emulator()) {
+    return;
+  }
+  batch b = {.texts = &texts};
+  generated *programs = calloc(KINDS * SHAPES, sizeof *programs);
+  for (int i = 0; i < SHAPES; ++i) {
+    make_centred(&programs[KINDS * i], "f32", shapes[i][0], shapes[i][1], 2, HR_DTYPE_F32);
+    make_centred_of(&programs[KINDS * i + 1], true, "f32", shapes[i][0], shapes[i][1], 2, HR_DTYPE_F32);
+    make_softmax(&programs[KINDS * i + 2], false, "f32", shapes[i][0], shapes[i][1], HR_DTYPE_F32);
+    make_softmax(&programs[KINDS * i + 3], true, "f32", shapes[i][0], shapes[i][1], HR_DTYPE_F32);
+    make_centred(&programs[KINDS * i + 4], "f64", shapes[i][0], shapes[i][1], 2, HR_DTYPE_F64);
+  }
+  batch_check(&b, 0, KINDS * SHAPES, programs);
+  HR_ASSERT_EQ(b.emitted, b.kernels);
+  HR_ASSERT(b.turns >= 4 * SHAPES);
+  free(programs);
+  batch_fini(&b);
+}
+
 /* So many rows that each has a block, in whose memory the row stays, or for which it is too small. */
 HR_TEST(long_rows_of_a_block_have_the_bits_of_interpreted_kernels) {
   if (!hr__has_emulator()) {
@@ -193,16 +246,81 @@ HR_TEST(long_rows_of_a_block_have_the_bits_of_interpreted_kernels) {
   }
   for (int i = 0; i < 4; ++i) {
     bool is_small = i % 2 != 0;
-    int columns = i < 2 ? 12290 : 12292;
-    batch b = {.texts = &texts, .block_bytes = is_small ? 4 * 12290 - 1 : 64 << 10};
+    int columns = i < 2 ? 16386 : 16388;
+    batch b = {.texts = &texts, .block_bytes = is_small ? 4 * 16386 - 1 : 80 << 10};
     generated program;
     make_centred(&program, "f32", 512, columns, 2, HR_DTYPE_F32);
     batch_check(&b, 0, 1, &program);
     HR_ASSERT_EQ(b.emitted, b.kernels);
     HR_ASSERT_EQ(b.quads > 0, i >= 2);
-    HR_ASSERT_EQ(b.entries.data[0].device_emission.shared[0], is_small ? 0 : 4 * 12292);
+    HR_ASSERT_EQ(b.entries.data[0].device_emission.shared[0], is_small ? 0 : 4 * 16388);
     batch_fini(&b);
   }
+}
+
+/* x and what lies across it, or across it between two other dims: y[i, j, k] = x[i, k, j] * s + z[i, j, k]. */
+static void make_across(generated *g, const char *dtype, int a, int b, int c, hr_dtype type) {
+  hr_text text = {0};
+  long long size = (long long)hr_dtype_size(type), bytes = (long long)a * b * c * size;
+  hr_text_printf(&text,
+                 "buffer %%0 %lld live\nbuffer %%1 %lld live\nbuffer %%2 %lld dead fresh\nbuffer %%3 %lld live fresh\n"
+                 "loop %%2:%s[%d,%d,%d]{%d,%d,1}+0 = mul(%%0:%s[%d,%d,%d]{%d,1,%d}+0, %%0:%s[%d,%d,%d]{%d,1,%d}+0)\n"
+                 "loop %%3:%s[%d,%d,%d]{%d,%d,1}+0 = add(%%2:%s[%d,%d,%d]{%d,%d,1}+0, %%1:%s[%d,%d,%d]{%d,%d,1}+0)\n",
+                 bytes, bytes, bytes, bytes, dtype, a, b, c, b * c, c, dtype, a, b, c, b * c, b, dtype, a, b, c, b * c,
+                 b, dtype, a, b, c, b * c, c, dtype, a, b, c, b * c, c, dtype, a, b, c, b * c, c);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
+  hr_text_fini(&text);
+  fill(g, (hr_dtype[]){type, type, type, type});
+}
+
+HR_TEST(elements_across_memory_have_the_bits_of_interpreted_kernels) {
+  static const int shapes[][3] = {{1, 128, 128}, {3, 70, 130}, {2, 33, 1000}, {5, 1000, 16}, {1, 2048, 2080}};
+  enum { SHAPES = sizeof shapes / sizeof *shapes };
+  if (!hr__has_emulator()) {
+    return;
+  }
+  batch b = {.texts = &texts};
+  generated *programs = calloc(2 * SHAPES, sizeof *programs);
+  for (int i = 0; i < SHAPES; ++i) {
+    make_across(&programs[2 * i], "f32", shapes[i][0], shapes[i][1], shapes[i][2], HR_DTYPE_F32);
+    make_across(&programs[2 * i + 1], "f64", shapes[i][0], shapes[i][1], shapes[i][2], HR_DTYPE_F64);
+  }
+  batch_check(&b, 0, 2 * SHAPES, programs);
+  HR_ASSERT_EQ(b.emitted, b.kernels);
+  HR_ASSERT_EQ(b.tiles, 2 * SHAPES);
+  free(programs);
+  batch_fini(&b);
+}
+
+/* So many elements that a thread has two fours, the last of which are not all there; so many chunks that a warp has each. */
+HR_TEST(large_kernels_have_the_bits_of_interpreted_kernels) {
+  enum { COUNT = (1 << 24) + 4 * 300 };
+  if (!hr__has_emulator()) {
+    return;
+  }
+  batch b = {.texts = &texts};
+  generated programs[2];
+  memset(programs, 0, sizeof programs);
+  hr_text text = {0};
+  hr_text_printf(&text,
+                 "buffer %%0 %d live\nbuffer %%1 %d live fresh\nloop %%1:f32[%d]{1}+0 = mul(%%0:f32[%d]{1}+0, "
+                 "%%0:f32[%d]{1}+0)\n",
+                 4 * COUNT, 4 * COUNT, COUNT, COUNT, COUNT);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &programs[0].program));
+  hr_text_fini(&text);
+  hr_text_printf(&text,
+                 "buffer %%0 %d live\nbuffer %%1 4 live fresh\nloop %%1:f32[%d]{0}+0 = sum(%%0:f32[%d]{1}+0) "
+                 "reduce(1)\n",
+                 4 * COUNT, COUNT, COUNT);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &programs[1].program));
+  hr_text_fini(&text);
+  fill(&programs[0], (hr_dtype[]){HR_DTYPE_F32, HR_DTYPE_F32});
+  fill(&programs[1], (hr_dtype[]){HR_DTYPE_F32, HR_DTYPE_F32});
+  batch_check(&b, 0, 2, programs);
+  HR_ASSERT_EQ(b.emitted, b.kernels);
+  HR_ASSERT_EQ(b.fours, 1);
+  HR_ASSERT_EQ(b.quads, 1);
+  batch_fini(&b);
 }
 
 /* An exponential without an angle, and a number that was an integer on the way: compilers make truncation of that, and -0 of -0.3. */

@@ -48,7 +48,9 @@ struct batch {
   hr_text text;
   long kernels, emitted, launches, launches_compiled;
   bool shows;
-  long quads;      /* kernels of devices whose threads have four neighbours of a row each */
+  /* kernels of devices whose threads have four neighbours of a row each, whose warps take turns, that go through tiles, whose threads
+   * have several fours */
+  long quads, turns, tiles, fours;
   int block_bytes; /* of a device's block */
 };
 

@@ -1,0 +1,196 @@
+/* Long rows in the order of lanes that are walked several times: a block a row, whose threads keep what they have loaded or computed.
+ *
+ *   elements     thread t of warp w has elements w * 1024 + t, + 32, + 64, ...: s0[n] = x, s1[n] = exp(s0[n] - r2)
+ *   reductions   warps of a chunk take turns: each goes on with the lanes' sums where the one before has left them in the block's
+ *                memory, so that a lane's elements are added one after the other, as ever; the last one folds the lanes
+ *
+ *   for (turn < 4) { if (part == turn) { l3 = t3; for (n < 32) { l3[n % 2] += s1[n]; } t3 = l3; } barrier; }
+ *
+ * What is costly is thus done by all warps at once, and a turn is some additions. To emit it, the reductions of a phase become a phase
+ * of their own, behind the one that makes what they take: then values cross from one to the other as they do between any two.
+ */
+#include "base/integer.h"
+#include "compiler/emit_device_internal.h"
+
+enum { WARP = HR__DEVICE_LANES, WARPS_MOST = 16, OWN_MOST = 32, OWN_LEAST = 8 };
+enum { ROWS_LEAST = 64 }; /* that keep a device busier than passes of all of it over parts of rows would */
+
+static bool is_suitable(const device *d) {
+  const hr_kernel *kernel = d->e->kernel;
+  int walks = 0;
+  for (int phase = 0; phase < kernel->phase_count; ++phase) {
+    walks += hr__device_has_elements(kernel, phase);
+  }
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    if (kernel->instrs[k].kind == HR_INSTR_ARGREDUCE) {
+      return false;
+    }
+  }
+  return kernel->reduce_mask != 0 && kernel->order == HR_ORDER_LANES && walks > 1 && d->rows >= ROWS_LEAST &&
+         d->elements > OWN_MOST * WARP;
+}
+
+/* ---- which elements a thread has ---- */
+
+/* Places the values of a kernel in which a thread has `own` elements of a row; false: there are too many threads, or values. */
+static bool try_own(device *d, int own) {
+  int64_t workspace = d->workspace;
+  d->own = own;
+  bool fits = hr_divide_up(d->elements, own * WARP) <= WARPS_MOST && hr__device_place_spills(d);
+  d->workspace = workspace; /* what keeps everything needs none */
+  return fits;
+}
+
+bool hr__device_place_turns(device *d) {
+  const hr_kernel *whole = d->e->kernel;
+  if (!is_suitable(d)) {
+    return false;
+  }
+  hr__device_merge_loads(d);
+  hr__device_part_phases(d);
+  d->is_turns = true;
+  for (int own = OWN_MOST; own >= OWN_LEAST; own /= 2) {
+    if (try_own(d, own)) {
+      return true;
+    }
+  }
+  d->e->kernel = whole;
+  d->is_turns = false, d->own = 0;
+  return false;
+}
+
+/* ---- the text ---- */
+
+static int warps_of(const device *d) {
+  return (int)hr_divide_up(d->elements, d->own * WARP);
+}
+
+/* "if (i < 5000) " where threads may have less than others. */
+static void emit_guard(const device *d) {
+  if (d->elements % (d->own * WARP) != 0) {
+    HR__EMIT(d->e, "if (i < %lld) ", (long long)d->elements);
+  }
+}
+
+static void emit_elements(const device *d, int phase) {
+  hr__emitter *e = d->e;
+  device inner = *d;
+  const int step = hr__device_ahead(d, phase, d->own);
+  const char *type = hr__device_index_type(d);
+  inner.is_ahead = true;
+  HR__EMIT(e, "HR_UNROLL\nfor (int b = 0; b < %d; b += %d) {\n", d->own, step);
+  hr__device_declare_ahead(d, phase, step);
+  for (int is_loaded = 0; is_loaded < 2; ++is_loaded) {
+    HR__EMIT(e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\nconst int n = b + u;\n(void)n;\n", step);
+    HR__EMIT(e, "const %s i = begin + n * HR_WARP;\n", type);
+    emit_guard(d);
+    HR__EMIT(e, "{\n");
+    if (is_loaded) {
+      hr__device_element(&inner, phase, "");
+    } else {
+      hr__device_load_ahead(d, phase);
+    }
+    HR__EMIT(e, "}\n}\n");
+  }
+  HR__EMIT(e, "}\n");
+}
+
+/* For each reduction of a phase: the lanes as they are handed on, and the results of chunks. */
+static void declare_shared(const device *d, int phase) {
+  for (int k = 0; k < d->e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &d->e->kernel->instrs[k];
+    if (instr->phase == phase && hr__device_is_reduction(instr)) {
+      HR__EMIT(d->e, "HR_SHARED HR_ALIGNED %s t%d[%lld][%d], p%d[%lld];\n", hr__emit_type(instr->cls), instr->dst,
+               (long long)d->chunks, (int)HR_REDUCE_LANES, instr->dst, (long long)d->chunks);
+    }
+  }
+}
+
+/* Takes the lanes over, or hands them on. */
+static void hand_lanes(const device *d, int phase, bool is_on) {
+  for (int k = 0; k < d->e->kernel->instr_count; ++k) {
+    int r = d->e->kernel->instrs[k].dst;
+    if (d->e->kernel->instrs[k].phase == phase && hr__device_is_reduction(&d->e->kernel->instrs[k])) {
+      HR__EMIT(d->e,
+               is_on ? "t%d[chunk][HR_LANE] = l%d[0], t%d[chunk][HR_WARP + HR_LANE] = l%d[1];\n"
+                     : "l%d[0] = t%d[chunk][HR_LANE], l%d[1] = t%d[chunk][HR_WARP + HR_LANE];\n",
+               r, r, r, r);
+    }
+  }
+}
+
+static void fold_lanes(const device *d, int phase) {
+  for (int k = 0; k < d->e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &d->e->kernel->instrs[k];
+    if (instr->phase == phase && hr__device_is_reduction(instr)) {
+      HR__EMIT(d->e, "{\nconst %s folded = hr_fold_%s_%s(l%d[0], l%d[1]);\n", hr__emit_type(instr->cls),
+               hr_op_table(instr->op)->name, hr_class_name(instr->cls), instr->dst, instr->dst);
+      HR__EMIT(d->e, "if (HR_LANE == 0) { p%d[chunk] = folded; }\n}\n", instr->dst);
+    }
+  }
+}
+
+/* Results of chunks become registers. */
+static void take_results(const device *d, int phase) {
+  hr__emitter *e = d->e;
+  for (int is_taken = 0; is_taken < 2; ++is_taken) {
+    for (int k = 0; k < e->kernel->instr_count; ++k) {
+      const hr_instr *instr = &e->kernel->instrs[k];
+      int r = instr->dst;
+      if (instr->phase != phase || !hr__device_is_reduction(instr)) {
+        continue;
+      }
+      if (is_taken) {
+        HR__EMIT(e, "const %s r%d = p%d[0];\n", hr__emit_type(instr->cls), r, r);
+      } else if (d->chunks > 1) {
+        HR__EMIT(e, "if (warp == 0) { (void)hr_chunks_%s_%s(p%d, %lld); }\n", hr_op_table(instr->op)->name,
+                 hr_class_name(instr->cls), r, (long long)d->chunks);
+      }
+    }
+    HR__EMIT(e, is_taken == 0 && d->chunks > 1 ? "HR_BARRIER;\n" : "");
+  }
+}
+
+static void emit_reductions(const device *d, int phase) {
+  hr__emitter *e = d->e;
+  const int parts = (int)(d->chunk / (d->own * WARP)), warps = warps_of(d), turns = warps < parts ? warps : parts;
+  declare_shared(d, phase);
+  hr__device_accumulators(d, phase, true);
+  HR__EMIT(e, "for (int turn = 0; turn < %d; ++turn) {\nif (part == turn) {\nif (turn > 0) {\n", turns);
+  hand_lanes(d, phase, false);
+  HR__EMIT(e, "}\nHR_UNROLL\nfor (int n = 0; n < %d; ++n) {\nconst %s i = begin + n * HR_WARP;\n", d->own,
+           hr__device_index_type(d));
+  emit_guard(d);
+  HR__EMIT(e, "{\n");
+  hr__device_element(d, phase, "[n % 2]");
+  HR__EMIT(e, "}\n}\nif (turn < %d && warp < %d) {\n", parts - 1, warps - 1);
+  hand_lanes(d, phase, true);
+  HR__EMIT(e, "} else {\n");
+  fold_lanes(d, phase);
+  HR__EMIT(e, "}\n}\nHR_BARRIER;\n}\n");
+  take_results(d, phase);
+}
+
+void hr__device_turn_rows(const device *d, hr_device_emission *emission) {
+  hr__emitter *e = d->e;
+  const int warps = warps_of(d);
+  hr__device_head(d, 0, warps * WARP);
+  HR__EMIT(
+      e, "const int64_t row = HR_BLOCK;\nconst int warp = HR_THREAD / HR_WARP, chunk = warp / %d, part = warp %% %d;\n",
+      (int)(d->chunk / (d->own * WARP)), (int)(d->chunk / (d->own * WARP)));
+  HR__EMIT(e, "const int begin = warp * %d + HR_LANE;\n", d->own * (int)WARP);
+  hr__device_coordinates(d, &e->kept, "row", "c");
+  hr__device_declare_own(d);
+  for (int phase = 0; phase < e->kernel->phase_count; ++phase) {
+    hr__device_row(d, phase, "HR_BARRIER", "HR_THREAD == 0");
+    if (hr__device_reduces(e->kernel, phase)) {
+      emit_reductions(d, phase);
+    } else if (hr__device_has_elements(e->kernel, phase)) {
+      emit_elements(d, phase);
+    }
+  }
+  HR__EMIT(e, "}\n");
+  emission->pass_count = 1;
+  emission->blocks[0] = d->rows;
+  emission->threads[0] = warps * WARP;
+}
