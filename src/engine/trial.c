@@ -10,6 +10,8 @@
 enum { RUNS_BEFORE = 2, SAMPLES = 5, SAMPLES_TO_DROP = 2, SHARE = 20, ARGS_MAX = 8 };
 enum { ROUNDS = 4, RUNS_MOST = 30 }; /* of ways that are settled before the first run */
 static const int64_t NS_MOST = 1000000000, SETTLE_NS_MOST = 1000000000, ROUND_NS = 300000, WARM_NS = 30000000;
+static const int64_t HEAVY_NS = 1000000,
+                     HEAVY_ROUND_NS = 16000000; /* what a device's clocks may slow down for, by its power */
 static const int64_t PAUSE_NS =
     20000000;                      /* between two tries of a step: when others want the cores, they do for a while */
 static const double SLOW = 1.25;   /* times the best: not timed any more */
@@ -316,7 +318,8 @@ static void run_round(hr_trial *trial, const hr_ready *own, const hr_trial_call 
     const hr_ready *ready = ready_of(trial, c, own);
     int64_t ns = 0;
     hr_status status = c->is_out ? HR_OK : time_runs(trial, ready, call, call->workspace, 1, &ns);
-    int runs = ns > ROUND_NS ? 1 : ns < ROUND_NS / RUNS_MOST ? RUNS_MOST : (int)(ROUND_NS / ns);
+    int64_t round_ns = ns > HEAVY_NS ? HEAVY_ROUND_NS : ROUND_NS;
+    int runs = ns > round_ns ? 1 : ns < round_ns / RUNS_MOST ? RUNS_MOST : (int)(round_ns / ns);
     if (!c->is_out && status == NULL) {
       status = time_runs(trial, ready, call, call->workspace, runs, &ns);
     }
