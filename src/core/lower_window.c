@@ -9,9 +9,9 @@
 #include <math.h>
 
 #include "base/integer.h"
-#include "core/lower.h"
+#include "core/lower_neighbours.h"
 
-enum { PLANE_MAX = 3 };
+enum { PLANE_MAX = 3, NARROW = 4 };
 
 typedef struct window {
   int plane, lead; /* dims of the plane, and in front of it */
@@ -482,7 +482,8 @@ hr_status hr__lower_avg_pool_backward(hr_builder *b, const hr_node *node) {
 
 typedef struct span { /* of the windows of a dim; all are read as wide as the widest one */
   int64_t width;
-  hr_operand first, size;         /* [windows, 1]; what is read begins sooner where it would end outside */
+  hr_operand start, size;         /* [windows, 1] */
+  hr_operand first;               /* [windows, 1]; what is read begins sooner where it would end outside */
   hr_operand position, is_inside; /* [windows, width] */
 } span;
 
@@ -502,73 +503,13 @@ static span make_span(hr_builder *b, int64_t in, int64_t out) {
   hr_operand start = hr_make2(b, HR_OP_DIV_FLOOR, HR_DTYPE_I64, hr_build_index(b, 2, starts, 0, steps), divisor);
   hr_operand end =
       hr_make2(b, HR_OP_DIV_FLOOR, HR_DTYPE_I64, hr_build_index(b, 2, starts, in + out - 1, steps), divisor);
-  span s = {.width = width};
+  span s = {.width = width, .start = start};
   s.size = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, end, start);
   s.first = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, start, hr_build_i64(b, in - width));
   s.position = hr_make2(b, HR_OP_ADD, HR_DTYPE_I64, s.first, hr_build_index(b, 2, dims, 0, one));
   s.is_inside = hr_make2(b, HR_OP_LOGICAL_AND, HR_DTYPE_BOOL, hr_make2(b, HR_OP_GE, HR_DTYPE_BOOL, s.position, start),
                          hr_make2(b, HR_OP_LT, HR_DTYPE_BOOL, s.position, end));
   return s;
-}
-
-/* Windows of unequal widths over [.., OH, OW, KH, KW]. */
-typedef struct uneven {
-  window w;                                   /* kernel: the widest */
-  hr_operand map[PLANE_MAX], size[PLANE_MAX]; /* positions and sizes of each dim, broadcast to the domain */
-  hr_operand is_inside;
-  int64_t dims[HR_RANK_MAX];
-} uneven;
-
-/* A table of [OX, KX] for dim i of the plane as [OX, 1.., KX, 1..]. */
-static hr_operand spread_span(hr_builder *b, hr_operand table, int i, int plane) {
-  for (int k = 0; k < plane - 1 && hr_is_present(table); ++k) {
-    table = hr_view_insert(b, table, 1, 1);
-  }
-  return hr__ones_after(b, table, plane - 1 - i);
-}
-
-static uneven make_uneven(hr_builder *b, hr_operand plane, hr_operand result, int n) {
-  uneven u = {.w = {.plane = n, .lead = plane.rank - n}};
-  for (int i = 0; i < n; ++i) {
-    u.w.in[i] = plane.dims[u.w.lead + i], u.w.out[i] = result.dims[u.w.lead + i];
-    u.w.kernel[i] = widest_window(u.w.in[i], u.w.out[i]);
-  }
-  if (plane.rank + n > HR_RANK_MAX) {
-    return u;
-  }
-  window_dims(&u.w, plane, u.dims);
-  for (int i = 0; i < n; ++i) {
-    span s = make_span(b, u.w.in[i], u.w.out[i]);
-    hr_operand is_inside = spread_span(b, s.is_inside, i, n);
-    u.is_inside = i == 0 ? is_inside : hr_make2(b, HR_OP_LOGICAL_AND, HR_DTYPE_BOOL, u.is_inside, is_inside);
-    u.map[i] = spread_span(b, s.position, i, n);
-    u.size[i] = spread_span(b, s.size, i, n);
-  }
-  return u;
-}
-
-/* x over the domain of uneven windows, through index terms of inputs 1, 2, .. */
-static hr_operand view_uneven(hr_builder *b, hr_operand x, const uneven *u) {
-  int64_t strides[HR_RANK_MAX] = {0};
-  int lead = u->w.lead;
-  if (!hr_is_present(x) || x.rank + u->w.plane > HR_RANK_MAX) {
-    return x;
-  }
-  for (int d = 0; d < lead; ++d) {
-    strides[d] = x.strides[d];
-  }
-  hr_operand view = hr_view_strided(b, x, x.rank + u->w.plane, u->dims, strides, x.offset);
-  for (int i = 0; i < u->w.plane; ++i) {
-    view = hr_view_term(b, view, i + 1, x.strides[lead + i], u->w.in[i]);
-  }
-  return view;
-}
-
-static hr_operand make_shares(hr_builder *b, const uneven *u, hr_operand sum, hr_dtype dtype) {
-  for (int i = 0; i < u->w.plane; ++i) {
-    sum = hr_make2(b, HR_OP_DIV, dtype, sum, u->size[i]);
-  }
-  return sum;
 }
 
 /* Tiles of equal size when every window has the same; false else. */
@@ -650,6 +591,57 @@ hr_status hr__lower_adaptive_avg_pool(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
+/* Sums of 1, 2, .. s->width neighbours of x from each element of dim `at` on: [.., OX * width, ..]; those that would end outside are
+ * not made. */
+static hr_operand make_running_sums(hr_builder *b, hr_operand x, int at, int64_t width, hr_dtype dtype) {
+  int64_t dims[HR_RANK_MAX], count = x.dims[at];
+  for (int d = 0; d < x.rank; ++d) {
+    dims[d] = d == at ? count * width : x.dims[d];
+  }
+  hr_operand sums = hr_build_temp(b, dtype, x.rank, dims), before = x;
+  for (int64_t k = 0; k < width && hr_is_present(sums); ++k) {
+    hr_operand all = hr_view_slice(b, sums, at, k, count, width);
+    hr_operand own = hr_view_slice(b, all, at, 0, count - k, 1);
+    if (k == 0) {
+      hr_emit1(b, HR_OP_COPY, own, x);
+    } else {
+      hr_emit2(b, HR_OP_ADD, own, hr_view_slice(b, before, at, 0, count - k, 1),
+               hr_view_slice(b, x, at, k, count - k, 1));
+    }
+    before = own;
+  }
+  return sums;
+}
+
+/* Dim `at` of x as the sums of narrow windows: a window's place and size say which of few sums it is. */
+static hr_operand make_picked_sums(hr_builder *b, hr_operand x, int at, const span *s, hr_dtype dtype) {
+  if (!hr_is_present(x) || !hr_is_present(s->size)) {
+    return (hr_operand){0};
+  }
+  hr_operand sums = make_running_sums(b, x, at, s->width, dtype);
+  hr_operand before = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, s->size, hr_build_i64(b, 1));
+  hr_operand place = hr_make3(b, HR_OP_ADD_SCALED, HR_DTYPE_I64, before, s->start, hr_build_i64(b, s->width));
+  hr_operand view = hr_is_present(sums) ? hr__view_neighbours(b, sums, at, s->size.dims[0], 1) : sums;
+  if (!hr_is_present(view) || !hr_is_present(place)) {
+    return (hr_operand){0};
+  }
+  hr_operand picked = hr_build_temp(b, dtype, view.rank, view.dims);
+  hr_emit_gather(b, picked, 2, (hr_operand[]){view, hr__ones_after(b, place, x.rank - 1 - at)});
+  return hr_view_remove(b, picked, at + 1);
+}
+
+/* Dim `at` of x as the sums of wide windows. */
+static hr_operand make_wide_sums(hr_builder *b, hr_operand x, int at, const span *s, hr_dtype dtype) {
+  if (!hr_is_present(s->first) || !hr_is_present(s->is_inside)) {
+    return (hr_operand){0};
+  }
+  hr_operand is_there = hr_make1(b, HR_OP_COPY, HR_DTYPE_BOOL, hr_view_permute(b, s->is_inside, (int[]){1, 0}));
+  hr__neighbours windows = {.count = s->width, .first = hr_view_remove(b, s->first, 1), .is_there = is_there};
+  return hr__make_sum_of_neighbours(b, x, &windows, at, dtype);
+}
+
+/* The windows that element i of n lies in, of m, are those from floor(i * m / n) to ceil((i + 1) * m / n): the pool's own rule with
+ * the sizes exchanged. The last dim grows first, where each element is picked by itself; then whole rows are. */
 hr_status hr__lower_adaptive_avg_pool_backward(hr_builder *b, const hr_node *node) {
   hr_operand dy = hr_node_input(node, 0), dx = hr_node_output(node, 0);
   hr_dtype dtype = hr__wide(dx.dtype);
@@ -666,16 +658,18 @@ hr_status hr__lower_adaptive_avg_pool_backward(hr_builder *b, const hr_node *nod
     hr_emit2(b, HR_OP_DIV, view_tiles(b, dx, &w), view_beside_tiles(b, dy, n), build_kernel_size(b, &w));
     return HR_OK;
   }
-  uneven u = make_uneven(b, dx, dy, n);
-  hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype), inputs[PLANE_MAX + 1];
-  emit_zero(b, sum); /* ahead of what is added, which then fuses with the scatter */
-  hr_operand part = make_shares(b, &u, hr__ones_after(b, dy, n), dtype);
-  inputs[0] = hr_make3(b, HR_OP_WHERE, dtype, u.is_inside, part, hr_build_f64(b, 0));
-  for (int i = 0; i < n; ++i) {
-    inputs[i + 1] = u.map[i];
+  int at[PLANE_MAX], count = changing_dims(dx, dy, at);
+  hr_operand sum = dy;
+  for (int i = 0; i < count; ++i) {
+    span s = make_span(b, dx.dims[at[i]], dy.dims[at[i]]);
+    hr_operand size = hr_is_present(s.size) ? hr_view_remove(b, s.size, 1) : s.size;
+    sum = hr_make2(b, HR_OP_DIV, dtype, sum, hr__along(b, size, dx.rank, at[i]));
   }
-  hr_emit_scatter(b, HR_STORE_ADD, view_uneven(b, sum, &u), n + 1, inputs, hr__mask_range(u.w.lead, 2 * n));
-  hr__deliver(b, dx, dtype, sum);
+  for (int i = count - 1; i >= 0; --i) {
+    span s = make_span(b, dy.dims[at[i]], dx.dims[at[i]]);
+    sum = s.width <= NARROW ? make_picked_sums(b, sum, at[i], &s, dtype) : make_wide_sums(b, sum, at[i], &s, dtype);
+  }
+  hr_emit1(b, HR_OP_COPY, dx, sum);
   return HR_OK;
 }
 
