@@ -2,8 +2,8 @@
  *
  *   y[i] = sum over k of x[first[i] + k] * weight[k, i], where is_there[k, i]
  *
- * Resampling's gradients and average pools over windows of unequal widths are of this kind. An element that is not there counts
- * nothing, even if it is infinite.
+ * Resampling's gradients are of this kind, and those of average pools. An element that is not there counts nothing, even if it is
+ * infinite.
  */
 #ifndef HEADRACE_CORE_LOWER_NEIGHBOURS_H_
 #define HEADRACE_CORE_LOWER_NEIGHBOURS_H_
@@ -19,5 +19,14 @@ typedef struct hr__neighbours {
 
 /* x with `n` elements along `dim`, in `dtype`. Absent where the dims do not suffice. */
 hr_operand hr__make_sum_of_neighbours(hr_builder *b, hr_operand x, const hr__neighbours *s, int dim, hr_dtype dtype);
+
+/* Neighbours of weight 1: element i is the sum of x from start[i] to start[i] + size[i], `width` at most. */
+typedef struct hr__runs {
+  int64_t width;
+  bool has_gaps;          /* some sizes are 0 */
+  hr_operand start, size; /* i64 [n] */
+} hr__runs;
+
+hr_operand hr__make_sum_of_runs(hr_builder *b, hr_operand x, int dim, const hr__runs *r, hr_dtype dtype);
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/integer.h"
 #include "core/lower_neighbours.h"
 
-enum { PLANE_MAX = 3, NARROW = 4 };
+enum { PLANE_MAX = 3 };
 
 typedef struct window {
   int plane, lead; /* dims of the plane, and in front of it */
@@ -446,6 +446,37 @@ static void emit_gathered_sum(hr_builder *b, const window *w, hr_operand g, hr_o
   hr_emit_reduce(b, HR_OP_SUM, hr__ones_after(b, dx, n), view, window_mask(w));
 }
 
+/* The gradient of an average: an element gets the sum of what the windows have that it lies in. Those are neighbours, dim by dim. The
+ * last dim grows first, where each element is picked by itself; then whole rows are. */
+
+/* floor((element + offset) / divisor) */
+static hr_operand make_quotient(hr_builder *b, int64_t in, int64_t offset, int64_t divisor) {
+  hr_operand number = hr_build_index(b, 1, &in, offset, (int64_t[]){1});
+  return hr_make2(b, HR_OP_DIV_FLOOR, HR_DTYPE_I64, number, hr_build_i64(b, divisor));
+}
+
+/* Window o has the elements from o * stride - padding on. */
+static hr__runs runs_of_windows(hr_builder *b, const window *w, int i) {
+  int64_t in = w->in[i], stride = w->stride[i], kernel = w->kernel[i], end = w->out[i] * stride - w->padding[i];
+  hr__runs r = {.width = hr_min(hr_divide_up(kernel, stride), w->out[i])};
+  r.has_gaps = kernel < stride || end - stride + kernel < in;
+  hr_operand first = make_quotient(b, in, w->padding[i] - kernel + stride, stride);
+  hr_operand last = make_quotient(b, in, w->padding[i] + stride, stride);
+  r.start = hr_make2(b, HR_OP_MAXIMUM, HR_DTYPE_I64, first, hr_build_i64(b, 0));
+  last = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, last, hr_build_i64(b, w->out[i]));
+  r.size = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, last, r.start);
+  r.size = hr_make2(b, HR_OP_MAXIMUM, HR_DTYPE_I64, r.size, hr_build_i64(b, 0));
+  return r;
+}
+
+static bool is_dense(const window *w) {
+  bool dense = true;
+  for (int i = 0; i < w->plane; ++i) {
+    dense = dense && w->dilation[i] == 1;
+  }
+  return dense;
+}
+
 hr_status hr__lower_avg_pool_backward(hr_builder *b, const hr_node *node) {
   hr_operand dy = hr_node_input(node, 0), dx = hr_node_output(node, 0);
   window w = window_of(node, dx, dy);
@@ -465,6 +496,14 @@ hr_status hr__lower_avg_pool_backward(hr_builder *b, const hr_node *node) {
   hr_operand g = hr_make2(b, HR_OP_DIV, dtype, dy, divisor);
   if (takes_every_place(&w)) {
     emit_gathered_sum(b, &w, g, dx);
+    return HR_OK;
+  }
+  if (is_dense(&w)) {
+    for (int i = w.plane - 1; i >= 0; --i) {
+      hr__runs r = runs_of_windows(b, &w, i);
+      g = hr__make_sum_of_runs(b, g, w.lead + i, &r, dtype);
+    }
+    hr_emit1(b, HR_OP_COPY, dx, g);
     return HR_OK;
   }
   hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype);
@@ -510,6 +549,15 @@ static span make_span(hr_builder *b, int64_t in, int64_t out) {
   s.is_inside = hr_make2(b, HR_OP_LOGICAL_AND, HR_DTYPE_BOOL, hr_make2(b, HR_OP_GE, HR_DTYPE_BOOL, s.position, start),
                          hr_make2(b, HR_OP_LT, HR_DTYPE_BOOL, s.position, end));
   return s;
+}
+
+static hr__runs runs_of_span(hr_builder *b, int64_t in, int64_t out) {
+  span s = make_span(b, in, out);
+  hr__runs r = {.width = s.width, .has_gaps = false, .start = s.start, .size = s.size};
+  if (hr_is_present(r.start) && hr_is_present(r.size)) {
+    r.start = hr_view_remove(b, r.start, 1), r.size = hr_view_remove(b, r.size, 1);
+  }
+  return r;
 }
 
 /* Tiles of equal size when every window has the same; false else. */
@@ -591,57 +639,8 @@ hr_status hr__lower_adaptive_avg_pool(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
-/* Sums of 1, 2, .. s->width neighbours of x from each element of dim `at` on: [.., OX * width, ..]; those that would end outside are
- * not made. */
-static hr_operand make_running_sums(hr_builder *b, hr_operand x, int at, int64_t width, hr_dtype dtype) {
-  int64_t dims[HR_RANK_MAX], count = x.dims[at];
-  for (int d = 0; d < x.rank; ++d) {
-    dims[d] = d == at ? count * width : x.dims[d];
-  }
-  hr_operand sums = hr_build_temp(b, dtype, x.rank, dims), before = x;
-  for (int64_t k = 0; k < width && hr_is_present(sums); ++k) {
-    hr_operand all = hr_view_slice(b, sums, at, k, count, width);
-    hr_operand own = hr_view_slice(b, all, at, 0, count - k, 1);
-    if (k == 0) {
-      hr_emit1(b, HR_OP_COPY, own, x);
-    } else {
-      hr_emit2(b, HR_OP_ADD, own, hr_view_slice(b, before, at, 0, count - k, 1),
-               hr_view_slice(b, x, at, k, count - k, 1));
-    }
-    before = own;
-  }
-  return sums;
-}
-
-/* Dim `at` of x as the sums of narrow windows: a window's place and size say which of few sums it is. */
-static hr_operand make_picked_sums(hr_builder *b, hr_operand x, int at, const span *s, hr_dtype dtype) {
-  if (!hr_is_present(x) || !hr_is_present(s->size)) {
-    return (hr_operand){0};
-  }
-  hr_operand sums = make_running_sums(b, x, at, s->width, dtype);
-  hr_operand before = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, s->size, hr_build_i64(b, 1));
-  hr_operand place = hr_make3(b, HR_OP_ADD_SCALED, HR_DTYPE_I64, before, s->start, hr_build_i64(b, s->width));
-  hr_operand view = hr_is_present(sums) ? hr__view_neighbours(b, sums, at, s->size.dims[0], 1) : sums;
-  if (!hr_is_present(view) || !hr_is_present(place)) {
-    return (hr_operand){0};
-  }
-  hr_operand picked = hr_build_temp(b, dtype, view.rank, view.dims);
-  hr_emit_gather(b, picked, 2, (hr_operand[]){view, hr__ones_after(b, place, x.rank - 1 - at)});
-  return hr_view_remove(b, picked, at + 1);
-}
-
-/* Dim `at` of x as the sums of wide windows. */
-static hr_operand make_wide_sums(hr_builder *b, hr_operand x, int at, const span *s, hr_dtype dtype) {
-  if (!hr_is_present(s->first) || !hr_is_present(s->is_inside)) {
-    return (hr_operand){0};
-  }
-  hr_operand is_there = hr_make1(b, HR_OP_COPY, HR_DTYPE_BOOL, hr_view_permute(b, s->is_inside, (int[]){1, 0}));
-  hr__neighbours windows = {.count = s->width, .first = hr_view_remove(b, s->first, 1), .is_there = is_there};
-  return hr__make_sum_of_neighbours(b, x, &windows, at, dtype);
-}
-
 /* The windows that element i of n lies in, of m, are those from floor(i * m / n) to ceil((i + 1) * m / n): the pool's own rule with
- * the sizes exchanged. The last dim grows first, where each element is picked by itself; then whole rows are. */
+ * the sizes exchanged. */
 hr_status hr__lower_adaptive_avg_pool_backward(hr_builder *b, const hr_node *node) {
   hr_operand dy = hr_node_input(node, 0), dx = hr_node_output(node, 0);
   hr_dtype dtype = hr__wide(dx.dtype);
@@ -666,25 +665,37 @@ hr_status hr__lower_adaptive_avg_pool_backward(hr_builder *b, const hr_node *nod
     sum = hr_make2(b, HR_OP_DIV, dtype, sum, hr__along(b, size, dx.rank, at[i]));
   }
   for (int i = count - 1; i >= 0; --i) {
-    span s = make_span(b, dy.dims[at[i]], dx.dims[at[i]]);
-    sum = s.width <= NARROW ? make_picked_sums(b, sum, at[i], &s, dtype) : make_wide_sums(b, sum, at[i], &s, dtype);
+    hr__runs r = runs_of_span(b, dy.dims[at[i]], dx.dims[at[i]]);
+    sum = hr__make_sum_of_runs(b, sum, at[i], &r, dtype);
   }
   hr_emit1(b, HR_OP_COPY, dx, sum);
   return HR_OK;
 }
 
-/* The number in the plane of each element that the windows of dim `at` pick: [.., OX, KX, ..]. */
-static hr_operand number_picked(hr_builder *b, hr_operand x, int n, int at, hr_operand picked, const span *s) {
-  int64_t strides[HR_RANK_MAX] = {0}, step = 1, step_at = 1;
-  for (int d = x.rank - 1; d >= x.rank - n; --d) {
-    if (d == at) {
-      step_at = step;
-    } else {
-      strides[d < at ? d : d + 1] = step;
-    }
+/* How far an element of the plane of x is numbered from the next along dim `at`. */
+static int64_t number_step(hr_operand x, int at) {
+  int64_t step = 1;
+  for (int d = at + 1; d < x.rank; ++d) {
     step *= x.dims[d];
   }
-  hr_operand own = hr_make2(b, HR_OP_MUL, HR_DTYPE_I64, s->position, hr_build_i64(b, step_at));
+  return step;
+}
+
+/* What the windows of dim `at` add to the numbers of their elements. Outside of a window that is more than all numbers are: it loses
+ * against a window of -infinity. */
+static hr_operand number_windows(hr_builder *b, hr_operand x, int at, const span *s) {
+  hr_operand own = hr_make2(b, HR_OP_MUL, HR_DTYPE_I64, s->position, hr_build_i64(b, number_step(x, at)));
+  return hr_make3(b, HR_OP_WHERE, HR_DTYPE_I64, s->is_inside, own, hr_build_i64(b, INT64_MAX / 2));
+}
+
+/* The number in the plane of each element that the windows of dim `at` pick: [.., OX, KX, ..]. */
+static hr_operand number_picked(hr_builder *b, hr_operand x, int n, int at, hr_operand picked, hr_operand own) {
+  int64_t strides[HR_RANK_MAX] = {0};
+  for (int d = x.rank - n; d < x.rank; ++d) {
+    if (d != at) {
+      strides[d < at ? d : d + 1] = number_step(x, d);
+    }
+  }
   hr_operand others = hr_build_index(b, picked.rank, picked.dims, 0, strides);
   return hr_make2(b, HR_OP_ADD, HR_DTYPE_I64, others, hr__ones_after(b, own, x.rank - 1 - at));
 }
@@ -714,13 +725,18 @@ hr_status hr__lower_adaptive_max_pool(hr_builder *b, const hr_node *node) {
     bool is_last = i == count - 1;
     int across = at[i] + 1; /* the dim of a window's elements */
     span s = make_span(b, x.dims[at[i]], y.dims[at[i]]);
+    hr_operand own =
+        i == 0 && hr_is_present(index) ? number_windows(b, x, at[i], &s) : index; /* first: the rest fuses */
     key = make_inside(b, x.dtype, &s, at[i], make_picked(b, key, at[i], &s), lowest(b, x.dtype));
     hr_operand best = is_last ? hr_view_insert(b, y, across, 1) : make_reduced_temp(b, key, x.dtype, across);
     hr_emit_reduce(b, HR_OP_AMAX, best, key, 1u << across);
     if (hr_is_present(index)) {
-      place = i == 0 ? number_picked(b, x, n, at[i], key, &s) : make_picked(b, place, at[i], &s);
-      /* Outside of a window the number is the largest of all: it loses against a window of -infinity. */
-      place = make_inside(b, HR_DTYPE_I64, &s, at[i], place, hr_build_i64(b, INT64_MAX));
+      if (i == 0) {
+        place = number_picked(b, x, n, at[i], key, own);
+      } else {
+        place = make_picked(b, place, at[i], &s);
+        place = make_inside(b, HR_DTYPE_I64, &s, at[i], place, hr_build_i64(b, INT64_MAX));
+      }
       hr_operand which =
           is_last ? hr_view_insert(b, index, across, 1) : make_reduced_temp(b, key, HR_DTYPE_I64, across);
       hr_emit_argreduce(b, HR_OP_ARGMAX, which, key, place, 1u << across);
