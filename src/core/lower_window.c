@@ -3,8 +3,9 @@
  * A pool is a reduction over [.., OH, OW, KH, KW] (one, two or three of each): the input is read through a view whose window dims step inside the
  * plane, with bounds where windows leave it. Gradients of windows that don't overlap and lie inside the plane are
  * element-wise over the same domain in the plane's own order, [.., OH, KH, OW, KW], so that they fuse with their
- * neighbours. Of the others, max pooling's is a sum over the windows that reach an element, where strides divide the plane;
- * the rest adds up in a scatter that runs in order inside a plane, and in parallel over planes.
+ * neighbours. Of the others, max pooling's is a sum over the windows that reach an element, where strides divide the plane, and average
+ * pooling's a sum of runs of windows, dim by dim; the rest adds up in a scatter that runs in order inside a plane, and in parallel over
+ * planes.
  */
 #include <math.h>
 
