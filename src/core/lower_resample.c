@@ -358,9 +358,9 @@ static hr_operand view_at_taps(hr_builder *b, hr_operand x, const taps *t) {
   return hr_view_term(b, view, 1, x.strides[0], x.dims[0]);
 }
 
-/* `value` where an element taps another, `other` else: a weight of 0 is no tap. */
+/* `value` where an element taps another, `other` else: antialiased, a weight of 0 is no tap. */
 static hr_operand where_tapped(hr_builder *b, const taps *t, hr_operand value, int64_t other) {
-  if (!hr_is_present(t->weight)) {
+  if (t->kind <= KIND_CUBIC) {
     return value;
   }
   hr_operand is_tap = hr_make2(b, HR_OP_NE, HR_DTYPE_BOOL, t->weight, hr_build_f64(b, 0));

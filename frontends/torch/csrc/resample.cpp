@@ -34,10 +34,13 @@ struct Pass {
     return scale > 0 ? 1 / scale : static_cast<double>(in) / out;
   }
   // How many elements of `out` tap one of `in` at most: those closer than the radius, and one more where rounding decides about the
-  // edge; a weight of 0 is no tap. 0: too many at the end, where all beyond it tap the last element.
+  // edge. Linear ones that lie before the first element tap the second, too, with a weight of 0. 0: too many at the end, where all
+  // beyond it tap the last element.
   int64_t shares() const {
     double step = ratio(), n = static_cast<double>(out), m = static_cast<double>(in);
     double width = 2 * radius() * (kind >= kLinearAA ? std::max(step, 1.0) : 1), most = width / step;
+    if (kind == kLinear && !aligns)
+      most = std::max(most, 2.5 / step - 0.5);
     int exponent = 0;
     bool is_exact = !aligns && kind <= kCubic && std::frexp(step, &exponent) == 0.5;
     double count = is_exact ? std::ceil(most) : std::floor(most * (1 + 1e-6) + n * std::ldexp(1.0, -21)) + 1;
