@@ -289,7 +289,7 @@ typedef enum hr_op {
   HR_OP_EIG,                            /* eigenvalues and right vectors */
   HR_OP_MATRIX_EXP,                     /* exponential */
   HR_OP_RESAMPLE,                       /* in: x; ints: dim, kind (0 nearest, 1 nearest exact, 2 linear, 3 cubic, antialiased 4 linear, 5 cubic, 6 Lanczos), align corners, taps (of antialiased kinds); scalars: scale (0: from the sizes); out: y */
-  HR_OP_RESAMPLE_BACKWARD,              /* in: dy; ints, scalars: as resample; out: dx */
+  HR_OP_RESAMPLE_BACKWARD,              /* in: dy; ints: as resample, and how many elements of dy tap one of dx at most (0: nobody knows); scalars: as resample; out: dx */
   HR_OP_GRID_SAMPLE,                    /* in: x [N, C, plane of n = 2 or 3 dims], grid [N, .., n] (last dim first, -1 to 1); ints: mode (0 linear, 1 nearest, 2 cubic), outside (0 zeros, 1 border, 2 reflection), align corners; out: y [N, C, ..] */
   HR_OP_GRID_SAMPLE_BACKWARD,           /* in: dy, x, grid; ints: as grid_sample; out: dx?, dgrid? */
   HR_OP_IM2COL,                         /* in: x; ints: pool; out: y [.., kernel[n], windows[n]], 0 outside of the plane */

@@ -40,6 +40,7 @@ typedef struct hr__emit_value { /* of a register */
   hr_class cls;
   int alias;       /* another register, or itself */
   bool is_uniform; /* a variable outside the loops of a block */
+  bool has_place;  /* of a load: what its terms add is such a variable */
   int stage;       /* that makes it; -1: none */
   int last_stage;  /* that needs it */
   bool has_block;  /* lives in scratch between stages */

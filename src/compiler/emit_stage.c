@@ -114,6 +114,26 @@ void hr__emit_find_uniform(hr__emitter *e) {
   }
 }
 
+/* Whether a load goes through tables that say the same all over a block, made where its own phase begins. */
+static bool has_uniform_terms(const hr__emitter *e, const hr_instr *load) {
+  const hr_access *access = &e->kernel->accesses[load->access];
+  bool are_uniform = access->term_count > 0;
+  for (int t = 0; t < access->term_count; ++t) {
+    int reg = hr__emit_resolve(e, access->terms[t].reg);
+    const hr_register *made = &e->kernel->registers[reg];
+    are_uniform &= e->values[reg].is_uniform && made->phase == load->phase && made->level == load->level;
+  }
+  return are_uniform;
+}
+
+/* "const int64_t o3 = hr_term(r5, 10) * 7;" Inside the loop a select of what is loaded would become a jump. */
+static void emit_place(hr__emitter *e, const hr_instr *load) {
+  HR__EMIT(e, "const int64_t o%d = 0", load->access);
+  hr__emit_terms(e, &e->kernel->accesses[load->access]);
+  HR__EMIT(e, ";\n");
+  e->values[load->dst].has_place = true;
+}
+
 void hr__emit_uniform(hr__emitter *e, int phase, hr_level level) {
   for (int k = 0; k < e->kernel->instr_count; ++k) {
     const hr_instr *instr = &e->kernel->instrs[k];
@@ -124,6 +144,8 @@ void hr__emit_uniform(hr__emitter *e, int phase, hr_level level) {
     if (instr->kind == HR_INSTR_LOAD || instr->kind == HR_INSTR_INDEX) {
       if (e->values[instr->dst].is_uniform) {
         hr__emit_uniform_load(e, instr);
+      } else if (has_uniform_terms(e, instr)) {
+        emit_place(e, instr);
       }
     } else if (instr->kind == HR_INSTR_COMPUTE || instr->kind == HR_INSTR_CONVERT) {
       if (e->values[instr->dst].is_uniform && e->values[instr->dst].alias == instr->dst) {
@@ -323,7 +345,7 @@ static void declare_block(const stager *s, int reg) {
   HR__EMIT(s->e, value->is_kept && s->block->start != NULL ? " + %s;\n" : ";\n", s->block->start);
 }
 
-/* Element k of a load: "p3[k]", with terms "p3[k * 4 + hr_term(r5, 10) * 7]". */
+/* Element k of a load: "p3[k]", with terms "p3[k * 4 + hr_term(r5, 10) * 7]", or "p3[k * 4 + o3]" where those are uniform. */
 static void emit_element(hr__emitter *e, const hr_instr *load) {
   const hr_access *a = &e->kernel->accesses[load->access];
   const hr__emit_axes *axes = &e->axes[load->access];
@@ -336,7 +358,11 @@ static void emit_element(hr__emitter *e, const hr_instr *load) {
     return;
   }
   HR__EMIT(e, "HR__LOAD_%s(p%d[k * %lld", hr__emit_dtype(a->dtype), load->access, (long long)axes->strides[0][0]);
-  hr__emit_terms(e, a);
+  if (e->values[load->dst].has_place) {
+    HR__EMIT(e, " + o%d", load->access);
+  } else {
+    hr__emit_terms(e, a);
+  }
   HR__EMIT(e, "])");
 }
 

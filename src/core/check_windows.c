@@ -146,6 +146,11 @@ static hr_status check_resample(const checked *c) {
 }
 
 static hr_status check_resample_backward(const checked *c) {
+  const hr_view *y = hr__checked_input(c, 0);
+  HR_RETURN_IF_ERROR(hr__want_dim(c, c->ints[0], y));
+  if (c->ints[4] < 0 || c->ints[4] > y->dims[c->ints[0]]) {
+    return FAIL(c, "%lld of %lld elements tap one", (long long)c->ints[4], (long long)y->dims[c->ints[0]]);
+  }
   return check_resampled(c, hr__checked_output(c, 0), hr__checked_input(c, 0));
 }
 
@@ -195,7 +200,7 @@ const hr__shape_row hr__window_shapes[HR_OP_COUNT] = {
     [HR_OP_UPSAMPLE_BILINEAR2D] = {1, 1, 1, 1, 1, 2, check_resize},
     [HR_OP_UPSAMPLE_BILINEAR2D_BACKWARD] = {1, 1, 1, 1, 1, 2, check_resize},
     [HR_OP_RESAMPLE] = {1, 1, 1, 1, 4, 1, check_resample},
-    [HR_OP_RESAMPLE_BACKWARD] = {1, 1, 1, 1, 4, 1, check_resample_backward},
+    [HR_OP_RESAMPLE_BACKWARD] = {1, 1, 1, 1, 5, 1, check_resample_backward},
     [HR_OP_GRID_SAMPLE] = {2, 3, 1, 1, 3, 0, check_grid_sample},
     [HR_OP_GRID_SAMPLE_BACKWARD] = {3, 7, 2, 0, 3, 0, check_grid_sample_backward},
     [HR_OP_IM2COL] = {1, 1, 1, 1, 4, 0, check_im2col},

@@ -7,13 +7,16 @@
  *   antialiased        K as wide as the filter, which is stretched to the distance of the result's elements; weights sum to 1
  *
  * Scales come at run time and are computed in f32 (f64 for f64), as PyTorch does, since their rounding decides which element is
- * nearest. The gradient scatters weight by weight into zeros, in order along the dim. Bytes are rounded after each dim; their
- * weights are whole numbers of as many bits as 16 allow, for that is what PyTorch (and Pillow) round them to.
+ * nearest. Bytes are rounded after each dim; their weights are whole numbers of as many bits as 16 allow, for that is what
+ * PyTorch (and Pillow) round them to.
+ *
+ * The gradient is a weighted sum as well: the elements that tap one of the input are neighbours. Small scatters along the dim
+ * alone turn the tables round, to [elements, in]. Where nobody says how many there are at most, the gradient scatters itself.
  */
 #include <math.h>
 
 #include "core/kernel.h"
-#include "core/lower.h"
+#include "core/lower_neighbours.h"
 
 enum { KIND_NEAREST = 0, KIND_NEAREST_EXACT, KIND_LINEAR, KIND_CUBIC, KIND_LINEAR_AA, KIND_CUBIC_AA, KIND_LANCZOS_AA };
 
@@ -344,6 +347,85 @@ hr_status hr__lower_resample(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
+/* ---- the gradient as a sum ---- */
+
+/* A vector with the tables' dims, each tap at the place of `index`. */
+static hr_operand view_at_taps(hr_builder *b, hr_operand x, const taps *t) {
+  if (!hr_is_present(x)) {
+    return x;
+  }
+  hr_operand view = hr_view_strided(b, x, 2, (int64_t[]){t->out, t->count}, (int64_t[]){0, 0}, x.offset);
+  return hr_view_term(b, view, 1, x.strides[0], x.dims[0]);
+}
+
+/* `value` where an element taps another, `other` else: antialiased, a weight of 0 is no tap. */
+static hr_operand where_tapped(hr_builder *b, const taps *t, hr_operand value, int64_t other) {
+  if (t->kind <= KIND_CUBIC) {
+    return value;
+  }
+  hr_operand is_tap = hr_make2(b, HR_OP_NE, HR_DTYPE_BOOL, t->weight, hr_build_f64(b, 0));
+  return hr_make3(b, HR_OP_WHERE, HR_DTYPE_I64, is_tap, value, hr_build_i64(b, other));
+}
+
+/* For each element of the input the least or the largest of the numbers of those that tap it. */
+static hr_operand make_extreme(hr_builder *b, const taps *t, hr_store_mode mode, int64_t of_none) {
+  hr_operand number = where_tapped(b, t, build_numbers(b, t, 0, 1, 0), of_none);
+  number = hr_make1(b, HR_OP_COPY, HR_DTYPE_I64, number);
+  hr_operand extreme = hr_build_temp(b, HR_DTYPE_I64, 1, &t->in);
+  hr_emit1(b, HR_OP_COPY, extreme, hr_build_i64(b, of_none));
+  hr_emit_scatter(b, mode, view_at_taps(b, extreme, t), 2, (hr_operand[]){number, t->position}, 3);
+  return extreme;
+}
+
+/* The taps' weights, turned round: those of taps that clamping made one add up, and what is no tap goes behind the table. */
+static hr_operand make_turned_weight(hr_builder *b, const taps *t, const hr__neighbours *s) {
+  int64_t size = s->count * t->in, room = size + 1;
+  hr_operand first = hr_build_temp(b, HR_DTYPE_I64, 2, (int64_t[]){t->out, t->count});
+  hr_emit_gather(b, first, 2, (hr_operand[]){view_at_taps(b, s->first, t), t->position});
+  hr_operand row = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, build_numbers(b, t, 0, 1, 0), first);
+  hr_operand place = hr_make3(b, HR_OP_ADD_SCALED, HR_DTYPE_I64, t->position, row, hr_build_i64(b, t->in));
+  place = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, where_tapped(b, t, place, size), hr_build_i64(b, size));
+  hr_operand table = hr_build_temp(b, t->dtype, 1, &room);
+  hr_emit1(b, HR_OP_COPY, table, hr_build_f64(b, 0));
+  hr_emit_scatter(b, HR_STORE_ADD, view_at_taps(b, table, t), 2, (hr_operand[]){t->weight, place}, 3);
+  return hr_is_present(table)
+             ? hr_view_strided(b, table, 2, (int64_t[]){s->count, t->in}, (int64_t[]){t->in, 1}, table.offset)
+             : table;
+}
+
+/* The elements of the result that tap one of the input: `count` neighbours at most. */
+static hr__neighbours make_shares(hr_builder *b, const taps *t, int64_t count) {
+  hr__neighbours s = {.count = count};
+  hr_operand least = make_extreme(b, t, HR_STORE_MIN, t->out), most = make_extreme(b, t, HR_STORE_MAX, -1);
+  s.first = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, least, hr_build_i64(b, t->out - count));
+  hr_operand row = hr_build_index(b, 2, (int64_t[]){count, t->in}, 0, (int64_t[]){1, 0});
+  hr_operand number = hr_make2(b, HR_OP_ADD, HR_DTYPE_I64, row, s.first);
+  s.is_there = hr_make2(b, HR_OP_LOGICAL_AND, HR_DTYPE_BOOL, hr_make2(b, HR_OP_GE, HR_DTYPE_BOOL, number, least),
+                        hr_make2(b, HR_OP_LE, HR_DTYPE_BOOL, number, most));
+  if (hr_is_present(t->weight)) {
+    s.weight = make_turned_weight(b, t, &s);
+  }
+  return s;
+}
+
+/* ---- the gradient as a scatter ---- */
+
+static void emit_scattered_taps(hr_builder *b, hr_operand dy, const taps *t, int dim, hr_dtype dtype, hr_operand dx) {
+  hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype);
+  hr_emit1(b, HR_OP_COPY, sum, hr_build_f64(b, 0));
+  hr_operand source = dy, map = spread_tap(b, t->position, 0, dx.rank, dim);
+  hr_operand view = view_through(b, sum, dim, t->out, 0);
+  uint32_t ordered = 1u << dim;
+  if (t->count > 1) {
+    source =
+        hr_make2(b, HR_OP_MUL, dtype, hr_view_insert(b, dy, dim + 1, 1), spread_table(b, t->weight, dx.rank + 1, dim));
+    map = spread_table(b, t->position, dx.rank + 1, dim), view = view_through(b, sum, dim, t->out, t->count);
+    ordered = 3u << dim;
+  }
+  hr_emit_scatter(b, HR_STORE_ADD, view, 2, (hr_operand[]){source, map}, ordered);
+  hr__deliver(b, dx, dtype, sum);
+}
+
 hr_status hr__lower_resample_backward(hr_builder *b, const hr_node *node) {
   hr_operand dy = hr_node_input(node, 0), dx = hr_node_output(node, 0);
   int dim = (int)node->ints[0];
@@ -352,17 +434,11 @@ hr_status hr__lower_resample_backward(hr_builder *b, const hr_node *node) {
   }
   hr_dtype dtype = hr__wide(dx.dtype);
   taps t = make_taps(b, node, dx, dy, dtype);
-  hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype);
-  hr_emit1(b, HR_OP_COPY, sum, hr_build_f64(b, 0));
-  hr_operand source = dy, map = spread_tap(b, t.position, 0, dx.rank, dim), view = view_through(b, sum, dim, t.out, 0);
-  uint32_t ordered = 1u << dim;
-  if (t.count > 1) {
-    source =
-        hr_make2(b, HR_OP_MUL, dtype, hr_view_insert(b, dy, dim + 1, 1), spread_table(b, t.weight, dx.rank + 1, dim));
-    map = spread_table(b, t.position, dx.rank + 1, dim), view = view_through(b, sum, dim, t.out, t.count);
-    ordered = 3u << dim;
+  if (node->ints[4] == 0 || hr_operand_count(dy) == 0) {
+    emit_scattered_taps(b, dy, &t, dim, dtype, dx);
+    return HR_OK;
   }
-  hr_emit_scatter(b, HR_STORE_ADD, view, 2, (hr_operand[]){source, map}, ordered);
-  hr__deliver(b, dx, dtype, sum);
+  hr__neighbours s = make_shares(b, &t, node->ints[4]);
+  hr_emit1(b, HR_OP_COPY, dx, hr__make_sum_of_neighbours(b, dy, &s, dim, dtype));
   return HR_OK;
 }

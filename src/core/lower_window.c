@@ -3,13 +3,14 @@
  * A pool is a reduction over [.., OH, OW, KH, KW] (one, two or three of each): the input is read through a view whose window dims step inside the
  * plane, with bounds where windows leave it. Gradients of windows that don't overlap and lie inside the plane are
  * element-wise over the same domain in the plane's own order, [.., OH, KH, OW, KW], so that they fuse with their
- * neighbours. Of the others, max pooling's is a sum over the windows that reach an element, where strides divide the plane;
- * the rest adds up in a scatter that runs in order inside a plane, and in parallel over planes.
+ * neighbours. Of the others, max pooling's is a sum over the windows that reach an element, where strides divide the plane, and average
+ * pooling's a sum of runs of windows, dim by dim; the rest adds up in a scatter that runs in order inside a plane, and in parallel over
+ * planes.
  */
 #include <math.h>
 
 #include "base/integer.h"
-#include "core/lower.h"
+#include "core/lower_neighbours.h"
 
 enum { PLANE_MAX = 3 };
 
@@ -446,6 +447,37 @@ static void emit_gathered_sum(hr_builder *b, const window *w, hr_operand g, hr_o
   hr_emit_reduce(b, HR_OP_SUM, hr__ones_after(b, dx, n), view, window_mask(w));
 }
 
+/* The gradient of an average: an element gets the sum of what the windows have that it lies in. Those are neighbours, dim by dim. The
+ * last dim grows first, where each element is picked by itself; then whole rows are. */
+
+/* floor((element + offset) / divisor) */
+static hr_operand make_quotient(hr_builder *b, int64_t in, int64_t offset, int64_t divisor) {
+  hr_operand number = hr_build_index(b, 1, &in, offset, (int64_t[]){1});
+  return hr_make2(b, HR_OP_DIV_FLOOR, HR_DTYPE_I64, number, hr_build_i64(b, divisor));
+}
+
+/* Window o has the elements from o * stride - padding on. */
+static hr__runs runs_of_windows(hr_builder *b, const window *w, int i) {
+  int64_t in = w->in[i], stride = w->stride[i], kernel = w->kernel[i], end = w->out[i] * stride - w->padding[i];
+  hr__runs r = {.width = hr_min(hr_divide_up(kernel, stride), w->out[i])};
+  r.has_gaps = kernel < stride || end - stride + kernel < in;
+  hr_operand first = make_quotient(b, in, w->padding[i] - kernel + stride, stride);
+  hr_operand last = make_quotient(b, in, w->padding[i] + stride, stride);
+  r.start = hr_make2(b, HR_OP_MAXIMUM, HR_DTYPE_I64, first, hr_build_i64(b, 0));
+  last = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, last, hr_build_i64(b, w->out[i]));
+  r.size = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, last, r.start);
+  r.size = hr_make2(b, HR_OP_MAXIMUM, HR_DTYPE_I64, r.size, hr_build_i64(b, 0));
+  return r;
+}
+
+static bool is_dense(const window *w) {
+  bool dense = true;
+  for (int i = 0; i < w->plane; ++i) {
+    dense = dense && w->dilation[i] == 1;
+  }
+  return dense;
+}
+
 hr_status hr__lower_avg_pool_backward(hr_builder *b, const hr_node *node) {
   hr_operand dy = hr_node_input(node, 0), dx = hr_node_output(node, 0);
   window w = window_of(node, dx, dy);
@@ -467,6 +499,14 @@ hr_status hr__lower_avg_pool_backward(hr_builder *b, const hr_node *node) {
     emit_gathered_sum(b, &w, g, dx);
     return HR_OK;
   }
+  if (is_dense(&w)) {
+    for (int i = w.plane - 1; i >= 0; --i) {
+      hr__runs r = runs_of_windows(b, &w, i);
+      g = hr__make_sum_of_runs(b, g, w.lead + i, &r, dtype);
+    }
+    hr_emit1(b, HR_OP_COPY, dx, g);
+    return HR_OK;
+  }
   hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype);
   emit_zero(b, sum);
   g = hr__ones_after(b, g, w.plane);
@@ -482,7 +522,8 @@ hr_status hr__lower_avg_pool_backward(hr_builder *b, const hr_node *node) {
 
 typedef struct span { /* of the windows of a dim; all are read as wide as the widest one */
   int64_t width;
-  hr_operand first, size;         /* [windows, 1]; what is read begins sooner where it would end outside */
+  hr_operand start, size;         /* [windows, 1] */
+  hr_operand first;               /* [windows, 1]; what is read begins sooner where it would end outside */
   hr_operand position, is_inside; /* [windows, width] */
 } span;
 
@@ -502,7 +543,7 @@ static span make_span(hr_builder *b, int64_t in, int64_t out) {
   hr_operand start = hr_make2(b, HR_OP_DIV_FLOOR, HR_DTYPE_I64, hr_build_index(b, 2, starts, 0, steps), divisor);
   hr_operand end =
       hr_make2(b, HR_OP_DIV_FLOOR, HR_DTYPE_I64, hr_build_index(b, 2, starts, in + out - 1, steps), divisor);
-  span s = {.width = width};
+  span s = {.width = width, .start = start};
   s.size = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, end, start);
   s.first = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, start, hr_build_i64(b, in - width));
   s.position = hr_make2(b, HR_OP_ADD, HR_DTYPE_I64, s.first, hr_build_index(b, 2, dims, 0, one));
@@ -511,64 +552,13 @@ static span make_span(hr_builder *b, int64_t in, int64_t out) {
   return s;
 }
 
-/* Windows of unequal widths over [.., OH, OW, KH, KW]. */
-typedef struct uneven {
-  window w;                                   /* kernel: the widest */
-  hr_operand map[PLANE_MAX], size[PLANE_MAX]; /* positions and sizes of each dim, broadcast to the domain */
-  hr_operand is_inside;
-  int64_t dims[HR_RANK_MAX];
-} uneven;
-
-/* A table of [OX, KX] for dim i of the plane as [OX, 1.., KX, 1..]. */
-static hr_operand spread_span(hr_builder *b, hr_operand table, int i, int plane) {
-  for (int k = 0; k < plane - 1 && hr_is_present(table); ++k) {
-    table = hr_view_insert(b, table, 1, 1);
+static hr__runs runs_of_span(hr_builder *b, int64_t in, int64_t out) {
+  span s = make_span(b, in, out);
+  hr__runs r = {.width = s.width, .has_gaps = false, .start = s.start, .size = s.size};
+  if (hr_is_present(r.start) && hr_is_present(r.size)) {
+    r.start = hr_view_remove(b, r.start, 1), r.size = hr_view_remove(b, r.size, 1);
   }
-  return hr__ones_after(b, table, plane - 1 - i);
-}
-
-static uneven make_uneven(hr_builder *b, hr_operand plane, hr_operand result, int n) {
-  uneven u = {.w = {.plane = n, .lead = plane.rank - n}};
-  for (int i = 0; i < n; ++i) {
-    u.w.in[i] = plane.dims[u.w.lead + i], u.w.out[i] = result.dims[u.w.lead + i];
-    u.w.kernel[i] = widest_window(u.w.in[i], u.w.out[i]);
-  }
-  if (plane.rank + n > HR_RANK_MAX) {
-    return u;
-  }
-  window_dims(&u.w, plane, u.dims);
-  for (int i = 0; i < n; ++i) {
-    span s = make_span(b, u.w.in[i], u.w.out[i]);
-    hr_operand is_inside = spread_span(b, s.is_inside, i, n);
-    u.is_inside = i == 0 ? is_inside : hr_make2(b, HR_OP_LOGICAL_AND, HR_DTYPE_BOOL, u.is_inside, is_inside);
-    u.map[i] = spread_span(b, s.position, i, n);
-    u.size[i] = spread_span(b, s.size, i, n);
-  }
-  return u;
-}
-
-/* x over the domain of uneven windows, through index terms of inputs 1, 2, .. */
-static hr_operand view_uneven(hr_builder *b, hr_operand x, const uneven *u) {
-  int64_t strides[HR_RANK_MAX] = {0};
-  int lead = u->w.lead;
-  if (!hr_is_present(x) || x.rank + u->w.plane > HR_RANK_MAX) {
-    return x;
-  }
-  for (int d = 0; d < lead; ++d) {
-    strides[d] = x.strides[d];
-  }
-  hr_operand view = hr_view_strided(b, x, x.rank + u->w.plane, u->dims, strides, x.offset);
-  for (int i = 0; i < u->w.plane; ++i) {
-    view = hr_view_term(b, view, i + 1, x.strides[lead + i], u->w.in[i]);
-  }
-  return view;
-}
-
-static hr_operand make_shares(hr_builder *b, const uneven *u, hr_operand sum, hr_dtype dtype) {
-  for (int i = 0; i < u->w.plane; ++i) {
-    sum = hr_make2(b, HR_OP_DIV, dtype, sum, u->size[i]);
-  }
-  return sum;
+  return r;
 }
 
 /* Tiles of equal size when every window has the same; false else. */
@@ -650,6 +640,8 @@ hr_status hr__lower_adaptive_avg_pool(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
+/* The windows that element i of n lies in, of m, are those from floor(i * m / n) to ceil((i + 1) * m / n): the pool's own rule with
+ * the sizes exchanged. */
 hr_status hr__lower_adaptive_avg_pool_backward(hr_builder *b, const hr_node *node) {
   hr_operand dy = hr_node_input(node, 0), dx = hr_node_output(node, 0);
   hr_dtype dtype = hr__wide(dx.dtype);
@@ -666,31 +658,45 @@ hr_status hr__lower_adaptive_avg_pool_backward(hr_builder *b, const hr_node *nod
     hr_emit2(b, HR_OP_DIV, view_tiles(b, dx, &w), view_beside_tiles(b, dy, n), build_kernel_size(b, &w));
     return HR_OK;
   }
-  uneven u = make_uneven(b, dx, dy, n);
-  hr_operand sum = dx.dtype == dtype ? dx : hr_build_temp_like(b, dx, dtype), inputs[PLANE_MAX + 1];
-  emit_zero(b, sum); /* ahead of what is added, which then fuses with the scatter */
-  hr_operand part = make_shares(b, &u, hr__ones_after(b, dy, n), dtype);
-  inputs[0] = hr_make3(b, HR_OP_WHERE, dtype, u.is_inside, part, hr_build_f64(b, 0));
-  for (int i = 0; i < n; ++i) {
-    inputs[i + 1] = u.map[i];
+  int at[PLANE_MAX], count = changing_dims(dx, dy, at);
+  hr_operand sum = dy;
+  for (int i = 0; i < count; ++i) {
+    span s = make_span(b, dx.dims[at[i]], dy.dims[at[i]]);
+    hr_operand size = hr_is_present(s.size) ? hr_view_remove(b, s.size, 1) : s.size;
+    sum = hr_make2(b, HR_OP_DIV, dtype, sum, hr__along(b, size, dx.rank, at[i]));
   }
-  hr_emit_scatter(b, HR_STORE_ADD, view_uneven(b, sum, &u), n + 1, inputs, hr__mask_range(u.w.lead, 2 * n));
-  hr__deliver(b, dx, dtype, sum);
+  for (int i = count - 1; i >= 0; --i) {
+    hr__runs r = runs_of_span(b, dy.dims[at[i]], dx.dims[at[i]]);
+    sum = hr__make_sum_of_runs(b, sum, at[i], &r, dtype);
+  }
+  hr_emit1(b, HR_OP_COPY, dx, sum);
   return HR_OK;
 }
 
-/* The number in the plane of each element that the windows of dim `at` pick: [.., OX, KX, ..]. */
-static hr_operand number_picked(hr_builder *b, hr_operand x, int n, int at, hr_operand picked, const span *s) {
-  int64_t strides[HR_RANK_MAX] = {0}, step = 1, step_at = 1;
-  for (int d = x.rank - 1; d >= x.rank - n; --d) {
-    if (d == at) {
-      step_at = step;
-    } else {
-      strides[d < at ? d : d + 1] = step;
-    }
+/* How far an element of the plane of x is numbered from the next along dim `at`. */
+static int64_t number_step(hr_operand x, int at) {
+  int64_t step = 1;
+  for (int d = at + 1; d < x.rank; ++d) {
     step *= x.dims[d];
   }
-  hr_operand own = hr_make2(b, HR_OP_MUL, HR_DTYPE_I64, s->position, hr_build_i64(b, step_at));
+  return step;
+}
+
+/* What the windows of dim `at` add to the numbers of their elements. Outside of a window that is more than all numbers are: it loses
+ * against a window of -infinity. */
+static hr_operand number_windows(hr_builder *b, hr_operand x, int at, const span *s) {
+  hr_operand own = hr_make2(b, HR_OP_MUL, HR_DTYPE_I64, s->position, hr_build_i64(b, number_step(x, at)));
+  return hr_make3(b, HR_OP_WHERE, HR_DTYPE_I64, s->is_inside, own, hr_build_i64(b, INT64_MAX / 2));
+}
+
+/* The number in the plane of each element that the windows of dim `at` pick: [.., OX, KX, ..]. */
+static hr_operand number_picked(hr_builder *b, hr_operand x, int n, int at, hr_operand picked, hr_operand own) {
+  int64_t strides[HR_RANK_MAX] = {0};
+  for (int d = x.rank - n; d < x.rank; ++d) {
+    if (d != at) {
+      strides[d < at ? d : d + 1] = number_step(x, d);
+    }
+  }
   hr_operand others = hr_build_index(b, picked.rank, picked.dims, 0, strides);
   return hr_make2(b, HR_OP_ADD, HR_DTYPE_I64, others, hr__ones_after(b, own, x.rank - 1 - at));
 }
@@ -720,13 +726,18 @@ hr_status hr__lower_adaptive_max_pool(hr_builder *b, const hr_node *node) {
     bool is_last = i == count - 1;
     int across = at[i] + 1; /* the dim of a window's elements */
     span s = make_span(b, x.dims[at[i]], y.dims[at[i]]);
+    hr_operand own =
+        i == 0 && hr_is_present(index) ? number_windows(b, x, at[i], &s) : index; /* first: the rest fuses */
     key = make_inside(b, x.dtype, &s, at[i], make_picked(b, key, at[i], &s), lowest(b, x.dtype));
     hr_operand best = is_last ? hr_view_insert(b, y, across, 1) : make_reduced_temp(b, key, x.dtype, across);
     hr_emit_reduce(b, HR_OP_AMAX, best, key, 1u << across);
     if (hr_is_present(index)) {
-      place = i == 0 ? number_picked(b, x, n, at[i], key, &s) : make_picked(b, place, at[i], &s);
-      /* Outside of a window the number is the largest of all: it loses against a window of -infinity. */
-      place = make_inside(b, HR_DTYPE_I64, &s, at[i], place, hr_build_i64(b, INT64_MAX));
+      if (i == 0) {
+        place = number_picked(b, x, n, at[i], key, own);
+      } else {
+        place = make_picked(b, place, at[i], &s);
+        place = make_inside(b, HR_DTYPE_I64, &s, at[i], place, hr_build_i64(b, INT64_MAX));
+      }
       hr_operand which =
           is_last ? hr_view_insert(b, index, across, 1) : make_reduced_temp(b, key, HR_DTYPE_I64, across);
       hr_emit_argreduce(b, HR_OP_ARGMAX, which, key, place, 1u << across);

@@ -121,8 +121,8 @@ HR_TEST(average_pools_and_their_gradients) {
 }
 
 HR_TEST(adaptive_average_pools_and_their_gradients) {
-  static const int sizes[][4] = {{8, 6, 4, 3}, {7, 9, 1, 1}, {7, 9, 3, 4}, {3, 5, 7, 4}, {6, 10, 4, 10}};
-  for (int i = 0; i < 5; ++i) {
+  static const int sizes[][4] = {{8, 6, 4, 3}, {7, 9, 1, 1}, {7, 9, 3, 4}, {3, 5, 7, 4}, {6, 10, 4, 10}, {2, 5, 9, 4}};
+  for (int i = 0; i < 6; ++i) {
     int h = sizes[i][0], w = sizes[i][1], oh = sizes[i][2], ow = sizes[i][3], in = PLANES * h * w,
         out = PLANES * oh * ow;
     double x[COUNT_MAX], y[COUNT_MAX], dy[COUNT_MAX], dx[COUNT_MAX], y_expected[COUNT_MAX];

@@ -73,6 +73,18 @@ HR_SPECIAL_FN double hr_f64_special_trigamma(double x) {
   return sign * (result + series);
 }
 
+/* a to the power -x for a > 0: products where x is a small whole number, as it is in derivatives of digamma. */
+HR_SPECIAL_FN double hr__f64_inverse_power(double a, double x) {
+  if (!(x <= 16) || x != __builtin_floor(x)) {
+    return pow(a, -x);
+  }
+  double power = a;
+  for (double k = 1; k < x; k += 1) {
+    power *= a;
+  }
+  return 1 / power;
+}
+
 /* Hurwitz's zeta function: a sum to a + n > 9, then Euler and Maclaurin (DLMF 25.11.28). */
 HR_SPECIAL_FN double hr__f64_zeta(double x, double q) {
   const double terms[12] = {12.0,
@@ -87,10 +99,10 @@ HR_SPECIAL_FN double hr__f64_zeta(double x, double q) {
                             -4.5979787224074726105e15,
                             1.8152105401943546773e17,
                             -7.1661652561756670113e18};
-  double sum = pow(q, -x), a = q, b = 0;
+  double sum = hr__f64_inverse_power(q, x), a = q, b = 0;
   for (int i = 0; i < 9 || a <= 9; ++i) {
     a += 1;
-    b = pow(a, -x);
+    b = hr__f64_inverse_power(a, x);
     sum += b;
     if (hr_f64_abs(b) < HR__F64_EPSILON * hr_f64_abs(sum)) {
       return sum;
@@ -141,8 +153,15 @@ HR_SPECIAL_FN double hr_f64_special_polygamma(double n, double x) {
   if (n == 1) {
     return hr_f64_special_trigamma(x);
   }
-  double sign = fmod(n, 2) == 0 ? -1 : 1;
-  return sign * exp(lgamma(n + 1)) * hr_f64_special_zeta(n + 1, x);
+  double sign = fmod(n, 2) == 0 ? -1 : 1, factorial = 1;
+  if (n <= 170 && n == __builtin_floor(n)) {
+    for (double k = 2; k <= n; k += 1) {
+      factorial *= k;
+    }
+  } else {
+    factorial = exp(lgamma(n + 1));
+  }
+  return sign * factorial * hr_f64_special_zeta(n + 1, x);
 }
 
 #define HR__GAMMA_F64 1e-17

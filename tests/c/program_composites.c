@@ -332,6 +332,9 @@ static void add_resample(hr__maker *m) {
   hr__draft draft = hr__begin(is_backward ? HR_OP_RESAMPLE_BACKWARD : HR_OP_RESAMPLE);
   int64_t taps = 3 * (2 * (x.dims[dim] / dims[dim] + 1)) + 1;
   hr__int(&draft, dim), hr__int(&draft, kind), hr__int(&draft, hr__pick(m, 2)), hr__int(&draft, taps);
+  if (is_backward) {
+    hr__int(&draft, hr__chance(m, 4) ? 0 : dims[dim]);
+  }
   hr__scalar(&draft, 0);
   hr__in(&draft, is_backward ? hr__real_input(m, x.rank, dims) : x);
   hr__out(&draft, hr__output(m, x.dtype, x.rank, is_backward ? x.dims : dims));

@@ -160,6 +160,11 @@ def test_distances():
     x[3, 1], x[5, 2] = float("nan"), float("inf")
     check(lambda x: F.pdist(x), x, grad=False, rtol=1e-5, atol=1e-5)
     check(lambda x: F.pdist(x), numbers((701, 3)), grad=False, rtol=1e-5, atol=1e-5)  # in bands
+    for p in (1.0, 2.0):
+        check(lambda x: F.pdist(x, p), numbers((530, 64)), rtol=1e-4, atol=1e-4)  # the gradient, too
+    x = numbers((6, 3))
+    x[4] = x[1]  # no distance, no gradient
+    check(lambda x: F.pdist(x), x, rtol=1e-5, atol=1e-5)
 
 
 def test_counts_of_long_lists():

@@ -160,6 +160,17 @@ def test_interpolation(dims, dtype):
                           rtol=1e-5, atol=1e-5)
 
 
+def test_infinite_gradients_of_interpolation_reach_what_was_read():
+    for mode, corners in (("linear", False), ("linear", True), ("nearest", None), ("nearest-exact", None)):
+        for size in (4, 20, 31):
+            x, g = numbers((2, 3, 9)).requires_grad_(), numbers((2, 3, size))
+            g[1, 2, size // 3], g[0, 0, 1] = float("inf"), float("nan")
+            ours = x.detach().to(DEVICE).requires_grad_()
+            (cpu,) = torch.autograd.grad(F.interpolate(x, size, mode=mode, align_corners=corners), x, g)
+            (found,) = torch.autograd.grad(F.interpolate(ours, size, mode=mode, align_corners=corners), ours, g.to(DEVICE))
+            assert_same(found, cpu, rtol=1e-5, atol=1e-5)
+
+
 def test_nearest_neighbours_that_are_copies():
     for dims in (1, 2, 3):
         # 2.05 and 2.2 give twice the size, too; torch's gradients then are those of 2.

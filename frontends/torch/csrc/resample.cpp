@@ -20,14 +20,34 @@ struct Pass {
   Pass(int64_t kind_, int64_t dim_, int64_t in_, int64_t out_, bool aligns_, std::optional<double> scale_)
       : kind(kind_), dim(dim_), in(in_), out(out_), taps(0), aligns(aligns_),
         scale(scale_.has_value() && *scale_ > 0 ? *scale_ : 0) {
-    if (kind >= kLinearAA) {
-      double radius = kind == kLinearAA ? 1 : kind == kCubicAA ? 2 : 3, ratio = static_cast<double>(in) / out;
-      if (aligns)
-        ratio = out > 1 ? static_cast<double>(in - 1) / (out - 1) : 0;
-      else if (scale > 0)
-        ratio = 1 / scale;
-      taps = static_cast<int64_t>(std::ceil(radius * std::max(ratio, 1.0))) * 2 + 1;
-    }
+    if (kind >= kLinearAA)
+      taps = static_cast<int64_t>(std::ceil(radius() * std::max(ratio(), 1.0))) * 2 + 1;
+  }
+  double radius() const {
+    constexpr double radii[] = {0.5, 0.5, 1, 2, 1, 2, 3};
+    return radii[kind];
+  }
+  // Elements of `in` for each of `out`.
+  double ratio() const {
+    if (aligns)
+      return out > 1 ? static_cast<double>(in - 1) / (out - 1) : 0;
+    return scale > 0 ? 1 / scale : static_cast<double>(in) / out;
+  }
+  // How many elements of `out` tap one of `in` at most: those closer than the radius, and one more where rounding decides about the
+  // edge. Linear ones that lie before the first element tap the second, too, with a weight of 0. 0: too many at the end, where all
+  // beyond it tap the last element.
+  int64_t shares() const {
+    double step = ratio(), n = static_cast<double>(out), m = static_cast<double>(in);
+    double width = 2 * radius() * (kind >= kLinearAA ? std::max(step, 1.0) : 1), most = width / step;
+    if (kind == kLinear && !aligns)
+      most = std::max(most, 2.5 / step - 0.5);
+    int exponent = 0;
+    bool is_exact = !aligns && kind <= kCubic && std::frexp(step, &exponent) == 0.5;
+    double count = is_exact ? std::ceil(most) : std::floor(most * (1 + 1e-6) + n * std::ldexp(1.0, -21)) + 1;
+    if (!aligns && step * n > m * (1 + 1e-6))
+      count = n;
+    count = std::min(count, n); // a step of 0 gives infinity
+    return out < (int64_t{1} << 22) && count * m <= 2 * (width * n + m) ? static_cast<int64_t>(count) : 0;
   }
   bool is_identity() const {
     return in == out && (kind == kNearest || kind == kLinear || aligns || scale == 0);
@@ -38,9 +58,11 @@ struct Pass {
     bool is_exact = out % in == 0 && (each & (each - 1)) == 0 && (scale == 0 || scale == static_cast<double>(each));
     return kind <= kNearestExact && is_exact && out < (int64_t{1} << 23) ? each : 0;
   }
-  void record(hr_op op, const Tensor &from, const Tensor &to) const {
-    Record record(op);
-    record.in(from).ints({dim, kind, aligns, taps}).num(scale).out(to).run();
+  void record(const Tensor &from, const Tensor &to) const {
+    Record(HR_OP_RESAMPLE).in(from).ints({dim, kind, aligns, taps}).num(scale).out(to).run();
+  }
+  void record_backward(const Tensor &from, const Tensor &to) const {
+    Record(HR_OP_RESAMPLE_BACKWARD).in(from).ints({dim, kind, aligns, taps, shares()}).num(scale).out(to).run();
   }
 };
 
@@ -118,7 +140,7 @@ Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef siz
                     ? y
                     : new_tensor(next, kind > kNearestExact ? between(self.scalar_type()) : self.scalar_type(),
                                  format_of(self));
-    passes[i].record(HR_OP_RESAMPLE, x, to);
+    passes[i].record(x, to);
     x = to;
   }
   return result.end(y);
@@ -142,7 +164,7 @@ Tensor resample_backward(Result result, int64_t kind, const Tensor &grad, IntArr
     Dims next(g.sizes().begin(), g.sizes().end());
     next[passes[i].dim] = passes[i].in;
     Tensor to = i + 1 == passes.size() ? dx : new_tensor(next, between(grad.scalar_type()), format_of(grad));
-    passes[i].record(HR_OP_RESAMPLE_BACKWARD, g, to);
+    passes[i].record_backward(g, to);
     g = to;
   }
   return result.end(dx);

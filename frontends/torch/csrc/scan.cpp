@@ -2,9 +2,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/ones_like.h>
-#include <ATen/ops/triu_indices.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -96,11 +96,6 @@ Tensor cdist_backward(const Tensor &grad, const Tensor &a, const Tensor &b, doub
   return slopes.sizes().equals(a.sizes()) ? slopes : slopes.sum_to_size(a.sizes());
 }
 
-static Tensor rows_of_pairs(const Tensor &self, int64_t side) {
-  Tensor pairs = at::triu_indices(self.size(0), self.size(0), 1, self.options().dtype(ScalarType::Long));
-  return self.index_select(0, pairs.select(0, side));
-}
-
 // Where the pairs (i, j), i < j < n, lie in a matrix of n columns, one after the other. Row i begins with pair s = i (2 n - 1 - i) / 2, which
 // makes i = (2 n - 1 - sqrt((2 n - 1)^2 - 8 s)) / 2: exact there in f64, and between two rows further from the next one than f64 rounds.
 static Tensor places_of_pairs(int64_t n, int64_t count, const Tensor &like) {
@@ -130,13 +125,33 @@ Tensor pdist_forward(const Tensor &self, double p) {
   return apart.reshape({-1}).index_select(0, places_of_pairs(n, count, self));
 }
 
+// The numbers of pairs as a matrix that is its own transpose, with zeros between an element and itself.
+static Tensor matrix_of_pairs(const Tensor &numbers, const Tensor &places, int64_t n) {
+  Tensor half = at::zeros({n * n}, numbers.options()).index_copy(0, places, numbers).view({n, n});
+  return half + half.t();
+}
+
+// Bands of rows: what stands between operations is never made, but counts as pending. Where p is 2, what a difference is multiplied by
+// is one number for each pair.
 Tensor pdist_backward(const Tensor &grad, const Tensor &self, double p, const Tensor &distance) {
-  Tensor out = at::zeros_like(self);
+  constexpr int64_t kBandElements = int64_t{1} << 24;
+  int64_t n = self.size(0);
   if (grad.numel() == 0 || self.numel() == 0)
-    return out;
-  Tensor pairs = at::triu_indices(self.size(0), self.size(0), 1, self.options().dtype(ScalarType::Long));
-  Tensor slopes = distance_slope(rows_of_pairs(self, 0) - rows_of_pairs(self, 1), grad, distance, p);
-  return out.index_add(0, pairs.select(0, 0), slopes).index_add(0, pairs.select(0, 1), slopes, -1);
+    return at::zeros_like(self);
+  Tensor places = places_of_pairs(n, grad.numel(), self), far;
+  Tensor factor = p == 2 ? at::where(distance.eq(0), Scalar(0.0), grad / distance).to(self.scalar_type()) : grad;
+  factor = matrix_of_pairs(factor, places, n);
+  if (p != 2)
+    far = matrix_of_pairs(distance, places, n);
+  std::vector<Tensor> bands;
+  int64_t most = std::max<int64_t>(1, kBandElements / (n * self.size(1)));
+  for (int64_t row = 0; row < n; row += most) {
+    int64_t count = std::min(most, n - row);
+    Tensor own = self.narrow(0, row, count), by = factor.narrow(0, row, count);
+    bands.push_back(p == 2 ? (pairs_between(own, self) * by.unsqueeze(-1)).sum(-2)
+                           : cdist_backward(by, own, self, p, far.narrow(0, row, count)));
+  }
+  return at::cat(bands);
 }
 
 } // namespace headrace

@@ -2,7 +2,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
 #include "kernels.h"
 #include "layers.h"
@@ -63,12 +65,14 @@ struct Segments {
   }
 
 private:
-  // Which segment each element belongs to, in data's sizes.
+  // Which segment each element belongs to, in data's sizes: how many end at its place or before.
   Tensor owners() const {
-    Dims rows(data_sizes.begin(), data_sizes.begin() + axis + 1);
-    int64_t size = data_sizes[axis];
-    Tensor places = at::arange(size, ends.options()).expand(rows).contiguous();
-    Tensor owner = search_sorted(Result::fresh(), ends.contiguous(), places, false, true, std::nullopt, std::nullopt);
+    Dims marked = data_sizes;
+    int64_t size = marked[axis]++;
+    marked.resize(axis + 1);
+    Tensor marks = at::zeros(marked, ends.options());
+    marks = marks.scatter_add(axis, ends.clamp(0, size), at::ones_like(ends));
+    Tensor owner = marks.narrow(axis, 0, size).cumsum(axis), places = at::arange(size, ends.options());
     if (size > 0 && count > 0)
       owner = at::where(places.lt(starts.narrow(-1, 0, 1)), Scalar(count), owner);
     for (int64_t d = axis + 1; d < static_cast<int64_t>(data_sizes.size()); ++d)

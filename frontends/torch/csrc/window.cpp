@@ -58,6 +58,12 @@ struct Pool {
   IntArrayRef values() const {
     return {ints, static_cast<size_t>(4 * n)};
   }
+  bool overlaps() const {
+    bool overlap = false;
+    for (int64_t i = 0; i < n; ++i)
+      overlap |= (ints[i] - 1) * ints[3 * n + i] >= ints[n + i];
+    return overlap;
+  }
   Dims sizes(const Tensor &input, bool ceil_mode) const {
     check_planes("pool", input, n);
     Dims sizes(input.sizes().begin(), input.sizes().end());
@@ -79,6 +85,25 @@ constexpr int64_t kNoDilation[1] = {1};
 
 } // namespace
 
+// ---- values at places in a plane: several at a place add up, or the last one stays
+
+namespace {
+
+enum Scatter { kSet = 0, kAdd = 1 };
+
+Tensor planes_of(const Tensor &values, const Tensor &indices, int64_t n, IntArrayRef sizes, Scatter mode,
+                 at::MemoryFormat format) {
+  TORCH_CHECK(values.sizes().equals(indices.sizes()), "Expected shape of indices to be: ", values.sizes(),
+              " but got: ", indices.sizes());
+  Tensor planes = at::zeros(sizes, values.options()), flat = planes.flatten(planes.dim() - n);
+  if (values.numel() > 0)
+    scatter(Result::inplace(flat), flat, flat.dim() - 1, indices.flatten(values.dim() - n),
+            values.flatten(values.dim() - n), mode);
+  return format == at::MemoryFormat::Contiguous ? planes : planes.contiguous(format);
+}
+
+} // namespace
+
 // ---- pools
 
 Tensor2 max_pool(Result y_place, Result index_place, int64_t n, const Tensor &self, IntArrayRef kernel,
@@ -97,6 +122,10 @@ Tensor2 max_pool(Result y_place, Result index_place, int64_t n, const Tensor &se
 Tensor max_pool_backward(Result result, int64_t n, const Tensor &grad, const Tensor &self, IntArrayRef kernel,
                          IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, const Tensor &indices) {
   Pool pool(n, kernel, stride, padding, dilation);
+  // Eight windows reach an element of three dims, and more: the host visits each window once rather than asking them all.
+  bool is_wide = grad.scalar_type() == ScalarType::Float || grad.scalar_type() == ScalarType::Double;
+  if (n == 3 && is_wide && pool.overlaps() && !device_runs_beside.load(std::memory_order_relaxed))
+    return give(result, planes_of(grad, indices, n, self.sizes(), kAdd, format_of(self)));
   Tensor out = result.begin(self.sizes(), self.scalar_type(), {grad}, format_of(self));
   if (grad.numel() == 0)
     return result.end(zeros_if_empty(out));
@@ -176,24 +205,7 @@ Tensor2 adaptive_max_pool(Result y_place, Result index_place, int64_t n, const T
   return {y_place.end(y), index_place.end(indices)};
 }
 
-// ---- to and from places in a plane: several values at a place add up, or the last one stays
-
-namespace {
-
-enum Scatter { kSet = 0, kAdd = 1 };
-
-Tensor planes_of(const Tensor &values, const Tensor &indices, int64_t n, IntArrayRef sizes, Scatter mode,
-                 at::MemoryFormat format) {
-  TORCH_CHECK(values.sizes().equals(indices.sizes()), "Expected shape of indices to be: ", values.sizes(),
-              " but got: ", indices.sizes());
-  Tensor planes = at::zeros(sizes, values.options()), flat = planes.flatten(planes.dim() - n);
-  if (values.numel() > 0)
-    scatter(Result::inplace(flat), flat, flat.dim() - 1, indices.flatten(values.dim() - n),
-            values.flatten(values.dim() - n), mode);
-  return format == at::MemoryFormat::Contiguous ? planes : planes.contiguous(format);
-}
-
-} // namespace
+// ---- to and from places in a plane
 
 Tensor pick_backward(Result result, int64_t n, const Tensor &grad, const Tensor &self, const Tensor &indices,
                      bool keeps_format) {
