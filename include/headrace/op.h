@@ -269,7 +269,7 @@ typedef enum hr_op {
   HR_OP_CUMMAX,                         /* the largest so far, and where it is last */
   HR_OP_CUMMIN,                         /* the smallest so far, and where it is last */
   HR_OP_FFT,                            /* of complex numbers; ints: inverse (0/1: the sign is +), how many dims follow the transformed one; scalars: factor */
-  HR_OP_FFT_REAL,                       /* of real numbers, the first N / 2 + 1 results; scalars: factor */
+  HR_OP_FFT_REAL,                       /* of real numbers, the first N / 2 + 1 results or all N; scalars: factor */
   HR_OP_FFT_HALF,                       /* inverse, real, of the first N / 2 + 1 of symmetric values; scalars: factor */
   HR_OP_CHOLESKY,                       /* factor, info; ints: upper (0/1) */
   HR_OP_CHOLESKY_INVERSE,               /* inverse of the matrix that has this factor, info; ints: upper (0/1) */
