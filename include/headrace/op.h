@@ -188,6 +188,7 @@ typedef enum hr_op {
   HR_OP_AMIN,                           /* smallest; NaN if any is */
   HR_OP_ANY,                            /* whether any is true; computed in bool */
   HR_OP_ALL,                            /* whether all are true; computed in bool */
+  HR_OP_XOR,                            /* exclusive or of the bits */
   HR_OP_ARGMAX,                         /* index of the largest */
   HR_OP_ARGMIN,                         /* index of the smallest */
   HR_OP_MATMUL,                         /* in: a [.., M, K], b [.., K, N], bias? (broadcast to out); out: [.., M, N]; batch dims equal or broadcast */

@@ -122,6 +122,18 @@ Tensor prod(Result result, const Tensor &self, OptionalIntArrayRef dims, bool ke
   return reduce(result, HR_OP_PROD, as_real(self, type), Reduction(self, dims, keepdim), type, 1);
 }
 
+// Exclusive or of the elements, widened to 64 bits.
+Tensor hash_tensor(Result result, const Tensor &self, IntArrayRef dims, bool keepdim, int64_t mode) {
+  TORCH_CHECK(mode == 0, "Unknown hash_tensor mode: ", mode);
+  TORCH_CHECK(!self.is_complex(), "hash_tensor does not support complex inputs");
+  ScalarType type = self.scalar_type();
+  Tensor bits = c10::isFloatingType(type)    ? to_type(self, ScalarType::Double).view(ScalarType::Long)
+                : type == ScalarType::UInt64 ? self.view(ScalarType::Long)
+                                             : to_type(self, ScalarType::Long);
+  Tensor hash = reduce(Result::fresh(), HR_OP_XOR, bits, Reduction(bits, dims, keepdim), ScalarType::Long, 0);
+  return result.give(hash.view(ScalarType::UInt64), self);
+}
+
 Tensor mean(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
             std::optional<ScalarType> dtype) {
   bool has_out = !result.is_fresh() && !result.is_inplace();
