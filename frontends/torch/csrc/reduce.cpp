@@ -432,13 +432,13 @@ Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, c
     return result.end(out);
   bool is_row = self.dim() == 1 && self.size(0) == sizes.back(); // which libraries add before they round
   bool is_rounded_late = is_half(a.scalar_type()) && !beta.equal(0) && !(plain && is_row); // terms may cancel out
-  if (is_rounded_late || is_stored_product(rank, a)) {
+  if (is_stored_product(rank, a)) {
     ScalarType wide = ScalarType::Float;
     Tensor sum = addmm(Result::fresh(), rank, to_type(self, wide), to_type(a, wide), to_type(b, wide), beta, alpha);
     copy_on_device(sum, out);
     return result.end(out);
   }
-  if (plain && a.size(-1) > 0) {
+  if (plain && !is_rounded_late && a.size(-1) > 0) {
     record_matmul(a, b, self, out);
     return result.end(out);
   }
