@@ -438,8 +438,9 @@ Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, c
     copy_on_device(sum, out);
     return result.end(out);
   }
-  if (plain && !is_rounded_late && a.size(-1) > 0) {
-    record_matmul(a, b, self, out);
+  bool is_bare = beta.equal(0) && alpha.equal(1);
+  if ((is_bare || (plain && !is_rounded_late)) && a.size(-1) > 0) {
+    record_matmul(a, b, is_bare ? OptionalTensor() : OptionalTensor(self), out);
     return result.end(out);
   }
   bool is_narrow = out.scalar_type() == ScalarType::Half || out.scalar_type() == ScalarType::BFloat16;
@@ -492,6 +493,10 @@ Tensor dot(const Tensor &a, const Tensor &b) {
   TORCH_CHECK(a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [",
               b.numel(), "] to have the same number of elements, but got ", a.numel(), " and ", b.numel(),
               " elements respectively");
+  if (is_half(a.scalar_type()) && a.numel() > 0) { // libraries have no way for one long sum of halves
+    ScalarType wide = ScalarType::Float;
+    return to_type(at::sum(at::mul(to_type(a, wide), to_type(b, wide)), IntArrayRef{0}), a.scalar_type());
+  }
   Tensor out = new_tensor({}, a.scalar_type());
   if (a.numel() == 0)
     return fill_with(out, 0);
