@@ -188,6 +188,7 @@ typedef enum hr_op {
   HR_OP_AMIN,                           /* smallest; NaN if any is */
   HR_OP_ANY,                            /* whether any is true; computed in bool */
   HR_OP_ALL,                            /* whether all are true; computed in bool */
+  HR_OP_XOR,                            /* exclusive or of the bits */
   HR_OP_ARGMAX,                         /* index of the largest */
   HR_OP_ARGMIN,                         /* index of the smallest */
   HR_OP_MATMUL,                         /* in: a [.., M, K], b [.., K, N], bias? (broadcast to out); out: [.., M, N]; batch dims equal or broadcast */
@@ -269,7 +270,7 @@ typedef enum hr_op {
   HR_OP_CUMMAX,                         /* the largest so far, and where it is last */
   HR_OP_CUMMIN,                         /* the smallest so far, and where it is last */
   HR_OP_FFT,                            /* of complex numbers; ints: inverse (0/1: the sign is +), how many dims follow the transformed one; scalars: factor */
-  HR_OP_FFT_REAL,                       /* of real numbers, the first N / 2 + 1 results; scalars: factor */
+  HR_OP_FFT_REAL,                       /* of real numbers, the first N / 2 + 1 results or all N; scalars: factor */
   HR_OP_FFT_HALF,                       /* inverse, real, of the first N / 2 + 1 of symmetric values; scalars: factor */
   HR_OP_CHOLESKY,                       /* factor, info; ints: upper (0/1) */
   HR_OP_CHOLESKY_INVERSE,               /* inverse of the matrix that has this factor, info; ints: upper (0/1) */

@@ -162,6 +162,9 @@ bool hr__emit_is_loop(const hr_instr *instr) {
     case HR_OP_BESSEL_Y0:
     case HR_OP_BESSEL_Y1:
     case HR_OP_SPHERICAL_BESSEL_J0:
+    case HR_OP_ERFCX:
+    case HR_OP_LOG_NDTR:
+    case HR_OP_AIRY_AI:
       return instr->cls != HR_CLASS_F32; /* core/special_f32.h */
     default:
       return hr__emit_is_special(instr);

@@ -39,6 +39,8 @@ static hr_op combine_op(const hr_instr *instr) {
       return HR_OP_BIT_OR;
     case HR_OP_ALL:
       return HR_OP_BIT_AND;
+    case HR_OP_XOR:
+      return HR_OP_BIT_XOR;
     default:
       return HR_OP_NONE;
   }

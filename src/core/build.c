@@ -313,6 +313,7 @@ static void emit_identity(hr_builder *b, hr_op op, hr_operand out) {
   switch (op) {
     case HR_OP_SUM:
     case HR_OP_ANY:
+    case HR_OP_XOR:
       hr_emit1(b, HR_OP_COPY, out, hr_build_i64(b, 0));
       return;
     case HR_OP_PROD:

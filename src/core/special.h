@@ -487,6 +487,9 @@ HR_SPECIAL_FN double hr_f64_special_airy_ai(double x) {
       p += (k & 1) != 0 ? 0 : signed_term;
       q += (k & 1) != 0 ? signed_term : 0;
     }
+    if (zeta > 0x1p50) { /* the last digit of the angle is a good part of a turn: what is left is the mean, as of f64 */
+      return zeta - zeta; /* NaN of infinity */
+    }
     double angle = zeta + 0.25 * HR__PI;
     return (sin(angle) * p - cos(angle) * q) / __builtin_sqrt(HR__PI * root);
   }
@@ -735,30 +738,28 @@ HR_SPECIAL_FN double hr_f64_special_sample_binomial(double count, double p, doub
 
 /* ---- f32: the same, rounded once ---- */
 
-#define HR_SPECIAL_STRAIGHT(X) /* in f32: special_f32.h */ \
-  X(lgamma)                                                \
-  X(digamma)                                               \
-  X(trigamma)                                              \
-  X(erfinv)                                                \
-  X(ndtri)                                                 \
-  X(i0)                                                    \
-  X(i0e)                                                   \
-  X(i1)                                                    \
-  X(i1e)                                                   \
-  X(modified_bessel_k0)                                    \
-  X(modified_bessel_k1)                                    \
-  X(scaled_modified_bessel_k0)                             \
-  X(scaled_modified_bessel_k1)                             \
-  X(bessel_j0)                                             \
-  X(bessel_j1)                                             \
-  X(bessel_y0)                                             \
-  X(bessel_y1)                                             \
-  X(spherical_bessel_j0)
-#define HR_SPECIAL_CALLED(X) \
-  X(erfcx)                   \
-  X(log_ndtr)                \
+#define HR_SPECIAL_UNARY(X) /* in f32: special_f32.h */ \
+  X(lgamma)                                             \
+  X(digamma)                                            \
+  X(trigamma)                                           \
+  X(erfinv)                                             \
+  X(ndtri)                                              \
+  X(i0)                                                 \
+  X(i0e)                                                \
+  X(i1)                                                 \
+  X(i1e)                                                \
+  X(modified_bessel_k0)                                 \
+  X(modified_bessel_k1)                                 \
+  X(scaled_modified_bessel_k0)                          \
+  X(scaled_modified_bessel_k1)                          \
+  X(bessel_j0)                                          \
+  X(bessel_j1)                                          \
+  X(bessel_y0)                                          \
+  X(bessel_y1)                                          \
+  X(spherical_bessel_j0)                                \
+  X(erfcx)                                              \
+  X(log_ndtr)                                           \
   X(airy_ai)
-#define HR_SPECIAL_UNARY(X) HR_SPECIAL_STRAIGHT(X) HR_SPECIAL_CALLED(X)
 #define HR_SPECIAL_SHORTER(X) /* in f32: fewer terms */ \
   X(igamma)                                             \
   X(igammac)
@@ -779,16 +780,11 @@ HR_SPECIAL_FN double hr_f64_special_sample_binomial(double count, double p, doub
   X(sample_gamma)
 #define HR_SPECIAL_BINARY(X) HR_SPECIAL_SHORTER(X) HR_SPECIAL_WHOLE(X)
 
-#define HR__SPECIAL_F32_1(name)                        \
-  HR_SPECIAL_FN float hr_f32_special_##name(float x) { \
-    return (float)hr_f64_special_##name((double)x);    \
-  }
-#define HR__SPECIAL_F32_2(name)                                 \
+#define HR__SPECIAL_F32(name)                                   \
   HR_SPECIAL_FN float hr_f32_special_##name(float a, float b) { \
     return (float)hr_f64_special_##name((double)a, (double)b);  \
   }
-HR_SPECIAL_CALLED(HR__SPECIAL_F32_1)
-HR_SPECIAL_WHOLE(HR__SPECIAL_F32_2)
+HR_SPECIAL_WHOLE(HR__SPECIAL_F32)
 HR_SPECIAL_FN float hr_f32_special_igamma(float a, float x) {
   return (float)hr__f64_gamma_side((double)a, (double)x, 0, HR__GAMMA_F32);
 }

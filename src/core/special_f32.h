@@ -1,11 +1,11 @@
-/* special_f32.h: special functions of f32 without branches and calls, so that loops of them become vectors; the others are called
- * (special.h). They compute in f64 to some parts in 1e10 and round once. Limits, signs at the ends and where a result is not a number
+/* special_f32.h: special functions of f32 without branches and calls, so that loops of them become vectors; the others are
+ * called (special.h). They compute in f64 to some parts in 1e10 and round once. Limits, signs at the ends and where a result is not a number
  * are those of special.h.
  *
  * Those that oscillate do so to 1e-10 of their amplitude.
  *
  * Sources: for the inverse of erf the variable is Giles' (2012), w = -log((1 - x)(1 + x)), and its root; recurrences, reflections and
- * expansions are those of the DLMF (5.5, 5.11, 10.17, 10.31, 10.40). The polynomials are own fits.
+ * expansions are those of the DLMF (5.5, 5.11, 7.12, 9.7, 10.17, 10.31, 10.40). The polynomials are own fits.
  */
 #ifndef HEADRACE_CORE_SPECIAL_F32_H_
 #define HEADRACE_CORE_SPECIAL_F32_H_
@@ -78,6 +78,34 @@ HR_VMATH_FN float hr_f32_special_ndtri(float p) {
   double quotient = w <= 6.25 ? centre : (w <= 16.8 ? tail : far);
   float y = (float)(0x1.6a09e667f3bcdp0 * hr__f64_fma(2.0, d, -1.0) * quotient);
   return p == 0.0f ? -HR__F32_INFINITY : (p == 1.0f ? HR__F32_INFINITY : y);
+}
+
+/* ---- the complement of erf, scaled ---- */
+
+/* exp(a^2) erfc(a) for a >= 0; DLMF 7.12.1 above 10. */
+HR_VMATH_FN double hr__d_erfcx(double a) {
+  double near = hr__d_erfc_kernel(a > 10.0 ? 10.0 : a), inverse = 1.0 / a, z = 0.5 * inverse * inverse;
+  double series = 10395.0;
+  series = hr__f64_fma(series, z, -945.0);
+  series = hr__f64_fma(series, z, 105.0);
+  series = hr__f64_fma(series, z, -15.0);
+  series = hr__f64_fma(series, z, 3.0);
+  series = hr__f64_fma(series, z, -1.0);
+  series = hr__f64_fma(series, z, 1.0);
+  return a > 10.0 ? 0x1.20dd750429b6dp-1 * inverse * series : near;
+}
+HR_VMATH_FN float hr_f32_special_erfcx(float x) {
+  double d = (double)x, right = hr__d_erfcx(hr_f64_abs(d)), square = d * d;
+  double left = hr__f64_fma(2.0, hr__d_exp(square > 700.0 ? 700.0 : square), -right);
+  return (float)(d < 0.0 ? left : right);
+}
+/* log(erfcx(-t) / 2) - t^2 for t = x / sqrt(2) < 0, log1p(-erfc(t) / 2) above. */
+HR_VMATH_FN float hr_f32_special_log_ndtr(float x) {
+  double d = (double)x, square = 0.5 * d * d, half = 0.5 * hr__d_erfcx(0x1.6a09e667f3bcdp-1 * hr_f64_abs(d));
+  double above = half * hr__d_exp_negative(-square); /* the chance of more than |x| */
+  double logarithm = hr__d_log(d < 0.0 ? half : 1.0 - above);
+  double small = -above * hr__f64_fma(above, hr__f64_fma(above, 1.0 / 3, 0.5), 1.0);
+  return (float)(d < 0.0 ? logarithm - square : (above < 0x1p-12 ? small : logarithm));
 }
 
 /* ---- the gamma function ---- */
@@ -460,13 +488,18 @@ HR_VMATH_FN double hr__d_jy1_sine(double u) {
   p = hr__f64_fma(p, u, -0x1.938da13d0c9ffp-11);
   return hr__f64_fma(p, u, 0x1.7f323705062fbp-2);
 }
-/* Sine and cosine of any angle. */
-HR_VMATH_FN double hr__d_sin_cos(float angle, double *out_cosine) {
-  uint64_t quarter;
-  double r = hr__d_reduce_angle(angle, &quarter), s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r);
+/* Sine and cosine of r and some quarters of a turn. */
+HR_VMATH_FN double hr__d_turn(double r, uint64_t quarter, double *out_cosine) {
+  double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r);
   double sine = (quarter & 1) ? c : s, cosine = (quarter & 1) ? s : c;
   *out_cosine = ((quarter + 1) & 2) ? -cosine : cosine;
   return (quarter & 2) ? -sine : sine;
+}
+/* Sine and cosine of any angle. */
+HR_VMATH_FN double hr__d_sin_cos(float angle, double *out_cosine) {
+  uint64_t quarter;
+  double r = hr__d_reduce_angle(angle, &quarter);
+  return hr__d_turn(r, quarter, out_cosine);
 }
 /* j_n(x), or y_n(x), for x >= 8. */
 HR_VMATH_FN double hr__d_bessel_high(int n, float x, int second) {
@@ -508,6 +541,93 @@ HR_VMATH_FN float hr_f32_special_spherical_bessel_j0(float x) {
   double series = 1.0 - z / 6.0 * (1.0 - z / 20.0 * (1.0 - z / 42.0 * (1.0 - z / 72.0)));
   float y = (float)(hr_f32_abs(x) < 0.25f ? series : quotient);
   return hr_f32_abs(x) == HR__F32_INFINITY ? 0.0f : y;
+}
+
+/* ---- Airy's function ---- */
+
+/* Ai(x) for x in [-4, 2], u = (x + 1) / 3. */
+HR_VMATH_FN double hr__d_airy_middle(double u) {
+  double p = 0x1.46abc319e5d08p-14;
+  p = hr__f64_fma(p, u, -0x1.93d55388f011bp-13);
+  p = hr__f64_fma(p, u, -0x1.dd3f42905b731p-12);
+  p = hr__f64_fma(p, u, 0x1.24a4b6ce0543bp-9);
+  p = hr__f64_fma(p, u, -0x1.70167d0934ab7p-10);
+  p = hr__f64_fma(p, u, -0x1.281bae304d8bep-7);
+  p = hr__f64_fma(p, u, 0x1.8cfd891c10b4dp-6);
+  p = hr__f64_fma(p, u, -0x1.5eed8ffe2e4e4p-8);
+  p = hr__f64_fma(p, u, -0x1.78f0925e9c2a1p-4);
+  p = hr__f64_fma(p, u, 0x1.76b59583b84e3p-3);
+  p = hr__f64_fma(p, u, 0x1.3670d9a676a79p-6);
+  p = hr__f64_fma(p, u, -0x1.39fa6c905219ep-1);
+  p = hr__f64_fma(p, u, 0x1.b4a6ed0e363dep-1);
+  p = hr__f64_fma(p, u, 0x1.81bd4563aa6eep-2);
+  p = hr__f64_fma(p, u, -0x1.2fb936bfb22b5p+1);
+  p = hr__f64_fma(p, u, 0x1.06a3dfb336260p+1);
+  p = hr__f64_fma(p, u, 0x1.b040fa7ba4859p+0);
+  p = hr__f64_fma(p, u, -0x1.16f39a3a4b4c3p+2);
+  p = hr__f64_fma(p, u, 0x1.bd2ac9fbc86dap+0);
+  p = hr__f64_fma(p, u, 0x1.3a55e6f6ca392p+1);
+  p = hr__f64_fma(p, u, -0x1.347baa6554f65p+1);
+  p = hr__f64_fma(p, u, -0x1.f369859c35d64p-6);
+  return hr__f64_fma(p, u, 0x1.1235093d83da5p-1);
+}
+/* 2 sqrt(pi sqrt(x)) exp(zeta) Ai(x) for x >= 2 and zeta = 2/3 x^(3/2), u = 2 zeta(2) / zeta - 1. */
+HR_VMATH_FN double hr__d_airy_right(double u) {
+  double p = 0x1.75189936bdf1bp-26;
+  p = hr__f64_fma(p, u, -0x1.9ef86dc847d38p-25);
+  p = hr__f64_fma(p, u, 0x1.6087c1e0968cdp-25);
+  p = hr__f64_fma(p, u, -0x1.e327de89e31d8p-24);
+  p = hr__f64_fma(p, u, 0x1.b8f43397c717dp-22);
+  p = hr__f64_fma(p, u, -0x1.3b242077ba292p-20);
+  p = hr__f64_fma(p, u, 0x1.e11a98071d6f1p-19);
+  p = hr__f64_fma(p, u, -0x1.9e4f91cf12d1fp-17);
+  p = hr__f64_fma(p, u, 0x1.968b2522e3ad0p-15);
+  p = hr__f64_fma(p, u, -0x1.ddd7b407379aep-13);
+  p = hr__f64_fma(p, u, 0x1.72765826af523p-10);
+  p = hr__f64_fma(p, u, -0x1.deda9394ef360p-7);
+  return hr__f64_fma(p, u, 0x1.f7a4cf9aff946p-1);
+}
+/* The factor of the sine of zeta + pi / 4 in sqrt(pi sqrt(z)) Ai(-z) for z >= 4, u = 128 / z^3 - 1. */
+HR_VMATH_FN double hr__d_airy_sine(double u) {
+  double p = 0x1.fc3c2eaf89a98p-29;
+  p = hr__f64_fma(p, u, -0x1.2c91334d0633ap-26);
+  p = hr__f64_fma(p, u, 0x1.ae4821a5bd6b2p-24);
+  p = hr__f64_fma(p, u, -0x1.e5ac992e52820p-21);
+  p = hr__f64_fma(p, u, 0x1.de71a06b22604p-17);
+  p = hr__f64_fma(p, u, -0x1.45946fc7c56b7p-11);
+  return hr__f64_fma(p, u, 0x1.ffac9a04d8880p-1);
+}
+/* That of minus the cosine, times zeta. */
+HR_VMATH_FN double hr__d_airy_cosine(double u) {
+  double p = 0x1.b4ea8acca1610p-30;
+  p = hr__f64_fma(p, u, -0x1.50ee34ccf566dp-28);
+  p = hr__f64_fma(p, u, 0x1.d209617eec2afp-27);
+  p = hr__f64_fma(p, u, -0x1.fe196b3003bddp-25);
+  p = hr__f64_fma(p, u, 0x1.5ae6815cbe8e3p-22);
+  p = hr__f64_fma(p, u, -0x1.380d2af5baf10p-19);
+  p = hr__f64_fma(p, u, 0x1.b464e81fe2513p-16);
+  p = hr__f64_fma(p, u, -0x1.3e4fd528edff5p-11);
+  return hr__f64_fma(p, u, 0x1.19d704fc5eb3ep-4);
+}
+/* Sine and cosine of any angle below 2^50. */
+HR_VMATH_FN double hr__d_sin_cos_of_f64(double angle, double *out_cosine) {
+  double t = hr__f64_fma(angle, 0x1.45f306dc9c883p-1, HR__F64_ROUNDER), n = t - HR__F64_ROUNDER;
+  double r = hr__f64_fma(n, -0x1.1a62633145c07p-54, hr__f64_fma(n, -0x1.921fb54442d18p0, angle));
+  return hr__d_turn(r, hr__f64_to_u64(t), out_cosine);
+}
+/* Where zeta is more than 2^50, 0 as in f64, and NaN of infinity. */
+HR_VMATH_FN float hr_f32_special_airy_ai(float x) {
+  double d = (double)x, below = d < -4.0 ? -d : 4.0, above = d < 2.0 ? 2.0 : (d > 40.0 ? 40.0 : d);
+  double middle = d < -4.0 ? -4.0 : (d > 2.0 ? 2.0 : d), z = d < -4.0 ? below : above;
+  double root = __builtin_sqrt(z), zeta = 2.0 / 3 * z * root, inverse = 1.0 / zeta;
+  double size = 1.0 / __builtin_sqrt(0x1.921fb54442d18p1 * root);
+  double right =
+      0.5 * size * hr__d_airy_right(hr__f64_fma(0x1.e2b7dddfefa66p+1, inverse, -1.0)) * hr__d_exp_negative(-zeta);
+  double cube = hr__f64_fma(128.0 * (4.0 / 9), inverse * inverse, -1.0), cosine;
+  double sine = hr__d_sin_cos_of_f64(zeta + 0.25 * 0x1.921fb54442d18p1, &cosine);
+  double left = size * (sine * hr__d_airy_sine(cube) - cosine * inverse * hr__d_airy_cosine(cube));
+  double inner = hr__d_airy_middle((middle + 1.0) * (1.0 / 3));
+  return (float)(d > 2.0 ? right : (d < -4.0 ? (zeta > 0x1p50 ? zeta - zeta : left) : inner));
 }
 
 #endif

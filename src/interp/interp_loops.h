@@ -101,7 +101,16 @@ typedef struct hr__reduce_loops {
   void (*scatter)(void *base, const int64_t *offsets, const void *src, int64_t step, int64_t count);
 } hr__reduce_loops;
 
-enum { HR__REDUCE_SUM, HR__REDUCE_PROD, HR__REDUCE_AMAX, HR__REDUCE_AMIN, HR__REDUCE_ANY, HR__REDUCE_ALL, HR__REDUCES };
+enum {
+  HR__REDUCE_SUM,
+  HR__REDUCE_PROD,
+  HR__REDUCE_AMAX,
+  HR__REDUCE_AMIN,
+  HR__REDUCE_ANY,
+  HR__REDUCE_ALL,
+  HR__REDUCE_XOR,
+  HR__REDUCES
+};
 
 /* best_key[k], best_index[k] take column k of keys and indices; an index of INT64_MAX says that there is none yet. */
 typedef void (*hr__argreduce_fn)(void *best_key, int64_t *best_index, const void *keys, const int64_t *indices,

@@ -329,6 +329,8 @@ static int reduce_row(hr_op op) {
       return HR__REDUCE_ANY;
     case HR_OP_ALL:
       return HR__REDUCE_ALL;
+    case HR_OP_XOR:
+      return HR__REDUCE_XOR;
     default:
       return -1;
   }

@@ -658,13 +658,12 @@ static wide input_at(hr_op op, const tensor *x, int64_t line, int64_t n, int64_t
   return (wide){v.re, is_real ? 0 : j < width ? v.im : -v.im};
 }
 
-static void try_fft(hr_op op, bool is_double, bool inverse, int64_t lines, int64_t n) {
+static void try_fft_of(hr_op op, bool is_double, bool inverse, int64_t lines, int64_t n, int64_t width) {
   static const hr_dtype types[2][2] = {{HR_DTYPE_F32, HR_DTYPE_C64}, {HR_DTYPE_F64, HR_DTYPE_C128}};
   bool sign_is_plus = op == HR_OP_FFT_HALF || (op == HR_OP_FFT && inverse);
   tensor x =
       make_tensor(types[is_double][op != HR_OP_FFT_REAL], 2, (int64_t[]){lines, op == HR_OP_FFT_HALF ? n / 2 + 1 : n});
-  tensor y =
-      make_tensor(types[is_double][op != HR_OP_FFT_HALF], 2, (int64_t[]){lines, op == HR_OP_FFT_REAL ? n / 2 + 1 : n});
+  tensor y = make_tensor(types[is_double][op != HR_OP_FFT_HALF], 2, (int64_t[]){lines, width});
   fill_waves(&x);
   run_row(op, 1, &x, 1, &y, op == HR_OP_FFT ? 2 : 0, (int64_t[]){inverse, 0});
   for (int64_t line = 0; line < lines; ++line) {
@@ -687,6 +686,10 @@ static void try_fft(hr_op op, bool is_double, bool inverse, int64_t lines, int64
   free_tensor(&x), free_tensor(&y);
 }
 
+static void try_fft(hr_op op, bool is_double, bool inverse, int64_t lines, int64_t n) {
+  try_fft_of(op, is_double, inverse, lines, n, op == HR_OP_FFT_REAL ? n / 2 + 1 : n);
+}
+
 HR_TEST(transforms_of_every_length) {
   for (int64_t n = 1; n <= 70; ++n) {
     for (int is_double = 0; is_double < 2; ++is_double) {
@@ -697,6 +700,7 @@ HR_TEST(transforms_of_every_length) {
       try_fft(HR_OP_FFT_HALF, is_double, false, 2, n);
       try_fft(HR_OP_FFT, is_double, true, 19, n);
       try_fft(HR_OP_FFT_REAL, is_double, false, 21, n);
+      try_fft_of(HR_OP_FFT_REAL, is_double, false, 35, n, n);
       try_fft(HR_OP_FFT_HALF, is_double, false, 18, n);
     }
   }
@@ -735,7 +739,7 @@ static void try_columns(hr_dtype dtype, int64_t planes, int64_t n, int64_t colum
 }
 
 HR_TEST(transforms_along_any_dim) {
-  static const int64_t columns[] = {1, 2, 7, 8, 15, 16, 17, 40};
+  static const int64_t columns[] = {1, 2, 7, 8, 15, 16, 17, 33, 40};
   static const int64_t lengths[] = {1, 2, 12, 37, 64, 75};
   for (size_t c = 0; c < sizeof columns / sizeof *columns; ++c) {
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; ++i) {

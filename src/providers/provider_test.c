@@ -13,7 +13,7 @@ HR_TEST(rows_multiplies_single_rows_in_every_layout) {
         trial t = product_trial(&hr__rows_provider, q, HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
                                 (matrix_layout)random_below(MATRIX_OUTPUTS), (bias_layout)random_below(BIAS_LAYOUTS));
         bool is_taken = trial_check(&t);
-        HR_ASSERT(!is_taken || q->rows == 1);
+        HR_ASSERT(!is_taken || q->rows == 1 || q->columns == 1);
         taken += is_taken;
       }
     }
@@ -29,6 +29,21 @@ HR_TEST(rows_takes_what_models_multiply) {
       trial t = product_trial(&hr__rows_provider, &q, HR_DTYPE_F32, MATRIX_ROOM, (matrix_layout)b, MATRIX_STEPS,
                               (bias_layout)bias);
       trial_must_pass(&t);
+    }
+  }
+}
+
+HR_TEST(rows_multiplies_single_columns_of_large_matrices) {
+  static const product columns[] = {
+      {0, {0}, 530, 70, 1}, {1, {2}, 530, 70, 1}, {0, {0}, 65, 4100, 1}, {1, {3}, 16, 40000, 1}};
+  trials_begin(&hr__rows_provider);
+  for (int i = 0; i < 4; ++i) {
+    for (int a = MATRIX_DENSE; a <= MATRIX_TRANSPOSED_ROOM; ++a) {
+      for (int bias = 0; bias < BIAS_LAYOUTS; ++bias) {
+        trial t = product_trial(&hr__rows_provider, &columns[i], HR_DTYPE_F32, (matrix_layout)a, MATRIX_DENSE,
+                                MATRIX_STEPS, (bias_layout)bias);
+        HR_ASSERT(trial_check(&t) || (bias > BIAS_NONE && bias != BIAS_COLUMN));
+      }
     }
   }
 }

@@ -237,13 +237,14 @@ static int reduced_dims(hr__maker *m, const hr_operand *x, int64_t *out_dims) {
 }
 
 static void add_reduction(hr__maker *m) {
-  static const hr_op pool[] = {HR_OP_SUM,  HR_OP_SUM,  HR_OP_SUM, HR_OP_AMAX, HR_OP_AMIN,
-                               HR_OP_MEAN, HR_OP_PROD, HR_OP_ANY, HR_OP_ALL,  HR_OP_MEAN};
+  static const hr_op pool[] = {HR_OP_SUM,  HR_OP_SUM, HR_OP_SUM, HR_OP_AMAX, HR_OP_AMIN, HR_OP_MEAN,
+                               HR_OP_PROD, HR_OP_ANY, HR_OP_ALL, HR_OP_MEAN, HR_OP_XOR};
   static const hr_dtype integers[] = {HR_DTYPE_I64, HR_DTYPE_I64, HR_DTYPE_I32, HR_DTYPE_U8};
   hr_op op = HR__PICK_FROM(m, pool);
   bool is_logic = op == HR_OP_ANY || op == HR_OP_ALL, is_real = op == HR_OP_MEAN || hr__chance(m, 2);
   hr_operand x = hr__any_tensor(m, is_real, 1);
   int64_t dims[HR_RANK_MAX];
+  op = op == HR_OP_XOR && !hr_dtype_is_integer(x.dtype) ? HR_OP_SUM : op;
   hr__draft draft = hr__begin(op);
   hr__in(&draft, x);
   hr__int(&draft, reduced_dims(m, &x, dims));

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from op_support import FLOATS, HALVES, LAYOUTS, check, check_summed, numbers
-from support import DEVICE
+from support import DEVICE, assert_same
 
 # ---- windows
 
@@ -212,6 +212,15 @@ def test_linear_and_added_products():
     check_summed(lambda c, a, b: torch.addmm(c, a, b, beta=0), with_nan, numbers((3, 4)), numbers((4, 5)), grad=False)
     for layout in LAYOUTS:
         check_summed(F.linear, numbers((5, 6)), numbers((4, 6)), numbers((4,)), layout=layout, factor=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_is_added_to_halves_is_added_before_they_are_rounded(dtype):
+    a, b = numbers((40, 64), dtype), numbers((64, 24), dtype, 1)
+    product = a.double() @ b.double()
+    c = (-product).to(dtype)  # most of the product cancels out
+    expected = (c.double() + product).to(dtype)
+    assert_same(torch.addmm(c.to(DEVICE), a.to(DEVICE), b.to(DEVICE)), expected, rtol=2**-6, atol=2**-12)
 
 
 # ---- linear

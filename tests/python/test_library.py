@@ -114,6 +114,15 @@ def test_one_value_of_a_line(dtype):
         x.to(DEVICE).kthvalue(41, 1)
 
 
+@pytest.mark.parametrize("dtype", SORTABLE)
+def test_running_extremes(dtype):
+    x = values_of((40, 33), dtype)
+    for dim in (0, 1):
+        same(lambda x, d=dim: (*x.cummax(d), *x.cummin(d)), x)
+        if dtype.is_floating_point:  # of both zeros the last
+            same(lambda x, d=dim: (x.cummax(d).values.signbit(), x.cummin(d).values.signbit()), x.nan_to_num(0).clamp(-0.0, 0.0))
+
+
 def test_medians_of_nan():
     x = torch.tensor([[1.0, float("nan"), 0.5, 7.0], [float("nan")] * 4, [4.0, 3.0, 2.0, 1.0]])
     same(lambda x: (*x.median(1), x.nanmedian(1).values, x.median(), x.nanmedian(), *x.cummax(1), *x.cummin(1)), x)

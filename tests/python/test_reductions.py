@@ -252,6 +252,21 @@ def test_batch_norm_module_counts():
     assert_summed(modules[1].running_var, modules[0].running_var)
 
 
+# ---- exclusive or
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *HALVES, *INTEGERS, torch.bool])
+@pytest.mark.skipif(not hasattr(torch, "hash_tensor"), reason="this torch has none")
+def test_hash_tensor(dtype):
+    for shape in ((33, 65), (3, 5, 7), (3000, 3), (1, 40), (0, 4), ()):
+        x = (torch.rand(shape, generator=torch.Generator().manual_seed(1)) * 100 - 50 * dtype.is_signed).to(dtype)
+        for dim in ((), 0, -1) if x.numel() else (1,):
+            for keepdim in (False, True):
+                expected = torch.hash_tensor(x, dim, keepdim=keepdim)
+                actual = torch.hash_tensor(x.to(DEVICE), dim, keepdim=keepdim)
+                assert actual.dtype == expected.dtype and torch.equal(actual.cpu(), expected), (shape, dim)
+
+
 # ---- running products and the like
 
 

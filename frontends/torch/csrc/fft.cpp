@@ -121,13 +121,11 @@ Tensor fft_r2c(Result result, const Tensor &given, IntArrayRef dim, int64_t norm
   Dims dims = wrapped(self, dim);
   TORCH_CHECK(!dims.empty(), "_fft_r2c: expected at least one dim");
   double factor = factor_of(normalization, self.sizes(), dims);
-  ScalarType type = c10::toComplexType(self.scalar_type());
-  if (!onesided)
-    return finish(result, all_complex(to_type(self, type), dims, factor, true));
-  int64_t last = dims.back();
+  int64_t last = dims.back(), size = onesided ? self.size(last) / 2 + 1 : self.size(last);
   dims.pop_back();
-  Tensor half = transform(HR_OP_FFT_REAL, self, last, self.size(last) / 2 + 1, type, dims.empty() ? factor : 1.0);
-  return finish(result, all_complex(half, dims, factor, true));
+  ScalarType type = c10::toComplexType(self.scalar_type());
+  Tensor first = transform(HR_OP_FFT_REAL, self, last, size, type, dims.empty() ? factor : 1.0);
+  return finish(result, all_complex(first, dims, factor, true));
 }
 
 Tensor fft_c2r(Result result, const Tensor &given, IntArrayRef dim, int64_t normalization, int64_t last_size) {

@@ -652,8 +652,11 @@ static void record_triangle(const Tensor &a, const Tensor &b, bool upper, int64_
                             const Tensor &out) {
   if (out.numel() == 0)
     return;
+  // Rows of a triangle are columns of the other one.
+  bool by_rows = trans < 2 && a.stride(-1) == 1 && a.stride(-2) >= a.size(-1);
   Record record(HR_OP_TRIANGULAR_SOLVE);
-  in_columns(record, a);
+  in_columns(record, by_rows ? a.mT() : a);
+  upper = upper != by_rows, trans = by_rows ? 1 - trans : trans;
   out_columns(in_columns(record, b).ints({upper, trans, unit, left}), out).run();
 }
 

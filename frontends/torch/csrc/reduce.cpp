@@ -122,6 +122,18 @@ Tensor prod(Result result, const Tensor &self, OptionalIntArrayRef dims, bool ke
   return reduce(result, HR_OP_PROD, as_real(self, type), Reduction(self, dims, keepdim), type, 1);
 }
 
+// Exclusive or of the elements, widened to 64 bits.
+Tensor hash_tensor(Result result, const Tensor &self, IntArrayRef dims, bool keepdim, int64_t mode) {
+  TORCH_CHECK(mode == 0, "Unknown hash_tensor mode: ", mode);
+  TORCH_CHECK(!self.is_complex(), "hash_tensor does not support complex inputs");
+  ScalarType type = self.scalar_type();
+  Tensor bits = c10::isFloatingType(type)    ? to_type(self, ScalarType::Double).view(ScalarType::Long)
+                : type == ScalarType::UInt64 ? self.view(ScalarType::Long)
+                                             : to_type(self, ScalarType::Long);
+  Tensor hash = reduce(Result::fresh(), HR_OP_XOR, bits, Reduction(bits, dims, keepdim), ScalarType::Long, 0);
+  return result.give(hash.view(ScalarType::UInt64), self);
+}
+
 Tensor mean(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
             std::optional<ScalarType> dtype) {
   bool has_out = !result.is_fresh() && !result.is_inplace();
@@ -420,14 +432,15 @@ Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, c
     return result.end(out);
   bool is_row = self.dim() == 1 && self.size(0) == sizes.back(); // which libraries add before they round
   bool is_rounded_late = is_half(a.scalar_type()) && !beta.equal(0) && !(plain && is_row); // terms may cancel out
-  if (is_rounded_late || is_stored_product(rank, a)) {
+  if (is_stored_product(rank, a)) {
     ScalarType wide = ScalarType::Float;
     Tensor sum = addmm(Result::fresh(), rank, to_type(self, wide), to_type(a, wide), to_type(b, wide), beta, alpha);
     copy_on_device(sum, out);
     return result.end(out);
   }
-  if (plain && a.size(-1) > 0) {
-    record_matmul(a, b, self, out);
+  bool is_bare = beta.equal(0) && alpha.equal(1);
+  if ((is_bare || (plain && !is_rounded_late)) && a.size(-1) > 0) {
+    record_matmul(a, b, is_bare ? OptionalTensor() : OptionalTensor(self), out);
     return result.end(out);
   }
   bool is_narrow = out.scalar_type() == ScalarType::Half || out.scalar_type() == ScalarType::BFloat16;
@@ -480,6 +493,10 @@ Tensor dot(const Tensor &a, const Tensor &b) {
   TORCH_CHECK(a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [",
               b.numel(), "] to have the same number of elements, but got ", a.numel(), " and ", b.numel(),
               " elements respectively");
+  if (is_half(a.scalar_type()) && a.numel() > 0) { // libraries have no way for one long sum of halves
+    ScalarType wide = ScalarType::Float;
+    return to_type(at::sum(at::mul(to_type(a, wide), to_type(b, wide)), IntArrayRef{0}), a.scalar_type());
+  }
   Tensor out = new_tensor({}, a.scalar_type());
   if (a.numel() == 0)
     return fill_with(out, 0);

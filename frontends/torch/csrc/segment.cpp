@@ -1,4 +1,4 @@
-// segment.cpp: reductions over runs of neighbours, and the hash of a tensor.
+// segment.cpp: reductions over runs of neighbours.
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/arange.h>
@@ -161,49 +161,6 @@ Tensor segment_reduce_backward(const Tensor &grad, const Tensor &output, const T
   Tensor hits = data.eq(best).logical_or(best.isnan().logical_and(data.isnan())).to(data.scalar_type());
   Tensor count = segments.spread(segments.reduce(hits, 1, 0));
   return at::where(hits.eq(0), Scalar(0.0), g * hits / count).to(data.scalar_type());
-}
-
-// Exclusive or of the elements, widened to 64 bits: a sixteenth of them is left by one pass, as what is done to one tensor is one kernel.
-Tensor hash_tensor(Result result, const Tensor &self, IntArrayRef dims, bool keepdim, int64_t mode) {
-  constexpr int64_t PIECES = 16;
-  TORCH_CHECK(mode == 0, "Unknown hash_tensor mode: ", mode);
-  TORCH_CHECK(!self.is_complex(), "hash_tensor does not support complex inputs");
-  ScalarType type = self.scalar_type();
-  Tensor bits = c10::isFloatingType(type)    ? to_type(self, ScalarType::Double).view(ScalarType::Long)
-                : type == ScalarType::UInt64 ? self.view(ScalarType::Long)
-                                             : to_type(self, ScalarType::Long);
-  std::vector<bool> reduced(self.dim(), dims.empty());
-  for (int64_t dim : dims) {
-    int64_t along = at::maybe_wrap_dim(dim, self.dim());
-    if (self.dim() > 0)
-      reduced[along] = true;
-  }
-  for (int64_t d = 0; d < self.dim(); ++d) {
-    if (!reduced[d])
-      continue;
-    if (bits.size(d) == 0) {
-      Dims sizes(bits.sizes().begin(), bits.sizes().end());
-      sizes[d] = 1;
-      bits = fill_with(new_tensor(sizes, ScalarType::Long), 0);
-    }
-    for (int64_t n = bits.size(d), keep; n > 1; n = keep) {
-      keep = (n + PIECES - 1) / PIECES;
-      Tensor next = bits.narrow(d, 0, keep).clone();
-      for (int64_t at = keep; at < n; at += keep) {
-        int64_t count = std::min(keep, n - at);
-        Tensor first = next.narrow(d, 0, count);
-        pointwise(Result::inplace(first), HR_OP_BIT_XOR, Rule::Same, first, bits.narrow(d, at, count));
-      }
-      bits = next;
-    }
-  }
-  if (!keepdim) {
-    for (int64_t d = self.dim(); d-- > 0;) {
-      if (reduced[d])
-        bits = bits.squeeze(d);
-    }
-  }
-  return result.give(bits.contiguous().view(ScalarType::UInt64), self);
 }
 
 } // namespace headrace

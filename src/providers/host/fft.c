@@ -192,7 +192,8 @@ bool hr__fft_supports(const hr_node *node) {
   }
   int64_t count = hr__operand_dim(node->op == HR_OP_FFT_HALF ? &node->outputs[0] : &node->inputs[0], (int)after);
   int64_t half = hr__operand_dim(node->op == HR_OP_FFT_HALF ? &node->inputs[0] : &node->outputs[0], 0);
-  bool fits = node->op == HR_OP_FFT || half == count / 2 + 1;
+  bool is_whole = node->op == HR_OP_FFT_REAL && half == count;
+  bool fits = node->op == HR_OP_FFT || half == count / 2 + 1 || is_whole;
   bool is_typed = node->op == HR_OP_FFT_REAL ? from == HR_DTYPE_F32 || from == HR_DTYPE_F64
                                              : from == HR_DTYPE_C64 || from == HR_DTYPE_C128;
   return fits && is_typed && (node->op != HR_OP_FFT_HALF || to != from) && count > 0 && count < INT64_C(1) << 40;
@@ -227,7 +228,9 @@ hr_status hr__fft_prepare(const hr_node *node, void **out_plan) {
 typedef struct fft_lines {
   int count, lanes;
   int64_t at[LANES_MAX], step; /* of each line's first number, and from one number to the next */
-  bool are_beside;
+  bool
+      are_beside; /* all of a vector's: the first `run` in one row, the others at the front of the row in the plane that follows */
+  int run;
 } fft_lines;
 
 /* How many dims' elements follow the transformed dim's. */
@@ -249,12 +252,9 @@ static int lane_count(const hr__fft_plan *plan, int64_t lines) {
   return lanes;
 }
 
-/* Lines before and after the transformed dim, and how many groups they make: groups of lines that lie side by side don't go on behind
- * the last one. */
+/* Lines in groups that go through the passes together; `after`: how many lie between a number of a line and its next. */
 typedef struct fft_groups {
-  int64_t lines, after,
-      beside; /* `beside`: groups of lines side by side, or 0 where lines are taken one after the other */
-  int64_t count;
+  int64_t lines, after, count;
   int lanes;
 } fft_groups;
 
@@ -266,8 +266,7 @@ static fft_groups groups_of(const hr__fft_plan *plan, const hr_node *node) {
   }
   g.lines /= node->op == HR_OP_FFT ? plan->length : x->dims[x->rank - 1];
   g.lanes = lane_count(plan, g.lines);
-  g.beside = g.after >= g.lanes ? hr_divide_up(g.after, g.lanes) : 0;
-  g.count = g.beside > 0 ? g.lines / g.after * g.beside : hr_divide_up(g.lines, g.lanes);
+  g.count = hr_divide_up(g.lines, g.lanes);
   return g;
 }
 
@@ -276,13 +275,18 @@ static fft_lines lines_of_group(const hr__library_call *call, const hr__tensor *
   fft_groups g = groups_of(plan, call->node);
   int64_t length = call->node->op == HR_OP_FFT ? plan->length : hr__dim(tensor, 0);
   bool is_pairs = plan->whole > 0 && plan->whole % 2 == 0 && !hr_dtype_is_complex(tensor->dtype);
-  int64_t first = g.beside > 0 ? group / g.beside * g.after + group % g.beside * g.lanes : group * g.lanes;
-  int64_t end = g.beside > 0 ? (group / g.beside + 1) * g.after : g.lines;
-  fft_lines lines = {.lanes = g.lanes, .step = g.after, .are_beside = g.beside > 0 && g.after > 1};
-  lines.count = (int)(end - first < g.lanes ? end - first : g.lanes);
+  int64_t first = group * g.lanes, left = g.lines - first, column = first % g.after;
+  int64_t plane = (first - column) * (is_pairs ? length / 2 : length);
+  fft_lines lines = {.lanes = g.lanes, .step = g.after};
+  lines.count = (int)(left < g.lanes ? left : g.lanes);
+  lines.run = (int)(g.after - column < lines.count ? g.after - column : lines.count);
+  lines.are_beside = g.after > 1 && g.after >= g.lanes && g.lanes > 1 && lines.count == g.lanes;
   for (int l = 0; l < lines.count; ++l) {
-    int64_t line = first + l;
-    lines.at[l] = line / g.after * g.after * (is_pairs ? length / 2 : length) + line % g.after;
+    lines.at[l] = plane + column;
+    if (++column == g.after) {
+      column = 0;
+      plane += g.after * (is_pairs ? length / 2 : length);
+    }
   }
   return lines;
 }
@@ -299,14 +303,23 @@ size_t hr__fft_scratch(const hr_node *node, int workers) {
 #define NAME__(fn, form) NAME_(fn, form)
 #define NAME(fn) NAME__(fn, FORM)
 
+#if defined(__clang__)
+#define SHUFFLE(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, (NAME(quad_index)){i, j, k, l})
+#endif
+
 #define FORM f32
 #define T float
+#define INDEX int32_t
 #include "providers/host/fft_lines.inc"
 #undef FORM
 #undef T
+#undef INDEX
 
 #define FORM f64
 #define T double
+#define INDEX int64_t
 #include "providers/host/fft_lines.inc"
 
 static hr_status transform(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {

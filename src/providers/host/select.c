@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/integer.h"
+#include "core/convert.h"
 #include "providers/host/host.h"
 #include "providers/host/order.h"
 
@@ -136,27 +137,50 @@ hr_status hr__mode_run(const hr__library_call *call) {
 
 /* ---- running extremes: a NaN stays ---- */
 
+#define TYPES(X) X(BOOL) X(U8) X(I8) X(U16) X(I16) X(U32) X(I32) X(U64) X(I64) X(F16) X(BF16) X(F32) X(F64)
+
+/* A line's extremes so far and their places (or NULL): of equal ones the last, and the last NaN once there is one. */
+#define DEFINE(D)                                                                                           \
+  static inline __attribute__((always_inline)) void running_##D(                                            \
+      const HR__MEMORY_##D *x, int64_t count, const bool is_max, HR__MEMORY_##D *values, int64_t *places) { \
+    HR__MEMORY_##D kept = x[0];                                                                             \
+    HR__TYPE_##D best = HR__LOAD_##D(kept);                                                                 \
+    int64_t place = 0;                                                                                      \
+    for (int64_t i = 0; i < count; ++i) {                                                                   \
+      const HR__TYPE_##D next = HR__LOAD_##D(x[i]);                                                         \
+      if ((next != next) | ((best == best) & (is_max ? next >= best : next <= best))) {                     \
+        best = next, kept = x[i], place = i;                                                                \
+      }                                                                                                     \
+      if (values != NULL) {                                                                                 \
+        values[i] = kept;                                                                                   \
+      }                                                                                                     \
+      if (places != NULL) {                                                                                 \
+        places[i] = place;                                                                                  \
+      }                                                                                                     \
+    }                                                                                                       \
+  }                                                                                                         \
+  static void cumulate_##D(const void *x, int64_t count, bool is_max, void *values, int64_t *places) {      \
+    if (is_max) {                                                                                           \
+      running_##D(x, count, true, values, places);                                                          \
+    } else {                                                                                                \
+      running_##D(x, count, false, values, places);                                                         \
+    }                                                                                                       \
+  }
+TYPES(DEFINE)
+
 static void cumulate(const hr__library_call *call, int64_t line, bool is_max) {
   const hr__tensor *x = &call->inputs[0];
-  int64_t count = hr__dim(x, 0), best = 0, *places = hr__item(&call->outputs[1], line, count);
-  size_t size = hr_dtype_size(x->dtype);
-  const char *from = hr__item(x, line, count);
-  char *to = hr__item(&call->outputs[0], line, count);
-  uint64_t nan = size == 8 ? UINT64_MAX : (UINT64_C(1) << (8 * size)) - 1, best_key = 0;
-  bool real = hr_dtype_is_real(x->dtype), has_nan = false;
-  for (int64_t i = 0; i < count; ++i) {
-    uint64_t key = hr__order_key_of(x->dtype, from + (size_t)i * size);
-    bool is_new_nan = real && key == nan;
-    if (i == 0 || is_new_nan || (!has_nan && (is_max ? key >= best_key : key <= best_key))) {
-      best = i, best_key = key;
-      has_nan |= is_new_nan;
-    }
-    if (to != NULL) {
-      memcpy(to + (size_t)i * size, from + (size_t)best * size, size);
-    }
-    if (places != NULL) {
-      places[i] = best;
-    }
+  int64_t count = hr__dim(x, 0);
+  void *from = hr__item(x, line, count), *values = hr__item(&call->outputs[0], line, count),
+       *places = hr__item(&call->outputs[1], line, count);
+  switch (x->dtype) {
+#define CUMULATE(D)                                    \
+  case HR_DTYPE_##D:                                   \
+    cumulate_##D(from, count, is_max, values, places); \
+    break;
+    TYPES(CUMULATE)
+    default:
+      break;
   }
 }
 

@@ -1,4 +1,5 @@
-/* rows.c: products of one row, y = x W (+ bias), on the weights as they are stored.
+/* rows.c: products of one row, y = x W (+ bias), on the weights as they are stored. A long product of one column is the one of its
+ * transposed factors.
  *
  * A product with one row reads every weight once and does two operations with it: memory is the limit, and any packing
  * doubles the traffic. Two layouts of W [K, N] cover what frameworks store:
@@ -36,7 +37,7 @@ struct hr_prepared {
   int64_t x_batch, w_batch, y_batch;                 /* strides of the batch */
   int64_t x_stride, w_inner, w_columns, bias_stride, y_stride;
   bool has_bias;
-  int y_arg;
+  int x_arg, w_arg, y_arg;
   int post_count;
   struct {
     hr_op op;
@@ -53,6 +54,27 @@ typedef struct call {
   int64_t shares;
   atomic_int_least64_t begun; /* blocks */
 } call;
+
+/* The factors as a row and a matrix, and their dims. */
+typedef struct roles {
+  const hr_operand *x, *w, *y;
+  int x_arg, w_arg;
+  int x_inner, w_inner, columns; /* `columns`: of w and y */
+} roles;
+
+static roles roles_of(const hr_node *node) {
+  const hr_operand *y = &node->outputs[0];
+  bool is_column = y->dims[y->rank - 2] != 1;
+  int last = y->rank - 1, other = y->rank - 2, x = is_column;
+  return (roles){.x = &node->inputs[x],
+                 .w = &node->inputs[1 - x],
+                 .y = y,
+                 .x_arg = x,
+                 .w_arg = 1 - x,
+                 .x_inner = is_column ? other : last,
+                 .w_inner = is_column ? last : other,
+                 .columns = is_column ? other : last};
+}
 
 static bool is_f32(const hr_operand *operand) {
   return operand->kind == HR_OPERAND_VALUE && operand->dtype == HR_DTYPE_F32;
@@ -85,36 +107,49 @@ static bool is_activation(const hr_node *node, const hr_post *post) {
   }
 }
 
+/* Whether a bias has one number for each column, which are its dim `along` (negative: from the end), and no other dims. */
+static bool is_bias(const hr_operand *bias, int64_t columns, int along) {
+  if (!is_f32(bias) || bias->rank + along < 0 || bias->dims[bias->rank + along] != columns) {
+    return false;
+  }
+  for (int d = 0; d < bias->rank; ++d) {
+    if (d != bias->rank + along && bias->dims[d] != 1 && bias->strides[d] != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
   if (node->op != HR_OP_MATMUL || !is_f32(&node->inputs[0]) || !is_f32(&node->inputs[1]) ||
       !is_f32(&node->outputs[0])) {
     return false;
   }
-  const hr_operand *x = &node->inputs[0], *w = &node->inputs[1], *y = &node->outputs[0];
-  int rank = y->rank, batch_dim;
+  int rank = node->outputs[0].rank, batch_dim;
   for (int i = 0; i < node->post_count; ++i) {
     if (!is_activation(node, &node->posts[i])) {
       return false;
     }
   }
-  if (rank < 2 || x->rank != rank || w->rank != rank || y->dims[rank - 2] != 1 || x->dims[rank - 1] == 0 ||
-      y->dims[rank - 1] == 0 || !find_batch(y, &batch_dim)) {
+  if (rank < 2 || node->inputs[0].rank != rank || node->inputs[1].rank != rank) {
     return false;
   }
-  if (node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE) {
-    const hr_operand *bias = &node->inputs[2];
-    if (!is_f32(bias) || bias->rank < 1 || bias->dims[bias->rank - 1] != y->dims[rank - 1]) {
-      return false;
-    }
-    for (int d = 0; d < bias->rank - 1; ++d) {
-      if (bias->dims[d] != 1 && bias->strides[d] != 0) {
-        return false;
-      }
-    }
+  roles r = roles_of(node);
+  if (r.y->dims[2 * rank - 3 - r.columns] != 1 || r.x->dims[r.x_inner] == 0 || r.y->dims[r.columns] == 0 ||
+      !find_batch(r.y, &batch_dim)) {
+    return false;
   }
-  bool dense_x = x->strides[rank - 1] == 1 || x->dims[rank - 1] == 1 || batch_dim < 0;
-  return dense_x && (w->strides[rank - 2] == 1 || w->strides[rank - 1] == 1);
+  if (node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE &&
+      !is_bias(&node->inputs[2], r.y->dims[r.columns], r.columns - rank)) {
+    return false;
+  }
+  int64_t inner = r.x->dims[r.x_inner];
+  if (r.x_arg != 0 && (inner < 2 * LANES || inner * r.y->dims[r.columns] <= SERIAL_WEIGHTS)) {
+    return false; /* of one column: short sums and small matrices are a library's */
+  }
+  bool dense_x = r.x->strides[r.x_inner] == 1 || r.x->dims[r.x_inner] == 1 || batch_dim < 0;
+  return dense_x && (r.w->strides[r.w_inner] == 1 || r.w->strides[r.columns] == 1);
 }
 
 static bool uses_dots(const hr_prepared *p) {
@@ -137,8 +172,9 @@ static void cut_sums(hr_prepared *p) {
 static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)program, (void)way, (void)queue;
-  const hr_operand *x = &node->inputs[0], *w = &node->inputs[1], *y = &node->outputs[0];
-  int rank = y->rank, batch_dim;
+  roles r = roles_of(node);
+  const hr_operand *x = r.x, *w = r.w, *y = r.y;
+  int batch_dim;
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
@@ -148,15 +184,15 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int way
   p->x_batch = batch_dim >= 0 && x->dims[batch_dim] != 1 ? x->strides[batch_dim] : 0;
   p->w_batch = batch_dim >= 0 && w->dims[batch_dim] != 1 ? w->strides[batch_dim] : 0;
   p->y_batch = batch_dim >= 0 ? y->strides[batch_dim] : 0;
-  p->inner = x->dims[rank - 1], p->columns = y->dims[rank - 1];
+  p->inner = x->dims[r.x_inner], p->columns = y->dims[r.columns];
   p->x_offset = x->offset, p->w_offset = w->offset, p->y_offset = y->offset;
-  p->x_stride = x->strides[rank - 1], p->w_inner = w->strides[rank - 2], p->w_columns = w->strides[rank - 1];
-  p->y_stride = y->strides[rank - 1];
-  p->y_arg = node->input_count;
+  p->x_stride = x->strides[r.x_inner], p->w_inner = w->strides[r.w_inner], p->w_columns = w->strides[r.columns];
+  p->y_stride = y->strides[r.columns];
+  p->x_arg = r.x_arg, p->w_arg = r.w_arg, p->y_arg = node->input_count;
   p->has_bias = node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
   if (p->has_bias) {
     p->bias_offset = node->inputs[2].offset;
-    p->bias_stride = node->inputs[2].strides[node->inputs[2].rank - 1];
+    p->bias_stride = node->inputs[2].strides[node->inputs[2].rank + r.columns - y->rank];
   }
   p->post_count = node->post_count;
   for (int i = 0; i < node->post_count; ++i) {
@@ -416,8 +452,8 @@ static void run_ends(void *arg, int64_t begin, int64_t end, int worker) {
 static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
   (void)queue;
   call c = {.p = p,
-            .x = (const float *)args[0] + p->x_offset,
-            .w = (const float *)args[1] + p->w_offset,
+            .x = (const float *)args[p->x_arg] + p->x_offset,
+            .w = (const float *)args[p->w_arg] + p->w_offset,
             .bias = p->has_bias ? (const float *)args[2] + p->bias_offset : NULL};
   c.y = (float *)args[p->y_arg] + p->y_offset;
   for (int i = 0; i < p->post_count; ++i) {
