@@ -130,12 +130,15 @@ def measure_alone(name: str, side: str, seconds: float) -> None:
     )
 
 
+def environment_of(side: str) -> dict:
+    """What a side's process runs with: Headrace on the GPU, or torch without it."""
+    if side in ("device", "compiled"):
+        return {"HEADRACE_DEVICE": "cuda"} | os.environ
+    return os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+
 def measure(name: str, side: str, arguments: argparse.Namespace) -> dict:
-    environment = dict(os.environ)
-    if side in ("torch", "inductor"):
-        environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-    else:
-        environment["HEADRACE_DEVICE"] = environment.get("HEADRACE_DEVICE", "cuda")
+    environment = environment_of(side)
     command = [sys.executable, __file__, "--alone", name, side, "--seconds", str(arguments.seconds)]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=arguments.limit)

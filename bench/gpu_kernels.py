@@ -14,12 +14,14 @@ import argparse
 import ctypes
 import datetime
 import json
-import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+
+from gpu import environment_of
 
 SIDES = {"torch": "torch", "device": "Headrace", "cublaslt": "cuBLASLt"}
 ELEMENTS = 1 << 28
@@ -68,8 +70,7 @@ def cases_of_memory(device):
     yield "x * 2, bf16", lambda: narrow * 2, 4 * n
     yield "gelu, bf16", lambda: functional.gelu(narrow), 4 * n
     for count in (768, 1024, 2048, 4096, 8192, 16384):
-        rows, weight = x.view(-1, count) if n % count == 0 else x[: n // count * count].view(-1, count), None
-        weight = torch.ones(count, device=device)
+        rows, weight = x[: n // count * count].view(-1, count), torch.ones(count, device=device)
         moved = 8 * rows.numel()
         yield f"softmax, rows of {count}", lambda rows=rows: torch.softmax(rows, 1), moved
         normal = lambda rows=rows, weight=weight: functional.layer_norm(rows, weight.shape, weight, weight)  # noqa: E731
@@ -179,21 +180,16 @@ def measure_alone(side: str, samples: int) -> None:
 
 
 def measure(side: str, arguments: argparse.Namespace) -> dict:
-    environment = dict(os.environ)
-    if side == "device":
-        environment["HEADRACE_DEVICE"] = environment.get("HEADRACE_DEVICE", "cuda")
-    else:
-        environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     command = [sys.executable, __file__, "--alone", side, "--samples", str(arguments.samples)]
     found = {}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    end = time.monotonic() + arguments.limit
+    process = subprocess.Popen(command, env=environment_of(side), stdout=subprocess.PIPE, text=True)
+    timer = threading.Timer(arguments.limit, process.kill)
+    timer.start()
     for line in process.stdout:
         row = json.loads(line)
         found[row.pop("title")] = row
         print(f"{SIDES[side]}: {len(found)} rows", end="\r", file=sys.stderr, flush=True)
-        if time.monotonic() > end:
-            process.kill()
+    timer.cancel()
     print(file=sys.stderr)
     if process.wait() != 0:
         print(f"{SIDES[side]} ended with {process.returncode}", file=sys.stderr)
