@@ -107,6 +107,10 @@ void hr__device_turn_rows(const device *d, hr_device_emission *emission);
 
 /* ---- emit_device_rows.c ---- */
 
+/* Elements n of a thread that keeps values of theirs, below `count`, some loaded ahead; each is number first + 32 n of the row (`first`: a C
+ * expression), and there under `guard`: "" or "if (...) ". */
+void hr__device_own_elements(const device *d, int phase, int count, const char *first, const char *guard,
+                             const char *suffix);
 /* The arrays in which a thread keeps values of its elements. */
 void hr__device_declare_own(const device *d);
 

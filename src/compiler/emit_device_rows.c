@@ -10,6 +10,28 @@ enum { ROWS_LEAST = 512, WARPS_LEAST = 4 };
 
 /* ---- a warp or a block a row ---- */
 
+void hr__device_own_elements(const device *d, int phase, int count, const char *first, const char *guard,
+                             const char *suffix) {
+  hr__emitter *e = d->e;
+  const int step = hr__device_ahead(d, phase, count);
+  const char *type = hr__device_index_type(d);
+  device inner = *d;
+  inner.is_ahead = true;
+  HR__EMIT(e, "HR_UNROLL\nfor (int b = 0; b < %d; b += %d) {\n", count, step);
+  hr__device_declare_ahead(d, phase, step);
+  for (int is_loaded = 0; is_loaded < 2; ++is_loaded) {
+    HR__EMIT(e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\nconst int n = b + u;\n(void)n;\n", step);
+    HR__EMIT(e, "const %s i = %s + n * HR_WARP;\n%s{\n", type, first, guard);
+    if (is_loaded) {
+      hr__device_element(&inner, phase, suffix);
+    } else {
+      hr__device_load_ahead(d, phase);
+    }
+    HR__EMIT(e, "}\n}\n");
+  }
+  HR__EMIT(e, "}\n");
+}
+
 /* A thread keeps values of its elements: each has a number that is known when the text is compiled. */
 static void emit_own_lanes(const device *d, int phase) {
   hr__emitter *e = d->e;
@@ -17,23 +39,11 @@ static void emit_own_lanes(const device *d, int phase) {
     hr__device_own_quads(d, phase);
     return;
   }
-  device inner = *d;
-  const int whole = (int)(d->elements / WARP), step = hr__device_ahead(d, phase, whole);
-  inner.is_ahead = true;
+  const int whole = (int)(d->elements / WARP);
+  char guard[32];
+  snprintf(guard, sizeof guard, "if (n < %d) ", whole);
   hr__device_accumulators(d, phase, true);
-  HR__EMIT(e, "HR_UNROLL\nfor (int b = 0; b < %d; b += %d) {\n", whole, step);
-  hr__device_declare_ahead(d, phase, step);
-  for (int is_loaded = 0; is_loaded < 2; ++is_loaded) {
-    HR__EMIT(e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\nconst int n = b + u, i = n * HR_WARP + HR_LANE;\n", step);
-    HR__EMIT(e, "if (n < %d) {\n", whole);
-    if (is_loaded) {
-      hr__device_element(&inner, phase, "[n % 2]");
-    } else {
-      hr__device_load_ahead(d, phase);
-    }
-    HR__EMIT(e, "}\n}\n");
-  }
-  HR__EMIT(e, "}\n");
+  hr__device_own_elements(d, phase, whole, "HR_LANE", guard, "[n % 2]");
   if (d->elements % WARP != 0) {
     HR__EMIT(e, "{\nconst int n = %d, i = n * HR_WARP + HR_LANE;\nif (i < %lld) {\n", whole, (long long)d->elements);
     hr__device_element(d, phase, "[n % 2]");

@@ -9,10 +9,13 @@
  * What is costly is thus done by all warps at once, and a turn is some additions. To emit it, the reductions of a phase become a phase
  * of their own, behind the one that makes what they take: then values cross from one to the other as they do between any two.
  */
+#include <stdio.h>
+
 #include "base/integer.h"
 #include "compiler/emit_device_internal.h"
 
 enum { WARP = HR__DEVICE_LANES, WARPS_MOST = 16, OWN_MOST = 32, OWN_LEAST = 8 };
+enum { GUARD_BYTES = 40 };
 enum { ROWS_LEAST = 64 }; /* that keep a device busier than passes of all of it over parts of rows would */
 
 static bool is_suitable(const device *d) {
@@ -65,34 +68,11 @@ static int warps_of(const device *d) {
   return (int)hr_divide_up(d->elements, d->own * WARP);
 }
 
-/* "if (i < 5000) " where threads may have less than others. */
-static void emit_guard(const device *d) {
-  if (d->elements % (d->own * WARP) != 0) {
-    HR__EMIT(d->e, "if (i < %lld) ", (long long)d->elements);
-  }
-}
-
-static void emit_elements(const device *d, int phase) {
-  hr__emitter *e = d->e;
-  device inner = *d;
-  const int step = hr__device_ahead(d, phase, d->own);
-  const char *type = hr__device_index_type(d);
-  inner.is_ahead = true;
-  HR__EMIT(e, "HR_UNROLL\nfor (int b = 0; b < %d; b += %d) {\n", d->own, step);
-  hr__device_declare_ahead(d, phase, step);
-  for (int is_loaded = 0; is_loaded < 2; ++is_loaded) {
-    HR__EMIT(e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\nconst int n = b + u;\n(void)n;\n", step);
-    HR__EMIT(e, "const %s i = begin + n * HR_WARP;\n", type);
-    emit_guard(d);
-    HR__EMIT(e, "{\n");
-    if (is_loaded) {
-      hr__device_element(&inner, phase, "");
-    } else {
-      hr__device_load_ahead(d, phase);
-    }
-    HR__EMIT(e, "}\n}\n");
-  }
-  HR__EMIT(e, "}\n");
+/* "if (i < 5000) " where threads may have less than others, or "". */
+static const char *guard_of(const device *d, char text[GUARD_BYTES]) {
+  bool has_rest = d->elements % (d->own * WARP) != 0;
+  snprintf(text, GUARD_BYTES, has_rest ? "if (i < %lld) " : "", (long long)d->elements);
+  return text;
 }
 
 /* For each reduction of a phase: the lanes as they are handed on, and the results of chunks. */
@@ -154,14 +134,14 @@ static void take_results(const device *d, int phase) {
 static void emit_reductions(const device *d, int phase) {
   hr__emitter *e = d->e;
   const int parts = (int)(d->chunk / (d->own * WARP)), warps = warps_of(d), turns = warps < parts ? warps : parts;
+  char guard[GUARD_BYTES];
   declare_shared(d, phase);
   hr__device_accumulators(d, phase, true);
   HR__EMIT(e, "for (int turn = 0; turn < %d; ++turn) {\nif (part == turn) {\nif (turn > 0) {\n", turns);
   hand_lanes(d, phase, false);
   HR__EMIT(e, "}\nHR_UNROLL\nfor (int n = 0; n < %d; ++n) {\nconst %s i = begin + n * HR_WARP;\n", d->own,
            hr__device_index_type(d));
-  emit_guard(d);
-  HR__EMIT(e, "{\n");
+  HR__EMIT(e, "%s{\n", guard_of(d, guard));
   hr__device_element(d, phase, "[n % 2]");
   HR__EMIT(e, "}\n}\nif (turn < %d && warp < %d) {\n", parts - 1, warps - 1);
   hand_lanes(d, phase, true);
@@ -174,6 +154,7 @@ static void emit_reductions(const device *d, int phase) {
 void hr__device_turn_rows(const device *d, hr_device_emission *emission) {
   hr__emitter *e = d->e;
   const int warps = warps_of(d);
+  char guard[GUARD_BYTES];
   hr__device_head(d, 0, warps * WARP);
   HR__EMIT(
       e, "const int64_t row = HR_BLOCK;\nconst int warp = HR_THREAD / HR_WARP, chunk = warp / %d, part = warp %% %d;\n",
@@ -186,7 +167,7 @@ void hr__device_turn_rows(const device *d, hr_device_emission *emission) {
     if (hr__device_reduces(e->kernel, phase)) {
       emit_reductions(d, phase);
     } else if (hr__device_has_elements(e->kernel, phase)) {
-      emit_elements(d, phase);
+      hr__device_own_elements(d, phase, d->own, "begin", guard_of(d, guard), "");
     }
   }
   HR__EMIT(e, "}\n");
