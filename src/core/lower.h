@@ -55,6 +55,16 @@ static inline hr_operand hr__view_neighbours(hr_builder *b, hr_operand x, int at
   return hr_view_term(b, view, 1, x.strides[at], x.dims[at] - width + 1);
 }
 
+/* What a view with a term of input 1 sees where `place` says. */
+static inline hr_operand hr__make_picked(hr_builder *b, hr_operand view, hr_operand place) {
+  if (!hr_is_present(view)) {
+    return view;
+  }
+  hr_operand picked = hr_build_temp(b, view.dtype, view.rank, view.dims);
+  hr_emit_gather(b, picked, 2, (hr_operand[]){view, place});
+  return picked;
+}
+
 /* Where a value of `dtype` with the dims of `sample` is made: the output itself when it is there and has that dtype. */
 static inline hr_operand hr__result(hr_builder *b, hr_operand out, hr_dtype dtype, hr_operand sample) {
   return hr_is_present(out) && out.dtype == dtype ? out : hr_build_temp_like(b, sample, dtype);

@@ -12,20 +12,12 @@ static hr_operand spread_row(hr_builder *b, hr_operand table, int64_t k, int ran
                               : table;
 }
 
-static hr_operand make_picked(hr_builder *b, hr_operand view, hr_operand first, int dim) {
-  if (!hr_is_present(view)) {
-    return view;
-  }
-  hr_operand picked = hr_build_temp(b, view.dtype, view.rank, view.dims);
-  hr_emit_gather(b, picked, 2, (hr_operand[]){view, hr__along(b, first, view.rank, dim)});
-  return picked;
-}
-
 /* The k-th of all. */
 static hr_operand make_neighbour(hr_builder *b, hr_operand x, const hr__neighbours *s, int64_t k, int dim) {
   hr_operand from = hr_view_slice(b, x, dim, k, x.dims[dim] - s->count + 1, 1);
   hr_operand runs = hr__view_neighbours(b, from, dim, s->is_there.dims[1], 1);
-  return make_picked(b, hr_is_present(runs) ? hr_view_remove(b, runs, dim + 1) : runs, s->first, dim);
+  return hr__make_picked(b, hr_is_present(runs) ? hr_view_remove(b, runs, dim + 1) : runs,
+                         hr__along(b, s->first, x.rank, dim));
 }
 
 static hr_operand make_sum_of_few(hr_builder *b, hr_operand x, const hr__neighbours *s, int dim, hr_dtype dtype) {
@@ -53,7 +45,8 @@ static hr_operand make_sum_of_many(hr_builder *b, hr_operand x, const hr__neighb
   hr_operand runs = hr__view_neighbours(b, x, dim, s->is_there.dims[1], s->count);
   int rank = x.rank + 1;
   hr_operand is_there = spread_runs(b, s->is_there, rank, dim), zero = hr_build_f64(b, 0);
-  hr_operand part = hr_make3(b, HR_OP_WHERE, dtype, is_there, make_picked(b, runs, s->first, dim), zero);
+  hr_operand picked = hr__make_picked(b, runs, hr__along(b, s->first, rank, dim));
+  hr_operand part = hr_make3(b, HR_OP_WHERE, dtype, is_there, picked, zero);
   if (hr_is_present(s->weight)) {
     part = hr_make2(b, HR_OP_MUL, dtype, part, spread_runs(b, s->weight, rank, dim));
   }
@@ -107,10 +100,7 @@ static hr_operand pick_sums(hr_builder *b, hr_operand x, int at, const hr__runs 
   if (!hr_is_present(view)) {
     return (hr_operand){0};
   }
-  view = hr_view_remove(b, view, at + 1);
-  hr_operand picked = hr_build_temp(b, dtype, view.rank, view.dims);
-  hr_emit_gather(b, picked, 2, (hr_operand[]){view, hr__along(b, place, x.rank, at)});
-  return picked;
+  return hr__make_picked(b, hr_view_remove(b, view, at + 1), hr__along(b, place, x.rank, at));
 }
 
 static hr_operand make_long_sums(hr_builder *b, hr_operand x, int at, const hr__runs *r, hr_dtype dtype) {

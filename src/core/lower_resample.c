@@ -271,13 +271,7 @@ static hr_operand spread_tap(hr_builder *b, hr_operand table, int tap, int rank,
 }
 
 static hr_operand make_tap(hr_builder *b, hr_operand x, const taps *t, int tap, int dim) {
-  hr_operand view = view_through(b, x, dim, t->out, 0);
-  if (!hr_is_present(view)) {
-    return view;
-  }
-  hr_operand picked = hr_build_temp(b, x.dtype, x.rank, view.dims);
-  hr_emit_gather(b, picked, 2, (hr_operand[]){view, spread_tap(b, t->position, tap, x.rank, dim)});
-  return picked;
+  return hr__make_picked(b, view_through(b, x, dim, t->out, 0), spread_tap(b, t->position, tap, x.rank, dim));
 }
 
 /* A table of [out, K] that lies tap by tap: a loop over the dim reads a line of each. */
@@ -310,8 +304,7 @@ static hr_operand make_reduced_taps(hr_builder *b, hr_operand x, const taps *t, 
   if (!hr_is_present(view)) {
     return view;
   }
-  hr_operand picked = hr_build_temp(b, x.dtype, x.rank + 1, view.dims);
-  hr_emit_gather(b, picked, 2, (hr_operand[]){view, spread_table(b, t->first, x.rank + 1, dim)});
+  hr_operand picked = hr__make_picked(b, view, spread_table(b, t->first, x.rank + 1, dim));
   hr_operand weight = t->count <= HR_REDUCE_SEQUENTIAL_MAX ? lay_by_taps(b, t->weight) : t->weight;
   hr_operand product = hr_make2(b, HR_OP_MUL, dtype, picked, spread_table(b, weight, x.rank + 1, dim));
   hr_operand sum = hr_make_reduce(b, HR_OP_SUM, dtype, product, 1u << (dim + 1));
@@ -380,8 +373,7 @@ static hr_operand make_extreme(hr_builder *b, const taps *t, hr_store_mode mode,
 /* The taps' weights, turned round: those of taps that clamping made one add up, and what is no tap goes behind the table. */
 static hr_operand make_turned_weight(hr_builder *b, const taps *t, const hr__neighbours *s) {
   int64_t size = s->count * t->in, room = size + 1;
-  hr_operand first = hr_build_temp(b, HR_DTYPE_I64, 2, (int64_t[]){t->out, t->count});
-  hr_emit_gather(b, first, 2, (hr_operand[]){view_at_taps(b, s->first, t), t->position});
+  hr_operand first = hr__make_picked(b, view_at_taps(b, s->first, t), t->position);
   hr_operand row = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, build_numbers(b, t, 0, 1, 0), first);
   hr_operand place = hr_make3(b, HR_OP_ADD_SCALED, HR_DTYPE_I64, t->position, row, hr_build_i64(b, t->in));
   place = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, where_tapped(b, t, place, size), hr_build_i64(b, size));

@@ -415,12 +415,12 @@ hr_status hr__lower_avg_pool(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
-static bool takes_every_place(const window *w) {
-  bool every = true;
-  for (int i = 0; i < w->plane; ++i) {
-    every = every && w->stride[i] == 1;
+static bool are_ones(const int64_t *values, int count) {
+  bool are = true;
+  for (int i = 0; i < count; ++i) {
+    are = are && values[i] == 1;
   }
-  return every;
+  return are;
 }
 
 /* dx[h] = sum of g[h + padding - k] over the window: for a stride of 1. */
@@ -470,14 +470,6 @@ static hr__runs runs_of_windows(hr_builder *b, const window *w, int i) {
   return r;
 }
 
-static bool is_dense(const window *w) {
-  bool dense = true;
-  for (int i = 0; i < w->plane; ++i) {
-    dense = dense && w->dilation[i] == 1;
-  }
-  return dense;
-}
-
 hr_status hr__lower_avg_pool_backward(hr_builder *b, const hr_node *node) {
   hr_operand dy = hr_node_input(node, 0), dx = hr_node_output(node, 0);
   window w = window_of(node, dx, dy);
@@ -495,11 +487,11 @@ hr_status hr__lower_avg_pool_backward(hr_builder *b, const hr_node *node) {
     return HR_OK;
   }
   hr_operand g = hr_make2(b, HR_OP_DIV, dtype, dy, divisor);
-  if (takes_every_place(&w)) {
+  if (are_ones(w.stride, w.plane)) {
     emit_gathered_sum(b, &w, g, dx);
     return HR_OK;
   }
-  if (is_dense(&w)) {
+  if (are_ones(w.dilation, w.plane)) {
     for (int i = w.plane - 1; i >= 0; --i) {
       hr__runs r = runs_of_windows(b, &w, i);
       g = hr__make_sum_of_runs(b, g, w.lead + i, &r, dtype);
@@ -597,12 +589,7 @@ static int changing_dims(hr_operand x, hr_operand y, int *out_dims) {
 /* Dim `at` of x as its windows: [.., OX, KX, ..]. */
 static hr_operand make_picked(hr_builder *b, hr_operand x, int at, const span *s) {
   hr_operand view = hr_is_present(s->first) ? hr__view_neighbours(b, x, at, s->first.dims[0], s->width) : s->first;
-  if (!hr_is_present(view)) {
-    return (hr_operand){0};
-  }
-  hr_operand picked = hr_build_temp(b, x.dtype, view.rank, view.dims);
-  hr_emit_gather(b, picked, 2, (hr_operand[]){view, hr__ones_after(b, s->first, x.rank - 1 - at)});
-  return picked;
+  return hr__make_picked(b, view, hr__ones_after(b, s->first, x.rank - 1 - at));
 }
 
 /* What lies inside of its window, and what stands for the rest of the widest one. */

@@ -228,8 +228,8 @@ hr_status hr__fft_prepare(const hr_node *node, void **out_plan) {
 typedef struct fft_lines {
   int count, lanes;
   int64_t at[LANES_MAX], step; /* of each line's first number, and from one number to the next */
-  bool
-      are_beside; /* all of a vector's: the first `run` in one row, the others at the front of the row in the plane that follows */
+  /* All of a vector's, side by side: the first `run` in one row, the others at the front of the row in the plane that follows. */
+  bool are_beside;
   int run;
 } fft_lines;
 
