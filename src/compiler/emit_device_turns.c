@@ -71,7 +71,9 @@ static int warps_of(const device *d) {
 /* "if (i < 5000) " where threads may have less than others, or "". */
 static const char *guard_of(const device *d, char text[GUARD_BYTES]) {
   bool has_rest = d->elements % (d->own * WARP) != 0;
-  snprintf(text, GUARD_BYTES, has_rest ? "if (i < %lld) " : "", (long long)d->elements);
+  if (!has_rest)
+    return "";
+  snprintf(text, GUARD_BYTES, "if (i < %lld) ", (long long)d->elements);
   return text;
 }
 
