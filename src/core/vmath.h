@@ -309,6 +309,27 @@ HR_VMATH_FN float hr_f32_log(float x) {
   y = x == HR__F32_INFINITY ? x : y;
   return x > 0.0f ? y : (x == 0.0f ? -HR__F32_INFINITY : HR__F32_NAN);
 }
+/* log(x) / log(b), as the logarithm above with its tail kept: high + low = 1 / log(b), and the same for log(2) / log(b), whose high
+ * part times an exponent is exact. At most 0.75 ulp; exact at whole powers. */
+HR_VMATH_FN float hr__f32_log_of(float x, float high, float low, float two_high, float two_low) {
+  float scaled = x < 0x1p-126f ? x * 0x1p23f : x;
+  uint32_t u = hr__f32_to_u32(scaled) - 0x3f3504f3u;
+  float k = (float)((int32_t)u >> 23) - (x < 0x1p-126f ? 23.0f : 0.0f);
+  float f = hr__u32_to_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f, z = f * f;
+  float head = hr__f32_fma(z, -0.5f, f);
+  float tail = hr__f32_fma(z, -0.5f, f - head) + hr__f32_log_kernel(f, z) - 0.5f * hr__f32_fma(f, f, -z);
+  float product = head * high, whole = k * two_high, y = whole + product;
+  float rest = hr__f32_fma(head, high, -product) + hr__f32_fma(head, low, tail * high);
+  y += rest + hr__f32_fma(k, two_low, (whole - y) + product);
+  y = x == HR__F32_INFINITY ? x : y;
+  return x > 0.0f ? y : (x == 0.0f ? -HR__F32_INFINITY : HR__F32_NAN);
+}
+HR_VMATH_FN float hr_f32_log2(float x) {
+  return hr__f32_log_of(x, 0x1.715476p+0f, 0x1.4ae0cp-26f, 1.0f, 0.0f);
+}
+HR_VMATH_FN float hr_f32_log10(float x) {
+  return hr__f32_log_of(x, 0x1.bcb7b2p-2f, -0x1.5b235ep-27f, 0x1.344p-2f, 0x1.3509f8p-18f);
+}
 /* 1 + x = 2^k (1 + f) + what the sum has dropped, c 2^k, which adds c / (1 + f). Near 0 f is x itself. */
 HR_VMATH_FN float hr_f32_log1p(float x) {
   float sum = 1.0f + x;
@@ -486,13 +507,6 @@ HR_VMATH_FN double hr__d_erfc_kernel(double a) {
 
 /* ---- f32: the others, through double ---- */
 
-HR_VMATH_FN float hr_f32_log2(float x) {
-  double k, y = hr__d_log_parts((double)x, &k);
-  return (float)hr__d_log_special((double)x, hr__f64_fma(y, 0x1.71547652b82fep0, k));
-}
-HR_VMATH_FN float hr_f32_log10(float x) {
-  return (float)(hr__d_log((double)x) * 0x1.bcb7b1526e50ep-2);
-}
 HR_VMATH_FN double hr__d_log1p(double d) {
   double a = d < 0.0 ? -d : d;
   double small = d * hr__f64_fma(d, hr__f64_fma(d, 1.0 / 3, -0.5), 1.0); /* 1 + d would drop bits of d */

@@ -57,7 +57,7 @@ static const struct unary_case {
 } unary_cases[] = {
     {"exp", f32_exp, exp, 1.0},        {"exp2", f32_exp2, exp2, 1.0},
     {"expm1", f32_expm1, expm1, 1.5},  {"log", f32_log, log, 0.8},
-    {"log2", f32_log2, log2, 0.51},    {"log10", f32_log10, log10, 0.51},
+    {"log2", f32_log2, log2, 0.75},    {"log10", f32_log10, log10, 0.75},
     {"log1p", f32_log1p, log1p, 1.0},  {"sin", f32_sin, sin, 0.51},
     {"cos", f32_cos, cos, 0.51},       {"tan", f32_tan, tan, 0.51},
     {"asin", f32_asin, asin, 0.51},    {"acos", f32_acos, acos, 0.51},
