@@ -140,8 +140,9 @@ bool hr__emit_is_copied(const hr__emitter *e, const hr_instr *instr) {
 
 void hr__emit_terms(hr__emitter *e, const hr_access *access) {
   for (int t = 0; t < access->term_count; ++t) {
-    HR__EMIT(e, " + hr_term(r%d, %lld) * %lld", hr__emit_resolve(e, access->terms[t].reg),
-             (long long)access->terms[t].extent, (long long)access->terms[t].stride);
+    HR__EMIT(e, e->is_device ? " + hr_term(r%d, " HR__FREE ") * " HR__FREE : " + hr_term(r%d, %lld) * %lld",
+             hr__emit_resolve(e, access->terms[t].reg), (long long)access->terms[t].extent,
+             (long long)access->terms[t].stride);
   }
 }
 

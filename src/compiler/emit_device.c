@@ -238,9 +238,9 @@ static void emit_thread_rows(const device *d, hr_device_emission *emission) {
   hr__emitter *e = d->e;
   const hr_kernel *kernel = e->kernel;
   char all[24];
-  snprintf(all, sizeof all, "%lld", (long long)d->elements);
+  snprintf(all, sizeof all, HR__FREE, (long long)d->elements);
   hr__device_head(d, 0, THREADS);
-  HR__EMIT(e, "const int64_t row = HR_BLOCK * %d + HR_THREAD;\nif (row >= %lld) { return; }\n", (int)THREADS,
+  HR__EMIT(e, "const int64_t row = HR_BLOCK * %d + HR_THREAD;\nif (row >= " HR__FREE ") { return; }\n", (int)THREADS,
            (long long)d->rows);
   hr__device_coordinates(d, &e->kept, "row", "c");
   for (int phase = 0; phase < kernel->phase_count; ++phase) {
@@ -350,21 +350,22 @@ static void emit_common_slices(const device *d, const hr_kernel_term *term, cons
   }
   int64_t threads = tiles * slices * HR__DEVICE_LANES;
   hr__device_head(d, 0, THREADS);
-  HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (unit >= %lld) { return; }\n",
+  HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (unit >= " HR__FREE ") { return; }\n",
            (int)(THREADS / HR__DEVICE_LANES), (long long)(tiles * slices));
-  HR__EMIT(e, "const int64_t slice = unit / %lld, wanted = unit %% %lld * HR_WARP + HR_LANE;\n", (long long)tiles,
-           (long long)tiles);
-  HR__EMIT(e, "const int64_t row = wanted < %lld ? wanted : %lld;\n", (long long)d->rows, (long long)d->rows - 1);
+  HR__EMIT(e, "const int64_t slice = unit / " HR__FREE ", wanted = unit %% " HR__FREE " * HR_WARP + HR_LANE;\n",
+           (long long)tiles, (long long)tiles);
+  HR__EMIT(e, "const int64_t row = wanted < " HR__FREE " ? wanted : " HR__FREE ";\n", (long long)d->rows,
+           (long long)d->rows - 1);
   hr__device_coordinates(d, &e->kept, "row", "c");
   hr__device_row(d, 0, NULL, NULL);
-  HR__EMIT(e, "for (int64_t b = 0; b < %lld; b += %d * HR_WARP) {\nint found = 0;\nHR_UNROLL\n", (long long)d->elements,
-           (int)LOOKS);
-  HR__EMIT(e, "for (int u = 0; u < %d; ++u) {\nconst int64_t i = b + u * HR_WARP + HR_LANE;\nif (i < %lld) {\n",
+  HR__EMIT(e, "for (int64_t b = 0; b < " HR__FREE "; b += %d * HR_WARP) {\nint found = 0;\nHR_UNROLL\n",
+           (long long)d->elements, (int)LOOKS);
+  HR__EMIT(e, "for (int u = 0; u < %d; ++u) {\nconst int64_t i = b + u * HR_WARP + HR_LANE;\nif (i < " HR__FREE ") {\n",
            (int)LOOKS, (long long)d->elements);
   hr__device_coordinates(d, &e->walked, "i", "w");
   emit_part(d, needed, false);
-  HR__EMIT(e, "found |= ((hr_term(r%d, %lld) & %lld) == slice) << u;\n}\n}\n", term->reg, (long long)term->extent,
-           (long long)slices - 1);
+  HR__EMIT(e, "found |= ((hr_term(r%d, " HR__FREE ") & " HR__FREE ") == slice) << u;\n}\n}\n", term->reg,
+           (long long)term->extent, (long long)slices - 1);
   HR__EMIT(e, "for (int u = 0; u < %d; ++u) {\nuint32_t left = hr_ballot(found >> u & 1);\n", (int)LOOKS);
   HR__EMIT(e, "for (; left != 0; left &= left - 1) {\nconst int64_t i = b + u * HR_WARP + HR_FIRST(left);\n");
   HR__EMIT(e, "if (row == wanted) {\n");
@@ -392,16 +393,17 @@ static void emit_sliced_rows(const device *d, const hr_kernel_term *term, hr_dev
     return;
   }
   hr__device_head(d, 0, THREADS);
-  HR__EMIT(e, "const int64_t number = HR_BLOCK * %d + HR_THREAD;\nif (number >= %lld) { return; }\n", (int)THREADS,
-           (long long)threads);
-  HR__EMIT(e, "const int64_t row = number %% %lld, slice = number / %lld;\n", (long long)d->rows, (long long)d->rows);
+  HR__EMIT(e, "const int64_t number = HR_BLOCK * %d + HR_THREAD;\nif (number >= " HR__FREE ") { return; }\n",
+           (int)THREADS, (long long)threads);
+  HR__EMIT(e, "const int64_t row = number %% " HR__FREE ", slice = number / " HR__FREE ";\n", (long long)d->rows,
+           (long long)d->rows);
   hr__device_coordinates(d, &e->kept, "row", "c");
   hr__device_row(d, 0, NULL, NULL);
-  HR__EMIT(e, "HR_UNROLL_BY_4 for (int64_t i = 0; i < %lld; ++i) {\n", (long long)d->elements);
+  HR__EMIT(e, "HR_UNROLL_BY_4 for (int64_t i = 0; i < " HR__FREE "; ++i) {\n", (long long)d->elements);
   hr__device_coordinates(d, &e->walked, "i", "w");
   emit_part(d, needed, false);
-  HR__EMIT(e, "if ((hr_term(r%d, %lld) & %lld) != slice) { continue; }\n", term->reg, (long long)term->extent,
-           (long long)slices - 1);
+  HR__EMIT(e, "if ((hr_term(r%d, " HR__FREE ") & " HR__FREE ") != slice) { continue; }\n", term->reg,
+           (long long)term->extent, (long long)slices - 1);
   emit_part(d, needed, true);
   HR__EMIT(e, "}\n}\n");
   emission->pass_count = 1;
@@ -479,12 +481,18 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
   return e->status != NULL ? e->status : hr_text_status(e->text);
 }
 
-hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, int block_bytes, hr_text *out_text,
-                                hr_device_emission *out_emission) {
-  hr__emitter e = {.text = out_text, .is_device = true};
+hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, int block_bytes, hr_device_shapes shapes,
+                                hr_text *out_text, hr_device_emission *out_emission) {
+  hr_text body = {0};
+  hr__emitter e = {.text = &body, .is_device = true};
   device d = {.e = &e, .name = name, .block_bytes = block_bytes};
   *out_emission = (hr_device_emission){0};
   hr_status status = emit(&d, kernel, out_emission);
+  if (status == NULL) {
+    hr__device_finish(&d, &body, shapes, out_text, out_emission);
+    status = hr_text_status(out_text);
+  }
   hr_arena_fini(&e.arena);
+  hr_text_fini(&body);
   return status;
 }

@@ -3,9 +3,10 @@
  * A text has no includes: a prelude (types, vector maths, conversions, in the words of src/core) and then, for each kernel and
  * pass, one function NAME_PASS that a grid of blocks of threads runs. Its parameter is a struct by value, made of words of 8 bytes:
  *
- *   char *workspace; void *args[arg_count]; hr_scalar scalars[scalar_count];
+ *   char *workspace; void *args[arg_count]; hr_scalar scalars[scalar_count]; int64_t words[word_count];
  *
- * Shapes and strides are literals. The text is C but for the words of the prelude, so that a host can run it, too, to test it.
+ * Shapes and strides are literals; or words, and then kernels that differ in them have the same text, as far as the form that they take
+ * goes. The text is C but for the words of the prelude, so that a host can run it, too, to test it.
  * Every kernel form has a text. Results have the bits of the block interpreter (core/kernel.h): the same expressions, the same order in
  * reductions; f64 functions are the device's own. The compiler must not contract a * b + c. Threads: any, each call on its own text.
  */
@@ -21,13 +22,23 @@ typedef enum hr_device_text {
   HR_DEVICE_TEXT_EMULATED /* C for the host; its words are explained in tests/c/device_emulator.h */
 } hr_device_text;
 
-/* How a pass is launched. */
+typedef enum hr_device_shapes {
+  HR_DEVICE_SHAPES_LITERAL,  /* as fast as can be */
+  HR_DEVICE_SHAPES_WORDS,    /* for shapes that change: small numbers are literals all the same */
+  HR_DEVICE_SHAPES_ALL_WORDS /* no number is small: for tests */
+} hr_device_shapes;
+
+enum { HR_DEVICE_EMISSION_WORDS = 32 };
+
+/* How the passes are launched, and the words of the parameter. */
 typedef struct hr_device_emission {
   int pass_count;
   int64_t blocks[HR_HOST_KERNEL_PASS_MAX]; /* 0: nothing to do */
   int threads[HR_HOST_KERNEL_PASS_MAX];    /* of a block */
   int shared[HR_HOST_KERNEL_PASS_MAX];     /* bytes of a block's own memory, besides what the text declares */
   size_t workspace_bytes;
+  int word_count;
+  int64_t words[HR_DEVICE_EMISSION_WORDS];
 } hr_device_emission;
 
 /* What a text begins with. */
@@ -35,6 +46,7 @@ HR_MUST_USE hr_status hr_emit_device_prelude(hr_device_text target, hr_text *out
 /* Appends the functions of one kernel. `block_bytes`: what a block's own memory may hold where that is more than the 48 KB of every
  * device; else 0. */
 HR_MUST_USE hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, int block_bytes,
-                                            hr_text *out_text, hr_device_emission *out_emission);
+                                            hr_device_shapes shapes, hr_text *out_text,
+                                            hr_device_emission *out_emission);
 
 #endif

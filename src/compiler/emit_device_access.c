@@ -42,17 +42,6 @@ bool hr__device_has_elements(const hr_kernel *kernel, int phase) {
 
 void hr__device_head(const device *d, int pass, int threads) {
   hr__emitter *e = d->e;
-  const hr_kernel *kernel = e->kernel;
-  if (pass == 0) {
-    HR__EMIT(e, "struct %s_call { char *workspace;", d->name);
-    if (kernel->arg_count > 0) {
-      HR__EMIT(e, " void *args[%d];", kernel->arg_count);
-    }
-    if (kernel->scalar_count > 0) {
-      HR__EMIT(e, " hr_scalar scalars[%d];", kernel->scalar_count);
-    }
-    HR__EMIT(e, " };\n");
-  }
   HR__EMIT(e, "HR_KERNEL void HR_THREADS(%d) %s_%d(HR_CALL(%s_call)) {\nHR_BEGIN;\n", threads, d->name, pass, d->name);
   hr__emit_scalars(e, "call.scalars");
 }
@@ -65,8 +54,8 @@ void hr__device_coordinates(const device *d, const hr_dims *dims, const char *fr
   }
   HR__EMIT(e, "%s %srest = (%s)(%s);\n", hr__device_index_type(d), prefix, hr__device_index_type(d), from);
   for (int k = dims->rank - 1; k > 0; --k) {
-    HR__EMIT(e, "const %s %s%d = %srest %% %lld;\n%srest /= %lld;\n", hr__device_index_type(d), prefix, k, prefix,
-             (long long)dims->dims[k], prefix, (long long)dims->dims[k]);
+    HR__EMIT(e, "const %s %s%d = %srest %% " HR__FREE ";\n%srest /= " HR__FREE ";\n", hr__device_index_type(d), prefix,
+             k, prefix, (long long)dims->dims[k], prefix, (long long)dims->dims[k]);
   }
   HR__EMIT(e, "const %s %s0 = %srest;\n", hr__device_index_type(d), prefix, prefix);
 }
@@ -77,16 +66,16 @@ void hr__device_coordinates(const device *d, const hr_dims *dims, const char *fr
 void hr__device_place(const device *d, const hr_access *access, int c, hr_level level) {
   hr__emitter *e = d->e;
   const int64_t *strides = c == 0 ? access->strides : access->bounds[c - 1].strides;
-  HR__EMIT(e, "((%s)(%lld)", hr__device_index_type(d),
+  HR__EMIT(e, "((%s)(" HR__FREE ")", hr__device_index_type(d),
            (long long)(c == 0 ? access->offset : access->bounds[c - 1].offset));
   for (int k = 0; k < e->kept.rank; ++k) {
     if (strides[e->kept.source[k]] != 0) {
-      HR__EMIT(e, " + c%d * (%lld)", k, (long long)strides[e->kept.source[k]]);
+      HR__EMIT(e, " + c%d * (" HR__FREE ")", k, (long long)strides[e->kept.source[k]]);
     }
   }
   for (int k = 0; level == HR_LEVEL_ELEMENT && k < e->walked.rank; ++k) {
     if (strides[e->walked.source[k]] != 0) {
-      HR__EMIT(e, " + w%d * (%lld)", k, (long long)strides[e->walked.source[k]]);
+      HR__EMIT(e, " + w%d * (" HR__FREE ")", k, (long long)strides[e->walked.source[k]]);
     }
   }
   HR__EMIT(e, ")");
@@ -112,11 +101,12 @@ bool hr__device_condition(const device *d, const hr_instr *instr) {
   for (int c = 1; c <= access->bound_count; ++c) {
     HR__EMIT(e, "%s((uint64_t)(int64_t)", separator);
     hr__device_place(d, access, c, instr->level);
-    HR__EMIT(e, " < %lldu)", (long long)access->bounds[c - 1].extent);
+    HR__EMIT(e, " < " HR__FREE ")", (long long)access->bounds[c - 1].extent);
     separator = " & ";
   }
   for (int t = 0; instr->kind == HR_INSTR_STORE && t < access->term_count; ++t) {
-    HR__EMIT(e, "%shr_is_inside(r%d, %lld)", separator, access->terms[t].reg, (long long)access->terms[t].extent);
+    HR__EMIT(e, "%shr_is_inside(r%d, " HR__FREE ")", separator, access->terms[t].reg,
+             (long long)access->terms[t].extent);
     separator = " & ";
   }
   return separator[0] != 0;
@@ -315,8 +305,8 @@ static void emit_spilled(const device *d, int reg) {
     return;
   }
   const char *type = hr__emit_type(d->e->kernel->registers[reg].cls);
-  HR__EMIT(d->e, "((%s *)(call.workspace + %lld))[(int64_t)row * %lld + i]", type, (long long)d->spills[reg],
-           (long long)d->elements);
+  HR__EMIT(d->e, "((%s *)(call.workspace + " HR__FREE "))[(int64_t)row * " HR__FREE " + i]", type,
+           (long long)d->spills[reg], (long long)d->elements);
 }
 
 /* ---- instructions ---- */

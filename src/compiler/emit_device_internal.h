@@ -2,6 +2,7 @@
  *
  *   emit_device.c          preludes; which form a kernel takes; a thread a row
  *   emit_device_access.c   what happens to an element, and to a row
+ *   emit_device_numbers.c  shapes and strides: literals, or arguments
  *   emit_device_phases.c   phases as forms that keep values want them
  *   emit_device_rows.c     a warp or a block a row
  *   emit_device_turns.c    ... that keeps its row, and whose warps take turns at reductions
@@ -51,7 +52,7 @@ int64_t hr__device_reserve(device *d, int64_t bytes);
 bool hr__device_is_reduction(const hr_instr *instr);
 bool hr__device_reduces(const hr_kernel *kernel, int phase);
 bool hr__device_has_elements(const hr_kernel *kernel, int phase);
-/* The head of a pass of blocks of `threads`, whose registers have to suffice; the first one declares the struct of the parameter. */
+/* The head of a pass of blocks of `threads`, whose registers have to suffice. */
 void hr__device_head(const device *d, int pass, int threads);
 /* Splits `from` (a C expression) into coordinates PREFIX0, ... over dims. */
 void hr__device_coordinates(const device *d, const hr_dims *dims, const char *from, const char *prefix);
@@ -89,6 +90,12 @@ void hr__device_row(const device *d, int phase, const char *barrier, const char 
 
 /* Accumulators become registers. */
 void hr__device_results(const device *d, int phase);
+
+/* ---- emit_device_numbers.c ---- */
+
+/* Appends the struct of the parameter and then the functions, BODY, whose free numbers become literals, or words of the parameter. */
+void hr__device_finish(const device *d, const hr_text *body, hr_device_shapes shapes, hr_text *out_text,
+                       hr_device_emission *emission);
 
 /* ---- emit_device_phases.c ---- */
 

@@ -68,7 +68,7 @@ static bool place_kept(passes *p) {
 
 static void emit_kept(const passes *p, int reg) {
   const char *type = hr__emit_type(p->d->e->kernel->registers[reg].cls);
-  HR__EMIT(p->d->e, "((%s *)(call.workspace + %lld))[row]", type, (long long)p->kept[reg]);
+  HR__EMIT(p->d->e, "((%s *)(call.workspace + " HR__FREE "))[row]", type, (long long)p->kept[reg]);
 }
 
 /* Whether instruction k makes a row register of an earlier pass that instructions of `level` and `phase` read; elements may run again. */
@@ -109,7 +109,9 @@ static int next_pass(passes *p, int64_t blocks, int threads) {
 
 static void emit_from_to(const passes *p) {
   const device *d = p->d;
-  HR__EMIT(d->e, "const int64_t from = chunk * %d;\nconst int64_t to = from + %d < %lld ? from + %d : %lld;\n",
+  HR__EMIT(d->e,
+           "const int64_t from = chunk * %d;\nconst int64_t to = from + %d < " HR__FREE " ? from + %d : " HR__FREE
+           ";\n",
            (int)d->chunk, (int)d->chunk, (long long)d->elements, (int)d->chunk, (long long)d->elements);
 }
 
@@ -139,18 +141,18 @@ static void combine_in_order(const passes *p, int phase) {
     const char *type = hr__emit_type(instr->cls), *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
     int r = instr->dst;
     if (d->chunks == 1 && instr->kind == HR_INSTR_REDUCE) {
-      HR__EMIT(e, "l%d = ((%s *)(call.workspace + %lld))[row];\n", r, type, (long long)d->parts[k]);
+      HR__EMIT(e, "l%d = ((%s *)(call.workspace + " HR__FREE "))[row];\n", r, type, (long long)d->parts[k]);
       continue;
     }
     HR__EMIT(e, "HR_UNROLL\nfor (int j = 0; j < %lld; ++j) {\nconst int64_t at = j * %lld + row;\n",
              (long long)d->chunks, (long long)d->rows);
     if (instr->kind == HR_INSTR_ARGREDUCE) {
-      HR__EMIT(e, "hr_offer_%s_%s(&l%d, &m%d, ((%s *)(call.workspace + %lld))[at], ", row, cls, r, r, type,
+      HR__EMIT(e, "hr_offer_%s_%s(&l%d, &m%d, ((%s *)(call.workspace + " HR__FREE "))[at], ", row, cls, r, r, type,
                (long long)d->parts[k]);
-      HR__EMIT(e, "((int64_t *)(call.workspace + %lld))[at]);\n}\n", (long long)hr__device_part_indices(d, k));
+      HR__EMIT(e, "((int64_t *)(call.workspace + " HR__FREE "))[at]);\n}\n", (long long)hr__device_part_indices(d, k));
     } else {
-      HR__EMIT(e, "l%d = hr_combine_%s_%s(l%d, ((%s *)(call.workspace + %lld))[at]);\n}\n", r, row, cls, r, type,
-               (long long)d->parts[k]);
+      HR__EMIT(e, "l%d = hr_combine_%s_%s(l%d, ((%s *)(call.workspace + " HR__FREE "))[at]);\n}\n", r, row, cls, r,
+               type, (long long)d->parts[k]);
     }
   }
   hr__device_results(d, phase);
@@ -200,20 +202,22 @@ static void emit_groups(passes *p, int phase, device *groups) {
   p->d->workspace = groups->workspace;
   int64_t units = d->rows * groups->chunks;
   hr__device_head(d, next_pass(p, hr_divide_up(units * WARP, ROW_THREADS), ROW_THREADS), ROW_THREADS);
-  HR__EMIT(e, "const int64_t unit = (HR_BLOCK * %d + HR_THREAD) / HR_WARP;\nif (unit >= %lld) { return; }\n",
+  HR__EMIT(e, "const int64_t unit = (HR_BLOCK * %d + HR_THREAD) / HR_WARP;\nif (unit >= " HR__FREE ") { return; }\n",
            (int)ROW_THREADS, (long long)units);
-  HR__EMIT(e, "const int64_t row = unit / %lld, first = unit %% %lld * %d;\n", (long long)groups->chunks,
-           (long long)groups->chunks, (int)HR_REDUCE_CHUNK);
-  HR__EMIT(e, "const int64_t count = %lld - first < %d ? %lld - first : %d;\n", (long long)d->chunks,
+  HR__EMIT(e, "const int64_t row = unit / " HR__FREE ", first = unit %% " HR__FREE " * %d;\n",
+           (long long)groups->chunks, (long long)groups->chunks, (int)HR_REDUCE_CHUNK);
+  HR__EMIT(e, "const int64_t count = " HR__FREE " - first < %d ? " HR__FREE " - first : %d;\n", (long long)d->chunks,
            (int)HR_REDUCE_CHUNK, (long long)d->chunks, (int)HR_REDUCE_CHUNK);
   for (int k = 0; k < e->kernel->instr_count; ++k) {
     const hr_instr *instr = &e->kernel->instrs[k];
     if (instr->phase == phase && hr__device_is_reduction(instr)) {
       const char *type = hr__emit_type(instr->cls);
-      HR__EMIT(e, "{\nconst %s made = hr_chunks_%s_%s((%s *)(call.workspace + %lld) + row * %lld + first, count);\n",
+      HR__EMIT(e,
+               "{\nconst %s made = hr_chunks_%s_%s((%s *)(call.workspace + " HR__FREE ") + row * " HR__FREE
+               " + first, count);\n",
                type, hr_op_table(instr->op)->name, hr_class_name(instr->cls), type, (long long)d->parts[k],
                (long long)d->chunks);
-      HR__EMIT(e, "if (HR_LANE == 0) { ((%s *)(call.workspace + %lld))[unit] = made; }\n}\n", type,
+      HR__EMIT(e, "if (HR_LANE == 0) { ((%s *)(call.workspace + " HR__FREE "))[unit] = made; }\n}\n", type,
                (long long)groups->parts[k]);
     }
   }
@@ -232,8 +236,8 @@ static void emit_rows(passes *p, int phase) {
   int width = p->is_lanes ? WARP : 1;
   int pass = next_pass(p, hr_divide_up(d->rows * width, ROW_THREADS), ROW_THREADS);
   hr__device_head(d, pass, p->emission->threads[pass]);
-  HR__EMIT(e, "const int64_t row = (HR_BLOCK * %d + HR_THREAD) / %d;\nif (row >= %lld) { return; }\n", (int)ROW_THREADS,
-           width, (long long)d->rows);
+  HR__EMIT(e, "const int64_t row = (HR_BLOCK * %d + HR_THREAD) / %d;\nif (row >= " HR__FREE ") { return; }\n",
+           (int)ROW_THREADS, width, (long long)d->rows);
   hr__device_coordinates(d, &e->kept, "row", "c");
   take_kept(p, HR_LEVEL_ROW, phase);
   if (phase > 0 && hr__device_reduces(kernel, phase - 1)) {
@@ -283,9 +287,10 @@ static void emit_warp_elements(passes *p, int phase) {
   int64_t units = d->rows * d->chunks, warps = ROW_THREADS / WARP;
   int pass = next_pass(p, hr_divide_up(units, warps), ROW_THREADS);
   hr__device_head(d, pass, p->emission->threads[pass]);
-  HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (unit >= %lld) { return; }\n", (int)warps,
-           (long long)units);
-  HR__EMIT(e, "const int64_t row = unit / %lld, chunk = unit %% %lld;\n", (long long)d->chunks, (long long)d->chunks);
+  HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (unit >= " HR__FREE ") { return; }\n",
+           (int)warps, (long long)units);
+  HR__EMIT(e, "const int64_t row = unit / " HR__FREE ", chunk = unit %% " HR__FREE ";\n", (long long)d->chunks,
+           (long long)d->chunks);
   emit_from_to(p);
   hr__device_coordinates(d, &e->kept, "row", "c");
   take_kept(p, HR_LEVEL_ELEMENT, phase);
@@ -335,8 +340,8 @@ static void emit_chunk_elements(passes *p, int phase) {
   hr__emitter *e = d->e;
   int pass = next_pass(p, d->rows * d->chunks, CHUNK_THREADS), warps = CHUNK_THREADS / WARP;
   hr__device_head(d, pass, p->emission->threads[pass]);
-  HR__EMIT(e, "const int64_t unit = HR_BLOCK, row = unit / %lld, chunk = unit %% %lld;\n", (long long)d->chunks,
-           (long long)d->chunks);
+  HR__EMIT(e, "const int64_t unit = HR_BLOCK, row = unit / " HR__FREE ", chunk = unit %% " HR__FREE ";\n",
+           (long long)d->chunks, (long long)d->chunks);
   emit_from_to(p);
   hr__device_coordinates(d, &e->kept, "row", "c");
   take_kept(p, HR_LEVEL_ELEMENT, phase);
@@ -359,9 +364,9 @@ static void emit_flat_elements(passes *p, int phase) {
   int pass = next_pass(p, hr_divide_up(units, HR__DEVICE_THREADS), HR__DEVICE_THREADS);
   const char *type = units < INT32_MAX ? "int" : "int64_t";
   hr__device_head(d, pass, p->emission->threads[pass]);
-  HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD;\nif (unit >= %lld) { return; }\n",
+  HR__EMIT(e, "const int64_t unit = HR_BLOCK * %d + HR_THREAD;\nif (unit >= " HR__FREE ") { return; }\n",
            (int)HR__DEVICE_THREADS, (long long)units);
-  HR__EMIT(e, "const %s row = (%s)unit %s %lld;\nconst int64_t i = (%s)unit %s %lld;\n", type, type,
+  HR__EMIT(e, "const %s row = (%s)unit %s " HR__FREE ";\nconst int64_t i = (%s)unit %s " HR__FREE ";\n", type, type,
            p->is_lanes ? "/" : "%", (long long)(p->is_lanes ? d->elements : d->rows), type, p->is_lanes ? "%" : "/",
            (long long)(p->is_lanes ? d->elements : d->rows));
   hr__device_coordinates(d, &e->kept, "row", "c");
@@ -398,11 +403,12 @@ static void leave_parts(const device *d, int phase) {
       continue;
     }
     HR__EMIT(e,
-             "if (HR_THREAD / HR_WARP == %d && is_row) {\n((%s *)(call.workspace + %lld))[chunk * %lld + row] = l%d;\n",
+             "if (HR_THREAD / HR_WARP == %d && is_row) {\n((%s *)(call.workspace + " HR__FREE "))[chunk * " HR__FREE
+             " + row] = l%d;\n",
              warp++ % (TILE_THREADS / WARP), hr__emit_type(instr->cls), (long long)d->parts[k], (long long)d->rows,
              instr->dst);
     if (instr->kind == HR_INSTR_ARGREDUCE) {
-      HR__EMIT(e, "((int64_t *)(call.workspace + %lld))[chunk * %lld + row] = m%d;\n",
+      HR__EMIT(e, "((int64_t *)(call.workspace + " HR__FREE "))[chunk * " HR__FREE " + row] = m%d;\n",
                (long long)hr__device_part_indices(d, k), (long long)d->rows, instr->dst);
     }
     HR__EMIT(e, "}\n");
@@ -424,14 +430,18 @@ static void open_tiles(passes *p, int64_t chunks, bool has_fours) {
   const device *d = p->d;
   int64_t tiles = hr_divide_up(d->rows, TILE_ROWS);
   hr__device_head(d, next_pass(p, tiles * chunks, TILE_THREADS), TILE_THREADS);
-  HR__EMIT(d->e, "const int64_t chunk = HR_BLOCK / %lld, wanted = HR_BLOCK %% %lld * %d + HR_LANE;\n", (long long)tiles,
-           (long long)tiles, (int)TILE_ROWS);
-  HR__EMIT(d->e, "const int is_row = wanted < %lld;\nconst int64_t row = is_row ? wanted : %lld;\n(void)chunk;\n",
+  HR__EMIT(d->e, "const int64_t chunk = HR_BLOCK / " HR__FREE ", wanted = HR_BLOCK %% " HR__FREE " * %d + HR_LANE;\n",
+           (long long)tiles, (long long)tiles, (int)TILE_ROWS);
+  HR__EMIT(d->e,
+           "const int is_row = wanted < " HR__FREE ";\nconst int64_t row = is_row ? wanted : " HR__FREE
+           ";\n(void)chunk;\n",
            (long long)d->rows, (long long)(d->rows - 1));
   if (d->is_quads && has_fours) {
-    HR__EMIT(d->e, "const int64_t want = HR_BLOCK %% %lld * %d + HR_THREAD %% (HR_WARP / 4) * 4;\n", (long long)tiles,
-             (int)TILE_ROWS);
-    HR__EMIT(d->e, "const int is_four = want < %lld;\nconst int64_t four = is_four ? want : %lld;\n(void)four;\n",
+    HR__EMIT(d->e, "const int64_t want = HR_BLOCK %% " HR__FREE " * %d + HR_THREAD %% (HR_WARP / 4) * 4;\n",
+             (long long)tiles, (int)TILE_ROWS);
+    HR__EMIT(d->e,
+             "const int is_four = want < " HR__FREE ";\nconst int64_t four = is_four ? want : " HR__FREE
+             ";\n(void)four;\n",
              (long long)d->rows, (long long)(d->rows - 4));
   }
   hr__device_coordinates(d, &d->e->kept, d->is_quads && has_fours ? "four" : "row", "c");
@@ -539,7 +549,7 @@ static void emit_tile_elements(passes *p, int phase) {
   if (d->elements % elements == 0 && d->rows % TILE_ROWS == 0) {
     make_tile(p, phase, elements, false);
   } else {
-    HR__EMIT(e, "if (b + %d <= to && HR_BLOCK %% %lld < %lld) {\n", elements,
+    HR__EMIT(e, "if (b + %d <= to && HR_BLOCK %% " HR__FREE " < " HR__FREE ") {\n", elements,
              (long long)hr_divide_up(d->rows, TILE_ROWS), (long long)(d->rows / TILE_ROWS));
     make_tile(p, phase, elements, false);
     HR__EMIT(e, "} else {\n");
@@ -561,16 +571,16 @@ static void load_parts(const device *d, int phase, int elements) {
   const int warps = TILE_THREADS / WARP;
   HR__EMIT(e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\nconst int t = HR_THREAD / HR_WARP + u * %d;\n",
            elements / warps, warps);
-  HR__EMIT(e, "if (b + t < to) {\nconst int64_t at = (b + t) * %lld + row;\n", (long long)d->rows);
+  HR__EMIT(e, "if (b + t < to) {\nconst int64_t at = (b + t) * " HR__FREE " + row;\n", (long long)d->rows);
   for (int k = 0; k < e->kernel->instr_count; ++k) {
     const hr_instr *instr = &e->kernel->instrs[k];
     if (instr->phase != phase || !hr__device_is_reduction(instr)) {
       continue;
     }
-    HR__EMIT(e, "q%d[t][HR_LANE] = ((%s *)(call.workspace + %lld))[at];\n", instr->dst, hr__emit_type(instr->cls),
-             (long long)d->parts[k]);
+    HR__EMIT(e, "q%d[t][HR_LANE] = ((%s *)(call.workspace + " HR__FREE "))[at];\n", instr->dst,
+             hr__emit_type(instr->cls), (long long)d->parts[k]);
     if (instr->kind == HR_INSTR_ARGREDUCE) {
-      HR__EMIT(e, "k%d[t][HR_LANE] = ((int64_t *)(call.workspace + %lld))[at];\n", instr->dst,
+      HR__EMIT(e, "k%d[t][HR_LANE] = ((int64_t *)(call.workspace + " HR__FREE "))[at];\n", instr->dst,
                (long long)hr__device_part_indices(d, k));
     }
   }
@@ -639,7 +649,8 @@ static void emit_tile_rows(passes *p, int phase) {
   declare_tile(d, phase - 1, elements);
   hr__device_accumulators(d, phase - 1, false);
   take_runs(d, phase - 1, elements, false);
-  HR__EMIT(e, "const int64_t to = %lld;\nfor (int64_t b = 0; b < to; b += %d) {\n", (long long)d->chunks, elements);
+  HR__EMIT(e, "const int64_t to = " HR__FREE ";\nfor (int64_t b = 0; b < to; b += %d) {\n", (long long)d->chunks,
+           elements);
   load_parts(d, phase - 1, elements);
   HR__EMIT(e, "HR_BARRIER;\n");
   take_tile(d, phase - 1, elements);

@@ -239,7 +239,7 @@ void hr__device_own_quads(const device *d, int phase) {
   const int whole = (int)(d->elements / GROUP), step = hr__device_step_four(d, phase);
   char guard[48], to[24];
   snprintf(guard, sizeof guard, "if (t + u < %d) ", whole);
-  snprintf(to, sizeof to, "%lld", (long long)d->elements);
+  snprintf(to, sizeof to, HR__FREE, (long long)d->elements);
   hr__device_accumulators(d, phase, true);
   HR__EMIT(e, "HR_UNROLL\nfor (int t = 0; t < %d; t += %d) {\n", whole, step);
   emit_groups(d, phase, "0", to, step, whole % step != 0 ? guard : "", true);

@@ -45,7 +45,8 @@ static void emit_own_lanes(const device *d, int phase) {
   hr__device_accumulators(d, phase, true);
   hr__device_own_elements(d, phase, whole, "HR_LANE", guard, "[n % 2]");
   if (d->elements % WARP != 0) {
-    HR__EMIT(e, "{\nconst int n = %d, i = n * HR_WARP + HR_LANE;\nif (i < %lld) {\n", whole, (long long)d->elements);
+    HR__EMIT(e, "{\nconst int n = %d, i = n * HR_WARP + HR_LANE;\nif (i < " HR__FREE ") {\n", whole,
+             (long long)d->elements);
     hr__device_element(d, phase, "[n % 2]");
     HR__EMIT(e, "}\n}\n");
   }
@@ -125,16 +126,16 @@ void hr__device_fold_one(const device *d, int k, const char *at) {
     if (at == NULL) {
       HR__EMIT(e, "const int64_t r%d = m%d[0];\n", r, r);
     } else {
-      HR__EMIT(e, "if (HR_LANE == 0) {\n((%s *)(call.workspace + %lld))[%s] = l%d[0];\n", type, (long long)d->parts[k],
-               at, r);
-      HR__EMIT(e, "((int64_t *)(call.workspace + %lld))[%s] = m%d[0];\n}\n", (long long)hr__device_part_indices(d, k),
-               at, r);
+      HR__EMIT(e, "if (HR_LANE == 0) {\n((%s *)(call.workspace + " HR__FREE "))[%s] = l%d[0];\n", type,
+               (long long)d->parts[k], at, r);
+      HR__EMIT(e, "((int64_t *)(call.workspace + " HR__FREE "))[%s] = m%d[0];\n}\n",
+               (long long)hr__device_part_indices(d, k), at, r);
     }
   } else if (at == NULL) {
     HR__EMIT(e, "const %s r%d = hr_%s_%s_%s(l%d[0], l%d[1]);\n", type, r, fold, row, cls, r, r);
   } else {
     HR__EMIT(e, "{\nconst %s folded = hr_%s_%s_%s(l%d[0], l%d[1]);\n", type, fold, row, cls, r, r);
-    HR__EMIT(e, "if (HR_LANE == 0) { ((%s *)(call.workspace + %lld))[%s] = folded; }\n}\n", type,
+    HR__EMIT(e, "if (HR_LANE == 0) { ((%s *)(call.workspace + " HR__FREE "))[%s] = folded; }\n}\n", type,
              (long long)d->parts[k], at);
   }
 }
@@ -158,22 +159,23 @@ void hr__device_combine(const device *d, int phase, bool shares) {
     const char *type = hr__emit_type(instr->cls), *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
     bool is_arg = instr->kind == HR_INSTR_ARGREDUCE;
     int r = instr->dst;
-    HR__EMIT(e, "%s *const x%d = (%s *)(call.workspace + %lld) + row * %lld;\n", type, r, type, (long long)d->parts[k],
-             (long long)d->chunks);
+    HR__EMIT(e, "%s *const x%d = (%s *)(call.workspace + " HR__FREE ") + row * " HR__FREE ";\n", type, r, type,
+             (long long)d->parts[k], (long long)d->chunks);
     if (is_arg) {
-      HR__EMIT(e, "int64_t *const y%d = (int64_t *)(call.workspace + %lld) + row * %lld;\n", r,
+      HR__EMIT(e, "int64_t *const y%d = (int64_t *)(call.workspace + " HR__FREE ") + row * " HR__FREE ";\n", r,
                (long long)hr__device_part_indices(d, k), (long long)d->chunks);
     }
     HR__EMIT(e, shares ? "if (HR_THREAD < HR_WARP) {\n" : "{\n");
     if (is_arg) {
       HR__EMIT(e, "%s key = 0;\nint64_t index = INT64_MAX;\n", type);
       HR__EMIT(e,
-               "for (int64_t j = HR_LANE; j < %lld; j += HR_WARP) { hr_offer_%s_%s(&key, &index, x%d[j], y%d[j]); }\n",
+               "for (int64_t j = HR_LANE; j < " HR__FREE
+               "; j += HR_WARP) { hr_offer_%s_%s(&key, &index, x%d[j], y%d[j]); }\n",
                (long long)d->chunks, row, cls, r, r);
       HR__EMIT(e, "hr_choose_%s_%s(&key, &index);\nHR_WARP_BARRIER;\nif (HR_LANE == 0) { y%d[0] = index; }\n", row, cls,
                r);
     } else {
-      HR__EMIT(e, "(void)hr_chunks_%s_%s(x%d, %lld);\n", row, cls, r, (long long)d->chunks);
+      HR__EMIT(e, "(void)hr_chunks_%s_%s(x%d, " HR__FREE ");\n", row, cls, r, (long long)d->chunks);
     }
     HR__EMIT(e, "}\n%s;\nconst %s r%d = %s%d[0];\n", shares ? "HR_BARRIER" : "HR_WARP_BARRIER",
              is_arg ? "int64_t" : type, r, is_arg ? "y" : "x", r);
@@ -195,8 +197,9 @@ void hr__device_place_parts(device *d) {
 }
 
 static void emit_from_to(const device *d, const char *chunk) {
-  HR__EMIT(d->e, "const int64_t from = (%s) * %d;\nconst int64_t to = from + %d < %lld ? from + %d : %lld;\n", chunk,
-           (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_CHUNK, (long long)d->elements, (int)HR_REDUCE_CHUNK,
+  HR__EMIT(d->e,
+           "const int64_t from = (%s) * %d;\nconst int64_t to = from + %d < " HR__FREE " ? from + %d : " HR__FREE ";\n",
+           chunk, (int)HR_REDUCE_CHUNK, (int)HR_REDUCE_CHUNK, (long long)d->elements, (int)HR_REDUCE_CHUNK,
            (long long)d->elements);
 }
 
@@ -204,9 +207,9 @@ static void emit_from_to(const device *d, const char *chunk) {
 void hr__device_warp_rows(const device *d, hr_device_emission *emission) {
   hr__emitter *e = d->e;
   char all[24];
-  snprintf(all, sizeof all, "%lld", (long long)d->elements);
+  snprintf(all, sizeof all, HR__FREE, (long long)d->elements);
   hr__device_head(d, 0, ROW_THREADS);
-  HR__EMIT(e, "const int64_t row = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (row >= %lld) { return; }\n",
+  HR__EMIT(e, "const int64_t row = HR_BLOCK * %d + HR_THREAD / HR_WARP;\nif (row >= " HR__FREE ") { return; }\n",
            (int)(ROW_THREADS / WARP), (long long)d->rows);
   hr__device_coordinates(d, &e->kept, "row", "c");
   hr__device_declare_own(d);
@@ -282,12 +285,12 @@ void hr__device_block_rows(device *d, hr_device_emission *emission) {
     if (!hr__device_has_elements(e->kernel, phase)) {
       continue;
     }
-    HR__EMIT(e, "for (int64_t chunk = HR_THREAD / HR_WARP; chunk < %lld; chunk += %d) {\n", (long long)d->chunks,
-             warps);
+    HR__EMIT(e, "for (int64_t chunk = HR_THREAD / HR_WARP; chunk < " HR__FREE "; chunk += %d) {\n",
+             (long long)d->chunks, warps);
     emit_from_to(d, "chunk");
     hr__device_lanes(d, phase, "from", "to");
     char at[48];
-    snprintf(at, sizeof at, "row * %lld + chunk", (long long)d->chunks);
+    snprintf(at, sizeof at, "row * " HR__FREE " + chunk", (long long)d->chunks);
     hr__device_fold(d, phase, at);
     HR__EMIT(e, "}\nHR_BARRIER;\n");
     hr__device_combine(d, phase, true);

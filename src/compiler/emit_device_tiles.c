@@ -97,14 +97,14 @@ static int64_t tiles_along(const tiles *t, int k) {
 static void emit_block(const tiles *t) {
   hr__emitter *e = t->d->e;
   const char *type = hr__device_index_type(t->d);
-  HR__EMIT(e, "int64_t rest = HR_BLOCK;\nconst %s first = (%s)(rest %% %lld) * %d;\nrest /= %lld;\n", type, type,
-           (long long)tiles_along(t, t->inner), t->side, (long long)tiles_along(t, t->inner));
-  HR__EMIT(e, "const %s second = (%s)(rest %% %lld) * %d;\nrest /= %lld;\n", type, type,
+  HR__EMIT(e, "%s rest = (%s)HR_BLOCK;\nconst %s first = (%s)(rest %% " HR__FREE ") * %d;\nrest /= " HR__FREE ";\n",
+           type, type, type, type, (long long)tiles_along(t, t->inner), t->side, (long long)tiles_along(t, t->inner));
+  HR__EMIT(e, "const %s second = (%s)(rest %% " HR__FREE ") * %d;\nrest /= " HR__FREE ";\n", type, type,
            (long long)tiles_along(t, t->along), t->side, (long long)tiles_along(t, t->along));
   for (int k = t->inner - 1; k >= 0; --k) {
     if (k != t->along) {
-      HR__EMIT(e, "const %s c%d = (%s)(rest %% %lld);\nrest /= %lld;\n", type, k, type, (long long)e->kept.dims[k],
-               (long long)e->kept.dims[k]);
+      HR__EMIT(e, "const %s c%d = (%s)(rest %% " HR__FREE ");\nrest /= " HR__FREE ";\n", type, k, type,
+               (long long)e->kept.dims[k], (long long)e->kept.dims[k]);
     }
   }
 }
@@ -119,7 +119,7 @@ static void open_elements(const tiles *t, bool is_loading) {
   HR__EMIT(e, "const %s c%d = first + %s, c%d = second + %s;\n", type, t->inner, is_loading ? "far" : "near", t->along,
            is_loading ? "near" : "far");
   if (e->kept.dims[t->inner] % t->side != 0 || e->kept.dims[t->along] % t->side != 0) {
-    HR__EMIT(e, "if (c%d < %lld && c%d < %lld) ", t->inner, (long long)e->kept.dims[t->inner], t->along,
+    HR__EMIT(e, "if (c%d < " HR__FREE " && c%d < " HR__FREE ") ", t->inner, (long long)e->kept.dims[t->inner], t->along,
              (long long)e->kept.dims[t->along]);
   }
   HR__EMIT(e, "{\n");

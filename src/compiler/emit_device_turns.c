@@ -73,7 +73,7 @@ static const char *guard_of(const device *d, char text[GUARD_BYTES]) {
   bool has_rest = d->elements % (d->own * WARP) != 0;
   if (!has_rest)
     return "";
-  snprintf(text, GUARD_BYTES, "if (i < %lld) ", (long long)d->elements);
+  snprintf(text, GUARD_BYTES, "if (i < " HR__FREE ") ", (long long)d->elements);
   return text;
 }
 
@@ -125,7 +125,7 @@ static void take_results(const device *d, int phase) {
       if (is_taken) {
         HR__EMIT(e, "const %s r%d = p%d[0];\n", hr__emit_type(instr->cls), r, r);
       } else if (d->chunks > 1) {
-        HR__EMIT(e, "if (warp == 0) { (void)hr_chunks_%s_%s(p%d, %lld); }\n", hr_op_table(instr->op)->name,
+        HR__EMIT(e, "if (warp == 0) { (void)hr_chunks_%s_%s(p%d, " HR__FREE "); }\n", hr_op_table(instr->op)->name,
                  hr_class_name(instr->cls), r, (long long)d->chunks);
       }
     }

@@ -131,7 +131,7 @@ static void store_wide(const device *d, const hr_instr *instr, int k) {
 /* Four u of a thread, if there is one: neighbouring threads have neighbouring fours. */
 static void open_four(const device *d, int fours) {
   HR__EMIT(d->e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\n", fours);
-  HR__EMIT(d->e, "const int64_t unit = HR_BLOCK * %d + u * %d + HR_THREAD;\nif (unit < %lld) {\n",
+  HR__EMIT(d->e, "const int64_t unit = HR_BLOCK * %d + u * %d + HR_THREAD;\nif (unit < " HR__FREE ") {\n",
            fours * HR__DEVICE_THREADS, (int)HR__DEVICE_THREADS, (long long)(d->rows / WIDTH));
   hr__device_coordinates(d, &d->e->kept, "unit * 4", "c");
 }

@@ -174,6 +174,9 @@ hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emiss
 
 int64_t hr__emit_reserve(hr__emitter *e, int64_t bytes);
 /* How the text says a number that it gets when it runs: "x2". Before the head is written. */
+/* Format of a number in a text for a device that need not be known when the text is compiled: see emit_device_numbers.c. */
+#define HR__FREE "\1%lld\1"
+
 typedef struct hr__emit_extent {
   char text[24];
 } hr__emit_extent;

@@ -12,8 +12,8 @@
 
 enum { NAME_BYTES = 40, COMPILERS_MAX = 16 };
 
-/* A text, and its functions. Those that are generated belong to one kernel; those that a provider has written to all whose text is the
- * same, whatever their words. */
+/* A text, and its functions. Those that are generated for one shape belong to one kernel; those for many, and those that a provider has
+ * written, to all whose text is the same, whatever their words. */
 typedef struct module {
   hr_device *device;
   char name[NAME_BYTES]; /* of its functions, without the number of the pass */
@@ -132,30 +132,70 @@ static void set_grids(hr_device_kernel *kernel, const int64_t *blocks, const int
   }
 }
 
-static hr_status write_text(device_code *code, const hr_kernel *kernel) {
+static hr_status write_text(device_code *code, const hr_kernel *kernel, hr_device_shapes shapes) {
   hr_device_emission emission;
   module *m = code->module;
+  hr_device_kernel *made = &code->kernel;
+  hr_text_clear(&m->text);
   HR_RETURN_IF_ERROR(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &m->text));
   m->prelude = m->text.length;
-  HR_RETURN_IF_ERROR(hr_emit_device_kernel(kernel, m->name, m->device->properties.block_bytes, &m->text, &emission));
-  m->pass_count = code->kernel.base.pass_count = emission.pass_count;
-  code->kernel.base.workspace_bytes = emission.workspace_bytes;
-  set_grids(&code->kernel, emission.blocks, emission.threads);
-  memcpy(code->kernel.shared, emission.shared, sizeof emission.shared);
+  HR_RETURN_IF_ERROR(
+      hr_emit_device_kernel(kernel, m->name, m->device->properties.block_bytes, shapes, &m->text, &emission));
+  m->pass_count = made->base.pass_count = emission.pass_count;
+  made->base.workspace_bytes = emission.workspace_bytes;
+  made->word_count = emission.word_count;
+  set_grids(made, emission.blocks, emission.threads);
+  memcpy(made->shared, emission.shared, sizeof emission.shared);
+  memcpy(made->words, emission.words, sizeof emission.words);
   return HR_OK;
+}
+
+/* Texts without shapes, and in how many programs they would have done. */
+typedef struct structure {
+  uint64_t hash, epoch;
+  int programs;
+} structure;
+
+enum { STRUCTURES = 4096, LITERAL_PROGRAMS = 2 };
+static structure
+    structures[STRUCTURES]; /* by hash; a later one takes an earlier one's place. Guarded by shared_mutex */
+static uint64_t epoch = 1;  /* kernels of one program are made in one; so is this */
+
+/* Whether the same text is wanted in one program after the other: shapes change, and texts that know them would each be compiled. */
+static bool is_for_many_shapes(const module *m) {
+  uint64_t hash = hr_hash_bytes(HR_HASH_SEED, m->text.data + m->prelude, m->text.length - m->prelude);
+  hr_mutex_lock(&shared_mutex);
+  structure *s = &structures[hash % STRUCTURES];
+  if (s->hash != hash) {
+    *s = (structure){.hash = hash};
+  }
+  s->programs += s->epoch != epoch;
+  s->epoch = epoch;
+  bool is = s->programs > LITERAL_PROGRAMS;
+  hr_mutex_unlock(&shared_mutex);
+  return is;
+}
+
+static hr_status write_fitting_text(device_code *code, const hr_kernel *kernel, uint64_t hash) {
+  module *m = code->module;
+  HR_RETURN_IF_ERROR(write_text(code, kernel, HR_DEVICE_SHAPES_WORDS));
+  if (is_for_many_shapes(m)) {
+    code->module = share(m);
+    return HR_OK;
+  }
+  snprintf(m->name, sizeof m->name, "hr_%016llx", (unsigned long long)hash);
+  return write_text(code, kernel, HR_DEVICE_SHAPES_LITERAL);
 }
 
 hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, uint64_t hash,
                                    hr_host_kernel **out_kernel) {
-  char name[NAME_BYTES];
   device_code *code = NULL;
-  snprintf(name, sizeof name, "hr_%016llx", (unsigned long long)hash);
-  HR_RETURN_IF_ERROR(create(kernel->name, device, name, 0, &code));
+  HR_RETURN_IF_ERROR(create(kernel->name, device, "hr_shapes", 0, &code));
   code->kernel.arg_count = kernel->arg_count;
   code->kernel.scalar_count = kernel->scalar_count;
   code->kernel.base.bytes = kernel->bytes;
   code->kernel.begins_early = true;
-  hr_status status = write_text(code, kernel);
+  hr_status status = write_fitting_text(code, kernel, hash);
   if (status != NULL) {
     destroy(&code->kernel.base);
     return hr_status_annotate(status, "%s", kernel->name);
@@ -320,6 +360,9 @@ hr_status hr__device_kernels_load(hr_device *device, int count, const hr_host_ke
   if (missing == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to load %d kernels", count);
   }
+  hr_mutex_lock(&shared_mutex);
+  epoch++;
+  hr_mutex_unlock(&shared_mutex);
   hr_mutex_lock(&load_mutex);
   hr_status status = load_missing(device, kernels, count, missing);
   for (int i = 0; status == NULL && i < count; i++) {

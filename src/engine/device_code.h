@@ -11,7 +11,8 @@
 #include "core/kernel.h"
 #include "runtime/device.h"
 
-/* A kernel with its text; `hash` names its functions. It is the first member of an hr_device_kernel. */
+/* A kernel with its text, the first member of an hr_device_kernel. The text knows the shapes, and `hash` names its functions; but where
+ * it would be the third that differs from others in shapes alone, in a third program, it does not: kernels of all shapes share it. */
 HR_MUST_USE hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, uint64_t hash,
                                                hr_host_kernel **out_kernel);
 /* One that a provider has written; what it was made of is no longer needed afterwards. Kernels of the same text share its functions. */

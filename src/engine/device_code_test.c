@@ -1,7 +1,9 @@
-/* Kernels that providers have written, on a device that counts what it is asked for. */
+/* Kernels that providers have written, and those of shapes that change, on a device that counts what it is asked for. */
 #include "engine/device_code.h"
 
 #include "hr_test.h"
+
+#include "compiler/compile.h"
 
 static int compiled, loaded, unloaded;
 
@@ -18,11 +20,13 @@ static hr_status compile(void *impl, const char *text, size_t length, hr_text *o
 static hr_status load(void *impl, const void *image, size_t bytes, int count, const char *const *names,
                       void **out_module, void **out_functions) {
   (void)impl;
-  HR_ASSERT(bytes == 1 && count == 2 && strcmp(names[0], "twice_0") == 0 && strcmp(names[1], "twice_1") == 0);
+  HR_ASSERT(bytes == 1 && (count == 1 || (strcmp(names[0], "twice_0") == 0 && strcmp(names[1], "twice_1") == 0)));
   loaded++;
   *out_module = malloc(1);
   HR_ASSERT_NOT_NULL(*out_module);
-  out_functions[0] = out_functions[1] = (void *)(uintptr_t) * (const char *)image;
+  for (int i = 0; i < count; i++) {
+    out_functions[i] = (void *)(uintptr_t) * (const char *)image;
+  }
   return HR_OK;
 }
 static void unload(void *impl, void *module) {
@@ -88,4 +92,46 @@ HR_TEST(written_kernels_report_memory_that_is_out) {
   hr_device device = {.driver = &driver};
   memory_device = &device;
   HR_TEST_OOM(create_and_destroy);
+}
+
+/* x + y of `count` rows of 640 elements, of which one has a row alone. */
+static hr_host_kernel *make_sum(hr_device *device, int count, uint64_t hash) {
+  hr_text text = {0};
+  hr_program program;
+  hr_schedule schedule;
+  hr_host_kernel *kernel = NULL;
+  hr_text_printf(&text,
+                 "buffer %%0 %d live\nbuffer %%1 2560 live\nbuffer %%2 %d live fresh\n"
+                 "%%2:f32[%d,640]{640,1}+0 = add(%%0:f32[%d,640]{640,1}+0, %%1:f32[%d,640]{0,1}+0)\n",
+                 count * 2560, count * 2560, count, count, count);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &program));
+  HR_ASSERT_OK(hr_compile(&program, &(hr_target){.verify = true}, &schedule));
+  HR_ASSERT_EQ(schedule.step_count, 1);
+  HR_ASSERT_OK(hr__device_kernel_create(schedule.steps[0].kernel, device, hash, &kernel));
+  hr_schedule_fini(&schedule);
+  hr_program_fini(&program);
+  hr_text_fini(&text);
+  return kernel;
+}
+
+HR_TEST(shapes_that_change_are_compiled_three_times) {
+  enum { SHAPES = 6, FIRST = 300 };
+  hr_device device = {.driver = &driver};
+  hr_host_kernel *kernels[SHAPES],
+      *other = make_sum(&device, FIRST - 1, 99); /* one program has two of them: not a third shape */
+  compiled = loaded = unloaded = 0;
+  for (int i = 0; i < SHAPES; i++) {
+    kernels[i] = make_sum(&device, FIRST + i, (uint64_t)i);
+    HR_ASSERT_OK(hr__device_kernels_load(&device, 1, (const hr_host_kernel *const[]){kernels[i]}));
+    HR_ASSERT_EQ(compiled, i < 3 ? i + 1 : 3);
+    const hr_device_kernel *kernel = (const hr_device_kernel *)kernels[i];
+    HR_ASSERT_EQ(kernel->word_count, i < 2 ? 0 : 2); /* how many fours, and how long a row is */
+    HR_ASSERT(i < 2 || kernel->words[0] == (FIRST + i) * 160 || kernel->words[1] == (FIRST + i) * 160);
+    HR_ASSERT_EQ(kernel->blocks[0], ((FIRST + i) * 160 + 255) / 256);
+  }
+  for (int i = 0; i < SHAPES; i++) {
+    kernels[i]->destroy(kernels[i]);
+  }
+  other->destroy(other);
+  HR_ASSERT_EQ(unloaded, 3);
 }

@@ -134,6 +134,8 @@ hr_status hr__emulated_create(const hr_dynlib *library, const char *name, const 
                                   .destroy = destroy};
   kernel->emission = *emission;
   kernel->arg_count = arg_count, kernel->scalar_count = scalar_count;
+  kernel->word_count = emission->word_count;
+  memcpy(kernel->words, emission->words, sizeof emission->words);
   void *address = NULL;
   hr_status status = HR_OK;
   for (int pass = 0; status == NULL && pass < emission->pass_count; pass++) {

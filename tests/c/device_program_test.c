@@ -15,9 +15,11 @@ static hr_status write_prelude(hr_text *text) {
 static bool emit(batch *b, const hr_kernel *kernel, entry *e) {
   const hr_device_emission *emission = &e->device_emission;
   size_t before = b->text.length;
-  HR_ASSERT_OK(hr_emit_device_kernel(kernel, e->name, b->block_bytes, &b->text, &e->device_emission));
+  HR_ASSERT_OK(hr_emit_device_kernel(kernel, e->name, b->block_bytes, (hr_device_shapes)(b->entries.count % 3),
+                                     &b->text, &e->device_emission));
   const char *text = hr_text_chars(&b->text) + before;
   b->quads += strstr(text, "= hr_fold_quads_") != NULL || strstr(text, "is_four") != NULL;
+  b->words += emission->word_count > 0;
   b->turns += strstr(text, "int turn = 0") != NULL;
   b->tiles += strstr(text, "[near][far]") != NULL;
   b->fours += strstr(text, " u * 256 + HR_THREAD") != NULL && strstr(text, "u < 1;") == NULL;
@@ -59,6 +61,7 @@ HR_TEST(texts_of_devices_have_the_bits_of_interpreted_kernels) {
   batch_check_random(&b);
   HR_ASSERT_EQ(b.emitted, b.kernels);
   HR_ASSERT_EQ(b.launches_compiled, b.launches);
+  HR_ASSERT(b.words > b.kernels / 4);
   batch_fini(&b);
 }
 

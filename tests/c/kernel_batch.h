@@ -50,7 +50,7 @@ struct batch {
   bool shows;
   /* kernels of devices whose threads have four neighbours of a row each, whose warps take turns, that go through tiles, whose threads
    * have several fours */
-  long quads, turns, tiles, fours;
+  long quads, turns, tiles, fours, words;
   int block_bytes; /* of a device's block */
 };
 
