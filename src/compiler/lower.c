@@ -689,6 +689,9 @@ hr_status hr_lower_group(hr_program *program, const hr_fusion *fusion, const hr_
     lower_node(&l, &program->nodes[l.group->nodes[k]], phases[k]);
   }
   store_values(&l);
+  if (!l.out_of_memory) {
+    hr_move_bits(l.instrs.data, (int)l.instrs.count, l.accesses.data, l.registers.data);
+  }
   const hr_kernel *kernel = l.out_of_memory ? NULL : export_kernel(&l);
   hr_vector_fini(&l.instrs);
   hr_vector_fini(&l.accesses);

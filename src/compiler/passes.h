@@ -97,6 +97,9 @@ hr_status hr_live(hr_program *program, const hr_fusion *fusion, hr_liveness *out
 hr_status hr_lower_group(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness, int group,
                          const hr_kernel **out_kernel);
 
+/* Has what a kernel loads and stores in the same format, and nothing else, moved as integers of its size. */
+void hr_move_bits(hr_instr *instrs, int count, hr_access *accesses, hr_register *registers);
+
 /* Gives every buffer its place: the caller's memory, an offset in one arena, or none. */
 hr_status hr_plan(hr_program *program, const hr_liveness *liveness, hr_schedule *schedule);
 

@@ -262,6 +262,25 @@ def test_round_half_to_even():
     check(lambda x: x.to(torch.float16), torch.tensor([1.00048828125, 65504.0, 65519.0, 65520.0, 6e-8, 2.9e-8, 1e-9]))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex32])
+def test_moves_keep_all_bits(dtype):
+    """Every pattern of 16 bits, NaNs that carry something among them, is the same after copies, cuts and joins."""
+    bits = torch.int32 if dtype == torch.complex32 else torch.int16
+    patterns = torch.arange(-(1 << 15), 1 << 15, dtype=bits) * (65537 if dtype == torch.complex32 else 1)
+    patterns = patterns.reshape(256, 256)
+    here = patterns.view(dtype).to(DEVICE)
+    for move in (
+        lambda x: x.clone(),
+        lambda x: x.t().contiguous(),
+        lambda x: x.flip(1),
+        lambda x: torch.cat((x[1:], x[:7])),
+        lambda x: x[:, ::3].contiguous(),
+        lambda x: x.roll(5, 0),
+        lambda x: x.index_select(0, torch.tensor([3, 200, 3], device=x.device)),
+    ):
+        assert torch.equal(move(here).cpu().view(bits), move(patterns))
+
+
 def test_results_lie_as_torch_lays_them():
     """Element-wise results keep the order of their operands' dims, as torch's do: a later view depends on it."""
     cases = [
