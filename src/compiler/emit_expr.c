@@ -357,12 +357,19 @@ static void emit_sources(hr__emitter *e, const hr_instr *instr) {
   }
 }
 
+/* What a conversion is to make: what only stores read is rounded there. */
+static hr_dtype converted_to(const hr__emitter *e, const hr_instr *convert) {
+  bool is_rounded_there = hr_dtype_is_narrow(convert->to) && hr_dtype_class(convert->to) == HR_CLASS_F32 &&
+                          e->stored_as[convert->dst] == convert->to;
+  return is_rounded_there ? HR_DTYPE_F32 : convert->to;
+}
+
 void hr__emit_statement(hr__emitter *e, const hr_instr *instr) {
   const hr_op_row *row = hr_op_table(instr->op);
   HR__EMIT(e, "const %s r%d = ", hr__emit_type(e->kernel->registers[instr->dst].cls), instr->dst);
   if (instr->kind == HR_INSTR_CONVERT) {
     hr_class from = hr__emit_source_class(e->kernel, instr, 0);
-    HR__EMIT(e, "HR__FROM_%s_TO(%s, ", hr_class_name(from), hr__emit_dtype(instr->to));
+    HR__EMIT(e, "HR__FROM_%s_TO(%s, ", hr_class_name(from), hr__emit_dtype(converted_to(e, instr)));
     hr__emit_source(e, instr, 0);
     HR__EMIT(e, ");\n");
     return;
