@@ -151,6 +151,7 @@ typedef struct hr__emit_block {
   const char *start;
   int64_t capacity; /* elements of a block */
   int64_t row;      /* elements of a whole row, for values that cross phases */
+  bool is_strip;    /* so few elements that compilers keep them in registers: in arrays of the function's own */
 } hr__emit_block;
 
 /* Registers whose value is the same all over a block. Call once; instructions in order. */

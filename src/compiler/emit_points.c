@@ -7,6 +7,9 @@
  *
  *   for (unit ...) { c0 = ...; p0 = args[0] + (c0 * 784); ... one block ... }
  *
+ * Kernels of f16 whose accesses are all dense have tiles of 16 elements instead: compilers find the hardware's conversions in no loop over
+ * elements, but keep a vector of 16 in registers from the conversion in, over loops that are no longer than it, to the conversion out.
+ *
  * Where loads lie transposed, a unit takes as many tiles along the dim in which those are dense as use up cache lines, and turns
  * what they read into scratch first:
  *
@@ -17,7 +20,7 @@
 #include "base/integer.h"
 #include "compiler/emit_internal.h"
 
-enum { TURNED_BLOCK = 256, TURNED_ROWS = 64 };
+enum { TURNED_BLOCK = 256, TURNED_ROWS = 64, STRIP = 16 };
 
 typedef struct tile {
   int first;             /* the dim that is cut: those before it have one element in the tile, those after it all */
@@ -243,6 +246,33 @@ static bool take_lines(hr__emitter *e, tile *t) {
   return takes;
 }
 
+/* Whether a kernel converts halves, makes no random numbers, which come in longer runs, and is dense in tiles of a strip. */
+static bool take_strips(hr__emitter *e, tile *t) {
+  const hr_kernel *kernel = e->kernel;
+  bool has_halves = false, takes = true;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    has_halves |= kernel->instrs[k].kind == HR_INSTR_CONVERT && kernel->instrs[k].to == HR_DTYPE_F16;
+    takes &= kernel->instrs[k].kind != HR_INSTR_COMPUTE || hr_op_table(kernel->instrs[k].op)->rule != HR_RULE_SEEDED;
+  }
+  for (int a = 0; a < kernel->access_count; ++a) {
+    has_halves |= kernel->accesses[a].dtype == HR_DTYPE_F16;
+  }
+  tile strip = choose_tile(&e->kept, STRIP, false);
+  takes &= has_halves && e->kept.rank > 0 && t->along < 0 && strip.piece * strip.inner == STRIP &&
+           e->kept.dims[strip.first] % strip.piece == 0;
+  takes = takes && see_accesses(e, &strip);
+  for (int a = 0; takes && a < kernel->access_count; ++a) {
+    takes = e->axes[a].lie == HR__LIE_DIRECT || e->axes[a].lie == HR__LIE_UNIFORM;
+    takes &= kernel->accesses[a].term_count == 0 && kernel->accesses[a].bound_count == 0;
+  }
+  if (takes) {
+    *t = strip;
+  } else {
+    (void)see_accesses(e, t);
+  }
+  return takes;
+}
+
 hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emission) {
   e->has_blocks = true;
   const hr_kernel *kernel = e->kernel;
@@ -256,6 +286,7 @@ hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emi
   if (e->text->failed) {
     return HR_OK;
   }
+  const bool is_strip = take_strips(e, &t);
   int64_t units = 1, each = t.piece * t.inner;
   for (int d = 0; d < e->kept.rank; ++d) {
     units = d <= t.first ? units * unit_count(&t, &e->kept, d) : units;
@@ -279,7 +310,7 @@ hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emi
     emit_count(e, &t, t.all.text);
   }
   emit_pointers(e, &t);
-  hr__emit_block block = {.count = "n", .capacity = t.piece * t.inner};
+  hr__emit_block block = {.count = "n", .capacity = t.piece * t.inner, .is_strip = is_strip};
   hr__emit_uniform(e, 0, HR_LEVEL_ELEMENT);
   hr__emit_stages(e, 0, &block);
   HR__EMIT(e, t.along >= 0 ? "}\n}\n}\n" : "}\n}\n");

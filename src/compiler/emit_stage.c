@@ -341,6 +341,10 @@ static void place_blocks(stager *s) {
 static void declare_block(const stager *s, int reg) {
   const hr__emit_value *value = &s->e->values[reg];
   const char *type = hr__emit_type(value->cls);
+  if (s->block->is_strip) {
+    HR__EMIT(s->e, "%s t%d[%lld] __attribute__((aligned(64)));\n", type, reg, (long long)s->block->capacity);
+    return;
+  }
   HR__EMIT(s->e, "%s *const t%d = (%s *)(scratch + %lld)", type, reg, type, (long long)value->offset);
   HR__EMIT(s->e, value->is_kept && s->block->start != NULL ? " + %s;\n" : ";\n", s->block->start);
 }
@@ -474,7 +478,8 @@ static void emit_body(stager *s, int stage, const char *lane, body what) {
 }
 
 static void emit_elements(stager *s, int stage, body what) {
-  HR__EMIT(s->e, "HR_INDEPENDENT\nfor (int64_t k = 0; k < %s; ++k) {\n", s->block->count);
+  HR__EMIT(s->e, "%s\nfor (int64_t k = 0; k < %s; ++k) {\n", s->block->is_strip ? "HR_STRIP" : "HR_INDEPENDENT",
+           s->block->count);
   emit_body(s, stage, "", what);
   HR__EMIT(s->e, "}\n");
 }

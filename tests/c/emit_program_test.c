@@ -10,6 +10,7 @@
 /* ---- texts of the host ---- */
 
 static bool emit(batch *b, const hr_kernel *kernel, entry *e) {
+  size_t before = b->text.length;
   hr_status status = hr_emit_kernel(kernel, NULL, e->name, &b->text, &e->emission);
   if (hr_status_code_of(status) == HR_STATUS_UNIMPLEMENTED) {
     if (b->shows) {
@@ -19,6 +20,7 @@ static bool emit(batch *b, const hr_kernel *kernel, entry *e) {
     return false;
   }
   HR_ASSERT_OK(status);
+  b->strips += strstr(hr_text_chars(&b->text) + before, "HR_STRIP") != NULL;
   return true;
 }
 
@@ -101,6 +103,9 @@ static void fill(generated *g, const hr_dtype *dtypes) {
           break;
         case HR_DTYPE_BF16:
           ((uint16_t *)g->memory[b])[i] = hr_f32_to_bf16(value);
+          break;
+        case HR_DTYPE_F16: /* nothing that needs no rounding alone */
+          ((uint16_t *)g->memory[b])[i] = hr_f32_to_f16(value * (1 + (float)(i % 97) * 0.01f));
           break;
         default:
           break;
@@ -277,6 +282,45 @@ HR_TEST(short_rows_have_the_bits_of_interpreted_ones) {
   }
   batch_check(&b, 0, COUNT, programs);
   HR_ASSERT_EQ(b.emitted, b.kernels);
+  free(programs);
+  batch_fini(&b);
+}
+
+/* ---- strips of halves ---- */
+
+/* Two roundings between operations, a row's value for all its elements, a scalar, and a wider result: over [a, b]. */
+static void make_strips(int a, int b, generated *g) {
+  hr_text text = {0};
+  char all[64], row[64];
+  snprintf(all, sizeof all, "[%d,%d]{%d,1}+0", a, b, b);
+  snprintf(row, sizeof row, "[%d,%d]{1,0}+0", a, b);
+  hr_text_printf(&text,
+                 "buffer %%0 %d live\nbuffer %%1 %d live\nbuffer %%2 %d dead fresh\nbuffer %%3 %d live fresh\n"
+                 "buffer %%4 %d live fresh\nscalar $0 f64 = 0.3\n"
+                 "loop %%2:f16%s = mul(%%0:f16%s, $0)\n"
+                 "loop %%3:f16%s = add(%%2:f16%s, %%1:f16%s)\n"
+                 "loop %%4:f32%s = sub(%%3:f16%s, %%2:f16%s)\n",
+                 a * b * 2, a * 2, a * b * 2, a * b * 2, a * b * 4, all, all, all, all, row, all, all, all);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
+  hr_text_fini(&text);
+  fill(g, (hr_dtype[]){HR_DTYPE_F16, HR_DTYPE_F16, HR_DTYPE_F16, HR_DTYPE_F16, HR_DTYPE_F32});
+}
+
+HR_TEST(strips_of_halves_have_the_bits_of_interpreted_ones) {
+  static const int dims[][2] = {{3, 16}, {40, 64}, {7, 1024}, {1, 5000}, {5, 33}, {64, 8}};
+  enum { COUNT = sizeof dims / sizeof *dims };
+  if (!hr__has_compiler()) {
+    return;
+  }
+  batch b = {.texts = &texts, .shows = getenv("HEADRACE_TEST_SHOW") != NULL};
+  generated *programs = calloc(COUNT, sizeof *programs);
+  for (int i = 0; i < COUNT; ++i) {
+    make_strips(dims[i][0], dims[i][1], &programs[i]);
+  }
+  batch_check(&b, 0, COUNT, programs);
+  HR_ASSERT_EQ(b.emitted, b.kernels);
+  HR_ASSERT_EQ(b.strips,
+               2); /* a row of the others is no number of vectors, or its value is not the same for all of a tile */
   free(programs);
   batch_fini(&b);
 }

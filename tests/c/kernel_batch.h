@@ -51,6 +51,7 @@ struct batch {
   /* kernels of devices whose threads have four neighbours of a row each, whose warps take turns, that go through tiles, whose threads
    * have several fours */
   long quads, turns, tiles, fours, words;
+  long strips;     /* of hosts: that have tiles of a vector */
   int block_bytes; /* of a device's block */
 };
 
