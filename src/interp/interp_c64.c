@@ -8,4 +8,5 @@
 #define FAMILY_C
 #define HAS_LOGICAL 0
 #define HAS_SEEDED 0
+#define EACH_NARROW(X, name) X(name, C32, HR__LOAD_C32, HR__STORE_C32)
 #include "interp/interp_class.inc"

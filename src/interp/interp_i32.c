@@ -10,4 +10,9 @@
 #define FAMILY_I
 #define HAS_LOGICAL 0
 #define HAS_SEEDED 1
+#define EACH_NARROW(X, name)                \
+  X(name, U8, HR__LOAD_U8, HR__STORE_U8)    \
+  X(name, I8, HR__LOAD_I8, HR__STORE_I8)    \
+  X(name, U16, HR__LOAD_U16, HR__STORE_U16) \
+  X(name, I16, HR__LOAD_I16, HR__STORE_I16)
 #include "interp/interp_class.inc"

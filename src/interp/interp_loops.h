@@ -87,6 +87,9 @@ static inline int hr__loop_variant(int arity, unsigned mask) {
   return table[arity][mask];
 }
 
+/* Elements to places in memory, in order; offsets and steps in elements. */
+typedef void (*hr__scatter_fn)(void *base, const int64_t *offsets, const void *src, int64_t step, int64_t count);
+
 /* A reduction in one class. Accumulators are elements of the class. */
 typedef struct hr__reduce_loops {
   void (*init)(void *acc, int64_t count); /* the identity */
@@ -98,8 +101,13 @@ typedef struct hr__reduce_loops {
   /* acc[k] takes src[o * pitch + k] for o = 0, 1, ... in order. */
   void (*columns)(void *acc, const void *src, int64_t outer, int64_t inner, int64_t pitch);
   /* base[offsets[i]] takes src[i * step], in order. */
-  void (*scatter)(void *base, const int64_t *offsets, const void *src, int64_t step, int64_t count);
+  hr__scatter_fn scatter;
+  hr__scatter_fn narrow[HR_DTYPE_COUNT]; /* the same, where memory's dtype is narrower; NULL for formats of a byte */
 } hr__reduce_loops;
+
+static inline hr__scatter_fn hr__combining_scatter(const hr__reduce_loops *loops, hr_dtype dtype) {
+  return hr_class_size(hr_dtype_class(dtype)) == hr_dtype_size(dtype) ? loops->scatter : loops->narrow[dtype];
+}
 
 enum {
   HR__REDUCE_SUM,
@@ -145,7 +153,6 @@ extern const hr__copy_fn hr__stores[HR_DTYPE_COUNT]; /* register of the class ->
 
 /* dst[i] = base[offsets[i]], widened to the class; base[offsets[i]] = src[i * step], narrowed. */
 typedef void (*hr__gather_fn)(void *dst, const void *base, const int64_t *offsets, int64_t count);
-typedef void (*hr__scatter_fn)(void *base, const int64_t *offsets, const void *src, int64_t step, int64_t count);
 extern const hr__gather_fn hr__gathers[HR_DTYPE_COUNT];
 extern const hr__scatter_fn hr__scatters[HR_DTYPE_COUNT];
 

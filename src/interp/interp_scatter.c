@@ -71,6 +71,7 @@ typedef struct scatter {
   side from, to;
   hr_store_mode mode;
   const hr__reduce_loops *combine;
+  hr__scatter_fn store;              /* of a line's values, in their class */
   int64_t run;                       /* elements; 0: lines */
   int64_t lanes, lane_from, lane_to; /* of lines; their number, and steps on both sides */
   cut cut;
@@ -342,16 +343,16 @@ static bool take(const hr_kernel *k, scatter *out) {
   if (store->mode != HR_STORE_SET) {
     out->combine = &hr__class_loops_of(hr_dtype_class(to->dtype))->reduce[combines[store->mode]];
   }
-  if (!take_value(k, store, out) ||
-      (out->combine != NULL && (to->dtype == HR_DTYPE_BOOL || out->combine->scatter == NULL))) {
+  if (!take_value(k, store, out) || (out->combine != NULL && to->dtype == HR_DTYPE_BOOL)) {
     return false;
   }
+  out->store = out->combine != NULL ? hr__combining_scatter(out->combine, to->dtype) : hr__scatters[to->dtype];
   drop_ones(k, out);
   take_run(out);
   if (out->run == 0) {
     take_lanes(out);
   }
-  return out->run > 0 || out->is_raw || !hr_dtype_is_narrow(out->dtype);
+  return out->run > 0 || out->store != NULL;
 }
 
 bool hr__scatter_fits(const hr_kernel *kernel) {
@@ -579,19 +580,19 @@ static bool are_there(const int64_t *places, int64_t count) {
 /* Stores `count` values, at most a block, from memory element `from` on, to the desk's places, which `shift` moves. */
 static void store_block(const scatter *s, const hr_host_call *call, scratch *desk, int64_t from, int64_t shift,
                         int64_t count, bool is_whole) {
-  size_t size = hr_dtype_size(s->dtype);
+  size_t size = hr_dtype_size(s->dtype), value_size = desk->is_raw ? size : hr_class_size(hr_dtype_class(s->dtype));
   char *memory = (char *)call->args[s->to.arg] + shift * (int64_t)size;
   const int64_t *places = desk->places;
   int64_t step;
   const void *values = values_of(s, call, desk, from, s->from.strides[s->rank - 1], count, &step);
   if (!is_whole) {
-    count = keep(size, values, step, count, desk);
+    count = keep(value_size, values, step, count, desk);
     values = desk->kept, places = desk->kept_places, step = 1;
   }
-  if (s->combine != NULL) {
-    s->combine->scatter(memory, places, values, step, count);
-  } else {
+  if (s->combine == NULL && desk->is_raw) {
     set(size, memory, places, values, step, count);
+  } else {
+    s->store(memory, places, values, step, count);
   }
 }
 

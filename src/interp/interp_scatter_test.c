@@ -38,6 +38,12 @@ static void put(hr_dtype dtype, void *memory, int64_t at, double value) {
     case HR_DTYPE_BF16:
       ((uint16_t *)memory)[at] = hr_f32_to_bf16((float)value);
       break;
+    case HR_DTYPE_F16:
+      ((uint16_t *)memory)[at] = hr_f32_to_f16((float)value);
+      break;
+    case HR_DTYPE_I16:
+      ((int16_t *)memory)[at] = (int16_t)(int64_t)value;
+      break;
     case HR_DTYPE_I64:
       ((int64_t *)memory)[at] = (int64_t)value;
       break;
@@ -56,6 +62,10 @@ static double get(hr_dtype dtype, const void *memory, int64_t at) {
       return (double)((const float *)memory)[at];
     case HR_DTYPE_BF16:
       return (double)hr_bf16_to_f32(((const uint16_t *)memory)[at]);
+    case HR_DTYPE_F16:
+      return (double)hr_f16_to_f32(((const uint16_t *)memory)[at]);
+    case HR_DTYPE_I16:
+      return ((const int16_t *)memory)[at];
     case HR_DTYPE_I64:
       return (double)((const int64_t *)memory)[at];
     case HR_DTYPE_F64:
@@ -136,7 +146,7 @@ static void check(const scene *s) {
     narrow[i] = (int32_t)wide[i];
     put(s->dtype, from, i, (double)any(is_small ? 2 : 9));
     put(s->dtype, start, i, (double)any(9));
-    if (any(50) == 0 && s->dtype == HR_DTYPE_F32) {
+    if (any(50) == 0 && hr_dtype_is_real(s->dtype)) {
       put(s->dtype, from, i, (double)NAN);
     }
   }
@@ -179,13 +189,13 @@ static void check(const scene *s) {
 
 /* The same domain with every dtype, mode and kind of value. */
 static void check_all(scene s) {
-  static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_BF16, HR_DTYPE_I64, HR_DTYPE_U8, HR_DTYPE_F64};
+  static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_BF16, HR_DTYPE_F16, HR_DTYPE_I64,
+                                    HR_DTYPE_U8,  HR_DTYPE_I16,  HR_DTYPE_F64};
   for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; ++d) {
     for (int mode = HR_STORE_SET; mode <= HR_STORE_MIN; ++mode) {
-      bool is_narrow = hr_dtype_is_narrow(dtypes[d]);
       s.dtype = dtypes[d], s.mode = (hr_store_mode)mode;
       s.index_dtype = any(2) != 0 ? HR_DTYPE_I64 : HR_DTYPE_I32;
-      s.value = is_narrow ? LOADED : (int)any(3);
+      s.value = (int)any(3);
       s.is_scaled_by_one = any(2) != 0;
       check(&s);
     }

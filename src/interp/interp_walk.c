@@ -401,6 +401,8 @@ static const hr__reduce_loops *combine_of(hr_store_mode mode, hr_dtype dtype) {
 static void scatter(const hr__frame *f, const hr__step *step, const hr__map *map, const piece_op *op) {
   int64_t rows, cols;
   const int64_t *offsets = all_offsets(f, map, step->space, true, &rows, &cols);
+  hr__scatter_fn store =
+      op->combine == NULL ? hr__scatters[map->dtype] : hr__combining_scatter(op->combine, map->dtype);
   for (int64_t a = 0; a < rows; ++a) {
     const char *from = op->reg + a * op->reg_row * op->reg_size;
     const int64_t *to = offsets + a * cols;
@@ -410,12 +412,10 @@ static void scatter(const hr__frame *f, const hr__step *step, const hr__map *map
         ++n;
       }
       const char *value = from + i * op->reg_col * op->reg_size;
-      if (n > 0 && op->combine == NULL) {
-        hr__scatters[map->dtype](op->memory, to + i, value, op->reg_col, n);
-      } else if (n > 0 && op->widen == NULL) {
-        op->combine->scatter(op->memory, to + i, value, op->reg_col, n);
+      if (n > 0 && store != NULL) {
+        store(op->memory, to + i, value, op->reg_col, n);
       }
-      for (int64_t k = 0; k < n && op->combine != NULL && op->widen != NULL; ++k) {
+      for (int64_t k = 0; k < n && store == NULL; ++k) {
         combine_piece(op, (char *)(uintptr_t)(value + k * op->reg_col * op->reg_size),
                       op->memory + to[i + k] * op->memory_size, 1, 1, 0, 0);
       }

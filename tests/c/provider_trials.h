@@ -40,7 +40,26 @@ static inline int random_below(int count) {
   return (int)((random_number() + 1) / 2 * count);
 }
 
+/* Integers are of 64 bits, of 32, of 16 with a sign, or bytes without. */
+static inline double read_integer(const tensor *t, int64_t at) {
+  const void *memory = t->bytes;
+  return t->dtype == HR_DTYPE_I64   ? (double)((const int64_t *)memory)[at]
+         : t->dtype == HR_DTYPE_I32 ? ((const int32_t *)memory)[at]
+         : t->dtype == HR_DTYPE_I16 ? ((const int16_t *)memory)[at]
+                                    : t->bytes[at];
+}
+
+/* [-1, 1) becomes [-200, 200), wrapped; NaN a number that would show. */
+static inline void write_integer(const tensor *t, int64_t at, double value) {
+  int64_t integer = isnan(value) ? 12345 : (int64_t)(value * 200);
+  size_t size = hr_dtype_size(t->dtype);
+  memcpy(t->bytes + (size_t)at * size, &integer, size);
+}
+
 static inline double read_element(const tensor *t, int64_t at) {
+  if (hr_dtype_is_integer(t->dtype)) {
+    return read_integer(t, at);
+  }
   const uint16_t *half = (const uint16_t *)(const void *)t->bytes + at;
   return t->dtype == HR_DTYPE_F32    ? ((const float *)(const void *)t->bytes)[at]
          : t->dtype == HR_DTYPE_F64  ? ((const double *)(const void *)t->bytes)[at]
@@ -50,7 +69,9 @@ static inline double read_element(const tensor *t, int64_t at) {
 
 static inline void write_element(const tensor *t, int64_t at, double value) {
   uint16_t *half = (uint16_t *)(void *)t->bytes + at;
-  if (t->dtype == HR_DTYPE_F32) {
+  if (hr_dtype_is_integer(t->dtype)) {
+    write_integer(t, at, value);
+  } else if (t->dtype == HR_DTYPE_F32) {
     ((float *)(void *)t->bytes)[at] = (float)value;
   } else if (t->dtype == HR_DTYPE_F64) {
     ((double *)(void *)t->bytes)[at] = value;
@@ -472,8 +493,9 @@ static inline void check_result(trial *t) {
   HR_ASSERT(e.values != NULL && e.sizes != NULL);
   (t->op == HR_OP_MATMUL ? evaluate_matmul : evaluate_conv)(t, &e);
   for (int64_t i = 0; i < count; ++i) {
-    double actual = read_element(out, tensor_at(out, i));
-    if (!(fabs(actual - e.values[i]) <= tolerance(out->dtype, e.values[i], e.sizes[i]))) {
+    double actual = read_element(out, tensor_at(out, i)), error = fabs(actual - e.values[i]);
+    if (hr_dtype_is_integer(out->dtype) ? fmod(error, ldexp(1, 8 * (int)hr_dtype_size(out->dtype))) != 0
+                                        : !(error <= tolerance(out->dtype, e.values[i], e.sizes[i]))) {
       trial_fail(t, "element %lld is %.9g, expected %.9g", (long long)i, actual, e.values[i]);
     }
   }

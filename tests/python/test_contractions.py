@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from op_support import FLOATS, HALVES, LAYOUTS, check, check_summed, numbers
+from op_support import FLOATS, HALVES, INTEGERS, LAYOUTS, check, check_summed, numbers
 from support import DEVICE, assert_same
 
 # ---- windows
@@ -191,6 +191,32 @@ def test_matmul_of_specials_and_integers():
     x[0, 1], x[2, 3] = math.nan, math.inf
     check_summed(torch.matmul, x, y, grad=False)
     check(torch.matmul, numbers((4, 6), torch.int64), numbers((6, 3), torch.int64, 1))
+
+
+def wrapping(shape, dtype, seed=0):
+    """Integers of all sizes that the dtype has: sums of their products wrap around."""
+    info, generator = torch.iinfo(dtype), torch.Generator().manual_seed(seed)
+    return torch.randint(info.min, info.max, shape, generator=generator, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_products_of_integers_wrap_around(dtype):
+    a, b, c = wrapping((70, 40), dtype), wrapping((40, 90), dtype, 1), wrapping((90,), dtype, 2)
+    for layout in LAYOUTS:
+        check(torch.matmul, a, b, layout=layout)
+    check(torch.addmm, c, a, b)
+    check(lambda c, a, b: torch.addmm(c, a, b, beta=2, alpha=3), c, a, b)
+    check(torch.bmm, wrapping((3, 20, 30), dtype), wrapping((3, 30, 40), dtype))
+    check(torch.matmul, a[:, :3], b[:3])
+
+
+def test_convolutions_of_integers_wrap_around():
+    dtype = torch.int64  # the only one that torch's CPU device takes
+    x, w, c = wrapping((2, 6, 20, 17), dtype), wrapping((8, 3, 3, 2), dtype, 1), wrapping((8,), dtype, 2)
+    for layout in LAYOUTS:
+        check(lambda x, w, c: F.conv2d(x, w, c, stride=(1, 2), padding=1, groups=2), x, w, c, layout=layout)
+    check(lambda x, w, c: F.conv_transpose2d(x, w, c, stride=(2, 1), padding=1), x[:, :4], w[:4], c[:3])
+    check(lambda x, w, c: F.conv_transpose1d(x, w, c), x[..., 0], wrapping((6, 5, 3), dtype), c[:5])
 
 
 def test_linear_and_added_products():
