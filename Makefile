@@ -49,8 +49,8 @@ test: build python-package ## the C tests, then the Python tests
 
 fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEED says which
 	HEADRACE_TEST_PROGRAMS=$${HEADRACE_TEST_PROGRAMS:-10000} $(BUILD)/tests/random_program_test
-	HEADRACE_TEST_PROGRAMS=$$(($${HEADRACE_TEST_PROGRAMS:-10000} / 5)) $(BUILD)/tests/emit_program_test
-	HEADRACE_TEST_COMPILERS=1 $(BUILD)/tests/emit_ops_test
+	HEADRACE_CC_SECONDS=600 HEADRACE_TEST_PROGRAMS=$$(($${HEADRACE_TEST_PROGRAMS:-10000} / 5)) $(BUILD)/tests/emit_program_test
+	HEADRACE_CC_SECONDS=600 HEADRACE_TEST_COMPILERS=1 $(BUILD)/tests/emit_ops_test
 
 demo: build python-package ## the demonstration
 	$(VENV)/bin/python examples/demo.py
