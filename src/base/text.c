@@ -104,12 +104,16 @@ char *hr_text_take(hr_text *text) {
   return data;
 }
 
-void hr_text_clear(hr_text *text) {
-  text->length = 0;
-  text->failed = false;
+void hr_text_cut(hr_text *text, size_t length) {
+  text->length = length;
   if (text->data != NULL) {
-    text->data[0] = '\0';
+    text->data[length] = '\0';
   }
+}
+
+void hr_text_clear(hr_text *text) {
+  hr_text_cut(text, 0);
+  text->failed = false;
 }
 
 void hr_text_fini(hr_text *text) {

@@ -33,6 +33,8 @@ const char *hr_text_chars(const hr_text *text);
 HR_MUST_USE hr_status hr_text_status(const hr_text *text);
 /* Hands the characters over (end them with `hr_free`) and empties the text; NULL if memory is or was out. */
 char *hr_text_take(hr_text *text);
+/* Takes off what was appended since the text had `length` characters; that an append failed stays. */
+void hr_text_cut(hr_text *text, size_t length);
 /* Empties the text and keeps its memory. */
 void hr_text_clear(hr_text *text);
 /* Frees the memory; the text is empty and usable afterwards. NULL is fine. */

@@ -15,22 +15,13 @@ static hr_dtype integers_of(hr_dtype dtype) {
   return !is_converted ? HR_DTYPE_NONE : size == 1 ? HR_DTYPE_I8 : size == 2 ? HR_DTYPE_I16 : HR_DTYPE_I32;
 }
 
-static bool reads(const hr_instr *instr, int reg) {
-  for (int s = 0; s < instr->source_count; ++s) {
-    if (instr->sources[s].kind == HR_SOURCE_REGISTER && instr->sources[s].index == reg) {
-      return true;
-    }
-  }
-  return false;
-}
-
 /* Whether what is loaded, or 0 where nothing is there, is stored in the same format, and nothing else happens to it. */
 static bool is_only_moved(const hr_instr *instrs, int count, const hr_access *accesses, const hr_instr *load) {
   hr_dtype dtype = accesses[load->access].dtype;
   bool is = accesses[load->access].fill < 0, is_stored = false;
   for (int k = 0; is && k < count; ++k) {
     bool shares = &instrs[k] != load && instrs[k].access == load->access;
-    if (reads(&instrs[k], load->dst)) {
+    if (hr_instr_reads(&instrs[k], load->dst)) {
       is = instrs[k].kind == HR_INSTR_STORE && instrs[k].mode == HR_STORE_SET &&
            accesses[instrs[k].access].dtype == dtype;
       is_stored = true;
@@ -51,7 +42,7 @@ void hr_move_bits(hr_instr *instrs, int count, hr_access *accesses, hr_register 
     registers[load->dst].cls = load->cls = cls;
     accesses[load->access].dtype = to;
     for (int j = 0; j < count; ++j) {
-      if (reads(&instrs[j], load->dst)) {
+      if (hr_instr_reads(&instrs[j], load->dst)) {
         instrs[j].cls = cls;
         accesses[instrs[j].access].dtype = to;
       }

@@ -415,9 +415,8 @@ hr_status hr_emit_kernel(const hr_kernel *kernel, const hr_emit_target *target, 
   size_t length = out_text->length;
   *out_emission = (hr_emission){0};
   hr_status status = emit(&e, kernel, name, out_emission);
-  if (hr_status_code_of(status) == HR_STATUS_UNIMPLEMENTED && out_text->data != NULL) {
-    out_text->length = length;
-    out_text->data[length] = 0;
+  if (hr_status_code_of(status) == HR_STATUS_UNIMPLEMENTED) {
+    hr_text_cut(out_text, length);
   }
   hr_arena_fini(&e.arena);
   return status;

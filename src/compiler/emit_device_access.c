@@ -195,17 +195,11 @@ static void emit_store(const device *d, const hr_instr *instr) {
 /* ---- values of earlier phases ---- */
 
 bool hr__device_reads(const hr_kernel *kernel, const hr_instr *instr, int reg) {
-  for (int s = 0; s < instr->source_count; ++s) {
-    if (instr->sources[s].kind == HR_SOURCE_REGISTER && instr->sources[s].index == reg) {
-      return true;
-    }
-  }
+  bool reads = hr_instr_reads(instr, reg);
   for (int t = 0; instr->access >= 0 && t < kernel->accesses[instr->access].term_count; ++t) {
-    if (kernel->accesses[instr->access].terms[t].reg == reg) {
-      return true;
-    }
+    reads |= kernel->accesses[instr->access].terms[t].reg == reg;
   }
-  return false;
+  return reads;
 }
 
 /* Which element instructions of earlier phases have to run again in `phase`: those that its own read, and what these read. */

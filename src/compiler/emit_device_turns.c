@@ -71,8 +71,9 @@ static int warps_of(const device *d) {
 /* "if (i < 5000) " where threads may have less than others, or "". */
 static const char *guard_of(const device *d, char text[GUARD_BYTES]) {
   bool has_rest = d->elements % (d->own * WARP) != 0;
-  if (!has_rest)
+  if (!has_rest) {
     return "";
+  }
   snprintf(text, GUARD_BYTES, "if (i < " HR__FREE ") ", (long long)d->elements);
   return text;
 }

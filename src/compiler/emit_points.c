@@ -246,24 +246,31 @@ static bool take_lines(hr__emitter *e, tile *t) {
   return takes;
 }
 
-/* Whether a kernel converts halves, makes no random numbers, which come in longer runs, and is dense in tiles of a strip. */
-static bool take_strips(hr__emitter *e, tile *t) {
-  const hr_kernel *kernel = e->kernel;
-  bool has_halves = false, takes = true;
+/* Whether a kernel converts halves, has neither bounds nor indices, and makes no random numbers, which come in longer runs. */
+static bool is_for_strips(const hr_kernel *kernel) {
+  bool has_halves = false, is_plain = true;
   for (int k = 0; k < kernel->instr_count; ++k) {
-    has_halves |= kernel->instrs[k].kind == HR_INSTR_CONVERT && kernel->instrs[k].to == HR_DTYPE_F16;
-    takes &= kernel->instrs[k].kind != HR_INSTR_COMPUTE || hr_op_table(kernel->instrs[k].op)->rule != HR_RULE_SEEDED;
+    const hr_instr *instr = &kernel->instrs[k];
+    has_halves |= instr->kind == HR_INSTR_CONVERT && instr->to == HR_DTYPE_F16;
+    is_plain &= instr->kind != HR_INSTR_COMPUTE || hr_op_table(instr->op)->rule != HR_RULE_SEEDED;
   }
   for (int a = 0; a < kernel->access_count; ++a) {
     has_halves |= kernel->accesses[a].dtype == HR_DTYPE_F16;
+    is_plain &= kernel->accesses[a].term_count == 0 && kernel->accesses[a].bound_count == 0;
   }
+  return has_halves && is_plain;
+}
+
+/* Tiles of a strip, where a kernel is for them and dense there. */
+static bool take_strips(hr__emitter *e, tile *t) {
   tile strip = choose_tile(&e->kept, STRIP, false);
-  takes &= has_halves && e->kept.rank > 0 && t->along < 0 && strip.piece * strip.inner == STRIP &&
-           e->kept.dims[strip.first] % strip.piece == 0;
-  takes = takes && see_accesses(e, &strip);
-  for (int a = 0; takes && a < kernel->access_count; ++a) {
+  if (!is_for_strips(e->kernel) || e->kept.rank == 0 || t->along >= 0 || strip.piece * strip.inner != STRIP ||
+      e->kept.dims[strip.first] % strip.piece != 0) {
+    return false;
+  }
+  bool takes = see_accesses(e, &strip);
+  for (int a = 0; takes && a < e->kernel->access_count; ++a) {
     takes = e->axes[a].lie == HR__LIE_DIRECT || e->axes[a].lie == HR__LIE_UNIFORM;
-    takes &= kernel->accesses[a].term_count == 0 && kernel->accesses[a].bound_count == 0;
   }
   if (takes) {
     *t = strip;

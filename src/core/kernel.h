@@ -82,6 +82,16 @@ typedef struct hr_instr {
   hr_store_mode mode;
 } hr_instr;
 
+/* Whether a register is a source of an instruction; terms of its access aside. */
+static inline bool hr_instr_reads(const hr_instr *instr, int reg) {
+  for (int s = 0; s < instr->source_count; ++s) {
+    if (instr->sources[s].kind == HR_SOURCE_REGISTER && instr->sources[s].index == reg) {
+      return true;
+    }
+  }
+  return false;
+}
+
 typedef struct hr_register {
   hr_class cls;
   hr_level level;

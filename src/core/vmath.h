@@ -298,31 +298,33 @@ HR_VMATH_FN float hr__f32_log_kernel(float f, float z) {
   p = hr__f32_fma(p, f, 0x1.555546p-2f);
   return p * z * f;
 }
-HR_VMATH_FN float hr_f32_log(float x) {
+/* x = 2^k (1 + f). */
+HR_VMATH_FN float hr__f32_log_part(float x, float *out_k) {
   float scaled = x < 0x1p-126f ? x * 0x1p23f : x;
   uint32_t u = hr__f32_to_u32(scaled) - 0x3f3504f3u; /* exponent counts from sqrt(1/2) */
-  float k = (float)((int32_t)u >> 23) - (x < 0x1p-126f ? 23.0f : 0.0f);
-  float f = hr__u32_to_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f, z = f * f;
-  float y = hr__f32_fma(k, -0x1.bd0106p-13f, hr__f32_log_kernel(f, z)); /* log(2) = 0x1.63p-1 - 0x1.bd0106p-13 */
-  y = f + hr__f32_fma(z, -0.5f, y);
-  y = hr__f32_fma(k, 0x1.63p-1f, y);
+  *out_k = (float)((int32_t)u >> 23) - (x < 0x1p-126f ? 23.0f : 0.0f);
+  return hr__u32_to_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+}
+/* What a logarithm is where x is no positive number, or infinite; else y. */
+HR_VMATH_FN float hr__f32_log_special(float x, float y) {
   y = x == HR__F32_INFINITY ? x : y;
   return x > 0.0f ? y : (x == 0.0f ? -HR__F32_INFINITY : HR__F32_NAN);
+}
+HR_VMATH_FN float hr_f32_log(float x) {
+  float k, f = hr__f32_log_part(x, &k), z = f * f;
+  float y = hr__f32_fma(k, -0x1.bd0106p-13f, hr__f32_log_kernel(f, z)); /* log(2) = 0x1.63p-1 - 0x1.bd0106p-13 */
+  y = f + hr__f32_fma(z, -0.5f, y);
+  return hr__f32_log_special(x, hr__f32_fma(k, 0x1.63p-1f, y));
 }
 /* log(x) / log(b), as the logarithm above with its tail kept: high + low = 1 / log(b), and the same for log(2) / log(b), whose high
  * part times an exponent is exact. At most 0.75 ulp; exact at whole powers. */
 HR_VMATH_FN float hr__f32_log_of(float x, float high, float low, float two_high, float two_low) {
-  float scaled = x < 0x1p-126f ? x * 0x1p23f : x;
-  uint32_t u = hr__f32_to_u32(scaled) - 0x3f3504f3u;
-  float k = (float)((int32_t)u >> 23) - (x < 0x1p-126f ? 23.0f : 0.0f);
-  float f = hr__u32_to_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f, z = f * f;
+  float k, f = hr__f32_log_part(x, &k), z = f * f;
   float head = hr__f32_fma(z, -0.5f, f);
   float tail = hr__f32_fma(z, -0.5f, f - head) + hr__f32_log_kernel(f, z) - 0.5f * hr__f32_fma(f, f, -z);
   float product = head * high, whole = k * two_high, y = whole + product;
   float rest = hr__f32_fma(head, high, -product) + hr__f32_fma(head, low, tail * high);
-  y += rest + hr__f32_fma(k, two_low, (whole - y) + product);
-  y = x == HR__F32_INFINITY ? x : y;
-  return x > 0.0f ? y : (x == 0.0f ? -HR__F32_INFINITY : HR__F32_NAN);
+  return hr__f32_log_special(x, y + (rest + hr__f32_fma(k, two_low, (whole - y) + product)));
 }
 HR_VMATH_FN float hr_f32_log2(float x) {
   return hr__f32_log_of(x, 0x1.715476p+0f, 0x1.4ae0cp-26f, 1.0f, 0.0f);

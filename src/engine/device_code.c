@@ -136,9 +136,7 @@ static hr_status write_text(device_code *code, const hr_kernel *kernel, hr_devic
   hr_device_emission emission;
   module *m = code->module;
   hr_device_kernel *made = &code->kernel;
-  hr_text_clear(&m->text);
-  HR_RETURN_IF_ERROR(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &m->text));
-  m->prelude = m->text.length;
+  hr_text_cut(&m->text, m->prelude);
   HR_RETURN_IF_ERROR(
       hr_emit_device_kernel(kernel, m->name, m->device->properties.block_bytes, shapes, &m->text, &emission));
   m->pass_count = made->base.pass_count = emission.pass_count;
@@ -178,6 +176,8 @@ static bool is_for_many_shapes(const module *m) {
 
 static hr_status write_fitting_text(device_code *code, const hr_kernel *kernel, uint64_t hash) {
   module *m = code->module;
+  HR_RETURN_IF_ERROR(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &m->text));
+  m->prelude = m->text.length;
   HR_RETURN_IF_ERROR(write_text(code, kernel, HR_DEVICE_SHAPES_WORDS));
   if (is_for_many_shapes(m)) {
     code->module = share(m);
