@@ -12,6 +12,7 @@
 #include "engine/dump.h"
 #include "engine/machine.h"
 #include "engine/replay.h"
+#include "engine/weights.h"
 #include "runtime/registry.h"
 
 /* Below a microsecond nothing is worth a choice: on the host, and elsewhere. */
@@ -307,6 +308,7 @@ static void destroy(hr_executable *executable) {
   }
   hr_schedule_fini(&executable->schedule);
   hr_free(executable->steps);
+  hr__weights_fini(executable);
   hr_free(executable->last_write);
   hr_vector_fini(&executable->args);
   hr_vector_fini(&executable->scalars);
@@ -346,6 +348,9 @@ hr_status hr__executable_create(const hr_key *key, hr_device *device, const hr_s
   hr_status status = copy_key(key, &executable->key) ? compile(executable, key, device, arguments) : no_memory("a key");
   if (status == NULL) {
     status = find_writes(executable);
+  }
+  if (status == NULL && !hr__weights_find(executable)) {
+    status = no_memory("weights");
   }
   if (status != NULL) {
     destroy(executable);
@@ -400,7 +405,8 @@ hr_status hr__run_scratch_reserve(hr_run_scratch *scratch, const hr_executable *
             hr_vector_reserve(&scratch->args, executable->args.count + 1) &&
             hr_vector_reserve(&scratch->values, (size_t)program->scalar_count + 1) &&
             hr_vector_reserve(&scratch->scalars, executable->scalars.count + 1) &&
-            hr_vector_reserve(&scratch->launches, (size_t)executable->batch_most + 1);
+            hr_vector_reserve(&scratch->launches, (size_t)executable->batch_most + 1) &&
+            hr_vector_reserve(&scratch->weights, executable->weights.count);
   return ok ? HR_OK : no_memory("the arguments of a run");
 }
 
@@ -410,10 +416,11 @@ void hr__run_scratch_fini(hr_run_scratch *scratch) {
   hr_vector_fini(&scratch->values);
   hr_vector_fini(&scratch->scalars);
   hr_vector_fini(&scratch->launches);
+  hr_vector_fini(&scratch->weights);
 }
 
-/* Fills the flat lists of addresses and scalars. */
-static void bind(const hr_executable *executable, const hr_run *run, hr_run_scratch *scratch) {
+/* Fills the flat lists of addresses and scalars; gives whether the run makes something that is kept. */
+static bool bind(const hr_executable *executable, const hr_run *run, hr_run_scratch *scratch) {
   const hr_program *program = &executable->schedule.program;
   const hr_place *places = executable->schedule.places;
   for (int i = 0; i < program->buffer_count; i++) {
@@ -421,6 +428,7 @@ static void bind(const hr_executable *executable, const hr_run *run, hr_run_scra
                                  : places[i].kind == HR_PLACE_BOUND ? run->bound[i]
                                                                     : NULL;
   }
+  bool makes_weights = hr__weights_bind(executable, run, scratch);
   for (int i = 0; i < program->scalar_count; i++) {
     const hr_program_scalar *scalar = &program->scalars[i];
     scratch->values.data[i] = scalar->is_constant ? scalar->value : run->arguments[scalar->argument];
@@ -434,6 +442,7 @@ static void bind(const hr_executable *executable, const hr_run *run, hr_run_scra
   for (size_t i = 0; i < executable->scalars.count; i++) {
     scratch->scalars.data[i] = scratch->values.data[executable->scalars.data[i]];
   }
+  return makes_weights;
 }
 
 static hr_status index_error(const hr_node *node, int64_t value) {
@@ -490,17 +499,32 @@ hr_host_launch hr__step_launch(const hr_executable *executable, const hr_exec_st
                            .workspace = workspace != NULL ? workspace + step->workspace_offset : NULL}};
 }
 
-/* Launches the kernel and those that run at once with it. */
+/* Whether the results of the step and of all that run at once with it are there. */
+static bool is_left_out(const hr_exec_step *first, const hr_run_scratch *scratch) {
+  bool is = true;
+  for (int i = 0; is && i < first->batch; i++) {
+    is = hr__weights_has(&first[i], scratch);
+  }
+  return is;
+}
+
+/* Launches the kernel and those that run at once with it, without those whose result is there. */
 static hr_status run_kernels(const hr_executable *executable, const hr_exec_step *first, hr_run *run,
                              hr_run_scratch *scratch) {
   hr_device *device = run->device;
   bool all_compiled = true;
+  int count = 0;
   for (int i = 0; i < first->batch; i++) {
-    scratch->launches.data[i] = hr__step_launch(executable, &first[i], run, scratch);
-    all_compiled &= scratch->launches.data[i].kernel != first[i].kernel || device->driver->dialect != HR_DIALECT_HOST;
+    if (hr__weights_has(&first[i], scratch)) {
+      continue;
+    }
+    scratch->launches.data[count] = hr__step_launch(executable, &first[i], run, scratch);
+    all_compiled &=
+        scratch->launches.data[count].kernel != first[i].kernel || device->driver->dialect != HR_DIALECT_HOST;
+    ++count;
   }
   run->compiled_count += all_compiled;
-  return device->driver->launch(device->impl, first->batch, scratch->launches.data);
+  return device->driver->launch(device->impl, count, scratch->launches.data);
 }
 
 /* What a library is told of the contents of its operands. */
@@ -590,6 +614,9 @@ hr_status hr__executable_run_steps(const hr_executable *executable, int first, i
     queue = device->driver->native(device->impl);
   }
   for (int i = first; i < end; i += executable->steps[i].batch) {
+    if (is_left_out(&executable->steps[i], scratch)) {
+      continue;
+    }
     int64_t begin = is_timed ? hr_clock_ns() : 0;
     hr_status status = run_step(executable, &executable->steps[i], run, scratch, queue);
     if (status != NULL) {
@@ -614,10 +641,12 @@ hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_ru
   const hr_driver *driver = run->device->driver;
   bool is_timed = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL);
   int64_t begin = executable->has_trials ? hr_clock_ns() : 0;
-  bind(executable, run, scratch);
-  HR_RETURN_IF_ERROR(executable->replay != NULL && !is_timed
+  bool makes_weights = bind(executable, run, scratch);
+  hr_status status = executable->replay != NULL && !is_timed && !makes_weights
                          ? hr__replay_run(executable, run, scratch)
-                         : hr__executable_run_steps(executable, 0, executable->step_count, run, scratch, NULL));
+                         : hr__executable_run_steps(executable, 0, executable->step_count, run, scratch, NULL);
+  hr__weights_unbind(executable, scratch, status == NULL);
+  HR_RETURN_IF_ERROR(status);
   run->failed_step = executable->step_count;
   if (executable->has_trials) {
     hr__trials_allow(hr_clock_ns() - begin);

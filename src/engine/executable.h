@@ -1,6 +1,6 @@
 /* executable.h: a compiled stretch: its key, its steps, and what has to be bound before they run.
  *
- * An executable never changes after it was made (but for its replay and its time, which belong to whoever runs the device's jobs), so any
+ * An executable never changes after it was made (but for its replay, its time and what its weights were, which belong to whoever runs the device's jobs), so any
  * number of runs may be queued. What a run needs (addresses, scalars) is in its hr_run, bound when it is handed over. References: the cache holds one, each queued run another.
  */
 #ifndef HEADRACE_ENGINE_EXECUTABLE_H_
@@ -13,6 +13,7 @@
 #include "engine/kernel_cache.h"
 #include "engine/stretch.h"
 #include "engine/trial.h"
+#include "runtime/derived.h"
 
 typedef struct hr_exec_step {
   hr_step_kind kind;
@@ -26,9 +27,18 @@ typedef struct hr_exec_step {
   size_t arg_first, scalar_first; /* in the executable's flat lists */
   int arg_count, scalar_count;
   size_t workspace_bytes, workspace_offset; /* the latter among those of a batch */
+  int weight;                               /* of the executable's, that the step makes (weights.h); -1: none */
   int batch; /* how many steps from this one on run in one launch, where it is the first */
   hr_step_cost cost;
 } hr_exec_step;
+
+/* What a step makes of one of the key's buffers (weights.h). */
+typedef struct hr_weight {
+  uint32_t source, made; /* program buffers */
+  size_t bytes;          /* of what is made */
+  hr_kernel_key recipe;
+  uint64_t seen_stamp; /* of the last run */
+} hr_weight;
 
 typedef struct hr_executable hr_executable;
 typedef struct hr_replay hr_replay; /* replay.h */
@@ -38,9 +48,10 @@ struct hr_executable {
   hr_schedule schedule;
   int step_count;
   hr_exec_step *steps;
-  HR_VECTOR(uint32_t) args;        /* program buffers, or a library's scalars, step after step */
-  HR_VECTOR(uint32_t) scalars;     /* program scalars, step after step */
-  HR_VECTOR(uint32_t) sources;     /* those of the key's buffers of which libraries may keep something */
+  HR_VECTOR(uint32_t) args;    /* program buffers, or a library's scalars, step after step */
+  HR_VECTOR(uint32_t) scalars; /* program scalars, step after step */
+  HR_VECTOR(uint32_t) sources; /* those of the key's buffers of which libraries may keep something */
+  HR_VECTOR(hr_weight) weights;
   int *last_write;                 /* of each of the key's buffers: the last step that writes it; -1: none */
   size_t shared_bytes;             /* arena, and behind it the largest workspace */
   bool has_trials;                 /* of steps' ways */
@@ -96,6 +107,12 @@ static inline uint64_t hr__executable_layout(const hr_executable *executable, si
 /* Decides which steps run in one launch (batch.c), and gives the bytes of workspace that the largest batch, or step, needs. */
 size_t hr__batch_steps(hr_executable *executable);
 
+/* What is kept of a weight; NULL: its step runs as all others. */
+typedef struct hr_run_weight {
+  hr_derived *derived;
+  bool is_new; /* the run makes it */
+} hr_run_weight;
+
 /* Scratch arrays of a run: addresses of all program buffers, flat arguments, scalar values, flat scalars. */
 typedef struct hr_run_scratch {
   HR_VECTOR(void *) addresses;
@@ -103,6 +120,7 @@ typedef struct hr_run_scratch {
   HR_VECTOR(hr_scalar) values;
   HR_VECTOR(hr_scalar) scalars;
   HR_VECTOR(hr_host_launch) launches; /* of one batch */
+  HR_VECTOR(hr_run_weight) weights;
 } hr_run_scratch;
 HR_MUST_USE hr_status hr__run_scratch_reserve(hr_run_scratch *scratch, const hr_executable *executable);
 void hr__run_scratch_fini(hr_run_scratch *scratch);

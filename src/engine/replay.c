@@ -5,6 +5,7 @@
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "engine/weights.h"
 
 enum {
   SETS_MAX = 4,     /* sets of addresses that have graphs */
@@ -20,7 +21,7 @@ typedef struct segment {
 } segment;
 
 typedef struct address_set {
-  void **addresses;   /* of the key's buffers, then of the shared block */
+  void **addresses;   /* of the key's buffers, of the shared block, and of what is kept of weights */
   void **graphs;      /* of each segment; NULL: not captured yet */
   hr_scalar *scalars; /* of the executable's list: what the graphs have now */
   uint64_t last_use;
@@ -114,7 +115,7 @@ hr_replay *hr__replay_create(const hr_executable *executable, hr_device *device)
   }
   replay->device = device;
   replay->runs_wanted = RUNS_MIN;
-  replay->address_count = executable->key.buffer_count + 1;
+  replay->address_count = executable->key.buffer_count + 1 + executable->weights.count;
   replay->segments = hr_calloc((size_t)executable->step_count + 1, sizeof *replay->segments);
   replay->addresses = hr_calloc(replay->address_count, sizeof(void *));
   if (replay->segments != NULL && replay->addresses != NULL) {
@@ -174,13 +175,25 @@ static address_set *add_set(const hr_executable *executable, hr_replay *replay) 
   return place;
 }
 
-/* The set of this run's addresses; NULL: they have not been seen often enough. */
-static address_set *find_set(const hr_executable *executable, hr_replay *replay, const hr_run *run) {
-  size_t bytes = replay->address_count * sizeof(void *);
-  if (replay->address_count > 1) {
-    memcpy((void *)replay->addresses, (const void *)run->bound, bytes - sizeof(void *));
+/* The addresses of this run. Without what is kept of a weight its step is among those of the graph. */
+static void note_addresses(const hr_executable *executable, hr_replay *replay, const hr_run *run,
+                           const hr_run_scratch *scratch) {
+  size_t count = executable->key.buffer_count;
+  if (count > 0) {
+    memcpy((void *)replay->addresses, (const void *)run->bound, count * sizeof(void *));
   }
-  replay->addresses[replay->address_count - 1] = executable->shared_bytes > 0 ? run->shared : NULL;
+  replay->addresses[count] = executable->shared_bytes > 0 ? run->shared : NULL;
+  for (size_t i = 0; i < executable->weights.count; i++) {
+    const hr_derived *kept = scratch->weights.data[i].derived;
+    replay->addresses[count + 1 + i] = kept != NULL ? hr__derived_data(kept) : NULL;
+  }
+}
+
+/* The set of this run's addresses; NULL: they have not been seen often enough. */
+static address_set *find_set(const hr_executable *executable, hr_replay *replay, const hr_run *run,
+                             const hr_run_scratch *scratch) {
+  size_t bytes = replay->address_count * sizeof(void *);
+  note_addresses(executable, replay, run, scratch);
   address_set *set = NULL;
   for (int i = 0; set == NULL && i < replay->set_count; i++) {
     bool fits = memcmp((const void *)replay->sets[i].addresses, (const void *)replay->addresses, bytes) == 0;
@@ -245,6 +258,9 @@ static hr_status update(const hr_executable *executable, const segment *s, hr_ru
   for (int i = s->first, kernel = 0; i < s->end; i++) {
     const hr_exec_step *step = &executable->steps[i];
     const hr_scalar *now = scratch->scalars.data + step->scalar_first;
+    if (hr__weights_has(step, scratch)) {
+      continue;
+    }
     if (step->kernel != NULL && !are_same(scalars + step->scalar_first, now, step->scalar_count)) {
       const hr_host_launch launch = hr__step_launch(executable, step, run, scratch);
       HR_RETURN_IF_ERROR(run->device->driver->graph_update(run->device->impl, graph, kernel, &launch));
@@ -269,6 +285,15 @@ static hr_status launch(const hr_executable *executable, const segment *s, hr_ru
   return HR_OK;
 }
 
+/* Whether a run has anything of it to do. */
+static bool has_work(const hr_executable *executable, const segment *s, const hr_run_scratch *scratch) {
+  bool has = false;
+  for (int i = s->first; i < s->end; i++) {
+    has |= !hr__weights_has(&executable->steps[i], scratch);
+  }
+  return has;
+}
+
 /* Nothing of the segment has run; the steps will say themselves what is wrong, if it was not the graph. */
 static void give_up(const hr_executable *executable, hr_replay *replay, hr_status status) {
   hr_log(HR_LOG_DEVICE, "program %016llx: no graphs any more: %s", (unsigned long long)executable->key.hash,
@@ -280,10 +305,13 @@ static void give_up(const hr_executable *executable, hr_replay *replay, hr_statu
 
 hr_status hr__replay_run(const hr_executable *executable, hr_run *run, hr_run_scratch *scratch) {
   hr_replay *replay = executable->replay;
-  address_set *set = replay->is_off ? NULL : find_set(executable, replay, run);
+  address_set *set = replay->is_off ? NULL : find_set(executable, replay, run, scratch);
   int done = 0;
   for (int i = 0; set != NULL && i < replay->segment_count; i++) {
     const segment *s = &replay->segments[i];
+    if (!has_work(executable, s, scratch)) {
+      continue;
+    }
     HR_RETURN_IF_ERROR(hr__executable_run_steps(executable, done, s->first, run, scratch, NULL));
     hr_status status = launch(executable, s, run, scratch, &set->graphs[i], set->scalars);
     done = status == NULL ? s->end : s->first;

@@ -115,6 +115,13 @@ static hr_status refuse(const hr_caching_allocator *allocator, size_t wanted, co
                         (long long)stats->limit_bytes, reason != NULL ? ": " : "", reason != NULL ? reason : "");
 }
 
+/* What was made of weights goes; unlocked, because its memory may be this allocator's. */
+static void forget_derived(hr_caching_allocator *allocator) {
+  hr_mutex_unlock(&allocator->mutex);
+  hr__derived_forget_all();
+  hr_mutex_lock(&allocator->mutex);
+}
+
 /* Asks the driver, and makes room first where the limit wants it or the driver has none. */
 static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, size_t wanted, void **out_address) {
   hr_memory_stats *stats = &allocator->stats;
@@ -124,13 +131,17 @@ static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, siz
   if (stats->limit_bytes > 0 && stats->reserved_bytes + (int64_t)bytes > stats->limit_bytes) {
     shrink(allocator, stats->limit_bytes - (int64_t)bytes);
     if (stats->reserved_bytes + (int64_t)bytes > stats->limit_bytes) {
+      forget_derived(allocator);
+      shrink(allocator, stats->limit_bytes - (int64_t)bytes);
+    }
+    if (stats->reserved_bytes + (int64_t)bytes > stats->limit_bytes) {
       return refuse(allocator, wanted, NULL);
     }
   }
   hr_status status = allocator->driver->allocate(allocator->impl, bytes, out_address);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
     hr_status_free(status);
-    hr__derived_forget_all();
+    forget_derived(allocator);
     shrink(allocator, 0);
     status = allocator->driver->allocate(allocator->impl, bytes, out_address);
   }

@@ -3,8 +3,8 @@
  * Sizes are rounded up: to eighths of powers of two up to 1 MB, to 64 KB up to 16 MB, to 2 MB above, so that at most about an
  * eighth is lost. Blocks of up to 32 KB are cut from slabs of 256 KB of one size each; larger ones are the driver's own, and
  * a free one serves any request of which it wastes at most an eighth. Nothing goes back to the driver until `trim`, or until the
- * driver or the limit refuses: then cached blocks are returned, largest first, and the request is tried again. Where the driver
- * refuses, what libraries keep (derived.h) goes as well.
+ * driver or the limit refuses: then cached blocks are returned, largest first, what is derived from weights (derived.h) goes as well, and
+ * the request is tried again.
  *
  * Of the blocks that serve as well, a request gets the one at the lowest address. So a program that repeats itself finds the same
  * addresses again, whatever the order in which it lets go of them (engine/replay.h). Larger blocks of a driver without graphs are the

@@ -6,6 +6,7 @@
 #include "base/refcount.h"
 #include "base/table.h"
 #include "base/thread.h"
+#include "runtime/device.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -13,6 +14,8 @@ struct hr_derived {
   hr_refcount refcount;
   hr_derived *next; /* published, of the same stamp */
   uint64_t stamp;
+  hr_device *device; /* whose memory `block` is; NULL: `data` is the host's */
+  hr_block *block;
   void *data;
   size_t bytes;
   size_t word_count;
@@ -43,24 +46,45 @@ hr_derived *hr__derived_find(uint64_t stamp, const uint64_t *recipe, size_t word
   return derived;
 }
 
-hr_derived *hr__derived_create(uint64_t stamp, const uint64_t *recipe, size_t word_count, size_t bytes) {
+/* Memory for it; false when there is none. */
+static bool allocate(hr_derived *derived) {
+  if (derived->device == NULL) {
+    derived->data = hr_aligned_malloc(derived->bytes, ALIGNMENT);
+    return derived->data != NULL;
+  }
+  hr_status status = hr_caching_allocator_alloc(&derived->device->allocator, derived->bytes, &derived->block);
+  derived->data = status == NULL ? derived->block->address : NULL;
+  hr_status_ignore(status);
+  return derived->data != NULL;
+}
+
+static void destroy(hr_derived *derived) {
+  if (derived->device == NULL) {
+    hr_aligned_free(derived->data);
+  } else {
+    hr_caching_allocator_free(&derived->device->allocator, derived->block);
+  }
+  hr_free(derived);
+}
+
+hr_derived *hr__derived_create(hr_device *device, uint64_t stamp, const uint64_t *recipe, size_t word_count,
+                               size_t bytes) {
   hr_derived *derived = hr_malloc(sizeof *derived + word_count * sizeof *recipe);
   if (derived == NULL) {
     return NULL;
   }
-  *derived = (hr_derived){.stamp = stamp, .bytes = bytes, .word_count = word_count};
+  *derived = (hr_derived){.stamp = stamp, .device = device, .bytes = bytes, .word_count = word_count};
   hr_refcount_init(&derived->refcount);
   memcpy(derived->recipe, recipe, word_count * sizeof *recipe);
-  derived->data = hr_aligned_malloc(bytes, ALIGNMENT);
-  if (derived->data == NULL) {
+  if (!allocate(derived)) {
     hr_free(derived);
     return NULL;
   }
   return derived;
 }
 
-hr_derived *hr__derived_get(uint64_t stamp, uint64_t *seen_stamp, const uint64_t *recipe, size_t word_count,
-                            size_t bytes, bool *out_is_new) {
+hr_derived *hr__derived_get(hr_device *device, uint64_t stamp, uint64_t *seen_stamp, const uint64_t *recipe,
+                            size_t word_count, size_t bytes, bool *out_is_new) {
   *out_is_new = false;
   if (stamp == 0) {
     return NULL;
@@ -69,7 +93,7 @@ hr_derived *hr__derived_get(uint64_t stamp, uint64_t *seen_stamp, const uint64_t
   *seen_stamp = stamp;
   hr_derived *derived = hr__derived_find(stamp, recipe, word_count);
   if (derived == NULL && is_seen) {
-    derived = hr__derived_create(stamp, recipe, word_count, bytes);
+    derived = hr__derived_create(device, stamp, recipe, word_count, bytes);
     *out_is_new = derived != NULL;
   }
   return derived;
@@ -91,8 +115,7 @@ void hr__derived_publish(hr_derived *derived) {
 
 void hr__derived_release(hr_derived *derived) {
   if (derived != NULL && hr_refcount_release(&derived->refcount)) {
-    hr_aligned_free(derived->data);
-    hr_free(derived);
+    destroy(derived);
   }
 }
 

@@ -1,4 +1,4 @@
-/* derived.h: what a library made of a buffer's contents, kept while the contents stay.
+/* derived.h: what a library or a program (engine/weights.h) made of a buffer's contents, kept while the contents stay.
  *
  * A weight in a library's own layout costs about as much to make as a small product with it. An entry is found by the stamp of
  * the contents that it was made of (buffer.h) and a recipe: words that say which bytes were read, and in which layout they lie
@@ -16,17 +16,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct hr_device;
 typedef struct hr_derived hr_derived;
 
 /* The published entry, retained; NULL when there is none. */
 hr_derived *hr__derived_find(uint64_t stamp, const uint64_t *recipe, size_t word_count);
-/* A new entry with `bytes` of memory to be filled, known to its maker alone; NULL when memory is out. */
-hr_derived *hr__derived_create(uint64_t stamp, const uint64_t *recipe, size_t word_count, size_t bytes);
+/* A new entry with `bytes` of the device's memory (NULL: of the host's) to be filled, known to its maker alone; NULL when memory is
+ * out. */
+hr_derived *hr__derived_create(struct hr_device *device, uint64_t stamp, const uint64_t *recipe, size_t word_count,
+                               size_t bytes);
 /* For a run that works with what may be kept: the entry, or, where contents are seen for the second time in turn, a new one that
  * the caller fills and publishes (*out_is_new). NULL: nothing is kept, and the run makes its own. `seen_stamp` is the caller's,
  * from run to run, 0 at first; stamp 0: nobody knows the contents. */
-hr_derived *hr__derived_get(uint64_t stamp, uint64_t *seen_stamp, const uint64_t *recipe, size_t word_count,
-                            size_t bytes, bool *out_is_new);
+hr_derived *hr__derived_get(struct hr_device *device, uint64_t stamp, uint64_t *seen_stamp, const uint64_t *recipe,
+                            size_t word_count, size_t bytes, bool *out_is_new);
 /* Lets others find it; where there is one already, or no memory for the list, nobody will. */
 void hr__derived_publish(hr_derived *derived);
 void hr__derived_release(hr_derived *derived); /* NULL: nothing */

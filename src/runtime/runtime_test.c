@@ -384,7 +384,7 @@ HR_TEST(several_cpu_devices_are_devices_of_their_own) {
 /* ---- what libraries keep ---- */
 
 static void keep_bytes(uint64_t stamp, uint64_t recipe, size_t bytes, unsigned char value) {
-  hr_derived *made = hr__derived_create(stamp, &recipe, 1, bytes);
+  hr_derived *made = hr__derived_create(NULL, stamp, &recipe, 1, bytes);
   HR_ASSERT_NOT_NULL(made);
   memset(hr__derived_data(made), value, bytes);
   hr__derived_publish(made);
@@ -427,7 +427,7 @@ HR_TEST(contents_seen_twice_in_turn_are_kept) {
   uint64_t seen = 0;
   for (size_t i = 0; i < sizeof runs / sizeof *runs; ++i) {
     bool is_new = !runs[i].is_new;
-    hr_derived *derived = hr__derived_get(runs[i].stamp, &seen, &recipe, 1, 10, &is_new);
+    hr_derived *derived = hr__derived_get(NULL, runs[i].stamp, &seen, &recipe, 1, 10, &is_new);
     HR_ASSERT_EQ(is_new, runs[i].is_new);
     HR_ASSERT_EQ(derived != NULL, runs[i].is_there);
     if (is_new) {
@@ -436,6 +436,34 @@ HR_TEST(contents_seen_twice_in_turn_are_kept) {
     hr__derived_release(derived);
   }
   hr__derived_forget_all();
+}
+
+HR_TEST(what_is_kept_on_a_device_makes_room_for_what_it_refused) {
+  enum { ROOM = 4 << 20, KEPT = 3 << 20 };
+  static const int64_t limits[] = {0, ROOM};
+  for (int i = 0; i < 2; ++i) {
+    budget b = {.left = limits[i] == 0 ? ROOM : 2 * ROOM};
+    hr_device device = {.driver = &budget_driver};
+    hr_block *block = NULL;
+    const uint64_t recipe = 1;
+    hr_caching_allocator_init(&device.allocator, &budget_driver, &b, "budget", limits[i]);
+    hr_derived *made = hr__derived_create(&device, 91, &recipe, 1, KEPT);
+    HR_ASSERT_NOT_NULL(made);
+    HR_ASSERT_EQ(device.allocator.stats.allocated_bytes, KEPT);
+    hr__derived_publish(made);
+    hr__derived_release(made);
+    HR_ASSERT_NULL(hr__derived_create(&device, 92, &recipe, 1,
+                                      2 * ROOM)); /* too large for all: nothing but what was kept is gone */
+    HR_ASSERT(!is_kept(91, 1) && device.allocator.stats.allocated_bytes == 0);
+    made = hr__derived_create(&device, 91, &recipe, 1, KEPT);
+    hr__derived_publish(made);
+    hr__derived_release(made);
+    HR_ASSERT_OK(hr_caching_allocator_alloc(&device.allocator, KEPT, &block));
+    HR_ASSERT(!is_kept(91, 1));
+    hr_caching_allocator_free(&device.allocator, block);
+    hr_caching_allocator_trim(&device.allocator);
+    HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  }
 }
 
 HR_TEST(what_is_kept_goes_with_its_buffer_and_when_memory_is_out) {

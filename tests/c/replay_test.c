@@ -493,6 +493,20 @@ static hr_status run_library(hr_prepared *prepared, void *const *args, void *wor
   return HR_OK;
 }
 
+/* Has the library's steps of the newest program run by ours from now on. */
+static void stand_for_libraries(void) {
+  const hr_executable *e = current->cache.newest;
+  for (int i = 0; i < e->step_count; i++) {
+    hr_exec_step *step = &e->steps[i];
+    if (step->kind == HR_STEP_LIBRARY && step->library.way.provider != &library) {
+      made_library = step->library.way.provider;
+      library = *made_library;
+      library.run = run_library;
+      step->library.way.provider = &library;
+    }
+  }
+}
+
 /* The steps; x plus the product of out's first values with x as a matrix; the steps again. */
 static hr_status record_product(const hr__side *side, hr_buffer *x, hr_buffer *out, double by) {
   static const int64_t row[2] = {1, ROWS};
@@ -527,21 +541,72 @@ HR_TEST(library_calls_are_part_of_a_graph) {
     }
     check_same(&t.sides[0], out[0], &t.sides[1], out[1]);
     check_same(&t.sides[0], t.x[0], &t.sides[1], t.x[1]);
-    hr_executable *e = current->cache.newest;
-    for (int i = 0; run == 1 && i < e->step_count; i++) {
-      if (e->steps[i].kind == HR_STEP_LIBRARY) {
-        made_library = e->steps[i].library.way.provider;
-        library = *made_library;
-        library.run = run_library;
-        e->steps[i].library.way.provider = &library;
-      }
-    }
+    stand_for_libraries();
   }
   HR_ASSERT_EQ(library_calls, 1 + 4); /* in run 2, and by graphs */
   HR_ASSERT_EQ(stats_of(&t.sides[0]).graph_launches, 4);
   HR_ASSERT_EQ(stats_of(&t.sides[0]).library_calls, 6);
   hr_buffer_release(out[0]);
   hr_buffer_release(out[1]);
+  close_twins(&t);
+}
+
+enum { WEIGHT_ROWS = 400 };
+
+/* The steps, and the product of out's first values with w, integers, as f32, where w changes now and then. */
+static hr_status record_weights(const hr__side *side, hr_buffer *x, hr_buffer *w, hr_buffer *out, double by) {
+  static const int64_t row[2] = {1, WEIGHT_ROWS}, tall[2] = {WEIGHT_ROWS, COLUMNS};
+  hr_buffer *made;
+  HR_RETURN_IF_ERROR(record_steps(side, x, out, by));
+  HR_RETURN_IF_ERROR(hr_buffer_create(side->device, WEIGHT_ROWS * COLUMNS * sizeof(float), &made));
+  hr_view narrow = view_of(w), to = view_of(made), factors[3] = {view_of(out), to, {0}}, sums = view_of(x);
+  narrow.dtype = HR_DTYPE_I16, narrow.dims = tall, to.dims = factors[1].dims = tall;
+  factors[0].dims = row, sums.dims = sum_dims;
+  hr_status status = hr_stream_record(side->stream, HR_OP_COPY, NULL, 1, &narrow, 1, &to);
+  if (status == NULL) {
+    status = hr_stream_record(side->stream, HR_OP_MATMUL, NULL, 3, factors, 1, &sums);
+  }
+  hr_buffer_release(made);
+  return status;
+}
+
+HR_TEST(graphs_leave_out_what_is_kept_of_weights_until_they_change) {
+  static int16_t values[WEIGHT_ROWS * COLUMNS];
+  static const int64_t tall[2] = {WEIGHT_ROWS, COLUMNS};
+  twins t;
+  hr_buffer *out[2], *w[2];
+  open_twins(&t);
+  for (int s = 0; s < 2; s++) {
+    out[s] = make_ramp(&t.sides[s], 0.01f);
+    HR_ASSERT_OK(hr_buffer_create(t.sides[s].device, sizeof values, &w[s]));
+  }
+  int with_graphs = 0;
+  captures_calls = true;
+  for (int run = 0; run < 24; run++) {
+    bool changes = run % 12 == 0 || run == 17;
+    for (int i = 0; i < WEIGHT_ROWS * COLUMNS; i++) {
+      values[i] = (int16_t)((i * 31 + run) % 7 - 3);
+    }
+    int launched_before = launched_graphs;
+    for (int s = 0; s < 2; s++) {
+      hr_view narrow = view_of(w[s]);
+      narrow.dtype = HR_DTYPE_I16, narrow.dims = tall;
+      if (changes) {
+        HR_ASSERT_OK(hr_stream_write(t.sides[s].stream, &narrow, values));
+      }
+      HR_ASSERT_OK(record_weights(&t.sides[s], t.x[s], w[s], out[s], 0.001 * run));
+      HR_ASSERT_OK(hr_stream_synchronize(t.sides[s].stream));
+    }
+    check_same(&t.sides[0], out[0], &t.sides[1], out[1]);
+    check_same(&t.sides[0], t.x[0], &t.sides[1], t.x[1]);
+    with_graphs += launched_graphs > launched_before;
+    stand_for_libraries();
+  }
+  HR_ASSERT(with_graphs >= 10);
+  for (int s = 0; s < 2; s++) {
+    hr_buffer_release(out[s]);
+    hr_buffer_release(w[s]);
+  }
   close_twins(&t);
 }
 

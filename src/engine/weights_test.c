@@ -1,0 +1,224 @@
+/* weights_test.c: y = x * (w as f32), again and again: what w becomes is made once, and again when w changes.
+ *
+ * The device is the CPU, with launches counted. Numbers are small whole ones, so that sums are exact in any order.
+ */
+#include "engine/weights.h"
+
+#include "hr_test.h"
+
+#include "base/env.h"
+#include "engine/stream.h"
+#include "runtime/registry.h"
+
+enum { K = 300, N = 80, WIDE_BYTES = K * N * sizeof(float) };
+static const int64_t row[2] = {1, K}, matrix[2] = {K, N}, result[2] = {1, N}, by_k[2] = {K, 1}, by_n[2] = {N, 1};
+
+static hr_driver driver;
+static const hr_driver *cpu;
+static hr_device device;
+static int launched;
+
+static hr_status count_launches(void *impl, int count, const hr_host_launch *launches) {
+  launched += count;
+  return cpu->launch(impl, count, launches);
+}
+
+static hr_stream *open_stream(void) {
+  hr_device *base;
+  hr_stream *stream;
+  HR_ASSERT_OK(hr_device_open("cpu", &base));
+  cpu = base->driver;
+  driver = *cpu;
+  driver.launch = count_launches;
+  device = (hr_device){.driver = &driver, .count = 1, .name = "counted", .properties = base->properties};
+  HR_ASSERT_OK(driver.open(0, &device.impl));
+  hr_caching_allocator_init(&device.allocator, &driver, device.impl, device.name, 0);
+  hr_queue_init(&device.queue);
+  hr_mutex_init(&device.bind_mutex);
+  hr_mutex_init(&device.shared_mutex);
+  hr_device_release(base);
+  HR_ASSERT_OK(hr_stream_create(&device, &stream));
+  hr_stream_set_mode(stream, HR_MODE_FUSE);
+  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  return stream;
+}
+
+static void close_stream(hr_stream *stream) {
+  hr_stream_release(stream);
+  hr_device_release(&device);
+  driver.close(device.impl);
+}
+
+static hr_view view_of(hr_buffer *buffer, hr_dtype dtype, const int64_t *dims, const int64_t *strides) {
+  return (hr_view){.buffer = buffer, .dtype = dtype, .rank = 2, .dims = dims, .strides = strides};
+}
+
+static hr_buffer *make(size_t bytes) {
+  hr_buffer *buffer;
+  HR_ASSERT_OK(hr_buffer_create(&device, bytes, &buffer));
+  return buffer;
+}
+
+/* Into y as well: a result without contents would make another program. */
+static void write_x(hr_stream *stream, hr_buffer *x, hr_buffer *y) {
+  float values[K];
+  for (int k = 0; k < K; k++) {
+    values[k] = (float)(k % 5 - 2);
+  }
+  hr_view view = view_of(x, HR_DTYPE_F32, row, by_k);
+  HR_ASSERT_OK(hr_stream_write(stream, &view, values));
+  view = view_of(y, HR_DTYPE_F32, result, by_n);
+  HR_ASSERT_OK(hr_stream_write(stream, &view, values));
+}
+
+static float weight_at(int k, int n, int turn) {
+  return (float)((k * 7 + n * 3 + turn * 5) % 9 - 4);
+}
+
+static void write_w(hr_stream *stream, hr_buffer *w, int turn) {
+  static int16_t values[K * N];
+  for (int i = 0; i < K * N; i++) {
+    values[i] = (int16_t)weight_at(i / N, i % N, turn);
+  }
+  hr_view view = view_of(w, HR_DTYPE_I16, matrix, by_n);
+  HR_ASSERT_OK(hr_stream_write(stream, &view, values));
+  HR_ASSERT_OK(hr_stream_synchronize(stream)); /* a program of its own */
+}
+
+/* y = x * (w as f32), with rounds of y = 2 y behind it to make other programs. */
+static void record(hr_stream *stream, hr_buffer *x, hr_buffer *w, hr_buffer *y, int rounds) {
+  hr_buffer *wide = make(WIDE_BYTES);
+  hr_view from = view_of(w, HR_DTYPE_I16, matrix, by_n), to = view_of(wide, HR_DTYPE_F32, matrix, by_n);
+  hr_view out = view_of(y, HR_DTYPE_F32, result, by_n), factors[3] = {view_of(x, HR_DTYPE_F32, row, by_k), to, {0}};
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, NULL, 1, &from, 1, &to));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MATMUL, NULL, 3, factors, 1, &out));
+  for (int i = 0; i < rounds; i++) {
+    HR_ASSERT_OK(hr_stream_record(stream, HR_OP_ADD, NULL, 2, (hr_view[]){out, out}, 1, &out));
+  }
+  hr_buffer_release(wide);
+}
+
+static void check(hr_stream *stream, hr_buffer *y, int turn, float times) {
+  float values[N];
+  hr_view view = view_of(y, HR_DTYPE_F32, result, by_n);
+  HR_ASSERT_OK(hr_stream_read(stream, &view, values));
+  for (int n = 0; n < N; n++) {
+    float expected = 0;
+    for (int k = 0; k < K; k++) {
+      expected += (float)(k % 5 - 2) * weight_at(k, n, turn);
+    }
+    HR_ASSERT_EQ(values[n], expected * times);
+  }
+}
+
+/* Launches of one run. */
+static int run(hr_stream *stream, hr_buffer *x, hr_buffer *w, hr_buffer *y, int turn, int rounds) {
+  int before = launched;
+  record(stream, x, w, y, rounds);
+  HR_ASSERT_OK(hr_stream_commit(stream)); /* not begun while `wide` lives, as what is waited for again and again */
+  HR_ASSERT_OK(hr_stream_synchronize(stream));
+  int count = launched - before;
+  check(stream, y, turn, (float)(1 << rounds));
+  return count;
+}
+
+HR_TEST(weights_are_made_once_and_again_when_they_change) {
+  hr_stream *stream = open_stream();
+  hr_buffer *x = make(K * sizeof(float)), *w = make(K * N * 2), *y = make(N * sizeof(float));
+  write_x(stream, x, y);
+  for (int turn = 0; turn < 3; turn++) {
+    write_w(stream, w, turn);
+    HR_ASSERT_EQ(run(stream, x, w, y, turn, 0), 1);
+    HR_ASSERT_EQ(hr__derived_bytes(), 0);           /* those of the turn before are gone */
+    HR_ASSERT_EQ(run(stream, x, w, y, turn, 0), 1); /* makes what is kept */
+    HR_ASSERT_EQ(hr__derived_bytes(), WIDE_BYTES);
+    for (int i = 0; i < 3; i++) {
+      HR_ASSERT_EQ(run(stream, x, w, y, turn, 0), 0);
+    }
+    HR_ASSERT_EQ(hr__derived_bytes(), WIDE_BYTES);
+  }
+  hr_buffer_release(w);
+  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  close_stream(stream);
+}
+
+HR_TEST(programs_share_what_is_made_of_a_weight) {
+  hr_stream *stream = open_stream();
+  hr_buffer *x = make(K * sizeof(float)), *w = make(K * N * 2), *y = make(N * sizeof(float));
+  write_x(stream, x, y);
+  write_w(stream, w, 4);
+  int alone = run(stream, x, w, y, 4, 1);
+  run(stream, x, w, y, 4, 0);
+  run(stream, x, w, y, 4, 0);
+  HR_ASSERT_EQ(hr__derived_bytes(), WIDE_BYTES);
+  HR_ASSERT_EQ(run(stream, x, w, y, 4, 1), alone - 1);
+  HR_ASSERT_EQ(run(stream, x, w, y, 4, 2), alone - 1);
+  hr__derived_forget_all();
+  HR_ASSERT_EQ(run(stream, x, w, y, 4, 1), alone);
+  hr_buffer_release(w);
+  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  close_stream(stream);
+}
+
+/* An update by the program's own operations, as an optimizer's, is seen like the host's. */
+HR_TEST(weights_that_operations_write_are_made_anew) {
+  hr_stream *stream = open_stream();
+  hr_buffer *x = make(K * sizeof(float)), *w = make(K * N * 2), *other = make(K * N * 2), *y = make(N * sizeof(float));
+  write_x(stream, x, y);
+  write_w(stream, w, 0);
+  hr_view to = view_of(w, HR_DTYPE_I16, matrix, by_n), from = view_of(other, HR_DTYPE_I16, matrix, by_n);
+  for (int turn = 1; turn < 4; turn++) {
+    for (int i = 0; i < 3; i++) {
+      run(stream, x, w, y, turn - 1, 0);
+    }
+    HR_ASSERT_EQ(hr__derived_bytes(), WIDE_BYTES);
+    write_w(stream, other, turn);
+    HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, NULL, 1, &from, 1, &to));
+    record(stream, x, w, y, 0); /* in one program with the write */
+    check(stream, y, turn, 1);
+    HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  }
+  hr_buffer_release(w);
+  hr_buffer_release(other);
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  close_stream(stream);
+}
+
+/* What isn't a weight, because it is small, or a factor that changes from call to call, is made in each run. */
+HR_TEST(activations_are_not_kept) {
+  enum { ROWS = 128 };
+  hr_stream *stream = open_stream();
+  const int64_t tall[2] = {ROWS, K}, column[2] = {K, 1}, sums[2] = {ROWS, 1}, ones[2] = {1, 1};
+  hr_buffer *x = make(ROWS * K * 2), *w = make(K * sizeof(float)), *y = make(ROWS * sizeof(float));
+  static int16_t halves[ROWS * K];
+  static float floats[K];
+  for (int i = 0; i < ROWS * K; i++) {
+    halves[i] = 1;
+  }
+  for (int i = 0; i < K; i++) {
+    floats[i] = 1;
+  }
+  hr_view narrow = view_of(x, HR_DTYPE_I16, tall, by_k), weight = view_of(w, HR_DTYPE_F32, column, ones);
+  HR_ASSERT_OK(hr_stream_write(stream, &narrow, halves));
+  HR_ASSERT_OK(hr_stream_write(stream, &weight, floats));
+  for (int i = 0; i < 4; i++) {
+    float values[ROWS];
+    hr_buffer *wide = make(ROWS * K * sizeof(float));
+    hr_view to = view_of(wide, HR_DTYPE_F32, tall, by_k), out = view_of(y, HR_DTYPE_F32, sums, ones);
+    HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, NULL, 1, &narrow, 1, &to));
+    HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MATMUL, NULL, 3, (hr_view[]){to, weight, {0}}, 1, &out));
+    hr_buffer_release(wide);
+    HR_ASSERT_OK(hr_stream_read(stream, &out, values));
+    HR_ASSERT(values[0] == K && values[ROWS - 1] == K);
+    HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  }
+  hr_buffer_release(w);
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  close_stream(stream);
+}
