@@ -56,7 +56,11 @@ static bool is_same(hr_dtype dtype, const char *a, const char *b) {
       p = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(h) : hr_bf16_to_f32(h);
       q = dtype == HR_DTYPE_F16 ? hr_f16_to_f32(k) : hr_bf16_to_f32(k);
       return p != p && q != q;
-    default:
+    case HR_DTYPE_F8E4M3FN:
+      return (*(const uint8_t *)a & 0x7f) == 0x7f && (*(const uint8_t *)b & 0x7f) == 0x7f;
+    case HR_DTYPE_F8E5M2:
+      return (*(const uint8_t *)a & 0x7f) > 0x7c && (*(const uint8_t *)b & 0x7f) > 0x7c;
+    default: /* integers, and formats with one NaN */
       return false;
   }
 }
