@@ -428,11 +428,11 @@ static bool bind(const hr_executable *executable, const hr_run *run, hr_run_scra
                                  : places[i].kind == HR_PLACE_BOUND ? run->bound[i]
                                                                     : NULL;
   }
-  bool makes_weights = hr__weights_bind(executable, run, scratch);
   for (int i = 0; i < program->scalar_count; i++) {
     const hr_program_scalar *scalar = &program->scalars[i];
     scratch->values.data[i] = scalar->is_constant ? scalar->value : run->arguments[scalar->argument];
   }
+  bool makes_weights = hr__weights_bind(executable, run, scratch);
   for (size_t i = 0; i < executable->args.count; i++) {
     uint32_t arg = executable->args.data[i];
     scratch->args.data[i] = arg == ABSENT_ARG         ? NULL

@@ -32,12 +32,15 @@ typedef struct hr_exec_step {
   hr_step_cost cost;
 } hr_exec_step;
 
-/* What a step makes of one of the key's buffers (weights.h). */
+/* What a step makes of the key's buffers (weights.h). */
+enum { HR_WEIGHT_SOURCES_MAX = 4, HR_WEIGHT_RESULTS_MAX = 2 };
 typedef struct hr_weight {
-  uint32_t source, made; /* program buffers */
-  size_t bytes;          /* of what is made */
-  hr_kernel_key recipe;
-  uint64_t seen_stamp; /* of the last run */
+  int step;
+  int source_count, made_count;
+  uint32_t sources[HR_WEIGHT_SOURCES_MAX], made[HR_WEIGHT_RESULTS_MAX]; /* program buffers */
+  size_t bytes;                                                         /* of all that is made */
+  hr_kernel_key recipe; /* the kernel, and behind it what it had in the last run: stamps, scalars */
+  size_t kernel_words;
 } hr_weight;
 
 typedef struct hr_executable hr_executable;

@@ -1,20 +1,60 @@
 #include "engine/weights.h"
 
+#include <string.h>
+
+#include "base/integer.h"
 #include "core/op.h"
 
-static const size_t BYTES_MIN = 1 << 15; /* what is less is made as soon as found */
+/* What is less is made as soon as found, unless it is small beside what it is made of small things for: a launch. */
+enum { BYTES_MIN = 1 << 15, SMALL_BYTES_MAX = 1 << 16, ALIGNMENT = 64 };
+enum { SCALARS_MAX = 4, SCALAR_WORDS = 3, TAIL_WORDS = HR_WEIGHT_SOURCES_MAX + SCALARS_MAX * SCALAR_WORDS };
 
-static bool is_made_of_weights(const hr_node *node, uint32_t buffer) {
-  bool is_contraction = node->op == HR_OP_MATMUL || node->op == HR_OP_CONV || node->op == HR_OP_CONV_BACKWARD_DATA;
+/* ---- finding them ---- */
+
+static size_t bytes_of(const hr_executable *executable, uint32_t buffer) {
+  return executable->schedule.program.buffers[buffer].bytes;
+}
+
+/* Sorts the kernel's arguments into what it reads and what it makes; false when there are others, or too many. */
+static bool find_ends(const hr_executable *executable, const hr_kernel *kernel, hr_weight *w) {
+  bool is = kernel->scalar_count <= SCALARS_MAX;
+  for (int i = 0; is && i < kernel->arg_count; i++) {
+    const hr_kernel_arg *arg = &kernel->args[i];
+    if (arg->is_read) {
+      is = !arg->is_written && w->source_count < HR_WEIGHT_SOURCES_MAX && arg->buffer < executable->key.buffer_count &&
+           executable->last_write[arg->buffer] < 0;
+      if (is) {
+        w->sources[w->source_count++] = arg->buffer;
+      }
+    } else {
+      is = w->made_count < HR_WEIGHT_RESULTS_MAX && executable->schedule.places[arg->buffer].kind == HR_PLACE_ARENA;
+      if (is) {
+        w->made[w->made_count++] = arg->buffer;
+        w->bytes += hr_align_up(bytes_of(executable, arg->buffer), ALIGNMENT);
+      }
+    }
+  }
+  return is && w->source_count > 0 && w->made_count > 0;
+}
+
+static bool is_small(const hr_executable *executable, const hr_weight *w) {
+  bool is = w->bytes <= SMALL_BYTES_MAX;
+  for (int i = 0; is && i < w->source_count; i++) {
+    is = bytes_of(executable, w->sources[i]) <= SMALL_BYTES_MAX;
+  }
+  return is;
+}
+
+static bool reads_as_weights(const hr_node *node, uint32_t buffer) {
   for (int i = 0; i < node->input_count; i++) {
     if (i != 1 && node->inputs[i].kind == HR_OPERAND_VALUE && node->inputs[i].index == buffer) {
       return false;
     }
   }
-  return is_contraction;
+  return node->op == HR_OP_MATMUL || node->op == HR_OP_CONV || node->op == HR_OP_CONV_BACKWARD_DATA;
 }
 
-static bool touches(const hr_exec_step *step, const hr_executable *executable, uint32_t buffer) {
+static bool touches(const hr_executable *executable, const hr_exec_step *step, uint32_t buffer) {
   bool does = false;
   for (int i = 0; i < step->arg_count; i++) {
     does |= executable->args.data[step->arg_first + (size_t)i] == buffer;
@@ -22,57 +62,68 @@ static bool touches(const hr_exec_step *step, const hr_executable *executable, u
   return does;
 }
 
-/* Whether a temporary that step `maker` makes serves contractions as their weights alone. */
-static bool is_weight(const hr_executable *executable, int maker, uint32_t buffer) {
-  bool is_read = false;
-  for (int i = 0; i < executable->step_count; i++) {
-    const hr_exec_step *step = &executable->steps[i];
-    if (i == maker || !touches(step, executable, buffer)) {
-      continue;
-    }
-    const hr_node *node = step->source->node;
-    if (step->kind != HR_STEP_LIBRARY || !is_made_of_weights(node, buffer) || node->outputs[0].index == buffer) {
-      return false;
-    }
-    is_read = true;
+static bool writes(const hr_exec_step *step, uint32_t buffer) {
+  bool does = false;
+  const hr_kernel *kernel = step->source->kernel;
+  for (int i = 0; step->kind == HR_STEP_KERNEL && i < kernel->arg_count; i++) {
+    does |= kernel->args[i].buffer == buffer && kernel->args[i].is_written;
   }
-  return is_read;
+  const hr_node *node = step->source->node;
+  for (int i = 0; step->kind == HR_STEP_LIBRARY && i < node->output_count; i++) {
+    does |= node->outputs[i].kind == HR_OPERAND_VALUE && node->outputs[i].index == buffer;
+  }
+  return does;
 }
 
-/* The only buffer that a kernel reads, and the only one that it writes; false when there are others. */
-static bool find_ends(const hr_kernel *kernel, uint32_t *out_source, uint32_t *out_made) {
-  bool is = kernel->arg_count == 2 && kernel->scalar_count == 0 && kernel->args[0].is_read != kernel->args[1].is_read &&
-            kernel->args[0].is_written != kernel->args[1].is_written &&
-            kernel->args[0].is_read != kernel->args[0].is_written;
-  if (is) {
-    int from = kernel->args[0].is_read ? 0 : 1;
-    *out_source = kernel->args[from].buffer;
-    *out_made = kernel->args[1 - from].buffer;
+/* Whether nobody else writes what the step makes, and whoever reads it is a contraction that takes it for weights, or the result is small. */
+static bool is_only_read(const hr_executable *executable, const hr_weight *w, uint32_t buffer, bool by_contractions) {
+  bool is = true;
+  for (int i = 0; is && i < executable->step_count; i++) {
+    const hr_exec_step *step = &executable->steps[i];
+    if (i != w->step && touches(executable, step, buffer)) {
+      is = !writes(step, buffer) &&
+           (!by_contractions || (step->kind == HR_STEP_LIBRARY && reads_as_weights(step->source->node, buffer)));
+    }
   }
   return is;
 }
 
-static bool note(hr_executable *executable, int index, uint32_t source, uint32_t made) {
-  const hr_exec_step *step = &executable->steps[index];
-  hr_weight weight = {.source = source, .made = made, .bytes = executable->schedule.program.buffers[made].bytes};
-  bool ok = hr_kernel_make_key(step->source->kernel, &weight.recipe) && hr_vector_push(&executable->weights, weight) &&
-            hr_vector_push(&executable->sources, source);
-  executable->steps[index].weight = ok ? (int)executable->weights.count - 1 : -1;
+static bool is_worth_keeping(const hr_executable *executable, const hr_weight *w) {
+  bool small = is_small(executable, w), is = small || (w->source_count == 1 && w->bytes >= BYTES_MIN);
+  for (int i = 0; is && i < w->made_count; i++) {
+    is = is_only_read(executable, w, w->made[i], !small);
+  }
+  return is;
+}
+
+static bool note(hr_executable *executable, const hr_weight *w) {
+  bool ok = true;
+  for (int i = 0; ok && i < w->source_count; i++) {
+    ok = hr_vector_push(&executable->sources, w->sources[i]);
+  }
+  ok = ok && hr_vector_push(&executable->weights, *w);
+  if (!ok) {
+    return false;
+  }
+  executable->steps[w->step].weight = (int)executable->weights.count - 1;
+  hr_weight *noted = &executable->weights.data[executable->weights.count - 1];
+  ok = hr_kernel_make_key(executable->steps[w->step].source->kernel, &noted->recipe);
+  noted->kernel_words = noted->recipe.count;
+  for (int i = 0; ok && i < TAIL_WORDS; i++) {
+    ok = hr_vector_push(&noted->recipe, 0);
+  }
   return ok;
 }
 
 bool hr__weights_find(hr_executable *executable) {
-  const hr_schedule *schedule = &executable->schedule;
   bool ok = true;
   for (int i = 0; ok && i < executable->step_count; i++) {
-    uint32_t source, made;
     hr_exec_step *step = &executable->steps[i];
+    hr_weight w = {.step = i};
     step->weight = -1;
-    if (step->kind == HR_STEP_KERNEL && find_ends(step->source->kernel, &source, &made) &&
-        source < executable->key.buffer_count && executable->last_write[source] < 0 &&
-        schedule->places[made].kind == HR_PLACE_ARENA && schedule->program.buffers[made].bytes >= BYTES_MIN &&
-        is_weight(executable, i, made)) {
-      ok = note(executable, i, source, made);
+    if (step->kind == HR_STEP_KERNEL && find_ends(executable, step->source->kernel, &w) &&
+        is_worth_keeping(executable, &w)) {
+      ok = note(executable, &w);
     }
   }
   return ok;
@@ -85,18 +136,56 @@ void hr__weights_fini(hr_executable *executable) {
   hr_vector_fini(&executable->weights);
 }
 
+/* ---- runs ---- */
+
+/* The newest of the stamps: when one of the others changes, it will be another. 0: some contents are not known. */
+static uint64_t find_stamps(const hr_weight *w, const hr_run *run, uint64_t *out_stamps) {
+  uint64_t newest = 0;
+  for (int i = 0; run->stamps != NULL && i < w->source_count; i++) {
+    out_stamps[i] = run->stamps[w->sources[i]];
+    if (out_stamps[i] == 0) {
+      return 0;
+    }
+    newest = out_stamps[i] > newest ? out_stamps[i] : newest;
+  }
+  return newest;
+}
+
+/* What is kept of the weight, or from this run on will be: where the last one had the same contents and scalars. */
+static hr_run_weight find_kept(const hr_executable *executable, hr_weight *w, const hr_run *run,
+                               const hr_run_scratch *scratch) {
+  const hr_exec_step *step = &executable->steps[w->step];
+  uint64_t tail[TAIL_WORDS] = {0}, *last = w->recipe.data + w->kernel_words, stamp = find_stamps(w, run, tail);
+  for (int i = 0; i < step->scalar_count; i++) {
+    const hr_scalar *scalar = &scratch->values.data[executable->scalars.data[step->scalar_first + (size_t)i]];
+    uint64_t *words = tail + HR_WEIGHT_SOURCES_MAX + i * SCALAR_WORDS;
+    words[0] = (uint64_t)scalar->dtype;
+    memcpy(words + 1, &scalar->value, sizeof scalar->value);
+  }
+  bool is_seen = memcmp(last, tail, sizeof tail) == 0;
+  memcpy(last, tail, sizeof tail);
+  hr_run_weight found = {0};
+  if (stamp != 0) {
+    found.derived = hr__derived_find(stamp, w->recipe.data, w->recipe.count);
+  }
+  if (stamp != 0 && found.derived == NULL && is_seen) {
+    found.derived = hr__derived_create(run->device, stamp, w->recipe.data, w->recipe.count, w->bytes);
+    found.is_new = found.derived != NULL;
+  }
+  return found;
+}
+
 bool hr__weights_bind(const hr_executable *executable, const hr_run *run, hr_run_scratch *scratch) {
   bool has_new = false;
   for (size_t i = 0; i < executable->weights.count; i++) {
-    hr_weight *weight = &executable->weights.data[i];
-    hr_run_weight *found = &scratch->weights.data[i];
-    uint64_t stamp = run->stamps != NULL ? run->stamps[weight->source] : 0;
-    found->derived = hr__derived_get(run->device, stamp, &weight->seen_stamp, weight->recipe.data, weight->recipe.count,
-                                     weight->bytes, &found->is_new);
-    if (found->derived != NULL) {
-      scratch->addresses.data[weight->made] = hr__derived_data(found->derived);
+    hr_weight *w = &executable->weights.data[i];
+    const hr_run_weight found = scratch->weights.data[i] = find_kept(executable, w, run, scratch);
+    char *at = found.derived != NULL ? hr__derived_data(found.derived) : NULL;
+    for (int j = 0; at != NULL && j < w->made_count; j++) {
+      scratch->addresses.data[w->made[j]] = at;
+      at += hr_align_up(bytes_of(executable, w->made[j]), ALIGNMENT);
     }
-    has_new |= found->is_new;
+    has_new |= found.is_new;
   }
   return has_new;
 }

@@ -1,11 +1,14 @@
 /* weights.h: what a program makes of its weights before it works with them: made once, and again when they change.
  *
- *   step 0   copy, 256x256x3x3    %4 = %1 with channels last      runs while %1 changes from run to run
- *   step 7   conv(%0, %4)
+ *   step 0   copy, 256x256x3x3            %4 = %1 with channels last      both run while %1, or %2 and %3,
+ *   step 1   add_rsqrt_mul, 256           %5 = rsqrt(%2 + eps) * %3       change from run to run
+ *   step 2   conv(%0, %4)
+ *   step 3   add_scaled, 14x14x256        .. %5 ..
  *
- * Such a step is a kernel that reads nothing but one buffer, which the program doesn't write, and makes a temporary that contractions
- * read as their weights: a cast, another order of dims. What it made is kept by the contents of the buffer and by the kernel
- * (runtime/derived.h), so that all programs with this weight share it, and the step is left out where it is there.
+ * Such a step is a kernel that reads nothing but buffers which the program doesn't write, and makes temporaries: either of one
+ * buffer what contractions read as their weights (a cast, another order of dims), or of a few small ones something small (the
+ * factors of a batch norm). What it made is kept by the contents of the buffers, the kernel and its scalars (runtime/derived.h), so that
+ * all programs with these weights share it, and the step is left out where it is there.
  *
  * Threads: whoever runs the device's jobs, one at a time.
  */

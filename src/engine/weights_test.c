@@ -4,6 +4,8 @@
  */
 #include "engine/weights.h"
 
+#include <math.h>
+
 #include "hr_test.h"
 
 #include "base/env.h"
@@ -189,15 +191,79 @@ HR_TEST(weights_that_operations_write_are_made_anew) {
   close_stream(stream);
 }
 
+/* ---- factors ---- */
+
+enum { ROWS = 600 };
+
+/* y = x * f, f = (v + eps) * g for each column, as a batch norm's. */
+static int run_factors(hr_stream *stream, hr_buffer *const *b, double eps, float expected) {
+  static const int64_t tall[2] = {ROWS, N}, spread[2] = {0, 1};
+  static float values[ROWS * N];
+  int before = launched;
+  hr_buffer *factors = make(N * sizeof(float));
+  hr_scalar number = hr_scalar_f64(eps);
+  hr_view x = view_of(b[0], HR_DTYPE_F32, tall, by_n), y = view_of(b[3], HR_DTYPE_F32, tall, by_n);
+  hr_view v = view_of(b[1], HR_DTYPE_F32, result, by_n), g = view_of(b[2], HR_DTYPE_F32, result, by_n);
+  hr_view f = view_of(factors, HR_DTYPE_F32, result, by_n), all = view_of(factors, HR_DTYPE_F32, tall, spread);
+  hr_view scalar = {.scalar = &number, .dtype = number.dtype};
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_ADD, NULL, 2, (hr_view[]){v, scalar}, 1, &f));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_EXP, NULL, 1, &f, 1, &f));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MUL, NULL, 2, (hr_view[]){f, g}, 1, &f));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MUL, NULL, 2, (hr_view[]){x, all}, 1, &y));
+  hr_buffer_release(factors);
+  HR_ASSERT_OK(hr_stream_commit(stream));
+  HR_ASSERT_OK(hr_stream_read(stream, &y, values));
+  HR_ASSERT(values[0] == expected && values[ROWS * N - 1] == expected);
+  return launched - before;
+}
+
+static void fill(hr_stream *stream, hr_buffer *buffer, int rows, float value) {
+  static float values[ROWS * N];
+  const int64_t dims[2] = {rows, N};
+  for (int i = 0; i < rows * N; i++) {
+    values[i] = value;
+  }
+  hr_view view = view_of(buffer, HR_DTYPE_F32, dims, by_n);
+  HR_ASSERT_OK(hr_stream_write(stream, &view, values));
+  HR_ASSERT_OK(hr_stream_synchronize(stream));
+}
+
+HR_TEST(factors_of_small_buffers_are_made_again_when_one_of_them_or_a_scalar_changes) {
+  hr_stream *stream = open_stream();
+  hr_buffer *b[4] = {make(ROWS * N * sizeof(float)), make(N * sizeof(float)), make(N * sizeof(float)),
+                     make(ROWS * N * sizeof(float))};
+  fill(stream, b[0], ROWS, 3), fill(stream, b[1], 1, 0), fill(stream, b[2], 1, 1), fill(stream, b[3], ROWS, 0);
+  HR_ASSERT_EQ(run_factors(stream, b, 0, 3), 2);
+  for (int turn = 1; turn < 4; turn++) {
+    fill(stream, b[2], 1, (float)turn);
+    HR_ASSERT_EQ(run_factors(stream, b, 0, 3 * (float)turn), 2);
+    HR_ASSERT_EQ(run_factors(stream, b, 0, 3 * (float)turn), 2); /* makes what is kept */
+    HR_ASSERT_EQ(run_factors(stream, b, 0, 3 * (float)turn), 1);
+    fill(stream, b[0], ROWS, 1); /* what isn't small may change */
+    HR_ASSERT_EQ(run_factors(stream, b, 0, (float)turn), 1);
+    HR_ASSERT_EQ(run_factors(stream, b, -INFINITY, 0), 2);
+    HR_ASSERT_EQ(run_factors(stream, b, 0, (float)turn), 1);
+    fill(stream, b[1], 1, -INFINITY);
+    HR_ASSERT_EQ(run_factors(stream, b, 0, 0), 2);
+    fill(stream, b[1], 1, 0), fill(stream, b[0], ROWS, 3);
+    HR_ASSERT(hr__derived_bytes() <= N * (int64_t)sizeof(float) + 64);
+  }
+  for (int i = 0; i < 4; i++) {
+    hr_buffer_release(b[i]);
+  }
+  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  close_stream(stream);
+}
+
 /* What isn't a weight, because it is small, or a factor that changes from call to call, is made in each run. */
 HR_TEST(activations_are_not_kept) {
-  enum { ROWS = 128 };
+  enum { COUNT = 128 };
   hr_stream *stream = open_stream();
-  const int64_t tall[2] = {ROWS, K}, column[2] = {K, 1}, sums[2] = {ROWS, 1}, ones[2] = {1, 1};
-  hr_buffer *x = make(ROWS * K * 2), *w = make(K * sizeof(float)), *y = make(ROWS * sizeof(float));
-  static int16_t halves[ROWS * K];
+  const int64_t tall[2] = {COUNT, K}, column[2] = {K, 1}, sums[2] = {COUNT, 1}, ones[2] = {1, 1};
+  hr_buffer *x = make(COUNT * K * 2), *w = make(K * sizeof(float)), *y = make(COUNT * sizeof(float));
+  static int16_t halves[COUNT * K];
   static float floats[K];
-  for (int i = 0; i < ROWS * K; i++) {
+  for (int i = 0; i < COUNT * K; i++) {
     halves[i] = 1;
   }
   for (int i = 0; i < K; i++) {
@@ -207,14 +273,14 @@ HR_TEST(activations_are_not_kept) {
   HR_ASSERT_OK(hr_stream_write(stream, &narrow, halves));
   HR_ASSERT_OK(hr_stream_write(stream, &weight, floats));
   for (int i = 0; i < 4; i++) {
-    float values[ROWS];
-    hr_buffer *wide = make(ROWS * K * sizeof(float));
+    float values[COUNT];
+    hr_buffer *wide = make(COUNT * K * sizeof(float));
     hr_view to = view_of(wide, HR_DTYPE_F32, tall, by_k), out = view_of(y, HR_DTYPE_F32, sums, ones);
     HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, NULL, 1, &narrow, 1, &to));
     HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MATMUL, NULL, 3, (hr_view[]){to, weight, {0}}, 1, &out));
     hr_buffer_release(wide);
     HR_ASSERT_OK(hr_stream_read(stream, &out, values));
-    HR_ASSERT(values[0] == K && values[ROWS - 1] == K);
+    HR_ASSERT(values[0] == K && values[COUNT - 1] == K);
     HR_ASSERT_EQ(hr__derived_bytes(), 0);
   }
   hr_buffer_release(w);
