@@ -209,6 +209,39 @@ HR_TEST(bias_that_begins_between_vectors_is_copied) {
                takes_aligned_bias, (shown){1, 2, 0});
 }
 
+static int64_t channels_taken; /* of the first operand that was taken last */
+
+static bool notes_channels(void *ctx, const hr_program *program, const hr_node *node) {
+  bool takes = takes_channels_last(ctx, program, node);
+  channels_taken = takes ? node->inputs[0].dims[1] : channels_taken;
+  return takes;
+}
+
+static void check_channels(int channels, int groups, int64_t expected, shown counts) {
+  char node[512];
+  const int c = channels * groups;
+  snprintf(node, sizeof node,
+           "%%3:f32[2,4,3,4]{48,1,16,4}+0 = conv(%%0:f32[2,%d,5,5]{%d,25,5,1}+3, %%1:f32[4,%d,3,2]{%d,6,2,1}+1) "
+           "ints(2, 1, 1, 0, 0, 1, 1, %d)",
+           c, 25 * c, channels, 6 * channels, groups);
+  check_counts(node, notes_channels, counts);
+  HR_ASSERT_EQ(channels_taken, expected);
+}
+
+HR_TEST(channels_of_copies_are_a_multiple_of_four_where_that_is_little_more) {
+  check_channels(3, 1, 4, (shown){1, 2, 0});
+  check_channels(4, 1, 4, (shown){1, 2, 0});
+  check_channels(5, 1, 5, (shown){1, 2, 0});
+  check_channels(6, 1, 8, (shown){1, 2, 0});
+  check_channels(2, 1, 2, (shown){1, 2, 0});
+  check_channels(3, 2, 6, (shown){1, 2, 0}); /* groups stay as they are */
+  channels_taken = 0;
+  check_counts("%3:f16[2,4,3,4]{48,1,16,4}+0 = conv(%0:f16[2,3,5,5]{75,25,5,1}+0, %1:f16[4,3,3,2]{18,6,2,1}+0) "
+               "ints(2, 1, 1, 0, 0, 1, 1, 1)",
+               notes_channels, (shown){1, 2, 0});
+  HR_ASSERT_EQ(channels_taken, 3);
+}
+
 static bool takes_one_type(void *ctx, const hr_program *program, const hr_node *node) {
   return takes_dense(ctx, program, node) && node->outputs[0].dtype == node->inputs[0].dtype;
 }
