@@ -615,6 +615,7 @@ hr_status hr__executable_run_steps(const hr_executable *executable, int first, i
   }
   for (int i = first; i < end; i += executable->steps[i].batch) {
     if (is_left_out(&executable->steps[i], scratch)) {
+      run->compiled_count++;
       continue;
     }
     int64_t begin = is_timed ? hr_clock_ns() : 0;

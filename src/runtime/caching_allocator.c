@@ -11,6 +11,7 @@
 #include "runtime/device.h"
 
 enum { SLAB_WORDS = HR_ALLOCATOR_SLAB / 64 / 64 }; /* the smallest blocks have 64 bytes */
+static const int64_t FREE_BYTES_MIN = 128 << 20;
 _Static_assert(SLAB_WORDS == 64, "a word says which words have bits");
 
 struct hr_slab {
@@ -241,6 +242,26 @@ static void take_large(hr_caching_allocator *allocator, size_t at) {
   memmove(data + at, data + at + 1, (--allocator->free_blocks.count - at) * sizeof *data);
 }
 
+static bool is_shared_with_others(const hr_caching_allocator *allocator) {
+  return allocator->driver->capture_begin == NULL;
+}
+
+/* Returns the blocks that were freed first, until what is free is little beside what was in use at once. */
+static void release_old(hr_caching_allocator *allocator) {
+  const hr_memory_stats *stats = &allocator->stats;
+  int64_t most = 2 * stats->allocated_bytes_peak > FREE_BYTES_MIN ? 2 * stats->allocated_bytes_peak : FREE_BYTES_MIN;
+  while (allocator->free_blocks.count > 0 && stats->reserved_bytes - stats->allocated_bytes > most) {
+    size_t oldest = 0;
+    for (size_t i = 1; i < allocator->free_blocks.count; i++) {
+      oldest = allocator->free_blocks.data[i]->age < allocator->free_blocks.data[oldest]->age ? i : oldest;
+    }
+    hr_block *block = allocator->free_blocks.data[oldest];
+    take_large(allocator, oldest);
+    driver_free(allocator, block->address, block->bytes);
+    hr_free(block);
+  }
+}
+
 static hr_status alloc_large(hr_caching_allocator *allocator, size_t wanted, hr_block **out_block) {
   size_t bytes = hr__caching_allocator_round(wanted), at = find_large(allocator, bytes, NULL);
   if (at < allocator->free_blocks.count && allocator->free_blocks.data[at]->bytes - bytes <= bytes / 8) {
@@ -251,6 +272,9 @@ static hr_status alloc_large(hr_caching_allocator *allocator, size_t wanted, hr_
   hr_block *block = hr_calloc(1, sizeof *block);
   if (block == NULL) {
     return refuse(allocator, wanted, "no host memory");
+  }
+  if (is_shared_with_others(allocator)) {
+    release_old(allocator);
   }
   hr_status status = driver_alloc(allocator, bytes, wanted, &block->address);
   if (status != NULL) {
@@ -269,7 +293,8 @@ static void free_large(hr_caching_allocator *allocator, hr_block *block) {
     hr_free(block);
     return;
   }
-  bool by_address = allocator->driver->capture_begin != NULL; /* else what was used last is in the host's caches */
+  bool by_address = !is_shared_with_others(allocator); /* else what was used last is in the host's caches */
+  block->age = allocator->freed_count++;
   size_t at = find_large(allocator, block->bytes, by_address ? block->address : NULL);
   hr_block **data = allocator->free_blocks.data;
   memmove(data + at + 1, data + at, (allocator->free_blocks.count++ - at) * sizeof *data);

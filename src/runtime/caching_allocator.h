@@ -6,6 +6,9 @@
  * driver or the limit refuses: then cached blocks are returned, largest first, what is derived from weights (derived.h) goes as well, and
  * the request is tried again.
  *
+ * A host's memory is everybody's (that of drivers without graphs): where sizes change all the time, and the driver has to be asked
+ * again, what is free is at most twice as much as was ever in use at once, or 128 MB; the blocks that were freed first go back.
+ *
  * Of the blocks that serve as well, a request gets the one at the lowest address. So a program that repeats itself finds the same
  * addresses again, whatever the order in which it lets go of them (engine/replay.h). Larger blocks of a driver without graphs are the
  * exception: there the last one that was freed comes first.
@@ -28,6 +31,7 @@ typedef struct hr_block {
   void *address;
   size_t bytes;  /* rounded */
   hr_slab *slab; /* NULL: the driver's own block, or the host's */
+  uint64_t age;  /* of a free one: how many were freed before */
   /* Of the host's: what takes the memory back. */
   void (*release)(void *arg);
   void *arg;
@@ -42,6 +46,7 @@ typedef struct hr_caching_allocator {
   hr_mutex mutex;
   hr_slab *slabs[HR_ALLOCATOR_CLASSES]; /* those with a free block */
   HR_VECTOR(hr_block *) free_blocks;    /* the driver's own that are free, by size */
+  uint64_t freed_count;
   hr_memory_stats stats;
 } hr_caching_allocator;
 

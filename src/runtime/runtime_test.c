@@ -438,6 +438,38 @@ HR_TEST(contents_seen_twice_in_turn_are_kept) {
   hr__derived_forget_all();
 }
 
+/* A loop over lengths that grow: no block serves twice. */
+HR_TEST(what_a_host_does_not_use_again_goes_back) {
+  budget b = {.left = SIZE_MAX};
+  hr_caching_allocator allocator;
+  hr_caching_allocator_init(&allocator, &budget_driver, &b, "budget", 0);
+  hr_block *held = NULL;
+  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 20 << 20, &held));
+  int64_t asked = 0;
+  for (size_t length = 1; length <= 60; ++length) {
+    hr_block *blocks[3];
+    for (size_t i = 0; i < 3; ++i) {
+      HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, (length << 20) + (i << 18), &blocks[i]));
+      asked += (int64_t)blocks[i]->bytes;
+    }
+    for (size_t i = 0; i < 3; ++i) {
+      hr_caching_allocator_free(&allocator, blocks[i]);
+    }
+    const hr_memory_stats *stats = &allocator.stats;
+    int64_t most = 2 * stats->allocated_bytes_peak > 128 << 20 ? 2 * stats->allocated_bytes_peak : 128 << 20;
+    HR_ASSERT(stats->reserved_bytes <= most + stats->allocated_bytes_peak);
+  }
+  HR_ASSERT(allocator.stats.reserved_bytes < asked / 4);
+  hr_block *last = NULL;
+  int64_t count = allocator.stats.driver_allocation_count;
+  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 60 << 20, &last)); /* the youngest are there */
+  HR_ASSERT_EQ(allocator.stats.driver_allocation_count, count);
+  hr_caching_allocator_free(&allocator, last);
+  hr_caching_allocator_free(&allocator, held);
+  hr_caching_allocator_trim(&allocator);
+  HR_ASSERT_EQ(allocator.stats.reserved_bytes, 0);
+}
+
 HR_TEST(what_is_kept_on_a_device_makes_room_for_what_it_refused) {
   enum { ROOM = 4 << 20, KEPT = 3 << 20 };
   static const int64_t limits[] = {0, ROOM};
