@@ -490,17 +490,34 @@ hr_host_launch hr__step_launch(const hr_executable *executable, const hr_exec_st
                            .workspace = workspace != NULL ? workspace + step->workspace_offset : NULL}};
 }
 
+/* Shares out how long a batch took among its interpreted kernels. */
+static void spend(const hr_exec_step *first, const hr_run_scratch *scratch, int64_t ns) {
+  for (int i = 0; i < first->batch; i++) {
+    if (first[i].cached != NULL && scratch->launches.data[i].kernel == first[i].kernel) {
+      hr__kernel_spend(first[i].cached, ns / first->batch);
+    }
+  }
+}
+
 /* Launches the kernel and those that run at once with it. */
 static hr_status run_kernels(const hr_executable *executable, const hr_exec_step *first, hr_run *run,
                              hr_run_scratch *scratch) {
   hr_device *device = run->device;
-  bool all_compiled = true;
+  bool all_compiled = true, is_timed = false;
   for (int i = 0; i < first->batch; i++) {
     scratch->launches.data[i] = hr__step_launch(executable, &first[i], run, scratch);
-    all_compiled &= scratch->launches.data[i].kernel != first[i].kernel || device->driver->dialect != HR_DIALECT_HOST;
+    bool is_compiled =
+        scratch->launches.data[i].kernel != first[i].kernel || device->driver->dialect != HR_DIALECT_HOST;
+    all_compiled &= is_compiled;
+    is_timed |= !is_compiled && first[i].cached != NULL && hr__kernel_is_timed(first[i].cached);
   }
   run->compiled_count += all_compiled;
-  return device->driver->launch(device->impl, first->batch, scratch->launches.data);
+  int64_t begin = is_timed ? hr_clock_ns() : 0;
+  HR_RETURN_IF_ERROR(device->driver->launch(device->impl, first->batch, scratch->launches.data));
+  if (is_timed) {
+    spend(first, scratch, hr_clock_ns() - begin);
+  }
+  return HR_OK;
 }
 
 /* What a library is told of the contents of its operands. */
