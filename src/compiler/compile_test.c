@@ -81,6 +81,35 @@ static void run_recomputed(const char *text, void **memory) {
   HR_ASSERT_OK(run_in(text, memory, NULL, (hr__way){.recompute_bytes = 1}));
 }
 
+/* Conversions in the only kernel of op, on two tensors of a dtype. */
+static int count_conversions(const char *op, const char *dtype, int input_count) {
+  char text[512];
+  snprintf(text, sizeof text,
+           "buffer %%0 128 live\nbuffer %%1 128 live\nbuffer %%2 128 live fresh\n"
+           "%%2:%s[64]{1}+0 = %s(%%0:%s[64]{1}+0%s%s%s)\n",
+           dtype, op, dtype, input_count > 1 ? ", %1:" : "", input_count > 1 ? dtype : "",
+           input_count > 1 ? "[64]{1}+0" : "");
+  compiled c = compile(text);
+  HR_ASSERT_EQ(c.kernel_count, 1);
+  int count = 0;
+  for (int k = 0; k < c.kernels[0]->instr_count; ++k) {
+    count += c.kernels[0]->instrs[k].kind == HR_INSTR_CONVERT;
+  }
+  compiled_fini(&c);
+  return count;
+}
+
+HR_TEST(what_is_one_of_its_inputs_is_not_rounded) {
+  HR_ASSERT_EQ(count_conversions("maximum", "bf16", 2), 0);
+  HR_ASSERT_EQ(count_conversions("minimum", "f16", 2), 0);
+  HR_ASSERT_EQ(count_conversions("maximum", "i8", 2), 0);
+  HR_ASSERT_EQ(count_conversions("abs", "f16", 1), 0);
+  HR_ASSERT_EQ(count_conversions("relu", "bf16", 1), 0);
+  HR_ASSERT_EQ(count_conversions("neg", "i8", 1), 1);         /* of the lowest is a number more than there are */
+  HR_ASSERT_EQ(count_conversions("neg", "f8e4m3fnuz", 1), 1); /* has no -0 */
+  HR_ASSERT_EQ(count_conversions("add", "bf16", 2), 1);
+}
+
 HR_TEST(softmax_is_one_kernel_of_three_phases) {
   compiled c = compile("buffer %0 32768 live\n"
                        "buffer %1 32768 live fresh\n"

@@ -455,6 +455,28 @@ static int emit_copy(lowering *l, const hr_node *node, hr_level level, int phase
   return node->inputs[0].kind == HR_OPERAND_VALUE && from == to ? reg : finish_result(l, reg, to, phase);
 }
 
+/* Whether the result is one of the inputs as it is, or without its sign or with another, so that it fits where they do. Of formats of
+ * one byte not all have a sign for each number. */
+static bool fits_like_inputs(const hr_node *node) {
+  hr_dtype dtype = node->outputs[0].dtype;
+  bool fits = true;
+  for (int i = node->op == HR_OP_WHERE ? 1 : 0; i < node->input_count; ++i) {
+    fits &= node->inputs[i].kind == HR_OPERAND_VALUE && node->inputs[i].dtype == dtype;
+  }
+  switch (node->op) {
+    case HR_OP_WHERE:
+    case HR_OP_MAXIMUM:
+    case HR_OP_MINIMUM:
+      return fits;
+    case HR_OP_NEG:
+    case HR_OP_ABS:
+    case HR_OP_RELU:
+      return fits && (dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16);
+    default:
+      return false;
+  }
+}
+
 static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int phase, int depth) {
   if (node->op == HR_OP_COPY) {
     return emit_copy(l, node, level, phase, depth);
@@ -467,7 +489,8 @@ static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int 
   }
   int reg =
       emit_compute(l, node->op, compute, hr_op_result_class(node->op, compute), level, phase, row->arity, sources);
-  return finish_result(l, reg, node->outputs[0].dtype, phase);
+  bool fits = fits_like_inputs(node) && compute == hr_dtype_class(node->outputs[0].dtype);
+  return fits ? reg : finish_result(l, reg, node->outputs[0].dtype, phase);
 }
 
 /* A reduction; over nothing but dims of 1 it is a conversion. */

@@ -214,6 +214,15 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
   return large ? value + ((uint64_t)1 << 63) : value;
 }
 
+/* gcc makes truncation of a conversion to an integer and back, and -0 of -0.3, which becomes 0 here. Of bits, and not by a choice:
+ * gcc would follow an integer's 0 through all that comes behind it, into branches instead of vectors. */
+HR_VMATH_FN float hr__f32_without_zeros_sign(float x) {
+  return hr__u32_to_f32(hr__f32_to_u32(x) & (0u - (uint32_t)(x != 0.0f)));
+}
+HR_VMATH_FN double hr__f64_without_zeros_sign(double x) {
+  return hr__u64_to_f64(hr__f64_to_u64(x) & ((uint64_t)0 - (uint64_t)(x != 0.0)));
+}
+
 /* ---- from each class to each dtype, as an element of the dtype's class ---- */
 
 #define HR__INT_TO_BOOL(a) (uint8_t)((a) != 0)
@@ -225,11 +234,10 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
 #define HR__INT_TO_I32(a) (int32_t)(a)
 #define HR__INT_TO_U64(a) (uint64_t)(a)
 #define HR__INT_TO_I64(a) (int64_t)(a)
-/* 0 by itself: gcc makes truncation of a conversion to an integer and back, and -0 of -0.3. */
 #define HR__INT_TO_F16(a) hr__f32_round_half(HR__INT_TO_F32(a))
 #define HR__INT_TO_BF16(a) hr__f32_round_bfloat(HR__INT_TO_F32(a))
-#define HR__INT_TO_F32(a) ((a) == 0 ? 0.0f : (float)(a))
-#define HR__INT_TO_F64(a) ((a) == 0 ? 0.0 : (double)(a))
+#define HR__INT_TO_F32(a) hr__f32_without_zeros_sign((float)(a))
+#define HR__INT_TO_F64(a) hr__f64_without_zeros_sign((double)(a))
 #define HR__INT_TO_C64(a) hr_c64_make(HR__INT_TO_F32(a), 0)
 #define HR__INT_TO_C128(a) hr_c128_make(HR__INT_TO_F64(a), 0)
 #define HR__INT_TO_C32(a) hr_c64_make(hr__f32_round_half(HR__INT_TO_F32(a)), 0)

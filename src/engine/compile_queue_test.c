@@ -12,9 +12,11 @@
 
 #include "base/env.h"
 #include "base/thread.h"
+#include "compiler/compile.h"
 #include "engine/compiled_kernel.h"
 #include "engine/disk_cache.h"
 #include "engine/host_compiler.h"
+#include "engine/kernel_cache.h"
 #include "headrace/stream.h"
 
 enum { COUNT = 1000 };
@@ -160,6 +162,47 @@ HR_TEST(code_takes_over_between_launches) {
   }
   HR_ASSERT(stats.kernels_interpreted > 1000);
   close_fixture(&f);
+  end();
+}
+
+/* The only kernel of a text, for a device that runs nothing. */
+static hr_cached_kernel *acquire(const char *text) {
+  static const hr_driver driver = {.name = "host", .dialect = HR_DIALECT_HOST};
+  static hr_device device = {.driver = &driver};
+  hr_program program;
+  hr_schedule schedule;
+  hr_cached_kernel *cached;
+  HR_ASSERT_OK(hr_program_parse(text, &program));
+  HR_ASSERT_OK(hr_compile(&program, &(hr_target){.verify = true}, &schedule));
+  HR_ASSERT_OK(hr__kernel_acquire(schedule.steps[0].kernel, &device, &cached));
+  hr_schedule_fini(&schedule);
+  hr_program_fini(&program);
+  return cached;
+}
+
+HR_TEST(what_takes_long_for_its_bytes_is_compiled_sooner) {
+  begin("auto", NULL);
+  hr_jit_counts before = counts();
+  hr_cached_kernel *large =
+      acquire("buffer %0 262144 live\nbuffer %1 262144 live fresh\n%1:f32[65536]{1}+0 = exp(%0:f32[65536]{1}+0)\n");
+  hr_cached_kernel *small =
+      acquire("buffer %0 256 live\nbuffer %1 256 live fresh\n%1:f32[64]{1}+0 = exp(%0:f32[64]{1}+0)\n");
+  HR_ASSERT(hr__kernel_is_timed(large));
+  HR_ASSERT(!hr__kernel_is_timed(small));
+  (void)hr__kernel_use(large);
+  hr__kernel_spend(large, INT64_C(1000000000)); /* once may be never again */
+  HR_ASSERT(hr__kernel_is_timed(large));
+  (void)hr__kernel_use(large);
+  hr__kernel_spend(large, 1000);
+  HR_ASSERT(!hr__kernel_is_timed(large));
+  for (int k = 0; k < 300; ++k) { /* more bytes than a kernel needs that nobody timed: it is not compiled twice */
+    (void)hr__kernel_use(large);
+    hr__kernel_spend(large, 10000000);
+  }
+  HR_ASSERT_EQ(counts().compiled, before.compiled + (has_compiler() ? 1 : 0));
+  HR_ASSERT_EQ(hr__kernel_use(large) != hr__kernel_host(large), has_compiler());
+  hr__kernel_release(large);
+  hr__kernel_release(small);
   end();
 }
 

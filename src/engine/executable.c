@@ -508,23 +508,43 @@ static bool is_left_out(const hr_exec_step *first, const hr_run_scratch *scratch
   return is;
 }
 
+/* Shares out how long a batch took among its interpreted kernels. */
+static void spend(const hr_exec_step *first, const hr_run_scratch *scratch, int64_t ns) {
+  const hr_host_launch *launch = scratch->launches.data;
+  for (int i = 0; i < first->batch; i++) {
+    if (hr__weights_has(&first[i], scratch)) {
+      continue;
+    }
+    if (first[i].cached != NULL && launch->kernel == first[i].kernel) {
+      hr__kernel_spend(first[i].cached, ns / first->batch);
+    }
+    launch++;
+  }
+}
+
 /* Launches the kernel and those that run at once with it, without those whose result is there. */
 static hr_status run_kernels(const hr_executable *executable, const hr_exec_step *first, hr_run *run,
                              hr_run_scratch *scratch) {
   hr_device *device = run->device;
-  bool all_compiled = true;
+  bool all_compiled = true, is_timed = false;
   int count = 0;
   for (int i = 0; i < first->batch; i++) {
     if (hr__weights_has(&first[i], scratch)) {
       continue;
     }
-    scratch->launches.data[count] = hr__step_launch(executable, &first[i], run, scratch);
-    all_compiled &=
-        scratch->launches.data[count].kernel != first[i].kernel || device->driver->dialect != HR_DIALECT_HOST;
-    ++count;
+    hr_host_launch *launch = &scratch->launches.data[count++];
+    *launch = hr__step_launch(executable, &first[i], run, scratch);
+    bool is_compiled = launch->kernel != first[i].kernel || device->driver->dialect != HR_DIALECT_HOST;
+    all_compiled &= is_compiled;
+    is_timed |= !is_compiled && first[i].cached != NULL && hr__kernel_is_timed(first[i].cached);
   }
   run->compiled_count += all_compiled;
-  return device->driver->launch(device->impl, count, scratch->launches.data);
+  int64_t begin = is_timed ? hr_clock_ns() : 0;
+  HR_RETURN_IF_ERROR(device->driver->launch(device->impl, count, scratch->launches.data));
+  if (is_timed) {
+    spend(first, scratch, hr_clock_ns() - begin);
+  }
+  return HR_OK;
 }
 
 /* What a library is told of the contents of its operands. */

@@ -12,8 +12,10 @@
 #include "interp/interp.h"
 
 /* A kernel is compiled when the interpreter has spent on it a good part of what compiling costs, some 30 ms of a core: what has
- * moved so many bytes (6 ms) is likely to move as many again. So the first steps of a network have the machine to themselves. */
-enum { USES_MIN = 2, BYTES_MIN = 64 << 20 };
+ * taken 6 ms, or has moved as many bytes as most move in that time, is likely to take as long again. So the first steps of a
+ * network have the machine to themselves. */
+enum { USES_MIN = 2, BYTES_MIN = 64 << 20, SPENT_NS = 6000000 };
+enum { TIMED_BYTES = 64 << 10 }; /* a clock is no part of what a small launch takes */
 
 struct hr_cached_kernel {
   hr_kernel_key key;
@@ -25,6 +27,7 @@ struct hr_cached_kernel {
   _Atomic(hr_host_kernel *) current; /* what is launched: host, later compiled */
   atomic_int_least64_t uses;         /* until it is pushed */
   int64_t uses_wanted;
+  atomic_int_least64_t spent_ns;
   hr_cached_kernel *next_same; /* equal hashes hang off each other */
 };
 
@@ -89,6 +92,7 @@ static hr_status create(const hr_kernel *kernel, hr_device *device, hr_kernel_ke
   }
   atomic_init(&cached->current, cached->host);
   atomic_init(&cached->uses, 0);
+  atomic_init(&cached->spent_ns, 0);
   int64_t uses = BYTES_MIN / moved_bytes(kernel) + 1;
   cached->uses_wanted = device != NULL ? 0 : uses > USES_MIN ? uses : USES_MIN; /* 0: there is nothing better to come */
   *out_cached = cached;
@@ -174,6 +178,20 @@ const hr_host_kernel *hr__kernel_use(hr_cached_kernel *cached) {
     push(cached);
   }
   return atomic_load_explicit(&cached->current, memory_order_acquire);
+}
+
+bool hr__kernel_is_timed(const hr_cached_kernel *cached) {
+  return cached->host->bytes >= TIMED_BYTES &&
+         atomic_load_explicit(&cached->uses, memory_order_relaxed) < cached->uses_wanted;
+}
+
+void hr__kernel_spend(hr_cached_kernel *cached, int64_t ns) {
+  int64_t spent = atomic_fetch_add_explicit(&cached->spent_ns, ns, memory_order_relaxed) + ns;
+  if (spent >= SPENT_NS && atomic_load_explicit(&cached->uses, memory_order_relaxed) >= USES_MIN &&
+      atomic_exchange_explicit(&cached->uses, cached->uses_wanted, memory_order_relaxed) < cached->uses_wanted &&
+      hr_env_choice(HR_ENV_JIT) != HR_ENV_JIT_OFF) {
+    push(cached);
+  }
 }
 
 const hr_kernel_key *hr__kernel_key(const hr_cached_kernel *cached) {

@@ -26,6 +26,10 @@ void hr__kernel_release(hr_cached_kernel *cached);
 const hr_host_kernel *hr__kernel_host(const hr_cached_kernel *cached);
 /* What to launch now; counts as a use. Valid as long as the caller's reference. */
 const hr_host_kernel *hr__kernel_use(hr_cached_kernel *cached);
+/* Whether it is worth a look at the clock how long the kernel is interpreted: it is large, and is not yet to be compiled. */
+bool hr__kernel_is_timed(const hr_cached_kernel *cached);
+/* How long an interpreted launch took: what takes long for its bytes is compiled sooner. */
+void hr__kernel_spend(hr_cached_kernel *cached, int64_t ns);
 
 /* Kernel forms in use. */
 size_t hr__kernel_cache_count(void);

@@ -95,6 +95,29 @@ def test_other_matrices(dtype, shape):
                              torch.ormqr(*torch.geqrf(a), a, transpose=True), torch.ormqr(*torch.geqrf(a), a.mT, left=False)), a)
 
 
+def right_hand_sides(shape, lines):
+    """Wide and tall ones, in each of which columns, or rows, go to several workers."""
+    *batch, n, _ = shape
+    return (*batch, n, lines), (*batch, lines, n)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(150, 150), (3, 120, 120)])
+@pytest.mark.parametrize("lines", [1, 7, 131])
+def test_right_hand_sides_of_many_lines(dtype, shape, lines):
+    a, wide, tall = matrix(shape, dtype), *(matrix(s, dtype, 1) for s in right_hand_sides(shape, lines))
+    a = a + 30 * torch.eye(shape[-1], dtype=dtype)
+    for b in rows_and_columns(wide):
+        close(lambda a, b: [L.solve_triangular(a, b, upper=False), L.solve_triangular(a.mT, b, upper=True)], a, b)
+        close(lambda lu, p, b: [L.lu_solve(lu, p, b), L.lu_solve(lu, p, b, adjoint=True)], *L.lu_factor(a), b)
+        close(lambda f, b: [torch.cholesky_solve(b, f)], L.cholesky(positive(shape, dtype) + a.mH @ a), b)
+        close(lambda ld, p, b: [L.ldl_solve(ld, p, b)], *L.ldl_factor(positive(shape, dtype) + a.mH @ a), b)
+        close(lambda q, t, b: [torch.ormqr(q, t, b), torch.ormqr(q, t, b, transpose=True)], *torch.geqrf(a), b)
+    for b in rows_and_columns(tall):
+        close(lambda a, b: [L.solve_triangular(a, b, upper=True, left=False)], a, b)
+        close(lambda q, t, b: [torch.ormqr(q, t, b, left=False)], *torch.geqrf(a), b)
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 def test_eigenvalues(dtype):
     for shape in [(3, 3), (2, 6, 6), (0, 0), (20, 20)]:

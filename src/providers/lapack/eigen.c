@@ -261,5 +261,5 @@ static hr_status eig(const hr__library_call *call, int64_t begin, int64_t end, v
 
 hr_status hr__lapack_eig(const hr__library_call *call) {
   hr__matrices m = hr__matrices_of(&call->inputs[0]);
-  return hr__lapack_each(call, hr__items(&call->inputs[0], 2), hr__cube(&m) * 25, eig);
+  return hr__lapack_each(call, hr__items(&call->inputs[0], 2), hr__cube(&m) * 5, eig);
 }

@@ -97,7 +97,8 @@ static hr_status cholesky_inverse(const hr__library_call *call, int64_t begin, i
 
 hr_status hr__lapack_cholesky_inverse(const hr__library_call *call) {
   hr__matrices m = hr__matrices_of(&call->inputs[0]);
-  return hr__lapack_each(call, hr__items(&call->inputs[0], 2), hr__cube(&m), cholesky_inverse);
+  double flops = hr__cube(&m) * 32; /* products of large blocks alone: threads gain sooner than elsewhere */
+  return hr__lapack_each(call, hr__items(&call->inputs[0], 2), flops, cholesky_inverse);
 }
 
 /* ---- LU ---- */
@@ -226,6 +227,7 @@ hr_status hr__lapack_reflectors(const hr__library_call *call) {
 typedef struct reflection {
   hr__matrices a, c;
   int count, ld_a, ld_c;
+  bool by_rows; /* of C, which the reflectors are to the right of */
   const char *side, *trans;
 } reflection;
 
@@ -244,7 +246,8 @@ static reflection read_reflection(const hr__library_call *call) {
   reflection r = {.a = hr__matrices_of(&call->inputs[0]), .c = hr__matrices_of(&call->inputs[2])};
   r.count = (int)hr__dim(&call->inputs[1], 0);
   r.ld_a = hr__leading(r.a.rows), r.ld_c = hr__leading(r.c.rows);
-  r.side = call->node->ints[0] != 0 ? "L" : "R";
+  r.by_rows = call->node->ints[0] == 0;
+  r.side = r.by_rows ? "R" : "L";
   r.trans = call->node->ints[1] == 0 ? "N" : r.a.kind >= 2 ? "C" : "T";
   return r;
 }
@@ -261,10 +264,11 @@ static hr_status reflect(const hr__library_call *call, int64_t begin, int64_t en
   HR_RETURN_IF_ERROR(hr__work_begin(&work, bytes + copy));
   void *memory = hr__work_take(&work, bytes), *a = hr__work_take(&work, copy);
   hr_status status = HR_OK;
-  for (int64_t item = begin; item < end && status == NULL; ++item) {
-    void *c = hr__matrix_copy(&call->inputs[2], &call->outputs[0], item, &r.c);
-    memcpy(a, hr__item(&call->inputs[0], item, r.a.count), copy); /* it is written to, and restored */
-    reflect_one(&r, a, hr__item(&call->inputs[1], item, r.count), c, memory, length, &info);
+  for (int64_t unit = begin; unit < end && status == NULL; ++unit) {
+    hr__part part = hr__part_copy(call, &call->inputs[2], r.by_rows, unit);
+    r.c = part.b;
+    memcpy(a, hr__item(&call->inputs[0], part.item, r.a.count), copy); /* it is written to, and restored */
+    reflect_one(&r, a, hr__item(&call->inputs[1], part.item, r.count), part.x, memory, length, &info);
     status = hr__info_check("ormqr", info);
   }
   hr__work_end(&work);
@@ -273,9 +277,10 @@ static hr_status reflect(const hr__library_call *call, int64_t begin, int64_t en
 
 hr_status hr__lapack_reflect(const hr__library_call *call) {
   reflection r = read_reflection(call);
-  if (r.a.rows != (call->node->ints[0] != 0 ? r.c.rows : r.c.columns) || r.count > r.a.rows || r.a.columns < r.count) {
+  if (r.a.rows != (r.by_rows ? r.c.columns : r.c.rows) || r.count > r.a.rows || r.a.columns < r.count) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "reflect: %d reflectors of %d elements for a %d x %d matrix",
                           r.count, r.a.rows, r.c.rows, r.c.columns);
   }
-  return hr__lapack_each(call, hr__items(&call->inputs[2], 2), 4.0 * r.count * (double)r.c.count, reflect);
+  double flops = 4.0 * r.count * (double)r.c.count * (r.c.kind >= 2 ? 4 : 1);
+  return hr__lapack_each_part(call, &call->inputs[2], r.by_rows, flops, reflect);
 }

@@ -6,7 +6,9 @@
 #include "core/op.h"
 
 enum { ALIGNMENT = 64 };
-static const double THREADS_FLOPS = 4e6; /* of one matrix: less is not worth a second thread inside of LAPACK */
+/* Of one matrix: with less, LAPACK's own threads, which look out for work on cores that others want, cost more than they do. */
+static const double THREADS_FLOPS = 1e9;
+static const double PART_FLOPS = 2e5; /* of a part of a right-hand side: less is not worth a worker */
 
 const void *hr__lapack_one(int kind) {
   static const float single[2] = {1, 0};
@@ -76,6 +78,45 @@ hr_status hr__lapack_each(const hr__library_call *call, int64_t items, double fl
   int64_t item_ns = (int64_t)(flops / 2) + 500;
   return hr__lapack_is_widened(call) ? hr__lapack_widened(call, items, item_ns, fn)
                                      : hr__library_spread(call, items, item_ns, fn);
+}
+
+/* ---- parts of right-hand sides ---- */
+
+/* How many parts each right-hand side has: more than one where there are fewer of them than workers. */
+static int parts_of(const hr__library_call *call, const hr__tensor *right, bool by_rows) {
+  hr__matrices b = hr__matrices_of(right);
+  int64_t items = hr__items(right, 2), lines = by_rows ? b.rows : b.columns;
+  double flops = 2.0 * (double)b.count * (by_rows ? b.columns : b.rows) * (b.kind >= 2 ? 4 : 1);
+  int64_t wanted = items > 0 ? hr_divide_up(call->workers, items) : 1;
+  int64_t most = flops / PART_FLOPS < (double)lines ? (int64_t)(flops / PART_FLOPS) : lines;
+  int64_t parts = wanted < most ? wanted : most;
+  return items < call->workers && parts > 1 ? (int)parts : 1;
+}
+
+hr__part hr__part_copy(const hr__library_call *call, const hr__tensor *right, bool by_rows, int64_t unit) {
+  hr__matrices whole = hr__matrices_of(right);
+  int parts = parts_of(call, right, by_rows), at = (int)(unit % parts), lines = by_rows ? whole.rows : whole.columns;
+  int first = (int)((int64_t)lines * at / parts), count = (int)((int64_t)lines * (at + 1) / parts) - first;
+  hr__part part = {.b = whole, .ld = hr__leading(whole.rows), .item = unit / parts};
+  *(by_rows ? &part.b.rows : &part.b.columns) = count;
+  part.b.count = (int64_t)part.b.rows * part.b.columns;
+  int64_t column = whole.rows * whole.size, skipped = by_rows ? first * whole.size : first * column;
+  const char *from = (const char *)hr__item(right, part.item, whole.count) + skipped;
+  char *to = (char *)hr__item(&call->outputs[0], part.item, whole.count) + skipped;
+  bool is_dense = part.b.rows == whole.rows;
+  for (int64_t i = 0; i < (is_dense ? 1 : part.b.columns); ++i) {
+    memcpy(to + i * column, from + i * column, (size_t)((is_dense ? part.b.count : part.b.rows) * whole.size));
+  }
+  part.x = to;
+  return part;
+}
+
+hr_status hr__lapack_each_part(const hr__library_call *call, const hr__tensor *right, bool by_rows, double flops,
+                               hr__items_fn fn) {
+  int parts = parts_of(call, right, by_rows);
+  int64_t items = hr__items(right, 2);
+  return parts == 1 ? hr__lapack_each(call, items, flops, fn)
+                    : hr__library_spread(call, items * parts, (int64_t)(flops / parts / 2) + 500, fn);
 }
 
 /* ---- the provider ---- */

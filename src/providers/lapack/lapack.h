@@ -63,6 +63,20 @@ static inline hr_status hr__info_check(const char *what, int info) {
  * Small matrices of single precision reach fn in double precision, as operands of another call. */
 HR_MUST_USE hr_status hr__lapack_each(const hr__library_call *call, int64_t items, double flops, hr__items_fn fn);
 
+/* Some lines of a right-hand side, which do not depend on its others: columns, or rows where the matrix stands on the right. */
+typedef struct hr__part {
+  hr__matrices b; /* the part alone */
+  int ld;         /* between columns of x */
+  int64_t item;   /* the matrix that it belongs to */
+  void *x;        /* in the first output */
+} hr__part;
+
+/* hr__lapack_each for right-hand sides: parts of few ones share the workers, too. fn's units are parts. */
+HR_MUST_USE hr_status hr__lapack_each_part(const hr__library_call *call, const hr__tensor *right, bool by_rows,
+                                           double flops, hr__items_fn fn);
+/* Copies a part to the first output, where it is worked on. */
+hr__part hr__part_copy(const hr__library_call *call, const hr__tensor *right, bool by_rows, int64_t unit);
+
 bool hr__lapack_supports(const hr_node *node);
 
 /* wide.c: whether the call's matrices are such, and hr__library_spread on double precision copies of the operands. */

@@ -7,6 +7,7 @@
 #include "base/dynlib.h"
 #include "base/env.h"
 #include "base/log.h"
+#include "base/team.h"
 #include "base/thread.h"
 
 hr__lapack_table hr__lapack;
@@ -15,6 +16,7 @@ static hr_mutex open_mutex = HR_MUTEX_INITIALIZER, threads_mutex = HR_MUTEX_INIT
 static bool is_tried, is_open;
 static char reason[512];
 static void (*set_threads)(int count); /* NULL: the library has no threads of its own, or does not say */
+static bool has_openmp;                /* its threads are OpenMP's */
 
 typedef struct symbol {
   const char *name, *letters; /* of the element types that it exists for */
@@ -54,6 +56,24 @@ static hr_status find_symbols(const hr_dynlib *library, const char *prefix) {
   return HR_OK;
 }
 
+static void *find_optional(const hr_dynlib *library, const char *prefix, const char *name) {
+  char full[NAME_BYTES];
+  void *address = NULL;
+  snprintf(full, sizeof full, "%s%s", prefix, name);
+  hr_status_ignore(hr_dynlib_symbol(library, full, &address));
+  return address;
+}
+
+static void find_threads(const hr_dynlib *library, const char *prefix) {
+  enum { OPENMP = 2 }; /* what openblas_get_parallel gives then */
+  int (*kind)(void) = NULL;
+  void *setter = find_optional(library, prefix, "openblas_set_num_threads");
+  void *getter = find_optional(library, prefix, "openblas_get_parallel");
+  memcpy(&set_threads, &setter, sizeof setter);
+  memcpy(&kind, &getter, sizeof getter);
+  has_openmp = kind != NULL && kind() == OPENMP;
+}
+
 /* Wheels of OpenBLAS put scipy_ in front of all names. */
 static hr_status find_all(const hr_dynlib *library) {
   static const char *const prefixes[] = {"scipy_", ""};
@@ -62,11 +82,7 @@ static hr_status find_all(const hr_dynlib *library) {
     hr_status_ignore(status);
     status = find_symbols(library, prefixes[i]);
     if (status == NULL) {
-      char name[NAME_BYTES];
-      void *address = NULL;
-      snprintf(name, sizeof name, "%sopenblas_set_num_threads", prefixes[i]);
-      hr_status_ignore(hr_dynlib_symbol(library, name, &address));
-      memcpy(&set_threads, &address, sizeof address);
+      find_threads(library, prefixes[i]);
       return HR_OK;
     }
   }
@@ -105,10 +121,19 @@ hr_status hr__lapack_open(void) {
                                   reason);
 }
 
+/* Threads of its own stay beside our team's; loops on OpenMP's would bring a third lot to the same cores. */
+static void leave_cores(void) {
+  if (has_openmp) {
+    hr_library_enters();
+  } else {
+    hr__team_rest();
+  }
+}
+
 void hr__lapack_threads_begin(int count) {
   hr_mutex_lock(&threads_mutex);
   if (set_threads != NULL) {
-    hr_library_enters();
+    leave_cores();
     set_threads(count);
   }
 }

@@ -6,13 +6,13 @@
 
 /* ---- by factors: each copies B to the output and solves there ---- */
 
-typedef hr_status (*solve_fn)(const hr__library_call *call, const hr__matrices *b, int64_t item, void *x);
+typedef hr_status (*solve_fn)(const hr__library_call *call, const hr__part *part);
 
-static hr_status solve_items(const hr__library_call *call, const hr__tensor *right, solve_fn solve, int64_t begin,
-                             int64_t end) {
-  hr__matrices b = hr__matrices_of(right);
-  for (int64_t item = begin; item < end; ++item) {
-    HR_RETURN_IF_ERROR(solve(call, &b, item, hr__matrix_copy(right, &call->outputs[0], item, &b)));
+static hr_status solve_parts(const hr__library_call *call, const hr__tensor *right, bool by_rows, solve_fn solve,
+                             int64_t begin, int64_t end) {
+  for (int64_t unit = begin; unit < end; ++unit) {
+    hr__part part = hr__part_copy(call, right, by_rows, unit);
+    HR_RETURN_IF_ERROR(solve(call, &part));
   }
   return HR_OK;
 }
@@ -21,35 +21,39 @@ static double solve_flops(const hr__matrices *b, int n) {
   return 2.0 * n * (double)b->count * (b->kind >= 2 ? 4 : 1);
 }
 
-static hr_status cholesky_solve_one(const hr__library_call *call, const hr__matrices *b, int64_t item, void *x) {
-  int n = b->rows, ld = hr__leading(n), info = 0;
-  const void *a = hr__item(&call->inputs[1], item, (int64_t)n * n);
-  hr__lapack.ALL_potrs[b->kind](call->node->ints[0] != 0 ? "U" : "L", &n, &b->columns, a, &ld, x, &ld, &info, 1);
+static hr_status cholesky_solve_one(const hr__library_call *call, const hr__part *part) {
+  const hr__matrices *b = &part->b;
+  int n = b->rows, info = 0;
+  const void *a = hr__item(&call->inputs[1], part->item, (int64_t)n * n);
+  hr__lapack.ALL_potrs[b->kind](call->node->ints[0] != 0 ? "U" : "L", &n, &b->columns, a, &part->ld, part->x, &part->ld,
+                                &info, 1);
   return hr__info_check("potrs", info);
 }
 
 static hr_status cholesky_solve(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   (void)scratch;
-  return solve_items(call, &call->inputs[0], cholesky_solve_one, begin, end);
+  return solve_parts(call, &call->inputs[0], false, cholesky_solve_one, begin, end);
 }
 
 hr_status hr__lapack_cholesky_solve(const hr__library_call *call) {
   hr__matrices b = hr__matrices_of(&call->inputs[0]);
-  return hr__lapack_each(call, hr__items(&call->inputs[0], 2), solve_flops(&b, b.rows), cholesky_solve);
+  return hr__lapack_each_part(call, &call->inputs[0], false, solve_flops(&b, b.rows), cholesky_solve);
 }
 
-static hr_status lu_solve_one(const hr__library_call *call, const hr__matrices *b, int64_t item, void *x) {
+static hr_status lu_solve_one(const hr__library_call *call, const hr__part *part) {
+  const hr__matrices *b = &part->b;
   static const char *const trans[] = {"N", "T", "C"};
-  int n = b->rows, ld = hr__leading(n), info = 0;
-  const void *a = hr__item(&call->inputs[0], item, (int64_t)n * n);
-  const int *pivots = hr__item(&call->inputs[1], item, n);
-  hr__lapack.ALL_getrs[b->kind](trans[call->node->ints[0]], &n, &b->columns, a, &ld, pivots, x, &ld, &info, 1);
+  int n = b->rows, info = 0;
+  const void *a = hr__item(&call->inputs[0], part->item, (int64_t)n * n);
+  const int *pivots = hr__item(&call->inputs[1], part->item, n);
+  hr__lapack.ALL_getrs[b->kind](trans[call->node->ints[0]], &n, &b->columns, a, &part->ld, pivots, part->x, &part->ld,
+                                &info, 1);
   return hr__info_check("getrs", info);
 }
 
 static hr_status lu_solve(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   (void)scratch;
-  return solve_items(call, &call->inputs[2], lu_solve_one, begin, end);
+  return solve_parts(call, &call->inputs[2], false, lu_solve_one, begin, end);
 }
 
 /* Pivots come from a tensor that anybody may have written. */
@@ -70,24 +74,25 @@ hr_status hr__lapack_lu_solve(const hr__library_call *call) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "lu_solve: transposition %lld", (long long)call->node->ints[0]);
   }
   HR_RETURN_IF_ERROR(check_pivots(&call->inputs[1], b.rows));
-  return hr__lapack_each(call, hr__items(&call->inputs[2], 2), solve_flops(&b, b.rows), lu_solve);
+  return hr__lapack_each_part(call, &call->inputs[2], false, solve_flops(&b, b.rows), lu_solve);
 }
 
-static hr_status ldl_solve_one(const hr__library_call *call, const hr__matrices *b, int64_t item, void *x) {
-  int n = b->rows, ld = hr__leading(n), info = 0;
-  const void *a = hr__item(&call->inputs[0], item, (int64_t)n * n);
-  const int *pivots = hr__item(&call->inputs[1], item, n);
+static hr_status ldl_solve_one(const hr__library_call *call, const hr__part *part) {
+  const hr__matrices *b = &part->b;
+  int n = b->rows, info = 0;
+  const void *a = hr__item(&call->inputs[0], part->item, (int64_t)n * n);
+  const int *pivots = hr__item(&call->inputs[1], part->item, n);
   if (call->node->ints[0] != 0 && b->kind >= 2) {
-    hr__lapack.COMPLEX_hetrs[b->kind - 2]("L", &n, &b->columns, a, &ld, pivots, x, &ld, &info, 1);
+    hr__lapack.COMPLEX_hetrs[b->kind - 2]("L", &n, &b->columns, a, &part->ld, pivots, part->x, &part->ld, &info, 1);
   } else {
-    hr__lapack.ALL_sytrs[b->kind]("L", &n, &b->columns, a, &ld, pivots, x, &ld, &info, 1);
+    hr__lapack.ALL_sytrs[b->kind]("L", &n, &b->columns, a, &part->ld, pivots, part->x, &part->ld, &info, 1);
   }
   return hr__info_check("sytrs", info);
 }
 
 static hr_status ldl_solve(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   (void)scratch;
-  return solve_items(call, &call->inputs[2], ldl_solve_one, begin, end);
+  return solve_parts(call, &call->inputs[2], false, ldl_solve_one, begin, end);
 }
 
 static hr_status check_ldl_pivots(const hr__tensor *pivots, int n) {
@@ -103,25 +108,26 @@ static hr_status check_ldl_pivots(const hr__tensor *pivots, int n) {
 hr_status hr__lapack_ldl_solve(const hr__library_call *call) {
   hr__matrices b = hr__matrices_of(&call->inputs[2]);
   HR_RETURN_IF_ERROR(check_ldl_pivots(&call->inputs[1], b.rows));
-  return hr__lapack_each(call, hr__items(&call->inputs[2], 2), solve_flops(&b, b.rows), ldl_solve);
+  return hr__lapack_each_part(call, &call->inputs[2], false, solve_flops(&b, b.rows), ldl_solve);
 }
 
 /* ---- triangles ---- */
 
-static hr_status triangular_one(const hr__library_call *call, const hr__matrices *b, int64_t item, void *x) {
+static hr_status triangular_one(const hr__library_call *call, const hr__part *part) {
   static const char *const trans[] = {"N", "T", "C"};
   const int64_t *ints = call->node->ints;
+  const hr__matrices *b = &part->b;
   bool is_left = ints[3] != 0;
-  int n = is_left ? b->rows : b->columns, ld = hr__leading(n), ld_b = hr__leading(b->rows);
-  const void *a = hr__item(&call->inputs[0], item, (int64_t)n * n);
+  int n = is_left ? b->rows : b->columns, ld = hr__leading(n);
+  const void *a = hr__item(&call->inputs[0], part->item, (int64_t)n * n);
   hr__lapack.ALL_trsm[b->kind](is_left ? "L" : "R", ints[0] != 0 ? "U" : "L", trans[ints[1]], ints[2] != 0 ? "U" : "N",
-                               &b->rows, &b->columns, hr__lapack_one(b->kind), a, &ld, x, &ld_b, 1, 1, 1, 1);
+                               &b->rows, &b->columns, hr__lapack_one(b->kind), a, &ld, part->x, &part->ld, 1, 1, 1, 1);
   return HR_OK;
 }
 
 static hr_status triangular(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   (void)scratch;
-  return solve_items(call, &call->inputs[1], triangular_one, begin, end);
+  return solve_parts(call, &call->inputs[1], call->node->ints[3] == 0, triangular_one, begin, end);
 }
 
 hr_status hr__lapack_triangular_solve(const hr__library_call *call) {
@@ -132,7 +138,7 @@ hr_status hr__lapack_triangular_solve(const hr__library_call *call) {
                           (long long)hr__dim(&call->inputs[0], 0), (long long)hr__dim(&call->inputs[0], 1), b.rows,
                           b.columns, (long long)call->node->ints[1]);
   }
-  return hr__lapack_each(call, hr__items(&call->inputs[1], 2), solve_flops(&b, n) / 2, triangular);
+  return hr__lapack_each_part(call, &call->inputs[1], call->node->ints[3] == 0, solve_flops(&b, n) / 2, triangular);
 }
 
 /* ---- least squares ---- */
