@@ -5,7 +5,7 @@
 #include "base/integer.h"
 #include "core/op.h"
 
-/* What is less is made as soon as found, unless it is small beside what it is made of small things for: a launch. */
+/* A large result is kept for the bytes that are not moved, from BYTES_MIN on; a small one of small buffers for its launch. */
 enum { BYTES_MIN = 1 << 15, SMALL_BYTES_MAX = 1 << 16, ALIGNMENT = 64 };
 enum { SCALARS_MAX = 4, SCALAR_WORDS = 3, TAIL_WORDS = HR_WEIGHT_SOURCES_MAX + SCALARS_MAX * SCALAR_WORDS };
 
@@ -75,7 +75,7 @@ static bool writes(const hr_exec_step *step, uint32_t buffer) {
   return does;
 }
 
-/* Whether nobody else writes what the step makes, and whoever reads it is a contraction that takes it for weights, or the result is small. */
+/* Whether nobody else writes the result, and, where it has to serve as weights, contractions alone read it, as such. */
 static bool is_only_read(const hr_executable *executable, const hr_weight *w, uint32_t buffer, bool by_contractions) {
   bool is = true;
   for (int i = 0; is && i < executable->step_count; i++) {
