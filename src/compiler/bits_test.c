@@ -1,22 +1,17 @@
 /* Formats that are computed with in another are moved as integers, where they are only moved. */
 #include "hr_test.h"
 
-#include "compiler/compile.h"
+#include "only_kernel.h"
 
 /* Whether the one kernel of a program loads or stores a dtype. */
 static bool touches(const char *text, hr_dtype dtype) {
-  hr_program program;
   hr_schedule schedule;
   bool does = false;
-  HR_ASSERT_OK(hr_program_parse(text, &program));
-  HR_ASSERT_OK(hr_compile(&program, &(hr_target){.verify = true}, &schedule));
-  HR_ASSERT_EQ(schedule.step_count, 1);
-  const hr_kernel *kernel = schedule.steps[0].kernel;
+  const hr_kernel *kernel = hr__only_kernel(text, &schedule);
   for (int a = 0; a < kernel->access_count; ++a) {
     does |= kernel->accesses[a].dtype == dtype;
   }
   hr_schedule_fini(&schedule);
-  hr_program_fini(&program);
   return does;
 }
 

@@ -25,6 +25,7 @@
  */
 #include <string.h>
 
+#include "base/integer.h"
 #include "core/lower.h"
 
 enum { OPERANDS = 3, OUT = 2, FACTORS = 3 /* a mask */, MASKS = 1 << OPERANDS, CHANNELS = 4 };
@@ -64,14 +65,10 @@ static void lie_dense(hr_operand *x, bool channels_last, int64_t *strides) {
   x->offset = 0;
 }
 
-static int64_t pad_channels(int64_t count) {
-  return (count + CHANNELS - 1) / CHANNELS * CHANNELS;
-}
-
 /* The operand with more channels; `dims` has room for them. */
 static void add_channels(hr_operand *x, int64_t *dims) {
   memcpy(dims, x->dims, (size_t)x->rank * sizeof *dims);
-  dims[1] = pad_channels(dims[1]);
+  dims[1] = hr_round_up(dims[1], CHANNELS);
   x->dims = dims;
 }
 
@@ -85,7 +82,7 @@ static bool can_pad(const hr_node *node, dress how) {
       !is_plain(&node->inputs[1])) {
     return false;
   }
-  int64_t channels = node->inputs[0].dims[1], more = pad_channels(channels) - channels;
+  int64_t channels = node->inputs[0].dims[1], more = hr_round_up(channels, CHANNELS) - channels;
   return more > 0 && more * 3 <= channels;
 }
 
@@ -166,12 +163,15 @@ static bool choose_with(const hr_builder *b, hr_keep_fn keeps, void *ctx, const 
       *out_dress = how;
     }
   }
+  if (least == INT64_MAX) {
+    return false;
+  }
   dress padded = *out_dress;
-  padded.pads = least < INT64_MAX && can_pad(node, padded);
-  if (padded.pads && is_taken(b, keeps, ctx, node, padded)) {
+  padded.pads = true;
+  if (can_pad(node, padded) && is_taken(b, keeps, ctx, node, padded)) {
     *out_dress = padded;
   }
-  return least < INT64_MAX;
+  return true;
 }
 
 static bool choose(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node, dress *out_dress) {

@@ -12,12 +12,12 @@
 
 #include "base/env.h"
 #include "base/thread.h"
-#include "compiler/compile.h"
 #include "engine/compiled_kernel.h"
 #include "engine/disk_cache.h"
 #include "engine/host_compiler.h"
 #include "engine/kernel_cache.h"
 #include "headrace/stream.h"
+#include "only_kernel.h"
 
 enum { COUNT = 1000 };
 
@@ -169,14 +169,10 @@ HR_TEST(code_takes_over_between_launches) {
 static hr_cached_kernel *acquire(const char *text) {
   static const hr_driver driver = {.name = "host", .dialect = HR_DIALECT_HOST};
   static hr_device device = {.driver = &driver};
-  hr_program program;
   hr_schedule schedule;
   hr_cached_kernel *cached;
-  HR_ASSERT_OK(hr_program_parse(text, &program));
-  HR_ASSERT_OK(hr_compile(&program, &(hr_target){.verify = true}, &schedule));
-  HR_ASSERT_OK(hr__kernel_acquire(schedule.steps[0].kernel, &device, &cached));
+  HR_ASSERT_OK(hr__kernel_acquire(hr__only_kernel(text, &schedule), &device, &cached));
   hr_schedule_fini(&schedule);
-  hr_program_fini(&program);
   return cached;
 }
 

@@ -3,7 +3,7 @@
 
 #include "hr_test.h"
 
-#include "compiler/compile.h"
+#include "only_kernel.h"
 
 static int compiled, loaded, unloaded;
 
@@ -97,19 +97,14 @@ HR_TEST(written_kernels_report_memory_that_is_out) {
 /* x + y of `count` rows of 640 elements, of which one has a row alone. */
 static hr_host_kernel *make_sum(hr_device *device, int count, uint64_t hash) {
   hr_text text = {0};
-  hr_program program;
   hr_schedule schedule;
   hr_host_kernel *kernel = NULL;
   hr_text_printf(&text,
                  "buffer %%0 %d live\nbuffer %%1 2560 live\nbuffer %%2 %d live fresh\n"
                  "%%2:f32[%d,640]{640,1}+0 = add(%%0:f32[%d,640]{640,1}+0, %%1:f32[%d,640]{0,1}+0)\n",
                  count * 2560, count * 2560, count, count, count);
-  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &program));
-  HR_ASSERT_OK(hr_compile(&program, &(hr_target){.verify = true}, &schedule));
-  HR_ASSERT_EQ(schedule.step_count, 1);
-  HR_ASSERT_OK(hr__device_kernel_create(schedule.steps[0].kernel, device, hash, &kernel));
+  HR_ASSERT_OK(hr__device_kernel_create(hr__only_kernel(hr_text_chars(&text), &schedule), device, hash, &kernel));
   hr_schedule_fini(&schedule);
-  hr_program_fini(&program);
   hr_text_fini(&text);
   return kernel;
 }

@@ -499,15 +499,6 @@ hr_host_launch hr__step_launch(const hr_executable *executable, const hr_exec_st
                            .workspace = workspace != NULL ? workspace + step->workspace_offset : NULL}};
 }
 
-/* Whether the results of the step and of all that run at once with it are there. */
-static bool is_left_out(const hr_exec_step *first, const hr_run_scratch *scratch) {
-  bool is = true;
-  for (int i = 0; is && i < first->batch; i++) {
-    is = hr__weights_has(&first[i], scratch);
-  }
-  return is;
-}
-
 /* Shares out how long a batch took among its interpreted kernels. */
 static void spend(const hr_exec_step *first, const hr_run_scratch *scratch, int64_t ns) {
   const hr_host_launch *launch = scratch->launches.data;
@@ -634,7 +625,7 @@ hr_status hr__executable_run_steps(const hr_executable *executable, int first, i
     queue = device->driver->native(device->impl);
   }
   for (int i = first; i < end; i += executable->steps[i].batch) {
-    if (is_left_out(&executable->steps[i], scratch)) {
+    if (hr__weights_has_all(&executable->steps[i], executable->steps[i].batch, scratch)) {
       run->compiled_count++;
       continue;
     }

@@ -4,27 +4,10 @@
 #include "hr_test.h"
 
 #include "base/allocator.h"
-#include "compiler/compile.h"
+#include "only_kernel.h"
 
 static const hr_driver host_driver = {.name = "host", .dialect = HR_DIALECT_HOST};
 static hr_device host_device = {.driver = &host_driver};
-
-typedef struct compiled {
-  hr_program program;
-  hr_schedule schedule;
-} compiled;
-
-static const hr_kernel *compile(compiled *c, const char *text) {
-  HR_ASSERT_OK(hr_program_parse(text, &c->program));
-  HR_ASSERT_OK(hr_compile(&c->program, &(hr_target){.verify = true}, &c->schedule));
-  HR_ASSERT_EQ(c->schedule.step_count, 1);
-  return c->schedule.steps[0].kernel;
-}
-
-static void compiled_fini(compiled *c) {
-  hr_schedule_fini(&c->schedule);
-  hr_program_fini(&c->program);
-}
 
 static const char *const add = "buffer %0 256 live\nbuffer %1 256 live\nbuffer %2 256 live fresh\n"
                                "%2:f32[64]{1}+0 = add(%0:f32[64]{1}+0, %1:f32[64]{1}+0)\n";
@@ -40,9 +23,9 @@ HR_TEST(equal_forms_share_a_kernel_and_others_do_not) {
   enum { COUNT = sizeof texts / sizeof *texts };
   hr_cached_kernel *cached[COUNT];
   for (int i = 0; i < COUNT; ++i) {
-    compiled c;
-    HR_ASSERT_OK(hr__kernel_acquire(compile(&c, texts[i]), &host_device, &cached[i]));
-    compiled_fini(&c); /* a kernel needs nothing of the program that it came from */
+    hr_schedule schedule;
+    HR_ASSERT_OK(hr__kernel_acquire(hr__only_kernel(texts[i], &schedule), &host_device, &cached[i]));
+    hr_schedule_fini(&schedule); /* a kernel needs nothing of the program that it came from */
   }
   HR_ASSERT(cached[0] == cached[1]);
   HR_ASSERT(cached[0] != cached[2]);
@@ -58,8 +41,8 @@ HR_TEST(equal_forms_share_a_kernel_and_others_do_not) {
 }
 
 HR_TEST(every_failing_allocation_is_an_error) {
-  compiled c;
-  const hr_kernel *kernel = compile(&c, add);
+  hr_schedule schedule;
+  const hr_kernel *kernel = hr__only_kernel(add, &schedule);
   bool is_done = false;
   for (int n = 0; !is_done; ++n) {
     hr_cached_kernel *cached = NULL;
@@ -73,5 +56,5 @@ HR_TEST(every_failing_allocation_is_an_error) {
     hr__kernel_release(cached);
   }
   HR_ASSERT_EQ(hr__kernel_cache_count(), 0);
-  compiled_fini(&c);
+  hr_schedule_fini(&schedule);
 }

@@ -285,15 +285,6 @@ static hr_status launch(const hr_executable *executable, const segment *s, hr_ru
   return HR_OK;
 }
 
-/* Whether a run has anything of it to do. */
-static bool has_work(const hr_executable *executable, const segment *s, const hr_run_scratch *scratch) {
-  bool has = false;
-  for (int i = s->first; i < s->end; i++) {
-    has |= !hr__weights_has(&executable->steps[i], scratch);
-  }
-  return has;
-}
-
 /* Nothing of the segment has run; the steps will say themselves what is wrong, if it was not the graph. */
 static void give_up(const hr_executable *executable, hr_replay *replay, hr_status status) {
   hr_log(HR_LOG_DEVICE, "program %016llx: no graphs any more: %s", (unsigned long long)executable->key.hash,
@@ -309,7 +300,7 @@ hr_status hr__replay_run(const hr_executable *executable, hr_run *run, hr_run_sc
   int done = 0;
   for (int i = 0; set != NULL && i < replay->segment_count; i++) {
     const segment *s = &replay->segments[i];
-    if (!has_work(executable, s, scratch)) {
+    if (hr__weights_has_all(&executable->steps[s->first], s->end - s->first, scratch)) {
       continue;
     }
     HR_RETURN_IF_ERROR(hr__executable_run_steps(executable, done, s->first, run, scratch, NULL));

@@ -27,10 +27,17 @@ bool hr__weights_bind(const hr_executable *executable, const hr_run *run, hr_run
 /* Behind the run: lets others find what it made, if it succeeded. */
 void hr__weights_unbind(const hr_executable *executable, hr_run_scratch *scratch, bool succeeded);
 
-/* Whether the step's result is there. */
+/* Whether the step's result is there; those of so many steps. */
 static inline bool hr__weights_has(const hr_exec_step *step, const hr_run_scratch *scratch) {
   return step->weight >= 0 && scratch->weights.data[step->weight].derived != NULL &&
          !scratch->weights.data[step->weight].is_new;
+}
+static inline bool hr__weights_has_all(const hr_exec_step *first, int count, const hr_run_scratch *scratch) {
+  bool has = true;
+  for (int i = 0; has && i < count; i++) {
+    has = hr__weights_has(&first[i], scratch);
+  }
+  return has;
 }
 
 #endif

@@ -8,9 +8,8 @@
 
 #include "hr_test.h"
 
-#include "base/env.h"
+#include "cpu_stand_in.h"
 #include "engine/stream.h"
-#include "runtime/registry.h"
 
 enum { K = 300, N = 80, WIDE_BYTES = K * N * sizeof(float) };
 static const int64_t row[2] = {1, K}, matrix[2] = {K, N}, result[2] = {1, N}, by_k[2] = {K, 1}, by_n[2] = {N, 1};
@@ -26,19 +25,11 @@ static hr_status count_launches(void *impl, int count, const hr_host_launch *lau
 }
 
 static hr_stream *open_stream(void) {
-  hr_device *base;
   hr_stream *stream;
-  HR_ASSERT_OK(hr_device_open("cpu", &base));
-  cpu = base->driver;
+  cpu = hr__cpu_driver();
   driver = *cpu;
   driver.launch = count_launches;
-  device = (hr_device){.driver = &driver, .count = 1, .name = "counted", .properties = base->properties};
-  HR_ASSERT_OK(driver.open(0, &device.impl));
-  hr_caching_allocator_init(&device.allocator, &driver, device.impl, device.name, 0);
-  hr_queue_init(&device.queue);
-  hr_mutex_init(&device.bind_mutex);
-  hr_mutex_init(&device.shared_mutex);
-  hr_device_release(base);
+  hr__stand_in_open(&device, &driver, "counted");
   HR_ASSERT_OK(hr_stream_create(&device, &stream));
   hr_stream_set_mode(stream, HR_MODE_FUSE);
   HR_ASSERT_EQ(hr__derived_bytes(), 0);
@@ -47,8 +38,13 @@ static hr_stream *open_stream(void) {
 
 static void close_stream(hr_stream *stream) {
   hr_stream_release(stream);
-  hr_device_release(&device);
-  driver.close(device.impl);
+  hr__stand_in_close(&device);
+}
+
+static void release_all(int count, hr_buffer *const *buffers) {
+  for (int i = 0; i < count; i++) {
+    hr_buffer_release(buffers[i]);
+  }
 }
 
 static hr_view view_of(hr_buffer *buffer, hr_dtype dtype, const int64_t *dims, const int64_t *strides) {
@@ -141,8 +137,7 @@ HR_TEST(weights_are_made_once_and_again_when_they_change) {
   }
   hr_buffer_release(w);
   HR_ASSERT_EQ(hr__derived_bytes(), 0);
-  hr_buffer_release(x);
-  hr_buffer_release(y);
+  release_all(2, (hr_buffer *[]){x, y});
   close_stream(stream);
 }
 
@@ -161,8 +156,7 @@ HR_TEST(programs_share_what_is_made_of_a_weight) {
   HR_ASSERT_EQ(run(stream, x, w, y, 4, 1), alone);
   hr_buffer_release(w);
   HR_ASSERT_EQ(hr__derived_bytes(), 0);
-  hr_buffer_release(x);
-  hr_buffer_release(y);
+  release_all(2, (hr_buffer *[]){x, y});
   close_stream(stream);
 }
 
@@ -184,10 +178,7 @@ HR_TEST(weights_that_operations_write_are_made_anew) {
     check(stream, y, turn, 1);
     HR_ASSERT_EQ(hr__derived_bytes(), 0);
   }
-  hr_buffer_release(w);
-  hr_buffer_release(other);
-  hr_buffer_release(x);
-  hr_buffer_release(y);
+  release_all(4, (hr_buffer *[]){w, other, x, y});
   close_stream(stream);
 }
 
@@ -248,9 +239,7 @@ HR_TEST(factors_of_small_buffers_are_made_again_when_one_of_them_or_a_scalar_cha
     fill(stream, b[1], 1, 0), fill(stream, b[0], ROWS, 3);
     HR_ASSERT(hr__derived_bytes() <= N * (int64_t)sizeof(float) + 64);
   }
-  for (int i = 0; i < 4; i++) {
-    hr_buffer_release(b[i]);
-  }
+  release_all(4, b);
   HR_ASSERT_EQ(hr__derived_bytes(), 0);
   close_stream(stream);
 }
@@ -283,8 +272,6 @@ HR_TEST(activations_are_not_kept) {
     HR_ASSERT(values[0] == K && values[COUNT - 1] == K);
     HR_ASSERT_EQ(hr__derived_bytes(), 0);
   }
-  hr_buffer_release(w);
-  hr_buffer_release(x);
-  hr_buffer_release(y);
+  release_all(3, (hr_buffer *[]){w, x, y});
   close_stream(stream);
 }

@@ -249,7 +249,7 @@ static bool is_shared_with_others(const hr_caching_allocator *allocator) {
 /* Returns the blocks that were freed first, until what is free is little beside what was in use at once. */
 static void release_old(hr_caching_allocator *allocator) {
   const hr_memory_stats *stats = &allocator->stats;
-  int64_t most = 2 * stats->allocated_bytes_peak > FREE_BYTES_MIN ? 2 * stats->allocated_bytes_peak : FREE_BYTES_MIN;
+  int64_t most = hr_max(2 * stats->allocated_bytes_peak, FREE_BYTES_MIN);
   while (allocator->free_blocks.count > 0 && stats->reserved_bytes - stats->allocated_bytes > most) {
     size_t oldest = 0;
     for (size_t i = 1; i < allocator->free_blocks.count; i++) {

@@ -83,8 +83,8 @@ hr_derived *hr__derived_create(hr_device *device, uint64_t stamp, const uint64_t
   return derived;
 }
 
-hr_derived *hr__derived_get(hr_device *device, uint64_t stamp, uint64_t *seen_stamp, const uint64_t *recipe,
-                            size_t word_count, size_t bytes, bool *out_is_new) {
+hr_derived *hr__derived_get(uint64_t stamp, uint64_t *seen_stamp, const uint64_t *recipe, size_t word_count,
+                            size_t bytes, bool *out_is_new) {
   *out_is_new = false;
   if (stamp == 0) {
     return NULL;
@@ -93,7 +93,7 @@ hr_derived *hr__derived_get(hr_device *device, uint64_t stamp, uint64_t *seen_st
   *seen_stamp = stamp;
   hr_derived *derived = hr__derived_find(stamp, recipe, word_count);
   if (derived == NULL && is_seen) {
-    derived = hr__derived_create(device, stamp, recipe, word_count, bytes);
+    derived = hr__derived_create(NULL, stamp, recipe, word_count, bytes);
     *out_is_new = derived != NULL;
   }
   return derived;

@@ -28,8 +28,8 @@ hr_derived *hr__derived_create(struct hr_device *device, uint64_t stamp, const u
 /* For a run that works with what may be kept: the entry, or, where contents are seen for the second time in turn, a new one that
  * the caller fills and publishes (*out_is_new). NULL: nothing is kept, and the run makes its own. `seen_stamp` is the caller's,
  * from run to run, 0 at first; stamp 0: nobody knows the contents. */
-hr_derived *hr__derived_get(struct hr_device *device, uint64_t stamp, uint64_t *seen_stamp, const uint64_t *recipe,
-                            size_t word_count, size_t bytes, bool *out_is_new);
+hr_derived *hr__derived_get(uint64_t stamp, uint64_t *seen_stamp, const uint64_t *recipe, size_t word_count,
+                            size_t bytes, bool *out_is_new);
 /* Lets others find it; where there is one already, or no memory for the list, nobody will. */
 void hr__derived_publish(hr_derived *derived);
 void hr__derived_release(hr_derived *derived); /* NULL: nothing */

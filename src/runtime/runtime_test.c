@@ -427,7 +427,7 @@ HR_TEST(contents_seen_twice_in_turn_are_kept) {
   uint64_t seen = 0;
   for (size_t i = 0; i < sizeof runs / sizeof *runs; ++i) {
     bool is_new = !runs[i].is_new;
-    hr_derived *derived = hr__derived_get(NULL, runs[i].stamp, &seen, &recipe, 1, 10, &is_new);
+    hr_derived *derived = hr__derived_get(runs[i].stamp, &seen, &recipe, 1, 10, &is_new);
     HR_ASSERT_EQ(is_new, runs[i].is_new);
     HR_ASSERT_EQ(derived != NULL, runs[i].is_there);
     if (is_new) {

@@ -9,6 +9,7 @@
 #include "hr_test.h"
 
 #include "base/env.h"
+#include "cpu_stand_in.h"
 #include "engine/stream.h"
 #include "program_runner.h"
 #include "program_stream.h"
@@ -176,11 +177,9 @@ static void graph_destroy(void *impl, void *g) {
 }
 
 static void open_stand_in(hr__side *side) {
-  hr_device *base;
   setenv("HEADRACE_JIT", "off", 1); /* a kernel stays itself */
   hr__env_reload();
-  HR_ASSERT_OK(hr_device_open("cpu", &base));
-  cpu = base->driver;
+  cpu = hr__cpu_driver();
   driver = *cpu;
   driver.launch = stand_in_launch;
   driver.call = stand_in_call;
@@ -190,13 +189,7 @@ static void open_stand_in(hr__side *side) {
   driver.graph_update = graph_update;
   driver.graph_launch = graph_launch;
   driver.graph_destroy = graph_destroy;
-  device = (hr_device){.driver = &driver, .count = 1, .name = "stand-in", .properties = base->properties};
-  HR_ASSERT_OK(driver.open(0, &device.impl));
-  hr_caching_allocator_init(&device.allocator, &driver, device.impl, device.name, 0);
-  hr_queue_init(&device.queue);
-  hr_mutex_init(&device.bind_mutex);
-  hr_mutex_init(&device.shared_mutex);
-  hr_device_release(base);
+  hr__stand_in_open(&device, &driver, "stand-in");
   side->device = &device;
   HR_ASSERT_OK(hr_stream_create(&device, &side->stream));
   hr_stream_set_mode(side->stream, HR_MODE_FUSE);
@@ -207,9 +200,8 @@ static void open_stand_in(hr__side *side) {
 
 static void close_stand_in(hr__side *side) {
   hr_stream_release(side->stream);
-  hr_device_release(&device);
+  hr__stand_in_close(&device);
   HR_ASSERT_EQ(live_graphs, 0); /* they went with their programs */
-  driver.close(device.impl);
 }
 
 static void open_cpu(hr__side *side) {

@@ -83,8 +83,8 @@ pipe_keeping hr__pipe_kept_begin(hr_prepared *pipe, hr_derived **out_weight) {
     return PIPE_KEEP_NOTHING;
   }
   bool is_new;
-  *out_weight = hr__derived_get(NULL, kept->stamp, &kept->seen_stamp, kept->recipe, (size_t)kept->word_count,
-                                kept->bytes, &is_new);
+  *out_weight =
+      hr__derived_get(kept->stamp, &kept->seen_stamp, kept->recipe, (size_t)kept->word_count, kept->bytes, &is_new);
   return *out_weight == NULL    ? PIPE_KEEP_NOTHING
          : is_new               ? PIPE_KEEP_MAKE
          : kept->proof_step < 0 ? PIPE_KEEP_USE

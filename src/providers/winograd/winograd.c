@@ -107,8 +107,8 @@ static const float *make_weights(call *c, float *memory) {
 /* Transformed weights: those that are kept, or made now. *out_kept has to be released when the run ends. */
 static void find_weights(hr_prepared *p, call *c, float *workspace, hr_derived **out_kept) {
   bool is_new;
-  hr_derived *kept = hr__derived_get(NULL, p->stamp, &p->seen_stamp, p->recipe, RECIPE_WORDS,
-                                     (size_t)p->u_floats * sizeof(float), &is_new);
+  hr_derived *kept =
+      hr__derived_get(p->stamp, &p->seen_stamp, p->recipe, RECIPE_WORDS, (size_t)p->u_floats * sizeof(float), &is_new);
   if (is_new) {
     make_weights(c, hr__derived_data(kept));
     hr__derived_publish(kept);
