@@ -2,9 +2,8 @@
  * stream. Without a GPU the streams run on the CPU, and the rest is skipped; what the libraries are asked for is tested everywhere
  * (cuda_calls_test.c).
  */
-#include <math.h>
-
 #include "base/env.h"
+#include "post_trials.h"
 #include "provider_trials.h"
 #include "runtime/device.h"
 
@@ -192,140 +191,11 @@ HR_TEST(cudnn_gives_the_gradient_of_weights_on_a_gpu) {
 
 /* ---- posts ---- */
 
-/* x [n,c,h,h], w [k,c,f,f], channels last, with padding that keeps h, in buffers 0 and 1; y in 2, bias in 3, residual in 4. */
-typedef struct dressed_window {
-  int n, c, k, h, f;
-} dressed_window;
-
-enum { POST_BUFFERS = 5, Y_BUFFER = 2 };
-
-static void parse_posts(const dressed_window *q, const char *inputs, const char *posts, hr_program *out_program) {
-  const int y = q->n * q->k * q->h * q->h, lines[2][4] = {{q->n, q->k, q->h, q->h}, {q->n, q->c, q->h, q->h}};
-  char text[1024], last[2][100];
-  for (int i = 0; i < 2; ++i) {
-    const int *d = lines[i];
-    snprintf(last[i], sizeof last[i], "[%d,%d,%d,%d]{%d,1,%d,%d}+0", d[0], d[1], d[2], d[3], d[1] * d[2] * d[3],
-             d[1] * d[3], d[1]);
-  }
-  char bias[100], residual[120];
-  snprintf(bias, sizeof bias, ", %%3:f32[%d,%d,%d,%d]{0,1,0,0}+0", q->n, q->k, q->h, q->h);
-  snprintf(residual, sizeof residual, ", %%4:f32%s", last[0]);
-  int length = snprintf(text, sizeof text,
-                        "buffer %%0 %d live\nbuffer %%1 %d live\nbuffer %%2 %d live\nbuffer %%3 %d live\nbuffer %%4 %d "
-                        "live\n%%2:f32%s = conv(%%0:f32%s, %%1:f32[%d,%d,%d,%d]{%d,1,%d,%d}+0, _",
-                        q->n * q->c * q->h * q->h * 4, q->k * q->c * q->f * q->f * 4, y * 4, q->k * 4, y * 4, last[0],
-                        last[1], q->k, q->c, q->f, q->f, q->c * q->f * q->f, q->c * q->f, q->c);
-  for (const char *at = inputs; *at != 0; ++at) {
-    length += snprintf(text + length, sizeof text - (size_t)length, "%s", *at == 'b' ? bias : residual);
-  }
-  snprintf(text + length, sizeof text - (size_t)length, ") ints(2,1,1,%d,%d,1,1,1) %s\n", q->f / 2, q->f / 2, posts);
-  HR_ASSERT_OK(hr_program_parse(text, out_program));
-  HR_ASSERT_OK(hr_program_verify(out_program));
-}
-
-/* False where the provider does not take the node, or has no such way. */
-static bool run_posts(const trial_memory *memory, const hr_program *program, int way, void *const *addresses) {
-  const hr_node *node = &program->nodes[0];
-  hr_prepared *prepared = NULL;
-  size_t workspace_bytes = 0;
-  void *args[16];
-  if (!hr__cudnn_provider.supports(program, node)) {
-    return false;
-  }
-  for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    const hr_operand *x = hr_node_operand(node, i);
-    args[i] = x->kind == HR_OPERAND_VALUE ? addresses[x->index] : NULL;
-  }
-  hr_status status = hr__cudnn_provider.prepare(program, node, way, memory->queue, &prepared, &workspace_bytes);
-  bool is_prepared = status == NULL;
-  HR_ASSERT(is_prepared || way != HR_WAY_OWN);
-  hr_status_ignore(status);
-  if (is_prepared) {
-    void *workspace = allocate(memory->ctx, workspace_bytes + 64);
-    HR_ASSERT_OK(hr__cudnn_provider.run(prepared, args, workspace, memory->queue));
-    HR_ASSERT_OK(the_device->driver->flush(the_device->impl));
-    hr__cudnn_provider.release(prepared);
-    release(memory->ctx, workspace, workspace_bytes + 64);
-  }
-  return is_prepared;
-}
-
-/* What posts make of the convolution's own result. */
-static float add_posts(float value, const char *inputs, bool has_relu, float bias, float residual) {
-  for (const char *at = inputs; *at != 0; ++at) {
-    value += *at == 'b' ? bias : residual;
-  }
-  return has_relu && value <= 0 ? 0 : value;
-}
-
-static void check_posts(const trial_memory *memory, const dressed_window *q, const char *inputs, bool has_relu) {
-  static const char *const sums[] = {"", "then(add,^,3)", "then(add,^,3) then(add,^,4)"};
-  hr_program plain, dressed;
-  char posts[100];
-  void *addresses[POST_BUFFERS];
-  float *host[POST_BUFFERS];
-  snprintf(posts, sizeof posts, "%s%s", sums[strlen(inputs)], has_relu ? " then(relu,^)" : "");
-  parse_posts(q, "", "", &plain);
-  parse_posts(q, inputs, posts, &dressed);
-  for (int b = 0; b < POST_BUFFERS; ++b) {
-    size_t bytes = plain.buffers[b].bytes;
-    host[b] = malloc(bytes);
-    for (size_t i = 0; i < bytes / sizeof(float); ++i) {
-      host[b][i] = (float)(random_below(2001) - 1000) / 1000;
-    }
-    host[b][0] = b == 0 ? NAN : host[b][0];
-    addresses[b] = allocate(memory->ctx, bytes);
-    copy_in(memory->ctx, addresses[b], host[b], bytes);
-  }
-  size_t bytes = plain.buffers[Y_BUFFER].bytes, count = bytes / sizeof(float);
-  float *own = malloc(bytes);
-  HR_ASSERT(run_posts(memory, &plain, HR_WAY_OWN, addresses));
-  copy_out(memory->ctx, own, addresses[Y_BUFFER], bytes);
-  int ways = 0;
-  const float tolerance = 1e-3F * sqrtf((float)(q->c * q->f * q->f)); /* some ways round to TF32 */
-  for (int way = HR_WAY_OWN; way < 7; ++way) {
-    copy_in(memory->ctx, addresses[Y_BUFFER], host[Y_BUFFER], bytes);
-    if (!run_posts(memory, &dressed, way, addresses)) {
-      continue;
-    }
-    ++ways;
-    float *made = malloc(bytes);
-    copy_out(memory->ctx, made, addresses[Y_BUFFER], bytes);
-    for (size_t i = 0; i < count; ++i) {
-      float wanted = add_posts(own[i], inputs, has_relu, host[3][i % (size_t)q->k], host[4][i]);
-      HR_ASSERT_EQ(isnan(made[i]), isnan(wanted));
-      if (fabsf(made[i] - wanted) > tolerance) {
-        fprintf(stderr, "%d x %d to %d channels, %s%s, way %d: %g at %zu, not %g\n", q->n, q->c, q->k, inputs,
-                has_relu ? ", relu" : "", way, (double)made[i], i, (double)wanted);
-      }
-      HR_ASSERT(!(fabsf(made[i] - wanted) > tolerance));
-    }
-    free(made);
-  }
-  HR_ASSERT(ways > 0);
-  for (int b = 0; b < POST_BUFFERS; ++b) {
-    release(memory->ctx, addresses[b], plain.buffers[b].bytes);
-    free(host[b]);
-  }
-  free(own);
-  hr_program_fini(&plain);
-  hr_program_fini(&dressed);
-}
-
 /* In every way that the library has, NaN of the input stays NaN behind a ReLU. */
 HR_TEST(cudnn_adds_bias_and_residual_and_keeps_nan_on_a_gpu) {
-  static const dressed_window windows_with_posts[] = {{1, 64, 64, 14, 1}, {4, 64, 256, 14, 1}, {2, 256, 64, 7, 1},
-                                                      {2, 32, 32, 9, 3},  {3, 128, 64, 7, 3},  {2, 4, 24, 30, 7},
-                                                      {8, 512, 512, 7, 1}};
   trial_memory memory = open_library(&hr__cublaslt_provider);
   (void)open_library(&hr__cudnn_provider);
-  for (size_t i = 0; i < sizeof windows_with_posts / sizeof *windows_with_posts; ++i) {
-    for (int has_relu = 0; has_relu < 2; ++has_relu) {
-      check_posts(&memory, &windows_with_posts[i], "b", has_relu != 0);
-      check_posts(&memory, &windows_with_posts[i], "br", has_relu != 0);
-      check_posts(&memory, &windows_with_posts[i], "rb", has_relu != 0);
-    }
-  }
+  check_all_posts(&hr__cudnn_provider, &memory);
 }
 
 /* ---- through a stream ---- */

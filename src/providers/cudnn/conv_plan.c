@@ -7,8 +7,9 @@
  *   their tiles, and round more.
  * - Narrow factors are summed in f32, and factors are not narrowed, but f32 may be rounded to TF32 unless the shape forbids it.
  * - Only what the library calls deterministic, unless it has nothing of the kind for a gradient.
- * - With posts, only what is compiled already (others take .3 to .7 s each, and are slower), and in front of a ReLU no engine that calls
- *   cuBLASLt: some of its kernels make 0 of NaN, whatever they are asked for (seen in cuDNN 9.19).
+ * - With posts, only what is compiled already: others take .3 to .7 s each, and are slower.
+ * - With a ReLU, only what keeps NaN. The library is asked for that, but one of the engines of 9.19 (windows of one element with a bias)
+ *   gives 0 all the same, and nothing that can be asked about it says so. So each plan runs once, on nothing but NaN.
  *
  * Sums are in the one order that the library has compiled engines for.
  */
@@ -17,6 +18,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "core/dtype.h"
@@ -236,14 +238,14 @@ static bool has_posts(const hr__conv_shape *s) {
   return s->has_role[CONV_Z] || s->has_role[CONV_B] || s->has_relu;
 }
 
-/* Whether an engine does not behave as those with posts may not. */
+/* Whether an engine is compiled, where it has to be. */
 static bool behaves(const hr__conv_shape *s, cudnn_descriptor engine) {
   int behaviors[CUDNN_NOTES_MOST];
   int64_t count = 0;
   bool does = !has_posts(s) || hr__cudnn.BackendGetAttribute(engine, CUDNN_ENGINE_BEHAVIORS, CUDNN_TYPE_BEHAVIOR,
                                                              CUDNN_NOTES_MOST, &count, behaviors) == CUDNN_SUCCESS;
   for (int64_t i = 0; does && i < count && i < CUDNN_NOTES_MOST; ++i) {
-    does = behaviors[i] != CUDNN_BEHAVIOR_COMPILES && !(s->has_relu && behaviors[i] == CUDNN_BEHAVIOR_CUBLASLT);
+    does = behaviors[i] != CUDNN_BEHAVIOR_COMPILES;
   }
   return does;
 }
@@ -266,6 +268,74 @@ static bool is_wanted(const hr__conv_shape *s, cudnn_descriptor config, bool may
   return wanted;
 }
 
+static size_t bytes_of(const hr__conv_shape *s, hr__conv_role r) {
+  size_t bytes = sizeof(float);
+  for (int d = 0; d < s->spatial + 2; ++d) {
+    bytes *= (size_t)s->dims[r][d];
+  }
+  return bytes;
+}
+
+/* Runs the plan with y and its workspace in this memory, and all inputs at its beginning. */
+static int run_on(cudnn_handle handle, const hr__conv_plan *plan, uint64_t memory, uint64_t y, uint64_t workspace) {
+  void *pointers[CONV_ROLES], *space = (void *)(uintptr_t)workspace;
+  int64_t ids[CONV_ROLES], count = 0;
+  for (int r = 0; r < CONV_ROLES; ++r) {
+    if (plan->shape.has_role[r]) {
+      ids[count] = r;
+      pointers[count++] = (void *)(uintptr_t)(r == CONV_Y ? y : memory);
+    }
+  }
+  filling pack = begin(CUDNN_PACK);
+  set(&pack, CUDNN_PACK_POINTERS, CUDNN_TYPE_POINTER, count, pointers);
+  set(&pack, CUDNN_PACK_IDS, CUDNN_TYPE_INT64, count, ids);
+  set(&pack, CUDNN_PACK_WORKSPACE, CUDNN_TYPE_POINTER, 1, &space);
+  (void)end(&pack);
+  int code = pack.code != CUDNN_SUCCESS ? pack.code : hr__cudnn.SetStream(handle, NULL);
+  code = code != CUDNN_SUCCESS ? code : hr__cudnn.BackendExecute(handle, plan->descriptor, pack.descriptor);
+  destroy(pack.descriptor);
+  return code;
+}
+
+/* Whether the first and the last elements of y are NaN. */
+static bool is_nan_at_ends(uint64_t y, size_t bytes) {
+  enum { LOOK = 1024 };
+  float values[LOOK];
+  bool is_nan = true;
+  size_t part = bytes < sizeof values ? bytes : sizeof values;
+  for (int end_of = 0; end_of < 2; ++end_of) {
+    is_nan =
+        is_nan && hr__cudnn_driver.MemcpyDtoH_v2(values, end_of != 0 ? y + bytes - part : y, part) == CUDNN_SUCCESS;
+    for (size_t i = 0; is_nan && i < part / sizeof *values; ++i) {
+      is_nan = values[i] != values[i];
+    }
+  }
+  return is_nan;
+}
+
+/* Whether a plan makes NaN of NaN; the handle's queue is the device's first afterwards. */
+static bool keeps_nan(cudnn_handle handle, const hr__conv_plan *plan) {
+  enum { NAN_BYTE = 0xff, ALIGNMENT = 256 };
+  const hr__conv_shape *s = &plan->shape;
+  size_t inputs = 0, made = bytes_of(s, CONV_Y);
+  for (int r = 0; r < CONV_ROLES; ++r) {
+    size_t bytes = s->has_role[r] && r != CONV_Y ? bytes_of(s, (hr__conv_role)r) : 0;
+    inputs = bytes > inputs ? bytes : inputs;
+  }
+  inputs = hr_align_up(inputs, ALIGNMENT);
+  size_t results = hr_align_up(made, ALIGNMENT), all = inputs + results + (size_t)plan->workspace_bytes;
+  uint64_t memory = 0;
+  if (hr__cudnn_driver.MemAlloc_v2(&memory, all) != CUDNN_SUCCESS) {
+    return false;
+  }
+  uint64_t y = memory + inputs;
+  bool keeps = hr__cudnn_driver.MemsetD8_v2(memory, NAN_BYTE, inputs) == CUDNN_SUCCESS &&
+               hr__cudnn_driver.MemsetD8_v2(y, 0, results) == CUDNN_SUCCESS &&
+               run_on(handle, plan, memory, y, y + results) == CUDNN_SUCCESS && is_nan_at_ends(y, made);
+  (void)hr__cudnn_driver.MemFree_v2(memory);
+  return keeps;
+}
+
 static bool make_plan(cudnn_handle handle, cudnn_descriptor config, hr__conv_plan *plan) {
   filling f = begin(CUDNN_PLAN);
   int64_t count = 0;
@@ -276,7 +346,7 @@ static bool make_plan(cudnn_handle handle, cudnn_descriptor config, hr__conv_pla
   if (plan->descriptor != NULL &&
       (hr__cudnn.BackendGetAttribute(plan->descriptor, CUDNN_PLAN_WORKSPACE, CUDNN_TYPE_INT64, 1, &count,
                                      &plan->workspace_bytes) != CUDNN_SUCCESS ||
-       plan->workspace_bytes > WORKSPACE_MOST)) {
+       plan->workspace_bytes > WORKSPACE_MOST || (plan->shape.has_relu && !keeps_nan(handle, plan)))) {
     destroy(plan->descriptor);
     plan->descriptor = NULL;
   }
@@ -409,7 +479,7 @@ static hr_status acquire(cudnn_handle handle, int device, const hr__conv_shape *
 
 hr_status hr__conv_plan_acquire(cudnn_handle handle, const hr__conv_shape *shape, hr__conv_plan **out_plan) {
   int device = -1;
-  if (hr__cudnn_device(&device) != 0) {
+  if (hr__cudnn_driver.CtxGetDevice(&device) != 0) {
     return hr_status_make(HR_STATUS_INTERNAL, "cuDNN: no device is current on this thread");
   }
   hr_mutex_lock(&plans_mutex);

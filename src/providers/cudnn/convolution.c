@@ -182,7 +182,7 @@ static bool set_posts(call *c, const hr_node *node) {
     const hr_post *post = &node->posts[i];
     if (post->op == HR_OP_RELU) {
       s->has_relu = true;
-      is_ok = i + 1 == node->post_count && hr__cudnn.GetVersion() >= CUDNN_VERSION_TELLS_CUBLASLT;
+      is_ok = i + 1 == node->post_count;
     } else {
       is_ok = post->op == HR_OP_ADD && set_sum(c, node, post);
     }

@@ -109,8 +109,7 @@ enum { /* cudnnBackendNumericalNote_t */
        CUDNN_NOTES_MOST = 32
 };
 
-/* cudnnBackendBehaviorNote_t; the last is told from version 9.15 on. */
-enum { CUDNN_BEHAVIOR_COMPILES = 0, CUDNN_BEHAVIOR_CUBLASLT = 4, CUDNN_VERSION_TELLS_CUBLASLT = 91500 };
+enum { CUDNN_BEHAVIOR_COMPILES = 0 }; /* cudnnBackendBehaviorNote_t */
 
 typedef struct hr__cudnn_table {
 #define CUDNN_SYMBOL(type, name, args) type(*name) args;
@@ -119,7 +118,16 @@ typedef struct hr__cudnn_table {
 } hr__cudnn_table;
 
 extern hr__cudnn_table hr__cudnn;
-extern int (*hr__cudnn_device)(int *out_device); /* the driver's cuCtxGetDevice */
+
+/* What we need of the driver beside the library: functions of libcuda, for the device that is current on the calling thread. */
+typedef struct hr__cudnn_driver_table {
+  int (*CtxGetDevice)(int *device);
+  int (*MemAlloc_v2)(uint64_t *address, size_t bytes);
+  int (*MemFree_v2)(uint64_t address);
+  int (*MemsetD8_v2)(uint64_t address, unsigned char value, size_t count);
+  int (*MemcpyDtoH_v2)(void *host, uint64_t address, size_t bytes);
+} hr__cudnn_driver_table;
+extern hr__cudnn_driver_table hr__cudnn_driver;
 
 /* Finds the library; UNAVAILABLE says where it was looked for. */
 HR_MUST_USE hr_status hr__cudnn_open(void);
