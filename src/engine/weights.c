@@ -71,7 +71,7 @@ static bool find_ends(const hr_executable *executable, const hr_kernel *kernel, 
     is = !arg->is_read ? add_made(executable, w, arg->buffer)
                        : !arg->is_written && add_source(executable, w, arg->buffer);
   }
-  return is && w->source_count > 0 && w->made_count > 0;
+  return is && w->source_count + w->part_count > 0 && w->made_count > 0;
 }
 
 static bool is_small(const hr_executable *executable, uint32_t buffer) {
