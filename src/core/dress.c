@@ -29,7 +29,7 @@
 #include "base/integer.h"
 #include "core/lower.h"
 
-enum { WEIGHT_SHARE = 32 /* of programs that copy a weight, one has to */ };
+enum { WEIGHT_SHARE = 128 /* of programs that copy a weight, one has to */ };
 enum { OPERANDS = 3, OUT = 2, FACTORS = 3 /* a mask */, MASKS = 1 << OPERANDS, CHANNELS = 4 };
 
 /* What moves less is tried first. */

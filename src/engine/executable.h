@@ -33,7 +33,7 @@ typedef struct hr_exec_step {
 } hr_exec_step;
 
 /* What a step makes of the key's buffers (weights.h). */
-enum { HR_WEIGHT_SOURCES_MAX = 8, HR_WEIGHT_RESULTS_MAX = 4 };
+enum { HR_WEIGHT_SOURCES_MAX = 16, HR_WEIGHT_RESULTS_MAX = 8 };
 typedef struct hr_weight {
   int step;
   int source_count, part_count, made_count;
