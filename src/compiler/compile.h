@@ -17,6 +17,7 @@ typedef struct hr_target {
   void *keeps_ctx;
   bool channels_last;   /* convolutions run best where the channels of activations are neighbours */
   bool one_format;      /* and where all their activations lie alike */
+  bool folds_scales;    /* scales behind convolutions may go into their weights */
   size_t row_alignment; /* bytes: where rows of 16-bit factors and products best begin; 0: anywhere */
   int64_t
       depth_work; /* multiplications of a product from which an odd depth is worth zeros; 0: the compiler's choice */

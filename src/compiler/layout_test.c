@@ -289,6 +289,56 @@ HR_TEST(in_one_format_all_moves_where_little_has_to_stay) {
   HR_ASSERT(relaid_of_two(2, 12, false) >= 1);
 }
 
+/* A library that wants one format, and takes sums and ReLU in channels last alone. */
+static bool keep_alike_with_sums(void *ctx, const hr_program *program, const hr_node *node) {
+  bool is_kept = keep_alike(ctx, program, node);
+  for (int i = 0; is_kept && i < node->post_count; ++i) {
+    is_kept = lies_channels_last(&node->inputs[0]) && lies_channels_last(&node->outputs[0]) &&
+              (node->posts[i].op == HR_OP_ADD || node->posts[i].op == HR_OP_RELU);
+  }
+  return is_kept;
+}
+
+/* Inference: conv, batch norm, ReLU, conv, batch norm, residual, ReLU, mean. */
+HR_TEST(scales_go_into_weights_that_were_laid_out_anew) {
+  maker m = {.buffer_count = 0};
+  tensor x = make(&m, "live", "f32", 4, 2, 2, 6, 6), w1 = make(&m, "live", "f32", 4, 16, 2, 3, 3);
+  tensor w2 = make(&m, "live", "f32", 4, 16, 16, 3, 3), sum = make(&m, "live fresh", "f32", 4, 2, 16, 1, 1);
+  tensor y[7], gamma = vector(&m, "live", 16), beta = vector(&m, "live", 16), mean = vector(&m, "live", 16);
+  tensor variance = vector(&m, "live", 16);
+  for (int i = 0; i < 7; ++i) {
+    y[i] = make(&m, "dead fresh", "f32", 4, 2, 16, 6, 6);
+  }
+  const char *norm = "@, _, _, _, _ = batch_norm(@, @, @, @, @) ints(0) scalars($0, $1)";
+  NODE(&m, "@ = conv(@, @, _) ints(2, 1, 1, 1, 1, 1, 1, 1)", &y[0], &x, &w1);
+  NODE(&m, norm, &y[1], &y[0], &gamma, &beta, &mean, &variance);
+  NODE(&m, "@ = relu(@)", &y[2], &y[1]);
+  NODE(&m, "@ = conv(@, @, _) ints(2, 1, 1, 1, 1, 1, 1, 1)", &y[3], &y[2], &w2);
+  NODE(&m, norm, &y[4], &y[3], &gamma, &beta, &mean, &variance);
+  NODE(&m, "@ = add(@, @)", &y[5], &y[4], &y[2]);
+  NODE(&m, "@ = relu(@)", &y[6], &y[5]);
+  NODE(&m, "@ = sum(@) ints(12)", &sum, &y[6]);
+  hr_program program;
+  hr_schedule schedule;
+  const hr_target target = {
+      .keeps = keep_alike_with_sums, .channels_last = true, .one_format = true, .folds_scales = true, .verify = true};
+  hr_text made = {0};
+  HR_ASSERT(
+      hr_text_printf(&made, "%sscalar $0 f64\nscalar $1 f64\n%s", hr_text_chars(&m.buffers), hr_text_chars(&m.nodes)));
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&made), &program));
+  HR_ASSERT_OK(hr_compile(&program, &target, &schedule));
+  int posts = 0;
+  for (int i = 0; i < schedule.step_count; ++i) {
+    posts += schedule.steps[i].kind == HR_STEP_LIBRARY ? schedule.steps[i].node->post_count : 0;
+  }
+  HR_ASSERT_EQ(posts, 5);
+  hr_schedule_fini(&schedule);
+  hr_program_fini(&program);
+  hr_text_fini(&made);
+  hr_text_fini(&m.buffers);
+  hr_text_fini(&m.nodes);
+}
+
 /* The gradients of what an earlier program computed and left channels-last: conv, batch norm, relu, conv. */
 static int check_backward(int64_t n, int64_t h, int64_t w, bool is_laid_out) {
   maker m = {.buffer_count = 0};

@@ -14,25 +14,37 @@
  * place. Then the next loop is looked at.
  *
  * Numbers: whoever keeps a contraction with posts promises the bits of the loops (provider.h), so that results don't depend on
- * what the stream happened to commit together.
+ * what the stream happened to commit together. A target that folds scales says that it does not promise this of convolutions: its factors
+ * are rounded to fewer bits anyway. Then a scale of each channel goes into the weights, which outlive the program and are scaled once
+ * (engine/weights.h):
+ *
+ *   before   %4 = conv(%0, %1)
+ *            loop %5 = add_scaled(%2:..{0,1,0,0}, %4, %3:..{0,1,0,0})
+ *   after    loop %6 = mul(%1, %3:..{1,0,0,0})
+ *            %5 = conv(%0, %6, _, %2:..{0,1,0,0}) then(add,^,3)
  */
 #include <string.h>
 
 #include "compiler/passes.h"
+#include "core/build.h"
 #include "core/op.h"
 
 enum { OWN_INPUTS = 3 }; /* of a contraction, at most; posts' inputs come behind them */
 
 typedef struct matcher {
+  hr_builder builder; /* scaled weights are made behind the program's own nodes */
   hr_program *program;
   const hr_target *target;
-  bool *is_gone; /* of each node */
+  int count;     /* of the program's own nodes */
+  bool *is_gone; /* of each of them */
+  int *before;   /* of each of them: what has to come first; -1: nothing */
 } matcher;
 
 /* A contraction and the loop that it may take. */
 typedef struct pair {
   const hr_node *node, *loop;
-  int first, last; /* their numbers */
+  int first, last;        /* their numbers */
+  int order[HR_RANK_MAX]; /* of the loop's dims */
 } pair;
 
 static bool touches(const hr_node *node, uint32_t buffer, bool *out_writes) {
@@ -50,10 +62,10 @@ static bool touches(const hr_node *node, uint32_t buffer, bool *out_writes) {
 
 /* ---- who sees the result ---- */
 
-/* The next node behind number n that touches the buffer; node_count when there is none. */
+/* The next node behind number n that touches the buffer; the program's count when there is none. */
 static int next_access(const matcher *m, int n, uint32_t buffer, bool *out_writes) {
   *out_writes = false;
-  for (++n; n < m->program->node_count; ++n) {
+  for (++n; n < m->count; ++n) {
     if (!m->is_gone[n] && touches(&m->program->nodes[n], buffer, out_writes)) {
       break;
     }
@@ -89,15 +101,15 @@ static bool find_loop(const matcher *m, int n, pair *out_pair) {
   const hr_operand *out = &node->outputs[0];
   bool writes, writes_again;
   int at = next_access(m, n, out->index, &writes);
-  if (at == program->node_count || !is_row_of(m, &program->nodes[at], out->dtype)) {
+  if (at == m->count || !is_row_of(m, &program->nodes[at], out->dtype)) {
     return false;
   }
   const hr_node *loop = &program->nodes[at];
-  *out_pair = (pair){node, loop, n, at};
+  *out_pair = (pair){.node = node, .loop = loop, .first = n, .last = at};
   if (writes) {
     return hr_operands_may_overlap(out, &loop->outputs[0]); /* how exactly is looked at below */
   }
-  return program->buffers[out->index].is_dead && next_access(m, at, out->index, &writes_again) == program->node_count;
+  return program->buffers[out->index].is_dead && next_access(m, at, out->index, &writes_again) == m->count;
 }
 
 /* Whether the contraction can run where the loop is: its inputs are still there, and no check may end the program between a
@@ -125,6 +137,39 @@ static bool can_move(const matcher *m, const pair *p) {
 }
 
 /* ---- operands over the contraction's dims ---- */
+
+/* The dim of `out` that a stride of the loop's view of it goes along. */
+static int dim_along(const hr_operand *out, int64_t stride) {
+  int along = 0;
+  int64_t nearest = 0;
+  for (int d = 0; d < out->rank; ++d) {
+    if (out->dims[d] != 1 && out->strides[d] <= stride && out->strides[d] > nearest) {
+      along = d;
+      nearest = out->strides[d];
+    }
+  }
+  return along;
+}
+
+/* The loop's dims in the order in which the contraction's follow each other: a loop over another layout walks them otherwise. */
+static void find_order(const pair *p, int order[HR_RANK_MAX]) {
+  const hr_operand *out = &p->node->outputs[0], *value = &p->loop->outputs[0];
+  for (int i = 0; i < p->loop->input_count; ++i) {
+    const hr_operand *x = &p->loop->inputs[i];
+    value = x->kind == HR_OPERAND_VALUE && x->index == out->index ? x : value;
+  }
+  for (int d = 0; d < value->rank; ++d) {
+    int i = d, along = dim_along(out, value->strides[d]);
+    for (; i > 0 && value->dims[d] != 1; --i) {
+      int other = dim_along(out, value->strides[order[i - 1]]);
+      if (other < along || (other == along && value->strides[order[i - 1]] >= value->strides[d])) {
+        break;
+      }
+      order[i] = order[i - 1];
+    }
+    order[i] = d;
+  }
+}
 
 /* Strides over the dims of `out` of an operand that walks `dims`, the same elements row-major; false when it doesn't move
  * evenly along each of them. */
@@ -162,8 +207,13 @@ static bool map_strides(const hr_operand *out, const hr_operand *walk, const int
 /* An operand of the loop as one over the contraction's output. False when it can't be, or memory is out. */
 static bool over_output(const matcher *m, const pair *p, const hr_operand *operand, hr_operand *out_operand) {
   const hr_operand *out = &p->node->outputs[0];
-  int64_t strides[HR_RANK_MAX] = {0};
-  if (operand->kind == HR_OPERAND_VALUE && !map_strides(out, &p->loop->outputs[0], operand->strides, strides)) {
+  int64_t strides[HR_RANK_MAX] = {0}, dims[HR_RANK_MAX], given[HR_RANK_MAX];
+  const hr_operand walk = {.rank = operand->rank, .dims = dims};
+  for (int i = 0; operand->kind == HR_OPERAND_VALUE && i < walk.rank; ++i) {
+    dims[i] = operand->dims[p->order[i]];
+    given[i] = operand->strides[p->order[i]];
+  }
+  if (operand->kind == HR_OPERAND_VALUE && !map_strides(out, &walk, given, strides)) {
     return false;
   }
   *out_operand = *operand;
@@ -234,15 +284,79 @@ static bool is_free_of_hazards(const pair *p, const hr_node *joined) {
   return true;
 }
 
-static void match_node(const matcher *m, int n) {
+static bool is_kept(const matcher *m, const pair *p, const hr_node *joined) {
+  return is_free_of_hazards(p, joined) && m->target->keeps(m->target->keeps_ctx, m->program, joined);
+}
+
+/* ---- scales ---- */
+
+/* Whether the operand has one number for each channel of the convolution's output. */
+static bool is_by_channel(const hr_operand *x) {
+  for (int d = 0; d < x->rank; ++d) {
+    if (d != 1 && x->dims[d] != 1 && x->strides[d] != 0) {
+      return false;
+    }
+  }
+  return x->kind == HR_OPERAND_VALUE;
+}
+
+/* The node joined with add_scaled(bias, ^, scale) as one of scaled weights joined with add(^, bias), and the row that scales
+ * them. */
+static bool fold_scale(matcher *m, hr_node *joined) {
+  hr_arena *arena = &m->program->arena;
+  hr_post *posts = hr_arena_dup(arena, joined->posts, (size_t)joined->post_count * sizeof *posts);
+  hr_operand *inputs = hr_arena_dup(arena, joined->inputs, (size_t)joined->input_count * sizeof *inputs);
+  const hr_post *post = &joined->posts[joined->post_count - 1];
+  if (posts == NULL || inputs == NULL || joined->op != HR_OP_CONV || post->op != HR_OP_ADD_SCALED ||
+      joined->post_count > 1 || post->inputs[0] == HR_POST_VALUE) {
+    return false;
+  }
+  int factor = post->inputs[1] == HR_POST_VALUE ? 2 : 1;
+  const hr_operand *scale = post->inputs[factor] == HR_POST_VALUE ? NULL : &inputs[post->inputs[factor]],
+                   *w = &inputs[1];
+  if (scale == NULL || !is_by_channel(scale) || !is_plain(w) || w->kind != HR_OPERAND_VALUE ||
+      w->dtype != scale->dtype) {
+    return false;
+  }
+  int64_t strides[HR_RANK_MAX] = {scale->strides[1]};
+  hr_operand spread = hr_view_strided(&m->builder, *scale, w->rank, w->dims, strides, scale->offset);
+  inputs[1] = hr_make2(&m->builder, HR_OP_MUL, w->dtype, *w, spread);
+  inputs[OWN_INPUTS] = inputs[post->inputs[0]];
+  posts[0] = (hr_post){.op = HR_OP_ADD, .inputs = {HR_POST_VALUE, OWN_INPUTS}};
+  joined->posts = posts, joined->inputs = inputs;
+  joined->input_count = OWN_INPUTS + 1;
+  return m->builder.status == NULL;
+}
+
+/* Instead of the node joined with a scale; forgets the row again where the target does not keep what it gives. */
+static bool try_fold(matcher *m, const pair *p, hr_node *joined) {
+  int first = m->program->node_count;
+  m->builder.origin = p->node->origin;
+  if (!m->target->folds_scales || !fold_scale(m, joined)) {
+    return false;
+  }
+  if (!is_kept(m, p, joined)) {
+    m->program->node_count = first;
+    return false;
+  }
+  m->before[p->last] = first;
+  return true;
+}
+
+/* ---- the walk ---- */
+
+static void match_node(matcher *m, int n) {
   hr_program *program = m->program;
   pair p;
   hr_node joined;
-  if (program->nodes[n].post_count == HR_POSTS_MAX || !find_loop(m, n, &p) || !can_move(m, &p) ||
-      !join(m, &p, &joined) || !is_free_of_hazards(&p, &joined) ||
-      !m->target->keeps(m->target->keeps_ctx, program, &joined)) {
+  if (program->nodes[n].post_count == HR_POSTS_MAX || !find_loop(m, n, &p) || !can_move(m, &p)) {
     return;
   }
+  find_order(&p, p.order);
+  if (!join(m, &p, &joined) || !(is_kept(m, &p, &joined) || try_fold(m, &p, &joined))) {
+    return;
+  }
+  m->before[p.last] = m->before[p.last] >= 0 ? m->before[p.last] : m->before[n];
   m->is_gone[n] = true;
   program->nodes[p.last] = joined; /* it is looked at again when the walk gets there */
 }
@@ -252,26 +366,45 @@ static bool takes_posts(const hr_node *node) {
          node->outputs[0].kind == HR_OPERAND_VALUE;
 }
 
+/* Leaves out what is gone, and puts rows that were added where they belong. */
+static bool put_in_order(matcher *m) {
+  hr_program *program = m->program;
+  hr_node *ordered = HR_ARENA_ARRAY(&program->arena, hr_node, (size_t)program->node_count + 1);
+  int count = 0;
+  for (int n = 0; ordered != NULL && n < m->count; ++n) {
+    if (!m->is_gone[n] && m->before[n] >= 0) {
+      ordered[count++] = program->nodes[m->before[n]];
+    }
+    if (!m->is_gone[n]) {
+      ordered[count++] = program->nodes[n];
+    }
+  }
+  if (ordered != NULL) {
+    memcpy(program->nodes, ordered, (size_t)count * sizeof *ordered);
+    program->node_count = count;
+  }
+  return ordered != NULL;
+}
+
+static hr_status no_memory(int count) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "match: no memory for %d nodes", count);
+}
+
 hr_status hr_match(hr_program *program, const hr_target *target) {
-  matcher m = {.program = program, .target = target};
+  matcher m = {.builder = {.program = program}, .program = program, .target = target, .count = program->node_count};
   if (target->keeps == NULL) {
     return NULL;
   }
-  m.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)program->node_count + 1);
-  if (m.is_gone == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "match: no memory for %d nodes", program->node_count);
+  m.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)m.count + 1);
+  m.before = hr_program_indices(program, m.count);
+  if (m.is_gone == NULL || m.before == NULL) {
+    return no_memory(m.count);
   }
-  for (int n = 0; n < program->node_count; ++n) {
+  for (int n = 0; n < m.count; ++n) {
     if (takes_posts(&program->nodes[n])) {
       match_node(&m, n);
     }
   }
-  int count = 0;
-  for (int n = 0; n < program->node_count; ++n) {
-    if (!m.is_gone[n]) {
-      program->nodes[count++] = program->nodes[n];
-    }
-  }
-  program->node_count = count;
-  return hr_versions(program);
+  HR_RETURN_IF_ERROR(m.builder.status);
+  return put_in_order(&m) ? hr_versions(program) : no_memory(m.count);
 }

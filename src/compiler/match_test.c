@@ -54,10 +54,9 @@ static float same_bits_or_nan(float a) {
 
 /* Evaluates the program with and without matching on the same contents: live buffers must agree to the bit, since the reference
  * computes posts as the loops that they were. Gives the number of posts. */
-static int check_match(const char *text, hr_keep_fn keeps) {
+static int check_match_for(const char *text, const hr_target *target) {
   hr_program programs[2];
   float *memory[2][16];
-  const hr_target target = {.keeps = keeps};
   const hr_scalar scalars[2] = {hr_scalar_f64(0.25), hr_scalar_f64(-1.5)};
   for (int k = 0; k < 2; ++k) {
     value_form(text, &programs[k]);
@@ -72,7 +71,7 @@ static int check_match(const char *text, hr_keep_fn keeps) {
     }
     memory[k][0][1] = NAN; /* activations and weights of each test are buffers 0 and 1 */
   }
-  HR_ASSERT_OK(hr_match(&programs[1], &target));
+  HR_ASSERT_OK(hr_match(&programs[1], target));
   HR_ASSERT_OK(hr_program_verify(&programs[1]));
   check_text(&programs[1]);
   for (int k = 0; k < 2; ++k) {
@@ -81,7 +80,8 @@ static int check_match(const char *text, hr_keep_fn keeps) {
   }
   for (int b = 0; b < programs[0].bound_count; ++b) {
     for (size_t i = 0; !programs[0].buffers[b].is_dead && i < programs[0].buffers[b].bytes / sizeof(float); ++i) {
-      HR_ASSERT(same_bits_or_nan(memory[1][b][i]) == same_bits_or_nan(memory[0][b][i]));
+      float expected = same_bits_or_nan(memory[0][b][i]), actual = same_bits_or_nan(memory[1][b][i]);
+      HR_ASSERT(target->folds_scales ? fabsf(actual - expected) <= 1e-6F : actual == expected);
       HR_ASSERT(isnan(memory[1][b][i]) == isnan(memory[0][b][i]));
     }
   }
@@ -93,6 +93,10 @@ static int check_match(const char *text, hr_keep_fn keeps) {
     hr_program_fini(&programs[k]);
   }
   return posts;
+}
+
+static int check_match(const char *text, hr_keep_fn keeps) {
+  return check_match_for(text, &(const hr_target){.keeps = keeps});
 }
 
 /* ---- programs: x [2,3,4,4], w [3,3,1,1], y and its kin [2,3,4,4] ---- */
@@ -121,6 +125,39 @@ HR_TEST(chains_collapse) {
       CONV T(6) " = add_scaled(" VECTOR(2) ", " T(5) ", " VECTOR(3) ")\n" T(7) " = add(" T(6) ", " T(4) ")\n" T(
           8) " = relu(" T(7) ")\n";
   HR_ASSERT_EQ(check_match(text, keep_all), 3);
+}
+
+/* Nothing but sums, and ReLU behind one. */
+static bool keep_sums(void *ctx, const hr_program *program, const hr_node *node) {
+  (void)ctx, (void)program;
+  bool is_kept = node->post_count == 0 || node->posts[0].op == HR_OP_ADD;
+  for (int i = 1; is_kept && i < node->post_count; ++i) {
+    is_kept = node->posts[i].op == HR_OP_ADD || node->posts[i].op == HR_OP_RELU;
+  }
+  return is_kept;
+}
+
+#define FACTORS "buffer %2 12 live\nbuffer %3 12 live\n"
+#define ADD_SCALED(from, to, scale) T(to) " = add_scaled(" VECTOR(2) ", " T(from) ", " scale ")\n"
+
+HR_TEST(scales_go_into_weights_where_the_target_wants_that) {
+  const hr_target folds = {.keeps = keep_sums, .folds_scales = true};
+  const char *text = INPUTS FACTORS LIVE(4) DEAD(5) DEAD(6) DEAD(7) LIVE(8) T(5) CONV ADD_SCALED(5, 6, VECTOR(3))
+      T(7) " = add(" T(6) ", " T(4) ")\n" T(8) " = relu(" T(7) ")\n";
+  HR_ASSERT_EQ(check_match_for(text, &folds), 3);
+  HR_ASSERT_EQ(check_match(text, keep_sums), 0);
+  /* two in a row, each with its own weights; the first one's result is seen */
+  text = INPUTS FACTORS DEAD(4) LIVE(5) DEAD(6) LIVE(7) T(4) CONV ADD_SCALED(4, 5, VECTOR(3))
+      T(6) " = conv(" T(5) ", " W ") ints(2,1,1,0,0,1,1,1)\n" ADD_SCALED(6, 7, VECTOR(3));
+  HR_ASSERT_EQ(check_match_for(text, &folds), 2);
+  /* the scale is of each element, or the value scales itself */
+  text = INPUTS FACTORS LIVE(4) DEAD(5) LIVE(6) T(5) CONV ADD_SCALED(5, 6, T(4));
+  HR_ASSERT_EQ(check_match_for(text, &folds), 0);
+  text = INPUTS FACTORS DEAD(4) LIVE(5) T(4) CONV ADD_SCALED(4, 5, T(4));
+  HR_ASSERT_EQ(check_match_for(text, &folds), 0);
+  /* the weights change in between */
+  text = INPUTS FACTORS DEAD(4) LIVE(5) T(4) CONV "%1:f32[9]{1}+0 = neg(%1:f32[9]{1}+0)\n" ADD_SCALED(4, 5, VECTOR(3));
+  HR_ASSERT_EQ(check_match_for(text, &folds), 0);
 }
 
 HR_TEST(numbers_stay_arguments) {
@@ -171,9 +208,16 @@ HR_TEST(output_lies_in_an_input) {
 }
 
 HR_TEST(other_maps) {
-  /* transposed */
+  /* transposed, and all dims in another order */
   HR_ASSERT_EQ(check_match(INPUTS DEAD(2) LIVE(3) T(2) CONV T(3) " = relu(%2:f32[2,3,4,4]{48,16,1,4}+0)\n", keep_all),
-               0);
+               1);
+  HR_ASSERT_EQ(check_match(INPUTS DEAD(2) LIVE(3) T(2) CONV "%3:f32[16,2,3]{3,48,1}+0"
+                                                            " = relu(%2:f32[16,2,3]{1,48,16}+0)\n",
+                           keep_all),
+               1);
+  /* a diagonal of each image, over itself */
+  HR_ASSERT_EQ(
+      check_match(INPUTS LIVE(2) T(2) CONV "%2:f32[2,3,4]{48,16,5}+0 = relu(%2:f32[2,3,4]{48,16,5}+0)\n", keep_all), 0);
   /* one image only */
   HR_ASSERT_EQ(check_match(INPUTS DEAD(2) "buffer %3 192 live\n" T(2) CONV "%3:f32[1,3,4,4]{48,16,4,1}+0"
                                                                            " = relu(%2:f32[1,3,4,4]{48,16,4,1}+48)\n",

@@ -7,7 +7,8 @@
  *
  * A provider that wants its operands dense, or no bias, need not know how to copy or to add: loops do that, on every device and in
  * every dtype, and fuse with what is around them. Of all sets of operands that could be copied, channels first or last, the
- * one that moves the fewest elements and that some provider takes is chosen. None: the contraction itself becomes loops.
+ * one that moves the fewest elements and that some provider takes is chosen, where weights count little. None: the contraction itself
+ * becomes loops.
  * A bias for each channel or column is copied where that is enough; else f16 and bf16 are added to it in f32, if some provider has
  * such products, so that the result is rounded once; else the product is rounded before it.
  *
@@ -28,6 +29,7 @@
 #include "base/integer.h"
 #include "core/lower.h"
 
+enum { WEIGHT_SHARE = 128 /* of programs that copy a weight, one has to */ };
 enum { OPERANDS = 3, OUT = 2, FACTORS = 3 /* a mask */, MASKS = 1 << OPERANDS, CHANNELS = 4 };
 
 /* What moves less is tried first. */
@@ -146,6 +148,14 @@ static bool is_taken(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_
   return keeps(ctx, b->program, &dressed);
 }
 
+/* Whether the operand is what a convolution's other operand is multiplied with, and was there before the program: its copies are
+ * likely to be kept (engine/weights.h). */
+static bool is_weight(const hr_builder *b, const hr_node *node, int i) {
+  const hr_operand *x = &node->inputs[1];
+  return i == 1 && (node->op == HR_OP_CONV || node->op == HR_OP_CONV_BACKWARD_DATA) && x->kind == HR_OPERAND_VALUE &&
+         !b->program->buffers[x->index].is_fresh;
+}
+
 /* The dress with bias there that moves the fewest elements. False: none helps. */
 static bool choose_with(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node, way_of_bias bias,
                         dress *out_dress) {
@@ -155,7 +165,8 @@ static bool choose_with(const hr_builder *b, hr_keep_fn keeps, void *ctx, const 
     dress how = {.mask = choice / 2, .channels_last = choice % 2 != 0, .bias = bias};
     int64_t cost = 0;
     for (int i = 0; i < OPERANDS; ++i) {
-      cost += (how.mask >> i & 1u) != 0 ? hr_operand_count(*operands[i]) : 0;
+      int64_t count = (how.mask >> i & 1u) != 0 ? hr_operand_count(*operands[i]) : 0;
+      cost += is_weight(b, node, i) ? count / WEIGHT_SHARE : count;
     }
     bool is_sense = !how.channels_last || (is_convolution(node->op) && how.mask != 0);
     if (is_sense && cost < least && is_taken(b, keeps, ctx, node, how)) {

@@ -149,6 +149,13 @@ HR_TEST(the_fewest_elements_are_copied) {
                takes_channels_last, (shown){1, 2, 0});
 }
 
+/* 1,152 elements of a weight that was there before, of which copies are kept, rather than 96 of activations. */
+HR_TEST(weights_are_copied_rather_than_activations) {
+  check_counts("%3:f32[1,16,2,2]{64,1,32,16}+0 = conv(%0:f32[1,8,2,2]{32,1,16,8}+0, %1:f32[16,8,3,3]{72,9,3,1}+0) "
+               "ints(2, 1, 1, 1, 1, 1, 1, 1)",
+               takes_dense, (shown){1, 1, 0});
+}
+
 static bool takes_close(void *ctx, const hr_program *program, const hr_node *node) {
   return takes_dense(ctx, program, node) && node->ints[1] == 1 && node->ints[2] == 1;
 }

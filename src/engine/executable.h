@@ -33,14 +33,17 @@ typedef struct hr_exec_step {
 } hr_exec_step;
 
 /* What a step makes of the key's buffers (weights.h). */
-enum { HR_WEIGHT_SOURCES_MAX = 4, HR_WEIGHT_RESULTS_MAX = 2 };
+enum { HR_WEIGHT_SOURCES_MAX = 16, HR_WEIGHT_RESULTS_MAX = 8 };
 typedef struct hr_weight {
   int step;
-  int source_count, made_count;
+  int source_count, part_count, made_count;
   uint32_t sources[HR_WEIGHT_SOURCES_MAX], made[HR_WEIGHT_RESULTS_MAX]; /* program buffers */
+  int parts[HR_WEIGHT_SOURCES_MAX];                                     /* earlier weights that it is made of, too */
   size_t bytes;                                                         /* of all that is made */
-  hr_kernel_key recipe; /* the kernel, and behind it what it had in the last run: stamps, scalars */
+  hr_kernel_key
+      recipe; /* the kernel, and behind it what it had in the last run: stamps, scalars, the recipes of its parts */
   size_t kernel_words;
+  uint64_t stamp; /* in the last run: the newest of its sources and parts; 0: contents of some were not known */
 } hr_weight;
 
 typedef struct hr_executable hr_executable;

@@ -54,10 +54,18 @@ static void outlive_library(hr_op op) {
   }
 }
 
+static void *queue_of(hr_device *device) {
+  return device->driver->native != NULL ? device->driver->native(device->impl) : NULL;
+}
+
 bool hr__ways_keep(void *ctx, const hr_program *program, const hr_node *node) {
-  const hr_provider *const *providers = hr__ways_providers(((const hr_device *)ctx)->driver->dialect);
+  hr_device *device = ctx;
+  const hr_provider *const *providers = hr__ways_providers(device->driver->dialect);
   hr_node plain = *node;
   plain.post_count = 0;
+  if (node->post_count > 0) {
+    (void)queue_of(device); /* a library is asked about posts, with the device current on this thread */
+  }
   for (int i = 0; providers[i] != NULL; i++) {
     if (providers[i]->supports(program, &plain)) {
       return node->post_count == 0 || providers[i]->supports(program, node);
@@ -93,6 +101,7 @@ void hr__ways_layouts(hr_dialect dialect, hr_target *target) {
     size_t alignment = providers[i]->row_alignment;
     target->channels_last |= providers[i]->channels_last;
     target->one_format |= providers[i]->one_format;
+    target->folds_scales |= providers[i]->folds_scales;
     target->row_alignment = alignment > target->row_alignment ? alignment : target->row_alignment;
   }
 }
@@ -187,6 +196,9 @@ void hr__ways_key(const hr_provider *const *providers, const hr_device *device, 
   for (int i = 0; i < node->int_count; ++i) {
     hr_text_printf(out_key, " %lld", (long long)node->ints[i]);
   }
+  for (int i = 0; i < node->post_count && !marks; ++i) { /* on hosts they change nothing about which way is fastest */
+    hr_text_printf(out_key, " then %s", hr_op_table(node->posts[i].op)->name);
+  }
   hr_text_printf(out_key, "\non %s, %s, %d workers\nby", device->driver->name, device->properties.description,
                  device->properties.workers);
   for (int i = 0; providers[i] != NULL; i++) {
@@ -197,10 +209,6 @@ void hr__ways_key(const hr_provider *const *providers, const hr_device *device, 
     hr_text_printf(out_key, ", TF32 %d", (int)hr_env_choice(HR_ENV_TF32));
   }
   hr_text_append(out_key, "\n");
-}
-
-static void *queue_of(hr_device *device) {
-  return device->driver->native != NULL ? device->driver->native(device->impl) : NULL;
 }
 
 hr_status hr__way_prepare(hr_device *device, const hr_program *program, const hr_node *node, const hr_way *way,

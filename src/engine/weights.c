@@ -15,34 +15,67 @@ static size_t bytes_of(const hr_executable *executable, uint32_t buffer) {
   return executable->schedule.program.buffers[buffer].bytes;
 }
 
+/* The weight found so far that makes the buffer; -1: none does. */
+static int maker_of(const hr_executable *executable, uint32_t buffer) {
+  for (size_t i = 0; i < executable->weights.count; i++) {
+    const hr_weight *w = &executable->weights.data[i];
+    for (int j = 0; j < w->made_count; j++) {
+      if (w->made[j] == buffer) {
+        return (int)i;
+      }
+    }
+  }
+  return -1;
+}
+
+static bool add_part(hr_weight *w, int part) {
+  for (int i = 0; i < w->part_count; i++) {
+    if (w->parts[i] == part) {
+      return true;
+    }
+  }
+  if (w->part_count == HR_WEIGHT_SOURCES_MAX) {
+    return false;
+  }
+  w->parts[w->part_count++] = part;
+  return true;
+}
+
+static bool add_source(const hr_executable *executable, hr_weight *w, uint32_t buffer) {
+  int maker = maker_of(executable, buffer);
+  if (maker >= 0) {
+    return add_part(w, maker);
+  }
+  if (buffer >= executable->key.buffer_count || executable->last_write[buffer] >= 0 ||
+      w->source_count == HR_WEIGHT_SOURCES_MAX) {
+    return false;
+  }
+  w->sources[w->source_count++] = buffer;
+  return true;
+}
+
+static bool add_made(const hr_executable *executable, hr_weight *w, uint32_t buffer) {
+  if (w->made_count == HR_WEIGHT_RESULTS_MAX || executable->schedule.places[buffer].kind != HR_PLACE_ARENA) {
+    return false;
+  }
+  w->made[w->made_count++] = buffer;
+  w->bytes += hr_align_up(bytes_of(executable, buffer), ALIGNMENT);
+  return true;
+}
+
 /* Sorts the kernel's arguments into what it reads and what it makes; false when there are others, or too many. */
 static bool find_ends(const hr_executable *executable, const hr_kernel *kernel, hr_weight *w) {
   bool is = kernel->scalar_count <= SCALARS_MAX;
   for (int i = 0; is && i < kernel->arg_count; i++) {
     const hr_kernel_arg *arg = &kernel->args[i];
-    if (arg->is_read) {
-      is = !arg->is_written && w->source_count < HR_WEIGHT_SOURCES_MAX && arg->buffer < executable->key.buffer_count &&
-           executable->last_write[arg->buffer] < 0;
-      if (is) {
-        w->sources[w->source_count++] = arg->buffer;
-      }
-    } else {
-      is = w->made_count < HR_WEIGHT_RESULTS_MAX && executable->schedule.places[arg->buffer].kind == HR_PLACE_ARENA;
-      if (is) {
-        w->made[w->made_count++] = arg->buffer;
-        w->bytes += hr_align_up(bytes_of(executable, arg->buffer), ALIGNMENT);
-      }
-    }
+    is = !arg->is_read ? add_made(executable, w, arg->buffer)
+                       : !arg->is_written && add_source(executable, w, arg->buffer);
   }
-  return is && w->source_count > 0 && w->made_count > 0;
+  return is && w->source_count + w->part_count > 0 && w->made_count > 0;
 }
 
-static bool is_small(const hr_executable *executable, const hr_weight *w) {
-  bool is = w->bytes <= SMALL_BYTES_MAX;
-  for (int i = 0; is && i < w->source_count; i++) {
-    is = bytes_of(executable, w->sources[i]) <= SMALL_BYTES_MAX;
-  }
-  return is;
+static bool is_small(const hr_executable *executable, uint32_t buffer) {
+  return bytes_of(executable, buffer) <= SMALL_BYTES_MAX;
 }
 
 static bool reads_as_weights(const hr_node *node, uint32_t buffer) {
@@ -89,9 +122,13 @@ static bool is_only_read(const hr_executable *executable, const hr_weight *w, ui
 }
 
 static bool is_worth_keeping(const hr_executable *executable, const hr_weight *w) {
-  bool small = is_small(executable, w), is = small || (w->source_count == 1 && w->bytes >= BYTES_MIN);
+  bool is = w->bytes >= BYTES_MIN, is_all_small = w->bytes <= SMALL_BYTES_MAX;
+  for (int i = 0; i < w->source_count; i++) {
+    is_all_small = is_all_small && is_small(executable, w->sources[i]);
+  }
+  is = is || is_all_small;
   for (int i = 0; is && i < w->made_count; i++) {
-    is = is_only_read(executable, w, w->made[i], !small);
+    is = is_only_read(executable, w, w->made[i], !is_all_small && !is_small(executable, w->made[i]));
   }
   return is;
 }
@@ -109,7 +146,11 @@ static bool note(hr_executable *executable, const hr_weight *w) {
   hr_weight *noted = &executable->weights.data[executable->weights.count - 1];
   ok = hr_kernel_make_key(executable->steps[w->step].source->kernel, &noted->recipe);
   noted->kernel_words = noted->recipe.count;
-  for (int i = 0; ok && i < TAIL_WORDS; i++) {
+  size_t tail = TAIL_WORDS;
+  for (int i = 0; i < noted->part_count; i++) {
+    tail += executable->weights.data[noted->parts[i]].recipe.count;
+  }
+  for (size_t i = 0; ok && i < tail; i++) {
     ok = hr_vector_push(&noted->recipe, 0);
   }
   return ok;
@@ -139,37 +180,60 @@ void hr__weights_fini(hr_executable *executable) {
 /* ---- runs ---- */
 
 /* The newest of the stamps: when one of the others changes, it will be another. 0: some contents are not known. */
-static uint64_t find_stamps(const hr_weight *w, const hr_run *run, uint64_t *out_stamps) {
+static uint64_t find_stamps(const hr_executable *executable, const hr_weight *w, const hr_run *run,
+                            uint64_t *out_stamps) {
   uint64_t newest = 0;
-  for (int i = 0; run->stamps != NULL && i < w->source_count; i++) {
-    out_stamps[i] = run->stamps[w->sources[i]];
-    if (out_stamps[i] == 0) {
+  for (int i = 0; i < w->source_count + w->part_count; i++) {
+    uint64_t stamp = i >= w->source_count  ? executable->weights.data[w->parts[i - w->source_count]].stamp
+                     : run->stamps == NULL ? 0
+                                           : (out_stamps[i] = run->stamps[w->sources[i]]);
+    if (stamp == 0) {
       return 0;
     }
-    newest = out_stamps[i] > newest ? out_stamps[i] : newest;
+    newest = stamp > newest ? stamp : newest;
   }
   return newest;
 }
 
-/* What is kept of the weight, or from this run on will be: where the last one had the same contents and scalars. */
-static hr_run_weight find_kept(const hr_executable *executable, hr_weight *w, const hr_run *run,
-                               const hr_run_scratch *scratch) {
+/* Replaces words of the recipe; gives whether they were the same. */
+static bool renew(uint64_t *words, const uint64_t *now, size_t count) {
+  bool is_same = memcmp(words, now, count * sizeof *words) == 0;
+  memcpy(words, now, count * sizeof *words);
+  return is_same;
+}
+
+/* Renews what the recipe says of contents and scalars; gives whether it said so before. */
+static bool renew_recipe(const hr_executable *executable, hr_weight *w, const hr_run *run,
+                         const hr_run_scratch *scratch) {
   const hr_exec_step *step = &executable->steps[w->step];
-  uint64_t tail[TAIL_WORDS] = {0}, *last = w->recipe.data + w->kernel_words, stamp = find_stamps(w, run, tail);
+  uint64_t tail[TAIL_WORDS] = {0}, *at = w->recipe.data + w->kernel_words;
+  w->stamp = find_stamps(executable, w, run, tail);
   for (int i = 0; i < step->scalar_count; i++) {
     const hr_scalar *scalar = &scratch->values.data[executable->scalars.data[step->scalar_first + (size_t)i]];
     uint64_t *words = tail + HR_WEIGHT_SOURCES_MAX + i * SCALAR_WORDS;
     words[0] = (uint64_t)scalar->dtype;
     memcpy(words + 1, &scalar->value, sizeof scalar->value);
   }
-  bool is_seen = memcmp(last, tail, sizeof tail) == 0;
-  memcpy(last, tail, sizeof tail);
-  hr_run_weight found = {0};
-  if (stamp != 0) {
-    found.derived = hr__derived_find(stamp, w->recipe.data, w->recipe.count);
+  bool is_same = renew(at, tail, TAIL_WORDS);
+  at += TAIL_WORDS;
+  for (int i = 0; i < w->part_count; i++) {
+    const hr_weight *part = &executable->weights.data[w->parts[i]];
+    is_same &= renew(at, part->recipe.data, part->recipe.count);
+    at += part->recipe.count;
   }
-  if (stamp != 0 && found.derived == NULL && is_seen) {
-    found.derived = hr__derived_create(run->device, stamp, w->recipe.data, w->recipe.count, w->bytes);
+  return is_same;
+}
+
+/* What is kept of the weight, or from this run on will be: where the last one had the same contents and scalars. */
+static hr_run_weight find_kept(const hr_executable *executable, hr_weight *w, const hr_run *run,
+                               const hr_run_scratch *scratch) {
+  bool is_seen = renew_recipe(executable, w, run, scratch);
+  hr_run_weight found = {0};
+  if (w->stamp != 0) {
+    found.derived = hr__derived_find(w->stamp, w->recipe.data, w->recipe.count);
+  }
+  if (w->stamp != 0 && found.derived == NULL && is_seen) {
+    found.derived = hr__derived_create(run->device, w->stamp, w->recipe.data, w->recipe.count, w->bytes);
     found.is_new = found.derived != NULL;
   }
   return found;

@@ -5,10 +5,10 @@
  *   step 2   conv(%0, %4)
  *   step 3   add_scaled, 14x14x256        .. %5 ..
  *
- * Such a step is a kernel that reads nothing but buffers which the program doesn't write, and makes temporaries: either of one
- * buffer what contractions read as their weights (a cast, another order of dims), or of a few small ones something small (the
- * factors of a batch norm). What it made is kept by the contents of the buffers, the kernel and its scalars (runtime/derived.h), so that
- * all programs with these weights share it, and the step is left out where it is there.
+ * Such a step is a kernel that reads nothing but buffers which the program doesn't write, and what other such steps make, and makes
+ * temporaries: what contractions read as their weights (a cast, another order of dims, a batch norm's factor in each of them), or
+ * of a few small buffers something small (the factors of a batch norm). What it made is kept by the contents of the buffers, the kernels and
+ * their scalars (runtime/derived.h), so that all programs with these weights share it, and the step is left out where it is there.
  *
  * Threads: whoever runs the device's jobs, one at a time.
  */

@@ -244,6 +244,70 @@ HR_TEST(factors_of_small_buffers_are_made_again_when_one_of_them_or_a_scalar_cha
   close_stream(stream);
 }
 
+/* ---- weights with a factor of each column ---- */
+
+/* y = x * ((w as f32) * f), f = exp(v + eps) * g, as a batch norm in the weights in front of it; f is read by others, too: z = f * f. */
+static int run_scaled(hr_stream *stream, hr_buffer *const *b, double eps, int turn, float factor) {
+  static const int64_t spread[2] = {0, 1};
+  int before = launched;
+  float values[N], squares[N];
+  hr_buffer *factors = make(N * sizeof(float)), *wide = make(WIDE_BYTES), *scaled = make(WIDE_BYTES);
+  hr_scalar number = hr_scalar_f64(eps);
+  hr_view x = view_of(b[0], HR_DTYPE_F32, row, by_k), w = view_of(b[1], HR_DTYPE_I16, matrix, by_n);
+  hr_view v = view_of(b[2], HR_DTYPE_F32, result, by_n), g = view_of(b[3], HR_DTYPE_F32, result, by_n);
+  hr_view y = view_of(b[4], HR_DTYPE_F32, result, by_n), z = view_of(b[5], HR_DTYPE_F32, result, by_n);
+  hr_view f = view_of(factors, HR_DTYPE_F32, result, by_n), all = view_of(factors, HR_DTYPE_F32, matrix, spread);
+  hr_view to = view_of(wide, HR_DTYPE_F32, matrix, by_n), product = view_of(scaled, HR_DTYPE_F32, matrix, by_n);
+  hr_view scalar = {.scalar = &number, .dtype = number.dtype};
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_ADD, NULL, 2, (hr_view[]){v, scalar}, 1, &f));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_EXP, NULL, 1, &f, 1, &f));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MUL, NULL, 2, (hr_view[]){f, g}, 1, &f));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, NULL, 1, &w, 1, &to));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MUL, NULL, 2, (hr_view[]){to, all}, 1, &product));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MATMUL, NULL, 3, (hr_view[]){x, product, {0}}, 1, &y));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MUL, NULL, 2, (hr_view[]){f, y}, 1, &z));
+  release_all(3, (hr_buffer *[]){factors, wide, scaled});
+  HR_ASSERT_OK(hr_stream_commit(stream));
+  HR_ASSERT_OK(hr_stream_synchronize(stream));
+  int count = launched - before;
+  check(stream, b[4], turn, factor);
+  HR_ASSERT_OK(hr_stream_read(stream, &y, values));
+  HR_ASSERT_OK(hr_stream_read(stream, &z, squares));
+  for (int n = 0; n < N; n++) {
+    HR_ASSERT_EQ(squares[n], factor * values[n]);
+  }
+  return count;
+}
+
+HR_TEST(weights_with_a_factor_are_made_again_when_either_or_a_scalar_changes) {
+  hr_stream *stream = open_stream();
+  hr_buffer *b[6] = {make(K * sizeof(float)), make(K * N * 2),         make(N * sizeof(float)),
+                     make(N * sizeof(float)), make(N * sizeof(float)), make(N * sizeof(float))};
+  write_x(stream, b[0], b[4]);
+  write_x(stream, b[0], b[5]);
+  fill(stream, b[2], 1, 0), fill(stream, b[3], 1, 1);
+  write_w(stream, b[1], 0);
+  int first = run_scaled(stream, b, 0, 0, 1), least = 0;
+  for (int turn = 1; turn < 4; turn++) {
+    write_w(stream, b[1], turn);
+    (void)run_scaled(stream, b, 0, turn, 1);
+    (void)run_scaled(stream, b, 0, turn, 1); /* makes what is kept */
+    least = run_scaled(stream, b, 0, turn, 1);
+    HR_ASSERT(least < first);
+    fill(stream, b[3], 1, 2); /* the factor's own */
+    HR_ASSERT(run_scaled(stream, b, 0, turn, 2) > least);
+    HR_ASSERT(run_scaled(stream, b, 0, turn, 2) > least);
+    HR_ASSERT_EQ(run_scaled(stream, b, 0, turn, 2), least);
+    HR_ASSERT(run_scaled(stream, b, -INFINITY, turn, 0) > least); /* its scalar */
+    HR_ASSERT_EQ(run_scaled(stream, b, 0, turn, 2), least);
+    fill(stream, b[3], 1, 1);
+    (void)run_scaled(stream, b, 0, turn, 1);
+  }
+  release_all(6, b);
+  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  close_stream(stream);
+}
+
 /* What isn't a weight, because it is small, or a factor that changes from call to call, is made in each run. */
 HR_TEST(activations_are_not_kept) {
   enum { COUNT = 128 };

@@ -2,6 +2,7 @@
  * plain loops on host memory, which refuse whatever the libraries' documentation forbids. cuda_providers_test.c runs the real ones.
  */
 #include "base/env.h"
+#include "post_trials.h"
 #include "provider_trials.h"
 #include "providers/cublaslt/cublaslt_api.h"
 #include "providers/cublaslt/product.h"
@@ -335,7 +336,7 @@ HR_TEST(cublaslt_says_that_there_is_no_algorithm) {
 
 /* ---- cuDNN ---- */
 
-enum { ATTRIBUTES = 12, DNN_VALUES = 8, DNN_SPATIAL = 3, DNN_RANK = DNN_SPATIAL + 2, DNN_ROLES = 3 };
+enum { ATTRIBUTES = 12, DNN_VALUES = 8, DNN_SPATIAL = 3, DNN_RANK = DNN_SPATIAL + 2, DNN_ROLES = 3, DNN_POSTS = 3 };
 
 /* What a finished graph says, with spatial dims in front where there are fewer than three. */
 typedef struct dnn_graph {
@@ -343,6 +344,8 @@ typedef struct dnn_graph {
   int dtype, compute;
   int64_t dims[DNN_ROLES][DNN_RANK], strides[DNN_ROLES][DNN_RANK]; /* x, w, y: by their numbers */
   int64_t padding[DNN_SPATIAL], stride[DNN_SPATIAL], dilation[DNN_SPATIAL];
+  int post_count; /* sums and ReLU on y: numbers of the other operands, -1 for ReLU */
+  int posts[DNN_POSTS];
 } dnn_graph;
 
 struct cudnn_descriptor_struct {
@@ -376,8 +379,9 @@ static int dnn_destroy_descriptor(cudnn_descriptor descriptor) {
 
 static size_t dnn_size(int type) {
   bool is_int = type == CUDNN_TYPE_DTYPE || type == CUDNN_TYPE_F32 || type == CUDNN_TYPE_CONVOLUTION_MODE ||
-                type == CUDNN_TYPE_HEURISTIC_MODE || type == CUDNN_TYPE_NOTE;
-  return is_int ? 4 : 8;
+                type == CUDNN_TYPE_HEURISTIC_MODE || type == CUDNN_TYPE_NOTE || type == CUDNN_TYPE_POINT_MODE ||
+                type == CUDNN_TYPE_NAN_PROPAGATION;
+  return type == CUDNN_TYPE_BOOL ? sizeof(bool) : is_int ? 4 : 8;
 }
 
 static int dnn_set(cudnn_descriptor d, int name, int type, int64_t count, const void *values) {
@@ -423,16 +427,18 @@ static bool dnn_read_tensor(cudnn_descriptor t, int spatial, dnn_graph *g) {
   const int64_t *strides = dnn_look(t, CUDNN_TENSOR_STRIDES, CUDNN_TYPE_INT64, spatial + 2);
   const int64_t *alignment = dnn_look(t, CUDNN_TENSOR_ALIGNMENT, CUDNN_TYPE_INT64, 1);
   const int64_t *id = dnn_look(t, CUDNN_TENSOR_ID, CUDNN_TYPE_INT64, 1);
-  if (dims == NULL || strides == NULL || alignment == NULL || *alignment != 16 || id == NULL || *id < 0 || *id > 2) {
+  bool is_virtual = dnn_look(t, CUDNN_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOL, 1) != NULL;
+  if (dims == NULL || strides == NULL || alignment == NULL || *alignment != 16 || id == NULL || *id < 0 ||
+      (is_virtual ? *id <= 4 : *id > 2)) {
     return false;
   }
-  int dtype = dnn_int(t, CUDNN_TENSOR_DTYPE, CUDNN_TYPE_DTYPE);
+  int dtype = dnn_int(t, CUDNN_TENSOR_DTYPE, CUDNN_TYPE_DTYPE), role = is_virtual ? 2 : (int)*id;
   bool is_same = g->dtype == -1 || g->dtype == dtype;
   g->dtype = dtype;
-  memcpy(g->dims[*id], dims, 2 * sizeof *dims);
-  memcpy(g->strides[*id], strides, 2 * sizeof *strides);
-  return is_same && dnn_lay(dims + 2, spatial, 1, g->dims[*id] + 2) &&
-         dnn_lay(strides + 2, spatial, 0, g->strides[*id] + 2);
+  memcpy(g->dims[role], dims, 2 * sizeof *dims);
+  memcpy(g->strides[role], strides, 2 * sizeof *strides);
+  return is_same && dnn_lay(dims + 2, spatial, 1, g->dims[role] + 2) &&
+         dnn_lay(strides + 2, spatial, 0, g->strides[role] + 2);
 }
 
 static bool dnn_read_operation(cudnn_descriptor d, dnn_graph *g) {
@@ -460,6 +466,38 @@ static bool dnn_read_operation(cudnn_descriptor d, dnn_graph *g) {
          dnn_lay(dnn_look(w, CUDNN_WINDOW_DILATIONS, CUDNN_TYPE_INT64, *spatial), (int)*spatial, 1, g->dilation);
 }
 
+/* A sum with a residual or a bias, in this order, or ReLU. Reads what the operation before made; gives what this one makes. */
+static cudnn_descriptor dnn_read_post(cudnn_descriptor d, cudnn_descriptor value, dnn_graph *g) {
+  cudnn_descriptor point = dnn_part(d, CUDNN_POINTWISE_POINT), other = dnn_part(d, CUDNN_POINTWISE_OTHER);
+  const int64_t *id = other != NULL ? dnn_look(other, CUDNN_TENSOR_ID, CUDNN_TYPE_INT64, 1) : NULL;
+  int mode = dnn_int(point, CUDNN_POINT_MODE, CUDNN_TYPE_POINT_MODE),
+      last = g->post_count > 0 ? g->posts[g->post_count - 1] : 0;
+  int post = id != NULL ? (int)*id : -1;
+  bool is_right =
+      post == -1 ? last == 4 && mode == CUDNN_RELU : mode == CUDNN_ADD && (post == 3 || post == 4) && post > last;
+  g->posts[g->post_count++] = post;
+  return is_right && last != -1 && dnn_part(d, CUDNN_POINTWISE_X) == value &&
+                 dnn_int(point, CUDNN_POINT_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPAGATION) == CUDNN_PROPAGATE_NAN
+             ? dnn_part(d, CUDNN_POINTWISE_Y)
+             : NULL;
+}
+
+static bool dnn_read_graph(cudnn_descriptor d, dnn_graph *g) {
+  for (int count = 1; count <= 1 + DNN_POSTS; ++count) {
+    const cudnn_descriptor *operations = dnn_look(d, CUDNN_GRAPH_OPERATIONS, CUDNN_TYPE_DESCRIPTOR, count);
+    if (operations != NULL) {
+      *g = operations[0]->graph;
+      cudnn_descriptor value = count > 1 ? dnn_part(operations[0], CUDNN_CONV_ATTRIBUTES + 5) : NULL;
+      for (int i = 1; i < count && value != NULL; ++i) {
+        value = dnn_read_post(operations[i], value, g);
+      }
+      const int64_t *id = dnn_look(value, CUDNN_TENSOR_ID, CUDNN_TYPE_INT64, 1);
+      return operations[0]->is_final && (count == 1 || (id != NULL && *id == 2 && g->posts[0] >= 3));
+    }
+  }
+  return false;
+}
+
 /* Engine 3 can't be planned, and engine 4 needs too much memory. */
 static int dnn_finalize(cudnn_descriptor d) {
   const cudnn_handle *handle = dnn_look(d, CUDNN_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1);
@@ -472,8 +510,7 @@ static int dnn_finalize(cudnn_descriptor d) {
       ok = dnn_read_operation(d, &d->graph);
       break;
     case CUDNN_GRAPH:
-      part = dnn_part(d, CUDNN_GRAPH_OPERATIONS);
-      ok = part != NULL && dnn_look(d, CUDNN_GRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1) != NULL;
+      ok = dnn_read_graph(d, &d->graph) && dnn_look(d, CUDNN_GRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1) != NULL;
       break;
     case CUDNN_HEURISTIC:
       part = dnn_part(d, CUDNN_HEURISTIC_GRAPH);
@@ -494,10 +531,17 @@ static int dnn_finalize(cudnn_descriptor d) {
   return ok ? 0 : CUDNN_NOT_SUPPORTED;
 }
 
-/* Winograd's, one that is not deterministic, one that is broken, one that needs too much memory, and one to take, on tensor cores. */
+/* Winograd's, one that is not deterministic, one that is broken, one that needs too much memory, and one to take, on tensor cores. For
+ * posts there are one that compiles, and one whose ReLU makes 0 of NaN. */
 static int dnn_notes(int engine, int64_t *count, int *notes) {
-  static const int all[][2] = {{-1, -1}, {CUDNN_NOTE_WINOGRAD, 6},    {CUDNN_NOTE_NONDETERMINISTIC, 0}, {0, -1},
-                               {0, -1},  {CUDNN_NOTE_TENSOR_CORE, -1}};
+  static const int all[][2] = {{-1, -1},
+                               {CUDNN_NOTE_WINOGRAD, 6},
+                               {CUDNN_NOTE_NONDETERMINISTIC, 0},
+                               {0, -1},
+                               {0, -1},
+                               {CUDNN_NOTE_TENSOR_CORE, -1},
+                               {-1, -1},
+                               {-1, -1}};
   *count = (all[engine][0] >= 0) + (all[engine][1] >= 0);
   memcpy(notes, all[engine], (size_t)*count * sizeof *notes);
   return 0;
@@ -505,9 +549,11 @@ static int dnn_notes(int engine, int64_t *count, int *notes) {
 
 static int dnn_propose(cudnn_descriptor d, int64_t most, int64_t *count, cudnn_descriptor *configs) {
   bool is_fallback = dnn_int(d, CUDNN_HEURISTIC_MODE, CUDNN_TYPE_HEURISTIC_MODE) == CUDNN_HEURISTIC_FALLBACK;
-  *count = !has_algorithm ? 0 : is_fallback ? 1 : 4;
+  static const int proposed[] = {6, 7, 1, 2, 3, 4};
+  int first = d->graph.post_count > 0 ? 0 : 2;
+  *count = !has_algorithm ? 0 : is_fallback ? 1 : 6 - first;
   for (int i = 0; i < *count && i < most; ++i) {
-    configs[i]->engine = is_fallback ? 5 : i + 1;
+    configs[i]->engine = is_fallback ? 5 : proposed[first + i];
     configs[i]->graph = d->graph;
     configs[i]->is_final = true;
   }
@@ -526,8 +572,13 @@ static int dnn_get(cudnn_descriptor d, int name, int type, int64_t most, int64_t
   if (name == CUDNN_ENGINE_NOTES && type == CUDNN_TYPE_NOTE && most >= 2) {
     return dnn_notes(d->engine, count, values);
   }
+  if (name == CUDNN_ENGINE_BEHAVIORS && type == CUDNN_TYPE_BEHAVIOR && most >= 1) {
+    *count = d->engine == 6;
+    *(int *)values = CUDNN_BEHAVIOR_COMPILES;
+    return 0;
+  }
   if (name == CUDNN_PLAN_WORKSPACE && type == CUDNN_TYPE_INT64) {
-    *(int64_t *)values = d->engine == 5 ? WORKSPACE_BYTES : INT64_C(1) << 40;
+    *(int64_t *)values = d->engine >= 5 ? WORKSPACE_BYTES : INT64_C(1) << 40;
     return 0;
   }
   return INVALID;
@@ -584,18 +635,34 @@ static void dnn_window(const dnn_graph *g, void *const operands[DNN_ROLES], doub
   }
 }
 
+/* The result's element `i`, channels last. */
+static double dnn_post(const dnn_graph *g, void *const *operands, bool drops_nan, double value, int64_t i) {
+  for (int k = 0; k < g->post_count; ++k) {
+    int post = g->posts[k];
+    bool is_clipped = post < 0 && (drops_nan ? !(value > 0) : value <= 0);
+    value = is_clipped ? 0
+            : post < 0 ? value
+                       : value + load(HR_DTYPE_F32, operands[post], post == 3 ? i : i % g->dims[2][1]);
+  }
+  return value;
+}
+
 static int dnn_execute(cudnn_handle handle, cudnn_descriptor plan, cudnn_descriptor pack) {
   const dnn_graph *g = &plan->graph;
-  const int64_t *ids = dnn_look(pack, CUDNN_PACK_IDS, CUDNN_TYPE_INT64, DNN_ROLES);
-  void *const *given = dnn_look(pack, CUDNN_PACK_POINTERS, CUDNN_TYPE_POINTER, DNN_ROLES),
-              *operands[DNN_ROLES] = {NULL};
+  int sums_of_others = 0;
+  for (int i = 0; i < g->post_count; ++i) {
+    sums_of_others += g->posts[i] >= 0;
+  }
+  const int64_t *ids = dnn_look(pack, CUDNN_PACK_IDS, CUDNN_TYPE_INT64, DNN_ROLES + sums_of_others);
+  void *const *given = dnn_look(pack, CUDNN_PACK_POINTERS, CUDNN_TYPE_POINTER, DNN_ROLES + sums_of_others),
+              *operands[DNN_ROLES + DNN_POSTS] = {NULL};
   void *const *workspace = dnn_look(pack, CUDNN_PACK_WORKSPACE, CUDNN_TYPE_POINTER, 1);
-  if (handle == NULL || !plan->is_final || !pack->is_final || plan->engine != 5 || ids == NULL || given == NULL ||
-      workspace == NULL || !is_workspace(*workspace, WORKSPACE_BYTES) ||
+  if (handle == NULL || !plan->is_final || !pack->is_final || plan->engine < 5 || plan->engine == 6 || ids == NULL ||
+      given == NULL || workspace == NULL || !is_workspace(*workspace, WORKSPACE_BYTES) ||
       g->compute != (g->dtype == CUDNN_F64 ? CUDNN_F64 : CUDNN_F32)) {
     return INVALID;
   }
-  for (int i = 0; i < DNN_ROLES; ++i) {
+  for (int i = 0; i < DNN_ROLES + sums_of_others; ++i) {
     operands[ids[i]] = given[i];
   }
   int out = g->kind == CUDNN_CONV ? 2 : g->kind == CUDNN_CONV_BACKWARD_DATA ? 0 : 1;
@@ -606,16 +673,34 @@ static int dnn_execute(cudnn_handle handle, cudnn_descriptor plan, cudnn_descrip
     dnn_window(g, operands, sums, out, index);
   }
   for (int64_t i = 0; i < made; ++i) {
-    store(dnn_dtype(g->dtype), operands[out], i, sums[i]);
+    store(dnn_dtype(g->dtype), operands[out], i, dnn_post(g, operands, plan->engine == 7, sums[i], i));
   }
   free(sums);
+  return 0;
+}
+
+static int dnn_allocate(uint64_t *address, size_t bytes) {
+  enum { ALIGNMENT = 256 };
+  *address = (uint64_t)(uintptr_t)aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  return 0;
+}
+static int dnn_free(uint64_t address) {
+  free((void *)(uintptr_t)address);
+  return 0;
+}
+static int dnn_fill(uint64_t address, unsigned char value, size_t count) {
+  memset((void *)(uintptr_t)address, value, count);
+  return 0;
+}
+static int dnn_copy(void *host, uint64_t address, size_t bytes) {
+  memcpy(host, (const void *)(uintptr_t)address, bytes);
   return 0;
 }
 
 static void stand_in_for_cudnn(void) {
   random_state = 7;
   has_algorithm = true;
-  hr__cudnn_device = no_device;
+  hr__cudnn_driver = (hr__cudnn_driver_table){no_device, dnn_allocate, dnn_free, dnn_fill, dnn_copy};
   hr__cudnn = (hr__cudnn_table){
       dnn_create,   dnn_set_stream, lt_version, name_status, dnn_create_descriptor, dnn_destroy_descriptor,
       dnn_finalize, dnn_set,        dnn_get,    dnn_execute};
@@ -660,6 +745,28 @@ HR_TEST(cudnn_gives_the_gradient_of_data) {
 }
 HR_TEST(cudnn_gives_the_gradient_of_weights) {
   check_dnn_windows(HR_OP_CONV_BACKWARD_WEIGHT);
+}
+
+static void *allocate_here(void *ctx, size_t bytes) {
+  uint64_t address;
+  (void)ctx;
+  HR_ASSERT_EQ(dnn_allocate(&address, bytes), 0);
+  return (void *)(uintptr_t)address;
+}
+static void release_here(void *ctx, void *address, size_t bytes) {
+  (void)ctx, (void)bytes;
+  free(address);
+}
+static void copy_here(void *ctx, void *to, const void *from, size_t bytes) {
+  (void)ctx;
+  memcpy(to, from, bytes);
+}
+
+HR_TEST(cudnn_adds_bias_and_residual_and_keeps_nan) {
+  const trial_memory here = {
+      .allocate = allocate_here, .release = release_here, .copy_in = copy_here, .copy_out = copy_here};
+  stand_in_for_cudnn();
+  check_all_posts(&hr__cudnn_provider, &here);
 }
 
 HR_TEST(cudnn_leaves_mixed_formats_bias_and_odd_addresses) {

@@ -3,6 +3,7 @@
  * (cuda_calls_test.c).
  */
 #include "base/env.h"
+#include "post_trials.h"
 #include "provider_trials.h"
 #include "runtime/device.h"
 
@@ -186,6 +187,15 @@ HR_TEST(cudnn_gives_the_gradient_of_data_on_a_gpu) {
 }
 HR_TEST(cudnn_gives_the_gradient_of_weights_on_a_gpu) {
   check_windows(HR_OP_CONV_BACKWARD_WEIGHT);
+}
+
+/* ---- posts ---- */
+
+/* In every way that the library has, NaN of the input stays NaN behind a ReLU. */
+HR_TEST(cudnn_adds_bias_and_residual_and_keeps_nan_on_a_gpu) {
+  trial_memory memory = open_library(&hr__cublaslt_provider);
+  (void)open_library(&hr__cudnn_provider);
+  check_all_posts(&hr__cudnn_provider, &memory);
 }
 
 /* ---- through a stream ---- */

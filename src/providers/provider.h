@@ -23,7 +23,10 @@ struct hr_provider {
   hr_dialect dialect; /* of the devices that it is for */
   bool channels_last; /* its convolutions run best on activations whose channels are neighbours */
   bool one_format;    /* and takes those alone whose operands all lie alike */
-  bool has_threads;   /* run may call a library that opens parallel regions of its own */
+  /* It rounds factors of convolutions to fewer bits than they have: a scale of each channel behind one may go into the weights, and posts
+   * need to have the rows' bits only up to the order of sums. */
+  bool folds_scales;
+  bool has_threads; /* run may call a library that opens parallel regions of its own */
   /* Bytes: its products of 16-bit matrices run best where rows begin at multiples of it, and take rows at any distance; 0: no
    * matter where. */
   size_t row_alignment;

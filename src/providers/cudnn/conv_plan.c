@@ -7,22 +7,29 @@
  *   their tiles, and round more.
  * - Narrow factors are summed in f32, and factors are not narrowed, but f32 may be rounded to TF32 unless the shape forbids it.
  * - Only what the library calls deterministic, unless it has nothing of the kind for a gradient.
+ * - With posts, only what is compiled already: others take .3 to .7 s each, and are slower.
+ * - With a ReLU, only what keeps NaN. The library is asked for that, but one of the engines of 9.19 (windows of one element with a bias)
+ *   gives 0 all the same, and nothing that can be asked about it says so. So each plan runs once, on nothing but NaN.
+ *
+ * Sums are in the one order that the library has compiled engines for.
  */
 #include "providers/cudnn/conv_plan.h"
 
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "core/dtype.h"
 
 enum { CONFIGS_MOST = 32, UNUSED_MOST = 256, WORKSPACE_MOST = 256 << 20 };
+enum { POSTS_MOST = 3, PARTS_MOST = CONV_ROLES + 2 + 3 * POSTS_MOST };
 
 struct hr__conv_plan {
   hr__conv_shape shape;
-  int device, references;
-  cudnn_descriptor descriptor;
+  int device, references, code; /* the library's, of the graph */
+  cudnn_descriptor descriptor;  /* NULL: the library has no engine that would do */
   int64_t workspace_bytes;
   hr__conv_plan *next; /* in order of age, the youngest first */
 };
@@ -75,15 +82,19 @@ static int dtype_of(hr_dtype dtype) {
                                   : CUDNN_F32;
 }
 
-static filling make_tensor(const hr__conv_shape *s, hr__conv_role role) {
-  const int64_t alignment = CONV_ALIGNMENT, id = role;
-  const int dtype = dtype_of(s->dtype);
+/* A tensor of `like`'s dims; `id` tells it from others. Virtual: it lies nowhere. */
+static filling make_tensor(const hr__conv_shape *s, hr__conv_role like, int64_t id, bool is_virtual) {
+  const int64_t alignment = CONV_ALIGNMENT;
+  const int dtype = is_virtual ? CUDNN_F32 : dtype_of(s->dtype);
   filling f = begin(CUDNN_TENSOR);
   set(&f, CUDNN_TENSOR_DTYPE, CUDNN_TYPE_DTYPE, 1, &dtype);
-  set(&f, CUDNN_TENSOR_DIMS, CUDNN_TYPE_INT64, s->spatial + 2, s->dims[role]);
-  set(&f, CUDNN_TENSOR_STRIDES, CUDNN_TYPE_INT64, s->spatial + 2, s->strides[role]);
+  set(&f, CUDNN_TENSOR_DIMS, CUDNN_TYPE_INT64, s->spatial + 2, s->dims[like]);
+  set(&f, CUDNN_TENSOR_STRIDES, CUDNN_TYPE_INT64, s->spatial + 2, s->strides[like]);
   set(&f, CUDNN_TENSOR_ID, CUDNN_TYPE_INT64, 1, &id);
   set(&f, CUDNN_TENSOR_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+  if (is_virtual) {
+    set(&f, CUDNN_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOL, 1, &is_virtual);
+  }
   (void)end(&f);
   return f;
 }
@@ -105,7 +116,7 @@ static filling make_window(const hr__conv_shape *s) {
 
 /* Attributes of an operation follow each other: two factors, the window, and the operands w, x, y, gradients or not. */
 static filling make_operation(const hr__conv_shape *s, cudnn_descriptor window,
-                              const cudnn_descriptor tensors[CONV_ROLES]) {
+                              const cudnn_descriptor tensors[CONV_OWN_ROLES]) {
   static const hr__conv_role order[] = {CONV_W, CONV_X, CONV_Y};
   static const int kinds[] = {CUDNN_CONV, CUDNN_CONV_BACKWARD_DATA, CUDNN_CONV_BACKWARD_WEIGHT};
   static const int firsts[] = {CUDNN_CONV_ATTRIBUTES, CUDNN_CONV_BACKWARD_DATA_ATTRIBUTES,
@@ -119,36 +130,88 @@ static filling make_operation(const hr__conv_shape *s, cudnn_descriptor window,
   set(&f, firsts[which], type, 1, is_f64 ? (const void *)&one_f64 : &one_f32);
   set(&f, firsts[which] + 1, type, 1, is_f64 ? (const void *)&zero_f64 : &zero_f32);
   set(&f, firsts[which] + 2, CUDNN_TYPE_DESCRIPTOR, 1, &window);
-  for (int i = 0; i < CONV_ROLES; ++i) {
+  for (int i = 0; i < CONV_OWN_ROLES; ++i) {
     set(&f, firsts[which] + 3 + i, CUDNN_TYPE_DESCRIPTOR, 1, &tensors[order[i]]);
   }
   (void)end(&f);
   return f;
 }
 
-static filling make_graph(cudnn_handle handle, const hr__conv_shape *s) {
-  cudnn_descriptor tensors[CONV_ROLES];
-  filling graph = {0}, window = make_window(s), operation = {0};
-  graph.code = window.code;
+static filling make_point(int mode) {
+  const int compute = CUDNN_F32, keeps_nan = CUDNN_PROPAGATE_NAN;
+  filling f = begin(CUDNN_POINT);
+  set(&f, CUDNN_POINT_MODE, CUDNN_TYPE_POINT_MODE, 1, &mode);
+  set(&f, CUDNN_POINT_COMPUTE, CUDNN_TYPE_DTYPE, 1, &compute);
+  set(&f, CUDNN_POINT_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPAGATION, 1, &keeps_nan);
+  (void)end(&f);
+  return f;
+}
+
+/* y = x + other, or relu(x) where `other` is NULL. */
+static filling make_post(cudnn_descriptor point, cudnn_descriptor x, cudnn_descriptor other, cudnn_descriptor y) {
+  filling f = begin(CUDNN_POINTWISE);
+  set(&f, CUDNN_POINTWISE_POINT, CUDNN_TYPE_DESCRIPTOR, 1, &point);
+  set(&f, CUDNN_POINTWISE_X, CUDNN_TYPE_DESCRIPTOR, 1, &x);
+  if (other != NULL) {
+    set(&f, CUDNN_POINTWISE_OTHER, CUDNN_TYPE_DESCRIPTOR, 1, &other);
+  }
+  set(&f, CUDNN_POINTWISE_Y, CUDNN_TYPE_DESCRIPTOR, 1, &y);
+  (void)end(&f);
+  return f;
+}
+
+/* What a graph is made of, to be destroyed when it is finished, and the first error. */
+typedef struct parts {
+  int code, count, operation_count;
+  cudnn_descriptor made[PARTS_MOST], operations[1 + POSTS_MOST];
+} parts;
+
+static cudnn_descriptor add_part(parts *p, filling part) {
+  p->code = p->code != CUDNN_SUCCESS ? p->code : part.code;
+  p->made[p->count++] = part.descriptor;
+  return part.descriptor;
+}
+
+static void add_operation(parts *p, filling operation) {
+  p->operations[p->operation_count++] = add_part(p, operation);
+}
+
+/* The operations, each of which reads what the one before makes; the last makes y. */
+static void add_operations(parts *p, const hr__conv_shape *s) {
+  static const hr__conv_role others[POSTS_MOST] = {CONV_Z, CONV_B, CONV_ROLES /* none: ReLU */};
+  const bool is_there[POSTS_MOST] = {s->has_role[CONV_Z], s->has_role[CONV_B], s->has_relu};
+  cudnn_descriptor tensors[CONV_ROLES + 1] = {NULL};
+  int left = is_there[0] + is_there[1] + is_there[2];
   for (int r = 0; r < CONV_ROLES; ++r) {
-    filling tensor = make_tensor(s, (hr__conv_role)r);
-    tensors[r] = tensor.descriptor;
-    graph.code = graph.code != CUDNN_SUCCESS ? graph.code : tensor.code;
+    tensors[r] = s->has_role[r] ? add_part(p, make_tensor(s, (hr__conv_role)r, r, false)) : NULL;
   }
-  if (graph.code == CUDNN_SUCCESS) {
-    operation = make_operation(s, window.descriptor, tensors);
-    graph.code = operation.code;
+  cudnn_descriptor y = tensors[CONV_Y], window = add_part(p, make_window(s));
+  cudnn_descriptor value = left > 0 ? add_part(p, make_tensor(s, CONV_Y, CONV_ROLES, true)) : y;
+  tensors[CONV_Y] = value;
+  add_operation(p, make_operation(s, window, tensors));
+  for (int i = 0; i < POSTS_MOST; ++i) {
+    if (is_there[i]) {
+      cudnn_descriptor point = add_part(p, make_point(others[i] == CONV_ROLES ? CUDNN_RELU : CUDNN_ADD));
+      cudnn_descriptor next = --left > 0 ? add_part(p, make_tensor(s, CONV_Y, CONV_ROLES + left, true)) : y;
+      add_operation(p, make_post(point, value, tensors[others[i]], next));
+      value = next;
+    }
   }
+}
+
+static filling make_graph(cudnn_handle handle, const hr__conv_shape *s) {
+  parts p = {0};
+  filling graph = {0};
+  add_operations(&p, s);
+  graph.code = p.code;
   if (graph.code == CUDNN_SUCCESS) {
     graph = begin(CUDNN_GRAPH);
     set(&graph, CUDNN_GRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-    set(&graph, CUDNN_GRAPH_OPERATIONS, CUDNN_TYPE_DESCRIPTOR, 1, &operation.descriptor);
+    set(&graph, CUDNN_GRAPH_OPERATIONS, CUDNN_TYPE_DESCRIPTOR, p.operation_count, p.operations);
     (void)end(&graph);
   }
-  destroy(operation.descriptor);
-  destroy(window.descriptor);
-  for (int r = 0; r < CONV_ROLES; ++r) {
-    destroy(tensors[r]);
+  while (p.count > 0) {
+    destroy(p.made[--p.count]);
   }
   return graph;
 }
@@ -171,6 +234,22 @@ static bool allows(const hr__conv_shape *s, int note, bool may_vary) {
   }
 }
 
+static bool has_posts(const hr__conv_shape *s) {
+  return s->has_role[CONV_Z] || s->has_role[CONV_B] || s->has_relu;
+}
+
+/* Whether an engine is compiled, where it has to be. */
+static bool behaves(const hr__conv_shape *s, cudnn_descriptor engine) {
+  int behaviors[CUDNN_NOTES_MOST];
+  int64_t count = 0;
+  bool does = !has_posts(s) || hr__cudnn.BackendGetAttribute(engine, CUDNN_ENGINE_BEHAVIORS, CUDNN_TYPE_BEHAVIOR,
+                                                             CUDNN_NOTES_MOST, &count, behaviors) == CUDNN_SUCCESS;
+  for (int64_t i = 0; does && i < count && i < CUDNN_NOTES_MOST; ++i) {
+    does = behaviors[i] != CUDNN_BEHAVIOR_COMPILES;
+  }
+  return does;
+}
+
 /* Whether the engine of a configuration computes what we want. */
 static bool is_wanted(const hr__conv_shape *s, cudnn_descriptor config, bool may_vary) {
   int notes[CUDNN_NOTES_MOST];
@@ -184,8 +263,77 @@ static bool is_wanted(const hr__conv_shape *s, cudnn_descriptor config, bool may
   for (int64_t i = 0; wanted && i < count && i < CUDNN_NOTES_MOST; ++i) {
     wanted = allows(s, notes[i], may_vary);
   }
+  wanted = wanted && behaves(s, engine);
   destroy(engine);
   return wanted;
+}
+
+static size_t bytes_of(const hr__conv_shape *s, hr__conv_role r) {
+  size_t bytes = sizeof(float);
+  for (int d = 0; d < s->spatial + 2; ++d) {
+    bytes *= (size_t)s->dims[r][d];
+  }
+  return bytes;
+}
+
+/* Runs the plan with y and its workspace in this memory, and all inputs at its beginning. */
+static int run_on(cudnn_handle handle, const hr__conv_plan *plan, uint64_t memory, uint64_t y, uint64_t workspace) {
+  void *pointers[CONV_ROLES], *space = (void *)(uintptr_t)workspace;
+  int64_t ids[CONV_ROLES], count = 0;
+  for (int r = 0; r < CONV_ROLES; ++r) {
+    if (plan->shape.has_role[r]) {
+      ids[count] = r;
+      pointers[count++] = (void *)(uintptr_t)(r == CONV_Y ? y : memory);
+    }
+  }
+  filling pack = begin(CUDNN_PACK);
+  set(&pack, CUDNN_PACK_POINTERS, CUDNN_TYPE_POINTER, count, pointers);
+  set(&pack, CUDNN_PACK_IDS, CUDNN_TYPE_INT64, count, ids);
+  set(&pack, CUDNN_PACK_WORKSPACE, CUDNN_TYPE_POINTER, 1, &space);
+  (void)end(&pack);
+  int code = pack.code != CUDNN_SUCCESS ? pack.code : hr__cudnn.SetStream(handle, NULL);
+  code = code != CUDNN_SUCCESS ? code : hr__cudnn.BackendExecute(handle, plan->descriptor, pack.descriptor);
+  destroy(pack.descriptor);
+  return code;
+}
+
+/* Whether the first and the last elements of y are NaN. */
+static bool is_nan_at_ends(uint64_t y, size_t bytes) {
+  enum { LOOK = 1024 };
+  float values[LOOK];
+  bool is_nan = true;
+  size_t part = bytes < sizeof values ? bytes : sizeof values;
+  for (int end_of = 0; end_of < 2; ++end_of) {
+    is_nan =
+        is_nan && hr__cudnn_driver.MemcpyDtoH_v2(values, end_of != 0 ? y + bytes - part : y, part) == CUDNN_SUCCESS;
+    for (size_t i = 0; is_nan && i < part / sizeof *values; ++i) {
+      is_nan = values[i] != values[i];
+    }
+  }
+  return is_nan;
+}
+
+/* Whether a plan makes NaN of NaN; the handle's queue is the device's first afterwards. */
+static bool keeps_nan(cudnn_handle handle, const hr__conv_plan *plan) {
+  enum { NAN_BYTE = 0xff, ALIGNMENT = 256 };
+  const hr__conv_shape *s = &plan->shape;
+  size_t inputs = 0, made = bytes_of(s, CONV_Y);
+  for (int r = 0; r < CONV_ROLES; ++r) {
+    size_t bytes = s->has_role[r] && r != CONV_Y ? bytes_of(s, (hr__conv_role)r) : 0;
+    inputs = bytes > inputs ? bytes : inputs;
+  }
+  inputs = hr_align_up(inputs, ALIGNMENT);
+  size_t results = hr_align_up(made, ALIGNMENT), all = inputs + results + (size_t)plan->workspace_bytes;
+  uint64_t memory = 0;
+  if (hr__cudnn_driver.MemAlloc_v2(&memory, all) != CUDNN_SUCCESS) {
+    return false;
+  }
+  uint64_t y = memory + inputs;
+  bool keeps = hr__cudnn_driver.MemsetD8_v2(memory, NAN_BYTE, inputs) == CUDNN_SUCCESS &&
+               hr__cudnn_driver.MemsetD8_v2(y, 0, results) == CUDNN_SUCCESS &&
+               run_on(handle, plan, memory, y, y + results) == CUDNN_SUCCESS && is_nan_at_ends(y, made);
+  (void)hr__cudnn_driver.MemFree_v2(memory);
+  return keeps;
 }
 
 static bool make_plan(cudnn_handle handle, cudnn_descriptor config, hr__conv_plan *plan) {
@@ -198,7 +346,7 @@ static bool make_plan(cudnn_handle handle, cudnn_descriptor config, hr__conv_pla
   if (plan->descriptor != NULL &&
       (hr__cudnn.BackendGetAttribute(plan->descriptor, CUDNN_PLAN_WORKSPACE, CUDNN_TYPE_INT64, 1, &count,
                                      &plan->workspace_bytes) != CUDNN_SUCCESS ||
-       plan->workspace_bytes > WORKSPACE_MOST)) {
+       plan->workspace_bytes > WORKSPACE_MOST || (plan->shape.has_relu && !keeps_nan(handle, plan)))) {
     destroy(plan->descriptor);
     plan->descriptor = NULL;
   }
@@ -258,21 +406,25 @@ static bool choose(cudnn_handle handle, cudnn_descriptor graph, hr__conv_plan *p
   return false;
 }
 
-static hr_status no_engine(const hr__conv_shape *s, int code) {
+static hr_status no_engine(const hr__conv_plan *plan) {
+  const hr__conv_shape *s = &plan->shape;
   const int64_t *x = s->dims[CONV_X], *w = s->dims[CONV_W];
   return hr_status_make(HR_STATUS_UNIMPLEMENTED,
                         "cuDNN: no algorithm for %s of x %s [%lld,%lld,%lld,%lld], w [%lld,%lld,%lld,%lld], %s: %s",
                         hr_op_table(s->op)->name, hr_dtype_name(s->dtype), (long long)x[0], (long long)x[1],
                         (long long)x[2], (long long)x[3], (long long)w[0], (long long)w[1], (long long)w[2],
                         (long long)w[3], s->channels_last ? "channels last" : "channels first",
-                        code != CUDNN_SUCCESS ? hr__cudnn.GetErrorString(code) : "none of its engines will do");
+                        plan->code != CUDNN_SUCCESS ? hr__cudnn.GetErrorString(plan->code)
+                                                    : "none of its engines will do");
 }
 
-static hr_status make(cudnn_handle handle, hr__conv_plan *plan) {
+static void make(cudnn_handle handle, hr__conv_plan *plan) {
   filling graph = make_graph(handle, &plan->shape);
-  bool is_found = graph.code == CUDNN_SUCCESS && choose(handle, graph.descriptor, plan);
+  plan->code = graph.code;
+  if (graph.code == CUDNN_SUCCESS && !choose(handle, graph.descriptor, plan)) {
+    plan->descriptor = NULL;
+  }
   destroy(graph.descriptor);
-  return is_found ? NULL : no_engine(&plan->shape, graph.code);
 }
 
 /* ---- keeping ---- */
@@ -313,13 +465,12 @@ static hr_status acquire(cudnn_handle handle, int device, const hr__conv_shape *
     }
     plan->shape = *shape;
     plan->device = device;
-    hr_status status = make(handle, plan);
-    if (status != NULL) {
-      hr_free(plan);
-      return status;
-    }
+    make(handle, plan);
     plan->next = plans;
     plans = plan;
+  }
+  if (plan->descriptor == NULL) {
+    return no_engine(plan);
   }
   ++plan->references;
   *out_plan = plan;
@@ -328,7 +479,7 @@ static hr_status acquire(cudnn_handle handle, int device, const hr__conv_shape *
 
 hr_status hr__conv_plan_acquire(cudnn_handle handle, const hr__conv_shape *shape, hr__conv_plan **out_plan) {
   int device = -1;
-  if (hr__cudnn_device(&device) != 0) {
+  if (hr__cudnn_driver.CtxGetDevice(&device) != 0) {
     return hr_status_make(HR_STATUS_INTERNAL, "cuDNN: no device is current on this thread");
   }
   hr_mutex_lock(&plans_mutex);

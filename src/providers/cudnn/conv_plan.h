@@ -1,7 +1,9 @@
 /* conv_plan.h: cuDNN's plans for convolutions and their gradients.
  *
- * A plan is what the library runs: a graph of one operation on tensors of known shapes, and an engine with its settings. Making one
+ * A plan is what the library runs: a graph of operations on tensors of known shapes, and an engine with its settings. Making one
  * takes milliseconds; those of equal shapes are one, and some that nobody uses any more are kept.
+ *
+ * y = x * w, or with posts, f32 alone: y = relu((x * w + z) + b), where relu or z may be missing.
  */
 #ifndef HEADRACE_PROVIDERS_CUDNN_CONV_PLAN_H_
 #define HEADRACE_PROVIDERS_CUDNN_CONV_PLAN_H_
@@ -10,7 +12,16 @@
 #include "core/program.h"
 #include "providers/cudnn/cudnn_api.h"
 
-typedef enum hr__conv_role { CONV_X, CONV_W, CONV_Y, CONV_ROLES } hr__conv_role;
+/* z lies as y does; b has one number for each channel. */
+typedef enum hr__conv_role {
+  CONV_X,
+  CONV_W,
+  CONV_Y,
+  CONV_OWN_ROLES,
+  CONV_Z = CONV_OWN_ROLES,
+  CONV_B,
+  CONV_ROLES
+} hr__conv_role;
 
 enum { CONV_SPATIAL_MOST = 3, CONV_DIMS_MOST = CONV_SPATIAL_MOST + 2, CONV_ALIGNMENT = 16 };
 
@@ -20,6 +31,7 @@ typedef struct hr__conv_shape {
   hr_dtype dtype;
   bool keeps_f32; /* factors may not be rounded to TF32 */
   bool channels_last;
+  bool has_role[CONV_ROLES], has_relu;
   int spatial; /* 2 or 3 */
   int rank;    /* which of the engines that would do, in the library's order */
   int64_t dims[CONV_ROLES][CONV_DIMS_MOST], strides[CONV_ROLES][CONV_DIMS_MOST];
@@ -28,8 +40,8 @@ typedef struct hr__conv_shape {
 
 typedef struct hr__conv_plan hr__conv_plan;
 
-/* The plan for a shape on the device that is current on this thread, with a reference; UNIMPLEMENTED when the library has none.
- * The caller holds the library's lock (hr__cudnn_lock). */
+/* The plan for a shape on the device that is current on this thread, with a reference; UNIMPLEMENTED when the library has none,
+ * which is kept, too. The caller holds the library's lock (hr__cudnn_lock). */
 HR_MUST_USE hr_status hr__conv_plan_acquire(cudnn_handle handle, const hr__conv_shape *shape, hr__conv_plan **out_plan);
 void hr__conv_plan_release(hr__conv_plan *plan); /* NULL does nothing; on any thread */
 

@@ -1,8 +1,12 @@
 /* convolution.c: the cuDNN provider: convolutions of one to three spatial dims and their gradients, in f32, f64, f16 and bf16, on
  * NVIDIA GPUs.
  *
- * All three operands lie in one format, dense: channels first or channels last. What lies otherwise is copied by loops around the
- * node, and bias is added by one (core/dress.c), which fuses with what follows. One spatial dim is two, of height 1.
+ * All operands lie in one format, dense: channels first or channels last. What lies otherwise is copied by loops around the
+ * node, and bias is added by one (core/dress.c). One spatial dim is two, of height 1.
+ *
+ * Posts: a bias for each channel, a residual that lies as the output does, ReLU, in f32 with channels last, where the library has an
+ * engine for them (conv_plan.c): bias and ReLU then cost nothing, and a residual what reading it takes. The residual is added first, wherever it
+ * stands. A scale of each channel goes into the weights before that (compiler/match.c).
  *
  * f32 may round its factors to TF32, as PyTorch's convolutions do, unless HEADRACE_TF32=off. conv_plan.c says which of the library's
  * engines are taken.
@@ -25,7 +29,7 @@ typedef struct call {
   hr__conv_shape shape;
   int args[CONV_ROLES];        /* of the node */
   int64_t offsets[CONV_ROLES]; /* bytes */
-} call;
+} call;                        /* in roles that the shape has */
 
 struct hr_prepared {
   call call;
@@ -36,7 +40,7 @@ struct hr_prepared {
 
 /* ---- nodes ---- */
 
-static void operands_of(const hr_node *node, const hr_operand *out_operands[CONV_ROLES], int out_args[CONV_ROLES]) {
+static void operands_of(const hr_node *node, const hr_operand *out_operands[CONV_OWN_ROLES], int *out_args) {
   static const hr__conv_role inputs[][2] = {{CONV_X, CONV_W}, {CONV_Y, CONV_W}, {CONV_X, CONV_Y}};
   static const hr__conv_role outputs[] = {CONV_Y, CONV_X, CONV_W};
   int kind = node->op == HR_OP_CONV ? 0 : node->op == HR_OP_CONV_BACKWARD_DATA ? 1 : 2;
@@ -52,7 +56,7 @@ static bool has_form(const hr_node *node) {
   bool is_convolution =
       node->op == HR_OP_CONV || node->op == HR_OP_CONV_BACKWARD_DATA || node->op == HR_OP_CONV_BACKWARD_WEIGHT;
   bool has_bias = node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
-  return is_convolution && !has_bias && node->post_count == 0 && node->int_count >= 1 && node->ints[0] >= 1 &&
+  return is_convolution && !has_bias && node->int_count >= 1 && node->ints[0] >= 1 &&
          node->ints[0] <= CONV_SPATIAL_MOST && node->int_count >= 2 + 3 * (int)node->ints[0];
 }
 
@@ -71,6 +75,7 @@ static bool lies_in(const hr_operand *x, bool channels_last) {
 
 static bool set_operand(call *c, hr__conv_role r, const hr_operand *x) {
   int64_t elements = 1, *dims = c->shape.dims[r];
+  c->shape.has_role[r] = true;
   if (x->kind != HR_OPERAND_VALUE || x->dtype != c->shape.dtype) {
     return false;
   }
@@ -116,7 +121,7 @@ static bool set_window(hr__conv_shape *s, const int64_t *ints) {
 /* Dense strides, also of dims of 1: the library guesses the format from them. */
 static void set_strides(hr__conv_shape *s) {
   int rank = s->spatial + 2;
-  for (int r = 0; r < CONV_ROLES; ++r) {
+  for (int r = 0; r < CONV_OWN_ROLES; ++r) {
     int64_t stride = 1;
     for (int i = rank - 1; i >= 0; --i) {
       int d = !s->channels_last || i == 0 ? i : i == rank - 1 ? 1 : i + 1;
@@ -137,8 +142,56 @@ static bool skips_elements(const hr__conv_shape *s) {
   return is_point && is_strided;
 }
 
+/* One number for each channel, at every place. */
+static bool is_channels(const hr_operand *x) {
+  for (int d = 0; d < x->rank; ++d) {
+    if (x->dims[d] != 1 && x->strides[d] != (d == 1)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* A sum with another operand, which takes the place of the bias or of the residual. */
+static bool set_sum(call *c, const hr_node *node, const hr_post *post) {
+  int input = post->inputs[post->inputs[0] == HR_POST_VALUE];
+  const hr_operand *x = input == HR_POST_VALUE ? NULL : &node->inputs[input], *out = &node->outputs[0];
+  if (x == NULL || x->kind != HR_OPERAND_VALUE || x->dtype != HR_DTYPE_F32 || hr_operands_may_overlap(x, out)) {
+    return false;
+  }
+  hr__conv_role role = is_channels(x) ? CONV_B : CONV_Z;
+  if (c->shape.has_role[role] || (role == CONV_Z && !lies_in(x, true))) {
+    return false;
+  }
+  c->shape.has_role[role] = true;
+  c->args[role] = input;
+  c->offsets[role] = x->offset * (int64_t)sizeof(float);
+  const int64_t *dims = c->shape.dims[CONV_Y], *strides = c->shape.strides[CONV_Y];
+  for (int d = 0; d < c->shape.spatial + 2; ++d) {
+    bool is_one = role == CONV_B && d != 1;
+    c->shape.dims[role][d] = is_one ? 1 : dims[d];
+    c->shape.strides[role][d] = is_one ? dims[1] : strides[d];
+  }
+  return c->offsets[role] % CONV_ALIGNMENT == 0;
+}
+
+static bool set_posts(call *c, const hr_node *node) {
+  hr__conv_shape *s = &c->shape;
+  bool is_ok = node->post_count == 0 || (s->op == HR_OP_CONV && s->dtype == HR_DTYPE_F32 && s->channels_last);
+  for (int i = 0; is_ok && i < node->post_count; ++i) {
+    const hr_post *post = &node->posts[i];
+    if (post->op == HR_OP_RELU) {
+      s->has_relu = true;
+      is_ok = i + 1 == node->post_count;
+    } else {
+      is_ok = post->op == HR_OP_ADD && set_sum(c, node, post);
+    }
+  }
+  return is_ok && (node->post_count == 0 || s->has_role[CONV_B]);
+}
+
 static bool call_of(const hr_node *node, call *c) {
-  const hr_operand *operands[CONV_ROLES];
+  const hr_operand *operands[CONV_OWN_ROLES];
   memset(c, 0, sizeof *c);
   if (!has_form(node)) {
     return false;
@@ -151,7 +204,7 @@ static bool call_of(const hr_node *node, call *c) {
   bool is_float =
       s->dtype == HR_DTYPE_F32 || s->dtype == HR_DTYPE_F64 || s->dtype == HR_DTYPE_F16 || s->dtype == HR_DTYPE_BF16;
   bool is_first = true, is_last = s->dtype != HR_DTYPE_F64; /* the library's tables have it with channels first alone */
-  for (int r = 0; r < CONV_ROLES; ++r) {
+  for (int r = 0; r < CONV_OWN_ROLES; ++r) {
     if (!is_float || operands[r]->rank != (int)node->ints[0] + 2 || !set_operand(c, (hr__conv_role)r, operands[r])) {
       return false;
     }
@@ -160,13 +213,28 @@ static bool call_of(const hr_node *node, call *c) {
   }
   s->channels_last = is_last;
   set_strides(s);
-  return (is_first || is_last) && set_window(s, node->ints) && !skips_elements(s);
+  return (is_first || is_last) && set_window(s, node->ints) && !skips_elements(s) && set_posts(c, node);
+}
+
+/* Whether the library has an engine for the posts, too; the device is current on this thread. */
+static bool has_engine(const hr__conv_shape *shape) {
+  cudnn_handle handle;
+  hr__conv_plan *plan = NULL;
+  hr_status status = hr__cudnn_lock(NULL, &handle);
+  if (status == NULL) {
+    status = hr__conv_plan_acquire(handle, shape, &plan);
+    hr__cudnn_unlock();
+  }
+  bool has = status == NULL;
+  hr__conv_plan_release(plan);
+  hr_status_ignore(status);
+  return has;
 }
 
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
   call c;
-  return call_of(node, &c);
+  return call_of(node, &c) && (node->post_count == 0 || has_engine(&c.shape));
 }
 
 /* ---- preparing ---- */
@@ -191,8 +259,9 @@ static hr_status make(hr_prepared *p, int rank, void *queue) {
   return status;
 }
 
-/* The library's next choices. */
-static const char *const ways[] = {"second", "third", "fourth", "fifth", NULL};
+/* The library's next choices. With posts it ranks them worse: of a convolution of 64 to 256 channels the eighth was the fastest. */
+enum { WAYS_WITHOUT_POSTS = 4 };
+static const char *const ways[] = {"second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", NULL};
 
 static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
@@ -201,7 +270,8 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int way
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
-  hr_status status = call_of(node, &p->call)
+  bool has_way = way < WAYS_WITHOUT_POSTS || node->post_count > 0;
+  hr_status status = has_way && call_of(node, &p->call)
                          ? make(p, way - HR_WAY_OWN, queue)
                          : hr_status_make(HR_STATUS_UNIMPLEMENTED, "cuDNN: a convolution that it does not support");
   if (status != NULL) {
@@ -223,13 +293,19 @@ static const char *version(void) {
 /* ---- running ---- */
 
 static int pack(hr_prepared *p, void *const addresses[CONV_ROLES + 1]) {
-  static const int64_t ids[CONV_ROLES] = {CONV_X, CONV_W, CONV_Y};
+  void *pointers[CONV_ROLES];
+  int64_t ids[CONV_ROLES], count = 0;
   cudnn_descriptor made = NULL;
+  for (int r = 0; r < CONV_ROLES; ++r) {
+    if (p->call.shape.has_role[r]) {
+      ids[count] = r;
+      pointers[count++] = addresses[r];
+    }
+  }
   int code = hr__cudnn.BackendCreateDescriptor(CUDNN_PACK, &made);
-  code = code != 0
-             ? code
-             : hr__cudnn.BackendSetAttribute(made, CUDNN_PACK_POINTERS, CUDNN_TYPE_POINTER, CONV_ROLES, addresses);
-  code = code != 0 ? code : hr__cudnn.BackendSetAttribute(made, CUDNN_PACK_IDS, CUDNN_TYPE_INT64, CONV_ROLES, ids);
+  code =
+      code != 0 ? code : hr__cudnn.BackendSetAttribute(made, CUDNN_PACK_POINTERS, CUDNN_TYPE_POINTER, count, pointers);
+  code = code != 0 ? code : hr__cudnn.BackendSetAttribute(made, CUDNN_PACK_IDS, CUDNN_TYPE_INT64, count, ids);
   code = code != 0
              ? code
              : hr__cudnn.BackendSetAttribute(made, CUDNN_PACK_WORKSPACE, CUDNN_TYPE_POINTER, 1, &addresses[CONV_ROLES]);
@@ -248,6 +324,9 @@ static int pack(hr_prepared *p, void *const addresses[CONV_ROLES + 1]) {
 static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
   void *addresses[CONV_ROLES + 1] = {NULL};
   for (int r = 0; r < CONV_ROLES; ++r) {
+    if (!p->call.shape.has_role[r]) {
+      continue;
+    }
     addresses[r] = (char *)args[p->call.args[r]] + p->call.offsets[r];
     if ((uintptr_t)addresses[r] % CONV_ALIGNMENT != 0) {
       return hr_status_make(HR_STATUS_INTERNAL, "cuDNN: operand %d is not aligned to %d bytes", p->call.args[r],
@@ -271,6 +350,7 @@ const hr_provider hr__cudnn_provider = {
     .dialect = HR_DIALECT_CUDA,
     .channels_last = true,
     .one_format = true,
+    .folds_scales = true,
     .open = hr__cudnn_open,
     .supports = supports,
     .prepare = prepare,

@@ -11,7 +11,7 @@
 enum { DEVICES_MAX = 64 };
 
 hr__cudnn_table hr__cudnn;
-int (*hr__cudnn_device)(int *out_device);
+hr__cudnn_driver_table hr__cudnn_driver;
 
 static hr_mutex handles_mutex = HR_MUTEX_INITIALIZER;
 static cudnn_handle handles[DEVICES_MAX];
@@ -33,19 +33,22 @@ hr_status hr__cudnn_status(int code, const char *what) {
                         code, hr__cudnn.GetErrorString(code));
 }
 
-/* The library, and the one function of the driver's that says whose context is asked for. */
-static hr_status find_symbols(hr_dynlib *library, void **addresses) {
+static const char *const driver_symbols[] = {"cuCtxGetDevice", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemsetD8_v2",
+                                             "cuMemcpyDtoH_v2"};
+enum { DRIVER_SYMBOLS = sizeof driver_symbols / sizeof *driver_symbols };
+
+static hr_status find_symbols(hr_dynlib *library, void **addresses, void **driver_addresses) {
   hr_dynlib driver = {0};
   HR_RETURN_IF_ERROR(hr_dynlib_find(hr_env_text(HR_ENV_CUDA_LIBS), names, library));
   HR_RETURN_IF_ERROR(hr_dynlib_symbols(library, sizeof symbols / sizeof *symbols, symbols, addresses));
   HR_RETURN_IF_ERROR(hr_dynlib_open("libcuda.so.1", &driver));
-  return hr_dynlib_symbol(&driver, "cuCtxGetDevice", (void **)(void *)&hr__cudnn_device);
+  return hr_dynlib_symbols(&driver, DRIVER_SYMBOLS, driver_symbols, driver_addresses);
 }
 
 hr_status hr__cudnn_open(void) {
   hr_dynlib library = {0};
-  void *addresses[sizeof symbols / sizeof *symbols];
-  hr_status status = find_symbols(&library, addresses);
+  void *addresses[sizeof symbols / sizeof *symbols], *driver_addresses[DRIVER_SYMBOLS];
+  hr_status status = find_symbols(&library, addresses, driver_addresses);
   if (status != NULL) {
     hr_status unavailable = hr_status_make(HR_STATUS_UNAVAILABLE,
                                            "cuDNN 9 and a driver (set HEADRACE_CUDA_LIBS to the library's folder): %s",
@@ -55,6 +58,7 @@ hr_status hr__cudnn_open(void) {
     return unavailable;
   }
   memcpy(&hr__cudnn, addresses, sizeof addresses);
+  memcpy(&hr__cudnn_driver, driver_addresses, sizeof driver_addresses);
   hr_log(HR_LOG_DEVICE, "cuDNN %zu", hr__cudnn.GetVersion());
   return NULL;
 }
@@ -67,7 +71,7 @@ static hr_status handle_of(int device, void *queue) {
 }
 
 hr_status hr__cudnn_lock(void *queue, cudnn_handle *out_handle) {
-  int device = -1, code = hr__cudnn_device(&device);
+  int device = -1, code = hr__cudnn_driver.CtxGetDevice(&device);
   if (code != 0 || device < 0 || device >= DEVICES_MAX) {
     return hr_status_make(HR_STATUS_INTERNAL, "cuDNN: no device is current on this thread: status %d, device %d", code,
                           device);

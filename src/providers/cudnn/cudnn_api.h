@@ -22,9 +22,12 @@ enum {
 };                                                                    /* and finer ones up to the next thousand */
 enum { CUDNN_F32 = 0, CUDNN_F64 = 1, CUDNN_F16 = 2, CUDNN_BF16 = 9 }; /* cudnnDataType_t */
 enum { CUDNN_CROSS_CORRELATION = 1 };                                 /* cudnnConvolutionMode_t */
+enum { CUDNN_ADD = 0, CUDNN_RELU = 100 };                             /* cudnnPointwiseMode_t */
+enum { CUDNN_PROPAGATE_NAN = 1 };                                     /* cudnnNanPropagation_t */
 enum { CUDNN_HEURISTIC_INSTANT = 0, CUDNN_HEURISTIC_FALLBACK = 2, CUDNN_HEURISTIC_A = 3 }; /* cudnnBackendHeurMode_t */
 
 enum { /* cudnnBackendDescriptorType_t */
+       CUDNN_POINT = 0,
        CUDNN_WINDOW = 1,
        CUDNN_ENGINE = 2,
        CUDNN_ENGINE_CONFIG = 3,
@@ -33,6 +36,7 @@ enum { /* cudnnBackendDescriptorType_t */
        CUDNN_CONV = 10,
        CUDNN_CONV_BACKWARD_WEIGHT = 11,
        CUDNN_CONV_BACKWARD_DATA = 12,
+       CUDNN_POINTWISE = 13,
        CUDNN_GRAPH = 15,
        CUDNN_PACK = 16,
        CUDNN_TENSOR = 17
@@ -41,17 +45,24 @@ enum { /* cudnnBackendDescriptorType_t */
 enum { /* cudnnBackendAttributeType_t */
        CUDNN_TYPE_HANDLE = 0,
        CUDNN_TYPE_DTYPE = 1,
+       CUDNN_TYPE_BOOL = 2,
        CUDNN_TYPE_INT64 = 3,
        CUDNN_TYPE_F32 = 4,
        CUDNN_TYPE_F64 = 5,
        CUDNN_TYPE_POINTER = 6,
        CUDNN_TYPE_CONVOLUTION_MODE = 7,
        CUDNN_TYPE_HEURISTIC_MODE = 8,
+       CUDNN_TYPE_NAN_PROPAGATION = 10,
        CUDNN_TYPE_NOTE = 11,
-       CUDNN_TYPE_DESCRIPTOR = 15
+       CUDNN_TYPE_POINT_MODE = 14,
+       CUDNN_TYPE_DESCRIPTOR = 15,
+       CUDNN_TYPE_BEHAVIOR = 19
 };
 
 enum { /* cudnnBackendAttributeName_t */
+       CUDNN_POINT_MODE = 0,
+       CUDNN_POINT_COMPUTE = 1,
+       CUDNN_POINT_NAN_PROPAGATION = 2,
        CUDNN_WINDOW_COMPUTE = 100,
        CUDNN_WINDOW_MODE = 101,
        CUDNN_WINDOW_DILATIONS = 102,
@@ -69,6 +80,10 @@ enum { /* cudnnBackendAttributeName_t */
        CUDNN_CONV_ATTRIBUTES = 700, /* of a convolution: alpha, beta, window, w, x, y */
        CUDNN_CONV_BACKWARD_DATA_ATTRIBUTES = 706,
        CUDNN_CONV_BACKWARD_WEIGHT_ATTRIBUTES = 712, /* of both gradients: alpha, beta, window, and the operands */
+       CUDNN_POINTWISE_POINT = 750, /* of an element-wise operation: what it does, x, the other operand, y */
+       CUDNN_POINTWISE_X = 751,
+       CUDNN_POINTWISE_OTHER = 752,
+       CUDNN_POINTWISE_Y = 753,
        CUDNN_GRAPH_HANDLE = 800,
        CUDNN_GRAPH_OPERATIONS = 801,
        CUDNN_TENSOR_ALIGNMENT = 900,
@@ -76,10 +91,12 @@ enum { /* cudnnBackendAttributeName_t */
        CUDNN_TENSOR_DIMS = 902,
        CUDNN_TENSOR_STRIDES = 903,
        CUDNN_TENSOR_ID = 906,
+       CUDNN_TENSOR_IS_VIRTUAL = 907,
        CUDNN_PACK_IDS = 1000,
        CUDNN_PACK_POINTERS = 1001,
        CUDNN_PACK_WORKSPACE = 1003,
-       CUDNN_ENGINE_NOTES = 1303
+       CUDNN_ENGINE_NOTES = 1303,
+       CUDNN_ENGINE_BEHAVIORS = 1305
 };
 
 enum { /* cudnnBackendNumericalNote_t */
@@ -92,6 +109,8 @@ enum { /* cudnnBackendNumericalNote_t */
        CUDNN_NOTES_MOST = 32
 };
 
+enum { CUDNN_BEHAVIOR_COMPILES = 0 }; /* cudnnBackendBehaviorNote_t */
+
 typedef struct hr__cudnn_table {
 #define CUDNN_SYMBOL(type, name, args) type(*name) args;
 #include "providers/cudnn/cudnn_symbols.def"
@@ -99,7 +118,16 @@ typedef struct hr__cudnn_table {
 } hr__cudnn_table;
 
 extern hr__cudnn_table hr__cudnn;
-extern int (*hr__cudnn_device)(int *out_device); /* the driver's cuCtxGetDevice */
+
+/* What we need of the driver beside the library: functions of libcuda, for the device that is current on the calling thread. */
+typedef struct hr__cudnn_driver_table {
+  int (*CtxGetDevice)(int *device);
+  int (*MemAlloc_v2)(uint64_t *address, size_t bytes);
+  int (*MemFree_v2)(uint64_t address);
+  int (*MemsetD8_v2)(uint64_t address, unsigned char value, size_t count);
+  int (*MemcpyDtoH_v2)(void *host, uint64_t address, size_t bytes);
+} hr__cudnn_driver_table;
+extern hr__cudnn_driver_table hr__cudnn_driver;
 
 /* Finds the library; UNAVAILABLE says where it was looked for. */
 HR_MUST_USE hr_status hr__cudnn_open(void);
