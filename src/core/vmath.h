@@ -523,8 +523,8 @@ HR_VMATH_FN float hr_f32_xlog1py(float x, float y) {
   return y != y ? y : (x == 0.0f ? 0.0f : product);
 }
 HR_VMATH_FN float hr_f32_entr(float x) {
-  float product = (float)(-(double)x * hr__d_log((double)x));
-  return x > 0.0f ? product : (x == 0.0f ? 0.0f : (x != x ? x : -HR__F32_INFINITY));
+  float product = (float)(-(double)x * hr__d_log((double)x)); /* NaN where x is or has no logarithm */
+  return x < 0.0f ? -HR__F32_INFINITY : (x == 0.0f ? 0.0f : product);
 }
 /* e^d for d <= 0, or NaN. */
 HR_VMATH_FN double hr__d_exp_negative(double d) {
