@@ -201,7 +201,7 @@ def wait_for_compiler(device: torch.device) -> None:
     keys = ("jit_compiled", "jit_loaded", "jit_unable")
     seen, since = None, time.perf_counter()
     begin = since
-    while time.perf_counter() - since < 0.25 and time.perf_counter() - begin < 3:
+    while time.perf_counter() - since < 0.5 and time.perf_counter() - begin < 3:
         now = [counters(device).get(key, 0) for key in keys]
         if now != seen:
             seen, since = now, time.perf_counter()
