@@ -29,6 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = {"1K": 1 << 10, "100K": 100_000, "4M": 1 << 22}
 DTYPES = ("float32", "int64", "float16", "bfloat16")
+ROUND_SAMPLES, SETTLE_SECONDS = 40, 0.01
 
 
 def parse() -> argparse.Namespace:
@@ -144,8 +145,10 @@ class Side:
     def __init__(self, function, device: torch.device, inner: int):
         self.function, self.inner, self.wait = function, inner, synchronizer(device)
         self.times: list[float] = []
+        self.calls = 0
 
     def sample(self) -> float:
+        self.calls += self.inner
         begin = time.perf_counter()
         if self.inner == 1:
             kept = self.function()
@@ -159,11 +162,19 @@ class Side:
 
     def round(self, seconds: float) -> None:
         if seconds:
-            self.sample()  # the other side's data fills the caches
+            self.settle()
         end = time.perf_counter() + seconds
-        while True:
+        for _ in range(ROUND_SAMPLES):
             self.times.append(self.sample())
-            if time.perf_counter() > end or len(self.times) > 60:
+            if time.perf_counter() > end:
+                return
+
+    def settle(self) -> None:
+        """The other side's data fills the caches, and its threads look out for more work for a while, on the same cores."""
+        end = time.perf_counter() + SETTLE_SECONDS
+        while True:
+            self.sample()
+            if time.perf_counter() > end:
                 return
 
 
@@ -176,9 +187,9 @@ def counters(device: torch.device) -> dict:
 
 
 def warm(side: Side, device: torch.device) -> None:
-    """Until kernels have been used as often as they must be to be compiled, or a tenth of a second; small ones never are."""
+    """Until kernels have been used as often, or have taken as long, as they must to be compiled; small ones never are."""
     before, end = counters(device).get("bytes_moved", 0), time.perf_counter() + 0.1
-    for _ in range(100 if side.inner == 1 else 1):
+    for _ in range(1000 if side.inner == 1 else 1):
         side.sample()
         if time.perf_counter() > end or counters(device).get("bytes_moved", 0) - before > 80e6:
             break
@@ -190,7 +201,7 @@ def wait_for_compiler(device: torch.device) -> None:
     keys = ("jit_compiled", "jit_loaded", "jit_unable")
     seen, since = None, time.perf_counter()
     begin = since
-    while time.perf_counter() - since < 0.25 and time.perf_counter() - begin < 3:
+    while time.perf_counter() - since < 0.5 and time.perf_counter() - begin < 3:
         now = [counters(device).get(key, 0) for key in keys]
         if now != seen:
             seen, since = now, time.perf_counter()
@@ -228,12 +239,12 @@ class Row:
     def measure(self, device: torch.device, seconds: float) -> dict:
         rounds = 4 if self.slow < 0.02 else 2
         seconds = seconds / rounds if self.slow < 0.5 else 0  # then two calls each
-        before = counters(device)
+        before, calls = counters(device), self.sides[1].calls
         for index in range(rounds):
             for side in self.sides if index % 2 == 0 else reversed(self.sides):
                 side.round(seconds)
         after = counters(device)
-        ours = (len(self.sides[1].times) + (rounds if seconds else 0)) * self.sides[1].inner
+        calls = self.sides[1].calls - calls
         torch_seconds, our_seconds = (statistics.median(side.times) for side in self.sides)
         found = {
             "torch_us": float(f"{torch_seconds * 1e6:.4g}"),
@@ -242,7 +253,7 @@ class Row:
         }
         for key, name in (("kernels", "kernels"), ("kernels_interpreted", "interpreted"), ("library_calls", "calls")):
             if after.get(key, 0) > before.get(key, 0):
-                found[name] = round((after[key] - before[key]) / ours, 2)
+                found[name] = round((after[key] - before[key]) / calls, 2)
         return found
 
 

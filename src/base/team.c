@@ -105,13 +105,18 @@ static void take_part(int worker, uint64_t job) {
 
 /* ---- workers ---- */
 
-/* Looks out for a loop behind `seen`; gives `seen` when none has come in time. */
+/* Looks out for a loop behind `seen`; gives `seen` when none has come in time. Whoever calls may be waiting for this very core, while
+ * a library's thread looks out for work on the other: now and then it gets it. */
 static uint64_t watch(uint64_t seen) {
   int64_t end = own.watches ? hr_clock_ns() + TEAM_WATCH_NS : 0;
   uint64_t job = seen;
   for (int looks = 0; own.watches && job == seen; looks++) {
-    if (atomic_load_explicit(&own.rests, memory_order_relaxed) || (looks % LOOKS == 0 && hr_clock_ns() > end)) {
+    bool is_round = looks % LOOKS == 0;
+    if (atomic_load_explicit(&own.rests, memory_order_relaxed) || (is_round && hr_clock_ns() > end)) {
       break;
+    }
+    if (is_round) {
+      sched_yield();
     }
     hr_thread_relax();
     job = atomic_load_explicit(&own.job, memory_order_acquire);

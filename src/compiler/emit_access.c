@@ -227,6 +227,8 @@ void hr__emit_uniform_load(hr__emitter *e, const hr_instr *load) {
     HR__EMIT(e, "HR__LOAD_%s(p%d[0", hr__emit_dtype(a->dtype), load->access);
     hr__emit_terms(e, a);
     HR__EMIT(e, "])");
+  } else if (a->dtype == HR_DTYPE_F16) { /* for each tile, which may be a strip */
+    HR__EMIT(e, "hr_half_in(p%d[0])", load->access);
   } else {
     hr__emit_load(e, load->access, "0");
   }

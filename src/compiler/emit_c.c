@@ -100,8 +100,8 @@ static const char *const c_turns =
     "HR_TURN(1, uint8_t, HR_TURN_TILE)\nHR_TURN(2, uint16_t, HR_TURN_TILE)\nHR_TURN(4, uint32_t, HR_TURN_WORDS)\n"
     "HR_TURN(8, uint64_t, HR_TURN_TILE)\nHR_TURN(16, hr_c128, HR_TURN_TILE)\n";
 
-/* Rows of 16-bit floats by the hardware's conversions, which compilers don't find in loops over elements; the bits are those of
- * core/convert.h. */
+/* Rows of 16-bit floats, and single ones, by the hardware's conversions, which compilers don't find in loops over elements; the bits
+ * are those of core/convert.h. */
 static const char *const c_halves =
     "#if defined(__AVX512F__)\n"
     "typedef float hr_v16 __attribute__((vector_size(64), aligned(4), may_alias));\n"
@@ -119,6 +119,10 @@ static const char *const c_halves =
     "#if defined(HR_HALVES)\n"
     "#define HR_EACH_HALF(vector) for (; i + HR_HALVES <= n; i += HR_HALVES) { vector; }\n"
     "#else\n#define HR_EACH_HALF(vector)\n#endif\n"
+    "#if defined(__F16C__)\n"
+    "typedef short hr_halves __attribute__((vector_size(16)));\n"
+    "HR_VMATH_FN float hr_half_in(uint16_t x) { return __builtin_ia32_vcvtph2ps((hr_halves){(short)x})[0]; }\n"
+    "#else\n#define hr_half_in(x) hr__f32_from_half(x)\n#endif\n"
     "HR_VMATH_FN void hr_halves_in(float *to, const uint16_t *from, int64_t n) {\n  int64_t i = 0;\n"
     "  HR_EACH_HALF(*(HR_V *)(to + i) = HR_WIDEN(*(const HR_H *)(from + i)))\n"
     "  HR_SHORT\n  for (int64_t j = i; j < n; ++j) { to[j] = hr__f32_from_half(from[j]); }\n}\n"

@@ -36,6 +36,13 @@ typedef struct columns {
 static bool reduces(const hr_instr *instr, int phase) {
   return instr->phase == phase && instr->kind == HR_INSTR_REDUCE;
 }
+static bool chooses(const hr_instr *instr, int phase) {
+  return instr->phase == phase && instr->kind == HR_INSTR_ARGREDUCE;
+}
+/* Whether its result is the row's, though it has a source for each element. */
+static bool is_reduction(const hr_instr *instr) {
+  return instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE;
+}
 
 /* How far an access moves from one reduced element, or column, to the next. */
 static int64_t row_step(const columns *c, const hr_access *access) {
@@ -95,10 +102,7 @@ static bool is_simple(const columns *c) {
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
     weight += instr->level == HR_LEVEL_ELEMENT ? hr__emit_weight(kernel, instr) : 0;
-    if (instr->kind == HR_INSTR_ARGREDUCE) {
-      return false;
-    }
-    if (instr->dst >= 0 && instr->level == HR_LEVEL_ELEMENT && instr->kind != HR_INSTR_REDUCE &&
+    if (instr->dst >= 0 && instr->level == HR_LEVEL_ELEMENT && !is_reduction(instr) &&
         kernel->registers[instr->dst].last_phase > kernel->registers[instr->dst].phase) {
       return false;
     }
@@ -124,6 +128,15 @@ static void find_nest(columns *c) {
 static bool shall_split(const columns *c) {
   return c->rows > HR_REDUCE_CHUNK && c->strips * c->outside < SPLIT_UNITS &&
          c->rows * c->width * c->outside >= SPLIT_ELEMENTS && hr__emit_can_split(c->e->kernel);
+}
+
+static bool has_choice(const hr_kernel *kernel) {
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    if (kernel->instrs[k].kind == HR_INSTR_ARGREDUCE) {
+      return true;
+    }
+  }
+  return false;
 }
 
 /* Results of chunks: [unit][chunk][column]. */
@@ -184,6 +197,18 @@ static void index_of(const columns *c, const hr_instr *instr, char *out_index, s
   }
 }
 
+/* The best key and its index so far, of column j; no index yet is the largest. */
+static void emit_choice(hr__emitter *e, const hr_instr *instr) {
+  int dst = instr->dst;
+  HR__EMIT(e, "{\nconst %s key = ", hr__emit_type(instr->cls));
+  hr__emit_source(e, instr, 0);
+  HR__EMIT(e, ";\nconst int64_t index = ");
+  hr__emit_source(e, instr, 1);
+  HR__EMIT(e, ";\nconst int take = hr_take_%s_%s(key, l%d[j], index, m%d[j]) | (m%d[j] == INT64_MAX);\n",
+           hr_op_table(instr->op)->name, hr_class_name(instr->cls), dst, dst, dst);
+  HR__EMIT(e, "l%d[j] = take ? key : l%d[j];\nm%d[j] = take ? index : m%d[j];\n}\n", dst, dst, dst, dst);
+}
+
 static void emit_instr(const columns *c, const hr_instr *instr) {
   hr__emitter *e = c->e;
   char index[96] = "";
@@ -208,6 +233,9 @@ static void emit_instr(const columns *c, const hr_instr *instr) {
       hr__emit_source(e, instr, 0);
       HR__EMIT(e, ");\n");
       break;
+    case HR_INSTR_ARGREDUCE:
+      emit_choice(e, instr);
+      break;
     default:
       if (e->values[instr->dst].alias == instr->dst) {
         hr__emit_statement(e, instr);
@@ -224,7 +252,7 @@ static void read_rows(const columns *c, int phase, hr_level level) {
     bool is_read = false, is_made = false;
     for (int k = 0; k < kernel->instr_count; ++k) {
       const hr_instr *instr = &kernel->instrs[k];
-      bool is_here = instr->phase == phase && instr->level == level && instr->kind != HR_INSTR_REDUCE;
+      bool is_here = instr->phase == phase && instr->level == level && !is_reduction(instr);
       is_made |= is_here && instr->dst == r;
       for (int s = 0; s < instr->source_count && instr->phase == phase && instr->level == level; ++s) {
         is_read |= instr->sources[s].kind == HR_SOURCE_REGISTER && hr__emit_resolve(e, instr->sources[s].index) == r;
@@ -290,7 +318,7 @@ static void declare(const columns *c) {
   hr__emitter *e = c->e;
   for (int k = 0; k < e->kernel->instr_count; ++k) {
     const hr_instr *instr = &e->kernel->instrs[k];
-    bool is_row = instr->dst >= 0 && (instr->level == HR_LEVEL_ROW || instr->kind == HR_INSTR_REDUCE);
+    bool is_row = instr->dst >= 0 && (instr->level == HR_LEVEL_ROW || is_reduction(instr));
     if (is_row && e->values[instr->dst].alias == instr->dst) {
       HR__EMIT(e, "%s v%d[%d];\n", hr__emit_type(e->values[instr->dst].cls), instr->dst, (int)c->strip);
     }
@@ -418,6 +446,27 @@ static void combine_chunks(const columns *c, int phase) {
   }
 }
 
+/* Choices need no chunks: which of two elements is better does not depend on the order. */
+static void begin_choices(const columns *c, int phase) {
+  for (int k = 0; k < c->e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &c->e->kernel->instrs[k];
+    if (chooses(instr, phase)) {
+      HR__EMIT(c->e, "%s l%d[%d];\nint64_t m%d[%d];\n", hr__emit_type(instr->cls), instr->dst, (int)c->strip,
+               instr->dst, (int)c->strip);
+      HR__EMIT(c->e, "for (int j = 0; j < %d; ++j) { l%d[j] = 0; m%d[j] = INT64_MAX; }\n", (int)c->strip, instr->dst,
+               instr->dst);
+    }
+  }
+}
+static void end_choices(const columns *c, int phase) {
+  for (int k = 0; k < c->e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &c->e->kernel->instrs[k];
+    if (chooses(instr, phase)) {
+      HR__EMIT(c->e, "for (int64_t j = 0; j < n; ++j) { v%d[j] = m%d[j]; }\n", instr->dst, instr->dst);
+    }
+  }
+}
+
 static void emit_phase(const columns *c, int phase) {
   hr__emitter *e = c->e;
   const char *all = c->all_rows.text;
@@ -426,6 +475,7 @@ static void emit_phase(const columns *c, int phase) {
     return;
   }
   HR__EMIT(e, "{\n");
+  begin_choices(c, phase);
   if (c->chunks == 1) {
     emit_elements(c, phase, "0", all);
     leave(c, phase, NULL);
@@ -438,6 +488,7 @@ static void emit_phase(const columns *c, int phase) {
     HR__EMIT(e, "}\n");
     combine_chunks(c, phase);
   }
+  end_choices(c, phase);
   HR__EMIT(e, "}\n");
 }
 
@@ -500,6 +551,9 @@ hr_status hr__emit_columns(hr__emitter *e, const char *name, hr_emission *out_em
   c.strips = hr_divide_up(c.width, c.strip);
   c.chunks = hr_divide_up(c.rows, HR_REDUCE_RUN);
   c.is_split = shall_split(&c);
+  if (c.is_split && has_choice(e->kernel)) {
+    return hr__emit_unable(e->kernel, "choices of few long columns");
+  }
   find_nest(&c);
   if (!name_extents(&c)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s", name);

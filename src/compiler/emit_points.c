@@ -246,11 +246,13 @@ static bool take_lines(hr__emitter *e, tile *t) {
   return takes;
 }
 
-/* Whether a kernel converts halves, has neither bounds nor indices, and makes no random numbers, which come in longer runs. */
+/* Whether a kernel converts halves, of numbers that differ, has neither bounds nor indices, and makes no random numbers, which come
+ * in longer runs. */
 static bool is_for_strips(const hr_kernel *kernel) {
-  bool has_halves = false, is_plain = true;
+  bool has_halves = false, is_plain = true, is_filled = true;
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
+    is_filled &= instr->kind != HR_INSTR_LOAD && instr->kind != HR_INSTR_INDEX;
     has_halves |= instr->kind == HR_INSTR_CONVERT && instr->to == HR_DTYPE_F16;
     is_plain &= instr->kind != HR_INSTR_COMPUTE || hr_op_table(instr->op)->rule != HR_RULE_SEEDED;
   }
@@ -258,7 +260,7 @@ static bool is_for_strips(const hr_kernel *kernel) {
     has_halves |= kernel->accesses[a].dtype == HR_DTYPE_F16;
     is_plain &= kernel->accesses[a].term_count == 0 && kernel->accesses[a].bound_count == 0;
   }
-  return has_halves && is_plain;
+  return has_halves && is_plain && !is_filled;
 }
 
 /* Tiles of a strip, where a kernel is for them and dense there. */

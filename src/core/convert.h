@@ -217,35 +217,55 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
 /* gcc makes truncation of a conversion to an integer and back, and -0 of -0.3, which becomes 0 here. Of bits, and not by a choice:
  * gcc would follow an integer's 0 through all that comes behind it, into branches instead of vectors. */
 HR_VMATH_FN float hr__f32_without_zeros_sign(float x) {
-  return hr__u32_to_f32(hr__f32_to_u32(x) & (0u - (uint32_t)(x != 0.0f)));
+  uint32_t bits = hr__f32_to_u32(x);
+  return hr__u32_to_f32(bits & (0u - (uint32_t)(bits != 0x80000000u)));
 }
 HR_VMATH_FN double hr__f64_without_zeros_sign(double x) {
-  return hr__u64_to_f64(hr__f64_to_u64(x) & ((uint64_t)0 - (uint64_t)(x != 0.0)));
+  uint64_t bits = hr__f64_to_u64(x);
+  return hr__u64_to_f64(bits & ((uint64_t)0 - (uint64_t)(bits != 0x8000000000000000u)));
+}
+#define HR__FLOATS_FROM(cls, T)                   \
+  HR_VMATH_FN float hr__f32_from_##cls(T x) {     \
+    return hr__f32_without_zeros_sign((float)x);  \
+  }                                               \
+  HR_VMATH_FN double hr__f64_from_##cls(T x) {    \
+    return hr__f64_without_zeros_sign((double)x); \
+  }
+HR__FLOATS_FROM(i32, int32_t)
+HR__FLOATS_FROM(u32, uint32_t)
+HR__FLOATS_FROM(i64, int64_t)
+HR__FLOATS_FROM(u64, uint64_t)
+/* 1 or 0, of bits: gcc makes no vectors of a comparison's result that is converted as a number. */
+HR_VMATH_FN float hr__f32_from_b8(uint8_t x) {
+  return hr__u32_to_f32((0u - (uint32_t)(x != 0)) & 0x3f800000u);
+}
+HR_VMATH_FN double hr__f64_from_b8(uint8_t x) {
+  return hr__u64_to_f64(((uint64_t)0 - (uint64_t)(x != 0)) & 0x3ff0000000000000u);
 }
 
 /* ---- from each class to each dtype, as an element of the dtype's class ---- */
 
-#define HR__INT_TO_BOOL(a) (uint8_t)((a) != 0)
-#define HR__INT_TO_U8(a) (int32_t)(uint8_t)(a)
-#define HR__INT_TO_I8(a) (int32_t)(int8_t)(a)
-#define HR__INT_TO_U16(a) (int32_t)(uint16_t)(a)
-#define HR__INT_TO_I16(a) (int32_t)(int16_t)(a)
-#define HR__INT_TO_U32(a) (uint32_t)(a)
-#define HR__INT_TO_I32(a) (int32_t)(a)
-#define HR__INT_TO_U64(a) (uint64_t)(a)
-#define HR__INT_TO_I64(a) (int64_t)(a)
-#define HR__INT_TO_F16(a) hr__f32_round_half(HR__INT_TO_F32(a))
-#define HR__INT_TO_BF16(a) hr__f32_round_bfloat(HR__INT_TO_F32(a))
-#define HR__INT_TO_F32(a) hr__f32_without_zeros_sign((float)(a))
-#define HR__INT_TO_F64(a) hr__f64_without_zeros_sign((double)(a))
-#define HR__INT_TO_C64(a) hr_c64_make(HR__INT_TO_F32(a), 0)
-#define HR__INT_TO_C128(a) hr_c128_make(HR__INT_TO_F64(a), 0)
-#define HR__INT_TO_C32(a) hr_c64_make(hr__f32_round_half(HR__INT_TO_F32(a)), 0)
-#define HR__INT_TO_F8E4M3FN(a) hr__f32_round_f8e4m3fn(HR__INT_TO_F32(a))
-#define HR__INT_TO_F8E5M2(a) hr__f32_round_f8e5m2(HR__INT_TO_F32(a))
-#define HR__INT_TO_F8E4M3FNUZ(a) hr__f32_round_f8e4m3fnuz(HR__INT_TO_F32(a))
-#define HR__INT_TO_F8E5M2FNUZ(a) hr__f32_round_f8e5m2fnuz(HR__INT_TO_F32(a))
-#define HR__INT_TO_F8E8M0FNU(a) hr__f32_round_f8e8m0fnu(HR__INT_TO_F32(a))
+#define HR__INT_TO_BOOL(cls, a) (uint8_t)((a) != 0)
+#define HR__INT_TO_U8(cls, a) (int32_t)(uint8_t)(a)
+#define HR__INT_TO_I8(cls, a) (int32_t)(int8_t)(a)
+#define HR__INT_TO_U16(cls, a) (int32_t)(uint16_t)(a)
+#define HR__INT_TO_I16(cls, a) (int32_t)(int16_t)(a)
+#define HR__INT_TO_U32(cls, a) (uint32_t)(a)
+#define HR__INT_TO_I32(cls, a) (int32_t)(a)
+#define HR__INT_TO_U64(cls, a) (uint64_t)(a)
+#define HR__INT_TO_I64(cls, a) (int64_t)(a)
+#define HR__INT_TO_F16(cls, a) hr__f32_round_half(hr__f32_from_##cls(a))
+#define HR__INT_TO_BF16(cls, a) hr__f32_round_bfloat(hr__f32_from_##cls(a))
+#define HR__INT_TO_F32(cls, a) hr__f32_from_##cls(a)
+#define HR__INT_TO_F64(cls, a) hr__f64_from_##cls(a)
+#define HR__INT_TO_C64(cls, a) hr_c64_make(hr__f32_from_##cls(a), 0)
+#define HR__INT_TO_C128(cls, a) hr_c128_make(hr__f64_from_##cls(a), 0)
+#define HR__INT_TO_C32(cls, a) hr_c64_make(hr__f32_round_half(hr__f32_from_##cls(a)), 0)
+#define HR__INT_TO_F8E4M3FN(cls, a) hr__f32_round_f8e4m3fn(hr__f32_from_##cls(a))
+#define HR__INT_TO_F8E5M2(cls, a) hr__f32_round_f8e5m2(hr__f32_from_##cls(a))
+#define HR__INT_TO_F8E4M3FNUZ(cls, a) hr__f32_round_f8e4m3fnuz(hr__f32_from_##cls(a))
+#define HR__INT_TO_F8E5M2FNUZ(cls, a) hr__f32_round_f8e5m2fnuz(hr__f32_from_##cls(a))
+#define HR__INT_TO_F8E8M0FNU(cls, a) hr__f32_round_f8e8m0fnu(hr__f32_from_##cls(a))
 
 #define HR__REAL_TO_BOOL(cls, a) (uint8_t)((a) != 0)
 #define HR__REAL_TO_U8(cls, a) (int32_t)(uint8_t) hr__i64_from_##cls(a)
@@ -291,11 +311,11 @@ HR_VMATH_FN double hr__f64_without_zeros_sign(double x) {
 #define HR__COMPLEX_TO_F8E5M2FNUZ(cls, a) HR__REAL_TO_F8E5M2FNUZ(cls, (a).re)
 #define HR__COMPLEX_TO_F8E8M0FNU(cls, a) HR__REAL_TO_F8E8M0FNU(cls, (a).re)
 
-#define HR__FROM_b8_TO(D, a) HR__INT_TO_##D(a)
-#define HR__FROM_i32_TO(D, a) HR__INT_TO_##D(a)
-#define HR__FROM_u32_TO(D, a) HR__INT_TO_##D(a)
-#define HR__FROM_i64_TO(D, a) HR__INT_TO_##D(a)
-#define HR__FROM_u64_TO(D, a) HR__INT_TO_##D(a)
+#define HR__FROM_b8_TO(D, a) HR__INT_TO_##D(b8, a)
+#define HR__FROM_i32_TO(D, a) HR__INT_TO_##D(i32, a)
+#define HR__FROM_u32_TO(D, a) HR__INT_TO_##D(u32, a)
+#define HR__FROM_i64_TO(D, a) HR__INT_TO_##D(i64, a)
+#define HR__FROM_u64_TO(D, a) HR__INT_TO_##D(u64, a)
 #define HR__FROM_f32_TO(D, a) HR__REAL_TO_##D(f32, a)
 #define HR__FROM_f64_TO(D, a) HR__REAL_TO_##D(f64, a)
 #define HR__FROM_c64_TO(D, a) HR__COMPLEX_TO_##D(f32, a)

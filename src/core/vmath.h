@@ -352,6 +352,23 @@ HR_VMATH_FN float hr_f32_log1p(float x) {
   y = x == HR__F32_INFINITY || hr_f32_abs(x) < 0x1p-25f ? x : y;
   return x > -1.0f ? y : (x == -1.0f ? -HR__F32_INFINITY : HR__F32_NAN);
 }
+/* log(1 + y) for y from 0 to 1, or NaN: 1 + y is 2 (1 + (y - 1) / 2) from sqrt(2) on. */
+HR_VMATH_FN float hr__f32_log1p_unit(float y) {
+  int is_large = y > 0x1.a8279ap-2f;
+  float k = is_large ? 1.0f : 0.0f, f = is_large ? (y - 1.0f) * 0.5f : y, z = f * f;
+  float p = hr__f32_fma(k, -0x1.bd0106p-13f, hr__f32_log_kernel(f, z));
+  return hr__f32_fma(k, 0x1.63p-1f, f + hr__f32_fma(z, -0.5f, p));
+}
+/* log(1 + e^x) */
+HR_VMATH_FN float hr_f32_log1p_exp(float x) {
+  return (x < 0.0f ? 0.0f : x) + hr__f32_log1p_unit(hr_f32_exp(-hr_f32_abs(x)));
+}
+/* x itself is taken by its bits: gcc would follow a choice into masks for all that stands before it. */
+HR_VMATH_FN float hr_f32_softplus(float x, float beta, float threshold) {
+  float y = hr_f32_log1p_exp(x * beta) / beta;
+  uint32_t mask = 0u - (uint32_t)(x * beta > threshold), bits = hr__f32_to_u32(y);
+  return hr__u32_to_f32(bits ^ ((bits ^ hr__f32_to_u32(x)) & mask));
+}
 HR_VMATH_FN float hr_f32_log_clamped(float x) {
   float y = hr_f32_log(x);
   return y < -100.0f ? -100.0f : y;
@@ -523,8 +540,8 @@ HR_VMATH_FN float hr_f32_xlog1py(float x, float y) {
   return y != y ? y : (x == 0.0f ? 0.0f : product);
 }
 HR_VMATH_FN float hr_f32_entr(float x) {
-  float product = (float)(-(double)x * hr__d_log((double)x));
-  return x > 0.0f ? product : (x == 0.0f ? 0.0f : (x != x ? x : -HR__F32_INFINITY));
+  float product = (float)(-(double)x * hr__d_log((double)x)); /* NaN where x is or has no logarithm */
+  return x < 0.0f ? -HR__F32_INFINITY : (x == 0.0f ? 0.0f : product);
 }
 /* e^d for d <= 0, or NaN. */
 HR_VMATH_FN double hr__d_exp_negative(double d) {
@@ -538,12 +555,12 @@ HR_VMATH_FN double hr__d_logaddexp(double a, double b) {
 /* The larger one and log(1 + e^(smaller - larger)). */
 HR_VMATH_FN float hr_f32_logaddexp(float a, float b) {
   float most = a > b ? a : b, least = a > b ? b : a; /* the sum has the NaN of either */
-  float sum = most + hr_f32_log1p(hr_f32_exp(least - most));
+  float sum = most + hr__f32_log1p_unit(hr_f32_exp(least - most));
   return (a == b) & (hr_f32_abs(a) == HR__F32_INFINITY) ? a : sum;
 }
 HR_VMATH_FN float hr_f32_logaddexp2(float a, float b) {
   float most = a > b ? a : b, least = a > b ? b : a;
-  float sum = hr__f32_fma(hr_f32_log1p(hr_f32_exp2(least - most)), 0x1.715476p0f, most);
+  float sum = hr__f32_fma(hr__f32_log1p_unit(hr_f32_exp2(least - most)), 0x1.715476p0f, most);
   return (a == b) & (hr_f32_abs(a) == HR__F32_INFINITY) ? a : sum;
 }
 HR_VMATH_FN float hr__f32_sin_of(double r, uint64_t quarter) {
@@ -796,6 +813,12 @@ HR_VMATH_FN double hr_f64_xlog1py(double x, double y) {
 }
 HR_VMATH_FN double hr_f64_entr(double x) {
   return x != x ? x : (x > 0 ? -x * log(x) : (x == 0 ? 0 : -HR__F64_INFINITY));
+}
+HR_VMATH_FN double hr_f64_log1p_exp(double x) {
+  return log1p(exp(x));
+}
+HR_VMATH_FN double hr_f64_softplus(double x, double beta, double threshold) {
+  return x * beta > threshold ? x : hr_f64_log1p_exp(x * beta) / beta;
 }
 HR_VMATH_FN double hr_f64_logaddexp(double a, double b) {
   double most = a != a || b != b ? HR__F64_NAN : (a > b ? a : b);

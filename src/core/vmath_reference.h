@@ -35,6 +35,11 @@ REF_FN double ref_log_clamped(double x) {
     double x = (double)left, y = (double)right;  \
     return (T)(expression);                      \
   }
+#define REF_REAL_3(cls, T, name, expression)                         \
+  REF_FN T ref_##cls##_##name(T first, T second, T third) {          \
+    double x = (double)first, y = (double)second, z = (double)third; \
+    return (T)(expression);                                          \
+  }
 #define REF_REAL(cls, T)                                                                         \
   REF_REAL_1(cls, T, abs, fabs(x))                                                               \
   REF_REAL_1(cls, T, sqrt, sqrt(x))                                                              \
@@ -65,6 +70,8 @@ REF_FN double ref_log_clamped(double x) {
   REF_REAL_1(cls, T, erfc, erfc(x))                                                              \
   REF_REAL_1(cls, T, sigmoid, ref_sigmoid(x))                                                    \
   REF_REAL_1(cls, T, entr, hr_f64_entr(x))                                                       \
+  REF_REAL_1(cls, T, log1p_exp, log1p(exp(x)))                                                   \
+  REF_REAL_3(cls, T, softplus, x *y > z ? x : log1p(exp(x * y)) / y)                             \
   REF_REAL_1(cls, T, sinc, hr_f64_sinc(x))                                                       \
   REF_REAL_2(cls, T, xlogy, hr_f64_xlogy(x, y))                                                  \
   REF_REAL_2(cls, T, xlog1py, hr_f64_xlog1py(x, y))                                              \

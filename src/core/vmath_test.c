@@ -287,6 +287,21 @@ static void check_sum(const char *name, float a, float b, double log_2, float ac
   }
 }
 
+HR_TEST(softplus_is_near_libm) {
+  double worst = 0, worst_scaled = 0;
+  for (float x = -87.0f; x < 88.0f; x += 0.00037f) {
+    double product = (double)(x * 3.0f);
+    worst = fmax(worst, ulps(hr_f32_log1p_exp(x), log1p(exp((double)x))));
+    worst_scaled = fmax(worst_scaled, product < -87 ? 0 : ulps(hr_f32_softplus(x, 3, 1000), log1p(exp(product)) / 3));
+  }
+  fprintf(stderr, "  log1p_exp %.3f, softplus %.3f units in the last place\n", worst, worst_scaled);
+  HR_ASSERT(worst <= 2 && worst_scaled <= 2.5);
+  HR_ASSERT(hr_f32_log1p_exp(-INFINITY) == 0 && hr_f32_log1p_exp(INFINITY) == INFINITY);
+  HR_ASSERT(isnan(hr_f32_log1p_exp(NAN)) && isnan(hr_f32_softplus(NAN, 1, 20)));
+  HR_ASSERT(hr_f32_softplus(-INFINITY, 1, 20) == 0 && hr_f32_softplus(INFINITY, 1, 20) == INFINITY);
+  HR_ASSERT(hr_f32_softplus(0.7f, 3, 2) == 0.7f && hr_f32_softplus(1e-3f, 3, 0) == 1e-3f);
+}
+
 /* Logarithms of sums and products with logarithms, against the C library; the sine of multiples of pi against whole angles. */
 HR_TEST(composed_f32_functions_are_near_libm) {
   static const float limits[] = {0.0f, -0.0f,  1.0f,  -1.0f,  INFINITY, -INFINITY,

@@ -286,6 +286,51 @@ HR_TEST(short_rows_have_the_bits_of_interpreted_ones) {
   batch_fini(&b);
 }
 
+/* ---- which element of a column is best ---- */
+
+/* The place of the largest, and of all places given the one of the smallest: over the rows of [outer, rows, columns]. */
+static void make_choices(const int *dims, hr_dtype dtype, generated *g) {
+  hr_text text = {0};
+  char x[64], place[64], column[64];
+  int columns = dims[0] * dims[2], count = columns * dims[1], bytes = (int)hr_dtype_size(dtype);
+  const char *name = hr_dtype_name(dtype);
+  snprintf(x, sizeof x, "[%d,%d,%d]{%d,%d,1}+0", dims[0], dims[1], dims[2], dims[1] * dims[2], dims[2]);
+  snprintf(place, sizeof place, "[%d,%d,%d]{0,1,0}+0", dims[0], dims[1], dims[2]);
+  snprintf(column, sizeof column, "[%d,1,%d]{%d,%d,1}+0", dims[0], dims[2], dims[2], dims[2]);
+  hr_text_printf(&text,
+                 "buffer %%0 %d live\nbuffer %%1 %d live\nbuffer %%2 %d live fresh\nbuffer %%3 %d live fresh\n"
+                 "%%2:i64%s = argmax(%%0:%s%s, _) ints(2)\n"
+                 "%%3:i64%s = argmin(%%0:%s%s, %%1:i64%s) ints(2)\n",
+                 count * bytes, dims[1] * 8, columns * 8, columns * 8, column, name, x, column, name, x, place);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
+  hr_text_fini(&text);
+  fill(g, (hr_dtype[]){dtype, HR_DTYPE_I64, HR_DTYPE_I64, HR_DTYPE_I64});
+  for (int i = 0; i < count && dtype == HR_DTYPE_F32; i++) { /* many that are equal, few NaN */
+    ((float *)g->memory[0])[i] = i % 1999 == 7 ? NAN : (float)(i * 31 % 23 - 8);
+  }
+  for (int i = 0; i < dims[1]; ++i) { /* the smallest place is not the first */
+    ((int64_t *)g->memory[1])[i] = (i * 7 + 3) % (2 * dims[1]);
+  }
+}
+
+HR_TEST(choices_of_columns_have_the_bits_of_interpreted_ones) {
+  static const int dims[][3] = {{3, 700, 40}, {1, 33, 300}, {2, 5, 1024}, {4, 1, 64}, {2, 1030, 17}};
+  static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_F64, HR_DTYPE_I64, HR_DTYPE_U8};
+  enum { SHAPES = sizeof dims / sizeof *dims, COUNT = SHAPES * sizeof dtypes / sizeof *dtypes };
+  if (!hr__has_compiler()) {
+    return;
+  }
+  batch b = {.texts = &texts, .shows = getenv("HEADRACE_TEST_SHOW") != NULL};
+  generated *programs = calloc(COUNT, sizeof *programs);
+  for (int i = 0; i < COUNT; ++i) {
+    make_choices(dims[i % SHAPES], dtypes[i / SHAPES], &programs[i]);
+  }
+  batch_check(&b, 0, COUNT, programs);
+  HR_ASSERT_EQ(b.emitted, b.kernels);
+  free(programs);
+  batch_fini(&b);
+}
+
 /* ---- strips of halves ---- */
 
 /* Two roundings between operations, a row's value for all its elements, a scalar, and a wider result: over [a, b]. */
