@@ -766,7 +766,7 @@ HR_TEST(cudnn_adds_bias_and_residual_and_keeps_nan) {
   const trial_memory here = {
       .allocate = allocate_here, .release = release_here, .copy_in = copy_here, .copy_out = copy_here};
   stand_in_for_cudnn();
-  check_all_posts(&hr__cudnn_provider, &here);
+  check_all_posts(&hr__cudnn_provider, &here, POSTS_SMALL_WINDOWS, posts_small_windows);
 }
 
 HR_TEST(cudnn_leaves_mixed_formats_bias_and_odd_addresses) {

@@ -195,7 +195,7 @@ HR_TEST(cudnn_gives_the_gradient_of_weights_on_a_gpu) {
 HR_TEST(cudnn_adds_bias_and_residual_and_keeps_nan_on_a_gpu) {
   trial_memory memory = open_library(&hr__cublaslt_provider);
   (void)open_library(&hr__cudnn_provider);
-  check_all_posts(&hr__cudnn_provider, &memory);
+  check_all_posts(&hr__cudnn_provider, &memory, POSTS_WINDOWS, posts_windows);
 }
 
 /* ---- through a stream ---- */

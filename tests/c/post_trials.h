@@ -131,14 +131,20 @@ static inline void check_posts(const hr_provider *provider, const trial_memory *
   hr_program_fini(&dressed);
 }
 
-static inline void check_all_posts(const hr_provider *provider, const trial_memory *memory) {
-  static const dressed_window all[] = {{1, 64, 64, 14, 1}, {4, 64, 256, 14, 1}, {2, 256, 64, 7, 1}, {2, 32, 32, 9, 3},
-                                       {3, 128, 64, 7, 3}, {2, 4, 24, 30, 7},   {8, 512, 512, 7, 1}};
+/* For a GPU, and for plain loops on the host. */
+enum { POSTS_WINDOWS = 7, POSTS_SMALL_WINDOWS = 3 };
+static const dressed_window posts_windows[POSTS_WINDOWS] = {{1, 64, 64, 14, 1}, {4, 64, 256, 14, 1}, {2, 256, 64, 7, 1},
+                                                            {2, 32, 32, 9, 3},  {3, 128, 64, 7, 3},  {2, 4, 24, 30, 7},
+                                                            {8, 512, 512, 7, 1}};
+static const dressed_window posts_small_windows[POSTS_SMALL_WINDOWS] = {
+    {1, 4, 8, 3, 1}, {2, 8, 4, 5, 3}, {1, 4, 12, 6, 7}};
+
+static inline void check_all_posts(const hr_provider *provider, const trial_memory *memory, int count,
+                                   const dressed_window *windows_with_posts) {
   static const char *const inputs[] = {"b", "br", "rb"};
-  const bool is_host = memory->ctx == NULL; /* plain loops: without the large ones */
-  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
-    for (int turn = 0; turn < 6 && !(is_host && all[i].c > 64); ++turn) {
-      check_posts(provider, memory, &all[i], inputs[turn / 2], turn % 2 != 0);
+  for (int i = 0; i < count; ++i) {
+    for (int turn = 0; turn < 6; ++turn) {
+      check_posts(provider, memory, &windows_with_posts[i], inputs[turn / 2], turn % 2 != 0);
     }
   }
 }
