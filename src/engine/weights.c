@@ -183,16 +183,18 @@ void hr__weights_fini(hr_executable *executable) {
 static uint64_t find_stamps(const hr_executable *executable, const hr_weight *w, const hr_run *run,
                             uint64_t *out_stamps) {
   uint64_t newest = 0;
-  for (int i = 0; i < w->source_count + w->part_count; i++) {
-    uint64_t stamp = i >= w->source_count  ? executable->weights.data[w->parts[i - w->source_count]].stamp
-                     : run->stamps == NULL ? 0
-                                           : (out_stamps[i] = run->stamps[w->sources[i]]);
-    if (stamp == 0) {
-      return 0;
-    }
+  bool is_known = run->stamps != NULL || w->source_count == 0;
+  for (int i = 0; is_known && i < w->source_count; i++) {
+    out_stamps[i] = run->stamps[w->sources[i]];
+    is_known = out_stamps[i] != 0;
+    newest = out_stamps[i] > newest ? out_stamps[i] : newest;
+  }
+  for (int i = 0; is_known && i < w->part_count; i++) {
+    uint64_t stamp = executable->weights.data[w->parts[i]].stamp;
+    is_known = stamp != 0;
     newest = stamp > newest ? stamp : newest;
   }
-  return newest;
+  return is_known ? newest : 0;
 }
 
 /* Replaces words of the recipe; gives whether they were the same. */

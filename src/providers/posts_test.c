@@ -4,6 +4,7 @@
  */
 #include "core/op.h"
 #include "hr_test.h"
+#include "node_args.h"
 #include "providers/provider.h"
 
 enum { BUFFERS = 8 };
@@ -32,12 +33,7 @@ static bool run_provider(const hr_program *program, const hr_node *node, float *
   if (!provider->supports(program, node)) {
     return false;
   }
-  for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    const hr_operand *x = hr_node_operand(node, i);
-    args[i] = x->kind == HR_OPERAND_VALUE    ? (void *)memory[x->index]
-              : x->kind == HR_OPERAND_SCALAR ? (void *)(uintptr_t)&scalars[program->scalars[x->index].argument]
-                                             : NULL;
-  }
+  hr__node_args(program, node, (void *const *)memory, scalars, args);
   HR_ASSERT_OK(provider->prepare(program, node, HR_WAY_OWN, NULL, &prepared, &workspace_bytes));
   void *workspace = hr_aligned_malloc(workspace_bytes + 64, 64);
   HR_ASSERT_OK(provider->run(prepared, args, workspace, NULL));

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "node_args.h"
 #include "provider_trials.h"
 
 /* x [n,c,h,h], w [k,c,f,f], channels last, with padding that keeps h, in buffers 0 and 1; y in 2, bias in 3, residual in 4. */
@@ -49,10 +50,7 @@ static inline bool run_posts(const hr_provider *provider, const trial_memory *me
   if (!provider->supports(program, node)) {
     return false;
   }
-  for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    const hr_operand *x = hr_node_operand(node, i);
-    args[i] = x->kind == HR_OPERAND_VALUE ? addresses[x->index] : NULL;
-  }
+  hr__node_args(program, node, addresses, NULL, args);
   hr_status status = provider->prepare(program, node, way, memory->queue, &prepared, &workspace_bytes);
   bool is_prepared = status == NULL;
   HR_ASSERT(is_prepared || way != HR_WAY_OWN);

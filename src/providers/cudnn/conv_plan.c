@@ -276,24 +276,34 @@ static size_t bytes_of(const hr__conv_shape *s, hr__conv_role r) {
   return bytes;
 }
 
-/* Runs the plan with y and its workspace in this memory, and all inputs at its beginning. */
-static int run_on(cudnn_handle handle, const hr__conv_plan *plan, uint64_t memory, uint64_t y, uint64_t workspace) {
-  void *pointers[CONV_ROLES], *space = (void *)(uintptr_t)workspace;
+int hr__conv_pack(const hr__conv_shape *shape, void *const *addresses, void *workspace, cudnn_descriptor *out_pack) {
+  void *pointers[CONV_ROLES];
   int64_t ids[CONV_ROLES], count = 0;
   for (int r = 0; r < CONV_ROLES; ++r) {
-    if (plan->shape.has_role[r]) {
+    if (shape->has_role[r]) {
       ids[count] = r;
-      pointers[count++] = (void *)(uintptr_t)(r == CONV_Y ? y : memory);
+      pointers[count++] = addresses[r];
     }
   }
   filling pack = begin(CUDNN_PACK);
   set(&pack, CUDNN_PACK_POINTERS, CUDNN_TYPE_POINTER, count, pointers);
   set(&pack, CUDNN_PACK_IDS, CUDNN_TYPE_INT64, count, ids);
-  set(&pack, CUDNN_PACK_WORKSPACE, CUDNN_TYPE_POINTER, 1, &space);
-  (void)end(&pack);
-  int code = pack.code != CUDNN_SUCCESS ? pack.code : hr__cudnn.SetStream(handle, NULL);
-  code = code != CUDNN_SUCCESS ? code : hr__cudnn.BackendExecute(handle, plan->descriptor, pack.descriptor);
-  destroy(pack.descriptor);
+  set(&pack, CUDNN_PACK_WORKSPACE, CUDNN_TYPE_POINTER, 1, &workspace);
+  *out_pack = end(&pack);
+  return pack.code;
+}
+
+/* Runs the plan with y and its workspace in this memory, and all inputs at its beginning. */
+static int run_on(cudnn_handle handle, const hr__conv_plan *plan, uint64_t memory, uint64_t y, uint64_t workspace) {
+  void *addresses[CONV_ROLES];
+  cudnn_descriptor pack = NULL;
+  for (int r = 0; r < CONV_ROLES; ++r) {
+    addresses[r] = (void *)(uintptr_t)(r == CONV_Y ? y : memory);
+  }
+  int code = hr__conv_pack(&plan->shape, addresses, (void *)(uintptr_t)workspace, &pack);
+  code = code != CUDNN_SUCCESS ? code : hr__cudnn.SetStream(handle, NULL);
+  code = code != CUDNN_SUCCESS ? code : hr__cudnn.BackendExecute(handle, plan->descriptor, pack);
+  destroy(pack);
   return code;
 }
 

@@ -45,6 +45,10 @@ typedef struct hr__conv_plan hr__conv_plan;
 HR_MUST_USE hr_status hr__conv_plan_acquire(cudnn_handle handle, const hr__conv_shape *shape, hr__conv_plan **out_plan);
 void hr__conv_plan_release(hr__conv_plan *plan); /* NULL does nothing; on any thread */
 
+/* A run's addresses, of roles that the shape has, in the library's terms; the caller destroys the descriptor. Gives the library's code,
+ * and no descriptor where that is an error. */
+int hr__conv_pack(const hr__conv_shape *shape, void *const *addresses, void *workspace, cudnn_descriptor *out_pack);
+
 cudnn_descriptor hr__conv_plan_descriptor(const hr__conv_plan *plan);
 size_t hr__conv_plan_workspace(const hr__conv_plan *plan);
 

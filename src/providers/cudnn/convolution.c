@@ -293,30 +293,14 @@ static const char *version(void) {
 /* ---- running ---- */
 
 static int pack(hr_prepared *p, void *const addresses[CONV_ROLES + 1]) {
-  void *pointers[CONV_ROLES];
-  int64_t ids[CONV_ROLES], count = 0;
   cudnn_descriptor made = NULL;
-  for (int r = 0; r < CONV_ROLES; ++r) {
-    if (p->call.shape.has_role[r]) {
-      ids[count] = r;
-      pointers[count++] = addresses[r];
+  int code = hr__conv_pack(&p->call.shape, addresses, addresses[CONV_ROLES], &made);
+  if (code == CUDNN_SUCCESS) {
+    if (p->pack != NULL) {
+      (void)hr__cudnn.BackendDestroyDescriptor(p->pack);
     }
-  }
-  int code = hr__cudnn.BackendCreateDescriptor(CUDNN_PACK, &made);
-  code =
-      code != 0 ? code : hr__cudnn.BackendSetAttribute(made, CUDNN_PACK_POINTERS, CUDNN_TYPE_POINTER, count, pointers);
-  code = code != 0 ? code : hr__cudnn.BackendSetAttribute(made, CUDNN_PACK_IDS, CUDNN_TYPE_INT64, count, ids);
-  code = code != 0
-             ? code
-             : hr__cudnn.BackendSetAttribute(made, CUDNN_PACK_WORKSPACE, CUDNN_TYPE_POINTER, 1, &addresses[CONV_ROLES]);
-  code = code != 0 ? code : hr__cudnn.BackendFinalize(made);
-  cudnn_descriptor old = code == 0 ? p->pack : made;
-  if (code == 0) {
     p->pack = made;
     memcpy(p->packed, addresses, sizeof p->packed);
-  }
-  if (old != NULL) {
-    (void)hr__cudnn.BackendDestroyDescriptor(old);
   }
   return code;
 }
