@@ -154,6 +154,46 @@ static void emit_reductions(const device *d, int phase) {
   take_results(d, phase);
 }
 
+/* Whether the elements of a row lie side by side, and each row has its own. */
+static bool is_prefetched(const device *d, const hr_instr *instr) {
+  const hr_dims *walked = &d->e->walked, *kept = &d->e->kept;
+  if (instr->kind != HR_INSTR_LOAD || instr->level != HR_LEVEL_ELEMENT) {
+    return false;
+  }
+  const hr_access *access = &d->e->kernel->accesses[instr->access];
+  bool has_rows = false;
+  for (int k = 0; k < kept->rank; ++k) {
+    has_rows |= access->strides[kept->source[k]] != 0;
+  }
+  return has_rows && access->term_count == 0 && access->bound_count == 0 && walked->rank == 1 &&
+         access->strides[walked->source[0]] == 1;
+}
+
+/* A processor has one block, or two, and would have nothing to do while the next one waits for its row: that comes to the cache while
+ * this one is worked on. */
+static void prefetch_row(const device *d) {
+  hr__emitter *e = d->e;
+  const int most = d->own * WARP;
+  HR__EMIT(e, "if (HR_LANE == 0 && HR_BLOCK + hr_processors() < " HR__FREE ") {\n", (long long)d->rows);
+  HR__EMIT(e, "const int64_t row = HR_BLOCK + hr_processors();\nconst %s i = begin;\n", hr__device_index_type(d));
+  HR__EMIT(e, "const int count = " HR__FREE " - begin < %d ? (int)(" HR__FREE " - begin) : %d;\n",
+           (long long)d->elements, most, (long long)d->elements, most);
+  hr__device_coordinates(d, &e->kept, "row", "c");
+  hr__device_coordinates(d, &e->walked, "i", "w");
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (is_prefetched(d, instr)) {
+      hr_text memory = {0};
+      hr__device_memory(d, instr, &memory);
+      HR__EMIT(e, "hr_prefetch(&%s, count * %d);\n", hr_text_chars(&memory),
+               (int)hr_dtype_size(e->kernel->accesses[instr->access].dtype));
+      e->text->failed |= memory.failed;
+      hr_text_fini(&memory);
+    }
+  }
+  HR__EMIT(e, "}\n");
+}
+
 void hr__device_turn_rows(const device *d, hr_device_emission *emission) {
   hr__emitter *e = d->e;
   const int warps = warps_of(d);
@@ -163,6 +203,7 @@ void hr__device_turn_rows(const device *d, hr_device_emission *emission) {
       e, "const int64_t row = HR_BLOCK;\nconst int warp = HR_THREAD / HR_WARP, chunk = warp / %d, part = warp %% %d;\n",
       (int)(d->chunk / (d->own * WARP)), (int)(d->chunk / (d->own * WARP)));
   HR__EMIT(e, "const int begin = warp * %d + HR_LANE;\n", d->own * (int)WARP);
+  prefetch_row(d);
   hr__device_coordinates(d, &e->kept, "row", "c");
   hr__device_declare_own(d);
   for (int phase = 0; phase < e->kernel->phase_count; ++phase) {

@@ -78,6 +78,7 @@ REF_FN double ref_log_clamped(double x) {
   REF_REAL_2(cls, T, logaddexp, hr_f64_logaddexp(x, y))                                          \
   REF_REAL_2(cls, T, logaddexp2, hr_f64_logaddexp2(x, y))                                        \
   REF_REAL_1(cls, T, log_clamped, ref_log_clamped(x))                                            \
+  REF_REAL_1(cls, T, normal_cdf, 0.5 * erfc(x * -0.70710678118654752440))                        \
   /* (1 + tanh(k (x + a x^3))) / 2 */                                                            \
   REF_FN T ref_##cls##_gelu_tanh_part(T x) {                                                     \
     double d = (double)x;                                                                        \

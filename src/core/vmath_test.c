@@ -37,6 +37,7 @@ UNARY(atanh)
 UNARY(erf)
 UNARY(erfc)
 UNARY(sigmoid)
+UNARY(normal_cdf)
 UNARY(sqrt)
 UNARY(floor)
 UNARY(ceil)
@@ -152,7 +153,22 @@ HR_TEST(loops_give_the_bits_of_single_calls) {
   SAME(erf);
   SAME(erfc);
   SAME(sigmoid);
+  SAME(normal_cdf);
 #undef SAME
+}
+
+HR_TEST(gelu_is_close_everywhere) {
+  for (uint64_t u = 0; u < 0x100000000u; u += 7919) {
+    float x = hr__u32_to_f32((uint32_t)u), part = hr_f32_normal_cdf(x);
+    double exact = 0.5 * erfc((double)x * -0.70710678118654752440);
+    if (isnan(x) || isinf(x)) {
+      continue;
+    }
+    HR_ASSERT(x > 0 ? ulps(part, exact) <= 1.5 : fabs((double)x * ((double)part - exact)) <= 4e-8);
+    HR_ASSERT(x < -3 || x > 0 || ulps(part, exact) <= 12);
+  }
+  HR_ASSERT(hr_f32_normal_cdf(INFINITY) == 1 && hr_f32_normal_cdf(-INFINITY) == 0);
+  HR_ASSERT(hr_f32_normal_cdf(0) == 0.5f && isnan(hr_f32_normal_cdf(NAN)));
 }
 
 /* The tanh form of gelu in double precision, and its derivative. */

@@ -21,6 +21,7 @@ static bool emit(batch *b, const hr_kernel *kernel, entry *e) {
   b->quads += strstr(text, "= hr_fold_quads_") != NULL || strstr(text, "is_four") != NULL;
   b->words += emission->word_count > 0;
   b->turns += strstr(text, "int turn = 0") != NULL;
+  b->prefetches += strstr(text, "hr_prefetch(&") != NULL;
   b->tiles += strstr(text, "[near][far]") != NULL;
   b->fours += strstr(text, " u * 256 + HR_THREAD") != NULL && strstr(text, "u < 1;") == NULL;
   for (int pass = 0; pass < emission->pass_count;
@@ -238,6 +239,7 @@ HR_TEST(rows_of_which_warps_take_turns_have_the_bits_of_interpreted_kernels) {
   batch_check(&b, 0, KINDS * SHAPES, programs);
   HR_ASSERT_EQ(b.emitted, b.kernels);
   HR_ASSERT(b.turns >= 4 * SHAPES);
+  HR_ASSERT_EQ(b.prefetches, b.turns);
   free(programs);
   batch_fini(&b);
 }
