@@ -1,6 +1,7 @@
 """The benchmark runs, and its files say what they should. Speed itself is no matter for a test."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -38,7 +39,8 @@ def test_two_cases(tmp_path):
     assert "| Softshrink MLP, train, batch 64 |" in table
     assert "geometric mean" in table and "peak memory" in table
     if DEVICE.type == "headrace":
-        assert trained["device"]["stats_per_sample"]["commits"] == 1
+        if not os.environ.get("HEADRACE_DEVICE", "cpu").startswith("cuda"):  # which begins before all is recorded
+            assert trained["device"]["stats_per_sample"]["commits"] == 1
         assert trained["device"]["stats_per_sample"]["compiles"] == 0
 
 
@@ -121,6 +123,7 @@ something else
 
 def test_operators_speed(tmp_path):
     """Entries are grown or made by name, both sides run, and the page holds what was timed and what was not."""
+    pytest.importorskip("expecttest")  # which torch's own test data needs
     written, page = tmp_path / "ops.json", tmp_path / "ops.md"
     asked = ["--only", "add,linalg.inv,cross,empty_like,transpose", "--sizes", "1K,100K", "--seconds", "0.01", "--device", DEVICE.type]
     command = [sys.executable, ROOT / "bench" / "ops.py", *asked, "--json", written, "--markdown", page]

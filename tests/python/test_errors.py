@@ -378,45 +378,47 @@ def test_mixed_devices_raise(function, device):
         function(torch.ones(2, 2, device=device), torch.ones(2, 2))
 
 
-SECOND = "headrace:1"
+COUNT = torch.headrace.device_count() if DEVICE.type == "headrace" else 1
+ABSENT = f"headrace:{COUNT}"  # one more than there are
 
 
 @pytest.mark.device_only
 @pytest.mark.parametrize(
     "function",
     [
-        lambda: torch.ones(2, device=SECOND),
-        lambda: torch.empty(0, device=SECOND),
-        lambda: torch.tensor([1.0], device=SECOND),
-        lambda: torch.empty_strided((2,), (1,), device=SECOND),
-        lambda: torch.zeros_like(torch.ones(2, device=DEVICE), device=SECOND),
-        lambda: torch.ones(2).to(SECOND),
-        lambda: torch.ones(2, device=DEVICE).to(SECOND),
-        lambda: torch.ones(2).headrace(1),
-        lambda: torch.nn.Linear(2, 2).to(SECOND),
-        lambda: torch.UntypedStorage(4, device=SECOND),
-        lambda: torch.Generator(SECOND),
-        lambda: torch.Stream(SECOND),
-        lambda: torch.headrace.set_device(1),
-        lambda: torch.headrace.set_device(SECOND),
-        lambda: torch.headrace.device(1),
-        lambda: torch.headrace.synchronize(1),
-        lambda: torch.headrace.memory_allocated(1),
-        lambda: torch.headrace.get_rng_state(SECOND),
-        lambda: torch.accelerator.set_device_index(1),
-        lambda: torch.accelerator.synchronize(1),
-        lambda: torch.accelerator.memory_allocated(1),
-        lambda: torch.accelerator.device_index(1).__enter__(),
+        lambda: torch.ones(2, device=ABSENT),
+        lambda: torch.empty(0, device=ABSENT),
+        lambda: torch.tensor([1.0], device=ABSENT),
+        lambda: torch.empty_strided((2,), (1,), device=ABSENT),
+        lambda: torch.zeros_like(torch.ones(2, device=DEVICE), device=ABSENT),
+        lambda: torch.ones(2).to(ABSENT),
+        lambda: torch.ones(2, device=DEVICE).to(ABSENT),
+        lambda: torch.ones(2).headrace(COUNT),
+        lambda: torch.nn.Linear(2, 2).to(ABSENT),
+        lambda: torch.UntypedStorage(4, device=ABSENT),
+        lambda: torch.Generator(ABSENT),
+        lambda: torch.Stream(ABSENT),
+        lambda: torch.headrace.set_device(COUNT),
+        lambda: torch.headrace.set_device(ABSENT),
+        lambda: torch.headrace.device(COUNT),
+        lambda: torch.headrace.synchronize(COUNT),
+        lambda: torch.headrace.memory_allocated(COUNT),
+        lambda: torch.headrace.get_rng_state(ABSENT),
+        lambda: torch.accelerator.set_device_index(COUNT),
+        lambda: torch.accelerator.synchronize(COUNT),
+        lambda: torch.accelerator.memory_allocated(COUNT),
+        lambda: torch.accelerator.device_index(COUNT).__enter__(),
     ],
 )
-def test_second_device_raises(function):
-    with pytest.raises(RuntimeError, match="^headrace:1 was asked for, but there is 1 device, headrace:0$"):
+def test_absent_device_raises(function):
+    there_is = "there is 1 device, headrace:0" if COUNT == 1 else f"there are {COUNT} devices"
+    with pytest.raises(RuntimeError, match=f"^{ABSENT} was asked for, but {there_is}$"):
         function()
 
 
 @pytest.mark.device_only
-def test_second_device_as_default_raises(device):
-    with torch.device(SECOND), pytest.raises(RuntimeError, match="headrace:1"):
+def test_absent_device_as_default_raises(device):
+    with torch.device(ABSENT), pytest.raises(RuntimeError, match=ABSENT):
         torch.ones(2)
     assert torch.ones(2, device=device).device.index == 0
 
