@@ -529,7 +529,7 @@ static hr_status run_kernels(const hr_executable *executable, const hr_exec_step
     all_compiled &= is_compiled;
     is_timed |= !is_compiled && first[i].cached != NULL && hr__kernel_is_timed(first[i].cached);
   }
-  run->compiled_count += all_compiled;
+  run->compiled_count += all_compiled && first->kind == HR_STEP_KERNEL;
   int64_t begin = is_timed ? hr_clock_ns() : 0;
   HR_RETURN_IF_ERROR(device->driver->launch(device->impl, count, scratch->launches.data));
   if (is_timed) {
@@ -626,7 +626,7 @@ hr_status hr__executable_run_steps(const hr_executable *executable, int first, i
   }
   for (int i = first; i < end; i += executable->steps[i].batch) {
     if (hr__weights_has_all(&executable->steps[i], executable->steps[i].batch, scratch)) {
-      run->compiled_count++;
+      run->compiled_count += executable->steps[i].kind == HR_STEP_KERNEL;
       continue;
     }
     int64_t begin = is_timed ? hr_clock_ns() : 0;

@@ -85,8 +85,8 @@ typedef struct hr_run {
   const hr_scalar *arguments;
   int64_t
       *step_ns; /* NULL, or out: the time of each step that ran; a batch's is shared by the bytes that its steps move */
-  bool has_waited;                  /* out: for a number of the device */
-  int compiled_count;               /* out: launches of compiled code, and those that were left out */
+  bool has_waited;    /* out: for a number of the device */
+  int compiled_count; /* out: launches of compiled code, a library's apart, and those that were left out */
   int graph_launches, graph_builds; /* out: graphs that were launched, and those of them that were made for it */
   int graph_updates;                /* out: kernels in them that got other scalars */
   int failed_step;                  /* out: the step that ended the run early, or step_count */

@@ -280,7 +280,7 @@ static hr_status launch(const hr_executable *executable, const segment *s, hr_ru
   HR_RETURN_IF_ERROR(driver->graph_launch(run->device->impl, *graph));
   run->graph_launches++;
   for (int i = s->first; i < s->end; i += executable->steps[i].batch) {
-    run->compiled_count += executable->steps[i].kernel != NULL;
+    run->compiled_count += executable->steps[i].kind == HR_STEP_KERNEL;
   }
   return HR_OK;
 }
