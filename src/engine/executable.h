@@ -41,7 +41,7 @@ typedef struct hr_weight {
   int parts[HR_WEIGHT_SOURCES_MAX];                                     /* earlier weights that it is made of, too */
   size_t bytes;                                                         /* of all that is made */
   hr_kernel_key
-      recipe; /* the kernel, and behind it what it had in the last run: stamps, scalars, the recipes of its parts */
+      recipe; /* the kernel, and behind it what it had in the last run: stamps, scalars, serials of its parts */
   size_t kernel_words;
   uint64_t stamp; /* in the last run: the newest of its sources and parts; 0: contents of some were not known */
 } hr_weight;

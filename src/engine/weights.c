@@ -7,7 +7,10 @@
 
 /* A large result is kept for the bytes that are not moved, from BYTES_MIN on; a small one of small buffers for its launch. */
 enum { BYTES_MIN = 1 << 15, SMALL_BYTES_MAX = 1 << 16, ALIGNMENT = 64 };
-enum { SCALARS_MAX = 4, SCALAR_WORDS = 3, TAIL_WORDS = HR_WEIGHT_SOURCES_MAX + SCALARS_MAX * SCALAR_WORDS };
+enum { SCALARS_MAX = 4, SCALAR_WORDS = 3, OWN_WORDS = HR_WEIGHT_SOURCES_MAX + SCALARS_MAX * SCALAR_WORDS };
+enum {
+  TAIL_WORDS = OWN_WORDS + HR_WEIGHT_SOURCES_MAX
+}; /* contents and scalars, then what it is made of that is kept itself */
 
 /* ---- finding them ---- */
 
@@ -146,11 +149,7 @@ static bool note(hr_executable *executable, const hr_weight *w) {
   hr_weight *noted = &executable->weights.data[executable->weights.count - 1];
   ok = hr_kernel_make_key(executable->steps[w->step].source->kernel, &noted->recipe);
   noted->kernel_words = noted->recipe.count;
-  size_t tail = TAIL_WORDS;
-  for (int i = 0; i < noted->part_count; i++) {
-    tail += executable->weights.data[noted->parts[i]].recipe.count;
-  }
-  for (size_t i = 0; ok && i < tail; i++) {
+  for (int i = 0; ok && i < TAIL_WORDS; i++) {
     ok = hr_vector_push(&noted->recipe, 0);
   }
   return ok;
@@ -197,44 +196,44 @@ static uint64_t find_stamps(const hr_executable *executable, const hr_weight *w,
   return is_known ? newest : 0;
 }
 
-/* Replaces words of the recipe; gives whether they were the same. */
-static bool renew(uint64_t *words, const uint64_t *now, size_t count) {
-  bool is_same = memcmp(words, now, count * sizeof *words) == 0;
-  memcpy(words, now, count * sizeof *words);
-  return is_same;
-}
-
 /* Renews what the recipe says of contents and scalars; gives whether it said so before. */
-static bool renew_recipe(const hr_executable *executable, hr_weight *w, const hr_run *run,
-                         const hr_run_scratch *scratch) {
+static bool renew_own(const hr_executable *executable, hr_weight *w, const hr_run *run, const hr_run_scratch *scratch) {
   const hr_exec_step *step = &executable->steps[w->step];
-  uint64_t tail[TAIL_WORDS] = {0}, *at = w->recipe.data + w->kernel_words;
-  w->stamp = find_stamps(executable, w, run, tail);
+  uint64_t own[OWN_WORDS] = {0}, *at = w->recipe.data + w->kernel_words;
+  w->stamp = find_stamps(executable, w, run, own);
   for (int i = 0; i < step->scalar_count; i++) {
     const hr_scalar *scalar = &scratch->values.data[executable->scalars.data[step->scalar_first + (size_t)i]];
-    uint64_t *words = tail + HR_WEIGHT_SOURCES_MAX + i * SCALAR_WORDS;
+    uint64_t *words = own + HR_WEIGHT_SOURCES_MAX + i * SCALAR_WORDS;
     words[0] = (uint64_t)scalar->dtype;
     memcpy(words + 1, &scalar->value, sizeof scalar->value);
   }
-  bool is_same = renew(at, tail, TAIL_WORDS);
-  at += TAIL_WORDS;
-  for (int i = 0; i < w->part_count; i++) {
-    const hr_weight *part = &executable->weights.data[w->parts[i]];
-    is_same &= renew(at, part->recipe.data, part->recipe.count);
-    at += part->recipe.count;
-  }
+  bool is_same = memcmp(at, own, sizeof own) == 0;
+  memcpy(at, own, sizeof own);
   return is_same;
+}
+
+/* ... and of its parts; gives whether all of them are kept. */
+static bool renew_parts(hr_weight *w, const hr_run_scratch *scratch) {
+  uint64_t *at = w->recipe.data + w->kernel_words + OWN_WORDS;
+  bool are_kept = true;
+  for (int i = 0; i < w->part_count; i++) {
+    const hr_derived *part = scratch->weights.data[w->parts[i]].derived;
+    are_kept &= part != NULL;
+    at[i] = part != NULL ? hr__derived_serial(part) : 0;
+  }
+  return are_kept;
 }
 
 /* What is kept of the weight, or from this run on will be: where the last one had the same contents and scalars. */
 static hr_run_weight find_kept(const hr_executable *executable, hr_weight *w, const hr_run *run,
                                const hr_run_scratch *scratch) {
-  bool is_seen = renew_recipe(executable, w, run, scratch);
+  bool is_seen = renew_own(executable, w, run, scratch);
   hr_run_weight found = {0};
-  if (w->stamp != 0) {
-    found.derived = hr__derived_find(w->stamp, w->recipe.data, w->recipe.count);
+  if (w->stamp == 0 || !renew_parts(w, scratch)) {
+    return found;
   }
-  if (w->stamp != 0 && found.derived == NULL && is_seen) {
+  found.derived = hr__derived_find(w->stamp, w->recipe.data, w->recipe.count);
+  if (found.derived == NULL && is_seen) {
     found.derived = hr__derived_create(run->device, w->stamp, w->recipe.data, w->recipe.count, w->bytes);
     found.is_new = found.derived != NULL;
   }

@@ -308,6 +308,70 @@ HR_TEST(weights_with_a_factor_are_made_again_when_either_or_a_scalar_changes) {
   close_stream(stream);
 }
 
+/* ---- what is made of what is kept ---- */
+
+enum { LENGTH = 60, CHAIN_SIDE = 8 };
+
+/* y = m m m ... v, each product by a kernel of its own: launches. */
+static int run_chain(hr_stream *stream, hr_buffer *m, hr_buffer *v, hr_buffer *y, float expected) {
+  static const int64_t square[2] = {CHAIN_SIDE, CHAIN_SIDE}, down[2] = {CHAIN_SIDE, 1}, across[2] = {0, 1},
+                       column[2] = {CHAIN_SIDE, 1}, ones[2] = {1, 1}, mask = 2;
+  const hr_attrs along = {.ints = &mask, .int_count = 1};
+  hr_view all = view_of(m, HR_DTYPE_F32, square, down), x = view_of(v, HR_DTYPE_F32, square, across);
+  hr_buffer *made[2 * LENGTH];
+  float values[CHAIN_SIDE];
+  int before = launched, count = 0;
+  for (int i = 0; i < LENGTH; i++) {
+    hr_buffer *products = made[count++] = make(CHAIN_SIDE * CHAIN_SIDE * sizeof(float)), *sums = y;
+    if (i < LENGTH - 1) {
+      sums = made[count++] = make(CHAIN_SIDE * sizeof(float));
+    }
+    hr_view to = view_of(products, HR_DTYPE_F32, square, down), out = view_of(sums, HR_DTYPE_F32, column, ones);
+    HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MUL, NULL, 2, (hr_view[]){all, x}, 1, &to));
+    HR_ASSERT_OK(hr_stream_record(stream, HR_OP_SUM, &along, 1, &to, 1, &out));
+    x = view_of(sums, HR_DTYPE_F32, square, across);
+  }
+  release_all(count, made);
+  HR_ASSERT_OK(hr_stream_commit(stream));
+  HR_ASSERT_OK(hr_stream_synchronize(stream));
+  count = launched - before;
+  hr_view out = view_of(y, HR_DTYPE_F32, column, ones);
+  HR_ASSERT_OK(hr_stream_read(stream, &out, values));
+  HR_ASSERT(values[0] == expected && values[CHAIN_SIDE - 1] == expected);
+  return count;
+}
+
+/* However long it is, all of it is kept at once, and made again when what it began with changes. */
+HR_TEST(a_chain_of_small_results_is_kept_as_a_whole) {
+  static const int64_t square[2] = {CHAIN_SIDE, CHAIN_SIDE}, down[2] = {CHAIN_SIDE, 1}, column[2] = {CHAIN_SIDE, 1},
+                       ones[2] = {1, 1};
+  hr_stream *stream = open_stream();
+  hr_buffer *b[3] = {make(CHAIN_SIDE * CHAIN_SIDE * sizeof(float)), make(CHAIN_SIDE * sizeof(float)),
+                     make(CHAIN_SIDE * sizeof(float))};
+  float values[CHAIN_SIDE * CHAIN_SIDE];
+  for (int i = 0; i < CHAIN_SIDE * CHAIN_SIDE; i++) {
+    values[i] = 1.0F / CHAIN_SIDE;
+  }
+  hr_view m = view_of(b[0], HR_DTYPE_F32, square, down);
+  HR_ASSERT_OK(hr_stream_write(stream, &m, values));
+  hr_view y = view_of(b[2], HR_DTYPE_F32, column, ones);
+  HR_ASSERT_OK(hr_stream_write(stream, &y, values)); /* a result without contents would make another program */
+  for (int turn = 1; turn < 4; turn++) {
+    for (int i = 0; i < CHAIN_SIDE; i++) {
+      values[i] = (float)turn;
+    }
+    hr_view v = view_of(b[1], HR_DTYPE_F32, column, ones);
+    HR_ASSERT_OK(hr_stream_write(stream, &v, values));
+    HR_ASSERT_OK(hr_stream_synchronize(stream));
+    HR_ASSERT_EQ(run_chain(stream, b[0], b[1], b[2], (float)turn), LENGTH);
+    HR_ASSERT_EQ(run_chain(stream, b[0], b[1], b[2], (float)turn), LENGTH); /* makes what is kept */
+    HR_ASSERT_EQ(run_chain(stream, b[0], b[1], b[2], (float)turn), 1);
+  }
+  release_all(3, b);
+  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  close_stream(stream);
+}
+
 /* What isn't a weight, because it is small, or a factor that changes from call to call, is made in each run. */
 HR_TEST(activations_are_not_kept) {
   enum { COUNT = 128 };

@@ -1,8 +1,10 @@
 #include "runtime/derived.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/hash.h"
 #include "base/refcount.h"
 #include "base/table.h"
 #include "base/thread.h"
@@ -12,9 +14,9 @@ enum { ALIGNMENT = 64 };
 
 struct hr_derived {
   hr_refcount refcount;
-  hr_derived *next; /* published, of the same stamp */
-  uint64_t stamp;
-  hr_device *device; /* whose memory `block` is; NULL: `data` is the host's */
+  hr_derived *next;             /* published, of the same stamp */
+  uint64_t stamp, serial, hash; /* of the recipe */
+  hr_device *device;            /* whose memory `block` is; NULL: `data` is the host's */
   hr_block *block;
   void *data;
   size_t bytes;
@@ -25,12 +27,21 @@ struct hr_derived {
 static hr_mutex mutex = HR_MUTEX_INITIALIZER;
 static hr_table lists; /* of published entries, by stamp */
 static int64_t published_bytes;
+static atomic_uint_least64_t serials;
 
-/* Locked. */
+static bool is(const hr_derived *derived, const uint64_t *recipe, size_t word_count) {
+  return derived->word_count == word_count && memcmp(derived->recipe, recipe, word_count * sizeof *recipe) == 0;
+}
+
+/* Locked. A list of several is searched by hashes. */
 static hr_derived *find(uint64_t stamp, const uint64_t *recipe, size_t word_count) {
   hr_derived *derived = hr_table_get(&lists, stamp);
-  while (derived != NULL &&
-         (derived->word_count != word_count || memcmp(derived->recipe, recipe, word_count * sizeof *recipe) != 0)) {
+  if (derived == NULL || is(derived, recipe, word_count)) {
+    return derived;
+  }
+  derived = derived->next;
+  uint64_t hash = derived != NULL ? hr_hash_words(HR_HASH_SEED, recipe, word_count) : 0;
+  while (derived != NULL && !(derived->hash == hash && is(derived, recipe, word_count))) {
     derived = derived->next;
   }
   return derived;
@@ -73,7 +84,12 @@ hr_derived *hr__derived_create(hr_device *device, uint64_t stamp, const uint64_t
   if (derived == NULL) {
     return NULL;
   }
-  *derived = (hr_derived){.stamp = stamp, .device = device, .bytes = bytes, .word_count = word_count};
+  *derived = (hr_derived){.stamp = stamp,
+                          .serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1,
+                          .hash = hr_hash_words(HR_HASH_SEED, recipe, word_count),
+                          .device = device,
+                          .bytes = bytes,
+                          .word_count = word_count};
   hr_refcount_init(&derived->refcount);
   memcpy(derived->recipe, recipe, word_count * sizeof *recipe);
   if (!allocate(derived)) {
@@ -117,6 +133,10 @@ void hr__derived_release(hr_derived *derived) {
   if (derived != NULL && hr_refcount_release(&derived->refcount)) {
     destroy(derived);
   }
+}
+
+uint64_t hr__derived_serial(const hr_derived *derived) {
+  return derived->serial;
 }
 
 void *hr__derived_data(const hr_derived *derived) {

@@ -34,6 +34,8 @@ hr_derived *hr__derived_get(uint64_t stamp, uint64_t *seen_stamp, const uint64_t
 void hr__derived_publish(hr_derived *derived);
 void hr__derived_release(hr_derived *derived); /* NULL: nothing */
 void *hr__derived_data(const hr_derived *derived);
+/* A number that no other entry has or had, for recipes of what is made of this one; never 0. */
+uint64_t hr__derived_serial(const hr_derived *derived);
 
 /* Nobody finds what was made of these contents any more. */
 void hr__derived_forget(uint64_t stamp);
