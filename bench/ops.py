@@ -197,15 +197,10 @@ def warm(side: Side, device: torch.device) -> None:
 
 
 def wait_for_compiler(device: torch.device) -> None:
-    """Until the compile thread has answered nothing new for a while."""
-    keys = ("jit_compiled", "jit_loaded", "jit_unable")
-    seen, since = None, time.perf_counter()
-    begin = since
-    while time.perf_counter() - since < 0.5 and time.perf_counter() - begin < 3:
-        now = [counters(device).get(key, 0) for key in keys]
-        if now != seen:
-            seen, since = now, time.perf_counter()
-        time.sleep(0.02)
+    """Until no kernel waits for the compile thread, or is in work there."""
+    begin = time.perf_counter()
+    while counters(device).get("jit_waiting", 0) > 0 and time.perf_counter() - begin < 20:
+        time.sleep(0.01)
 
 
 class Row:

@@ -168,6 +168,7 @@ typedef struct hr_stats { /* counts since creation or the last reset */
   int64_t jit_loaded;                        /* ... that the disk cache had */
   int64_t jit_unable;                        /* ... that stay interpreted */
   int64_t jit_ns;                            /* time that compilers took, in the background */
+  int64_t jit_waiting;                       /* kernels that wait for a compiler now, or that it works on */
   int64_t graph_launches;                    /* graphs of the driver that were launched, each for many of the groups */
   int64_t graph_builds;                      /* ... that were captured for it */
   int64_t graph_updates;                     /* kernels of graphs that got other numbers before a launch */

@@ -27,6 +27,7 @@ static struct {
   hr_thread thread;
   pid_t pid; /* of the process that started the thread: a forked child has none */
   HR_VECTOR(hr_cached_kernel *) pending;
+  int taken; /* by the thread, which works on them */
   int failures;
   hr_jit_counts counts;
 } queue = {.mutex = HR_MUTEX_INITIALIZER};
@@ -314,10 +315,11 @@ static void run_thread(void *arg) {
     int64_t until = hr_clock_ns() + GATHER_NS; /* the commit that pushed one may push more */
     while (!queue.stop && queue.pending.count < BATCH_MAX && hr_cond_wait_until(&queue.wake, &queue.mutex, until)) {
     }
-    int taken = take_batch(kernels);
+    int taken = queue.taken = take_batch(kernels);
     hr_mutex_unlock(&queue.mutex);
     run_batch(kernels, taken);
     hr_mutex_lock(&queue.mutex);
+    queue.taken = 0;
   }
   hr_mutex_unlock(&queue.mutex);
 }
@@ -390,5 +392,6 @@ void hr__compile_queue_reset(void) {
 void hr__jit_counts(hr_jit_counts *out_counts) {
   hr_mutex_lock(&queue.mutex);
   *out_counts = queue.counts;
+  out_counts->waiting = (int64_t)queue.pending.count + queue.taken;
   hr_mutex_unlock(&queue.mutex);
 }

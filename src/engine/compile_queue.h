@@ -20,11 +20,12 @@ void hr__compile_queue_wait(void);
 /* Forgets failures, so that compilers are tried again; for tests, while nothing is pending. */
 void hr__compile_queue_reset(void);
 
-typedef struct hr_jit_counts { /* since the process began */
+typedef struct hr_jit_counts { /* since the process began, and now */
   int64_t compiled;            /* kernels that a compiler made */
   int64_t loaded;              /* kernels found on disk */
   int64_t unable;              /* kernels without a text, or that no compiler could make */
   int64_t compile_ns;          /* time that compilers took */
+  int64_t waiting;             /* kernels that nothing is known of yet */
 } hr_jit_counts;
 
 void hr__jit_counts(hr_jit_counts *out_counts);

@@ -67,6 +67,13 @@ static bool has_compiler(void) {
   return found;
 }
 
+static int64_t waiting(void) {
+  hr_jit_counts now;
+  hr__jit_counts(&now);
+  return now.waiting;
+}
+
+/* When nothing waits any more. */
 static hr_jit_counts counts(void) {
   hr_jit_counts now;
   hr__compile_queue_wait();
@@ -150,14 +157,18 @@ HR_TEST(code_takes_over_between_launches) {
   hr_jit_counts before = counts();
   fixture f = open_fixture();
   hr_stats stats;
+  bool has_waited = !has_compiler();
   for (int k = 0; k < 9000; ++k) { /* 8 KB each: after 64 MB it is worth compiling */
     check_round(&f, k);
+    has_waited |= waiting() == 1;
   }
+  HR_ASSERT(has_waited);
   hr__compile_queue_wait();
   check_round(&f, 1);
   hr_stream_stats(f.stream, &stats);
   if (has_compiler()) {
     HR_ASSERT_EQ(counts().compiled, before.compiled + 1);
+    HR_ASSERT_EQ(stats.jit_waiting, 0);
     HR_ASSERT(stats.kernels_interpreted < stats.kernels);
   }
   HR_ASSERT(stats.kernels_interpreted > 1000);

@@ -483,6 +483,7 @@ void hr_stream_stats(hr_stream *stream, hr_stats *out_stats) {
   out_stats->derived_bytes = hr__derived_bytes();
   out_stats->jit_unable = counts.unable;
   out_stats->jit_ns = counts.compile_ns;
+  out_stats->jit_waiting = counts.waiting;
   hr_mutex_unlock(&stream->mutex);
 }
 

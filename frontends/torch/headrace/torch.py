@@ -34,7 +34,7 @@ class _Stats(ctypes.Structure):
             "operations commits commits_by_read commits_by_limit commits_by_request commits_by_mode cache_hits "
             "cache_entries compiles compile_ns groups kernels kernels_interpreted library_calls bytes_moved bytes_copied_in "
             "bytes_copied_out temporary_bytes temporaries_elided derived_bytes jit_compiled jit_loaded jit_unable jit_ns "
-            "graph_launches graph_builds graph_updates layouts_undone"
+            "jit_waiting graph_launches graph_builds graph_updates layouts_undone"
         ).split()
     ]
 
