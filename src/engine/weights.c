@@ -7,10 +7,9 @@
 
 /* A large result is kept for the bytes that are not moved, from BYTES_MIN on; a small one of small buffers for its launch. */
 enum { BYTES_MIN = 1 << 15, SMALL_BYTES_MAX = 1 << 16, ALIGNMENT = 64 };
+/* Behind the kernel's words: contents and scalars, then what it is made of that is kept itself. */
 enum { SCALARS_MAX = 4, SCALAR_WORDS = 3, OWN_WORDS = HR_WEIGHT_SOURCES_MAX + SCALARS_MAX * SCALAR_WORDS };
-enum {
-  TAIL_WORDS = OWN_WORDS + HR_WEIGHT_SOURCES_MAX
-}; /* contents and scalars, then what it is made of that is kept itself */
+enum { TAIL_WORDS = OWN_WORDS + HR_WEIGHT_SOURCES_MAX };
 
 /* ---- finding them ---- */
 

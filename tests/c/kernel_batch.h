@@ -48,8 +48,8 @@ struct batch {
   hr_text text;
   long kernels, emitted, launches, launches_compiled;
   bool shows;
-  /* kernels of devices whose threads have four neighbours of a row each, whose warps take turns, and bring rows to a cache ahead, that go through tiles, whose threads
-   * have several fours */
+  /* kernels of devices whose threads have four neighbours of a row each, whose warps take turns, that bring rows to a cache ahead,
+   * that go through tiles, whose threads have several fours */
   long quads, turns, prefetches, tiles, fours, words;
   long strips;     /* of hosts: that have tiles of a vector */
   int block_bytes; /* of a device's block */
