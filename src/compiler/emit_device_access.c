@@ -93,6 +93,11 @@ void hr__device_memory(const device *d, const hr_instr *instr, hr_text *out) {
   HR__EMIT(&into, "]");
 }
 
+void hr__device_address(const device *d, const hr_instr *instr) {
+  HR__EMIT(d->e, "&");
+  hr__device_memory(d, instr, d->e->text);
+}
+
 /* "(bounds) & (indices)", or nothing: whether an element is there. Loads clamp their indices instead. */
 bool hr__device_condition(const device *d, const hr_instr *instr) {
   hr__emitter *e = d->e;

@@ -58,8 +58,9 @@ void hr__device_head(const device *d, int pass, int threads);
 void hr__device_coordinates(const device *d, const hr_dims *dims, const char *from, const char *prefix);
 /* "(offset + c0 * 784 + w1 * 2)": coordinate c of an access (0: the address, others: of bounds). */
 void hr__device_place(const device *d, const hr_access *access, int c, hr_level level);
-/* Appends "((float *)call.args[2])[...]", the memory of a load or a store, to another text. */
+/* Appends "((float *)call.args[2])[...]", the memory of a load or a store, to a text; its address, to the emitter's. */
 void hr__device_memory(const device *d, const hr_instr *instr, hr_text *out);
+void hr__device_address(const device *d, const hr_instr *instr);
 /* "(bounds) & (indices)", or nothing: whether an element is there. Loads clamp their indices instead. */
 bool hr__device_condition(const device *d, const hr_instr *instr);
 /* Gives values of elements that later phases read places where computing them again would be wrong, or, with d->own, where a thread

@@ -65,18 +65,21 @@ static int bytes_of(const hr_access *access) {
 }
 
 static void emit_copy(const device *d, int k, bool is_store) {
-  hr_text memory = {0};
-  hr__device_memory(d, &d->e->kernel->instrs[k], &memory);
+  const hr_instr *instr = &d->e->kernel->instrs[k];
+  const int bytes = bytes_of(access_of(d, k));
   if (is_store) {
-    HR__EMIT(d->e, "hr_copy%d(&%s, o%d);\n", bytes_of(access_of(d, k)), hr_text_chars(&memory), k);
+    HR__EMIT(d->e, "hr_copy%d(", bytes);
+    hr__device_address(d, instr);
+    HR__EMIT(d->e, ", o%d);\n", k);
   } else if (!hr__device_is_wide(d, access_of(d, k))) {
-    HR__EMIT(d->e, "v%d[u][0] = %s;\n", d->e->kernel->instrs[k].dst, hr_text_chars(&memory));
+    HR__EMIT(d->e, "v%d[u][0] = ", instr->dst);
+    hr__device_memory(d, instr, d->e->text);
+    HR__EMIT(d->e, ";\n");
   } else {
-    HR__EMIT(d->e, "hr_copy%d(v%d[u], &%s);\n", bytes_of(access_of(d, k)), d->e->kernel->instrs[k].dst,
-             hr_text_chars(&memory));
+    HR__EMIT(d->e, "hr_copy%d(v%d[u], ", bytes, instr->dst);
+    hr__device_address(d, instr);
+    HR__EMIT(d->e, ");\n");
   }
-  d->e->text->failed |= memory.failed;
-  hr_text_fini(&memory);
 }
 
 /* A load of four, or of the one that all of them see, from memory or from where the block keeps its row. */

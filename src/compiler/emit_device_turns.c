@@ -183,12 +183,9 @@ static void prefetch_row(const device *d) {
   for (int k = 0; k < e->kernel->instr_count; ++k) {
     const hr_instr *instr = &e->kernel->instrs[k];
     if (is_prefetched(d, instr)) {
-      hr_text memory = {0};
-      hr__device_memory(d, instr, &memory);
-      HR__EMIT(e, "hr_prefetch(&%s, count * %d);\n", hr_text_chars(&memory),
-               (int)hr_dtype_size(e->kernel->accesses[instr->access].dtype));
-      e->text->failed |= memory.failed;
-      hr_text_fini(&memory);
+      HR__EMIT(e, "hr_prefetch(");
+      hr__device_address(d, instr);
+      HR__EMIT(e, ", count * %d);\n", (int)hr_dtype_size(e->kernel->accesses[instr->access].dtype));
     }
   }
   HR__EMIT(e, "}\n");

@@ -84,14 +84,6 @@ static int fours_of(const device *d) {
   return fours;
 }
 
-static void emit_address(const device *d, const hr_instr *instr) {
-  hr_text memory = {0};
-  hr__device_memory(d, instr, &memory);
-  HR__EMIT(d->e, "&%s", hr_text_chars(&memory));
-  d->e->text->failed |= memory.failed;
-  hr_text_fini(&memory);
-}
-
 /* The bounds of an access, or true. */
 static void emit_inside(const device *d, const hr_instr *instr) {
   HR__EMIT(d->e, hr__device_condition(d, instr) ? ";\n" : "1;\n");
@@ -101,7 +93,7 @@ static void load_wide(const device *d, const hr_instr *instr, int k) {
   HR__EMIT(d->e, "in%d[u] = ", k);
   emit_inside(d, instr);
   HR__EMIT(d->e, "if (in%d[u]) { hr_copy%d(v%d[u], ", k, bytes_of(d, instr), k);
-  emit_address(d, instr);
+  hr__device_address(d, instr);
   HR__EMIT(d->e, "); }\n");
 }
 
@@ -124,7 +116,7 @@ static void store_wide(const device *d, const hr_instr *instr, int k) {
   HR__EMIT(d->e, "const int in%d = ", k);
   emit_inside(d, instr);
   HR__EMIT(d->e, "if (in%d) { hr_copy%d(", k, bytes_of(d, instr));
-  emit_address(d, instr);
+  hr__device_address(d, instr);
   HR__EMIT(d->e, ", o%d); }\n", k);
 }
 

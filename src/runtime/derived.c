@@ -29,19 +29,19 @@ static hr_table lists; /* of published entries, by stamp */
 static int64_t published_bytes;
 static atomic_uint_least64_t serials;
 
-static bool is(const hr_derived *derived, const uint64_t *recipe, size_t word_count) {
+static bool has_recipe(const hr_derived *derived, const uint64_t *recipe, size_t word_count) {
   return derived->word_count == word_count && memcmp(derived->recipe, recipe, word_count * sizeof *recipe) == 0;
 }
 
 /* Locked. A list of several is searched by hashes. */
 static hr_derived *find(uint64_t stamp, const uint64_t *recipe, size_t word_count) {
   hr_derived *derived = hr_table_get(&lists, stamp);
-  if (derived == NULL || is(derived, recipe, word_count)) {
+  if (derived == NULL || has_recipe(derived, recipe, word_count)) {
     return derived;
   }
   derived = derived->next;
   uint64_t hash = derived != NULL ? hr_hash_words(HR_HASH_SEED, recipe, word_count) : 0;
-  while (derived != NULL && !(derived->hash == hash && is(derived, recipe, word_count))) {
+  while (derived != NULL && !(derived->hash == hash && has_recipe(derived, recipe, word_count))) {
     derived = derived->next;
   }
   return derived;
