@@ -4,7 +4,7 @@
  *   reductions   warps of a chunk take turns: each goes on with the lanes' sums where the one before has left them in the block's
  *                memory, so that a lane's elements are added one after the other, as ever; the last one folds the lanes
  *
- *   for (turn < 4) { if (part == turn) { l3 = t3; for (n < 32) { l3[n % 2] += s1[n]; } t3 = l3; } barrier; }
+ *   for (turn < 4) { if (part == turn) { l3 = t3; for (n < 32) { l3[n % 2] += s1[n]; } t3 = l3; } barrier of the chunk; }
  *
  * What is costly is thus done by all warps at once, and a turn is some additions. To emit it, the reductions of a phase become a phase
  * of their own, behind the one that makes what they take: then values cross from one to the other as they do between any two.
@@ -116,21 +116,24 @@ static void fold_lanes(const device *d, int phase) {
 /* Results of chunks become registers. */
 static void take_results(const device *d, int phase) {
   hr__emitter *e = d->e;
-  for (int is_taken = 0; is_taken < 2; ++is_taken) {
-    for (int k = 0; k < e->kernel->instr_count; ++k) {
-      const hr_instr *instr = &e->kernel->instrs[k];
-      int r = instr->dst;
-      if (instr->phase != phase || !hr__device_is_reduction(instr)) {
-        continue;
-      }
-      if (is_taken) {
-        HR__EMIT(e, "const %s r%d = p%d[0];\n", hr__emit_type(instr->cls), r, r);
-      } else if (d->chunks > 1) {
-        HR__EMIT(e, "if (warp == 0) { (void)hr_chunks_%s_%s(p%d, " HR__FREE "); }\n", hr_op_table(instr->op)->name,
-                 hr_class_name(instr->cls), r, (long long)d->chunks);
-      }
+  for (int k = 0; k < e->kernel->instr_count; ++k) {
+    const hr_instr *instr = &e->kernel->instrs[k];
+    if (instr->phase == phase && hr__device_is_reduction(instr)) {
+      HR__EMIT(e, "const %s r%d = hr_few_chunks_%s_%s(p%d, " HR__FREE ");\n", hr__emit_type(instr->cls), instr->dst,
+               hr_op_table(instr->op)->name, hr_class_name(instr->cls), instr->dst, (long long)d->chunks);
     }
-    HR__EMIT(e, is_taken == 0 && d->chunks > 1 ? "HR_BARRIER;\n" : "");
+  }
+}
+
+/* A chunk's warps wait for each other alone. (A block that counts its barriers itself has all sixteen: many small ones would not fit on a
+ * processor.) */
+static void end_turn(const device *d, int parts, int turns) {
+  const int last = (int)d->chunks - 1;
+  if (d->chunks == 1) {
+    HR__EMIT(d->e, "HR_BARRIER;\n}\n");
+  } else {
+    HR__EMIT(d->e, "if (turn < %d) { HR_BARRIER_OF(1 + chunk, chunk < %d ? %d : %d); }\n}\nHR_BARRIER;\n", turns - 1,
+             last, parts * (int)WARP, (warps_of(d) - last * parts) * (int)WARP);
   }
 }
 
@@ -150,7 +153,8 @@ static void emit_reductions(const device *d, int phase) {
   hand_lanes(d, phase, true);
   HR__EMIT(e, "} else {\n");
   fold_lanes(d, phase);
-  HR__EMIT(e, "}\n}\nHR_BARRIER;\n}\n");
+  HR__EMIT(e, "}\n}\n");
+  end_turn(d, parts, turns);
   take_results(d, phase);
 }
 

@@ -234,6 +234,12 @@ static void emit_warp_functions(hr__emitter *e, const char *row, const char *cls
            "  return a;\n}\n",
            row, cls, row, cls, row, cls, row, cls);
   HR__EMIT(e,
+           "HR_VMATH_FN T hr_few_chunks_%s_%s(const T *part, const int count) {\n"
+           "  const T none = hr_identity_%s_%s();\n"
+           "  return count == 1 ? part[0] : hr_fold_%s_%s(HR_LANE < count ? hr_combine_%s_%s(none, part[HR_LANE]) : "
+           "none, none);\n}\n",
+           row, cls, row, cls, row, cls, row, cls);
+  HR__EMIT(e,
            "HR_VMATH_FN T hr_chunks_%s_%s(T *part, int64_t count) {\n"
            "  while (count > 1) {\n"
            "    int64_t made = 0;\n"
