@@ -207,7 +207,8 @@ void hr__emit_row_function(hr__emitter *e, const hr_instr *instr) {
 }
 
 /* Devices: two lanes a thread, a warp of 32 threads. Every thread gets the result. Thread t has lanes t and t + 32; of quads, lanes 4t and
- * 4t + 1, and thread t + 16 the two behind them. */
+ * 4t + 1, and thread t + 16 the two behind them. Results of chunks are folded where they lie by hr_chunks; of few, at most one a thread, by
+ * hr_few_chunks, which leaves them, so that all warps of a block may do so at once. */
 static void emit_warp_functions(hr__emitter *e, const char *row, const char *cls) {
   HR__EMIT(e,
            "HR_VMATH_FN T hr_fold_%s_%s(const T low, const T high) {\n"
