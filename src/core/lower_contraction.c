@@ -51,17 +51,16 @@ typedef struct conv {
   const int64_t *in, *kernel, *out;         /* spatial dims */
 } conv;
 
-static hr_status conv_of(const hr_node *node, hr_operand x, hr_operand w, hr_operand y, conv *out_conv) {
-  conv c = {.n = (int)node->ints[0]};
-  if (c.n < 1 || c.n > SPATIAL_MAX) {
-    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: %d spatial dims, at most %d", hr_op_table(node->op)->name, c.n,
+static hr_status conv_of(const hr_node *node, hr_operand x, hr_operand w, hr_operand y, conv *c) {
+  *c = (conv){.n = (int)node->ints[0]};
+  if (c->n < 1 || c->n > SPATIAL_MAX) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: %d spatial dims, at most %d", hr_op_table(node->op)->name, c->n,
                           SPATIAL_MAX);
   }
-  c.stride = node->ints + 1, c.padding = c.stride + c.n, c.dilation = c.padding + c.n;
-  c.groups = c.dilation[c.n];
-  c.batch = x.dims[0], c.in_channels = w.dims[1], c.out_channels = w.dims[0] / c.groups;
-  c.in = x.dims + 2, c.kernel = w.dims + 2, c.out = y.dims + 2;
-  *out_conv = c;
+  c->stride = node->ints + 1, c->padding = c->stride + c->n, c->dilation = c->padding + c->n;
+  c->groups = c->dilation[c->n];
+  c->batch = x.dims[0], c->in_channels = w.dims[1], c->out_channels = w.dims[0] / c->groups;
+  c->in = x.dims + 2, c->kernel = w.dims + 2, c->out = y.dims + 2;
   return HR_OK;
 }
 

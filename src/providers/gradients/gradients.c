@@ -79,7 +79,7 @@ typedef struct slot {
 
 /* ---- packing ---- */
 
-WIDE_INLINE __mmask16 lanes_between(int64_t begin, int64_t end) {
+static inline __mmask16 lanes_between(int64_t begin, int64_t end) {
   unsigned high = end >= VECTOR ? 0xffffu : end <= 0 ? 0 : (1u << end) - 1;
   unsigned low = begin >= VECTOR ? 0xffffu : begin <= 0 ? 0 : (1u << begin) - 1;
   return (__mmask16)(high & ~low);
