@@ -235,9 +235,14 @@ static void end_lead(hr_queue_job *entry) {
   finish_job(job, note_result(job, job->status));
 }
 
+/* A device that is no host runs beside it anyway. */
+static bool can_lead(const hr_stream *stream, const hr_executable *executable) {
+  return stream->device->properties.is_host && stream->watch == NULL && hr__executable_can_lead(executable);
+}
+
 /* False: nothing has begun. */
 static bool begin_lead(hr_job *job) {
-  if (!hr__executable_can_lead(job->executable) || job->stream->watch != NULL) {
+  if (!can_lead(job->stream, job->executable)) {
     return false;
   }
   hr_status status = find_failure(job);
@@ -430,14 +435,14 @@ static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executa
 
 /* ---- what is waited for again and again ---- */
 
-/* A stretch that the host has waited for as a whole so many times is begun when its last graph is appended. Where the host goes on
- * recording then, it takes twice as many times before that happens again. */
-static void note_awaited(hr_stream *stream, const hr_key *key, bool will_wait) {
+/* A stretch that can run beside the host, and that the host has waited for as a whole so many times, is begun when its last graph is
+ * appended. Where the host goes on recording then, it takes twice as many times before that happens again. */
+static void note_awaited(hr_stream *stream, const hr_key *key, const hr_executable *executable, bool will_wait) {
   hr_awaited *awaited = &stream->awaited;
   if (stream->moving != 0) {
     return;
   }
-  bool is_same = will_wait && !awaited->is_begun && key->hash == awaited->hash;
+  bool is_same = will_wait && !awaited->is_begun && key->hash == awaited->hash && can_lead(stream, executable);
   int wanted = awaited->wanted > 0 ? awaited->wanted : TIMES_BEFORE;
   awaited->wanted = awaited->is_begun && wanted < TIMES_MOST ? 2 * wanted : wanted;
   awaited->times = is_same ? awaited->times + (awaited->times < wanted) : 0;
@@ -494,8 +499,8 @@ hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait) {
     hr_key key;
     hr_executable *executable;
     HR_RETURN_IF_ERROR(find_key(stream, &key));
-    note_awaited(stream, &key, will_wait);
     HR_RETURN_IF_ERROR(find_executable(stream, &key, &executable, &is_owned));
+    note_awaited(stream, &key, executable, will_wait);
     again = executable->schedule.is_refused;
     status = again ? make_plain(stream, executable)
                    : run_executable(stream, &key, executable, will_wait ? WAIT : RECORD, &again);
@@ -565,13 +570,10 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
 void hr__stream_begin(hr_stream *stream) {
   hr_key key;
   bool again = false;
-  if (!stream->device->properties.is_host) {
-    return; /* such a device runs beside the host anyway */
-  }
   hr_status status = find_key(stream, &key);
   hr_executable *executable =
       status == NULL && key.hash == stream->awaited.hash ? hr__cache_find(&stream->cache, &key) : NULL;
-  if (executable == NULL || executable->schedule.is_refused || !hr__executable_can_lead(executable)) {
+  if (executable == NULL || executable->schedule.is_refused || !can_lead(stream, executable)) {
     hr_status_ignore(status);
     return;
   }

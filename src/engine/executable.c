@@ -389,7 +389,7 @@ bool hr__executable_fits(const hr_executable *executable, const hr_key *key) {
 /* ---- running ---- */
 
 bool hr__executable_can_lead(const hr_executable *executable) {
-  for (int i = 0; i < executable->step_count; i++) {
+  for (int i = 0; executable->needs_team && i < executable->step_count; i++) {
     const hr_exec_step *step = &executable->steps[i];
     if ((step->library.prepared != NULL && step->library.way.provider->has_threads) ||
         (step->trial != NULL && !hr__trial_is_over(step->trial))) {
@@ -538,10 +538,11 @@ static hr_status run_kernels(const hr_executable *executable, const hr_exec_step
   return HR_OK;
 }
 
-/* What a library is told of the contents of its operands. */
+/* What a library is told of the contents of its operands, if it asks. */
 static void find_stamps(const hr_executable *executable, const hr_exec_step *step, const hr_run *run,
                         uint64_t stamps[STAMPS_MAX]) {
-  for (int i = 0; run->stamps != NULL && i < step->arg_count && i < STAMPS_MAX; i++) {
+  bool asks = run->stamps != NULL && (step->library.way.provider->stamp != NULL || step->trial != NULL);
+  for (int i = 0; asks && i < step->arg_count && i < STAMPS_MAX; i++) {
     uint32_t buffer = executable->args.data[step->arg_first + (size_t)i];
     stamps[i] = buffer < executable->key.buffer_count ? run->stamps[buffer] : 0;
   }

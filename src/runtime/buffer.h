@@ -69,7 +69,9 @@ static inline void hr__buffer_written(hr_buffer *buffer) {
 /* References, without those of work that is on its way. */
 static inline int64_t hr__buffer_holders(hr_buffer *buffer) {
   int64_t count = atomic_load_explicit(&buffer->count, memory_order_acquire);
-  return count % HR__BUFFER_ON_ITS_WAY - count / HR__BUFFER_ON_ITS_WAY;
+  return __builtin_expect(count < HR__BUFFER_ON_ITS_WAY, 1)
+             ? count
+             : count % HR__BUFFER_ON_ITS_WAY - count / HR__BUFFER_ON_ITS_WAY;
 }
 
 /* One more reference by someone who holds one. */

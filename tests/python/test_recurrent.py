@@ -114,8 +114,9 @@ def test_unusual_recurrent_networks():
         results.append([narrow(x)[0], network(packed)[0].data, network(x[:, 0])[0], *slopes.values()])
         with pytest.raises(RuntimeError, match="Expected hidden|must be equal|Expected"):
             network(x, (h[:, :2], h[:, :2]))
-        with torch.autocast(x.device.type, torch.bfloat16):
-            assert torch.isfinite(network(x)[0]).all()
+        if where == DEVICE:  # torch's CPU device has no such layer on processors without AVX-512
+            with torch.autocast(x.device.type, torch.bfloat16):
+                assert torch.isfinite(network(x)[0]).all()
     for expected, actual in zip(*results):
         assert_summed(actual, expected, "unusual", factor=5)
 
