@@ -35,11 +35,8 @@ hr_status hr__want_one(const checked *c, const char *what, const hr_view *view) 
              : FAIL(c, "%s has dims %s, expected one element", what, hr__view_dims(view, found));
 }
 
-hr_status hr__want_rank(const checked *c, const char *what, const hr_view *view, int min, int max) {
+hr_status hr__refuse_rank(const checked *c, const char *what, const hr_view *view, int min, int max) {
   char found[HR__DIMS_TEXT];
-  if (view == NULL || (view->rank >= min && view->rank <= max)) {
-    return HR_OK;
-  }
   return min == max ? FAIL(c, "%s has dims %s, expected %d of them", what, hr__view_dims(view, found), min)
                     : FAIL(c, "%s has dims %s, expected %d to %d of them", what, hr__view_dims(view, found), min, max);
 }

@@ -40,7 +40,11 @@ hr_status hr__want_like(const hr__checked *c, const char *what, const hr_view *v
 hr_status hr__want_vector(const hr__checked *c, const char *what, const hr_view *view, int64_t count);
 hr_status hr__want_one(const hr__checked *c, const char *what, const hr_view *view);
 /* So many dims. */
-hr_status hr__want_rank(const hr__checked *c, const char *what, const hr_view *view, int min, int max);
+hr_status hr__refuse_rank(const hr__checked *c, const char *what, const hr_view *view, int min, int max);
+static inline hr_status hr__want_rank(const hr__checked *c, const char *what, const hr_view *view, int min, int max) {
+  bool is_fit = view == NULL || (view->rank >= min && view->rank <= max);
+  return __builtin_expect(is_fit, 1) ? HR_OK : hr__refuse_rank(c, what, view, min, max);
+}
 /* Dims that can be broadcast to these. */
 hr_status hr__want_spread(const hr__checked *c, const char *what, const hr_view *view, int rank, const int64_t *dims);
 hr_status hr__want_integer(const hr__checked *c, const char *what, const hr_view *view);
