@@ -110,6 +110,33 @@ HR_TEST(what_is_one_of_its_inputs_is_not_rounded) {
   HR_ASSERT_EQ(count_conversions("add", "bf16", 2), 1);
 }
 
+/* As in where(isnan(x), 0, x): the number is a tensor that comes between the two. Not where something else was there before. */
+HR_TEST(a_number_stands_between_no_two_loops) {
+  HR_ASSERT_EQ(count_kernels("buffer %0 4096 live\n"
+                             "buffer %1 1024 dead fresh\n"
+                             "buffer %2 4 dead fresh\n"
+                             "buffer %3 4096 live fresh\n"
+                             "scalar $0 f64 = 2\n"
+                             "%1:bool[1024]{1}+0 = is_nan(%0:f32[1024]{1}+0)\n"
+                             "%2:f32[]{}+0 = copy($0)\n"
+                             "%3:f32[1024]{1}+0 = where(%1:bool[1024]{1}+0, %2:f32[1024]{0}+0, %0:f32[1024]{1}+0)\n"),
+               2);
+  float x[4] = {1, NAN, 3, -1}, two = 5, y[4], old[4];
+  HR_ASSERT_OK(run("buffer %0 16 live\n"
+                   "buffer %1 4 live\n"
+                   "buffer %2 16 live fresh\n"
+                   "buffer %3 16 live fresh\n"
+                   "buffer %4 4 dead fresh\n"
+                   "scalar $0 f64 = 2\n"
+                   "%4:f32[]{}+0 = copy(%1:f32[]{}+0)\n"
+                   "%2:f32[4]{1}+0 = add(%0:f32[4]{1}+0, %4:f32[4]{0}+0)\n"
+                   "%4:f32[]{}+0 = copy($0)\n"
+                   "%3:f32[4]{1}+0 = add(%0:f32[4]{1}+0, %4:f32[4]{0}+0)\n",
+                   (void *[]){x, &two, old, y, NULL}, NULL));
+  HR_ASSERT(old[0] == 6 && old[2] == 8 && old[3] == 4);
+  HR_ASSERT(y[0] == 3 && y[2] == 5 && y[3] == 1);
+}
+
 HR_TEST(softmax_is_one_kernel_of_three_phases) {
   compiled c = compile("buffer %0 32768 live\n"
                        "buffer %1 32768 live fresh\n"

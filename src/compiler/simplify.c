@@ -1,4 +1,4 @@
-/* simplify.c: removes what nobody reads.
+/* simplify.c: removes what nobody reads, and has numbers that become tensors made first.
  *
  *   before   %2 = sub(%0, %1)     (%2 dead, no reader)      after   (nothing)
  *            %3 = mul(%0, %0)     (%3 live)                         %3 = mul(%0, %0)
@@ -6,7 +6,15 @@
  * One walk from the last node to the first. A buffer is wanted while something behind reads it or, if it is live, from the
  * program's end on; a store that covers a whole buffer ends the want of what was there before. A CHECK_INDEX is an end, too:
  * when it fails, live buffers hold what the operations before it have stored.
+ *
+ *   before   %2 = is_nan(%0)      (all of %0's size)        after   %3 = copy(0.0)
+ *            %3 = copy(0.0)       (one element)                     %2 = is_nan(%0)
+ *            %4 = where(%2, %3, %0)                                 %4 = where(%2, %3, %0)
+ *
+ * A loop over one element shares no kernel with its neighbours, and what reads it can't share theirs while it stands between them.
  */
+#include <string.h>
+
 #include "compiler/passes.h"
 
 /* Whether a store through this view writes every byte of its buffer. */
@@ -45,11 +53,52 @@ static void want_live(const hr_program *program, bool *wanted) {
   }
 }
 
+/* Whether the node makes all of a temporary of one element from a number. */
+static bool is_number(const hr_program *program, const hr_node *node) {
+  if (node->op != HR_OP_COPY || !node->is_loop || node->store_mode != HR_STORE_SET || node->output_count != 1 ||
+      node->input_count != 1 || node->inputs[0].kind != HR_OPERAND_SCALAR) {
+    return false;
+  }
+  const hr_operand *output = &node->outputs[0];
+  const hr_program_buffer *buffer = &program->buffers[output->index];
+  return output->kind == HR_OPERAND_VALUE && hr_operand_count(*output) == 1 && buffer->is_dead && buffer->is_fresh &&
+         covers_buffer(program, output, 0);
+}
+
+/* Moves those to the front whose buffer nobody has touched before. */
+static bool put_numbers_first(hr_program *program) {
+  size_t count = (size_t)program->node_count, number_count = 0, other_count = 0;
+  hr_node *numbers = HR_ARENA_ARRAY(&program->arena, hr_node, count);
+  bool *is_touched = HR_ARENA_ARRAY(&program->arena, bool, (size_t)program->buffer_count);
+  if (numbers == NULL || is_touched == NULL) {
+    return false;
+  }
+  memset(is_touched, 0, (size_t)program->buffer_count);
+  for (size_t n = 0; n < count; ++n) {
+    hr_node node = program->nodes[n];
+    bool is_first = is_number(program, &node) && !is_touched[node.outputs[0].index];
+    for (int i = 0; i < node.input_count + node.output_count; ++i) {
+      const hr_operand *operand = hr_node_operand(&node, i);
+      if (operand->kind == HR_OPERAND_VALUE) {
+        is_touched[operand->index] = true;
+      }
+    }
+    *(is_first ? &numbers[number_count++] : &program->nodes[other_count++]) = node;
+  }
+  memmove(program->nodes + number_count, program->nodes, other_count * sizeof *program->nodes);
+  memcpy(program->nodes, numbers, number_count * sizeof *numbers);
+  return true;
+}
+
+static hr_status no_memory(const hr_program *program) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "simplify: no memory for %d nodes", program->node_count);
+}
+
 hr_status hr_simplify(hr_program *program) {
   bool *wanted = HR_ARENA_ARRAY(&program->arena, bool, (size_t)program->buffer_count);
   bool *keep = HR_ARENA_ARRAY(&program->arena, bool, (size_t)program->node_count);
   if (wanted == NULL || keep == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "simplify: no memory for %d nodes", program->node_count);
+    return no_memory(program);
   }
   want_live(program, wanted);
   for (int n = program->node_count - 1; n >= 0; --n) {
@@ -81,5 +130,5 @@ hr_status hr_simplify(hr_program *program) {
     }
   }
   program->node_count = count;
-  return hr_versions(program);
+  return put_numbers_first(program) ? hr_versions(program) : no_memory(program);
 }
