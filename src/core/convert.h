@@ -86,10 +86,11 @@ HR_VMATH_FN float hr__f32_from_half(uint16_t half) {
   return hr__u32_to_f32(sign | bits);
 }
 
+/* Chosen among words and narrowed once: compilers would narrow both, and with AVX2 the mask, too. */
 HR_VMATH_FN uint16_t hr__bfloat_from_f32(float x) {
-  uint32_t bits = hr__f32_to_u32(x);
-  uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16, quiet = bits >> 16 | 0x40u;
-  return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+  uint32_t bits = hr__f32_to_u32(x), rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+  rounded = x != x ? bits | 0x400000u : rounded;
+  return (uint16_t)(rounded >> 16);
 }
 #endif
 
