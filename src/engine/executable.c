@@ -541,7 +541,7 @@ static hr_status run_kernels(const hr_executable *executable, const hr_exec_step
 /* What a library is told of the contents of its operands, if it asks. */
 static void find_stamps(const hr_executable *executable, const hr_exec_step *step, const hr_run *run,
                         uint64_t stamps[STAMPS_MAX]) {
-  bool asks = run->stamps != NULL && (step->library.way.provider->stamp != NULL || step->trial != NULL);
+  bool asks = run->stamps != NULL && (step->trial != NULL || step->library.way.provider->stamp != NULL);
   for (int i = 0; asks && i < step->arg_count && i < STAMPS_MAX; i++) {
     uint32_t buffer = executable->args.data[step->arg_first + (size_t)i];
     stamps[i] = buffer < executable->key.buffer_count ? run->stamps[buffer] : 0;
