@@ -53,7 +53,7 @@ static void want_live(const hr_program *program, bool *wanted) {
   }
 }
 
-/* Whether the node makes all of a temporary of one element from a number. */
+/* Whether the node is the first to write a temporary of one element, and makes all of it from a number. */
 static bool is_number(const hr_program *program, const hr_node *node) {
   if (node->op != HR_OP_COPY || !node->is_loop || node->store_mode != HR_STORE_SET || node->output_count != 1 ||
       node->input_count != 1 || node->inputs[0].kind != HR_OPERAND_SCALAR) {
@@ -61,29 +61,19 @@ static bool is_number(const hr_program *program, const hr_node *node) {
   }
   const hr_operand *output = &node->outputs[0];
   const hr_program_buffer *buffer = &program->buffers[output->index];
-  return output->kind == HR_OPERAND_VALUE && hr_operand_count(*output) == 1 && buffer->is_dead && buffer->is_fresh &&
-         covers_buffer(program, output, 0);
+  return output->kind == HR_OPERAND_VALUE && output->version == 1 && hr_operand_count(*output) == 1 &&
+         buffer->is_dead && buffer->is_fresh && covers_buffer(program, output, 0);
 }
 
-/* Moves those to the front whose buffer nobody has touched before. */
 static bool put_numbers_first(hr_program *program) {
   size_t count = (size_t)program->node_count, number_count = 0, other_count = 0;
   hr_node *numbers = HR_ARENA_ARRAY(&program->arena, hr_node, count);
-  bool *is_touched = HR_ARENA_ARRAY(&program->arena, bool, (size_t)program->buffer_count);
-  if (numbers == NULL || is_touched == NULL) {
+  if (numbers == NULL) {
     return false;
   }
-  memset(is_touched, 0, (size_t)program->buffer_count);
   for (size_t n = 0; n < count; ++n) {
     hr_node node = program->nodes[n];
-    bool is_first = is_number(program, &node) && !is_touched[node.outputs[0].index];
-    for (int i = 0; i < node.input_count + node.output_count; ++i) {
-      const hr_operand *operand = hr_node_operand(&node, i);
-      if (operand->kind == HR_OPERAND_VALUE) {
-        is_touched[operand->index] = true;
-      }
-    }
-    *(is_first ? &numbers[number_count++] : &program->nodes[other_count++]) = node;
+    *(is_number(program, &node) ? &numbers[number_count++] : &program->nodes[other_count++]) = node;
   }
   memmove(program->nodes + number_count, program->nodes, other_count * sizeof *program->nodes);
   memcpy(program->nodes, numbers, number_count * sizeof *numbers);
