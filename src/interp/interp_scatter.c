@@ -34,7 +34,9 @@ enum {
   LANES = 4,          /* that are far from each other in memory: lines of all of them shall stay in the second cache */
   FAR = 16,           /* elements */
   UNITS_MAX = 16,
-  PLACED_MIN = 8192 /* elements: fewer are not worth a second look at the indices */
+  PLACED_MIN = 8192,     /* elements: fewer are not worth a second look at the indices */
+  FAR_BYTES = 512 << 10, /* between the places of what is not in the caches */
+  AHEAD = 8              /* short runs, whose places are asked for */
 };
 
 typedef enum cut { BY_DIM = 0, BY_RUN, BY_LANE, BY_PLACE, NOT } cut;
@@ -77,6 +79,7 @@ typedef struct scatter {
   cut cut;
   int dim; /* BY_DIM */
   int64_t piece, low, span;
+  bool is_far; /* places are further from each other than the second cache is large */
 } scatter;
 
 /* One thread's memory. Blocks come first, where lines of the cache begin: a vector that lies in two lines is not read back before
@@ -265,15 +268,10 @@ static int64_t elements(const scatter *s) {
   return count;
 }
 
-/* Cuts memory between the least and the largest place (of the first lane). */
-static int64_t cut_places(scatter *s) {
-  int64_t units = elements(s) < PLACED_MIN ? 1 : hr_min(hr_thread_count(), UNITS_MAX);
-  if (units == 1) {
-    s->cut = NOT;
-    return 1;
-  }
+/* Sets the places [low, low + span) that there are (of the first lane). */
+static void bound_places(scatter *s) {
   int64_t high = s->to.offset;
-  s->cut = BY_PLACE, s->low = s->to.offset;
+  s->low = s->to.offset;
   for (int d = 0; d < s->rank; ++d) {
     int64_t step = s->to.strides[d] * (s->dims[d] - 1);
     s->low += hr_min(step, 0), high += hr_max(step, 0);
@@ -282,7 +280,15 @@ static int64_t cut_places(scatter *s) {
     int64_t step = s->terms[t].stride * (s->terms[t].extent - 1);
     s->low += hr_min(step, 0), high += hr_max(step, 0);
   }
-  s->span = hr_divide_up(high + 1 - s->low, units);
+  s->span = high + 1 - s->low;
+  s->is_far = s->span > FAR_BYTES / (int64_t)hr_dtype_size(s->dtype);
+}
+
+/* Cuts memory between the least and the largest place. */
+static int64_t cut_places(scatter *s) {
+  int64_t units = elements(s) < PLACED_MIN ? 1 : hr_min(hr_thread_count(), UNITS_MAX);
+  s->cut = units == 1 ? NOT : BY_PLACE;
+  s->span = hr_divide_up(s->span, units);
   return units;
 }
 
@@ -521,6 +527,13 @@ static int64_t keep(size_t size, const void *values, int64_t step, int64_t count
   return n;
 }
 
+/* Asks for the lines of all places, which are waited for one after the other otherwise. */
+static void send_for(size_t size, const char *memory, const int64_t *places, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    __builtin_prefetch(memory + places[i] * (int64_t)size, 1);
+  }
+}
+
 static void set(size_t size, void *memory, const int64_t *places, const void *values, int64_t step, int64_t count) {
 #define SET(TYPE)                         \
   do {                                    \
@@ -589,6 +602,9 @@ static void store_block(const scatter *s, const hr_host_call *call, scratch *des
     count = keep(value_size, values, step, count, desk);
     values = desk->kept, places = desk->kept_places, step = 1;
   }
+  if (s->is_far) {
+    send_for(size, memory, places, count);
+  }
   if (s->combine == NULL && desk->is_raw) {
     set(size, memory, places, values, step, count);
   } else {
@@ -623,17 +639,36 @@ static void store_line(const scatter *s, const hr_host_call *call, scratch *desk
 
 /* ---- the walk ---- */
 
-static void store_runs_at(const scatter *s, const hr_host_call *call, scratch *desk, const position *at, int64_t begin,
-                          int64_t end, int64_t low, int64_t high) {
-  int64_t to = at->to;
+/* Where the run goes that lies `steps` elements of the innermost dim behind a spot; false where there is no such index. */
+static bool find_run(const scatter *s, const hr_host_call *call, const position *at, int64_t steps, int64_t *out_to) {
+  int line = s->rank - 1;
+  int64_t to = at->to + (steps == 0 ? 0 : steps * s->to.strides[line]);
   for (int t = 0; t < s->term_count; ++t) {
-    int64_t index = index_at(&s->terms[t], call, at->at[t]);
-    if (index < 0 || index >= s->terms[t].extent) {
-      return;
+    const term *term = &s->terms[t];
+    int64_t index = index_at(term, call, at->at[t] + (steps == 0 ? 0 : steps * term->at.strides[line]));
+    if (index < 0 || index >= term->extent) {
+      return false;
     }
-    to += index * s->terms[t].stride;
+    to += index * term->stride;
   }
-  if (to >= low && to < high) {
+  *out_to = to;
+  return true;
+}
+
+/* The first two lines of the run that comes `AHEAD` elements later. */
+static void send_for_run(const scatter *s, const hr_host_call *call, const position *at) {
+  int64_t to;
+  if (find_run(s, call, at, AHEAD, &to)) {
+    const char *memory = (const char *)call->args[s->to.arg] + to * (int64_t)hr_dtype_size(s->dtype);
+    __builtin_prefetch(memory, 1);
+    __builtin_prefetch(memory + 64, 1);
+  }
+}
+
+static void store_run_at(const scatter *s, const hr_host_call *call, scratch *desk, const position *at, int64_t begin,
+                         int64_t end, int64_t low, int64_t high) {
+  int64_t to;
+  if (find_run(s, call, at, 0, &to) && to >= low && to < high) {
     store_run(s, call, desk, at->from, to, begin, end);
   }
 }
@@ -662,7 +697,10 @@ static void run_unit(const scatter *s, const hr_host_call *call, scratch *desk, 
   }
   for (int d = outer; d >= 0;) {
     if (s->run > 0) {
-      store_runs_at(s, call, desk, &at, run_begin, run_end, low, high);
+      if (s->is_far && outer > 0 && place[outer - 1] + AHEAD < end[outer - 1]) {
+        send_for_run(s, call, &at);
+      }
+      store_run_at(s, call, desk, &at, run_begin, run_end, low, high);
     } else {
       store_line(s, call, desk, &at, end[outer] - begin[outer], lanes, low, high);
     }
@@ -709,7 +747,11 @@ hr_status hr__scatter_create(const hr_kernel *kernel, hr_host_kernel **out_host_
     s->dims[s->rank++] = 1;
   }
   bool is_empty = elements(s) == 0;
-  int64_t units = is_empty ? 0 : cut_units(s);
+  int64_t units = 0;
+  if (!is_empty) {
+    bound_places(s);
+    units = cut_units(s);
+  }
   s->base = (hr_host_kernel){.name = name,
                              .pass_count = 1,
                              .units = {units},
