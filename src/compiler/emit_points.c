@@ -220,15 +220,17 @@ static void open_group(hr__emitter *e, const tile *t) {
 /* How accesses lie in a tile; whether all indirect ones are lines. */
 static bool see_accesses(hr__emitter *e, const tile *t) {
   const hr_kernel *kernel = e->kernel;
-  int rank = e->kept.rank == 0 ? 0 : e->kept.rank - t->first;
+  int from = t->piece == 1 && t->inner > 1 ? t->first + 1
+                                           : t->first; /* a tile of one element of a dim doesn't step along it */
+  int rank = e->kept.rank == 0 ? 0 : e->kept.rank - from;
   bool are_lines = true;
   for (int a = 0; a < kernel->access_count; ++a) {
     if (t->along >= 0 && t->turns[a] >= 0) {
       e->axes[a] = (hr__emit_axes){
           .lie = HR__LIE_DIRECT, .rank = 1, .coords = 1, .dims = {t->piece * t->inner}, .strides = {{1}}};
     } else {
-      hr__emit_see(kernel, &kernel->accesses[a], rank, e->kept.dims + t->first, e->kept.source + t->first,
-                   t->pieces > 1, &e->axes[a]);
+      hr__emit_see(kernel, &kernel->accesses[a], rank, e->kept.dims + from, e->kept.source + from,
+                   from == t->first && t->pieces > 1, &e->axes[a]);
     }
     are_lines &= kernel->accesses[a].term_count == 0 || e->axes[a].lie != HR__LIE_RAGGED;
   }

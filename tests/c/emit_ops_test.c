@@ -402,6 +402,30 @@ static void add_transposed_points(hr_dtype dtype) {
   }
 }
 
+/* Rows that are cut from longer ones, each a tile of its own, with a number for each row and one for each column. After
+ * add_transposed. */
+static void add_cut_rows(hr_dtype dtype) {
+  static const int64_t dims[2] = {5, 700}, cut[2] = {900, 1}, steps[2] = {1500, 2}, of_row[2] = {1, 0},
+                       of_column[2] = {0, 1};
+  sample *s = calloc(1, sizeof *s);
+  s->dtype = dtype;
+  make_begin(&s->m, 2, dims, 0, 0);
+  int arg = make_arg(&s->m), reg[4];
+  s->args[arg] = transposed[dtype];
+  reg[0] = make_load(&s->m, 0, arg, dtype, 5, cut);
+  reg[1] = make_load(&s->m, 0, arg, dtype, 1, of_row);
+  reg[2] = make_load(&s->m, 0, arg, dtype, 7, of_column);
+  reg[3] = make_load(&s->m, 0, arg, dtype, 2, steps);
+  hr_class cls = hr_dtype_class(dtype);
+  for (int i = 1; i < 4; ++i) {
+    int sum = make_op(&s->m, 0, HR_OP_ADD, cls, 2, (int[]){reg[0], reg[i]});
+    sum = hr_dtype_is_narrow(dtype) ? make_convert(&s->m, 0, sum, dtype) : sum;
+    output(s, HR_OP_ADD, 0, sum, dtype, cut);
+  }
+  output(s, HR_OP_COPY, 0, reg[1], dtype, cut);
+  end_sample(s);
+}
+
 /* ---- running ---- */
 
 static void run(const sample *s, const hr_host_kernel *kernel) {
@@ -502,6 +526,7 @@ static void make_samples(uint32_t dtypes) {
         add_transposed_rows((hr_dtype)d, false);
         add_transposed_rows((hr_dtype)d, true);
         add_transposed_points((hr_dtype)d);
+        add_cut_rows((hr_dtype)d);
       }
     }
   }
