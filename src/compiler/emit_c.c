@@ -44,14 +44,15 @@ static const char *const c_postlude = "HR_VMATH_FN int64_t hr_term(int64_t index
                                       "  return extent > 0 ? most : index;\n}\n";
 
 /* Elements [first, first + count) of rows of `columns` elements, which lie `pitch` apart and in each row one behind those of the row
- * before; planes of `rows` rows lie `plane` apart. Few columns at a time: their lines may all want one set of the first cache.
- * Tiles of 16 rows by 8 columns are turned whole, those of 4-byte elements in vectors. */
+ * before; planes of `rows` rows lie `plane` apart. Rows of the result are `step` apart. Few columns at a time: their lines may all want
+ * one set of the first cache. Tiles of 16 rows by 8 columns are turned whole, those of 4-byte elements in vectors, and the lines
+ * of the next tile are asked for: hardware sees no stream in them. */
 static const char *const c_turns =
     "#define HR_TURN_TILE(T) \\\n"
-    "  for (int r = 0; r < 16; ++r) { for (int j = 0; j < 8; ++j) { t[r * columns + j] = f[r + j * pitch]; } }\n"
+    "  for (int r = 0; r < 16; ++r) { for (int j = 0; j < 8; ++j) { t[r * step + j] = f[r + j * pitch]; } }\n"
     "#if defined(__has_builtin) && defined(__AVX2__)\n#if __has_builtin(__builtin_shufflevector)\n"
     "typedef uint32_t hr_v8w __attribute__((vector_size(32), aligned(4), may_alias));\n"
-    "HR_VMATH_FN void hr_turn_words(uint32_t *t, const uint32_t *f, int64_t columns, int64_t pitch) {\n"
+    "HR_VMATH_FN void hr_turn_words(uint32_t *t, const uint32_t *f, int64_t step, int64_t pitch) {\n"
     "  hr_v8w a[8], b[8];\n"
     "  for (int j = 0; j < 8; ++j) { a[j] = *(const hr_v8w *)(f + j * pitch); }\n"
     "  for (int j = 0; j < 8; j += 2) {\n"
@@ -61,17 +62,17 @@ static const char *const c_turns =
     "    a[j] = __builtin_shufflevector(b[j], b[j + 2], 0, 1, 8, 9, 4, 5, 12, 13);\n"
     "    a[j + 2] = __builtin_shufflevector(b[j], b[j + 2], 2, 3, 10, 11, 6, 7, 14, 15);\n  }\n"
     "  for (int j = 0; j < 4; ++j) {\n"
-    "    *(hr_v8w *)(t + j * columns) = __builtin_shufflevector(a[j], a[j + 4], 0, 1, 2, 3, 8, 9, 10, 11);\n"
-    "    *(hr_v8w *)(t + (j + 4) * columns) = __builtin_shufflevector(a[j], a[j + 4], 4, 5, 6, 7, 12, 13, 14, 15);\n  "
+    "    *(hr_v8w *)(t + j * step) = __builtin_shufflevector(a[j], a[j + 4], 0, 1, 2, 3, 8, 9, 10, 11);\n"
+    "    *(hr_v8w *)(t + (j + 4) * step) = __builtin_shufflevector(a[j], a[j + 4], 4, 5, 6, 7, 12, 13, 14, 15);\n  "
     "}\n}\n"
     "#define HR_TURN_WORDS(T) \\\n"
-    "  hr_turn_words(t, f, columns, pitch); \\\n  hr_turn_words(t + 8 * columns, f + 8, columns, pitch);\n"
+    "  hr_turn_words(t, f, step, pitch); \\\n  hr_turn_words(t + 8 * step, f + 8, step, pitch);\n"
     "#endif\n#endif\n"
     "#if !defined(HR_TURN_WORDS)\n#define HR_TURN_WORDS HR_TURN_TILE\n#endif\n"
     "#define HR_TURN(BYTES, T, TILE) \\\n"
     "static void hr_turn_##BYTES(void *out, const void *in, int64_t first, int64_t count, int64_t columns, int64_t "
-    "rows, \\\n"
-    "                            int64_t plane, int64_t pitch) { \\\n"
+    "step, \\\n"
+    "                            int64_t rows, int64_t plane, int64_t pitch) { \\\n"
     "  T *const to = (T *)out - first; \\\n"
     "  const int64_t end = first + count, last = (end + columns - 1) / columns; \\\n"
     "  for (int64_t row = first / columns, next; row < last; row = next) { \\\n"
@@ -82,8 +83,9 @@ static const char *const c_turns =
     "    const int is_whole = next - row == 16 && row * columns >= first && next * columns <= end; \\\n"
     "    for (int64_t at = 0; at < columns; at += 8) { \\\n"
     "      if (is_whole && at + 8 <= columns) { \\\n"
-    "        T *const t = to + row * columns + at; \\\n"
+    "        T *const t = to + row * step + at; \\\n"
     "        const T *const f = from + at * pitch; \\\n"
+    "        for (int j = 8; j < 16; ++j) { __builtin_prefetch(f + j * pitch); } \\\n"
     "        TILE(T) \\\n"
     "        continue; \\\n"
     "      } \\\n"
@@ -92,7 +94,7 @@ static const char *const c_turns =
     "        low = low > at ? low : at; \\\n"
     "        high = high < columns ? high : columns; \\\n"
     "        high = high < at + 8 ? high : at + 8; \\\n"
-    "        for (int64_t j = low; j < high; ++j) { to[r * columns + j] = from[r - row + j * pitch]; } \\\n"
+    "        for (int64_t j = low; j < high; ++j) { to[r * step + j] = from[r - row + j * pitch]; } \\\n"
     "      } \\\n"
     "    } \\\n"
     "  } \\\n"

@@ -189,7 +189,7 @@ static void emit_turns(hr__emitter *e, const tile *t) {
              (long long)t->turns[a]);
     HR__EMIT(e, "const int64_t c%d = g%d;\n", t->along, t->along);
     hr__emit_pointer(e, a, &e->kept, 0, t->first + 1, "c", NULL);
-    HR__EMIT(e, "hr_turn_%d(q%d, p%d, 0, (stop - g%d) * columns, columns, stop - g%d, 0, %lld);\n}\n",
+    HR__EMIT(e, "hr_turn_%d(q%d, p%d, 0, (stop - g%d) * columns, columns, columns, stop - g%d, 0, %lld);\n}\n",
              (int)hr_dtype_size(access->dtype), a, a, t->along, t->along, (long long)t->pitch[a]);
   }
 }

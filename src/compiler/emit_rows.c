@@ -19,6 +19,7 @@
  *                   for (row ...) { r2 = v2[row]; phase 1 } }
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/integer.h"
 #include "compiler/emit_internal.h"
@@ -104,6 +105,26 @@ static bool lies_transposed(const hr__emitter *e, int access) {
          (axes->strides[0][last] >= TURNED_ROWS || axes->strides[0][last] <= -TURNED_ROWS);
 }
 
+/* The first of the turned accesses that read what this one does: phases share what is turned. */
+static int first_alike(const rows *r, int access) {
+  const hr_kernel *kernel = r->e->kernel;
+  const hr_access *a = &kernel->accesses[access];
+  for (int i = 0; i < access; ++i) {
+    const hr_access *b = &kernel->accesses[i];
+    if (r->turns[i] >= 0 && a->arg == b->arg && a->dtype == b->dtype && a->offset == b->offset &&
+        memcmp(a->strides, b->strides, (size_t)kernel->rank * sizeof *a->strides) == 0) {
+      return i;
+    }
+  }
+  return access;
+}
+
+/* Scratch for what is turned: `bytes`, or those of another access. */
+static int64_t turn_into(const rows *r, int access, int64_t bytes) {
+  int first = first_alike(r, access);
+  return first < access ? r->turns[first] : hr__emit_reserve(r->e, bytes);
+}
+
 /* Transposed loads become dense ones of scratch. */
 static bool find_turns(rows *r) {
   hr__emitter *e = r->e;
@@ -130,7 +151,7 @@ static bool find_turns(rows *r) {
   for (int a = 0; a < e->kernel->access_count; ++a) {
     bool is_turned = r->turns[a] == 0 && r->group > 0;
     int64_t bytes = group * HR_REDUCE_CHUNK * (int64_t)hr_dtype_size(e->kernel->accesses[a].dtype);
-    r->turns[a] = is_turned ? hr__emit_reserve(e, bytes) : -1;
+    r->turns[a] = is_turned ? turn_into(r, a, bytes) : -1;
     r->planes[a] = e->axes[a];
     if (is_turned) {
       e->axes[a] =
@@ -149,6 +170,12 @@ static bool lies_abreast(const hr__emitter *e, int access) {
          (step >= TURNED_ROWS || step <= -TURNED_ROWS) && a->strides[e->kept.source[e->kept.rank - 1]] == 1;
 }
 
+/* From one turned row to the next: a line more than they are long, since 16 of them are written side by side, and lines at distances of
+ * powers of two want one set of the cache. */
+static int64_t turned_step(const rows *r, hr_dtype dtype) {
+  return r->elements + 64 / (int64_t)hr_dtype_size(dtype);
+}
+
 /* The same for whole rows, which fit the second cache. */
 static bool find_row_turns(rows *r) {
   hr__emitter *e = r->e;
@@ -159,7 +186,8 @@ static bool find_row_turns(rows *r) {
   for (int a = 0; a < e->kernel->access_count && e->kept.rank > 0; ++a) {
     if (lies_abreast(e, a)) {
       r->turns[a] = 0;
-      bytes += TURNED_ROWS * r->elements * (int64_t)hr_dtype_size(e->kernel->accesses[a].dtype);
+      bytes +=
+          first_alike(r, a) < a ? 0 : TURNED_ROWS * r->elements * (int64_t)hr_dtype_size(e->kernel->accesses[a].dtype);
     }
   }
   for (int k = 0; k < e->kernel->instr_count; ++k) {
@@ -171,7 +199,7 @@ static bool find_row_turns(rows *r) {
   for (int a = 0; a < e->kernel->access_count; ++a) {
     int64_t size = (int64_t)hr_dtype_size(e->kernel->accesses[a].dtype);
     bool is_turned = r->turns[a] == 0 && shall_turn;
-    r->turns[a] = is_turned ? hr__emit_reserve(e, TURNED_ROWS * r->elements * size) : -1;
+    r->turns[a] = is_turned ? turn_into(r, a, TURNED_ROWS * turned_step(r, e->kernel->accesses[a].dtype) * size) : -1;
     if (is_turned) {
       e->axes[a].lie = HR__LIE_DIRECT;
       e->axes[a].strides[0][0] = 1;
@@ -192,16 +220,20 @@ static void emit_turns(const rows *r) {
     const char *type = hr__emit_dtype(access->dtype);
     HR__EMIT(e, "HR__MEMORY_%s *const q%d = (HR__MEMORY_%s *)(scratch + %lld);\n", type, a, type,
              (long long)r->turns[a]);
+    if (first_alike(r, a) < a) {
+      continue;
+    }
     HR__EMIT(e, "{\n");
     hr__emit_pointer(e, a, &e->kept, 0, e->kept.rank, "c", NULL);
     if (r->is_split) {
-      HR__EMIT(e, "hr_turn_%d(q%d, p%d, group, stop - group, %lld, %lld, %lld, %lld);\n}\n",
-               (int)hr_dtype_size(access->dtype), a, a, (long long)axes->dims[last], (long long)axes->dims[last - 1],
-               (long long)(last == 2 ? axes->strides[0][0] : 0), (long long)axes->strides[0][last]);
+      HR__EMIT(e, "hr_turn_%d(q%d, p%d, group, stop - group, %lld, %lld, %lld, %lld, %lld);\n}\n",
+               (int)hr_dtype_size(access->dtype), a, a, (long long)axes->dims[last], (long long)axes->dims[last],
+               (long long)axes->dims[last - 1], (long long)(last == 2 ? axes->strides[0][0] : 0),
+               (long long)axes->strides[0][last]);
     } else {
-      HR__EMIT(e, "hr_turn_%d(q%d, p%d, 0, (stop - first) * %lld, %lld, stop - first, 0, %lld);\n}\n",
+      HR__EMIT(e, "hr_turn_%d(q%d, p%d, 0, (stop - first) * %lld, %lld, %lld, stop - first, 0, %lld);\n}\n",
                (int)hr_dtype_size(access->dtype), a, a, (long long)r->elements, (long long)r->elements,
-               (long long)axes->strides[0][0]);
+               (long long)turned_step(r, access->dtype), (long long)axes->strides[0][0]);
     }
   }
 }
@@ -213,7 +245,8 @@ static void point_to_turned(const rows *r, const hr_instr *instr) {
   if (r->is_split) {
     HR__EMIT(r->e, " - group");
   } else {
-    HR__EMIT(r->e, " + (row - first) * %lld", (long long)r->elements);
+    hr_dtype dtype = r->e->kernel->accesses[instr->access].dtype;
+    HR__EMIT(r->e, " + (row - first) * %lld", (long long)turned_step(r, dtype));
   }
   HR__EMIT(r->e, hr__emit_is_copied(r->e, instr) ? ";\n" : " + b;\n");
 }
