@@ -643,13 +643,12 @@ static void store_line(const scatter *s, const hr_host_call *call, scratch *desk
 static bool find_run(const scatter *s, const hr_host_call *call, const position *at, int64_t steps, int64_t *out_to) {
   int line = s->rank - 1;
   int64_t to = at->to + (steps == 0 ? 0 : steps * s->to.strides[line]);
-  for (int t = 0; t < s->term_count; ++t) {
-    const term *term = &s->terms[t];
-    int64_t index = index_at(term, call, at->at[t] + (steps == 0 ? 0 : steps * term->at.strides[line]));
-    if (index < 0 || index >= term->extent) {
+  for (const term *t = s->terms; t < s->terms + s->term_count; ++t) {
+    int64_t index = index_at(t, call, at->at[t - s->terms] + (steps == 0 ? 0 : steps * t->at.strides[line]));
+    if (index < 0 || index >= t->extent) {
       return false;
     }
-    to += index * term->stride;
+    to += index * t->stride;
   }
   *out_to = to;
   return true;
