@@ -220,8 +220,7 @@ static void open_group(hr__emitter *e, const tile *t) {
 /* How accesses lie in a tile; whether all indirect ones are lines. */
 static bool see_accesses(hr__emitter *e, const tile *t) {
   const hr_kernel *kernel = e->kernel;
-  int from = t->piece == 1 && t->inner > 1 ? t->first + 1
-                                           : t->first; /* a tile of one element of a dim doesn't step along it */
+  int from = t->piece == 1 && t->inner > 1 ? t->first + 1 : t->first; /* one element of a dim is no step along it */
   int rank = e->kept.rank == 0 ? 0 : e->kept.rank - from;
   bool are_lines = true;
   for (int a = 0; a < kernel->access_count; ++a) {
