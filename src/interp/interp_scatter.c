@@ -527,13 +527,6 @@ static int64_t keep(size_t size, const void *values, int64_t step, int64_t count
   return n;
 }
 
-/* Asks for the lines of all places, which are waited for one after the other otherwise. */
-static void send_for(size_t size, const char *memory, const int64_t *places, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    __builtin_prefetch(memory + places[i] * (int64_t)size, 1);
-  }
-}
-
 static void set(size_t size, void *memory, const int64_t *places, const void *values, int64_t step, int64_t count) {
 #define SET(TYPE)                         \
   do {                                    \
@@ -602,9 +595,6 @@ static void store_block(const scatter *s, const hr_host_call *call, scratch *des
     count = keep(value_size, values, step, count, desk);
     values = desk->kept, places = desk->kept_places, step = 1;
   }
-  if (s->is_far) {
-    send_for(size, memory, places, count);
-  }
   if (s->combine == NULL && desk->is_raw) {
     set(size, memory, places, values, step, count);
   } else {
@@ -641,10 +631,10 @@ static void store_line(const scatter *s, const hr_host_call *call, scratch *desk
 
 /* Where the run goes that lies `steps` elements of the innermost dim behind a spot; false where there is no such index. */
 static bool find_run(const scatter *s, const hr_host_call *call, const position *at, int64_t steps, int64_t *out_to) {
-  int line = s->rank - 1;
-  int64_t to = at->to + (steps == 0 ? 0 : steps * s->to.strides[line]);
+  int line = s->rank > 0 ? s->rank - 1 : 0; /* without dims there are no steps */
+  int64_t to = at->to + steps * s->to.strides[line];
   for (const term *t = s->terms; t < s->terms + s->term_count; ++t) {
-    int64_t index = index_at(t, call, at->at[t - s->terms] + (steps == 0 ? 0 : steps * t->at.strides[line]));
+    int64_t index = index_at(t, call, at->at[t - s->terms] + steps * t->at.strides[line]);
     if (index < 0 || index >= t->extent) {
       return false;
     }
