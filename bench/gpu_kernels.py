@@ -2,9 +2,10 @@
 """Times single kernels on a GPU: what they reach of the memory's bandwidth, one large product, and chains of dependent kernels.
 
 Each side runs in a process of its own: torch's CUDA device, Headrace, and for the product cuBLASLt called directly with the
-fastest of the ways that it proposes. A sample is one operation and the wait for its end, but for chains, where the
-difference between a long and a short one counts. Bytes are those that have to move: each input read once, each result
-written once.
+fastest of the ways that it proposes. At the product sides take turns, since a GPU's clocks under such work differ from
+minute to minute, and the median of turns counts. A sample is a few operations, each handed over at once, and the wait for
+their end, but for chains, where the difference between a long and a short one counts. Bytes are those that have to move:
+each input read once, each result written once.
 
     python bench/gpu_kernels.py                      a table, torch against Headrace
     python bench/gpu_kernels.py --sides device --json FILE
@@ -25,7 +26,9 @@ from gpu import environment_of
 
 SIDES = {"torch": "torch", "device": "Headrace", "cublaslt": "cuBLASLt"}
 ELEMENTS = 1 << 28
+IN_A_ROW = 4  # operations of a sample: waiting takes as long as a few hundredths of one
 SIDE_OF_PRODUCT = 8192
+PRODUCT = f"product of {SIDE_OF_PRODUCT} x {SIDE_OF_PRODUCT}, bf16"
 
 
 def parse() -> argparse.Namespace:
@@ -33,10 +36,11 @@ def parse() -> argparse.Namespace:
     add = parser.add_argument
     add("--sides", default=",".join(SIDES), help="(default %(default)s)")
     add("--samples", type=int, default=25, help="of each operation (default %(default)s)")
+    add("--turns", type=int, default=5, help="of each side at the product (default %(default)s)")
     add("--limit", type=float, default=180.0, help="seconds after which a side is given up (default %(default)s)")
     add("--json", type=Path, metavar="FILE", help="where results go as JSON")
     add("--markdown", type=Path, metavar="FILE", help="where the table goes (default: the terminal alone)")
-    add("--alone", metavar="SIDE", help=argparse.SUPPRESS)
+    add("--alone", nargs=2, metavar=("SIDE", "PART"), help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -52,6 +56,19 @@ def median_us(run, wait, samples: int) -> float:
             times.append(time.perf_counter() - start)
         del result
     return statistics.median(times) * 1e6
+
+
+def repeat(run, commit):
+    """A sample's operations, none of which is put off until the next is there."""
+
+    def run_all():
+        results = []
+        for _ in range(IN_A_ROW):
+            results.append(run())
+            commit()
+        return results
+
+    return run_all
 
 
 def cases_of_memory(device):
@@ -104,15 +121,23 @@ def measure_chain(device, wait, samples: int, compiled: bool) -> float:
     return (times[1] - times[0]) / 200
 
 
-def measure_product(multiply, wait, samples: int) -> dict:
-    """After a second of them: by then clocks are what the GPU's power allows, which is less than at first."""
-    begin = time.perf_counter()
-    while time.perf_counter() < begin + 1:
-        result = multiply()
-        wait()
-        del result
-    taken = median_us(multiply, wait, samples)
-    return {"us": round(taken, 1), "tflops": round(2 * SIDE_OF_PRODUCT**3 / taken * 1e-6, 1)}
+def fastest_product(ways, wait) -> float:
+    """The median time of the fastest way, in microseconds, once the GPU's clocks are what its power allows: a second after the
+    start they are far below that for a moment."""
+
+    def times_of(way, seconds: float) -> list[float]:
+        times = []
+        begin = now = time.perf_counter()
+        while now < begin + seconds:
+            result = way()
+            wait()
+            del result
+            times.append(time.perf_counter() - now)
+            now = time.perf_counter()
+        return times
+
+    times_of(ways[0], 2)
+    return min(statistics.median(times_of(way, 1)) for way in ways) * 1e6
 
 
 def matrices(device):
@@ -163,35 +188,35 @@ def ways_of_cublaslt():
     return [lambda index=index: start(index) for index in range(found.value)]
 
 
-def measure_alone(side: str, samples: int) -> None:
+def measure_alone(side: str, part: str, samples: int) -> None:
+    """Prints a line of JSON for each row: of the product, or of all kernels else."""
     import torch
 
     if side == "device":
         import headrace.torch  # noqa: F401
     device = torch.device("headrace" if side == "device" else "cuda")
     wait = getattr(torch, device.type).synchronize
-    product = f"product of {SIDE_OF_PRODUCT} x {SIDE_OF_PRODUCT}, bf16"
+    commit = torch.headrace.commit if side == "device" else lambda: None
 
     def say(title: str, found: dict) -> None:
         print(json.dumps({"title": title} | found), flush=True)
 
-    if side == "cublaslt":
-        found = [measure_product(way, wait, samples) for way in ways_of_cublaslt()]
-        say(product, min(found, key=lambda one: one["us"]))
-        return
     with torch.no_grad():
+        if part == "product":
+            a, b, _ = matrices(device)
+            ways = ways_of_cublaslt() if side == "cublaslt" else [lambda: a @ b]
+            say(PRODUCT, {"us": round(fastest_product(ways, wait), 1)})
+            return
         for title, run, moved in cases_of_memory(device):
-            taken = median_us(run, wait, samples)
+            taken = median_us(repeat(run, commit), wait, samples) / IN_A_ROW
             say(title, {"us": round(taken, 1), "tbs": round(moved / taken * 1e-6, 2)})
-        a, b, _ = matrices(device)
-        say(product, measure_product(lambda: a @ b, wait, samples))
         say("one more dependent kernel", {"us": round(measure_chain(device, wait, samples, False), 2)})
         if side == "device":
             say("one more, compiled", {"us": round(measure_chain(device, wait, samples, True), 2)})
 
 
-def measure(side: str, arguments: argparse.Namespace) -> dict:
-    command = [sys.executable, __file__, "--alone", side, "--samples", str(arguments.samples)]
+def measure(side: str, part: str, arguments: argparse.Namespace) -> dict:
+    command = [sys.executable, __file__, "--alone", side, part, "--samples", str(arguments.samples)]
     found = {}
     process = subprocess.Popen(command, env=environment_of(side), stdout=subprocess.PIPE, text=True)
     timer = threading.Timer(arguments.limit, process.kill)
@@ -205,6 +230,22 @@ def measure(side: str, arguments: argparse.Namespace) -> dict:
     if process.wait() != 0:
         print(f"{SIDES[side]} ended with {process.returncode}", file=sys.stderr)
     return found
+
+
+def measure_in_turn(sides: list[str], arguments: argparse.Namespace) -> dict:
+    """Each side's row of the product: the median of its turns, and all of them."""
+    turns: dict = {side: [] for side in sides}
+    for _ in range(arguments.turns):
+        for side in sides:
+            if found := measure(side, "product", arguments):
+                turns[side].append(found[PRODUCT]["us"])
+    rows = {}
+    for side, times in turns.items():
+        if times:
+            taken = statistics.median(times)
+            tflops = round(2 * SIDE_OF_PRODUCT**3 / taken * 1e-6, 1)
+            rows[side] = {"us": taken, "tflops": tflops, "turns": times}
+    return rows
 
 
 def cell(row: dict | None) -> str:
@@ -226,12 +267,14 @@ def markdown(results: dict) -> str:
 def main() -> None:
     arguments = parse()
     if arguments.alone:
-        measure_alone(arguments.alone, arguments.samples)
+        measure_alone(*arguments.alone, arguments.samples)
         return
     sides = arguments.sides.split(",")
     if unknown := [side for side in sides if side not in SIDES]:
         sys.exit(f"no side is called {unknown[0]}; there are {', '.join(SIDES)}")
-    results = {side: measure(side, arguments) for side in sides}
+    results = {side: {} if side == "cublaslt" else measure(side, "kernels", arguments) for side in sides}
+    for side, row in measure_in_turn(sides, arguments).items():
+        results[side][PRODUCT] = row
     if arguments.json:
         written = {"date": str(datetime.date.today()), "command": " ".join(sys.argv), "results": results}
         arguments.json.write_text(json.dumps(written, indent=1) + "\n")

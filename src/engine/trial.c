@@ -16,6 +16,7 @@ static const int64_t PAUSE_NS =
     20000000;                      /* between two tries of a step: when others want the cores, they do for a while */
 static const double SLOW = 1.25;   /* times the best: not timed any more */
 static const double BETTER = 0.95; /* of the own time: worth a change */
+static const double BETTER_SETTLED = 0.98; /* the same, of ways that are timed in turn before the first run */
 
 typedef struct candidate {
   hr_way way;
@@ -134,14 +135,14 @@ static void write_note(const hr_trial *trial, hr_text *out_note) {
 
 typedef void (*close_fn)(hr_choice *choice, const char *way, const char *note);
 
-/* The fastest way that was timed so often; the step's own where no other is worth a change. */
-static candidate *best_of(hr_trial *trial, int samples) {
+/* The fastest way that was timed so often; the step's own where no other takes less than this share of its time. */
+static candidate *best_of(hr_trial *trial, int samples, double better) {
   candidate *own = &trial->candidates[0], *best = own;
   for (int i = 1; i < trial->candidate_count; ++i) {
     candidate *c = &trial->candidates[i];
     best = c->sample_count >= samples && c->ns < best->ns ? c : best;
   }
-  return (double)best->ns < BETTER * (double)own->ns ? best : own;
+  return (double)best->ns < better * (double)own->ns ? best : own;
 }
 
 static void close_choice(hr_trial *trial, const candidate *best, close_fn close) {
@@ -161,7 +162,7 @@ static void finish(hr_trial *trial, const uint64_t *stamps) {
     tried += trial->candidates[i].sample_count > 0;
   }
   if (tried > 0) {
-    close_choice(trial, best_of(trial, SAMPLES), hr__choice_close);
+    close_choice(trial, best_of(trial, SAMPLES, BETTER), hr__choice_close);
   }
   for (int i = 1; i < trial->candidate_count; ++i) {
     drop(trial, &trial->candidates[i], stamps);
@@ -345,7 +346,7 @@ static void settle_ways(hr_trial *trial, const hr_ready *own, const hr_trial_cal
   }
   hr_status_ignore(status);
   if (trial->candidates[0].sample_count == ROUNDS) {
-    candidate *best = best_of(trial, ROUNDS);
+    candidate *best = best_of(trial, ROUNDS, BETTER_SETTLED);
     close_choice(trial, best, hr__choice_settle);
     trial->settled = best->ready; /* nothing, of the step's own */
     best->ready = (hr_ready){.way = best->way};
