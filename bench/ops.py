@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SIZES = {"1K": 1 << 10, "100K": 100_000, "4M": 1 << 22}
 DTYPES = ("float32", "int64", "float16", "bfloat16")
 ROUND_SAMPLES, SETTLE_SECONDS = 40, 0.01
+OF_TORCH = " of torch"  # behind a row's key: what runs is torch alone
 
 
 def parse() -> argparse.Namespace:
@@ -210,26 +211,33 @@ class Row:
         self.entry, self.size, self.dtype, self.layout, self.direction = entry, size, dtype, layout, direction
         self.key = f"{size} {dtype} {layout} {direction}"
 
-    def prepare(self, device: torch.device) -> None:
-        """Makes both sides, and runs ours until its kernels want to be compiled."""
+    def make(self) -> None:
+        """Makes inputs and torch's side, which runs."""
         dtype = getattr(torch, self.dtype)
-        parts, result = ops_inputs.make(self.entry, dtype, SIZES[self.size])
-        inputs = {tensor.untyped_storage().data_ptr() for tensor in ops_inputs.tensors_in(parts)}
+        self.parts, result = ops_inputs.make(self.entry, dtype, SIZES[self.size])
+        inputs = {tensor.untyped_storage().data_ptr() for tensor in ops_inputs.tensors_in(self.parts)}
         results = ops_inputs.tensors_in(result)
         is_view = bool(results) and all(tensor.untyped_storage().data_ptr() in inputs for tensor in results)
         if is_view and self.size != "1K" and not self.entry.name.endswith("_"):
             raise ops_inputs.Unscalable("moves no data: timed at 1 K")
         del result, results
-        inner = 50 if self.size == "1K" else 1
         self.sides = []
-        for on in (torch.device("cpu"), device):
-            function = function_of(self.entry, parts, on, self.layout, self.direction)
-            self.sides.append(Side(function, on, inner))
-        self.slow = self.sides[0].sample() * inner
+        self.add_side(torch.device("cpu"))
+        self.slow = self.sides[0].sample() * self.sides[0].inner
         if self.slow > 2:
             raise ops_inputs.Unscalable("a call takes torch more than 2 s")
-        warm(self.sides[1], device)
-        self.slow = max(self.slow, self.sides[1].last * inner)
+
+    def add_side(self, device: torch.device) -> None:
+        function = function_of(self.entry, self.parts, device, self.layout, self.direction)
+        self.sides.append(Side(function, device, 50 if self.size == "1K" else 1))
+
+    def prepare(self, device: torch.device) -> None:
+        """Makes our side, and runs it until its kernels want to be compiled."""
+        self.add_side(device)
+        self.parts = None
+        ours = self.sides[1]
+        warm(ours, device)
+        self.slow = max(self.slow, ours.last * ours.inner)
 
     def measure(self, device: torch.device, seconds: float) -> dict:
         rounds = 4 if self.slow < 0.02 else 2
@@ -280,10 +288,12 @@ def run_entry(name: str, skip: list[str]):
     device, entry = torch.device(ARGUMENTS.device), ENTRIES[name]
     prepared = []
     for row in rows_of(entry, ARGUMENTS):
-        if row.key in skip:
+        if row.key in skip or row.key + OF_TORCH in skip:
             continue
-        yield "check", row.key
+        yield "check", row.key + OF_TORCH
         try:
+            row.make()
+            yield "check", row.key
             row.prepare(device)
             prepared.append(row)
         except ops_inputs.Unscalable as reason:
@@ -333,6 +343,8 @@ def run_all(arguments) -> list[dict]:
             done += 1
         else:
             detail = detail if isinstance(detail, dict) else {"reason": detail}
+            if key.endswith(OF_TORCH):
+                key, outcome, detail = key.removesuffix(OF_TORCH), "none", {"reason": f"torch has {detail['reason']}"}
             rows.append({"name": name, "key": key, "outcome": outcome} | detail)
             if arguments.only:
                 print(line_of(rows[-1]), flush=True)
