@@ -43,9 +43,7 @@ bool hr__device_is_same_row(const hr_kernel *kernel, const hr_instr *x, const hr
     return false;
   }
   const hr_access *a = &kernel->accesses[x->access], *b = &kernel->accesses[y->access];
-  return a->arg == b->arg && !kernel->args[a->arg].is_written && a->dtype == b->dtype && a->offset == b->offset &&
-         a->term_count + b->term_count + a->bound_count + b->bound_count == 0 &&
-         memcmp(a->strides, b->strides, (size_t)kernel->rank * sizeof *a->strides) == 0;
+  return a->bound_count == 0 && hr_kernel_same_elements(kernel, a, b) && !kernel->args[a->arg].is_written;
 }
 
 static bool is_index(const hr_kernel *kernel, int reg) {

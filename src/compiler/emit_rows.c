@@ -19,7 +19,6 @@
  *                   for (row ...) { r2 = v2[row]; phase 1 } }
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/integer.h"
 #include "compiler/emit_internal.h"
@@ -108,11 +107,8 @@ static bool lies_transposed(const hr__emitter *e, int access) {
 /* The first of the turned accesses that read what this one does: phases share what is turned. */
 static int first_alike(const rows *r, int access) {
   const hr_kernel *kernel = r->e->kernel;
-  const hr_access *a = &kernel->accesses[access];
   for (int i = 0; i < access; ++i) {
-    const hr_access *b = &kernel->accesses[i];
-    if (r->turns[i] >= 0 && a->arg == b->arg && a->dtype == b->dtype && a->offset == b->offset &&
-        memcmp(a->strides, b->strides, (size_t)kernel->rank * sizeof *a->strides) == 0) {
+    if (r->turns[i] >= 0 && hr_kernel_same_elements(kernel, &kernel->accesses[access], &kernel->accesses[i])) {
       return i;
     }
   }

@@ -120,6 +120,9 @@ typedef struct hr_kernel {
   int64_t flops, bytes; /* of core/traffic.h, for statistics and the choice of what to compile */
 } hr_kernel;
 
+/* Whether both accesses are known to be of the same elements, with the same bounds: none of those whose places are indices. */
+bool hr_kernel_same_elements(const hr_kernel *kernel, const hr_access *a, const hr_access *b);
+
 /* The order of a reduction over `mask` of a domain. */
 hr_reduce_order hr_kernel_order(int rank, const int64_t *dims, uint32_t mask);
 

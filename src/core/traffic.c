@@ -1,7 +1,5 @@
 #include "core/traffic.h"
 
-#include <string.h>
-
 #include "base/integer.h"
 
 enum { STEPS_MAX = 2 * HR_RANK_MAX };
@@ -176,17 +174,6 @@ static int64_t points(const hr_kernel *kernel, hr_level level) {
   return count;
 }
 
-static bool same_access(const hr_kernel *kernel, const hr_access *a, const hr_access *b) {
-  size_t bytes = (size_t)kernel->rank * sizeof *a->strides;
-  bool is_same = a->arg == b->arg && a->offset == b->offset && a->dtype == b->dtype && a->term_count == 0 &&
-                 b->term_count == 0 && a->bound_count == b->bound_count && memcmp(a->strides, b->strides, bytes) == 0;
-  for (int k = 0; is_same && k < a->bound_count; ++k) {
-    is_same = a->bounds[k].offset == b->bounds[k].offset && a->bounds[k].extent == b->bounds[k].extent &&
-              memcmp(a->bounds[k].strides, b->bounds[k].strides, bytes) == 0;
-  }
-  return is_same;
-}
-
 /* A load, or a store that adds to what is there. */
 static bool reads_memory(const hr_instr *instr) {
   return instr->kind == HR_INSTR_LOAD || (instr->kind == HR_INSTR_STORE && instr->mode != HR_STORE_SET);
@@ -197,7 +184,8 @@ static bool was_counted(const hr_kernel *kernel, int at) {
   const hr_instr *instr = &kernel->instrs[at];
   for (int k = 0; k < at; ++k) {
     if (kernel->instrs[k].kind == instr->kind &&
-        same_access(kernel, &kernel->accesses[kernel->instrs[k].access], &kernel->accesses[instr->access])) {
+        hr_kernel_same_elements(kernel, &kernel->accesses[kernel->instrs[k].access],
+                                &kernel->accesses[instr->access])) {
       return true;
     }
   }
