@@ -44,17 +44,24 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def seconds_of(run, wait) -> float:
+    """Of one sample, whose result lives until its time is taken."""
+    start = time.perf_counter()
+    result = run()
+    wait()
+    taken = time.perf_counter() - start
+    del result
+    return taken
+
+
 def median_us(run, wait, samples: int) -> float:
     """Median time of a sample, in microseconds, after the first ones."""
     times = []
     for index in range(samples + 6):
         wait()
-        start = time.perf_counter()
-        result = run()
-        wait()
+        taken = seconds_of(run, wait)
         if index >= 6:
-            times.append(time.perf_counter() - start)
-        del result
+            times.append(taken)
     return statistics.median(times) * 1e6
 
 
@@ -126,14 +133,9 @@ def fastest_product(ways, wait) -> float:
     start they are far below that for a moment."""
 
     def times_of(way, seconds: float) -> list[float]:
-        times = []
-        begin = now = time.perf_counter()
-        while now < begin + seconds:
-            result = way()
-            wait()
-            del result
-            times.append(time.perf_counter() - now)
-            now = time.perf_counter()
+        times, end = [], time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            times.append(seconds_of(way, wait))
         return times
 
     times_of(ways[0], 2)
