@@ -9,8 +9,21 @@ from pathlib import Path
 
 import torch
 
-RATIOS = {"device": "ratio", "compiled": "compiled_ratio", "inductor": "inductor_ratio"}  # of each side: torch's time by its
-TITLES = {"torch": "torch cpu", "device": "headrace", "compiled": "compiled", "inductor": "torch.compile cpu"}
+RATIOS = {  # of each side: torch's time by its
+    "device": "ratio",
+    "compiled": "compiled_ratio",
+    "inductor": "inductor_ratio",
+    "onnxruntime": "onnxruntime_ratio",
+    "openvino": "openvino_ratio",
+}
+TITLES = {
+    "torch": "torch cpu",
+    "device": "headrace",
+    "compiled": "compiled",
+    "inductor": "torch.compile cpu",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+}
 
 
 def machine() -> dict:

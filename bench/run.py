@@ -18,7 +18,7 @@ optimizer's state and all temporaries.
     python bench/run.py                       everything, into bench/results/latest.md and .json
     python bench/run.py --quick               the same in less time, with more noise
     python bench/run.py --cases 'cnn*,chain*' some of it
-    python bench/run.py --sides all           torch.compile on the CPU, too: takes minutes more
+    python bench/run.py --sides all           torch.compile on the CPU and engines that are installed, too: takes minutes more
 """
 
 import argparse
@@ -35,7 +35,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
-SIDES = ("torch", "device", "compiled", "inductor")
+SIDES = ("torch", "device", "compiled", "inductor", "onnxruntime", "openvino")
 
 
 def parse_sides(text: str) -> list[str]:
@@ -61,7 +61,7 @@ def parse() -> argparse.Namespace:
         type=parse_sides,
         default="torch,device,compiled",
         help="besides torch and device: compiled, the device through torch.compile; inductor, torch.compile on the "
-        "CPU; or all (default %(default)s)",
+        "CPU; onnxruntime and openvino for inference, where they are installed; or all (default %(default)s)",
     )
     add("--not-alone", action="store_true", help="leaves out what needs a process of its own")
     add("--json", default=RESULTS / "latest.json", type=Path, metavar="FILE", help="(default %(default)s)")
@@ -77,6 +77,7 @@ ARGUMENTS = parse() if __name__ == "__main__" else None
 if ARGUMENTS:  # before torch loads: all sides read the number of threads when they start
     os.environ["OMP_NUM_THREADS"] = os.environ["HEADRACE_THREADS"] = str(ARGUMENTS.threads)
 
+import engines  # noqa: E402
 import headrace.torch  # noqa: E402, F401  (torch finds it by itself, except where torch also drives CUDA)
 import report  # noqa: E402
 import row_product  # noqa: E402
@@ -138,8 +139,14 @@ def make_sides(case: Case, device: torch.device, names: list[str]) -> dict[str, 
         "compiled": (device, lambda function: torch.compile(function, backend="headrace")),
         "inductor": (cpu, torch.compile),
     }
-    wanted = [name for name in names if case.counts or name in ("torch", "device")]
+    wanted = [name for name in names if name in ways and (case.counts or name in ("torch", "device"))]
     sides = {name: Side(ways[name][0], case.prepare(*ways[name]), case.inner) for name in wanted}
+    answers = case.is_network and not case.trains
+    for name in [name for name in names if name in engines.ENGINES and answers]:
+        try:
+            sides[name] = Side(cpu, case.prepare(cpu, engines.ENGINES[name]), case.inner)
+        except Exception as error:  # an operator it does not have, a package that is not there
+            say(f"no {report.TITLES[name]} beside it: {str(error).strip().splitlines()[-1][:160]}")
     if case.reads_weights:
         try:
             sides["row_product"] = Side(cpu, row_product.make(case.reads_weights), 1)

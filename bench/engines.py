@@ -1,0 +1,64 @@
+"""Engines that compile a whole network ahead of time: what a user would export an inference network to instead.
+
+Each function here takes a model in eval mode and gives a function of a batch, as torch.compile would. The network is
+exported at the first call, for that batch's shape, and what the engine answers is compared with torch's answer: an
+engine that computes in fewer digits is no side of this benchmark. OpenVINO would take bfloat16 by itself where the CPU
+has it. Both are optional: pip install onnx onnxscript onnxruntime openvino.
+"""
+
+import io
+import logging
+from collections.abc import Callable
+
+import torch
+
+Network = Callable[[torch.Tensor], torch.Tensor]
+
+
+class ExportedAtFirstCall:
+    """`export(model, batch)` gives a function of a numpy array that answers with a list of them."""
+
+    def __init__(self, model: torch.nn.Module, export: Callable):
+        self.model, self.export = model, export
+        self.run: Callable | None = None
+
+    def __call__(self, batch: torch.Tensor):
+        if self.run is None:
+            self.run = self.export(self.model, batch)
+            torch.testing.assert_close(torch.from_numpy(self.run(batch.numpy())), self.model(batch), rtol=1e-3, atol=1e-3)
+        return self.run(batch.numpy())
+
+
+def onnxruntime(model: torch.nn.Module) -> Network:
+    def export(model, batch):
+        import onnxruntime as engine
+
+        file = io.BytesIO()
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of each operator of torchvision
+        torch.onnx.export(model, (batch,), dynamo=True, verbose=False).save(file)
+        options = engine.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        session = engine.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
+        name = session.get_inputs()[0].name
+        return lambda array: session.run(None, {name: array})[0]
+
+    return ExportedAtFirstCall(model, export)
+
+
+def openvino(model: torch.nn.Module) -> Network:
+    def export(model, batch):
+        import openvino as engine
+
+        converted = engine.convert_model(model, example_input=batch, input=[tuple(batch.shape)])
+        settings = {
+            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+            "PERFORMANCE_HINT": "LATENCY",
+        }
+        request = engine.Core().compile_model(converted, "CPU", settings).create_infer_request()
+        return lambda array: request.infer([array], share_inputs=True)[0]
+
+    return ExportedAtFirstCall(model, export)
+
+
+ENGINES = {"onnxruntime": onnxruntime, "openvino": openvino}
