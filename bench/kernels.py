@@ -63,6 +63,7 @@ def parse() -> argparse.Namespace:
 
 def run_steps(case, arguments, log: Path) -> tuple[list[str], list[float]]:
     """What was printed in each step, and its seconds."""
+    import headrace.torch  # noqa: F401  (torch finds it by itself, except where torch also drives CUDA)
     import torch
     from cases import timed
 

@@ -146,7 +146,8 @@ def make_sides(case: Case, device: torch.device, names: list[str]) -> dict[str, 
         try:
             sides[name] = Side(cpu, case.prepare(cpu, engines.ENGINES[name]), case.inner)
         except Exception as error:  # an operator it does not have, a package that is not there
-            say(f"no {report.TITLES[name]} beside it: {str(error).strip().splitlines()[-1][:160]}")
+            reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
+            say(f"no {report.TITLES[name]} beside it: {reason[:160]}")
     if case.reads_weights:
         try:
             sides["row_product"] = Side(cpu, row_product.make(case.reads_weights), 1)

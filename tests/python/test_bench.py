@@ -58,6 +58,27 @@ def test_compiled_side(tmp_path):
     assert "compiled | speed-up" in (tmp_path / "out.md").read_text()
 
 
+def test_an_engine_that_has_not_all_operators_is_left_out(tmp_path):
+    files = ["--json", tmp_path / "out.json", "--markdown", tmp_path / "out.md"]
+    options = ["--rounds", 1, "--seconds", 0.05, "--threads", 1, "--device", DEVICE.type, "--not-alone"]
+    done = run("--cases", "mlp-infer-1", "--sides", "torch,device,openvino", *options, *files)
+    assert done.returncode == 0, done.stderr
+    assert "no OpenVINO beside it" in done.stderr  # it has no softshrink, and need not be installed
+    assert "openvino" not in json.loads((tmp_path / "out.json").read_text())["results"][0]
+
+
+def test_an_engine_with_fewer_digits_is_refused():
+    sys.path.insert(0, str(BENCH.parent))
+    import engines
+
+    model, batch = torch.nn.Linear(4, 3).requires_grad_(False), torch.rand(2, 4)
+    exact = engines.ExportedAtFirstCall(model, lambda model, _: lambda array: model(torch.from_numpy(array)).numpy())
+    assert exact(batch).shape == (2, 3)
+    rounding = lambda model, _: lambda array: model(torch.from_numpy(array)).bfloat16().float().numpy()  # noqa: E731
+    with pytest.raises(AssertionError, match="not close"):
+        engines.ExportedAtFirstCall(model, rounding)(batch)
+
+
 def test_settling():
     sys.path.insert(0, str(BENCH.parent))
     from alone import seconds_to_settle
