@@ -58,6 +58,7 @@ hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
   hr__stretch_init(&stream->rest, number);
   hr__stretch_init(&stream->plain, number + 1);
   stream->plain.is_plain = true;
+  stream->pending.single_max = stream->rest.single_max = stream->bytes_max;
   stream->frees_live = hr_env_choice(HR_ENV_LAYOUTS) == HR_ENV_LAYOUTS_ALL;
   hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX);
   *out_stream = stream;

@@ -628,6 +628,21 @@ HR_TEST(pending_bytes_are_bounded) {
   close_fixture(&f);
 }
 
+HR_TEST(values_above_the_limit_wait_to_be_fused) {
+  fixture f = open_fixture("null");
+  f.stream->bytes_max = f.stream->pending.single_max = f.stream->rest.single_max = COUNT * (int64_t)sizeof(float) - 1;
+  hr_buffer *x = make_ramp(&f, 1, 0);
+  for (int i = 0; i < 100; i++) {
+    hr_buffer *y = make(&f);
+    HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, x, y));
+    hr_buffer_release(x);
+    x = y;
+  }
+  HR_ASSERT_EQ(stats_of(&f).commits_by_limit, 0);
+  hr_buffer_release(x);
+  close_fixture(&f);
+}
+
 /* ---- threads ---- */
 
 enum { THREAD_ROUNDS = 300 };

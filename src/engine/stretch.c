@@ -18,7 +18,7 @@ enum { KIND_NONE = 0, KIND_VALUE = 1, KIND_SCALAR = 2, IS_CONTIGUOUS = 4 };
 enum { OPERAND_WORDS_MAX = 2 + 2 * HR_RANK_MAX };
 
 void hr__stretch_init(hr_stretch *stretch, uint32_t stream) {
-  *stretch = (hr_stretch){.stream = stream};
+  *stretch = (hr_stretch){.stream = stream, .single_max = INT64_MAX};
 }
 
 void hr__stretch_clear(hr_stretch *stretch) {
@@ -66,6 +66,12 @@ uint32_t hr__stretch_find(const hr_stretch *stretch, const hr_buffer *buffer) {
   return UINT32_MAX;
 }
 
+/* What a buffer adds to the pending bytes. Nothing, where one alone would end the stretch: such a value is all the more to be
+ * fused away, and may be larger than the memory. */
+static inline int64_t pending_bytes_of(const hr_stretch *stretch, const hr_buffer *buffer) {
+  return (int64_t)buffer->bytes <= stretch->single_max ? (int64_t)buffer->bytes : 0;
+}
+
 /* The buffer's number, given now if it has none. There is room in the list. */
 static inline uint32_t number_buffer(hr_stretch *stretch, hr_buffer *buffer) {
   uint32_t local = hr__stretch_find(stretch, buffer);
@@ -74,7 +80,7 @@ static inline uint32_t number_buffer(hr_stretch *stretch, hr_buffer *buffer) {
     hr__buffer_retain(buffer);
     stretch->buffers.data[stretch->buffers.count++] = buffer;
     if (hr__buffer_address(buffer) == NULL) {
-      stretch->pending_bytes += (int64_t)buffer->bytes;
+      stretch->pending_bytes += pending_bytes_of(stretch, buffer);
     }
   }
   atomic_store_explicit(&buffer->tag, make_tag(stretch, local), memory_order_relaxed);
@@ -194,7 +200,7 @@ static bool reserve_part(hr_stretch *stretch, const hr_stretch *part, size_t buf
 static inline uint32_t adopt_buffer(hr_stretch *stretch, hr_buffer *buffer) {
   uint32_t local = (uint32_t)stretch->buffers.count;
   stretch->buffers.data[stretch->buffers.count++] = buffer;
-  stretch->pending_bytes += (int64_t)buffer->bytes;
+  stretch->pending_bytes += pending_bytes_of(stretch, buffer);
   atomic_store_explicit(&buffer->tag, make_tag(stretch, local), memory_order_relaxed);
   return local;
 }
@@ -297,7 +303,7 @@ static void split_buffers(hr_stretch *stretch, const hr_record *last, hr_stretch
   }
   for (size_t i = kept; i < stretch->buffers.count; i++) {
     if (hr__buffer_address(stretch->buffers.data[i]) == NULL) {
-      rest->pending_bytes += (int64_t)stretch->buffers.data[i]->bytes;
+      rest->pending_bytes += pending_bytes_of(rest, stretch->buffers.data[i]);
     }
     hr_buffer_release(stretch->buffers.data[i]);
   }

@@ -116,6 +116,8 @@ def test_margin_losses():
             check(lambda t, c, w: F.multi_margin_loss(t, c, p, 0.7, w.detach(), reduction=reduction), x, target, torch.rand(4))
         lists = torch.tensor([[0, 3, -1, 1], [-1, 0, 0, 0], [1, 2, 3, 0], [2, -1, -1, 2], [3, 3, -1, 0]])
         check(lambda t, c: F.multilabel_margin_loss(t, c, reduction=reduction), x, lists)
+        special = torch.tensor([[float("nan"), 1, 2, 3], [0, float("inf"), 1, -1], [1, 2, -float("inf"), 0], [1, 1, 1, 1], [0, 0, 0, 0]])
+        check(lambda t, c: F.multilabel_margin_loss(t, c, reduction=reduction), special, lists)
     check(lambda t, c: F.multi_margin_loss(t, c), x[0], target[0])
     with pytest.raises(Exception, match="out of"):
         F.multi_margin_loss(x.to(DEVICE), torch.full((5,), 4, device=DEVICE)).item()

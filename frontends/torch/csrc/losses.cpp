@@ -101,11 +101,13 @@ struct Labels {
     index = at::where(is_listed, target, 0);
     is_target = scatter(Result::fresh(), at::zeros(x.sizes(), x.options()), 1, index, is_listed.to(x.scalar_type()), 3);
   }
-  // [N, listed, class]: 1 - x[listed] + x[class] where the class is no target, at least 0
-  Tensor gaps() const {
-    Tensor gap = (x.unsqueeze(1) - x.gather(1, index).unsqueeze(2)).add_(1).clamp_min_(0);
-    Tensor counts = is_listed.unsqueeze(2).logical_and(is_target.unsqueeze(1) == 0);
-    return at::where(counts, gap, 0);
+  // [N, listed, class]: 1 - x[listed] + x[class] where that counts: the class is no target. Elsewhere -infinity or NaN. Only
+  // what is above 0 adds to the loss. Of three operations, so that each who sums it makes it again instead of storing it.
+  Tensor differences() const {
+    constexpr double never = -std::numeric_limits<double>::infinity();
+    Tensor listed = at::where(is_listed, 1 - x.gather(1, index), never);
+    Tensor others = at::where(is_target == 0, x, never);
+    return listed.unsqueeze(2) + others.unsqueeze(1);
   }
 };
 
@@ -114,7 +116,9 @@ struct Labels {
 Tensor2 multilabel_margin_loss(Result result, Result target_place, const Tensor &self, const Tensor &target,
                                int64_t reduction) {
   Labels labels(self, target);
-  Tensor rows = labels.gaps().sum(at::IntArrayRef{1, 2}) / std::max<int64_t>(labels.x.size(1), 1);
+  Tensor difference = labels.differences();
+  Tensor gap = at::where(difference > 0, difference, 0);
+  Tensor rows = gap.sum(at::IntArrayRef{1, 2}) / std::max<int64_t>(labels.x.size(1), 1);
   bool single = self.dim() < 2;
   Tensor loss = reduction == 0 ? (single ? rows.reshape({}) : rows)
                                : reduced(rows, rows.numel() == 0 ? 2 : reduction); // of nothing torch's is undefined
@@ -126,7 +130,7 @@ Tensor multilabel_margin_loss_backward(Result result, const Tensor &grad, const 
   Labels labels(self, target);
   if (self.numel() == 0)
     return give(result, at::zeros(self.sizes(), self.options()));
-  Tensor exceeds = (labels.gaps() > 0).to(self.scalar_type());
+  Tensor exceeds = (labels.differences() > 0).to(self.scalar_type());
   Tensor scale = spread(grad, labels.x.size(0), reduction) / labels.x.size(1);
   Tensor dx = (exceeds.sum(1) * scale).scatter_add(1, labels.index, exceeds.sum(2).mul_(scale).neg_());
   return give(result, dx.reshape(self.sizes()));
