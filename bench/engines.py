@@ -16,7 +16,7 @@ Network = Callable[[torch.Tensor], torch.Tensor]
 
 
 class ExportedAtFirstCall:
-    """`export(model, batch)` gives a function of a numpy array that answers with a list of them."""
+    """`export(model, batch)` gives a function that takes the batch and answers as numpy arrays."""
 
     def __init__(self, model: torch.nn.Module, export: Callable):
         self.model, self.export = model, export
