@@ -10,13 +10,14 @@ import io
 import logging
 from collections.abc import Callable
 
+import numpy
 import torch
 
-Network = Callable[[torch.Tensor], torch.Tensor]
+Network = Callable[[torch.Tensor], numpy.ndarray]
 
 
 class ExportedAtFirstCall:
-    """`export(model, batch)` gives a function that takes the batch and answers as numpy arrays."""
+    """`export(model, batch)` gives a function of the batch, which it takes and answers as numpy arrays."""
 
     def __init__(self, model: torch.nn.Module, export: Callable):
         self.model, self.export = model, export
