@@ -611,35 +611,33 @@ HR_TEST(the_cache_forgets_what_was_used_longest_ago) {
   close_fixture(&f);
 }
 
+/* Records a chain of additions whose results are dropped; pending bytes stay below the limit. */
+static void record_additions(fixture *f, int count) {
+  hr_buffer *x = make_ramp(f, 1, 0);
+  for (int i = 0; i < count; i++) {
+    hr_buffer *y = make(f);
+    HR_ASSERT_OK(binary(f, HR_OP_ADD, x, x, y));
+    hr_buffer_release(x);
+    x = y;
+    HR_ASSERT(f->stream->pending.pending_bytes < f->stream->bytes_max);
+  }
+  hr_buffer_release(x);
+}
+
 HR_TEST(pending_bytes_are_bounded) {
   fixture f = open_fixture("null");
   f.stream->bytes_max = 64 * COUNT * (int64_t)sizeof(float);
-  hr_buffer *x = make_ramp(&f, 1, 0);
-  for (int i = 0; i < 1000; i++) {
-    hr_buffer *y = make(&f);
-    HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, x, y));
-    hr_buffer_release(x);
-    x = y;
-    HR_ASSERT(f.stream->pending.pending_bytes < f.stream->bytes_max);
-  }
+  record_additions(&f, 1000);
   hr_stats stats = stats_of(&f);
   HR_ASSERT(stats.commits_by_limit >= 1000 / 64 && stats.compiles <= 3);
-  hr_buffer_release(x);
   close_fixture(&f);
 }
 
-HR_TEST(values_above_the_limit_wait_to_be_fused) {
+HR_TEST(values_as_large_as_the_limit_wait_to_be_fused) {
   fixture f = open_fixture("null");
-  f.stream->bytes_max = f.stream->pending.single_max = f.stream->rest.single_max = COUNT * (int64_t)sizeof(float) - 1;
-  hr_buffer *x = make_ramp(&f, 1, 0);
-  for (int i = 0; i < 100; i++) {
-    hr_buffer *y = make(&f);
-    HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, x, y));
-    hr_buffer_release(x);
-    x = y;
-  }
+  f.stream->bytes_max = f.stream->pending.single_max = f.stream->rest.single_max = COUNT * (int64_t)sizeof(float);
+  record_additions(&f, 100);
   HR_ASSERT_EQ(stats_of(&f).commits_by_limit, 0);
-  hr_buffer_release(x);
   close_fixture(&f);
 }
 

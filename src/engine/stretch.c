@@ -69,7 +69,7 @@ uint32_t hr__stretch_find(const hr_stretch *stretch, const hr_buffer *buffer) {
 /* What a buffer adds to the pending bytes. Nothing, where one alone would end the stretch: such a value is all the more to be
  * fused away, and may be larger than the memory. */
 static inline int64_t pending_bytes_of(const hr_stretch *stretch, const hr_buffer *buffer) {
-  return (int64_t)buffer->bytes <= stretch->single_max ? (int64_t)buffer->bytes : 0;
+  return (int64_t)buffer->bytes < stretch->single_max ? (int64_t)buffer->bytes : 0;
 }
 
 /* The buffer's number, given now if it has none. There is room in the list. */

@@ -40,7 +40,7 @@ typedef struct hr_stretch {
   HR_VECTOR(uint32_t) renumbered;           /* scratch of hr__stretch_split */
   HR_VECTOR(uint64_t) shapes, layouts;      /* scratch of hr__stretch_key: a word for each buffer */
   int64_t pending_bytes;                    /* of its buffers that had no memory when they were first used, ... */
-  int64_t single_max;                       /* ... and were not larger than this each */
+  int64_t single_max;                       /* ... and were smaller than this each */
   uint64_t history[HR_STRETCH_HISTORY - 1]; /* contents of the records before the first one, oldest first */
 } hr_stretch;
 
