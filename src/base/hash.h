@@ -16,6 +16,7 @@
 
 #define HR_HASH_SEED UINT64_C(0x2d358dccaa6c78a5)
 #define HR_HASH_MULTIPLIER UINT64_C(0x8bb84b93962eacc9)
+#define HR_HASH_OTHER UINT64_C(0x4b33a62ed433d4a3)
 
 static inline uint64_t hr__hash_fold(uint64_t a, uint64_t b) {
   unsigned __int128 product = (unsigned __int128)a * b;
@@ -29,12 +30,19 @@ static inline uint64_t hr_hash_mix(uint64_t h, uint64_t word) {
 
 /* `h` extended by `n` words and by `n` itself. Not the same as `n` calls of `hr_hash_mix`. */
 static inline uint64_t hr_hash_words(uint64_t h, const uint64_t *words, size_t n) {
+  uint64_t other = h ^ HR_HASH_OTHER;
   h = hr_hash_mix(h, n);
   size_t i = 0;
-  for (; i + 2 <= n; i += 2) {
+  for (; i + 4 <= n; i += 4) {
     h = hr__hash_fold(h ^ words[i], words[i + 1] ^ HR_HASH_MULTIPLIER);
+    other = hr__hash_fold(other ^ words[i + 2], words[i + 3] ^ HR_HASH_OTHER);
   }
-  return i < n ? hr_hash_mix(h, words[i]) : h;
+  if (i + 2 <= n) {
+    h = hr__hash_fold(h ^ words[i], words[i + 1] ^ HR_HASH_MULTIPLIER);
+    i += 2;
+  }
+  other = i < n ? hr_hash_mix(other, words[i]) : other;
+  return hr_hash_mix(h, other);
 }
 
 /* `h` extended by `n` bytes of any alignment and by `n` itself. */

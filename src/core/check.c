@@ -50,11 +50,25 @@ const char *hr__view_dims(const hr_view *view, char *text) {
 
 /* ---- views ---- */
 
-/* Whether a view of a buffer lies inside it; as an output it must not stay in place along a dim either. */
-static inline bool is_inside(const hr_view *view, bool is_output) {
-  if (!is_dtype(view->dtype) || (unsigned)view->rank > HR_RANK_MAX || view->buffer == NULL) {
-    return false;
+/* Sums over all dims of products of two such numbers stay in 64 bits, and so do the bytes of twice as many bits. */
+enum { SMALL_BITS = 29 };
+
+/* Whether a view, not empty and nowhere expanded, of sizes and strides that are small and not negative, lies inside its buffer.
+ * False: perhaps all the same. */
+static inline bool is_plainly_inside(const hr_view *view) {
+  const int64_t *dims = view->dims, *strides = view->strides;
+  uint64_t max = (uint64_t)view->offset, bits = max >> SMALL_BITS;
+  for (size_t d = 0, rank = (size_t)view->rank; d < rank; ++d) {
+    uint64_t last = (uint64_t)dims[d] - 1, stride = (uint64_t)strides[d];
+    bits |= last | (stride - 1); /* what is 0 becomes large */
+    max += last * stride;
   }
+  bits |= max >> SMALL_BITS; /* so that bytes fit, too */
+  return bits >> SMALL_BITS == 0 && (max + 1) * size_of[view->dtype] <= hr_buffer_bytes(view->buffer);
+}
+
+/* The same of any view of a buffer; as an output it must not stay in place along a dim either. */
+static bool is_anyhow_inside(const hr_view *view, bool is_output) {
   const int64_t *dims = view->dims, *strides = view->strides;
   int64_t min = view->offset, max = view->offset, reach, end;
   bool is_empty = false;
@@ -83,6 +97,13 @@ static inline bool is_inside(const hr_view *view, bool is_output) {
   int64_t size = size_of[view->dtype];
   return min >= 0 && !__builtin_mul_overflow(max, size, &end) &&
          (uint64_t)end + (uint64_t)size <= hr_buffer_bytes(view->buffer);
+}
+
+static inline bool is_inside(const hr_view *view, bool is_output) {
+  if (!is_dtype(view->dtype) || (unsigned)view->rank > HR_RANK_MAX || view->buffer == NULL) {
+    return false;
+  }
+  return is_plainly_inside(view) || is_anyhow_inside(view, is_output);
 }
 
 /* Whether `view` can be spread over `rank` dims. */
@@ -341,24 +362,35 @@ static hr_status check_reduce(const hr__checked *c, const hr_op_row *row) {
 
 /* ---- all others ---- */
 
-static hr_status check_stored(const hr__checked *c, const hr_view *view) {
-  return (category_of[view_dtype(view)] & STORED) == 0 || takes_stored(c->op)
-             ? HR_OK
-             : hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: not for %s, which is converted, compared and moved alone",
-                              c->name, hr_dtype_name(view->dtype));
+static inline bool is_stored_fit(hr_op op, hr_dtype dtype) {
+  return __builtin_expect((category_of[dtype] & STORED) == 0, 1) || takes_stored(op);
 }
 
-static hr_status check_views(const hr__checked *c) {
+static hr_status explain_stored(const hr__checked *c, const hr_view *view) {
+  return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: not for %s, which is converted, compared and moved alone",
+                        c->name, hr_dtype_name(view->dtype));
+}
+
+static hr_status refuse_view(const hr__checked *c, int i, bool is_output) {
+  const hr_view *view = is_output ? &c->outputs[i] : &c->inputs[i];
+  bool is_fit = is_output ? is_inside(view, true) : is_input(view);
+  return is_fit ? explain_stored(c, view) : explain_view(c->name, is_output ? "output" : "input", i, view, is_output);
+}
+
+static inline hr_status check_views(const hr__checked *c) {
   for (int i = 0; i < c->input_count; ++i) {
-    if (hr__view_is_present(&c->inputs[i])) {
-      HR_RETURN_IF_ERROR(hr__check_input(c, i));
-      HR_RETURN_IF_ERROR(check_stored(c, &c->inputs[i]));
+    const hr_view *in = &c->inputs[i];
+    bool is_fit = in->buffer != NULL ? is_inside(in, false) && is_stored_fit(c->op, in->dtype)
+                                     : in->scalar == NULL || is_input(in);
+    if (__builtin_expect(!is_fit, 0)) {
+      return refuse_view(c, i, false);
     }
   }
   for (int i = 0; i < c->output_count; ++i) {
-    if (hr__view_is_present(&c->outputs[i])) {
-      HR_RETURN_IF_ERROR(hr__check_output(c, i));
-      HR_RETURN_IF_ERROR(check_stored(c, &c->outputs[i]));
+    const hr_view *out = &c->outputs[i];
+    bool is_fit = out->buffer != NULL ? is_inside(out, true) && is_stored_fit(c->op, out->dtype) : out->scalar == NULL;
+    if (__builtin_expect(!is_fit, 0)) {
+      return refuse_view(c, i, true);
     }
   }
   return HR_OK;

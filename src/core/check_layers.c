@@ -31,6 +31,11 @@ static hr_status check_matmul(const checked *c) {
   return hr__want_spread(c, "the bias", hr__checked_input(c, 2), rank, dims);
 }
 
+/* From 1 to what 32 bits hold. */
+static inline bool is_positive(int64_t value) {
+  return (uint64_t)value - 1 < INT32_MAX;
+}
+
 /* x [N, C, ..], w [O, C/g, ..], y [N, O, ..] */
 static hr_status check_conv_shapes(const checked *c, const hr_view *x, const hr_view *w, const hr_view *y) {
   int64_t n = c->ints[0];
@@ -38,14 +43,14 @@ static hr_status check_conv_shapes(const checked *c, const hr_view *x, const hr_
     return FAIL(c, "%lld spatial dims and %d ints: expected 1 to 3, and 3 for each and two more", (long long)n,
                 c->int_count);
   }
-  HR_RETURN_IF_ERROR(hr__want_small(c, c->int_count, c->ints));
   const int64_t *stride = c->ints + 1, *padding = stride + n, *dilation = padding + n;
   int64_t groups = dilation[n];
   int rank = (int)n + 2;
   HR_RETURN_IF_ERROR(hr__want_rank(c, "x", x, rank, rank));
   HR_RETURN_IF_ERROR(hr__want_rank(c, "the weight", w, rank, rank));
   HR_RETURN_IF_ERROR(hr__want_rank(c, "y", y, rank, rank));
-  if (groups != 1 && (groups < 1 || w->dims[0] % groups != 0)) {
+  if (groups != 1 && (!is_positive(groups) || w->dims[0] % groups != 0)) {
+    HR_RETURN_IF_ERROR(hr__want_small(c, c->int_count, c->ints));
     return FAIL(c, "%lld output channels don't divide into %lld groups", (long long)w->dims[0], (long long)groups);
   }
   if (x->dims[1] != w->dims[1] * groups) {
@@ -57,7 +62,8 @@ static hr_status check_conv_shapes(const checked *c, const hr_view *x, const hr_
                 (long long)x->dims[0], (long long)w->dims[0]);
   }
   for (int i = 0; i < n; ++i) {
-    if (stride[i] < 1 || dilation[i] < 1 || padding[i] < 0) {
+    if (!is_positive(stride[i]) || !is_positive(dilation[i]) || (uint64_t)padding[i] > INT32_MAX) {
+      HR_RETURN_IF_ERROR(hr__want_small(c, c->int_count, c->ints));
       return FAIL(c, "stride %lld, padding %lld, dilation %lld", (long long)stride[i], (long long)padding[i],
                   (long long)dilation[i]);
     }

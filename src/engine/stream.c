@@ -173,6 +173,20 @@ static hr_status check_device(const hr_stream *stream, hr_op op, const hr_buffer
                         hr_op_table(op)->name, buffer->device->name, stream->device->name);
 }
 
+/* Whether a view of a buffer is of another device, or of contents that were never made. */
+static inline bool is_suspect(const hr_stream *stream, const hr_view *view) {
+  return view->buffer != NULL && (view->buffer->device != stream->device || hr__buffer_is_poisoned(view->buffer));
+}
+
+static inline bool has_suspect(const hr_stream *stream, int count, const hr_view *views) {
+  for (int i = 0; i < count; i++) {
+    if (__builtin_expect(is_suspect(stream, &views[i]), 0)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 static hr_status check_devices(const hr_stream *stream, hr_op op, int count, const hr_view *views) {
   for (int i = 0; i < count; i++) {
     if (views[i].buffer != NULL) {
@@ -258,11 +272,14 @@ hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, i
   if (__builtin_expect(hr_op_table(op)->family == HR_FAMILY_LIBRARY, 0)) {
     HR_RETURN_IF_ERROR(hr__library_check(stream->device, op));
   }
-  HR_RETURN_IF_ERROR(check_devices(stream, op, input_count, inputs));
-  HR_RETURN_IF_ERROR(check_devices(stream, op, output_count, outputs));
-  hr_status status = check_contents(op, input_count, inputs, output_count, outputs);
-  if (__builtin_expect(status != NULL, 0)) {
-    return hr__stream_report(stream, status);
+  hr_status status = HR_OK;
+  if (has_suspect(stream, input_count, inputs) || has_suspect(stream, output_count, outputs)) {
+    HR_RETURN_IF_ERROR(check_devices(stream, op, input_count, inputs));
+    HR_RETURN_IF_ERROR(check_devices(stream, op, output_count, outputs));
+    status = check_contents(op, input_count, inputs, output_count, outputs);
+    if (status != NULL) {
+      return hr__stream_report(stream, status);
+    }
   }
   hr_mutex_lock(&stream->mutex);
   if (__builtin_expect(stream->pending.records.count >= stream->next_ops, 0) && stands_alone(op, inputs)) {

@@ -89,36 +89,33 @@ static inline uint32_t number_buffer(hr_stretch *stretch, hr_buffer *buffer) {
 
 /* ---- recording ---- */
 
-static inline bool is_contiguous(const hr_view *view) {
-  int64_t stride = 1;
-  if (view->offset != 0) {
-    return false;
+/* Writes the dims as those of a contiguous view, and tells whether it is one. The strides of an empty view may be any. */
+static inline bool encode_contiguous(const hr_view *view, uint64_t *words) {
+  const int64_t *dims = view->dims, *strides = view->strides;
+  int64_t stride = 1, differences = view->offset;
+  for (size_t d = (size_t)view->rank; d-- > 0;) {
+    words[d] = (uint64_t)dims[d];
+    differences |= strides[d] ^ stride;
+    stride *= dims[d];
   }
-  for (int d = view->rank - 1; d >= 0; d--) {
-    if (view->strides[d] != stride) {
-      return false;
-    }
-    stride *= view->dims[d] > 0 ? view->dims[d] : 1;
-  }
-  return true;
+  return differences == 0;
 }
 
 static inline uint64_t *encode_view(hr_stretch *stretch, const hr_view *view, uint64_t *word) {
-  bool contiguous = is_contiguous(view);
-  *word++ = KIND_VALUE | (contiguous ? IS_CONTIGUOUS : 0) | (uint64_t)view->rank << 8 | (uint64_t)view->dtype << 16;
-  if (!contiguous) {
-    *word++ = (uint64_t)view->offset;
-  }
-  for (int d = 0; d < view->rank; d++) {
-    *word++ = (uint64_t)view->dims[d];
-  }
-  if (!contiguous) {
-    for (int d = 0; d < view->rank; d++) {
-      *word++ = (uint64_t)view->strides[d];
-    }
-  }
+  uint64_t kind = KIND_VALUE | (uint64_t)view->rank << 8 | (uint64_t)view->dtype << 16;
+  int rank = view->rank;
   stretch->locals.data[stretch->locals.count++] = number_buffer(stretch, view->buffer);
-  return word;
+  if (encode_contiguous(view, word + 1)) {
+    word[0] = kind | IS_CONTIGUOUS;
+    return word + 1 + rank;
+  }
+  word[0] = kind;
+  word[1] = (uint64_t)view->offset;
+  for (int d = 0; d < rank; d++) {
+    word[2 + d] = (uint64_t)view->dims[d];
+    word[2 + rank + d] = (uint64_t)view->strides[d];
+  }
+  return word + 2 + 2 * rank;
 }
 
 static inline uint64_t *encode_operands(hr_stretch *stretch, int count, const hr_view *views, uint64_t *word) {
@@ -144,10 +141,10 @@ static uint64_t *encode_attrs(hr_stretch *stretch, const hr_attrs *attrs, uint64
     word[-1] |= (uint64_t)attrs->scalars[i].dtype << (8 * (i % 8));
     stretch->scalars.data[stretch->scalars.count++] = attrs->scalars[i];
   }
-  for (int i = 0; i < attrs->int_count; i++) {
-    *word++ = (uint64_t)attrs->ints[i];
+  if (attrs->int_count > 0) {
+    memcpy(word, attrs->ints, (size_t)attrs->int_count * sizeof *word);
   }
-  return word;
+  return word + attrs->int_count;
 }
 
 /* Makes room for one record, so that nothing can fail while it is written. */
