@@ -33,9 +33,16 @@ static void unlink_hash(hr_cache *cache, hr_executable *executable) {
   }
 }
 
+static void unlink_followed(hr_cache *cache, const hr_executable *executable) {
+  for (hr_executable *each = cache->newest; each != NULL; each = each->older) {
+    each->follower = each->follower != executable ? each->follower : NULL;
+  }
+}
+
 static void drop(hr_cache *cache, hr_executable *executable) {
   unlink_hash(cache, executable);
   unlink_use(cache, executable);
+  unlink_followed(cache, executable);
   cache->count--;
   cache->bytes -= executable->footprint;
   hr__executable_release(executable);
@@ -48,12 +55,27 @@ void hr__cache_fini(hr_cache *cache) {
   hr_table_fini(&cache->table);
 }
 
-hr_executable *hr__cache_find(hr_cache *cache, const hr_key *key) {
-  hr_executable *executable = hr_table_get(&cache->table, key->hash);
+hr_executable *hr__cache_find_expected(const hr_cache *cache, const hr_key *key) {
+  hr_executable *expected = cache->newest != NULL ? cache->newest->follower : NULL;
+  return expected != NULL && hr__executable_fits(expected, key) ? expected : NULL;
+}
+
+static hr_executable *find_by_hash(const hr_cache *cache, hr_key *key) {
+  hr_executable *executable = hr_table_get(&cache->table, hr__key_hash(key));
   while (executable != NULL && !hr__executable_fits(executable, key)) {
     executable = executable->next_same;
   }
-  if (executable != NULL && executable != cache->newest) {
+  return executable;
+}
+
+hr_executable *hr__cache_find(hr_cache *cache, hr_key *key) {
+  hr_executable *executable = hr__cache_find_expected(cache, key);
+  executable = executable != NULL ? executable : find_by_hash(cache, key);
+  if (executable == NULL) {
+    return NULL;
+  }
+  cache->newest->follower = executable;
+  if (executable != cache->newest) {
     unlink_use(cache, executable);
     link_use(cache, executable);
   }
@@ -65,6 +87,9 @@ hr_status hr__cache_add(hr_cache *cache, hr_executable *executable) {
   if (!hr_table_put(&cache->table, executable->key.hash, executable)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for entry %zu of a program cache",
                           cache->count);
+  }
+  if (cache->newest != NULL) {
+    cache->newest->follower = executable;
   }
   link_use(cache, executable);
   cache->count++;

@@ -1,5 +1,8 @@
 /* cache.h: compiled programs of a stream, the most recently used ones.
  *
+ * Streams repeat themselves: what followed a program the last time is looked at first, and where it is the one, nobody has to hash
+ * the key.
+ *
  * Bounded twice: by a number of entries (HEADRACE_CACHE_ENTRIES) and by the host memory that they take. Threads: the stream's
  * lock.
  */
@@ -11,7 +14,7 @@
 
 typedef struct hr_cache {
   hr_table table;                 /* by hash; equal hashes hang off each other */
-  hr_executable *newest, *oldest; /* by last use */
+  hr_executable *newest, *oldest; /* by last use; the newest is the one that was found or added last */
   size_t count, count_max;
   size_t bytes, bytes_max;
 } hr_cache;
@@ -19,7 +22,9 @@ typedef struct hr_cache {
 void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max);
 void hr__cache_fini(hr_cache *cache);
 /* The executable of a key, borrowed, or NULL. */
-hr_executable *hr__cache_find(hr_cache *cache, const hr_key *key);
+hr_executable *hr__cache_find(hr_cache *cache, hr_key *key);
+/* The same of the one that is expected next. */
+hr_executable *hr__cache_find_expected(const hr_cache *cache, const hr_key *key);
 /* Takes over the caller's reference, and drops what was not used for longest where the bounds want it; never the new one.
  * On failure the reference stays the caller's. */
 HR_MUST_USE hr_status hr__cache_add(hr_cache *cache, hr_executable *executable);

@@ -437,25 +437,25 @@ static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executa
 
 /* A stretch that can run beside the host, and that the host has waited for as a whole so many times, is begun when its last graph is
  * appended. Where the host goes on recording then, it takes twice as many times before that happens again. */
-static void note_awaited(hr_stream *stream, const hr_key *key, const hr_executable *executable, bool will_wait) {
+static void note_awaited(hr_stream *stream, const hr_executable *executable, bool will_wait) {
   hr_awaited *awaited = &stream->awaited;
   if (stream->moving != 0) {
     return;
   }
-  bool is_same = will_wait && !awaited->is_begun && key->hash == awaited->hash && can_lead(stream, executable);
+  bool is_same =
+      will_wait && !awaited->is_begun && executable->key.hash == awaited->hash && can_lead(stream, executable);
   int wanted = awaited->wanted > 0 ? awaited->wanted : TIMES_BEFORE;
   awaited->wanted = awaited->is_begun && wanted < TIMES_MOST ? 2 * wanted : wanted;
   awaited->times = is_same ? awaited->times + (awaited->times < wanted) : 0;
-  awaited->hash = will_wait ? key->hash : 0;
-  awaited->record_count = key->record_count;
+  awaited->hash = will_wait ? executable->key.hash : 0;
+  awaited->record_count = executable->key.record_count;
   awaited->is_begun = false;
 }
 
 /* ---- commit ---- */
 
 /* The executable of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, the caller ends it. */
-static hr_status find_executable(hr_stream *stream, const hr_key *key, hr_executable **out_executable,
-                                 bool *out_owned) {
+static hr_status find_executable(hr_stream *stream, hr_key *key, hr_executable **out_executable, bool *out_owned) {
   *out_owned = false;
   *out_executable = hr__cache_find(&stream->cache, key);
   if (*out_executable != NULL) {
@@ -500,7 +500,7 @@ hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait) {
     hr_executable *executable;
     HR_RETURN_IF_ERROR(find_key(stream, &key));
     HR_RETURN_IF_ERROR(find_executable(stream, &key, &executable, &is_owned));
-    note_awaited(stream, &key, executable, will_wait);
+    note_awaited(stream, executable, will_wait);
     again = executable->schedule.is_refused;
     status = again ? make_plain(stream, executable)
                    : run_executable(stream, &key, executable, will_wait ? WAIT : RECORD, &again);
@@ -571,9 +571,9 @@ void hr__stream_begin(hr_stream *stream) {
   hr_key key;
   bool again = false;
   hr_status status = find_key(stream, &key);
-  hr_executable *executable =
-      status == NULL && key.hash == stream->awaited.hash ? hr__cache_find(&stream->cache, &key) : NULL;
-  if (executable == NULL || executable->schedule.is_refused || !can_lead(stream, executable)) {
+  hr_executable *executable = status == NULL ? hr__cache_find_expected(&stream->cache, &key) : NULL;
+  if (executable == NULL || executable->key.hash != stream->awaited.hash || executable->schedule.is_refused ||
+      !can_lead(stream, executable)) {
     hr_status_ignore(status);
     return;
   }

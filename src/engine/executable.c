@@ -377,7 +377,7 @@ void hr__executable_release(hr_executable *executable) {
 
 bool hr__executable_fits(const hr_executable *executable, const hr_key *key) {
   const hr_key *own = &executable->key;
-  return own->hash == key->hash && own->record_count == key->record_count && own->word_count == key->word_count &&
+  return own->record_count == key->record_count && own->word_count == key->word_count &&
          own->local_count == key->local_count && own->buffer_count == key->buffer_count &&
          memcmp(own->words, key->words, key->word_count * sizeof *key->words) == 0 &&
          memcmp(own->locals, key->locals, key->local_count * sizeof *key->locals) == 0 &&

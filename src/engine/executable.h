@@ -73,6 +73,7 @@ struct hr_executable {
   size_t footprint; /* bytes of host memory, about */
   /* the cache's */
   hr_executable *next_same, *newer, *older;
+  hr_executable *follower; /* the one that the stream ran after it the last time, or NULL */
 };
 
 /* What one run works on. The arrays are the caller's. */

@@ -20,7 +20,7 @@ typedef enum hr_commit_reason { HR_COMMIT_READ, HR_COMMIT_LIMIT, HR_COMMIT_REQUE
 
 /* What the host has waited for, as a whole. */
 typedef struct hr_awaited {
-  uint64_t hash; /* of the key */
+  uint64_t hash; /* of its key */
   size_t record_count;
   int times, wanted; /* one after the other; as often as it takes until it is begun early */
   bool is_begun;     /* and nothing has been committed since */

@@ -611,6 +611,31 @@ HR_TEST(the_cache_forgets_what_was_used_longest_ago) {
   close_fixture(&f);
 }
 
+HR_TEST(programs_come_in_an_order_or_in_any) {
+  static const hr_op ops[] = {HR_OP_ADD, HR_OP_SUB, HR_OP_MUL, HR_OP_MAXIMUM};
+  static const float expected[] = {8, 2, 15, 5};
+  for (size_t entries = 1; entries <= 4; entries++) {
+    fixture f = open_fixture("cpu");
+    f.stream->cache.count_max = entries;
+    hr_buffer *a = make_ramp(&f, 5, 0), *b = make_ramp(&f, 3, 0), *y = make_ramp(&f, 0, 0);
+    uint32_t random = 1;
+    for (int i = 0; i < 200; i++) {
+      random = random * 1664525u + 1013904223u;
+      int which = i < 100 ? i % 4 : (int)(random >> 30);
+      HR_ASSERT_OK(binary(&f, ops[which], a, b, y));
+      HR_ASSERT_NEAR(read_at(&f, y, 7), expected[which], 0);
+      HR_ASSERT(stats_of(&f).cache_entries <= (int64_t)entries);
+      const hr_executable *newest = f.stream->cache.newest, *next = newest->follower;
+      HR_ASSERT(i < 8 || i >= 100 || entries < 4 || (next != NULL && next != newest && next->follower != newest));
+    }
+    HR_ASSERT_EQ(stats_of(&f).compiles == 4, entries == 4);
+    hr_buffer_release(a);
+    hr_buffer_release(b);
+    hr_buffer_release(y);
+    close_fixture(&f);
+  }
+}
+
 /* Records a chain of additions whose results are dropped; pending bytes stay below the limit. */
 static void record_additions(fixture *f, int count) {
   hr_buffer *x = make_ramp(f, 1, 0);

@@ -171,10 +171,8 @@ hr_status hr__stretch_record(hr_stretch *stretch, hr_op op, const hr_attrs *attr
   word = encode_attrs(stretch, attrs, word);
   word = encode_operands(stretch, input_count, inputs, word);
   word = encode_operands(stretch, output_count, outputs, word);
-  size_t count = (size_t)(word - begin);
-  stretch->words.count += count;
+  stretch->words.count += (size_t)(word - begin);
   stretch->records.data[stretch->records.count++] = (hr_record){
-      .content = hr_hash_words(HR_HASH_SEED, begin, count),
       .word_end = stretch->words.count,
       .local_end = stretch->locals.count,
       .scalar_end = stretch->scalars.count,
@@ -242,28 +240,33 @@ static uint64_t rotate(uint64_t value, int bits) {
   return value << bits | value >> (64 - bits);
 }
 
-/* The content of record i, counted from the stretch's first; -7 is the oldest that is remembered. */
-static uint64_t content_at(const hr_stretch *stretch, int64_t i) {
-  return i >= 0 ? stretch->records.data[i].content : stretch->history[HR_STRETCH_HISTORY - 1 + i];
+static uint64_t hash_record(const hr_stretch *stretch, size_t i) {
+  size_t begin = i > 0 ? stretch->records.data[i - 1].word_end : 0;
+  return hr_hash_words(HR_HASH_SEED, stretch->words.data + begin, stretch->records.data[i].word_end - begin);
+}
+
+/* The hash of record i, counted from the stretch's first; -7 is the oldest that is remembered. */
+static uint64_t hash_at(const hr_stretch *stretch, int64_t i) {
+  return i >= 0 ? hash_record(stretch, (size_t)i) : stretch->history[HR_STRETCH_HISTORY - 1 + i];
 }
 
 /* The hash over eight records is cyclic: each step turns it by a byte and adds a record; the oldest, turned by seven bytes then,
  * is taken out again by xor. */
 size_t hr__stretch_cut(const hr_stretch *stretch) {
   int64_t count = (int64_t)stretch->records.count, first = count / 4;
+  uint64_t recent[HR_STRETCH_HISTORY] = {0}; /* of record i at i modulo the length */
   uint64_t hash = 0, best_hash = 0;
   int64_t best = count - 1;
-  for (int64_t i = first - (HR_STRETCH_HISTORY - 1); i < first; i++) {
-    hash = rotate(hash, 8) ^ content_at(stretch, i);
-  }
-  for (int64_t i = first; i < count; i++) {
-    hash = rotate(hash, 8) ^ content_at(stretch, i);
+  for (int64_t i = first - (HR_STRETCH_HISTORY - 1); i < count; i++) {
+    uint64_t *slot = &recent[(size_t)i % HR_STRETCH_HISTORY];
+    hash ^= rotate(*slot, 8 * (HR_STRETCH_HISTORY - 1));
+    *slot = hash_at(stretch, i);
+    hash = rotate(hash, 8) ^ *slot;
     uint64_t mixed = hr_hash_mix(HR_HASH_SEED, hash);
-    if (i == first || mixed >= best_hash) {
+    if (i == first || (i > first && mixed >= best_hash)) {
       best_hash = mixed;
       best = i;
     }
-    hash ^= rotate(content_at(stretch, i - (HR_STRETCH_HISTORY - 1)), 8 * (HR_STRETCH_HISTORY - 1));
   }
   return (size_t)best + 1;
 }
@@ -309,14 +312,15 @@ static void split_buffers(hr_stretch *stretch, const hr_record *last, hr_stretch
 
 /* What the records behind the cut have before them. */
 static void split_history(const hr_stretch *stretch, size_t count, hr_stretch *rest) {
+  bool is_cut = count <= stretch->records.count;
   for (int i = 0; i < HR_STRETCH_HISTORY - 1; i++) {
-    rest->history[i] = content_at(stretch, (int64_t)count - (HR_STRETCH_HISTORY - 1) + i);
+    rest->history[i] = is_cut ? hash_at(stretch, (int64_t)count - (HR_STRETCH_HISTORY - 1) + i) : 0;
   }
 }
 
 hr_status hr__stretch_split(hr_stretch *stretch, size_t count, hr_stretch *rest) {
   if (count >= stretch->records.count) {
-    split_history(stretch, stretch->records.count, rest);
+    split_history(stretch, count, rest);
     return HR_OK;
   }
   const hr_record last = stretch->records.data[count - 1];
@@ -375,14 +379,7 @@ hr_status hr__stretch_key(hr_stretch *stretch, bool frees, hr_key *out_key) {
     stretch->layouts.data[i] = stretch->is_plain ? 0 : hr__buffer_layout(buffer);
     any_layout |= stretch->layouts.data[i];
   }
-  uint64_t hash = HR_HASH_SEED;
-  for (size_t i = 0; i < stretch->records.count; i++) {
-    hash = hr_hash_mix(hash, stretch->records.data[i].content);
-  }
-  hash = hash_locals(hash, stretch->locals.data, stretch->locals.count);
-  hash = any_layout != 0 ? hr_hash_words(hash, stretch->layouts.data, count) : hash;
   *out_key = (hr_key){
-      .hash = hr_hash_words(hash, stretch->shapes.data, count),
       .record_count = stretch->records.count,
       .word_count = stretch->words.count,
       .local_count = stretch->locals.count,
@@ -393,6 +390,17 @@ hr_status hr__stretch_key(hr_stretch *stretch, bool frees, hr_key *out_key) {
       .layouts = any_layout != 0 ? stretch->layouts.data : NULL,
   };
   return HR_OK;
+}
+
+uint64_t hr__key_hash(hr_key *key) {
+  if (key->hash == 0) {
+    uint64_t hash = hr_hash_words(HR_HASH_SEED, key->words, key->word_count);
+    hash = hash_locals(hash, key->locals, key->local_count);
+    hash = key->layouts != NULL ? hr_hash_words(hash, key->layouts, key->buffer_count) : hash;
+    hash = hr_hash_words(hash, key->shapes, key->buffer_count);
+    key->hash = hash != 0 ? hash : 1;
+  }
+  return key->hash;
 }
 
 /* ---- decoding ---- */

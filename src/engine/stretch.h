@@ -3,8 +3,8 @@
  * A record is a run of 64-bit words that says everything about an operation but which buffers it works on and which values its
  * scalars have: the row, counts, ints, kinds of scalars, and for each operand its dtype, rank, dims, and unless it is
  * contiguous from its buffer's start also offset and strides. Buffers go to an array of their own, as numbers by first use in
- * the stretch; scalar values to a third. So a record hashes to the same number wherever it stands (its *content*), and
- * the numbers of a loop's buffers are the same in each of its iterations.
+ * the stretch; scalar values to a third. So a record's words (its *content*) are the same wherever it stands, and the numbers of
+ * a loop's buffers are the same in each of its iterations.
  *
  *   words     | add 2>1 | f32 [4,8] | f32 [8] +0 {1} | f32 [4,8] | relu ...
  *   locals                  0          1                 2
@@ -25,7 +25,6 @@
 enum { HR_STRETCH_HISTORY = 8 }; /* records that decide where the stream is cut */
 
 typedef struct hr_record {
-  uint64_t content;                       /* hash of its words */
   size_t word_end, local_end, scalar_end; /* in the arrays of the stretch */
 } hr_record;
 
@@ -37,16 +36,17 @@ typedef struct hr_stretch {
   HR_VECTOR(hr_scalar) scalars;
   HR_VECTOR(hr_record) records;
   HR_VECTOR(hr_buffer *) buffers;
-  HR_VECTOR(uint32_t) renumbered;           /* scratch of hr__stretch_split */
-  HR_VECTOR(uint64_t) shapes, layouts;      /* scratch of hr__stretch_key: a word for each buffer */
-  int64_t pending_bytes;                    /* of its buffers that had no memory when they were first used, ... */
-  int64_t single_max;                       /* ... and were smaller than this each */
-  uint64_t history[HR_STRETCH_HISTORY - 1]; /* contents of the records before the first one, oldest first */
+  HR_VECTOR(uint32_t) renumbered;      /* scratch of hr__stretch_split */
+  HR_VECTOR(uint64_t) shapes, layouts; /* scratch of hr__stretch_key: a word for each buffer */
+  int64_t pending_bytes;               /* of its buffers that had no memory when they were first used, ... */
+  int64_t single_max;                  /* ... and were smaller than this each */
+  /* Hashes of the records before the first one, oldest first, where the stream was cut there; 0 where all was committed. */
+  uint64_t history[HR_STRETCH_HISTORY - 1];
 } hr_stretch;
 
 /* What decides whether a compiled program fits: borrowed from a stretch. */
 typedef struct hr_key {
-  uint64_t hash;
+  uint64_t hash; /* 0: nobody has asked for it yet (hr__key_hash) */
   size_t record_count, word_count, local_count, buffer_count;
   const uint64_t *words;
   const uint32_t *locals;
@@ -96,6 +96,8 @@ HR_MUST_USE hr_status hr__stretch_split(hr_stretch *stretch, size_t count, hr_st
 /* Decides which buffers are dead and fresh now, and gives the key of all records; valid until the stretch changes. `frees`: fresh
  * buffers that live on may lie as the compiler likes, too. */
 HR_MUST_USE hr_status hr__stretch_key(hr_stretch *stretch, bool frees, hr_key *out_key);
+/* The hash of all that the key says, not 0; kept in the key. */
+uint64_t hr__key_hash(hr_key *key);
 /* The records as a program in stream form; `out_program` is initialised here. */
 HR_MUST_USE hr_status hr__key_decode(const hr_key *key, hr_program *out_program);
 
