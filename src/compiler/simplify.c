@@ -75,8 +75,10 @@ static bool put_numbers_first(hr_program *program) {
     hr_node node = program->nodes[n];
     *(is_number(program, &node) ? &numbers[number_count++] : &program->nodes[other_count++]) = node;
   }
-  memmove(program->nodes + number_count, program->nodes, other_count * sizeof *program->nodes);
-  memcpy(program->nodes, numbers, number_count * sizeof *numbers);
+  if (number_count > 0) {
+    memmove(program->nodes + number_count, program->nodes, other_count * sizeof *program->nodes);
+    memcpy(program->nodes, numbers, number_count * sizeof *numbers);
+  }
   return true;
 }
 
