@@ -19,7 +19,7 @@ LIBRARIES = HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 HEADRACE_LAPACK=
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
-.PHONY: help build test fuzz demo gallery bench bench-ops check conformance sanitize format clean venv python-package
+.PHONY: help build test fuzz demo gallery bench bench-c bench-ops check conformance sanitize format clean venv python-package
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,12 @@ gallery: build python-package ## networks people know on both devices, compared;
 
 bench: build python-package ## the benchmarks, with their table
 	$(VENV)/bin/python bench/run.py
+
+bench-c: build ## what records, commits and repeated steps cost in C; how fast the interpreter and compiled code run kernels
+	@$(BUILD_STEP) $(BUILD) --target benchmarks
+	$(BUILD)/bench/record_bench
+	$(LIBRARIES) $(BUILD)/bench/step_bench
+	$(BUILD)/bench/interp_bench
 
 bench-ops: build python-package ## every operator timed by itself, and docs/operator-speed.md from that; OPTIONS='--quick'
 	$(VENV_BIN)/python bench/ops.py $(OPTIONS)
