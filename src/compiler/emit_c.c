@@ -25,7 +25,7 @@ static const char *const c_prelude =
     "#if defined(__clang__)\n#define HR_INDEPENDENT _Pragma(\"clang loop vectorize(assume_safety)\")\n"
     "#define HR_SHORT _Pragma(\"clang loop unroll(disable) vectorize(assume_safety) vectorize_predicate(enable)\")\n"
     "#define HR_LANES HR_INDEPENDENT\n#define HR_STRIP HR_INDEPENDENT\n"
-    "#else\n#pragma GCC optimize(\"no-tree-pre\")\n#define HR_INDEPENDENT _Pragma(\"GCC ivdep\")\n"
+    "#else\n#pragma GCC optimize(\"no-tree-pre\", \"no-thread-jumps\")\n#define HR_INDEPENDENT _Pragma(\"GCC ivdep\")\n"
     "#define HR_SHORT HR_INDEPENDENT\n"
     "#define HR_STRIP HR_INDEPENDENT _Pragma(\"GCC unroll 1\")\n" /* as a vector, not as so many elements */
     "#define HR_LANES _Pragma(\"GCC ivdep\") _Pragma(\"GCC unroll 1\")\n#endif\n"

@@ -19,6 +19,9 @@ static const char *const flags[] = {"-x",
                                     "-std=gnu11",
                                     "-O3",
                                     "-march=native",
+#if defined(__x86_64__)
+                                    "-mprefer-vector-width=512", /* where there are such; compilers take 256 on Intel's */
+#endif
                                     "-fno-math-errno",
                                     "-fno-trapping-math",
                                     "-fno-tree-slp-vectorize",
