@@ -14,25 +14,26 @@ enum { PATH_MOST = 4096, OUTPUT_MOST = 600, FLAGS_MOST = 48 };
 
 /* The order of operations is the text's: no contraction; arguments may be the same memory; integers wrap. Loops are vectorised, and
  * straight code is not: gcc 12 then takes a double that was rounded to float and made double again for what it was before. */
-static const char *const flags[] = {"-x",
-                                    "c",
-                                    "-std=gnu11",
-                                    "-O3",
-                                    "-march=native",
+static const char *const flags[] = {
+    "-x",
+    "c",
+    "-std=gnu11",
+    "-O3",
+    "-march=native",
 #if defined(__x86_64__)
-                                    "-mprefer-vector-width=512", /* where there are such; compilers take 256 on Intel's */
+    "-mprefer-vector-width=512", /* where there are such; compilers take 256 on Intel's */
 #endif
-                                    "-fno-math-errno",
-                                    "-fno-trapping-math",
-                                    "-fno-tree-slp-vectorize",
-                                    "-ffp-contract=off",
-                                    "-fwrapv",
-                                    "-fno-strict-aliasing",
-                                    "-fno-semantic-interposition",
-                                    "-fvisibility=hidden",
-                                    "-shared",
-                                    "-fPIC",
-                                    "-w"};
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-tree-slp-vectorize",
+    "-ffp-contract=off",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fno-semantic-interposition",
+    "-fvisibility=hidden",
+    "-shared",
+    "-fPIC",
+    "-w"};
 
 atomic_bool hr__host_compiler_cancel;
 

@@ -75,7 +75,8 @@ HR_MUST_USE static inline hr_status hr__provider_open(const hr_provider *provide
 extern const hr_provider *const hr_providers[];
 
 extern const hr_provider hr__rows_provider, hr__lanes_provider, hr__attention_provider, hr__onednn_provider;
-extern const hr_provider hr__winograd_provider, hr__gradients_provider, hr__host_provider, hr__lapack_provider;
+extern const hr_provider hr__winograd_provider, hr__winograd_weights_provider, hr__gradients_provider;
+extern const hr_provider hr__host_provider, hr__lapack_provider;
 extern const hr_provider hr__integers_provider;
 extern const hr_provider hr__flash_provider, hr__thin_provider, hr__taps_provider, hr__glance_provider;
 extern const hr_provider hr__images_provider, hr__matrices_provider;

@@ -1,9 +1,22 @@
 /* providers.c: all providers, in order of preference. */
 #include "providers/provider.h"
 
-const hr_provider *const hr_providers[] = {&hr__rows_provider,      &hr__lanes_provider,     &hr__winograd_provider,
-                                           &hr__gradients_provider, &hr__attention_provider, &hr__onednn_provider,
-                                           &hr__host_provider,      &hr__lapack_provider,    &hr__integers_provider,
-                                           &hr__flash_provider,     &hr__thin_provider,      &hr__taps_provider,
-                                           &hr__glance_provider,    &hr__images_provider,    &hr__matrices_provider,
-                                           &hr__cublaslt_provider,  &hr__cudnn_provider,     NULL};
+const hr_provider *const hr_providers[] = {&hr__rows_provider,
+                                           &hr__lanes_provider,
+                                           &hr__winograd_provider,
+                                           &hr__winograd_weights_provider,
+                                           &hr__gradients_provider,
+                                           &hr__attention_provider,
+                                           &hr__onednn_provider,
+                                           &hr__host_provider,
+                                           &hr__lapack_provider,
+                                           &hr__integers_provider,
+                                           &hr__flash_provider,
+                                           &hr__thin_provider,
+                                           &hr__taps_provider,
+                                           &hr__glance_provider,
+                                           &hr__images_provider,
+                                           &hr__matrices_provider,
+                                           &hr__cublaslt_provider,
+                                           &hr__cudnn_provider,
+                                           NULL};

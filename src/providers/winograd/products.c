@@ -18,10 +18,11 @@ WIDE_INLINE void multiply(const hr__winograd_product *p, int64_t first, const ch
   for (int i = 0; i < tiles; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j) {
-      sums[i][j] = _mm512_setzero_ps();
+      const float *m = p->m + (first + i) * p->m_step + j * HR__WIDE;
+      sums[i][j] = p->adds ? _mm512_loadu_ps(m) : _mm512_setzero_ps();
     }
   }
-  for (int64_t k = 0; k < p->depth; ++k, u += vectors * HR__WIDE) {
+  for (int64_t k = 0; k < p->depth; ++k, u += vectors * HR__WIDE, v += p->v_next) {
     __m512 weights[VECTORS];
     _mm_prefetch(ahead, _MM_HINT_T1);
     ahead += ahead_step;
@@ -31,7 +32,7 @@ WIDE_INLINE void multiply(const hr__winograd_product *p, int64_t first, const ch
     }
 #pragma GCC unroll 6
     for (int i = 0; i < tiles; ++i) {
-      __m512 factor = _mm512_set1_ps(v[i * p->v_step + k]);
+      __m512 factor = _mm512_set1_ps(v[i * p->v_step]);
 #pragma GCC unroll 4
       for (int j = 0; j < vectors; ++j) {
         sums[i][j] = _mm512_fmadd_ps(factor, weights[j], sums[i][j]);

@@ -5,12 +5,22 @@
  *
  *   v = d0 - d2, d1 + d2, d2 - d1, d1 - d3      u = g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2      m = u v
  *   y0 = m0 + m1 + m2 (of d0, d1, d2 alone)     y1 = m1 - m2 - m3 (of d1, d2, d3 alone)
+ *
+ * Turned around, of gradients y0, y1 and sums m over tiles the gradients of weights:
+ *
+ *   q = y0, y0 + y1, y0 - y1, -y1               m += q v
+ *   g0 = m0 + (m1 + m2) / 2    g1 = (m1 - m2) / 2    g2 = (m1 + m2) / 2 + m3
  */
 #include "providers/winograd/winograd.h"
 
 #if defined(__x86_64__)
 
-enum { SIDE = HR__WINOGRAD_SIDE, POINTS = HR__WINOGRAD_POINTS, TAPS = HR__WINOGRAD_TAPS };
+enum {
+  SIDE = HR__WINOGRAD_SIDE,
+  POINTS = HR__WINOGRAD_POINTS,
+  TAPS = HR__WINOGRAD_TAPS,
+  RESULTS = HR__WINOGRAD_RESULTS
+};
 
 /* ---- inputs ---- */
 
@@ -43,6 +53,70 @@ WIDE void hr__winograd_take(const float *const pixels[POINTS], int64_t channels,
       _mm512_storeu_ps(v + i * point_step + c, d[i]);
     }
   }
+}
+
+/* ---- gradients ---- */
+
+WIDE_INLINE void take_gradients_line(__m512 y0, __m512 y1, __m512 *q, int step) {
+  q[0] = y0;
+  q[step] = _mm512_add_ps(y0, y1);
+  q[2 * step] = _mm512_sub_ps(y0, y1);
+  q[3 * step] = _mm512_sub_ps(_mm512_setzero_ps(), y1);
+}
+
+WIDE void hr__winograd_take_gradients(const float *const pixels[RESULTS * RESULTS], int64_t channels, float *q,
+                                      int64_t point_step) {
+  for (int64_t c = 0; c < channels; c += HR__WIDE) {
+    __mmask16 mask = hr__wide_mask(channels - c);
+    __m512 y[RESULTS * RESULTS], lines[SIDE * RESULTS], all[POINTS];
+#pragma GCC unroll 4
+    for (int i = 0; i < RESULTS * RESULTS; ++i) {
+      y[i] = _mm512_maskz_loadu_ps(mask, pixels[i] + c);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < RESULTS; ++i) {
+      take_gradients_line(y[i], y[RESULTS + i], lines + i, RESULTS);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < SIDE; ++i) {
+      take_gradients_line(lines[i * RESULTS], lines[i * RESULTS + 1], all + i * SIDE, 1);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < POINTS; ++i) {
+      _mm512_storeu_ps(q + i * point_step + c, all[i]);
+    }
+  }
+}
+
+WIDE_INLINE void give_taps_line(const __m512 *m, int step, __m512 *g, int g_step) {
+  const __m512 half = _mm512_set1_ps(0.5f);
+  __m512 sum = _mm512_mul_ps(half, _mm512_add_ps(m[step], m[2 * step]));
+  g[0] = _mm512_add_ps(m[0], sum);
+  g[g_step] = _mm512_mul_ps(half, _mm512_sub_ps(m[step], m[2 * step]));
+  g[2 * g_step] = _mm512_add_ps(sum, m[3 * step]);
+}
+
+WIDE bool hr__winograd_give_taps(const float *m, int64_t point_step, int64_t channels, __m512 taps[TAPS * TAPS]) {
+  __m512 all[POINTS], lines[TAPS * SIDE];
+#pragma GCC unroll 16
+  for (int i = 0; i < POINTS; ++i) {
+    all[i] = _mm512_loadu_ps(m + i * point_step);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < SIDE; ++i) {
+    give_taps_line(all + i, SIDE, lines + i, SIDE);
+  }
+#pragma GCC unroll 3
+  for (int i = 0; i < TAPS; ++i) {
+    give_taps_line(lines + i * SIDE, 1, taps + i * TAPS, 1);
+  }
+  __mmask16 odd = 0;
+#pragma GCC unroll 9
+  for (int i = 0; i < TAPS * TAPS; ++i) {
+    __m512 zero = _mm512_sub_ps(taps[i], taps[i]);
+    odd = _mm512_kor(odd, _mm512_cmp_ps_mask(zero, zero, _CMP_UNORD_Q));
+  }
+  return (odd & hr__wide_mask(channels)) == 0;
 }
 
 /* ---- weights ---- */

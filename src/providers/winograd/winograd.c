@@ -117,82 +117,6 @@ static void find_weights(hr_prepared *p, call *c, float *workspace, hr_derived *
   *out_kept = kept;
 }
 
-/* ---- activations that lie otherwise ---- */
-
-/* A row of an image, [channels][columns], to [columns][channels]. Where columns are no neighbours it goes one by one. */
-WIDE static void pack_row(const hr__images *x, const float *from, float *to) {
-  for (int64_t column = 0; column < x->width; column += VECTOR) {
-    int64_t columns = hr_min(VECTOR, x->width - column);
-    for (int64_t channel = 0; channel < x->channels; channel += VECTOR) {
-      int64_t channels = hr_min(VECTOR, x->channels - channel);
-      __m512 r[VECTOR];
-      for (int i = 0; i < VECTOR; ++i) {
-        float lanes[VECTOR] = {0};
-        const float *at = from + (channel + (i < channels ? i : 0)) * x->channel_stride + column * x->column_stride;
-        if (x->column_stride == 1) {
-          r[i] = _mm512_maskz_loadu_ps(hr__wide_mask(columns), at);
-          continue;
-        }
-        for (int64_t l = 0; l < columns; ++l) {
-          lanes[l] = at[l * x->column_stride];
-        }
-        r[i] = _mm512_loadu_ps(lanes);
-      }
-      hr__wide_transpose(r);
-      for (int64_t i = 0; i < columns; ++i) {
-        _mm512_mask_storeu_ps(to + (column + i) * x->channels + channel, hr__wide_mask(channels), r[i]);
-      }
-    }
-  }
-}
-
-WIDE static void unpack_row(const hr__images *y, const float *from, float *to) {
-  for (int64_t column = 0; column < y->width; column += VECTOR) {
-    int64_t columns = hr_min(VECTOR, y->width - column);
-    for (int64_t channel = 0; channel < y->channels; channel += VECTOR) {
-      int64_t channels = hr_min(VECTOR, y->channels - channel);
-      __m512 r[VECTOR];
-      for (int i = 0; i < VECTOR; ++i) {
-        const float *at = from + (column + (i < columns ? i : 0)) * y->channels + channel;
-        r[i] = _mm512_maskz_loadu_ps(hr__wide_mask(channels), at);
-      }
-      hr__wide_transpose(r);
-      for (int64_t i = 0; i < channels; ++i) {
-        float lanes[VECTOR], *at = to + (channel + i) * y->channel_stride + column * y->column_stride;
-        if (y->column_stride == 1) {
-          _mm512_mask_storeu_ps(at, hr__wide_mask(columns), r[i]);
-          continue;
-        }
-        _mm512_storeu_ps(lanes, r[i]);
-        for (int64_t l = 0; l < columns; ++l) {
-          at[l * y->column_stride] = lanes[l];
-        }
-      }
-    }
-  }
-}
-
-/* Rows [begin, end) of all images. */
-static void pack_rows(void *arg, int64_t begin, int64_t end, int worker) {
-  (void)worker;
-  const call *c = arg;
-  const hr__images *x = &c->p->x;
-  for (int64_t i = begin; i < end; ++i) {
-    pack_row(x, c->from + i / x->height * x->image_stride + i % x->height * x->row_stride,
-             c->packed + i * x->width * x->channels);
-  }
-}
-
-static void unpack_rows(void *arg, int64_t begin, int64_t end, int worker) {
-  (void)worker;
-  const call *c = arg;
-  const hr__images *y = &c->p->y;
-  for (int64_t i = begin; i < end; ++i) {
-    unpack_row(y, c->packed + c->p->x_floats + i * y->width * y->channels,
-               c->to + i / y->height * y->image_stride + i % y->height * y->row_stride);
-  }
-}
-
 /* ---- tiles ---- */
 
 /* Where a tile's results and its input begin. */
@@ -283,7 +207,7 @@ static void run_panel(const share *s, int64_t panel) {
   int64_t first = panel_begin(p, panel), vectors = panel_begin(p, panel + 1) - first;
   int64_t point_floats = p->x.channels * vectors * VECTOR;
   const float *u = s->c->u + first * VECTOR * POINTS * p->x.channels, *end = s->c->u + p->u_floats;
-  hr__winograd_product product = {.v_step = p->depth, .m_step = PANEL, .depth = p->x.channels};
+  hr__winograd_product product = {.v_step = p->depth, .v_next = 1, .m_step = PANEL, .depth = p->x.channels};
   product.tiles = s->last - s->first, product.vectors = (int)vectors;
   for (int64_t point = 0; point < POINTS; ++point, u += point_floats) {
     product.v = s->v + point * s->v_point, product.u = u, product.m = s->m + point * s->m_point;
@@ -325,14 +249,6 @@ static void run_shares(void *arg, int64_t begin, int64_t end, int worker) {
   }
 }
 
-/* Channels-last, as it is packed. */
-static hr__images packed_images(const hr__images *x) {
-  hr__images packed = *x;
-  packed.offset = 0, packed.channel_stride = 1, packed.column_stride = x->channels;
-  packed.row_stride = x->width * x->channels, packed.image_stride = x->height * packed.row_stride;
-  return packed;
-}
-
 static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
   (void)queue;
   call c = {.p = p, .x = p->x, .y = p->y, .from = (const float *)args[0] + p->x.offset};
@@ -351,26 +267,21 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   hr_derived *kept = NULL;
   find_weights(p, &c, c.packed + p->x_floats + p->y_floats, &kept);
   if (p->packs_x) {
-    hr_parallel_for(p->images * p->x.height, 1, pack_rows, &c);
-    c.from = c.packed, c.x = packed_images(&p->x);
+    hr__winograd_pack(&p->x, p->images, c.from, c.packed);
+    c.from = c.packed, c.x = hr__winograd_packed(&p->x);
   }
   if (p->packs_y) {
-    c.to = c.packed + p->x_floats, c.y = packed_images(&p->y);
+    c.to = c.packed + p->x_floats, c.y = hr__winograd_packed(&p->y);
   }
   hr_parallel_for(p->panel_shares * p->tile_shares, 1, run_shares, &c);
   if (p->packs_y) {
-    c.to = out;
-    hr_parallel_for(p->images * p->y.height, 1, unpack_rows, &c);
+    hr__winograd_unpack(&p->y, p->images, c.to, out);
   }
   hr__derived_release(kept);
   return NULL;
 }
 
 /* ---- preparing ---- */
-
-static bool lies_well(const hr__images *x) {
-  return x->channel_stride == 1 || x->channels == 1;
-}
 
 static void describe(const hr_node *node, hr_prepared *p) {
   p->x = hr__images_of(&node->inputs[0]), p->y = hr__images_of(&node->outputs[0]), p->w = hr__windows_of(node);
@@ -380,7 +291,7 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->vectors = hr_divide_up(p->y.channels, VECTOR);
   p->tiles[0] = hr_divide_up(p->y.height, RESULTS), p->tiles[1] = hr_divide_up(p->y.width, RESULTS);
   p->u_floats = p->vectors * VECTOR * POINTS * p->x.channels;
-  p->packs_x = !lies_well(&p->x), p->packs_y = !lies_well(&p->y);
+  p->packs_x = !hr__winograd_lies_well(&p->x), p->packs_y = !hr__winograd_lies_well(&p->y);
 }
 
 /* Shares the work out: tiles, where there are enough for all threads, and panels, then as many for each. */
@@ -410,8 +321,8 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int way
   (void)hr__winograd_posts_init(node, &p->posts);
   divide(p);
   p->number_floats = hr__winograd_posts_floats(&p->posts, p->vectors * VECTOR);
-  p->x_floats = p->packs_x ? hr_round_up(p->images * p->x.height * p->x.width * p->x.channels, VECTOR) : 0;
-  p->y_floats = p->packs_y ? hr_round_up(p->images * p->y.height * p->y.width * p->y.channels, VECTOR) : 0;
+  p->x_floats = hr__winograd_packed_floats(&p->x, p->images);
+  p->y_floats = hr__winograd_packed_floats(&p->y, p->images);
   int64_t floats = p->depth + p->number_floats + p->panel_shares * p->tile_shares * p->share_floats;
   *out_workspace_bytes = (size_t)(floats + p->x_floats + p->y_floats + p->u_floats) * sizeof(float);
   *out_prepared = p;

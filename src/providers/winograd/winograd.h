@@ -3,6 +3,7 @@
 #define HEADRACE_PROVIDERS_WINOGRAD_WINOGRAD_H_
 
 #include "core/program.h"
+#include "providers/wide_images.h"
 #include "providers/wide_vectors.h"
 
 enum {
@@ -16,18 +17,32 @@ enum {
 
 /* ---- products ---- */
 
-/* m[tile][n] = sum over k of v[tile][k] u[k][n], n of `vectors` vectors, each sum from 0 on in the order of k. */
+/* m[tile][n] = sum over k of v[tile][k] u[k][n], n of `vectors` vectors, each sum in the order of k, from 0 on or from what m is. */
 typedef struct hr__winograd_product {
   const float *v, *u;
   float *m;
   int64_t v_step, m_step; /* from tile to tile */
+  int64_t v_next;         /* from k to k */
   int64_t depth, tiles;
   int vectors;
+  bool adds;         /* m is there already */
   const char *ahead; /* memory that is wanted next: sent for meanwhile */
   int64_t ahead_bytes;
 } hr__winograd_product;
 
 void hr__winograd_multiply(const hr__winograd_product *product);
+
+/* ---- layouts ---- */
+
+/* Whether images lie channels-last. */
+bool hr__winograd_lies_well(const hr__images *x);
+/* The same images, dense and channels-last. */
+hr__images hr__winograd_packed(const hr__images *x);
+/* What they need, in whole vectors; 0 where they lie well. */
+int64_t hr__winograd_packed_floats(const hr__images *x, int64_t images);
+/* `x` says how they lie elsewhere, from the first element on. */
+void hr__winograd_pack(const hr__images *x, int64_t images, const float *from, float *to);
+void hr__winograd_unpack(const hr__images *x, int64_t images, const float *from, float *to);
 
 /* ---- transforms ---- */
 
@@ -43,6 +58,16 @@ typedef struct hr__winograd_weight {
 
 /* `outs` output channels (up to 16, zeros behind them) from `out` on, all input channels, to u[point][in][width]. */
 void hr__winograd_transform(const hr__winograd_weight *weight, int64_t out, int64_t outs, float *u, int64_t width);
+
+/* ---- gradients of weights ---- */
+
+/* A tile's 2 x 2 gradients of channels that are neighbours, to q[point][channel]. */
+void hr__winograd_take_gradients(const float *const pixels[HR__WINOGRAD_RESULTS * HR__WINOGRAD_RESULTS],
+                                 int64_t channels, float *q, int64_t point_step);
+/* Sums over tiles of q v, 16 input channels of one output channel, m[point][channel], to the window's taps; whether `channels` of
+ * them are finite. */
+bool hr__winograd_give_taps(const float *m, int64_t point_step, int64_t channels,
+                            __m512 taps[HR__WINOGRAD_TAPS * HR__WINOGRAD_TAPS]);
 
 /* ---- the end of a sum ---- */
 
