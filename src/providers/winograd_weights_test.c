@@ -1,5 +1,5 @@
 /* Gradients of weights by fewer multiplications (providers/winograd/weights.c) against plain loops in double precision
- * (provider_trials.h): every layout, odd sizes, tails of channels, borders, parts, how large the error is, and what is not
+ * (provider_trials.h): every layout, odd sizes, tails of channels, borders, how large the error is, and what is not
  * finite.
  */
 #include "base/thread.h"
@@ -12,7 +12,7 @@
     }                                                         \
   }
 
-/* The last two have tiles of several chunks and parts. */
+/* Some have several chunks of tiles. */
 static const window shapes[] = {
     WINDOW(1, 64, 64, 4, 6, 1, 1),   WINDOW(2, 16, 80, 7, 5, 1, 1),  WINDOW(3, 5, 3, 9, 10, 0, 2),
     WINDOW(1, 4, 2, 3, 3, 0, 0),     WINDOW(2, 33, 17, 4, 1, 1, 1),  WINDOW(1, 130, 65, 5, 7, 1, 1),
