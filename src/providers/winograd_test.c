@@ -171,27 +171,23 @@ HR_TEST(winograd_is_about_as_exact_as_a_sum) {
   trial_end(&t);
 }
 
-static void put(const tensor *x, int64_t i, double value) {
-  write_element(x, tensor_at(x, i), value);
-}
-
 /* Of x [2,20,7,6]: NaN in the last pixel of the last image; in the first one infinities, and two numbers whose difference overflows where
  * their sum of products does not. */
 static void change_pixels(trial *t) {
   const tensor *x = &t->tensors[0];
-  put(x, tensor_count(x) - 1, NAN);
-  put(x, 0, INFINITY);
-  put(x, 3 * 42 + 2 * 6 + 3, -INFINITY);
-  put(x, 3 * 42 + 5 * 6 + 0, 1.7e38), put(x, 3 * 42 + 5 * 6 + 2, -1.7e38);
+  tensor_put(x, tensor_count(x) - 1, NAN);
+  tensor_put(x, 0, INFINITY);
+  tensor_put(x, 3 * 42 + 2 * 6 + 3, -INFINITY);
+  tensor_put(x, 3 * 42 + 5 * 6 + 0, 1.7e38), tensor_put(x, 3 * 42 + 5 * 6 + 2, -1.7e38);
 }
 
 /* An infinite weight in the first row and column of a window, which lie outside of the image at the border; one that is NaN; two whose
  * sum overflows. */
 static void change_weights(trial *t) {
   const tensor *w = &t->tensors[1];
-  put(w, 0, INFINITY);
-  put(w, 5 * 180 + 8, NAN);
-  put(w, 6 * 180 + 9, 1.7e38), put(w, 6 * 180 + 11, 1.7e38);
+  tensor_put(w, 0, INFINITY);
+  tensor_put(w, 5 * 180 + 8, NAN);
+  tensor_put(w, 6 * 180 + 9, 1.7e38), tensor_put(w, 6 * 180 + 11, 1.7e38);
 }
 
 /* Results are NaN and infinite where those of a direct sum are, and nowhere else; what is finite is right. */
@@ -242,7 +238,7 @@ static void change_neighbour(trial *t) {
   const tensor *x = &t->tensors[0];
   for (int64_t i = 0; i < tensor_count(x); ++i) {
     int64_t row = i / 6 % 7;
-    put(x, i, row >= 3 ? 1e30 : row >= 1 ? 0 : 1);
+    tensor_put(x, i, row >= 3 ? 1e30 : row >= 1 ? 0 : 1);
   }
 }
 

@@ -135,26 +135,22 @@ HR_TEST(winograd_gives_gradients_about_as_exact_as_sums) {
   trial_end(&t);
 }
 
-static void put(const tensor *x, int64_t i, double value) {
-  write_element(x, tensor_at(x, i), value);
-}
-
 /* Changes operands before a run. */
 typedef void (*change_fn)(trial *t);
 
 /* Of dy [2,18,7,6]: an infinite last pixel, whose windows lack a row and a column; NaN in one of another channel. */
 static void change_gradients(trial *t) {
   const tensor *y = &t->tensors[1];
-  put(y, tensor_count(y) - 1, INFINITY);
-  put(y, 4 * 42 + 9, NAN);
+  tensor_put(y, tensor_count(y) - 1, INFINITY);
+  tensor_put(y, 4 * 42 + 9, NAN);
 }
 
 /* Of x [2,20,7,6]: infinities, and two numbers whose difference overflows where their sums of products do not. */
 static void change_inputs(trial *t) {
   const tensor *x = &t->tensors[0];
-  put(x, 0, INFINITY);
-  put(x, 5 * 42 + 5, -INFINITY);
-  put(x, 3 * 42 + 2 * 6 + 1, 1.7e38), put(x, 3 * 42 + 2 * 6 + 3, -1.7e38);
+  tensor_put(x, 0, INFINITY);
+  tensor_put(x, 5 * 42 + 5, -INFINITY);
+  tensor_put(x, 3 * 42 + 2 * 6 + 1, 1.7e38), tensor_put(x, 3 * 42 + 2 * 6 + 3, -1.7e38);
 }
 
 static void check_odd(image_layout layout, int threads, change_fn change) {

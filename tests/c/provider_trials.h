@@ -110,6 +110,11 @@ static inline void tensor_place(tensor *t, int64_t guard) {
   t->length = high - low + 1 + 2 * guard;
 }
 
+/* Element number i, row-major. */
+static inline void tensor_put(const tensor *t, int64_t i, double value) {
+  write_element(t, tensor_at(t, i), value);
+}
+
 static inline void tensor_fill_input(tensor *t) {
   for (int64_t i = 0; i < t->length; ++i) {
     write_element(t, i, NAN);
