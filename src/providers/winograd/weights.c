@@ -97,26 +97,16 @@ static int64_t panel_channels(const panels *p, int64_t panel) {
 
 /* ---- tiles ---- */
 
-/* Pixels of a square of `side` by `side`, from a channel on; zeros outside of the image. */
-static void find_pixels(const hr__images *x, const float *image, const float *zeros, int64_t top, int64_t left,
-                        int side, int64_t channel, const float **pixels) {
-  for (int i = 0; i < side * side; ++i) {
-    int64_t row = top + i / side, column = left + i % side;
-    bool is_inside = row >= 0 && row < x->height && column >= 0 && column < x->width;
-    pixels[i] = is_inside ? image + row * x->row_stride + column * x->column_stride + channel : zeros;
-  }
-}
-
 /* Tile `number` as the unit's tile `at`. */
 static void take_tile(const call *c, const unit *u, int64_t number, int64_t at) {
   const hr_prepared *p = c->p;
   int64_t image = number / p->tiles[1] / p->tiles[0];
   int64_t row = number / p->tiles[1] % p->tiles[0] * RESULTS, column = number % p->tiles[1] * RESULTS;
   const float *pixels[POINTS];
-  find_pixels(&p->x, c->x + image * p->x.image_stride, c->zeros, row - p->padding[0], column - p->padding[1], SIDE,
-              u->in, pixels);
+  hr__winograd_find_pixels(&p->x, c->x + image * p->x.image_stride + u->in, c->zeros, row - p->padding[0],
+                           column - p->padding[1], SIDE, pixels);
   hr__winograd_take(pixels, u->ins, u->v + at * u->in_width, p->point_floats);
-  find_pixels(&p->y, c->y + image * p->y.image_stride, c->zeros, row, column, RESULTS, u->out, pixels);
+  hr__winograd_find_pixels(&p->y, c->y + image * p->y.image_stride + u->out, c->zeros, row, column, RESULTS, pixels);
   hr__winograd_take_gradients(pixels, u->outs, u->q + at * u->out_width, p->point_floats);
 }
 

@@ -135,11 +135,7 @@ static void find_pixels(const tile *t, const float *pixels[POINTS]) {
   const hr__images *x = &t->c->x;
   int64_t top = t->row - t->c->p->w.padding[0], left = t->column - t->c->p->w.padding[1];
   const float *image = t->c->from + t->image * x->image_stride;
-  for (int i = 0; i < POINTS; ++i) {
-    int64_t row = top + i / SIDE, column = left + i % SIDE;
-    bool is_inside = row >= 0 && row < x->height && column >= 0 && column < x->width;
-    pixels[i] = is_inside ? image + row * x->row_stride + column * x->column_stride : t->c->zeros;
-  }
+  hr__winograd_find_pixels(x, image, t->c->zeros, top, left, SIDE, pixels);
 }
 
 /* A result as a direct sum; what lies outside of the image is skipped. NaN stays NaN. */

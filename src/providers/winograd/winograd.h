@@ -44,6 +44,16 @@ int64_t hr__winograd_packed_floats(const hr__images *x, int64_t images);
 void hr__winograd_pack(const hr__images *x, int64_t images, const float *from, float *to);
 void hr__winograd_unpack(const hr__images *x, int64_t images, const float *from, float *to);
 
+/* Where the pixels of a square lie in an image, zeros for those outside of it. */
+static inline void hr__winograd_find_pixels(const hr__images *x, const float *image, const float *zeros, int64_t top,
+                                            int64_t left, int side, const float **out_pixels) {
+  for (int i = 0; i < side * side; ++i) {
+    int64_t row = top + i / side, column = left + i % side;
+    bool is_inside = row >= 0 && row < x->height && column >= 0 && column < x->width;
+    out_pixels[i] = is_inside ? image + row * x->row_stride + column * x->column_stride : zeros;
+  }
+}
+
 /* ---- transforms ---- */
 
 /* A tile's input, 4 x 4 pixels of channels that are neighbours, to v[point][channel]. */
