@@ -19,7 +19,7 @@ LIBRARIES = HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 HEADRACE_LAPACK=
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
-.PHONY: help build test fuzz demo gallery bench bench-c bench-ops check conformance sanitize format clean venv python-package
+.PHONY: help build test fuzz fuzz-torch demo gallery bench bench-c bench-ops check conformance sanitize format clean venv python-package
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEE
 	HEADRACE_TEST_PROGRAMS=$${HEADRACE_TEST_PROGRAMS:-10000} $(BUILD)/tests/random_program_test
 	HEADRACE_CC_SECONDS=600 HEADRACE_TEST_PROGRAMS=$$(($${HEADRACE_TEST_PROGRAMS:-10000} / 5)) $(BUILD)/tests/emit_program_test
 	HEADRACE_CC_SECONDS=600 HEADRACE_TEST_COMPILERS=1 $(BUILD)/tests/emit_ops_test
+
+fuzz-torch: build python-package ## 1,000 random PyTorch programs beside torch's CPU device and between modes; OPTIONS='--programs 50000 --jobs 16'
+	$(LIBRARIES) $(VENV_BIN)/python tests/fuzz/torch_fuzz.py $(OPTIONS)
 
 demo: build python-package ## the demonstration
 	$(VENV)/bin/python examples/demo.py

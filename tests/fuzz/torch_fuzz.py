@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Random PyTorch programs on the device and on torch's CPU device, compared step by step; and between the device's modes, bit by bit.
+
+usage: torch_fuzz.py [--programs N] [--minutes M] [--jobs N] [--seed S] [--compiled N] [--show N] [--report FILE.json]
+                     [--no-minimise]
+
+    --programs  how many programs (default HEADRACE_TEST_PROGRAMS or 1000); program i has seed S + i
+    --minutes   stops after so many minutes
+    --jobs      processes (default: the number of cores)
+    --seed      the first seed (default HEADRACE_TEST_SEED or 1)
+    --compiled  every Nth program runs once more in a process whose kernels are compiled before their first run
+                (HEADRACE_JIT=wait); the bits must be the same (default 0: none)
+    --show      how many differences of one kind and operator are printed (default 2)
+    --report    writes all differences as JSON
+
+A difference is printed with its seed and a minimised program. Those with a reason are counted: rules.txt. The exit status is 1
+if there was a difference without one.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import queue
+import select
+import subprocess
+import sys
+import threading
+import time
+
+HERE = pathlib.Path(__file__).parent
+SECONDS_MAX = 300  # of one program, with its minimisation
+
+
+class Worker:
+    """A process that answers seeds; started again when it dies."""
+
+    def __init__(self, options, compiled):
+        self.options, self.compiled, self.process = options, compiled, None
+
+    def start(self):
+        environment = os.environ | {"HEADRACE_THREADS": os.environ.get("HEADRACE_THREADS", "1"), "OMP_NUM_THREADS": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+        environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+        if self.compiled:
+            environment["HEADRACE_JIT"] = "wait"
+        command = [sys.executable, str(HERE / "fuzz_worker.py")] + ["--no-minimise"] * (not self.options.minimise or self.compiled)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
+        )
+        self.errors = collections.deque(maxlen=15)
+        threading.Thread(target=self.drain, args=(self.process.stderr,), daemon=True).start()
+
+    def drain(self, stream):
+        for line in stream:
+            self.errors.append(line.rstrip())
+
+    def ask(self, seed):
+        if self.process is None:
+            self.start()
+        try:
+            self.process.stdin.write(f"{seed}\n")
+            self.process.stdin.flush()
+            ready, _, _ = select.select([self.process.stdout], [], [], SECONDS_MAX * (4 if self.compiled else 1))
+            line = self.process.stdout.readline() if ready else None
+        except BrokenPipeError:
+            line = ""
+        if line:
+            return json.loads(line)
+        kind = "hang" if line is None else "crash"
+        self.stop()
+        time.sleep(0.1)
+        detail = f"exit status {self.process.returncode}: " + " / ".join(self.errors)
+        self.process = None
+        found = {"kind": kind, "op": "program", "seed": seed, "line": "", "detail": detail, "repro": "", "dtypes": "", "setup": ""}
+        return {"seed": seed, "steps": 0, "found": [found], "excused": [], "digest": "", "seconds": 0}
+
+    def stop(self):
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+        if self.process is not None:
+            self.process.wait()
+
+
+class Run:
+    """What all threads share: the seeds that are left, the answers, the progress line."""
+
+    def __init__(self, options):
+        self.options, self.lock = options, threading.Lock()
+        self.seeds = queue.SimpleQueue()
+        for i in range(options.programs):
+            self.seeds.put(options.seed + i)
+        self.begin, self.done, self.steps, self.compiled = time.time(), 0, 0, 0
+        self.found, self.shown, self.excused = [], collections.Counter(), collections.Counter()
+        self.last_line = 0.0
+
+    def expired(self):
+        return self.options.minutes is not None and time.time() - self.begin > 60 * self.options.minutes
+
+    def work(self):
+        worker, compiling = Worker(self.options, False), Worker(self.options, True)
+        while not self.expired():
+            try:
+                seed = self.seeds.get_nowait()
+            except queue.Empty:
+                break
+            answer = worker.ask(seed)
+            if self.options.compiled and seed % self.options.compiled == 0:
+                self.compare_compiled(answer, compiling.ask(seed))
+            self.take(answer)
+        worker.stop(), compiling.stop()
+
+    def compare_compiled(self, answer, again):
+        """Adds what is found only where kernels are compiled."""
+        self.compiled += 1
+        before = {(found["kind"], found["op"]) for found in answer["found"]}
+        more = [found for found in again["found"] if (found["kind"], found["op"]) not in before]
+        for found in more:
+            found["detail"] += " (only where kernels are compiled)"
+        if again["digest"] != answer["digest"] and not more:
+            detail = "compiled kernels leave other bits"
+            more = [{"kind": "bits", "op": "compiled", "seed": answer["seed"], "line": "", "detail": detail}]
+        answer["found"] += more
+
+    def take(self, answer):
+        with self.lock:
+            self.done += 1
+            self.steps += answer["steps"]
+            self.excused.update(f"{reason} [{op}]" for reason, op in answer["excused"])
+            for found in answer["found"]:
+                self.found.append(found)
+                self.shown[found["kind"], found["op"]] += 1
+                if self.shown[found["kind"], found["op"]] <= self.options.show:
+                    show(found)
+            if time.time() - self.last_line > (5 if sys.stderr.isatty() else 60):
+                self.last_line = time.time()
+                print(self.progress(), file=sys.stderr, flush=True)
+
+    def progress(self):
+        seconds = time.time() - self.begin
+        return (
+            f"{self.done} of {self.options.programs} programs, {self.steps} operations, {self.compiled} compiled, "
+            f"{len(self.found)} differences, {sum(self.excused.values())} with a reason, {seconds:.0f} s"
+        )
+
+
+def show(found):
+    lines = [f"---- seed {found['seed']}: {found['kind']} of {found['op']}: {found.get('line', '')}", f"     {found['detail']}"]
+    lines += (found.get("repro") or found.get("setup") or "").splitlines()
+    print("\n".join(lines), flush=True)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=int, default=int(os.environ.get("HEADRACE_TEST_PROGRAMS", 1000)))
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("HEADRACE_TEST_SEED", 1)))
+    parser.add_argument("--compiled", type=int, default=0)
+    parser.add_argument("--show", type=int, default=2)
+    parser.add_argument("--report")
+    parser.add_argument("--no-minimise", dest="minimise", action="store_false")
+    return parser.parse_args()
+
+
+def main():
+    run = Run(parse())
+    threads = [threading.Thread(target=run.work) for _ in range(run.options.jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(run.progress())
+    kinds = collections.Counter(f"{found['kind']} of {found['op']}" for found in run.found)
+    for name, count in kinds.most_common():
+        print(f"  {count} {name}")
+    if run.options.report:
+        report = {"programs": run.done, "operations": run.steps, "compiled": run.compiled, "seconds": time.time() - run.begin}
+        report |= {"seed": run.options.seed, "differences": run.found, "excused": dict(run.excused.most_common())}
+        pathlib.Path(run.options.report).write_text(json.dumps(report, indent=1))
+    sys.exit(bool(run.found))
+
+
+if __name__ == "__main__":
+    main()
