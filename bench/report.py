@@ -169,11 +169,26 @@ def notes(results: list[dict]) -> list[str]:
             read = result["row_product"]
             seconds = read["median_seconds"]
             lines.append(
-                f"{result['title']}: a plain product reads its {read['bytes'] / 1e6:,.0f} MB of weights, row by row, in "
-                f"{time_text(seconds)} ({read['bytes'] / seconds / 1e9:.0f} GB/s); 85 % of that bandwidth and 1.5 ms "
-                f"would be {time_text(reading_limit(result))}."
+                f"{result['title']}: a plain matrix-vector product reads the same {read['bytes'] / 1e6:,.0f} MB of weights "
+                f"in {time_text(seconds)} ({read['bytes'] / seconds / 1e9:.0f} GB/s). The target is 85 % of that bandwidth "
+                f"plus 1.5 ms: {time_text(reading_limit(result))}."
             )
     return lines
+
+
+def summary(written: dict, names: list[str]) -> str:
+    """The machine, the rows of some cases, and the geometric mean of all: what fits into a README."""
+    chosen = [result for name in names for result in written["results"] if result["name"] == name]
+    *rows, _ = speed_table(chosen, {})  # its last row is the mean
+    means = [
+        f"{written['geometric_means'][key]:.2f}x ({TITLES[side]})"
+        for side, key in RATIOS.items()
+        if written["geometric_means"].get(key)
+    ]
+    count = sum(bool(result.get("counts_in_mean")) for result in written["results"])
+    machine = f"{written['date']}, {machine_text(written['machine'], written['threads'])}."
+    mean = f"Geometric mean of all {count} cases: {' and '.join(means)}." if means else ""
+    return "\n".join([machine, "", *rows, "", mean]).rstrip()
 
 
 def markdown(written: dict) -> str:
@@ -184,8 +199,9 @@ def markdown(written: dict) -> str:
         f"{written['date']}{', ' + written['commit'] if written['commit'] else ''}. "
         + machine_text(written["machine"], written["threads"]),
         "",
-        "Median time of a step; the speed-up says how many times as fast as torch's CPU device. Training steps are "
-        "forward, backward and Adam. The geometric mean leaves out the single additions.",
+        "Median time of a step. Speed-up: torch's CPU time divided by Headrace's. *compiled* is "
+        '`torch.compile(backend="headrace")`. A training step is forward, backward and Adam. The geometric mean leaves out '
+        "the single additions.",
         "",
         *speed_table(results, written["geometric_means"]),
     ]
@@ -195,9 +211,9 @@ def markdown(written: dict) -> str:
     if alone:
         lines += [
             "",
-            "Each side in a process of its own, nothing compiled before. Full speed: from then on steps take what they "
-            "take in the end, give or take a tenth. Peak memory: growth of the resident memory from model and batch on "
-            "the device to the peak of three training steps.",
+            "Each side runs in a fresh process with cold caches. *Full speed after*: time until steps stay within 10 % of "
+            "steady state. *Peak memory*: growth of resident memory during three training steps, from the moment when "
+            "model and batch are on the device.",
             "",
             *alone,
         ]

@@ -94,13 +94,15 @@ def test_settling():
 
 
 def test_readme_section():
-    """A report goes into the README's section as it stands; a reading case says what there is to have."""
+    """docs/benchmarks.md gets the whole report, the README its five rows and the mean of all."""
     sys.path.insert(0, str(BENCH.parent))
+    import cases
     import readme
 
     side = {"median_seconds": 0.02}
     read = {"median_seconds": 0.0085, "bytes": 340_000_000}
     result = {"name": "a", "title": "A, infer", "torch": side, "device": {"median_seconds": 0.01}, "ratio": 2.0}
+    result["counts_in_mean"] = True
     written = {
         "date": "2026-01-02",
         "commit": "",
@@ -112,7 +114,13 @@ def test_readme_section():
     }
     text = readme.section(written)
     assert "| A, infer | 20 ms | 10 ms | 2.00x |" in text
-    assert "(40 GB/s)" in text and "would be 11.5 ms" in text
+    assert "(40 GB/s)" in text and "1.5 ms: 11.5 ms" in text
+    written["results"] = [result | {"name": name, "title": name} for name in ("zebra", *readme.README_CASES)]
+    short = readme.short_section(written)
+    rows = [line.split(" | ")[0] for line in short.splitlines() if line.startswith("| ")]
+    assert rows == ["| case", *(f"| {name}" for name in readme.README_CASES)]
+    assert "mean of all 6 cases: 2.00x (headrace)." in short and "zebra" not in short
+    assert set(readme.README_CASES) <= {case.name for case in cases.CASES}
 
 
 def test_names():
