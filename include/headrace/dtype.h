@@ -1,7 +1,7 @@
 /* dtype.h: element types and host numbers.
  *
- * A dtype says how one element of a buffer is stored. Arithmetic on bool, 8- and 16-bit types happens in a wider
- * compute class and is rounded or wrapped back to the dtype after each operation (see src/core/dtype.h).
+ * A dtype is the storage format of one element of a buffer. Arithmetic on bool, 8- and 16-bit types happens in a wider
+ * compute class; results are rounded or wrapped back to the dtype after each operation.
  */
 #ifndef HEADRACE_DTYPE_H_
 #define HEADRACE_DTYPE_H_
@@ -45,10 +45,10 @@ typedef enum hr_dtype {
 /* Bytes of one element; 0 for HR_DTYPE_NONE. */
 HR_API size_t hr_dtype_size(hr_dtype dtype);
 
-/* "f32", "bool", ...; "none" for what is not a dtype. Static. */
+/* "f32", "bool", ...; "none" for a value that is no dtype. A static string. */
 HR_API const char *hr_dtype_name(hr_dtype dtype);
 
-/* The inverse of hr_dtype_name; HR_DTYPE_NONE when no dtype has that name. */
+/* The inverse of hr_dtype_name; HR_DTYPE_NONE if no dtype has that name. */
 HR_API hr_dtype hr_dtype_parse(const char *name);
 
 /* A number that the host passes to an operation at run time: a learning rate, a bound, a seed. Its kind (dtype) is part
@@ -61,6 +61,7 @@ typedef struct hr_scalar {
   } value;
 } hr_scalar;
 
+/* A scalar from a C number. hr_scalar_bool stores 0 or 1. */
 static inline hr_scalar hr_scalar_i64(int64_t value) {
   hr_scalar scalar;
   scalar.dtype = HR_DTYPE_I64, scalar.value.f[1] = 0, scalar.value.i = value;

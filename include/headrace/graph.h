@@ -57,8 +57,10 @@ typedef struct hr_graph_spec {
 /* Makes a graph of everything that the capture holds, which is empty then. FAILED_PRECONDITION when a record writes a constant, or
  * reads contents that neither a parameter nor an earlier record gave; then the capture stays as it was. */
 HR_API HR_MUST_USE hr_status hr_graph_create(hr_stream *capture, const hr_graph_spec *spec, hr_graph **out_graph);
-HR_API void hr_graph_retain(hr_graph *graph); /* NULL: nothing */
+/* Adds and drops a reference; NULL is fine. */
+HR_API void hr_graph_retain(hr_graph *graph);
 HR_API void hr_graph_release(hr_graph *graph);
+/* The number of captured records. */
 HR_API int64_t hr_graph_record_count(const hr_graph *graph);
 /* What running the graph does with parameter `param`: HR_GRAPH_READS and HR_GRAPH_WRITES, or 0. A parameter that it does not use
  * may be NULL. */

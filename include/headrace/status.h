@@ -1,13 +1,14 @@
-/* Status: the result of everything in Headrace that can fail.
+/* status.h: the result of every function that can fail.
  *
- * An `hr_status` is a pointer. NULL means OK, so success costs a compare with zero; anything else is an object with a
- * code, a message for people, and context that callers put in front of the message on the way up.
+ * An `hr_status` is a pointer. NULL means OK, so success costs a compare with zero. Anything else is an object with a
+ * code and a message; callers put context in front of the message as the status moves up.
  *
- * Ownership: a function that returns a status gives it to the caller, who passes it on, or ends it with
- * `hr_status_free` or `hr_status_ignore`. `hr_status_annotate` consumes its argument. Compilers warn where a status is
- * dropped.
- * Memory: when there is none left for the message, a static object with the right code takes its place, so making a
- * status never fails.
+ * Ownership: the caller owns a returned status. It passes the status on, or ends it with `hr_status_free` or
+ * `hr_status_ignore`. `hr_status_annotate` consumes its argument. Compilers warn if a status is dropped.
+ *
+ * Memory: if there is no memory for the message, a static object with the right code takes its place. Making a status
+ * never fails.
+ *
  * Threads: a status belongs to one thread at a time; static objects are immutable.
  */
 #ifndef HEADRACE_STATUS_H_
@@ -43,7 +44,7 @@ typedef enum hr_status_code {
   HR_STATUS_OK = 0,
   HR_STATUS_CANCELLED = 1,           /* the caller gave up */
   HR_STATUS_UNKNOWN = 2,             /* a foreign error with no better code */
-  HR_STATUS_INVALID_ARGUMENT = 3,    /* wrong whatever the state of the system is: shapes, dtypes, NULL */
+  HR_STATUS_INVALID_ARGUMENT = 3,    /* wrong in any state of the system: shapes, dtypes, NULL */
   HR_STATUS_DEADLINE_EXCEEDED = 4,   /* a wait ran out of time */
   HR_STATUS_NOT_FOUND = 5,           /* a name, file, symbol or device that isn't there */
   HR_STATUS_ALREADY_EXISTS = 6,      /* a name that is taken */
@@ -53,7 +54,7 @@ typedef enum hr_status_code {
   HR_STATUS_ABORTED = 10,            /* discarded because something before it failed */
   HR_STATUS_OUT_OF_RANGE = 11,       /* an index that data or a caller gave is past the end */
   HR_STATUS_UNIMPLEMENTED = 12,      /* not offered by this build, device or provider */
-  HR_STATUS_INTERNAL = 13,           /* our own mistake */
+  HR_STATUS_INTERNAL = 13,           /* a bug in this library */
   HR_STATUS_UNAVAILABLE = 14,        /* a device or library that can't be reached now */
   HR_STATUS_DATA_LOSS = 15,          /* a file or message that is damaged */
   HR_STATUS_UNAUTHENTICATED = 16
@@ -63,7 +64,7 @@ typedef enum hr_status_code {
 
 typedef struct hr_status_s *hr_status;
 
-/* OK, spelled for return statements. */
+/* OK, for return statements. */
 #define HR_OK ((hr_status)NULL)
 
 /* Makes a status from a code and a printf format. HR_STATUS_OK gives NULL; a number outside the table gives
@@ -76,17 +77,17 @@ HR_API hr_status_code hr_status_code_of(hr_status status);
 /* The message, borrowed until the status ends; "OK" for NULL. Never NULL. */
 HR_API const char *hr_status_message(hr_status status);
 
-/* A second status with the same code and message, with its own life. */
+/* A second status with the same code and message, owned separately. */
 HR_API HR_MUST_USE hr_status hr_status_clone(hr_status status);
 
-/* Puts context in front of the message ("context: message"), consumes `status`, returns the longer one. NULL stays
- * NULL. Where memory is short the message stays as it was. */
+/* Puts context in front of the message ("context: message"); consumes `status`. NULL stays NULL. If memory is short,
+ * the message stays as it was. */
 HR_API HR_MUST_USE hr_status hr_status_annotate(hr_status status, const char *format, ...) HR_PRINTF(2, 3);
 
 /* Ends a status; NULL is fine. */
 HR_API void hr_status_free(hr_status status);
 
-/* The same, for a caller that has decided that the failure does not matter. */
+/* The same, for a caller to whom the failure does not matter. */
 HR_API void hr_status_ignore(hr_status status);
 
 /* "INVALID_ARGUMENT" and so on, static; "UNKNOWN" for a number outside the table. */

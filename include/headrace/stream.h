@@ -1,9 +1,9 @@
 /* stream.h: devices, buffers and the stream of operations: what a frontend needs to run eager code.
  *
- * A frontend creates buffers (no memory yet), records operations on views of them, and lets go of buffers that its
- * program dropped. Recording runs nothing. The stream commits what is pending when the host needs a value, when enough
- * is pending, or when it is told to; then the pending operations run as one fused program, and what nobody can see any
- * more never gets memory.
+ * A frontend creates buffers (no memory yet), records operations on views of them, and releases buffers that its
+ * program dropped. Recording runs nothing. The stream commits the pending operations when the host needs a value, when
+ * enough is pending, or on request. They then run as one fused program, and buffers that nobody can read any more get
+ * no memory.
  *
  * Threads: every function may be called from any thread; a stream and its device have one lock each.
  */
@@ -28,23 +28,28 @@ typedef struct hr_buffer hr_buffer;
 
 /* ---- devices ------------------------------------------------------------------------------------------------ */
 
-/* How many devices the driver has that a name begins with, "cuda" as well as "cuda:1"; opens none. NOT_FOUND lists the drivers. */
+/* The number of devices of the driver that `name` begins with ("cuda" or "cuda:1"); opens none. NOT_FOUND for an
+ * unknown driver, with the list of drivers. */
 HR_API HR_MUST_USE hr_status hr_device_count(const char *name, int *out_count);
-/* Opens a device by name: "cpu", "cuda:1", "null". Opening the same name again gives the same device, retained. */
+/* Opens a device by name: "cpu", "cuda:1", "null". Opening the same name again gives the same device. The caller owns
+ * one reference. NOT_FOUND lists the drivers, or states why the driver has no such device. */
 HR_API HR_MUST_USE hr_status hr_device_open(const char *name, hr_device **out_device);
+/* Adds and drops a reference; NULL is fine. */
 HR_API void hr_device_retain(hr_device *device);
 HR_API void hr_device_release(hr_device *device);
+/* The device's name, such as "cuda:1"; lives as long as the device. */
 HR_API const char *hr_device_name(const hr_device *device);
 
 typedef struct hr_device_info {
-  const char *driver;      /* the name's first part; it and the description live as long as the process */
-  const char *description; /* for people */
-  int ordinal;             /* among the driver's devices */
+  const char *driver;      /* the name's first part; lives as long as the process, like the description */
+  const char *description; /* the model, for messages */
+  int ordinal;             /* among the driver's devices, from 0 */
   int workers;             /* threads, or multiprocessors */
   bool is_host;            /* its memory is the host's */
   int64_t total_bytes;
 } hr_device_info;
 
+/* Fills in a device's description. */
 HR_API void hr_device_describe(const hr_device *device, hr_device_info *out_info);
 
 typedef struct hr_memory_stats { /* bytes */
@@ -58,40 +63,48 @@ typedef struct hr_memory_stats { /* bytes */
   int64_t device_free_bytes, device_total_bytes;
 } hr_memory_stats;
 
+/* The device's memory, now and at its peak. */
 HR_API void hr_device_memory_stats(hr_device *device, hr_memory_stats *out_stats);
+/* Sets both peaks to the current values. */
 HR_API void hr_device_memory_reset_peak(hr_device *device);
-/* Limits what the device reserves; 0 lifts the limit. */
+/* Limits the bytes that the device reserves; 0 removes the limit. Memory that is reserved already stays. */
 HR_API void hr_device_memory_limit(hr_device *device, int64_t bytes);
 /* Returns cached memory to the driver. */
 HR_API void hr_device_memory_trim(hr_device *device);
 
 /* ---- buffers ------------------------------------------------------------------------------------------------- */
 
-/* A buffer of `bytes` bytes with a count of one and no memory yet: the planner binds it at commit, or an address does.
- * Its contents are undefined until they are written. */
+/* A buffer of `bytes` bytes without memory: it gets memory when a commit or hr_stream_address needs it. The caller owns
+ * one reference. Contents are undefined until they are written. Fails only for lack of host memory. */
 HR_API HR_MUST_USE hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buffer);
-/* A buffer that has memory, with its contents: the host's `bytes` > 0 bytes at `address`, aligned to 64, of a device whose memory is
- * the host's (else FAILED_PRECONDITION). When it is not needed any more, release(arg) is called, once and from any thread; where this
- * fails, never. Such memory is no part of the device's memory statistics and limit. */
+/* A buffer on existing host memory, with its contents: `bytes` > 0 bytes at `address`, aligned to 64.
+ * FAILED_PRECONDITION unless the device's memory is the host's. When the memory is no longer needed, release(arg) is
+ * called once, from any thread; never if this call fails. Such memory does not count in the device's statistics and
+ * limit. */
 HR_API HR_MUST_USE hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg),
                                              void *arg, hr_buffer **out_buffer);
-HR_API void hr_buffer_retain(hr_buffer *buffer); /* NULL: nothing */
-/* Drops one count. At the next commit a buffer that only the stream still holds is dead: its stores may vanish. */
-HR_API void hr_buffer_release(hr_buffer *buffer); /* NULL: nothing */
+/* Adds a reference; NULL is fine. */
+HR_API void hr_buffer_retain(hr_buffer *buffer);
+/* Drops a reference; NULL is fine. At the next commit a buffer that only the stream still holds is dead: its stores may
+ * be eliminated. */
+HR_API void hr_buffer_release(hr_buffer *buffer);
+/* The size in bytes, and the device (borrowed). */
 HR_API size_t hr_buffer_bytes(const hr_buffer *buffer);
-HR_API hr_device *hr_buffer_device(const hr_buffer *buffer); /* borrowed */
-/* A buffer's name among addresses: `bytes` bytes of reserved address space that map nothing, aligned to 64 and unique
- * while the buffer lives. Frameworks that insist on a pointer get this one. */
+HR_API hr_device *hr_buffer_device(const hr_buffer *buffer);
+/* A pointer that identifies the buffer: the start of `bytes` bytes of reserved address space that map nothing, aligned
+ * to 64 and unique while the buffer lives. It must not be dereferenced. For frameworks that require a pointer. */
 HR_API void *hr_buffer_handle(const hr_buffer *buffer);
-/* The buffer whose handle range holds `address`, retained, and how far inside; NULL when there is none. */
+/* The buffer whose handle range contains `address`, with a new reference, and the offset in it; NULL if there is
+ * none. */
 HR_API hr_buffer *hr_buffer_from_handle(const void *address, size_t *out_offset_bytes);
 
 /* ---- views --------------------------------------------------------------------------------------------------- */
 
-/* A tensor as an operation sees it; borrowed for the call. Element (i0, i1, ...) lies at
- * offset + i0*strides[0] + i1*strides[1] + ..., counted in elements of dtype from the buffer's start.
+/* A tensor as an operation sees it; borrowed for the call. The position of element (i0, i1, ...) is offset +
+ * i0*strides[0] + i1*strides[1] + ..., in elements of dtype from the buffer's start. Strides may be 0 or negative.
  *
- * An input may also be a number: buffer NULL and scalar set (rank 0). An optional input that is absent has both NULL. */
+ * An input may also be a number: buffer NULL, scalar set, rank 0. For an optional input that is absent, both are
+ * NULL. */
 typedef struct hr_view {
   hr_buffer *buffer;
   const hr_scalar *scalar;
@@ -101,8 +114,8 @@ typedef struct hr_view {
   const int64_t *dims, *strides;
 } hr_view;
 
-/* What an operation takes besides tensors. `ints` (dims, kernel sizes, flags, dtypes) are part of the program;
- * `scalars` (eps, momentum, probability, seeds) are arguments of each run. The rows of op.h say their order. */
+/* An operation's attributes; borrowed for the call. `ints` (dims, kernel sizes, flags, dtypes) are part of the program;
+ * `scalars` (eps, momentum, probability, seeds) are arguments of each run. The comments of op.h give their order. */
 typedef struct hr_attrs {
   int int_count, scalar_count;
   const int64_t *ints;
@@ -117,34 +130,40 @@ typedef enum hr_mode {
   HR_MODE_STRICT    /* run each operation when it is recorded and report its error at its line */
 } hr_mode;
 
+/* A stream of a device, in the mode of HEADRACE_MODE. The caller owns one reference; the stream retains the device. */
 HR_API HR_MUST_USE hr_status hr_stream_create(hr_device *device, hr_stream **out_stream);
+/* Adds and drops a reference; NULL is fine. Dropping the last one synchronizes; errors are ignored. */
 HR_API void hr_stream_retain(hr_stream *stream);
 HR_API void hr_stream_release(hr_stream *stream);
+/* Sets the mode for operations recorded from now on. The modes eager and strict commit what is pending; a capture keeps
+ * its mode. */
 HR_API void hr_stream_set_mode(hr_stream *stream, hr_mode mode);
 HR_API hr_mode hr_stream_mode(const hr_stream *stream);
 
-/* Appends one operation; runs nothing (in fuse mode). Shapes and dtypes are checked here, so that an error belongs to
- * the line that caused it. Outputs may alias inputs: an in-place operation is one whose output view is an input view.
+/* Appends one operation; in fuse mode, runs nothing. Shapes and dtypes are checked here: INVALID_ARGUMENT names the
+ * value and what was expected. Outputs may alias inputs: the output view of an in-place operation is an input view.
  *
  * An element-wise operation whose row has `arity` inputs may be recorded over lists: n*arity inputs, list after list
- * (a0..an-1, b0..bn-1, ...), and n outputs; a scalar or absent operand then still fills n places. */
+ * (a0..an-1, b0..bn-1, ...), and n outputs. A scalar or absent operand still fills n places. */
 HR_API HR_MUST_USE hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count,
                                               const hr_view *inputs, int output_count, const hr_view *outputs);
 
-/* Hands everything pending to the device. Errors of the work itself are reported by the call that waits for it, or by a record that
- * uses what was not made. Between a failure and its report all work is dropped, as if an exception had ended the program there. */
+/* Submits everything pending to the device. Errors of the work itself are reported by the call that waits for it, or by
+ * a record that uses an invalid buffer. Between a failure and its report all work is dropped, as after an exception. */
 HR_API HR_MUST_USE hr_status hr_stream_commit(hr_stream *stream);
-/* Commits and waits. Reports the first error since the last wait, unless a record has reported it. */
+/* Commits and waits. Reports the first error since the last wait, unless a record has reported it already. */
 HR_API HR_MUST_USE hr_status hr_stream_synchronize(hr_stream *stream);
-/* Commits, waits, and copies the view's elements, row-major, to host memory. */
+/* Commits, waits, and copies the view's elements to host memory, row-major and without gaps. */
 HR_API HR_MUST_USE hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes);
-/* Takes a snapshot of row-major host elements now and records a copy of it to `view`; commits nothing. */
+/* Copies row-major host elements to a staging buffer now and records a copy of it to `view`; commits nothing. */
 HR_API HR_MUST_USE hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *bytes);
-/* Commits and waits on `source_stream`, and does as hr_stream_write with the elements of `source`, which lie there row-major without gaps: from
- * one device to another, directly where the driver can. Both views have the same dtype and number of elements. */
+/* Copies between devices: commits and waits on `source_stream`, then writes as hr_stream_write does. The elements of
+ * `source` are row-major without gaps. Both views have the same dtype and number of elements. The copy is direct if the
+ * driver can do that. */
 HR_API HR_MUST_USE hr_status hr_stream_write_from(hr_stream *stream, const hr_view *view, hr_stream *source_stream,
                                                   const hr_view *source);
-/* Commits, waits, binds the buffer to memory and gives its address, valid until the buffer is released. */
+/* Commits, waits, binds the buffer to memory and returns its address on the device, valid until the buffer is
+ * released. */
 HR_API HR_MUST_USE hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_address);
 
 typedef struct hr_stats { /* counts since creation or the last reset */
@@ -175,6 +194,7 @@ typedef struct hr_stats { /* counts since creation or the last reset */
   int64_t layouts_undone; /* buffers that lay as a library likes it, and were brought back into order */
 } hr_stats;
 
+/* Reads the counters; sets them to 0. docs/watching.md explains each. */
 HR_API void hr_stream_stats(hr_stream *stream, hr_stats *out_stats);
 HR_API void hr_stream_reset_stats(hr_stream *stream);
 

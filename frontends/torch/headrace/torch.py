@@ -4,8 +4,7 @@
     model = model.to("headrace")
     torch.headrace.stats()["commits"]
 
-HEADRACE_DEVICE says what the devices are: all that a driver has (cpu, which has one, or cuda), or one of them (cuda:1). Each has
-one queue that runs in order. Operations are deferred and run when a value is needed.
+HEADRACE_DEVICE selects the devices: all of a driver ("cpu", which has one, or "cuda"), or one of them ("cuda:1"). Each has one queue that runs in order. Operations are deferred and run when a value is needed.
 """
 
 import atexit
@@ -172,10 +171,12 @@ def _check(code):
 
 
 def is_available():
+    """True if the device can be used: the driver finds one, and this process was not forked after its first use."""
     return not _is_in_bad_fork() and device_count() > 0
 
 
 def is_initialized():
+    """True if the device has been used, or `init` has been called."""
     return bool(_library.headrace_torch_is_open())
 
 
@@ -186,6 +187,7 @@ def __getattr__(name):
 
 
 def init():
+    """Opens the device now instead of at its first use; raises the reason if there is none."""
     if not is_initialized():
         if os.environ.get("HEADRACE_DEVICE", "cpu").startswith("cpu"):
             _warn_without_onednn()
@@ -200,11 +202,12 @@ def _is_in_bad_fork():
 
 
 def device_count():
-    """How many devices there are; 0 where HEADRACE_DEVICE names what is not there, and using the device says why."""
+    """The number of devices; 0 if HEADRACE_DEVICE names none. The first use of the device then raises the reason."""
     return _library.headrace_torch_device_count()
 
 
 def current_device():
+    """The index of this thread's current device."""
     return _library.headrace_torch_current_device()
 
 
@@ -229,12 +232,12 @@ def _index_of(device):
 
 
 def set_device(device):
-    """Chooses this thread's current device, where new tensors of device="headrace" are made."""
+    """Sets this thread's current device: new tensors of device="headrace" are made there."""
     _call("set_device", _index_of(device))
 
 
 class device:  # noqa: N801 (torch.cuda.device is lower case too)
-    """Context manager that chooses the current device."""
+    """Context manager that sets the current device."""
 
     def __init__(self, device):
         self.idx, self.prev_idx = _index_of(device), -1
@@ -249,7 +252,7 @@ class device:  # noqa: N801 (torch.cuda.device is lower case too)
 
 
 class device_of(device):  # noqa: N801
-    """Context manager that makes a tensor's device the current one; other tensors change nothing."""
+    """Context manager that sets the current device to a tensor's; a tensor of another device type changes nothing."""
 
     def __init__(self, tensor):
         super().__init__(tensor.device if tensor.device.type == "headrace" else None)
@@ -266,8 +269,8 @@ _maybe_exchange_device = _exchange_device
 
 
 class _DeviceProperties:
-    """What get_device_properties tells: kind ("cpu", "cuda"), name, ordinal among the kind's devices, total_memory in bytes,
-    multi_processor_count (of a CPU: threads), is_host (its memory is the host's)."""
+    """What get_device_properties returns: kind ("cpu", "cuda"), name, ordinal among the kind's devices, total_memory in
+    bytes, multi_processor_count (of a CPU: threads), is_host (its memory is the host's)."""
 
     def __init__(self, info):
         self.kind, self.name = info.driver.decode(), info.description.decode()
@@ -279,22 +282,25 @@ class _DeviceProperties:
 
 
 def get_device_properties(device=None):
+    """A record of a device: kind, name, ordinal, total_memory in bytes, multi_processor_count, is_host."""
     info = _DeviceInfo()
     _call("describe", _index_of(device), ctypes.byref(info))
     return _DeviceProperties(info)
 
 
 def get_device_name(device=None):
+    """A device's description, such as the CPU's or GPU's model."""
     return get_device_properties(device).name
 
 
 def get_device_capability(device=None):
+    """None: there are no versions of capability."""
     _index_of(device)
     return None
 
 
 def synchronize(device=None):
-    """Waits until everything recorded has run; raises the first error of that work."""
+    """Commits everything pending and waits; raises the first error of that work."""
     _call("synchronize", -1 if device is None else _index_of(device))
 
 
@@ -305,15 +311,17 @@ synchronize = _make_synchronize(synchronize, _check)  # small steps wait after e
 
 
 def commit():
-    """Hands everything recorded to the device, without waiting."""
+    """Commits everything pending without waiting."""
     _call("commit")
 
 
 def get_amp_supported_dtype():
+    """The dtypes that torch.autocast accepts: bfloat16 and float16."""
     return [torch.bfloat16, torch.float16]
 
 
 def is_bf16_supported():
+    """True."""
     return True
 
 
@@ -339,12 +347,14 @@ class Event(torch.Event):
 
 
 def current_stream(device=None):
+    """The device's current stream. All streams are names for its one queue."""
     index, number = _index_of(device), ctypes.c_int64()
     _call("stream", index, ctypes.byref(number))
     return _stream_of(index, number.value)
 
 
 def default_stream(device=None):
+    """The device's default stream."""
     return _stream_of(_index_of(device), 0)
 
 
@@ -380,19 +390,23 @@ class stream:  # noqa: N801
 
 
 def manual_seed(seed):
+    """Seeds the current device's generator."""
     _call("seed", current_device(), int(seed) & (2**64 - 1))
 
 
 def manual_seed_all(seed):
+    """Seeds the generators of all devices."""
     for index in range(max(1, device_count())):
         _call("seed", index, int(seed) & (2**64 - 1))
 
 
 def seed():
+    """Seeds the current device's generator with a random number."""
     manual_seed(int.from_bytes(os.urandom(8), "little"))
 
 
 def seed_all():
+    """Seeds the generators of all devices with one random number."""
     manual_seed_all(int.from_bytes(os.urandom(8), "little"))
 
 
@@ -403,19 +417,23 @@ def _rng_words(device=None):
 
 
 def initial_seed():
+    """The seed of the current device's generator."""
     return _rng_words()[0]
 
 
 def get_rng_state(device="headrace"):
+    """A generator's state: a uint8 tensor of 16 bytes on the CPU, the seed and the offset."""
     state = b"".join(word.to_bytes(8, sys.byteorder) for word in _rng_words(device))
     return torch.frombuffer(bytearray(state), dtype=torch.uint8).clone()
 
 
 def get_rng_state_all():
+    """The states of the generators of all devices, as a list."""
     return [get_rng_state(index) for index in range(device_count())]
 
 
 def set_rng_state(new_state, device="headrace"):
+    """Restores a state that `get_rng_state` returned."""
     index = _index_of(device)
     state = bytes(new_state.cpu().to(torch.uint8).tolist())
     if len(state) != 16:
@@ -424,6 +442,7 @@ def set_rng_state(new_state, device="headrace"):
 
 
 def set_rng_state_all(new_states):
+    """Restores the states that `get_rng_state_all` returned."""
     for index, state in enumerate(new_states):
         set_rng_state(state, index)
 
@@ -435,12 +454,11 @@ _FALLBACKS = ("error", "warn", "allow")
 
 
 def stats(device=None):
-    """What a device's stream did since it was opened or reset; docs/watching.md says what each counter counts.
+    """A dict of counters since the first use or the last `reset_stats`; docs/watching.md explains each.
 
-    Operations recorded, commits and why, cache hits, compiles and their time; groups that ran: kernels (interpreted,
-    compiled) and library calls, and the bytes they moved; temporaries that got no memory; operators that ran on the host, by
-    name; the system's compiler; and compiled graphs: captures, runs, and runs operation by operation of those that can't be
-    captured."""
+    Operations, commits and their reasons, cache hits, compiles and their time; groups that ran: kernels (interpreted,
+    compiled) and library calls, and the bytes they moved; temporaries that got no memory; host fallbacks by operator;
+    background compilation; and compiled graphs: captures, runs, and runs operation by operation."""
     values = _Stats()
     _call("stats", _index_of(device), ctypes.byref(values))
     result = {name: getattr(values, name) for name, _ in _Stats._fields_}
@@ -464,6 +482,7 @@ def _note_eager_run():
 
 
 def reset_stats(device=None):
+    """Sets the device's counters to 0, and those of compiled graphs and fallbacks."""
     global _eager_runs
     _eager_runs = 0
     _call("reset_stats", _index_of(device))
@@ -472,31 +491,37 @@ def reset_stats(device=None):
 
 
 def get_mode():
+    """The mode of all devices: "fuse", "eager" or "strict"."""
     mode = ctypes.c_int()
     _call("mode", ctypes.byref(mode))
     return _MODES[mode.value]
 
 
 def set_mode(mode):
-    """fuse: defer and fuse; eager: run each operation at once; strict: also wait, so that errors come at their line."""
+    """Sets the mode. fuse: defer and fuse; eager: run each operation at once; strict: also wait for it.
+
+    In strict mode every error is raised at the line that caused it."""
     if mode not in _MODES:
         raise ValueError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
     _call("set_mode", _MODES.index(mode))
 
 
 def get_fallback():
+    """What happens to operators that the device lacks: "error", "warn" or "allow"."""
     return _FALLBACKS[_library.headrace_torch_fallback()]
 
 
 def set_fallback(mode):
-    """What happens to operators that the device lacks: error, or run on the host, with a warning or without one."""
+    """Sets what happens to operators that the device lacks.
+
+    "error" raises; "warn" runs them on the host with a warning, "allow" without one."""
     if mode not in _FALLBACKS:
         raise ValueError(f"fallback must be one of {', '.join(_FALLBACKS)}, not {mode!r}")
     _call("set_fallback", _FALLBACKS.index(mode))
 
 
 def fallbacks():
-    """How often each operator ran on the host: {name: count}."""
+    """Host fallbacks by operator: {name: count}."""
     lines = _library.headrace_torch_fallbacks().decode().splitlines()
     return {name: int(count) for name, count in (line.rsplit(" ", 1) for line in lines)}
 
@@ -505,46 +530,55 @@ def fallbacks():
 
 
 def memory_stats(device=None):
+    """A dict of a device's memory in bytes: allocated, reserved, their peaks, limit, free, total; and allocation counts."""
     values = _MemoryStats()
     _call("memory_stats", _index_of(device), ctypes.byref(values))
     return {name: getattr(values, name) for name, _ in _MemoryStats._fields_}
 
 
 def memory_allocated(device=None):
+    """Bytes bound to live tensors and to temporaries of cached programs."""
     return memory_stats(device)["allocated_bytes"]
 
 
 def max_memory_allocated(device=None):
+    """The peak of `memory_allocated` since the last `reset_peak_memory_stats`."""
     return memory_stats(device)["allocated_bytes_peak"]
 
 
 def memory_reserved(device=None):
+    """Bytes that the allocator holds: allocated and cached."""
     return memory_stats(device)["reserved_bytes"]
 
 
 def max_memory_reserved(device=None):
+    """The peak of `memory_reserved` since the last `reset_peak_memory_stats`."""
     return memory_stats(device)["reserved_bytes_peak"]
 
 
 def reset_peak_memory_stats(device=None):
+    """Sets the peaks to the current values."""
     _call("memory_reset_peak", _index_of(device))
 
 
 def mem_get_info(device=None):
+    """Free and total bytes of a device."""
     values = memory_stats(device)
     return values["device_free_bytes"], values["device_total_bytes"]
 
 
 def empty_cache():
+    """Returns cached memory to the driver."""
     _call("memory_trim")
 
 
 def set_memory_limit(size, device=None):
-    """Limits what a device reserves, in bytes; 0 lifts the limit."""
+    """Limits the bytes that a device reserves; 0 removes the limit."""
     _call("memory_limit", _index_of(device), int(size))
 
 
 def set_per_process_memory_fraction(fraction, device=None):
+    """Limits what a device reserves to a fraction (0 to 1) of its total memory."""
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction must be between 0 and 1, not {fraction}")
     set_memory_limit(max(1, int(mem_get_info(device)[1] * fraction)), device)
