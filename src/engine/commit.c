@@ -8,18 +8,21 @@
  * are poisoned. From there until the failure has been reported, the stream discards whatever it was given: had the operations run
  * one by one, an exception would have kept the program from getting there. So no older buffer is ever half a step ahead. A run
  * that meets a buffer which another stream's failure poisoned is discarded as a whole, and that is this stream's failure.
+ *
+ * If memory is short, the longest prefix of the records that can have memory runs as a program of its own (prefix.c); the rest fails.
  */
 #include <string.h>
 
 #include "base/allocator.h"
 #include "base/log.h"
 #include "engine/plain.h"
+#include "engine/prefix.h"
 #include "engine/stream.h"
 
 enum { INLINE_STEPS_MAX = 4, INLINE_NS_MAX = 40000, TIMES_BEFORE = 8, TIMES_MOST = 1 << 20 };
 
-/* What the caller of a commit does next. */
-typedef enum caller_does { RECORD, WAIT_SOON, WAIT } caller_does;
+/* What the caller of a commit does next. PROBE: it only asks whether memory can be had. */
+typedef enum caller_does { RECORD, WAIT_SOON, WAIT, PROBE } caller_does;
 
 struct hr_job {
   hr_queue_job entry; /* first: the queue knows this alone */
@@ -265,7 +268,7 @@ hr_status hr__stream_bind(hr_stream *stream, hr_buffer *buffer) {
   hr_status status = hr__buffer_bind(buffer);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
     hr_status_free(status);
-    hr_queue_drain(&stream->device->queue);
+    hr__device_release_shared(stream->device);
     status = hr__buffer_bind(buffer);
   }
   return status;
@@ -421,7 +424,7 @@ static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executa
   hr_mutex_lock(&device->shared_mutex);
   status = hr__device_shared(device, executable->shared_bytes, &job->shared);
   *out_again = status == NULL && !is_current(stream, key, job);
-  if (status != NULL || *out_again) {
+  if (status != NULL || *out_again || next == PROBE) {
     hr_mutex_unlock(&device->shared_mutex);
     unbind_buffers(stream, key, executable);
     give_job(stream, job);
@@ -437,9 +440,10 @@ static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executa
 
 /* A stretch that can run beside the host, and that the host has waited for as a whole so many times, is begun when its last graph is
  * appended. Where the host goes on recording then, it takes twice as many times before that happens again. */
-static void note_awaited(hr_stream *stream, const hr_executable *executable, bool will_wait) {
+static void note_awaited(hr_stream *stream, const hr_executable *executable, caller_does next) {
   hr_awaited *awaited = &stream->awaited;
-  if (stream->moving != 0) {
+  bool will_wait = next == WAIT;
+  if (stream->moving != 0 || next == PROBE) {
     return;
   }
   bool is_same =
@@ -491,7 +495,7 @@ static hr_status find_key(hr_stream *stream, hr_key *out_key) {
 }
 
 /* Commits of buffers with layouts may take a second turn: a program has refused some, or another stream has changed one. */
-hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait) {
+static hr_status run_pending(hr_stream *stream, caller_does next) {
   bool is_owned, again = true;
   hr_status status = HR_OK;
   hr_queue_settle(&stream->device->queue); /* its buffers may be dead from here on */
@@ -500,10 +504,9 @@ hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait) {
     hr_executable *executable;
     HR_RETURN_IF_ERROR(find_key(stream, &key));
     HR_RETURN_IF_ERROR(find_executable(stream, &key, &executable, &is_owned));
-    note_awaited(stream, executable, will_wait);
+    note_awaited(stream, executable, next);
     again = executable->schedule.is_refused;
-    status = again ? make_plain(stream, executable)
-                   : run_executable(stream, &key, executable, will_wait ? WAIT : RECORD, &again);
+    status = again ? make_plain(stream, executable) : run_executable(stream, &key, executable, next, &again);
     again = again && stream->moving == 0; /* plain.c looks for itself */
     if (is_owned) {
       hr__executable_release(executable);
@@ -512,24 +515,38 @@ hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait) {
   return status;
 }
 
+hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait) {
+  return run_pending(stream, will_wait ? WAIT : RECORD);
+}
+
+hr_status hr__stream_probe_pending(hr_stream *stream) {
+  return run_pending(stream, PROBE);
+}
+
 typedef struct abandoned {
   hr_stretch *stretch;
+  size_t first;
   hr_status status;
 } abandoned;
 
 static void abandon_output(void *arg, uint32_t local, bool is_output) {
   const abandoned *a = arg;
+  if (!is_output || local < a->first) {
+    return;
+  }
   hr_buffer *buffer = a->stretch->buffers.data[local];
-  if (is_output && (hr__buffer_address(buffer) == NULL || hr__buffer_is_hollow(buffer))) {
+  if (hr__buffer_address(buffer) == NULL || hr__buffer_is_hollow(buffer)) {
     hr__buffer_poison(buffer, a->status);
   }
 }
 
-void hr__stream_abandon(hr_stream *stream, hr_status status) {
+void hr__stream_abandon(hr_stream *stream, size_t first, hr_status status) {
   hr_stretch *stretch = &stream->pending;
-  abandoned a = {stretch, status};
+  abandoned a = {stretch, first, status};
   hr_key key = {.record_count = stretch->records.count, .words = stretch->words.data, .locals = stretch->locals.data};
   hr__key_each_use(&key, abandon_output, &a);
+  hr__buffers_release(stretch->buffers.count - first, stretch->buffers.data + first);
+  stretch->buffers.count = 0;
   hr__stretch_clear(stretch);
 }
 
@@ -561,7 +578,7 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
   count_commit(&stream->stats, reason);
   status = hr__stream_run_pending(stream, will_wait);
   if (status != NULL) {
-    hr__stream_abandon(stream, status);
+    status = hr__stream_run_prefix(stream, status);
   }
   take_rest(stream);
   return status;

@@ -220,7 +220,7 @@ hr_status hr__stream_report(hr_stream *stream, hr_status status) {
   hr_queue_drain(&stream->device->queue);
   hr_status error = take_error(stream);
   if (error != NULL) {
-    hr__stream_abandon(stream, error);
+    hr__stream_abandon(stream, 0, error);
     hr_status_free(status);
     status = error;
   }

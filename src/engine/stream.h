@@ -58,11 +58,14 @@ struct hr_stream {
   hr_status error; /* the first that was not reported yet: until it is, jobs are discarded */
 };
 
-/* Commits the first `count` pending records; the stream is locked. Failures drop the records, poison what they would have
- * made, and are returned. */
+/* Commits the first `count` pending records; the stream is locked. A failure drops records, poisons what they would have made, and is
+ * returned. If memory was short, these are the records from the first one on that it was short for (prefix.h), else all of them. All work
+ * that was handed over has run then: the failure ends none that was recorded before it. */
 HR_MUST_USE hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason reason, bool will_wait);
 /* Hands over the pending records, which the caller clears. The stream is locked. */
 HR_MUST_USE hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait);
+/* OK if the pending records could be handed over: they can have their memory now. Hands nothing over. The stream is locked. */
+HR_MUST_USE hr_status hr__stream_probe_pending(hr_stream *stream);
 /* Commits the first `count` pending records while the host records on, unless the mode is another. The list must be longer for the next one: by then the
  * device has more to do, and longer programs are better ones. The stream is locked. */
 void hr__stream_commit_early(hr_stream *stream, size_t count, bool runs_here);
@@ -80,8 +83,9 @@ HR_MUST_USE hr_status hr__stream_settle(hr_stream *stream, int64_t count);
 /* A record met a buffer that is poisoned with `status`. If that failure, or another one, was not reported yet, this is the report:
  * everything that was recorded since belongs to the work that the failure ended, and is dropped. Gives what to report. */
 HR_MUST_USE hr_status hr__stream_report(hr_stream *stream, hr_status status);
-/* Drops the pending records; what they would have made reports `status` from now on. The stream is locked. */
-void hr__stream_abandon(hr_stream *stream, hr_status status);
+/* Drops the pending records. Those of their buffers from number `first` on that have no contents report `status` from now on; the earlier
+ * ones belong to somebody else already. The stream is locked. */
+void hr__stream_abandon(hr_stream *stream, size_t first, hr_status status);
 /* Keeps the first error until somebody waits; consumes the status. */
 void hr__stream_set_error(hr_stream *stream, hr_status status);
 void hr__stream_free_jobs(hr_stream *stream);

@@ -282,9 +282,18 @@ static bool reserve_rest(hr_stretch *stretch, const hr_record *last, size_t coun
          hr_vector_reserve(&stretch->renumbered, stretch->buffers.count);
 }
 
+/* How many buffers the records up to this one use: numbers go by first use, so they are the beginning of the list. */
+static uint32_t buffers_before(const hr_stretch *stretch, const hr_record *last) {
+  uint32_t count = 0;
+  for (size_t i = 0; i < last->local_end; i++) {
+    count = stretch->locals.data[i] >= count ? stretch->locals.data[i] + 1 : count;
+  }
+  return count;
+}
+
 /* Gives the buffers behind the cut their numbers in `rest`, and drops those that only stood there from the stretch. */
 static void split_buffers(hr_stretch *stretch, const hr_record *last, hr_stretch *rest) {
-  uint32_t *map = stretch->renumbered.data, kept = 0;
+  uint32_t *map = stretch->renumbered.data, kept;
   memset(map, 0xff, stretch->buffers.count * sizeof *map);
   for (size_t i = last->local_end; i < stretch->locals.count; i++) {
     uint32_t local = stretch->locals.data[i];
@@ -297,10 +306,7 @@ static void split_buffers(hr_stretch *stretch, const hr_record *last, hr_stretch
     }
     rest->locals.data[rest->locals.count++] = map[local];
   }
-  /* Numbers go by first use, so what the records before the cut use is the beginning of the list. */
-  for (size_t i = 0; i < last->local_end; i++) {
-    kept = stretch->locals.data[i] >= kept ? stretch->locals.data[i] + 1 : kept;
-  }
+  kept = buffers_before(stretch, last);
   for (size_t i = kept; i < stretch->buffers.count; i++) {
     if (hr__buffer_address(stretch->buffers.data[i]) == NULL) {
       rest->pending_bytes += pending_bytes_of(rest, stretch->buffers.data[i]);
@@ -348,6 +354,25 @@ hr_status hr__stretch_split(hr_stretch *stretch, size_t count, hr_stretch *rest)
   stretch->scalars.count = last.scalar_end;
   stretch->records.count = count;
   return HR_OK;
+}
+
+/* ---- shortening ---- */
+
+void hr__stretch_lengthen(hr_stretch *stretch, const hr_stretch_lengths *lengths) {
+  stretch->words.count = lengths->words;
+  stretch->locals.count = lengths->locals;
+  stretch->scalars.count = lengths->scalars;
+  stretch->records.count = lengths->records;
+  stretch->buffers.count = lengths->buffers;
+}
+
+hr_stretch_lengths hr__stretch_shorten(hr_stretch *stretch, size_t count) {
+  hr_stretch_lengths before = {stretch->words.count, stretch->locals.count, stretch->scalars.count,
+                               stretch->records.count, stretch->buffers.count};
+  const hr_record *last = &stretch->records.data[count - 1];
+  hr_stretch_lengths after = {last->word_end, last->local_end, last->scalar_end, count, buffers_before(stretch, last)};
+  hr__stretch_lengthen(stretch, &after);
+  return before;
 }
 
 /* ---- keys ---- */

@@ -93,6 +93,14 @@ size_t hr__stretch_cut(const hr_stretch *stretch);
  * nothing has changed. */
 HR_MUST_USE hr_status hr__stretch_split(hr_stretch *stretch, size_t count, hr_stretch *rest);
 
+/* Hides the records from number `count` > 0 on, and the buffers that they alone use, until they are shown again; gives how long the arrays
+ * were. */
+typedef struct hr_stretch_lengths {
+  size_t words, locals, scalars, records, buffers;
+} hr_stretch_lengths;
+hr_stretch_lengths hr__stretch_shorten(hr_stretch *stretch, size_t count);
+void hr__stretch_lengthen(hr_stretch *stretch, const hr_stretch_lengths *lengths);
+
 /* Decides which buffers are dead and fresh now, and gives the key of all records; valid until the stretch changes. `frees`: fresh
  * buffers that live on may lie as the compiler likes, too. */
 HR_MUST_USE hr_status hr__stretch_key(hr_stretch *stretch, bool frees, hr_key *out_key);

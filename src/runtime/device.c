@@ -44,3 +44,11 @@ hr_status hr__device_shared(hr_device *device, size_t bytes, void **out_address)
   *out_address = device->shared->address;
   return HR_OK;
 }
+
+void hr__device_release_shared(hr_device *device) {
+  hr_mutex_lock(&device->shared_mutex);
+  hr_queue_drain(&device->queue);
+  hr_caching_allocator_free(&device->allocator, device->shared);
+  device->shared = NULL;
+  hr_mutex_unlock(&device->shared_mutex);
+}

@@ -126,5 +126,7 @@ struct hr_device {
 /* Makes the shared block at least `bytes` long and gives its address. The caller holds shared_mutex. Growing waits for the
  * queue to run dry, so that no job loses its temporaries. On failure the old block is gone as well. */
 HR_MUST_USE hr_status hr__device_shared(hr_device *device, size_t bytes, void **out_address);
+/* Waits until the queue has run dry, and gives the shared block back: where memory is short. */
+void hr__device_release_shared(hr_device *device);
 
 #endif
