@@ -24,35 +24,36 @@ static void libc_free(void *ctx, void *block) {
 
 static const hr_allocator libc_allocator = {.alloc = libc_alloc, .realloc = libc_realloc, .free = libc_free};
 
-static hr_allocator host = {.alloc = libc_alloc, .realloc = libc_realloc, .free = libc_free};
-static atomic_int_least64_t live_blocks;
-static atomic_int_least64_t total_blocks;
-static atomic_bool fuse_lit; /* `fuse_left` counts */
-static atomic_int_least64_t fuse_left;
-static atomic_int_least64_t fuse_failures;
+/* The process's: contexts come from here, too. */
+static struct {
+  hr_allocator host;
+  atomic_int_least64_t live_blocks, total_blocks;
+  atomic_bool fuse_lit; /* `fuse_left` counts */
+  atomic_int_least64_t fuse_left, fuse_failures;
+} heap = {.host = {.alloc = libc_alloc, .realloc = libc_realloc, .free = libc_free}};
 
 /* True where a test wants this allocation to fail. */
 static bool must_fail(void) {
-  if (__builtin_expect(!atomic_load_explicit(&fuse_lit, memory_order_relaxed), 1)) {
+  if (__builtin_expect(!atomic_load_explicit(&heap.fuse_lit, memory_order_relaxed), 1)) {
     return false;
   }
-  if (atomic_fetch_sub(&fuse_left, 1) > 0) {
+  if (atomic_fetch_sub(&heap.fuse_left, 1) > 0) {
     return false;
   }
-  atomic_fetch_add(&fuse_failures, 1);
+  atomic_fetch_add(&heap.fuse_failures, 1);
   return true;
 }
 
 static void count_new(void) {
-  atomic_fetch_add_explicit(&live_blocks, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&total_blocks, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&heap.live_blocks, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&heap.total_blocks, 1, memory_order_relaxed);
 }
 
 void *hr_malloc(size_t bytes) {
   if (must_fail()) {
     return NULL;
   }
-  void *block = host.alloc(host.ctx, bytes > 0 ? bytes : 1);
+  void *block = heap.host.alloc(heap.host.ctx, bytes > 0 ? bytes : 1);
   if (block != NULL) {
     count_new();
   }
@@ -75,7 +76,7 @@ void *hr_realloc(void *block, size_t bytes) {
   if (must_fail()) {
     return NULL;
   }
-  void *moved = host.realloc(host.ctx, block, bytes > 0 ? bytes : 1);
+  void *moved = heap.host.realloc(heap.host.ctx, block, bytes > 0 ? bytes : 1);
   if (moved != NULL && block == NULL) {
     count_new();
   }
@@ -84,8 +85,8 @@ void *hr_realloc(void *block, size_t bytes) {
 
 void hr_free(void *block) {
   if (block != NULL) {
-    atomic_fetch_sub_explicit(&live_blocks, 1, memory_order_relaxed);
-    host.free(host.ctx, block);
+    atomic_fetch_sub_explicit(&heap.live_blocks, 1, memory_order_relaxed);
+    heap.host.free(heap.host.ctx, block);
   }
 }
 
@@ -116,23 +117,23 @@ void hr_aligned_free(void *block) {
 
 void hr__allocator_set(const hr_allocator *allocator) {
   assert(hr__allocator_live() == 0);
-  host = allocator != NULL ? *allocator : libc_allocator;
+  heap.host = allocator != NULL ? *allocator : libc_allocator;
 }
 
 void hr__allocator_fail_after(int64_t n) {
-  atomic_store(&fuse_left, n);
-  atomic_store(&fuse_failures, 0);
-  atomic_store(&fuse_lit, n >= 0);
+  atomic_store(&heap.fuse_left, n);
+  atomic_store(&heap.fuse_failures, 0);
+  atomic_store(&heap.fuse_lit, n >= 0);
 }
 
 int64_t hr__allocator_failures(void) {
-  return atomic_load(&fuse_failures);
+  return atomic_load(&heap.fuse_failures);
 }
 
 int64_t hr__allocator_live(void) {
-  return atomic_load_explicit(&live_blocks, memory_order_relaxed);
+  return atomic_load_explicit(&heap.live_blocks, memory_order_relaxed);
 }
 
 int64_t hr__allocator_total(void) {
-  return atomic_load_explicit(&total_blocks, memory_order_relaxed);
+  return atomic_load_explicit(&heap.total_blocks, memory_order_relaxed);
 }

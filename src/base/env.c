@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/context.h"
 #include "base/log.h"
 
 #define TEXT_BYTES 4096
@@ -41,9 +42,28 @@ typedef struct env_value {
   char text[TEXT_BYTES]; /* as given, or the default */
 } env_value;
 
-static env_value values[HR_ENV_COUNT];
-static atomic_bool loaded;
-static pthread_mutex_t load_mutex = PTHREAD_MUTEX_INITIALIZER;
+/* A context's. */
+typedef struct environment {
+  pthread_mutex_t mutex; /* guards the loading */
+  atomic_bool loaded;
+  env_value values[HR_ENV_COUNT];
+} environment;
+
+static void init_environment(void *part) {
+  environment *env = part;
+  pthread_mutex_init(&env->mutex, NULL);
+}
+
+static void fini_environment(void *part) {
+  environment *env = part;
+  pthread_mutex_destroy(&env->mutex);
+}
+
+static environment *own(void) {
+  static const hr_context_part kind = {
+      .bytes = sizeof(environment), .init = init_environment, .fini = fini_environment};
+  return hr__context_part(hr__context(), HR_CONTEXT_ENV, &kind);
+}
 
 /* The index of `word` in "a|b|c", or -1. */
 static int find_choice(const char *choices, const char *word) {
@@ -146,28 +166,29 @@ static void read_row(const env_row *row, env_value *out_value) {
   }
 }
 
-static void load(void) {
-  pthread_mutex_lock(&load_mutex);
-  bool first = !atomic_load(&loaded);
+static void load(environment *env) {
+  pthread_mutex_lock(&env->mutex);
+  bool first = !atomic_load(&env->loaded);
   if (first) {
     for (int i = 0; i < HR_ENV_COUNT; i++) {
-      read_row(&rows[i], &values[i]);
+      read_row(&rows[i], &env->values[i]);
     }
-    atomic_store_explicit(&loaded, true, memory_order_release);
+    atomic_store_explicit(&env->loaded, true, memory_order_release);
   }
-  pthread_mutex_unlock(&load_mutex);
+  pthread_mutex_unlock(&env->mutex);
   for (int i = 0; first && i < HR_ENV_COUNT; i++) {
-    if (values[i].rejected) {
+    if (env->values[i].rejected) {
       warn_rejected(&rows[i]);
     }
   }
 }
 
 static const env_value *get(hr_env_id id) {
-  if (__builtin_expect(!atomic_load_explicit(&loaded, memory_order_acquire), 0)) {
-    load();
+  environment *env = own();
+  if (__builtin_expect(!atomic_load_explicit(&env->loaded, memory_order_acquire), 0)) {
+    load(env);
   }
-  return &values[id];
+  return &env->values[id];
 }
 
 int64_t hr_env_int(hr_env_id id) {
@@ -207,6 +228,7 @@ void hr_env_describe(hr_text *text) {
 }
 
 void hr__env_reload(void) {
-  atomic_store(&loaded, false);
-  load();
+  environment *env = own();
+  atomic_store(&env->loaded, false);
+  load(env);
 }

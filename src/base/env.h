@@ -1,6 +1,6 @@
 /* Environment variables, typed, from the one table in env.def.
  *
- * All are read together at the first getter; later changes of the process's environment are not seen. A value that
+ * All are read together at a context's first getter (context.h); later changes of the process's environment are not seen. A value that
  * doesn't parse gives the default and one warning that names it. Texts live until `hr__env_reload`.
  * Threads: getters are safe from any; reloading is for tests, while no other thread reads.
  */
@@ -51,7 +51,7 @@ const char *hr_env_system(const char *name);
 /* Appends the table for people: name, value in force, default, what is accepted, documentation. */
 void hr_env_describe(hr_text *text);
 
-/* Reads the environment again. */
+/* Reads the environment again, for the current context. */
 void hr__env_reload(void);
 
 #endif /* HEADRACE_BASE_ENV_H_ */

@@ -13,7 +13,7 @@ static const char *reload(void) {
   int file = mkstemp(path);
   HR_ASSERT(file >= 0);
   setenv("HEADRACE_LOG", path, 1);
-  atomic_store(&hr__log_level, INT32_MAX);
+  atomic_store(&hr__context()->log_level, INT32_MAX);
   hr__env_reload();
   hr__log_reload();
   hr_log(1, "level one, %d", 1);

@@ -5,7 +5,7 @@
  *   5  IR after each pass    6  verify each pass    7  assembly
  *
  * A line goes to standard error, or to the file that HEADRACE_LOG names, in one write. A call that is off costs one
- * load. What a user, a model file or a framework passed in is reported by a status, never here.
+ * load. The dial is the current context's. What a user, a model file or a framework passed in is reported by a status, never here.
  * Threads: safe from any.
  */
 #ifndef HEADRACE_BASE_LOG_H_
@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/context.h"
 #include "headrace/status.h"
 
 enum {
@@ -27,15 +28,13 @@ enum {
   HR_LOG_ASSEMBLY = 7
 };
 
-/* The highest level that is printed; above all levels until the environment has been read. */
-extern atomic_int hr__log_level;
-
 void hr__log_write(int level, const char *format, ...) HR_PRINTF(2, 3);
 bool hr__log_is_on(int level);
 
 /* True where `hr_log(level, ...)` prints: guards the work of making what is printed. */
-#define hr_log_is_on(level) \
-  (__builtin_expect((level) <= atomic_load_explicit(&hr__log_level, memory_order_relaxed), 0) && hr__log_is_on(level))
+#define hr_log_is_on(level)                                                                                 \
+  (__builtin_expect((level) <= atomic_load_explicit(&hr__context()->log_level, memory_order_relaxed), 0) && \
+   hr__log_is_on(level))
 
 /* Prints one line (no newline in the format). */
 #define hr_log(level, ...)                 \

@@ -6,7 +6,6 @@
  *
  * OpenMP's always runs as a whole, even when fewer workers have units: libgomp ends the threads that a smaller region leaves over
  * and starts them again for the next larger one, which costs more than letting them find nothing. */
-#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/team.h"
@@ -22,9 +21,6 @@ static int worker_limit(int64_t units, int64_t grain) {
 
 #include <omp.h>
 
-static const int64_t NEAR_NS = 100000000; /* a library's threads look out for work for some milliseconds */
-static atomic_int_least64_t library_ns = INT64_MIN / 2; /* when one was called last */
-
 int hr_library_threads_set(int count) {
   int before = omp_get_max_threads();
   if (before != count) {
@@ -34,8 +30,7 @@ int hr_library_threads_set(int count) {
 }
 
 void hr_library_enters(void) {
-  atomic_store_explicit(&library_ns, hr_clock_ns(), memory_order_relaxed);
-  hr__team_rest();
+  hr__team_leave_to_library();
 }
 
 static bool inside_loop(void) {
@@ -54,8 +49,7 @@ static void run_openmp(int64_t units, int workers, hr_range_fn fn, void *arg) {
 }
 
 static void run_team(int64_t units, int workers, hr_range_fn fn, void *arg) {
-  bool is_near = !hr__team_leads() && hr_clock_ns() - atomic_load_explicit(&library_ns, memory_order_relaxed) < NEAR_NS;
-  if (is_near || !hr__team_run(units, workers, fn, arg)) {
+  if (hr__team_is_near_library() || !hr__team_run(units, workers, fn, arg)) {
     run_openmp(units, workers, fn, arg);
   }
 }

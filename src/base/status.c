@@ -27,7 +27,7 @@ static const char *const code_names[HR_STATUS_CODE_COUNT] = {
 #define BARE(status_code) \
   [status_code] = {.code = status_code, .message = "no memory was left for this error's message"}
 
-static struct hr_status_s bare_statuses[HR_STATUS_CODE_COUNT] = {
+static const struct hr_status_s bare_statuses[HR_STATUS_CODE_COUNT] = {
     BARE(HR_STATUS_CANCELLED),
     BARE(HR_STATUS_UNKNOWN),
     BARE(HR_STATUS_INVALID_ARGUMENT),
@@ -84,7 +84,7 @@ hr_status hr_status_make(hr_status_code code, const char *format, ...) {
     vsnprintf(message, length + 1, format, args);
   }
   va_end(args);
-  return status != NULL ? status : &bare_statuses[code];
+  return status != NULL ? status : (hr_status)&bare_statuses[code];
 }
 
 hr_status_code hr_status_code_of(hr_status status) {
@@ -103,7 +103,7 @@ hr_status hr_status_clone(hr_status status) {
   char *message = NULL;
   hr_status clone = status_alloc(status->code, length, &message);
   if (clone == NULL) {
-    return &bare_statuses[status->code];
+    return (hr_status)&bare_statuses[status->code];
   }
   memcpy(message, status->message, length);
   return clone;

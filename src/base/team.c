@@ -16,11 +16,14 @@
 #include <sched.h>
 #include <stdatomic.h>
 
+#include "base/context.h"
+#include "base/env.h"
 #include "base/log.h"
 
 /* WORKERS_BITS: a loop's number and how many have a share of it are one word. */
 enum { LINE = 128, WORKERS_BITS = 11, LOOKS = 64, PATIENCE = 2000, LEADER = 1 };
 static const int64_t TEAM_WATCH_NS = 200000;
+static const int64_t NEAR_NS = 100000000; /* a library's threads look out for work for some milliseconds */
 
 /* What one worker and the caller exchange. */
 typedef struct place {
@@ -35,6 +38,7 @@ typedef struct team {
   int64_t units;
   void (*lead)(void *arg);
   void *lead_arg;
+  hr_context *lead_context;
   int wanted;       /* threads asked for, one less than workers */
   int thread_count; /* threads there are */
   bool watches;     /* threads have cores of their own to look out on */
@@ -45,12 +49,18 @@ typedef struct team {
   _Alignas(LINE) atomic_uint_least64_t led; /* the last lead that has run */
   _Alignas(LINE) atomic_int sleepers;
   atomic_bool rests, stops;
+  atomic_int worker_count;         /* of parallel loops; 0: not decided yet */
+  atomic_int_least64_t library_ns; /* when a library with a team of its own was called last */
+  atomic_bool is_fork_prepared;
   place places[HR_THREADS_MAX];
 } team;
 
-static team own;
-static _Thread_local bool thread_is_inside, thread_leads;
-static _Thread_local int thread_worker; /* of the team; 0: none of its threads */
+/* The process's: the cores are. */
+static team own = {.library_ns = INT64_MIN / 2};
+static _Thread_local struct {
+  bool is_inside, leads;
+  int worker; /* of the team; 0: none of its threads */
+} thread;
 
 void hr__run_share(int64_t units, int workers, int worker, hr_range_fn fn, void *arg) {
   int64_t each = units / workers, left = units % workers;
@@ -84,12 +94,14 @@ static void take_share(int worker, uint64_t job) {
 
 /* Runs a lead that this thread has taken. The team is free behind it. */
 static void run_lead(uint64_t job) {
-  bool was_inside = thread_is_inside;
-  thread_is_inside = false;
-  thread_leads = true;
+  bool was_inside = thread.is_inside;
+  thread.is_inside = false;
+  thread.leads = true;
+  hr_context *before = hr__context_enter(own.lead_context);
   own.lead(own.lead_arg);
-  thread_leads = false;
-  thread_is_inside = was_inside;
+  (void)hr__context_enter(before);
+  thread.leads = false;
+  thread.is_inside = was_inside;
   atomic_store_explicit(&own.led, job, memory_order_release);
   atomic_store_explicit(&own.is_taken, false, memory_order_release);
 }
@@ -140,9 +152,10 @@ static uint64_t sleep_until_called(uint64_t seen) {
 
 /* A thread of the team; its worker number comes as the argument. */
 static void run_worker(void *opaque) {
-  int worker = thread_worker = (int)(intptr_t)opaque;
+  (void)hr__context_enter(&hr__context_first); /* loops of all contexts run here */
+  int worker = thread.worker = (int)(intptr_t)opaque;
   uint64_t seen = atomic_load_explicit(&own.places[worker].done, memory_order_relaxed);
-  thread_is_inside = true;
+  thread.is_inside = true;
   while (!atomic_load_explicit(&own.stops, memory_order_relaxed)) {
     uint64_t job = watch(seen);
     job = job == seen ? sleep_until_called(seen) : job;
@@ -154,6 +167,25 @@ static void run_worker(void *opaque) {
 }
 
 /* ---- their number ---- */
+
+int hr_thread_count(void) {
+  int count = atomic_load_explicit(&own.worker_count, memory_order_relaxed);
+  if (__builtin_expect(count == 0, 0)) {
+    hr_thread_count_set(0);
+    count = atomic_load_explicit(&own.worker_count, memory_order_relaxed);
+  }
+  return count;
+}
+
+void hr_thread_count_set(int count) {
+  if (count <= 0) {
+    count = (int)hr_env_int(HR_ENV_THREADS);
+  }
+  if (count <= 0) {
+    count = hr_core_count();
+  }
+  atomic_store(&own.worker_count, count < HR_THREADS_MAX ? count : HR_THREADS_MAX);
+}
 
 static void wake_all(void) {
   hr_mutex_lock(&own.mutex);
@@ -177,13 +209,12 @@ static void forget_threads(void) {
   own.wanted = own.thread_count = 0;
   atomic_store(&own.is_taken, false);
   atomic_store(&own.sleepers, 0);
-  thread_is_inside = thread_leads = false;
-  thread_worker = 0;
+  thread.is_inside = thread.leads = false;
+  thread.worker = 0;
 }
 
 static void prepare_fork(void) {
-  static atomic_bool is_prepared;
-  if (!atomic_exchange(&is_prepared, true)) {
+  if (!atomic_exchange(&own.is_fork_prepared, true)) {
     (void)pthread_atfork(NULL, NULL, forget_threads); /* without it a child of fork must not loop */
   }
 }
@@ -269,7 +300,16 @@ static void run_loop(int64_t units, int workers, int self, hr_range_fn fn, void 
 }
 
 bool hr__team_is_inside(void) {
-  return thread_is_inside;
+  return thread.is_inside;
+}
+
+bool hr__team_is_near_library(void) {
+  return !hr__team_leads() && hr_clock_ns() - atomic_load_explicit(&own.library_ns, memory_order_relaxed) < NEAR_NS;
+}
+
+void hr__team_leave_to_library(void) {
+  atomic_store_explicit(&own.library_ns, hr_clock_ns(), memory_order_relaxed);
+  hr__team_rest();
 }
 
 void hr__team_rest(void) {
@@ -279,7 +319,7 @@ void hr__team_rest(void) {
 }
 
 bool hr__team_leads(void) {
-  return thread_leads && !thread_is_inside;
+  return thread.leads && !thread.is_inside;
 }
 
 static bool take_team(void) {
@@ -288,16 +328,16 @@ static bool take_team(void) {
 }
 
 bool hr__team_run(int64_t units, int workers, hr_range_fn fn, void *arg) {
-  bool leads = thread_leads;
+  bool leads = thread.leads;
   if (!leads) {
     if (!take_team()) {
       return false;
     }
     resize(hr_thread_count() - 1);
   }
-  thread_is_inside = true;
-  run_loop(units, workers <= own.thread_count + 1 ? workers : own.thread_count + 1, thread_worker, fn, arg);
-  thread_is_inside = false;
+  thread.is_inside = true;
+  run_loop(units, workers <= own.thread_count + 1 ? workers : own.thread_count + 1, thread.worker, fn, arg);
+  thread.is_inside = false;
   if (!leads) {
     atomic_store_explicit(&own.is_taken, false, memory_order_release);
   }
@@ -307,7 +347,7 @@ bool hr__team_run(int64_t units, int workers, hr_range_fn fn, void *arg) {
 /* ---- leads ---- */
 
 bool hr__team_lead(void (*fn)(void *arg), void *arg, uint64_t *out_lead) {
-  if (thread_is_inside || thread_leads || !take_team()) {
+  if (thread.is_inside || thread.leads || !take_team()) {
     return false;
   }
   bool is_awake = own.thread_count >= LEADER && own.wanted == hr_thread_count() - 1 &&
@@ -316,7 +356,7 @@ bool hr__team_lead(void (*fn)(void *arg), void *arg, uint64_t *out_lead) {
     atomic_store_explicit(&own.is_taken, false, memory_order_release);
     return false;
   }
-  own.lead = fn, own.lead_arg = arg;
+  own.lead = fn, own.lead_arg = arg, own.lead_context = hr__context();
   *out_lead = next_job(0);
   announce(*out_lead);
   return true;
@@ -332,9 +372,9 @@ void hr__team_join(uint64_t lead) {
   for (int looks = 0; atomic_load_explicit(&own.led, memory_order_acquire) < lead; looks++) {
     if (job != seen) {
       seen = job;
-      thread_is_inside = true;
+      thread.is_inside = true;
       take_share(0, job);
-      thread_is_inside = false;
+      thread.is_inside = false;
       looks = 0;
     } else {
       look_again(looks);

@@ -28,6 +28,9 @@ bool hr__team_leads(void);
 bool hr__team_is_inside(void);
 /* Has idle threads sleep at once, until the next loop: somebody else wants their cores. */
 void hr__team_rest(void);
+/* The same for a library that has a team of its own. For a while loops had better run on that one: its threads look out for work. */
+void hr__team_leave_to_library(void);
+bool hr__team_is_near_library(void);
 
 /* Runs the share of `worker` of `workers` shares, which differ by at most one unit. */
 void hr__run_share(int64_t units, int workers, int worker, hr_range_fn fn, void *arg);

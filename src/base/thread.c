@@ -1,18 +1,17 @@
-/* Wrappers of pthreads, and the number of workers. The parallel loop is in parallel.c. */
+/* Wrappers of pthreads. The number of workers is in team.c, the parallel loop in parallel.c. */
 #include "base/thread.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/allocator.h"
-#include "base/env.h"
+#include "base/context.h"
 
 void hr_mutex_init(hr_mutex *mutex) {
   int error = pthread_mutex_init(&mutex->native, NULL);
@@ -68,6 +67,7 @@ void hr_cond_broadcast(hr_cond *cond) {
 }
 
 struct hr_thread_begin {
+  hr_context *context;
   hr_thread_fn fn;
   void *arg;
   char name[16];
@@ -80,6 +80,7 @@ static void *run_thread(void *opaque) {
 #else
   pthread_setname_np(pthread_self(), begin->name);
 #endif
+  (void)hr__context_enter(begin->context);
   begin->fn(begin->arg);
   return NULL;
 }
@@ -89,7 +90,7 @@ hr_status hr_thread_start(const char *name, hr_thread_fn fn, void *arg, hr_threa
   if (begin == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "thread \"%s\": out of memory", name);
   }
-  *begin = (hr_thread_begin){.fn = fn, .arg = arg};
+  *begin = (hr_thread_begin){.context = hr__context(), .fn = fn, .arg = arg};
   snprintf(begin->name, sizeof begin->name, "%s", name);
   /* The program's own threads are the ones that handle its signals. */
   sigset_t all, before;
@@ -129,25 +130,4 @@ int hr_core_count(void) {
 #endif
   long online = sysconf(_SC_NPROCESSORS_ONLN);
   return online > 0 ? (int)online : 1;
-}
-
-static atomic_int worker_count; /* 0: not decided yet */
-
-int hr_thread_count(void) {
-  int count = atomic_load_explicit(&worker_count, memory_order_relaxed);
-  if (__builtin_expect(count == 0, 0)) {
-    hr_thread_count_set(0);
-    count = atomic_load_explicit(&worker_count, memory_order_relaxed);
-  }
-  return count;
-}
-
-void hr_thread_count_set(int count) {
-  if (count <= 0) {
-    count = (int)hr_env_int(HR_ENV_THREADS);
-  }
-  if (count <= 0) {
-    count = hr_core_count();
-  }
-  atomic_store(&worker_count, count < HR_THREADS_MAX ? count : HR_THREADS_MAX);
 }

@@ -60,7 +60,7 @@ typedef struct hr_thread {
 
 typedef void (*hr_thread_fn)(void *arg);
 
-/* Starts a thread with all signals blocked. `name` (15 characters are kept) shows in debuggers. */
+/* Starts a thread with all signals blocked, in the context that is current here (context.h). `name` (15 characters are kept) shows in debuggers. */
 HR_MUST_USE hr_status hr_thread_start(const char *name, hr_thread_fn fn, void *arg, hr_thread *out_thread);
 /* Waits for the thread's end. Does nothing for a zeroed or a joined thread. */
 void hr_thread_join(hr_thread *thread);

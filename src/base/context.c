@@ -1,0 +1,147 @@
+/* context.c: see context.h. Parts come from the context's own bytes, so that making one never fails. */
+#include "base/context.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/allocator.h"
+
+#ifdef PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP
+#define RECURSIVE_MUTEX PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP
+#else
+#define RECURSIVE_MUTEX PTHREAD_RECURSIVE_MUTEX_INITIALIZER
+#endif
+
+/* The process's own: the one place for what no context can have. */
+static struct {
+  pthread_mutex_t mutex; /* guards `others` */
+  hr_context *others;
+  atomic_int pid; /* of the process that asked for an end of its contexts at exit; 0: nobody */
+  _Alignas(64) char first_bytes[HR_CONTEXT_BYTES]; /* of the default context */
+} process = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+hr_context hr__context_first = {.log_level = INT_MAX, .mutex = RECURSIVE_MUTEX, .bytes = process.first_bytes};
+_Thread_local hr_context *hr__context_now HR__CONTEXT_TLS = &hr__context_first;
+
+/* ---- parts ---- */
+
+/* The sum of all parts is known when the library is built: too little is our own mistake. */
+static void *take_bytes(hr_context *context, size_t bytes) {
+  size_t begin = (context->used + 63) & ~(size_t)63;
+  assert(bytes <= HR_CONTEXT_BYTES && begin <= HR_CONTEXT_BYTES - bytes);
+  context->used = begin + bytes;
+  return context->bytes + begin;
+}
+
+void *hr__context_make(hr_context *context, hr_context_slot slot, const hr_context_part *kind) {
+  pthread_mutex_lock(&context->mutex);
+  void *part = atomic_load_explicit(&context->parts[slot], memory_order_relaxed);
+  if (part == NULL) {
+    part = take_bytes(context, kind->bytes);
+    if (kind->init != NULL) {
+      kind->init(part);
+    }
+    context->kinds[slot] = kind;
+    context->order[context->part_count++] = slot;
+    atomic_store_explicit(&context->parts[slot], part, memory_order_release);
+  }
+  pthread_mutex_unlock(&context->mutex);
+  return part;
+}
+
+/* The youngest part first. Not under the lock: threads that end may still ask for parts. */
+static void stop_parts(hr_context *context) {
+  pthread_mutex_lock(&context->mutex);
+  int count = context->part_count;
+  pthread_mutex_unlock(&context->mutex);
+  hr_context *before = hr__context_enter(context);
+  for (int i = count - 1; i >= 0; i--) {
+    hr_context_slot slot = context->order[i];
+    if (context->kinds[slot]->stop != NULL) {
+      context->kinds[slot]->stop(atomic_load(&context->parts[slot]));
+    }
+  }
+  (void)hr__context_enter(before);
+}
+
+static void destroy_parts(hr_context *context) {
+  hr_context *before = hr__context_enter(context);
+  while (context->part_count > 0) {
+    hr_context_slot slot = context->order[--context->part_count];
+    void *part = atomic_load(&context->parts[slot]);
+    if (context->kinds[slot]->fini != NULL) {
+      context->kinds[slot]->fini(part);
+    }
+    atomic_store(&context->parts[slot], NULL);
+  }
+  (void)hr__context_enter(before);
+}
+
+/* ---- contexts ---- */
+
+hr_status hr__context_create(hr_context **out_context) {
+  hr_context *context = hr_calloc(1, sizeof *context);
+  char *bytes = context != NULL ? hr_aligned_malloc(HR_CONTEXT_BYTES, 64) : NULL;
+  if (bytes == NULL) {
+    hr_free(context);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a context");
+  }
+  memset(bytes, 0, HR_CONTEXT_BYTES);
+  context->bytes = bytes;
+  context->mutex = (pthread_mutex_t)RECURSIVE_MUTEX;
+  atomic_init(&context->log_level, INT_MAX);
+  pthread_mutex_lock(&process.mutex);
+  context->next = process.others;
+  process.others = context;
+  pthread_mutex_unlock(&process.mutex);
+  *out_context = context;
+  return HR_OK;
+}
+
+static void unlink_context(const hr_context *context) {
+  pthread_mutex_lock(&process.mutex);
+  hr_context **at = &process.others;
+  while (*at != context) {
+    at = &(*at)->next;
+  }
+  *at = context->next;
+  pthread_mutex_unlock(&process.mutex);
+}
+
+void hr__context_destroy(hr_context *context) {
+  if (context == NULL) {
+    return;
+  }
+  assert(context != &hr__context_first && context != hr__context());
+  unlink_context(context);
+  stop_parts(context);
+  destroy_parts(context);
+  pthread_mutex_destroy(&context->mutex);
+  hr_aligned_free(context->bytes);
+  hr_free(context);
+}
+
+/* ---- the end of the process ---- */
+
+static void stop_all(void) {
+  if (getpid() != atomic_load(&process.pid)) {
+    return;
+  }
+  stop_parts(&hr__context_first);
+  pthread_mutex_lock(&process.mutex);
+  hr_context *context = process.others;
+  pthread_mutex_unlock(&process.mutex);
+  for (; context != NULL; context = context->next) {
+    stop_parts(context);
+  }
+}
+
+/* Where the handler can't be registered, exit is as safe as it was. */
+void hr__contexts_stop_at_exit(void) {
+  int nobody = 0;
+  (void)atomic_compare_exchange_strong(&process.pid, &nobody, (int)getpid());
+  (void)atexit(stop_all);
+}
