@@ -11,17 +11,18 @@
 
 /* ---- providers ---- */
 
-enum { PROVIDERS_MAX = 16, DIALECTS = HR_DIALECT_CUDA + 1 };
+enum { DIALECTS = HR_DIALECT_CUDA + 1 };
 
 static hr_mutex providers_mutex = HR_MUTEX_INITIALIZER;
-static const hr_provider *open_providers[DIALECTS][PROVIDERS_MAX + 1]; /* those that could be opened; NULL-terminated */
+static const hr_provider
+    *open_providers[DIALECTS][HR_PROVIDERS_MAX + 1]; /* those that could be opened; NULL-terminated */
 static bool are_open[DIALECTS];
 
 const hr_provider *const *hr__ways_providers(hr_dialect dialect) {
   hr_mutex_lock(&providers_mutex);
   int count = 0;
   bool is_first = !are_open[dialect];
-  for (int i = 0; is_first && hr_providers[i] != NULL && count < PROVIDERS_MAX; i++) {
+  for (int i = 0; is_first && hr_providers[i] != NULL; i++) {
     bool runs_rows = hr_providers[i]->dialect == HR_DIALECT_HOST && hr_providers[i]->has != NULL;
     if (hr_providers[i]->dialect != dialect && !runs_rows) {
       continue;

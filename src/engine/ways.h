@@ -13,7 +13,7 @@
 #include "providers/provider.h"
 #include "runtime/device.h"
 
-enum { HR_WAYS_MAX = 16 };
+enum { HR_WAYS_MAX = 32 }; /* of a node, beyond all that a dialect's providers offer (provider_list_test.c) */
 
 typedef struct hr_way {
   const hr_provider *provider;

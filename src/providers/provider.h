@@ -71,7 +71,8 @@ HR_MUST_USE static inline hr_status hr__provider_open(const hr_provider *provide
   return provider->open != NULL ? provider->open() : HR_OK;
 }
 
-/* All providers, in order of preference; NULL-terminated. */
+/* All providers, in order of preference; NULL-terminated. There are at most HR_PROVIDERS_MAX, or providers.c does not compile. */
+enum { HR_PROVIDERS_MAX = 32 };
 extern const hr_provider *const hr_providers[];
 
 extern const hr_provider hr__rows_provider, hr__lanes_provider, hr__attention_provider, hr__onednn_provider;

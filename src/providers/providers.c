@@ -20,3 +20,5 @@ const hr_provider *const hr_providers[] = {&hr__rows_provider,
                                            &hr__cublaslt_provider,
                                            &hr__cudnn_provider,
                                            NULL};
+
+_Static_assert(sizeof hr_providers / sizeof *hr_providers <= HR_PROVIDERS_MAX + 1, "raise HR_PROVIDERS_MAX");
