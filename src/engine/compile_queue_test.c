@@ -179,7 +179,7 @@ HR_TEST(code_takes_over_between_launches) {
 /* The only kernel of a text, for a device that runs nothing. */
 static hr_cached_kernel *acquire(const char *text) {
   static const hr_driver driver = {.name = "host", .dialect = HR_DIALECT_HOST};
-  static hr_device device = {.driver = &driver};
+  static hr_device device = {.context = &hr__context_first, .driver = &driver};
   hr_schedule schedule;
   hr_cached_kernel *cached;
   HR_ASSERT_OK(hr__kernel_acquire(hr__only_kernel(text, &schedule), &device, &cached));

@@ -54,7 +54,7 @@ static hr_host_kernel *make(hr_device *device, const char *text, int64_t word) {
 }
 
 HR_TEST(written_kernels_of_one_text_share_its_functions) {
-  hr_device device = {.driver = &driver};
+  hr_device device = {.context = &hr__context_first, .driver = &driver};
   hr_host_kernel *kernels[] = {make(&device, "text a", 5), make(&device, "text a", 6), make(&device, "text b", 7)};
   const hr_host_kernel *const list[] = {kernels[0], kernels[1], kernels[2]};
   HR_ASSERT_OK(hr__device_kernels_load(&device, 3, list));
@@ -89,7 +89,7 @@ static hr_status create_and_destroy(void) {
 }
 
 HR_TEST(written_kernels_report_memory_that_is_out) {
-  hr_device device = {.driver = &driver};
+  hr_device device = {.context = &hr__context_first, .driver = &driver};
   memory_device = &device;
   HR_TEST_OOM(create_and_destroy);
 }
@@ -111,7 +111,7 @@ static hr_host_kernel *make_sum(hr_device *device, int count, uint64_t hash) {
 
 HR_TEST(shapes_that_change_are_compiled_three_times) {
   enum { SHAPES = 6, FIRST = 300 };
-  hr_device device = {.driver = &driver};
+  hr_device device = {.context = &hr__context_first, .driver = &driver};
   hr_host_kernel *kernels[SHAPES],
       *other = make_sum(&device, FIRST - 1, 99); /* one program has two of them: not a third shape */
   compiled = loaded = unloaded = 0;

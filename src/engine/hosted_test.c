@@ -121,7 +121,7 @@ HR_TEST(a_row_that_fails_writes_nothing) {
 }
 
 HR_TEST(devices_have_the_rows_of_the_host) {
-  hr_device device = {.driver = &driver};
+  hr_device device = {.context = &hr__context_first, .driver = &driver};
   HR_ASSERT_OK(hr__library_check(&device, HR_OP_SORT));
   const hr_provider *const *providers = hr__ways_providers(HR_DIALECT_CUDA);
   for (int i = 0; providers[i] != NULL; ++i) {

@@ -103,7 +103,7 @@ static void drop(hr_trial *trial, candidate *c, const uint64_t *stamps) {
   }
   int kept = c->way.provider->keeps != NULL && stamps != NULL ? c->way.provider->keeps(c->ready.prepared) : -1;
   if (kept >= 0 && kept < trial->node->input_count && stamps[kept] != 0) {
-    hr__derived_forget(stamps[kept]);
+    hr__derived_forget(hr__context(), stamps[kept]);
   }
   hr__ready_fini(&c->ready);
 }

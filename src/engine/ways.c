@@ -2,12 +2,12 @@
 
 #include <string.h>
 
+#include "base/context.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "core/dtype.h"
 #include "core/op.h"
-#include "runtime/registry.h"
 
 /* ---- providers ---- */
 
@@ -37,7 +37,7 @@ const hr_provider *const *hr__ways_providers(hr_dialect dialect) {
   are_open[dialect] = true;
   hr_mutex_unlock(&providers_mutex);
   if (is_first) {
-    hr__devices_close_at_exit();
+    hr__contexts_stop_at_exit();
   }
   return open_providers[dialect];
 }
@@ -51,7 +51,7 @@ static void outlive_library(hr_op op) {
   is_known[op] = true;
   hr_mutex_unlock(&providers_mutex);
   if (is_first) {
-    hr__devices_close_at_exit();
+    hr__contexts_stop_at_exit();
   }
 }
 

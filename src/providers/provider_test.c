@@ -474,7 +474,7 @@ HR_TEST(onednn_keeps_one_packed_weight_for_products_of_all_heights) {
   run_product(&q[0], 3, first, 256 * 512 * 4);
   run_product(&q[1], 3, first, 256 * 512 * 4);
   run_product(&q[2], 3, first, 256 * 512 * 4);
-  hr__derived_forget(900001);
+  hr__derived_forget(hr__context(), 900001);
   HR_ASSERT_EQ(hr__derived_bytes(), 0);
 }
 

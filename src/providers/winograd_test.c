@@ -109,7 +109,7 @@ static float *bits_of(hr_op op, const window *q, image_layout layout, int thread
   hr__winograd_provider.stamp(t.prepared, stamps);
   float *values = trial_run_once(&t);
   HR_ASSERT_EQ(hr__derived_bytes() > 0, runs > 1);
-  hr__derived_forget(stamp);
+  hr__derived_forget(hr__context(), stamp);
   HR_ASSERT_EQ(hr__derived_bytes(), 0);
   hr_thread_count_set(0);
   return values;

@@ -9,34 +9,38 @@
 
 enum { POOL_CHUNK = 65536 };
 
-static hr_mutex pool_mutex = HR_MUTEX_INITIALIZER;
-static hr_mutex poison_mutex = HR_MUTEX_INITIALIZER;
-static hr_buffer *pools[HR_HANDLE_SHIFT_MAX + 1]; /* free structs with a handle */
-static char *chunk;                               /* structs that never had one */
-static size_t chunk_left;
+/* The process's: handles are addresses, and structs are never given back. */
+static struct {
+  hr_mutex mutex;
+  hr_buffer *free[HR_HANDLE_SHIFT_MAX + 1]; /* structs with a handle */
+  char *chunk;                              /* structs that never had one */
+  size_t chunk_left;
+  hr_handle_range range;
+  hr_mutex poison_mutex;
+  atomic_uint_least64_t last_stamp;
+} pool = {.mutex = HR_MUTEX_INITIALIZER, .poison_mutex = HR_MUTEX_INITIALIZER};
 
 /* A struct that was never used, with a handle. The pool is locked. Chunks come from the system and stay for ever. */
 static hr_status make_struct(int shift, hr_buffer **out_buffer) {
-  if (chunk_left < sizeof(hr_buffer)) {
+  if (pool.chunk_left < sizeof(hr_buffer)) {
     void *fresh = mmap(NULL, POOL_CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (fresh == MAP_FAILED) {
       return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "buffer: no host memory: %s", strerror(errno));
     }
-    chunk = fresh;
-    chunk_left = POOL_CHUNK;
+    pool.chunk = fresh;
+    pool.chunk_left = POOL_CHUNK;
   }
-  hr_buffer *buffer = (hr_buffer *)(void *)chunk;
-  HR_RETURN_IF_ERROR(hr__handle_take(shift, buffer, &buffer->handle));
+  hr_buffer *buffer = (hr_buffer *)(void *)pool.chunk;
+  HR_RETURN_IF_ERROR(hr__handle_take(&pool.range, shift, buffer, &buffer->handle));
   buffer->shift = shift;
-  chunk += sizeof *buffer;
-  chunk_left -= sizeof *buffer;
+  pool.chunk += sizeof *buffer;
+  pool.chunk_left -= sizeof *buffer;
   *out_buffer = buffer;
   return HR_OK;
 }
 
 static uint64_t next_stamp(void) {
-  static atomic_uint_least64_t last_stamp;
-  return atomic_fetch_add_explicit(&last_stamp, 1, memory_order_relaxed) + 1;
+  return atomic_fetch_add_explicit(&pool.last_stamp, 1, memory_order_relaxed) + 1;
 }
 
 void hr__buffer_restamp(hr_buffer *buffer) {
@@ -47,7 +51,7 @@ void hr__buffer_restamp(hr_buffer *buffer) {
 
 void hr__buffer_keep(hr_buffer *buffer, uint64_t stamp) {
   if (buffer->source != 0 && buffer->source != stamp) {
-    hr__derived_forget(buffer->source);
+    hr__derived_forget(buffer->device->context, buffer->source);
   }
   buffer->source = stamp;
 }
@@ -55,11 +59,11 @@ void hr__buffer_keep(hr_buffer *buffer, uint64_t stamp) {
 /* A free struct of the pool, or a new one. The pool is locked. */
 static hr_status take_struct(size_t bytes, hr_buffer **out_buffer) {
   int shift = hr__handle_shift(bytes);
-  if (shift > HR_HANDLE_SHIFT_MAX || pools[shift] == NULL) {
+  if (shift > HR_HANDLE_SHIFT_MAX || pool.free[shift] == NULL) {
     return make_struct(shift, out_buffer);
   }
-  *out_buffer = pools[shift];
-  pools[shift] = pools[shift]->next;
+  *out_buffer = pool.free[shift];
+  pool.free[shift] = pool.free[shift]->next;
   return HR_OK;
 }
 
@@ -104,15 +108,15 @@ hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (
 hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *bytes, hr_buffer **out_buffers) {
   hr_status status = HR_OK;
   size_t taken = 0;
-  hr_mutex_lock(&pool_mutex);
+  hr_mutex_lock(&pool.mutex);
   for (; taken < count && status == NULL; taken += status == NULL) {
     status = take_struct(bytes[taken], &out_buffers[taken]);
   }
   for (size_t i = 0; status != NULL && i < taken; i++) {
-    out_buffers[i]->next = pools[out_buffers[i]->shift];
-    pools[out_buffers[i]->shift] = out_buffers[i];
+    out_buffers[i]->next = pool.free[out_buffers[i]->shift];
+    pool.free[out_buffers[i]->shift] = out_buffers[i];
   }
-  hr_mutex_unlock(&pool_mutex);
+  hr_mutex_unlock(&pool.mutex);
   for (size_t i = 0; status == NULL && i < count; i++) {
     init_buffer(out_buffers[i], device, bytes[i]);
   }
@@ -151,14 +155,14 @@ static void release_all(size_t count, hr_buffer *const *buffers, int64_t referen
   if (free == NULL) {
     return;
   }
-  hr_mutex_lock(&pool_mutex);
+  hr_mutex_lock(&pool.mutex);
   while (free != NULL) {
     hr_buffer *buffer = free;
     free = buffer->next;
-    buffer->next = pools[buffer->shift];
-    pools[buffer->shift] = buffer;
+    buffer->next = pool.free[buffer->shift];
+    pool.free[buffer->shift] = buffer;
   }
-  hr_mutex_unlock(&pool_mutex);
+  hr_mutex_unlock(&pool.mutex);
 }
 
 void hr__buffers_release(size_t count, hr_buffer *const *buffers) {
@@ -207,7 +211,7 @@ static bool retain_living(hr_buffer *buffer) {
 
 hr_buffer *hr_buffer_from_handle(const void *address, size_t *out_offset_bytes) {
   void *begin = NULL;
-  hr_buffer *buffer = hr__handle_owner(address, &begin);
+  hr_buffer *buffer = hr__handle_owner(&pool.range, address, &begin);
   if (buffer == NULL || !retain_living(buffer)) {
     return NULL;
   }
@@ -265,24 +269,24 @@ void hr__buffers_exchange(hr_buffer *a, hr_buffer *b) {
 }
 
 void hr__buffer_poison(hr_buffer *buffer, hr_status status) {
-  hr_mutex_lock(&poison_mutex);
+  hr_mutex_lock(&pool.poison_mutex);
   if (atomic_load_explicit(&buffer->poison, memory_order_relaxed) == NULL) {
     atomic_store_explicit(&buffer->poison, hr_status_clone(status), memory_order_release);
     atomic_store_explicit(&buffer->is_hollow, true, memory_order_relaxed);
   }
-  hr_mutex_unlock(&poison_mutex);
+  hr_mutex_unlock(&pool.poison_mutex);
 }
 
 hr_status hr__buffer_poison_status(const hr_buffer *buffer) {
-  hr_mutex_lock(&poison_mutex);
+  hr_mutex_lock(&pool.poison_mutex);
   hr_status status = hr_status_clone(atomic_load_explicit(&((hr_buffer *)buffer)->poison, memory_order_acquire));
-  hr_mutex_unlock(&poison_mutex);
+  hr_mutex_unlock(&pool.poison_mutex);
   return status;
 }
 
 void hr__buffer_heal(hr_buffer *buffer) {
-  hr_mutex_lock(&poison_mutex);
+  hr_mutex_lock(&pool.poison_mutex);
   hr_status status = atomic_exchange_explicit(&buffer->poison, NULL, memory_order_acq_rel);
-  hr_mutex_unlock(&poison_mutex);
+  hr_mutex_unlock(&pool.poison_mutex);
   hr_status_free(status);
 }

@@ -55,7 +55,7 @@ size_t hr__caching_allocator_round(size_t bytes) {
 
 void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_driver *driver, void *impl,
                                const char *name, int64_t limit_bytes) {
-  *allocator = (hr_caching_allocator){.driver = driver, .impl = impl, .name = name};
+  *allocator = (hr_caching_allocator){.driver = driver, .context = hr__context(), .impl = impl, .name = name};
   allocator->stats.limit_bytes = limit_bytes;
   hr_mutex_init(&allocator->mutex);
 }
@@ -119,7 +119,9 @@ static hr_status refuse(const hr_caching_allocator *allocator, size_t wanted, co
 /* What was made of weights goes; unlocked, because its memory may be this allocator's. */
 static void forget_derived(hr_caching_allocator *allocator) {
   hr_mutex_unlock(&allocator->mutex);
+  hr_context *before = hr__context_enter(allocator->context);
   hr__derived_forget_all();
+  (void)hr__context_enter(before);
   hr_mutex_lock(&allocator->mutex);
 }
 

@@ -19,6 +19,7 @@
 #ifndef HEADRACE_RUNTIME_CACHING_ALLOCATOR_H_
 #define HEADRACE_RUNTIME_CACHING_ALLOCATOR_H_
 
+#include "base/context.h"
 #include "base/thread.h"
 #include "base/vector.h"
 #include "headrace/stream.h"
@@ -41,6 +42,7 @@ enum { HR_ALLOCATOR_SMALL_MAX = 32768, HR_ALLOCATOR_CLASSES = 8 + 6 * 8, HR_ALLO
 
 typedef struct hr_caching_allocator {
   const struct hr_driver *driver;
+  hr_context *context; /* whose derived contents go when memory is out */
   void *impl;
   const char *name; /* of the device, for messages */
   hr_mutex mutex;
@@ -50,7 +52,7 @@ typedef struct hr_caching_allocator {
   hr_memory_stats stats;
 } hr_caching_allocator;
 
-/* `limit_bytes` 0: none. `name` must outlive the allocator. */
+/* `limit_bytes` 0: none. `name` must outlive the allocator. Its context is the one that is current here. */
 void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_driver *driver, void *impl,
                                const char *name, int64_t limit_bytes);
 /* Returns everything that is cached; blocks in use stay usable, and may be freed later. */

@@ -7,6 +7,7 @@
  *
  * Entries don't change once they are published. They are forgotten when the buffer is written or released, or when the device
  * runs out of memory; a run that works with one holds it to its end.
+ * Each context (base/context.h) has its own: functions without a device work on the current one.
  * Threads: any; one lock.
  */
 #ifndef HEADRACE_RUNTIME_DERIVED_H_
@@ -15,6 +16,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/context.h"
 
 struct hr_device;
 typedef struct hr_derived hr_derived;
@@ -38,7 +41,7 @@ void *hr__derived_data(const hr_derived *derived);
 uint64_t hr__derived_serial(const hr_derived *derived);
 
 /* Nobody finds what was made of these contents any more. */
-void hr__derived_forget(uint64_t stamp);
+void hr__derived_forget(hr_context *context, uint64_t stamp);
 void hr__derived_forget_all(void);
 
 /* Of all published entries. */

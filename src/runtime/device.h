@@ -15,6 +15,7 @@
 #ifndef HEADRACE_RUNTIME_DEVICE_H_
 #define HEADRACE_RUNTIME_DEVICE_H_
 
+#include "base/context.h"
 #include "base/device_kernel.h"
 #include "base/text.h"
 #include "headrace/stream.h"
@@ -110,6 +111,7 @@ typedef struct hr_driver {
 extern const hr_driver *const hr_drivers[];
 
 struct hr_device {
+  hr_context *context; /* that it was opened in */
   const hr_driver *driver;
   void *impl;
   int ordinal;

@@ -11,12 +11,33 @@
 #ifndef HEADRACE_RUNTIME_HANDLE_RANGE_H_
 #define HEADRACE_RUNTIME_HANDLE_RANGE_H_
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "headrace/status.h"
 
-enum { HR_HANDLE_SHIFT_MIN = 6, HR_HANDLE_SHIFT_MAX = 44 };
+enum { HR_HANDLE_SHIFT_MIN = 6, HR_HANDLE_SHIFT_MAX = 44, HR_HANDLE_SEGMENTS = 4096 };
+
+typedef _Atomic(void *) hr_handle_owner;
+
+typedef struct hr_handle_segment {
+  _Atomic(hr_handle_owner *) owners; /* of each slot; published when the fields below are set */
+  int shift;                         /* slots of 2^shift bytes */
+  int first;                         /* the segment in which the slot begins: for slots longer than a segment */
+} hr_handle_segment;
+
+/* Zeroed: nothing is reserved yet. */
+typedef struct hr_handle_range {
+  atomic_uintptr_t base;
+  int shift, segment_shift; /* of the sizes of the range and of its segments */
+  int segments_used;
+  hr_handle_segment segments[HR_HANDLE_SEGMENTS];
+  struct {
+    int segment;
+    size_t used, count; /* slots of that segment */
+  } current[HR_HANDLE_SHIFT_MAX + 1];
+} hr_handle_range;
 
 /* The slot size (as a power of two) for a buffer; HR_HANDLE_SHIFT_MAX + 1 when there is none so large. */
 static inline int hr__handle_shift(size_t bytes) {
@@ -25,8 +46,8 @@ static inline int hr__handle_shift(size_t bytes) {
 }
 
 /* A slot of 2^shift bytes that belongs to `owner`. */
-HR_MUST_USE hr_status hr__handle_take(int shift, void *owner, void **out_address);
+HR_MUST_USE hr_status hr__handle_take(hr_handle_range *range, int shift, void *owner, void **out_address);
 /* The owner of the slot that holds `address`, or NULL, and where the slot begins. */
-void *hr__handle_owner(const void *address, void **out_begin);
+void *hr__handle_owner(hr_handle_range *range, const void *address, void **out_begin);
 
 #endif

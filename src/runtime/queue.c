@@ -7,10 +7,16 @@
 enum { SPIN_ROUNDS = 200 };
 
 void hr_queue_init(hr_queue *queue) {
-  *queue = (hr_queue){0};
+  *queue = (hr_queue){.context = hr__context()};
   hr_mutex_init(&queue->mutex);
   hr_cond_init(&queue->wake);
   hr_cond_init(&queue->done);
+}
+
+static void run_job(hr_queue *queue, hr_queue_job *job) {
+  hr_context *before = hr__context_enter(queue->context);
+  job->run(job);
+  (void)hr__context_enter(before);
 }
 
 /* Called with the mutex held, which is given up while a job runs. */
@@ -29,7 +35,7 @@ static void run_next(hr_queue *queue) {
   queue->pending--;
   queue->is_running = true;
   hr_mutex_unlock(&queue->mutex);
-  job->run(job);
+  run_job(queue, job);
   hr_mutex_lock(&queue->mutex);
   finish_job(queue);
 }
@@ -89,6 +95,12 @@ void hr_queue_close(hr_queue *queue) {
   (void)end_thread(queue);
 }
 
+void hr_queue_fini(hr_queue *queue) {
+  hr_cond_fini(&queue->wake);
+  hr_cond_fini(&queue->done);
+  hr_mutex_fini(&queue->mutex);
+}
+
 /* Called with the mutex held: runs the job on this thread, after everything before it. */
 static void run_here(hr_queue *queue, hr_queue_job *job) {
   while (queue->is_running || queue->first != NULL) {
@@ -96,7 +108,7 @@ static void run_here(hr_queue *queue, hr_queue_job *job) {
   }
   queue->is_running = true;
   hr_mutex_unlock(&queue->mutex);
-  job->run(job);
+  run_job(queue, job);
   hr_mutex_lock(&queue->mutex);
   finish_job(queue);
 }
@@ -159,7 +171,9 @@ void hr_queue_end_inline(hr_queue *queue) {
 
 bool hr_queue_lead(hr_queue *queue, hr_queue_job *job, void (*work)(void *job)) {
   hr_mutex_lock(&queue->mutex);
+  hr_context *before = hr__context_enter(queue->context);
   bool leads = is_idle(queue) && !queue->stop && hr__team_lead(work, job, &queue->lead);
+  (void)hr__context_enter(before);
   if (leads) {
     queue->is_running = true;
     atomic_fetch_add_explicit(&queue->pushed, 1, memory_order_relaxed);
@@ -179,7 +193,7 @@ void hr_queue_settle(hr_queue *queue) {
   hr_mutex_unlock(&queue->mutex);
   if (job != NULL) {
     hr__team_join(lead);
-    job->run(job);
+    run_job(queue, job);
     hr_queue_end_inline(queue);
   }
 }

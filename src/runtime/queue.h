@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 
+#include "base/context.h"
 #include "base/thread.h"
 
 enum { HR_QUEUE_LIMIT = 4 };
@@ -23,6 +24,7 @@ typedef struct hr_queue_job {
 } hr_queue_job;
 
 typedef struct hr_queue {
+  hr_context *context; /* in which jobs run */
   hr_mutex mutex;
   hr_cond wake; /* a job came, or stop */
   hr_cond done; /* a job ended */
@@ -36,12 +38,15 @@ typedef struct hr_queue {
   atomic_uint_least64_t completed; /* jobs ever ended */
 } hr_queue;
 
+/* Its jobs run in the context that is current here. */
 void hr_queue_init(hr_queue *queue);
 /* Runs what is pending, ends the thread. The queue may be used again afterwards. */
 void hr_queue_stop(hr_queue *queue);
 /* Waits for everything pushed so far, ends the thread for good: what comes later runs on the thread that pushes it. For the
  * end of the process. */
 void hr_queue_close(hr_queue *queue);
+/* Behind hr_queue_close. */
+void hr_queue_fini(hr_queue *queue);
 /* Appends a job; its number is the argument of hr_queue_wait. When no thread can be had, the job runs here. */
 uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job);
 /* True when nothing is queued or running: until end_inline the caller is the one who runs. */

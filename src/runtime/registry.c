@@ -1,16 +1,55 @@
 #include "runtime/registry.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/env.h"
 #include "base/log.h"
 
-static hr_mutex registry_mutex = HR_MUTEX_INITIALIZER;
-static hr_device devices[HR_REGISTRY_DEVICES_MAX];
-static int device_count;
+/* A context's devices. */
+typedef struct registry {
+  hr_mutex mutex;
+  int device_count;
+  hr_device devices[HR_REGISTRY_DEVICES_MAX];
+} registry;
+
+static void init_registry(void *part) {
+  registry *open = part;
+  (void)hr_log_is_on(HR_LOG_DEVICE); /* the log outlives the devices */
+  hr_mutex_init(&open->mutex);
+}
+
+/* Waits for what the devices do. */
+static void stop_registry(void *part) {
+  registry *open = part;
+  hr_mutex_lock(&open->mutex);
+  for (int i = 0; i < open->device_count; i++) {
+    hr_queue_close(&open->devices[i].queue);
+  }
+  hr_mutex_unlock(&open->mutex);
+}
+
+static void fini_registry(void *part) {
+  registry *open = part;
+  for (int i = 0; i < open->device_count; i++) {
+    hr_device *device = &open->devices[i];
+    assert(device->count == 0);
+    hr_queue_fini(&device->queue);
+    hr_caching_allocator_trim(&device->allocator);
+    hr_mutex_fini(&device->bind_mutex);
+    hr_mutex_fini(&device->shared_mutex);
+    device->driver->close(device->impl);
+  }
+  hr_mutex_fini(&open->mutex);
+}
+
+static registry *registry_of(hr_context *context) {
+  static const hr_context_part kind = {
+      .bytes = sizeof(registry), .init = init_registry, .stop = stop_registry, .fini = fini_registry};
+  return hr__context_part(context, HR_CONTEXT_DEVICES, &kind);
+}
 
 static hr_status unknown_name(const char *name) {
   char known[256] = "";
@@ -75,19 +114,20 @@ hr_status hr__registry_find(const char *name, const hr_driver **out_driver, int 
 }
 
 /* Called with the registry locked. */
-static hr_status open_device(const hr_driver *driver, int ordinal, hr_device **out_device) {
-  for (int i = 0; i < device_count; i++) {
-    if (devices[i].driver == driver && devices[i].ordinal == ordinal) {
-      devices[i].count++;
-      *out_device = &devices[i];
+static hr_status open_device(registry *open, const hr_driver *driver, int ordinal, hr_device **out_device) {
+  for (int i = 0; i < open->device_count; i++) {
+    if (open->devices[i].driver == driver && open->devices[i].ordinal == ordinal) {
+      open->devices[i].count++;
+      *out_device = &open->devices[i];
       return HR_OK;
     }
   }
-  if (device_count == HR_REGISTRY_DEVICES_MAX) {
+  if (open->device_count == HR_REGISTRY_DEVICES_MAX) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "at most %d devices can be open", HR_REGISTRY_DEVICES_MAX);
   }
-  hr_device *device = &devices[device_count];
+  hr_device *device = &open->devices[open->device_count];
   HR_RETURN_IF_ERROR(driver->open(ordinal, &device->impl));
+  device->context = hr__context();
   device->driver = driver;
   device->ordinal = ordinal;
   device->count = 1;
@@ -100,7 +140,7 @@ static hr_status open_device(const hr_driver *driver, int ordinal, hr_device **o
   hr_queue_init(&device->queue);
   hr_mutex_init(&device->bind_mutex);
   hr_mutex_init(&device->shared_mutex);
-  device_count++;
+  open->device_count++;
   hr_log(HR_LOG_DEVICE, "device %s: %s, %d workers, %lld MB of %lld free", device->name, device->properties.description,
          device->properties.workers, (long long)(free_bytes >> 20), (long long)(total_bytes >> 20));
   *out_device = device;
@@ -114,17 +154,19 @@ hr_status hr_device_open(const char *name, hr_device **out_device) {
   const hr_driver *driver;
   int ordinal;
   HR_RETURN_IF_ERROR(hr__registry_find(name, &driver, &ordinal));
-  hr_mutex_lock(&registry_mutex);
-  hr_status status = open_device(driver, ordinal, out_device);
-  hr_mutex_unlock(&registry_mutex);
+  registry *open = registry_of(hr__context());
+  hr_mutex_lock(&open->mutex);
+  hr_status status = open_device(open, driver, ordinal, out_device);
+  hr_mutex_unlock(&open->mutex);
   return hr_status_annotate(status, "device \"%.64s\"", name);
 }
 
 void hr_device_retain(hr_device *device) {
   if (device != NULL) {
-    hr_mutex_lock(&registry_mutex);
+    registry *open = registry_of(device->context);
+    hr_mutex_lock(&open->mutex);
     device->count++;
-    hr_mutex_unlock(&registry_mutex);
+    hr_mutex_unlock(&open->mutex);
   }
 }
 
@@ -132,37 +174,13 @@ void hr_device_release(hr_device *device) {
   if (device == NULL) {
     return;
   }
-  hr_mutex_lock(&registry_mutex);
+  registry *open = registry_of(device->context);
+  hr_mutex_lock(&open->mutex);
   if (--device->count == 0) {
     hr_queue_stop(&device->queue);
     hr_caching_allocator_free(&device->allocator, device->shared);
     device->shared = NULL;
     hr_caching_allocator_trim(&device->allocator);
   }
-  hr_mutex_unlock(&registry_mutex);
-}
-
-/* ---- the end of the process ---- */
-
-static pid_t closing_process; /* whose threads the queues have; 0: nobody asked */
-
-static void close_devices(void) {
-  if (getpid() != closing_process) {
-    return;
-  }
-  hr_mutex_lock(&registry_mutex);
-  for (int i = 0; i < device_count; i++) {
-    hr_queue_close(&devices[i].queue);
-  }
-  hr_mutex_unlock(&registry_mutex);
-}
-
-/* Where the handler can't be registered, exit is as safe as it was. */
-void hr__devices_close_at_exit(void) {
-  hr_mutex_lock(&registry_mutex);
-  if (closing_process == 0) {
-    closing_process = getpid();
-  }
-  hr_mutex_unlock(&registry_mutex);
-  (void)atexit(close_devices);
+  hr_mutex_unlock(&open->mutex);
 }

@@ -408,7 +408,7 @@ HR_TEST(what_is_kept_is_found_by_contents_and_recipe) {
   HR_ASSERT_NULL(hr__derived_find(71, words, 2));
   hr_derived *held = hr__derived_find(71, &two, 1);
   HR_ASSERT_EQ(*(unsigned char *)hr__derived_data(held), 2);
-  hr__derived_forget(71);
+  hr__derived_forget(hr__context(), 71);
   HR_ASSERT(!is_kept(71, 1) && !is_kept(71, 2) && is_kept(72, 1));
   HR_ASSERT_EQ(((unsigned char *)hr__derived_data(held))[199], 2); /* who holds one keeps it */
   hr__derived_release(held);
@@ -475,7 +475,7 @@ HR_TEST(what_is_kept_on_a_device_makes_room_for_what_it_refused) {
   static const int64_t limits[] = {0, ROOM};
   for (int i = 0; i < 2; ++i) {
     budget b = {.left = limits[i] == 0 ? ROOM : 2 * ROOM};
-    hr_device device = {.driver = &budget_driver};
+    hr_device device = {.context = &hr__context_first, .driver = &budget_driver};
     hr_block *block = NULL;
     const uint64_t recipe = 1;
     hr_caching_allocator_init(&device.allocator, &budget_driver, &b, "budget", limits[i]);

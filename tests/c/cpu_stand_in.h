@@ -21,7 +21,7 @@ static const hr_driver *hr__cpu_driver(void) {
 static void hr__stand_in_open(hr_device *device, const hr_driver *driver, const char *name) {
   hr_device *base;
   HR_ASSERT_OK(hr_device_open("cpu", &base));
-  *device = (hr_device){.driver = driver, .count = 1, .properties = base->properties};
+  *device = (hr_device){.context = hr__context(), .driver = driver, .count = 1, .properties = base->properties};
   snprintf(device->name, sizeof device->name, "%s", name);
   HR_ASSERT_OK(driver->open(0, &device->impl));
   hr_caching_allocator_init(&device->allocator, driver, device->impl, device->name, 0);
