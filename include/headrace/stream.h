@@ -155,6 +155,19 @@ HR_API HR_MUST_USE hr_status hr_stream_commit(hr_stream *stream);
 HR_API HR_MUST_USE hr_status hr_stream_synchronize(hr_stream *stream);
 /* Commits, waits, and copies the view's elements to host memory, row-major and without gaps. */
 HR_API HR_MUST_USE hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes);
+
+/* Interrupts the work that was submitted and has not run. The program that runs ends in front of its next step; later
+ * ones do not begin. This is a failure like others, with the code CANCELLED: the next wait reports it, buffers that were
+ * not made are invalid, older ones have the contents that the finished steps gave them. Operations recorded after the
+ * report run as usual. Any thread may call this, and so may a signal handler. */
+HR_API void hr_stream_interrupt(hr_stream *stream);
+enum { HR_INTERRUPT_CHECK_MS = 50 };
+/* Sets a function that each thread calls while it waits for the stream, every HR_INTERRUPT_CHECK_MS and with no lock
+ * held. If it returns true, the stream is interrupted and the wait reports CANCELLED, even if all work had finished.
+ * Long programs then run on the device's thread instead of the waiting one. Default: NULL, none. Set it before the first
+ * record. */
+HR_API void hr_stream_set_interrupt_check(hr_stream *stream, bool (*wants_interrupt)(void *arg), void *arg);
+
 /* Copies row-major host elements to a staging buffer now and records a copy of it to `view`; commits nothing. */
 HR_API HR_MUST_USE hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *bytes);
 /* Copies between devices: commits and waits on `source_stream`, then writes as hr_stream_write does. The elements of

@@ -33,8 +33,9 @@ struct hr_job {
   HR_VECTOR(uint64_t) stamps; /* what each buffer held at hand-over; 0 where the run writes it */
   HR_VECTOR(hr_scalar) arguments;
   void *shared;
-  bool is_sent; /* its references count as those of work on its way */
-  bool is_move; /* of plain.c: the first buffer's contents, which are older than any failure */
+  uint64_t number; /* in its stream */
+  bool is_sent;    /* its references count as those of work on its way */
+  bool is_move;    /* of plain.c: the first buffer's contents, which are older than any failure */
   hr_run run;
   hr_status status; /* of a run that was begun beside the host */
   hr_run_scratch scratch;
@@ -145,11 +146,19 @@ static void finish_write(hr_buffer *buffer) {
   hr__buffer_keep(buffer, 0);
 }
 
+/* The failure of a job that an interrupt has met before it began, or OK. */
+static hr_status find_interrupt(const hr_job *job) {
+  return atomic_load_explicit(&job->stream->interrupted, memory_order_relaxed) >= job->number
+             ? hr_status_make(HR_STATUS_CANCELLED, "interrupted before it began")
+             : HR_OK;
+}
+
 /* What keeps a job from being run: an older failure, unless nobody has heard of it, goes to the stream. */
 static hr_status find_failure(hr_job *job) {
   hr_status before = job->is_move ? HR_OK : unreported(job->stream);
   if (before == NULL && !job->is_move) {
-    before = find_poison(job);
+    before = find_interrupt(job);
+    before = before == NULL ? find_poison(job) : before;
     hr__stream_set_error(job->stream, hr_status_clone(before));
   }
   return before;
@@ -162,7 +171,9 @@ static void prepare_job(hr_job *job) {
                       .bound = job->bound.data,
                       .stamps = job->stamps.data,
                       .buffers = job->buffers.data,
-                      .arguments = job->arguments.data};
+                      .arguments = job->arguments.data,
+                      .number = job->number,
+                      .interrupted = job->is_move ? NULL : &stream->interrupted};
   if (stream->watch != NULL) {
     job->run.step_ns = hr_calloc((size_t)job->executable->step_count + 1, sizeof *job->run.step_ns);
   }
@@ -238,9 +249,16 @@ static void end_lead(hr_queue_job *entry) {
   finish_job(job, note_result(job, job->status));
 }
 
+/* Whether an interrupt may come before the program has run: whoever waits for it has to be free to ask. */
+static bool is_long(const hr_stream *stream, const hr_executable *executable) {
+  return stream->wants_interrupt != NULL &&
+         (executable->bytes >= stream->long_bytes || executable->flops >= stream->long_flops);
+}
+
 /* A device that is no host runs beside it anyway. */
 static bool can_lead(const hr_stream *stream, const hr_executable *executable) {
-  return stream->device->properties.is_host && stream->watch == NULL && hr__executable_can_lead(executable);
+  return stream->device->properties.is_host && stream->watch == NULL && !is_long(stream, executable) &&
+         hr__executable_can_lead(executable);
 }
 
 /* False: nothing has begun. */
@@ -345,6 +363,8 @@ static void fill_job(hr_stream *stream, hr_executable *executable, hr_job *job) 
   hr_stretch *stretch = &stream->pending;
   job->entry.run = run_job;
   job->stream = stream;
+  job->number = atomic_load_explicit(&stream->handed, memory_order_relaxed) + 1;
+  atomic_store_explicit(&stream->handed, job->number, memory_order_relaxed);
   job->executable = executable;
   hr_refcount_retain(&executable->refcount);
   job->buffers.count = stretch->buffers.count;
@@ -378,6 +398,7 @@ static bool is_small(const hr_device *device, hr_executable *executable) {
  * is begun here, or left to it. */
 static void hand_over(hr_stream *stream, hr_executable *executable, hr_job *job, caller_does next) {
   hr_device *device = stream->device;
+  next = is_long(stream, executable) ? RECORD : next;
   bool runs_here = next != RECORD || is_small(device, executable);
   if (next == WAIT_SOON && begin_lead(job)) {
     hr_mutex_unlock(&device->shared_mutex);

@@ -194,6 +194,7 @@ static hr_status make_steps(hr_executable *executable, hr_device *device) {
                                                        : make_check(executable, step));
     hr_step_count_cost(step->source, &step->cost);
     executable->bytes += step->cost.bytes_read + step->cost.bytes_written;
+    executable->flops += step->cost.flops;
   }
   size_t arena = hr_align_up(schedule->arena_bytes, WORKSPACE_ALIGNMENT);
   executable->shared_bytes = arena + hr__batch_steps(executable);
@@ -626,6 +627,10 @@ hr_status hr__executable_run_steps(const hr_executable *executable, int first, i
     queue = device->driver->native(device->impl);
   }
   for (int i = first; i < end; i += executable->steps[i].batch) {
+    if (hr__run_is_interrupted(run)) {
+      run->failed_step = i;
+      return hr_status_make(HR_STATUS_CANCELLED, "interrupted after %d of %d steps", i, executable->step_count);
+    }
     if (hr__weights_has_all(&executable->steps[i], executable->steps[i].batch, scratch)) {
       run->compiled_count += executable->steps[i].kind == HR_STEP_KERNEL;
       continue;

@@ -64,7 +64,7 @@ struct hr_executable {
   bool needs_team;                 /* some step is worth more than one thread */
   int kernel_count, library_count; /* launches, and library calls */
   int batch_most;                  /* steps of the longest batch */
-  int64_t bytes;                   /* that its steps read and write */
+  int64_t bytes, flops;            /* of all its steps: read and written; arithmetic */
   int64_t elided_count;
   hr_replay *replay; /* NULL: each step is given to the device by itself */
   atomic_int_least64_t
@@ -84,6 +84,8 @@ typedef struct hr_run {
   const uint64_t *stamps;    /* contents of each of them; 0: unknown, or written by the run */
   hr_buffer *const *buffers; /* the key's; NULL: nothing is known of them */
   const hr_scalar *arguments;
+  uint64_t number;                          /* of the job in its stream */
+  const atomic_uint_least64_t *interrupted; /* jobs up to this number end early; NULL: the run always goes to its end */
   int64_t
       *step_ns; /* NULL, or out: the time of each step that ran; a batch's is shared by the bytes that its steps move */
   bool has_waited;    /* out: for a number of the device */
@@ -92,6 +94,12 @@ typedef struct hr_run {
   int graph_updates;                /* out: kernels in them that got other scalars */
   int failed_step;                  /* out: the step that ended the run early, or step_count */
 } hr_run;
+
+/* True if the run has to end in front of its next step. */
+static inline bool hr__run_is_interrupted(const hr_run *run) {
+  return run->interrupted != NULL &&
+         __builtin_expect(atomic_load_explicit(run->interrupted, memory_order_relaxed) >= run->number, 0);
+}
 
 /* Compiles the records of a key for a device. */
 HR_MUST_USE hr_status hr__executable_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,

@@ -228,9 +228,12 @@ static hr_status capture(const hr_executable *executable, const segment *s, hr_r
   const hr_driver *driver = run->device->driver;
   void *queue = NULL;
   int compiled_count = run->compiled_count;
+  const atomic_uint_least64_t *interrupted = run->interrupted;
   HR_RETURN_IF_ERROR(driver->capture_begin(run->device->impl, &queue));
+  run->interrupted = NULL; /* nothing runs here */
   hr_status status = hr__executable_run_steps(executable, s->first, s->end, run, scratch, queue);
-  run->compiled_count = compiled_count; /* nothing has run */
+  run->interrupted = interrupted;
+  run->compiled_count = compiled_count;
   hr_status ended = driver->capture_end(run->device->impl, status == NULL ? out_graph : NULL);
   if (status != NULL) {
     hr_status_ignore(ended);
@@ -304,6 +307,10 @@ hr_status hr__replay_run(const hr_executable *executable, hr_run *run, hr_run_sc
       continue;
     }
     HR_RETURN_IF_ERROR(hr__executable_run_steps(executable, done, s->first, run, scratch, NULL));
+    done = s->first;
+    if (hr__run_is_interrupted(run)) {
+      break; /* the steps behind report it */
+    }
     hr_status status = launch(executable, s, run, scratch, &set->graphs[i], set->scalars);
     done = status == NULL ? s->end : s->first;
     if (status != NULL) {

@@ -15,6 +15,9 @@
 #define CACHE_BYTES_MAX ((size_t)256 << 20)
 
 enum { FIRST_OPS_BESIDE_HOST = 32, LARGE_BYTES = 16 << 20 };
+/* What takes some tenths of a second on a small machine. */
+static const int64_t LONG_BYTES = INT64_C(2) << 30, LONG_FLOPS = INT64_C(40) * 1000 * 1000 * 1000;
+static const int64_t NS_PER_MS = 1000 * 1000;
 
 static atomic_uint_least32_t stream_numbers;
 
@@ -52,6 +55,8 @@ hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
   stream->first_ops = stream->next_ops = first_ops(device);
   stream->bytes_max = pending_bytes_max(device);
   stream->large_bytes = LARGE_BYTES;
+  stream->long_bytes = LONG_BYTES;
+  stream->long_flops = LONG_FLOPS;
   stream->notes_indices = !device->properties.is_host;
   atomic_init(&stream->mode, hr_env_choice(HR_ENV_MODE));
   hr__stretch_init(&stream->pending, number);
@@ -118,6 +123,35 @@ static hr_status take_error(hr_stream *stream) {
   return status;
 }
 
+void hr_stream_interrupt(hr_stream *stream) {
+  atomic_store(&stream->interrupted, atomic_load(&stream->handed));
+}
+
+void hr_stream_set_interrupt_check(hr_stream *stream, bool (*wants_interrupt)(void *arg), void *arg) {
+  hr_mutex_lock(&stream->mutex);
+  stream->wants_interrupt = wants_interrupt;
+  stream->wants_interrupt_arg = arg;
+  hr_mutex_unlock(&stream->mutex);
+}
+
+/* Waits for everything that was handed over; true if somebody wanted an interrupt meanwhile. The stream is not locked. */
+static bool wait_for_device(hr_stream *stream) {
+  hr_queue *queue = &stream->device->queue;
+  bool is_interrupted = false;
+  if (stream->wants_interrupt == NULL) {
+    hr_queue_drain(queue);
+    return false;
+  }
+  uint64_t last = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
+  while (!hr_queue_wait_until(queue, last, hr_clock_ns() + HR_INTERRUPT_CHECK_MS * NS_PER_MS)) {
+    if (stream->wants_interrupt(stream->wants_interrupt_arg)) {
+      hr_stream_interrupt(stream);
+      is_interrupted = true;
+    }
+  }
+  return is_interrupted;
+}
+
 static hr_status refuse_capture(void) {
   return hr_status_make(HR_STATUS_FAILED_PRECONDITION,
                         "capture: a value is needed, but nothing runs before the graph does");
@@ -136,11 +170,12 @@ static hr_status finish(hr_stream *stream, hr_commit_reason reason, hr_buffer *s
     hr__stream_set_error(stream, hr__stream_make_plain(stream, seen, true));
   }
   hr_mutex_unlock(&stream->mutex);
-  hr_queue_drain(&stream->device->queue);
+  bool is_interrupted = wait_for_device(stream);
   if (stream->device->driver->flush != NULL) {
     hr__stream_set_error(stream, stream->device->driver->flush(stream->device->impl));
   }
-  return take_error(stream);
+  hr_status status = take_error(stream);
+  return status == NULL && is_interrupted ? hr_status_make(HR_STATUS_CANCELLED, "interrupted") : status;
 }
 
 hr_status hr_stream_synchronize(hr_stream *stream) {

@@ -53,7 +53,13 @@ struct hr_stream {
   void *watch_ctx;
   atomic_int_least64_t compiled_launches; /* of the kernels in stats; counted by who runs them */
   atomic_int_least64_t graph_launches, graph_builds, graph_updates; /* likewise */
-  hr_mutex job_mutex;                                               /* guards what follows */
+  /* Jobs have numbers, in the order in which they are handed over. Those up to `interrupted` end in front of their next step. */
+  atomic_uint_least64_t handed, interrupted;
+  bool (*wants_interrupt)(void *arg); /* called while a thread waits; NULL: nobody may want it */
+  void *wants_interrupt_arg;
+  int64_t long_bytes,
+      long_flops; /* a program of this size is not begun on the thread that waits: an interrupt shall find that waiting */
+  hr_mutex job_mutex; /* guards what follows */
   hr_job *free_jobs;
   hr_status error; /* the first that was not reported yet: until it is, jobs are discarded */
 };

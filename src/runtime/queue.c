@@ -198,19 +198,44 @@ void hr_queue_settle(hr_queue *queue) {
   }
 }
 
-void hr_queue_wait(hr_queue *queue, uint64_t number) {
+static bool has_ended(const hr_queue *queue, uint64_t number) {
+  return atomic_load_explicit(&queue->completed, memory_order_acquire) >= number;
+}
+
+/* Ends what was begun beside the host, and spins for a while; false: the job has not ended yet. */
+static bool wait_briefly(hr_queue *queue, uint64_t number) {
   hr_queue_settle(queue);
   for (int i = 0; i < SPIN_ROUNDS; i++) {
-    if (atomic_load_explicit(&queue->completed, memory_order_acquire) >= number) {
-      return;
+    if (has_ended(queue, number)) {
+      return true;
     }
     hr_thread_relax();
   }
+  return false;
+}
+
+void hr_queue_wait(hr_queue *queue, uint64_t number) {
+  if (wait_briefly(queue, number)) {
+    return;
+  }
   hr_mutex_lock(&queue->mutex);
-  while (atomic_load_explicit(&queue->completed, memory_order_acquire) < number) {
+  while (!has_ended(queue, number)) {
     hr_cond_wait(&queue->done, &queue->mutex);
   }
   hr_mutex_unlock(&queue->mutex);
+}
+
+bool hr_queue_wait_until(hr_queue *queue, uint64_t number, int64_t deadline_ns) {
+  if (wait_briefly(queue, number)) {
+    return true;
+  }
+  hr_mutex_lock(&queue->mutex);
+  bool is_early = true;
+  while (!has_ended(queue, number) && is_early) {
+    is_early = hr_cond_wait_until(&queue->done, &queue->mutex, deadline_ns);
+  }
+  hr_mutex_unlock(&queue->mutex);
+  return has_ended(queue, number);
 }
 
 void hr_queue_drain(hr_queue *queue) {

@@ -59,6 +59,8 @@ bool hr_queue_lead(hr_queue *queue, hr_queue_job *job, void (*work)(void *job));
 void hr_queue_settle(hr_queue *queue);
 /* Waits until job `number` and all before it have ended. */
 void hr_queue_wait(hr_queue *queue, uint64_t number);
+/* The same, but returns false when hr_clock_ns reaches the deadline. */
+bool hr_queue_wait_until(hr_queue *queue, uint64_t number, int64_t deadline_ns);
 /* Waits until everything pushed so far has ended. */
 void hr_queue_drain(hr_queue *queue);
 

@@ -1,0 +1,163 @@
+/* Interrupts: the work on its way ends between two steps, as a failure does; nothing older is lost. */
+#include "hr_test.h"
+
+#include "engine/stream.h"
+
+enum { COUNT = 1 << 18, STEPS = 400 };
+static const int64_t dims[1] = {COUNT}, strides[1] = {1};
+
+typedef struct fixture {
+  hr_device *device;
+  hr_stream *stream;
+  hr_buffer *old; /* of ones */
+  atomic_int calls;
+} fixture;
+
+static hr_view view_of(hr_buffer *buffer) {
+  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
+}
+
+static hr_buffer *make(const fixture *f) {
+  hr_buffer *buffer;
+  HR_ASSERT_OK(hr_buffer_create(f->device, COUNT * sizeof(float), &buffer));
+  return buffer;
+}
+
+static void fill(const fixture *f, hr_buffer *buffer, double value) {
+  hr_scalar number = hr_scalar_f64(value);
+  hr_view input = {.scalar = &number, .dtype = number.dtype}, output = view_of(buffer);
+  HR_ASSERT_OK(hr_stream_record(f->stream, HR_OP_COPY, NULL, 1, &input, 1, &output));
+}
+
+static float read_last(const fixture *f, hr_buffer *buffer) {
+  float *values = hr_malloc(COUNT * sizeof *values);
+  hr_view view = view_of(buffer);
+  HR_ASSERT_OK(hr_stream_read(f->stream, &view, values));
+  float value = values[COUNT - 1];
+  hr_free(values);
+  return value;
+}
+
+static void open_fixture(fixture *f) {
+  HR_ASSERT_OK(hr_device_open("cpu", &f->device));
+  HR_ASSERT_OK(hr_stream_create(f->device, &f->stream));
+  hr_stream_set_mode(f->stream, HR_MODE_FUSE);
+  f->old = make(f);
+  fill(f, f->old, 1);
+  HR_ASSERT_OK(hr_stream_synchronize(f->stream));
+}
+
+static void close_fixture(fixture *f) {
+  hr_buffer_release(f->old);
+  hr_stream_release(f->stream);
+  hr_device_release(f->device);
+}
+
+/* Running sums of running sums of `old`: a chain of steps. The first and the last are given to the caller. */
+static void record_chain(const fixture *f, int steps, hr_buffer **out_first, hr_buffer **out_last) {
+  const int64_t ints[1] = {0};
+  hr_attrs attrs = {.int_count = 1, .ints = ints};
+  hr_buffer *x = f->old;
+  for (int i = 0; i < steps; i++) {
+    hr_buffer *y = make(f);
+    hr_view in = view_of(x), out = view_of(y);
+    HR_ASSERT_OK(hr_stream_record(f->stream, HR_OP_CUMSUM, &attrs, 1, &in, 1, &out));
+    if (i == 0) {
+      *out_first = y;
+    } else if (i > 1) {
+      hr_buffer_release(x);
+    }
+    x = y;
+  }
+  *out_last = x;
+}
+
+static bool want_at_the_third_call(void *arg) {
+  fixture *f = arg;
+  return atomic_fetch_add(&f->calls, 1) == 2;
+}
+
+HR_TEST(a_wait_that_is_interrupted_ends_between_two_steps_of_a_program) {
+  fixture f = {0};
+  open_fixture(&f);
+  f.stream->long_bytes = 0;
+  hr_stream_set_interrupt_check(f.stream, want_at_the_third_call, &f);
+  hr_buffer *first = NULL, *last = NULL;
+  int64_t rounds = 0;
+  do { /* as many steps as take so long here */
+    record_chain(&f, STEPS, &first, &last);
+    hr_status status = hr_stream_synchronize(f.stream);
+    rounds++;
+    if (status != NULL) {
+      HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_CANCELLED);
+      HR_ASSERT(strstr(hr_status_message(status), "interrupted after") != NULL);
+      hr_status_free(status);
+      break;
+    }
+    hr_buffer_release(first);
+    hr_buffer_release(last);
+  } while (rounds < 1000);
+  HR_ASSERT(!hr__buffer_is_poisoned(first) && hr__buffer_is_poisoned(last));
+  HR_ASSERT_NEAR(read_last(&f, first), COUNT, 0);
+  HR_ASSERT_NEAR(read_last(&f, f.old), 1, 0);
+  float value;
+  const int64_t one[1] = {1};
+  hr_view view = view_of(last);
+  view.dims = one;
+  HR_ASSERT_STATUS(hr_stream_read(f.stream, &view, &value), HR_STATUS_CANCELLED);
+  hr_buffer_release(first);
+  hr_buffer_release(last);
+  record_chain(&f, 1, &first, &last); /* the stream goes on */
+  HR_ASSERT_NEAR(read_last(&f, last), COUNT, 0);
+  hr_buffer_release(last);
+  close_fixture(&f);
+}
+
+/* Every job from number `next` on is interrupted before it begins. */
+HR_TEST(work_that_was_handed_over_and_not_begun_does_not_begin) {
+  fixture f = {0};
+  open_fixture(&f);
+  atomic_store(&f.stream->interrupted, atomic_load(&f.stream->handed) + 2);
+  hr_buffer *x = make(&f), *y = make(&f);
+  fill(&f, f.old, 5);
+  HR_ASSERT_OK(hr_stream_commit(f.stream));
+  fill(&f, x, 6);
+  HR_ASSERT_OK(hr_stream_commit(f.stream));
+  fill(&f, y, 7); /* behind the interrupt, but in front of its report */
+  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_CANCELLED, "interrupted before it began");
+  HR_ASSERT_NEAR(read_last(&f, f.old), 1, 0);
+  HR_ASSERT(hr__buffer_is_poisoned(x) && hr__buffer_is_poisoned(y));
+  fill(&f, y, 8);
+  HR_ASSERT_NEAR(read_last(&f, y), 8, 0);
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  close_fixture(&f);
+}
+
+HR_TEST(an_interrupt_without_work_does_nothing) {
+  fixture f = {0};
+  open_fixture(&f);
+  hr_stream_interrupt(f.stream);
+  fill(&f, f.old, 3);
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  HR_ASSERT_NEAR(read_last(&f, f.old), 3, 0);
+  close_fixture(&f);
+}
+
+static bool want_always(void *arg) {
+  fixture *f = arg;
+  atomic_fetch_add(&f->calls, 1);
+  return true;
+}
+
+/* Short programs run on the thread that waits: nobody is asked, and they are done. */
+HR_TEST(short_programs_are_done_before_anybody_is_asked) {
+  fixture f = {0};
+  open_fixture(&f);
+  hr_stream_set_interrupt_check(f.stream, want_always, &f);
+  fill(&f, f.old, 4);
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  HR_ASSERT_EQ(atomic_load(&f.calls), 0);
+  HR_ASSERT_NEAR(read_last(&f, f.old), 4, 0);
+  close_fixture(&f);
+}
