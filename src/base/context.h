@@ -42,6 +42,14 @@ typedef enum hr_context_slot {
   HR_CONTEXT_COMPILE_QUEUE,
   HR_CONTEXT_DEVICE_CODE,
   HR_CONTEXT_MACHINE,
+  /* the process's: of the default context alone */
+  HR_CONTEXT_CUDA,
+  HR_CONTEXT_CUDA_LIMITS,
+  HR_CONTEXT_NVRTC,
+  HR_CONTEXT_ONEDNN,
+  HR_CONTEXT_LAPACK,
+  HR_CONTEXT_CUBLASLT,
+  HR_CONTEXT_CUDNN,
   HR_CONTEXT_SLOTS
 } hr_context_slot;
 

@@ -183,21 +183,21 @@ static size_t lt_version(void) {
 static void stand_in_for_cublaslt(void) {
   random_state = 7;
   has_algorithm = true;
-  hr__cublaslt_device = no_device;
-  hr__cublaslt = (hr__cublaslt_table){lt_create,
-                                      lt_version,
-                                      name_status,
-                                      lt_desc_create,
-                                      lt_desc_destroy,
-                                      lt_desc_set,
-                                      lt_layout_create,
-                                      lt_layout_destroy,
-                                      lt_layout_set,
-                                      lt_preference_create,
-                                      lt_preference_destroy,
-                                      lt_preference_set,
-                                      lt_choose,
-                                      lt_matmul};
+  hr__cublaslt_opened()->device = no_device;
+  hr__cublaslt_opened()->table = (hr__cublaslt_table){lt_create,
+                                                      lt_version,
+                                                      name_status,
+                                                      lt_desc_create,
+                                                      lt_desc_destroy,
+                                                      lt_desc_set,
+                                                      lt_layout_create,
+                                                      lt_layout_destroy,
+                                                      lt_layout_set,
+                                                      lt_preference_create,
+                                                      lt_preference_destroy,
+                                                      lt_preference_set,
+                                                      lt_choose,
+                                                      lt_matmul};
 }
 
 /* ---- matrix products ---- */
@@ -700,8 +700,8 @@ static int dnn_copy(void *host, uint64_t address, size_t bytes) {
 static void stand_in_for_cudnn(void) {
   random_state = 7;
   has_algorithm = true;
-  hr__cudnn_driver = (hr__cudnn_driver_table){no_device, dnn_allocate, dnn_free, dnn_fill, dnn_copy};
-  hr__cudnn = (hr__cudnn_table){
+  hr__cudnn_opened()->driver = (hr__cudnn_driver_table){no_device, dnn_allocate, dnn_free, dnn_fill, dnn_copy};
+  hr__cudnn_opened()->table = (hr__cudnn_table){
       dnn_create,   dnn_set_stream, lt_version, name_status, dnn_create_descriptor, dnn_destroy_descriptor,
       dnn_finalize, dnn_set,        dnn_get,    dnn_execute};
 }

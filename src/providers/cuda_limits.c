@@ -5,8 +5,6 @@
 #include "base/dynlib.h"
 #include "base/log.h"
 
-hr__cuda_limits hr__cuda_device;
-
 static int least(int a, int b) {
   return a < b ? a : b;
 }
@@ -46,7 +44,7 @@ hr_status hr__cuda_limits_find(const char *provider, int architecture_min) {
     return hr_status_make(HR_STATUS_UNAVAILABLE, "%s: a device of compute capability %d.x, needs %d.0", provider,
                           limits.architecture, architecture_min);
   }
-  hr__cuda_device = limits;
+  *hr__cuda_limits_known() = limits;
   hr_log(HR_LOG_DEVICE, "%s: %d bytes of shared memory, %d multiprocessors", provider, limits.shared_bytes,
          limits.processors);
   return HR_OK;

@@ -18,7 +18,7 @@ static void run_call(call *c) {
 
 /* Whether there is a compiler; rows of tensors begin at multiples of 16 bytes where they can. */
 static bool begin(void) {
-  hr__cuda_device = (hr__cuda_limits){.architecture = 9, .shared_bytes = 227 << 10, .processors = 0};
+  *hr__cuda_limits_known() = (hr__cuda_limits){.architecture = 9, .shared_bytes = 227 << 10, .processors = 0};
   guard = 24;
   return hr__has_emulator();
 }
@@ -49,7 +49,7 @@ HR_TEST(flash_attention_in_narrow_dtypes) {
 HR_TEST(flash_attention_of_few_heads) {
   problem p = {1, 2, 129, 70, 16, 16, 1, NO_MASK, DENSE, 0.2, 0.4};
   if (begin()) {
-    hr__cuda_device.processors = 4;
+    hr__cuda_limits_known()->processors = 4;
     check(p);
     check_in(&p, HR_DTYPE_BF16, HR_DTYPE_F32);
   }
@@ -153,7 +153,7 @@ HR_TEST(flash_attention_takes_what_fits) {
         &(problem){1, 1, cases[i].queries, 64, cases[i].width, cases[i].width, 0, NO_MASK, DENSE, 0, 1}, HR_DTYPE_F32);
     call c;
     make_call(&t, false, &c);
-    hr__cuda_device.shared_bytes = cases[i].shared_bytes;
+    hr__cuda_limits_known()->shared_bytes = cases[i].shared_bytes;
     HR_ASSERT_EQ(hr__flash_provider.supports(&c.program, &c.program.nodes[0]), cases[i].is_taken);
     hr_program_fini(&c.program);
     free_trial(&t);

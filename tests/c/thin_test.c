@@ -266,7 +266,7 @@ HR_TEST(matrices_that_are_left_to_others) {
 
 /* Factors are rounded to 11 significant bits. */
 static bool begin_images(int processors) {
-  hr__cuda_device = (hr__cuda_limits){.architecture = 9, .shared_bytes = 227 << 10, .processors = processors};
+  *hr__cuda_limits_known() = (hr__cuda_limits){.architecture = 9, .shared_bytes = 227 << 10, .processors = processors};
   trial_rounding = 1.0 / 1024;
   return begin_with(&hr__images_provider);
 }

@@ -4,9 +4,12 @@
 #include <string.h>
 
 #include "base/dynlib.h"
-#include "base/thread.h"
 
-hr__cuda_table hr__cuda;
+static void init_library(void *part) {
+  hr__vendor_init(&((hr__cuda_library *)part)->vendor);
+}
+
+const hr_context_part hr__cuda_library_kind = {.bytes = sizeof(hr__cuda_library), .init = init_library};
 
 static const char *const names[] = {
 #define CUDA_SYMBOL(name, args) #name,
@@ -31,20 +34,15 @@ enum {
 _Static_assert(sizeof(hr__cuda_table) == (NAME_COUNT + MORE_COUNT) * sizeof(void *),
                "the table is an array of function pointers");
 
-static hr_mutex open_mutex = HR_MUTEX_INITIALIZER;
-static bool was_opened;
-static hr_status open_status; /* of the first attempt; kept for the life of the process */
-static int device_count;
-
 hr_status hr__cuda_status(int code, const char *what) {
   if (code == CUDA_SUCCESS) {
     return HR_OK;
   }
   const char *name = NULL, *text = NULL;
-  if (hr__cuda.cuGetErrorName(code, &name) != CUDA_SUCCESS || name == NULL) {
+  if (hr__cuda()->cuGetErrorName(code, &name) != CUDA_SUCCESS || name == NULL) {
     name = "unknown error";
   }
-  if (hr__cuda.cuGetErrorString(code, &text) != CUDA_SUCCESS || text == NULL) {
+  if (hr__cuda()->cuGetErrorString(code, &text) != CUDA_SUCCESS || text == NULL) {
     text = "no description";
   }
   hr_status_code canonical = code == CUDA_ERROR_OUT_OF_MEMORY   ? HR_STATUS_RESOURCE_EXHAUSTED
@@ -66,52 +64,44 @@ static hr_status load_library(void) {
   for (int i = 0; i < MORE_COUNT; i++) {
     hr_status_ignore(hr_dynlib_symbol(&library, more_names[i], &addresses[NAME_COUNT + i]));
   }
-  memcpy(&hr__cuda, addresses, sizeof addresses);
+  memcpy(&hr__cuda_opened()->table, addresses, sizeof addresses);
   return HR_OK;
 }
 
 bool hr__cuda_has_graphs(void) {
   void *addresses[NAME_COUNT + MORE_COUNT];
   bool has_all = true;
-  memcpy(addresses, &hr__cuda, sizeof addresses);
+  memcpy(addresses, hr__cuda(), sizeof addresses);
   for (int i = 0; i < GRAPH_NAME_COUNT; i++) {
     has_all &= addresses[NAME_COUNT + i] != NULL;
   }
   return has_all;
 }
 
-static hr_status open_library(int *out_count) {
+static hr_status open_library(void) {
   int count = 0;
   HR_RETURN_IF_ERROR(load_library());
-  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda.cuInit(0), "cuInit"));
-  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda.cuDeviceGetCount(&count), "cuDeviceGetCount"));
+  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuInit(0), "cuInit"));
+  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuDeviceGetCount(&count), "cuDeviceGetCount"));
   if (count < 1) {
     return hr_status_make(HR_STATUS_NOT_FOUND, "cuda: the driver shows no device");
   }
-  *out_count = count;
+  hr__cuda_opened()->device_count = count;
   return HR_OK;
 }
 
 hr_status hr__cuda_open(int *out_count) {
-  hr_mutex_lock(&open_mutex);
-  if (!was_opened) {
-    was_opened = true;
-    open_status = open_library(&device_count);
-  }
-  hr_status status = hr_status_clone(open_status);
-  *out_count = device_count;
-  hr_mutex_unlock(&open_mutex);
+  hr__cuda_library *library = hr__cuda_opened();
+  hr_status status = hr__vendor_open(&library->vendor, open_library);
+  *out_count = library->device_count;
   return status;
 }
 
 void hr__cuda_replace(const hr__cuda_table *table, int count) {
-  hr_mutex_lock(&open_mutex);
-  hr_status_ignore(open_status);
-  open_status = HR_OK;
-  was_opened = table != NULL;
-  device_count = table != NULL ? count : 0;
+  hr__cuda_library *library = hr__cuda_opened();
+  library->device_count = table != NULL ? count : 0;
   if (table != NULL) {
-    hr__cuda = *table;
+    library->table = *table;
   }
-  hr_mutex_unlock(&open_mutex);
+  hr__vendor_set(&library->vendor, table != NULL);
 }

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/context.h"
+#include "base/vendor.h"
 #include "headrace/status.h"
 
 typedef struct CUctx_st *CUcontext;
@@ -74,7 +76,22 @@ typedef struct hr__cuda_table {
 #undef CUDA_SYMBOL
 } hr__cuda_table;
 
-extern hr__cuda_table hr__cuda;
+/* The driver's library, as the process has opened it. */
+typedef struct hr__cuda_library {
+  hr_vendor vendor;
+  hr__cuda_table table;
+  int device_count;
+} hr__cuda_library;
+
+extern const hr_context_part hr__cuda_library_kind;
+
+static inline hr__cuda_library *hr__cuda_opened(void) {
+  return hr__context_part(&hr__context_first, HR_CONTEXT_CUDA, &hr__cuda_library_kind);
+}
+
+static inline const hr__cuda_table *hr__cuda(void) {
+  return &hr__cuda_opened()->table;
+}
 
 /* Loads the library and starts it; every later call gives the first one's result. *out_count devices, at least 1; an error says why
  * there is none. Threads: any. */

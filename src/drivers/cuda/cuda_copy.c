@@ -20,11 +20,11 @@ hr_status hr__cuda_staging_init(hr__cuda_staging *staging) {
   void *memory = NULL;
   size_t bytes = (size_t)HR_CUDA_SLOTS * HR_CUDA_SLOT_BYTES;
   HR_RETURN_IF_ERROR(
-      hr__cuda_status(hr__cuda.cuMemHostAlloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE), "pinned memory"));
+      hr__cuda_status(hr__cuda()->cuMemHostAlloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE), "pinned memory"));
   staging->memory = memory;
   for (int i = 0; i < HR_CUDA_SLOTS; i++) {
     HR_RETURN_IF_ERROR(
-        hr__cuda_status(hr__cuda.cuEventCreate(&staging->copied[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+        hr__cuda_status(hr__cuda()->cuEventCreate(&staging->copied[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
   }
   return HR_OK;
 }
@@ -32,11 +32,11 @@ hr_status hr__cuda_staging_init(hr__cuda_staging *staging) {
 void hr__cuda_staging_fini(hr__cuda_staging *staging) {
   for (int i = 0; i < HR_CUDA_SLOTS; i++) {
     if (staging->copied[i] != NULL) {
-      (void)hr__cuda.cuEventDestroy_v2(staging->copied[i]);
+      (void)hr__cuda()->cuEventDestroy_v2(staging->copied[i]);
     }
   }
   if (staging->memory != NULL) {
-    (void)hr__cuda.cuMemFreeHost(staging->memory);
+    (void)hr__cuda()->cuMemFreeHost(staging->memory);
   }
 }
 
@@ -45,7 +45,7 @@ void hr__cuda_staging_fini(hr__cuda_staging *staging) {
 /* Makes the slot behind a full one the current one. */
 static hr_status next_slot(hr__cuda_staging *staging) {
   int next = (staging->slot + 1) % HR_CUDA_SLOTS;
-  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda.cuEventSynchronize(staging->copied[next]), "wait for a copy in"));
+  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuEventSynchronize(staging->copied[next]), "wait for a copy in"));
   staging->slot = next;
   staging->used = 0;
   return HR_OK;
@@ -60,12 +60,12 @@ static hr_status copy_in_some(hr__cuda_device *device, char *to, const char *hos
   size_t count = smaller(bytes, HR_CUDA_SLOT_BYTES - in->used);
   char *staged = in->memory + (size_t)in->slot * HR_CUDA_SLOT_BYTES + in->used;
   memcpy(staged, host, count);
-  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda.cuMemcpyHtoDAsync_v2(to, staged, count, device->stream), "copy in"));
+  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuMemcpyHtoDAsync_v2(to, staged, count, device->stream), "copy in"));
   in->used += hr_align_up(count, ALIGNMENT);
   *out_copied = count;
   return in->used < HR_CUDA_SLOT_BYTES
              ? HR_OK
-             : hr__cuda_status(hr__cuda.cuEventRecord(in->copied[in->slot], device->stream), "cuEventRecord");
+             : hr__cuda_status(hr__cuda()->cuEventRecord(in->copied[in->slot], device->stream), "cuEventRecord");
 }
 
 hr_status hr__cuda_copy_in(hr__cuda_device *device, void *to, const void *host, size_t bytes) {
@@ -94,17 +94,17 @@ static size_t chunk_bytes(const out_copy *copy, size_t chunk) {
 static hr_status request_chunk(hr__cuda_device *device, const out_copy *copy, size_t chunk) {
   hr__cuda_staging *out = &device->out;
   size_t slot = chunk % HR_CUDA_SLOTS;
-  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda.cuMemcpyDtoHAsync_v2(out->memory + slot * HR_CUDA_SLOT_BYTES,
-                                                                   copy->from + chunk * HR_CUDA_SLOT_BYTES,
-                                                                   chunk_bytes(copy, chunk), device->stream),
+  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuMemcpyDtoHAsync_v2(out->memory + slot * HR_CUDA_SLOT_BYTES,
+                                                                      copy->from + chunk * HR_CUDA_SLOT_BYTES,
+                                                                      chunk_bytes(copy, chunk), device->stream),
                                      "copy out"));
-  return hr__cuda_status(hr__cuda.cuEventRecord(out->copied[slot], device->stream), "cuEventRecord");
+  return hr__cuda_status(hr__cuda()->cuEventRecord(out->copied[slot], device->stream), "cuEventRecord");
 }
 
 static hr_status collect_chunk(hr__cuda_device *device, const out_copy *copy, size_t chunk) {
   hr__cuda_staging *out = &device->out;
   size_t slot = chunk % HR_CUDA_SLOTS;
-  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda.cuEventSynchronize(out->copied[slot]), "wait for a copy out"));
+  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuEventSynchronize(out->copied[slot]), "wait for a copy out"));
   memcpy(copy->host + chunk * HR_CUDA_SLOT_BYTES, out->memory + slot * HR_CUDA_SLOT_BYTES, chunk_bytes(copy, chunk));
   return HR_OK;
 }
@@ -134,8 +134,8 @@ static void reach(hr__cuda_device *device, const hr__cuda_device *peer) {
   uint64_t bit = UINT64_C(1) << (peer->device & 63);
   int can = 0;
   if ((atomic_fetch_or(&device->peers, bit) & bit) == 0 &&
-      hr__cuda.cuDeviceCanAccessPeer(&can, device->device, peer->device) == CUDA_SUCCESS && can != 0) {
-    (void)hr__cuda.cuCtxEnablePeerAccess(peer->context, 0); /* others in the process may have asked before */
+      hr__cuda()->cuDeviceCanAccessPeer(&can, device->device, peer->device) == CUDA_SUCCESS && can != 0) {
+    (void)hr__cuda()->cuCtxEnablePeerAccess(peer->context, 0); /* others in the process may have asked before */
   }
 }
 
@@ -143,9 +143,9 @@ hr_status hr__cuda_copy_peer(hr__cuda_device *device, void *to, const hr__cuda_d
                              size_t bytes) {
   reach(device, source);
   HR_RETURN_IF_ERROR(
-      hr__cuda_status(hr__cuda.cuMemcpyPeerAsync(to, device->context, from, source->context, bytes, device->stream),
+      hr__cuda_status(hr__cuda()->cuMemcpyPeerAsync(to, device->context, from, source->context, bytes, device->stream),
                       "copy from another device"));
-  return hr__cuda_status(hr__cuda.cuStreamSynchronize(device->stream), "wait for a copy from another device");
+  return hr__cuda_status(hr__cuda()->cuStreamSynchronize(device->stream), "wait for a copy from another device");
 }
 
 /* ---- fills ---- */
@@ -172,13 +172,13 @@ static int set_values(hr__cuda_device *device, void *to, const void *value, size
   switch (unit) {
     case 1:
       memcpy(&byte, value, sizeof byte);
-      return hr__cuda.cuMemsetD8Async(to, byte, count, device->stream);
+      return hr__cuda()->cuMemsetD8Async(to, byte, count, device->stream);
     case 2:
       memcpy(&half, value, sizeof half);
-      return hr__cuda.cuMemsetD16Async(to, half, count, device->stream);
+      return hr__cuda()->cuMemsetD16Async(to, half, count, device->stream);
     default:
       memcpy(&word, value, sizeof word);
-      return hr__cuda.cuMemsetD32Async(to, word, count, device->stream);
+      return hr__cuda()->cuMemsetD32Async(to, word, count, device->stream);
   }
 }
 
@@ -190,13 +190,13 @@ static int set_column(hr__cuda_device *device, void *to, size_t pitch, const voi
   switch (unit) {
     case 1:
       memcpy(&byte, value, sizeof byte);
-      return hr__cuda.cuMemsetD2D8Async(to, pitch, byte, 1, rows, device->stream);
+      return hr__cuda()->cuMemsetD2D8Async(to, pitch, byte, 1, rows, device->stream);
     case 2:
       memcpy(&half, value, sizeof half);
-      return hr__cuda.cuMemsetD2D16Async(to, pitch, half, 1, rows, device->stream);
+      return hr__cuda()->cuMemsetD2D16Async(to, pitch, half, 1, rows, device->stream);
     default:
       memcpy(&word, value, sizeof word);
-      return hr__cuda.cuMemsetD2D32Async(to, pitch, word, 1, rows, device->stream);
+      return hr__cuda()->cuMemsetD2D32Async(to, pitch, word, 1, rows, device->stream);
   }
 }
 
@@ -211,7 +211,7 @@ static int fill_wide(hr__cuda_device *device, char *to, const char *pattern, siz
   }
   for (size_t done = rows * period, count; done < bytes; done += count) {
     count = smaller(done, bytes - done);
-    int code = hr__cuda.cuMemcpyDtoDAsync_v2(to + done, to, count, device->stream);
+    int code = hr__cuda()->cuMemcpyDtoDAsync_v2(to + done, to, count, device->stream);
     if (code != CUDA_SUCCESS) {
       return code;
     }

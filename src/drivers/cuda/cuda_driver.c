@@ -28,33 +28,33 @@ static hr_status cuda_why_none(void) {
 /* ---- opening and closing ---- */
 
 hr_status hr__cuda_enter(hr__cuda_device *device) {
-  return hr__cuda_status(hr__cuda.cuCtxPushCurrent_v2(device->context), "cuCtxPushCurrent");
+  return hr__cuda_status(hr__cuda()->cuCtxPushCurrent_v2(device->context), "cuCtxPushCurrent");
 }
 
 void hr__cuda_leave(void) {
   CUcontext context;
-  (void)hr__cuda.cuCtxPopCurrent_v2(&context);
+  (void)hr__cuda()->cuCtxPopCurrent_v2(&context);
 }
 
 static hr_status read_attributes(hr__cuda_device *device) {
   int major, minor;
   HR_RETURN_IF_ERROR(hr__cuda_status(
-      hr__cuda.cuDeviceGetAttribute(&device->workers, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device->device),
+      hr__cuda()->cuDeviceGetAttribute(&device->workers, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device->device),
       "number of multiprocessors"));
   HR_RETURN_IF_ERROR(hr__cuda_status(
-      hr__cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device->device),
+      hr__cuda()->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device->device),
       "compute capability"));
   HR_RETURN_IF_ERROR(hr__cuda_status(
-      hr__cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device->device),
+      hr__cuda()->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device->device),
       "compute capability"));
   HR_RETURN_IF_ERROR(
-      hr__cuda_status(hr__cuda.cuDeviceGetAttribute(
+      hr__cuda_status(hr__cuda()->cuDeviceGetAttribute(
                           &device->block_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device->device),
                       "shared memory of a block"));
   device->architecture = major * 10 + minor;
   HR_RETURN_IF_ERROR(
-      hr__cuda_status(hr__cuda.cuDeviceTotalMem_v2(&device->total_bytes, device->device), "cuDeviceTotalMem"));
-  return hr__cuda_status(hr__cuda.cuDeviceGetName(device->name, sizeof device->name, device->device),
+      hr__cuda_status(hr__cuda()->cuDeviceTotalMem_v2(&device->total_bytes, device->device), "cuDeviceTotalMem"));
+  return hr__cuda_status(hr__cuda()->cuDeviceGetName(device->name, sizeof device->name, device->device),
                          "cuDeviceGetName");
 }
 
@@ -62,7 +62,7 @@ static hr_status read_attributes(hr__cuda_device *device) {
 static hr_status make_queue(hr__cuda_device *device) {
   HR_RETURN_IF_ERROR(hr__cuda_enter(device));
   hr_status status =
-      hr__cuda_status(hr__cuda.cuStreamCreate(&device->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+      hr__cuda_status(hr__cuda()->cuStreamCreate(&device->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   if (status == NULL) {
     status = hr__cuda_staging_init(&device->in);
   }
@@ -74,10 +74,10 @@ static hr_status make_queue(hr__cuda_device *device) {
 }
 
 static hr_status open_device(hr__cuda_device *device, int ordinal) {
-  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda.cuDeviceGet(&device->device, ordinal), "cuDeviceGet"));
+  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuDeviceGet(&device->device, ordinal), "cuDeviceGet"));
   HR_RETURN_IF_ERROR(read_attributes(device));
-  HR_RETURN_IF_ERROR(
-      hr__cuda_status(hr__cuda.cuDevicePrimaryCtxRetain(&device->context, device->device), "cuDevicePrimaryCtxRetain"));
+  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuDevicePrimaryCtxRetain(&device->context, device->device),
+                                     "cuDevicePrimaryCtxRetain"));
   return make_queue(device);
 }
 
@@ -87,11 +87,11 @@ static void cuda_close(void *impl) {
   hr_status entered = device->context != NULL ? hr__cuda_enter(device) : HR_OK;
   if (device->context != NULL && entered == NULL) {
     if (device->stream != NULL) {
-      (void)hr__cuda.cuStreamSynchronize(device->stream); /* staging may be in use */
-      (void)hr__cuda.cuStreamDestroy_v2(device->stream);
+      (void)hr__cuda()->cuStreamSynchronize(device->stream); /* staging may be in use */
+      (void)hr__cuda()->cuStreamDestroy_v2(device->stream);
     }
     if (device->capture_stream != NULL) {
-      (void)hr__cuda.cuStreamDestroy_v2(device->capture_stream);
+      (void)hr__cuda()->cuStreamDestroy_v2(device->capture_stream);
     }
     hr__cuda_staging_fini(&device->in);
     hr__cuda_staging_fini(&device->out);
@@ -99,7 +99,7 @@ static void cuda_close(void *impl) {
   }
   hr_status_ignore(entered);
   if (device->context != NULL) {
-    (void)hr__cuda.cuDevicePrimaryCtxRelease_v2(device->device);
+    (void)hr__cuda()->cuDevicePrimaryCtxRelease_v2(device->device);
   }
   hr_mutex_fini(&device->in.mutex);
   hr_mutex_fini(&device->out.mutex);
@@ -139,7 +139,7 @@ static void cuda_memory_info(void *impl, int64_t *out_free_bytes, int64_t *out_t
   size_t free_bytes = 0, total_bytes = device->total_bytes;
   hr_status entered = hr__cuda_enter(device);
   if (entered == NULL) {
-    if (hr__cuda.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
+    if (hr__cuda()->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
       free_bytes = 0, total_bytes = device->total_bytes;
     }
     hr__cuda_leave();
@@ -157,7 +157,7 @@ static hr_status cuda_allocate(void *impl, size_t bytes, void **out_address) {
                           device->total_bytes);
   }
   HR_RETURN_IF_ERROR(hr__cuda_enter(device));
-  int code = hr__cuda.cuMemAlloc_v2(&address, bytes);
+  int code = hr__cuda()->cuMemAlloc_v2(&address, bytes);
   hr__cuda_leave();
   if (code != CUDA_SUCCESS) {
     return hr_status_annotate(hr__cuda_status(code, "cuMemAlloc"), "%zu bytes requested", bytes);
@@ -172,8 +172,8 @@ static void cuda_free(void *impl, void *address, size_t bytes) {
   (void)bytes;
   hr_status entered = hr__cuda_enter(device);
   if (entered == NULL) {
-    (void)hr__cuda.cuStreamSynchronize(device->stream);
-    (void)hr__cuda.cuMemFree_v2(address);
+    (void)hr__cuda()->cuStreamSynchronize(device->stream);
+    (void)hr__cuda()->cuMemFree_v2(address);
     hr__cuda_leave();
   }
   hr_status_ignore(entered);
@@ -199,7 +199,7 @@ static hr_status cuda_copy_within(void *impl, void *to, const void *from, size_t
     return HR_OK;
   }
   HR_RETURN_IF_ERROR(hr__cuda_enter(device));
-  int code = hr__cuda.cuMemcpyDtoDAsync_v2(to, from, bytes, device->stream);
+  int code = hr__cuda()->cuMemcpyDtoDAsync_v2(to, from, bytes, device->stream);
   hr__cuda_leave();
   return hr__cuda_status(code, "copy within the device");
 }
@@ -260,15 +260,15 @@ static hr_status launch_pass(hr__cuda_device *device, const hr_device_kernel *ke
   void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, words, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   CUstream stream = device->capture != NULL ? device->capture_stream : device->stream;
   if (shared > SHARED_BYTES_FREE) {
-    code =
-        hr__cuda.cuFuncSetAttribute(kernel->functions[pass], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared);
+    code = hr__cuda()->cuFuncSetAttribute(kernel->functions[pass], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                          shared);
   }
   if (kernel->begins_early) {
     HR_RETURN_IF_ERROR(hr__cuda_capture_early(device));
   }
   if (code == CUDA_SUCCESS) {
-    code = hr__cuda.cuLaunchKernel(kernel->functions[pass], (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1,
-                                   (unsigned)shared, stream, NULL, extra);
+    code = hr__cuda()->cuLaunchKernel(kernel->functions[pass], (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1,
+                                      (unsigned)shared, stream, NULL, extra);
   }
   if (code != CUDA_SUCCESS) {
     return hr_status_annotate(hr__cuda_status(code, "launch"), "kernel \"%s\", pass %d, %lld blocks of %d threads",
@@ -312,7 +312,7 @@ static hr_status cuda_compile(void *impl, const char *text, size_t length, hr_te
 static hr_status find_functions(CUmodule module, int count, const char *const *names, void **out_functions) {
   for (int i = 0; i < count; i++) {
     CUfunction function = NULL;
-    int code = hr__cuda.cuModuleGetFunction(&function, module, names[i]);
+    int code = hr__cuda()->cuModuleGetFunction(&function, module, names[i]);
     if (code != CUDA_SUCCESS) {
       return hr_status_annotate(hr__cuda_status(code, "cuModuleGetFunction"), "function \"%s\"", names[i]);
     }
@@ -328,11 +328,11 @@ static hr_status cuda_load(void *impl, const void *image, size_t bytes, int coun
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "cuda: an image of no bytes");
   }
   HR_RETURN_IF_ERROR(hr__cuda_enter(impl));
-  hr_status status = hr__cuda_status(hr__cuda.cuModuleLoadData(&module, image), "cuModuleLoadData");
+  hr_status status = hr__cuda_status(hr__cuda()->cuModuleLoadData(&module, image), "cuModuleLoadData");
   if (status == NULL) {
     status = find_functions(module, count, names, out_functions);
     if (status != NULL) {
-      (void)hr__cuda.cuModuleUnload(module);
+      (void)hr__cuda()->cuModuleUnload(module);
     }
   }
   hr__cuda_leave();
@@ -347,8 +347,8 @@ static void cuda_unload(void *impl, void *module) {
   hr__cuda_device *device = impl;
   hr_status entered = module != NULL ? hr__cuda_enter(device) : HR_OK;
   if (module != NULL && entered == NULL) {
-    (void)hr__cuda.cuStreamSynchronize(device->stream);
-    (void)hr__cuda.cuModuleUnload(module);
+    (void)hr__cuda()->cuStreamSynchronize(device->stream);
+    (void)hr__cuda()->cuModuleUnload(module);
     hr__cuda_leave();
   }
   hr_status_ignore(entered);
@@ -356,7 +356,7 @@ static void cuda_unload(void *impl, void *module) {
 
 static void *cuda_native(void *impl) {
   hr__cuda_device *device = impl;
-  return hr__cuda.cuCtxSetCurrent(device->context) == CUDA_SUCCESS ? device->stream : NULL;
+  return hr__cuda()->cuCtxSetCurrent(device->context) == CUDA_SUCCESS ? device->stream : NULL;
 }
 
 static hr_status cuda_call(void *impl, hr_host_fn fn, void *arg) {
@@ -369,7 +369,7 @@ static hr_status cuda_call(void *impl, hr_host_fn fn, void *arg) {
 static hr_status cuda_flush(void *impl) {
   hr__cuda_device *device = impl;
   HR_RETURN_IF_ERROR(hr__cuda_enter(device));
-  int code = hr__cuda.cuStreamSynchronize(device->stream);
+  int code = hr__cuda()->cuStreamSynchronize(device->stream);
   hr__cuda_leave();
   return hr__cuda_status(code, "waiting for the device");
 }
@@ -388,7 +388,7 @@ static hr_status cuda_event_create(void *impl, void **out_event) {
   }
   hr_status status = hr__cuda_enter(impl);
   if (status == NULL) {
-    status = hr__cuda_status(hr__cuda.cuEventCreate(&event->event, CU_EVENT_DEFAULT), "cuEventCreate");
+    status = hr__cuda_status(hr__cuda()->cuEventCreate(&event->event, CU_EVENT_DEFAULT), "cuEventCreate");
     hr__cuda_leave();
   }
   if (status != NULL) {
@@ -403,7 +403,7 @@ static void cuda_event_destroy(void *impl, void *event) {
   cuda_event *self = event;
   hr_status entered = self != NULL ? hr__cuda_enter(impl) : HR_OK;
   if (self != NULL && entered == NULL) {
-    (void)hr__cuda.cuEventDestroy_v2(self->event);
+    (void)hr__cuda()->cuEventDestroy_v2(self->event);
     hr__cuda_leave();
   }
   hr_status_ignore(entered);
@@ -414,7 +414,7 @@ static hr_status cuda_event_record(void *impl, void *event) {
   hr__cuda_device *device = impl;
   cuda_event *self = event;
   HR_RETURN_IF_ERROR(hr__cuda_enter(device));
-  int code = hr__cuda.cuEventRecord(self->event, device->stream);
+  int code = hr__cuda()->cuEventRecord(self->event, device->stream);
   hr__cuda_leave();
   self->was_recorded |= code == CUDA_SUCCESS;
   return hr__cuda_status(code, "cuEventRecord");
@@ -426,7 +426,7 @@ static hr_status cuda_event_wait(void *impl, void *event) {
     return HR_OK;
   }
   HR_RETURN_IF_ERROR(hr__cuda_enter(impl));
-  int code = hr__cuda.cuEventSynchronize(self->event);
+  int code = hr__cuda()->cuEventSynchronize(self->event);
   hr__cuda_leave();
   return hr__cuda_status(code, "cuEventSynchronize");
 }
@@ -441,7 +441,7 @@ static hr_status cuda_event_elapsed(void *impl, void *begin, void *end, int64_t 
   HR_RETURN_IF_ERROR(cuda_event_wait(impl, begin));
   HR_RETURN_IF_ERROR(cuda_event_wait(impl, end));
   HR_RETURN_IF_ERROR(hr__cuda_enter(impl));
-  int code = hr__cuda.cuEventElapsedTime(&milliseconds, from->event, to->event);
+  int code = hr__cuda()->cuEventElapsedTime(&milliseconds, from->event, to->event);
   hr__cuda_leave();
   *out_ns = code == CUDA_SUCCESS ? (int64_t)((double)milliseconds * 1e6) : *out_ns;
   return hr__cuda_status(code, "cuEventElapsedTime");

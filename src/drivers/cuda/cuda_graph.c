@@ -34,10 +34,10 @@ static hr_status no_memory(void) {
 /* The device is current. */
 static void destroy(hr__cuda_graph *graph) {
   if (graph->exec != NULL) {
-    (void)hr__cuda.cuGraphExecDestroy(graph->exec);
+    (void)hr__cuda()->cuGraphExecDestroy(graph->exec);
   }
   if (graph->graph != NULL) {
-    (void)hr__cuda.cuGraphDestroy(graph->graph);
+    (void)hr__cuda()->cuGraphDestroy(graph->graph);
   }
   hr_vector_fini(&graph->nodes);
   hr_vector_fini(&graph->first_nodes);
@@ -48,11 +48,12 @@ static void destroy(hr__cuda_graph *graph) {
 
 static hr_status begin(hr__cuda_device *device) {
   if (device->capture_stream == NULL) {
-    HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda.cuStreamCreate(&device->capture_stream, CU_STREAM_NON_BLOCKING),
+    HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuStreamCreate(&device->capture_stream, CU_STREAM_NON_BLOCKING),
                                        "a stream to capture"));
   }
-  return hr__cuda_status(hr__cuda.cuStreamBeginCapture_v2(device->capture_stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-                         "beginning a capture");
+  return hr__cuda_status(
+      hr__cuda()->cuStreamBeginCapture_v2(device->capture_stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+      "beginning a capture");
 }
 
 hr_status hr__cuda_capture_begin(void *impl, void **out_queue) {
@@ -77,7 +78,7 @@ hr_status hr__cuda_capture_begin(void *impl, void **out_queue) {
 static hr_status last_nodes(hr__cuda_device *device, const CUgraphNode **out_nodes, size_t *out_count) {
   int state = 0;
   HR_RETURN_IF_ERROR(hr__cuda_status(
-      hr__cuda.cuStreamGetCaptureInfo_v2(device->capture_stream, &state, NULL, NULL, out_nodes, out_count),
+      hr__cuda()->cuStreamGetCaptureInfo_v2(device->capture_stream, &state, NULL, NULL, out_nodes, out_count),
       "a capture"));
   return state == CU_STREAM_CAPTURE_STATUS_ACTIVE
              ? HR_OK
@@ -85,8 +86,8 @@ static hr_status last_nodes(hr__cuda_device *device, const CUgraphNode **out_nod
 }
 
 static hr_status wait_for(hr__cuda_device *device, CUgraphNode *nodes, size_t count) {
-  return hr__cuda_status(hr__cuda.cuStreamUpdateCaptureDependencies(device->capture_stream, nodes, count,
-                                                                    CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+  return hr__cuda_status(hr__cuda()->cuStreamUpdateCaptureDependencies(device->capture_stream, nodes, count,
+                                                                       CU_STREAM_SET_CAPTURE_DEPENDENCIES),
                          "the order of a graph");
 }
 
@@ -94,7 +95,7 @@ static bool are_kernels(const CUgraphNode *nodes, size_t count) {
   bool are = true;
   for (size_t i = 0; are && i < count; i++) {
     int type = -1;
-    are = hr__cuda.cuGraphNodeGetType(nodes[i], &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_KERNEL;
+    are = hr__cuda()->cuGraphNodeGetType(nodes[i], &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_KERNEL;
   }
   return are;
 }
@@ -105,7 +106,7 @@ hr_status hr__cuda_capture_early(hr__cuda_device *device) {
   hr__cuda_edge edges[LANES];
   size_t count = 0;
   if (device->capture == NULL || device->architecture < EARLY_ARCHITECTURE ||
-      hr__cuda.cuStreamUpdateCaptureDependencies_v2 == NULL) {
+      hr__cuda()->cuStreamUpdateCaptureDependencies_v2 == NULL) {
     return HR_OK;
   }
   HR_RETURN_IF_ERROR(last_nodes(device, &last, &count));
@@ -117,8 +118,8 @@ hr_status hr__cuda_capture_early(hr__cuda_device *device) {
     edges[i] = (hr__cuda_edge){.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
                                .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
   }
-  return hr__cuda_status(hr__cuda.cuStreamUpdateCaptureDependencies_v2(device->capture_stream, nodes, edges, count,
-                                                                       CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+  return hr__cuda_status(hr__cuda()->cuStreamUpdateCaptureDependencies_v2(device->capture_stream, nodes, edges, count,
+                                                                          CU_STREAM_SET_CAPTURE_DEPENDENCIES),
                          "an early start");
 }
 
@@ -184,12 +185,12 @@ hr_status hr__cuda_capture_launch(hr__cuda_device *device, int count, const hr_h
 /* What a graph is made of, for people. */
 static void log_nodes(const hr__cuda_graph *graph) {
   size_t count = 0, kernels = 0, memsets = 0;
-  int code = hr__cuda.cuGraphGetNodes(graph->graph, NULL, &count);
+  int code = hr__cuda()->cuGraphGetNodes(graph->graph, NULL, &count);
   CUgraphNode *nodes = code == CUDA_SUCCESS ? hr_calloc(count + 1, sizeof(CUgraphNode)) : NULL;
-  if (nodes != NULL && hr__cuda.cuGraphGetNodes(graph->graph, nodes, &count) == CUDA_SUCCESS) {
+  if (nodes != NULL && hr__cuda()->cuGraphGetNodes(graph->graph, nodes, &count) == CUDA_SUCCESS) {
     for (size_t i = 0; i < count; i++) {
       int type = -1;
-      (void)hr__cuda.cuGraphNodeGetType(nodes[i], &type);
+      (void)hr__cuda()->cuGraphNodeGetType(nodes[i], &type);
       kernels += type == CU_GRAPH_NODE_TYPE_KERNEL;
       memsets += type == CU_GRAPH_NODE_TYPE_MEMSET;
     }
@@ -205,9 +206,9 @@ hr_status hr__cuda_capture_end(void *impl, void **out_graph) {
   device->capture = NULL;
   HR_RETURN_IF_ERROR(hr__cuda_enter(device));
   hr_status status =
-      hr__cuda_status(hr__cuda.cuStreamEndCapture(device->capture_stream, &graph->graph), "ending a capture");
+      hr__cuda_status(hr__cuda()->cuStreamEndCapture(device->capture_stream, &graph->graph), "ending a capture");
   if (status == NULL && out_graph != NULL) {
-    status = hr__cuda_status(hr__cuda.cuGraphInstantiateWithFlags(&graph->exec, graph->graph, 0), "making a graph");
+    status = hr__cuda_status(hr__cuda()->cuGraphInstantiateWithFlags(&graph->exec, graph->graph, 0), "making a graph");
     if (status == NULL && hr_log_is_on(HR_LOG_DEVICE)) {
       log_nodes(graph);
     }
@@ -233,7 +234,7 @@ static hr_status update(const hr__cuda_graph *graph, size_t node, const hr_devic
                                            .block = {(unsigned)kernel->threads[pass], 1, 1},
                                            .shared_bytes = (unsigned)kernel->shared[pass],
                                            .parameters = parameters};
-      int code = hr__cuda.cuGraphExecKernelNodeSetParams(graph->exec, graph->nodes.data[node++], &params);
+      int code = hr__cuda()->cuGraphExecKernelNodeSetParams(graph->exec, graph->nodes.data[node++], &params);
       HR_RETURN_IF_ERROR(hr__cuda_status(code, "other arguments for a graph's kernel"));
     }
   }
@@ -256,7 +257,7 @@ hr_status hr__cuda_graph_launch(void *impl, void *graph) {
   hr__cuda_device *device = impl;
   const hr__cuda_graph *self = graph;
   HR_RETURN_IF_ERROR(hr__cuda_enter(device));
-  int code = hr__cuda.cuGraphLaunch(self->exec, device->stream);
+  int code = hr__cuda()->cuGraphLaunch(self->exec, device->stream);
   hr__cuda_leave();
   return hr__cuda_status(code, "launching a graph");
 }
@@ -266,7 +267,7 @@ void hr__cuda_graph_destroy(void *impl, void *graph) {
   hr__cuda_device *device = impl;
   hr_status entered = graph != NULL ? hr__cuda_enter(device) : HR_OK;
   if (graph != NULL && entered == NULL) {
-    (void)hr__cuda.cuStreamSynchronize(device->stream);
+    (void)hr__cuda()->cuStreamSynchronize(device->stream);
     destroy(graph);
     hr__cuda_leave();
   }

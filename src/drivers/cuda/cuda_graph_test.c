@@ -171,7 +171,7 @@ HR_TEST(kernels_of_a_driver_without_properties_of_edges_start_one_after_the_othe
 }
 
 static hr_status wait_for_queue(void *queue) {
-  return hr__cuda_status(hr__cuda.cuStreamSynchronize(queue), "waiting");
+  return hr__cuda_status(hr__cuda()->cuStreamSynchronize(queue), "waiting");
 }
 
 HR_TEST(a_capture_that_fails_leaves_nothing_and_the_next_one_works) {

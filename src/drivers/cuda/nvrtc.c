@@ -5,20 +5,40 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/context.h"
 #include "base/dynlib.h"
 #include "base/env.h"
-#include "base/thread.h"
+#include "base/vendor.h"
 
 typedef struct nvrtc_program *nvrtcProgram;
 
 enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1 };
 enum { LOG_LINES = 8, LOG_BYTES = 800 }; /* of a compiler's complaint that go into a status */
 
-static struct {
+typedef struct nvrtc_table {
 #define NVRTC_SYMBOL(type, name, args) type(*name) args;
 #include "drivers/cuda/nvrtc_symbols.def"
 #undef NVRTC_SYMBOL
-} nvrtc;
+} nvrtc_table;
+
+/* As the process has opened it. */
+typedef struct nvrtc_library {
+  hr_vendor vendor;
+  nvrtc_table table;
+} nvrtc_library;
+
+static void init_library(void *part) {
+  hr__vendor_init(&((nvrtc_library *)part)->vendor);
+}
+
+static nvrtc_library *opened(void) {
+  static const hr_context_part kind = {.bytes = sizeof(nvrtc_library), .init = init_library};
+  return hr__context_part(&hr__context_first, HR_CONTEXT_NVRTC, &kind);
+}
+
+static const nvrtc_table *nvrtc(void) {
+  return &opened()->table;
+}
 
 static const char *const names[] = {
 #define NVRTC_SYMBOL(type, name, args) "nvrtc" #name,
@@ -27,18 +47,14 @@ static const char *const names[] = {
 };
 
 enum { NAME_COUNT = sizeof names / sizeof *names };
-_Static_assert(sizeof nvrtc == NAME_COUNT * sizeof(void *), "the table is an array of function pointers");
-
-static hr_mutex open_mutex = HR_MUTEX_INITIALIZER;
-static bool was_opened;
-static hr_status open_status; /* of the first attempt; kept for the life of the process */
+_Static_assert(sizeof(nvrtc_table) == NAME_COUNT * sizeof(void *), "the table is an array of function pointers");
 
 static hr_status nvrtc_status(int code, const char *what) {
   if (code == NVRTC_SUCCESS) {
     return HR_OK;
   }
   return hr_status_make(code == NVRTC_ERROR_OUT_OF_MEMORY ? HR_STATUS_RESOURCE_EXHAUSTED : HR_STATUS_INTERNAL,
-                        "NVRTC: %s: %s", what, nvrtc.GetErrorString(code));
+                        "NVRTC: %s: %s", what, nvrtc()->GetErrorString(code));
 }
 
 /* NVRTC opens its second library by name when it first compiles. Where nothing tells the loader of the folder, it finds the one
@@ -47,7 +63,7 @@ static void open_builtins(void) {
   int major, minor;
   char name[64];
   hr_dynlib library = {0};
-  if (nvrtc.Version(&major, &minor) == NVRTC_SUCCESS) {
+  if (nvrtc()->Version(&major, &minor) == NVRTC_SUCCESS) {
     snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
     hr_status_ignore(hr_dynlib_find(hr_env_text(HR_ENV_CUDA_LIBS), (const char *const[]){name, NULL}, &library));
   }
@@ -66,21 +82,13 @@ static hr_status open_library(void) {
     hr_dynlib_close(&library);
     return hr_status_annotate(status, "NVRTC: version 11.2 or later is needed");
   }
-  memcpy(&nvrtc, addresses, sizeof addresses);
+  memcpy(&opened()->table, addresses, sizeof addresses);
   open_builtins();
   return HR_OK;
 }
 
-/* Every call gives the first one's result. */
 static hr_status open_once(void) {
-  hr_mutex_lock(&open_mutex);
-  if (!was_opened) {
-    was_opened = true;
-    open_status = open_library();
-  }
-  hr_status status = hr_status_clone(open_status);
-  hr_mutex_unlock(&open_mutex);
-  return status;
+  return hr__vendor_open(&opened()->vendor, open_library);
 }
 
 /* Cuts a log behind its first lines. */
@@ -99,11 +107,11 @@ static void cut_log(char *log, size_t bytes) {
 static hr_status refusal(nvrtcProgram program, int code) {
   hr_status status = nvrtc_status(code, "compilation");
   size_t bytes = 0;
-  if (nvrtc.GetProgramLogSize(program, &bytes) != NVRTC_SUCCESS || bytes <= 1) {
+  if (nvrtc()->GetProgramLogSize(program, &bytes) != NVRTC_SUCCESS || bytes <= 1) {
     return status;
   }
   char *log = hr_calloc(bytes, 1);
-  if (log != NULL && nvrtc.GetProgramLog(program, log) == NVRTC_SUCCESS) {
+  if (log != NULL && nvrtc()->GetProgramLog(program, log) == NVRTC_SUCCESS) {
     cut_log(log, bytes);
     hr_status with_log = hr_status_make(hr_status_code_of(status), "%s\n%s", hr_status_message(status), log);
     hr_status_free(status);
@@ -115,7 +123,7 @@ static hr_status refusal(nvrtcProgram program, int code) {
 
 static hr_status append_image(nvrtcProgram program, hr_text *out_image) {
   size_t bytes = 0;
-  HR_RETURN_IF_ERROR(nvrtc_status(nvrtc.GetCUBINSize(program, &bytes), "size of the cubin"));
+  HR_RETURN_IF_ERROR(nvrtc_status(nvrtc()->GetCUBINSize(program, &bytes), "size of the cubin"));
   if (bytes == 0) {
     return hr_status_make(HR_STATUS_INTERNAL, "NVRTC: the compilation gave no cubin");
   }
@@ -123,7 +131,7 @@ static hr_status append_image(nvrtcProgram program, hr_text *out_image) {
   if (image == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "cuda: no host memory for a cubin of %zu bytes", bytes);
   }
-  hr_status status = nvrtc_status(nvrtc.GetCUBIN(program, image), "cubin");
+  hr_status status = nvrtc_status(nvrtc()->GetCUBIN(program, image), "cubin");
   if (status == NULL) {
     (void)hr_text_append_bytes(out_image, image, bytes);
     status = hr_text_status(out_image);
@@ -145,7 +153,7 @@ hr_status hr__nvrtc_name(int architecture, hr_text *out_name) {
   const char *options[OPTIONS];
   int major = 0, minor = 0;
   HR_RETURN_IF_ERROR(open_once());
-  HR_RETURN_IF_ERROR(nvrtc_status(nvrtc.Version(&major, &minor), "version"));
+  HR_RETURN_IF_ERROR(nvrtc_status(nvrtc()->Version(&major, &minor), "version"));
   make_options(architecture, target, options);
   hr_text_printf(out_name, "nvrtc %d.%d", major, minor);
   for (int i = 0; i < OPTIONS; i++) {
@@ -158,7 +166,7 @@ static hr_status compile_program(nvrtcProgram program, int architecture, hr_text
   char target[48];
   const char *options[OPTIONS];
   make_options(architecture, target, options);
-  int code = nvrtc.CompileProgram(program, OPTIONS, options);
+  int code = nvrtc()->CompileProgram(program, OPTIONS, options);
   return code != NVRTC_SUCCESS ? refusal(program, code) : append_image(program, out_image);
 }
 
@@ -171,10 +179,10 @@ hr_status hr__nvrtc_compile(int architecture, const char *text, size_t length, h
   memcpy(terminated, text, length);
   terminated[length] = '\0';
   nvrtcProgram program = NULL;
-  hr_status status = nvrtc_status(nvrtc.CreateProgram(&program, terminated, "kernel.cu", 0, NULL, NULL), "program");
+  hr_status status = nvrtc_status(nvrtc()->CreateProgram(&program, terminated, "kernel.cu", 0, NULL, NULL), "program");
   if (status == NULL) {
     status = compile_program(program, architecture, out_image);
-    (void)nvrtc.DestroyProgram(&program);
+    (void)nvrtc()->DestroyProgram(&program);
   }
   hr_free(terminated);
   return status;

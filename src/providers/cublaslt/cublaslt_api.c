@@ -1,6 +1,7 @@
 /* cublaslt_api.c: finds cuBLASLt at run time. See cublaslt_api.h. */
 #include "providers/cublaslt/cublaslt_api.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/dynlib.h"
@@ -8,13 +9,13 @@
 #include "base/log.h"
 #include "base/thread.h"
 
-enum { DEVICES_MAX = 64 };
+static void init_library(void *part) {
+  hr__cublaslt_library *library = part;
+  hr__vendor_init(&library->vendor);
+  hr_mutex_init(&library->handles_mutex);
+}
 
-hr__cublaslt_table hr__cublaslt;
-int (*hr__cublaslt_device)(int *out_device);
-
-static hr_mutex handles_mutex = HR_MUTEX_INITIALIZER;
-static cublaslt_handle handles[DEVICES_MAX];
+const hr_context_part hr__cublaslt_library_kind = {.bytes = sizeof(hr__cublaslt_library), .init = init_library};
 
 static const char *const symbols[] = {
 #define CUBLASLT_SYMBOL(type, name, args) "cublasLt" #name,
@@ -31,7 +32,7 @@ hr_status hr__cublaslt_status(int code, const char *what) {
   hr_status_code canonical = code == CUBLASLT_ALLOC_FAILED    ? HR_STATUS_RESOURCE_EXHAUSTED
                              : code == CUBLASLT_NOT_SUPPORTED ? HR_STATUS_UNIMPLEMENTED
                                                               : HR_STATUS_INTERNAL;
-  return hr_status_make(canonical, "cuBLASLt: %s: status %d, %s", what, code, hr__cublaslt.GetStatusString(code));
+  return hr_status_make(canonical, "cuBLASLt: %s: status %d, %s", what, code, hr__cublaslt()->GetStatusString(code));
 }
 
 /* The library, and the one function of the driver's that says whose context is asked for. */
@@ -40,10 +41,10 @@ static hr_status find_symbols(hr_dynlib *library, void **addresses) {
   HR_RETURN_IF_ERROR(hr_dynlib_find(hr_env_text(HR_ENV_CUDA_LIBS), names, library));
   HR_RETURN_IF_ERROR(hr_dynlib_symbols(library, sizeof symbols / sizeof *symbols, symbols, addresses));
   HR_RETURN_IF_ERROR(hr_dynlib_open("libcuda.so.1", &driver));
-  return hr_dynlib_symbol(&driver, "cuCtxGetDevice", (void **)(void *)&hr__cublaslt_device);
+  return hr_dynlib_symbol(&driver, "cuCtxGetDevice", (void **)(void *)&hr__cublaslt_opened()->device);
 }
 
-hr_status hr__cublaslt_open(void) {
+static hr_status open_library(void) {
   hr_dynlib library = {0};
   void *addresses[sizeof symbols / sizeof *symbols];
   hr_status status = find_symbols(&library, addresses);
@@ -55,23 +56,29 @@ hr_status hr__cublaslt_open(void) {
     hr_dynlib_close(&library);
     return unavailable;
   }
-  memcpy(&hr__cublaslt, addresses, sizeof addresses);
-  hr_log(HR_LOG_DEVICE, "cuBLASLt %zu", hr__cublaslt.GetVersion());
+  memcpy(&hr__cublaslt_opened()->table, addresses, sizeof addresses);
+  snprintf(hr__cublaslt_opened()->version, sizeof hr__cublaslt_opened()->version, "%zu", hr__cublaslt()->GetVersion());
+  hr_log(HR_LOG_DEVICE, "cuBLASLt %s", hr__cublaslt_opened()->version);
   return NULL;
 }
 
+hr_status hr__cublaslt_open(void) {
+  return hr__vendor_open(&hr__cublaslt_opened()->vendor, open_library);
+}
+
 hr_status hr__cublaslt_handle(cublaslt_handle *out_handle) {
-  int device = -1, code = hr__cublaslt_device(&device);
-  if (code != 0 || device < 0 || device >= DEVICES_MAX) {
+  hr__cublaslt_library *library = hr__cublaslt_opened();
+  int device = -1, code = library->device(&device);
+  if (code != 0 || device < 0 || device >= HR__CUBLASLT_DEVICES_MAX) {
     return hr_status_make(HR_STATUS_INTERNAL, "cuBLASLt: no device is current on this thread: status %d, device %d",
                           code, device);
   }
   hr_status status = NULL;
-  hr_mutex_lock(&handles_mutex);
-  if (handles[device] == NULL) {
-    status = hr__cublaslt_status(hr__cublaslt.Create(&handles[device]), "a context");
+  hr_mutex_lock(&library->handles_mutex);
+  if (library->handles[device] == NULL) {
+    status = hr__cublaslt_status(hr__cublaslt()->Create(&library->handles[device]), "a context");
   }
-  *out_handle = handles[device];
-  hr_mutex_unlock(&handles_mutex);
+  *out_handle = library->handles[device];
+  hr_mutex_unlock(&library->handles_mutex);
   return status;
 }

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/context.h"
+#include "base/vendor.h"
 #include "headrace/status.h"
 
 typedef struct cublaslt_handle_struct *cublaslt_handle;
@@ -59,8 +61,27 @@ typedef struct hr__cublaslt_table {
 #undef CUBLASLT_SYMBOL
 } hr__cublaslt_table;
 
-extern hr__cublaslt_table hr__cublaslt;
-extern int (*hr__cublaslt_device)(int *out_device); /* the driver's cuCtxGetDevice */
+enum { HR__CUBLASLT_DEVICES_MAX = 64 };
+
+/* The library, as the process has opened it. */
+typedef struct hr__cublaslt_library {
+  hr_vendor vendor;
+  hr__cublaslt_table table;
+  int (*device)(int *out_device); /* the driver's cuCtxGetDevice */
+  hr_mutex handles_mutex;
+  cublaslt_handle handles[HR__CUBLASLT_DEVICES_MAX];
+  char version[32];
+} hr__cublaslt_library;
+
+extern const hr_context_part hr__cublaslt_library_kind;
+
+static inline hr__cublaslt_library *hr__cublaslt_opened(void) {
+  return hr__context_part(&hr__context_first, HR_CONTEXT_CUBLASLT, &hr__cublaslt_library_kind);
+}
+
+static inline const hr__cublaslt_table *hr__cublaslt(void) {
+  return &hr__cublaslt_opened()->table;
+}
 
 /* Finds the library; UNAVAILABLE says where it was looked for. */
 HR_MUST_USE hr_status hr__cublaslt_open(void);

@@ -62,11 +62,11 @@ static void release(hr_prepared *p) {
   }
   for (int i = 0; i < PRODUCT_MATRICES; ++i) {
     if (p->layouts[i] != NULL) {
-      (void)hr__cublaslt.MatrixLayoutDestroy(p->layouts[i]);
+      (void)hr__cublaslt()->MatrixLayoutDestroy(p->layouts[i]);
     }
   }
   if (p->desc != NULL) {
-    (void)hr__cublaslt.MatmulDescDestroy(p->desc);
+    (void)hr__cublaslt()->MatmulDescDestroy(p->desc);
   }
   hr_free(p);
 }
@@ -75,7 +75,7 @@ static void release(hr_prepared *p) {
 
 static hr_status set_bias_pointer(const hr_prepared *p, const void *address) {
   return hr__cublaslt_status(
-      hr__cublaslt.MatmulDescSetAttribute(p->desc, CUBLASLT_DESC_BIAS_POINTER, &address, sizeof address),
+      hr__cublaslt()->MatmulDescSetAttribute(p->desc, CUBLASLT_DESC_BIAS_POINTER, &address, sizeof address),
       "the address of a bias");
 }
 
@@ -83,15 +83,15 @@ static hr_status make_desc(hr_prepared *p, dtype_row dtype) {
   const int32_t ops[2] = {p->product.matrices[PRODUCT_A].is_transposed ? CUBLASLT_OP_T : CUBLASLT_OP_N,
                           p->product.matrices[PRODUCT_B].is_transposed ? CUBLASLT_OP_T : CUBLASLT_OP_N};
   const uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-  int code = hr__cublaslt.MatmulDescCreate(&p->desc, dtype.compute, dtype.scale);
+  int code = hr__cublaslt()->MatmulDescCreate(&p->desc, dtype.compute, dtype.scale);
   if (code == CUBLASLT_SUCCESS) {
-    code = hr__cublaslt.MatmulDescSetAttribute(p->desc, CUBLASLT_DESC_TRANSPOSE_A, &ops[0], sizeof ops[0]);
+    code = hr__cublaslt()->MatmulDescSetAttribute(p->desc, CUBLASLT_DESC_TRANSPOSE_A, &ops[0], sizeof ops[0]);
   }
   if (code == CUBLASLT_SUCCESS) {
-    code = hr__cublaslt.MatmulDescSetAttribute(p->desc, CUBLASLT_DESC_TRANSPOSE_B, &ops[1], sizeof ops[1]);
+    code = hr__cublaslt()->MatmulDescSetAttribute(p->desc, CUBLASLT_DESC_TRANSPOSE_B, &ops[1], sizeof ops[1]);
   }
   if (code == CUBLASLT_SUCCESS && p->product.has_bias) {
-    code = hr__cublaslt.MatmulDescSetAttribute(p->desc, CUBLASLT_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    code = hr__cublaslt()->MatmulDescSetAttribute(p->desc, CUBLASLT_DESC_EPILOGUE, &epilogue, sizeof epilogue);
   }
   HR_RETURN_IF_ERROR(hr__cublaslt_status(code, "a product's descriptor"));
   /* Choosing an algorithm looks at the address for its alignment alone. */
@@ -102,14 +102,14 @@ static hr_status make_layout(hr_prepared *p, int at) {
   const product_matrix *m = &p->product.matrices[at];
   const dtype_row dtype = dtype_of(m->dtype);
   const int32_t batch = (int32_t)p->product.batch;
-  int code = hr__cublaslt.MatrixLayoutCreate(&p->layouts[at], dtype.storage, (uint64_t)m->rows, (uint64_t)m->columns,
-                                             m->leading);
+  int code = hr__cublaslt()->MatrixLayoutCreate(&p->layouts[at], dtype.storage, (uint64_t)m->rows, (uint64_t)m->columns,
+                                                m->leading);
   if (code == CUBLASLT_SUCCESS && batch > 1) {
-    code = hr__cublaslt.MatrixLayoutSetAttribute(p->layouts[at], CUBLASLT_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
+    code = hr__cublaslt()->MatrixLayoutSetAttribute(p->layouts[at], CUBLASLT_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
   }
   if (code == CUBLASLT_SUCCESS && batch > 1) {
-    code = hr__cublaslt.MatrixLayoutSetAttribute(p->layouts[at], CUBLASLT_LAYOUT_BATCH_STRIDE, &m->batch_stride,
-                                                 sizeof m->batch_stride);
+    code = hr__cublaslt()->MatrixLayoutSetAttribute(p->layouts[at], CUBLASLT_LAYOUT_BATCH_STRIDE, &m->batch_stride,
+                                                    sizeof m->batch_stride);
   }
   return hr__cublaslt_status(code, "a matrix's layout");
 }
@@ -121,18 +121,18 @@ static int set_preferences(cublaslt_preference preference, const cublaslt_produc
                                    CUBLASLT_PREFER_ALIGNMENT_D};
   const uint64_t workspace = WORKSPACE_MOST;
   const uint32_t reductions = CUBLASLT_REDUCTION_COMPUTE_TYPE, out = p->matrices[PRODUCT_D].alignment;
-  int code = hr__cublaslt.MatmulPreferenceSetAttribute(preference, CUBLASLT_PREFER_WORKSPACE_BYTES, &workspace,
-                                                       sizeof workspace);
+  int code = hr__cublaslt()->MatmulPreferenceSetAttribute(preference, CUBLASLT_PREFER_WORKSPACE_BYTES, &workspace,
+                                                          sizeof workspace);
   if (code == CUBLASLT_SUCCESS) {
-    code = hr__cublaslt.MatmulPreferenceSetAttribute(preference, CUBLASLT_PREFER_REDUCTIONS, &reductions,
-                                                     sizeof reductions);
+    code = hr__cublaslt()->MatmulPreferenceSetAttribute(preference, CUBLASLT_PREFER_REDUCTIONS, &reductions,
+                                                        sizeof reductions);
   }
   for (int i = 0; code == CUBLASLT_SUCCESS && i < PRODUCT_MATRICES; ++i) {
-    code = hr__cublaslt.MatmulPreferenceSetAttribute(preference, attributes[i], &p->matrices[i].alignment,
-                                                     sizeof p->matrices[i].alignment);
+    code = hr__cublaslt()->MatmulPreferenceSetAttribute(preference, attributes[i], &p->matrices[i].alignment,
+                                                        sizeof p->matrices[i].alignment);
   }
   if (code == CUBLASLT_SUCCESS) {
-    code = hr__cublaslt.MatmulPreferenceSetAttribute(preference, CUBLASLT_PREFER_ALIGNMENT_C, &out, sizeof out);
+    code = hr__cublaslt()->MatmulPreferenceSetAttribute(preference, CUBLASLT_PREFER_ALIGNMENT_C, &out, sizeof out);
   }
   return code;
 }
@@ -158,14 +158,14 @@ static hr_status choose(hr_prepared *p, int rank) {
   cublaslt_preference preference = NULL;
   cublaslt_choice choices[CHOICES];
   int count = 0;
-  HR_RETURN_IF_ERROR(hr__cublaslt_status(hr__cublaslt.MatmulPreferenceCreate(&preference), "preferences"));
+  HR_RETURN_IF_ERROR(hr__cublaslt_status(hr__cublaslt()->MatmulPreferenceCreate(&preference), "preferences"));
   int code = set_preferences(preference, &p->product);
   if (code == CUBLASLT_SUCCESS) {
-    code = hr__cublaslt.MatmulAlgoGetHeuristic(p->handle, p->desc, p->layouts[PRODUCT_A], p->layouts[PRODUCT_B],
-                                               p->layouts[PRODUCT_D], p->layouts[PRODUCT_D], preference, CHOICES,
-                                               choices, &count);
+    code = hr__cublaslt()->MatmulAlgoGetHeuristic(p->handle, p->desc, p->layouts[PRODUCT_A], p->layouts[PRODUCT_B],
+                                                  p->layouts[PRODUCT_D], p->layouts[PRODUCT_D], preference, CHOICES,
+                                                  choices, &count);
   }
-  (void)hr__cublaslt.MatmulPreferenceDestroy(preference);
+  (void)hr__cublaslt()->MatmulPreferenceDestroy(preference);
   return code == CUBLASLT_NOT_SUPPORTED ? take(p, rank, 0, choices)
          : code != CUBLASLT_SUCCESS     ? hr__cublaslt_status(code, "an algorithm")
                                         : take(p, rank, count, choices);
@@ -204,9 +204,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int way
 }
 
 static const char *version(void) {
-  static char text[32];
-  snprintf(text, sizeof text, "%zu", hr__cublaslt.GetVersion());
-  return text;
+  return hr__cublaslt_opened()->version;
 }
 
 /* ---- running ---- */
@@ -224,10 +222,10 @@ static hr_status multiply(const call *c) {
   bool is_f64 = p->product.dtype == HR_DTYPE_F64;
   char *d = c->addresses[PRODUCT_D];
   return hr__cublaslt_status(
-      hr__cublaslt.Matmul(p->handle, p->desc, is_f64 ? (const void *)&one_f64 : &one, c->addresses[PRODUCT_A],
-                          p->layouts[PRODUCT_A], c->addresses[PRODUCT_B], p->layouts[PRODUCT_B],
-                          is_f64 ? (const void *)&zero_f64 : &zero, d, p->layouts[PRODUCT_D], d, p->layouts[PRODUCT_D],
-                          &p->algo, c->workspace, p->workspace_bytes, c->queue),
+      hr__cublaslt()->Matmul(p->handle, p->desc, is_f64 ? (const void *)&one_f64 : &one, c->addresses[PRODUCT_A],
+                             p->layouts[PRODUCT_A], c->addresses[PRODUCT_B], p->layouts[PRODUCT_B],
+                             is_f64 ? (const void *)&zero_f64 : &zero, d, p->layouts[PRODUCT_D], d,
+                             p->layouts[PRODUCT_D], &p->algo, c->workspace, p->workspace_bytes, c->queue),
       "a product");
 }
 

@@ -34,14 +34,11 @@ struct hr__conv_plan {
   hr__conv_plan *next; /* in order of age, the youngest first */
 };
 
-static hr_mutex plans_mutex = HR_MUTEX_INITIALIZER;
-static hr__conv_plan *plans;
-
 /* ---- descriptors ---- */
 
 static void destroy(cudnn_descriptor descriptor) {
   if (descriptor != NULL) {
-    (void)hr__cudnn.BackendDestroyDescriptor(descriptor);
+    (void)hr__cudnn()->BackendDestroyDescriptor(descriptor);
   }
 }
 
@@ -53,20 +50,20 @@ typedef struct filling {
 
 static filling begin(int kind) {
   filling f = {0};
-  f.code = hr__cudnn.BackendCreateDescriptor(kind, &f.descriptor);
+  f.code = hr__cudnn()->BackendCreateDescriptor(kind, &f.descriptor);
   return f;
 }
 
 static void set(filling *f, int name, int type, int64_t count, const void *values) {
   if (f->code == CUDNN_SUCCESS) {
-    f->code = hr__cudnn.BackendSetAttribute(f->descriptor, name, type, count, values);
+    f->code = hr__cudnn()->BackendSetAttribute(f->descriptor, name, type, count, values);
   }
 }
 
 /* The finished descriptor, or NULL. */
 static cudnn_descriptor end(filling *f) {
   if (f->code == CUDNN_SUCCESS) {
-    f->code = hr__cudnn.BackendFinalize(f->descriptor);
+    f->code = hr__cudnn()->BackendFinalize(f->descriptor);
   }
   if (f->code != CUDNN_SUCCESS) {
     destroy(f->descriptor);
@@ -242,8 +239,8 @@ static bool has_posts(const hr__conv_shape *s) {
 static bool behaves(const hr__conv_shape *s, cudnn_descriptor engine) {
   int behaviors[CUDNN_NOTES_MOST];
   int64_t count = 0;
-  bool does = !has_posts(s) || hr__cudnn.BackendGetAttribute(engine, CUDNN_ENGINE_BEHAVIORS, CUDNN_TYPE_BEHAVIOR,
-                                                             CUDNN_NOTES_MOST, &count, behaviors) == CUDNN_SUCCESS;
+  bool does = !has_posts(s) || hr__cudnn()->BackendGetAttribute(engine, CUDNN_ENGINE_BEHAVIORS, CUDNN_TYPE_BEHAVIOR,
+                                                                CUDNN_NOTES_MOST, &count, behaviors) == CUDNN_SUCCESS;
   for (int64_t i = 0; does && i < count && i < CUDNN_NOTES_MOST; ++i) {
     does = behaviors[i] != CUDNN_BEHAVIOR_COMPILES;
   }
@@ -255,11 +252,11 @@ static bool is_wanted(const hr__conv_shape *s, cudnn_descriptor config, bool may
   int notes[CUDNN_NOTES_MOST];
   int64_t count = 0;
   cudnn_descriptor engine = NULL;
-  bool wanted = hr__cudnn.BackendCreateDescriptor(CUDNN_ENGINE, &engine) == CUDNN_SUCCESS &&
-                hr__cudnn.BackendGetAttribute(config, CUDNN_ENGINE_CONFIG_ENGINE, CUDNN_TYPE_DESCRIPTOR, 1, &count,
-                                              &engine) == CUDNN_SUCCESS &&
-                hr__cudnn.BackendGetAttribute(engine, CUDNN_ENGINE_NOTES, CUDNN_TYPE_NOTE, CUDNN_NOTES_MOST, &count,
-                                              notes) == CUDNN_SUCCESS;
+  bool wanted = hr__cudnn()->BackendCreateDescriptor(CUDNN_ENGINE, &engine) == CUDNN_SUCCESS &&
+                hr__cudnn()->BackendGetAttribute(config, CUDNN_ENGINE_CONFIG_ENGINE, CUDNN_TYPE_DESCRIPTOR, 1, &count,
+                                                 &engine) == CUDNN_SUCCESS &&
+                hr__cudnn()->BackendGetAttribute(engine, CUDNN_ENGINE_NOTES, CUDNN_TYPE_NOTE, CUDNN_NOTES_MOST, &count,
+                                                 notes) == CUDNN_SUCCESS;
   for (int64_t i = 0; wanted && i < count && i < CUDNN_NOTES_MOST; ++i) {
     wanted = allows(s, notes[i], may_vary);
   }
@@ -301,8 +298,8 @@ static int run_on(cudnn_handle handle, const hr__conv_plan *plan, uint64_t memor
     addresses[r] = (void *)(uintptr_t)(r == CONV_Y ? y : memory);
   }
   int code = hr__conv_pack(&plan->shape, addresses, (void *)(uintptr_t)workspace, &pack);
-  code = code != CUDNN_SUCCESS ? code : hr__cudnn.SetStream(handle, NULL);
-  code = code != CUDNN_SUCCESS ? code : hr__cudnn.BackendExecute(handle, plan->descriptor, pack);
+  code = code != CUDNN_SUCCESS ? code : hr__cudnn()->SetStream(handle, NULL);
+  code = code != CUDNN_SUCCESS ? code : hr__cudnn()->BackendExecute(handle, plan->descriptor, pack);
   destroy(pack);
   return code;
 }
@@ -315,7 +312,7 @@ static bool is_nan_at_ends(uint64_t y, size_t bytes) {
   size_t part = bytes < sizeof values ? bytes : sizeof values;
   for (int end_of = 0; end_of < 2; ++end_of) {
     is_nan =
-        is_nan && hr__cudnn_driver.MemcpyDtoH_v2(values, end_of != 0 ? y + bytes - part : y, part) == CUDNN_SUCCESS;
+        is_nan && hr__cudnn_driver()->MemcpyDtoH_v2(values, end_of != 0 ? y + bytes - part : y, part) == CUDNN_SUCCESS;
     for (size_t i = 0; is_nan && i < part / sizeof *values; ++i) {
       is_nan = values[i] != values[i];
     }
@@ -335,14 +332,14 @@ static bool keeps_nan(cudnn_handle handle, const hr__conv_plan *plan) {
   inputs = hr_align_up(inputs, ALIGNMENT);
   size_t results = hr_align_up(made, ALIGNMENT), all = inputs + results + (size_t)plan->workspace_bytes;
   uint64_t memory = 0;
-  if (hr__cudnn_driver.MemAlloc_v2(&memory, all) != CUDNN_SUCCESS) {
+  if (hr__cudnn_driver()->MemAlloc_v2(&memory, all) != CUDNN_SUCCESS) {
     return false;
   }
   uint64_t y = memory + inputs;
-  bool keeps = hr__cudnn_driver.MemsetD8_v2(memory, NAN_BYTE, inputs) == CUDNN_SUCCESS &&
-               hr__cudnn_driver.MemsetD8_v2(y, 0, results) == CUDNN_SUCCESS &&
+  bool keeps = hr__cudnn_driver()->MemsetD8_v2(memory, NAN_BYTE, inputs) == CUDNN_SUCCESS &&
+               hr__cudnn_driver()->MemsetD8_v2(y, 0, results) == CUDNN_SUCCESS &&
                run_on(handle, plan, memory, y, y + results) == CUDNN_SUCCESS && is_nan_at_ends(y, made);
-  (void)hr__cudnn_driver.MemFree_v2(memory);
+  (void)hr__cudnn_driver()->MemFree_v2(memory);
   return keeps;
 }
 
@@ -354,8 +351,8 @@ static bool make_plan(cudnn_handle handle, cudnn_descriptor config, hr__conv_pla
   plan->descriptor = end(&f);
   plan->workspace_bytes = 0;
   if (plan->descriptor != NULL &&
-      (hr__cudnn.BackendGetAttribute(plan->descriptor, CUDNN_PLAN_WORKSPACE, CUDNN_TYPE_INT64, 1, &count,
-                                     &plan->workspace_bytes) != CUDNN_SUCCESS ||
+      (hr__cudnn()->BackendGetAttribute(plan->descriptor, CUDNN_PLAN_WORKSPACE, CUDNN_TYPE_INT64, 1, &count,
+                                        &plan->workspace_bytes) != CUDNN_SUCCESS ||
        plan->workspace_bytes > WORKSPACE_MOST || (plan->shape.has_relu && !keeps_nan(handle, plan)))) {
     destroy(plan->descriptor);
     plan->descriptor = NULL;
@@ -372,11 +369,11 @@ static int64_t ask(cudnn_descriptor graph, int mode, cudnn_descriptor *configs) 
   set(&f, CUDNN_HEURISTIC_MODE, CUDNN_TYPE_HEURISTIC_MODE, 1, &mode);
   (void)end(&f);
   for (int i = 0; i < CONFIGS_MOST && code == CUDNN_SUCCESS && f.code == CUDNN_SUCCESS; ++i) {
-    code = hr__cudnn.BackendCreateDescriptor(CUDNN_ENGINE_CONFIG, &configs[i]);
+    code = hr__cudnn()->BackendCreateDescriptor(CUDNN_ENGINE_CONFIG, &configs[i]);
   }
   if (f.code != CUDNN_SUCCESS || code != CUDNN_SUCCESS ||
-      hr__cudnn.BackendGetAttribute(f.descriptor, CUDNN_HEURISTIC_RESULTS, CUDNN_TYPE_DESCRIPTOR, CONFIGS_MOST, &count,
-                                    configs) != CUDNN_SUCCESS) {
+      hr__cudnn()->BackendGetAttribute(f.descriptor, CUDNN_HEURISTIC_RESULTS, CUDNN_TYPE_DESCRIPTOR, CONFIGS_MOST,
+                                       &count, configs) != CUDNN_SUCCESS) {
     count = 0;
   }
   destroy(f.descriptor);
@@ -424,7 +421,7 @@ static hr_status no_engine(const hr__conv_plan *plan) {
                         hr_op_table(s->op)->name, hr_dtype_name(s->dtype), (long long)x[0], (long long)x[1],
                         (long long)x[2], (long long)x[3], (long long)w[0], (long long)w[1], (long long)w[2],
                         (long long)w[3], s->channels_last ? "channels last" : "channels first",
-                        plan->code != CUDNN_SUCCESS ? hr__cudnn.GetErrorString(plan->code)
+                        plan->code != CUDNN_SUCCESS ? hr__cudnn()->GetErrorString(plan->code)
                                                     : "none of its engines will do");
 }
 
@@ -443,7 +440,7 @@ static void make(cudnn_handle handle, hr__conv_plan *plan) {
 static void forget_some(void) {
   hr__conv_plan **oldest = NULL;
   int unused = 0;
-  for (hr__conv_plan **at = &plans; *at != NULL; at = &(*at)->next) {
+  for (hr__conv_plan **at = &hr__cudnn_opened()->plans; *at != NULL; at = &(*at)->next) {
     if ((*at)->references == 0) {
       oldest = at;
       ++unused;
@@ -458,7 +455,7 @@ static void forget_some(void) {
 }
 
 static hr__conv_plan *find(int device, const hr__conv_shape *shape) {
-  hr__conv_plan *plan = plans;
+  hr__conv_plan *plan = hr__cudnn_opened()->plans;
   while (plan != NULL && (plan->device != device || memcmp(&plan->shape, shape, sizeof *shape) != 0)) {
     plan = plan->next;
   }
@@ -476,8 +473,8 @@ static hr_status acquire(cudnn_handle handle, int device, const hr__conv_shape *
     plan->shape = *shape;
     plan->device = device;
     make(handle, plan);
-    plan->next = plans;
-    plans = plan;
+    plan->next = hr__cudnn_opened()->plans;
+    hr__cudnn_opened()->plans = plan;
   }
   if (plan->descriptor == NULL) {
     return no_engine(plan);
@@ -489,20 +486,20 @@ static hr_status acquire(cudnn_handle handle, int device, const hr__conv_shape *
 
 hr_status hr__conv_plan_acquire(cudnn_handle handle, const hr__conv_shape *shape, hr__conv_plan **out_plan) {
   int device = -1;
-  if (hr__cudnn_driver.CtxGetDevice(&device) != 0) {
+  if (hr__cudnn_driver()->CtxGetDevice(&device) != 0) {
     return hr_status_make(HR_STATUS_INTERNAL, "cuDNN: no device is current on this thread");
   }
-  hr_mutex_lock(&plans_mutex);
+  hr_mutex_lock(&hr__cudnn_opened()->plans_mutex);
   hr_status status = acquire(handle, device, shape, out_plan);
-  hr_mutex_unlock(&plans_mutex);
+  hr_mutex_unlock(&hr__cudnn_opened()->plans_mutex);
   return status;
 }
 
 void hr__conv_plan_release(hr__conv_plan *plan) {
   if (plan != NULL) {
-    hr_mutex_lock(&plans_mutex);
+    hr_mutex_lock(&hr__cudnn_opened()->plans_mutex);
     --plan->references;
-    hr_mutex_unlock(&plans_mutex);
+    hr_mutex_unlock(&hr__cudnn_opened()->plans_mutex);
   }
 }
 

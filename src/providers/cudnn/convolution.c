@@ -245,7 +245,7 @@ static void release(hr_prepared *p) {
   }
   hr__conv_plan_release(p->plan);
   if (p->pack != NULL) {
-    (void)hr__cudnn.BackendDestroyDescriptor(p->pack);
+    (void)hr__cudnn()->BackendDestroyDescriptor(p->pack);
   }
   hr_free(p);
 }
@@ -285,9 +285,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int way
 }
 
 static const char *version(void) {
-  static char text[32];
-  snprintf(text, sizeof text, "%zu", hr__cudnn.GetVersion());
-  return text;
+  return hr__cudnn_opened()->version;
 }
 
 /* ---- running ---- */
@@ -297,7 +295,7 @@ static int pack(hr_prepared *p, void *const addresses[CONV_ROLES + 1]) {
   int code = hr__conv_pack(&p->call.shape, addresses, addresses[CONV_ROLES], &made);
   if (code == CUDNN_SUCCESS) {
     if (p->pack != NULL) {
-      (void)hr__cudnn.BackendDestroyDescriptor(p->pack);
+      (void)hr__cudnn()->BackendDestroyDescriptor(p->pack);
     }
     p->pack = made;
     memcpy(p->packed, addresses, sizeof p->packed);
@@ -324,7 +322,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   HR_RETURN_IF_ERROR(hr__cudnn_lock(queue, &handle));
   bool is_packed = p->pack != NULL && memcmp(p->packed, addresses, sizeof addresses) == 0;
   int code = is_packed ? CUDNN_SUCCESS : pack(p, addresses);
-  code = code != 0 ? code : hr__cudnn.BackendExecute(handle, hr__conv_plan_descriptor(p->plan), p->pack);
+  code = code != 0 ? code : hr__cudnn()->BackendExecute(handle, hr__conv_plan_descriptor(p->plan), p->pack);
   hr__cudnn_unlock();
   return hr__cudnn_status(code, hr_op_table(p->call.shape.op)->name);
 }

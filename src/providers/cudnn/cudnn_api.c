@@ -1,6 +1,7 @@
 /* cudnn_api.c: finds cuDNN at run time. See cudnn_api.h. */
 #include "providers/cudnn/cudnn_api.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/dynlib.h"
@@ -8,13 +9,14 @@
 #include "base/log.h"
 #include "base/thread.h"
 
-enum { DEVICES_MAX = 64 };
+static void init_library(void *part) {
+  hr__cudnn_library *library = part;
+  hr__vendor_init(&library->vendor);
+  hr_mutex_init(&library->handles_mutex);
+  hr_mutex_init(&library->plans_mutex);
+}
 
-hr__cudnn_table hr__cudnn;
-hr__cudnn_driver_table hr__cudnn_driver;
-
-static hr_mutex handles_mutex = HR_MUTEX_INITIALIZER;
-static cudnn_handle handles[DEVICES_MAX];
+const hr_context_part hr__cudnn_library_kind = {.bytes = sizeof(hr__cudnn_library), .init = init_library};
 
 static const char *const symbols[] = {
 #define CUDNN_SYMBOL(type, name, args) "cudnn" #name,
@@ -30,7 +32,7 @@ hr_status hr__cudnn_status(int code, const char *what) {
   }
   bool is_unsupported = code >= CUDNN_NOT_SUPPORTED && code < CUDNN_INTERNAL_ERROR;
   return hr_status_make(is_unsupported ? HR_STATUS_UNIMPLEMENTED : HR_STATUS_INTERNAL, "cuDNN: %s: status %d, %s", what,
-                        code, hr__cudnn.GetErrorString(code));
+                        code, hr__cudnn()->GetErrorString(code));
 }
 
 static const char *const driver_symbols[] = {"cuCtxGetDevice", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemsetD8_v2",
@@ -45,7 +47,7 @@ static hr_status find_symbols(hr_dynlib *library, void **addresses, void **drive
   return hr_dynlib_symbols(&driver, DRIVER_SYMBOLS, driver_symbols, driver_addresses);
 }
 
-hr_status hr__cudnn_open(void) {
+static hr_status open_library(void) {
   hr_dynlib library = {0};
   void *addresses[sizeof symbols / sizeof *symbols], *driver_addresses[DRIVER_SYMBOLS];
   hr_status status = find_symbols(&library, addresses, driver_addresses);
@@ -57,35 +59,41 @@ hr_status hr__cudnn_open(void) {
     hr_dynlib_close(&library);
     return unavailable;
   }
-  memcpy(&hr__cudnn, addresses, sizeof addresses);
-  memcpy(&hr__cudnn_driver, driver_addresses, sizeof driver_addresses);
-  hr_log(HR_LOG_DEVICE, "cuDNN %zu", hr__cudnn.GetVersion());
+  memcpy(&hr__cudnn_opened()->table, addresses, sizeof addresses);
+  memcpy(&hr__cudnn_opened()->driver, driver_addresses, sizeof driver_addresses);
+  snprintf(hr__cudnn_opened()->version, sizeof hr__cudnn_opened()->version, "%zu", hr__cudnn()->GetVersion());
+  hr_log(HR_LOG_DEVICE, "cuDNN %s", hr__cudnn_opened()->version);
   return NULL;
 }
 
+hr_status hr__cudnn_open(void) {
+  return hr__vendor_open(&hr__cudnn_opened()->vendor, open_library);
+}
+
 static hr_status handle_of(int device, void *queue) {
+  cudnn_handle *handles = hr__cudnn_opened()->handles;
   if (handles[device] == NULL) {
-    HR_RETURN_IF_ERROR(hr__cudnn_status(hr__cudnn.Create(&handles[device]), "a context"));
+    HR_RETURN_IF_ERROR(hr__cudnn_status(hr__cudnn()->Create(&handles[device]), "a context"));
   }
-  return hr__cudnn_status(hr__cudnn.SetStream(handles[device], queue), "a queue");
+  return hr__cudnn_status(hr__cudnn()->SetStream(handles[device], queue), "a queue");
 }
 
 hr_status hr__cudnn_lock(void *queue, cudnn_handle *out_handle) {
-  int device = -1, code = hr__cudnn_driver.CtxGetDevice(&device);
-  if (code != 0 || device < 0 || device >= DEVICES_MAX) {
+  int device = -1, code = hr__cudnn_driver()->CtxGetDevice(&device);
+  if (code != 0 || device < 0 || device >= HR__CUDNN_DEVICES_MAX) {
     return hr_status_make(HR_STATUS_INTERNAL, "cuDNN: no device is current on this thread: status %d, device %d", code,
                           device);
   }
-  hr_mutex_lock(&handles_mutex);
+  hr_mutex_lock(&hr__cudnn_opened()->handles_mutex);
   hr_status status = handle_of(device, queue);
   if (status != NULL) {
-    hr_mutex_unlock(&handles_mutex);
+    hr_mutex_unlock(&hr__cudnn_opened()->handles_mutex);
     return status;
   }
-  *out_handle = handles[device];
+  *out_handle = hr__cudnn_opened()->handles[device];
   return NULL;
 }
 
 void hr__cudnn_unlock(void) {
-  hr_mutex_unlock(&handles_mutex);
+  hr_mutex_unlock(&hr__cudnn_opened()->handles_mutex);
 }

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/context.h"
+#include "base/vendor.h"
 #include "headrace/status.h"
 
 typedef struct cudnn_handle_struct *cudnn_handle;
@@ -117,8 +119,6 @@ typedef struct hr__cudnn_table {
 #undef CUDNN_SYMBOL
 } hr__cudnn_table;
 
-extern hr__cudnn_table hr__cudnn;
-
 /* What we need of the driver beside the library: functions of libcuda, for the device that is current on the calling thread. */
 typedef struct hr__cudnn_driver_table {
   int (*CtxGetDevice)(int *device);
@@ -127,7 +127,34 @@ typedef struct hr__cudnn_driver_table {
   int (*MemsetD8_v2)(uint64_t address, unsigned char value, size_t count);
   int (*MemcpyDtoH_v2)(void *host, uint64_t address, size_t bytes);
 } hr__cudnn_driver_table;
-extern hr__cudnn_driver_table hr__cudnn_driver;
+
+struct hr__conv_plan;
+enum { HR__CUDNN_DEVICES_MAX = 64 };
+
+/* The library, as the process has opened it. */
+typedef struct hr__cudnn_library {
+  hr_vendor vendor;
+  hr__cudnn_table table;
+  hr__cudnn_driver_table driver;
+  hr_mutex handles_mutex, plans_mutex;
+  cudnn_handle handles[HR__CUDNN_DEVICES_MAX];
+  struct hr__conv_plan *plans; /* conv_plan.c's */
+  char version[32];
+} hr__cudnn_library;
+
+extern const hr_context_part hr__cudnn_library_kind;
+
+static inline hr__cudnn_library *hr__cudnn_opened(void) {
+  return hr__context_part(&hr__context_first, HR_CONTEXT_CUDNN, &hr__cudnn_library_kind);
+}
+
+static inline const hr__cudnn_table *hr__cudnn(void) {
+  return &hr__cudnn_opened()->table;
+}
+
+static inline const hr__cudnn_driver_table *hr__cudnn_driver(void) {
+  return &hr__cudnn_opened()->driver;
+}
 
 /* Finds the library; UNAVAILABLE says where it was looked for. */
 HR_MUST_USE hr_status hr__cudnn_open(void);

@@ -117,8 +117,8 @@ static void choose_rows(attention *a) {
   bool fits = a->is_backward ? a->is_narrow && widest <= 64 : a->v_width <= (a->is_narrow ? 128 : 64);
   bool waits = a->is_narrow && a->node->scalar_count > 3; /* for random numbers */
   int64_t least_rows = a->is_backward && a->keys < a->queries ? a->keys : a->queries;
-  if (fits && !waits && shared_of(&twice) <= hr__cuda_device.shared_bytes &&
-      a->heads * least_rows / rows_of(&twice) >= 2 * hr__cuda_device.processors) {
+  if (fits && !waits && shared_of(&twice) <= hr__cuda_limits_known()->shared_bytes &&
+      a->heads * least_rows / rows_of(&twice) >= 2 * hr__cuda_limits_known()->processors) {
     *a = twice;
   }
 }
@@ -141,7 +141,7 @@ static bool is_attention(const hr_node *node, attention *a) {
   choose_rows(a);
   const int64_t limit = INT32_MAX;
   return a->queries >= QUERIES_MIN && a->queries <= limit && a->keys <= limit &&
-         a->heads * (a->queries + a->keys) / SUM_ROWS < limit && shared_of(a) <= hr__cuda_device.shared_bytes;
+         a->heads * (a->queries + a->keys) / SUM_ROWS < limit && shared_of(a) <= hr__cuda_limits_known()->shared_bytes;
 }
 
 static bool supports(const hr_program *program, const hr_node *node) {

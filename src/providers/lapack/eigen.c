@@ -63,11 +63,11 @@ static int svd_one(const svd_call *s, void *a, void *values, void *u, void *v, v
   int info = 0;
   const hr__matrices *m = &s->m;
   if (m->kind >= 2) {
-    hr__lapack.COMPLEX_gesdd[m->kind - 2](s->job, &m->rows, &m->columns, a, &s->ld, values, u, &s->ld_u, v, &s->ld_v,
-                                          work, &length, s->rwork, s->iwork, &info, 1);
+    hr__lapack()->COMPLEX_gesdd[m->kind - 2](s->job, &m->rows, &m->columns, a, &s->ld, values, u, &s->ld_u, v, &s->ld_v,
+                                             work, &length, s->rwork, s->iwork, &info, 1);
   } else {
-    hr__lapack.REAL_gesdd[m->kind](s->job, &m->rows, &m->columns, a, &s->ld, values, u, &s->ld_u, v, &s->ld_v, work,
-                                   &length, s->iwork, &info, 1);
+    hr__lapack()->REAL_gesdd[m->kind](s->job, &m->rows, &m->columns, a, &s->ld, values, u, &s->ld_u, v, &s->ld_v, work,
+                                      &length, s->iwork, &info, 1);
   }
   return info;
 }
@@ -129,11 +129,11 @@ static int eigh_one(const eigh_call *e, void *a, void *values, void *work, int l
   int info = 0, reals = length < 0 ? -1 : e->reals, ints = length < 0 ? -1 : e->ints;
   const hr__matrices *m = &e->m;
   if (m->kind >= 2) {
-    hr__lapack.COMPLEX_heevd[m->kind - 2](e->job, e->uplo, &m->rows, a, &e->ld, values, work, &length, e->rwork, &reals,
-                                          e->iwork, &ints, &info, 1, 1);
+    hr__lapack()->COMPLEX_heevd[m->kind - 2](e->job, e->uplo, &m->rows, a, &e->ld, values, work, &length, e->rwork,
+                                             &reals, e->iwork, &ints, &info, 1, 1);
   } else {
-    hr__lapack.REAL_syevd[m->kind](e->job, e->uplo, &m->rows, a, &e->ld, values, work, &length, e->iwork, &ints, &info,
-                                   1, 1);
+    hr__lapack()->REAL_syevd[m->kind](e->job, e->uplo, &m->rows, a, &e->ld, values, work, &length, e->iwork, &ints,
+                                      &info, 1, 1);
   }
   return info;
 }
@@ -213,12 +213,12 @@ static int eig_one(const eig_call *e, void *a, void *values, void *vectors, void
   int info = 0;
   const hr__matrices *m = &e->m;
   if (m->kind >= 2) {
-    hr__lapack.COMPLEX_geev[m->kind - 2]("N", e->job, &m->rows, a, &e->ld, values, NULL, &e->ld, vectors, &e->ld, work,
-                                         &length, e->rwork, &info, 1, 1);
+    hr__lapack()->COMPLEX_geev[m->kind - 2]("N", e->job, &m->rows, a, &e->ld, values, NULL, &e->ld, vectors, &e->ld,
+                                            work, &length, e->rwork, &info, 1, 1);
     return info;
   }
-  hr__lapack.REAL_geev[m->kind]("N", e->job, &m->rows, a, &e->ld, e->wr, e->wi, NULL, &e->ld, e->columns, &e->ld, work,
-                                &length, &info, 1, 1);
+  hr__lapack()->REAL_geev[m->kind]("N", e->job, &m->rows, a, &e->ld, e->wr, e->wi, NULL, &e->ld, e->columns, &e->ld,
+                                   work, &length, &info, 1, 1);
   if (length >= 0 && info == 0 && m->kind == 0) {
     join_float(m->rows, e->wr, e->wi, e->columns, values, vectors);
   } else if (length >= 0 && info == 0) {

@@ -34,8 +34,8 @@ typedef struct bench {
 
 static void multiply(const bench *b, const void *left, const void *right, void *out) {
   int n = b->m.rows, kind = b->m.kind;
-  hr__lapack.ALL_gemm[kind]("N", "N", &n, &n, &n, hr__lapack_one(kind), left, &n, right, &n, hr__lapack_zero(kind), out,
-                            &n, 1, 1);
+  hr__lapack()->ALL_gemm[kind]("N", "N", &n, &n, &n, hr__lapack_one(kind), left, &n, right, &n, hr__lapack_zero(kind),
+                               out, &n, 1, 1);
 }
 
 /* out = sum of weights[i] * powers[i], + out where it is asked for. */
@@ -147,9 +147,9 @@ static hr_status exponential(bench *b, void *out) {
   make_sides(b);
   blend(b, 1, b->v, -1, b->u, b->t);
   blend(b, 1, b->v, 1, b->u, b->v);
-  hr__lapack.ALL_getrf[b->m.kind](&n, &n, b->t, &n, b->pivots, &info);
+  hr__lapack()->ALL_getrf[b->m.kind](&n, &n, b->t, &n, b->pivots, &info);
   HR_RETURN_IF_ERROR(hr__info_check("getrf", info));
-  hr__lapack.ALL_getrs[b->m.kind]("N", &n, &n, b->t, &n, b->pivots, b->v, &n, &info, 1);
+  hr__lapack()->ALL_getrs[b->m.kind]("N", &n, &n, b->t, &n, b->pivots, b->v, &n, &info, 1);
   HR_RETURN_IF_ERROR(hr__info_check("getrs", info));
   for (int i = 0; i < squarings; ++i) {
     void *swap = b->v;

@@ -40,7 +40,7 @@ static int cholesky_one(const hr__library_call *call, const hr__matrices *m, int
   (void)item;
   bool upper = call->node->ints[0] != 0;
   int ld = hr__leading(m->rows), info = 0;
-  hr__lapack.ALL_potrf[m->kind](upper ? "U" : "L", &m->rows, a, &ld, &info, 1);
+  hr__lapack()->ALL_potrf[m->kind](upper ? "U" : "L", &m->rows, a, &ld, &info, 1);
   clear_triangle(a, m, upper);
   return info;
 }
@@ -85,7 +85,7 @@ static int invert_one(const hr__library_call *call, const hr__matrices *m, int64
   (void)item;
   bool upper = call->node->ints[0] != 0;
   int ld = hr__leading(m->rows), info = 0;
-  hr__lapack.ALL_potri[m->kind](upper ? "U" : "L", &m->rows, a, &ld, &info, 1);
+  hr__lapack()->ALL_potri[m->kind](upper ? "U" : "L", &m->rows, a, &ld, &info, 1);
   mirror(a, m, upper);
   return info;
 }
@@ -105,7 +105,7 @@ hr_status hr__lapack_cholesky_inverse(const hr__library_call *call) {
 
 static int lu_one(const hr__library_call *call, const hr__matrices *m, int64_t item, void *a) {
   int ld = hr__leading(m->rows), least = m->rows < m->columns ? m->rows : m->columns, info = 0;
-  hr__lapack.ALL_getrf[m->kind](&m->rows, &m->columns, a, &ld, (int *)call->outputs[1].data + item * least, &info);
+  hr__lapack()->ALL_getrf[m->kind](&m->rows, &m->columns, a, &ld, (int *)call->outputs[1].data + item * least, &info);
   return info;
 }
 
@@ -124,9 +124,9 @@ hr_status hr__lapack_lu(const hr__library_call *call) {
 static void ldl_one(const hr__matrices *m, bool hermitian, void *a, int ld, int *pivots, void *work, int length,
                     int *info) {
   if (hermitian && m->kind >= 2) {
-    hr__lapack.COMPLEX_hetrf[m->kind - 2]("L", &m->rows, a, &ld, pivots, work, &length, info, 1);
+    hr__lapack()->COMPLEX_hetrf[m->kind - 2]("L", &m->rows, a, &ld, pivots, work, &length, info, 1);
   } else {
-    hr__lapack.ALL_sytrf[m->kind]("L", &m->rows, a, &ld, pivots, work, &length, info, 1);
+    hr__lapack()->ALL_sytrf[m->kind]("L", &m->rows, a, &ld, pivots, work, &length, info, 1);
   }
 }
 
@@ -165,7 +165,7 @@ static hr_status qr(const hr__library_call *call, int64_t begin, int64_t end, vo
   hr__matrices m = hr__matrices_of(&call->inputs[0]);
   int ld = hr__leading(m.rows), least = m.rows < m.columns ? m.rows : m.columns, length = -1, info = 0;
   double queried[2] = {0};
-  hr__lapack.ALL_geqrf[m.kind](&m.rows, &m.columns, NULL, &ld, NULL, queried, &length, &info);
+  hr__lapack()->ALL_geqrf[m.kind](&m.rows, &m.columns, NULL, &ld, NULL, queried, &length, &info);
   length = hr__lapack_length(m.kind, queried);
   hr__work work;
   HR_RETURN_IF_ERROR(hr__work_begin(&work, (size_t)(length * m.size)));
@@ -173,8 +173,8 @@ static hr_status qr(const hr__library_call *call, int64_t begin, int64_t end, vo
   hr_status status = HR_OK;
   for (int64_t item = begin; item < end && status == NULL; ++item) {
     void *a = hr__matrix_copy(&call->inputs[0], &call->outputs[0], item, &m);
-    hr__lapack.ALL_geqrf[m.kind](&m.rows, &m.columns, a, &ld, hr__item(&call->outputs[1], item, least), memory, &length,
-                                 &info);
+    hr__lapack()->ALL_geqrf[m.kind](&m.rows, &m.columns, a, &ld, hr__item(&call->outputs[1], item, least), memory,
+                                    &length, &info);
     status = hr__info_check("geqrf", info);
   }
   hr__work_end(&work);
@@ -189,9 +189,9 @@ hr_status hr__lapack_qr(const hr__library_call *call) {
 static void reflectors_one(const hr__matrices *m, int count, void *a, int ld, const void *tau, void *work, int length,
                            int *info) {
   if (m->kind >= 2) {
-    hr__lapack.COMPLEX_ungqr[m->kind - 2](&m->rows, &m->columns, &count, a, &ld, tau, work, &length, info);
+    hr__lapack()->COMPLEX_ungqr[m->kind - 2](&m->rows, &m->columns, &count, a, &ld, tau, work, &length, info);
   } else {
-    hr__lapack.REAL_orgqr[m->kind](&m->rows, &m->columns, &count, a, &ld, tau, work, &length, info);
+    hr__lapack()->REAL_orgqr[m->kind](&m->rows, &m->columns, &count, a, &ld, tau, work, &length, info);
   }
 }
 
@@ -234,11 +234,11 @@ typedef struct reflection {
 static void reflect_one(const reflection *r, const void *a, const void *tau, void *c, void *work, int length,
                         int *info) {
   if (r->a.kind >= 2) {
-    hr__lapack.COMPLEX_unmqr[r->a.kind - 2](r->side, r->trans, &r->c.rows, &r->c.columns, &r->count, a, &r->ld_a, tau,
-                                            c, &r->ld_c, work, &length, info, 1, 1);
+    hr__lapack()->COMPLEX_unmqr[r->a.kind - 2](r->side, r->trans, &r->c.rows, &r->c.columns, &r->count, a, &r->ld_a,
+                                               tau, c, &r->ld_c, work, &length, info, 1, 1);
   } else {
-    hr__lapack.REAL_ormqr[r->a.kind](r->side, r->trans, &r->c.rows, &r->c.columns, &r->count, a, &r->ld_a, tau, c,
-                                     &r->ld_c, work, &length, info, 1, 1);
+    hr__lapack()->REAL_ormqr[r->a.kind](r->side, r->trans, &r->c.rows, &r->c.columns, &r->count, a, &r->ld_a, tau, c,
+                                        &r->ld_c, work, &length, info, 1, 1);
   }
 }
 

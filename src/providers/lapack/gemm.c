@@ -91,8 +91,8 @@ static hr_status multiply(const hr__library_call *call, int64_t begin, int64_t e
     const char *left = matrix_at(a, out, call->inputs[0].data, item) + first * size * (p.a.trans == 'N' ? p.a.ld : 1);
     const char *right = matrix_at(b, out, call->inputs[1].data, item);
     char *to = matrix_at(out, out, call->outputs[0].data, item) + first * size * p.out.ld;
-    hr__lapack.ALL_gemm[p.kind](&p.b.trans, &p.a.trans, &columns, &count, &inner, hr__lapack_one(p.kind), right,
-                                &p.b.ld, left, &p.a.ld, hr__lapack_zero(p.kind), to, &p.out.ld, 1, 1);
+    hr__lapack()->ALL_gemm[p.kind](&p.b.trans, &p.a.trans, &columns, &count, &inner, hr__lapack_one(p.kind), right,
+                                   &p.b.ld, left, &p.a.ld, hr__lapack_zero(p.kind), to, &p.out.ld, 1, 1);
   }
   return HR_OK;
 }

@@ -10,13 +10,17 @@
 #include "base/team.h"
 #include "base/thread.h"
 
-hr__lapack_table hr__lapack;
+static void init_library(void *part) {
+  hr__lapack_library *library = part;
+  hr__vendor_init(&library->vendor);
+  hr_mutex_init(&library->threads_mutex);
+}
 
-static hr_mutex open_mutex = HR_MUTEX_INITIALIZER, threads_mutex = HR_MUTEX_INITIALIZER;
-static bool is_tried, is_open;
-static char reason[512];
-static void (*set_threads)(int count); /* NULL: the library has no threads of its own, or does not say */
-static bool has_openmp;                /* its threads are OpenMP's */
+const hr_context_part hr__lapack_library_kind = {.bytes = sizeof(hr__lapack_library), .init = init_library};
+
+static hr__lapack_library *opened(void) {
+  return hr__context_part(&hr__context_first, HR_CONTEXT_LAPACK, &hr__lapack_library_kind);
+}
 
 typedef struct symbol {
   const char *name, *letters; /* of the element types that it exists for */
@@ -44,7 +48,7 @@ static hr_status find_symbol(const hr_dynlib *library, const char *prefix, char 
 
 /* Fills the table, whose pointers lie in the order of the list. */
 static hr_status find_symbols(const hr_dynlib *library, const char *prefix) {
-  void *addresses[sizeof hr__lapack / sizeof(void *)];
+  void *addresses[sizeof(hr__lapack_table) / sizeof(void *)];
   size_t at = 0;
   for (size_t i = 0; i < SYMBOLS; ++i) {
     for (const char *letter = symbols[i].letters; *letter != '\0'; ++letter) {
@@ -52,7 +56,7 @@ static hr_status find_symbols(const hr_dynlib *library, const char *prefix) {
       ++at;
     }
   }
-  memcpy(&hr__lapack, addresses, sizeof addresses);
+  memcpy(&opened()->table, addresses, sizeof addresses);
   return HR_OK;
 }
 
@@ -69,9 +73,9 @@ static void find_threads(const hr_dynlib *library, const char *prefix) {
   int (*kind)(void) = NULL;
   void *setter = find_optional(library, prefix, "openblas_set_num_threads");
   void *getter = find_optional(library, prefix, "openblas_get_parallel");
-  memcpy(&set_threads, &setter, sizeof setter);
+  memcpy(&opened()->set_threads, &setter, sizeof setter);
   memcpy(&kind, &getter, sizeof getter);
-  has_openmp = kind != NULL && kind() == OPENMP;
+  opened()->has_openmp = kind != NULL && kind() == OPENMP;
 }
 
 /* Wheels of OpenBLAS put scipy_ in front of all names. */
@@ -101,29 +105,29 @@ static hr_status open_library(void) {
   return status;
 }
 
-hr_status hr__lapack_open(void) {
-  hr_mutex_lock(&open_mutex);
-  if (!is_tried) {
-    hr_status status = open_library();
-    is_tried = true;
-    is_open = status == NULL;
-    snprintf(reason, sizeof reason, "%s", hr_status_message(status));
-    hr_log(HR_LOG_DEVICE, "LAPACK: %s", reason);
-    hr_status_ignore(status);
-    if (is_open && set_threads != NULL) {
-      set_threads(1);
+static hr_status open_and_report(void) {
+  hr_status status = open_library();
+  hr_log(HR_LOG_DEVICE, "LAPACK: %s", hr_status_message(status));
+  if (status == NULL) {
+    if (opened()->set_threads != NULL) {
+      opened()->set_threads(1);
     }
+    return HR_OK;
   }
-  hr_mutex_unlock(&open_mutex);
-  return is_open ? HR_OK
-                 : hr_status_make(HR_STATUS_UNIMPLEMENTED,
-                                  "needs OpenBLAS (`pip install scipy-openblas32`, or HEADRACE_LAPACK with a path): %s",
-                                  reason);
+  hr_status missing = hr_status_make(
+      HR_STATUS_UNIMPLEMENTED, "needs OpenBLAS (`pip install scipy-openblas32`, or HEADRACE_LAPACK with a path): %s",
+      hr_status_message(status));
+  hr_status_free(status);
+  return missing;
+}
+
+hr_status hr__lapack_open(void) {
+  return hr__vendor_open(&opened()->vendor, open_and_report);
 }
 
 /* Threads of its own stay beside our team's; loops on OpenMP's would bring a third lot to the same cores. */
 static void leave_cores(void) {
-  if (has_openmp) {
+  if (opened()->has_openmp) {
     hr_library_enters();
   } else {
     hr__team_rest();
@@ -131,16 +135,18 @@ static void leave_cores(void) {
 }
 
 void hr__lapack_threads_begin(int count) {
-  hr_mutex_lock(&threads_mutex);
-  if (set_threads != NULL) {
+  hr__lapack_library *library = opened();
+  hr_mutex_lock(&library->threads_mutex);
+  if (library->set_threads != NULL) {
     leave_cores();
-    set_threads(count);
+    library->set_threads(count);
   }
 }
 
 void hr__lapack_threads_end(void) {
-  if (set_threads != NULL) {
-    set_threads(1);
+  hr__lapack_library *library = opened();
+  if (library->set_threads != NULL) {
+    library->set_threads(1);
   }
-  hr_mutex_unlock(&threads_mutex);
+  hr_mutex_unlock(&library->threads_mutex);
 }

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/context.h"
+#include "base/vendor.h"
 #include "headrace/dtype.h"
 #include "headrace/status.h"
 
@@ -23,14 +25,28 @@ static inline int hr__lapack_kind(hr_dtype dtype) {
 
 enum { HR__LAPACK_ALL = 4, HR__LAPACK_REAL = 2, HR__LAPACK_COMPLEX = 2 };
 
-/* hr__lapack.ALL_getrf[kind], hr__lapack.REAL_syevd[kind], hr__lapack.COMPLEX_heevd[kind - 2] */
+/* hr__lapack()->ALL_getrf[kind], ->REAL_syevd[kind], ->COMPLEX_heevd[kind - 2] */
 typedef struct hr__lapack_table {
 #define LAPACK_SYMBOL(kinds, name, args) void(*kinds##_##name[HR__LAPACK_##kinds]) args;
 #include "providers/lapack/lapack_symbols.def"
 #undef LAPACK_SYMBOL
 } hr__lapack_table;
 
-extern hr__lapack_table hr__lapack;
+/* The library, as the process has opened it. */
+typedef struct hr__lapack_library {
+  hr_vendor vendor;
+  hr__lapack_table table;
+  hr_mutex threads_mutex;         /* held between hr__lapack_threads_begin and _end */
+  void (*set_threads)(int count); /* NULL: the library has no threads of its own, or does not say */
+  bool has_openmp;                /* its threads are OpenMP's */
+} hr__lapack_library;
+
+extern const hr_context_part hr__lapack_library_kind;
+
+static inline const hr__lapack_table *hr__lapack(void) {
+  const hr__lapack_library *library = hr__context_part(&hr__context_first, HR_CONTEXT_LAPACK, &hr__lapack_library_kind);
+  return &library->table;
+}
 
 /* Opens the library at the first call; UNIMPLEMENTED says where it was looked for. */
 HR_MUST_USE hr_status hr__lapack_open(void);

@@ -25,8 +25,8 @@ static hr_status cholesky_solve_one(const hr__library_call *call, const hr__part
   const hr__matrices *b = &part->b;
   int n = b->rows, info = 0;
   const void *a = hr__item(&call->inputs[1], part->item, (int64_t)n * n);
-  hr__lapack.ALL_potrs[b->kind](call->node->ints[0] != 0 ? "U" : "L", &n, &b->columns, a, &part->ld, part->x, &part->ld,
-                                &info, 1);
+  hr__lapack()->ALL_potrs[b->kind](call->node->ints[0] != 0 ? "U" : "L", &n, &b->columns, a, &part->ld, part->x,
+                                   &part->ld, &info, 1);
   return hr__info_check("potrs", info);
 }
 
@@ -46,8 +46,8 @@ static hr_status lu_solve_one(const hr__library_call *call, const hr__part *part
   int n = b->rows, info = 0;
   const void *a = hr__item(&call->inputs[0], part->item, (int64_t)n * n);
   const int *pivots = hr__item(&call->inputs[1], part->item, n);
-  hr__lapack.ALL_getrs[b->kind](trans[call->node->ints[0]], &n, &b->columns, a, &part->ld, pivots, part->x, &part->ld,
-                                &info, 1);
+  hr__lapack()->ALL_getrs[b->kind](trans[call->node->ints[0]], &n, &b->columns, a, &part->ld, pivots, part->x,
+                                   &part->ld, &info, 1);
   return hr__info_check("getrs", info);
 }
 
@@ -83,9 +83,9 @@ static hr_status ldl_solve_one(const hr__library_call *call, const hr__part *par
   const void *a = hr__item(&call->inputs[0], part->item, (int64_t)n * n);
   const int *pivots = hr__item(&call->inputs[1], part->item, n);
   if (call->node->ints[0] != 0 && b->kind >= 2) {
-    hr__lapack.COMPLEX_hetrs[b->kind - 2]("L", &n, &b->columns, a, &part->ld, pivots, part->x, &part->ld, &info, 1);
+    hr__lapack()->COMPLEX_hetrs[b->kind - 2]("L", &n, &b->columns, a, &part->ld, pivots, part->x, &part->ld, &info, 1);
   } else {
-    hr__lapack.ALL_sytrs[b->kind]("L", &n, &b->columns, a, &part->ld, pivots, part->x, &part->ld, &info, 1);
+    hr__lapack()->ALL_sytrs[b->kind]("L", &n, &b->columns, a, &part->ld, pivots, part->x, &part->ld, &info, 1);
   }
   return hr__info_check("sytrs", info);
 }
@@ -120,8 +120,9 @@ static hr_status triangular_one(const hr__library_call *call, const hr__part *pa
   bool is_left = ints[3] != 0;
   int n = is_left ? b->rows : b->columns, ld = hr__leading(n);
   const void *a = hr__item(&call->inputs[0], part->item, (int64_t)n * n);
-  hr__lapack.ALL_trsm[b->kind](is_left ? "L" : "R", ints[0] != 0 ? "U" : "L", trans[ints[1]], ints[2] != 0 ? "U" : "N",
-                               &b->rows, &b->columns, hr__lapack_one(b->kind), a, &ld, part->x, &part->ld, 1, 1, 1, 1);
+  hr__lapack()->ALL_trsm[b->kind](is_left ? "L" : "R", ints[0] != 0 ? "U" : "L", trans[ints[1]],
+                                  ints[2] != 0 ? "U" : "N", &b->rows, &b->columns, hr__lapack_one(b->kind), a, &ld,
+                                  part->x, &part->ld, 1, 1, 1, 1);
   return HR_OK;
 }
 
@@ -173,7 +174,7 @@ static squares read_squares(const hr__library_call *call) {
 }
 
 static int squares_one(const squares *s, void *a, void *x, void *values, int *rank, void *work, int length) {
-  const hr__lapack_table *l = &hr__lapack;
+  const hr__lapack_table *l = hr__lapack();
   int kind = s->a.kind, complex = kind - 2, info = 0;
   const int *m = &s->a.rows, *n = &s->a.columns, *k = &s->x.columns, *lda = &s->ld_a, *ldx = &s->ld_x;
   switch (s->driver) {

@@ -195,11 +195,11 @@ static dnnl_primitive_desc forward_desc(hr_prepared *pipe, const conv *c, dnnl_m
   if (pipe->status == NULL) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, ops);
     hr__pipe_check(pipe,
-                   hr__dnnl.convolution_forward_primitive_desc_create(
-                       &desc, hr__dnnl_engine, DNNL_FORWARD_TRAINING, DNNL_CONVOLUTION_DIRECT, x, w, bias, y,
+                   hr__dnnl()->convolution_forward_primitive_desc_create(
+                       &desc, hr__dnnl_engine(), DNNL_FORWARD_TRAINING, DNNL_CONVOLUTION_DIRECT, x, w, bias, y,
                        c->strides, c->dilates, c->padding_l, c->padding_r, attr),
                    "convolution");
-    hr__dnnl.primitive_attr_destroy(attr);
+    hr__dnnl()->primitive_attr_destroy(attr);
   }
   return desc;
 }
@@ -216,14 +216,14 @@ static void deliver(hr_prepared *pipe, const bound *operand, int computed, dnnl_
 
 /* Where the primitive writes: the operand's memory if its layout is right, else workspace. */
 static int output_memory(hr_prepared *pipe, const bound *operand, dnnl_const_memory_desc layout) {
-  if (pipe->status != NULL || hr__dnnl.memory_desc_equal(operand->desc, layout)) {
+  if (pipe->status != NULL || hr__dnnl()->memory_desc_equal(operand->desc, layout)) {
     return operand->memory;
   }
   return hr__pipe_workspace(pipe, layout);
 }
 
 static dnnl_const_memory_desc query(const hr_prepared *pipe, dnnl_primitive_desc desc, int what) {
-  return pipe->status == NULL ? hr__dnnl.primitive_desc_query_md(desc, what, 0) : NULL;
+  return pipe->status == NULL ? hr__dnnl()->primitive_desc_query_md(desc, what, 0) : NULL;
 }
 
 static void prepare_forward(hr_prepared *pipe, const hr_node *node, const conv *c) {
@@ -276,11 +276,11 @@ static void prepare_backward_data(hr_prepared *pipe, const hr_node *node, const 
   if (pipe->status == NULL) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, NULL);
     hr__pipe_check(pipe,
-                   hr__dnnl.convolution_backward_data_primitive_desc_create(
-                       &desc, hr__dnnl_engine, DNNL_CONVOLUTION_DIRECT, x_desc, w_any, y_desc, c->strides, c->dilates,
+                   hr__dnnl()->convolution_backward_data_primitive_desc_create(
+                       &desc, hr__dnnl_engine(), DNNL_CONVOLUTION_DIRECT, x_desc, w_any, y_desc, c->strides, c->dilates,
                        c->padding_l, c->padding_r, hint, attr),
                    "convolution, gradient of data");
-    hr__dnnl.primitive_attr_destroy(attr);
+    hr__dnnl()->primitive_attr_destroy(attr);
   }
   int y_memory = hr__pipe_reordered(pipe, y.memory, y.desc, y_desc);
   int w_memory = hr__pipe_reordered_weight(pipe, c->w_arg, w.memory, w.desc, query(pipe, desc, DNNL_QUERY_WEIGHTS));
@@ -292,7 +292,7 @@ static void prepare_backward_data(hr_prepared *pipe, const hr_node *node, const 
     add_bias_step(pipe, node, c);
   }
   if (hint != NULL) {
-    hr__dnnl.primitive_desc_destroy(hint);
+    hr__dnnl()->primitive_desc_destroy(hint);
   }
 }
 
@@ -305,11 +305,11 @@ static void prepare_backward_weight(hr_prepared *pipe, const conv *c) {
   if (pipe->status == NULL) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, NULL);
     hr__pipe_check(pipe,
-                   hr__dnnl.convolution_backward_weights_primitive_desc_create(
-                       &desc, hr__dnnl_engine, DNNL_CONVOLUTION_DIRECT, x_desc, w_any, NULL, y_desc, c->strides,
+                   hr__dnnl()->convolution_backward_weights_primitive_desc_create(
+                       &desc, hr__dnnl_engine(), DNNL_CONVOLUTION_DIRECT, x_desc, w_any, NULL, y_desc, c->strides,
                        c->dilates, c->padding_l, c->padding_r, hint, attr),
                    "convolution, gradient of weights");
-    hr__dnnl.primitive_attr_destroy(attr);
+    hr__dnnl()->primitive_attr_destroy(attr);
   }
   int x_memory = hr__pipe_reordered(pipe, x.memory, x.desc, x_desc);
   int y_memory = hr__pipe_reordered(pipe, y.memory, y.desc, y_desc);
@@ -319,15 +319,15 @@ static void prepare_backward_weight(hr_prepared *pipe, const conv *c) {
   const int args[3][2] = {{DNNL_ARG_SRC, x_memory}, {DNNL_ARG_DIFF_DST, y_memory}, {DNNL_ARG_DIFF_WEIGHTS, w_memory}};
   dnnl_memory_desc w_kept = NULL; /* the query's answer ends with the primitive descriptor */
   if (pipe->status == NULL) {
-    hr__pipe_check(pipe, hr__dnnl.memory_desc_clone(&w_kept, w_desc), "memory layout");
+    hr__pipe_check(pipe, hr__dnnl()->memory_desc_clone(&w_kept, w_desc), "memory layout");
   }
   hr__pipe_primitive(pipe, desc, 3, args);
   deliver(pipe, &w, w_memory, direct ? w.desc : w_kept);
   if (w_kept != NULL) {
-    hr__dnnl.memory_desc_destroy(w_kept);
+    hr__dnnl()->memory_desc_destroy(w_kept);
   }
   if (hint != NULL) {
-    hr__dnnl.primitive_desc_destroy(hint);
+    hr__dnnl()->primitive_desc_destroy(hint);
   }
 }
 

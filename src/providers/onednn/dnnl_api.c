@@ -7,8 +7,11 @@
 #include "base/env.h"
 #include "base/log.h"
 
-hr__dnnl_table hr__dnnl;
-dnnl_engine hr__dnnl_engine;
+static void init_library(void *part) {
+  hr__vendor_init(&((hr__dnnl_library *)part)->vendor);
+}
+
+const hr_context_part hr__dnnl_library_kind = {.bytes = sizeof(hr__dnnl_library), .init = init_library};
 
 static const char *const names[] = {
 #define DNNL_SYMBOL(type, name, args) "dnnl_" #name,
@@ -47,6 +50,6 @@ hr_status hr__dnnl_open(void) {
     hr_dynlib_close(&library);
     return hr_status_annotate(status, "oneDNN: version 3 is needed");
   }
-  memcpy(&hr__dnnl, addresses, sizeof addresses);
-  return hr__dnnl_status(hr__dnnl.engine_create(&hr__dnnl_engine, DNNL_CPU, 0), "engine");
+  memcpy(&hr__dnnl_opened()->table, addresses, sizeof addresses);
+  return hr__dnnl_status(hr__dnnl()->engine_create(&hr__dnnl_opened()->engine, DNNL_CPU, 0), "engine");
 }

@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/context.h"
+#include "base/vendor.h"
+#include "headrace/dtype.h"
 #include "headrace/status.h"
 
 typedef struct dnnl_engine *dnnl_engine;
@@ -77,10 +80,30 @@ typedef struct hr__dnnl_table {
 #undef DNNL_SYMBOL
 } hr__dnnl_table;
 
-extern hr__dnnl_table hr__dnnl;
-extern dnnl_engine hr__dnnl_engine;
+/* The library, as the process has opened it. */
+typedef struct hr__dnnl_library {
+  hr_vendor vendor;
+  hr__dnnl_table table;
+  dnnl_engine engine;
+  bool has_dtype[HR_DTYPE_COUNT]; /* it is fast in them */
+  char version[32];
+} hr__dnnl_library;
 
-/* Loads the library and makes the engine; every later call gives the first one's result. */
+extern const hr_context_part hr__dnnl_library_kind;
+
+static inline hr__dnnl_library *hr__dnnl_opened(void) {
+  return hr__context_part(&hr__context_first, HR_CONTEXT_ONEDNN, &hr__dnnl_library_kind);
+}
+
+static inline const hr__dnnl_table *hr__dnnl(void) {
+  return &hr__dnnl_opened()->table;
+}
+
+static inline dnnl_engine hr__dnnl_engine(void) {
+  return hr__dnnl_opened()->engine;
+}
+
+/* Loads the library and makes the engine. Called once. */
 HR_MUST_USE hr_status hr__dnnl_open(void);
 
 /* A dnnl_status_t as a status that says what was being made. */

@@ -35,7 +35,7 @@ static bool add_layout(pipe_kept *kept, dnnl_const_memory_desc desc) {
                               DNNL_QUERY_INNER_DIMS};
   int values[4] = {0};
   for (int i = 0; i < 4; ++i) {
-    if (hr__dnnl.memory_desc_query(desc, numbers[i], &values[i]) != DNNL_SUCCESS) {
+    if (hr__dnnl()->memory_desc_query(desc, numbers[i], &values[i]) != DNNL_SUCCESS) {
       return false;
     }
     add_words(kept, 1, &(const int64_t){values[i]});
@@ -45,7 +45,7 @@ static bool add_layout(pipe_kept *kept, dnnl_const_memory_desc desc) {
   }
   for (int i = 0; i < 5; ++i) {
     const int64_t *list = NULL;
-    if (hr__dnnl.memory_desc_query(desc, lists[i], &list) != DNNL_SUCCESS || list == NULL) {
+    if (hr__dnnl()->memory_desc_query(desc, lists[i], &list) != DNNL_SUCCESS || list == NULL) {
       return false;
     }
     add_words(kept, i < 3 ? values[2] : values[3], list);
@@ -60,7 +60,7 @@ void hr__pipe_keep(hr_prepared *pipe, int arg, int64_t offset, dnnl_const_memory
     return;
   }
   *kept = (pipe_kept){.arg = arg, .memory = memory, .proof_step = -1};
-  kept->bytes = hr__dnnl.memory_desc_get_size(to);
+  kept->bytes = hr__dnnl()->memory_desc_get_size(to);
   add_words(kept, 1, &offset);
   if (!add_layout(kept, from) || !add_layout(kept, to) || kept->word_count > PIPE_RECIPE_MAX) {
     kept->arg = -1;
@@ -71,7 +71,7 @@ void hr__pipe_keep_on_proof(hr_prepared *pipe, int output, dnnl_const_memory_des
   if (pipe->status == NULL) {
     pipe->kept.proof_step = pipe->step_count - 1;
     pipe->kept.output = output;
-    pipe->kept.output_bytes = hr__dnnl.memory_desc_get_size(desc);
+    pipe->kept.output_bytes = hr__dnnl()->memory_desc_get_size(desc);
   }
 }
 
@@ -97,15 +97,15 @@ static bool is_proved(hr_prepared *pipe) {
   dnnl_memory output = pipe->memories[kept->output].memory;
   void *made = NULL, *again = hr_aligned_malloc(kept->output_bytes, ALIGNMENT);
   bool is_same = false;
-  if (again != NULL && hr__dnnl.memory_get_data_handle(output, &made) == DNNL_SUCCESS) {
+  if (again != NULL && hr__dnnl()->memory_get_data_handle(output, &made) == DNNL_SUCCESS) {
     memcpy(again, made, kept->output_bytes); /* what lies between rows */
-    hr__dnnl.memory_set_data_handle(output, again);
+    hr__dnnl()->memory_set_data_handle(output, again);
     if (hr__pipe_execute(pipe, &pipe->steps[kept->proof_step]) == DNNL_SUCCESS) {
       is_same = memcmp(again, made, kept->output_bytes) == 0;
       kept->arg = is_same ? kept->arg : -1;
       kept->proof_step = -1;
     }
-    hr__dnnl.memory_set_data_handle(output, made);
+    hr__dnnl()->memory_set_data_handle(output, made);
   }
   hr_aligned_free(again);
   return is_same;

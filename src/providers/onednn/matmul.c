@@ -179,10 +179,10 @@ static dnnl_primitive_desc product_desc(hr_prepared *pipe, const product *p, dnn
   if (pipe->status == NULL) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, p->posts.ops);
     hr__pipe_check(pipe,
-                   hr__dnnl.matmul_primitive_desc_create(&desc, hr__dnnl_engine, p->a_desc, b_desc, p->bias_desc,
-                                                         p->out_desc, attr),
+                   hr__dnnl()->matmul_primitive_desc_create(&desc, hr__dnnl_engine(), p->a_desc, b_desc, p->bias_desc,
+                                                            p->out_desc, attr),
                    "matmul");
-    hr__dnnl.primitive_attr_destroy(attr);
+    hr__dnnl()->primitive_attr_destroy(attr);
   }
   return desc;
 }
@@ -221,9 +221,9 @@ static void keep_weight(hr_prepared *pipe, const product *p) {
   }
   dnnl_primitive_desc desc = product_desc(pipe, p, hr__pipe_desc_any(pipe, b->dtype, b->rank, dims));
   dnnl_const_memory_desc kept =
-      pipe->status == NULL ? hr__dnnl.primitive_desc_query_md(desc, DNNL_QUERY_WEIGHTS, 0) : NULL;
-  if (kept == NULL || hr__dnnl.memory_desc_equal(kept, p->b_desc)) {
-    hr__dnnl.primitive_desc_destroy(desc);
+      pipe->status == NULL ? hr__dnnl()->primitive_desc_query_md(desc, DNNL_QUERY_WEIGHTS, 0) : NULL;
+  if (kept == NULL || hr__dnnl()->memory_desc_equal(kept, p->b_desc)) {
+    hr__dnnl()->primitive_desc_destroy(desc);
     return;
   }
   int memory = hr__pipe_kept(pipe, kept);

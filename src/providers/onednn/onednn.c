@@ -15,23 +15,21 @@ static bool probe(hr_dtype dtype, bool *out_is_sgemm) {
   *out_is_sgemm = false;
   dnnl_memory_desc layout = NULL;
   dnnl_primitive_desc product = NULL;
-  if (hr__dnnl.memory_desc_create_with_strides(&layout, 2, dims, hr__dnnl_dtype(dtype), strides) != DNNL_SUCCESS) {
+  if (hr__dnnl()->memory_desc_create_with_strides(&layout, 2, dims, hr__dnnl_dtype(dtype), strides) != DNNL_SUCCESS) {
     return false;
   }
-  int code = hr__dnnl.matmul_primitive_desc_create(&product, hr__dnnl_engine, layout, layout, NULL, layout, NULL);
-  hr__dnnl.memory_desc_destroy(layout);
+  int code = hr__dnnl()->matmul_primitive_desc_create(&product, hr__dnnl_engine(), layout, layout, NULL, layout, NULL);
+  hr__dnnl()->memory_desc_destroy(layout);
   if (code != DNNL_SUCCESS) {
     return false;
   }
   const char *kernel = "";
-  code = hr__dnnl.primitive_desc_query(product, DNNL_QUERY_IMPL_INFO_STR, 0, &kernel);
+  code = hr__dnnl()->primitive_desc_query(product, DNNL_QUERY_IMPL_INFO_STR, 0, &kernel);
   bool is_fast = code == DNNL_SUCCESS && strncmp(kernel, "ref", 3) != 0;
   *out_is_sgemm = code == DNNL_SUCCESS && strncmp(kernel, "gemm", 4) == 0;
-  hr__dnnl.primitive_desc_destroy(product);
+  hr__dnnl()->primitive_desc_destroy(product);
   return is_fast;
 }
-
-static bool has_dtype[HR_DTYPE_COUNT];
 
 /* Without AVX-512 products are the library's sgemm. Its code is generated at the first call and torn down at exit before all that
  * was registered earlier, the devices' close too, which waits for products in flight: the first call is made here, ahead of it.
@@ -39,25 +37,33 @@ static bool has_dtype[HR_DTYPE_COUNT];
 static void generate_sgemm(void) {
   const float ones[4] = {1, 1, 1, 1};
   float product[4];
-  (void)hr__dnnl.sgemm('N', 'N', 2, 2, 2, 1, ones, 2, ones, 2, 0, product, 2);
+  (void)hr__dnnl()->sgemm('N', 'N', 2, 2, 2, 1, ones, 2, ones, 2, 0, product, 2);
 }
 
-static hr_status open_provider(void) {
+static hr_status open_library(void) {
   HR_RETURN_IF_ERROR(hr__dnnl_open());
   static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_BF16, HR_DTYPE_F16};
   bool needs_sgemm = false;
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; ++i) {
     bool is_sgemm;
-    has_dtype[dtypes[i]] = probe(dtypes[i], &is_sgemm);
+    hr__dnnl_opened()->has_dtype[dtypes[i]] = probe(dtypes[i], &is_sgemm);
     needs_sgemm = needs_sgemm || is_sgemm;
   }
   if (needs_sgemm) {
     generate_sgemm();
   }
+  hr__dnnl_library *library = hr__dnnl_opened();
+  const dnnl_version *v = hr__dnnl()->version();
+  snprintf(library->version, sizeof library->version, "%d.%d.%d", v->major, v->minor, v->patch);
   return NULL;
 }
 
+static hr_status open_provider(void) {
+  return hr__vendor_open(&hr__dnnl_opened()->vendor, open_library);
+}
+
 static bool has_form(const hr_node *node) {
+  const bool *has_dtype = hr__dnnl_opened()->has_dtype;
   if (hr_op_table(node->op)->family != HR_FAMILY_CONTRACTION || !has_dtype[node->outputs[0].dtype] ||
       !has_dtype[node->inputs[0].dtype]) {
     return false;
@@ -154,10 +160,7 @@ static bool needs_team(const hr_prepared *prepared) {
 }
 
 static const char *version(void) {
-  static char text[32];
-  const dnnl_version *v = hr__dnnl.version();
-  snprintf(text, sizeof text, "%d.%d.%d", v->major, v->minor, v->patch);
-  return text;
+  return hr__dnnl_opened()->version;
 }
 
 static const char *const ways[] = {"direct", "product", "threads", NULL}; /* hr__onednn_way */

@@ -40,7 +40,7 @@ hr_prepared *hr__pipe_create(int64_t flops, bool other_threads) {
   if (other_threads && (flops < SERIAL_FLOPS / 8 || flops > 16 * SERIAL_FLOPS || hr_thread_count() == 1)) {
     hr__pipe_refuse(pipe);
   }
-  hr__pipe_check(pipe, hr__dnnl.stream_create(&pipe->stream, hr__dnnl_engine, DNNL_STREAM_IN_ORDER), "stream");
+  hr__pipe_check(pipe, hr__dnnl()->stream_create(&pipe->stream, hr__dnnl_engine(), DNNL_STREAM_IN_ORDER), "stream");
   return pipe;
 }
 
@@ -50,17 +50,17 @@ void hr__pipe_release(hr_prepared *pipe) {
   }
   for (int i = 0; i < pipe->step_count; ++i) {
     if (pipe->steps[i].primitive != NULL) {
-      hr__dnnl.primitive_destroy(pipe->steps[i].primitive);
+      hr__dnnl()->primitive_destroy(pipe->steps[i].primitive);
     }
   }
   for (int i = 0; i < pipe->memory_count; ++i) {
-    hr__dnnl.memory_destroy(pipe->memories[i].memory);
+    hr__dnnl()->memory_destroy(pipe->memories[i].memory);
   }
   for (int i = 0; i < pipe->desc_count; ++i) {
-    hr__dnnl.memory_desc_destroy(pipe->descs[i]);
+    hr__dnnl()->memory_desc_destroy(pipe->descs[i]);
   }
   if (pipe->stream != NULL) {
-    hr__dnnl.stream_destroy(pipe->stream);
+    hr__dnnl()->stream_destroy(pipe->stream);
   }
   hr_status_free(pipe->status);
   hr_free(pipe);
@@ -83,7 +83,7 @@ dnnl_memory_desc hr__pipe_desc(hr_prepared *pipe, hr_dtype dtype, int rank, cons
                                const int64_t *strides) {
   dnnl_memory_desc desc = NULL;
   if (pipe->status == NULL) {
-    hr__pipe_check(pipe, hr__dnnl.memory_desc_create_with_strides(&desc, rank, dims, hr__dnnl_dtype(dtype), strides),
+    hr__pipe_check(pipe, hr__dnnl()->memory_desc_create_with_strides(&desc, rank, dims, hr__dnnl_dtype(dtype), strides),
                    "memory layout");
   }
   return keep_desc(pipe, desc);
@@ -92,7 +92,8 @@ dnnl_memory_desc hr__pipe_desc(hr_prepared *pipe, hr_dtype dtype, int rank, cons
 dnnl_memory_desc hr__pipe_desc_any(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims) {
   dnnl_memory_desc desc = NULL;
   if (pipe->status == NULL) {
-    hr__pipe_check(pipe, hr__dnnl.memory_desc_create_with_tag(&desc, rank, dims, hr__dnnl_dtype(dtype), DNNL_TAG_ANY),
+    hr__pipe_check(pipe,
+                   hr__dnnl()->memory_desc_create_with_tag(&desc, rank, dims, hr__dnnl_dtype(dtype), DNNL_TAG_ANY),
                    "memory layout");
   }
   return keep_desc(pipe, desc);
@@ -107,7 +108,7 @@ static int add_memory(hr_prepared *pipe, dnnl_const_memory_desc desc, int arg, i
     return 0;
   }
   pipe_memory *memory = &pipe->memories[pipe->memory_count];
-  hr__pipe_check(pipe, hr__dnnl.memory_create(&memory->memory, desc, hr__dnnl_engine, NULL), "memory");
+  hr__pipe_check(pipe, hr__dnnl()->memory_create(&memory->memory, desc, hr__dnnl_engine(), NULL), "memory");
   if (pipe->status != NULL) {
     return 0;
   }
@@ -130,7 +131,7 @@ int hr__pipe_workspace(hr_prepared *pipe, dnnl_const_memory_desc desc) {
   if (pipe->status != NULL) {
     return 0;
   }
-  return add_memory(pipe, desc, PIPE_WORKSPACE, add_workspace(pipe, hr__dnnl.memory_desc_get_size(desc)));
+  return add_memory(pipe, desc, PIPE_WORKSPACE, add_workspace(pipe, hr__dnnl()->memory_desc_get_size(desc)));
 }
 
 int hr__pipe_kept(hr_prepared *pipe, dnnl_const_memory_desc desc) {
@@ -199,12 +200,12 @@ void hr__pipe_zero(hr_prepared *pipe, int arg, const hr_operand *operand) {
 
 dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe, dnnl_const_post_ops ops) {
   dnnl_primitive_attr attr = NULL;
-  hr__pipe_check(pipe, hr__dnnl.primitive_attr_create(&attr), "attributes");
+  hr__pipe_check(pipe, hr__dnnl()->primitive_attr_create(&attr), "attributes");
   if (pipe->status == NULL) {
-    hr__pipe_check(pipe, hr__dnnl.primitive_attr_set_scratchpad_mode(attr, DNNL_SCRATCHPAD_USER), "scratchpad mode");
+    hr__pipe_check(pipe, hr__dnnl()->primitive_attr_set_scratchpad_mode(attr, DNNL_SCRATCHPAD_USER), "scratchpad mode");
   }
   if (pipe->status == NULL && ops != NULL) {
-    hr__pipe_check(pipe, hr__dnnl.primitive_attr_set_post_ops(attr, ops), "post-ops");
+    hr__pipe_check(pipe, hr__dnnl()->primitive_attr_set_post_ops(attr, ops), "post-ops");
   }
   /* Whoever asks for attributes is about to create, and oneDNN sizes its loops by the thread count, at creation and
    * again at execution. */
@@ -221,16 +222,16 @@ void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, 
     }
   }
   if (pipe->status == NULL) {
-    dnnl_const_memory_desc scratchpad = hr__dnnl.primitive_desc_query_md(desc, DNNL_QUERY_SCRATCHPAD, 0);
+    dnnl_const_memory_desc scratchpad = hr__dnnl()->primitive_desc_query_md(desc, DNNL_QUERY_SCRATCHPAD, 0);
     step.args[step.arg_count].arg = DNNL_ARG_SCRATCHPAD;
     step.args[step.arg_count++].memory = hr__pipe_workspace(pipe, scratchpad);
-    hr__pipe_check(pipe, hr__dnnl.primitive_desc_query(desc, DNNL_QUERY_IMPL_INFO_STR, 0, &pipe->kernel), "name");
+    hr__pipe_check(pipe, hr__dnnl()->primitive_desc_query(desc, DNNL_QUERY_IMPL_INFO_STR, 0, &pipe->kernel), "name");
     if (!pipe->is_trial) {
-      hr__pipe_check(pipe, hr__dnnl.primitive_create(&step.primitive, desc), "primitive");
+      hr__pipe_check(pipe, hr__dnnl()->primitive_create(&step.primitive, desc), "primitive");
     }
   }
   if (desc != NULL) {
-    hr__dnnl.primitive_desc_destroy(desc);
+    hr__dnnl()->primitive_desc_destroy(desc);
   }
   hr__pipe_step(pipe, &step);
 }
@@ -242,15 +243,16 @@ void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc
     return;
   }
   dnnl_primitive_attr attr = hr__pipe_attr(pipe, NULL);
-  hr__pipe_check(pipe, hr__dnnl.reorder_primitive_desc_create(&desc, from, hr__dnnl_engine, to, hr__dnnl_engine, attr),
+  hr__pipe_check(pipe,
+                 hr__dnnl()->reorder_primitive_desc_create(&desc, from, hr__dnnl_engine(), to, hr__dnnl_engine(), attr),
                  "reorder");
-  hr__dnnl.primitive_attr_destroy(attr);
+  hr__dnnl()->primitive_attr_destroy(attr);
   const int args[2][2] = {{DNNL_ARG_SRC, memory_from}, {DNNL_ARG_DST, memory_to}};
   hr__pipe_primitive(pipe, desc, 2, args);
 }
 
 int hr__pipe_reordered(hr_prepared *pipe, int memory, dnnl_const_memory_desc from, dnnl_const_memory_desc to) {
-  if (pipe->status != NULL || hr__dnnl.memory_desc_equal(from, to)) {
+  if (pipe->status != NULL || hr__dnnl()->memory_desc_equal(from, to)) {
     return memory;
   }
   int reordered = hr__pipe_workspace(pipe, to);
@@ -363,7 +365,7 @@ int hr__pipe_execute(const hr_prepared *pipe, const pipe_step *step) {
     exec[i].arg = step->args[i].arg;
     exec[i].memory = pipe->memories[step->args[i].memory].memory;
   }
-  return hr__dnnl.primitive_execute(step->primitive, pipe->stream, step->arg_count, exec);
+  return hr__dnnl()->primitive_execute(step->primitive, pipe->stream, step->arg_count, exec);
 }
 
 static int run_step(const hr_prepared *pipe, const pipe_step *step, void *const *args, char *workspace) {
@@ -406,11 +408,11 @@ static void bind(hr_prepared *pipe, void *const *args, char *workspace, const hr
     const pipe_memory *memory = &pipe->memories[i];
     if (memory->arg != PIPE_KEPT) {
       char *base = memory->arg >= 0 ? args[memory->arg] : workspace;
-      hr__dnnl.memory_set_data_handle(memory->memory, base + memory->offset);
+      hr__dnnl()->memory_set_data_handle(memory->memory, base + memory->offset);
     }
   }
   if (weight != NULL) {
-    hr__dnnl.memory_set_data_handle(pipe->memories[pipe->kept.memory].memory, hr__derived_data(weight));
+    hr__dnnl()->memory_set_data_handle(pipe->memories[pipe->kept.memory].memory, hr__derived_data(weight));
   }
 }
 

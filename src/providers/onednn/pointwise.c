@@ -191,9 +191,10 @@ void hr__onednn_prepare_product(hr_prepared *pipe, const hr_node *node) {
   dnnl_primitive_desc desc = NULL;
   if (pipe->status == NULL) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, posts.ops);
-    hr__pipe_check(pipe, hr__dnnl.matmul_primitive_desc_create(&desc, hr__dnnl_engine, f.a, f.b, bias_desc, f.c, attr),
+    hr__pipe_check(pipe,
+                   hr__dnnl()->matmul_primitive_desc_create(&desc, hr__dnnl_engine(), f.a, f.b, bias_desc, f.c, attr),
                    "pointwise convolution");
-    hr__dnnl.primitive_attr_destroy(attr);
+    hr__dnnl()->primitive_attr_destroy(attr);
   }
   const int args[4][2] = {
       {DNNL_ARG_SRC, f.a_memory}, {DNNL_ARG_WEIGHTS, f.b_memory}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, f.c_memory}};

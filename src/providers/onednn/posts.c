@@ -130,7 +130,7 @@ static void binary(maker *m, int algorithm, int input) {
   dnnl_memory_desc desc = NULL;
   int memory = operand_memory(m, input, &desc);
   if (m->pipe->status == NULL) {
-    hr__pipe_check(m->pipe, hr__dnnl.post_ops_append_binary(m->posts->ops, algorithm, desc), "post-op");
+    hr__pipe_check(m->pipe, hr__dnnl()->post_ops_append_binary(m->posts->ops, algorithm, desc), "post-op");
     argument(m, DNNL_ARG_SRC_1, memory);
     ++m->op_count;
   }
@@ -140,7 +140,7 @@ static void prelu(maker *m, int input) {
   dnnl_memory_desc desc = NULL;
   int memory = operand_memory(m, input, &desc);
   if (m->pipe->status == NULL) {
-    hr__pipe_check(m->pipe, hr__dnnl.post_ops_append_prelu(m->posts->ops, 0), "post-op");
+    hr__pipe_check(m->pipe, hr__dnnl()->post_ops_append_prelu(m->posts->ops, 0), "post-op");
     argument(m, DNNL_ARG_WEIGHTS, memory);
     ++m->op_count;
   }
@@ -150,7 +150,7 @@ static void add(maker *m, int input) {
   if (!is_in_place(&m->node->inputs[input], &m->node->outputs[0])) {
     binary(m, DNNL_BINARY_ADD, input);
   } else if (m->pipe->status == NULL) {
-    hr__pipe_check(m->pipe, hr__dnnl.post_ops_append_sum(m->posts->ops, 1, 0, DNNL_F32), "post-op");
+    hr__pipe_check(m->pipe, hr__dnnl()->post_ops_append_sum(m->posts->ops, 1, 0, DNNL_F32), "post-op");
     m->posts->is_sum = true;
     ++m->op_count;
   }
@@ -186,7 +186,7 @@ void hr__pipe_posts(hr_prepared *pipe, const hr_node *node, int rank, int channe
   if (node->post_count == 0 || pipe->status != NULL) {
     return;
   }
-  hr__pipe_check(pipe, hr__dnnl.post_ops_create(&out_posts->ops), "post-ops");
+  hr__pipe_check(pipe, hr__dnnl()->post_ops_create(&out_posts->ops), "post-ops");
   maker m = {pipe, node, rank, channel, whole, ctx, out_posts, 0};
   for (int i = 0; i < node->post_count; ++i) {
     make_post(&m, &node->posts[i]);
@@ -213,6 +213,6 @@ void hr__pipe_posts_args(pipe_posts *posts, int count, const int (*args)[2]) {
 
 void hr__pipe_posts_fini(pipe_posts *posts) {
   if (posts->ops != NULL) {
-    hr__dnnl.post_ops_destroy(posts->ops);
+    hr__dnnl()->post_ops_destroy(posts->ops);
   }
 }

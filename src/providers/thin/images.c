@@ -133,7 +133,7 @@ static int64_t cycles_of_step(const images *c) {
 }
 
 static int64_t rounds_of(const images *c) {
-  return divide_up(c->blocks, hr__cuda_device.processors > 0 ? hr__cuda_device.processors : 1);
+  return divide_up(c->blocks, hr__cuda_limits_known()->processors > 0 ? hr__cuda_limits_known()->processors : 1);
 }
 
 static int64_t larger(int64_t a, int64_t b) {
@@ -197,7 +197,7 @@ static int64_t divide_weights(images *c, int64_t together) {
   int64_t area = area_of(c->out_dims), taps = area_of(c->kernel);
   int64_t rows = c->in * taps, members = TILE_ROWS * c->mt * c->wm;
   c->parts = divide_up(rows, members);
-  int64_t most = hr__cuda_device.processors / c->parts;
+  int64_t most = hr__cuda_limits_known()->processors / c->parts;
   c->each = divide_up(c->count, most > 1 ? most : 1);
   c->together = together < c->each ? together : c->each;
   c->blocks = c->parts * divide_up(c->count, c->each);
@@ -231,7 +231,7 @@ static bool divide(images *c) {
           continue;
         }
         int64_t cycles = c->is_weights ? divide_weights(&tried, together) : divide_images(&tried);
-        if (cycles < best && tried.shared * (int64_t)sizeof(float) <= hr__cuda_device.shared_bytes) {
+        if (cycles < best && tried.shared * (int64_t)sizeof(float) <= hr__cuda_limits_known()->shared_bytes) {
           best = cycles;
           *c = tried;
         }
