@@ -2,7 +2,7 @@
 """Holds the pages to the code: README.md, CONTRIBUTING.md and docs/*.md name only what exists.
 
     link        a relative link leads to a file; its #anchor is a heading of that page
-    file        a path in backticks (`src/core/op.h`, `engine/stream.c`, `match.c`, `src/providers/host/`) exists
+    file        a path in backticks (`src/core/ops/op.h`, `engine/stream.c`, `match.c`, `src/providers/host/`) exists
     function    an identifier hr_... or HR_... occurs in the code; torch.headrace.x is defined in its package
     row         a line of a code block that quotes a row of a table (HR_POINTWISE(...), `[HR_OP_X] = ...`, a line of map.def)
                 stands there word for word; `...` leaves something out

@@ -9,18 +9,18 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUTPUTS = {
-    "src/compiler/emit_text.inc": ("src/core/philox.h", "src/core/vmath.h", "src/core/vmath_complex.h", "src/core/convert.h"),
-    "src/compiler/emit_runs.inc": ("src/core/philox_run.h",),
-    "src/compiler/emit_special.inc": ("src/core/special_f32.h", "src/core/special.h"),
+    "src/compiler/emit_text.inc": ("src/core/math/philox.h", "src/core/math/vmath.h", "src/core/math/vmath_complex.h", "src/core/math/convert.h"),
+    "src/compiler/emit_runs.inc": ("src/core/math/philox_run.h",),
+    "src/compiler/emit_special.inc": ("src/core/math/special_f32.h", "src/core/math/special.h"),
     "src/providers/flash/flash_text.inc": ("src/providers/flash/words.text", "src/providers/flash/tiles.text"),
     "src/providers/flash/forward_text.inc": ("src/providers/flash/forward.text",),
     "src/providers/flash/backward_text.inc": ("src/providers/flash/backward.text",),
-    "src/providers/thin/thin_text.inc": ("src/providers/thin/element.text", "src/providers/thin/thin.text"),
-    "src/providers/thin/glance_text.inc": ("src/providers/thin/element.text", "src/providers/thin/glance.text"),
-    "src/providers/thin/taps_text.inc": ("src/providers/thin/element.text", "src/providers/thin/taps.text"),
-    "src/providers/thin/matrices_text.inc": ("src/providers/thin/matrices.text",),
-    "src/providers/thin/images_text.inc": ("src/providers/thin/tensor.text", "src/providers/thin/images.text"),
-    "src/providers/thin/image_weights_text.inc": ("src/providers/thin/tensor.text", "src/providers/thin/image_weights.text"),
+    "src/providers/small/small_product_text.inc": ("src/providers/small/element.text", "src/providers/small/small_product.text"),
+    "src/providers/small/small_attention_text.inc": ("src/providers/small/element.text", "src/providers/small/small_attention.text"),
+    "src/providers/small/taps_text.inc": ("src/providers/small/element.text", "src/providers/small/taps.text"),
+    "src/providers/small/matrices_text.inc": ("src/providers/small/matrices.text",),
+    "src/providers/small/images_text.inc": ("src/providers/small/tensor.text", "src/providers/small/images.text"),
+    "src/providers/small/image_weights_text.inc": ("src/providers/small/tensor.text", "src/providers/small/image_weights.text"),
 }
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 GUARD = re.compile(r"#ifndef HEADRACE_\w+_H_\n#define HEADRACE_\w+_H_\n(.*)\n#endif\s*$", re.DOTALL)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes include/headrace/op.h (the public enum of operations) from src/core/ops.def."""
+"""Writes include/headrace/op.h (the public enum of operations) from src/core/ops/ops.def."""
 import pathlib
 import re
 import sys
@@ -12,7 +12,7 @@ def render(text):
     rows = [match.groups() for match in map(ROW.match, text.splitlines()) if match]
     width = max(len(name) for _, name, _, _ in rows)
     lines = [
-        "/* op.h: the operations. Generated from src/core/ops.def by scripts/make_op_header.py; do not edit. */",
+        "/* op.h: the operations. Generated from src/core/ops/ops.def by scripts/make_op_header.py; do not edit. */",
         "#ifndef HEADRACE_OP_H_",
         "#define HEADRACE_OP_H_",
         "",
@@ -27,7 +27,7 @@ def render(text):
 
 def main():
     header = ROOT / "include/headrace/op.h"
-    text = render((ROOT / "src/core/ops.def").read_text())
+    text = render((ROOT / "src/core/ops/ops.def").read_text())
     if "--check" in sys.argv:
         if header.read_text() != text:
             sys.exit("include/headrace/op.h is stale: run scripts/make_op_header.py")

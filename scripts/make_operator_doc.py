@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/operators.md (every operation, one row each) from src/core/ops.def; --check says whether it is fresh."""
+"""Writes docs/operators.md (every operation, one row each) from src/core/ops/ops.def; --check says whether it is fresh."""
 import pathlib
 import re
 import sys
@@ -9,7 +9,7 @@ DOC = ROOT / "docs/operators.md"
 ROW = re.compile(r"^HR_(POINTWISE|REDUCE|ARGREDUCE|CONTRACTION|COMPOSITE|LIBRARY|SPECIAL)\((.*)\)$")
 SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$")
 HEAD = """\
-<!-- Generated from src/core/ops.def by scripts/make_operator_doc.py; do not edit. -->
+<!-- Generated from src/core/ops/ops.def by scripts/make_operator_doc.py; do not edit. -->
 # Operations
 
 {count} rows. What a row's family says about how it runs:
@@ -19,7 +19,7 @@ HEAD = """\
 - **contraction**: goes to a library where one answers, otherwise to the loops that its lowering writes.
 - **composite**: always rewritten into the rows above before anything runs.
 - **library**: no loops: a library, or kernels of our own written for one device, has to answer. What it gives begins with the
-  shapes of its operands, which the head of `src/core/ops.def` explains.
+  shapes of its operands, which the head of `src/core/ops/ops.def` explains.
 - **special**: run by the engine itself.
 
 *Computes in* says which kinds of arithmetic the row has: integer (bool counts as one), real (f32, f64), complex. Narrow types
@@ -83,7 +83,7 @@ def render(text):
 
 
 def main():
-    text = render((ROOT / "src/core/ops.def").read_text())
+    text = render((ROOT / "src/core/ops/ops.def").read_text())
     if "--check" in sys.argv:
         if not DOC.exists() or DOC.read_text() != text:
             sys.exit("docs/operators.md is stale: run scripts/make_operator_doc.py")

@@ -9,9 +9,9 @@ import pytest
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "check_docs.py"
 FILES = {
     "Makefile": "test: build ## runs the tests\n",
-    "src/core/ops.def": 'HR_POINTWISE(ADD, add, 2, "a + b")\nHR_POINTWISE(SUB, sub, 2, "a - b")\n',
+    "src/core/ops/ops.def": 'HR_POINTWISE(ADD, add, 2, "a + b")\nHR_POINTWISE(SUB, sub, 2, "a - b")\n',
     "src/base/env.def": 'HR_ENV_INT(DEBUG, 0, 6, "0", "level")\nHR_ENV_CHOICE(MODE, "fuse|strict", "fuse", "mode")\n',
-    "src/core/op.h": "int hr_op_count(void);\n",
+    "src/core/ops/op.h": "int hr_op_count(void);\n",
     "frontends/torch/map.def": "add.Tensor                 : add(R, self, other)\n",
     "frontends/torch/headrace/torch.py": "def stats():\n    pass\n",
     "tools/headrace.c": '{"run", headrace_run, "run FILE"},\n',
@@ -21,7 +21,7 @@ FILES = {
 GOOD = """# Head
 
 [a page](docs/page.md), [a part](docs/page.md#its-second-part), [here](#head), [elsewhere](https://example.org/x.md)
-`src/core/op.h`, `core/op.h`, `op.h`, `src/core/`, `src/*/op.h`, `hr_op_count`, `HR_OP_ADD`, `hr_op_*`, `make test`
+`src/core/ops/op.h`, `core/ops/op.h`, `op.h`, `src/core/`, `src/*/op.h`, `hr_op_count`, `HR_OP_ADD`, `hr_op_*`, `make test`
 `torch.headrace.stats()`, `headrace run FILE`, `HEADRACE_DEBUG=6`, `HEADRACE_MODE=strict`, `a/b`, `operations / groups`
 2 rows in `ops.def`, 2 environment variables, 672 entries of PyTorch's OpInfo tests, 6,059 pairs of entry and dtype
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "check_includes.py"
-FILES = ["src/base/arena.h", "src/core/op.h", "src/runtime/device.h", "src/drivers/null/null.h", "include/headrace/a.h"]
+FILES = ["src/base/arena.h", "src/core/ops/op.h", "src/runtime/device.h", "src/drivers/null/null.h", "include/headrace/a.h"]
 
 
 def check(root: Path, path: str, include: str) -> tuple[int, str]:
@@ -24,7 +24,7 @@ def check(root: Path, path: str, include: str) -> tuple[int, str]:
     ("path", "include"),
     [
         ("src/core/shape.c", '"base/arena.h"'),
-        ("src/core/shape.c", '"core/op.h"'),
+        ("src/core/shape.c", '"core/ops/op.h"'),
         ("src/core/shape.c", '"headrace/a.h"'),
         ("src/core/shape_test.c", '"hr_test.h"'),
         ("src/drivers/null/null.c", '"null.h"'),
@@ -41,15 +41,15 @@ def test_allowed(tmp_path, path, include):
 @pytest.mark.parametrize(
     ("path", "include", "words"),
     [
-        ("src/base/text.c", '"core/op.h"', "base may not include core"),
-        ("src/drivers/cpu/cpu.c", '"core/op.h"', "drivers may not include core"),
+        ("src/base/text.c", '"core/ops/op.h"', "base may not include core"),
+        ("src/drivers/cpu/cpu.c", '"core/ops/op.h"', "drivers may not include core"),
         ("src/drivers/cpu/cpu.c", '"drivers/null/null.h"', "sibling drivers/null"),
         ("src/engine/stream.c", '"drivers/null/null.h"', "engine may not include drivers"),
         ("src/core/shape.c", '"hr_test.h"', "*_test.c alone"),
         ("src/core/shape.c", '"core/gone.h"', "neither below src/"),
         ("src/drivers/cuda/cuda.c", "<cuda.h>", "vendor's header"),
         ("src/core/shape.c", "<omp.h>", "vendor's header"),
-        ("frontends/torch/map.cpp", '"core/op.h"', "only include/ may be seen"),
+        ("frontends/torch/map.cpp", '"core/ops/op.h"', "only include/ may be seen"),
         ("include/headrace/b.h", '"base/arena.h"', "internal"),
         ("src/core/shape.cpp", "<vector>", "C++ lives in frontends/torch alone"),
     ],

@@ -9,8 +9,8 @@
 
 #include "base/allocator.h"
 #include "commands.h"
-#include "core/op.h"
-#include "core/traffic.h"
+#include "core/ir/traffic.h"
+#include "core/ops/op.h"
 #include "engine/compile_queue.h"
 #include "engine/stream.h"
 
@@ -238,7 +238,8 @@ static void count_vanished(const hr_schedule *schedule, step_info *info) {
   }
 }
 
-/* The recorded operations that a step's nodes came from. `records`: how many nodes of the program each record became. */
+/* The recorded operations that a step's nodes came from. `records`: how many nodes of the program each record became.
+ */
 static char *name_operations(const replay *r, const hr_schedule *schedule, const hr_step *step, int first_record,
                              const int *record_nodes) {
   hr_text text = {0};
@@ -266,7 +267,8 @@ static bool add_step(explanation *e, const run_seen *run, const int *numbers, in
   step_info info = {
       .step = step, .executable = executable, .kind = kind_of(step), .loop_count = step->source->node_count};
   hr_text label = {0};
-  hr_step_describe(step->source, step->library.way.provider != NULL ? step->library.way.provider->name : NULL, &label);
+  hr_step_describe(step->source,
+                   step->library.algorithm.provider != NULL ? step->library.algorithm.provider->name : NULL, &label);
   info.label = hr_text_take(&label);
   info.operations = name_operations(e->replay, &executable->schedule, step->source, first_record, record_nodes);
   bool ok = add_ports(e, numbers, &info);

@@ -1,7 +1,8 @@
 /* explain.h: what became of a program: steps in order, the values between them, and where each value lives.
  *
- * Made by running the program once, from the executables that the stream compiled: one in mode fuse, one for each operation in
- * the others. Buffers of all executables have one numbering: those of the file as there, then what lowerings made.
+ * Made by running the program once, from the executables that the stream compiled: one in mode fuse, one for each
+ * operation in the others. Buffers of all executables have one numbering: those of the file as there, then what
+ * lowerings made.
  */
 #ifndef HEADRACE_TOOLS_EXPLAIN_H_
 #define HEADRACE_TOOLS_EXPLAIN_H_

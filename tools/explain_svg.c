@@ -4,11 +4,12 @@
  *   weight 64x32  8.2 KB -->  +--------------------------+
  *                             | 0 matmul ...             |--%3 4.1 KB--.
  *                             +--------------------------+             |     a line is the life of a value: from the
- *                             | 1 relu, mse_loss ...     |<------------'     step that makes it to the last that reads it
- *   loss  4 B            <--  +--------------------------+
+ *                             | 1 relu, mse_loss ...     |<------------'     step that makes it to the last that reads
+ * it loss  4 B            <--  +--------------------------+
  *
- * Everything is laid out in rows of one font of known width, so that nothing overlaps: a box has as many rows as its text or the
- * values on one of its sides need, whichever is most. Lines right of the boxes take lanes, short ones near the boxes.
+ * Everything is laid out in rows of one font of known width, so that nothing overlaps: a box has as many rows as its
+ * text or the values on one of its sides need, whichever is most. Lines right of the boxes take lanes, short ones near
+ * the boxes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,8 +141,8 @@ static bool is_read_before(const explanation *e, const step_info *info, int buff
   return false;
 }
 
-/* Left: reads of what was there before, and writes of what stays; what is both has one row. Right: reads of what an earlier
- * step made, and writes that a later step reads. */
+/* Left: reads of what was there before, and writes of what stays; what is both has one row. Right: reads of what an
+ * earlier step made, and writes that a later step reads. */
 static bool is_shown(const explanation *e, const step_info *info, const port *p, bool is_write, bool is_left) {
   if (!is_left) {
     return p->other != NO_STEP;

@@ -4,7 +4,7 @@
 
 #include "base/env.h"
 #include "commands.h"
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "runtime/device.h"
 
 static hr_status print_device(const hr_driver *driver, int ordinal) {

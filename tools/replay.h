@@ -1,13 +1,14 @@
 /* replay.h: a recorded program, run again on a stream.
  *
- * The file is what HEADRACE_DUMP writes: a program in stream form, and the scalars of one run as comments in front of it. Each
- * repetition makes the fresh buffers anew, records everything and lets go of what dies in the program, so that the stream
- * compiles what it compiled when the file was written. Buffers that had contents get random ones (integers: zeros).
+ * The file is what HEADRACE_DUMP writes: a program in stream form, and the scalars of one run as comments in front of
+ * it. Each repetition makes the fresh buffers anew, records everything and lets go of what dies in the program, so that
+ * the stream compiles what it compiled when the file was written. Buffers that had contents get random ones (integers:
+ * zeros).
  */
 #ifndef HEADRACE_TOOLS_REPLAY_H_
 #define HEADRACE_TOOLS_REPLAY_H_
 
-#include "core/program.h"
+#include "core/ir/program.h"
 
 typedef struct replay {
   const char *path, *device_name;
@@ -29,7 +30,8 @@ void replay_close(replay *r);
 /* The dtype in which a buffer is first used. */
 hr_dtype replay_buffer_dtype(const hr_program *program, uint32_t buffer);
 
-/* An option that `run` and `explain` share, at argv[*at]: --device NAME, --mode MODE, or the file. False: it is none of them. */
+/* An option that `run` and `explain` share, at argv[*at]: --device NAME, --mode MODE, or the file. False: it is none of
+ * them. */
 bool replay_option(replay *r, int argc, char **argv, int *at);
 
 #endif

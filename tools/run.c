@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "commands.h"
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "replay.h"
 
 enum { PRINT_ELEMENTS = 8 };

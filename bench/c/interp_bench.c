@@ -1,5 +1,5 @@
-/* How fast the block interpreter and compiled code run typical kernels, in turn: milliseconds and GB/s of the memory that must
- * move. Each kernel is compiled by itself, with the compiler that HEADRACE_CC names.
+/* How fast the block interpreter and compiled code run typical kernels, in turn: milliseconds and GB/s of the memory
+ * that must move. Each kernel is compiled by itself, with the compiler that HEADRACE_CC names.
  *
  *   interp_bench [threads [name]]
  */

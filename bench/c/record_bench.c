@@ -2,8 +2,9 @@
  *
  *   record_bench [rounds]
  *
- * Prints nanoseconds: of a record of an addition and of a convolution, of making and dropping a buffer, and of the commit of a
- * cached program, for each of its operations. The best of some repetitions: neighbours on the machine only add.
+ * Prints nanoseconds: of a record of an addition and of a convolution, of making and dropping a buffer, and of the
+ * commit of a cached program, for each of its operations. The best of some repetitions: neighbours on the machine only
+ * add.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,15 +2,16 @@
  *
  *   step_bench [steps]
  *
- * Prints microseconds a step, the best of some repetitions: on the null device, where everything is ours (making the result's
- * buffer, appending the graph, key, lookup, binding, hand-over, waiting), and on the CPU, where the weights come from the
- * cores' caches. Sizes: a network of four layers, one of sixteen small ones, and one large layer that comes from memory.
+ * Prints microseconds a step, the best of some repetitions: on the null device, where everything is ours (making the
+ * result's buffer, appending the graph, key, lookup, binding, hand-over, waiting), and on the CPU, where the weights
+ * come from the cores' caches. Sizes: a network of four layers, one of sixteen small ones, and one large layer that
+ * comes from memory.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/thread.h"
-#include "headrace/graph.h"
+#include "headrace/part.h"
 
 enum { LAYERS_MAX = 16, REPEATS = 40 };
 
@@ -31,7 +32,7 @@ typedef struct bench {
   const network *net;
   hr_device *device;
   hr_stream *stream;
-  hr_graph *graph;
+  hr_part *graph;
   hr_buffer *params[1 + 2 * LAYERS_MAX]; /* the input; weights and biases */
   hr_buffer *values[2 * LAYERS_MAX];     /* of the capture */
   size_t result_bytes;
@@ -100,8 +101,8 @@ static void capture_network(bench *b) {
     x = b->values[value_count - 1];
   }
   b->result_bytes = (size_t)net->sizes[net->layers] * sizeof(float);
-  hr_graph_spec spec = {.param_count = 1 + 2 * net->layers, .result_count = 1, .params = b->params, .results = &x};
-  check(hr_graph_create(capture, &spec, &b->graph));
+  hr_part_spec spec = {.param_count = 1 + 2 * net->layers, .result_count = 1, .params = b->params, .results = &x};
+  check(hr_part_create(capture, &spec, &b->graph));
   hr_stream_release(capture);
   for (int i = 0; i < value_count; i++) {
     hr_buffer_release(b->values[i]);
@@ -115,8 +116,8 @@ static double time_steps(bench *b, int steps) {
     for (int i = 0; i < steps; i++) {
       hr_buffer *result;
       check(hr_buffer_create(b->device, b->result_bytes, &result));
-      check(hr_graph_run(b->stream, b->graph, b->params, &result, NULL));
-      hr_graph_offer(b->stream, b->graph);
+      check(hr_part_run(b->stream, b->graph, b->params, &result, NULL));
+      hr_part_submit_early(b->stream, b->graph);
       check(hr_stream_synchronize(b->stream));
       hr_buffer_release(result);
     }
@@ -135,7 +136,7 @@ static double run_network(const network *net, const char *device, int steps) {
   for (int i = 0; i < 1 + 2 * net->layers; i++) {
     hr_buffer_release(b.params[i]);
   }
-  hr_graph_release(b.graph);
+  hr_part_release(b.graph);
   hr_stream_release(b.stream);
   hr_device_release(b.device);
   return us;

@@ -1,4 +1,5 @@
-/* first.c: x = relu(2 * x) in C: both operations are recorded, and run as one kernel when x is read. cc first.c -lheadrace */
+/* first.c: x = relu(2 * x) in C: both operations are recorded, and run as one kernel when x is read. cc first.c
+ * -lheadrace */
 #include <stdio.h>
 
 #include "headrace/stream.h"

@@ -1,4 +1,4 @@
-/* op.h: the operations. Generated from src/core/ops.def by scripts/make_op_header.py; do not edit. */
+/* op.h: the operations. Generated from src/core/ops/ops.def by scripts/make_op_header.py; do not edit. */
 #ifndef HEADRACE_OP_H_
 #define HEADRACE_OP_H_
 

@@ -157,15 +157,15 @@ HR_API HR_MUST_USE hr_status hr_stream_synchronize(hr_stream *stream);
 HR_API HR_MUST_USE hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes);
 
 /* Interrupts the work that was submitted and has not run. The program that runs ends in front of its next step; later
- * ones do not begin. This is a failure like others, with the code CANCELLED: the next wait reports it, buffers that were
- * not made are invalid, older ones have the contents that the finished steps gave them. Operations recorded after the
- * report run as usual. Any thread may call this, and so may a signal handler. */
+ * ones do not begin. This is a failure like others, with the code CANCELLED: the next wait reports it, buffers that
+ * were not made are invalid, older ones have the contents that the finished steps gave them. Operations recorded after
+ * the report run as usual. Any thread may call this, and so may a signal handler. */
 HR_API void hr_stream_interrupt(hr_stream *stream);
 enum { HR_INTERRUPT_CHECK_MS = 50 };
 /* Sets a function that each thread calls while it waits for the stream, every HR_INTERRUPT_CHECK_MS and with no lock
  * held. If it returns true, the stream is interrupted and the wait reports CANCELLED, even if all work had finished.
- * Long programs then run on the device's thread instead of the waiting one. Default: NULL, none. Set it before the first
- * record. */
+ * Long programs then run on the device's thread instead of the waiting one. Default: NULL, none. Set it before the
+ * first record. */
 HR_API void hr_stream_set_interrupt_check(hr_stream *stream, bool (*wants_interrupt)(void *arg), void *arg);
 
 /* Copies row-major host elements to a staging buffer now and records a copy of it to `view`; commits nothing. */
@@ -181,7 +181,7 @@ HR_API HR_MUST_USE hr_status hr_stream_address(hr_stream *stream, hr_buffer *buf
 
 typedef struct hr_stats { /* counts since creation or the last reset */
   int64_t operations;     /* recorded */
-  int64_t commits;        /* stretches handed to the device */
+  int64_t commits;        /* traces handed to the device */
   int64_t commits_by_read, commits_by_limit, commits_by_request, commits_by_mode;
   int64_t cache_hits;          /* commits whose program was compiled before */
   int64_t cache_entries;       /* programs kept now */
@@ -195,7 +195,7 @@ typedef struct hr_stats { /* counts since creation or the last reset */
   int64_t bytes_copied_in, bytes_copied_out; /* host to device, device to host */
   int64_t temporary_bytes;                   /* arena of the largest program */
   int64_t temporaries_elided;                /* buffers that never got memory */
-  int64_t derived_bytes;                     /* in the process: kept now, weights in layouts of libraries */
+  int64_t cached_weights_bytes;              /* in the process: kept now, weights in layouts of libraries */
   int64_t jit_compiled;                      /* in the process: kernels that the system's compiler made */
   int64_t jit_loaded;                        /* ... that the disk cache had */
   int64_t jit_unable;                        /* ... that stay interpreted */

@@ -1,4 +1,4 @@
-/* Arena: memory of one program or one stretch of a stream, freed at once.
+/* Arena: memory of one program or one trace of a stream, freed at once.
  *
  * Allocation bumps a cursor in the current chunk; chunks come from the host allocator and double in size up to
  * HR_ARENA_CHUNK_MAX. There is no way to free a single block. A zeroed arena is valid and empty.

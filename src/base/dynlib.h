@@ -15,8 +15,9 @@ typedef struct hr_dynlib {
  * NOT_FOUND with the loader's words when it can't. */
 HR_MUST_USE hr_status hr_dynlib_open(const char *path, hr_dynlib *out_library);
 
-/* Opens the first of `names` (NULL-terminated file names) that lies in one of `folders` (separated by colons; "" for none), else the
- * first one that the loader finds by itself. The error is the first one met: NOT_FOUND, with the loader's words. */
+/* Opens the first of `names` (NULL-terminated file names) that lies in one of `folders` (separated by colons; "" for
+ * none), else the first one that the loader finds by itself. The error is the first one met: NOT_FOUND, with the
+ * loader's words. */
 HR_MUST_USE hr_status hr_dynlib_find(const char *folders, const char *const *names, hr_dynlib *out_library);
 
 /* The address of `name`, or NOT_FOUND. */

@@ -16,7 +16,7 @@
 
 #define TEXT_BYTES 4096
 
-typedef enum env_kind { KIND_CHOICE, KIND_INT, KIND_BYTES, KIND_LIMIT, KIND_TEXT } env_kind;
+typedef enum env_kind { KIND_TUNING, KIND_INT, KIND_BYTES, KIND_LIMIT, KIND_TEXT } env_kind;
 
 typedef struct env_row {
   env_kind kind;
@@ -25,7 +25,7 @@ typedef struct env_row {
   const char *value, *doc;
 } env_row;
 
-#define HR_ENV_CHOICE(name, choices, value, doc) {KIND_CHOICE, "HEADRACE_" #name, choices, 0, 0, value, doc},
+#define HR_ENV_CHOICE(name, choices, value, doc) {KIND_TUNING, "HEADRACE_" #name, choices, 0, 0, value, doc},
 #define HR_ENV_INT(name, min, max, value, doc) {KIND_INT, "HEADRACE_" #name, NULL, min, max, value, doc},
 #define HR_ENV_BYTES(name, value, doc) {KIND_BYTES, "HEADRACE_" #name, NULL, 0, INT64_MAX, value, doc},
 #define HR_ENV_LIMIT(name, value, doc) {KIND_LIMIT, "HEADRACE_" #name, NULL, 0, INT64_MAX, value, doc},
@@ -118,7 +118,7 @@ static bool parse(const env_row *row, const char *text, env_value *out_value) {
   if (row->kind == KIND_TEXT) {
     return true;
   }
-  if (row->kind == KIND_CHOICE) {
+  if (row->kind == KIND_TUNING) {
     out_value->number = find_choice(row->choices, text);
     return out_value->number >= 0;
   }
@@ -128,7 +128,7 @@ static bool parse(const env_row *row, const char *text, env_value *out_value) {
 /* What a row accepts, in words. */
 static void print_expected(const env_row *row, char *out_text, size_t bytes) {
   switch (row->kind) {
-    case KIND_CHOICE:
+    case KIND_TUNING:
       snprintf(out_text, bytes, "one of %s", row->choices);
       break;
     case KIND_INT:
@@ -197,7 +197,7 @@ int64_t hr_env_int(hr_env_id id) {
 }
 
 int hr_env_choice(hr_env_id id) {
-  assert(rows[id].kind == KIND_CHOICE);
+  assert(rows[id].kind == KIND_TUNING);
   return (int)get(id)->number;
 }
 

@@ -1,7 +1,7 @@
 /* Environment variables, typed, from the one table in env.def.
  *
- * All are read together at a context's first getter (context.h); later changes of the process's environment are not seen. A value that
- * doesn't parse gives the default and one warning that names it. Texts live until `hr__env_reload`.
+ * All are read together at a context's first getter (context.h); later changes of the process's environment are not
+ * seen. A value that doesn't parse gives the default and one warning that names it. Texts live until `hr__env_reload`.
  * Threads: getters are safe from any; reloading is for tests, while no other thread reads.
  */
 #ifndef HEADRACE_BASE_ENV_H_
@@ -31,7 +31,7 @@ enum { HR_ENV_MODE_FUSE, HR_ENV_MODE_EAGER, HR_ENV_MODE_STRICT };
 enum { HR_ENV_JIT_AUTO, HR_ENV_JIT_OFF, HR_ENV_JIT_WAIT };
 enum { HR_ENV_FALLBACK_ERROR, HR_ENV_FALLBACK_WARN, HR_ENV_FALLBACK_ALLOW };
 
-enum { HR_ENV_CHOICES_MEASURE, HR_ENV_CHOICES_READ, HR_ENV_CHOICES_OFF };
+enum { HR_ENV_TUNING_MEASURE, HR_ENV_TUNING_READ, HR_ENV_TUNING_OFF };
 enum { HR_ENV_TF32_CONV, HR_ENV_TF32_ALL, HR_ENV_TF32_OFF };
 enum { HR_ENV_GRAPHS_ON, HR_ENV_GRAPHS_OFF };
 enum { HR_ENV_LAYOUTS_ALL, HR_ENV_LAYOUTS_INSIDE };

@@ -1,7 +1,8 @@
 /* host_kernel.h: a kernel as a function on the host.
  *
- * The interpreter makes these, later the compiled code does; a driver runs them without knowing which. The work of a pass
- * is `units` independent units; a driver splits [0, units) over threads in runs of at least `grain`. Passes run one after another.
+ * The interpreter makes these, later the compiled code does; a driver runs them without knowing which. The work of a
+ * pass is `units` independent units; a driver splits [0, units) over threads in runs of at least `grain`. Passes run
+ * one after another.
  */
 #ifndef HEADRACE_BASE_HOST_KERNEL_H_
 #define HEADRACE_BASE_HOST_KERNEL_H_

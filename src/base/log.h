@@ -5,8 +5,8 @@
  *   5  IR after each pass    6  verify each pass    7  assembly
  *
  * A line goes to standard error, or to the file that HEADRACE_LOG names, in one write. A call that is off costs one
- * load. The dial is the current context's. What a user, a model file or a framework passed in is reported by a status, never here.
- * Threads: safe from any.
+ * load. The dial is the current context's. What a user, a model file or a framework passed in is reported by a status,
+ * never here. Threads: safe from any.
  */
 #ifndef HEADRACE_BASE_LOG_H_
 #define HEADRACE_BASE_LOG_H_

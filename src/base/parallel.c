@@ -1,11 +1,11 @@
 /* The parallel loop, on one of two teams: OpenMP's, and one of our own (team.h).
  *
- * Our own begins and ends a loop sooner. OpenMP's is the one that oneDNN and frameworks use, and two teams that both look out for
- * work fight for the cores: so near a library's calls loops run on the library's team, and a library that is about to run sends ours
- * to sleep. Without OpenMP there is our own alone.
+ * Our own begins and ends a loop sooner. OpenMP's is the one that oneDNN and frameworks use, and two teams that both
+ * look out for work fight for the cores: so near a library's calls loops run on the library's team, and a library that
+ * is about to run sends ours to sleep. Without OpenMP there is our own alone.
  *
- * OpenMP's always runs as a whole, even when fewer workers have units: libgomp ends the threads that a smaller region leaves over
- * and starts them again for the next larger one, which costs more than letting them find nothing. */
+ * OpenMP's always runs as a whole, even when fewer workers have units: libgomp ends the threads that a smaller region
+ * leaves over and starts them again for the next larger one, which costs more than letting them find nothing. */
 #include <stdbool.h>
 
 #include "base/team.h"

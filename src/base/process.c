@@ -1,4 +1,5 @@
-/* posix_spawn with a time limit. The program is a process group of its own, so that killing it takes its children along. */
+/* posix_spawn with a time limit. The program is a process group of its own, so that killing it takes its children
+ * along. */
 #include "base/process.h"
 
 #include <errno.h>

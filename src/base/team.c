@@ -3,8 +3,8 @@
  *   caller    fields of the loop, job = its number    share 0    shares that nobody has begun    waits for the others
  *   worker    sees the number, takes its share by an exchange of its own `taken`, runs it, done = number
  *
- * Whoever sets `taken` to the loop's number runs the share. A worker that comes late finds it set, and touches nothing else: the
- * fields of a loop are read behind a share that was taken, and stay until that share is done.
+ * Whoever sets `taken` to the loop's number runs the share. A worker that comes late finds it set, and touches nothing
+ * else: the fields of a loop are read behind a share that was taken, and stay until that share is done.
  *
  * A lead is a job of no shares, for worker 1. What it runs announces loops in its turn, until `led` is its number:
  *
@@ -117,8 +117,8 @@ static void take_part(int worker, uint64_t job) {
 
 /* ---- workers ---- */
 
-/* Looks out for a loop behind `seen`; gives `seen` when none has come in time. Whoever calls may be waiting for this very core, while
- * a library's thread looks out for work on the other: now and then it gets it. */
+/* Looks out for a loop behind `seen`; gives `seen` when none has come in time. Whoever calls may be waiting for this
+ * very core, while a library's thread looks out for work on the other: now and then it gets it. */
 static uint64_t watch(uint64_t seen) {
   int64_t end = own.watches ? hr_clock_ns() + TEAM_WATCH_NS : 0;
   uint64_t job = seen;
@@ -136,8 +136,8 @@ static uint64_t watch(uint64_t seen) {
   return job;
 }
 
-/* Sleeps until there is a loop behind `seen`, or the team ends. The caller looks for sleepers behind its store of the number, and
- * a worker for the number behind its own of `sleepers`: one of them sees the other. */
+/* Sleeps until there is a loop behind `seen`, or the team ends. The caller looks for sleepers behind its store of the
+ * number, and a worker for the number behind its own of `sleepers`: one of them sees the other. */
 static uint64_t sleep_until_called(uint64_t seen) {
   uint64_t job;
   hr_mutex_lock(&own.mutex);
@@ -304,7 +304,8 @@ bool hr__team_is_inside(void) {
 }
 
 bool hr__team_is_near_library(void) {
-  return !hr__team_leads() && hr_clock_ns() - atomic_load_explicit(&own.library_ns, memory_order_relaxed) < NEAR_NS;
+  return !hr__team_runs_early() &&
+         hr_clock_ns() - atomic_load_explicit(&own.library_ns, memory_order_relaxed) < NEAR_NS;
 }
 
 void hr__team_leave_to_library(void) {
@@ -318,7 +319,7 @@ void hr__team_rest(void) {
   }
 }
 
-bool hr__team_leads(void) {
+bool hr__team_runs_early(void) {
   return thread.leads && !thread.is_inside;
 }
 
@@ -346,7 +347,7 @@ bool hr__team_run(int64_t units, int workers, hr_range_fn fn, void *arg) {
 
 /* ---- leads ---- */
 
-bool hr__team_lead(void (*fn)(void *arg), void *arg, uint64_t *out_lead) {
+bool hr__team_submit_early(void (*fn)(void *arg), void *arg, uint64_t *out_lead) {
   if (thread.is_inside || thread.leads || !take_team()) {
     return false;
   }

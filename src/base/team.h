@@ -1,11 +1,11 @@
 /* team.h: a team of threads of our own, for parallel loops of a few microseconds.
  *
- * A loop costs its caller a store and a look at each worker's line of memory, where OpenMP's regions call the system twice. The
- * threads look out for the next loop for a while (TEAM_WATCH_NS) before they sleep, and nobody waits for one that sleeps or has lost
- * its core: the caller takes every share that its worker has not begun.
+ * A loop costs its caller a store and a look at each worker's line of memory, where OpenMP's regions call the system
+ * twice. The threads look out for the next loop for a while (TEAM_WATCH_NS) before they sleep, and nobody waits for one
+ * that sleeps or has lost its core: the caller takes every share that its worker has not begun.
  *
- * A thread of the team may also *lead*: it runs what the caller will wait for, and loops in there are the team's, while the caller is
- * still on its way to waiting. From then on the caller is a worker like the others.
+ * A thread of the team may also *lead*: it runs what the caller will wait for, and loops in there are the team's, while
+ * the caller is still on its way to waiting. From then on the caller is a worker like the others.
  *
  * Threads: one loop, or lead, at a time. A child of fork has no team until its first loop.
  */
@@ -16,19 +16,21 @@
 
 /* Runs a loop on `workers` threads at most, the caller among them; false when another thread's loop is running. */
 bool hr__team_run(int64_t units, int workers, hr_range_fn fn, void *arg);
-/* Has an idle thread of the team run `fn(arg)`; *out_lead is what hr__team_join takes. False when nothing was begun: the team is busy, or
- * its threads sleep, and waking one would take longer than what is gained. `fn` must not call a library with threads of its own. */
-bool hr__team_lead(void (*fn)(void *arg), void *arg, uint64_t *out_lead);
-/* Returns when that has run; until then takes part in its loops, or runs it here if nobody has begun. By any threads, as often as they
- * like, but from inside of a loop or a lead. */
+/* Has an idle thread of the team run `fn(arg)`; *out_lead is what hr__team_join takes. False when nothing was begun:
+ * the team is busy, or its threads sleep, and waking one would take longer than what is gained. `fn` must not call a
+ * library with threads of its own. */
+bool hr__team_submit_early(void (*fn)(void *arg), void *arg, uint64_t *out_lead);
+/* Returns when that has run; until then takes part in its loops, or runs it here if nobody has begun. By any threads,
+ * as often as they like, but from inside of a loop or a lead. */
 void hr__team_join(uint64_t lead);
 /* True on a thread that leads, outside of its loops. */
-bool hr__team_leads(void);
+bool hr__team_runs_early(void);
 /* True inside of a loop of the team. */
 bool hr__team_is_inside(void);
 /* Has idle threads sleep at once, until the next loop: somebody else wants their cores. */
 void hr__team_rest(void);
-/* The same for a library that has a team of its own. For a while loops had better run on that one: its threads look out for work. */
+/* The same for a library that has a team of its own. For a while loops had better run on that one: its threads look out
+ * for work. */
 void hr__team_leave_to_library(void);
 bool hr__team_is_near_library(void);
 

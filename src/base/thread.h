@@ -1,8 +1,8 @@
 /* Threads: the operating system's, wrapped thinly, and one loop that runs in parallel.
  *
  * The loop runs on a team of our own, and near calls of libraries that have OpenMP's on theirs, because two teams would
- * fight for the cores. In sanitizer builds, which can't see into libgomp, and under compilers without libgomp there is our
- * own alone.
+ * fight for the cores. In sanitizer builds, which can't see into libgomp, and under compilers without libgomp there is
+ * our own alone.
  */
 #ifndef HEADRACE_BASE_THREAD_H_
 #define HEADRACE_BASE_THREAD_H_
@@ -60,12 +60,14 @@ typedef struct hr_thread {
 
 typedef void (*hr_thread_fn)(void *arg);
 
-/* Starts a thread with all signals blocked, in the context that is current here (context.h). `name` (15 characters are kept) shows in debuggers. */
+/* Starts a thread with all signals blocked, in the context that is current here (context.h). `name` (15 characters are
+ * kept) shows in debuggers. */
 HR_MUST_USE hr_status hr_thread_start(const char *name, hr_thread_fn fn, void *arg, hr_thread *out_thread);
 /* Waits for the thread's end. Does nothing for a zeroed or a joined thread. */
 void hr_thread_join(hr_thread *thread);
 
-/* For each turn of a loop that looks for another thread's store: leaves the core's resources to its other thread for a moment. */
+/* For each turn of a loop that looks for another thread's store: leaves the core's resources to its other thread for a
+ * moment. */
 static inline void hr_thread_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();

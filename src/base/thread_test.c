@@ -183,7 +183,7 @@ HR_TEST(leads_run_once_and_their_loops_are_the_teams) {
       int before = l.runs;
       hr_parallel_for(threads, 1, pass_on, &l.values);
       pass_on(&alone, 0, threads, 0);
-      bool leads = hr__team_lead(run_led, &l, &lead);
+      bool leads = hr__team_submit_early(run_led, &l, &lead);
       if (leads && i % 100 == 7) {
         hr_thread other = {0};
         HR_ASSERT_OK(hr_thread_start("joiner", join_late, &lead, &other));
@@ -217,12 +217,12 @@ HR_TEST(leads_are_refused_where_nobody_is_awake) {
   uint64_t lead;
   led l = {.values = {.count = 2}};
   hr_thread_count_set(1);
-  HR_ASSERT(!hr__team_lead(run_led, &l, &lead));
+  HR_ASSERT(!hr__team_submit_early(run_led, &l, &lead));
   hr_thread_count_set(2);
   hr_parallel_for(2, 1, pass_on, &l.values);
   hr_library_enters();
 #ifdef HR_USE_OPENMP
-  HR_ASSERT(!hr__team_lead(run_led, &l, &lead));
+  HR_ASSERT(!hr__team_submit_early(run_led, &l, &lead));
 #endif
   HR_ASSERT_EQ(l.runs, 0);
   hr_thread_count_set(0);
@@ -262,7 +262,7 @@ typedef struct mailbox {
   int letters;
 } mailbox;
 
-static void post(void *arg) {
+static void epilogue(void *arg) {
   mailbox *box = arg;
   hr_mutex_lock(&box->mutex);
   box->letters++;
@@ -280,7 +280,7 @@ HR_TEST(conditions_wake_and_time_out) {
   }
   HR_ASSERT(hr_clock_ns() - start >= 2000000);
   hr_thread thread = {0};
-  HR_ASSERT_OK(hr_thread_start("a rather long thread name", post, &box, &thread));
+  HR_ASSERT_OK(hr_thread_start("a rather long thread name", epilogue, &box, &thread));
   while (box.letters == 0) {
     hr_cond_wait(&box.cond, &box.mutex);
   }

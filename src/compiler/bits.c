@@ -3,7 +3,8 @@
  *   before   r0:f32 = load a0:f16+0{-64,1}      after   r0:i32 = load a0:i16+0{-64,1}
  *            store a1:f16+0{64,1}, r0                   store a1:i16+0{64,1}, r0
  *
- * Copies, cuts and joins of formats that are no class of their own would convert each number twice, and lose what a NaN carries.
+ * Copies, cuts and joins of formats that are no class of their own would convert each number twice, and lose what a NaN
+ * carries.
  */
 #include "compiler/passes.h"
 

@@ -63,11 +63,11 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
     HR_RETURN_IF_ERROR(hr_expand_again(program, target->keeps, target->keeps_ctx));
     HR_RETURN_IF_ERROR(hr_versions(program));
     HR_RETURN_IF_ERROR(verify_after(program, target, "layout"));
-    HR_RETURN_IF_ERROR(hr_match(program, target)); /* libraries that want one format take posts in it alone */
+    HR_RETURN_IF_ERROR(hr_match(program, target)); /* libraries that want one format take epilogues in it alone */
     HR_RETURN_IF_ERROR(verify_after(program, target, "match again"));
   }
   bool is_changed;
-  HR_RETURN_IF_ERROR(hr_follow(program));
+  HR_RETURN_IF_ERROR(hr_propagate_order(program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "follow"));
   HR_RETURN_IF_ERROR(hr_fuse(program, target, &fusion));
   HR_RETURN_IF_ERROR(hr_recompute(program, target, &fusion, &is_changed));

@@ -1,6 +1,7 @@
 /* compile.h: from a recorded program to a schedule of steps.
  *
- *   stream form --expand, versions--> value form --simplify, match, deliver, layout, follow--> --fuse, recompute, wait, hoist--> groups
+ *   stream form --expand, versions--> value form --simplify, match, deliver, layout, follow--> --fuse, recompute, wait,
+ * hoist--> groups
  *               --plan--> --lower--> kernels
  *
  * Each pass has a file of its own. The compiler never calls a driver: it asks for target data.
@@ -8,12 +9,13 @@
 #ifndef HEADRACE_COMPILER_COMPILE_H_
 #define HEADRACE_COMPILER_COMPILE_H_
 
-#include "core/build.h"
-#include "core/kernel.h"
-#include "core/program.h"
+#include "core/ir/build.h"
+#include "core/ir/kernel.h"
+#include "core/ir/program.h"
 
 typedef struct hr_target {
-  hr_keep_fn keeps; /* whether a provider answers for a contraction, posts included, or a composite; NULL: none does */
+  hr_keep_fn
+      keeps; /* whether a provider answers for a contraction, epilogues included, or a composite; NULL: none does */
   void *keeps_ctx;
   bool channels_last;   /* convolutions run best where the channels of activations are neighbours */
   bool one_format;      /* and where all their activations lie alike */

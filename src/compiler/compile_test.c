@@ -64,7 +64,7 @@ static int count_stores(const hr_kernel *kernel) {
 }
 
 /* Runs a program on the arrays of the test. */
-static hr_status run_in(const char *text, void **memory, const hr_scalar *arguments, hr__way way) {
+static hr_status run_in(const char *text, void **memory, const hr_scalar *arguments, hr__algorithm way) {
   hr_program program;
   HR_ASSERT_OK(hr_program_parse(text, &program));
   hr_status status = hr__run_interpreted(&program, memory, arguments, way);
@@ -73,12 +73,12 @@ static hr_status run_in(const char *text, void **memory, const hr_scalar *argume
 }
 
 static hr_status run(const char *text, void **memory, const hr_scalar *arguments) {
-  return run_in(text, memory, arguments, (hr__way){0});
+  return run_in(text, memory, arguments, (hr__algorithm){0});
 }
 
 /* With all that can be computed again. */
 static void run_recomputed(const char *text, void **memory) {
-  HR_ASSERT_OK(run_in(text, memory, NULL, (hr__way){.recompute_bytes = 1}));
+  HR_ASSERT_OK(run_in(text, memory, NULL, (hr__algorithm){.recompute_bytes = 1}));
 }
 
 /* Conversions in the only kernel of op, on two tensors of a dtype. */
@@ -110,7 +110,8 @@ HR_TEST(what_is_one_of_its_inputs_is_not_rounded) {
   HR_ASSERT_EQ(count_conversions("add", "bf16", 2), 1);
 }
 
-/* As in where(isnan(x), 0, x): the number is a tensor that comes between the two. Not where something else was there before. */
+/* As in where(isnan(x), 0, x): the number is a tensor that comes between the two. Not where something else was there
+ * before. */
 HR_TEST(a_number_stands_between_no_two_loops) {
   HR_ASSERT_EQ(count_kernels("buffer %0 4096 live\n"
                              "buffer %1 1024 dead fresh\n"
@@ -418,10 +419,11 @@ HR_TEST(what_a_view_sees_is_stored_where_it_must_be) {
 
 static bool keeps_matmul(void *ctx, const hr_program *program, const hr_node *node) {
   (void)ctx, (void)program;
-  return node->op == HR_OP_MATMUL && node->post_count == 0;
+  return node->op == HR_OP_MATMUL && node->epilogue_count == 0;
 }
 
-/* A ReLU in place of a library's product, then a pool, then a gradient: counts kernels that write the product, and ReLUs. */
+/* A ReLU in place of a library's product, then a pool, then a gradient: counts kernels that write the product, and
+ * ReLUs. */
 static void check_in_place(const char *state, const char *gradient, const char *between, int writers, int relus) {
   char text[1024];
   snprintf(text, sizeof text,
@@ -464,7 +466,8 @@ HR_TEST(a_relu_in_place_goes_where_its_readers_make_it) {
   check_in_place("dead", "", "", 1, 1); /* the kernel of the ReLU makes the gradient, too */
 }
 
-/* As in a loss: %2 = %0 - %1 is read as a whole in the kernel that makes it, and another one picks an element of each column. */
+/* As in a loss: %2 = %0 - %1 is read as a whole in the kernel that makes it, and another one picks an element of each
+ * column. */
 #define PICKS_OF_A_DIFFERENCE(overwrites)                                      \
   "buffer %0 4096 live\n"                                                      \
   "buffer %1 64 live\n"                                                        \
@@ -499,7 +502,8 @@ HR_TEST(what_is_picked_of_is_kept_where_its_inputs_are_overwritten) {
   HR_ASSERT_EQ(arena_bytes(PICKS_OF_A_DIFFERENCE("%1:f32[16]{1}+0 = neg(%1:f32[16]{1}+0)\n"), 1), 64 + 4096);
 }
 
-/* relu moves to its reader, where the sum that it reads has been overwritten by then and is too small to move for its own sake. */
+/* relu moves to its reader, where the sum that it reads has been overwritten by then and is too small to move for its
+ * own sake. */
 HR_TEST(what_a_copy_reads_is_made_again_where_it_was_overwritten) {
   const char *text = "buffer %0 512 live\n"
                      "buffer %1 512 live fresh\n"
@@ -521,8 +525,8 @@ HR_TEST(what_a_copy_reads_is_made_again_where_it_was_overwritten) {
   for (int i = 0; i < 8 * 16; ++i) {
     x[i] = (float)(i * 7 % 13 - 6);
   }
-  HR_ASSERT_OK(
-      run_in(text, (void *[]){x, negative, NULL, NULL, got, NULL, sums}, NULL, (hr__way){.recompute_bytes = 1000}));
+  HR_ASSERT_OK(run_in(text, (void *[]){x, negative, NULL, NULL, got, NULL, sums}, NULL,
+                      (hr__algorithm){.recompute_bytes = 1000}));
   for (int i = 0; i < 8 * 16; ++i) {
     double sum = 0;
     for (int k = i % 16; k < 8 * 16; k += 16) {
@@ -676,8 +680,8 @@ HR_TEST(stores_that_add_keep_what_they_add_to) {
   HR_ASSERT_BYTES_EQ(y, expected, sizeof y);
 }
 
-/* What older operations wrote is there when a check fails, though a newer one would have replaced it; what newer ones write
- * into buffers that existed is not. */
+/* What older operations wrote is there when a check fails, though a newer one would have replaced it; what newer ones
+ * write into buffers that existed is not. */
 HR_TEST(a_failing_check_leaves_what_was_written_before_it) {
   const char *text = "buffer %0 16 live\n"
                      "buffer %1 16 live\n"
@@ -703,8 +707,8 @@ HR_TEST(a_failing_check_leaves_what_was_written_before_it) {
   HR_ASSERT_NEAR(x[0], 2.7182817, 1e-6);
 }
 
-/* A step of Adam whose gradient no kernel of the chain could make, as those out of a library; `between` the average's update and
- * the chain that uses it. */
+/* A step of Adam whose gradient no kernel of the chain could make, as those out of a library; `between` the average's
+ * update and the chain that uses it. */
 static const char *adam(const char *between) {
   static char text[2048];
   snprintf(text, sizeof text,

@@ -5,12 +5,12 @@
  *            loop %6:f32[2,64,384]{73728,1152,1}+384 = copy(%5:f32[2,64,384]{24576,384,1})        (beside two others)
  *   after    %6:f32[2,12,64,32]{73728,32,1152,1}+384, .., .. = attention_backward(..)
  *
- * Only composites that the target keeps whole, such as attention: where results of contractions lie is for layout.c to say. A
- * result is delivered if its buffer is dead and one copy of all of it is all that happens to it, if nobody else touches the copy's
- * destination in between, and if the target keeps the node so.
+ * Only composites that the target keeps whole, such as attention: where results of contractions lie is for layout.c to
+ * say. A result is delivered if its buffer is dead and one copy of all of it is all that happens to it, if nobody else
+ * touches the copy's destination in between, and if the target keeps the node so.
  */
 #include "compiler/passes.h"
-#include "core/op.h"
+#include "core/ops/op.h"
 
 typedef struct delivery {
   hr_program *program;
@@ -91,8 +91,8 @@ static bool can_write_early(const delivery *d, int n, int copy) {
   return next_touch(d, n + 1, buffer) == copy;
 }
 
-/* Strides in the copy's destination over the dims of `out`. Each dim of `out` has to be digits of one of the copy's dims, which may lie
- * in any order: then all digits of a dim together count through it. */
+/* Strides in the copy's destination over the dims of `out`. Each dim of `out` has to be digits of one of the copy's
+ * dims, which may lie in any order: then all digits of a dim together count through it. */
 static bool map_strides(const hr_operand *out, const hr_node *copy, int64_t *out_strides) {
   const hr_operand *from = &copy->inputs[0], *to = &copy->outputs[0];
   int64_t counts[HR_RANK_MAX], last[HR_RANK_MAX] = {0};

@@ -1,4 +1,5 @@
-/* Delivering: which results a composite writes where copies would bring them, and that what can be seen stays the same. */
+/* Delivering: which results a composite writes where copies would bring them, and that what can be seen stays the same.
+ */
 #include "hr_test.h"
 
 #include "compiler/passes.h"

@@ -1,7 +1,7 @@
 #include "compiler/describe.h"
 
-#include "core/op.h"
-#include "core/traffic.h"
+#include "core/ir/traffic.h"
+#include "core/ops/op.h"
 
 void hr_step_count_cost(const hr_step *step, hr_step_cost *out_cost) {
   *out_cost = (hr_step_cost){0};
@@ -80,9 +80,9 @@ static void describe_library(const hr_node *node, const char *provider, hr_text 
   }
   bool has_bias = is_contraction && node->op != HR_OP_CONV_BACKWARD_WEIGHT && node->input_count > 2 &&
                   node->inputs[2].kind == HR_OPERAND_VALUE;
-  hr_text_append(text, has_bias ? ", + bias" : node->post_count > 0 ? "," : "");
-  for (int p = 0; p < node->post_count; ++p) {
-    hr_text_printf(text, " + %s", hr_op_table(node->posts[p].op)->name);
+  hr_text_append(text, has_bias ? ", + bias" : node->epilogue_count > 0 ? "," : "");
+  for (int p = 0; p < node->epilogue_count; ++p) {
+    hr_text_printf(text, " + %s", hr_op_table(node->epilogues[p].op)->name);
   }
 }
 

@@ -11,7 +11,7 @@
 #include "compiler/compile.h"
 
 typedef struct hr_step_cost {
-  int64_t bytes_read, bytes_written; /* of distinct elements: core/traffic.h */
+  int64_t bytes_read, bytes_written; /* of distinct elements: core/ir/traffic.h */
   int64_t flops;                     /* a kernel's arithmetic, or a contraction's multiplications and additions */
 } hr_step_cost;
 

@@ -1,10 +1,11 @@
-/* Distinct elements against counting them one by one; what kernels and contractions move against what their programs say. */
+/* Distinct elements against counting them one by one; what kernels and contractions move against what their programs
+ * say. */
 #include "hr_test.h"
 
 #include <string.h>
 
 #include "compiler/describe.h"
-#include "core/traffic.h"
+#include "core/ir/traffic.h"
 
 /* ---- maps ---- */
 
@@ -91,7 +92,7 @@ HR_TEST(distinct_elements_are_those_counted_one_by_one) {
 static bool keeps_some(void *ctx, const hr_program *program, const hr_node *node) {
   (void)ctx, (void)program;
   bool is_attention = node->op == HR_OP_ATTENTION || node->op == HR_OP_ATTENTION_BACKWARD;
-  return node->post_count == 0 && (is_attention || hr_op_table(node->op)->family == HR_FAMILY_CONTRACTION);
+  return node->epilogue_count == 0 && (is_attention || hr_op_table(node->op)->family == HR_FAMILY_CONTRACTION);
 }
 
 /* Compiles a program of one step, and checks what it moves and how it is called. */

@@ -1,13 +1,14 @@
 /* domain.h: one set of elements, cut into dims in several ways.
  *
- * Two loop nodes can share a kernel when their domains are the same row-major sequence of elements, whatever the dims: a
- * [8, 16, 768] add and a [128, 768] multiply both walk [8, 16, 768]. The common refinement is the coarsest list of dims
- * that both can be split into; every operand's strides carry over, since splitting a dim of stride s into (m, n) gives strides (s*n, s).
+ * Two loop nodes can share a kernel when their domains are the same row-major sequence of elements, whatever the dims:
+ * a [8, 16, 768] add and a [128, 768] multiply both walk [8, 16, 768]. The common refinement is the coarsest list of
+ * dims that both can be split into; every operand's strides carry over, since splitting a dim of stride s into (m, n)
+ * gives strides (s*n, s).
  */
 #ifndef HEADRACE_COMPILER_DOMAIN_H_
 #define HEADRACE_COMPILER_DOMAIN_H_
 
-#include "core/program.h"
+#include "core/ir/program.h"
 
 typedef struct hr_domain {
   int rank; /* dims of 1 are left out */
@@ -22,7 +23,8 @@ int64_t hr_domain_count(const hr_domain *domain);
 int64_t hr_domain_row_count(const hr_domain *domain);
 
 /* The common refinement of `a` (whose masks it keeps) and all dims of `b`, or the kept dims of `a` and all of b where
- * `rows` is set. False when there is none or the rank would pass HR_RANK_MAX. Masks of b are or-ed in (not for rows). */
+ * `rows` is set. False when there is none or the rank would pass HR_RANK_MAX. Masks of b are or-ed in (not for rows).
+ */
 bool hr_domain_refine(const hr_domain *a, const hr_domain *b, bool rows, hr_domain *out_domain);
 
 /* Strides of a node's operand (given for the node's dims) over `domain`, which refines the node's domain (its kept
@@ -30,7 +32,8 @@ bool hr_domain_refine(const hr_domain *a, const hr_domain *b, bool rows, hr_doma
 void hr_domain_map(const hr_domain *domain, bool rows, int rank, const int64_t *dims, const int64_t *strides,
                    int64_t *out_strides);
 
-/* Dim order[d] of a loop node's domain becomes dim d, for all operands. False when memory is out; the node is then of no use. */
+/* Dim order[d] of a loop node's domain becomes dim d, for all operands. False when memory is out; the node is then of
+ * no use. */
 bool hr_domain_permute(hr_program *program, hr_node *node, const int *order);
 
 #endif

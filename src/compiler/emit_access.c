@@ -1,13 +1,14 @@
 /* Addresses, and copies between memory and dense blocks.
  *
- * An access whose elements follow each other in a block is read and written where it is used. Others (transposed, stepped,
- * with bounds) are copied to and from a dense block in loops of their own, whose inner extents and strides are literals:
+ * An access whose elements follow each other in a block is read and written where it is used. Others (transposed,
+ * stepped, with bounds) are copied to and from a dense block in loops of their own, whose inner extents and strides are
+ * literals:
  *
  *   element-wise   for (i0 ...) for (i1 ...) for (j ...) t3[k + j] = p3[i0 * 784 + i1 * 28 + j * 2];
  *   along rows     a run after the other, wherever in the row the block begins
  *
- * So are 16-bit floats, whose rows hardware converts, values that are rounded to them, and random numbers, whose neighbours share a
- * block of Philox.
+ * So are 16-bit floats, whose rows hardware converts, values that are rounded to them, and random numbers, whose
+ * neighbours share a block of Philox.
  */
 #include <stdio.h>
 

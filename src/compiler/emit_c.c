@@ -11,8 +11,9 @@ static const char *const host_texts[] = {
 #include "compiler/emit_runs.inc"
 };
 
-/* The few words that differ between targets, and what the texts of src/core expect from headers. gcc 12's elimination of partial
- * redundancies turns selects that follow each other (relu, maximum) into jumps, and loops of them into scalar code. */
+/* The few words that differ between targets, and what the texts of src/core expect from headers. gcc 12's elimination
+ * of partial redundancies turns selects that follow each other (relu, maximum) into jumps, and loops of them into
+ * scalar code. */
 static const char *const c_prelude =
     "typedef signed char int8_t;\ntypedef unsigned char uint8_t;\ntypedef short int16_t;\n"
     "typedef unsigned short uint16_t;\ntypedef int int32_t;\ntypedef unsigned int uint32_t;\n"
@@ -37,16 +38,17 @@ static const char *const c_prelude =
     "double sinh(double), cosh(double), tanh(double), asinh(double), acosh(double), atanh(double);\n"
     "double erf(double), erfc(double), lgamma(double);\n";
 
-/* An index of an indirect load: negative ones count from the extent, those outside are clamped (a check reports them). */
+/* An index of an indirect load: negative ones count from the extent, those outside are clamped (a check reports them).
+ */
 static const char *const c_postlude = "HR_VMATH_FN int64_t hr_term(int64_t index, int64_t extent) {\n"
                                       "  index = index < 0 ? index + extent : index;\n"
                                       "  const int64_t most = index < 0 ? 0 : (index >= extent ? extent - 1 : index);\n"
                                       "  return extent > 0 ? most : index;\n}\n";
 
-/* Elements [first, first + count) of rows of `columns` elements, which lie `pitch` apart and in each row one behind those of the row
- * before; planes of `rows` rows lie `plane` apart. Rows of the result are `step` apart. Few columns at a time: their lines may all want
- * one set of the first cache. Tiles of 16 rows by 8 columns are turned whole, those of 4-byte elements in vectors, and the lines
- * of the next tile are asked for: hardware sees no stream in them. */
+/* Elements [first, first + count) of rows of `columns` elements, which lie `pitch` apart and in each row one behind
+ * those of the row before; planes of `rows` rows lie `plane` apart. Rows of the result are `step` apart. Few columns at
+ * a time: their lines may all want one set of the first cache. Tiles of 16 rows by 8 columns are turned whole, those of
+ * 4-byte elements in vectors, and the lines of the next tile are asked for: hardware sees no stream in them. */
 static const char *const c_turns =
     "#define HR_TURN_TILE(T) \\\n"
     "  for (int r = 0; r < 16; ++r) { for (int j = 0; j < 8; ++j) { t[r * step + j] = f[r + j * pitch]; } }\n"
@@ -102,8 +104,8 @@ static const char *const c_turns =
     "HR_TURN(1, uint8_t, HR_TURN_TILE)\nHR_TURN(2, uint16_t, HR_TURN_TILE)\nHR_TURN(4, uint32_t, HR_TURN_WORDS)\n"
     "HR_TURN(8, uint64_t, HR_TURN_TILE)\nHR_TURN(16, hr_c128, HR_TURN_TILE)\n";
 
-/* Rows of 16-bit floats, and single ones, by the hardware's conversions, which compilers don't find in loops over elements; the bits
- * are those of core/convert.h. */
+/* Rows of 16-bit floats, and single ones, by the hardware's conversions, which compilers don't find in loops over
+ * elements; the bits are those of core/math/convert.h. */
 static const char *const c_halves =
     "#if defined(__AVX512F__)\n"
     "typedef float hr_v16 __attribute__((vector_size(64), aligned(4), may_alias));\n"
@@ -370,9 +372,9 @@ hr_status hr__emit_begin(hr__emitter *e, const hr_kernel *kernel) {
   return e->status;
 }
 
-/* Windows and short rows in blocks are worth it where what is combined lies close together: a block of each element of a row is
- * copied from steps, and steps of cache lines read all of them again for each. Sums of 8 neighbours take half of the
- * interpreter's time, those of 32 up to twice as long. */
+/* Windows and short rows in blocks are worth it where what is combined lies close together: a block of each element of
+ * a row is copied from steps, and steps of cache lines read all of them again for each. Sums of 8 neighbours take half
+ * of the interpreter's time, those of 32 up to twice as long. */
 static bool has_near_runs(const hr_kernel *unrolled) {
   enum { STEP_MAX = 20 };
   int inner = unrolled->rank - 1;

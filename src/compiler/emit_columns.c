@@ -5,12 +5,14 @@
  *     phase 1   for (o ...) for (j < 64) { ... v1[j] ... }
  *   }
  *
- * Row registers are vectors over the strip. Everything has to be affine along both sides, and there is one stage: values that
- * cross phases, and transcendentals of long bodies, stay with the interpreter. A split kernel leaves the results of chunks in
- * the workspace. Reduced dims that are not one line (tiles of a plane) are walked in runs along the last of them; when that
- * one is as short as a tile, its elements stand side by side in the body, and what is the same for them is loaded once:
+ * Row registers are vectors over the strip. Everything has to be affine along both sides, and there is one stage:
+ * values that cross phases, and transcendentals of long bodies, stay with the interpreter. A split kernel leaves the
+ * results of chunks in the workspace. Reduced dims that are not one line (tiles of a plane) are walked in runs along
+ * the last of them; when that one is as short as a tile, its elements stand side by side in the body, and what is the
+ * same for them is loaded once:
  *
- *   for (o in chunk) { w0, w1, w2 = place of o;  for (; w2 < 14; ++w2) for (j < 16) { r1 = p1[a1 + j];  { ... } { ... } } }
+ *   for (o in chunk) { w0, w1, w2 = place of o;  for (; w2 < 14; ++w2) for (j < 16) { r1 = p1[a1 + j];  { ... } { ... }
+ * } }
  */
 #include <stdio.h>
 
@@ -333,7 +335,8 @@ static void emit_rows_of(const columns *c, int phase) {
   }
 }
 
-/* Opens the loops over reduced elements [from, to): a line, or runs along the last dim whose elements are not side by side. */
+/* Opens the loops over reduced elements [from, to): a line, or runs along the last dim whose elements are not side by
+ * side. */
 static void open_walk(const columns *c, const char *from, const char *to) {
   hr__emitter *e = c->e;
   const hr_dims *walked = &e->walked;
@@ -392,7 +395,8 @@ static void emit_elements(const columns *c, int phase, const char *from, const c
   }
 }
 
-/* Where the results of a strip's chunks are, of the reduction that instruction k is: chunk after chunk, `pitch` apart. */
+/* Where the results of a strip's chunks are, of the reduction that instruction k is: chunk after chunk, `pitch` apart.
+ */
 static void part_of(const columns *c, int k, const char *chunk, char *out_text, size_t bytes) {
   const char *type = hr__emit_type(c->e->kernel->instrs[k].cls);
   if (c->is_split) {

@@ -2,18 +2,18 @@
  *
  *   element-wise          a thread an element, or four neighbours (emit_device_vector.c)
  *   ... across dims       tiles of 32 x 32 elements, or 64 x 64 (emit_device_tiles.c)
- *   ordered (scatter)     a thread for all elements that differ in ordered dims alone, one after the other; where these are many, several
- *                         threads, each for the elements that go to its slice of the destination; where an index is the same for
- *                         neighbouring rows, a warp looks through 32 indices at a time and then does what is its slice's
- *   sequential rows       a thread a row: neighbouring rows lie side by side
- *   rows of lanes         a warp a row: thread t has lanes t and t + 32, so the tree by halves begins in the thread and goes on by
- *                         shuffles; or four neighbours, where that makes accesses wide (emit_device_quads.c)
- *   long rows             that are walked several times: a block a row, whose threads keep it (emit_device_turns.c)
- *   large reductions      several passes over the whole device (emit_device_passes.c)
- *   ... of many rows      that are walked several times: a block a row, a warp a chunk; results of chunks go through the workspace
+ *   ordered (scatter)     a thread for all elements that differ in ordered dims alone, one after the other; where these
+ * are many, several threads, each for the elements that go to its slice of the destination; where an index is the same
+ * for neighbouring rows, a warp looks through 32 indices at a time and then does what is its slice's sequential rows a
+ * thread a row: neighbouring rows lie side by side rows of lanes         a warp a row: thread t has lanes t and t + 32,
+ * so the tree by halves begins in the thread and goes on by shuffles; or four neighbours, where that makes accesses
+ * wide (emit_device_quads.c) long rows             that are walked several times: a block a row, whose threads keep it
+ * (emit_device_turns.c) large reductions      several passes over the whole device (emit_device_passes.c)
+ *   ... of many rows      that are walked several times: a block a row, a warp a chunk; results of chunks go through
+ * the workspace
  *
- * A value of an element that a later phase needs is computed again there. Where something was stored in between, and memory may be
- * the same under two arguments, it is kept in the workspace instead.
+ * A value of an element that a later phase needs is computed again there. Where something was stored in between, and
+ * memory may be the same under two arguments, it is kept in the workspace instead.
  */
 #include "compiler/emit_device.h"
 
@@ -275,8 +275,9 @@ static void emit_thread_rows(const device *d, hr_device_emission *emission) {
 
 enum { SLICED_MIN = 256, SLICES_MAX = 256, SLICED_THREADS = 1 << 16, SLICED_WARPS = 1 << 13 };
 
-/* The term by which every store of an ordered kernel finds its place, and nothing else that changes within a row does; NULL: there is none.
- * Then elements with different indices go to different places, and any order among them will do. */
+/* The term by which every store of an ordered kernel finds its place, and nothing else that changes within a row does;
+ * NULL: there is none. Then elements with different indices go to different places, and any order among them will do.
+ */
 static const hr_kernel_term *find_sliced(const device *d) {
   const hr_kernel *kernel = d->e->kernel;
   const hr_kernel_term *found = NULL;
@@ -352,7 +353,8 @@ static bool is_common(const device *d, const bool *needed) {
   return is;
 }
 
-/* A warp has 32 rows and a slice. Each of its threads looks at another index; then all do the elements of the slice, in order. */
+/* A warp has 32 rows and a slice. Each of its threads looks at another index; then all do the elements of the slice, in
+ * order. */
 static void emit_common_slices(const device *d, const hr_kernel_term *term, const bool *needed,
                                hr_device_emission *emission) {
   enum { LOOKS = 8 };
@@ -434,8 +436,8 @@ static int own_elements(const device *d, bool has_passes) {
   return !is_short ? 0 : d->is_quads ? 4 * fours : (int)hr_divide_up(d->elements, HR__DEVICE_LANES);
 }
 
-/* Whether rows are divided over the device, and where values of their elements are. A row is loaded once if threads have room for all
- * that is to be kept then. */
+/* Whether rows are divided over the device, and where values of their elements are. A row is loaded once if threads
+ * have room for all that is to be kept then. */
 static bool choose_rows(device *d) {
   const hr_kernel *whole = d->e->kernel;
   bool is_lanes = whole->order == HR_ORDER_LANES;

@@ -1,21 +1,23 @@
 /* emit_device.h: kernel forms as text for devices of many threads.
  *
- * A text has no includes: a prelude (types, vector maths, conversions, in the words of src/core) and then, for each kernel and
- * pass, one function NAME_PASS that a grid of blocks of threads runs. Its parameter is a struct by value, made of words of 8 bytes:
+ * A text has no includes: a prelude (types, vector maths, conversions, in the words of src/core) and then, for each
+ * kernel and pass, one function NAME_PASS that a grid of blocks of threads runs. Its parameter is a struct by value,
+ * made of words of 8 bytes:
  *
  *   char *workspace; void *args[arg_count]; hr_scalar scalars[scalar_count]; int64_t words[word_count];
  *
- * Shapes and strides are literals; or words, and then kernels that differ in them have the same text, as far as the form that they take
- * goes. The text is C but for the words of the prelude, so that a host can run it, too, to test it.
- * Every kernel form has a text. Results have the bits of the block interpreter (core/kernel.h): the same expressions, the same order in
- * reductions; f64 functions are the device's own. The compiler must not contract a * b + c. Threads: any, each call on its own text.
+ * Shapes and strides are literals; or words, and then kernels that differ in them have the same text, as far as the
+ * form that they take goes. The text is C but for the words of the prelude, so that a host can run it, too, to test it.
+ * Every kernel form has a text. Results have the bits of the block interpreter (core/ir/kernel.h): the same
+ * expressions, the same order in reductions; f64 functions are the device's own. The compiler must not contract a * b +
+ * c. Threads: any, each call on its own text.
  */
 #ifndef HEADRACE_COMPILER_EMIT_DEVICE_H_
 #define HEADRACE_COMPILER_EMIT_DEVICE_H_
 
 #include "base/host_kernel.h"
 #include "base/text.h"
-#include "core/kernel.h"
+#include "core/ir/kernel.h"
 
 typedef enum hr_device_text {
   HR_DEVICE_TEXT_CUDA,    /* CUDA C++ for NVRTC: --fmad=false --device-as-default-execution-space */
@@ -43,8 +45,8 @@ typedef struct hr_device_emission {
 
 /* What a text begins with. */
 HR_MUST_USE hr_status hr_emit_device_prelude(hr_device_text target, hr_text *out_text);
-/* Appends the functions of one kernel. `block_bytes`: what a block's own memory may hold where that is more than the 48 KB of every
- * device; else 0. */
+/* Appends the functions of one kernel. `block_bytes`: what a block's own memory may hold where that is more than the 48
+ * KB of every device; else 0. */
 HR_MUST_USE hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, int block_bytes,
                                             hr_device_shapes shapes, hr_text *out_text,
                                             hr_device_emission *out_emission);

@@ -1,4 +1,5 @@
-/* What threads do for an element, and for a row: addresses, loads and stores, values of earlier phases, accumulators. */
+/* What threads do for an element, and for a row: addresses, loads and stores, values of earlier phases, accumulators.
+ */
 #include <string.h>
 
 #include "base/integer.h"
@@ -207,7 +208,8 @@ bool hr__device_reads(const hr_kernel *kernel, const hr_instr *instr, int reg) {
   return reads;
 }
 
-/* Which element instructions of earlier phases have to run again in `phase`: those that its own read, and what these read. */
+/* Which element instructions of earlier phases have to run again in `phase`: those that its own read, and what these
+ * read. */
 static void find_again(const device *d, int phase, bool *out_again) {
   const hr_kernel *kernel = d->e->kernel;
   memset(out_again, 0, (size_t)kernel->instr_count * sizeof *out_again);
@@ -252,7 +254,8 @@ static bool comes_from_memory(const hr_kernel *kernel, const hr_instr *instr, co
   return comes;
 }
 
-/* Whether a thread has room for `needed` words in all phases that a value crosses; takes it. `words`: by phase, what it keeps to the next. */
+/* Whether a thread has room for `needed` words in all phases that a value crosses; takes it. `words`: by phase, what it
+ * keeps to the next. */
 static bool take_words(int *words, const hr_register *reg, int phase, int needed, int most) {
   bool fits = true;
   for (int p = phase; p < reg->last_phase; ++p) {
@@ -363,8 +366,8 @@ static void emit_accumulate(const device *d, const hr_instr *instr, const char *
 
 /* ---- loads ahead ---- */
 
-/* Which loads of a phase may come before its other elements: those with places of their own, and before anything is stored. A kernel
- * reads what it writes at the same element, or not at all (compiler/fuse.c). */
+/* Which loads of a phase may come before its other elements: those with places of their own, and before anything is
+ * stored. A kernel reads what it writes at the same element, or not at all (compiler/fuse.c). */
 static const bool *find_ahead(const device *d, int phase, const bool *again) {
   const hr_kernel *kernel = d->e->kernel;
   bool *ahead = HR_ARENA_ARRAY(&d->e->arena, bool, (size_t)kernel->instr_count + 1), stores = false;
@@ -473,7 +476,8 @@ void hr__device_element(const device *d, int phase, const char *suffix) {
   }
 }
 
-/* Row instructions of a phase. `barrier`: what separates reads of all threads from the store of `first`; NULL: a thread alone. */
+/* Row instructions of a phase. `barrier`: what separates reads of all threads from the store of `first`; NULL: a thread
+ * alone. */
 void hr__device_row(const device *d, int phase, const char *barrier, const char *first) {
   const hr_kernel *kernel = d->e->kernel;
   for (int k = 0; k < kernel->instr_count; ++k) {

@@ -11,8 +11,8 @@
  *   emit_device_vector.c   several neighbours a thread
  *   emit_device_tiles.c    tiles that are loaded along one dim and stored along another
  *
- * In the text: c0, c1, ... are coordinates of kept dims, w0, ... of walked ones, i the number of an element in its row, l5 an
- * accumulator of register 5 and m5 its index, r5 register 5; `call` the parameter.
+ * In the text: c0, c1, ... are coordinates of kept dims, w0, ... of walked ones, i the number of an element in its row,
+ * l5 an accumulator of register 5 and m5 its index, r5 register 5; `call` the parameter.
  */
 #ifndef HEADRACE_COMPILER_EMIT_DEVICE_INTERNAL_H_
 #define HEADRACE_COMPILER_EMIT_DEVICE_INTERNAL_H_
@@ -32,10 +32,10 @@ typedef struct device {
   int own;         /* a warp a row, or turns: elements of a thread, when it keeps values of theirs itself; else 0 */
   int64_t *parts;  /* by instruction: where results of chunks are, and behind them indices */
   int64_t workspace;
-  int block_bytes; /* that a block can have */
-  int64_t *
-      in_pool; /* NULL, or by instruction: where in the block's memory a row's values lie that it has loaded; -1: nowhere */
-  int phase; /* whose elements are being emitted */
+  int block_bytes;  /* that a block can have */
+  int64_t *in_pool; /* NULL, or by instruction: where in the block's memory a row's values lie that it has loaded; -1:
+                       nowhere */
+  int phase;        /* whose elements are being emitted */
   /* NULL, or whether an access finds element h of four at the place of the first of them, a multiple of four, and h. */
   bool (*is_wide)(const struct device *d, const hr_access *access);
   int inner;     /* the dim along which four are neighbours */
@@ -63,8 +63,9 @@ void hr__device_memory(const device *d, const hr_instr *instr, hr_text *out);
 void hr__device_address(const device *d, const hr_instr *instr);
 /* "(bounds) & (indices)", or nothing: whether an element is there. Loads clamp their indices instead. */
 bool hr__device_condition(const device *d, const hr_instr *instr);
-/* Gives values of elements that later phases read places where computing them again would be wrong, or, with d->own, where a thread
- * has room. Leaves d->own 0 if nothing is kept so. Gives whether threads keep all of what they should. */
+/* Gives values of elements that later phases read places where computing them again would be wrong, or, with d->own,
+ * where a thread has room. Leaves d->own 0 if nothing is kept so. Gives whether threads keep all of what they should.
+ */
 bool hr__device_place_spills(device *d);
 /* One instruction, but for reductions. */
 void hr__device_instr(const device *d, const hr_instr *instr);
@@ -72,11 +73,11 @@ void hr__device_instr(const device *d, const hr_instr *instr);
 void hr__device_accumulators(const device *d, int phase, bool is_pair);
 /* Whether an instruction reads a register. */
 bool hr__device_reads(const hr_kernel *kernel, const hr_instr *instr, int reg);
-/* Everything that happens to element i of a row in a phase; SUFFIX of accumulators: "[h]" or "". NULL: what is reduced goes to place
- * t of the block's tile. */
+/* Everything that happens to element i of a row in a phase; SUFFIX of accumulators: "[h]" or "". NULL: what is reduced
+ * goes to place t of the block's tile. */
 void hr__device_element(const device *d, int phase, const char *suffix);
-/* Loads of several elements before anything else: of how many of `count` elements, a power of two; declares v5[count]; those of element u
- * of them, whose number is i. Elements then follow with is_ahead. */
+/* Loads of several elements before anything else: of how many of `count` elements, a power of two; declares v5[count];
+ * those of element u of them, whose number is i. Elements then follow with is_ahead. */
 int hr__device_ahead(const device *d, int phase, int count);
 void hr__device_declare_ahead(const device *d, int phase, int count);
 void hr__device_load_ahead(const device *d, int phase);
@@ -84,7 +85,8 @@ void hr__device_load_ahead(const device *d, int phase);
 const bool *hr__device_loads_ahead(const device *d, int phase);
 /* Whether a phase is the one that brings a load's row to the block's memory. */
 bool hr__device_is_first(const device *d, int load, int phase);
-/* Row instructions of a phase. `barrier`: what separates reads of all threads from the store of `first`; NULL: a thread alone. */
+/* Row instructions of a phase. `barrier`: what separates reads of all threads from the store of `first`; NULL: a thread
+ * alone. */
 void hr__device_row(const device *d, int phase, const char *barrier, const char *first);
 
 /* ---- emit_device.c ---- */
@@ -94,7 +96,8 @@ void hr__device_results(const device *d, int phase);
 
 /* ---- emit_device_numbers.c ---- */
 
-/* Appends the struct of the parameter and then the functions, BODY, whose free numbers become literals, or words of the parameter. */
+/* Appends the struct of the parameter and then the functions, BODY, whose free numbers become literals, or words of the
+ * parameter. */
 void hr__device_finish(const device *d, const hr_text *body, hr_device_shapes shapes, hr_text *out_text,
                        hr_device_emission *emission);
 
@@ -109,14 +112,15 @@ void hr__device_part_phases(device *d);
 
 /* ---- emit_device_turns.c ---- */
 
-/* Whether a block has a row, and its warps take turns; places its values and puts a kernel of more phases in the emitter's place. */
+/* Whether a block has a row, and its warps take turns; places its values and puts a kernel of more phases in the
+ * emitter's place. */
 bool hr__device_place_turns(device *d);
 void hr__device_turn_rows(const device *d, hr_device_emission *emission);
 
 /* ---- emit_device_rows.c ---- */
 
-/* Elements n of a thread that keeps values of theirs, below `count`, some loaded ahead; each is number first + 32 n of the row (`first`: a C
- * expression), and there under `guard`: "" or "if (...) ". */
+/* Elements n of a thread that keeps values of theirs, below `count`, some loaded ahead; each is number first + 32 n of
+ * the row (`first`: a C expression), and there under `guard`: "" or "if (...) ". */
 void hr__device_own_elements(const device *d, int phase, int count, const char *first, const char *guard,
                              const char *suffix);
 /* The arrays in which a thread keeps values of its elements. */
@@ -130,7 +134,8 @@ void hr__device_lanes(const device *d, int phase, const char *from, const char *
 /* Folds the lanes; `at` NULL: into registers, else to the place of chunk `at` (a C expression). */
 void hr__device_fold_one(const device *d, int k, const char *at);
 void hr__device_fold(const device *d, int phase, const char *at);
-/* The results of a row's chunks become registers: a warp makes them. With `shares` it leaves them for the others of the block. */
+/* The results of a row's chunks become registers: a warp makes them. With `shares` it leaves them for the others of the
+ * block. */
 void hr__device_combine(const device *d, int phase, bool shares);
 void hr__device_warp_rows(const device *d, hr_device_emission *emission);
 void hr__device_block_rows(device *d, hr_device_emission *emission);
@@ -142,8 +147,8 @@ bool hr__device_is_block_rows(const device *d);
 /* Whether rows of lanes, or columns, may be taken as four neighbours a thread; sets `inner`. */
 bool hr__device_is_quads(device *d);
 bool hr__device_is_wide(const device *d, const hr_access *access);
-/* The parts of that: how many fours come ahead, places for what they load, loads of four u at i, places for its results, its element h at i,
- * its stores at i. */
+/* The parts of that: how many fours come ahead, places for what they load, loads of four u at i, places for its
+ * results, its element h at i, its stores at i. */
 int hr__device_step_four(const device *d, int phase);
 void hr__device_declare_four(const device *d, int phase, int count);
 void hr__device_load_four(const device *d, int phase);

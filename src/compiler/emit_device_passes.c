@@ -1,18 +1,19 @@
 /* Reductions of many elements over the whole device: a kernel of several passes.
  *
- *   phase 0   r0 = load x            r1 = reduce sum r0            elements 0   chunks of all rows: results to the workspace
- *   phase 1   r2 = div r1, n         r3 = load x                   rows 1       r1 from its chunks, r2; both to the workspace
- *             r4 = sub r3, r2        store y, r4                   elements 1   chunks of all rows: r2 from the workspace
+ *   phase 0   r0 = load x            r1 = reduce sum r0            elements 0   chunks of all rows: results to the
+ * workspace phase 1   r2 = div r1, n         r3 = load x                   rows 1       r1 from its chunks, r2; both to
+ * the workspace r4 = sub r3, r2        store y, r4                   elements 1   chunks of all rows: r2 from the
+ * workspace
  *
- * Row instructions run once, in a pass between those of elements; what others need of them goes through the workspace. A unit of a pass
- * of elements is a chunk of a row:
+ * Row instructions run once, in a pass between those of elements; what others need of them goes through the workspace.
+ * A unit of a pass of elements is a chunk of a row:
  *
- *   lanes        a block has it: its threads make the values of all elements in the block's own memory, and a warp for each reduction
- *                then takes those of its lanes in order; where they don't fit, or there are enough chunks for all warps, a warp has
- *                the chunk; results lie by row
- *   sequential   a block has it for 32 neighbouring rows: its warps make the values of some elements of each, side by side in the
- *                block's own memory, and one warp for each reduction then takes them in order, a thread a row; results lie by chunk,
- *                and where they are many, they are made into tiles and taken in the same way
+ *   lanes        a block has it: its threads make the values of all elements in the block's own memory, and a warp for
+ * each reduction then takes those of its lanes in order; where they don't fit, or there are enough chunks for all
+ * warps, a warp has the chunk; results lie by row sequential   a block has it for 32 neighbouring rows: its warps make
+ * the values of some elements of each, side by side in the block's own memory, and one warp for each reduction then
+ * takes them in order, a thread a row; results lie by chunk, and where they are many, they are made into tiles and
+ * taken in the same way
  *
  * Where a phase reduces nothing, a thread has an element.
  */
@@ -71,7 +72,8 @@ static void emit_kept(const passes *p, int reg) {
   HR__EMIT(p->d->e, "((%s *)(call.workspace + " HR__FREE "))[row]", type, (long long)p->kept[reg]);
 }
 
-/* Whether instruction k makes a row register of an earlier pass that instructions of `level` and `phase` read; elements may run again. */
+/* Whether instruction k makes a row register of an earlier pass that instructions of `level` and `phase` read; elements
+ * may run again. */
 static bool is_taken(const passes *p, hr_level level, int phase, int k) {
   const hr_kernel *kernel = p->d->e->kernel;
   const hr_instr *made = &kernel->instrs[k];
@@ -187,7 +189,8 @@ static bool has_groups(const device *d, int phase) {
   return has_groups;
 }
 
-/* A warp combines what a group of chunks left, as many as one of them has elements; `groups`: a device whose chunks these are. */
+/* A warp combines what a group of chunks left, as many as one of them has elements; `groups`: a device whose chunks
+ * these are. */
 static void emit_groups(passes *p, int phase, device *groups) {
   const device *d = p->d;
   hr__emitter *e = d->e;

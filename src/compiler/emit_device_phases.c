@@ -1,4 +1,5 @@
-/* Kernels as forms that keep values want them: what one phase has loaded is there for all, and reductions are phases of their own.
+/* Kernels as forms that keep values want them: what one phase has loaded is there for all, and reductions are phases of
+ * their own.
  *
  * The registers and accesses of the kernel at hand stay; its instructions are copied.
  */

@@ -4,9 +4,10 @@
  *   threads t and t + 16 exchange halves of x2; l2[0] and l2[1] take theirs
  *   16 bytes of y = o3;
  *
- * Of 128 elements, thread t has 4t to 4t + 3, which go to lanes 4t % 64 and so on: thread t and thread t + 16 have the same four lanes,
- * one behind the other. So thread t < 16 takes lanes 4t and 4t + 1 of both, and thread t + 16 lanes 4t + 2 and 4t + 3: sums are made in
- * the same order as ever. Accesses are wide, and four neighbours share a block of random numbers.
+ * Of 128 elements, thread t has 4t to 4t + 3, which go to lanes 4t % 64 and so on: thread t and thread t + 16 have the
+ * same four lanes, one behind the other. So thread t < 16 takes lanes 4t and 4t + 1 of both, and thread t + 16 lanes 4t
+ * + 2 and 4t + 3: sums are made in the same order as ever. Accesses are wide, and four neighbours share a block of
+ * random numbers.
  */
 #include <stdio.h>
 

@@ -4,8 +4,8 @@
  *   barrier;
  *   for (u < 4) { r0 = tile0[t % 32][8 * u + t / 32]; ... y = r1; }                            along the rows of y
  *
- * Neighbouring threads touch neighbouring elements both times. A block reads all that its elements need in such loads before it stores
- * any of them, and a kernel reads what it writes at the same element, or not at all (compiler/fuse.c).
+ * Neighbouring threads touch neighbouring elements both times. A block reads all that its elements need in such loads
+ * before it stores any of them, and a kernel reads what it writes at the same element, or not at all (compiler/fuse.c).
  */
 #include "base/integer.h"
 #include "compiler/emit_device_internal.h"
@@ -109,7 +109,8 @@ static void emit_block(const tiles *t) {
   }
 }
 
-/* The thread's elements u: `near` is the place in the dim along which threads are neighbours, `far` in the other one. */
+/* The thread's elements u: `near` is the place in the dim along which threads are neighbours, `far` in the other one.
+ */
 static void open_elements(const tiles *t, bool is_loading) {
   hr__emitter *e = t->d->e;
   const char *type = hr__device_index_type(t->d);

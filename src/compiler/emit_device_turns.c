@@ -1,13 +1,16 @@
-/* Long rows in the order of lanes that are walked several times: a block a row, whose threads keep what they have loaded or computed.
+/* Long rows in the order of lanes that are walked several times: a block a row, whose threads keep what they have
+ * loaded or computed.
  *
  *   elements     thread t of warp w has elements w * 1024 + t, + 32, + 64, ...: s0[n] = x, s1[n] = exp(s0[n] - r2)
- *   reductions   warps of a chunk take turns: each goes on with the lanes' sums where the one before has left them in the block's
- *                memory, so that a lane's elements are added one after the other, as ever; the last one folds the lanes
+ *   reductions   warps of a chunk take turns: each goes on with the lanes' sums where the one before has left them in
+ * the block's memory, so that a lane's elements are added one after the other, as ever; the last one folds the lanes
  *
- *   for (turn < 4) { if (part == turn) { l3 = t3; for (n < 32) { l3[n % 2] += s1[n]; } t3 = l3; } barrier of the chunk; }
+ *   for (turn < 4) { if (part == turn) { l3 = t3; for (n < 32) { l3[n % 2] += s1[n]; } t3 = l3; } barrier of the chunk;
+ * }
  *
- * What is costly is thus done by all warps at once, and a turn is some additions. To emit it, the reductions of a phase become a phase
- * of their own, behind the one that makes what they take: then values cross from one to the other as they do between any two.
+ * What is costly is thus done by all warps at once, and a turn is some additions. To emit it, the reductions of a phase
+ * become a phase of their own, behind the one that makes what they take: then values cross from one to the other as
+ * they do between any two.
  */
 #include <stdio.h>
 
@@ -35,7 +38,8 @@ static bool is_suitable(const device *d) {
 
 /* ---- which elements a thread has ---- */
 
-/* Places the values of a kernel in which a thread has `own` elements of a row; false: there are too many threads, or values. */
+/* Places the values of a kernel in which a thread has `own` elements of a row; false: there are too many threads, or
+ * values. */
 static bool try_own(device *d, int own) {
   int64_t workspace = d->workspace;
   d->own = own;
@@ -125,8 +129,8 @@ static void take_results(const device *d, int phase) {
   }
 }
 
-/* A chunk's warps wait for each other alone. (A block that counts its barriers itself has all sixteen: many small ones would not fit on a
- * processor.) */
+/* A chunk's warps wait for each other alone. (A block that counts its barriers itself has all sixteen: many small ones
+ * would not fit on a processor.) */
 static void end_turn(const device *d, int parts, int turns) {
   const int last = (int)d->chunks - 1;
   if (d->chunks == 1) {
@@ -173,8 +177,8 @@ static bool is_prefetched(const device *d, const hr_instr *instr) {
          access->strides[walked->source[0]] == 1;
 }
 
-/* A processor has one block, or two, and would have nothing to do while the next one waits for its row: that comes to the cache while
- * this one is worked on. */
+/* A processor has one block, or two, and would have nothing to do while the next one waits for its row: that comes to
+ * the cache while this one is worked on. */
 static void prefetch_row(const device *d) {
   hr__emitter *e = d->e;
   const int most = d->own * WARP;

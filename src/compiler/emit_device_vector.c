@@ -6,9 +6,9 @@
  *     16 bytes of z = o2;
  *   }
  *
- * A thread's accesses are wide, and its loads all come first, so that several are on their way at once. That is the same as one
- * element after the other: a kernel reads what it writes at the same element, or not at all (compiler/fuse.c). Of a large kernel
- * that loads little, a thread has two fours or four.
+ * A thread's accesses are wide, and its loads all come first, so that several are on their way at once. That is the
+ * same as one element after the other: a kernel reads what it writes at the same element, or not at all
+ * (compiler/fuse.c). Of a large kernel that loads little, a thread has two fours or four.
  */
 #include "base/integer.h"
 #include "compiler/emit_device_internal.h"

@@ -63,8 +63,8 @@ int hr__emit_resolve(const hr__emitter *e, int reg) {
 
 /* ---- sources ---- */
 
-/* Whether this is the question of an unrolled argreduce: does key 0 with index 2 replace key 1 with index 3? Without indices
- * key 0 came later. */
+/* Whether this is the question of an unrolled argreduce: does key 0 with index 2 replace key 1 with index 3? Without
+ * indices key 0 came later. */
 static bool is_take(const hr_instr *instr) {
   return instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->family == HR_FAMILY_ARGREDUCE;
 }
@@ -165,7 +165,7 @@ bool hr__emit_is_loop(const hr_instr *instr) {
     case HR_OP_ERFCX:
     case HR_OP_LOG_NDTR:
     case HR_OP_AIRY_AI:
-      return instr->cls != HR_CLASS_F32; /* core/special_f32.h */
+      return instr->cls != HR_CLASS_F32; /* core/math/special_f32.h */
     default:
       return hr__emit_is_special(instr);
   }
@@ -206,9 +206,10 @@ void hr__emit_row_function(hr__emitter *e, const hr_instr *instr) {
   unbind_class(e);
 }
 
-/* Devices: two lanes a thread, a warp of 32 threads. Every thread gets the result. Thread t has lanes t and t + 32; of quads, lanes 4t and
- * 4t + 1, and thread t + 16 the two behind them. Results of chunks are folded where they lie by hr_chunks; of few, at most one a thread, by
- * hr_few_chunks, which leaves them, so that all warps of a block may do so at once. */
+/* Devices: two lanes a thread, a warp of 32 threads. Every thread gets the result. Thread t has lanes t and t + 32; of
+ * quads, lanes 4t and 4t + 1, and thread t + 16 the two behind them. Results of chunks are folded where they lie by
+ * hr_chunks; of few, at most one a thread, by hr_few_chunks, which leaves them, so that all warps of a block may do so
+ * at once. */
 static void emit_warp_functions(hr__emitter *e, const char *row, const char *cls) {
   HR__EMIT(e,
            "HR_VMATH_FN T hr_fold_%s_%s(const T low, const T high) {\n"

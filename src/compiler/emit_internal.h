@@ -8,15 +8,16 @@
  *   emit_points.c   element-wise kernels        emit_rows.c   reductions along rows
  *   emit_nest.c     windows over channels       emit_columns.c  reductions along columns
  *
- * In the text: x1 is a number that is not literal, p3 the address of access 3, r5 register 5, t5 its block in scratch, s2_f32 scalar 2 in class f32.
+ * In the text: x1 is a number that is not literal, p3 the address of access 3, r5 register 5, t5 its block in scratch,
+ * s2_f32 scalar 2 in class f32.
  */
 #ifndef HEADRACE_COMPILER_EMIT_INTERNAL_H_
 #define HEADRACE_COMPILER_EMIT_INTERNAL_H_
 
 #include "base/arena.h"
 #include "compiler/emit.h"
-#include "core/kernel_dims.h"
-#include "core/op.h"
+#include "core/ir/kernel_dims.h"
+#include "core/ops/op.h"
 
 enum { HR__EMIT_BLOCK = 1024, HR__EMIT_COORDS = 9 };
 
@@ -28,7 +29,8 @@ typedef enum hr__lie {
   HR__LIE_RAGGED   /* anything else: copied to or from a dense block */
 } hr__lie;
 
-/* An access over the dims of a block, merged as far as it allows; coordinate 0 is the address, the others are bounds'. */
+/* An access over the dims of a block, merged as far as it allows; coordinate 0 is the address, the others are bounds'.
+ */
 typedef struct hr__emit_axes {
   hr__lie lie;
   int rank, coords;
@@ -88,7 +90,7 @@ const char *hr__emit_dtype(hr_dtype dtype); /* upper case: F32 */
 /* The class of a source of an instruction. */
 hr_class hr__emit_source_class(const hr_kernel *kernel, const hr_instr *instr, int s);
 /* Notes scalars that an instruction reads, and defines the function of its row. */
-bool hr__emit_is_special(const hr_instr *instr); /* whether its expression calls functions of core/special.h ... */
+bool hr__emit_is_special(const hr_instr *instr); /* whether its expression calls functions of core/math/special.h ... */
 bool hr__emit_is_loop(const hr_instr *instr);    /* ... that have loops and branches of their own */
 void hr__emit_row_function(hr__emitter *e, const hr_instr *instr);
 /* The functions identity and combine of a reduction. */
@@ -99,8 +101,8 @@ void hr__emit_choice_functions(hr__emitter *e, hr_op op, hr_class cls);
 void hr__emit_source(hr__emitter *e, const hr_instr *instr, int s);
 /* "const float r5 = ...;" for COMPUTE and CONVERT. */
 void hr__emit_statement(hr__emitter *e, const hr_instr *instr);
-/* Whether its row has a short form for the usual operands (hr__f32_is_near, hr__f32_is_small in core/vmath.h); the statement with that
- * form; "far |= ...;" of an element for which it won't do. */
+/* Whether its row has a short form for the usual operands (hr__f32_is_near, hr__f32_is_small in core/math/vmath.h); the
+ * statement with that form; "far |= ...;" of an element for which it won't do. */
 bool hr__emit_has_near(const hr_instr *instr);
 void hr__emit_near(hr__emitter *e, const hr_instr *instr);
 void hr__emit_look(hr__emitter *e, const hr_instr *instr);
@@ -133,7 +135,8 @@ void hr__emit_copy_out(hr__emitter *e, const hr_instr *store);
 /* Declares p3 and the coordinates b3_1 ... of an access; `start` (or NULL): the text of how far a line has moved. */
 void hr__emit_pointer(hr__emitter *e, int access, const hr_dims *dims, int begin, int end, const char *prefix,
                       const char *start);
-/* Whether an instruction is a loop of its own from or to dense blocks: copies of an access, rounding to f16, random numbers. */
+/* Whether an instruction is a loop of its own from or to dense blocks: copies of an access, rounding to f16, random
+ * numbers. */
 bool hr__emit_is_copied(const hr__emitter *e, const hr_instr *instr);
 /* Whether an instruction makes random numbers of elements that follow each other in a block; makes a block of them. */
 bool hr__emit_is_run(const hr__emitter *e, const hr_instr *instr);
@@ -175,7 +178,8 @@ hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emiss
 
 int64_t hr__emit_reserve(hr__emitter *e, int64_t bytes);
 /* How the text says a number that it gets when it runs: "x2". Before the head is written. */
-/* Format of a number in a text for a device that need not be known when the text is compiled: see emit_device_numbers.c. */
+/* Format of a number in a text for a device that need not be known when the text is compiled: see
+ * emit_device_numbers.c. */
 #define HR__FREE "\1%lld\1"
 
 typedef struct hr__emit_extent {
@@ -184,8 +188,8 @@ typedef struct hr__emit_extent {
 hr__emit_extent hr__emit_runtime(hr__emitter *e, int64_t number);
 /* The beginning of a range function: head, scalars. */
 void hr__emit_head(hr__emitter *e, const char *name, int pass);
-/* Where the loop from `from` on over a line of literal width ends: at multiples of 16, 8, 4, 2. gcc makes a vector of what is left
- * then, and scalar code of up to 15 elements otherwise. */
+/* Where the loop from `from` on over a line of literal width ends: at multiples of 16, 8, 4, 2. gcc makes a vector of
+ * what is left then, and scalar code of up to 15 elements otherwise. */
 int64_t hr__emit_cut(int64_t from, int64_t width);
 /* Whether nothing but reductions runs over the elements, so that chunks can be units. */
 bool hr__emit_can_split(const hr_kernel *kernel);

@@ -2,18 +2,20 @@
  *
  *   domain [64, 28, 28]   tile [1, 28, 28]      domain [5000000]   tile [1024], the last one shorter
  *
- * Where an indirect access would not be a line in such a tile, tiles are pieces of the innermost dim alone: tables of rows and columns
- * become one row and a line of columns.
+ * Where an indirect access would not be a line in such a tile, tiles are pieces of the innermost dim alone: tables of
+ * rows and columns become one row and a line of columns.
  *
  *   for (unit ...) { c0 = ...; p0 = args[0] + (c0 * 784); ... one block ... }
  *
- * Kernels of f16 whose accesses are all dense have tiles of 16 elements instead: compilers find the hardware's conversions in no loop over
- * elements, but keep a vector of 16 in registers from the conversion in, over loops that are no longer than it, to the conversion out.
+ * Kernels of f16 whose accesses are all dense have tiles of 16 elements instead: compilers find the hardware's
+ * conversions in no loop over elements, but keep a vector of 16 in registers from the conversion in, over loops that
+ * are no longer than it, to the conversion out.
  *
- * Where loads lie transposed, a unit takes as many tiles along the dim in which those are dense as use up cache lines, and turns
- * what they read into scratch first:
+ * Where loads lie transposed, a unit takes as many tiles along the dim in which those are dense as use up cache lines,
+ * and turns what they read into scratch first:
  *
- *   for (unit ...) { g0 = ...; q1 = scratch; hr_turn_4(q1, ...); for (c0 = g0; c0 < stop; ++c0) { p1 = q1 + ...; ... one block ... } }
+ *   for (unit ...) { g0 = ...; q1 = scratch; hr_turn_4(q1, ...); for (c0 = g0; c0 < stop; ++c0) { p1 = q1 + ...; ...
+ * one block ... } }
  */
 #include <stdio.h>
 
@@ -105,7 +107,8 @@ static void emit_pointers(hr__emitter *e, const tile *t) {
 
 /* ---- transposed loads ---- */
 
-/* The dim along which an access is dense while it strides along the innermost one, where a tile does not have all of it; -1: none. */
+/* The dim along which an access is dense while it strides along the innermost one, where a tile does not have all of
+ * it; -1: none. */
 static int transposed_dim(const hr__emitter *e, const hr_access *access, const tile *t) {
   int last = e->kept.rank - 1;
   int64_t step = last > 0 ? access->strides[e->kept.source[last]] : 0;
@@ -247,8 +250,8 @@ static bool take_lines(hr__emitter *e, tile *t) {
   return takes;
 }
 
-/* Whether a kernel converts halves, of numbers that differ, has neither bounds nor indices, and makes no random numbers, which come
- * in longer runs. */
+/* Whether a kernel converts halves, of numbers that differ, has neither bounds nor indices, and makes no random
+ * numbers, which come in longer runs. */
 static bool is_for_strips(const hr_kernel *kernel) {
   bool has_halves = false, is_plain = true, is_filled = true;
   for (int k = 0; k < kernel->instr_count; ++k) {

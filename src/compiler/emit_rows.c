@@ -6,17 +6,18 @@
  *     phase 1   const float r2 = ... r1 ...;  for (blocks) { ... }
  *   }
  *
- * Chunks of 4,096 leave their results side by side, and those are combined as a row again. Where there are few long rows and
- * only reductions run over them, chunks are units of their own: pass 0 leaves their results in the workspace, pass 1 goes on
- * from there. What lies transposed is first turned into scratch, for as many chunks at once as use whole cache lines:
+ * Chunks of 4,096 leave their results side by side, and those are combined as a row again. Where there are few long
+ * rows and only reductions run over them, chunks are units of their own: pass 0 leaves their results in the workspace,
+ * pass 1 goes on from there. What lies transposed is first turned into scratch, for as many chunks at once as use whole
+ * cache lines:
  *
  *   for (group of chunks ...) { q0 = scratch; hr_turn_4(q0, ...); for (chunks of the group) { ... p0 = q0 + ... } }
  *
- * Whole rows that lie beside each other are turned 16 at a time in the same way. Short rows go through their phases 16 abreast: what is
- * computed once for each row becomes vectors over rows, and no row waits for its own sum:
+ * Whole rows that lie beside each other are turned 16 at a time in the same way. Short rows go through their phases 16
+ * abreast: what is computed once for each row becomes vectors over rows, and no row waits for its own sum:
  *
- *   for (16 rows) { v1[16], v2[16];  for (row ...) { phase 0; v1[row] = fold(l1); }  for (g < 16) { v2[g] = log(v1[g]); }
- *                   for (row ...) { r2 = v2[row]; phase 1 } }
+ *   for (16 rows) { v1[16], v2[16];  for (row ...) { phase 0; v1[row] = fold(l1); }  for (g < 16) { v2[g] = log(v1[g]);
+ * } for (row ...) { r2 = v2[row]; phase 1 } }
  */
 #include <stdio.h>
 
@@ -94,7 +95,8 @@ static bool place_parts(rows *r) {
 
 /* ---- transposed reads ---- */
 
-/* Whether an access follows memory along the rows of a plane, and not along its columns, which are the innermost dim. */
+/* Whether an access follows memory along the rows of a plane, and not along its columns, which are the innermost dim.
+ */
 static bool lies_transposed(const hr__emitter *e, int access) {
   const hr__emit_axes *axes = &e->axes[access];
   int last = axes->rank - 1;
@@ -166,8 +168,8 @@ static bool lies_abreast(const hr__emitter *e, int access) {
          (step >= TURNED_ROWS || step <= -TURNED_ROWS) && a->strides[e->kept.source[e->kept.rank - 1]] == 1;
 }
 
-/* From one turned row to the next: a line more than they are long, since 16 of them are written side by side, and lines at distances of
- * powers of two want one set of the cache. */
+/* From one turned row to the next: a line more than they are long, since 16 of them are written side by side, and lines
+ * at distances of powers of two want one set of the cache. */
 static int64_t turned_step(const rows *r, hr_dtype dtype) {
   return r->elements + 64 / (int64_t)hr_dtype_size(dtype);
 }
@@ -436,7 +438,8 @@ static void declare_rows(const rows *r) {
   }
 }
 
-/* Gives the values of row g that are there when the elements of a phase run, or before its own row values, their names. */
+/* Gives the values of row g that are there when the elements of a phase run, or before its own row values, their names.
+ */
 static void read_rows(const rows *r, int phase, bool is_elements) {
   hr__emitter *e = r->e;
   for (int k = 0; k < e->kernel->instr_count; ++k) {

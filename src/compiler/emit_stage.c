@@ -5,9 +5,10 @@
  *   for (k < n) { r0 = p0[k]; r1 = p1[k]; r2 = r0 + r1; r3 = tanh(r2); t3[k] = r3; }
  *   for (k < n) { r1 = p1[k]; r3 = t3[k]; r4 = r3 - r1; p2[k] = r4; }
  *
- * A stage holds a dozen cheap operations or one transcendental with some: more would run out of vector registers. What later
- * stages need stays in a block of scratch, which fits L1; contiguous loads are repeated instead, as long as nothing was
- * stored. Memory may be the same under two arguments (in-place use), so instructions keep their order for each element.
+ * A stage holds a dozen cheap operations or one transcendental with some: more would run out of vector registers. What
+ * later stages need stays in a block of scratch, which fits L1; contiguous loads are repeated instead, as long as
+ * nothing was stored. Memory may be the same under two arguments (in-place use), so instructions keep their order for
+ * each element.
  */
 #include <string.h>
 
@@ -15,8 +16,8 @@
 
 enum { STAGE_WEIGHT = 12, ALONE = 100 };
 
-/* Remainders have a short form without jumps for quotients that are not too large, sines one for angles that are not; a loop looks
- * whether a block has others. */
+/* Remainders have a short form without jumps for quotients that are not too large, sines one for angles that are not; a
+ * loop looks whether a block has others. */
 typedef enum body {
   BODY_WHOLE,
   BODY_NEAR, /* the short form */
@@ -349,7 +350,8 @@ static void declare_block(const stager *s, int reg) {
   HR__EMIT(s->e, value->is_kept && s->block->start != NULL ? " + %s;\n" : ";\n", s->block->start);
 }
 
-/* Element k of a load: "p3[k]", with terms "p3[k * 4 + hr_term(r5, 10) * 7]", or "p3[k * 4 + o3]" where those are uniform. */
+/* Element k of a load: "p3[k]", with terms "p3[k * 4 + hr_term(r5, 10) * 7]", or "p3[k * 4 + o3]" where those are
+ * uniform. */
 static void emit_element(hr__emitter *e, const hr_instr *load) {
   const hr_access *a = &e->kernel->accesses[load->access];
   const hr__emit_axes *axes = &e->axes[load->access];

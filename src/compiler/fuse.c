@@ -7,9 +7,9 @@
  *            %7 = matmul(%5, %6)
  *
  * Greedy, in order: a node joins the latest group that it shares data with, or else the one that its first reader will
- * join, if it may run that early and if inside the group every two accesses to one buffer, one of them a write, go through
- * the same index map, so that an element depends on its own element (or its own row) alone. Otherwise it opens a group.
- * Rows stay resident through their reductions, within the limits that kernel.h and the target set.
+ * join, if it may run that early and if inside the group every two accesses to one buffer, one of them a write, go
+ * through the same index map, so that an element depends on its own element (or its own row) alone. Otherwise it opens
+ * a group. Rows stay resident through their reductions, within the limits that kernel.h and the target set.
  *
  * A node that stores into a buffer that existed before the program never moves in front of a CHECK_INDEX.
  */
@@ -17,7 +17,7 @@
 
 #include "base/vector.h"
 #include "compiler/passes.h"
-#include "core/op.h"
+#include "core/ops/op.h"
 
 enum { NEAR_GROUPS = 8, CANDIDATES_MAX = 16 };
 static const int64_t RESIDENT_ROW_BYTES = 256 * 1024;
@@ -99,8 +99,8 @@ static bool writes_rows(const hr_domain *domain, const hr_node *node) {
   return node->reduce_mask != 0 || is_row_node(domain, node);
 }
 
-/* Whether two operands are columns of the same rows, next to each other: the gates of a recurrent cell. One kernel that makes
- * them all goes over the rows once. */
+/* Whether two operands are columns of the same rows, next to each other: the gates of a recurrent cell. One kernel that
+ * makes them all goes over the rows once. */
 static bool are_beside(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, const hr_node *node_b,
                        const hr_operand *b) {
   int64_t distance = b->offset > a->offset ? b->offset - a->offset : a->offset - b->offset, row = INT64_MAX;
@@ -221,8 +221,8 @@ static bool reader_can_follow(const fuser *f, int g, int n) {
 }
 
 /* A node that joins a group far behind takes its result there: a temporary would then live, and take memory, from there
- * to its reader. An x - mean of a backward pass shall not move into the forward pass; a chain of the optimizer, whose next
- * link follows, shall find together. */
+ * to its reader. An x - mean of a backward pass shall not move into the forward pass; a chain of the optimizer, whose
+ * next link follows, shall find together. */
 static bool is_worth_moving(const fuser *f, int g, int n, const hr_node *node) {
   bool is_near = g + NEAR_GROUPS >= (int)f->groups.count;
   return is_near || !f->program->buffers[node->outputs[0].index].is_dead || reader_can_follow(f, g, n);
@@ -275,7 +275,8 @@ static int find_group_of_reader(fuser *f, int n, const hr_node *node, int floor)
   return -1;
 }
 
-/* The latest group of the node's home, which it was in before, whether it shares data with what is there by now or not. */
+/* The latest group of the node's home, which it was in before, whether it shares data with what is there by now or not.
+ */
 static int find_home(fuser *f, int n, const hr_node *node, int floor) {
   for (int g = (int)f->groups.count - 1; g >= floor; --g) {
     hr_domain domain;

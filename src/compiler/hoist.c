@@ -3,11 +3,13 @@
  *   before   conv | scale = rsqrt(var + eps) * w | mul, add, relu | conv | scale = .. | ..
  *   after    scale = .. | scale = .. | .. | conv | mul, add, relu | conv | ..
  *
- * What a network makes of its parameters alone, in front of each layer: batch norm's factors, weights laid out anew, a counter of steps.
- * Kernels that follow each other and touch nothing that another one writes are launched at once (engine/batch.c).
+ * What a network makes of its parameters alone, in front of each layer: batch norm's factors, weights laid out anew, a
+ * counter of steps. Kernels that follow each other and touch nothing that another one writes are launched at once
+ * (engine/batch.c).
  *
- * A group moves in front of all others when no group that stays writes what it reads or touches what it writes, and what it makes
- * is small, because it occupies memory for longer. A write to what existed before the program doesn't pass a CHECK_INDEX.
+ * A group moves in front of all others when no group that stays writes what it reads or touches what it writes, and
+ * what it makes is small, because it occupies memory for longer. A write to what existed before the program doesn't
+ * pass a CHECK_INDEX.
  */
 #include "compiler/passes.h"
 

@@ -1,32 +1,31 @@
 /* layout.c: what a program makes lies as the library likes it.
  *
  *   before   %3:f32[8,64,28,28]{50176,784,28,1} = conv(%0, %1)           after   %3:..{50176,1,1792,64} = conv(%0, %1)
- *            loop %4:f32[8,64,28,28]{50176,784,28,1} = relu(%3)                  loop %4:f32[8,28,28,64]{50176,1792,64,1} = ..
- *            %5 = conv(%4, %2)                                                   %5:..{..} = conv(%4:..{50176,1,1792,64}, %2)
+ *            loop %4:f32[8,64,28,28]{50176,784,28,1} = relu(%3)                  loop
+ * %4:f32[8,28,28,64]{50176,1792,64,1} = .. %5 = conv(%4, %2) %5:..{..} = conv(%4:..{50176,1,1792,64}, %2)
  *
- * A dead, fresh buffer can lie in any order, and be larger than it was, if all that touch it follow. It is seen as [outer, channels,
- * inner]; a layout says where a step along each of these leads. Two kinds of nodes ask for layouts:
+ * A dead, fresh buffer can lie in any order, and be larger than it was, if all that touch it follow. It is seen as
+ * [outer, channels, inner]; a layout says where a step along each of these leads. Two kinds of nodes ask for layouts:
  *
- *   convolutions (layout_images.c)  run on activations whose channels are neighbours, and reorder what comes otherwise: a pass
- *                                   over memory for each operand. So their activations, and whatever element-wise or windowed
- *                                   loops derive from them, are laid out as [outer, inner, channels]; loops on them walk their
- *                                   domain in the new order
- *   products (layout_rows.c)        of 16-bit numbers run on rows that begin at addresses of 16 bytes, say: several times as
- *                                   fast on some devices. Longer rows serve odd widths; the domain stays
+ *   convolutions (layout_images.c)  run on activations whose channels are neighbours, and reorder what comes otherwise:
+ * a pass over memory for each operand. So their activations, and whatever element-wise or windowed loops derive from
+ * them, are laid out as [outer, inner, channels]; loops on them walk their domain in the new order products
+ * (layout_rows.c)        of 16-bit numbers run on rows that begin at addresses of 16 bytes, say: several times as fast
+ * on some devices. Longer rows serve odd widths; the domain stays
  *
- * What outlives the program may lie in the same way if its maker says so (`is_free`): the word of its layout goes with the buffer to
- * later programs, whose accesses follow it from the start. Where one of them can't, the program is refused, and has to be
- * compiled again for a buffer that lies plain.
+ * What outlives the program may lie in the same way if its maker says so (`is_free`): the word of its layout goes with
+ * the buffer to later programs, whose accesses follow it from the start. Where one of them can't, the program is
+ * refused, and has to be compiled again for a buffer that lies plain.
  *
  * A buffer follows when each of its accesses moves along one of the three axes with each dim of its domain, with each
- * bounded coordinate and with each index term, and never leaves the axis. A flattened view doesn't: there the old order stays.
- * The domain's order is the order of reductions, so sums over channels-last values may differ in their last bits from those over
- * the old order; the same program always gives the same ones.
+ * bounded coordinate and with each index term, and never leaves the axis. A flattened view doesn't: there the old order
+ * stays. The domain's order is the order of reductions, so sums over channels-last values may differ in their last bits
+ * from those over the old order; the same program always gives the same ones.
  */
 #include <string.h>
 
 #include "compiler/layout_internal.h"
-#include "core/op.h"
+#include "core/ops/op.h"
 
 /* ---- how an operand moves over a buffer ---- */
 
@@ -235,8 +234,8 @@ static bool follow(hr_program *program, const hr__layout *l, hr_operand *operand
   return true;
 }
 
-/* The channels become the innermost dims of the node's domain. Where they are among what has to run in order, or decide which
- * of several equal elements is first, the order stays. */
+/* The channels become the innermost dims of the node's domain. Where they are among what has to run in order, or decide
+ * which of several equal elements is first, the order stays. */
 static bool permute_domain(hr_program *program, hr_node *node, uint32_t channels) {
   int rank = node->outputs[0].rank, order[HR_RANK_MAX], count = 0;
   bool is_arg = hr_op_table(node->op)->family == HR_FAMILY_ARGREDUCE;

@@ -1,4 +1,5 @@
-/* Channels-last: which activations convolutions want so, and what loops make of them, and make them from. See layout.c. */
+/* Channels-last: which activations convolutions want so, and what loops make of them, and make them from. See layout.c.
+ */
 #include "compiler/layout_internal.h"
 
 enum { COPIED_PART = 16, FULL_CHANNELS = 8 /* what a library that wants one format takes of neighbours at a time */ };
@@ -9,7 +10,7 @@ static uint32_t activations(const hr_node *node) {
   switch (node->op) {
     case HR_OP_CONV:
     case HR_OP_CONV_BACKWARD_DATA:
-      return 1u | output | (output - 1) >> 3 << 3; /* and what posts read */
+      return 1u | output | (output - 1) >> 3 << 3; /* and what epilogues read */
     case HR_OP_CONV_BACKWARD_WEIGHT:
       return 3u;
     default:
@@ -56,8 +57,8 @@ bool hr__layout_images_adopt(hr__layout_pass *p) {
   return true;
 }
 
-/* The layout of a buffer that an operand walks densely, its channels being the dims of `channels`; false when it doesn't, or when
- * both orders are the same. */
+/* The layout of a buffer that an operand walks densely, its channels being the dims of `channels`; false when it
+ * doesn't, or when both orders are the same. */
 static bool layout_of(const hr__layout_pass *p, const hr_operand *operand, uint32_t channels, hr__layout *out_layout) {
   hr__layout l = {.dims = {1, 1, 1}, .element_bytes = hr_dtype_size(operand->dtype)};
   int64_t expected = 1;
@@ -91,7 +92,8 @@ static int64_t count_elements(const hr_operand *operand) {
   return count;
 }
 
-/* Whether an activation of a convolution will lie channels-last and gain by it: because it can, or because that is no different. */
+/* Whether an activation of a convolution will lie channels-last and gain by it: because it can, or because that is no
+ * different. */
 static bool is_willing(const hr__layout_pass *p, const hr_operand *operand) {
   hr__layout l;
   if (operand->dims[1] == 1 || count_elements(operand) == operand->dims[0] * operand->dims[1]) {
@@ -104,8 +106,8 @@ static bool is_willing(const hr__layout_pass *p, const hr_operand *operand) {
          hr__layout_can_relay(p, operand, &l, takes);
 }
 
-/* What a convolution finds in another format than its other operands is copied: whether little of what convolutions read and write has
- * to stay as it is. */
+/* What a convolution finds in another format than its other operands is copied: whether little of what convolutions
+ * read and write has to stay as it is. */
 static bool is_worth_copies(const hr__layout_pass *p) {
   int64_t total = 0, staying = 0;
   for (int n = 0; n < p->program->node_count; ++n) {

@@ -40,29 +40,33 @@ typedef struct hr__layout_pass {
 /* A layout of images as buffers carry it; 0 where it doesn't fit. */
 uint64_t hr__layout_word(const hr__layout *l);
 
-/* Whether the operand's buffer may get a layout, and the operand sees it as it lies: no offset, no indices, no bounds. */
+/* Whether the operand's buffer may get a layout, and the operand sees it as it lies: no offset, no indices, no bounds.
+ */
 bool hr__layout_is_open(const hr__layout_pass *p, const hr_operand *operand);
-/* The dim of more than one element whose stride is `stride`; -1: none. From 1 on, these are a dense operand's dims from the inside. */
+/* The dim of more than one element whose stride is `stride`; -1: none. From 1 on, these are a dense operand's dims from
+ * the inside. */
 int hr__layout_next_dim(const hr_operand *operand, int64_t stride);
 /* Dims of the operand's domain that step along the channels. */
 uint32_t hr__layout_channels(const hr__layout *l, const hr_operand *operand);
 
 /* Whether everything that touches the operand's buffer can follow; `takes` speaks for library nodes. */
 bool hr__layout_can_relay(const hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__takes_fn takes);
-/* Gives the operand's buffer this layout if everything that touches it can follow; `takes` speaks for library nodes. False when
- * memory is out. */
+/* Gives the operand's buffer this layout if everything that touches it can follow; `takes` speaks for library nodes.
+ * False when memory is out. */
 bool hr__layout_relay(hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__takes_fn takes);
 
 /* Takes over the layouts in which earlier programs have left buffers, or refuses them. False when memory is out. */
 bool hr__layout_images_adopt(hr__layout_pass *p);
 
 /* Who asks for layouts. False when memory is out. */
-/* Convolutions. one_format: all operands of one have to lie alike; then nothing moves where more than a small part has to stay. */
+/* Convolutions. one_format: all operands of one have to lie alike; then nothing moves where more than a small part has
+ * to stay. */
 bool hr__layout_images(hr__layout_pass *p, bool one_format);
 /* Products: rows begin at multiples of so many bytes. */
 bool hr__layout_rows(hr__layout_pass *p, size_t alignment);
 
-/* When all nodes are rewritten: large products of rows that have grown along what is summed over sum zeros there, too. */
+/* When all nodes are rewritten: large products of rows that have grown along what is summed over sum zeros there, too.
+ */
 hr_status hr__layout_deepen(const hr__layout_pass *p, const hr_target *target);
 
 #endif

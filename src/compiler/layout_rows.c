@@ -1,31 +1,34 @@
 /* Rows of 16-bit matrices that begin where the library's fast kernels can read them. See layout.c.
  *
  *   before   %3:bf16[8192,50257]{50257,1} = matmul(%0, %1)       after   %3:bf16[8192,50257]{50264,1} = matmul(%0, %1)
- *            loop %4:f32[8192,50257]{50257,1} = cast(%3:..)              loop %4:f32[8192,50257]{50257,1} = cast(%3:..{50264,1})
+ *            loop %4:f32[8192,50257]{50257,1} = cast(%3:..)              loop %4:f32[8192,50257]{50257,1} =
+ * cast(%3:..{50264,1})
  *
- * The columns of an operand of a product are its neighbours in memory; everything else is rows. A row becomes longer by the few
- * elements that nobody sees.
+ * The columns of an operand of a product are its neighbours in memory; everything else is rows. A row becomes longer by
+ * the few elements that nobody sees.
  *
  *   before   %5:bf16[8192,768] = matmul(%4:bf16[8192,50257]{50264,1}, %1:bf16[50257,768]{768,1})
  *   after    loop %4:bf16[8192,7]{50264,1}+50257 = copy(0)
  *            loop %6:bf16[50257,768]{768,1} = copy(%1)              loop %6:bf16[7,768]{768,1}+38597376 = copy(0)
  *            %5:bf16[8192,768] = matmul(%4:bf16[8192,50264]{50264,1}, %6:bf16[50264,768]{768,1})
  *
- * The fast kernels also want a depth, which is what a product sums over, that is a multiple of the same. Where a factor has grown
- * along it, the new elements become zeros, and the other factor gets as many, in a copy if need be: small beside a large product. So is
- * a copy of what a large product makes in rows that begin anywhere and can't grow, because they outlive the program.
+ * The fast kernels also want a depth, which is what a product sums over, that is a multiple of the same. Where a factor
+ * has grown along it, the new elements become zeros, and the other factor gets as many, in a copy if need be: small
+ * beside a large product. So is a copy of what a large product makes in rows that begin anywhere and can't grow,
+ * because they outlive the program.
  *
  *   after    loop %6:bf16[768,50257]{1,768} = copy(%1)              loop %6:bf16[768,7]{1,768}+38597376 = copy(0)
  *            %4:bf16[8192,50264]{50264,1} = matmul(%0:bf16[8192,768], %6:bf16[768,50264]{1,768})
  *
- * The number of columns has to be one as well: where the rows of the product have room, it makes them whole. So has that of rows where
- * the left factor lies by columns that have grown: then the product goes through a temporary with as many.
+ * The number of columns has to be one as well: where the rows of the product have room, it makes them whole. So has
+ * that of rows where the left factor lies by columns that have grown: then the product goes through a temporary with as
+ * many.
  */
 #include <string.h>
 
 #include "base/integer.h"
 #include "compiler/layout_internal.h"
-#include "core/build.h"
+#include "core/ir/build.h"
 
 enum { NARROW_BYTES = 2, SHARE_MOST = 4 /* a row grows by at most one part of so many */ };
 enum { COPY_ROWS = 512 /* a factor is copied where each of its elements is used so often */ };
@@ -41,7 +44,8 @@ static bool takes(const hr__layout *l, const hr_node *node, int operand) {
   return matrices(node) >> operand & 1;
 }
 
-/* The layout of a buffer that an operand walks densely, its rows being longer; false when it doesn't, or when they need not be. */
+/* The layout of a buffer that an operand walks densely, its rows being longer; false when it doesn't, or when they need
+ * not be. */
 static bool layout_of(const hr_program *program, const hr_operand *operand, size_t alignment, hr__layout *out_layout) {
   int columns = hr__layout_next_dim(operand, 1);
   if (columns < operand->rank - 2 || columns < 0 || hr_dtype_size(operand->dtype) != NARROW_BYTES) {
@@ -147,7 +151,8 @@ static int64_t pitch_of(int64_t width, const hr_target *target) {
   return hr_round_up(width, unit);
 }
 
-/* Whether a large product writes rows that can't grow, since somebody sees them afterwards, say, and is worth a copy of them. */
+/* Whether a large product writes rows that can't grow, since somebody sees them afterwards, say, and is worth a copy of
+ * them. */
 static bool has_odd_result(const hr_target *target, const hr_node *node) {
   if (!is_large(target, node)) {
     return false;
@@ -177,8 +182,8 @@ static hr_operand turn(hr_builder *b, hr_operand x) {
   return hr_view_permute(b, x, order);
 }
 
-/* The operand with `length` elements along a dim, zeros at the end: in its own rows, which have room for them, or as a copy that lies in
- * the same order. */
+/* The operand with `length` elements along a dim, zeros at the end: in its own rows, which have room for them, or as a
+ * copy that lies in the same order. */
 static hr_operand lengthen(hr_builder *b, hr_operand x, int dim, int64_t length, bool has_room) {
   if (!hr_is_present(x)) {
     return x;
@@ -207,7 +212,8 @@ static hr_operand lengthen(hr_builder *b, hr_operand x, int dim, int64_t length,
 
 /* ---- columns ---- */
 
-/* Whether a large product that leaves room at the ends of its rows is worth a copy of the right factor with as many columns. */
+/* Whether a large product that leaves room at the ends of its rows is worth a copy of the right factor with as many
+ * columns. */
 static bool is_wide(const hr__layout_pass *p, const hr_target *target, const hr_node *node) {
   if (!is_large(target, node)) {
     return false;

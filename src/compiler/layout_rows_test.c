@@ -30,13 +30,13 @@ static void **memory_of(const hr_program *program) {
   return memory;
 }
 
-/* Runs a program as it is and with rows at multiples of 16 bytes. All that is alive agrees to the bit; gives how many buffers
- * have grown. `index` >= 0: a buffer of i64 that holds 1, 0, 1, 0, .. */
+/* Runs a program as it is and with rows at multiples of 16 bytes. All that is alive agrees to the bit; gives how many
+ * buffers have grown. `index` >= 0: a buffer of i64 that holds 1, 0, 1, 0, .. */
 static int64_t grows_by_index(const char *text, int index) {
   hr_program program;
   HR_ASSERT_OK(hr_program_parse(text, &program));
   int64_t grown = 0;
-  const hr__way ways[2] = {{.cut = 0}, {.row_alignment = 16, .depth_work = 1, .grown = &grown}};
+  const hr__algorithm ways[2] = {{.cut = 0}, {.row_alignment = 16, .depth_work = 1, .grown = &grown}};
   void **memory[2] = {memory_of(&program), memory_of(&program)};
   for (int k = 0; k < 2; ++k) {
     for (size_t i = 0; index >= 0 && i < program.buffers[index].bytes / sizeof(int64_t); ++i) {
@@ -77,7 +77,7 @@ HR_TEST(logits_and_their_gradient) {
 static bool keep_products(void *ctx, const hr_program *program, const hr_node *node) {
   (void)ctx;
   (void)program;
-  return node->op == HR_OP_MATMUL && node->post_count == 0;
+  return node->op == HR_OP_MATMUL && node->epilogue_count == 0;
 }
 
 static bool is_wide,
@@ -110,7 +110,8 @@ static int count_deep(const char *text, int64_t depth, int64_t depth_work) {
   return count;
 }
 
-/* The gradient of logits times weights, either way round: the gradient's rows end in zeros, the weights are copied to as many. */
+/* The gradient of logits times weights, either way round: the gradient's rows end in zeros, the weights are copied to
+ * as many. */
 HR_TEST(large_products_sum_zeros_at_the_end) {
   /* The last two: weights that would be copied for each batch, and a part of the rows. */
   static const char *const products[] = {
@@ -133,7 +134,8 @@ HR_TEST(large_products_sum_zeros_at_the_end) {
   }
 }
 
-/* Live logits, whole and as every other matrix of a buffer; then a product that is not worth it, and rows that are even. */
+/* Live logits, whole and as every other matrix of a buffer; then a product that is not worth it, and rows that are
+ * even. */
 HR_TEST(large_products_of_odd_rows_go_through_even_ones) {
   static const char *const products[] = {
       "%2:bf16[6,33]{33,1}+0 = matmul(%0:bf16[6,600]{600,1}+0, %1:bf16[600,33]{1,600}+0, _)\n",
@@ -153,7 +155,8 @@ HR_TEST(large_products_of_odd_rows_go_through_even_ones) {
   }
 }
 
-/* Logits that die: of 600 rows, of 6, which are not worth a copy of the weights, with a bias; logits that live on: worth a copy, or not. */
+/* Logits that die: of 600 rows, of 6, which are not worth a copy of the weights, with a bias; logits that live on:
+ * worth a copy, or not. */
 HR_TEST(large_products_make_whole_rows) {
   static const struct {
     int rows, depth;

@@ -86,8 +86,8 @@ static void permute(const hr_program_buffer *buffer, float *values, bool is_back
   hr_free(copy);
 }
 
-/* Evaluates the program as it is and with new layouts, on the same contents; live buffers must agree. Gives the number of
- * inputs of convolutions that lie channels-last. */
+/* Evaluates the program as it is and with new layouts, on the same contents; live buffers must agree. Gives the number
+ * of inputs of convolutions that lie channels-last. */
 static int check_same_results(const char *text) {
   hr_program programs[2];
   float *memory[2][32];
@@ -207,7 +207,8 @@ static tensor vector(maker *m, const char *flags, int64_t count) {
 
 enum { C = 8 };
 
-/* conv, batch norm, relu, max pool, conv: a training step of them. All activations die, or all live and may lie in any order. */
+/* conv, batch norm, relu, max pool, conv: a training step of them. All activations die, or all live and may lie in any
+ * order. */
 static int check_training(int64_t n, int64_t h, int64_t w, int kernel, int stride, int padding, const char *dead) {
   maker m = {.buffer_count = 0};
   int64_t ph = (h + 2 * padding - kernel) / stride + 1, pw = (w + 2 * padding - kernel) / stride + 1;
@@ -292,9 +293,9 @@ HR_TEST(in_one_format_all_moves_where_little_has_to_stay) {
 /* A library that wants one format, and takes sums and ReLU in channels last alone. */
 static bool keep_alike_with_sums(void *ctx, const hr_program *program, const hr_node *node) {
   bool is_kept = keep_alike(ctx, program, node);
-  for (int i = 0; is_kept && i < node->post_count; ++i) {
+  for (int i = 0; is_kept && i < node->epilogue_count; ++i) {
     is_kept = lies_channels_last(&node->inputs[0]) && lies_channels_last(&node->outputs[0]) &&
-              (node->posts[i].op == HR_OP_ADD || node->posts[i].op == HR_OP_RELU);
+              (node->epilogues[i].op == HR_OP_ADD || node->epilogues[i].op == HR_OP_RELU);
   }
   return is_kept;
 }
@@ -327,11 +328,11 @@ HR_TEST(scales_go_into_weights_that_were_laid_out_anew) {
       hr_text_printf(&made, "%sscalar $0 f64\nscalar $1 f64\n%s", hr_text_chars(&m.buffers), hr_text_chars(&m.nodes)));
   HR_ASSERT_OK(hr_program_parse(hr_text_chars(&made), &program));
   HR_ASSERT_OK(hr_compile(&program, &target, &schedule));
-  int posts = 0;
+  int epilogues = 0;
   for (int i = 0; i < schedule.step_count; ++i) {
-    posts += schedule.steps[i].kind == HR_STEP_LIBRARY ? schedule.steps[i].node->post_count : 0;
+    epilogues += schedule.steps[i].kind == HR_STEP_LIBRARY ? schedule.steps[i].node->epilogue_count : 0;
   }
-  HR_ASSERT_EQ(posts, 5);
+  HR_ASSERT_EQ(epilogues, 5);
   hr_schedule_fini(&schedule);
   hr_program_fini(&program);
   hr_text_fini(&made);

@@ -5,10 +5,10 @@
  *            %3 = exp(%2);  %4 = sum(%3)                                       r4 = exp r3        r5 = reduce sum r4
  *            %5 = div(%3, %4)                                        phase 2   r6 = div r4, r5    store %5, r6
  *
- * Every write of the group is a value in a register; a read of the same elements takes the newest value whose version is not
- * above the one it asks for, and memory otherwise. In a later phase memory is loaded again (a contiguous load costs nothing) and
- * cheap exact operations on memory are computed again; other values stay resident for the row. A store waits for the last load of what
- * it replaces.
+ * Every write of the group is a value in a register; a read of the same elements takes the newest value whose version
+ * is not above the one it asks for, and memory otherwise. In a later phase memory is loaded again (a contiguous load
+ * costs nothing) and cheap exact operations on memory are computed again; other values stay resident for the row. A
+ * store waits for the last load of what it replaces.
  */
 #include <limits.h>
 #include <math.h>
@@ -16,8 +16,8 @@
 
 #include "base/vector.h"
 #include "compiler/passes.h"
-#include "core/op.h"
-#include "core/traffic.h"
+#include "core/ir/traffic.h"
+#include "core/ops/op.h"
 
 enum { RECOMPUTE_DEPTH_MAX = 3 };
 
@@ -210,7 +210,8 @@ static bool same_operand(const hr_operand *a, const hr_operand *b) {
          (a->kind == HR_OPERAND_INDEX || (a->index == b->index && a->version == b->version));
 }
 
-/* Whether a load gives elements of the operand's dtype out of bounds, too: its fill may need to be rounded or wrapped. */
+/* Whether a load gives elements of the operand's dtype out of bounds, too: its fill may need to be rounded or wrapped.
+ */
 static bool fill_fits(const lowering *l, const hr_operand *operand) {
   if (operand->bound_count == 0 || operand->fill == HR_NO_SCALAR || !hr_dtype_is_narrow(operand->dtype)) {
     return true;
@@ -309,8 +310,8 @@ bool hr_is_cheap(hr_op op) {
 
 static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int phase, int depth);
 
-/* Whether a value is cheap to compute again from memory and results of rows alone. Where that needs another resident value, it had
- * better be resident itself. */
+/* Whether a value is cheap to compute again from memory and results of rows alone. Where that needs another resident
+ * value, it had better be resident itself. */
 static bool is_cheap_again(const lowering *l, const value *v, int phase, int depth) {
   bool is = v->level == HR_LEVEL_ROW || v->phase >= phase || (hr_is_cheap(v->node->op) && depth < RECOMPUTE_DEPTH_MAX);
   for (int i = 0; is && v->level != HR_LEVEL_ROW && v->phase < phase && i < v->node->input_count; ++i) {
@@ -455,8 +456,8 @@ static int emit_copy(lowering *l, const hr_node *node, hr_level level, int phase
   return node->inputs[0].kind == HR_OPERAND_VALUE && from == to ? reg : finish_result(l, reg, to, phase);
 }
 
-/* Whether the result is one of the inputs as it is, or without its sign or with another, so that it fits where they do. Of formats of
- * one byte not all have a sign for each number. */
+/* Whether the result is one of the inputs as it is, or without its sign or with another, so that it fits where they do.
+ * Of formats of one byte not all have a sign for each number. */
 static bool fits_like_inputs(const hr_node *node) {
   hr_dtype dtype = node->outputs[0].dtype;
   bool fits = true;
@@ -542,8 +543,8 @@ static bool reads_result(const hr_node *reader, const hr_node *writer) {
   return false;
 }
 
-/* The first phase that uses each element-wise node: what waits for a sum anyway is not computed before it and kept. Phases as
- * fuse has counted them, then from the last node to the first. */
+/* The first phase that uses each element-wise node: what waits for a sum anyway is not computed before it and kept.
+ * Phases as fuse has counted them, then from the last node to the first. */
 static void find_wanted_phases(const hr_program *program, const hr_group *group, int *phases) {
   for (int k = 0; k < group->node_count; ++k) {
     phases[k] = 0;

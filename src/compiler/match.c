@@ -8,15 +8,15 @@
  *   after    %6 = conv(%0, %9)
  *            %8 = conv(%0, %1, _, %2:..{0,1,0,0}, %3:..{0,1,0,0}, %6) then(add_scaled,3,^,4) then(add,^,5) then(relu,^)
  *
- * A contraction takes the element-wise loop that alone reads what it has written, element for element, if the target keeps the
- * contraction with it. It moves to the loop's place, where the loop's other inputs are ready; between the two nobody may write
- * what the contraction reads. What it wrote before must not be seen by anybody: its buffer is dead, or the loop writes over it in
- * place. Then the next loop is looked at.
+ * A contraction takes the element-wise loop that alone reads what it has written, element for element, if the target
+ * keeps the contraction with it. It moves to the loop's place, where the loop's other inputs are ready; between the two
+ * nobody may write what the contraction reads. What it wrote before must not be seen by anybody: its buffer is dead, or
+ * the loop writes over it in place. Then the next loop is looked at.
  *
- * Numbers: whoever keeps a contraction with posts promises the bits of the loops (provider.h), so that results don't depend on
- * what the stream happened to commit together. A target that folds scales says that it does not promise this of convolutions: its factors
- * are rounded to fewer bits anyway. Then a scale of each channel goes into the weights, which outlive the program and are scaled once
- * (engine/weights.h):
+ * Numbers: whoever keeps a contraction with epilogues promises the bits of the loops (provider.h), so that results
+ * don't depend on what the stream happened to commit together. A target that folds scales says that it does not promise
+ * this of convolutions: its factors are rounded to fewer bits anyway. Then a scale of each channel goes into the
+ * weights, which outlive the program and are scaled once (engine/weights.h):
  *
  *   before   %4 = conv(%0, %1)
  *            loop %5 = add_scaled(%2:..{0,1,0,0}, %4, %3:..{0,1,0,0})
@@ -26,10 +26,10 @@
 #include <string.h>
 
 #include "compiler/passes.h"
-#include "core/build.h"
-#include "core/op.h"
+#include "core/ir/build.h"
+#include "core/ops/op.h"
 
-enum { OWN_INPUTS = 3 }; /* of a contraction, at most; posts' inputs come behind them */
+enum { OWN_INPUTS = 3 }; /* of a contraction, at most; epilogues' inputs come behind them */
 
 typedef struct matcher {
   hr_builder builder; /* scaled weights are made behind the program's own nodes */
@@ -81,7 +81,7 @@ static bool is_plain(const hr_operand *x) {
 static bool is_row_of(const matcher *m, const hr_node *loop, hr_dtype dtype) {
   const hr_op_row *row = hr_op_table(loop->op);
   if (!loop->is_loop || row->family != HR_FAMILY_POINTWISE || row->rule != HR_RULE_SAME ||
-      row->arity > HR_POST_ARITY_MAX || loop->input_count != row->arity || loop->reduce_mask != 0 ||
+      row->arity > HR_EPILOGUE_ARITY_MAX || loop->input_count != row->arity || loop->reduce_mask != 0 ||
       loop->ordered_mask != 0 || loop->store_mode != HR_STORE_SET || !is_plain(&loop->outputs[0]) ||
       loop->outputs[0].dtype != dtype || hr_node_compute_class(m->program, loop) != hr_dtype_arithmetic_class(dtype)) {
     return false;
@@ -112,8 +112,8 @@ static bool find_loop(const matcher *m, int n, pair *out_pair) {
   return program->buffers[out->index].is_dead && next_access(m, at, out->index, &writes_again) == m->count;
 }
 
-/* Whether the contraction can run where the loop is: its inputs are still there, and no check may end the program between a
- * write that can be seen and now. */
+/* Whether the contraction can run where the loop is: its inputs are still there, and no check may end the program
+ * between a write that can be seen and now. */
 static bool can_move(const matcher *m, const pair *p) {
   const hr_program *program = m->program;
   bool is_seen = !program->buffers[p->node->outputs[0].index].is_dead;
@@ -151,7 +151,8 @@ static int dim_along(const hr_operand *out, int64_t stride) {
   return along;
 }
 
-/* The loop's dims in the order in which the contraction's follow each other: a loop over another layout walks them otherwise. */
+/* The loop's dims in the order in which the contraction's follow each other: a loop over another layout walks them
+ * otherwise. */
 static void find_order(const pair *p, int order[HR_RANK_MAX]) {
   const hr_operand *out = &p->node->outputs[0], *value = &p->loop->outputs[0];
   for (int i = 0; i < p->loop->input_count; ++i) {
@@ -171,8 +172,8 @@ static void find_order(const pair *p, int order[HR_RANK_MAX]) {
   }
 }
 
-/* Strides over the dims of `out` of an operand that walks `dims`, the same elements row-major; false when it doesn't move
- * evenly along each of them. */
+/* Strides over the dims of `out` of an operand that walks `dims`, the same elements row-major; false when it doesn't
+ * move evenly along each of them. */
 static bool map_strides(const hr_operand *out, const hr_operand *walk, const int64_t *strides, int64_t *out_strides) {
   hr_domain to = {0}, from = {0}, both;
   int64_t fine[HR_RANK_MAX];
@@ -225,25 +226,25 @@ static bool over_output(const matcher *m, const pair *p, const hr_operand *opera
 
 /* ---- the new node ---- */
 
-/* Appends the loop's row to the contraction's posts, and its inputs to those of the contraction. */
+/* Appends the loop's row to the contraction's epilogues, and its inputs to those of the contraction. */
 static bool join(const matcher *m, const pair *p, hr_node *joined) {
   const hr_node *node = p->node, *loop = p->loop;
   hr_arena *arena = &m->program->arena;
   int count = node->input_count > OWN_INPUTS ? node->input_count : OWN_INPUTS;
   hr_operand *inputs = HR_ARENA_ARRAY(arena, hr_operand, (size_t)(count + loop->input_count));
   hr_operand *output = HR_ARENA_ARRAY(arena, hr_operand, 1);
-  hr_post *posts = HR_ARENA_ARRAY(arena, hr_post, (size_t)node->post_count + 1);
-  if (inputs == NULL || output == NULL || posts == NULL || !over_output(m, p, &loop->outputs[0], output)) {
+  hr_epilogue *epilogues = HR_ARENA_ARRAY(arena, hr_epilogue, (size_t)node->epilogue_count + 1);
+  if (inputs == NULL || output == NULL || epilogues == NULL || !over_output(m, p, &loop->outputs[0], output)) {
     return false;
   }
   for (int i = 0; i < count; ++i) {
     inputs[i] = i < node->input_count ? node->inputs[i] : (hr_operand){.kind = HR_OPERAND_NONE, .fill = HR_NO_SCALAR};
   }
-  for (int i = 0; i < node->post_count; ++i) {
-    posts[i] = node->posts[i];
+  for (int i = 0; i < node->epilogue_count; ++i) {
+    epilogues[i] = node->epilogues[i];
   }
-  hr_post *post = &posts[node->post_count];
-  post->op = loop->op;
+  hr_epilogue *epilogue = &epilogues[node->epilogue_count];
+  epilogue->op = loop->op;
   bool takes_value = false;
   for (int i = 0; i < loop->input_count; ++i) {
     const hr_operand *x = &loop->inputs[i];
@@ -255,7 +256,7 @@ static bool join(const matcher *m, const pair *p, hr_node *joined) {
     if (is_value && !hr_operands_are_same_map(&mapped, &node->outputs[0])) {
       return false;
     }
-    post->inputs[i] = is_value ? HR_POST_VALUE : count;
+    epilogue->inputs[i] = is_value ? HR_EPILOGUE_VALUE : count;
     inputs[count] = mapped;
     count += !is_value;
     takes_value |= is_value;
@@ -263,13 +264,13 @@ static bool join(const matcher *m, const pair *p, hr_node *joined) {
   *joined = *node;
   joined->inputs = inputs, joined->input_count = count;
   joined->outputs = output;
-  joined->posts = posts, joined->post_count = node->post_count + 1;
+  joined->epilogues = epilogues, joined->epilogue_count = node->epilogue_count + 1;
   joined->origin = loop->origin;
   return takes_value;
 }
 
-/* A contraction reads its inputs more than once and in its own order: its output must not share elements with them. What a post
- * reads may lie where the output does. */
+/* A contraction reads its inputs more than once and in its own order: its output must not share elements with them.
+ * What a epilogue reads may lie where the output does. */
 static bool is_free_of_hazards(const pair *p, const hr_node *joined) {
   const hr_operand *out = &joined->outputs[0], *before = &p->node->outputs[0];
   if (out->index == before->index && !hr_operands_are_same_map(out, before)) {
@@ -300,19 +301,19 @@ static bool is_by_channel(const hr_operand *x) {
   return x->kind == HR_OPERAND_VALUE;
 }
 
-/* The node joined with add_scaled(bias, ^, scale) as one of scaled weights joined with add(^, bias), and the row that scales
- * them. */
+/* The node joined with add_scaled(bias, ^, scale) as one of scaled weights joined with add(^, bias), and the row that
+ * scales them. */
 static bool fold_scale(matcher *m, hr_node *joined) {
   hr_arena *arena = &m->program->arena;
-  hr_post *posts = hr_arena_dup(arena, joined->posts, (size_t)joined->post_count * sizeof *posts);
+  hr_epilogue *epilogues = hr_arena_dup(arena, joined->epilogues, (size_t)joined->epilogue_count * sizeof *epilogues);
   hr_operand *inputs = hr_arena_dup(arena, joined->inputs, (size_t)joined->input_count * sizeof *inputs);
-  const hr_post *post = &joined->posts[joined->post_count - 1];
-  if (posts == NULL || inputs == NULL || joined->op != HR_OP_CONV || post->op != HR_OP_ADD_SCALED ||
-      joined->post_count > 1 || post->inputs[0] == HR_POST_VALUE) {
+  const hr_epilogue *epilogue = &joined->epilogues[joined->epilogue_count - 1];
+  if (epilogues == NULL || inputs == NULL || joined->op != HR_OP_CONV || epilogue->op != HR_OP_ADD_SCALED ||
+      joined->epilogue_count > 1 || epilogue->inputs[0] == HR_EPILOGUE_VALUE) {
     return false;
   }
-  int factor = post->inputs[1] == HR_POST_VALUE ? 2 : 1;
-  const hr_operand *scale = post->inputs[factor] == HR_POST_VALUE ? NULL : &inputs[post->inputs[factor]],
+  int factor = epilogue->inputs[1] == HR_EPILOGUE_VALUE ? 2 : 1;
+  const hr_operand *scale = epilogue->inputs[factor] == HR_EPILOGUE_VALUE ? NULL : &inputs[epilogue->inputs[factor]],
                    *w = &inputs[1];
   if (scale == NULL || !is_by_channel(scale) || !is_plain(w) || w->kind != HR_OPERAND_VALUE ||
       w->dtype != scale->dtype) {
@@ -321,9 +322,9 @@ static bool fold_scale(matcher *m, hr_node *joined) {
   int64_t strides[HR_RANK_MAX] = {scale->strides[1]};
   hr_operand spread = hr_view_strided(&m->builder, *scale, w->rank, w->dims, strides, scale->offset);
   inputs[1] = hr_make2(&m->builder, HR_OP_MUL, w->dtype, *w, spread);
-  inputs[OWN_INPUTS] = inputs[post->inputs[0]];
-  posts[0] = (hr_post){.op = HR_OP_ADD, .inputs = {HR_POST_VALUE, OWN_INPUTS}};
-  joined->posts = posts, joined->inputs = inputs;
+  inputs[OWN_INPUTS] = inputs[epilogue->inputs[0]];
+  epilogues[0] = (hr_epilogue){.op = HR_OP_ADD, .inputs = {HR_EPILOGUE_VALUE, OWN_INPUTS}};
+  joined->epilogues = epilogues, joined->inputs = inputs;
   joined->input_count = OWN_INPUTS + 1;
   return m->builder.status == NULL;
 }
@@ -349,7 +350,7 @@ static void match_node(matcher *m, int n) {
   hr_program *program = m->program;
   pair p;
   hr_node joined;
-  if (program->nodes[n].post_count == HR_POSTS_MAX || !find_loop(m, n, &p) || !can_move(m, &p)) {
+  if (program->nodes[n].epilogue_count == HR_EPILOGUES_MAX || !find_loop(m, n, &p) || !can_move(m, &p)) {
     return;
   }
   find_order(&p, p.order);
@@ -361,7 +362,7 @@ static void match_node(matcher *m, int n) {
   program->nodes[p.last] = joined; /* it is looked at again when the walk gets there */
 }
 
-static bool takes_posts(const hr_node *node) {
+static bool takes_epilogues(const hr_node *node) {
   return !node->is_loop && hr_op_table(node->op)->family == HR_FAMILY_CONTRACTION && node->output_count == 1 &&
          node->outputs[0].kind == HR_OPERAND_VALUE;
 }
@@ -401,7 +402,7 @@ hr_status hr_match(hr_program *program, const hr_target *target) {
     return no_memory(m.count);
   }
   for (int n = 0; n < m.count; ++n) {
-    if (takes_posts(&program->nodes[n])) {
+    if (takes_epilogues(&program->nodes[n])) {
       match_node(&m, n);
     }
   }

@@ -14,7 +14,7 @@ static bool keep_all(void *ctx, const hr_program *program, const hr_node *node) 
 
 static bool keep_plain(void *ctx, const hr_program *program, const hr_node *node) {
   (void)ctx, (void)program;
-  return node->post_count == 0;
+  return node->epilogue_count == 0;
 }
 
 static void value_form(const char *text, hr_program *out_program) {
@@ -26,10 +26,10 @@ static void value_form(const char *text, hr_program *out_program) {
   hr_program_fini(&stream);
 }
 
-static int count_posts(const hr_program *program) {
+static int count_epilogues(const hr_program *program) {
   int count = 0;
   for (int n = 0; n < program->node_count; ++n) {
-    count += program->nodes[n].post_count;
+    count += program->nodes[n].epilogue_count;
   }
   return count;
 }
@@ -52,8 +52,8 @@ static float same_bits_or_nan(float a) {
   return a != a ? 0 : a;
 }
 
-/* Evaluates the program with and without matching on the same contents: live buffers must agree to the bit, since the reference
- * computes posts as the loops that they were. Gives the number of posts. */
+/* Evaluates the program with and without matching on the same contents: live buffers must agree to the bit, since the
+ * reference computes epilogues as the loops that they were. Gives the number of epilogues. */
 static int check_match_for(const char *text, const hr_target *target) {
   hr_program programs[2];
   float *memory[2][16];
@@ -85,14 +85,14 @@ static int check_match_for(const char *text, const hr_target *target) {
       HR_ASSERT(isnan(memory[1][b][i]) == isnan(memory[0][b][i]));
     }
   }
-  int posts = count_posts(&programs[1]);
+  int epilogues = count_epilogues(&programs[1]);
   for (int k = 0; k < 2; ++k) {
     for (int b = 0; b < programs[k].bound_count; ++b) {
       hr_free(memory[k][b]);
     }
     hr_program_fini(&programs[k]);
   }
-  return posts;
+  return epilogues;
 }
 
 static int check_match(const char *text, hr_keep_fn keeps) {
@@ -130,9 +130,9 @@ HR_TEST(chains_collapse) {
 /* Nothing but sums, and ReLU behind one. */
 static bool keep_sums(void *ctx, const hr_program *program, const hr_node *node) {
   (void)ctx, (void)program;
-  bool is_kept = node->post_count == 0 || node->posts[0].op == HR_OP_ADD;
-  for (int i = 1; is_kept && i < node->post_count; ++i) {
-    is_kept = node->posts[i].op == HR_OP_ADD || node->posts[i].op == HR_OP_RELU;
+  bool is_kept = node->epilogue_count == 0 || node->epilogues[0].op == HR_OP_ADD;
+  for (int i = 1; is_kept && i < node->epilogue_count; ++i) {
+    is_kept = node->epilogues[i].op == HR_OP_ADD || node->epilogues[i].op == HR_OP_RELU;
   }
   return is_kept;
 }
@@ -303,14 +303,14 @@ HR_TEST(gradients_of_weights_and_inputs) {
   HR_ASSERT_EQ(check_match(text, keep_all), 1);
 }
 
-/* At most HR_POSTS_MAX rows are taken; the rest stays a loop. */
+/* At most HR_EPILOGUES_MAX rows are taken; the rest stays a loop. */
 HR_TEST(long_chains) {
   hr_text text = {0};
   HR_ASSERT(hr_text_append(&text, INPUTS LIVE(2) T(2) CONV));
-  for (int i = 0; i < HR_POSTS_MAX + 3; ++i) {
+  for (int i = 0; i < HR_EPILOGUES_MAX + 3; ++i) {
     HR_ASSERT(hr_text_append(&text, T(2) " = tanh(" T(2) ")\n"));
   }
-  HR_ASSERT_EQ(check_match(hr_text_chars(&text), keep_all), HR_POSTS_MAX);
+  HR_ASSERT_EQ(check_match(hr_text_chars(&text), keep_all), HR_EPILOGUES_MAX);
   hr_text_fini(&text);
 }
 
@@ -373,7 +373,7 @@ static void expect_broken(const char *node) {
   hr_text_fini(&text);
 }
 
-#define CONV_WITH(inputs, posts) T(3) " = conv(" X ", " W ", _" inputs ") ints(2,1,1,0,0,1,1,1) " posts "\n"
+#define CONV_WITH(inputs, epilogues) T(3) " = conv(" X ", " W ", _" inputs ") ints(2,1,1,0,0,1,1,1) " epilogues "\n"
 
 HR_TEST(verifier) {
   expect_broken(CONV_WITH("", "then(sum,^)"));

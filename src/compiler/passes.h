@@ -22,8 +22,9 @@ hr_status hr_layout(hr_program *program, const hr_target *target);
 /* Whether hr_layout found buffers whose layout the program can't follow, marked them, and did nothing else. */
 bool hr_layout_is_refused(const hr_program *program);
 
-/* Turns the domains of element-wise loops so that they walk as the reductions do that they share data with, and can be fused. */
-hr_status hr_follow(hr_program *program);
+/* Turns the domains of element-wise loops so that they walk as the reductions do that they share data with, and can be
+ * fused. */
+hr_status hr_propagate_order(hr_program *program);
 
 enum { HR_GROUP_NODES_MAX = 48, HR_GROUP_ACCESSES_MAX = 160 };
 
@@ -51,8 +52,8 @@ void hr_group_map(const hr_domain *domain, const hr_node *node, const hr_operand
 /* The same for one of an operand's bounds. */
 void hr_group_map_bound(const hr_domain *domain, const hr_node *node, const hr_bound *bound, int64_t *out_strides);
 
-/* Whether two operands of the group's nodes reach the same element of their buffers at each point of the domain, and nothing at
- * the same points. Never where index terms decide. */
+/* Whether two operands of the group's nodes reach the same element of their buffers at each point of the domain, and
+ * nothing at the same points. Never where index terms decide. */
 bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, const hr_node *node_b,
                        const hr_operand *b);
 
@@ -66,13 +67,14 @@ hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_f
 /* Whether an operation may be computed several times rather than kept: exact, and a few cycles for a vector. */
 bool hr_is_cheap(hr_op op);
 
-/* The node as it would compute what a reader's view of its result sees: over the view's dims, into the view; what the view picks
- * by indices lies there as if it had none. False where the view does not tell the coordinates of what it sees, and when memory
- * is out. */
+/* The node as it would compute what a reader's view of its result sees: over the view's dims, into the view; what the
+ * view picks by indices lies there as if it had none. False where the view does not tell the coordinates of what it
+ * sees, and when memory is out. */
 bool hr_node_as_seen(hr_arena *arena, const hr_node *node, const hr_node *reader, const hr_operand *view,
                      hr_node *out_node);
 
-/* Has values computed again by the groups that read them, where that moves fewer bytes. The program then needs hr_fuse again. */
+/* Has values computed again by the groups that read them, where that moves fewer bytes. The program then needs hr_fuse
+ * again. */
 hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fusion *fusion, bool *out_changed);
 
 /* Moves element-wise groups to the first group that waits for them. Before: lerp(m, g) | mul(v), addcmul(v, g, g), ..,

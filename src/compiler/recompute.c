@@ -1,28 +1,29 @@
-/* recompute.c: values that are cheap to make are made again by the kernels that read them, where that moves fewer bytes than
- * storing them.
+/* recompute.c: values that are cheap to make are made again by the kernels that read them, where that moves fewer bytes
+ * than storing them.
  *
- *   before   group 0: %3 = threshold_backward(%1, %2)      after   group 1: %6 = threshold_backward(%1, %2); %4 = sum(%6)
- *            group 1: %4 = sum(%3)                                 group 2: %7 = threshold_backward(%1, %2); %5 = sub(%7, %4)
- *            group 2: %5 = sub(%3, %4)
+ *   before   group 0: %3 = threshold_backward(%1, %2)      after   group 1: %6 = threshold_backward(%1, %2); %4 =
+ * sum(%6) group 1: %4 = sum(%3)                                 group 2: %7 = threshold_backward(%1, %2); %5 = sub(%7,
+ * %4) group 2: %5 = sub(%3, %4)
  *
- * Looks at the groups that fuse has made and changes the program, which is then fused once more. From the last node to the
- * first, so that what a copy reads is looked at after the copy: a chain of cheap nodes goes back to what lies in memory anyway.
- * A copy has the bits of its original. It reads what the original has read, so nobody may have written there in between. An
- * original that wrote in place of its input has done so, unless it goes because all its readers have copies.
- * A reader that sees the value through a view of it, as a window of a pool does, gets a copy that computes what the view sees
- * (hr_node_as_seen); where windows overlap, more than once. What indices pick of a - b is a difference of what they pick of a
- * and of b, so that the loss of a large vocabulary needs no second copy of it in memory.
+ * Looks at the groups that fuse has made and changes the program, which is then fused once more. From the last node to
+ * the first, so that what a copy reads is looked at after the copy: a chain of cheap nodes goes back to what lies in
+ * memory anyway. A copy has the bits of its original. It reads what the original has read, so nobody may have written
+ * there in between. An original that wrote in place of its input has done so, unless it goes because all its readers
+ * have copies. A reader that sees the value through a view of it, as a window of a pool does, gets a copy that computes
+ * what the view sees (hr_node_as_seen); where windows overlap, more than once. What indices pick of a - b is a
+ * difference of what they pick of a and of b, so that the loss of a large vocabulary needs no second copy of it in
+ * memory.
  *
- * Bytes decide: a value that all its readers make themselves saves its store and its loads, and costs the loads of what its
- * inputs need in each group, where they are not read already. What it needs is kept until then instead of the value: never
- * more than its own size. A value of one group of readers alone moves there, and may cost more to compute.
+ * Bytes decide: a value that all its readers make themselves saves its store and its loads, and costs the loads of what
+ * its inputs need in each group, where they are not read already. What it needs is kept until then instead of the
+ * value: never more than its own size. A value of one group of readers alone moves there, and may cost more to compute.
  */
 #include <string.h>
 
 #include "base/vector.h"
 #include "compiler/passes.h"
-#include "core/op.h"
-#include "core/traffic.h"
+#include "core/ir/traffic.h"
+#include "core/ops/op.h"
 
 enum { DEPTH_MAX = 4, READER_GROUPS_MAX = 8, TIMES_MAX = 4 /* that one element is made in one kernel */ };
 static const int64_t BYTES_MIN = 128 * 1024, NEVER = INT64_MAX / 4;
@@ -69,8 +70,8 @@ static bool is_temporary(const maker *m, uint32_t buffer) {
   return m->program->buffers[buffer].is_dead && m->program->buffers[buffer].is_fresh;
 }
 
-/* Whether every later write to the buffer of a result replaces all of it, as in place ones do: then who does not read the
- * result itself sees nothing of it. */
+/* Whether every later write to the buffer of a result replaces all of it, as in place ones do: then who does not read
+ * the result itself sees nothing of it. */
 static bool is_replaced_whole(const maker *m, const hr_operand *output) {
   for (int k = m->write_base[output->index] + (int)output->version; k < m->write_base[output->index + 1]; ++k) {
     const hr_node *node = &m->program->nodes[m->writes[k]];
@@ -196,7 +197,8 @@ static bool lies_alike(const hr_node *node) {
   return true;
 }
 
-/* The node that computes what an operand of the reader sees of `source`'s result, in a domain that the reader's group has. */
+/* The node that computes what an operand of the reader sees of `source`'s result, in a domain that the reader's group
+ * has. */
 static bool as_read(const maker *m, const hr_domain *domain, const hr_node *reader, const hr_operand *operand,
                     const hr_node *source, hr_node *out_node) {
   hr_domain own, both;
@@ -274,8 +276,8 @@ static bool has_known_indices(const maker *m, const hr_node *node, const hr_node
   return true;
 }
 
-/* Whether the reader sees in all its inputs that are the value what `seen` computes, which the first of them decides; where that
- * picks by indices, the first must be the only one. */
+/* Whether the reader sees in all its inputs that are the value what `seen` computes, which the first of them decides;
+ * where that picks by indices, the first must be the only one. */
 static bool sees(const maker *m, int group, const hr_node *reader, const hr_node *node, bool is_first, hr_node *seen,
                  int64_t *out_bytes) {
   const hr_operand *output = &node->outputs[0];
@@ -386,8 +388,8 @@ static bool copy_into(maker *m, hr_node node, int group, int before, uint32_t *o
          make_own(m, &node.outputs[0], to) && hr_vector_push(&m->copies, (copy){node, before, group});
 }
 
-/* What a copy reads of values that nobody finds in memory any more has to be made again, too, for this copy alone: others may have
- * read the memory in time. */
+/* What a copy reads of values that nobody finds in memory any more has to be made again, too, for this copy alone:
+ * others may have read the memory in time. */
 static bool copy_sources(maker *m, size_t reader) {
   const copy of = m->copies.data[reader];
   hr_domain domain;
@@ -405,7 +407,8 @@ static bool copy_sources(maker *m, size_t reader) {
   return ok;
 }
 
-/* Puts a copy into a group, for everybody in there; its nodes shall be together again when the program is fused once more. */
+/* Puts a copy into a group, for everybody in there; its nodes shall be together again when the program is fused once
+ * more. */
 static bool copy_for_group(maker *m, hr_node node, int group, int before) {
   hr_program *program = m->program;
   const hr_operand from = node.outputs[0];
@@ -423,8 +426,8 @@ static bool copy_for_group(maker *m, hr_node node, int group, int before) {
   return ok && copy_sources(m, at);
 }
 
-/* An operation that costs more than its loads moves to its only readers, but not to where long rows are visited again for each
- * phase rather than kept. */
+/* An operation that costs more than its loads moves to its only readers, but not to where long rows are visited again
+ * for each phase rather than kept. */
 static bool may_move(const maker *m, const hr_node *node, const readers *r) {
   if (hr_is_cheap(node->op) || r->count != 1 || r->has_own) {
     return hr_is_cheap(node->op);

@@ -1,13 +1,13 @@
 /* seen.c: a node, made to compute what a view of its result sees.
  *
- *   before   %2:f32[8,4]{4,1}+0 = relu(%1:f32[8,4]{1,8}+0)      after   %2:f32[4,4,2]{8,1,4}+0 = relu(%1:f32[4,4,2]{2,8,1}+0)
- *            seen as %2:f32[4,4,2]{8,1,4}+0
+ *   before   %2:f32[8,4]{4,1}+0 = relu(%1:f32[8,4]{1,8}+0)      after   %2:f32[4,4,2]{8,1,4}+0 =
+ * relu(%1:f32[4,4,2]{2,8,1}+0) seen as %2:f32[4,4,2]{8,1,4}+0
  *
- * A view of a result whose strides nest (each a multiple of what lies inside of it) is turned into coordinates of the node's
- * dims: every step of the view is so many steps along each of them. Where all coordinates stay inside of the dims, each element
- * of the view is the element at its coordinates and no other, and all that the node reads there follows by its own strides.
- * A view may pick by indices (terms): each is one more way to walk, as long as its extent, and what the node reads is picked by
- * the same indices, which become inputs of its own:
+ * A view of a result whose strides nest (each a multiple of what lies inside of it) is turned into coordinates of the
+ * node's dims: every step of the view is so many steps along each of them. Where all coordinates stay inside of the
+ * dims, each element of the view is the element at its coordinates and no other, and all that the node reads there
+ * follows by its own strides. A view may pick by indices (terms): each is one more way to walk, as long as its extent,
+ * and what the node reads is picked by the same indices, which become inputs of its own:
  *
  *   before   %2:f32[64,9]{9,1}+0 = sub(%0:f32[64,9]{9,1}+0, %1:f32[64,9]{1,0}+0)
  *            seen as %2:f32[64]{9}+0 @ %3 * 1
@@ -103,7 +103,8 @@ static int64_t stride_along(const int64_t *steps, const hr_operand *operand) {
   return stride;
 }
 
-/* What the node reads along the path: the same operand over the view's dims. Indices are inputs `first_index` and on. */
+/* What the node reads along the path: the same operand over the view's dims. Indices are inputs `first_index` and on.
+ */
 static bool follow(hr_arena *arena, const path *p, const hr_operand *view, int first_index, hr_operand *operand) {
   if (operand->kind != HR_OPERAND_VALUE && operand->kind != HR_OPERAND_INDEX) {
     return true;

@@ -4,10 +4,11 @@
  *            group 1: %v = mul(%v, $b); ...;                         %p = addcdiv(%p, %m, %d)
  *                     %p = addcdiv(%p, %m, %d)
  *
- * Fuse goes forward: a node joins what is there. The average of an optimizer finds nobody when its gradient comes out of a
- * library, and the chain that will use it begins with another buffer; so does the decay of a weight. Here groups are looked at
- * from the last to the first. One that updates what outlives the program moves to the first group behind it that must not run
- * before it, if the two may share a kernel. Then nothing in between minds, and what both read is read once.
+ * Fuse goes forward: a node joins what is there. The average of an optimizer finds nobody when its gradient comes out
+ * of a library, and the chain that will use it begins with another buffer; so does the decay of a weight. Here groups
+ * are looked at from the last to the first. One that updates what outlives the program moves to the first group behind
+ * it that must not run before it, if the two may share a kernel. Then nothing in between minds, and what both read is
+ * read once.
  *
  * It doesn't move behind a CHECK_INDEX, and it doesn't move where a temporary that it reads would have to live longer.
  */
@@ -69,7 +70,8 @@ static int first_waiting(const waiting *w, int h) {
   return first;
 }
 
-/* Whether the group updates what outlives the program, and no temporary that comes from elsewhere is let go of before group g. */
+/* Whether the group updates what outlives the program, and no temporary that comes from elsewhere is let go of before
+ * group g. */
 static bool is_worth_moving(const waiting *w, int h, int g) {
   bool updates = false;
   for (int k = 0; k < w->groups[h].node_count; ++k) {

@@ -1,17 +1,17 @@
 /* batch.c: kernels that run in one launch.
  *
- *   before   lerp_mul_addcmul_sqrt_div_add_addcdiv, 64x3x7x7      after   lerp_mul_addcmul_sqrt_div_add_addcdiv, 64x3x7x7
- *            lerp_mul_addcmul_sqrt_div_add_addcdiv, 64                    and 160 more
+ *   before   lerp_mul_addcmul_sqrt_div_add_addcdiv, 64x3x7x7      after   lerp_mul_addcmul_sqrt_div_add_addcdiv,
+ * 64x3x7x7 lerp_mul_addcmul_sqrt_div_add_addcdiv, 64                    and 160 more
  *            .. and so on for each parameter
  *
- * An optimizer, the clipping of gradients, zeroing them, an average of weights: a chain on every parameter, most of them
- * too small for two threads, some too large for one. Kernels that follow each other and touch nothing that another of
- * them writes become a batch: the device divides its work as a whole. Buffers of the arena are compared by place, because what
- * died before one step may lie where the next one writes; steps that write to parts of one buffer by the range of bytes that
- * they reach, so that norms may go to one list.
+ * An optimizer, the clipping of gradients, zeroing them, an average of weights: a chain on every parameter, most of
+ * them too small for two threads, some too large for one. Kernels that follow each other and touch nothing that another
+ * of them writes become a batch: the device divides its work as a whole. Buffers of the arena are compared by place,
+ * because what died before one step may lie where the next one writes; steps that write to parts of one buffer by the
+ * range of bytes that they reach, so that norms may go to one list.
  *
- * All first passes of a batch run before all second ones. A kernel whose later passes are worth a thread is not in a batch: it
- * would find less of what it reads again in the cache.
+ * All first passes of a batch run before all second ones. A kernel whose later passes are worth a thread is not in a
+ * batch: it would find less of what it reads again in the cache.
  */
 #include "base/integer.h"
 #include "engine/executable.h"
@@ -27,9 +27,9 @@ typedef struct range {
 static void add_access(const hr_kernel *kernel, const hr_access *access, range *r) {
   int64_t first = access->offset, last = access->offset, size = (int64_t)hr_dtype_size(access->dtype);
   for (int d = 0; d < kernel->rank; d++) {
-    int64_t way = (kernel->dims[d] - 1) * access->strides[d];
-    first += way < 0 ? way : 0;
-    last += way > 0 ? way : 0;
+    int64_t algorithm = (kernel->dims[d] - 1) * access->strides[d];
+    first += algorithm < 0 ? algorithm : 0;
+    last += algorithm > 0 ? algorithm : 0;
   }
   r->begin = first * size < r->begin ? first * size : r->begin;
   r->end = (last + 1) * size > r->end ? (last + 1) * size : r->end;

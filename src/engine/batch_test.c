@@ -9,7 +9,8 @@
 enum { STEPS_MAX = 300, ARGS = 2 };
 static const int64_t length[1] = {100}, forward[1] = {1}, backward[1] = {-1}, still[1] = {0};
 
-/* Step i reads buffer 2 i and writes buffer 2 i + 1, 100 elements of each, half a piece of work; a test changes that. */
+/* Step i reads buffer 2 i and writes buffer 2 i + 1, 100 elements of each, half a piece of work; a test changes that.
+ */
 typedef struct made {
   hr_executable executable;
   hr_place places[STEPS_MAX * ARGS];
@@ -174,8 +175,9 @@ static int64_t length_of(int i) {
   return lengths[i % 8] - (lengths[i % 8] > 100 ? i : 0);
 }
 
-/* Something like an optimizer with clipping, on tensors of many lengths: norms into parts of one buffer, a total, scaling by it, an
- * average, and then each tensor again with the next one's first element, which the step before has written. */
+/* Something like an optimizer with clipping, on tensors of many lengths: norms into parts of one buffer, a total,
+ * scaling by it, an average, and then each tensor again with the next one's first element, which the step before has
+ * written. */
 static void record_updates(hr_stream *stream, hr_buffer *const *x, hr_buffer *const *m, hr_buffer *norms,
                            hr_buffer *total) {
   static const int64_t one[1] = {1}, many[1] = {NORMS}, zero[1] = {0};

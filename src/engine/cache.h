@@ -1,10 +1,10 @@
 /* cache.h: compiled programs of a stream, the most recently used ones.
  *
- * Streams repeat themselves: what followed a program the last time is looked at first, and where it is the one, nobody has to hash
- * the key.
+ * Streams repeat themselves: what followed a program the last time is looked at first, and where it is the one, nobody
+ * has to hash the key.
  *
- * Bounded twice: by a number of entries (HEADRACE_CACHE_ENTRIES) and by the host memory that they take. Threads: the stream's
- * lock.
+ * Bounded twice: by a number of entries (HEADRACE_CACHE_ENTRIES) and by the host memory that they take. Threads: the
+ * stream's lock.
  */
 #ifndef HEADRACE_ENGINE_CACHE_H_
 #define HEADRACE_ENGINE_CACHE_H_
@@ -25,8 +25,8 @@ void hr__cache_fini(hr_cache *cache);
 hr_executable *hr__cache_find(hr_cache *cache, hr_key *key);
 /* The same of the one that is expected next. */
 hr_executable *hr__cache_find_expected(const hr_cache *cache, const hr_key *key);
-/* Takes over the caller's reference, and drops what was not used for longest where the bounds want it; never the new one.
- * On failure the reference stays the caller's. */
+/* Takes over the caller's reference, and drops what was not used for longest where the bounds want it; never the new
+ * one. On failure the reference stays the caller's. */
 HR_MUST_USE hr_status hr__cache_add(hr_cache *cache, hr_executable *executable);
 
 #endif

@@ -1,21 +1,23 @@
 /* commit.c: from pending records to a job that runs.
  *
- * Memory is bound at hand-over, on the committing thread: what lives on gets blocks of the caching allocator, temporaries share
- * one block of the device. A job holds its buffers until it has run. Blocks that are freed later are reused by commits that run
- * later, because a device runs its jobs in order.
+ * Memory is bound at hand-over, on the committing thread: what lives on gets blocks of the caching allocator,
+ * temporaries share one block of the device. A job holds its buffers until it has run. Blocks that are freed later are
+ * reused by commits that run later, because a device runs its jobs in order.
  *
- * A run that fails leaves older buffers as they were (the compiler puts checks in front of their stores); new buffers that it did not finish
- * are poisoned. From there until the failure has been reported, the stream discards whatever it was given: had the operations run
- * one by one, an exception would have kept the program from getting there. So no older buffer is ever half a step ahead. A run
- * that meets a buffer which another stream's failure poisoned is discarded as a whole, and that is this stream's failure.
+ * A run that fails leaves older buffers as they were (the compiler puts checks in front of their stores); new buffers
+ * that it did not finish are invalid. From there until the failure has been reported, the stream discards whatever it
+ * was given: had the operations run one by one, an exception would have kept the program from getting there. So no
+ * older buffer is ever half a step ahead. A run that meets a buffer which another stream's failure invalidated is
+ * discarded as a whole, and that is this stream's failure.
  *
- * If memory is short, the longest prefix of the records that can have memory runs as a program of its own (prefix.c); the rest fails.
+ * If memory is short, the longest prefix of the records that can have memory runs as a program of its own (prefix.c);
+ * the rest fails.
  */
 #include <string.h>
 
 #include "base/allocator.h"
 #include "base/log.h"
-#include "engine/plain.h"
+#include "engine/default_layout.h"
 #include "engine/prefix.h"
 #include "engine/stream.h"
 
@@ -35,7 +37,7 @@ struct hr_job {
   void *shared;
   uint64_t number; /* in its stream */
   bool is_sent;    /* its references count as those of work on its way */
-  bool is_move;    /* of plain.c: the first buffer's contents, which are older than any failure */
+  bool is_move;    /* of default_layout.c: the first buffer's contents, which are older than any failure */
   hr_run run;
   hr_status status; /* of a run that was begun beside the host */
   hr_run_scratch scratch;
@@ -110,23 +112,23 @@ static hr_status unreported(hr_stream *stream) {
 }
 
 /* The failure that one of the job's buffers carries, or OK. */
-static hr_status find_poison(const hr_job *job) {
+static hr_status find_invalid(const hr_job *job) {
   for (size_t i = 0; i < job->buffers.count; i++) {
-    if (hr__buffer_is_poisoned(job->buffers.data[i])) {
-      return hr__buffer_poison_status(job->buffers.data[i]);
+    if (hr__buffer_is_invalid(job->buffers.data[i])) {
+      return hr__buffer_failure(job->buffers.data[i]);
     }
   }
   return HR_OK;
 }
 
-/* Poisons the buffers without contents that a run which ended at `failed_step` did not finish. */
-static void poison_unfinished(const hr_job *job, int failed_step, hr_status status) {
+/* Invalidates the buffers without contents that a run which ended at `failed_step` did not finish. */
+static void invalidate_unfinished(const hr_job *job, int failed_step, hr_status status) {
   const hr_executable *executable = job->executable;
   for (size_t i = 0; i < job->buffers.count; i++) {
     uint64_t shape = executable->key.shapes[i];
-    bool is_empty = hr_shape_is_fresh(shape) || hr__buffer_is_hollow(job->buffers.data[i]);
+    bool is_empty = hr_shape_is_fresh(shape) || hr__buffer_is_undefined(job->buffers.data[i]);
     if (is_empty && !hr_shape_is_dead(shape) && executable->last_write[i] >= failed_step) {
-      hr__buffer_poison(job->buffers.data[i], status);
+      hr__buffer_invalidate(job->buffers.data[i], status);
     }
   }
 }
@@ -158,7 +160,7 @@ static hr_status find_failure(hr_job *job) {
   hr_status before = job->is_move ? HR_OK : unreported(job->stream);
   if (before == NULL && !job->is_move) {
     before = find_interrupt(job);
-    before = before == NULL ? find_poison(job) : before;
+    before = before == NULL ? find_invalid(job) : before;
     hr__stream_set_error(job->stream, hr_status_clone(before));
   }
   return before;
@@ -193,9 +195,9 @@ static void finish_job(hr_job *job, hr_status status) {
   hr_stream *stream = job->stream;
   hr_run *run = &job->run;
   if (status != NULL) {
-    poison_unfinished(job, run->failed_step, status);
+    invalidate_unfinished(job, run->failed_step, status);
     if (job->is_move) {
-      hr__buffer_poison(job->buffers.data[0], status);
+      hr__buffer_invalidate(job->buffers.data[0], status);
     }
     hr_status_free(status);
   }
@@ -256,14 +258,14 @@ static bool is_long(const hr_stream *stream, const hr_executable *executable) {
 }
 
 /* A device that is no host runs beside it anyway. */
-static bool can_lead(const hr_stream *stream, const hr_executable *executable) {
+static bool can_submit_early(const hr_stream *stream, const hr_executable *executable) {
   return stream->device->properties.is_host && stream->watch == NULL && !is_long(stream, executable) &&
-         hr__executable_can_lead(executable);
+         hr__executable_can_submit_early(executable);
 }
 
 /* False: nothing has begun. */
 static bool begin_lead(hr_job *job) {
-  if (!can_lead(job->stream, job->executable)) {
+  if (!can_submit_early(job->stream, job->executable)) {
     return false;
   }
   hr_status status = find_failure(job);
@@ -275,7 +277,7 @@ static bool begin_lead(hr_job *job) {
   note_sources(job);
   job->is_sent = false;
   job->entry.run = end_lead;
-  bool leads = hr_queue_lead(&job->stream->device->queue, &job->entry, run_kernels_of);
+  bool leads = hr_queue_submit_early(&job->stream->device->queue, &job->entry, run_kernels_of);
   job->entry.run = leads ? end_lead : run_job;
   return leads;
 }
@@ -319,20 +321,21 @@ static void unbind_buffers(hr_stream *stream, const hr_key *key, const hr_execut
   }
 }
 
-static hr_status reserve_job(hr_job *job, const hr_stretch *stretch, const hr_executable *executable) {
-  if (!hr_vector_reserve(&job->buffers, stretch->buffers.count + 1) ||
-      !hr_vector_reserve(&job->bound, stretch->buffers.count + 1) ||
-      !hr_vector_reserve(&job->stamps, stretch->buffers.count + 1) ||
-      !hr_vector_reserve(&job->arguments, stretch->scalars.count + 1)) {
+static hr_status reserve_job(hr_job *job, const hr_trace *trace, const hr_executable *executable) {
+  if (!hr_vector_reserve(&job->buffers, trace->buffers.count + 1) ||
+      !hr_vector_reserve(&job->bound, trace->buffers.count + 1) ||
+      !hr_vector_reserve(&job->stamps, trace->buffers.count + 1) ||
+      !hr_vector_reserve(&job->arguments, trace->scalars.count + 1)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a commit of %zu records",
-                          stretch->records.count);
+                          trace->records.count);
   }
   return hr__run_scratch_reserve(&job->scratch, executable);
 }
 
 /* ---- hand-over ---- */
 
-/* Whether buffers with layouts are as they were when the key was made: another stream may have had one made plain since. */
+/* Whether buffers with layouts are as they were when the key was made: another stream may have had one made plain
+ * since. */
 static bool is_current(const hr_stream *stream, const hr_key *key, const hr_job *job) {
   hr_buffer **buffers = stream->pending.buffers.data;
   bool is = stream->moving == 0 ||
@@ -358,23 +361,23 @@ static void note_layouts(const hr_stream *stream, const hr_executable *executabl
   }
 }
 
-/* Moves references and values of the stretch into the job. */
+/* Moves references and values of the trace into the job. */
 static void fill_job(hr_stream *stream, hr_executable *executable, hr_job *job) {
-  hr_stretch *stretch = &stream->pending;
+  hr_trace *trace = &stream->pending;
   job->entry.run = run_job;
   job->stream = stream;
   job->number = atomic_load_explicit(&stream->handed, memory_order_relaxed) + 1;
   atomic_store_explicit(&stream->handed, job->number, memory_order_relaxed);
   job->executable = executable;
   hr_refcount_retain(&executable->refcount);
-  job->buffers.count = stretch->buffers.count;
-  if (stretch->buffers.count > 0) {
-    memcpy(job->buffers.data, stretch->buffers.data, stretch->buffers.count * sizeof(hr_buffer *));
+  job->buffers.count = trace->buffers.count;
+  if (trace->buffers.count > 0) {
+    memcpy(job->buffers.data, trace->buffers.data, trace->buffers.count * sizeof(hr_buffer *));
   }
-  if (stretch->scalars.count > 0) {
-    memcpy(job->arguments.data, stretch->scalars.data, stretch->scalars.count * sizeof(hr_scalar));
+  if (trace->scalars.count > 0) {
+    memcpy(job->arguments.data, trace->scalars.data, trace->scalars.count * sizeof(hr_scalar));
   }
-  stretch->buffers.count = 0;
+  trace->buffers.count = 0;
   for (size_t i = 0; i < job->buffers.count; i++) {
     if (executable->last_write[i] >= 0) {
       hr__buffer_restamp(job->buffers.data[i]);
@@ -385,8 +388,8 @@ static void fill_job(hr_stream *stream, hr_executable *executable, hr_job *job) 
   note_layouts(stream, executable, job);
 }
 
-/* Whether waking the executor costs more than the work. A device beside the host is given its steps, and works by itself: what that takes
- * the last run has shown. */
+/* Whether waking the executor costs more than the work. A device beside the host is given its steps, and works by
+ * itself: what that takes the last run has shown. */
 static bool is_small(const hr_device *device, hr_executable *executable) {
   return device->properties.is_host
              ? !executable->needs_team && executable->step_count <= INLINE_STEPS_MAX
@@ -394,8 +397,8 @@ static bool is_small(const hr_device *device, hr_executable *executable) {
 }
 
 /* Work that the caller waits for runs here when nothing is before it, and so does small work: waking the executor costs
- * more, and a second OpenMP team beside the caller's makes the regions of both sleep instead of spin. What the caller will wait for
- * is begun here, or left to it. */
+ * more, and a second OpenMP team beside the caller's makes the regions of both sleep instead of spin. What the caller
+ * will wait for is begun here, or left to it. */
 static void hand_over(hr_stream *stream, hr_executable *executable, hr_job *job, caller_does next) {
   hr_device *device = stream->device;
   next = is_long(stream, executable) ? RECORD : next;
@@ -459,8 +462,9 @@ static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executa
 
 /* ---- what is waited for again and again ---- */
 
-/* A stretch that can run beside the host, and that the host has waited for as a whole so many times, is begun when its last graph is
- * appended. Where the host goes on recording then, it takes twice as many times before that happens again. */
+/* A trace that can run beside the host, and that the host has waited for as a whole so many times, is begun when its
+ * last graph is appended. Where the host goes on recording then, it takes twice as many times before that happens
+ * again. */
 static void note_awaited(hr_stream *stream, const hr_executable *executable, caller_does next) {
   hr_awaited *awaited = &stream->awaited;
   bool will_wait = next == WAIT;
@@ -468,7 +472,7 @@ static void note_awaited(hr_stream *stream, const hr_executable *executable, cal
     return;
   }
   bool is_same =
-      will_wait && !awaited->is_begun && executable->key.hash == awaited->hash && can_lead(stream, executable);
+      will_wait && !awaited->is_begun && executable->key.hash == awaited->hash && can_submit_early(stream, executable);
   int wanted = awaited->wanted > 0 ? awaited->wanted : TIMES_BEFORE;
   awaited->wanted = awaited->is_begun && wanted < TIMES_MOST ? 2 * wanted : wanted;
   awaited->times = is_same ? awaited->times + (awaited->times < wanted) : 0;
@@ -479,7 +483,8 @@ static void note_awaited(hr_stream *stream, const hr_executable *executable, cal
 
 /* ---- commit ---- */
 
-/* The executable of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, the caller ends it. */
+/* The executable of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, the caller ends
+ * it. */
 static hr_status find_executable(hr_stream *stream, hr_key *key, hr_executable **out_executable, bool *out_owned) {
   *out_owned = false;
   *out_executable = hr__cache_find(&stream->cache, key);
@@ -498,12 +503,12 @@ static hr_status find_executable(hr_stream *stream, hr_key *key, hr_executable *
 }
 
 /* What a program refuses is made plain, each by a program of its own, which may push this one out of the cache. */
-static hr_status make_plain(hr_stream *stream, hr_executable *executable) {
+static hr_status restore_default_layout(hr_stream *stream, hr_executable *executable) {
   hr_status status = HR_OK;
   hr_refcount_retain(&executable->refcount);
   for (size_t i = 0; status == NULL && i < executable->key.buffer_count; i++) {
     if (hr__executable_refuses(executable, i)) {
-      status = hr__stream_make_plain(stream, stream->pending.buffers.data[i], false);
+      status = hr__stream_restore_default_layout(stream, stream->pending.buffers.data[i], false);
     }
   }
   hr__executable_release(executable);
@@ -512,10 +517,11 @@ static hr_status make_plain(hr_stream *stream, hr_executable *executable) {
 
 static hr_status find_key(hr_stream *stream, hr_key *out_key) {
   bool frees = stream->frees_live && hr_stream_mode(stream) == HR_MODE_FUSE;
-  return hr__stretch_key(&stream->pending, frees && !stream->pending.is_plain, out_key);
+  return hr__trace_key(&stream->pending, frees && !stream->pending.is_plain, out_key);
 }
 
-/* Commits of buffers with layouts may take a second turn: a program has refused some, or another stream has changed one. */
+/* Commits of buffers with layouts may take a second turn: a program has refused some, or another stream has changed
+ * one. */
 static hr_status run_pending(hr_stream *stream, caller_does next) {
   bool is_owned, again = true;
   hr_status status = HR_OK;
@@ -527,8 +533,9 @@ static hr_status run_pending(hr_stream *stream, caller_does next) {
     HR_RETURN_IF_ERROR(find_executable(stream, &key, &executable, &is_owned));
     note_awaited(stream, executable, next);
     again = executable->schedule.is_refused;
-    status = again ? make_plain(stream, executable) : run_executable(stream, &key, executable, next, &again);
-    again = again && stream->moving == 0; /* plain.c looks for itself */
+    status =
+        again ? restore_default_layout(stream, executable) : run_executable(stream, &key, executable, next, &again);
+    again = again && stream->moving == 0; /* default_layout.c looks for itself */
     if (is_owned) {
       hr__executable_release(executable);
     }
@@ -545,7 +552,7 @@ hr_status hr__stream_probe_pending(hr_stream *stream) {
 }
 
 typedef struct abandoned {
-  hr_stretch *stretch;
+  hr_trace *trace;
   size_t first;
   hr_status status;
 } abandoned;
@@ -555,26 +562,26 @@ static void abandon_output(void *arg, uint32_t local, bool is_output) {
   if (!is_output || local < a->first) {
     return;
   }
-  hr_buffer *buffer = a->stretch->buffers.data[local];
-  if (hr__buffer_address(buffer) == NULL || hr__buffer_is_hollow(buffer)) {
-    hr__buffer_poison(buffer, a->status);
+  hr_buffer *buffer = a->trace->buffers.data[local];
+  if (hr__buffer_address(buffer) == NULL || hr__buffer_is_undefined(buffer)) {
+    hr__buffer_invalidate(buffer, a->status);
   }
 }
 
 void hr__stream_abandon(hr_stream *stream, size_t first, hr_status status) {
-  hr_stretch *stretch = &stream->pending;
-  abandoned a = {stretch, first, status};
-  hr_key key = {.record_count = stretch->records.count, .words = stretch->words.data, .locals = stretch->locals.data};
+  hr_trace *trace = &stream->pending;
+  abandoned a = {trace, first, status};
+  hr_key key = {.record_count = trace->records.count, .words = trace->words.data, .locals = trace->locals.data};
   hr__key_each_use(&key, abandon_output, &a);
-  hr__buffers_release(stretch->buffers.count - first, stretch->buffers.data + first);
-  stretch->buffers.count = 0;
-  hr__stretch_clear(stretch);
+  hr__buffers_release(trace->buffers.count - first, trace->buffers.data + first);
+  trace->buffers.count = 0;
+  hr__trace_clear(trace);
 }
 
 /* What has been committed goes; what lies behind the cut is pending now. */
 static void take_rest(hr_stream *stream) {
-  hr__stretch_clear(&stream->pending);
-  hr_stretch committed = stream->pending;
+  hr__trace_clear(&stream->pending);
+  hr_trace committed = stream->pending;
   stream->pending = stream->rest;
   stream->rest = committed;
 }
@@ -591,10 +598,10 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
   if (stream->pending.records.count == 0) {
     return HR_OK;
   }
-  hr_status status = hr__stretch_split(&stream->pending, count, &stream->rest);
+  hr_status status = hr__trace_split(&stream->pending, count, &stream->rest);
   if (status != NULL) { /* no memory for the rest: commit it as well */
     hr_status_ignore(status);
-    hr_status_ignore(hr__stretch_split(&stream->pending, stream->pending.records.count, &stream->rest));
+    hr_status_ignore(hr__trace_split(&stream->pending, stream->pending.records.count, &stream->rest));
   }
   count_commit(&stream->stats, reason);
   status = hr__stream_run_pending(stream, will_wait);
@@ -611,13 +618,13 @@ void hr__stream_begin(hr_stream *stream) {
   hr_status status = find_key(stream, &key);
   hr_executable *executable = status == NULL ? hr__cache_find_expected(&stream->cache, &key) : NULL;
   if (executable == NULL || executable->key.hash != stream->awaited.hash || executable->schedule.is_refused ||
-      !can_lead(stream, executable)) {
+      !can_submit_early(stream, executable)) {
     hr_status_ignore(status);
     return;
   }
   status = run_executable(stream, &key, executable, WAIT_SOON, &again);
   if (status == NULL && !again) {
-    hr_status_ignore(hr__stretch_split(&stream->pending, SIZE_MAX, &stream->rest));
+    hr_status_ignore(hr__trace_split(&stream->pending, SIZE_MAX, &stream->rest));
     stream->stats.cache_hits++;
     count_commit(&stream->stats, HR_COMMIT_READ);
     take_rest(stream);

@@ -112,7 +112,8 @@ static bool load(job *j) {
   return found;
 }
 
-/* Moves a new library and its kernels to the disk cache; *path becomes where it is. What fails leaves it where it was. */
+/* Moves a new library and its kernels to the disk cache; *path becomes where it is. What fails leaves it where it was.
+ */
 static void keep(job *jobs, int job_count, const hr_text *text, hr_text *path) {
   hr_text kept = {0};
   hr_status status = hr__disk_cache_add_library(&cache.disk, text->data, text->length, hr_text_chars(path), &kept);

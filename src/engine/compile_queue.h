@@ -2,9 +2,9 @@
  *
  *   kernels that were used --> one text --> disk cache, or the system's compiler --> dlopen --> hr__kernel_publish
  *
- * What is pending when the thread looks goes into one text, up to a limit. A compiler that is missing, fails or hangs costs
- * nothing but its time: kernels stay interpreted; after some failures the queue closes, with one line in the log. Kernels that
- * there is no text for are left alone.
+ * What is pending when the thread looks goes into one text, up to a limit. A compiler that is missing, fails or hangs
+ * costs nothing but its time: kernels stay interpreted; after some failures the queue closes, with one line in the log.
+ * Kernels that there is no text for are left alone.
  *
  * HEADRACE_JIT: auto; off; wait (executables wait for their kernels: for tests and measurements).
  */
@@ -13,7 +13,8 @@
 
 #include "engine/kernel_cache.h"
 
-/* Hands a kernel over, with a reference that the queue gives back. Never fails: what can't be compiled is interpreted. */
+/* Hands a kernel over, with a reference that the queue gives back. Never fails: what can't be compiled is interpreted.
+ */
 void hr__compile_queue_push(hr_cached_kernel *cached);
 /* Waits until all that was pushed has been dealt with. */
 void hr__compile_queue_wait(void);

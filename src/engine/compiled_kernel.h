@@ -1,6 +1,7 @@
 /* compiled_kernel.h: emitted kernels in a loaded library, as host kernels.
  *
- * A library is counted: each of its kernels holds a reference, so its code stays as long as one of them does. Threads: any.
+ * A library is counted: each of its kernels holds a reference, so its code stays as long as one of them does. Threads:
+ * any.
  */
 #ifndef HEADRACE_ENGINE_COMPILED_KERNEL_H_
 #define HEADRACE_ENGINE_COMPILED_KERNEL_H_

@@ -12,8 +12,8 @@
 
 enum { NAME_BYTES = 40, COMPILERS_MAX = 16 };
 
-/* A text, and its functions. Those that are generated for one shape belong to one kernel; those for many, and those that a provider has
- * written, to all whose text is the same, whatever their words. */
+/* A text, and its functions. Those that are generated for one shape belong to one kernel; those for many, and those
+ * that a provider has written, to all whose text is the same, whatever their words. */
 typedef struct module {
   hr_device *device;
   char name[NAME_BYTES]; /* of its functions, without the number of the pass */
@@ -159,7 +159,8 @@ static structure
     structures[STRUCTURES]; /* by hash; a later one takes an earlier one's place. Guarded by shared_mutex */
 static uint64_t epoch = 1;  /* kernels of one program are made in one; so is this */
 
-/* Whether the same text is wanted in one program after the other: shapes change, and texts that know them would each be compiled. */
+/* Whether the same text is wanted in one program after the other: shapes change, and texts that know them would each be
+ * compiled. */
 static bool is_for_many_shapes(const module *m) {
   uint64_t hash = hr_hash_bytes(HR_HASH_SEED, m->text.data + m->prelude, m->text.length - m->prelude);
   hr_mutex_lock(&shared_mutex);

@@ -1,4 +1,5 @@
-/* Kernels that providers have written, and those of shapes that change, on a device that counts what it is asked for. */
+/* Kernels that providers have written, and those of shapes that change, on a device that counts what it is asked for.
+ */
 #include "engine/device_code.h"
 
 #include "hr_test.h"

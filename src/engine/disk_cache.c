@@ -274,11 +274,11 @@ hr_status hr__disk_cache_add_image(const hr_disk_cache *cache, const char *text,
   return add_entry(cache, text, length, "image", image, image_length);
 }
 
-bool hr__disk_cache_find_choice(const hr_disk_cache *cache, const char *key, size_t length, hr_text *out_value) {
+bool hr__disk_cache_find_tuning(const hr_disk_cache *cache, const char *key, size_t length, hr_text *out_value) {
   return find_entry(cache, key, length, "choice", out_value);
 }
 
-hr_status hr__disk_cache_add_choice(const hr_disk_cache *cache, const char *key, size_t length, const char *value,
+hr_status hr__disk_cache_add_tuning(const hr_disk_cache *cache, const char *key, size_t length, const char *value,
                                     size_t value_length) {
   return add_entry(cache, key, length, "choice", value, value_length);
 }

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/integer.h"
 #include "base/log.h"
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "engine/compile_queue.h"
 #include "engine/device_code.h"
 #include "engine/dump.h"
@@ -77,7 +77,7 @@ static bool push_operand(hr_executable *executable, const hr_operand *operand) {
 static hr_status make_written(hr_executable *executable, hr_device *device, hr_exec_step *step) {
   const hr_node *node = step->source->node;
   hr_device_source source;
-  HR_RETURN_IF_ERROR(step->library.way.provider->write(&executable->schedule.program, node, &source));
+  HR_RETURN_IF_ERROR(step->library.algorithm.provider->write(&executable->schedule.program, node, &source));
   hr_status status =
       hr__device_kernel_create_written(&source, device, hr_op_table(node->op)->name,
                                        node->input_count + node->output_count, node->scalar_count, &step->written);
@@ -96,27 +96,27 @@ static hr_status make_written(hr_executable *executable, hr_device *device, hr_e
 
 /* Prepares the node, and has its ways tried where it is worth the while and nobody knows which is best. */
 static hr_status prepare(hr_executable *executable, hr_device *device, hr_exec_step *step) {
-  const hr_provider *const *providers = hr__ways_providers(device->driver->dialect);
+  const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
   const hr_program *program = &executable->schedule.program;
   const hr_node *node = step->source->node;
   hr_text key = {0};
   bool is_host = device->properties.is_host;
-  hr_choice *choice = NULL;
+  hr_tuning_entry *tuning_entry = NULL;
   if (device->properties.has_contents && step->cost.flops >= (is_host ? CHOICE_FLOPS_MIN : CHOICE_FLOPS_MIN_DEVICE)) {
-    hr__ways_key(providers, device, program, node, &key);
-    choice = hr_text_chars(&key)[0] != 0 ? hr__choice_find(key.data, key.length) : NULL;
+    hr__algorithms_key(providers, device, program, node, &key);
+    tuning_entry = hr_text_chars(&key)[0] != 0 ? hr__tuning_entry_find(key.data, key.length) : NULL;
   }
   hr_text_fini(&key);
-  HR_RETURN_IF_ERROR(hr__ways_prepare(device, providers, program, node, choice, &step->library));
-  if (step->library.way.provider->write != NULL) {
+  HR_RETURN_IF_ERROR(hr__algorithms_prepare(device, providers, program, node, tuning_entry, &step->library));
+  if (step->library.algorithm.provider->write != NULL) {
     return make_written(executable, device, step);
   }
   step->workspace_bytes = step->library.workspace_bytes;
-  if (choice != NULL && step->library.hosted == NULL) {
-    step->trial = hr__trial_create(device, providers, program, node, &step->library.way, choice);
-    executable->has_trials |= step->trial != NULL && is_host;
-    if (step->trial != NULL && !is_host && step->workspace_bytes < HR_TRIAL_WORKSPACE) {
-      step->workspace_bytes = HR_TRIAL_WORKSPACE;
+  if (tuning_entry != NULL && step->library.fallback == NULL) {
+    step->tuning = hr__tuning_create(device, providers, program, node, &step->library.algorithm, tuning_entry);
+    executable->has_tunings |= step->tuning != NULL && is_host;
+    if (step->tuning != NULL && !is_host && step->workspace_bytes < HR_TUNING_WORKSPACE) {
+      step->workspace_bytes = HR_TUNING_WORKSPACE;
     }
   }
   return HR_OK;
@@ -141,7 +141,7 @@ static hr_status make_library(hr_executable *executable, hr_device *device, hr_e
   if (step->kernel != NULL) {
     return ok ? HR_OK : no_memory("arguments");
   }
-  const hr_provider *provider = step->library.way.provider;
+  const hr_provider *provider = step->library.algorithm.provider;
   int source = provider->keeps != NULL ? provider->keeps(step->library.prepared) : -1;
   if (ok && source >= 0 && node->inputs[source].index < executable->key.buffer_count) {
     ok = hr_vector_push(&executable->sources, node->inputs[source].index);
@@ -207,7 +207,8 @@ static void note_write(hr_executable *executable, uint32_t buffer, int step) {
   }
 }
 
-/* What an operation made counts as written no sooner than its own check has passed, although both may run in any order. */
+/* What an operation made counts as written no sooner than its own check has passed, although both may run in any order.
+ */
 static void wait_for_check(hr_executable *executable, int check) {
   const hr_program *program = &executable->schedule.program;
   uint32_t origin = executable->steps[check].source->node->origin;
@@ -264,7 +265,8 @@ static void log_schedule(const hr_executable *executable) {
   for (int i = 0; hr_log_is_on(HR_LOG_SCHEDULE) && i < executable->step_count; i++) {
     const hr_exec_step *step = &executable->steps[i];
     hr_text text = {0};
-    hr_step_describe(step->source, step->library.way.provider != NULL ? step->library.way.provider->name : NULL, &text);
+    hr_step_describe(step->source,
+                     step->library.algorithm.provider != NULL ? step->library.algorithm.provider->name : NULL, &text);
     hr_log(HR_LOG_SCHEDULE, "  step %d: %s%s", i, hr_text_chars(&text),
            step->batch == 0 ? ", with the one before" : "");
     hr_text_fini(&text);
@@ -304,7 +306,7 @@ static void destroy(hr_executable *executable) {
     if (step->written != NULL) {
       step->written->destroy(step->written);
     }
-    hr__trial_release(step->trial);
+    hr__tuning_release(step->tuning);
     hr__ready_fini(&step->library);
   }
   hr_schedule_fini(&executable->schedule);
@@ -320,13 +322,13 @@ static void destroy(hr_executable *executable) {
 
 static hr_status compile(hr_executable *executable, const hr_key *key, hr_device *device, const hr_scalar *arguments) {
   hr_dialect dialect = device->driver->dialect;
-  hr_target target = {.keeps = hr__ways_providers(dialect)[0] != NULL ? hr__ways_keep : NULL,
+  hr_target target = {.keeps = hr__algorithms_providers(dialect)[0] != NULL ? hr__algorithms_keep : NULL,
                       .keeps_ctx = device,
                       .resident_row_bytes = RESIDENT_ROW_BYTES,
                       .hoist_bytes = device->properties.is_host ? HOIST_BYTES : DEVICE_HOIST_BYTES,
                       .verify = hr_log_is_on(HR_LOG_VERIFY)};
   hr_program program;
-  hr__ways_layouts(dialect, &target);
+  hr__algorithms_layouts(dialect, &target);
   HR_RETURN_IF_ERROR(hr__key_decode(key, &program));
   hr__dump_program(&program, key->hash, device->name, arguments);
   hr_status status = hr_compile(&program, &target, &executable->schedule);
@@ -389,11 +391,11 @@ bool hr__executable_fits(const hr_executable *executable, const hr_key *key) {
 
 /* ---- running ---- */
 
-bool hr__executable_can_lead(const hr_executable *executable) {
+bool hr__executable_can_submit_early(const hr_executable *executable) {
   for (int i = 0; executable->needs_team && i < executable->step_count; i++) {
     const hr_exec_step *step = &executable->steps[i];
-    if ((step->library.prepared != NULL && step->library.way.provider->has_threads) ||
-        (step->trial != NULL && !hr__trial_is_over(step->trial))) {
+    if ((step->library.prepared != NULL && step->library.algorithm.provider->has_threads) ||
+        (step->tuning != NULL && !hr__tuning_is_over(step->tuning))) {
       return false;
     }
   }
@@ -462,7 +464,8 @@ static hr_status index_error(const hr_node *node, int64_t value) {
   }
 }
 
-/* Looks at the offending index that a kernel left, unless the host knows that there is none; a device without contents has none. */
+/* Looks at the offending index that a kernel left, unless the host knows that there is none; a device without contents
+ * has none. */
 static hr_status run_check(const hr_exec_step *step, hr_run *run, const hr_run_scratch *scratch, void *const *args) {
   int64_t value = INT64_MIN, least, most;
   const hr_device *device = run->device;
@@ -542,7 +545,7 @@ static hr_status run_kernels(const hr_executable *executable, const hr_exec_step
 /* What a library is told of the contents of its operands, if it asks. */
 static void find_stamps(const hr_executable *executable, const hr_exec_step *step, const hr_run *run,
                         uint64_t stamps[STAMPS_MAX]) {
-  bool asks = run->stamps != NULL && (step->trial != NULL || step->library.way.provider->stamp != NULL);
+  bool asks = run->stamps != NULL && (step->tuning != NULL || step->library.algorithm.provider->stamp != NULL);
   for (int i = 0; asks && i < step->arg_count && i < STAMPS_MAX; i++) {
     uint32_t buffer = executable->args.data[step->arg_first + (size_t)i];
     stamps[i] = buffer < executable->key.buffer_count ? run->stamps[buffer] : 0;
@@ -556,13 +559,13 @@ static hr_status run_library(const hr_executable *executable, const hr_exec_step
   char *workspace = workspace_of(executable, run);
   bool is_profile = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL); /* of the step alone */
   bool is_settled = !run->device->properties.is_host;
-  if (step->trial == NULL || (is_profile && !is_settled)) {
+  if (step->tuning == NULL || (is_profile && !is_settled)) {
     return hr__ready_run(run->device, &step->library, args, stamps, workspace, queue);
   }
   size_t bytes = workspace != NULL ? executable->shared_bytes - (size_t)(workspace - (char *)run->shared) : 0;
-  const hr_trial_call call = {args, stamps, workspace, bytes, queue};
-  return is_settled ? hr__trial_run_settled(step->trial, &step->library, &call)
-                    : hr__trial_run(step->trial, &step->library, &call);
+  const hr_tuning_call call = {args, stamps, workspace, bytes, queue};
+  return is_settled ? hr__tuning_run_settled(step->tuning, &step->library, &call)
+                    : hr__tuning_run(step->tuning, &step->library, &call);
 }
 
 static hr_status run_step(const hr_executable *executable, const hr_exec_step *step, hr_run *run,
@@ -610,7 +613,8 @@ static void log_step(const hr_exec_step *step, int64_t ns, const hr_machine *mac
     }
   }
   hr_text_append(&text, "  ");
-  hr_step_describe(step->source, step->library.way.provider != NULL ? step->library.way.provider->name : NULL, &text);
+  hr_step_describe(step->source,
+                   step->library.algorithm.provider != NULL ? step->library.algorithm.provider->name : NULL, &text);
   if (step->batch > 1) {
     hr_text_printf(&text, " and %d more", step->batch - 1);
   }
@@ -658,7 +662,7 @@ hr_status hr__executable_run_steps(const hr_executable *executable, int first, i
 hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_run_scratch *scratch) {
   const hr_driver *driver = run->device->driver;
   bool is_timed = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL);
-  int64_t begin = executable->has_trials ? hr_clock_ns() : 0;
+  int64_t begin = executable->has_tunings ? hr_clock_ns() : 0;
   bool makes_weights = bind(executable, run, scratch);
   hr_status status = executable->replay != NULL && !is_timed && !makes_weights
                          ? hr__replay_run(executable, run, scratch)
@@ -666,8 +670,8 @@ hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_ru
   hr__weights_unbind(executable, scratch, status == NULL);
   HR_RETURN_IF_ERROR(status);
   run->failed_step = executable->step_count;
-  if (executable->has_trials) {
-    hr__trials_allow(hr_clock_ns() - begin);
+  if (executable->has_tunings) {
+    hr__tuning_allow(hr_clock_ns() - begin);
   }
   return driver->submit != NULL ? driver->submit(run->device->impl) : HR_OK;
 }

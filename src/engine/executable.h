@@ -1,7 +1,8 @@
-/* executable.h: a compiled stretch: its key, its steps, and what has to be bound before they run.
+/* executable.h: a compiled trace: its key, its steps, and what has to be bound before they run.
  *
- * An executable never changes after it was made (but for its replay, its time and what its weights were, which belong to whoever runs the device's jobs), so any
- * number of runs may be queued. What a run needs (addresses, scalars) is in its hr_run, bound when it is handed over. References: the cache holds one, each queued run another.
+ * An executable never changes after it was made (but for its replay, its time and what its weights were, which belong
+ * to whoever runs the device's jobs), so any number of runs may be queued. What a run needs (addresses, scalars) is in
+ * its hr_run, bound when it is handed over. References: the cache holds one, each queued run another.
  */
 #ifndef HEADRACE_ENGINE_EXECUTABLE_H_
 #define HEADRACE_ENGINE_EXECUTABLE_H_
@@ -9,11 +10,11 @@
 #include "base/host_kernel.h"
 #include "base/refcount.h"
 #include "compiler/describe.h"
+#include "engine/autotune.h"
 #include "engine/index_source.h"
 #include "engine/kernel_cache.h"
-#include "engine/stretch.h"
-#include "engine/trial.h"
-#include "runtime/derived.h"
+#include "engine/trace.h"
+#include "runtime/cached_weights.h"
 
 typedef struct hr_exec_step {
   hr_step_kind kind;
@@ -22,7 +23,7 @@ typedef struct hr_exec_step {
   const hr_host_kernel *kernel;   /* what it holds, interpreted; or the written one */
   hr_ready library;               /* LIBRARY, prepared or */
   hr_host_kernel *written;        /* written, the step's own */
-  hr_trial *trial;                /* NULL: its way is settled */
+  hr_tuning *tuning;              /* NULL: its way is settled */
   hr_index_source indices;        /* CHECK: what it looks at */
   size_t arg_first, scalar_first; /* in the executable's flat lists */
   int arg_count, scalar_count;
@@ -60,17 +61,16 @@ struct hr_executable {
   HR_VECTOR(hr_weight) weights;
   int *last_write;                 /* of each of the key's buffers: the last step that writes it; -1: none */
   size_t shared_bytes;             /* arena, and behind it the largest workspace */
-  bool has_trials;                 /* of steps' ways */
+  bool has_tunings;                /* of steps' ways */
   bool needs_team;                 /* some step is worth more than one thread */
   int kernel_count, library_count; /* launches, and library calls */
   int batch_most;                  /* steps of the longest batch */
   int64_t bytes, flops;            /* of all its steps: read and written; arithmetic */
   int64_t elided_count;
-  hr_replay *replay; /* NULL: each step is given to the device by itself */
-  atomic_int_least64_t
-      submit_ns;    /* how long the last run took to give its steps to a device beside the host; at first, and where it
-                                     waited for the device, INT64_MAX */
-  size_t footprint; /* bytes of host memory, about */
+  hr_replay *replay;              /* NULL: each step is given to the device by itself */
+  atomic_int_least64_t submit_ns; /* how long the last run took to give its steps to a device beside the host; at first,
+                                     and where it waited for the device, INT64_MAX */
+  size_t footprint;               /* bytes of host memory, about */
   /* the cache's */
   hr_executable *next_same, *newer, *older;
   hr_executable *follower; /* the one that the stream ran after it the last time, or NULL */
@@ -119,12 +119,13 @@ static inline bool hr__executable_refuses(const hr_executable *executable, size_
 static inline uint64_t hr__executable_layout(const hr_executable *executable, size_t local) {
   return executable->schedule.program.buffers[local].layout;
 }
-/* Decides which steps run in one launch (batch.c), and gives the bytes of workspace that the largest batch, or step, needs. */
+/* Decides which steps run in one launch (batch.c), and gives the bytes of workspace that the largest batch, or step,
+ * needs. */
 size_t hr__batch_steps(hr_executable *executable);
 
 /* What is kept of a weight; NULL: its step runs as all others. */
 typedef struct hr_run_weight {
-  hr_derived *derived;
+  hr_cached_weights *cached_weights;
   bool is_new; /* the run makes it */
 } hr_run_weight;
 
@@ -140,15 +141,15 @@ typedef struct hr_run_scratch {
 HR_MUST_USE hr_status hr__run_scratch_reserve(hr_run_scratch *scratch, const hr_executable *executable);
 void hr__run_scratch_fini(hr_run_scratch *scratch);
 
-/* Runs all steps in order on the calling thread and the device's team. The first failure ends the run: OUT_OF_RANGE from a
- * check, or whatever a provider says. */
+/* Runs all steps in order on the calling thread and the device's team. The first failure ends the run: OUT_OF_RANGE
+ * from a check, or whatever a provider says. */
 HR_MUST_USE hr_status hr__executable_run(const hr_executable *executable, hr_run *run, hr_run_scratch *scratch);
 
 /* Whether a run is worth being begun by a thread of the team, and calls nothing that has threads of its own. */
-bool hr__executable_can_lead(const hr_executable *executable);
+bool hr__executable_can_submit_early(const hr_executable *executable);
 
-/* For replay.c: the steps [first, end), neither of them inside a batch, when the scratch is bound. `queue` is for libraries; NULL: the
- * device's own. */
+/* For replay.c: the steps [first, end), neither of them inside a batch, when the scratch is bound. `queue` is for
+ * libraries; NULL: the device's own. */
 HR_MUST_USE hr_status hr__executable_run_steps(const hr_executable *executable, int first, int end, hr_run *run,
                                                hr_run_scratch *scratch, void *queue);
 /* What a kernel's step gives to launch. */

@@ -39,7 +39,7 @@ static hr_status make_ones(const work *w, int rank, const int64_t *dims, const i
   return hr_stream_record(w->stream, HR_OP_COPY, NULL, 1, &number, 1, out_view);
 }
 
-/* One stretch: a product and a convolution, whose results live until they have been made. */
+/* One trace: a product and a convolution, whose results live until they have been made. */
 static hr_status record_once(const work *w, const hr_view *matrix, const hr_view *image, const hr_view *weight) {
   static const int64_t conv[] = {2, 1, 1, 1, 1, 1, 1, 1};
   hr_attrs attrs = {.int_count = sizeof conv / sizeof *conv, .ints = conv};
@@ -77,9 +77,9 @@ static void linger(void) {
   usleep(10000);
 }
 
-/* Forks; the child runs `fn`, and `delay` microseconds later exits with 0, or 1 on an error. Handlers of exit run in reverse order:
- * after all libraries have torn themselves down the child lingers, so that whatever still runs then is seen. Gives what
- * waitpid says. */
+/* Forks; the child runs `fn`, and `delay` microseconds later exits with 0, or 1 on an error. Handlers of exit run in
+ * reverse order: after all libraries have torn themselves down the child lingers, so that whatever still runs then is
+ * seen. Gives what waitpid says. */
 static int run_child(hr_status (*fn)(void), unsigned delay) {
   pid_t child = fork();
   HR_ASSERT(child >= 0);

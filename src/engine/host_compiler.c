@@ -12,8 +12,9 @@
 
 enum { PATH_MOST = 4096, OUTPUT_MOST = 600, FLAGS_MOST = 48 };
 
-/* The order of operations is the text's: no contraction; arguments may be the same memory; integers wrap. Loops are vectorised, and
- * straight code is not: gcc 12 then takes a double that was rounded to float and made double again for what it was before. */
+/* The order of operations is the text's: no contraction; arguments may be the same memory; integers wrap. Loops are
+ * vectorised, and straight code is not: gcc 12 then takes a double that was rounded to float and made double again for
+ * what it was before. */
 static const char *const flags[] = {
     "-x",
     "c",

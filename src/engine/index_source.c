@@ -6,7 +6,7 @@
  */
 #include "engine/index_source.h"
 
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 
 static bool is_noted(hr_dtype dtype) {
   return dtype == HR_DTYPE_I64 || dtype == HR_DTYPE_I32;
@@ -45,8 +45,8 @@ static const hr_node *maker_of(const hr_program *program, const hr_operand *oper
   return NULL;
 }
 
-/* The operand that a node takes its numbers from, all of them and no others; NULL: it computes new ones. Of a maximum's operand every
- * number is one that may come out. */
+/* The operand that a node takes its numbers from, all of them and no others; NULL: it computes new ones. Of a maximum's
+ * operand every number is one that may come out. */
 static const hr_operand *passed_on(const hr_program *program, const hr_node *node) {
   bool is_loop = node->is_loop && node->output_count == 1 && is_plain(&node->outputs[0]) && node->ordered_mask == 0;
   bool is_maximum = is_loop && node->op == HR_OP_AMAX && node->input_count == 1;
@@ -124,14 +124,14 @@ void hr__index_source_note(hr_buffer *buffer, hr_dtype dtype, const void *values
 
 static bool count_range(const hr_index_source *source, const hr_scalar *values, int64_t *out_min, int64_t *out_max) {
   const hr_scalar *start = &values[source->start], *step = &values[source->step];
-  int64_t way, last;
+  int64_t algorithm, last;
   if (start->dtype != HR_DTYPE_I64 || step->dtype != HR_DTYPE_I64 ||
-      __builtin_mul_overflow(step->value.i, source->count - 1, &way) ||
-      __builtin_add_overflow(start->value.i, way, &last)) {
+      __builtin_mul_overflow(step->value.i, source->count - 1, &algorithm) ||
+      __builtin_add_overflow(start->value.i, algorithm, &last)) {
     return false;
   }
-  *out_min = way < 0 ? last : start->value.i;
-  *out_max = way < 0 ? start->value.i : last;
+  *out_min = algorithm < 0 ? last : start->value.i;
+  *out_max = algorithm < 0 ? start->value.i : last;
   return true;
 }
 

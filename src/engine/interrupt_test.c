@@ -97,7 +97,7 @@ HR_TEST(a_wait_that_is_interrupted_ends_between_two_steps_of_a_program) {
     hr_buffer_release(first);
     hr_buffer_release(last);
   } while (rounds < 1000);
-  HR_ASSERT(!hr__buffer_is_poisoned(first) && hr__buffer_is_poisoned(last));
+  HR_ASSERT(!hr__buffer_is_invalid(first) && hr__buffer_is_invalid(last));
   HR_ASSERT_NEAR(read_last(&f, first), COUNT, 0);
   HR_ASSERT_NEAR(read_last(&f, f.old), 1, 0);
   float value;
@@ -126,7 +126,7 @@ HR_TEST(work_that_was_handed_over_and_not_begun_does_not_begin) {
   fill(&f, y, 7); /* behind the interrupt, but in front of its report */
   HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_CANCELLED, "interrupted before it began");
   HR_ASSERT_NEAR(read_last(&f, f.old), 1, 0);
-  HR_ASSERT(hr__buffer_is_poisoned(x) && hr__buffer_is_poisoned(y));
+  HR_ASSERT(hr__buffer_is_invalid(x) && hr__buffer_is_invalid(y));
   fill(&f, y, 8);
   HR_ASSERT_NEAR(read_last(&f, y), 8, 0);
   hr_buffer_release(x);

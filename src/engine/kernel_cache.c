@@ -11,9 +11,9 @@
 #include "engine/device_code.h"
 #include "interp/interp.h"
 
-/* A kernel is compiled when the interpreter has spent on it a good part of what compiling costs, some 30 ms of a core: what has
- * taken 6 ms, or has moved as many bytes as most move in that time, is likely to take as long again. So the first steps of a
- * network have the machine to themselves. */
+/* A kernel is compiled when the interpreter has spent on it a good part of what compiling costs, some 30 ms of a core:
+ * what has taken 6 ms, or has moved as many bytes as most move in that time, is likely to take as long again. So the
+ * first steps of a network have the machine to themselves. */
 enum { USES_MIN = 2, BYTES_MIN = 64 << 20, SPENT_NS = 6000000 };
 enum { TIMED_BYTES = 64 << 10 }; /* a clock is no part of what a small launch takes */
 

@@ -1,17 +1,17 @@
 /* kernel_cache.h: one prepared kernel for each kernel form in use.
  *
- * The layers of a network, its steps and its shapes' common parts fuse to the same kernels again and again. Executables share
- * them: the first one that needs a form makes it, the last one that goes frees it. One cache serves the process: a host
- * kernel knows no device, and those of devices with a language of their own belong to one of them. Threads: any.
+ * The layers of a network, its steps and its shapes' common parts fuse to the same kernels again and again. Executables
+ * share them: the first one that needs a form makes it, the last one that goes frees it. One cache serves the process:
+ * a host kernel knows no device, and those of devices with a language of their own belong to one of them. Threads: any.
  *
- * A kernel is interpreted at first. What has been used some times goes to the compile queue, and when its code is ready,
- * hr__kernel_use gives that: between two launches, with the same bits (compile_queue.h).
+ * A kernel is interpreted at first. What has been used some times goes to the compile queue, and when its code is
+ * ready, hr__kernel_use gives that: between two launches, with the same bits (compile_queue.h).
  */
 #ifndef HEADRACE_ENGINE_KERNEL_CACHE_H_
 #define HEADRACE_ENGINE_KERNEL_CACHE_H_
 
 #include "base/host_kernel.h"
-#include "core/kernel.h"
+#include "core/ir/kernel.h"
 #include "runtime/device.h"
 
 typedef struct hr_cached_kernel hr_cached_kernel;
@@ -26,7 +26,8 @@ void hr__kernel_release(hr_cached_kernel *cached);
 const hr_host_kernel *hr__kernel_host(const hr_cached_kernel *cached);
 /* What to launch now; counts as a use. Valid as long as the caller's reference. */
 const hr_host_kernel *hr__kernel_use(hr_cached_kernel *cached);
-/* Whether it is worth a look at the clock how long the kernel is interpreted: it is large, and is not yet to be compiled. */
+/* Whether it is worth a look at the clock how long the kernel is interpreted: it is large, and is not yet to be
+ * compiled. */
 bool hr__kernel_is_timed(const hr_cached_kernel *cached);
 /* How long an interpreted launch took: what takes long for its bytes is compiled sooner. */
 void hr__kernel_spend(hr_cached_kernel *cached, int64_t ns);

@@ -55,7 +55,8 @@ static double measure_read(void) {
   return best > 0 ? (double)SLICE_BYTES / (double)best : 0;
 }
 
-/* ---- arithmetic: independent chains of multiply-adds that stay in registers, as wide as the processor has them ---- */
+/* ---- arithmetic: independent chains of multiply-adds that stay in registers, as wide as the processor has them ----
+ */
 
 typedef float (*peak_fn)(int64_t rounds, float factor);
 

@@ -1,8 +1,8 @@
 /* machine.h: what this machine can do at most, to compare kernels with.
  *
- * Measured once in a process, in some tens of milliseconds, when a profile first asks: the bandwidth of reading memory that lies in
- * no cache, and the rate of float32 multiply-adds in registers, both with the whole thread team. A neighbour on the same machine
- * makes both smaller. Nothing but profiles depends on it.
+ * Measured once in a process, in some tens of milliseconds, when a profile first asks: the bandwidth of reading memory
+ * that lies in no cache, and the rate of float32 multiply-adds in registers, both with the whole thread team. A
+ * neighbour on the same machine makes both smaller. Nothing but profiles depends on it.
  */
 #ifndef HEADRACE_ENGINE_MACHINE_H_
 #define HEADRACE_ENGINE_MACHINE_H_

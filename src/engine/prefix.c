@@ -2,9 +2,9 @@
 
 /* Whether the first `count` records can have their memory; *status becomes the failure if they can't. */
 static bool can_run(hr_stream *stream, size_t count, hr_status *status) {
-  hr_stretch_lengths all = hr__stretch_shorten(&stream->pending, count);
+  hr_trace_lengths all = hr__trace_shorten(&stream->pending, count);
   hr_status failure = hr__stream_probe_pending(stream);
-  hr__stretch_lengthen(&stream->pending, &all);
+  hr__trace_lengthen(&stream->pending, &all);
   if (failure != NULL) {
     hr_status_free(*status);
     *status = failure;
@@ -26,10 +26,10 @@ static size_t find_length(hr_stream *stream, size_t count, hr_status *status) {
 
 /* Runs the first `count` records, and gives how many buffers went with them; 0: they have failed after all. */
 static size_t run_first(hr_stream *stream, size_t count) {
-  hr_stretch_lengths all = hr__stretch_shorten(&stream->pending, count);
+  hr_trace_lengths all = hr__trace_shorten(&stream->pending, count);
   size_t buffer_count = stream->pending.buffers.count;
   hr_status status = hr__stream_run_pending(stream, true);
-  hr__stretch_lengthen(&stream->pending, &all);
+  hr__trace_lengthen(&stream->pending, &all);
   bool has_run = status == NULL;
   hr_status_ignore(status);
   return has_run ? buffer_count : 0;

@@ -1,4 +1,5 @@
-/* Memory that is short for a part of a trace: what was recorded in front of it is done, what stands behind it is not. */
+/* Memory that is short for a part of a trace: what was recorded in front of it is done, what stands behind it is not.
+ */
 #include "hr_test.h"
 
 #include "engine/stream.h"
@@ -72,7 +73,7 @@ HR_TEST(a_step_in_front_of_a_tensor_that_is_too_large_is_done) {
   add(&f, SMALL, f.weight, 1, behind);
   HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_RESOURCE_EXHAUSTED, "67108864 bytes requested");
   HR_ASSERT_NEAR(weight_of(&f), 1, 0);
-  HR_ASSERT(!hr__buffer_is_poisoned(first) && hr__buffer_is_poisoned(large) && hr__buffer_is_poisoned(behind));
+  HR_ASSERT(!hr__buffer_is_invalid(first) && hr__buffer_is_invalid(large) && hr__buffer_is_invalid(behind));
   step(&f, 100); /* after the report */
   HR_ASSERT_NEAR(weight_of(&f), 101, 0);
   hr_buffer *all[] = {first, large, behind};
@@ -126,7 +127,7 @@ HR_TEST(temporaries_that_are_too_large_end_what_stands_behind_them_alone) {
   hr__buffers_release(3, temporaries);
   HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_RESOURCE_EXHAUSTED, "temporaries");
   HR_ASSERT_NEAR(weight_of(&f), 11, 0); /* without z nobody needs x and y */
-  HR_ASSERT(hr__buffer_is_poisoned(result));
+  HR_ASSERT(hr__buffer_is_invalid(result));
   hr_buffer_release(result);
   close_fixture(&f);
 }

@@ -1,7 +1,7 @@
 /* Providers and the ways that they offer: none is left out. */
 #include "hr_test.h"
 
-#include "engine/ways.h"
+#include "engine/algorithms.h"
 
 /* Whether the provider can be had for kernels of this dialect. */
 static bool is_wanted(const hr_provider *provider, hr_dialect dialect) {
@@ -17,7 +17,7 @@ static bool is_wanted(const hr_provider *provider, hr_dialect dialect) {
 
 HR_TEST(every_provider_that_opens_is_listed_in_order) {
   for (int dialect = 0; dialect <= HR_DIALECT_CUDA; dialect++) {
-    const hr_provider *const *listed = hr__ways_providers((hr_dialect)dialect);
+    const hr_provider *const *listed = hr__algorithms_providers((hr_dialect)dialect);
     int count = 0;
     for (int i = 0; hr_providers[i] != NULL; i++) {
       if (is_wanted(hr_providers[i], (hr_dialect)dialect)) {
@@ -36,11 +36,12 @@ HR_TEST(a_list_of_ways_has_room_for_all_that_a_dialect_offers) {
       const hr_provider *provider = hr_providers[i];
       bool is_listed =
           (int)provider->dialect == dialect || (provider->dialect == HR_DIALECT_HOST && provider->has != NULL);
-      for (int way = HR_WAY_OWN; is_listed && (way < 0 || (provider->ways != NULL && provider->ways[way] != NULL));
-           way++) {
+      for (int algorithm = HR_ALGORITHM_OWN;
+           is_listed && (algorithm < 0 || (provider->algorithms != NULL && provider->algorithms[algorithm] != NULL));
+           algorithm++) {
         count++;
       }
     }
-    HR_ASSERT(count <= HR_WAYS_MAX);
+    HR_ASSERT(count <= HR_ALGORITHMS_MAX);
   }
 }

@@ -50,8 +50,9 @@ struct hr_replay {
 /* Libraries read numbers when they are called, and may prepare something of their own for contents; the host's wait. */
 static bool can_capture(const hr_executable *executable, const hr_exec_step *step) {
   const hr_program *program = &executable->schedule.program;
-  bool can = step->kernel != NULL || (step->kind == HR_STEP_LIBRARY && step->library.way.provider->stamp == NULL &&
-                                      step->library.way.provider->keeps == NULL && step->library.hosted == NULL);
+  bool can =
+      step->kernel != NULL || (step->kind == HR_STEP_LIBRARY && step->library.algorithm.provider->stamp == NULL &&
+                               step->library.algorithm.provider->keeps == NULL && step->library.fallback == NULL);
   for (int i = 0; can && step->kernel == NULL && i < step->arg_count; i++) {
     uint32_t scalar;
     can = !hr__step_scalar(executable, step, i, &scalar) || program->scalars[scalar].is_constant;
@@ -146,8 +147,8 @@ static int count_run(hr_replay *replay, uint64_t hash) {
   return 1;
 }
 
-/* A place for another set. Where one has to go for it, the next one will have to be seen more often: capturing costs more than
- * some runs save. */
+/* A place for another set. Where one has to go for it, the next one will have to be seen more often: capturing costs
+ * more than some runs save. */
 static address_set *take_place(hr_replay *replay) {
   if (replay->set_count < SETS_MAX) {
     return &replay->sets[replay->set_count++];
@@ -184,8 +185,8 @@ static void note_addresses(const hr_executable *executable, hr_replay *replay, c
   }
   replay->addresses[count] = executable->shared_bytes > 0 ? run->shared : NULL;
   for (size_t i = 0; i < executable->weights.count; i++) {
-    const hr_derived *kept = scratch->weights.data[i].derived;
-    replay->addresses[count + 1 + i] = kept != NULL ? hr__derived_data(kept) : NULL;
+    const hr_cached_weights *kept = scratch->weights.data[i].cached_weights;
+    replay->addresses[count + 1 + i] = kept != NULL ? hr__cached_weights_data(kept) : NULL;
   }
 }
 

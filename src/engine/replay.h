@@ -1,10 +1,10 @@
 /* replay.h: an executable's launches as graphs of the driver: a repeated program is given to the device as a whole.
  *
- * The steps are cut into segments that a graph can hold: kernels, and library calls whose operands are addresses alone. A check of
- * indices, which waits for the device, ends one. A run with addresses that were seen before is captured, segment by segment; later
- * runs with these addresses launch the graphs. Scalars may differ from run to run: a kernel whose scalars are others is
- * updated first. A few sets of addresses have graphs at a time; runs with others go step by step, as does everything from the first
- * failure of a capture on.
+ * The steps are cut into segments that a graph can hold: kernels, and library calls whose operands are addresses alone.
+ * A check of indices, which waits for the device, ends one. A run with addresses that were seen before is captured,
+ * segment by segment; later runs with these addresses launch the graphs. Scalars may differ from run to run: a kernel
+ * whose scalars are others is updated first. A few sets of addresses have graphs at a time; runs with others go step by
+ * step, as does everything from the first failure of a capture on.
  *
  * Threads: whoever runs the device's jobs, one at a time; create and release while no job has the executable.
  */

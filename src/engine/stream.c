@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "base/env.h"
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "engine/compile_queue.h"
+#include "engine/default_layout.h"
 #include "engine/executable.h"
 #include "engine/host_view.h"
 #include "engine/index_source.h"
-#include "engine/plain.h"
-#include "runtime/derived.h"
+#include "runtime/cached_weights.h"
 
 #define CACHE_BYTES_MAX ((size_t)256 << 20)
 
@@ -59,9 +59,9 @@ hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
   stream->long_flops = LONG_FLOPS;
   stream->notes_indices = !device->properties.is_host;
   atomic_init(&stream->mode, hr_env_choice(HR_ENV_MODE));
-  hr__stretch_init(&stream->pending, number);
-  hr__stretch_init(&stream->rest, number);
-  hr__stretch_init(&stream->plain, number + 1);
+  hr__trace_init(&stream->pending, number);
+  hr__trace_init(&stream->rest, number);
+  hr__trace_init(&stream->plain, number + 1);
   stream->plain.is_plain = true;
   stream->pending.single_max = stream->rest.single_max = stream->bytes_max;
   stream->frees_live = hr_env_choice(HR_ENV_LAYOUTS) == HR_ENV_LAYOUTS_ALL;
@@ -84,11 +84,11 @@ void hr_stream_release(hr_stream *stream) {
   if (!stream->is_capture) {
     hr_status_ignore(hr_stream_synchronize(stream));
   }
-  hr_vector_fini(&stream->graph_buffers);
-  hr_vector_fini(&stream->graph_bytes);
-  hr__stretch_fini(&stream->pending);
-  hr__stretch_fini(&stream->rest);
-  hr__stretch_fini(&stream->plain);
+  hr_vector_fini(&stream->part_buffers);
+  hr_vector_fini(&stream->part_bytes);
+  hr__trace_fini(&stream->pending);
+  hr__trace_fini(&stream->rest);
+  hr__trace_fini(&stream->plain);
   hr__cache_fini(&stream->cache);
   hr__stream_free_jobs(stream);
   hr_mutex_fini(&stream->job_mutex);
@@ -134,7 +134,8 @@ void hr_stream_set_interrupt_check(hr_stream *stream, bool (*wants_interrupt)(vo
   hr_mutex_unlock(&stream->mutex);
 }
 
-/* Waits for everything that was handed over; true if somebody wanted an interrupt meanwhile. The stream is not locked. */
+/* Waits for everything that was handed over; true if somebody wanted an interrupt meanwhile. The stream is not locked.
+ */
 static bool wait_for_device(hr_stream *stream) {
   hr_queue *queue = &stream->device->queue;
   bool is_interrupted = false;
@@ -167,7 +168,7 @@ static hr_status finish(hr_stream *stream, hr_commit_reason reason, hr_buffer *s
   stream->next_ops = stream->first_ops;
   stream->awaited.is_begun = false;
   if (seen != NULL && hr__buffer_layout(seen) != 0) {
-    hr__stream_set_error(stream, hr__stream_make_plain(stream, seen, true));
+    hr__stream_set_error(stream, hr__stream_restore_default_layout(stream, seen, true));
   }
   hr_mutex_unlock(&stream->mutex);
   bool is_interrupted = wait_for_device(stream);
@@ -210,7 +211,7 @@ static hr_status check_device(const hr_stream *stream, hr_op op, const hr_buffer
 
 /* Whether a view of a buffer is of another device, or of contents that were never made. */
 static inline bool is_suspect(const hr_stream *stream, const hr_view *view) {
-  return view->buffer != NULL && (view->buffer->device != stream->device || hr__buffer_is_poisoned(view->buffer));
+  return view->buffer != NULL && (view->buffer->device != stream->device || hr__buffer_is_invalid(view->buffer));
 }
 
 static inline bool has_suspect(const hr_stream *stream, int count, const hr_view *views) {
@@ -235,14 +236,14 @@ static hr_status check_devices(const hr_stream *stream, hr_op op, int count, con
 static hr_status check_contents(hr_op op, int input_count, const hr_view *inputs, int output_count,
                                 const hr_view *outputs) {
   for (int i = 0; i < input_count; i++) {
-    if (inputs[i].buffer != NULL && hr__buffer_is_poisoned(inputs[i].buffer)) {
-      return hr__buffer_poison_status(inputs[i].buffer);
+    if (inputs[i].buffer != NULL && hr__buffer_is_invalid(inputs[i].buffer)) {
+      return hr__buffer_failure(inputs[i].buffer);
     }
   }
   for (int i = 0; i < output_count; i++) {
-    if (outputs[i].buffer != NULL && hr__buffer_is_poisoned(outputs[i].buffer)) {
+    if (outputs[i].buffer != NULL && hr__buffer_is_invalid(outputs[i].buffer)) {
       if (updates_in_place(op) || !hr__view_is_whole(&outputs[i])) {
-        return hr__buffer_poison_status(outputs[i].buffer);
+        return hr__buffer_failure(outputs[i].buffer);
       }
       hr__buffer_heal(outputs[i].buffer);
     }
@@ -263,8 +264,8 @@ hr_status hr__stream_report(hr_stream *stream, hr_status status) {
   return status;
 }
 
-/* Whether the operation is a large one that reads and writes memory whatever comes before it. The products of an attention that is
- * written out are not: it may become one operation. */
+/* Whether the operation is a large one that reads and writes memory whatever comes before it. The products of an
+ * attention that is written out are not: it may become one operation. */
 static bool stands_alone(hr_op op, const hr_view *inputs) {
   return hr_op_table(op)->family == HR_FAMILY_CONTRACTION ? op != HR_OP_MATMUL || inputs[1].rank <= 2
                                                           : op == HR_OP_ATTENTION || op == HR_OP_ATTENTION_BACKWARD;
@@ -281,7 +282,7 @@ void hr__stream_commit_early(hr_stream *stream, size_t count, bool runs_here) {
 static void commit_at_limit(hr_stream *stream) {
   while (stream->pending.records.count > 0 &&
          (stream->pending.records.count >= stream->records_max || stream->pending.pending_bytes >= stream->bytes_max)) {
-    size_t count = hr__stretch_cut(&stream->pending);
+    size_t count = hr__trace_cut(&stream->pending);
     hr__stream_set_error(stream, hr__stream_commit(stream, count, HR_COMMIT_LIMIT, false));
   }
 }
@@ -320,7 +321,7 @@ hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, i
   if (__builtin_expect(stream->pending.records.count >= stream->next_ops, 0) && stands_alone(op, inputs)) {
     hr__stream_commit_early(stream, SIZE_MAX, false);
   }
-  status = hr__stretch_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
+  status = hr__trace_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
   if (__builtin_expect(status == NULL, 1)) {
     return hr__stream_settle(stream, 1);
   }
@@ -330,8 +331,8 @@ hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, i
 
 /* ---- reading ---- */
 
-/* Copies a view of a buffer with memory to the host. Strided views of memory that the host can't read are gathered from a copy of
- * the whole buffer. */
+/* Copies a view of a buffer with memory to the host. Strided views of memory that the host can't read are gathered from
+ * a copy of the whole buffer. */
 static hr_status copy_view_out(const hr_device *device, const hr_view *view, void *out_bytes) {
   const char *address = hr__buffer_address(view->buffer);
   size_t size = hr_dtype_size(view->dtype), bytes = (size_t)hr__view_count(view) * size;
@@ -361,7 +362,7 @@ hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes
   hr_mutex_lock(&stream->mutex);
   stream->stats.bytes_copied_out += (int64_t)bytes;
   HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ, view->buffer));
-  HR_RETURN_IF_ERROR(hr__buffer_poison_status(view->buffer));
+  HR_RETURN_IF_ERROR(hr__buffer_failure(view->buffer));
   if (bytes == 0) {
     return HR_OK;
   }
@@ -376,7 +377,7 @@ hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_add
   HR_RETURN_IF_ERROR(check_device(stream, HR_OP_COPY, buffer));
   hr_mutex_lock(&stream->mutex);
   HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ, buffer));
-  HR_RETURN_IF_ERROR(hr__buffer_poison_status(buffer));
+  HR_RETURN_IF_ERROR(hr__buffer_failure(buffer));
   HR_RETURN_IF_ERROR(hr__stream_bind(stream, buffer));
   /* Whoever has the address may write through it. */
   atomic_store_explicit(&buffer->stamp, 0, memory_order_relaxed);
@@ -433,7 +434,7 @@ static hr_status record_staged(hr_stream *stream, const hr_view *view, const inc
   if (status == NULL) {
     hr_view source = {
         .buffer = staging, .dtype = view->dtype, .rank = view->rank, .dims = view->dims, .strides = strides};
-    status = hr__stretch_record(&stream->pending, HR_OP_COPY, NULL, 1, &source, 1, view);
+    status = hr__trace_record(&stream->pending, HR_OP_COPY, NULL, 1, &source, 1, view);
     stream->pending.pending_bytes += (int64_t)count;
   }
   hr_buffer_release(staging);
@@ -453,7 +454,7 @@ static hr_status write_view(hr_stream *stream, const hr_view *view, const incomi
   }
   hr_mutex_lock(&stream->mutex);
   bool is_direct = hr__buffer_address(view->buffer) == NULL && hr__view_is_whole(view) &&
-                   hr__stretch_find(&stream->pending, view->buffer) == UINT32_MAX;
+                   hr__trace_find(&stream->pending, view->buffer) == UINT32_MAX;
   status = is_direct ? fill_buffer(stream, view->buffer, in, count) : record_staged(stream, view, in, count);
   if (!is_direct && status == NULL) {
     return hr__stream_settle(stream, 1);
@@ -475,7 +476,7 @@ hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *by
 static hr_status settle_source(hr_stream *stream, const hr_view *source, const void **out_address) {
   hr_mutex_lock(&stream->mutex);
   HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ, source->buffer));
-  HR_RETURN_IF_ERROR(hr__buffer_poison_status(source->buffer));
+  HR_RETURN_IF_ERROR(hr__buffer_failure(source->buffer));
   const char *address = hr__buffer_address(source->buffer);
   int64_t offset = source->offset * (int64_t)hr_dtype_size(source->dtype);
   *out_address = address != NULL ? address + offset : NULL;
@@ -533,7 +534,7 @@ void hr_stream_stats(hr_stream *stream, hr_stats *out_stats) {
   hr__jit_counts(&counts);
   out_stats->jit_compiled = counts.compiled;
   out_stats->jit_loaded = counts.loaded;
-  out_stats->derived_bytes = hr__derived_bytes();
+  out_stats->cached_weights_bytes = hr__cached_weights_bytes();
   out_stats->jit_unable = counts.unable;
   out_stats->jit_ns = counts.compile_ns;
   out_stats->jit_waiting = counts.waiting;

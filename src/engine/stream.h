@@ -1,10 +1,10 @@
 /* stream.h (engine): the inside of a stream.
  *
- * A stream records into `pending`. A commit looks its key up, compiles it on a miss, gives memory to the buffers that need
- * it, and hands a job to the device's queue. `rest` takes what lies behind the cut when the list was at its limit.
+ * A stream records into `pending`. A commit looks its key up, compiles it on a miss, gives memory to the buffers that
+ * need it, and hands a job to the device's queue. `rest` takes what lies behind the cut when the list was at its limit.
  *
- * Locks, in this order: the stream's mutex (recording and committing), the device's shared_mutex, the queue's. The executor takes
- * job_mutex alone.
+ * Locks, in this order: the stream's mutex (recording and committing), the device's shared_mutex, the queue's. The
+ * executor takes job_mutex alone.
  */
 #ifndef HEADRACE_ENGINE_STREAM_H_
 #define HEADRACE_ENGINE_STREAM_H_
@@ -37,43 +37,47 @@ struct hr_stream {
   size_t large_bytes; /* a result of this size had better not be made before it is known what reads it */
   bool notes_indices; /* what the host writes is looked at, for checks: where looking at it afterwards takes long */
   bool frees_live;    /* what outlives a commit may lie as the compiler likes */
-  hr_stretch pending, rest;
-  hr_stretch plain; /* what plain.c runs in the place of what is pending */
-  uint64_t
-      moving; /* the layout that it expects in its first buffer, which gets the memory of the second; 0: nothing runs there */
+  hr_trace pending, rest;
+  hr_trace plain;  /* what default_layout.c runs in the place of what is pending */
+  uint64_t moving; /* the layout that it expects in its first buffer, which gets the memory of the second; 0: nothing
+                      runs there */
   hr_cache cache;
   hr_awaited awaited;
   hr_stats stats;
-  bool is_capture;                      /* runs nothing: graphs are made of what is pending */
-  HR_VECTOR(hr_buffer *) graph_buffers; /* scratch of hr_graph_run */
-  HR_VECTOR(size_t) graph_bytes;
-  /* For tools: NULL, or called after each run, on the thread that ran it. `buffers` are those of the executable's key; the time of each
-   * step, 0 where none ran. Set before anything is recorded. */
+  bool is_capture;                     /* runs nothing: graphs are made of what is pending */
+  HR_VECTOR(hr_buffer *) part_buffers; /* scratch of hr_part_run */
+  HR_VECTOR(size_t) part_bytes;
+  /* For tools: NULL, or called after each run, on the thread that ran it. `buffers` are those of the executable's key;
+   * the time of each step, 0 where none ran. Set before anything is recorded. */
   void (*watch)(void *ctx, hr_executable *executable, hr_buffer *const *buffers, const int64_t *step_ns);
   void *watch_ctx;
   atomic_int_least64_t compiled_launches; /* of the kernels in stats; counted by who runs them */
   atomic_int_least64_t graph_launches, graph_builds, graph_updates; /* likewise */
-  /* Jobs have numbers, in the order in which they are handed over. Those up to `interrupted` end in front of their next step. */
+  /* Jobs have numbers, in the order in which they are handed over. Those up to `interrupted` end in front of their next
+   * step. */
   atomic_uint_least64_t handed, interrupted;
   bool (*wants_interrupt)(void *arg); /* called while a thread waits; NULL: nobody may want it */
   void *wants_interrupt_arg;
-  int64_t long_bytes,
-      long_flops; /* a program of this size is not begun on the thread that waits: an interrupt shall find that waiting */
-  hr_mutex job_mutex; /* guards what follows */
+  int64_t long_bytes, long_flops; /* a program of this size is not begun on the thread that waits: an interrupt shall
+                                     find that waiting */
+  hr_mutex job_mutex;             /* guards what follows */
   hr_job *free_jobs;
   hr_status error; /* the first that was not reported yet: until it is, jobs are discarded */
 };
 
-/* Commits the first `count` pending records; the stream is locked. A failure drops records, poisons what they would have made, and is
- * returned. If memory was short, these are the records from the first one on that it was short for (prefix.h), else all of them. All work
- * that was handed over has run then: the failure ends none that was recorded before it. */
+/* Commits the first `count` pending records; the stream is locked. A failure drops records, invalidates what they would
+ * have made, and is returned. If memory was short, these are the records from the first one on that it was short for
+ * (prefix.h), else all of them. All work that was handed over has run then: the failure ends none that was recorded
+ * before it. */
 HR_MUST_USE hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason reason, bool will_wait);
 /* Hands over the pending records, which the caller clears. The stream is locked. */
 HR_MUST_USE hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait);
-/* OK if the pending records could be handed over: they can have their memory now. Hands nothing over. The stream is locked. */
+/* OK if the pending records could be handed over: they can have their memory now. Hands nothing over. The stream is
+ * locked. */
 HR_MUST_USE hr_status hr__stream_probe_pending(hr_stream *stream);
-/* Commits the first `count` pending records while the host records on, unless the mode is another. The list must be longer for the next one: by then the
- * device has more to do, and longer programs are better ones. The stream is locked. */
+/* Commits the first `count` pending records while the host records on, unless the mode is another. The list must be
+ * longer for the next one: by then the device has more to do, and longer programs are better ones. The stream is
+ * locked. */
 void hr__stream_commit_early(hr_stream *stream, size_t count, bool runs_here);
 /* Whether what is pending looks like what the host has often waited for. */
 static inline bool hr__stream_expects_wait(const hr_stream *stream) {
@@ -81,16 +85,18 @@ static inline bool hr__stream_expects_wait(const hr_stream *stream) {
   return awaited->times > 0 && awaited->times == awaited->wanted && !awaited->is_begun &&
          awaited->record_count == stream->pending.records.count;
 }
-/* Has it begin on another thread while the host finds its way to waiting for it, if it is the same to the key. What can't be begun so
- * stays pending. The stream is locked. */
+/* Has it begin on another thread while the host finds its way to waiting for it, if it is the same to the key. What
+ * can't be begun so stays pending. The stream is locked. */
 void hr__stream_begin(hr_stream *stream);
-/* What follows `count` new records: the stream is locked, commits where the mode or a limit wants it, and is unlocked. */
+/* What follows `count` new records: the stream is locked, commits where the mode or a limit wants it, and is unlocked.
+ */
 HR_MUST_USE hr_status hr__stream_settle(hr_stream *stream, int64_t count);
-/* A record met a buffer that is poisoned with `status`. If that failure, or another one, was not reported yet, this is the report:
- * everything that was recorded since belongs to the work that the failure ended, and is dropped. Gives what to report. */
+/* A record met a buffer that is invalid with `status`. If that failure, or another one, was not reported yet, this is
+ * the report: everything that was recorded since belongs to the work that the failure ended, and is dropped. Gives what
+ * to report. */
 HR_MUST_USE hr_status hr__stream_report(hr_stream *stream, hr_status status);
-/* Drops the pending records. Those of their buffers from number `first` on that have no contents report `status` from now on; the earlier
- * ones belong to somebody else already. The stream is locked. */
+/* Drops the pending records. Those of their buffers from number `first` on that have no contents report `status` from
+ * now on; the earlier ones belong to somebody else already. The stream is locked. */
 void hr__stream_abandon(hr_stream *stream, size_t first, hr_status status);
 /* Keeps the first error until somebody waits; consumes the status. */
 void hr__stream_set_error(hr_stream *stream, hr_status status);

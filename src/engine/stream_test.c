@@ -335,7 +335,8 @@ HR_TEST(an_index_out_of_range_poisons_what_it_would_have_made) {
   close_fixture(&f);
 }
 
-/* Puts a number that nobody has told the host of behind the last index: row 7 of eight, where six may be chosen from. */
+/* Puts a number that nobody has told the host of behind the last index: row 7 of eight, where six may be chosen from.
+ */
 static void spoil(hr_buffer *index) {
   ((int64_t *)hr__buffer_address(index))[ROWS - 1] = ROWS + 1;
 }
@@ -388,7 +389,7 @@ HR_TEST(work_behind_a_failure_is_discarded_in_later_commits_too) {
   hr_status waited = hr_stream_synchronize(f.stream); /* reported once, by whoever saw it first */
   HR_ASSERT_EQ(hr_status_code_of(waited), is_seen ? HR_STATUS_OK : HR_STATUS_OUT_OF_RANGE);
   hr_status_ignore(waited);
-  HR_ASSERT(hr__buffer_is_poisoned(z));
+  HR_ASSERT(hr__buffer_is_invalid(z));
   HR_ASSERT_NEAR(read_at(&f, x, 9), 9, 0);
   hr_buffer *all[] = {x, bad, y, z};
   for (int i = 0; i < 4; i++) {
@@ -442,7 +443,7 @@ HR_TEST(a_record_reports_a_failure_and_what_follows_is_done) {
   HR_ASSERT_ERROR(binary(&f, HR_OP_ADD, y, x, x), HR_STATUS_OUT_OF_RANGE, "6"); /* again, and drops nothing */
   HR_ASSERT_OK(hr_stream_synchronize(f.stream));
   HR_ASSERT_NEAR(read_at(&f, old, 5), 21, 0);
-  HR_ASSERT(hr__buffer_is_poisoned(z));
+  HR_ASSERT(hr__buffer_is_invalid(z));
   HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, x, z));
   HR_ASSERT_NEAR(read_at(&f, z, 5), 10, 0);
   hr_buffer *all[] = {x, bad, y, z, old};
@@ -452,21 +453,21 @@ HR_TEST(a_record_reports_a_failure_and_what_follows_is_done) {
   close_fixture(&f);
 }
 
-HR_TEST(a_poisoned_buffer_whose_repair_is_dropped_stays_poisoned) {
+HR_TEST(a_invalid_buffer_whose_repair_is_dropped_stays_invalid) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, 6), *y = make(&f), *z = make(&f);
   for (int round = 0; round < 2; round++) {
     HR_ASSERT_OK(select_rows(&f, x, bad, z)); /* gives z memory in the first round */
     HR_ASSERT_STATUS(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE);
-    HR_ASSERT(hr__buffer_is_poisoned(z));
+    HR_ASSERT(hr__buffer_is_invalid(z));
     HR_ASSERT_OK(select_rows(&f, x, bad, y));
     HR_ASSERT_OK(hr_stream_commit(f.stream));
     let_run(&f);
     HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, x, z));
-    HR_ASSERT(!hr__buffer_is_poisoned(z));
+    HR_ASSERT(!hr__buffer_is_invalid(z));
     HR_ASSERT_STATUS(round == 0 ? hr_stream_synchronize(f.stream) : binary(&f, HR_OP_ADD, y, y, x),
                      HR_STATUS_OUT_OF_RANGE);
-    HR_ASSERT(hr__buffer_is_poisoned(z));
+    HR_ASSERT(hr__buffer_is_invalid(z));
   }
   HR_ASSERT_OK(hr_stream_synchronize(f.stream));
   hr_buffer *all[] = {x, bad, y, z};

@@ -3,9 +3,10 @@
 #include <string.h>
 
 #include "base/integer.h"
-#include "core/op.h"
+#include "core/ops/op.h"
 
-/* A large result is kept for the bytes that are not moved, from BYTES_MIN on; a small one of small buffers for its launch. */
+/* A large result is kept for the bytes that are not moved, from BYTES_MIN on; a small one of small buffers for its
+ * launch. */
 enum { BYTES_MIN = 1 << 15, SMALL_BYTES_MAX = 1 << 16, ALIGNMENT = 64 };
 /* Behind the kernel's words: contents and scalars, then what it is made of that is kept itself. */
 enum { SCALARS_MAX = 4, SCALAR_WORDS = 3, OWN_WORDS = HR_WEIGHT_SOURCES_MAX + SCALARS_MAX * SCALAR_WORDS };
@@ -216,9 +217,9 @@ static bool renew_parts(hr_weight *w, const hr_run_scratch *scratch) {
   uint64_t *at = w->recipe.data + w->kernel_words + OWN_WORDS;
   bool are_kept = true;
   for (int i = 0; i < w->part_count; i++) {
-    const hr_derived *part = scratch->weights.data[w->parts[i]].derived;
+    const hr_cached_weights *part = scratch->weights.data[w->parts[i]].cached_weights;
     are_kept &= part != NULL;
-    at[i] = part != NULL ? hr__derived_serial(part) : 0;
+    at[i] = part != NULL ? hr__cached_weights_serial(part) : 0;
   }
   return are_kept;
 }
@@ -231,10 +232,10 @@ static hr_run_weight find_kept(const hr_executable *executable, hr_weight *w, co
   if (w->stamp == 0 || !renew_parts(w, scratch)) {
     return found;
   }
-  found.derived = hr__derived_find(w->stamp, w->recipe.data, w->recipe.count);
-  if (found.derived == NULL && is_seen) {
-    found.derived = hr__derived_create(run->device, w->stamp, w->recipe.data, w->recipe.count, w->bytes);
-    found.is_new = found.derived != NULL;
+  found.cached_weights = hr__cached_weights_find(w->stamp, w->recipe.data, w->recipe.count);
+  if (found.cached_weights == NULL && is_seen) {
+    found.cached_weights = hr__cached_weights_create(run->device, w->stamp, w->recipe.data, w->recipe.count, w->bytes);
+    found.is_new = found.cached_weights != NULL;
   }
   return found;
 }
@@ -244,7 +245,7 @@ bool hr__weights_bind(const hr_executable *executable, const hr_run *run, hr_run
   for (size_t i = 0; i < executable->weights.count; i++) {
     hr_weight *w = &executable->weights.data[i];
     const hr_run_weight found = scratch->weights.data[i] = find_kept(executable, w, run, scratch);
-    char *at = found.derived != NULL ? hr__derived_data(found.derived) : NULL;
+    char *at = found.cached_weights != NULL ? hr__cached_weights_data(found.cached_weights) : NULL;
     for (int j = 0; at != NULL && j < w->made_count; j++) {
       scratch->addresses.data[w->made[j]] = at;
       at += hr_align_up(bytes_of(executable, w->made[j]), ALIGNMENT);
@@ -258,9 +259,9 @@ void hr__weights_unbind(const hr_executable *executable, hr_run_scratch *scratch
   for (size_t i = 0; i < executable->weights.count; i++) {
     hr_run_weight *found = &scratch->weights.data[i];
     if (found->is_new && succeeded) {
-      hr__derived_publish(found->derived);
+      hr__cached_weights_publish(found->cached_weights);
     }
-    hr__derived_release(found->derived);
+    hr__cached_weights_release(found->cached_weights);
     *found = (hr_run_weight){0};
   }
 }

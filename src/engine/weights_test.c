@@ -32,7 +32,7 @@ static hr_stream *open_stream(void) {
   hr__stand_in_open(&device, &driver, "counted");
   HR_ASSERT_OK(hr_stream_create(&device, &stream));
   hr_stream_set_mode(stream, HR_MODE_FUSE);
-  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   return stream;
 }
 
@@ -127,16 +127,16 @@ HR_TEST(weights_are_made_once_and_again_when_they_change) {
   for (int turn = 0; turn < 3; turn++) {
     write_w(stream, w, turn);
     HR_ASSERT_EQ(run(stream, x, w, y, turn, 0), 1);
-    HR_ASSERT_EQ(hr__derived_bytes(), 0);           /* those of the turn before are gone */
+    HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);    /* those of the turn before are gone */
     HR_ASSERT_EQ(run(stream, x, w, y, turn, 0), 1); /* makes what is kept */
-    HR_ASSERT_EQ(hr__derived_bytes(), WIDE_BYTES);
+    HR_ASSERT_EQ(hr__cached_weights_bytes(), WIDE_BYTES);
     for (int i = 0; i < 3; i++) {
       HR_ASSERT_EQ(run(stream, x, w, y, turn, 0), 0);
     }
-    HR_ASSERT_EQ(hr__derived_bytes(), WIDE_BYTES);
+    HR_ASSERT_EQ(hr__cached_weights_bytes(), WIDE_BYTES);
   }
   hr_buffer_release(w);
-  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   release_all(2, (hr_buffer *[]){x, y});
   close_stream(stream);
 }
@@ -149,13 +149,13 @@ HR_TEST(programs_share_what_is_made_of_a_weight) {
   int alone = run(stream, x, w, y, 4, 1);
   run(stream, x, w, y, 4, 0);
   run(stream, x, w, y, 4, 0);
-  HR_ASSERT_EQ(hr__derived_bytes(), WIDE_BYTES);
+  HR_ASSERT_EQ(hr__cached_weights_bytes(), WIDE_BYTES);
   HR_ASSERT_EQ(run(stream, x, w, y, 4, 1), alone - 1);
   HR_ASSERT_EQ(run(stream, x, w, y, 4, 2), alone - 1);
-  hr__derived_forget_all();
+  hr__cached_weights_forget_all();
   HR_ASSERT_EQ(run(stream, x, w, y, 4, 1), alone);
   hr_buffer_release(w);
-  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   release_all(2, (hr_buffer *[]){x, y});
   close_stream(stream);
 }
@@ -171,12 +171,12 @@ HR_TEST(weights_that_operations_write_are_made_anew) {
     for (int i = 0; i < 3; i++) {
       run(stream, x, w, y, turn - 1, 0);
     }
-    HR_ASSERT_EQ(hr__derived_bytes(), WIDE_BYTES);
+    HR_ASSERT_EQ(hr__cached_weights_bytes(), WIDE_BYTES);
     write_w(stream, other, turn);
     HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, NULL, 1, &from, 1, &to));
     record(stream, x, w, y, 0); /* in one program with the write */
     check(stream, y, turn, 1);
-    HR_ASSERT_EQ(hr__derived_bytes(), 0);
+    HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   }
   release_all(4, (hr_buffer *[]){w, other, x, y});
   close_stream(stream);
@@ -237,16 +237,17 @@ HR_TEST(factors_of_small_buffers_are_made_again_when_one_of_them_or_a_scalar_cha
     fill(stream, b[1], 1, -INFINITY);
     HR_ASSERT_EQ(run_factors(stream, b, 0, 0), 2);
     fill(stream, b[1], 1, 0), fill(stream, b[0], ROWS, 3);
-    HR_ASSERT(hr__derived_bytes() <= N * (int64_t)sizeof(float) + 64);
+    HR_ASSERT(hr__cached_weights_bytes() <= N * (int64_t)sizeof(float) + 64);
   }
   release_all(4, b);
-  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   close_stream(stream);
 }
 
 /* ---- weights with a factor of each column ---- */
 
-/* y = x * ((w as f32) * f), f = exp(v + eps) * g, as a batch norm in the weights in front of it; f is read by others, too: z = f * f. */
+/* y = x * ((w as f32) * f), f = exp(v + eps) * g, as a batch norm in the weights in front of it; f is read by others,
+ * too: z = f * f. */
 static int run_scaled(hr_stream *stream, hr_buffer *const *b, double eps, int turn, float factor) {
   static const int64_t spread[2] = {0, 1};
   int before = launched;
@@ -304,7 +305,7 @@ HR_TEST(weights_with_a_factor_are_made_again_when_either_or_a_scalar_changes) {
     (void)run_scaled(stream, b, 0, turn, 1);
   }
   release_all(6, b);
-  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   close_stream(stream);
 }
 
@@ -368,7 +369,7 @@ HR_TEST(a_chain_of_small_results_is_kept_as_a_whole) {
     HR_ASSERT_EQ(run_chain(stream, b[0], b[1], b[2], (float)turn), 1);
   }
   release_all(3, b);
-  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   close_stream(stream);
 }
 
@@ -398,7 +399,7 @@ HR_TEST(activations_are_not_kept) {
     hr_buffer_release(wide);
     HR_ASSERT_OK(hr_stream_read(stream, &out, values));
     HR_ASSERT(values[0] == K && values[COUNT - 1] == K);
-    HR_ASSERT_EQ(hr__derived_bytes(), 0);
+    HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   }
   release_all(3, (hr_buffer *[]){w, x, y});
   close_stream(stream);

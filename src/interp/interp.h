@@ -1,13 +1,13 @@
 /* interp.h: the block interpreter: a kernel form as a host kernel, without a compiler.
  *
- * Every instruction runs over a block of about 1,024 elements that stays in L1, in loops compiled ahead of time from ops.def.
- * The result is the same to the bit as that of any other tier, whatever the number of threads.
+ * Every instruction runs over a block of about 1,024 elements that stays in L1, in loops compiled ahead of time from
+ * ops.def. The result is the same to the bit as that of any other tier, whatever the number of threads.
  */
 #ifndef HEADRACE_INTERP_INTERP_H_
 #define HEADRACE_INTERP_INTERP_H_
 
 #include "base/host_kernel.h"
-#include "core/kernel.h"
+#include "core/ir/kernel.h"
 
 /* Translates `kernel` (which may be freed afterwards). UNIMPLEMENTED names the instruction that has no loop. */
 HR_MUST_USE hr_status hr_interp_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);

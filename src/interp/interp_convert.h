@@ -1,10 +1,10 @@
-/* interp_convert.h: rows of conversions (core/convert.h), where the hardware has instructions for them. */
+/* interp_convert.h: rows of conversions (core/math/convert.h), where the hardware has instructions for them. */
 #ifndef HEADRACE_INTERP_INTERP_CONVERT_H_
 #define HEADRACE_INTERP_INTERP_CONVERT_H_
 
 #include <stdint.h>
 
-#include "core/convert.h"
+#include "core/math/convert.h"
 
 #if defined(__AVX512F__)
 #include <immintrin.h>

@@ -1,7 +1,8 @@
 /* Random kernels, interpreted in blocks and evaluated one element at a time: the same bytes.
  *
- * The plain evaluation takes its arithmetic from the same loops, one element a call, so that what is compared is everything
- * around them: cutting, walking, strides, bounds, gathers, phases, lifetimes, in-place stores and the order of reductions.
+ * The plain evaluation takes its arithmetic from the same loops, one element a call, so that what is compared is
+ * everything around them: cutting, walking, strides, bounds, gathers, phases, lifetimes, in-place stores and the order
+ * of reductions.
  */
 #include "hr_test.h"
 

@@ -1,5 +1,6 @@
-/* interp_gather.c: kernels that only copy runs of memory to or from where an index says: rows of an embedding, index_select,
- * x[rows]. Walking blocks costs as much for each run as copying 200 elements of it, so these have a loop of their own.
+/* interp_gather.c: kernels that only copy runs of memory to or from where an index says: rows of an embedding,
+ * index_select, x[rows]. Walking blocks costs as much for each run as copying 200 elements of it, so these have a loop
+ * of their own.
  *
  *     r0:i64 = load a1:i64+0{1,0}   r1:f32 = load a0:f32+0{0,1} [r0*64<1000]   store a2:f32+0{64,1}, r1
  */

@@ -1,7 +1,7 @@
 /* How a kernel's domain is cut into batches, planes, tiles and blocks (see interp_plan.h), and accesses on it.
  *
- * Nothing here changes results: which elements share a tile is free, the order inside a reduction is not, and reduced and
- * ordered dims keep theirs.
+ * Nothing here changes results: which elements share a tile is free, the order inside a reduction is not, and reduced
+ * and ordered dims keep theirs.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* interp_loops.h: the loops that the block interpreter strings together, compiled ahead of time from ops.def.
  *
- * A loop runs over a rectangle of `outer` rows of `inner` elements. Operands are dense along a row, or one element for the
- * whole row; `pitch` says how many elements further the next row begins (0: every row sees the same). The destination may be
- * exactly one of the sources, never a shifted part of one.
+ * A loop runs over a rectangle of `outer` rows of `inner` elements. Operands are dense along a row, or one element for
+ * the whole row; `pitch` says how many elements further the next row begins (0: every row sees the same). The
+ * destination may be exactly one of the sources, never a shifted part of one.
  *
  * One file a class (interp_f32.c, ...) defines its table by including interp_class.inc.
  */
@@ -17,9 +17,9 @@
 #include <immintrin.h>
 #endif
 
-#include "core/dtype.h"
-#include "core/kernel.h"
-#include "core/op.h"
+#include "core/ir/dtype.h"
+#include "core/ir/kernel.h"
+#include "core/ops/op.h"
 
 #if defined(__clang__)
 #define HR_LOOP_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
@@ -30,8 +30,8 @@
   _Pragma("GCC ivdep") _Pragma("GCC unroll 1") /* vectors, where gcc would write out a few elements */
 #endif
 
-/* memcpy of less than a cache line or a few, into a block that has whole lines: what was written can be read back at once as
- * vectors, which the small stores of a plain memcpy would delay. */
+/* memcpy of less than a cache line or a few, into a block that has whole lines: what was written can be read back at
+ * once as vectors, which the small stores of a plain memcpy would delay. */
 static inline void hr__merge_bytes(void *dst, const void *src, size_t bytes) {
 #if defined(__AVX512BW__)
   for (size_t at = 0; at < bytes; at += 64) {

@@ -46,7 +46,8 @@
 #define EACH_MOVED(X) X(BOOL) X(F32) X(F64) X(C128)
 #define EACH_CONVERTED(X) X(U8) X(I8) X(U16) X(I16) X(F16) X(BF16) X(C32) HR__EACH_FLOAT8(X)
 
-/* dst[i] = src[2 * i], 4-byte elements: windows of stride 2 read image rows that are too short for a compiler's loop. */
+/* dst[i] = src[2 * i], 4-byte elements: windows of stride 2 read image rows that are too short for a compiler's loop.
+ */
 #if defined(__AVX512F__)
 enum { AHEAD = 2048 }; /* every other row: hardware does not see a stream in that, so 8 KiB ahead are asked for */
 static void take_even_words(float *to, const float *from, int64_t count) {
@@ -82,8 +83,8 @@ static void repeat_row(void *dst, size_t row_bytes, int64_t rows) {
   }
 }
 
-/* rows x cols elements with the strides of both sides; the usual strides are literals, so that they vectorise. A transposed
- * rectangle is read along memory. */
+/* rows x cols elements with the strides of both sides; the usual strides are literals, so that they vectorise. A
+ * transposed rectangle is read along memory. */
 #define COPY_COLS(count, dst_step, src_step, expression)    \
   HR_LOOP_INDEPENDENT for (int64_t i = 0; i < count; ++i) { \
     to[i * (dst_step)] = expression(from[i * (src_step)]);  \

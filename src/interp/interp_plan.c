@@ -4,8 +4,8 @@
  *   after    each run      point r1 at bias
  *            each block    (r0 points at x)  r2 = add<matrix, row>(r0, r1)   store y, r2
  *
- * Copies and conversions that change nothing become other names of a register, and so does a rounding that the store does
- * anyway.
+ * Copies and conversions that change nothing become other names of a register, and so does a rounding that the store
+ * does anyway.
  */
 #include <string.h>
 

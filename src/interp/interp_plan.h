@@ -1,10 +1,11 @@
 /* interp_plan.h: what the block interpreter makes of a kernel form.
  *
- *   kernel --interp_geometry.c--> how the domain is cut --interp_plan.c--> steps --interp_slots.c--> where registers live
+ *   kernel --interp_geometry.c--> how the domain is cut --interp_plan.c--> steps --interp_slots.c--> where registers
+ * live
  *          --interp_run.c, interp_walk.c--> results
  *
- * **The domain in two dimensions.** Dims of 1 vanish; the others are kept or reduced (ordered dims count as reduced: they
- * are walked in order, too). Adjacent dims that every access can merge are merged. What is left is cut into
+ * **The domain in two dimensions.** Dims of 1 vanish; the others are kept or reduced (ordered dims count as reduced:
+ * they are walked in order, too). Adjacent dims that every access can merge are merged. What is left is cut into
  *
  *   batch   dims that no tile spans: one number names the batch
  *   outer x inner   a plane; a tile is a rectangle of it, a block a rectangle of a tile that fits L1
@@ -14,20 +15,20 @@
  *   COLUMNS (SEQUENTIAL) plane = reduced x kept      a tile holds whole columns; long ones are walked
  *   scatter              ordered dims innermost: as ROWS; else as COLUMNS, the ordered dims outside
  *
- * **Registers vary** along some of batch, outer and inner. One that varies along both outer and inner is a matrix with a
- * pitch; along one of them a vector, along none a single element. An instruction runs over what its result varies along,
- * and as rarely as that allows: once a run, once a tile, or for each block. So a bias costs nothing for each element, and
- * row instructions need no machinery of their own.
+ * **Registers vary** along some of batch, outer and inner. One that varies along both outer and inner is a matrix with
+ * a pitch; along one of them a vector, along none a single element. An instruction runs over what its result varies
+ * along, and as rarely as that allows: once a run, once a tile, or for each block. So a bias costs nothing for each
+ * element, and row instructions need no machinery of their own.
  *
- * **Memory.** A contiguous load of a dtype that is its own class is a pointer, and the last instruction before a contiguous
- * store writes to memory. Where that would change what somebody reads, which depends on the addresses (in-place use,
- * memory reused by the planner), the decision falls at each run.
+ * **Memory.** A contiguous load of a dtype that is its own class is a pointer, and the last instruction before a
+ * contiguous store writes to memory. Where that would change what somebody reads, which depends on the addresses
+ * (in-place use, memory reused by the planner), the decision falls at each run.
  */
 #ifndef HEADRACE_INTERP_INTERP_PLAN_H_
 #define HEADRACE_INTERP_INTERP_PLAN_H_
 
 #include "base/arena.h"
-#include "core/kernel_dims.h"
+#include "core/ir/kernel_dims.h"
 #include "interp/interp.h"
 #include "interp/interp_loops.h"
 

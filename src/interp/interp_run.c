@@ -4,9 +4,10 @@
  *     tile      coordinates of the batch
  *       phase     steps of the tile; for each block: pointers, steps; then the phase's reductions are finished
  *
- * Reductions keep their order (kernel.h) whatever the blocks are: a row in one block is reduced at once; in several, block after
- * block into accumulators that are folded at every multiple of the plan's chunk. Results of chunks go up level by level.
- * Split kernels stop at chunks in pass 0, leave their results in the workspace, and pass 1 takes them up the same levels.
+ * Reductions keep their order (kernel.h) whatever the blocks are: a row in one block is reduced at once; in several,
+ * block after block into accumulators that are folded at every multiple of the plan's chunk. Results of chunks go up
+ * level by level. Split kernels stop at chunks in pass 0, leave their results in the workspace, and pass 1 takes them
+ * up the same levels.
  */
 #include <string.h>
 
@@ -175,8 +176,8 @@ static int64_t state_width(const hr__frame *f) {
   return f->plan->walk == HR__WALK_INNER ? HR_REDUCE_LANES : f->in;
 }
 
-/* Result number `index` of `count` enters a level; the last one of a chunk folds the level and goes on. A single result is
- * the row's. */
+/* Result number `index` of `count` enters a level; the last one of a chunk folds the level and goes on. A single result
+ * is the row's. */
 static void push(hr__frame *f, const hr__reduction *r, int level, int64_t index, int64_t count, const char *value) {
   char *dst = f->pointer[r->dst];
   char folded[sizeof(hr_c128)];

@@ -4,11 +4,11 @@
  *     r0:f32 = load a0:f32+0{64,1}      r2:i64 = load a2:i64+0{1,0}
  *     r1:f32 = mul.f32 r0, $0           store add a1:f32+0{0,1} [r2*64<1000], r1
  *
- * What is stored is a plain load or a number, after at most a few operations with numbers. The domain is walked in logical
- * order, so that of two elements which hit the same place the later one comes later. Dense elements for which the index says
- * nothing are a *run*, copied or combined at once; else the innermost dim is a *line*, whose places are computed block by
- * block. Elements of a row that is too short for a run, or whose places are far from each other, are *lanes*: for each a line
- * of its own runs along the ordered dim, with the same places but for a distance.
+ * What is stored is a plain load or a number, after at most a few operations with numbers. The domain is walked in
+ * logical order, so that of two elements which hit the same place the later one comes later. Dense elements for which
+ * the index says nothing are a *run*, copied or combined at once; else the innermost dim is a *line*, whose places are
+ * computed block by block. Elements of a row that is too short for a run, or whose places are far from each other, are
+ * *lanes*: for each a line of its own runs along the ordered dim, with the same places but for a distance.
  *
  * Units share no place, and which there are changes no result:
  *   BY_DIM     a kept dim is cut
@@ -82,8 +82,8 @@ typedef struct scatter {
   bool is_far; /* places are further from each other than the second cache is large */
 } scatter;
 
-/* One thread's memory. Blocks come first, where lines of the cache begin: a vector that lies in two lines is not read back before
- * all stores so far are in the cache, those to places anywhere in memory, too. */
+/* One thread's memory. Blocks come first, where lines of the cache begin: a vector that lies in two lines is not read
+ * back before all stores so far are in the cache, those to places anywhere in memory, too. */
 typedef struct scratch {
   char values[BLOCK * 16], kept[BLOCK * 16];
   int64_t places[BLOCK], kept_places[BLOCK];
@@ -228,7 +228,8 @@ static void take_run(scatter *s) {
   }
 }
 
-/* Makes the innermost dim the lanes and the last ordered one the line, if the indices do not say anything to the former. */
+/* Makes the innermost dim the lanes and the last ordered one the line, if the indices do not say anything to the
+ * former. */
 static void take_lanes(scatter *s) {
   int lane = s->rank - 1, line = lane - 1;
   s->lanes = 1;
@@ -414,7 +415,8 @@ static void begin_values(const scatter *s, const hr_host_call *call, scratch *de
   }
 }
 
-/* `count` values, at most a block, from memory element `from` on: in their class, or as they lie where *out_step says so. */
+/* `count` values, at most a block, from memory element `from` on: in their class, or as they lie where *out_step says
+ * so. */
 static const void *values_of(const scatter *s, const hr_host_call *call, scratch *desk, int64_t from, int64_t step,
                              int64_t count, int64_t *out_step) {
   *out_step = 1;
@@ -466,8 +468,8 @@ static int64_t index_at(const term *t, const hr_host_call *call, int64_t at) {
 
 /* ---- lines ---- */
 
-/* places[i] += index * stride; INT64_MIN where there is no such index: a check reports it, and it must not touch foreign
- * memory. */
+/* places[i] += index * stride; INT64_MIN where there is no such index: a check reports it, and it must not touch
+ * foreign memory. */
 static void add_term(const term *t, const hr_host_call *call, int64_t at, int64_t step, int64_t *places,
                      int64_t count) {
 #define ADD_TERM(TYPE)                                                                  \
@@ -602,8 +604,8 @@ static void store_block(const scatter *s, const hr_host_call *call, scratch *des
   }
 }
 
-/* `count` elements of the lines of `lanes` lanes, from a spot on, with places of the first lane in [low, high). The spot is not
- * copied: vectors of numbers just written wait until all stores before them are in the cache. */
+/* `count` elements of the lines of `lanes` lanes, from a spot on, with places of the first lane in [low, high). The
+ * spot is not copied: vectors of numbers just written wait until all stores before them are in the cache. */
 static void store_line(const scatter *s, const hr_host_call *call, scratch *desk, const position *at, int64_t count,
                        int64_t lanes, int64_t low, int64_t high) {
   int line = s->rank - 1;
@@ -629,7 +631,8 @@ static void store_line(const scatter *s, const hr_host_call *call, scratch *desk
 
 /* ---- the walk ---- */
 
-/* Where the run goes that lies `steps` elements of the innermost dim behind a spot; false where there is no such index. */
+/* Where the run goes that lies `steps` elements of the innermost dim behind a spot; false where there is no such index.
+ */
 static bool find_run(const scatter *s, const hr_host_call *call, const position *at, int64_t steps, int64_t *out_to) {
   int line = s->rank > 0 ? s->rank - 1 : 0; /* without dims there are no steps */
   int64_t to = at->to + steps * s->to.strides[line];

@@ -1,11 +1,12 @@
-/* Kernels that store where indices say, against a plain walk in logical order: whatever is a run, a line, a lane or a unit. */
+/* Kernels that store where indices say, against a plain walk in logical order: whatever is a run, a line, a lane or a
+ * unit. */
 #include "hr_test.h"
 
 #include <math.h>
 
 #include "base/integer.h"
 #include "base/thread.h"
-#include "core/vmath.h"
+#include "core/math/vmath.h"
 #include "interp/interp.h"
 #include "interp/interp_testing.h"
 

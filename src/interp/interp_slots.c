@@ -1,10 +1,10 @@
 /* Where registers live: what is a pointer into memory, lifetimes, and the layout of a thread's scratch.
  *
- * Two decisions depend on addresses that are known at run time alone, because an output may be an input under another name
- * (in-place use, memory that the planner reuses):
+ * Two decisions depend on addresses that are known at run time alone, because an output may be an input under another
+ * name (in-place use, memory that the planner reuses):
  *   - a load that is a pointer would see what a store wrote before its last use: then it copies when it is its turn;
- *   - an instruction that writes to memory for a later store would write before somebody read: then it writes to a slot.
- * Both are listed as conflicts, with the slot that they need.
+ *   - an instruction that writes to memory for a later store would write before somebody read: then it writes to a
+ * slot. Both are listed as conflicts, with the slot that they need.
  *
  * Slots are shared by registers that are never alive together. A register that is made in another section than its last
  * use stays alive to the end of that section (sections repeat, block by block), one that is made once a run for ever.

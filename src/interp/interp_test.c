@@ -2,7 +2,7 @@
 #include "hr_test.h"
 
 #include "base/thread.h"
-#include "core/vmath.h"
+#include "core/math/vmath.h"
 #include "interp/interp.h"
 #include "interp/interp_testing.h"
 

@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-#include "core/kernel.h"
-#include "core/op.h"
+#include "core/ir/kernel.h"
+#include "core/ops/op.h"
 #include "headrace/op.h"
 
 enum { MAKE_MAX = 96, MAKE_BOUNDS = 4 };

@@ -1,12 +1,12 @@
 /* Loads, stores and running numbers over a rectangle of the plane.
  *
  * A rectangle is walked as rows of one side (A) by runs of the other (B), with an odometer: divisions happen once a
- * rectangle. Runs that follow each other evenly are handed over together, as rows x cols with strides, so that short ones
- * (the 14 or 28 elements of an image row) cost little. Bounds cut a run into outside, inside, outside.
+ * rectangle. Runs that follow each other evenly are handed over together, as rows x cols with strides, so that short
+ * ones (the 14 or 28 elements of an image row) cost little. Bounds cut a run into outside, inside, outside.
  */
 #include <string.h>
 
-#include "core/convert.h"
+#include "core/math/convert.h"
 #include "interp/interp_plan.h"
 
 enum { COORDS_MAX = 1 + HR__BOUNDS_MAX };
@@ -120,8 +120,8 @@ static void bounded_piece(const piece_op *op, const hr__map *map, const int64_t 
   fill_rows(op, a, b + high, 1, cols - high, 0);
 }
 
-/* `rows` runs of B's innermost dim, whole ones, when every bound depends on the run or on the place in it but not on both: the
- * part inside is a rectangle. False where it is not so. */
+/* `rows` runs of B's innermost dim, whole ones, when every bound depends on the run or on the place in it but not on
+ * both: the part inside is a rectangle. False where it is not so. */
 static bool bounded_rows(const piece_op *op, const hr__map *map, const int64_t *at, const hr__axes *axes, int64_t a,
                          int64_t b, int64_t rows, int64_t cols) {
   int last = axes->rank - 1;
@@ -261,8 +261,8 @@ static int64_t index_at(const hr__register *reg, const char *memory, int64_t at)
                                   : ((const int64_t *)(const void *)memory)[at];
 }
 
-/* offsets[i] += index * stride; an index that is out of range makes the offset INT64_MIN (stores) or is clamped (loads):
- * a check reports it, and until then it must not touch foreign memory. */
+/* offsets[i] += index * stride; an index that is out of range makes the offset INT64_MIN (stores) or is clamped
+ * (loads): a check reports it, and until then it must not touch foreign memory. */
 static void add_term(const hr__register *reg, const char *memory, int64_t step, const hr__term *term, bool is_store,
                      int64_t *offsets, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
@@ -407,7 +407,7 @@ static void scatter(const hr__frame *f, const hr__step *step, const hr__map *map
     const char *from = op->reg + a * op->reg_row * op->reg_size;
     const int64_t *to = offsets + a * cols;
     for (int64_t i = 0; i < cols;) {
-      int64_t n = 0; /* a stretch of places that exist */
+      int64_t n = 0; /* a trace of places that exist */
       while (i + n < cols && to[i + n] != INT64_MIN) {
         ++n;
       }

@@ -6,7 +6,7 @@ static void run_call(call *c) {
   const hr_provider *provider = &hr__attention_provider;
   HR_ASSERT(provider->supports(&c->program, &c->program.nodes[0]));
   HR_ASSERT_OK(
-      provider->prepare(&c->program, &c->program.nodes[0], HR_WAY_OWN, NULL, &c->prepared, &c->workspace_bytes));
+      provider->prepare(&c->program, &c->program.nodes[0], HR_ALGORITHM_OWN, NULL, &c->prepared, &c->workspace_bytes));
   size_t bytes = (c->workspace_bytes + 2 * ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   unsigned char *workspace = aligned_alloc(ALIGNMENT, bytes);
   HR_ASSERT_NOT_NULL(workspace);
@@ -218,7 +218,7 @@ static hr_status prepare_and_release(void) {
   c->prepared = NULL;
   const hr_provider *provider = &hr__attention_provider;
   HR_RETURN_IF_ERROR(
-      provider->prepare(&c->program, &c->program.nodes[0], HR_WAY_OWN, NULL, &c->prepared, &c->workspace_bytes));
+      provider->prepare(&c->program, &c->program.nodes[0], HR_ALGORITHM_OWN, NULL, &c->prepared, &c->workspace_bytes));
   provider->release(c->prepared);
   return NULL;
 }

@@ -1,8 +1,9 @@
-/* What the providers of CUDA devices ask of their libraries, without a GPU: the functions of cuBLASLt and cuDNN are stood in for by
- * plain loops on host memory, which refuse whatever the libraries' documentation forbids. cuda_providers_test.c runs the real ones.
+/* What the providers of CUDA devices ask of their libraries, without a GPU: the functions of cuBLASLt and cuDNN are
+ * stood in for by plain loops on host memory, which refuse whatever the libraries' documentation forbids.
+ * cuda_providers_test.c runs the real ones.
  */
 #include "base/env.h"
-#include "post_trials.h"
+#include "epilogue_trials.h"
 #include "provider_trials.h"
 #include "providers/cublaslt/cublaslt_api.h"
 #include "providers/cublaslt/product.h"
@@ -327,7 +328,7 @@ HR_TEST(cublaslt_says_that_there_is_no_algorithm) {
   trial t = lt_trial(&q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR);
   trial_node(&t);
   hr_status status =
-      t.provider->prepare(&t.program, &t.program.nodes[0], HR_WAY_OWN, NULL, &t.prepared, &t.workspace_bytes);
+      t.provider->prepare(&t.program, &t.program.nodes[0], HR_ALGORITHM_OWN, NULL, &t.prepared, &t.workspace_bytes);
   HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_UNIMPLEMENTED);
   HR_ASSERT(strstr(hr_status_message(status), "[5, 3] of 8, batch 2, with bias") != NULL);
   hr_status_free(status);
@@ -336,7 +337,7 @@ HR_TEST(cublaslt_says_that_there_is_no_algorithm) {
 
 /* ---- cuDNN ---- */
 
-enum { ATTRIBUTES = 12, DNN_VALUES = 8, DNN_SPATIAL = 3, DNN_RANK = DNN_SPATIAL + 2, DNN_ROLES = 3, DNN_POSTS = 3 };
+enum { ATTRIBUTES = 12, DNN_VALUES = 8, DNN_SPATIAL = 3, DNN_RANK = DNN_SPATIAL + 2, DNN_ROLES = 3, DNN_EPILOGUES = 3 };
 
 /* What a finished graph says, with spatial dims in front where there are fewer than three. */
 typedef struct dnn_graph {
@@ -344,8 +345,8 @@ typedef struct dnn_graph {
   int dtype, compute;
   int64_t dims[DNN_ROLES][DNN_RANK], strides[DNN_ROLES][DNN_RANK]; /* x, w, y: by their numbers */
   int64_t padding[DNN_SPATIAL], stride[DNN_SPATIAL], dilation[DNN_SPATIAL];
-  int post_count; /* sums and ReLU on y: numbers of the other operands, -1 for ReLU */
-  int posts[DNN_POSTS];
+  int epilogue_count; /* sums and ReLU on y: numbers of the other operands, -1 for ReLU */
+  int epilogues[DNN_EPILOGUES];
 } dnn_graph;
 
 struct cudnn_descriptor_struct {
@@ -466,16 +467,17 @@ static bool dnn_read_operation(cudnn_descriptor d, dnn_graph *g) {
          dnn_lay(dnn_look(w, CUDNN_WINDOW_DILATIONS, CUDNN_TYPE_INT64, *spatial), (int)*spatial, 1, g->dilation);
 }
 
-/* A sum with a residual or a bias, in this order, or ReLU. Reads what the operation before made; gives what this one makes. */
-static cudnn_descriptor dnn_read_post(cudnn_descriptor d, cudnn_descriptor value, dnn_graph *g) {
+/* A sum with a residual or a bias, in this order, or ReLU. Reads what the operation before made; gives what this one
+ * makes. */
+static cudnn_descriptor dnn_read_epilogue(cudnn_descriptor d, cudnn_descriptor value, dnn_graph *g) {
   cudnn_descriptor point = dnn_part(d, CUDNN_POINTWISE_POINT), other = dnn_part(d, CUDNN_POINTWISE_OTHER);
   const int64_t *id = other != NULL ? dnn_look(other, CUDNN_TENSOR_ID, CUDNN_TYPE_INT64, 1) : NULL;
   int mode = dnn_int(point, CUDNN_POINT_MODE, CUDNN_TYPE_POINT_MODE),
-      last = g->post_count > 0 ? g->posts[g->post_count - 1] : 0;
-  int post = id != NULL ? (int)*id : -1;
-  bool is_right =
-      post == -1 ? last == 4 && mode == CUDNN_RELU : mode == CUDNN_ADD && (post == 3 || post == 4) && post > last;
-  g->posts[g->post_count++] = post;
+      last = g->epilogue_count > 0 ? g->epilogues[g->epilogue_count - 1] : 0;
+  int epilogue = id != NULL ? (int)*id : -1;
+  bool is_right = epilogue == -1 ? last == 4 && mode == CUDNN_RELU
+                                 : mode == CUDNN_ADD && (epilogue == 3 || epilogue == 4) && epilogue > last;
+  g->epilogues[g->epilogue_count++] = epilogue;
   return is_right && last != -1 && dnn_part(d, CUDNN_POINTWISE_X) == value &&
                  dnn_int(point, CUDNN_POINT_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPAGATION) == CUDNN_PROPAGATE_NAN
              ? dnn_part(d, CUDNN_POINTWISE_Y)
@@ -483,16 +485,16 @@ static cudnn_descriptor dnn_read_post(cudnn_descriptor d, cudnn_descriptor value
 }
 
 static bool dnn_read_graph(cudnn_descriptor d, dnn_graph *g) {
-  for (int count = 1; count <= 1 + DNN_POSTS; ++count) {
+  for (int count = 1; count <= 1 + DNN_EPILOGUES; ++count) {
     const cudnn_descriptor *operations = dnn_look(d, CUDNN_GRAPH_OPERATIONS, CUDNN_TYPE_DESCRIPTOR, count);
     if (operations != NULL) {
       *g = operations[0]->graph;
       cudnn_descriptor value = count > 1 ? dnn_part(operations[0], CUDNN_CONV_ATTRIBUTES + 5) : NULL;
       for (int i = 1; i < count && value != NULL; ++i) {
-        value = dnn_read_post(operations[i], value, g);
+        value = dnn_read_epilogue(operations[i], value, g);
       }
       const int64_t *id = dnn_look(value, CUDNN_TENSOR_ID, CUDNN_TYPE_INT64, 1);
-      return operations[0]->is_final && (count == 1 || (id != NULL && *id == 2 && g->posts[0] >= 3));
+      return operations[0]->is_final && (count == 1 || (id != NULL && *id == 2 && g->epilogues[0] >= 3));
     }
   }
   return false;
@@ -531,8 +533,8 @@ static int dnn_finalize(cudnn_descriptor d) {
   return ok ? 0 : CUDNN_NOT_SUPPORTED;
 }
 
-/* Winograd's, one that is not deterministic, one that is broken, one that needs too much memory, and one to take, on tensor cores. For
- * posts there are one that compiles, and one whose ReLU makes 0 of NaN. */
+/* Winograd's, one that is not deterministic, one that is broken, one that needs too much memory, and one to take, on
+ * tensor cores. For epilogues there are one that compiles, and one whose ReLU makes 0 of NaN. */
 static int dnn_notes(int engine, int64_t *count, int *notes) {
   static const int all[][2] = {{-1, -1},
                                {CUDNN_NOTE_WINOGRAD, 6},
@@ -550,7 +552,7 @@ static int dnn_notes(int engine, int64_t *count, int *notes) {
 static int dnn_propose(cudnn_descriptor d, int64_t most, int64_t *count, cudnn_descriptor *configs) {
   bool is_fallback = dnn_int(d, CUDNN_HEURISTIC_MODE, CUDNN_TYPE_HEURISTIC_MODE) == CUDNN_HEURISTIC_FALLBACK;
   static const int proposed[] = {6, 7, 1, 2, 3, 4};
-  int first = d->graph.post_count > 0 ? 0 : 2;
+  int first = d->graph.epilogue_count > 0 ? 0 : 2;
   *count = !has_algorithm ? 0 : is_fallback ? 1 : 6 - first;
   for (int i = 0; i < *count && i < most; ++i) {
     configs[i]->engine = is_fallback ? 5 : proposed[first + i];
@@ -636,13 +638,13 @@ static void dnn_window(const dnn_graph *g, void *const operands[DNN_ROLES], doub
 }
 
 /* The result's element `i`, channels last. */
-static double dnn_post(const dnn_graph *g, void *const *operands, bool drops_nan, double value, int64_t i) {
-  for (int k = 0; k < g->post_count; ++k) {
-    int post = g->posts[k];
-    bool is_clipped = post < 0 && (drops_nan ? !(value > 0) : value <= 0);
-    value = is_clipped ? 0
-            : post < 0 ? value
-                       : value + load(HR_DTYPE_F32, operands[post], post == 3 ? i : i % g->dims[2][1]);
+static double dnn_epilogue(const dnn_graph *g, void *const *operands, bool drops_nan, double value, int64_t i) {
+  for (int k = 0; k < g->epilogue_count; ++k) {
+    int epilogue = g->epilogues[k];
+    bool is_clipped = epilogue < 0 && (drops_nan ? !(value > 0) : value <= 0);
+    value = is_clipped     ? 0
+            : epilogue < 0 ? value
+                           : value + load(HR_DTYPE_F32, operands[epilogue], epilogue == 3 ? i : i % g->dims[2][1]);
   }
   return value;
 }
@@ -650,12 +652,12 @@ static double dnn_post(const dnn_graph *g, void *const *operands, bool drops_nan
 static int dnn_execute(cudnn_handle handle, cudnn_descriptor plan, cudnn_descriptor pack) {
   const dnn_graph *g = &plan->graph;
   int sums_of_others = 0;
-  for (int i = 0; i < g->post_count; ++i) {
-    sums_of_others += g->posts[i] >= 0;
+  for (int i = 0; i < g->epilogue_count; ++i) {
+    sums_of_others += g->epilogues[i] >= 0;
   }
   const int64_t *ids = dnn_look(pack, CUDNN_PACK_IDS, CUDNN_TYPE_INT64, DNN_ROLES + sums_of_others);
   void *const *given = dnn_look(pack, CUDNN_PACK_POINTERS, CUDNN_TYPE_POINTER, DNN_ROLES + sums_of_others),
-              *operands[DNN_ROLES + DNN_POSTS] = {NULL};
+              *operands[DNN_ROLES + DNN_EPILOGUES] = {NULL};
   void *const *workspace = dnn_look(pack, CUDNN_PACK_WORKSPACE, CUDNN_TYPE_POINTER, 1);
   if (handle == NULL || !plan->is_final || !pack->is_final || plan->engine < 5 || plan->engine == 6 || ids == NULL ||
       given == NULL || workspace == NULL || !is_workspace(*workspace, WORKSPACE_BYTES) ||
@@ -673,7 +675,7 @@ static int dnn_execute(cudnn_handle handle, cudnn_descriptor plan, cudnn_descrip
     dnn_window(g, operands, sums, out, index);
   }
   for (int64_t i = 0; i < made; ++i) {
-    store(dnn_dtype(g->dtype), operands[out], i, dnn_post(g, operands, plan->engine == 7, sums[i], i));
+    store(dnn_dtype(g->dtype), operands[out], i, dnn_epilogue(g, operands, plan->engine == 7, sums[i], i));
   }
   free(sums);
   return 0;
@@ -766,7 +768,7 @@ HR_TEST(cudnn_adds_bias_and_residual_and_keeps_nan) {
   const trial_memory here = {
       .allocate = allocate_here, .release = release_here, .copy_in = copy_here, .copy_out = copy_here};
   stand_in_for_cudnn();
-  check_all_posts(&hr__cudnn_provider, &here, POSTS_SMALL_WINDOWS, posts_small_windows);
+  check_all_epilogues(&hr__cudnn_provider, &here, EPILOGUES_SMALL_WINDOWS, epilogues_small_windows);
 }
 
 HR_TEST(cudnn_leaves_mixed_formats_bias_and_odd_addresses) {
@@ -789,7 +791,7 @@ HR_TEST(cudnn_says_that_there_is_no_algorithm) {
   trial t = dnn_trial(HR_OP_CONV, &unseen, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
   trial_node(&t);
   hr_status status =
-      t.provider->prepare(&t.program, &t.program.nodes[0], HR_WAY_OWN, NULL, &t.prepared, &t.workspace_bytes);
+      t.provider->prepare(&t.program, &t.program.nodes[0], HR_ALGORITHM_OWN, NULL, &t.prepared, &t.workspace_bytes);
   HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_UNIMPLEMENTED);
   HR_ASSERT(strstr(hr_status_message(status), "x f32 [2,20,9,6], w [50,20,3,2], channels first") != NULL);
   hr_status_free(status);

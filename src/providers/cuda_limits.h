@@ -17,7 +17,8 @@ static inline hr__cuda_limits *hr__cuda_limits_known(void) {
   return hr__context_part(&hr__context_first, HR_CONTEXT_CUDA_LIMITS, &kind);
 }
 
-/* Asks the driver. UNAVAILABLE, in the provider's name, where there is no device, or an older one than the provider needs. */
+/* Asks the driver. UNAVAILABLE, in the provider's name, where there is no device, or an older one than the provider
+ * needs. */
 HR_MUST_USE hr_status hr__cuda_limits_find(const char *provider, int architecture_min);
 
 #endif

@@ -1,9 +1,9 @@
-/* cuBLASLt and cuDNN on a GPU against plain loops in double precision: nodes alone, on memory of the device, and whole programs through a
- * stream. Without a GPU the streams run on the CPU, and the rest is skipped; what the libraries are asked for is tested everywhere
- * (cuda_calls_test.c).
+/* cuBLASLt and cuDNN on a GPU against plain loops in double precision: nodes alone, on memory of the device, and whole
+ * programs through a stream. Without a GPU the streams run on the CPU, and the rest is skipped; what the libraries are
+ * asked for is tested everywhere (cuda_calls_test.c).
  */
 #include "base/env.h"
-#include "post_trials.h"
+#include "epilogue_trials.h"
 #include "provider_trials.h"
 #include "runtime/device.h"
 
@@ -189,13 +189,13 @@ HR_TEST(cudnn_gives_the_gradient_of_weights_on_a_gpu) {
   check_windows(HR_OP_CONV_BACKWARD_WEIGHT);
 }
 
-/* ---- posts ---- */
+/* ---- epilogues ---- */
 
 /* In every way that the library has, NaN of the input stays NaN behind a ReLU. */
 HR_TEST(cudnn_adds_bias_and_residual_and_keeps_nan_on_a_gpu) {
   trial_memory memory = open_library(&hr__cublaslt_provider);
   (void)open_library(&hr__cudnn_provider);
-  check_all_posts(&hr__cudnn_provider, &memory, POSTS_WINDOWS, posts_windows);
+  check_all_epilogues(&hr__cudnn_provider, &memory, EPILOGUES_WINDOWS, epilogues_windows);
 }
 
 /* ---- through a stream ---- */
@@ -254,7 +254,7 @@ static void stream_check(hr_device *device, hr_stream *stream, trial *t) {
   trial_free(t);
 }
 
-/* Whatever the layout, the dtype and the bias: some provider takes the node in some dress, or it becomes loops. */
+/* Whatever the layout, the dtype and the bias: some provider takes the node in some packing, or it becomes loops. */
 HR_TEST(streams_multiply_in_every_layout) {
   hr_device *device;
   hr_stream *stream = open_stream(&device);

@@ -1,7 +1,7 @@
 /* device_text.c: see device_text.h. */
 #include "providers/device_text.h"
 
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 
 enum { VECTOR_BYTES = 16 };
 

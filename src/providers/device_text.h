@@ -1,5 +1,5 @@
-/* device_text.h: what providers share that write kernels as texts in a device's dialect (`write` in provider.h). Their kernels take
- * f32, bf16 and f16, and have definitions in front that say which. */
+/* device_text.h: what providers share that write kernels as texts in a device's dialect (`write` in provider.h). Their
+ * kernels take f32, bf16 and f16, and have definitions in front that say which. */
 #ifndef HEADRACE_PROVIDERS_DEVICE_TEXT_H_
 #define HEADRACE_PROVIDERS_DEVICE_TEXT_H_
 

@@ -1,6 +1,6 @@
 /* Library rows that the host provider runs, against plain loops: each line by itself, one value after the other. */
 #include "base/thread.h"
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "hr_test.h"
 #include "providers/provider.h"
 
@@ -88,7 +88,7 @@ static void run_row(hr_op op, int input_count, tensor *inputs, int output_count,
   hr_prepared *prepared = NULL;
   size_t workspace_bytes = 0;
   HR_ASSERT(hr__host_provider.supports(&program, &node));
-  HR_ASSERT_OK(hr__host_provider.prepare(&program, &node, HR_WAY_OWN, NULL, &prepared, &workspace_bytes));
+  HR_ASSERT_OK(hr__host_provider.prepare(&program, &node, HR_ALGORITHM_OWN, NULL, &prepared, &workspace_bytes));
   void *workspace = hr_aligned_malloc(workspace_bytes + 1, 64);
   memset(workspace, CANARY, workspace_bytes + 1);
   HR_ASSERT_OK(hr__host_provider.run(prepared, args, workspace, NULL));
@@ -515,8 +515,8 @@ static void put_number(tensor *t, int64_t i, double value) {
   }
 }
 
-/* [outer, n, inner] along the middle, element by element in double: every sum of these numbers is exact, but where it is stored, and
- * every product. */
+/* [outer, n, inner] along the middle, element by element in double: every sum of these numbers is exact, but where it
+ * is stored, and every product. */
 static void try_scan(hr_op op, hr_dtype dtype, hr_dtype result, int64_t outer, int64_t n, int64_t inner) {
   int64_t dims[3] = {outer, n, inner};
   tensor x = make_tensor(dtype, 3, dims), y = make_tensor(result, 3, dims), expected = make_tensor(result, 3, dims);
@@ -824,7 +824,7 @@ static void check_segments(hr_dtype dtype, int64_t columns, int64_t kind, bool i
   free_tensor(&output);
 }
 
-HR_TEST(segments_are_combined_in_every_way) {
+HR_TEST(segments_are_combined_in_every_algorithm) {
   static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_F64, HR_DTYPE_BF16};
   static const int64_t widths[] = {1, 3, 16, 64, 101};
   for (int d = 0; d < 3; ++d) {

@@ -1,4 +1,5 @@
-/* Products and convolutions of integers against plain loops (provider_trials.h): every layout, size of elements and window. */
+/* Products and convolutions of integers against plain loops (provider_trials.h): every layout, size of elements and
+ * window. */
 #include "base/thread.h"
 #include "provider_trials.h"
 

@@ -1,5 +1,5 @@
 /* Linear algebra on the host, on matrices whose results are known; the rest is compared with PyTorch (tests/python). */
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "hr_test.h"
 #include "providers/lapack/lapack_api.h"
 #include "providers/provider.h"
@@ -69,7 +69,7 @@ static hr_status run_row(hr_op op, int input_count, const tensor *inputs, int ou
   hr_prepared *prepared = NULL;
   size_t workspace_bytes = 0;
   HR_ASSERT(hr__lapack_provider.supports(&program, &node));
-  HR_ASSERT_OK(hr__lapack_provider.prepare(&program, &node, HR_WAY_OWN, NULL, &prepared, &workspace_bytes));
+  HR_ASSERT_OK(hr__lapack_provider.prepare(&program, &node, HR_ALGORITHM_OWN, NULL, &prepared, &workspace_bytes));
   void *workspace = hr_aligned_malloc(workspace_bytes + 1, 64);
   hr_status status = hr__lapack_provider.run(prepared, args, workspace, NULL);
   hr_aligned_free(workspace);

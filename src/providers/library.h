@@ -1,14 +1,14 @@
-/* library.h: what providers of library rows on the host share: a table of rows, operands with addresses, and work that is
- * spread over lines or matrices.
+/* library.h: what providers of library rows on the host share: a table of rows, operands with addresses, and work that
+ * is spread over lines or matrices.
  *
- * A provider is a table of `hr__library_row`. Operands are dense and row-major. The items of an operation (lines to sort,
- * matrices to factor) are independent and take equal time; each worker has scratch of its own.
+ * A provider is a table of `hr__library_row`. Operands are dense and row-major. The items of an operation (lines to
+ * sort, matrices to factor) are independent and take equal time; each worker has scratch of its own.
  */
 #ifndef HEADRACE_PROVIDERS_LIBRARY_H_
 #define HEADRACE_PROVIDERS_LIBRARY_H_
 
 #include "base/thread.h"
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 #include "providers/provider.h"
 
 enum { HR__LIBRARY_OPERANDS = 8, HR__LIBRARY_SCALARS = 2 };

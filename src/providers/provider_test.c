@@ -1,16 +1,16 @@
 /* The host providers against plain loops in double precision (provider_trials.h). */
 #include "base/thread.h"
 #include "provider_trials.h"
-#include "runtime/derived.h"
+#include "runtime/cached_weights.h"
 
 HR_TEST(rows_multiplies_single_rows_in_every_layout) {
-  trials_begin(&hr__rows_provider);
+  trials_begin(&hr__gemv_provider);
   int taken = 0;
   for (int p = 0; p < PRODUCTS; ++p) {
     const product *q = &products[p];
     for (int a = 0; a < MATRIX_LAYOUTS; ++a) {
       for (int b = 0; b < MATRIX_LAYOUTS; ++b) {
-        trial t = product_trial(&hr__rows_provider, q, HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
+        trial t = product_trial(&hr__gemv_provider, q, HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
                                 (matrix_layout)random_below(MATRIX_OUTPUTS), (bias_layout)random_below(BIAS_LAYOUTS));
         bool is_taken = trial_check(&t);
         HR_ASSERT(!is_taken || q->rows == 1 || q->columns == 1);
@@ -22,11 +22,11 @@ HR_TEST(rows_multiplies_single_rows_in_every_layout) {
 }
 
 HR_TEST(rows_takes_what_models_multiply) {
-  trials_begin(&hr__rows_provider);
+  trials_begin(&hr__gemv_provider);
   const product q = {1, {2}, 1, 70, 530};
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
     for (int bias = 0; bias <= BIAS_EXPANDED; ++bias) {
-      trial t = product_trial(&hr__rows_provider, &q, HR_DTYPE_F32, MATRIX_ROOM, (matrix_layout)b, MATRIX_STEPS,
+      trial t = product_trial(&hr__gemv_provider, &q, HR_DTYPE_F32, MATRIX_ROOM, (matrix_layout)b, MATRIX_STEPS,
                               (bias_layout)bias);
       trial_must_pass(&t);
     }
@@ -36,11 +36,11 @@ HR_TEST(rows_takes_what_models_multiply) {
 HR_TEST(rows_multiplies_single_columns_of_large_matrices) {
   static const product columns[] = {
       {0, {0}, 530, 70, 1}, {1, {2}, 530, 70, 1}, {0, {0}, 65, 4100, 1}, {1, {3}, 16, 40000, 1}};
-  trials_begin(&hr__rows_provider);
+  trials_begin(&hr__gemv_provider);
   for (int i = 0; i < 4; ++i) {
     for (int a = MATRIX_DENSE; a <= MATRIX_TRANSPOSED_ROOM; ++a) {
       for (int bias = 0; bias < BIAS_LAYOUTS; ++bias) {
-        trial t = product_trial(&hr__rows_provider, &columns[i], HR_DTYPE_F32, (matrix_layout)a, MATRIX_DENSE,
+        trial t = product_trial(&hr__gemv_provider, &columns[i], HR_DTYPE_F32, (matrix_layout)a, MATRIX_DENSE,
                                 MATRIX_STEPS, (bias_layout)bias);
         HR_ASSERT(trial_check(&t) || (bias > BIAS_NONE && bias != BIAS_COLUMN));
       }
@@ -49,11 +49,11 @@ HR_TEST(rows_multiplies_single_columns_of_large_matrices) {
 }
 
 HR_TEST(rows_broadcasts_dims_of_one) {
-  trials_begin(&hr__rows_provider);
+  trials_begin(&hr__gemv_provider);
   for (int one = 0; one < 2; ++one) {
     const product q = {2, {1, 3}, 1, 35, 20};
     trial t =
-        product_trial(&hr__rows_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_VECTOR);
+        product_trial(&hr__gemv_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_VECTOR);
     t.tensors[one].dims[1] = 1;
     t.tensors[one].strides[1] = 1000; /* must not matter */
     trial_must_pass(&t);
@@ -61,14 +61,14 @@ HR_TEST(rows_broadcasts_dims_of_one) {
 }
 
 HR_TEST(rows_leaves_other_products_to_others) {
-  trials_begin(&hr__rows_provider);
+  trials_begin(&hr__gemv_provider);
   const product row = {0, {0}, 1, 8, 8}, rows = {0, {0}, 2, 8, 8}, batches = {2, {2, 2}, 1, 8, 8};
   trial refused[] = {
-      product_trial(&hr__rows_provider, &rows, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
-      product_trial(&hr__rows_provider, &batches, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
-      product_trial(&hr__rows_provider, &row, HR_DTYPE_BF16, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
-      product_trial(&hr__rows_provider, &row, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_STEPS, MATRIX_DENSE, BIAS_ABSENT),
-      product_trial(&hr__rows_provider, &row, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_NUMBER),
+      product_trial(&hr__gemv_provider, &rows, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
+      product_trial(&hr__gemv_provider, &batches, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
+      product_trial(&hr__gemv_provider, &row, HR_DTYPE_BF16, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
+      product_trial(&hr__gemv_provider, &row, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_STEPS, MATRIX_DENSE, BIAS_ABSENT),
+      product_trial(&hr__gemv_provider, &row, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_NUMBER),
   };
   for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
     HR_ASSERT(!trial_check(&refused[i]));
@@ -77,7 +77,7 @@ HR_TEST(rows_leaves_other_products_to_others) {
 
 /* Large enough for the team. */
 static void check_bits_across_threads(matrix_layout b, const product *q) {
-  trial t = product_trial(&hr__rows_provider, q, HR_DTYPE_F32, MATRIX_DENSE, b, MATRIX_DENSE, BIAS_VECTOR);
+  trial t = product_trial(&hr__gemv_provider, q, HR_DTYPE_F32, MATRIX_DENSE, b, MATRIX_DENSE, BIAS_VECTOR);
   tensor *out = trial_output(&t);
   trial_node(&t);
   HR_ASSERT(trial_is_supported(&t));
@@ -104,7 +104,7 @@ static void check_bits_across_threads(matrix_layout b, const product *q) {
 }
 
 HR_TEST(rows_gives_the_same_bits_whatever_the_number_of_threads) {
-  trials_begin(&hr__rows_provider);
+  trials_begin(&hr__gemv_provider);
   const product wide = {0, {0}, 1, 333, 1531}, batch = {1, {5}, 1, 129, 517};
   const product kept = {0, {0}, 1, 251, 517}, kept_batch = {1, {3}, 1, 200, 100}; /* by the cores' own caches */
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
@@ -117,13 +117,13 @@ HR_TEST(rows_gives_the_same_bits_whatever_the_number_of_threads) {
 
 /* Sums so long that they are cut into parts: a dot product, one of several columns, several of a batch. */
 HR_TEST(rows_cuts_long_sums_of_few_columns) {
-  trials_begin(&hr__rows_provider);
+  trials_begin(&hr__gemv_provider);
   const product sums[] = {{0, {0}, 1, 70007, 1}, {0, {0}, 1, 50001, 5}, {0, {0}, 1, 40013, 19}, {1, {3}, 1, 33333, 2}};
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
     for (size_t i = 0; i < sizeof sums / sizeof *sums; ++i) {
       check_bits_across_threads((matrix_layout)b, &sums[i]);
     }
-    trial t = product_trial(&hr__rows_provider, &sums[1], HR_DTYPE_F32, MATRIX_STEPS, (matrix_layout)b, MATRIX_STEPS,
+    trial t = product_trial(&hr__gemv_provider, &sums[1], HR_DTYPE_F32, MATRIX_STEPS, (matrix_layout)b, MATRIX_STEPS,
                             BIAS_EXPANDED);
     trial_must_pass(&t);
   }
@@ -295,13 +295,13 @@ static const window lane_windows[] = {
 
 /* Small ones too, which the provider leaves to others because they don't pay. */
 static void check_lanes(hr_op op) {
-  trials_begin(&hr__lanes_provider);
+  trials_begin(&hr__batch_lanes_provider);
   for (size_t i = 0; i < sizeof lane_windows / sizeof *lane_windows; ++i) {
     for (int turn = 0; turn < IMAGE_LAYOUTS; ++turn) {
       image_layout x = (image_layout)turn, y = (image_layout)random_below(IMAGE_LAYOUTS);
       trial t = window_trial(op, &lane_windows[i], HR_DTYPE_F32, turn % 2 == 0 ? x : y,
                              (image_layout)random_below(IMAGE_LAYOUTS), turn % 2 == 0 ? y : x, random_below(2) == 0);
-      t.provider = &hr__lanes_provider;
+      t.provider = &hr__batch_lanes_provider;
       trial_node(&t);
       trial_check_node(&t);
     }
@@ -320,7 +320,7 @@ HR_TEST(lanes_gives_the_gradient_of_data) {
 static float *lane_bits(hr_op op, const window *q, image_layout layout, int threads, bool infinite) {
   hr_thread_count_set(threads);
   trial t = window_trial(op, q, HR_DTYPE_F32, layout, IMAGE_DENSE, layout, true);
-  t.provider = &hr__lanes_provider;
+  t.provider = &hr__batch_lanes_provider;
   random_state = 11;
   trial_begin(&t);
   conv_operands at = conv_operands_of(&t);
@@ -335,7 +335,7 @@ static float *lane_bits(hr_op op, const window *q, image_layout layout, int thre
 }
 
 HR_TEST(lanes_gives_the_same_bits_with_any_threads_and_layout) {
-  trials_begin(&hr__lanes_provider);
+  trials_begin(&hr__batch_lanes_provider);
   const window q = LANES_WINDOW(150, 20, 23, 6, 5, 5, 3, 2, 1);
   for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_DATA; ++op) {
     size_t bytes = (size_t)(150 * (op == HR_OP_CONV ? 23 : 20) * 6 * 5) * sizeof(float);
@@ -353,7 +353,7 @@ HR_TEST(lanes_gives_the_same_bits_with_any_threads_and_layout) {
 
 /* An infinite weight touches what it is multiplied with, NaN what its windows see, and nothing else. */
 HR_TEST(lanes_skips_what_lies_outside_of_the_image) {
-  trials_begin(&hr__lanes_provider);
+  trials_begin(&hr__batch_lanes_provider);
   const window q = LANES_WINDOW(70, 2, 3, 4, 5, 3, 3, 1, 1);
   float *y = lane_bits(HR_OP_CONV, &q, IMAGE_CHANNELS_LAST, 2, true);
   for (int64_t i = 0; i < 70 * 3 * 4 * 5; ++i) {
@@ -366,7 +366,7 @@ HR_TEST(lanes_skips_what_lies_outside_of_the_image) {
 }
 
 HR_TEST(lanes_takes_channels_that_fill_no_vectors) {
-  trials_begin(&hr__lanes_provider);
+  trials_begin(&hr__batch_lanes_provider);
   static const window taken[] = {LANES_WINDOW(512, 20, 50, 14, 14, 5, 5, 2, 2),
                                  LANES_WINDOW(512, 50, 100, 7, 7, 5, 5, 2, 2),
                                  LANES_WINDOW(64, 20, 20, 14, 14, 3, 3, 1, 1)};
@@ -384,17 +384,18 @@ HR_TEST(lanes_takes_channels_that_fill_no_vectors) {
       bool is_taken = i < sizeof taken / sizeof *taken && op != HR_OP_CONV_BACKWARD_WEIGHT;
       const window *q = i < sizeof taken / sizeof *taken ? &taken[i] : &left[i - sizeof taken / sizeof *taken];
       trial t = window_trial(op, q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
-      t.provider = &hr__lanes_provider;
+      t.provider = &hr__batch_lanes_provider;
       bool may_be = op == HR_OP_CONV_BACKWARD_DATA && q->in == 3;
       HR_ASSERT(may_be || trial_is_taken(&t) == is_taken);
     }
   }
   trial t = window_trial(HR_OP_CONV, &taken[2], HR_DTYPE_BF16, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
-  t.provider = &hr__lanes_provider;
+  t.provider = &hr__batch_lanes_provider;
   HR_ASSERT(!trial_is_taken(&t));
 }
 
-/* Weights have the same stamp exactly while they have the same bytes; 0: nobody knows. Other trials have other stamps. */
+/* Weights have the same stamp exactly while they have the same bytes; 0: nobody knows. Other trials have other stamps.
+ */
 static void check_stamps(trial t) {
   static const uint64_t weight_stamps[] = {1, 1, 1, 1, 2, 2, 2, 0, 1, 1, 3, 4};
   static uint64_t base;
@@ -431,7 +432,7 @@ HR_TEST(onednn_follows_weights_that_change) {
                              BIAS_VECTOR));
   check_stamps(
       product_trial(&hr__onednn_provider, &wide, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT));
-  hr__derived_forget_all();
+  hr__cached_weights_forget_all();
 }
 
 /* Runs a product of these dims once for each stamp, always of the same numbers: every run gives the same bits. */
@@ -460,13 +461,13 @@ static void run_product(const product *q, int count, const uint64_t *stamps, siz
     trial_free(&t);
   }
   free(first);
-  HR_ASSERT_EQ((size_t)hr__derived_bytes() / 1000, kept_bytes_after / 1000);
+  HR_ASSERT_EQ((size_t)hr__cached_weights_bytes() / 1000, kept_bytes_after / 1000);
   trial_end(&t);
 }
 
 HR_TEST(onednn_keeps_one_packed_weight_for_products_of_all_heights) {
   trials_begin(&hr__onednn_provider);
-  hr__derived_forget_all();
+  hr__cached_weights_forget_all();
   const product q[3] = {{0, {0}, 3, 256, 512}, {0, {0}, 40, 256, 512}, {0, {0}, 200, 256, 512}};
   const uint64_t first[] = {900001, 900001, 900001}, changing[] = {900002, 900003, 900004, 0, 0, 0};
   run_product(&q[0], 6, changing, 0);
@@ -474,8 +475,8 @@ HR_TEST(onednn_keeps_one_packed_weight_for_products_of_all_heights) {
   run_product(&q[0], 3, first, 256 * 512 * 4);
   run_product(&q[1], 3, first, 256 * 512 * 4);
   run_product(&q[2], 3, first, 256 * 512 * 4);
-  hr__derived_forget(hr__context(), 900001);
-  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  hr__cached_weights_forget(hr__context(), 900001);
+  HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
 }
 
 HR_TEST(onednn_keeps_nothing_of_what_the_program_writes) {
@@ -528,16 +529,16 @@ static void check_memory(trial t) {
 static const product small = {0, {0}, 1, 6, 8};
 
 HR_TEST(rows_reports_memory_that_is_out) {
-  trials_begin(&hr__rows_provider);
+  trials_begin(&hr__gemv_provider);
   check_memory(
-      product_trial(&hr__rows_provider, &small, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR));
+      product_trial(&hr__gemv_provider, &small, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR));
 }
 
 HR_TEST(lanes_reports_memory_that_is_out) {
   static const window q = LANES_WINDOW(64, 20, 20, 14, 14, 3, 3, 1, 1);
-  trials_begin(&hr__lanes_provider);
+  trials_begin(&hr__batch_lanes_provider);
   trial t = window_trial(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_DENSE, true);
-  t.provider = &hr__lanes_provider;
+  t.provider = &hr__batch_lanes_provider;
   check_memory(t);
 }
 

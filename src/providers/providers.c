@@ -1,8 +1,8 @@
 /* providers.c: all providers, in order of preference. */
 #include "providers/provider.h"
 
-const hr_provider *const hr_providers[] = {&hr__rows_provider,
-                                           &hr__lanes_provider,
+const hr_provider *const hr_providers[] = {&hr__gemv_provider,
+                                           &hr__batch_lanes_provider,
                                            &hr__winograd_provider,
                                            &hr__winograd_weights_provider,
                                            &hr__gradients_provider,
@@ -12,9 +12,9 @@ const hr_provider *const hr_providers[] = {&hr__rows_provider,
                                            &hr__lapack_provider,
                                            &hr__integers_provider,
                                            &hr__flash_provider,
-                                           &hr__thin_provider,
+                                           &hr__small_product_provider,
                                            &hr__taps_provider,
-                                           &hr__glance_provider,
+                                           &hr__small_attention_provider,
                                            &hr__images_provider,
                                            &hr__matrices_provider,
                                            &hr__cublaslt_provider,

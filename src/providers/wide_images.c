@@ -1,5 +1,5 @@
-/* wide_images.c: see wide_images.h. The numbers of a convolution's node: spatial dims, then steps, padding and dilations of each,
- * groups. */
+/* wide_images.c: see wide_images.h. The numbers of a convolution's node: spatial dims, then steps, padding and
+ * dilations of each, groups. */
 #include "providers/wide_images.h"
 
 hr__images hr__images_of(const hr_operand *x) {

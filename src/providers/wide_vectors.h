@@ -1,5 +1,5 @@
-/* wide_vectors.h: what providers share that are written for vectors of 16 floats: whether the processor runs them, how their functions
- * are marked, and the exchange of rows and columns.
+/* wide_vectors.h: what providers share that are written for vectors of 16 floats: whether the processor runs them, how
+ * their functions are marked, and the exchange of rows and columns.
  */
 #ifndef HEADRACE_PROVIDERS_WIDE_VECTORS_H_
 #define HEADRACE_PROVIDERS_WIDE_VECTORS_H_

@@ -1,9 +1,10 @@
-/* Convolutions by fewer multiplications (providers/winograd) against plain loops in double precision (provider_trials.h): every layout,
- * odd sizes, tails of channels, borders, weights that are kept, how large the error is, and what is not finite.
+/* Convolutions by fewer multiplications (providers/winograd) against plain loops in double precision
+ * (provider_trials.h): every layout, odd sizes, tails of channels, borders, weights that are kept, how large the error
+ * is, and what is not finite.
  */
 #include "base/thread.h"
 #include "provider_trials.h"
-#include "runtime/derived.h"
+#include "runtime/cached_weights.h"
 
 #define WINDOW(batch, in, out, h, w, ph, pw)                  \
   {                                                           \
@@ -108,9 +109,9 @@ static float *bits_of(hr_op op, const window *q, image_layout layout, int thread
   }
   hr__winograd_provider.stamp(t.prepared, stamps);
   float *values = trial_run_once(&t);
-  HR_ASSERT_EQ(hr__derived_bytes() > 0, runs > 1);
-  hr__derived_forget(hr__context(), stamp);
-  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  HR_ASSERT_EQ(hr__cached_weights_bytes() > 0, runs > 1);
+  hr__cached_weights_forget(hr__context(), stamp);
+  HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   hr_thread_count_set(0);
   return values;
 }
@@ -139,8 +140,8 @@ HR_TEST(winograd_gives_the_same_bits_with_any_threads_layout_and_run) {
 
 /* ---- numbers ---- */
 
-/* Errors against double precision, relative to the square root of the sum of squares of a sum's terms, which chance errors follow:
- * those of the transforms are within twice those of a sum in order. */
+/* Errors against double precision, relative to the square root of the sum of squares of a sum's terms, which chance
+ * errors follow: those of the transforms are within twice those of a sum in order. */
 HR_TEST(winograd_is_about_as_exact_as_a_sum) {
   trials_begin(&hr__winograd_provider);
   const window q = WINDOW(1, 128, 40, 14, 14, 1, 1);
@@ -171,8 +172,8 @@ HR_TEST(winograd_is_about_as_exact_as_a_sum) {
   trial_end(&t);
 }
 
-/* Of x [2,20,7,6]: NaN in the last pixel of the last image; in the first one infinities, and two numbers whose difference overflows where
- * their sum of products does not. */
+/* Of x [2,20,7,6]: NaN in the last pixel of the last image; in the first one infinities, and two numbers whose
+ * difference overflows where their sum of products does not. */
 static void change_pixels(trial *t) {
   const tensor *x = &t->tensors[0];
   tensor_put(x, tensor_count(x) - 1, NAN);
@@ -181,8 +182,8 @@ static void change_pixels(trial *t) {
   tensor_put(x, 3 * 42 + 5 * 6 + 0, 1.7e38), tensor_put(x, 3 * 42 + 5 * 6 + 2, -1.7e38);
 }
 
-/* An infinite weight in the first row and column of a window, which lie outside of the image at the border; one that is NaN; two whose
- * sum overflows. */
+/* An infinite weight in the first row and column of a window, which lie outside of the image at the border; one that is
+ * NaN; two whose sum overflows. */
 static void change_weights(trial *t) {
   const tensor *w = &t->tensors[1];
   tensor_put(w, 0, INFINITY);

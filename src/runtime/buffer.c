@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "runtime/derived.h"
+#include "runtime/cached_weights.h"
 #include "runtime/handle_range.h"
 
 enum { POOL_CHUNK = 65536 };
@@ -16,9 +16,9 @@ static struct {
   char *chunk;                              /* structs that never had one */
   size_t chunk_left;
   hr_handle_range range;
-  hr_mutex poison_mutex;
+  hr_mutex invalidate_mutex;
   atomic_uint_least64_t last_stamp;
-} pool = {.mutex = HR_MUTEX_INITIALIZER, .poison_mutex = HR_MUTEX_INITIALIZER};
+} pool = {.mutex = HR_MUTEX_INITIALIZER, .invalidate_mutex = HR_MUTEX_INITIALIZER};
 
 /* A struct that was never used, with a handle. The pool is locked. Chunks come from the system and stay for ever. */
 static hr_status make_struct(int shift, hr_buffer **out_buffer) {
@@ -51,7 +51,7 @@ void hr__buffer_restamp(hr_buffer *buffer) {
 
 void hr__buffer_keep(hr_buffer *buffer, uint64_t stamp) {
   if (buffer->source != 0 && buffer->source != stamp) {
-    hr__derived_forget(buffer->device->context, buffer->source);
+    hr__cached_weights_forget(buffer->device->context, buffer->source);
   }
   buffer->source = stamp;
 }
@@ -135,7 +135,7 @@ static bool let_go(hr_buffer *buffer, int64_t reference) {
     return false;
   }
   hr_caching_allocator_free(&buffer->device->allocator, buffer->block);
-  if (hr__buffer_is_poisoned(buffer)) {
+  if (hr__buffer_is_invalid(buffer)) {
     hr__buffer_heal(buffer);
   }
   hr__buffer_written(buffer);
@@ -268,25 +268,25 @@ void hr__buffers_exchange(hr_buffer *a, hr_buffer *b) {
   hr__buffer_restamp(b);
 }
 
-void hr__buffer_poison(hr_buffer *buffer, hr_status status) {
-  hr_mutex_lock(&pool.poison_mutex);
-  if (atomic_load_explicit(&buffer->poison, memory_order_relaxed) == NULL) {
-    atomic_store_explicit(&buffer->poison, hr_status_clone(status), memory_order_release);
-    atomic_store_explicit(&buffer->is_hollow, true, memory_order_relaxed);
+void hr__buffer_invalidate(hr_buffer *buffer, hr_status status) {
+  hr_mutex_lock(&pool.invalidate_mutex);
+  if (atomic_load_explicit(&buffer->invalidate, memory_order_relaxed) == NULL) {
+    atomic_store_explicit(&buffer->invalidate, hr_status_clone(status), memory_order_release);
+    atomic_store_explicit(&buffer->is_undefined, true, memory_order_relaxed);
   }
-  hr_mutex_unlock(&pool.poison_mutex);
+  hr_mutex_unlock(&pool.invalidate_mutex);
 }
 
-hr_status hr__buffer_poison_status(const hr_buffer *buffer) {
-  hr_mutex_lock(&pool.poison_mutex);
-  hr_status status = hr_status_clone(atomic_load_explicit(&((hr_buffer *)buffer)->poison, memory_order_acquire));
-  hr_mutex_unlock(&pool.poison_mutex);
+hr_status hr__buffer_failure(const hr_buffer *buffer) {
+  hr_mutex_lock(&pool.invalidate_mutex);
+  hr_status status = hr_status_clone(atomic_load_explicit(&((hr_buffer *)buffer)->invalidate, memory_order_acquire));
+  hr_mutex_unlock(&pool.invalidate_mutex);
   return status;
 }
 
 void hr__buffer_heal(hr_buffer *buffer) {
-  hr_mutex_lock(&pool.poison_mutex);
-  hr_status status = atomic_exchange_explicit(&buffer->poison, NULL, memory_order_acq_rel);
-  hr_mutex_unlock(&pool.poison_mutex);
+  hr_mutex_lock(&pool.invalidate_mutex);
+  hr_status status = atomic_exchange_explicit(&buffer->invalidate, NULL, memory_order_acq_rel);
+  hr_mutex_unlock(&pool.invalidate_mutex);
   hr_status_free(status);
 }

@@ -1,11 +1,11 @@
 /* buffer.h: counted bytes of a device that get their memory late.
  *
- * Structs are pooled by the size of their handle's slot, which they keep for ever: creating and releasing a buffer costs two short
- * locks. Nothing of the pool is ever destroyed, because a framework may drop its last tensors from any thread while
- * the process ends.
+ * Structs are pooled by the size of their handle's slot, which they keep for ever: creating and releasing a buffer
+ * costs two short locks. Nothing of the pool is ever destroyed, because a framework may drop its last tensors from any
+ * thread while the process ends.
  *
  * A buffer without memory is *fresh*: it has no contents. A buffer whose contents were never made because the work that
- * would have made them failed is *poisoned*: using it reports that failure again.
+ * would have made them failed is *invalid*: using it reports that failure again.
  */
 #ifndef HEADRACE_RUNTIME_BUFFER_H_
 #define HEADRACE_RUNTIME_BUFFER_H_
@@ -14,8 +14,8 @@
 
 #include "runtime/device.h"
 
-/* A reference of work that is on its way counts this much in addition: whether a buffer is dead must not depend on how far the
- * device has got. */
+/* A reference of work that is on its way counts this much in addition: whether a buffer is dead must not depend on how
+ * far the device has got. */
 #define HR__BUFFER_ON_ITS_WAY (INT64_C(1) << 32)
 
 struct hr_buffer {
@@ -26,21 +26,23 @@ struct hr_buffer {
   void *handle;
   _Atomic(void *) address; /* NULL: fresh */
   hr_block *block;
-  /* Which buffer of a pending stretch this is: stream << 32 | number. Only a hint: the stretch's list confirms it. */
+  /* Which buffer of a pending trace this is: stream << 32 | number. Only a hint: the trace's list confirms it. */
   atomic_uint_least64_t tag;
-  /* How the contents lie: a word that the engine keeps for the compiler; 0: as views say. Changes under the device's shared_mutex. */
+  /* How the contents lie: a word that the engine keeps for the compiler; 0: as views say. Changes under the device's
+   * shared_mutex. */
   atomic_uint_least64_t layout;
   /* Which contents it has: a number that no other buffer and no other time shares. 0: somebody has its address. */
   atomic_uint_least64_t stamp;
-  uint64_t
-      source; /* the contents that something kept was made of (derived.h); 0: none. The device's jobs look at it, in order */
-  /* Integers that the host wrote, while `stamp` is `noted` (engine/index_source.h): their dtype, the smallest and the largest. */
+  uint64_t source; /* the contents that something kept was made of (cached_weights.h); 0: none. The device's jobs look
+                      at it, in order */
+  /* Integers that the host wrote, while `stamp` is `noted` (engine/index_source.h): their dtype, the smallest and the
+   * largest. */
   uint64_t noted;
   int32_t noted_dtype;
   int64_t least, most;
-  _Atomic(hr_status) poison; /* changed under a lock of buffer.c */
-  atomic_bool is_hollow;     /* was poisoned, and nothing has been written since, whether or not somebody promised to */
-  struct hr_buffer *next;    /* in the pool */
+  _Atomic(hr_status) invalidate; /* changed under a lock of buffer.c */
+  atomic_bool is_undefined; /* was invalid, and nothing has been written since, whether or not somebody promised to */
+  struct hr_buffer *next;   /* in the pool */
 };
 
 static inline void *hr__buffer_address(const hr_buffer *buffer) {
@@ -51,18 +53,18 @@ static inline uint64_t hr__buffer_layout(const hr_buffer *buffer) {
   return atomic_load_explicit(&((hr_buffer *)buffer)->layout, memory_order_acquire);
 }
 
-static inline bool hr__buffer_is_poisoned(const hr_buffer *buffer) {
-  return __builtin_expect(atomic_load_explicit(&((hr_buffer *)buffer)->poison, memory_order_relaxed) != NULL, 0);
+static inline bool hr__buffer_is_invalid(const hr_buffer *buffer) {
+  return __builtin_expect(atomic_load_explicit(&((hr_buffer *)buffer)->invalidate, memory_order_relaxed) != NULL, 0);
 }
 
-static inline bool hr__buffer_is_hollow(const hr_buffer *buffer) {
-  return __builtin_expect(atomic_load_explicit(&((hr_buffer *)buffer)->is_hollow, memory_order_relaxed), 0);
+static inline bool hr__buffer_is_undefined(const hr_buffer *buffer) {
+  return __builtin_expect(atomic_load_explicit(&((hr_buffer *)buffer)->is_undefined, memory_order_relaxed), 0);
 }
 
 /* The buffer has contents now. */
 static inline void hr__buffer_written(hr_buffer *buffer) {
-  if (hr__buffer_is_hollow(buffer)) {
-    atomic_store_explicit(&buffer->is_hollow, false, memory_order_relaxed);
+  if (hr__buffer_is_undefined(buffer)) {
+    atomic_store_explicit(&buffer->is_undefined, false, memory_order_relaxed);
   }
 }
 
@@ -101,11 +103,12 @@ void hr__buffer_unbind(hr_buffer *buffer);
 /* Two buffers of one device and size exchange their memory, and how it lies; both have new contents. */
 void hr__buffers_exchange(hr_buffer *a, hr_buffer *b);
 
-/* Poisons a buffer that isn't yet, with a copy of `status`. */
-void hr__buffer_poison(hr_buffer *buffer, hr_status status);
-/* A copy of what the buffer is poisoned with, or OK. */
-HR_MUST_USE hr_status hr__buffer_poison_status(const hr_buffer *buffer);
-/* The buffer is about to be written from end to end. Until it is, it stays hollow: if the write fails, it is poisoned again. */
+/* Invalidates a buffer that isn't yet, with a copy of `status`. */
+void hr__buffer_invalidate(hr_buffer *buffer, hr_status status);
+/* A copy of what the buffer is invalid with, or OK. */
+HR_MUST_USE hr_status hr__buffer_failure(const hr_buffer *buffer);
+/* The buffer is about to be written from end to end. Until it is, it stays undefined: if the write fails, it is invalid
+ * again. */
 void hr__buffer_heal(hr_buffer *buffer);
 
 #endif

@@ -1,13 +1,13 @@
-/* Slabs for small blocks, a list sorted by size, then by address, for the others. The list is an array: a device has at most some
- * hundreds of free blocks, and moving their pointers costs less than following a tree's. Which blocks of a slab are free is a
- * set of bits in two levels. */
+/* Slabs for small blocks, a list sorted by size, then by address, for the others. The list is an array: a device has at
+ * most some hundreds of free blocks, and moving their pointers costs less than following a tree's. Which blocks of a
+ * slab are free is a set of bits in two levels. */
 #include "runtime/caching_allocator.h"
 
 #include <string.h>
 
 #include "base/allocator.h"
 #include "base/integer.h"
-#include "runtime/derived.h"
+#include "runtime/cached_weights.h"
 #include "runtime/device.h"
 
 enum { SLAB_WORDS = HR_ALLOCATOR_SLAB / 64 / 64 }; /* the smallest blocks have 64 bytes */
@@ -117,10 +117,10 @@ static hr_status refuse(const hr_caching_allocator *allocator, size_t wanted, co
 }
 
 /* What was made of weights goes; unlocked, because its memory may be this allocator's. */
-static void forget_derived(hr_caching_allocator *allocator) {
+static void forget_cached_weights(hr_caching_allocator *allocator) {
   hr_mutex_unlock(&allocator->mutex);
   hr_context *before = hr__context_enter(allocator->context);
-  hr__derived_forget_all();
+  hr__cached_weights_forget_all();
   (void)hr__context_enter(before);
   hr_mutex_lock(&allocator->mutex);
 }
@@ -134,7 +134,7 @@ static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, siz
   if (stats->limit_bytes > 0 && stats->reserved_bytes + (int64_t)bytes > stats->limit_bytes) {
     shrink(allocator, stats->limit_bytes - (int64_t)bytes);
     if (stats->reserved_bytes + (int64_t)bytes > stats->limit_bytes) {
-      forget_derived(allocator);
+      forget_cached_weights(allocator);
       shrink(allocator, stats->limit_bytes - (int64_t)bytes);
     }
     if (stats->reserved_bytes + (int64_t)bytes > stats->limit_bytes) {
@@ -144,7 +144,7 @@ static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, siz
   hr_status status = allocator->driver->allocate(allocator->impl, bytes, out_address);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
     hr_status_free(status);
-    forget_derived(allocator);
+    forget_cached_weights(allocator);
     shrink(allocator, 0);
     status = allocator->driver->allocate(allocator->impl, bytes, out_address);
   }

@@ -1,16 +1,17 @@
 /* device.h: what a driver offers, and an open device.
  *
  * A driver knows bytes, addresses and kernels; it knows no operation and no dtype. It is one table of functions, and
- * reaches the rest through hr_drivers (src/drivers/driver_table.c) alone. Members marked optional may be NULL; their default
- * is named there.
+ * reaches the rest through hr_drivers (src/drivers/driver_table.c) alone. Members marked optional may be NULL; their
+ * default is named there.
  *
- * Threads: the engine calls launch, call, copy_within, fill, submit, event and graph functions of one device from one thread at
- * a time, in the order in which the work shall happen. allocate, free, properties, memory_info, flush, copy_in and copy_out may
- * be called from any thread at any time, and so may copy_peer; memory that is copied from or to is not in use by work that was given and has not run,
- * unless the call comes in that order too: then it waits for the work.
+ * Threads: the engine calls launch, call, copy_within, fill, submit, event and graph functions of one device from one
+ * thread at a time, in the order in which the work shall happen. allocate, free, properties, memory_info, flush,
+ * copy_in and copy_out may be called from any thread at any time, and so may copy_peer; memory that is copied from or
+ * to is not in use by work that was given and has not run, unless the call comes in that order too: then it waits for
+ * the work.
  *
- * An open device is that table, the caching allocator over it, the queue that runs its work in order, and one block that
- * the executables share for their temporaries.
+ * An open device is that table, the caching allocator over it, the queue that runs its work in order, and one block
+ * that the executables share for their temporaries.
  */
 #ifndef HEADRACE_RUNTIME_DEVICE_H_
 #define HEADRACE_RUNTIME_DEVICE_H_
@@ -39,8 +40,8 @@ typedef struct hr_driver {
   int (*count)(void);
   /* Why there is none: an error while count() is 0. Optional. */
   hr_status (*why_none)(void);
-  /* Opens device `ordinal` < count(); *out_impl is the driver's own struct, handed to every function below. Opening a device
-   * twice gives two of them. */
+  /* Opens device `ordinal` < count(); *out_impl is the driver's own struct, handed to every function below. Opening a
+   * device twice gives two of them. */
   hr_status (*open)(int ordinal, void **out_impl);
   /* Blocks, events and graphs are gone by then. Work that was given and nobody waited for has run or never will. */
   void (*close)(void *impl);
@@ -57,20 +58,21 @@ typedef struct hr_driver {
   hr_status (*copy_in)(void *impl, void *to, const void *host, size_t bytes);
   hr_status (*copy_out)(void *impl, void *host, const void *from, size_t bytes);
   hr_status (*copy_within)(void *impl, void *to, const void *from, size_t bytes); /* ranges don't overlap */
-  /* From another device of this driver; what has been given to that one has run, and the bytes are there when this returns. In order with
-   * this one's work, as copy_in is. Optional: through host memory. */
+  /* From another device of this driver; what has been given to that one has run, and the bytes are there when this
+   * returns. In order with this one's work, as copy_in is. Optional: through host memory. */
   hr_status (*copy_peer)(void *impl, void *to, void *from_impl, const void *from, size_t bytes);
   /* Writes `count` copies of a pattern of 1, 2, 4, 8 or 16 bytes. */
   hr_status (*fill)(void *impl, void *to, const void *pattern, size_t pattern_bytes, size_t count);
 
-  /* Runs all passes of `count` > 0 kernels, none of which touches what another one writes: in any order, or at once. The list is
-   * the caller's and may be gone afterwards. call.scratch is ignored: the driver gives each of its threads its own. Where the
-   * dialect is not the host's, each kernel is the first member of an hr_device_kernel. */
+  /* Runs all passes of `count` > 0 kernels, none of which touches what another one writes: in any order, or at once.
+   * The list is the caller's and may be gone afterwards. call.scratch is ignored: the driver gives each of its threads
+   * its own. Where the dialect is not the host's, each kernel is the first member of an hr_device_kernel. */
   hr_status (*launch)(void *impl, int count, const hr_host_launch *launches);
   /* Runs a host function on the device's memory in order with its kernels: a library's kernel. Optional: fn(arg). */
   hr_status (*call)(void *impl, hr_host_fn fn, void *arg);
-  /* Texts in the driver's dialect, all four together: compiler appends what decides, besides a text, what its image is; compile makes an image of a text (appended to *out_image), on any thread, several
-   * at once; load makes its functions callable on the device. Only where the dialect is not the host's. */
+  /* Texts in the driver's dialect, all four together: compiler appends what decides, besides a text, what its image is;
+   * compile makes an image of a text (appended to *out_image), on any thread, several at once; load makes its functions
+   * callable on the device. Only where the dialect is not the host's. */
   hr_status (*compiler)(void *impl, hr_text *out_name);
   hr_status (*compile)(void *impl, const char *text, size_t length, hr_text *out_image);
   hr_status (*load)(void *impl, const void *image, size_t bytes, int count, const char *const *names, void **out_module,
@@ -78,14 +80,16 @@ typedef struct hr_driver {
   void (*unload)(void *impl, void *module);
   /* Makes the device current on this thread and gives the queue of its work, for libraries. Optional: NULL. */
   void *(*native)(void *impl);
-  /* Graphs: work that is captured once and given again as a whole. Optional, all five together: each piece is given by itself.
+  /* Graphs: work that is captured once and given again as a whole. Optional, all five together: each piece is given by
+   * itself.
    *
-   * From capture_begin to capture_end what the calling thread gives by launch, and by call to *out_queue (which stands for
-   * native's), is kept and does not run; nothing else is given in between, and other threads' copies go their own way. capture_end
-   * makes a graph of it; with NULL, or on failure, the work is forgotten. graph_launch gives all of it, in order, with the
-   * addresses and scalars of the capture, any number of times; what libraries and load made has to live as long as the graph.
-   * graph_update changes the arguments of the kernel that was the `index`th of those given to launch, for later launches of the graph;
-   * the kernel itself is the same. graph_destroy accepts NULL, and graphs whose work is on its way; it may come from any thread. */
+   * From capture_begin to capture_end what the calling thread gives by launch, and by call to *out_queue (which stands
+   * for native's), is kept and does not run; nothing else is given in between, and other threads' copies go their own
+   * way. capture_end makes a graph of it; with NULL, or on failure, the work is forgotten. graph_launch gives all of
+   * it, in order, with the addresses and scalars of the capture, any number of times; what libraries and load made has
+   * to live as long as the graph. graph_update changes the arguments of the kernel that was the `index`th of those
+   * given to launch, for later launches of the graph; the kernel itself is the same. graph_destroy accepts NULL, and
+   * graphs whose work is on its way; it may come from any thread. */
   hr_status (*capture_begin)(void *impl, void **out_queue);
   hr_status (*capture_end)(void *impl, void **out_graph);
   hr_status (*graph_update)(void *impl, void *graph, int index, const hr_host_launch *launch);
@@ -125,8 +129,8 @@ struct hr_device {
   hr_block *shared;      /* temporaries and workspace of whatever runs; NULL while none was needed */
 };
 
-/* Makes the shared block at least `bytes` long and gives its address. The caller holds shared_mutex. Growing waits for the
- * queue to run dry, so that no job loses its temporaries. On failure the old block is gone as well. */
+/* Makes the shared block at least `bytes` long and gives its address. The caller holds shared_mutex. Growing waits for
+ * the queue to run dry, so that no job loses its temporaries. On failure the old block is gone as well. */
 HR_MUST_USE hr_status hr__device_shared(hr_device *device, size_t bytes, void **out_address);
 /* Waits until the queue has run dry, and gives the shared block back: where memory is short. */
 void hr__device_release_shared(hr_device *device);

@@ -1,9 +1,9 @@
 /* handle_range.h: addresses that map nothing, one slot for each buffer.
  *
  * A range of address space (16 TB, or less where the system gives less) is reserved without access and cut into 4,096
- * segments. A segment holds slots of one power of two, at least 64 bytes and longer than the buffer, so that the address one
- * past the end still belongs to it; larger slots take several segments. From an address, its segment gives the slot size, and
- * a table of the segment gives the owner: no search.
+ * segments. A segment holds slots of one power of two, at least 64 bytes and longer than the buffer, so that the
+ * address one past the end still belongs to it; larger slots take several segments. From an address, its segment gives
+ * the slot size, and a table of the segment gives the owner: no search.
  *
  * Slots are never given back: their owners are pooled and used again with the same slot.
  * Threads: take needs the caller's lock; owner may be called at any time.

@@ -1,5 +1,5 @@
-/* The queue: a linked list under a mutex. The thread looks for work for a few microseconds before it sleeps: waking it costs
- * more than most gaps between the commits of a loop. */
+/* The queue: a linked list under a mutex. The thread looks for work for a few microseconds before it sleeps: waking it
+ * costs more than most gaps between the commits of a loop. */
 #include "runtime/queue.h"
 
 #include "base/team.h"
@@ -68,8 +68,8 @@ static void run_thread(void *arg) {
   hr_mutex_unlock(&queue->mutex);
 }
 
-/* Lets the thread run what is pending, and ends it. Until `stop` is false again, whoever pushes runs its job. Gives what `stop`
- * was before. */
+/* Lets the thread run what is pending, and ends it. Until `stop` is false again, whoever pushes runs its job. Gives
+ * what `stop` was before. */
 static bool end_thread(hr_queue *queue) {
   hr_queue_settle(queue);
   hr_mutex_lock(&queue->mutex);
@@ -169,10 +169,10 @@ void hr_queue_end_inline(hr_queue *queue) {
   hr_mutex_unlock(&queue->mutex);
 }
 
-bool hr_queue_lead(hr_queue *queue, hr_queue_job *job, void (*work)(void *job)) {
+bool hr_queue_submit_early(hr_queue *queue, hr_queue_job *job, void (*work)(void *job)) {
   hr_mutex_lock(&queue->mutex);
   hr_context *before = hr__context_enter(queue->context);
-  bool leads = is_idle(queue) && !queue->stop && hr__team_lead(work, job, &queue->lead);
+  bool leads = is_idle(queue) && !queue->stop && hr__team_submit_early(work, job, &queue->lead);
   (void)hr__context_enter(before);
   if (leads) {
     queue->is_running = true;

@@ -3,7 +3,7 @@
 
 #include "base/env.h"
 #include "runtime/buffer.h"
-#include "runtime/derived.h"
+#include "runtime/cached_weights.h"
 #include "runtime/registry.h"
 
 /* ---- a driver that refuses beyond a budget ---- */
@@ -100,8 +100,8 @@ HR_TEST(best_fit_wastes_an_eighth_at_most) {
   hr_caching_allocator_trim(&allocator);
 }
 
-/* Whatever was let go of, and in which order: the lowest address of a kind comes first. A driver without graphs keeps that to small
- * blocks. */
+/* Whatever was let go of, and in which order: the lowest address of a kind comes first. A driver without graphs keeps
+ * that to small blocks. */
 HR_TEST(requests_get_the_lowest_address_again) {
   enum { COUNT = 41 };
   static const size_t sizes[] = {64, 700, 20000, 100000, 9 << 20};
@@ -219,19 +219,19 @@ HR_TEST(work_on_its_way_holds_a_buffer_but_is_no_holder) {
   hr_device_release(device);
 }
 
-HR_TEST(poison_is_reported_until_healed) {
+HR_TEST(invalidate_is_reported_until_healed) {
   hr_device *device;
   hr_buffer *buffer;
   HR_ASSERT_OK(hr_device_open("cpu", &device));
   HR_ASSERT_OK(hr_buffer_create(device, 100, &buffer));
-  HR_ASSERT_OK(hr__buffer_poison_status(buffer));
+  HR_ASSERT_OK(hr__buffer_failure(buffer));
   hr_status status = hr_status_make(HR_STATUS_OUT_OF_RANGE, "index 7");
-  hr__buffer_poison(buffer, status);
+  hr__buffer_invalidate(buffer, status);
   hr_status_free(status);
-  HR_ASSERT(hr__buffer_is_poisoned(buffer));
-  HR_ASSERT_ERROR(hr__buffer_poison_status(buffer), HR_STATUS_OUT_OF_RANGE, "index 7");
+  HR_ASSERT(hr__buffer_is_invalid(buffer));
+  HR_ASSERT_ERROR(hr__buffer_failure(buffer), HR_STATUS_OUT_OF_RANGE, "index 7");
   hr__buffer_heal(buffer);
-  HR_ASSERT(!hr__buffer_is_poisoned(buffer));
+  HR_ASSERT(!hr__buffer_is_invalid(buffer));
   hr_buffer_release(buffer);
   hr_device_release(device);
 }
@@ -297,8 +297,8 @@ HR_TEST(queue_ends_what_was_led_first) {
     other.value = 2;
     atomic_store(&count, 0);
     hr_parallel_for(2, 1, do_nothing, NULL); /* the team is awake */
-    bool leads = hr_queue_lead(&queue, &led.entry, append_first);
-    HR_ASSERT(!leads || !hr_queue_lead(&queue, &other.entry, append_first));
+    bool leads = hr_queue_submit_early(&queue, &led.entry, append_first);
+    HR_ASSERT(!leads || !hr_queue_submit_early(&queue, &other.entry, append_first));
     if (i % 3 == 0) {
       hr_queue_wait(&queue, hr_queue_push(&queue, &other.entry));
     } else if (i % 3 == 1) {
@@ -384,16 +384,16 @@ HR_TEST(several_cpu_devices_are_devices_of_their_own) {
 /* ---- what libraries keep ---- */
 
 static void keep_bytes(uint64_t stamp, uint64_t recipe, size_t bytes, unsigned char value) {
-  hr_derived *made = hr__derived_create(NULL, stamp, &recipe, 1, bytes);
+  hr_cached_weights *made = hr__cached_weights_create(NULL, stamp, &recipe, 1, bytes);
   HR_ASSERT_NOT_NULL(made);
-  memset(hr__derived_data(made), value, bytes);
-  hr__derived_publish(made);
-  hr__derived_release(made);
+  memset(hr__cached_weights_data(made), value, bytes);
+  hr__cached_weights_publish(made);
+  hr__cached_weights_release(made);
 }
 
 static bool is_kept(uint64_t stamp, uint64_t recipe) {
-  hr_derived *found = hr__derived_find(stamp, &recipe, 1);
-  hr__derived_release(found);
+  hr_cached_weights *found = hr__cached_weights_find(stamp, &recipe, 1);
+  hr__cached_weights_release(found);
   return found != NULL;
 }
 
@@ -402,18 +402,18 @@ HR_TEST(what_is_kept_is_found_by_contents_and_recipe) {
   keep_bytes(71, 2, 200, 2);
   keep_bytes(71, 2, 200, 3); /* the second of its kind is not published */
   keep_bytes(72, 1, 400, 4);
-  HR_ASSERT_EQ(hr__derived_bytes(), 700);
+  HR_ASSERT_EQ(hr__cached_weights_bytes(), 700);
   HR_ASSERT(is_kept(71, 1) && is_kept(71, 2) && is_kept(72, 1) && !is_kept(72, 2) && !is_kept(73, 1));
   const uint64_t words[2] = {1, 2}, two = 2;
-  HR_ASSERT_NULL(hr__derived_find(71, words, 2));
-  hr_derived *held = hr__derived_find(71, &two, 1);
-  HR_ASSERT_EQ(*(unsigned char *)hr__derived_data(held), 2);
-  hr__derived_forget(hr__context(), 71);
+  HR_ASSERT_NULL(hr__cached_weights_find(71, words, 2));
+  hr_cached_weights *held = hr__cached_weights_find(71, &two, 1);
+  HR_ASSERT_EQ(*(unsigned char *)hr__cached_weights_data(held), 2);
+  hr__cached_weights_forget(hr__context(), 71);
   HR_ASSERT(!is_kept(71, 1) && !is_kept(71, 2) && is_kept(72, 1));
-  HR_ASSERT_EQ(((unsigned char *)hr__derived_data(held))[199], 2); /* who holds one keeps it */
-  hr__derived_release(held);
-  hr__derived_forget_all();
-  HR_ASSERT_EQ(hr__derived_bytes(), 0);
+  HR_ASSERT_EQ(((unsigned char *)hr__cached_weights_data(held))[199], 2); /* who holds one keeps it */
+  hr__cached_weights_release(held);
+  hr__cached_weights_forget_all();
+  HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   HR_ASSERT(!is_kept(72, 1));
 }
 
@@ -427,15 +427,15 @@ HR_TEST(contents_seen_twice_in_turn_are_kept) {
   uint64_t seen = 0;
   for (size_t i = 0; i < sizeof runs / sizeof *runs; ++i) {
     bool is_new = !runs[i].is_new;
-    hr_derived *derived = hr__derived_get(runs[i].stamp, &seen, &recipe, 1, 10, &is_new);
+    hr_cached_weights *cached_weights = hr__cached_weights_get(runs[i].stamp, &seen, &recipe, 1, 10, &is_new);
     HR_ASSERT_EQ(is_new, runs[i].is_new);
-    HR_ASSERT_EQ(derived != NULL, runs[i].is_there);
+    HR_ASSERT_EQ(cached_weights != NULL, runs[i].is_there);
     if (is_new) {
-      hr__derived_publish(derived);
+      hr__cached_weights_publish(cached_weights);
     }
-    hr__derived_release(derived);
+    hr__cached_weights_release(cached_weights);
   }
-  hr__derived_forget_all();
+  hr__cached_weights_forget_all();
 }
 
 /* A loop over lengths that grow: no block serves twice. */
@@ -479,22 +479,22 @@ HR_TEST(what_is_kept_on_a_device_makes_room_for_what_it_refused) {
     hr_block *block = NULL;
     const uint64_t recipe = 1;
     hr_caching_allocator_init(&device.allocator, &budget_driver, &b, "budget", limits[i]);
-    hr_derived *made = hr__derived_create(&device, 91, &recipe, 1, KEPT);
+    hr_cached_weights *made = hr__cached_weights_create(&device, 91, &recipe, 1, KEPT);
     HR_ASSERT_NOT_NULL(made);
     HR_ASSERT_EQ(device.allocator.stats.allocated_bytes, KEPT);
-    hr__derived_publish(made);
-    hr__derived_release(made);
-    HR_ASSERT_NULL(hr__derived_create(&device, 92, &recipe, 1,
-                                      2 * ROOM)); /* too large for all: nothing but what was kept is gone */
+    hr__cached_weights_publish(made);
+    hr__cached_weights_release(made);
+    HR_ASSERT_NULL(hr__cached_weights_create(&device, 92, &recipe, 1,
+                                             2 * ROOM)); /* too large for all: nothing but what was kept is gone */
     HR_ASSERT(!is_kept(91, 1) && device.allocator.stats.allocated_bytes == 0);
-    made = hr__derived_create(&device, 91, &recipe, 1, KEPT);
-    hr__derived_publish(made);
-    hr__derived_release(made);
+    made = hr__cached_weights_create(&device, 91, &recipe, 1, KEPT);
+    hr__cached_weights_publish(made);
+    hr__cached_weights_release(made);
     HR_ASSERT_OK(hr_caching_allocator_alloc(&device.allocator, KEPT, &block));
     HR_ASSERT(!is_kept(91, 1));
     hr_caching_allocator_free(&device.allocator, block);
     hr_caching_allocator_trim(&device.allocator);
-    HR_ASSERT_EQ(hr__derived_bytes(), 0);
+    HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   }
 }
 

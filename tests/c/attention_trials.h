@@ -1,14 +1,14 @@
-/* attention_trials.h: attention as a provider runs it against its lowering, evaluated element by element in f64 (in f32 where random
- * numbers or NaN are compared).
+/* attention_trials.h: attention as a provider runs it against its lowering, evaluated element by element in f64 (in f32
+ * where random numbers or NaN are compared).
  *
- * Each trial is one forward and one backward node on tensors of every layout, with NaN around what the inputs' views reach
- * and a byte pattern around the outputs' and the workspace. The gradient gets y and the log-sum-exp of the reference, so that
- * the two are tested apart. A test brings run_call.
+ * Each trial is one forward and one backward node on tensors of every layout, with NaN around what the inputs' views
+ * reach and a byte pattern around the outputs' and the workspace. The gradient gets y and the log-sum-exp of the
+ * reference, so that the two are tested apart. A test brings run_call.
  */
 #ifndef HEADRACE_TESTS_ATTENTION_TRIALS_H_
 #define HEADRACE_TESTS_ATTENTION_TRIALS_H_
 
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 #include "lower_testing.h"
 #include "providers/provider.h"
 
@@ -330,8 +330,8 @@ static void free_trial(trial *t) {
   }
 }
 
-/* NaN where NaN is expected, infinities equal, numbers within `tolerance` of the largest (of 0.1 where gradients cancel); canaries
- * still there. */
+/* NaN where NaN is expected, infinities equal, numbers within `tolerance` of the largest (of 0.1 where gradients
+ * cancel); canaries still there. */
 static void check_result(const trial *t, role r, double tolerance) {
   static const char *const names[] = {"dy", "q", "k", "v", "mask", "y", "lse", "dq", "dk", "dv"};
   const tensor *x = &t->tensors[r];

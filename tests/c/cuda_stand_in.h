@@ -1,8 +1,8 @@
 /* cuda_stand_in.h: a table of functions that stands in for libcuda, for tests of the CUDA driver without a GPU.
  *
- * Its "device" memory is the host's, and it is stricter than CUDA about alignment and about the current context. It is as late as it
- * may be: copies and sets run when somebody waits for them, so that memory that was given back too early shows. Kernels don't run: the
- * last launch's grid and parameters are kept.
+ * Its "device" memory is the host's, and it is stricter than CUDA about alignment and about the current context. It is
+ * as late as it may be: copies and sets run when somebody waits for them, so that memory that was given back too early
+ * shows. Kernels don't run: the last launch's grid and parameters are kept.
  */
 #ifndef HEADRACE_TESTS_CUDA_STAND_IN_H_
 #define HEADRACE_TESTS_CUDA_STAND_IN_H_

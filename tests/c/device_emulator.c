@@ -1,4 +1,5 @@
-#undef _FORTIFY_SOURCE /* where it is on by itself: it takes a jump to another stack for a mistake, and ends the process */
+#undef _FORTIFY_SOURCE /* where it is on by itself: it takes a jump to another stack for a mistake, and ends the \
+                          process */
 #include "device_emulator.h"
 
 #include <setjmp.h>
@@ -10,7 +11,8 @@
 
 enum { THREADS_MAX = 1024, STACK_BYTES = 64 << 10, WARP = 32, WORDS_MAX = 512 };
 
-/* A thread of a block: a stack of its own, entered by setcontext once and by longjmp from then on, which calls no system. */
+/* A thread of a block: a stack of its own, entered by setcontext once and by longjmp from then on, which calls no
+ * system. */
 typedef struct fiber {
   ucontext_t entry;
   jmp_buf place;

@@ -5,8 +5,8 @@
  *   hr_block, hr_thread   where in the grid the code is: set whenever a thread goes on
  *   hr_wait(all)          a barrier of the warp, or of the whole block
  *
- * The threads of a block are fibers that take turns: each runs until it waits or ends. All threads of a warp come to the same
- * barriers, so a warp has passed one when each of its threads has had a turn since.
+ * The threads of a block are fibers that take turns: each runs until it waits or ends. All threads of a warp come to
+ * the same barriers, so a warp has passed one when each of its threads has had a turn since.
  */
 #ifndef HEADRACE_TESTS_DEVICE_EMULATOR_H_
 #define HEADRACE_TESTS_DEVICE_EMULATOR_H_

@@ -1,7 +1,7 @@
 /* device_program_test.c: random programs, interpreted and as the text of devices: the same bits.
  *
- * The text runs on the host (device_emulator.h). Every kernel has one. HEADRACE_TEST_PROGRAMS sets the number of programs (default
- * 100), HEADRACE_TEST_SEED the first seed. Without a compiler there is nothing to test.
+ * The text runs on the host (device_emulator.h). Every kernel has one. HEADRACE_TEST_PROGRAMS sets the number of
+ * programs (default 100), HEADRACE_TEST_SEED the first seed. Without a compiler there is nothing to test.
  */
 #include "device_emulator.h"
 #include "kernel_batch.h"
@@ -48,9 +48,12 @@ static void close_library(batch *b) {
   hr_dynlib_close(&library);
 }
 
-static const batch_way ways[] = {{"compiled", {.cut = 0}}, {NULL}};
-static const batch_texts texts = {
-    .write_prelude = write_prelude, .emit = emit, .open = open_library, .close = close_library, .ways = ways};
+static const batch_algorithm algorithms[] = {{"compiled", {.cut = 0}}, {NULL}};
+static const batch_texts texts = {.write_prelude = write_prelude,
+                                  .emit = emit,
+                                  .open = open_library,
+                                  .close = close_library,
+                                  .algorithms = algorithms};
 
 /* ---- random programs ---- */
 
@@ -87,8 +90,8 @@ static void fill(generated *g, const hr_dtype *dtypes) {
   }
 }
 
-/* x - sum(x) and its square's sum over `mask` of [a, b]: three phases, of which two reduce and the last stores. Before them x may be
- * stored where it lies, which has to wait until the second has read it. */
+/* x - sum(x) and its square's sum over `mask` of [a, b]: three phases, of which two reduce and the last stores. Before
+ * them x may be stored where it lies, which has to wait until the second has read it. */
 static void make_centred_of(generated *g, bool is_stored, const char *dtype, int a, int b, int mask, hr_dtype type) {
   hr_text text = {0};
   char all[64], row[64], stored[160] = "";
@@ -220,7 +223,8 @@ static void make_softmax(generated *g, bool is_gradient, const char *dtype, int 
   fill(g, (hr_dtype[]){type, type, type, type, type, type, type});
 }
 
-/* Rows of a block whose warps take turns: whole and with a rest, of one chunk and of several, of fewer elements a thread for more values. */
+/* Rows of a block whose warps take turns: whole and with a rest, of one chunk and of several, of fewer elements a
+ * thread for more values. */
 HR_TEST(rows_of_which_warps_take_turns_have_the_bits_of_interpreted_kernels) {
   static const int shapes[][2] = {{64, 1025}, {64, 2048}, {70, 4096}, {64, 4100}, {64, 9001}, {65, 16384}};
   enum { SHAPES = sizeof shapes / sizeof *shapes, KINDS = 5 };
@@ -297,7 +301,8 @@ HR_TEST(elements_across_memory_have_the_bits_of_interpreted_kernels) {
   batch_fini(&b);
 }
 
-/* So many elements that a thread has two fours, the last of which are not all there; so many chunks that a warp has each. */
+/* So many elements that a thread has two fours, the last of which are not all there; so many chunks that a warp has
+ * each. */
 HR_TEST(large_kernels_have_the_bits_of_interpreted_kernels) {
   enum { COUNT = (1 << 24) + 4 * 300 };
   if (!hr__has_emulator()) {
@@ -328,7 +333,8 @@ HR_TEST(large_kernels_have_the_bits_of_interpreted_kernels) {
   batch_fini(&b);
 }
 
-/* An exponential without an angle, and a number that was an integer on the way: compilers make truncation of that, and -0 of -0.3. */
+/* An exponential without an angle, and a number that was an integer on the way: compilers make truncation of that, and
+ * -0 of -0.3. */
 HR_TEST(programs_that_have_differed_have_the_same_bits) {
   static const uint64_t seeds[] = {518, 60117};
   if (!hr__has_emulator()) {

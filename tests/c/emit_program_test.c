@@ -1,7 +1,7 @@
 /* emit_program_test.c: random programs, interpreted and compiled: the same bits.
  *
- * Programs of a batch are emitted into one text, compiled once, and run with what could be emitted; the other kernels are
- * interpreted. HEADRACE_TEST_PROGRAMS sets the number of programs (default 100), HEADRACE_TEST_SEED the first seed;
+ * Programs of a batch are emitted into one text, compiled once, and run with what could be emitted; the other kernels
+ * are interpreted. HEADRACE_TEST_PROGRAMS sets the number of programs (default 100), HEADRACE_TEST_SEED the first seed;
  * HEADRACE_TEST_SHOW=1 tells what is not emitted. Without a compiler there is nothing to test.
  */
 #include "interp/interp.h"
@@ -47,15 +47,15 @@ static void check_workspace(const hr_kernel *kernel, const hr_host_kernel *host)
   interpreted->destroy(interpreted);
 }
 
-static const batch_way ways[] = {{"compiled", {.cut = 0}},
-                                 {"compiled, unit by unit", {.cut = 1}},
-                                 {"compiled, from the end", {.cut = 3, .is_reversed = true}},
-                                 {NULL}};
+static const batch_algorithm algorithms[] = {{"compiled", {.cut = 0}},
+                                             {"compiled, unit by unit", {.cut = 1}},
+                                             {"compiled, from the end", {.cut = 3, .is_reversed = true}},
+                                             {NULL}};
 static const batch_texts texts = {.write_prelude = hr_emit_prelude,
                                   .emit = emit,
                                   .open = open_library,
                                   .close = close_library,
-                                  .ways = ways,
+                                  .algorithms = algorithms,
                                   .check_host = check_workspace};
 
 /* ---- random programs ---- */
@@ -93,7 +93,7 @@ static void fill(generated *g, const hr_dtype *dtypes) {
   for (int b = 0; b < g->buffer_count; ++b) {
     for (size_t i = 0; i < g->bytes[b] / hr_dtype_size(dtypes[b]); ++i) {
       state = state * 1664525u + 1013904223u;
-      float value = picks[(state >> 8) % (i / 512 % 2 == 0 ? 12 : 2)]; /* stretches of nothing but -infinity, too */
+      float value = picks[(state >> 8) % (i / 512 % 2 == 0 ? 12 : 2)]; /* traces of nothing but -infinity, too */
       switch (dtypes[b]) {
         case HR_DTYPE_F32:
           ((float *)g->memory[b])[i] = value;
@@ -147,8 +147,8 @@ static void make_pool(const pool *p, generated *g) {
   fill(g, (hr_dtype[]){dtype, dtype, dtype, HR_DTYPE_I64, dtype, dtype});
 }
 
-/* The backward pass of non-overlapping windows, a threshold and the sum over all but the channels, as the compiler lays them
- * out: tiles of kernel x kernel over rows of the plane, reduced in chunks that begin and end inside of tiles. */
+/* The backward pass of non-overlapping windows, a threshold and the sum over all but the channels, as the compiler lays
+ * them out: tiles of kernel x kernel over rows of the plane, reduced in chunks that begin and end inside of tiles. */
 static void make_backward(const pool *p, generated *g) {
   hr_text text = {0};
   char tiles[128], plane[96], pooled_strides[96];
@@ -241,7 +241,8 @@ typedef struct short_rows {
   bool is_turned; /* rows lie beside each other */
 } short_rows;
 
-/* The softmax's logarithm, in place; the largest element, which one it is, and the sum of squares; a row's own number goes in and out. */
+/* The softmax's logarithm, in place; the largest element, which one it is, and the sum of squares; a row's own number
+ * goes in and out. */
 static void make_short_rows(const short_rows *s, generated *g) {
   hr_text text = {0};
   char x[96], row[64];
@@ -288,7 +289,8 @@ HR_TEST(short_rows_have_the_bits_of_interpreted_ones) {
 
 /* ---- which element of a column is best ---- */
 
-/* The place of the largest, and of all places given the one of the smallest: over the rows of [outer, rows, columns]. */
+/* The place of the largest, and of all places given the one of the smallest: over the rows of [outer, rows, columns].
+ */
 static void make_choices(const int *dims, hr_dtype dtype, generated *g) {
   hr_text text = {0};
   char x[64], place[64], column[64];

@@ -1,5 +1,6 @@
-/* Attention's kernels for CUDA devices against the lowering (attention_trials.h): their texts run on the host (written_kernel.h), with the
- * plain forms of what tensor cores and asynchronous copies do. Without a compiler there is nothing to test.
+/* Attention's kernels for CUDA devices against the lowering (attention_trials.h): their texts run on the host
+ * (written_kernel.h), with the plain forms of what tensor cores and asynchronous copies do. Without a compiler there is
+ * nothing to test.
  */
 #include "attention_trials.h"
 #include "program_runner.h"

@@ -1,14 +1,14 @@
 /* kernel_batch.h: programs run by the interpreter, and with kernels that are texts: the same bits.
  *
- * The kernels of a batch of programs are emitted into one text, each once, which is compiled once. A test brings how (batch_texts);
- * a kernel that has no text is interpreted.
+ * The kernels of a batch of programs are emitted into one text, each once, which is compiled once. A test brings how
+ * (batch_texts); a kernel that has no text is interpreted.
  */
 #ifndef HEADRACE_TESTS_KERNEL_BATCH_H_
 #define HEADRACE_TESTS_KERNEL_BATCH_H_
 
 #include "base/vector.h"
 #include "compiler/emit_device.h"
-#include "core/kernel.h"
+#include "core/ir/kernel.h"
 #include "engine/compiled_kernel.h"
 #include "engine/host_compiler.h"
 #include "hr_test.h"
@@ -26,10 +26,10 @@ typedef struct entry {
 
 typedef struct batch batch;
 
-typedef struct batch_way {
+typedef struct batch_algorithm {
   const char *name; /* NULL ends a list */
-  hr__way way;
-} batch_way;
+  hr__algorithm algorithm;
+} batch_algorithm;
 
 /* What a kernel becomes. */
 typedef struct batch_texts {
@@ -37,7 +37,7 @@ typedef struct batch_texts {
   bool (*emit)(batch *b, const hr_kernel *kernel, entry *e); /* to the batch's text; false: the kernel has none */
   void (*open)(batch *b, const char *path);                  /* the library; each entry's host kernel is made */
   void (*close)(batch *b);
-  const batch_way *ways; /* to run the kernels as the compiler makes them */
+  const batch_algorithm *algorithms; /* to run the kernels as the compiler makes them */
   /* (optional) Of a host kernel that is about to run. */
   void (*check_host)(const hr_kernel *kernel, const hr_host_kernel *host);
 } batch_texts;
@@ -48,8 +48,8 @@ struct batch {
   hr_text text;
   long kernels, emitted, launches, launches_compiled;
   bool shows;
-  /* kernels of devices whose threads have four neighbours of a row each, whose warps take turns, that bring rows to a cache ahead,
-   * that go through tiles, whose threads have several fours */
+  /* kernels of devices whose threads have four neighbours of a row each, whose warps take turns, that bring rows to a
+   * cache ahead, that go through tiles, whose threads have several fours */
   long quads, turns, prefetches, tiles, fours, words;
   long strips;     /* of hosts: that have tiles of a vector */
   int block_bytes; /* of a device's block */
@@ -117,25 +117,25 @@ static void batch_compile(batch *b) {
   hr_text_fini(&path);
 }
 
-static void batch_run(batch *b, const generated *g, uint64_t seed, const batch_way *at) {
-  hr__way way = at->way;
-  way.host = batch_host, way.host_ctx = b;
-  HR_ASSERT(hr__runs_alike(g, seed, at->name, way));
+static void batch_run(batch *b, const generated *g, uint64_t seed, const batch_algorithm *at) {
+  hr__algorithm algorithm = at->algorithm;
+  algorithm.host = batch_host, algorithm.host_ctx = b;
+  HR_ASSERT(hr__runs_alike(g, seed, at->name, algorithm));
 }
 
 /* Runs `count` programs both ways, as the compiler makes them and as other kernels; they are gone afterwards. */
 static void batch_check(batch *b, uint64_t first, int count, generated *programs) {
-  static const batch_way other = {"compiled, other kernels", {.resident_row_bytes = 64, .recompute_bytes = 1}};
+  static const batch_algorithm other = {"compiled, other kernels", {.resident_row_bytes = 64, .recompute_bytes = 1}};
   HR_ASSERT_OK(b->texts->write_prelude(&b->text));
   for (int i = 0; i < count; ++i) {
     batch_add_program(b, &programs[i].program, (hr_target){0});
-    batch_add_program(
-        b, &programs[i].program,
-        (hr_target){.resident_row_bytes = other.way.resident_row_bytes, .recompute_bytes = other.way.recompute_bytes});
+    batch_add_program(b, &programs[i].program,
+                      (hr_target){.resident_row_bytes = other.algorithm.resident_row_bytes,
+                                  .recompute_bytes = other.algorithm.recompute_bytes});
   }
   batch_compile(b);
   for (int i = 0; i < count; ++i) {
-    for (const batch_way *at = b->texts->ways; at->name != NULL; ++at) {
+    for (const batch_algorithm *at = b->texts->algorithms; at->name != NULL; ++at) {
       batch_run(b, &programs[i], first + (uint64_t)i, at);
     }
     batch_run(b, &programs[i], first + (uint64_t)i, &other);

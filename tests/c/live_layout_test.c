@@ -1,7 +1,9 @@
-/* live_layout_test.c: random programs on buffers that an earlier program has laid out give the bits that they give on plain ones.
+/* live_layout_test.c: random programs on buffers that an earlier program has laid out give the bits that they give on
+ * plain ones.
  *
- * Buffers get the layouts that some operand's view suggests, so that programs can follow some and refuse others. What a program
- * makes may get a layout, too, and is read back. Sums of floating-point numbers and products are left out: their order follows the layout.
+ * Buffers get the layouts that some operand's view suggests, so that programs can follow some and refuse others. What a
+ * program makes may get a layout, too, and is read back. Sums of floating-point numbers and products are left out:
+ * their order follows the layout.
  *
  * HEADRACE_TEST_PROGRAMS sets the number of programs (default 300).
  */
@@ -9,8 +11,8 @@
 
 #include "hr_test.h"
 
-#include "core/build.h"
-#include "core/op.h"
+#include "core/ir/build.h"
+#include "core/ops/op.h"
 #include "engine/stream.h"
 #include "program_stream.h"
 

@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-#include "core/build.h"
-#include "core/program.h"
+#include "core/ir/build.h"
+#include "core/ir/program.h"
 #include "hr_test.h"
 
 enum { BENCH_BUFFERS_MAX = 64, BENCH_SCALARS_MAX = 32 };

@@ -2,9 +2,10 @@
 #ifndef HEADRACE_TESTS_NODE_ARGS_H_
 #define HEADRACE_TESTS_NODE_ARGS_H_
 
-#include "core/program.h"
+#include "core/ir/program.h"
 
-/* The addresses of the node's inputs, then outputs: of its buffers, and of its scalars among the program's arguments. */
+/* The addresses of the node's inputs, then outputs: of its buffers, and of its scalars among the program's arguments.
+ */
 static inline void hr__node_args(const hr_program *program, const hr_node *node, void *const *buffers,
                                  const hr_scalar *scalars, void **out_args) {
   for (int i = 0; i < node->input_count + node->output_count; ++i) {

@@ -1,5 +1,5 @@
-/* program_composites.c: random composites and contractions of random programs, with operands of the shapes that they want.
- * See program_generator.h. */
+/* program_composites.c: random composites and contractions of random programs, with operands of the shapes that they
+ * want. See program_generator.h. */
 #include "program_maker.h"
 
 static int64_t product(int begin, int end, const int64_t *dims) {
@@ -470,7 +470,8 @@ static void add_gather(hr__maker *m) {
   hr__end(m, &draft);
 }
 
-/* Elements of a temporary that nothing but element-wise rows make: x - a - b, as in a loss, which may be read as a whole, too. */
+/* Elements of a temporary that nothing but element-wise rows make: x - a - b, as in a loss, which may be read as a
+ * whole, too. */
 static void add_picks(hr__maker *m) {
   static const hr_op pool[] = {HR_OP_SUB, HR_OP_SUB, HR_OP_MUL, HR_OP_ADD, HR_OP_NEG, HR_OP_EXP};
   hr_operand x = hr__any_tensor(m, true, 1);
@@ -704,8 +705,10 @@ static void add_conv(hr__maker *m) {
   int64_t x[4] = {1 + hr__pick(m, 2), in, 3 + hr__pick(m, 6), 3 + hr__pick(m, 6)};
   int64_t w[4] = {out, in / groups, 1 + hr__pick(m, 3), 1 + hr__pick(m, 3)};
   int64_t y[4] = {x[0], out}, stride[2], padding[2];
-  int way = hr__pick(m, 3);
-  hr__draft draft = hr__begin(way == 0 ? HR_OP_CONV : way == 1 ? HR_OP_CONV_BACKWARD_DATA : HR_OP_CONV_BACKWARD_WEIGHT);
+  int algorithm = hr__pick(m, 3);
+  hr__draft draft = hr__begin(algorithm == 0   ? HR_OP_CONV
+                              : algorithm == 1 ? HR_OP_CONV_BACKWARD_DATA
+                                               : HR_OP_CONV_BACKWARD_WEIGHT);
   for (int i = 0; i < 2; ++i) {
     stride[i] = 1 + hr__pick(m, 2), padding[i] = hr__pick(m, 2);
     y[2 + i] = (x[2 + i] + 2 * padding[i] - w[2 + i]) / stride[i] + 1;
@@ -715,12 +718,12 @@ static void add_conv(hr__maker *m) {
     hr__int(&draft, i < 2 ? stride[i] : i < 4 ? padding[i - 2] : 1);
   }
   hr__int(&draft, groups);
-  hr__in(&draft, hr__real_input(m, 4, way == 1 ? y : x));
-  hr__in(&draft, hr__real_input(m, 4, way == 2 ? y : w));
-  if (way == 0) {
+  hr__in(&draft, hr__real_input(m, 4, algorithm == 1 ? y : x));
+  hr__in(&draft, hr__real_input(m, 4, algorithm == 2 ? y : w));
+  if (algorithm == 0) {
     hr__in(&draft, maybe(m, hr__real_input(m, 1, &out)));
   }
-  hr__out(&draft, hr__output(m, HR_DTYPE_F32, 4, way == 0 ? y : way == 1 ? x : w));
+  hr__out(&draft, hr__output(m, HR_DTYPE_F32, 4, algorithm == 0 ? y : algorithm == 1 ? x : w));
   hr__end(m, &draft);
 }
 

@@ -1,14 +1,14 @@
 /* program_generator.h: random programs in stream form.
  *
- * A program works on tensors of one base shape and its reduced, reshaped, sliced, permuted, reversed and broadcast relatives,
- * in all real and integer dtypes: element-wise rows (also over lists), reductions, norms, losses, windows, index maps,
- * random fills, contractions, cells, attention and optimizers, often in place and through overlapping views. Some indices
- * are out of range. The same seed always gives the same program and the same contents.
+ * A program works on tensors of one base shape and its reduced, reshaped, sliced, permuted, reversed and broadcast
+ * relatives, in all real and integer dtypes: element-wise rows (also over lists), reductions, norms, losses, windows,
+ * index maps, random fills, contractions, cells, attention and optimizers, often in place and through overlapping
+ * views. Some indices are out of range. The same seed always gives the same program and the same contents.
  */
 #ifndef HEADRACE_TESTS_PROGRAM_GENERATOR_H_
 #define HEADRACE_TESTS_PROGRAM_GENERATOR_H_
 
-#include "core/program.h"
+#include "core/ir/program.h"
 
 typedef struct generated {
   hr_program program; /* stream form */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "program_generator.h"
 
 enum { HR__TENSORS_MAX = 128, HR__COMPLEX_MAX = 6, HR__OPERANDS_MAX = 40 };

@@ -1,5 +1,5 @@
-/* program_rows.c: random nodes of element-wise and reduce rows: every row of ops.def, over lists, in place, between shifted
- * views of one tensor. See program_generator.h. */
+/* program_rows.c: random nodes of element-wise and reduce rows: every row of ops.def, over lists, in place, between
+ * shifted views of one tensor. See program_generator.h. */
 #include "program_maker.h"
 
 enum { LIST_MAX = 3 };
@@ -129,12 +129,12 @@ static void add_shifted(hr__maker *m) {
   static const hr_op pool[] = {HR_OP_COPY, HR_OP_ADD, HR_OP_MAXIMUM, HR_OP_ADD_SCALED};
   hr_op op = HR__PICK_FROM(m, pool);
   hr_operand x = hr__target(m, hr__any_dtype(m), 3, m->base), from = x, to = x;
-  int dim = hr__pick(m, 3), way = hr__pick(m, 4);
+  int dim = hr__pick(m, 3), algorithm = hr__pick(m, 4);
   int64_t size = x.dims[dim], by = size > 1 ? 1 + hr__pick(m, size > 3 ? 3 : 1) : 0;
-  if (way < 2 && by > 0) {
-    from = hr__slice(m, x, dim, way == 0 ? 0 : by, size - by, 1);
-    to = hr__slice(m, x, dim, way == 0 ? by : 0, size - by, 1);
-  } else if (way == 2) {
+  if (algorithm < 2 && by > 0) {
+    from = hr__slice(m, x, dim, algorithm == 0 ? 0 : by, size - by, 1);
+    to = hr__slice(m, x, dim, algorithm == 0 ? by : 0, size - by, 1);
+  } else if (algorithm == 2) {
     from = hr__reverse(m, x, dim);
   } else if (x.dims[0] == x.dims[1]) {
     from = hr__permute(m, x, (int[]){1, 0, 2});

@@ -10,7 +10,7 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
-#define HIDE(memory, bytes) __asan_poison_memory_region(memory, bytes)
+#define HIDE(memory, bytes) __asan_invalidate_memory_region(memory, bytes)
 #define SHOW(memory, bytes) __asan_unpoison_memory_region(memory, bytes)
 #else
 #define HIDE(memory, bytes) (void)(memory)
@@ -60,7 +60,7 @@ typedef struct run {
   void **memory;
   char *arena;
   const hr_scalar *arguments;
-  hr__way way;
+  hr__algorithm algorithm;
 } run;
 
 static void run_kernel(const run *r, const hr_host_kernel *host, void **args, const hr_scalar *scalars) {
@@ -70,10 +70,10 @@ static void run_kernel(const run *r, const hr_host_kernel *host, void **args, co
                        .scratch = hr__exact_alloc(host->scratch_bytes)};
   memset(call.workspace, 0x7f, host->workspace_bytes);
   for (int pass = 0; pass < host->pass_count; ++pass) {
-    int64_t units = host->units[pass], step = r->way.cut > 0 ? r->way.cut : units,
+    int64_t units = host->units[pass], step = r->algorithm.cut > 0 ? r->algorithm.cut : units,
             ranges = step > 0 ? (units + step - 1) / step : 0;
     for (int64_t k = 0; k < ranges; ++k) {
-      int64_t begin = (r->way.is_reversed ? ranges - 1 - k : k) * step;
+      int64_t begin = (r->algorithm.is_reversed ? ranges - 1 - k : k) * step;
       memset(call.scratch, 0x7f, host->scratch_bytes);
       host->run(host, pass, &call, begin, begin + step < units ? begin + step : units);
     }
@@ -91,7 +91,7 @@ static void *address_of(const run *r, uint32_t buffer) {
 
 static hr_status run_step(const run *r, const hr_kernel *kernel) {
   hr_host_kernel *own = NULL;
-  const hr_host_kernel *host = r->way.host != NULL ? r->way.host(r->way.host_ctx, kernel) : NULL;
+  const hr_host_kernel *host = r->algorithm.host != NULL ? r->algorithm.host(r->algorithm.host_ctx, kernel) : NULL;
   if (host == NULL) {
     HR_RETURN_IF_ERROR(hr_interp_create(kernel, &own));
     host = own;
@@ -125,7 +125,7 @@ static hr_status run_check(const run *r, const hr_node *node) {
 
 static bool keeps_products(void *ctx, const hr_program *program, const hr_node *node) {
   (void)ctx, (void)program;
-  return node->op == HR_OP_MATMUL && node->post_count == 0;
+  return node->op == HR_OP_MATMUL && node->epilogue_count == 0;
 }
 
 /* A product that the compiler has left: as it is, where its operands lie. */
@@ -138,7 +138,7 @@ static hr_status run_product(const run *r, int n) {
   for (int b = 0; b < program->buffer_count; ++b) {
     memory[b] = address_of(r, (uint32_t)b);
   }
-  hr_status status = hr__run_interpreted(&single, memory, r->arguments, (hr__way){0});
+  hr_status status = hr__run_interpreted(&single, memory, r->arguments, (hr__algorithm){0});
   free(memory);
   hr_program_fini(&single);
   return status;
@@ -150,17 +150,18 @@ static void count_grown(const hr_program *program, const hr_program *compiled, i
   }
 }
 
-hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments, hr__way way) {
+hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments,
+                              hr__algorithm algorithm) {
   hr_target target = {.verify = true,
-                      .resident_row_bytes = way.resident_row_bytes,
-                      .recompute_bytes = way.recompute_bytes,
-                      .keeps = way.row_alignment > 0 ? keeps_products : NULL,
-                      .row_alignment = way.row_alignment,
-                      .depth_work = way.depth_work};
+                      .resident_row_bytes = algorithm.resident_row_bytes,
+                      .recompute_bytes = algorithm.recompute_bytes,
+                      .keeps = algorithm.row_alignment > 0 ? keeps_products : NULL,
+                      .row_alignment = algorithm.row_alignment,
+                      .depth_work = algorithm.depth_work};
   hr_schedule schedule;
   HR_RETURN_IF_ERROR(hr_compile(program, &target, &schedule));
-  count_grown(program, &schedule.program, way.grown);
-  run r = {&schedule, memory, hr__exact_alloc(schedule.arena_bytes), arguments, way};
+  count_grown(program, &schedule.program, algorithm.grown);
+  run r = {&schedule, memory, hr__exact_alloc(schedule.arena_bytes), arguments, algorithm};
   memset(r.arena, 0x7f, schedule.arena_bytes);
   hr_status status = NULL;
   for (int s = 0; s < schedule.step_count && status == NULL; ++s) {
@@ -281,12 +282,12 @@ static bool is_same_memory(const generated *g, uint64_t seed, const char *what, 
   return true;
 }
 
-bool hr__runs_alike(const generated *g, uint64_t seed, const char *what, hr__way way) {
-  hr__way plain = way;
+bool hr__runs_alike(const generated *g, uint64_t seed, const char *what, hr__algorithm algorithm) {
+  hr__algorithm plain = algorithm;
   plain.host = NULL;
   void **a = hr__memory_copy(&g->program, g->memory), **c = hr__memory_copy(&g->program, g->memory);
   hr_status interpreted = hr__run_interpreted(&g->program, a, g->arguments, plain);
-  hr_status compiled = hr__run_interpreted(&g->program, c, g->arguments, way);
+  hr_status compiled = hr__run_interpreted(&g->program, c, g->arguments, algorithm);
   bool is_same = hr_status_code_of(interpreted) == hr_status_code_of(compiled);
   if (!is_same) {
     fprintf(stderr, "seed %llu: %s: \"%s\" interpreted, \"%s\" compiled\n", (unsigned long long)seed, what,

@@ -14,7 +14,7 @@ void hr__exact_free(void *memory, size_t bytes);
 void **hr__memory_copy(const hr_program *program, void *const *memory);
 void hr__memory_free(const hr_program *program, void **memory);
 
-typedef struct hr__way {      /* none of this changes a bit */
+typedef struct hr__algorithm {      /* none of this changes a bit */
   int64_t cut;                /* units of a kernel run in ranges of this many; 0: all at once */
   bool is_reversed;           /* the last range first */
   int64_t resident_row_bytes, recompute_bytes; /* as in hr_target; 0: the compiler's choice */
@@ -24,15 +24,15 @@ typedef struct hr__way {      /* none of this changes a bit */
   /* Instead of the interpreter (NULL): borrows a host kernel, or gives NULL where it has none. */
   const hr_host_kernel *(*host)(void *ctx, const hr_kernel *kernel);
   void *host_ctx;
-} hr__way;
+} hr__algorithm;
 
 /* Compiles `program` and runs it on `memory`. OUT_OF_RANGE when a CHECK_INDEX fails: what follows it has not run. */
 HR_MUST_USE hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments,
-                                          hr__way way);
+                                          hr__algorithm algorithm);
 
 /* Whether a program gives the same bits (NaN is NaN) interpreted and with the kernels that `way` has for it; tells the first
  * difference on standard error. */
-bool hr__runs_alike(const generated *g, uint64_t seed, const char *what, hr__way way);
+bool hr__runs_alike(const generated *g, uint64_t seed, const char *what, hr__algorithm algorithm);
 
 /* Whether there is a compiler for texts; says why not. */
 bool hr__has_compiler(void);

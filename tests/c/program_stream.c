@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "core/op.h"
+#include "core/ops/op.h"
 
 hr_view hr__side_bytes(const hr__side *side, const generated *g, int buffer, int64_t *dims, int64_t *strides) {
   dims[0] = (int64_t)g->bytes[buffer], strides[0] = 1;

@@ -1,4 +1,5 @@
-/* provider_trials.h: nodes built by hand go through a provider's supports, prepare and run, and against plain loops in double precision.
+/* provider_trials.h: nodes built by hand go through a provider's supports, prepare and run, and against plain loops in
+ * double precision.
  *
  * Every element of a buffer that its view does not reach is a canary: NaN around inputs, which would show in the
  * result, and a byte pattern around outputs and the workspace, which must still be there. Each prepared object runs
@@ -7,7 +8,7 @@
 #ifndef HEADRACE_TESTS_PROVIDER_TRIALS_H_
 #define HEADRACE_TESTS_PROVIDER_TRIALS_H_
 
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 #include "hr_test.h"
 #include "providers/provider.h"
 
@@ -127,7 +128,8 @@ static inline void tensor_fill_input(tensor *t) {
 
 /* ---- providers ---- */
 
-/* Opens the provider, once in a process, and begins the random numbers anew; skips the test where the provider can't be had. */
+/* Opens the provider, once in a process, and begins the random numbers anew; skips the test where the provider can't be
+ * had. */
 static inline void trials_begin(const hr_provider *provider) {
   enum { PROVIDERS = 8, REASON = 512 };
   static const hr_provider *opened[PROVIDERS];
@@ -173,7 +175,7 @@ typedef struct trial {
   hr_prepared *prepared;
   size_t workspace_bytes;
   bool writes_weights; /* behind the node, the program writes operand 1 */
-  int way;             /* of the provider's ways, counted from 1; 0: prepare's own */
+  int algorithm;       /* of the provider's ways, counted from 1; 0: prepare's own */
 } trial;
 
 static inline tensor *trial_output(trial *t) {
@@ -236,7 +238,8 @@ __attribute__((noreturn, format(printf, 2, 3))) static inline void trial_fail(co
 static inline hr_status trial_try_prepare(trial *t) {
   void *queue = t->memory != NULL ? t->memory->queue : NULL;
   const hr_node *node = &t->program.nodes[0];
-  return t->provider->prepare(&t->program, node, t->way + HR_WAY_OWN, queue, &t->prepared, &t->workspace_bytes);
+  return t->provider->prepare(&t->program, node, t->algorithm + HR_ALGORITHM_OWN, queue, &t->prepared,
+                              &t->workspace_bytes);
 }
 
 static inline void trial_prepare(trial *t) {
@@ -329,7 +332,8 @@ static inline void trial_end(trial *t) {
   hr_program_fini(&t->program);
 }
 
-/* Runs what is prepared and allocated, frees it, and gives the float32 elements of the output; the caller frees them. */
+/* Runs what is prepared and allocated, frees it, and gives the float32 elements of the output; the caller frees them.
+ */
 static inline float *trial_run_once(trial *t) {
   trial_run(t);
   tensor *out = trial_output(t);
@@ -546,8 +550,8 @@ static inline bool trial_check(trial *t) {
 }
 
 /* Checks the node in one of the provider's ways; false when it has none for it. */
-static inline bool trial_check_way(trial *t, int way) {
-  t->way = way;
+static inline bool trial_check_algorithm(trial *t, int algorithm) {
+  t->algorithm = algorithm;
   trial_node(t);
   hr_status status = trial_try_prepare(t);
   if (status != NULL) {

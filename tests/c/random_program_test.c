@@ -3,18 +3,18 @@
  *   strict      node by node, every buffer live
  *   detached    node by node, reading from a copy of memory: an operation reads all its inputs before it writes
  *   loop by loop as the expansion gives them, each also compared with the reference evaluator
- *   fused       the whole program; units at once, one by one, and in ranges from the last to the first; with other kernels,
- *               as for a target that keeps no rows; with products as steps of their own, and longer rows for them
+ *   fused       the whole program; units at once, one by one, and in ranges from the last to the first; with other
+ * kernels, as for a target that keeps no rows; with products as steps of their own, and longer rows for them
  *
- * A failing index check stops a program: what older operations wrote is there, nothing newer is in a buffer that existed
- * before.
+ * A failing index check stops a program: what older operations wrote is there, nothing newer is in a buffer that
+ * existed before.
  *
- * HEADRACE_TEST_PROGRAMS sets the number of programs (default 300), HEADRACE_TEST_SEED the first seed. A failure prints the seed
- * and the program.
+ * HEADRACE_TEST_PROGRAMS sets the number of programs (default 300), HEADRACE_TEST_SEED the first seed. A failure prints
+ * the seed and the program.
  */
 #include "hr_test.h"
 
-#include "core/build.h"
+#include "core/ir/build.h"
 #include "program_generator.h"
 #include "program_oracle.h"
 #include "program_runner.h"
@@ -129,7 +129,7 @@ static void check_detached(const trial *t, int n, void **before, bool should_sto
   void **memory = hr__memory_copy(program, before), **all = calloc(2 * (size_t)count, sizeof *all);
   memcpy(all, memory, (size_t)count * sizeof *all);
   memcpy(all + count, before, (size_t)count * sizeof *all);
-  bool stops = is_stopped(t, "detached run", hr__run_interpreted(&detached, all, t->g.arguments, (hr__way){0}));
+  bool stops = is_stopped(t, "detached run", hr__run_interpreted(&detached, all, t->g.arguments, (hr__algorithm){0}));
   free(all);
   if (stops != should_stop) {
     fail_with_program(t, "detached, the node gives another status", HR_OK);
@@ -162,7 +162,7 @@ static void run_strict(trial *t) {
     bool is_watched = overlaps_itself(&program->nodes[n]);
     void **before = is_watched ? hr__memory_copy(program, t->strict) : NULL;
     check_status(t, "single node", hr__single_node(program, n, &single));
-    if (is_stopped(t, "strict run", hr__run_interpreted(&single, t->strict, t->g.arguments, (hr__way){0}))) {
+    if (is_stopped(t, "strict run", hr__run_interpreted(&single, t->strict, t->g.arguments, (hr__algorithm){0}))) {
       t->stopped_at = n;
     }
     hr_program_fini(&single);
@@ -204,10 +204,10 @@ static void check_loops(const trial *t) {
   hr_program_fini(&expanded);
 }
 
-static void check_fused(const trial *t, const char *what, hr__way way) {
+static void check_fused(const trial *t, const char *what, hr__algorithm algorithm) {
   const hr_program *program = &t->g.program;
   void **memory = hr__memory_copy(program, t->g.memory);
-  hr_status status = hr__run_interpreted(program, memory, t->g.arguments, way);
+  hr_status status = hr__run_interpreted(program, memory, t->g.arguments, algorithm);
   if (is_stopped(t, "fused run", status) != (t->stopped_at < program->node_count)) {
     fail_with_program(t, "fused, another status than strict", HR_OK);
   }
@@ -222,15 +222,15 @@ static void check_seed(uint64_t seed) {
   HR_ASSERT_OK(hr__generate_program(seed, 4 + (int)(seed % 13), &t.g));
   run_strict(&t);
   check_loops(&t);
-  check_fused(&t, "fused differs from strict", (hr__way){.cut = 0});
-  check_fused(&t, "one unit at a time gives other bits", (hr__way){.cut = 1});
-  check_fused(&t, "units in another order give other bits", (hr__way){.cut = 3, .is_reversed = true});
-  check_fused(&t, "rows that don't stay resident give other bits", (hr__way){.resident_row_bytes = 64});
-  check_fused(&t, "values computed again give other bits", (hr__way){.recompute_bytes = 1});
-  check_fused(&t, "large values computed again give other bits", (hr__way){.recompute_bytes = 64 << seed % 10});
+  check_fused(&t, "fused differs from strict", (hr__algorithm){.cut = 0});
+  check_fused(&t, "one unit at a time gives other bits", (hr__algorithm){.cut = 1});
+  check_fused(&t, "units in another order give other bits", (hr__algorithm){.cut = 3, .is_reversed = true});
+  check_fused(&t, "rows that don't stay resident give other bits", (hr__algorithm){.resident_row_bytes = 64});
+  check_fused(&t, "values computed again give other bits", (hr__algorithm){.recompute_bytes = 1});
+  check_fused(&t, "large values computed again give other bits", (hr__algorithm){.recompute_bytes = 64 << seed % 10});
   check_fused(&t, "values computed again beside long rows give other bits",
-              (hr__way){.resident_row_bytes = 64, .recompute_bytes = 1});
-  check_fused(&t, "longer rows give other bits", (hr__way){.row_alignment = 4, .grown = &grown});
+              (hr__algorithm){.resident_row_bytes = 64, .recompute_bytes = 1});
+  check_fused(&t, "longer rows give other bits", (hr__algorithm){.row_alignment = 4, .grown = &grown});
   hr__memory_free(&t.g.program, t.strict);
   hr__generated_fini(&t.g);
 }

@@ -1,7 +1,8 @@
 /* replay_test.c: repeated programs as graphs of the driver have the bits of the same programs given step by step.
  *
- * A device stands in for one that has graphs: the CPU's driver, with a capture that keeps launches and library calls instead of
- * running them, and a graph that runs what was kept with the arguments it was told last. Its twin is the CPU itself.
+ * A device stands in for one that has graphs: the CPU's driver, with a capture that keeps launches and library calls
+ * instead of running them, and a graph that runs what was kept with the arguments it was told last. Its twin is the CPU
+ * itself.
  */
 #include <pthread.h>
 #include <time.h>
@@ -163,7 +164,7 @@ static hr_status graph_launch(void *impl, void *launched) {
   for (int i = 0; i < g->count; i++) {
     const node *n = &g->nodes[i];
     HR_RETURN_IF_ERROR(n->step->kind == HR_STEP_KERNEL ? cpu->launch(impl, 1, &n->launch)
-                                                       : n->step->library.way.provider->run(
+                                                       : n->step->library.algorithm.provider->run(
                                                              n->step->library.prepared, n->args, n->workspace, impl));
   }
   return HR_OK;
@@ -247,7 +248,8 @@ static hr_buffer *make_ramp(const hr__side *side, float step) {
   return buffer;
 }
 
-/* x -= the sums of its columns * by, three times over, then out = x + by: a kernel for each sum, and one for the rest. */
+/* x -= the sums of its columns * by, three times over, then out = x + by: a kernel for each sum, and one for the rest.
+ */
 static hr_status record_steps(const hr__side *side, hr_buffer *x, hr_buffer *out, double by) {
   hr_scalar number = hr_scalar_f64(by);
   hr_view scalar = {.scalar = &number, .dtype = number.dtype}, xs = view_of(x), to = view_of(out);
@@ -490,11 +492,11 @@ static void stand_for_libraries(void) {
   const hr_executable *e = current->cache.newest;
   for (int i = 0; i < e->step_count; i++) {
     hr_exec_step *step = &e->steps[i];
-    if (step->kind == HR_STEP_LIBRARY && step->library.way.provider != &library) {
-      made_library = step->library.way.provider;
+    if (step->kind == HR_STEP_LIBRARY && step->library.algorithm.provider != &library) {
+      made_library = step->library.algorithm.provider;
       library = *made_library;
       library.run = run_library;
-      step->library.way.provider = &library;
+      step->library.algorithm.provider = &library;
     }
   }
 }
@@ -758,7 +760,8 @@ static hr_status watched_launch(void *impl, int count, const hr_host_launch *lau
   return plain_launch(impl, count, launches);
 }
 
-/* Commits the steps without waiting, as streams do while they record on, then waits. Whether this thread launched them. */
+/* Commits the steps without waiting, as streams do while they record on, then waits. Whether this thread launched them.
+ */
 static bool launches_here(const hr__side *side, hr_buffer *x) {
   hr_buffer *out = make(side);
   HR_ASSERT_OK(record_steps(side, x, out, 0.25));

@@ -6,7 +6,8 @@
 #include "base/host_kernel.h"
 #include "providers/provider.h"
 
-/* The node as its provider has written it. A text is compiled once in a process, and needs a compiler (hr__has_compiler). */
+/* The node as its provider has written it. A text is compiled once in a process, and needs a compiler
+ * (hr__has_compiler). */
 HR_MUST_USE hr_status hr__written_create(const hr_provider *provider, const hr_program *program, const hr_node *node,
                                          hr_host_kernel **out_kernel);
 /* All passes of such a kernel. Their workspace is NaN at first; INTERNAL where bytes behind its end are written. */

@@ -8,7 +8,7 @@ import time
 import traceback
 import warnings
 
-os.environ.setdefault("HEADRACE_CHOICES", "off")  # what was measured on this machine before is no part of a test
+os.environ.setdefault("HEADRACE_TUNING", "off")  # what was measured on this machine before is no part of a test
 os.environ.setdefault("HEADRACE_TF32", "off")
 warnings.filterwarnings("ignore")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-os.environ.setdefault("HEADRACE_CHOICES", "off")  # what was measured on this machine before is no part of a test
+os.environ.setdefault("HEADRACE_TUNING", "off")  # what was measured on this machine before is no part of a test
 os.environ.setdefault("HEADRACE_TF32", "off")  # results are compared with the CPU's, which has no such format
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAME = os.environ.get("HEADRACE_TEST_DEVICE", "headrace")

@@ -546,7 +546,7 @@ def test_error_in_backward(device):
 @pytest.mark.device_only
 @pytest.mark.parametrize("mode", ["fuse", "eager", "strict"])
 def test_index_error_leaves_older_tensors(mode, device):
-    """What came before the bad index is done, the rest of its stretch is not; what it would have made is an error."""
+    """What came before the bad index is done, the rest of its trace is not; what it would have made is an error."""
     torch.headrace.set_mode(mode)
     table = torch.arange(6.0, device=device).view(3, 2)
     weight = torch.ones(3, device=device)
@@ -558,7 +558,7 @@ def test_index_error_leaves_older_tensors(mode, device):
         rows = table.index_select(0, bad)
         weight.add_(100)
         synchronize()
-    if mode == "eager":  # each operation is a stretch of its own: what came later may have run
+    if mode == "eager":  # each operation is a trace of its own: what came later may have run
         weight.fill_(2)
     assert_same(weight, torch.full((3,), 2.0), "written before the error, not after")
     assert_same(table, torch.arange(6.0).view(3, 2))

@@ -1,8 +1,8 @@
 // activation.cpp: activations of several operands and their gradients, and layers that are a few element-wise records:
 // gated units, PReLU, RReLU, masked softmax, weight normalisation, renormalisation.
 //
-// Operations of one element are rows of the core, mapped in map.def. What is here cuts, broadcasts and reduces around them;
-// the core fuses the records.
+// Operations of one element are rows of the core, mapped in map.def. What is here cuts, broadcasts and reduces around
+// them; the core fuses the records.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>

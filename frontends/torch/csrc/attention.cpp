@@ -1,7 +1,7 @@
 // attention.cpp: the gradient of attention's gradient.
 //
-// torch has no formula for it. Where gradients are recorded as they are computed (create_graph=True), the gradient is made of
-// products and a softmax that torch can differentiate; else it is one row of the core.
+// torch has no formula for it. Where gradients are recorded as they are computed (create_graph=True), the gradient is
+// made of products and a softmax that torch can differentiate; else it is one row of the core.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_dot_product_fused_attention_overrideable_backward.h>
@@ -20,7 +20,8 @@ bool is_recorded(std::initializer_list<Tensor> tensors) {
   return any && at::GradMode::is_enabled();
 }
 
-// What the forward pass multiplied the weights with: attention with equal weights draws it again, where it picks rows of 1.
+// What the forward pass multiplied the weights with: attention with equal weights draws it again, where it picks rows
+// of 1.
 Tensor dropout_mask(const Tensor &query, const Tensor &key, double dropout_p, const Tensor &seed,
                     const Tensor &offset) {
   int64_t b = query.size(0), h = query.size(1), l = query.size(2), s = key.size(2);

@@ -1,5 +1,5 @@
-// autocast.cpp: which types operators take under torch.autocast("headrace"): torch's own lists, and what its CUDA device
-// refuses. Everything else falls through.
+// autocast.cpp: which types operators take under torch.autocast("headrace"): torch's own lists, and what its CUDA
+// device refuses. Everything else falls through.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 

@@ -1,5 +1,6 @@
-// compressed.cpp: sparse matrices whose rows lie one after the other (CSR), as far as torch writes functions for each backend
-// by itself. See sparse.cpp: elements are given by row and column there, and most of this is a conversion to that.
+// compressed.cpp: sparse matrices whose rows lie one after the other (CSR), as far as torch writes functions for each
+// backend by itself. See sparse.cpp: elements are given by row and column there, and most of this is a conversion to
+// that.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/_sparse_sparse_matmul.h>
@@ -151,8 +152,8 @@ Tensor &sampled_addmm_out(const Tensor &self, const Tensor &a, const Tensor &b, 
 
 // ---- rows to columns, and back
 
-// The same matrix, or batches of matrices, compressed along the other dim: elements (of BSR and BSC: blocks) sorted by what was
-// the plain index, those of one number in the order in which they were.
+// The same matrix, or batches of matrices, compressed along the other dim: elements (of BSR and BSC: blocks) sorted by
+// what was the plain index, those of one number in the order in which they were.
 Tensor flipped(const Tensor &self) {
   bool is_rows = self.layout() == at::kSparseCsr || self.layout() == at::kSparseBsr;
   bool is_plain = self.layout() == at::kSparseCsr || self.layout() == at::kSparseCsc; // no blocks
@@ -226,8 +227,8 @@ Tensor counts_of(const Elements &e, int64_t rows, const Tensor &like) {
   return counts.clamp_min(1).unsqueeze(1);
 }
 
-// The results, and for a largest or smallest one the element that it came from (one past the last: none). Half precision is
-// computed in f32 and rounded once.
+// The results, and for a largest or smallest one the element that it came from (one past the last: none). Half
+// precision is computed in f32 and rounded once.
 Tensor2 product_reduce(const Tensor &self, const Tensor &dense, std::string_view reduce) {
   Elements e(self);
   ScalarType type = dense.scalar_type();

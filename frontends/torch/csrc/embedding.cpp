@@ -1,8 +1,9 @@
-// embedding.cpp: bags of embeddings: rows of a matrix, summed, averaged or maximised over segments of a list of indices.
+// embedding.cpp: bags of embeddings: rows of a matrix, summed, averaged or maximised over segments of a list of
+// indices.
 //
-// Sums are one record (segments). For the rest each index gets the number of its bag by adding up ones at the beginnings, and
-// everything else is gathers, scatters and element-wise records in the order of the list. Wrong offsets give bags that there
-// are not, and fail like indices out of range.
+// Sums are one record (segments). For the rest each index gets the number of its bag by adding up ones at the
+// beginnings, and everything else is gathers, scatters and element-wise records in the order of the list. Wrong offsets
+// give bags that there are not, and fail like indices out of range.
 #include <limits>
 
 #include <ATen/ExpandUtils.h>

@@ -1,7 +1,8 @@
 // fallback.cpp: operators without a row. By default they raise NotImplementedError; when the user allows it, they run
-// on the host, and the operator is counted. Where the device's memory is the host's, the host's kernel works on the tensors'
-// own memory, and what it returns becomes the device's without a copy. Elsewhere inputs are copied to the host, and what it
-// wrote and returned is copied back. Refused: views (a copy would not alias) and operators that look at storages.
+// on the host, and the operator is counted. Where the device's memory is the host's, the host's kernel works on the
+// tensors' own memory, and what it returns becomes the device's without a copy. Elsewhere inputs are copied to the
+// host, and what it wrote and returned is copied back. Refused: views (a copy would not alias) and operators that look
+// at storages.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
@@ -76,7 +77,8 @@ bool is_dense(const Tensor &tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided && tensor.unsafeGetTensorImpl()->has_storage();
 }
 
-// The address of a tensor's memory on the host, when all that is pending has run; null where the device has its own memory.
+// The address of a tensor's memory on the host, when all that is pending has run; null where the device has its own
+// memory.
 void *address_of(const Tensor &tensor) {
   int64_t offset = 0;
   bool retained = false;

@@ -1,7 +1,7 @@
 // fft.cpp: Fourier transforms along any dims, one after the other.
 //
-// Complex transforms take dims as they lie in memory and leave them so. A real one gives a tensor whose memory has the transformed dim
-// innermost, as the core's rows want it: only inputs are copied.
+// Complex transforms take dims as they lie in memory and leave them so. A real one gives a tensor whose memory has the
+// transformed dim innermost, as the core's rows want it: only inputs are copied.
 #include <ATen/WrapDimUtils.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // float8.cpp: products of matrices of 8-bit floating point numbers with scales beside them.
 //
-// The formats only store: factors are widened, which is exact, and multiplied in float32; scales, bias and the rounding to the
-// result's type follow, once for each element.
+// The formats only store: factors are widened, which is exact, and multiplied in float32; scales, bias and the rounding
+// to the result's type follow, once for each element.
 #include <ATen/native/Resize.h>
 
 #include "kernels.h"

@@ -1,13 +1,13 @@
-// function.cpp: Python functions in C++, for what small steps call each time: the function that the backend of torch.compile returns,
-// which runs an FX graph's program, and torch.headrace.synchronize.
+// function.cpp: Python functions in C++, for what small steps call each time: the function that the backend of
+// torch.compile returns, which runs an FX graph's program, and torch.headrace.synchronize.
 //
 // headrace_torch_make_function(program, fallback, attributes) gives a builtin function of tensors. It takes a call's
-// tensors, and behind them the tensors of `attributes`, to graph_run, and gives a list of results. What it can't do goes
-// to `fallback` with the arguments as they came: a geometry that no variant fits, a program whose results are not all tensors
-// of the device, and arguments that are no tensors.
+// tensors, and behind them the tensors of `attributes`, to graph_run, and gives a list of results. What it can't do
+// goes to `fallback` with the arguments as they came: a geometry that no variant fits, a program whose results are not
+// all tensors of the device, and arguments that are no tensors.
 //
-// headrace_torch_make_synchronize(general, raise_error) gives a builtin function that waits for the device at hand. Called with
-// arguments it calls general(...) with them, and behind a failure raise_error(code).
+// headrace_torch_make_synchronize(general, raise_error) gives a builtin function that waits for the device at hand.
+// Called with arguments it calls general(...) with them, and behind a failure raise_error(code).
 //
 // Threads: called with the interpreter's lock, which is given up while the stream takes the records.
 #include <ATen/record_function.h>
@@ -41,10 +41,10 @@ void destroy(PyObject *capsule) {
 }
 
 // The stream may wait for its lock, compile and run what is pending: other threads go on meanwhile.
-hr_status run_unlocked(hr_stream *stream, const hr_graph *graph, hr_buffer *const *params, hr_buffer *const *results,
+hr_status run_unlocked(hr_stream *stream, const hr_part *graph, hr_buffer *const *params, hr_buffer *const *results,
                        const hr_scalar *arguments) {
   PyThreadState *state = PyEval_SaveThread();
-  hr_status status = run_and_offer(stream, graph, params, results, arguments);
+  hr_status status = run_and_submit_early(stream, graph, params, results, arguments);
   PyEval_RestoreThread(state);
   return status;
 }

@@ -1,6 +1,6 @@
 // graph.cpp: FX graphs of torch.compile as graphs of the stream.
 //
-// A *program* is one FX graph; it has a *variant* for each geometry of its inputs that was met: an hr_graph, what its
+// A *program* is one FX graph; it has a *variant* for each geometry of its inputs that was met: an hr_part, what its
 // inputs have to look like, and what its outputs are made of. The Python module captures a variant by running the FX
 // graph on placeholders while this thread's stream() is a capture; graph_run then makes the outputs' tensors, without
 // memory, and appends the variant to the stream.
@@ -66,14 +66,14 @@ struct Output {
 
 // A graph and how its results become tensors.
 struct Piece {
-  hr_graph *graph = nullptr;
+  hr_part *graph = nullptr;
   std::vector<Output> outputs;
   std::vector<size_t> result_bytes; // storages of outputs first, then what is kept for the backward pass
   std::vector<int64_t> tickets;     // of each pair of arguments, seed and offset
   Piece() = default;
   Piece(const Piece &) = delete;
   ~Piece() {
-    hr_graph_release(graph);
+    hr_part_release(graph);
   }
 };
 
@@ -223,13 +223,13 @@ void take_graph(hr_stream *capture, const std::vector<Capture::Random> &randoms,
   }
   for (hr_buffer *result : results)
     piece.result_bytes.push_back(hr_buffer_bytes(result));
-  hr_graph_spec spec{static_cast<int>(params.size()),
-                     static_cast<int>(results.size()),
-                     static_cast<int>(arguments.size()),
-                     params.data(),
-                     results.data(),
-                     arguments.data()};
-  check(hr_graph_create(capture, &spec, &piece.graph));
+  hr_part_spec spec{static_cast<int>(params.size()),
+                    static_cast<int>(results.size()),
+                    static_cast<int>(arguments.size()),
+                    params.data(),
+                    results.data(),
+                    arguments.data()};
+  check(hr_part_create(capture, &spec, &piece.graph));
 }
 
 // What the forward pass has to keep: buffers that both captures use, unless they are parameters or constants.
@@ -248,10 +248,10 @@ std::vector<hr_buffer *> find_kept(const std::vector<hr_buffer *> &params) {
 void describe_inputs(at::IntArrayRef from_host, TensorList placeholders, Variant &variant) {
   for (size_t i = 0; i < placeholders.size(); ++i) {
     bool is_host = std::find(from_host.begin(), from_host.end(), static_cast<int64_t>(i)) != from_host.end();
-    int use = hr_graph_param_use(variant.forward.graph, static_cast<int>(i));
+    int use = hr_part_param_use(variant.forward.graph, static_cast<int>(i));
     variant.inputs.push_back(describe_input(placeholders[i], is_host));
     variant.inputs.back().is_used = use != 0;
-    if ((use & HR_GRAPH_WRITES) != 0) {
+    if ((use & HR_PART_WRITES) != 0) {
       TORCH_CHECK(!is_host, "headrace: a graph writes to a tensor of the host");
       variant.written.push_back(i);
       if (placeholders[i]._version() > 0)
@@ -321,8 +321,8 @@ int64_t graph_end_backward(int64_t program, at::IntArrayRef from_host, TensorLis
   describe_inputs(from_host, placeholders, *variant);
 
   for (size_t i = 0; i < own_count + kept.size(); ++i) {
-    int use = hr_graph_param_use(backward->piece.graph, static_cast<int>(i));
-    TORCH_CHECK((use & HR_GRAPH_WRITES) == 0, "not differentiable here: the backward pass writes what it was given");
+    int use = hr_part_param_use(backward->piece.graph, static_cast<int>(i));
+    TORCH_CHECK((use & HR_PART_WRITES) == 0, "not differentiable here: the backward pass writes what it was given");
     if (i < input_count && use != 0) {
       TORCH_CHECK(!variant->inputs[i].from_host,
                   "not differentiable here: the backward pass reads a tensor of the host");
@@ -441,8 +441,8 @@ Philox draw(int64_t count) {
   return count > 0 ? next_philox(std::nullopt, count) : Philox{0, 0};
 }
 
-// What the backward pass of one run needs. Tensors are kept as torch's own nodes keep them, so that changing one in place
-// in between is an error; what nobody else sees is kept as buffers.
+// What the backward pass of one run needs. Tensors are kept as torch's own nodes keep them, so that changing one in
+// place in between is an error; what nobody else sees is kept as buffers.
 struct GraphBackward final : torch::autograd::Node {
   std::shared_ptr<Variant> variant;
   std::vector<torch::autograd::SavedVariable> inputs, outputs;
@@ -502,9 +502,10 @@ struct GraphBackward final : torch::autograd::Node {
     std::vector<Tensor> gradients = make_outputs(backward.piece, tangents, results);
     Philox now = draw(backward.ticket_count);
     std::vector<hr_scalar> numbers = numbers_of(backward.piece, place, variant->ticket_count, now);
-    check(hr_graph_run(headrace::stream(), backward.piece.graph, params.data(), results.data(), numbers.data()));
+    check(hr_part_run(headrace::stream(), backward.piece.graph, params.data(), results.data(), numbers.data()));
     runs.fetch_add(1, std::memory_order_relaxed);
-    // Not offered: whoever calls holds the gradients of outputs, which had to be stored. The end of the pass hands it over.
+    // Not offered: whoever calls holds the gradients of outputs, which had to be stored. The end of the pass hands it
+    // over.
     return gradients;
   }
 };
@@ -578,7 +579,7 @@ bool run_program(Program &program, TensorList inputs, std::vector<Tensor> &outpu
 // The outputs; one undefined tensor when no variant fits the inputs.
 std::vector<Tensor> graph_run(int64_t program, TensorList inputs) {
   std::vector<Tensor> outputs;
-  if (!run_program(program_of(program), inputs, outputs, run_and_offer))
+  if (!run_program(program_of(program), inputs, outputs, run_and_submit_early))
     outputs = {Tensor()};
   return outputs;
 }
@@ -593,11 +594,11 @@ TORCH_LIBRARY(headrace, m) {
 
 } // namespace
 
-hr_status run_and_offer(hr_stream *stream, const hr_graph *graph, hr_buffer *const *params, hr_buffer *const *results,
-                        const hr_scalar *arguments) {
-  hr_status status = hr_graph_run(stream, graph, params, results, arguments);
+hr_status run_and_submit_early(hr_stream *stream, const hr_part *graph, hr_buffer *const *params,
+                               hr_buffer *const *results, const hr_scalar *arguments) {
+  hr_status status = hr_part_run(stream, graph, params, results, arguments);
   if (status == nullptr)
-    hr_graph_offer(stream, graph);
+    hr_part_submit_early(stream, graph);
   return status;
 }
 

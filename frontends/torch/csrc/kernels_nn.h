@@ -1,12 +1,13 @@
-// kernels_nn.h: what further rows of map.def call: interpolation, samples, windows as columns, bags of embeddings, layers of
-// transformers. As kernels.h: names are ours, arguments those of the ATen schema that a row passes on.
+// kernels_nn.h: what further rows of map.def call: interpolation, samples, windows as columns, bags of embeddings,
+// layers of transformers. As kernels.h: names are ours, arguments those of the ATen schema that a row passes on.
 #pragma once
 
 #include "kernels.h"
 
 namespace headrace {
 
-// ---- resample.cpp: kinds are 0 nearest, 1 nearest exact, 2 linear, 3 cubic, and antialiased 4 linear, 5 cubic, 6 Lanczos
+// ---- resample.cpp: kinds are 0 nearest, 1 nearest exact, 2 linear, 3 cubic, and antialiased 4 linear, 5 cubic, 6
+// Lanczos
 using Scales = std::initializer_list<std::optional<double>>; // one for each dim of the plane
 Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef size, bool aligns_corners,
                 const Scales &scales);
@@ -25,8 +26,8 @@ Tensor im2col(Result result, const Tensor &self, IntArrayRef kernel, IntArrayRef
 Tensor col2im(Result result, const Tensor &self, IntArrayRef size, IntArrayRef kernel, IntArrayRef dilation,
               IntArrayRef padding, IntArrayRef stride);
 
-// ---- embedding.cpp: modes are 0 sum, 1 mean, 2 max; results are the bags, the bag of each index, their sizes, the indices
-// of maxima
+// ---- embedding.cpp: modes are 0 sum, 1 mean, 2 max; results are the bags, the bag of each index, their sizes, the
+// indices of maxima
 Tensor4 embedding_bag(const Tensor &weight, const Tensor &indices, const Tensor &offsets, int64_t mode,
                       const OptionalTensor &per_sample_weights, bool include_last_offset, int64_t padding_index);
 Tensor embedding_bag_backward(const Tensor &grad, const Tensor &indices, const Tensor &bags, const Tensor &sizes,

@@ -34,8 +34,8 @@ inline Tensor give(Result result, const Tensor &value) {
   return result.end(out);
 }
 
-// Rows [begin, end) of x, or of the rows that the index lists, times their factors, combined for each segment (scatter's
-// modes); rows with the index `skipped` count for nothing.
+// Rows [begin, end) of x, or of the rows that the index lists, times their factors, combined for each segment
+// (scatter's modes); rows with the index `skipped` count for nothing.
 Tensor combine_segments(const Tensor &x, const Tensor &begin, const Tensor &end, int64_t mode, const Scalar &start,
                         const Tensor &index = {}, const Tensor &factor = {}, int64_t skipped = -1);
 

@@ -1,8 +1,8 @@
 // linalg.cpp: factorisations, solvers, eigenvalues.
 //
-// The core's rows take matrices column by column: a view with the last two dims exchanged is recorded, which is dense where
-// columns are neighbours in memory. torch makes the outputs of structured operators that way; others are made so here.
-// What a decomposition can't do (a singular pivot) is in `info`; torch's own functions around these read it.
+// The core's rows take matrices column by column: a view with the last two dims exchanged is recorded, which is dense
+// where columns are neighbours in memory. torch makes the outputs of structured operators that way; others are made so
+// here. What a decomposition can't do (a singular pivot) is in `info`; torch's own functions around these read it.
 #include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/abs.h>

@@ -1,9 +1,10 @@
 // linear.cpp: aten::linear in one step, and so its gradients.
 //
-// torch makes it of a transposed view and a product, each with a dispatch, a tensor and a node for gradients of its own: most of
-// what a small layer costs. The gradients here are the same records (two products and a sum) without the views in between. What
-// a mode, a transform or a subclass wants to see, and whatever is unusual (complex numbers, gradients forwards) still goes
-// through torch's own linear; where a gradient is itself recorded (create_graph=True), it is made of torch's operators.
+// torch makes it of a transposed view and a product, each with a dispatch, a tensor and a node for gradients of its
+// own: most of what a small layer costs. The gradients here are the same records (two products and a sum) without the
+// views in between. What a mode, a transform or a subclass wants to see, and whatever is unusual (complex numbers,
+// gradients forwards) still goes through torch's own linear; where a gradient is itself recorded (create_graph=True),
+// it is made of torch's operators.
 #include <ATen/ops/linear_native.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/sum.h>

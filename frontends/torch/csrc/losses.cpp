@@ -101,8 +101,9 @@ struct Labels {
     index = at::where(is_listed, target, 0);
     is_target = scatter(Result::fresh(), at::zeros(x.sizes(), x.options()), 1, index, is_listed.to(x.scalar_type()), 3);
   }
-  // [N, listed, class]: 1 - x[listed] + x[class] where that counts: the class is no target. Elsewhere -infinity or NaN. Only
-  // what is above 0 adds to the loss. Of three operations, so that each who sums it makes it again instead of storing it.
+  // [N, listed, class]: 1 - x[listed] + x[class] where that counts: the class is no target. Elsewhere -infinity or NaN.
+  // Only what is above 0 adds to the loss. Of three operations, so that each who sums it makes it again instead of
+  // storing it.
   Tensor differences() const {
     constexpr double never = -std::numeric_limits<double>::infinity();
     Tensor listed = at::where(is_listed, 1 - x.gather(1, index), never);
@@ -138,13 +139,14 @@ Tensor multilabel_margin_loss_backward(Result result, const Tensor &grad, const 
 
 // ---- CTC: the probability of all alignments of a target with a sequence
 //
-// States are the target's labels with blanks between and around them, 2 S + 1 of them. With log probabilities lp, alpha[t, s]
-// is that of all prefixes that end in state s at time t:
+// States are the target's labels with blanks between and around them, 2 S + 1 of them. With log probabilities lp,
+// alpha[t, s] is that of all prefixes that end in state s at time t:
 //
 //   alpha[t, s] = lp[t, s] + log sum of exp alpha[t - 1, s], alpha[t - 1, s - 1], alpha[t - 1, s - 2] (if allowed)
 //
-// The three neighbours are one strided view of the row before, which has two states of probability 0 in front. beta runs the
-// other way. Sequences of a batch have lengths of their own: states and times behind them are computed and not used.
+// The three neighbours are one strided view of the row before, which has two states of probability 0 in front. beta
+// runs the other way. Sequences of a batch have lengths of their own: states and times behind them are computed and not
+// used.
 
 namespace {
 
@@ -250,7 +252,8 @@ Tensor2 ctc_loss(const Tensor &log_probs, const Tensor &targets, IntArrayRef inp
   if (a.times == 0) {
     loss = at::full({a.batch}, -kNothing, log_probs.options());
   } else {
-    // The last two states of each sequence: its last blank, and the label before that (or the padding, where it has none).
+    // The last two states of each sequence: its last blank, and the label before that (or the padding, where it has
+    // none).
     Tensor time = (a.input_length - 1).clamp_min_(0).reshape({1, a.batch, 1}).expand({1, a.batch, a.states + 2});
     Tensor last = alpha.gather(0, time)[0];
     Tensor ends = a.state_length.unsqueeze(1) + at::arange(2, a.state_length.options());
@@ -267,8 +270,8 @@ Tensor ctc_loss_backward(const Tensor &grad, const Tensor &log_probs, const Tens
   Alignment a(log_probs, targets, input_lengths, target_lengths, blank);
   if (log_probs.numel() == 0)
     return at::zeros(log_probs.sizes(), log_probs.options());
-  // beta[t, s] is the probability of all suffixes from state s at time t; here the padding is behind the states. A sequence
-  // begins at its own last time, in its last two states.
+  // beta[t, s] is the probability of all suffixes from state s at time t; here the padding is behind the states. A
+  // sequence begins at its own last time, in its last two states.
   Tensor beta = a.padded(), state = at::arange(a.states, a.log_probs.options().dtype(at::kLong));
   Tensor width = a.state_length.unsqueeze(1);
   Tensor is_last = (state < width).logical_and(state >= width - 2);

@@ -497,8 +497,8 @@ static Tensor host_number(int64_t value) {
   return at::scalar_tensor(value, at::TensorOptions(at::kCPU).dtype(at::kLong));
 }
 
-// Where the heads of a query lie beside each other, as behind a projection, those of the result do, too, as with torch's kernels: the
-// rows of all heads, which come next, are a view then.
+// Where the heads of a query lie beside each other, as behind a projection, those of the result do, too, as with
+// torch's kernels: the rows of all heads, which come next, are a view then.
 static Tensor attention_output(const Tensor &query, int64_t width) {
   int64_t b = query.size(0), h = query.size(1), l = query.size(2);
   if (query.stride(1) < query.stride(2) && h > 1 && l > 1)

@@ -1,10 +1,12 @@
 // optim.cpp: what torch.optim's Adam and AdamW do to lists of tensors, as a Python function in C++.
 //
-// torch writes a step (_multi_tensor_adam in torch/optim/adam.py) as a dozen calls over lists, between which Python computes
-// numbers for each parameter. Here the same operations are recorded with the same numbers, so all bits are the same.
+// torch writes a step (_multi_tensor_adam in torch/optim/adam.py) as a dozen calls over lists, between which Python
+// computes numbers for each parameter. Here the same operations are recorded with the same numbers, so all bits are the
+// same.
 //
-// headrace_torch_make_adam() gives the function. It answers False, having done nothing, where anything is out of the ordinary: tensor
-// subclasses, modes that see torch's calls, tensors elsewhere or of several dtypes, numbers that are tensors. Then torch's own runs.
+// headrace_torch_make_adam() gives the function. It answers False, having done nothing, where anything is out of the
+// ordinary: tensor subclasses, modes that see torch's calls, tensors elsewhere or of several dtypes, numbers that are
+// tensors. Then torch's own runs.
 //
 // Threads: called with the interpreter's lock, which is given up while the stream takes the records.
 #include <ATen/PythonTorchFunctionTLS.h>

@@ -1,4 +1,5 @@
-// order.cpp: sorting and selection. The core's rows work along the last dim: operands are given with theirs moved there.
+// order.cpp: sorting and selection. The core's rows work along the last dim: operands are given with theirs moved
+// there.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/BucketizationUtils.h>

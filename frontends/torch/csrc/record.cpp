@@ -8,7 +8,7 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
-#include "headrace/graph.h"
+#include "headrace/part.h"
 #include "kernels.h"
 
 namespace headrace {

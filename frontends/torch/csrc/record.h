@@ -20,7 +20,7 @@
 #include <optional>
 #include <vector>
 
-#include "headrace/graph.h"
+#include "headrace/part.h"
 
 namespace headrace {
 
@@ -50,12 +50,13 @@ hr_device *device(); // the current one, opened on first use; throws in a forked
 hr_stream *stream(); // its stream, or this thread's capture
 // Some device works beside the host, such as a GPU.
 extern std::atomic<bool> device_runs_beside;
-// Hands over what is pending where a backward pass begins and where it has ended, so that such a device has work while the
-// next pass is recorded. At other places programs would be cut differently from step to step.
+// Hands over what is pending where a backward pass begins and where it has ended, so that such a device has work while
+// the next pass is recorded. At other places programs would be cut differently from step to step.
 void commit_between_passes();
 void check_index(c10::DeviceIndex index); // throws for a device that there is not; -1 is the current one
 
-// The device of the first argument that says one is the current one while this lives: tensors, lists of tensors, devices.
+// The device of the first argument that says one is the current one while this lives: tensors, lists of tensors,
+// devices.
 class OnDevice {
 public:
   template <class... T> explicit OnDevice(const T &...arguments) {
@@ -117,10 +118,11 @@ inline Capture *capture() {
 
 // Runs a compiled graph by its program's handle. False when no variant fits the inputs, or its results are not all
 // tensors of the device.
-using RunGraph = hr_status (*)(hr_stream *, const hr_graph *, hr_buffer *const *, hr_buffer *const *,
-                               const hr_scalar *); // run_and_offer, or what wraps it
-hr_status run_and_offer(hr_stream *stream, const hr_graph *graph, hr_buffer *const *params, hr_buffer *const *results,
-                        const hr_scalar *arguments); // hr_graph_run, then hr_graph_offer
+using RunGraph = hr_status (*)(hr_stream *, const hr_part *, hr_buffer *const *, hr_buffer *const *,
+                               const hr_scalar *); // run_and_submit_early, or what wraps it
+hr_status run_and_submit_early(hr_stream *stream, const hr_part *graph, hr_buffer *const *params,
+                               hr_buffer *const *results,
+                               const hr_scalar *arguments); // hr_part_run, then hr_part_submit_early
 bool graph_run_directly(int64_t program, TensorList inputs, std::vector<Tensor> &outputs, RunGraph run_graph);
 
 // ---- tensors

@@ -1,12 +1,12 @@
 // recurrent.cpp: layers of LSTM and GRU over whole sequences.
 //
-// torch's own layers on a device take a sequence apart: a product for each step's input, and in the gradients products for each
-// step's share in the weights. Here the inputs of all steps are one product, and so is the gradient of either weight. What is
-// left step by step is the product of the state before with its weights, and the cell. States lie one behind the other,
-// [T + 1, N, H] with the first state, so that the gradient of the weights reads them as they are.
+// torch's own layers on a device take a sequence apart: a product for each step's input, and in the gradients products
+// for each step's share in the weights. Here the inputs of all steps are one product, and so is the gradient of either
+// weight. What is left step by step is the product of the state before with its weights, and the cell. States lie one
+// behind the other, [T + 1, N, H] with the first state, so that the gradient of the weights reads them as they are.
 //
-// What is unusual (projections, packed sequences, autocast, transforms) goes through torch's own layers. Where a gradient is
-// itself recorded (create_graph=True) it is that of torch's cells.
+// What is unusual (projections, packed sequences, autocast, transforms) goes through torch's own layers. Where a
+// gradient is itself recorded (create_graph=True) it is that of torch's cells.
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_thnn_fused_gru_cell.h>
@@ -30,8 +30,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What a layer is made for: `gates` [T, N, G * H] are its inputs' part of the gates with all biases of theirs; `c` is an
-// LSTM's, `bias` the hidden one of a GRU; undefined else.
+// What a layer is made for: `gates` [T, N, G * H] are its inputs' part of the gates with all biases of theirs; `c` is
+// an LSTM's, `bias` the hidden one of a GRU; undefined else.
 struct Layer {
   Tensor gates, h, c, weight, bias;
   bool reverse;

@@ -1,4 +1,5 @@
-// resample.cpp: interpolation dim by dim, samples of planes at places that a tensor names, and planes as columns of windows.
+// resample.cpp: interpolation dim by dim, samples of planes at places that a tensor names, and planes as columns of
+// windows.
 #include <ATen/ExpandUtils.h>
 
 #include <algorithm>
@@ -33,9 +34,9 @@ struct Pass {
       return out > 1 ? static_cast<double>(in - 1) / (out - 1) : 0;
     return scale > 0 ? 1 / scale : static_cast<double>(in) / out;
   }
-  // How many elements of `out` tap one of `in` at most: those closer than the radius, and one more where rounding decides about the
-  // edge. Linear ones that lie before the first element tap the second, too, with a weight of 0. 0: too many at the end, where all
-  // beyond it tap the last element.
+  // How many elements of `out` tap one of `in` at most: those closer than the radius, and one more where rounding
+  // decides about the edge. Linear ones that lie before the first element tap the second, too, with a weight of 0. 0:
+  // too many at the end, where all beyond it tap the last element.
   int64_t shares() const {
     double step = ratio(), n = static_cast<double>(out), m = static_cast<double>(in);
     double width = 2 * radius() * (kind >= kLinearAA ? std::max(step, 1.0) : 1), most = width / step;
@@ -111,8 +112,8 @@ ScalarType between(ScalarType type) {
 
 } // namespace
 
-// What shrinks more goes first: what follows has less to do. Of equals the first dim does where they shrink, while rows are combined
-// whole, and the last one where they grow.
+// What shrinks more goes first: what follows has less to do. Of equals the first dim does where they shrink, while rows
+// are combined whole, and the last one where they grow.
 Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef size, bool aligns, const Scales &scales) {
   std::vector<Pass> passes = passes_of(kind, self.sizes(), size, aligns, scales);
   TORCH_CHECK(self.size(1) > 0, "Non-empty data tensor expected but got a tensor with sizes ", self.sizes());
@@ -178,8 +179,8 @@ Tensor upsample_nearest_exact(Result result, const Tensor &self, IntArrayRef siz
   return upsample2d(result, HR_OP_UPSAMPLE_NEAREST2D, self, size, 1, scale_h, scale_w);
 }
 
-// Planes of floats have one operation for both dims on a device beside the host, which hides that neighbours lie apart. The host reads
-// four of them for each element then; dim by dim it reads two, and whole rows afterwards.
+// Planes of floats have one operation for both dims on a device beside the host, which hides that neighbours lie apart.
+// The host reads four of them for each element then; dim by dim it reads two, and whole rows afterwards.
 Tensor upsample_bilinear(Result result, const Tensor &self, IntArrayRef size, bool aligns,
                          std::optional<double> scale_h, std::optional<double> scale_w) {
   if (self.scalar_type() == ScalarType::Byte || !device_runs_beside.load(std::memory_order_relaxed))

@@ -635,8 +635,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
 };
 
-// Which attention torch takes: ours (4, "overrideable") where a row serves it, else the composite: as on torch's CPU device also for
-// the gradient of a narrow mask, which the composite computes in float32.
+// Which attention torch takes: ours (4, "overrideable") where a row serves it, else the composite: as on torch's CPU
+// device also for the gradient of a narrow mask, which the composite computes in float32.
 int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const std::optional<Tensor> &mask,
                          double, bool causal, std::optional<double>, bool) {
   bool fits = query.dim() == 4 && key.dim() == 4 && value.dim() == 4 && at::isFloatingType(query.scalar_type()) &&
@@ -699,9 +699,10 @@ TORCH_LIBRARY_IMPL(aten, Negative, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 
-// Whether `param.data = moved` may turn a tensor of one device into one of another. torch knows the answer for the devices of its
-// own alone, and nn.Module.to() asks: without a yes it makes new parameters, tied weights come apart, and an optimizer that was
-// made before goes on with the old ones. (An operator with a kernel for all backends, so no row of map.def.)
+// Whether `param.data = moved` may turn a tensor of one device into one of another. torch knows the answer for the
+// devices of its own alone, and nn.Module.to() asks: without a yes it makes new parameters, tied weights come apart,
+// and an optimizer that was made before goes on with the old ones. (An operator with a kernel for all backends, so no
+// row of map.def.)
 bool can_take_data(const at::Tensor &self, const at::Tensor &from) {
   auto is_plain = [](const at::Tensor &tensor) {
     return tensor.layout() == c10::kStrided && (tensor.is_cpu() || tensor.is_privateuseone());

@@ -1,6 +1,6 @@
-// sample.cpp: random numbers beyond the uniform and the normal distribution, and histograms. All of them start from Philox
-// numbers of the generator, one offset an operator. Samplers that reject take a key of 53 random bits for each element, and draw
-// from the sequence that belongs to it (core/special.h).
+// sample.cpp: random numbers beyond the uniform and the normal distribution, and histograms. All of them start from
+// Philox numbers of the generator, one offset an operator. Samplers that reject take a key of 53 random bits for each
+// element, and draw from the sequence that belongs to it (core/math/special.h).
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/exponential.h>

@@ -65,7 +65,8 @@ Tensor cdist_forward(const Tensor &a, const Tensor &b, double p) {
   TORCH_CHECK(a.size(-1) == b.size(-1), "X1 and X2 must have the same number of columns. X1: ", a.size(-1),
               " X2: ", b.size(-1));
   TORCH_CHECK(p >= 0, "cdist only supports non-negative p values");
-  // Sums of up to 32 elements are made one in each lane of a vector: those that neighbouring lanes read shall be neighbours.
+  // Sums of up to 32 elements are made one in each lane of a vector: those that neighbouring lanes read shall be
+  // neighbours.
   bool is_short = a.size(-1) <= 32 && !device_runs_beside.load(std::memory_order_relaxed);
   Tensor apart = pairs_between(a, is_short ? b.transpose(-1, -2).contiguous().transpose(-1, -2) : b);
   if (apart.size(-1) == 0)
@@ -96,8 +97,9 @@ Tensor cdist_backward(const Tensor &grad, const Tensor &a, const Tensor &b, doub
   return slopes.sizes().equals(a.sizes()) ? slopes : slopes.sum_to_size(a.sizes());
 }
 
-// Where the pairs (i, j), i < j < n, lie in a matrix of n columns, one after the other. Row i begins with pair s = i (2 n - 1 - i) / 2, which
-// makes i = (2 n - 1 - sqrt((2 n - 1)^2 - 8 s)) / 2: exact there in f64, and between two rows further from the next one than f64 rounds.
+// Where the pairs (i, j), i < j < n, lie in a matrix of n columns, one after the other. Row i begins with pair s = i (2
+// n - 1 - i) / 2, which makes i = (2 n - 1 - sqrt((2 n - 1)^2 - 8 s)) / 2: exact there in f64, and between two rows
+// further from the next one than f64 rounds.
 static Tensor places_of_pairs(int64_t n, int64_t count, const Tensor &like) {
   int64_t odd = 2 * n - 1;
   Tensor pair = at::arange(count, like.options().dtype(ScalarType::Long));
@@ -113,8 +115,8 @@ Tensor pdist_forward(const Tensor &self, double p) {
   TORCH_CHECK(self.dim() == 2, "pdist only supports 2D tensors, got: ", self.dim(), "D");
   if (count == 0 || self.size(1) == 0)
     return fill_with(new_tensor({count}, self.scalar_type()), 0);
-  // No row is gathered, and a loop over columns makes vectors of them: of all distances those of bands of rows to what follows the first
-  // of them, so that of few bands most is wanted.
+  // No row is gathered, and a loop over columns makes vectors of them: of all distances those of bands of rows to what
+  // follows the first of them, so that of few bands most is wanted.
   int64_t bands = n < kBandRows ? 1 : kBands;
   Tensor apart = new_tensor({n, n}, self.scalar_type());
   for (int64_t band = 0; band < bands; ++band) {
@@ -131,8 +133,8 @@ static Tensor matrix_of_pairs(const Tensor &numbers, const Tensor &places, int64
   return half + half.t();
 }
 
-// Bands of rows: what stands between operations is never made, but counts as pending. Where p is 2, what a difference is multiplied by
-// is one number for each pair.
+// Bands of rows: what stands between operations is never made, but counts as pending. Where p is 2, what a difference
+// is multiplied by is one number for each pair.
 Tensor pdist_backward(const Tensor &grad, const Tensor &self, double p, const Tensor &distance) {
   constexpr int64_t kBandElements = int64_t{1} << 24;
   int64_t n = self.size(0);

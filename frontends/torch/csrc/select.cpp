@@ -1,5 +1,5 @@
-// select.cpp: operators that look for places: by mask, by value, by count. Where the number of results depends on data, it is
-// read (which commits), and the result is made then.
+// select.cpp: operators that look for places: by mask, by value, by count. Where the number of results depends on data,
+// it is read (which commits), and the result is made then.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorOperators.h>
@@ -27,8 +27,8 @@ void check_long(const char *name, const Tensor &index) {
               index.scalar_type());
 }
 
-// The row-major places where a flat mask is true, in `count` elements; those that are too few stay -1. A device beside the host has
-// loops for it: a running sum and a scatter.
+// The row-major places where a flat mask is true, in `count` elements; those that are too few stay -1. A device beside
+// the host has loops for it: a running sum and a scatter.
 Tensor places_of(const Tensor &mask, int64_t count) {
   if (count == 0)
     return new_tensor({0}, ScalarType::Long);
@@ -319,8 +319,8 @@ Tensor isin(Result result, const Scalar &element, const Tensor &among, bool inve
 
 // ---- by count
 
-// How often each number below `bins` occurs. Parts of a long list have counts of their own, and go side by side: whole numbers
-// add up to the same in any order.
+// How often each number below `bins` occurs. Parts of a long list have counts of their own, and go side by side: whole
+// numbers add up to the same in any order.
 static Tensor count_numbers(const Tensor &list, int64_t bins) {
   constexpr int64_t kParts = 16, kNumbersOfBin = 8; // fewer are not worth another table
   int64_t parts = std::clamp<int64_t>(list.numel() / (kNumbersOfBin * bins), 1, kParts), length = list.numel() / parts;

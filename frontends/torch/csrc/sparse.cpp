@@ -1,7 +1,8 @@
-// sparse.cpp: sparse tensors of coordinates (COO). Their indices and values are ordinary tensors of the device, and torch's own
-// functions for the layout work through them (generate_sparse.py registers those). Here is what torch writes for each backend by
-// itself: joining equal places, sums, products. All of it is gathers, scatters and searches of sorted places, so every device
-// has it. What is in neither place runs on the host where the user allows that (fallback.cpp).
+// sparse.cpp: sparse tensors of coordinates (COO). Their indices and values are ordinary tensors of the device, and
+// torch's own functions for the layout work through them (generate_sparse.py registers those). Here is what torch
+// writes for each backend by itself: joining equal places, sums, products. All of it is gathers, scatters and searches
+// of sorted places, so every device has it. What is in neither place runs on the host where the user allows that
+// (fallback.cpp).
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>

@@ -1,5 +1,5 @@
-// special.cpp: element-wise operators whose form in PyTorch is more than a row: parts and halves of tensors, several results,
-// numbers that depend on the dtype, checks of their own.
+// special.cpp: element-wise operators whose form in PyTorch is more than a row: parts and halves of tensors, several
+// results, numbers that depend on the dtype, checks of their own.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>

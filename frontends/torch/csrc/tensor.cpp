@@ -264,7 +264,8 @@ Tensor plain(const Tensor &tensor) {
   return result.is_neg() ? result._neg_view() : result;
 }
 
-// What is pending on the first device runs before this returns. Elements become there what they shall be, and are spread here.
+// What is pending on the first device runs before this returns. Elements become there what they shall be, and are
+// spread here.
 void copy_across(const Tensor &from, const Tensor &to) {
   TORCH_CHECK(capture() == nullptr, "headrace: a graph that copies between devices can't be captured");
   at::assert_no_internal_overlap(to);

@@ -1,5 +1,6 @@
-// transformer.cpp: the operators that torch's modules call for whole layers: attention with its projections, an encoder layer,
-// batch norm with its statistics, convolutions by other names, Adagrad. Each is a list of operations that have rows.
+// transformer.cpp: the operators that torch's modules call for whole layers: attention with its projections, an encoder
+// layer, batch norm with its statistics, convolutions by other names, Adagrad. Each is a list of operations that have
+// rows.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>

@@ -1,5 +1,5 @@
-// window.cpp: pooling over planes of one to three dims, its inverses, and padding with what lies at the border. Shapes, memory
-// formats and torch's messages are here; windows are rows of the core.
+// window.cpp: pooling over planes of one to three dims, its inverses, and padding with what lies at the border. Shapes,
+// memory formats and torch's messages are here; windows are rows of the core.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -122,7 +122,8 @@ Tensor2 max_pool(Result y_place, Result index_place, int64_t n, const Tensor &se
 Tensor max_pool_backward(Result result, int64_t n, const Tensor &grad, const Tensor &self, IntArrayRef kernel,
                          IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, const Tensor &indices) {
   Pool pool(n, kernel, stride, padding, dilation);
-  // Eight windows reach an element of three dims, and more: the host visits each window once rather than asking them all.
+  // Eight windows reach an element of three dims, and more: the host visits each window once rather than asking them
+  // all.
   bool is_wide = grad.scalar_type() == ScalarType::Float || grad.scalar_type() == ScalarType::Double;
   if (n == 3 && is_wide && pool.overlaps() && !device_runs_beside.load(std::memory_order_relaxed))
     return give(result, planes_of(grad, indices, n, self.sizes(), kAdd, format_of(self)));

@@ -1,7 +1,7 @@
 """torch.compile(model, backend="headrace"): what repeats is captured once and appended to the stream from then on.
 
 Dynamo and AOTAutograd give FX graphs. The first call of one runs it on placeholders while everything that it would
-record goes into a graph of the core (headrace/graph.h); each later call is one call of an operator that makes the
+record goes into a graph of the core (headrace/part.h); each later call is one call of an operator that makes the
 outputs, without memory, and appends that graph to the stream. So a compiled part fuses with whatever stands
 before and behind it, a forward pass with its backward pass and the optimizer, and gives the same bits as eager code.
 

@@ -32,7 +32,7 @@ class _Stats(ctypes.Structure):
         for name in (
             "operations commits commits_by_read commits_by_limit commits_by_request commits_by_mode cache_hits "
             "cache_entries compiles compile_ns groups kernels kernels_interpreted library_calls bytes_moved bytes_copied_in "
-            "bytes_copied_out temporary_bytes temporaries_elided derived_bytes jit_compiled jit_loaded jit_unable jit_ns "
+            "bytes_copied_out temporary_bytes temporaries_elided cached_weights_bytes jit_compiled jit_loaded jit_unable jit_ns "
             "jit_waiting graph_launches graph_builds graph_updates layouts_undone"
         ).split()
     ]
@@ -467,7 +467,7 @@ def stats(device=None):
     result["fallbacks"] = sum(result["fallbacks_by_name"].values())
     captures, runs = ctypes.c_int64(), ctypes.c_int64()
     _library.headrace_torch_graph_counts(ctypes.byref(captures), ctypes.byref(runs))
-    result["graph_captures"], result["graph_runs"] = captures.value, runs.value
+    result["graph_captures"], result["part_runs"] = captures.value, runs.value
     result["graph_eager_runs"] = _eager_runs
     return result
 

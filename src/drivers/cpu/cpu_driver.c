@@ -26,7 +26,8 @@ typedef struct cpu_device {
   void *scratch[HR_THREADS_MAX];
 } cpu_device;
 
-/* More than one only where somebody asks for it, to try programs for several devices: each has a queue and memory of its own. */
+/* More than one only where somebody asks for it, to try programs for several devices: each has a queue and memory of
+ * its own. */
 static int cpu_count(void) {
   return (int)hr_env_int(HR_ENV_CPU_DEVICES);
 }
@@ -137,8 +138,9 @@ static void *map_aligned(size_t bytes) {
   return aligned;
 }
 
-/* What the host writes are weights and batches, read in each step: huge pages save the lookup of their addresses. What kernels
- * make has small pages, because the first touch of a huge page costs several times as much a byte on some virtual machines. */
+/* What the host writes are weights and batches, read in each step: huge pages save the lookup of their addresses. What
+ * kernels make has small pages, because the first touch of a huge page costs several times as much a byte on some
+ * virtual machines. */
 static void advise_huge(char *address, size_t bytes) {
 #ifdef MADV_HUGEPAGE
   char *first = (char *)(((uintptr_t)address + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
@@ -259,7 +261,8 @@ static void run_one(void *arg, int64_t begin, int64_t end, int worker) {
   run_range(work, work->launches, begin, end, worker);
 }
 
-/* Work of several kernels is measured in lots: so many are worth a thread, whatever the kernel. A lot has at least a unit. */
+/* Work of several kernels is measured in lots: so many are worth a thread, whatever the kernel. A lot has at least a
+ * unit. */
 enum { LOTS = 16, LOTS_MAX = 1 << 20 };
 
 static int64_t lots_of(const hr_host_kernel *kernel, int pass) {

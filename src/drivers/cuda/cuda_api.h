@@ -1,7 +1,7 @@
 /* cuda_api.h: the CUDA driver's C interface as far as we use it, found at run time.
  *
- * The library is libcuda.so.1, which comes with the kernel's driver and knows older programs: the entry points are those of
- * CUDA 11, which later drivers keep. The numbers are those of CUDA's public header cuda.h.
+ * The library is libcuda.so.1, which comes with the kernel's driver and knows older programs: the entry points are
+ * those of CUDA 11, which later drivers keep. The numbers are those of CUDA's public header cuda.h.
  */
 #ifndef HEADRACE_DRIVERS_CUDA_CUDA_API_H_
 #define HEADRACE_DRIVERS_CUDA_CUDA_API_H_
@@ -93,8 +93,8 @@ static inline const hr__cuda_table *hr__cuda(void) {
   return &hr__cuda_opened()->table;
 }
 
-/* Loads the library and starts it; every later call gives the first one's result. *out_count devices, at least 1; an error says why
- * there is none. Threads: any. */
+/* Loads the library and starts it; every later call gives the first one's result. *out_count devices, at least 1; an
+ * error says why there is none. Threads: any. */
 HR_MUST_USE hr_status hr__cuda_open(int *out_count);
 
 /* Whether all functions for graphs are there. */
@@ -103,7 +103,8 @@ bool hr__cuda_has_graphs(void);
 /* For tests: another table, and how many devices it has; NULL looks for the library again. No device may be open. */
 void hr__cuda_replace(const hr__cuda_table *table, int count);
 
-/* A CUresult as a status that says what was being done and has CUDA's name and text of the error; OK for CUDA_SUCCESS. */
+/* A CUresult as a status that says what was being done and has CUDA's name and text of the error; OK for CUDA_SUCCESS.
+ */
 HR_MUST_USE hr_status hr__cuda_status(int code, const char *what);
 
 #endif

@@ -1,9 +1,9 @@
 /* cuda_copy.c: copies between host and device, and between devices, and fills.
  *
  * A copy from or to memory that is not pinned makes CUDA stop and stage it; ours go through pinned slots instead.
- *   in:  bytes are laid into the slots one behind the other, whoever they come from, and the caller goes on. A slot is used again
- *        when the event behind its last copy has come: small copies wait for nothing.
- *   out: chunk i goes through slot i % HR_CUDA_SLOTS; the device fills some while the host empties another.
+ *   in:  bytes are laid into the slots one behind the other, whoever they come from, and the caller goes on. A slot is
+ * used again when the event behind its last copy has come: small copies wait for nothing. out: chunk i goes through
+ * slot i % HR_CUDA_SLOTS; the device fills some while the host empties another.
  */
 #include <string.h>
 
@@ -129,7 +129,8 @@ hr_status hr__cuda_copy_out(hr__cuda_device *device, void *host, const void *fro
 
 /* ---- between devices ---- */
 
-/* Lets the devices reach each other's memory where the machine can: without it CUDA takes the bytes through the host. */
+/* Lets the devices reach each other's memory where the machine can: without it CUDA takes the bytes through the host.
+ */
 static void reach(hr__cuda_device *device, const hr__cuda_device *peer) {
   uint64_t bit = UINT64_C(1) << (peer->device & 63);
   int can = 0;
@@ -200,7 +201,8 @@ static int set_column(hr__cuda_device *device, void *to, size_t pitch, const voi
   }
 }
 
-/* A pattern wider than the values CUDA writes: the first rows column by column, then what is there is doubled until all is. */
+/* A pattern wider than the values CUDA writes: the first rows column by column, then what is there is doubled until all
+ * is. */
 static int fill_wide(hr__cuda_device *device, char *to, const char *pattern, size_t period, size_t unit, size_t bytes) {
   size_t rows = smaller(bytes / period, SEED_ROWS);
   for (size_t at = 0; at < period; at += unit) {

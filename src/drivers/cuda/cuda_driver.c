@@ -1,9 +1,9 @@
-/* cuda_driver.c: the CUDA driver's table of functions. See cuda_internal.h for streams, contexts and errors, cuda_copy.c for copies,
- * cuda_graph.c for graphs.
+/* cuda_driver.c: the CUDA driver's table of functions. See cuda_internal.h for streams, contexts and errors,
+ * cuda_copy.c for copies, cuda_graph.c for graphs.
  *
- * Memory is the driver's own, block for block: the caching allocator above keeps it. Work is asynchronous: launch, copy_in,
- * copy_within, fill and event_record return when the work is in the stream; flush, copy_out and event_wait are where errors of kernels
- * show.
+ * Memory is the driver's own, block for block: the caching allocator above keeps it. Work is asynchronous: launch,
+ * copy_in, copy_within, fill and event_record return when the work is in the stream; flush, copy_out and event_wait are
+ * where errors of kernels show.
  */
 #include "drivers/cuda/cuda_driver.h"
 

@@ -1,6 +1,6 @@
-/* What is particular to the CUDA driver: opening, copies and fills, parameters, errors, on a stand-in for libcuda (cuda_stand_in.h),
- * copies and fills on a GPU, too, where there is one. Graphs are in cuda_graph_test.c, what needs NVRTC in cuda_kernel_test.c; what
- * every driver has to do is in tests/c/driver_conformance_test.c.
+/* What is particular to the CUDA driver: opening, copies and fills, parameters, errors, on a stand-in for libcuda
+ * (cuda_stand_in.h), copies and fills on a GPU, too, where there is one. Graphs are in cuda_graph_test.c, what needs
+ * NVRTC in cuda_kernel_test.c; what every driver has to do is in tests/c/driver_conformance_test.c.
  */
 #include "cuda_stand_in.h"
 

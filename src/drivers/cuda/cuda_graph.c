@@ -1,16 +1,17 @@
 /* cuda_graph.c: CUDA graphs, made by capturing a stream.
  *
- * The stream that is captured is one of its own, on which nothing ever runs: other threads may copy by the device's stream in the
- * meantime, and wait for it, and none of that gets into the graph. The mode is "thread local": what a library must not do while it
- * is captured fails, on this thread alone, and the capture with it.
+ * The stream that is captured is one of its own, on which nothing ever runs: other threads may copy by the device's
+ * stream in the meantime, and wait for it, and none of that gets into the graph. The mode is "thread local": what a
+ * library must not do while it is captured fails, on this thread alone, and the capture with it.
  *
- * A kernel is a node for each of its passes. Behind each launch the stream's last node is that pass's; updates find it there.
- * Kernels that were given together don't wait for each other: they are dealt to LANES chains, all behind what was captured before
- * and in front of what comes.
+ * A kernel is a node for each of its passes. Behind each launch the stream's last node is that pass's; updates find it
+ * there. Kernels that were given together don't wait for each other: they are dealt to LANES chains, all behind what
+ * was captured before and in front of what comes.
  *
- * Where kernels wait by themselves for what is in front of them (HR_BEGIN in the prelude, "programmatic dependent launch"), they are
- * brought to the processors while that still runs, and begin when all of it has ended and can be seen. That holds whatever is in
- * front, a library's kernel too. As each of them waits, whoever waits for one has waited for everything before it.
+ * Where kernels wait by themselves for what is in front of them (HR_BEGIN in the prelude, "programmatic dependent
+ * launch"), they are brought to the processors while that still runs, and begin when all of it has ended and can be
+ * seen. That holds whatever is in front, a library's kernel too. As each of them waits, whoever waits for one has
+ * waited for everything before it.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Graphs of the CUDA driver on a stand-in for libcuda (cuda_stand_in.h): what is captured, what waits for what, and what fails. On a
- * GPU they are replayed in cuda_kernel_test.c.
+/* Graphs of the CUDA driver on a stand-in for libcuda (cuda_stand_in.h): what is captured, what waits for what, and
+ * what fails. On a GPU they are replayed in cuda_kernel_test.c.
  */
 #include "cuda_stand_in.h"
 

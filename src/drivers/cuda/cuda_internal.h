@@ -1,11 +1,12 @@
 /* cuda_internal.h: an open CUDA device, and what its files share.
  *
- * All work goes into one stream, which does not wait for the legacy stream of others in the process. CUDA's functions work on the
- * context that is current on the calling thread: each entry of the driver puts its own on top (enter) and takes it off again
- * (leave), so that nobody else's choice of a device changes. The context is the device's primary one, which libraries and
- * frameworks in the process have too.
+ * All work goes into one stream, which does not wait for the legacy stream of others in the process. CUDA's functions
+ * work on the context that is current on the calling thread: each entry of the driver puts its own on top (enter) and
+ * takes it off again (leave), so that nobody else's choice of a device changes. The context is the device's primary
+ * one, which libraries and frameworks in the process have too.
  *
- * After an error like an illegal address CUDA gives that error to every later call in the process; so do we, and nothing waits.
+ * After an error like an illegal address CUDA gives that error to every later call in the process; so do we, and
+ * nothing waits.
  */
 #ifndef HEADRACE_DRIVERS_CUDA_CUDA_INTERNAL_H_
 #define HEADRACE_DRIVERS_CUDA_CUDA_INTERNAL_H_
@@ -18,7 +19,8 @@
 
 enum { HR_CUDA_SLOTS = 4, HR_CUDA_SLOT_BYTES = 1 << 20 };
 
-/* Host memory that the device reads or writes by itself, between a caller's memory and the device's. Threads: its mutex. */
+/* Host memory that the device reads or writes by itself, between a caller's memory and the device's. Threads: its
+ * mutex. */
 typedef struct hr__cuda_staging {
   hr_mutex mutex;
   char *memory;                  /* pinned; HR_CUDA_SLOTS slots */
@@ -58,9 +60,9 @@ HR_MUST_USE hr_status hr__cuda_pack(const hr_device_kernel *kernel, const hr_hos
 /* Launches the passes of a kernel. */
 HR_MUST_USE hr_status hr__cuda_launch_kernel(hr__cuda_device *device, const hr_host_launch *launch);
 
-/* cuda_graph.c. Between begin and end launches go to device->capture_stream, as hr__cuda_capture_launch does with a list of them;
- * hr__cuda_capture_pass comes behind each pass, hr__cuda_capture_early in front of one that may start early, and they do nothing when
- * nothing is captured. */
+/* cuda_graph.c. Between begin and end launches go to device->capture_stream, as hr__cuda_capture_launch does with a
+ * list of them; hr__cuda_capture_pass comes behind each pass, hr__cuda_capture_early in front of one that may start
+ * early, and they do nothing when nothing is captured. */
 HR_MUST_USE hr_status hr__cuda_capture_begin(void *impl, void **out_queue);
 HR_MUST_USE hr_status hr__cuda_capture_launch(hr__cuda_device *device, int count, const hr_host_launch *launches);
 HR_MUST_USE hr_status hr__cuda_capture_early(hr__cuda_device *device);

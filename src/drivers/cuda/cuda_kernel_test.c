@@ -1,5 +1,5 @@
-/* Texts through NVRTC, which needs no GPU, and their kernels on one; skipped where there is none. The last test leaves CUDA unusable
- * for the process, as a kernel that went astray does.
+/* Texts through NVRTC, which needs no GPU, and their kernels on one; skipped where there is none. The last test leaves
+ * CUDA unusable for the process, as a kernel that went astray does.
  */
 #include "base/thread.h"
 #include "cuda_stand_in.h"
@@ -153,8 +153,8 @@ HR_TEST(a_gpu_runs_kernels_pass_by_pass) {
   DRIVER->close(impl);
 }
 
-/* Twenty kernels at once, each on a tensor of its own, behind one that makes what all of them read, in front of one that reads what
- * the last of them has made. */
+/* Twenty kernels at once, each on a tensor of its own, behind one that makes what all of them read, in front of one
+ * that reads what the last of them has made. */
 static void check_lanes(void *impl, const hr_device_kernel *kernel, void *workspace) {
   enum { COUNT = 1000, BYTES = COUNT * sizeof(float), MANY = 20 };
   static float x[COUNT], y[COUNT];
@@ -195,7 +195,8 @@ static void check_lanes(void *impl, const hr_device_kernel *kernel, void *worksp
   }
 }
 
-/* y = x * a + 1, then y += workspace, captured; later with another a, another y, and what the workspace holds by then. */
+/* y = x * a + 1, then y += workspace, captured; later with another a, another y, and what the workspace holds by then.
+ */
 HR_TEST(a_gpu_replays_graphs) {
   enum { COUNT = 1000, BYTES = COUNT * sizeof(float) };
   static const char *const names[] = {"scale", "add_workspace"};

@@ -57,8 +57,8 @@ static hr_status nvrtc_status(int code, const char *what) {
                         "NVRTC: %s: %s", what, nvrtc()->GetErrorString(code));
 }
 
-/* NVRTC opens its second library by name when it first compiles. Where nothing tells the loader of the folder, it finds the one
- * that is open already; a failure shows when it is needed. */
+/* NVRTC opens its second library by name when it first compiles. Where nothing tells the loader of the folder, it finds
+ * the one that is open already; a failure shows when it is needed. */
 static void open_builtins(void) {
   int major, minor;
   char name[64];

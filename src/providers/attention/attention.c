@@ -1,13 +1,13 @@
 /* attention.c: attention and its gradient as one node each, whose scores never lie in memory.
  *
- * Takes f32, bf16 and f16 (computed in f32), any strides, masks of flags or numbers that are broadcast in any way, causal or
- * not, with dropout; memory beyond the operands is a few blocks for each thread, rows of k and v where they have to be packed, and
- * gradients of q. Refuses: f64, gradients of a mask (they are as large as the scores), and what the products and loops of
- * lower_attention.c do better (few queries).
+ * Takes f32, bf16 and f16 (computed in f32), any strides, masks of flags or numbers that are broadcast in any way,
+ * causal or not, with dropout; memory beyond the operands is a few blocks for each thread, rows of k and v where they
+ * have to be packed, and gradients of q. Refuses: f64, gradients of a mask (they are as large as the scores), and what
+ * the products and loops of lower_attention.c do better (few queries).
  *
  * Numbers: within the error of a product by another library; NaN and infinities come out as from those loops, with one
- * exception: keys that a causal mask hides from a whole block of queries are not read for it, so that a NaN in their values
- * doesn't reach it. Bits depend on the shape alone: not on strides, threads or what else was recorded.
+ * exception: keys that a causal mask hides from a whole block of queries are not read for it, so that a NaN in their
+ * values doesn't reach it. Bits depend on the shape alone: not on strides, threads or what else was recorded.
  */
 #include "providers/attention/attention.h"
 
@@ -117,9 +117,9 @@ static void find_units(hr_prepared *p) {
   p->partial_floats = p->parts > 1 ? p->units * p->blocks * p->width * HR__QUERIES : 0;
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  (void)program, (void)way, (void)queue;
+  (void)program, (void)algorithm, (void)queue;
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "attention: no memory for a prepared node");

@@ -1,9 +1,9 @@
 /* attention.h: what the files of the attention provider share.
  *
- * Shapes: q [.., L, E], k [.., S, E], v [.., S, V], scores [.., L, S]; a *head* is one index of the leading dims, counted
- * row-major. Work goes in blocks of at most QUERIES queries by KEYS keys. Everything about a block is laid out with queries as
- * columns: scores are [KEYS, QUERIES], q is transposed to [E, QUERIES]. So maxima and sums of a query run down a column,
- * and k and v are the left factors of products, which lie in memory as they like.
+ * Shapes: q [.., L, E], k [.., S, E], v [.., S, V], scores [.., L, S]; a *head* is one index of the leading dims,
+ * counted row-major. Work goes in blocks of at most QUERIES queries by KEYS keys. Everything about a block is laid out
+ * with queries as columns: scores are [KEYS, QUERIES], q is transposed to [E, QUERIES]. So maxima and sums of a query
+ * run down a column, and k and v are the left factors of products, which lie in memory as they like.
  */
 #ifndef HEADRACE_PROVIDERS_ATTENTION_ATTENTION_H_
 #define HEADRACE_PROVIDERS_ATTENTION_ATTENTION_H_
@@ -78,7 +78,8 @@ hr__matrix hr__head_lse(const hr__run *run, int64_t head);
 /* Makes k and v of a head available as rows of floats. */
 void hr__slot_use_head(const hr__run *run, hr__slot *slot, int64_t head);
 
-/* out[columns, QUERIES] = the block's rows of a matrix, transposed; `out_rows` (or NULL) gets them as rows, padded with 0. */
+/* out[columns, QUERIES] = the block's rows of a matrix, transposed; `out_rows` (or NULL) gets them as rows, padded with
+ * 0. */
 void hr__slot_load_columns(hr__slot *slot, const hr__matrix *x, const hr__block *block, int64_t columns, float *out,
                            float *out_rows);
 /* The other way: rows of the matrix = x[columns, QUERIES] transposed. */

@@ -4,14 +4,14 @@
  *     p = exp(scores - lse);  g = D(v dy^T);  s = p * (g - sum(dy * y)) * scale       (D: dropout's gradient)
  *     dv += D(p) dy;  dk += s q;  dq += s^T k
  *
- * A unit of work is a head, or one of several parts of a head's chunks where heads are few. dk and dv of a chunk stay in
- * the thread's cache; dq is summed over the chunks of a unit in its scratch, and over the parts of a head, in order, at the
- * end. Parts depend on the shape alone, so that bits don't depend on the number of threads.
+ * A unit of work is a head, or one of several parts of a head's chunks where heads are few. dk and dv of a chunk stay
+ * in the thread's cache; dq is summed over the chunks of a unit in its scratch, and over the parts of a head, in order,
+ * at the end. Parts depend on the shape alone, so that bits don't depend on the number of threads.
  */
 #include <math.h>
 #include <string.h>
 
-#include "core/vmath.h"
+#include "core/math/vmath.h"
 #include "providers/attention/attention.h"
 
 /* slot->delta = sum(dy * y) of each query; slot->lse. */

@@ -5,15 +5,16 @@
  *                            total = total * exp(m - m') + sum p;  y = y * exp(m - m') + v^T p
  *   at the end               y = y / total,  log-sum-exp = m + log(total)
  *
- * A query that has seen nothing yet (m = -infinity) counts from 0, so that a mask may hide whole blocks from it. NaN in a
- * score passes into `total` and from there into all of y, as in a softmax of the whole row.
+ * A query that has seen nothing yet (m = -infinity) counts from 0, so that a mask may hide whole blocks from it. NaN in
+ * a score passes into `total` and from there into all of y, as in a softmax of the whole row.
  */
 #include <math.h>
 
-#include "core/vmath.h"
+#include "core/math/vmath.h"
 #include "providers/attention/attention.h"
 
-/* top = max(top, scores); shrink = what all sums so far have to be multiplied by. Leaves in `base` what powers count from. */
+/* top = max(top, scores); shrink = what all sums so far have to be multiplied by. Leaves in `base` what powers count
+ * from. */
 static void raise_tops(hr__slot *slot, const hr__block *block, float *base) {
   float raised[HR__QUERIES];
   int64_t columns = block->columns;

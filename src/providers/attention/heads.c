@@ -1,7 +1,7 @@
 /* heads.c: scratch of a slot, and the operands of one head. */
 #include <string.h>
 
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 #include "providers/attention/attention.h"
 
 /* ---- scratch ---- */

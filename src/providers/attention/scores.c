@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/vmath.h"
+#include "core/math/vmath.h"
 #include "providers/attention/attention.h"
 
 /* slot->extra = the mask of the block, transposed. */
@@ -75,8 +75,8 @@ void hr__make_scores(const hr__run *run, hr__slot *slot, const hr__block *block)
 
 /* ---- dropout ---- */
 
-/* out[i] for random number first + i < keep: whole Philox blocks of four, so that room for six more numbers is needed; gives
- * where number `first` is. */
+/* out[i] for random number first + i < keep: whole Philox blocks of four, so that room for six more numbers is needed;
+ * gives where number `first` is. */
 static float *keep_row(const hr__run *run, uint64_t first, int64_t count, float *out) {
   int64_t lead = (int64_t)(first % 4), quads = (lead + count + 3) / 4;
   for (int64_t i = 0; i < quads; ++i) {

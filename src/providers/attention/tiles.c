@@ -1,15 +1,15 @@
 /* tiles.c: the micro kernel and its surroundings.
  *
- * The product keeps a block of ROWS x VECTORS vectors of c in registers and walks the inner dim: one broadcast for each row,
- * VECTORS loads of b for all of them. So the left factor may lie in memory in any way, a transposed matrix included, and
- * nothing is packed; vectors run along the columns of b and c. Multiply-adds are explicit, so that the bits are those of the
- * plain loop for every width of vectors.
+ * The product keeps a block of ROWS x VECTORS vectors of c in registers and walks the inner dim: one broadcast for each
+ * row, VECTORS loads of b for all of them. So the left factor may lie in memory in any way, a transposed matrix
+ * included, and nothing is packed; vectors run along the columns of b and c. Multiply-adds are explicit, so that the
+ * bits are those of the plain loop for every width of vectors.
  */
 #include "providers/attention/tiles.h"
 
 #include <string.h>
 
-#include "core/convert.h"
+#include "core/math/convert.h"
 
 #if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
 #include <immintrin.h>

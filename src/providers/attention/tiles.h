@@ -40,7 +40,8 @@ void hr__tile_product(hr__factor a, int64_t inner, const float *b, int64_t b_str
 void hr__tile_transpose(const float *x, int64_t x_stride, int64_t rows, int64_t columns, float *out,
                         int64_t out_stride);
 
-/* Rows first .. first + rows of a matrix, `columns` of them from number first_column on, as floats; bool gives 0 and 1. */
+/* Rows first .. first + rows of a matrix, `columns` of them from number first_column on, as floats; bool gives 0 and 1.
+ */
 void hr__tile_load(const hr__matrix *x, int64_t first, int64_t rows, int64_t first_column, int64_t columns, float *out,
                    int64_t stride);
 /* The other way, rounded to the matrix's dtype. */

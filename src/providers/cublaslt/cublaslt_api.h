@@ -86,7 +86,8 @@ static inline const hr__cublaslt_table *hr__cublaslt(void) {
 /* Finds the library; UNAVAILABLE says where it was looked for. */
 HR_MUST_USE hr_status hr__cublaslt_open(void);
 
-/* The library's context for the device that is current on this thread: made once for each, and kept to the end. Any thread. */
+/* The library's context for the device that is current on this thread: made once for each, and kept to the end. Any
+ * thread. */
 HR_MUST_USE hr_status hr__cublaslt_handle(cublaslt_handle *out_handle);
 
 /* A cublasStatus_t as a status that says what was being done. */

@@ -1,13 +1,13 @@
 /* matmul.c: the cuBLASLt provider: batched matrix products in f32, f64, f16 and bf16 on NVIDIA GPUs.
  *
- * Narrow factors are multiplied exactly and summed in f32; f32 stays f32 unless HEADRACE_TF32=all. Bias is part of the product, by
- * the library's epilogue. Its other epilogues are not used: its GELU differs from ours in the last bits, and what its ReLU makes of NaN
- * is not documented.
+ * Narrow factors are multiplied exactly and summed in f32; f32 stays f32 unless HEADRACE_TF32=all. Bias is part of the
+ * product, by the library's epilogue. Its other epilogues are not used: its GELU differs from ours in the last bits,
+ * and what its ReLU makes of NaN is not documented.
  *
- * The same prepared product gives the same bits every time: the algorithm is chosen once, the library's first choice or one of
- * the next that measurement likes better, and where it splits the sums, the parts
- * go to the workspace in the type they are summed in, and one kernel adds them in a fixed order. The scheme that adds in
- * the output in turns, rounding each time, is left out, as is the one that rounds the parts.
+ * The same prepared product gives the same bits every time: the algorithm is chosen once, the library's first choice or
+ * one of the next that measurement likes better, and where it splits the sums, the parts go to the workspace in the
+ * type they are summed in, and one kernel adds them in a fixed order. The scheme that adds in the output in turns,
+ * rounding each time, is left out, as is the one that rounds the parts.
  */
 #include <stdio.h>
 #include <string.h>
@@ -182,9 +182,9 @@ static hr_status make(hr_prepared *p, int rank) {
 }
 
 /* The library's next choices. */
-static const char *const ways[] = {"second", "third", "fourth", "fifth", NULL};
+static const char *const algorithms[] = {"second", "third", "fourth", "fifth", NULL};
 
-static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)program, (void)queue;
   hr_prepared *p = hr_calloc(1, sizeof *p);
@@ -192,7 +192,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int way
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }
   hr_status status = hr__cublaslt_product(node, &p->product)
-                         ? make(p, way - HR_WAY_OWN)
+                         ? make(p, algorithm - HR_ALGORITHM_OWN)
                          : hr_status_make(HR_STATUS_UNIMPLEMENTED, "cuBLASLt: a product that it does not support");
   if (status != NULL) {
     release(p);
@@ -272,7 +272,7 @@ const hr_provider hr__cublaslt_provider = {
     .open = hr__cublaslt_open,
     .supports = supports,
     .prepare = prepare,
-    .ways = ways,
+    .algorithms = algorithms,
     .version = version,
     .run = run,
     .release = release,

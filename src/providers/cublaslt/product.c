@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 
 enum { LEFT, RIGHT, OUT, OPERANDS };
 enum { BIAS_ALIGNMENT = 16 }; /* bytes */
@@ -71,7 +71,7 @@ static bool has_bias(const hr_node *node) {
 static bool has_form(const hr_node *node) {
   const hr_operand *a = &node->inputs[0], *b = &node->inputs[1], *out = &node->outputs[0];
   bool widens = out->dtype == HR_DTYPE_F32 && (a->dtype == HR_DTYPE_F16 || a->dtype == HR_DTYPE_BF16);
-  if (node->op != HR_OP_MATMUL || node->post_count > 0 || !is_float(out->dtype) ||
+  if (node->op != HR_OP_MATMUL || node->epilogue_count > 0 || !is_float(out->dtype) ||
       !has_dtype(a, widens ? a->dtype : out->dtype) || !has_dtype(b, a->dtype) || !has_dtype(out, out->dtype) ||
       (widens && has_bias(node)) || out->rank < 2 || a->rank != out->rank || b->rank != out->rank ||
       !is_int(a->dims[a->rank - 1])) {

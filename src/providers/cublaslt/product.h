@@ -1,16 +1,17 @@
 /* product.h: a matmul node in cuBLASLt's terms, before there is any library.
  *
- * cuBLASLt multiplies matrices that lie column by column: D = op(A) op(B) + bias, where bias has an element for each row of D. Ours lie
- * row by row, and a row-major matrix is a column-major one transposed. So D is our output transposed, A our right factor, B our left
- * one, and a bias along our columns is one along D's rows. An output whose columns are dense is D as it is, A the left factor.
+ * cuBLASLt multiplies matrices that lie column by column: D = op(A) op(B) + bias, where bias has an element for each
+ * row of D. Ours lie row by row, and a row-major matrix is a column-major one transposed. So D is our output
+ * transposed, A our right factor, B our left one, and a bias along our columns is one along D's rows. An output whose
+ * columns are dense is D as it is, A the left factor.
  *
- * Batch dims that step together are one; the largest one left is cuBLASLt's, over the others we loop. Dims over which the right
- * factor stays the same become rows where the left factor and the output step on as rows do.
+ * Batch dims that step together are one; the largest one left is cuBLASLt's, over the others we loop. Dims over which
+ * the right factor stays the same become rows where the left factor and the output step on as rows do.
  */
 #ifndef HEADRACE_PROVIDERS_CUBLASLT_PRODUCT_H_
 #define HEADRACE_PROVIDERS_CUBLASLT_PRODUCT_H_
 
-#include "core/program.h"
+#include "core/ir/program.h"
 
 enum { PRODUCT_A, PRODUCT_B, PRODUCT_D, PRODUCT_MATRICES };
 

@@ -1,15 +1,17 @@
 /* conv_plan.c: makes cuDNN's plans for convolutions. See conv_plan.h.
  *
- * The library ranks its engines for a graph. Those would do that compute what is asked for; the first of them is taken that works
- * here, or another one by its rank, which may be faster:
+ * The library ranks its engines for a graph. Those would do that compute what is asked for; the first of them is taken
+ * that works here, or another one by its rank, which may be faster:
  *
- * - Only engines that multiply and sum what each output element is made of: Winograd's and Fourier's spread infinity and NaN over
- *   their tiles, and round more.
- * - Narrow factors are summed in f32, and factors are not narrowed, but f32 may be rounded to TF32 unless the shape forbids it.
+ * - Only engines that multiply and sum what each output element is made of: Winograd's and Fourier's spread infinity
+ * and NaN over their tiles, and round more.
+ * - Narrow factors are summed in f32, and factors are not narrowed, but f32 may be rounded to TF32 unless the shape
+ * forbids it.
  * - Only what the library calls deterministic, unless it has nothing of the kind for a gradient.
- * - With posts, only what is compiled already: others take .3 to .7 s each, and are slower.
- * - With a ReLU, only what keeps NaN. The library is asked for that, but one of the engines of 9.19 (windows of one element with a bias)
- *   gives 0 all the same, and nothing that can be asked about it says so. So each plan runs once, on nothing but NaN.
+ * - With epilogues, only what is compiled already: others take .3 to .7 s each, and are slower.
+ * - With a ReLU, only what keeps NaN. The library is asked for that, but one of the engines of 9.19 (windows of one
+ * element with a bias) gives 0 all the same, and nothing that can be asked about it says so. So each plan runs once, on
+ * nothing but NaN.
  *
  * Sums are in the one order that the library has compiled engines for.
  */
@@ -21,10 +23,10 @@
 #include "base/integer.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 
 enum { CONFIGS_MOST = 32, UNUSED_MOST = 256, WORKSPACE_MOST = 256 << 20 };
-enum { POSTS_MOST = 3, PARTS_MOST = CONV_ROLES + 2 + 3 * POSTS_MOST };
+enum { EPILOGUES_MOST = 3, PARTS_MOST = CONV_ROLES + 2 + 3 * EPILOGUES_MOST };
 
 struct hr__conv_plan {
   hr__conv_shape shape;
@@ -145,7 +147,7 @@ static filling make_point(int mode) {
 }
 
 /* y = x + other, or relu(x) where `other` is NULL. */
-static filling make_post(cudnn_descriptor point, cudnn_descriptor x, cudnn_descriptor other, cudnn_descriptor y) {
+static filling make_epilogue(cudnn_descriptor point, cudnn_descriptor x, cudnn_descriptor other, cudnn_descriptor y) {
   filling f = begin(CUDNN_POINTWISE);
   set(&f, CUDNN_POINTWISE_POINT, CUDNN_TYPE_DESCRIPTOR, 1, &point);
   set(&f, CUDNN_POINTWISE_X, CUDNN_TYPE_DESCRIPTOR, 1, &x);
@@ -160,7 +162,7 @@ static filling make_post(cudnn_descriptor point, cudnn_descriptor x, cudnn_descr
 /* What a graph is made of, to be destroyed when it is finished, and the first error. */
 typedef struct parts {
   int code, count, operation_count;
-  cudnn_descriptor made[PARTS_MOST], operations[1 + POSTS_MOST];
+  cudnn_descriptor made[PARTS_MOST], operations[1 + EPILOGUES_MOST];
 } parts;
 
 static cudnn_descriptor add_part(parts *p, filling part) {
@@ -175,8 +177,8 @@ static void add_operation(parts *p, filling operation) {
 
 /* The operations, each of which reads what the one before makes; the last makes y. */
 static void add_operations(parts *p, const hr__conv_shape *s) {
-  static const hr__conv_role others[POSTS_MOST] = {CONV_Z, CONV_B, CONV_ROLES /* none: ReLU */};
-  const bool is_there[POSTS_MOST] = {s->has_role[CONV_Z], s->has_role[CONV_B], s->has_relu};
+  static const hr__conv_role others[EPILOGUES_MOST] = {CONV_Z, CONV_B, CONV_ROLES /* none: ReLU */};
+  const bool is_there[EPILOGUES_MOST] = {s->has_role[CONV_Z], s->has_role[CONV_B], s->has_relu};
   cudnn_descriptor tensors[CONV_ROLES + 1] = {NULL};
   int left = is_there[0] + is_there[1] + is_there[2];
   for (int r = 0; r < CONV_ROLES; ++r) {
@@ -186,11 +188,11 @@ static void add_operations(parts *p, const hr__conv_shape *s) {
   cudnn_descriptor value = left > 0 ? add_part(p, make_tensor(s, CONV_Y, CONV_ROLES, true)) : y;
   tensors[CONV_Y] = value;
   add_operation(p, make_operation(s, window, tensors));
-  for (int i = 0; i < POSTS_MOST; ++i) {
+  for (int i = 0; i < EPILOGUES_MOST; ++i) {
     if (is_there[i]) {
       cudnn_descriptor point = add_part(p, make_point(others[i] == CONV_ROLES ? CUDNN_RELU : CUDNN_ADD));
       cudnn_descriptor next = --left > 0 ? add_part(p, make_tensor(s, CONV_Y, CONV_ROLES + left, true)) : y;
-      add_operation(p, make_post(point, value, tensors[others[i]], next));
+      add_operation(p, make_epilogue(point, value, tensors[others[i]], next));
       value = next;
     }
   }
@@ -231,7 +233,7 @@ static bool allows(const hr__conv_shape *s, int note, bool may_vary) {
   }
 }
 
-static bool has_posts(const hr__conv_shape *s) {
+static bool has_epilogues(const hr__conv_shape *s) {
   return s->has_role[CONV_Z] || s->has_role[CONV_B] || s->has_relu;
 }
 
@@ -239,8 +241,9 @@ static bool has_posts(const hr__conv_shape *s) {
 static bool behaves(const hr__conv_shape *s, cudnn_descriptor engine) {
   int behaviors[CUDNN_NOTES_MOST];
   int64_t count = 0;
-  bool does = !has_posts(s) || hr__cudnn()->BackendGetAttribute(engine, CUDNN_ENGINE_BEHAVIORS, CUDNN_TYPE_BEHAVIOR,
-                                                                CUDNN_NOTES_MOST, &count, behaviors) == CUDNN_SUCCESS;
+  bool does =
+      !has_epilogues(s) || hr__cudnn()->BackendGetAttribute(engine, CUDNN_ENGINE_BEHAVIORS, CUDNN_TYPE_BEHAVIOR,
+                                                            CUDNN_NOTES_MOST, &count, behaviors) == CUDNN_SUCCESS;
   for (int64_t i = 0; does && i < count && i < CUDNN_NOTES_MOST; ++i) {
     does = behaviors[i] != CUDNN_BEHAVIOR_COMPILES;
   }
@@ -360,7 +363,8 @@ static bool make_plan(cudnn_handle handle, cudnn_descriptor config, hr__conv_pla
   return plan->descriptor != NULL;
 }
 
-/* The configurations that the library proposes, the best first; gives how many. All `CONFIGS_MOST` descriptors are the caller's. */
+/* The configurations that the library proposes, the best first; gives how many. All `CONFIGS_MOST` descriptors are the
+ * caller's. */
 static int64_t ask(cudnn_descriptor graph, int mode, cudnn_descriptor *configs) {
   int64_t count = 0;
   int code = CUDNN_SUCCESS;

@@ -1,15 +1,15 @@
 /* conv_plan.h: cuDNN's plans for convolutions and their gradients.
  *
- * A plan is what the library runs: a graph of operations on tensors of known shapes, and an engine with its settings. Making one
- * takes milliseconds; those of equal shapes are one, and some that nobody uses any more are kept.
+ * A plan is what the library runs: a graph of operations on tensors of known shapes, and an engine with its settings.
+ * Making one takes milliseconds; those of equal shapes are one, and some that nobody uses any more are kept.
  *
- * y = x * w, or with posts, f32 alone: y = relu((x * w + z) + b), where relu or z may be missing.
+ * y = x * w, or with epilogues, f32 alone: y = relu((x * w + z) + b), where relu or z may be missing.
  */
 #ifndef HEADRACE_PROVIDERS_CUDNN_CONV_PLAN_H_
 #define HEADRACE_PROVIDERS_CUDNN_CONV_PLAN_H_
 
-#include "core/op.h"
-#include "core/program.h"
+#include "core/ir/program.h"
+#include "core/ops/op.h"
 #include "providers/cudnn/cudnn_api.h"
 
 /* z lies as y does; b has one number for each channel. */
@@ -40,13 +40,13 @@ typedef struct hr__conv_shape {
 
 typedef struct hr__conv_plan hr__conv_plan;
 
-/* The plan for a shape on the device that is current on this thread, with a reference; UNIMPLEMENTED when the library has none,
- * which is kept, too. The caller holds the library's lock (hr__cudnn_lock). */
+/* The plan for a shape on the device that is current on this thread, with a reference; UNIMPLEMENTED when the library
+ * has none, which is kept, too. The caller holds the library's lock (hr__cudnn_lock). */
 HR_MUST_USE hr_status hr__conv_plan_acquire(cudnn_handle handle, const hr__conv_shape *shape, hr__conv_plan **out_plan);
 void hr__conv_plan_release(hr__conv_plan *plan); /* NULL does nothing; on any thread */
 
-/* A run's addresses, of roles that the shape has, in the library's terms; the caller destroys the descriptor. Gives the library's code,
- * and no descriptor where that is an error. */
+/* A run's addresses, of roles that the shape has, in the library's terms; the caller destroys the descriptor. Gives the
+ * library's code, and no descriptor where that is an error. */
 int hr__conv_pack(const hr__conv_shape *shape, void *const *addresses, void *workspace, cudnn_descriptor *out_pack);
 
 cudnn_descriptor hr__conv_plan_descriptor(const hr__conv_plan *plan);

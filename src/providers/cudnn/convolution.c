@@ -1,23 +1,24 @@
-/* convolution.c: the cuDNN provider: convolutions of one to three spatial dims and their gradients, in f32, f64, f16 and bf16, on
- * NVIDIA GPUs.
+/* convolution.c: the cuDNN provider: convolutions of one to three spatial dims and their gradients, in f32, f64, f16
+ * and bf16, on NVIDIA GPUs.
  *
- * All operands lie in one format, dense: channels first or channels last. What lies otherwise is copied by loops around the
- * node, and bias is added by one (core/dress.c). One spatial dim is two, of height 1.
+ * All operands lie in one format, dense: channels first or channels last. What lies otherwise is copied by loops around
+ * the node, and bias is added by one (core/ops/pack_operands.c). One spatial dim is two, of height 1.
  *
- * Posts: a bias for each channel, a residual that lies as the output does, ReLU, in f32 with channels last, where the library has an
- * engine for them (conv_plan.c): bias and ReLU then cost nothing, and a residual what reading it takes. The residual is added first, wherever it
- * stands. A scale of each channel goes into the weights before that (compiler/match.c).
+ * Epilogues: a bias for each channel, a residual that lies as the output does, ReLU, in f32 with channels last, where
+ * the library has an engine for them (conv_plan.c): bias and ReLU then cost nothing, and a residual what reading it
+ * takes. The residual is added first, wherever it stands. A scale of each channel goes into the weights before that
+ * (compiler/match.c).
  *
- * f32 may round its factors to TF32, as PyTorch's convolutions do, unless HEADRACE_TF32=off. conv_plan.c says which of the library's
- * engines are taken.
+ * f32 may round its factors to TF32, as PyTorch's convolutions do, unless HEADRACE_TF32=off. conv_plan.c says which of
+ * the library's engines are taken.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/allocator.h"
 #include "base/env.h"
-#include "core/dtype.h"
-#include "core/op.h"
+#include "core/ir/dtype.h"
+#include "core/ops/op.h"
 #include "providers/cudnn/conv_plan.h"
 #include "providers/provider.h"
 
@@ -131,8 +132,8 @@ static void set_strides(hr__conv_shape *s) {
   }
 }
 
-/* Gradients of windows of one element that skip others: the library has deterministic engines for them that take 20 times as long as
- * those of a stride of 1. */
+/* Gradients of windows of one element that skip others: the library has deterministic engines for them that take 20
+ * times as long as those of a stride of 1. */
 static bool skips_elements(const hr__conv_shape *s) {
   bool is_point = s->op != HR_OP_CONV, is_strided = false;
   for (int d = 0; d < s->spatial; ++d) {
@@ -153,9 +154,9 @@ static bool is_channels(const hr_operand *x) {
 }
 
 /* A sum with another operand, which takes the place of the bias or of the residual. */
-static bool set_sum(call *c, const hr_node *node, const hr_post *post) {
-  int input = post->inputs[post->inputs[0] == HR_POST_VALUE];
-  const hr_operand *x = input == HR_POST_VALUE ? NULL : &node->inputs[input], *out = &node->outputs[0];
+static bool set_sum(call *c, const hr_node *node, const hr_epilogue *epilogue) {
+  int input = epilogue->inputs[epilogue->inputs[0] == HR_EPILOGUE_VALUE];
+  const hr_operand *x = input == HR_EPILOGUE_VALUE ? NULL : &node->inputs[input], *out = &node->outputs[0];
   if (x == NULL || x->kind != HR_OPERAND_VALUE || x->dtype != HR_DTYPE_F32 || hr_operands_may_overlap(x, out)) {
     return false;
   }
@@ -175,19 +176,19 @@ static bool set_sum(call *c, const hr_node *node, const hr_post *post) {
   return c->offsets[role] % CONV_ALIGNMENT == 0;
 }
 
-static bool set_posts(call *c, const hr_node *node) {
+static bool set_epilogues(call *c, const hr_node *node) {
   hr__conv_shape *s = &c->shape;
-  bool is_ok = node->post_count == 0 || (s->op == HR_OP_CONV && s->dtype == HR_DTYPE_F32 && s->channels_last);
-  for (int i = 0; is_ok && i < node->post_count; ++i) {
-    const hr_post *post = &node->posts[i];
-    if (post->op == HR_OP_RELU) {
+  bool is_ok = node->epilogue_count == 0 || (s->op == HR_OP_CONV && s->dtype == HR_DTYPE_F32 && s->channels_last);
+  for (int i = 0; is_ok && i < node->epilogue_count; ++i) {
+    const hr_epilogue *epilogue = &node->epilogues[i];
+    if (epilogue->op == HR_OP_RELU) {
       s->has_relu = true;
-      is_ok = i + 1 == node->post_count;
+      is_ok = i + 1 == node->epilogue_count;
     } else {
-      is_ok = post->op == HR_OP_ADD && set_sum(c, node, post);
+      is_ok = epilogue->op == HR_OP_ADD && set_sum(c, node, epilogue);
     }
   }
-  return is_ok && (node->post_count == 0 || s->has_role[CONV_B]);
+  return is_ok && (node->epilogue_count == 0 || s->has_role[CONV_B]);
 }
 
 static bool call_of(const hr_node *node, call *c) {
@@ -213,10 +214,10 @@ static bool call_of(const hr_node *node, call *c) {
   }
   s->channels_last = is_last;
   set_strides(s);
-  return (is_first || is_last) && set_window(s, node->ints) && !skips_elements(s) && set_posts(c, node);
+  return (is_first || is_last) && set_window(s, node->ints) && !skips_elements(s) && set_epilogues(c, node);
 }
 
-/* Whether the library has an engine for the posts, too; the device is current on this thread. */
+/* Whether the library has an engine for the epilogues, too; the device is current on this thread. */
 static bool has_engine(const hr__conv_shape *shape) {
   cudnn_handle handle;
   hr__conv_plan *plan = NULL;
@@ -234,7 +235,7 @@ static bool has_engine(const hr__conv_shape *shape) {
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
   call c;
-  return call_of(node, &c) && (node->post_count == 0 || has_engine(&c.shape));
+  return call_of(node, &c) && (node->epilogue_count == 0 || has_engine(&c.shape));
 }
 
 /* ---- preparing ---- */
@@ -259,20 +260,21 @@ static hr_status make(hr_prepared *p, int rank, void *queue) {
   return status;
 }
 
-/* The library's next choices. With posts it ranks them worse: of a convolution of 64 to 256 channels the eighth was the fastest. */
-enum { WAYS_WITHOUT_POSTS = 4 };
-static const char *const ways[] = {"second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", NULL};
+/* The library's next choices. With epilogues it ranks them worse: of a convolution of 64 to 256 channels the eighth was
+ * the fastest. */
+enum { ALGORITHMS_WITHOUT_EPILOGUES = 4 };
+static const char *const algorithms[] = {"second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", NULL};
 
-static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)program;
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
-  bool has_way = way < WAYS_WITHOUT_POSTS || node->post_count > 0;
-  hr_status status = has_way && call_of(node, &p->call)
-                         ? make(p, way - HR_WAY_OWN, queue)
+  bool has_algorithm = algorithm < ALGORITHMS_WITHOUT_EPILOGUES || node->epilogue_count > 0;
+  hr_status status = has_algorithm && call_of(node, &p->call)
+                         ? make(p, algorithm - HR_ALGORITHM_OWN, queue)
                          : hr_status_make(HR_STATUS_UNIMPLEMENTED, "cuDNN: a convolution that it does not support");
   if (status != NULL) {
     release(p);
@@ -336,7 +338,7 @@ const hr_provider hr__cudnn_provider = {
     .open = hr__cudnn_open,
     .supports = supports,
     .prepare = prepare,
-    .ways = ways,
+    .algorithms = algorithms,
     .version = version,
     .run = run,
     .release = release,

@@ -119,7 +119,8 @@ typedef struct hr__cudnn_table {
 #undef CUDNN_SYMBOL
 } hr__cudnn_table;
 
-/* What we need of the driver beside the library: functions of libcuda, for the device that is current on the calling thread. */
+/* What we need of the driver beside the library: functions of libcuda, for the device that is current on the calling
+ * thread. */
 typedef struct hr__cudnn_driver_table {
   int (*CtxGetDevice)(int *device);
   int (*MemAlloc_v2)(uint64_t *address, size_t bytes);
@@ -159,8 +160,8 @@ static inline const hr__cudnn_driver_table *hr__cudnn_driver(void) {
 /* Finds the library; UNAVAILABLE says where it was looked for. */
 HR_MUST_USE hr_status hr__cudnn_open(void);
 
-/* The library's context for the device that is current on this thread, set to this queue: made once for each device, and kept to the
- * end. The caller has it alone until hr__cudnn_unlock; after an error there is nothing to unlock. */
+/* The library's context for the device that is current on this thread, set to this queue: made once for each device,
+ * and kept to the end. The caller has it alone until hr__cudnn_unlock; after an error there is nothing to unlock. */
 HR_MUST_USE hr_status hr__cudnn_lock(void *queue, cudnn_handle *out_handle);
 void hr__cudnn_unlock(void);
 

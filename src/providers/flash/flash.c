@@ -1,22 +1,24 @@
-/* flash.c: attention and its gradient on CUDA devices, whose scores never lie in memory (Dao et al., "FlashAttention", 2022, and Dao,
- * "FlashAttention-2", 2023).
+/* flash.c: attention and its gradient on CUDA devices, whose scores never lie in memory (Dao et al., "FlashAttention",
+ * 2022, and Dao, "FlashAttention-2", 2023).
  *
- * Takes f32, bf16 and f16, with sums in f32, any strides, masks of flags or numbers that are broadcast in any way, causal or not, with
- * dropout, rows of up to 128 elements. Refuses: f64, gradients of a mask, few queries, for which products and loops are as good, and what
- * does not fit into a block's shared memory. Factors of f32 are two of TF32 each for tensor cores, and three products (Ootomo and Yokota,
- * "Recovering single precision accuracy from Tensor Cores", 2022); blocks that have come out as NaN are made again without.
+ * Takes f32, bf16 and f16, with sums in f32, any strides, masks of flags or numbers that are broadcast in any way,
+ * causal or not, with dropout, rows of up to 128 elements. Refuses: f64, gradients of a mask, few queries, for which
+ * products and loops are as good, and what does not fit into a block's shared memory. Factors of f32 are two of TF32
+ * each for tensor cores, and three products (Ootomo and Yokota, "Recovering single precision accuracy from Tensor
+ * Cores", 2022); blocks that have come out as NaN are made again without.
  *
- * The kernels are texts (*.text in this folder) behind definitions of what changes the code: dtypes, widths, which operands there
- * are. Lengths, strides and offsets are words at run time, so that a text is compiled once for all sequences.
+ * The kernels are texts (*.text in this folder) behind definitions of what changes the code: dtypes, widths, which
+ * operands there are. Lengths, strides and offsets are words at run time, so that a text is compiled once for all
+ * sequences.
  *
- * Numbers: within the error of a product by another library, and the same bits every time. Rows that see nothing, NaN and
- * infinities come out as from the loops of lower_attention.c, with one exception: keys that a causal mask hides from a whole block of
- * queries are not read for it. Dropout draws the random numbers that those loops draw.
+ * Numbers: within the error of a product by another library, and the same bits every time. Rows that see nothing, NaN
+ * and infinities come out as from the loops of lower_attention.c, with one exception: keys that a causal mask hides
+ * from a whole block of queries are not read for it. Dropout draws the random numbers that those loops draw.
  */
 #include <string.h>
 
 #include "base/integer.h"
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 #include "providers/cuda_limits.h"
 #include "providers/device_text.h"
 
@@ -106,9 +108,9 @@ static int shared_of(const attention *a) {
   return (resident + (a->is_backward ? stages_of(a) : 1) * of_columns) * size;
 }
 
-/* Twice the rows, so that what is read of shared memory is used twice: where the registers hold that much, with half of the columns if
- * need be, where it fits into shared memory, where there is work for all of the device's processors, and where tensor cores of narrow
- * dtypes don't wait for random numbers. */
+/* Twice the rows, so that what is read of shared memory is used twice: where the registers hold that much, with half of
+ * the columns if need be, where it fits into shared memory, where there is work for all of the device's processors, and
+ * where tensor cores of narrow dtypes don't wait for random numbers. */
 static void choose_rows(attention *a) {
   attention twice = *a;
   twice.rows_each *= 2;
@@ -125,7 +127,7 @@ static void choose_rows(attention *a) {
 
 static bool is_attention(const hr_node *node, attention *a) {
   *a = (attention){.node = NULL};
-  if ((node->op != HR_OP_ATTENTION && node->op != HR_OP_ATTENTION_BACKWARD) || node->post_count > 0) {
+  if ((node->op != HR_OP_ATTENTION && node->op != HR_OP_ATTENTION_BACKWARD) || node->epilogue_count > 0) {
     return false;
   }
   find_operands(node, a);
@@ -184,8 +186,8 @@ static void write_definitions(const attention *a, hr_text *text) {
 
 /* ---- the words ---- */
 
-/* Offset, and strides of batches, heads, rows and columns; dims that an operand lacks, or of 1, are broadcast. `inner` dims are a
- * head's. */
+/* Offset, and strides of batches, heads, rows and columns; dims that an operand lacks, or of 1, are broadcast. `inner`
+ * dims are a head's. */
 static void write_operand(const attention *a, const hr_operand *x, int inner, int64_t *words) {
   memset(words, 0, 5 * sizeof *words);
   if (x == NULL) {

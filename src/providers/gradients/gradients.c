@@ -2,10 +2,10 @@
  *
  *   dw[o][row][column * C + c] = sum over pixels of dy[pixel][o] * x[pixel's window, row][column * C + c]
  *
- * What a window sees of a row of x is one run of memory, whatever the number of channels: vectors lie along it, so 20 channels
- * and 5 columns are 100 lanes of 112. (Of channels that are many times 64, 64 at a time.) A tile of 4 to 6 output channels and up
- * to 4 vectors is summed in registers over a block of pixels, and added to what the blocks before gave. Threads share
- * output channels, then vectors:
+ * What a window sees of a row of x is one run of memory, whatever the number of channels: vectors lie along it, so 20
+ * channels and 5 columns are 100 lanes of 112. (Of channels that are many times 64, 64 at a time.) A tile of 4 to 6
+ * output channels and up to 4 vectors is summed in registers over a block of pixels, and added to what the blocks
+ * before gave. Threads share output channels, then vectors:
  *
  *   for each block of pixels:
  *     pack dy: the channels of a tile side by side
@@ -14,8 +14,8 @@
  *   turn the result to the order of the weights
  *
  * The zeros change no sum where dy is finite; in a block where it isn't, lanes outside of the image are left out, so an
- * infinite gradient at the border does no harm. The order of sums depends on the shape alone. Float32, two spatial dims, dilations
- * of one, one group, on processors whose vectors have 16 floats.
+ * infinite gradient at the border does no harm. The order of sums depends on the shape alone. Float32, two spatial
+ * dims, dilations of one, one group, on processors whose vectors have 16 floats.
  */
 #include <string.h>
 
@@ -60,10 +60,10 @@ typedef struct call {
 } call;
 
 /* Pixels whose windows and gradients lie packed one behind the other. */
-typedef struct stretch {
+typedef struct trace {
   const float *x, *y;
   int64_t count;
-} stretch;
+} trace;
 
 /* What a slot works on. */
 typedef struct slot {
@@ -72,8 +72,8 @@ typedef struct slot {
   int64_t x_row, x_row_end; /* of each image, that the block's windows see */
   bool is_finite;           /* dy of the block */
   float *x, *y;             /* [image][x row][column][part]; [tile][pixel][its channels] */
-  stretch *stretches;
-  int64_t stretch_count;
+  trace *traces;
+  int64_t trace_count;
   __mmask16 *masks; /* by column of y: the vectors' lanes inside of the image */
 } slot;
 
@@ -94,8 +94,8 @@ static float *tile_gradients(const slot *s, int64_t tile, int64_t pixels) {
   return s->y + tile_begin(s, tile) * pixels + tile * SPARE;
 }
 
-/* Tiles [begin, end) of a row's pixels, all of `outs` channels; whether these are finite. Few tiles at a time: more would be too
- * many streams to write. */
+/* Tiles [begin, end) of a row's pixels, all of `outs` channels; whether these are finite. Few tiles at a time: more
+ * would be too many streams to write. */
 WIDE_INLINE bool pack_tiles(const slot *s, const float *row, int64_t count, int64_t stride, int64_t begin, int64_t end,
                             int64_t outs, int64_t pixel, int64_t pixels) {
   enum { STREAMS = 8 };
@@ -143,7 +143,8 @@ WIDE static void pack_columns(const float *from, int64_t count, int64_t stride, 
   }
 }
 
-/* A row of x: the columns that windows see, zeros for those outside of the image. Of windows of one column, those alone. */
+/* A row of x: the columns that windows see, zeros for those outside of the image. Of windows of one column, those
+ * alone. */
 static void pack_row(const hr_prepared *p, const float *row, int64_t part, float *to) {
   int64_t every = p->kernel[1] == 1 ? p->stride[1] : 1, left = p->padding[1], channels = p->x.channels;
   int64_t begin = hr_min(hr_divide_up(left, every), p->column_count);
@@ -183,11 +184,11 @@ static void find_masks(const hr_prepared *p, int64_t first, int vectors, __mmask
   }
 }
 
-/* The packed pixels whose windows' row `kernel_row` lies inside of the image, as few stretches; y is that of the first tile,
- * in pixels. */
-static void find_stretches(const hr_prepared *p, slot *s, int64_t kernel_row) {
+/* The packed pixels whose windows' row `kernel_row` lies inside of the image, as few traces; y is that of the first
+ * tile, in pixels. */
+static void find_traces(const hr_prepared *p, slot *s, int64_t kernel_row) {
   int64_t width = p->y.width, pixel = 0;
-  s->stretch_count = 0;
+  s->trace_count = 0;
   for (int64_t image = s->image; image < s->image_end; ++image) {
     const float *rows = s->x + (image - s->image) * (s->x_row_end - s->x_row) * p->column_count * p->part;
     for (int64_t row = s->row; row < s->row_end; ++row, pixel += width) {
@@ -196,11 +197,11 @@ static void find_stretches(const hr_prepared *p, slot *s, int64_t kernel_row) {
         continue;
       }
       const float *x = rows + (x_row - s->x_row) * p->column_count * p->part, *y = s->y + pixel;
-      stretch *last = s->stretch_count > 0 ? &s->stretches[s->stretch_count - 1] : NULL;
+      trace *last = s->trace_count > 0 ? &s->traces[s->trace_count - 1] : NULL;
       if (last != NULL && last->x + last->count * p->column_step == x && last->y + last->count == y) {
         last->count += width;
       } else {
-        s->stretches[s->stretch_count++] = (stretch){x, y, width};
+        s->traces[s->trace_count++] = (trace){x, y, width};
       }
     }
   }
@@ -229,8 +230,8 @@ WIDE_INLINE void sum_tile_of(const tile *t, int outs, int vectors, bool is_maske
       acc[o][v] = _mm512_setzero_ps();
     }
   }
-  for (int64_t k = 0; k < t->s->stretch_count; ++k) {
-    const stretch *at = &t->s->stretches[k];
+  for (int64_t k = 0; k < t->s->trace_count; ++k) {
+    const trace *at = &t->s->traces[k];
     const float *x = at->x + t->x_offset, *y = t->s->y + t->y_offset + (at->y - t->s->y) * outs;
     for (int64_t i = 0; i < at->count; ++i, x += t->x_step, y += outs) {
       const __mmask16 *masks = is_masked ? t->s->masks + i % t->width * VECTORS : NULL;
@@ -307,7 +308,7 @@ static void sum_vectors(const call *c, slot *s, int64_t begin, int64_t end) {
   for (int64_t part = begin / p->vector_tiles; part * p->vector_tiles < end; ++part) {
     pack_x(c, s, part);
     for (int64_t row = 0; row < p->kernel[0]; ++row) {
-      find_stretches(p, s, row);
+      find_traces(p, s, row);
       for (int64_t v = hr_max(begin, part * p->vector_tiles); v < hr_min(end, (part + 1) * p->vector_tiles); ++v) {
         sum_block(c, s, row, part, v % p->vector_tiles);
       }
@@ -320,8 +321,8 @@ static void run_slot(const call *c, int64_t number) {
   int64_t group = number % p->out_groups, part = number / p->out_groups, vectors = p->parts * p->vector_tiles;
   char *memory = c->slots + number * p->slot_bytes;
   slot s = {.x = (float *)(void *)memory, .y = (float *)(void *)(memory + p->x_bytes)};
-  s.stretches = (stretch *)(void *)(memory + p->x_bytes + p->y_bytes);
-  s.masks = (__mmask16 *)(void *)(s.stretches + p->rows_most);
+  s.traces = (trace *)(void *)(memory + p->x_bytes + p->y_bytes);
+  s.masks = (__mmask16 *)(void *)(s.traces + p->rows_most);
   s.out = p->y.channels * group / p->out_groups;
   s.out_count = p->y.channels * (group + 1) / p->out_groups - s.out;
   s.tile_count = hr_divide_up(s.out_count, OUTS_MAX);
@@ -428,7 +429,7 @@ static void divide(hr_prepared *p) {
   p->rows_most = rows;
   p->x_bytes = hr_round_up((x_rows * p->column_count * p->part + TILE) * (int64_t)sizeof(float), ALIGNMENT);
   p->y_bytes = hr_round_up((pixels * outs + hr_divide_up(outs, OUTS_MAX) * SPARE) * (int64_t)sizeof(float), ALIGNMENT);
-  p->slot_bytes = hr_round_up(p->x_bytes + p->y_bytes + rows * (int64_t)sizeof(stretch) +
+  p->slot_bytes = hr_round_up(p->x_bytes + p->y_bytes + rows * (int64_t)sizeof(trace) +
                                   p->y.width * VECTORS * (int64_t)sizeof(__mmask16),
                               ALIGNMENT);
 }
@@ -444,8 +445,8 @@ static bool can_take(const hr_node *node) {
          lies_well(y, false) && y->dims[1] >= 2 * OUTS_MIN;
 }
 
-/* oneDNN's kernels are good where windows are neighbours. Where they take steps, these are about 1.5 times as fast; where it is
- * close, measurement decides. */
+/* oneDNN's kernels are good where windows are neighbours. Where they take steps, these are about 1.5 times as fast;
+ * where it is close, measurement decides. */
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
   if (!can_take(node)) {
@@ -455,12 +456,12 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return w[2] > 1 && w[3] > 1 && w[1] % TILE == 0 && node->ints[1] > 1 && node->ints[2] > 1;
 }
 
-static const char *const ways[] = {"tiles", NULL};
+static const char *const algorithms[] = {"tiles", NULL};
 
-static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)queue;
-  if (way != HR_WAY_OWN && (!can_take(node) || supports(program, node))) {
+  if (algorithm != HR_ALGORITHM_OWN && (!can_take(node) || supports(program, node))) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "gradients: no way for this operation");
   }
   hr_prepared *p = hr_calloc(1, sizeof *p);
@@ -488,7 +489,7 @@ const hr_provider hr__gradients_provider = {
     .open = open_provider,
     .supports = supports,
     .prepare = prepare,
-    .ways = ways,
+    .algorithms = algorithms,
     .needs_team = needs_team,
     .run = run,
     .release = release,

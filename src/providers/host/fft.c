@@ -1,11 +1,12 @@
-/* fft.c: Fourier transforms along lines: plans, and the ways of complex and real lines into and out of the passes (fft.h).
+/* fft.c: Fourier transforms along lines: plans, and the ways of complex and real lines into and out of the passes
+ * (fft.h).
  *
- * Real lines of even length are read as half as many complex numbers z[j] = x[2j] + i x[2j+1]; one loop behind the transform
- * (or in front of the inverse) tells the two halves apart. Lines don't mix: a NaN stays in its own.
- * Inverse transforms swap real and imaginary parts on the way in and out.
+ * Real lines of even length are read as half as many complex numbers z[j] = x[2j] + i x[2j+1]; one loop behind the
+ * transform (or in front of the inverse) tells the two halves apart. Lines don't mix: a NaN stays in its own. Inverse
+ * transforms swap real and imaginary parts on the way in and out.
  *
- * Several lines go through the passes side by side, one in each lane of a vector. Where dims follow the transformed one, lines lie side
- * by side in memory, too, and nothing has to be turned around.
+ * Several lines go through the passes side by side, one in each lane of a vector. Where dims follow the transformed
+ * one, lines lie side by side in memory, too, and nothing has to be turned around.
  */
 #include "providers/host/fft.h"
 
@@ -14,7 +15,7 @@
 
 #include "base/allocator.h"
 #include "base/integer.h"
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "providers/host/host.h"
 
 enum { LANES_MAX = HR__FFT_LANE_BYTES / 4, GROUP_ELEMENTS = 1 << 17 };
@@ -228,7 +229,8 @@ hr_status hr__fft_prepare(const hr_node *node, void **out_plan) {
 typedef struct fft_lines {
   int count, lanes;
   int64_t at[LANES_MAX], step; /* of each line's first number, and from one number to the next */
-  /* All of a vector's, side by side: the first `run` in one row, the others at the front of the row in the plane that follows. */
+  /* All of a vector's, side by side: the first `run` in one row, the others at the front of the row in the plane that
+   * follows. */
   bool are_beside;
   int run;
 } fft_lines;
@@ -252,7 +254,8 @@ static int lane_count(const hr__fft_plan *plan, int64_t lines) {
   return lanes;
 }
 
-/* Lines in groups that go through the passes together; `after`: how many lie between a number of a line and its next. */
+/* Lines in groups that go through the passes together; `after`: how many lie between a number of a line and its next.
+ */
 typedef struct fft_groups {
   int64_t lines, after, count;
   int lanes;

@@ -1,12 +1,13 @@
 /* fft.h: one plan for the transforms of a length, and the passes that run it in f32 and in f64 (fft_passes.inc).
  *
- * A length of small prime factors runs as Stockham passes, one for each factor: after a pass of radix r over `stride` equal
- * sequences, r times as many sequences are r times as short, and nothing has to be put in order at the end.
+ * A length of small prime factors runs as Stockham passes, one for each factor: after a pass of radix r over `stride`
+ * equal sequences, r times as many sequences are r times as short, and nothing has to be put in order at the end.
  *
- *   y[q + s (r p + k)] = w^(p k) * sum over j of x[q + s (p + m j)] u^(j k)      w = exp(-2 pi i / (r m)), u = exp(-2 pi i / r)
+ *   y[q + s (r p + k)] = w^(p k) * sum over j of x[q + s (p + m j)] u^(j k)      w = exp(-2 pi i / (r m)), u = exp(-2
+ * pi i / r)
  *
- * q runs over s neighbours, so passes are loops over vectors; several lines are done at once by starting with s = lines.
- * Other lengths (Bluestein) become a convolution with exp(pi i k^2 / n), of a length that has small factors.
+ * q runs over s neighbours, so passes are loops over vectors; several lines are done at once by starting with s =
+ * lines. Other lengths (Bluestein) become a convolution with exp(pi i k^2 / n), of a length that has small factors.
  * Numbers of the tables are computed in f64 from angles below pi / 4 and rounded once.
  */
 #ifndef HEADRACE_PROVIDERS_HOST_FFT_H_
@@ -40,8 +41,8 @@ static inline const void *hr__fft_numbers(const hr__fft_plan *plan, size_t at) {
   return (const char *)(plan + 1) + at * 2 * (plan->is_double ? sizeof(double) : sizeof(float));
 }
 
-/* Transforms `lines` interleaved lines of plan->length: element k of line l is re[k * lines + l], im[..]. The result is in
- * the same places or in the other two arrays (true). Elements behind the length may be written. */
+/* Transforms `lines` interleaved lines of plan->length: element k of line l is re[k * lines + l], im[..]. The result is
+ * in the same places or in the other two arrays (true). Elements behind the length may be written. */
 bool hr__fft_passes_f32(const hr__fft_plan *plan, int lines, float *re, float *im, float *other_re, float *other_im);
 bool hr__fft_passes_f64(const hr__fft_plan *plan, int lines, double *re, double *im, double *other_re,
                         double *other_im);

@@ -1,5 +1,5 @@
-/* host.c: the provider of library rows that are written in this folder, and of composites that loops are slow at. No library
- * is opened.
+/* host.c: the provider of library rows that are written in this folder, and of composites that loops are slow at. No
+ * library is opened.
  */
 #include "providers/host/host.h"
 
@@ -34,9 +34,9 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return row != NULL && row->supports(node);
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  (void)program, (void)way, (void)queue;
+  (void)program, (void)algorithm, (void)queue;
   return hr__library_prepare(rows, node, out_prepared, out_workspace_bytes);
 }
 

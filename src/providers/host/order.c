@@ -191,7 +191,8 @@ static void search_short(hr_dtype dtype, const void *line, int64_t count, const 
   }
 }
 
-/* Values are searched in groups: all of a group take as many steps, so that no jump and no step depends on a comparison. */
+/* Values are searched in groups: all of a group take as many steps, so that no jump and no step depends on a
+ * comparison. */
 void hr__order_search_all(hr_dtype dtype, const void *line, int64_t count, const void *values, int64_t value_count,
                           bool behind, int64_t *out_found) {
   if (count <= TABLE && count <= value_count) {
@@ -287,7 +288,8 @@ void hr__order_fill(hr__order *order, hr_dtype dtype, const void *line, bool des
 
 enum { BLOCK = 256, LANES = 64 };
 
-/* A packed element behind which none of the `first` smallest is: of the smallest in each of LANES lanes, `first` are not behind it. */
+/* A packed element behind which none of the `first` smallest is: of the smallest in each of LANES lanes, `first` are
+ * not behind it. */
 static uint64_t least_limit(hr__order *part, hr_dtype dtype, const void *line, int64_t all, bool descending,
                             int64_t first) {
   const uint64_t *block = part->elements;
@@ -315,8 +317,8 @@ static bool has_less(const uint64_t *elements, int64_t count, uint64_t limit) {
   return least < limit;
 }
 
-/* Elements that are below the largest of the `first` smallest so far are collected; when there is no more room the rest of them is
- * thrown out. */
+/* Elements that are below the largest of the `first` smallest so far are collected; when there is no more room the rest
+ * of them is thrown out. */
 void hr__order_fill_least(hr__order *order, hr_dtype dtype, const void *line, bool descending, int64_t first) {
   int64_t all = order->count, room = hr__order_least_room(first), kept = 0;
   size_t size = hr_dtype_size(dtype);

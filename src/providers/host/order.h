@@ -1,7 +1,8 @@
 /* order.h: the values of a line in order.
  *
- * Each value becomes a key, an unsigned integer in the order of the values: -0 and +0 have the same, all NaN have the largest.
- * Beside the key lies the value's place in the line, so that no two elements are equal and every way to sort is stable:
+ * Each value becomes a key, an unsigned integer in the order of the values: -0 and +0 have the same, all NaN have the
+ * largest. Beside the key lies the value's place in the line, so that no two elements are equal and every way to sort
+ * is stable:
  *
  *   keys of up to 32 bits   key << 32 | place, one uint64_t
  *   keys of 64 bits         {key, place}
@@ -13,7 +14,7 @@
 
 #include <stdbool.h>
 
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 
 typedef struct hr__pair {
   uint64_t key, place;
@@ -39,8 +40,8 @@ bool hr__order_sort_range(const hr__order *order, int64_t begin, int64_t end);
 void hr__order_sort(hr__order *order);
 /* Keeps the `first` smallest, in the order of their places. 0 < first <= count */
 void hr__order_select(hr__order *order, int64_t first);
-/* The `first` smallest of a line, in the order of their places, without filling the rest: order->count becomes `first`. Wants room for
- * hr__order_least_room(first) elements in both memories; first > 0. */
+/* The `first` smallest of a line, in the order of their places, without filling the rest: order->count becomes `first`.
+ * Wants room for hr__order_least_room(first) elements in both memories; first > 0. */
 void hr__order_fill_least(hr__order *order, hr_dtype dtype, const void *line, bool descending, int64_t first);
 static inline int64_t hr__order_least_room(int64_t first) {
   return 2 * first + 512;
@@ -50,7 +51,8 @@ enum { HR__ORDER_BIN_BITS = 11 };
 void hr__order_count(hr_dtype dtype, const void *line, int64_t count, uint32_t *out_counts, int64_t *out_nans);
 /* Fills an order with the elements of a line that begin with `bin` alone; order->count becomes their number. */
 void hr__order_fill_bin(hr__order *order, hr_dtype dtype, const void *line, uint64_t bin);
-/* Elements [from, to) of the merge of the sorted runs [a, b) and [b, c) of `elements` into the same places of `other`. */
+/* Elements [from, to) of the merge of the sorted runs [a, b) and [b, c) of `elements` into the same places of `other`.
+ */
 void hr__order_merge(const hr__order *order, int64_t a, int64_t b, int64_t c, int64_t from, int64_t to);
 
 static inline int64_t hr__order_place(const hr__order *order, int64_t i) {
@@ -63,8 +65,8 @@ static inline uint64_t hr__order_key(const hr__order *order, int64_t i) {
 
 /* The key of one value. */
 uint64_t hr__order_key_of(hr_dtype dtype, const void *value);
-/* How many of an ordered line's values come before `key`; equal ones, too, if it stands behind them. `places` (or NULL) says where
- * in the line each value is; -1 where one of those is outside. */
+/* How many of an ordered line's values come before `key`; equal ones, too, if it stands behind them. `places` (or NULL)
+ * says where in the line each value is; -1 where one of those is outside. */
 int64_t hr__order_search(hr_dtype dtype, const void *line, const int64_t *places, int64_t count, uint64_t key,
                          bool behind);
 /* The same for each of many values, in a line that is in order as it stands. */

@@ -1,7 +1,7 @@
 /* places.c: where a mask is true.
  *
- * Chunks of the mask are counted, then each writes its places behind those of the chunks before it: two passes over the mask, and one
- * over the places, whatever the number of threads.
+ * Chunks of the mask are counted, then each writes its places behind those of the chunks before it: two passes over the
+ * mask, and one over the places, whatever the number of threads.
  */
 #include <string.h>
 
@@ -42,7 +42,8 @@ static hr_status count_chunks(const hr__library_call *call, int64_t begin, int64
   return HR_OK;
 }
 
-/* Writes the places of a chunk from `at` on, where there is room. A group's are written one over the other: no jump depends on data. */
+/* Writes the places of a chunk from `at` on, where there is room. A group's are written one over the other: no jump
+ * depends on data. */
 static void write_chunk(const hr__library_call *call, int64_t chunk, int64_t at) {
   const uint8_t *mask = call->inputs[0].data;
   int64_t *places = call->outputs[0].data, room = call->outputs[0].count, end = end_of(chunk, call->inputs[0].count);

@@ -1,14 +1,14 @@
 /* segments.c: rows combined over segments: bags of embeddings, reductions of runs of neighbours.
  *
- * The row is a composite: what is not supported here, and every other device, has its loops, which give each row the number of
- * its segment and scatter. Here a segment is an item. Rows are walked in their order, a block of columns after the other,
- * which stays in registers; floats of 16 bits are widened. One dense column goes by LANES lanes, element i to lane i mod
- * LANES, that are folded by halves: an order that the length of the segment decides.
+ * The row is a composite: what is not supported here, and every other device, has its loops, which give each row the
+ * number of its segment and scatter. Here a segment is an item. Rows are walked in their order, a block of columns
+ * after the other, which stays in registers; floats of 16 bits are widened. One dense column goes by LANES lanes,
+ * element i to lane i mod LANES, that are folded by halves: an order that the length of the segment decides.
  */
 #include <string.h>
 
-#include "core/build.h"
-#include "core/convert.h"
+#include "core/ir/build.h"
+#include "core/math/convert.h"
 #include "providers/host/host.h"
 
 enum { SUM = 1, PRODUCT, LARGEST, LEAST };

@@ -1,8 +1,9 @@
-/* select.c: one value of a line (the k-th, the median, the most frequent), running extremes, and places in ordered lines. */
+/* select.c: one value of a line (the k-th, the median, the most frequent), running extremes, and places in ordered
+ * lines. */
 #include <string.h>
 
 #include "base/integer.h"
-#include "core/convert.h"
+#include "core/math/convert.h"
 #include "providers/host/host.h"
 #include "providers/host/order.h"
 
@@ -210,7 +211,8 @@ bool hr__search_supports(const hr_node *node) {
 
 enum { SEARCH_BLOCK = 1024 }; /* values that one thread looks up at a time */
 
-/* Keys order NaN behind everything, as boundaries do. A boundary that lies behind the line is an error of the third input. */
+/* Keys order NaN behind everything, as boundaries do. A boundary that lies behind the line is an error of the third
+ * input. */
 static hr_status search_block(const hr__library_call *call, int64_t line, int64_t begin, int64_t end) {
   const hr__tensor *bounds = &call->inputs[0], *x = &call->inputs[1], *out = &call->outputs[0];
   int64_t count = hr__dim(bounds, 0), values = hr__dim(x, 0), found[SEARCH_BLOCK];

@@ -1,7 +1,7 @@
 /* sort.c: lines in order, and their largest or smallest values (order.h).
  *
- * Many lines are shared out. One long line is cut into a run for each worker, and the runs are merged in pairs, each merge
- * shared out by places of its result: elements are never equal, so the result does not depend on the cuts.
+ * Many lines are shared out. One long line is cut into a run for each worker, and the runs are merged in pairs, each
+ * merge shared out by places of its result: elements are never equal, so the result does not depend on the cuts.
  */
 #include <string.h>
 

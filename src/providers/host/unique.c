@@ -1,11 +1,11 @@
 /* unique.c: the different rows of a matrix, in order or where they stand next to each other.
  *
- * Rows of one element are sorted by their keys (order.h), longer ones by merging, compared element by element. NaN differs from
- * everything, itself included.
+ * Rows of one element are sorted by their keys (order.h), longer ones by merging, compared element by element. NaN
+ * differs from everything, itself included.
  */
 #include <string.h>
 
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "providers/host/host.h"
 #include "providers/host/order.h"
 

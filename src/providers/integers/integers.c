@@ -1,22 +1,24 @@
 /* integers.c: matrix products, convolutions and their gradients of data, of integers, which no library multiplies.
  *
- * Each is a product of two matrices, rows x inner times inner x columns, one for each item (of the batch, or group of channels):
+ * Each is a product of two matrices, rows x inner times inner x columns, one for each item (of the batch, or group of
+ * channels):
  *
  *                  items           rows            columns             inner
  *   matmul         batch dims      M (or N)        N (or M)            K
  *   conv           groups          out channels    images, positions   channels, window
  *   gradient       groups          channels        images, positions   out channels, window
  *
- * A block of each is packed for tiles of registers, whatever the strides; places of a window outside of the image are zeros there.
- * Sums wrap around, so that the order of additions is free: bits are those of the loops that any other device runs.
- * Integers of 64 bits are multiplied in 64, narrower ones in 32, of which the dtype's lowest bits are right.
+ * A block of each is packed for tiles of registers, whatever the strides; places of a window outside of the image are
+ * zeros there. Sums wrap around, so that the order of additions is free: bits are those of the loops that any other
+ * device runs. Integers of 64 bits are multiplied in 64, narrower ones in 32, of which the dtype's lowest bits are
+ * right.
  */
 #include <string.h>
 
 #include "base/allocator.h"
 #include "base/integer.h"
 #include "base/thread.h"
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 #include "providers/provider.h"
 
 enum { SPATIAL = 3, ROWS_MAX = 128, COLUMNS_MAX = 192, INNER_MAX = 128 }; /* of a block, which stays in the L2 cache */
@@ -334,7 +336,7 @@ static bool supports(const hr_program *program, const hr_node *node) {
     return false;
   }
   hr_dtype dtype = node->outputs[0].dtype;
-  if (!hr_dtype_is_integer(dtype) || dtype == HR_DTYPE_BOOL || node->post_count > 0 ||
+  if (!hr_dtype_is_integer(dtype) || dtype == HR_DTYPE_BOOL || node->epilogue_count > 0 ||
       !is_taken(&node->inputs[0], dtype) || !is_taken(&node->inputs[1], dtype) || !is_taken(&node->outputs[0], dtype) ||
       (has_bias(node) && !is_taken(&node->inputs[2], dtype))) {
     return false;
@@ -344,9 +346,9 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return p.rows.total >= ROWS_MIN && p.columns.total >= COLUMNS_MIN && work_of(&p) >= WORK_MIN;
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  (void)program, (void)way, (void)queue;
+  (void)program, (void)algorithm, (void)queue;
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a prepared product of integers");

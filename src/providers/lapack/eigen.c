@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "providers/lapack/lapack.h"
 
 static int64_t real_size(int kind) {

@@ -1,11 +1,12 @@
 /* exponential.c: exp of square matrices by scaling and squaring with the Pade approximant of degree 13.
  *
- * N. J. Higham, The scaling and squaring method for the matrix exponential revisited, SIAM J. Matrix Anal. Appl. 26 (2005):
- * with A / 2^s of 1-norm at most 5.37, r(A) = (V - U)^-1 (V + U) is exact to double precision, and exp(A) = r^(2^s).
+ * N. J. Higham, The scaling and squaring method for the matrix exponential revisited, SIAM J. Matrix Anal. Appl. 26
+ * (2005): with A / 2^s of 1-norm at most 5.37, r(A) = (V - U)^-1 (V + U) is exact to double precision, and exp(A) =
+ * r^(2^s).
  */
 #include <math.h>
 
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "providers/lapack/lapack.h"
 
 enum { POWERS = 4 }; /* I, A^2, A^4, A^6 */

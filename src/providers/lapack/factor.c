@@ -1,7 +1,7 @@
 /* factor.c: Cholesky, LU, LDL and QR factors, and the matrices that reflectors make. */
 #include <string.h>
 
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "providers/lapack/lapack.h"
 
 /* ---- in place, without work memory ---- */

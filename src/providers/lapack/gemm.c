@@ -1,9 +1,10 @@
 /* gemm.c: matrix products of f64, c64 and c128, on matrices as they lie where one of their dims is dense.
  *
- * The product of row-major matrices is C^T = B^T A^T of column-major ones. Rows of C are shared out where batches are few.
+ * The product of row-major matrices is C^T = B^T A^T of column-major ones. Rows of C are shared out where batches are
+ * few.
  */
 #include "base/integer.h"
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "providers/lapack/lapack.h"
 
 /* A matrix as BLAS takes it: transposed or not, and the distance of its columns. */
@@ -34,7 +35,7 @@ bool hr__lapack_gemm_supports(const hr_node *node) {
   bool is_plain = a->kind == HR_OPERAND_VALUE && b->kind == HR_OPERAND_VALUE && out->kind == HR_OPERAND_VALUE;
   bool has_bias = node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
   side s, to;
-  if (!is_plain || has_bias || node->post_count > 0 || hr__lapack_kind(out->dtype) < 1 || a->dtype != out->dtype ||
+  if (!is_plain || has_bias || node->epilogue_count > 0 || hr__lapack_kind(out->dtype) < 1 || a->dtype != out->dtype ||
       b->dtype != out->dtype || out->rank < 2 || a->rank != out->rank || b->rank != out->rank) {
     return false;
   }

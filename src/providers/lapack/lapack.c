@@ -3,10 +3,11 @@
 
 #include "base/allocator.h"
 #include "base/integer.h"
-#include "core/op.h"
+#include "core/ops/op.h"
 
 enum { ALIGNMENT = 64 };
-/* Of one matrix: with less, LAPACK's own threads, which look out for work on cores that others want, cost more than they do. */
+/* Of one matrix: with less, LAPACK's own threads, which look out for work on cores that others want, cost more than
+ * they do. */
 static const double THREADS_FLOPS = 1e9;
 static const double PART_FLOPS = 2e5; /* of a part of a right-hand side: less is not worth a worker */
 
@@ -151,9 +152,9 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return is_there;
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  (void)program, (void)way, (void)queue;
+  (void)program, (void)algorithm, (void)queue;
   return hr__library_prepare(rows, node, out_prepared, out_workspace_bytes);
 }
 

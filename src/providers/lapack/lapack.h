@@ -1,7 +1,7 @@
 /* lapack.h: library rows on matrices: one file a family, one table (lapack.c).
  *
- * Matrices lie column by column, dims [.., columns, rows], as LAPACK wants them. Inputs are copied into outputs or work memory,
- * since LAPACK writes over what it gets.
+ * Matrices lie column by column, dims [.., columns, rows], as LAPACK wants them. Inputs are copied into outputs or work
+ * memory, since LAPACK writes over what it gets.
  */
 #ifndef HEADRACE_PROVIDERS_LAPACK_LAPACK_H_
 #define HEADRACE_PROVIDERS_LAPACK_LAPACK_H_
@@ -63,7 +63,8 @@ static inline hr_status hr__info_check(const char *what, int info) {
  * Small matrices of single precision reach fn in double precision, as operands of another call. */
 HR_MUST_USE hr_status hr__lapack_each(const hr__library_call *call, int64_t items, double flops, hr__items_fn fn);
 
-/* Some lines of a right-hand side, which do not depend on its others: columns, or rows where the matrix stands on the right. */
+/* Some lines of a right-hand side, which do not depend on its others: columns, or rows where the matrix stands on the
+ * right. */
 typedef struct hr__part {
   hr__matrices b; /* the part alone */
   int ld;         /* between columns of x */

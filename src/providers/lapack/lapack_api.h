@@ -1,7 +1,9 @@
-/* lapack_api.h: BLAS and LAPACK, opened at run time: OpenBLAS, or any library with Fortran's symbols and 32-bit integers.
+/* lapack_api.h: BLAS and LAPACK, opened at run time: OpenBLAS, or any library with Fortran's symbols and 32-bit
+ * integers.
  *
- * One table, of one pointer for each function and element type. The library is large: it is opened when the first operation
- * wants it. Everybody may call it at once; a call uses one thread, except between hr__lapack_threads_begin and _end.
+ * One table, of one pointer for each function and element type. The library is large: it is opened when the first
+ * operation wants it. Everybody may call it at once; a call uses one thread, except between hr__lapack_threads_begin
+ * and _end.
  */
 #ifndef HEADRACE_PROVIDERS_LAPACK_LAPACK_API_H_
 #define HEADRACE_PROVIDERS_LAPACK_LAPACK_API_H_

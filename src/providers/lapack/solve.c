@@ -1,7 +1,7 @@
 /* solve.c: linear systems with factors that are there, and least squares. */
 #include <string.h>
 
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "providers/lapack/lapack.h"
 
 /* ---- by factors: each copies B to the output and solves there ---- */

@@ -1,9 +1,10 @@
 /* wide.c: small matrices of f32 and c64, which are worked on in double precision.
  *
  * Their results are then right but for the last rounding. That matters where derivatives of factors and of exponentials
- * amplify what single precision lost, and costs little: of matrices that stay in L1, calls and copies take most of the time.
+ * amplify what single precision lost, and costs little: of matrices that stay in L1, calls and copies take most of the
+ * time.
  */
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "providers/lapack/lapack.h"
 
 enum { SMALL = 32 }; /* rows and columns at most */

@@ -1,15 +1,15 @@
 /* convolution.c: convolutions and their two gradients by oneDNN, computed channels-last.
  *
- * On AVX-512 machines oneDNN's channels-last kernels beat the blocked layouts in all three directions, whatever the number
- * of channels; activations in other layouts are reordered on the way in and out. Weights take the layout that the primitive asks for.
- * Windows of one element are matrix products where that saves a reorder (pointwise.c).
+ * On AVX-512 machines oneDNN's channels-last kernels beat the blocked layouts in all three directions, whatever the
+ * number of channels; activations in other layouts are reordered on the way in and out. Weights take the layout that
+ * the primitive asks for. Windows of one element are matrix products where that saves a reorder (pointwise.c).
  *
- * Posts of forward convolutions run as post-ops, but for whole tensors (a residual): as a binary post-op those of ResNet-50 take 1.8 ms, as
- * part of a loop behind the convolution 1.4.
+ * Epilogues of forward convolutions run as post-ops, but for whole tensors (a residual): as a binary post-op those of
+ * ResNet-50 take 1.8 ms, as part of a loop behind the convolution 1.4.
  */
 #include <string.h>
 
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 #include "providers/onednn/pipe.h"
 
 enum { SPATIAL_MAX = 3, RANK_MAX = SPATIAL_MAX + 3 };
@@ -73,7 +73,7 @@ bool hr__onednn_supports_conv(const hr_node *node) {
       return false;
     }
   }
-  if (node->post_count > 0 && (node->op != HR_OP_CONV || !hr__onednn_has_posts(node, 1, false))) {
+  if (node->epilogue_count > 0 && (node->op != HR_OP_CONV || !hr__onednn_has_epilogues(node, 1, false))) {
     return false;
   }
   if (!has_bias(node) || is_wide) {
@@ -236,18 +236,18 @@ static void prepare_forward(hr_prepared *pipe, const hr_node *node, const conv *
     bias_desc = hr__pipe_desc(pipe, c->x->dtype, 1, node->inputs[2].dims, &one);
     bias = pipe->status == NULL ? hr__pipe_operand(pipe, 2, &node->inputs[2], bias_desc) : -1;
   }
-  pipe_posts posts;
-  hr__pipe_posts(pipe, node, c->y->rank, 1, NULL, NULL, &posts);
-  dnnl_primitive_desc desc = forward_desc(pipe, c, x_desc, weight_desc_any(pipe, c), bias_desc, y_desc, posts.ops);
+  pipe_epilogues epilogues;
+  hr__pipe_epilogues(pipe, node, c->y->rank, 1, NULL, NULL, &epilogues);
+  dnnl_primitive_desc desc = forward_desc(pipe, c, x_desc, weight_desc_any(pipe, c), bias_desc, y_desc, epilogues.ops);
   int x_memory = hr__pipe_reordered(pipe, x.memory, x.desc, x_desc);
   int w_memory = hr__pipe_reordered_weight(pipe, c->w_arg, w.memory, w.desc, query(pipe, desc, DNNL_QUERY_WEIGHTS));
   int y_memory = output_memory(pipe, &y, y_desc);
   const int args[4][2] = {
       {DNNL_ARG_SRC, x_memory}, {DNNL_ARG_WEIGHTS, w_memory}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, y_memory}};
-  hr__pipe_posts_sum(pipe, &posts, &y.unpack, y.memory, y.desc, y_memory, y_desc);
-  hr__pipe_posts_args(&posts, 4, args);
-  hr__pipe_primitive(pipe, desc, posts.arg_count, posts.args);
-  hr__pipe_posts_fini(&posts);
+  hr__pipe_epilogues_sum(pipe, &epilogues, &y.unpack, y.memory, y.desc, y_memory, y_desc);
+  hr__pipe_epilogues_args(&epilogues, 4, args);
+  hr__pipe_primitive(pipe, desc, epilogues.arg_count, epilogues.args);
+  hr__pipe_epilogues_fini(&epilogues);
   deliver(pipe, &y, y_memory, y_desc);
 }
 
@@ -343,26 +343,27 @@ static int64_t conv_flops(const conv *c) {
 }
 
 /* Whether it is run as a matrix product; refuses ways that it hasn't. */
-static bool is_product(hr_prepared *pipe, const hr_program *program, const hr_node *node, hr__onednn_way way) {
+static bool is_product(hr_prepared *pipe, const hr_program *program, const hr_node *node,
+                       hr__onednn_algorithm algorithm) {
   bool is_better = hr__onednn_is_product(program, node);
-  bool asks_for_other = way == HR_ONEDNN_DIRECT || way == HR_ONEDNN_PRODUCT;
-  if ((asks_for_other && is_better == (way == HR_ONEDNN_PRODUCT)) ||
-      (way == HR_ONEDNN_PRODUCT && !hr__onednn_can_be_product(node))) {
+  bool asks_for_other = algorithm == HR_ONEDNN_DIRECT || algorithm == HR_ONEDNN_PRODUCT;
+  if ((asks_for_other && is_better == (algorithm == HR_ONEDNN_PRODUCT)) ||
+      (algorithm == HR_ONEDNN_PRODUCT && !hr__onednn_can_be_product(node))) {
     hr__pipe_refuse(pipe);
   }
   return is_better != asks_for_other;
 }
 
-hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, hr__onednn_way way, bool trial,
-                                  hr_prepared **out_prepared) {
+hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
+                                  bool trial, hr_prepared **out_prepared) {
   conv c;
   conv_init(node, &c);
-  hr_prepared *pipe = hr__pipe_create(conv_flops(&c), way == HR_ONEDNN_THREADS);
+  hr_prepared *pipe = hr__pipe_create(conv_flops(&c), algorithm == HR_ONEDNN_THREADS);
   if (pipe == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
   pipe->is_trial = trial;
-  if (is_product(pipe, program, node, way)) {
+  if (is_product(pipe, program, node, algorithm)) {
     hr__onednn_prepare_product(pipe, node);
   } else if (node->op == HR_OP_CONV) {
     prepare_forward(pipe, node, &c);

@@ -1,6 +1,7 @@
 /* dnnl_api.h: oneDNN's C interface as far as we use it, found at run time.
  *
- * The numbers are those of oneDNN 3.x's public headers (dnnl_types.h). Library: HEADRACE_ONEDNN, else the usual sonames.
+ * The numbers are those of oneDNN 3.x's public headers (dnnl_types.h). Library: HEADRACE_ONEDNN, else the usual
+ * sonames.
  */
 #ifndef HEADRACE_PROVIDERS_ONEDNN_DNNL_API_H_
 #define HEADRACE_PROVIDERS_ONEDNN_DNNL_API_H_

@@ -1,12 +1,12 @@
 /* matmul.c: batched matrix products by oneDNN.
  *
- * oneDNN takes operands whose last two dims are dense in one direction or the other; anything else (stride 0 or negative,
- * both strides above 1, overlapping matrices) is packed first. A batch dim of stride 0 is a broadcast: dim 1 to oneDNN.
- * Weights that stay the same are kept in the layout that oneDNN likes best (kept.c).
+ * oneDNN takes operands whose last two dims are dense in one direction or the other; anything else (stride 0 or
+ * negative, both strides above 1, overlapping matrices) is packed first. A batch dim of stride 0 is a broadcast: dim 1
+ * to oneDNN. Weights that stay the same are kept in the layout that oneDNN likes best (packed_weights.c).
  */
 #include <string.h>
 
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 #include "providers/onednn/pipe.h"
 
 enum { RANK_MAX = 6, KEPT_ELEMENTS_MIN = 1 << 19 };
@@ -92,7 +92,7 @@ static bool is_row_bias(const hr_operand *bias) {
 /* Products of narrow types may be f32, with nothing behind them. */
 static bool has_result(const hr_node *node) {
   hr_dtype from = node->inputs[0].dtype, to = node->outputs[0].dtype;
-  return from == to || (to == HR_DTYPE_F32 && node->input_count == 2 && node->post_count == 0);
+  return from == to || (to == HR_DTYPE_F32 && node->input_count == 2 && node->epilogue_count == 0);
 }
 
 bool hr__onednn_supports_matmul(const hr_node *node) {
@@ -108,7 +108,7 @@ bool hr__onednn_supports_matmul(const hr_node *node) {
       return false;
     }
   }
-  if (node->post_count > 0 && !hr__onednn_has_posts(node, out->rank - 1, true)) {
+  if (node->epilogue_count > 0 && !hr__onednn_has_epilogues(node, out->rank - 1, true)) {
     return false;
   }
   return !has_bias || (node->inputs[2].kind == HR_OPERAND_VALUE && node->inputs[2].dtype == a->dtype &&
@@ -150,7 +150,7 @@ static int bias_operand(hr_prepared *pipe, const hr_operand *bias, int rank, dnn
   return pipe->status == NULL ? hr__pipe_operand(pipe, 2, bias, *out_desc) : 0;
 }
 
-/* What a post adds element by element has to lie as the product does: `ctx` is its layout. Else it is copied. */
+/* What a epilogue adds element by element has to lie as the product does: `ctx` is its layout. Else it is copied. */
 static int whole_operand(void *ctx, hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_memory_desc *out_desc) {
   dnnl_memory_desc desc = NULL;
   int memory = matmul_operand(pipe, arg, operand, false, false, &desc, NULL);
@@ -171,13 +171,13 @@ typedef struct product {
   const hr_node *node;
   int a, b, bias, out; /* memories */
   dnnl_memory_desc a_desc, b_desc, bias_desc, out_desc;
-  pipe_posts posts;
+  pipe_epilogues epilogues;
 } product;
 
 static dnnl_primitive_desc product_desc(hr_prepared *pipe, const product *p, dnnl_memory_desc b_desc) {
   dnnl_primitive_desc desc = NULL;
   if (pipe->status == NULL) {
-    dnnl_primitive_attr attr = hr__pipe_attr(pipe, p->posts.ops);
+    dnnl_primitive_attr attr = hr__pipe_attr(pipe, p->epilogues.ops);
     hr__pipe_check(pipe,
                    hr__dnnl()->matmul_primitive_desc_create(&desc, hr__dnnl_engine(), p->a_desc, b_desc, p->bias_desc,
                                                             p->out_desc, attr),
@@ -188,16 +188,16 @@ static dnnl_primitive_desc product_desc(hr_prepared *pipe, const product *p, dnn
 }
 
 static void add_product(hr_prepared *pipe, const product *p, dnnl_primitive_desc desc, int b) {
-  pipe_posts posts = p->posts;
+  pipe_epilogues epilogues = p->epilogues;
   const int args[4][2] = {
       {DNNL_ARG_SRC, p->a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_BIAS, p->bias}, {DNNL_ARG_DST, p->out}};
-  hr__pipe_posts_args(&posts, 4, args);
-  hr__pipe_primitive(pipe, desc, posts.arg_count, posts.args);
+  hr__pipe_epilogues_args(&epilogues, 4, args);
+  hr__pipe_primitive(pipe, desc, epilogues.arg_count, epilogues.args);
 }
 
-/* Whether the right operand is a weight that the library would rather have in a layout of its own: a matrix as it lies in a buffer
- * that outlives the program and is not written by it. On a 2-core AVX-512 VM columns gain 6 to 33 %, rows 1 to 35 % from about a
- * megaword, and lose up to 10 % below. */
+/* Whether the right operand is a weight that the library would rather have in a layout of its own: a matrix as it lies
+ * in a buffer that outlives the program and is not written by it. On a 2-core AVX-512 VM columns gain 6 to 33 %, rows 1
+ * to 35 % from about a megaword, and lose up to 10 % below. */
 static bool wants_kept(const hr_prepared *pipe, const product *p) {
   const hr_operand *b = &p->node->inputs[1];
   for (int d = 0; d < b->rank - 2; ++d) {
@@ -207,7 +207,7 @@ static bool wants_kept(const hr_prepared *pipe, const product *p) {
   }
   bool is_column_major = b->strides[b->rank - 1] != 1;
   int64_t elements = b->dims[b->rank - 1] * b->dims[b->rank - 2];
-  return pipe->status == NULL && !pipe->is_trial && !p->posts.is_sum && pipe->memories[p->b].arg == 1 &&
+  return pipe->status == NULL && !pipe->is_trial && !p->epilogues.is_sum && pipe->memories[p->b].arg == 1 &&
          !p->program->buffers[b->index].is_dead && !hr__onednn_is_written(p->program, b->index) &&
          (is_column_major || elements >= KEPT_ELEMENTS_MIN);
 }
@@ -226,12 +226,12 @@ static void keep_weight(hr_prepared *pipe, const product *p) {
     hr__dnnl()->primitive_desc_destroy(desc);
     return;
   }
-  int memory = hr__pipe_kept(pipe, kept);
+  int memory = hr__pipe_cached(pipe, kept);
   hr__pipe_reorder(pipe, p->b, p->b_desc, memory, kept);
   hr__pipe_when(pipe, PIPE_TO_KEEP);
   hr__pipe_keep(pipe, 1, pipe->memories[p->b].offset, p->b_desc, memory, kept);
   add_product(pipe, p, desc, memory);
-  hr__pipe_when(pipe, PIPE_IF_KEPT);
+  hr__pipe_when(pipe, PIPE_IF_CACHED);
   hr__pipe_keep_on_proof(pipe, p->out, p->out_desc);
 }
 
@@ -246,27 +246,27 @@ static void prepare(hr_prepared *pipe, const hr_program *program, const hr_node 
     p.bias = bias_operand(pipe, &node->inputs[2], out->rank, &p.bias_desc);
   }
   p.out = matmul_operand(pipe, node->input_count, out, true, false, &p.out_desc, &unpack);
-  hr__pipe_posts(pipe, node, out->rank, out->rank - 1, whole_operand, p.out_desc, &p.posts);
-  hr__pipe_posts_sum(pipe, &p.posts, &unpack, p.out, p.out_desc, p.out, p.out_desc);
+  hr__pipe_epilogues(pipe, node, out->rank, out->rank - 1, whole_operand, p.out_desc, &p.epilogues);
+  hr__pipe_epilogues_sum(pipe, &p.epilogues, &unpack, p.out, p.out_desc, p.out, p.out_desc);
   if (wants_kept(pipe, &p)) {
     keep_weight(pipe, &p);
   }
   add_product(pipe, &p, product_desc(pipe, &p, p.b_desc), p.b);
-  hr__pipe_when(pipe, pipe->kept.arg < 0 ? PIPE_ALWAYS : PIPE_UNLESS_KEPT);
-  hr__pipe_posts_fini(&p.posts);
+  hr__pipe_when(pipe, pipe->kept.arg < 0 ? PIPE_ALWAYS : PIPE_UNLESS_CACHED);
+  hr__pipe_epilogues_fini(&p.epilogues);
   if (unpack.kind == PIPE_UNPACK) {
     hr__pipe_step(pipe, &unpack);
   }
 }
 
-hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, hr__onednn_way way, bool trial,
-                                    hr_prepared **out_prepared) {
-  hr_prepared *pipe = hr__pipe_create(matmul_flops(node), way == HR_ONEDNN_THREADS);
+hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
+                                    bool trial, hr_prepared **out_prepared) {
+  hr_prepared *pipe = hr__pipe_create(matmul_flops(node), algorithm == HR_ONEDNN_THREADS);
   if (pipe == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }
   pipe->is_trial = trial;
-  if (way == HR_ONEDNN_DIRECT || way == HR_ONEDNN_PRODUCT) {
+  if (algorithm == HR_ONEDNN_DIRECT || algorithm == HR_ONEDNN_PRODUCT) {
     hr__pipe_refuse(pipe);
   }
   prepare(pipe, program, node);

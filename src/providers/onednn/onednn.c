@@ -4,11 +4,11 @@
 
 #include "base/allocator.h"
 #include "base/thread.h"
-#include "core/op.h"
+#include "core/ops/op.h"
 #include "providers/onednn/pipe.h"
 
-/* Tries a small product in each dtype: narrow ones need instructions that not every processor has. The library's plain loops
- * are no answer: 512 x 2048 x 2048 in f16 takes them 14 s, where f32 and two conversions take 30 ms.
+/* Tries a small product in each dtype: narrow ones need instructions that not every processor has. The library's plain
+ * loops are no answer: 512 x 2048 x 2048 in f16 takes them 14 s, where f32 and two conversions take 30 ms.
  */
 static bool probe(hr_dtype dtype, bool *out_is_sgemm) {
   const int64_t dims[2] = {16, 16}, strides[2] = {16, 1};
@@ -31,8 +31,9 @@ static bool probe(hr_dtype dtype, bool *out_is_sgemm) {
   return is_fast;
 }
 
-/* Without AVX-512 products are the library's sgemm. Its code is generated at the first call and torn down at exit before all that
- * was registered earlier, the devices' close too, which waits for products in flight: the first call is made here, ahead of it.
+/* Without AVX-512 products are the library's sgemm. Its code is generated at the first call and torn down at exit
+ * before all that was registered earlier, the devices' close too, which waits for products in flight: the first call is
+ * made here, ahead of it.
  */
 static void generate_sgemm(void) {
   const float ones[4] = {1, 1, 1, 1};
@@ -80,12 +81,12 @@ static bool has_form(const hr_node *node) {
   }
 }
 
-static hr_status make(const hr_program *program, const hr_node *node, hr__onednn_way way, bool trial,
+static hr_status make(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm, bool trial,
                       hr_prepared **out_prepared) {
   hr_prepared *prepared = NULL;
   int threads = hr_library_threads_set(hr_thread_count()); /* creating primitives changes it */
-  hr_status made = node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(program, node, way, trial, &prepared)
-                                            : hr__onednn_prepare_conv(program, node, way, trial, &prepared);
+  hr_status made = node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(program, node, algorithm, trial, &prepared)
+                                            : hr__onednn_prepare_conv(program, node, algorithm, trial, &prepared);
   (void)hr_library_threads_set(threads);
   HR_RETURN_IF_ERROR(made);
   if (prepared->status != NULL) {
@@ -103,16 +104,16 @@ static hr_status make(const hr_program *program, const hr_node *node, hr__onednn
   return NULL;
 }
 
-/* oneDNN has an answer to every list of post-ops, if need be the plain loops of its reference: posts are taken only where they
- * leave the implementation as it is. */
-static bool keeps_kernel(const hr_program *program, const hr_node *node, hr__onednn_way way) {
+/* oneDNN has an answer to every list of post-ops, if need be the plain loops of its reference: epilogues are taken only
+ * where they leave the implementation as it is. */
+static bool keeps_kernel(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm) {
   hr_node plain = *node;
-  plain.post_count = 0;
+  plain.epilogue_count = 0;
   const hr_node *nodes[2] = {&plain, node};
   const char *kernels[2] = {NULL, NULL};
   for (int i = 0; i < 2; ++i) {
     hr_prepared *prepared = NULL;
-    hr_status status = make(program, nodes[i], way, true, &prepared);
+    hr_status status = make(program, nodes[i], algorithm, true, &prepared);
     if (status != NULL) {
       hr_status_free(status);
       return false;
@@ -123,23 +124,24 @@ static bool keeps_kernel(const hr_program *program, const hr_node *node, hr__one
   return strcmp(kernels[0], kernels[1]) == 0 && strncmp(kernels[0], "ref", 3) != 0;
 }
 
-static bool has_way(const hr_program *program, const hr_node *node, hr__onednn_way way) {
-  return has_form(node) && (node->post_count == 0 || keeps_kernel(program, node, way));
+static bool has_algorithm(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm) {
+  return has_form(node) && (node->epilogue_count == 0 || keeps_kernel(program, node, algorithm));
 }
 
 static bool supports(const hr_program *program, const hr_node *node) {
-  return has_way(program, node, HR_ONEDNN_ESTIMATE);
+  return has_algorithm(program, node, HR_ONEDNN_ESTIMATE);
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)queue;
-  bool is_own = way == HR_WAY_OWN;
-  if (!is_own && !has_way(program, node, (hr__onednn_way)way)) {
+  bool is_own = algorithm == HR_ALGORITHM_OWN;
+  if (!is_own && !has_algorithm(program, node, (hr__onednn_algorithm)algorithm)) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "oneDNN: no way for this operation");
   }
   hr_prepared *prepared = NULL;
-  HR_RETURN_IF_ERROR(make(program, node, is_own ? HR_ONEDNN_ESTIMATE : (hr__onednn_way)way, false, &prepared));
+  HR_RETURN_IF_ERROR(
+      make(program, node, is_own ? HR_ONEDNN_ESTIMATE : (hr__onednn_algorithm)algorithm, false, &prepared));
   *out_prepared = prepared;
   *out_workspace_bytes = prepared->workspace_bytes;
   return NULL;
@@ -163,7 +165,7 @@ static const char *version(void) {
   return hr__dnnl_opened()->version;
 }
 
-static const char *const ways[] = {"direct", "product", "threads", NULL}; /* hr__onednn_way */
+static const char *const algorithms[] = {"direct", "product", "threads", NULL}; /* hr__onednn_algorithm */
 
 const hr_provider hr__onednn_provider = {
     .name = "onednn",
@@ -172,7 +174,7 @@ const hr_provider hr__onednn_provider = {
     .open = open_provider,
     .supports = supports,
     .prepare = prepare,
-    .ways = ways,
+    .algorithms = algorithms,
     .version = version,
     .needs_team = needs_team,
     .stamp = stamp,

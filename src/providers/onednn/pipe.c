@@ -134,8 +134,8 @@ int hr__pipe_workspace(hr_prepared *pipe, dnnl_const_memory_desc desc) {
   return add_memory(pipe, desc, PIPE_WORKSPACE, add_workspace(pipe, hr__dnnl()->memory_desc_get_size(desc)));
 }
 
-int hr__pipe_kept(hr_prepared *pipe, dnnl_const_memory_desc desc) {
-  return add_memory(pipe, desc, PIPE_KEPT, 0);
+int hr__pipe_cached(hr_prepared *pipe, dnnl_const_memory_desc desc) {
+  return add_memory(pipe, desc, PIPE_CACHED, 0);
 }
 
 int hr__pipe_packed(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc, bool is_output,
@@ -264,7 +264,7 @@ int hr__pipe_reordered_weight(hr_prepared *pipe, int arg, int memory, dnnl_const
                               dnnl_const_memory_desc to) {
   int reordered = hr__pipe_reordered(pipe, memory, from, to);
   if (pipe->status == NULL && reordered != memory && pipe->memories[memory].arg == arg) {
-    hr__pipe_when(pipe, PIPE_UNLESS_KEPT);
+    hr__pipe_when(pipe, PIPE_UNLESS_CACHED);
     hr__pipe_keep(pipe, arg, pipe->memories[memory].offset, from, reordered, to);
   }
   return reordered;
@@ -392,9 +392,9 @@ static int run_step(const hr_prepared *pipe, const pipe_step *step, void *const 
 
 static bool is_due(pipe_when when, pipe_keeping keeping) {
   switch (when) {
-    case PIPE_UNLESS_KEPT:
+    case PIPE_UNLESS_CACHED:
       return keeping != PIPE_KEEP_USE;
-    case PIPE_IF_KEPT:
+    case PIPE_IF_CACHED:
       return keeping == PIPE_KEEP_USE;
     case PIPE_TO_KEEP:
       return keeping == PIPE_KEEP_MAKE;
@@ -403,23 +403,23 @@ static bool is_due(pipe_when when, pipe_keeping keeping) {
   }
 }
 
-static void bind(hr_prepared *pipe, void *const *args, char *workspace, const hr_derived *weight) {
+static void bind(hr_prepared *pipe, void *const *args, char *workspace, const hr_cached_weights *weight) {
   for (int i = 0; i < pipe->memory_count; ++i) {
     const pipe_memory *memory = &pipe->memories[i];
-    if (memory->arg != PIPE_KEPT) {
+    if (memory->arg != PIPE_CACHED) {
       char *base = memory->arg >= 0 ? args[memory->arg] : workspace;
       hr__dnnl()->memory_set_data_handle(memory->memory, base + memory->offset);
     }
   }
   if (weight != NULL) {
-    hr__dnnl()->memory_set_data_handle(pipe->memories[pipe->kept.memory].memory, hr__derived_data(weight));
+    hr__dnnl()->memory_set_data_handle(pipe->memories[pipe->kept.memory].memory, hr__cached_weights_data(weight));
   }
 }
 
 hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace, void *queue) {
   (void)queue;
-  hr_derived *weight = NULL;
-  pipe_keeping keeping = hr__pipe_kept_begin(pipe, &weight);
+  hr_cached_weights *weight = NULL;
+  pipe_keeping keeping = hr__pipe_cached_begin(pipe, &weight);
   bind(pipe, args, workspace, weight);
   if (pipe->thread_count > 1) {
     hr_library_enters();
@@ -431,9 +431,9 @@ hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace, vo
     }
   }
   if (code == DNNL_SUCCESS) {
-    hr__pipe_kept_end(pipe, keeping, weight);
+    hr__pipe_cached_end(pipe, keeping, weight);
   }
-  hr__derived_release(weight);
+  hr__cached_weights_release(weight);
   (void)hr_library_threads_set(threads);
   return hr__dnnl_status(code, "execution");
 }

@@ -11,14 +11,14 @@
 
 #include "providers/onednn/dnnl_api.h"
 #include "providers/provider.h"
-#include "runtime/derived.h"
+#include "runtime/cached_weights.h"
 
 enum { PIPE_MEMORIES_MAX = 40, PIPE_STEPS_MAX = 24, PIPE_ARGS_MAX = 24, PIPE_RECIPE_MAX = 112 };
-enum { PIPE_WORKSPACE = -1, PIPE_KEPT = -2 };
+enum { PIPE_WORKSPACE = -1, PIPE_CACHED = -2 };
 
 typedef struct pipe_memory {
   dnnl_memory memory;
-  int arg;        /* operand of the node, PIPE_WORKSPACE, or PIPE_KEPT: the kept weight */
+  int arg;        /* operand of the node, PIPE_WORKSPACE, or PIPE_CACHED: the kept weight */
   int64_t offset; /* bytes from the operand's or the workspace's address */
 } pipe_memory;
 
@@ -34,8 +34,8 @@ typedef enum pipe_step_kind {
 /* In which runs a step runs. */
 typedef enum pipe_when {
   PIPE_ALWAYS,
-  PIPE_UNLESS_KEPT, /* where there is no kept weight to work with */
-  PIPE_IF_KEPT,
+  PIPE_UNLESS_CACHED, /* where there is no kept weight to work with */
+  PIPE_IF_CACHED,
   PIPE_TO_KEEP /* in the run that makes it */
 } pipe_when;
 
@@ -59,18 +59,19 @@ typedef struct pipe_step {
   pipe_copy copy;
 } pipe_step;
 
-/* A weight in a layout of the library's, kept while its contents stay the same (kept.c): made when they are seen a second time. */
-typedef struct pipe_kept {
+/* A weight in a layout of the library's, kept while its contents stay the same (packed_weights.c): made when they are
+ * seen a second time. */
+typedef struct pipe_cached {
   int arg, memory; /* the operand; the memory that is in that layout. arg -1: nothing is kept */
   size_t bytes;
   uint64_t stamp, seen_stamp; /* of this run and the last one */
-  /* What works with the kept weight is a primitive of its own, a PIPE_IF_KEPT step: it has to prove itself once against the
-   * output of the others. -1: it need not. */
+  /* What works with the kept weight is a primitive of its own, a PIPE_IF_CACHED step: it has to prove itself once
+   * against the output of the others. -1: it need not. */
   int proof_step, output;
   size_t output_bytes;
   int word_count;
   uint64_t recipe[PIPE_RECIPE_MAX];
-} pipe_kept;
+} pipe_cached;
 
 struct hr_prepared {
   dnnl_stream stream;
@@ -78,7 +79,7 @@ struct hr_prepared {
   int memory_count, step_count;
   pipe_memory memories[PIPE_MEMORIES_MAX];
   size_t workspace_bytes;
-  pipe_kept kept;
+  pipe_cached kept;
   int desc_count;
   dnnl_memory_desc descs[PIPE_MEMORIES_MAX];
   hr_status status;                /* the first error of building; later calls do nothing */
@@ -104,8 +105,8 @@ dnnl_memory_desc hr__pipe_desc_any(hr_prepared *pipe, hr_dtype dtype, int rank, 
 /* A memory of that layout over operand `arg`, `offset` elements in, or over new workspace. */
 int hr__pipe_operand(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc);
 int hr__pipe_workspace(hr_prepared *pipe, dnnl_const_memory_desc desc);
-int hr__pipe_kept(hr_prepared *pipe,
-                  dnnl_const_memory_desc desc); /* over the kept weight, bound in runs that have one */
+int hr__pipe_cached(hr_prepared *pipe,
+                    dnnl_const_memory_desc desc); /* over the kept weight, bound in runs that have one */
 /* A dense copy of a strided operand in the workspace, to be packed before (input) or unpacked after (output). */
 int hr__pipe_packed(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc, bool is_output,
                     pipe_step *out_unpack);
@@ -119,76 +120,81 @@ int hr__pipe_reordered_weight(hr_prepared *pipe, int arg, int memory, dnnl_const
 /* Adds a reorder step. */
 void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc from, int memory_to,
                       dnnl_const_memory_desc to);
-/* Adds the primitive of `desc` (consumed) with its scratchpad; args are (DNNL_ARG, memory) pairs, memory -1 is left out. */
+/* Adds the primitive of `desc` (consumed) with its scratchpad; args are (DNNL_ARG, memory) pairs, memory -1 is left
+ * out. */
 void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, const int (*args)[2]);
 void hr__pipe_step(hr_prepared *pipe, const pipe_step *step);
 /* Says when the step added last runs. */
 void hr__pipe_when(hr_prepared *pipe, pipe_when when);
 void hr__pipe_check(hr_prepared *pipe, int code, const char *what);
-/* Primitive attributes with the scratchpad in our workspace and these post-ops (NULL: none); destroyed by the caller. */
+/* Primitive attributes with the scratchpad in our workspace and these post-ops (NULL: none); destroyed by the caller.
+ */
 dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe, dnnl_const_post_ops ops);
 /* A memory of one f32 that holds, in each run, the number that operand `arg` is; -1: 0. */
 int hr__pipe_number(hr_prepared *pipe, int arg, dnnl_const_memory_desc desc);
 int hr__dnnl_dtype(hr_dtype dtype); /* 0: none */
 
-/* ---- weights kept between runs (kept.c) ---- */
+/* ---- weights kept between runs (packed_weights.c) ---- */
 
 /* Weights may be kept: operand `arg`, `offset` bytes in, of layout `from`; `memory`: its contents in layout `to`. */
 void hr__pipe_keep(hr_prepared *pipe, int arg, int64_t offset, dnnl_const_memory_desc from, int memory,
                    dnnl_const_memory_desc to);
-/* The PIPE_IF_KEPT step added last has to prove itself on `output`. */
+/* The PIPE_IF_CACHED step added last has to prove itself on `output`. */
 void hr__pipe_keep_on_proof(hr_prepared *pipe, int output, dnnl_const_memory_desc desc);
 
 /* What a run does about it. */
 typedef enum pipe_keeping { PIPE_KEEP_NOTHING, PIPE_KEEP_USE, PIPE_KEEP_MAKE, PIPE_KEEP_PROVE } pipe_keeping;
 
 /* At the begin of a run; *out_weight is what is kept, or is to be filled, retained, or NULL. */
-pipe_keeping hr__pipe_kept_begin(hr_prepared *pipe, hr_derived **out_weight);
+pipe_keeping hr__pipe_cached_begin(hr_prepared *pipe, hr_cached_weights **out_weight);
 /* At its end, when all went well: proves and publishes. */
-void hr__pipe_kept_end(hr_prepared *pipe, pipe_keeping keeping, hr_derived *weight);
+void hr__pipe_cached_end(hr_prepared *pipe, pipe_keeping keeping, hr_cached_weights *weight);
 /* Runs a primitive's step. */
 int hr__pipe_execute(const hr_prepared *pipe, const pipe_step *step);
 
-/* ---- posts (posts.c) ---- */
+/* ---- epilogues (epilogues.c) ---- */
 
-/* A node's posts as post-ops of a primitive, and what they read as (DNNL_ARG, memory) pairs for hr__pipe_primitive. */
-typedef struct pipe_posts {
+/* A node's epilogues as post-ops of a primitive, and what they read as (DNNL_ARG, memory) pairs for hr__pipe_primitive.
+ */
+typedef struct pipe_epilogues {
   dnnl_post_ops ops; /* NULL: none */
   bool is_sum;       /* the output's memory is read, too */
   int arg_count;
   int args[PIPE_ARGS_MAX][2];
-} pipe_posts;
+} pipe_epilogues;
 
 /* Makes an operand that covers the whole output readable in the layout in which the primitive writes it. */
 typedef int (*pipe_whole_fn)(void *ctx, hr_prepared *pipe, int arg, const hr_operand *operand,
                              dnnl_memory_desc *out_desc);
 
-/* Whether every post has a form in post-ops. Vectors lie along the dim `channel` of the output; `whole`: tensors of its dims, too. */
-bool hr__onednn_has_posts(const hr_node *node, int channel, bool whole);
+/* Whether every epilogue has a form in post-ops. Vectors lie along the dim `channel` of the output; `whole`: tensors of
+ * its dims, too. */
+bool hr__onednn_has_epilogues(const hr_node *node, int channel, bool whole);
 /* `rank`: of the primitive's output, whose dim `channel` the vectors lie along. */
-void hr__pipe_posts(hr_prepared *pipe, const hr_node *node, int rank, int channel, pipe_whole_fn whole, void *ctx,
-                    pipe_posts *out_posts);
-/* The output's old contents, for a sum, where the primitive writes; `unpack`: a strided output's, which can't be had. */
-void hr__pipe_posts_sum(hr_prepared *pipe, const pipe_posts *posts, const pipe_step *unpack, int from,
-                        dnnl_const_memory_desc from_desc, int to, dnnl_const_memory_desc to_desc);
+void hr__pipe_epilogues(hr_prepared *pipe, const hr_node *node, int rank, int channel, pipe_whole_fn whole, void *ctx,
+                        pipe_epilogues *out_epilogues);
+/* The output's old contents, for a sum, where the primitive writes; `unpack`: a strided output's, which can't be had.
+ */
+void hr__pipe_epilogues_sum(hr_prepared *pipe, const pipe_epilogues *epilogues, const pipe_step *unpack, int from,
+                            dnnl_const_memory_desc from_desc, int to, dnnl_const_memory_desc to_desc);
 /* Puts the primitive's own arguments behind them. */
-void hr__pipe_posts_args(pipe_posts *posts, int count, const int (*args)[2]);
-void hr__pipe_posts_fini(pipe_posts *posts);
+void hr__pipe_epilogues_args(pipe_epilogues *epilogues, int count, const int (*args)[2]);
+void hr__pipe_epilogues_fini(pipe_epilogues *epilogues);
 
 /* Ways to run a node (provider.h). */
-typedef enum hr__onednn_way {
+typedef enum hr__onednn_algorithm {
   HR_ONEDNN_ESTIMATE = -1,
   HR_ONEDNN_DIRECT,  /* a convolution as one, where it would be a product */
   HR_ONEDNN_PRODUCT, /* the other way round */
   HR_ONEDNN_THREADS  /* on one thread instead of all, or on all instead of one */
-} hr__onednn_way;
+} hr__onednn_algorithm;
 
 /* `trial`: only as far as is needed to see which implementation oneDNN chooses. A way that the node hasn't: an error in
  * the pipe's status. */
-hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, hr__onednn_way way, bool trial,
-                                    hr_prepared **out_prepared);
-hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, hr__onednn_way way, bool trial,
-                                  hr_prepared **out_prepared);
+hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
+                                    bool trial, hr_prepared **out_prepared);
+hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
+                                  bool trial, hr_prepared **out_prepared);
 bool hr__onednn_supports_matmul(const hr_node *node);
 bool hr__onednn_supports_conv(const hr_node *node);
 /* Convolutions that can be run as a matrix product, and those that are better so (pointwise.c). */

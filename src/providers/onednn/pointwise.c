@@ -1,6 +1,7 @@
 /* pointwise.c: convolutions with windows of one element as matrix products.
  *
- * Channels-last activations are matrices, a row for each pixel: X [P, I], Y [P, O]. Weights [O, I] are one as they are stored.
+ * Channels-last activations are matrices, a row for each pixel: X [P, I], Y [P, O]. Weights [O, I] are one as they are
+ * stored.
  *
  *   forward               Y  = X W^T
  *   gradient of data      dX = dY W
@@ -8,12 +9,13 @@
  *
  * A convolution that takes steps sees some rows of X, which are copied together; between those of dX are zeros.
  *
- * oneDNN's convolutions multiply faster, by 3 to 10 %, on weights in layouts of their own. To reorder 4 bytes of a weight takes as
- * long as some 900 products with it (2-core AVX-512 VM, weights out of the cache), and each weight has P. So weights that change
- * with each run are used as they are below that number of pixels, and gradients of weights are always made as they are stored.
- * Weights that the program does not write are reordered once and kept (pipe.h): convolutions have them.
+ * oneDNN's convolutions multiply faster, by 3 to 10 %, on weights in layouts of their own. To reorder 4 bytes of a
+ * weight takes as long as some 900 products with it (2-core AVX-512 VM, weights out of the cache), and each weight has
+ * P. So weights that change with each run are used as they are below that number of pixels, and gradients of weights
+ * are always made as they are stored. Weights that the program does not write are reordered once and kept (pipe.h):
+ * convolutions have them.
  */
-#include "core/dtype.h"
+#include "core/ir/dtype.h"
 #include "providers/onednn/pipe.h"
 
 static const int64_t PIXELS_MAX = 1024;
@@ -65,7 +67,8 @@ static bool takes_steps(const hr_node *node) {
   return false;
 }
 
-/* Whether the operand is a dense matrix with a column for each index of dim 1, which comes last in memory; else after dim 0. */
+/* Whether the operand is a dense matrix with a column for each index of dim 1, which comes last in memory; else after
+ * dim 0. */
 static bool is_matrix(const hr_operand *x, bool channels_last) {
   int64_t stride = 1;
   if (channels_last && x->dims[1] != 1 && x->strides[1] != 1) {
@@ -130,7 +133,8 @@ static int operand_memory(hr_prepared *pipe, int arg, const hr_operand *operand,
   return pipe->status == NULL ? hr__pipe_operand(pipe, arg, operand, desc) : -1;
 }
 
-/* The pixels of x that a convolution in steps sees, as dense rows. For an output: zeros everywhere, and *out_unpack to come last. */
+/* The pixels of x that a convolution in steps sees, as dense rows. For an output: zeros everywhere, and *out_unpack to
+ * come last. */
 static int stepped_memory(hr_prepared *pipe, const hr_node *node, const product *p, bool is_output,
                           dnnl_const_memory_desc desc, pipe_step *out_unpack) {
   int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
@@ -186,11 +190,11 @@ void hr__onednn_prepare_product(hr_prepared *pipe, const hr_node *node) {
     bias_desc = matrix_desc(pipe, 1, p.out, false);
     bias = operand_memory(pipe, 2, &node->inputs[2], bias_desc);
   }
-  pipe_posts posts;
-  hr__pipe_posts(pipe, node, 2, 1, NULL, NULL, &posts);
+  pipe_epilogues epilogues;
+  hr__pipe_epilogues(pipe, node, 2, 1, NULL, NULL, &epilogues);
   dnnl_primitive_desc desc = NULL;
   if (pipe->status == NULL) {
-    dnnl_primitive_attr attr = hr__pipe_attr(pipe, posts.ops);
+    dnnl_primitive_attr attr = hr__pipe_attr(pipe, epilogues.ops);
     hr__pipe_check(pipe,
                    hr__dnnl()->matmul_primitive_desc_create(&desc, hr__dnnl_engine(), f.a, f.b, bias_desc, f.c, attr),
                    "pointwise convolution");
@@ -198,9 +202,9 @@ void hr__onednn_prepare_product(hr_prepared *pipe, const hr_node *node) {
   }
   const int args[4][2] = {
       {DNNL_ARG_SRC, f.a_memory}, {DNNL_ARG_WEIGHTS, f.b_memory}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, f.c_memory}};
-  hr__pipe_posts_args(&posts, 4, args);
-  hr__pipe_primitive(pipe, desc, posts.arg_count, posts.args);
-  hr__pipe_posts_fini(&posts);
+  hr__pipe_epilogues_args(&epilogues, 4, args);
+  hr__pipe_primitive(pipe, desc, epilogues.arg_count, epilogues.args);
+  hr__pipe_epilogues_fini(&epilogues);
   if (f.unpack.kind == PIPE_UNPACK) {
     hr__pipe_step(pipe, &f.unpack);
   }

@@ -1,4 +1,5 @@
-/* pack.c: activations that don't lie channels-last are brought there for the sums of winograd.c and weights.c, and back. */
+/* pack.c: activations that don't lie channels-last are brought there for the sums of winograd.c and weights.c, and
+ * back. */
 #include "base/integer.h"
 #include "base/thread.h"
 #include "providers/winograd/winograd.h"
@@ -7,7 +8,8 @@
 
 enum { VECTOR = HR__WIDE };
 
-/* A row of an image, [channels][columns], to [columns][channels]. Where columns are no neighbours it goes one by one. */
+/* A row of an image, [channels][columns], to [columns][channels]. Where columns are no neighbours it goes one by one.
+ */
 WIDE static void pack_row(const hr__images *x, const float *from, float *to) {
   for (int64_t column = 0; column < x->width; column += VECTOR) {
     int64_t columns = hr_min(VECTOR, x->width - column);

@@ -1,15 +1,17 @@
-/* results.c: what comes out of the products of winograd.c becomes results: tiles of 2 x 2, bias and posts applied.
+/* results.c: what comes out of the products of winograd.c becomes results: tiles of 2 x 2, bias and epilogues applied.
  *
- * The rows are those of ops.def, to the bit: each rounds by itself. They are the ones that oneDNN takes with numbers and with vectors
- * along the channels (onednn/posts.c), so that a contraction's posts don't depend on who runs it.
+ * The rows are those of ops.def, to the bit: each rounds by itself. They are the ones that oneDNN takes with numbers
+ * and with vectors along the channels (onednn/epilogues.c), so that a contraction's epilogues don't depend on who runs
+ * it.
  *
- * A sum that is not finite is made again: where an infinity goes into a difference, or a sum overflows on the way, the transforms make
- * NaN of what a direct sum gives. Each result is made of its own window alone, so what is finite is right.
+ * A sum that is not finite is made again: where an infinity goes into a difference, or a sum overflows on the way, the
+ * transforms make NaN of what a direct sum gives. Each result is made of its own window alone, so what is finite is
+ * right.
  */
 #include "providers/winograd/winograd.h"
 
-#include "core/dtype.h"
-#include "core/op.h"
+#include "core/ir/dtype.h"
+#include "core/ops/op.h"
 
 #if defined(__x86_64__)
 
@@ -47,18 +49,18 @@ static bool is_form(hr_op op, bool first, bool second, bool third) {
   }
 }
 
-static bool add_post(const hr_node *node, const hr_post *from, hr__winograd_posts *posts) {
-  int at = posts->count++, arity = hr_op_table(from->op)->arity;
+static bool add_epilogue(const hr_node *node, const hr_epilogue *from, hr__winograd_epilogues *epilogues) {
+  int at = epilogues->count++, arity = hr_op_table(from->op)->arity;
   bool is_value[HR__WINOGRAD_OPERANDS] = {false};
-  posts->posts[at].op = from->op;
+  epilogues->epilogues[at].op = from->op;
   for (int k = 0; k < arity; ++k) {
     if (k == HR__WINOGRAD_OPERANDS) {
       return false;
     }
     int input = from->inputs[k];
-    posts->posts[at].inputs[k] = input;
-    is_value[k] = input == HR_POST_VALUE;
-    posts->operands[at][k] = is_value[k] ? NULL : &node->inputs[input];
+    epilogues->epilogues[at].inputs[k] = input;
+    is_value[k] = input == HR_EPILOGUE_VALUE;
+    epilogues->operands[at][k] = is_value[k] ? NULL : &node->inputs[input];
     if (!is_value[k] && (!is_operand(node, &node->inputs[input]) ||
                          (from->op == HR_OP_LEAKY_RELU && node->inputs[input].kind != HR_OPERAND_SCALAR))) {
       return false;
@@ -67,35 +69,35 @@ static bool add_post(const hr_node *node, const hr_post *from, hr__winograd_post
   return is_form(from->op, is_value[0], is_value[1], is_value[2]);
 }
 
-bool hr__winograd_posts_init(const hr_node *node, hr__winograd_posts *out_posts) {
-  *out_posts = (hr__winograd_posts){.count = 0};
+bool hr__winograd_epilogues_init(const hr_node *node, hr__winograd_epilogues *out_epilogues) {
+  *out_epilogues = (hr__winograd_epilogues){.count = 0};
   if (node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE) {
     const hr_operand *bias = &node->inputs[2];
-    out_posts->count = 1;
-    out_posts->posts[0].op = HR_OP_ADD;
-    out_posts->posts[0].inputs[0] = HR_POST_VALUE, out_posts->posts[0].inputs[1] = 2;
-    out_posts->operands[0][1] = bias;
+    out_epilogues->count = 1;
+    out_epilogues->epilogues[0].op = HR_OP_ADD;
+    out_epilogues->epilogues[0].inputs[0] = HR_EPILOGUE_VALUE, out_epilogues->epilogues[0].inputs[1] = 2;
+    out_epilogues->operands[0][1] = bias;
     if (bias->kind != HR_OPERAND_VALUE || bias->dtype != HR_DTYPE_F32 || bias->rank != 1) {
       return false;
     }
   }
-  for (int i = 0; i < node->post_count; ++i) {
-    if (!add_post(node, &node->posts[i], out_posts)) {
+  for (int i = 0; i < node->epilogue_count; ++i) {
+    if (!add_epilogue(node, &node->epilogues[i], out_epilogues)) {
       return false;
     }
   }
   return true;
 }
 
-int64_t hr__winograd_posts_floats(const hr__winograd_posts *posts, int64_t channels) {
-  return posts->count * HR__WINOGRAD_OPERANDS * channels;
+int64_t hr__winograd_epilogues_floats(const hr__winograd_epilogues *epilogues, int64_t channels) {
+  return epilogues->count * HR__WINOGRAD_OPERANDS * channels;
 }
 
 static float number_of(const hr_scalar *scalar) {
   return scalar->dtype == HR_DTYPE_F64 ? (float)scalar->value.f[0] : (float)scalar->value.i;
 }
 
-/* A bias has one dim, what posts read all of the output's. */
+/* A bias has one dim, what epilogues read all of the output's. */
 static void spread(const hr_operand *x, const void *arg, int64_t channels, float *to) {
   bool is_number = x->kind == HR_OPERAND_SCALAR;
   int64_t count = is_number ? channels : x->dims[x->rank == 1 ? 0 : 1], stride = x->strides[x->rank == 1 ? 0 : 1];
@@ -104,13 +106,13 @@ static void spread(const hr_operand *x, const void *arg, int64_t channels, float
   }
 }
 
-void hr__winograd_posts_bind(const hr__winograd_posts *posts, void *const *args, int64_t channels, float *memory,
-                             hr__winograd_numbers *out_numbers) {
+void hr__winograd_epilogues_bind(const hr__winograd_epilogues *epilogues, void *const *args, int64_t channels,
+                                 float *memory, hr__winograd_numbers *out_numbers) {
   *out_numbers = (hr__winograd_numbers){{{NULL}}};
-  for (int i = 0; i < posts->count; ++i) {
+  for (int i = 0; i < epilogues->count; ++i) {
     for (int k = 0; k < HR__WINOGRAD_OPERANDS; ++k, memory += channels) {
-      if (posts->operands[i][k] != NULL) {
-        spread(posts->operands[i][k], args[posts->posts[i].inputs[k]], channels, memory);
+      if (epilogues->operands[i][k] != NULL) {
+        spread(epilogues->operands[i][k], args[epilogues->epilogues[i].inputs[k]], channels, memory);
         out_numbers->of[i][k] = memory;
       }
     }
@@ -145,7 +147,8 @@ WIDE_INLINE __m512 apply(hr_op op, __m512 a, __m512 b, __m512 c) {
 
 enum { PIXELS = HR__WINOGRAD_RESULTS * HR__WINOGRAD_RESULTS };
 
-WIDE_INLINE void apply_post(const float *const of[HR__WINOGRAD_OPERANDS], hr_op op, int64_t channel, __m512 y[PIXELS]) {
+WIDE_INLINE void apply_epilogue(const float *const of[HR__WINOGRAD_OPERANDS], hr_op op, int64_t channel,
+                                __m512 y[PIXELS]) {
   __m512 in[HR__WINOGRAD_OPERANDS];
 #pragma GCC unroll 3
   for (int k = 0; k < HR__WINOGRAD_OPERANDS; ++k) {
@@ -157,21 +160,21 @@ WIDE_INLINE void apply_post(const float *const of[HR__WINOGRAD_OPERANDS], hr_op 
   }
 }
 
-#define POST(op)                                \
-  case op:                                      \
-    apply_post(numbers->of[i], op, channel, y); \
+#define EPILOGUE(op)                                \
+  case op:                                          \
+    apply_epilogue(numbers->of[i], op, channel, y); \
     break;
 
-WIDE_INLINE void apply_posts(const hr__winograd_posts *posts, const hr__winograd_numbers *numbers, int64_t channel,
-                             __m512 y[PIXELS]) {
-  for (int i = 0; i < posts->count; ++i) {
-    switch (posts->posts[i].op) {
-      POST(HR_OP_ADD)
-      POST(HR_OP_SUB)
-      POST(HR_OP_MUL)
-      POST(HR_OP_DIV)
-      POST(HR_OP_ADD_SCALED)
-      POST(HR_OP_LEAKY_RELU)
+WIDE_INLINE void apply_epilogues(const hr__winograd_epilogues *epilogues, const hr__winograd_numbers *numbers,
+                                 int64_t channel, __m512 y[PIXELS]) {
+  for (int i = 0; i < epilogues->count; ++i) {
+    switch (epilogues->epilogues[i].op) {
+      EPILOGUE(HR_OP_ADD)
+      EPILOGUE(HR_OP_SUB)
+      EPILOGUE(HR_OP_MUL)
+      EPILOGUE(HR_OP_DIV)
+      EPILOGUE(HR_OP_ADD_SCALED)
+      EPILOGUE(HR_OP_LEAKY_RELU)
       default:
         break;
     }
@@ -192,7 +195,7 @@ WIDE static __attribute__((noinline)) void give_again(const hr__winograd_place *
   }
 }
 
-WIDE void hr__winograd_give(const float *m, int64_t point_step, const hr__winograd_posts *posts,
+WIDE void hr__winograd_give(const float *m, int64_t point_step, const hr__winograd_epilogues *epilogues,
                             const hr__winograd_numbers *numbers, const hr__winograd_place *place) {
   for (int64_t c = 0; c < place->channels; c += HR__WIDE) {
     __m512 all[POINTS], lines[2 * SIDE], y[PIXELS];
@@ -213,7 +216,7 @@ WIDE void hr__winograd_give(const float *m, int64_t point_step, const hr__winogr
     if (_mm512_cmp_ps_mask(zero, zero, _CMP_UNORD_Q) != 0) {
       give_again(place, c, y);
     }
-    apply_posts(posts, numbers, place->channel + c, y);
+    apply_epilogues(epilogues, numbers, place->channel + c, y);
     __mmask16 mask = hr__wide_mask(place->channels - c);
 #pragma GCC unroll 4
     for (int i = 0; i < PIXELS; ++i) {

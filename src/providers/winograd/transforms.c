@@ -1,5 +1,5 @@
-/* transforms.c: what goes into the products of winograd.c: A. Lavin, S. Gray, Fast algorithms for convolutional neural networks, 2016,
- * F(2x2, 3x3).
+/* transforms.c: what goes into the products of winograd.c: A. Lavin, S. Gray, Fast algorithms for convolutional neural
+ * networks, 2016, F(2x2, 3x3).
  *
  * Along one dim, inputs d0..d3, weights g0..g2, results y0, y1:
  *

@@ -1,5 +1,5 @@
-/* weights.c: gradients of the weights of 3 x 3 windows with 16 multiplications where a direct sum has 36: the algorithm of winograd.c
- * turned around (transforms.c).
+/* weights.c: gradients of the weights of 3 x 3 windows with 16 multiplications where a direct sum has 36: the algorithm
+ * of winograd.c turned around (transforms.c).
  *
  *   for each unit, up to 64 output channels by as many input channels (a thread's):
  *     for some tiles, whose v and q stay in the thread's own cache:
@@ -8,14 +8,16 @@
  *       for each point:   m[point][out][in] += sum over tiles of q * v
  *     dw[out][in] = transform of m
  *
- * Units transform what they need for themselves: that costs a tenth of the products, and nothing passes from thread to thread.
+ * Units transform what they need for themselves: that costs a tenth of the products, and nothing passes from thread to
+ * thread.
  *
- * Numbers: the error is about that of a direct sum whose terms are as large as the largest tap's of the channels. Where a result is not
- * finite (an infinity goes into a difference, a sum overflows on the way) all are made again, directly, so that infinities stay where
- * they are, and what lies outside of an image does no harm. Each element is made in one order, whatever threads and layouts are.
+ * Numbers: the error is about that of a direct sum whose terms are as large as the largest tap's of the channels. Where
+ * a result is not finite (an infinity goes into a difference, a sum overflows on the way) all are made again, directly,
+ * so that infinities stay where they are, and what lies outside of an image does no harm. Each element is made in one
+ * order, whatever threads and layouts are.
  *
- * Takes f32, steps and dilations of one, one group, on processors whose vectors have 16 floats, where the direct sum is slower (pays);
- * the rest goes to the next provider. Activations that don't lie channels-last are brought there.
+ * Takes f32, steps and dilations of one, one group, on processors whose vectors have 16 floats, where the direct sum is
+ * slower (pays); the rest goes to the next provider. Activations that don't lie channels-last are brought there.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -299,12 +301,12 @@ static void divide(hr_prepared *p) {
 
 static bool can_take(const hr_node *node) {
   const int64_t *w = node->outputs[0].dims;
-  return node->op == HR_OP_CONV_BACKWARD_WEIGHT && hr__images_are_taken(node) && node->post_count == 0 &&
+  return node->op == HR_OP_CONV_BACKWARD_WEIGHT && hr__images_are_taken(node) && node->epilogue_count == 0 &&
          node->ints[1] == 1 && node->ints[2] == 1 && w[2] == TAPS && w[3] == TAPS;
 }
 
-/* Whether it takes 15 % fewer cycles than a direct sum in oneDNN, by a count for one core: products, both transforms for each tile,
- * channel and unit, and the results. */
+/* Whether it takes 15 % fewer cycles than a direct sum in oneDNN, by a count for one core: products, both transforms
+ * for each tile, channel and unit, and the results. */
 static bool pays(const hr_prepared *p) {
   double outs = (double)(p->outs.vectors * VECTOR), ins = (double)(p->ins.vectors * VECTOR);
   double tiles = (double)count_tiles(p), pixels = (double)(p->images * p->y.height * p->y.width);
@@ -325,9 +327,9 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return pays(&p);
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  (void)program, (void)way, (void)queue;
+  (void)program, (void)algorithm, (void)queue;
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared gradient");

@@ -1,24 +1,27 @@
-/* winograd.c: convolutions of 3 x 3 windows with 16 multiplications where a direct sum has 36 (A. Lavin, S. Gray, Fast algorithms for
- * convolutional neural networks, 2016: F(2x2, 3x3)).
+/* winograd.c: convolutions of 3 x 3 windows with 16 multiplications where a direct sum has 36 (A. Lavin, S. Gray, Fast
+ * algorithms for convolutional neural networks, 2016: F(2x2, 3x3)).
  *
- * 2 x 2 results see 4 x 4 inputs. Both transforms are sums and differences; the one of weights is made once and kept while they stay
- * (runtime/derived.h). Between them, each of the 16 points is a product of matrices, tiles by channels:
+ * 2 x 2 results see 4 x 4 inputs. Both transforms are sums and differences; the one of weights is made once and kept
+ * while they stay (runtime/cached_weights.h). Between them, each of the 16 points is a product of matrices, tiles by
+ * channels:
  *
  *   for each share of tiles and panels (a thread's):
  *     for some tiles, whose v stays in the second cache:   v[point][tile][in] = transform of the tile's input
  *       for each panel of up to 64 output channels:
- *         for each point:                                  m[point][tile][out] = sum over in of v * u[panel][point][in][out]
- *         for each tile:                                   results = transform of m, bias, posts; stored
+ *         for each point:                                  m[point][tile][out] = sum over in of v *
+ * u[panel][point][in][out] for each tile:                                   results = transform of m, bias, epilogues;
+ * stored
  *
- * Numbers: along one dim y0 is made of d0, d1, d2 alone, and y1 of d1, d2, d3, so a result depends on nothing outside of its own
- * window: NaN does not spread, and neither does the rounding of large neighbours. The error is about that of a direct sum. Sums that are
- * not finite are made again, directly (results.c), so that infinities stay what they are. Larger tiles (4x4 results) would save more and
- * have neither: ten times the error, and results that depend on their neighbours' windows.
+ * Numbers: along one dim y0 is made of d0, d1, d2 alone, and y1 of d1, d2, d3, so a result depends on nothing outside
+ * of its own window: NaN does not spread, and neither does the rounding of large neighbours. The error is about that of
+ * a direct sum. Sums that are not finite are made again, directly (results.c), so that infinities stay what they are.
+ * Larger tiles (4x4 results) would save more and have neither: ten times the error, and results that depend on their
+ * neighbours' windows.
  *
- * The gradient of data is a convolution of dy with the weights turned by half a circle, their channels exchanged. Activations that
- * don't lie channels-last are brought there and back. Every element is made in one order, whatever threads, layouts and posts are.
- * f32, steps and dilations of one, one group, processors whose vectors have 16 floats; what is left out goes to the next provider, and
- * where the direct sum is as fast (pays).
+ * The gradient of data is a convolution of dy with the weights turned by half a circle, their channels exchanged.
+ * Activations that don't lie channels-last are brought there and back. Every element is made in one order, whatever
+ * threads, layouts and epilogues are. f32, steps and dilations of one, one group, processors whose vectors have 16
+ * floats; what is left out goes to the next provider, and where the direct sum is as fast (pays).
  */
 #include "providers/winograd/winograd.h"
 
@@ -29,7 +32,7 @@
 #include "base/thread.h"
 #include "providers/provider.h"
 #include "providers/wide_images.h"
-#include "runtime/derived.h"
+#include "runtime/cached_weights.h"
 
 static hr_status open_provider(void) {
   return hr__wide_vectors_check("winograd");
@@ -56,7 +59,7 @@ struct hr_prepared {
   hr__images x, y; /* what the sums read and make; for gradients of data dy and dx */
   hr__windows w;
   int64_t images;
-  hr__winograd_posts posts;
+  hr__winograd_epilogues epilogues;
   int64_t vectors; /* of output channels */
   int64_t panels, panel_shares, tile_shares, chunk_tiles;
   int64_t tiles[2]; /* of an image */
@@ -105,15 +108,15 @@ static const float *make_weights(call *c, float *memory) {
 }
 
 /* Transformed weights: those that are kept, or made now. *out_kept has to be released when the run ends. */
-static void find_weights(hr_prepared *p, call *c, float *workspace, hr_derived **out_kept) {
+static void find_weights(hr_prepared *p, call *c, float *workspace, hr_cached_weights **out_kept) {
   bool is_new;
-  hr_derived *kept =
-      hr__derived_get(p->stamp, &p->seen_stamp, p->recipe, RECIPE_WORDS, (size_t)p->u_floats * sizeof(float), &is_new);
+  hr_cached_weights *kept = hr__cached_weights_get(p->stamp, &p->seen_stamp, p->recipe, RECIPE_WORDS,
+                                                   (size_t)p->u_floats * sizeof(float), &is_new);
   if (is_new) {
-    make_weights(c, hr__derived_data(kept));
-    hr__derived_publish(kept);
+    make_weights(c, hr__cached_weights_data(kept));
+    hr__cached_weights_publish(kept);
   }
-  c->u = kept != NULL ? hr__derived_data(kept) : make_weights(c, workspace);
+  c->u = kept != NULL ? hr__cached_weights_data(kept) : make_weights(c, workspace);
   *out_kept = kept;
 }
 
@@ -194,7 +197,7 @@ static void give_tiles(const share *s, int64_t channel, int64_t channels) {
       bool is_inside = row < y->height && column < y->width;
       place.y[k] = is_inside ? image + row * y->row_stride + column * y->column_stride : NULL;
     }
-    hr__winograd_give(s->m + (i - s->first) * PANEL, s->m_point, &p->posts, &s->c->numbers, &place);
+    hr__winograd_give(s->m + (i - s->first) * PANEL, s->m_point, &p->epilogues, &s->c->numbers, &place);
   }
 }
 
@@ -259,8 +262,8 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   c.zeros = zeros, c.shares = numbers + p->number_floats;
   c.packed = c.shares + p->panel_shares * p->tile_shares * p->share_floats;
   memset(zeros, 0, (size_t)p->depth * sizeof *zeros);
-  hr__winograd_posts_bind(&p->posts, args, p->vectors * VECTOR, numbers, &c.numbers);
-  hr_derived *kept = NULL;
+  hr__winograd_epilogues_bind(&p->epilogues, args, p->vectors * VECTOR, numbers, &c.numbers);
+  hr_cached_weights *kept = NULL;
   find_weights(p, &c, c.packed + p->x_floats + p->y_floats, &kept);
   if (p->packs_x) {
     hr__winograd_pack(&p->x, p->images, c.from, c.packed);
@@ -273,7 +276,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   if (p->packs_y) {
     hr__winograd_unpack(&p->y, p->images, c.to, out);
   }
-  hr__derived_release(kept);
+  hr__cached_weights_release(kept);
   return NULL;
 }
 
@@ -306,17 +309,17 @@ static void divide(hr_prepared *p) {
   p->share_floats = POINTS * (p->chunk_tiles * (p->depth + PANEL) + 2 * SPARE);
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, int way, void *queue,
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  (void)program, (void)way, (void)queue;
+  (void)program, (void)algorithm, (void)queue;
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
   describe(node, p);
-  (void)hr__winograd_posts_init(node, &p->posts);
+  (void)hr__winograd_epilogues_init(node, &p->epilogues);
   divide(p);
-  p->number_floats = hr__winograd_posts_floats(&p->posts, p->vectors * VECTOR);
+  p->number_floats = hr__winograd_epilogues_floats(&p->epilogues, p->vectors * VECTOR);
   p->x_floats = hr__winograd_packed_floats(&p->x, p->images);
   p->y_floats = hr__winograd_packed_floats(&p->y, p->images);
   int64_t floats = p->depth + p->number_floats + p->panel_shares * p->tile_shares * p->share_floats;
@@ -331,14 +334,15 @@ static bool can_take(const hr_node *node) {
   }
   const int64_t *w = node->inputs[1].dims;
   const int64_t reach = node->inputs[1].strides[node->op == HR_OP_CONV ? 0 : 1] * (VECTOR - 1);
-  hr__winograd_posts posts;
+  hr__winograd_epilogues epilogues;
   return w[2] == TAPS && w[3] == TAPS && reach < INT32_MAX && reach > -INT32_MAX &&
-         hr__winograd_posts_init(node, &posts);
+         hr__winograd_epilogues_init(node, &epilogues);
 }
 
-/* Whether it takes 15 % fewer cycles than a direct sum in oneDNN, by a count for one core: products at 95 and 97 % of the processor's
- * most (one vector of output channels leaves it waiting), the transforms for each tile and channel, and weights, which come from far
- * where each serves few tiles. The constants were fitted to 33 shapes: none that is taken was slower. */
+/* Whether it takes 15 % fewer cycles than a direct sum in oneDNN, by a count for one core: products at 95 and 97 % of
+ * the processor's most (one vector of output channels leaves it waiting), the transforms for each tile and channel, and
+ * weights, which come from far where each serves few tiles. The constants were fitted to 33 shapes: none that is taken
+ * was slower. */
 static bool pays(const hr_prepared *p) {
   double outs = (double)(p->vectors * VECTOR), ins = (double)p->x.channels, tiles = (double)count_tiles(p);
   double pixels = (double)(p->images * p->y.height * p->y.width), products = ins * outs / 32;

@@ -2,7 +2,7 @@
 #ifndef HEADRACE_PROVIDERS_WINOGRAD_WINOGRAD_H_
 #define HEADRACE_PROVIDERS_WINOGRAD_WINOGRAD_H_
 
-#include "core/program.h"
+#include "core/ir/program.h"
 #include "providers/wide_images.h"
 #include "providers/wide_vectors.h"
 
@@ -17,7 +17,8 @@ enum {
 
 /* ---- products ---- */
 
-/* m[tile][n] = sum over k of v[tile][k] u[k][n], n of `vectors` vectors, each sum in the order of k, from 0 on or from what m is. */
+/* m[tile][n] = sum over k of v[tile][k] u[k][n], n of `vectors` vectors, each sum in the order of k, from 0 on or from
+ * what m is. */
 typedef struct hr__winograd_product {
   const float *v, *u;
   float *m;
@@ -74,37 +75,37 @@ void hr__winograd_transform(const hr__winograd_weight *weight, int64_t out, int6
 /* A tile's 2 x 2 gradients of channels that are neighbours, to q[point][channel]. */
 void hr__winograd_take_gradients(const float *const pixels[HR__WINOGRAD_RESULTS * HR__WINOGRAD_RESULTS],
                                  int64_t channels, float *q, int64_t point_step);
-/* Sums over tiles of q v, 16 input channels of one output channel, m[point][channel], to the window's taps; whether `channels` of
- * them are finite. */
+/* Sums over tiles of q v, 16 input channels of one output channel, m[point][channel], to the window's taps; whether
+ * `channels` of them are finite. */
 bool hr__winograd_give_taps(const float *m, int64_t point_step, int64_t channels,
                             __m512 taps[HR__WINOGRAD_TAPS * HR__WINOGRAD_TAPS]);
 
 /* ---- the end of a sum ---- */
 
-enum { HR__WINOGRAD_POSTS = HR_POSTS_MAX + 1, HR__WINOGRAD_OPERANDS = 3 };
+enum { HR__WINOGRAD_EPILOGUES = HR_EPILOGUES_MAX + 1, HR__WINOGRAD_OPERANDS = 3 };
 
 /* Rows on results, each with a number or a number for each channel; the bias is the first one. */
-typedef struct hr__winograd_posts {
+typedef struct hr__winograd_epilogues {
   int count;
   struct {
     hr_op op;
-    int inputs[HR__WINOGRAD_OPERANDS]; /* of the node, or HR_POST_VALUE */
-  } posts[HR__WINOGRAD_POSTS];
-  const hr_operand *operands[HR__WINOGRAD_POSTS][HR__WINOGRAD_OPERANDS];
-} hr__winograd_posts;
+    int inputs[HR__WINOGRAD_OPERANDS]; /* of the node, or HR_EPILOGUE_VALUE */
+  } epilogues[HR__WINOGRAD_EPILOGUES];
+  const hr_operand *operands[HR__WINOGRAD_EPILOGUES][HR__WINOGRAD_OPERANDS];
+} hr__winograd_epilogues;
 
 /* False where a row is none of ours, or an operand is no number and no vector. `node` stays. */
-bool hr__winograd_posts_init(const hr_node *node, hr__winograd_posts *out_posts);
+bool hr__winograd_epilogues_init(const hr_node *node, hr__winograd_epilogues *out_epilogues);
 
 /* A run's numbers, each as many times as there are channels. */
 typedef struct hr__winograd_numbers {
-  const float *of[HR__WINOGRAD_POSTS][HR__WINOGRAD_OPERANDS]; /* NULL: the value so far */
+  const float *of[HR__WINOGRAD_EPILOGUES][HR__WINOGRAD_OPERANDS]; /* NULL: the value so far */
 } hr__winograd_numbers;
 
-/* Of `channels` channels, a multiple of 16; `memory`: hr__winograd_posts_floats of them. */
-int64_t hr__winograd_posts_floats(const hr__winograd_posts *posts, int64_t channels);
-void hr__winograd_posts_bind(const hr__winograd_posts *posts, void *const *args, int64_t channels, float *memory,
-                             hr__winograd_numbers *out_numbers);
+/* Of `channels` channels, a multiple of 16; `memory`: hr__winograd_epilogues_floats of them. */
+int64_t hr__winograd_epilogues_floats(const hr__winograd_epilogues *epilogues, int64_t channels);
+void hr__winograd_epilogues_bind(const hr__winograd_epilogues *epilogues, void *const *args, int64_t channels,
+                                 float *memory, hr__winograd_numbers *out_numbers);
 
 /* Where results go: pixels of 2 x 2, NULL outside of the image, and how many channels there are. */
 typedef struct hr__winograd_place {
@@ -116,7 +117,7 @@ typedef struct hr__winograd_place {
 } hr__winograd_place;
 
 /* A tile's m[point][channel] to its results, rows applied. */
-void hr__winograd_give(const float *m, int64_t point_step, const hr__winograd_posts *posts,
+void hr__winograd_give(const float *m, int64_t point_step, const hr__winograd_epilogues *epilogues,
                        const hr__winograd_numbers *numbers, const hr__winograd_place *place);
 
 #endif

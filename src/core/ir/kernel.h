@@ -1,0 +1,150 @@
+/* kernel.h: the kernel form: what a group of fused loop nodes becomes, the same for every device.
+ *
+ * A kernel walks one domain (dims in logical row-major order) and runs straight-line instructions on each element. Some
+ * dims may be reduced; then every fixed index of the kept dims is a *row*, and instructions have a level: ELEMENT
+ * instructions run for each element of a row, ROW instructions once for each row. REDUCE takes an element register to a
+ * row register. A kernel has phases: the ROW instructions of phase p run first, then its ELEMENT instructions over the
+ * whole row, then its reductions are finished and phase p+1 may use them. Softmax is three phases:
+ *
+ *     phase 0   r0 = load x            r1 = reduce amax r0
+ *     phase 1   r2 = load x            r3 = sub r2, r1      r4 = exp r3      r5 = reduce sum r4
+ *     phase 2   r6 = div r4, r5        store y, r6
+ *
+ * An element register that is used in a later phase than its own stays resident for the row.
+ *
+ * The order of a reduction is a function of the shape alone (hr_kernel_order): over the row's elements in logical
+ * order, SEQUENTIAL  innermost dim of more than one element is kept, or at most 32 elements are reduced: in chunks of
+ * 512, one after another, starting from the identity; LANES       otherwise: in chunks of 4,096; in a chunk, element i
+ * goes to lane i mod 64, lanes start from the identity, then lane l takes lane l + 32, + 16, ... + 1. Results of chunks
+ * (where there are several) are combined as one more row of the same kind and so on until one is left.
+ *
+ * A kernel with `ordered_mask` scatters: elements that differ only in ordered dims run in logical order in one thread.
+ */
+#ifndef HEADRACE_CORE_KERNEL_H_
+#define HEADRACE_CORE_KERNEL_H_
+
+#include "base/arena.h"
+#include "base/vector.h"
+#include "core/ir/dtype.h"
+#include "core/ir/program.h"
+
+enum { HR_REDUCE_CHUNK = 4096, HR_REDUCE_RUN = 512, HR_REDUCE_LANES = 64, HR_REDUCE_SEQUENTIAL_MAX = 32 };
+
+typedef enum hr_reduce_order { HR_ORDER_NONE = 0, HR_ORDER_SEQUENTIAL, HR_ORDER_LANES } hr_reduce_order;
+
+typedef enum hr_level { HR_LEVEL_ELEMENT = 0, HR_LEVEL_ROW } hr_level;
+
+typedef enum hr_instr_kind {
+  HR_INSTR_LOAD,    /* dst = memory through `access` (0 or its fill scalar outside its bounds), widened to its class */
+  HR_INSTR_INDEX,   /* dst (i64) = access.offset + sum of index * access.strides */
+  HR_INSTR_COMPUTE, /* dst = row `op` on sources, in class `cls` */
+  HR_INSTR_CONVERT, /* dst = sources[0], converted to dtype `to` (rounded, wrapped or != 0 where narrow) */
+  HR_INSTR_REDUCE,  /* dst (row) = combine of sources[0] (element) */
+  HR_INSTR_ARGREDUCE, /* dst (row, i64) = sources[1] (i64) where sources[0] is best */
+  HR_INSTR_STORE      /* memory through `access`, mode `mode` = sources[0]; skipped outside the bounds */
+} hr_instr_kind;
+
+typedef enum hr_source_kind { HR_SOURCE_NONE = 0, HR_SOURCE_REGISTER, HR_SOURCE_SCALAR } hr_source_kind;
+
+typedef struct hr_source {
+  hr_source_kind kind;
+  int index; /* register, or index into kernel->scalars; scalars are converted to the class they are used in */
+} hr_source;
+
+typedef struct hr_kernel_term { /* adds register * stride; negative values count from extent */
+  int reg;                      /* an i64 (or i32) register of the same level */
+  int64_t stride, extent;
+} hr_kernel_term;
+
+typedef struct hr_access {
+  int arg; /* argument whose memory is accessed; -1 for INDEX */
+  hr_dtype dtype;
+  int64_t offset;         /* elements from the argument's address */
+  const int64_t *strides; /* one for each dim of the domain; 0 in reduced dims at ROW level */
+  int term_count, bound_count;
+  const hr_kernel_term *terms;
+  const hr_bound *bounds;
+  int fill; /* kernel scalar; -1: 0 */
+} hr_access;
+
+typedef struct hr_instr {
+  hr_instr_kind kind;
+  hr_level level; /* of the result; REDUCE and ARGREDUCE count as ELEMENT: they run with the elements */
+  int phase;
+  hr_op op;
+  hr_class cls;
+  hr_dtype to;
+  int dst; /* register; -1 for STORE */
+  int source_count;
+  hr_source sources[4];
+  int access; /* LOAD, INDEX, STORE; else -1 */
+  hr_store_mode mode;
+} hr_instr;
+
+/* Whether a register is a source of an instruction; terms of its access aside. */
+static inline bool hr_instr_reads(const hr_instr *instr, int reg) {
+  for (int s = 0; s < instr->source_count; ++s) {
+    if (instr->sources[s].kind == HR_SOURCE_REGISTER && instr->sources[s].index == reg) {
+      return true;
+    }
+  }
+  return false;
+}
+
+typedef struct hr_register {
+  hr_class cls;
+  hr_level level;
+  int phase, last_phase; /* where it is made, and last used */
+} hr_register;
+
+typedef struct hr_kernel_arg {
+  uint32_t buffer; /* of the program */
+  bool is_read, is_written;
+  int64_t bytes_read, bytes_written; /* of distinct elements; for statistics */
+} hr_kernel_arg;
+
+typedef struct hr_kernel {
+  const char *name; /* of the operations in it, for people: "sub_exp_sum" */
+  int rank;
+  const int64_t *dims;
+  uint32_t reduce_mask, ordered_mask;
+  hr_reduce_order order;
+  int phase_count;
+  int arg_count, scalar_count, access_count, instr_count, register_count;
+  const hr_kernel_arg *args;
+  const uint32_t *scalars; /* of the program */
+  const hr_access *accesses;
+  const hr_instr *instrs;
+  const hr_register *registers;
+  int64_t flops, bytes; /* of core/ir/traffic.h, for statistics and the choice of what to compile */
+} hr_kernel;
+
+/* Whether both accesses are known to be of the same elements, with the same bounds: none of those whose places are
+ * indices. */
+bool hr_kernel_same_elements(const hr_kernel *kernel, const hr_access *a, const hr_access *b);
+
+/* The order of a reduction over `mask` of a domain. */
+hr_reduce_order hr_kernel_order(int rank, const int64_t *dims, uint32_t mask);
+
+/* Elements of a chunk. */
+static inline int64_t hr_kernel_chunk(hr_reduce_order order) {
+  return order == HR_ORDER_SEQUENTIAL ? HR_REDUCE_RUN : HR_REDUCE_CHUNK;
+}
+
+/* Prints a kernel as text, for HEADRACE_DEBUG and tests. */
+HR_MUST_USE hr_status hr_kernel_print(const hr_kernel *kernel, hr_text *out_text);
+
+/* All that says what a kernel computes and how, as words: equal keys can share one prepared kernel. Which of the
+ * program's buffers and scalars it is bound to, its name and its estimates are not in it. */
+typedef HR_VECTOR(uint64_t) hr_kernel_key;
+
+/* Replaces what is in the key; false when memory is out. */
+HR_MUST_USE bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key);
+/* The kernel that a key was made from, in an arena: without name and estimates, bound to buffers and scalars 0, 1, ...
+ * NULL when memory is out. */
+hr_kernel *hr_kernel_from_key(const hr_kernel_key *key, hr_arena *arena);
+
+/* Checks levels, phases, classes, access ranks. */
+HR_MUST_USE hr_status hr_kernel_verify(const hr_kernel *kernel);
+
+#endif

@@ -1,0 +1,188 @@
+/* kernel_key.c: a kernel form as words, so that equal kernels are found and made once.
+ *
+ * What tells two programs' kernels apart without changing what they compute is left out: names, which of the program's
+ * buffers and scalars are bound, estimates.
+ */
+#include "core/ir/kernel.h"
+
+#define PUSH(word) hr_vector_push(out_key, (uint64_t)(word))
+
+static bool push_access(hr_kernel_key *out_key, const hr_access *access, int rank) {
+  bool ok = PUSH(access->arg) && PUSH(access->dtype) && PUSH(access->offset) && PUSH(access->term_count) &&
+            PUSH(access->bound_count) && PUSH(access->fill);
+  for (int d = 0; d < rank; ++d) {
+    ok = ok && PUSH(access->strides[d]);
+  }
+  for (int t = 0; t < access->term_count; ++t) {
+    const hr_kernel_term *term = &access->terms[t];
+    ok = ok && PUSH(term->reg) && PUSH(term->stride) && PUSH(term->extent);
+  }
+  for (int b = 0; b < access->bound_count; ++b) {
+    const hr_bound *bound = &access->bounds[b];
+    ok = ok && PUSH(bound->offset) && PUSH(bound->extent);
+    for (int d = 0; d < rank; ++d) {
+      ok = ok && PUSH(bound->strides[d]);
+    }
+  }
+  return ok;
+}
+
+static bool push_instr(hr_kernel_key *out_key, const hr_instr *instr) {
+  bool ok = PUSH(instr->kind) && PUSH(instr->level) && PUSH(instr->phase) && PUSH(instr->op) && PUSH(instr->cls) &&
+            PUSH(instr->to) && PUSH(instr->dst) && PUSH(instr->access) && PUSH(instr->mode) &&
+            PUSH(instr->source_count);
+  for (int s = 0; s < instr->source_count; ++s) {
+    ok = ok && PUSH(instr->sources[s].kind) && PUSH(instr->sources[s].index);
+  }
+  return ok;
+}
+
+bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key) {
+  hr_vector_clear(out_key);
+  bool ok = PUSH(kernel->rank) && PUSH(kernel->reduce_mask) && PUSH(kernel->ordered_mask) && PUSH(kernel->order) &&
+            PUSH(kernel->phase_count) && PUSH(kernel->arg_count) && PUSH(kernel->scalar_count) &&
+            PUSH(kernel->access_count) && PUSH(kernel->instr_count) && PUSH(kernel->register_count);
+  for (int d = 0; d < kernel->rank; ++d) {
+    ok = ok && PUSH(kernel->dims[d]);
+  }
+  for (int a = 0; a < kernel->arg_count; ++a) {
+    ok = ok && PUSH(kernel->args[a].is_read) && PUSH(kernel->args[a].is_written);
+  }
+  for (int a = 0; a < kernel->access_count; ++a) {
+    ok = ok && push_access(out_key, &kernel->accesses[a], kernel->rank);
+  }
+  for (int i = 0; i < kernel->instr_count; ++i) {
+    ok = ok && push_instr(out_key, &kernel->instrs[i]);
+  }
+  for (int r = 0; r < kernel->register_count; ++r) {
+    const hr_register *reg = &kernel->registers[r];
+    ok = ok && PUSH(reg->cls) && PUSH(reg->level) && PUSH(reg->phase) && PUSH(reg->last_phase);
+  }
+  return ok;
+}
+
+/* ---- and back ---- */
+
+typedef struct reader {
+  const uint64_t *word;
+  hr_arena *arena;
+  bool failed;
+} reader;
+
+static int64_t next(reader *r) {
+  return (int64_t)*r->word++;
+}
+
+static void *array(reader *r, size_t count, size_t size) {
+  void *memory = hr_arena_calloc(r->arena, count + 1, size);
+  r->failed |= memory == NULL;
+  return memory;
+}
+
+static int64_t *read_numbers(reader *r, int count) {
+  int64_t *numbers = array(r, (size_t)count, sizeof *numbers);
+  for (int i = 0; i < count; ++i) {
+    int64_t number = next(r);
+    if (numbers != NULL) {
+      numbers[i] = number;
+    }
+  }
+  return numbers;
+}
+
+static void read_access(reader *r, int rank, hr_access *out_access) {
+  hr_access access = {.arg = (int)next(r)};
+  access.dtype = (hr_dtype)next(r);
+  access.offset = next(r);
+  access.term_count = (int)next(r);
+  access.bound_count = (int)next(r);
+  access.fill = (int)next(r);
+  access.strides = read_numbers(r, rank);
+  hr_kernel_term *terms = array(r, (size_t)access.term_count, sizeof *terms);
+  hr_bound *bounds = array(r, (size_t)access.bound_count, sizeof *bounds);
+  if (r->failed) {
+    return;
+  }
+  for (int t = 0; t < access.term_count; ++t) {
+    terms[t].reg = (int)next(r);
+    terms[t].stride = next(r);
+    terms[t].extent = next(r);
+  }
+  for (int b = 0; b < access.bound_count; ++b) {
+    bounds[b].offset = next(r);
+    bounds[b].extent = next(r);
+    bounds[b].strides = read_numbers(r, rank);
+  }
+  access.terms = terms, access.bounds = bounds;
+  *out_access = access;
+}
+
+static void read_instr(reader *r, hr_instr *out_instr) {
+  out_instr->kind = (hr_instr_kind)next(r);
+  out_instr->level = (hr_level)next(r);
+  out_instr->phase = (int)next(r);
+  out_instr->op = (hr_op)next(r);
+  out_instr->cls = (hr_class)next(r);
+  out_instr->to = (hr_dtype)next(r);
+  out_instr->dst = (int)next(r);
+  out_instr->access = (int)next(r);
+  out_instr->mode = (hr_store_mode)next(r);
+  out_instr->source_count = (int)next(r);
+  for (int s = 0; s < out_instr->source_count; ++s) {
+    out_instr->sources[s].kind = (hr_source_kind)next(r);
+    out_instr->sources[s].index = (int)next(r);
+  }
+}
+
+/* The arrays, once the counts are known. */
+static void read_arrays(reader *r, hr_kernel *kernel) {
+  kernel->dims = read_numbers(r, kernel->rank);
+  hr_kernel_arg *args = array(r, (size_t)kernel->arg_count, sizeof *args);
+  uint32_t *scalars = array(r, (size_t)kernel->scalar_count, sizeof *scalars);
+  hr_access *accesses = array(r, (size_t)kernel->access_count, sizeof *accesses);
+  hr_instr *instrs = array(r, (size_t)kernel->instr_count, sizeof *instrs);
+  hr_register *registers = array(r, (size_t)kernel->register_count, sizeof *registers);
+  for (int a = 0; a < kernel->arg_count && !r->failed; ++a) {
+    args[a].buffer = (uint32_t)a;
+    args[a].is_read = next(r) != 0;
+    args[a].is_written = next(r) != 0;
+  }
+  for (int s = 0; s < kernel->scalar_count && !r->failed; ++s) {
+    scalars[s] = (uint32_t)s;
+  }
+  for (int a = 0; a < kernel->access_count && !r->failed; ++a) {
+    read_access(r, kernel->rank, &accesses[a]);
+  }
+  for (int i = 0; i < kernel->instr_count && !r->failed; ++i) {
+    read_instr(r, &instrs[i]);
+  }
+  for (int i = 0; i < kernel->register_count && !r->failed; ++i) {
+    registers[i].cls = (hr_class)next(r);
+    registers[i].level = (hr_level)next(r);
+    registers[i].phase = (int)next(r);
+    registers[i].last_phase = (int)next(r);
+  }
+  kernel->args = args, kernel->scalars = scalars, kernel->accesses = accesses;
+  kernel->instrs = instrs, kernel->registers = registers;
+}
+
+hr_kernel *hr_kernel_from_key(const hr_kernel_key *key, hr_arena *arena) {
+  reader r = {.word = key->data, .arena = arena};
+  hr_kernel *kernel = HR_ARENA_NEW(arena, hr_kernel);
+  if (kernel == NULL) {
+    return NULL;
+  }
+  kernel->name = "";
+  kernel->rank = (int)next(&r);
+  kernel->reduce_mask = (uint32_t)next(&r);
+  kernel->ordered_mask = (uint32_t)next(&r);
+  kernel->order = (hr_reduce_order)next(&r);
+  kernel->phase_count = (int)next(&r);
+  kernel->arg_count = (int)next(&r);
+  kernel->scalar_count = (int)next(&r);
+  kernel->access_count = (int)next(&r);
+  kernel->instr_count = (int)next(&r);
+  kernel->register_count = (int)next(&r);
+  read_arrays(&r, kernel);
+  return r.failed ? NULL : kernel;
+}

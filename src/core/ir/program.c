@@ -1,0 +1,268 @@
+/* Programs: growing arrays in one arena, and questions about pairs of operands. */
+#include "core/ir/program.h"
+
+#include <string.h>
+
+void hr_program_init(hr_program *program) {
+  *program = (hr_program){0};
+  hr_arena_init(&program->arena, 0);
+}
+
+void hr_program_fini(hr_program *program) {
+  if (program != NULL) {
+    hr_arena_fini(&program->arena);
+    *program = (hr_program){0};
+  }
+}
+
+/* Makes room for one more element of `size` bytes; what was there before stays in the arena, unused. */
+static bool grow(hr_arena *arena, void **items, int count, int *capacity, size_t size) {
+  if (count < *capacity) {
+    return true;
+  }
+  int wanted = *capacity > 0 ? *capacity : 8;
+  if (*capacity > 0 && __builtin_mul_overflow(*capacity, 2, &wanted)) {
+    return false;
+  }
+  void *moved = hr_arena_calloc(arena, (size_t)wanted, size);
+  if (moved == NULL) {
+    return false;
+  }
+  if (count > 0) {
+    memcpy(moved, *items, (size_t)count * size);
+  }
+  *items = moved;
+  *capacity = wanted;
+  return true;
+}
+
+enum { LAYOUT_SIZE_BITS = 2, LAYOUT_CHANNEL_BITS = 26, LAYOUT_INNER_BITS = 36 };
+
+uint64_t hr_layout_pack(const hr_buffer_layout *layout) {
+  uint64_t size = 0;
+  while ((size_t)1 << size < layout->element_bytes) {
+    ++size;
+  }
+  bool fits = size >> LAYOUT_SIZE_BITS == 0 && layout->channels >> LAYOUT_CHANNEL_BITS == 0 &&
+              layout->inner >> LAYOUT_INNER_BITS == 0;
+  return fits ? ((uint64_t)layout->inner << LAYOUT_CHANNEL_BITS | (uint64_t)layout->channels) << LAYOUT_SIZE_BITS | size
+              : 0;
+}
+
+hr_buffer_layout hr_layout_unpack(uint64_t word) {
+  return (hr_buffer_layout){
+      .element_bytes = (size_t)1 << (word & ((1u << LAYOUT_SIZE_BITS) - 1)),
+      .channels = (int64_t)(word >> LAYOUT_SIZE_BITS & ((UINT64_C(1) << LAYOUT_CHANNEL_BITS) - 1)),
+      .inner = (int64_t)(word >> (LAYOUT_SIZE_BITS + LAYOUT_CHANNEL_BITS)),
+  };
+}
+
+uint32_t hr_program_add_buffer(hr_program *program, size_t bytes, bool is_dead, bool is_fresh) {
+  void *items = program->buffers;
+  if (!grow(&program->arena, &items, program->buffer_count, &program->buffer_capacity, sizeof *program->buffers)) {
+    return UINT32_MAX;
+  }
+  program->buffers = items;
+  program->buffers[program->buffer_count] =
+      (hr_program_buffer){.bytes = bytes, .is_dead = is_dead, .is_fresh = is_fresh, .is_free = is_dead && is_fresh};
+  return (uint32_t)program->buffer_count++;
+}
+
+static uint32_t add_scalar(hr_program *program, hr_program_scalar scalar) {
+  void *items = program->scalars;
+  if (!grow(&program->arena, &items, program->scalar_count, &program->scalar_capacity, sizeof *program->scalars)) {
+    return UINT32_MAX;
+  }
+  program->scalars = items;
+  program->scalars[program->scalar_count] = scalar;
+  return (uint32_t)program->scalar_count++;
+}
+
+uint32_t hr_program_add_argument(hr_program *program, hr_dtype dtype) {
+  uint32_t index =
+      add_scalar(program, (hr_program_scalar){.dtype = dtype, .argument = (uint32_t)program->argument_count});
+  if (index != UINT32_MAX) {
+    ++program->argument_count;
+  }
+  return index;
+}
+
+uint32_t hr_program_add_constant(hr_program *program, hr_scalar value) {
+  return add_scalar(program, (hr_program_scalar){.dtype = value.dtype, .is_constant = true, .value = value});
+}
+
+/* Sets *copy to a copy of `count` elements in the arena. */
+#define DUP(arena, copy, source, count) \
+  (((copy) = hr_arena_dup((arena), (count) > 0 ? (source) : NULL, (size_t)(count) * sizeof *(source))) != NULL)
+
+static bool copy_operand(hr_arena *arena, hr_operand *operand) {
+  const hr_bound *bounds = operand->bounds;
+  hr_bound *own_bounds = NULL;
+  if (!DUP(arena, operand->dims, operand->dims, operand->rank) ||
+      !DUP(arena, operand->strides, operand->strides, operand->rank)) {
+    return false;
+  }
+  if (operand->term_count > 0 && !DUP(arena, operand->terms, operand->terms, operand->term_count)) {
+    return false;
+  }
+  if (operand->bound_count > 0) {
+    if (!DUP(arena, own_bounds, bounds, operand->bound_count)) {
+      return false;
+    }
+    for (int i = 0; i < operand->bound_count; ++i) {
+      if (!DUP(arena, own_bounds[i].strides, bounds[i].strides, operand->rank)) {
+        return false;
+      }
+    }
+    operand->bounds = own_bounds;
+  }
+  return true;
+}
+
+static hr_operand *copy_operands(hr_arena *arena, const hr_operand *operands, int count) {
+  hr_operand *copies = NULL;
+  if (!DUP(arena, copies, operands, count)) {
+    return NULL;
+  }
+  for (int i = 0; i < count; ++i) {
+    if (!copy_operand(arena, &copies[i])) {
+      return NULL;
+    }
+  }
+  return copies;
+}
+
+bool hr_program_append(hr_program *program, const hr_node *node) {
+  hr_arena *arena = &program->arena;
+  void *items = program->nodes;
+  if (!grow(arena, &items, program->node_count, &program->node_capacity, sizeof *program->nodes)) {
+    return false;
+  }
+  program->nodes = items;
+  hr_node copy = *node;
+  copy.inputs = copy_operands(arena, node->inputs, node->input_count);
+  copy.outputs = copy_operands(arena, node->outputs, node->output_count);
+  if (copy.inputs == NULL || copy.outputs == NULL || !DUP(arena, copy.ints, node->ints, node->int_count) ||
+      !DUP(arena, copy.epilogues, node->epilogues, node->epilogue_count)) {
+    return false;
+  }
+  program->nodes[program->node_count++] = copy;
+  return true;
+}
+
+/* ---- pairs of operands ---- */
+
+bool hr_operand_range(const hr_operand *operand, int64_t *out_min, int64_t *out_max) {
+  int64_t min = operand->offset, max = operand->offset;
+  for (int d = 0; d < operand->rank; ++d) {
+    if (operand->dims[d] == 0) {
+      return false;
+    }
+    int64_t reach = (operand->dims[d] - 1) * operand->strides[d];
+    *(reach < 0 ? &min : &max) += reach;
+  }
+  *out_min = min, *out_max = max;
+  return true;
+}
+
+bool hr_operands_are_same_map(const hr_operand *a, const hr_operand *b) {
+  if (a->offset != b->offset || a->rank != b->rank || hr_dtype_size(a->dtype) != hr_dtype_size(b->dtype) ||
+      a->term_count != 0 || b->term_count != 0) {
+    return false;
+  }
+  for (int d = 0; d < a->rank; ++d) {
+    if (a->dims[d] != b->dims[d] || (a->dims[d] > 1 && a->strides[d] != b->strides[d])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* One variable of the equation below: an integer of [min, max] times coefficient > 0. */
+typedef struct equation_term {
+  int64_t coefficient, min, max;
+} equation_term;
+
+typedef struct equation {
+  equation_term terms[2 * HR_RANK_MAX];
+  int count, steps_left;
+} equation;
+
+static void add_term(equation *e, int64_t stride, int64_t dim, int sign) {
+  if (stride == 0 || dim <= 1) {
+    return;
+  }
+  int64_t coefficient = stride < 0 ? -stride : stride;
+  bool is_up = (stride > 0) == (sign > 0);
+  int64_t min = is_up ? 0 : 1 - dim, max = is_up ? dim - 1 : 0;
+  int at = 0;
+  while (at < e->count && e->terms[at].coefficient > coefficient) {
+    ++at;
+  }
+  if (at < e->count && e->terms[at].coefficient == coefficient) {
+    e->terms[at].min += min, e->terms[at].max += max;
+    return;
+  }
+  memmove(&e->terms[at + 1], &e->terms[at], (size_t)(e->count - at) * sizeof e->terms[0]);
+  e->terms[at] = (equation_term){coefficient, min, max};
+  ++e->count;
+}
+
+static int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+/* Whether the terms from `at` on can sum to `target`; true when the search takes too long. Coefficients fall, so that
+ * in nested views one or two values of each variable are possible. */
+static bool can_reach(equation *e, int at, int64_t target) {
+  if (at == e->count) {
+    return target == 0;
+  }
+  if (e->steps_left-- <= 0) {
+    return true;
+  }
+  int64_t rest_min = 0, rest_max = 0;
+  for (int i = at + 1; i < e->count; ++i) {
+    rest_min += e->terms[i].coefficient * e->terms[i].min;
+    rest_max += e->terms[i].coefficient * e->terms[i].max;
+  }
+  const equation_term *term = &e->terms[at];
+  int64_t first = -floor_div(rest_max - target, term->coefficient); /* smallest k with target - k*c <= rest_max */
+  int64_t last = floor_div(target - rest_min, term->coefficient);
+  first = first > term->min ? first : term->min;
+  last = last < term->max ? last : term->max;
+  for (int64_t k = first; k <= last; ++k) {
+    if (can_reach(e, at + 1, target - k * term->coefficient)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool hr_operands_may_overlap(const hr_operand *a, const hr_operand *b) {
+  if (a->kind != HR_OPERAND_VALUE || b->kind != HR_OPERAND_VALUE || a->index != b->index) {
+    return false;
+  }
+  if (a->term_count > 0 || b->term_count > 0) {
+    return true;
+  }
+  int64_t size_a = (int64_t)hr_dtype_size(a->dtype), size_b = (int64_t)hr_dtype_size(b->dtype);
+  int64_t min_a, max_a, min_b, max_b;
+  if (!hr_operand_range(a, &min_a, &max_a) || !hr_operand_range(b, &min_b, &max_b)) {
+    return false;
+  }
+  if ((max_a + 1) * size_a <= min_b * size_b || (max_b + 1) * size_b <= min_a * size_a) {
+    return false;
+  }
+  if (size_a != size_b || a->rank > HR_RANK_MAX || b->rank > HR_RANK_MAX) {
+    return true;
+  }
+  equation e = {.count = 0, .steps_left = 256};
+  for (int d = 0; d < a->rank; ++d) {
+    add_term(&e, a->strides[d], a->dims[d], 1);
+  }
+  for (int d = 0; d < b->rank; ++d) {
+    add_term(&e, b->strides[d], b->dims[d], -1);
+  }
+  return can_reach(&e, 0, b->offset - a->offset);
+}

@@ -1,0 +1,245 @@
+#include "core/ir/traffic.h"
+
+#include "base/integer.h"
+
+enum { STEPS_MAX = 2 * HR_RANK_MAX };
+
+/* Numbers that differ by `stride`, `count` of them. */
+typedef struct run {
+  int64_t stride, count;
+} run;
+
+static int64_t size_of(int64_t stride) {
+  return stride < 0 ? -stride : stride;
+}
+
+/* Adds a run, in order of strides. */
+static int add_run(run *runs, int count, int64_t stride, int64_t n) {
+  if (stride == 0 || n == 1) {
+    return count;
+  }
+  int at = count;
+  for (; at > 0 && runs[at - 1].stride > size_of(stride); --at) {
+    runs[at] = runs[at - 1];
+  }
+  runs[at] = (run){size_of(stride), n};
+  return count + 1;
+}
+
+/* Joins runs that touch or overlap: i + 2*j for i < 3, j < 5 are the numbers 0 to 10. Gives how many are left. */
+static int join_runs(run *runs, int count) {
+  int left = 0;
+  for (int i = 0; i < count; ++i) {
+    run *last = left > 0 ? &runs[left - 1] : NULL;
+    if (last != NULL && runs[i].stride % last->stride == 0 && runs[i].stride / last->stride <= last->count) {
+      last->count += (runs[i].count - 1) * (runs[i].stride / last->stride);
+    } else {
+      runs[left++] = runs[i];
+    }
+  }
+  return left;
+}
+
+static int64_t count_runs(run *runs, int count) {
+  int64_t distinct = 1;
+  count = join_runs(runs, count);
+  for (int i = 0; i < count; ++i) {
+    distinct *= runs[i].count;
+  }
+  return distinct;
+}
+
+/* How many values of a bounded coordinate lie inside. */
+static int64_t count_inside(int rank, const int64_t *dims, const hr_bound *bound) {
+  run runs[STEPS_MAX];
+  int count = 0;
+  int64_t low = bound->offset;
+  for (int d = 0; d < rank; ++d) {
+    low += bound->strides[d] < 0 ? bound->strides[d] * (dims[d] - 1) : 0;
+    count = add_run(runs, count, bound->strides[d], dims[d]);
+  }
+  count = join_runs(runs, count);
+  if (count != 1) {
+    return count == 0 ? low >= 0 && low < bound->extent : hr_min(count_runs(runs, count), bound->extent);
+  }
+  int64_t stride = runs[0].stride, first = low < 0 ? hr_divide_up(-low, stride) : 0;
+  int64_t end = low < bound->extent ? hr_min(runs[0].count, (bound->extent - 1 - low) / stride + 1) : 0;
+  return end > first ? end - first : 0;
+}
+
+/* The stride of the address along a bounded coordinate; 0: the two don't move together. */
+static int64_t axis_stride(int rank, const int64_t *dims, const int64_t *strides, const hr_bound *bound) {
+  int64_t axis = 0;
+  for (int d = 0; d < rank; ++d) {
+    int64_t c = bound->strides[d];
+    if (c == 0 || dims[d] == 1) {
+      continue;
+    }
+    if (strides[d] % c != 0 || strides[d] == 0 || (axis != 0 && strides[d] / c != axis)) {
+      return 0;
+    }
+    axis = strides[d] / c;
+  }
+  return axis;
+}
+
+int64_t hr_distinct_elements(int rank, const int64_t *dims, const int64_t *strides, int bound_count,
+                             const hr_bound *bounds) {
+  run runs[STEPS_MAX];
+  bool is_done[HR_RANK_MAX] = {false};
+  int count = 0;
+  for (int d = 0; d < rank; ++d) {
+    if (dims[d] == 0) {
+      return 0;
+    }
+  }
+  for (int b = 0; b < bound_count; ++b) {
+    int64_t inside = count_inside(rank, dims, &bounds[b]), axis = axis_stride(rank, dims, strides, &bounds[b]);
+    if (inside == 0) {
+      return 0;
+    }
+    bool is_free = axis != 0 && count < HR_RANK_MAX;
+    for (int d = 0; d < rank; ++d) {
+      is_free &= bounds[b].strides[d] == 0 || !is_done[d];
+    }
+    for (int d = 0; is_free && d < rank; ++d) {
+      is_done[d] |= bounds[b].strides[d] != 0;
+    }
+    count = is_free ? add_run(runs, count, axis, inside) : count;
+  }
+  for (int d = 0; d < rank; ++d) {
+    count = is_done[d] ? count : add_run(runs, count, strides[d], dims[d]);
+  }
+  return count_runs(runs, count);
+}
+
+int64_t hr_operand_bytes(const hr_operand *operand) {
+  if (operand->kind != HR_OPERAND_VALUE) {
+    return 0;
+  }
+  return (int64_t)hr_dtype_size(operand->dtype) *
+         hr_distinct_elements(operand->rank, operand->dims, operand->strides, operand->bound_count, operand->bounds);
+}
+
+static int64_t product(const hr_operand *operand, int first) {
+  int64_t count = 1;
+  for (int d = first; d < operand->rank; ++d) {
+    count *= operand->dims[d];
+  }
+  return count;
+}
+
+/* For each pair of a query and a key that it may see, products of vectors: one as long as q's rows and one as v's; for
+ * the gradient three and two. */
+static int64_t attention_flops(const hr_operand *q, const hr_operand *k, const hr_operand *v, bool is_causal,
+                               bool is_backward) {
+  int64_t queries = q->dims[q->rank - 2], keys = k->dims[k->rank - 2], heads = product(q, 0);
+  int64_t width = q->dims[q->rank - 1], v_width = v->dims[v->rank - 1], seen = queries * keys;
+  if (queries == 0 || width == 0) {
+    return 0;
+  }
+  if (is_causal) { /* row l sees keys 0 .. l */
+    int64_t rising = queries < keys ? queries : keys;
+    seen = rising * (rising + 1) / 2 + (queries - rising) * keys;
+  }
+  return 2 * (heads / queries / width) * seen * (is_backward ? 3 * width + 2 * v_width : width + v_width);
+}
+
+int64_t hr_node_flops(const hr_node *node) {
+  switch (node->op) {
+    case HR_OP_MATMUL:
+      return 2 * product(&node->outputs[0], 0) * node->inputs[0].dims[node->inputs[0].rank - 1];
+    case HR_OP_CONV: /* for each element of y a channel's weights; the same products in both gradients */
+      return 2 * product(&node->outputs[0], 0) * product(&node->inputs[1], 1);
+    case HR_OP_CONV_BACKWARD_DATA:
+      return 2 * product(&node->inputs[0], 0) * product(&node->inputs[1], 1);
+    case HR_OP_CONV_BACKWARD_WEIGHT:
+      return 2 * product(&node->inputs[1], 0) * product(&node->outputs[0], 1);
+    case HR_OP_ATTENTION:
+      return attention_flops(&node->inputs[0], &node->inputs[1], &node->inputs[2], node->ints[0] != 0, false);
+    case HR_OP_ATTENTION_BACKWARD:
+      return attention_flops(&node->inputs[1], &node->inputs[2], &node->inputs[3], node->ints[0] != 0, true);
+    default:
+      return 0;
+  }
+}
+
+/* ---- kernels ---- */
+
+static int64_t points(const hr_kernel *kernel, hr_level level) {
+  int64_t count = 1;
+  for (int d = 0; d < kernel->rank; ++d) {
+    count *= level == HR_LEVEL_ROW && (kernel->reduce_mask >> d & 1) != 0 ? 1 : kernel->dims[d];
+  }
+  return count;
+}
+
+/* A load, or a store that adds to what is there. */
+static bool reads_memory(const hr_instr *instr) {
+  return instr->kind == HR_INSTR_LOAD || (instr->kind == HR_INSTR_STORE && instr->mode != HR_STORE_SET);
+}
+
+/* Whether an instruction before `at` of the same kind has accessed the same elements. */
+static bool was_counted(const hr_kernel *kernel, int at) {
+  const hr_instr *instr = &kernel->instrs[at];
+  for (int k = 0; k < at; ++k) {
+    if (kernel->instrs[k].kind == instr->kind &&
+        hr_kernel_same_elements(kernel, &kernel->accesses[kernel->instrs[k].access],
+                                &kernel->accesses[instr->access])) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* From the first to the last byte that loads, or stores, of an argument may reach; INT64_MAX where indices decide. */
+static int64_t reach(const hr_kernel *kernel, int arg, bool is_read) {
+  int64_t low = INT64_MAX, high = INT64_MIN;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    if (!(is_read ? reads_memory(instr) : instr->kind == HR_INSTR_STORE) ||
+        kernel->accesses[instr->access].arg != arg) {
+      continue;
+    }
+    const hr_access *access = &kernel->accesses[instr->access];
+    int64_t first = access->offset, last = access->offset, size = (int64_t)hr_dtype_size(access->dtype);
+    for (int d = 0; d < kernel->rank; ++d) {
+      int64_t way = access->strides[d] * (kernel->dims[d] - 1);
+      first += way < 0 ? way : 0;
+      last += way > 0 ? way : 0;
+    }
+    if (access->term_count != 0) {
+      return INT64_MAX;
+    }
+    low = hr_min(low, first * size);
+    high = (last + 1) * size > high ? (last + 1) * size : high;
+  }
+  return high > low ? high - low : 0;
+}
+
+void hr_kernel_count_traffic(const hr_program *program, hr_kernel *kernel, hr_kernel_arg *args) {
+  kernel->bytes = kernel->flops = 0;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_instr *instr = &kernel->instrs[k];
+    bool computes =
+        instr->kind == HR_INSTR_COMPUTE || instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE;
+    bool is_row = instr->level == HR_LEVEL_ROW && instr->kind == HR_INSTR_COMPUTE;
+    kernel->flops += computes ? points(kernel, is_row ? HR_LEVEL_ROW : HR_LEVEL_ELEMENT) : 0;
+    if ((instr->kind != HR_INSTR_LOAD && instr->kind != HR_INSTR_STORE) || was_counted(kernel, k)) {
+      continue;
+    }
+    const hr_access *access = &kernel->accesses[instr->access];
+    int64_t count = access->term_count > 0 ? points(kernel, instr->level)
+                                           : hr_distinct_elements(kernel->rank, kernel->dims, access->strides,
+                                                                  access->bound_count, access->bounds);
+    int64_t bytes = count * (int64_t)hr_dtype_size(access->dtype);
+    args[access->arg].bytes_read += reads_memory(instr) ? bytes : 0;
+    args[access->arg].bytes_written += instr->kind == HR_INSTR_STORE ? bytes : 0;
+  }
+  for (int a = 0; a < kernel->arg_count; ++a) {
+    int64_t most = (int64_t)program->buffers[args[a].buffer].bytes;
+    args[a].bytes_read = hr_min(args[a].bytes_read, hr_min(most, reach(kernel, a, true)));
+    args[a].bytes_written = hr_min(args[a].bytes_written, hr_min(most, reach(kernel, a, false)));
+    kernel->bytes += args[a].bytes_read + args[a].bytes_written;
+  }
+}

@@ -1,0 +1,79 @@
+/* philox_run.h: random numbers of elements that follow each other, on a host.
+ *
+ * Each block of Philox is computed once for the elements that share it (philox.h), 16 blocks at a time, as vectors. The
+ * numbers are those of the functions in vmath.h, to the bit, wherever a run begins:
+ *
+ *   hr_f32_philox_uniform_run(out, first, count, seed, offset)      out[i] = hr_f32_philox_uniform(first + i, seed,
+ * offset)
+ *
+ * and so for every row and class that has one. The interpreter is compiled from this text, and it is part of what the
+ * emitter writes.
+ */
+#ifndef HEADRACE_CORE_PHILOX_RUN_H_
+#define HEADRACE_CORE_PHILOX_RUN_H_
+
+#include "core/math/vmath.h"
+
+enum { HR__RUN_BLOCKS = 16 };
+
+/* The numbers of 16 blocks, from block 16 * group on; VALUE is number w of `block`. */
+#define HR__PHILOX_GROUP(NAME, TYPE, EACH, VALUE)                                                  \
+  HR_VMATH_FN void NAME##_group(TYPE *out, uint64_t group, uint64_t seed, uint64_t offset) {       \
+    TYPE values[EACH][HR__RUN_BLOCKS];                                                             \
+    for (int j = 0; j < HR__RUN_BLOCKS; ++j) {                                                     \
+      const hr_philox_block block = hr_philox(group * HR__RUN_BLOCKS + (uint64_t)j, offset, seed); \
+      for (int w = 0; w < EACH; ++w) {                                                             \
+        values[w][j] = VALUE;                                                                      \
+      }                                                                                            \
+    }                                                                                              \
+    for (int j = 0; j < HR__RUN_BLOCKS; ++j) {                                                     \
+      for (int w = 0; w < EACH; ++w) {                                                             \
+        out[EACH * j + w] = values[w][j];                                                          \
+      }                                                                                            \
+    }                                                                                              \
+  }
+
+/* What a run has of a group that it begins or ends in is copied. Once in a text, however many kernels call it: it is
+ * long. */
+#define HR__PHILOX_RUN(NAME, TYPE, EACH)                                                                    \
+  static __attribute__((noinline, unused)) void NAME(TYPE *out, int64_t first, int64_t count, int64_t seed, \
+                                                     int64_t offset) {                                      \
+    enum { GROUP = EACH * HR__RUN_BLOCKS };                                                                 \
+    uint64_t group = (uint64_t)first / GROUP;                                                               \
+    int64_t skip = (int64_t)((uint64_t)first % GROUP);                                                      \
+    for (int64_t done = 0, here; done < count; done += here, skip = 0, ++group) {                           \
+      TYPE part[GROUP], *to = out + done;                                                                   \
+      here = GROUP - skip < count - done ? GROUP - skip : count - done;                                     \
+      NAME##_group(here == GROUP ? to : part, group, (uint64_t)seed, (uint64_t)offset);                     \
+      for (int64_t i = 0; here < GROUP && i < here; ++i) {                                                  \
+        to[i] = part[skip + i];                                                                             \
+      }                                                                                                     \
+    }                                                                                                       \
+  }
+#define HR__PHILOX_GROUPS(NAME, TYPE, EACH, VALUE) \
+  HR__PHILOX_GROUP(NAME, TYPE, EACH, VALUE)        \
+  HR__PHILOX_RUN(NAME, TYPE, EACH)
+
+HR__PHILOX_GROUPS(hr_f32_philox_uniform_run, float, 4, hr__f32_uniform_of(block.word[w]))
+HR__PHILOX_GROUPS(hr_f64_philox_uniform_run, double, 2, hr__f64_uniform_of(hr__philox_pair_of(block, (uint64_t)w)))
+HR__PHILOX_GROUPS(hr_f64_philox_normal_run, double, 1, hr__f64_normal_of(block))
+HR__PHILOX_GROUPS(hr_i32_philox_bits_run, int32_t, 4, (int32_t)(block.word[w] >> 1))
+HR__PHILOX_GROUPS(hr_u32_philox_bits_run, uint32_t, 4, block.word[w] >> 1)
+HR__PHILOX_GROUPS(hr_i64_philox_bits_run, int64_t, 2, (int64_t)(hr__philox_pair_of(block, (uint64_t)w) >> 1))
+HR__PHILOX_GROUPS(hr_u64_philox_bits_run, uint64_t, 2, hr__philox_pair_of(block, (uint64_t)w) >> 1)
+
+/* Sines and cosines of a pair of words are made together, behind the words: one loop of both is too much for a
+ * compiler. */
+HR__PHILOX_GROUP(hr__philox_pairs, uint64_t, 2, hr__philox_pair_of(block, (uint64_t)w))
+HR_VMATH_FN void hr_f32_philox_normal_run_group(float *out, uint64_t group, uint64_t seed, uint64_t offset) {
+  enum { PAIRS = 2 * HR__RUN_BLOCKS };
+  uint64_t pairs[PAIRS];
+  hr__philox_pairs_group(pairs, group, seed, offset);
+  for (int j = 0; j < PAIRS; ++j) {
+    out[2 * j] = hr__f32_normal_of((uint32_t)(pairs[j] >> 32), (uint32_t)pairs[j], 0);
+    out[2 * j + 1] = hr__f32_normal_of((uint32_t)(pairs[j] >> 32), (uint32_t)pairs[j], 1);
+  }
+}
+HR__PHILOX_RUN(hr_f32_philox_normal_run, float, 4)
+
+#endif

@@ -1,0 +1,440 @@
+/* Checks of one recorded operation. Nothing here may be slow: an element-wise operation on a few small views takes some
+ * 20 ns; the reason for a failure is looked for only when there is one. Shapes of other families: check_shape.c.
+ */
+#include <stdio.h>
+
+#include "core/ops/check_internal.h"
+
+enum {
+  INTEGER = 1,
+  REAL = 2,
+  COMPLEX = 4,
+  STORED = 8
+}; /* bits, in the order of promotion; the last does not promote */
+
+static const uint8_t category_of[HR_DTYPE_COUNT] = {
+    [HR_DTYPE_BOOL] = INTEGER,      [HR_DTYPE_U8] = INTEGER,        [HR_DTYPE_I8] = INTEGER,
+    [HR_DTYPE_U16] = INTEGER,       [HR_DTYPE_I16] = INTEGER,       [HR_DTYPE_U32] = INTEGER,
+    [HR_DTYPE_I32] = INTEGER,       [HR_DTYPE_U64] = INTEGER,       [HR_DTYPE_I64] = INTEGER,
+    [HR_DTYPE_F16] = REAL,          [HR_DTYPE_BF16] = REAL,         [HR_DTYPE_F32] = REAL,
+    [HR_DTYPE_F64] = REAL,          [HR_DTYPE_C64] = COMPLEX,       [HR_DTYPE_C128] = COMPLEX,
+    [HR_DTYPE_C32] = COMPLEX,       [HR_DTYPE_F8E4M3FN] = STORED,   [HR_DTYPE_F8E5M2] = STORED,
+    [HR_DTYPE_F8E4M3FNUZ] = STORED, [HR_DTYPE_F8E5M2FNUZ] = STORED, [HR_DTYPE_F8E8M0FNU] = STORED,
+};
+
+static const uint8_t size_of[HR_DTYPE_COUNT] = {
+    [HR_DTYPE_BOOL] = 1,      [HR_DTYPE_U8] = 1,     [HR_DTYPE_I8] = 1,         [HR_DTYPE_U16] = 2,
+    [HR_DTYPE_I16] = 2,       [HR_DTYPE_U32] = 4,    [HR_DTYPE_I32] = 4,        [HR_DTYPE_U64] = 8,
+    [HR_DTYPE_I64] = 8,       [HR_DTYPE_F16] = 2,    [HR_DTYPE_BF16] = 2,       [HR_DTYPE_F32] = 4,
+    [HR_DTYPE_F64] = 8,       [HR_DTYPE_C64] = 8,    [HR_DTYPE_C128] = 16,      [HR_DTYPE_C32] = 4,
+    [HR_DTYPE_F8E4M3FN] = 1,  [HR_DTYPE_F8E5M2] = 1, [HR_DTYPE_F8E4M3FNUZ] = 1, [HR_DTYPE_F8E5M2FNUZ] = 1,
+    [HR_DTYPE_F8E8M0FNU] = 1,
+};
+
+static inline bool is_dtype(hr_dtype dtype) {
+  return (unsigned)dtype - 1u < (unsigned)HR_DTYPE_COUNT - 1u;
+}
+
+static inline bool is_scalar_dtype(hr_dtype dtype) {
+  return dtype == HR_DTYPE_F64 || dtype == HR_DTYPE_I64 || dtype == HR_DTYPE_BOOL || dtype == HR_DTYPE_C128;
+}
+
+const char *hr__view_dims(const hr_view *view, char *text) {
+  size_t at = (size_t)snprintf(text, HR__DIMS_TEXT, "[");
+  for (int d = 0; d < view->rank && d < HR_RANK_MAX; ++d) {
+    at += (size_t)snprintf(text + at, HR__DIMS_TEXT - at, d > 0 ? ",%lld" : "%lld", (long long)view->dims[d]);
+  }
+  snprintf(text + at, HR__DIMS_TEXT - at, "]");
+  return text;
+}
+
+/* ---- views ---- */
+
+/* Sums over all dims of products of two such numbers stay in 64 bits, and so do the bytes of twice as many bits. */
+enum { SMALL_BITS = 29 };
+
+/* Whether a view, not empty and nowhere expanded, of sizes and strides that are small and not negative, lies inside its
+ * buffer. False: perhaps all the same. */
+static inline bool is_plainly_inside(const hr_view *view) {
+  const int64_t *dims = view->dims, *strides = view->strides;
+  uint64_t max = (uint64_t)view->offset, bits = max >> SMALL_BITS;
+  for (size_t d = 0, rank = (size_t)view->rank; d < rank; ++d) {
+    uint64_t last = (uint64_t)dims[d] - 1, stride = (uint64_t)strides[d];
+    bits |= last | (stride - 1); /* what is 0 becomes large */
+    max += last * stride;
+  }
+  bits |= max >> SMALL_BITS; /* so that bytes fit, too */
+  return bits >> SMALL_BITS == 0 && (max + 1) * size_of[view->dtype] <= hr_buffer_bytes(view->buffer);
+}
+
+/* The same of any view of a buffer; as an output it must not stay in place along a dim either. */
+static bool is_anyhow_inside(const hr_view *view, bool is_output) {
+  const int64_t *dims = view->dims, *strides = view->strides;
+  int64_t min = view->offset, max = view->offset, reach, end;
+  bool is_empty = false;
+  for (int d = 0, rank = view->rank; d < rank; ++d) {
+    int64_t last = dims[d] - 1, stride = strides[d];
+    if (last <= 0) {
+      if (last < -1) {
+        return false;
+      }
+      is_empty |= last < 0;
+    } else if (__builtin_mul_overflow(last, stride, &reach)) {
+      return false;
+    } else if (stride > 0) {
+      if (__builtin_add_overflow(max, reach, &max)) {
+        return false;
+      }
+    } else if (is_output && stride == 0) {
+      return false;
+    } else if (__builtin_add_overflow(min, reach, &min)) {
+      return false;
+    }
+  }
+  if (is_empty) {
+    return true;
+  }
+  int64_t size = size_of[view->dtype];
+  return min >= 0 && !__builtin_mul_overflow(max, size, &end) &&
+         (uint64_t)end + (uint64_t)size <= hr_buffer_bytes(view->buffer);
+}
+
+static inline bool is_inside(const hr_view *view, bool is_output) {
+  if (!is_dtype(view->dtype) || (unsigned)view->rank > HR_RANK_MAX || view->buffer == NULL) {
+    return false;
+  }
+  return is_plainly_inside(view) || is_anyhow_inside(view, is_output);
+}
+
+/* Whether `view` can be spread over `rank` dims. */
+static inline bool is_spreadable(const hr_view *view, int rank, const int64_t *dims) {
+  int added = rank - view->rank;
+  if (added < 0) {
+    return false;
+  }
+  for (int d = 0; d < view->rank; ++d) {
+    if (view->dims[d] != dims[added + d] && view->dims[d] != 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static hr_status explain_view(const char *name, const char *side, int i, const hr_view *view, bool is_output) {
+  char dims[HR__DIMS_TEXT];
+  if (view->buffer == NULL) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %s %d is %s", name, side, i,
+                          view->scalar == NULL ? "absent"
+                          : is_output          ? "a number, not a tensor"
+                                               : "a number of a dtype other than bool, i64, f64 and c128");
+  }
+  if (!is_dtype(view->dtype)) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %s %d has no dtype (%d)", name, side, i, (int)view->dtype);
+  }
+  if ((unsigned)view->rank > HR_RANK_MAX) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %s %d has %d dims: at most %d", name, side, i, view->rank,
+                          HR_RANK_MAX);
+  }
+  for (int d = 0; d < view->rank; ++d) {
+    if (view->dims[d] < 0) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %s %d has dims %s", name, side, i,
+                            hr__view_dims(view, dims));
+    }
+    if (is_output && view->dims[d] > 1 && view->strides[d] == 0) {
+      return hr_status_make(
+          HR_STATUS_INVALID_ARGUMENT,
+          "%s: %s %d of dims %s is expanded along dim %d: more than one element is written to one place", name, side, i,
+          hr__view_dims(view, dims), d);
+    }
+  }
+  __int128 min = view->offset, max = view->offset;
+  for (int d = 0; d < view->rank; ++d) {
+    __int128 reach = (__int128)(view->dims[d] - 1) * view->strides[d];
+    *(reach < 0 ? &min : &max) += reach;
+  }
+  return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                        "%s: %s %d of dims %s reaches elements %lld to %lld of a buffer of %zu bytes (%zu of %s)", name,
+                        side, i, hr__view_dims(view, dims), (long long)min, (long long)max,
+                        hr_buffer_bytes(view->buffer), hr_buffer_bytes(view->buffer) / size_of[view->dtype],
+                        hr_dtype_name(view->dtype));
+}
+
+static inline bool is_input(const hr_view *view) {
+  if (__builtin_expect(view->scalar != NULL && view->buffer == NULL, 0)) {
+    return is_scalar_dtype(view->scalar->dtype) && view->rank == 0;
+  }
+  return is_inside(view, false);
+}
+
+hr_status hr__check_input(const hr__checked *c, int i) {
+  return is_input(&c->inputs[i]) ? HR_OK : explain_view(c->name, "input", i, &c->inputs[i], false);
+}
+
+hr_status hr__check_output(const hr__checked *c, int i) {
+  return is_inside(&c->outputs[i], true) ? HR_OK : explain_view(c->name, "output", i, &c->outputs[i], true);
+}
+
+/* ---- element-wise rows ---- */
+
+static inline uint8_t categories(const hr_op_row *row) {
+  return (uint8_t)(row->has_integer * INTEGER | row->has_real * REAL | row->has_complex * COMPLEX);
+}
+
+static inline hr_dtype view_dtype(const hr_view *view) {
+  return view->scalar != NULL && view->buffer == NULL ? view->scalar->dtype : view->dtype;
+}
+
+/* Which rows take floats of one byte: those that move, convert or compare. */
+static bool takes_stored(hr_op op) {
+  switch (op) {
+    case HR_OP_COPY:
+    case HR_OP_WHERE:
+    case HR_OP_ABS:
+    case HR_OP_EQ:
+    case HR_OP_NE:
+    case HR_OP_IS_NAN:
+    case HR_OP_IS_INF:
+    case HR_OP_IS_POSINF:
+    case HR_OP_IS_NEGINF:
+    case HR_OP_ANY:
+    case HR_OP_ALL:
+    case HR_OP_CAT:
+    case HR_OP_PAD:
+    case HR_OP_INDEX_SELECT:
+    case HR_OP_INDEX:
+    case HR_OP_INDEX_PUT:
+    case HR_OP_EYE:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/* Whether a row has a version for these dtypes; `inputs` are the categories of all inputs. */
+static inline bool is_typed(hr_op op, const hr_op_row *row, uint8_t inputs, hr_dtype output) {
+  uint8_t out = category_of[output], allowed = categories(row);
+  if (((inputs | out) & STORED) != 0) {
+    return takes_stored(op) && (op == HR_OP_COPY || (inputs & COMPLEX) == 0);
+  }
+  bool is_losing = (inputs & COMPLEX) != 0 && out != COMPLEX; /* an imaginary part would vanish */
+  switch (row->rule) {
+    case HR_RULE_SAME:
+      return (allowed & out) != 0 && !is_losing && !(op == HR_OP_BIT_NOT && output == HR_DTYPE_BOOL);
+    case HR_RULE_WHERE:
+      return !is_losing;
+    case HR_RULE_COMPARE: {
+      uint8_t highest = (inputs & COMPLEX) != 0 ? COMPLEX : (inputs & REAL) != 0 ? REAL : INTEGER;
+      return (allowed & highest) != 0;
+    }
+    case HR_RULE_PART:
+      return out == REAL;
+    case HR_RULE_SEEDED:
+      return inputs == INTEGER && (allowed & out) != 0;
+    default:
+      return true;
+  }
+}
+
+static hr_status explain_types(const hr__checked *c, int first, int step, int arity, hr_dtype output) {
+  char list[128];
+  size_t at = 0;
+  list[0] = '\0';
+  for (int j = 0; j < arity && at < sizeof list - 16; ++j) {
+    at += (size_t)snprintf(list + at, sizeof list - at, j > 0 ? ", %s" : "%s",
+                           hr_dtype_name(view_dtype(&c->inputs[first + j * step])));
+  }
+  return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: not for inputs of %s and an output of %s%s", c->name, list,
+                        hr_dtype_name(output), c->op == HR_OP_BIT_NOT ? " (bool: logical_not)" : "");
+}
+
+static hr_status explain_spread(const hr__checked *c, int i, const hr_view *out) {
+  char from[HR__DIMS_TEXT], to[HR__DIMS_TEXT];
+  return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: input %d of dims %s can't be broadcast to the output's %s",
+                        c->name, i, hr__view_dims(&c->inputs[i], from), hr__view_dims(out, to));
+}
+
+/* Whether an element-wise operation is in order: n outputs, and n inputs for each of the row's operands, list after
+ * list. */
+static inline bool is_pointwise(hr_op op, const hr_op_row *row, int input_count, const hr_view *inputs, int n,
+                                const hr_view *outputs) {
+  if (n < 1 || (int64_t)n * row->arity != input_count) {
+    return false;
+  }
+  for (int i = 0; i < n; ++i) {
+    const hr_view *out = &outputs[i];
+    uint8_t seen = 0;
+    if (!is_inside(out, true)) {
+      return false;
+    }
+    for (int j = i; j < input_count; j += n) {
+      const hr_view *in = &inputs[j];
+      if (!is_input(in) || !is_spreadable(in, out->rank, out->dims)) {
+        return false;
+      }
+      seen |= category_of[view_dtype(in)];
+    }
+    if (!is_typed(op, row, seen, out->dtype)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* The same walk, for the first thing that is wrong. */
+static hr_status explain_pointwise(const hr__checked *c, const hr_op_row *row) {
+  int n = c->output_count, arity = row->arity;
+  if (n < 1 || (int64_t)n * arity != c->input_count) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %d inputs for %d outputs: %d for each are needed", c->name,
+                          c->input_count, n, arity);
+  }
+  for (int i = 0; i < n; ++i) {
+    const hr_view *out = &c->outputs[i];
+    uint8_t seen = 0;
+    HR_RETURN_IF_ERROR(hr__check_output(c, i));
+    for (int j = i; j < c->input_count; j += n) {
+      HR_RETURN_IF_ERROR(hr__check_input(c, j));
+      if (!is_spreadable(&c->inputs[j], out->rank, out->dims)) {
+        return explain_spread(c, j, out);
+      }
+      seen |= category_of[view_dtype(&c->inputs[j])];
+    }
+    if (!is_typed(c->op, row, seen, out->dtype)) {
+      return explain_types(c, i, n, arity, out->dtype);
+    }
+  }
+  return HR_OK;
+}
+
+/* ---- reductions ---- */
+
+hr_status hr__check_reduced(const hr__checked *c, const hr_view *x, const hr_view *out, int64_t mask) {
+  char from[HR__DIMS_TEXT], to[HR__DIMS_TEXT];
+  if (mask < 0 || mask >> x->rank != 0) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: mask 0x%llx names dims past those of %s", c->name,
+                          (unsigned long long)mask, hr__view_dims(x, from));
+  }
+  bool is_fit = out->rank == x->rank;
+  for (int d = 0; is_fit && d < x->rank; ++d) {
+    is_fit = out->dims[d] == ((mask >> d & 1) != 0 ? 1 : x->dims[d]);
+  }
+  if (!is_fit) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                          "%s: an output of dims %s for an input of %s: expected 1 in the dims of mask 0x%llx, the "
+                          "input's in the others",
+                          c->name, hr__view_dims(out, to), hr__view_dims(x, from), (unsigned long long)mask);
+  }
+  return HR_OK;
+}
+
+static hr_status check_reduce(const hr__checked *c, const hr_op_row *row) {
+  bool is_arg = row->family == HR_FAMILY_ARGREDUCE;
+  if (c->input_count < 1 || c->input_count > row->arity || c->output_count != 1 || c->int_count != 1) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %d inputs, %d outputs, %d ints: expected %d, 1, 1", c->name,
+                          c->input_count, c->output_count, c->int_count, row->arity);
+  }
+  const hr_view *x = &c->inputs[0], *out = &c->outputs[0];
+  HR_RETURN_IF_ERROR(hr__check_input(c, 0));
+  HR_RETURN_IF_ERROR(hr__check_output(c, 0));
+  HR_RETURN_IF_ERROR(hr__check_reduced(c, x, out, c->ints[0]));
+  uint8_t in = category_of[view_dtype(x)], result = category_of[out->dtype];
+  bool is_logic = c->op == HR_OP_ANY || c->op == HR_OP_ALL;
+  bool is_fit = is_arg ? (in & categories(row)) != 0 && result == INTEGER
+                       : is_logic || ((result & categories(row)) != 0 && (in != COMPLEX || result == COMPLEX));
+  if (!is_fit) {
+    return explain_types(c, 0, 1, 1, out->dtype);
+  }
+  if (is_arg && c->input_count > 1 && hr__view_is_present(&c->inputs[1])) {
+    HR_RETURN_IF_ERROR(hr__check_input(c, 1));
+    if (!is_spreadable(&c->inputs[1], x->rank, x->dims)) {
+      return explain_spread(c, 1, x);
+    }
+    if (category_of[view_dtype(&c->inputs[1])] != INTEGER) {
+      return explain_types(c, 0, 1, 2, out->dtype);
+    }
+  }
+  bool has_identity = !is_arg && c->op != HR_OP_AMAX && c->op != HR_OP_AMIN;
+  if (!has_identity && hr__view_count(x) == 0 && hr__view_count(out) != 0) {
+    char dims[HR__DIMS_TEXT];
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: no elements to reduce in dims %s", c->name,
+                          hr__view_dims(x, dims));
+  }
+  return HR_OK;
+}
+
+/* ---- all others ---- */
+
+static inline bool is_stored_fit(hr_op op, hr_dtype dtype) {
+  return __builtin_expect((category_of[dtype] & STORED) == 0, 1) || takes_stored(op);
+}
+
+static hr_status explain_stored(const hr__checked *c, const hr_view *view) {
+  return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: not for %s, which is converted, compared and moved alone",
+                        c->name, hr_dtype_name(view->dtype));
+}
+
+static hr_status refuse_view(const hr__checked *c, int i, bool is_output) {
+  const hr_view *view = is_output ? &c->outputs[i] : &c->inputs[i];
+  bool is_fit = is_output ? is_inside(view, true) : is_input(view);
+  return is_fit ? explain_stored(c, view) : explain_view(c->name, is_output ? "output" : "input", i, view, is_output);
+}
+
+static inline hr_status check_views(const hr__checked *c) {
+  for (int i = 0; i < c->input_count; ++i) {
+    const hr_view *in = &c->inputs[i];
+    bool is_fit = in->buffer != NULL ? is_inside(in, false) && is_stored_fit(c->op, in->dtype)
+                                     : in->scalar == NULL || is_input(in);
+    if (__builtin_expect(!is_fit, 0)) {
+      return refuse_view(c, i, false);
+    }
+  }
+  for (int i = 0; i < c->output_count; ++i) {
+    const hr_view *out = &c->outputs[i];
+    bool is_fit = out->buffer != NULL ? is_inside(out, true) && is_stored_fit(c->op, out->dtype) : out->scalar == NULL;
+    if (__builtin_expect(!is_fit, 0)) {
+      return refuse_view(c, i, true);
+    }
+  }
+  return HR_OK;
+}
+
+static hr_status check_scalars(const hr__checked *c) {
+  for (int i = 0; i < c->scalar_count; ++i) {
+    if (!is_scalar_dtype(c->scalars[i].dtype)) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: scalar %d is of dtype %s: expected bool, i64, f64 or c128",
+                            c->name, i, hr_dtype_name(c->scalars[i].dtype));
+    }
+  }
+  return HR_OK;
+}
+
+hr_status hr_op_check(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs, int output_count,
+                      const hr_view *outputs) {
+  const hr_op_row *row = hr_op_table(op);
+  if (row->family == HR_FAMILY_POINTWISE && is_pointwise(op, row, input_count, inputs, output_count, outputs)) {
+    return HR_OK;
+  }
+  hr__checked c = {.op = op,
+                   .name = row->name,
+                   .input_count = input_count,
+                   .output_count = output_count,
+                   .int_count = attrs != NULL ? attrs->int_count : 0,
+                   .scalar_count = attrs != NULL ? attrs->scalar_count : 0,
+                   .inputs = inputs,
+                   .outputs = outputs,
+                   .ints = attrs != NULL ? attrs->ints : NULL,
+                   .scalars = attrs != NULL ? attrs->scalars : NULL};
+  if (row->family == HR_FAMILY_NONE || input_count < 0 || output_count < 0 || c.int_count < 0 || c.scalar_count < 0) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                          "operation %d (%s) with %d inputs, %d outputs, %d ints, %d scalars", (int)op, row->name,
+                          input_count, output_count, c.int_count, c.scalar_count);
+  }
+  if (row->family == HR_FAMILY_POINTWISE) {
+    return explain_pointwise(&c, row);
+  }
+  if (row->family == HR_FAMILY_REDUCE || row->family == HR_FAMILY_ARGREDUCE) {
+    return check_reduce(&c, row);
+  }
+  HR_RETURN_IF_ERROR(check_views(&c));
+  HR_RETURN_IF_ERROR(check_scalars(&c));
+  return row->family == HR_FAMILY_LIBRARY ? hr__check_library(&c) : hr__check_shapes(&c);
+}

@@ -1,0 +1,395 @@
+/* Expand: from what was recorded to loops, contractions and special nodes.
+ *
+ *   stream form   %1:f32[4,8] = softmax(%0:f32[4,8]) ints(1)
+ *                 %2:f32[4,8] = add(%1:f32[4,8], %3:f32[8])
+ *   expanded      loop %4:f32[4,8]{1,0} = amax(%0:f32[4,8]{8,1}) reduce(0x2)      ... %4.. are dead, fresh temporaries
+ *                 loop %2:f32[4,8]{8,1} = add(%1:f32[4,8]{8,1}, %3:f32[4,8]{0,1})
+ *
+ * Element-wise rows spread their inputs over the output's dims, reductions their output over the input's; composites
+ * and contractions for which no provider answers, whatever their packing (pack_operands.c), are lowered. Library rows
+ * stay, with dense operands. Buffers and scalars keep their numbers.
+ *
+ * Order: a recorded operation reads all its inputs before it writes. A loop promises that only where an input visits
+ * the same elements in the same order as the output, or none of them; everything else goes through a temporary: the
+ * output of an element-wise or reduce row, the inputs of the others (whose lowerings read them more than once).
+ */
+#include "core/ops/lower.h"
+
+typedef struct expander {
+  const hr_program *stream;
+  hr_keep_fn keeps;
+  void *ctx;
+  hr_builder builder;
+} expander;
+
+/* ---- hazards ---- */
+
+/* Whether writing `out` element by element would change an element of `input` before the loop reads it. */
+static bool is_hazard(const hr_operand *out, const hr_operand *input) {
+  return !hr_operands_are_same_map(out, input) && hr_operands_may_overlap(out, input);
+}
+
+static bool is_hazard_to_any(const hr_operand *out, int count, const hr_operand *inputs) {
+  for (int i = 0; i < count; ++i) {
+    if (is_hazard(out, &inputs[i])) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* The new running statistics of batch norm replace the old ones element by element. */
+static bool is_made_in_place(const hr_node *node, int input, int output) {
+  return node->op == HR_OP_BATCH_NORM && input == output && (input == 3 || input == 4) &&
+         hr_operands_are_same_map(&node->inputs[input], &node->outputs[output]);
+}
+
+static bool is_overwritten(const hr_node *node, int input) {
+  for (int i = 0; i < node->output_count; ++i) {
+    if (hr_operands_may_overlap(&node->inputs[input], &node->outputs[i]) && !is_made_in_place(node, input, i)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* A copy of the node whose inputs don't share elements with its outputs; *out_inputs holds its operands. */
+static hr_node without_hazards(hr_builder *b, const hr_node *node, hr_operand *out_inputs) {
+  hr_node copy = *node;
+  copy.inputs = out_inputs;
+  for (int i = 0; i < node->input_count; ++i) {
+    out_inputs[i] = node->inputs[i];
+    if (is_overwritten(node, i)) {
+      out_inputs[i] = hr_build_copy(b, node->inputs[i]);
+    }
+  }
+  return copy;
+}
+
+/* ---- families ---- */
+
+/* The inputs of element `i` of a list of `lists` lists of `count` operands each. */
+static void pick(const hr_node *node, int lists, int count, int i, hr_operand *out_inputs) {
+  for (int list = 0; list < lists; ++list) {
+    out_inputs[list] = node->inputs[list * count + i];
+  }
+}
+
+enum { ARITY_MAX = 4 };
+
+static hr_operand spread_or_same(hr_builder *b, hr_operand input, hr_operand out) {
+  return hr_is_present(input) ? hr_view_broadcast(b, input, out.rank, out.dims) : input;
+}
+
+static void expand_pointwise(hr_builder *b, const hr_node *node, int arity) {
+  if (node->input_count != arity * node->output_count) {
+    b->status = hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %d inputs for %d outputs of %d each",
+                               hr_op_table(node->op)->name, node->input_count, node->output_count, arity);
+    return;
+  }
+  for (int i = 0; i < node->output_count && b->status == NULL; ++i) {
+    hr_operand inputs[ARITY_MAX], out = node->outputs[i];
+    pick(node, arity, node->output_count, i, inputs);
+    for (int j = 0; j < arity; ++j) {
+      inputs[j] = spread_or_same(b, inputs[j], out);
+    }
+    if (b->status != NULL || hr_operand_count(out) == 0) {
+      continue;
+    }
+    bool is_risky = is_hazard_to_any(&out, arity, inputs);
+    hr_operand target = is_risky ? hr_build_temp_like(b, out, out.dtype) : out;
+    hr_emit(b, node->op, target, arity, inputs);
+    if (is_risky) {
+      hr_emit1(b, HR_OP_COPY, out, target);
+    }
+  }
+}
+
+static void expand_reduce(hr_builder *b, const hr_node *node) {
+  if (node->input_count != 1 || node->output_count != 1 || node->int_count < 1) {
+    b->status = hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: one input, one output and a mask are needed",
+                               hr_op_table(node->op)->name);
+    return;
+  }
+  hr_operand x = node->inputs[0], out = node->outputs[0];
+  uint32_t mask = (uint32_t)node->ints[0];
+  if (!is_hazard(&out, &x)) {
+    hr_emit_reduce(b, node->op, out, x, mask);
+  } else {
+    hr_operand target = hr_build_temp_like(b, out, out.dtype);
+    hr_emit_reduce(b, node->op, target, x, mask);
+    hr_emit1(b, HR_OP_COPY, out, target);
+  }
+}
+
+/* The index of the best element: its number along the reduced dims, row-major, is the index where none is given. */
+static void expand_argreduce(hr_builder *b, const hr_node *node) {
+  if (node->input_count < 1 || node->output_count != 1 || node->int_count < 1) {
+    b->status = hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: a key, an output and a mask are needed",
+                               hr_op_table(node->op)->name);
+    return;
+  }
+  hr_operand x = node->inputs[0], index = hr_node_input(node, 1), out = node->outputs[0];
+  uint32_t mask = (uint32_t)node->ints[0];
+  if (!hr_is_present(index)) {
+    int64_t strides[HR_RANK_MAX] = {0}, step = 1;
+    for (int d = x.rank - 1; d >= 0; --d) {
+      if ((mask >> d & 1u) != 0) {
+        strides[d] = step;
+        step *= x.dims[d];
+      }
+    }
+    index = hr_build_index(b, x.rank, x.dims, 0, strides);
+  }
+  if (b->status == NULL && (hr_operands_may_overlap(&out, &x) || hr_operands_may_overlap(&out, &index))) {
+    hr_operand target = hr_build_temp_like(b, out, out.dtype);
+    hr_emit_argreduce(b, node->op, target, x, index, mask);
+    hr_emit1(b, HR_OP_COPY, out, target);
+  } else {
+    hr_emit_argreduce(b, node->op, out, x, index, mask);
+  }
+}
+
+/* Providers see only nodes that have work to do. */
+static bool has_elements(const hr_node *node) {
+  for (int i = 0; i < node->input_count; ++i) {
+    if (hr_is_present(node->inputs[i]) && hr_operand_count(node->inputs[i]) == 0) {
+      return false;
+    }
+  }
+  for (int i = 0; i < node->output_count; ++i) {
+    if (hr_is_present(node->outputs[i]) && hr_operand_count(node->outputs[i]) == 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static void append(hr_builder *b, hr_node node) {
+  node.origin = b->origin;
+  if (b->status == NULL && !hr_program_append(b->program, &node)) {
+    b->status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a node of the program");
+  }
+}
+
+static void expand_lowered(expander *e, const hr_node *node);
+
+/* Decides again about each contraction among the nodes that a lowering emitted, from number `first` on: attention's
+ * products go to a provider or become loops like those that were recorded. */
+static void expand_emitted(expander *e, int first) {
+  hr_program *program = e->builder.program;
+  int count = program->node_count - first, contractions = 0;
+  for (int i = first; i < program->node_count; ++i) {
+    contractions += !program->nodes[i].is_loop && hr_op_table(program->nodes[i].op)->family == HR_FAMILY_CONTRACTION;
+  }
+  if (contractions == 0 || e->builder.status != NULL) {
+    return;
+  }
+  hr_node *emitted = hr_arena_dup(&program->arena, program->nodes + first, (size_t)count * sizeof *emitted);
+  if (emitted == NULL) {
+    e->builder.status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d nodes of the program", count);
+    return;
+  }
+  program->node_count = first;
+  for (int i = 0; i < count; ++i) {
+    if (!emitted[i].is_loop && hr_op_table(emitted[i].op)->family == HR_FAMILY_CONTRACTION) {
+      expand_lowered(e, &emitted[i]);
+    } else {
+      append(&e->builder, emitted[i]);
+    }
+  }
+}
+
+/* The contraction alone into a temporary, and a loop for each epilogue. */
+static hr_status lower_with_epilogues(hr_builder *b, const hr_node *node) {
+  hr_operand out = node->outputs[0], value = hr_build_temp_like(b, out, out.dtype);
+  hr_node plain = *node;
+  plain.input_count = node->input_count < 3 ? node->input_count : 3;
+  plain.outputs = &value;
+  plain.epilogue_count = 0;
+  HR_RETURN_IF_ERROR(hr_op_table(node->op)->lower(b, &plain));
+  for (int i = 0; i < node->epilogue_count; ++i) {
+    const hr_epilogue *epilogue = &node->epilogues[i];
+    hr_operand inputs[HR_EPILOGUE_ARITY_MAX];
+    int arity = hr_op_table(epilogue->op)->arity;
+    for (int k = 0; k < arity; ++k) {
+      inputs[k] = epilogue->inputs[k] == HR_EPILOGUE_VALUE ? value : hr_node_input(node, epilogue->inputs[k]);
+    }
+    value = i + 1 < node->epilogue_count ? hr_build_temp_like(b, out, out.dtype) : out;
+    hr_emit(b, epilogue->op, value, arity, inputs);
+  }
+  return HR_OK;
+}
+
+static void expand_lowered(expander *e, const hr_node *node) {
+  hr_builder *b = &e->builder;
+  const hr_op_row *row = hr_op_table(node->op);
+  hr_operand *inputs = HR_ARENA_ARRAY(&b->program->arena, hr_operand, (size_t)node->input_count);
+  if (inputs == NULL) {
+    b->status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a node of the program");
+    return;
+  }
+  hr_node safe = without_hazards(b, node, inputs);
+  if (b->status != NULL) {
+    return;
+  }
+  if (e->keeps != NULL && has_elements(&safe) && e->keeps(e->ctx, b->program, &safe)) {
+    append(b, safe);
+    return;
+  }
+  if (e->keeps != NULL && row->family == HR_FAMILY_CONTRACTION && has_elements(&safe) &&
+      hr__pack_contraction(b, e->keeps, e->ctx, &safe)) {
+    return;
+  }
+  int first = b->program->node_count;
+  hr_status status = safe.epilogue_count > 0 ? lower_with_epilogues(b, &safe) : row->lower(b, &safe);
+  if (row->family == HR_FAMILY_COMPOSITE) {
+    expand_emitted(e, first);
+  }
+  if (b->status == NULL) {
+    b->status = hr_status_annotate(status, "%s", row->name);
+  } else {
+    hr_status_ignore(status);
+    b->status = hr_status_annotate(b->status, "%s", row->name);
+  }
+}
+
+/* Library rows get dense operands: inputs that lie otherwise are copied, outputs made beside their places. */
+static void expand_library(expander *e, const hr_node *node) {
+  hr_builder *b = &e->builder;
+  hr_arena *arena = &b->program->arena;
+  hr_operand *inputs = HR_ARENA_ARRAY(arena, hr_operand, (size_t)node->input_count);
+  hr_operand *outputs = HR_ARENA_ARRAY(arena, hr_operand, (size_t)node->output_count);
+  if (inputs == NULL || outputs == NULL) {
+    b->status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a node of the program");
+    return;
+  }
+  hr_node dense = without_hazards(b, node, inputs);
+  dense.outputs = outputs;
+  int64_t made = 0;
+  for (int i = 0; i < node->input_count && b->status == NULL; ++i) {
+    if (hr_is_present(inputs[i]) && !hr_operand_is_contiguous(inputs[i]) && hr_operand_count(inputs[i]) > 0) {
+      inputs[i] = hr_make1(b, HR_OP_COPY, inputs[i].dtype, inputs[i]);
+    }
+  }
+  for (int i = 0; i < node->output_count && b->status == NULL; ++i) {
+    hr_operand out = outputs[i] = node->outputs[i];
+    made += hr_is_present(out) ? hr_operand_count(out) : 0;
+    if (hr_is_present(out) && !hr_operand_is_contiguous(out) && hr_operand_count(out) > 0) {
+      outputs[i] = hr_build_temp_like(b, out, out.dtype);
+    }
+  }
+  if (b->status != NULL || made == 0) {
+    return;
+  }
+  if (e->keeps == NULL || !e->keeps(e->ctx, b->program, &dense)) {
+    b->status =
+        hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no library of this device does it for these dtypes and sizes",
+                       hr_op_table(node->op)->name);
+    return;
+  }
+  append(b, dense);
+  for (int i = 0; i < node->output_count && b->status == NULL; ++i) {
+    if (outputs[i].index != node->outputs[i].index && hr_is_present(outputs[i])) {
+      hr_emit1(b, HR_OP_COPY, node->outputs[i], outputs[i]);
+    }
+  }
+}
+
+static void expand_node(expander *e, const hr_node *node) {
+  hr_builder *b = &e->builder;
+  const hr_op_row *row = hr_op_table(node->op);
+  if (node->is_loop) {
+    append(b, *node);
+    return;
+  }
+  switch (row->family) {
+    case HR_FAMILY_POINTWISE:
+      expand_pointwise(b, node, row->arity);
+      return;
+    case HR_FAMILY_REDUCE:
+      expand_reduce(b, node);
+      return;
+    case HR_FAMILY_ARGREDUCE:
+      expand_argreduce(b, node);
+      return;
+    case HR_FAMILY_CONTRACTION:
+    case HR_FAMILY_COMPOSITE:
+      expand_lowered(e, node);
+      return;
+    case HR_FAMILY_LIBRARY:
+      expand_library(e, node);
+      return;
+    case HR_FAMILY_SPECIAL:
+      append(b, *node);
+      return;
+    case HR_FAMILY_NONE:
+      break;
+  }
+  b->status = hr_status_make(HR_STATUS_INVALID_ARGUMENT, "operation %d is not in the table", (int)node->op);
+}
+
+/* ---- the program ---- */
+
+/* Gives the new program the stream's buffers and scalars under the same numbers. */
+static bool copy_declarations(const hr_program *stream, hr_program *program) {
+  for (int i = 0; i < stream->buffer_count; ++i) {
+    const hr_program_buffer *buffer = &stream->buffers[i];
+    if (hr_program_add_buffer(program, buffer->bytes, buffer->is_dead, buffer->is_fresh) == UINT32_MAX) {
+      return false;
+    }
+    program->buffers[i] = *buffer;
+  }
+  for (int i = 0; i < stream->scalar_count; ++i) {
+    const hr_program_scalar *scalar = &stream->scalars[i];
+    uint32_t index = scalar->is_constant ? hr_program_add_constant(program, scalar->value)
+                                         : hr_program_add_argument(program, scalar->dtype);
+    if (index == UINT32_MAX) {
+      return false;
+    }
+    program->scalars[i] = *scalar;
+  }
+  program->bound_count = stream->bound_count;
+  program->argument_count = stream->argument_count;
+  return true;
+}
+
+hr_status hr_expand(const hr_program *stream, hr_keep_fn keeps, void *ctx, hr_program *out_program) {
+  hr_program program;
+  hr_program_init(&program);
+  expander e = {.stream = stream, .keeps = keeps, .ctx = ctx, .builder = {.program = &program}};
+  if (!copy_declarations(stream, &program)) {
+    hr_program_fini(&program);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a program of %d nodes", stream->node_count);
+  }
+  for (int i = 0; i < stream->node_count && e.builder.status == NULL; ++i) {
+    e.builder.origin = stream->nodes[i].is_loop ? stream->nodes[i].origin : (uint32_t)i;
+    expand_node(&e, &stream->nodes[i]);
+  }
+  if (e.builder.status != NULL) {
+    hr_program_fini(&program);
+    return e.builder.status;
+  }
+  *out_program = program;
+  return HR_OK;
+}
+
+hr_status hr_expand_again(hr_program *program, hr_keep_fn keeps, void *ctx) {
+  int count = program->node_count;
+  hr_node *nodes = hr_arena_dup(&program->arena, program->nodes, (size_t)count * sizeof *nodes);
+  expander e = {.keeps = keeps, .ctx = ctx, .builder = {.program = program}};
+  if (nodes == NULL && count > 0) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d nodes of the program", count);
+  }
+  program->node_count = 0;
+  for (int i = 0; i < count && e.builder.status == NULL; ++i) {
+    bool is_open = !nodes[i].is_loop && hr_op_table(nodes[i].op)->family == HR_FAMILY_CONTRACTION;
+    e.builder.origin = nodes[i].origin;
+    if (is_open) {
+      expand_lowered(&e, &nodes[i]);
+    } else {
+      append(&e.builder, nodes[i]);
+    }
+  }
+  return e.builder.status;
+}

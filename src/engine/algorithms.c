@@ -1,0 +1,316 @@
+#include "engine/algorithms.h"
+
+#include <string.h>
+
+#include "base/context.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "core/ir/dtype.h"
+#include "core/ops/op.h"
+
+/* ---- providers ---- */
+
+enum { DIALECTS = HR_DIALECT_CUDA + 1 };
+
+static hr_mutex providers_mutex = HR_MUTEX_INITIALIZER;
+static const hr_provider
+    *open_providers[DIALECTS][HR_PROVIDERS_MAX + 1]; /* those that could be opened; NULL-terminated */
+static bool are_open[DIALECTS];
+
+const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
+  hr_mutex_lock(&providers_mutex);
+  int count = 0;
+  bool is_first = !are_open[dialect];
+  for (int i = 0; is_first && hr_providers[i] != NULL; i++) {
+    bool runs_rows = hr_providers[i]->dialect == HR_DIALECT_HOST && hr_providers[i]->has != NULL;
+    if (hr_providers[i]->dialect != dialect && !runs_rows) {
+      continue;
+    }
+    hr_status status = hr__provider_open(hr_providers[i]);
+    if (status == NULL) {
+      open_providers[dialect][count++] = hr_providers[i];
+    }
+    hr_log(HR_LOG_DEVICE, "provider %s: %s", hr_providers[i]->name, hr_status_message(status));
+    hr_status_ignore(status);
+  }
+  are_open[dialect] = true;
+  hr_mutex_unlock(&providers_mutex);
+  if (is_first) {
+    hr__contexts_stop_at_exit();
+  }
+  return open_providers[dialect];
+}
+
+/* A library has prepared an operation. What it makes for the first one of a kind (memory for generated code, say) is
+ * torn down at exit before what it made when it was opened: the devices have to be closed before that, too. */
+static void outlive_library(hr_op op) {
+  static bool is_known[HR_OP_COUNT];
+  hr_mutex_lock(&providers_mutex);
+  bool is_first = !is_known[op];
+  is_known[op] = true;
+  hr_mutex_unlock(&providers_mutex);
+  if (is_first) {
+    hr__contexts_stop_at_exit();
+  }
+}
+
+static void *queue_of(hr_device *device) {
+  return device->driver->native != NULL ? device->driver->native(device->impl) : NULL;
+}
+
+bool hr__algorithms_keep(void *ctx, const hr_program *program, const hr_node *node) {
+  hr_device *device = ctx;
+  const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
+  hr_node plain = *node;
+  plain.epilogue_count = 0;
+  if (node->epilogue_count > 0) {
+    (void)queue_of(device); /* a library is asked about epilogues, with the device current on this thread */
+  }
+  for (int i = 0; providers[i] != NULL; i++) {
+    if (providers[i]->supports(program, &plain)) {
+      return node->epilogue_count == 0 || providers[i]->supports(program, node);
+    }
+  }
+  return false;
+}
+
+hr_status hr__library_check(const hr_device *device, hr_op op) {
+  const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
+  hr_status why = NULL;
+  for (int i = 0; providers[i] != NULL; i++) {
+    const hr_provider *provider = providers[i];
+    hr_status status = provider->has != NULL ? provider->has(op) : NULL;
+    if (provider->has != NULL && status == NULL) {
+      hr_status_ignore(why);
+      return HR_OK;
+    }
+    if (status != NULL && hr_status_code_of(status) != HR_STATUS_NOT_FOUND) {
+      hr_status_ignore(why);
+      why = status;
+    } else {
+      hr_status_ignore(status);
+    }
+  }
+  why = why != NULL ? why : hr_status_make(HR_STATUS_UNIMPLEMENTED, "no library of this device does it");
+  return hr_status_annotate(why, "%s", hr_op_table(op)->name);
+}
+
+void hr__algorithms_layouts(hr_dialect dialect, hr_target *target) {
+  const hr_provider *const *providers = hr__algorithms_providers(dialect);
+  for (int i = 0; providers[i] != NULL; i++) {
+    size_t alignment = providers[i]->row_alignment;
+    target->channels_last |= providers[i]->channels_last;
+    target->one_format |= providers[i]->one_format;
+    target->folds_scales |= providers[i]->folds_scales;
+    target->row_alignment = alignment > target->row_alignment ? alignment : target->row_alignment;
+  }
+}
+
+/* ---- ways ---- */
+
+static int add_algorithm(hr_algorithm *algorithms, int count, const hr_provider *provider, int number) {
+  if (count < HR_ALGORITHMS_MAX) {
+    algorithms[count++] = (hr_algorithm){provider, number};
+  }
+  return count;
+}
+
+int hr__algorithms_list(const hr_provider *const *providers, const hr_program *program, const hr_node *node,
+                        hr_algorithm algorithms[HR_ALGORITHMS_MAX]) {
+  int count = 0;
+  for (int i = 0; providers[i] != NULL; i++) {
+    if (providers[i]->write == NULL && providers[i]->supports(program, node)) {
+      count = add_algorithm(algorithms, count, providers[i], HR_ALGORITHM_OWN);
+    }
+  }
+  for (int i = 0; providers[i] != NULL; i++) {
+    for (int algorithm = 0; providers[i]->algorithms != NULL && providers[i]->algorithms[algorithm] != NULL;
+         algorithm++) {
+      count = add_algorithm(algorithms, count, providers[i], algorithm);
+    }
+  }
+  return count;
+}
+
+void hr__algorithm_name(const hr_algorithm *algorithm, hr_text *out_name) {
+  hr_text_append(out_name, algorithm->provider->name);
+  if (algorithm->number >= 0) {
+    hr_text_printf(out_name, " %s", algorithm->provider->algorithms[algorithm->number]);
+  }
+}
+
+static bool is_written(const hr_program *program, const hr_node *but, uint32_t buffer) {
+  for (int n = 0; n < program->node_count; ++n) {
+    const hr_node *node = &program->nodes[n];
+    for (int i = 0; node != but && i < node->output_count; ++i) {
+      if (node->outputs[i].kind == HR_OPERAND_VALUE && node->outputs[i].index == buffer) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/* " f32[8,64]{64,1}". */
+static void add_operand(const hr_operand *x, hr_text *key) {
+  if (x->kind != HR_OPERAND_VALUE) {
+    hr_text_append(key, x->kind == HR_OPERAND_NONE ? " _" : " $");
+    return;
+  }
+  hr_text_printf(key, " %s[", hr_dtype_name(x->dtype));
+  for (int d = 0; d < x->rank; ++d) {
+    hr_text_printf(key, d > 0 ? ",%lld" : "%lld", (long long)x->dims[d]);
+  }
+  hr_text_append(key, "]{");
+  for (int d = 0; d < x->rank; ++d) {
+    hr_text_printf(key, d > 0 ? ",%lld" : "%lld", (long long)x->strides[d]);
+  }
+  hr_text_append(key, "}");
+}
+
+/* What dies, or is written elsewhere in the program, can't be kept in another layout, and says so. */
+static const char *mark_of(const hr_program *program, const hr_node *node, const hr_operand *x) {
+  return x->kind != HR_OPERAND_VALUE           ? ""
+         : program->buffers[x->index].is_dead  ? "-"
+         : is_written(program, node, x->index) ? "!"
+                                               : "";
+}
+
+void hr__algorithms_key(const hr_provider *const *providers, const hr_device *device, const hr_program *program,
+                        const hr_node *node, hr_text *out_key) {
+  enum { OWN_INPUTS = 3 }; /* what follows is of epilogues */
+  int count = node->epilogue_count > 0 ? OWN_INPUTS : node->input_count;
+  while (count > 0 && node->inputs[count - 1].kind == HR_OPERAND_NONE) {
+    --count;
+  }
+  bool marks = device->properties.is_host; /* nothing is kept elsewhere */
+  hr_text_append(out_key, hr_op_table(node->op)->name);
+  for (int i = 0; i < count; ++i) {
+    add_operand(&node->inputs[i], out_key);
+    hr_text_append(out_key, marks ? mark_of(program, node, &node->inputs[i]) : "");
+  }
+  hr_text_append(out_key, " ->");
+  for (int i = 0; i < node->output_count; ++i) {
+    add_operand(&node->outputs[i], out_key);
+    hr_text_append(out_key, marks ? mark_of(program, node, &node->outputs[i]) : "");
+  }
+  for (int i = 0; i < node->int_count; ++i) {
+    hr_text_printf(out_key, " %lld", (long long)node->ints[i]);
+  }
+  for (int i = 0; i < node->epilogue_count && !marks;
+       ++i) { /* on hosts they change nothing about which way is fastest */
+    hr_text_printf(out_key, " then %s", hr_op_table(node->epilogues[i].op)->name);
+  }
+  hr_text_printf(out_key, "\non %s, %s, %d workers\nby", device->driver->name, device->properties.description,
+                 device->properties.workers);
+  for (int i = 0; providers[i] != NULL; i++) {
+    hr_text_printf(out_key, " %s%s%s", providers[i]->name, providers[i]->version != NULL ? " " : "",
+                   providers[i]->version != NULL ? providers[i]->version() : "");
+  }
+  if (!device->properties.is_host) {
+    hr_text_printf(out_key, ", TF32 %d", (int)hr_env_choice(HR_ENV_TF32));
+  }
+  hr_text_append(out_key, "\n");
+}
+
+hr_status hr__algorithm_prepare(hr_device *device, const hr_program *program, const hr_node *node,
+                                const hr_algorithm *algorithm, hr_ready *out_ready) {
+  hr_ready made = {.algorithm = *algorithm};
+  bool is_own = algorithm->provider->dialect == device->driver->dialect;
+  void *queue = is_own ? queue_of(device) : NULL;
+  HR_RETURN_IF_ERROR(
+      algorithm->provider->prepare(program, node, algorithm->number, queue, &made.prepared, &made.workspace_bytes));
+  outlive_library(node->op);
+  hr_status status = HR_OK;
+  if (!is_own) {
+    status = hr__host_fallback_create(node, made.workspace_bytes, &made.fallback);
+    made.workspace_bytes = 0;
+  }
+  if (status != NULL) {
+    hr__ready_fini(&made);
+    return status;
+  }
+  *out_ready = made;
+  return HR_OK;
+}
+
+bool hr__algorithm_is_called(const hr_algorithm *algorithm, const char *name) {
+  hr_text text = {0};
+  hr__algorithm_name(algorithm, &text);
+  bool is_same = strcmp(hr_text_chars(&text), name) == 0;
+  hr_text_fini(&text);
+  return is_same;
+}
+
+bool hr__algorithms_prepare_called(hr_device *device, const hr_provider *const *providers, const hr_program *program,
+                                   const hr_node *node, const char *name, hr_ready *out_ready) {
+  for (int i = 0; providers[i] != NULL; i++) {
+    for (int number = HR_ALGORITHM_OWN;
+         number < 0 || (providers[i]->algorithms != NULL && providers[i]->algorithms[number] != NULL); number++) {
+      const hr_algorithm algorithm = {providers[i], number};
+      if (hr__algorithm_is_called(&algorithm, name) &&
+          (number >= 0 || (providers[i]->write == NULL && providers[i]->supports(program, node)))) {
+        hr_status status = hr__algorithm_prepare(device, program, node, &algorithm, out_ready);
+        bool is_prepared = status == NULL;
+        hr_status_ignore(status);
+        return is_prepared;
+      }
+    }
+  }
+  return false;
+}
+
+hr_status hr__algorithms_prepare(hr_device *device, const hr_provider *const *providers, const hr_program *program,
+                                 const hr_node *node, const hr_tuning_entry *tuning_entry, hr_ready *out_ready) {
+  const char *name = tuning_entry != NULL ? hr__tuning_entry_algorithm(tuning_entry) : "";
+  if (name[0] != 0 && hr__algorithms_prepare_called(device, providers, program, node, name, out_ready)) {
+    return HR_OK;
+  }
+  hr_status status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no provider answers", hr_op_table(node->op)->name);
+  for (int i = 0; status != NULL && providers[i] != NULL; i++) {
+    if (providers[i]->supports(program, node)) {
+      hr_status_free(status);
+      if (providers[i]->write != NULL) {
+        *out_ready = (hr_ready){.algorithm = {providers[i], HR_ALGORITHM_OWN}};
+        return HR_OK;
+      }
+      status = hr__algorithm_prepare(device, program, node, &(const hr_algorithm){providers[i], HR_ALGORITHM_OWN},
+                                     out_ready);
+    }
+  }
+  return status;
+}
+
+/* ---- running ---- */
+
+typedef struct library_call {
+  const hr_ready *ready;
+  void *const *args;
+  void *workspace, *queue;
+} library_call;
+
+static hr_status call_library(void *arg) {
+  const library_call *call = arg;
+  return call->ready->algorithm.provider->run(call->ready->prepared, call->args, call->workspace, call->queue);
+}
+
+hr_status hr__ready_run(hr_device *device, const hr_ready *ready, void *const *args, const uint64_t *stamps,
+                        void *workspace, void *queue) {
+  if (ready->algorithm.provider->stamp != NULL) {
+    ready->algorithm.provider->stamp(ready->prepared, stamps);
+  }
+  if (ready->fallback != NULL) {
+    return hr__host_fallback_run(ready->fallback, device, ready->algorithm.provider, ready->prepared, args);
+  }
+  library_call call = {ready, args, workspace, queue};
+  return device->driver->call != NULL ? device->driver->call(device->impl, call_library, &call) : call_library(&call);
+}
+
+void hr__ready_fini(hr_ready *ready) {
+  if (ready->prepared != NULL) {
+    ready->algorithm.provider->release(ready->prepared);
+  }
+  hr__host_fallback_destroy(ready->fallback);
+  *ready = (hr_ready){.algorithm = {NULL, HR_ALGORITHM_OWN}};
+}

@@ -1,0 +1,410 @@
+#include "engine/autotune.h"
+
+#include <stdatomic.h>
+
+#include "base/allocator.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "runtime/cached_weights.h"
+
+enum { RUNS_BEFORE = 2, SAMPLES = 5, SAMPLES_TO_DROP = 2, SHARE = 20, ARGS_MAX = 8 };
+enum { ROUNDS = 4, RUNS_MOST = 30 }; /* of ways that are settled before the first run */
+static const int64_t NS_MOST = 1000000000, SETTLE_NS_MOST = 1000000000, ROUND_NS = 300000, WARM_NS = 30000000;
+static const int64_t HEAVY_NS = 1000000,
+                     HEAVY_ROUND_NS = 16000000; /* what a device's clocks may slow down for, by its power */
+static const int64_t PAUSE_NS =
+    20000000;                      /* between two tries of a step: when others want the cores, they do for a while */
+static const double SLOW = 1.25;   /* times the best: not timed any more */
+static const double BETTER = 0.95; /* of the own time: worth a change */
+static const double BETTER_SETTLED = 0.98; /* the same, of ways that are timed in turn before the first run */
+
+typedef struct candidate {
+  hr_algorithm algorithm;
+  hr_ready ready; /* of the others than the step's own, while they are tried */
+  bool is_out;
+  int sample_count;
+  int64_t ns; /* the best */
+} candidate;
+
+struct hr_tuning {
+  hr_device *device;
+  const hr_provider *const *providers;
+  const hr_program *program;
+  const hr_node *node;
+  hr_tuning_entry *tuning_entry;
+  int run_count, candidate_count; /* the first is the step's own */
+  int64_t next_ns;                /* no try before */
+  bool has_claim, is_over;
+  candidate candidates[HR_ALGORITHMS_MAX];
+  hr_ready settled; /* taken instead of the step's own */
+};
+
+/* ---- what it may cost ---- */
+
+static atomic_int_least64_t allowed_ns, spent_ns;
+
+void hr__tuning_allow(int64_t ns) {
+  atomic_fetch_add(&allowed_ns, ns / SHARE);
+}
+
+static bool may_spend(void) {
+  int64_t spent = atomic_load(&spent_ns);
+  return spent < NS_MOST && spent < atomic_load(&allowed_ns);
+}
+
+/* ---- life ---- */
+
+/* A way that runs twice must not read what it wrote. */
+static bool can_repeat(const hr_node *node) {
+  for (int i = 0; i < node->input_count; ++i) {
+    for (int k = 0; k < node->output_count; ++k) {
+      if (node->inputs[i].kind == HR_OPERAND_VALUE && node->outputs[k].kind == HR_OPERAND_VALUE &&
+          node->inputs[i].index == node->outputs[k].index) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *providers, const hr_program *program,
+                             const hr_node *node, const hr_algorithm *own, hr_tuning_entry *tuning_entry) {
+  hr_tuning *tuning = hr__tuning_entry_is_open(tuning_entry) && can_repeat(node) ? hr_calloc(1, sizeof *tuning) : NULL;
+  if (tuning != NULL) {
+    *tuning = (hr_tuning){device, providers, program, node, tuning_entry, .candidate_count = 1};
+    tuning->candidates[0].algorithm = *own;
+  }
+  return tuning;
+}
+
+/* Not before they are needed: asking takes time, and many a program never repeats. False: there is nothing to try. */
+static bool list_candidates(hr_tuning *tuning) {
+  hr_algorithm algorithms[HR_ALGORITHMS_MAX];
+  const hr_algorithm *own = &tuning->candidates[0].algorithm;
+  int count = hr__algorithms_list(tuning->providers, tuning->program, tuning->node, algorithms);
+  for (int i = 0; i < count && tuning->candidate_count < HR_ALGORITHMS_MAX; ++i) {
+    if (algorithms[i].provider != own->provider || algorithms[i].number != own->number) {
+      tuning->candidates[tuning->candidate_count++].algorithm = algorithms[i];
+    }
+  }
+  return tuning->candidate_count > 1;
+}
+
+static bool claim(hr_tuning *tuning) {
+  tuning->has_claim = list_candidates(tuning) && hr__tuning_entry_claim(tuning->tuning_entry);
+  return tuning->has_claim;
+}
+
+/* What losers kept of weights is of no more use; the step's own way makes its again. */
+static void drop(hr_tuning *tuning, candidate *c, const uint64_t *stamps) {
+  c->is_out = true;
+  if (c->ready.prepared == NULL) {
+    return;
+  }
+  int kept =
+      c->algorithm.provider->keeps != NULL && stamps != NULL ? c->algorithm.provider->keeps(c->ready.prepared) : -1;
+  if (kept >= 0 && kept < tuning->node->input_count && stamps[kept] != 0) {
+    hr__cached_weights_forget(hr__context(), stamps[kept]);
+  }
+  hr__ready_fini(&c->ready);
+}
+
+void hr__tuning_release(hr_tuning *tuning) {
+  for (int i = 1; tuning != NULL && i < tuning->candidate_count; ++i) {
+    drop(tuning, &tuning->candidates[i], NULL);
+  }
+  if (tuning != NULL && tuning->has_claim && !tuning->is_over) {
+    hr__tuning_entry_unclaim(tuning->tuning_entry);
+  }
+  if (tuning != NULL) {
+    hr__ready_fini(&tuning->settled);
+  }
+  hr_free(tuning);
+}
+
+/* ---- the end ---- */
+
+static void write_note(const hr_tuning *tuning, hr_text *out_note) {
+  for (int i = 0; i < tuning->candidate_count; ++i) {
+    const candidate *c = &tuning->candidates[i];
+    if (c->sample_count > 0) {
+      hr__algorithm_name(&c->algorithm, out_note);
+      hr_text_printf(out_note, " %.1f us%s\n", (double)c->ns * 1e-3, i == 0 ? " as it was" : "");
+    }
+  }
+}
+
+typedef void (*close_fn)(hr_tuning_entry *tuning_entry, const char *algorithm, const char *note);
+
+/* The fastest way that was timed so often; the step's own where no other takes less than this share of its time. */
+static candidate *best_of(hr_tuning *tuning, int samples, double better) {
+  candidate *own = &tuning->candidates[0], *best = own;
+  for (int i = 1; i < tuning->candidate_count; ++i) {
+    candidate *c = &tuning->candidates[i];
+    best = c->sample_count >= samples && c->ns < best->ns ? c : best;
+  }
+  return (double)best->ns < better * (double)own->ns ? best : own;
+}
+
+static void close_tuning_entry(hr_tuning *tuning, const candidate *best, close_fn close) {
+  hr_text name = {0}, note = {0};
+  hr__algorithm_name(&best->algorithm, &name);
+  write_note(tuning, &note);
+  hr_log(HR_LOG_DEVICE, "choice: %s of %s%s", hr_text_chars(&name), hr__tuning_entry_key(tuning->tuning_entry),
+         hr_text_chars(&note));
+  close(tuning->tuning_entry, hr_text_chars(&name), hr_text_chars(&note));
+  hr_text_fini(&name);
+  hr_text_fini(&note);
+}
+
+static void finish(hr_tuning *tuning, const uint64_t *stamps) {
+  int tried = 0;
+  for (int i = 1; i < tuning->candidate_count; ++i) {
+    tried += tuning->candidates[i].sample_count > 0;
+  }
+  if (tried > 0) {
+    close_tuning_entry(tuning, best_of(tuning, SAMPLES, BETTER), hr__tuning_entry_close);
+  }
+  for (int i = 1; i < tuning->candidate_count; ++i) {
+    drop(tuning, &tuning->candidates[i], stamps);
+  }
+  tuning->is_over = true;
+}
+
+/* ---- runs ---- */
+
+/* The other way with the fewest samples; NULL when all have enough. */
+static candidate *next_candidate(hr_tuning *tuning) {
+  candidate *next = NULL;
+  for (int i = 1; i < tuning->candidate_count; ++i) {
+    candidate *c = &tuning->candidates[i];
+    if (!c->is_out && c->sample_count < SAMPLES && (next == NULL || c->sample_count < next->sample_count)) {
+      next = c;
+    }
+  }
+  return next;
+}
+
+static void take(hr_tuning *tuning, candidate *c, int64_t ns, const uint64_t *stamps) {
+  c->ns = c->sample_count++ == 0 || ns < c->ns ? ns : c->ns;
+  int64_t best = INT64_MAX;
+  for (int i = 0; i < tuning->candidate_count; ++i) {
+    const candidate *other = &tuning->candidates[i];
+    best = !other->is_out && other->sample_count > 0 && other->ns < best ? other->ns : best;
+  }
+  for (int i = 1; i < tuning->candidate_count; ++i) {
+    candidate *other = &tuning->candidates[i];
+    if (!other->is_out && other->sample_count >= SAMPLES_TO_DROP && (double)other->ns > SLOW * (double)best) {
+      drop(tuning, other, stamps);
+    }
+  }
+}
+
+static hr_status flush(hr_device *device) {
+  return device->driver->flush != NULL ? device->driver->flush(device->impl) : HR_OK;
+}
+
+static hr_status prepare_algorithm(const hr_tuning *tuning, candidate *c) {
+  return c->ready.prepared != NULL
+             ? HR_OK
+             : hr__algorithm_prepare(tuning->device, tuning->program, tuning->node, &c->algorithm, &c->ready);
+}
+
+/* Runs it so often, and gives the time of one run. */
+static hr_status time_runs(const hr_tuning *tuning, const hr_ready *ready, const hr_tuning_call *call, void *workspace,
+                           int runs, int64_t *out_ns) {
+  hr_status status = flush(tuning->device);
+  int64_t begin = hr_clock_ns();
+  for (int i = 0; i < runs && status == NULL; ++i) {
+    status = hr__ready_run(tuning->device, ready, call->args, call->stamps, workspace, call->queue);
+  }
+  if (status == NULL) {
+    status = flush(tuning->device);
+  }
+  *out_ns = (hr_clock_ns() - begin) / runs;
+  return status;
+}
+
+/* Runs it, and gives the time. */
+static hr_status time_algorithm(hr_tuning *tuning, candidate *c, const hr_tuning_call *call, int64_t *out_ns) {
+  hr_device *device = tuning->device;
+  hr_block *block = NULL;
+  HR_RETURN_IF_ERROR(prepare_algorithm(tuning, c));
+  void *workspace = call->workspace; /* where it is large enough: it lies in the caches, as for the step itself */
+  if (c->ready.workspace_bytes > call->workspace_bytes) {
+    HR_RETURN_IF_ERROR(hr_caching_allocator_alloc(&device->allocator, c->ready.workspace_bytes, &block));
+    workspace = block->address;
+  }
+  hr_status status = time_runs(tuning, &c->ready, call, workspace, 1, out_ns);
+  hr_caching_allocator_free(&device->allocator, block);
+  return status;
+}
+
+/* False: it is no way. */
+static bool try_algorithm(hr_tuning *tuning, candidate *c, const hr_tuning_call *call) {
+  int64_t begin = hr_clock_ns(), ns = 0;
+  hr_status status = time_algorithm(tuning, c, call, &ns);
+  bool is_algorithm = status == NULL;
+  if (is_algorithm) {
+    take(tuning, c, ns, call->stamps);
+  } else {
+    drop(tuning, c, call->stamps);
+  }
+  hr_status_ignore(status);
+  atomic_fetch_add(&spent_ns, hr_clock_ns() - begin);
+  return is_algorithm;
+}
+
+/* Runs another way, where it is time for one. Whether the step's own run is to be timed: always, but behind another
+ * way. */
+static bool prepare_run(hr_tuning *tuning, const hr_tuning_call *call) {
+  if (tuning->is_over || ++tuning->run_count <= RUNS_BEFORE) {
+    return false;
+  }
+  if (!tuning->has_claim && !claim(tuning)) {
+    tuning->is_over = true;
+    return false;
+  }
+  if (tuning->candidates[0].sample_count < SAMPLES || hr_clock_ns() < tuning->next_ns || !may_spend()) {
+    return true;
+  }
+  candidate *next = next_candidate(tuning);
+  while (next != NULL && !try_algorithm(tuning, next, call)) {
+    next = next_candidate(tuning);
+  }
+  if (next == NULL) {
+    finish(tuning, call->stamps);
+  }
+  tuning->next_ns = hr_clock_ns() + PAUSE_NS;
+  return false;
+}
+
+/* ---- before the first run ---- */
+
+static hr_mutex settle_mutex = HR_MUTEX_INITIALIZER; /* of what follows, and one at a time measures */
+static int64_t settle_ns;
+
+static const hr_ready *ready_of(const hr_tuning *tuning, const candidate *c, const hr_ready *own) {
+  return c == &tuning->candidates[0] ? own : &c->ready;
+}
+
+/* A device that did nothing runs slowly at first: the step's own way until its clocks are up. */
+static hr_status warm_up(const hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
+  static bool is_warm;
+  hr_status status = HR_OK;
+  int64_t ns = 0;
+  for (int64_t begin = hr_clock_ns(); !is_warm && status == NULL && hr_clock_ns() < begin + WARM_NS;) {
+    status = time_runs(tuning, own, call, call->workspace, 1, &ns);
+  }
+  is_warm = true;
+  return status;
+}
+
+/* Whether the way is prepared, fits into the workspace and runs: whatever is made at the first run is made. */
+static bool is_ready(const hr_tuning *tuning, candidate *c, const hr_ready *own, const hr_tuning_call *call) {
+  int64_t ns = 0;
+  hr_status status = c == &tuning->candidates[0] ? HR_OK : prepare_algorithm(tuning, c);
+  if (status == NULL && ready_of(tuning, c, own)->workspace_bytes > call->workspace_bytes) {
+    return false;
+  }
+  if (status == NULL) {
+    status = time_runs(tuning, ready_of(tuning, c, own), call, call->workspace, 1, &ns);
+  }
+  bool is_algorithm = status == NULL;
+  hr_status_ignore(status);
+  return is_algorithm;
+}
+
+/* Runs all ways that are left in turn, each often enough for the clock. */
+static void run_round(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
+  for (int i = 0; i < tuning->candidate_count; ++i) {
+    candidate *c = &tuning->candidates[i];
+    const hr_ready *ready = ready_of(tuning, c, own);
+    int64_t ns = 0;
+    hr_status status = c->is_out ? HR_OK : time_runs(tuning, ready, call, call->workspace, 1, &ns);
+    int64_t round_ns = ns > HEAVY_NS ? HEAVY_ROUND_NS : ROUND_NS;
+    int runs = ns > round_ns ? 1 : ns < round_ns / RUNS_MOST ? RUNS_MOST : (int)(round_ns / ns);
+    if (!c->is_out && status == NULL) {
+      status = time_runs(tuning, ready, call, call->workspace, runs, &ns);
+    }
+    if (status != NULL) {
+      drop(tuning, c, NULL);
+    } else if (!c->is_out) {
+      take(tuning, c, ns, NULL);
+    }
+    hr_status_ignore(status);
+  }
+}
+
+static void settle_algorithms(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
+  int64_t begin = hr_clock_ns();
+  hr_status status = warm_up(tuning, own, call);
+  for (int i = 0; i < tuning->candidate_count && status == NULL; ++i) {
+    if (!is_ready(tuning, &tuning->candidates[i], own, call)) {
+      drop(tuning, &tuning->candidates[i], NULL);
+    }
+  }
+  for (int i = 0; i < ROUNDS && status == NULL; ++i) {
+    run_round(tuning, own, call);
+  }
+  hr_status_ignore(status);
+  if (tuning->candidates[0].sample_count == ROUNDS) {
+    candidate *best = best_of(tuning, ROUNDS, BETTER_SETTLED);
+    close_tuning_entry(tuning, best, hr__tuning_entry_settle);
+    tuning->settled = best->ready; /* nothing, of the step's own */
+    best->ready = (hr_ready){.algorithm = best->algorithm};
+  }
+  for (int i = 1; i < tuning->candidate_count; ++i) {
+    drop(tuning, &tuning->candidates[i], NULL);
+  }
+  settle_ns += hr_clock_ns() - begin;
+}
+
+/* Finds the way, and prepares it where it was found by another step or process; whatever fails leaves the step its own.
+ */
+static void settle(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
+  hr_mutex_lock(&settle_mutex);
+  if (hr__tuning_entry_is_open(tuning->tuning_entry)) {
+    if (settle_ns < SETTLE_NS_MOST && list_candidates(tuning)) {
+      settle_algorithms(tuning, own, call);
+    }
+    hr__tuning_entry_leave(tuning->tuning_entry);
+  }
+  hr_mutex_unlock(&settle_mutex);
+  const char *name = hr__tuning_entry_algorithm(tuning->tuning_entry);
+  if (tuning->settled.prepared == NULL && name[0] != 0 && !hr__algorithm_is_called(&own->algorithm, name) &&
+      hr__algorithms_prepare_called(tuning->device, tuning->providers, tuning->program, tuning->node, name,
+                                    &tuning->settled) &&
+      tuning->settled.workspace_bytes > call->workspace_bytes) {
+    hr__ready_fini(&tuning->settled);
+  }
+  tuning->is_over = true;
+}
+
+hr_status hr__tuning_run_settled(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
+  if (!tuning->is_over) {
+    settle(tuning, own, call);
+  }
+  const hr_ready *ready = tuning->settled.prepared != NULL ? &tuning->settled : own;
+  return hr__ready_run(tuning->device, ready, call->args, call->stamps, call->workspace, call->queue);
+}
+
+/* ---- while it repeats ---- */
+
+bool hr__tuning_is_over(const hr_tuning *tuning) {
+  return tuning->is_over;
+}
+
+hr_status hr__tuning_run(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
+  bool is_timed = prepare_run(tuning, call);
+  if (is_timed) {
+    HR_RETURN_IF_ERROR(flush(tuning->device));
+  }
+  int64_t begin = is_timed ? hr_clock_ns() : 0;
+  HR_RETURN_IF_ERROR(hr__ready_run(tuning->device, own, call->args, call->stamps, call->workspace, call->queue));
+  if (is_timed) {
+    HR_RETURN_IF_ERROR(flush(tuning->device));
+    take(tuning, &tuning->candidates[0], hr_clock_ns() - begin, call->stamps);
+  }
+  return HR_OK;
+}

@@ -1,0 +1,554 @@
+/* Recording, hashing and cutting. The words of a record:
+ *
+ *   [0]  operation | int count << 32
+ *   [1]  input count | output count << 32
+ *   [2]  scalar count; then its kinds, a byte each, eight to a word
+ *        ints
+ *   then for each operand, inputs first:
+ *   [0]  kind | is contiguous << 2 | rank << 8 | dtype << 16
+ *        offset (unless contiguous), dims, strides (unless contiguous)
+ */
+#include "engine/trace.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+enum { KIND_NONE = 0, KIND_VALUE = 1, KIND_SCALAR = 2, IS_CONTIGUOUS = 4 };
+enum { OPERAND_WORDS_MAX = 2 + 2 * HR_RANK_MAX };
+
+void hr__trace_init(hr_trace *trace, uint32_t stream) {
+  *trace = (hr_trace){.stream = stream, .single_max = INT64_MAX};
+}
+
+void hr__trace_clear(hr_trace *trace) {
+  hr__buffers_release(trace->buffers.count, trace->buffers.data);
+  hr_vector_clear(&trace->words);
+  hr_vector_clear(&trace->locals);
+  hr_vector_clear(&trace->scalars);
+  hr_vector_clear(&trace->records);
+  hr_vector_clear(&trace->buffers);
+  trace->pending_bytes = 0;
+}
+
+void hr__trace_fini(hr_trace *trace) {
+  hr__trace_clear(trace);
+  hr_vector_fini(&trace->words);
+  hr_vector_fini(&trace->locals);
+  hr_vector_fini(&trace->scalars);
+  hr_vector_fini(&trace->records);
+  hr_vector_fini(&trace->buffers);
+  hr_vector_fini(&trace->renumbered);
+  hr_vector_fini(&trace->shapes);
+  hr_vector_fini(&trace->layouts);
+}
+
+/* ---- numbers of buffers ---- */
+
+static uint64_t make_tag(const hr_trace *trace, uint32_t local) {
+  return (uint64_t)trace->stream << 32 | local;
+}
+
+/* A tag of this stream is right where the list confirms it. Another stream's may have replaced ours: then search. */
+uint32_t hr__trace_find(const hr_trace *trace, const hr_buffer *buffer) {
+  uint64_t tag = atomic_load_explicit(&((hr_buffer *)buffer)->tag, memory_order_relaxed);
+  uint32_t local = (uint32_t)tag;
+  if (tag >> 32 == trace->stream) {
+    return local < trace->buffers.count && trace->buffers.data[local] == buffer ? local : UINT32_MAX;
+  }
+  if (tag != 0) {
+    for (size_t i = 0; i < trace->buffers.count; i++) {
+      if (trace->buffers.data[i] == buffer) {
+        return (uint32_t)i;
+      }
+    }
+  }
+  return UINT32_MAX;
+}
+
+/* What a buffer adds to the pending bytes. Nothing, where one alone would end the trace: such a value is all the more
+ * to be fused away, and may be larger than the memory. */
+static inline int64_t pending_bytes_of(const hr_trace *trace, const hr_buffer *buffer) {
+  return (int64_t)buffer->bytes < trace->single_max ? (int64_t)buffer->bytes : 0;
+}
+
+/* The buffer's number, given now if it has none. There is room in the list. */
+static inline uint32_t number_buffer(hr_trace *trace, hr_buffer *buffer) {
+  uint32_t local = hr__trace_find(trace, buffer);
+  if (local == UINT32_MAX) {
+    local = (uint32_t)trace->buffers.count;
+    hr__buffer_retain(buffer);
+    trace->buffers.data[trace->buffers.count++] = buffer;
+    if (hr__buffer_address(buffer) == NULL) {
+      trace->pending_bytes += pending_bytes_of(trace, buffer);
+    }
+  }
+  atomic_store_explicit(&buffer->tag, make_tag(trace, local), memory_order_relaxed);
+  return local;
+}
+
+/* ---- recording ---- */
+
+/* Writes the dims as those of a contiguous view, and tells whether it is one. The strides of an empty view may be any.
+ */
+static inline bool encode_contiguous(const hr_view *view, uint64_t *words) {
+  const int64_t *dims = view->dims, *strides = view->strides;
+  int64_t stride = 1, differences = view->offset;
+  for (size_t d = (size_t)view->rank; d-- > 0;) {
+    words[d] = (uint64_t)dims[d];
+    differences |= strides[d] ^ stride;
+    stride *= dims[d];
+  }
+  return differences == 0;
+}
+
+static inline uint64_t *encode_view(hr_trace *trace, const hr_view *view, uint64_t *word) {
+  uint64_t kind = KIND_VALUE | (uint64_t)view->rank << 8 | (uint64_t)view->dtype << 16;
+  int rank = view->rank;
+  trace->locals.data[trace->locals.count++] = number_buffer(trace, view->buffer);
+  if (encode_contiguous(view, word + 1)) {
+    word[0] = kind | IS_CONTIGUOUS;
+    return word + 1 + rank;
+  }
+  word[0] = kind;
+  word[1] = (uint64_t)view->offset;
+  for (int d = 0; d < rank; d++) {
+    word[2 + d] = (uint64_t)view->dims[d];
+    word[2 + rank + d] = (uint64_t)view->strides[d];
+  }
+  return word + 2 + 2 * rank;
+}
+
+static inline uint64_t *encode_operands(hr_trace *trace, int count, const hr_view *views, uint64_t *word) {
+  for (int i = 0; i < count; i++) {
+    if (views[i].buffer != NULL) {
+      word = encode_view(trace, &views[i], word);
+    } else if (views[i].scalar != NULL) {
+      *word++ = KIND_SCALAR | (uint64_t)views[i].scalar->dtype << 16;
+      trace->scalars.data[trace->scalars.count++] = *views[i].scalar;
+    } else {
+      *word++ = KIND_NONE;
+    }
+  }
+  return word;
+}
+
+static uint64_t *encode_attrs(hr_trace *trace, const hr_attrs *attrs, uint64_t *word) {
+  *word++ = (uint64_t)attrs->scalar_count;
+  for (int i = 0; i < attrs->scalar_count; i++) {
+    if (i % 8 == 0) {
+      *word++ = 0;
+    }
+    word[-1] |= (uint64_t)attrs->scalars[i].dtype << (8 * (i % 8));
+    trace->scalars.data[trace->scalars.count++] = attrs->scalars[i];
+  }
+  if (attrs->int_count > 0) {
+    memcpy(word, attrs->ints, (size_t)attrs->int_count * sizeof *word);
+  }
+  return word + attrs->int_count;
+}
+
+/* Makes room for one record, so that nothing can fail while it is written. */
+static bool reserve(hr_trace *trace, const hr_attrs *attrs, size_t operand_count) {
+  size_t words = 4 + (size_t)attrs->scalar_count / 8 + (size_t)attrs->int_count + operand_count * OPERAND_WORDS_MAX;
+  return hr_vector_reserve(&trace->words, trace->words.count + words) &&
+         hr_vector_reserve(&trace->locals, trace->locals.count + operand_count) &&
+         hr_vector_reserve(&trace->scalars, trace->scalars.count + operand_count + (size_t)attrs->scalar_count) &&
+         hr_vector_reserve(&trace->records, trace->records.count + 1) &&
+         hr_vector_reserve(&trace->buffers, trace->buffers.count + operand_count);
+}
+
+hr_status hr__trace_record(hr_trace *trace, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                           int output_count, const hr_view *outputs) {
+  static const hr_attrs no_attrs;
+  attrs = attrs != NULL ? attrs : &no_attrs;
+  if (!reserve(trace, attrs, (size_t)input_count + (size_t)output_count)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for record %zu of a stream",
+                          trace->records.count);
+  }
+  uint64_t *begin = trace->words.data + trace->words.count, *word = begin;
+  *word++ = (uint64_t)op | (uint64_t)attrs->int_count << 32;
+  *word++ = (uint64_t)(uint32_t)input_count | (uint64_t)output_count << 32;
+  word = encode_attrs(trace, attrs, word);
+  word = encode_operands(trace, input_count, inputs, word);
+  word = encode_operands(trace, output_count, outputs, word);
+  trace->words.count += (size_t)(word - begin);
+  trace->records.data[trace->records.count++] = (hr_record){
+      .word_end = trace->words.count,
+      .local_end = trace->locals.count,
+      .scalar_end = trace->scalars.count,
+  };
+  return HR_OK;
+}
+
+/* ---- appending ---- */
+
+static bool reserve_part(hr_trace *trace, const hr_trace *part, size_t buffer_count) {
+  return hr_vector_reserve(&trace->words, trace->words.count + part->words.count) &&
+         hr_vector_reserve(&trace->locals, trace->locals.count + part->locals.count) &&
+         hr_vector_reserve(&trace->scalars, trace->scalars.count + part->scalars.count) &&
+         hr_vector_reserve(&trace->records, trace->records.count + part->records.count) &&
+         hr_vector_reserve(&trace->buffers, trace->buffers.count + buffer_count) &&
+         hr_vector_reserve(&trace->renumbered, buffer_count);
+}
+
+/* The next number for a buffer that no stream has met, whose reference the trace takes. There is room in the list. */
+static inline uint32_t adopt_buffer(hr_trace *trace, hr_buffer *buffer) {
+  uint32_t local = (uint32_t)trace->buffers.count;
+  trace->buffers.data[trace->buffers.count++] = buffer;
+  trace->pending_bytes += pending_bytes_of(trace, buffer);
+  atomic_store_explicit(&buffer->tag, make_tag(trace, local), memory_order_relaxed);
+  return local;
+}
+
+/* The part numbers its buffers by first use, and so does the trace: in that order they get their numbers here. */
+hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, size_t buffer_count, hr_buffer *const *buffers,
+                           const bool *is_given) {
+  if (part->records.count == 0) {
+    return HR_OK;
+  }
+  if (!reserve_part(trace, part, buffer_count)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu more records of a stream",
+                          part->records.count);
+  }
+  uint32_t *map = trace->renumbered.data, *locals = trace->locals.data + trace->locals.count;
+  for (size_t i = 0; i < buffer_count; i++) {
+    map[i] = is_given[i] ? adopt_buffer(trace, buffers[i]) : number_buffer(trace, buffers[i]);
+  }
+  for (size_t i = 0; i < part->locals.count; i++) {
+    locals[i] = map[part->locals.data[i]];
+  }
+  for (size_t i = 0; i < part->records.count; i++) {
+    hr_record record = part->records.data[i];
+    record.word_end += trace->words.count;
+    record.local_end += trace->locals.count;
+    record.scalar_end += trace->scalars.count;
+    trace->records.data[trace->records.count++] = record;
+  }
+  memcpy(trace->words.data + trace->words.count, part->words.data, part->words.count * sizeof(uint64_t));
+  if (part->scalars.count > 0) {
+    memcpy(trace->scalars.data + trace->scalars.count, part->scalars.data, part->scalars.count * sizeof(hr_scalar));
+  }
+  trace->words.count += part->words.count;
+  trace->locals.count += part->locals.count;
+  trace->scalars.count += part->scalars.count;
+  return HR_OK;
+}
+
+/* ---- cutting ---- */
+
+static uint64_t rotate(uint64_t value, int bits) {
+  return value << bits | value >> (64 - bits);
+}
+
+static uint64_t hash_record(const hr_trace *trace, size_t i) {
+  size_t begin = i > 0 ? trace->records.data[i - 1].word_end : 0;
+  return hr_hash_words(HR_HASH_SEED, trace->words.data + begin, trace->records.data[i].word_end - begin);
+}
+
+/* The hash of record i, counted from the trace's first; -7 is the oldest that is remembered. */
+static uint64_t hash_at(const hr_trace *trace, int64_t i) {
+  return i >= 0 ? hash_record(trace, (size_t)i) : trace->history[HR_TRACE_HISTORY - 1 + i];
+}
+
+/* The hash over eight records is cyclic: each step turns it by a byte and adds a record; the oldest, turned by seven
+ * bytes then, is taken out again by xor. */
+size_t hr__trace_cut(const hr_trace *trace) {
+  int64_t count = (int64_t)trace->records.count, first = count / 4;
+  uint64_t recent[HR_TRACE_HISTORY] = {0}; /* of record i at i modulo the length */
+  uint64_t hash = 0, best_hash = 0;
+  int64_t best = count - 1;
+  for (int64_t i = first - (HR_TRACE_HISTORY - 1); i < count; i++) {
+    uint64_t *slot = &recent[(size_t)i % HR_TRACE_HISTORY];
+    hash ^= rotate(*slot, 8 * (HR_TRACE_HISTORY - 1));
+    *slot = hash_at(trace, i);
+    hash = rotate(hash, 8) ^ *slot;
+    uint64_t mixed = hr_hash_mix(HR_HASH_SEED, hash);
+    if (i == first || (i > first && mixed >= best_hash)) {
+      best_hash = mixed;
+      best = i;
+    }
+  }
+  return (size_t)best + 1;
+}
+
+/* Room for everything behind the cut. */
+static bool reserve_rest(hr_trace *trace, const hr_record *last, size_t count, hr_trace *rest) {
+  size_t locals = trace->locals.count - last->local_end;
+  return hr_vector_reserve(&rest->words, trace->words.count - last->word_end) &&
+         hr_vector_reserve(&rest->locals, locals) &&
+         hr_vector_reserve(&rest->scalars, trace->scalars.count - last->scalar_end) &&
+         hr_vector_reserve(&rest->records, trace->records.count - count) &&
+         hr_vector_reserve(&rest->buffers, locals < trace->buffers.count ? locals : trace->buffers.count) &&
+         hr_vector_reserve(&trace->renumbered, trace->buffers.count);
+}
+
+/* How many buffers the records up to this one use: numbers go by first use, so they are the beginning of the list. */
+static uint32_t buffers_before(const hr_trace *trace, const hr_record *last) {
+  uint32_t count = 0;
+  for (size_t i = 0; i < last->local_end; i++) {
+    count = trace->locals.data[i] >= count ? trace->locals.data[i] + 1 : count;
+  }
+  return count;
+}
+
+/* Gives the buffers behind the cut their numbers in `rest`, and drops those that only stood there from the trace. */
+static void split_buffers(hr_trace *trace, const hr_record *last, hr_trace *rest) {
+  uint32_t *map = trace->renumbered.data, kept;
+  memset(map, 0xff, trace->buffers.count * sizeof *map);
+  for (size_t i = last->local_end; i < trace->locals.count; i++) {
+    uint32_t local = trace->locals.data[i];
+    if (map[local] == UINT32_MAX) {
+      hr_buffer *buffer = trace->buffers.data[local];
+      map[local] = (uint32_t)rest->buffers.count;
+      hr__buffer_retain(buffer);
+      rest->buffers.data[rest->buffers.count++] = buffer;
+      atomic_store_explicit(&buffer->tag, make_tag(rest, map[local]), memory_order_relaxed);
+    }
+    rest->locals.data[rest->locals.count++] = map[local];
+  }
+  kept = buffers_before(trace, last);
+  for (size_t i = kept; i < trace->buffers.count; i++) {
+    if (hr__buffer_address(trace->buffers.data[i]) == NULL) {
+      rest->pending_bytes += pending_bytes_of(rest, trace->buffers.data[i]);
+    }
+    hr_buffer_release(trace->buffers.data[i]);
+  }
+  trace->buffers.count = kept;
+}
+
+/* What the records behind the cut have before them. */
+static void split_history(const hr_trace *trace, size_t count, hr_trace *rest) {
+  bool is_cut = count <= trace->records.count;
+  for (int i = 0; i < HR_TRACE_HISTORY - 1; i++) {
+    rest->history[i] = is_cut ? hash_at(trace, (int64_t)count - (HR_TRACE_HISTORY - 1) + i) : 0;
+  }
+}
+
+hr_status hr__trace_split(hr_trace *trace, size_t count, hr_trace *rest) {
+  if (count >= trace->records.count) {
+    split_history(trace, count, rest);
+    return HR_OK;
+  }
+  const hr_record last = trace->records.data[count - 1];
+  if (!reserve_rest(trace, &last, count, rest)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to cut a stream of %zu records",
+                          trace->records.count);
+  }
+  split_history(trace, count, rest);
+  for (size_t i = count; i < trace->records.count; i++) {
+    hr_record record = trace->records.data[i];
+    record.word_end -= last.word_end;
+    record.local_end -= last.local_end;
+    record.scalar_end -= last.scalar_end;
+    rest->records.data[rest->records.count++] = record;
+  }
+  rest->words.count = trace->words.count - last.word_end;
+  memcpy(rest->words.data, trace->words.data + last.word_end, rest->words.count * sizeof(uint64_t));
+  rest->scalars.count = trace->scalars.count - last.scalar_end;
+  if (rest->scalars.count > 0) {
+    memcpy(rest->scalars.data, trace->scalars.data + last.scalar_end, rest->scalars.count * sizeof(hr_scalar));
+  }
+  split_buffers(trace, &last, rest);
+  trace->words.count = last.word_end;
+  trace->locals.count = last.local_end;
+  trace->scalars.count = last.scalar_end;
+  trace->records.count = count;
+  return HR_OK;
+}
+
+/* ---- shortening ---- */
+
+void hr__trace_lengthen(hr_trace *trace, const hr_trace_lengths *lengths) {
+  trace->words.count = lengths->words;
+  trace->locals.count = lengths->locals;
+  trace->scalars.count = lengths->scalars;
+  trace->records.count = lengths->records;
+  trace->buffers.count = lengths->buffers;
+}
+
+hr_trace_lengths hr__trace_shorten(hr_trace *trace, size_t count) {
+  hr_trace_lengths before = {trace->words.count, trace->locals.count, trace->scalars.count, trace->records.count,
+                             trace->buffers.count};
+  const hr_record *last = &trace->records.data[count - 1];
+  hr_trace_lengths after = {last->word_end, last->local_end, last->scalar_end, count, buffers_before(trace, last)};
+  hr__trace_lengthen(trace, &after);
+  return before;
+}
+
+/* ---- keys ---- */
+
+static uint64_t hash_locals(uint64_t hash, const uint32_t *locals, size_t count) {
+  hash = hr_hash_mix(hash, count);
+  size_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    uint64_t first = (uint64_t)locals[i] << 32 | locals[i + 1], second = (uint64_t)locals[i + 2] << 32 | locals[i + 3];
+    hash = hr__hash_fold(hash ^ first, second ^ HR_HASH_MULTIPLIER);
+  }
+  for (; i < count; i++) {
+    hash = hr_hash_mix(hash, locals[i]);
+  }
+  return hash;
+}
+
+hr_status hr__trace_key(hr_trace *trace, bool frees, hr_key *out_key) {
+  size_t count = trace->buffers.count;
+  uint64_t any_layout = 0;
+  if (!hr_vector_reserve(&trace->shapes, count + 1) || !hr_vector_reserve(&trace->layouts, count + 1)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the key of %zu records",
+                          trace->records.count);
+  }
+  for (size_t i = 0; i < count; i++) {
+    hr_buffer *buffer = trace->buffers.data[i];
+    bool is_dead = hr__buffer_holders(buffer) == 1, is_fresh = hr__buffer_address(buffer) == NULL;
+    trace->shapes.data[i] = hr_shape_word(buffer->bytes, is_fresh && (is_dead || frees), is_dead, is_fresh);
+    trace->layouts.data[i] = trace->is_plain ? 0 : hr__buffer_layout(buffer);
+    any_layout |= trace->layouts.data[i];
+  }
+  *out_key = (hr_key){
+      .record_count = trace->records.count,
+      .word_count = trace->words.count,
+      .local_count = trace->locals.count,
+      .buffer_count = count,
+      .words = trace->words.data,
+      .locals = trace->locals.data,
+      .shapes = trace->shapes.data,
+      .layouts = any_layout != 0 ? trace->layouts.data : NULL,
+  };
+  return HR_OK;
+}
+
+uint64_t hr__key_hash(hr_key *key) {
+  if (key->hash == 0) {
+    uint64_t hash = hr_hash_words(HR_HASH_SEED, key->words, key->word_count);
+    hash = hash_locals(hash, key->locals, key->local_count);
+    hash = key->layouts != NULL ? hr_hash_words(hash, key->layouts, key->buffer_count) : hash;
+    hash = hr_hash_words(hash, key->shapes, key->buffer_count);
+    key->hash = hash != 0 ? hash : 1;
+  }
+  return key->hash;
+}
+
+/* ---- decoding ---- */
+
+typedef struct decoder {
+  const hr_key *key;
+  const uint64_t *word;
+  size_t local;
+  hr_program *program;
+  hr_arena arena; /* of one record */
+} decoder;
+
+/* A scalar kind in the program; the order is that of the trace's values. */
+static uint32_t add_argument(decoder *d, uint64_t dtype) {
+  return hr_program_add_argument(d->program, (hr_dtype)dtype);
+}
+
+static bool decode_operand(decoder *d, hr_operand *out_operand) {
+  uint64_t head = *d->word++;
+  *out_operand = (hr_operand){.fill = HR_NO_SCALAR, .dtype = (hr_dtype)(head >> 16)};
+  if ((head & 3) == KIND_NONE) {
+    return true;
+  }
+  if ((head & 3) == KIND_SCALAR) {
+    out_operand->kind = HR_OPERAND_SCALAR;
+    out_operand->index = add_argument(d, head >> 16);
+    return out_operand->index != UINT32_MAX;
+  }
+  int rank = (int)(head >> 8 & 0xff);
+  bool contiguous = (head & IS_CONTIGUOUS) != 0;
+  out_operand->kind = HR_OPERAND_VALUE;
+  out_operand->index = d->key->locals[d->local++];
+  out_operand->rank = rank;
+  out_operand->offset = contiguous ? 0 : (int64_t)*d->word++;
+  out_operand->dims = (const int64_t *)d->word;
+  d->word += rank;
+  if (!contiguous) {
+    out_operand->strides = (const int64_t *)d->word;
+    d->word += rank;
+    return true;
+  }
+  int64_t *strides = hr_arena_alloc(&d->arena, (size_t)rank * sizeof *strides), stride = 1;
+  for (int i = rank - 1; strides != NULL && i >= 0; i--) {
+    strides[i] = stride;
+    stride *= out_operand->dims[i] > 0 ? out_operand->dims[i] : 1;
+  }
+  out_operand->strides = strides;
+  return strides != NULL;
+}
+
+static bool decode_operands(decoder *d, int count, hr_operand **out_operands) {
+  hr_operand *operands = HR_ARENA_ARRAY(&d->arena, hr_operand, (size_t)count);
+  *out_operands = operands;
+  if (operands == NULL) {
+    return false;
+  }
+  for (int i = 0; i < count; i++) {
+    if (!decode_operand(d, &operands[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool decode_record(decoder *d, uint32_t origin) {
+  hr_node node = {.op = (hr_op)(uint32_t)d->word[0], .int_count = (int)(d->word[0] >> 32), .origin = origin};
+  node.input_count = (int)(uint32_t)d->word[1];
+  node.output_count = (int)(d->word[1] >> 32);
+  node.scalar_count = (int)d->word[2];
+  d->word += 3;
+  node.scalar_base = (uint32_t)d->program->scalar_count;
+  for (int i = 0; i < node.scalar_count; i++) {
+    if (add_argument(d, d->word[i / 8] >> (8 * (i % 8)) & 0xff) == UINT32_MAX) {
+      return false;
+    }
+  }
+  d->word += (node.scalar_count + 7) / 8;
+  node.ints = (const int64_t *)d->word;
+  d->word += node.int_count;
+  hr_arena_reset(&d->arena);
+  return decode_operands(d, node.input_count, &node.inputs) && decode_operands(d, node.output_count, &node.outputs) &&
+         hr_program_append(d->program, &node);
+}
+
+hr_status hr__key_decode(const hr_key *key, hr_program *out_program) {
+  decoder d = {.key = key, .word = key->words, .program = out_program};
+  bool ok = true;
+  hr_program_init(out_program);
+  hr_arena_init(&d.arena, 0);
+  for (size_t i = 0; ok && i < key->buffer_count; i++) {
+    uint64_t shape = key->shapes[i];
+    ok = hr_program_add_buffer(out_program, hr_shape_bytes(shape), hr_shape_is_dead(shape), hr_shape_is_fresh(shape)) !=
+         UINT32_MAX;
+    if (ok) {
+      out_program->buffers[i].is_free = hr_shape_is_free(shape);
+      out_program->buffers[i].layout = key->layouts != NULL ? key->layouts[i] : 0;
+    }
+  }
+  out_program->bound_count = (int)key->buffer_count;
+  for (size_t i = 0; ok && i < key->record_count; i++) {
+    ok = decode_record(&d, (uint32_t)i);
+  }
+  hr_arena_fini(&d.arena);
+  if (!ok) {
+    hr_program_fini(out_program);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a program of %zu nodes", key->record_count);
+  }
+  return HR_OK;
+}
+
+void hr__key_each_use(const hr_key *key, void (*fn)(void *arg, uint32_t local, bool is_output), void *arg) {
+  const uint64_t *word = key->words;
+  size_t local = 0;
+  for (size_t i = 0; i < key->record_count; i++) {
+    int int_count = (int)(word[0] >> 32), inputs = (int)(uint32_t)word[1], outputs = (int)(word[1] >> 32);
+    word += 3 + (word[2] + 7) / 8 + (uint64_t)int_count;
+    for (int j = 0; j < inputs + outputs; j++) {
+      uint64_t head = *word++, rank = head >> 8 & 0xff;
+      if ((head & 3) == KIND_VALUE) {
+        word += (head & IS_CONTIGUOUS) != 0 ? rank : 1 + 2 * rank;
+        fn(arg, key->locals[local++], j >= inputs);
+      }
+    }
+  }
+}

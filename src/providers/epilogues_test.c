@@ -1,0 +1,265 @@
+/* Epilogues in providers: a contraction with epilogues gives the bits of the same contraction without them followed by
+ * the rows of ops.def. Whether oneDNN keeps its kernel with a epilogue depends on the processor: what is refused is not
+ * compared, but on AVX-512 no form may be.
+ */
+#include "core/ops/op.h"
+#include "hr_test.h"
+#include "node_args.h"
+#include "providers/provider.h"
+
+enum { BUFFERS = 8 };
+
+static const hr_provider *provider = &hr__onednn_provider;
+
+static void open_provider(void) {
+  static enum { UNKNOWN, THERE, MISSING } states[2], *state;
+  state = &states[provider != &hr__onednn_provider];
+  if (*state == UNKNOWN) {
+    hr_status status = provider->open();
+    *state = status == NULL ? THERE : MISSING;
+    hr_status_free(status);
+  }
+  if (*state == MISSING) {
+    HR_SKIP("the provider can't be had");
+  }
+}
+
+/* Runs a node on the given buffers. False where the provider refuses it. */
+static bool run_provider(const hr_program *program, const hr_node *node, float *const *memory,
+                         const hr_scalar *scalars) {
+  hr_prepared *prepared = NULL;
+  size_t workspace_bytes = 0;
+  void *args[16];
+  if (!provider->supports(program, node)) {
+    return false;
+  }
+  hr__node_args(program, node, (void *const *)memory, scalars, args);
+  HR_ASSERT_OK(provider->prepare(program, node, HR_ALGORITHM_OWN, NULL, &prepared, &workspace_bytes));
+  void *workspace = hr_aligned_malloc(workspace_bytes + 64, 64);
+  HR_ASSERT_OK(provider->run(prepared, args, workspace, NULL));
+  provider->release(prepared);
+  hr_aligned_free(workspace);
+  return true;
+}
+
+/* The provider's contraction alone into the last buffer, then the rows, one after the other, by the reference. */
+static void run_apart(const hr_program *program, float *const *memory, const hr_scalar *scalars) {
+  const hr_node *node = &program->nodes[0];
+  hr_operand value = node->outputs[0];
+  value.index = (uint32_t)program->buffer_count - 1;
+  hr_node plain = *node;
+  plain.input_count = 3, plain.epilogue_count = 0, plain.outputs = &value;
+  HR_ASSERT(run_provider(program, &plain, memory, scalars));
+  hr_program rows = *program;
+  hr_node nodes[HR_EPILOGUES_MAX];
+  hr_operand inputs[HR_EPILOGUES_MAX][HR_EPILOGUE_ARITY_MAX];
+  for (int i = 0; i < node->epilogue_count; ++i) {
+    const hr_epilogue *epilogue = &node->epilogues[i];
+    int arity = hr_op_table(epilogue->op)->arity;
+    nodes[i] = (hr_node){.op = epilogue->op, .input_count = arity, .inputs = inputs[i], .output_count = 1};
+    nodes[i].outputs = i + 1 < node->epilogue_count ? &value : node->outputs;
+    for (int k = 0; k < arity; ++k) {
+      inputs[i][k] = epilogue->inputs[k] == HR_EPILOGUE_VALUE ? value : node->inputs[epilogue->inputs[k]];
+    }
+  }
+  rows.nodes = nodes;
+  rows.node_count = node->epilogue_count;
+  HR_ASSERT_OK(hr_program_evaluate(&rows, (void *const *)memory, scalars));
+}
+
+/* Runs node 0 of the program with its epilogues and apart: the bits must agree. NaN among the activations where `nan`
+ * is set. False where the provider refuses. */
+static bool run_both(const char *text, bool nan) {
+  hr_program program;
+  float *memory[2][BUFFERS] = {{NULL}};
+  const hr_scalar scalars[2] = {hr_scalar_f64(0.25), hr_scalar_f64(-1.5)};
+  open_provider();
+  HR_ASSERT_OK(hr_program_parse(text, &program));
+  HR_ASSERT_OK(hr_program_verify(&program));
+  uint32_t out = program.nodes[0].outputs[0].index;
+  HR_ASSERT(hr_program_add_buffer(&program, program.buffers[out].bytes, false, true) != UINT32_MAX);
+  program.bound_count = program.buffer_count;
+  unsigned state = 7;
+  for (int b = 0; b < program.buffer_count; ++b) {
+    size_t count = program.buffers[b].bytes / sizeof(float);
+    memory[0][b] = hr_aligned_malloc(program.buffers[b].bytes + 64, 64);
+    memory[1][b] = hr_aligned_malloc(program.buffers[b].bytes + 64, 64);
+    for (size_t i = 0; i < count; ++i) {
+      state = state * 1664525u + 1013904223u;
+      memory[0][b][i] = memory[1][b][i] = (float)(int)(state >> 8) / (float)(1 << 23) - 1;
+    }
+    if (nan && b == 0) {
+      memory[0][b][5] = memory[1][b][5] = NAN;
+    }
+  }
+  bool is_taken = run_provider(&program, &program.nodes[0], memory[1], scalars);
+  if (is_taken) {
+    run_apart(&program, memory[0], scalars);
+  }
+  for (size_t i = 0; is_taken && i < program.buffers[out].bytes / sizeof(float); ++i) {
+    const float *expected = &memory[0][out][i], *actual = &memory[1][out][i];
+    HR_ASSERT(isnan(*expected) ? isnan(*actual) : memcmp(expected, actual, sizeof(float)) == 0);
+  }
+  for (int b = 0; b < program.buffer_count; ++b) {
+    hr_aligned_free(memory[0][b]);
+    hr_aligned_free(memory[1][b]);
+  }
+  hr_program_fini(&program);
+  return is_taken;
+}
+
+/* ---- the shapes: x [2,16,5,5], w [32,16,1,1], y [2,32,5,5] channels-last, in buffer 2 ---- */
+
+#define BUFFERS_OF_CONV                                                                                     \
+  "buffer %0 3200 live\nbuffer %1 2048 live\nbuffer %2 6400 live\nbuffer %3 128 live\nbuffer %4 128 live\n" \
+  "buffer %5 6400 live\nscalar $0 f64\nscalar $1 f64\n"
+#define LAST "[2,32,5,5]{800,1,160,32}+0"
+#define FIRST "[2,32,5,5]{800,25,5,1}+0"
+#define CONV(layout, inputs, epilogues)                                                                              \
+  BUFFERS_OF_CONV "%2:f32" layout " = conv(%0:f32[2,16,5,5]{400,1,80,16}+0, %1:f32[32,16,1,1]{16,1,1,1}+0, _" inputs \
+                  ") ints(2,1,1,0,0,1,1,1) " epilogues "\n"
+#define CHANGING "loop %1:f32[512]{1}+0 = neg(%1:f32[512]{1}+0)\n" /* the weights: a matrix product, then */
+#define VECTOR(b) ", %" #b ":f32[2,32,5,5]{0,1,0,0}+0"
+#define NUMBER(s) ", $" #s "[2,32,5,5]"
+/* a [40,24], b [24,48], out [40,48] in buffer 2 */
+#define MATMUL(inputs, epilogues)                                                                           \
+  "buffer %0 3840 live\nbuffer %1 4608 live\nbuffer %2 7680 live\nbuffer %3 192 live\nbuffer %4 192 live\n" \
+  "buffer %5 7680 live\nscalar $0 f64\nscalar $1 f64\n"                                                     \
+  "%2:f32[40,48]{48,1}+0 = matmul(%0:f32[40,24]{24,1}+0, %1:f32[24,48]{48,1}+0, _" inputs ") " epilogues "\n"
+
+static bool has_avx512(void) {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+#else
+  return false;
+#endif
+}
+
+static void expect_same(const char *text) {
+  bool is_taken = run_both(text, false) && run_both(text, true);
+  HR_ASSERT(is_taken || !has_avx512());
+}
+
+static void expect_refused(const char *text) {
+  HR_ASSERT(!run_both(text, false));
+}
+
+HR_TEST(channel_vectors) {
+  expect_same(CONV(LAST, VECTOR(3) VECTOR(4), "then(add_scaled,3,^,4)"));
+  expect_same(CONV(LAST, VECTOR(3) VECTOR(4), "then(mul,^,3) then(sub,^,4)"));
+  expect_same(CONV(FIRST, VECTOR(3), "then(add,3,^)"));
+}
+
+HR_TEST(products_of_pixels) {
+  expect_same(CONV(LAST, VECTOR(3) VECTOR(4), "then(add_scaled,3,^,4)") CHANGING);
+  expect_same(CONV(LAST, NUMBER(0) NUMBER(1), "then(mul,^,3) then(add,^,4)") CHANGING);
+  expect_same(CONV(LAST, ", %2:f32" LAST, "then(add,^,3)") CHANGING);
+  expect_refused(CONV(LAST, ", %5:f32" LAST, "then(add,^,3)") CHANGING);
+}
+
+HR_TEST(numbers) {
+  expect_same(CONV(LAST, NUMBER(0), "then(leaky_relu,^,3)"));
+  expect_same(CONV(LAST, NUMBER(0) NUMBER(1), "then(mul,^,3) then(add,^,4)"));
+  expect_same(MATMUL(", $1[40,48]", "then(mul,^,3)"));
+}
+
+HR_TEST(sums_in_place) {
+  expect_same(CONV(LAST, ", %2:f32" LAST, "then(add,^,3)"));
+  expect_same(CONV(FIRST, ", %2:f32" FIRST, "then(add,^,3)"));
+  expect_same(MATMUL(", %2:f32[40,48]{48,1}+0", "then(add,^,3)"));
+  expect_refused(CONV(LAST, ", %2:f32" LAST NUMBER(0), "then(mul,^,4) then(add,^,3)"));
+}
+
+HR_TEST(products) {
+  expect_same(MATMUL(", %3:f32[40,48]{0,1}+0", "then(add,^,3)"));
+  expect_same(MATMUL(", %5:f32[40,48]{48,1}+0", "then(add,^,3)"));
+  expect_same(MATMUL(", %5:f32[40,48]{1,40}+0", "then(add,^,3)"));
+}
+
+HR_TEST(refused) {
+  expect_refused(CONV(LAST, "", "then(relu,^)"));                       /* drops NaN, or makes NaN of infinity */
+  expect_refused(CONV(LAST, NUMBER(0) NUMBER(1), "then(clamp,^,4,3)")); /* drops NaN */
+  expect_refused(CONV(LAST, NUMBER(0), "then(maximum,^,3)"));           /* the same */
+  expect_refused(CONV(LAST, ", %3:f32[2,32,5,5]{0,0,5,1}+0", "then(add,^,3)")); /* the wrong axis */
+  expect_refused(CONV(LAST, ", %5:f32" LAST, "then(add,^,3)"));                 /* slower than a loop */
+  expect_refused(CONV(LAST, NUMBER(0), "then(sub,3,^)"));                       /* number - value */
+  expect_refused(CONV(LAST, "", "then(mul,^,^)"));                              /* the square */
+  expect_refused(CONV(LAST, "", "then(tanh,^)"));                               /* not our bits */
+}
+
+/* ---- convolutions by fewer multiplications: x [2,32,15,16], w [48,32,3,3], y [2,48,15,16] in buffer 2 ---- */
+
+#define WINDOWS(layout, inputs, epilogues)                                                                \
+  "buffer %0 61440 live\nbuffer %1 55296 live\nbuffer %2 92160 live\nbuffer %3 192 live\n"                \
+  "buffer %4 192 live\nbuffer %5 92160 live\nscalar $0 f64\nscalar $1 f64\n"                              \
+  "%2:f32" layout " = conv(%0:f32[2,32,15,16]{7680,1,512,32}+0, %1:f32[48,32,3,3]{288,9,3,1}+0, _" inputs \
+  ") ints(2,1,1,1,1,1,1,1) " epilogues "\n"
+#define WINDOWS_LAST "[2,48,15,16]{11520,1,768,48}+0"
+#define WINDOWS_FIRST "[2,48,15,16]{11520,240,16,1}+0"
+#define WINDOWS_VECTOR(b) ", %" #b ":f32[2,48,15,16]{0,1,0,0}+0"
+#define WINDOWS_NUMBER(s) ", $" #s "[2,48,15,16]"
+
+static void check_windows(const char *text, bool is_expected) {
+  provider = &hr__winograd_provider;
+  if (is_expected) {
+    expect_same(text);
+  } else {
+    expect_refused(text);
+  }
+  provider = &hr__onednn_provider;
+}
+
+HR_TEST(windows_with_vectors_and_numbers) {
+  check_windows(WINDOWS(WINDOWS_LAST, WINDOWS_VECTOR(3) WINDOWS_VECTOR(4), "then(add_scaled,3,^,4)"), true);
+  check_windows(WINDOWS(WINDOWS_FIRST, WINDOWS_VECTOR(3) WINDOWS_VECTOR(4), "then(mul,^,3) then(sub,^,4)"), true);
+  check_windows(WINDOWS(WINDOWS_LAST, WINDOWS_VECTOR(3) WINDOWS_NUMBER(0), "then(add,3,^) then(div,^,4)"), true);
+  check_windows(WINDOWS(WINDOWS_LAST, WINDOWS_NUMBER(0) WINDOWS_NUMBER(1), "then(leaky_relu,^,3) then(mul,4,^)"), true);
+}
+
+HR_TEST(windows_refuse_other_rows) {
+  check_windows(WINDOWS(WINDOWS_LAST, "", "then(tanh,^)"), false);
+  check_windows(WINDOWS(WINDOWS_LAST, "", "then(mul,^,^)"), false);
+  check_windows(WINDOWS(WINDOWS_LAST, WINDOWS_NUMBER(0), "then(sub,3,^)"), false);
+  check_windows(WINDOWS(WINDOWS_LAST, ", %5:f32" WINDOWS_LAST, "then(add,^,3)"), false);
+  check_windows(WINDOWS(WINDOWS_LAST, ", %3:f32[2,48,15,16]{0,0,0,1}+0", "then(add,^,3)"), false);
+  check_windows(WINDOWS(WINDOWS_LAST, WINDOWS_VECTOR(3), "then(leaky_relu,^,3)"), false);
+}
+
+/* ---- products of one row: x [1,40], w [40,50] in both orders of its dims, y [1,50] in buffer 2 ---- */
+
+#define ROW_FORMAT                                                                                       \
+  "buffer %%0 160 live\nbuffer %%1 8000 live\nbuffer %%2 400 live\nbuffer %%3 200 live\nscalar $0 f64\n" \
+  "scalar $1 f64\n%%2:f32[1,50]{100,2}+0 = matmul(%%0:f32[1,40]{40,1}+0, %%1:f32[40,50]%s+0, "           \
+  "%%3:f32[1,50]{0,1}+0%s) %s\n"
+#define ROW_NUMBER(s) ", $" #s "[1,50]"
+
+static void check_row(const char *inputs_and_epilogues[2], bool is_expected) {
+  static const char *const strides[2] = {"{1,40}", "{50,1}"};
+  provider = &hr__gemv_provider;
+  for (int i = 0; i < 2; ++i) {
+    char text[1024];
+    snprintf(text, sizeof text, ROW_FORMAT, strides[i], inputs_and_epilogues[0], inputs_and_epilogues[1]);
+    if (is_expected) {
+      expect_same(text);
+    } else {
+      expect_refused(text);
+    }
+  }
+  provider = &hr__onednn_provider;
+}
+
+HR_TEST(rows_with_activations) {
+  check_row((const char *[]){"", "then(relu,^)"}, true);
+  check_row((const char *[]){ROW_NUMBER(0), "then(softshrink,^,3)"}, true);
+  check_row((const char *[]){ROW_NUMBER(1), "then(softshrink,^,3)"}, true);
+  check_row((const char *[]){ROW_NUMBER(1), "then(leaky_relu,^,3)"}, true);
+  check_row((const char *[]){ROW_NUMBER(0) ROW_NUMBER(1), "then(softshrink,^,3) then(leaky_relu,^,4) then(relu,^)"},
+            true);
+}
+
+HR_TEST(rows_refuse_other_epilogues) {
+  check_row((const char *[]){"", "then(tanh,^)"}, false);
+  check_row((const char *[]){ROW_NUMBER(0), "then(softshrink,3,^)"}, false);
+  check_row((const char *[]){", %3:f32[1,50]{0,1}+0", "then(softshrink,^,3)"}, false);
+  check_row((const char *[]){", %3:f32[1,50]{0,1}+0", "then(add,^,3)"}, false);
+}

@@ -1,0 +1,498 @@
+/* gemv.c: products of one row, y = x W (+ bias), on the weights as they are stored. A long product of one column is the
+ * one of its transposed factors.
+ *
+ * A product with one row reads every weight once and does two operations with it: memory is the limit, and any packing
+ * doubles the traffic. Two layouts of W [K, N] cover what frameworks store:
+ *
+ *   K contiguous (a transposed [N, K] weight)   y[n] is a dot product
+ *   N contiguous                                y is a sum of rows of W, a block of N at a time
+ *
+ * Where columns are few and sums are long, as in a dot product, sums are cut into parts. The order of additions depends
+ * on the shape alone, so that the number of threads doesn't change bits. f32; everything else is left to the next
+ * provider. Activations that are cheap and need a number at most are made on the way to memory (epilogues).
+ */
+#include <stdatomic.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "base/allocator.h"
+#include "base/integer.h"
+#include "base/thread.h"
+#include "providers/provider.h"
+
+enum { LANES = 32, BLOCK = 256, DOT_BLOCK = 16, DOTS = 4 }; /* blocks: of columns, what a thread takes at a time */
+static const int64_t SERIAL_WEIGHTS = 1 << 15; /* 128 KB: more are read faster by two cores, each from its own L2 */
+static const int64_t KEPT_WEIGHTS = 1 << 18;   /* 1 MB: a core's own cache may keep its share until the next run */
+static const int64_t MET_BLOCK = 1 << 13;      /* 32 KB: taking a block costs a few hundredths of reading it */
+static const int64_t PART_INNER = 1 << 14;     /* 64 KB: a part of a sum has as much of a column at least */
+static const int64_t PART_UNITS = 64;          /* more threads than that don't read faster */
+
+struct hr_prepared {
+  int64_t batch, inner, columns; /* y [batch, 1, columns] = x [batch, 1, inner] W [batch, inner, columns] */
+  int64_t part, parts;           /* of the inner dim: all of it and 1, unless columns are few */
+  int64_t x_offset, w_offset, bias_offset, y_offset; /* elements */
+  int64_t x_batch, w_batch, y_batch;                 /* strides of the batch */
+  int64_t x_stride, w_inner, w_columns, bias_stride, y_stride;
+  bool has_bias;
+  int x_arg, w_arg, y_arg;
+  int epilogue_count;
+  struct {
+    hr_op op;
+    int arg; /* of its number; -1: it has none */
+  } epilogues[HR_EPILOGUES_MAX];
+};
+
+typedef struct call {
+  const hr_prepared *p;
+  float numbers[HR_EPILOGUES_MAX]; /* of the epilogues */
+  const float *x, *w, *bias;
+  float *y;
+  float *partial; /* [parts, batch, columns] sums of parts, where there are several */
+  int64_t shares;
+  atomic_int_least64_t begun; /* blocks */
+} call;
+
+/* The factors as a row and a matrix, and their dims. */
+typedef struct roles {
+  const hr_operand *x, *w, *y;
+  int x_arg, w_arg;
+  int x_inner, w_inner, columns; /* `columns`: of w and y */
+} roles;
+
+static roles roles_of(const hr_node *node) {
+  const hr_operand *y = &node->outputs[0];
+  bool is_column = y->dims[y->rank - 2] != 1;
+  int last = y->rank - 1, other = y->rank - 2, x = is_column;
+  return (roles){.x = &node->inputs[x],
+                 .w = &node->inputs[1 - x],
+                 .y = y,
+                 .x_arg = x,
+                 .w_arg = 1 - x,
+                 .x_inner = is_column ? other : last,
+                 .w_inner = is_column ? last : other,
+                 .columns = is_column ? other : last};
+}
+
+static bool is_f32(const hr_operand *operand) {
+  return operand->kind == HR_OPERAND_VALUE && operand->dtype == HR_DTYPE_F32;
+}
+
+/* The one batch dim that is not 1, as (count, dim); false when there are several. */
+static bool find_batch(const hr_operand *out, int *out_dim) {
+  *out_dim = -1;
+  for (int d = 0; d < out->rank - 2; ++d) {
+    if (out->dims[d] != 1) {
+      if (*out_dim >= 0) {
+        return false;
+      }
+      *out_dim = d;
+    }
+  }
+  return true;
+}
+
+static bool is_activation(const hr_node *node, const hr_epilogue *epilogue) {
+  switch (epilogue->op) {
+    case HR_OP_RELU:
+      return epilogue->inputs[0] == HR_EPILOGUE_VALUE;
+    case HR_OP_LEAKY_RELU:
+    case HR_OP_SOFTSHRINK:
+      return epilogue->inputs[0] == HR_EPILOGUE_VALUE && epilogue->inputs[1] != HR_EPILOGUE_VALUE &&
+             node->inputs[epilogue->inputs[1]].kind == HR_OPERAND_SCALAR;
+    default:
+      return false;
+  }
+}
+
+/* Whether a bias has one number for each column, which are its dim `along` (negative: from the end), and no other dims.
+ */
+static bool is_bias(const hr_operand *bias, int64_t columns, int along) {
+  if (!is_f32(bias) || bias->rank + along < 0 || bias->dims[bias->rank + along] != columns) {
+    return false;
+  }
+  for (int d = 0; d < bias->rank; ++d) {
+    if (d != bias->rank + along && bias->dims[d] != 1 && bias->strides[d] != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool supports(const hr_program *program, const hr_node *node) {
+  (void)program;
+  if (node->op != HR_OP_MATMUL || !is_f32(&node->inputs[0]) || !is_f32(&node->inputs[1]) ||
+      !is_f32(&node->outputs[0])) {
+    return false;
+  }
+  int rank = node->outputs[0].rank, batch_dim;
+  for (int i = 0; i < node->epilogue_count; ++i) {
+    if (!is_activation(node, &node->epilogues[i])) {
+      return false;
+    }
+  }
+  if (rank < 2 || node->inputs[0].rank != rank || node->inputs[1].rank != rank) {
+    return false;
+  }
+  roles r = roles_of(node);
+  if (r.y->dims[2 * rank - 3 - r.columns] != 1 || r.x->dims[r.x_inner] == 0 || r.y->dims[r.columns] == 0 ||
+      !find_batch(r.y, &batch_dim)) {
+    return false;
+  }
+  if (node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE &&
+      !is_bias(&node->inputs[2], r.y->dims[r.columns], r.columns - rank)) {
+    return false;
+  }
+  int64_t inner = r.x->dims[r.x_inner];
+  if (r.x_arg != 0 && (inner < 2 * LANES || inner * r.y->dims[r.columns] <= SERIAL_WEIGHTS)) {
+    return false; /* of one column: short sums and small matrices are a library's */
+  }
+  bool dense_x = r.x->strides[r.x_inner] == 1 || r.x->dims[r.x_inner] == 1 || batch_dim < 0;
+  return dense_x && (r.w->strides[r.w_inner] == 1 || r.w->strides[r.columns] == 1);
+}
+
+static bool uses_dots(const hr_prepared *p) {
+  return p->w_inner == 1 || p->w_columns != 1;
+}
+
+static int64_t count_blocks(const hr_prepared *p) {
+  int64_t block = uses_dots(p) ? DOT_BLOCK : BLOCK;
+  return hr_divide_up(p->columns, block);
+}
+
+/* Parts begin where whole sets of lanes do. */
+static void cut_sums(hr_prepared *p) {
+  int64_t wanted = hr_divide_up(PART_UNITS, p->batch * count_blocks(p)), most = p->inner / PART_INNER;
+  int64_t parts = wanted < most ? wanted : most;
+  p->part = parts > 1 ? hr_divide_up(hr_divide_up(p->inner, parts), LANES) * LANES : p->inner;
+  p->parts = hr_divide_up(p->inner, p->part);
+}
+
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
+                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)program, (void)algorithm, (void)queue;
+  roles r = roles_of(node);
+  const hr_operand *x = r.x, *w = r.w, *y = r.y;
+  int batch_dim;
+  hr_prepared *p = hr_calloc(1, sizeof *p);
+  if (p == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
+  }
+  (void)find_batch(y, &batch_dim);
+  p->batch = batch_dim >= 0 ? y->dims[batch_dim] : 1;
+  p->x_batch = batch_dim >= 0 && x->dims[batch_dim] != 1 ? x->strides[batch_dim] : 0;
+  p->w_batch = batch_dim >= 0 && w->dims[batch_dim] != 1 ? w->strides[batch_dim] : 0;
+  p->y_batch = batch_dim >= 0 ? y->strides[batch_dim] : 0;
+  p->inner = x->dims[r.x_inner], p->columns = y->dims[r.columns];
+  p->x_offset = x->offset, p->w_offset = w->offset, p->y_offset = y->offset;
+  p->x_stride = x->strides[r.x_inner], p->w_inner = w->strides[r.w_inner], p->w_columns = w->strides[r.columns];
+  p->y_stride = y->strides[r.columns];
+  p->x_arg = r.x_arg, p->w_arg = r.w_arg, p->y_arg = node->input_count;
+  p->has_bias = node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
+  if (p->has_bias) {
+    p->bias_offset = node->inputs[2].offset;
+    p->bias_stride = node->inputs[2].strides[node->inputs[2].rank + r.columns - y->rank];
+  }
+  p->epilogue_count = node->epilogue_count;
+  for (int i = 0; i < node->epilogue_count; ++i) {
+    const hr_epilogue *epilogue = &node->epilogues[i];
+    p->epilogues[i].op = epilogue->op;
+    p->epilogues[i].arg = epilogue->op == HR_OP_RELU ? -1 : epilogue->inputs[1];
+  }
+  cut_sums(p);
+  int64_t partial = p->parts > 1 ? p->parts * p->batch * p->columns : 0;
+  *out_workspace_bytes = (size_t)(p->inner + partial) * sizeof(float);
+  *out_prepared = p;
+  return NULL;
+}
+
+static bool needs_team(const hr_prepared *p) {
+  return p->batch * p->inner * p->columns > SERIAL_WEIGHTS;
+}
+
+/* ---- results ---- */
+
+static float number_of(const hr_scalar *scalar) {
+  return scalar->dtype == HR_DTYPE_F64 ? (float)scalar->value.f[0] : (float)scalar->value.i;
+}
+
+/* A row of ops.def, to the bit. */
+static inline void activate(hr_op op, float b, float *restrict values, int64_t count) {
+  switch (op) {
+    case HR_OP_RELU:
+      for (int64_t i = 0; i < count; ++i) {
+        values[i] = values[i] <= 0 ? 0 : values[i];
+      }
+      break;
+    case HR_OP_LEAKY_RELU:
+      for (int64_t i = 0; i < count; ++i) {
+        values[i] = values[i] > 0 ? values[i] : values[i] * b;
+      }
+      break;
+    default: /* softshrink */
+      for (int64_t i = 0; i < count; ++i) {
+        float a = values[i], inside = a != a ? a : 0;
+        values[i] = a > b ? a - b : (a < -b ? a + b : inside);
+      }
+  }
+}
+
+/* Sums of columns [first, first + count) become results. */
+static inline void give(const call *c, float *y, int64_t first, float *restrict sums, int64_t count) {
+  const hr_prepared *p = c->p;
+  for (int64_t i = 0; p->has_bias && i < count; ++i) {
+    sums[i] += c->bias[(first + i) * p->bias_stride];
+  }
+  for (int i = 0; i < p->epilogue_count; ++i) {
+    activate(p->epilogues[i].op, c->numbers[i], sums, count);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    y[(first + i) * p->y_stride] = sums[i];
+  }
+}
+
+/* ---- K contiguous ---- */
+
+/* A dot product is 32 sums, each of every 32nd product, and a tree by halves. Vectors are GNU C's, as wide as the
+ * machine's. */
+typedef float vector16 __attribute__((vector_size(64)));
+typedef float vector8 __attribute__((vector_size(32)));
+typedef float vector4 __attribute__((vector_size(16)));
+
+#if defined(__AVX512F__)
+enum { WIDTH = 16 };
+typedef vector16 vector;
+
+static inline vector multiply_add(vector x, vector w, vector sum) {
+  return _mm512_fmadd_ps(x, w, sum);
+}
+#else
+enum { WIDTH = 8 };
+typedef vector8 vector;
+
+static inline vector multiply_add(vector x, vector w, vector sum) {
+#if defined(__FMA__)
+  return _mm256_fmadd_ps(x, w, sum);
+#else
+  for (int l = 0; l < WIDTH; ++l) {
+    sum[l] = __builtin_fmaf(x[l], w[l], sum[l]);
+  }
+  return sum;
+#endif
+}
+#endif
+
+typedef struct lanes {
+  vector parts[LANES / WIDTH];
+} lanes;
+
+/* The first `parts` vectors of lanes: sum += x w. */
+static inline void add_products(lanes *sum, const float *restrict x, const float *restrict w, int parts) {
+  for (int i = 0; i < parts; ++i) {
+    vector a, b;
+    memcpy(&a, x + i * WIDTH, sizeof a);
+    memcpy(&b, w + i * WIDTH, sizeof b);
+    sum->parts[i] = multiply_add(a, b, sum->parts[i]);
+  }
+}
+
+/* What is left behind the last whole set of lanes. */
+static inline void add_rest(lanes *sum, const float *restrict x, const float *restrict w, int64_t count) {
+  int64_t whole = count / WIDTH * WIDTH;
+  add_products(sum, x, w, (int)(count / WIDTH));
+  if (whole < count) {
+    float values[LANES];
+    memcpy(values, sum, sizeof values);
+    for (int64_t l = whole; l < count; ++l) {
+      values[l] = __builtin_fmaf(x[l], w[l], values[l]);
+    }
+    memcpy(sum, values, sizeof values);
+  }
+}
+
+static inline vector4 sum_to_four(const lanes *sum) {
+#if defined(__AVX512F__)
+  vector16 a = sum->parts[0] + sum->parts[1];
+  vector8 b = __builtin_shufflevector(a, a, 0, 1, 2, 3, 4, 5, 6, 7) +
+              __builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15);
+#else
+  vector8 b = (sum->parts[0] + sum->parts[2]) + (sum->parts[1] + sum->parts[3]);
+#endif
+  return __builtin_shufflevector(b, b, 0, 1, 2, 3) + __builtin_shufflevector(b, b, 4, 5, 6, 7);
+}
+
+/* The sums of four rows, each of which is down to four lanes. */
+static inline void sum_lanes(vector4 a, vector4 b, vector4 c, vector4 d, float *out) {
+  vector4 ab = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  vector4 cd = __builtin_shufflevector(c, d, 0, 1, 4, 5) + __builtin_shufflevector(c, d, 2, 3, 6, 7);
+  vector4 sums = __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
+  memcpy(out, &sums, sizeof sums);
+}
+
+static inline float sum_four(vector4 a) {
+  return (a[0] + a[2]) + (a[1] + a[3]);
+}
+
+static inline vector4 dot_row(const float *restrict x, const float *restrict w, int64_t count) {
+  lanes sum = {0};
+  int64_t k = 0;
+  for (; k + LANES <= count; k += LANES) {
+    add_products(&sum, x + k, w + k, LANES / WIDTH);
+  }
+  if (k < count) {
+    add_rest(&sum, x + k, w + k, count - k);
+  }
+  return sum_to_four(&sum);
+}
+
+/* out[d] = dot(x, w[d]), one row after the other: memory and other cores' caches send them at twice the speed of four
+ * at once. */
+static void dot_rows(const float *restrict x, const float *const *w, int64_t count, float *out) {
+  vector4 a = dot_row(x, w[0], count), b = dot_row(x, w[1], count);
+  vector4 c = dot_row(x, w[2], count), d = dot_row(x, w[3], count);
+  sum_lanes(a, b, c, d, out);
+}
+
+/* One block at most. */
+static void dot_columns(const hr_prepared *p, const float *x, const float *w, int64_t inner, int64_t count,
+                        float *restrict sums) {
+  int64_t n = 0;
+  for (; n + DOTS <= count; n += DOTS) {
+    const float *rows[DOTS];
+    for (int d = 0; d < DOTS; ++d) {
+      rows[d] = w + (n + d) * p->w_columns;
+    }
+    dot_rows(x, rows, inner, &sums[n]);
+  }
+  for (; n < count; ++n) {
+    sums[n] = sum_four(dot_row(x, w + n * p->w_columns, inner));
+  }
+}
+
+/* ---- N contiguous ---- */
+
+/* One block at most. */
+static void add_rows(const hr_prepared *p, const float *x, const float *w, int64_t inner, int64_t count,
+                     float *restrict sums) {
+  memset(sums, 0, (size_t)count * sizeof *sums);
+  for (int64_t k = 0; k < inner; ++k) {
+    const float *restrict row = w + k * p->w_inner;
+    float factor = x[k];
+    for (int64_t i = 0; i < count; ++i) {
+      sums[i] = __builtin_fmaf(factor, row[i], sums[i]);
+    }
+  }
+}
+
+/* Blocks [begin, end) of the columns of all parts and batches laid end to end. */
+static void run_units(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  const call *c = arg;
+  const hr_prepared *p = c->p;
+  int64_t blocks = count_blocks(p), block = uses_dots(p) ? DOT_BLOCK : BLOCK;
+  for (int64_t unit = begin; unit < end; ++unit) {
+    int64_t group = unit / blocks, part = group / p->batch, batch = group % p->batch, first = unit % blocks * block;
+    int64_t count = p->columns - first < block ? p->columns - first : block;
+    int64_t k = part * p->part, inner = p->inner - k < p->part ? p->inner - k : p->part;
+    const float *x = c->x + batch * p->x_batch + k;
+    const float *w = c->w + batch * p->w_batch + first * p->w_columns + k * p->w_inner;
+    float sums[BLOCK];
+    if (uses_dots(p)) {
+      dot_columns(p, x, w, inner, count, sums);
+    } else {
+      add_rows(p, x, w, inner, count, sums);
+    }
+    if (p->parts > 1) {
+      memcpy(c->partial + group * p->columns + first, sums, (size_t)count * sizeof *sums);
+    } else {
+      give(c, c->y + batch * p->y_batch, first, sums, count);
+    }
+  }
+}
+
+/* Parts are few, and columns with them. */
+static void add_parts(const call *c) {
+  const hr_prepared *p = c->p;
+  float *restrict sums = c->partial;
+  int64_t count = p->batch * p->columns;
+  for (int64_t part = 1; part < p->parts; ++part) {
+    for (int64_t i = 0; i < count; ++i) {
+      sums[i] += c->partial[part * count + i];
+    }
+  }
+  for (int64_t batch = 0; batch < p->batch; ++batch) {
+    give(c, c->y + batch * p->y_batch, 0, sums + batch * p->columns, p->columns);
+  }
+}
+
+/* Where one of `shares` of the blocks begins. The thread that calls has run the host's code since the last product, and
+ * fetches its weights anew; the others still have theirs. It takes three blocks where they take four. */
+static int64_t share_begin(int64_t blocks, int64_t share, int64_t shares) {
+  return share == 0 ? 0 : (2 * blocks * (4 * share - 1) + 4 * shares - 1) / (2 * (4 * shares - 1)); /* to the nearest */
+}
+
+static void run_shares(void *arg, int64_t begin, int64_t end, int worker) {
+  const call *c = arg;
+  int64_t blocks = c->p->batch * count_blocks(c->p);
+  run_units(arg, share_begin(blocks, begin, c->shares), share_begin(blocks, end, c->shares), worker);
+}
+
+/* Two threads of which one may come late: each begins at its end of the blocks, and they meet where they meet. What a
+ * thread reads is nearly the same in each run, and so in its cache. */
+static void run_ends(void *arg, int64_t begin, int64_t end, int worker) {
+  call *c = arg;
+  int64_t blocks = c->p->batch * count_blocks(c->p);
+  for (int64_t share = begin; share < end; ++share) {
+    for (int64_t own = 0; atomic_fetch_add_explicit(&c->begun, 1, memory_order_relaxed) < blocks; ++own) {
+      int64_t unit = share == 0 ? own : blocks - 1 - own;
+      run_units(arg, unit, unit + 1, worker);
+    }
+  }
+}
+
+static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
+  (void)queue;
+  call c = {.p = p,
+            .x = (const float *)args[p->x_arg] + p->x_offset,
+            .w = (const float *)args[p->w_arg] + p->w_offset,
+            .bias = p->has_bias ? (const float *)args[2] + p->bias_offset : NULL};
+  c.y = (float *)args[p->y_arg] + p->y_offset;
+  for (int i = 0; i < p->epilogue_count; ++i) {
+    c.numbers[i] = p->epilogues[i].arg >= 0 ? number_of(args[p->epilogues[i].arg]) : 0;
+  }
+  int64_t units = p->parts * p->batch * count_blocks(p);
+  c.partial = (float *)workspace + p->inner;
+  if (p->x_stride != 1 && p->batch == 1) { /* dense x, once */
+    float *dense = workspace;
+    for (int64_t k = 0; k < p->inner; ++k) {
+      dense[k] = c.x[k * p->x_stride];
+    }
+    c.x = dense;
+  }
+  if (needs_team(p) && p->parts == 1 && p->batch * p->inner * p->columns <= KEPT_WEIGHTS) {
+    bool is_met = hr_thread_count() == 2 && p->inner * DOT_BLOCK >= MET_BLOCK && uses_dots(p);
+    c.shares = hr_thread_count();
+    hr_parallel_for(c.shares, 1, is_met ? run_ends : run_shares, &c);
+  } else {
+    hr_parallel_for(units, needs_team(p) ? 1 : units, run_units, &c);
+  }
+  if (p->parts > 1) {
+    add_parts(&c);
+  }
+  return NULL;
+}
+
+static void release(hr_prepared *prepared) {
+  hr_free(prepared);
+}
+
+const hr_provider hr__gemv_provider = {
+    .name = "gemv",
+    .supports = supports,
+    .prepare = prepare,
+    .needs_team = needs_team,
+    .run = run,
+    .release = release,
+};
