@@ -16,6 +16,7 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ne.h>
 #include <ATen/ops/prod.h>
+#include <ATen/ops/result_type.h>
 #include <ATen/ops/sgn.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/sum.h>

@@ -1,6 +1,7 @@
 // nn.cpp: layers, losses, windows, interpolation, recurrent cells and attention: each is one row of the core; here are
 // shapes, memory formats and what torch expects of optional results.
 #include <ATen/ExpandUtils.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/core/TensorImpl.h>
 
 #include "kernels.h"

@@ -5,6 +5,7 @@
 #include <ATen/native/BucketizationUtils.h>
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/result_type.h>
 
 #include "kernels.h"
 

@@ -3,6 +3,8 @@
 // decides what an operation costs from Python.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/ops/where.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/TensorImpl.h>
 

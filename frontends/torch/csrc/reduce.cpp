@@ -5,7 +5,9 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/ops/amax.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/real.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/DefaultDtype.h>
 
