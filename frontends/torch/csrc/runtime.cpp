@@ -14,6 +14,7 @@
 #include <c10/core/GeneratorImpl.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <pthread.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/library.h>
 
@@ -27,6 +28,7 @@
 #include <string>
 #include <utility>
 
+#include "interrupt.h"
 #include "kernels.h"
 #include "runtime.h"
 
@@ -38,6 +40,7 @@ void fail(hr_status status) {
   std::string message = hr_status_message(status);
   hr_status_code code = hr_status_code_of(status);
   hr_status_free(status);
+  rethrow_raised();
   switch (code) {
     case HR_STATUS_OUT_OF_RANGE:
       TORCH_CHECK_INDEX(false, message);
@@ -126,6 +129,7 @@ void open_once(c10::DeviceIndex index) {
     hr_device_release(device);
     fail(status);
   }
+  watch_signals(stream);
   if (int mode = chosen_mode.load(); mode >= 0)
     hr_stream_set_mode(stream, static_cast<hr_mode>(mode));
   if (!is_open())
@@ -674,6 +678,9 @@ int guarded(const std::function<void()> &body) {
   try {
     body();
     return 0;
+  } catch (python_error &error) {
+    keep_raised(std::move(error));
+    return HR_STATUS_CANCELLED;
   } catch (const c10::OutOfMemoryError &error) {
     last_error = error.what_without_backtrace();
     return HR_STATUS_RESOURCE_EXHAUSTED;

@@ -155,6 +155,7 @@ _find_onednn()
 _find_lapack()
 _find_cuda()
 _library = _load_library()
+_python_library = ctypes.PyDLL(_library._name)  # what is called with the interpreter's lock, and raises
 
 
 def _call(name, *arguments):
@@ -162,6 +163,8 @@ def _call(name, *arguments):
 
 
 def _check(code):
+    if code == 1:  # a signal's handler has raised
+        _python_library.headrace_torch_raise()
     if code != 0:
         message = _library.headrace_torch_error().decode()
         raise {8: torch.OutOfMemoryError, 10: torch.linalg.LinAlgError, 11: IndexError}.get(code, RuntimeError)(message)

@@ -1,0 +1,61 @@
+#include "interrupt.h"
+
+#include <Python.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <memory>
+#include <utility>
+
+namespace headrace {
+
+namespace {
+
+thread_local std::unique_ptr<python_error> raised;
+
+bool is_main_thread() {
+  return syscall(SYS_gettid) == getpid();
+}
+
+bool handler_raises(void *) {
+  if (!is_main_thread() || !Py_IsInitialized())
+    return false;
+  pybind11::gil_scoped_acquire locked;
+  if (PyErr_Occurred() != nullptr || PyErr_CheckSignals() == 0)
+    return false;
+  raised = std::make_unique<python_error>();
+  raised->persist();
+  return true;
+}
+
+} // namespace
+
+void watch_signals(hr_stream *stream) {
+  hr_stream_set_interrupt_check(stream, &handler_raises, nullptr);
+}
+
+void rethrow_raised() {
+  if (raised == nullptr)
+    return;
+  python_error error = std::move(*raised);
+  raised.reset();
+  throw error;
+}
+
+void keep_raised(python_error &&error) {
+  raised = std::make_unique<python_error>(std::move(error));
+}
+
+} // namespace headrace
+
+extern "C" {
+
+// Called with the interpreter's lock held: sets Python's error to what was kept.
+HR_API void headrace_torch_raise(void) {
+  if (headrace::raised == nullptr)
+    return;
+  headrace::raised->restore();
+  headrace::raised.reset();
+}
+
+} // extern "C"

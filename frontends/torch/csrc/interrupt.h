@@ -1,0 +1,21 @@
+// interrupt.h: Ctrl-C, and any other signal whose Python handler raises, ends a wait for a device.
+//
+// Python runs signal handlers on the main thread, between two bytecodes. A wait in here is one bytecode, so the main
+// thread asks for signals while it waits. The first handler that raises interrupts the stream; its exception goes on
+// from the place that waited.
+#pragma once
+
+#include <torch/csrc/Exceptions.h>
+
+#include "headrace/stream.h"
+
+namespace headrace {
+
+// Has waits for the stream end when a signal's handler raises.
+void watch_signals(hr_stream *stream);
+// Throws what a handler raised while this thread waited, if there is anything.
+void rethrow_raised();
+// Keeps an exception of Python's for headrace_torch_raise, which raises it for a caller without exceptions.
+void keep_raised(python_error &&error);
+
+} // namespace headrace
