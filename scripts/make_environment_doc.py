@@ -12,10 +12,10 @@ HEAD = """\
 <!-- Generated from src/base/env.def by scripts/make_environment_doc.py; do not edit. -->
 # Environment variables
 
-All variables are read once, when the first of them is needed; later changes of the environment are not seen. An empty
-variable counts as unset. A value that does not parse gives the default and one warning that names it.
+All variables are read once, when the first of them is needed; later changes of the environment have no effect. An empty
+variable counts as unset. For a value that does not parse, the default is used and one warning is printed.
 `headrace env` prints the values in force. The Python module also reads `HEADRACE_TORCH_LIBRARY`: the path of
-`libheadrace_torch.so`, where it does not lie beside the module.
+`libheadrace_torch.so`, if it is not beside the module.
 
 | variable | accepts | default | what it does |
 |---|---|---|---|

@@ -12,20 +12,20 @@ HEAD = """\
 <!-- Generated from src/core/ops/ops.def by scripts/make_operator_doc.py; do not edit. -->
 # Operations
 
-{count} rows. What a row's family says about how it runs:
+{count} rows. The family of a row defines how it runs:
 
 - **element-wise**: one element of the output from one element of each input. Runs inside a fused loop.
 - **reduction**, **index of the best**: combines the elements over some dims. Runs inside a fused loop.
-- **contraction**: goes to a library where one answers, otherwise to the loops that its lowering writes.
-- **composite**: always rewritten into the rows above before anything runs.
-- **library**: no loops: a library, or kernels of our own written for one device, has to answer. What it gives begins with the
-  shapes of its operands, which the head of `src/core/ops/ops.def` explains.
+- **contraction**: run by a library if one supports it, otherwise lowered to loops.
+- **composite**: lowered to the rows above before anything runs.
+- **library**: has no loops; a library, or kernels of our own for one device, must support it. Its result column begins with the
+  shapes of its operands, in the notation of the head of `src/core/ops/ops.def`.
 - **special**: run by the engine itself.
 
-*Computes in* says which kinds of arithmetic the row has: integer (bool counts as one), real (f32, f64), complex. Narrow types
+*Computes in* lists the kinds of arithmetic of the row: integer (including bool), real (f32, f64), complex. Narrow types
 compute in the next wider kind and are rounded after each operation. *Accuracy*: exact (correctly rounded, or exact),
 ulp (a few units in the last place of the result), abs (a few units in the last place of the largest term).
-`?` marks an operand that may be absent; *ints* are part of a program, *scalars* are arguments of each run.
+`?` marks an optional operand; *ints* are part of a program, *scalars* are arguments of each run.
 """
 FAMILY = {
     "POINTWISE": "element-wise",

@@ -98,4 +98,4 @@ def draw(figure, model: BertForMaskedLM, device) -> str:
             axes.text(column, line, word, family="monospace", fontsize=5.5, color=color, fontweight=weight)
             column += len(word) + 1
     share = 100 * right.sum().item() / masked.sum().item()
-    return f"{share:.0f} % of the masked words are guessed (green); adjectives are anybody's guess"
+    return f"{share:.0f} % of the masked words are guessed (green); adjectives are not predictable"

@@ -159,4 +159,4 @@ def draw(figure, model: DiffusionUNet, device) -> str:
     axes.axhline(3 * SIZE - 0.5, color="#1f77b4", lw=1)
     axes.axis("off")
     before, after = ((t - images).square().mean().item() for t in (noisy, cleaned))
-    return f"noise taken off (squared error {before:.2f} to {after:.2f}); below, 0 to 9 made of noise"
+    return f"denoised images (squared error {before:.2f} to {after:.2f}); below, 0 to 9 generated from noise"

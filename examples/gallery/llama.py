@@ -57,4 +57,4 @@ def draw(figure, model: LlamaForCausalLM, device) -> str:
     axes = figure.subplots()
     axes.axis("off")
     axes.text(0, 0.95, "\n".join(textwrap.wrap(written, 34)), family="monospace", fontsize=8, va="top")
-    return f"what it writes after \"{BEGINNING.strip()}\", the likeliest letter each time, from its cache"
+    return f"greedy decoding after \"{BEGINNING.strip()}\", letter by letter, with its key-value cache"

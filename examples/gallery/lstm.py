@@ -92,4 +92,4 @@ def draw(figure, model: Hummer, device) -> str:
     axes.legend(fontsize=7, frameon=False, loc="upper left")
     axes.set_xlabel("milliseconds", fontsize=7)
     axes.tick_params(labelsize=7)
-    return f"from the dotted line on it hears itself; mean error of a quarter second {error:.3f}"
+    return f"from the dotted line on its input is its own output; mean error of a quarter second {error:.3f}"

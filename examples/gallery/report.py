@@ -22,9 +22,9 @@ import matplotlib.pyplot as plt  # noqa: E402
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS, FOLDER = ROOT / "docs", str(ROOT / "build" / "gallery")
 BOUNDS = (
-    f"Losses: of the first {COMPARED} steps, the largest relative difference, at most {LOSS_BOUND:g}. Outputs: of the "
-    f"same trained weights, the largest difference against the largest output, at most {OUTPUT_BOUND:g}; whole numbers "
-    "(tokens, boxes that are kept) are equal."
+        f"Losses: the largest relative difference in the first {COMPARED} steps; the bound is {LOSS_BOUND:g}. Outputs: the "
+    f"largest difference relative to the largest output, for the same trained weights; the bound is {OUTPUT_BOUND:g}. "
+    "Integers (tokens, kept boxes) are equal."
 )
 
 
@@ -161,12 +161,12 @@ def machine() -> str:
 
 PAGE = """# Gallery
 
-`make gallery` trains networks people know on torch's CPU device and on Headrace, from the same weights and with the
-same batches, and compares; `make gallery GALLERY="--only vit,llama"` takes some of them. Nothing leaves the device: all
-of it runs with `HEADRACE_FALLBACK=error`. Each network is a small file of `examples/gallery`;
+`make gallery` trains well-known networks on torch's CPU device and on Headrace, from the same weights and with the same
+batches, and compares the results. `make gallery GALLERY="--only vit,llama"` runs a selection. Nothing leaves the device:
+everything runs with `HEADRACE_FALLBACK=error`. Each network is a small file of `examples/gallery`.
 `tests/python/test_gallery.py` compares losses and every gradient of small forms of them.
 
-![What the trained networks make](gallery.png)
+![Outputs of the trained networks](gallery.png)
 
 {captions}
 
@@ -177,9 +177,9 @@ of it runs with `HEADRACE_FALLBACK=error`. Each network is a small file of `exam
 {table}
 
 {bounds}
-The loss of the table is the mean of the last ten steps; by then the runs may have drifted apart, as two runs of torch
-with other numbers of threads do. A training step is copy of the batch, forward, backward, Adam and reading the loss:
-the median of the second half of all steps.
+The loss of the table is the mean of the last ten steps. By then the runs may have drifted apart, as two runs of torch with
+different numbers of threads do. A training step is the copy of the batch, forward, backward, Adam and reading the loss; the
+table shows the median of the second half of all steps.
 
 This page and its picture are written by `make gallery GALLERY=--report`, on a busy machine with `--cpu-time`.
 """

@@ -73,4 +73,4 @@ def draw(figure, model: VAE, device) -> str:
     axes.axhline(15.5, color="#1f77b4", lw=1)
     axes.axis("off")
     error = (again - images).abs().mean().item()
-    return f"digits and their reconstructions (mean error {error:.3f}); below, digits that it made up"
+    return f"digits and their reconstructions (mean error {error:.3f}); below, generated digits"

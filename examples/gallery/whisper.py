@@ -123,4 +123,4 @@ def draw(figure, model, device) -> str:
     axes.imshow(spectrogram(model, sound[:1])[0].cpu(), origin="lower", aspect="auto", cmap="magma")
     axes.set(xticks=[], yticks=[], ylabel="mel bands")
     axes.set_title(f"played: {spell(notes[0])}     heard: {spell(heard[0])}", fontsize=7)
-    return f"{right} of {len(notes)} unseen melodies of {notes.shape[1] - 1} notes are written down without a mistake"
+    return f"{right} of {len(notes)} unseen melodies of {notes.shape[1] - 1} notes are transcribed without a mistake"

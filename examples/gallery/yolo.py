@@ -216,4 +216,4 @@ def draw(figure, model: Detector, device) -> str:
             color = colors[kind]
             axes.add_patch(Rectangle((left, top), end - left, bottom - top, fill=False, ec=color, lw=1.3))
             axes.text(left + 1, top - 2, f"{CLASSES[kind]} {score:.2f}", color=color, fontsize=5)
-    return f"{right} of {boxes.shape[0] * boxes.shape[1]} shapes (some lie behind others) are found in unseen images"
+    return f"{right} of {boxes.shape[0] * boxes.shape[1]} shapes (some are partly hidden) are found in unseen images"
