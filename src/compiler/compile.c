@@ -68,7 +68,7 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   }
   bool is_changed;
   HR_RETURN_IF_ERROR(hr_propagate_order(program));
-  HR_RETURN_IF_ERROR(verify_after(program, target, "follow"));
+  HR_RETURN_IF_ERROR(verify_after(program, target, "propagate order"));
   HR_RETURN_IF_ERROR(hr_fuse(program, target, &fusion));
   HR_RETURN_IF_ERROR(hr_recompute(program, target, &fusion, &is_changed));
   if (is_changed) {
@@ -79,7 +79,8 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   HR_RETURN_IF_ERROR(hr_hoist(program, target, &fusion));
   HR_RETURN_IF_ERROR(hr_live(program, &fusion, &liveness));
   HR_RETURN_IF_ERROR(hr_plan(program, &liveness, schedule));
-  return make_steps(program, &fusion, &liveness, target, schedule);
+  HR_RETURN_IF_ERROR(make_steps(program, &fusion, &liveness, target, schedule));
+  return target->verify ? hr_schedule_verify(schedule) : HR_OK;
 }
 
 hr_status hr_compile(const hr_program *stream, const hr_target *target, hr_schedule *out_schedule) {

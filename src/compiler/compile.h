@@ -1,8 +1,9 @@
 /* compile.h: from a recorded program to a schedule of steps.
  *
- *   stream form --expand, versions--> value form --simplify, match, deliver, layout, follow--> --fuse, recompute, wait,
- * hoist--> groups
- *               --plan--> --lower--> kernels
+ *   stream form --expand, versions-->
+ *   value form  --simplify, match, deliver, layout, propagate order-->
+ *   value form  --fuse, recompute, wait, hoist-->
+ *   groups      --live, plan, lower--> steps and places
  *
  * Each pass has a file of its own. The compiler never calls a driver: it asks for target data.
  */
@@ -27,7 +28,7 @@ typedef struct hr_target {
   int64_t
       recompute_bytes; /* values smaller than this are stored rather than computed again; 0: the compiler's choice */
   int64_t hoist_bytes; /* groups that wait for nothing and make at most so much run first */
-  bool verify;         /* run the verifier between passes */
+  bool verify;         /* verify the program after each pass, and the schedule at the end */
 } hr_target;
 
 typedef enum hr_step_kind {
@@ -69,5 +70,9 @@ typedef struct hr_schedule {
 /* Compiles a program in stream form (not consumed). */
 HR_MUST_USE hr_status hr_compile(const hr_program *stream, const hr_target *target, hr_schedule *out_schedule);
 void hr_schedule_fini(hr_schedule *schedule);
+
+/* Checks that the steps keep the order of the program's dependencies, that no store to older memory passes a check, and
+ * that no two buffers in use at the same time share bytes of the arena. INTERNAL names the nodes, buffers and steps. */
+HR_MUST_USE hr_status hr_schedule_verify(const hr_schedule *schedule);
 
 #endif

@@ -380,7 +380,7 @@ static bool put_in_order(matcher *m) {
       ordered[count++] = program->nodes[n];
     }
   }
-  if (ordered != NULL) {
+  if (ordered != NULL && count > 0) {
     memcpy(program->nodes, ordered, (size_t)count * sizeof *ordered);
     program->node_count = count;
   }

@@ -10,7 +10,7 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
-#define HIDE(memory, bytes) __asan_invalidate_memory_region(memory, bytes)
+#define HIDE(memory, bytes) __asan_poison_memory_region(memory, bytes)
 #define SHOW(memory, bytes) __asan_unpoison_memory_region(memory, bytes)
 #else
 #define HIDE(memory, bytes) (void)(memory)
