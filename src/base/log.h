@@ -1,8 +1,8 @@
 /* Log: one dial, HEADRACE_DEBUG.
  *
  *   0  warnings about the configuration, always on
- *   1  devices          2  each kernel with time and bandwidth    3  the schedule    4  source
- *   5  IR after each pass    6  verify each pass    7  assembly
+ *   1  devices          2  each kernel with time and bandwidth    3  the schedule    4  kernel forms
+ *   5  IR after each pass    6  verify each pass
  *
  * A line goes to standard error, or to the file that HEADRACE_LOG names, in one write. A call that is off costs one
  * load. The dial is the current context's. What a user, a model file or a framework passed in is reported by a status,
@@ -24,8 +24,7 @@ enum {
   HR_LOG_SCHEDULE = 3,
   HR_LOG_SOURCE = 4,
   HR_LOG_PROGRAM = 5,
-  HR_LOG_VERIFY = 6,
-  HR_LOG_ASSEMBLY = 7
+  HR_LOG_VERIFY = 6
 };
 
 void hr__log_write(int level, const char *format, ...) HR_PRINTF(2, 3);

@@ -1,4 +1,5 @@
-/* The order of a reduction: a function of the shape alone, so that every device and tier agrees (DESIGN, section 8). */
+/* The order of a reduction: a function of the shape alone, so that every device and tier agrees (docs/decisions.md,
+ * Numbers). */
 #include "core/ir/kernel.h"
 
 hr_reduce_order hr_kernel_order(int rank, const int64_t *dims, uint32_t mask) {
