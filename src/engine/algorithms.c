@@ -13,15 +13,34 @@
 
 enum { DIALECTS = HR_DIALECT_CUDA + 1 };
 
-static hr_mutex providers_mutex = HR_MUTEX_INITIALIZER;
-static const hr_provider
-    *open_providers[DIALECTS][HR_PROVIDERS_MAX + 1]; /* those that could be opened; NULL-terminated */
-static bool are_open[DIALECTS];
+/* A context's. */
+typedef struct provider_lists {
+  hr_mutex mutex;
+  const hr_provider *open[DIALECTS][HR_PROVIDERS_MAX + 1]; /* those that could be opened; NULL-terminated */
+  bool are_open[DIALECTS];
+  bool is_known[HR_OP_COUNT]; /* a library has prepared such an operation */
+} provider_lists;
+
+static void init_lists(void *part) {
+  provider_lists *lists = part;
+  hr_mutex_init(&lists->mutex);
+}
+
+static void fini_lists(void *part) {
+  provider_lists *lists = part;
+  hr_mutex_fini(&lists->mutex);
+}
+
+static provider_lists *own_lists(void) {
+  static const hr_context_part kind = {.bytes = sizeof(provider_lists), .init = init_lists, .fini = fini_lists};
+  return hr__context_part(hr__context(), HR_CONTEXT_PROVIDERS, &kind);
+}
 
 const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
-  hr_mutex_lock(&providers_mutex);
+  provider_lists *lists = own_lists();
+  hr_mutex_lock(&lists->mutex);
   int count = 0;
-  bool is_first = !are_open[dialect];
+  bool is_first = !lists->are_open[dialect];
   for (int i = 0; is_first && hr_providers[i] != NULL; i++) {
     bool runs_rows = hr_providers[i]->dialect == HR_DIALECT_HOST && hr_providers[i]->has != NULL;
     if (hr_providers[i]->dialect != dialect && !runs_rows) {
@@ -29,27 +48,27 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
     }
     hr_status status = hr__provider_open(hr_providers[i]);
     if (status == NULL) {
-      open_providers[dialect][count++] = hr_providers[i];
+      lists->open[dialect][count++] = hr_providers[i];
     }
     hr_log(HR_LOG_DEVICE, "provider %s: %s", hr_providers[i]->name, hr_status_message(status));
     hr_status_ignore(status);
   }
-  are_open[dialect] = true;
-  hr_mutex_unlock(&providers_mutex);
+  lists->are_open[dialect] = true;
+  hr_mutex_unlock(&lists->mutex);
   if (is_first) {
     hr__contexts_stop_at_exit();
   }
-  return open_providers[dialect];
+  return lists->open[dialect];
 }
 
 /* A library has prepared an operation. What it makes for the first one of a kind (memory for generated code, say) is
  * torn down at exit before what it made when it was opened: the devices have to be closed before that, too. */
 static void outlive_library(hr_op op) {
-  static bool is_known[HR_OP_COUNT];
-  hr_mutex_lock(&providers_mutex);
-  bool is_first = !is_known[op];
-  is_known[op] = true;
-  hr_mutex_unlock(&providers_mutex);
+  provider_lists *lists = own_lists();
+  hr_mutex_lock(&lists->mutex);
+  bool is_first = !lists->is_known[op];
+  lists->is_known[op] = true;
+  hr_mutex_unlock(&lists->mutex);
   if (is_first) {
     hr__contexts_stop_at_exit();
   }

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 #include "base/allocator.h"
+#include "base/context.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "runtime/cached_weights.h"
@@ -41,15 +42,35 @@ struct hr_tuning {
 
 /* ---- what it may cost ---- */
 
-static atomic_int_least64_t allowed_ns, spent_ns;
+/* A context's. */
+typedef struct budget {
+  atomic_int_least64_t allowed_ns, spent_ns;
+  hr_mutex settle_mutex; /* guards what follows; one at a time measures */
+  int64_t settle_ns;
+  bool is_warm; /* a device that did nothing runs slowly at first */
+} budget;
 
-void hr__tuning_allow(int64_t ns) {
-  atomic_fetch_add(&allowed_ns, ns / SHARE);
+static void init_budget(void *part) {
+  hr_mutex_init(&((budget *)part)->settle_mutex);
 }
 
-static bool may_spend(void) {
-  int64_t spent = atomic_load(&spent_ns);
-  return spent < NS_MOST && spent < atomic_load(&allowed_ns);
+static void fini_budget(void *part) {
+  hr_mutex_fini(&((budget *)part)->settle_mutex);
+}
+
+static budget *budget_of(hr_context *context) {
+  static const hr_context_part kind = {.bytes = sizeof(budget), .init = init_budget, .fini = fini_budget};
+  return hr__context_part(context, HR_CONTEXT_TUNING_TIME, &kind);
+}
+
+void hr__tuning_allow(int64_t ns) {
+  atomic_fetch_add(&budget_of(hr__context())->allowed_ns, ns / SHARE);
+}
+
+static bool may_spend(const hr_device *device) {
+  budget *time = budget_of(device->context);
+  int64_t spent = atomic_load(&time->spent_ns);
+  return spent < NS_MOST && spent < atomic_load(&time->allowed_ns);
 }
 
 /* ---- life ---- */
@@ -104,7 +125,7 @@ static void drop(hr_tuning *tuning, candidate *c, const uint64_t *stamps) {
   int kept =
       c->algorithm.provider->keeps != NULL && stamps != NULL ? c->algorithm.provider->keeps(c->ready.prepared) : -1;
   if (kept >= 0 && kept < tuning->node->input_count && stamps[kept] != 0) {
-    hr__cached_weights_forget(hr__context(), stamps[kept]);
+    hr__cached_weights_forget(tuning->device->context, stamps[kept]);
   }
   hr__ready_fini(&c->ready);
 }
@@ -251,7 +272,7 @@ static bool try_algorithm(hr_tuning *tuning, candidate *c, const hr_tuning_call 
     drop(tuning, c, call->stamps);
   }
   hr_status_ignore(status);
-  atomic_fetch_add(&spent_ns, hr_clock_ns() - begin);
+  atomic_fetch_add(&budget_of(tuning->device->context)->spent_ns, hr_clock_ns() - begin);
   return is_algorithm;
 }
 
@@ -265,7 +286,7 @@ static bool prepare_run(hr_tuning *tuning, const hr_tuning_call *call) {
     tuning->is_over = true;
     return false;
   }
-  if (tuning->candidates[0].sample_count < SAMPLES || hr_clock_ns() < tuning->next_ns || !may_spend()) {
+  if (tuning->candidates[0].sample_count < SAMPLES || hr_clock_ns() < tuning->next_ns || !may_spend(tuning->device)) {
     return true;
   }
   candidate *next = next_candidate(tuning);
@@ -281,22 +302,19 @@ static bool prepare_run(hr_tuning *tuning, const hr_tuning_call *call) {
 
 /* ---- before the first run ---- */
 
-static hr_mutex settle_mutex = HR_MUTEX_INITIALIZER; /* of what follows, and one at a time measures */
-static int64_t settle_ns;
-
 static const hr_ready *ready_of(const hr_tuning *tuning, const candidate *c, const hr_ready *own) {
   return c == &tuning->candidates[0] ? own : &c->ready;
 }
 
 /* A device that did nothing runs slowly at first: the step's own way until its clocks are up. */
 static hr_status warm_up(const hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
-  static bool is_warm;
+  budget *time = budget_of(tuning->device->context);
   hr_status status = HR_OK;
   int64_t ns = 0;
-  for (int64_t begin = hr_clock_ns(); !is_warm && status == NULL && hr_clock_ns() < begin + WARM_NS;) {
+  for (int64_t begin = hr_clock_ns(); !time->is_warm && status == NULL && hr_clock_ns() < begin + WARM_NS;) {
     status = time_runs(tuning, own, call, call->workspace, 1, &ns);
   }
-  is_warm = true;
+  time->is_warm = true;
   return status;
 }
 
@@ -357,20 +375,21 @@ static void settle_algorithms(hr_tuning *tuning, const hr_ready *own, const hr_t
   for (int i = 1; i < tuning->candidate_count; ++i) {
     drop(tuning, &tuning->candidates[i], NULL);
   }
-  settle_ns += hr_clock_ns() - begin;
+  budget_of(tuning->device->context)->settle_ns += hr_clock_ns() - begin;
 }
 
 /* Finds the way, and prepares it where it was found by another step or process; whatever fails leaves the step its own.
  */
 static void settle(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
-  hr_mutex_lock(&settle_mutex);
+  budget *time = budget_of(tuning->device->context);
+  hr_mutex_lock(&time->settle_mutex);
   if (hr__tuning_entry_is_open(tuning->tuning_entry)) {
-    if (settle_ns < SETTLE_NS_MOST && list_candidates(tuning)) {
+    if (time->settle_ns < SETTLE_NS_MOST && list_candidates(tuning)) {
       settle_algorithms(tuning, own, call);
     }
     hr__tuning_entry_leave(tuning->tuning_entry);
   }
-  hr_mutex_unlock(&settle_mutex);
+  hr_mutex_unlock(&time->settle_mutex);
   const char *name = hr__tuning_entry_algorithm(tuning->tuning_entry);
   if (tuning->settled.prepared == NULL && name[0] != 0 && !hr__algorithm_is_called(&own->algorithm, name) &&
       hr__algorithms_prepare_called(tuning->device, tuning->providers, tuning->program, tuning->node, name,

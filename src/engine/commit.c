@@ -543,12 +543,19 @@ static hr_status run_pending(hr_stream *stream, caller_does next) {
   return status;
 }
 
+static hr_status run_in_context(hr_stream *stream, caller_does next) {
+  hr_context *before = hr__context_enter(stream->device->context);
+  hr_status status = run_pending(stream, next);
+  (void)hr__context_enter(before);
+  return status;
+}
+
 hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait) {
-  return run_pending(stream, will_wait ? WAIT : RECORD);
+  return run_in_context(stream, will_wait ? WAIT : RECORD);
 }
 
 hr_status hr__stream_probe_pending(hr_stream *stream) {
-  return run_pending(stream, PROBE);
+  return run_in_context(stream, PROBE);
 }
 
 typedef struct abandoned {

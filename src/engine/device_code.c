@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/context.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -12,9 +13,12 @@
 
 enum { NAME_BYTES = 40, COMPILERS_MAX = 16 };
 
+typedef struct code_cache code_cache;
+
 /* A text, and its functions. Those that are generated for one shape belong to one kernel; those for many, and those
  * that a provider has written, to all whose text is the same, whatever their words. */
 typedef struct module {
+  code_cache *owner;
   hr_device *device;
   char name[NAME_BYTES]; /* of its functions, without the number of the pass */
   int pass_count;
@@ -34,17 +38,47 @@ typedef struct device_code {
   module *module;
 } device_code;
 
-/* Held while kernels are loaded: whoever needs one that another thread is loading waits. */
-static hr_mutex load_mutex = HR_MUTEX_INITIALIZER;
-static hr_mutex shared_mutex = HR_MUTEX_INITIALIZER;
-static module *shared_modules;
+/* Texts without shapes, and in how many programs they would have done. */
+typedef struct structure {
+  uint64_t hash, epoch;
+  int programs;
+} structure;
+
+enum { STRUCTURES = 4096, LITERAL_PROGRAMS = 2 };
+
+/* A context's. */
+struct code_cache {
+  hr_mutex load_mutex;   /* held while kernels are loaded: whoever needs one that another thread is loading waits */
+  hr_mutex shared_mutex; /* guards what follows */
+  module *shared_modules;
+  structure structures[STRUCTURES]; /* by hash; a later one takes an earlier one's place */
+  uint64_t epoch;                   /* kernels of one program are made in one; so is this */
+};
+
+static void init_cache(void *part) {
+  code_cache *cache = part;
+  hr_mutex_init(&cache->load_mutex);
+  hr_mutex_init(&cache->shared_mutex);
+  cache->epoch = 1;
+}
+
+static void fini_cache(void *part) {
+  code_cache *cache = part;
+  hr_mutex_fini(&cache->load_mutex);
+  hr_mutex_fini(&cache->shared_mutex);
+}
+
+static code_cache *cache_of(const hr_device *device) {
+  static const hr_context_part kind = {.bytes = sizeof(code_cache), .init = init_cache, .fini = fini_cache};
+  return hr__context_part(device->context, HR_CONTEXT_DEVICE_CODE, &kind);
+}
 
 /* ---- modules ---- */
 
 static module *create_module(hr_device *device, const char *name, int pass_count) {
   module *m = hr_calloc(1, sizeof *m);
   if (m != NULL) {
-    m->device = device, m->pass_count = pass_count, m->users = 1;
+    m->owner = cache_of(device), m->device = device, m->pass_count = pass_count, m->users = 1;
     snprintf(m->name, sizeof m->name, "%s", name);
   }
   return m;
@@ -60,16 +94,20 @@ static void destroy_module(module *m) {
 }
 
 static void release_module(module *m) {
-  hr_mutex_lock(&shared_mutex);
-  bool is_last = m != NULL && --m->users == 0;
-  module **at = &shared_modules;
+  if (m == NULL) {
+    return;
+  }
+  code_cache *cache = m->owner;
+  hr_mutex_lock(&cache->shared_mutex);
+  bool is_last = --m->users == 0;
+  module **at = &cache->shared_modules;
   while (is_last && *at != NULL && *at != m) {
     at = &(*at)->next;
   }
   if (is_last && *at != NULL) {
     *at = m->next;
   }
-  hr_mutex_unlock(&shared_mutex);
+  hr_mutex_unlock(&cache->shared_mutex);
   if (is_last) {
     destroy_module(m);
   }
@@ -77,20 +115,21 @@ static void release_module(module *m) {
 
 /* Puts a module among the shared ones, or one that has its text in its place. */
 static module *share(module *m) {
-  hr_mutex_lock(&shared_mutex);
-  module *same = shared_modules;
+  code_cache *cache = m->owner;
+  hr_mutex_lock(&cache->shared_mutex);
+  module *same = cache->shared_modules;
   while (same != NULL && (same->device != m->device || same->text.length != m->text.length ||
                           memcmp(same->text.data, m->text.data, m->text.length) != 0)) {
     same = same->next;
   }
   if (same == NULL) {
     m->is_shared = true;
-    m->next = shared_modules;
-    shared_modules = m;
+    m->next = cache->shared_modules;
+    cache->shared_modules = m;
   } else {
     ++same->users;
   }
-  hr_mutex_unlock(&shared_mutex);
+  hr_mutex_unlock(&cache->shared_mutex);
   if (same != NULL) {
     destroy_module(m);
   }
@@ -148,30 +187,20 @@ static hr_status write_text(device_code *code, const hr_kernel *kernel, hr_devic
   return HR_OK;
 }
 
-/* Texts without shapes, and in how many programs they would have done. */
-typedef struct structure {
-  uint64_t hash, epoch;
-  int programs;
-} structure;
-
-enum { STRUCTURES = 4096, LITERAL_PROGRAMS = 2 };
-static structure
-    structures[STRUCTURES]; /* by hash; a later one takes an earlier one's place. Guarded by shared_mutex */
-static uint64_t epoch = 1;  /* kernels of one program are made in one; so is this */
-
 /* Whether the same text is wanted in one program after the other: shapes change, and texts that know them would each be
  * compiled. */
 static bool is_for_many_shapes(const module *m) {
   uint64_t hash = hr_hash_bytes(HR_HASH_SEED, m->text.data + m->prelude, m->text.length - m->prelude);
-  hr_mutex_lock(&shared_mutex);
-  structure *s = &structures[hash % STRUCTURES];
+  code_cache *cache = m->owner;
+  hr_mutex_lock(&cache->shared_mutex);
+  structure *s = &cache->structures[hash % STRUCTURES];
   if (s->hash != hash) {
     *s = (structure){.hash = hash};
   }
-  s->programs += s->epoch != epoch;
-  s->epoch = epoch;
+  s->programs += s->epoch != cache->epoch;
+  s->epoch = cache->epoch;
   bool is = s->programs > LITERAL_PROGRAMS;
-  hr_mutex_unlock(&shared_mutex);
+  hr_mutex_unlock(&cache->shared_mutex);
   return is;
 }
 
@@ -361,16 +390,17 @@ hr_status hr__device_kernels_load(hr_device *device, int count, const hr_host_ke
   if (missing == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to load %d kernels", count);
   }
-  hr_mutex_lock(&shared_mutex);
-  epoch++;
-  hr_mutex_unlock(&shared_mutex);
-  hr_mutex_lock(&load_mutex);
+  code_cache *cache = cache_of(device);
+  hr_mutex_lock(&cache->shared_mutex);
+  cache->epoch++;
+  hr_mutex_unlock(&cache->shared_mutex);
+  hr_mutex_lock(&cache->load_mutex);
   hr_status status = load_missing(device, kernels, count, missing);
   for (int i = 0; status == NULL && i < count; i++) {
     device_code *code = (device_code *)kernels[i];
     memcpy(code->kernel.functions, code->module->functions, sizeof code->kernel.functions);
   }
-  hr_mutex_unlock(&load_mutex);
+  hr_mutex_unlock(&cache->load_mutex);
   hr_free(missing);
   return status;
 }

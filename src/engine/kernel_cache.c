@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/context.h"
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/table.h"
@@ -17,7 +18,14 @@
 enum { USES_MIN = 2, BYTES_MIN = 64 << 20, SPENT_NS = 6000000 };
 enum { TIMED_BYTES = 64 << 10 }; /* a clock is no part of what a small launch takes */
 
+/* A context's kernels. */
+typedef struct kernel_cache {
+  hr_mutex mutex;
+  hr_table table; /* by hash */
+} kernel_cache;
+
 struct hr_cached_kernel {
+  kernel_cache *owner;
   hr_kernel_key key;
   uint64_t hash;
   hr_device *device;   /* that it belongs to; NULL: the host's */
@@ -31,11 +39,26 @@ struct hr_cached_kernel {
   hr_cached_kernel *next_same; /* equal hashes hang off each other */
 };
 
-static hr_mutex mutex = HR_MUTEX_INITIALIZER;
-static hr_table table; /* by hash */
+static void init_cache(void *part) {
+  kernel_cache *cache = part;
+  hr_mutex_init(&cache->mutex);
+}
 
-static hr_cached_kernel *find(uint64_t hash, const hr_kernel_key *key, const hr_device *device) {
-  hr_cached_kernel *cached = hr_table_get(&table, hash);
+/* Who used kernels has released them. */
+static void fini_cache(void *part) {
+  kernel_cache *cache = part;
+  hr_table_fini(&cache->table);
+  hr_mutex_fini(&cache->mutex);
+}
+
+static kernel_cache *own(void) {
+  static const hr_context_part kind = {.bytes = sizeof(kernel_cache), .init = init_cache, .fini = fini_cache};
+  return hr__context_part(hr__context(), HR_CONTEXT_KERNELS, &kind);
+}
+
+static hr_cached_kernel *find(const kernel_cache *cache, uint64_t hash, const hr_kernel_key *key,
+                              const hr_device *device) {
+  hr_cached_kernel *cached = hr_table_get(&cache->table, hash);
   while (cached != NULL && (cached->device != device || cached->key.count != key->count ||
                             memcmp(cached->key.data, key->data, key->count * sizeof *key->data) != 0)) {
     cached = cached->next_same;
@@ -72,18 +95,18 @@ static int64_t moved_bytes(const hr_kernel *kernel) {
 }
 
 /* Takes over the key, also when it fails. */
-static hr_status create(const hr_kernel *kernel, hr_device *device, hr_kernel_key *key, uint64_t hash,
-                        hr_cached_kernel **out_cached) {
+static hr_status create(kernel_cache *cache, const hr_kernel *kernel, hr_device *device, hr_kernel_key *key,
+                        uint64_t hash, hr_cached_kernel **out_cached) {
   hr_cached_kernel *cached = hr_calloc(1, sizeof *cached);
   if (cached == NULL) {
     hr_vector_fini(key);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", kernel->name);
   }
-  *cached = (hr_cached_kernel){.key = *key, .hash = hash, .device = device, .reference_count = 1};
+  *cached = (hr_cached_kernel){.owner = cache, .key = *key, .hash = hash, .device = device, .reference_count = 1};
   hr_status status = device != NULL ? hr__device_kernel_create(kernel, device, hash, &cached->host)
                                     : hr_interp_create(kernel, &cached->host);
-  cached->next_same = hr_table_get(&table, hash);
-  if (status == NULL && !hr_table_put(&table, hash, cached)) {
+  cached->next_same = hr_table_get(&cache->table, hash);
+  if (status == NULL && !hr_table_put(&cache->table, hash, cached)) {
     status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to keep kernel %s", kernel->name);
   }
   if (status != NULL) {
@@ -101,9 +124,9 @@ static hr_status create(const hr_kernel *kernel, hr_device *device, hr_kernel_ke
 
 /* Hands a kernel to the compile queue; called once for each. */
 static void push(hr_cached_kernel *cached) {
-  hr_mutex_lock(&mutex);
+  hr_mutex_lock(&cached->owner->mutex);
   ++cached->reference_count;
-  hr_mutex_unlock(&mutex);
+  hr_mutex_unlock(&cached->owner->mutex);
   hr__compile_queue_push(cached);
 }
 
@@ -116,17 +139,18 @@ hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cach
   }
   uint64_t hash = hr_hash_words(HR_HASH_SEED, key.data, key.count);
   hr_status status = HR_OK;
-  hr_mutex_lock(&mutex);
-  hr_cached_kernel *cached = find(hash, &key, device);
+  kernel_cache *cache = own();
+  hr_mutex_lock(&cache->mutex);
+  hr_cached_kernel *cached = find(cache, hash, &key, device);
   bool is_new = cached == NULL;
   if (cached != NULL) {
     ++cached->reference_count;
     *out_cached = cached;
     hr_vector_fini(&key);
   } else {
-    status = create(kernel, device, &key, hash, out_cached);
+    status = create(cache, kernel, device, &key, hash, out_cached);
   }
-  hr_mutex_unlock(&mutex);
+  hr_mutex_unlock(&cache->mutex);
   if (is_new && status == NULL && device == NULL && hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
     atomic_store_explicit(&(*out_cached)->uses, (*out_cached)->uses_wanted, memory_order_relaxed);
     push(*out_cached);
@@ -136,19 +160,20 @@ hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cach
 
 /* Takes a kernel out of the chain of its hash. Replacing an entry needs no memory. */
 static void unlink_kernel(hr_cached_kernel *cached) {
-  hr_cached_kernel *first = hr_table_get(&table, cached->hash);
+  hr_table *table = &cached->owner->table;
+  hr_cached_kernel *first = hr_table_get(table, cached->hash);
   if (first == cached && cached->next_same == NULL) {
-    (void)hr_table_remove(&table, cached->hash);
+    (void)hr_table_remove(table, cached->hash);
   } else if (first == cached) {
-    (void)hr_table_put(&table, cached->hash, cached->next_same);
+    (void)hr_table_put(table, cached->hash, cached->next_same);
   } else {
     while (first->next_same != cached) {
       first = first->next_same;
     }
     first->next_same = cached->next_same;
   }
-  if (table.count == 0) {
-    hr_table_fini(&table);
+  if (table->count == 0) {
+    hr_table_fini(table);
   }
 }
 
@@ -156,12 +181,13 @@ void hr__kernel_release(hr_cached_kernel *cached) {
   if (cached == NULL) {
     return;
   }
-  hr_mutex_lock(&mutex);
+  kernel_cache *cache = cached->owner;
+  hr_mutex_lock(&cache->mutex);
   bool is_last = --cached->reference_count == 0;
   if (is_last) {
     unlink_kernel(cached);
   }
-  hr_mutex_unlock(&mutex);
+  hr_mutex_unlock(&cache->mutex);
   if (is_last) {
     destroy(cached);
   }
@@ -204,20 +230,21 @@ void hr__kernel_publish(hr_cached_kernel *cached, hr_host_kernel *compiled) {
 }
 
 bool hr__kernel_is_wanted(const hr_cached_kernel *cached) {
-  hr_mutex_lock(&mutex);
+  hr_mutex_lock(&cached->owner->mutex);
   bool is_wanted = cached->reference_count > 1;
-  hr_mutex_unlock(&mutex);
+  hr_mutex_unlock(&cached->owner->mutex);
   return is_wanted;
 }
 
 size_t hr__kernel_cache_count(void) {
-  hr_mutex_lock(&mutex);
+  kernel_cache *cache = own();
+  hr_mutex_lock(&cache->mutex);
   size_t count = 0, cursor = 0;
-  for (const hr_table_entry *entry; (entry = hr_table_next(&table, &cursor)) != NULL;) {
+  for (const hr_table_entry *entry; (entry = hr_table_next(&cache->table, &cursor)) != NULL;) {
     for (const hr_cached_kernel *cached = entry->value; cached != NULL; cached = cached->next_same) {
       ++count;
     }
   }
-  hr_mutex_unlock(&mutex);
+  hr_mutex_unlock(&cache->mutex);
   return count;
 }

@@ -1,8 +1,8 @@
 /* kernel_cache.h: one prepared kernel for each kernel form in use.
  *
  * The layers of a network, its steps and its shapes' common parts fuse to the same kernels again and again. Executables
- * share them: the first one that needs a form makes it, the last one that goes frees it. One cache serves the process:
- * a host kernel knows no device, and those of devices with a language of their own belong to one of them. Threads: any.
+ * share them: the first one that needs a form makes it, the last one that goes frees it. One cache serves a context: a
+ * host kernel knows no device, and those of devices with a language of their own belong to one of them. Threads: any.
  *
  * A kernel is interpreted at first. What has been used some times goes to the compile queue, and when its code is
  * ready, hr__kernel_use gives that: between two launches, with the same bits (compile_queue.h).

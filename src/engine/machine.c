@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/context.h"
 #include "base/log.h"
 #include "base/thread.h"
 
@@ -138,17 +139,26 @@ static double measure_peak(void) {
   return best > 0 ? 2.0 * threads * ROUNDS * CHAINS * lanes / (double)best : 0;
 }
 
+typedef struct measured {
+  hr_mutex mutex;
+  bool is_measured;
+  hr_machine machine;
+} measured;
+
+static void init_measured(void *part) {
+  hr_mutex_init(&((measured *)part)->mutex);
+}
+
 const hr_machine *hr__machine(void) {
-  static hr_mutex mutex = HR_MUTEX_INITIALIZER;
-  static hr_machine machine;
-  static bool is_measured;
-  hr_mutex_lock(&mutex);
-  if (!is_measured) {
-    machine = (hr_machine){measure_read(), measure_peak()};
-    is_measured = true;
-    hr_log(HR_LOG_KERNEL, "this machine reads %.0f GB/s, %d threads, %.0f GFLOP/s f32", machine.read_gbs,
-           hr_thread_count(), machine.peak_gflops);
+  static const hr_context_part kind = {.bytes = sizeof(measured), .init = init_measured};
+  measured *own = hr__context_part(&hr__context_first, HR_CONTEXT_MACHINE, &kind); /* there is one machine */
+  hr_mutex_lock(&own->mutex);
+  if (!own->is_measured) {
+    own->machine = (hr_machine){measure_read(), measure_peak()};
+    own->is_measured = true;
+    hr_log(HR_LOG_KERNEL, "this machine reads %.0f GB/s, %d threads, %.0f GFLOP/s f32", own->machine.read_gbs,
+           hr_thread_count(), own->machine.peak_gflops);
   }
-  hr_mutex_unlock(&mutex);
-  return &machine;
+  hr_mutex_unlock(&own->mutex);
+  return &own->machine;
 }

@@ -19,7 +19,17 @@ enum { FIRST_OPS_BESIDE_HOST = 32, LARGE_BYTES = 16 << 20 };
 static const int64_t LONG_BYTES = INT64_C(2) << 30, LONG_FLOPS = INT64_C(40) * 1000 * 1000 * 1000;
 static const int64_t NS_PER_MS = 1000 * 1000;
 
-static atomic_uint_least32_t stream_numbers;
+/* A context's. */
+typedef struct stream_numbers {
+  atomic_uint_least32_t last;
+} stream_numbers;
+
+/* Two numbers of the context's, this one and the next. */
+static uint32_t take_numbers(hr_context *context) {
+  static const hr_context_part kind = {.bytes = sizeof(stream_numbers)};
+  stream_numbers *numbers = hr__context_part(context, HR_CONTEXT_STREAMS, &kind);
+  return atomic_fetch_add(&numbers->last, 2) + 1;
+}
 
 /* ---- life ---- */
 
@@ -37,15 +47,13 @@ static size_t first_ops(const hr_device *device) {
   return wanted > 0 ? (size_t)wanted : device->properties.is_host ? SIZE_MAX : FIRST_OPS_BESIDE_HOST;
 }
 
-hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
-  if (device == NULL || out_stream == NULL) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "hr_stream_create: NULL argument");
-  }
+/* The device's context is current: the settings are its own. */
+static hr_status create_stream(hr_device *device, hr_stream **out_stream) {
   hr_stream *stream = hr_calloc(1, sizeof *stream);
   if (stream == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a stream");
   }
-  uint32_t number = atomic_fetch_add(&stream_numbers, 2) + 1;
+  uint32_t number = take_numbers(device->context);
   hr_refcount_init(&stream->refcount);
   hr_mutex_init(&stream->mutex);
   hr_mutex_init(&stream->job_mutex);
@@ -68,6 +76,16 @@ hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
   hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX);
   *out_stream = stream;
   return HR_OK;
+}
+
+hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
+  if (device == NULL || out_stream == NULL) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "hr_stream_create: NULL argument");
+  }
+  hr_context *before = hr__context_enter(device->context);
+  hr_status status = create_stream(device, out_stream);
+  (void)hr__context_enter(before);
+  return status;
 }
 
 void hr_stream_retain(hr_stream *stream) {
@@ -531,10 +549,12 @@ void hr_stream_stats(hr_stream *stream, hr_stats *out_stats) {
   out_stats->graph_builds = atomic_load(&stream->graph_builds);
   out_stats->graph_updates = atomic_load(&stream->graph_updates);
   hr_jit_counts counts;
+  hr_context *before = hr__context_enter(stream->device->context);
   hr__jit_counts(&counts);
   out_stats->jit_compiled = counts.compiled;
   out_stats->jit_loaded = counts.loaded;
   out_stats->cached_weights_bytes = hr__cached_weights_bytes();
+  (void)hr__context_enter(before);
   out_stats->jit_unable = counts.unable;
   out_stats->jit_ns = counts.compile_ns;
   out_stats->jit_waiting = counts.waiting;

@@ -18,7 +18,7 @@
 
 typedef struct hr_tuning_entry hr_tuning_entry;
 
-/* The entry of a key, the process's own until it ends; NULL where nothing is kept: without a folder, when there are too
+/* The entry of a key, the context's own until it ends; NULL where nothing is kept: without a folder, when there are too
  * many, or out of memory. */
 hr_tuning_entry *hr__tuning_entry_find(const char *key, size_t length);
 const char *hr__tuning_entry_key(const hr_tuning_entry *tuning_entry);
@@ -36,7 +36,7 @@ void hr__tuning_entry_close(hr_tuning_entry *tuning_entry, const char *algorithm
 void hr__tuning_entry_settle(hr_tuning_entry *tuning_entry, const char *algorithm, const char *note);
 /* Leaves it to other processes: here it stays as it is. */
 void hr__tuning_entry_leave(hr_tuning_entry *tuning_entry);
-/* Forgets what this process knows, as if it began: for tests. */
+/* Forgets what this context knows, as if it began: for tests. */
 void hr__tuning_cache_forget(void);
 
 #endif
