@@ -1,7 +1,7 @@
-"""What needs a process of its own: the first step of an unseen network, how soon it is at full speed, peak memory.
+"""Measurements in a fresh process: the first step of an unseen network, the time to full speed, peak memory.
 
-A process of its own has the memory of one side alone, and has seen no kernel, no shape and no cached code before; the
-folder for compiled kernels is an empty one.
+A fresh process has the memory of one side alone, and no kernel, shape or cached code. The folder for compiled kernels
+is empty.
 """
 
 import gc
@@ -83,7 +83,8 @@ def measure_alone(case: Case, device: torch.device, threads: int, seconds: float
 
 
 def measure_sides(case: Case, devices: list[torch.device], threads: int) -> list[dict]:
-    """For each device, three processes in turn: the middle of the first steps; the last process goes on to full speed."""
+    """For each device, three processes in turn: the middle of the first steps; the last process goes on to full
+    speed."""
     found = [[measure_alone(case, device, threads, seconds) for device in devices] for seconds in (0, 0, SECONDS)]
     return [
         last | {"first_seconds": statistics.median(run[index]["first_seconds"] for run in found)}

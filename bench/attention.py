@@ -1,10 +1,11 @@
-"""Fused attention on a GPU: F.scaled_dot_product_attention, forward and backward, on Headrace's device or on torch's CUDA device.
+"""Fused attention on a GPU: F.scaled_dot_product_attention, forward and backward, on Headrace's device or on torch's
+CUDA device.
 
     HEADRACE_DEVICE=cuda python bench/attention.py headrace     python bench/attention.py cuda
 
-One process measures one device. A line a case: milliseconds forward and forward with backward (median of several batches of calls),
-TFLOP/s, and the largest error of the output and of each gradient against float64 on the CPU, of the first of the heads, as a share of the
-largest value.
+One process measures one device and prints one line a case: milliseconds forward and forward with backward (median of
+several batches of calls), TFLOP/s, and the largest error of the output and of each gradient against float64 on the
+CPU, of the first of the heads, as a share of the largest value.
 """
 
 import argparse
@@ -31,7 +32,8 @@ CASES = [  # batch, heads, tokens, width, causal, dtype, dropout
 
 
 def make(case, device):
-    """q, k, v as a network's projection gives them: views of one [batch, tokens, 3 * heads * width]; and the gradient."""
+    """q, k, v in the layout of a network's projection: views of one [batch, tokens, 3 * heads * width]; and the
+    gradient."""
     batch, heads, tokens, width, _, dtype, _ = case
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(batch, tokens, 3 * heads * width, generator=generator).to(dtype)

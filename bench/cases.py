@@ -1,4 +1,5 @@
-"""The cases of the benchmark: networks that train or answer, chains of element-wise operations, single additions."""
+"""The cases of the benchmark: training and inference of networks, chains of element-wise operations, single
+additions."""
 
 import sys
 import time
@@ -13,7 +14,7 @@ import networks  # noqa: E402
 
 
 def synchronizer(device: torch.device) -> Callable[[], None]:
-    """The function that waits until the device is done, looked up once: small cases take microseconds."""
+    """The function that waits for the device, looked up once: small cases take microseconds."""
     return (lambda: None) if device.type == "cpu" else getattr(torch, device.type).synchronize
 
 
@@ -32,8 +33,8 @@ def timed(sample: Callable, device: torch.device) -> float:
 
 @dataclass(frozen=True)
 class Case:
-    """`prepare(device, compiled)` gives a function that runs one sample and returns what must be there when it is timed.
-    `compiled` is applied to the model or function of the case: the identity, or torch.compile."""
+    """`prepare(device, compiled)` returns a function that runs one sample and returns the result that must exist when
+    the clock is read. `compiled` is applied to the model or function of the case: the identity, or torch.compile."""
 
     name: str
     title: str

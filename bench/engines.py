@@ -1,9 +1,9 @@
-"""Engines that compile a whole network ahead of time: what a user would export an inference network to instead.
+"""Engines that compile a whole network ahead of time, as alternatives for inference.
 
-Each function here takes a model in eval mode and gives a function of a batch, as torch.compile would. The network is
-exported at the first call, for that batch's shape, and what the engine answers is compared with torch's answer: an
-engine that computes in fewer digits is no side of this benchmark. OpenVINO would take bfloat16 by itself where the CPU
-has it. Both are optional: pip install onnx onnxscript onnxruntime openvino.
+Each function here accepts a model in eval mode and returns a function of a batch, like torch.compile. The network is
+exported at the first call, for that batch's shape. The engine's result is compared with torch's: an engine that
+computes with fewer digits is refused. OpenVINO's default is bfloat16 if the CPU supports it. Both are optional: pip
+install onnx onnxscript onnxruntime openvino.
 """
 
 import io
@@ -17,7 +17,7 @@ Network = Callable[[torch.Tensor], numpy.ndarray]
 
 
 class ExportedAtFirstCall:
-    """`export(model, batch)` gives a function of the batch, which it takes and answers as numpy arrays."""
+    """`export(model, batch)` returns a function from batch to result, both numpy arrays."""
 
     def __init__(self, model: torch.nn.Module, export: Callable):
         self.model, self.export = model, export

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Times single kernels on a GPU: what they reach of the memory's bandwidth, one large product, and chains of dependent kernels.
+"""Times single kernels on a GPU: their share of the memory's bandwidth, one large product, and chains of dependent
+kernels.
 
-Each side runs in a process of its own: torch's CUDA device, Headrace, and for the product cuBLASLt called directly with the
-fastest of the ways that it proposes. At the product sides take turns, since a GPU's clocks under such work differ from
-minute to minute, and the median of turns counts. A sample is a few operations, each handed over at once, and the wait for
-their end, but for chains, where the difference between a long and a short one counts. Bytes are those that have to move:
-each input read once, each result written once.
+Each side runs in a process of its own: torch's CUDA device, Headrace, and for the product cuBLASLt called directly
+with the fastest of its proposed algorithms. For the product the sides run in turn, since a GPU's clocks under such
+work differ from minute to minute; the median of turns is reported. A sample is a few operations, each submitted at
+once, and the wait for their end. For chains it is the difference between a long and a short one. Bytes are the
+necessary ones: each input read once, each result written once.
 
     python bench/gpu_kernels.py                      a table, torch against Headrace
     python bench/gpu_kernels.py --sides device --json FILE
@@ -45,7 +46,7 @@ def parse() -> argparse.Namespace:
 
 
 def seconds_of(run, wait) -> float:
-    """Of one sample, whose result lives until its time is taken."""
+    """Seconds of one sample; its result lives until the clock is read."""
     start = time.perf_counter()
     result = run()
     wait()
@@ -66,7 +67,7 @@ def median_us(run, wait, samples: int) -> float:
 
 
 def repeat(run, commit):
-    """A sample's operations, none of which is put off until the next is there."""
+    """A sample's operations, each submitted before the next one is recorded."""
 
     def run_all():
         results = []
@@ -107,7 +108,7 @@ def cases_of_memory(device):
 
 
 def measure_chain(device, wait, samples: int, compiled: bool) -> float:
-    """Microseconds of one more kernel in a chain whose kernels need all of what the one before has made."""
+    """Microseconds of one more kernel in a chain, each of which needs its predecessor's whole result."""
     import torch
 
     matrix, start = torch.full((64, 64), 1 / 64, device=device), torch.ones(64, device=device)
@@ -129,8 +130,8 @@ def measure_chain(device, wait, samples: int, compiled: bool) -> float:
 
 
 def fastest_product(ways, wait) -> float:
-    """The median time of the fastest way, in microseconds, once the GPU's clocks are what its power allows: a second after the
-    start they are far below that for a moment."""
+    """The median time of the fastest algorithm, in microseconds, when the GPU's clocks follow its power limit: a
+    second after the start they are far below that for a moment."""
 
     def times_of(way, seconds: float) -> list[float]:
         times, end = [], time.perf_counter() + seconds
@@ -154,7 +155,8 @@ def check(status: int) -> None:
 
 
 def ways_of_cublaslt():
-    """cuBLASLt's ways for the product of two matrices in bf16, with sums in f32, each a function that starts it."""
+    """cuBLASLt's algorithms for the product of two matrices in bf16, with sums in f32, each a function that starts
+    it."""
     import torch
 
     library = ctypes.CDLL("libcublasLt.so.13" if torch.version.cuda.startswith("13") else "libcublasLt.so.12")
@@ -191,7 +193,7 @@ def ways_of_cublaslt():
 
 
 def measure_alone(side: str, part: str, samples: int) -> None:
-    """Prints a line of JSON for each row: of the product, or of all kernels else."""
+    """Prints a line of JSON for each row: the product, or all other kernels."""
     import torch
 
     if side == "device":

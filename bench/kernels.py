@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Where a step's time goes: the kernels and library calls of a case of the benchmark, with their times.
 
-Runs some steps of a case with HEADRACE_DEBUG=2 and adds the lines up by name: how often a step runs it, the median of
-its time over the steps, what it moves and how fast. Printing between kernels costs time, so the sum says where time
-goes and run.py how much there is.
+Runs some steps of a case with HEADRACE_DEBUG=2 and sums the lines by name: calls a step, the median time over the
+steps, bytes moved and bandwidth. Printing between kernels costs time: the sum shows the distribution, run.py the
+total.
 
     python bench/kernels.py resnet50-infer-1            the 20 most expensive
     python bench/kernels.py cnn-train-512 --top 0       all
@@ -62,7 +62,7 @@ def parse() -> argparse.Namespace:
 
 
 def run_steps(case, arguments, log: Path) -> tuple[list[str], list[float]]:
-    """What was printed in each step, and its seconds."""
+    """The printed lines of each step, and its seconds."""
     import headrace.torch  # noqa: F401  (torch finds it by itself, except where torch also drives CUDA)
     import torch
     from cases import timed

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Times torch's CPU device against Headrace, operator by operator: every entry of torch's test data (op_db) that has a size.
+"""Times torch's CPU device against Headrace, operator by operator: every entry of torch's test data (op_db) that has
+a size.
 
-For each entry inputs of about 1 K, 100 K and 4 M elements are made (bench/ops_inputs.py), contiguous and strided (the first input
-transposed, or each second element of a line), and the call is timed on both sides in turn, forward, and forward with backward;
-medians count. A call ends when its result is there, while the result is still referenced; calls on 1 K elements are many, from
-Python, with all results kept and one wait behind them. Kernels are compiled before anything is timed. Views move nothing and are
-timed at 1 K alone. Entries run in a worker process that may be killed.
+Inputs of about 1 K, 100 K and 4 M elements are made for each entry (bench/ops_inputs.py), contiguous and strided (the
+first input transposed, or every second element of a line). The call is timed on both sides in turn, forward, and
+forward with backward; medians are reported. A call ends when its result exists, while the result is still referenced.
+For 1 K elements many calls run from Python, with all results kept and one wait behind them. Kernels are compiled
+before anything is timed. Views move nothing and are timed at 1 K alone. Entries run in a worker process that may be
+killed.
 
     python bench/ops.py                           everything, into docs/operator-speed.md and bench/results/ops.json
     python bench/ops.py --quick                   float32, contiguous, forward, 1 K and 4 M
@@ -86,7 +88,7 @@ for _entry in op_db:
 
 
 def strided(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """The same values behind other strides: transposed where there are two dims, else each second element."""
+    """The same values with other strides: transposed if there are two dims, else every second element."""
     if tensor.ndim >= 2:
         return tensor.transpose(-1, -2).contiguous().to(device).transpose(-1, -2)
     wide = torch.empty(2 * tensor.numel(), dtype=tensor.dtype)
@@ -95,7 +97,7 @@ def strided(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def move(parts, device: torch.device, layout: str):
-    """The arguments on the device; with `strided` the first tensor of more than one element is."""
+    """The arguments on the device; with `strided` the first tensor of more than one element is strided."""
     left = [layout == "strided"]
 
     def moved(leaf):
@@ -116,7 +118,7 @@ def differentiable(tree) -> list[torch.Tensor]:
 
 
 def function_of(entry, parts, device: torch.device, layout: str, direction: str):
-    """What is timed, and whether it has anything to do."""
+    """The function to time, and whether it does any work."""
     first, args, kwargs = move(parts, device, layout)
     if direction == "forward":
 
@@ -171,7 +173,7 @@ class Side:
                 return
 
     def settle(self) -> None:
-        """The other side's data fills the caches, and its threads look out for more work for a while, on the same cores."""
+        """Warms up: the other side's data fills the caches, and its threads spin for a while on the same cores."""
         end = time.perf_counter() + SETTLE_SECONDS
         while True:
             self.sample()
@@ -188,7 +190,7 @@ def counters(device: torch.device) -> dict:
 
 
 def warm(side: Side, device: torch.device) -> None:
-    """Until kernels have been used as often, or have taken as long, as they must to be compiled; small ones never are."""
+    """Runs until kernels qualify for compilation; small ones never do."""
     before, end = counters(device).get("bytes_moved", 0), time.perf_counter() + 0.1
     for _ in range(1000 if side.inner == 1 else 1):
         side.sample()
@@ -198,7 +200,7 @@ def warm(side: Side, device: torch.device) -> None:
 
 
 def wait_for_compiler(device: torch.device) -> None:
-    """Until no kernel waits for the compile thread, or is in work there."""
+    """Waits until the compile thread is idle."""
     begin = time.perf_counter()
     while counters(device).get("jit_waiting", 0) > 0 and time.perf_counter() - begin < 20:
         time.sleep(0.01)
@@ -232,7 +234,7 @@ class Row:
         self.sides.append(Side(function, device, 50 if self.size == "1K" else 1))
 
     def prepare(self, device: torch.device) -> None:
-        """Makes our side, and runs it until its kernels want to be compiled."""
+        """Makes our side, and runs it until its kernels qualify for compilation."""
         self.add_side(device)
         self.parts = None
         ours = self.sides[1]
@@ -261,7 +263,7 @@ class Row:
 
 
 def rows_of(entry, arguments) -> list[Row]:
-    """What is timed of an entry: everything in float32, other dtypes on the largest size."""
+    """The rows of an entry: everything in float32, other dtypes on the largest size."""
     sizes = [size for size in SIZES if size in arguments.sizes.split(",")]
     has = {str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes("cpu")}
     main = next((dtype for dtype in (*DTYPES, "complex64") if dtype in has), None)
@@ -283,7 +285,7 @@ def rows_of(entry, arguments) -> list[Row]:
 
 
 def run_entry(name: str, skip: list[str]):
-    """Runs in a child: all rows are prepared, then what was compiled in the background is there, then they are timed."""
+    """Runs in a child: prepares all rows, waits for background compilation, then times them."""
     torch.set_num_threads(ARGUMENTS.threads)
     device, entry = torch.device(ARGUMENTS.device), ENTRIES[name]
     prepared = []
@@ -356,7 +358,7 @@ def run_all(arguments) -> list[dict]:
 
 
 def merged(old: list[dict], new: list[dict]) -> list[dict]:
-    """The rows of both by name; of an entry's that were timed again, the new ones."""
+    """The rows of both by name; rows that were timed again replace the old ones."""
     again = {(row["name"], row["key"]) for row in new}
     kept = [row for row in old if (row["name"], row["key"]) not in again]
     return sorted(kept + new, key=lambda row: row["name"])

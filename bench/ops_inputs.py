@@ -1,9 +1,10 @@
-"""Inputs of a wanted size for the operators in torch's test data (op_db).
+"""Inputs of a given size for the operators in torch's test data (op_db).
 
-op_db tests with small tensors. `make(entry, dtype, count)` takes one of its samples and grows it: all dims that are not 1 become
-equally long, so that the largest tensor has about `count` elements, and values are drawn from the range of the sample's. Where
-sizes depend on each other in another way (convolutions, pooling, linear algebra, indices) a factory by name makes them; SKIPPED
-says what has nothing to time. Everything lies on the CPU; integers beside floating-point data are taken for indices.
+op_db tests with small tensors. `make(entry, dtype, count)` grows one of its samples: all dims that are not 1 become
+equally long, so that the largest tensor has about `count` elements, and values are drawn from the sample's range. If
+sizes depend on each other in another way (convolutions, pooling, linear algebra, indices), a factory by name makes
+them. SKIPPED lists operators with nothing to time. Everything is on the CPU; integers beside floating-point data are
+treated as indices.
 """
 
 import fnmatch
@@ -78,7 +79,7 @@ def draw(values: torch.Tensor, shape: list[int]) -> torch.Tensor:
 
 
 def draw_index(values: torch.Tensor, shape: list[int], bound: int) -> torch.Tensor:
-    """Places below the bound: a permutation where the sample has no place twice."""
+    """Indices below the bound: a permutation if the sample has no index twice."""
     flat = values.reshape(-1)
     if len(shape) == 1 and shape[0] <= bound and len(flat.unique()) == len(flat):
         return torch.randperm(bound)[: shape[0]].to(values.dtype)
@@ -121,7 +122,7 @@ def grow(sample, dtype: torch.dtype, count: int, shapes: bool):
 
 
 def rank_of(sample) -> int:
-    """How far a sample is from what is wanted: two or three dims, all tensors alike."""
+    """Distance of a sample from the ideal: two or three dims, all tensors alike."""
     tensors = tensors_in((sample.input, sample.args, sample.kwargs))
     sizes = [tensor.numel() for tensor in tensors]
     if not sizes or max(sizes) < 2:
@@ -158,7 +159,7 @@ def values(*shape: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def square(count: int, most: int) -> tuple[int, ...]:
-    """Matrices: one where count allows no more, else the largest that the algorithm is timed with."""
+    """Matrices: one if count allows no more, else the largest that the algorithm is timed with."""
     side = math.isqrt(count)
     return (side, side) if side <= most else (max(1, min(16, count // most**2)), most, most)
 
@@ -708,7 +709,7 @@ def elements_of(tree) -> int:
 
 
 def runs(entry, parts):
-    """The result of the call on the CPU; None where the operator refuses it."""
+    """The result of the call on the CPU; None if the operator refuses it."""
     first, args, kwargs = parts
     try:
         return entry.op(first, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""What a run of the benchmark looks like: its machine in words, its tables."""
+"""Output of a run of the benchmark: the machine in words, tables."""
 
 import math
 import os
@@ -27,7 +27,7 @@ TITLES = {
 
 
 def machine() -> dict:
-    """What matters about this machine, without its name."""
+    """The relevant properties of this machine, without its name."""
     fields = {}
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""A plain product of a matrix with a vector, row by row, in C: how fast this machine reads weights."""
+"""A plain matrix-vector product, row by row, in C: the speed at which this machine reads weights."""
 
 import ctypes
 import os
@@ -37,8 +37,8 @@ void row_product(const float *weights, const float *x, float *y, ptrdiff_t rows)
 
 
 def make(size: int) -> Callable[[], object]:
-    """A function that reads `size` bytes of weights once, as rows of 768 floats, on OMP_NUM_THREADS threads. Raises OSError
-    or CalledProcessError where there is no C compiler."""
+    """A function that reads `size` bytes of weights once, as rows of 768 floats, on OMP_NUM_THREADS threads. Raises
+    OSError or CalledProcessError if there is no C compiler."""
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder, "row_product.c"), Path(folder, "row_product.so")
         source.write_text(SOURCE, encoding="utf-8")

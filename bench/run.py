@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Times torch's CPU device against Headrace, in turn in one process, and writes a table.
 
-Each case runs on all sides with the same weights, batches and number of threads: torch eager on the CPU, Headrace eager,
-Headrace through torch.compile(backend="headrace"), and, where asked, torch.compile on the CPU. After some steps to warm
-up come rounds, in each of which all sides run a few steps, the order changing from round to round, so that a machine
-that gets slower or faster under us does so to all. What counts is the median of all steps. Every step ends when its
-result is there: on Headrace with torch.headrace.synchronize(), while the result is still referenced.
+Each case runs on all sides with the same weights, batches and number of threads: torch eager on the CPU, Headrace
+eager, Headrace through torch.compile(backend="headrace"), and, on request, torch.compile on the CPU. Warm-up steps
+come first, then rounds. In each round all sides run a few steps, in an order that changes from round to round, so
+that a change of the machine's speed affects all sides. The median of all steps is reported. Every step ends when its
+result exists: on Headrace with torch.headrace.synchronize(), while the result is still referenced.
 
-Where a network only reads its weights once, a plain product of a matrix with a vector reads as many bytes, in turn with
-the others: its bandwidth is what there is to have.
+If a network only reads its weights once, a plain matrix-vector product reads as many bytes, in turn with the others:
+its bandwidth is the limit.
 
-In a process of its own for each side, a network's first step is timed, and how long it takes until steps are at full
-speed, with an empty cache of compiled kernels; and of training steps the peak memory: by how much the resident memory
-grows from the moment when model and batch are on the device until three steps have run. That holds gradients, the
+A fresh process for each side, with an empty cache of compiled kernels, measures a network's first step and the time
+until steps are at full speed. For training steps it also measures the peak memory: the growth of the resident memory
+from the moment when model and batch are on the device until three steps have run. It includes gradients, the
 optimizer's state and all temporaries.
 
     python bench/run.py                       everything, into bench/results/latest.md and .json

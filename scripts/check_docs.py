@@ -10,8 +10,8 @@
     variable    HEADRACE_X is read somewhere, and HEADRACE_X=value is a value that env.def accepts
     count       a number of rows, variables or conformance entries is the real one
 
-Prints one line for each offence and exits 1 if there is any. A folder given as argument replaces the repository's root.
-Names that a page invents as an example stand in EXAMPLES.
+Prints one line for each offence and exits 1 if there is any. A folder given as argument replaces the repository's
+root. Names that a page invents as an example stand in EXAMPLES.
 """
 
 import re
@@ -117,7 +117,8 @@ def joined_lines(text):
 
 
 def parts(text):
-    """Yields (kind, line number, text): 'code' for lines of blocks, 'span' for backticks in prose, 'prose' for lines."""
+    """Yields (kind, line number, text): 'code' for lines of blocks, 'span' for backticks in prose, 'prose' for lines.
+    """
     in_block = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Writes docs/api-python.md and docs/api-c.md from docstrings and header comments; --check says whether they are fresh.
+"""Writes docs/api-python.md and docs/api-c.md from docstrings and header comments; --check says whether they are
+fresh.
 
-The Python page lists the public names of frontends/torch/headrace/torch.py, and those that it imports from its own package,
-in the order and sections of the file (`# ---- section`). The C page lists the declarations of include/headrace/*.h with
-the comment in front of them, in the sections of the headers (`/* ---- section ---- */`). A public name without a docstring,
-and a public function without a comment, are errors. Nothing is imported: the files are parsed.
+The Python page lists the public names of frontends/torch/headrace/torch.py, and those that it imports from its own
+package, in the order and sections of the file (`# ---- section`). The C page lists the declarations of
+include/headrace/*.h with the comment in front of them, in the sections of the headers (`/* ---- section ---- */`). A
+public name without a docstring, and a public function without a comment, are errors. Nothing is imported: the files
+are parsed.
 """
 
 import ast

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes texts of kernels as C strings: what emitted kernels begin with (src/core), and kernels of our own (src/providers).
+"""Writes texts of kernels as C strings: what emitted kernels begin with (src/core), and kernels of our own
+(src/providers).
 
-Comments, includes and the guards of headers fall away; what is left of src/core is the same text that the interpreter is compiled
-from. --check says whether the files are fresh."""
+Comments, includes and the guards of headers fall away; what is left of src/core is the same text that the interpreter
+is compiled from. --check says whether the files are fresh."""
 import pathlib
 import re
 import sys

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/operators.md (every operation, one row each) from src/core/ops/ops.def; --check says whether it is fresh."""
+"""Writes docs/operators.md (every operation, one row each) from src/core/ops/ops.def; --check says whether it is
+fresh."""
 import pathlib
 import re
 import sys

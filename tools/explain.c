@@ -443,7 +443,7 @@ static void explanation_fini(explanation *e) {
 }
 
 static int bad_argument(const char *argument) {
-  fprintf(stderr, "headrace explain: \"%s\" is not understood; see `headrace explain --help`\n", argument);
+  fprintf(stderr, "headrace explain: unknown argument \"%s\"; see `headrace explain --help`\n", argument);
   return 2;
 }
 

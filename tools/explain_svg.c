@@ -281,13 +281,11 @@ static void put_head(const picture *p) {
   put_text(p, MARGIN, MARGIN + 40, "class=\"s\"", hr_text_chars(&line), 200);
   hr_text_clear(&line);
   put_text(p, MARGIN, MARGIN + 57, "class=\"s\"",
-           "Time runs down. Left of a step: what was there before, and what stays behind. Right: temporaries, with "
-           "lines from "
-           "the step that makes one to those that read it.",
+           "Time runs down. Left of a step: values from before, and values that stay. Right: temporaries, with lines "
+           "from the step that makes one to its readers.",
            200);
   put_text(p, MARGIN, MARGIN + 74, "class=\"s\"",
-           "Bold: what was recorded; (part): other steps do the rest of it. Below: the kernel, and the dims that it "
-           "walks; those in "
+           "Bold: recorded operations; (part): other steps do the rest. Below: the kernel and its dims; those in "
            "brackets are reduced.",
            200);
   if (e->repeat > 0) {

@@ -12,17 +12,16 @@ typedef struct command {
 
 static const command commands[] = {
     {"run", headrace_run, "run FILE [--device NAME] [--repeat N] [--mode fuse|eager|strict] [--print]",
-     "Replays a program that HEADRACE_DUMP wrote. Buffers that had contents get random ones (integers: zeros).\n"
+     "Replays a program file of HEADRACE_DUMP. Live buffers get random contents (integers: zeros).\n"
      "  --device NAME   cpu (the default), null, ...\n"
      "  --repeat N      runs it N times and prints the shortest and the mean time\n"
      "  --mode MODE     how the stream works\n"
      "  --print         prints the first elements of each output"},
     {"explain", headrace_explain, "explain FILE [--svg PICTURE] [--time N] [--device NAME] [--mode fuse|eager|strict]",
-     "Says what became of a program that HEADRACE_DUMP wrote: which operations share a kernel, what each kernel and "
-     "library\n"
-     "call reads and writes, which temporaries never get memory. Runs it once, on random contents.\n"
+     "Lists the steps of a program file of HEADRACE_DUMP: the operations that share a kernel, the reads and writes of\n"
+     "each kernel and library call, the temporaries that never get memory. Runs it once, on random contents.\n"
      "  --svg PICTURE   draws it into a file instead, for a browser\n"
-     "  --time N        runs it N times more, and adds the median time of each step\n"
+     "  --time N        runs it N more times, and adds the median time of each step\n"
      "  --device NAME   cpu (the default), null, ...\n"
      "  --mode MODE     how the stream works"},
     {"devices", headrace_devices, "devices", "Lists drivers, their devices and their memory."},
@@ -36,7 +35,7 @@ static void print_usage(FILE *file) {
   for (int i = 0; i < COMMAND_COUNT; i++) {
     fprintf(file, "  headrace %s\n", commands[i].usage);
   }
-  fprintf(file, "\n`headrace COMMAND --help` says more.\n");
+  fprintf(file, "\n`headrace COMMAND --help` prints its options.\n");
 }
 
 static bool asks_for_help(int argc, char **argv) {

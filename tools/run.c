@@ -68,7 +68,7 @@ static hr_status run(replay *r, int repeat, bool prints) {
 }
 
 static int bad_argument(const char *argument) {
-  fprintf(stderr, "headrace run: \"%s\" is not understood; see `headrace run --help`\n", argument);
+  fprintf(stderr, "headrace run: unknown argument \"%s\"; see `headrace run --help`\n", argument);
   return 2;
 }
 
