@@ -373,6 +373,22 @@ static int convert_register(lowering *l, int reg, hr_dtype to, int phase) {
   return dst;
 }
 
+static int emit_compute(lowering *l, hr_op op, hr_class cls, hr_class result, hr_level level, int phase, int count,
+                        const hr_source *sources) {
+  int dst = new_register(l, result, level, phase);
+  hr_instr instr = {.kind = HR_INSTR_COMPUTE,
+                    .level = level,
+                    .phase = phase,
+                    .op = op,
+                    .cls = cls,
+                    .dst = dst,
+                    .source_count = count,
+                    .access = -1};
+  memcpy(instr.sources, sources, (size_t)count * sizeof *sources);
+  emit(l, instr);
+  return dst;
+}
+
 /* Gives the source for a node's input in class of dtype `to` (NONE: as it is); 0 or an unused value on failure. */
 static int source_for_input(lowering *l, const hr_node *node, int input, hr_level level, int phase, hr_dtype to,
                             hr_source *out_source, int depth) {
@@ -380,6 +396,10 @@ static int source_for_input(lowering *l, const hr_node *node, int input, hr_leve
   *out_source = (hr_source){HR_SOURCE_NONE, 0};
   if (operand->kind == HR_OPERAND_SCALAR) {
     *out_source = (hr_source){HR_SOURCE_SCALAR, use_scalar(l, operand->index)};
+    if (hr_node_number_is_truth(node) && to != HR_DTYPE_BOOL && to != HR_DTYPE_NONE) {
+      int truth = emit_compute(l, HR_OP_COPY, HR_CLASS_B8, HR_CLASS_B8, level, phase, 1, out_source);
+      *out_source = source_register(convert_register(l, truth, to, phase));
+    }
     return 0;
   }
   const value *v = find_value(l, node, operand);
@@ -419,22 +439,6 @@ static int finish_result(lowering *l, int reg, hr_dtype dtype, int phase) {
   hr_class cls = l->registers.data[reg].cls;
   bool fits = cls == hr_dtype_class(dtype) && (!hr_dtype_is_narrow(dtype) || cls == HR_CLASS_B8);
   return fits ? reg : convert_register(l, reg, dtype, phase);
-}
-
-static int emit_compute(lowering *l, hr_op op, hr_class cls, hr_class result, hr_level level, int phase, int count,
-                        const hr_source *sources) {
-  int dst = new_register(l, result, level, phase);
-  hr_instr instr = {.kind = HR_INSTR_COMPUTE,
-                    .level = level,
-                    .phase = phase,
-                    .op = op,
-                    .cls = cls,
-                    .dst = dst,
-                    .source_count = count,
-                    .access = -1};
-  memcpy(instr.sources, sources, (size_t)count * sizeof *sources);
-  emit(l, instr);
-  return dst;
 }
 
 /* A conversion or plain copy: often no instruction at all. */

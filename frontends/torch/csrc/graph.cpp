@@ -206,8 +206,7 @@ std::vector<hr_buffer *> buffers_of(TensorList tensors) {
 std::vector<hr_buffer *> buffers_of(const std::vector<c10::StorageImpl *> &storages) {
   std::vector<hr_buffer *> buffers;
   for (c10::StorageImpl *storage : storages) {
-    TORCH_CHECK(storage->data_ptr().get_deleter() == &release_buffer,
-                "headrace: the storage of a result is not its own");
+    TORCH_CHECK(is_ours(storage->data_ptr()), "headrace: the storage of a result is not its own");
     buffers.push_back(static_cast<hr_buffer *>(storage->data_ptr().get_context()));
   }
   return buffers;

@@ -406,6 +406,7 @@ Tensor empty_strided_tensor(IntArrayRef size, IntArrayRef stride, std::optional<
                             std::optional<bool> pin_memory);
 Tensor as_strided(const Tensor &self, IntArrayRef size, IntArrayRef stride, std::optional<int64_t> storage_offset);
 Tensor view(const Tensor &self, IntArrayRef size);
+Tensor view_dtype(const Tensor &self, ScalarType dtype);
 Tensor reshape_alias(const Tensor &self, IntArrayRef size, IntArrayRef stride);
 Tensor unfold(const Tensor &self, int64_t dim, int64_t size, int64_t step);
 Tensor view_as_real(const Tensor &self);

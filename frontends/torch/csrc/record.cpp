@@ -237,7 +237,7 @@ hr_buffer *buffer_of(const Tensor &tensor, int64_t *out_offset_bytes, bool *out_
   const c10::DataPtr &pointer = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->data_ptr();
   *out_offset_bytes = 0;
   *out_retained = false;
-  if (C10_LIKELY(pointer.get_deleter() == &release_buffer))
+  if (C10_LIKELY(is_ours(pointer)))
     return static_cast<hr_buffer *>(pointer.get_context());
   size_t offset = 0;
   hr_buffer *buffer = hr_buffer_from_handle(pointer.get(), &offset);
@@ -245,6 +245,30 @@ hr_buffer *buffer_of(const Tensor &tensor, int64_t *out_offset_bytes, bool *out_
   *out_offset_bytes = static_cast<int64_t>(offset);
   *out_retained = true;
   return buffer;
+}
+
+void release_mixed_buffer(void *buffer) {
+  release_buffer(buffer);
+}
+
+static bool is_mixed(const Tensor &tensor) {
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().data_ptr().get_deleter() == &release_mixed_buffer;
+}
+
+// A bool tensor of mixed memory with each byte as 0 or 1, laid out alike. The core's bools are 0 and 1.
+static Tensor truth_of(const Tensor &tensor) {
+  int64_t bytes = static_cast<int64_t>(tensor.storage().nbytes());
+  Tensor truth = new_tensor({bytes}, ScalarType::Bool);
+  Record record(HR_OP_NE);
+  record.in(new_view_of(tensor, {bytes}, {1}, 0, ScalarType::Byte)).in(hr_scalar_i64(0)).out(truth).run();
+  return new_view_of(truth, tensor.sizes(), tensor.strides(), tensor.storage_offset(), ScalarType::Bool);
+}
+
+void see_as(const Tensor &tensor, ScalarType type) {
+  if ((tensor.scalar_type() == ScalarType::Bool) == (type == ScalarType::Bool))
+    return;
+  c10::StorageImpl *storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  (void)storage->mutable_data_ptr().compare_exchange_deleter(&release_buffer, &release_mixed_buffer);
 }
 
 Record::~Record() {
@@ -293,7 +317,18 @@ Record &Record::in(const Tensor &tensor) {
   if (!tensor.defined())
     return absent();
   inputs_.push_back(view(tensor, tensor.sizes().data(), tensor.strides().data(), tensor.dim(), 0));
+  if (C10_UNLIKELY(tensor.scalar_type() == ScalarType::Bool && is_mixed(tensor)))
+    normalise(tensor);
   return *this;
+}
+
+// The last input reads a copy of its memory that has bools alone.
+void Record::normalise(const Tensor &tensor) {
+  int64_t offset_bytes;
+  bool retained;
+  inputs_.back().buffer = buffer_of(truth_of(tensor), &offset_bytes, &retained);
+  hr_buffer_retain(inputs_.back().buffer);
+  retained_.push_back(inputs_.back().buffer);
 }
 
 Record &Record::in(const OptionalTensor &tensor) {
@@ -321,6 +356,8 @@ Record &Record::in(const Tensor &tensor, IntArrayRef sizes) {
 
 Record &Record::in(const Tensor &tensor, IntArrayRef sizes, IntArrayRef strides, int64_t offset) {
   inputs_.push_back(view(tensor, keep(sizes), keep(strides), static_cast<int64_t>(sizes.size()), offset));
+  if (C10_UNLIKELY(tensor.scalar_type() == ScalarType::Bool && is_mixed(tensor)))
+    normalise(tensor);
   return *this;
 }
 

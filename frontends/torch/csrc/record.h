@@ -88,6 +88,11 @@ inline void check(hr_status status) {
 c10::Allocator *allocator();
 c10::DataPtr allocate(size_t bytes);
 void release_buffer(void *buffer); // the deleter of our DataPtrs
+// The same, of storages that are seen both as bool and as another dtype: their bytes may be any number.
+void release_mixed_buffer(void *buffer);
+inline bool is_ours(const c10::DataPtr &pointer) {
+  return C10_LIKELY(pointer.get_deleter() == &release_buffer) || pointer.get_deleter() == &release_mixed_buffer;
+}
 
 // The next place in a generator's sequence: each random operation takes one offset.
 struct Philox {
@@ -186,6 +191,7 @@ public:
 
 private:
   hr_view view(const Tensor &tensor, const int64_t *sizes, const int64_t *strides, int64_t rank, int64_t offset);
+  void normalise(const Tensor &tensor);
   const int64_t *keep(IntArrayRef values);
 
   static constexpr size_t kPool = 160, kNumbers = 8;
@@ -204,6 +210,7 @@ private:
 
 // The buffer behind a tensor's storage and where the storage starts in it. A DataPtr that is not ours (torch rebuilds
 // tensors from addresses) is looked up by address; then the buffer comes retained and *out_retained is set.
+void see_as(const Tensor &tensor, ScalarType type); // notes that a storage is seen in another dtype, if one is bool
 hr_buffer *buffer_of(const Tensor &tensor, int64_t *out_offset_bytes, bool *out_retained);
 
 // ---- where a result goes

@@ -54,6 +54,11 @@ Tensor as_strided(const Tensor &self, IntArrayRef size, IntArrayRef stride, std:
   return at::native::as_strided_tensorimpl(self, size, stride, storage_offset);
 }
 
+Tensor view_dtype(const Tensor &self, ScalarType dtype) {
+  see_as(self, dtype);
+  return at::native::view_dtype(self, dtype);
+}
+
 Tensor view(const Tensor &self, IntArrayRef size) {
   return at::native::view(self, size);
 }
@@ -333,22 +338,23 @@ Scalar local_scalar(const Tensor &self) {
 #define HEADRACE_CASE(type, name) \
   case ScalarType::name:          \
     return Scalar(*reinterpret_cast<const type *>(bytes));
-    HEADRACE_CASE(bool, Bool)
-    HEADRACE_CASE(uint8_t, Byte)
-    HEADRACE_CASE(int8_t, Char)
-    HEADRACE_CASE(int16_t, Short)
-    HEADRACE_CASE(int32_t, Int)
-    HEADRACE_CASE(int64_t, Long)
-    HEADRACE_CASE(uint16_t, UInt16)
-    HEADRACE_CASE(uint32_t, UInt32)
-    HEADRACE_CASE(uint64_t, UInt64)
-    HEADRACE_CASE(c10::Half, Half)
-    HEADRACE_CASE(c10::BFloat16, BFloat16)
-    HEADRACE_CASE(float, Float)
-    HEADRACE_CASE(double, Double)
-    HEADRACE_CASE(c10::complex<float>, ComplexFloat)
-    HEADRACE_CASE(c10::complex<double>, ComplexDouble)
-    AT_FORALL_FLOAT8_TYPES(HEADRACE_CASE)
+    case ScalarType::Bool: // of mixed memory, any byte
+      return Scalar(bytes[0] != 0);
+      HEADRACE_CASE(uint8_t, Byte)
+      HEADRACE_CASE(int8_t, Char)
+      HEADRACE_CASE(int16_t, Short)
+      HEADRACE_CASE(int32_t, Int)
+      HEADRACE_CASE(int64_t, Long)
+      HEADRACE_CASE(uint16_t, UInt16)
+      HEADRACE_CASE(uint32_t, UInt32)
+      HEADRACE_CASE(uint64_t, UInt64)
+      HEADRACE_CASE(c10::Half, Half)
+      HEADRACE_CASE(c10::BFloat16, BFloat16)
+      HEADRACE_CASE(float, Float)
+      HEADRACE_CASE(double, Double)
+      HEADRACE_CASE(c10::complex<float>, ComplexFloat)
+      HEADRACE_CASE(c10::complex<double>, ComplexDouble)
+      AT_FORALL_FLOAT8_TYPES(HEADRACE_CASE)
 #undef HEADRACE_CASE
     case ScalarType::ComplexHalf: {
       const auto *half = reinterpret_cast<const c10::complex<c10::Half> *>(bytes);

@@ -453,6 +453,9 @@ void hr_emit_argreduce(hr_builder *b, hr_op op, hr_operand out, hr_operand key, 
 
 void hr_emit_scatter(hr_builder *b, hr_store_mode mode, hr_operand out, int input_count, const hr_operand *inputs,
                      uint32_t ordered_mask) {
+  if (out.dtype == HR_DTYPE_BOOL) { /* the sum of truth values is whether any is true, the product whether all are */
+    mode = mode == HR_STORE_ADD ? HR_STORE_MAX : mode == HR_STORE_MUL ? HR_STORE_MIN : mode;
+  }
   emit_loop(b, &(hr_node){.op = HR_OP_COPY, .store_mode = mode, .ordered_mask = ordered_mask}, out, input_count,
             inputs);
 }

@@ -76,7 +76,7 @@ typedef union value {
 /* ROW_<kind>_<rule>(classes, op, integer, real, complex): a case of the switch, or nothing. */
 #define ROW_B_SAME(...)
 #define ROW_B_COMPARE(...)
-#define ROW_B_WHERE(...)
+#define ROW_B_WHERE(classes, op_, i_, f_, c_) CASE_WHERE(op_, i_)
 #define ROW_B_PART(...)
 #define ROW_B_SEEDED(...)
 #define ROW_B_LOGICAL(classes, op_, i_, f_, c_) CASE_SAME(op_, i_)
@@ -475,7 +475,10 @@ static hr_status read_inputs(const run *r, hr_class compute, value *out_values) 
   int arity = hr_op_table(r->node->op)->arity;
   memset(out_values, 0, 4 * sizeof *out_values);
   for (int i = 0; i < arity; ++i) {
-    HR_RETURN_IF_ERROR(read_operand(r, &r->node->inputs[i], input_class(r->node, compute, i), &out_values[i]));
+    hr_class cls = input_class(r->node, compute, i);
+    bool is_truth = r->node->inputs[i].kind == HR_OPERAND_SCALAR && hr_node_number_is_truth(r->node);
+    HR_RETURN_IF_ERROR(read_operand(r, &r->node->inputs[i], is_truth ? HR_CLASS_B8 : cls, &out_values[i]));
+    out_values[i] = is_truth ? convert(out_values[i], HR_CLASS_B8, cls) : out_values[i];
   }
   return HR_OK;
 }

@@ -125,6 +125,9 @@ static hr_status check_scatter(const checked *c) {
   if (c->ints[1] < HR_STORE_SET || c->ints[1] > HR_STORE_MIN) {
     return FAIL(c, "mode %lld, expected 0 to 4", (long long)c->ints[1]);
   }
+  if (c->ints[1] >= HR_STORE_MAX && hr_dtype_is_complex(y->dtype)) {
+    return FAIL(c, "complex numbers have no order, so there is no mode %lld", (long long)c->ints[1]);
+  }
   HR_RETURN_IF_ERROR(want_within(c, index, "an output", y, c->ints[0]));
   return source->buffer == NULL ? HR_OK : want_within(c, index, "a source", source, -1);
 }

@@ -153,6 +153,49 @@ HR_TEST(scatter_of_a_number_and_of_a_larger_source) {
   ASSERT_ALL_NEAR(y, ((float[]){0, 2.5, 4.5, 5.5, 1.5, 0}), 6, 0);
 }
 
+/* 256 bytes of 1 add up to 0. */
+HR_TEST(sums_of_bools_are_whether_any_is_true) {
+  uint8_t y[2] = {0, 1}, source[258];
+  int64_t index[258] = {0};
+  memset(source, 1, sizeof source);
+  index[257] = 1;
+  bench t = bench_begin();
+  bench_record(&t, HR_OP_SCATTER, INPUTS(TENSOR(&t, I64, index, 258), TENSOR(&t, BOOL, source, 258)),
+               OUTPUTS(TENSOR(&t, BOOL, y, 2)), INTS(0, 1), NO_SCALARS);
+  bench_record(&t, HR_OP_INDEX_ADD, INPUTS(TENSOR(&t, I64, index, 258), TENSOR(&t, BOOL, source, 258)),
+               OUTPUTS(TENSOR(&t, BOOL, y, 2)), INTS(0), SCALARS(I64(1)));
+  bench_record(&t, HR_OP_INDEX_PUT, INPUTS(TENSOR(&t, BOOL, source, 258), TENSOR(&t, I64, index, 258)),
+               OUTPUTS(TENSOR(&t, BOOL, y, 2)), INTS(1, 0, 1), NO_SCALARS);
+  HR_ASSERT_OK(bench_run(&t));
+  HR_ASSERT(y[0] == 1 && y[1] == 1);
+}
+
+HR_TEST(products_of_bools_are_whether_all_are_true) {
+  uint8_t y[3] = {1, 1, 1}, source[3] = {1, 0, 1};
+  int64_t index[3] = {0, 1, 1};
+  bench t = bench_begin();
+  bench_record(&t, HR_OP_SCATTER, INPUTS(TENSOR(&t, I64, index, 3), TENSOR(&t, BOOL, source, 3)),
+               OUTPUTS(TENSOR(&t, BOOL, y, 3)), INTS(0, 2), NO_SCALARS);
+  HR_ASSERT_OK(bench_run(&t));
+  HR_ASSERT(y[0] == 1 && y[1] == 0 && y[2] == 1);
+}
+
+/* Whatever integer the bools are computed in, a number is true where it is not 0. */
+HR_TEST(numbers_become_bools_by_one_rule) {
+  static const double numbers[] = {0.5, INFINITY, NAN, 0x1p40, 1e30, -0.25, 256, 0, -0.0};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; ++i) {
+    uint8_t mask[2] = {1, 0}, x[2] = {0, 0}, where[2], sum[2], expected = numbers[i] != 0;
+    bench t = bench_begin();
+    bench_record(&t, HR_OP_WHERE,
+                 INPUTS(TENSOR(&t, BOOL, mask, 2), bench_number(&t, F64(numbers[i])), TENSOR(&t, BOOL, x, 2)),
+                 OUTPUTS(TENSOR(&t, BOOL, where, 2)), NO_INTS, NO_SCALARS);
+    bench_record(&t, HR_OP_ADD, INPUTS(TENSOR(&t, BOOL, mask, 2), bench_number(&t, F64(numbers[i]))),
+                 OUTPUTS(TENSOR(&t, BOOL, sum, 2)), NO_INTS, NO_SCALARS);
+    HR_ASSERT_OK(bench_run(&t));
+    HR_ASSERT(where[0] == expected && where[1] == 0 && sum[0] == 1 && sum[1] == expected);
+  }
+}
+
 HR_TEST(a_refused_scatter_leaves_its_target) {
   float y[2] = {1, 2}, source[2] = {8, 9};
   int64_t index[2] = {0, 2};

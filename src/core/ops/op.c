@@ -145,14 +145,20 @@ hr_class hr_node_compute_class(const hr_program *program, const hr_node *node) {
       return hr_dtype_class(input);
     case HR_RULE_PART:
       return complex_class(input);
-    case HR_RULE_SAME:
     case HR_RULE_WHERE:
+      return hr_dtype_class(output);
+    case HR_RULE_SAME:
     case HR_RULE_SEEDED:
       return hr_dtype_arithmetic_class(output);
     case HR_RULE_NONE:
       break;
   }
   return HR_CLASS_NONE;
+}
+
+bool hr_node_number_is_truth(const hr_node *node) {
+  return node->output_count > 0 && node->outputs[0].dtype == HR_DTYPE_BOOL &&
+         hr_op_table(node->op)->family == HR_FAMILY_POINTWISE && hr_op_table(node->op)->rule == HR_RULE_SAME;
 }
 
 hr_class hr_op_result_class(hr_op op, hr_class compute) {

@@ -59,6 +59,10 @@ hr_op hr_op_parse(const char *name);    /* HR_OP_NONE when unknown */
 hr_class hr_node_compute_class(const hr_program *program, const hr_node *node);
 hr_class hr_op_result_class(hr_op op, hr_class compute);
 
+/* True if numbers among the node's inputs count as a != 0 before it computes: the one rule from a number to bool. 0.5,
+ * infinities and NaN are true, and 2^40 is, whatever integer the node computes in. */
+bool hr_node_number_is_truth(const hr_node *node);
+
 /* Shape, dtype and operand checks of one recorded operation, before it is appended: the messages name the operation,
  * the values and what was expected. */
 HR_MUST_USE hr_status hr_op_check(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
