@@ -78,17 +78,27 @@ static void *queue_of(hr_device *device) {
   return device->driver->native != NULL ? device->driver->native(device->impl) : NULL;
 }
 
+/* A library is asked about epilogues, with the device current on this thread. */
+static bool asks_library(hr_device *device, const hr_provider *provider, const hr_program *program,
+                         const hr_node *node) {
+  hr_status entered = hr__device_enter(device);
+  if (entered != NULL) {
+    hr_status_ignore(entered);
+    return false;
+  }
+  bool supports = provider->supports(program, node);
+  hr__device_leave(device);
+  return supports;
+}
+
 bool hr__algorithms_keep(void *ctx, const hr_program *program, const hr_node *node) {
   hr_device *device = ctx;
   const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
   hr_node plain = *node;
   plain.epilogue_count = 0;
-  if (node->epilogue_count > 0) {
-    (void)queue_of(device); /* a library is asked about epilogues, with the device current on this thread */
-  }
   for (int i = 0; providers[i] != NULL; i++) {
     if (providers[i]->supports(program, &plain)) {
-      return node->epilogue_count == 0 || providers[i]->supports(program, node);
+      return node->epilogue_count == 0 || asks_library(device, providers[i], program, node);
     }
   }
   return false;
@@ -135,11 +145,11 @@ static int add_algorithm(hr_algorithm *algorithms, int count, const hr_provider 
   return count;
 }
 
-int hr__algorithms_list(const hr_provider *const *providers, const hr_program *program, const hr_node *node,
-                        hr_algorithm algorithms[HR_ALGORITHMS_MAX]) {
+int hr__algorithms_list(hr_device *device, const hr_provider *const *providers, const hr_program *program,
+                        const hr_node *node, hr_algorithm algorithms[HR_ALGORITHMS_MAX]) {
   int count = 0;
   for (int i = 0; providers[i] != NULL; i++) {
-    if (providers[i]->write == NULL && providers[i]->supports(program, node)) {
+    if (providers[i]->write == NULL && asks_library(device, providers[i], program, node)) {
       count = add_algorithm(algorithms, count, providers[i], HR_ALGORITHM_OWN);
     }
   }
@@ -233,13 +243,21 @@ void hr__algorithms_key(const hr_provider *const *providers, const hr_device *de
   hr_text_append(out_key, "\n");
 }
 
+/* With the device current on this thread. */
+static hr_status prepare(hr_device *device, const hr_program *program, const hr_node *node,
+                         const hr_algorithm *algorithm, bool is_own, hr_ready *out_made) {
+  HR_RETURN_IF_ERROR(hr__device_enter(device));
+  hr_status status = algorithm->provider->prepare(program, node, algorithm->number, is_own ? queue_of(device) : NULL,
+                                                  &out_made->prepared, &out_made->workspace_bytes);
+  hr__device_leave(device);
+  return status;
+}
+
 hr_status hr__algorithm_prepare(hr_device *device, const hr_program *program, const hr_node *node,
                                 const hr_algorithm *algorithm, hr_ready *out_ready) {
   hr_ready made = {.algorithm = *algorithm};
   bool is_own = algorithm->provider->dialect == device->driver->dialect;
-  void *queue = is_own ? queue_of(device) : NULL;
-  HR_RETURN_IF_ERROR(
-      algorithm->provider->prepare(program, node, algorithm->number, queue, &made.prepared, &made.workspace_bytes));
+  HR_RETURN_IF_ERROR(prepare(device, program, node, algorithm, is_own, &made));
   outlive_library(node->op);
   hr_status status = HR_OK;
   if (!is_own) {
@@ -269,7 +287,7 @@ bool hr__algorithms_prepare_called(hr_device *device, const hr_provider *const *
          number < 0 || (providers[i]->algorithms != NULL && providers[i]->algorithms[number] != NULL); number++) {
       const hr_algorithm algorithm = {providers[i], number};
       if (hr__algorithm_is_called(&algorithm, name) &&
-          (number >= 0 || (providers[i]->write == NULL && providers[i]->supports(program, node)))) {
+          (number >= 0 || (providers[i]->write == NULL && asks_library(device, providers[i], program, node)))) {
         hr_status status = hr__algorithm_prepare(device, program, node, &algorithm, out_ready);
         bool is_prepared = status == NULL;
         hr_status_ignore(status);
@@ -288,7 +306,7 @@ hr_status hr__algorithms_prepare(hr_device *device, const hr_provider *const *pr
   }
   hr_status status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no provider answers", hr_op_table(node->op)->name);
   for (int i = 0; status != NULL && providers[i] != NULL; i++) {
-    if (providers[i]->supports(program, node)) {
+    if (asks_library(device, providers[i], program, node)) {
       hr_status_free(status);
       if (providers[i]->write != NULL) {
         *out_ready = (hr_ready){.algorithm = {providers[i], HR_ALGORITHM_OWN}};

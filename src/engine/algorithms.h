@@ -45,8 +45,8 @@ HR_MUST_USE hr_status hr__library_check(const hr_device *device, hr_op op);
 void hr__algorithms_layouts(hr_dialect dialect, hr_target *target);
 
 /* The ways that may be there, the one that is taken without measurement first; their number. */
-int hr__algorithms_list(const hr_provider *const *providers, const hr_program *program, const hr_node *node,
-                        hr_algorithm algorithms[HR_ALGORITHMS_MAX]);
+int hr__algorithms_list(hr_device *device, const hr_provider *const *providers, const hr_program *program,
+                        const hr_node *node, hr_algorithm algorithms[HR_ALGORITHMS_MAX]);
 /* "onednn", or "onednn product". */
 void hr__algorithm_name(const hr_algorithm *algorithm, hr_text *out_name);
 bool hr__algorithm_is_called(const hr_algorithm *algorithm, const char *name);

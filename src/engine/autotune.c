@@ -102,7 +102,7 @@ hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *provid
 static bool list_candidates(hr_tuning *tuning) {
   hr_algorithm algorithms[HR_ALGORITHMS_MAX];
   const hr_algorithm *own = &tuning->candidates[0].algorithm;
-  int count = hr__algorithms_list(tuning->providers, tuning->program, tuning->node, algorithms);
+  int count = hr__algorithms_list(tuning->device, tuning->providers, tuning->program, tuning->node, algorithms);
   for (int i = 0; i < count && tuning->candidate_count < HR_ALGORITHMS_MAX; ++i) {
     if (algorithms[i].provider != own->provider || algorithms[i].number != own->number) {
       tuning->candidates[tuning->candidate_count++].algorithm = algorithms[i];

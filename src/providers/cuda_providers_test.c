@@ -47,6 +47,9 @@ static void find_device(void) {
       the_device = NULL;
     }
     hr_status_ignore(status);
+    if (the_device != NULL) {
+      HR_ASSERT_OK(the_device->driver->enter(the_device->impl)); /* for all tests of this thread */
+    }
   }
   is_known = true;
   random_state = 7;

@@ -78,8 +78,12 @@ typedef struct hr_driver {
   hr_status (*load)(void *impl, const void *image, size_t bytes, int count, const char *const *names, void **out_module,
                     void **out_functions);
   void (*unload)(void *impl, void *module);
-  /* Makes the device current on this thread and gives the queue of its work, for libraries. Optional: NULL. */
+  /* The queue of the device's work, for libraries. Optional: NULL. */
   void *(*native)(void *impl);
+  /* Between the two the device is current on this thread, for libraries that are called outside of `call`; leave
+   * brings back what was current before. Pairs may nest. Optional, both together: there is nothing to do. */
+  hr_status (*enter)(void *impl);
+  void (*leave)(void *impl);
   /* Graphs: work that is captured once and given again as a whole. Optional, all five together: each piece is given by
    * itself.
    *
@@ -128,6 +132,17 @@ struct hr_device {
   hr_mutex shared_mutex; /* guards what follows; held from choosing the block until the job is in the queue */
   hr_block *shared;      /* temporaries and workspace of whatever runs; NULL while none was needed */
 };
+
+/* The driver's enter and leave, with their defaults. */
+HR_MUST_USE static inline hr_status hr__device_enter(hr_device *device) {
+  return device->driver->enter != NULL ? device->driver->enter(device->impl) : HR_OK;
+}
+
+static inline void hr__device_leave(hr_device *device) {
+  if (device->driver->leave != NULL) {
+    device->driver->leave(device->impl);
+  }
+}
 
 /* Makes the shared block at least `bytes` long and gives its address. The caller holds shared_mutex. Growing waits for
  * the queue to run dry, so that no job loses its temporaries. On failure the old block is gone as well. */

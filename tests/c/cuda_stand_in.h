@@ -132,7 +132,12 @@ static int fake_release(int device) {
   return CUDA_SUCCESS;
 }
 
+static bool fake_refuses_contexts;
+
 static int fake_push(CUcontext context) {
+  if (fake_refuses_contexts) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
   fake_depth++;
   return context == (CUcontext)(uintptr_t)1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
@@ -140,11 +145,6 @@ static int fake_push(CUcontext context) {
 static int fake_pop(CUcontext *context) {
   fake_depth--;
   *context = (CUcontext)(uintptr_t)1;
-  return CUDA_SUCCESS;
-}
-
-static int fake_set(CUcontext context) {
-  (void)context;
   return CUDA_SUCCESS;
 }
 
@@ -314,7 +314,10 @@ static int fake_run_node(const fake_node *node) {
   return fake_check();
 }
 
+static int fake_attributes; /* that were set */
+
 static int fake_set_attribute(CUfunction function, int attribute, int value) {
+  fake_attributes++;
   fake_shared_allowed = value - (48 << 10);
   return function != NULL && attribute == 8 ? fake_check() : CUDA_ERROR_INVALID_VALUE;
 }
@@ -499,7 +502,6 @@ static const hr__cuda_table fake = {.cuInit = fake_init,
                                     .cuDevicePrimaryCtxRelease_v2 = fake_release,
                                     .cuCtxPushCurrent_v2 = fake_push,
                                     .cuCtxPopCurrent_v2 = fake_pop,
-                                    .cuCtxSetCurrent = fake_set,
                                     .cuStreamCreate = fake_stream_create,
                                     .cuStreamSynchronize = fake_stream_synchronize,
                                     .cuStreamDestroy_v2 = fake_stream_destroy,

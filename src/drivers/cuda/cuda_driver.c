@@ -246,6 +246,21 @@ hr_status hr__cuda_pack(const hr_device_kernel *kernel, const hr_host_call *call
   return HR_OK;
 }
 
+/* Once for each function. What is allowed is remembered until a module goes: another one's functions may get its
+ * addresses. */
+static int allow_shared(hr__cuda_device *device, CUfunction function, int shared) {
+  uint64_t unloads = atomic_load(&device->unloads);
+  hr__cuda_allowed *allowed = &device->allowed[((uintptr_t)function >> 4) % HR_CUDA_ALLOWED];
+  if (allowed->function == function && allowed->unloads == unloads && allowed->shared >= shared) {
+    return CUDA_SUCCESS;
+  }
+  int code = hr__cuda()->cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared);
+  if (code == CUDA_SUCCESS) {
+    *allowed = (hr__cuda_allowed){.function = function, .unloads = unloads, .shared = shared};
+  }
+  return code;
+}
+
 static hr_status launch_pass(hr__cuda_device *device, const hr_device_kernel *kernel, int pass, uint64_t *words,
                              size_t bytes) {
   int64_t blocks = kernel->blocks[pass];
@@ -260,8 +275,7 @@ static hr_status launch_pass(hr__cuda_device *device, const hr_device_kernel *ke
   void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, words, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   CUstream stream = device->capture != NULL ? device->capture_stream : device->stream;
   if (shared > SHARED_BYTES_FREE) {
-    code = hr__cuda()->cuFuncSetAttribute(kernel->functions[pass], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                          shared);
+    code = allow_shared(device, kernel->functions[pass], shared);
   }
   if (kernel->begins_early) {
     HR_RETURN_IF_ERROR(hr__cuda_capture_early(device));
@@ -347,6 +361,7 @@ static void cuda_unload(void *impl, void *module) {
   hr__cuda_device *device = impl;
   hr_status entered = module != NULL ? hr__cuda_enter(device) : HR_OK;
   if (module != NULL && entered == NULL) {
+    atomic_fetch_add(&device->unloads, 1);
     (void)hr__cuda()->cuStreamSynchronize(device->stream);
     (void)hr__cuda()->cuModuleUnload(module);
     hr__cuda_leave();
@@ -355,8 +370,17 @@ static void cuda_unload(void *impl, void *module) {
 }
 
 static void *cuda_native(void *impl) {
-  hr__cuda_device *device = impl;
-  return hr__cuda()->cuCtxSetCurrent(device->context) == CUDA_SUCCESS ? device->stream : NULL;
+  const hr__cuda_device *device = impl;
+  return device->stream;
+}
+
+static hr_status cuda_enter(void *impl) {
+  return hr__cuda_enter(impl);
+}
+
+static void cuda_leave(void *impl) {
+  (void)impl;
+  hr__cuda_leave();
 }
 
 static hr_status cuda_call(void *impl, hr_host_fn fn, void *arg) {
@@ -469,6 +493,8 @@ const hr_driver hr_cuda_driver = {
     .load = cuda_load,
     .unload = cuda_unload,
     .native = cuda_native,
+    .enter = cuda_enter,
+    .leave = cuda_leave,
     .call = cuda_call,
     .capture_begin = hr__cuda_capture_begin,
     .capture_end = hr__cuda_capture_end,

@@ -60,6 +60,11 @@ HR_TEST(an_instance_is_described_and_closes_without_a_trace) {
   HR_ASSERT_EQ(free_bytes, (int64_t)3 << 30);
   HR_ASSERT_EQ(total_bytes, (int64_t)4 << 30);
   HR_ASSERT_NOT_NULL(DRIVER->native(impl));
+  HR_ASSERT_EQ(fake_depth, 0); /* the caller's context stays */
+  HR_ASSERT_OK(DRIVER->enter(impl));
+  HR_ASSERT_EQ(fake_depth, 1);
+  DRIVER->leave(impl);
+  HR_ASSERT_EQ(fake_depth, 0);
   DRIVER->close(other);
   close_fake(impl);
 }

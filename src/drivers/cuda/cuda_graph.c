@@ -32,7 +32,7 @@ static hr_status no_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "cuda: no host memory for a graph");
 }
 
-/* The device is current. */
+/* Where the device can't be made current, CUDA's calls fail and what is the host's goes all the same. */
 static void destroy(hr__cuda_graph *graph) {
   if (graph->exec != NULL) {
     (void)hr__cuda()->cuGraphExecDestroy(graph->exec);
@@ -205,7 +205,11 @@ hr_status hr__cuda_capture_end(void *impl, void **out_graph) {
   hr__cuda_device *device = impl;
   hr__cuda_graph *graph = device->capture;
   device->capture = NULL;
-  HR_RETURN_IF_ERROR(hr__cuda_enter(device));
+  hr_status entered = hr__cuda_enter(device);
+  if (entered != NULL) {
+    destroy(graph);
+    return entered;
+  }
   hr_status status =
       hr__cuda_status(hr__cuda()->cuStreamEndCapture(device->capture_stream, &graph->graph), "ending a capture");
   if (status == NULL && out_graph != NULL) {
@@ -266,10 +270,13 @@ hr_status hr__cuda_graph_launch(void *impl, void *graph) {
 /* What CUDA does with a graph on its way is not said for all versions. */
 void hr__cuda_graph_destroy(void *impl, void *graph) {
   hr__cuda_device *device = impl;
-  hr_status entered = graph != NULL ? hr__cuda_enter(device) : HR_OK;
-  if (graph != NULL && entered == NULL) {
-    (void)hr__cuda()->cuStreamSynchronize(device->stream);
-    destroy(graph);
+  if (graph == NULL) {
+    return;
+  }
+  hr_status entered = hr__cuda_enter(device);
+  (void)hr__cuda()->cuStreamSynchronize(device->stream);
+  destroy(graph);
+  if (entered == NULL) {
     hr__cuda_leave();
   }
   hr_status_ignore(entered);

@@ -201,6 +201,48 @@ HR_TEST(a_capture_that_fails_leaves_nothing_and_the_next_one_works) {
   close_fake(impl);
 }
 
+HR_TEST(a_capture_that_cannot_be_ended_leaves_nothing) {
+  void *impl = open_fake(), *queue, *graph = NULL;
+  hr_device_kernel kernel = graph_kernel("kernel");
+  hr_scalar scalar = hr_scalar_f64(1);
+  int64_t live = hr__allocator_live();
+  HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
+  HR_ASSERT_OK(give(impl, &kernel, (void *)0x100, &scalar));
+  fake_refuses_contexts = true;
+  HR_ASSERT_STATUS(DRIVER->capture_end(impl, &graph), HR_STATUS_INTERNAL);
+  fake_refuses_contexts = false;
+  HR_ASSERT_NULL(graph);
+  HR_ASSERT_EQ(hr__allocator_live(), live);
+  fake_captured = NULL; /* CUDA's own end of it */
+  free(fake_names);
+  fake_names = NULL;
+  close_fake(impl);
+}
+
+HR_TEST(shared_memory_is_allowed_once_for_each_function) {
+  void *impl = open_fake(), *module, *functions[1];
+  hr_device_kernel kernel = graph_kernel("kernel"), other = kernel;
+  hr_scalar scalar = hr_scalar_f64(1);
+  other.functions[2] = (void *)0x30;
+  fake_attributes = 0;
+  for (int i = 0; i < 5; i++) {
+    HR_ASSERT_OK(give(impl, &kernel, (void *)0x100, &scalar));
+  }
+  HR_ASSERT_EQ(fake_attributes, 1);
+  HR_ASSERT_OK(give(impl, &other, (void *)0x100, &scalar));
+  kernel.shared[2] = 49 << 10; /* less than is allowed */
+  HR_ASSERT_OK(give(impl, &kernel, (void *)0x100, &scalar));
+  HR_ASSERT_EQ(fake_attributes, 2);
+  kernel.shared[2] = 60 << 10;
+  HR_ASSERT_OK(give(impl, &kernel, (void *)0x100, &scalar));
+  HR_ASSERT_EQ(fake_attributes, 3);
+  HR_ASSERT_OK(DRIVER->load(impl, "image", 5, 1, (const char *const[]){"a"}, &module, functions));
+  DRIVER->unload(impl, module); /* a function loaded later may have the address of one that went */
+  HR_ASSERT_OK(give(impl, &kernel, (void *)0x100, &scalar));
+  HR_ASSERT_EQ(fake_attributes, 4);
+  close_fake(impl);
+}
+
 HR_TEST(a_driver_without_graphs_says_so) {
   void *impl = open_fake(), *queue = NULL;
   hr__cuda_table old = fake;

@@ -29,6 +29,15 @@ typedef struct hr__cuda_staging {
   size_t used;
 } hr__cuda_staging;
 
+/* A function that may have more shared memory than all. */
+typedef struct hr__cuda_allowed {
+  CUfunction function;
+  uint64_t unloads; /* of modules, when it was allowed */
+  int shared;       /* bytes */
+} hr__cuda_allowed;
+
+enum { HR_CUDA_ALLOWED = 256 };
+
 typedef struct hr__cuda_device {
   int device;
   CUcontext context;
@@ -41,6 +50,8 @@ typedef struct hr__cuda_device {
   size_t total_bytes;
   atomic_uint_least64_t peers; /* bit d: device d's memory was asked to be reachable */
   hr__cuda_staging in, out;
+  atomic_uint_least64_t unloads;             /* of modules */
+  hr__cuda_allowed allowed[HR_CUDA_ALLOWED]; /* by address; of the thread that launches */
 } hr__cuda_device;
 
 /* Between these two calls, on one thread, CUDA's functions mean this device. */
