@@ -7,16 +7,23 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/hash.h"
+#include "base/text.h"
+
+enum { ONCE_MAX = 32 };
 
 /* A context's, beside its level. */
 typedef struct log_state {
   pthread_mutex_t mutex;
   int file;
+  uint64_t once[ONCE_MAX]; /* hashes of warnings that come once */
+  int once_count;
 } log_state;
 
 static void init_log(void *part) {
@@ -64,6 +71,7 @@ void hr__log_reload(void) {
   log_state *log = own();
   pthread_mutex_lock(&log->mutex);
   open_file(log);
+  log->once_count = 0;
   atomic_store(&hr__context()->log_level, level);
   pthread_mutex_unlock(&log->mutex);
 }
@@ -96,7 +104,7 @@ void hr__log_write(int level, const char *format, ...) {
   va_list args, again;
   va_start(args, format);
   va_copy(again, args);
-  int length = vsnprintf(line + start, sizeof line - start - 1, format, args);
+  int length = hr_text_format(line + start, sizeof line - start - 1, format, args);
   log_state *log = own();
   pthread_mutex_lock(&log->mutex);
   if (length >= 0 && (size_t)length < sizeof line - start - 1) {
@@ -110,4 +118,31 @@ void hr__log_write(int level, const char *format, ...) {
   pthread_mutex_unlock(&log->mutex);
   va_end(again);
   va_end(args);
+}
+
+/* True the first time for a line; false when it was there before, or when there were too many to tell. */
+static bool is_first(const char *line) {
+  uint64_t hash = hr_hash_bytes(HR_HASH_SEED, line, strlen(line));
+  log_state *log = own();
+  pthread_mutex_lock(&log->mutex);
+  bool found = log->once_count == ONCE_MAX;
+  for (int i = 0; i < log->once_count && !found; i++) {
+    found = log->once[i] == hash;
+  }
+  if (!found) {
+    log->once[log->once_count++] = hash;
+  }
+  pthread_mutex_unlock(&log->mutex);
+  return !found;
+}
+
+void hr_log_once(const char *format, ...) {
+  char line[1024];
+  va_list args;
+  va_start(args, format);
+  hr_text_format(line, sizeof line, format, args);
+  va_end(args);
+  if (hr_log_is_on(HR_LOG_WARNING) && is_first(line)) {
+    hr_log(HR_LOG_WARNING, "%s", line);
+  }
 }

@@ -43,7 +43,11 @@ bool hr__log_is_on(int level);
     }                                      \
   } while (0)
 
-/* Takes the level and the file from the environment again. For tests; nothing else may log meanwhile. */
+/* Prints a warning, unless this process has printed the same one before: for what comes up again and again. */
+void hr_log_once(const char *format, ...) HR_PRINTF(1, 2);
+
+/* Takes the level and the file from the environment again, and forgets which warnings were printed. For tests; nothing
+ * else may log meanwhile. */
 void hr__log_reload(void);
 
 #endif /* HEADRACE_BASE_LOG_H_ */

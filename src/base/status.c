@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/text.h"
 
 struct hr_status_s {
   hr_status_code code;
@@ -63,7 +64,7 @@ static hr_status status_alloc(hr_status_code code, size_t length, char **out_mes
 HR_PRINTF(1, 0) static size_t printed_length(const char *format, va_list args) {
   va_list copy;
   va_copy(copy, args);
-  int length = vsnprintf(NULL, 0, format, copy);
+  int length = hr_text_format(NULL, 0, format, copy);
   va_end(copy);
   return length > 0 ? (size_t)length : 0;
 }
@@ -81,7 +82,7 @@ hr_status hr_status_make(hr_status_code code, const char *format, ...) {
   char *message = NULL;
   hr_status status = status_alloc(code, length, &message);
   if (status != NULL) {
-    vsnprintf(message, length + 1, format, args);
+    hr_text_format(message, length + 1, format, args);
   }
   va_end(args);
   return status != NULL ? status : (hr_status)&bare_statuses[code];
@@ -120,7 +121,7 @@ hr_status hr_status_annotate(hr_status status, const char *format, ...) {
   char *message = NULL;
   hr_status longer = status_alloc(status->code, context + 2 + tail, &message);
   if (longer != NULL) {
-    vsnprintf(message, context + 1, format, args);
+    hr_text_format(message, context + 1, format, args);
     memcpy(message + context, ": ", 2);
     memcpy(message + context + 2, status->message, tail);
     hr_status_free(status);

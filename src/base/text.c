@@ -1,8 +1,10 @@
 /* Growing strings. The capacity counts the terminator and doubles. */
 #include "base/text.h"
 
+#include <locale.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/allocator.h"
@@ -61,10 +63,30 @@ bool hr_text_char(hr_text *text, char character) {
   return hr_text_append_bytes(text, &character, 1);
 }
 
+/* The C library keeps one object for "C": this neither allocates nor fails. */
+static locale_t enter_c_locale(void) {
+  locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+  return c != (locale_t)0 ? uselocale(c) : uselocale((locale_t)0);
+}
+
+int hr_text_format(char *out_text, size_t bytes, const char *format, va_list args) {
+  locale_t before = enter_c_locale();
+  int length = vsnprintf(out_text, bytes, format, args);
+  uselocale(before);
+  return length;
+}
+
+double hr_text_number(const char *text, char **out_end) {
+  locale_t before = enter_c_locale();
+  double value = strtod(text, out_end);
+  uselocale(before);
+  return value;
+}
+
 bool hr_text_vprintf(hr_text *text, const char *format, va_list args) {
   va_list copy;
   va_copy(copy, args);
-  int length = vsnprintf(NULL, 0, format, copy);
+  int length = hr_text_format(NULL, 0, format, copy);
   va_end(copy);
   if (length < 0) {
     text->failed = true;
@@ -72,7 +94,7 @@ bool hr_text_vprintf(hr_text *text, const char *format, va_list args) {
   if (length < 0 || !make_room(text, (size_t)length)) {
     return false;
   }
-  vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
+  hr_text_format(text->data + text->length, (size_t)length + 1, format, args);
   text->length += (size_t)length;
   return true;
 }

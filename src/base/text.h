@@ -2,7 +2,7 @@
  *
  * Appending reports failure twice: by its result, and by a flag that stays set, so that an emitter can append without
  * looking and ask once at the end with `hr_text_status`. After a failure further appends do nothing. A zeroed text is
- * valid and empty. Threads: one at a time.
+ * valid and empty. Numbers are those of the C locale. Threads: one at a time.
  */
 #ifndef HEADRACE_BASE_TEXT_H_
 #define HEADRACE_BASE_TEXT_H_
@@ -26,6 +26,10 @@ bool hr_text_append_bytes(hr_text *text, const char *bytes, size_t count);
 bool hr_text_char(hr_text *text, char character);
 bool hr_text_printf(hr_text *text, const char *format, ...) HR_PRINTF(2, 3);
 bool hr_text_vprintf(hr_text *text, const char *format, va_list args) HR_PRINTF(2, 0);
+
+/* vsnprintf and strtod with a decimal point, whatever locale the program has chosen. */
+int hr_text_format(char *out_text, size_t bytes, const char *format, va_list args) HR_PRINTF(3, 0);
+double hr_text_number(const char *text, char **out_end);
 
 /* The characters, terminated, borrowed until the next append; "" when empty. */
 const char *hr_text_chars(const hr_text *text);

@@ -176,7 +176,7 @@ static bool parse_reference(parser *p, int count, const char *expected, uint32_t
 static bool parse_f64(parser *p, double *out_value) {
   skip_blanks(p);
   char *end = NULL;
-  double value = isspace((unsigned char)*p->cursor) ? 0 : strtod(p->cursor, &end);
+  double value = isspace((unsigned char)*p->cursor) ? 0 : hr_text_number(p->cursor, &end);
   if (end == NULL || end == p->cursor) {
     return fail(p, "a number");
   }

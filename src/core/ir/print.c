@@ -18,18 +18,17 @@ static void print_list(hr_text *text, const char *open, int count, const int64_t
 
 /* The shortest of the usual forms that reads back to the same bits (NaN: any NaN). */
 static void print_f64(hr_text *text, double value) {
-  char digits[40];
+  size_t start = text->length;
   if (isnan(value)) {
     hr_text_append(text, "nan");
     return;
   }
   for (int precision = 15; precision <= 17; ++precision) {
-    snprintf(digits, sizeof digits, "%.*g", precision, value);
-    if (strtod(digits, NULL) == value) {
+    hr_text_cut(text, start);
+    if (!hr_text_printf(text, "%.*g", precision, value) || hr_text_number(text->data + start, NULL) == value) {
       break;
     }
   }
-  hr_text_append(text, digits);
 }
 
 static void print_value(hr_text *text, hr_scalar scalar) {
