@@ -105,8 +105,18 @@ static const char *const c_turns =
     "HR_TURN(8, uint64_t, HR_TURN_TILE)\nHR_TURN(16, hr_c128, HR_TURN_TILE)\n";
 
 /* Rows of 16-bit floats, and single ones, by the hardware's conversions, which compilers don't find in loops over
- * elements; the bits are those of core/math/convert.h. */
+ * elements; the bits are those of core/math/convert.h. clang 22 has no more built-in functions for the short ones. */
 static const char *const c_halves =
+    "#if defined(__F16C__) && defined(__clang__) && __clang_major__ >= 16\n"
+    "typedef _Float16 hr_f8 __attribute__((vector_size(16)));\n"
+    "#define HR_WIDEN_8(h) __builtin_convertvector((hr_f8)(h), hr_v8)\n"
+    "#elif defined(__F16C__)\n"
+    "#define HR_WIDEN_8(h) (hr_v8)__builtin_ia32_vcvtph2ps256(h)\n"
+    "#endif\n"
+    "#if defined(__F16C__)\n"
+    "typedef float hr_v8 __attribute__((vector_size(32), aligned(4), may_alias));\n"
+    "typedef short hr_h8 __attribute__((vector_size(16), aligned(2), may_alias));\n"
+    "#endif\n"
     "#if defined(__AVX512F__)\n"
     "typedef float hr_v16 __attribute__((vector_size(64), aligned(4), may_alias));\n"
     "typedef short hr_h16 __attribute__((vector_size(32), aligned(2), may_alias));\n"
@@ -114,16 +124,17 @@ static const char *const c_halves =
     "#define HR_WIDEN(h) (HR_V)__builtin_ia32_vcvtph2ps512_mask((h), (hr_v16){0}, -1, 4)\n"
     "#define HR_NARROW(x) (HR_H)__builtin_ia32_vcvtps2ph512_mask((x), 8, (hr_h16){0}, -1)\n"
     "#elif defined(__F16C__)\n"
-    "typedef float hr_v8 __attribute__((vector_size(32), aligned(4), may_alias));\n"
-    "typedef short hr_h8 __attribute__((vector_size(16), aligned(2), may_alias));\n"
     "#define HR_HALVES 8\n#define HR_V hr_v8\n#define HR_H hr_h8\n"
-    "#define HR_WIDEN(h) (HR_V)__builtin_ia32_vcvtph2ps256(h)\n"
+    "#define HR_WIDEN(h) HR_WIDEN_8(h)\n"
     "#define HR_NARROW(x) (HR_H)__builtin_ia32_vcvtps2ph256((x), 0)\n"
     "#endif\n"
     "#if defined(HR_HALVES)\n"
     "#define HR_EACH_HALF(vector) for (; i + HR_HALVES <= n; i += HR_HALVES) { vector; }\n"
     "#else\n#define HR_EACH_HALF(vector)\n#endif\n"
-    "#if defined(__F16C__)\n"
+    "#if defined(__F16C__) && defined(__clang__) && __clang_major__ >= 16\n"
+    "HR_VMATH_FN float hr_half_in(uint16_t x) {\n"
+    "  const union { uint16_t bits; _Float16 half; } in = {x};\n  return (float)in.half;\n}\n"
+    "#elif defined(__F16C__)\n"
     "typedef short hr_halves __attribute__((vector_size(16)));\n"
     "HR_VMATH_FN float hr_half_in(uint16_t x) { return __builtin_ia32_vcvtph2ps((hr_halves){(short)x})[0]; }\n"
     "#else\n#define hr_half_in(x) hr__f32_from_half(x)\n#endif\n"
