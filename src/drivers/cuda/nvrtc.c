@@ -7,7 +7,7 @@
 #include "base/allocator.h"
 #include "base/context.h"
 #include "base/dynlib.h"
-#include "base/env.h"
+#include "base/places.h"
 #include "base/vendor.h"
 
 typedef struct nvrtc_program *nvrtcProgram;
@@ -65,14 +65,14 @@ static void open_builtins(void) {
   hr_dynlib library = {0};
   if (nvrtc()->Version(&major, &minor) == NVRTC_SUCCESS) {
     snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
-    hr_status_ignore(hr_dynlib_find(hr_env_text(HR_ENV_CUDA_LIBS), (const char *const[]){name, NULL}, &library));
+    hr_status_ignore(hr_places_open_cuda((const char *const[]){name, NULL}, &library));
   }
 }
 
 static hr_status open_library(void) {
   static const char *const files[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
   hr_dynlib library = {0};
-  hr_status status = hr_dynlib_find(hr_env_text(HR_ENV_CUDA_LIBS), files, &library);
+  hr_status status = hr_places_open_cuda(files, &library);
   if (status != NULL) {
     return hr_status_annotate(status, "NVRTC (set HEADRACE_CUDA_LIBS to the folder of libnvrtc.so.13)");
   }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/dynlib.h"
-#include "base/env.h"
 #include "base/log.h"
+#include "base/places.h"
 #include "base/thread.h"
 
 static void init_library(void *part) {
@@ -38,7 +38,7 @@ hr_status hr__cublaslt_status(int code, const char *what) {
 /* The library, and the one function of the driver's that says whose context is asked for. */
 static hr_status find_symbols(hr_dynlib *library, void **addresses) {
   hr_dynlib driver = {0};
-  HR_RETURN_IF_ERROR(hr_dynlib_find(hr_env_text(HR_ENV_CUDA_LIBS), names, library));
+  HR_RETURN_IF_ERROR(hr_places_open_cuda(names, library));
   HR_RETURN_IF_ERROR(hr_dynlib_symbols(library, sizeof symbols / sizeof *symbols, symbols, addresses));
   HR_RETURN_IF_ERROR(hr_dynlib_open("libcuda.so.1", &driver));
   return hr_dynlib_symbol(&driver, "cuCtxGetDevice", (void **)(void *)&hr__cublaslt_opened()->device);

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/dynlib.h"
-#include "base/env.h"
 #include "base/log.h"
+#include "base/places.h"
 #include "base/thread.h"
 
 static void init_library(void *part) {
@@ -41,7 +41,7 @@ enum { DRIVER_SYMBOLS = sizeof driver_symbols / sizeof *driver_symbols };
 
 static hr_status find_symbols(hr_dynlib *library, void **addresses, void **driver_addresses) {
   hr_dynlib driver = {0};
-  HR_RETURN_IF_ERROR(hr_dynlib_find(hr_env_text(HR_ENV_CUDA_LIBS), names, library));
+  HR_RETURN_IF_ERROR(hr_places_open_cuda(names, library));
   HR_RETURN_IF_ERROR(hr_dynlib_symbols(library, sizeof symbols / sizeof *symbols, symbols, addresses));
   HR_RETURN_IF_ERROR(hr_dynlib_open("libcuda.so.1", &driver));
   return hr_dynlib_symbols(&driver, DRIVER_SYMBOLS, driver_symbols, driver_addresses);

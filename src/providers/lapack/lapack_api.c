@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/dynlib.h"
-#include "base/env.h"
 #include "base/log.h"
+#include "base/places.h"
 #include "base/team.h"
 #include "base/thread.h"
 
@@ -94,11 +94,13 @@ static hr_status find_all(const hr_dynlib *library) {
 }
 
 static hr_status open_library(void) {
-  static const char *const names[] = {"libscipy_openblas.so", "libopenblas.so.0", "liblapack.so.3", NULL};
-  const char *path = hr_env_text(HR_ENV_LAPACK);
   hr_dynlib library = {0};
-  HR_RETURN_IF_ERROR(path[0] != '\0' ? hr_dynlib_open(path, &library) : hr_dynlib_find("", names, &library));
-  hr_status status = find_all(&library);
+  hr_text path = {0};
+  hr_status status = hr_places_open(&hr_place_lapack, &path, &library);
+  hr_log(HR_LOG_DEVICE, "LAPACK: %s", status == NULL ? hr_text_chars(&path) : hr_status_message(status));
+  hr_text_fini(&path);
+  HR_RETURN_IF_ERROR(status);
+  status = find_all(&library);
   if (status != NULL) {
     hr_dynlib_close(&library);
   }

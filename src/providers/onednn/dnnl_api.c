@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/dynlib.h"
-#include "base/env.h"
 #include "base/log.h"
+#include "base/places.h"
 
 static void init_library(void *part) {
   hr__vendor_init(&((hr__dnnl_library *)part)->vendor);
@@ -29,16 +29,18 @@ hr_status hr__dnnl_status(int code, const char *what) {
   return hr_status_make(canonical, "oneDNN: %s: status %d", what, code);
 }
 
+/* Everything works without it, so slowly that somebody would look for the reason. */
 static hr_status open_library(hr_dynlib *out_library) {
-  const char *path = hr_env_text(HR_ENV_ONEDNN);
-  if (path[0] != 0) {
-    return hr_dynlib_open(path, out_library);
-  }
-  hr_status status = hr_dynlib_open("libdnnl.so.3", out_library);
+  hr_text path = {0};
+  hr_status status = hr_places_open(&hr_place_onednn, &path, out_library);
+  hr_log(HR_LOG_DEVICE, "oneDNN: %s", status == NULL ? hr_text_chars(&path) : hr_status_message(status));
+  hr_text_fini(&path);
   if (status != NULL) {
-    return hr_status_annotate(status, "oneDNN (set HEADRACE_ONEDNN to the path of libdnnl.so.3)");
+    hr_log_once("oneDNN could not be loaded (%s): matrix products and convolutions run slowly. `pip install "
+                "onednn-cpu-gomp` brings it; HEADRACE_ONEDNN names another libdnnl.so.3",
+                hr_status_message(status));
   }
-  return NULL;
+  return status;
 }
 
 hr_status hr__dnnl_open(void) {
