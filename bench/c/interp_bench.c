@@ -63,7 +63,7 @@ static hr_host_kernel *compile(const char *name, const hr_kernel *kernel, int64_
   int64_t begin = hr_clock_ns();
   hr_status status = hr_emit_prelude(&text);
   status = status != NULL ? status : hr_emit_kernel(kernel, NULL, "bench", &text, &emission);
-  status = status != NULL ? status : hr__host_compile(text.data, text.length, NULL, &path);
+  status = status != NULL ? status : hr__host_compile(NULL, text.data, text.length, NULL, &path);
   if (status == NULL) {
     status = hr__library_open(hr_text_chars(&path), &library);
     status = status != NULL ? status : hr__compiled_kernel_create(library, "bench", &emission, name, 0, &compiled);

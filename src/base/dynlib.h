@@ -15,6 +15,11 @@ typedef struct hr_dynlib {
  * NOT_FOUND with the loader's words when it can't. */
 HR_MUST_USE hr_status hr_dynlib_open(const char *path, hr_dynlib *out_library);
 
+/* Opens the library behind a descriptor, which is the caller's and can be closed afterwards: what was read through it
+ * is what is loaded, whatever happens to the name of the file. If the file can't be mapped for execution (a mount with
+ * noexec), a copy in memory is. */
+HR_MUST_USE hr_status hr_dynlib_open_file(int file, hr_dynlib *out_library);
+
 /* Opens the first of `names` (NULL-terminated file names) that lies in one of `folders` (separated by colons; "" for
  * none), else the first one that the loader finds by itself. The error is the first one met: NOT_FOUND, with the
  * loader's words. */

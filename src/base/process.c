@@ -6,14 +6,50 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/allocator.h"
 #include "base/thread.h"
 
-static hr_status spawn(const char *const *arguments, const char *output_path, pid_t *out_pid) {
+/* True if `name=value` is of a variable that one of the list sets. */
+static bool is_set(const char *const *list, const char *variable) {
+  size_t length = strcspn(variable, "=") + 1;
+  for (; list != NULL && *list != NULL; list++) {
+    if (strncmp(*list, variable, length) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* This process's environment with a list in its place where both set a variable. One block, freed by hr_free; NULL: no
+ * memory. */
+static const char **merge_environment(const char *const *list) {
+  size_t count = 0, at = 0;
+  for (const char *const *more = list; more != NULL && *more != NULL; more++) {
+    count++;
+  }
+  for (char **more = environ; *more != NULL; more++) {
+    count++;
+  }
+  const char **merged = hr_calloc(count + 1, sizeof *merged);
+  for (const char *const *more = list; merged != NULL && more != NULL && *more != NULL; more++) {
+    merged[at++] = *more;
+  }
+  for (char **more = environ; merged != NULL && *more != NULL && at < count; more++) {
+    if (!is_set(list, *more)) {
+      merged[at++] = *more;
+    }
+  }
+  return merged;
+}
+
+static hr_status spawn(const char *const *arguments, const char *const *environment, const char *output_path,
+                       pid_t *out_pid) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
   sigset_t none, defaults;
@@ -37,20 +73,26 @@ static hr_status spawn(const char *const *arguments, const char *output_path, pi
   error = error != 0 ? error
                      : posix_spawnattr_setflags(&attributes,
                                                 POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  error = error != 0
-              ? error
-              : posix_spawnp(out_pid, arguments[0], &files, &attributes, (char *const *)(uintptr_t)arguments, environ);
+  error = error != 0 ? error
+                     : posix_spawnp(out_pid, arguments[0], &files, &attributes, (char *const *)(uintptr_t)arguments,
+                                    (char *const *)(uintptr_t)environment);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   return error == 0 ? HR_OK
                     : hr_status_make(HR_STATUS_NOT_FOUND, "\"%s\" can't be started: %s", arguments[0], strerror(error));
 }
 
-hr_status hr_process_run(const char *const *arguments, const char *output_path, int64_t limit_ns,
-                         const atomic_bool *cancel) {
+hr_status hr_process_run(const char *const *arguments, const char *const *environment, const char *output_path,
+                         int64_t limit_ns, const atomic_bool *cancel) {
   pid_t pid, ended;
   int result = 0;
-  HR_RETURN_IF_ERROR(spawn(arguments, output_path, &pid));
+  const char **merged = merge_environment(environment);
+  hr_status status = merged != NULL ? spawn(arguments, merged, output_path, &pid)
+                                    : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory to start a program");
+  hr_free(merged);
+  if (status != NULL) {
+    return status;
+  }
   int64_t deadline = hr_clock_ns() + limit_ns;
   bool is_cancelled = false;
   while ((ended = waitpid(pid, &result, WNOHANG)) == 0 && hr_clock_ns() < deadline && !is_cancelled) {

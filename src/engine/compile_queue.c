@@ -1,5 +1,7 @@
 #include "engine/compile_queue.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,10 +34,15 @@ static struct {
   hr_jit_counts counts;
 } queue = {.mutex = HR_MUTEX_INITIALIZER};
 
-/* The thread's own. */
+/* The thread's own: the compiler, and the cache of what it makes. */
 static struct {
   bool is_open, is_tried, is_gcc;
   hr_disk_cache disk;
+  hr_host_compiler compiler;
+  int rank;         /* of the compiler among those that are there */
+  bool has_worked;  /* it has made a library */
+  bool is_unusable; /* it makes nothing: the next one's turn */
+  hr_status why;    /* what is wrong with the first that was no good */
 } cache;
 
 /* A kernel of a batch. */
@@ -98,25 +105,24 @@ static hr_status publish(job *j, hr_library *library) {
 
 /* Whether the disk has the kernel; then it is published. */
 static bool load(job *j) {
-  hr_text path = {0};
+  int file = -1;
   hr_library *library = NULL;
-  bool found = cache.is_open && hr__disk_cache_find(&cache.disk, j->text.data, j->text.length, &path);
+  bool found = cache.is_open && hr__disk_cache_find(&cache.disk, j->text.data, j->text.length, &file);
   if (found) {
-    hr_status status = hr__library_open(hr_text_chars(&path), &library);
+    hr_status status = hr__library_open_file(file, &library);
     status = status != NULL ? status : publish(j, library);
     found = status == NULL;
     hr_status_ignore(status);
     hr__library_release(library);
+    close(file);
   }
-  hr_text_fini(&path);
   return found;
 }
 
-/* Moves a new library and its kernels to the disk cache; *path becomes where it is. What fails leaves it where it was.
- */
-static void keep(job *jobs, int job_count, const hr_text *text, hr_text *path) {
+/* Copies a new library and its kernels to the disk cache, as far as that goes. */
+static void keep(job *jobs, int job_count, const hr_text *text, int file) {
   hr_text kept = {0};
-  hr_status status = hr__disk_cache_add_library(&cache.disk, text->data, text->length, hr_text_chars(path), &kept);
+  hr_status status = hr__disk_cache_add_library(&cache.disk, text->data, text->length, file, &kept);
   for (int i = 0; i < job_count && status == NULL; ++i) {
     if (!jobs[i].is_done && !jobs[i].is_twin) {
       status = hr__disk_cache_add_kernel(&cache.disk, jobs[i].text.data, jobs[i].text.length, hr_text_chars(&kept));
@@ -163,9 +169,30 @@ static hr_status make_text(const job *jobs, int job_count, hr_text *out_text) {
   return hr_text_status(out_text);
 }
 
+/* Loads what was compiled for jobs, keeps it and publishes their kernels. */
+static hr_status adopt(job *jobs, int job_count, const hr_text *text, const char *path, int *out_made) {
+  hr_library *library = NULL;
+  int file = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (file < 0) {
+    return hr_status_make(HR_STATUS_NOT_FOUND, "\"%s\": %s", path, strerror(errno));
+  }
+  hr_status status = hr__library_open_file(file, &library);
+  if (status == NULL && cache.is_open) {
+    keep(jobs, job_count, text, file);
+  }
+  close(file);
+  for (int i = 0; i < job_count && status == NULL; ++i) {
+    if (!jobs[i].is_done) {
+      status = publish(&jobs[i], library);
+      *out_made += status == NULL;
+    }
+  }
+  hr__library_release(library); /* its kernels hold it */
+  return status;
+}
+
 static hr_status compile(job *jobs, int job_count) {
   hr_text text = {0}, path = {0};
-  hr_library *library = NULL;
   int made = 0, texts = find_twins(jobs, job_count);
   hr_status status = make_text(jobs, job_count, &text);
   int64_t begin = hr_clock_ns();
@@ -173,23 +200,14 @@ static hr_status compile(job *jobs, int job_count) {
     hr_log(HR_LOG_SOURCE, "%s", hr_text_chars(&text));
   }
   if (status == NULL) {
-    status = hr__host_compile(text.data, text.length, NULL, &path);
+    status = hr__host_compile(&cache.compiler, text.data, text.length, NULL, &path);
   }
   int64_t ns = hr_clock_ns() - begin;
   if (status == NULL) {
-    status = hr__library_open(hr_text_chars(&path), &library);
-    if (status == NULL && cache.is_open) {
-      keep(jobs, job_count, &text, &path);
-    }
-    for (int i = 0; i < job_count && status == NULL; ++i) {
-      if (!jobs[i].is_done) {
-        status = publish(&jobs[i], library);
-        made += status == NULL;
-      }
-    }
+    status = adopt(jobs, job_count, &text, hr_text_chars(&path), &made);
+    cache.has_worked |= status == NULL;
     hr__host_compiler_remove(hr_text_chars(&path));
   }
-  hr__library_release(library); /* its kernels hold it */
   hr_log(HR_LOG_SCHEDULE, "compiled %d texts for %d kernels in %.1f ms%s%s", texts, made, (double)ns * 1e-6,
          status != NULL ? ": " : "", status != NULL ? hr_status_message(status) : "");
   count(&queue.counts.compiled, made);
@@ -199,20 +217,49 @@ static hr_status compile(job *jobs, int job_count) {
   return status;
 }
 
-/* No compiler, or one that hangs or fails again and again, isn't asked again. */
+static void close_queue(const char *reason) {
+  hr_mutex_lock(&queue.mutex);
+  queue.is_closed = true;
+  hr_mutex_unlock(&queue.mutex);
+  hr_log_once("kernels stay interpreted, which takes several times as long: %s; HEADRACE_JIT=off silences this",
+              reason);
+}
+
+/* Keeps what is wrong with the compiler, if it is the first that is no good; consumes it. */
+static void blame(hr_status status) {
+  if (cache.why == NULL) {
+    cache.why = hr_status_annotate(status,
+                                   "\"%s\" does not work (HEADRACE_CC names another compiler, `pip install "
+                                   "headrace[compiler]` brings one)",
+                                   cache.compiler.path);
+  } else {
+    hr_status_ignore(status);
+  }
+}
+
+/* A compiler that hangs, or fails again and again, isn't asked again; one that makes nothing at all gives its turn to
+ * the next. */
 static void note_failure(hr_status status) {
   hr_status_code code = hr_status_code_of(status);
-  if (code == HR_STATUS_CANCELLED) {
+  if (code == HR_STATUS_CANCELLED || cache.is_unusable) {
     return;
   }
+  if (code == HR_STATUS_INTERNAL && !cache.has_worked) {
+    hr_status tuning = hr__host_compiler_try(&cache.compiler);
+    cache.is_unusable = tuning != NULL && hr_status_code_of(tuning) != HR_STATUS_CANCELLED;
+    if (cache.is_unusable) {
+      blame(tuning);
+      return;
+    }
+    hr_status_ignore(tuning);
+    cache.has_worked = true;
+  }
   hr_mutex_lock(&queue.mutex);
-  queue.failures += code == HR_STATUS_NOT_FOUND || code == HR_STATUS_DEADLINE_EXCEEDED ? FAILURES_MAX : 1;
+  queue.failures += code == HR_STATUS_INTERNAL ? 1 : FAILURES_MAX;
   bool closes = !queue.is_closed && queue.failures >= FAILURES_MAX;
-  queue.is_closed |= closes;
   hr_mutex_unlock(&queue.mutex);
   if (closes) {
-    hr_log(code == HR_STATUS_NOT_FOUND ? HR_LOG_DEVICE : HR_LOG_WARNING, "kernels stay interpreted: %s",
-           hr_status_message(status));
+    close_queue(hr_status_message(status));
   }
 }
 
@@ -228,7 +275,7 @@ static void compile_all(job *jobs, int job_count) {
   for (int i = 0; i < job_count; ++i) {
     open += !jobs[i].is_done;
   }
-  if (open == 0 || is_closed()) {
+  if (open == 0 || is_closed() || cache.is_unusable) {
     return;
   }
   hr_status status = compile(jobs, job_count);
@@ -243,11 +290,9 @@ static void compile_all(job *jobs, int job_count) {
 }
 
 /* Texts of kernels don't have the prelude: it belongs to the identity. */
-static void open_cache(void) {
-  uint64_t identity;
+static void open_cache(uint64_t identity) {
   hr_text prelude = {0};
-  hr_status status = hr__host_compiler_identity(&identity, &cache.is_gcc);
-  status = status != NULL ? status : hr_emit_prelude(&prelude);
+  hr_status status = hr_emit_prelude(&prelude);
   if (status == NULL) {
     identity = hr_hash_bytes(identity, prelude.data, prelude.length);
     status = hr__disk_cache_open(identity, &cache.disk);
@@ -260,15 +305,43 @@ static void open_cache(void) {
   }
 }
 
-static void run_batch(hr_cached_kernel **kernels, int kernel_count) {
-  job *jobs = hr_calloc((size_t)kernel_count, sizeof *jobs);
-  for (int i = 0; i < kernel_count && jobs != NULL; ++i) {
-    jobs[i].cached = kernels[i];
-    jobs[i].is_done = !hr__kernel_is_wanted(kernels[i]) || is_closed();
-    if (!jobs[i].is_done && !cache.is_tried) {
-      cache.is_tried = true;
-      open_cache();
+static void close_cache(void) {
+  if (cache.is_open) {
+    hr__disk_cache_fini(&cache.disk);
+  }
+  cache.is_open = cache.is_tried = cache.is_unusable = cache.has_worked = false;
+}
+
+/* Takes the first compiler from `rank` on that says what it is, and opens the cache of what it makes. None: the queue
+ * closes. */
+static void choose_compiler(void) {
+  uint64_t identity;
+  for (bool is_found = false; !is_found; cache.rank += !is_found) {
+    hr_status status = hr__host_compiler_find(cache.rank, &cache.compiler);
+    if (status != NULL) {
+      close_queue(hr_status_message(cache.why != NULL ? cache.why : status));
+      hr_status_ignore(status);
+      break;
     }
+    status = hr__host_compiler_identity(&cache.compiler, &identity, &cache.is_gcc, NULL);
+    is_found = status == NULL;
+    if (is_found) {
+      open_cache(identity);
+    } else {
+      blame(status);
+    }
+  }
+  cache.is_tried = true;
+}
+
+/* Emits and loads; what is left is compiled. False when the compiler turned out to make nothing, and the next is to be
+ * tried. */
+static bool run_jobs(job *jobs, int job_count) {
+  for (int i = 0; i < job_count && !is_closed(); ++i) {
+    if (!jobs[i].is_done && !cache.is_tried) {
+      choose_compiler();
+    }
+    hr_text_clear(&jobs[i].text);
     hr_status status = jobs[i].is_done ? HR_OK : emit(&jobs[i]);
     if (status != NULL) {
       give_up(&jobs[i], status);
@@ -277,8 +350,19 @@ static void run_batch(hr_cached_kernel **kernels, int kernel_count) {
       count(&queue.counts.loaded, 1);
     }
   }
-  if (jobs != NULL) {
-    compile_all(jobs, kernel_count);
+  compile_all(jobs, job_count);
+  return !cache.is_unusable;
+}
+
+static void run_batch(hr_cached_kernel **kernels, int kernel_count) {
+  job *jobs = hr_calloc((size_t)kernel_count, sizeof *jobs);
+  for (int i = 0; i < kernel_count && jobs != NULL; ++i) {
+    jobs[i].cached = kernels[i];
+    jobs[i].is_done = !hr__kernel_is_wanted(kernels[i]) || is_closed();
+  }
+  while (jobs != NULL && !run_jobs(jobs, kernel_count)) {
+    close_cache();
+    ++cache.rank;
   }
   for (int i = 0; i < kernel_count; ++i) {
     if (jobs != NULL) {
@@ -383,10 +467,10 @@ void hr__compile_queue_reset(void) {
   hr_mutex_lock(&queue.mutex);
   queue.failures = 0;
   queue.is_closed = false;
-  if (cache.is_open) {
-    hr__disk_cache_fini(&cache.disk);
-  }
-  cache.is_open = cache.is_tried = false;
+  close_cache();
+  cache.rank = 0;
+  hr_status_ignore(cache.why);
+  cache.why = HR_OK;
   hr_mutex_unlock(&queue.mutex);
 }
 

@@ -2,9 +2,10 @@
  *
  *   kernels that were used --> one text --> disk cache, or the system's compiler --> dlopen --> hr__kernel_publish
  *
- * What is pending when the thread looks goes into one text, up to a limit. A compiler that is missing, fails or hangs
- * costs nothing but its time: kernels stay interpreted; after some failures the queue closes, with one line in the log.
- * Kernels that there is no text for are left alone.
+ * What is pending when the thread looks goes into one text, up to a limit. A compiler that makes nothing gives its turn
+ * to the next that is there. When there is none, or one fails again and again or hangs, the queue closes: kernels stay
+ * interpreted, and a process prints one line that names the reason and what mends it. Kernels that there is no text for
+ * are left alone.
  *
  * HEADRACE_JIT: auto; off; wait (executables wait for their kernels: for tests and measurements).
  */

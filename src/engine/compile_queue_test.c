@@ -2,18 +2,18 @@
  * hanging, and with a disk cache that is whole, damaged, foreign or shared by processes. */
 #include "engine/compile_queue.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cache_folder.h"
 #include "hr_test.h"
 
 #include "base/env.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "engine/compiled_kernel.h"
-#include "engine/disk_cache.h"
 #include "engine/host_compiler.h"
 #include "engine/kernel_cache.h"
 #include "headrace/stream.h"
@@ -23,13 +23,13 @@ enum { COUNT = 1000 };
 
 /* ---- a folder for each test ---- */
 
-static char folder[64];
-
 static void begin(const char *jit, const char *compiler) {
   const char *shared = getenv("HEADRACE_TEST_SHARED"); /* a test of several processes */
-  snprintf(folder, sizeof folder, "%s", shared != NULL ? shared : "/tmp/headrace_test_XXXXXX");
-  HR_ASSERT(shared != NULL || mkdtemp(folder) != NULL);
-  setenv("HEADRACE_CACHE", folder, 1);
+  if (shared != NULL && strcmp(shared, "home") == 0) {
+    unsetenv("HEADRACE_CACHE"); /* the user's */
+  } else {
+    make_root(shared);
+  }
   setenv("HEADRACE_JIT", jit, 1);
   if (compiler != NULL) {
     setenv("HEADRACE_CC", compiler, 1);
@@ -42,13 +42,8 @@ static void begin(const char *jit, const char *compiler) {
 
 static void end(void) {
   hr__compile_queue_wait();
-  DIR *files = getenv("HEADRACE_TEST_SHARED") == NULL ? opendir(folder) : NULL;
-  for (struct dirent *entry; files != NULL && (entry = readdir(files)) != NULL;) {
-    unlinkat(dirfd(files), entry->d_name, 0);
-  }
-  if (files != NULL) {
-    closedir(files);
-    HR_ASSERT_EQ(rmdir(folder), 0);
+  if (getenv("HEADRACE_TEST_SHARED") == NULL) {
+    remove_root();
   }
   unsetenv("HEADRACE_CACHE");
   unsetenv("HEADRACE_JIT");
@@ -60,8 +55,8 @@ static void end(void) {
 }
 
 static bool has_compiler(void) {
-  const char *path;
-  hr_status status = hr__host_compiler_find(&path);
+  hr_host_compiler compiler;
+  hr_status status = hr__host_compiler_find(0, &compiler);
   bool found = status == NULL;
   hr_status_free(status);
   return found;
@@ -270,10 +265,64 @@ HR_TEST(off_interprets) {
   end();
 }
 
-static void check_bad_compiler(const char *compiler) {
+/* ---- what a user is told ---- */
+
+static char log_path[128];
+
+static void begin_log(void) {
+  snprintf(log_path, sizeof log_path, "/tmp/headrace_log_%d", (int)getpid());
+  unlink(log_path);
+  setenv("HEADRACE_LOG", log_path, 1);
+  hr__env_reload();
+  hr__log_reload();
+}
+
+/* Takes out the lines about oneDNN, which a machine may lack. */
+static void drop_onednn(char *text) {
+  char *to = text;
+  for (char *line = text, *next; *line != 0; line = next) {
+    next = line + strcspn(line, "\n");
+    next += *next == '\n';
+    char kept = *next;
+    *next = 0;
+    bool is_other = strstr(line, "oneDNN") == NULL;
+    *next = kept;
+    memmove(to, line, is_other ? (size_t)(next - line) : 0);
+    to += is_other ? next - line : 0;
+  }
+  *to = 0;
+}
+
+/* What was logged since, after which the log goes to standard error again. */
+static const char *end_log(void) {
+  static char text[8192];
+  FILE *file = fopen(log_path, "rb");
+  size_t length = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
+  text[length] = 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  drop_onednn(text);
+  unlink(log_path);
+  unsetenv("HEADRACE_LOG");
+  hr__env_reload();
+  hr__log_reload();
+  return text;
+}
+
+static int line_count(const char *text) {
+  int count = 0;
+  for (; (text = strchr(text, '\n')) != NULL; ++text) {
+    ++count;
+  }
+  return count;
+}
+
+/* Nothing is compiled, and a process prints one line, with these words. */
+static void check_bad_compiler(const char *compiler, const char *reason, const char *remedy) {
   begin("wait", compiler);
   setenv("HEADRACE_CC_SECONDS", "1", 1);
-  hr__env_reload();
+  begin_log();
   hr_jit_counts before = counts();
   int64_t start = hr_clock_ns();
   for (int k = 0; k < 5; ++k) { /* each executable asks anew */
@@ -282,19 +331,62 @@ static void check_bad_compiler(const char *compiler) {
   }
   HR_ASSERT_EQ(counts().compiled, before.compiled);
   HR_ASSERT(hr_clock_ns() - start < INT64_C(10) * 1000000000);
+  const char *text = end_log();
+  HR_ASSERT_EQ(line_count(text), 1);
+  HR_ASSERT_CONTAINS(text, "headrace: warning: kernels stay interpreted");
+  HR_ASSERT_CONTAINS(text, reason);
+  HR_ASSERT_CONTAINS(text, remedy);
   end();
 }
 
-HR_TEST(programs_run_without_a_compiler) {
-  check_bad_compiler("/nowhere/cc");
+HR_TEST(a_compiler_that_is_missing_is_named_once) {
+  check_bad_compiler("/nowhere/cc", "no compiler \"/nowhere/cc\"", "HEADRACE_CC");
 }
 
-HR_TEST(programs_run_with_a_compiler_that_fails) {
-  check_bad_compiler("false");
+HR_TEST(a_compiler_that_fails_is_named_once) {
+  check_bad_compiler("false", "false\" does not work", "`pip install headrace[compiler]`");
 }
 
-HR_TEST(programs_run_with_a_compiler_that_makes_nothing) {
-  check_bad_compiler("true");
+HR_TEST(a_compiler_that_makes_nothing_is_named_once) {
+  check_bad_compiler("true", "made no library", "`pip install headrace[compiler]`");
+}
+
+HR_TEST(a_machine_without_a_compiler_is_told_once) {
+  char path[4096];
+  hr_host_compiler compiler;
+  snprintf(path, sizeof path, "%s", getenv("PATH"));
+  setenv("PATH", "/nowhere", 1);
+  hr_status status = hr__host_compiler_find(0, &compiler);
+  bool has_wheel = status == NULL;
+  hr_status_ignore(status);
+  if (!has_wheel) {
+    check_bad_compiler(NULL, "no gcc, cc or clang in PATH", "`apt install gcc`");
+  }
+  setenv("PATH", path, 1);
+}
+
+/* A compiler that is there and makes nothing, in front of one that works. */
+HR_TEST(the_next_compiler_takes_the_turn_of_one_that_makes_nothing) {
+  char link[256], path[4200], before[4096];
+  hr_host_compiler compiler;
+  hr_status status = hr__host_compiler_find(1, &compiler);
+  bool has_two = status == NULL && strstr(compiler.path, "/gcc") == NULL;
+  hr_status_ignore(status);
+  if (!has_two) {
+    HR_SKIP("one compiler");
+  }
+  begin("wait", NULL);
+  snprintf(before, sizeof before, "%s", getenv("PATH"));
+  snprintf(path, sizeof path, "%s:%s", root, before);
+  snprintf(link, sizeof link, "%s/gcc", root);
+  HR_ASSERT_EQ(symlink("/bin/true", link), 0);
+  setenv("PATH", path, 1);
+  begin_log();
+  hr_stats stats = check_rounds(2);
+  setenv("PATH", before, 1);
+  HR_ASSERT_STR_EQ(end_log(), "");
+  HR_ASSERT_EQ(stats.kernels_interpreted, 0);
+  end();
 }
 
 HR_TEST(a_hanging_compiler_is_killed) {
@@ -305,36 +397,11 @@ HR_TEST(a_hanging_compiler_is_killed) {
   static const char script[] = "#!/bin/sh\nsleep 600\n";
   HR_ASSERT_EQ(write(file, script, sizeof script - 1), (ssize_t)sizeof script - 1);
   close(file);
-  check_bad_compiler(path);
+  check_bad_compiler(path, "was killed after 1.0 s", "HEADRACE_CC");
   unlink(path);
 }
 
 /* ---- the disk ---- */
-
-static bool ends_with(const char *name, const char *suffix) {
-  size_t length = strlen(name), wanted = strlen(suffix);
-  return length >= wanted && strcmp(name + length - wanted, suffix) == 0;
-}
-
-/* Calls fn for each file of the cache with that suffix; gives how many. */
-static int each_file(const char *suffix, void (*fn)(const char *path)) {
-  int found = 0;
-  DIR *files = opendir(folder);
-  for (struct dirent *entry; files != NULL && (entry = readdir(files)) != NULL;) {
-    if (ends_with(entry->d_name, suffix)) {
-      char path[512];
-      snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-      ++found;
-      if (fn != NULL) {
-        fn(path);
-      }
-    }
-  }
-  if (files != NULL) {
-    closedir(files);
-  }
-  return found;
-}
 
 static void cut_short(const char *path) {
   struct stat info;
@@ -405,11 +472,11 @@ HR_TEST(a_folder_that_others_may_write_to_is_not_used) {
     return;
   }
   begin("wait", NULL);
-  HR_ASSERT_EQ(chmod(folder, 0777), 0);
+  HR_ASSERT_EQ(chmod(root, 0777), 0);
   run_again(1, 0);
   HR_ASSERT_EQ(each_file(".so", NULL), 0);
   run_again(1, 0);
-  HR_ASSERT_EQ(chmod(folder, 0700), 0);
+  HR_ASSERT_EQ(chmod(root, 0700), 0);
   run_again(1, 0);
   HR_ASSERT_EQ(each_file(".so", NULL), 1);
   end();
@@ -428,39 +495,6 @@ HR_TEST(no_folder_is_no_cache) {
   end();
 }
 
-HR_TEST(the_folder_stays_below_its_limit) {
-  begin("off", NULL);
-  setenv("HEADRACE_CACHE_BYTES", "64K", 1);
-  hr__env_reload();
-  hr_disk_cache cache;
-  char path[128], text[64];
-  HR_ASSERT_OK(hr__disk_cache_open(1, &cache));
-  snprintf(path, sizeof path, "/tmp/headrace_library_%d", (int)getpid());
-  int file = open(path, O_WRONLY | O_CREAT, 0600);
-  HR_ASSERT_EQ(ftruncate(file, 0) + (int)(write(file, folder, sizeof folder) != sizeof folder), 0);
-  close(file);
-  hr_text kept = {0};
-  for (int k = 0; k < 40; ++k) { /* 4 KB blocks */
-    snprintf(text, sizeof text, "text %d", k);
-    HR_ASSERT_OK(hr__disk_cache_add_library(&cache, text, strlen(text), path, &kept));
-    HR_ASSERT_OK(hr__disk_cache_add_kernel(&cache, text, strlen(text), hr_text_chars(&kept)));
-    hr__disk_cache_trim(&cache);
-    HR_ASSERT((each_file(".so", NULL) + each_file(".ref", NULL)) * 4096 <= 65536);
-  }
-  HR_ASSERT(hr__disk_cache_find(&cache, "text 39", 7, &kept));
-  HR_ASSERT(!hr__disk_cache_find(&cache, "text 0", 6, &kept));
-  hr_text_clear(&kept);
-  HR_ASSERT(!hr__disk_cache_find_image(&cache, "kernel", 6, &kept));
-  HR_ASSERT_OK(hr__disk_cache_add_image(&cache, "kernel", 6, "\0code\0", 6));
-  HR_ASSERT(hr__disk_cache_find_image(&cache, "kernel", 6, &kept));
-  HR_ASSERT(kept.length == 6 && memcmp(kept.data, "\0code\0", 6) == 0);
-  HR_ASSERT(!hr__disk_cache_find_image(&cache, "kerne", 5, &kept));
-  hr_text_fini(&kept);
-  hr__disk_cache_fini(&cache);
-  unlink(path);
-  end();
-}
-
 HR_TEST(processes_share_a_folder) {
   enum { PROCESSES = 4 };
   if (!has_compiler()) {
@@ -471,7 +505,7 @@ HR_TEST(processes_share_a_folder) {
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   HR_ASSERT(length > 0);
   program[length] = 0;
-  snprintf(command, sizeof command, "HEADRACE_TEST_SHARED=%s %s waiting 2> /dev/null", folder, program);
+  snprintf(command, sizeof command, "HEADRACE_TEST_SHARED=%s %s waiting 2> /dev/null", root, program);
   pid_t children[PROCESSES];
   for (int k = 0; k < PROCESSES; ++k) {
     children[k] = fork();
@@ -485,7 +519,77 @@ HR_TEST(processes_share_a_folder) {
     HR_ASSERT_EQ(waitpid(children[k], &result, 0), children[k]);
     HR_ASSERT_EQ(result, 0);
   }
-  HR_ASSERT_EQ(each_file("", NULL), 2 + each_file(".ref", NULL) + each_file(".so", NULL));
+  HR_ASSERT_EQ(each_file("", NULL), each_file(".ref", NULL) + each_file(".so", NULL));
   run_again(0, 1);
   end();
+}
+
+/* Runs `waiting` in a process of its own, by a shell whose command has the program's path for %s; its output goes to a
+ * file. */
+static const char *run_alone(const char *format) {
+  static char text[8192];
+  char command[2048], program[512], output[128], whole[4096];
+  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  HR_ASSERT(length > 0);
+  program[length] = 0;
+  snprintf(output, sizeof output, "/tmp/headrace_output_%d", (int)getpid());
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+  snprintf(command, sizeof command, format, program);
+#pragma GCC diagnostic pop
+  snprintf(whole, sizeof whole, "{ %s; } > %s 2>&1", command, output);
+  int result = system(whole);
+  FILE *file = fopen(output, "rb");
+  size_t count = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
+  text[count] = 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  drop_onednn(text);
+  unlink(output);
+  if (result != 0) {
+    HR_FAIL("%s: %d: %s", whole, result, text);
+  }
+  return text;
+}
+
+static int warning_count(const char *text) {
+  int count = 0;
+  for (; (text = strstr(text, "headrace: warning: ")) != NULL; ++text) {
+    ++count;
+  }
+  return count;
+}
+
+HR_TEST(without_a_home_kernels_are_compiled_and_one_line_tells) {
+  if (!has_compiler()) {
+    return;
+  }
+  const char *text = run_alone("env -u XDG_CACHE_HOME HOME=/proc/nowhere HEADRACE_TEST_SHARED=home %s waiting");
+  HR_ASSERT_EQ(warning_count(text), 1);
+  HR_ASSERT_CONTAINS(text, "compiled kernels are not kept");
+  HR_ASSERT_CONTAINS(text, "HEADRACE_CACHE names another folder");
+}
+
+HR_TEST(a_missing_tmpdir_costs_nothing) {
+  if (!has_compiler()) {
+    return;
+  }
+  begin("wait", NULL);
+  setenv("TMPDIR", "/nowhere/at/all", 1);
+  begin_log();
+  run_again(1, 0);
+  unsetenv("TMPDIR");
+  HR_ASSERT_STR_EQ(end_log(), "");
+  end();
+}
+
+HR_TEST(mounts_that_forbid_execution_cost_nothing) {
+  if (!has_compiler() || system("unshare -m true 2> /dev/null") != 0) {
+    HR_SKIP("no compiler, or no right to mount");
+  }
+  const char *text = run_alone("unshare -m sh -c 'mount -t tmpfs -o noexec none /mnt && mkdir -m 700 /mnt/cache && "
+                               "export TMPDIR=/mnt HEADRACE_TEST_SHARED=/mnt/cache && %1$s waiting && %1$s waiting && "
+                               "test -e /mnt/cache/*/*.so'");
+  HR_ASSERT_EQ(warning_count(text), 0);
 }

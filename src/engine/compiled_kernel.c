@@ -1,7 +1,10 @@
 #include "engine/compiled_kernel.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/allocator.h"
 #include "base/dynlib.h"
@@ -23,19 +26,29 @@ typedef struct compiled_kernel {
   char title[];
 } compiled_kernel;
 
-hr_status hr__library_open(const char *path, hr_library **out_library) {
+hr_status hr__library_open_file(int file, hr_library **out_library) {
   hr_library *library = hr_calloc(1, sizeof *library);
   if (library == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for library %s", path);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a compiled library");
   }
   hr_refcount_init(&library->refcount);
-  hr_status status = hr_dynlib_open(path, &library->dynlib);
+  hr_status status = hr_dynlib_open_file(file, &library->dynlib);
   if (status != NULL) {
     hr_free(library);
     return status;
   }
   *out_library = library;
   return HR_OK;
+}
+
+hr_status hr__library_open(const char *path, hr_library **out_library) {
+  int file = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (file < 0) {
+    return hr_status_make(HR_STATUS_NOT_FOUND, "library \"%s\": %s", path, strerror(errno));
+  }
+  hr_status status = hr__library_open_file(file, out_library);
+  close(file);
+  return status;
 }
 
 void hr__library_release(hr_library *library) {

@@ -11,7 +11,9 @@
 
 typedef struct hr_library hr_library;
 
-/* Loads a shared library; +1. */
+/* Loads the shared library behind a descriptor, which stays the caller's; +1. */
+HR_MUST_USE hr_status hr__library_open_file(int file, hr_library **out_library);
+/* The same by its path. */
 HR_MUST_USE hr_status hr__library_open(const char *path, hr_library **out_library);
 void hr__library_release(hr_library *library); /* NULL is fine */
 

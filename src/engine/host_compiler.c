@@ -1,5 +1,7 @@
 #include "engine/host_compiler.h"
 
+#include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +9,9 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/folder.h"
 #include "base/hash.h"
+#include "base/places.h"
 #include "base/process.h"
 
 enum { PATH_MOST = 4096, OUTPUT_MOST = 600, FLAGS_MOST = 48 };
@@ -62,35 +66,48 @@ static bool look_up(const char *name, char *out_path) {
   return false;
 }
 
-hr_status hr__host_compiler_find(const char **out_path) {
-  static char path[PATH_MOST];
+static bool has_name(const char *path, const char *name) {
+  const char *last = strrchr(path, '/');
+  return strcmp(last != NULL ? last + 1 : path, name) == 0;
+}
+
+/* zig, as Python's wheel has it. */
+static bool find_wheel(char *out_path) {
+  static const char *const patterns[] = {"ziglang/zig", NULL};
+  hr_text path = {0};
+  bool found = hr_places_find(patterns, false, &path) && path.length < PATH_MOST && is_program(hr_text_chars(&path));
+  if (found) {
+    memcpy(out_path, hr_text_chars(&path), path.length + 1);
+  }
+  hr_text_fini(&path);
+  return found;
+}
+
+hr_status hr__host_compiler_find(int rank, hr_host_compiler *out_compiler) {
   static const char *const names[] = {"gcc", "cc", "clang"};
   const char *chosen = hr_env_text(HR_ENV_CC);
   if (chosen[0] != 0) {
-    *out_path = path;
-    return look_up(chosen, path) ? HR_OK
-                                 : hr_status_make(HR_STATUS_NOT_FOUND, "no compiler \"%s\" (HEADRACE_CC)", chosen);
+    bool found = rank == 0 && look_up(chosen, out_compiler->path);
+    out_compiler->is_zig = found && has_name(out_compiler->path, "zig");
+    return found ? HR_OK : hr_status_make(HR_STATUS_NOT_FOUND, "no compiler \"%s\", which HEADRACE_CC names", chosen);
   }
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
-    if (look_up(names[i], path)) {
-      *out_path = path;
+    if (look_up(names[i], out_compiler->path) && rank-- == 0) {
+      out_compiler->is_zig = false;
       return HR_OK;
     }
   }
-  return hr_status_make(HR_STATUS_NOT_FOUND, "no gcc, cc or clang in PATH");
+  if (find_wheel(out_compiler->path) && rank-- == 0) {
+    out_compiler->is_zig = true;
+    return HR_OK;
+  }
+  return hr_status_make(HR_STATUS_NOT_FOUND,
+                        "no C compiler: no gcc, cc or clang in PATH, and no ziglang among Python's "
+                        "packages. `pip install headrace[compiler]` or `apt install gcc` brings "
+                        "one, HEADRACE_CC names another");
 }
 
 /* ---- running ---- */
-
-static hr_status make_folder(hr_text *out_path) {
-  const char *given = hr_env_system("TMPDIR"), *root = given[0] == '/' ? given : "/tmp";
-  char path[PATH_MOST];
-  if (snprintf(path, sizeof path, "%s/headrace-XXXXXX", root) >= (int)sizeof path || mkdtemp(path) == NULL) {
-    return hr_status_make(HR_STATUS_NOT_FOUND, "no folder can be made in \"%s\"", root);
-  }
-  hr_text_append(out_path, path);
-  return hr_text_status(out_path);
-}
 
 static hr_status write_file(const char *path, const char *bytes, size_t count) {
   FILE *file = fopen(path, "wbx");
@@ -99,77 +116,142 @@ static hr_status write_file(const char *path, const char *bytes, size_t count) {
   return ok ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "\"%s\" can't be written", path);
 }
 
-/* The first words of a file, on one line. */
+/* The first words of a file. */
 static void read_words(const char *path, char *out_words, size_t bytes) {
   FILE *file = fopen(path, "rb");
   size_t count = file != NULL ? fread(out_words, 1, bytes - 1, file) : 0;
   out_words[count] = 0;
-  for (size_t i = 0; i < count; ++i) {
-    out_words[i] = out_words[i] == '\n' ? ' ' : out_words[i];
-  }
   if (file != NULL) {
     fclose(file);
   }
 }
 
 void hr__host_compiler_remove(const char *path) {
-  static const char *const names[] = {"kernels.c", "kernels.so", "output"};
-  char full[PATH_MOST];
-  size_t folder = strlen(path);
-  while (folder > 0 && path[folder] != '/') {
-    --folder;
+  char folder[PATH_MOST];
+  size_t length = strlen(path);
+  while (length > 0 && path[length] != '/') {
+    --length;
   }
-  for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
-    snprintf(full, sizeof full, "%.*s/%s", (int)folder, path, names[i]);
-    unlink(full);
+  if (length > 0 && length < sizeof folder) {
+    snprintf(folder, sizeof folder, "%.*s", (int)length, path);
+    hr_folder_remove(folder);
   }
-  snprintf(full, sizeof full, "%.*s", (int)folder, path);
-  rmdir(full);
 }
 
 static int64_t time_limit(void) {
   return hr_env_int(HR_ENV_CC_SECONDS) * 1000000000;
 }
 
-hr_status hr__host_compile(const char *text, size_t length, const char *const *more, hr_text *out_path) {
-  const char *compiler, *arguments[FLAGS_MOST];
-  HR_RETURN_IF_ERROR(hr__host_compiler_find(&compiler));
-  hr_text source = {0}, output = {0};
-  hr_text_clear(out_path);
-  hr_status status = make_folder(out_path);
-  if (status == NULL) {
-    hr_text_printf(&source, "%s/kernels.c", hr_text_chars(out_path));
-    hr_text_printf(&output, "%s/output", hr_text_chars(out_path));
-    hr_text_append(out_path, "/kernels.so");
-    status = hr_text_status(&source);
-    status = status != NULL ? status : hr_text_status(&output);
-    status = status != NULL ? status : hr_text_status(out_path);
-    status = status != NULL ? status : write_file(hr_text_chars(&source), text, length);
-    int count = 0;
-    arguments[count++] = compiler;
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; ++i) {
-      arguments[count++] = flags[i];
-    }
-    for (; more != NULL && *more != NULL && count < FLAGS_MOST - 5; ++more) {
-      arguments[count++] = *more;
-    }
-    arguments[count++] = "-o";
-    arguments[count++] = hr_text_chars(out_path);
-    arguments[count++] = hr_text_chars(&source);
-    arguments[count++] = "-lm";
-    arguments[count] = NULL;
-    if (status == NULL) {
-      status = hr_process_run(arguments, hr_text_chars(&output), time_limit(), &hr__host_compiler_cancel);
-    }
-    if (status != NULL) {
-      char words[OUTPUT_MOST];
-      read_words(hr_text_chars(&output), words, sizeof words);
-      status = words[0] != 0 ? hr_status_annotate(status, "%s", words) : status;
-      hr__host_compiler_remove(hr_text_chars(out_path));
-    }
+/* Runs the compiler, with all that it leaves behind in the private folder. */
+static hr_status run(const char *const *arguments, const char *folder, const char *output) {
+  char variables[3][PATH_MOST + 32];
+  const char *environment[] = {variables[0], variables[1], variables[2], NULL};
+  snprintf(variables[0], sizeof variables[0], "TMPDIR=%s", folder);
+  snprintf(variables[1], sizeof variables[1], "ZIG_LOCAL_CACHE_DIR=%s", folder);
+  snprintf(variables[2], sizeof variables[2], "ZIG_GLOBAL_CACHE_DIR=%s", folder);
+  return hr_process_run(arguments, environment, output, time_limit(), &hr__host_compiler_cancel);
+}
+
+/* The path of libm: zig would build one of its own, of the glibc that it takes for this system's, for ten seconds. */
+static const char *find_libm(Dl_info *info) {
+  double (*function)(double, double, double) = fma;
+  void *address;
+  memcpy(&address, &function, sizeof address);
+  bool is_library = dladdr(address, info) != 0 && info->dli_fname != NULL && strstr(info->dli_fname, "/libm") != NULL;
+  return is_library ? info->dli_fname : NULL;
+}
+
+typedef struct files {
+  hr_text folder, source, library, output;
+} files;
+
+static void add_flags(const hr_host_compiler *compiler, const char *const *more, const files *f, Dl_info *info,
+                      const char **out_arguments) {
+  int count = 0;
+  out_arguments[count++] = compiler->path;
+  if (compiler->is_zig) {
+    out_arguments[count++] = "cc";
+    out_arguments[count++] = "-nostdlib";
   }
-  hr_text_fini(&source);
-  hr_text_fini(&output);
+  for (size_t i = 0; i < sizeof flags / sizeof *flags; ++i) {
+    out_arguments[count++] = flags[i];
+  }
+  for (; more != NULL && *more != NULL && count < FLAGS_MOST - 8; ++more) {
+    out_arguments[count++] = *more;
+  }
+  out_arguments[count++] = "-o";
+  out_arguments[count++] = hr_text_chars(&f->library);
+  out_arguments[count++] = hr_text_chars(&f->source);
+  if (!compiler->is_zig) {
+    out_arguments[count++] = "-lm";
+  } else if (find_libm(info) != NULL) {
+    out_arguments[count++] = "-x";
+    out_arguments[count++] = "none";
+    out_arguments[count++] = find_libm(info);
+  }
+  out_arguments[count] = NULL;
+}
+
+static hr_status compile(const hr_host_compiler *compiler, const char *text, size_t length, const char *const *more,
+                         files *f) {
+  const char *arguments[FLAGS_MOST];
+  Dl_info info;
+  struct stat made;
+  HR_RETURN_IF_ERROR(hr_folder_make_temporary(&f->folder));
+  hr_text_printf(&f->source, "%s/kernels.c", hr_text_chars(&f->folder));
+  hr_text_printf(&f->library, "%s/kernels.so", hr_text_chars(&f->folder));
+  hr_text_printf(&f->output, "%s/output", hr_text_chars(&f->folder));
+  HR_RETURN_IF_ERROR(hr_text_status(&f->source));
+  HR_RETURN_IF_ERROR(hr_text_status(&f->library));
+  HR_RETURN_IF_ERROR(hr_text_status(&f->output));
+  HR_RETURN_IF_ERROR(write_file(hr_text_chars(&f->source), text, length));
+  add_flags(compiler, more, f, &info, arguments);
+  hr_status status = run(arguments, hr_text_chars(&f->folder), hr_text_chars(&f->output));
+  if (status != NULL) {
+    char words[OUTPUT_MOST];
+    read_words(hr_text_chars(&f->output), words, sizeof words);
+    for (char *at = words; (at = strchr(at, '\n')) != NULL;) {
+      *at = ' ';
+    }
+    return words[0] != 0 ? hr_status_annotate(status, "%s", words) : status;
+  }
+  return stat(hr_text_chars(&f->library), &made) == 0
+             ? HR_OK
+             : hr_status_make(HR_STATUS_INTERNAL, "\"%s\" made no library", compiler->path);
+}
+
+hr_status hr__host_compile(const hr_host_compiler *compiler, const char *text, size_t length, const char *const *more,
+                           hr_text *out_path) {
+  hr_host_compiler first;
+  files f = {0};
+  if (compiler == NULL) {
+    HR_RETURN_IF_ERROR(hr__host_compiler_find(0, &first));
+    compiler = &first;
+  }
+  hr_status status = compile(compiler, text, length, more, &f);
+  if (status == NULL) {
+    hr_text_clear(out_path);
+    hr_text_append(out_path, hr_text_chars(&f.library));
+    status = hr_text_status(out_path);
+  }
+  if (status != NULL && f.folder.length > 0) {
+    hr_folder_remove(hr_text_chars(&f.folder));
+  }
+  hr_text_fini(&f.folder);
+  hr_text_fini(&f.source);
+  hr_text_fini(&f.library);
+  hr_text_fini(&f.output);
+  return status;
+}
+
+hr_status hr__host_compiler_try(const hr_host_compiler *compiler) {
+  static const char text[] = "__attribute__((visibility(\"default\"))) int hr_tuning(void) { return 42; }\n";
+  hr_text path = {0};
+  hr_status status = hr__host_compile(compiler, text, sizeof text - 1, NULL, &path);
+  if (status == NULL) {
+    hr__host_compiler_remove(hr_text_chars(&path));
+  }
+  hr_text_fini(&path);
   return status;
 }
 
@@ -191,38 +273,42 @@ static uint64_t hash_file_lines(uint64_t hash, const char *path, const char *pre
   return hash;
 }
 
-static hr_status hash_version(const char *compiler, uint64_t *hash, bool *out_is_gcc) {
+static hr_status hash_version(const hr_host_compiler *compiler, uint64_t *hash, bool *out_is_gcc,
+                              hr_text *out_version) {
   hr_text folder = {0}, output = {0};
-  hr_status status = make_folder(&folder);
+  hr_status status = hr_folder_make_temporary(&folder);
   if (status == NULL) {
     hr_text_printf(&output, "%s/output", hr_text_chars(&folder));
-    const char *const arguments[] = {compiler, "--version", NULL};
-    status = hr_process_run(arguments, hr_text_chars(&output), time_limit(), &hr__host_compiler_cancel);
+    const char *const arguments[] = {compiler->path, compiler->is_zig ? "cc" : "--version",
+                                     compiler->is_zig ? "--version" : NULL, NULL};
+    status = run(arguments, hr_text_chars(&folder), hr_text_chars(&output));
     char words[OUTPUT_MOST];
     read_words(hr_text_chars(&output), words, sizeof words);
     *hash = hr_hash_bytes(*hash, words, strlen(words));
     *out_is_gcc = strstr(words, "clang") == NULL;
-    hr__host_compiler_remove(hr_text_chars(&output));
+    if (out_version != NULL) {
+      hr_text_append_bytes(out_version, words, strcspn(words, "\n"));
+    }
+    hr_folder_remove(hr_text_chars(&folder));
   }
   hr_text_fini(&folder);
   hr_text_fini(&output);
   return status;
 }
 
-hr_status hr__host_compiler_identity(uint64_t *out_hash, bool *out_is_gcc) {
-  const char *compiler;
-  HR_RETURN_IF_ERROR(hr__host_compiler_find(&compiler));
+hr_status hr__host_compiler_identity(const hr_host_compiler *compiler, uint64_t *out_hash, bool *out_is_gcc,
+                                     hr_text *out_version) {
   struct stat info = {0};
-  if (stat(compiler, &info) != 0) {
-    return hr_status_make(HR_STATUS_NOT_FOUND, "no compiler \"%s\"", compiler);
+  if (stat(compiler->path, &info) != 0) {
+    return hr_status_make(HR_STATUS_NOT_FOUND, "no compiler \"%s\"", compiler->path);
   }
-  uint64_t numbers[] = {(uint64_t)info.st_mtime, (uint64_t)info.st_size, (uint64_t)info.st_ino};
-  uint64_t hash = hr_hash_bytes(HR_HASH_SEED, compiler, strlen(compiler));
+  uint64_t numbers[] = {(uint64_t)info.st_mtime, (uint64_t)info.st_size, (uint64_t)info.st_ino, compiler->is_zig};
+  uint64_t hash = hr_hash_bytes(HR_HASH_SEED, compiler->path, strlen(compiler->path));
   hash = hr_hash_words(hash, numbers, sizeof numbers / sizeof *numbers);
   for (size_t i = 0; i < sizeof flags / sizeof *flags; ++i) {
     hash = hr_hash_bytes(hash, flags[i], strlen(flags[i]));
   }
-  HR_RETURN_IF_ERROR(hash_version(compiler, &hash, out_is_gcc));
+  HR_RETURN_IF_ERROR(hash_version(compiler, &hash, out_is_gcc, out_version));
   *out_hash = hash_file_lines(hash, "/proc/cpuinfo", "model name", "flags");
   return HR_OK;
 }

@@ -2,12 +2,12 @@
  * Trials: a provider pair whose order is wrong is put right, and no result changes as long as the process lives. */
 #include "engine/tuning_cache.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cache_folder.h"
 #include "provider_trials.h"
 
 #include "base/env.h"
@@ -16,45 +16,19 @@
 
 /* ---- a folder for each test ---- */
 
-static char folder[64];
-
 static void begin(const char *mode) {
-  snprintf(folder, sizeof folder, "/tmp/headrace_test_XXXXXX");
-  HR_ASSERT_NOT_NULL(mkdtemp(folder));
-  setenv("HEADRACE_CACHE", folder, 1);
+  make_root(NULL);
   setenv("HEADRACE_TUNING", mode, 1);
   hr__env_reload();
   hr__tuning_cache_forget();
-}
-
-/* Calls fn with the path of each file; their number. */
-static int each_file(void (*fn)(const char *path)) {
-  char path[512];
-  int count = 0;
-  DIR *files = opendir(folder);
-  for (struct dirent *entry; files != NULL && (entry = readdir(files)) != NULL;) {
-    if (entry->d_name[0] != '.') {
-      snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-      fn(path);
-      ++count;
-    }
-  }
-  closedir(files);
-  return count;
 }
 
 static void remove_file(const char *path) {
   HR_ASSERT_EQ(unlink(path), 0);
 }
 
-static void ignore_file(const char *path) {
-  (void)path;
-}
-
 static void end(void) {
-  each_file(remove_file);
-  HR_ASSERT_EQ(rmdir(folder), 0);
-  unsetenv("HEADRACE_CACHE");
+  remove_root();
   unsetenv("HEADRACE_TUNING");
   hr__env_reload();
   hr__tuning_cache_forget();
@@ -119,7 +93,7 @@ HR_TEST(damaged_files_count_as_absent) {
   for (damage_at = 0; damage_at < 60; damage_at += 7) {
     begin("measure");
     hr__tuning_entry_close(find("key"), "way", "what it took");
-    HR_ASSERT_EQ(each_file(damage_at < 42 ? damage_file : cut_file), 1);
+    HR_ASSERT_EQ(each_file("", damage_at < 42 ? damage_file : cut_file), 1);
     hr__tuning_cache_forget();
     HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(find("key")), "");
     HR_ASSERT(hr__tuning_entry_claim(find("key")));
@@ -145,9 +119,9 @@ static void become_first(const char *path) {
 HR_TEST(a_file_of_another_key_is_foreign) {
   begin("measure");
   hr__tuning_entry_close(find("mine"), "way", "");
-  each_file(note_path);
+  each_file("", note_path);
   hr__tuning_entry_close(find("another"), "other way", "");
-  each_file(become_first);
+  each_file("", become_first);
   hr__tuning_cache_forget();
   HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(find("mine")), "");
   end();
@@ -343,7 +317,7 @@ HR_TEST(a_choice_that_the_node_has_not_leaves_it_to_the_first_provider) {
     step_begin(&s);
     HR_ASSERT(s.own.algorithm.provider == &slow);
     step_end(&s);
-    each_file(remove_file);
+    each_file("", remove_file);
     hr__tuning_cache_forget();
   }
   end();
@@ -361,12 +335,12 @@ HR_TEST(a_trial_that_ends_early_leaves_the_choice_to_another) {
   HR_ASSERT(quick_runs > 0);
   int before = quick_runs;
   step_run(&second, 20);
-  HR_ASSERT(quick_runs == before && each_file(ignore_file) == 0);
+  HR_ASSERT(quick_runs == before && each_file("", NULL) == 0);
   step_end(&second);
   step_end(&first);
   step_begin(&first);
   step_run(&first, 800);
-  HR_ASSERT(quick_runs > before && each_file(ignore_file) == 1);
+  HR_ASSERT(quick_runs > before && each_file("", NULL) == 1);
   step_end(&first);
   step_end(&once);
   end();
@@ -383,7 +357,7 @@ HR_TEST(ways_that_are_settled_count_from_the_first_run_on) {
   step_run(&first, 1);
   HR_ASSERT_EQ(first.result, 2);
   HR_ASSERT_EQ(prepared_count, 2); /* one that fails, and the one that stays */
-  HR_ASSERT(slow_runs > 1 && quick_runs > 4 && failing_runs == 1 && each_file(ignore_file) == 1);
+  HR_ASSERT(slow_runs > 1 && quick_runs > 4 && failing_runs == 1 && each_file("", NULL) == 1);
   int before = quick_runs, slow_before = slow_runs;
   step_run(&first, 5);
   step_run(&second, 1);
@@ -404,7 +378,7 @@ HR_TEST(what_is_not_settled_before_the_first_run_stays_for_the_process) {
   first.is_settled = second.is_settled = first.is_short = true; /* without room no way can be timed */
   step_run(&first, 1);
   step_run(&second, 3);
-  HR_ASSERT(first.result == 1 && second.result == 1 && each_file(ignore_file) == 0);
+  HR_ASSERT(first.result == 1 && second.result == 1 && each_file("", NULL) == 0);
   HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(first.choice), "");
   step_end(&first), step_end(&second);
   hr__tuning_cache_forget();

@@ -9,6 +9,7 @@
 #include <float.h>
 
 #include "base/env.h"
+#include "base/places.h"
 #include "base/vector.h"
 #include "engine/compiled_kernel.h"
 #include "engine/host_compiler.h"
@@ -489,7 +490,7 @@ static void check_compiler(const char *compiler, const char *const *flags) {
   snprintf(how, sizeof how, "%s %s", compiler, flags[0] != NULL ? flags[0] : "-O3");
   setenv("HEADRACE_CC", compiler, 1);
   hr__env_reload();
-  hr_status status = hr__host_compile(hr_text_chars(&text), text.length, flags, &path);
+  hr_status status = hr__host_compile(NULL, hr_text_chars(&text), text.length, flags, &path);
   if (status != NULL) { /* no such compiler, or another CPU */
     fprintf(stderr, "not tested: %s: %.200s\n", how, hr_status_message(status));
     hr_status_free(status);
@@ -560,6 +561,21 @@ static const char *const plain[] = {NULL}, *const slow[] = {"-O0", NULL}, *const
                          *const w256[] = {"-mprefer-vector-width=256", NULL},
                          *const w512[] = {"-mprefer-vector-width=512", NULL};
 
+/* The compiler of the wheel `ziglang`, if there is one among Python's packages. */
+static void check_wheel(void) {
+  static const char *const patterns[] = {"ziglang/zig", NULL}, *const v3[] = {"-march=x86_64_v3", NULL},
+                           *const v2[] = {"-march=x86_64_v2", NULL};
+  hr_text path = {0};
+  if (hr_places_find(patterns, false, &path)) {
+    check_compiler(hr_text_chars(&path), plain);
+    check_compiler(hr_text_chars(&path), v3);
+    check_compiler(hr_text_chars(&path), v2);
+  } else {
+    fprintf(stderr, "not tested: ziglang\n");
+  }
+  hr_text_fini(&path);
+}
+
 HR_TEST(compiled_rows_have_the_bits_of_interpreted_ones) {
   const uint32_t all_dtypes = UINT32_MAX;
   const uint32_t usual = 1u << HR_DTYPE_F32 | 1u << HR_DTYPE_F16 | 1u << HR_DTYPE_BF16 | 1u << HR_DTYPE_I32 |
@@ -570,6 +586,7 @@ HR_TEST(compiled_rows_have_the_bits_of_interpreted_ones) {
   make_samples(all_dtypes);
   check_compiler("gcc", slow);
   check_compiler("clang", slow);
+  check_wheel();
   if (getenv("HEADRACE_TEST_COMPILERS") != NULL) {
     for (size_t v = 0; v < sizeof variants / sizeof *variants; ++v) {
       check_compiler("gcc", variants[v]);

@@ -111,7 +111,7 @@ static const hr_host_kernel *batch_host(void *ctx, const hr_kernel *kernel) {
 static void batch_compile(batch *b) {
   hr_text path = {0};
   HR_ASSERT_OK(hr_text_status(&b->text));
-  HR_ASSERT_OK(hr__host_compile(b->text.data, b->text.length, NULL, &path));
+  HR_ASSERT_OK(hr__host_compile(NULL, b->text.data, b->text.length, NULL, &path));
   b->texts->open(b, hr_text_chars(&path));
   hr__host_compiler_remove(hr_text_chars(&path));
   hr_text_fini(&path);

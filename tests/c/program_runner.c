@@ -304,8 +304,8 @@ bool hr__runs_alike(const generated *g, uint64_t seed, const char *what, hr__alg
 /* ---- settings ---- */
 
 bool hr__has_compiler(void) {
-  const char *compiler;
-  hr_status status = hr__host_compiler_find(&compiler);
+  hr_host_compiler compiler;
+  hr_status status = hr__host_compiler_find(0, &compiler);
   bool has = status == NULL;
   if (!has) {
     printf("not tested: %s\n", hr_status_message(status));

@@ -32,7 +32,7 @@ static hr_status compile_emulated(const hr_text *source, hr_dynlib *out_library)
     status = hr_text_status(&text);
   }
   if (status == NULL) {
-    status = hr__host_compile(text.data, text.length, NULL, &path);
+    status = hr__host_compile(NULL, text.data, text.length, NULL, &path);
   }
   if (status == NULL) {
     status = hr_dynlib_open(hr_text_chars(&path), out_library);
