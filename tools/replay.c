@@ -48,6 +48,8 @@ static void read_comment(replay *r, const char *line) {
     char *end;
     scalar.value.f[0] = strtod(line + used, &end);
     scalar.value.f[1] = strtod(end, NULL);
+  } else if (scalar.dtype == HR_DTYPE_U64) {
+    scalar.value.u = strtoull(line + used, NULL, 10);
   } else {
     scalar.value.i = strtoll(line + used, NULL, 10);
   }

@@ -52,11 +52,13 @@ HR_API const char *hr_dtype_name(hr_dtype dtype);
 HR_API hr_dtype hr_dtype_parse(const char *name);
 
 /* A number that the host passes to an operation at run time: a learning rate, a bound, a seed. Its kind (dtype) is part
- * of a program, its value never is. dtype is one of HR_DTYPE_BOOL, HR_DTYPE_I64, HR_DTYPE_F64, HR_DTYPE_C128. */
+ * of a program, its value never is. dtype is one of HR_DTYPE_BOOL, HR_DTYPE_I64, HR_DTYPE_U64, HR_DTYPE_F64,
+ * HR_DTYPE_C128; U64 is for integers that I64 does not hold. */
 typedef struct hr_scalar {
   hr_dtype dtype;
   union {
     int64_t i;   /* BOOL, I64 */
+    uint64_t u;  /* U64 */
     double f[2]; /* F64: f[0]; C128: real, imaginary */
   } value;
 } hr_scalar;
@@ -65,6 +67,11 @@ typedef struct hr_scalar {
 static inline hr_scalar hr_scalar_i64(int64_t value) {
   hr_scalar scalar;
   scalar.dtype = HR_DTYPE_I64, scalar.value.f[1] = 0, scalar.value.i = value;
+  return scalar;
+}
+static inline hr_scalar hr_scalar_u64(uint64_t value) {
+  hr_scalar scalar;
+  scalar.dtype = HR_DTYPE_U64, scalar.value.f[1] = 0, scalar.value.u = value;
   return scalar;
 }
 static inline hr_scalar hr_scalar_bool(int value) {

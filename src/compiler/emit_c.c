@@ -151,8 +151,8 @@ static const char *const c_halves =
 _Static_assert(sizeof(hr_scalar) == 24 && offsetof(hr_scalar, value) == 8, "the prelude's hr_scalar");
 
 void hr__emit_core_text(hr_text *text) {
-  hr_text_printf(text, "enum { HR_DTYPE_BOOL = %d, HR_DTYPE_I64 = %d, HR_DTYPE_C128 = %d };\n", (int)HR_DTYPE_BOOL,
-                 (int)HR_DTYPE_I64, (int)HR_DTYPE_C128);
+  hr_text_printf(text, "enum { HR_DTYPE_BOOL = %d, HR_DTYPE_I64 = %d, HR_DTYPE_U64 = %d, HR_DTYPE_C128 = %d };\n",
+                 (int)HR_DTYPE_BOOL, (int)HR_DTYPE_I64, (int)HR_DTYPE_U64, (int)HR_DTYPE_C128);
   hr_text_append_all(text, sizeof core_texts / sizeof *core_texts, core_texts);
   hr_text_append(text, c_postlude);
 }

@@ -14,6 +14,8 @@ static void print_value(hr_text *text, const hr_scalar *scalar) {
     hr_text_printf(text, "%.17g %.17g", scalar->value.f[0], scalar->value.f[1]);
   } else if (scalar->dtype == HR_DTYPE_F64) {
     hr_text_printf(text, "%.17g", scalar->value.f[0]);
+  } else if (scalar->dtype == HR_DTYPE_U64) {
+    hr_text_printf(text, "%" PRIu64, scalar->value.u);
   } else {
     hr_text_printf(text, "%" PRId64, scalar->value.i);
   }

@@ -51,6 +51,18 @@ hr_dtype hr_dtype_promote(hr_dtype a, hr_dtype b);
 /* Promotion of a tensor's dtype with a host number: only a higher category changes it. */
 hr_dtype hr_dtype_promote_scalar(hr_dtype tensor, hr_dtype scalar);
 
+/* A real number of the host; of a complex one its real part. */
+static inline double hr_scalar_as_f64(const hr_scalar *scalar) {
+  return scalar->dtype == HR_DTYPE_F64 || scalar->dtype == HR_DTYPE_C128 ? scalar->value.f[0]
+         : scalar->dtype == HR_DTYPE_U64                                 ? (double)scalar->value.u
+                                                                         : (double)scalar->value.i;
+}
+static inline float hr_scalar_as_f32(const hr_scalar *scalar) {
+  return scalar->dtype == HR_DTYPE_F64 || scalar->dtype == HR_DTYPE_C128 ? (float)scalar->value.f[0]
+         : scalar->dtype == HR_DTYPE_U64                                 ? (float)scalar->value.u
+                                                                         : (float)scalar->value.i;
+}
+
 float hr_f16_to_f32(uint16_t half);
 uint16_t hr_f32_to_f16(float value); /* to nearest, ties to even */
 float hr_bf16_to_f32(uint16_t half);

@@ -154,6 +154,24 @@ static bool parse_in(parser *p, int64_t min, int64_t max, const char *expected, 
   return true;
 }
 
+static bool parse_u64(parser *p, uint64_t *out_value) {
+  skip_blanks(p);
+  const char *cursor = p->cursor;
+  if (!isdigit((unsigned char)*cursor)) {
+    return fail(p, "a whole number without a sign");
+  }
+  uint64_t value = 0;
+  for (; isdigit((unsigned char)*cursor); ++cursor) {
+    if (__builtin_mul_overflow(value, 10u, &value) ||
+        __builtin_add_overflow(value, (unsigned)(*cursor - '0'), &value)) {
+      return fail(p, "a number of 64 bits");
+    }
+  }
+  p->cursor = cursor;
+  *out_value = value;
+  return true;
+}
+
 static bool parse_u32(parser *p, uint32_t *out_value) {
   int64_t value = 0;
   if (!parse_in(p, 0, UINT32_MAX, "a number of 32 bits", &value)) {
@@ -428,6 +446,8 @@ static bool parse_value(parser *p, hr_scalar *scalar) {
       return parse_in(p, 0, 1, "0 or 1", &scalar->value.i);
     case HR_DTYPE_I64:
       return parse_i64(p, &scalar->value.i);
+    case HR_DTYPE_U64:
+      return parse_u64(p, &scalar->value.u);
     case HR_DTYPE_F64:
       return parse_f64(p, &scalar->value.f[0]);
     default:
@@ -444,9 +464,9 @@ static bool parse_scalar(parser *p) {
       !parse_dtype(p, &value.dtype)) {
     return false;
   }
-  if (value.dtype != HR_DTYPE_BOOL && value.dtype != HR_DTYPE_I64 && value.dtype != HR_DTYPE_F64 &&
-      value.dtype != HR_DTYPE_C128) {
-    return fail(p, "a scalar of bool, i64, f64 or c128");
+  if (value.dtype != HR_DTYPE_BOOL && value.dtype != HR_DTYPE_I64 && value.dtype != HR_DTYPE_U64 &&
+      value.dtype != HR_DTYPE_F64 && value.dtype != HR_DTYPE_C128) {
+    return fail(p, "a scalar of bool, i64, u64, f64 or c128");
   }
   if (take(p, '=')) {
     if (!parse_value(p, &value)) {

@@ -37,6 +37,9 @@ static void print_value(hr_text *text, hr_scalar scalar) {
     case HR_DTYPE_I64:
       hr_text_printf(text, "%lld", (long long)scalar.value.i);
       return;
+    case HR_DTYPE_U64:
+      hr_text_printf(text, "%llu", (unsigned long long)scalar.value.u);
+      return;
     case HR_DTYPE_C128:
       hr_text_char(text, '(');
       print_f64(text, scalar.value.f[0]);

@@ -16,6 +16,8 @@ static const char *const every_kind =
     "scalar $4 c128 = (-0,inf)\n"
     "scalar $5 i64\n"
     "scalar $6 f64 argument 7\n"
+    "scalar $7 u64 = 18446744073709551615\n"
+    "scalar $8 u64\n"
     "%1:f32[4,8]{8,1}+0 = add(%0:f32[4,8]{8,1}+0, $0)\n"
     "%1:f32[4,8]{8,1}+0, _ = layer_norm(%0:f32[4,8]{1,4}+3, _, _) ints(1) scalars($0)\n"
     "loop %1:f32[4,8]{8,0}+0 = sum(%0:f16[4,8]{8,1}+0) reduce(2)\n"
@@ -42,7 +44,7 @@ HR_TEST(text_comes_back_as_it_was) {
   char *second = print(&again);
   HR_ASSERT_STR_EQ(second, text);
   HR_ASSERT_EQ(program.bound_count, 2);
-  HR_ASSERT_EQ(program.argument_count, 8);
+  HR_ASSERT_EQ(program.argument_count, 9);
   HR_ASSERT_EQ(program.nodes[4].inputs[1].rank, 1); /* a number in a loop has the domain's dims */
   HR_ASSERT_EQ(program.nodes[4].inputs[1].dims[0], 2);
   hr_free(text);

@@ -375,6 +375,9 @@ static value scalar_value(const run *r, uint32_t index, hr_class *out_class) {
     case HR_DTYPE_I64:
       v.i64 = scalar.value.i;
       break;
+    case HR_DTYPE_U64:
+      v.u64 = scalar.value.u;
+      break;
     case HR_DTYPE_F64:
       v.f64 = scalar.value.f[0];
       break;

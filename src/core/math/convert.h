@@ -396,13 +396,15 @@ HR_VMATH_FN void hr__clip(int64_t start, int64_t step, int64_t extent, int64_t *
 /* ---- host numbers as elements of a class ---- */
 
 HR_VMATH_FN int hr__scalar_is_integer(const hr_scalar *scalar) {
-  return (scalar->dtype == HR_DTYPE_I64) | (scalar->dtype == HR_DTYPE_BOOL);
+  return (scalar->dtype == HR_DTYPE_I64) | (scalar->dtype == HR_DTYPE_BOOL) | (scalar->dtype == HR_DTYPE_U64);
 }
 HR_VMATH_FN int64_t hr__scalar_as_i64(const hr_scalar *scalar) {
   return hr__scalar_is_integer(scalar) ? scalar->value.i : hr__i64_from_f64(scalar->value.f[0]);
 }
 HR_VMATH_FN double hr__scalar_as_f64(const hr_scalar *scalar) {
-  return hr__scalar_is_integer(scalar) ? (double)scalar->value.i : scalar->value.f[0];
+  return scalar->dtype == HR_DTYPE_U64   ? (double)(uint64_t)scalar->value.i
+         : hr__scalar_is_integer(scalar) ? (double)scalar->value.i
+                                         : scalar->value.f[0];
 }
 HR_VMATH_FN double hr__scalar_imaginary(const hr_scalar *scalar) {
   return scalar->dtype == HR_DTYPE_C128 ? scalar->value.f[1] : 0;
@@ -421,7 +423,9 @@ HR_VMATH_FN uint64_t hr__scalar_as_u64(const hr_scalar *scalar) {
   return hr__scalar_is_integer(scalar) ? (uint64_t)scalar->value.i : hr__u64_from_f64(scalar->value.f[0]);
 }
 HR_VMATH_FN float hr__scalar_as_f32(const hr_scalar *scalar) {
-  return hr__scalar_is_integer(scalar) ? (float)scalar->value.i : (float)scalar->value.f[0];
+  return scalar->dtype == HR_DTYPE_U64   ? (float)(uint64_t)scalar->value.i
+         : hr__scalar_is_integer(scalar) ? (float)scalar->value.i
+                                         : (float)scalar->value.f[0];
 }
 HR_VMATH_FN hr_c64 hr__scalar_as_c64(const hr_scalar *scalar) {
   return hr_c64_make(hr__scalar_as_f32(scalar), (float)hr__scalar_imaginary(scalar));

@@ -36,7 +36,8 @@ static inline bool is_dtype(hr_dtype dtype) {
 }
 
 static inline bool is_scalar_dtype(hr_dtype dtype) {
-  return dtype == HR_DTYPE_F64 || dtype == HR_DTYPE_I64 || dtype == HR_DTYPE_BOOL || dtype == HR_DTYPE_C128;
+  return dtype == HR_DTYPE_F64 || dtype == HR_DTYPE_I64 || dtype == HR_DTYPE_BOOL || dtype == HR_DTYPE_C128 ||
+         dtype == HR_DTYPE_U64;
 }
 
 const char *hr__view_dims(const hr_view *view, char *text) {
@@ -126,7 +127,7 @@ static hr_status explain_view(const char *name, const char *side, int i, const h
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %s %d is %s", name, side, i,
                           view->scalar == NULL ? "absent"
                           : is_output          ? "a number, not a tensor"
-                                               : "a number of a dtype other than bool, i64, f64 and c128");
+                                               : "a number of a dtype other than bool, i64, u64, f64 and c128");
   }
   if (!is_dtype(view->dtype)) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %s %d has no dtype (%d)", name, side, i, (int)view->dtype);
@@ -400,8 +401,9 @@ static inline hr_status check_views(const hr__checked *c) {
 static hr_status check_scalars(const hr__checked *c) {
   for (int i = 0; i < c->scalar_count; ++i) {
     if (!is_scalar_dtype(c->scalars[i].dtype)) {
-      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: scalar %d is of dtype %s: expected bool, i64, f64 or c128",
-                            c->name, i, hr_dtype_name(c->scalars[i].dtype));
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                            "%s: scalar %d is of dtype %s: expected bool, i64, u64, f64 or c128", c->name, i,
+                            hr_dtype_name(c->scalars[i].dtype));
     }
   }
   return HR_OK;

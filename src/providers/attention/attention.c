@@ -14,6 +14,7 @@
 #include "base/allocator.h"
 #include "base/integer.h"
 #include "base/thread.h"
+#include "core/ir/dtype.h"
 
 enum {
   QUERIES_MIN = 32, /* of f32: fewer leave vectors half empty, and the products of other providers win */
@@ -180,7 +181,7 @@ static void sum_slots(void *arg, int64_t begin, int64_t end, int worker) {
 
 static double number_of(const hr__run *run, int i) {
   const hr_scalar *scalar = run->args[run->p->scalar_arg + i];
-  return scalar->dtype == HR_DTYPE_F64 ? scalar->value.f[0] : (double)scalar->value.i;
+  return hr_scalar_as_f64(scalar);
 }
 
 static uint64_t place_of(const hr__run *run, int i) {

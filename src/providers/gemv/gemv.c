@@ -21,6 +21,7 @@
 #include "base/allocator.h"
 #include "base/integer.h"
 #include "base/thread.h"
+#include "core/ir/dtype.h"
 #include "providers/provider.h"
 
 enum { LANES = 32, BLOCK = 256, DOT_BLOCK = 16, DOTS = 4 }; /* blocks: of columns, what a thread takes at a time */
@@ -215,7 +216,7 @@ static bool needs_team(const hr_prepared *p) {
 /* ---- results ---- */
 
 static float number_of(const hr_scalar *scalar) {
-  return scalar->dtype == HR_DTYPE_F64 ? (float)scalar->value.f[0] : (float)scalar->value.i;
+  return hr_scalar_as_f32(scalar);
 }
 
 /* A row of ops.def, to the bit. */

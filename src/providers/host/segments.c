@@ -193,7 +193,7 @@ DEFINE(BF16, float, fold_float)
 DEFINE(F64, double, fold_double)
 
 static double start_of(const hr_scalar *scalar) {
-  return scalar->dtype == HR_DTYPE_F64 ? scalar->value.f[0] : (double)scalar->value.i;
+  return hr_scalar_as_f64(scalar);
 }
 
 static hr_status run_segments(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {

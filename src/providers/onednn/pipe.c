@@ -6,6 +6,7 @@
 #include "base/allocator.h"
 #include "base/integer.h"
 #include "base/thread.h"
+#include "core/ir/dtype.h"
 
 enum { ALIGNMENT = 64 };
 static const int64_t SERIAL_FLOPS = 1000000; /* about 5 us on one core: a second thread would cost more */
@@ -356,7 +357,7 @@ static void add_bias(const pipe_step *step, void *const *args) {
 }
 
 static float number_of(const hr_scalar *scalar) {
-  return scalar->dtype == HR_DTYPE_F64 ? (float)scalar->value.f[0] : (float)scalar->value.i;
+  return hr_scalar_as_f32(scalar);
 }
 
 int hr__pipe_execute(const hr_prepared *pipe, const pipe_step *step) {

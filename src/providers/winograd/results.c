@@ -94,7 +94,7 @@ int64_t hr__winograd_epilogues_floats(const hr__winograd_epilogues *epilogues, i
 }
 
 static float number_of(const hr_scalar *scalar) {
-  return scalar->dtype == HR_DTYPE_F64 ? (float)scalar->value.f[0] : (float)scalar->value.i;
+  return hr_scalar_as_f32(scalar);
 }
 
 /* A bias has one dim, what epilogues read all of the output's. */
