@@ -20,8 +20,6 @@
 extern "C" {
 #endif
 
-enum { HR_RANK_MAX = 16 }; /* dimensions of a view at most */
-
 typedef struct hr_device hr_device;
 typedef struct hr_stream hr_stream;
 typedef struct hr_buffer hr_buffer;
@@ -113,14 +111,6 @@ typedef struct hr_view {
   int64_t offset;
   const int64_t *dims, *strides;
 } hr_view;
-
-/* An operation's attributes; borrowed for the call. `ints` (dims, kernel sizes, flags, dtypes) are part of the program;
- * `scalars` (eps, momentum, probability, seeds) are arguments of each run. The comments of op.h give their order. */
-typedef struct hr_attrs {
-  int int_count, scalar_count;
-  const int64_t *ints;
-  const hr_scalar *scalars;
-} hr_attrs;
 
 /* ---- streams ------------------------------------------------------------------------------------------------- */
 

@@ -41,10 +41,6 @@ static void describe_factor(const hr_operand *operand, hr_text *text) {
   }
 }
 
-static bool is_convolution(hr_op op) {
-  return op == HR_OP_CONV || op == HR_OP_CONV_BACKWARD_DATA || op == HR_OP_CONV_BACKWARD_WEIGHT;
-}
-
 /* Stride and groups, where they are not 1. */
 static void describe_convolution(const hr_node *node, hr_text *text) {
   int spatial = node->int_count > 0 ? (int)node->ints[0] : 0;
@@ -72,7 +68,7 @@ static void describe_library(const hr_node *node, const char *provider, hr_text 
       describe_factor(&node->inputs[i], text);
     }
   }
-  if (is_convolution(node->op)) {
+  if (hr_op_is_convolution(node->op)) {
     describe_convolution(node, text);
   }
   if (provider != NULL) {

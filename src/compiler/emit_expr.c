@@ -143,32 +143,9 @@ bool hr__emit_is_special(const hr_instr *instr) {
 }
 
 bool hr__emit_is_loop(const hr_instr *instr) {
-  switch (instr->op) {
-    case HR_OP_LGAMMA:
-    case HR_OP_DIGAMMA:
-    case HR_OP_TRIGAMMA:
-    case HR_OP_ERFINV:
-    case HR_OP_NDTRI:
-    case HR_OP_I0:
-    case HR_OP_I0E:
-    case HR_OP_I1:
-    case HR_OP_I1E:
-    case HR_OP_MODIFIED_BESSEL_K0:
-    case HR_OP_MODIFIED_BESSEL_K1:
-    case HR_OP_SCALED_MODIFIED_BESSEL_K0:
-    case HR_OP_SCALED_MODIFIED_BESSEL_K1:
-    case HR_OP_BESSEL_J0:
-    case HR_OP_BESSEL_J1:
-    case HR_OP_BESSEL_Y0:
-    case HR_OP_BESSEL_Y1:
-    case HR_OP_SPHERICAL_BESSEL_J0:
-    case HR_OP_ERFCX:
-    case HR_OP_LOG_NDTR:
-    case HR_OP_AIRY_AI:
-      return instr->cls != HR_CLASS_F32; /* core/math/special_f32.h */
-    default:
-      return hr__emit_is_special(instr);
-  }
+  bool is_straight =
+      instr->cls == HR_CLASS_F32 && hr_op_table(instr->op)->cost == HR_COST_SERIES; /* core/math/special_f32.h */
+  return !is_straight && hr__emit_is_special(instr);
 }
 
 /* Long, and seldom needed: not in the prelude. */
@@ -397,12 +374,8 @@ void hr__emit_statement(hr__emitter *e, const hr_instr *instr) {
 }
 
 bool hr__emit_has_near(const hr_instr *instr) {
-  static const hr_op ops[] = {HR_OP_FMOD, HR_OP_REMAINDER, HR_OP_DIV_FLOOR, HR_OP_SIN, HR_OP_COS, HR_OP_TAN};
-  bool has = false;
-  for (size_t k = 0; k < sizeof ops / sizeof *ops; ++k) {
-    has |= instr->op == ops[k];
-  }
-  return has && instr->kind == HR_INSTR_COMPUTE && instr->cls == HR_CLASS_F32;
+  return instr->kind == HR_INSTR_COMPUTE && instr->cls == HR_CLASS_F32 &&
+         (hr_op_table(instr->op)->traits & HR_TRAIT_NEAR) != 0;
 }
 
 void hr__emit_near(hr__emitter *e, const hr_instr *instr) {
@@ -425,27 +398,18 @@ int hr__emit_weight(const hr_kernel *kernel, const hr_instr *instr) {
   if (instr->kind != HR_INSTR_COMPUTE) {
     return 0;
   }
-  const hr_op_row *row = hr_op_table(instr->op);
   bool calls = instr->cls == HR_CLASS_F64 || is_complex(instr->cls); /* the host's functions: loops that stay scalar */
-  switch (instr->op) {
-    case HR_OP_DIV:
-    case HR_OP_ADDCDIV:
-    case HR_OP_SQRT:
-    case HR_OP_RSQRT:
-    case HR_OP_RECIPROCAL:
-      return calls && is_complex(instr->cls) ? 100 : 4;
-    case HR_OP_DIV_FLOOR:
-    case HR_OP_DIV_TRUNC:
-    case HR_OP_REMAINDER:
-    case HR_OP_FMOD:
-      return is_integer(instr->cls) || instr->op != HR_OP_DIV_TRUNC ? 100 : 4;
-    case HR_OP_POW:
-      return is_integer(instr->cls) || calls ? 100 : 12;
-    default:
-      break;
+  switch (hr_op_table(instr->op)->cost) {
+    case HR_COST_CHEAP:
+    case HR_COST_PLAIN:
+      return 1;
+    case HR_COST_DIVISION:
+      return is_integer(instr->cls) || is_complex(instr->cls) ? 100 : 4;
+    case HR_COST_CALL:
+    case HR_COST_SERIES:
+      return is_integer(instr->cls) || calls ? 100 : 10;
+    case HR_COST_SCALAR:
+      return 100;
   }
-  if (row->rule == HR_RULE_SEEDED) {
-    return 100;
-  }
-  return row->accuracy == HR_ACCURACY_EXACT ? 1 : calls ? 100 : 10;
+  return 1;
 }

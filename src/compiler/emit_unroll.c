@@ -26,24 +26,9 @@ typedef struct unroller {
 } unroller;
 
 static hr_op combine_op(const hr_instr *instr) {
-  switch (instr->op) {
-    case HR_OP_SUM:
-      return HR_OP_ADD;
-    case HR_OP_PROD: /* 1 + 0i times infinity is not infinity */
-      return instr->cls == HR_CLASS_C64 || instr->cls == HR_CLASS_C128 ? HR_OP_NONE : HR_OP_MUL;
-    case HR_OP_AMAX:
-      return HR_OP_MAXIMUM;
-    case HR_OP_AMIN:
-      return HR_OP_MINIMUM;
-    case HR_OP_ANY:
-      return HR_OP_BIT_OR;
-    case HR_OP_ALL:
-      return HR_OP_BIT_AND;
-    case HR_OP_XOR:
-      return HR_OP_BIT_XOR;
-    default:
-      return HR_OP_NONE;
-  }
+  hr_op op = hr_op_table(instr->op)->combine;
+  bool is_complex = instr->cls == HR_CLASS_C64 || instr->cls == HR_CLASS_C128;
+  return op == HR_OP_MUL && is_complex ? HR_OP_NONE : op; /* 1 + 0i times infinity is not infinity */
 }
 
 static hr_source make_register(unroller *u, hr_class cls) {

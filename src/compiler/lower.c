@@ -278,34 +278,7 @@ static const value *find_value(const lowering *l, const hr_node *node, const hr_
 }
 
 bool hr_is_cheap(hr_op op) {
-  switch (op) {
-    case HR_OP_COPY:
-    case HR_OP_ADD:
-    case HR_OP_SUB:
-    case HR_OP_MUL:
-    case HR_OP_NEG:
-    case HR_OP_ABS:
-    case HR_OP_SQUARE:
-    case HR_OP_MAXIMUM:
-    case HR_OP_MINIMUM:
-    case HR_OP_ADD_SCALED:
-    case HR_OP_SUB_SCALED:
-    case HR_OP_ADDCMUL:
-    case HR_OP_EQ:
-    case HR_OP_NE:
-    case HR_OP_LT:
-    case HR_OP_LE:
-    case HR_OP_GT:
-    case HR_OP_GE:
-    case HR_OP_WHERE:
-    case HR_OP_RELU:
-    case HR_OP_LEAKY_RELU:
-    case HR_OP_LEAKY_RELU_BACKWARD:
-    case HR_OP_THRESHOLD_BACKWARD:
-      return true;
-    default:
-      return false;
-  }
+  return hr_op_table(op)->cost == HR_COST_CHEAP;
 }
 
 static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int phase, int depth);
@@ -460,26 +433,17 @@ static int emit_copy(lowering *l, const hr_node *node, hr_level level, int phase
   return node->inputs[0].kind == HR_OPERAND_VALUE && from == to ? reg : finish_result(l, reg, to, phase);
 }
 
-/* Whether the result is one of the inputs as it is, or without its sign or with another, so that it fits where they do.
- * Of formats of one byte not all have a sign for each number. */
+/* True if the result is one of the inputs as it is (PICKS), or with another sign (SIGNS), and therefore fits where they
+ * do. Integers and formats of one byte do not have the negative of each number. */
 static bool fits_like_inputs(const hr_node *node) {
+  const hr_op_row *row = hr_op_table(node->op);
   hr_dtype dtype = node->outputs[0].dtype;
-  bool fits = true;
-  for (int i = node->op == HR_OP_WHERE ? 1 : 0; i < node->input_count; ++i) {
+  bool has_signs = (row->traits & HR_TRAIT_SIGNS) != 0 && (dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16);
+  bool fits = (row->traits & HR_TRAIT_PICKS) != 0 || has_signs;
+  for (int i = row->rule == HR_RULE_WHERE ? 1 : 0; i < node->input_count; ++i) {
     fits &= node->inputs[i].kind == HR_OPERAND_VALUE && node->inputs[i].dtype == dtype;
   }
-  switch (node->op) {
-    case HR_OP_WHERE:
-    case HR_OP_MAXIMUM:
-    case HR_OP_MINIMUM:
-      return fits;
-    case HR_OP_NEG:
-    case HR_OP_ABS:
-    case HR_OP_RELU:
-      return fits && (dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16);
-    default:
-      return false;
-  }
+  return fits;
 }
 
 static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int phase, int depth) {

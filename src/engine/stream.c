@@ -216,7 +216,7 @@ hr_status hr_stream_commit(hr_stream *stream) {
 
 /* Rows that change part of an output whose view is whole, and do not name it as an input. */
 static bool updates_in_place(hr_op op) {
-  return op == HR_OP_SCATTER || op == HR_OP_INDEX_PUT || op == HR_OP_INDEX_ADD || op == HR_OP_ADAM || op == HR_OP_SGD;
+  return (hr_op_table(op)->traits & HR_TRAIT_UPDATES) != 0;
 }
 
 static hr_status check_device(const hr_stream *stream, hr_op op, const hr_buffer *buffer) {
@@ -285,8 +285,7 @@ hr_status hr__stream_report(hr_stream *stream, hr_status status) {
 /* Whether the operation is a large one that reads and writes memory whatever comes before it. The products of an
  * attention that is written out are not: it may become one operation. */
 static bool stands_alone(hr_op op, const hr_view *inputs) {
-  return hr_op_table(op)->family == HR_FAMILY_CONTRACTION ? op != HR_OP_MATMUL || inputs[1].rank <= 2
-                                                          : op == HR_OP_ATTENTION || op == HR_OP_ATTENTION_BACKWARD;
+  return (hr_op_table(op)->traits & HR_TRAIT_LARGE) != 0 && (op != HR_OP_MATMUL || inputs[1].rank <= 2);
 }
 
 void hr__stream_commit_early(hr_stream *stream, size_t count, bool runs_here) {

@@ -109,16 +109,33 @@ static inline hr__scatter_fn hr__combining_scatter(const hr__reduce_loops *loops
   return hr_class_size(hr_dtype_class(dtype)) == hr_dtype_size(dtype) ? loops->scatter : loops->narrow[dtype];
 }
 
+/* Reductions and choices of the best, numbered: HR__REDUCE_SUM, HR__ARGREDUCE_ARGMAX. */
+#define HR_POINTWISE(...)
+#define HR_CONTRACTION(...)
+#define HR_COMPOSITE(...)
+#define HR_LIBRARY(...)
+#define HR_SPECIAL(...)
+#define HR_REDUCE(NAME, ...) HR__REDUCE_##NAME,
+#define HR_ARGREDUCE(...)
 enum {
-  HR__REDUCE_SUM,
-  HR__REDUCE_PROD,
-  HR__REDUCE_AMAX,
-  HR__REDUCE_AMIN,
-  HR__REDUCE_ANY,
-  HR__REDUCE_ALL,
-  HR__REDUCE_XOR,
+#include "core/ops/ops.def"
   HR__REDUCES
 };
+#undef HR_REDUCE
+#undef HR_ARGREDUCE
+#define HR_REDUCE(...)
+#define HR_ARGREDUCE(NAME, ...) HR__ARGREDUCE_##NAME,
+enum {
+#include "core/ops/ops.def"
+  HR__ARGREDUCES
+};
+#undef HR_POINTWISE
+#undef HR_CONTRACTION
+#undef HR_COMPOSITE
+#undef HR_LIBRARY
+#undef HR_SPECIAL
+#undef HR_REDUCE
+#undef HR_ARGREDUCE
 
 /* best_key[k], best_index[k] take column k of keys and indices; an index of INT64_MAX says that there is none yet. */
 typedef void (*hr__argreduce_fn)(void *best_key, int64_t *best_index, const void *keys, const int64_t *indices,
@@ -127,7 +144,7 @@ typedef void (*hr__argreduce_fn)(void *best_key, int64_t *best_index, const void
 typedef struct hr__class_loops {
   hr__loop_fn pointwise[HR_OP_COUNT][HR__VARIANTS];
   hr__reduce_loops reduce[HR__REDUCES];
-  hr__argreduce_fn argreduce[2];       /* argmax, argmin */
+  hr__argreduce_fn argreduce[HR__ARGREDUCES];
   hr__loop_fn spread;                  /* dst = the one element of a row, or the row, for each element */
   hr__loop_fn convert[HR_DTYPE_COUNT]; /* to the class of a dtype, rounded or wrapped as the dtype asks */
 } hr__class_loops;

@@ -315,25 +315,20 @@ static hr_status plan_store(builder *b, const hr_instr *instr) {
   return HR_OK;
 }
 
+#define HR_POINTWISE(...)
+#define HR_CONTRACTION(...)
+#define HR_COMPOSITE(...)
+#define HR_LIBRARY(...)
+#define HR_SPECIAL(...)
+#define HR_REDUCE(NAME, ...) [HR_OP_##NAME] = 1 + HR__REDUCE_##NAME,
+#define HR_ARGREDUCE(NAME, ...) [HR_OP_##NAME] = 1 + HR__ARGREDUCE_##NAME,
+
+/* The row's number among the reductions, or among the choices of the best; -1: it is neither. */
 static int reduce_row(hr_op op) {
-  switch (op) {
-    case HR_OP_SUM:
-      return HR__REDUCE_SUM;
-    case HR_OP_PROD:
-      return HR__REDUCE_PROD;
-    case HR_OP_AMAX:
-      return HR__REDUCE_AMAX;
-    case HR_OP_AMIN:
-      return HR__REDUCE_AMIN;
-    case HR_OP_ANY:
-      return HR__REDUCE_ANY;
-    case HR_OP_ALL:
-      return HR__REDUCE_ALL;
-    case HR_OP_XOR:
-      return HR__REDUCE_XOR;
-    default:
-      return -1;
-  }
+  static const int8_t numbers[HR_OP_COUNT] = {
+#include "core/ops/ops.def"
+  };
+  return numbers[op] - 1;
 }
 
 static hr_status plan_reduce(builder *b, const hr_instr *instr) {
@@ -343,8 +338,8 @@ static hr_status plan_reduce(builder *b, const hr_instr *instr) {
   hr__reduction *reduction = &plan->reductions[plan->reduction_count];
   *reduction = (hr__reduction){.phase = instr->phase, .arity = is_arg ? 2 : 1, .is_sum = instr->op == HR_OP_SUM};
   int row = reduce_row(instr->op);
-  if (loops != NULL && is_arg && (instr->op == HR_OP_ARGMAX || instr->op == HR_OP_ARGMIN)) {
-    reduction->better = loops->argreduce[instr->op - HR_OP_ARGMAX];
+  if (loops != NULL && is_arg && row >= 0) {
+    reduction->better = loops->argreduce[row];
   } else if (loops != NULL && !is_arg && row >= 0) {
     reduction->loops = &loops->reduce[row];
   }

@@ -455,6 +455,53 @@ static void make_views(const hr__maker *m, int count, const hr_operand *operands
   }
 }
 
+static hr_tensor_type type_of(const hr_view *view) {
+  hr_tensor_type type = {.dtype = view->dtype, .rank = view->rank, .is_number = view->scalar != NULL};
+  type.dtype = view->buffer == NULL && view->scalar == NULL ? HR_DTYPE_NONE : type.dtype;
+  for (int d = 0; d < view->rank; ++d) {
+    type.dims[d] = view->dims[d], type.strides[d] = view->strides[d];
+  }
+  return type;
+}
+
+static bool has_dims(const hr_tensor_type *type, const hr_view *view, bool is_pointwise) {
+  int added = view->rank - type->rank;
+  bool is_one = type->rank == 0;
+  for (int d = 0; d < view->rank; ++d) {
+    is_one &= view->dims[d] == 1;
+  }
+  if (is_one || added < 0 || (added > 0 && !is_pointwise)) {
+    return is_one || (is_pointwise && type->rank == 0);
+  }
+  bool is_equal = true; /* an element-wise output may be larger than its inputs */
+  for (int d = 0; d < type->rank; ++d) {
+    is_equal &= type->dims[d] == view->dims[added + d] || (is_pointwise && type->dims[d] == 1);
+  }
+  return is_equal;
+}
+
+/* What recording takes is what inference gives. */
+static hr_status expect_inferred(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                                 int output_count, const hr_view *outputs) {
+  hr_tensor_type in[HR__OPERANDS_MAX], out[HR__OPERANDS_MAX];
+  for (int i = 0; i < input_count; ++i) {
+    in[i] = type_of(&inputs[i]);
+  }
+  for (int i = 0; i < output_count; ++i) {
+    out[i] = type_of(&outputs[i]);
+  }
+  HR_RETURN_IF_ERROR(hr_op_infer(op, attrs, input_count, in, output_count, out));
+  bool is_pointwise = hr_op_table(op)->family == HR_FAMILY_POINTWISE;
+  for (int i = 0; i < output_count; ++i) {
+    if (outputs[i].buffer != NULL &&
+        (!has_dims(&out[i], &outputs[i], is_pointwise) || out[i].dtype != outputs[i].dtype)) {
+      return hr_status_make(HR_STATUS_INTERNAL, "%s: output %d of %d dims is inferred with %d", hr_op_table(op)->name,
+                            i, outputs[i].rank, out[i].rank);
+    }
+  }
+  return HR_OK;
+}
+
 void hr__end(hr__maker *m, hr__draft *draft) {
   hr_view inputs[HR__OPERANDS_MAX], outputs[HR__OPERANDS_MAX];
   bool has_none = false; /* of elements: then rows may refuse */
@@ -479,6 +526,10 @@ void hr__end(hr__maker *m, hr__draft *draft) {
     } else {
       m->status = hr_status_annotate(status, "generated");
     }
+    return;
+  }
+  m->status = expect_inferred(draft->op, &attrs, draft->input_count, inputs, draft->output_count, outputs);
+  if (m->status != NULL) {
     return;
   }
   hr_node node = {.op = draft->op,

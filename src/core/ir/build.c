@@ -310,19 +310,12 @@ hr_operand hr_make4(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand a, hr_op
 
 /* Stores what a reduction over no elements gives. */
 static void emit_identity(hr_builder *b, hr_op op, hr_operand out) {
-  switch (op) {
-    case HR_OP_SUM:
-    case HR_OP_ANY:
-    case HR_OP_XOR:
-      hr_emit1(b, HR_OP_COPY, out, hr_build_i64(b, 0));
-      return;
-    case HR_OP_PROD:
-    case HR_OP_ALL:
-      hr_emit1(b, HR_OP_COPY, out, hr_build_i64(b, 1));
-      return;
-    default:
-      keep_first(b, hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: no elements to reduce", hr_op_table(op)->name));
+  int64_t value;
+  if (hr_op_identity(op, &value)) {
+    hr_emit1(b, HR_OP_COPY, out, hr_build_i64(b, value));
+    return;
   }
+  keep_first(b, hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: no elements to reduce", hr_op_table(op)->name));
 }
 
 static bool check_reduced_dims(hr_builder *b, hr_op op, hr_operand out, hr_operand x, uint32_t mask) {
@@ -414,7 +407,7 @@ void hr_emit_reduce(hr_builder *b, hr_op op, hr_operand out, hr_operand x, uint3
     emit_identity(b, op, out);
   } else if (hr_operand_count(x) > hr_operand_count(out)) {
     emit_reduction(b, op, out, 1, &x, mask);
-  } else if (op == HR_OP_ANY || op == HR_OP_ALL) {
+  } else if (hr_op_table(op)->rule == HR_RULE_LOGICAL) {
     hr_emit1(b, HR_OP_COPY, out, hr_make1(b, HR_OP_COPY, HR_DTYPE_BOOL, x));
   } else {
     hr_emit1(b, HR_OP_COPY, out, x);

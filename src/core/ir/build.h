@@ -97,8 +97,8 @@ void hr_emit_check_index(hr_builder *b, hr_operand index, int64_t extent, bool a
 hr_operand hr_node_input(const hr_node *node, int i);
 hr_operand hr_node_output(const hr_node *node, int i);
 
-#define HR_COMPOSITE(NAME, name, lower, doc) hr_status hr__lower_##lower(hr_builder *b, const hr_node *node);
-#define HR_CONTRACTION(NAME, name, doc) hr_status hr__lower_##name(hr_builder *b, const hr_node *node);
+#define HR_COMPOSITE(NAME, name, lower, ...) hr_status hr__lower_##lower(hr_builder *b, const hr_node *node);
+#define HR_CONTRACTION(NAME, name, ...) hr_status hr__lower_##name(hr_builder *b, const hr_node *node);
 #define HR_POINTWISE(...)
 #define HR_REDUCE(...)
 #define HR_ARGREDUCE(...)

@@ -1,9 +1,10 @@
-/* Checks of one recorded operation. Nothing here may be slow: an element-wise operation on a few small views takes some
- * 20 ns; the reason for a failure is looked for only when there is one. Shapes of other families: check_shape.c.
+/* Checks of one recorded operation: its views lie in their buffers, and its outputs are those that inference gives
+ * (infer.h). Nothing here may be slow: an element-wise operation on a few small views takes some 20 ns; the reason for
+ * a failure is looked for only when there is one.
  */
 #include <stdio.h>
 
-#include "core/ops/check_internal.h"
+#include "core/ops/infer.h"
 
 enum {
   INTEGER = 1,
@@ -38,15 +39,6 @@ static inline bool is_dtype(hr_dtype dtype) {
 static inline bool is_scalar_dtype(hr_dtype dtype) {
   return dtype == HR_DTYPE_F64 || dtype == HR_DTYPE_I64 || dtype == HR_DTYPE_BOOL || dtype == HR_DTYPE_C128 ||
          dtype == HR_DTYPE_U64;
-}
-
-const char *hr__view_dims(const hr_view *view, char *text) {
-  size_t at = (size_t)snprintf(text, HR__DIMS_TEXT, "[");
-  for (int d = 0; d < view->rank && d < HR_RANK_MAX; ++d) {
-    at += (size_t)snprintf(text + at, HR__DIMS_TEXT - at, d > 0 ? ",%lld" : "%lld", (long long)view->dims[d]);
-  }
-  snprintf(text + at, HR__DIMS_TEXT - at, "]");
-  return text;
 }
 
 /* ---- views ---- */
@@ -167,11 +159,11 @@ static inline bool is_input(const hr_view *view) {
   return is_inside(view, false);
 }
 
-hr_status hr__check_input(const hr__checked *c, int i) {
+static hr_status check_input(const hr__checked *c, int i) {
   return is_input(&c->inputs[i]) ? HR_OK : explain_view(c->name, "input", i, &c->inputs[i], false);
 }
 
-hr_status hr__check_output(const hr__checked *c, int i) {
+static hr_status check_output(const hr__checked *c, int i) {
   return is_inside(&c->outputs[i], true) ? HR_OK : explain_view(c->name, "output", i, &c->outputs[i], true);
 }
 
@@ -182,45 +174,19 @@ static inline uint8_t categories(const hr_op_row *row) {
 }
 
 static inline hr_dtype view_dtype(const hr_view *view) {
-  return view->scalar != NULL && view->buffer == NULL ? view->scalar->dtype : view->dtype;
-}
-
-/* Which rows take floats of one byte: those that move, convert or compare. */
-static bool takes_stored(hr_op op) {
-  switch (op) {
-    case HR_OP_COPY:
-    case HR_OP_WHERE:
-    case HR_OP_ABS:
-    case HR_OP_EQ:
-    case HR_OP_NE:
-    case HR_OP_IS_NAN:
-    case HR_OP_IS_INF:
-    case HR_OP_IS_POSINF:
-    case HR_OP_IS_NEGINF:
-    case HR_OP_ANY:
-    case HR_OP_ALL:
-    case HR_OP_CAT:
-    case HR_OP_PAD:
-    case HR_OP_INDEX_SELECT:
-    case HR_OP_INDEX:
-    case HR_OP_INDEX_PUT:
-    case HR_OP_EYE:
-      return true;
-    default:
-      return false;
-  }
+  return hr__view_is_number(view) ? view->scalar->dtype : view->dtype;
 }
 
 /* Whether a row has a version for these dtypes; `inputs` are the categories of all inputs. */
-static inline bool is_typed(hr_op op, const hr_op_row *row, uint8_t inputs, hr_dtype output) {
+static inline bool is_typed(const hr_op_row *row, uint8_t inputs, hr_dtype output) {
   uint8_t out = category_of[output], allowed = categories(row);
   if (((inputs | out) & STORED) != 0) {
-    return takes_stored(op) && (op == HR_OP_COPY || (inputs & COMPLEX) == 0);
+    return (row->traits & HR_TRAIT_STORED) != 0 && (row->rule == HR_RULE_CAST || (inputs & COMPLEX) == 0);
   }
   bool is_losing = (inputs & COMPLEX) != 0 && out != COMPLEX; /* an imaginary part would vanish */
   switch (row->rule) {
     case HR_RULE_SAME:
-      return (allowed & out) != 0 && !is_losing && !(op == HR_OP_BIT_NOT && output == HR_DTYPE_BOOL);
+      return (allowed & out) != 0 && !is_losing && !(output == HR_DTYPE_BOOL && (row->traits & HR_TRAIT_NO_BOOL) != 0);
     case HR_RULE_WHERE:
       return !is_losing;
     case HR_RULE_COMPARE: {
@@ -236,7 +202,15 @@ static inline bool is_typed(hr_op op, const hr_op_row *row, uint8_t inputs, hr_d
   }
 }
 
-static hr_status explain_types(const hr__checked *c, int first, int step, int arity, hr_dtype output) {
+uint8_t hr__category_of(hr_dtype dtype) {
+  return category_of[dtype];
+}
+
+bool hr__is_typed(hr_op op, uint8_t inputs, hr_dtype output) {
+  return is_typed(hr_op_table(op), inputs, output);
+}
+
+hr_status hr__refuse_types(const hr__checked *c, int first, int step, int arity, hr_dtype output) {
   char list[128];
   size_t at = 0;
   list[0] = '\0';
@@ -245,7 +219,8 @@ static hr_status explain_types(const hr__checked *c, int first, int step, int ar
                            hr_dtype_name(view_dtype(&c->inputs[first + j * step])));
   }
   return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: not for inputs of %s and an output of %s%s", c->name, list,
-                        hr_dtype_name(output), c->op == HR_OP_BIT_NOT ? " (bool: logical_not)" : "");
+                        hr_dtype_name(output),
+                        (hr_op_table(c->op)->traits & HR_TRAIT_NO_BOOL) != 0 ? " (bool: logical_not)" : "");
 }
 
 static hr_status explain_spread(const hr__checked *c, int i, const hr_view *out) {
@@ -256,7 +231,7 @@ static hr_status explain_spread(const hr__checked *c, int i, const hr_view *out)
 
 /* Whether an element-wise operation is in order: n outputs, and n inputs for each of the row's operands, list after
  * list. */
-static inline bool is_pointwise(hr_op op, const hr_op_row *row, int input_count, const hr_view *inputs, int n,
+static inline bool is_pointwise(const hr_op_row *row, int input_count, const hr_view *inputs, int n,
                                 const hr_view *outputs) {
   if (n < 1 || (int64_t)n * row->arity != input_count) {
     return false;
@@ -274,7 +249,7 @@ static inline bool is_pointwise(hr_op op, const hr_op_row *row, int input_count,
       }
       seen |= category_of[view_dtype(in)];
     }
-    if (!is_typed(op, row, seen, out->dtype)) {
+    if (!is_typed(row, seen, out->dtype)) {
       return false;
     }
   }
@@ -291,16 +266,16 @@ static hr_status explain_pointwise(const hr__checked *c, const hr_op_row *row) {
   for (int i = 0; i < n; ++i) {
     const hr_view *out = &c->outputs[i];
     uint8_t seen = 0;
-    HR_RETURN_IF_ERROR(hr__check_output(c, i));
+    HR_RETURN_IF_ERROR(check_output(c, i));
     for (int j = i; j < c->input_count; j += n) {
-      HR_RETURN_IF_ERROR(hr__check_input(c, j));
+      HR_RETURN_IF_ERROR(check_input(c, j));
       if (!is_spreadable(&c->inputs[j], out->rank, out->dims)) {
         return explain_spread(c, j, out);
       }
       seen |= category_of[view_dtype(&c->inputs[j])];
     }
-    if (!is_typed(c->op, row, seen, out->dtype)) {
-      return explain_types(c, i, n, arity, out->dtype);
+    if (!is_typed(row, seen, out->dtype)) {
+      return hr__refuse_types(c, i, n, arity, out->dtype);
     }
   }
   return HR_OK;
@@ -308,64 +283,31 @@ static hr_status explain_pointwise(const hr__checked *c, const hr_op_row *row) {
 
 /* ---- reductions ---- */
 
-hr_status hr__check_reduced(const hr__checked *c, const hr_view *x, const hr_view *out, int64_t mask) {
-  char from[HR__DIMS_TEXT], to[HR__DIMS_TEXT];
-  if (mask < 0 || mask >> x->rank != 0) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: mask 0x%llx names dims past those of %s", c->name,
-                          (unsigned long long)mask, hr__view_dims(x, from));
+bool hr__is_reduction_typed(hr_op op, hr_dtype input, hr_dtype output) {
+  const hr_op_row *row = hr_op_table(op);
+  uint8_t in = category_of[input], out = category_of[output];
+  if (row->family == HR_FAMILY_ARGREDUCE) {
+    return (in & categories(row)) != 0 && out == INTEGER;
   }
-  bool is_fit = out->rank == x->rank;
-  for (int d = 0; is_fit && d < x->rank; ++d) {
-    is_fit = out->dims[d] == ((mask >> d & 1) != 0 ? 1 : x->dims[d]);
-  }
-  if (!is_fit) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
-                          "%s: an output of dims %s for an input of %s: expected 1 in the dims of mask 0x%llx, the "
-                          "input's in the others",
-                          c->name, hr__view_dims(out, to), hr__view_dims(x, from), (unsigned long long)mask);
-  }
-  return HR_OK;
+  return row->rule == HR_RULE_LOGICAL || ((out & categories(row)) != 0 && (in != COMPLEX || out == COMPLEX));
 }
 
-static hr_status check_reduce(const hr__checked *c, const hr_op_row *row) {
-  bool is_arg = row->family == HR_FAMILY_ARGREDUCE;
-  if (c->input_count < 1 || c->input_count > row->arity || c->output_count != 1 || c->int_count != 1) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %d inputs, %d outputs, %d ints: expected %d, 1, 1", c->name,
-                          c->input_count, c->output_count, c->int_count, row->arity);
-  }
-  const hr_view *x = &c->inputs[0], *out = &c->outputs[0];
-  HR_RETURN_IF_ERROR(hr__check_input(c, 0));
-  HR_RETURN_IF_ERROR(hr__check_output(c, 0));
-  HR_RETURN_IF_ERROR(hr__check_reduced(c, x, out, c->ints[0]));
-  uint8_t in = category_of[view_dtype(x)], result = category_of[out->dtype];
-  bool is_logic = c->op == HR_OP_ANY || c->op == HR_OP_ALL;
-  bool is_fit = is_arg ? (in & categories(row)) != 0 && result == INTEGER
-                       : is_logic || ((result & categories(row)) != 0 && (in != COMPLEX || result == COMPLEX));
-  if (!is_fit) {
-    return explain_types(c, 0, 1, 1, out->dtype);
-  }
-  if (is_arg && c->input_count > 1 && hr__view_is_present(&c->inputs[1])) {
-    HR_RETURN_IF_ERROR(hr__check_input(c, 1));
-    if (!is_spreadable(&c->inputs[1], x->rank, x->dims)) {
-      return explain_spread(c, 1, x);
-    }
-    if (category_of[view_dtype(&c->inputs[1])] != INTEGER) {
-      return explain_types(c, 0, 1, 2, out->dtype);
+static hr_status check_reduction(const hr__checked *c) {
+  for (int i = 0; i < c->input_count; ++i) {
+    if (i == 0 || hr__view_is_present(&c->inputs[i])) {
+      HR_RETURN_IF_ERROR(check_input(c, i));
     }
   }
-  bool has_identity = !is_arg && c->op != HR_OP_AMAX && c->op != HR_OP_AMIN;
-  if (!has_identity && hr__view_count(x) == 0 && hr__view_count(out) != 0) {
-    char dims[HR__DIMS_TEXT];
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: no elements to reduce in dims %s", c->name,
-                          hr__view_dims(x, dims));
+  for (int i = 0; i < c->output_count; ++i) {
+    HR_RETURN_IF_ERROR(check_output(c, i));
   }
-  return HR_OK;
+  return hr__infer_reduction(c);
 }
 
 /* ---- all others ---- */
 
-static inline bool is_stored_fit(hr_op op, hr_dtype dtype) {
-  return __builtin_expect((category_of[dtype] & STORED) == 0, 1) || takes_stored(op);
+static inline bool is_stored_fit(bool takes_stored, hr_dtype dtype) {
+  return (category_of[dtype] & STORED) == 0 || takes_stored;
 }
 
 static hr_status explain_stored(const hr__checked *c, const hr_view *view) {
@@ -379,10 +321,10 @@ static hr_status refuse_view(const hr__checked *c, int i, bool is_output) {
   return is_fit ? explain_stored(c, view) : explain_view(c->name, is_output ? "output" : "input", i, view, is_output);
 }
 
-static inline hr_status check_views(const hr__checked *c) {
+static inline hr_status check_views(const hr__checked *c, bool takes_stored) {
   for (int i = 0; i < c->input_count; ++i) {
     const hr_view *in = &c->inputs[i];
-    bool is_fit = in->buffer != NULL ? is_inside(in, false) && is_stored_fit(c->op, in->dtype)
+    bool is_fit = in->buffer != NULL ? is_inside(in, false) && is_stored_fit(takes_stored, in->dtype)
                                      : in->scalar == NULL || is_input(in);
     if (__builtin_expect(!is_fit, 0)) {
       return refuse_view(c, i, false);
@@ -390,7 +332,8 @@ static inline hr_status check_views(const hr__checked *c) {
   }
   for (int i = 0; i < c->output_count; ++i) {
     const hr_view *out = &c->outputs[i];
-    bool is_fit = out->buffer != NULL ? is_inside(out, true) && is_stored_fit(c->op, out->dtype) : out->scalar == NULL;
+    bool is_fit =
+        out->buffer != NULL ? is_inside(out, true) && is_stored_fit(takes_stored, out->dtype) : out->scalar == NULL;
     if (__builtin_expect(!is_fit, 0)) {
       return refuse_view(c, i, true);
     }
@@ -412,7 +355,7 @@ static hr_status check_scalars(const hr__checked *c) {
 hr_status hr_op_check(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs, int output_count,
                       const hr_view *outputs) {
   const hr_op_row *row = hr_op_table(op);
-  if (row->family == HR_FAMILY_POINTWISE && is_pointwise(op, row, input_count, inputs, output_count, outputs)) {
+  if (row->family == HR_FAMILY_POINTWISE && is_pointwise(row, input_count, inputs, output_count, outputs)) {
     return HR_OK;
   }
   hr__checked c = {.op = op,
@@ -434,9 +377,9 @@ hr_status hr_op_check(hr_op op, const hr_attrs *attrs, int input_count, const hr
     return explain_pointwise(&c, row);
   }
   if (row->family == HR_FAMILY_REDUCE || row->family == HR_FAMILY_ARGREDUCE) {
-    return check_reduce(&c, row);
+    return check_reduction(&c);
   }
-  HR_RETURN_IF_ERROR(check_views(&c));
+  HR_RETURN_IF_ERROR(check_views(&c, (row->traits & HR_TRAIT_STORED) != 0));
   HR_RETURN_IF_ERROR(check_scalars(&c));
-  return row->family == HR_FAMILY_LIBRARY ? hr__check_library(&c) : hr__check_shapes(&c);
+  return row->family == HR_FAMILY_LIBRARY ? hr__infer_library(&c) : hr__infer_operands(&c);
 }

@@ -1,4 +1,4 @@
-/* op.h (core): the tables made from ops.def. */
+/* op.h (core): the tables made from ops.def, whose head says what the columns mean. */
 #ifndef HEADRACE_CORE_OP_H_
 #define HEADRACE_CORE_OP_H_
 
@@ -32,9 +32,40 @@ typedef enum hr_op_rule {
 
 typedef enum hr_accuracy { HR_ACCURACY_EXACT = 0, HR_ACCURACY_ULP, HR_ACCURACY_ABS } hr_accuracy;
 
+typedef enum hr_op_cost {
+  HR_COST_PLAIN = 0,
+  HR_COST_CHEAP,
+  HR_COST_DIVISION,
+  HR_COST_CALL,
+  HR_COST_SERIES,
+  HR_COST_SCALAR
+} hr_op_cost;
+
+typedef enum hr_op_trait { /* bits */
+                           HR_TRAIT_STORED = 1,
+                           HR_TRAIT_PICKS = 2,
+                           HR_TRAIT_SIGNS = 4,
+                           HR_TRAIT_NEAR = 8,
+                           HR_TRAIT_NO_BOOL = 16,
+                           HR_TRAIT_UPDATES = 32,
+                           HR_TRAIT_LARGE = 64
+} hr_op_trait;
+
 typedef struct hr_builder hr_builder;
 /* Rewrites one node of stream form (composite or contraction) into loop nodes, contractions and special nodes. */
 typedef hr_status (*hr_lower_fn)(hr_builder *builder, const hr_node *node);
+
+typedef struct hr__checked hr__checked;
+/* Checks the operands and attributes of one operation and gives its outputs' types (core/ops/infer.h). */
+typedef hr_status (*hr_infer_fn)(const hr__checked *c);
+
+enum { HR_OPERANDS_ANY = -1 };
+
+/* How many operands at most, and a bit for each of those that must be there. */
+typedef struct hr_op_operands {
+  int max;
+  uint32_t needed;
+} hr_op_operands;
 
 typedef struct hr_op_row {
   const char *name;
@@ -43,11 +74,16 @@ typedef struct hr_op_row {
   hr_op_rule rule;
   bool has_integer, has_real, has_complex;
   hr_accuracy accuracy;
-  hr_lower_fn lower;                                               /* composites and contractions */
-  const char *integer_text, *real_text, *complex_text;             /* expressions; combine or better for reductions */
+  hr_op_cost cost;
+  unsigned traits;                                     /* of hr_op_trait */
+  hr_op combine;                                       /* reductions: the element-wise row of two elements */
+  hr_lower_fn lower;                                   /* composites and contractions */
+  const char *integer_text, *real_text, *complex_text; /* expressions; combine or better for reductions */
   const char *integer_identity, *real_identity, *complex_identity; /* reductions */
   const char *shapes;                                              /* library rows: see ops.def */
-  int int_count, scalar_count;                                     /* the same: attributes */
+  hr_infer_fn infer;                                               /* contractions, composites, special rows */
+  hr_op_operands inputs, outputs;                                  /* the same */
+  int int_count, scalar_count; /* attributes: so many at least; library rows: exactly */
   const char *doc;
 } hr_op_row;
 
@@ -63,8 +99,17 @@ hr_class hr_op_result_class(hr_op op, hr_class compute);
  * infinities and NaN are true, and 2^40 is, whatever integer the node computes in. */
 bool hr_node_number_is_truth(const hr_node *node);
 
-/* Shape, dtype and operand checks of one recorded operation, before it is appended: the messages name the operation,
- * the values and what was expected. */
+/* True if a reduction of the row over no elements has a value; that value. */
+bool hr_op_identity(hr_op op, int64_t *out_value);
+
+/* True for convolutions and their gradients, whose ints are a convolution's. */
+static inline bool hr_op_is_convolution(hr_op op) {
+  return op == HR_OP_CONV || op == HR_OP_CONV_BACKWARD_DATA || op == HR_OP_CONV_BACKWARD_WEIGHT;
+}
+
+/* Checks one recorded operation before it is appended: its views lie in their buffers, and the outputs' dims are those
+ * that hr_op_infer gives. An element-wise output may be larger: inputs are broadcast to it. Messages name the
+ * operation, the values and what was expected. */
 HR_MUST_USE hr_status hr_op_check(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                                   int output_count, const hr_view *outputs);
 

@@ -45,10 +45,6 @@ typedef struct packing {
   way_of_bias bias;
 } packing;
 
-static bool is_convolution(hr_op op) {
-  return op == HR_OP_CONV || op == HR_OP_CONV_BACKWARD_DATA || op == HR_OP_CONV_BACKWARD_WEIGHT;
-}
-
 static bool takes_bias(packing how) {
   return how.bias == BIAS_INSIDE || how.bias == BIAS_COPIED;
 }
@@ -170,7 +166,7 @@ static bool choose_with(const hr_builder *b, hr_keep_fn keeps, void *ctx, const 
       int64_t count = (how.mask >> i & 1u) != 0 ? hr_operand_count(*operands[i]) : 0;
       cost += is_weight(b, node, i) ? count / WEIGHT_SHARE : count;
     }
-    bool is_sense = !how.channels_last || (is_convolution(node->op) && how.mask != 0);
+    bool is_sense = !how.channels_last || (hr_op_is_convolution(node->op) && how.mask != 0);
     if (is_sense && cost < least && is_taken(b, keeps, ctx, node, how)) {
       least = cost;
       *out_packing = how;
@@ -253,7 +249,7 @@ static void emit(hr_builder *b, const hr_node *node, packing how) {
   }
   hr_emit_node(b, node->op, takes_bias(how) ? OUT + 1 : OUT, inputs, 1, &value, node->int_count, node->ints);
   if (!takes_bias(how) && hr_is_present(bias)) {
-    hr_emit2(b, HR_OP_ADD, out, value, is_convolution(node->op) ? hr__along(b, bias, out.rank, 1) : bias);
+    hr_emit2(b, HR_OP_ADD, out, value, hr_op_is_convolution(node->op) ? hr__along(b, bias, out.rank, 1) : bias);
   } else if (is_apart) {
     hr_emit1(b, HR_OP_COPY, out, value);
   }
@@ -378,7 +374,7 @@ static bool pack_wide(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node 
   }
   emit(b, &wide, how);
   if (hr_is_present(bias)) {
-    bias = is_convolution(node->op) ? hr__along(b, bias, value.rank, 1) : bias;
+    bias = hr_op_is_convolution(node->op) ? hr__along(b, bias, value.rank, 1) : bias;
     value = hr_make2(b, HR_OP_ADD, HR_DTYPE_F32, value, bias);
   }
   hr_emit1(b, HR_OP_COPY, node->outputs[0], value);

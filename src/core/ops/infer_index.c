@@ -1,58 +1,73 @@
-/* check_index.c: shapes of what moves elements about: joining, padding, gathering and scattering, numbers of rows and
- * columns (check_shape.h). */
+/* infer_index.c: rules of what moves elements about: joining, padding, gathering and scattering, numbers of rows and
+ * columns (infer.h). */
 #include <string.h>
 
-#include "core/ops/check_shape.h"
+#include "core/ops/infer.h"
 
 typedef hr__checked checked;
 
 /* ---- index maps ---- */
 
-static hr_status check_cat(const checked *c) {
-  const hr_view *y = hr__checked_output(c, 0);
-  HR_RETURN_IF_ERROR(hr__want_dim(c, c->ints[0], y));
-  int dim = (int)c->ints[0];
-  int64_t sum = 0;
+hr_status hr__infer_cat(const checked *c) {
+  const hr_view *first = hr__checked_input(c, 0);
+  if (first == NULL || first->rank == 0) {
+    return FAIL(c, "input 0 is %s, expected a tensor with dims", first == NULL ? "absent" : "without dims");
+  }
+  HR_RETURN_IF_ERROR(hr__want_dim(c, c->ints[0], first));
+  int dim = (int)c->ints[0], rank = first->rank;
+  hr_dtype dtype = HR_DTYPE_NONE;
+  int64_t dims[HR_RANK_MAX], sum = 0;
+  memcpy(dims, first->dims, (size_t)rank * sizeof *dims);
   for (int i = 0; i < c->input_count; ++i) {
     const hr_view *x = hr__checked_input(c, i);
-    if (x == NULL || x->rank != y->rank || x->rank == 0) {
-      return FAIL(c, "input %d has %d dims, the output %d", i, x == NULL ? 0 : x->rank, y->rank);
+    if (x == NULL || x->rank != rank) {
+      return FAIL(c, "input %d has %d dims, expected %d as input 0 has", i, x == NULL ? 0 : x->rank, rank);
     }
-    for (int d = 0; d < y->rank; ++d) {
-      if (d != dim && x->dims[d] != y->dims[d]) {
+    for (int d = 0; d < rank; ++d) {
+      if (d != dim && x->dims[d] != dims[d]) {
         return FAIL(c, "dim %d of input %d is %lld, of the output %lld", d, i, (long long)x->dims[d],
-                    (long long)y->dims[d]);
+                    (long long)dims[d]);
       }
     }
     sum += x->dims[dim];
+    dtype = c->types != NULL ? hr_dtype_promote(dtype, x->dtype) : dtype;
   }
-  return sum == y->dims[dim] ? HR_OK
-                             : FAIL(c, "dim %d of the inputs is %lld in all, of the output %lld", dim, (long long)sum,
-                                    (long long)y->dims[dim]);
+  dims[dim] = sum;
+  const hr_view *y = c->types == NULL ? hr__checked_output(c, 0) : NULL;
+  if (y != NULL && y->rank == rank && y->dims[dim] != sum) {
+    return FAIL(c, "dim %d of the inputs is %lld in all, of the output %lld", dim, (long long)sum,
+                (long long)y->dims[dim]);
+  }
+  return hr__give(c, 0, "the output", dtype, rank, dims);
 }
 
-static hr_status check_pad(const checked *c) {
-  const hr_view *x = hr__checked_input(c, 0), *y = hr__checked_output(c, 0);
-  if (c->int_count != 2 * x->rank || y->rank != x->rank) {
-    return FAIL(c, "%d ints and an output of %d dims for an input of %d", c->int_count, y->rank, x->rank);
-  }
-  HR_RETURN_IF_ERROR(hr__want_small(c, c->int_count, c->ints));
+/* `more` elements before each dim of x, and as many behind it as `after` says: where they are negative they are cut
+ * off. */
+static hr_status give_padded(const checked *c, const hr_view *x, const int64_t *before, const int64_t *after) {
+  int64_t dims[HR_RANK_MAX];
+  const hr_view *y = c->types == NULL ? hr__checked_output(c, 0) : NULL;
   for (int d = 0; d < x->rank; ++d) {
-    int64_t before = c->ints[d], after = c->ints[x->rank + d];
-    if (y->dims[d] != x->dims[d] + before + after) {
-      return FAIL(c, "dim %d: %lld + %lld before + %lld after != %lld", d, (long long)x->dims[d], (long long)before,
-                  (long long)after, (long long)y->dims[d]);
+    dims[d] = x->dims[d] + before[d] + after[d];
+    bool is_checked = y != NULL && y->rank == x->rank;
+    if (is_checked ? y->dims[d] != dims[d] : dims[d] < 0) {
+      return FAIL(c, "dim %d: %lld + %lld before + %lld after != %lld", d, (long long)x->dims[d], (long long)before[d],
+                  (long long)after[d], is_checked ? (long long)y->dims[d] : 0);
     }
   }
-  return HR_OK;
+  return hr__give(c, 0, "the output", x->dtype, x->rank, dims);
 }
 
-/* `large` is `small` with borders that `small` has the elements for. */
-static hr_status check_borders(const checked *c, const hr_view *small, const hr_view *large) {
-  if (c->int_count != 2 * small->rank + 1 || large->rank != small->rank) {
-    return FAIL(c, "%d ints for operands of %d and %d dims", c->int_count, small->rank, large->rank);
+hr_status hr__infer_pad(const checked *c) {
+  const hr_view *x = hr__checked_input(c, 0);
+  if (c->int_count != 2 * x->rank) {
+    return FAIL(c, "%d ints for an input of %d dims, expected %d", c->int_count, x->rank, 2 * x->rank);
   }
   HR_RETURN_IF_ERROR(hr__want_small(c, c->int_count, c->ints));
+  return give_padded(c, x, c->ints, c->ints + x->rank);
+}
+
+/* `small` has the elements that its borders are made of. */
+static hr_status check_borders(const checked *c, const hr_view *small) {
   bool repeats = c->ints[0] != 0;
   for (int d = 0; d < small->rank; ++d) {
     int64_t before = c->ints[1 + d], after = c->ints[1 + small->rank + d], in = small->dims[d];
@@ -61,23 +76,36 @@ static hr_status check_borders(const checked *c, const hr_view *small, const hr_
       return FAIL(c, "dim %d of %lld elements gets %lld before and %lld after", d, (long long)in, (long long)before,
                   (long long)after);
     }
-    if (large->dims[d] != in + before + after) {
-      return FAIL(c, "dim %d: %lld + %lld before + %lld after != %lld", d, (long long)in, (long long)before,
-                  (long long)after, (long long)large->dims[d]);
-    }
   }
   return HR_OK;
 }
 
-static hr_status check_pad_border(const checked *c) {
-  return check_borders(c, hr__checked_input(c, 0), hr__checked_output(c, 0));
+static hr_status check_border_ints(const checked *c, int rank) {
+  return c->int_count == 2 * rank + 1
+             ? hr__want_small(c, c->int_count, c->ints)
+             : FAIL(c, "%d ints for an input of %d dims, expected %d", c->int_count, rank, 2 * rank + 1);
 }
 
-static hr_status check_pad_border_backward(const checked *c) {
-  return check_borders(c, hr__checked_output(c, 0), hr__checked_input(c, 0));
+hr_status hr__infer_pad_border(const checked *c) {
+  const hr_view *x = hr__checked_input(c, 0);
+  HR_RETURN_IF_ERROR(check_border_ints(c, x->rank));
+  HR_RETURN_IF_ERROR(check_borders(c, x));
+  return give_padded(c, x, c->ints + 1, c->ints + 1 + x->rank);
 }
 
-static hr_status check_index_select(const checked *c) {
+hr_status hr__infer_pad_border_backward(const checked *c) {
+  const hr_view *dy = hr__checked_input(c, 0);
+  HR_RETURN_IF_ERROR(check_border_ints(c, dy->rank));
+  hr__made dx;
+  hr__make_like(&dx, dy);
+  for (int d = 0; d < dy->rank; ++d) {
+    dx.dims[d] -= c->ints[1 + d] + c->ints[1 + dy->rank + d];
+  }
+  HR_RETURN_IF_ERROR(check_borders(c, &dx.view));
+  return hr__give_like(c, 0, "dx", dy->dtype, &dx.view);
+}
+
+hr_status hr__infer_index_select(const checked *c) {
   const hr_view *x = hr__checked_input(c, 0), *index = hr__checked_input(c, 1);
   HR_RETURN_IF_ERROR(hr__want_integer(c, "the index", index));
   HR_RETURN_IF_ERROR(hr__want_dim(c, c->ints[0], x));
@@ -92,8 +120,9 @@ static hr_status check_index_select(const checked *c) {
   for (int d = (int)c->ints[0] + 1; d < x->rank; ++d) {
     dims[rank++] = x->dims[d];
   }
-  HR_RETURN_IF_ERROR(hr__want_rank(c, "the output", hr__checked_output(c, 0), rank, rank));
-  return hr__want_dims(c, "the output", hr__checked_output(c, 0), rank, dims);
+  HR_RETURN_IF_ERROR(hr__want_rank(c, "the output", c->types == NULL ? hr__checked_output(c, 0) : NULL, rank, rank));
+  return rank <= HR_RANK_MAX ? hr__give(c, 0, "the output", x->dtype, rank, dims)
+                             : FAIL(c, "an output of %d dims, expected at most %d", rank, HR_RANK_MAX);
 }
 
 /* index is no larger than `other`, `dim` aside where it may be anything. */
@@ -110,15 +139,15 @@ static hr_status want_within(const checked *c, const hr_view *index, const char 
                        hr__view_dims(other, limit));
 }
 
-static hr_status check_gather(const checked *c) {
+hr_status hr__infer_gather(const checked *c) {
   const hr_view *x = hr__checked_input(c, 0), *index = hr__checked_input(c, 1);
   HR_RETURN_IF_ERROR(hr__want_integer(c, "the index", index));
   HR_RETURN_IF_ERROR(hr__want_dim(c, c->ints[0], x));
   HR_RETURN_IF_ERROR(want_within(c, index, "an input", x, c->ints[0]));
-  return hr__want_like(c, "the output", hr__checked_output(c, 0), index);
+  return hr__give_like(c, 0, "the output", x->dtype, index);
 }
 
-static hr_status check_scatter(const checked *c) {
+hr_status hr__infer_scatter(const checked *c) {
   const hr_view *index = hr__checked_input(c, 0), *source = hr__checked_input(c, 1), *y = hr__checked_output(c, 0);
   HR_RETURN_IF_ERROR(hr__want_integer(c, "the index", index));
   HR_RETURN_IF_ERROR(hr__want_dim(c, c->ints[0], y));
@@ -129,6 +158,7 @@ static hr_status check_scatter(const checked *c) {
     return FAIL(c, "complex numbers have no order, so there is no mode %lld", (long long)c->ints[1]);
   }
   HR_RETURN_IF_ERROR(want_within(c, index, "an output", y, c->ints[0]));
+  hr__keep(c, 0, hr__dtype_of(source), y);
   return source->buffer == NULL ? HR_OK : want_within(c, index, "a source", source, -1);
 }
 
@@ -169,21 +199,22 @@ static hr_status selected_dims(const checked *c, const hr_view *x, int *out_rank
   return HR_OK;
 }
 
-static hr_status check_index(const checked *c) {
+hr_status hr__infer_index(const checked *c) {
   int rank = 0;
   int64_t dims[2 * HR_RANK_MAX];
   HR_RETURN_IF_ERROR(selected_dims(c, hr__checked_input(c, 0), &rank, dims));
-  return hr__want_dims(c, "the output", hr__checked_output(c, 0), rank, dims);
+  return hr__give(c, 0, "the output", c->inputs[0].dtype, rank, dims);
 }
 
-static hr_status check_index_put(const checked *c) {
+hr_status hr__infer_index_put(const checked *c) {
   int rank = 0;
   int64_t dims[2 * HR_RANK_MAX];
   HR_RETURN_IF_ERROR(selected_dims(c, hr__checked_output(c, 0), &rank, dims));
+  hr__keep(c, 0, hr__dtype_of(hr__checked_input(c, 0)), hr__checked_output(c, 0));
   return hr__want_spread(c, "the values", hr__checked_input(c, 0), rank, dims);
 }
 
-static hr_status check_index_add(const checked *c) {
+hr_status hr__infer_index_add(const checked *c) {
   const hr_view *index = hr__checked_input(c, 0), *source = hr__checked_input(c, 1), *y = hr__checked_output(c, 0);
   HR_RETURN_IF_ERROR(hr__want_integer(c, "the index", index));
   HR_RETURN_IF_ERROR(hr__want_rank(c, "the index", index, 0, 1));
@@ -192,12 +223,16 @@ static hr_status check_index_add(const checked *c) {
   for (int d = 0; d < y->rank; ++d) {
     dims[d] = d == c->ints[0] ? hr__view_count(index) : y->dims[d];
   }
+  hr__keep(c, 0, hr__dtype_of(source), y);
   return y->rank == 0 || source->rank == 0 ? hr__want_one(c, "the source", source)
                                            : hr__want_dims(c, "the source", source, y->rank, dims);
 }
 
-static hr_status check_embedding_backward(const checked *c) {
-  const hr_view *dy = hr__checked_input(c, 0), *index = hr__checked_input(c, 1), *dweight = hr__checked_output(c, 0);
+hr_status hr__infer_embedding_backward(const checked *c) {
+  const hr_view *dy = hr__checked_input(c, 0), *index = hr__checked_input(c, 1), *dweight = hr__given_output(c, 0);
+  if (dweight == NULL) {
+    return hr__refuse_choice(c, 0);
+  }
   HR_RETURN_IF_ERROR(hr__want_integer(c, "the index", index));
   HR_RETURN_IF_ERROR(hr__want_rank(c, "dweight", dweight, 2, 2));
   HR_RETURN_IF_ERROR(hr__want_rank(c, "the index", index, 0, HR_RANK_MAX - 1));
@@ -206,10 +241,11 @@ static hr_status check_embedding_backward(const checked *c) {
     memcpy(dims, index->dims, (size_t)index->rank * sizeof *dims);
   }
   dims[index->rank] = dweight->dims[1];
+  hr__keep(c, 0, dy->dtype, dweight);
   return hr__want_dims(c, "dy", dy, index->rank + 1, dims);
 }
 
-static hr_status check_segments(const checked *c) {
+hr_status hr__infer_segments(const checked *c) {
   const hr_view *x = hr__checked_input(c, 0), *begin = hr__checked_input(c, 1), *index = hr__checked_input(c, 3);
   const hr_view *factor = hr__checked_input(c, 4);
   HR_RETURN_IF_ERROR(hr__want_rank(c, "x", x, 2, 2));
@@ -227,44 +263,38 @@ static hr_status check_segments(const checked *c) {
   if (c->ints[0] < HR_STORE_ADD || c->ints[0] > HR_STORE_MIN) {
     return FAIL(c, "there is no reduction %lld, expected 1 to 4", (long long)c->ints[0]);
   }
-  return hr__want_dims(c, "the output", hr__checked_output(c, 0), 2, (int64_t[]){begin->dims[0], x->dims[1]});
+  return hr__give(c, 0, "the output", x->dtype, 2, (int64_t[]){begin->dims[0], x->dims[1]});
 }
 
-static hr_status check_tri(const checked *c) {
-  HR_RETURN_IF_ERROR(hr__want_rank(c, "x", hr__checked_input(c, 0), 2, HR_RANK_MAX));
-  return hr__want_like(c, "the output", hr__checked_output(c, 0), hr__checked_input(c, 0));
+hr_status hr__infer_tri(const checked *c) {
+  const hr_view *x = hr__checked_input(c, 0);
+  HR_RETURN_IF_ERROR(hr__want_rank(c, "x", x, 2, HR_RANK_MAX));
+  return hr__give_like(c, 0, "the output", x->dtype, x);
 }
 
-static hr_status check_vector(const checked *c) {
-  return hr__want_rank(c, "the output", hr__checked_output(c, 0), 1, 1);
+/* An output of so many dims, which the caller chooses. */
+static hr_status infer_given(const checked *c, int rank, hr_dtype dtype) {
+  const hr_view *y = hr__given_output(c, 0);
+  if (y == NULL) {
+    return hr__refuse_choice(c, 0);
+  }
+  hr__keep(c, 0, dtype, y);
+  return hr__want_rank(c, "the output", y, rank, rank);
 }
 
-static hr_status check_matrix(const checked *c) {
-  return hr__want_rank(c, "the output", hr__checked_output(c, 0), 2, 2);
+hr_status hr__infer_vector(const checked *c) {
+  bool is_integer = true;
+  for (int i = 0; i < c->scalar_count; ++i) {
+    is_integer &= hr_dtype_is_integer(c->scalars[i].dtype);
+  }
+  return infer_given(c, 1, is_integer ? HR_DTYPE_I64 : HR_DTYPE_F32);
 }
 
-static hr_status check_check_index(const checked *c) {
+hr_status hr__infer_matrix(const checked *c) {
+  return infer_given(c, 2, HR_DTYPE_F32);
+}
+
+hr_status hr__infer_nothing(const checked *c) {
   const hr_view *x = hr__checked_input(c, 0);
   return x->buffer == NULL || x->dtype != HR_DTYPE_I64 ? FAIL(c, "expected an i64 tensor") : hr__want_one(c, "x", x);
 }
-
-/* ---- the table ---- */
-
-const hr__shape_row hr__index_shapes[HR_OP_COUNT] = {
-    [HR_OP_CAT] = {HR__SHAPE_ANY, 0, 1, 1, 1, 0, check_cat},
-    [HR_OP_PAD] = {1, 1, 1, 1, 0, 1, check_pad},
-    [HR_OP_PAD_BORDER] = {1, 1, 1, 1, 1, 0, check_pad_border},
-    [HR_OP_PAD_BORDER_BACKWARD] = {1, 1, 1, 1, 1, 0, check_pad_border_backward},
-    [HR_OP_INDEX_SELECT] = {2, 3, 1, 1, 1, 0, check_index_select},
-    [HR_OP_GATHER] = {2, 3, 1, 1, 1, 0, check_gather},
-    [HR_OP_SCATTER] = {2, 3, 1, 1, 2, 0, check_scatter},
-    [HR_OP_INDEX] = {HR_RANK_MAX + 1, 3, 1, 1, 2, 0, check_index},
-    [HR_OP_INDEX_PUT] = {HR_RANK_MAX + 1, 3, 1, 1, 3, 0, check_index_put},
-    [HR_OP_INDEX_ADD] = {2, 3, 1, 1, 1, 1, check_index_add},
-    [HR_OP_EMBEDDING_BACKWARD] = {2, 3, 1, 1, 2, 0, check_embedding_backward},
-    [HR_OP_SEGMENTS] = {5, 7, 1, 1, 2, 1, check_segments},
-    [HR_OP_TRI] = {1, 1, 1, 1, 1, 1, check_tri},
-    [HR_OP_ARANGE] = {0, 0, 1, 1, 0, 2, check_vector},
-    [HR_OP_EYE] = {0, 0, 1, 1, 0, 0, check_matrix},
-    [HR_OP_CHECK_INDEX] = {1, 1, 0, 0, 3, 0, check_check_index},
-};

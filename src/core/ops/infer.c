@@ -1,0 +1,284 @@
+/* hr_op_infer: what an operation gives, before it is recorded (include/headrace/op.h); element-wise rows and
+ * reductions. The rules of other rows are in infer_*.c.
+ */
+#include <string.h>
+
+#include "base/allocator.h"
+#include "core/ops/infer.h"
+
+/* ---- element-wise rows ---- */
+
+/* The dtype that inputs first, first + step, ... have together. Numbers are weak unless there is nothing else. */
+static hr_dtype promote_inputs(const hr__checked *c, int first, int step) {
+  hr_dtype tensors = HR_DTYPE_NONE, numbers = HR_DTYPE_NONE;
+  for (int i = first; i < c->input_count; i += step) {
+    const hr_view *x = &c->inputs[i];
+    hr_dtype *side = hr__view_is_number(x) ? &numbers : &tensors;
+    *side = hr_dtype_promote(*side, hr__dtype_of(x));
+  }
+  return tensors == HR_DTYPE_NONE ? numbers : hr_dtype_promote_scalar(tensors, numbers);
+}
+
+/* The dtype nearest to `dtype` in which the row computes: sqrt of integers is real, polar of real numbers complex. */
+static hr_dtype dtype_of_row(const hr_op_row *row, hr_dtype dtype) {
+  if (hr_dtype_is_integer(dtype) && !row->has_integer) {
+    dtype = HR_DTYPE_F32;
+  }
+  return hr_dtype_is_real(dtype) && !row->has_real ? hr__dtype_complex(dtype) : dtype;
+}
+
+static hr_dtype dtype_of_pointwise(const hr__checked *c, const hr_op_row *row, int first, int step) {
+  switch (row->rule) {
+    case HR_RULE_COMPARE:
+    case HR_RULE_LOGICAL:
+      return HR_DTYPE_BOOL;
+    case HR_RULE_SEEDED:
+      return row->has_integer ? HR_DTYPE_I64 : HR_DTYPE_F32;
+    case HR_RULE_WHERE:
+      return promote_inputs(c, first + step, step);
+    case HR_RULE_PART:
+      return hr__dtype_real(promote_inputs(c, first, step));
+    case HR_RULE_CAST:
+      return promote_inputs(c, first, step);
+    default:
+      return dtype_of_row(row, promote_inputs(c, first, step));
+  }
+}
+
+static hr_status infer_pointwise(const hr__checked *c) {
+  const hr_op_row *row = hr_op_table(c->op);
+  int n = c->output_count;
+  if (n < 1 || (int64_t)n * row->arity != c->input_count) {
+    return FAIL(c, "%d inputs for %d outputs: %d for each are needed", c->input_count, n, row->arity);
+  }
+  for (int i = 0; i < n; ++i) {
+    int64_t dims[HR_RANK_MAX];
+    int rank;
+    uint8_t seen = 0;
+    for (int j = i; j < c->input_count; j += n) {
+      if (hr__checked_input(c, j) == NULL) {
+        return FAIL(c, "input %d is absent", j);
+      }
+      seen |= hr__category_of(hr__dtype_of(&c->inputs[j]));
+    }
+    HR_RETURN_IF_ERROR(hr__broadcast_inputs(c, i, n, &rank, dims));
+    hr__set_type(c, i, dtype_of_pointwise(c, row, i, n), rank, dims);
+    if (!hr__is_typed(c->op, seen, c->types[i].dtype)) {
+      return hr__refuse_types(c, i, n, row->arity, c->types[i].dtype);
+    }
+  }
+  return HR_OK;
+}
+
+/* ---- reductions ---- */
+
+static hr_status check_places(const hr__checked *c, const hr_view *x) {
+  const hr_view *places = hr__checked_input(c, 1);
+  HR_RETURN_IF_ERROR(hr__want_spread(c, "input 1", places, x->rank, x->dims));
+  return places == NULL || hr_dtype_is_integer(hr__dtype_of(places)) ? HR_OK
+                                                                     : hr__refuse_types(c, 0, 1, 2, HR_DTYPE_I64);
+}
+
+/* True if an output has elements of which each is made of none. */
+static bool reduces_nothing(const hr_view *x, int64_t mask) {
+  int64_t count = 1, kept = 1;
+  for (int d = 0; d < x->rank; ++d) {
+    count *= x->dims[d];
+    kept *= (mask >> d & 1) != 0 ? 1 : x->dims[d];
+  }
+  return count == 0 && kept != 0;
+}
+
+/* Sums and products of integers are i64; bits, and what picks one of its elements, stay in their dtype. */
+static hr_dtype dtype_of_reduction(const hr_op_row *row, hr_dtype dtype) {
+  if (row->family == HR_FAMILY_ARGREDUCE || row->rule == HR_RULE_LOGICAL) {
+    return row->family == HR_FAMILY_ARGREDUCE ? HR_DTYPE_I64 : HR_DTYPE_BOOL;
+  }
+  bool accumulates = row->has_real && (hr_op_table(row->combine)->traits & HR_TRAIT_PICKS) == 0;
+  return accumulates ? hr__dtype_accumulated(dtype) : dtype;
+}
+
+hr_status hr__infer_reduction(const hr__checked *c) {
+  const hr_op_row *row = hr_op_table(c->op);
+  bool is_arg = row->family == HR_FAMILY_ARGREDUCE;
+  if (c->input_count < 1 || c->input_count > row->arity || c->output_count != 1 || c->int_count != 1) {
+    return FAIL(c, "%d inputs, %d outputs, %d ints: expected %d, 1, 1", c->input_count, c->output_count, c->int_count,
+                row->arity);
+  }
+  const hr_view *x = &c->inputs[0];
+  hr_dtype from = hr__dtype_of(x);
+  HR_RETURN_IF_ERROR(hr__give_reduced(c, 0, dtype_of_reduction(row, from), x, c->ints[0]));
+  hr_dtype output = c->types != NULL ? c->types[0].dtype : c->outputs[0].dtype;
+  if (!hr__is_reduction_typed(c->op, from, output)) {
+    return hr__refuse_types(c, 0, 1, 1, output);
+  }
+  if (is_arg) {
+    HR_RETURN_IF_ERROR(check_places(c, x));
+  }
+  int64_t identity;
+  if (!hr_op_identity(c->op, &identity) && reduces_nothing(x, c->ints[0])) {
+    char dims[HR__DIMS_TEXT];
+    return FAIL(c, "no elements to reduce in dims %s", hr__view_dims(x, dims));
+  }
+  return HR_OK;
+}
+
+/* ---- layouts ---- */
+
+static void set_row_major(hr_tensor_type *type) {
+  int64_t stride = 1;
+  for (int d = type->rank - 1; d >= 0; --d) {
+    type->strides[d] = stride;
+    stride *= type->dims[d] > 1 ? type->dims[d] : 1;
+  }
+}
+
+/* True if the elements lie without gaps and none twice, whatever the order of the dims. */
+static bool is_dense(int rank, const int64_t *dims, const int64_t *strides) {
+  int64_t expected = 1;
+  uint32_t seen = 0;
+  for (int k = 0; k < rank; ++k) {
+    int next = -1;
+    for (int d = 0; d < rank; ++d) {
+      bool is_counted = dims[d] == 1 || (seen >> d & 1u) != 0;
+      next = !is_counted && strides[d] == expected ? d : next;
+    }
+    if (next < 0) {
+      break;
+    }
+    seen |= 1u << next;
+    expected *= dims[next];
+  }
+  for (int d = 0; d < rank; ++d) {
+    if (dims[d] != 1 && (seen >> d & 1u) == 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* An element-wise output lies as its first input that has its dims and is dense. */
+static void follow_input(const hr__checked *c, int i) {
+  hr_tensor_type *type = &c->types[i];
+  for (int j = i; j < c->input_count; j += c->output_count) {
+    const hr_view *x = &c->inputs[j];
+    bool is_like = !hr__view_is_number(x) && x->rank == type->rank &&
+                   memcmp(x->dims, type->dims, (size_t)x->rank * sizeof *x->dims) == 0;
+    if (is_like && is_dense(x->rank, x->dims, x->strides)) {
+      memcpy(type->strides, x->strides, (size_t)x->rank * sizeof *x->strides);
+      return;
+    }
+  }
+}
+
+/* ---- one operation ---- */
+
+/* Rules look at views alone. A view of inference has no buffer; a rule may only ask whether there is one. */
+static void view_type(hr_view *view, hr_scalar *number, const hr_tensor_type *type, bool is_output) {
+  static const char present;
+  *view = (hr_view){.dtype = type->dtype, .rank = type->rank, .dims = type->dims, .strides = type->strides};
+  if (type->is_number && !is_output) {
+    *number = (hr_scalar){.dtype = type->dtype, .value = {.f = {0, 0}}};
+    view->scalar = number;
+  } else if (type->dtype != HR_DTYPE_NONE || is_output) {
+    view->buffer = (hr_buffer *)(uintptr_t)&present;
+  }
+}
+
+static hr_status check_type(const char *name, const char *side, int i, const hr_tensor_type *type) {
+  if ((unsigned)type->dtype >= HR_DTYPE_COUNT || (unsigned)type->rank > HR_RANK_MAX ||
+      (type->is_number && (type->rank != 0 || type->dtype == HR_DTYPE_NONE))) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                          "%s: %s %d has dtype %d and %d dims, expected a dtype and 0 to %d%s", name, side, i,
+                          (int)type->dtype, type->rank, HR_RANK_MAX, type->is_number ? "; a number has none" : "");
+  }
+  for (int d = 0; d < type->rank; ++d) {
+    if (type->dims[d] < 0) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: dim %d of %s %d is %lld", name, d, side, i,
+                            (long long)type->dims[d]);
+    }
+  }
+  return HR_OK;
+}
+
+static hr_status infer(const hr__checked *c) {
+  const hr_op_row *row = hr_op_table(c->op);
+  switch (row->family) {
+    case HR_FAMILY_POINTWISE:
+      return infer_pointwise(c);
+    case HR_FAMILY_REDUCE:
+    case HR_FAMILY_ARGREDUCE:
+      return hr__infer_reduction(c);
+    case HR_FAMILY_LIBRARY:
+      return hr__infer_library(c);
+    default:
+      return hr__infer_operands(c);
+  }
+}
+
+/* Formats of one byte are moved, converted and compared alone; rows of other families check that with their dtypes. */
+static hr_status check_stored(const hr__checked *c) {
+  bool takes = (hr_op_table(c->op)->traits & HR_TRAIT_STORED) != 0;
+  for (int i = 0; !takes && i < c->input_count; ++i) {
+    if (hr_dtype_is_float8(c->inputs[i].dtype)) {
+      return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: not for %s, which is converted, compared and moved alone",
+                            c->name, hr_dtype_name(c->inputs[i].dtype));
+    }
+  }
+  return HR_OK;
+}
+
+static hr_status infer_types(hr__checked *c, hr_view *views, hr_scalar *numbers, const hr_tensor_type *inputs) {
+  for (int i = 0; i < c->input_count; ++i) {
+    HR_RETURN_IF_ERROR(check_type(c->name, "input", i, &inputs[i]));
+    view_type(&views[i], &numbers[i], &inputs[i], false);
+  }
+  for (int i = 0; i < c->output_count; ++i) {
+    HR_RETURN_IF_ERROR(check_type(c->name, "output", i, &c->types[i]));
+    view_type(&views[c->input_count + i], NULL, &c->types[i], true);
+  }
+  c->inputs = views, c->outputs = views + c->input_count;
+  HR_RETURN_IF_ERROR(check_stored(c));
+  HR_RETURN_IF_ERROR(infer(c));
+  for (int i = 0; i < c->output_count; ++i) {
+    set_row_major(&c->types[i]);
+    if (hr_op_table(c->op)->family == HR_FAMILY_POINTWISE) {
+      follow_input(c, i);
+    }
+  }
+  return HR_OK;
+}
+
+hr_status hr_op_infer(hr_op op, const hr_attrs *attrs, int input_count, const hr_tensor_type *inputs, int output_count,
+                      hr_tensor_type *outputs) {
+  enum { FEW = 24 }; /* operands of all rows but those that take lists */
+  static const hr_attrs none;
+  const hr_op_row *row = hr_op_table(op);
+  attrs = attrs != NULL ? attrs : &none;
+  hr__checked c = {.op = op,
+                   .name = row->name,
+                   .input_count = input_count,
+                   .output_count = output_count,
+                   .int_count = attrs->int_count,
+                   .scalar_count = attrs->scalar_count,
+                   .ints = attrs->ints,
+                   .scalars = attrs->scalars,
+                   .types = outputs};
+  if (row->family == HR_FAMILY_NONE || input_count < 0 || output_count < 0 || c.int_count < 0 || c.scalar_count < 0) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                          "operation %d (%s) with %d inputs, %d outputs, %d ints, %d scalars", (int)op, row->name,
+                          input_count, output_count, c.int_count, c.scalar_count);
+  }
+  size_t count = (size_t)input_count + (size_t)output_count;
+  hr_view few[FEW], *views = count <= FEW ? few : hr_malloc(count * sizeof *views);
+  hr_scalar few_numbers[FEW], *numbers = count <= FEW ? few_numbers : hr_malloc(count * sizeof *numbers);
+  hr_status status =
+      views == NULL || numbers == NULL
+          ? hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%s: no memory for %zu operands", row->name, count)
+          : infer_types(&c, views, numbers, inputs);
+  if (count > FEW) {
+    hr_free(views);
+    hr_free(numbers);
+  }
+  return status;
+}

@@ -1,0 +1,177 @@
+/* infer.h: what the rules of inference share (the `infer` column of ops.def).
+ *
+ * A rule hr__infer_<name> checks operands and attributes and gives the outputs' types. It serves two callers.
+ * hr_op_check passes outputs that exist, and giving a type compares their dims with it; nothing is stored. hr_op_infer
+ * passes what its caller chose of the outputs, and giving a type fills it in. Rules read no memory and keep no state.
+ *
+ * Relations (hr__want_*) pass absent views. Messages begin with the row's name and tell what was found and what was
+ * expected.
+ */
+#ifndef HEADRACE_CORE_INFER_H_
+#define HEADRACE_CORE_INFER_H_
+
+#include <stdio.h>
+
+#include "core/ops/op.h"
+
+/* One operation under check or inference. */
+struct hr__checked {
+  hr_op op;
+  const char *name;
+  int input_count, output_count, int_count, scalar_count;
+  const hr_view *inputs, *outputs;
+  const int64_t *ints;
+  const hr_scalar *scalars;
+  hr_tensor_type *types; /* inference: of the outputs, filled in by the rule; NULL: a check */
+};
+
+#define FAIL(c, format, ...) \
+  hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: " format, (c)->name __VA_OPT__(, ) __VA_ARGS__)
+
+static inline bool hr__view_is_present(const hr_view *view) {
+  return view->buffer != NULL || view->scalar != NULL;
+}
+
+static inline bool hr__view_is_number(const hr_view *view) {
+  return view->scalar != NULL && view->buffer == NULL;
+}
+
+static inline int64_t hr__view_count(const hr_view *view) {
+  int64_t count = 1;
+  for (int d = 0; d < view->rank; ++d) {
+    count *= view->dims[d];
+  }
+  return count;
+}
+
+/* "[2,3]" in `text` of at least HR__DIMS_TEXT bytes. */
+enum { HR__DIMS_TEXT = 16 * 21 + 3 };
+const char *hr__view_dims(const hr_view *view, char *text);
+
+/* NULL: absent. */
+static inline const hr_view *hr__checked_input(const hr__checked *c, int i) {
+  return i < c->input_count && hr__view_is_present(&c->inputs[i]) ? &c->inputs[i] : NULL;
+}
+static inline const hr_view *hr__checked_output(const hr__checked *c, int i) {
+  return i < c->output_count && hr__view_is_present(&c->outputs[i]) ? &c->outputs[i] : NULL;
+}
+/* An output whose dims the caller chooses; NULL: it left the choice. */
+static inline const hr_view *hr__given_output(const hr__checked *c, int i) {
+  const hr_view *output = hr__checked_output(c, i);
+  return c->types != NULL && output != NULL && output->rank == 0 ? NULL : output;
+}
+
+/* ---- dtypes that rules give: a dtype that the caller chose stays ---- */
+
+hr_dtype hr__dtype_of(const hr_view *view);     /* NULL: NONE; of a number its default dtype: bool, i64, f32, c64 */
+hr_dtype hr__dtype_floating(hr_dtype dtype);    /* f32 of integers */
+hr_dtype hr__dtype_real(hr_dtype dtype);        /* of a complex number's parts */
+hr_dtype hr__dtype_complex(hr_dtype dtype);     /* of numbers with such parts */
+hr_dtype hr__dtype_statistics(hr_dtype dtype);  /* real; f32 beside narrower ones */
+hr_dtype hr__dtype_accumulated(hr_dtype dtype); /* i64 of integers */
+
+/* ---- what rules give; of outputs that are absent nothing ---- */
+
+hr_status hr__want_dims(const hr__checked *c, const char *what, const hr_view *view, int rank, const int64_t *dims);
+void hr__set_type(const hr__checked *c, int i, hr_dtype dtype, int rank, const int64_t *dims);
+
+/* Output i has these dims. */
+static inline hr_status hr__give(const hr__checked *c, int i, const char *what, hr_dtype dtype, int rank,
+                                 const int64_t *dims) {
+  if (c->types == NULL) {
+    return hr__want_dims(c, what, hr__checked_output(c, i), rank, dims);
+  }
+  hr__set_type(c, i, dtype, rank, dims);
+  return HR_OK;
+}
+static inline hr_status hr__give_like(const hr__checked *c, int i, const char *what, hr_dtype dtype,
+                                      const hr_view *like) {
+  return hr__give(c, i, what, dtype, like->rank, like->dims);
+}
+static inline hr_status hr__give_vector(const hr__checked *c, int i, const char *what, hr_dtype dtype, int64_t count) {
+  return hr__give(c, i, what, dtype, 1, &count);
+}
+/* One element: [], or any other dims in a check. */
+hr_status hr__give_one(const hr__checked *c, int i, const char *what, hr_dtype dtype);
+/* Output i has the dims of `view`, with which the rule has compared it. */
+static inline void hr__keep(const hr__checked *c, int i, hr_dtype dtype, const hr_view *view) {
+  if (c->types != NULL) {
+    hr__set_type(c, i, dtype, view->rank, view->dims);
+  }
+}
+/* Output i can't be made of these operands: fails if it is there, and is absent in an inference. */
+hr_status hr__give_none(const hr__checked *c, int i, const char *why);
+/* Output i has x's rank, and 1 in the dims of mask. */
+hr_status hr__give_reduced(const hr__checked *c, int i, hr_dtype dtype, const hr_view *x, int64_t mask);
+/* Fails for a choice that the caller has to make. */
+hr_status hr__refuse_choice(const hr__checked *c, int i);
+
+/* A view that a rule makes up: of an output whose dims are not given. */
+typedef struct hr__made {
+  hr_view view;
+  int64_t dims[HR_RANK_MAX];
+} hr__made;
+static inline const hr_view *hr__make_like(hr__made *made, const hr_view *like) {
+  made->view = (hr_view){.dtype = like->dtype, .rank = like->rank, .dims = made->dims};
+  for (int d = 0; d < like->rank; ++d) {
+    made->dims[d] = like->dims[d];
+  }
+  return &made->view;
+}
+
+/* ---- relations ---- */
+
+/* The dims of another view; a vector; one element. */
+hr_status hr__want_like(const hr__checked *c, const char *what, const hr_view *view, const hr_view *other);
+hr_status hr__want_vector(const hr__checked *c, const char *what, const hr_view *view, int64_t count);
+hr_status hr__want_one(const hr__checked *c, const char *what, const hr_view *view);
+/* So many dims. */
+hr_status hr__refuse_rank(const hr__checked *c, const char *what, const hr_view *view, int min, int max);
+static inline hr_status hr__want_rank(const hr__checked *c, const char *what, const hr_view *view, int min, int max) {
+  bool is_fit = view == NULL || (view->rank >= min && view->rank <= max);
+  return __builtin_expect(is_fit, 1) ? HR_OK : hr__refuse_rank(c, what, view, min, max);
+}
+/* Dims that can be broadcast to these. */
+hr_status hr__want_spread(const hr__checked *c, const char *what, const hr_view *view, int rank, const int64_t *dims);
+hr_status hr__want_integer(const hr__checked *c, const char *what, const hr_view *view);
+/* Sizes, strides and paddings that sums and products of 64 bits can take. */
+hr_status hr__want_small(const hr__checked *c, int count, const int64_t *ints);
+/* A dim of the view, which is there. */
+hr_status hr__want_dim(const hr__checked *c, int64_t dim, const hr_view *view);
+/* The broadcast dims of inputs first, first + step, ... */
+hr_status hr__broadcast_inputs(const hr__checked *c, int first, int step, int *out_rank, int64_t *dims);
+
+/* ---- families ---- */
+
+/* Counts, attributes and types of a contraction, composite or special row, whose views have been checked. */
+hr_status hr__infer_operands(const hr__checked *c);
+/* The same of a library row, by what `shapes` says in ops.def. */
+hr_status hr__infer_library(const hr__checked *c);
+/* The same of a reduction or a choice of the best. */
+hr_status hr__infer_reduction(const hr__checked *c);
+
+/* True if the element-wise row computes with inputs of these categories (hr__category_of) and such an output. */
+uint8_t hr__category_of(hr_dtype dtype);
+bool hr__is_typed(hr_op op, uint8_t inputs, hr_dtype output);
+/* True if the row reduces such an input to such an output. */
+bool hr__is_reduction_typed(hr_op op, hr_dtype input, hr_dtype output);
+/* UNIMPLEMENTED, with the dtypes of inputs first, first + step, ... */
+hr_status hr__refuse_types(const hr__checked *c, int first, int step, int arity, hr_dtype output);
+
+#define HR_POINTWISE(...)
+#define HR_REDUCE(...)
+#define HR_ARGREDUCE(...)
+#define HR_LIBRARY(...)
+#define HR_CONTRACTION(NAME, name, infer, ...) hr_status hr__infer_##infer(const hr__checked *c);
+#define HR_COMPOSITE(NAME, name, lower, infer, ...) hr_status hr__infer_##infer(const hr__checked *c);
+#define HR_SPECIAL(NAME, name, infer, ...) hr_status hr__infer_##infer(const hr__checked *c);
+#include "core/ops/ops.def"
+#undef HR_POINTWISE
+#undef HR_REDUCE
+#undef HR_ARGREDUCE
+#undef HR_LIBRARY
+#undef HR_CONTRACTION
+#undef HR_COMPOSITE
+#undef HR_SPECIAL
+
+#endif
