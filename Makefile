@@ -68,6 +68,7 @@ bench-c: build ## what records, commits and repeated steps cost in C; how fast t
 	@$(BUILD_STEP) $(BUILD) --target benchmarks
 	$(BUILD)/bench/record_bench
 	$(LIBRARIES) $(BUILD)/bench/step_bench
+	$(LIBRARIES) $(BUILD)/bench/neighbour_bench
 	$(BUILD)/bench/interp_bench
 
 bench-ops: build python-package ## every operator timed by itself, and docs/operator-speed.md from that; OPTIONS='--quick'

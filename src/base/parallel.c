@@ -8,6 +8,7 @@
  * leaves over and starts them again for the next larger one, which costs more than letting them find nothing. */
 #include <stdbool.h>
 
+#include "base/context.h"
 #include "base/team.h"
 
 /* How many workers get a share. */
@@ -21,6 +22,79 @@ static int worker_limit(int64_t units, int64_t grain) {
 
 #include <omp.h>
 
+/* ---- OpenMP's threads beside busy neighbours ----
+ *
+ * libgomp's threads look out for work, and wait for each other at the end of a region, for milliseconds before they
+ * sleep. Where somebody else has a core, each region then costs some of the system's time slices. libgomp cuts that
+ * short by itself while the process has more of its threads than cores (GOMP_SPINCOUNT in its manual). So while the
+ * machine is crowded one thread more, which sleeps, holds a team of two. */
+typedef struct holder {
+  hr_mutex mutex;
+  hr_cond wake;
+  hr_thread thread;
+  bool is_on, stops;
+} holder;
+
+static const int64_t HOLD_NS = 300000000;
+
+static void init_holder(void *part) {
+  holder *h = part;
+  hr_mutex_init(&h->mutex);
+  hr_cond_init(&h->wake);
+}
+
+/* The process ends. */
+static void stop_holder(void *part) {
+  holder *h = part;
+  hr_mutex_lock(&h->mutex);
+  h->stops = true;
+  hr_cond_broadcast(&h->wake);
+  hr_mutex_unlock(&h->mutex);
+  hr_thread_join(&h->thread);
+}
+
+static holder *own_holder(void) {
+  static const hr_context_part kind = {.bytes = sizeof(holder), .init = init_holder, .stop = stop_holder};
+  return hr__context_part(&hr__context_first, HR_CONTEXT_HOLDER, &kind);
+}
+
+static void hold(void *arg) {
+  holder *h = arg;
+  int64_t end = 0;
+#pragma omp parallel num_threads(2)
+  { /* the second thread stays with this one; a region of nothing would be no region */
+    hr_thread_relax();
+  }
+  hr_mutex_lock(&h->mutex);
+  while (!h->stops) {
+    int64_t now = hr_clock_ns();
+    end = hr__team_is_crowded(now) || end == 0 ? now + HOLD_NS : end;
+    if (now >= end) {
+      break;
+    }
+    (void)hr_cond_wait_until(&h->wake, &h->mutex, end);
+  }
+  h->is_on = false;
+  hr_mutex_unlock(&h->mutex);
+}
+
+static void hold_while_crowded(void) {
+  if (!hr__team_is_crowded(hr_clock_ns())) {
+    return;
+  }
+  holder *h = own_holder();
+  hr_mutex_lock(&h->mutex);
+  if (!h->is_on && !h->stops) {
+    hr_thread_join(&h->thread); /* of the last time; it has ended */
+    hr_status status = hr_thread_start("headrace-hold", hold, h, &h->thread);
+    h->is_on = status == NULL;
+    hr_status_ignore(status);
+  }
+  hr_mutex_unlock(&h->mutex);
+}
+
+/* ---- its loops ---- */
+
 int hr_library_threads_set(int count) {
   int before = omp_get_max_threads();
   if (before != count) {
@@ -31,6 +105,7 @@ int hr_library_threads_set(int count) {
 
 void hr_library_enters(void) {
   hr__team_leave_to_library();
+  hold_while_crowded();
 }
 
 static bool inside_loop(void) {
@@ -38,6 +113,7 @@ static bool inside_loop(void) {
 }
 
 static void run_openmp(int64_t units, int workers, hr_range_fn fn, void *arg) {
+  hold_while_crowded();
   int threads = hr_thread_count();
 #pragma omp parallel num_threads(threads)
   {

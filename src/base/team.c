@@ -15,6 +15,7 @@
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 
 #include "base/context.h"
 #include "base/env.h"
@@ -24,6 +25,9 @@
 enum { LINE = 128, WORKERS_BITS = 11, LOOKS = 64, PATIENCE = 2000, LEADER = 1 };
 static const int64_t TEAM_WATCH_NS = 200000;
 static const int64_t NEAR_NS = 100000000; /* a library's threads look out for work for some milliseconds */
+/* Looks in a row are microseconds apart: what takes longer was somebody else's time. A neighbour that takes cores away
+ * does it every few milliseconds; a single loss may be the system's own. */
+static const int64_t LOSS_NS = 300000, LOOK_NS = 2000000, LOSSES_APART_NS = 30000000, CROWDED_NS = 250000000;
 
 /* What one worker and the caller exchange. */
 typedef struct place {
@@ -52,14 +56,17 @@ typedef struct team {
   atomic_int worker_count;         /* of parallel loops; 0: not decided yet */
   atomic_int_least64_t library_ns; /* when a library with a team of its own was called last */
   atomic_bool is_fork_prepared;
+  atomic_int_least64_t lost_ns, crowded_until_ns; /* when a thread found its core lost; see hr__team_note_loss */
   place places[HR_THREADS_MAX];
 } team;
 
 /* The process's: the cores are. */
-static team own = {.library_ns = INT64_MIN / 2};
+static team own = {.library_ns = INT64_MIN / 2, .lost_ns = INT64_MIN / 2};
 static _Thread_local struct {
   bool is_inside, leads;
   int worker; /* of the team; 0: none of its threads */
+  int64_t looked_ns;
+  long switches; /* that were not wanted, when it looked last */
 } thread;
 
 void hr__run_share(int64_t units, int workers, int worker, hr_range_fn fn, void *arg) {
@@ -115,18 +122,58 @@ static void take_part(int worker, uint64_t job) {
   }
 }
 
+/* ---- neighbours ---- */
+
+void hr__team_note_loss(int64_t now_ns) {
+  int64_t before = atomic_exchange_explicit(&own.lost_ns, now_ns, memory_order_relaxed);
+  if (now_ns - before < LOSSES_APART_NS) {
+    atomic_store_explicit(&own.crowded_until_ns, now_ns + CROWDED_NS, memory_order_relaxed);
+  }
+}
+
+bool hr__team_is_crowded(int64_t now_ns) {
+  return now_ns < atomic_load_explicit(&own.crowded_until_ns, memory_order_relaxed);
+}
+
+void hr__team_look_for_losses(int64_t now_ns) {
+#ifdef RUSAGE_THREAD
+  struct rusage usage;
+  if (now_ns - thread.looked_ns < LOOK_NS || getrusage(RUSAGE_THREAD, &usage) != 0) {
+    return;
+  }
+  int64_t losses = thread.looked_ns != 0 ? usage.ru_nivcsw - thread.switches : 0;
+  if (losses > 1 && now_ns - thread.looked_ns < losses * LOSSES_APART_NS) {
+    hr__team_note_loss(now_ns - 1);
+  }
+  if (losses > 0) {
+    hr__team_note_loss(now_ns);
+  }
+  thread.looked_ns = now_ns;
+  thread.switches = usage.ru_nivcsw;
+#else
+  (void)now_ns;
+#endif
+}
+
 /* ---- workers ---- */
 
 /* Looks out for a loop behind `seen`; gives `seen` when none has come in time. Whoever calls may be waiting for this
  * very core, while a library's thread looks out for work on the other: now and then it gets it. */
 static uint64_t watch(uint64_t seen) {
-  int64_t end = own.watches ? hr_clock_ns() + TEAM_WATCH_NS : 0;
+  int64_t begin = own.watches ? hr_clock_ns() : 0, before = begin;
+  bool watches = own.watches && !hr__team_is_crowded(begin);
   uint64_t job = seen;
-  for (int looks = 0; own.watches && job == seen; looks++) {
+  for (int looks = 0; watches && job == seen; looks++) {
     bool is_round = looks % LOOKS == 0;
-    if (atomic_load_explicit(&own.rests, memory_order_relaxed) || (is_round && hr_clock_ns() > end)) {
+    int64_t now = is_round ? hr_clock_ns() : before;
+    if (now - before > LOSS_NS) {
+      hr__team_note_loss(now);
       break;
     }
+    if (atomic_load_explicit(&own.rests, memory_order_relaxed) || now > begin + TEAM_WATCH_NS) {
+      break;
+    }
+    before = now;
     if (is_round) {
       sched_yield();
     }
@@ -304,12 +351,15 @@ bool hr__team_is_inside(void) {
 }
 
 bool hr__team_is_near_library(void) {
-  return !hr__team_runs_early() &&
-         hr_clock_ns() - atomic_load_explicit(&own.library_ns, memory_order_relaxed) < NEAR_NS;
+  int64_t now = hr_clock_ns();
+  hr__team_look_for_losses(now);
+  return !hr__team_runs_early() && now - atomic_load_explicit(&own.library_ns, memory_order_relaxed) < NEAR_NS;
 }
 
 void hr__team_leave_to_library(void) {
-  atomic_store_explicit(&own.library_ns, hr_clock_ns(), memory_order_relaxed);
+  int64_t now = hr_clock_ns();
+  hr__team_look_for_losses(now);
+  atomic_store_explicit(&own.library_ns, now, memory_order_relaxed);
   hr__team_rest();
 }
 

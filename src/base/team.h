@@ -34,6 +34,13 @@ void hr__team_rest(void);
 void hr__team_leave_to_library(void);
 bool hr__team_is_near_library(void);
 
+/* Others want the cores: threads that look out for work, ours and a library's, sleep instead while this lasts. A thread
+ * that finds that it has lost its core says so; two losses in a short while count. `now_ns`: of hr_clock_ns. */
+void hr__team_note_loss(int64_t now_ns);
+/* Notes whether the calling thread was taken off its core since it was asked last. Looks every few milliseconds. */
+void hr__team_look_for_losses(int64_t now_ns);
+bool hr__team_is_crowded(int64_t now_ns);
+
 /* Runs the share of `worker` of `workers` shares, which differ by at most one unit. */
 void hr__run_share(int64_t units, int workers, int worker, hr_range_fn fn, void *arg);
 

@@ -332,3 +332,18 @@ HR_TEST(libraries_open_and_report) {
   hr_dynlib_close(&library);
   hr_dynlib_close(&library);
 }
+
+/* The last one: from here on the team takes the machine for crowded. */
+HR_TEST(two_losses_of_a_core_in_a_short_while_are_a_crowd) {
+  enum { MS = 1000000 };
+  int64_t t = hr_clock_ns() + INT64_C(1000000) * MS; /* behind all real ones */
+  usleep(10000);                                     /* the team sleeps by then */
+  hr__team_note_loss(t);
+  HR_ASSERT(!hr__team_is_crowded(t));
+  hr__team_note_loss(t + 100 * MS); /* the system's own */
+  HR_ASSERT(!hr__team_is_crowded(t + 100 * MS));
+  hr__team_note_loss(t + 104 * MS);
+  HR_ASSERT(hr__team_is_crowded(t + 104 * MS));
+  HR_ASSERT(hr__team_is_crowded(t + 300 * MS));
+  HR_ASSERT(!hr__team_is_crowded(t + 400 * MS));
+}
