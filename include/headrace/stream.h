@@ -141,6 +141,12 @@ HR_API HR_MUST_USE hr_status hr_stream_record(hr_stream *stream, hr_op op, const
 /* Submits everything pending to the device. Errors of the work itself are reported by the call that waits for it, or by
  * a record that uses an invalid buffer. Between a failure and its report all work is dropped, as after an exception. */
 HR_API HR_MUST_USE hr_status hr_stream_commit(hr_stream *stream);
+typedef enum hr_hint {
+  HR_HINT_PASS_BEGINS = 0 /* a pass over the program, such as the backward pass, begins or has ended */
+} hr_hint;
+/* Tells the stream where the frontend is in its program. The stream may use it to decide when to commit; results do not
+ * depend on it. Errors are reported by the call that waits. */
+HR_API void hr_stream_hint(hr_stream *stream, hr_hint hint);
 /* Commits and waits. Reports the first error since the last wait, unless a record has reported it already. */
 HR_API HR_MUST_USE hr_status hr_stream_synchronize(hr_stream *stream);
 /* Commits, waits, and copies the view's elements to host memory, row-major and without gaps. */

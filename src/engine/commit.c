@@ -21,7 +21,7 @@
 #include "engine/prefix.h"
 #include "engine/stream.h"
 
-enum { INLINE_STEPS_MAX = 4, INLINE_NS_MAX = 40000, TIMES_BEFORE = 8, TIMES_MOST = 1 << 20 };
+enum { INLINE_STEPS_MAX = 4, INLINE_NS_MAX = 40000 };
 
 /* What the caller of a commit does next. PROBE: it only asks whether memory can be had. */
 typedef enum caller_does { RECORD, WAIT_SOON, WAIT, PROBE } caller_does;
@@ -460,27 +460,6 @@ static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executa
   return HR_OK;
 }
 
-/* ---- what is waited for again and again ---- */
-
-/* A trace that can run beside the host, and that the host has waited for as a whole so many times, is begun when its
- * last graph is appended. Where the host goes on recording then, it takes twice as many times before that happens
- * again. */
-static void note_awaited(hr_stream *stream, const hr_executable *executable, caller_does next) {
-  hr_awaited *awaited = &stream->awaited;
-  bool will_wait = next == WAIT;
-  if (stream->moving != 0 || next == PROBE) {
-    return;
-  }
-  bool is_same =
-      will_wait && !awaited->is_begun && executable->key.hash == awaited->hash && can_submit_early(stream, executable);
-  int wanted = awaited->wanted > 0 ? awaited->wanted : TIMES_BEFORE;
-  awaited->wanted = awaited->is_begun && wanted < TIMES_MOST ? 2 * wanted : wanted;
-  awaited->times = is_same ? awaited->times + (awaited->times < wanted) : 0;
-  awaited->hash = will_wait ? executable->key.hash : 0;
-  awaited->record_count = executable->key.record_count;
-  awaited->is_begun = false;
-}
-
 /* ---- commit ---- */
 
 /* The executable of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, the caller ends
@@ -531,7 +510,11 @@ static hr_status run_pending(hr_stream *stream, caller_does next) {
     hr_executable *executable;
     HR_RETURN_IF_ERROR(find_key(stream, &key));
     HR_RETURN_IF_ERROR(find_executable(stream, &key, &executable, &is_owned));
-    note_awaited(stream, executable, next);
+    if (stream->moving == 0 && next != PROBE) {
+      uint64_t hash = executable->key.hash;
+      bool can_begin = hash == stream->policy.awaited.hash && can_submit_early(stream, executable);
+      hr__policy_committed(&stream->policy, hash, key.record_count, next == WAIT, can_begin);
+    }
     again = executable->schedule.is_refused;
     status =
         again ? restore_default_layout(stream, executable) : run_executable(stream, &key, executable, next, &again);
@@ -624,7 +607,7 @@ void hr__stream_begin(hr_stream *stream) {
   bool again = false;
   hr_status status = find_key(stream, &key);
   hr_executable *executable = status == NULL ? hr__cache_find_expected(&stream->cache, &key) : NULL;
-  if (executable == NULL || executable->key.hash != stream->awaited.hash || executable->schedule.is_refused ||
+  if (executable == NULL || executable->key.hash != stream->policy.awaited.hash || executable->schedule.is_refused ||
       !can_submit_early(stream, executable)) {
     hr_status_ignore(status);
     return;
@@ -635,7 +618,7 @@ void hr__stream_begin(hr_stream *stream) {
     stream->stats.cache_hits++;
     count_commit(&stream->stats, HR_COMMIT_READ);
     take_rest(stream);
-    stream->awaited.is_begun = true;
+    hr__policy_begun(&stream->policy);
   }
   hr_status_ignore(status); /* the wait will meet it again */
 }

@@ -42,8 +42,8 @@ static hr_status no_memory(const char *what) {
 hr_status hr_capture_create(hr_device *device, hr_stream **out_capture) {
   HR_RETURN_IF_ERROR(hr_stream_create(device, out_capture));
   (*out_capture)->is_capture = true;
-  (*out_capture)->records_max = (*out_capture)->first_ops = (*out_capture)->next_ops = SIZE_MAX;
-  (*out_capture)->bytes_max = INT64_MAX;
+  (*out_capture)->policy =
+      (hr_policy){.records_max = SIZE_MAX, .bytes_max = INT64_MAX, .first_ops = SIZE_MAX, .next_ops = SIZE_MAX};
   atomic_store(&(*out_capture)->mode, (int)HR_MODE_FUSE);
   return HR_OK;
 }
@@ -368,19 +368,18 @@ hr_status hr_part_run(hr_stream *stream, const hr_part *part, hr_buffer *const *
     hr_mutex_unlock(&stream->mutex);
     return status;
   }
-  if (hr__stream_expects_wait(stream) && hr_stream_mode(stream) == HR_MODE_FUSE) {
-    hr__stream_begin(stream); /* while the caller finds its way back */
+  if (__builtin_expect(!hr__policy_keeps_part(&stream->policy, stream->pending.records.count), 0)) {
+    const hr_event event = hr__stream_event(stream, HR_EVENT_PART_APPENDED);
+    hr__stream_set_error(stream, hr__stream_notify(stream, &event)); /* while the caller finds its way back */
   }
   return hr__stream_settle(stream, (int64_t)part->part.records.count);
 }
 
 void hr_part_submit_early(hr_stream *stream, const hr_part *part) {
   hr_mutex_lock(&stream->mutex);
-  size_t pending = stream->pending.records.count, tail = part->part.records.count - part->last_work;
-  tail = part->last_result >= stream->large_bytes && tail < pending ? tail : 0;
-  if (stream->first_ops != SIZE_MAX && pending > 0 &&
-      (stream->next_ops == stream->first_ops || pending >= stream->next_ops)) {
-    hr__stream_commit_early(stream, pending - tail, true); /* while the caller finds its way back */
-  }
+  hr_event event = hr__stream_event(stream, HR_EVENT_PART_LEFT);
+  event.tail_records = part->part.records.count - part->last_work;
+  event.tail_bytes = part->last_result;
+  hr__stream_set_error(stream, hr__stream_notify(stream, &event)); /* while the caller finds its way back */
   hr_mutex_unlock(&stream->mutex);
 }

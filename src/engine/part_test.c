@@ -175,22 +175,23 @@ HR_TEST(an_offer_hands_over_all_but_a_large_result) {
   HR_ASSERT_EQ(left, 3);
   for (int turn = 0; turn < 3; turn++) {
     hr_stats before, after;
-    f.stream->first_ops = f.stream->next_ops = 4;
-    f.stream->large_bytes = COUNT * sizeof(float);
+    f.stream->policy.first_ops = f.stream->policy.next_ops = 4;
+    f.stream->policy.large_bytes = COUNT * sizeof(float);
     HR_ASSERT_EQ(offer(&f, part, &left), 1);
     HR_ASSERT_EQ(left, 1);
-    f.stream->large_bytes++;
+    f.stream->policy.large_bytes++;
     hr_stream_stats(f.stream, &before);
     HR_ASSERT_EQ(offer(&f, part, &left), 1);
     HR_ASSERT_EQ(left, 0);
     hr_stream_stats(f.stream, &after);
     HR_ASSERT(turn == 0 || after.compiles == before.compiles);
-    f.stream->next_ops = 4, f.stream->first_ops = 1; /* not the first since a wait, and three are less than four */
+    f.stream->policy.next_ops = 4,
+    f.stream->policy.first_ops = 1; /* not the first since a wait, and three are less than four */
     HR_ASSERT_EQ(offer(&f, part, &left), 0);
     HR_ASSERT_EQ(left, 3);
   }
-  f.stream->large_bytes = 0;
-  f.stream->first_ops = f.stream->next_ops = 1;
+  f.stream->policy.large_bytes = 0;
+  f.stream->policy.first_ops = f.stream->policy.next_ops = 1;
   hr_part_submit_early(f.stream, without); /* there is nothing to hand over */
   HR_ASSERT_EQ(f.stream->pending.records.count, 0);
   hr_part_release(part);
@@ -356,7 +357,7 @@ static bool wait_until_begun(const fixture *f, const hr_part *part, hr_buffer *c
   float actual[WIDTH];
   for (int64_t end = hr_clock_ns() + INT64_C(5000000000); !is_begun && hr_clock_ns() < end;) {
     hr_buffer *result = run_products(f, part, params);
-    is_begun = f->stream->awaited.is_begun;
+    is_begun = f->stream->policy.awaited.is_begun;
     HR_ASSERT(f->stream->pending.records.count == (is_begun ? 0 : 3));
     read_row(f, result, actual);
     HR_ASSERT(memcmp(actual, expected, sizeof actual) == 0);
@@ -377,11 +378,11 @@ HR_TEST(what_is_always_waited_for_begins_early) {
   hr_buffer_release(result);
   for (int round = 0; round < 4 && hr_core_count() > 1; round++) {
     HR_ASSERT(round > 1 || wait_until_begun(&f, part, params, expected));
-    int wanted = f.stream->awaited.wanted;
+    int wanted = f.stream->policy.awaited.wanted;
     hr_stats before, after;
     hr_stream_stats(f.stream, &before);
     result = run_products(&f, part, params);
-    HR_ASSERT(f.stream->awaited.is_begun == (round < 2));
+    HR_ASSERT(f.stream->policy.awaited.is_begun == (round < 2));
     hr_buffer *other = make_floats(&f, WIDTH, 1);
     hr_view row = {.buffer = result, .dtype = HR_DTYPE_F32, .rank = 2, .dims = row_dims, .strides = square_strides};
     hr_view first[2] = {row, row};
@@ -399,7 +400,7 @@ HR_TEST(what_is_always_waited_for_begins_early) {
       float factor = round == 0 ? 2.0f : round < 2 ? 1.0f : 0.0f;
       HR_ASSERT(actual[i] == factor * expected[i]);
     }
-    HR_ASSERT_EQ(f.stream->awaited.wanted, round < 2 ? 2 * wanted : wanted);
+    HR_ASSERT_EQ(f.stream->policy.awaited.wanted, round < 2 ? 2 * wanted : wanted);
     hr_stream_stats(f.stream, &after);
     HR_ASSERT_EQ(after.operations - before.operations, round == 2 ? 6 : round == 3 ? 3 : 4);
     hr_buffer_release(other);

@@ -59,10 +59,11 @@ static hr_status create_stream(hr_device *device, hr_stream **out_stream) {
   hr_mutex_init(&stream->job_mutex);
   hr_device_retain(device);
   stream->device = device;
-  stream->records_max = (size_t)hr_env_int(HR_ENV_PENDING_OPS);
-  stream->first_ops = stream->next_ops = first_ops(device);
-  stream->bytes_max = pending_bytes_max(device);
-  stream->large_bytes = LARGE_BYTES;
+  stream->policy = (hr_policy){.records_max = (size_t)hr_env_int(HR_ENV_PENDING_OPS),
+                               .bytes_max = pending_bytes_max(device),
+                               .first_ops = first_ops(device),
+                               .large_bytes = LARGE_BYTES};
+  stream->policy.next_ops = stream->policy.first_ops;
   stream->long_bytes = LONG_BYTES;
   stream->long_flops = LONG_FLOPS;
   stream->notes_indices = !device->properties.is_host;
@@ -71,7 +72,7 @@ static hr_status create_stream(hr_device *device, hr_stream **out_stream) {
   hr__trace_init(&stream->rest, number);
   hr__trace_init(&stream->plain, number + 1);
   stream->plain.is_plain = true;
-  stream->pending.single_max = stream->rest.single_max = stream->bytes_max;
+  stream->pending.single_max = stream->rest.single_max = stream->policy.bytes_max;
   stream->frees_live = hr_env_choice(HR_ENV_LAYOUTS) == HR_ENV_LAYOUTS_ALL;
   hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX);
   *out_stream = stream;
@@ -119,13 +120,53 @@ hr_mode hr_stream_mode(const hr_stream *stream) {
   return (hr_mode)atomic_load_explicit(&((hr_stream *)stream)->mode, memory_order_relaxed);
 }
 
+/* ---- when to commit: policy.h decides ---- */
+
+hr_event hr__stream_event(const hr_stream *stream, hr_event_kind kind) {
+  return (hr_event){.kind = kind,
+                    .mode = hr_stream_mode(stream),
+                    .records = stream->pending.records.count,
+                    .bytes = stream->pending.pending_bytes};
+}
+
+hr_status hr__stream_notify(hr_stream *stream, const hr_event *event) {
+  const hr_decision decision = hr__policy_decide(&stream->policy, event);
+  if (decision.action == HR_BEGIN) {
+    hr__stream_begin(stream);
+  }
+  if (decision.action != HR_COMMIT) {
+    return HR_OK;
+  }
+  size_t count = decision.count == HR_CUT ? hr__trace_cut(&stream->pending) : decision.count;
+  hr_status status = hr__stream_commit(stream, count, decision.reason, decision.runs_here);
+  if (decision.is_early) {
+    hr__policy_committed_early(&stream->policy);
+  }
+  return status;
+}
+
+/* Failures belong to earlier lines: they wait for a wait. */
+static void notify(hr_stream *stream, hr_event_kind kind) {
+  const hr_event event = hr__stream_event(stream, kind);
+  hr__stream_set_error(stream, hr__stream_notify(stream, &event));
+}
+
+void hr_stream_hint(hr_stream *stream, hr_hint hint) {
+  if (stream->is_capture || hint != HR_HINT_PASS_BEGINS) {
+    return;
+  }
+  hr_mutex_lock(&stream->mutex);
+  notify(stream, HR_EVENT_PASS_BEGINS);
+  hr_mutex_unlock(&stream->mutex);
+}
+
 void hr_stream_set_mode(hr_stream *stream, hr_mode mode) {
   if (stream->is_capture) {
     return;
   }
   hr_mutex_lock(&stream->mutex);
   if (mode != HR_MODE_FUSE) {
-    hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_MODE, false));
+    notify(stream, HR_EVENT_MODE);
   }
   atomic_store(&stream->mode, (int)mode);
   hr_mutex_unlock(&stream->mutex);
@@ -177,14 +218,13 @@ static hr_status refuse_capture(void) {
 }
 
 /* Commits everything, has `seen` lie plain unless it is NULL, unlocks the stream, waits, and takes the first error. */
-static hr_status finish(hr_stream *stream, hr_commit_reason reason, hr_buffer *seen) {
+static hr_status finish(hr_stream *stream, hr_event_kind kind, hr_buffer *seen) {
   if (stream->is_capture) {
     hr_mutex_unlock(&stream->mutex);
     return refuse_capture();
   }
-  hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, reason, true));
-  stream->next_ops = stream->first_ops;
-  stream->awaited.is_begun = false;
+  notify(stream, kind);
+  hr__policy_waited(&stream->policy);
   if (seen != NULL && hr__buffer_layout(seen) != 0) {
     hr__stream_set_error(stream, hr__stream_restore_default_layout(stream, seen, true));
   }
@@ -199,7 +239,7 @@ static hr_status finish(hr_stream *stream, hr_commit_reason reason, hr_buffer *s
 
 hr_status hr_stream_synchronize(hr_stream *stream) {
   hr_mutex_lock(&stream->mutex);
-  return finish(stream, HR_COMMIT_READ, NULL);
+  return finish(stream, HR_EVENT_WAIT, NULL);
 }
 
 hr_status hr_stream_commit(hr_stream *stream) {
@@ -207,7 +247,8 @@ hr_status hr_stream_commit(hr_stream *stream) {
     return refuse_capture();
   }
   hr_mutex_lock(&stream->mutex);
-  hr_status status = hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_REQUEST, false);
+  const hr_event event = hr__stream_event(stream, HR_EVENT_REQUEST);
+  hr_status status = hr__stream_notify(stream, &event);
   hr_mutex_unlock(&stream->mutex);
   return status;
 }
@@ -288,32 +329,33 @@ static bool stands_alone(hr_op op, const hr_view *inputs) {
   return (hr_op_table(op)->traits & HR_TRAIT_LARGE) != 0 && (op != HR_OP_MATMUL || inputs[1].rank <= 2);
 }
 
-void hr__stream_commit_early(hr_stream *stream, size_t count, bool runs_here) {
-  if (hr_stream_mode(stream) == HR_MODE_FUSE) {
-    hr__stream_set_error(stream, hr__stream_commit(stream, count, HR_COMMIT_LIMIT, runs_here));
-    stream->next_ops = stream->next_ops < SIZE_MAX / 2 ? 2 * stream->next_ops : SIZE_MAX;
-  }
+static void before_large(hr_stream *stream) {
+  hr_event event = hr__stream_event(stream, HR_EVENT_RECORD);
+  event.stands_alone = true;
+  hr__stream_set_error(stream, hr__stream_notify(stream, &event));
 }
 
-/* Commits while the pending list is at its limit. Failures belong to earlier lines: they wait for a wait. */
-static void commit_at_limit(hr_stream *stream) {
-  while (stream->pending.records.count > 0 &&
-         (stream->pending.records.count >= stream->records_max || stream->pending.pending_bytes >= stream->bytes_max)) {
-    size_t count = hr__trace_cut(&stream->pending);
-    hr__stream_set_error(stream, hr__stream_commit(stream, count, HR_COMMIT_LIMIT, false));
+static bool keeps(const hr_stream *stream) {
+  return hr__policy_keeps(&stream->policy, hr_stream_mode(stream), stream->pending.records.count,
+                          stream->pending.pending_bytes);
+}
+
+/* Of hr__stream_settle: not all that is pending may stay. */
+static hr_status settle_what_is_due(hr_stream *stream) {
+  if (hr_stream_mode(stream) == HR_MODE_STRICT) {
+    return finish(stream, HR_EVENT_RECORDED, NULL);
   }
+  while (stream->pending.records.count > 0 && !keeps(stream)) {
+    notify(stream, HR_EVENT_RECORDED);
+  }
+  hr_mutex_unlock(&stream->mutex);
+  return HR_OK;
 }
 
 hr_status hr__stream_settle(hr_stream *stream, int64_t count) {
-  hr_mode mode = hr_stream_mode(stream);
   stream->stats.operations += count;
-  if (mode == HR_MODE_STRICT) {
-    return finish(stream, HR_COMMIT_MODE, NULL);
-  }
-  if (mode == HR_MODE_EAGER) {
-    hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_MODE, false));
-  } else {
-    commit_at_limit(stream);
+  if (__builtin_expect(!keeps(stream), 0)) {
+    return settle_what_is_due(stream);
   }
   hr_mutex_unlock(&stream->mutex);
   return HR_OK;
@@ -335,8 +377,9 @@ hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, i
     }
   }
   hr_mutex_lock(&stream->mutex);
-  if (__builtin_expect(stream->pending.records.count >= stream->next_ops, 0) && stands_alone(op, inputs)) {
-    hr__stream_commit_early(stream, SIZE_MAX, false);
+  if (__builtin_expect(!hr__policy_keeps_before(&stream->policy, stream->pending.records.count), 0) &&
+      stands_alone(op, inputs)) {
+    before_large(stream);
   }
   status = hr__trace_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
   if (__builtin_expect(status == NULL, 1)) {
@@ -378,7 +421,7 @@ hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes
   size_t bytes = (size_t)hr__view_count(view) * hr_dtype_size(view->dtype);
   hr_mutex_lock(&stream->mutex);
   stream->stats.bytes_copied_out += (int64_t)bytes;
-  HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ, view->buffer));
+  HR_RETURN_IF_ERROR(finish(stream, HR_EVENT_WAIT, view->buffer));
   HR_RETURN_IF_ERROR(hr__buffer_failure(view->buffer));
   if (bytes == 0) {
     return HR_OK;
@@ -393,7 +436,7 @@ hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes
 hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_address) {
   HR_RETURN_IF_ERROR(check_device(stream, HR_OP_COPY, buffer));
   hr_mutex_lock(&stream->mutex);
-  HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ, buffer));
+  HR_RETURN_IF_ERROR(finish(stream, HR_EVENT_WAIT, buffer));
   HR_RETURN_IF_ERROR(hr__buffer_failure(buffer));
   HR_RETURN_IF_ERROR(hr__stream_bind(stream, buffer));
   /* Whoever has the address may write through it. */
@@ -409,7 +452,7 @@ static hr_status bind_for_write(hr_stream *stream, hr_buffer *buffer) {
   hr_status status = hr__stream_bind(stream, buffer);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED && stream->pending.records.count > 0) {
     hr_status_free(status);
-    hr__stream_set_error(stream, hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_LIMIT, true));
+    notify(stream, HR_EVENT_MEMORY);
     status = hr__stream_bind(stream, buffer);
   }
   return status;
@@ -492,7 +535,7 @@ hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *by
 /* Runs what the source waits for. *out_address: NULL when it was never written. */
 static hr_status settle_source(hr_stream *stream, const hr_view *source, const void **out_address) {
   hr_mutex_lock(&stream->mutex);
-  HR_RETURN_IF_ERROR(finish(stream, HR_COMMIT_READ, source->buffer));
+  HR_RETURN_IF_ERROR(finish(stream, HR_EVENT_WAIT, source->buffer));
   HR_RETURN_IF_ERROR(hr__buffer_failure(source->buffer));
   const char *address = hr__buffer_address(source->buffer);
   int64_t offset = source->offset * (int64_t)hr_dtype_size(source->dtype);

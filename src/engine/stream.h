@@ -13,28 +13,16 @@
 
 #include "engine/cache.h"
 #include "engine/executable.h"
+#include "engine/policy.h"
 
 typedef struct hr_job hr_job;
-
-typedef enum hr_commit_reason { HR_COMMIT_READ, HR_COMMIT_LIMIT, HR_COMMIT_REQUEST, HR_COMMIT_MODE } hr_commit_reason;
-
-/* What the host has waited for, as a whole. */
-typedef struct hr_awaited {
-  uint64_t hash; /* of its key */
-  size_t record_count;
-  int times, wanted; /* one after the other; as often as it takes until it is begun early */
-  bool is_begun;     /* and nothing has been committed since */
-} hr_awaited;
 
 struct hr_stream {
   hr_refcount refcount;
   hr_device *device;
   hr_mutex mutex;
   atomic_int mode;
-  size_t records_max;
-  size_t first_ops, next_ops; /* pending operations for an early commit: first since a wait, next; SIZE_MAX: none */
-  int64_t bytes_max;
-  size_t large_bytes; /* a result of this size had better not be made before it is known what reads it */
+  hr_policy policy;   /* when it commits */
   bool notes_indices; /* what the host writes is looked at, for checks: where looking at it afterwards takes long */
   bool frees_live;    /* what outlives a commit may lie as the compiler likes */
   hr_trace pending, rest;
@@ -42,7 +30,6 @@ struct hr_stream {
   uint64_t moving; /* the layout that it expects in its first buffer, which gets the memory of the second; 0: nothing
                       runs there */
   hr_cache cache;
-  hr_awaited awaited;
   hr_stats stats;
   bool is_capture;                     /* runs nothing: graphs are made of what is pending */
   HR_VECTOR(hr_buffer *) part_buffers; /* scratch of hr_part_run */
@@ -75,18 +62,12 @@ HR_MUST_USE hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait);
 /* OK if the pending records could be handed over: they can have their memory now. Hands nothing over. The stream is
  * locked. */
 HR_MUST_USE hr_status hr__stream_probe_pending(hr_stream *stream);
-/* Commits the first `count` pending records while the host records on, unless the mode is another. The list must be
- * longer for the next one: by then the device has more to do, and longer programs are better ones. The stream is
- * locked. */
-void hr__stream_commit_early(hr_stream *stream, size_t count, bool runs_here);
-/* Whether what is pending looks like what the host has often waited for. */
-static inline bool hr__stream_expects_wait(const hr_stream *stream) {
-  const hr_awaited *awaited = &stream->awaited;
-  return awaited->times > 0 && awaited->times == awaited->wanted && !awaited->is_begun &&
-         awaited->record_count == stream->pending.records.count;
-}
-/* Has it begin on another thread while the host finds its way to waiting for it, if it is the same to the key. What
- * can't be begun so stays pending. The stream is locked. */
+/* What the policy is told: an event of the stream as it is now. */
+hr_event hr__stream_event(const hr_stream *stream, hr_event_kind kind);
+/* Does what the policy decides for an event. The stream is locked. */
+HR_MUST_USE hr_status hr__stream_notify(hr_stream *stream, const hr_event *event);
+/* Has the pending records begin on another thread while the host finds its way to waiting for them, if they are to the
+ * key what the host has waited for. What can't be begun so stays pending. The stream is locked. */
 void hr__stream_begin(hr_stream *stream);
 /* What follows `count` new records: the stream is locked, commits where the mode or a limit wants it, and is unlocked.
  */

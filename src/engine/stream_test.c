@@ -261,7 +261,7 @@ static void add_and_multiply(const fixture *f, int count, hr_buffer *a, hr_buffe
 HR_TEST(a_stream_beside_the_host_commits_in_front_of_products_at_the_same_places_in_each_step) {
   fixture f = open_fixture("cpu");
   hr_buffer *a = make_ramp(&f, 1, 0), *b = make_ramp(&f, 1, 0), *y = make(&f), *z = make(&f);
-  f.stream->first_ops = f.stream->next_ops = 4;
+  f.stream->policy.first_ops = f.stream->policy.next_ops = 4;
   hr_stats first = {0};
   for (int step = 0; step < 4; step++) {
     hr_stats before = stats_of(&f);
@@ -570,7 +570,7 @@ HR_TEST(loops_that_never_synchronise_hit_the_cache) {
   static const int bodies[] = {7, 60, 300};
   for (int b = 0; b < 3; b++) {
     fixture f = open_fixture("null");
-    f.stream->records_max = 128;
+    f.stream->policy.records_max = 128;
     hr_buffer *x = make_ramp(&f, 1, 0), *weight = make_ramp(&f, 1, 0);
     int64_t compiles = 0;
     for (int iteration = 0; iteration < 300 / bodies[b] * 4 + 12; iteration++) {
@@ -645,14 +645,14 @@ static void record_additions(fixture *f, int count) {
     HR_ASSERT_OK(binary(f, HR_OP_ADD, x, x, y));
     hr_buffer_release(x);
     x = y;
-    HR_ASSERT(f->stream->pending.pending_bytes < f->stream->bytes_max);
+    HR_ASSERT(f->stream->pending.pending_bytes < f->stream->policy.bytes_max);
   }
   hr_buffer_release(x);
 }
 
 HR_TEST(pending_bytes_are_bounded) {
   fixture f = open_fixture("null");
-  f.stream->bytes_max = 64 * COUNT * (int64_t)sizeof(float);
+  f.stream->policy.bytes_max = 64 * COUNT * (int64_t)sizeof(float);
   record_additions(&f, 1000);
   hr_stats stats = stats_of(&f);
   HR_ASSERT(stats.commits_by_limit >= 1000 / 64 && stats.compiles <= 3);
@@ -661,7 +661,8 @@ HR_TEST(pending_bytes_are_bounded) {
 
 HR_TEST(values_as_large_as_the_limit_wait_to_be_fused) {
   fixture f = open_fixture("null");
-  f.stream->bytes_max = f.stream->pending.single_max = f.stream->rest.single_max = COUNT * (int64_t)sizeof(float);
+  f.stream->policy.bytes_max = f.stream->pending.single_max = f.stream->rest.single_max =
+      COUNT * (int64_t)sizeof(float);
   record_additions(&f, 100);
   HR_ASSERT_EQ(stats_of(&f).commits_by_limit, 0);
   close_fixture(&f);
@@ -694,7 +695,7 @@ static void record_many(void *arg) {
 
 HR_TEST(two_threads_record_into_one_stream) {
   fixture f = open_fixture("cpu");
-  f.stream->records_max = 40;
+  f.stream->policy.records_max = 40;
   recorder recorders[2];
   hr_thread threads[2];
   for (int i = 0; i < 2; i++) {

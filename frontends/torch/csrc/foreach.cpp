@@ -113,7 +113,7 @@ public:
   }
   void run(hr_op op, const hr_attrs &attrs) {
     if (C10_UNLIKELY(device_runs_beside.load(std::memory_order_relaxed)))
-      commit_between_passes();
+      hint_pass();
     check(hr_stream_record(stream(), op, &attrs, static_cast<int>(input_count_), views_->data(),
                            static_cast<int>(views_->size() - input_count_), views_->data() + input_count_));
   }

@@ -7,6 +7,7 @@
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include "headrace/part.h"
 #include "kernels.h"
@@ -406,9 +407,18 @@ Record &Record::scalar(hr_scalar value) {
   return *this;
 }
 
+void hint_pass() {
+  static thread_local int last_pass = -1; // -1: none
+  int pass = torch::autograd::get_current_graph_task_id();
+  if (pass == last_pass || capture() != nullptr)
+    return;
+  last_pass = pass;
+  hr_stream_hint(stream(), HR_HINT_PASS_BEGINS);
+}
+
 void Record::run() {
   if (C10_UNLIKELY(device_runs_beside.load(std::memory_order_relaxed)))
-    commit_between_passes();
+    hint_pass();
   hr_attrs attrs{int_count_, scalar_count_, ints_.data(), scalars_.data()};
   if (Capture *capturing = capture(); C10_UNLIKELY(capturing != nullptr && random_at_ >= 0))
     capturing->randoms.push_back({hr_capture_scalar_count(capturing->stream) + random_at_, ticket_});

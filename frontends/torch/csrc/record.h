@@ -50,9 +50,9 @@ hr_device *device(); // the current one, opened on first use; throws in a forked
 hr_stream *stream(); // its stream, or this thread's capture
 // Some device works beside the host, such as a GPU.
 extern std::atomic<bool> device_runs_beside;
-// Hands over what is pending where a backward pass begins and where it has ended, so that such a device has work while
-// the next pass is recorded. At other places programs would be cut differently from step to step.
-void commit_between_passes();
+// Tells the stream that a backward pass begins or has ended, once for each: such a device then gets work while the next
+// pass is recorded.
+void hint_pass();
 void check_index(c10::DeviceIndex index); // throws for a device that there is not; -1 is the current one
 
 // The device of the first argument that says one is the current one while this lives: tensors, lists of tensors,

@@ -15,7 +15,6 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <pthread.h>
 #include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/graph_task.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -229,15 +228,6 @@ hr_stream *stream() {
 
 hr_device *device() {
   return device_of(here_index());
-}
-
-void commit_between_passes() {
-  static thread_local int last_pass = -1; // -1: none
-  int pass = torch::autograd::get_current_graph_task_id();
-  if (pass == last_pass || capture() != nullptr)
-    return;
-  last_pass = pass;
-  check(hr_stream_commit(stream()));
 }
 
 void check_index(c10::DeviceIndex index) {

@@ -1,0 +1,118 @@
+#include "engine/policy.h"
+
+/* Waits in a row before a program is begun early; where the host goes on recording then, it takes twice as many the
+ * next time. */
+enum { TIMES_BEFORE = 8, TIMES_MOST = 1 << 20 };
+
+/* ---- decisions ---- */
+
+static const hr_decision keep = {.action = HR_KEEP};
+
+static hr_decision commit(size_t count, hr_commit_reason reason) {
+  return (hr_decision){.action = HR_COMMIT, .count = count, .reason = reason};
+}
+
+static hr_decision commit_early(size_t count, bool runs_here) {
+  return (hr_decision){
+      .action = HR_COMMIT, .count = count, .reason = HR_COMMIT_LIMIT, .runs_here = runs_here, .is_early = true};
+}
+
+static hr_decision before_record(const hr_policy *policy, const hr_event *event) {
+  bool is_early = event->mode == HR_MODE_FUSE && event->stands_alone && event->records >= policy->next_ops;
+  return is_early ? commit_early(SIZE_MAX, false) : keep;
+}
+
+static hr_decision after_record(const hr_policy *policy, const hr_event *event) {
+  if (event->mode != HR_MODE_FUSE) {
+    hr_decision decision = commit(SIZE_MAX, HR_COMMIT_MODE);
+    decision.runs_here = event->mode == HR_MODE_STRICT;
+    return decision;
+  }
+  bool is_full = event->records >= policy->records_max || event->bytes >= policy->bytes_max;
+  return is_full ? commit(HR_CUT, HR_COMMIT_LIMIT) : keep;
+}
+
+static hr_decision after_part(const hr_policy *policy, const hr_event *event) {
+  bool begins = event->mode == HR_MODE_FUSE && !hr__policy_keeps_part(policy, event->records);
+  return begins ? (hr_decision){.action = HR_BEGIN} : keep;
+}
+
+/* The first part since a wait, or a long list: the device may have nothing to do. */
+static hr_decision part_left(const hr_policy *policy, const hr_event *event) {
+  bool waits_for_readers = event->tail_bytes >= policy->large_bytes && event->tail_records < event->records;
+  bool is_first = policy->next_ops == policy->first_ops;
+  bool is_early =
+      event->mode == HR_MODE_FUSE && policy->first_ops != SIZE_MAX && (is_first || event->records >= policy->next_ops);
+  return is_early ? commit_early(event->records - (waits_for_readers ? event->tail_records : 0), true) : keep;
+}
+
+/* So that the device has work while the host records the next pass. At other places programs would be cut differently
+ * from step to step. */
+static hr_decision pass_begins(const hr_policy *policy) {
+  return policy->first_ops != SIZE_MAX ? commit(SIZE_MAX, HR_COMMIT_REQUEST) : keep;
+}
+
+static hr_decision wait_for_all(void) {
+  hr_decision decision = commit(SIZE_MAX, HR_COMMIT_READ);
+  decision.runs_here = true;
+  return decision;
+}
+
+static hr_decision make_room(void) {
+  hr_decision decision = commit(SIZE_MAX, HR_COMMIT_LIMIT);
+  decision.runs_here = true;
+  return decision;
+}
+
+hr_decision hr__policy_decide(const hr_policy *policy, const hr_event *event) {
+  if (event->records == 0) {
+    return keep;
+  }
+  switch (event->kind) {
+    case HR_EVENT_RECORD:
+      return before_record(policy, event);
+    case HR_EVENT_RECORDED:
+      return after_record(policy, event);
+    case HR_EVENT_PART_APPENDED:
+      return after_part(policy, event);
+    case HR_EVENT_PART_LEFT:
+      return part_left(policy, event);
+    case HR_EVENT_PASS_BEGINS:
+      return pass_begins(policy);
+    case HR_EVENT_MODE:
+      return commit(SIZE_MAX, HR_COMMIT_MODE);
+    case HR_EVENT_REQUEST:
+      return commit(SIZE_MAX, HR_COMMIT_REQUEST);
+    case HR_EVENT_MEMORY:
+      return make_room();
+    case HR_EVENT_WAIT:
+      return wait_for_all();
+  }
+  return keep;
+}
+
+/* ---- state ---- */
+
+void hr__policy_committed_early(hr_policy *policy) {
+  policy->next_ops = policy->next_ops < SIZE_MAX / 2 ? 2 * policy->next_ops : SIZE_MAX;
+}
+
+void hr__policy_committed(hr_policy *policy, uint64_t hash, size_t records, bool will_wait, bool can_begin) {
+  hr_awaited *awaited = &policy->awaited;
+  bool is_same = will_wait && !awaited->is_begun && hash == awaited->hash && can_begin;
+  int wanted = awaited->wanted > 0 ? awaited->wanted : TIMES_BEFORE;
+  awaited->wanted = awaited->is_begun && wanted < TIMES_MOST ? 2 * wanted : wanted;
+  awaited->times = is_same ? awaited->times + (awaited->times < wanted) : 0;
+  awaited->hash = will_wait ? hash : 0;
+  awaited->record_count = records;
+  awaited->is_begun = false;
+}
+
+void hr__policy_begun(hr_policy *policy) {
+  policy->awaited.is_begun = true;
+}
+
+void hr__policy_waited(hr_policy *policy) {
+  policy->next_ops = policy->first_ops;
+  policy->awaited.is_begun = false;
+}
