@@ -12,6 +12,7 @@
 #include "core/ir/traffic.h"
 #include "core/ops/op.h"
 #include "engine/compile_queue.h"
+#include "engine/instantiate.h"
 #include "engine/stream.h"
 
 enum { WARM_RUNS = 4, REPEAT_MAX = 1000 };
@@ -21,13 +22,13 @@ const char *const kind_names[KIND_COUNT] = {
 
 /* What the stream ran in one repetition. */
 typedef struct run_seen {
-  hr_executable *executable;
+  hr_instance *instance;
   int *buffers; /* of its key: numbers in the file, or -1 */
 } run_seen;
 
 typedef struct watcher {
   const replay *replay;
-  bool collects; /* executables, not times alone */
+  bool collects; /* instances, not times alone */
   bool failed;
   HR_VECTOR(run_seen) runs;
   HR_VECTOR(int64_t) step_ns; /* of the repetition, step after step */
@@ -44,16 +45,16 @@ static int number_of(const replay *r, const hr_buffer *buffer) {
   return -1;
 }
 
-static void watch(void *ctx, hr_executable *executable, hr_buffer *const *buffers, const int64_t *step_ns) {
+static void watch(void *ctx, hr_instance *instance, hr_buffer *const *buffers, const int64_t *step_ns) {
   watcher *w = ctx;
-  for (int i = 0; i < executable->step_count; i++) {
+  for (int i = 0; i < instance->step_count; i++) {
     w->failed |= !hr_vector_push(&w->step_ns, step_ns[i]);
   }
   if (!w->collects) {
     return;
   }
-  run_seen run = {executable, hr_calloc(executable->key.buffer_count + 1, sizeof *run.buffers)};
-  for (size_t i = 0; run.buffers != NULL && i < executable->key.buffer_count; i++) {
+  run_seen run = {instance, hr_calloc(instance->plan->key.buffer_count + 1, sizeof *run.buffers)};
+  for (size_t i = 0; run.buffers != NULL && i < instance->plan->key.buffer_count; i++) {
     run.buffers[i] = number_of(w->replay, buffers[i]);
   }
   if (run.buffers == NULL || !hr_vector_push(&w->runs, run)) {
@@ -61,12 +62,12 @@ static void watch(void *ctx, hr_executable *executable, hr_buffer *const *buffer
     w->failed = true;
     return;
   }
-  hr_refcount_retain(&executable->refcount);
+  hr_refcount_retain(&instance->refcount);
 }
 
 static void watcher_fini(watcher *w) {
   for (size_t i = 0; i < w->runs.count; i++) {
-    hr__executable_release(w->runs.data[i].executable);
+    hr__instance_release(w->runs.data[i].instance);
     hr_free(w->runs.data[i].buffers);
   }
   hr_vector_fini(&w->runs);
@@ -143,14 +144,14 @@ static bool add_file_buffers(explanation *e) {
   return true;
 }
 
-/* Numbers for all buffers of an executable; those that only it knows are added. */
+/* Numbers for all buffers of an instance; those that only it knows are added. */
 static int *number_buffers(explanation *e, const run_seen *run) {
-  const hr_executable *executable = run->executable;
-  const hr_program *program = &executable->schedule.program;
+  const hr_instance *instance = run->instance;
+  const hr_program *program = &instance->plan->schedule.program;
   int *numbers = hr_calloc((size_t)program->buffer_count + 1, sizeof *numbers);
   for (int b = 0; numbers != NULL && b < program->buffer_count; b++) {
-    bool is_bound = b < (int)executable->key.buffer_count;
-    const hr_place *place = &executable->schedule.places[b];
+    bool is_bound = b < (int)instance->plan->key.buffer_count;
+    const hr_place *place = &instance->plan->schedule.places[b];
     numbers[b] = is_bound ? run->buffers[b] : -1;
     if (numbers[b] < 0) {
       buffer_info info = {.bytes = (int64_t)program->buffers[b].bytes};
@@ -262,17 +263,16 @@ static char *name_operations(const replay *r, const hr_schedule *schedule, const
 
 static bool add_step(explanation *e, const run_seen *run, const int *numbers, int index, int first_record,
                      const int *record_nodes) {
-  const hr_executable *executable = run->executable;
-  const hr_exec_step *step = &executable->steps[index];
-  step_info info = {
-      .step = step, .executable = executable, .kind = kind_of(step), .loop_count = step->source->node_count};
+  const hr_instance *instance = run->instance;
+  const hr_exec_step *step = &instance->steps[index];
+  step_info info = {.step = step, .instance = instance, .kind = kind_of(step), .loop_count = step->source->node_count};
   hr_text label = {0};
   hr_step_describe(step->source,
                    step->library.algorithm.provider != NULL ? step->library.algorithm.provider->name : NULL, &label);
   info.label = hr_text_take(&label);
-  info.operations = name_operations(e->replay, &executable->schedule, step->source, first_record, record_nodes);
+  info.operations = name_operations(e->replay, &instance->plan->schedule, step->source, first_record, record_nodes);
   bool ok = add_ports(e, numbers, &info);
-  count_vanished(&executable->schedule, &info);
+  count_vanished(&instance->plan->schedule, &info);
   info.is_compiled = step->kind == HR_STEP_KERNEL && hr__kernel_use(step->cached) != step->kernel;
   e->counts[info.kind]++;
   e->vanished_count += info.vanished_count;
@@ -289,15 +289,15 @@ static bool add_step(explanation *e, const run_seen *run, const int *numbers, in
 }
 
 static bool add_run(explanation *e, const run_seen *run, int first_record) {
-  const hr_schedule *schedule = &run->executable->schedule;
+  const hr_schedule *schedule = &run->instance->plan->schedule;
   int *numbers = number_buffers(e, run);
-  int *record_nodes = hr_calloc(run->executable->key.record_count + 1, sizeof *record_nodes);
+  int *record_nodes = hr_calloc(run->instance->plan->key.record_count + 1, sizeof *record_nodes);
   bool ok = numbers != NULL && record_nodes != NULL;
   for (int n = 0; ok && n < schedule->program.node_count; n++) {
     uint32_t origin = schedule->program.nodes[n].origin;
-    record_nodes[origin < run->executable->key.record_count ? origin : run->executable->key.record_count]++;
+    record_nodes[origin < run->instance->plan->key.record_count ? origin : run->instance->plan->key.record_count]++;
   }
-  for (int i = 0; ok && i < run->executable->step_count; i++) {
+  for (int i = 0; ok && i < run->instance->step_count; i++) {
     ok = add_step(e, run, numbers, i, first_record, record_nodes);
   }
   hr_free(numbers);
@@ -395,7 +395,7 @@ static hr_status build(explanation *e, replay *r, watcher *w) {
   bool ok = !w->failed && add_file_buffers(e);
   for (size_t i = 0; ok && i < w->runs.count; i++) {
     ok = add_run(e, &w->runs.data[i], e->record_count);
-    e->record_count += (int)w->runs.data[i].executable->key.record_count;
+    e->record_count += (int)w->runs.data[i].instance->plan->key.record_count;
   }
   if (!ok || !link_ports(e)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "explain: no memory for %zu programs", w->runs.count);

@@ -1,13 +1,13 @@
 /* explain.h: what became of a program: steps in order, the values between them, and where each value lives.
  *
- * Made by running the program once, from the executables that the stream compiled: one in mode fuse, one for each
- * operation in the others. Buffers of all executables have one numbering: those of the file as there, then what
+ * Made by running the program once, from the instances that the stream compiled: one in mode fuse, one for each
+ * operation in the others. Buffers of all instances have one numbering: those of the file as there, then what
  * lowerings made.
  */
 #ifndef HEADRACE_TOOLS_EXPLAIN_H_
 #define HEADRACE_TOOLS_EXPLAIN_H_
 
-#include "engine/executable.h"
+#include "engine/instance.h"
 #include "replay.h"
 
 enum { SHAPE_CHARS = 64, NO_STEP = -1 };
@@ -33,7 +33,7 @@ typedef struct port { /* a buffer that a step reads or writes */
 typedef struct step_info {
   step_kind kind;
   const hr_exec_step *step;
-  const hr_executable *executable;
+  const hr_instance *instance;
   char *label;      /* of compiler/describe.h */
   char *operations; /* the recorded operations in it: "relu, mse_loss, adam (part)" */
   int loop_count;   /* loops that were fused */

@@ -14,9 +14,9 @@
  * batch: it would find less of what it reads again in the cache.
  */
 #include "base/integer.h"
-#include "engine/executable.h"
+#include "engine/instance.h"
 
-enum { BATCH_MAX = 256, WORKSPACE_ALIGNMENT = 64 };
+enum { BATCH_MAX = 256 };
 static const size_t WORKSPACE_BYTES_MAX = 1 << 22; /* of a batch; a step by itself may need more */
 
 /* Bytes [begin, end) of a buffer. */
@@ -94,44 +94,44 @@ static bool can_be_in_batch(const hr_exec_step *step) {
 }
 
 /* Whether step `next` can run at once with those from `first` on. */
-static bool can_join(const hr_executable *executable, int first, int next) {
-  bool joins = next < executable->step_count && next - first < BATCH_MAX && can_be_in_batch(&executable->steps[next]);
+static bool can_join(const hr_instance *instance, int first, int next) {
+  bool joins = next < instance->step_count && next - first < BATCH_MAX && can_be_in_batch(&instance->steps[next]);
   for (int i = first; joins && i < next; i++) {
-    joins = are_independent(executable->schedule.places, executable->steps[i].source->kernel,
-                            executable->steps[next].source->kernel);
+    joins = are_independent(instance->plan->schedule.places, instance->steps[i].source->kernel,
+                            instance->steps[next].source->kernel);
   }
   return joins;
 }
 
 /* The batch that begins with step `first`; gives the bytes of workspace that it needs. */
-static size_t make_batch(hr_executable *executable, int first) {
-  hr_exec_step *head = &executable->steps[first];
-  size_t workspace = hr_align_up(head->workspace_bytes, WORKSPACE_ALIGNMENT);
+static size_t make_batch(hr_instance *instance, int first) {
+  hr_exec_step *head = &instance->steps[first];
+  size_t workspace = hr_align_up(head->workspace_bytes, HR_WORKSPACE_ALIGNMENT);
   head->batch = 1;
   if (!can_be_in_batch(head)) {
     return workspace;
   }
   double pieces = pieces_of_all(head->kernel);
-  for (; can_join(executable, first, first + head->batch); head->batch++) {
-    hr_exec_step *step = &executable->steps[first + head->batch];
+  for (; can_join(instance, first, first + head->batch); head->batch++) {
+    hr_exec_step *step = &instance->steps[first + head->batch];
     if (workspace + step->workspace_bytes > WORKSPACE_BYTES_MAX) {
       break;
     }
     step->workspace_offset = workspace;
-    workspace += hr_align_up(step->workspace_bytes, WORKSPACE_ALIGNMENT);
+    workspace += hr_align_up(step->workspace_bytes, HR_WORKSPACE_ALIGNMENT);
     pieces += pieces_of_all(step->kernel);
   }
-  executable->needs_team |= head->batch > 1 && pieces >= 2;
-  executable->kernel_count -= head->batch - 1;
+  instance->needs_team |= head->batch > 1 && pieces >= 2;
+  instance->kernel_count -= head->batch - 1;
   return workspace;
 }
 
-size_t hr__batch_steps(hr_executable *executable) {
+size_t hr__batch_steps(hr_instance *instance) {
   size_t workspace_most = 0;
-  for (int first = 0; first < executable->step_count; first += executable->steps[first].batch) {
-    size_t workspace = make_batch(executable, first);
-    int batch = executable->steps[first].batch;
-    executable->batch_most = batch > executable->batch_most ? batch : executable->batch_most;
+  for (int first = 0; first < instance->step_count; first += instance->steps[first].batch) {
+    size_t workspace = make_batch(instance, first);
+    int batch = instance->steps[first].batch;
+    instance->batch_most = batch > instance->batch_most ? batch : instance->batch_most;
     workspace_most = workspace > workspace_most ? workspace : workspace_most;
   }
   return workspace_most;

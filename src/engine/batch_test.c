@@ -1,7 +1,7 @@
 /* Which steps run in one launch: by hand-made schedules, and through a stream with the bits of strict mode. */
 #include "hr_test.h"
 
-#include "engine/executable.h"
+#include "engine/instance.h"
 #include "headrace/stream.h"
 
 /* ---- schedules by hand ---- */
@@ -12,7 +12,8 @@ static const int64_t length[1] = {100}, forward[1] = {1}, backward[1] = {-1}, st
 /* Step i reads buffer 2 i and writes buffer 2 i + 1, 100 elements of each, half a piece of work; a test changes that.
  */
 typedef struct made {
-  hr_executable executable;
+  hr_instance instance;
+  hr_plan plan;
   hr_place places[STEPS_MAX * ARGS];
   hr_exec_step steps[STEPS_MAX];
   hr_step sources[STEPS_MAX];
@@ -42,17 +43,17 @@ static made *make(int count) {
     m.hosts[i] = (hr_host_kernel){.pass_count = 1, .units = {5, 5, 5}, .grain = {10, 10, 10}};
     m.steps[i] = (hr_exec_step){.kind = HR_STEP_KERNEL, .source = &m.sources[i], .kernel = &m.hosts[i]};
   }
-  m.executable.steps = m.steps;
-  m.executable.step_count = m.executable.kernel_count = count;
-  m.executable.schedule.places = m.places;
+  m.instance.steps = m.steps;
+  m.instance.step_count = m.instance.kernel_count = count;
+  m.plan.schedule.places = m.places;
+  m.instance.plan = &m.plan;
   return &m;
 }
 
 /* Whether steps 0 and 1 of two run in one launch. */
 static bool are_together(made *m) {
-  hr__batch_steps(&m->executable);
-  HR_ASSERT(m->steps[0].batch == 2 ? m->executable.kernel_count == 1
-                                   : m->steps[0].batch == 1 && m->steps[1].batch == 1);
+  hr__batch_steps(&m->instance);
+  HR_ASSERT(m->steps[0].batch == 2 ? m->instance.kernel_count == 1 : m->steps[0].batch == 1 && m->steps[1].batch == 1);
   return m->steps[0].batch == 2;
 }
 
@@ -73,7 +74,7 @@ HR_TEST(steps_that_share_nothing_written_run_together) {
   HR_ASSERT(!are_together(m));
   m = make(3);
   m->args[2][0].buffer = m->args[0][1].buffer; /* not of the one before */
-  hr__batch_steps(&m->executable);
+  hr__batch_steps(&m->instance);
   HR_ASSERT_EQ(m->steps[0].batch, 2);
   HR_ASSERT_EQ(m->steps[2].batch, 1);
 }
@@ -126,10 +127,10 @@ HR_TEST(a_batch_has_workspace_for_each_and_a_limit) {
   for (int i = 0; i < STEPS_MAX; i++) {
     m->steps[i].workspace_bytes = 1 + (size_t)i % 100;
   }
-  size_t bytes = hr__batch_steps(&m->executable), end = 0;
+  size_t bytes = hr__batch_steps(&m->instance), end = 0;
   HR_ASSERT(m->steps[0].batch < STEPS_MAX);
-  HR_ASSERT_EQ(m->executable.batch_most, m->steps[0].batch);
-  HR_ASSERT_EQ(m->executable.kernel_count, 2);
+  HR_ASSERT_EQ(m->instance.batch_most, m->steps[0].batch);
+  HR_ASSERT_EQ(m->instance.kernel_count, 2);
   for (int i = 0; i < m->steps[0].batch; i++) {
     HR_ASSERT(m->steps[i].workspace_offset >= end && m->steps[i].workspace_offset % 64 == 0);
     end = m->steps[i].workspace_offset + m->steps[i].workspace_bytes;
@@ -138,13 +139,13 @@ HR_TEST(a_batch_has_workspace_for_each_and_a_limit) {
   m = make(2);
   m->steps[0].workspace_bytes = m->steps[1].workspace_bytes = 3 << 20;
   HR_ASSERT(!are_together(m));
-  HR_ASSERT_EQ(hr__batch_steps(&m->executable), 3 << 20);
+  HR_ASSERT_EQ(hr__batch_steps(&m->instance), 3 << 20);
 }
 
 HR_TEST(what_is_no_kernel_or_has_a_large_second_pass_runs_alone) {
   made *m = make(3);
   m->steps[1].kind = HR_STEP_CHECK;
-  hr__batch_steps(&m->executable);
+  hr__batch_steps(&m->instance);
   HR_ASSERT(m->steps[0].batch == 1 && m->steps[1].batch == 1 && m->steps[2].batch == 1);
   for (int i = 0; i < 2; i++) {
     m = make(2);
@@ -152,18 +153,18 @@ HR_TEST(what_is_no_kernel_or_has_a_large_second_pass_runs_alone) {
     m->hosts[i].units[0] = 1000;
     HR_ASSERT(are_together(m));
     m->hosts[i].units[2] = 11;
-    m->executable.kernel_count = 2;
+    m->instance.kernel_count = 2;
     HR_ASSERT(!are_together(m));
   }
 }
 
 HR_TEST(small_steps_are_worth_a_team_together) {
   made *m = make(3);
-  hr__batch_steps(&m->executable);
-  HR_ASSERT(!m->executable.needs_team);
+  hr__batch_steps(&m->instance);
+  HR_ASSERT(!m->instance.needs_team);
   m = make(4);
-  hr__batch_steps(&m->executable);
-  HR_ASSERT(m->executable.needs_team);
+  hr__batch_steps(&m->instance);
+  HR_ASSERT(m->instance.needs_team);
 }
 
 /* ---- through a stream ---- */

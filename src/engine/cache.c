@@ -1,51 +1,53 @@
 #include "engine/cache.h"
 
+#include "engine/instantiate.h"
+
 void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max) {
   *cache = (hr_cache){.count_max = count_max, .bytes_max = bytes_max};
 }
 
-static void unlink_use(hr_cache *cache, hr_executable *executable) {
-  *(executable->newer != NULL ? &executable->newer->older : &cache->newest) = executable->older;
-  *(executable->older != NULL ? &executable->older->newer : &cache->oldest) = executable->newer;
+static void unlink_use(hr_cache *cache, hr_instance *instance) {
+  *(instance->newer != NULL ? &instance->newer->older : &cache->newest) = instance->older;
+  *(instance->older != NULL ? &instance->older->newer : &cache->oldest) = instance->newer;
 }
 
-static void link_use(hr_cache *cache, hr_executable *executable) {
-  executable->newer = NULL;
-  executable->older = cache->newest;
-  *(cache->newest != NULL ? &cache->newest->newer : &cache->oldest) = executable;
-  cache->newest = executable;
+static void link_use(hr_cache *cache, hr_instance *instance) {
+  instance->newer = NULL;
+  instance->older = cache->newest;
+  *(cache->newest != NULL ? &cache->newest->newer : &cache->oldest) = instance;
+  cache->newest = instance;
 }
 
-/* Takes an executable out of the chain of its hash. Nothing can fail: the slot is there, or its entry goes. */
-static void unlink_hash(hr_cache *cache, hr_executable *executable) {
-  uint64_t hash = executable->key.hash;
-  hr_executable *first = hr_table_get(&cache->table, hash);
-  if (first != executable) {
-    while (first->next_same != executable) {
+/* Takes an instance out of the chain of its hash. Nothing can fail: the slot is there, or its entry goes. */
+static void unlink_hash(hr_cache *cache, hr_instance *instance) {
+  uint64_t hash = instance->plan->key.hash;
+  hr_instance *first = hr_table_get(&cache->table, hash);
+  if (first != instance) {
+    while (first->next_same != instance) {
       first = first->next_same;
     }
-    first->next_same = executable->next_same;
-  } else if (executable->next_same == NULL) {
+    first->next_same = instance->next_same;
+  } else if (instance->next_same == NULL) {
     hr_table_remove(&cache->table, hash);
   } else {
-    bool replaced = hr_table_put(&cache->table, hash, executable->next_same);
+    bool replaced = hr_table_put(&cache->table, hash, instance->next_same);
     (void)replaced;
   }
 }
 
-static void unlink_followed(hr_cache *cache, const hr_executable *executable) {
-  for (hr_executable *each = cache->newest; each != NULL; each = each->older) {
-    each->follower = each->follower != executable ? each->follower : NULL;
+static void unlink_followed(hr_cache *cache, const hr_instance *instance) {
+  for (hr_instance *each = cache->newest; each != NULL; each = each->older) {
+    each->follower = each->follower != instance ? each->follower : NULL;
   }
 }
 
-static void drop(hr_cache *cache, hr_executable *executable) {
-  unlink_hash(cache, executable);
-  unlink_use(cache, executable);
-  unlink_followed(cache, executable);
+static void drop(hr_cache *cache, hr_instance *instance) {
+  unlink_hash(cache, instance);
+  unlink_use(cache, instance);
+  unlink_followed(cache, instance);
   cache->count--;
-  cache->bytes -= executable->footprint;
-  hr__executable_release(executable);
+  cache->bytes -= instance->footprint;
+  hr__instance_release(instance);
 }
 
 void hr__cache_fini(hr_cache *cache) {
@@ -55,46 +57,46 @@ void hr__cache_fini(hr_cache *cache) {
   hr_table_fini(&cache->table);
 }
 
-hr_executable *hr__cache_find_expected(const hr_cache *cache, const hr_key *key) {
-  hr_executable *expected = cache->newest != NULL ? cache->newest->follower : NULL;
-  return expected != NULL && hr__executable_fits(expected, key) ? expected : NULL;
+hr_instance *hr__cache_find_expected(const hr_cache *cache, const hr_key *key) {
+  hr_instance *expected = cache->newest != NULL ? cache->newest->follower : NULL;
+  return expected != NULL && hr__plan_fits(expected->plan, key) ? expected : NULL;
 }
 
-static hr_executable *find_by_hash(const hr_cache *cache, hr_key *key) {
-  hr_executable *executable = hr_table_get(&cache->table, hr__key_hash(key));
-  while (executable != NULL && !hr__executable_fits(executable, key)) {
-    executable = executable->next_same;
+static hr_instance *find_by_hash(const hr_cache *cache, hr_key *key) {
+  hr_instance *instance = hr_table_get(&cache->table, hr__key_hash(key));
+  while (instance != NULL && !hr__plan_fits(instance->plan, key)) {
+    instance = instance->next_same;
   }
-  return executable;
+  return instance;
 }
 
-hr_executable *hr__cache_find(hr_cache *cache, hr_key *key) {
-  hr_executable *executable = hr__cache_find_expected(cache, key);
-  executable = executable != NULL ? executable : find_by_hash(cache, key);
-  if (executable == NULL) {
+hr_instance *hr__cache_find(hr_cache *cache, hr_key *key) {
+  hr_instance *instance = hr__cache_find_expected(cache, key);
+  instance = instance != NULL ? instance : find_by_hash(cache, key);
+  if (instance == NULL) {
     return NULL;
   }
-  cache->newest->follower = executable;
-  if (executable != cache->newest) {
-    unlink_use(cache, executable);
-    link_use(cache, executable);
+  cache->newest->follower = instance;
+  if (instance != cache->newest) {
+    unlink_use(cache, instance);
+    link_use(cache, instance);
   }
-  return executable;
+  return instance;
 }
 
-hr_status hr__cache_add(hr_cache *cache, hr_executable *executable) {
-  executable->next_same = hr_table_get(&cache->table, executable->key.hash);
-  if (!hr_table_put(&cache->table, executable->key.hash, executable)) {
+hr_status hr__cache_add(hr_cache *cache, hr_instance *instance) {
+  instance->next_same = hr_table_get(&cache->table, instance->plan->key.hash);
+  if (!hr_table_put(&cache->table, instance->plan->key.hash, instance)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for entry %zu of a program cache",
                           cache->count);
   }
   if (cache->newest != NULL) {
-    cache->newest->follower = executable;
+    cache->newest->follower = instance;
   }
-  link_use(cache, executable);
+  link_use(cache, instance);
   cache->count++;
-  cache->bytes += executable->footprint;
-  while (cache->oldest != executable && (cache->count > cache->count_max || cache->bytes > cache->bytes_max)) {
+  cache->bytes += instance->footprint;
+  while (cache->oldest != instance && (cache->count > cache->count_max || cache->bytes > cache->bytes_max)) {
     drop(cache, cache->oldest);
   }
   return HR_OK;

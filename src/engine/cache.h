@@ -10,23 +10,23 @@
 #define HEADRACE_ENGINE_CACHE_H_
 
 #include "base/table.h"
-#include "engine/executable.h"
+#include "engine/instance.h"
 
 typedef struct hr_cache {
-  hr_table table;                 /* by hash; equal hashes hang off each other */
-  hr_executable *newest, *oldest; /* by last use; the newest is the one that was found or added last */
+  hr_table table;               /* by hash; equal hashes hang off each other */
+  hr_instance *newest, *oldest; /* by last use; the newest is the one that was found or added last */
   size_t count, count_max;
   size_t bytes, bytes_max;
 } hr_cache;
 
 void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max);
 void hr__cache_fini(hr_cache *cache);
-/* The executable of a key, borrowed, or NULL. */
-hr_executable *hr__cache_find(hr_cache *cache, hr_key *key);
+/* The instance of a key, borrowed, or NULL. */
+hr_instance *hr__cache_find(hr_cache *cache, hr_key *key);
 /* The same of the one that is expected next. */
-hr_executable *hr__cache_find_expected(const hr_cache *cache, const hr_key *key);
+hr_instance *hr__cache_find_expected(const hr_cache *cache, const hr_key *key);
 /* Takes over the caller's reference, and drops what was not used for longest where the bounds want it; never the new
  * one. On failure the reference stays the caller's. */
-HR_MUST_USE hr_status hr__cache_add(hr_cache *cache, hr_executable *executable);
+HR_MUST_USE hr_status hr__cache_add(hr_cache *cache, hr_instance *instance);
 
 #endif

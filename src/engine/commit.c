@@ -18,7 +18,9 @@
 #include "base/allocator.h"
 #include "base/log.h"
 #include "engine/default_layout.h"
+#include "engine/instantiate.h"
 #include "engine/prefix.h"
+#include "engine/run.h"
 #include "engine/stream.h"
 
 enum { INLINE_STEPS_MAX = 4, INLINE_NS_MAX = 40000 };
@@ -29,7 +31,7 @@ typedef enum caller_does { RECORD, WAIT_SOON, WAIT, PROBE } caller_does;
 struct hr_job {
   hr_queue_job entry; /* first: the queue knows this alone */
   hr_stream *stream;
-  hr_executable *executable;
+  hr_instance *instance;
   HR_VECTOR(hr_buffer *) buffers; /* a reference of each */
   HR_VECTOR(void *) bound;
   HR_VECTOR(uint64_t) stamps; /* what each buffer held at hand-over; 0 where the run writes it */
@@ -91,15 +93,15 @@ void hr__stream_set_error(hr_stream *stream, hr_status status) {
 
 /* ---- running, on the executor or on the committing thread ---- */
 
-static hr_status run_executable_of(hr_job *job, hr_run *run) {
-  hr_executable *executable = job->executable;
+static hr_status run_instance_of(hr_job *job, hr_run *run) {
+  hr_instance *instance = job->instance;
   if (run->device->properties.is_host) {
-    return hr__executable_run(executable, run, &job->scratch);
+    return hr__instance_run(instance, run, &job->scratch);
   }
   int64_t begin = hr_clock_ns();
-  hr_status status = hr__executable_run(executable, run, &job->scratch);
+  hr_status status = hr__instance_run(instance, run, &job->scratch);
   bool is_usual = status == NULL && !run->has_waited && run->graph_builds == 0;
-  atomic_store_explicit(&executable->submit_ns, is_usual ? hr_clock_ns() - begin : INT64_MAX, memory_order_relaxed);
+  atomic_store_explicit(&instance->submit_ns, is_usual ? hr_clock_ns() - begin : INT64_MAX, memory_order_relaxed);
   return status;
 }
 
@@ -123,11 +125,11 @@ static hr_status find_invalid(const hr_job *job) {
 
 /* Invalidates the buffers without contents that a run which ended at `failed_step` did not finish. */
 static void invalidate_unfinished(const hr_job *job, int failed_step, hr_status status) {
-  const hr_executable *executable = job->executable;
+  const hr_instance *instance = job->instance;
   for (size_t i = 0; i < job->buffers.count; i++) {
-    uint64_t shape = executable->key.shapes[i];
+    uint64_t shape = instance->plan->key.shapes[i];
     bool is_empty = hr_shape_is_fresh(shape) || hr__buffer_is_undefined(job->buffers.data[i]);
-    if (is_empty && !hr_shape_is_dead(shape) && executable->last_write[i] >= failed_step) {
+    if (is_empty && !hr_shape_is_dead(shape) && instance->plan->last_write[i] >= failed_step) {
       hr__buffer_invalidate(job->buffers.data[i], status);
     }
   }
@@ -135,9 +137,9 @@ static void invalidate_unfinished(const hr_job *job, int failed_step, hr_status 
 
 /* Whoever writes or releases a buffer has to know that something of its contents is kept. */
 static void note_sources(const hr_job *job) {
-  const hr_executable *executable = job->executable;
-  for (size_t i = 0; i < executable->sources.count; i++) {
-    uint32_t local = executable->sources.data[i];
+  const hr_instance *instance = job->instance;
+  for (size_t i = 0; i < instance->sources.count; i++) {
+    uint32_t local = instance->sources.data[i];
     hr__buffer_keep(job->buffers.data[local], job->stamps.data[local]);
   }
 }
@@ -177,7 +179,7 @@ static void prepare_job(hr_job *job) {
                       .number = job->number,
                       .interrupted = job->is_move ? NULL : &stream->interrupted};
   if (stream->watch != NULL) {
-    job->run.step_ns = hr_calloc((size_t)job->executable->step_count + 1, sizeof *job->run.step_ns);
+    job->run.step_ns = hr_calloc((size_t)job->instance->step_count + 1, sizeof *job->run.step_ns);
   }
 }
 
@@ -202,11 +204,11 @@ static void finish_job(hr_job *job, hr_status status) {
     hr_status_free(status);
   }
   if (run->step_ns != NULL) {
-    stream->watch(stream->watch_ctx, job->executable, job->buffers.data, run->step_ns);
+    stream->watch(stream->watch_ctx, job->instance, job->buffers.data, run->step_ns);
     hr_free(run->step_ns);
   }
   for (size_t i = 0; i < job->buffers.count; i++) {
-    if (job->executable->last_write[i] >= 0 && job->executable->last_write[i] < run->failed_step) {
+    if (job->instance->plan->last_write[i] >= 0 && job->instance->plan->last_write[i] < run->failed_step) {
       finish_write(job->buffers.data[i]);
     }
   }
@@ -216,8 +218,8 @@ static void finish_job(hr_job *job, hr_status status) {
     hr__buffers_release(job->buffers.count, job->buffers.data);
   }
   hr_vector_clear(&job->buffers);
-  hr__executable_release(job->executable);
-  job->executable = NULL;
+  hr__instance_release(job->instance);
+  job->instance = NULL;
   give_job(stream, job);
 }
 
@@ -234,7 +236,7 @@ static void run_job(hr_queue_job *entry) {
   hr_status status = find_failure(job);
   if (status == NULL) {
     note_sources(job);
-    status = note_result(job, run_executable_of(job, &job->run));
+    status = note_result(job, run_instance_of(job, &job->run));
   }
   finish_job(job, status);
 }
@@ -243,7 +245,7 @@ static void run_job(hr_queue_job *entry) {
 
 static void run_kernels_of(void *arg) {
   hr_job *job = arg;
-  job->status = hr__executable_run(job->executable, &job->run, &job->scratch);
+  job->status = hr__instance_run(job->instance, &job->run, &job->scratch);
 }
 
 static void end_lead(hr_queue_job *entry) {
@@ -252,20 +254,20 @@ static void end_lead(hr_queue_job *entry) {
 }
 
 /* Whether an interrupt may come before the program has run: whoever waits for it has to be free to ask. */
-static bool is_long(const hr_stream *stream, const hr_executable *executable) {
+static bool is_long(const hr_stream *stream, const hr_instance *instance) {
   return stream->wants_interrupt != NULL &&
-         (executable->bytes >= stream->long_bytes || executable->flops >= stream->long_flops);
+         (instance->plan->bytes >= stream->long_bytes || instance->plan->flops >= stream->long_flops);
 }
 
 /* A device that is no host runs beside it anyway. */
-static bool can_submit_early(const hr_stream *stream, const hr_executable *executable) {
-  return stream->device->properties.is_host && stream->watch == NULL && !is_long(stream, executable) &&
-         hr__executable_can_submit_early(executable);
+static bool can_submit_early(const hr_stream *stream, const hr_instance *instance) {
+  return stream->device->properties.is_host && stream->watch == NULL && !is_long(stream, instance) &&
+         hr__instance_can_submit_early(instance);
 }
 
 /* False: nothing has begun. */
 static bool begin_lead(hr_job *job) {
-  if (!can_submit_early(job->stream, job->executable)) {
+  if (!can_submit_early(job->stream, job->instance)) {
     return false;
   }
   hr_status status = find_failure(job);
@@ -295,14 +297,14 @@ hr_status hr__stream_bind(hr_stream *stream, hr_buffer *buffer) {
 }
 
 /* Gives memory to every buffer that needs it; takes it back from all when one gets none. */
-static hr_status bind_buffers(hr_stream *stream, const hr_key *key, const hr_executable *executable, hr_job *job) {
+static hr_status bind_buffers(hr_stream *stream, const hr_key *key, const hr_instance *instance, hr_job *job) {
   hr_buffer **buffers = stream->pending.buffers.data;
   for (size_t i = 0; i < key->buffer_count; i++) {
-    bool needs = hr__executable_needs(executable, i);
+    bool needs = hr__plan_needs(instance->plan, i);
     hr_status status = needs ? hr__stream_bind(stream, buffers[i]) : HR_OK;
     if (status != NULL) {
       while (i-- > 0) {
-        if (hr_shape_is_fresh(key->shapes[i]) && hr__executable_needs(executable, i)) {
+        if (hr_shape_is_fresh(key->shapes[i]) && hr__plan_needs(instance->plan, i)) {
           hr__buffer_unbind(buffers[i]);
         }
       }
@@ -313,15 +315,15 @@ static hr_status bind_buffers(hr_stream *stream, const hr_key *key, const hr_exe
   return HR_OK;
 }
 
-static void unbind_buffers(hr_stream *stream, const hr_key *key, const hr_executable *executable) {
+static void unbind_buffers(hr_stream *stream, const hr_key *key, const hr_instance *instance) {
   for (size_t i = 0; i < key->buffer_count; i++) {
-    if (hr_shape_is_fresh(key->shapes[i]) && hr__executable_needs(executable, i)) {
+    if (hr_shape_is_fresh(key->shapes[i]) && hr__plan_needs(instance->plan, i)) {
       hr__buffer_unbind(stream->pending.buffers.data[i]);
     }
   }
 }
 
-static hr_status reserve_job(hr_job *job, const hr_trace *trace, const hr_executable *executable) {
+static hr_status reserve_job(hr_job *job, const hr_trace *trace, const hr_instance *instance) {
   if (!hr_vector_reserve(&job->buffers, trace->buffers.count + 1) ||
       !hr_vector_reserve(&job->bound, trace->buffers.count + 1) ||
       !hr_vector_reserve(&job->stamps, trace->buffers.count + 1) ||
@@ -329,7 +331,7 @@ static hr_status reserve_job(hr_job *job, const hr_trace *trace, const hr_execut
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a commit of %zu records",
                           trace->records.count);
   }
-  return hr__run_scratch_reserve(&job->scratch, executable);
+  return hr__run_scratch_reserve(&job->scratch, instance);
 }
 
 /* ---- hand-over ---- */
@@ -348,13 +350,13 @@ static bool is_current(const hr_stream *stream, const hr_key *key, const hr_job 
 }
 
 /* How the buffers lie from here on, for whatever is handed over next. */
-static void note_layouts(const hr_stream *stream, const hr_executable *executable, const hr_job *job) {
+static void note_layouts(const hr_stream *stream, const hr_instance *instance, const hr_job *job) {
   if (stream->moving != 0) {
     hr__buffers_exchange(job->buffers.data[0], job->buffers.data[1]);
     return;
   }
   for (size_t i = 0; i < job->buffers.count; i++) {
-    uint64_t layout = hr__executable_layout(executable, i);
+    uint64_t layout = hr__plan_layout(instance->plan, i);
     if (layout != 0 && job->bound.data[i] != NULL) {
       atomic_store_explicit(&job->buffers.data[i]->layout, layout, memory_order_release);
     }
@@ -362,14 +364,14 @@ static void note_layouts(const hr_stream *stream, const hr_executable *executabl
 }
 
 /* Moves references and values of the trace into the job. */
-static void fill_job(hr_stream *stream, hr_executable *executable, hr_job *job) {
+static void fill_job(hr_stream *stream, hr_instance *instance, hr_job *job) {
   hr_trace *trace = &stream->pending;
   job->entry.run = run_job;
   job->stream = stream;
   job->number = atomic_load_explicit(&stream->handed, memory_order_relaxed) + 1;
   atomic_store_explicit(&stream->handed, job->number, memory_order_relaxed);
-  job->executable = executable;
-  hr_refcount_retain(&executable->refcount);
+  job->instance = instance;
+  hr_refcount_retain(&instance->refcount);
   job->buffers.count = trace->buffers.count;
   if (trace->buffers.count > 0) {
     memcpy(job->buffers.data, trace->buffers.data, trace->buffers.count * sizeof(hr_buffer *));
@@ -379,30 +381,29 @@ static void fill_job(hr_stream *stream, hr_executable *executable, hr_job *job) 
   }
   trace->buffers.count = 0;
   for (size_t i = 0; i < job->buffers.count; i++) {
-    if (executable->last_write[i] >= 0) {
+    if (instance->plan->last_write[i] >= 0) {
       hr__buffer_restamp(job->buffers.data[i]);
     }
-    job->stamps.data[i] = executable->last_write[i] >= 0 ? 0 : job->buffers.data[i]->stamp;
+    job->stamps.data[i] = instance->plan->last_write[i] >= 0 ? 0 : job->buffers.data[i]->stamp;
   }
   job->is_move = stream->moving != 0;
-  note_layouts(stream, executable, job);
+  note_layouts(stream, instance, job);
 }
 
 /* Whether waking the executor costs more than the work. A device beside the host is given its steps, and works by
  * itself: what that takes the last run has shown. */
-static bool is_small(const hr_device *device, hr_executable *executable) {
-  return device->properties.is_host
-             ? !executable->needs_team && executable->step_count <= INLINE_STEPS_MAX
-             : atomic_load_explicit(&executable->submit_ns, memory_order_relaxed) <= INLINE_NS_MAX;
+static bool is_small(const hr_device *device, hr_instance *instance) {
+  return device->properties.is_host ? !instance->needs_team && instance->step_count <= INLINE_STEPS_MAX
+                                    : atomic_load_explicit(&instance->submit_ns, memory_order_relaxed) <= INLINE_NS_MAX;
 }
 
 /* Work that the caller waits for runs here when nothing is before it, and so does small work: waking the executor costs
  * more, and a second OpenMP team beside the caller's makes the regions of both sleep instead of spin. What the caller
  * will wait for is begun here, or left to it. */
-static void hand_over(hr_stream *stream, hr_executable *executable, hr_job *job, caller_does next) {
+static void hand_over(hr_stream *stream, hr_instance *instance, hr_job *job, caller_does next) {
   hr_device *device = stream->device;
-  next = is_long(stream, executable) ? RECORD : next;
-  bool runs_here = next != RECORD || is_small(device, executable);
+  next = is_long(stream, instance) ? RECORD : next;
+  bool runs_here = next != RECORD || is_small(device, instance);
   if (next == WAIT_SOON && begin_lead(job)) {
     hr_mutex_unlock(&device->shared_mutex);
   } else if (runs_here && hr_queue_begin_inline(&device->queue)) {
@@ -418,79 +419,83 @@ static void hand_over(hr_stream *stream, hr_executable *executable, hr_job *job,
   }
 }
 
-static void count_run(hr_stats *stats, const hr_executable *executable) {
-  stats->groups += executable->step_count;
-  stats->kernels += executable->kernel_count;
-  stats->bytes_moved += executable->bytes;
-  stats->library_calls += executable->library_count;
-  stats->temporaries_elided += executable->elided_count;
-  if ((int64_t)executable->schedule.arena_bytes > stats->temporary_bytes) {
-    stats->temporary_bytes = (int64_t)executable->schedule.arena_bytes;
+static void count_run(hr_stats *stats, const hr_instance *instance) {
+  stats->groups += instance->step_count;
+  stats->kernels += instance->kernel_count;
+  stats->bytes_moved += instance->plan->bytes;
+  stats->library_calls += instance->library_count;
+  stats->temporaries_elided += instance->plan->schedule.elided_count;
+  if ((int64_t)instance->plan->schedule.arena_bytes > stats->temporary_bytes) {
+    stats->temporary_bytes = (int64_t)instance->plan->schedule.arena_bytes;
   }
 }
 
 /* *out_again: nothing was handed over, since the key is not right any more. */
-static hr_status run_executable(hr_stream *stream, const hr_key *key, hr_executable *executable, caller_does next,
-                                bool *out_again) {
+static hr_status run_instance(hr_stream *stream, const hr_key *key, hr_instance *instance, caller_does next,
+                              bool *out_again) {
   hr_device *device = stream->device;
   hr_job *job = take_job(stream);
   if (job == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a commit");
   }
-  hr_status status = reserve_job(job, &stream->pending, executable);
+  hr_status status = reserve_job(job, &stream->pending, instance);
   if (status == NULL) {
-    status = bind_buffers(stream, key, executable, job);
+    status = bind_buffers(stream, key, instance, job);
   }
   if (status != NULL) {
     give_job(stream, job);
     return status;
   }
   hr_mutex_lock(&device->shared_mutex);
-  status = hr__device_shared(device, executable->shared_bytes, &job->shared);
+  status = hr__device_shared(device, instance->shared_bytes, &job->shared);
   *out_again = status == NULL && !is_current(stream, key, job);
   if (status != NULL || *out_again || next == PROBE) {
     hr_mutex_unlock(&device->shared_mutex);
-    unbind_buffers(stream, key, executable);
+    unbind_buffers(stream, key, instance);
     give_job(stream, job);
     return status == NULL ? HR_OK : hr_status_annotate(status, "temporaries");
   }
-  fill_job(stream, executable, job);
-  count_run(&stream->stats, executable);
-  hand_over(stream, executable, job, next);
+  fill_job(stream, instance, job);
+  count_run(&stream->stats, instance);
+  hand_over(stream, instance, job, next);
   return HR_OK;
 }
 
 /* ---- commit ---- */
 
-/* The executable of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, the caller ends
+/* The instance of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, the caller ends
  * it. */
-static hr_status find_executable(hr_stream *stream, hr_key *key, hr_executable **out_executable, bool *out_owned) {
+static hr_status find_instance(hr_stream *stream, hr_key *key, hr_instance **out_instance, bool *out_owned) {
   *out_owned = false;
-  *out_executable = hr__cache_find(&stream->cache, key);
-  if (*out_executable != NULL) {
+  *out_instance = hr__cache_find(&stream->cache, key);
+  if (*out_instance != NULL) {
     stream->stats.cache_hits++;
     return HR_OK;
   }
   int64_t begin = hr_clock_ns();
-  HR_RETURN_IF_ERROR(hr__executable_create(key, stream->device, stream->pending.scalars.data, out_executable));
-  stream->stats.compiles++;
-  stream->stats.compile_ns += hr_clock_ns() - begin;
-  hr_status status = hr__cache_add(&stream->cache, *out_executable);
+  HR_RETURN_IF_ERROR(hr__instance_create(key, stream->device, stream->pending.scalars.data, out_instance));
+  if ((*out_instance)->is_compiled) {
+    stream->stats.compiles++;
+    stream->stats.compile_ns += hr_clock_ns() - begin;
+  } else { /* for another stream */
+    stream->stats.cache_hits++;
+  }
+  hr_status status = hr__cache_add(&stream->cache, *out_instance);
   *out_owned = status != NULL;
   hr_status_ignore(status);
   return HR_OK;
 }
 
 /* What a program refuses is made plain, each by a program of its own, which may push this one out of the cache. */
-static hr_status restore_default_layout(hr_stream *stream, hr_executable *executable) {
+static hr_status restore_default_layout(hr_stream *stream, hr_instance *instance) {
   hr_status status = HR_OK;
-  hr_refcount_retain(&executable->refcount);
-  for (size_t i = 0; status == NULL && i < executable->key.buffer_count; i++) {
-    if (hr__executable_refuses(executable, i)) {
+  hr_refcount_retain(&instance->refcount);
+  for (size_t i = 0; status == NULL && i < instance->plan->key.buffer_count; i++) {
+    if (hr__plan_refuses(instance->plan, i)) {
       status = hr__stream_restore_default_layout(stream, stream->pending.buffers.data[i], false);
     }
   }
-  hr__executable_release(executable);
+  hr__instance_release(instance);
   return status;
 }
 
@@ -507,20 +512,19 @@ static hr_status run_pending(hr_stream *stream, caller_does next) {
   hr_queue_settle(&stream->device->queue); /* its buffers may be dead from here on */
   while (status == NULL && again) {
     hr_key key;
-    hr_executable *executable;
+    hr_instance *instance;
     HR_RETURN_IF_ERROR(find_key(stream, &key));
-    HR_RETURN_IF_ERROR(find_executable(stream, &key, &executable, &is_owned));
+    HR_RETURN_IF_ERROR(find_instance(stream, &key, &instance, &is_owned));
     if (stream->moving == 0 && next != PROBE) {
-      uint64_t hash = executable->key.hash;
-      bool can_begin = hash == stream->policy.awaited.hash && can_submit_early(stream, executable);
+      uint64_t hash = instance->plan->key.hash;
+      bool can_begin = hash == stream->policy.awaited.hash && can_submit_early(stream, instance);
       hr__policy_committed(&stream->policy, hash, key.record_count, next == WAIT, can_begin);
     }
-    again = executable->schedule.is_refused;
-    status =
-        again ? restore_default_layout(stream, executable) : run_executable(stream, &key, executable, next, &again);
+    again = instance->plan->schedule.is_refused;
+    status = again ? restore_default_layout(stream, instance) : run_instance(stream, &key, instance, next, &again);
     again = again && stream->moving == 0; /* default_layout.c looks for itself */
     if (is_owned) {
-      hr__executable_release(executable);
+      hr__instance_release(instance);
     }
   }
   return status;
@@ -606,13 +610,13 @@ void hr__stream_begin(hr_stream *stream) {
   hr_key key;
   bool again = false;
   hr_status status = find_key(stream, &key);
-  hr_executable *executable = status == NULL ? hr__cache_find_expected(&stream->cache, &key) : NULL;
-  if (executable == NULL || executable->key.hash != stream->policy.awaited.hash || executable->schedule.is_refused ||
-      !can_submit_early(stream, executable)) {
+  hr_instance *instance = status == NULL ? hr__cache_find_expected(&stream->cache, &key) : NULL;
+  if (instance == NULL || instance->plan->key.hash != stream->policy.awaited.hash ||
+      instance->plan->schedule.is_refused || !can_submit_early(stream, instance)) {
     hr_status_ignore(status);
     return;
   }
-  status = run_executable(stream, &key, executable, WAIT_SOON, &again);
+  status = run_instance(stream, &key, instance, WAIT_SOON, &again);
   if (status == NULL && !again) {
     hr_status_ignore(hr__trace_split(&stream->pending, SIZE_MAX, &stream->rest));
     stream->stats.cache_hits++;

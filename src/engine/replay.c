@@ -5,6 +5,7 @@
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "engine/run_steps.h"
 #include "engine/weights.h"
 
 enum {
@@ -23,7 +24,7 @@ typedef struct segment {
 typedef struct address_set {
   void **addresses;   /* of the key's buffers, of the shared block, and of what is kept of weights */
   void **graphs;      /* of each segment; NULL: not captured yet */
-  hr_scalar *scalars; /* of the executable's list: what the graphs have now */
+  hr_scalar *scalars; /* of the instance's list: what the graphs have now */
   uint64_t last_use;
 } address_set;
 
@@ -48,34 +49,34 @@ struct hr_replay {
 /* ---- segments ---- */
 
 /* Libraries read numbers when they are called, and may prepare something of their own for contents; the host's wait. */
-static bool can_capture(const hr_executable *executable, const hr_exec_step *step) {
-  const hr_program *program = &executable->schedule.program;
+static bool can_capture(const hr_instance *instance, const hr_exec_step *step) {
+  const hr_program *program = &instance->plan->schedule.program;
   bool can =
       step->kernel != NULL || (step->kind == HR_STEP_LIBRARY && step->library.algorithm.provider->stamp == NULL &&
                                step->library.algorithm.provider->keeps == NULL && step->library.fallback == NULL);
   for (int i = 0; can && step->kernel == NULL && i < step->arg_count; i++) {
     uint32_t scalar;
-    can = !hr__step_scalar(executable, step, i, &scalar) || program->scalars[scalar].is_constant;
+    can = !hr__step_scalar(instance, step, i, &scalar) || program->scalars[scalar].is_constant;
   }
   return can;
 }
 
 /* The steps from `first` on that one graph can hold. */
-static segment segment_at(const hr_executable *executable, int first) {
+static segment segment_at(const hr_instance *instance, int first) {
   segment s = {.first = first, .end = first};
-  while (s.end < executable->step_count && can_capture(executable, &executable->steps[s.end])) {
-    s.end += executable->steps[s.end].batch;
+  while (s.end < instance->step_count && can_capture(instance, &instance->steps[s.end])) {
+    s.end += instance->steps[s.end].batch;
   }
   return s;
 }
 
-static void find_segments(const hr_executable *executable, hr_replay *replay) {
-  for (int at = 0; at < executable->step_count;) {
-    segment s = segment_at(executable, at);
+static void find_segments(const hr_instance *instance, hr_replay *replay) {
+  for (int at = 0; at < instance->step_count;) {
+    segment s = segment_at(instance, at);
     if (s.end - s.first >= LAUNCHES_MIN) {
       replay->segments[replay->segment_count++] = s;
     }
-    at = s.end > at ? s.end : at + executable->steps[at].batch;
+    at = s.end > at ? s.end : at + instance->steps[at].batch;
   }
 }
 
@@ -106,7 +107,7 @@ void hr__replay_release(hr_replay *replay) {
   }
 }
 
-hr_replay *hr__replay_create(const hr_executable *executable, hr_device *device) {
+hr_replay *hr__replay_create(const hr_instance *instance, hr_device *device) {
   if (device->driver->capture_begin == NULL || hr_env_choice(HR_ENV_GRAPHS) == HR_ENV_GRAPHS_OFF) {
     return NULL;
   }
@@ -116,11 +117,11 @@ hr_replay *hr__replay_create(const hr_executable *executable, hr_device *device)
   }
   replay->device = device;
   replay->runs_wanted = RUNS_MIN;
-  replay->address_count = executable->key.buffer_count + 1 + executable->weights.count;
-  replay->segments = hr_calloc((size_t)executable->step_count + 1, sizeof *replay->segments);
+  replay->address_count = instance->plan->key.buffer_count + 1 + instance->weights.count;
+  replay->segments = hr_calloc((size_t)instance->step_count + 1, sizeof *replay->segments);
   replay->addresses = hr_calloc(replay->address_count, sizeof(void *));
   if (replay->segments != NULL && replay->addresses != NULL) {
-    find_segments(executable, replay);
+    find_segments(instance, replay);
   }
   for (int i = 0; i < replay->segment_count; i++) {
     hr_log(HR_LOG_SCHEDULE, "  steps %d to %d can be a graph", replay->segments[i].first, replay->segments[i].end - 1);
@@ -162,10 +163,10 @@ static address_set *take_place(hr_replay *replay) {
   return oldest;
 }
 
-static address_set *add_set(const hr_executable *executable, hr_replay *replay) {
+static address_set *add_set(const hr_instance *instance, hr_replay *replay) {
   address_set set = {.addresses = hr_calloc(replay->address_count, sizeof(void *)),
                      .graphs = hr_calloc((size_t)replay->segment_count, sizeof(void *)),
-                     .scalars = hr_calloc(executable->scalars.count + 1, sizeof(hr_scalar))};
+                     .scalars = hr_calloc(instance->scalars.count + 1, sizeof(hr_scalar))};
   if (set.addresses == NULL || set.graphs == NULL || set.scalars == NULL) {
     free_set(replay, &set);
     return NULL;
@@ -177,24 +178,24 @@ static address_set *add_set(const hr_executable *executable, hr_replay *replay) 
 }
 
 /* The addresses of this run. Without what is kept of a weight its step is among those of the graph. */
-static void note_addresses(const hr_executable *executable, hr_replay *replay, const hr_run *run,
+static void note_addresses(const hr_instance *instance, hr_replay *replay, const hr_run *run,
                            const hr_run_scratch *scratch) {
-  size_t count = executable->key.buffer_count;
+  size_t count = instance->plan->key.buffer_count;
   if (count > 0) {
     memcpy((void *)replay->addresses, (const void *)run->bound, count * sizeof(void *));
   }
-  replay->addresses[count] = executable->shared_bytes > 0 ? run->shared : NULL;
-  for (size_t i = 0; i < executable->weights.count; i++) {
+  replay->addresses[count] = instance->shared_bytes > 0 ? run->shared : NULL;
+  for (size_t i = 0; i < instance->weights.count; i++) {
     const hr_cached_weights *kept = scratch->weights.data[i].cached_weights;
     replay->addresses[count + 1 + i] = kept != NULL ? hr__cached_weights_data(kept) : NULL;
   }
 }
 
 /* The set of this run's addresses; NULL: they have not been seen often enough. */
-static address_set *find_set(const hr_executable *executable, hr_replay *replay, const hr_run *run,
+static address_set *find_set(const hr_instance *instance, hr_replay *replay, const hr_run *run,
                              const hr_run_scratch *scratch) {
   size_t bytes = replay->address_count * sizeof(void *);
-  note_addresses(executable, replay, run, scratch);
+  note_addresses(instance, replay, run, scratch);
   address_set *set = NULL;
   for (int i = 0; set == NULL && i < replay->set_count; i++) {
     bool fits = memcmp((const void *)replay->sets[i].addresses, (const void *)replay->addresses, bytes) == 0;
@@ -202,7 +203,7 @@ static address_set *find_set(const hr_executable *executable, hr_replay *replay,
   }
   if (set == NULL &&
       count_run(replay, hr_hash_bytes(HR_HASH_SEED, (const void *)replay->addresses, bytes)) >= replay->runs_wanted) {
-    set = add_set(executable, replay);
+    set = add_set(instance, replay);
   }
   if (set != NULL) {
     set->last_use = ++replay->use;
@@ -213,10 +214,10 @@ static address_set *find_set(const hr_executable *executable, hr_replay *replay,
 /* ---- capture and launch ---- */
 
 /* Keeps what a graph has of its kernels' scalars now. */
-static void note_scalars(const hr_executable *executable, const segment *s, const hr_run_scratch *scratch,
+static void note_scalars(const hr_instance *instance, const segment *s, const hr_run_scratch *scratch,
                          hr_scalar *scalars) {
   for (int i = s->first; i < s->end; i++) {
-    const hr_exec_step *step = &executable->steps[i];
+    const hr_exec_step *step = &instance->steps[i];
     if (step->scalar_count > 0) {
       memcpy(scalars + step->scalar_first, scratch->scalars.data + step->scalar_first,
              (size_t)step->scalar_count * sizeof *scalars);
@@ -224,7 +225,7 @@ static void note_scalars(const hr_executable *executable, const segment *s, cons
   }
 }
 
-static hr_status capture(const hr_executable *executable, const segment *s, hr_run *run, hr_run_scratch *scratch,
+static hr_status capture(const hr_instance *instance, const segment *s, hr_run *run, hr_run_scratch *scratch,
                          void **out_graph) {
   const hr_driver *driver = run->device->driver;
   void *queue = NULL;
@@ -232,7 +233,7 @@ static hr_status capture(const hr_executable *executable, const segment *s, hr_r
   const atomic_uint_least64_t *interrupted = run->interrupted;
   HR_RETURN_IF_ERROR(driver->capture_begin(run->device->impl, &queue));
   run->interrupted = NULL; /* nothing runs here */
-  hr_status status = hr__executable_run_steps(executable, s->first, s->end, run, scratch, queue);
+  hr_status status = hr__run_steps(instance, s->first, s->end, run, scratch, queue);
   run->interrupted = interrupted;
   run->compiled_count = compiled_count;
   hr_status ended = driver->capture_end(run->device->impl, status == NULL ? out_graph : NULL);
@@ -242,7 +243,7 @@ static hr_status capture(const hr_executable *executable, const segment *s, hr_r
   }
   if (ended == NULL) {
     run->graph_builds++;
-    hr_log(HR_LOG_DEVICE, "program %016llx: steps %d to %d are a graph", (unsigned long long)executable->key.hash,
+    hr_log(HR_LOG_DEVICE, "program %016llx: steps %d to %d are a graph", (unsigned long long)instance->plan->key.hash,
            s->first, s->end - 1);
   }
   return ended;
@@ -257,16 +258,16 @@ static bool are_same(const hr_scalar *a, const hr_scalar *b, int count) {
 }
 
 /* Updates the kernels that have other scalars in this run. */
-static hr_status update(const hr_executable *executable, const segment *s, hr_run *run, hr_run_scratch *scratch,
+static hr_status update(const hr_instance *instance, const segment *s, hr_run *run, hr_run_scratch *scratch,
                         void *graph, hr_scalar *scalars) {
   for (int i = s->first, kernel = 0; i < s->end; i++) {
-    const hr_exec_step *step = &executable->steps[i];
+    const hr_exec_step *step = &instance->steps[i];
     const hr_scalar *now = scratch->scalars.data + step->scalar_first;
     if (hr__weights_has(step, scratch)) {
       continue;
     }
     if (step->kernel != NULL && !are_same(scalars + step->scalar_first, now, step->scalar_count)) {
-      const hr_host_launch launch = hr__step_launch(executable, step, run, scratch);
+      const hr_host_launch launch = hr__step_launch(instance, step, run, scratch);
       HR_RETURN_IF_ERROR(run->device->driver->graph_update(run->device->impl, graph, kernel, &launch));
       run->graph_updates++;
     }
@@ -275,49 +276,49 @@ static hr_status update(const hr_executable *executable, const segment *s, hr_ru
   return HR_OK;
 }
 
-static hr_status launch(const hr_executable *executable, const segment *s, hr_run *run, hr_run_scratch *scratch,
+static hr_status launch(const hr_instance *instance, const segment *s, hr_run *run, hr_run_scratch *scratch,
                         void **graph, hr_scalar *scalars) {
   const hr_driver *driver = run->device->driver;
-  HR_RETURN_IF_ERROR(*graph == NULL ? capture(executable, s, run, scratch, graph)
-                                    : update(executable, s, run, scratch, *graph, scalars));
-  note_scalars(executable, s, scratch, scalars);
+  HR_RETURN_IF_ERROR(*graph == NULL ? capture(instance, s, run, scratch, graph)
+                                    : update(instance, s, run, scratch, *graph, scalars));
+  note_scalars(instance, s, scratch, scalars);
   HR_RETURN_IF_ERROR(driver->graph_launch(run->device->impl, *graph));
   run->graph_launches++;
-  for (int i = s->first; i < s->end; i += executable->steps[i].batch) {
-    run->compiled_count += executable->steps[i].kind == HR_STEP_KERNEL;
+  for (int i = s->first; i < s->end; i += instance->steps[i].batch) {
+    run->compiled_count += instance->steps[i].kind == HR_STEP_KERNEL;
   }
   return HR_OK;
 }
 
 /* Nothing of the segment has run; the steps will say themselves what is wrong, if it was not the graph. */
-static void give_up(const hr_executable *executable, hr_replay *replay, hr_status status) {
-  hr_log(HR_LOG_DEVICE, "program %016llx: no graphs any more: %s", (unsigned long long)executable->key.hash,
+static void give_up(const hr_instance *instance, hr_replay *replay, hr_status status) {
+  hr_log(HR_LOG_DEVICE, "program %016llx: no graphs any more: %s", (unsigned long long)instance->plan->key.hash,
          hr_status_message(status));
   hr_status_free(status);
   replay->is_off = true;
   free_sets(replay);
 }
 
-hr_status hr__replay_run(const hr_executable *executable, hr_run *run, hr_run_scratch *scratch) {
-  hr_replay *replay = executable->replay;
-  address_set *set = replay->is_off ? NULL : find_set(executable, replay, run, scratch);
+hr_status hr__replay_run(const hr_instance *instance, hr_run *run, hr_run_scratch *scratch) {
+  hr_replay *replay = instance->replay;
+  address_set *set = replay->is_off ? NULL : find_set(instance, replay, run, scratch);
   int done = 0;
   for (int i = 0; set != NULL && i < replay->segment_count; i++) {
     const segment *s = &replay->segments[i];
-    if (hr__weights_has_all(&executable->steps[s->first], s->end - s->first, scratch)) {
+    if (hr__weights_has_all(&instance->steps[s->first], s->end - s->first, scratch)) {
       continue;
     }
-    HR_RETURN_IF_ERROR(hr__executable_run_steps(executable, done, s->first, run, scratch, NULL));
+    HR_RETURN_IF_ERROR(hr__run_steps(instance, done, s->first, run, scratch, NULL));
     done = s->first;
     if (hr__run_is_interrupted(run)) {
       break; /* the steps behind report it */
     }
-    hr_status status = launch(executable, s, run, scratch, &set->graphs[i], set->scalars);
+    hr_status status = launch(instance, s, run, scratch, &set->graphs[i], set->scalars);
     done = status == NULL ? s->end : s->first;
     if (status != NULL) {
-      give_up(executable, replay, status);
+      give_up(instance, replay, status);
       set = NULL;
     }
   }
-  return hr__executable_run_steps(executable, done, executable->step_count, run, scratch, NULL);
+  return hr__run_steps(instance, done, instance->step_count, run, scratch, NULL);
 }

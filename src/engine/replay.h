@@ -1,4 +1,4 @@
-/* replay.h: an executable's launches as graphs of the driver: a repeated program is given to the device as a whole.
+/* replay.h: an instance's launches as graphs of the driver: a repeated program is given to the device as a whole.
  *
  * The steps are cut into segments that a graph can hold: kernels, and library calls whose operands are addresses alone.
  * A check of indices, which waits for the device, ends one. A run with addresses that were seen before is captured,
@@ -6,19 +6,19 @@
  * whose scalars are others is updated first. A few sets of addresses have graphs at a time; runs with others go step by
  * step, as does everything from the first failure of a capture on.
  *
- * Threads: whoever runs the device's jobs, one at a time; create and release while no job has the executable.
+ * Threads: whoever runs the device's jobs, one at a time; create and release while no job has the instance.
  */
 #ifndef HEADRACE_ENGINE_REPLAY_H_
 #define HEADRACE_ENGINE_REPLAY_H_
 
-#include "engine/executable.h"
+#include "engine/run_scratch.h"
 
 /* NULL where nothing is worth a graph, where the device has none, or where there is no host memory. */
-hr_replay *hr__replay_create(const hr_executable *executable, hr_device *device);
+hr_replay *hr__replay_create(const hr_instance *instance, hr_device *device);
 /* NULL: nothing. What the graphs launch (kernels, what libraries prepared) has to be there still. */
 void hr__replay_release(hr_replay *replay);
 
-/* Runs all steps of an executable that has a replay; the scratch is bound. */
-HR_MUST_USE hr_status hr__replay_run(const hr_executable *executable, hr_run *run, hr_run_scratch *scratch);
+/* Runs all steps of an instance that has a replay; the scratch is bound. */
+HR_MUST_USE hr_status hr__replay_run(const hr_instance *instance, hr_run *run, hr_run_scratch *scratch);
 
 #endif

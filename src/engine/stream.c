@@ -7,9 +7,9 @@
 #include "core/ops/op.h"
 #include "engine/compile_queue.h"
 #include "engine/default_layout.h"
-#include "engine/executable.h"
 #include "engine/host_view.h"
 #include "engine/index_source.h"
+#include "engine/instance.h"
 #include "runtime/cached_weights.h"
 
 #define CACHE_BYTES_MAX ((size_t)256 << 20)

@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 
 #include "engine/cache.h"
-#include "engine/executable.h"
+#include "engine/instance.h"
 #include "engine/policy.h"
 
 typedef struct hr_job hr_job;
@@ -34,9 +34,9 @@ struct hr_stream {
   bool is_capture;                     /* runs nothing: graphs are made of what is pending */
   HR_VECTOR(hr_buffer *) part_buffers; /* scratch of hr_part_run */
   HR_VECTOR(size_t) part_bytes;
-  /* For tools: NULL, or called after each run, on the thread that ran it. `buffers` are those of the executable's key;
+  /* For tools: NULL, or called after each run, on the thread that ran it. `buffers` are those of the instance's key;
    * the time of each step, 0 where none ran. Set before anything is recorded. */
-  void (*watch)(void *ctx, hr_executable *executable, hr_buffer *const *buffers, const int64_t *step_ns);
+  void (*watch)(void *ctx, hr_instance *instance, hr_buffer *const *buffers, const int64_t *step_ns);
   void *watch_ctx;
   atomic_int_least64_t compiled_launches; /* of the kernels in stats; counted by who runs them */
   atomic_int_least64_t graph_launches, graph_builds, graph_updates; /* likewise */

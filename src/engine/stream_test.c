@@ -626,7 +626,7 @@ HR_TEST(programs_come_in_an_order_or_in_any) {
       HR_ASSERT_OK(binary(&f, ops[which], a, b, y));
       HR_ASSERT_NEAR(read_at(&f, y, 7), expected[which], 0);
       HR_ASSERT(stats_of(&f).cache_entries <= (int64_t)entries);
-      const hr_executable *newest = f.stream->cache.newest, *next = newest->follower;
+      const hr_instance *newest = f.stream->cache.newest, *next = newest->follower;
       HR_ASSERT(i < 8 || i >= 100 || entries < 4 || (next != NULL && next != newest && next->follower != newest));
     }
     HR_ASSERT_EQ(stats_of(&f).compiles == 4, entries == 4);

@@ -14,14 +14,14 @@ enum { TAIL_WORDS = OWN_WORDS + HR_WEIGHT_SOURCES_MAX };
 
 /* ---- finding them ---- */
 
-static size_t bytes_of(const hr_executable *executable, uint32_t buffer) {
-  return executable->schedule.program.buffers[buffer].bytes;
+static size_t bytes_of(const hr_instance *instance, uint32_t buffer) {
+  return instance->plan->schedule.program.buffers[buffer].bytes;
 }
 
 /* The weight found so far that makes the buffer; -1: none does. */
-static int maker_of(const hr_executable *executable, uint32_t buffer) {
-  for (size_t i = 0; i < executable->weights.count; i++) {
-    const hr_weight *w = &executable->weights.data[i];
+static int maker_of(const hr_instance *instance, uint32_t buffer) {
+  for (size_t i = 0; i < instance->weights.count; i++) {
+    const hr_weight *w = &instance->weights.data[i];
     for (int j = 0; j < w->made_count; j++) {
       if (w->made[j] == buffer) {
         return (int)i;
@@ -44,12 +44,12 @@ static bool add_part(hr_weight *w, int part) {
   return true;
 }
 
-static bool add_source(const hr_executable *executable, hr_weight *w, uint32_t buffer) {
-  int maker = maker_of(executable, buffer);
+static bool add_source(const hr_instance *instance, hr_weight *w, uint32_t buffer) {
+  int maker = maker_of(instance, buffer);
   if (maker >= 0) {
     return add_part(w, maker);
   }
-  if (buffer >= executable->key.buffer_count || executable->last_write[buffer] >= 0 ||
+  if (buffer >= instance->plan->key.buffer_count || instance->plan->last_write[buffer] >= 0 ||
       w->source_count == HR_WEIGHT_SOURCES_MAX) {
     return false;
   }
@@ -57,28 +57,27 @@ static bool add_source(const hr_executable *executable, hr_weight *w, uint32_t b
   return true;
 }
 
-static bool add_made(const hr_executable *executable, hr_weight *w, uint32_t buffer) {
-  if (w->made_count == HR_WEIGHT_RESULTS_MAX || executable->schedule.places[buffer].kind != HR_PLACE_ARENA) {
+static bool add_made(const hr_instance *instance, hr_weight *w, uint32_t buffer) {
+  if (w->made_count == HR_WEIGHT_RESULTS_MAX || instance->plan->schedule.places[buffer].kind != HR_PLACE_ARENA) {
     return false;
   }
   w->made[w->made_count++] = buffer;
-  w->bytes += hr_align_up(bytes_of(executable, buffer), ALIGNMENT);
+  w->bytes += hr_align_up(bytes_of(instance, buffer), ALIGNMENT);
   return true;
 }
 
 /* Sorts the kernel's arguments into what it reads and what it makes; false when there are others, or too many. */
-static bool find_ends(const hr_executable *executable, const hr_kernel *kernel, hr_weight *w) {
+static bool find_ends(const hr_instance *instance, const hr_kernel *kernel, hr_weight *w) {
   bool is = kernel->scalar_count <= SCALARS_MAX;
   for (int i = 0; is && i < kernel->arg_count; i++) {
     const hr_kernel_arg *arg = &kernel->args[i];
-    is = !arg->is_read ? add_made(executable, w, arg->buffer)
-                       : !arg->is_written && add_source(executable, w, arg->buffer);
+    is = !arg->is_read ? add_made(instance, w, arg->buffer) : !arg->is_written && add_source(instance, w, arg->buffer);
   }
   return is && w->source_count + w->part_count > 0 && w->made_count > 0;
 }
 
-static bool is_small(const hr_executable *executable, uint32_t buffer) {
-  return bytes_of(executable, buffer) <= SMALL_BYTES_MAX;
+static bool is_small(const hr_instance *instance, uint32_t buffer) {
+  return bytes_of(instance, buffer) <= SMALL_BYTES_MAX;
 }
 
 static bool reads_as_weights(const hr_node *node, uint32_t buffer) {
@@ -90,10 +89,10 @@ static bool reads_as_weights(const hr_node *node, uint32_t buffer) {
   return node->op == HR_OP_MATMUL || node->op == HR_OP_CONV || node->op == HR_OP_CONV_BACKWARD_DATA;
 }
 
-static bool touches(const hr_executable *executable, const hr_exec_step *step, uint32_t buffer) {
+static bool touches(const hr_instance *instance, const hr_exec_step *step, uint32_t buffer) {
   bool does = false;
   for (int i = 0; i < step->arg_count; i++) {
-    does |= executable->args.data[step->arg_first + (size_t)i] == buffer;
+    does |= instance->args.data[step->arg_first + (size_t)i] == buffer;
   }
   return does;
 }
@@ -112,11 +111,11 @@ static bool writes(const hr_exec_step *step, uint32_t buffer) {
 }
 
 /* Whether nobody else writes the result, and, where it has to serve as weights, contractions alone read it, as such. */
-static bool is_only_read(const hr_executable *executable, const hr_weight *w, uint32_t buffer, bool by_contractions) {
+static bool is_only_read(const hr_instance *instance, const hr_weight *w, uint32_t buffer, bool by_contractions) {
   bool is = true;
-  for (int i = 0; is && i < executable->step_count; i++) {
-    const hr_exec_step *step = &executable->steps[i];
-    if (i != w->step && touches(executable, step, buffer)) {
+  for (int i = 0; is && i < instance->step_count; i++) {
+    const hr_exec_step *step = &instance->steps[i];
+    if (i != w->step && touches(instance, step, buffer)) {
       is = !writes(step, buffer) &&
            (!by_contractions || (step->kind == HR_STEP_LIBRARY && reads_as_weights(step->source->node, buffer)));
     }
@@ -124,30 +123,30 @@ static bool is_only_read(const hr_executable *executable, const hr_weight *w, ui
   return is;
 }
 
-static bool is_worth_keeping(const hr_executable *executable, const hr_weight *w) {
+static bool is_worth_keeping(const hr_instance *instance, const hr_weight *w) {
   bool is = w->bytes >= BYTES_MIN, is_all_small = w->bytes <= SMALL_BYTES_MAX;
   for (int i = 0; i < w->source_count; i++) {
-    is_all_small = is_all_small && is_small(executable, w->sources[i]);
+    is_all_small = is_all_small && is_small(instance, w->sources[i]);
   }
   is = is || is_all_small;
   for (int i = 0; is && i < w->made_count; i++) {
-    is = is_only_read(executable, w, w->made[i], !is_all_small && !is_small(executable, w->made[i]));
+    is = is_only_read(instance, w, w->made[i], !is_all_small && !is_small(instance, w->made[i]));
   }
   return is;
 }
 
-static bool note(hr_executable *executable, const hr_weight *w) {
+static bool note(hr_instance *instance, const hr_weight *w) {
   bool ok = true;
   for (int i = 0; ok && i < w->source_count; i++) {
-    ok = hr_vector_push(&executable->sources, w->sources[i]);
+    ok = hr_vector_push(&instance->sources, w->sources[i]);
   }
-  ok = ok && hr_vector_push(&executable->weights, *w);
+  ok = ok && hr_vector_push(&instance->weights, *w);
   if (!ok) {
     return false;
   }
-  executable->steps[w->step].weight = (int)executable->weights.count - 1;
-  hr_weight *noted = &executable->weights.data[executable->weights.count - 1];
-  ok = hr_kernel_make_key(executable->steps[w->step].source->kernel, &noted->recipe);
+  instance->steps[w->step].weight = (int)instance->weights.count - 1;
+  hr_weight *noted = &instance->weights.data[instance->weights.count - 1];
+  ok = hr_kernel_make_key(instance->steps[w->step].source->kernel, &noted->recipe);
   noted->kernel_words = noted->recipe.count;
   for (int i = 0; ok && i < TAIL_WORDS; i++) {
     ok = hr_vector_push(&noted->recipe, 0);
@@ -155,32 +154,31 @@ static bool note(hr_executable *executable, const hr_weight *w) {
   return ok;
 }
 
-bool hr__weights_find(hr_executable *executable) {
+bool hr__weights_find(hr_instance *instance) {
   bool ok = true;
-  for (int i = 0; ok && i < executable->step_count; i++) {
-    hr_exec_step *step = &executable->steps[i];
+  for (int i = 0; ok && i < instance->step_count; i++) {
+    hr_exec_step *step = &instance->steps[i];
     hr_weight w = {.step = i};
     step->weight = -1;
-    if (step->kind == HR_STEP_KERNEL && find_ends(executable, step->source->kernel, &w) &&
-        is_worth_keeping(executable, &w)) {
-      ok = note(executable, &w);
+    if (step->kind == HR_STEP_KERNEL && find_ends(instance, step->source->kernel, &w) &&
+        is_worth_keeping(instance, &w)) {
+      ok = note(instance, &w);
     }
   }
   return ok;
 }
 
-void hr__weights_fini(hr_executable *executable) {
-  for (size_t i = 0; i < executable->weights.count; i++) {
-    hr_vector_fini(&executable->weights.data[i].recipe);
+void hr__weights_fini(hr_instance *instance) {
+  for (size_t i = 0; i < instance->weights.count; i++) {
+    hr_vector_fini(&instance->weights.data[i].recipe);
   }
-  hr_vector_fini(&executable->weights);
+  hr_vector_fini(&instance->weights);
 }
 
 /* ---- runs ---- */
 
 /* The newest of the stamps: when one of the others changes, it will be another. 0: some contents are not known. */
-static uint64_t find_stamps(const hr_executable *executable, const hr_weight *w, const hr_run *run,
-                            uint64_t *out_stamps) {
+static uint64_t find_stamps(const hr_instance *instance, const hr_weight *w, const hr_run *run, uint64_t *out_stamps) {
   uint64_t newest = 0;
   bool is_known = run->stamps != NULL || w->source_count == 0;
   for (int i = 0; is_known && i < w->source_count; i++) {
@@ -189,7 +187,7 @@ static uint64_t find_stamps(const hr_executable *executable, const hr_weight *w,
     newest = out_stamps[i] > newest ? out_stamps[i] : newest;
   }
   for (int i = 0; is_known && i < w->part_count; i++) {
-    uint64_t stamp = executable->weights.data[w->parts[i]].stamp;
+    uint64_t stamp = instance->weights.data[w->parts[i]].stamp;
     is_known = stamp != 0;
     newest = stamp > newest ? stamp : newest;
   }
@@ -197,12 +195,12 @@ static uint64_t find_stamps(const hr_executable *executable, const hr_weight *w,
 }
 
 /* Renews what the recipe says of contents and scalars; gives whether it said so before. */
-static bool renew_own(const hr_executable *executable, hr_weight *w, const hr_run *run, const hr_run_scratch *scratch) {
-  const hr_exec_step *step = &executable->steps[w->step];
+static bool renew_own(const hr_instance *instance, hr_weight *w, const hr_run *run, const hr_run_scratch *scratch) {
+  const hr_exec_step *step = &instance->steps[w->step];
   uint64_t own[OWN_WORDS] = {0}, *at = w->recipe.data + w->kernel_words;
-  w->stamp = find_stamps(executable, w, run, own);
+  w->stamp = find_stamps(instance, w, run, own);
   for (int i = 0; i < step->scalar_count; i++) {
-    const hr_scalar *scalar = &scratch->values.data[executable->scalars.data[step->scalar_first + (size_t)i]];
+    const hr_scalar *scalar = &scratch->values.data[instance->scalars.data[step->scalar_first + (size_t)i]];
     uint64_t *words = own + HR_WEIGHT_SOURCES_MAX + i * SCALAR_WORDS;
     words[0] = (uint64_t)scalar->dtype;
     memcpy(words + 1, &scalar->value, sizeof scalar->value);
@@ -225,9 +223,9 @@ static bool renew_parts(hr_weight *w, const hr_run_scratch *scratch) {
 }
 
 /* What is kept of the weight, or from this run on will be: where the last one had the same contents and scalars. */
-static hr_run_weight find_kept(const hr_executable *executable, hr_weight *w, const hr_run *run,
+static hr_run_weight find_kept(const hr_instance *instance, hr_weight *w, const hr_run *run,
                                const hr_run_scratch *scratch) {
-  bool is_seen = renew_own(executable, w, run, scratch);
+  bool is_seen = renew_own(instance, w, run, scratch);
   hr_run_weight found = {0};
   if (w->stamp == 0 || !renew_parts(w, scratch)) {
     return found;
@@ -240,23 +238,23 @@ static hr_run_weight find_kept(const hr_executable *executable, hr_weight *w, co
   return found;
 }
 
-bool hr__weights_bind(const hr_executable *executable, const hr_run *run, hr_run_scratch *scratch) {
+bool hr__weights_bind(const hr_instance *instance, const hr_run *run, hr_run_scratch *scratch) {
   bool has_new = false;
-  for (size_t i = 0; i < executable->weights.count; i++) {
-    hr_weight *w = &executable->weights.data[i];
-    const hr_run_weight found = scratch->weights.data[i] = find_kept(executable, w, run, scratch);
+  for (size_t i = 0; i < instance->weights.count; i++) {
+    hr_weight *w = &instance->weights.data[i];
+    const hr_run_weight found = scratch->weights.data[i] = find_kept(instance, w, run, scratch);
     char *at = found.cached_weights != NULL ? hr__cached_weights_data(found.cached_weights) : NULL;
     for (int j = 0; at != NULL && j < w->made_count; j++) {
       scratch->addresses.data[w->made[j]] = at;
-      at += hr_align_up(bytes_of(executable, w->made[j]), ALIGNMENT);
+      at += hr_align_up(bytes_of(instance, w->made[j]), ALIGNMENT);
     }
     has_new |= found.is_new;
   }
   return has_new;
 }
 
-void hr__weights_unbind(const hr_executable *executable, hr_run_scratch *scratch, bool succeeded) {
-  for (size_t i = 0; i < executable->weights.count; i++) {
+void hr__weights_unbind(const hr_instance *instance, hr_run_scratch *scratch, bool succeeded) {
+  for (size_t i = 0; i < instance->weights.count; i++) {
     hr_run_weight *found = &scratch->weights.data[i];
     if (found->is_new && succeeded) {
       hr__cached_weights_publish(found->cached_weights);

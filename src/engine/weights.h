@@ -16,17 +16,17 @@
 #ifndef HEADRACE_ENGINE_WEIGHTS_H_
 #define HEADRACE_ENGINE_WEIGHTS_H_
 
-#include "engine/executable.h"
+#include "engine/run_scratch.h"
 
-/* Finds such steps, and notes them in the executable; false when memory is out. */
-HR_MUST_USE bool hr__weights_find(hr_executable *executable);
-void hr__weights_fini(hr_executable *executable);
+/* Finds such steps, and notes them in the instance; false when memory is out. */
+HR_MUST_USE bool hr__weights_find(hr_instance *instance);
+void hr__weights_fini(hr_instance *instance);
 
 /* Puts what is kept of the run's weights where their temporaries are looked for; gives whether something has to be made
  * first, so that another run will do with fewer steps. */
-bool hr__weights_bind(const hr_executable *executable, const hr_run *run, hr_run_scratch *scratch);
+bool hr__weights_bind(const hr_instance *instance, const hr_run *run, hr_run_scratch *scratch);
 /* Behind the run: lets others find what it made, if it succeeded. */
-void hr__weights_unbind(const hr_executable *executable, hr_run_scratch *scratch, bool succeeded);
+void hr__weights_unbind(const hr_instance *instance, hr_run_scratch *scratch, bool succeeded);
 
 /* Whether the step's result is there; those of so many steps. */
 static inline bool hr__weights_has(const hr_exec_step *step, const hr_run_scratch *scratch) {

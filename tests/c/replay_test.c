@@ -49,7 +49,7 @@ static hr_status fail(fault f, const char *what) {
 
 /* The step of a program in the cache that the kernel belongs to, by the place of its arguments. */
 static const hr_exec_step *step_of(const hr_host_launch *launch) {
-  for (hr_executable *e = current->cache.newest; e != NULL; e = e->older) {
+  for (hr_instance *e = current->cache.newest; e != NULL; e = e->older) {
     for (int i = 0; i < e->step_count; i++) {
       if (e->steps[i].kind == HR_STEP_KERNEL && e->steps[i].kernel == launch->kernel) {
         return &e->steps[i];
@@ -476,7 +476,7 @@ static hr_status run_library(hr_prepared *prepared, void *const *args, void *wor
     return made_library->run(prepared, args, workspace, NULL);
   }
   node *n = add_node();
-  for (hr_executable *e = current->cache.newest; e != NULL; e = e->older) {
+  for (hr_instance *e = current->cache.newest; e != NULL; e = e->older) {
     for (int i = 0; i < e->step_count; i++) {
       n->step = e->steps[i].library.prepared == prepared ? &e->steps[i] : n->step;
     }
@@ -489,7 +489,7 @@ static hr_status run_library(hr_prepared *prepared, void *const *args, void *wor
 
 /* Has the library's steps of the newest program run by ours from now on. */
 static void stand_for_libraries(void) {
-  const hr_executable *e = current->cache.newest;
+  const hr_instance *e = current->cache.newest;
   for (int i = 0; i < e->step_count; i++) {
     hr_exec_step *step = &e->steps[i];
     if (step->kind == HR_STEP_LIBRARY && step->library.algorithm.provider != &library) {
@@ -639,8 +639,8 @@ HR_TEST(without_host_memory_steps_run_one_by_one) {
   HR_ASSERT(n >= 3);
 }
 
-static void watch(void *ctx, hr_executable *executable, hr_buffer *const *buffers, const int64_t *step_ns) {
-  (void)executable, (void)buffers, (void)step_ns;
+static void watch(void *ctx, hr_instance *instance, hr_buffer *const *buffers, const int64_t *step_ns) {
+  (void)instance, (void)buffers, (void)step_ns;
   ++*(int *)ctx;
 }
 
@@ -779,7 +779,7 @@ HR_TEST(a_program_that_was_given_to_a_device_quickly_is_given_by_the_calling_thr
   device.properties.is_host = false;
   hr_buffer *x = make_ramp(&side, 0.01f);
   HR_ASSERT(!launches_here(&side, x)); /* nobody knows yet */
-  hr_executable *program = side.stream->cache.newest;
+  hr_instance *program = side.stream->cache.newest;
   HR_ASSERT(atomic_load(&program->submit_ns) < INT64_MAX);
   atomic_store(&program->submit_ns, 1000);
   nap_ms = 20;

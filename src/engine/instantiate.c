@@ -1,0 +1,72 @@
+#include "engine/instantiate.h"
+
+#include "base/env.h"
+#include "engine/compile_queue.h"
+#include "engine/prepare_steps.h"
+#include "engine/profile.h"
+#include "engine/replay.h"
+#include "engine/weights.h"
+
+static hr_status no_memory(const char *what) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %s", what);
+}
+
+static void destroy(hr_instance *instance) {
+  hr__replay_release(instance->replay); /* before what its graphs launch */
+  for (int i = 0; i < instance->step_count; i++) {
+    hr_exec_step *step = &instance->steps[i];
+    hr__kernel_release(step->cached);
+    if (step->written != NULL) {
+      step->written->destroy(step->written);
+    }
+    hr__tuning_release(step->tuning);
+    hr__ready_fini(&step->library);
+  }
+  hr_free(instance->steps);
+  hr__weights_fini(instance);
+  hr_vector_fini(&instance->args);
+  hr_vector_fini(&instance->scalars);
+  hr_vector_fini(&instance->sources);
+  hr__plan_release(instance->plan); /* libraries look at its nodes */
+  hr_free(instance);
+}
+
+/* Everything of an instance whose plan is set. */
+static hr_status prepare(hr_instance *instance, hr_device *device) {
+  if (instance->plan->schedule.is_refused) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(hr__steps_prepare(instance, device));
+  return hr__weights_find(instance) ? HR_OK : no_memory("weights");
+}
+
+hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,
+                              hr_instance **out_instance) {
+  hr_instance *instance = hr_calloc(1, sizeof *instance);
+  if (instance == NULL) {
+    return no_memory("a program");
+  }
+  hr_refcount_init(&instance->refcount);
+  atomic_init(&instance->submit_ns, INT64_MAX);
+  hr_status status = hr__plan_acquire(key, device, arguments, &instance->plan, &instance->is_compiled);
+  status = status == NULL ? prepare(instance, device) : status;
+  if (status != NULL) {
+    destroy(instance);
+    return status;
+  }
+  if (hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
+    hr__compile_queue_wait();
+  }
+  instance->footprint =
+      sizeof *instance + instance->plan->footprint + (size_t)instance->step_count * (sizeof(hr_exec_step) + 4096);
+  hr__profile_log_schedule(instance);
+  instance->replay = instance->plan->schedule.is_refused ? NULL : hr__replay_create(instance, device);
+  *out_instance = instance;
+  return HR_OK;
+}
+
+void hr__instance_release(hr_instance *instance) {
+  if (instance != NULL && hr_refcount_release(&instance->refcount)) {
+    destroy(instance);
+  }
+}

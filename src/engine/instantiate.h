@@ -1,0 +1,12 @@
+/* instantiate.h: instances of plans come and go. */
+#ifndef HEADRACE_ENGINE_INSTANTIATE_H_
+#define HEADRACE_ENGINE_INSTANTIATE_H_
+
+#include "engine/instance.h"
+
+/* Prepares the plan of a key for a device; compiles it if nobody has it. */
+HR_MUST_USE hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,
+                                          hr_instance **out_instance);
+void hr__instance_release(hr_instance *instance); /* NULL: nothing */
+
+#endif

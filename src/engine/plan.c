@@ -1,0 +1,271 @@
+#include "engine/plan.h"
+
+#include <string.h>
+
+#include "base/context.h"
+#include "base/log.h"
+#include "base/table.h"
+#include "base/thread.h"
+#include "engine/algorithms.h"
+#include "engine/dump.h"
+
+enum { RESIDENT_ROW_BYTES = 1 << 18, HOIST_BYTES = 1 << 15, DEVICE_HOIST_BYTES = 1 << 25 };
+
+/* The plans of a context that are in use. */
+typedef struct plans {
+  hr_mutex mutex;
+  hr_table table; /* by hash; equal hashes hang off each other */
+} plans;
+
+static void init_plans(void *part) {
+  plans *own = part;
+  hr_mutex_init(&own->mutex);
+}
+
+/* Who had plans has released them. */
+static void fini_plans(void *part) {
+  plans *own = part;
+  hr_table_fini(&own->table);
+  hr_mutex_fini(&own->mutex);
+}
+
+static plans *own_plans(void) {
+  static const hr_context_part kind = {.bytes = sizeof(plans), .init = init_plans, .fini = fini_plans};
+  return hr__context_part(hr__context(), HR_CONTEXT_PLANS, &kind);
+}
+
+static hr_status no_memory(const char *what) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %s", what);
+}
+
+/* ---- which step writes what ---- */
+
+static void note_write(hr_plan *plan, uint32_t buffer, int step) {
+  if (buffer < plan->key.buffer_count) {
+    plan->last_write[buffer] = step;
+  }
+}
+
+/* What an operation made counts as written no sooner than its own check has passed, although both may run in any order.
+ */
+static void wait_for_check(hr_plan *plan, int check) {
+  const hr_program *program = &plan->schedule.program;
+  uint32_t origin = plan->schedule.steps[check].node->origin;
+  for (int n = 0; n < program->node_count; n++) {
+    const hr_node *node = &program->nodes[n];
+    for (int j = 0; node->origin >= origin && j < node->output_count; j++) {
+      uint32_t buffer = node->outputs[j].index;
+      if (node->outputs[j].kind == HR_OPERAND_VALUE && buffer < plan->key.buffer_count &&
+          plan->last_write[buffer] >= 0 && plan->last_write[buffer] < check) {
+        plan->last_write[buffer] = check;
+      }
+    }
+  }
+}
+
+/* Which step writes each bound buffer last: a run that ends at or before it leaves the buffer unfinished. */
+static hr_status find_writes(hr_plan *plan) {
+  plan->last_write = hr_calloc(plan->key.buffer_count + 1, sizeof *plan->last_write);
+  if (plan->last_write == NULL) {
+    return no_memory("writes");
+  }
+  for (size_t i = 0; i < plan->key.buffer_count; i++) {
+    plan->last_write[i] = -1;
+  }
+  for (int i = 0; i < plan->schedule.step_count; i++) {
+    const hr_step *step = &plan->schedule.steps[i];
+    for (int j = 0; step->kind == HR_STEP_KERNEL && j < step->kernel->arg_count; j++) {
+      if (step->kernel->args[j].is_written) {
+        note_write(plan, step->kernel->args[j].buffer, i);
+      }
+    }
+    for (int j = 0; step->kind == HR_STEP_LIBRARY && j < step->node->output_count; j++) {
+      if (step->node->outputs[j].kind == HR_OPERAND_VALUE) {
+        note_write(plan, step->node->outputs[j].index, i);
+      }
+    }
+  }
+  for (int i = 0; i < plan->schedule.step_count; i++) {
+    if (plan->schedule.steps[i].kind == HR_STEP_CHECK) {
+      wait_for_check(plan, i);
+    }
+  }
+  return HR_OK;
+}
+
+/* ---- compiling ---- */
+
+static bool copy_key(const hr_key *key, hr_key *out_copy) {
+  size_t words = key->word_count * sizeof *key->words, locals = key->local_count * sizeof *key->locals;
+  size_t shapes = key->buffer_count * sizeof *key->shapes, layouts = key->layouts != NULL ? shapes : 0;
+  char *block = hr_malloc(words + shapes + layouts + locals);
+  if (block == NULL) {
+    return false;
+  }
+  *out_copy = *key;
+  memcpy(block, key->words, words);
+  if (shapes > 0) {
+    memcpy(block + words, key->shapes, shapes);
+    memcpy(block + words + shapes + layouts, key->locals, locals);
+  }
+  if (layouts > 0) {
+    memcpy(block + words + shapes, key->layouts, layouts);
+    out_copy->layouts = (const uint64_t *)(void *)(block + words + shapes);
+  }
+  out_copy->words = (const uint64_t *)(void *)block;
+  out_copy->shapes = (const uint64_t *)(void *)(block + words);
+  out_copy->locals = (const uint32_t *)(void *)(block + words + shapes + layouts);
+  return true;
+}
+
+static hr_status count_costs(hr_plan *plan) {
+  plan->costs = hr_calloc((size_t)plan->schedule.step_count + 1, sizeof *plan->costs);
+  if (plan->costs == NULL) {
+    return no_memory("costs");
+  }
+  for (int i = 0; i < plan->schedule.step_count; i++) {
+    hr_step_count_cost(&plan->schedule.steps[i], &plan->costs[i]);
+    plan->bytes += plan->costs[i].bytes_read + plan->costs[i].bytes_written;
+    plan->flops += plan->costs[i].flops;
+  }
+  return HR_OK;
+}
+
+static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, const hr_scalar *arguments) {
+  hr_dialect dialect = device->driver->dialect;
+  hr_target target = {.keeps = hr__algorithms_providers(dialect)[0] != NULL ? hr__algorithms_keep : NULL,
+                      .keeps_ctx = device,
+                      .resident_row_bytes = RESIDENT_ROW_BYTES,
+                      .hoist_bytes = device->properties.is_host ? HOIST_BYTES : DEVICE_HOIST_BYTES,
+                      .verify = hr_log_is_on(HR_LOG_VERIFY)};
+  hr_program program;
+  hr__algorithms_layouts(dialect, &target);
+  HR_RETURN_IF_ERROR(hr__key_decode(key, &program));
+  hr__dump_program(&program, key->hash, device->name, arguments);
+  hr_status status = hr_compile(&program, &target, &plan->schedule);
+  hr_program_fini(&program);
+  if (status == NULL && hr_log_is_on(HR_LOG_PROGRAM)) {
+    hr__dump_log(&plan->schedule.program);
+  }
+  return status;
+}
+
+static void destroy(hr_plan *plan) {
+  hr_schedule_fini(&plan->schedule);
+  hr_free(plan->costs);
+  hr_free(plan->last_write);
+  hr_free((void *)plan->key.words);
+  hr_free(plan);
+}
+
+static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan) {
+  hr_plan *plan = hr_calloc(1, sizeof *plan);
+  if (plan == NULL) {
+    return no_memory("a program");
+  }
+  plan->device_kind = (hr_device_kind){device->driver, device->properties};
+  plan->reference_count = 1;
+  hr_status status = copy_key(key, &plan->key) ? compile(plan, key, device, arguments) : no_memory("a key");
+  status = status == NULL ? count_costs(plan) : status;
+  status = status == NULL ? find_writes(plan) : status;
+  if (status != NULL) {
+    destroy(plan);
+    return status;
+  }
+  plan->footprint = sizeof *plan + plan->schedule.program.arena.bytes_allocated + key->word_count * 8 +
+                    key->buffer_count * 12 + key->local_count * 4;
+  *out_plan = plan;
+  return HR_OK;
+}
+
+/* ---- sharing ---- */
+
+bool hr__plan_fits(const hr_plan *plan, const hr_key *key) {
+  const hr_key *own = &plan->key;
+  return own->record_count == key->record_count && own->word_count == key->word_count &&
+         own->local_count == key->local_count && own->buffer_count == key->buffer_count &&
+         memcmp(own->words, key->words, key->word_count * sizeof *key->words) == 0 &&
+         memcmp(own->locals, key->locals, key->local_count * sizeof *key->locals) == 0 &&
+         memcmp(own->shapes, key->shapes, key->buffer_count * sizeof *key->shapes) == 0 &&
+         (own->layouts == NULL) == (key->layouts == NULL) &&
+         (key->layouts == NULL || memcmp(own->layouts, key->layouts, key->buffer_count * sizeof *key->layouts) == 0);
+}
+
+/* Devices of one driver that have the same properties run the same programs. */
+static bool is_of_kind(const hr_device_kind *kind, const hr_device *device) {
+  const hr_device_properties *a = &kind->properties, *b = &device->properties;
+  return kind->driver == device->driver && strcmp(a->description, b->description) == 0 && a->workers == b->workers &&
+         a->block_bytes == b->block_bytes && a->is_host == b->is_host && a->has_contents == b->has_contents;
+}
+
+/* The plan of a key, retained, or NULL. The list is locked. */
+static hr_plan *find_shared(const plans *own, const hr_key *key, const hr_device *device) {
+  hr_plan *plan = hr_table_get(&own->table, key->hash);
+  while (plan != NULL && !(is_of_kind(&plan->device_kind, device) && hr__plan_fits(plan, key))) {
+    plan = plan->next_same;
+  }
+  if (plan != NULL) {
+    plan->reference_count++;
+  }
+  return plan;
+}
+
+/* Where there is no memory for the list, the plan is its maker's alone. The list is locked. */
+static void share(plans *own, hr_plan *plan) {
+  plan->next_same = hr_table_get(&own->table, plan->key.hash);
+  plan->is_shared = hr_table_put(&own->table, plan->key.hash, plan);
+}
+
+/* Nothing can fail: the slot is there, or its entry goes. The list is locked. */
+static void withdraw(plans *own, const hr_plan *plan) {
+  hr_plan *first = hr_table_get(&own->table, plan->key.hash);
+  if (first != plan) {
+    while (first->next_same != plan) {
+      first = first->next_same;
+    }
+    first->next_same = plan->next_same;
+  } else if (plan->next_same != NULL) {
+    (void)!hr_table_put(&own->table, plan->key.hash, plan->next_same);
+  } else {
+    hr_table_remove(&own->table, plan->key.hash);
+    if (own->table.count == 0) {
+      hr_table_fini(&own->table);
+    }
+  }
+}
+
+hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan,
+                           bool *out_is_new) {
+  plans *own = own_plans();
+  hr_key hashed = *key;
+  hr__key_hash(&hashed);
+  hr_mutex_lock(&own->mutex);
+  hr_plan *plan = find_shared(own, &hashed, device);
+  hr_mutex_unlock(&own->mutex);
+  *out_is_new = plan == NULL;
+  if (plan == NULL) { /* two streams may compile the same; both plans are right */
+    HR_RETURN_IF_ERROR(create(&hashed, device, arguments, &plan));
+    plan->owner = own;
+    hr_mutex_lock(&own->mutex);
+    share(own, plan);
+    hr_mutex_unlock(&own->mutex);
+  }
+  *out_plan = plan;
+  return HR_OK;
+}
+
+void hr__plan_release(hr_plan *plan) {
+  if (plan == NULL) {
+    return;
+  }
+  plans *own = plan->owner;
+  hr_mutex_lock(&own->mutex);
+  bool is_last = --plan->reference_count == 0;
+  if (is_last && plan->is_shared) {
+    withdraw(own, plan);
+  }
+  hr_mutex_unlock(&own->mutex);
+  if (is_last) {
+    destroy(plan);
+  }
+}

@@ -1,0 +1,60 @@
+/* plan.h: the compiled program of a key: what runs.
+ *
+ *   key --decode, compile--> plan: steps (kernel forms, nodes), bindings (a place for each buffer), size of the arena
+ *   plan --instantiate--> instance: prepared kernels and libraries, replay, times, tuning (instance.h)
+ *
+ * A plan never changes once it is made, and knows no addresses and no device but a kind of devices. So all streams,
+ * threads and devices of that kind share it: it is compiled once, and lives as long as an instance of it. Threads: any;
+ * one lock for finding and releasing.
+ */
+#ifndef HEADRACE_ENGINE_PLAN_H_
+#define HEADRACE_ENGINE_PLAN_H_
+
+#include "compiler/describe.h"
+#include "engine/trace.h"
+#include "runtime/device.h"
+
+/* Devices that run the same plans: those of a driver with these properties. */
+typedef struct hr_device_kind {
+  const hr_driver *driver;
+  hr_device_properties properties;
+} hr_device_kind;
+
+typedef struct hr_plan hr_plan;
+struct hr_plan {
+  hr_key key; /* its own copy, with its hash */
+  hr_device_kind device_kind;
+  hr_schedule schedule;
+  hr_step_cost *costs;  /* of each step */
+  int *last_write;      /* of each of the key's buffers: the last step that writes it; -1: none */
+  int64_t bytes, flops; /* of all steps: read and written; arithmetic */
+  size_t footprint;     /* bytes of host memory, about */
+  /* plan.c's own */
+  struct plans *owner;
+  int reference_count;
+  bool is_shared;
+  hr_plan *next_same;
+};
+
+/* The plan of a key for devices like this one: shared, or compiled now. The caller owns a reference. `arguments`: the
+ * scalars, for a dump of what is compiled. */
+HR_MUST_USE hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar *arguments,
+                                       hr_plan **out_plan, bool *out_is_new);
+void hr__plan_release(hr_plan *plan); /* NULL: nothing */
+/* True if a key is the plan's, word for word. */
+bool hr__plan_fits(const hr_plan *plan, const hr_key *key);
+
+/* True if buffer `local` of the key has to have memory. */
+static inline bool hr__plan_needs(const hr_plan *plan, size_t local) {
+  return plan->schedule.places[local].kind == HR_PLACE_BOUND;
+}
+/* True if buffer `local` of the key has to be in its default layout before anything can be scheduled. */
+static inline bool hr__plan_refuses(const hr_plan *plan, size_t local) {
+  return plan->schedule.program.buffers[local].is_refused;
+}
+/* The layout of buffer `local` after a run. */
+static inline uint64_t hr__plan_layout(const hr_plan *plan, size_t local) {
+  return plan->schedule.program.buffers[local].layout;
+}
+
+#endif

@@ -1,0 +1,143 @@
+/* A plan is compiled once for all streams, threads and devices of a kind; each stream has an instance of its own. */
+#include "hr_test.h"
+
+#include "base/thread.h"
+#include "engine/stream.h"
+
+enum { COUNT = 64 };
+static const int64_t dims[1] = {COUNT}, strides[1] = {1};
+
+typedef struct user {
+  hr_device *device;
+  hr_stream *stream;
+  hr_buffer *x, *y;
+  double by;
+  hr_status status;
+} user;
+
+static hr_view view_of(hr_buffer *buffer) {
+  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
+}
+
+static void open_user(user *u, const char *device) {
+  float ones[COUNT];
+  for (int i = 0; i < COUNT; i++) {
+    ones[i] = 1;
+  }
+  HR_ASSERT_OK(hr_device_open(device, &u->device));
+  HR_ASSERT_OK(hr_stream_create(u->device, &u->stream));
+  hr_stream_set_mode(u->stream, HR_MODE_FUSE);
+  HR_ASSERT_OK(hr_buffer_create(u->device, sizeof ones, &u->x));
+  HR_ASSERT_OK(hr_buffer_create(u->device, sizeof ones, &u->y));
+  hr_view x = view_of(u->x), y = view_of(u->y);
+  HR_ASSERT_OK(hr_stream_write(u->stream, &x, ones));
+  HR_ASSERT_OK(hr_stream_write(u->stream, &y, ones));
+  u->by = 3;
+}
+
+static void close_user(user *u) {
+  hr_buffer_release(u->x);
+  hr_buffer_release(u->y);
+  hr_stream_release(u->stream);
+  hr_device_release(u->device);
+}
+
+/* y = x * by + y, as the last element of it. */
+static hr_status run(user *u, float *out_value) {
+  float values[COUNT] = {0};
+  hr_scalar by = hr_scalar_f64(u->by);
+  hr_view inputs[2] = {view_of(u->x), {.scalar = &by, .dtype = by.dtype}}, output = view_of(u->y);
+  hr_buffer *t;
+  HR_RETURN_IF_ERROR(hr_buffer_create(u->device, COUNT * sizeof(float), &t));
+  hr_view between = view_of(t), sum[2] = {between, output};
+  hr_status status = hr_stream_record(u->stream, HR_OP_MUL, NULL, 2, inputs, 1, &between);
+  status = status == NULL ? hr_stream_record(u->stream, HR_OP_ADD, NULL, 2, sum, 1, &output) : status;
+  hr_buffer_release(t);
+  status = status == NULL ? hr_stream_read(u->stream, &output, values) : status;
+  *out_value = values[COUNT - 1];
+  return status;
+}
+
+static int64_t compiles_of(const user *u) {
+  hr_stats stats;
+  hr_stream_stats(u->stream, &stats);
+  HR_ASSERT_EQ(stats.compiles + stats.cache_hits, stats.commits);
+  return stats.compiles;
+}
+
+HR_TEST(two_streams_share_a_plan_and_have_an_instance_each) {
+  user a = {0}, b = {0};
+  float value;
+  open_user(&a, "cpu");
+  open_user(&b, "cpu");
+  b.by = 5;
+  HR_ASSERT_OK(run(&a, &value));
+  HR_ASSERT_NEAR(value, 4, 0);
+  HR_ASSERT_OK(run(&b, &value));
+  HR_ASSERT_NEAR(value, 6, 0);
+  HR_ASSERT_EQ(compiles_of(&a), 1);
+  HR_ASSERT_EQ(compiles_of(&b), 0);
+  const hr_instance *first = a.stream->cache.newest, *second = b.stream->cache.newest;
+  HR_ASSERT(first != second && first->plan == second->plan);
+  close_user(&a); /* the plan stays as long as one of them */
+  HR_ASSERT_OK(run(&b, &value));
+  HR_ASSERT_NEAR(value, 11, 0);
+  HR_ASSERT_EQ(compiles_of(&b), 0);
+  close_user(&b);
+}
+
+HR_TEST(a_plan_goes_with_its_last_instance) {
+  for (int i = 0; i < 2; i++) {
+    user a = {0};
+    float value;
+    open_user(&a, "cpu");
+    HR_ASSERT_OK(run(&a, &value));
+    HR_ASSERT_EQ(compiles_of(&a), 1);
+    close_user(&a);
+  }
+}
+
+HR_TEST(devices_of_another_kind_have_plans_of_their_own) {
+  user a = {0}, b = {0};
+  float value;
+  open_user(&a, "cpu");
+  open_user(&b, "null");
+  HR_ASSERT_OK(run(&a, &value));
+  HR_ASSERT_OK(run(&b, &value));
+  HR_ASSERT_EQ(compiles_of(&a) + compiles_of(&b), 2);
+  HR_ASSERT(a.stream->cache.newest->plan != b.stream->cache.newest->plan);
+  close_user(&a);
+  close_user(&b);
+}
+
+enum { THREADS = 4, ROUNDS = 50 };
+
+static void run_often(void *arg) {
+  user *u = arg;
+  float value;
+  for (int i = 0; i < ROUNDS && u->status == NULL; i++) {
+    u->status = run(u, &value);
+    hr__cache_fini(&u->stream->cache); /* the plan comes and goes */
+    hr__cache_init(&u->stream->cache, 4, 1 << 20);
+  }
+}
+
+HR_TEST(threads_share_plans) {
+  static user users[THREADS];
+  hr_thread threads[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    users[i] = (user){0};
+    open_user(&users[i], "cpu");
+  }
+  for (int i = 0; i < THREADS; i++) {
+    HR_ASSERT_OK(hr_thread_start("user", run_often, &users[i], &threads[i]));
+  }
+  for (int i = 0; i < THREADS; i++) {
+    float value;
+    hr_thread_join(&threads[i]);
+    HR_ASSERT_OK(users[i].status);
+    HR_ASSERT_OK(run(&users[i], &value));
+    HR_ASSERT_NEAR(value, 1 + 3 * (ROUNDS + 1), 0);
+    close_user(&users[i]);
+  }
+}

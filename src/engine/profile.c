@@ -1,0 +1,66 @@
+#include "engine/profile.h"
+
+#include "base/log.h"
+#include "engine/machine.h"
+
+void hr__profile_log_schedule(const hr_instance *instance) {
+  const hr_schedule *schedule = &instance->plan->schedule;
+  hr_log(HR_LOG_SCHEDULE, "program %016llx: %zu records, %d steps, arena %zu, shared %zu, %d of %d buffers elided%s",
+         (unsigned long long)instance->plan->key.hash, instance->plan->key.record_count, instance->step_count,
+         schedule->arena_bytes, instance->shared_bytes, schedule->elided_count, schedule->program.buffer_count,
+         instance->plan->schedule.is_refused ? ", refused: buffers have to be plain before"
+         : instance->needs_team              ? ""
+                                             : ", small");
+  for (int i = 0; hr_log_is_on(HR_LOG_SCHEDULE) && i < instance->step_count; i++) {
+    const hr_exec_step *step = &instance->steps[i];
+    hr_text text = {0};
+    hr_step_describe(step->source,
+                     step->library.algorithm.provider != NULL ? step->library.algorithm.provider->name : NULL, &text);
+    hr_log(HR_LOG_SCHEDULE, "  step %d: %s%s", i, hr_text_chars(&text),
+           step->batch == 0 ? ", with the one before" : "");
+    hr_text_fini(&text);
+  }
+}
+
+static int64_t bytes_of(const hr_exec_step *step) {
+  return step->cost.bytes_read + step->cost.bytes_written;
+}
+
+/* The time of a batch, among its steps by the bytes that they move. */
+void hr__profile_share(const hr_exec_step *first, int64_t ns, int64_t *out_step_ns) {
+  double bytes = 0, share = (double)ns / first->batch;
+  for (int i = 0; i < first->batch; i++) {
+    bytes += (double)bytes_of(&first[i]);
+  }
+  for (int i = 0; i < first->batch; i++) {
+    out_step_ns[i] = (int64_t)(bytes > 0 ? (double)ns * (double)bytes_of(&first[i]) / bytes : share);
+  }
+}
+
+/* "  12.5 us  0.79 MB  62.9 GB/s  84 %  530.1 GFLOP/s  95 %  NAME": the shares are of what the machine can do. */
+void hr__profile_log_step(const hr_exec_step *step, int64_t ns, bool has_contents) {
+  const hr_machine *machine = has_contents ? hr__machine() : NULL;
+  hr_text text = {0};
+  double time = (double)(ns > 0 ? ns : 1), bytes = 0;
+  for (int i = 0; i < step->batch; i++) {
+    bytes += (double)bytes_of(&step[i]);
+  }
+  hr_text_printf(&text, "%9.1f us %9.3f MB %7.1f GB/s", (double)ns * 1e-3, bytes * 1e-6, bytes / time);
+  if (machine != NULL && machine->read_gbs > 0) {
+    hr_text_printf(&text, " %4.0f %%", 100 * bytes / time / machine->read_gbs);
+  }
+  if (step->kind == HR_STEP_LIBRARY) {
+    hr_text_printf(&text, " %7.1f GFLOP/s", (double)step->cost.flops / time);
+    if (machine != NULL && machine->peak_gflops > 0) {
+      hr_text_printf(&text, " %4.0f %%", 100 * (double)step->cost.flops / time / machine->peak_gflops);
+    }
+  }
+  hr_text_append(&text, "  ");
+  hr_step_describe(step->source,
+                   step->library.algorithm.provider != NULL ? step->library.algorithm.provider->name : NULL, &text);
+  if (step->batch > 1) {
+    hr_text_printf(&text, " and %d more", step->batch - 1);
+  }
+  hr_log(HR_LOG_KERNEL, "%s", hr_text_chars(&text));
+  hr_text_fini(&text);
+}

@@ -1,0 +1,13 @@
+/* profile.h: steps and their times, for people. */
+#ifndef HEADRACE_ENGINE_PROFILE_H_
+#define HEADRACE_ENGINE_PROFILE_H_
+
+#include "engine/instance.h"
+
+void hr__profile_log_schedule(const hr_instance *instance);
+/* The time of a batch, among its steps by the bytes that they move. */
+void hr__profile_share(const hr_exec_step *first, int64_t ns, int64_t *out_step_ns);
+/* A line of HR_LOG_KERNEL, with shares of what the machine can do if the device computes anything. */
+void hr__profile_log_step(const hr_exec_step *step, int64_t ns, bool has_contents);
+
+#endif

@@ -1,0 +1,60 @@
+#include "engine/run.h"
+
+#include "base/log.h"
+#include "engine/replay.h"
+#include "engine/run_steps.h"
+#include "engine/weights.h"
+
+bool hr__instance_can_submit_early(const hr_instance *instance) {
+  for (int i = 0; instance->needs_team && i < instance->step_count; i++) {
+    const hr_exec_step *step = &instance->steps[i];
+    if ((step->library.prepared != NULL && step->library.algorithm.provider->has_threads) ||
+        (step->tuning != NULL && !hr__tuning_is_over(step->tuning))) {
+      return false;
+    }
+  }
+  return instance->needs_team;
+}
+
+/* Fills the flat lists of addresses and scalars; gives whether the run makes something that is kept. */
+static bool bind(const hr_instance *instance, const hr_run *run, hr_run_scratch *scratch) {
+  const hr_program *program = &instance->plan->schedule.program;
+  const hr_place *places = instance->plan->schedule.places;
+  for (int i = 0; i < program->buffer_count; i++) {
+    scratch->addresses.data[i] = places[i].kind == HR_PLACE_ARENA   ? (char *)run->shared + places[i].offset
+                                 : places[i].kind == HR_PLACE_BOUND ? run->bound[i]
+                                                                    : NULL;
+  }
+  for (int i = 0; i < program->scalar_count; i++) {
+    const hr_program_scalar *scalar = &program->scalars[i];
+    scratch->values.data[i] = scalar->is_constant ? scalar->value : run->arguments[scalar->argument];
+  }
+  bool makes_weights = hr__weights_bind(instance, run, scratch);
+  for (size_t i = 0; i < instance->args.count; i++) {
+    uint32_t arg = instance->args.data[i];
+    scratch->args.data[i] = arg == HR_ABSENT_ARG         ? NULL
+                            : (arg & HR_SCALAR_ARG) != 0 ? (void *)&scratch->values.data[arg & ~HR_SCALAR_ARG]
+                                                         : scratch->addresses.data[arg];
+  }
+  for (size_t i = 0; i < instance->scalars.count; i++) {
+    scratch->scalars.data[i] = scratch->values.data[instance->scalars.data[i]];
+  }
+  return makes_weights;
+}
+
+hr_status hr__instance_run(const hr_instance *instance, hr_run *run, hr_run_scratch *scratch) {
+  const hr_driver *driver = run->device->driver;
+  bool is_timed = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL);
+  int64_t begin = instance->has_tunings ? hr_clock_ns() : 0;
+  bool makes_weights = bind(instance, run, scratch);
+  hr_status status = instance->replay != NULL && !is_timed && !makes_weights
+                         ? hr__replay_run(instance, run, scratch)
+                         : hr__run_steps(instance, 0, instance->step_count, run, scratch, NULL);
+  hr__weights_unbind(instance, scratch, status == NULL);
+  HR_RETURN_IF_ERROR(status);
+  run->failed_step = instance->step_count;
+  if (instance->has_tunings) {
+    hr__tuning_allow(hr_clock_ns() - begin);
+  }
+  return driver->submit != NULL ? driver->submit(run->device->impl) : HR_OK;
+}

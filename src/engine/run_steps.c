@@ -1,0 +1,176 @@
+#include "engine/run_steps.h"
+
+#include "base/integer.h"
+#include "base/log.h"
+#include "engine/profile.h"
+#include "engine/weights.h"
+
+enum { STAMPS_MAX = 8 };
+
+static hr_status index_error(const hr_node *node, int64_t value) {
+  long long index = (long long)value, upper = (long long)node->ints[1];
+  switch (node->ints[2]) {
+    case 0:
+      return hr_status_make(HR_STATUS_OUT_OF_RANGE, "index %lld is out of bounds for dimension with size %lld", index,
+                            upper);
+    case 1:
+      return hr_status_make(HR_STATUS_OUT_OF_RANGE, "Target %lld is out of bounds.", index);
+    case 3:
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "ZeroDivisionError");
+    default:
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "index %lld is out of bounds: it is not in [%lld, %lld)", index,
+                            (long long)node->ints[0], upper);
+  }
+}
+
+/* Looks at the offending index that a kernel left, unless the host knows that there is none; a device without contents
+ * has none. */
+static hr_status run_check(const hr_exec_step *step, hr_run *run, const hr_run_scratch *scratch, void *const *args) {
+  int64_t value = INT64_MIN, least, most;
+  const hr_device *device = run->device;
+  const hr_node *node = step->source->node;
+  bool is_known =
+      hr__index_source_range(&step->indices, run->buffers, run->stamps, scratch->values.data, &least, &most);
+  if (!device->properties.has_contents || (is_known && least >= node->ints[0] && most < node->ints[1])) {
+    return HR_OK;
+  }
+  const char *from = (const char *)args[0] + node->inputs[0].offset * (int64_t)sizeof value;
+  run->has_waited = true;
+  HR_RETURN_IF_ERROR(device->driver->copy_out(device->impl, &value, from, sizeof value));
+  return value == INT64_MIN ? HR_OK : index_error(node, value);
+}
+
+/* Behind the arena; NULL where no step needs memory. */
+static void *workspace_of(const hr_instance *instance, const hr_run *run) {
+  size_t arena = hr_align_up(instance->plan->schedule.arena_bytes, HR_WORKSPACE_ALIGNMENT);
+  return run->shared != NULL ? (char *)run->shared + arena : NULL;
+}
+
+bool hr__step_scalar(const hr_instance *instance, const hr_exec_step *step, int i, uint32_t *out_scalar) {
+  uint32_t arg = instance->args.data[step->arg_first + (size_t)i];
+  *out_scalar = arg & ~HR_SCALAR_ARG;
+  return arg != HR_ABSENT_ARG && (arg & HR_SCALAR_ARG) != 0;
+}
+
+hr_host_launch hr__step_launch(const hr_instance *instance, const hr_exec_step *step, const hr_run *run,
+                               const hr_run_scratch *scratch) {
+  char *workspace = workspace_of(instance, run);
+  bool is_cached = step->cached != NULL && run->device->properties.has_contents;
+  return (hr_host_launch){is_cached ? hr__kernel_use(step->cached) : step->kernel,
+                          {.args = scratch->args.data + step->arg_first,
+                           .scalars = scratch->scalars.data + step->scalar_first,
+                           .workspace = workspace != NULL ? workspace + step->workspace_offset : NULL}};
+}
+
+/* Shares out how long a batch took among its interpreted kernels. */
+static void spend(const hr_exec_step *first, const hr_run_scratch *scratch, int64_t ns) {
+  const hr_host_launch *launch = scratch->launches.data;
+  for (int i = 0; i < first->batch; i++) {
+    if (hr__weights_has(&first[i], scratch)) {
+      continue;
+    }
+    if (first[i].cached != NULL && launch->kernel == first[i].kernel) {
+      hr__kernel_spend(first[i].cached, ns / first->batch);
+    }
+    launch++;
+  }
+}
+
+/* Launches the kernel and those that run at once with it, without those whose result is there. */
+static hr_status run_kernels(const hr_instance *instance, const hr_exec_step *first, hr_run *run,
+                             hr_run_scratch *scratch) {
+  hr_device *device = run->device;
+  bool all_compiled = true, is_timed = false;
+  int count = 0;
+  for (int i = 0; i < first->batch; i++) {
+    if (hr__weights_has(&first[i], scratch)) {
+      continue;
+    }
+    hr_host_launch *launch = &scratch->launches.data[count++];
+    *launch = hr__step_launch(instance, &first[i], run, scratch);
+    bool is_compiled = launch->kernel != first[i].kernel || device->driver->dialect != HR_DIALECT_HOST;
+    all_compiled &= is_compiled;
+    is_timed |= !is_compiled && first[i].cached != NULL && hr__kernel_is_timed(first[i].cached);
+  }
+  run->compiled_count += all_compiled && first->kind == HR_STEP_KERNEL;
+  int64_t begin = is_timed ? hr_clock_ns() : 0;
+  HR_RETURN_IF_ERROR(device->driver->launch(device->impl, count, scratch->launches.data));
+  if (is_timed) {
+    spend(first, scratch, hr_clock_ns() - begin);
+  }
+  return HR_OK;
+}
+
+/* What a library is told of the contents of its operands, if it asks. */
+static void find_stamps(const hr_instance *instance, const hr_exec_step *step, const hr_run *run,
+                        uint64_t stamps[STAMPS_MAX]) {
+  bool asks = run->stamps != NULL && (step->tuning != NULL || step->library.algorithm.provider->stamp != NULL);
+  for (int i = 0; asks && i < step->arg_count && i < STAMPS_MAX; i++) {
+    uint32_t buffer = instance->args.data[step->arg_first + (size_t)i];
+    stamps[i] = buffer < instance->plan->key.buffer_count ? run->stamps[buffer] : 0;
+  }
+}
+
+static hr_status run_library(const hr_instance *instance, const hr_exec_step *step, hr_run *run, void *const *args,
+                             void *queue) {
+  uint64_t stamps[STAMPS_MAX] = {0};
+  find_stamps(instance, step, run, stamps);
+  char *workspace = workspace_of(instance, run);
+  bool is_profile = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL); /* of the step alone */
+  bool is_settled = !run->device->properties.is_host;
+  if (step->tuning == NULL || (is_profile && !is_settled)) {
+    return hr__ready_run(run->device, &step->library, args, stamps, workspace, queue);
+  }
+  size_t bytes = workspace != NULL ? instance->shared_bytes - (size_t)(workspace - (char *)run->shared) : 0;
+  const hr_tuning_call call = {args, stamps, workspace, bytes, queue};
+  return is_settled ? hr__tuning_run_settled(step->tuning, &step->library, &call)
+                    : hr__tuning_run(step->tuning, &step->library, &call);
+}
+
+static hr_status run_step(const hr_instance *instance, const hr_exec_step *step, hr_run *run, hr_run_scratch *scratch,
+                          void *queue) {
+  void *const *args = scratch->args.data + step->arg_first;
+  if (step->kernel != NULL) {
+    return run_kernels(instance, step, run, scratch);
+  }
+  if (step->kind == HR_STEP_CHECK) {
+    return run_check(step, run, scratch, args);
+  }
+  return run_library(instance, step, run, args, queue);
+}
+
+hr_status hr__run_steps(const hr_instance *instance, int first, int end, hr_run *run, hr_run_scratch *scratch,
+                        void *queue) {
+  hr_device *device = run->device;
+  bool is_logged = hr_log_is_on(HR_LOG_KERNEL), is_timed = is_logged || run->step_ns != NULL;
+  if (queue == NULL && first < end && instance->library_count > 0 && device->driver->native != NULL) {
+    queue = device->driver->native(device->impl);
+  }
+  for (int i = first; i < end; i += instance->steps[i].batch) {
+    if (hr__run_is_interrupted(run)) {
+      run->failed_step = i;
+      return hr_status_make(HR_STATUS_CANCELLED, "interrupted after %d of %d steps", i, instance->step_count);
+    }
+    if (hr__weights_has_all(&instance->steps[i], instance->steps[i].batch, scratch)) {
+      run->compiled_count += instance->steps[i].kind == HR_STEP_KERNEL;
+      continue;
+    }
+    int64_t begin = is_timed ? hr_clock_ns() : 0;
+    hr_status status = run_step(instance, &instance->steps[i], run, scratch, queue);
+    if (status != NULL) {
+      run->failed_step = i;
+      return status;
+    }
+    if (is_timed && device->driver->flush != NULL) { /* the time of the work, not of handing it over */
+      HR_RETURN_IF_ERROR(device->driver->flush(device->impl));
+    }
+    int64_t ns = is_timed ? hr_clock_ns() - begin : 0;
+    if (run->step_ns != NULL) {
+      hr__profile_share(&instance->steps[i], ns, &run->step_ns[i]);
+    }
+    if (is_logged) {
+      hr__profile_log_step(&instance->steps[i], ns, device->properties.has_contents);
+    }
+  }
+  return HR_OK;
+}
