@@ -11,6 +11,7 @@ int headrace_explain(int argc, char **argv);
 int headrace_devices(int argc, char **argv);
 int headrace_ops(int argc, char **argv);
 int headrace_env(int argc, char **argv);
+int headrace_doctor(int argc, char **argv);
 
 /* Prints a failure and consumes it; 1, or 0 for OK. */
 int headrace_fail(hr_status status);

@@ -27,6 +27,11 @@ static const command commands[] = {
     {"devices", headrace_devices, "devices", "Lists drivers, their devices and their memory."},
     {"ops", headrace_ops, "ops [NAME]", "Lists the operations, or those whose name contains NAME."},
     {"env", headrace_env, "env", "Lists the environment variables that Headrace reads, with the values in force."},
+    {"doctor", headrace_doctor, "doctor",
+     "Lists what this machine offers: CPU, oneDNN, OpenBLAS, compiler (with a trial), cache folder, GPU and its "
+     "libraries,\n"
+     "versions of torch; and for each thing that is missing the command that mends it.\n"
+     "  exit status     0: nothing essential is missing; 1: something is"},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 

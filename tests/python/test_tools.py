@@ -1,8 +1,11 @@
 """The `headrace` command, on the example of docs: lines of a profile, and what `explain` says and draws."""
 
 import os
+import pathlib
 import re
+import shutil
 import subprocess
+import sys
 import xml.etree.ElementTree
 
 import pytest
@@ -168,3 +171,43 @@ def test_explain_refuses_what_it_does_not_know(program, tmp_path):
     assert "(no file)" in run("explain", code=2).stderr
     assert "can't write" in run("explain", program, "--svg", tmp_path / "no" / "folder.svg", code=1).stderr
     assert "--time N" in run("explain", "--help").stdout
+
+
+# ---- doctor
+
+
+def doctor_environment(tmp_path):
+    site = tmp_path / "lib" / "python3.99" / "site-packages" / "torch"
+    site.mkdir(parents=True)
+    (site / "version.py").write_text("from typing import Optional\n__version__ = '9.8.7+cpu'\n")
+    return {"VIRTUAL_ENV": str(tmp_path), "HEADRACE_CACHE": str(tmp_path / "cache")}
+
+
+def test_doctor_lists_what_it_finds(tmp_path):
+    onednn = [str(path) for path in (pathlib.Path(sys.prefix, "lib", "libdnnl.so.3"),) if path.exists()]
+    if not onednn or shutil.which("gcc") is None:
+        pytest.skip("needs oneDNN and a compiler")
+    text = run("doctor", HEADRACE_ONEDNN=onednn[0], **doctor_environment(tmp_path)).stdout
+    assert re.search(r"^ok +cpu +.*\d+ threads$", text, re.M)
+    assert re.search(r"^ok +oneDNN +\d+\.\d+\.\d+, /.*libdnnl", text, re.M)
+    assert re.search(r"^ok +compiler +/.*; a trial took \d+ ms$", text, re.M)
+    assert re.search(r"^ok +cache +.*/cache/headrace-kernels: 0 files, 0\.0 MB of \d+ MB", text, re.M)
+    assert re.search(rf"^ok +torch +9\.8\.7\+cpu, {tmp_path}/lib/python3\.99/site-packages$", text, re.M)
+    assert text.endswith("all that is essential is here\n")
+
+
+def test_doctor_names_what_is_missing_and_what_mends_it(tmp_path):
+    environment = doctor_environment(tmp_path) | {"HEADRACE_CACHE": "here"}
+    text = run("doctor", code=1, HEADRACE_ONEDNN="/nowhere/dnnl.so", HEADRACE_CC="/bin/false", **environment).stdout
+    for thing, reason, remedy in (
+        ("oneDNN", "/nowhere/dnnl.so", "pip install onednn-cpu-gomp"),
+        ("compiler", "/bin/false", "pip install headrace[compiler]"),
+        ("cache", "is no absolute path", "HEADRACE_CACHE=<a folder of yours>"),
+    ):
+        assert re.search(rf"^missing +{thing} .*{reason}.*\n +-> .*{re.escape(remedy)}", text, re.M), text
+    assert text.endswith("3 missing; see the arrows above\n")
+
+
+def test_doctor_has_help_and_no_arguments():
+    assert "exit status" in run("doctor", "--help").stdout
+    assert '"all" is not understood' in run("doctor", "all", code=2).stderr
