@@ -327,7 +327,8 @@ Record &Record::in(const Tensor &tensor) {
 void Record::normalise(const Tensor &tensor) {
   int64_t offset_bytes;
   bool retained;
-  inputs_.back().buffer = buffer_of(truth_of(tensor), &offset_bytes, &retained);
+  Tensor truth = truth_of(tensor); // lives until its buffer is held
+  inputs_.back().buffer = buffer_of(truth, &offset_bytes, &retained);
   hr_buffer_retain(inputs_.back().buffer);
   retained_.push_back(inputs_.back().buffer);
 }
