@@ -80,7 +80,7 @@ conformance: build python-package ## the drivers' conformance suite; PyTorch's o
 	$(VENV)/bin/python tests/conformance/run.py --report
 
 # Every scripts/make_*.py writes generated files, and with --check says whether they are fresh.
-check: $(STAMP) ## the laws: includes, generated files, pages, formatting, no warnings under gcc and clang
+check: $(STAMP) ## the laws: includes, generated files, pages, formatting, no warnings under gcc and clang, few static variables
 	$(PYTHON) scripts/check_includes.py
 	@set -e; for script in $(wildcard scripts/make_*.py); do \
 	  echo "$(PYTHON) $$script --check"; $(PYTHON) $$script --check; \
@@ -88,6 +88,7 @@ check: $(STAMP) ## the laws: includes, generated files, pages, formatting, no wa
 	$(PYTHON) scripts/check_docs.py
 	@scripts/check_format.sh
 	@scripts/check_warnings.sh $(VENV_BIN)
+	$(PYTHON) scripts/check_statics.py
 
 format: ## rewrites all sources as clang-format wants them
 	@scripts/check_format.sh --fix

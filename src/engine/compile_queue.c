@@ -4,12 +4,12 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/allocator.h"
+#include "base/context.h"
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -21,21 +21,8 @@
 
 enum { BATCH_MAX = 24, FAILURES_MAX = 3, LOW_PRIORITY = 10, GATHER_NS = 3000000 };
 
-static struct {
-  hr_mutex mutex;
-  hr_cond wake, done;
-  bool is_ready; /* conditions are made */
-  bool is_busy, stop, is_closed;
-  hr_thread thread;
-  pid_t pid; /* of the process that started the thread: a forked child has none */
-  HR_VECTOR(hr_cached_kernel *) pending;
-  int taken; /* by the thread, which works on them */
-  int failures;
-  hr_jit_counts counts;
-} queue = {.mutex = HR_MUTEX_INITIALIZER};
-
 /* The thread's own: the compiler, and the cache of what it makes. */
-static struct {
+typedef struct compiler_state {
   bool is_open, is_tried, is_gcc;
   hr_disk_cache disk;
   hr_host_compiler compiler;
@@ -43,7 +30,32 @@ static struct {
   bool has_worked;  /* it has made a library */
   bool is_unusable; /* it makes nothing: the next one's turn */
   hr_status why;    /* what is wrong with the first that was no good */
-} cache;
+} compiler_state;
+
+/* A context's. */
+typedef struct compile_queue {
+  hr_mutex mutex;
+  hr_cond wake, done;
+  bool is_busy, stop, is_closed;
+  hr_thread thread;
+  pid_t pid; /* of the process that started the thread: a forked child has none */
+  HR_VECTOR(hr_cached_kernel *) pending;
+  int taken; /* by the thread, which works on them */
+  int failures;
+  hr_jit_counts counts;
+  compiler_state cache;
+} compile_queue;
+
+static void init_queue(void *part);
+static void stop_queue(void *part);
+static void fini_queue(void *part);
+
+/* The current context's; the thread runs in that of its queue. */
+static compile_queue *own(void) {
+  static const hr_context_part kind = {
+      .bytes = sizeof(compile_queue), .init = init_queue, .stop = stop_queue, .fini = fini_queue};
+  return hr__context_part(hr__context(), HR_CONTEXT_COMPILE_QUEUE, &kind);
+}
 
 /* A kernel of a batch. */
 typedef struct job {
@@ -57,18 +69,20 @@ typedef struct job {
 #define KERNEL "hr_kernel"
 
 static void count(int64_t *counter, int64_t by) {
-  hr_mutex_lock(&queue.mutex);
+  compile_queue *queue = own();
+  hr_mutex_lock(&queue->mutex);
   *counter += by;
-  hr_mutex_unlock(&queue.mutex);
+  hr_mutex_unlock(&queue->mutex);
 }
 
 /* ---- emitting ---- */
 
 /* The text of a kernel alone is what the disk cache is asked for, and what names its functions. */
 static hr_status emit(job *j) {
+  compiler_state *cache = &own()->cache;
   hr_arena arena = {0};
   const hr_kernel *kernel = hr_kernel_from_key(hr__kernel_key(j->cached), &arena);
-  hr_emit_target target = {.is_gcc = cache.is_gcc};
+  hr_emit_target target = {.is_gcc = cache->is_gcc};
   hr_status status = kernel != NULL ? hr_emit_kernel(kernel, &target, KERNEL, &j->text, &j->emission)
                                     : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to emit a kernel");
   if (status == NULL && j->emission.workspace_bytes > hr__kernel_host(j->cached)->workspace_bytes) {
@@ -84,11 +98,12 @@ static hr_status emit(job *j) {
 }
 
 static void give_up(job *j, hr_status status) {
+  compile_queue *queue = own();
   hr_log(HR_LOG_SCHEDULE, "kernel %s stays interpreted: %s", hr__kernel_host(j->cached)->name,
          hr_status_message(status));
   hr_status_free(status);
   j->is_done = true;
-  count(&queue.counts.unable, 1);
+  count(&queue->counts.unable, 1);
 }
 
 /* ---- loading ---- */
@@ -105,9 +120,10 @@ static hr_status publish(job *j, hr_library *library) {
 
 /* Whether the disk has the kernel; then it is published. */
 static bool load(job *j) {
+  compiler_state *cache = &own()->cache;
   int file = -1;
   hr_library *library = NULL;
-  bool found = cache.is_open && hr__disk_cache_find(&cache.disk, j->text.data, j->text.length, &file);
+  bool found = cache->is_open && hr__disk_cache_find(&cache->disk, j->text.data, j->text.length, &file);
   if (found) {
     hr_status status = hr__library_open_file(file, &library);
     status = status != NULL ? status : publish(j, library);
@@ -121,16 +137,17 @@ static bool load(job *j) {
 
 /* Copies a new library and its kernels to the disk cache, as far as that goes. */
 static void keep(job *jobs, int job_count, const hr_text *text, int file) {
+  compiler_state *cache = &own()->cache;
   hr_text kept = {0};
-  hr_status status = hr__disk_cache_add_library(&cache.disk, text->data, text->length, file, &kept);
+  hr_status status = hr__disk_cache_add_library(&cache->disk, text->data, text->length, file, &kept);
   for (int i = 0; i < job_count && status == NULL; ++i) {
     if (!jobs[i].is_done && !jobs[i].is_twin) {
-      status = hr__disk_cache_add_kernel(&cache.disk, jobs[i].text.data, jobs[i].text.length, hr_text_chars(&kept));
+      status = hr__disk_cache_add_kernel(&cache->disk, jobs[i].text.data, jobs[i].text.length, hr_text_chars(&kept));
     }
   }
   hr_status_ignore(status);
   hr_text_fini(&kept);
-  hr__disk_cache_trim(&cache.disk);
+  hr__disk_cache_trim(&cache->disk);
 }
 
 /* ---- compiling ---- */
@@ -171,13 +188,14 @@ static hr_status make_text(const job *jobs, int job_count, hr_text *out_text) {
 
 /* Loads what was compiled for jobs, keeps it and publishes their kernels. */
 static hr_status adopt(job *jobs, int job_count, const hr_text *text, const char *path, int *out_made) {
+  compiler_state *cache = &own()->cache;
   hr_library *library = NULL;
   int file = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   if (file < 0) {
     return hr_status_make(HR_STATUS_NOT_FOUND, "\"%s\": %s", path, strerror(errno));
   }
   hr_status status = hr__library_open_file(file, &library);
-  if (status == NULL && cache.is_open) {
+  if (status == NULL && cache->is_open) {
     keep(jobs, job_count, text, file);
   }
   close(file);
@@ -192,6 +210,8 @@ static hr_status adopt(job *jobs, int job_count, const hr_text *text, const char
 }
 
 static hr_status compile(job *jobs, int job_count) {
+  compile_queue *queue = own();
+  compiler_state *cache = &queue->cache;
   hr_text text = {0}, path = {0};
   int made = 0, texts = find_twins(jobs, job_count);
   hr_status status = make_text(jobs, job_count, &text);
@@ -200,38 +220,40 @@ static hr_status compile(job *jobs, int job_count) {
     hr_log(HR_LOG_SOURCE, "%s", hr_text_chars(&text));
   }
   if (status == NULL) {
-    status = hr__host_compile(&cache.compiler, text.data, text.length, NULL, &path);
+    status = hr__host_compile(&cache->compiler, text.data, text.length, NULL, &path);
   }
   int64_t ns = hr_clock_ns() - begin;
   if (status == NULL) {
     status = adopt(jobs, job_count, &text, hr_text_chars(&path), &made);
-    cache.has_worked |= status == NULL;
+    cache->has_worked |= status == NULL;
     hr__host_compiler_remove(hr_text_chars(&path));
   }
   hr_log(HR_LOG_SCHEDULE, "compiled %d texts for %d kernels in %.1f ms%s%s", texts, made, (double)ns * 1e-6,
          status != NULL ? ": " : "", status != NULL ? hr_status_message(status) : "");
-  count(&queue.counts.compiled, made);
-  count(&queue.counts.compile_ns, ns);
+  count(&queue->counts.compiled, made);
+  count(&queue->counts.compile_ns, ns);
   hr_text_fini(&text);
   hr_text_fini(&path);
   return status;
 }
 
 static void close_queue(const char *reason) {
-  hr_mutex_lock(&queue.mutex);
-  queue.is_closed = true;
-  hr_mutex_unlock(&queue.mutex);
+  compile_queue *queue = own();
+  hr_mutex_lock(&queue->mutex);
+  queue->is_closed = true;
+  hr_mutex_unlock(&queue->mutex);
   hr_log_once("kernels stay interpreted, which takes several times as long: %s; HEADRACE_JIT=off silences this",
               reason);
 }
 
 /* Keeps what is wrong with the compiler, if it is the first that is no good; consumes it. */
 static void blame(hr_status status) {
-  if (cache.why == NULL) {
-    cache.why = hr_status_annotate(status,
-                                   "\"%s\" does not work (HEADRACE_CC names another compiler, `pip install "
-                                   "headrace[compiler]` brings one)",
-                                   cache.compiler.path);
+  compiler_state *cache = &own()->cache;
+  if (cache->why == NULL) {
+    cache->why = hr_status_annotate(status,
+                                    "\"%s\" does not work (HEADRACE_CC names another compiler, `pip install "
+                                    "headrace[compiler]` brings one)",
+                                    cache->compiler.path);
   } else {
     hr_status_ignore(status);
   }
@@ -240,42 +262,46 @@ static void blame(hr_status status) {
 /* A compiler that hangs, or fails again and again, isn't asked again; one that makes nothing at all gives its turn to
  * the next. */
 static void note_failure(hr_status status) {
+  compile_queue *queue = own();
+  compiler_state *cache = &queue->cache;
   hr_status_code code = hr_status_code_of(status);
-  if (code == HR_STATUS_CANCELLED || cache.is_unusable) {
+  if (code == HR_STATUS_CANCELLED || cache->is_unusable) {
     return;
   }
-  if (code == HR_STATUS_INTERNAL && !cache.has_worked) {
-    hr_status tuning = hr__host_compiler_try(&cache.compiler);
-    cache.is_unusable = tuning != NULL && hr_status_code_of(tuning) != HR_STATUS_CANCELLED;
-    if (cache.is_unusable) {
+  if (code == HR_STATUS_INTERNAL && !cache->has_worked) {
+    hr_status tuning = hr__host_compiler_try(&cache->compiler);
+    cache->is_unusable = tuning != NULL && hr_status_code_of(tuning) != HR_STATUS_CANCELLED;
+    if (cache->is_unusable) {
       blame(tuning);
       return;
     }
     hr_status_ignore(tuning);
-    cache.has_worked = true;
+    cache->has_worked = true;
   }
-  hr_mutex_lock(&queue.mutex);
-  queue.failures += code == HR_STATUS_INTERNAL ? 1 : FAILURES_MAX;
-  bool closes = !queue.is_closed && queue.failures >= FAILURES_MAX;
-  hr_mutex_unlock(&queue.mutex);
+  hr_mutex_lock(&queue->mutex);
+  queue->failures += code == HR_STATUS_INTERNAL ? 1 : FAILURES_MAX;
+  bool closes = !queue->is_closed && queue->failures >= FAILURES_MAX;
+  hr_mutex_unlock(&queue->mutex);
   if (closes) {
     close_queue(hr_status_message(status));
   }
 }
 
 static bool is_closed(void) {
-  hr_mutex_lock(&queue.mutex);
-  bool closed = queue.is_closed || queue.stop;
-  hr_mutex_unlock(&queue.mutex);
+  compile_queue *queue = own();
+  hr_mutex_lock(&queue->mutex);
+  bool closed = queue->is_closed || queue->stop;
+  hr_mutex_unlock(&queue->mutex);
   return closed;
 }
 
 static void compile_all(job *jobs, int job_count) {
+  compiler_state *cache = &own()->cache;
   int open = 0;
   for (int i = 0; i < job_count; ++i) {
     open += !jobs[i].is_done;
   }
-  if (open == 0 || is_closed() || cache.is_unusable) {
+  if (open == 0 || is_closed() || cache->is_unusable) {
     return;
   }
   hr_status status = compile(jobs, job_count);
@@ -291,14 +317,15 @@ static void compile_all(job *jobs, int job_count) {
 
 /* Texts of kernels don't have the prelude: it belongs to the identity. */
 static void open_cache(uint64_t identity) {
+  compiler_state *cache = &own()->cache;
   hr_text prelude = {0};
   hr_status status = hr_emit_prelude(&prelude);
   if (status == NULL) {
     identity = hr_hash_bytes(identity, prelude.data, prelude.length);
-    status = hr__disk_cache_open(identity, &cache.disk);
+    status = hr__disk_cache_open(identity, &cache->disk);
   }
   hr_text_fini(&prelude);
-  cache.is_open = status == NULL;
+  cache->is_open = status == NULL;
   if (status != NULL) {
     hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
     hr_status_free(status);
@@ -306,24 +333,26 @@ static void open_cache(uint64_t identity) {
 }
 
 static void close_cache(void) {
-  if (cache.is_open) {
-    hr__disk_cache_fini(&cache.disk);
+  compiler_state *cache = &own()->cache;
+  if (cache->is_open) {
+    hr__disk_cache_fini(&cache->disk);
   }
-  cache.is_open = cache.is_tried = cache.is_unusable = cache.has_worked = false;
+  cache->is_open = cache->is_tried = cache->is_unusable = cache->has_worked = false;
 }
 
 /* Takes the first compiler from `rank` on that says what it is, and opens the cache of what it makes. None: the queue
  * closes. */
 static void choose_compiler(void) {
+  compiler_state *cache = &own()->cache;
   uint64_t identity;
-  for (bool is_found = false; !is_found; cache.rank += !is_found) {
-    hr_status status = hr__host_compiler_find(cache.rank, &cache.compiler);
+  for (bool is_found = false; !is_found; cache->rank += !is_found) {
+    hr_status status = hr__host_compiler_find(cache->rank, &cache->compiler);
     if (status != NULL) {
-      close_queue(hr_status_message(cache.why != NULL ? cache.why : status));
+      close_queue(hr_status_message(cache->why != NULL ? cache->why : status));
       hr_status_ignore(status);
       break;
     }
-    status = hr__host_compiler_identity(&cache.compiler, &identity, &cache.is_gcc, NULL);
+    status = hr__host_compiler_identity(&cache->compiler, &identity, &cache->is_gcc, NULL);
     is_found = status == NULL;
     if (is_found) {
       open_cache(identity);
@@ -331,14 +360,16 @@ static void choose_compiler(void) {
       blame(status);
     }
   }
-  cache.is_tried = true;
+  cache->is_tried = true;
 }
 
 /* Emits and loads; what is left is compiled. False when the compiler turned out to make nothing, and the next is to be
  * tried. */
 static bool run_jobs(job *jobs, int job_count) {
+  compile_queue *queue = own();
+  compiler_state *cache = &queue->cache;
   for (int i = 0; i < job_count && !is_closed(); ++i) {
-    if (!jobs[i].is_done && !cache.is_tried) {
+    if (!jobs[i].is_done && !cache->is_tried) {
       choose_compiler();
     }
     hr_text_clear(&jobs[i].text);
@@ -347,14 +378,16 @@ static bool run_jobs(job *jobs, int job_count) {
       give_up(&jobs[i], status);
     }
     if (!jobs[i].is_done && load(&jobs[i])) {
-      count(&queue.counts.loaded, 1);
+      count(&queue->counts.loaded, 1);
     }
   }
   compile_all(jobs, job_count);
-  return !cache.is_unusable;
+  return !cache->is_unusable;
 }
 
 static void run_batch(hr_cached_kernel **kernels, int kernel_count) {
+  compile_queue *queue = own();
+  compiler_state *cache = &queue->cache;
   job *jobs = hr_calloc((size_t)kernel_count, sizeof *jobs);
   for (int i = 0; i < kernel_count && jobs != NULL; ++i) {
     jobs[i].cached = kernels[i];
@@ -362,11 +395,11 @@ static void run_batch(hr_cached_kernel **kernels, int kernel_count) {
   }
   while (jobs != NULL && !run_jobs(jobs, kernel_count)) {
     close_cache();
-    ++cache.rank;
+    ++cache->rank;
   }
   for (int i = 0; i < kernel_count; ++i) {
     if (jobs != NULL) {
-      count(&queue.counts.unable, !jobs[i].is_done);
+      count(&queue->counts.unable, !jobs[i].is_done);
       hr_text_fini(&jobs[i].text);
     }
     hr__kernel_release(kernels[i]);
@@ -377,106 +410,128 @@ static void run_batch(hr_cached_kernel **kernels, int kernel_count) {
 /* ---- the thread ---- */
 
 static int take_batch(hr_cached_kernel **out_kernels) {
-  int taken = queue.pending.count < BATCH_MAX ? (int)queue.pending.count : BATCH_MAX;
-  memcpy(out_kernels, queue.pending.data, (size_t)taken * sizeof *out_kernels);
-  queue.pending.count -= (size_t)taken;
-  memmove(queue.pending.data, queue.pending.data + taken, queue.pending.count * sizeof *queue.pending.data);
+  compile_queue *queue = own();
+  int taken = queue->pending.count < BATCH_MAX ? (int)queue->pending.count : BATCH_MAX;
+  memcpy(out_kernels, queue->pending.data, (size_t)taken * sizeof *out_kernels);
+  queue->pending.count -= (size_t)taken;
+  memmove(queue->pending.data, queue->pending.data + taken, queue->pending.count * sizeof *queue->pending.data);
   return taken;
 }
 
 static void run_thread(void *arg) {
+  compile_queue *queue = own();
   (void)arg;
   hr_cached_kernel *kernels[BATCH_MAX];
   (void)!setpriority(PRIO_PROCESS, 0, LOW_PRIORITY); /* of this thread, and of what it starts */
-  hr_mutex_lock(&queue.mutex);
-  while (!queue.stop) {
-    if (queue.pending.count == 0) {
-      queue.is_busy = false;
-      hr_cond_broadcast(&queue.done);
-      hr_cond_wait(&queue.wake, &queue.mutex);
+  hr_mutex_lock(&queue->mutex);
+  while (!queue->stop) {
+    if (queue->pending.count == 0) {
+      queue->is_busy = false;
+      hr_cond_broadcast(&queue->done);
+      hr_cond_wait(&queue->wake, &queue->mutex);
       continue;
     }
-    queue.is_busy = true;
+    queue->is_busy = true;
     int64_t until = hr_clock_ns() + GATHER_NS; /* the commit that pushed one may push more */
-    while (!queue.stop && queue.pending.count < BATCH_MAX && hr_cond_wait_until(&queue.wake, &queue.mutex, until)) {
+    while (!queue->stop && queue->pending.count < BATCH_MAX && hr_cond_wait_until(&queue->wake, &queue->mutex, until)) {
     }
-    int taken = queue.taken = take_batch(kernels);
-    hr_mutex_unlock(&queue.mutex);
+    int taken = queue->taken = take_batch(kernels);
+    hr_mutex_unlock(&queue->mutex);
     run_batch(kernels, taken);
-    hr_mutex_lock(&queue.mutex);
-    queue.taken = 0;
+    hr_mutex_lock(&queue->mutex);
+    queue->taken = 0;
   }
-  hr_mutex_unlock(&queue.mutex);
+  hr_mutex_unlock(&queue->mutex);
 }
 
-/* The process ends: the compiler is killed, and the thread joined before what it uses goes. */
-static void stop_thread(void) {
-  hr_mutex_lock(&queue.mutex);
-  bool started = queue.thread.started && queue.pid == getpid();
-  queue.stop = true;
-  atomic_store(&hr__host_compiler_cancel, true);
-  if (queue.is_ready) {
-    hr_cond_broadcast(&queue.wake);
-  }
-  hr_mutex_unlock(&queue.mutex);
+/* The context or the process ends: the compiler is killed, and the thread joined before what it uses goes. */
+static void stop_queue(void *part) {
+  compile_queue *queue = part;
+  hr_mutex_lock(&queue->mutex);
+  bool started = queue->thread.started && queue->pid == getpid();
+  queue->stop = true;
+  atomic_store(hr__host_compiler_cancel(), true);
+  hr_cond_broadcast(&queue->wake);
+  hr_mutex_unlock(&queue->mutex);
   if (started) {
-    hr_thread_join(&queue.thread);
+    hr_thread_join(&queue->thread);
   }
 }
 
-static bool start_thread(void) {
-  if (queue.thread.started) {
-    return queue.pid == getpid();
+static void init_queue(void *part) {
+  compile_queue *queue = part;
+  (void)hr__host_compiler_cancel(); /* is there as long as the thread */
+  hr_mutex_init(&queue->mutex);
+  hr_cond_init(&queue->wake);
+  hr_cond_init(&queue->done);
+}
+
+static void fini_queue(void *part) {
+  compile_queue *queue = part;
+  for (size_t i = 0; i < queue->pending.count; ++i) {
+    hr__kernel_release(queue->pending.data[i]);
   }
-  if (!queue.is_ready) {
-    hr_cond_init(&queue.wake);
-    hr_cond_init(&queue.done);
-    queue.is_ready = true;
-    atexit(stop_thread);
+  hr_vector_fini(&queue->pending);
+  close_cache();
+  hr_status_ignore(queue->cache.why);
+  hr_cond_fini(&queue->wake);
+  hr_cond_fini(&queue->done);
+  hr_mutex_fini(&queue->mutex);
+}
+
+static bool start_thread(compile_queue *queue) {
+  if (queue->thread.started) {
+    return queue->pid == getpid();
   }
-  hr_status status = hr_thread_start("headrace-cc", run_thread, NULL, &queue.thread);
-  queue.pid = getpid();
+  hr__contexts_stop_at_exit();
+  hr_status status = hr_thread_start("headrace-cc", run_thread, NULL, &queue->thread);
+  queue->pid = getpid();
   bool ok = status == NULL;
   hr_status_ignore(status);
   return ok;
 }
 
 void hr__compile_queue_push(hr_cached_kernel *cached) {
-  hr_mutex_lock(&queue.mutex);
-  bool taken = !queue.is_closed && !queue.stop && start_thread() && hr_vector_push(&queue.pending, cached);
+  compile_queue *queue = own();
+  hr_mutex_lock(&queue->mutex);
+  bool taken = !queue->is_closed && !queue->stop && start_thread(queue) && hr_vector_push(&queue->pending, cached);
   if (taken) {
-    queue.is_busy = true;
-    hr_cond_broadcast(&queue.wake);
+    queue->is_busy = true;
+    hr_cond_broadcast(&queue->wake);
   }
-  hr_mutex_unlock(&queue.mutex);
+  hr_mutex_unlock(&queue->mutex);
   if (!taken) {
     hr__kernel_release(cached);
   }
 }
 
 void hr__compile_queue_wait(void) {
-  hr_mutex_lock(&queue.mutex);
-  while (queue.is_busy && !queue.stop && queue.pid == getpid()) {
-    hr_cond_wait(&queue.done, &queue.mutex);
+  compile_queue *queue = own();
+  hr_mutex_lock(&queue->mutex);
+  while (queue->is_busy && !queue->stop && queue->pid == getpid()) {
+    hr_cond_wait(&queue->done, &queue->mutex);
   }
-  hr_mutex_unlock(&queue.mutex);
+  hr_mutex_unlock(&queue->mutex);
 }
 
 void hr__compile_queue_reset(void) {
+  compile_queue *queue = own();
+  compiler_state *cache = &queue->cache;
   hr__compile_queue_wait();
-  hr_mutex_lock(&queue.mutex);
-  queue.failures = 0;
-  queue.is_closed = false;
+  hr_mutex_lock(&queue->mutex);
+  queue->failures = 0;
+  queue->is_closed = false;
   close_cache();
-  cache.rank = 0;
-  hr_status_ignore(cache.why);
-  cache.why = HR_OK;
-  hr_mutex_unlock(&queue.mutex);
+  cache->rank = 0;
+  hr_status_ignore(cache->why);
+  cache->why = HR_OK;
+  hr_mutex_unlock(&queue->mutex);
 }
 
 void hr__jit_counts(hr_jit_counts *out_counts) {
-  hr_mutex_lock(&queue.mutex);
-  *out_counts = queue.counts;
-  out_counts->waiting = (int64_t)queue.pending.count + queue.taken;
-  hr_mutex_unlock(&queue.mutex);
+  compile_queue *queue = own();
+  hr_mutex_lock(&queue->mutex);
+  *out_counts = queue->counts;
+  out_counts->waiting = (int64_t)queue->pending.count + queue->taken;
+  hr_mutex_unlock(&queue->mutex);
 }

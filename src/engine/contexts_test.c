@@ -109,6 +109,25 @@ HR_TEST(a_stream_has_its_contexts_settings) {
   close_world(&fuse);
 }
 
+HR_TEST(each_context_compiles_for_itself_and_its_compiler_ends_with_it) {
+  hr_stats stats;
+  setenv("HEADRACE_JIT", "wait", 1);
+  setenv("HEADRACE_CACHE", "-", 1);
+  world a = open_world("cpu"), b = open_world("cpu");
+  step(&a, 1);
+  hr_stream_stats(a.stream, &stats);
+  int64_t made = stats.jit_compiled + stats.jit_unable;
+  hr_stream_stats(b.stream, &stats);
+  HR_ASSERT_EQ(stats.jit_compiled + stats.jit_unable, 0);
+  close_world(&a);
+  step(&b, 2);
+  hr_stream_stats(b.stream, &stats);
+  HR_ASSERT_EQ(stats.jit_compiled + stats.jit_unable, made);
+  close_world(&b);
+  unsetenv("HEADRACE_JIT");
+  unsetenv("HEADRACE_CACHE");
+}
+
 typedef struct runner {
   world w;
   int steps;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/context.h"
 #include "base/env.h"
 #include "base/folder.h"
 #include "base/hash.h"
@@ -40,7 +41,10 @@ static const char *const flags[] = {
     "-fPIC",
     "-w"};
 
-atomic_bool hr__host_compiler_cancel;
+atomic_bool *hr__host_compiler_cancel(void) {
+  static const hr_context_part kind = {.bytes = sizeof(atomic_bool)};
+  return hr__context_part(hr__context(), HR_CONTEXT_HOST_COMPILER, &kind);
+}
 
 /* ---- which ---- */
 
@@ -149,7 +153,7 @@ static hr_status run(const char *const *arguments, const char *folder, const cha
   snprintf(variables[0], sizeof variables[0], "TMPDIR=%s", folder);
   snprintf(variables[1], sizeof variables[1], "ZIG_LOCAL_CACHE_DIR=%s", folder);
   snprintf(variables[2], sizeof variables[2], "ZIG_GLOBAL_CACHE_DIR=%s", folder);
-  return hr_process_run(arguments, environment, output, time_limit(), &hr__host_compiler_cancel);
+  return hr_process_run(arguments, environment, output, time_limit(), hr__host_compiler_cancel());
 }
 
 /* The path of libm: zig would build one of its own, of the glibc that it takes for this system's, for ten seconds. */

@@ -35,7 +35,7 @@ HR_MUST_USE hr_status hr__host_compile(const hr_host_compiler *compiler, const c
 HR_MUST_USE hr_status hr__host_compiler_try(const hr_host_compiler *compiler);
 /* Removes a library that was compiled, and its folder. */
 void hr__host_compiler_remove(const char *path);
-/* While true, compilers are killed: the process ends. */
-extern atomic_bool hr__host_compiler_cancel;
+/* While true, the compilers of the current context are killed: it ends, or the process does. */
+atomic_bool *hr__host_compiler_cancel(void);
 
 #endif
