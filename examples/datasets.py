@@ -1,7 +1,7 @@
 """Images for the demonstration: scikit-learn's digits, or MNIST and CIFAR-10 files in a folder that the user names.
 
-`load(None)` gives the digits, `load(folder)` whichever of the two formats the folder holds. Nothing is downloaded.
-A file that is missing, cut short or of another kind raises DataError, which says what was expected and what was found.
+`load(None)` returns the digits, `load(folder)` the format that the folder contains. Nothing is downloaded.
+A file that is missing, truncated or of another kind raises DataError, with what was expected and what was found.
 """
 
 import gzip
@@ -111,7 +111,7 @@ def load_idx(folder: Path) -> Images:
 
 
 class ArrayUnpickler(pickle.Unpickler):
-    """Unpickles numpy arrays, bytes, strings, lists and dictionaries: a data file has no business calling more."""
+    """Unpickles numpy arrays, bytes, strings, lists and dictionaries: a data file needs no other types."""
 
     ALLOWED = {"_reconstruct", "ndarray", "dtype", "encode", "_frombuffer"}
     MODULES = ("numpy", "_codecs")

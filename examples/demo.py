@@ -1,8 +1,8 @@
 """Trains a convolutional network on real images, on torch's CPU device and then on Headrace, and compares the two.
 
-Both start from the same weights and see the same batches in the same order; dropout draws its own numbers on each. What
-a step takes is measured around the whole of it: copy of the batch, forward, backward, Adam, and reading the loss.
-The images are scikit-learn's digits, or MNIST or CIFAR-10 files in a folder named with --data. Writes demo.png.
+Both start from the same weights and see the same batches in the same order; dropout draws its own numbers on each.
+The time of a step includes everything: copy of the batch, forward, backward, Adam, and reading the loss. The images
+are scikit-learn's digits, or MNIST or CIFAR-10 files in a folder named with --data. Writes demo.png.
 """
 
 import argparse
@@ -90,7 +90,7 @@ class DeviceError(Exception):
 
 
 def open_device(name: str) -> torch.device:
-    """The device of that name, tried on one number; DeviceError says what to do where it is missing."""
+    """The device of that name, tested on one number; DeviceError names the remedy if it is missing."""
     name = name.strip()
     try:
         torch.ones(1, device=name).add(1).item()
@@ -114,7 +114,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def status_bytes(key: str) -> int:
-    """VmRSS (now) or VmHWM (peak) in bytes; where the system has no /proc, the peak since the start serves for both."""
+    """VmRSS (now) or VmHWM (peak) in bytes; if the system has no /proc, the peak since the start serves for both."""
     try:
         with open("/proc/self/status", encoding="ascii") as file:
             for line in file:
@@ -171,7 +171,7 @@ class Run:
     seconds: list[float] = field(default_factory=list)
     accuracy: float = 0.0
     resident_bytes: int = 0  # growth of the process from before the first step to its peak
-    device_bytes: int = 0  # what the device says it allocated at most
+    device_bytes: int = 0  # the device's peak of allocated memory
     stats: dict = field(default_factory=dict)
 
     @property
@@ -180,7 +180,7 @@ class Run:
 
     @property
     def median(self) -> float:
-        """Milliseconds a step, the first left out where there are others."""
+        """Milliseconds a step, without the first step if there are others."""
         return 1e3 * statistics.median(self.seconds[1:] or self.seconds)
 
 
@@ -236,7 +236,7 @@ def accuracy(model: ConvNet, data: Images, device: torch.device, batch: int) -> 
     return right / len(data.test)
 
 
-# ---- what came of it
+# ---- results
 
 
 def mebibytes(count: int) -> str:

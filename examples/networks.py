@@ -8,7 +8,7 @@ operator, makes batches on the CPU from a generator (so that two devices see the
     optimizers = case.optimizers(model, lambda parameters: torch.optim.Adam(parameters))
     losses = case.step(model, optimizers, case.batch(4, small=True, generator=torch.Generator().manual_seed(0)))
 
-A step returns its losses as tensors without gradient and reads nothing back: whoever wants a number calls item().
+A step returns its losses as tensors without gradient and reads no value back; the caller may call item().
 """
 
 from collections.abc import Callable, Iterable
@@ -51,7 +51,7 @@ class ConvNet(nn.Module):
 class SoftshrinkMLP(nn.Module):
     """784-256-256-256-10 with Softshrink between. Gives log-probabilities.
 
-    Softshrink lets nothing through between -0.5 and 0.5, where torch's usual first weights leave almost everything.
+    Softshrink is 0 between -0.5 and 0.5, the range of almost all values with torch's default weights.
     """
 
     def __init__(self, sizes=(784, 256, 256, 256, 10)):
@@ -321,7 +321,7 @@ def dcgan_optimizers(model: nn.Module, make: MakeOptimizer) -> list[torch.optim.
 
 
 def dcgan_step(model: nn.Module, optimizers: list[torch.optim.Optimizer], batch: Batch) -> list[Tensor]:
-    """The discriminator learns to tell real from made, then the generator learns to mislead it."""
+    """The discriminator learns to tell real images from generated ones, then the generator learns to mislead it."""
     real, noise = batch
     judge, maker = optimizers
     one = torch.ones(len(real), dtype=real.dtype, device=real.device)

@@ -1,4 +1,4 @@
-"""Trains networks people know on torch's CPU device and on Headrace, from the same weights, and compares the two.
+"""Trains well-known networks on torch's CPU device and on Headrace, from the same weights, and compares the two.
 
 Each network gets a line of progress, and in the end a row of the table: losses, the largest differences, the time of
 a training step (batch to loss, the median of the second half) and of an inference, and how many operators left the

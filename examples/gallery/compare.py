@@ -1,4 +1,4 @@
-"""Trains a network on one device, times it, and says how far two runs are apart."""
+"""Trains a network on one device, times it, and measures the difference of two runs."""
 
 import contextlib
 import copy
@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 clock = time.perf_counter  # what steps are timed with
-COMPARED = 10  # steps whose losses have to agree; later ones drift apart, as rounding feeds on itself
+COMPARED = 10  # steps whose losses have to agree; later ones drift apart, as rounding errors grow
 LOSS_BOUND = 2e-4  # relative
 OUTPUT_BOUND = 1e-4  # of the largest output; whole numbers have to be equal
-INFER_SECONDS = 2.0  # enough for what is used again to be compiled
+INFER_SECONDS = 2.0  # long enough for repeated kernels to be compiled
 
 
 @dataclass
@@ -78,7 +78,7 @@ def train(network, model: nn.Module, steps: int, device, small=False, autocast=N
 
 @torch.no_grad()
 def infer(network, model: nn.Module, run: Run, small=False, seconds=INFER_SECONDS) -> tuple[Tensor, ...]:
-    """What a copy of `model` answers on `run`'s device the last time, on the CPU; the times go into `run`."""
+    """The last output of a copy of `model` on `run`'s device, on the CPU; the times go into `run`."""
     model = copy.deepcopy(model).to(run.device).eval()
     batch = moved(network.batch(torch.Generator().manual_seed(2), small), run.device)
     until = clock() + seconds
@@ -97,12 +97,12 @@ def count_fallbacks(run: Run) -> None:
 
 
 def loss_difference(actual: list[float], expected: list[float]) -> float:
-    """The largest relative one of the first steps; NaN where one is not finite."""
+    """The largest relative difference of the first steps; NaN if a loss is not finite."""
     return largest(abs(a - e) / max(abs(e), 1e-6) for a, e in zip(actual[:COMPARED], expected[:COMPARED], strict=True))
 
 
 def output_difference(actual, expected) -> float:
-    """The largest against the largest output; of whole numbers and truth values, infinity where any differs."""
+    """The largest difference relative to the largest output; for integers and bools, infinity if any differs."""
     return largest(tensor_difference(a, e) for a, e in zip(actual, expected, strict=True))
 
 

@@ -78,7 +78,7 @@ def sound(model: Hummer, device) -> tuple[Tensor, int]:
 
 
 def draw(figure, model: Hummer, device) -> str:
-    """Around the moment from which on it hears itself."""
+    """Around the moment from which its input is its own output."""
     tone = tones(torch.Generator().manual_seed(5), 1, HEARD + HUMMED)
     whole = heard_and_hummed(model, device, tone)
     error = (whole - tone)[:, HEARD : HEARD + 50].abs().mean().item()

@@ -13,7 +13,7 @@ VOCABULARY = len(LETTERS)
 
 
 def encode(text: str) -> Tensor:
-    """Lower case; what is no letter of ours is left out, and runs of spaces and line ends are one space."""
+    """Lower case; characters outside of the alphabet are dropped, and runs of spaces and line ends are one space."""
     text = " ".join("".join(letter for letter in text.lower() if letter in LETTERS).split())
     return torch.tensor([LETTERS.index(letter) for letter in text])
 
