@@ -32,6 +32,8 @@ VENDOR = re.compile(
     r"^(cuda|cudnn|cublas|cufft|cusolver|nvrtc|nccl|nvml|oneapi/|dnnl|mkl|cblas|lapacke|openblas|CL/|vulkan/|hip/|"
     r"rocblas|Metal/|ATen/|torch/|c10/|omp\.h$)"
 )
+# No two files of these include each other, directly or through others.
+WITHOUT_CIRCLES = ("src/engine",)
 # The one file that may see OpenMP: everything else runs its loops through it.
 OPENMP_FILE = Path("src/base/parallel.c")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
@@ -90,8 +92,34 @@ def public_offence(root: Path, path: Path, quoted: bool, name: str) -> str | Non
     return None
 
 
+def find_circle(root: Path, folder: str) -> list[str]:
+    """Modules of a folder (x.c and x.h are one) that include each other in a circle, the first one twice; [] if none do."""
+    uses: dict[str, set[str]] = {}
+    for path in files_of(root, folder):
+        if path.stem.endswith("_test"):
+            continue
+        own = {Path(name).stem for _, quoted, name in includes_of(root / path) if f"src/{name}".rpartition("/")[0] == folder}
+        uses.setdefault(path.stem, set()).update(own - {path.stem})
+    done: set[str] = set()
+
+    def walk(module: str, way: list[str]) -> list[str]:
+        if module in way:
+            return way[way.index(module) :] + [module]
+        if module not in done:
+            for other in sorted(uses.get(module, ())):
+                if circle := walk(other, way + [module]):
+                    return circle
+        done.add(module)
+        return []
+
+    return next((circle for module in sorted(uses) if (circle := walk(module, []))), [])
+
+
 def check(root: Path) -> list[str]:
     offences = []
+    for folder in WITHOUT_CIRCLES:
+        if circle := find_circle(root, folder):
+            offences.append(f"{folder}: files include each other in a circle: {' -> '.join(circle)}")
     for folder, rule in (("src", src_offence), ("include", public_offence), ("frontends", public_offence)):
         for path in files_of(root, folder):
             for line, quoted, name in includes_of(root / path):

@@ -58,3 +58,15 @@ def test_forbidden(tmp_path, path, include, words):
     code, output = check(tmp_path, path, include)
     assert code == 1
     assert words in output
+
+
+def test_a_circle_of_files_is_forbidden(tmp_path):
+    code, output = check(tmp_path, "src/engine/a.c", '"engine/b.h"')
+    folder = tmp_path / "src/engine"
+    for name, include in (("a.h", ""), ("b.h", '#include "engine/c.h"'), ("c.h", "")):
+        (folder / name).write_text(include + "\n")
+    code, output = check(tmp_path, "src/engine/a_test.c", '"engine/a.h"')
+    assert code == 0, output
+    code, output = check(tmp_path, "src/engine/c.c", '"engine/a.h"')
+    assert code == 1
+    assert "a -> b -> c -> a" in output

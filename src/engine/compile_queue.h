@@ -12,7 +12,7 @@
 #ifndef HEADRACE_ENGINE_COMPILE_QUEUE_H_
 #define HEADRACE_ENGINE_COMPILE_QUEUE_H_
 
-#include "engine/kernel_cache.h"
+#include "engine/cached_kernel.h"
 
 /* Hands a kernel over, with a reference that the queue gives back. Never fails: what can't be compiled is interpreted.
  */

@@ -1,0 +1,199 @@
+/* stream_copy.c: bytes between the host, or another device, and buffers of a stream. */
+#include <string.h>
+
+#include "base/allocator.h"
+#include "engine/host_view.h"
+#include "engine/index_source.h"
+#include "engine/stream_record.h"
+#include "engine/stream_wait.h"
+
+/* ---- reading ---- */
+
+/* Copies a view of a buffer with memory to the host. Strided views of memory that the host can't read are gathered from
+ * a copy of the whole buffer. */
+static hr_status copy_view_out(const hr_device *device, const hr_view *view, void *out_bytes) {
+  const char *address = hr__buffer_address(view->buffer);
+  size_t size = hr_dtype_size(view->dtype), bytes = (size_t)hr__view_count(view) * size;
+  if (hr__view_is_contiguous(view)) {
+    return device->driver->copy_out(device->impl, out_bytes, address + view->offset * (int64_t)size, bytes);
+  }
+  if (device->properties.is_host) {
+    hr__view_gather(view, address, out_bytes);
+    return HR_OK;
+  }
+  void *copy = hr_malloc(view->buffer->bytes);
+  if (copy == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu bytes", view->buffer->bytes);
+  }
+  hr_status status = device->driver->copy_out(device->impl, copy, address, view->buffer->bytes);
+  if (status == NULL) {
+    hr__view_gather(view, copy, out_bytes);
+  }
+  hr_free(copy);
+  return status;
+}
+
+hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes) {
+  HR_RETURN_IF_ERROR(hr__view_check("read", view));
+  HR_RETURN_IF_ERROR(hr__stream_check_device(stream, HR_OP_COPY, view->buffer));
+  size_t bytes = (size_t)hr__view_count(view) * hr_dtype_size(view->dtype);
+  hr_mutex_lock(&stream->mutex);
+  stream->stats.bytes_copied_out += (int64_t)bytes;
+  HR_RETURN_IF_ERROR(hr__stream_finish(stream, HR_EVENT_WAIT, view->buffer));
+  HR_RETURN_IF_ERROR(hr__buffer_failure(view->buffer));
+  if (bytes == 0) {
+    return HR_OK;
+  }
+  if (hr__buffer_address(view->buffer) == NULL) { /* never written: any value would do */
+    memset(out_bytes, 0, bytes);
+    return HR_OK;
+  }
+  return copy_view_out(stream->device, view, out_bytes);
+}
+
+hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_address) {
+  HR_RETURN_IF_ERROR(hr__stream_check_device(stream, HR_OP_COPY, buffer));
+  hr_mutex_lock(&stream->mutex);
+  HR_RETURN_IF_ERROR(hr__stream_finish(stream, HR_EVENT_WAIT, buffer));
+  HR_RETURN_IF_ERROR(hr__buffer_failure(buffer));
+  HR_RETURN_IF_ERROR(hr__stream_bind(stream, buffer));
+  /* Whoever has the address may write through it. */
+  atomic_store_explicit(&buffer->stamp, 0, memory_order_relaxed);
+  *out_address = hr__buffer_address(buffer);
+  return HR_OK;
+}
+
+/* ---- writing ---- */
+
+/* Gives a buffer memory; where there is none, runs what is pending, so that its temporaries go, and tries again. */
+static hr_status bind_for_write(hr_stream *stream, hr_buffer *buffer) {
+  hr_status status = hr__stream_bind(stream, buffer);
+  if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED && stream->pending.records.count > 0) {
+    hr_status_free(status);
+    hr__stream_notify_of(stream, HR_EVENT_MEMORY);
+    status = hr__stream_bind(stream, buffer);
+  }
+  return status;
+}
+
+/* Bytes of the host, or of another device of the stream's driver. */
+typedef struct incoming {
+  hr_dtype dtype;
+  const void *bytes;
+  const hr_device *device; /* NULL: the host */
+} incoming;
+
+static hr_status copy_in(const hr_device *device, void *to, const incoming *in, size_t count) {
+  return in->device == NULL ? device->driver->copy_in(device->impl, to, in->bytes, count)
+                            : device->driver->copy_peer(device->impl, to, in->device->impl, in->bytes, count);
+}
+
+static hr_status fill_buffer(hr_stream *stream, hr_buffer *buffer, const incoming *in, size_t count) {
+  HR_RETURN_IF_ERROR(bind_for_write(stream, buffer));
+  stream->stats.bytes_copied_in += in->device == NULL ? (int64_t)count : 0;
+  HR_RETURN_IF_ERROR(copy_in(stream->device, hr__buffer_address(buffer), in, count));
+  hr__buffer_written(buffer);
+  if (stream->notes_indices && in->device == NULL) {
+    hr__index_source_note(buffer, in->dtype, in->bytes, count);
+  }
+  return HR_OK;
+}
+
+/* Copies the bytes to a buffer of their own and records its copy to the view. */
+static hr_status record_staged(hr_stream *stream, const hr_view *view, const incoming *in, size_t count) {
+  hr_buffer *staging;
+  int64_t strides[HR_RANK_MAX], stride = 1;
+  for (int d = view->rank - 1; d >= 0; d--) {
+    strides[d] = stride;
+    stride *= view->dims[d];
+  }
+  HR_RETURN_IF_ERROR(hr_buffer_create(stream->device, count, &staging));
+  hr_status status = fill_buffer(stream, staging, in, count);
+  if (status == NULL) {
+    hr_view source = {
+        .buffer = staging, .dtype = view->dtype, .rank = view->rank, .dims = view->dims, .strides = strides};
+    status = hr__trace_record(&stream->pending, HR_OP_COPY, NULL, 1, &source, 1, view);
+    stream->pending.pending_bytes += (int64_t)count;
+  }
+  hr_buffer_release(staging);
+  return status;
+}
+
+static size_t view_bytes(const hr_view *view) {
+  return (size_t)hr__view_count(view) * hr_dtype_size(view->dtype);
+}
+
+/* The view is one of the stream's, and has elements. */
+static hr_status write_view(hr_stream *stream, const hr_view *view, const incoming *in) {
+  size_t count = view_bytes(view);
+  hr_status status = hr__check_contents(HR_OP_COPY, 0, NULL, 1, view);
+  if (status != NULL) {
+    return hr__stream_report(stream, status);
+  }
+  hr_mutex_lock(&stream->mutex);
+  bool is_direct = hr__buffer_address(view->buffer) == NULL && hr__view_is_whole(view) &&
+                   hr__trace_find(&stream->pending, view->buffer) == UINT32_MAX;
+  status = is_direct ? fill_buffer(stream, view->buffer, in, count) : record_staged(stream, view, in, count);
+  if (!is_direct && status == NULL) {
+    return hr__stream_settle(stream, 1);
+  }
+  hr_mutex_unlock(&stream->mutex);
+  return status;
+}
+
+hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *bytes) {
+  HR_RETURN_IF_ERROR(hr__view_check("write", view));
+  if (view_bytes(view) == 0) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(hr__stream_check_device(stream, HR_OP_COPY, view->buffer));
+  return write_view(stream, view, &(const incoming){.dtype = view->dtype, .bytes = bytes});
+}
+
+/* Runs what the source waits for. *out_address: NULL when it was never written. */
+static hr_status settle_source(hr_stream *stream, const hr_view *source, const void **out_address) {
+  hr_mutex_lock(&stream->mutex);
+  HR_RETURN_IF_ERROR(hr__stream_finish(stream, HR_EVENT_WAIT, source->buffer));
+  HR_RETURN_IF_ERROR(hr__buffer_failure(source->buffer));
+  const char *address = hr__buffer_address(source->buffer);
+  int64_t offset = source->offset * (int64_t)hr_dtype_size(source->dtype);
+  *out_address = address != NULL ? address + offset : NULL;
+  return HR_OK;
+}
+
+static hr_status write_through_host(hr_stream *stream, const hr_view *view, hr_stream *source_stream,
+                                    const hr_view *source) {
+  void *bytes = hr_malloc(view_bytes(view));
+  if (bytes == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu bytes", view_bytes(view));
+  }
+  hr_status status = hr_stream_read(source_stream, source, bytes);
+  if (status == NULL) {
+    status = hr_stream_write(stream, view, bytes);
+  }
+  hr_free(bytes);
+  return status;
+}
+
+hr_status hr_stream_write_from(hr_stream *stream, const hr_view *view, hr_stream *source_stream,
+                               const hr_view *source) {
+  HR_RETURN_IF_ERROR(hr__view_check("write", view));
+  HR_RETURN_IF_ERROR(hr__view_check("read", source));
+  if (view->dtype != source->dtype || hr__view_count(view) != hr__view_count(source)) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "write: %lld elements of %s from %lld of %s",
+                          (long long)hr__view_count(view), hr_dtype_name(view->dtype),
+                          (long long)hr__view_count(source), hr_dtype_name(source->dtype));
+  }
+  if (view_bytes(view) == 0) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(hr__stream_check_device(stream, HR_OP_COPY, view->buffer));
+  HR_RETURN_IF_ERROR(hr__stream_check_device(source_stream, HR_OP_COPY, source->buffer));
+  const hr_device *from = source_stream->device, *to = stream->device;
+  if (from->driver != to->driver || to->driver->copy_peer == NULL || !hr__view_is_contiguous(source)) {
+    return write_through_host(stream, view, source_stream, source);
+  }
+  incoming in = {.dtype = view->dtype, .device = from};
+  HR_RETURN_IF_ERROR(settle_source(source_stream, source, &in.bytes));
+  return in.bytes != NULL ? write_view(stream, view, &in) : HR_OK; /* never written: any value would do */
+}

@@ -1,0 +1,143 @@
+/* stream_record.c: operations are checked and appended to the trace. */
+#include "engine/stream_record.h"
+
+#include "core/ops/op.h"
+#include "engine/algorithms.h"
+#include "engine/host_view.h"
+#include "engine/stream_wait.h"
+
+/* ---- recording ---- */
+
+/* Rows that change part of an output whose view is whole, and do not name it as an input. */
+static bool updates_in_place(hr_op op) {
+  return (hr_op_table(op)->traits & HR_TRAIT_UPDATES) != 0;
+}
+
+hr_status hr__stream_check_device(const hr_stream *stream, hr_op op, const hr_buffer *buffer) {
+  if (__builtin_expect(buffer->device == stream->device, 1)) {
+    return HR_OK;
+  }
+  return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: a buffer of device \"%s\" on a stream of device \"%s\"",
+                        hr_op_table(op)->name, buffer->device->name, stream->device->name);
+}
+
+/* Whether a view of a buffer is of another device, or of contents that were never made. */
+static inline bool is_suspect(const hr_stream *stream, const hr_view *view) {
+  return view->buffer != NULL && (view->buffer->device != stream->device || hr__buffer_is_invalid(view->buffer));
+}
+
+static inline bool has_suspect(const hr_stream *stream, int count, const hr_view *views) {
+  for (int i = 0; i < count; i++) {
+    if (__builtin_expect(is_suspect(stream, &views[i]), 0)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static hr_status check_devices(const hr_stream *stream, hr_op op, int count, const hr_view *views) {
+  for (int i = 0; i < count; i++) {
+    if (views[i].buffer != NULL) {
+      HR_RETURN_IF_ERROR(hr__stream_check_device(stream, op, views[i].buffer));
+    }
+  }
+  return HR_OK;
+}
+
+/* Refuses contents that were never made. What is written from end to end is good again. */
+hr_status hr__check_contents(hr_op op, int input_count, const hr_view *inputs, int output_count,
+                             const hr_view *outputs) {
+  for (int i = 0; i < input_count; i++) {
+    if (inputs[i].buffer != NULL && hr__buffer_is_invalid(inputs[i].buffer)) {
+      return hr__buffer_failure(inputs[i].buffer);
+    }
+  }
+  for (int i = 0; i < output_count; i++) {
+    if (outputs[i].buffer != NULL && hr__buffer_is_invalid(outputs[i].buffer)) {
+      if (updates_in_place(op) || !hr__view_is_whole(&outputs[i])) {
+        return hr__buffer_failure(outputs[i].buffer);
+      }
+      hr__buffer_heal(outputs[i].buffer);
+    }
+  }
+  return HR_OK;
+}
+
+hr_status hr__stream_report(hr_stream *stream, hr_status status) {
+  hr_mutex_lock(&stream->mutex);
+  hr_queue_drain(&stream->device->queue);
+  hr_status error = hr__stream_take_error(stream);
+  if (error != NULL) {
+    hr__stream_abandon(stream, 0, error);
+    hr_status_free(status);
+    status = error;
+  }
+  hr_mutex_unlock(&stream->mutex);
+  return status;
+}
+
+/* Whether the operation is a large one that reads and writes memory whatever comes before it. The products of an
+ * attention that is written out are not: it may become one operation. */
+static bool stands_alone(hr_op op, const hr_view *inputs) {
+  return (hr_op_table(op)->traits & HR_TRAIT_LARGE) != 0 && (op != HR_OP_MATMUL || inputs[1].rank <= 2);
+}
+
+static void before_large(hr_stream *stream) {
+  hr_event event = hr__stream_event(stream, HR_EVENT_RECORD);
+  event.stands_alone = true;
+  hr__stream_set_error(stream, hr__stream_notify(stream, &event));
+}
+
+static bool keeps(const hr_stream *stream) {
+  return hr__policy_keeps(&stream->policy, hr_stream_mode(stream), stream->pending.records.count,
+                          stream->pending.pending_bytes);
+}
+
+/* Of hr__stream_settle: not all that is pending may stay. */
+static hr_status settle_what_is_due(hr_stream *stream) {
+  if (hr_stream_mode(stream) == HR_MODE_STRICT) {
+    return hr__stream_finish(stream, HR_EVENT_RECORDED, NULL);
+  }
+  while (stream->pending.records.count > 0 && !keeps(stream)) {
+    hr__stream_notify_of(stream, HR_EVENT_RECORDED);
+  }
+  hr_mutex_unlock(&stream->mutex);
+  return HR_OK;
+}
+
+hr_status hr__stream_settle(hr_stream *stream, int64_t count) {
+  stream->stats.operations += count;
+  if (__builtin_expect(!keeps(stream), 0)) {
+    return settle_what_is_due(stream);
+  }
+  hr_mutex_unlock(&stream->mutex);
+  return HR_OK;
+}
+
+hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                           int output_count, const hr_view *outputs) {
+  HR_RETURN_IF_ERROR(hr_op_check(op, attrs, input_count, inputs, output_count, outputs));
+  if (__builtin_expect(hr_op_table(op)->family == HR_FAMILY_LIBRARY, 0)) {
+    HR_RETURN_IF_ERROR(hr__library_check(stream->device, op));
+  }
+  hr_status status = HR_OK;
+  if (has_suspect(stream, input_count, inputs) || has_suspect(stream, output_count, outputs)) {
+    HR_RETURN_IF_ERROR(check_devices(stream, op, input_count, inputs));
+    HR_RETURN_IF_ERROR(check_devices(stream, op, output_count, outputs));
+    status = hr__check_contents(op, input_count, inputs, output_count, outputs);
+    if (status != NULL) {
+      return hr__stream_report(stream, status);
+    }
+  }
+  hr_mutex_lock(&stream->mutex);
+  if (__builtin_expect(!hr__policy_keeps_before(&stream->policy, stream->pending.records.count), 0) &&
+      stands_alone(op, inputs)) {
+    before_large(stream);
+  }
+  status = hr__trace_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
+  if (__builtin_expect(status == NULL, 1)) {
+    return hr__stream_settle(stream, 1);
+  }
+  hr_mutex_unlock(&stream->mutex);
+  return status;
+}

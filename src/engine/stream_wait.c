@@ -1,0 +1,139 @@
+/* stream_wait.c: a stream commits what the policy decides, and waits. */
+#include "engine/stream_wait.h"
+
+#include "engine/default_layout.h"
+
+static const int64_t NS_PER_MS = 1000 * 1000;
+
+/* ---- when to commit: policy.h decides ---- */
+
+hr_event hr__stream_event(const hr_stream *stream, hr_event_kind kind) {
+  return (hr_event){.kind = kind,
+                    .mode = hr_stream_mode(stream),
+                    .records = stream->pending.records.count,
+                    .bytes = stream->pending.pending_bytes};
+}
+
+hr_status hr__stream_notify(hr_stream *stream, const hr_event *event) {
+  const hr_decision decision = hr__policy_decide(&stream->policy, event);
+  if (decision.action == HR_BEGIN) {
+    hr__stream_begin(stream);
+  }
+  if (decision.action != HR_COMMIT) {
+    return HR_OK;
+  }
+  size_t count = decision.count == HR_CUT ? hr__trace_cut(&stream->pending) : decision.count;
+  hr_status status = hr__stream_commit(stream, count, decision.reason, decision.runs_here);
+  if (decision.is_early) {
+    hr__policy_committed_early(&stream->policy);
+  }
+  return status;
+}
+
+/* Failures belong to earlier lines: they wait for a wait. */
+void hr__stream_notify_of(hr_stream *stream, hr_event_kind kind) {
+  const hr_event event = hr__stream_event(stream, kind);
+  hr__stream_set_error(stream, hr__stream_notify(stream, &event));
+}
+
+void hr_stream_hint(hr_stream *stream, hr_hint hint) {
+  if (stream->is_capture || hint != HR_HINT_PASS_BEGINS) {
+    return;
+  }
+  hr_mutex_lock(&stream->mutex);
+  hr__stream_notify_of(stream, HR_EVENT_PASS_BEGINS);
+  hr_mutex_unlock(&stream->mutex);
+}
+
+void hr_stream_set_mode(hr_stream *stream, hr_mode mode) {
+  if (stream->is_capture) {
+    return;
+  }
+  hr_mutex_lock(&stream->mutex);
+  if (mode != HR_MODE_FUSE) {
+    hr__stream_notify_of(stream, HR_EVENT_MODE);
+  }
+  atomic_store(&stream->mode, (int)mode);
+  hr_mutex_unlock(&stream->mutex);
+}
+
+/* ---- waiting ---- */
+
+hr_status hr__stream_take_error(hr_stream *stream) {
+  hr_mutex_lock(&stream->job_mutex);
+  hr_status status = stream->error;
+  stream->error = NULL;
+  hr_mutex_unlock(&stream->job_mutex);
+  return status;
+}
+
+void hr_stream_interrupt(hr_stream *stream) {
+  atomic_store(&stream->interrupted, atomic_load(&stream->handed));
+}
+
+void hr_stream_set_interrupt_check(hr_stream *stream, bool (*wants_interrupt)(void *arg), void *arg) {
+  hr_mutex_lock(&stream->mutex);
+  stream->wants_interrupt = wants_interrupt;
+  stream->wants_interrupt_arg = arg;
+  hr_mutex_unlock(&stream->mutex);
+}
+
+/* Waits for everything that was handed over; true if somebody wanted an interrupt meanwhile. The stream is not locked.
+ */
+static bool wait_for_device(hr_stream *stream) {
+  hr_queue *queue = &stream->device->queue;
+  bool is_interrupted = false;
+  if (stream->wants_interrupt == NULL) {
+    hr_queue_drain(queue);
+    return false;
+  }
+  uint64_t last = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
+  while (!hr_queue_wait_until(queue, last, hr_clock_ns() + HR_INTERRUPT_CHECK_MS * NS_PER_MS)) {
+    if (stream->wants_interrupt(stream->wants_interrupt_arg)) {
+      hr_stream_interrupt(stream);
+      is_interrupted = true;
+    }
+  }
+  return is_interrupted;
+}
+
+static hr_status refuse_capture(void) {
+  return hr_status_make(HR_STATUS_FAILED_PRECONDITION,
+                        "capture: a value is needed, but nothing runs before the graph does");
+}
+
+/* Commits everything, has `seen` lie plain unless it is NULL, unlocks the stream, waits, and takes the first error. */
+hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *seen) {
+  if (stream->is_capture) {
+    hr_mutex_unlock(&stream->mutex);
+    return refuse_capture();
+  }
+  hr__stream_notify_of(stream, kind);
+  hr__policy_waited(&stream->policy);
+  if (seen != NULL && hr__buffer_layout(seen) != 0) {
+    hr__stream_set_error(stream, hr__stream_restore_default_layout(stream, seen, true));
+  }
+  hr_mutex_unlock(&stream->mutex);
+  bool is_interrupted = wait_for_device(stream);
+  if (stream->device->driver->flush != NULL) {
+    hr__stream_set_error(stream, stream->device->driver->flush(stream->device->impl));
+  }
+  hr_status status = hr__stream_take_error(stream);
+  return status == NULL && is_interrupted ? hr_status_make(HR_STATUS_CANCELLED, "interrupted") : status;
+}
+
+hr_status hr_stream_synchronize(hr_stream *stream) {
+  hr_mutex_lock(&stream->mutex);
+  return hr__stream_finish(stream, HR_EVENT_WAIT, NULL);
+}
+
+hr_status hr_stream_commit(hr_stream *stream) {
+  if (stream->is_capture) {
+    return refuse_capture();
+  }
+  hr_mutex_lock(&stream->mutex);
+  const hr_event event = hr__stream_event(stream, HR_EVENT_REQUEST);
+  hr_status status = hr__stream_notify(stream, &event);
+  hr_mutex_unlock(&stream->mutex);
+  return status;
+}
