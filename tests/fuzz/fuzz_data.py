@@ -36,7 +36,7 @@ def on_host(dtype, shape, seed, kind):
         return torch.rand(shape, generator=generator) < 0.5
     if not dtype.is_floating_point and not dtype.is_complex:
         limits = torch.iinfo(dtype)
-        low, high = (limits.min, limits.max) if kind == "wide" else (max(limits.min, -5), 6)
+        low, high = (limits.min + (limits.min < 0), limits.max) if kind == "wide" else (max(limits.min, -5), 6)
         return torch.randint(low, high, shape, generator=generator).to(dtype)
     parts = []
     for _ in range(2 if dtype.is_complex else 1):

@@ -118,7 +118,8 @@ def binary_options(g):
         return Step(kind, f"{y} = torch.isclose({x}, {g.operand(x)}, equal_nan=True)", [y])
     if kind == "out":
         name, out = g.choose(["add", "mul", "maximum", "sub", "eq", "pow"]), g.writable()
-        return Step(name + ".out", f"torch.{name}({x}, {g.operand(x)}, out={out})", writes=[out])
+        a, b = g.pick_like(out), g.operand(out, no_larger=True)  # out= of another shape would leave its views without memory
+        return Step(name + ".out", f"torch.{name}({a}, {b}, out={out})", writes=[out])
     return Step(kind, f"{y} = torch.div({x}, {other}, rounding_mode='{kind[4:]}')", [y])
 
 

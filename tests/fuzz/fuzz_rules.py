@@ -9,8 +9,10 @@ step's tensors and the kind match, and the condition, a function of this file ov
 import fnmatch
 import functools
 import pathlib
+import re
 
 import torch
+from fuzz_compare import bytes_of, plain
 
 CONDITIONS = {}
 
@@ -20,16 +22,90 @@ def condition(function):
     return function
 
 
+def real_parts(inputs):
+    """Numbers of the floating point inputs, complex ones as pairs."""
+    tensors = [t for t in inputs.values() if t.is_floating_point() or t.is_complex()]
+    return [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in tensors]
+
+
 @condition
 def not_finite(difference, inputs):
-    """Some element of the inputs is infinite or not a number."""
-    return any(not t.isfinite().all() for t in inputs.values() if t.is_floating_point() or t.is_complex())
+    """Some element of the inputs, or a number in the line, is infinite or not a number."""
+    return bool(re.search(r"\b(inf|nan)\b", difference.line)) or any(not t.isfinite().all() for t in real_parts(inputs))
+
+
+@condition
+def special(difference, inputs):
+    """As not_finite, or some element or number is zero."""
+    return not_finite(difference, inputs) or any(bool((t == 0).any()) for t in real_parts(inputs)) or "0" in difference.line
 
 
 @condition
 def beyond_integers(difference, inputs):
     """Some element has no integer of the dtype's width, so that C leaves its conversion undefined."""
-    return any(not (t.abs() < 127).all() for t in inputs.values() if t.is_floating_point() or t.is_complex())
+    return any(not (t.abs() < 127).all() or bool((t < 0).any()) for t in real_parts(inputs))
+
+
+@condition
+def empty(difference, inputs):
+    """Every tensor has no elements, or one of them has none and the others are read for it alone."""
+    return any(t.numel() == 0 for t in inputs.values())
+
+
+@condition
+def mixed_bools(difference, inputs):
+    """A bool has a byte that is neither 0 nor 1: it was written as another dtype."""
+    return any(t.dtype == torch.bool and t.numel() > 0 and int(bytes_of(plain(t)).max()) > 1 for t in inputs.values())
+
+
+@condition
+def too_large(difference, inputs):
+    """A number does not fit the dtype."""
+    return "without overflow" in difference.detail
+
+
+@condition
+def expanded(difference, inputs):
+    """Elements of an input share memory."""
+    return "expand" in difference.line or any(0 in s for s in re.findall(r"empty_strided\(.*?\], \[(.*?)\]", difference.setup))
+
+
+@condition
+def ties(difference, inputs):
+    """The place of one of several equal elements, in the second result."""
+    return difference.detail.split(": ")[-1].replace(", torch ", "").isdigit()
+
+
+@condition
+def integer_result(difference, inputs):
+    return "dtype=torch.int" in difference.line or "dtype=torch.uint" in difference.line
+
+
+@condition
+def complex_number(difference, inputs):
+    return "omplex" in difference.detail
+
+
+@condition
+def overlapping(difference, inputs):
+    return "single memory location" in difference.detail
+
+
+@condition
+def ones(difference, inputs):
+    """The result has a dim of one element."""
+    shape = re.search(r"of \[(.*?)\]", difference.detail)
+    return shape is not None and "1" in shape[1].split(", ")
+
+
+@condition
+def small_variance(difference, inputs):
+    """The values are near each other next to their size, so that rounding of their mean is much of what is left."""
+    for t in real_parts(inputs):
+        values = t[t.isfinite()].double()
+        if values.numel() > 1 and values.std() < 1e-2 * values.abs().max() or t.numel() < 4 or not t.isfinite().all():
+            return True
+    return any(bool((t.abs() > 1e3).any()) for t in real_parts(inputs))
 
 
 @functools.cache
@@ -39,7 +115,7 @@ def rules():
         if line.strip() and not line.startswith("#"):
             left, reason = line.split("|", 1)
             where, kinds, *conditions = left.split()
-            operators, dtypes = where.split(":")
+            operators, dtypes = where.rsplit(":", 1)
             rows.append((operators.split(","), dtypes.split(","), kinds.split(","), conditions, reason.strip()))
     return rows
 

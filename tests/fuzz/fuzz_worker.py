@@ -23,7 +23,7 @@ from fuzz_run import run_program, state  # noqa: E402
 def digest(steps):
     """One word for all bits that the program leaves in the default mode; NaN is NaN."""
     text = hashlib.sha256()
-    for name, (_, bits) in sorted(state(steps, "fuse", reads=False).items()):
+    for name, (_, bits) in sorted((state(steps, "fuse", reads=False) or {}).items()):
         if bits.is_floating_point():
             bits = torch.where(bits.isnan(), torch.full_like(bits, torch.nan), bits)
         text.update(name.encode() + (b"" if bits.is_complex() else bytes_of(bits).numpy().tobytes()))
