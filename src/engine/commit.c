@@ -28,6 +28,13 @@ enum { INLINE_STEPS_MAX = 4, INLINE_NS_MAX = 40000 };
 /* What the caller of a commit does next. PROBE: it only asks whether memory can be had. */
 typedef enum caller_does { RECORD, WAIT_SOON, WAIT, PROBE } caller_does;
 
+/* What is handed over: the pending records, or a move (default_layout.c), which copies the first buffer of a trace of
+ * its own, whose layout is `moves`, to the second one, and whose memory the first one then gets. 0: no move. */
+typedef struct work {
+  hr_trace *trace;
+  uint64_t moves;
+} work;
+
 struct hr_job {
   hr_queue_job entry; /* first: the queue knows this alone */
   hr_stream *stream;
@@ -297,8 +304,9 @@ hr_status hr__stream_bind(hr_stream *stream, hr_buffer *buffer) {
 }
 
 /* Gives memory to every buffer that needs it; takes it back from all when one gets none. */
-static hr_status bind_buffers(hr_stream *stream, const hr_key *key, const hr_instance *instance, hr_job *job) {
-  hr_buffer **buffers = stream->pending.buffers.data;
+static hr_status bind_buffers(hr_stream *stream, const hr_trace *trace, const hr_key *key, const hr_instance *instance,
+                              hr_job *job) {
+  hr_buffer **buffers = trace->buffers.data;
   for (size_t i = 0; i < key->buffer_count; i++) {
     bool needs = hr__plan_needs(instance->plan, i);
     hr_status status = needs ? hr__stream_bind(stream, buffers[i]) : HR_OK;
@@ -315,10 +323,10 @@ static hr_status bind_buffers(hr_stream *stream, const hr_key *key, const hr_ins
   return HR_OK;
 }
 
-static void unbind_buffers(hr_stream *stream, const hr_key *key, const hr_instance *instance) {
+static void unbind_buffers(const hr_trace *trace, const hr_key *key, const hr_instance *instance) {
   for (size_t i = 0; i < key->buffer_count; i++) {
     if (hr_shape_is_fresh(key->shapes[i]) && hr__plan_needs(instance->plan, i)) {
-      hr__buffer_unbind(stream->pending.buffers.data[i]);
+      hr__buffer_unbind(trace->buffers.data[i]);
     }
   }
 }
@@ -338,10 +346,10 @@ static hr_status reserve_job(hr_job *job, const hr_trace *trace, const hr_instan
 
 /* Whether buffers with layouts are as they were when the key was made: another stream may have had one made plain
  * since. */
-static bool is_current(const hr_stream *stream, const hr_key *key, const hr_job *job) {
-  hr_buffer **buffers = stream->pending.buffers.data;
-  bool is = stream->moving == 0 ||
-            (hr__buffer_layout(buffers[0]) == stream->moving && hr__buffer_address(buffers[0]) == job->bound.data[0]);
+static bool is_current(const work *w, const hr_key *key, const hr_job *job) {
+  hr_buffer **buffers = w->trace->buffers.data;
+  bool is = w->moves == 0 ||
+            (hr__buffer_layout(buffers[0]) == w->moves && hr__buffer_address(buffers[0]) == job->bound.data[0]);
   for (size_t i = 0; is && key->layouts != NULL && i < key->buffer_count; i++) {
     is = hr__buffer_layout(buffers[i]) == key->layouts[i] &&
          (job->bound.data[i] == NULL || hr__buffer_address(buffers[i]) == job->bound.data[i]);
@@ -350,8 +358,8 @@ static bool is_current(const hr_stream *stream, const hr_key *key, const hr_job 
 }
 
 /* How the buffers lie from here on, for whatever is handed over next. */
-static void note_layouts(const hr_stream *stream, const hr_instance *instance, const hr_job *job) {
-  if (stream->moving != 0) {
+static void note_layouts(const hr_instance *instance, const hr_job *job) {
+  if (job->is_move) {
     hr__buffers_exchange(job->buffers.data[0], job->buffers.data[1]);
     return;
   }
@@ -364,8 +372,8 @@ static void note_layouts(const hr_stream *stream, const hr_instance *instance, c
 }
 
 /* Moves references and values of the trace into the job. */
-static void fill_job(hr_stream *stream, hr_instance *instance, hr_job *job) {
-  hr_trace *trace = &stream->pending;
+static void fill_job(hr_stream *stream, const work *w, hr_instance *instance, hr_job *job) {
+  hr_trace *trace = w->trace;
   job->entry.run = run_job;
   job->stream = stream;
   job->number = atomic_load_explicit(&stream->handed, memory_order_relaxed) + 1;
@@ -386,8 +394,8 @@ static void fill_job(hr_stream *stream, hr_instance *instance, hr_job *job) {
     }
     job->stamps.data[i] = instance->plan->last_write[i] >= 0 ? 0 : job->buffers.data[i]->stamp;
   }
-  job->is_move = stream->moving != 0;
-  note_layouts(stream, instance, job);
+  job->is_move = w->moves != 0;
+  note_layouts(instance, job);
 }
 
 /* Whether waking the executor costs more than the work. A device beside the host is given its steps, and works by
@@ -431,16 +439,16 @@ static void count_run(hr_stats *stats, const hr_instance *instance) {
 }
 
 /* *out_again: nothing was handed over, since the key is not right any more. */
-static hr_status run_instance(hr_stream *stream, const hr_key *key, hr_instance *instance, caller_does next,
-                              bool *out_again) {
+static hr_status run_instance(hr_stream *stream, const work *w, const hr_key *key, hr_instance *instance,
+                              caller_does next, bool *out_again) {
   hr_device *device = stream->device;
   hr_job *job = take_job(stream);
   if (job == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a commit");
   }
-  hr_status status = reserve_job(job, &stream->pending, instance);
+  hr_status status = reserve_job(job, w->trace, instance);
   if (status == NULL) {
-    status = bind_buffers(stream, key, instance, job);
+    status = bind_buffers(stream, w->trace, key, instance, job);
   }
   if (status != NULL) {
     give_job(stream, job);
@@ -448,14 +456,14 @@ static hr_status run_instance(hr_stream *stream, const hr_key *key, hr_instance 
   }
   hr_mutex_lock(&device->shared_mutex);
   status = hr__device_shared(device, instance->shared_bytes, &job->shared);
-  *out_again = status == NULL && !is_current(stream, key, job);
+  *out_again = status == NULL && !is_current(w, key, job);
   if (status != NULL || *out_again || next == PROBE) {
     hr_mutex_unlock(&device->shared_mutex);
-    unbind_buffers(stream, key, instance);
+    unbind_buffers(w->trace, key, instance);
     give_job(stream, job);
     return status == NULL ? HR_OK : hr_status_annotate(status, "temporaries");
   }
-  fill_job(stream, instance, job);
+  fill_job(stream, w, instance, job);
   count_run(&stream->stats, instance);
   hand_over(stream, instance, job, next);
   return HR_OK;
@@ -465,7 +473,8 @@ static hr_status run_instance(hr_stream *stream, const hr_key *key, hr_instance 
 
 /* The instance of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, the caller ends
  * it. */
-static hr_status find_instance(hr_stream *stream, hr_key *key, hr_instance **out_instance, bool *out_owned) {
+static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr_instance **out_instance,
+                               bool *out_owned) {
   *out_owned = false;
   *out_instance = hr__cache_find(&stream->cache, key);
   if (*out_instance != NULL) {
@@ -473,7 +482,7 @@ static hr_status find_instance(hr_stream *stream, hr_key *key, hr_instance **out
     return HR_OK;
   }
   int64_t begin = hr_clock_ns();
-  HR_RETURN_IF_ERROR(hr__instance_create(key, stream->device, stream->pending.scalars.data, out_instance));
+  HR_RETURN_IF_ERROR(hr__instance_create(key, stream->device, w->trace->scalars.data, out_instance));
   if ((*out_instance)->is_compiled) {
     stream->stats.compiles++;
     stream->stats.compile_ns += hr_clock_ns() - begin;
@@ -487,42 +496,43 @@ static hr_status find_instance(hr_stream *stream, hr_key *key, hr_instance **out
 }
 
 /* What a program refuses is made plain, each by a program of its own, which may push this one out of the cache. */
-static hr_status restore_default_layout(hr_stream *stream, hr_instance *instance) {
+static hr_status restore_default_layout(hr_stream *stream, const hr_trace *trace, hr_instance *instance) {
   hr_status status = HR_OK;
   hr_refcount_retain(&instance->refcount);
   for (size_t i = 0; status == NULL && i < instance->plan->key.buffer_count; i++) {
     if (hr__plan_refuses(instance->plan, i)) {
-      status = hr__stream_restore_default_layout(stream, stream->pending.buffers.data[i], false);
+      status = hr__stream_restore_default_layout(stream, trace->buffers.data[i], false);
     }
   }
   hr__instance_release(instance);
   return status;
 }
 
-static hr_status find_key(hr_stream *stream, hr_key *out_key) {
+static hr_status find_key(const hr_stream *stream, hr_trace *trace, hr_key *out_key) {
   bool frees = stream->frees_live && hr_stream_mode(stream) == HR_MODE_FUSE;
-  return hr__trace_key(&stream->pending, frees && !stream->pending.is_plain, out_key);
+  return hr__trace_key(trace, frees && !trace->is_plain, out_key);
 }
 
 /* Commits of buffers with layouts may take a second turn: a program has refused some, or another stream has changed
  * one. */
-static hr_status run_pending(hr_stream *stream, caller_does next) {
+static hr_status run_work(hr_stream *stream, const work *w, caller_does next) {
   bool is_owned, again = true;
   hr_status status = HR_OK;
   hr_queue_settle(&stream->device->queue); /* its buffers may be dead from here on */
   while (status == NULL && again) {
     hr_key key;
     hr_instance *instance;
-    HR_RETURN_IF_ERROR(find_key(stream, &key));
-    HR_RETURN_IF_ERROR(find_instance(stream, &key, &instance, &is_owned));
-    if (stream->moving == 0 && next != PROBE) {
+    HR_RETURN_IF_ERROR(find_key(stream, w->trace, &key));
+    HR_RETURN_IF_ERROR(find_instance(stream, w, &key, &instance, &is_owned));
+    if (w->moves == 0 && next != PROBE) {
       uint64_t hash = instance->plan->key.hash;
       bool can_begin = hash == stream->policy.awaited.hash && can_submit_early(stream, instance);
       hr__policy_committed(&stream->policy, hash, key.record_count, next == WAIT, can_begin);
     }
     again = instance->plan->schedule.is_refused;
-    status = again ? restore_default_layout(stream, instance) : run_instance(stream, &key, instance, next, &again);
-    again = again && stream->moving == 0; /* default_layout.c looks for itself */
+    status = again ? restore_default_layout(stream, w->trace, instance)
+                   : run_instance(stream, w, &key, instance, next, &again);
+    again = again && w->moves == 0; /* default_layout.c looks for itself */
     if (is_owned) {
       hr__instance_release(instance);
     }
@@ -530,19 +540,23 @@ static hr_status run_pending(hr_stream *stream, caller_does next) {
   return status;
 }
 
-static hr_status run_in_context(hr_stream *stream, caller_does next) {
+static hr_status run_in_context(hr_stream *stream, const work *w, caller_does next) {
   hr_context *before = hr__context_enter(stream->device->context);
-  hr_status status = run_pending(stream, next);
+  hr_status status = run_work(stream, w, next);
   (void)hr__context_enter(before);
   return status;
 }
 
 hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait) {
-  return run_in_context(stream, will_wait ? WAIT : RECORD);
+  return run_in_context(stream, &(const work){&stream->pending, 0}, will_wait ? WAIT : RECORD);
+}
+
+hr_status hr__stream_run_move(hr_stream *stream, hr_trace *trace, uint64_t layout, bool will_wait) {
+  return run_in_context(stream, &(const work){trace, layout}, will_wait ? WAIT : RECORD);
 }
 
 hr_status hr__stream_probe_pending(hr_stream *stream) {
-  return run_in_context(stream, PROBE);
+  return run_in_context(stream, &(const work){&stream->pending, 0}, PROBE);
 }
 
 typedef struct abandoned {
@@ -609,14 +623,14 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
 void hr__stream_begin(hr_stream *stream) {
   hr_key key;
   bool again = false;
-  hr_status status = find_key(stream, &key);
+  hr_status status = find_key(stream, &stream->pending, &key);
   hr_instance *instance = status == NULL ? hr__cache_find_expected(&stream->cache, &key) : NULL;
   if (instance == NULL || instance->plan->key.hash != stream->policy.awaited.hash ||
       instance->plan->schedule.is_refused || !can_submit_early(stream, instance)) {
     hr_status_ignore(status);
     return;
   }
-  status = run_instance(stream, &key, instance, WAIT_SOON, &again);
+  status = run_instance(stream, &(const work){&stream->pending, 0}, &key, instance, WAIT_SOON, &again);
   if (status == NULL && !again) {
     hr_status_ignore(hr__trace_split(&stream->pending, SIZE_MAX, &stream->rest));
     stream->stats.cache_hits++;

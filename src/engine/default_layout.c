@@ -23,20 +23,13 @@ static hr_status record_copy(hr_trace *trace, const hr_buffer_layout *layout, hr
   return hr__trace_record(trace, HR_OP_COPY, NULL, 1, &input, 1, &output);
 }
 
-/* Runs the copy in the place of what is pending. */
 static hr_status run_copy(hr_stream *stream, uint64_t layout, hr_buffer *from, hr_buffer *to, bool will_wait) {
   hr_buffer_layout unpacked = hr_layout_unpack(layout);
-  hr_trace pending = stream->pending;
-  stream->pending = stream->plain;
-  hr_status status = record_copy(&stream->pending, &unpacked, from, to);
-  stream->moving = layout;
+  hr_status status = record_copy(&stream->move, &unpacked, from, to);
   if (status == NULL) {
-    status = hr__stream_run_pending(stream, will_wait);
+    status = hr__stream_run_move(stream, &stream->move, layout, will_wait);
   }
-  stream->moving = 0;
-  hr__trace_clear(&stream->pending);
-  stream->plain = stream->pending;
-  stream->pending = pending;
+  hr__trace_clear(&stream->move);
   return status;
 }
 

@@ -64,8 +64,8 @@ static hr_status create_stream(hr_device *device, hr_stream **out_stream) {
   atomic_init(&stream->mode, hr_env_choice(HR_ENV_MODE));
   hr__trace_init(&stream->pending, number);
   hr__trace_init(&stream->rest, number);
-  hr__trace_init(&stream->plain, number + 1);
-  stream->plain.is_plain = true;
+  hr__trace_init(&stream->move, number + 1);
+  stream->move.is_plain = true;
   stream->pending.single_max = stream->rest.single_max = stream->policy.bytes_max;
   stream->frees_live = hr_env_choice(HR_ENV_LAYOUTS) == HR_ENV_LAYOUTS_ALL;
   hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX);
@@ -101,7 +101,7 @@ void hr_stream_release(hr_stream *stream) {
   hr_vector_fini(&stream->part_bytes);
   hr__trace_fini(&stream->pending);
   hr__trace_fini(&stream->rest);
-  hr__trace_fini(&stream->plain);
+  hr__trace_fini(&stream->move);
   hr__cache_fini(&stream->cache);
   hr__stream_free_jobs(stream);
   hr_mutex_fini(&stream->job_mutex);

@@ -26,9 +26,7 @@ struct hr_stream {
   bool notes_indices; /* what the host writes is looked at, for checks: where looking at it afterwards takes long */
   bool frees_live;    /* what outlives a commit may lie as the compiler likes */
   hr_trace pending, rest;
-  hr_trace plain;  /* what default_layout.c runs in the place of what is pending */
-  uint64_t moving; /* the layout that it expects in its first buffer, which gets the memory of the second; 0: nothing
-                      runs there */
+  hr_trace move; /* scratch of default_layout.c: the copy of a move */
   hr_cache cache;
   hr_stats stats;
   bool is_capture;                     /* runs nothing: graphs are made of what is pending */
@@ -59,6 +57,10 @@ struct hr_stream {
 HR_MUST_USE hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason reason, bool will_wait);
 /* Hands over the pending records, which the caller clears. The stream is locked. */
 HR_MUST_USE hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait);
+/* Hands over a move, a job of its own kind: `trace` has one record, which copies its first buffer to its second. The
+ * first one has this layout, and gets the second one's memory. It runs whatever has failed before. Nothing happens, and
+ * the status is OK, if the buffer has another layout by now. The stream is locked. */
+HR_MUST_USE hr_status hr__stream_run_move(hr_stream *stream, hr_trace *trace, uint64_t layout, bool will_wait);
 /* OK if the pending records could be handed over: they can have their memory now. Hands nothing over. The stream is
  * locked. */
 HR_MUST_USE hr_status hr__stream_probe_pending(hr_stream *stream);
