@@ -1,5 +1,5 @@
-/* op.h: the operations, and the types of what they give. Generated from src/core/ops/ops.def by scripts/make_op_header.py; do not
- * edit. */
+/* op.h: the operations, and the types of what they give. Generated from src/core/ops/ops.def by
+ * scripts/make_op_header.py; do not edit. */
 #ifndef HEADRACE_OP_H_
 #define HEADRACE_OP_H_
 
@@ -117,7 +117,8 @@ typedef enum hr_op {
   HR_OP_MISH,                           /* a * tanh(softplus(a)) */
   HR_OP_GLU,                            /* a * sigmoid(b) */
   HR_OP_GLU_BACKWARD,                   /* gradient of b of glu; inputs g, a, b */
-  HR_OP_BCE,                            /* binary cross entropy of one element, logarithms at least -100; inputs x, target */
+  HR_OP_BCE,                            /* binary cross entropy of one element, logarithms at least -100; inputs x,
+                                         * target */
   HR_OP_BCE_BACKWARD,                   /* inputs g, x, target */
   HR_OP_SMOOTH_L1,                      /* inputs x, target, beta */
   HR_OP_HUBER,                          /* inputs x, target, delta */
@@ -188,7 +189,8 @@ typedef enum hr_op {
   HR_OP_HERMITE_POLYNOMIAL_HE,          /* Hermite's polynomial (probability) of degree b at a */
   HR_OP_LAGUERRE_POLYNOMIAL_L,          /* Laguerre's polynomial of degree b at a */
   HR_OP_LEGENDRE_POLYNOMIAL_P,          /* Legendre's polynomial of degree b at a */
-  HR_OP_SAMPLE_POISSON,                 /* a number of Poisson's distribution of rate a; b in [0, 1) is its key of 53 random bits */
+  HR_OP_SAMPLE_POISSON,                 /* a number of Poisson's distribution of rate a; b in [0, 1) is its key of 53
+                                         * random bits */
   HR_OP_SAMPLE_BINOMIAL,                /* successes of a trials with probability b; c is the key */
   HR_OP_SAMPLE_GAMMA,                   /* a number of the gamma distribution of shape a and scale 1; b is the key */
   HR_OP_PHILOX_BITS,                    /* 63 random bits */
@@ -203,26 +205,37 @@ typedef enum hr_op {
   HR_OP_XOR,                            /* exclusive or of the bits */
   HR_OP_ARGMAX,                         /* index of the largest */
   HR_OP_ARGMIN,                         /* index of the smallest */
-  HR_OP_MATMUL,                         /* in: a [.., M, K], b [.., K, N], bias? (broadcast to out); out: [.., M, N]; batch dims equal or broadcast */
+  HR_OP_MATMUL,                         /* in: a [.., M, K], b [.., K, N], bias? (broadcast to out); out: [.., M, N];
+                                         * batch dims equal or broadcast */
   HR_OP_CONV,                           /* in: x [N, C, ..], w [O, C/g, ..], bias? [O]; ints: conv; out: y [N, O, ..] */
   HR_OP_CONV_BACKWARD_DATA,             /* in: dy, w, bias? [C] (a transposed convolution's); ints: conv; out: dx */
   HR_OP_CONV_BACKWARD_WEIGHT,           /* in: x, dy; ints: conv; out: dw */
   HR_OP_MEAN,                           /* in: x; ints: mask; out: like a reduction */
-  HR_OP_VAR_MEAN,                       /* in: x; ints: mask, take square root (0/1); scalars: correction; out: var or std, mean?; like a reduction */
-  HR_OP_NORM,                           /* in: x; ints: mask, kind? (0: any p; 1 to 5: p is 0, 1, 2, inf, -inf, which is faster); scalars: p; out: like a reduction */
+  HR_OP_VAR_MEAN,                       /* in: x; ints: mask, take square root (0/1); scalars: correction; out: var or
+                                         * std, mean?; like a reduction */
+  HR_OP_NORM,                           /* in: x; ints: mask, kind? (0: any p; 1 to 5: p is 0, 1, 2, inf, -inf, which is
+                                         * faster); scalars: p; out: like a reduction */
   HR_OP_LOGSUMEXP,                      /* in: x; ints: mask; out: like a reduction */
   HR_OP_SOFTMAX,                        /* in: x; ints: dim; out: y */
   HR_OP_LOG_SOFTMAX,                    /* in: x; ints: dim; out: y */
   HR_OP_SOFTMAX_BACKWARD,               /* in: dy, y; ints: dim; out: dx */
   HR_OP_LOG_SOFTMAX_BACKWARD,           /* in: dy, y; ints: dim; out: dx */
-  HR_OP_LAYER_NORM,                     /* in: x, weight?, bias?; ints: number of trailing dims; scalars: eps; out: y, mean?, rstd? (trailing dims 1) */
-  HR_OP_LAYER_NORM_BACKWARD,            /* in: dy, x, mean, rstd, weight?; ints: number of trailing dims; out: dx?, dweight?, dbias? */
-  HR_OP_GROUP_NORM,                     /* in: x [N, C, ..], weight? [C], bias? [C]; ints: groups; scalars: eps; out: y, mean? [N, G], rstd? [N, G] */
+  HR_OP_LAYER_NORM,                     /* in: x, weight?, bias?; ints: number of trailing dims; scalars: eps; out: y,
+                                         * mean?, rstd? (trailing dims 1) */
+  HR_OP_LAYER_NORM_BACKWARD,            /* in: dy, x, mean, rstd, weight?; ints: number of trailing dims; out: dx?,
+                                         * dweight?, dbias? */
+  HR_OP_GROUP_NORM,                     /* in: x [N, C, ..], weight? [C], bias? [C]; ints: groups; scalars: eps; out: y,
+                                         * mean? [N, G], rstd? [N, G] */
   HR_OP_GROUP_NORM_BACKWARD,            /* in: dy, x, mean, rstd, weight?; ints: groups; out: dx?, dweight?, dbias? */
-  HR_OP_BATCH_NORM,                     /* in: x [N, C, ..], weight?, bias?, running mean?, running var?; ints: training; scalars: momentum, eps; out: y, mean?, invstd?, running mean?, running var? (new values, in place) */
-  HR_OP_BATCH_NORM_BACKWARD,            /* in: dy, x, weight?, running mean?, running var?, mean?, invstd?; ints: training; scalars: eps; out: dx?, dweight?, dbias? */
-  HR_OP_NLL_LOSS,                       /* in: log p [N, C, ..] or [C], target i64 [N, ..], weight? [C]; ints: reduction; scalars: ignore index; out: loss, total weight */
-  HR_OP_NLL_LOSS_BACKWARD,              /* in: dloss, target, weight?, total weight; ints: reduction; scalars: ignore index; out: dx [N, C, ..] or [C] */
+  HR_OP_BATCH_NORM,                     /* in: x [N, C, ..], weight?, bias?, running mean?, running var?; ints:
+                                         * training; scalars: momentum, eps; out: y, mean?, invstd?, running mean?,
+                                         * running var? (new values, in place) */
+  HR_OP_BATCH_NORM_BACKWARD,            /* in: dy, x, weight?, running mean?, running var?, mean?, invstd?; ints:
+                                         * training; scalars: eps; out: dx?, dweight?, dbias? */
+  HR_OP_NLL_LOSS,                       /* in: log p [N, C, ..] or [C], target i64 [N, ..], weight? [C]; ints:
+                                         * reduction; scalars: ignore index; out: loss, total weight */
+  HR_OP_NLL_LOSS_BACKWARD,              /* in: dloss, target, weight?, total weight; ints: reduction; scalars: ignore
+                                         * index; out: dx [N, C, ..] or [C] */
   HR_OP_BCE_LOSS,                       /* in: x, target, weight?; ints: reduction; out: loss */
   HR_OP_BCE_LOSS_BACKWARD,              /* in: dloss, x, target, weight?; ints: reduction; out: dx */
   HR_OP_MSE_LOSS,                       /* in: x, target; ints: reduction; out: loss */
@@ -233,26 +246,37 @@ typedef enum hr_op {
   HR_OP_HUBER_LOSS_BACKWARD,            /* in: dloss, x, target; ints: reduction; scalars: delta; out: dx */
   HR_OP_MAX_POOL,                       /* in: x; ints: pool; out: y, index in the plane? (i64) */
   HR_OP_MAX_POOL_BACKWARD,              /* in: dy, index; ints: pool; out: dx */
-  HR_OP_AVG_POOL,                       /* in: x; ints: pool, count padding (0/1), divisor (0: the window's size); out: y */
+  HR_OP_AVG_POOL,                       /* in: x; ints: pool, count padding (0/1), divisor (0: the window's size); out:
+                                         * y */
   HR_OP_AVG_POOL_BACKWARD,              /* in: dy; ints: as avg_pool; out: dx */
   HR_OP_ADAPTIVE_AVG_POOL,              /* in: x; ints: n; out: y */
   HR_OP_ADAPTIVE_AVG_POOL_BACKWARD,     /* in: dy; ints: n; out: dx */
   HR_OP_ADAPTIVE_MAX_POOL,              /* in: x; ints: n; out: y, index in the plane? (i64) */
-  HR_OP_UPSAMPLE_NEAREST2D,             /* in: x; ints: exact (0/1); scalars: scale h, scale w (0: from the sizes); out: y */
+  HR_OP_UPSAMPLE_NEAREST2D,             /* in: x; ints: exact (0/1); scalars: scale h, scale w (0: from the sizes); out:
+                                         * y */
   HR_OP_UPSAMPLE_NEAREST2D_BACKWARD,    /* in: dy; ints, scalars: as forward; out: dx */
-  HR_OP_UPSAMPLE_BILINEAR2D,            /* in: x; ints: align corners; scalars: scale h, scale w (0: from the sizes); out: y */
+  HR_OP_UPSAMPLE_BILINEAR2D,            /* in: x; ints: align corners; scalars: scale h, scale w (0: from the sizes);
+                                         * out: y */
   HR_OP_UPSAMPLE_BILINEAR2D_BACKWARD,   /* in: dy; ints, scalars: as forward; out: dx */
   HR_OP_CAT,                            /* in: any number of x; ints: dim; out: y */
-  HR_OP_PAD,                            /* in: x; ints: before[rank], after[rank] (negative crops); scalars: fill; out: y */
-  HR_OP_PAD_BORDER,                     /* in: x; ints: kind (0 reflect, 1 replicate), before[rank], after[rank]; out: y */
+  HR_OP_PAD,                            /* in: x; ints: before[rank], after[rank] (negative crops); scalars: fill; out:
+                                         * y */
+  HR_OP_PAD_BORDER,                     /* in: x; ints: kind (0 reflect, 1 replicate), before[rank], after[rank]; out: y
+                                         * */
   HR_OP_PAD_BORDER_BACKWARD,            /* in: dy; ints: as pad_border; out: dx */
-  HR_OP_INDEX_SELECT,                   /* in: x, index (any rank); ints: dim; out: x.dims[:dim] + index.dims + x.dims[dim+1:] */
+  HR_OP_INDEX_SELECT,                   /* in: x, index (any rank); ints: dim; out: x.dims[:dim] + index.dims +
+                                         * x.dims[dim+1:] */
   HR_OP_GATHER,                         /* in: x, index; ints: dim; out: like index */
-  HR_OP_SCATTER,                        /* in: index, source (tensor or number); ints: dim, mode (0 set, 1 add, 2 multiply, 3 max, 4 min); out: y, written in place */
-  HR_OP_INDEX,                          /* in: x, index of each indexed dim (equal ranks, broadcast); ints: mask of indexed dims, position of the index dims in the output; out: y */
-  HR_OP_INDEX_PUT,                      /* in: values (broadcast to the selection), index of each indexed dim; ints: mask, position, accumulate; out: y, written in place */
-  HR_OP_INDEX_ADD,                      /* in: index (rank 1), source; ints: dim; scalars: alpha; out: y, written in place */
-  HR_OP_EMBEDDING_BACKWARD,             /* in: dy [.., E], index; ints: padding index (-1: none), scale by frequency (0/1); out: dweight [V, E] */
+  HR_OP_SCATTER,                        /* in: index, source (tensor or number); ints: dim, mode (0 set, 1 add, 2
+                                         * multiply, 3 max, 4 min); out: y, written in place */
+  HR_OP_INDEX,                          /* in: x, index of each indexed dim (equal ranks, broadcast); ints: mask of
+                                         * indexed dims, position of the index dims in the output; out: y */
+  HR_OP_INDEX_PUT,                      /* in: values (broadcast to the selection), index of each indexed dim; ints:
+                                         * mask, position, accumulate; out: y, written in place */
+  HR_OP_INDEX_ADD,                      /* in: index (rank 1), source; ints: dim; scalars: alpha; out: y, written in
+                                         * place */
+  HR_OP_EMBEDDING_BACKWARD,             /* in: dy [.., E], index; ints: padding index (-1: none), scale by frequency
+                                         * (0/1); out: dweight [V, E] */
   HR_OP_TRI,                            /* in: x [.., R, C]; ints: upper (0/1); scalars: diagonal; out: y */
   HR_OP_ARANGE,                         /* scalars: start, step; out: y (rank 1) */
   HR_OP_EYE,                            /* out: y [R, C] */
@@ -261,27 +285,47 @@ typedef enum hr_op {
   HR_OP_LOGCUMSUMEXP,                   /* in: x; ints: dim; out: y; the log of running sums of exp(x) */
   HR_OP_DROPOUT,                        /* in: x; scalars: p, seed, offset; out: y, mask (bool) */
   HR_OP_UNIFORM,                        /* scalars: from, to, seed, offset; out: y */
-  HR_OP_NORMAL,                         /* in: mean?, std? (broadcast to out); scalars: mean, std, seed, offset; out: y */
+  HR_OP_NORMAL,                         /* in: mean?, std? (broadcast to out); scalars: mean, std, seed, offset; out: y
+                                         * */
   HR_OP_BERNOULLI,                      /* in: p? (tensor or absent); scalars: p, seed, offset; out: y */
   HR_OP_RANDOM_INT,                     /* scalars: from, to (exclusive), seed, offset; out: y */
   HR_OP_EXPONENTIAL,                    /* scalars: lambda, seed, offset; out: y */
-  HR_OP_LSTM_CELL,                      /* in: input gates [N, 4H], hidden gates [N, 4H], c [N, H], input bias? [4H], hidden bias? [4H]; out: h, c, workspace [N, 4H] (i, f, g, o after activation) */
+  HR_OP_LSTM_CELL,                      /* in: input gates [N, 4H], hidden gates [N, 4H], c [N, H], input bias? [4H],
+                                         * hidden bias? [4H]; out: h, c, workspace [N, 4H] (i, f, g, o after activation)
+                                         * */
   HR_OP_LSTM_CELL_BACKWARD,             /* in: dh?, dc?, c before, c after, workspace; out: dgates [N, 4H], dc before */
-  HR_OP_GRU_CELL,                       /* in: input gates [N, 3H], hidden gates [N, 3H], h [N, H], input bias? [3H], hidden bias? [3H]; out: h, workspace [N, 5H] (r, z, n, h, hidden n + bias) */
-  HR_OP_GRU_CELL_BACKWARD,              /* in: dh, workspace [N, 5H]; out: dinput gates [N, 3H], dhidden gates [N, 3H], dh before */
-  HR_OP_ATTENTION,                      /* in: q [B, H, L, E], k [B, H, S, E], v [B, H, S, V], mask? (bool or added; broadcast to [B, H, L, S]); ints: causal; scalars: scale, and with dropout p, seed, offset; out: y, log-sum-exp? [B, H, L] */
-  HR_OP_ATTENTION_BACKWARD,             /* in: dy, q, k, v, mask?, y, log-sum-exp; ints: causal; scalars: as attention; out: dq?, dk?, dv?, dmask? */
-  HR_OP_ADAM,                           /* in: n each of gradient, step (f32, already advanced); ints: decoupled decay (AdamW), maximize, amsgrad; scalars: lr, beta1, beta2, weight decay, eps; inputs after those: lr? tensor, gradient scale?, found inf?; out, in place: n each of parameter, mean, mean square, maximal mean square (amsgrad) */
-  HR_OP_SGD,                            /* in: n gradients, lr? tensor, gradient scale?, found inf?; ints: nesterov, maximize, first step, with momentum; scalars: weight decay, momentum, lr, dampening; out, in place: n parameters, n momentum buffers (with momentum) */
-  HR_OP_SORT,                           /* values and where they were, equal ones in their old order; ints: descending (0/1) */
-  HR_OP_TOPK,                           /* the K largest or smallest in order, and where they were; ints: largest (0/1) */
-  HR_OP_KTH,                            /* the value with K smaller ones before it, and where it is; ints: kind (0: K as given, 1: median, NaN if any is, 2: median without NaN), K */
+  HR_OP_GRU_CELL,                       /* in: input gates [N, 3H], hidden gates [N, 3H], h [N, H], input bias? [3H],
+                                         * hidden bias? [3H]; out: h, workspace [N, 5H] (r, z, n, h, hidden n + bias) */
+  HR_OP_GRU_CELL_BACKWARD,              /* in: dh, workspace [N, 5H]; out: dinput gates [N, 3H], dhidden gates [N, 3H],
+                                         * dh before */
+  HR_OP_ATTENTION,                      /* in: q [B, H, L, E], k [B, H, S, E], v [B, H, S, V], mask? (bool or added;
+                                         * broadcast to [B, H, L, S]); ints: causal; scalars: scale, and with dropout p,
+                                         * seed, offset; out: y, log-sum-exp? [B, H, L] */
+  HR_OP_ATTENTION_BACKWARD,             /* in: dy, q, k, v, mask?, y, log-sum-exp; ints: causal; scalars: as attention;
+                                         * out: dq?, dk?, dv?, dmask? */
+  HR_OP_ADAM,                           /* in: n each of gradient, step (f32, already advanced); ints: decoupled decay
+                                         * (AdamW), maximize, amsgrad; scalars: lr, beta1, beta2, weight decay, eps;
+                                         * inputs after those: lr? tensor, gradient scale?, found inf?; out, in place: n
+                                         * each of parameter, mean, mean square, maximal mean square (amsgrad) */
+  HR_OP_SGD,                            /* in: n gradients, lr? tensor, gradient scale?, found inf?; ints: nesterov,
+                                         * maximize, first step, with momentum; scalars: weight decay, momentum, lr,
+                                         * dampening; out, in place: n parameters, n momentum buffers (with momentum) */
+  HR_OP_SORT,                           /* values and where they were, equal ones in their old order; ints: descending
+                                         * (0/1) */
+  HR_OP_TOPK,                           /* the K largest or smallest in order, and where they were; ints: largest (0/1)
+                                         * */
+  HR_OP_KTH,                            /* the value with K smaller ones before it, and where it is; ints: kind (0: K as
+                                         * given, 1: median, NaN if any is, 2: median without NaN), K */
   HR_OP_MODE,                           /* the most frequent value, of several the smallest, and where it is last */
-  HR_OP_UNIQUE,                         /* of N rows those that differ: where each occurs first, which of them each row is, how often each occurs, how many there are; ints: consecutive (0/1; 0: in order) */
-  HR_OP_SEARCH,                         /* where values belong in ordered boundaries, in i32 or i64; the third input says which boundary is where; ints: behind equal ones (0/1) */
+  HR_OP_UNIQUE,                         /* of N rows those that differ: where each occurs first, which of them each row
+                                         * is, how often each occurs, how many there are; ints: consecutive (0/1; 0: in
+                                         * order) */
+  HR_OP_SEARCH,                         /* where values belong in ordered boundaries, in i32 or i64; the third input
+                                         * says which boundary is where; ints: behind equal ones (0/1) */
   HR_OP_CUMMAX,                         /* the largest so far, and where it is last */
   HR_OP_CUMMIN,                         /* the smallest so far, and where it is last */
-  HR_OP_FFT,                            /* of complex numbers; ints: inverse (0/1: the sign is +), how many dims follow the transformed one; scalars: factor */
+  HR_OP_FFT,                            /* of complex numbers; ints: inverse (0/1: the sign is +), how many dims follow
+                                         * the transformed one; scalars: factor */
   HR_OP_FFT_REAL,                       /* of real numbers, the first N / 2 + 1 results or all N; scalars: factor */
   HR_OP_FFT_HALF,                       /* inverse, real, of the first N / 2 + 1 of symmetric values; scalars: factor */
   HR_OP_CHOLESKY,                       /* factor, info; ints: upper (0/1) */
@@ -294,60 +338,81 @@ typedef enum hr_op {
   HR_OP_LDL_SOLVE,                      /* in: factors, pivots, B; ints: Hermitian (0/1) */
   HR_OP_QR,                             /* R above reflectors, their factors; K = min(M, N) */
   HR_OP_REFLECTORS,                     /* the first N columns of the product of K reflectors */
-  HR_OP_REFLECT,                        /* in: reflectors, their factors, C; the product of the reflectors' matrix and C; ints: from the left (0/1), adjoint (0/1) */
-  HR_OP_TRIANGULAR_SOLVE,               /* in: A, B; ints: upper (0/1), of A (0), its transpose (1), its adjoint (2), ones on the diagonal (0/1), A on the left (0/1) */
-  HR_OP_LEAST_SQUARES,                  /* in: A, B; solution in the first N rows of L = max(M, N), rank, singular values; ints: LAPACK's gels (0), gelsy (1), gelsd (2), gelss (3); scalars: rcond */
+  HR_OP_REFLECT,                        /* in: reflectors, their factors, C; the product of the reflectors' matrix and
+                                         * C; ints: from the left (0/1), adjoint (0/1) */
+  HR_OP_TRIANGULAR_SOLVE,               /* in: A, B; ints: upper (0/1), of A (0), its transpose (1), its adjoint (2),
+                                         * ones on the diagonal (0/1), A on the left (0/1) */
+  HR_OP_LEAST_SQUARES,                  /* in: A, B; solution in the first N rows of L = max(M, N), rank, singular
+                                         * values; ints: LAPACK's gels (0), gelsy (1), gelsd (2), gelss (3); scalars:
+                                         * rcond */
   HR_OP_SVD,                            /* U, singular values, V adjoint; ints: full (0/1) */
   HR_OP_EIGH,                           /* eigenvalues and vectors of a Hermitian matrix; ints: upper (0/1) */
   HR_OP_EIG,                            /* eigenvalues and right vectors */
   HR_OP_MATRIX_EXP,                     /* exponential */
-  HR_OP_RESAMPLE,                       /* in: x; ints: dim, kind (0 nearest, 1 nearest exact, 2 linear, 3 cubic, antialiased 4 linear, 5 cubic, 6 Lanczos), align corners, taps (of antialiased kinds); scalars: scale (0: from the sizes); out: y */
-  HR_OP_RESAMPLE_BACKWARD,              /* in: dy; ints: as resample, and how many elements of dy tap one of dx at most (0: nobody knows); scalars: as resample; out: dx */
-  HR_OP_GRID_SAMPLE,                    /* in: x [N, C, plane of n = 2 or 3 dims], grid [N, .., n] (last dim first, -1 to 1); ints: mode (0 linear, 1 nearest, 2 cubic), outside (0 zeros, 1 border, 2 reflection), align corners; out: y [N, C, ..] */
+  HR_OP_RESAMPLE,                       /* in: x; ints: dim, kind (0 nearest, 1 nearest exact, 2 linear, 3 cubic,
+                                         * antialiased 4 linear, 5 cubic, 6 Lanczos), align corners, taps (of
+                                         * antialiased kinds); scalars: scale (0: from the sizes); out: y */
+  HR_OP_RESAMPLE_BACKWARD,              /* in: dy; ints: as resample, and how many elements of dy tap one of dx at most
+                                         * (0: nobody knows); scalars: as resample; out: dx */
+  HR_OP_GRID_SAMPLE,                    /* in: x [N, C, plane of n = 2 or 3 dims], grid [N, .., n] (last dim first, -1
+                                         * to 1); ints: mode (0 linear, 1 nearest, 2 cubic), outside (0 zeros, 1 border,
+                                         * 2 reflection), align corners; out: y [N, C, ..] */
   HR_OP_GRID_SAMPLE_BACKWARD,           /* in: dy, x, grid; ints: as grid_sample; out: dx?, dgrid? */
-  HR_OP_IM2COL,                         /* in: x; ints: pool; out: y [.., kernel[n], windows[n]], 0 outside of the plane */
-  HR_OP_COL2IM,                         /* in: y [.., kernel[n], windows[n]]; ints: pool; out: x, where windows add up */
-  HR_OP_CHECK_INDEX,                    /* in: x (i64, one element: the offending index, or the smallest i64 when there is none); ints: lower, upper (exclusive), kind of message (0, 2: index, 1: target, 3: division by zero); fails with OUT_OF_RANGE, of kind 2 and 3 with INVALID_ARGUMENT */
+  HR_OP_IM2COL,                         /* in: x; ints: pool; out: y [.., kernel[n], windows[n]], 0 outside of the plane
+                                         * */
+  HR_OP_COL2IM,                         /* in: y [.., kernel[n], windows[n]]; ints: pool; out: x, where windows add up
+                                         * */
+  HR_OP_CHECK_INDEX,                    /* in: x (i64, one element: the offending index, or the smallest i64 when there
+                                         * is none); ints: lower, upper (exclusive), kind of message (0, 2: index, 1:
+                                         * target, 3: division by zero); fails with OUT_OF_RANGE, of kind 2 and 3 with
+                                         * INVALID_ARGUMENT */
   HR_OP_PLACES,                         /* the first M places where the mask is true; -1 where there are fewer */
-  HR_OP_SEGMENTS,                       /* in: x [N, C], begin [S], end [S], index? [M], factor? [M]; ints: 1 sum, 2 product, 3 largest, 4 least, index to skip (-1: none); scalars: start; out: y [S, C]: rows begin to end - 1 of x, or of those that the index lists, times their factors, combined; segments follow each other */
+  HR_OP_SEGMENTS,                       /* in: x [N, C], begin [S], end [S], index? [M], factor? [M]; ints: 1 sum, 2
+                                         * product, 3 largest, 4 least, index to skip (-1: none); scalars: start; out: y
+                                         * [S, C]: rows begin to end - 1 of x, or of those that the index lists, times
+                                         * their factors, combined; segments follow each other */
   HR_OP_COUNT
 } hr_op;
 
-/* An operation's attributes; borrowed for the call. `ints` (dims, kernel sizes, flags, dtypes) are part of the program;
- * `scalars` (eps, momentum, probability, seeds) are arguments of each run. The comments of the rows above give their order. */
+/* An operation's attributes; borrowed for the call. `ints` (dims, kernel sizes, flags, dtypes) are part of the
+ * program; `scalars` (eps, momentum, probability, seeds) are arguments of each run. The comments of the rows above
+ * give their order. */
 typedef struct hr_attrs {
   int int_count, scalar_count;
   const int64_t *ints;
   const hr_scalar *scalars;
 } hr_attrs;
 
-/* The type of a tensor: a dtype, and for each of `rank` dims its size and its stride, both in elements. The caller owns it; it points
- * to nothing. A zeroed type is that of an absent operand. */
+/* The type of a tensor: a dtype, and for each of `rank` dims its size and its stride, both in elements. The caller
+ * owns it; it points to nothing. A zeroed type is that of an absent operand. */
 typedef struct hr_tensor_type {
   hr_dtype dtype; /* HR_DTYPE_NONE: absent (input), or to be inferred (output) */
-  bool is_number; /* an input that is a number of the host: rank 0, dtype BOOL, I64, U64, F64 or C128; weak in promotion */
+  bool is_number; /* an input that is a number of the host: rank 0; BOOL, I64, U64, F64 or C128; weak in promotion */
   int rank;
   int64_t dims[HR_RANK_MAX];
   int64_t strides[HR_RANK_MAX]; /* of inputs: only element-wise operations read them */
 } hr_tensor_type;
 
-/* Infers the types of an operation's outputs from those of its inputs, for every operation of the list above. Records nothing and
- * keeps no state; any thread may call it.
+/* Infers the types of an operation's outputs from those of its inputs, for every operation of the list above.
+ * Records nothing and keeps no state; any thread may call it.
  *
  * attrs: NULL or the attributes. Values of scalars are read where a size depends on them (scales of resampling).
  * inputs: input_count types, in the order that hr_stream_record takes them.
- * outputs: output_count types, in the same order; as many as the caller wants of those that may be absent. In and out:
- *   - dtype, on entry: NONE infers the default: PyTorch's promotion of the inputs, with numbers weak; bool of comparisons; i64 of
- *     indices and of sums of integers; f32 where integers are given to a function of real numbers. Any other dtype is kept. It is
- *     checked for element-wise operations, reductions and library calls.
- *   - dims, on entry: rank 0 infers them. Operations whose inputs leave a choice (docs/operators.md, column `dims`) take the dims
- *     given here: sizes of pools with a part of a window, of adaptive pools, random fills, gradients of strided windows, tensors that
- *     are written in place. Without them the default is used, or the call fails if there is none. The others ignore them.
- *   - on return: dtype, rank, dims and default strides. Those are row-major. An element-wise output follows the first input that has
- *     its dims and lies without gaps. An output that can't be made of these inputs has dtype NONE.
+ * outputs: output_count types, in the same order; as many as the caller wants of those that may be absent. In and
+ * out:
+ *   - dtype, on entry: NONE infers the default: PyTorch's promotion of the inputs, with numbers weak; bool of
+ *     comparisons; i64 of indices and of sums of integers; f32 where integers are given to a function of real
+ *     numbers. Any other dtype is kept. It is checked for element-wise operations, reductions and library calls.
+ *   - dims, on entry: rank 0 infers them. Operations whose inputs leave a choice (docs/operators.md, column `dims`)
+ *     take the dims given here: sizes of pools with a part of a window, of adaptive pools, random fills, gradients
+ *     of strided windows, tensors that are written in place. Without them the default is used, or the call fails if
+ *     there is none. The others ignore them.
+ *   - on return: dtype, rank, dims and default strides. Those are row-major. An element-wise output follows the
+ *     first input that has its dims and lies without gaps. An output that can't be made of these inputs has dtype
+ *     NONE.
  *
- * Fails with INVALID_ARGUMENT for operands or attributes that do not fit together, and with UNIMPLEMENTED for dtypes that the
- * operation does not compute in. The message names the operation, the value and what was expected:
+ * Fails with INVALID_ARGUMENT for operands or attributes that do not fit together, and with UNIMPLEMENTED for
+ * dtypes that the operation does not compute in. The message names the operation, the value and what was expected:
  * "matmul: inner sizes differ: 4 != 5". The outputs' contents are undefined then. */
 HR_API HR_MUST_USE hr_status hr_op_infer(hr_op op, const hr_attrs *attrs, int input_count, const hr_tensor_type *inputs,
                                          int output_count, hr_tensor_type *outputs);
