@@ -21,7 +21,7 @@ FILES = {
 GOOD = """# Head
 
 [a page](docs/page.md), [a part](docs/page.md#its-second-part), [here](#head), [elsewhere](https://example.org/x.md)
-`src/core/ops/op.h`, `core/ops/op.h`, `op.h`, `src/core/`, `src/*/op.h`, `hr_op_count`, `HR_OP_ADD`, `hr_op_*`, `make test`
+`src/core/ops/op.h`, `core/ops/op.h`, `op.h`, `src/core/`, `src/core/*/op.h`, `hr_op_count`, `HR_OP_ADD`, `hr_op_*`, `make test`
 `torch.headrace.stats()`, `headrace run FILE`, `HEADRACE_DEBUG=6`, `HEADRACE_MODE=strict`, `a/b`, `operations / groups`
 2 rows in `ops.def`, 2 environment variables, 672 entries of PyTorch's OpInfo tests, 6,059 pairs of entry and dtype
 

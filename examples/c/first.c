@@ -1,5 +1,4 @@
-/* first.c: x = relu(2 * x) in C: both operations are recorded, and run as one kernel when x is read. cc first.c
- * -lheadrace */
+/* first.c: x = relu(2 * x) in C: two operations that run as one kernel when x is read. cc first.c -lheadrace */
 #include <stdio.h>
 
 #include "headrace/stream.h"
