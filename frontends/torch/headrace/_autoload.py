@@ -1,6 +1,6 @@
 """The `torch.backends` entry point: runs at the end of `import torch`.
 
-So it must be quick, and must never make that import fail.
+It must be quick, and must never make that import fail.
 """
 
 import sys
@@ -16,7 +16,7 @@ def _autoload():
         return  # it is being imported, and imports torch
     try:
         import headrace.torch  # noqa: F401
-    except Exception as error:  # whatever is broken, torch itself must work
+    except Exception as error:  # in any case, torch itself must work
         warnings.warn(
             f"headrace: the device could not be loaded and is not available: {error}", RuntimeWarning, stacklevel=2
         )

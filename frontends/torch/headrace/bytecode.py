@@ -1,10 +1,10 @@
-"""What dynamo's bytecode does in front of each call of a graph, left out where nothing needs it.
+"""Leaves out work of dynamo's bytecode in front of each graph call, if the graph does not use it.
 
-On a device that has streams, the bytecode looks up the current one and registers it for operations of the graph that name
-streams by number. And it notes for the profiler how long it takes to fetch the graph's arguments. These are functions of
-Python: 3.9 us of the 9.2 that an empty compiled function takes with torch 2.13. Both are decided after the backend has
-returned, by a table and a setting, which `simplify` changes until the compilation is over. Other compilations, and other
-backends, keep what they have.
+On a device with streams, the bytecode looks up the current one and registers it for operations of the graph that name
+streams by number. It also records for the profiler the time for fetching the graph's arguments. These are Python
+functions: 3.9 us of the 9.2 that an empty compiled function takes with torch 2.13. Both are decided after the backend
+has returned, by a table and a setting, which `simplify` changes until the compilation is over. Other compilations and
+other backends are not affected.
 """
 
 import threading
@@ -25,7 +25,7 @@ _thread = threading.local()  # .patch: the setting as this thread has changed it
 def simplify(module):
     """To be called by the backend, with dynamo's FX graph."""
     if torch._guards.CompileContext.current_compile_id() is None:
-        return  # nobody would change it back
+        return  # nothing would restore it
     if _objects is not None and not _names_objects(module):
         _objects.reset_user_object_tracking()
     if getattr(config, _SETTING, False):
@@ -42,7 +42,7 @@ def _restore(_):
 
 
 def _names_objects(module):
-    """Is more registered than the current stream, or does an operation of the FX graph look it up?"""
+    """True if more than the current stream is registered, or an operation of the FX graph looks it up."""
     nodes = (node for part in module.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes)
     return len(_objects.index_to_bytecode_constructor) > 1 or any(
         node.target is _objects.get_external_object_by_index or str(node.target).startswith("streams") for node in nodes
