@@ -111,7 +111,7 @@ static int check_lapack(void) {
   hr_status status = hr_places_open(&hr_place_lapack, NULL, &library);
   void *address = NULL;
   int at = 0;
-  for (; status == NULL && address == NULL && at < 4; at++) {
+  for (; status == NULL && address == NULL && at < 4; ++at) {
     address = find(&library, names[at]);
   }
   if (address == NULL) {
@@ -177,7 +177,7 @@ static int check_compiler(void) {
   static const char remedy[] = "pip install headrace[compiler], or apt install gcc, or HEADRACE_CC=<path>";
   hr_host_compiler compiler;
   hr_status first = HR_OK;
-  for (int rank = 0;; rank++) {
+  for (int rank = 0;; ++rank) {
     hr_status status = hr__host_compiler_find(rank, &compiler);
     bool is_end = status != NULL;
     status = is_end ? status : check_one_compiler(&compiler);
@@ -266,7 +266,7 @@ static void check_gpu_library(const gpu_library *row) {
 }
 
 static void check_gpu(void) {
-  for (int i = 0; hr_drivers[i] != NULL; i++) {
+  for (int i = 0; hr_drivers[i] != NULL; ++i) {
     const hr_driver *driver = hr_drivers[i];
     if (strcmp(driver->name, "cuda") != 0) {
       continue;
@@ -279,7 +279,7 @@ static void check_gpu(void) {
       return;
     }
     report(FOUND, "GPU", NULL, "%d of CUDA's; `headrace devices` lists them", count);
-    for (size_t k = 0; k < sizeof gpu_libraries / sizeof *gpu_libraries; k++) {
+    for (size_t k = 0; k < sizeof gpu_libraries / sizeof *gpu_libraries; ++k) {
       check_gpu_library(&gpu_libraries[k]);
     }
   }

@@ -37,7 +37,7 @@ typedef struct watcher {
 /* ---- watching ---- */
 
 static int number_of(const replay *r, const hr_buffer *buffer) {
-  for (int b = 0; b < r->program.buffer_count; b++) {
+  for (int b = 0; b < r->program.buffer_count; ++b) {
     if (r->handles[b] == buffer) {
       return b;
     }
@@ -47,14 +47,14 @@ static int number_of(const replay *r, const hr_buffer *buffer) {
 
 static void watch(void *ctx, hr_instance *instance, hr_buffer *const *buffers, const int64_t *step_ns) {
   watcher *w = ctx;
-  for (int i = 0; i < instance->step_count; i++) {
+  for (int i = 0; i < instance->step_count; ++i) {
     w->failed |= !hr_vector_push(&w->step_ns, step_ns[i]);
   }
   if (!w->collects) {
     return;
   }
   run_seen run = {instance, hr_calloc(instance->plan->key.buffer_count + 1, sizeof *run.buffers)};
-  for (size_t i = 0; run.buffers != NULL && i < instance->plan->key.buffer_count; i++) {
+  for (size_t i = 0; run.buffers != NULL && i < instance->plan->key.buffer_count; ++i) {
     run.buffers[i] = number_of(w->replay, buffers[i]);
   }
   if (run.buffers == NULL || !hr_vector_push(&w->runs, run)) {
@@ -66,7 +66,7 @@ static void watch(void *ctx, hr_instance *instance, hr_buffer *const *buffers, c
 }
 
 static void watcher_fini(watcher *w) {
-  for (size_t i = 0; i < w->runs.count; i++) {
+  for (size_t i = 0; i < w->runs.count; ++i) {
     hr__instance_release(w->runs.data[i].instance);
     hr_free(w->runs.data[i].buffers);
   }
@@ -79,7 +79,7 @@ static void watcher_fini(watcher *w) {
 static void print_shape(const hr_operand *operand, char *out_shape) {
   hr_text text = {0};
   hr_text_printf(&text, "%s ", hr_dtype_name(operand->dtype));
-  for (int d = 0; d < operand->rank; d++) {
+  for (int d = 0; d < operand->rank; ++d) {
     hr_text_printf(&text, d == 0 ? "%lld" : "x%lld", (long long)operand->dims[d]);
   }
   hr_text_append(&text, operand->rank == 0 ? "number" : "");
@@ -89,11 +89,11 @@ static void print_shape(const hr_operand *operand, char *out_shape) {
 
 /* The shape under which the file's operations make, or first use, a buffer. */
 static void shape_from_file(const hr_program *program, uint32_t buffer, char *out_shape) {
-  for (int pass = 0; pass < 2; pass++) { /* outputs, then inputs */
-    for (int n = 0; n < program->node_count; n++) {
+  for (int pass = 0; pass < 2; ++pass) { /* outputs, then inputs */
+    for (int n = 0; n < program->node_count; ++n) {
       const hr_node *node = &program->nodes[n];
       const hr_operand *operands = pass == 0 ? node->outputs : node->inputs;
-      for (int i = 0; i < (pass == 0 ? node->output_count : node->input_count); i++) {
+      for (int i = 0; i < (pass == 0 ? node->output_count : node->input_count); ++i) {
         if (operands[i].kind == HR_OPERAND_VALUE && operands[i].index == buffer) {
           print_shape(&operands[i], out_shape);
           return;
@@ -105,9 +105,9 @@ static void shape_from_file(const hr_program *program, uint32_t buffer, char *ou
 
 /* The shape of what a lowering made: the dims along which its writer moves. */
 static void shape_from_loops(const hr_program *program, uint32_t buffer, char *out_shape) {
-  for (int n = 0; n < program->node_count; n++) {
+  for (int n = 0; n < program->node_count; ++n) {
     const hr_node *node = &program->nodes[n];
-    for (int i = 0; i < node->output_count; i++) {
+    for (int i = 0; i < node->output_count; ++i) {
       const hr_operand *output = &node->outputs[i];
       if (output->kind != HR_OPERAND_VALUE || output->index != buffer || output->rank > HR_RANK_MAX) {
         continue;
@@ -115,7 +115,7 @@ static void shape_from_loops(const hr_program *program, uint32_t buffer, char *o
       int64_t dims[HR_RANK_MAX];
       hr_operand moving = *output;
       moving.rank = 0, moving.dims = dims;
-      for (int d = 0; d < output->rank; d++) {
+      for (int d = 0; d < output->rank; ++d) {
         if (output->strides[d] != 0) {
           dims[moving.rank++] = output->dims[d];
         }
@@ -133,7 +133,7 @@ static bool is_channels_last(const hr_operand *operand) {
 
 static bool add_file_buffers(explanation *e) {
   const hr_program *program = &e->replay->program;
-  for (int b = 0; b < program->buffer_count; b++) {
+  for (int b = 0; b < program->buffer_count; ++b) {
     const hr_program_buffer *from = &program->buffers[b];
     buffer_info info = {.home = from->is_fresh ? HOME_KEPT : HOME_BEFORE, .bytes = (int64_t)from->bytes};
     shape_from_file(program, (uint32_t)b, info.shape);
@@ -149,7 +149,7 @@ static int *number_buffers(explanation *e, const run_seen *run) {
   const hr_instance *instance = run->instance;
   const hr_program *program = &instance->plan->schedule.program;
   int *numbers = hr_calloc((size_t)program->buffer_count + 1, sizeof *numbers);
-  for (int b = 0; numbers != NULL && b < program->buffer_count; b++) {
+  for (int b = 0; numbers != NULL && b < program->buffer_count; ++b) {
     bool is_bound = b < (int)instance->plan->key.buffer_count;
     const hr_place *place = &instance->plan->schedule.places[b];
     numbers[b] = is_bound ? run->buffers[b] : -1;
@@ -177,7 +177,7 @@ static step_kind kind_of(const hr_exec_step *step) {
   if (step->kind != HR_STEP_KERNEL) {
     return step->kind == HR_STEP_LIBRARY ? KIND_LIBRARY : KIND_CHECK;
   }
-  for (int i = 0; i < step->source->kernel->instr_count; i++) {
+  for (int i = 0; i < step->source->kernel->instr_count; ++i) {
     const hr_instr *instr = &step->source->kernel->instrs[i];
     bool computes = instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE ||
                     (instr->kind == HR_INSTR_COMPUTE && instr->op != HR_OP_COPY);
@@ -204,20 +204,20 @@ static bool add_ports(explanation *e, const int *numbers, step_info *info) {
   const hr_step *source = info->step->source;
   bool ok = true, is_library = info->kind == KIND_LIBRARY;
   info->first_read = (int)e->ports.count;
-  for (int a = 0; source->kind == HR_STEP_KERNEL && a < source->kernel->arg_count; a++) {
+  for (int a = 0; source->kind == HR_STEP_KERNEL && a < source->kernel->arg_count; ++a) {
     const hr_kernel_arg *arg = &source->kernel->args[a];
     ok &= !arg->is_read || add_port(e, numbers[arg->buffer], arg->bytes_read);
   }
-  for (int i = 0; source->kind != HR_STEP_KERNEL && i < source->node->input_count; i++) {
+  for (int i = 0; source->kind != HR_STEP_KERNEL && i < source->node->input_count; ++i) {
     ok &= add_operand(e, numbers, &source->node->inputs[i], is_library);
   }
   info->first_write = (int)e->ports.count;
   info->read_count = info->first_write - info->first_read;
-  for (int a = 0; source->kind == HR_STEP_KERNEL && a < source->kernel->arg_count; a++) {
+  for (int a = 0; source->kind == HR_STEP_KERNEL && a < source->kernel->arg_count; ++a) {
     const hr_kernel_arg *arg = &source->kernel->args[a];
     ok &= !arg->is_written || add_port(e, numbers[arg->buffer], arg->bytes_written);
   }
-  for (int i = 0; source->kind == HR_STEP_LIBRARY && i < source->node->output_count; i++) {
+  for (int i = 0; source->kind == HR_STEP_LIBRARY && i < source->node->output_count; ++i) {
     ok &= add_operand(e, numbers, &source->node->outputs[i], is_library);
   }
   info->write_count = (int)e->ports.count - info->first_write;
@@ -226,13 +226,13 @@ static bool add_ports(explanation *e, const int *numbers, step_info *info) {
 
 /* Buffers that the step's nodes write and that have no place: they live in its registers. */
 static void count_vanished(const hr_schedule *schedule, step_info *info) {
-  for (int k = 0; info->kind != KIND_LIBRARY && k < info->step->source->node_count; k++) {
+  for (int k = 0; info->kind != KIND_LIBRARY && k < info->step->source->node_count; ++k) {
     const hr_node *node = &schedule->program.nodes[info->step->source->nodes[k]];
-    for (int i = 0; i < node->output_count; i++) {
+    for (int i = 0; i < node->output_count; ++i) {
       const hr_operand *output = &node->outputs[i];
       bool is_new = output->kind == HR_OPERAND_VALUE && output->version <= 1;
       if (is_new && schedule->places[output->index].kind == HR_PLACE_NONE) {
-        info->vanished_count++;
+        ++info->vanished_count;
         info->vanished_bytes += (int64_t)schedule->program.buffers[output->index].bytes;
       }
     }
@@ -244,11 +244,11 @@ static void count_vanished(const hr_schedule *schedule, step_info *info) {
 static char *name_operations(const replay *r, const hr_schedule *schedule, const hr_step *step, int first_record,
                              const int *record_nodes) {
   hr_text text = {0};
-  for (int k = 0; k < step->node_count; k++) {
+  for (int k = 0; k < step->node_count; ++k) {
     uint32_t origin = schedule->program.nodes[step->nodes[k]].origin;
     int here = 0, record = first_record + (int)origin;
     bool is_first = record < r->program.node_count;
-    for (int j = 0; j < step->node_count; j++) {
+    for (int j = 0; j < step->node_count; ++j) {
       bool same = schedule->program.nodes[step->nodes[j]].origin == origin;
       here += same;
       is_first &= !same || j >= k;
@@ -274,7 +274,7 @@ static bool add_step(explanation *e, const run_seen *run, const int *numbers, in
   bool ok = add_ports(e, numbers, &info);
   count_vanished(&instance->plan->schedule, &info);
   info.is_compiled = step->kind == HR_STEP_KERNEL && hr__kernel_use(step->cached) != step->kernel;
-  e->counts[info.kind]++;
+  ++e->counts[info.kind];
   e->vanished_count += info.vanished_count;
   e->vanished_bytes += info.vanished_bytes;
   e->bytes_read += step->cost.bytes_read;
@@ -293,11 +293,11 @@ static bool add_run(explanation *e, const run_seen *run, int first_record) {
   int *numbers = number_buffers(e, run);
   int *record_nodes = hr_calloc(run->instance->plan->key.record_count + 1, sizeof *record_nodes);
   bool ok = numbers != NULL && record_nodes != NULL;
-  for (int n = 0; ok && n < schedule->program.node_count; n++) {
+  for (int n = 0; ok && n < schedule->program.node_count; ++n) {
     uint32_t origin = schedule->program.nodes[n].origin;
-    record_nodes[origin < run->instance->plan->key.record_count ? origin : run->instance->plan->key.record_count]++;
+    ++record_nodes[origin < run->instance->plan->key.record_count ? origin : run->instance->plan->key.record_count];
   }
-  for (int i = 0; ok && i < run->instance->step_count; i++) {
+  for (int i = 0; ok && i < run->instance->step_count; ++i) {
     ok = add_step(e, run, numbers, i, first_record, record_nodes);
   }
   hr_free(numbers);
@@ -311,16 +311,16 @@ static bool link_ports(explanation *e) {
   port **writer = hr_calloc(e->buffers.count + 1, sizeof *writer); /* the latest write of each buffer */
   int *step_of = hr_calloc(e->buffers.count + 1, sizeof *step_of);
   bool ok = writer != NULL && step_of != NULL;
-  for (int s = 0; ok && s < (int)e->steps.count; s++) {
+  for (int s = 0; ok && s < (int)e->steps.count; ++s) {
     const step_info *info = &e->steps.data[s];
-    for (int p = 0; p < info->read_count; p++) {
+    for (int p = 0; p < info->read_count; ++p) {
       port *read = &e->ports.data[info->first_read + p];
       if (writer[read->buffer] != NULL) {
         read->other = step_of[read->buffer];
         writer[read->buffer]->other = s;
       }
     }
-    for (int p = 0; p < info->write_count; p++) {
+    for (int p = 0; p < info->write_count; ++p) {
       port *write = &e->ports.data[info->first_write + p];
       port *before = writer[write->buffer];
       if (before != NULL && before->other == NO_STEP && write->bytes < before->bytes) {
@@ -348,22 +348,22 @@ static hr_status time_steps(explanation *e, replay *r, watcher *w) {
   int64_t ns, *samples = hr_calloc(steps * repeat + 1, sizeof *samples);
   bool shows = isatty(STDERR_FILENO);
   hr_status status = samples == NULL ? hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for times") : HR_OK;
-  for (int i = 0; status == NULL && i < WARM_RUNS; i++) {
+  for (int i = 0; status == NULL && i < WARM_RUNS; ++i) {
     status = replay_once(r, &ns);
     hr__compile_queue_wait();
   }
-  for (size_t i = 0; status == NULL && i < repeat; i++) {
+  for (size_t i = 0; status == NULL && i < repeat; ++i) {
     if (shows) {
       fprintf(stderr, "\rheadrace explain: run %zu of %zu", i + 1, repeat);
     }
     hr_vector_clear(&w->step_ns);
     status = replay_once(r, &ns);
-    for (size_t s = 0; s < steps && s < w->step_ns.count; s++) {
+    for (size_t s = 0; s < steps && s < w->step_ns.count; ++s) {
       samples[s * repeat + i] = w->step_ns.data[s];
     }
   }
   fputs(shows ? "\n" : "", stderr);
-  for (size_t s = 0; status == NULL && s < steps; s++) {
+  for (size_t s = 0; status == NULL && s < steps; ++s) {
     step_info *info = &e->steps.data[s];
     qsort(&samples[s * repeat], repeat, sizeof *samples, compare_ns);
     info->us = (double)samples[s * repeat + repeat / 2] * 1e-3;
@@ -393,7 +393,7 @@ static hr_status build(explanation *e, replay *r, watcher *w) {
   HR_RETURN_IF_ERROR(status);
   w->collects = false;
   bool ok = !w->failed && add_file_buffers(e);
-  for (size_t i = 0; ok && i < w->runs.count; i++) {
+  for (size_t i = 0; ok && i < w->runs.count; ++i) {
     ok = add_run(e, &w->runs.data[i], e->record_count);
     e->record_count += (int)w->runs.data[i].instance->plan->key.record_count;
   }
@@ -433,7 +433,7 @@ static hr_status explain(explanation *e, replay *r, watcher *w, const char *svg)
 }
 
 static void explanation_fini(explanation *e) {
-  for (size_t i = 0; i < e->steps.count; i++) {
+  for (size_t i = 0; i < e->steps.count; ++i) {
     hr_free(e->steps.data[i].label);
     hr_free(e->steps.data[i].operations);
   }
@@ -452,7 +452,7 @@ int headrace_explain(int argc, char **argv) {
   explanation e = {0};
   watcher w = {0};
   const char *svg = NULL;
-  for (int i = 0; i < argc; i++) {
+  for (int i = 0; i < argc; ++i) {
     if (strcmp(argv[i], "--svg") == 0 && i + 1 < argc) {
       svg = argv[++i];
     } else if (strcmp(argv[i], "--time") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0) {

@@ -65,7 +65,7 @@ typedef struct picture {
 /* ---- text ---- */
 
 static void put_escaped(hr_text *text, const char *chars, size_t count) {
-  for (size_t i = 0; i < count && chars[i] != '\0'; i++) {
+  for (size_t i = 0; i < count && chars[i] != '\0'; ++i) {
     const char *entity = chars[i] == '&' ? "&amp;" : chars[i] == '<' ? "&lt;" : chars[i] == '>' ? "&gt;" : NULL;
     unsigned char c = (unsigned char)chars[i];
     if (entity != NULL) {
@@ -91,7 +91,7 @@ static size_t row_length(const char *chars, size_t most) {
     return length;
   }
   while (cut > 1 && chars[cut - 1] != ' ') {
-    cut--;
+    --cut;
   }
   return cut > 1 ? cut : most;
 }
@@ -104,7 +104,7 @@ static const char *title_of(const step_info *info) {
 
 static int count_rows(const char *chars, size_t most) {
   int rows = 0;
-  for (; *chars != '\0' && rows < 3; rows++) {
+  for (; *chars != '\0' && rows < 3; ++rows) {
     chars += row_length(chars, most);
   }
   return rows;
@@ -123,7 +123,7 @@ typedef struct side_row {
 enum { SIDE_ROWS_MAX = 2 * (PORTS_MAX + 1) };
 
 static bool is_written_too(const explanation *e, const step_info *info, int buffer) {
-  for (int i = 0; i < info->write_count; i++) {
+  for (int i = 0; i < info->write_count; ++i) {
     if (e->ports.data[info->first_write + i].buffer == buffer) {
       return true;
     }
@@ -132,7 +132,7 @@ static bool is_written_too(const explanation *e, const step_info *info, int buff
 }
 
 static bool is_read_before(const explanation *e, const step_info *info, int buffer) {
-  for (int i = 0; i < info->read_count; i++) {
+  for (int i = 0; i < info->read_count; ++i) {
     const port *p = &e->ports.data[info->first_read + i];
     if (p->buffer == buffer && p->other == NO_STEP) {
       return true;
@@ -153,9 +153,9 @@ static bool is_shown(const explanation *e, const step_info *info, const port *p,
 
 static int collect_rows(const explanation *e, const step_info *info, bool is_left, side_row *rows) {
   int count = 0;
-  for (int is_write = 0; is_write < 2; is_write++) {
+  for (int is_write = 0; is_write < 2; ++is_write) {
     int shown = 0;
-    for (int i = 0; i < (is_write ? info->write_count : info->read_count); i++) {
+    for (int i = 0; i < (is_write ? info->write_count : info->read_count); ++i) {
       int at = (is_write ? info->first_write : info->first_read) + i;
       const port *p = &e->ports.data[at];
       if (!is_shown(e, info, p, is_write, is_left)) {
@@ -169,7 +169,7 @@ static int collect_rows(const explanation *e, const step_info *info, bool is_lef
       if (shown == PORTS_MAX + 1) {
         rows[count++] = (side_row){.port = -1, .is_write = is_write};
       }
-      rows[count - 1].more++;
+      ++rows[count - 1].more;
       rows[count - 1].more_bytes += p->bytes;
     }
   }
@@ -188,7 +188,7 @@ static bool place_boxes(picture *p) {
   if (p->boxes == NULL || p->port_y == NULL) {
     return false;
   }
-  for (size_t s = 0; s < e->steps.count; s++) {
+  for (size_t s = 0; s < e->steps.count; ++s) {
     const step_info *info = &e->steps.data[s];
     box *b = &p->boxes[s];
     side_row side[SIDE_ROWS_MAX];
@@ -216,7 +216,7 @@ static void choose_lane(picture *p, size_t at) {
   life *l = &p->lives.data[at];
   for (bool is_free = false; !is_free; l->lane += !is_free) {
     is_free = true;
-    for (size_t i = 0; i < at && is_free; i++) {
+    for (size_t i = 0; i < at && is_free; ++i) {
       is_free = !lanes_meet(&p->lives.data[i], l);
     }
   }
@@ -225,9 +225,9 @@ static void choose_lane(picture *p, size_t at) {
 
 static bool place_lives(picture *p) {
   const explanation *e = p->e;
-  for (int s = 0; s < (int)e->steps.count; s++) {
+  for (int s = 0; s < (int)e->steps.count; ++s) {
     const step_info *info = &e->steps.data[s];
-    for (int i = 0; i < info->write_count; i++) {
+    for (int i = 0; i < info->write_count; ++i) {
       int at = info->first_write + i;
       if (e->ports.data[at].other != NO_STEP &&
           !hr_vector_push(&p->lives, (life){.port = at, .first = s, .last = e->ports.data[at].other})) {
@@ -235,15 +235,15 @@ static bool place_lives(picture *p) {
       }
     }
   }
-  for (size_t i = 1; i < p->lives.count; i++) { /* short lives first */
+  for (size_t i = 1; i < p->lives.count; ++i) { /* short lives first */
     life l = p->lives.data[i];
     size_t at = i;
-    for (; at > 0 && p->lives.data[at - 1].last - p->lives.data[at - 1].first > l.last - l.first; at--) {
+    for (; at > 0 && p->lives.data[at - 1].last - p->lives.data[at - 1].first > l.last - l.first; --at) {
       p->lives.data[at] = p->lives.data[at - 1];
     }
     p->lives.data[at] = l;
   }
-  for (size_t i = 0; i < p->lives.count; i++) {
+  for (size_t i = 0; i < p->lives.count; ++i) {
     choose_lane(p, i);
   }
   p->width = LANES_X + (p->lane_count + 1) * LANE + MARGIN;
@@ -299,7 +299,7 @@ static void put_head(const picture *p) {
 }
 
 static void put_legend(const picture *p) {
-  for (int kind = 0, x = MARGIN; kind < KIND_COUNT; kind++) {
+  for (int kind = 0, x = MARGIN; kind < KIND_COUNT; ++kind) {
     hr_text label = {0};
     hr_text_printf(&label, "%d %s%s", p->e->counts[kind], kind == KIND_LIBRARY ? "library call" : kind_names[kind],
                    p->e->counts[kind] == 1 ? "" : "s");
@@ -338,7 +338,7 @@ static void name_row(const explanation *e, const side_row *row, bool is_left, hr
 static void put_left(const picture *p, int step) {
   side_row rows[SIDE_ROWS_MAX];
   int count = collect_rows(p->e, &p->e->steps.data[step], true, rows), y = p->boxes[step].y + 6 + ROW - 4;
-  for (int i = 0; i < count; i++, y += ROW) {
+  for (int i = 0; i < count; ++i, y += ROW) {
     hr_text name = {0};
     name_row(p->e, &rows[i], true, &name);
     put_text(p, BOX_X - 18, y, rows[i].port < 0 ? "class=\"g r\"" : "class=\"s r\"", hr_text_chars(&name), SIDE_CHARS);
@@ -357,7 +357,7 @@ static void put_left(const picture *p, int step) {
 static void put_right(picture *p, int step) {
   side_row rows[SIDE_ROWS_MAX];
   int count = collect_rows(p->e, &p->e->steps.data[step], false, rows), y = p->boxes[step].y + 6 + ROW - 4;
-  for (int i = 0; i < count; i++, y += ROW) {
+  for (int i = 0; i < count; ++i, y += ROW) {
     bool is_new = rows[i].is_write && rows[i].port >= 0;
     hr_text name = {0};
     name_row(p->e, &rows[i], false, &name);
@@ -419,7 +419,7 @@ static void put_box(picture *p, int step) {
   put_text(p, BOX_X + 38, y, "class=\"r\" fill=\"#777\"", number, sizeof number);
   put_time(p, info, y);
   const char *title = title_of(info);
-  for (int row = 0; row < b->title_rows; row++, y += ROW) {
+  for (int row = 0; row < b->title_rows; ++row, y += ROW) {
     size_t length = row_length(title, TITLE_CHARS);
     bool is_cut = row + 1 == b->title_rows && title[length] != '\0';
     hr_text line = {0};
@@ -447,9 +447,9 @@ static void put_life(const picture *p, const life *l, int number) {
     return;
   }
   hr_text arrows = {0};
-  for (int s = l->first + 1; s <= l->last; s++) {
+  for (int s = l->first + 1; s <= l->last; ++s) {
     const step_info *info = &e->steps.data[s];
-    for (int i = 0; i < info->read_count + info->write_count; i++) {
+    for (int i = 0; i < info->read_count + info->write_count; ++i) {
       int at = info->first_read + i;
       bool reaches = i < info->read_count ? e->ports.data[at].other == l->first : s == l->last; /* or writes a part */
       if (reaches && e->ports.data[at].buffer == e->ports.data[l->port].buffer && p->port_y[at] != 0) {
@@ -471,7 +471,7 @@ void explain_svg(const explanation *e, hr_text *text) {
   if (!place_boxes(&p) || !place_lives(&p)) {
     text->failed = true;
   }
-  for (int s = 0; !text->failed && s < (int)e->steps.count; s++) {
+  for (int s = 0; !text->failed && s < (int)e->steps.count; ++s) {
     if (s == 0) {
       put_head(&p);
       put_legend(&p);
@@ -479,10 +479,10 @@ void explain_svg(const explanation *e, hr_text *text) {
     put_left(&p, s);
     put_right(&p, s);
   }
-  for (size_t i = 0; !text->failed && i < p.lives.count; i++) {
+  for (size_t i = 0; !text->failed && i < p.lives.count; ++i) {
     put_life(&p, &p.lives.data[i], (int)i);
   }
-  for (int s = 0; !text->failed && s < (int)e->steps.count; s++) {
+  for (int s = 0; !text->failed && s < (int)e->steps.count; ++s) {
     put_box(&p, s);
   }
   hr_text_append(text, "</svg>\n");

@@ -7,7 +7,7 @@ void explain_bytes(int64_t bytes, hr_text *text) {
   int unit = -1;
   while (value >= 999.95 && unit < 3) {
     value /= 1000;
-    unit++;
+    ++unit;
   }
   if (unit < 0) {
     hr_text_printf(text, "%lld B", (long long)bytes);
@@ -62,10 +62,10 @@ void explain_step(const explanation *e, int step, hr_text *text) {
   if (source->why != NULL) {
     hr_text_printf(text, "    apart   %s\n", source->why);
   }
-  for (int p = 0; p < info->read_count; p++) {
+  for (int p = 0; p < info->read_count; ++p) {
     print_port(e, &e->ports.data[info->first_read + p], true, text);
   }
-  for (int p = 0; p < info->write_count; p++) {
+  for (int p = 0; p < info->write_count; ++p) {
     print_port(e, &e->ports.data[info->first_write + p], false, text);
   }
   if (info->vanished_count > 0) {
@@ -97,7 +97,7 @@ void explain_text(const explanation *e, hr_text *text) {
     hr_text_printf(text, "\nmedian of %d runs: %.1f us in all steps", e->repeat, e->total_us);
   }
   hr_text_append(text, "\n");
-  for (int s = 0; s < (int)e->steps.count; s++) {
+  for (int s = 0; s < (int)e->steps.count; ++s) {
     hr_text_char(text, '\n');
     explain_step(e, s, text);
   }

@@ -37,14 +37,14 @@ enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 static void print_usage(FILE *file) {
   fprintf(file, "usage: headrace COMMAND ...\n\n");
-  for (int i = 0; i < COMMAND_COUNT; i++) {
+  for (int i = 0; i < COMMAND_COUNT; ++i) {
     fprintf(file, "  headrace %s\n", commands[i].usage);
   }
   fprintf(file, "\n`headrace COMMAND --help` prints its options.\n");
 }
 
 static bool asks_for_help(int argc, char **argv) {
-  for (int i = 0; i < argc; i++) {
+  for (int i = 0; i < argc; ++i) {
     if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
       return true;
     }
@@ -62,7 +62,7 @@ int headrace_fail(hr_status status) {
 }
 
 int main(int argc, char **argv) {
-  for (int i = 0; argc > 1 && i < COMMAND_COUNT; i++) {
+  for (int i = 0; argc > 1 && i < COMMAND_COUNT; ++i) {
     if (strcmp(argv[1], commands[i].name) == 0) {
       if (asks_for_help(argc - 2, argv + 2)) {
         printf("usage: headrace %s\n\n%s\n", commands[i].usage, commands[i].help);

@@ -30,9 +30,9 @@ static void print_none(const hr_driver *driver) {
 int headrace_devices(int argc, char **argv) {
   (void)argc, (void)argv;
   int failed = 0;
-  for (int i = 0; hr_drivers[i] != NULL; i++) {
+  for (int i = 0; hr_drivers[i] != NULL; ++i) {
     int count = hr_drivers[i]->count();
-    for (int ordinal = 0; ordinal < count; ordinal++) {
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
       failed |= headrace_fail(print_device(hr_drivers[i], ordinal));
     }
     if (count == 0) {
@@ -51,7 +51,7 @@ int headrace_ops(int argc, char **argv) {
                                          [HR_FAMILY_COMPOSITE] = "composite",
                                          [HR_FAMILY_LIBRARY] = "library",
                                          [HR_FAMILY_SPECIAL] = "special"};
-  for (int op = HR_OP_NONE + 1; op < HR_OP_COUNT; op++) {
+  for (int op = HR_OP_NONE + 1; op < HR_OP_COUNT; ++op) {
     const hr_op_row *row = hr_op_table((hr_op)op);
     if (argc == 0 || strstr(row->name, argv[0]) != NULL) {
       printf("%-28s %-12s %s\n", row->name, families[row->family], row->doc);

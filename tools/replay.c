@@ -70,7 +70,7 @@ static hr_status parse(replay *r, char *text) {
   if (r->arguments == NULL || r->buffers == NULL || r->handles == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d buffers", r->program.buffer_count);
   }
-  for (int i = 0; i < r->program.scalar_count; i++) {
+  for (int i = 0; i < r->program.scalar_count; ++i) {
     const hr_program_scalar *scalar = &r->program.scalars[i];
     if (!scalar->is_constant) {
       r->arguments[scalar->argument].dtype = scalar->dtype;
@@ -89,9 +89,9 @@ static hr_status parse(replay *r, char *text) {
 
 /* The dtype in which a buffer is first used. */
 hr_dtype replay_buffer_dtype(const hr_program *program, uint32_t buffer) {
-  for (int i = 0; i < program->node_count; i++) {
+  for (int i = 0; i < program->node_count; ++i) {
     const hr_node *node = &program->nodes[i];
-    for (int j = 0; j < node->input_count + node->output_count; j++) {
+    for (int j = 0; j < node->input_count + node->output_count; ++j) {
       const hr_operand *x = j < node->input_count ? &node->inputs[j] : &node->outputs[j - node->input_count];
       if (x->kind == HR_OPERAND_VALUE && x->index == buffer) {
         return x->dtype;
@@ -113,7 +113,7 @@ static hr_status fill_buffer(replay *r, int b) {
   }
   uint64_t state = (uint64_t)b * 0x9e3779b97f4a7c15u + 1;
   for (size_t i = 0; i < bytes / (dtype == HR_DTYPE_F64 ? 8 : 4) && (dtype == HR_DTYPE_F32 || dtype == HR_DTYPE_F64);
-       i++) {
+       ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     double value = (double)(int64_t)(state >> 11) / (double)((int64_t)1 << 52) - 1.0;
     if (dtype == HR_DTYPE_F64) {
@@ -147,13 +147,13 @@ static hr_status record_node(replay *r, const hr_node *node) {
   hr_scalar *scalars = hr_calloc((size_t)node->scalar_count + 1, sizeof *scalars);
   hr_status status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %zu operands", count);
   if (views != NULL && scalars != NULL) {
-    for (int i = 0; i < node->input_count; i++) {
+    for (int i = 0; i < node->input_count; ++i) {
       views[i] = to_view(r, &node->inputs[i]);
     }
-    for (int i = 0; i < node->output_count; i++) {
+    for (int i = 0; i < node->output_count; ++i) {
       views[node->input_count + i] = to_view(r, &node->outputs[i]);
     }
-    for (int i = 0; i < node->scalar_count; i++) {
+    for (int i = 0; i < node->scalar_count; ++i) {
       const hr_program_scalar *scalar = &r->program.scalars[node->scalar_base + (uint32_t)i];
       scalars[i] = scalar->is_constant ? scalar->value : r->arguments[scalar->argument];
     }
@@ -169,7 +169,7 @@ static hr_status record_node(replay *r, const hr_node *node) {
 
 /* Makes the fresh buffers, and at first also the others, with contents. */
 static hr_status make_buffers(replay *r) {
-  for (int b = 0; b < r->program.buffer_count; b++) {
+  for (int b = 0; b < r->program.buffer_count; ++b) {
     const hr_program_buffer *buffer = &r->program.buffers[b];
     if (r->buffers[b] == NULL) {
       HR_RETURN_IF_ERROR(hr_buffer_create(r->device, buffer->bytes, &r->buffers[b]));
@@ -180,7 +180,7 @@ static hr_status make_buffers(replay *r) {
 }
 
 static void drop_buffers(replay *r, bool live_too) {
-  for (int b = 0; r->buffers != NULL && b < r->program.buffer_count; b++) {
+  for (int b = 0; r->buffers != NULL && b < r->program.buffer_count; ++b) {
     if (live_too || r->program.buffers[b].is_dead) {
       hr_buffer_release(r->buffers[b]);
       r->buffers[b] = NULL;
@@ -189,7 +189,7 @@ static void drop_buffers(replay *r, bool live_too) {
 }
 
 hr_status replay_once(replay *r, int64_t *out_ns) {
-  for (int b = 0; b < r->program.buffer_count; b++) {
+  for (int b = 0; b < r->program.buffer_count; ++b) {
     if (r->program.buffers[b].is_fresh) {
       hr_buffer_release(r->buffers[b]);
       r->buffers[b] = NULL;
@@ -199,7 +199,7 @@ hr_status replay_once(replay *r, int64_t *out_ns) {
   HR_RETURN_IF_ERROR(hr_stream_synchronize(r->stream));
   memcpy(r->handles, r->buffers, (size_t)r->program.buffer_count * sizeof *r->handles);
   int64_t begin = hr_clock_ns();
-  for (int i = 0; i < r->program.node_count; i++) {
+  for (int i = 0; i < r->program.node_count; ++i) {
     HR_RETURN_IF_ERROR(record_node(r, &r->program.nodes[i]));
   }
   drop_buffers(r, false);
@@ -240,7 +240,7 @@ void replay_close(replay *r) {
 
 static int parse_mode(const char *word) {
   static const char *const words[] = {[HR_MODE_FUSE] = "fuse", [HR_MODE_EAGER] = "eager", [HR_MODE_STRICT] = "strict"};
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 3; ++i) {
     if (strcmp(words[i], word) == 0) {
       return i;
     }

@@ -10,8 +10,8 @@
 enum { PRINT_ELEMENTS = 8 };
 
 static bool is_output(const hr_program *program, int b) {
-  for (int i = 0; !program->buffers[b].is_dead && i < program->node_count; i++) {
-    for (int j = 0; j < program->nodes[i].output_count; j++) {
+  for (int i = 0; !program->buffers[b].is_dead && i < program->node_count; ++i) {
+    for (int j = 0; j < program->nodes[i].output_count; ++j) {
       if (program->nodes[i].outputs[j].kind == HR_OPERAND_VALUE && (int)program->nodes[i].outputs[j].index == b) {
         return true;
       }
@@ -30,7 +30,7 @@ static hr_status print_buffer(replay *r, int b) {
   double raw[PRINT_ELEMENTS];
   HR_RETURN_IF_ERROR(hr_stream_read(r->stream, &view, raw));
   printf("%%%d %s:", b, hr_dtype_name(shown));
-  for (int64_t i = 0; i < dims[0]; i++) {
+  for (int64_t i = 0; i < dims[0]; ++i) {
     if (shown == HR_DTYPE_F32) {
       printf(" %.9g", (double)((float *)raw)[i]);
     } else if (shown == HR_DTYPE_F64) {
@@ -48,7 +48,7 @@ static hr_status print_buffer(replay *r, int b) {
 static hr_status run(replay *r, int repeat, bool prints) {
   HR_RETURN_IF_ERROR(replay_open(r));
   int64_t best = INT64_MAX, sum = 0, ns = 0;
-  for (int i = 0; i < repeat; i++) {
+  for (int i = 0; i < repeat; ++i) {
     HR_RETURN_IF_ERROR(replay_once(r, &ns));
     sum += i > 0 || repeat == 1 ? ns : 0;
     best = ns < best ? ns : best;
@@ -59,7 +59,7 @@ static hr_status run(replay *r, int repeat, bool prints) {
       "%s on %s: %.1f us at best, %.1f on average of %d; %lld kernels, %lld library calls a run; compiled in %.2f ms\n",
       r->path, r->device_name, (double)best * 1e-3, (double)sum * 1e-3 / (repeat > 1 ? repeat - 1 : 1), repeat,
       (long long)stats.kernels / repeat, (long long)stats.library_calls / repeat, (double)stats.compile_ns * 1e-6);
-  for (int b = 0; prints && b < r->program.bound_count; b++) {
+  for (int b = 0; prints && b < r->program.bound_count; ++b) {
     if (is_output(&r->program, b)) {
       HR_RETURN_IF_ERROR(print_buffer(r, b));
     }
@@ -76,7 +76,7 @@ int headrace_run(int argc, char **argv) {
   replay r = {.device_name = "cpu", .mode = -1};
   int repeat = 1;
   bool prints = false;
-  for (int i = 0; i < argc; i++) {
+  for (int i = 0; i < argc; ++i) {
     if (strcmp(argv[i], "--print") == 0) {
       prints = true;
     } else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0) {

@@ -42,7 +42,7 @@ static hr_buffer *make_values(const network *n, int64_t count) {
   float *values = malloc((size_t)count * sizeof *values);
   int64_t stride = 1;
   hr_view view = {.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = &count, .strides = &stride};
-  for (int64_t i = 0; values != NULL && i < count; i++) {
+  for (int64_t i = 0; values != NULL && i < count; ++i) {
     values[i] = (float)(i % 17 - 8) / 64;
   }
   if (values != NULL) {
@@ -62,7 +62,7 @@ static float run_step(const network *n) {
   static const int64_t one[2] = {1, 1}, mask = 3;
   float sum = 0;
   hr_buffer *values[5], *x = n->x;
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     values[2 * i] = make_buffer(n, ROWS * INNER);
     values[2 * i + 1] = make_buffer(n, ROWS * INNER);
     hr_view product = matrix(values[2 * i], dims, strides), y = matrix(values[2 * i + 1], dims, strides);
@@ -77,7 +77,7 @@ static float run_step(const network *n) {
   hr_attrs attrs = {.ints = &mask, .int_count = 1};
   check(hr_stream_record(n->stream, HR_OP_SUM, &attrs, 1, &all, 1, &out));
   check(hr_stream_read(n->stream, &out, &sum));
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 5; ++i) {
     hr_buffer_release(values[i]);
   }
   return sum;
@@ -100,7 +100,7 @@ static void measure(int neighbours, int steps) {
   n.weights[1] = make_values(&n, INNER * INNER);
   float first = run_step(&n);
   double first_ms = (double)(hr_clock_ns() - begin) * 1e-6;
-  for (int i = 0; i < steps; i++) {
+  for (int i = 0; i < steps; ++i) {
     begin = hr_clock_ns();
     if (run_step(&n) != first) {
       fprintf(stderr, "neighbour_bench: another result\n");
@@ -116,7 +116,7 @@ static void measure(int neighbours, int steps) {
 }
 
 static void spin(void) {
-  for (volatile long i = 0;; i++) {
+  for (volatile long i = 0;; ++i) {
   }
 }
 
@@ -125,9 +125,9 @@ int main(int argc, char **argv) {
   steps = steps < 20 ? 20 : steps > STEPS_MAX ? STEPS_MAX : steps;
   setenv("HEADRACE_JIT", "off", 0);
   setenv("HEADRACE_CACHE", "-", 0);
-  for (int neighbours = 0; neighbours <= NEIGHBOURS_MAX; neighbours++) {
+  for (int neighbours = 0; neighbours <= NEIGHBOURS_MAX; ++neighbours) {
     pid_t pids[NEIGHBOURS_MAX] = {0};
-    for (int i = 0; i < neighbours; i++) {
+    for (int i = 0; i < neighbours; ++i) {
       pids[i] = fork();
       if (pids[i] == 0) {
         spin();
@@ -138,7 +138,7 @@ int main(int argc, char **argv) {
       measure(neighbours, steps);
     }
     (void)waitpid(child, NULL, 0);
-    for (int i = 0; i < neighbours; i++) {
+    for (int i = 0; i < neighbours; ++i) {
       kill(pids[i], SIGKILL);
       (void)waitpid(pids[i], NULL, 0);
     }

@@ -61,7 +61,7 @@ static void record_conv(bench *b) {
 
 static void run_once(bench *b, int operations) {
   int64_t begin = hr_clock_ns();
-  for (int i = 0; i < operations; i++) {
+  for (int i = 0; i < operations; ++i) {
     record_add(b);
   }
   int64_t recorded = hr_clock_ns();
@@ -75,7 +75,7 @@ static void run_once(bench *b, int operations) {
 
 static void run_conv(bench *b, int operations) {
   int64_t begin = hr_clock_ns();
-  for (int i = 0; i < operations; i++) {
+  for (int i = 0; i < operations; ++i) {
     record_conv(b);
   }
   keep_best(&b->conv, hr_clock_ns() - begin, operations);
@@ -84,7 +84,7 @@ static void run_conv(bench *b, int operations) {
 
 static void run_buffers(bench *b, int count) {
   int64_t begin = hr_clock_ns();
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     hr_buffer_release(make_buffer(b->device, 4096));
   }
   keep_best(&b->buffer, hr_clock_ns() - begin, count);
@@ -100,13 +100,13 @@ int main(int argc, char **argv) {
   b.image = make_buffer(b.device, 8 * 12544 * 4);
   b.weight = make_buffer(b.device, 16 * 144 * 4);
   b.result = make_buffer(b.device, 8 * 12544 * 4);
-  for (int i = 0; i < REPEATS * rounds; i++) {
+  for (int i = 0; i < REPEATS * rounds; ++i) {
     run_once(&b, OPERATIONS);
     run_buffers(&b, OPERATIONS);
     run_conv(&b, OPERATIONS);
   }
   bench small = {.device = b.device, .stream = b.stream, .x = b.x, .y = b.y};
-  for (int i = 0; i < REPEATS * rounds; i++) {
+  for (int i = 0; i < REPEATS * rounds; ++i) {
     run_once(&small, 1);
   }
   printf("record add, 3 views of rank 2       %7.1f ns\n", b.add);
@@ -116,7 +116,7 @@ int main(int argc, char **argv) {
   printf("record, commit, wait                %7.1f ns an operation\n", b.step);
   printf("the same with one operation         %7.1f ns\n", small.step);
   hr_buffer *all[] = {b.x, b.y, b.image, b.weight, b.result};
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 5; ++i) {
     hr_buffer_release(all[i]);
   }
   hr_stream_release(b.stream);

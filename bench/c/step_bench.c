@@ -49,7 +49,7 @@ static hr_buffer *make_values(const bench *b, int64_t count) {
   float *values = malloc((size_t)count * sizeof *values);
   int64_t stride = 1;
   hr_view view = {.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = &count, .strides = &stride};
-  for (int64_t i = 0; values != NULL && i < count; i++) {
+  for (int64_t i = 0; values != NULL && i < count; ++i) {
     values[i] = (float)(i % 17 - 8) / 16;
   }
   if (values != NULL) {
@@ -88,12 +88,12 @@ static void capture_network(bench *b) {
   check(hr_capture_create(b->device, &capture));
   b->params[0] = make_values(b, net->sizes[0]);
   hr_buffer *x = b->params[0];
-  for (int i = 0; i < net->layers; i++) {
+  for (int i = 0; i < net->layers; ++i) {
     int64_t inner = net->sizes[i], columns = net->sizes[i + 1];
     b->params[1 + 2 * i] = make_values(b, inner * columns);
     b->params[2 + 2 * i] = make_values(b, columns);
     hr_buffer *buffers[3] = {x, b->params[1 + 2 * i], b->params[2 + 2 * i]};
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; ++k) {
       b->values[value_count++] = make_buffer(b->device, columns);
     }
     record_layer(capture, buffers, inner, columns, b->values[value_count - 2]);
@@ -104,16 +104,16 @@ static void capture_network(bench *b) {
   hr_part_spec spec = {.param_count = 1 + 2 * net->layers, .result_count = 1, .params = b->params, .results = &x};
   check(hr_part_create(capture, &spec, &b->graph));
   hr_stream_release(capture);
-  for (int i = 0; i < value_count; i++) {
+  for (int i = 0; i < value_count; ++i) {
     hr_buffer_release(b->values[i]);
   }
 }
 
 static double time_steps(bench *b, int steps) {
   double best = 0;
-  for (int r = 0; r < REPEATS; r++) {
+  for (int r = 0; r < REPEATS; ++r) {
     int64_t begin = hr_clock_ns();
-    for (int i = 0; i < steps; i++) {
+    for (int i = 0; i < steps; ++i) {
       hr_buffer *result;
       check(hr_buffer_create(b->device, b->result_bytes, &result));
       check(hr_part_run(b->stream, b->graph, b->params, &result, NULL));
@@ -133,7 +133,7 @@ static double run_network(const network *net, const char *device, int steps) {
   check(hr_stream_create(b.device, &b.stream));
   capture_network(&b);
   double us = time_steps(&b, steps);
-  for (int i = 0; i < 1 + 2 * net->layers; i++) {
+  for (int i = 0; i < 1 + 2 * net->layers; ++i) {
     hr_buffer_release(b.params[i]);
   }
   hr_part_release(b.graph);
@@ -149,7 +149,7 @@ int main(int argc, char **argv) {
       {"16 layers of 64", 16, {64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64}},
       {"768-50257 (154 MB)", 1, {768, 50257}},
   };
-  for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
+  for (size_t i = 0; i < sizeof networks / sizeof *networks; ++i) {
     const network *net = &networks[i];
     bool is_large = net->sizes[0] * net->sizes[1] > 1 << 22;
     printf("%-20s %2d operations: null %6.2f us, cpu %8.2f us\n", net->name, 2 * net->layers,

@@ -58,7 +58,7 @@ static void stop_parts(hr_context *context) {
   int count = context->part_count;
   pthread_mutex_unlock(&context->mutex);
   hr_context *before = hr__context_enter(context);
-  for (int i = count - 1; i >= 0; i--) {
+  for (int i = count - 1; i >= 0; --i) {
     hr_context_slot slot = context->order[i];
     if (context->kinds[slot]->stop != NULL) {
       context->kinds[slot]->stop(atomic_load(&context->parts[slot]));

@@ -126,7 +126,7 @@ HR_TEST(threads_inherit_the_context) {
 
 HR_TEST(contexts_survive_lack_of_memory) {
   hr_context *context;
-  for (int allocations = 0; allocations < 2; allocations++) {
+  for (int allocations = 0; allocations < 2; ++allocations) {
     hr__allocator_fail_after(allocations);
     hr_status status = hr__context_create(&context);
     hr__allocator_fail_after(-1);

@@ -41,7 +41,7 @@ static bool spell(int file, char out_path[SPELLING_BYTES]) {
   uint64_t words[] = {(uint64_t)info.st_dev, (uint64_t)info.st_ino};
   uint64_t bits = hr_hash_words(HR_HASH_SEED, words, 2);
   char *at = out_path + snprintf(out_path, SPELLING_BYTES, "/proc/self/fd");
-  for (int i = 0; i < 64; i++) {
+  for (int i = 0; i < 64; ++i) {
     *at++ = '/';
     if ((bits >> i & 1) != 0) {
       *at++ = '.';
@@ -111,7 +111,7 @@ static bool try_open(const char *path, hr_dynlib *out_library, hr_status *first_
 static bool try_folder(const char *folder, size_t length, const char *const *names, hr_dynlib *out_library,
                        hr_status *first_error) {
   char path[PATH_MAX];
-  for (; *names != NULL; names++) {
+  for (; *names != NULL; ++names) {
     int written = snprintf(path, sizeof path, "%.*s%s%s", (int)length, folder, length > 0 ? "/" : "", *names);
     if (written > 0 && (size_t)written < sizeof path && try_open(path, out_library, first_error)) {
       return true;
@@ -151,7 +151,7 @@ hr_status hr_dynlib_symbol(const hr_dynlib *library, const char *name, void **ou
 }
 
 hr_status hr_dynlib_symbols(const hr_dynlib *library, size_t count, const char *const *names, void **out_addresses) {
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < count; ++i) {
     HR_RETURN_IF_ERROR(hr_dynlib_symbol(library, names[i], &out_addresses[i]));
   }
   return NULL;

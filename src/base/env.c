@@ -69,7 +69,7 @@ static environment *own(void) {
 static int find_choice(const char *choices, const char *word) {
   size_t length = strlen(word);
   int index = 0;
-  for (const char *start = choices; start != NULL; index++) {
+  for (const char *start = choices; start != NULL; ++index) {
     const char *bar = strchr(start, '|');
     size_t span = bar != NULL ? (size_t)(bar - start) : strlen(start);
     if (span == length && memcmp(start, word, length) == 0) {
@@ -170,13 +170,13 @@ static void load(environment *env) {
   pthread_mutex_lock(&env->mutex);
   bool first = !atomic_load(&env->loaded);
   if (first) {
-    for (int i = 0; i < HR_ENV_COUNT; i++) {
+    for (int i = 0; i < HR_ENV_COUNT; ++i) {
       read_row(&rows[i], &env->values[i]);
     }
     atomic_store_explicit(&env->loaded, true, memory_order_release);
   }
   pthread_mutex_unlock(&env->mutex);
-  for (int i = 0; first && i < HR_ENV_COUNT; i++) {
+  for (int i = 0; first && i < HR_ENV_COUNT; ++i) {
     if (env->values[i].rejected) {
       warn_rejected(&rows[i]);
     }
@@ -218,7 +218,7 @@ const char *hr_env_system(const char *name) {
 }
 
 void hr_env_describe(hr_text *text) {
-  for (int i = 0; i < HR_ENV_COUNT; i++) {
+  for (int i = 0; i < HR_ENV_COUNT; ++i) {
     const env_row *row = &rows[i];
     char expected[256];
     print_expected(row, expected, sizeof expected);

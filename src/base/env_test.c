@@ -29,7 +29,7 @@ static const char *reload(void) {
 HR_TEST(defaults_hold_without_variables) {
   static const char *const names[] = {"MODE",          "DEBUG",        "FALLBACK", "PENDING_OPS",
                                       "PENDING_BYTES", "MEMORY_LIMIT", "ONEDNN"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
     char name[64];
     snprintf(name, sizeof name, "HEADRACE_%s", names[i]);
     unsetenv(name);

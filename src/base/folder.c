@@ -170,7 +170,7 @@ hr_status hr_folder_make_temporary(hr_text *out_path) {
   const char *given = hr_env_system("TMPDIR");
   const char *roots[] = {given[0] != '\0' ? given : "/tmp", "/tmp", "/var/tmp", "/dev/shm"};
   hr_status first = HR_OK;
-  for (size_t i = 0; i < sizeof roots / sizeof *roots; i++) {
+  for (size_t i = 0; i < sizeof roots / sizeof *roots; ++i) {
     hr_status status = make_below(roots[i], out_path);
     if (status == NULL) {
       hr_status_ignore(first);

@@ -126,7 +126,7 @@ static bool is_first(const char *line) {
   log_state *log = own();
   pthread_mutex_lock(&log->mutex);
   bool found = log->once_count == ONCE_MAX;
-  for (int i = 0; i < log->once_count && !found; i++) {
+  for (int i = 0; i < log->once_count && !found; ++i) {
     found = log->once[i] == hash;
   }
   if (!found) {

@@ -77,14 +77,14 @@ HR_TEST(arena_blocks_are_aligned_and_disjoint) {
   hr_arena arena;
   hr_arena_init(&arena, 0);
   unsigned char *blocks[200];
-  for (size_t i = 0; i < 200; i++) {
+  for (size_t i = 0; i < 200; ++i) {
     blocks[i] = hr_arena_alloc(&arena, i * 7);
     HR_ASSERT_NOT_NULL(blocks[i]);
     HR_ASSERT_EQ((uintptr_t)blocks[i] % HR_ARENA_ALIGNMENT, 0);
     memset(blocks[i], (int)i, i * 7);
   }
-  for (size_t i = 0; i < 200; i++) {
-    for (size_t k = 0; k < i * 7; k++) {
+  for (size_t i = 0; i < 200; ++i) {
+    for (size_t k = 0; k < i * 7; ++k) {
       HR_ASSERT_EQ(blocks[i][k], i);
     }
   }
@@ -113,7 +113,7 @@ HR_TEST(arena_reset_keeps_the_first_chunk) {
 static hr_status fill_arena(void) {
   hr_arena arena = {0};
   bool filled = true;
-  for (int i = 0; filled && i < 5; i++) {
+  for (int i = 0; filled && i < 5; ++i) {
     filled = hr_arena_dup(&arena, "abc", 4) != NULL && hr_arena_alloc(&arena, 5000) != NULL;
   }
   hr_arena_fini(&arena);
@@ -130,7 +130,7 @@ typedef struct point {
 
 HR_TEST(vector_grows_and_keeps_its_elements) {
   HR_VECTOR(point) points = {0};
-  for (int i = 0; i < 1000; i++) {
+  for (int i = 0; i < 1000; ++i) {
     HR_ASSERT(hr_vector_push(&points, (point){i, -i}));
   }
   HR_ASSERT_EQ(points.count, 1000);
@@ -148,7 +148,7 @@ HR_TEST(vector_grows_and_keeps_its_elements) {
 static hr_status fill_vector(void) {
   HR_VECTOR(int64_t) numbers = {0};
   bool pushed = true;
-  for (int i = 0; pushed && i < 100; i++) {
+  for (int i = 0; pushed && i < 100; ++i) {
     pushed = hr_vector_push(&numbers, i);
   }
   hr_vector_fini(&numbers);
@@ -165,7 +165,7 @@ HR_TEST(table_agrees_with_an_array) {
   bool present[KEYS] = {false};
   hr_table table = {0};
   uint64_t random = HR_HASH_SEED;
-  for (int step = 0; step < 20000; step++) {
+  for (int step = 0; step < 20000; ++step) {
     random = hr_hash_mix(random, (uint64_t)step);
     size_t i = random % KEYS;
     uint64_t key = i << 20; /* keys that share their low bits */
@@ -178,11 +178,11 @@ HR_TEST(table_agrees_with_an_array) {
     }
   }
   size_t expected = 0, seen = 0, cursor = 0;
-  for (size_t i = 0; i < KEYS; i++) {
+  for (size_t i = 0; i < KEYS; ++i) {
     expected += present[i];
     HR_ASSERT(hr_table_get(&table, i << 20) == (present[i] ? &places[i] : NULL));
   }
-  for (const hr_table_entry *entry; (entry = hr_table_next(&table, &cursor)) != NULL; seen++) {
+  for (const hr_table_entry *entry; (entry = hr_table_next(&table, &cursor)) != NULL; ++seen) {
     HR_ASSERT(entry->value == &places[entry->key >> 20]);
   }
   HR_ASSERT_EQ(seen, expected);
@@ -195,7 +195,7 @@ HR_TEST(table_agrees_with_an_array) {
 static hr_status fill_table(void) {
   hr_table table = {0};
   bool put = true;
-  for (uint64_t i = 0; put && i < 100; i++) {
+  for (uint64_t i = 0; put && i < 100; ++i) {
     put = hr_table_put(&table, i, &table);
   }
   hr_table_fini(&table);
@@ -213,7 +213,7 @@ HR_TEST(hash_depends_on_order_length_and_every_bit) {
   HR_ASSERT(hr_hash_words(HR_HASH_SEED, words, 4) != hr_hash_words(HR_HASH_SEED, words, 5));
   HR_ASSERT(hr_hash_bytes(HR_HASH_SEED, "abc\0", 3) != hr_hash_bytes(HR_HASH_SEED, "abc\0", 4));
   int flipped = 0;
-  for (int bit = 0; bit < 64; bit++) {
+  for (int bit = 0; bit < 64; ++bit) {
     uint64_t difference = hr_hash_mix(HR_HASH_SEED, 7) ^ hr_hash_mix(HR_HASH_SEED, 7 ^ UINT64_C(1) << bit);
     HR_ASSERT(difference != 0);
     flipped += __builtin_popcountll(difference);
@@ -226,7 +226,7 @@ HR_TEST(text_appends_and_hands_over) {
   HR_ASSERT_STR_EQ(hr_text_chars(&text), "");
   hr_text_append(&text, "a");
   hr_text_char(&text, '=');
-  for (int i = 0; i < 100; i++) {
+  for (int i = 0; i < 100; ++i) {
     hr_text_printf(&text, "%d,", i);
   }
   HR_ASSERT_EQ(text.length, 2 + 10 * 2 + 90 * 3);
@@ -249,7 +249,7 @@ HR_TEST(text_appends_and_hands_over) {
 
 static hr_status fill_text(void) {
   hr_text text = {0};
-  for (int i = 0; i < 100; i++) {
+  for (int i = 0; i < 100; ++i) {
     hr_text_printf(&text, "%d,", i);
   }
   hr_status status = hr_text_status(&text);

@@ -18,7 +18,7 @@
 /* True if `name=value` is of a variable that one of the list sets. */
 static bool is_set(const char *const *list, const char *variable) {
   size_t length = strcspn(variable, "=") + 1;
-  for (; list != NULL && *list != NULL; list++) {
+  for (; list != NULL && *list != NULL; ++list) {
     if (strncmp(*list, variable, length) == 0) {
       return true;
     }
@@ -30,17 +30,17 @@ static bool is_set(const char *const *list, const char *variable) {
  * memory. */
 static const char **merge_environment(const char *const *list) {
   size_t count = 0, at = 0;
-  for (const char *const *more = list; more != NULL && *more != NULL; more++) {
-    count++;
+  for (const char *const *more = list; more != NULL && *more != NULL; ++more) {
+    ++count;
   }
-  for (char **more = environ; *more != NULL; more++) {
-    count++;
+  for (char **more = environ; *more != NULL; ++more) {
+    ++count;
   }
   const char **merged = hr_calloc(count + 1, sizeof *merged);
-  for (const char *const *more = list; merged != NULL && more != NULL && *more != NULL; more++) {
+  for (const char *const *more = list; merged != NULL && more != NULL && *more != NULL; ++more) {
     merged[at++] = *more;
   }
-  for (char **more = environ; merged != NULL && *more != NULL && at < count; more++) {
+  for (char **more = environ; merged != NULL && *more != NULL && at < count; ++more) {
     if (!is_set(list, *more)) {
       merged[at++] = *more;
     }

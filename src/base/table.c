@@ -55,7 +55,7 @@ bool hr_table_put(hr_table *table, uint64_t key, void *value) {
     return false;
   }
   table->entries[find_slot(table, key)] = (hr_table_entry){.key = key, .value = value};
-  table->count++;
+  ++table->count;
   return true;
 }
 
@@ -78,7 +78,7 @@ void *hr_table_remove(hr_table *table, uint64_t key) {
     }
   }
   table->entries[hole] = (hr_table_entry){0};
-  table->count--;
+  --table->count;
   return value;
 }
 

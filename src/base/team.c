@@ -163,7 +163,7 @@ static uint64_t watch(uint64_t seen) {
   int64_t begin = own.watches ? hr_clock_ns() : 0, before = begin;
   bool watches = own.watches && !hr__team_is_crowded(begin);
   uint64_t job = seen;
-  for (int looks = 0; watches && job == seen; looks++) {
+  for (int looks = 0; watches && job == seen; ++looks) {
     bool is_round = looks % LOOKS == 0;
     int64_t now = is_round ? hr_clock_ns() : before;
     if (now - before > LOSS_NS) {
@@ -243,7 +243,7 @@ static void wake_all(void) {
 static void stop_threads(void) {
   atomic_store(&own.stops, true);
   wake_all();
-  for (int i = 0; i < own.thread_count; i++) {
+  for (int i = 0; i < own.thread_count; ++i) {
     hr_thread_join(&own.threads[i]);
   }
   own.thread_count = 0;
@@ -322,7 +322,7 @@ static void look_again(int looks) {
 }
 
 static void wait_for(const place *p, uint64_t job) {
-  for (int looks = 0; atomic_load_explicit(&p->done, memory_order_acquire) != job; looks++) {
+  for (int looks = 0; atomic_load_explicit(&p->done, memory_order_acquire) != job; ++looks) {
     look_again(looks);
   }
 }
@@ -334,12 +334,12 @@ static void run_loop(int64_t units, int workers, int self, hr_range_fn fn, void 
   atomic_store_explicit(&own.places[self].taken, job, memory_order_relaxed);
   announce(job);
   hr__run_share(units, workers, self, fn, arg);
-  for (int worker = workers - 1; worker >= 0; worker--) {
+  for (int worker = workers - 1; worker >= 0; --worker) {
     if (worker != self) {
       take_share(worker, job);
     }
   }
-  for (int worker = 0; worker < workers; worker++) {
+  for (int worker = 0; worker < workers; ++worker) {
     if (worker != self) {
       wait_for(&own.places[worker], job);
     }
@@ -420,7 +420,7 @@ void hr__team_join(uint64_t lead) {
     return;
   }
   uint64_t seen = lead, job = lead;
-  for (int looks = 0; atomic_load_explicit(&own.led, memory_order_acquire) < lead; looks++) {
+  for (int looks = 0; atomic_load_explicit(&own.led, memory_order_acquire) < lead; ++looks) {
     if (job != seen) {
       seen = job;
       thread.is_inside = true;

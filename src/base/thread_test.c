@@ -23,7 +23,7 @@ static void visit(void *arg, int64_t begin, int64_t end, int worker) {
   if (atomic_exchange(&log->busy[worker], 1) != 0) {
     atomic_store(&log->clash, true);
   }
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end; ++i) {
     atomic_fetch_add(&log->visits[i], 1);
   }
   atomic_fetch_add(&log->calls, 1);
@@ -34,7 +34,7 @@ static void visit(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 static void assert_all_visited(visit_log *log, int64_t units) {
-  for (int64_t i = 0; i < UNITS; i++) {
+  for (int64_t i = 0; i < UNITS; ++i) {
     HR_ASSERT_EQ(log->visits[i], i < units ? 1 : 0);
   }
   HR_ASSERT(!log->clash);
@@ -42,7 +42,7 @@ static void assert_all_visited(visit_log *log, int64_t units) {
 
 HR_TEST(parallel_for_visits_each_unit_once) {
   static const int threads[] = {1, 2, 3, 7, 2, 0};
-  for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+  for (size_t t = 0; t < sizeof threads / sizeof *threads; ++t) {
     hr_thread_count_set(threads[t]);
     for (int64_t units = 0; units <= UNITS; units += units < 10 ? 1 : 331) {
       static visit_log log;
@@ -68,7 +68,7 @@ HR_TEST(parallel_for_honours_the_grain) {
 
 static void visit_nested(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end; ++i) {
     static visit_log inner[4];
     hr_parallel_for(UNITS, 1, visit, &inner[i]);
     atomic_fetch_add((atomic_int *)arg, atomic_load(&inner[i].calls));
@@ -85,11 +85,11 @@ HR_TEST(nested_loops_run_inline) {
 
 static void run_loops(void *arg) {
   (void)arg;
-  for (int i = 0; i < 50; i++) {
+  for (int i = 0; i < 50; ++i) {
     static _Thread_local visit_log log;
     memset(&log, 0, sizeof log);
     hr_parallel_for(UNITS, 1, visit, &log);
-    for (int64_t k = 0; k < UNITS; k++) {
+    for (int64_t k = 0; k < UNITS; ++k) {
       if (log.visits[k] != 1) {
         abort();
       }
@@ -114,14 +114,14 @@ typedef struct relay {
 static void pass_on(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   relay *r = arg;
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end; ++i) {
     r->values[i] = (3 * r->values[i] + i) & 0xffff;
   }
 }
 
 static void rotate(relay *r) {
   int64_t first = r->values[0];
-  for (int64_t i = 0; i + 1 < r->count; i++) {
+  for (int64_t i = 0; i + 1 < r->count; ++i) {
     r->values[i] = r->values[i + 1];
   }
   r->values[r->count - 1] = first;
@@ -130,14 +130,14 @@ static void rotate(relay *r) {
 /* Each loop reads what another thread wrote in the one before; waits of all kinds lie between them. */
 HR_TEST(loops_see_what_loops_before_them_wrote) {
   static const int64_t pauses_us[] = {0, 0, 0, 20, 300};
-  for (int threads = 2; threads <= 4; threads++) {
+  for (int threads = 2; threads <= 4; ++threads) {
     hr_thread_count_set(threads);
     relay shared = {.count = threads}, alone = {.count = threads};
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 2000; ++i) {
       hr_parallel_for(threads, 1, pass_on, &shared);
       pass_on(&alone, 0, threads, 0);
       rotate(&shared), rotate(&alone);
-      for (int k = 0; k < threads; k++) {
+      for (int k = 0; k < threads; ++k) {
         HR_ASSERT_EQ(shared.values[k], alone.values[k]);
       }
       if (i % 50 == 0) {
@@ -158,7 +158,7 @@ typedef struct led {
 
 static void run_led(void *arg) {
   led *l = arg;
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 5; ++i) {
     hr_parallel_for(l->values.count, 1, pass_on, &l->values);
     rotate(&l->values);
   }
@@ -174,11 +174,11 @@ HR_TEST(leads_run_once_and_their_loops_are_the_teams) {
   int led_count = 0;
   int64_t until = hr_clock_ns() + INT64_C(10000000000); /* a busy machine may leave the team asleep for a while */
   usleep(150000); /* away from the library that was said to be called: its loops would not be the team's */
-  for (int threads = 2; threads <= 3; threads++) {
+  for (int threads = 2; threads <= 3; ++threads) {
     hr_thread_count_set(threads);
     led l = {.values = {.count = threads}};
     relay alone = {.count = threads};
-    for (int i = 0; i < 1500 || (led_count == 0 && hr_core_count() > 1 && hr_clock_ns() < until); i++) {
+    for (int i = 0; i < 1500 || (led_count == 0 && hr_core_count() > 1 && hr_clock_ns() < until); ++i) {
       uint64_t lead = 0;
       int before = l.runs;
       hr_parallel_for(threads, 1, pass_on, &l.values);
@@ -198,11 +198,11 @@ HR_TEST(leads_run_once_and_their_loops_are_the_teams) {
         run_led(&l);
       }
       HR_ASSERT_EQ(l.runs, before + 1);
-      for (int k = 0; k < 5; k++) {
+      for (int k = 0; k < 5; ++k) {
         pass_on(&alone, 0, threads, 0);
         rotate(&alone);
       }
-      for (int k = 0; k < threads; k++) {
+      for (int k = 0; k < threads; ++k) {
         HR_ASSERT_EQ(l.values.values[k], alone.values[k]);
       }
       led_count += leads;
@@ -235,7 +235,7 @@ HR_TEST(a_child_of_fork_can_loop) {
 #endif
   hr_thread_count_set(3);
   usleep(150000); /* away from the library that was said to be called: libgomp's team can't be forked */
-  for (int i = 0; i < 20; i++) {
+  for (int i = 0; i < 20; ++i) {
     static visit_log log;
     memset(&log, 0, sizeof log);
     hr_parallel_for(UNITS, 1, visit, &log);
@@ -265,7 +265,7 @@ typedef struct mailbox {
 static void epilogue(void *arg) {
   mailbox *box = arg;
   hr_mutex_lock(&box->mutex);
-  box->letters++;
+  ++box->letters;
   hr_cond_signal(&box->cond);
   hr_mutex_unlock(&box->mutex);
 }

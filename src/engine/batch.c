@@ -26,7 +26,7 @@ typedef struct range {
 
 static void add_access(const hr_kernel *kernel, const hr_access *access, range *r) {
   int64_t first = access->offset, last = access->offset, size = (int64_t)hr_dtype_size(access->dtype);
-  for (int d = 0; d < kernel->rank; d++) {
+  for (int d = 0; d < kernel->rank; ++d) {
     int64_t algorithm = (kernel->dims[d] - 1) * access->strides[d];
     first += algorithm < 0 ? algorithm : 0;
     last += algorithm > 0 ? algorithm : 0;
@@ -38,7 +38,7 @@ static void add_access(const hr_kernel *kernel, const hr_access *access, range *
 /* What a kernel may reach of an argument, bounds aside. An index that is read may lead anywhere. */
 static range reach_of(const hr_kernel *kernel, int arg) {
   range r = {INT64_MAX, INT64_MIN};
-  for (int i = 0; i < kernel->access_count; i++) {
+  for (int i = 0; i < kernel->access_count; ++i) {
     const hr_access *access = &kernel->accesses[i];
     if (access->arg == arg && access->term_count > 0) {
       return (range){INT64_MIN, INT64_MAX};
@@ -62,8 +62,8 @@ static bool may_share_memory(const hr_place *places, const hr_kernel *a, int arg
 }
 
 static bool are_independent(const hr_place *places, const hr_kernel *a, const hr_kernel *b) {
-  for (int i = 0; i < a->arg_count; i++) {
-    for (int j = 0; j < b->arg_count; j++) {
+  for (int i = 0; i < a->arg_count; ++i) {
+    for (int j = 0; j < b->arg_count; ++j) {
       if ((a->args[i].is_written || b->args[j].is_written) && may_share_memory(places, a, i, b, j)) {
         return false;
       }
@@ -79,7 +79,7 @@ static double pieces_of(const hr_host_kernel *kernel, int pass) {
 
 static double pieces_of_all(const hr_host_kernel *kernel) {
   double pieces = 0;
-  for (int pass = 0; pass < kernel->pass_count; pass++) {
+  for (int pass = 0; pass < kernel->pass_count; ++pass) {
     pieces += pieces_of(kernel, pass);
   }
   return pieces;
@@ -87,7 +87,7 @@ static double pieces_of_all(const hr_host_kernel *kernel) {
 
 static bool can_be_in_batch(const hr_exec_step *step) {
   bool can = step->kind == HR_STEP_KERNEL;
-  for (int pass = 1; can && pass < step->kernel->pass_count; pass++) {
+  for (int pass = 1; can && pass < step->kernel->pass_count; ++pass) {
     can = pieces_of(step->kernel, pass) <= 1;
   }
   return can;
@@ -96,7 +96,7 @@ static bool can_be_in_batch(const hr_exec_step *step) {
 /* Whether step `next` can run at once with those from `first` on. */
 static bool can_join(const hr_instance *instance, int first, int next) {
   bool joins = next < instance->step_count && next - first < BATCH_MAX && can_be_in_batch(&instance->steps[next]);
-  for (int i = first; joins && i < next; i++) {
+  for (int i = first; joins && i < next; ++i) {
     joins = are_independent(instance->plan->schedule.places, instance->steps[i].source->kernel,
                             instance->steps[next].source->kernel);
   }
@@ -112,7 +112,7 @@ static size_t make_batch(hr_instance *instance, int first) {
     return workspace;
   }
   double pieces = pieces_of_all(head->kernel);
-  for (; can_join(instance, first, first + head->batch); head->batch++) {
+  for (; can_join(instance, first, first + head->batch); ++head->batch) {
     hr_exec_step *step = &instance->steps[first + head->batch];
     if (workspace + step->workspace_bytes > WORKSPACE_BYTES_MAX) {
       break;

@@ -26,8 +26,8 @@ typedef struct made {
 static made *make(int count) {
   static made m;
   memset(&m, 0, sizeof m);
-  for (int i = 0; i < count; i++) {
-    for (int a = 0; a < ARGS; a++) {
+  for (int i = 0; i < count; ++i) {
+    for (int a = 0; a < ARGS; ++a) {
       m.places[i * ARGS + a].kind = HR_PLACE_BOUND;
       m.args[i][a] = (hr_kernel_arg){.buffer = (uint32_t)(i * ARGS + a), .is_read = a == 0, .is_written = a == 1};
       m.accesses[i][a] = (hr_access){.arg = a, .dtype = HR_DTYPE_F32, .strides = forward};
@@ -93,7 +93,7 @@ HR_TEST(parts_of_one_buffer_are_told_apart_by_bytes) {
                {50, forward, HR_DTYPE_F64, 0, true},    {49, forward, HR_DTYPE_F64, 0, false},
                {400, forward, HR_DTYPE_U8, 0, true},    {399, forward, HR_DTYPE_U8, 0, false},
                {1000, forward, HR_DTYPE_F32, 1, false}, {-1000, forward, HR_DTYPE_F32, 1, false}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     made *m = make(2);
     m->args[1][1].buffer = m->args[0][1].buffer;
     m->accesses[1][1] = (hr_access){.arg = 1,
@@ -111,7 +111,7 @@ HR_TEST(parts_of_one_buffer_are_told_apart_by_bytes) {
 }
 
 HR_TEST(temporaries_are_told_apart_by_place) {
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 3; ++i) {
     made *m = make(2);
     m->places[0] = (hr_place){HR_PLACE_ARENA, 512, 400};                             /* dies in step 0 */
     m->places[3] = (hr_place){HR_PLACE_ARENA, (size_t[]){0, 448, 960}[i], 448 + 64}; /* made in step 1 */
@@ -124,14 +124,14 @@ HR_TEST(temporaries_are_told_apart_by_place) {
 
 HR_TEST(a_batch_has_workspace_for_each_and_a_limit) {
   made *m = make(STEPS_MAX);
-  for (int i = 0; i < STEPS_MAX; i++) {
+  for (int i = 0; i < STEPS_MAX; ++i) {
     m->steps[i].workspace_bytes = 1 + (size_t)i % 100;
   }
   size_t bytes = hr__batch_steps(&m->instance), end = 0;
   HR_ASSERT(m->steps[0].batch < STEPS_MAX);
   HR_ASSERT_EQ(m->instance.batch_most, m->steps[0].batch);
   HR_ASSERT_EQ(m->instance.kernel_count, 2);
-  for (int i = 0; i < m->steps[0].batch; i++) {
+  for (int i = 0; i < m->steps[0].batch; ++i) {
     HR_ASSERT(m->steps[i].workspace_offset >= end && m->steps[i].workspace_offset % 64 == 0);
     end = m->steps[i].workspace_offset + m->steps[i].workspace_bytes;
   }
@@ -147,7 +147,7 @@ HR_TEST(what_is_no_kernel_or_has_a_large_second_pass_runs_alone) {
   m->steps[1].kind = HR_STEP_CHECK;
   hr__batch_steps(&m->instance);
   HR_ASSERT(m->steps[0].batch == 1 && m->steps[1].batch == 1 && m->steps[2].batch == 1);
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     m = make(2);
     m->hosts[i].pass_count = 3;
     m->hosts[i].units[0] = 1000;
@@ -186,7 +186,7 @@ static void record_updates(hr_stream *stream, hr_buffer *const *x, hr_buffer *co
   hr_attrs flat = {.ints = flat_ints, .int_count = 1};
   hr_scalar weight = hr_scalar_f64(0.1);
   hr_view number = {.scalar = &weight, .dtype = weight.dtype};
-  for (int i = 0; i < TENSORS; i++) {
+  for (int i = 0; i < TENSORS; ++i) {
     int64_t dims[1] = {length_of(i)};
     hr_view in = {.buffer = x[i], .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = one};
     hr_view out = {.buffer = norms, .dtype = HR_DTYPE_F32, .rank = 1, .offset = i, .dims = one, .strides = one};
@@ -195,7 +195,7 @@ static void record_updates(hr_stream *stream, hr_buffer *const *x, hr_buffer *co
   hr_view list = {.buffer = norms, .dtype = HR_DTYPE_F32, .rank = 1, .dims = many, .strides = one};
   hr_view sum = {.buffer = total, .dtype = HR_DTYPE_F32, .rank = 1, .dims = one, .strides = one};
   HR_ASSERT_OK(hr_stream_record(stream, HR_OP_SUM, &flat, 1, &list, 1, &sum));
-  for (int i = 0; i < TENSORS; i++) {
+  for (int i = 0; i < TENSORS; ++i) {
     int64_t dims[1] = {length_of(i)};
     hr_view xs = {.buffer = x[i], .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = one}, ms = xs, wide = sum;
     ms.buffer = m[i];
@@ -204,7 +204,7 @@ static void record_updates(hr_stream *stream, hr_buffer *const *x, hr_buffer *co
     HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MUL, NULL, 2, (hr_view[]){xs, wide}, 1, &xs));
     HR_ASSERT_OK(hr_stream_record(stream, HR_OP_LERP, NULL, 3, (hr_view[]){ms, xs, number}, 1, &ms));
   }
-  for (int i = 0; i + 1 < TENSORS; i++) {
+  for (int i = 0; i + 1 < TENSORS; ++i) {
     int64_t dims[1] = {length_of(i)};
     hr_view xs = {.buffer = x[i], .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = one}, next = xs;
     next.buffer = x[i + 1];
@@ -228,10 +228,10 @@ static hr_stats run_updates(hr_mode mode, float *out_values) {
   HR_ASSERT_OK(hr_buffer_create(device, sizeof(float), &total));
   float *values = hr_malloc(MOST * sizeof *values);
   hr_view view = {.dtype = HR_DTYPE_F32, .rank = 1, .dims = most, .strides = one};
-  for (int i = 0; i < TENSORS; i++) {
+  for (int i = 0; i < TENSORS; ++i) {
     HR_ASSERT_OK(hr_buffer_create(device, MOST * sizeof(float), &x[i]));
     HR_ASSERT_OK(hr_buffer_create(device, MOST * sizeof(float), &m[i]));
-    for (int k = 0; k < MOST; k++) {
+    for (int k = 0; k < MOST; ++k) {
       values[k] = (float)((k * 31 + i * 17) % 101 - 50) / 5000;
     }
     view.buffer = x[i];
@@ -241,12 +241,12 @@ static hr_stats run_updates(hr_mode mode, float *out_values) {
   }
   hr_stats before, after;
   hr_stream_stats(stream, &before);
-  for (int round = 0; round < 3; round++) {
+  for (int round = 0; round < 3; ++round) {
     record_updates(stream, x, m, norms, total);
     HR_ASSERT_OK(hr_stream_commit(stream));
   }
   hr_stream_stats(stream, &after);
-  for (int i = 0; i < TENSORS; i++) {
+  for (int i = 0; i < TENSORS; ++i) {
     view.buffer = x[i];
     HR_ASSERT_OK(hr_stream_read(stream, &view, out_values + (2 * i) * MOST));
     view.buffer = m[i];

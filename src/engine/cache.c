@@ -45,7 +45,7 @@ static void drop(hr_cache *cache, hr_instance *instance) {
   unlink_hash(cache, instance);
   unlink_use(cache, instance);
   unlink_followed(cache, instance);
-  cache->count--;
+  --cache->count;
   cache->bytes -= instance->footprint;
   hr__instance_release(instance);
 }
@@ -94,7 +94,7 @@ hr_status hr__cache_add(hr_cache *cache, hr_instance *instance) {
     cache->newest->follower = instance;
   }
   link_use(cache, instance);
-  cache->count++;
+  ++cache->count;
   cache->bytes += instance->footprint;
   while (cache->oldest != instance && (cache->count > cache->count_max || cache->bytes > cache->bytes_max)) {
     drop(cache, cache->oldest);

@@ -32,7 +32,7 @@ static world open_world(const char *device) {
   HR_ASSERT_OK(hr_stream_create(w.device, &w.stream));
   HR_ASSERT_OK(hr_buffer_create(w.device, sizeof values, &w.x));
   HR_ASSERT_OK(hr_buffer_create(w.device, sizeof values, &w.y));
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     values[i] = (float)i;
   }
   hr_view view = view_of(w.x);
@@ -74,7 +74,7 @@ HR_TEST(one_of_two_contexts_goes_and_the_other_works_on) {
   int64_t live = hr__allocator_live();
   world a = open_world("cpu"), b = open_world("cpu");
   HR_ASSERT(a.device != b.device && a.device->context == a.context && b.device->context == b.context);
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 3; ++i) {
     step(&a, i);
     step(&b, i + 10);
   }
@@ -82,7 +82,7 @@ HR_TEST(one_of_two_contexts_goes_and_the_other_works_on) {
   HR_ASSERT_EQ(kernels_of(&b), 1);
   HR_ASSERT(hr__context() == &hr__context_first);
   close_world(&a);
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 3; ++i) {
     step(&b, i + 20);
   }
   HR_ASSERT_EQ(kernels_of(&b), 1);
@@ -135,7 +135,7 @@ typedef struct runner {
 
 static void run_steps(void *arg) {
   runner *r = arg;
-  for (int i = 0; i < r->steps; i++) {
+  for (int i = 0; i < r->steps; ++i) {
     step(&r->w, i);
   }
 }
@@ -144,11 +144,11 @@ HR_TEST(contexts_work_on_threads_of_their_own) {
   enum { THREADS = 3 };
   runner runners[THREADS];
   hr_thread threads[THREADS];
-  for (int i = 0; i < THREADS; i++) {
+  for (int i = 0; i < THREADS; ++i) {
     runners[i] = (runner){open_world("cpu"), 40};
     HR_ASSERT_OK(hr_thread_start("context", run_steps, &runners[i], &threads[i]));
   }
-  for (int i = 0; i < THREADS; i++) {
+  for (int i = 0; i < THREADS; ++i) {
     hr_thread_join(&threads[i]);
     close_world(&runners[i].w);
   }

@@ -49,7 +49,7 @@ static hr_buffer *make_empty(const fixture *f) {
 static hr_buffer *make(const fixture *f, float first) {
   float values[COUNT];
   hr_buffer *buffer = make_empty(f);
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     int inner = i % INNER, channel = i / INNER % CHANNELS, image = i / INNER / CHANNELS;
     values[(image * INNER + inner) * CHANNELS + channel] = (float)i + first;
   }
@@ -69,7 +69,7 @@ static void check_ramp(const fixture *f, hr_buffer *buffer, float first, float s
   float values[COUNT];
   hr_view view = flat(buffer);
   HR_ASSERT_OK(hr_stream_read(f->stream, &view, values));
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     HR_ASSERT_NEAR(values[i], first + (float)i * step, 0);
   }
 }
@@ -117,7 +117,7 @@ HR_TEST(an_address_is_of_plain_memory) {
   void *address;
   HR_ASSERT_OK(hr_stream_address(f.stream, x, &address));
   HR_ASSERT(address == hr__buffer_address(x) && !is_laid_out(x));
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     HR_ASSERT_NEAR(((float *)address)[i], (float)i + 3, 0);
   }
   hr_buffer_release(x);
@@ -145,7 +145,7 @@ HR_TEST(programs_follow_and_hand_on) {
 
 HR_TEST(other_modes_hand_nothing_on) {
   fixture f = open_fixture();
-  for (int mode = HR_MODE_EAGER; mode <= HR_MODE_STRICT; mode++) {
+  for (int mode = HR_MODE_EAGER; mode <= HR_MODE_STRICT; ++mode) {
     hr_buffer *x = make(&f, 0), *y = make_empty(&f);
     hr_stream_set_mode(f.stream, (hr_mode)mode);
     HR_ASSERT_OK(add_number(&f, images(x), 5, images(y)));
@@ -173,11 +173,11 @@ HR_TEST(views_see_the_same_elements) {
       {3, {1, 1, 1, COUNT - 3}, {0, 0, 0, 1}},         /* from channel to channel: has to be made plain */
       {0, {1, IMAGES, 2, COUNT / 6}, {0, 120, 60, 1}}, /* three channels in one */
   };
-  for (size_t v = 0; v < sizeof views / sizeof *views; v++) {
+  for (size_t v = 0; v < sizeof views / sizeof *views; ++v) {
     fixture f = open_fixture();
     hr_buffer *x = make(&f, 0), *y = make_empty(&f);
     int64_t count = 1, dense[4];
-    for (int d = 3; d >= 0; d--) {
+    for (int d = 3; d >= 0; --d) {
       dense[d] = count;
       count *= views[v].dims[d];
     }
@@ -191,9 +191,9 @@ HR_TEST(views_see_the_same_elements) {
     HR_ASSERT_OK(unary(&f, HR_OP_COPY, input, output));
     float values[COUNT];
     HR_ASSERT_OK(hr_stream_read(f.stream, &output, values));
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; ++i) {
       int64_t at = views[v].offset;
-      for (int d = 0; d < 4; d++) {
+      for (int d = 0; d < 4; ++d) {
         at += i / dense[d] % views[v].dims[d] * views[v].strides[d];
       }
       HR_ASSERT_NEAR(values[i], (double)at, 0);
@@ -224,7 +224,7 @@ HR_TEST(other_element_sizes_want_it_plain) {
 /* Twice: the second time the program that was refused comes from the cache. */
 HR_TEST(what_is_refused_is_made_plain_and_stays_so) {
   fixture f = open_fixture();
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     hr_buffer *x = make(&f, 0), *y = make_empty(&f), *z = make_empty(&f);
     HR_ASSERT_OK(add_number(&f, flat(x), 2, flat(y)));
     HR_ASSERT_OK(hr_stream_commit(f.stream));
@@ -256,7 +256,7 @@ HR_TEST(writes_in_place_keep_the_layout) {
   float values[COUNT];
   hr_view all = flat(x);
   HR_ASSERT_OK(hr_stream_read(f.stream, &all, values));
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     int channel = i / INNER % CHANNELS, column = i % WIDTH;
     bool in_part = channel >= 1 && channel <= 2 && column >= 1 && column <= 2;
     HR_ASSERT_NEAR(values[i], i + 1 + (in_part ? 1000 : 0), 0);
@@ -270,7 +270,7 @@ HR_TEST(a_write_from_the_host_lands_in_its_place) {
   static const int64_t one_dims[4] = {1, 1, HEIGHT, WIDTH};
   hr_buffer *x = make(&f, 0);
   float values[COUNT];
-  for (int i = 0; i < INNER; i++) {
+  for (int i = 0; i < INNER; ++i) {
     values[i] = -1 - (float)i;
   }
   hr_view one = {
@@ -278,7 +278,7 @@ HR_TEST(a_write_from_the_host_lands_in_its_place) {
   HR_ASSERT_OK(hr_stream_write(f.stream, &one, values));
   hr_view all = flat(x);
   HR_ASSERT_OK(hr_stream_read(f.stream, &all, values));
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     HR_ASSERT_NEAR(values[i], i / INNER == 8 ? -1 - i % INNER : i, 0);
   }
   hr_buffer_release(x);
@@ -286,7 +286,7 @@ HR_TEST(a_write_from_the_host_lands_in_its_place) {
 }
 
 HR_TEST(dying_inputs_are_followed_or_made_plain) {
-  for (int is_flat = 0; is_flat < 2; is_flat++) {
+  for (int is_flat = 0; is_flat < 2; ++is_flat) {
     fixture f = open_fixture();
     hr_buffer *x = make(&f, 0), *y = make_empty(&f);
     HR_ASSERT_OK(is_flat ? add_number(&f, flat(x), 9, flat(y)) : add_number(&f, images(x), 9, images(y)));
@@ -364,7 +364,7 @@ HR_TEST(without_memory_for_a_copy_the_host_permutes) {
     void *address;
     taken[count] = make_empty(&f);
     status = hr_stream_address(f.stream, taken[count], &address);
-    count++;
+    ++count;
   }
   HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_RESOURCE_EXHAUSTED);
   hr_status_free(status);

@@ -163,7 +163,7 @@ static hr_status create(const char *title, hr_device *device, const char *name, 
 }
 
 static void set_grids(hr_device_kernel *kernel, const int64_t *blocks, const int *threads) {
-  for (int pass = 0; pass < kernel->base.pass_count; pass++) {
+  for (int pass = 0; pass < kernel->base.pass_count; ++pass) {
     kernel->blocks[pass] = blocks[pass];
     kernel->threads[pass] = threads[pass];
     kernel->base.units[pass] = blocks[pass] * threads[pass];
@@ -309,11 +309,11 @@ static hr_status compile_all(work *w) {
   hr_thread threads[COMPILERS_MAX] = {0};
   int more = hr_core_count() < w->count ? hr_core_count() : w->count;
   more = (more < COMPILERS_MAX ? more : COMPILERS_MAX) - 1;
-  for (int i = 0; i < more; i++) {
+  for (int i = 0; i < more; ++i) {
     hr_status_ignore(hr_thread_start("headrace-compile", compile_some, w, &threads[i]));
   }
   compile_some(w);
-  for (int i = 0; i < more; i++) {
+  for (int i = 0; i < more; ++i) {
     hr_thread_join(&threads[i]);
   }
   return w->failure;
@@ -322,7 +322,7 @@ static hr_status compile_all(work *w) {
 static hr_status load(module *m) {
   char names[HR_HOST_KERNEL_PASS_MAX][NAME_BYTES + 8];
   const char *pointers[HR_HOST_KERNEL_PASS_MAX];
-  for (int pass = 0; pass < m->pass_count; pass++) {
+  for (int pass = 0; pass < m->pass_count; ++pass) {
     snprintf(names[pass], sizeof names[pass], "%s_%d", m->name, pass);
     pointers[pass] = names[pass];
   }
@@ -354,10 +354,10 @@ static bool open_cache(hr_device *device, hr_disk_cache *out_cache) {
 
 static hr_status load_missing(hr_device *device, const hr_host_kernel *const *kernels, int count, module **missing) {
   work w = {.modules = missing, .mutex = HR_MUTEX_INITIALIZER};
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     module *m = ((const device_code *)kernels[i])->module;
     bool is_known = m->loaded != NULL;
-    for (int j = 0; j < w.count; j++) {
+    for (int j = 0; j < w.count; ++j) {
       is_known |= missing[j] == m;
     }
     if (!is_known) {
@@ -377,7 +377,7 @@ static hr_status load_missing(hr_device *device, const hr_host_kernel *const *ke
     }
     hr__disk_cache_fini(&cache);
   }
-  for (int i = 0; status == NULL && i < w.count; i++) {
+  for (int i = 0; status == NULL && i < w.count; ++i) {
     status = load(missing[i]);
   }
   hr_log(HR_LOG_SCHEDULE, "compiled %d and loaded %d kernels in %.1f ms", (int)w.compiled, w.count,
@@ -392,11 +392,11 @@ hr_status hr__device_kernels_load(hr_device *device, int count, const hr_host_ke
   }
   code_cache *cache = cache_of(device);
   hr_mutex_lock(&cache->shared_mutex);
-  cache->epoch++;
+  ++cache->epoch;
   hr_mutex_unlock(&cache->shared_mutex);
   hr_mutex_lock(&cache->load_mutex);
   hr_status status = load_missing(device, kernels, count, missing);
-  for (int i = 0; status == NULL && i < count; i++) {
+  for (int i = 0; status == NULL && i < count; ++i) {
     device_code *code = (device_code *)kernels[i];
     memcpy(code->kernel.functions, code->module->functions, sizeof code->kernel.functions);
   }

@@ -14,7 +14,7 @@ static hr_status no_compiler(void *impl, hr_text *out_name) {
 }
 static hr_status compile(void *impl, const char *text, size_t length, hr_text *out_image) {
   (void)impl;
-  compiled++;
+  ++compiled;
   (void)hr_text_append_bytes(out_image, text + length - 1, 1);
   return hr_text_status(out_image);
 }
@@ -22,17 +22,17 @@ static hr_status load(void *impl, const void *image, size_t bytes, int count, co
                       void **out_module, void **out_functions) {
   (void)impl;
   HR_ASSERT(bytes == 1 && (count == 1 || (strcmp(names[0], "twice_0") == 0 && strcmp(names[1], "twice_1") == 0)));
-  loaded++;
+  ++loaded;
   *out_module = malloc(1);
   HR_ASSERT_NOT_NULL(*out_module);
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     out_functions[i] = (void *)(uintptr_t) * (const char *)image;
   }
   return HR_OK;
 }
 static void unload(void *impl, void *module) {
   (void)impl;
-  unloaded++;
+  ++unloaded;
   free(module);
 }
 
@@ -60,7 +60,7 @@ HR_TEST(written_kernels_of_one_text_share_its_functions) {
   const hr_host_kernel *const list[] = {kernels[0], kernels[1], kernels[2]};
   HR_ASSERT_OK(hr__device_kernels_load(&device, 3, list));
   HR_ASSERT(compiled == 2 && loaded == 2);
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 3; ++i) {
     const hr_device_kernel *kernel = (const hr_device_kernel *)kernels[i];
     HR_ASSERT(kernel->functions[0] == (void *)(uintptr_t)(i < 2 ? 'a' : 'b'));
     HR_ASSERT(kernel->arg_count == 4 && kernel->scalar_count == 1 && kernel->word_count == 1);
@@ -116,7 +116,7 @@ HR_TEST(shapes_that_change_are_compiled_three_times) {
   hr_host_kernel *kernels[SHAPES],
       *other = make_sum(&device, FIRST - 1, 99); /* one program has two of them: not a third shape */
   compiled = loaded = unloaded = 0;
-  for (int i = 0; i < SHAPES; i++) {
+  for (int i = 0; i < SHAPES; ++i) {
     kernels[i] = make_sum(&device, FIRST + i, (uint64_t)i);
     HR_ASSERT_OK(hr__device_kernels_load(&device, 1, (const hr_host_kernel *const[]){kernels[i]}));
     HR_ASSERT_EQ(compiled, i < 3 ? i + 1 : 3);
@@ -125,7 +125,7 @@ HR_TEST(shapes_that_change_are_compiled_three_times) {
     HR_ASSERT(i < 2 || kernel->words[0] == (FIRST + i) * 160 || kernel->words[1] == (FIRST + i) * 160);
     HR_ASSERT_EQ(kernel->blocks[0], ((FIRST + i) * 160 + 255) / 256);
   }
-  for (int i = 0; i < SHAPES; i++) {
+  for (int i = 0; i < SHAPES; ++i) {
     kernels[i]->destroy(kernels[i]);
   }
   other->destroy(other);

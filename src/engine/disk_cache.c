@@ -213,7 +213,7 @@ static bool write_all(int file, const void *bytes, size_t count) {
 /* A new file, named like the one that it will replace and something more. */
 static int open_draft(int folder, const char *name, char out_draft[NAME_BYTES + 8]) {
   struct timespec now;
-  for (int attempt = 0; attempt < 100; attempt++) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
     clock_gettime(CLOCK_MONOTONIC, &now);
     uint64_t words[] = {(uint64_t)now.tv_nsec, (uint64_t)now.tv_sec, (uint64_t)getpid(), (uint64_t)(uintptr_t)&now};
     snprintf(out_draft, NAME_BYTES + 8, "%s.%06x", name, (unsigned)(hr_hash_words(HR_HASH_SEED, words, 4) & 0xffffff));
@@ -367,7 +367,7 @@ static bool is_ours(const char *name, bool *is_draft) {
   if (!is_hex(name, 16) || name[16] != '-' || !is_hex(name + 17, 32) || name[49] != '.') {
     return false;
   }
-  for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+  for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; ++i) {
     size_t length = strlen(suffixes[i]);
     const char *rest = name + 50 + length;
     if (strncmp(name + 50, suffixes[i], length) == 0) {

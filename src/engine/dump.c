@@ -23,7 +23,7 @@ static void print_value(hr_text *text, const hr_scalar *scalar) {
 
 static hr_status print(const hr_program *program, const char *device, const hr_scalar *arguments, hr_text *text) {
   hr_text_printf(text, "; device %s\n", device);
-  for (int i = 0; i < program->argument_count; i++) {
+  for (int i = 0; i < program->argument_count; ++i) {
     hr_text_printf(text, "; argument %d %s ", i, hr_dtype_name(arguments[i].dtype));
     print_value(text, &arguments[i]);
     hr_text_char(text, '\n');

@@ -64,7 +64,7 @@ static hr_status leave_work_in_flight(void) {
   HR_RETURN_IF_ERROR(make_ones(&w, 2, matrix_dims, matrix_strides, &matrix));
   HR_RETURN_IF_ERROR(make_ones(&w, 4, image_dims, image_strides, &image));
   HR_RETURN_IF_ERROR(make_ones(&w, 4, weight_dims, weight_strides, &weight));
-  for (int i = 0; i < (has_library() ? COMMITS : 1); i++) {
+  for (int i = 0; i < (has_library() ? COMMITS : 1); ++i) {
     HR_RETURN_IF_ERROR(record_once(&w, &matrix, &image, &weight));
   }
   hr_buffer_release(matrix.buffer);
@@ -98,7 +98,7 @@ static int run_child(hr_status (*fn)(void), unsigned delay) {
 }
 
 HR_TEST(a_process_may_exit_with_work_in_flight) {
-  for (unsigned i = 0; i < (has_library() ? CHILDREN : 1); i++) {
+  for (unsigned i = 0; i < (has_library() ? CHILDREN : 1); ++i) {
     HR_ASSERT_EQ(run_child(leave_work_in_flight, i * 20), 0);
   }
 }

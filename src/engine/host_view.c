@@ -4,7 +4,7 @@
 
 int64_t hr__view_count(const hr_view *view) {
   int64_t count = 1;
-  for (int d = 0; d < view->rank; d++) {
+  for (int d = 0; d < view->rank; ++d) {
     count *= view->dims[d];
   }
   return count;
@@ -19,7 +19,7 @@ hr_status hr__view_check(const char *what, const hr_view *view) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: rank %d is not in [0, %d]", what, view->rank, HR_RANK_MAX);
   }
   int64_t low = view->offset, high = view->offset;
-  for (int d = 0; d < view->rank; d++) {
+  for (int d = 0; d < view->rank; ++d) {
     if (view->dims[d] < 0) {
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: dim %d is %lld", what, d, (long long)view->dims[d]);
     }
@@ -40,7 +40,7 @@ hr_status hr__view_check(const char *what, const hr_view *view) {
 
 bool hr__view_is_contiguous(const hr_view *view) {
   int64_t stride = 1;
-  for (int d = view->rank - 1; d >= 0; d--) {
+  for (int d = view->rank - 1; d >= 0; --d) {
     if (view->dims[d] != 1 && view->strides[d] != stride) {
       return false;
     }
@@ -61,7 +61,7 @@ static char *gather_row(const char *from, int64_t count, int64_t stride, size_t 
     return to + (size_t)count * size;
   }
 #define GATHER(bytes)                                  \
-  for (int64_t i = 0; i < count; i++, to += (bytes)) { \
+  for (int64_t i = 0; i < count; ++i, to += (bytes)) { \
     memcpy(to, from + i * stride, (bytes));            \
   }                                                    \
   break
@@ -93,9 +93,9 @@ void hr__view_gather(const hr_view *view, const void *base, void *out_bytes) {
     return;
   }
   rows /= view->dims[last];
-  for (int64_t row = 0; row < rows; row++) {
+  for (int64_t row = 0; row < rows; ++row) {
     to = gather_row(from, view->dims[last], view->strides[last] * (int64_t)size, size, to);
-    for (int d = last - 1; d >= 0; d--) {
+    for (int d = last - 1; d >= 0; --d) {
       from += view->strides[d] * (int64_t)size;
       if (++index[d] < view->dims[d]) {
         break;

@@ -17,7 +17,7 @@ static bool is_noted(hr_dtype dtype) {
 /* Each element of the buffer once, in order. */
 static bool is_whole(const hr_program *program, const hr_operand *operand) {
   int64_t count = 1;
-  for (int d = operand->rank - 1; d >= 0; d--) {
+  for (int d = operand->rank - 1; d >= 0; --d) {
     if (operand->dims[d] != 1 && operand->strides[d] != count) {
       return false;
     }
@@ -33,9 +33,9 @@ static bool is_plain(const hr_operand *operand) {
 
 /* The node that made what the operand reads; NULL: it was there before the program. */
 static const hr_node *maker_of(const hr_program *program, const hr_operand *operand) {
-  for (int n = 0; operand->version > 0 && n < program->node_count; n++) {
+  for (int n = 0; operand->version > 0 && n < program->node_count; ++n) {
     const hr_node *node = &program->nodes[n];
-    for (int i = 0; i < node->output_count; i++) {
+    for (int i = 0; i < node->output_count; ++i) {
       const hr_operand *output = &node->outputs[i];
       if (output->kind == HR_OPERAND_VALUE && output->index == operand->index && output->version == operand->version) {
         return node;
@@ -99,7 +99,7 @@ hr_index_source hr__index_source_find(const hr_program *program, const hr_node *
   do {                                     \
     const type *v = values;                \
     type least = v[0], most = v[0];        \
-    for (size_t i = 1; i < count; i++) {   \
+    for (size_t i = 1; i < count; ++i) {   \
       least = v[i] < least ? v[i] : least; \
       most = v[i] > most ? v[i] : most;    \
     }                                      \

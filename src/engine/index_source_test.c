@@ -18,7 +18,7 @@ static hr_index_source source_of(const char *nodes) {
                  nodes);
   HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &program));
   HR_ASSERT_OK(hr_compile(&program, &target, &schedule));
-  for (int i = 0; source.count < 0 && i < schedule.step_count; i++) {
+  for (int i = 0; source.count < 0 && i < schedule.step_count; ++i) {
     if (schedule.steps[i].kind == HR_STEP_CHECK) {
       source = hr__index_source_find(&schedule.program, schedule.steps[i].node);
     }
@@ -77,7 +77,7 @@ HR_TEST(indices_that_nobody_knows) {
       "%3:i64[6]{1}+0 = copy(%1:f64[6]{1}+0)\n" SELECT("%3:i64[6]{1}+0"),
       "%1:i64[6]{1}+0 = neg(%1:i64[6]{1}+0)\n" SELECT("%1:i64[6]{1}+0"),
       "%3:i64[1]{1}+0 = where(%1:bool[1]{1}+0, %1:i64[1]{1}+2, $0)\ncheck_index(%3:i64[]{}+0) ints(0,9,0)\n"};
-  for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+  for (size_t i = 0; i < sizeof unknown / sizeof *unknown; ++i) {
     HR_ASSERT_EQ(source_of(unknown[i]).kind, HR_INDEX_UNKNOWN);
   }
 }

@@ -13,7 +13,7 @@ static hr_status no_memory(const char *what) {
 
 static void destroy(hr_instance *instance) {
   hr__replay_release(instance->replay); /* before what its graphs launch */
-  for (int i = 0; i < instance->step_count; i++) {
+  for (int i = 0; i < instance->step_count; ++i) {
     hr_exec_step *step = &instance->steps[i];
     hr__kernel_release(step->cached);
     if (step->written != NULL) {

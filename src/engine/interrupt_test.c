@@ -58,7 +58,7 @@ static void record_chain(const fixture *f, int steps, hr_buffer **out_first, hr_
   const int64_t ints[1] = {0};
   hr_attrs attrs = {.int_count = 1, .ints = ints};
   hr_buffer *x = f->old;
-  for (int i = 0; i < steps; i++) {
+  for (int i = 0; i < steps; ++i) {
     hr_buffer *y = make(f);
     hr_view in = view_of(x), out = view_of(y);
     HR_ASSERT_OK(hr_stream_record(f->stream, HR_OP_CUMSUM, &attrs, 1, &in, 1, &out));
@@ -87,7 +87,7 @@ HR_TEST(a_wait_that_is_interrupted_ends_between_two_steps_of_a_program) {
   do { /* as many steps as take so long here */
     record_chain(&f, STEPS, &first, &last);
     hr_status status = hr_stream_synchronize(f.stream);
-    rounds++;
+    ++rounds;
     if (status != NULL) {
       HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_CANCELLED);
       HR_ASSERT(strstr(hr_status_message(status), "interrupted after") != NULL);

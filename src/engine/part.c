@@ -101,7 +101,7 @@ static void note_use(void *arg, uint32_t local, bool is_output) {
 
 /* Parameters and results by their places in the spec, constants by their memory. */
 static hr_status classify(hr_part *part, const hr_trace *trace, const hr_part_spec *spec) {
-  for (int i = 0; i < spec->param_count + spec->result_count; i++) {
+  for (int i = 0; i < spec->param_count + spec->result_count; ++i) {
     bool is_param = i < spec->param_count;
     int index = is_param ? i : i - spec->param_count;
     hr_buffer *buffer = is_param ? spec->params[index] : spec->results[index];
@@ -118,7 +118,7 @@ static hr_status classify(hr_part *part, const hr_trace *trace, const hr_part_sp
       part->buffers[local].index = index;
     }
   }
-  for (int i = 0; i < part->buffer_count; i++) {
+  for (int i = 0; i < part->buffer_count; ++i) {
     part_buffer *buffer = &part->buffers[i];
     buffer->bytes = trace->buffers.data[i]->bytes;
     if (buffer->kind == TEMPORARY && hr__buffer_address(trace->buffers.data[i]) != NULL) {
@@ -149,7 +149,7 @@ static hr_status find_last_work(hr_part *part, hr_trace *trace) {
   HR_RETURN_IF_ERROR(hr__trace_key(trace, false, &key));
   HR_RETURN_IF_ERROR(hr__key_decode(&key, &program));
   part->last_work = key.record_count;
-  for (int n = program.node_count - 1; n >= 0; n--) {
+  for (int n = program.node_count - 1; n >= 0; --n) {
     hr_op_family family = hr_op_table(program.nodes[n].op)->family;
     const hr_operand *out = &program.nodes[n].outputs[0];
     if (family == HR_FAMILY_CONTRACTION && part->buffers[out->index].kind == RESULT) {
@@ -165,7 +165,7 @@ static hr_status find_last_work(hr_part *part, hr_trace *trace) {
 }
 
 static hr_status copy_arguments(hr_part *part, const hr_trace *trace, const hr_part_spec *spec) {
-  for (int i = 0; i < spec->argument_count; i++) {
+  for (int i = 0; i < spec->argument_count; ++i) {
     if (spec->arguments[i] < 0 || spec->arguments[i] >= (int64_t)trace->scalars.count) {
       return hr_status_make(HR_STATUS_OUT_OF_RANGE, "part: argument %d is scalar %lld of %zu", i,
                             (long long)spec->arguments[i], trace->scalars.count);
@@ -179,7 +179,7 @@ static hr_status copy_arguments(hr_part *part, const hr_trace *trace, const hr_p
 /* Moves the records into the part. Of the references only those of constants stay. */
 static void take_records(hr_part *part, hr_trace *trace) {
   uint32_t stream = trace->stream;
-  for (int i = 0; i < part->buffer_count; i++) {
+  for (int i = 0; i < part->buffer_count; ++i) {
     if (part->buffers[i].kind == CONSTANT) {
       part->buffers[i].constant = trace->buffers.data[i];
     } else {
@@ -195,7 +195,7 @@ static void take_records(hr_part *part, hr_trace *trace) {
 }
 
 static void destroy(hr_part *part) {
-  for (int i = 0; i < part->buffer_count; i++) {
+  for (int i = 0; i < part->buffer_count; ++i) {
     hr_buffer_release(part->buffers[i].constant);
   }
   hr__trace_fini(&part->part);
@@ -263,7 +263,7 @@ int64_t hr_part_record_count(const hr_part *part) {
 }
 
 int hr_part_param_use(const hr_part *part, int param) {
-  for (int i = 0; i < part->buffer_count; i++) {
+  for (int i = 0; i < part->buffer_count; ++i) {
     if (part->buffers[i].kind == PARAMETER && part->buffers[i].index == param) {
       return (part->buffers[i].is_read ? HR_PART_READS : 0) | (part->buffers[i].is_written ? HR_PART_WRITES : 0);
     }
@@ -275,7 +275,7 @@ int hr_part_param_use(const hr_part *part, int param) {
 
 /* Whether the buffers of a run can stand in the places of the captured ones; the first that can't says why. */
 static hr_status check_buffers(const hr_part *part, hr_buffer *const *params, hr_buffer *const *results) {
-  for (int i = 0; i < part->buffer_count; i++) {
+  for (int i = 0; i < part->buffer_count; ++i) {
     const part_buffer *own = &part->buffers[i];
     if (own->kind != PARAMETER && own->kind != RESULT) {
       continue;
@@ -298,7 +298,7 @@ static hr_status check_buffers(const hr_part *part, hr_buffer *const *params, hr
 }
 
 static hr_status check_arguments(const hr_part *part, const hr_scalar *arguments) {
-  for (int i = 0; i < part->argument_count; i++) {
+  for (int i = 0; i < part->argument_count; ++i) {
     hr_dtype captured = part->part.scalars.data[part->arguments[i]].dtype;
     if (arguments[i].dtype != captured) {
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "part: argument %d is %s, expected %s", i,
@@ -317,13 +317,13 @@ static hr_status collect_buffers(hr_stream *stream, const hr_part *part, hr_buff
     return no_memory("a run");
   }
   hr_buffer **all = stream->part_buffers.data, **made = all + count;
-  for (size_t i = 0, n = 0; i < count; i++) {
+  for (size_t i = 0, n = 0; i < count; ++i) {
     if (part->buffers[i].kind == TEMPORARY) {
       stream->part_bytes.data[n++] = part->buffers[i].bytes;
     }
   }
   HR_RETURN_IF_ERROR(hr__buffers_create(part->device, temporaries, stream->part_bytes.data, made));
-  for (size_t i = 0, n = 0; i < count; i++) {
+  for (size_t i = 0, n = 0; i < count; ++i) {
     const part_buffer *own = &part->buffers[i];
     all[i] = own->kind == TEMPORARY   ? made[n++]
              : own->kind == PARAMETER ? params[own->index]
@@ -345,7 +345,7 @@ static hr_status append(hr_stream *stream, const hr_part *part, hr_buffer *const
     hr__buffers_release((size_t)part->temporary_count, all + part->buffer_count);
     return status;
   }
-  for (int i = 0; i < part->argument_count; i++) {
+  for (int i = 0; i < part->argument_count; ++i) {
     stream->pending.scalars.data[scalar_first + (size_t)part->arguments[i]] = arguments[i];
   }
   return HR_OK;

@@ -42,7 +42,7 @@ static hr_buffer *make_filled(const fixture *f, hr_stream *stream, float value) 
   float values[COUNT];
   hr_buffer *buffer = make(f);
   hr_view view = view_of(buffer);
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     values[i] = value;
   }
   HR_ASSERT_OK(hr_stream_write(stream, &view, values));
@@ -95,7 +95,7 @@ static hr_status capture_example(const fixture *f, hr_part **out_part) {
 
 HR_TEST(a_part_runs_again_with_other_buffers_and_numbers) {
   static const hr_mode modes[] = {HR_MODE_FUSE, HR_MODE_EAGER, HR_MODE_STRICT};
-  for (size_t m = 0; m < 3; m++) {
+  for (size_t m = 0; m < 3; ++m) {
     fixture f = open_fixture();
     hr_part *part;
     HR_ASSERT_OK(capture_example(&f, &part));
@@ -104,7 +104,7 @@ HR_TEST(a_part_runs_again_with_other_buffers_and_numbers) {
     HR_ASSERT_EQ(hr_part_param_use(part, 1), HR_PART_READS | HR_PART_WRITES);
     HR_ASSERT_EQ(hr_part_param_use(part, 2), 0);
     hr_stream_set_mode(f.stream, modes[m]);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; ++i) {
       hr_buffer *params[2] = {make_filled(&f, f.stream, 1), make_filled(&f, f.stream, 2)}, *result = make(&f);
       hr_scalar number = hr_scalar_f64(i);
       HR_ASSERT_OK(add_number(f.stream, params[0], 10, params[0])); /* pending in front of it: a = 11 */
@@ -134,7 +134,7 @@ static void capture_product(const fixture *f, hr_part **out_part) {
   static const int64_t square[2] = {SIDE, SIDE}, rows[2] = {SIDE, 1};
   hr_buffer *a = make(f), *sum = make(f), *product = make(f);
   hr_view views[3] = {view_of(sum), view_of(a), view_of(product)};
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 3; ++i) {
     views[i].rank = 2, views[i].dims = square, views[i].strides = rows;
   }
   hr_part_spec spec = {.param_count = 1, .result_count = 1, .params = &a, .results = &product};
@@ -173,13 +173,13 @@ HR_TEST(an_offer_hands_over_all_but_a_large_result) {
   HR_ASSERT_OK(capture_example(&f, &without));
   HR_ASSERT_EQ(offer(&f, part, &left), 0); /* the CPU waits for nobody */
   HR_ASSERT_EQ(left, 3);
-  for (int turn = 0; turn < 3; turn++) {
+  for (int turn = 0; turn < 3; ++turn) {
     hr_stats before, after;
     f.stream->policy.first_ops = f.stream->policy.next_ops = 4;
     f.stream->policy.large_bytes = COUNT * sizeof(float);
     HR_ASSERT_EQ(offer(&f, part, &left), 1);
     HR_ASSERT_EQ(left, 1);
-    f.stream->policy.large_bytes++;
+    ++f.stream->policy.large_bytes;
     hr_stream_stats(f.stream, &before);
     HR_ASSERT_EQ(offer(&f, part, &left), 1);
     HR_ASSERT_EQ(left, 0);
@@ -307,7 +307,7 @@ static hr_buffer *make_floats(const fixture *f, int count, float value) {
   float *values = malloc((size_t)count * sizeof *values);
   HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)count * sizeof(float), &buffer));
   hr_view view = {.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = &length, .strides = &one};
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     values[i] = value * (float)(i % 7 - 3);
   }
   HR_ASSERT_OK(hr_stream_write(f->stream, &view, values));
@@ -321,7 +321,7 @@ static hr_part *capture_products(const fixture *f) {
   hr_buffer *b[COUNTED];
   hr_view v[COUNTED];
   hr_part *part;
-  for (int i = 0; i < COUNTED; i++) {
+  for (int i = 0; i < COUNTED; ++i) {
     size_t count = i == W ? WIDTH * WIDTH : WIDTH;
     HR_ASSERT_OK(hr_buffer_create(f->device, count * sizeof(float), &b[i]));
     v[i] = (hr_view){.buffer = b[i], .dtype = HR_DTYPE_F32, .rank = 2};
@@ -333,7 +333,7 @@ static hr_part *capture_products(const fixture *f) {
   HR_ASSERT_OK(hr_stream_record(f->capture, HR_OP_MATMUL, NULL, 2, second, 1, &v[Y]));
   hr_part_spec spec = {.param_count = 2, .result_count = 1, .params = b, .results = &b[Y]};
   HR_ASSERT_OK(hr_part_create(f->capture, &spec, &part));
-  for (int i = 0; i < COUNTED; i++) {
+  for (int i = 0; i < COUNTED; ++i) {
     hr_buffer_release(b[i]);
   }
   return part;
@@ -376,7 +376,7 @@ HR_TEST(what_is_always_waited_for_begins_early) {
   hr_buffer *result = run_products(&f, part, params);
   read_row(&f, result, expected);
   hr_buffer_release(result);
-  for (int round = 0; round < 4 && hr_core_count() > 1; round++) {
+  for (int round = 0; round < 4 && hr_core_count() > 1; ++round) {
     HR_ASSERT(round > 1 || wait_until_begun(&f, part, params, expected));
     int wanted = f.stream->policy.awaited.wanted;
     hr_stats before, after;
@@ -396,7 +396,7 @@ HR_TEST(what_is_always_waited_for_begins_early) {
       result = run_products(&f, part, params);
     }
     read_row(&f, result, actual);
-    for (int i = 0; i < WIDTH; i++) {
+    for (int i = 0; i < WIDTH; ++i) {
       float factor = round == 0 ? 2.0f : round < 2 ? 1.0f : 0.0f;
       HR_ASSERT(actual[i] == factor * expected[i]);
     }
@@ -446,7 +446,7 @@ HR_TEST(a_failing_part_changes_nothing_older) {
   HR_ASSERT_OK(hr_stream_synchronize(f.stream));
   HR_ASSERT(first_of(f.stream, real) == 8);
   hr_buffer *all[] = {table, index, picked, real, real_index, out};
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) {
     hr_buffer_release(all[i]);
   }
   hr_part_release(part);
@@ -490,7 +490,7 @@ HR_TEST(failing_host_allocations_are_reported) {
   float value = 0;
   HR_ASSERT_OK(use(&value)); /* what lives as long as the process */
   int64_t live = hr__allocator_live();
-  for (int n = 0; n < 2000; n++) {
+  for (int n = 0; n < 2000; ++n) {
     hr__allocator_fail_after(n);
     hr_status status = use(&value);
     int64_t failures = hr__allocator_failures();

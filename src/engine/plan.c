@@ -51,9 +51,9 @@ static void note_write(hr_plan *plan, uint32_t buffer, int step) {
 static void wait_for_check(hr_plan *plan, int check) {
   const hr_program *program = &plan->schedule.program;
   uint32_t origin = plan->schedule.steps[check].node->origin;
-  for (int n = 0; n < program->node_count; n++) {
+  for (int n = 0; n < program->node_count; ++n) {
     const hr_node *node = &program->nodes[n];
-    for (int j = 0; node->origin >= origin && j < node->output_count; j++) {
+    for (int j = 0; node->origin >= origin && j < node->output_count; ++j) {
       uint32_t buffer = node->outputs[j].index;
       if (node->outputs[j].kind == HR_OPERAND_VALUE && buffer < plan->key.buffer_count &&
           plan->last_write[buffer] >= 0 && plan->last_write[buffer] < check) {
@@ -69,23 +69,23 @@ static hr_status find_writes(hr_plan *plan) {
   if (plan->last_write == NULL) {
     return no_memory("writes");
   }
-  for (size_t i = 0; i < plan->key.buffer_count; i++) {
+  for (size_t i = 0; i < plan->key.buffer_count; ++i) {
     plan->last_write[i] = -1;
   }
-  for (int i = 0; i < plan->schedule.step_count; i++) {
+  for (int i = 0; i < plan->schedule.step_count; ++i) {
     const hr_step *step = &plan->schedule.steps[i];
-    for (int j = 0; step->kind == HR_STEP_KERNEL && j < step->kernel->arg_count; j++) {
+    for (int j = 0; step->kind == HR_STEP_KERNEL && j < step->kernel->arg_count; ++j) {
       if (step->kernel->args[j].is_written) {
         note_write(plan, step->kernel->args[j].buffer, i);
       }
     }
-    for (int j = 0; step->kind == HR_STEP_LIBRARY && j < step->node->output_count; j++) {
+    for (int j = 0; step->kind == HR_STEP_LIBRARY && j < step->node->output_count; ++j) {
       if (step->node->outputs[j].kind == HR_OPERAND_VALUE) {
         note_write(plan, step->node->outputs[j].index, i);
       }
     }
   }
-  for (int i = 0; i < plan->schedule.step_count; i++) {
+  for (int i = 0; i < plan->schedule.step_count; ++i) {
     if (plan->schedule.steps[i].kind == HR_STEP_CHECK) {
       wait_for_check(plan, i);
     }
@@ -123,7 +123,7 @@ static hr_status count_costs(hr_plan *plan) {
   if (plan->costs == NULL) {
     return no_memory("costs");
   }
-  for (int i = 0; i < plan->schedule.step_count; i++) {
+  for (int i = 0; i < plan->schedule.step_count; ++i) {
     hr_step_count_cost(&plan->schedule.steps[i], &plan->costs[i]);
     plan->bytes += plan->costs[i].bytes_read + plan->costs[i].bytes_written;
     plan->flops += plan->costs[i].flops;
@@ -205,7 +205,7 @@ static hr_plan *find_shared(const plans *own, const hr_key *key, const hr_device
     plan = plan->next_same;
   }
   if (plan != NULL) {
-    plan->reference_count++;
+    ++plan->reference_count;
   }
   return plan;
 }

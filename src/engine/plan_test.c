@@ -21,7 +21,7 @@ static hr_view view_of(hr_buffer *buffer) {
 
 static void open_user(user *u, const char *device) {
   float ones[COUNT];
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     ones[i] = 1;
   }
   HR_ASSERT_OK(hr_device_open(device, &u->device));
@@ -87,7 +87,7 @@ HR_TEST(two_streams_share_a_plan_and_have_an_instance_each) {
 }
 
 HR_TEST(a_plan_goes_with_its_last_instance) {
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     user a = {0};
     float value;
     open_user(&a, "cpu");
@@ -115,7 +115,7 @@ enum { THREADS = 4, ROUNDS = 50 };
 static void run_often(void *arg) {
   user *u = arg;
   float value;
-  for (int i = 0; i < ROUNDS && u->status == NULL; i++) {
+  for (int i = 0; i < ROUNDS && u->status == NULL; ++i) {
     u->status = run(u, &value);
     hr__cache_fini(&u->stream->cache); /* the plan comes and goes */
     hr__cache_init(&u->stream->cache, 4, 1 << 20);
@@ -125,14 +125,14 @@ static void run_often(void *arg) {
 HR_TEST(threads_share_plans) {
   static user users[THREADS];
   hr_thread threads[THREADS];
-  for (int i = 0; i < THREADS; i++) {
+  for (int i = 0; i < THREADS; ++i) {
     users[i] = (user){0};
     open_user(&users[i], "cpu");
   }
-  for (int i = 0; i < THREADS; i++) {
+  for (int i = 0; i < THREADS; ++i) {
     HR_ASSERT_OK(hr_thread_start("user", run_often, &users[i], &threads[i]));
   }
-  for (int i = 0; i < THREADS; i++) {
+  for (int i = 0; i < THREADS; ++i) {
     float value;
     hr_thread_join(&threads[i]);
     HR_ASSERT_OK(users[i].status);

@@ -112,7 +112,7 @@ static bool are_same(const hr_decision *a, const hr_decision *b) {
 }
 
 HR_TEST(decisions_are_as_in_the_table) {
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
     hr_decision decision = hr__policy_decide(rows[i].policy, &rows[i].event);
     if (!are_same(&decision, &rows[i].decision)) {
       fprintf(stderr, "row \"%s\": action %d, count %zu, reason %d, runs here %d, early %d\n", rows[i].what,
@@ -124,8 +124,8 @@ HR_TEST(decisions_are_as_in_the_table) {
 
 HR_TEST(nothing_pending_is_nothing_to_do) {
   const hr_policy *policies[] = {&host, &beside, &later, &awaiting, &begun};
-  for (int kind = HR_EVENT_RECORD; kind <= HR_EVENT_WAIT; kind++) {
-    for (int i = 0; i < 5; i++) {
+  for (int kind = HR_EVENT_RECORD; kind <= HR_EVENT_WAIT; ++kind) {
+    for (int i = 0; i < 5; ++i) {
       const hr_event event = {.kind = (hr_event_kind)kind, .mode = HR_MODE_STRICT, .stands_alone = true};
       HR_ASSERT_EQ(hr__policy_decide(policies[i], &event).action, HR_KEEP);
     }
@@ -135,9 +135,9 @@ HR_TEST(nothing_pending_is_nothing_to_do) {
 /* The short cuts of the hot paths never disagree with the function. */
 HR_TEST(short_cuts_keep_only_what_the_decision_keeps) {
   const hr_policy *policies[] = {&host, &beside, &later, &awaiting, &begun};
-  for (size_t i = 0; i < 5; i++) {
-    for (size_t records = 1; records <= MAX + 1; records++) {
-      for (int mode = HR_MODE_FUSE; mode <= HR_MODE_STRICT; mode++) {
+  for (size_t i = 0; i < 5; ++i) {
+    for (size_t records = 1; records <= MAX + 1; ++records) {
+      for (int mode = HR_MODE_FUSE; mode <= HR_MODE_STRICT; ++mode) {
         hr_event event = {
             .mode = (hr_mode)mode, .records = records, .bytes = (int64_t)records * 11, .stands_alone = true};
         event.kind = HR_EVENT_RECORDED;
@@ -170,7 +170,7 @@ HR_TEST(early_commits_become_rarer_until_the_host_waits) {
 HR_TEST(a_program_is_begun_early_after_eight_waits_in_a_row) {
   hr_policy policy = host;
   const hr_event event = {.kind = HR_EVENT_PART_APPENDED, .records = 10};
-  for (int i = 0; i <= 8; i++) { /* the first one is remembered, the others count */
+  for (int i = 0; i <= 8; ++i) { /* the first one is remembered, the others count */
     HR_ASSERT_EQ(hr__policy_decide(&policy, &event).action, HR_KEEP);
     hr__policy_committed(&policy, 7, 10, true, i > 0);
   }

@@ -136,8 +136,8 @@ HR_TEST(what_was_handed_over_before_is_done) {
   fixture f = open_fixture();
   hr_buffer *large = make(&f, 16 * LARGE), *chain = make(&f, LARGE);
   add(&f, LARGE, f.weight, 0, chain);
-  for (int i = 0; i < 3; i++) {
-    for (int j = 0; j < 20; j++) {
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 20; ++j) {
       add(&f, LARGE, chain, 1, chain);
     }
     step(&f, 1);

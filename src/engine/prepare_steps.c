@@ -13,7 +13,7 @@ static hr_status no_memory(const char *what) {
 }
 
 static bool worth_team(const hr_host_kernel *kernel) {
-  for (int i = 0; i < kernel->pass_count; i++) {
+  for (int i = 0; i < kernel->pass_count; ++i) {
     int64_t grain = kernel->grain[i] > 0 ? kernel->grain[i] : 1;
     if (kernel->units[i] / grain > 1) {
       return true;
@@ -34,19 +34,19 @@ static hr_status make_kernel(hr_instance *instance, hr_device *device, hr_exec_s
   step->kernel = hr__kernel_host(step->cached);
   step->arg_count = kernel->arg_count;
   step->scalar_count = kernel->scalar_count;
-  for (int i = 0; i < kernel->arg_count; i++) {
+  for (int i = 0; i < kernel->arg_count; ++i) {
     if (!hr_vector_push(&instance->args, kernel->args[i].buffer)) {
       return no_memory("arguments");
     }
   }
-  for (int i = 0; i < kernel->scalar_count; i++) {
+  for (int i = 0; i < kernel->scalar_count; ++i) {
     if (!hr_vector_push(&instance->scalars, kernel->scalars[i])) {
       return no_memory("scalars");
     }
   }
   step->workspace_bytes = step->kernel->workspace_bytes;
   instance->needs_team |= worth_team(step->kernel);
-  instance->kernel_count++;
+  ++instance->kernel_count;
   return HR_OK;
 }
 
@@ -69,7 +69,7 @@ static hr_status make_written(hr_instance *instance, hr_device *device, hr_exec_
   step->kernel = step->written;
   step->scalar_count = node->scalar_count;
   step->workspace_bytes = step->kernel->workspace_bytes;
-  for (uint32_t i = 0; i < (uint32_t)node->scalar_count; i++) {
+  for (uint32_t i = 0; i < (uint32_t)node->scalar_count; ++i) {
     if (!hr_vector_push(&instance->scalars, node->scalar_base + i)) {
       return no_memory("scalars");
     }
@@ -110,16 +110,16 @@ static hr_status make_library(hr_instance *instance, hr_device *device, hr_exec_
   HR_RETURN_IF_ERROR(prepare(instance, device, step));
   step->arg_count = node->input_count + node->output_count + node->scalar_count;
   bool ok = true;
-  for (int i = 0; ok && i < node->input_count; i++) {
+  for (int i = 0; ok && i < node->input_count; ++i) {
     ok = push_operand(instance, &node->inputs[i]);
   }
-  for (int i = 0; ok && i < node->output_count; i++) {
+  for (int i = 0; ok && i < node->output_count; ++i) {
     ok = push_operand(instance, &node->outputs[i]);
   }
-  for (uint32_t i = 0; ok && i < (uint32_t)node->scalar_count; i++) {
+  for (uint32_t i = 0; ok && i < (uint32_t)node->scalar_count; ++i) {
     ok = hr_vector_push(&instance->args, (node->scalar_base + i) | HR_SCALAR_ARG);
   }
-  instance->library_count++;
+  ++instance->library_count;
   if (step->kernel != NULL) {
     return ok ? HR_OK : no_memory("arguments");
   }
@@ -149,7 +149,7 @@ static hr_status load_kernels(hr_instance *instance, hr_device *device) {
   if (kernels == NULL) {
     return no_memory("kernels");
   }
-  for (int i = 0; i < instance->step_count; i++) {
+  for (int i = 0; i < instance->step_count; ++i) {
     if (instance->steps[i].kernel != NULL) {
       kernels[count++] = instance->steps[i].kernel;
     }
@@ -165,7 +165,7 @@ hr_status hr__steps_prepare(hr_instance *instance, hr_device *device) {
   if (instance->steps == NULL) {
     return no_memory("steps");
   }
-  for (int i = 0; i < schedule->step_count; i++) {
+  for (int i = 0; i < schedule->step_count; ++i) {
     hr_exec_step *step = &instance->steps[instance->step_count++];
     *step = (hr_exec_step){.kind = schedule->steps[i].kind,
                            .source = &schedule->steps[i],

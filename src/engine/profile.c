@@ -11,7 +11,7 @@ void hr__profile_log_schedule(const hr_instance *instance) {
          instance->plan->schedule.is_refused ? ", refused: buffers have to be plain before"
          : instance->needs_team              ? ""
                                              : ", small");
-  for (int i = 0; hr_log_is_on(HR_LOG_SCHEDULE) && i < instance->step_count; i++) {
+  for (int i = 0; hr_log_is_on(HR_LOG_SCHEDULE) && i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     hr_text text = {0};
     hr_step_describe(step->source,
@@ -29,10 +29,10 @@ static int64_t bytes_of(const hr_exec_step *step) {
 /* The time of a batch, among its steps by the bytes that they move. */
 void hr__profile_share(const hr_exec_step *first, int64_t ns, int64_t *out_step_ns) {
   double bytes = 0, share = (double)ns / first->batch;
-  for (int i = 0; i < first->batch; i++) {
+  for (int i = 0; i < first->batch; ++i) {
     bytes += (double)bytes_of(&first[i]);
   }
-  for (int i = 0; i < first->batch; i++) {
+  for (int i = 0; i < first->batch; ++i) {
     out_step_ns[i] = (int64_t)(bytes > 0 ? (double)ns * (double)bytes_of(&first[i]) / bytes : share);
   }
 }
@@ -42,7 +42,7 @@ void hr__profile_log_step(const hr_exec_step *step, int64_t ns, bool has_content
   const hr_machine *machine = has_contents ? hr__machine() : NULL;
   hr_text text = {0};
   double time = (double)(ns > 0 ? ns : 1), bytes = 0;
-  for (int i = 0; i < step->batch; i++) {
+  for (int i = 0; i < step->batch; ++i) {
     bytes += (double)bytes_of(&step[i]);
   }
   hr_text_printf(&text, "%9.1f us %9.3f MB %7.1f GB/s", (double)ns * 1e-3, bytes * 1e-6, bytes / time);

@@ -54,7 +54,7 @@ static bool can_capture(const hr_instance *instance, const hr_exec_step *step) {
   bool can =
       step->kernel != NULL || (step->kind == HR_STEP_LIBRARY && step->library.algorithm.provider->stamp == NULL &&
                                step->library.algorithm.provider->keeps == NULL && step->library.fallback == NULL);
-  for (int i = 0; can && step->kernel == NULL && i < step->arg_count; i++) {
+  for (int i = 0; can && step->kernel == NULL && i < step->arg_count; ++i) {
     uint32_t scalar;
     can = !hr__step_scalar(instance, step, i, &scalar) || program->scalars[scalar].is_constant;
   }
@@ -83,7 +83,7 @@ static void find_segments(const hr_instance *instance, hr_replay *replay) {
 /* ---- life ---- */
 
 static void free_set(hr_replay *replay, address_set *set) {
-  for (int s = 0; set->graphs != NULL && s < replay->segment_count; s++) {
+  for (int s = 0; set->graphs != NULL && s < replay->segment_count; ++s) {
     replay->device->driver->graph_destroy(replay->device->impl, set->graphs[s]);
   }
   hr_free((void *)set->graphs);
@@ -123,7 +123,7 @@ hr_replay *hr__replay_create(const hr_instance *instance, hr_device *device) {
   if (replay->segments != NULL && replay->addresses != NULL) {
     find_segments(instance, replay);
   }
-  for (int i = 0; i < replay->segment_count; i++) {
+  for (int i = 0; i < replay->segment_count; ++i) {
     hr_log(HR_LOG_SCHEDULE, "  steps %d to %d can be a graph", replay->segments[i].first, replay->segments[i].end - 1);
   }
   if (replay->segment_count == 0) {
@@ -137,7 +137,7 @@ hr_replay *hr__replay_create(const hr_instance *instance, hr_device *device) {
 
 /* Counts the runs with the addresses of this one, as far as they are remembered. */
 static int count_run(hr_replay *replay, uint64_t hash) {
-  for (int i = 0; i < RECENT_MAX; i++) {
+  for (int i = 0; i < RECENT_MAX; ++i) {
     if (replay->recent[i].hash == hash) {
       return ++replay->recent[i].runs;
     }
@@ -155,7 +155,7 @@ static address_set *take_place(hr_replay *replay) {
     return &replay->sets[replay->set_count++];
   }
   address_set *oldest = &replay->sets[0];
-  for (int i = 1; i < SETS_MAX; i++) {
+  for (int i = 1; i < SETS_MAX; ++i) {
     oldest = replay->sets[i].last_use < oldest->last_use ? &replay->sets[i] : oldest;
   }
   free_set(replay, oldest);
@@ -185,7 +185,7 @@ static void note_addresses(const hr_instance *instance, hr_replay *replay, const
     memcpy((void *)replay->addresses, (const void *)run->bound, count * sizeof(void *));
   }
   replay->addresses[count] = instance->shared_bytes > 0 ? run->shared : NULL;
-  for (size_t i = 0; i < instance->weights.count; i++) {
+  for (size_t i = 0; i < instance->weights.count; ++i) {
     const hr_cached_weights *kept = scratch->weights.data[i].cached_weights;
     replay->addresses[count + 1 + i] = kept != NULL ? hr__cached_weights_data(kept) : NULL;
   }
@@ -197,7 +197,7 @@ static address_set *find_set(const hr_instance *instance, hr_replay *replay, con
   size_t bytes = replay->address_count * sizeof(void *);
   note_addresses(instance, replay, run, scratch);
   address_set *set = NULL;
-  for (int i = 0; set == NULL && i < replay->set_count; i++) {
+  for (int i = 0; set == NULL && i < replay->set_count; ++i) {
     bool fits = memcmp((const void *)replay->sets[i].addresses, (const void *)replay->addresses, bytes) == 0;
     set = fits ? &replay->sets[i] : NULL;
   }
@@ -216,7 +216,7 @@ static address_set *find_set(const hr_instance *instance, hr_replay *replay, con
 /* Keeps what a graph has of its kernels' scalars now. */
 static void note_scalars(const hr_instance *instance, const segment *s, const hr_run_scratch *scratch,
                          hr_scalar *scalars) {
-  for (int i = s->first; i < s->end; i++) {
+  for (int i = s->first; i < s->end; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     if (step->scalar_count > 0) {
       memcpy(scalars + step->scalar_first, scratch->scalars.data + step->scalar_first,
@@ -242,7 +242,7 @@ static hr_status capture(const hr_instance *instance, const segment *s, hr_run *
     return status;
   }
   if (ended == NULL) {
-    run->graph_builds++;
+    ++run->graph_builds;
     hr_log(HR_LOG_DEVICE, "program %016llx: steps %d to %d are a graph", (unsigned long long)instance->plan->key.hash,
            s->first, s->end - 1);
   }
@@ -251,7 +251,7 @@ static hr_status capture(const hr_instance *instance, const segment *s, hr_run *
 
 static bool are_same(const hr_scalar *a, const hr_scalar *b, int count) {
   bool same = true;
-  for (int i = 0; same && i < count; i++) {
+  for (int i = 0; same && i < count; ++i) {
     same = a[i].dtype == b[i].dtype && memcmp(&a[i].value, &b[i].value, sizeof a[i].value) == 0;
   }
   return same;
@@ -260,7 +260,7 @@ static bool are_same(const hr_scalar *a, const hr_scalar *b, int count) {
 /* Updates the kernels that have other scalars in this run. */
 static hr_status update(const hr_instance *instance, const segment *s, hr_run *run, hr_run_scratch *scratch,
                         void *graph, hr_scalar *scalars) {
-  for (int i = s->first, kernel = 0; i < s->end; i++) {
+  for (int i = s->first, kernel = 0; i < s->end; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     const hr_scalar *now = scratch->scalars.data + step->scalar_first;
     if (hr__weights_has(step, scratch)) {
@@ -269,7 +269,7 @@ static hr_status update(const hr_instance *instance, const segment *s, hr_run *r
     if (step->kernel != NULL && !are_same(scalars + step->scalar_first, now, step->scalar_count)) {
       const hr_host_launch launch = hr__step_launch(instance, step, run, scratch);
       HR_RETURN_IF_ERROR(run->device->driver->graph_update(run->device->impl, graph, kernel, &launch));
-      run->graph_updates++;
+      ++run->graph_updates;
     }
     kernel += step->kernel != NULL;
   }
@@ -283,7 +283,7 @@ static hr_status launch(const hr_instance *instance, const segment *s, hr_run *r
                                     : update(instance, s, run, scratch, *graph, scalars));
   note_scalars(instance, s, scratch, scalars);
   HR_RETURN_IF_ERROR(driver->graph_launch(run->device->impl, *graph));
-  run->graph_launches++;
+  ++run->graph_launches;
   for (int i = s->first; i < s->end; i += instance->steps[i].batch) {
     run->compiled_count += instance->steps[i].kind == HR_STEP_KERNEL;
   }
@@ -303,7 +303,7 @@ hr_status hr__replay_run(const hr_instance *instance, hr_run *run, hr_run_scratc
   hr_replay *replay = instance->replay;
   address_set *set = replay->is_off ? NULL : find_set(instance, replay, run, scratch);
   int done = 0;
-  for (int i = 0; set != NULL && i < replay->segment_count; i++) {
+  for (int i = 0; set != NULL && i < replay->segment_count; ++i) {
     const segment *s = &replay->segments[i];
     if (hr__weights_has_all(&instance->steps[s->first], s->end - s->first, scratch)) {
       continue;

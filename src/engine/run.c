@@ -6,7 +6,7 @@
 #include "engine/weights.h"
 
 bool hr__instance_can_submit_early(const hr_instance *instance) {
-  for (int i = 0; instance->needs_team && i < instance->step_count; i++) {
+  for (int i = 0; instance->needs_team && i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     if ((step->library.prepared != NULL && step->library.algorithm.provider->has_threads) ||
         (step->tuning != NULL && !hr__tuning_is_over(step->tuning))) {
@@ -20,23 +20,23 @@ bool hr__instance_can_submit_early(const hr_instance *instance) {
 static bool bind(const hr_instance *instance, const hr_run *run, hr_run_scratch *scratch) {
   const hr_program *program = &instance->plan->schedule.program;
   const hr_place *places = instance->plan->schedule.places;
-  for (int i = 0; i < program->buffer_count; i++) {
+  for (int i = 0; i < program->buffer_count; ++i) {
     scratch->addresses.data[i] = places[i].kind == HR_PLACE_ARENA   ? (char *)run->shared + places[i].offset
                                  : places[i].kind == HR_PLACE_BOUND ? run->bound[i]
                                                                     : NULL;
   }
-  for (int i = 0; i < program->scalar_count; i++) {
+  for (int i = 0; i < program->scalar_count; ++i) {
     const hr_program_scalar *scalar = &program->scalars[i];
     scratch->values.data[i] = scalar->is_constant ? scalar->value : run->arguments[scalar->argument];
   }
   bool makes_weights = hr__weights_bind(instance, run, scratch);
-  for (size_t i = 0; i < instance->args.count; i++) {
+  for (size_t i = 0; i < instance->args.count; ++i) {
     uint32_t arg = instance->args.data[i];
     scratch->args.data[i] = arg == HR_ABSENT_ARG         ? NULL
                             : (arg & HR_SCALAR_ARG) != 0 ? (void *)&scratch->values.data[arg & ~HR_SCALAR_ARG]
                                                          : scratch->addresses.data[arg];
   }
-  for (size_t i = 0; i < instance->scalars.count; i++) {
+  for (size_t i = 0; i < instance->scalars.count; ++i) {
     scratch->scalars.data[i] = scratch->values.data[instance->scalars.data[i]];
   }
   return makes_weights;

@@ -65,14 +65,14 @@ hr_host_launch hr__step_launch(const hr_instance *instance, const hr_exec_step *
 /* Shares out how long a batch took among its interpreted kernels. */
 static void spend(const hr_exec_step *first, const hr_run_scratch *scratch, int64_t ns) {
   const hr_host_launch *launch = scratch->launches.data;
-  for (int i = 0; i < first->batch; i++) {
+  for (int i = 0; i < first->batch; ++i) {
     if (hr__weights_has(&first[i], scratch)) {
       continue;
     }
     if (first[i].cached != NULL && launch->kernel == first[i].kernel) {
       hr__kernel_spend(first[i].cached, ns / first->batch);
     }
-    launch++;
+    ++launch;
   }
 }
 
@@ -82,7 +82,7 @@ static hr_status run_kernels(const hr_instance *instance, const hr_exec_step *fi
   hr_device *device = run->device;
   bool all_compiled = true, is_timed = false;
   int count = 0;
-  for (int i = 0; i < first->batch; i++) {
+  for (int i = 0; i < first->batch; ++i) {
     if (hr__weights_has(&first[i], scratch)) {
       continue;
     }
@@ -105,7 +105,7 @@ static hr_status run_kernels(const hr_instance *instance, const hr_exec_step *fi
 static void find_stamps(const hr_instance *instance, const hr_exec_step *step, const hr_run *run,
                         uint64_t stamps[STAMPS_MAX]) {
   bool asks = run->stamps != NULL && (step->tuning != NULL || step->library.algorithm.provider->stamp != NULL);
-  for (int i = 0; asks && i < step->arg_count && i < STAMPS_MAX; i++) {
+  for (int i = 0; asks && i < step->arg_count && i < STAMPS_MAX; ++i) {
     uint32_t buffer = instance->args.data[step->arg_first + (size_t)i];
     stamps[i] = buffer < instance->plan->key.buffer_count ? run->stamps[buffer] : 0;
   }

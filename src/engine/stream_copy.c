@@ -103,7 +103,7 @@ static hr_status fill_buffer(hr_stream *stream, hr_buffer *buffer, const incomin
 static hr_status record_staged(hr_stream *stream, const hr_view *view, const incoming *in, size_t count) {
   hr_buffer *staging;
   int64_t strides[HR_RANK_MAX], stride = 1;
-  for (int d = view->rank - 1; d >= 0; d--) {
+  for (int d = view->rank - 1; d >= 0; --d) {
     strides[d] = stride;
     stride *= view->dims[d];
   }

@@ -27,7 +27,7 @@ static inline bool is_suspect(const hr_stream *stream, const hr_view *view) {
 }
 
 static inline bool has_suspect(const hr_stream *stream, int count, const hr_view *views) {
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     if (__builtin_expect(is_suspect(stream, &views[i]), 0)) {
       return true;
     }
@@ -36,7 +36,7 @@ static inline bool has_suspect(const hr_stream *stream, int count, const hr_view
 }
 
 static hr_status check_devices(const hr_stream *stream, hr_op op, int count, const hr_view *views) {
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     if (views[i].buffer != NULL) {
       HR_RETURN_IF_ERROR(hr__stream_check_device(stream, op, views[i].buffer));
     }
@@ -47,12 +47,12 @@ static hr_status check_devices(const hr_stream *stream, hr_op op, int count, con
 /* Refuses contents that were never made. What is written from end to end is good again. */
 hr_status hr__check_contents(hr_op op, int input_count, const hr_view *inputs, int output_count,
                              const hr_view *outputs) {
-  for (int i = 0; i < input_count; i++) {
+  for (int i = 0; i < input_count; ++i) {
     if (inputs[i].buffer != NULL && hr__buffer_is_invalid(inputs[i].buffer)) {
       return hr__buffer_failure(inputs[i].buffer);
     }
   }
-  for (int i = 0; i < output_count; i++) {
+  for (int i = 0; i < output_count; ++i) {
     if (outputs[i].buffer != NULL && hr__buffer_is_invalid(outputs[i].buffer)) {
       if (updates_in_place(op) || !hr__view_is_whole(&outputs[i])) {
         return hr__buffer_failure(outputs[i].buffer);

@@ -48,7 +48,7 @@ static hr_buffer *make_ramp(const fixture *f, float first, float step) {
   float values[COUNT];
   hr_buffer *buffer = make(f);
   hr_view view = view_of(buffer);
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     values[i] = first + (float)i * step;
   }
   HR_ASSERT_OK(hr_stream_write(f->stream, &view, values));
@@ -84,7 +84,7 @@ static hr_stats stats_of(const fixture *f) {
 HR_TEST(temporaries_die_and_scalars_are_arguments) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 1, 1);
-  for (int round = 0; round < 3; round++) {
+  for (int round = 0; round < 3; ++round) {
     hr_buffer *t = make(&f), *y = make(&f);
     HR_ASSERT_OK(with_number(&f, HR_OP_MUL, x, 2.0 + round, t));
     HR_ASSERT_OK(binary(&f, HR_OP_ADD, t, x, y));
@@ -104,7 +104,7 @@ HR_TEST(temporaries_die_and_scalars_are_arguments) {
 }
 
 HR_TEST(modes_agree) {
-  for (int mode = HR_MODE_FUSE; mode <= HR_MODE_STRICT; mode++) {
+  for (int mode = HR_MODE_FUSE; mode <= HR_MODE_STRICT; ++mode) {
     fixture f = open_fixture("cpu");
     hr_stream_set_mode(f.stream, (hr_mode)mode);
     hr_buffer *x = make_ramp(&f, -3, 0.25f), *t = make(&f);
@@ -126,7 +126,7 @@ HR_TEST(writes_are_snapshots_in_order) {
   hr_buffer *x = make_ramp(&f, 5, 0), *y = make(&f);
   hr_view view = view_of(x), out = view_of(y);
   HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, x, y));
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     values[i] = 7;
   }
   HR_ASSERT_OK(hr_stream_write(f.stream, &view, values));
@@ -149,7 +149,7 @@ HR_TEST(reads_gather_strided_views) {
   hr_view view = {.buffer = x, .dtype = HR_DTYPE_F32, .rank = 2, .dims = turned, .strides = turned_strides};
   float values[COUNT];
   HR_ASSERT_OK(hr_stream_read(f.stream, &view, values));
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     HR_ASSERT_NEAR(values[i], (i % ROWS) * COLUMNS + i / ROWS, 0);
   }
   view.offset = 1;
@@ -185,7 +185,7 @@ static void count_release(void *count) {
 HR_TEST(memory_of_the_host_becomes_a_buffer) {
   fixture f = open_fixture("cpu");
   float *memory = hr_aligned_malloc(COUNT * sizeof *memory, 64);
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     memory[i] = (float)i;
   }
   int released = 0;
@@ -221,13 +221,13 @@ HR_TEST(work_above_the_grain_runs_on_the_executor) {
   float *values = hr_malloc(LARGE * sizeof *values);
   HR_ASSERT_OK(hr_buffer_create(f.device, LARGE * sizeof(float), &x));
   HR_ASSERT_OK(hr_buffer_create(f.device, LARGE * sizeof(float), &y));
-  for (int i = 0; i < LARGE; i++) {
+  for (int i = 0; i < LARGE; ++i) {
     values[i] = (float)i;
   }
   hr_view in = {.buffer = x, .dtype = HR_DTYPE_F32, .rank = 1, .dims = large, .strides = one}, out = in;
   out.buffer = y;
   HR_ASSERT_OK(hr_stream_write(f.stream, &in, values));
-  for (int i = 0; i < 20; i++) {
+  for (int i = 0; i < 20; ++i) {
     hr_view inputs[2] = {i == 0 ? in : out, in};
     HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_ADD, NULL, 2, inputs, 1, &out));
     HR_ASSERT_OK(hr_stream_commit(f.stream));
@@ -250,7 +250,7 @@ static void add_and_multiply(const fixture *f, int count, hr_buffer *a, hr_buffe
   const int64_t turned[2] = {COLUMNS, ROWS}, turned_strides[2] = {1, COLUMNS};
   const int64_t square[2] = {ROWS, ROWS}, across[2] = {ROWS, 1};
   hr_view inputs[2] = {view_of(a), view_of(b)}, output = view_of(out);
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     HR_ASSERT_OK(binary(f, HR_OP_ADD, a, b, a));
   }
   inputs[1].dims = turned, inputs[1].strides = turned_strides;
@@ -263,7 +263,7 @@ HR_TEST(a_stream_beside_the_host_commits_in_front_of_products_at_the_same_places
   hr_buffer *a = make_ramp(&f, 1, 0), *b = make_ramp(&f, 1, 0), *y = make(&f), *z = make(&f);
   f.stream->policy.first_ops = f.stream->policy.next_ops = 4;
   hr_stats first = {0};
-  for (int step = 0; step < 4; step++) {
+  for (int step = 0; step < 4; ++step) {
     hr_stats before = stats_of(&f);
     add_and_multiply(&f, 6, a, b, y);  /* 6 are at least 4 */
     add_and_multiply(&f, 2, a, b, y);  /* 3 are less than 8 */
@@ -282,7 +282,7 @@ HR_TEST(a_stream_beside_the_host_commits_in_front_of_products_at_the_same_places
   add_and_multiply(&f, 12, a, b, y);
   HR_ASSERT_EQ(stats_of(&f).commits_by_limit, before.commits_by_limit);
   hr_buffer *all[] = {a, b, y, z};
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 4; ++i) {
     hr_buffer_release(all[i]);
   }
   close_fixture(&f);
@@ -329,7 +329,7 @@ HR_TEST(an_index_out_of_range_poisons_what_it_would_have_made) {
   HR_ASSERT_STATUS(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE);
   HR_ASSERT_NEAR(read_at(&f, y, COUNT - 1), COUNT - 1, 0);
   hr_buffer *all[] = {x, old, good, bad, y, z};
-  for (int i = 0; i < 6; i++) {
+  for (int i = 0; i < 6; ++i) {
     hr_buffer_release(all[i]);
   }
   close_fixture(&f);
@@ -371,7 +371,7 @@ HR_TEST(indices_that_the_host_wrote_are_checked_without_a_look_at_the_device) {
   HR_ASSERT_OK(select_rows(&f, x, good, y));
   HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE, "index 7 is out of bounds");
   hr_buffer *all[] = {x, good, bad, y, copied};
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 5; ++i) {
     hr_buffer_release(all[i]);
   }
   close_fixture(&f);
@@ -392,7 +392,7 @@ HR_TEST(work_behind_a_failure_is_discarded_in_later_commits_too) {
   HR_ASSERT(hr__buffer_is_invalid(z));
   HR_ASSERT_NEAR(read_at(&f, x, 9), 9, 0);
   hr_buffer *all[] = {x, bad, y, z};
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 4; ++i) {
     hr_buffer_release(all[i]);
   }
   close_fixture(&f);
@@ -417,7 +417,7 @@ HR_TEST(a_failure_ends_the_work_behind_it_until_it_is_reported) {
   HR_ASSERT_OK(with_number(&f, HR_OP_ADD, old, 30, old)); /* after the report: done */
   HR_ASSERT_NEAR(read_at(&f, old, 5), 32, 0);
   hr_buffer *all[] = {x, bad, y, z, old};
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 5; ++i) {
     hr_buffer_release(all[i]);
   }
   close_fixture(&f);
@@ -447,7 +447,7 @@ HR_TEST(a_record_reports_a_failure_and_what_follows_is_done) {
   HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, x, z));
   HR_ASSERT_NEAR(read_at(&f, z, 5), 10, 0);
   hr_buffer *all[] = {x, bad, y, z, old};
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 5; ++i) {
     hr_buffer_release(all[i]);
   }
   close_fixture(&f);
@@ -456,7 +456,7 @@ HR_TEST(a_record_reports_a_failure_and_what_follows_is_done) {
 HR_TEST(a_invalid_buffer_whose_repair_is_dropped_stays_invalid) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, 6), *y = make(&f), *z = make(&f);
-  for (int round = 0; round < 2; round++) {
+  for (int round = 0; round < 2; ++round) {
     HR_ASSERT_OK(select_rows(&f, x, bad, z)); /* gives z memory in the first round */
     HR_ASSERT_STATUS(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE);
     HR_ASSERT(hr__buffer_is_invalid(z));
@@ -471,7 +471,7 @@ HR_TEST(a_invalid_buffer_whose_repair_is_dropped_stays_invalid) {
   }
   HR_ASSERT_OK(hr_stream_synchronize(f.stream));
   hr_buffer *all[] = {x, bad, y, z};
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 4; ++i) {
     hr_buffer_release(all[i]);
   }
   close_fixture(&f);
@@ -547,7 +547,7 @@ static hr_status run_short_of_memory(void) {
 HR_TEST(failing_host_allocations_are_reported_and_leak_nothing) {
   HR_ASSERT_OK(run_short_of_memory());
   int64_t live = hr__allocator_live();
-  for (int64_t n = 0; n < 5000; n++) {
+  for (int64_t n = 0; n < 5000; ++n) {
     hr__allocator_fail_after(n);
     hr_status status = run_short_of_memory();
     int64_t failures = hr__allocator_failures();
@@ -568,16 +568,16 @@ HR_TEST(failing_host_allocations_are_reported_and_leak_nothing) {
 
 HR_TEST(loops_that_never_synchronise_hit_the_cache) {
   static const int bodies[] = {7, 60, 300};
-  for (int b = 0; b < 3; b++) {
+  for (int b = 0; b < 3; ++b) {
     fixture f = open_fixture("null");
     f.stream->policy.records_max = 128;
     hr_buffer *x = make_ramp(&f, 1, 0), *weight = make_ramp(&f, 1, 0);
     int64_t compiles = 0;
-    for (int iteration = 0; iteration < 300 / bodies[b] * 4 + 12; iteration++) {
+    for (int iteration = 0; iteration < 300 / bodies[b] * 4 + 12; ++iteration) {
       if (iteration == 3 + 2 * 128 / bodies[b]) {
         compiles = stats_of(&f).compiles;
       }
-      for (int i = 0; i < bodies[b]; i++) {
+      for (int i = 0; i < bodies[b]; ++i) {
         hr_buffer *y = make(&f);
         hr_op op = (hr_op)(HR_OP_ADD + (i * i + i / 5) % 4);
         HR_ASSERT_OK(i % 3 == 2 ? with_number(&f, op, x, 0.001 * iteration, y) : binary(&f, op, x, weight, y));
@@ -600,7 +600,7 @@ HR_TEST(the_cache_forgets_what_was_used_longest_ago) {
   hr_buffer *x = make_ramp(&f, 1, 0);
   static const hr_op ops[] = {HR_OP_ADD, HR_OP_MUL, HR_OP_ADD, HR_OP_SUB, HR_OP_ADD, HR_OP_MUL};
   static const int compiles[] = {1, 2, 2, 3, 3, 4};
-  for (int i = 0; i < 6; i++) {
+  for (int i = 0; i < 6; ++i) {
     HR_ASSERT_OK(binary(&f, ops[i], x, x, x));
     HR_ASSERT_OK(hr_stream_synchronize(f.stream));
     HR_ASSERT_EQ(stats_of(&f).compiles, compiles[i]);
@@ -615,12 +615,12 @@ HR_TEST(the_cache_forgets_what_was_used_longest_ago) {
 HR_TEST(programs_come_in_an_order_or_in_any) {
   static const hr_op ops[] = {HR_OP_ADD, HR_OP_SUB, HR_OP_MUL, HR_OP_MAXIMUM};
   static const float expected[] = {8, 2, 15, 5};
-  for (size_t entries = 1; entries <= 4; entries++) {
+  for (size_t entries = 1; entries <= 4; ++entries) {
     fixture f = open_fixture("cpu");
     f.stream->cache.count_max = entries;
     hr_buffer *a = make_ramp(&f, 5, 0), *b = make_ramp(&f, 3, 0), *y = make_ramp(&f, 0, 0);
     uint32_t random = 1;
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 200; ++i) {
       random = random * 1664525u + 1013904223u;
       int which = i < 100 ? i % 4 : (int)(random >> 30);
       HR_ASSERT_OK(binary(&f, ops[which], a, b, y));
@@ -640,7 +640,7 @@ HR_TEST(programs_come_in_an_order_or_in_any) {
 /* Records a chain of additions whose results are dropped; pending bytes stay below the limit. */
 static void record_additions(fixture *f, int count) {
   hr_buffer *x = make_ramp(f, 1, 0);
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     hr_buffer *y = make(f);
     HR_ASSERT_OK(binary(f, HR_OP_ADD, x, x, y));
     hr_buffer_release(x);
@@ -681,7 +681,7 @@ typedef struct recorder {
 /* sum += x, over a temporary, and now and then a wait. */
 static void record_many(void *arg) {
   recorder *r = arg;
-  for (int i = 0; i < THREAD_ROUNDS && r->status == NULL; i++) {
+  for (int i = 0; i < THREAD_ROUNDS && r->status == NULL; ++i) {
     hr_buffer *t;
     r->status = hr_buffer_create(r->f.device, COUNT * sizeof(float), &t);
     r->status = r->status == NULL ? binary(&r->f, HR_OP_ADD, r->sum, r->x, t) : r->status;
@@ -698,16 +698,16 @@ HR_TEST(two_threads_record_into_one_stream) {
   f.stream->policy.records_max = 40;
   recorder recorders[2];
   hr_thread threads[2];
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     recorders[i] = (recorder){.f = f, .x = make_ramp(&f, 1, 1), .sum = make_ramp(&f, 0, 0)};
   }
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     HR_ASSERT_OK(hr_thread_start("recorder", record_many, &recorders[i], &threads[i]));
   }
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     hr_thread_join(&threads[i]);
   }
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     HR_ASSERT_OK(recorders[i].status);
     HR_ASSERT_NEAR(read_at(&f, recorders[i].sum, 4), 5 * THREAD_ROUNDS, 0);
     hr_buffer_release(recorders[i].x);
@@ -721,12 +721,12 @@ HR_TEST(two_streams_of_two_threads_share_a_buffer) {
   recorder recorders[2] = {{.f = f}, {.f = g}};
   hr_thread threads[2];
   hr_buffer *x = make_ramp(&f, 1, 1);
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     recorders[i].x = x;
     recorders[i].sum = make_ramp(&recorders[i].f, 0, 0);
     HR_ASSERT_OK(hr_thread_start("recorder", record_many, &recorders[i], &threads[i]));
   }
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     hr_thread_join(&threads[i]);
     HR_ASSERT_OK(recorders[i].status);
     HR_ASSERT_NEAR(read_at(&recorders[i].f, recorders[i].sum, 4), 5 * THREAD_ROUNDS, 0);

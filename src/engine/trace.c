@@ -57,7 +57,7 @@ uint32_t hr__trace_find(const hr_trace *trace, const hr_buffer *buffer) {
     return local < trace->buffers.count && trace->buffers.data[local] == buffer ? local : UINT32_MAX;
   }
   if (tag != 0) {
-    for (size_t i = 0; i < trace->buffers.count; i++) {
+    for (size_t i = 0; i < trace->buffers.count; ++i) {
       if (trace->buffers.data[i] == buffer) {
         return (uint32_t)i;
       }
@@ -112,7 +112,7 @@ static inline uint64_t *encode_view(hr_trace *trace, const hr_view *view, uint64
   }
   word[0] = kind;
   word[1] = (uint64_t)view->offset;
-  for (int d = 0; d < rank; d++) {
+  for (int d = 0; d < rank; ++d) {
     word[2 + d] = (uint64_t)view->dims[d];
     word[2 + rank + d] = (uint64_t)view->strides[d];
   }
@@ -120,7 +120,7 @@ static inline uint64_t *encode_view(hr_trace *trace, const hr_view *view, uint64
 }
 
 static inline uint64_t *encode_operands(hr_trace *trace, int count, const hr_view *views, uint64_t *word) {
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     if (views[i].buffer != NULL) {
       word = encode_view(trace, &views[i], word);
     } else if (views[i].scalar != NULL) {
@@ -135,7 +135,7 @@ static inline uint64_t *encode_operands(hr_trace *trace, int count, const hr_vie
 
 static uint64_t *encode_attrs(hr_trace *trace, const hr_attrs *attrs, uint64_t *word) {
   *word++ = (uint64_t)attrs->scalar_count;
-  for (int i = 0; i < attrs->scalar_count; i++) {
+  for (int i = 0; i < attrs->scalar_count; ++i) {
     if (i % 8 == 0) {
       *word++ = 0;
     }
@@ -212,13 +212,13 @@ hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, size_t buffer_
                           part->records.count);
   }
   uint32_t *map = trace->renumbered.data, *locals = trace->locals.data + trace->locals.count;
-  for (size_t i = 0; i < buffer_count; i++) {
+  for (size_t i = 0; i < buffer_count; ++i) {
     map[i] = is_given[i] ? adopt_buffer(trace, buffers[i]) : number_buffer(trace, buffers[i]);
   }
-  for (size_t i = 0; i < part->locals.count; i++) {
+  for (size_t i = 0; i < part->locals.count; ++i) {
     locals[i] = map[part->locals.data[i]];
   }
-  for (size_t i = 0; i < part->records.count; i++) {
+  for (size_t i = 0; i < part->records.count; ++i) {
     hr_record record = part->records.data[i];
     record.word_end += trace->words.count;
     record.local_end += trace->locals.count;
@@ -258,7 +258,7 @@ size_t hr__trace_cut(const hr_trace *trace) {
   uint64_t recent[HR_TRACE_HISTORY] = {0}; /* of record i at i modulo the length */
   uint64_t hash = 0, best_hash = 0;
   int64_t best = count - 1;
-  for (int64_t i = first - (HR_TRACE_HISTORY - 1); i < count; i++) {
+  for (int64_t i = first - (HR_TRACE_HISTORY - 1); i < count; ++i) {
     uint64_t *slot = &recent[(size_t)i % HR_TRACE_HISTORY];
     hash ^= rotate(*slot, 8 * (HR_TRACE_HISTORY - 1));
     *slot = hash_at(trace, i);
@@ -286,7 +286,7 @@ static bool reserve_rest(hr_trace *trace, const hr_record *last, size_t count, h
 /* How many buffers the records up to this one use: numbers go by first use, so they are the beginning of the list. */
 static uint32_t buffers_before(const hr_trace *trace, const hr_record *last) {
   uint32_t count = 0;
-  for (size_t i = 0; i < last->local_end; i++) {
+  for (size_t i = 0; i < last->local_end; ++i) {
     count = trace->locals.data[i] >= count ? trace->locals.data[i] + 1 : count;
   }
   return count;
@@ -296,7 +296,7 @@ static uint32_t buffers_before(const hr_trace *trace, const hr_record *last) {
 static void split_buffers(hr_trace *trace, const hr_record *last, hr_trace *rest) {
   uint32_t *map = trace->renumbered.data, kept;
   memset(map, 0xff, trace->buffers.count * sizeof *map);
-  for (size_t i = last->local_end; i < trace->locals.count; i++) {
+  for (size_t i = last->local_end; i < trace->locals.count; ++i) {
     uint32_t local = trace->locals.data[i];
     if (map[local] == UINT32_MAX) {
       hr_buffer *buffer = trace->buffers.data[local];
@@ -308,7 +308,7 @@ static void split_buffers(hr_trace *trace, const hr_record *last, hr_trace *rest
     rest->locals.data[rest->locals.count++] = map[local];
   }
   kept = buffers_before(trace, last);
-  for (size_t i = kept; i < trace->buffers.count; i++) {
+  for (size_t i = kept; i < trace->buffers.count; ++i) {
     if (hr__buffer_address(trace->buffers.data[i]) == NULL) {
       rest->pending_bytes += pending_bytes_of(rest, trace->buffers.data[i]);
     }
@@ -320,7 +320,7 @@ static void split_buffers(hr_trace *trace, const hr_record *last, hr_trace *rest
 /* What the records behind the cut have before them. */
 static void split_history(const hr_trace *trace, size_t count, hr_trace *rest) {
   bool is_cut = count <= trace->records.count;
-  for (int i = 0; i < HR_TRACE_HISTORY - 1; i++) {
+  for (int i = 0; i < HR_TRACE_HISTORY - 1; ++i) {
     rest->history[i] = is_cut ? hash_at(trace, (int64_t)count - (HR_TRACE_HISTORY - 1) + i) : 0;
   }
 }
@@ -336,7 +336,7 @@ hr_status hr__trace_split(hr_trace *trace, size_t count, hr_trace *rest) {
                           trace->records.count);
   }
   split_history(trace, count, rest);
-  for (size_t i = count; i < trace->records.count; i++) {
+  for (size_t i = count; i < trace->records.count; ++i) {
     hr_record record = trace->records.data[i];
     record.word_end -= last.word_end;
     record.local_end -= last.local_end;
@@ -385,7 +385,7 @@ static uint64_t hash_locals(uint64_t hash, const uint32_t *locals, size_t count)
     uint64_t first = (uint64_t)locals[i] << 32 | locals[i + 1], second = (uint64_t)locals[i + 2] << 32 | locals[i + 3];
     hash = hr__hash_fold(hash ^ first, second ^ HR_HASH_MULTIPLIER);
   }
-  for (; i < count; i++) {
+  for (; i < count; ++i) {
     hash = hr_hash_mix(hash, locals[i]);
   }
   return hash;
@@ -398,7 +398,7 @@ hr_status hr__trace_key(hr_trace *trace, bool frees, hr_key *out_key) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the key of %zu records",
                           trace->records.count);
   }
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < count; ++i) {
     hr_buffer *buffer = trace->buffers.data[i];
     bool is_dead = hr__buffer_holders(buffer) == 1, is_fresh = hr__buffer_address(buffer) == NULL;
     trace->shapes.data[i] = hr_shape_word(buffer->bytes, is_fresh && (is_dead || frees), is_dead, is_fresh);
@@ -469,7 +469,7 @@ static bool decode_operand(decoder *d, hr_operand *out_operand) {
     return true;
   }
   int64_t *strides = hr_arena_alloc(&d->arena, (size_t)rank * sizeof *strides), stride = 1;
-  for (int i = rank - 1; strides != NULL && i >= 0; i--) {
+  for (int i = rank - 1; strides != NULL && i >= 0; --i) {
     strides[i] = stride;
     stride *= out_operand->dims[i] > 0 ? out_operand->dims[i] : 1;
   }
@@ -483,7 +483,7 @@ static bool decode_operands(decoder *d, int count, hr_operand **out_operands) {
   if (operands == NULL) {
     return false;
   }
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     if (!decode_operand(d, &operands[i])) {
       return false;
     }
@@ -498,7 +498,7 @@ static bool decode_record(decoder *d, uint32_t origin) {
   node.scalar_count = (int)d->word[2];
   d->word += 3;
   node.scalar_base = (uint32_t)d->program->scalar_count;
-  for (int i = 0; i < node.scalar_count; i++) {
+  for (int i = 0; i < node.scalar_count; ++i) {
     if (add_argument(d, d->word[i / 8] >> (8 * (i % 8)) & 0xff) == UINT32_MAX) {
       return false;
     }
@@ -516,7 +516,7 @@ hr_status hr__key_decode(const hr_key *key, hr_program *out_program) {
   bool ok = true;
   hr_program_init(out_program);
   hr_arena_init(&d.arena, 0);
-  for (size_t i = 0; ok && i < key->buffer_count; i++) {
+  for (size_t i = 0; ok && i < key->buffer_count; ++i) {
     uint64_t shape = key->shapes[i];
     ok = hr_program_add_buffer(out_program, hr_shape_bytes(shape), hr_shape_is_dead(shape), hr_shape_is_fresh(shape)) !=
          UINT32_MAX;
@@ -526,7 +526,7 @@ hr_status hr__key_decode(const hr_key *key, hr_program *out_program) {
     }
   }
   out_program->bound_count = (int)key->buffer_count;
-  for (size_t i = 0; ok && i < key->record_count; i++) {
+  for (size_t i = 0; ok && i < key->record_count; ++i) {
     ok = decode_record(&d, (uint32_t)i);
   }
   hr_arena_fini(&d.arena);
@@ -540,10 +540,10 @@ hr_status hr__key_decode(const hr_key *key, hr_program *out_program) {
 void hr__key_each_use(const hr_key *key, void (*fn)(void *arg, uint32_t local, bool is_output), void *arg) {
   const uint64_t *word = key->words;
   size_t local = 0;
-  for (size_t i = 0; i < key->record_count; i++) {
+  for (size_t i = 0; i < key->record_count; ++i) {
     int int_count = (int)(word[0] >> 32), inputs = (int)(uint32_t)word[1], outputs = (int)(word[1] >> 32);
     word += 3 + (word[2] + 7) / 8 + (uint64_t)int_count;
-    for (int j = 0; j < inputs + outputs; j++) {
+    for (int j = 0; j < inputs + outputs; ++j) {
       uint64_t head = *word++, rank = head >> 8 & 0xff;
       if ((head & 3) == KIND_VALUE) {
         word += (head & IS_CONTIGUOUS) != 0 ? rank : 1 + 2 * rank;

@@ -106,7 +106,7 @@ HR_TEST(two_streams_may_share_a_buffer) {
   hr__trace_init(&first, 1);
   hr__trace_init(&second, 2);
   hr_buffer *a = make_buffer(64), *b = make_buffer(64);
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 3; ++i) {
     record(&first, HR_OP_ADD, a, b, a, 4);
     record(&second, HR_OP_ADD, b, a, b, 4);
   }
@@ -126,7 +126,7 @@ HR_TEST(splitting_renumbers_what_lies_behind_the_cut) {
   hr__trace_init(&whole, 1);
   hr__trace_init(&rest, 1);
   hr__trace_init(&alone, 2);
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 5; ++i) {
     b[i] = make_buffer(64);
   }
   record(&whole, HR_OP_ADD, b[0], b[1], b[2], 4);
@@ -152,7 +152,7 @@ HR_TEST(splitting_renumbers_what_lies_behind_the_cut) {
   hr__trace_fini(&rest);
   hr__trace_fini(&alone);
   hr__trace_fini(&whole);
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 5; ++i) {
     HR_ASSERT_EQ(atomic_load(&b[i]->count), 1);
     hr_buffer_release(b[i]);
   }
@@ -174,12 +174,12 @@ static void cut(loop *l) {
   hr_key key;
   HR_ASSERT_OK(hr__trace_split(&l->pending, hr__trace_cut(&l->pending), &l->rest));
   HR_ASSERT_OK(hr__trace_key(&l->pending, false, &key));
-  l->traces++;
+  ++l->traces;
   if (hr_table_get(&l->keys, hr__key_hash(&key)) == NULL) {
     HR_ASSERT(hr_table_put(&l->keys, key.hash, l));
     l->last_new = l->traces;
   }
-  for (size_t i = 0; i < key.buffer_count; i++) {
+  for (size_t i = 0; i < key.buffer_count; ++i) {
     if (!hr_shape_is_dead(key.shapes[i])) {
       HR_ASSERT_OK(hr__buffer_bind(l->pending.buffers.data[i]));
     }
@@ -208,17 +208,17 @@ static void run_loop(uint32_t body, size_t limit) {
   hr_buffer *live[LIVE];
   hr__trace_init(&l.pending, 3);
   hr__trace_init(&l.rest, 3);
-  for (int i = 0; i < LIVE; i++) {
+  for (int i = 0; i < LIVE; ++i) {
     live[i] = make_buffer(4096);
     HR_ASSERT_OK(hr__buffer_bind(live[i]));
   }
-  for (uint32_t i = 0; i < 11; i++) { /* what comes before the loop */
+  for (uint32_t i = 0; i < 11; ++i) { /* what comes before the loop */
     loop_step(&l, live, 100000 + i);
   }
   size_t iterations = 8 * (1 + limit / body);
   int settled = 0;
-  for (size_t i = 0; i < iterations; i++) {
-    for (uint32_t place = 0; place < body; place++) {
+  for (size_t i = 0; i < iterations; ++i) {
+    for (uint32_t place = 0; place < body; ++place) {
       loop_step(&l, live, place);
     }
     settled = i + 1 == 3 + 2 * limit / body ? l.traces : settled; /* the third one; of short loops the third trace */
@@ -229,7 +229,7 @@ static void run_loop(uint32_t body, size_t limit) {
   hr__trace_fini(&l.pending);
   hr__trace_fini(&l.rest);
   hr_table_fini(&l.keys);
-  for (int i = 0; i < LIVE; i++) {
+  for (int i = 0; i < LIVE; ++i) {
     hr_buffer_release(live[i]);
   }
 }
@@ -237,8 +237,8 @@ static void run_loop(uint32_t body, size_t limit) {
 HR_TEST(loops_are_cut_at_the_same_operations_in_each_iteration) {
   static const uint32_t bodies[] = {1, 2, 7, 8, 31, 100, 127, 504, 1000, 1433, 3000};
   static const size_t limits[] = {16, 64, 512};
-  for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
-    for (size_t j = 0; j < sizeof limits / sizeof limits[0]; j++) {
+  for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; ++i) {
+    for (size_t j = 0; j < sizeof limits / sizeof limits[0]; ++j) {
       run_loop(bodies[i], limits[j]);
     }
   }
@@ -248,7 +248,7 @@ HR_TEST(recording_without_memory_changes_nothing) {
   hr_buffer *a = make_buffer(64), *b = make_buffer(64);
   int64_t dims[2] = {4, 4}, strides[2] = {4, 1};
   hr_view inputs[2] = {make_view(a, dims, strides), make_view(b, dims, strides)}, output = make_view(a, dims, strides);
-  for (int n = 0;; n++) {
+  for (int n = 0;; ++n) {
     hr_trace trace;
     hr__trace_init(&trace, 1);
     hr__allocator_fail_after(n);

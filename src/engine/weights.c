@@ -20,9 +20,9 @@ static size_t bytes_of(const hr_instance *instance, uint32_t buffer) {
 
 /* The weight found so far that makes the buffer; -1: none does. */
 static int maker_of(const hr_instance *instance, uint32_t buffer) {
-  for (size_t i = 0; i < instance->weights.count; i++) {
+  for (size_t i = 0; i < instance->weights.count; ++i) {
     const hr_weight *w = &instance->weights.data[i];
-    for (int j = 0; j < w->made_count; j++) {
+    for (int j = 0; j < w->made_count; ++j) {
       if (w->made[j] == buffer) {
         return (int)i;
       }
@@ -32,7 +32,7 @@ static int maker_of(const hr_instance *instance, uint32_t buffer) {
 }
 
 static bool add_part(hr_weight *w, int part) {
-  for (int i = 0; i < w->part_count; i++) {
+  for (int i = 0; i < w->part_count; ++i) {
     if (w->parts[i] == part) {
       return true;
     }
@@ -69,7 +69,7 @@ static bool add_made(const hr_instance *instance, hr_weight *w, uint32_t buffer)
 /* Sorts the kernel's arguments into what it reads and what it makes; false when there are others, or too many. */
 static bool find_ends(const hr_instance *instance, const hr_kernel *kernel, hr_weight *w) {
   bool is = kernel->scalar_count <= SCALARS_MAX;
-  for (int i = 0; is && i < kernel->arg_count; i++) {
+  for (int i = 0; is && i < kernel->arg_count; ++i) {
     const hr_kernel_arg *arg = &kernel->args[i];
     is = !arg->is_read ? add_made(instance, w, arg->buffer) : !arg->is_written && add_source(instance, w, arg->buffer);
   }
@@ -81,7 +81,7 @@ static bool is_small(const hr_instance *instance, uint32_t buffer) {
 }
 
 static bool reads_as_weights(const hr_node *node, uint32_t buffer) {
-  for (int i = 0; i < node->input_count; i++) {
+  for (int i = 0; i < node->input_count; ++i) {
     if (i != 1 && node->inputs[i].kind == HR_OPERAND_VALUE && node->inputs[i].index == buffer) {
       return false;
     }
@@ -91,7 +91,7 @@ static bool reads_as_weights(const hr_node *node, uint32_t buffer) {
 
 static bool touches(const hr_instance *instance, const hr_exec_step *step, uint32_t buffer) {
   bool does = false;
-  for (int i = 0; i < step->arg_count; i++) {
+  for (int i = 0; i < step->arg_count; ++i) {
     does |= instance->args.data[step->arg_first + (size_t)i] == buffer;
   }
   return does;
@@ -100,11 +100,11 @@ static bool touches(const hr_instance *instance, const hr_exec_step *step, uint3
 static bool writes(const hr_exec_step *step, uint32_t buffer) {
   bool does = false;
   const hr_kernel *kernel = step->source->kernel;
-  for (int i = 0; step->kind == HR_STEP_KERNEL && i < kernel->arg_count; i++) {
+  for (int i = 0; step->kind == HR_STEP_KERNEL && i < kernel->arg_count; ++i) {
     does |= kernel->args[i].buffer == buffer && kernel->args[i].is_written;
   }
   const hr_node *node = step->source->node;
-  for (int i = 0; step->kind == HR_STEP_LIBRARY && i < node->output_count; i++) {
+  for (int i = 0; step->kind == HR_STEP_LIBRARY && i < node->output_count; ++i) {
     does |= node->outputs[i].kind == HR_OPERAND_VALUE && node->outputs[i].index == buffer;
   }
   return does;
@@ -113,7 +113,7 @@ static bool writes(const hr_exec_step *step, uint32_t buffer) {
 /* Whether nobody else writes the result, and, where it has to serve as weights, contractions alone read it, as such. */
 static bool is_only_read(const hr_instance *instance, const hr_weight *w, uint32_t buffer, bool by_contractions) {
   bool is = true;
-  for (int i = 0; is && i < instance->step_count; i++) {
+  for (int i = 0; is && i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     if (i != w->step && touches(instance, step, buffer)) {
       is = !writes(step, buffer) &&
@@ -125,11 +125,11 @@ static bool is_only_read(const hr_instance *instance, const hr_weight *w, uint32
 
 static bool is_worth_keeping(const hr_instance *instance, const hr_weight *w) {
   bool is = w->bytes >= BYTES_MIN, is_all_small = w->bytes <= SMALL_BYTES_MAX;
-  for (int i = 0; i < w->source_count; i++) {
+  for (int i = 0; i < w->source_count; ++i) {
     is_all_small = is_all_small && is_small(instance, w->sources[i]);
   }
   is = is || is_all_small;
-  for (int i = 0; is && i < w->made_count; i++) {
+  for (int i = 0; is && i < w->made_count; ++i) {
     is = is_only_read(instance, w, w->made[i], !is_all_small && !is_small(instance, w->made[i]));
   }
   return is;
@@ -137,7 +137,7 @@ static bool is_worth_keeping(const hr_instance *instance, const hr_weight *w) {
 
 static bool note(hr_instance *instance, const hr_weight *w) {
   bool ok = true;
-  for (int i = 0; ok && i < w->source_count; i++) {
+  for (int i = 0; ok && i < w->source_count; ++i) {
     ok = hr_vector_push(&instance->sources, w->sources[i]);
   }
   ok = ok && hr_vector_push(&instance->weights, *w);
@@ -148,7 +148,7 @@ static bool note(hr_instance *instance, const hr_weight *w) {
   hr_weight *noted = &instance->weights.data[instance->weights.count - 1];
   ok = hr_kernel_make_key(instance->steps[w->step].source->kernel, &noted->recipe);
   noted->kernel_words = noted->recipe.count;
-  for (int i = 0; ok && i < TAIL_WORDS; i++) {
+  for (int i = 0; ok && i < TAIL_WORDS; ++i) {
     ok = hr_vector_push(&noted->recipe, 0);
   }
   return ok;
@@ -156,7 +156,7 @@ static bool note(hr_instance *instance, const hr_weight *w) {
 
 bool hr__weights_find(hr_instance *instance) {
   bool ok = true;
-  for (int i = 0; ok && i < instance->step_count; i++) {
+  for (int i = 0; ok && i < instance->step_count; ++i) {
     hr_exec_step *step = &instance->steps[i];
     hr_weight w = {.step = i};
     step->weight = -1;
@@ -169,7 +169,7 @@ bool hr__weights_find(hr_instance *instance) {
 }
 
 void hr__weights_fini(hr_instance *instance) {
-  for (size_t i = 0; i < instance->weights.count; i++) {
+  for (size_t i = 0; i < instance->weights.count; ++i) {
     hr_vector_fini(&instance->weights.data[i].recipe);
   }
   hr_vector_fini(&instance->weights);
@@ -181,12 +181,12 @@ void hr__weights_fini(hr_instance *instance) {
 static uint64_t find_stamps(const hr_instance *instance, const hr_weight *w, const hr_run *run, uint64_t *out_stamps) {
   uint64_t newest = 0;
   bool is_known = run->stamps != NULL || w->source_count == 0;
-  for (int i = 0; is_known && i < w->source_count; i++) {
+  for (int i = 0; is_known && i < w->source_count; ++i) {
     out_stamps[i] = run->stamps[w->sources[i]];
     is_known = out_stamps[i] != 0;
     newest = out_stamps[i] > newest ? out_stamps[i] : newest;
   }
-  for (int i = 0; is_known && i < w->part_count; i++) {
+  for (int i = 0; is_known && i < w->part_count; ++i) {
     uint64_t stamp = instance->weights.data[w->parts[i]].stamp;
     is_known = stamp != 0;
     newest = stamp > newest ? stamp : newest;
@@ -199,7 +199,7 @@ static bool renew_own(const hr_instance *instance, hr_weight *w, const hr_run *r
   const hr_exec_step *step = &instance->steps[w->step];
   uint64_t own[OWN_WORDS] = {0}, *at = w->recipe.data + w->kernel_words;
   w->stamp = find_stamps(instance, w, run, own);
-  for (int i = 0; i < step->scalar_count; i++) {
+  for (int i = 0; i < step->scalar_count; ++i) {
     const hr_scalar *scalar = &scratch->values.data[instance->scalars.data[step->scalar_first + (size_t)i]];
     uint64_t *words = own + HR_WEIGHT_SOURCES_MAX + i * SCALAR_WORDS;
     words[0] = (uint64_t)scalar->dtype;
@@ -214,7 +214,7 @@ static bool renew_own(const hr_instance *instance, hr_weight *w, const hr_run *r
 static bool renew_parts(hr_weight *w, const hr_run_scratch *scratch) {
   uint64_t *at = w->recipe.data + w->kernel_words + OWN_WORDS;
   bool are_kept = true;
-  for (int i = 0; i < w->part_count; i++) {
+  for (int i = 0; i < w->part_count; ++i) {
     const hr_cached_weights *part = scratch->weights.data[w->parts[i]].cached_weights;
     are_kept &= part != NULL;
     at[i] = part != NULL ? hr__cached_weights_serial(part) : 0;
@@ -240,11 +240,11 @@ static hr_run_weight find_kept(const hr_instance *instance, hr_weight *w, const 
 
 bool hr__weights_bind(const hr_instance *instance, const hr_run *run, hr_run_scratch *scratch) {
   bool has_new = false;
-  for (size_t i = 0; i < instance->weights.count; i++) {
+  for (size_t i = 0; i < instance->weights.count; ++i) {
     hr_weight *w = &instance->weights.data[i];
     const hr_run_weight found = scratch->weights.data[i] = find_kept(instance, w, run, scratch);
     char *at = found.cached_weights != NULL ? hr__cached_weights_data(found.cached_weights) : NULL;
-    for (int j = 0; at != NULL && j < w->made_count; j++) {
+    for (int j = 0; at != NULL && j < w->made_count; ++j) {
       scratch->addresses.data[w->made[j]] = at;
       at += hr_align_up(bytes_of(instance, w->made[j]), ALIGNMENT);
     }
@@ -254,7 +254,7 @@ bool hr__weights_bind(const hr_instance *instance, const hr_run *run, hr_run_scr
 }
 
 void hr__weights_unbind(const hr_instance *instance, hr_run_scratch *scratch, bool succeeded) {
-  for (size_t i = 0; i < instance->weights.count; i++) {
+  for (size_t i = 0; i < instance->weights.count; ++i) {
     hr_run_weight *found = &scratch->weights.data[i];
     if (found->is_new && succeeded) {
       hr__cached_weights_publish(found->cached_weights);

@@ -35,7 +35,7 @@ static inline bool hr__weights_has(const hr_exec_step *step, const hr_run_scratc
 }
 static inline bool hr__weights_has_all(const hr_exec_step *first, int count, const hr_run_scratch *scratch) {
   bool has = true;
-  for (int i = 0; has && i < count; i++) {
+  for (int i = 0; has && i < count; ++i) {
     has = hr__weights_has(&first[i], scratch);
   }
   return has;

@@ -42,7 +42,7 @@ static void close_stream(hr_stream *stream) {
 }
 
 static void release_all(int count, hr_buffer *const *buffers) {
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     hr_buffer_release(buffers[i]);
   }
 }
@@ -60,7 +60,7 @@ static hr_buffer *make(size_t bytes) {
 /* Into y as well: a result without contents would make another program. */
 static void write_x(hr_stream *stream, hr_buffer *x, hr_buffer *y) {
   float values[K];
-  for (int k = 0; k < K; k++) {
+  for (int k = 0; k < K; ++k) {
     values[k] = (float)(k % 5 - 2);
   }
   hr_view view = view_of(x, HR_DTYPE_F32, row, by_k);
@@ -75,7 +75,7 @@ static float weight_at(int k, int n, int turn) {
 
 static void write_w(hr_stream *stream, hr_buffer *w, int turn) {
   static int16_t values[K * N];
-  for (int i = 0; i < K * N; i++) {
+  for (int i = 0; i < K * N; ++i) {
     values[i] = (int16_t)weight_at(i / N, i % N, turn);
   }
   hr_view view = view_of(w, HR_DTYPE_I16, matrix, by_n);
@@ -90,7 +90,7 @@ static void record(hr_stream *stream, hr_buffer *x, hr_buffer *w, hr_buffer *y, 
   hr_view out = view_of(y, HR_DTYPE_F32, result, by_n), factors[3] = {view_of(x, HR_DTYPE_F32, row, by_k), to, {0}};
   HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, NULL, 1, &from, 1, &to));
   HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MATMUL, NULL, 3, factors, 1, &out));
-  for (int i = 0; i < rounds; i++) {
+  for (int i = 0; i < rounds; ++i) {
     HR_ASSERT_OK(hr_stream_record(stream, HR_OP_ADD, NULL, 2, (hr_view[]){out, out}, 1, &out));
   }
   hr_buffer_release(wide);
@@ -100,9 +100,9 @@ static void check(hr_stream *stream, hr_buffer *y, int turn, float times) {
   float values[N];
   hr_view view = view_of(y, HR_DTYPE_F32, result, by_n);
   HR_ASSERT_OK(hr_stream_read(stream, &view, values));
-  for (int n = 0; n < N; n++) {
+  for (int n = 0; n < N; ++n) {
     float expected = 0;
-    for (int k = 0; k < K; k++) {
+    for (int k = 0; k < K; ++k) {
       expected += (float)(k % 5 - 2) * weight_at(k, n, turn);
     }
     HR_ASSERT_EQ(values[n], expected * times);
@@ -124,13 +124,13 @@ HR_TEST(weights_are_made_once_and_again_when_they_change) {
   hr_stream *stream = open_stream();
   hr_buffer *x = make(K * sizeof(float)), *w = make(K * N * 2), *y = make(N * sizeof(float));
   write_x(stream, x, y);
-  for (int turn = 0; turn < 3; turn++) {
+  for (int turn = 0; turn < 3; ++turn) {
     write_w(stream, w, turn);
     HR_ASSERT_EQ(run(stream, x, w, y, turn, 0), 1);
     HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);    /* those of the turn before are gone */
     HR_ASSERT_EQ(run(stream, x, w, y, turn, 0), 1); /* makes what is kept */
     HR_ASSERT_EQ(hr__cached_weights_bytes(), WIDE_BYTES);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; ++i) {
       HR_ASSERT_EQ(run(stream, x, w, y, turn, 0), 0);
     }
     HR_ASSERT_EQ(hr__cached_weights_bytes(), WIDE_BYTES);
@@ -167,8 +167,8 @@ HR_TEST(weights_that_operations_write_are_made_anew) {
   write_x(stream, x, y);
   write_w(stream, w, 0);
   hr_view to = view_of(w, HR_DTYPE_I16, matrix, by_n), from = view_of(other, HR_DTYPE_I16, matrix, by_n);
-  for (int turn = 1; turn < 4; turn++) {
-    for (int i = 0; i < 3; i++) {
+  for (int turn = 1; turn < 4; ++turn) {
+    for (int i = 0; i < 3; ++i) {
       run(stream, x, w, y, turn - 1, 0);
     }
     HR_ASSERT_EQ(hr__cached_weights_bytes(), WIDE_BYTES);
@@ -211,7 +211,7 @@ static int run_factors(hr_stream *stream, hr_buffer *const *b, double eps, float
 static void fill(hr_stream *stream, hr_buffer *buffer, int rows, float value) {
   static float values[ROWS * N];
   const int64_t dims[2] = {rows, N};
-  for (int i = 0; i < rows * N; i++) {
+  for (int i = 0; i < rows * N; ++i) {
     values[i] = value;
   }
   hr_view view = view_of(buffer, HR_DTYPE_F32, dims, by_n);
@@ -225,7 +225,7 @@ HR_TEST(factors_of_small_buffers_are_made_again_when_one_of_them_or_a_scalar_cha
                      make(ROWS * N * sizeof(float))};
   fill(stream, b[0], ROWS, 3), fill(stream, b[1], 1, 0), fill(stream, b[2], 1, 1), fill(stream, b[3], ROWS, 0);
   HR_ASSERT_EQ(run_factors(stream, b, 0, 3), 2);
-  for (int turn = 1; turn < 4; turn++) {
+  for (int turn = 1; turn < 4; ++turn) {
     fill(stream, b[2], 1, (float)turn);
     HR_ASSERT_EQ(run_factors(stream, b, 0, 3 * (float)turn), 2);
     HR_ASSERT_EQ(run_factors(stream, b, 0, 3 * (float)turn), 2); /* makes what is kept */
@@ -274,7 +274,7 @@ static int run_scaled(hr_stream *stream, hr_buffer *const *b, double eps, int tu
   check(stream, b[4], turn, factor);
   HR_ASSERT_OK(hr_stream_read(stream, &y, values));
   HR_ASSERT_OK(hr_stream_read(stream, &z, squares));
-  for (int n = 0; n < N; n++) {
+  for (int n = 0; n < N; ++n) {
     HR_ASSERT_EQ(squares[n], factor * values[n]);
   }
   return count;
@@ -289,7 +289,7 @@ HR_TEST(weights_with_a_factor_are_made_again_when_either_or_a_scalar_changes) {
   fill(stream, b[2], 1, 0), fill(stream, b[3], 1, 1);
   write_w(stream, b[1], 0);
   int first = run_scaled(stream, b, 0, 0, 1), least = 0;
-  for (int turn = 1; turn < 4; turn++) {
+  for (int turn = 1; turn < 4; ++turn) {
     write_w(stream, b[1], turn);
     (void)run_scaled(stream, b, 0, turn, 1);
     (void)run_scaled(stream, b, 0, turn, 1); /* makes what is kept */
@@ -322,7 +322,7 @@ static int run_chain(hr_stream *stream, hr_buffer *m, hr_buffer *v, hr_buffer *y
   hr_buffer *made[2 * LENGTH];
   float values[CHAIN_SIDE];
   int before = launched, count = 0;
-  for (int i = 0; i < LENGTH; i++) {
+  for (int i = 0; i < LENGTH; ++i) {
     hr_buffer *products = made[count++] = make(CHAIN_SIDE * CHAIN_SIDE * sizeof(float)), *sums = y;
     if (i < LENGTH - 1) {
       sums = made[count++] = make(CHAIN_SIDE * sizeof(float));
@@ -350,15 +350,15 @@ HR_TEST(a_chain_of_small_results_is_kept_as_a_whole) {
   hr_buffer *b[3] = {make(CHAIN_SIDE * CHAIN_SIDE * sizeof(float)), make(CHAIN_SIDE * sizeof(float)),
                      make(CHAIN_SIDE * sizeof(float))};
   float values[CHAIN_SIDE * CHAIN_SIDE];
-  for (int i = 0; i < CHAIN_SIDE * CHAIN_SIDE; i++) {
+  for (int i = 0; i < CHAIN_SIDE * CHAIN_SIDE; ++i) {
     values[i] = 1.0F / CHAIN_SIDE;
   }
   hr_view m = view_of(b[0], HR_DTYPE_F32, square, down);
   HR_ASSERT_OK(hr_stream_write(stream, &m, values));
   hr_view y = view_of(b[2], HR_DTYPE_F32, column, ones);
   HR_ASSERT_OK(hr_stream_write(stream, &y, values)); /* a result without contents would make another program */
-  for (int turn = 1; turn < 4; turn++) {
-    for (int i = 0; i < CHAIN_SIDE; i++) {
+  for (int turn = 1; turn < 4; ++turn) {
+    for (int i = 0; i < CHAIN_SIDE; ++i) {
       values[i] = (float)turn;
     }
     hr_view v = view_of(b[1], HR_DTYPE_F32, column, ones);
@@ -381,16 +381,16 @@ HR_TEST(activations_are_not_kept) {
   hr_buffer *x = make(COUNT * K * 2), *w = make(K * sizeof(float)), *y = make(COUNT * sizeof(float));
   static int16_t halves[COUNT * K];
   static float floats[K];
-  for (int i = 0; i < COUNT * K; i++) {
+  for (int i = 0; i < COUNT * K; ++i) {
     halves[i] = 1;
   }
-  for (int i = 0; i < K; i++) {
+  for (int i = 0; i < K; ++i) {
     floats[i] = 1;
   }
   hr_view narrow = view_of(x, HR_DTYPE_I16, tall, by_k), weight = view_of(w, HR_DTYPE_F32, column, ones);
   HR_ASSERT_OK(hr_stream_write(stream, &narrow, halves));
   HR_ASSERT_OK(hr_stream_write(stream, &weight, floats));
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 4; ++i) {
     float values[COUNT];
     hr_buffer *wide = make(COUNT * K * sizeof(float));
     hr_view to = view_of(wide, HR_DTYPE_F32, tall, by_k), out = view_of(y, HR_DTYPE_F32, sums, ones);

@@ -112,12 +112,12 @@ hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *byte
   for (; taken < count && status == NULL; taken += status == NULL) {
     status = take_struct(bytes[taken], &out_buffers[taken]);
   }
-  for (size_t i = 0; status != NULL && i < taken; i++) {
+  for (size_t i = 0; status != NULL && i < taken; ++i) {
     out_buffers[i]->next = pool.free[out_buffers[i]->shift];
     pool.free[out_buffers[i]->shift] = out_buffers[i];
   }
   hr_mutex_unlock(&pool.mutex);
-  for (size_t i = 0; status == NULL && i < count; i++) {
+  for (size_t i = 0; status == NULL && i < count; ++i) {
     init_buffer(out_buffers[i], device, bytes[i]);
   }
   return status;
@@ -145,7 +145,7 @@ static bool let_go(hr_buffer *buffer, int64_t reference) {
 
 static void release_all(size_t count, hr_buffer *const *buffers, int64_t reference) {
   hr_buffer *free = NULL;
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < count; ++i) {
     hr_buffer *buffer = buffers[i];
     if (let_go(buffer, reference)) {
       buffer->next = free;
@@ -170,7 +170,7 @@ void hr__buffers_release(size_t count, hr_buffer *const *buffers) {
 }
 
 void hr__buffers_send(size_t count, hr_buffer *const *buffers) {
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < count; ++i) {
     atomic_fetch_add_explicit(&buffers[i]->count, HR__BUFFER_ON_ITS_WAY, memory_order_relaxed);
   }
 }

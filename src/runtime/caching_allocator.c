@@ -96,7 +96,7 @@ static void shrink(hr_caching_allocator *allocator, int64_t target) {
     driver_free(allocator, block->address, block->bytes);
     hr_free(block);
   }
-  for (int i = 0; i < HR_ALLOCATOR_CLASSES; i++) {
+  for (int i = 0; i < HR_ALLOCATOR_CLASSES; ++i) {
     for (hr_slab *slab = allocator->slabs[i], *next; slab != NULL; slab = next) {
       next = slab->next;
       if (slab->free_count == slab->block_count && allocator->stats.reserved_bytes > target) {
@@ -153,7 +153,7 @@ static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, siz
     hr_status_free(status);
     return refused;
   }
-  stats->driver_allocation_count++;
+  ++stats->driver_allocation_count;
   stats->reserved_bytes += (int64_t)bytes;
   stats->reserved_bytes_peak =
       stats->reserved_bytes > stats->reserved_bytes_peak ? stats->reserved_bytes : stats->reserved_bytes_peak;
@@ -192,7 +192,7 @@ static hr_status add_slab(hr_caching_allocator *allocator, int size_class, size_
   slab->address = address;
   slab->size_class = size_class;
   slab->block_count = slab->free_count = count;
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     slab->blocks[i] = (hr_block){.address = slab->address + (size_t)i * bytes, .bytes = bytes, .slab = slab};
     mark_free(slab, i);
   }
@@ -254,7 +254,7 @@ static void release_old(hr_caching_allocator *allocator) {
   int64_t most = hr_max(2 * stats->allocated_bytes_peak, FREE_BYTES_MIN);
   while (allocator->free_blocks.count > 0 && stats->reserved_bytes - stats->allocated_bytes > most) {
     size_t oldest = 0;
-    for (size_t i = 1; i < allocator->free_blocks.count; i++) {
+    for (size_t i = 1; i < allocator->free_blocks.count; ++i) {
       oldest = allocator->free_blocks.data[i]->age < allocator->free_blocks.data[oldest]->age ? i : oldest;
     }
     hr_block *block = allocator->free_blocks.data[oldest];
@@ -312,7 +312,7 @@ hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t byt
       bytes <= HR_ALLOCATOR_SMALL_MAX ? alloc_small(allocator, bytes, &block) : alloc_large(allocator, bytes, &block);
   if (status == NULL) {
     hr_memory_stats *stats = &allocator->stats;
-    stats->allocation_count++;
+    ++stats->allocation_count;
     stats->allocated_bytes += (int64_t)block->bytes;
     if (stats->allocated_bytes > stats->allocated_bytes_peak) {
       stats->allocated_bytes_peak = stats->allocated_bytes;

@@ -19,7 +19,7 @@ enum { RANGE_SHIFT_MAX = 44 };
 
 /* Reserves the range: as much as the system gives. */
 static hr_status reserve(hr_handle_range *range) {
-  for (int shift = RANGE_SHIFT_MAX; shift >= RANGE_SHIFT_MIN; shift--) {
+  for (int shift = RANGE_SHIFT_MAX; shift >= RANGE_SHIFT_MIN; --shift) {
     void *base = mmap(NULL, (size_t)1 << shift, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base != MAP_FAILED) {
       range->shift = shift;
@@ -45,7 +45,7 @@ static hr_status add_segment(hr_handle_range *range, int shift) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "buffer handles: no memory for a table: %s", strerror(errno));
   }
   int first = range->segments_used;
-  for (int i = 0; i < span; i++) {
+  for (int i = 0; i < span; ++i) {
     range->segments[first + i].shift = shift;
     range->segments[first + i].first = first;
     atomic_store_explicit(&range->segments[first + i].owners, (hr_handle_owner *)table, memory_order_release);

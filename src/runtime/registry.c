@@ -25,7 +25,7 @@ static void init_registry(void *part) {
 static void stop_registry(void *part) {
   registry *open = part;
   hr_mutex_lock(&open->mutex);
-  for (int i = 0; i < open->device_count; i++) {
+  for (int i = 0; i < open->device_count; ++i) {
     hr_queue_close(&open->devices[i].queue);
   }
   hr_mutex_unlock(&open->mutex);
@@ -33,7 +33,7 @@ static void stop_registry(void *part) {
 
 static void fini_registry(void *part) {
   registry *open = part;
-  for (int i = 0; i < open->device_count; i++) {
+  for (int i = 0; i < open->device_count; ++i) {
     hr_device *device = &open->devices[i];
     assert(device->count == 0);
     hr_queue_fini(&device->queue);
@@ -53,7 +53,7 @@ static registry *registry_of(hr_context *context) {
 
 static hr_status unknown_name(const char *name) {
   char known[256] = "";
-  for (int i = 0; hr_drivers[i] != NULL; i++) {
+  for (int i = 0; hr_drivers[i] != NULL; ++i) {
     size_t used = strlen(known);
     snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", hr_drivers[i]->name);
   }
@@ -70,7 +70,7 @@ static hr_status no_such_ordinal(const char *name, const hr_driver *driver, int 
 }
 
 static const hr_driver *find_driver(const char *name, size_t length) {
-  for (int i = 0; hr_drivers[i] != NULL; i++) {
+  for (int i = 0; hr_drivers[i] != NULL; ++i) {
     if (strlen(hr_drivers[i]->name) == length && memcmp(hr_drivers[i]->name, name, length) == 0) {
       return hr_drivers[i];
     }
@@ -115,9 +115,9 @@ hr_status hr__registry_find(const char *name, const hr_driver **out_driver, int 
 
 /* Called with the registry locked. */
 static hr_status open_device(registry *open, const hr_driver *driver, int ordinal, hr_device **out_device) {
-  for (int i = 0; i < open->device_count; i++) {
+  for (int i = 0; i < open->device_count; ++i) {
     if (open->devices[i].driver == driver && open->devices[i].ordinal == ordinal) {
-      open->devices[i].count++;
+      ++open->devices[i].count;
       *out_device = &open->devices[i];
       return HR_OK;
     }
@@ -140,7 +140,7 @@ static hr_status open_device(registry *open, const hr_driver *driver, int ordina
   hr_queue_init(&device->queue);
   hr_mutex_init(&device->bind_mutex);
   hr_mutex_init(&device->shared_mutex);
-  open->device_count++;
+  ++open->device_count;
   hr_log(HR_LOG_DEVICE, "device %s: %s, %d workers, %lld MB of %lld free", device->name, device->properties.description,
          device->properties.workers, (long long)(free_bytes >> 20), (long long)(total_bytes >> 20));
   *out_device = device;
@@ -165,7 +165,7 @@ void hr_device_retain(hr_device *device) {
   if (device != NULL) {
     registry *open = registry_of(device->context);
     hr_mutex_lock(&open->mutex);
-    device->count++;
+    ++device->count;
     hr_mutex_unlock(&open->mutex);
   }
 }

@@ -19,7 +19,7 @@ static hr_status budget_allocate(void *impl, size_t bytes, void **out_address) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%zu left", b->left);
   }
   b->left -= bytes;
-  b->allocations++;
+  ++b->allocations;
   *out_address = aligned_alloc(64, bytes);
   return HR_OK;
 }
@@ -27,7 +27,7 @@ static hr_status budget_allocate(void *impl, size_t bytes, void **out_address) {
 static void budget_free(void *impl, void *address, size_t bytes) {
   budget *b = impl;
   b->left += bytes;
-  b->frees++;
+  ++b->frees;
   free(address);
 }
 
@@ -60,14 +60,14 @@ HR_TEST(blocks_are_aligned_apart_and_reused) {
   hr_caching_allocator_init(&allocator, &budget_driver, &b, "budget", 0);
   enum { COUNT = 400 };
   hr_block *blocks[COUNT];
-  for (int round = 0; round < 3; round++) {
-    for (int i = 0; i < COUNT; i++) {
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < COUNT; ++i) {
       size_t bytes = (size_t)(i * 397 % 100000) + 1;
       HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, bytes, &blocks[i]));
       HR_ASSERT(blocks[i]->bytes >= bytes && (uintptr_t)blocks[i]->address % 64 == 0);
       memset(blocks[i]->address, i, bytes);
     }
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < COUNT; ++i) {
       HR_ASSERT_EQ(*(unsigned char *)blocks[i]->address, (unsigned char)i);
       hr_caching_allocator_free(&allocator, blocks[(i * 7) % COUNT]);
     }
@@ -108,28 +108,28 @@ HR_TEST(requests_get_the_lowest_address_again) {
   budget b = {.left = (size_t)1 << 30};
   hr_driver with_graphs = budget_driver;
   with_graphs.capture_begin = budget_capture;
-  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s) {
     hr_caching_allocator allocator;
     hr_block *blocks[COUNT], *again[COUNT], *lowest;
     hr_caching_allocator_init(&allocator, &with_graphs, &b, "budget", 0);
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < COUNT; ++i) {
       HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, sizes[s], &blocks[i]));
     }
     for (int step = 1; step < COUNT; step += 2) {
-      for (int i = 0; i < COUNT; i++) {
+      for (int i = 0; i < COUNT; ++i) {
         hr_caching_allocator_free(&allocator, blocks[(i * step) % COUNT]);
         HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, sizes[s], &lowest));
         hr_caching_allocator_free(&allocator, lowest);
       }
       const char *last = NULL;
-      for (int i = 0; i < COUNT; i++) {
+      for (int i = 0; i < COUNT; ++i) {
         HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, sizes[s], &again[i]));
         HR_ASSERT((const char *)again[i]->address > last);
         last = again[i]->address;
       }
       memcpy(blocks, again, sizeof again);
     }
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < COUNT; ++i) {
       hr_caching_allocator_free(&allocator, blocks[i]);
     }
     hr_caching_allocator_trim(&allocator);
@@ -168,14 +168,14 @@ HR_TEST(handles_find_their_buffer_from_inside_and_one_past_the_end) {
   static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, 1 << 20, ((size_t)1 << 33) + 5};
   enum { COUNT = sizeof sizes / sizeof sizes[0] };
   hr_buffer *buffers[COUNT];
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     HR_ASSERT_OK(hr_buffer_create(device, sizes[i], &buffers[i]));
     HR_ASSERT_EQ((uintptr_t)hr_buffer_handle(buffers[i]) % 64, 0);
   }
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     const char *handle = hr_buffer_handle(buffers[i]);
     const size_t inside[] = {0, sizes[i] / 2, sizes[i]};
-    for (int j = 0; j < 3; j++) {
+    for (int j = 0; j < 3; ++j) {
       size_t offset = 99;
       hr_buffer *found = hr_buffer_from_handle(handle + inside[j], &offset);
       HR_ASSERT(found == buffers[i]);
@@ -184,7 +184,7 @@ HR_TEST(handles_find_their_buffer_from_inside_and_one_past_the_end) {
     }
   }
   const char *gone = hr_buffer_handle(buffers[4]);
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     hr_buffer_release(buffers[i]);
   }
   size_t offset;
@@ -261,14 +261,14 @@ HR_TEST(queue_runs_in_order_and_inline_when_idle) {
   HR_ASSERT(!hr_queue_begin_inline(&queue));
   hr_queue_end_inline(&queue);
   uint64_t number = 0;
-  for (int round = 0; round < 2; round++) {
+  for (int round = 0; round < 2; ++round) {
     atomic_store(&count, 0);
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < COUNT; ++i) {
       jobs[i] = (test_job){.entry = {.run = run_test_job}, .list = list, .count = &count, .value = i};
       number = hr_queue_push(&queue, &jobs[i].entry);
     }
     hr_queue_wait(&queue, number);
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < COUNT; ++i) {
       HR_ASSERT_EQ(list[i], i);
     }
     hr_queue_stop(&queue);
@@ -292,7 +292,7 @@ HR_TEST(queue_ends_what_was_led_first) {
   hr_queue queue;
   hr_queue_init(&queue);
   hr_thread_count_set(2);
-  for (int i = 0; i < 200 || (led_count == 0 && hr_core_count() > 1 && hr_clock_ns() < end); i++) {
+  for (int i = 0; i < 200 || (led_count == 0 && hr_core_count() > 1 && hr_clock_ns() < end); ++i) {
     test_job led = {.entry = {.run = run_test_job}, .list = list, .count = &count, .value = 1}, other = led;
     other.value = 2;
     atomic_store(&count, 0);

@@ -40,15 +40,15 @@ static void fake_run(const fake_work *work) {
   if (work->from != NULL) {
     memcpy(work->to, work->from, work->bytes);
   }
-  for (size_t row = 0; row < work->height; row++) {
-    for (size_t i = 0; i < work->width; i++) {
+  for (size_t row = 0; row < work->height; ++row) {
+    for (size_t i = 0; i < work->width; ++i) {
       memcpy(work->to + row * work->pitch + i * work->size, work->value, work->size);
     }
   }
 }
 
 static void fake_run_until(size_t count) {
-  for (; fake_done < count; fake_done++) {
+  for (; fake_done < count; ++fake_done) {
     fake_run(&fake_queue.data[fake_done]);
   }
 }
@@ -62,14 +62,14 @@ static int fake_made(void **out) {
   int code = fake_check();
   if (code == CUDA_SUCCESS) {
     *out = calloc(1, sizeof(size_t)); /* an event: how much was in the queue when it was recorded */
-    fake_live++;
+    ++fake_live;
   }
   return code;
 }
 
 static int fake_gone(void *made) {
   free(made);
-  fake_live--;
+  --fake_live;
   return fake_check();
 }
 
@@ -122,13 +122,13 @@ static int fake_total(size_t *bytes, int device) {
 static int fake_retain(CUcontext *context, int device) {
   (void)device;
   *context = (CUcontext)(uintptr_t)1;
-  fake_live++;
+  ++fake_live;
   return CUDA_SUCCESS;
 }
 
 static int fake_release(int device) {
   (void)device;
-  fake_live--;
+  --fake_live;
   return CUDA_SUCCESS;
 }
 
@@ -138,12 +138,12 @@ static int fake_push(CUcontext context) {
   if (fake_refuses_contexts) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
-  fake_depth++;
+  ++fake_depth;
   return context == (CUcontext)(uintptr_t)1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 static int fake_pop(CUcontext *context) {
-  fake_depth--;
+  --fake_depth;
   *context = (CUcontext)(uintptr_t)1;
   return CUDA_SUCCESS;
 }
@@ -211,7 +211,7 @@ static int fake_allocate(void **address, size_t bytes) {
   int code = bytes > (size_t)2 << 30 ? CUDA_ERROR_OUT_OF_MEMORY : fake_check();
   if (code == CUDA_SUCCESS) {
     *address = aligned_alloc(256, (bytes + 255) & ~(size_t)255);
-    fake_live++;
+    ++fake_live;
   }
   return code;
 }
@@ -247,7 +247,7 @@ static int fake_can_access(int *can, int device, int peer) {
 static int fake_accesses; /* to other devices' memory, that were asked for */
 
 static int fake_enable_access(CUcontext peer, unsigned flags) {
-  fake_accesses++;
+  ++fake_accesses;
   return peer == NULL || flags != 0 ? CUDA_ERROR_INVALID_VALUE : fake_check();
 }
 
@@ -305,7 +305,7 @@ static uint64_t fake_last; /* what the next captured node will wait for */
 static bool fake_is_early; /* and whether it may start while that ends */
 
 static int fake_run_node(const fake_node *node) {
-  fake_launches++;
+  ++fake_launches;
   fake_grid = node->grid;
   fake_block = node->block;
   fake_shared = node->shared;
@@ -317,7 +317,7 @@ static int fake_run_node(const fake_node *node) {
 static int fake_attributes; /* that were set */
 
 static int fake_set_attribute(CUfunction function, int attribute, int value) {
-  fake_attributes++;
+  ++fake_attributes;
   fake_shared_allowed = value - (48 << 10);
   return function != NULL && attribute == 8 ? fake_check() : CUDA_ERROR_INVALID_VALUE;
 }
@@ -380,7 +380,7 @@ static int fake_capture_info(CUstream stream, int *status, unsigned long long *i
   *status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   *last = nodes;
   *last_count = 0;
-  for (int i = 0; i < FAKE_NODES; i++) {
+  for (int i = 0; i < FAKE_NODES; ++i) {
     if ((fake_last >> i & 1) != 0) {
       nodes[(*last_count)++] = (CUgraphNode)(void *)&fake_names->nodes[i];
     }
@@ -394,7 +394,7 @@ static int fake_set_last(CUstream stream, CUgraphNode *nodes, size_t count, unsi
   }
   fake_last = 0;
   fake_is_early = false;
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < count; ++i) {
     fake_last |= UINT64_C(1) << ((fake_node *)(void *)nodes[i] - fake_names->nodes);
   }
   return fake_check();
@@ -402,7 +402,7 @@ static int fake_set_last(CUstream stream, CUgraphNode *nodes, size_t count, unsi
 
 static int fake_set_last_early(CUstream stream, CUgraphNode *nodes, const hr__cuda_edge *edges, size_t count,
                                unsigned flags) {
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < count; ++i) {
     const hr__cuda_edge programmatic = {.from_port = 1, .type = 1};
     if (memcmp(&edges[i], &programmatic, sizeof programmatic) != 0) {
       return CUDA_ERROR_INVALID_VALUE;
@@ -415,7 +415,7 @@ static int fake_set_last_early(CUstream stream, CUgraphNode *nodes, const hr__cu
 
 static int fake_get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
   fake_graph *g = (fake_graph *)(void *)graph;
-  for (int i = 0; nodes != NULL && i < g->count; i++) {
+  for (int i = 0; nodes != NULL && i < g->count; ++i) {
     nodes[i] = (CUgraphNode)(void *)&g->nodes[i];
   }
   *count = (size_t)g->count;
@@ -442,7 +442,7 @@ static int fake_end_capture(CUstream stream, CUgraph *graph) {
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   }
   *made = fake_capture;
-  fake_live++;
+  ++fake_live;
   *graph = (CUgraph)(void *)made;
   return fake_check();
 }
@@ -455,7 +455,7 @@ static int fake_instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long
     fake_graph *made = malloc(sizeof *made);
     memcpy(made, graph, sizeof *made);
     made->of = (const fake_graph *)(void *)graph;
-    fake_live++;
+    ++fake_live;
     *exec = (CUgraphExec)(void *)made;
   }
   return code;
@@ -476,7 +476,7 @@ static int fake_set_node(CUgraphExec exec, CUgraphNode node, const hr__cuda_kern
 static int fake_graph_launch(CUgraphExec exec, CUstream stream) {
   const fake_graph *graph = (const fake_graph *)(void *)exec;
   int code = stream == NULL || stream == fake_captured ? CUDA_ERROR_INVALID_VALUE : fake_check();
-  for (int i = 0; code == CUDA_SUCCESS && i < graph->count; i++) {
+  for (int i = 0; code == CUDA_SUCCESS && i < graph->count; ++i) {
     code = fake_run_node(&graph->nodes[i]);
   }
   return code;

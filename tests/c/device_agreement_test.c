@@ -20,7 +20,7 @@ static bool is_near(double x, double y, double error) {
 static bool is_near_complex(const double *x, const double *y, double error) {
   double size = fabs(x[0]) + fabs(x[1]) + fabs(y[0]) + fabs(y[1]);
   bool is_near = true;
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     is_near &= (x[i] != x[i] && y[i] != y[i]) || x[i] == y[i] || fabs(x[i] - y[i]) <= error * size;
   }
   return is_near;
@@ -43,7 +43,7 @@ static bool is_same(hr_dtype dtype, const char *a, const char *b) {
       return is_near(x, y, 1e-11);
     case HR_DTYPE_C64:
       memcpy(f, a, 8), memcpy(g, b, 8);
-      for (int i = 0; i < 2; i++) {
+      for (int i = 0; i < 2; ++i) {
         v[i] = (double)f[i], w[i] = (double)g[i];
       }
       return is_near_complex(v, w, 1e-5);
@@ -78,7 +78,7 @@ static bool is_equal(const generated *g, int b, const char *x, const char *y, ui
     if (!is_same(g->dtypes[b], x + at, y + at)) {
       fprintf(stderr, "seed %llu: %s: buffer %%%d (%s), element %zu:", (unsigned long long)seed, name, b,
               hr_dtype_name(g->dtypes[b]), at / size);
-      for (size_t n = 0; n < size; n++) {
+      for (size_t n = 0; n < size; ++n) {
         fprintf(stderr, " %02x/%02x", (unsigned char)x[at + n], (unsigned char)y[at + n]);
       }
       fprintf(stderr, "\n");
@@ -90,7 +90,7 @@ static bool is_equal(const generated *g, int b, const char *x, const char *y, ui
 
 static bool compare(hr__side *cpu, hr__side *other, const generated *g, uint64_t seed) {
   bool is_good = true;
-  for (int b = 0; is_good && b < g->buffer_count; b++) {
+  for (int b = 0; is_good && b < g->buffer_count; ++b) {
     int64_t dims[1], strides[1];
     char *x = calloc(g->bytes[b] + 1, 1), *y = calloc(g->bytes[b] + 1, 1);
     hr_view view = hr__side_bytes(cpu, g, b, dims, strides);
@@ -120,9 +120,9 @@ static bool check_program(hr__side *cpu, hr__side *other, uint64_t seed) {
   if (!hr__has_products(&g.program)) {
     hr__side *sides[2] = {cpu, other};
     hr_status_code codes[2];
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < 2; ++s) {
       HR_ASSERT_OK(hr__side_fill(sides[s], &g));
-      for (long k = 1; k < repeats; k++) {
+      for (long k = 1; k < repeats; ++k) {
         hr_status_ignore(
             hr__side_run(sides[s], &g)); /* from the same contents each time: small differences don't grow */
         HR_ASSERT_OK(hr__side_refill(sides[s], &g));
@@ -157,7 +157,7 @@ static void close_side(hr__side *s) {
 
 HR_TEST(devices_agree_with_the_cpu) {
   long count = hr__setting("HEADRACE_TEST_PROGRAMS", 200), first = hr__setting("HEADRACE_TEST_SEED", 1);
-  for (int d = 0; hr_drivers[d] != NULL; d++) {
+  for (int d = 0; hr_drivers[d] != NULL; ++d) {
     if (strcmp(hr_drivers[d]->name, "cpu") == 0 || strcmp(hr_drivers[d]->name, "null") == 0 ||
         hr_drivers[d]->count() == 0) {
       continue;
@@ -166,7 +166,7 @@ HR_TEST(devices_agree_with_the_cpu) {
     open_side("cpu", &cpu);
     open_side(hr_drivers[d]->name, &other);
     long failures = 0;
-    for (long k = 0; k < count && failures < 20; k++) {
+    for (long k = 0; k < count && failures < 20; ++k) {
       failures += !check_program(&cpu, &other, (uint64_t)(first + k));
     }
     close_side(&cpu);

@@ -46,7 +46,7 @@ static int append_program(uint64_t seed, int first, hr_text *text) {
   int count = 0;
   HR_ASSERT_OK(hr__generate_program(seed, 4 + (int)(seed % 13), &program));
   HR_ASSERT_OK(hr_compile(&program.program, &(hr_target){0}, &schedule));
-  for (int s = 0; s < schedule.step_count; s++) {
+  for (int s = 0; s < schedule.step_count; ++s) {
     if (schedule.steps[s].kind == HR_STEP_KERNEL) {
       char name[32];
       snprintf(name, sizeof name, "k%d", first + count++);
@@ -66,7 +66,7 @@ HR_TEST(kernels_of_random_programs_compile) {
     hr_text text = {0};
     int kernels = 0;
     HR_ASSERT_OK(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text));
-    for (long i = done; i < count && i < done + BATCH; i++) {
+    for (long i = done; i < count && i < done + BATCH; ++i) {
       kernels += append_program((uint64_t)(seed + i), kernels, &text);
     }
     int64_t begin = hr_clock_ns();

@@ -58,7 +58,7 @@ static void resume(fiber *f) {
 }
 
 static void begin_block(void) {
-  for (int i = 0; i < block.count; i++) {
+  for (int i = 0; i < block.count; ++i) {
     fiber *f = &block.fibers[i];
     f->stack = f->stack != NULL ? f->stack : hr_malloc(STACK_BYTES);
     f->has_begun = f->is_done = f->waits_for_all = false, f->barriers = 0;
@@ -73,7 +73,7 @@ static void begin_block(void) {
 /* The barrier that all threads of the block have come to which have not ended; INT64_MAX: all have. */
 static int64_t last_barrier_of_all(void) {
   int64_t last = INT64_MAX;
-  for (int i = 0; i < block.count; i++) {
+  for (int i = 0; i < block.count; ++i) {
     const fiber *f = &block.fibers[i];
     last = !f->is_done && f->barriers < last ? f->barriers : last;
   }
@@ -86,7 +86,7 @@ static void run_block(const hr__emulated *kernel, int pass, int64_t number, cons
   block.call = call;
   begin_block();
   for (int64_t last = 0; last != INT64_MAX; last = last_barrier_of_all()) {
-    for (int i = 0; i < block.count; i++) {
+    for (int i = 0; i < block.count; ++i) {
       fiber *f = &block.fibers[i];
       if (!f->is_done && (!f->waits_for_all || f->barriers <= last)) {
         block.current = i;
@@ -102,7 +102,7 @@ static void run(const hr_host_kernel *base, int pass, const hr_host_call *call, 
   uint64_t words[WORDS_MAX];
   size_t at = 1;
   memcpy(words, &call->workspace, sizeof call->workspace);
-  for (int i = 0; i < kernel->arg_count; i++) {
+  for (int i = 0; i < kernel->arg_count; ++i) {
     memcpy(&words[at++], &call->args[i], sizeof call->args[i]);
   }
   if (kernel->scalar_count > 0) {
@@ -111,7 +111,7 @@ static void run(const hr_host_kernel *base, int pass, const hr_host_call *call, 
   }
   memcpy(&words[at], kernel->words, (size_t)kernel->word_count * sizeof *words);
   *kernel->wait = wait_in;
-  for (int64_t b = 0; begin < end && b < kernel->emission.blocks[pass]; b++) {
+  for (int64_t b = 0; begin < end && b < kernel->emission.blocks[pass]; ++b) {
     run_block(kernel, pass, b, words);
   }
 }
@@ -140,7 +140,7 @@ hr_status hr__emulated_create(const hr_dynlib *library, const char *name, const 
   memcpy(kernel->words, emission->words, sizeof emission->words);
   void *address = NULL;
   hr_status status = HR_OK;
-  for (int pass = 0; status == NULL && pass < emission->pass_count; pass++) {
+  for (int pass = 0; status == NULL && pass < emission->pass_count; ++pass) {
     char function[96];
     snprintf(function, sizeof function, "%s_%d", name, pass);
     kernel->base.units[pass] = kernel->base.grain[pass] = 1;

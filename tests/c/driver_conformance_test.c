@@ -26,8 +26,8 @@ static subject open_subject(const hr_driver *driver, int ordinal) {
 }
 
 static void for_each_device(void (*check)(const subject *s)) {
-  for (int i = 0; hr_drivers[i] != NULL; i++) {
-    for (int ordinal = 0; ordinal < hr_drivers[i]->count(); ordinal++) {
+  for (int i = 0; hr_drivers[i] != NULL; ++i) {
+    for (int ordinal = 0; ordinal < hr_drivers[i]->count(); ++ordinal) {
       fprintf(stderr, "  %s:%d\n", hr_drivers[i]->name, ordinal);
       subject s = open_subject(hr_drivers[i], ordinal);
       check(&s);
@@ -83,7 +83,7 @@ HR_TEST(the_table_is_complete) {
 }
 
 static void check_clock(const subject *s) {
-  for (int64_t i = 0, before = INT64_MIN; i < 1000 && s->driver->timestamp != NULL; i++) {
+  for (int64_t i = 0, before = INT64_MIN; i < 1000 && s->driver->timestamp != NULL; ++i) {
     int64_t now = s->driver->timestamp(s->impl);
     HR_ASSERT(now >= before);
     before = now;
@@ -95,7 +95,7 @@ HR_TEST(the_clock_never_goes_back) {
 }
 
 HR_TEST(names_find_their_devices_and_unknown_ones_say_what_there_is) {
-  for (int i = 0; hr_drivers[i] != NULL; i++) {
+  for (int i = 0; hr_drivers[i] != NULL; ++i) {
     char name[96];
     hr_device *device;
     int count = hr_drivers[i]->count();
@@ -120,27 +120,27 @@ static void check_allocations(const subject *s) {
   static const size_t sizes[] = {1, 63, 64, 65, 4095, 4096, 100000, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, 5 << 20};
   enum { COUNT = sizeof sizes / sizeof *sizes };
   void *blocks[COUNT];
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     blocks[i] = allocate(s, sizes[i]);
     HR_ASSERT_EQ((uintptr_t)blocks[i] % 64, 0);
-    for (int j = 0; j < i; j++) {
+    for (int j = 0; j < i; ++j) {
       char *a = blocks[i], *b = blocks[j];
       HR_ASSERT(a + sizes[i] <= b || b + sizes[j] <= a);
     }
   }
-  for (int i = 0; i < COUNT; i++) { /* each block is its own, to the last byte */
+  for (int i = 0; i < COUNT; ++i) { /* each block is its own, to the last byte */
     unsigned char pattern = (unsigned char)(i + 1);
     HR_ASSERT_OK(s->driver->fill(s->impl, blocks[i], &pattern, 1, sizes[i]));
   }
   flush(s);
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     unsigned char first = 99, last = 99;
     HR_ASSERT_OK(s->driver->copy_out(s->impl, &first, blocks[i], 1));
     HR_ASSERT_OK(s->driver->copy_out(s->impl, &last, (char *)blocks[i] + sizes[i] - 1, 1));
     HR_ASSERT_EQ(first, seen(s, (unsigned char)(i + 1)));
     HR_ASSERT_EQ(last, seen(s, (unsigned char)(i + 1)));
   }
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     s->driver->free(s->impl, blocks[i], sizes[i]);
   }
 }
@@ -154,7 +154,7 @@ static void check_limits(const subject *s) {
   s->driver->memory_info(s->impl, &free_bytes, &total_bytes);
   HR_ASSERT(total_bytes > 0 && free_bytes >= 0 && free_bytes <= total_bytes);
   static const size_t sizes[] = {(size_t)1 << 60, (size_t)1 << 62, SIZE_MAX / 2, SIZE_MAX - 4096, SIZE_MAX};
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
     void *address = NULL;
     HR_ASSERT_STATUS(s->driver->allocate(s->impl, sizes[i], &address), HR_STATUS_RESOURCE_EXHAUSTED);
     HR_ASSERT_NULL(address);
@@ -199,11 +199,11 @@ static void check_copies(const subject *s) {
                                      {1000001, 7, 99999},    {COPY_BYTES / 2, 0, COPY_BYTES / 2}};
   unsigned char *expected = hr_malloc(COPY_BYTES), *back = hr_malloc(COPY_BYTES);
   char *block = allocate(s, COPY_BYTES);
-  for (size_t i = 0; i < COPY_BYTES; i++) {
+  for (size_t i = 0; i < COPY_BYTES; ++i) {
     expected[i] = (unsigned char)(i * 7 + i / 251);
   }
   HR_ASSERT_OK(s->driver->copy_in(s->impl, block, expected, COPY_BYTES));
-  for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++) {
+  for (size_t r = 0; r < sizeof ranges / sizeof *ranges; ++r) {
     size_t to = ranges[r][0], from = ranges[r][1], bytes = ranges[r][2];
     HR_ASSERT_OK(s->driver->copy_within(s->impl, block + to, block + from, bytes));
     memcpy(expected + to, expected + from, bytes);
@@ -219,7 +219,7 @@ static void check_copies(const subject *s) {
   HR_ASSERT_EQ(back[2000], 99);
   HR_ASSERT_EQ(back[1999], seen(s, expected[3000]));
   HR_ASSERT_OK(s->driver->copy_out(s->impl, back, block, COPY_BYTES));
-  for (size_t i = 0; i < COPY_BYTES; i++) {
+  for (size_t i = 0; i < COPY_BYTES; ++i) {
     HR_ASSERT_EQ(back[i], seen(s, expected[i]));
   }
   s->driver->free(s->impl, block, COPY_BYTES);
@@ -240,9 +240,9 @@ static void check_fills(const subject *s) {
   size_t at = 64;
   for (size_t size = 1; size <= 16; size *= 2) {
     static const size_t counts[] = {0, 1, 3, 17};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i) {
       HR_ASSERT_OK(s->driver->fill(s->impl, block + at, pattern, size, counts[i]));
-      for (size_t j = 0; j < size * counts[i]; j++) {
+      for (size_t j = 0; j < size * counts[i]; ++j) {
         expected[at + j] = pattern[j % size];
       }
       at += size * (counts[i] + 1);
@@ -251,7 +251,7 @@ static void check_fills(const subject *s) {
   HR_ASSERT(at < BYTES);
   flush(s);
   HR_ASSERT_OK(s->driver->copy_out(s->impl, back, block, BYTES));
-  for (int i = 0; i < BYTES; i++) {
+  for (int i = 0; i < BYTES; ++i) {
     HR_ASSERT_EQ(back[i], seen(s, expected[i]));
   }
   s->driver->free(s->impl, block, BYTES);
@@ -286,11 +286,11 @@ static void run_probe(const hr_host_kernel *kernel, int pass, const hr_host_call
     memset(scratch, mark, kernel->scratch_bytes);
   }
   int64_t *values = call->args[0];
-  for (int64_t i = begin; i < end && i < UNITS_MAX; i++) {
+  for (int64_t i = begin; i < end && i < UNITS_MAX; ++i) {
     atomic_fetch_add(&p->runs[pass][i], 1);
     values[i] = pass == 0 ? i : values[i] * 3 + pass;
   }
-  for (size_t i = 0; i < kernel->scratch_bytes; i++) { /* nobody else has it */
+  for (size_t i = 0; i < kernel->scratch_bytes; ++i) { /* nobody else has it */
     p->bad_scratch += scratch[i] != mark;
   }
   atomic_fetch_add(&p->done[pass], end - begin);
@@ -308,7 +308,7 @@ static void check_launch(const subject *s, int pass_count, int64_t units, int64_
                               .workspace_bytes = 256,
                               .scratch_bytes = scratch_bytes,
                               .run = run_probe};
-  for (int pass = 0; pass < pass_count; pass++) {
+  for (int pass = 0; pass < pass_count; ++pass) {
     p.kernel.units[pass] = units;
     p.kernel.grain[pass] = grain;
   }
@@ -319,9 +319,9 @@ static void check_launch(const subject *s, int pass_count, int64_t units, int64_
   flush(s);
   HR_ASSERT_OK(s->driver->copy_out(s->impl, values, args[0], (size_t)units * sizeof *values));
   HR_ASSERT_EQ(p.bad_range + p.bad_call + p.bad_order + p.bad_scratch, 0);
-  for (int64_t i = 0; i < units; i++) {
+  for (int64_t i = 0; i < units; ++i) {
     int64_t value = i;
-    for (int pass = 0; pass < pass_count; pass++) {
+    for (int pass = 0; pass < pass_count; ++pass) {
       HR_ASSERT_EQ(p.runs[pass][i], s->properties.has_contents ? 1 : 0);
       value = pass > 0 ? value * 3 + pass : value;
     }
@@ -341,7 +341,7 @@ static void check_batch(const subject *s, const int64_t *units, int64_t grain) {
   hr_scalar scalars[KERNELS] = {{0}};
   char *workspace = allocate(s, 64 * KERNELS);
   memset(probes, 0, sizeof probes);
-  for (int k = 0; k < KERNELS; k++) {
+  for (int k = 0; k < KERNELS; ++k) {
     probe *p = &probes[k];
     args[k][0] = allocate(s, sizeof values);
     p->kernel = (hr_host_kernel){.name = "probe",
@@ -349,7 +349,7 @@ static void check_batch(const subject *s, const int64_t *units, int64_t grain) {
                                  .workspace_bytes = 64,
                                  .scratch_bytes = (size_t)k * 64,
                                  .run = run_probe};
-    for (int pass = 0; pass < p->kernel.pass_count; pass++) {
+    for (int pass = 0; pass < p->kernel.pass_count; ++pass) {
       p->kernel.units[pass] = units[k];
       p->kernel.grain[pass] = grain * (k + 1);
     }
@@ -359,13 +359,13 @@ static void check_batch(const subject *s, const int64_t *units, int64_t grain) {
   }
   HR_ASSERT_OK(s->driver->launch(s->impl, KERNELS, launches));
   flush(s);
-  for (int k = 0; k < KERNELS; k++) {
+  for (int k = 0; k < KERNELS; ++k) {
     const probe *p = &probes[k];
     HR_ASSERT_EQ(p->bad_range + p->bad_call + p->bad_order + p->bad_scratch, 0);
     HR_ASSERT_OK(s->driver->copy_out(s->impl, values, args[k][0], (size_t)units[k] * sizeof *values));
-    for (int64_t i = 0; i < units[k]; i++) {
+    for (int64_t i = 0; i < units[k]; ++i) {
       int64_t value = i;
-      for (int pass = 0; pass < p->kernel.pass_count; pass++) {
+      for (int pass = 0; pass < p->kernel.pass_count; ++pass) {
         HR_ASSERT_EQ(p->runs[pass][i], s->properties.has_contents ? 1 : 0);
         value = pass > 0 ? value * 3 + pass : value;
       }
@@ -379,7 +379,7 @@ static void check_batch(const subject *s, const int64_t *units, int64_t grain) {
 static void check_batches(const subject *s) {
   static const int64_t units[][5] = {
       {1, 1, 1, 1, 1}, {0, 0, 0, 0, 0}, {3, 0, 1000, 1, 7}, {UNITS_MAX, 2, 3, 64, 0}, {5, 64, UNITS_MAX, 100, 4000}};
-  for (size_t i = 0; s->properties.is_host && i < sizeof units / sizeof *units; i++) {
+  for (size_t i = 0; s->properties.is_host && i < sizeof units / sizeof *units; ++i) {
     check_batch(s, units[i], 1);
     check_batch(s, units[i], 30);
     check_batch(s, units[i], 100000);
@@ -392,8 +392,8 @@ HR_TEST(kernels_of_one_launch_run_like_kernels_by_themselves) {
 
 static void check_launches(const subject *s) {
   static const int64_t units[] = {0, 1, 2, 3, 64, 1000, UNITS_MAX};
-  for (size_t i = 0; s->properties.is_host && i < sizeof units / sizeof *units; i++) {
-    for (int passes = 1; passes <= HR_HOST_KERNEL_PASS_MAX; passes++) {
+  for (size_t i = 0; s->properties.is_host && i < sizeof units / sizeof *units; ++i) {
+    for (int passes = 1; passes <= HR_HOST_KERNEL_PASS_MAX; ++passes) {
       check_launch(s, passes, units[i], 1, 0);
       check_launch(s, passes, units[i], 100, 1 + (size_t)i * SCRATCH_STEP); /* scratch that grows, and shrinks */
     }
@@ -458,12 +458,12 @@ static void check_events(const subject *s) {
   }
   HR_ASSERT_OK(s->driver->event_create(s->impl, &fresh));
   HR_ASSERT_OK(s->driver->event_wait(s->impl, fresh));
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     HR_ASSERT_OK(s->driver->event_create(s->impl, &events[i]));
     HR_ASSERT_STATUS(s->driver->event_elapsed(s->impl, fresh, events[i], &ns), HR_STATUS_FAILED_PRECONDITION);
   }
-  for (int round = 0; round < 2; round++) { /* an event may be recorded again */
-    for (unsigned char i = 0; i < COUNT; i++) {
+  for (int round = 0; round < 2; ++round) { /* an event may be recorded again */
+    for (unsigned char i = 0; i < COUNT; ++i) {
       HR_ASSERT_OK(s->driver->fill(s->impl, block, &i, 1, BYTES));
       HR_ASSERT_OK(s->driver->event_record(s->impl, events[i]));
     }
@@ -471,7 +471,7 @@ static void check_events(const subject *s) {
     unsigned char last = 99;
     HR_ASSERT_OK(s->driver->copy_out(s->impl, &last, (char *)block + BYTES - 1, 1));
     HR_ASSERT_EQ(last, seen(s, COUNT - 1)); /* what is in front of an event has run when the wait is over */
-    for (int i = 1; i < COUNT; i++) {
+    for (int i = 1; i < COUNT; ++i) {
       HR_ASSERT_OK(s->driver->event_elapsed(s->impl, events[i - 1], events[i], &ns));
       HR_ASSERT(ns >= 0);
       sum = i == 1 ? ns : sum + ns;
@@ -481,7 +481,7 @@ static void check_events(const subject *s) {
   }
   HR_ASSERT_STATUS(s->driver->event_elapsed(s->impl, events[0], fresh, &ns), HR_STATUS_FAILED_PRECONDITION);
   HR_ASSERT_STATUS(s->driver->event_elapsed(s->impl, fresh, events[0], &ns), HR_STATUS_FAILED_PRECONDITION);
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     s->driver->event_destroy(s->impl, events[i]);
   }
   s->driver->event_destroy(s->impl, fresh);
@@ -507,7 +507,7 @@ typedef struct adder {
 static void add_range(const hr_host_kernel *kernel, int pass, const hr_host_call *call, int64_t begin, int64_t end) {
   (void)kernel, (void)pass;
   int64_t *sums = call->args[0];
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end; ++i) {
     sums[i] += call->scalars[0].value.i;
   }
 }
@@ -549,7 +549,7 @@ static hr_status move_once(adder *a, size_t bytes) {
 
 static void add_many(void *arg) {
   adder *a = arg;
-  for (int i = 0; i < ROUNDS && a->status == NULL; i++) {
+  for (int i = 0; i < ROUNDS && a->status == NULL; ++i) {
     a->status = a->s->properties.is_host ? add_once(a, i) : HR_OK;
     a->status = a->status == NULL ? move_once(a, 64 + (size_t)(i % 7) * 40000) : a->status;
   }
@@ -562,20 +562,20 @@ static void check_threads(const subject *s) {
   hr_thread threads[THREADS];
   void *block = allocate(s, sizeof sums);
   HR_ASSERT_OK(s->driver->copy_in(s->impl, block, sums, sizeof sums));
-  for (int i = 0; i < THREADS; i++) {
+  for (int i = 0; i < THREADS; ++i) {
     adders[i] = (adder){.s = s, .turn = &turn, .sums = block};
     HR_ASSERT_OK(hr_thread_start("adder", add_many, &adders[i], &threads[i]));
   }
-  for (int i = 0; i < THREADS; i++) {
+  for (int i = 0; i < THREADS; ++i) {
     hr_thread_join(&threads[i]);
   }
-  for (int i = 0; i < THREADS; i++) {
+  for (int i = 0; i < THREADS; ++i) {
     HR_ASSERT_OK(adders[i].status);
     HR_ASSERT(!adders[i].is_memory_wrong);
   }
   HR_ASSERT_OK(s->driver->copy_out(s->impl, sums, block, sizeof sums));
   bool counts = s->properties.has_contents && s->properties.is_host;
-  for (int i = 0; i < ADDED; i++) {
+  for (int i = 0; i < ADDED; ++i) {
     HR_ASSERT_EQ(sums[i], counts ? THREADS * ROUNDS * (ROUNDS - 1) / 2 : 0);
   }
   s->driver->free(s->impl, block, sizeof sums);
@@ -597,7 +597,7 @@ static void check_peer(const subject *s) {
   subject other = open_subject(s->driver, s->driver->count() - 1);
   char *from = allocate(&other, BYTES), *to = allocate(s, BYTES);
   const unsigned char old = 7, pattern = 0x5a;
-  for (size_t i = 0; i < BYTES; i++) {
+  for (size_t i = 0; i < BYTES; ++i) {
     sent[i] = (unsigned char)(i * 2654435761u >> 13);
   }
   HR_ASSERT_OK(other.driver->copy_in(other.impl, from, sent, BYTES));
@@ -627,7 +627,7 @@ HR_TEST(bytes_come_from_another_device) {
 
 static void check_close(const subject *s) {
   enum { BYTES = 1 << 20 };
-  for (int i = 0; i < 20; i++) { /* work that was given and never waited for */
+  for (int i = 0; i < 20; ++i) { /* work that was given and never waited for */
     subject other = open_subject(s->driver, 0);
     unsigned char pattern = (unsigned char)i;
     void *block = allocate(&other, BYTES), *event = NULL;
@@ -681,7 +681,7 @@ static hr_status use_short_of_memory(void) {
 }
 
 HR_TEST(failing_host_allocations_are_reported_and_leak_nothing) {
-  for (oom_driver = 0; hr_drivers[oom_driver] != NULL; oom_driver++) {
+  for (oom_driver = 0; hr_drivers[oom_driver] != NULL; ++oom_driver) {
     if (hr_drivers[oom_driver]->count() > 0) {
       HR_TEST_OOM(use_short_of_memory);
     }

@@ -307,7 +307,7 @@ static void make_choices(const int *dims, hr_dtype dtype, generated *g) {
   HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
   hr_text_fini(&text);
   fill(g, (hr_dtype[]){dtype, HR_DTYPE_I64, HR_DTYPE_I64, HR_DTYPE_I64});
-  for (int i = 0; i < count && dtype == HR_DTYPE_F32; i++) { /* many that are equal, few NaN */
+  for (int i = 0; i < count && dtype == HR_DTYPE_F32; ++i) { /* many that are equal, few NaN */
     ((float *)g->memory[0])[i] = i % 1999 == 7 ? NAN : (float)(i * 31 % 23 - 8);
   }
   for (int i = 0; i < dims[1]; ++i) { /* the smallest place is not the first */

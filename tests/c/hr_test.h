@@ -106,7 +106,7 @@ __attribute__((noreturn, format(printf, 3, 4))) static inline void hr_test_fail(
 #define HR_ASSERT_BYTES_EQ(actual, expected, count)                                                     \
   do {                                                                                                  \
     const unsigned char *hr_test_a_ = (const void *)(actual), *hr_test_e_ = (const void *)(expected);   \
-    for (size_t hr_test_i_ = 0; hr_test_i_ < (size_t)(count); hr_test_i_++) {                           \
+    for (size_t hr_test_i_ = 0; hr_test_i_ < (size_t)(count); ++hr_test_i_) {                           \
       if (hr_test_a_[hr_test_i_] != hr_test_e_[hr_test_i_]) {                                           \
         HR_FAIL("%s: byte %zu is 0x%02x, expected 0x%02x", #actual, hr_test_i_, hr_test_a_[hr_test_i_], \
                 hr_test_e_[hr_test_i_]);                                                                \
@@ -160,7 +160,7 @@ static inline void hr_test_status(const char *file, int line, const char *text, 
 static inline void hr_test_oom(const char *file, int line, const char *text, hr_status (*fn)(void)) {
   hr_test_ok(file, line, text, fn());
   int64_t live = hr__allocator_live();
-  for (int64_t n = 0;; n++) {
+  for (int64_t n = 0;; ++n) {
     hr__allocator_fail_after(n);
     hr_status status = fn();
     int64_t failures = hr__allocator_failures();
@@ -204,7 +204,7 @@ int main(int argc, char **argv) {
     if (list) {
       puts(test_case->name);
     } else if (strstr(test_case->name, filter) != NULL) {
-      counts[hr_test_run(test_case)]++;
+      ++counts[hr_test_run(test_case)];
     }
   }
   if (list) {

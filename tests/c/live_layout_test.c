@@ -36,7 +36,7 @@ static bool depends_on_order(const generated *g) {
   hr_program expanded;
   HR_ASSERT_OK(hr_expand(&g->program, NULL, NULL, &expanded));
   bool depends = hr__has_products(&g->program);
-  for (int n = 0; n < expanded.node_count; n++) {
+  for (int n = 0; n < expanded.node_count; ++n) {
     const hr_node *node = &expanded.nodes[n];
     bool reduces = node->is_loop && node->reduce_mask != 0;
     depends |= reduces && !is_integer(node->inputs[0].dtype);
@@ -47,12 +47,12 @@ static bool depends_on_order(const generated *g) {
 
 /* Whether a node writes the buffer from end to end. */
 static bool is_made(const generated *g, int b) {
-  for (int n = 0; n < g->program.node_count; n++) {
+  for (int n = 0; n < g->program.node_count; ++n) {
     const hr_node *node = &g->program.nodes[n];
-    for (int i = 0; i < node->output_count; i++) {
+    for (int i = 0; i < node->output_count; ++i) {
       const hr_operand *x = &node->outputs[i];
       int64_t count = 1;
-      for (int d = x->rank - 1; x->kind == HR_OPERAND_VALUE && x->index == (uint32_t)b && d >= 0; d--) {
+      for (int d = x->rank - 1; x->kind == HR_OPERAND_VALUE && x->index == (uint32_t)b && d >= 0; --d) {
         count *= x->dims[d] == 1 || x->strides[d] == count ? x->dims[d] : 0;
       }
       bool updates = node->op == HR_OP_SCATTER || node->op == HR_OP_INDEX_PUT || node->op == HR_OP_INDEX_ADD;
@@ -70,16 +70,16 @@ static bool is_made(const generated *g, int b) {
 /* The channels and inner elements of a view of the whole buffer; false when none of the views is one. */
 static bool suggest(const generated *g, int b, uint64_t *state, hr_buffer_layout *out_layout) {
   int seen = 0;
-  for (int n = 0; n < g->program.node_count; n++) {
+  for (int n = 0; n < g->program.node_count; ++n) {
     const hr_node *node = &g->program.nodes[n];
-    for (int i = 0; i < node->input_count + node->output_count; i++) {
+    for (int i = 0; i < node->input_count + node->output_count; ++i) {
       const hr_operand *x = hr_node_operand(node, i);
       if (x->kind != HR_OPERAND_VALUE || x->index != (uint32_t)b || x->rank < 2) {
         continue;
       }
       int64_t inner = 1, size = (int64_t)hr_dtype_size(g->dtypes[b]), count = (int64_t)g->bytes[b] / size;
       int split = 1 + (int)(next_random(state) % (uint64_t)(x->rank - 1));
-      for (int d = split; d < x->rank; d++) {
+      for (int d = split; d < x->rank; ++d) {
         inner *= x->dims[d];
       }
       int64_t image = inner * x->dims[split - 1];
@@ -96,7 +96,7 @@ static void lay_out(hr_buffer *buffer, const hr_buffer_layout *layout) {
   size_t size = layout->element_bytes, channels = (size_t)layout->channels, inner = (size_t)layout->inner;
   char *memory = hr__buffer_address(buffer), *plain = malloc(buffer->bytes);
   memcpy(plain, memory, buffer->bytes);
-  for (size_t at = 0; at < buffer->bytes / size; at++) {
+  for (size_t at = 0; at < buffer->bytes / size; ++at) {
     size_t i = at % inner, c = at / inner % channels, image = at / inner / channels;
     memcpy(memory + ((image * inner + i) * channels + c) * size, plain + at * size, size);
   }
@@ -106,12 +106,12 @@ static void lay_out(hr_buffer *buffer, const hr_buffer_layout *layout) {
 
 static void lay_all_out(hr__side *side, const generated *g, uint64_t *state) {
   HR_ASSERT_OK(hr_stream_synchronize(side->stream));
-  for (int b = 0; b < g->buffer_count; b++) {
+  for (int b = 0; b < g->buffer_count; ++b) {
     hr_buffer_layout layout;
     if (hr_dtype_size(g->dtypes[b]) <= 8 && next_random(state) % 4 != 0 && suggest(g, b, state, &layout) &&
         hr__buffer_address(side->buffers[b]) != NULL) {
       lay_out(side->buffers[b], &layout);
-      given++;
+      ++given;
     }
   }
 }
@@ -122,7 +122,7 @@ static void lay_all_out(hr__side *side, const generated *g, uint64_t *state) {
 static void fill(hr__side *side, const generated *g) {
   int64_t dims[1], strides[1];
   side->buffers = calloc((size_t)g->buffer_count + 1, sizeof *side->buffers);
-  for (int b = 0; b < g->buffer_count; b++) {
+  for (int b = 0; b < g->buffer_count; ++b) {
     HR_ASSERT_OK(hr_buffer_create(side->device, g->bytes[b], &side->buffers[b]));
     hr_view view = hr__side_bytes(side, g, b, dims, strides);
     bool is_fresh = g->program.buffers[b].is_fresh && is_made(g, b);
@@ -189,7 +189,7 @@ static void check_program(hr__side *sides, uint64_t seed) {
     return;
   }
   hr_status results[2];
-  for (int k = 0; k < 2; k++) {
+  for (int k = 0; k < 2; ++k) {
     fill(&sides[k], &g);
     if (k == 1) {
       lay_all_out(&sides[k], &g, &state);
@@ -200,7 +200,7 @@ static void check_program(hr__side *sides, uint64_t seed) {
   bool fails = results[0] != NULL;
   hr_status_free(results[0]);
   hr_status_free(results[1]);
-  for (int b = 0; b < g.buffer_count; b++) {
+  for (int b = 0; b < g.buffer_count; ++b) {
     bool has_layout = hr__buffer_layout(sides[1].buffers[b]) != 0, is_fresh = g.program.buffers[b].is_fresh;
     followed += has_layout && !is_fresh;
     made += has_layout && is_fresh;
@@ -209,7 +209,7 @@ static void check_program(hr__side *sides, uint64_t seed) {
     }
     int64_t dims[1], strides[1];
     char *read[2];
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; ++k) {
       read[k] = malloc(g.bytes[b]);
       hr_view view = hr__side_bytes(&sides[k], &g, b, dims, strides);
       HR_ASSERT_OK(hr_stream_read(sides[k].stream, &view, read[k]));
@@ -229,7 +229,7 @@ HR_TEST(buffers_with_layouts_give_the_same_bits) {
   hr__side sides[2];
   open_side(&sides[0], false);
   open_side(&sides[1], true);
-  for (uint64_t seed = 1; seed <= count; seed++) {
+  for (uint64_t seed = 1; seed <= count; ++seed) {
     check_program(sides, seed);
   }
   hr_stats stats;

@@ -12,7 +12,7 @@
 static bool enter_comma(char *folder) {
   static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
   char command[256];
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
     if (setlocale(LC_ALL, names[i]) != NULL) {
       return true;
     }

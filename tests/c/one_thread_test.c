@@ -51,7 +51,7 @@ HR_TEST(a_product_and_a_long_loop_run_on_one_thread) {
   values[1] = 2, values[N + 1] = 3;
   hr_view a = view_of(x), b = view_of(y);
   HR_ASSERT_OK(hr_stream_write(stream, &a, values));
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 4; ++i) {
     hr_view inputs[3] = {a, a, {.dtype = HR_DTYPE_F32}};
     HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MATMUL, NULL, 2, inputs, 1, &b));
     HR_ASSERT_OK(hr_stream_record(stream, HR_OP_TANH, NULL, 1, &a, 1, &a));

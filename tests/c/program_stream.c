@@ -17,7 +17,7 @@ static hr_status write_buffer(hr__side *side, const generated *g, int b) {
 
 hr_status hr__side_fill(hr__side *side, const generated *g) {
   side->buffers = calloc((size_t)g->buffer_count + 1, sizeof *side->buffers);
-  for (int b = 0; b < g->buffer_count; b++) {
+  for (int b = 0; b < g->buffer_count; ++b) {
     HR_RETURN_IF_ERROR(hr_buffer_create(side->device, g->bytes[b], &side->buffers[b]));
     HR_RETURN_IF_ERROR(write_buffer(side, g, b));
   }
@@ -25,14 +25,14 @@ hr_status hr__side_fill(hr__side *side, const generated *g) {
 }
 
 hr_status hr__side_refill(hr__side *side, const generated *g) {
-  for (int b = 0; b < g->buffer_count; b++) {
+  for (int b = 0; b < g->buffer_count; ++b) {
     HR_RETURN_IF_ERROR(write_buffer(side, g, b));
   }
   return hr_stream_synchronize(side->stream);
 }
 
 void hr__side_drop(hr__side *side, const generated *g) {
-  for (int b = 0; b < g->buffer_count; b++) {
+  for (int b = 0; b < g->buffer_count; ++b) {
     hr_buffer_release(side->buffers[b]);
   }
   free(side->buffers);
@@ -53,13 +53,13 @@ static hr_view to_view(const hr__side *s, const generated *g, const hr_operand *
 static hr_status record(hr__side *s, const generated *g, const hr_node *node) {
   hr_view *views = calloc((size_t)(node->input_count + node->output_count) + 1, sizeof *views);
   hr_scalar *scalars = calloc((size_t)node->scalar_count + 1, sizeof *scalars);
-  for (int i = 0; i < node->input_count; i++) {
+  for (int i = 0; i < node->input_count; ++i) {
     views[i] = to_view(s, g, &node->inputs[i]);
   }
-  for (int i = 0; i < node->output_count; i++) {
+  for (int i = 0; i < node->output_count; ++i) {
     views[node->input_count + i] = to_view(s, g, &node->outputs[i]);
   }
-  for (int i = 0; i < node->scalar_count; i++) {
+  for (int i = 0; i < node->scalar_count; ++i) {
     const hr_program_scalar *scalar = &g->program.scalars[node->scalar_base + (uint32_t)i];
     scalars[i] = scalar->is_constant ? scalar->value : g->arguments[scalar->argument];
   }
@@ -73,7 +73,7 @@ static hr_status record(hr__side *s, const generated *g, const hr_node *node) {
 
 hr_status hr__side_run(hr__side *side, const generated *g) {
   hr_status failure = HR_OK;
-  for (int i = 0; i < g->program.node_count; i++) {
+  for (int i = 0; i < g->program.node_count; ++i) {
     hr_status status = record(side, g, &g->program.nodes[i]);
     if (failure == NULL) {
       failure = status;
@@ -90,7 +90,7 @@ hr_status hr__side_run(hr__side *side, const generated *g) {
 }
 
 bool hr__has_products(const hr_program *program) {
-  for (int n = 0; n < program->node_count; n++) {
+  for (int n = 0; n < program->node_count; ++n) {
     hr_op_family family = hr_op_table(program->nodes[n].op)->family;
     if (family == HR_FAMILY_CONTRACTION || program->nodes[n].op == HR_OP_ATTENTION ||
         program->nodes[n].op == HR_OP_ATTENTION_BACKWARD) {

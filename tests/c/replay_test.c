@@ -50,7 +50,7 @@ static hr_status fail(fault f, const char *what) {
 /* The step of a program in the cache that the kernel belongs to, by the place of its arguments. */
 static const hr_exec_step *step_of(const hr_host_launch *launch) {
   for (hr_instance *e = current->cache.newest; e != NULL; e = e->older) {
-    for (int i = 0; i < e->step_count; i++) {
+    for (int i = 0; i < e->step_count; ++i) {
       if (e->steps[i].kind == HR_STEP_KERNEL && e->steps[i].kernel == launch->kernel) {
         return &e->steps[i];
       }
@@ -90,9 +90,9 @@ static hr_status stand_in_launch(void *impl, int count, const hr_host_launch *la
   if (captured == NULL) {
     return cpu->launch(impl, count, launches);
   }
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     keep_kernel(add_node(), &launches[i]);
-    captured->kernel_count++;
+    ++captured->kernel_count;
   }
   return HR_OK;
 }
@@ -110,11 +110,11 @@ static void *stand_in_native(void *impl) {
 }
 
 static void destroy(graph *g) {
-  for (int i = 0; i < g->count; i++) {
+  for (int i = 0; i < g->count; ++i) {
     drop_arguments(&g->nodes[i]);
   }
   free(g);
-  live_graphs--;
+  --live_graphs;
 }
 
 static hr_status capture_begin(void *impl, void **out_queue) {
@@ -122,7 +122,7 @@ static hr_status capture_begin(void *impl, void **out_queue) {
   HR_ASSERT_NULL(captured);
   HR_RETURN_IF_ERROR(fail(BEGIN_FAILS, "begin"));
   captured = calloc(1, sizeof *captured);
-  live_graphs++;
+  ++live_graphs;
   *out_queue = &queue_word;
   return HR_OK;
 }
@@ -146,13 +146,13 @@ static hr_status graph_update(void *impl, void *updated, int index, const hr_hos
   HR_RETURN_IF_ERROR(fail(UPDATE_FAILS, "update"));
   HR_ASSERT(index >= 0 && index < g->kernel_count);
   node *n = g->nodes;
-  for (int kernels = 0; kernels < index || n->step->kind != HR_STEP_KERNEL; n++) {
+  for (int kernels = 0; kernels < index || n->step->kind != HR_STEP_KERNEL; ++n) {
     kernels += n->step->kind == HR_STEP_KERNEL;
   }
   HR_ASSERT(n->launch.kernel == launch->kernel);
   drop_arguments(n);
   keep_kernel(n, launch);
-  updated_nodes++;
+  ++updated_nodes;
   return HR_OK;
 }
 
@@ -160,8 +160,8 @@ static hr_status graph_launch(void *impl, void *launched) {
   const graph *g = launched;
   HR_ASSERT_NULL(captured);
   HR_RETURN_IF_ERROR(fail(LAUNCH_FAILS, "launch"));
-  launched_graphs++;
-  for (int i = 0; i < g->count; i++) {
+  ++launched_graphs;
+  for (int i = 0; i < g->count; ++i) {
     const node *n = &g->nodes[i];
     HR_RETURN_IF_ERROR(n->step->kind == HR_STEP_KERNEL ? cpu->launch(impl, 1, &n->launch)
                                                        : n->step->library.algorithm.provider->run(
@@ -241,7 +241,7 @@ static hr_buffer *make_ramp(const hr__side *side, float step) {
   static float values[COUNT];
   hr_buffer *buffer = make(side);
   hr_view view = view_of(buffer);
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     values[i] = (float)((i * 37) % 101 - 50) * step;
   }
   HR_ASSERT_OK(hr_stream_write(side->stream, &view, values));
@@ -254,7 +254,7 @@ static hr_status record_steps(const hr__side *side, hr_buffer *x, hr_buffer *out
   hr_scalar number = hr_scalar_f64(by);
   hr_view scalar = {.scalar = &number, .dtype = number.dtype}, xs = view_of(x), to = view_of(out);
   hr_attrs attrs = {.int_count = 1, .ints = (const int64_t[]){1}};
-  for (int round = 0; round < 3; round++) {
+  for (int round = 0; round < 3; ++round) {
     hr_buffer *sum;
     HR_RETURN_IF_ERROR(hr_buffer_create(side->device, COLUMNS * sizeof(float), &sum));
     hr_view sums = {.buffer = sum, .dtype = HR_DTYPE_F32, .rank = 2, .dims = sum_dims, .strides = strides};
@@ -288,13 +288,13 @@ typedef struct twins {
 static void open_twins(twins *t) {
   open_stand_in(&t->sides[0]);
   open_cpu(&t->sides[1]);
-  for (int s = 0; s < 2; s++) {
+  for (int s = 0; s < 2; ++s) {
     t->x[s] = make_ramp(&t->sides[s], 0.01f);
   }
 }
 
 static void close_twins(twins *t) {
-  for (int s = 0; s < 2; s++) {
+  for (int s = 0; s < 2; ++s) {
     hr_buffer_release(t->x[s]);
   }
   close_cpu(&t->sides[1]);
@@ -303,7 +303,7 @@ static void close_twins(twins *t) {
 
 /* Runs the steps on both, with outputs that the caller releases, and compares what they leave. */
 static void run_twins(twins *t, double by, hr_buffer **out) {
-  for (int s = 0; s < 2; s++) {
+  for (int s = 0; s < 2; ++s) {
     out[s] = make(&t->sides[s]);
     HR_ASSERT_OK(record_steps(&t->sides[s], t->x[s], out[s], by));
     HR_ASSERT_OK(hr_stream_synchronize(t->sides[s].stream));
@@ -321,7 +321,7 @@ HR_TEST(a_program_is_a_graph_from_the_third_run_on_and_takes_other_scalars) {
   twins t;
   hr_buffer *out[2];
   open_twins(&t);
-  for (int run = 1; run <= 8; run++) {
+  for (int run = 1; run <= 8; ++run) {
     run_twins(&t, run < 6 ? 0.01 * run : 0.06, out);
     release(out);
     hr_stats stats = stats_of(&t.sides[0]);
@@ -341,11 +341,11 @@ HR_TEST(a_program_is_a_graph_from_the_third_run_on_and_takes_other_scalars) {
 HR_TEST(a_few_sets_of_addresses_have_graphs_and_others_go_step_by_step) {
   enum { OUTS = 24 };
   static const int widths[] = {1, 3, 4, 7, 10};
-  for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+  for (size_t w = 0; w < sizeof widths / sizeof *widths; ++w) {
     twins t;
     hr_buffer *outs[OUTS][2] = {{0}};
     open_twins(&t);
-    for (int run = 0; run < 20 * widths[w]; run++) { /* as many outputs live at once, each at an address of its own */
+    for (int run = 0; run < 20 * widths[w]; ++run) { /* as many outputs live at once, each at an address of its own */
       hr_buffer **out = outs[run % widths[w]];
       if (out[0] != NULL) {
         release(out);
@@ -359,7 +359,7 @@ HR_TEST(a_few_sets_of_addresses_have_graphs_and_others_go_step_by_step) {
       HR_ASSERT(stats.graph_builds <= 4);
     }
     HR_ASSERT(stats.graph_builds <= 4 + 3); /* where they change all the time, hardly any are made */
-    for (int i = 0; i < OUTS; i++) {
+    for (int i = 0; i < OUTS; ++i) {
       if (outs[i][0] != NULL) {
         release(outs[i]);
       }
@@ -369,12 +369,12 @@ HR_TEST(a_few_sets_of_addresses_have_graphs_and_others_go_step_by_step) {
 }
 
 HR_TEST(whatever_fails_the_steps_run_as_before) {
-  for (int f = BEGIN_FAILS; f < FAULTS; f++) {
-    for (int when = 3; when <= 5; when++) {
+  for (int f = BEGIN_FAILS; f < FAULTS; ++f) {
+    for (int when = 3; when <= 5; ++when) {
       twins t;
       hr_buffer *out[2];
       open_twins(&t);
-      for (int run = 1; run <= 8; run++) {
+      for (int run = 1; run <= 8; ++run) {
         wanted_fault = run >= when ? (fault)f : NO_FAULT;
         run_twins(&t, 0.01 * run, out);
         release(out);
@@ -391,7 +391,7 @@ HR_TEST(a_failure_is_tried_once) {
   twins t;
   hr_buffer *out[2];
   open_twins(&t);
-  for (int run = 1; run <= 8; run++) {
+  for (int run = 1; run <= 8; ++run) {
     wanted_fault = run == 3 ? END_FAILS : NO_FAULT;
     run_twins(&t, 0.01, out);
     release(out);
@@ -423,7 +423,7 @@ static hr_status record_picks(const hr__side *side, hr_buffer *x, hr_buffer *ind
 static void write_index(const hr__side *side, hr_buffer *buffer, int64_t last) {
   int64_t values[ROWS];
   const int64_t count[1] = {ROWS}, one[1] = {1};
-  for (int64_t i = 0; i < ROWS; i++) {
+  for (int64_t i = 0; i < ROWS; ++i) {
     values[i] = (i * 7) % ROWS;
   }
   values[ROWS - 1] = last;
@@ -436,14 +436,14 @@ HR_TEST(checks_cut_graphs_and_what_follows_a_failed_one_does_not_run) {
   twins t;
   hr_buffer *out[2], *index[2];
   open_twins(&t);
-  for (int s = 0; s < 2; s++) {
+  for (int s = 0; s < 2; ++s) {
     out[s] = make_ramp(&t.sides[s], 1);
     HR_ASSERT_OK(hr_buffer_create(t.sides[s].device, ROWS * sizeof(int64_t), &index[s]));
   }
-  for (int run = 1; run <= 10; run++) {
+  for (int run = 1; run <= 10; ++run) {
     bool is_bad = run == 2 || run == 6 || run == 7;
     int launched = launched_graphs;
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < 2; ++s) {
       write_index(&t.sides[s], index[s], is_bad ? ROWS : run);
       hr_status status = record_picks(&t.sides[s], t.x[s], index[s], out[s], 0.01 * run);
       status = status != NULL ? status : hr_stream_synchronize(t.sides[s].stream);
@@ -455,7 +455,7 @@ HR_TEST(checks_cut_graphs_and_what_follows_a_failed_one_does_not_run) {
     HR_ASSERT(run < 3 || launched_graphs > launched);
   }
   HR_ASSERT(live_graphs >= 1); /* in front of the check there may be too few steps for one */
-  for (int s = 0; s < 2; s++) {
+  for (int s = 0; s < 2; ++s) {
     hr_buffer_release(out[s]);
     hr_buffer_release(index[s]);
   }
@@ -472,12 +472,12 @@ static int library_calls;
 static hr_status run_library(hr_prepared *prepared, void *const *args, void *workspace, void *queue) {
   if (queue != &queue_word) {
     HR_ASSERT(queue == device.impl && captured == NULL);
-    library_calls++;
+    ++library_calls;
     return made_library->run(prepared, args, workspace, NULL);
   }
   node *n = add_node();
   for (hr_instance *e = current->cache.newest; e != NULL; e = e->older) {
-    for (int i = 0; i < e->step_count; i++) {
+    for (int i = 0; i < e->step_count; ++i) {
       n->step = e->steps[i].library.prepared == prepared ? &e->steps[i] : n->step;
     }
   }
@@ -490,7 +490,7 @@ static hr_status run_library(hr_prepared *prepared, void *const *args, void *wor
 /* Has the library's steps of the newest program run by ours from now on. */
 static void stand_for_libraries(void) {
   const hr_instance *e = current->cache.newest;
-  for (int i = 0; i < e->step_count; i++) {
+  for (int i = 0; i < e->step_count; ++i) {
     hr_exec_step *step = &e->steps[i];
     if (step->kind == HR_STEP_LIBRARY && step->library.algorithm.provider != &library) {
       made_library = step->library.algorithm.provider;
@@ -528,8 +528,8 @@ HR_TEST(library_calls_are_part_of_a_graph) {
   out[0] = make_ramp(&t.sides[0], 1), out[1] = make_ramp(&t.sides[1], 1);
   captures_calls = true;
   library_calls = 0;
-  for (int run = 1; run <= 6; run++) {
-    for (int s = 0; s < 2; s++) {
+  for (int run = 1; run <= 6; ++run) {
+    for (int s = 0; s < 2; ++s) {
       HR_ASSERT_OK(record_product(&t.sides[s], t.x[s], out[s], 0.01 * run));
       HR_ASSERT_OK(hr_stream_synchronize(t.sides[s].stream));
     }
@@ -570,19 +570,19 @@ HR_TEST(graphs_leave_out_what_is_kept_of_weights_until_they_change) {
   twins t;
   hr_buffer *out[2], *w[2];
   open_twins(&t);
-  for (int s = 0; s < 2; s++) {
+  for (int s = 0; s < 2; ++s) {
     out[s] = make_ramp(&t.sides[s], 0.01f);
     HR_ASSERT_OK(hr_buffer_create(t.sides[s].device, sizeof values, &w[s]));
   }
   int with_graphs = 0;
   captures_calls = true;
-  for (int run = 0; run < 24; run++) {
+  for (int run = 0; run < 24; ++run) {
     bool changes = run % 12 == 0 || run == 17;
-    for (int i = 0; i < WEIGHT_ROWS * COLUMNS; i++) {
+    for (int i = 0; i < WEIGHT_ROWS * COLUMNS; ++i) {
       values[i] = (int16_t)((i * 31 + run) % 7 - 3);
     }
     int launched_before = launched_graphs;
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < 2; ++s) {
       hr_view narrow = view_of(w[s]);
       narrow.dtype = HR_DTYPE_I16, narrow.dims = tall;
       if (changes) {
@@ -597,7 +597,7 @@ HR_TEST(graphs_leave_out_what_is_kept_of_weights_until_they_change) {
     stand_for_libraries();
   }
   HR_ASSERT(with_graphs >= 10);
-  for (int s = 0; s < 2; s++) {
+  for (int s = 0; s < 2; ++s) {
     hr_buffer_release(out[s]);
     hr_buffer_release(w[s]);
   }
@@ -611,7 +611,7 @@ static bool capture_without_memory(int64_t n) {
   twins t;
   hr_buffer *out[2];
   open_twins(&t);
-  for (int run = 1; run <= 2; run++) {
+  for (int run = 1; run <= 2; ++run) {
     run_twins(&t, 0.01, out);
     release(out);
   }
@@ -634,7 +634,7 @@ static bool capture_without_memory(int64_t n) {
 HR_TEST(without_host_memory_steps_run_one_by_one) {
   int64_t n = 0;
   while (capture_without_memory(n)) {
-    n++;
+    ++n;
   }
   HR_ASSERT(n >= 3);
 }
@@ -651,7 +651,7 @@ HR_TEST(runs_that_are_timed_go_step_by_step) {
   open_twins(&t);
   t.sides[0].stream->watch = watch;
   t.sides[0].stream->watch_ctx = &watched;
-  for (int run = 1; run <= 5; run++) {
+  for (int run = 1; run <= 5; ++run) {
     run_twins(&t, 0.01, out);
     release(out);
   }
@@ -665,7 +665,7 @@ HR_TEST(graphs_can_be_switched_off) {
   hr_buffer *out[2];
   setenv("HEADRACE_GRAPHS", "off", 1);
   open_twins(&t);
-  for (int run = 1; run <= 5; run++) {
+  for (int run = 1; run <= 5; ++run) {
     run_twins(&t, 0.01, out);
     release(out);
   }
@@ -678,10 +678,10 @@ HR_TEST(graphs_can_be_switched_off) {
 
 static bool are_alike(hr__side *sides, const generated *g, uint64_t seed, int run) {
   bool alike = true;
-  for (int b = 0; alike && b < g->buffer_count; b++) {
+  for (int b = 0; alike && b < g->buffer_count; ++b) {
     char *bytes[2];
     hr_status_code codes[2];
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < 2; ++s) {
       int64_t length[1], one[1];
       hr_view view = hr__side_bytes(&sides[s], g, b, length, one);
       bytes[s] = calloc(g->bytes[b] + 1, 1);
@@ -704,27 +704,27 @@ static bool check_program(hr__side *sides, uint64_t seed) {
   generated g;
   bool alike = true;
   HR_ASSERT_OK(hr__generate_program(seed, 8 + (int)(seed % 25), &g));
-  for (int s = 0; s < 2; s++) {
+  for (int s = 0; s < 2; ++s) {
     HR_ASSERT_OK(hr__side_fill(&sides[s], &g));
   }
-  for (int run = 1; alike && run <= 6; run++) {
+  for (int run = 1; alike && run <= 6; ++run) {
     hr_status_code codes[2];
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < 2; ++s) {
       hr_status status = hr__side_run(&sides[s], &g);
       codes[s] = hr_status_code_of(status);
       hr_status_free(status);
     }
     alike = codes[0] == codes[1] && are_alike(sides, &g, seed, run);
-    for (int s = 0; s < 2 && seed % 2 == 1; s++) { /* half of them from the same contents each time */
+    for (int s = 0; s < 2 && seed % 2 == 1; ++s) { /* half of them from the same contents each time */
       HR_ASSERT_OK(hr__side_refill(&sides[s], &g));
     }
-    for (int i = 0; run >= 3 && i < g.program.argument_count; i++) {
+    for (int i = 0; run >= 3 && i < g.program.argument_count; ++i) {
       if (g.arguments[i].dtype == HR_DTYPE_F64) {
         g.arguments[i].value.f[0] *= 0.75;
       }
     }
   }
-  for (int s = 0; s < 2; s++) {
+  for (int s = 0; s < 2; ++s) {
     hr__side_drop(&sides[s], &g);
   }
   hr__generated_fini(&g);
@@ -736,7 +736,7 @@ HR_TEST(random_programs_have_the_same_bits_as_graphs) {
   hr__side sides[2];
   open_stand_in(&sides[0]);
   open_cpu(&sides[1]);
-  for (long k = 0; k < count && failures < 5; k++) {
+  for (long k = 0; k < count && failures < 5; ++k) {
     failures += !check_program(sides, (uint64_t)(first + k));
   }
   hr_stats stats = stats_of(&sides[0]);

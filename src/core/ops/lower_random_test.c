@@ -162,7 +162,7 @@ HR_TEST(random_int_covers_its_range) {
     HR_ASSERT(wide[i] >= -3 && wide[i] < 4);
     HR_ASSERT_EQ(narrow[i], wide[i]);
     HR_ASSERT_NEAR(y[i], (double)wide[i], 0);
-    counts[wide[i] + 3]++;
+    ++counts[wide[i] + 3];
   }
   for (int i = 0; i < 7; ++i) {
     HR_ASSERT_NEAR(counts[i] / (COUNT / 7.0), 1, 0.2);

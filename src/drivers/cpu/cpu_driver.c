@@ -43,7 +43,7 @@ static hr_status cpu_open(int ordinal, void **out_impl) {
 }
 
 static void drop_scratch(cpu_device *device) {
-  for (int i = 0; i < device->scratch_count; i++) {
+  for (int i = 0; i < device->scratch_count; ++i) {
     hr_aligned_free(device->scratch[i]);
   }
   device->scratch_count = 0;
@@ -215,7 +215,7 @@ static hr_status cpu_fill(void *impl, void *to, const void *pattern, size_t patt
     memset(to, *(const unsigned char *)pattern, count);
     return HR_OK;
   }
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < count; ++i) {
     memcpy((char *)to + i * pattern_bytes, pattern, pattern_bytes);
   }
   return HR_OK;
@@ -232,12 +232,12 @@ static hr_status grow_scratch(cpu_device *device, size_t bytes) {
   size_t wanted = bytes > device->scratch_bytes ? bytes : device->scratch_bytes;
   drop_scratch(device);
   device->scratch_bytes = 0;
-  for (int i = 0; i < workers; i++) {
+  for (int i = 0; i < workers; ++i) {
     device->scratch[i] = hr_aligned_malloc(wanted, ALIGNMENT);
     if (device->scratch[i] == NULL) {
       return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "cpu: no host memory for %zu bytes of scratch", wanted);
     }
-    device->scratch_count++;
+    ++device->scratch_count;
   }
   device->scratch_bytes = wanted;
   return HR_OK;
@@ -275,7 +275,7 @@ static int64_t lots_of(const hr_host_kernel *kernel, int pass) {
 /* Lots [begin, end) of all kernels, laid end to end. */
 static void run_lots(void *arg, int64_t begin, int64_t end, int worker) {
   const launch_work *work = arg;
-  for (int i = 0; i < work->count && end > 0; i++) {
+  for (int i = 0; i < work->count && end > 0; ++i) {
     const hr_host_kernel *kernel = work->launches[i].kernel;
     int64_t lots = lots_of(kernel, work->pass), from = begin > 0 ? begin : 0, to = end < lots ? end : lots;
     if (from < to) {
@@ -287,9 +287,9 @@ static void run_lots(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 static void run_together(launch_work *work) {
-  for (work->pass = 0; work->pass < HR_HOST_KERNEL_PASS_MAX; work->pass++) {
+  for (work->pass = 0; work->pass < HR_HOST_KERNEL_PASS_MAX; ++work->pass) {
     int64_t lots = 0;
-    for (int i = 0; i < work->count; i++) {
+    for (int i = 0; i < work->count; ++i) {
       lots += lots_of(work->launches[i].kernel, work->pass);
     }
     hr_parallel_for(lots, LOTS, run_lots, work);
@@ -299,11 +299,11 @@ static void run_together(launch_work *work) {
 static hr_status cpu_launch(void *impl, int count, const hr_host_launch *launches) {
   cpu_device *device = impl;
   launch_work work = {.count = count, .launches = launches, .scratch = device->scratch};
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     HR_RETURN_IF_ERROR(grow_scratch(device, launches[i].kernel->scratch_bytes));
   }
   const hr_host_kernel *kernel = launches[0].kernel;
-  for (; count == 1 && work.pass < kernel->pass_count; work.pass++) {
+  for (; count == 1 && work.pass < kernel->pass_count; ++work.pass) {
     hr_parallel_for(kernel->units[work.pass], kernel->grain[work.pass], run_one, &work);
   }
   if (count > 1) {

@@ -61,7 +61,7 @@ static hr_status load_library(void) {
     hr_dynlib_close(&library);
     return hr_status_annotate(status, "cuda: a driver for CUDA 11 or later is needed");
   }
-  for (int i = 0; i < MORE_COUNT; i++) {
+  for (int i = 0; i < MORE_COUNT; ++i) {
     hr_status_ignore(hr_dynlib_symbol(&library, more_names[i], &addresses[NAME_COUNT + i]));
   }
   memcpy(&hr__cuda_opened()->table, addresses, sizeof addresses);
@@ -72,7 +72,7 @@ bool hr__cuda_has_graphs(void) {
   void *addresses[NAME_COUNT + MORE_COUNT];
   bool has_all = true;
   memcpy(addresses, hr__cuda(), sizeof addresses);
-  for (int i = 0; i < GRAPH_NAME_COUNT; i++) {
+  for (int i = 0; i < GRAPH_NAME_COUNT; ++i) {
     has_all &= addresses[NAME_COUNT + i] != NULL;
   }
   return has_all;

@@ -22,7 +22,7 @@ hr_status hr__cuda_staging_init(hr__cuda_staging *staging) {
   HR_RETURN_IF_ERROR(
       hr__cuda_status(hr__cuda()->cuMemHostAlloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE), "pinned memory"));
   staging->memory = memory;
-  for (int i = 0; i < HR_CUDA_SLOTS; i++) {
+  for (int i = 0; i < HR_CUDA_SLOTS; ++i) {
     HR_RETURN_IF_ERROR(
         hr__cuda_status(hr__cuda()->cuEventCreate(&staging->copied[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
   }
@@ -30,7 +30,7 @@ hr_status hr__cuda_staging_init(hr__cuda_staging *staging) {
 }
 
 void hr__cuda_staging_fini(hr__cuda_staging *staging) {
-  for (int i = 0; i < HR_CUDA_SLOTS; i++) {
+  for (int i = 0; i < HR_CUDA_SLOTS; ++i) {
     if (staging->copied[i] != NULL) {
       (void)hr__cuda()->cuEventDestroy_v2(staging->copied[i]);
     }
@@ -115,7 +115,7 @@ hr_status hr__cuda_copy_out(hr__cuda_device *device, void *host, const void *fro
   size_t chunks = bytes / HR_CUDA_SLOT_BYTES + (bytes % HR_CUDA_SLOT_BYTES > 0);
   hr_status status = HR_OK;
   hr_mutex_lock(&device->out.mutex);
-  for (size_t i = 0; i < chunks + AHEAD && status == NULL; i++) {
+  for (size_t i = 0; i < chunks + AHEAD && status == NULL; ++i) {
     if (i < chunks) {
       status = request_chunk(device, &copy, i);
     }

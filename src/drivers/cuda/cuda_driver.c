@@ -296,7 +296,7 @@ hr_status hr__cuda_launch_kernel(hr__cuda_device *device, const hr_host_launch *
   uint64_t words[HR_CUDA_WORDS_MAX];
   size_t bytes = 0;
   HR_RETURN_IF_ERROR(hr__cuda_pack(kernel, &launch->call, words, &bytes));
-  for (int pass = 0; pass < kernel->base.pass_count; pass++) {
+  for (int pass = 0; pass < kernel->base.pass_count; ++pass) {
     HR_RETURN_IF_ERROR(launch_pass(device, kernel, pass, words, bytes));
   }
   return HR_OK;
@@ -306,7 +306,7 @@ static hr_status cuda_launch(void *impl, int count, const hr_host_launch *launch
   hr__cuda_device *device = impl;
   HR_RETURN_IF_ERROR(hr__cuda_enter(device));
   hr_status status = device->capture != NULL ? hr__cuda_capture_launch(device, count, launches) : HR_OK;
-  for (int i = 0; device->capture == NULL && i < count && status == NULL; i++) {
+  for (int i = 0; device->capture == NULL && i < count && status == NULL; ++i) {
     status = hr__cuda_launch_kernel(device, &launches[i]);
   }
   hr__cuda_leave();
@@ -324,7 +324,7 @@ static hr_status cuda_compile(void *impl, const char *text, size_t length, hr_te
 }
 
 static hr_status find_functions(CUmodule module, int count, const char *const *names, void **out_functions) {
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     CUfunction function = NULL;
     int code = hr__cuda()->cuModuleGetFunction(&function, module, names[i]);
     if (code != CUDA_SUCCESS) {

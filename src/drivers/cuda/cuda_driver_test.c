@@ -19,10 +19,10 @@ HR_TEST(each_function_is_listed_once_and_the_stand_in_has_them_all) {
   void *functions[sizeof cuda_names / sizeof *cuda_names];
   HR_ASSERT_EQ(sizeof fake, sizeof functions);
   memcpy(functions, &fake, sizeof functions);
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < count; ++i) {
     HR_ASSERT(strncmp(cuda_names[i], "cu", 2) == 0);
     HR_ASSERT_NOT_NULL(functions[i]);
-    for (size_t j = 0; j < i; j++) {
+    for (size_t j = 0; j < i; ++j) {
       HR_ASSERT(strcmp(cuda_names[i], cuda_names[j]) != 0);
     }
   }
@@ -77,7 +77,7 @@ HR_TEST(devices_reach_each_other_once_and_wait_for_the_copy) {
   HR_ASSERT_OK(DRIVER->allocate(first, BYTES, &to));
   HR_ASSERT_OK(DRIVER->allocate(second, BYTES, &from));
   fake_accesses = 0;
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 3; ++i) {
     memset(sent, i + 1, BYTES);
     HR_ASSERT_OK(DRIVER->copy_in(second, from, sent, BYTES));
     HR_ASSERT_OK(DRIVER->flush(second));
@@ -119,12 +119,12 @@ static void check_fill(void *impl, const unsigned char *pattern, size_t size, si
   memset(expected, 0xee, FILL_BYTES);
   HR_ASSERT_OK(DRIVER->allocate(impl, FILL_BYTES, &block));
   HR_ASSERT_OK(DRIVER->copy_in(impl, block, expected, FILL_BYTES));
-  for (size_t i = 0; i < size * count; i++) {
+  for (size_t i = 0; i < size * count; ++i) {
     expected[offset + i] = pattern[i % size];
   }
   HR_ASSERT_OK(DRIVER->fill(impl, (char *)block + offset, pattern, size, count));
   HR_ASSERT_OK(DRIVER->copy_out(impl, back, block, FILL_BYTES));
-  for (size_t i = 0; i < FILL_BYTES; i++) {
+  for (size_t i = 0; i < FILL_BYTES; ++i) {
     if (back[i] != expected[i]) {
       HR_FAIL("pattern of %zu bytes, %zu times at %zu: byte %zu is %d, expected %d", size, count, offset, i, back[i],
               expected[i]);
@@ -141,10 +141,10 @@ static void check_fills(void *impl) {
       {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4},
       {0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f},
       {0}};
-  for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++) {
+  for (size_t p = 0; p < sizeof patterns / sizeof *patterns; ++p) {
     for (size_t size = 1; size <= 16; size *= 2) {
-      for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
-        for (size_t o = 0; o < (counts[c] > 1001 ? 2 : sizeof offsets / sizeof *offsets); o++) {
+      for (size_t c = 0; c < sizeof counts / sizeof *counts; ++c) {
+        for (size_t o = 0; o < (counts[c] > 1001 ? 2 : sizeof offsets / sizeof *offsets); ++o) {
           check_fill(impl, patterns[p], size, offsets[o], counts[c]);
         }
       }
@@ -159,8 +159,8 @@ static void check_copies(void *impl) {
   unsigned char *host = malloc(BYTES), *back = malloc(BYTES);
   void *block;
   HR_ASSERT_OK(DRIVER->allocate(impl, BYTES, &block));
-  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-    for (size_t i = 0; i < sizes[s]; i++) {
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s) {
+    for (size_t i = 0; i < sizes[s]; ++i) {
       host[i] = (unsigned char)(i * 31 + i / 253 + s);
     }
     HR_ASSERT_OK(DRIVER->copy_in(impl, (char *)block + s, host, sizes[s]));
@@ -168,12 +168,12 @@ static void check_copies(void *impl) {
     HR_ASSERT_OK(DRIVER->copy_out(impl, back + 1, (char *)block + s, sizes[s]));
     HR_ASSERT(back[0] == 0x77 && back[sizes[s] + 1] == 0x77 && memcmp(back + 1, host, sizes[s]) == 0);
   }
-  for (int i = 0; i < 100000; i++) { /* many small ones: the slots go round, and the host's memory is free at once */
+  for (int i = 0; i < 100000; ++i) { /* many small ones: the slots go round, and the host's memory is free at once */
     HR_ASSERT_OK(DRIVER->copy_in(impl, (char *)block + (size_t)i * 4, &i, sizeof i));
   }
   HR_ASSERT_OK(DRIVER->copy_within(impl, (char *)block + (1 << 20), block, 400000));
   HR_ASSERT_OK(DRIVER->copy_out(impl, back, (char *)block + (1 << 20), 400000));
-  for (int i = 0, value; i < 100000; i++) {
+  for (int i = 0, value; i < 100000; ++i) {
     memcpy(&value, back + (size_t)i * 4, sizeof value);
     HR_ASSERT_EQ(value, i);
   }
@@ -286,7 +286,7 @@ HR_TEST(an_error_of_the_device_is_every_later_calls_error) {
   HR_ASSERT_OK(DRIVER->event_create(impl, &begin));
   HR_ASSERT_OK(DRIVER->event_record(impl, begin));
   fake_error = CUDA_ERROR_ILLEGAL_ADDRESS;
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     HR_ASSERT_ERROR(DRIVER->flush(impl), HR_STATUS_INTERNAL, "CUDA_ERROR_ILLEGAL_ADDRESS (700): an error's text");
     HR_ASSERT_ERROR(DRIVER->copy_in(impl, block, bytes, 64), HR_STATUS_INTERNAL, "ILLEGAL_ADDRESS");
     HR_ASSERT_ERROR(DRIVER->copy_out(impl, bytes, block, 64), HR_STATUS_INTERNAL, "ILLEGAL_ADDRESS");

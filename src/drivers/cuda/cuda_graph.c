@@ -94,7 +94,7 @@ static hr_status wait_for(hr__cuda_device *device, CUgraphNode *nodes, size_t co
 
 static bool are_kernels(const CUgraphNode *nodes, size_t count) {
   bool are = true;
-  for (size_t i = 0; are && i < count; i++) {
+  for (size_t i = 0; are && i < count; ++i) {
     int type = -1;
     are = hr__cuda()->cuGraphNodeGetType(nodes[i], &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_KERNEL;
   }
@@ -114,7 +114,7 @@ hr_status hr__cuda_capture_early(hr__cuda_device *device) {
   if (count == 0 || count > LANES || !are_kernels(last, count)) {
     return HR_OK;
   }
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < count; ++i) {
     nodes[i] = last[i];
     edges[i] = (hr__cuda_edge){.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
                                .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
@@ -147,7 +147,7 @@ static hr_status capture_kernel(hr__cuda_device *device, const hr_host_launch *l
 static hr_status deal(hr__cuda_device *device, int count, const hr_host_launch *launches, CUgraphNode *start,
                       size_t start_count, CUgraphNode *out_ends, size_t *out_end_count) {
   const hr__cuda_graph *graph = device->capture;
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     size_t before = graph->nodes.count, lane = (size_t)i % LANES;
     HR_RETURN_IF_ERROR(lane < *out_end_count ? wait_for(device, &out_ends[lane], 1)
                                              : wait_for(device, start, start_count));
@@ -189,7 +189,7 @@ static void log_nodes(const hr__cuda_graph *graph) {
   int code = hr__cuda()->cuGraphGetNodes(graph->graph, NULL, &count);
   CUgraphNode *nodes = code == CUDA_SUCCESS ? hr_calloc(count + 1, sizeof(CUgraphNode)) : NULL;
   if (nodes != NULL && hr__cuda()->cuGraphGetNodes(graph->graph, nodes, &count) == CUDA_SUCCESS) {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; ++i) {
       int type = -1;
       (void)hr__cuda()->cuGraphNodeGetType(nodes[i], &type);
       kernels += type == CU_GRAPH_NODE_TYPE_KERNEL;
@@ -232,7 +232,7 @@ hr_status hr__cuda_capture_end(void *impl, void **out_graph) {
 /* Gives the passes of a kernel other parameters; those that have nothing to do have no node. */
 static hr_status update(const hr__cuda_graph *graph, size_t node, const hr_device_kernel *kernel, uint64_t *words) {
   void *parameters[] = {words};
-  for (int pass = 0; pass < kernel->base.pass_count; pass++) {
+  for (int pass = 0; pass < kernel->base.pass_count; ++pass) {
     if (kernel->blocks[pass] > 0) {
       const hr__cuda_kernel_node params = {.function = kernel->functions[pass],
                                            .grid = {(unsigned)kernel->blocks[pass], 1, 1},

@@ -53,7 +53,7 @@ HR_TEST(a_graph_runs_what_was_captured_with_what_it_was_told_last) {
   HR_ASSERT_EQ(fake_launches, 0);
   HR_ASSERT_OK(DRIVER->copy_out(impl, back, block, sizeof back));
   HR_ASSERT_STR_EQ(back, "capture");
-  for (int i = 1; i <= 2; i++) {
+  for (int i = 1; i <= 2; ++i) {
     HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
     HR_ASSERT_EQ(fake_launches, 4 * i);
     check_last((void *)0x200, 2);
@@ -77,7 +77,7 @@ HR_TEST(a_graph_runs_what_was_captured_with_what_it_was_told_last) {
 /* The nodes that node `at` of what was captured last waits for, and those that these wait for, and so on. */
 static uint64_t all_before(int at) {
   uint64_t all = 0;
-  for (int i = 0; i < at; i++) {
+  for (int i = 0; i < at; ++i) {
     all |= (fake_capture.nodes[at].waits_for >> i & 1) != 0 ? all_before(i) | UINT64_C(1) << i : 0;
   }
   return all;
@@ -91,7 +91,7 @@ HR_TEST(kernels_given_together_do_not_wait_for_each_other) {
   void *arg = (void *)0x100;
   hr_host_launch launches[COUNT];
   idle.blocks[0] = idle.blocks[2] = 0;
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     launches[i] = (hr_host_launch){i == 3 ? &idle.base : &kernel.base, {.args = &arg, .scalars = &scalar}};
   }
   HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
@@ -130,7 +130,7 @@ HR_TEST(kernels_that_wait_by_themselves_start_early) {
   hr_scalar scalar = hr_scalar_f64(1);
   hr_host_launch launches[COUNT];
   early.begins_early = true;
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     launches[i] = (hr_host_launch){&early.base, {.args = &arg, .scalars = &scalar}};
   }
   HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
@@ -143,7 +143,7 @@ HR_TEST(kernels_that_wait_by_themselves_start_early) {
   fake_type = CU_GRAPH_NODE_TYPE_KERNEL;
   HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
   HR_ASSERT_EQ(fake_capture.count, BEHIND + 4);
-  for (int i = 0; i < fake_capture.count; i++) {
+  for (int i = 0; i < fake_capture.count; ++i) {
     bool is_early = (i >= 4 && i < BEHIND + 2) || i == 1;
     HR_ASSERT_EQ(fake_capture.nodes[i].is_early, is_early);
     HR_ASSERT_EQ(all_before(i) & 15, i < 4 ? (1 << i) - 1 : 15); /* and in the same order */
@@ -178,7 +178,7 @@ HR_TEST(a_capture_that_fails_leaves_nothing_and_the_next_one_works) {
   void *impl = open_fake(), *queue, *graph = NULL;
   hr_device_kernel kernel = graph_kernel("kernel");
   hr_scalar scalar = hr_scalar_f64(1);
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue));
     HR_ASSERT_OK(give(impl, &kernel, (void *)0x100, &scalar));
     HR_ASSERT_STATUS(DRIVER->call(impl, wait_for_queue, queue), HR_STATUS_INTERNAL);
@@ -225,7 +225,7 @@ HR_TEST(shared_memory_is_allowed_once_for_each_function) {
   hr_scalar scalar = hr_scalar_f64(1);
   other.functions[2] = (void *)0x30;
   fake_attributes = 0;
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 5; ++i) {
     HR_ASSERT_OK(give(impl, &kernel, (void *)0x100, &scalar));
   }
   HR_ASSERT_EQ(fake_attributes, 1);

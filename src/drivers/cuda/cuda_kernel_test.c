@@ -64,14 +64,14 @@ HR_TEST(several_threads_compile_at_once) {
   hr_thread threads[THREADS];
   hr_text first = {0};
   compile_or_skip(kernel_text, &first);
-  for (int i = 0; i < THREADS; i++) {
+  for (int i = 0; i < THREADS; ++i) {
     compilations[i].is_wrong = i % 3 == 2;
     HR_ASSERT_OK(hr_thread_start("compile", compile_one, &compilations[i], &threads[i]));
   }
-  for (int i = 0; i < THREADS; i++) {
+  for (int i = 0; i < THREADS; ++i) {
     hr_thread_join(&threads[i]);
   }
-  for (int i = 0; i < THREADS; i++) {
+  for (int i = 0; i < THREADS; ++i) {
     compilation *c = &compilations[i];
     if (c->is_wrong) {
       HR_ASSERT_ERROR(c->status, HR_STATUS_INTERNAL, "undeclared_name");
@@ -115,7 +115,7 @@ HR_TEST(a_gpu_runs_kernels_pass_by_pass) {
   void *module = load_kernels(impl, 2, names, functions);
   int64_t blocks = (COUNT + THREADS - 1) / THREADS, ns = -1;
   float extra = 0.25f;
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     x[i] = (float)i / 3;
   }
   HR_ASSERT_OK(DRIVER->allocate(impl, sizeof x, &args[0]));
@@ -138,13 +138,13 @@ HR_TEST(a_gpu_runs_kernels_pass_by_pass) {
   HR_ASSERT_OK(DRIVER->event_record(impl, events[1]));
   HR_ASSERT_OK(DRIVER->copy_out(impl, y, args[1], sizeof y));
   HR_ASSERT_OK(DRIVER->flush(impl));
-  for (int i = 0; i < COUNT; i++) { /* to the bit: nothing is contracted */
+  for (int i = 0; i < COUNT; ++i) { /* to the bit: nothing is contracted */
     volatile float product = x[i] * (float)1.1, sum = product + 1.0f, expected = sum + extra;
     HR_ASSERT(y[i] == expected);
   }
   HR_ASSERT_OK(DRIVER->event_elapsed(impl, events[0], events[1], &ns));
   HR_ASSERT(ns > 0 && ns < 1000000000);
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     DRIVER->event_destroy(impl, events[i]);
     DRIVER->free(impl, args[i], sizeof x);
   }
@@ -162,10 +162,10 @@ static void check_lanes(void *impl, const hr_device_kernel *kernel, void *worksp
   hr_host_launch launches[MANY + 2];
   hr_scalar scalars[2] = {hr_scalar_f64(2), hr_scalar_i64(COUNT)};
   float none = 0;
-  for (int i = 0; i < MANY + 3; i++) {
+  for (int i = 0; i < MANY + 3; ++i) {
     HR_ASSERT_OK(DRIVER->allocate(impl, BYTES, &tensors[i]));
   }
-  for (int i = 0; i < MANY + 2; i++) {
+  for (int i = 0; i < MANY + 2; ++i) {
     args[i][0] = tensors[i == 0 ? 0 : i <= MANY ? 1 : MANY + 1], args[i][1] = tensors[i + 1];
     launches[i] = (hr_host_launch){&kernel->base, {.args = args[i], .scalars = scalars, .workspace = workspace}};
   }
@@ -175,22 +175,22 @@ static void check_lanes(void *impl, const hr_device_kernel *kernel, void *worksp
   HR_ASSERT_OK(DRIVER->launch(impl, MANY, &launches[1]));
   HR_ASSERT_OK(DRIVER->launch(impl, 1, &launches[MANY + 1]));
   HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
-  for (int run = 0; run < 3; run++) {
-    for (int i = 0; i < COUNT; i++) {
+  for (int run = 0; run < 3; ++run) {
+    for (int i = 0; i < COUNT; ++i) {
       x[i] = (float)(i + run);
     }
     HR_ASSERT_OK(DRIVER->copy_in(impl, tensors[0], x, BYTES));
     HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
-    for (int t = 1; t < MANY + 3; t++) {
+    for (int t = 1; t < MANY + 3; ++t) {
       HR_ASSERT_OK(DRIVER->copy_out(impl, y, tensors[t], BYTES));
-      for (int i = 0; i < COUNT; i++) {
+      for (int i = 0; i < COUNT; ++i) {
         float once = x[i] * 2 + 1, twice = once * 2 + 1;
         HR_ASSERT(y[i] == (t == 1 ? once : t < MANY + 2 ? twice : twice * 2 + 1));
       }
     }
   }
   DRIVER->graph_destroy(impl, graph);
-  for (int i = 0; i < MANY + 3; i++) {
+  for (int i = 0; i < MANY + 3; ++i) {
     DRIVER->free(impl, tensors[i], BYTES);
   }
 }
@@ -209,10 +209,10 @@ HR_TEST(a_gpu_replays_graphs) {
                              .threads = {256, 0, 256},
                              .arg_count = 2,
                              .scalar_count = 2};
-  for (int i = 0; i < COUNT; i++) {
+  for (int i = 0; i < COUNT; ++i) {
     x[i] = (float)i;
   }
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 3; ++i) {
     HR_ASSERT_OK(DRIVER->allocate(impl, BYTES, &args[i]));
     HR_ASSERT_OK(DRIVER->copy_in(impl, args[i], x, BYTES));
   }
@@ -225,7 +225,7 @@ HR_TEST(a_gpu_replays_graphs) {
   HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
   HR_ASSERT_OK(DRIVER->copy_out(impl, y, args[1], BYTES));
   HR_ASSERT(memcmp(x, y, BYTES) == 0); /* nothing has run */
-  for (int run = 0; run < 4; run++) {
+  for (int run = 0; run < 4; ++run) {
     float extra = (float)run, factor = run < 2 ? 2 : 3;
     HR_ASSERT_OK(DRIVER->copy_in(impl, workspace, &extra, sizeof extra));
     if (run == 2) {
@@ -236,14 +236,14 @@ HR_TEST(a_gpu_replays_graphs) {
     }
     HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
     HR_ASSERT_OK(DRIVER->copy_out(impl, y, args[run < 2 ? 1 : 2], BYTES));
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < COUNT; ++i) {
       HR_ASSERT(y[i] == (float)i * factor + 1 + extra);
     }
   }
   HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
   DRIVER->graph_destroy(impl, graph); /* while it may be on its way */
   check_lanes(impl, &kernel, workspace);
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 3; ++i) {
     DRIVER->free(impl, args[i], BYTES);
   }
   DRIVER->free(impl, workspace, 64);

@@ -94,11 +94,11 @@ static hr_status open_once(void) {
 /* Cuts a log behind its first lines. */
 static void cut_log(char *log, size_t bytes) {
   size_t at = 0;
-  for (int lines = 0; at < bytes && at < LOG_BYTES && log[at] != '\0' && lines < LOG_LINES; at++) {
+  for (int lines = 0; at < bytes && at < LOG_BYTES && log[at] != '\0' && lines < LOG_LINES; ++at) {
     lines += log[at] == '\n';
   }
   while (at > 0 && log[at - 1] == '\n') {
-    at--;
+    --at;
   }
   log[at < bytes ? at : bytes - 1] = '\0';
 }
@@ -156,7 +156,7 @@ hr_status hr__nvrtc_name(int architecture, hr_text *out_name) {
   HR_RETURN_IF_ERROR(nvrtc_status(nvrtc()->Version(&major, &minor), "version"));
   make_options(architecture, target, options);
   hr_text_printf(out_name, "nvrtc %d.%d", major, minor);
-  for (int i = 0; i < OPTIONS; i++) {
+  for (int i = 0; i < OPTIONS; ++i) {
     hr_text_printf(out_name, " %s", options[i]);
   }
   return hr_text_status(out_name);

@@ -71,7 +71,7 @@ static hr_status null_allocate(void *impl, size_t bytes, void **out_address) {
     if (address == MAP_FAILED) {
       status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "null: can't map %zu bytes: %s", bytes, strerror(errno));
     } else {
-      device->counters.allocations++;
+      ++device->counters.allocations;
       device->counters.bytes_allocated += (int64_t)bytes;
       *out_address = address;
     }
@@ -84,14 +84,14 @@ static void null_free(void *impl, void *address, size_t bytes) {
   null_device *device = impl;
   munmap(address, bytes);
   hr_mutex_lock(&device->mutex);
-  device->counters.frees++;
+  ++device->counters.frees;
   device->counters.bytes_allocated -= (int64_t)bytes;
   hr_mutex_unlock(&device->mutex);
 }
 
 static void count_copy(null_device *device, size_t bytes) {
   hr_mutex_lock(&device->mutex);
-  device->counters.copies++;
+  ++device->counters.copies;
   device->counters.bytes_copied += (int64_t)bytes;
   hr_mutex_unlock(&device->mutex);
 }
@@ -119,7 +119,7 @@ static hr_status null_fill(void *impl, void *to, const void *pattern, size_t pat
   null_device *device = impl;
   (void)to, (void)pattern, (void)pattern_bytes, (void)count;
   hr_mutex_lock(&device->mutex);
-  device->counters.fills++;
+  ++device->counters.fills;
   hr_mutex_unlock(&device->mutex);
   return HR_OK;
 }
@@ -127,9 +127,9 @@ static hr_status null_fill(void *impl, void *to, const void *pattern, size_t pat
 static hr_status null_launch(void *impl, int count, const hr_host_launch *launches) {
   null_device *device = impl;
   hr_mutex_lock(&device->mutex);
-  device->counters.launches++;
+  ++device->counters.launches;
   device->counters.kernels += count;
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; ++i) {
     device->counters.passes += launches[i].kernel->pass_count;
   }
   hr_mutex_unlock(&device->mutex);
@@ -157,7 +157,7 @@ static hr_status null_capture_end(void *impl, void **out_graph) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "null: no host memory for a graph");
   }
   hr_mutex_lock(&device->mutex);
-  device->counters.captures++;
+  ++device->counters.captures;
   device->counters.graphs += graph != NULL;
   hr_mutex_unlock(&device->mutex);
   if (graph != NULL) {
@@ -170,7 +170,7 @@ static hr_status null_graph_update(void *impl, void *graph, int index, const hr_
   null_device *device = impl;
   (void)graph, (void)index, (void)launch;
   hr_mutex_lock(&device->mutex);
-  device->counters.graph_updates++;
+  ++device->counters.graph_updates;
   hr_mutex_unlock(&device->mutex);
   return HR_OK;
 }
@@ -179,7 +179,7 @@ static hr_status null_graph_launch(void *impl, void *graph) {
   null_device *device = impl;
   (void)graph;
   hr_mutex_lock(&device->mutex);
-  device->counters.graph_launches++;
+  ++device->counters.graph_launches;
   hr_mutex_unlock(&device->mutex);
   return HR_OK;
 }
