@@ -90,12 +90,12 @@ static int check_onednn(void) {
   hr_dynlib library = {0};
   const version_numbers *(*version)(void) = NULL;
   hr_status status = hr_places_open(&hr_place_onednn, NULL, &library);
-  void *address = status == NULL ? find(&library, "dnnl_version") : NULL;
+  void *address = status == HR_OK ? find(&library, "dnnl_version") : NULL;
   int failed;
   if (address == NULL) {
     failed = report(MISSING, "oneDNN", "pip install onednn-cpu-gomp, or HEADRACE_ONEDNN=<path of libdnnl.so.3>",
                     "products and convolutions run slowly: %s",
-                    status != NULL ? hr_status_message(status) : "the library has no dnnl_version");
+                    status != HR_OK ? hr_status_message(status) : "the library has no dnnl_version");
   } else {
     memcpy(&version, &address, sizeof address);
     const version_numbers *v = version();
@@ -111,13 +111,13 @@ static int check_lapack(void) {
   hr_status status = hr_places_open(&hr_place_lapack, NULL, &library);
   void *address = NULL;
   int at = 0;
-  for (; status == NULL && address == NULL && at < 4; ++at) {
+  for (; status == HR_OK && address == NULL && at < 4; ++at) {
     address = find(&library, names[at]);
   }
   if (address == NULL) {
     report(ABSENT, "OpenBLAS", "pip install scipy-openblas32, or HEADRACE_LAPACK=<path>",
            "linear algebra (torch.linalg) does not run: %s",
-           status != NULL ? hr_status_message(status) : "the library has no dgesv");
+           status != HR_OK ? hr_status_message(status) : "the library has no dgesv");
   } else {
     char *(*config)(void) = NULL;
     memcpy(&config, &address, sizeof address);
@@ -141,11 +141,11 @@ static hr_status try_compiler(const hr_host_compiler *compiler, double *out_ms) 
   *out_ms = (double)(hr_clock_ns() - begin) * 1e-6;
   int file = open(hr_text_chars(&path), O_RDONLY | O_CLOEXEC);
   hr_status status = hr_dynlib_open_file(file, &library);
-  if (status == NULL) {
+  if (status == HR_OK) {
     address = find(&library, "answer_0");
   }
   memcpy(&answer, &address, sizeof address);
-  if (status == NULL && (answer == NULL || answer() != 42)) {
+  if (status == HR_OK && (answer == NULL || answer() != 42)) {
     status = hr_status_make(HR_STATUS_INTERNAL, "\"%s\" makes wrong code", compiler->path);
   }
   hr_dynlib_close(&library);
@@ -163,8 +163,8 @@ static hr_status check_one_compiler(const hr_host_compiler *compiler) {
   double ms = 0;
   hr_text version = {0};
   hr_status status = hr__host_compiler_identity(compiler, &hash, &is_gcc, &version);
-  status = status != NULL ? status : try_compiler(compiler, &ms);
-  if (status == NULL) {
+  status = status != HR_OK ? status : try_compiler(compiler, &ms);
+  if (status == HR_OK) {
     report(FOUND, "compiler", NULL, "%s%s: %s; a trial took %.0f ms", compiler->path, compiler->is_zig ? " cc" : "",
            hr_text_chars(&version), ms);
   }
@@ -179,13 +179,13 @@ static int check_compiler(void) {
   hr_status first = HR_OK;
   for (int rank = 0;; ++rank) {
     hr_status status = hr__host_compiler_find(rank, &compiler);
-    bool is_end = status != NULL;
+    bool is_end = status != HR_OK;
     status = is_end ? status : check_one_compiler(&compiler);
-    if (status == NULL) {
+    if (status == HR_OK) {
       hr_status_ignore(first);
       return 0;
     }
-    if (first == NULL) {
+    if (first == HR_OK) {
       first = status;
     } else {
       hr_status_ignore(status);
@@ -222,7 +222,7 @@ static int check_cache(void) {
   (void)hr__disk_cache_path(&path);
   hr_status status = hr__disk_cache_open(0, &cache);
   int failed;
-  if (status == NULL) {
+  if (status == HR_OK) {
     failed = check_open_cache(&cache, hr_text_chars(&path));
     hr__disk_cache_fini(&cache);
   } else {
@@ -248,10 +248,10 @@ static const gpu_library gpu_libraries[] = {
 static void check_gpu_library(const gpu_library *row) {
   hr_dynlib library = {0};
   hr_status status = hr_places_open_cuda(row->names, &library);
-  void *address = status == NULL ? find(&library, row->version_name) : NULL;
+  void *address = status == HR_OK ? find(&library, row->version_name) : NULL;
   if (address == NULL) {
     report(ABSENT, row->title, row->remedy, "%s",
-           status != NULL ? hr_status_message(status) : "the library has no version");
+           status != HR_OK ? hr_status_message(status) : "the library has no version");
   } else if (strcmp(row->version_name, "nvrtcVersion") == 0) {
     int (*version)(int *major, int *minor), major = 0, minor = 0;
     memcpy(&version, &address, sizeof address);
@@ -274,7 +274,7 @@ static void check_gpu(void) {
     int count = driver->count();
     if (count == 0) {
       hr_status why = driver->why_none != NULL ? driver->why_none() : HR_OK;
-      report(ABSENT, "GPU", NULL, "%s", why != NULL ? hr_status_message(why) : "none");
+      report(ABSENT, "GPU", NULL, "%s", why != HR_OK ? hr_status_message(why) : "none");
       hr_status_ignore(why);
       return;
     }

@@ -348,11 +348,11 @@ static hr_status time_steps(explanation *e, replay *r, watcher *w) {
   int64_t ns, *samples = hr_calloc(steps * repeat + 1, sizeof *samples);
   bool shows = isatty(STDERR_FILENO);
   hr_status status = samples == NULL ? hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for times") : HR_OK;
-  for (int i = 0; status == NULL && i < WARM_RUNS; ++i) {
+  for (int i = 0; status == HR_OK && i < WARM_RUNS; ++i) {
     status = replay_once(r, &ns);
     hr__compile_queue_wait();
   }
-  for (size_t i = 0; status == NULL && i < repeat; ++i) {
+  for (size_t i = 0; status == HR_OK && i < repeat; ++i) {
     if (shows) {
       fprintf(stderr, "\rheadrace explain: run %zu of %zu", i + 1, repeat);
     }
@@ -363,7 +363,7 @@ static hr_status time_steps(explanation *e, replay *r, watcher *w) {
     }
   }
   fputs(shows ? "\n" : "", stderr);
-  for (size_t s = 0; status == NULL && s < steps; ++s) {
+  for (size_t s = 0; status == HR_OK && s < steps; ++s) {
     step_info *info = &e->steps.data[s];
     qsort(&samples[s * repeat], repeat, sizeof *samples, compare_ns);
     info->us = (double)samples[s * repeat + repeat / 2] * 1e-3;
@@ -384,10 +384,11 @@ static hr_status build(explanation *e, replay *r, watcher *w) {
   r->stream->watch = watch;
   r->stream->watch_ctx = w;
   hr_status status = replay_once(r, &ns);
-  if (status != NULL && w->runs.count > 0) { /* a check of made-up contents, say: what was compiled can still be told */
+  if (status != HR_OK &&
+      w->runs.count > 0) { /* a check of made-up contents, say: what was compiled can still be told */
     fprintf(stderr, "headrace explain: the run ended early: %s\n", hr_status_message(status));
     hr_status_free(status);
-    status = NULL;
+    status = HR_OK;
     e->repeat = 0;
   }
   HR_RETURN_IF_ERROR(status);
@@ -407,13 +408,13 @@ static hr_status write_picture(const explanation *e, const char *path) {
   hr_text text = {0};
   explain_svg(e, &text);
   hr_status status = hr_text_status(&text);
-  FILE *file = status == NULL ? fopen(path, "w") : NULL;
+  FILE *file = status == HR_OK ? fopen(path, "w") : NULL;
   bool ok = file != NULL && fwrite(hr_text_chars(&text), 1, text.length, file) == text.length;
   if (file != NULL && fclose(file) != 0) {
     ok = false;
   }
   hr_text_fini(&text);
-  if (status == NULL && !ok) {
+  if (status == HR_OK && !ok) {
     status = hr_status_make(HR_STATUS_NOT_FOUND, "can't write \"%s\": %s", path, strerror(errno));
   }
   return status;

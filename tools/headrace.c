@@ -53,7 +53,7 @@ static bool asks_for_help(int argc, char **argv) {
 }
 
 int headrace_fail(hr_status status) {
-  if (status == NULL) {
+  if (status == HR_OK) {
     return 0;
   }
   fprintf(stderr, "headrace: %s: %s\n", hr_status_code_name(hr_status_code_of(status)), hr_status_message(status));

@@ -23,7 +23,7 @@ static hr_status print_device(const hr_driver *driver, int ordinal) {
 
 static void print_none(const hr_driver *driver) {
   hr_status why = driver->why_none != NULL ? driver->why_none() : HR_OK;
-  printf("%-8s no devices%s%s\n", driver->name, why != NULL ? ": " : "", why != NULL ? hr_status_message(why) : "");
+  printf("%-8s no devices%s%s\n", driver->name, why != HR_OK ? ": " : "", why != HR_OK ? hr_status_message(why) : "");
   hr_status_ignore(why);
 }
 

@@ -215,7 +215,7 @@ hr_status replay_open(replay *r) {
   HR_RETURN_IF_ERROR(read_file(r->path, &text));
   hr_status status = parse(r, text);
   hr_free(text);
-  if (status != NULL) {
+  if (status != HR_OK) {
     return hr_status_annotate(status, "%s", r->path);
   }
   HR_RETURN_IF_ERROR(hr_device_open(r->device_name, &r->device));

@@ -62,14 +62,14 @@ static hr_host_kernel *compile(const char *name, const hr_kernel *kernel, int64_
   hr_library *library = NULL;
   int64_t begin = hr_clock_ns();
   hr_status status = hr_emit_prelude(&text);
-  status = status != NULL ? status : hr_emit_kernel(kernel, NULL, "bench", &text, &emission);
-  status = status != NULL ? status : hr__host_compile(NULL, text.data, text.length, NULL, &path);
-  if (status == NULL) {
+  status = status != HR_OK ? status : hr_emit_kernel(kernel, NULL, "bench", &text, &emission);
+  status = status != HR_OK ? status : hr__host_compile(NULL, text.data, text.length, NULL, &path);
+  if (status == HR_OK) {
     status = hr__library_open(hr_text_chars(&path), &library);
-    status = status != NULL ? status : hr__compiled_kernel_create(library, "bench", &emission, name, 0, &compiled);
+    status = status != HR_OK ? status : hr__compiled_kernel_create(library, "bench", &emission, name, 0, &compiled);
     hr__host_compiler_remove(hr_text_chars(&path));
   }
-  if (status != NULL) {
+  if (status != HR_OK) {
     printf("%-34s %s\n", name, hr_status_message(status));
     hr_status_free(status);
   }
@@ -111,7 +111,7 @@ static void bench(const char *name, kernel_maker *m, void **args, const hr_scala
   hr_host_kernel *kernels[2];
   int64_t compile_ns;
   hr_status status = hr_interp_create(make_end(m), &kernels[0]);
-  if (status != NULL) {
+  if (status != HR_OK) {
     printf("%-34s %s\n", name, hr_status_message(status));
     hr_status_ignore(status);
     return;

@@ -19,7 +19,7 @@
 enum { ROWS = 128, INNER = 512, NEIGHBOURS_MAX = 2, STEPS_MAX = 100000 };
 
 static void check(hr_status status) {
-  if (status != NULL) {
+  if (status != HR_OK) {
     fprintf(stderr, "neighbour_bench: %s\n", hr_status_message(status));
     exit(1);
   }

@@ -15,7 +15,7 @@
 enum { OPERATIONS = 200, REPEATS = 7 };
 
 static void check(hr_status status) {
-  if (status != NULL) {
+  if (status != HR_OK) {
     fprintf(stderr, "record_bench: %s\n", hr_status_message(status));
     exit(1);
   }

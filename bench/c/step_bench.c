@@ -16,7 +16,7 @@
 enum { LAYERS_MAX = 16, REPEATS = 40 };
 
 static void check(hr_status status) {
-  if (status != NULL) {
+  if (status != HR_OK) {
     fprintf(stderr, "step_bench: %s\n", hr_status_message(status));
     exit(1);
   }

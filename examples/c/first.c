@@ -20,9 +20,9 @@ int main(void) {
   hr_stream *stream = NULL;
   hr_buffer *buffer = NULL;
   hr_status status = hr_device_open("cpu", &device);
-  status = status != NULL ? status : hr_stream_create(device, &stream);
-  status = status != NULL ? status : hr_buffer_create(device, sizeof values, &buffer); /* no memory yet */
-  status = status != NULL ? status : run(stream, buffer, values);
+  status = status != HR_OK ? status : hr_stream_create(device, &stream);
+  status = status != HR_OK ? status : hr_buffer_create(device, sizeof values, &buffer); /* no memory yet */
+  status = status != HR_OK ? status : run(stream, buffer, values);
   printf("%s: %g %g %g %g\n", hr_status_message(status), values[0], values[1], values[2], values[3]);
   hr_buffer_release(buffer), hr_stream_release(stream), hr_device_release(device), hr_status_free(status);
   return 0;

@@ -23,7 +23,7 @@ hr_status hr_dynlib_open(const char *path, hr_dynlib *out_library) {
     return hr_status_make(HR_STATUS_NOT_FOUND, "library \"%s\": %s", path, reason != NULL ? reason : "can't be loaded");
   }
   out_library->handle = handle;
-  return NULL;
+  return HR_OK;
 }
 
 /* ---- descriptors ---- */
@@ -76,16 +76,16 @@ hr_status hr_dynlib_open_file(int file, hr_dynlib *out_library) {
     return hr_status_make(HR_STATUS_NOT_FOUND, "library: %s", strerror(errno));
   }
   hr_status status = hr_dynlib_open(path, out_library);
-  int copy = status != NULL ? copy_to_memory(file) : -1;
+  int copy = status != HR_OK ? copy_to_memory(file) : -1;
   if (copy >= 0 && spell(copy, path)) {
     hr_status again = hr_dynlib_open(path, out_library);
-    hr_status_ignore(again == NULL ? status : again);
-    status = again == NULL ? HR_OK : status;
+    hr_status_ignore(again == HR_OK ? status : again);
+    status = again == HR_OK ? HR_OK : status;
   }
   if (copy >= 0) {
     close(copy);
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     return HR_OK;
   }
   const char *why = strrchr(hr_status_message(status), ':'); /* the path in front of it says nothing */
@@ -99,12 +99,12 @@ hr_status hr_dynlib_open_file(int file, hr_dynlib *out_library) {
 /* One file of a search: true when it is open. *first_error keeps the first failure. */
 static bool try_open(const char *path, hr_dynlib *out_library, hr_status *first_error) {
   hr_status status = hr_dynlib_open(path, out_library);
-  if (status != NULL && *first_error == NULL) {
+  if (status != HR_OK && *first_error == NULL) {
     *first_error = status;
   } else {
     hr_status_ignore(status);
   }
-  return status == NULL;
+  return status == HR_OK;
 }
 
 /* The names in one folder, whose name has `length` characters; none when that is 0: by themselves. */
@@ -147,14 +147,14 @@ hr_status hr_dynlib_symbol(const hr_dynlib *library, const char *name, void **ou
                           reason != NULL ? reason : "its address is NULL");
   }
   *out_address = address;
-  return NULL;
+  return HR_OK;
 }
 
 hr_status hr_dynlib_symbols(const hr_dynlib *library, size_t count, const char *const *names, void **out_addresses) {
   for (size_t i = 0; i < count; ++i) {
     HR_RETURN_IF_ERROR(hr_dynlib_symbol(library, names[i], &out_addresses[i]));
   }
-  return NULL;
+  return HR_OK;
 }
 
 void hr_dynlib_close(hr_dynlib *library) {

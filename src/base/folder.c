@@ -47,11 +47,11 @@ static hr_status step_down(int *folder, char *path, const char *name, char *end,
   if (why != NULL) {
     status = hr_status_make(HR_STATUS_FAILED_PRECONDITION, "folder \"%s\": a folder above it %s", path, why);
   }
-  if (status == NULL && creates && mkdirat(*folder, name, 0700) != 0 && errno != EEXIST) {
+  if (status == HR_OK && creates && mkdirat(*folder, name, 0700) != 0 && errno != EEXIST) {
     status = hr_status_make(HR_STATUS_FAILED_PRECONDITION, "folder \"%s\" can't be made: %s", path, strerror(errno));
   }
-  int next = status == NULL ? openat(*folder, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
-  if (status == NULL && next < 0) {
+  int next = status == HR_OK ? openat(*folder, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+  if (status == HR_OK && next < 0) {
     status = hr_status_make(HR_STATUS_FAILED_PRECONDITION, "folder \"%s\" can't be opened: %s", path, strerror(errno));
   }
   close(*folder);
@@ -65,7 +65,7 @@ static hr_status walk(char *path, size_t existing, int *out_folder) {
   int folder = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
   char *at = path;
   hr_status status = folder >= 0 ? HR_OK : refuse("/", strerror(errno));
-  while (status == NULL && *(at += strspn(at, "/")) != '\0') {
+  while (status == HR_OK && *(at += strspn(at, "/")) != '\0') {
     char name[NAME_MAX + 1], *end = at + strcspn(at, "/");
     size_t length = (size_t)(end - at);
     bool creates = (size_t)(at - path) >= existing;
@@ -78,10 +78,10 @@ static hr_status walk(char *path, size_t existing, int *out_folder) {
     status = step_down(&folder, path, name, end, creates);
     at = end;
   }
-  if (status != NULL && folder >= 0) {
+  if (status != HR_OK && folder >= 0) {
     close(folder);
   }
-  *out_folder = status == NULL ? folder : -1;
+  *out_folder = status == HR_OK ? folder : -1;
   return status;
 }
 
@@ -172,11 +172,11 @@ hr_status hr_folder_make_temporary(hr_text *out_path) {
   hr_status first = HR_OK;
   for (size_t i = 0; i < sizeof roots / sizeof *roots; ++i) {
     hr_status status = make_below(roots[i], out_path);
-    if (status == NULL) {
+    if (status == HR_OK) {
       hr_status_ignore(first);
       return HR_OK;
     }
-    if (first == NULL) {
+    if (first == HR_OK) {
       first = status;
     } else {
       hr_status_ignore(status);

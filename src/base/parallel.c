@@ -87,7 +87,7 @@ static void hold_while_crowded(void) {
   if (!h->is_on && !h->stops) {
     hr_thread_join(&h->thread); /* of the last time; it has ended */
     hr_status status = hr_thread_start("headrace-hold", hold, h, &h->thread);
-    h->is_on = status == NULL;
+    h->is_on = status == HR_OK;
     hr_status_ignore(status);
   }
   hr_mutex_unlock(&h->mutex);

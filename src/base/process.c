@@ -90,7 +90,7 @@ hr_status hr_process_run(const char *const *arguments, const char *const *enviro
   hr_status status = merged != NULL ? spawn(arguments, merged, output_path, &pid)
                                     : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory to start a program");
   hr_free(merged);
-  if (status != NULL) {
+  if (status != HR_OK) {
     return status;
   }
   int64_t deadline = hr_clock_ns() + limit_ns;

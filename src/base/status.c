@@ -50,8 +50,8 @@ static const struct hr_status_s bare_statuses[HR_STATUS_CODE_COUNT] = {
 /* A status with room for `length` characters and a terminator, or NULL. */
 static hr_status status_alloc(hr_status_code code, size_t length, char **out_message) {
   hr_status status = hr_malloc(sizeof *status + length + 1);
-  if (status == NULL) {
-    return NULL;
+  if (status == HR_OK) {
+    return HR_OK;
   }
   char *message = (char *)(status + 1);
   message[length] = '\0';
@@ -71,7 +71,7 @@ HR_PRINTF(1, 0) static size_t printed_length(const char *format, va_list args) {
 
 hr_status hr_status_make(hr_status_code code, const char *format, ...) {
   if (code == HR_STATUS_OK) {
-    return NULL;
+    return HR_OK;
   }
   if ((unsigned)code >= HR_STATUS_CODE_COUNT) {
     code = HR_STATUS_UNKNOWN;
@@ -81,29 +81,29 @@ hr_status hr_status_make(hr_status_code code, const char *format, ...) {
   size_t length = printed_length(format, args);
   char *message = NULL;
   hr_status status = status_alloc(code, length, &message);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_text_format(message, length + 1, format, args);
   }
   va_end(args);
-  return status != NULL ? status : (hr_status)&bare_statuses[code];
+  return status != HR_OK ? status : (hr_status)&bare_statuses[code];
 }
 
 hr_status_code hr_status_code_of(hr_status status) {
-  return status != NULL ? status->code : HR_STATUS_OK;
+  return status != HR_OK ? status->code : HR_STATUS_OK;
 }
 
 const char *hr_status_message(hr_status status) {
-  return status != NULL ? status->message : "OK";
+  return status != HR_OK ? status->message : "OK";
 }
 
 hr_status hr_status_clone(hr_status status) {
-  if (status == NULL || !status->heap) {
+  if (status == HR_OK || !status->heap) {
     return status;
   }
   size_t length = strlen(status->message);
   char *message = NULL;
   hr_status clone = status_alloc(status->code, length, &message);
-  if (clone == NULL) {
+  if (clone == HR_OK) {
     return (hr_status)&bare_statuses[status->code];
   }
   memcpy(message, status->message, length);
@@ -111,8 +111,8 @@ hr_status hr_status_clone(hr_status status) {
 }
 
 hr_status hr_status_annotate(hr_status status, const char *format, ...) {
-  if (status == NULL) {
-    return NULL;
+  if (status == HR_OK) {
+    return HR_OK;
   }
   va_list args;
   va_start(args, format);
@@ -120,18 +120,18 @@ hr_status hr_status_annotate(hr_status status, const char *format, ...) {
   size_t tail = strlen(status->message);
   char *message = NULL;
   hr_status longer = status_alloc(status->code, context + 2 + tail, &message);
-  if (longer != NULL) {
+  if (longer != HR_OK) {
     hr_text_format(message, context + 1, format, args);
     memcpy(message + context, ": ", 2);
     memcpy(message + context + 2, status->message, tail);
     hr_status_free(status);
   }
   va_end(args);
-  return longer != NULL ? longer : status;
+  return longer != HR_OK ? longer : status;
 }
 
 void hr_status_free(hr_status status) {
-  if (status != NULL && status->heap) {
+  if (status != HR_OK && status->heap) {
     hr_free(status);
   }
 }

@@ -285,7 +285,7 @@ static void resize(int count) {
     atomic_store(&own.places[worker].done, atomic_load(&own.job));
     hr_status status =
         hr_thread_start("headrace-worker", run_worker, (void *)(intptr_t)worker, &own.threads[worker - 1]);
-    if (status != NULL) {
+    if (status != HR_OK) {
       hr_log(HR_LOG_DEVICE, "parallel loop: %s; %d workers", hr_status_message(status), worker);
       hr_status_ignore(status);
       return;

@@ -104,7 +104,7 @@ hr_status hr_thread_start(const char *name, hr_thread_fn fn, void *arg, hr_threa
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "thread \"%s\": can't start: %s", name, strerror(error));
   }
   *out_thread = (hr_thread){.native = native, .begin = begin, .started = true};
-  return NULL;
+  return HR_OK;
 }
 
 void hr_thread_join(hr_thread *thread) {

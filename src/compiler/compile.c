@@ -7,7 +7,7 @@
 
 static hr_status verify_after(const hr_program *program, const hr_target *target, const char *pass) {
   hr_status status = target->verify ? hr_program_verify(program) : NULL;
-  return status == NULL ? NULL : hr_status_annotate(status, "after %s", pass);
+  return status == HR_OK ? NULL : hr_status_annotate(status, "after %s", pass);
 }
 
 /* One step for each group, in order. A group whose stores all vanished keeps no step. */
@@ -38,7 +38,7 @@ static hr_status make_steps(hr_program *program, const hr_fusion *fusion, const 
   schedule->steps = steps;
   schedule->step_count = count;
   schedule->group_count = fusion->group_count;
-  return NULL;
+  return HR_OK;
 }
 
 static hr_status compile_into(const hr_program *stream, const hr_target *target, hr_schedule *schedule) {
@@ -57,7 +57,7 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   HR_RETURN_IF_ERROR(hr_layout(program, target));
   schedule->is_refused = hr_layout_is_refused(program);
   if (schedule->is_refused) {
-    return NULL;
+    return HR_OK;
   }
   if (target->channels_last || target->row_alignment > 0) {
     HR_RETURN_IF_ERROR(hr_expand_again(program, target->keeps, target->keeps_ctx));
@@ -86,7 +86,7 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
 hr_status hr_compile(const hr_program *stream, const hr_target *target, hr_schedule *out_schedule) {
   memset(out_schedule, 0, sizeof *out_schedule);
   hr_status status = compile_into(stream, target, out_schedule);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_schedule_fini(out_schedule);
   }
   return status;

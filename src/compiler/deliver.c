@@ -164,7 +164,7 @@ static bool deliver(delivery *d, int n, int o) {
 hr_status hr_deliver(hr_program *program, const hr_target *target) {
   delivery d = {.program = program, .target = target};
   if (target->keeps == NULL) {
-    return NULL;
+    return HR_OK;
   }
   d.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)program->node_count + 1);
   if (d.is_gone == NULL) {

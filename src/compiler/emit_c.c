@@ -412,20 +412,20 @@ static hr_status emit(hr__emitter *e, const hr_kernel *given, const char *name, 
     return hr__emit_unable(given, "windows of long steps");
   }
   hr_status status = hr__emit_begin(e, kernel);
-  if (status == NULL && e->is_nest) {
+  if (status == HR_OK && e->is_nest) {
     status = hr__emit_nest(e, name, out_emission);
-  } else if (status == NULL && kernel->reduce_mask == 0) {
+  } else if (status == HR_OK && kernel->reduce_mask == 0) {
     status = hr__emit_points(e, name, out_emission);
-  } else if (status == NULL && kernel->order == HR_ORDER_LANES) {
+  } else if (status == HR_OK && kernel->order == HR_ORDER_LANES) {
     status = hr__emit_rows(e, name, out_emission);
-  } else if (status == NULL) {
+  } else if (status == HR_OK) {
     status = hr__emit_columns(e, name, out_emission);
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = e->status;
   }
   out_emission->scratch_bytes = (size_t)e->scratch;
-  return status != NULL ? status : hr_text_status(e->text);
+  return status != HR_OK ? status : hr_text_status(e->text);
 }
 
 hr_status hr_emit_kernel(const hr_kernel *kernel, const hr_emit_target *target, const char *name, hr_text *out_text,

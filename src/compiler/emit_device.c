@@ -503,7 +503,7 @@ hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, int b
   device d = {.e = &e, .name = name, .block_bytes = block_bytes};
   *out_emission = (hr_device_emission){0};
   hr_status status = emit(&d, kernel, out_emission);
-  if (status == NULL) {
+  if (status == HR_OK) {
     hr__device_finish(&d, &body, shapes, out_text, out_emission);
     status = hr_text_status(out_text);
   }

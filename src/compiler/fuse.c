@@ -530,5 +530,5 @@ hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_f
   if (!ok) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "fuse: no memory for %d nodes", program->node_count);
   }
-  return NULL;
+  return HR_OK;
 }

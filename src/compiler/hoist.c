@@ -107,5 +107,5 @@ hr_status hr_hoist(hr_program *program, const hr_target *target, hr_fusion *fusi
   }
   fusion->groups = groups;
   fusion->node_group = node_group;
-  return NULL;
+  return HR_OK;
 }

@@ -352,7 +352,7 @@ static bool relay_all(hr__layout_pass *p, const hr_target *target) {
 
 hr_status hr_layout(hr_program *program, const hr_target *target) {
   if (!has_work(program)) {
-    return NULL;
+    return HR_OK;
   }
   hr__layout_pass p = {.program = program};
   hr_status status = HR_OK;

@@ -288,7 +288,7 @@ HR_TEST(every_failing_allocation_is_an_error) {
     hr__allocator_fail_after(n);
     hr_status status = hr_layout(&program, &(hr_target){.row_alignment = 16, .depth_work = 1});
     hr__allocator_fail_after(-1);
-    is_done = status == NULL;
+    is_done = status == HR_OK;
     HR_ASSERT_EQ(hr_status_code_of(status), is_done ? HR_STATUS_OK : HR_STATUS_RESOURCE_EXHAUSTED);
     HR_ASSERT(!is_done || program.buffers[2].bytes == 6 * 40 * 2);
     hr_status_free(status);

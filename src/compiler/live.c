@@ -53,5 +53,5 @@ hr_status hr_live(hr_program *program, const hr_fusion *fusion, hr_liveness *out
   out_liveness->group_first = first;
   out_liveness->group_last = last;
   out_liveness->is_elided = elided;
-  return NULL;
+  return HR_OK;
 }

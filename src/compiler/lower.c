@@ -699,5 +699,5 @@ hr_status hr_lower_group(hr_program *program, const hr_fusion *fusion, const hr_
                           fusion->groups[group].node_count);
   }
   *out_kernel = kernel;
-  return NULL;
+  return HR_OK;
 }

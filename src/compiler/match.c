@@ -394,7 +394,7 @@ static hr_status no_memory(int count) {
 hr_status hr_match(hr_program *program, const hr_target *target) {
   matcher m = {.builder = {.program = program}, .program = program, .target = target, .count = program->node_count};
   if (target->keeps == NULL) {
-    return NULL;
+    return HR_OK;
   }
   m.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)m.count + 1);
   m.before = hr_program_indices(program, m.count);

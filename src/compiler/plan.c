@@ -61,7 +61,7 @@ static hr_status place_spans(span *spans, size_t count, size_t *out_bytes) {
     *out_bytes = end > *out_bytes ? end : *out_bytes;
   }
   hr_free(placed);
-  return NULL;
+  return HR_OK;
 }
 
 hr_status hr_plan(hr_program *program, const hr_liveness *liveness, hr_schedule *schedule) {
@@ -92,5 +92,5 @@ hr_status hr_plan(hr_program *program, const hr_liveness *liveness, hr_schedule 
     places[spans[k].buffer].offset = spans[k].offset;
   }
   schedule->places = places;
-  return NULL;
+  return HR_OK;
 }

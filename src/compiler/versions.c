@@ -30,5 +30,5 @@ hr_status hr_versions(hr_program *program) {
     }
   }
   program->is_value_form = true;
-  return NULL;
+  return HR_OK;
 }

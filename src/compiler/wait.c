@@ -216,5 +216,5 @@ hr_status hr_wait(hr_program *program, hr_fusion *fusion) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "wait: no memory for %d groups", fusion->group_count);
   }
   export_groups(&w, node_group, fusion);
-  return NULL;
+  return HR_OK;
 }

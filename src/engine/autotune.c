@@ -236,10 +236,10 @@ static hr_status time_runs(const hr_tuning *tuning, const hr_ready *ready, const
                            int runs, int64_t *out_ns) {
   hr_status status = flush(tuning->device);
   int64_t begin = hr_clock_ns();
-  for (int i = 0; i < runs && status == NULL; ++i) {
+  for (int i = 0; i < runs && status == HR_OK; ++i) {
     status = hr__ready_run(tuning->device, ready, call->args, call->stamps, workspace, call->queue);
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = flush(tuning->device);
   }
   *out_ns = (hr_clock_ns() - begin) / runs;
@@ -265,7 +265,7 @@ static hr_status time_algorithm(hr_tuning *tuning, candidate *c, const hr_tuning
 static bool try_algorithm(hr_tuning *tuning, candidate *c, const hr_tuning_call *call) {
   int64_t begin = hr_clock_ns(), ns = 0;
   hr_status status = time_algorithm(tuning, c, call, &ns);
-  bool is_algorithm = status == NULL;
+  bool is_algorithm = status == HR_OK;
   if (is_algorithm) {
     take(tuning, c, ns, call->stamps);
   } else {
@@ -311,7 +311,7 @@ static hr_status warm_up(const hr_tuning *tuning, const hr_ready *own, const hr_
   budget *time = budget_of(tuning->device->context);
   hr_status status = HR_OK;
   int64_t ns = 0;
-  for (int64_t begin = hr_clock_ns(); !time->is_warm && status == NULL && hr_clock_ns() < begin + WARM_NS;) {
+  for (int64_t begin = hr_clock_ns(); !time->is_warm && status == HR_OK && hr_clock_ns() < begin + WARM_NS;) {
     status = time_runs(tuning, own, call, call->workspace, 1, &ns);
   }
   time->is_warm = true;
@@ -322,13 +322,13 @@ static hr_status warm_up(const hr_tuning *tuning, const hr_ready *own, const hr_
 static bool is_ready(const hr_tuning *tuning, candidate *c, const hr_ready *own, const hr_tuning_call *call) {
   int64_t ns = 0;
   hr_status status = c == &tuning->candidates[0] ? HR_OK : prepare_algorithm(tuning, c);
-  if (status == NULL && ready_of(tuning, c, own)->workspace_bytes > call->workspace_bytes) {
+  if (status == HR_OK && ready_of(tuning, c, own)->workspace_bytes > call->workspace_bytes) {
     return false;
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = time_runs(tuning, ready_of(tuning, c, own), call, call->workspace, 1, &ns);
   }
-  bool is_algorithm = status == NULL;
+  bool is_algorithm = status == HR_OK;
   hr_status_ignore(status);
   return is_algorithm;
 }
@@ -342,10 +342,10 @@ static void run_round(hr_tuning *tuning, const hr_ready *own, const hr_tuning_ca
     hr_status status = c->is_out ? HR_OK : time_runs(tuning, ready, call, call->workspace, 1, &ns);
     int64_t round_ns = ns > HEAVY_NS ? HEAVY_ROUND_NS : ROUND_NS;
     int runs = ns > round_ns ? 1 : ns < round_ns / RUNS_MOST ? RUNS_MOST : (int)(round_ns / ns);
-    if (!c->is_out && status == NULL) {
+    if (!c->is_out && status == HR_OK) {
       status = time_runs(tuning, ready, call, call->workspace, runs, &ns);
     }
-    if (status != NULL) {
+    if (status != HR_OK) {
       drop(tuning, c, NULL);
     } else if (!c->is_out) {
       take(tuning, c, ns, NULL);
@@ -357,12 +357,12 @@ static void run_round(hr_tuning *tuning, const hr_ready *own, const hr_tuning_ca
 static void settle_algorithms(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
   int64_t begin = hr_clock_ns();
   hr_status status = warm_up(tuning, own, call);
-  for (int i = 0; i < tuning->candidate_count && status == NULL; ++i) {
+  for (int i = 0; i < tuning->candidate_count && status == HR_OK; ++i) {
     if (!is_ready(tuning, &tuning->candidates[i], own, call)) {
       drop(tuning, &tuning->candidates[i], NULL);
     }
   }
-  for (int i = 0; i < ROUNDS && status == NULL; ++i) {
+  for (int i = 0; i < ROUNDS && status == HR_OK; ++i) {
     run_round(tuning, own, call);
   }
   hr_status_ignore(status);

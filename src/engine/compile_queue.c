@@ -85,7 +85,7 @@ static hr_status emit(job *j) {
   hr_emit_target target = {.is_gcc = cache->is_gcc};
   hr_status status = kernel != NULL ? hr_emit_kernel(kernel, &target, KERNEL, &j->text, &j->emission)
                                     : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to emit a kernel");
-  if (status == NULL && j->emission.workspace_bytes > hr__kernel_host(j->cached)->workspace_bytes) {
+  if (status == HR_OK && j->emission.workspace_bytes > hr__kernel_host(j->cached)->workspace_bytes) {
     status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "kernel %s: code needs %zu bytes of workspace, %zu are reserved",
                             hr__kernel_host(j->cached)->name, j->emission.workspace_bytes,
                             hr__kernel_host(j->cached)->workspace_bytes);
@@ -126,8 +126,8 @@ static bool load(job *j) {
   bool found = cache->is_open && hr__disk_cache_find(&cache->disk, j->text.data, j->text.length, &file);
   if (found) {
     hr_status status = hr__library_open_file(file, &library);
-    status = status != NULL ? status : publish(j, library);
-    found = status == NULL;
+    status = status != HR_OK ? status : publish(j, library);
+    found = status == HR_OK;
     hr_status_ignore(status);
     hr__library_release(library);
     close(file);
@@ -140,7 +140,7 @@ static void keep(job *jobs, int job_count, const hr_text *text, int file) {
   compiler_state *cache = &own()->cache;
   hr_text kept = {0};
   hr_status status = hr__disk_cache_add_library(&cache->disk, text->data, text->length, file, &kept);
-  for (int i = 0; i < job_count && status == NULL; ++i) {
+  for (int i = 0; i < job_count && status == HR_OK; ++i) {
     if (!jobs[i].is_done && !jobs[i].is_twin) {
       status = hr__disk_cache_add_kernel(&cache->disk, jobs[i].text.data, jobs[i].text.length, hr_text_chars(&kept));
     }
@@ -195,14 +195,14 @@ static hr_status adopt(job *jobs, int job_count, const hr_text *text, const char
     return hr_status_make(HR_STATUS_NOT_FOUND, "\"%s\": %s", path, strerror(errno));
   }
   hr_status status = hr__library_open_file(file, &library);
-  if (status == NULL && cache->is_open) {
+  if (status == HR_OK && cache->is_open) {
     keep(jobs, job_count, text, file);
   }
   close(file);
-  for (int i = 0; i < job_count && status == NULL; ++i) {
+  for (int i = 0; i < job_count && status == HR_OK; ++i) {
     if (!jobs[i].is_done) {
       status = publish(&jobs[i], library);
-      *out_made += status == NULL;
+      *out_made += status == HR_OK;
     }
   }
   hr__library_release(library); /* its kernels hold it */
@@ -216,20 +216,20 @@ static hr_status compile(job *jobs, int job_count) {
   int made = 0, texts = find_twins(jobs, job_count);
   hr_status status = make_text(jobs, job_count, &text);
   int64_t begin = hr_clock_ns();
-  if (status == NULL && hr_log_is_on(HR_LOG_SOURCE)) {
+  if (status == HR_OK && hr_log_is_on(HR_LOG_SOURCE)) {
     hr_log(HR_LOG_SOURCE, "%s", hr_text_chars(&text));
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr__host_compile(&cache->compiler, text.data, text.length, NULL, &path);
   }
   int64_t ns = hr_clock_ns() - begin;
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = adopt(jobs, job_count, &text, hr_text_chars(&path), &made);
-    cache->has_worked |= status == NULL;
+    cache->has_worked |= status == HR_OK;
     hr__host_compiler_remove(hr_text_chars(&path));
   }
   hr_log(HR_LOG_SCHEDULE, "compiled %d texts for %d kernels in %.1f ms%s%s", texts, made, (double)ns * 1e-6,
-         status != NULL ? ": " : "", status != NULL ? hr_status_message(status) : "");
+         status != HR_OK ? ": " : "", status != HR_OK ? hr_status_message(status) : "");
   count(&queue->counts.compiled, made);
   count(&queue->counts.compile_ns, ns);
   hr_text_fini(&text);
@@ -270,7 +270,7 @@ static void note_failure(hr_status status) {
   }
   if (code == HR_STATUS_INTERNAL && !cache->has_worked) {
     hr_status tuning = hr__host_compiler_try(&cache->compiler);
-    cache->is_unusable = tuning != NULL && hr_status_code_of(tuning) != HR_STATUS_CANCELLED;
+    cache->is_unusable = tuning != HR_OK && hr_status_code_of(tuning) != HR_STATUS_CANCELLED;
     if (cache->is_unusable) {
       blame(tuning);
       return;
@@ -309,7 +309,7 @@ static void compile_all(job *jobs, int job_count) {
     note_failure(status);
     compile_all(jobs, job_count / 2);
     compile_all(jobs + job_count / 2, job_count - job_count / 2);
-  } else if (status != NULL) {
+  } else if (status != HR_OK) {
     note_failure(status);
   }
   hr_status_free(status);
@@ -320,13 +320,13 @@ static void open_cache(uint64_t identity) {
   compiler_state *cache = &own()->cache;
   hr_text prelude = {0};
   hr_status status = hr_emit_prelude(&prelude);
-  if (status == NULL) {
+  if (status == HR_OK) {
     identity = hr_hash_bytes(identity, prelude.data, prelude.length);
     status = hr__disk_cache_open(identity, &cache->disk);
   }
   hr_text_fini(&prelude);
-  cache->is_open = status == NULL;
-  if (status != NULL) {
+  cache->is_open = status == HR_OK;
+  if (status != HR_OK) {
     hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
     hr_status_free(status);
   }
@@ -347,13 +347,13 @@ static void choose_compiler(void) {
   uint64_t identity;
   for (bool is_found = false; !is_found; cache->rank += !is_found) {
     hr_status status = hr__host_compiler_find(cache->rank, &cache->compiler);
-    if (status != NULL) {
+    if (status != HR_OK) {
       close_queue(hr_status_message(cache->why != NULL ? cache->why : status));
       hr_status_ignore(status);
       break;
     }
     status = hr__host_compiler_identity(&cache->compiler, &identity, &cache->is_gcc, NULL);
-    is_found = status == NULL;
+    is_found = status == HR_OK;
     if (is_found) {
       open_cache(identity);
     } else {
@@ -374,7 +374,7 @@ static bool run_jobs(job *jobs, int job_count) {
     }
     hr_text_clear(&jobs[i].text);
     hr_status status = jobs[i].is_done ? HR_OK : emit(&jobs[i]);
-    if (status != NULL) {
+    if (status != HR_OK) {
       give_up(&jobs[i], status);
     }
     if (!jobs[i].is_done && load(&jobs[i])) {
@@ -486,7 +486,7 @@ static bool start_thread(compile_queue *queue) {
   hr__contexts_stop_at_exit();
   hr_status status = hr_thread_start("headrace-cc", run_thread, NULL, &queue->thread);
   queue->pid = getpid();
-  bool ok = status == NULL;
+  bool ok = status == HR_OK;
   hr_status_ignore(status);
   return ok;
 }

@@ -57,7 +57,7 @@ static void end(void) {
 static bool has_compiler(void) {
   hr_host_compiler compiler;
   hr_status status = hr__host_compiler_find(0, &compiler);
-  bool found = status == NULL;
+  bool found = status == HR_OK;
   hr_status_free(status);
   return found;
 }
@@ -357,7 +357,7 @@ HR_TEST(a_machine_without_a_compiler_is_told_once) {
   snprintf(path, sizeof path, "%s", getenv("PATH"));
   setenv("PATH", "/nowhere", 1);
   hr_status status = hr__host_compiler_find(0, &compiler);
-  bool has_wheel = status == NULL;
+  bool has_wheel = status == HR_OK;
   hr_status_ignore(status);
   if (!has_wheel) {
     check_bad_compiler(NULL, "no gcc, cc or clang in PATH", "`apt install gcc`");
@@ -370,7 +370,7 @@ HR_TEST(the_next_compiler_takes_the_turn_of_one_that_makes_nothing) {
   char link[256], path[4200], before[4096];
   hr_host_compiler compiler;
   hr_status status = hr__host_compiler_find(1, &compiler);
-  bool has_two = status == NULL && strstr(compiler.path, "/gcc") == NULL;
+  bool has_two = status == HR_OK && strstr(compiler.path, "/gcc") == NULL;
   hr_status_ignore(status);
   if (!has_two) {
     HR_SKIP("one compiler");

@@ -33,7 +33,7 @@ hr_status hr__library_open_file(int file, hr_library **out_library) {
   }
   hr_refcount_init(&library->refcount);
   hr_status status = hr_dynlib_open_file(file, &library->dynlib);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_free(library);
     return status;
   }
@@ -94,7 +94,7 @@ hr_status hr__compiled_kernel_create(hr_library *library, const char *name, cons
     void *address;
     snprintf(symbol, sizeof symbol, "%s_%d", name, pass);
     hr_status status = hr_dynlib_symbol(&library->dynlib, symbol, &address);
-    if (status != NULL) {
+    if (status != HR_OK) {
       hr_free(kernel);
       return status;
     }

@@ -360,7 +360,7 @@ HR_TEST(without_memory_for_a_copy_the_host_permutes) {
   hr_device_memory_stats(f.device, &memory);
   hr_device_memory_limit(f.device, memory.reserved_bytes > 0 ? memory.reserved_bytes : 1);
   hr_status status = HR_OK;
-  while (status == NULL && count < 8192) { /* what is reserved is given away */
+  while (status == HR_OK && count < 8192) { /* what is reserved is given away */
     void *address;
     taken[count] = make_empty(&f);
     status = hr_stream_address(f.stream, taken[count], &address);

@@ -226,7 +226,7 @@ hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, u
   code->kernel.base.bytes = kernel->bytes;
   code->kernel.begins_early = true;
   hr_status status = write_fitting_text(code, kernel, hash);
-  if (status != NULL) {
+  if (status != HR_OK) {
     destroy(&code->kernel.base);
     return hr_status_annotate(status, "%s", kernel->name);
   }
@@ -243,8 +243,8 @@ hr_status hr__device_kernel_create_written(const hr_device_source *source, hr_de
   hr_status status = hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &m->text);
   m->prelude = m->text.length;
   hr_text_append_bytes(&m->text, source->text.data, source->text.length);
-  status = status != NULL ? status : hr_text_status(&m->text);
-  if (status != NULL) {
+  status = status != HR_OK ? status : hr_text_status(&m->text);
+  if (status != HR_OK) {
     destroy(&made->base);
     return hr_status_annotate(status, "%s", title);
   }
@@ -290,14 +290,14 @@ static void compile_some(void *arg) {
   work *w = arg;
   for (int i; (i = atomic_fetch_add(&w->next, 1)) < w->count;) {
     hr_status status = find_or_compile(w, w->modules[i]);
-    if (status == NULL) {
+    if (status == HR_OK) {
       continue;
     }
     status = hr_status_annotate(status, "%s", w->modules[i]->name);
     hr_mutex_lock(&w->mutex);
     if (w->failure == NULL) {
       w->failure = status;
-      status = NULL;
+      status = HR_OK;
     }
     hr_mutex_unlock(&w->mutex);
     hr_status_free(status);
@@ -339,14 +339,14 @@ static hr_status load(module *m) {
 static bool open_cache(hr_device *device, hr_disk_cache *out_cache) {
   hr_text text = {0};
   hr_status status = device->driver->compiler(device->impl, &text);
-  status = status != NULL ? status : hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text);
-  if (status == NULL) {
+  status = status != HR_OK ? status : hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text);
+  if (status == HR_OK) {
     status = hr__disk_cache_open(hr_hash_bytes(HR_HASH_SEED, text.data, text.length), out_cache);
   }
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
   }
-  bool is_open = status == NULL;
+  bool is_open = status == HR_OK;
   hr_status_free(status);
   hr_text_fini(&text);
   return is_open;
@@ -377,7 +377,7 @@ static hr_status load_missing(hr_device *device, const hr_host_kernel *const *ke
     }
     hr__disk_cache_fini(&cache);
   }
-  for (int i = 0; status == NULL && i < w.count; ++i) {
+  for (int i = 0; status == HR_OK && i < w.count; ++i) {
     status = load(missing[i]);
   }
   hr_log(HR_LOG_SCHEDULE, "compiled %d and loaded %d kernels in %.1f ms", (int)w.compiled, w.count,
@@ -396,7 +396,7 @@ hr_status hr__device_kernels_load(hr_device *device, int count, const hr_host_ke
   hr_mutex_unlock(&cache->shared_mutex);
   hr_mutex_lock(&cache->load_mutex);
   hr_status status = load_missing(device, kernels, count, missing);
-  for (int i = 0; status == NULL && i < count; ++i) {
+  for (int i = 0; status == HR_OK && i < count; ++i) {
     device_code *code = (device_code *)kernels[i];
     memcpy(code->kernel.functions, code->module->functions, sizeof code->kernel.functions);
   }

@@ -68,8 +68,8 @@ static hr_status open_folder(int *out_folder) {
   if (!hr__disk_cache_path(&path)) {
     status = hr_status_make(HR_STATUS_FAILED_PRECONDITION, "there is no HOME");
   }
-  status = status != NULL ? status : hr_text_status(&path);
-  status = status != NULL ? status : hr_folder_open(hr_text_chars(&path), out_folder);
+  status = status != HR_OK ? status : hr_text_status(&path);
+  status = status != HR_OK ? status : hr_folder_open(hr_text_chars(&path), out_folder);
   hr_text_fini(&path);
   return status;
 }
@@ -81,11 +81,11 @@ hr_status hr__disk_cache_open(uint64_t identity, hr_disk_cache *out_cache) {
     return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "no cache of kernels: HEADRACE_CACHE is -");
   }
   hr_status status = open_folder(&folder);
-  if (status == NULL && fstat(folder, &info) != 0) {
+  if (status == HR_OK && fstat(folder, &info) != 0) {
     close(folder);
     status = hr_status_make(HR_STATUS_FAILED_PRECONDITION, "%s", strerror(errno));
   }
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_log_once(
         "compiled kernels are not kept, each process compiles its own: %s; HEADRACE_CACHE names another folder, or - "
         "for none",
@@ -291,7 +291,7 @@ hr_status hr__disk_cache_add_library(const hr_disk_cache *cache, const char *tex
   hr_text_clear(out_name);
   hr_text_append(out_name, name);
   hr_status status = hr_text_status(out_name);
-  status = status != NULL ? status : write_file(cache, name, bytes, size, 0);
+  status = status != HR_OK ? status : write_file(cache, name, bytes, size, 0);
   hr_free(bytes);
   return status;
 }
@@ -320,7 +320,7 @@ static hr_status add_entry(const hr_disk_cache *cache, const char *text, size_t 
   hr_text_append_bytes(&whole, text, length);
   hr_text_append_bytes(&whole, bytes, byte_count);
   hr_status status = hr_text_status(&whole);
-  status = status != NULL ? status : write_file(cache, name, whole.data, whole.length, byte_count);
+  status = status != HR_OK ? status : write_file(cache, name, whole.data, whole.length, byte_count);
   hr_text_fini(&whole);
   return status;
 }

@@ -90,7 +90,7 @@ HR_TEST(a_program_that_closes_all_files_and_opens_others_keeps_them) {
   int directory = open(other, O_RDONLY | O_DIRECTORY);
   HR_ASSERT_EQ(dup2(directory, cache.folder), cache.folder);
   hr_status status = hr__disk_cache_add_image(&cache, "text", 4, "code", 4);
-  HR_ASSERT(status != NULL);
+  HR_ASSERT(status != HR_OK);
   hr_status_ignore(status);
   HR_ASSERT_EQ(rmdir(other), 0); /* it is empty */
   int number = cache.folder;
@@ -168,7 +168,7 @@ HR_TEST(drafts_that_nobody_finishes_are_removed) {
 static hr_status try_open(const char *path) {
   int opened = -1;
   hr_status status = hr_folder_open(path, &opened);
-  if (status == NULL) {
+  if (status == HR_OK) {
     close(opened);
   }
   return status;
@@ -236,7 +236,7 @@ static int make_library(const hr_disk_cache *cache, const char *text, int number
 static void skip_without_compiler(void) {
   hr_host_compiler compiler;
   hr_status status = hr__host_compiler_find(0, &compiler);
-  bool found = status == NULL;
+  bool found = status == HR_OK;
   hr_status_ignore(status);
   if (!found) {
     HR_SKIP("no compiler");

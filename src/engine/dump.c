@@ -50,11 +50,11 @@ void hr__dump_program(const hr_program *program, uint64_t hash, const char *devi
   hr_text text = {0};
   snprintf(path, sizeof path, "%s/%016" PRIx64 ".hr", folder, hash);
   hr_status status = print(program, device, arguments, &text);
-  if (status == NULL) {
+  if (status == HR_OK) {
     (void)mkdir(folder, 0777); /* whatever is wrong with it, writing the file says so */
     status = write_file(path, &text);
   }
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_log(HR_LOG_WARNING, "HEADRACE_DUMP: %s", hr_status_message(status));
     hr_status_free(status);
   }

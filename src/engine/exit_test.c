@@ -86,11 +86,11 @@ static int run_child(hr_status (*fn)(void), unsigned delay) {
   if (child == 0) {
     atexit(linger);
     hr_status status = fn();
-    if (status != NULL) {
+    if (status != HR_OK) {
       fprintf(stderr, "child: %s\n", hr_status_message(status));
     }
     usleep(delay);
-    exit(status != NULL);
+    exit(status != HR_OK);
   }
   int outcome = -1;
   HR_ASSERT(waitpid(child, &outcome, 0) == child);

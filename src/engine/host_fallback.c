@@ -106,10 +106,10 @@ hr_status hr__host_fallback_run(const hr_host_fallback *fallback, hr_device *dev
     host_args[i] = is_copied ? (void *)((uintptr_t)(block + s->at) - s->begin) : args[i];
   }
   hr_status status = copy_in(fallback, device, args, block);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = provider->run(prepared, host_args, block + fallback->workspace_at, NULL);
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = copy_back(fallback, device, args, block);
   }
   hr_free(memory);

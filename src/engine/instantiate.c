@@ -49,8 +49,8 @@ hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_sca
   hr_refcount_init(&instance->refcount);
   atomic_init(&instance->submit_ns, INT64_MAX);
   hr_status status = hr__plan_acquire(key, device, arguments, &instance->plan, &instance->is_compiled);
-  status = status == NULL ? prepare(instance, device) : status;
-  if (status != NULL) {
+  status = status == HR_OK ? prepare(instance, device) : status;
+  if (status != HR_OK) {
     destroy(instance);
     return status;
   }

@@ -106,10 +106,10 @@ static hr_status create(kernel_cache *cache, const hr_kernel *kernel, hr_device 
   hr_status status = device != NULL ? hr__device_kernel_create(kernel, device, hash, &cached->host)
                                     : hr_interp_create(kernel, &cached->host);
   cached->next_same = hr_table_get(&cache->table, hash);
-  if (status == NULL && !hr_table_put(&cache->table, hash, cached)) {
+  if (status == HR_OK && !hr_table_put(&cache->table, hash, cached)) {
     status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to keep kernel %s", kernel->name);
   }
-  if (status != NULL) {
+  if (status != HR_OK) {
     destroy(cached);
     return status;
   }
@@ -151,7 +151,7 @@ hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cach
     status = create(cache, kernel, device, &key, hash, out_cached);
   }
   hr_mutex_unlock(&cache->mutex);
-  if (is_new && status == NULL && device == NULL && hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
+  if (is_new && status == HR_OK && device == NULL && hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
     atomic_store_explicit(&(*out_cached)->uses, (*out_cached)->uses_wanted, memory_order_relaxed);
     push(*out_cached);
   }

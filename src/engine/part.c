@@ -238,7 +238,7 @@ hr_status hr_part_create(hr_stream *capture, const hr_part_spec *spec, hr_part *
   hr_mutex_lock(&capture->mutex);
   hr_status status = make_part(capture, spec, part);
   hr_mutex_unlock(&capture->mutex);
-  if (status != NULL) {
+  if (status != HR_OK) {
     destroy(part);
     return status;
   }
@@ -341,7 +341,7 @@ static hr_status append(hr_stream *stream, const hr_part *part, hr_buffer *const
   hr_buffer **all = stream->part_buffers.data;
   hr_status status =
       hr__trace_append(&stream->pending, &part->part, (size_t)part->buffer_count, all, part->is_temporary);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr__buffers_release((size_t)part->temporary_count, all + part->buffer_count);
     return status;
   }
@@ -359,12 +359,12 @@ hr_status hr_part_run(hr_stream *stream, const hr_part *part, hr_buffer *const *
   }
   HR_RETURN_IF_ERROR(check_arguments(part, arguments));
   hr_status status = check_buffers(part, params, results);
-  if (__builtin_expect(status != NULL, 0)) {
+  if (__builtin_expect(status != HR_OK, 0)) {
     return hr_status_code_of(status) == HR_STATUS_INVALID_ARGUMENT ? status : hr__stream_report(stream, status);
   }
   hr_mutex_lock(&stream->mutex);
   status = append(stream, part, params, results, arguments);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_mutex_unlock(&stream->mutex);
     return status;
   }

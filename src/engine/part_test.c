@@ -78,14 +78,14 @@ static hr_status capture_example(const fixture *f, hr_part **out_part) {
                        .params = params,
                        .results = &result,
                        .arguments = &number};
-  status = status == NULL ? binary(f->capture, HR_OP_MUL, sum, b, result) : status;
-  status = status == NULL ? binary(f->capture, HR_OP_ADD, a, b, b) : status;
-  if (status == NULL) {
+  status = status == HR_OK ? binary(f->capture, HR_OP_MUL, sum, b, result) : status;
+  status = status == HR_OK ? binary(f->capture, HR_OP_ADD, a, b, b) : status;
+  if (status == HR_OK) {
     HR_ASSERT_EQ(hr_capture_buffer_count(f->capture), 4);
     HR_ASSERT(hr_capture_buffer(f->capture, 1) == sum && hr_capture_buffer(f->capture, 4) == NULL);
     HR_ASSERT(hr_capture_uses(f->capture, b) && !hr_buffer_has_memory(b));
   }
-  status = status == NULL ? hr_part_create(f->capture, &spec, out_part) : status;
+  status = status == HR_OK ? hr_part_create(f->capture, &spec, out_part) : status;
   hr_buffer_release(a);
   hr_buffer_release(b);
   hr_buffer_release(sum);
@@ -461,19 +461,19 @@ static hr_status use(float *out_value) {
   float values[COUNT] = {1};
   hr_scalar number = hr_scalar_f64(2);
   hr_status status = hr_device_open("cpu", &f.device);
-  status = status == NULL ? hr_stream_create(f.device, &f.stream) : status;
-  status = status == NULL ? hr_capture_create(f.device, &f.capture) : status;
-  status = status == NULL ? capture_example(&f, &part) : status;
-  status = status == NULL ? hr_buffer_create(f.device, sizeof values, &a) : status;
-  status = status == NULL ? hr_buffer_create(f.device, sizeof values, &b) : status;
-  status = status == NULL ? hr_buffer_create(f.device, sizeof values, &result) : status;
-  if (status == NULL) {
+  status = status == HR_OK ? hr_stream_create(f.device, &f.stream) : status;
+  status = status == HR_OK ? hr_capture_create(f.device, &f.capture) : status;
+  status = status == HR_OK ? capture_example(&f, &part) : status;
+  status = status == HR_OK ? hr_buffer_create(f.device, sizeof values, &a) : status;
+  status = status == HR_OK ? hr_buffer_create(f.device, sizeof values, &b) : status;
+  status = status == HR_OK ? hr_buffer_create(f.device, sizeof values, &result) : status;
+  if (status == HR_OK) {
     hr_buffer *params[2] = {a, b};
     hr_view in = view_of(a), other = view_of(b), out = view_of(result);
     status = hr_stream_write(f.stream, &in, values);
-    status = status == NULL ? hr_stream_write(f.stream, &other, values) : status;
-    status = status == NULL ? hr_part_run(f.stream, part, params, &result, &number) : status;
-    status = status == NULL ? hr_stream_read(f.stream, &out, values) : status;
+    status = status == HR_OK ? hr_stream_write(f.stream, &other, values) : status;
+    status = status == HR_OK ? hr_part_run(f.stream, part, params, &result, &number) : status;
+    status = status == HR_OK ? hr_stream_read(f.stream, &out, values) : status;
     *out_value = values[0];
   }
   hr_buffer_release(a);
@@ -495,7 +495,7 @@ HR_TEST(failing_host_allocations_are_reported) {
     hr_status status = use(&value);
     int64_t failures = hr__allocator_failures();
     hr__allocator_fail_after(-1);
-    bool failed = status != NULL;
+    bool failed = status != HR_OK;
     hr_status_ignore(status);
     HR_ASSERT(failed || value == 3);
     HR_ASSERT_EQ(hr__allocator_live(), live);

@@ -144,7 +144,7 @@ static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, co
   hr__dump_program(&program, key->hash, device->name, arguments);
   hr_status status = hr_compile(&program, &target, &plan->schedule);
   hr_program_fini(&program);
-  if (status == NULL && hr_log_is_on(HR_LOG_PROGRAM)) {
+  if (status == HR_OK && hr_log_is_on(HR_LOG_PROGRAM)) {
     hr__dump_log(&plan->schedule.program);
   }
   return status;
@@ -166,9 +166,9 @@ static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *a
   plan->device_kind = (hr_device_kind){device->driver, device->properties};
   plan->reference_count = 1;
   hr_status status = copy_key(key, &plan->key) ? compile(plan, key, device, arguments) : no_memory("a key");
-  status = status == NULL ? count_costs(plan) : status;
-  status = status == NULL ? find_writes(plan) : status;
-  if (status != NULL) {
+  status = status == HR_OK ? count_costs(plan) : status;
+  status = status == HR_OK ? find_writes(plan) : status;
+  if (status != HR_OK) {
     destroy(plan);
     return status;
   }

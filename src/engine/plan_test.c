@@ -51,9 +51,9 @@ static hr_status run(user *u, float *out_value) {
   HR_RETURN_IF_ERROR(hr_buffer_create(u->device, COUNT * sizeof(float), &t));
   hr_view between = view_of(t), sum[2] = {between, output};
   hr_status status = hr_stream_record(u->stream, HR_OP_MUL, NULL, 2, inputs, 1, &between);
-  status = status == NULL ? hr_stream_record(u->stream, HR_OP_ADD, NULL, 2, sum, 1, &output) : status;
+  status = status == HR_OK ? hr_stream_record(u->stream, HR_OP_ADD, NULL, 2, sum, 1, &output) : status;
   hr_buffer_release(t);
-  status = status == NULL ? hr_stream_read(u->stream, &output, values) : status;
+  status = status == HR_OK ? hr_stream_read(u->stream, &output, values) : status;
   *out_value = values[COUNT - 1];
   return status;
 }

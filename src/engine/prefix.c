@@ -5,11 +5,11 @@ static bool can_run(hr_stream *stream, size_t count, hr_status *status) {
   hr_trace_lengths all = hr__trace_shorten(&stream->pending, count);
   hr_status failure = hr__stream_probe_pending(stream);
   hr__trace_lengthen(&stream->pending, &all);
-  if (failure != NULL) {
+  if (failure != HR_OK) {
     hr_status_free(*status);
     *status = failure;
   }
-  return failure == NULL;
+  return failure == HR_OK;
 }
 
 /* How many records can have their memory, of fewer than `count`. */
@@ -30,7 +30,7 @@ static size_t run_first(hr_stream *stream, size_t count) {
   size_t buffer_count = stream->pending.buffers.count;
   hr_status status = hr__stream_run_pending(stream, true);
   hr__trace_lengthen(&stream->pending, &all);
-  bool has_run = status == NULL;
+  bool has_run = status == HR_OK;
   hr_status_ignore(status);
   return has_run ? buffer_count : 0;
 }

@@ -91,10 +91,10 @@ HR_TEST(halving_the_size_and_trying_again_loses_no_step) {
     add(&f, count, f.weight, 1, activations);
     step(&f, 1000);
     hr_status status = hr_stream_synchronize(f.stream);
-    failures += status != NULL;
-    done += status == NULL;
-    count = status != NULL ? count / 2 : count;
-    HR_ASSERT(status == NULL || hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED);
+    failures += status != HR_OK;
+    done += status == HR_OK;
+    count = status != HR_OK ? count / 2 : count;
+    HR_ASSERT(status == HR_OK || hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED);
     hr_status_ignore(status);
     hr_buffer_release(activations);
   }

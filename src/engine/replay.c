@@ -236,12 +236,12 @@ static hr_status capture(const hr_instance *instance, const segment *s, hr_run *
   hr_status status = hr__run_steps(instance, s->first, s->end, run, scratch, queue);
   run->interrupted = interrupted;
   run->compiled_count = compiled_count;
-  hr_status ended = driver->capture_end(run->device->impl, status == NULL ? out_graph : NULL);
-  if (status != NULL) {
+  hr_status ended = driver->capture_end(run->device->impl, status == HR_OK ? out_graph : NULL);
+  if (status != HR_OK) {
     hr_status_ignore(ended);
     return status;
   }
-  if (ended == NULL) {
+  if (ended == HR_OK) {
     ++run->graph_builds;
     hr_log(HR_LOG_DEVICE, "program %016llx: steps %d to %d are a graph", (unsigned long long)instance->plan->key.hash,
            s->first, s->end - 1);
@@ -314,8 +314,8 @@ hr_status hr__replay_run(const hr_instance *instance, hr_run *run, hr_run_scratc
       break; /* the steps behind report it */
     }
     hr_status status = launch(instance, s, run, scratch, &set->graphs[i], set->scalars);
-    done = status == NULL ? s->end : s->first;
-    if (status != NULL) {
+    done = status == HR_OK ? s->end : s->first;
+    if (status != HR_OK) {
       give_up(instance, replay, status);
       set = NULL;
     }

@@ -50,7 +50,7 @@ hr_status hr__instance_run(const hr_instance *instance, hr_run *run, hr_run_scra
   hr_status status = instance->replay != NULL && !is_timed && !makes_weights
                          ? hr__replay_run(instance, run, scratch)
                          : hr__run_steps(instance, 0, instance->step_count, run, scratch, NULL);
-  hr__weights_unbind(instance, scratch, status == NULL);
+  hr__weights_unbind(instance, scratch, status == HR_OK);
   HR_RETURN_IF_ERROR(status);
   run->failed_step = instance->step_count;
   if (instance->has_tunings) {

@@ -157,7 +157,7 @@ hr_status hr__run_steps(const hr_instance *instance, int first, int end, hr_run 
     }
     int64_t begin = is_timed ? hr_clock_ns() : 0;
     hr_status status = run_step(instance, &instance->steps[i], run, scratch, queue);
-    if (status != NULL) {
+    if (status != HR_OK) {
       run->failed_step = i;
       return status;
     }

@@ -26,7 +26,7 @@ static hr_status copy_view_out(const hr_device *device, const hr_view *view, voi
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu bytes", view->buffer->bytes);
   }
   hr_status status = device->driver->copy_out(device->impl, copy, address, view->buffer->bytes);
-  if (status == NULL) {
+  if (status == HR_OK) {
     hr__view_gather(view, copy, out_bytes);
   }
   hr_free(copy);
@@ -109,7 +109,7 @@ static hr_status record_staged(hr_stream *stream, const hr_view *view, const inc
   }
   HR_RETURN_IF_ERROR(hr_buffer_create(stream->device, count, &staging));
   hr_status status = fill_buffer(stream, staging, in, count);
-  if (status == NULL) {
+  if (status == HR_OK) {
     hr_view source = {
         .buffer = staging, .dtype = view->dtype, .rank = view->rank, .dims = view->dims, .strides = strides};
     status = hr__trace_record(&stream->pending, HR_OP_COPY, NULL, 1, &source, 1, view);
@@ -127,14 +127,14 @@ static size_t view_bytes(const hr_view *view) {
 static hr_status write_view(hr_stream *stream, const hr_view *view, const incoming *in) {
   size_t count = view_bytes(view);
   hr_status status = hr__check_contents(HR_OP_COPY, 0, NULL, 1, view);
-  if (status != NULL) {
+  if (status != HR_OK) {
     return hr__stream_report(stream, status);
   }
   hr_mutex_lock(&stream->mutex);
   bool is_direct = hr__buffer_address(view->buffer) == NULL && hr__view_is_whole(view) &&
                    hr__trace_find(&stream->pending, view->buffer) == UINT32_MAX;
   status = is_direct ? fill_buffer(stream, view->buffer, in, count) : record_staged(stream, view, in, count);
-  if (!is_direct && status == NULL) {
+  if (!is_direct && status == HR_OK) {
     return hr__stream_settle(stream, 1);
   }
   hr_mutex_unlock(&stream->mutex);
@@ -168,7 +168,7 @@ static hr_status write_through_host(hr_stream *stream, const hr_view *view, hr_s
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu bytes", view_bytes(view));
   }
   hr_status status = hr_stream_read(source_stream, source, bytes);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr_stream_write(stream, view, bytes);
   }
   hr_free(bytes);

@@ -67,7 +67,7 @@ hr_status hr__stream_report(hr_stream *stream, hr_status status) {
   hr_mutex_lock(&stream->mutex);
   hr_queue_drain(&stream->device->queue);
   hr_status error = hr__stream_take_error(stream);
-  if (error != NULL) {
+  if (error != HR_OK) {
     hr__stream_abandon(stream, 0, error);
     hr_status_free(status);
     status = error;
@@ -125,7 +125,7 @@ hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, i
     HR_RETURN_IF_ERROR(check_devices(stream, op, input_count, inputs));
     HR_RETURN_IF_ERROR(check_devices(stream, op, output_count, outputs));
     status = hr__check_contents(op, input_count, inputs, output_count, outputs);
-    if (status != NULL) {
+    if (status != HR_OK) {
       return hr__stream_report(stream, status);
     }
   }
@@ -135,7 +135,7 @@ hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, i
     before_large(stream);
   }
   status = hr__trace_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
-  if (__builtin_expect(status == NULL, 1)) {
+  if (__builtin_expect(status == HR_OK, 1)) {
     return hr__stream_settle(stream, 1);
   }
   hr_mutex_unlock(&stream->mutex);

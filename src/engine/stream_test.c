@@ -384,7 +384,7 @@ HR_TEST(work_behind_a_failure_is_discarded_in_later_commits_too) {
   HR_ASSERT_OK(binary(&f, HR_OP_ADD, x, y, z));
   HR_ASSERT_OK(hr_stream_commit(f.stream));
   hr_status late = binary(&f, HR_OP_ADD, z, x, x); /* seen at once, or when it runs */
-  bool is_seen = late != NULL;
+  bool is_seen = late != HR_OK;
   hr_status_ignore(late);
   hr_status waited = hr_stream_synchronize(f.stream); /* reported once, by whoever saw it first */
   HR_ASSERT_EQ(hr_status_code_of(waited), is_seen ? HR_STATUS_OK : HR_STATUS_OUT_OF_RANGE);
@@ -523,18 +523,18 @@ static hr_status run_short_of_memory(void) {
   hr_buffer *x = NULL, *y = NULL;
   float values[COUNT] = {0};
   hr_status status = hr_device_open("cpu", &device);
-  status = status == NULL ? hr_stream_create(device, &stream) : status;
-  status = status == NULL ? hr_buffer_create(device, sizeof values, &x) : status;
-  status = status == NULL ? hr_buffer_create(device, sizeof values, &y) : status;
-  if (status == NULL) {
+  status = status == HR_OK ? hr_stream_create(device, &stream) : status;
+  status = status == HR_OK ? hr_buffer_create(device, sizeof values, &x) : status;
+  status = status == HR_OK ? hr_buffer_create(device, sizeof values, &y) : status;
+  if (status == HR_OK) {
     fixture f = {device, stream};
     hr_view in = view_of(x), out = view_of(y);
     status = hr_stream_write(stream, &in, values);
-    status = status == NULL ? binary(&f, HR_OP_ADD, x, x, y) : status;
-    status = status == NULL ? hr_stream_commit(stream) : status;
-    status = status == NULL ? binary(&f, HR_OP_MUL, y, y, y) : status;
-    status = status == NULL ? hr_stream_write(stream, &in, values) : status;
-    status = status == NULL ? hr_stream_read(stream, &out, values) : status;
+    status = status == HR_OK ? binary(&f, HR_OP_ADD, x, x, y) : status;
+    status = status == HR_OK ? hr_stream_commit(stream) : status;
+    status = status == HR_OK ? binary(&f, HR_OP_MUL, y, y, y) : status;
+    status = status == HR_OK ? hr_stream_write(stream, &in, values) : status;
+    status = status == HR_OK ? hr_stream_read(stream, &out, values) : status;
   }
   hr_buffer_release(x);
   hr_buffer_release(y);

@@ -119,7 +119,7 @@ hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *se
     hr__stream_set_error(stream, stream->device->driver->flush(stream->device->impl));
   }
   hr_status status = hr__stream_take_error(stream);
-  return status == NULL && is_interrupted ? hr_status_make(HR_STATUS_CANCELLED, "interrupted") : status;
+  return status == HR_OK && is_interrupted ? hr_status_make(HR_STATUS_CANCELLED, "interrupted") : status;
 }
 
 hr_status hr_stream_synchronize(hr_stream *stream) {

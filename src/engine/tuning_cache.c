@@ -91,7 +91,7 @@ static bool open_disk(tuning_cache *cache) {
     hr_status status = hr_env_choice(HR_ENV_TUNING) != HR_ENV_TUNING_OFF
                            ? hr__disk_cache_open(FORM, &cache->disk)
                            : hr_status_make(HR_STATUS_FAILED_PRECONDITION, "HEADRACE_TUNING is off");
-    cache->is_there = status == NULL;
+    cache->is_there = status == HR_OK;
     hr_log(HR_LOG_DEVICE, "choices by measurement: %s", hr_status_message(status));
     hr_status_ignore(status);
     cache->is_tried = true;

@@ -628,10 +628,10 @@ static void check_kernel(uint64_t seed) {
   int64_t step = chance(50) ? INT64_MAX / 2 : 1 + below(3);
   hr_status status = hr_kernel_verify(make_end(&m));
   hr_host_kernel *kernel = NULL;
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr_interp_create(make_end(&m), &kernel);
   }
-  if (status != NULL) {
+  if (status != HR_OK) {
     describe(&m, seed);
     HR_ASSERT_OK(status);
   }

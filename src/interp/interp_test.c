@@ -811,7 +811,7 @@ static hr_status create_and_destroy(void) {
   make_store(&m, 1, y, HR_DTYPE_F32, 0, (int64_t[]){1, 0}, sum);
   hr_host_kernel *kernel;
   hr_status status = hr_interp_create(make_end(&m), &kernel);
-  if (status == NULL) {
+  if (status == HR_OK) {
     kernel->destroy(kernel);
   }
   return status;

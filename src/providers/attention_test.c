@@ -220,7 +220,7 @@ static hr_status prepare_and_release(void) {
   HR_RETURN_IF_ERROR(
       provider->prepare(&c->program, &c->program.nodes[0], HR_ALGORITHM_OWN, NULL, &c->prepared, &c->workspace_bytes));
   provider->release(c->prepared);
-  return NULL;
+  return HR_OK;
 }
 
 HR_TEST(attention_reports_memory_that_is_out) {

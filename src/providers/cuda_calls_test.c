@@ -806,7 +806,7 @@ static void check_missing(const hr_provider *provider, const char *name) {
   hr_status status = provider->open();
   unsetenv("HEADRACE_CUDA_LIBS");
   hr__env_reload();
-  bool is_there = status == NULL;
+  bool is_there = status == HR_OK;
   bool is_said = is_there || (strstr(hr_status_message(status), "/nowhere/") != NULL &&
                               strstr(hr_status_message(status), "HEADRACE_CUDA_LIBS") != NULL &&
                               strstr(hr_status_message(status), name) != NULL &&

@@ -42,7 +42,7 @@ static void find_device(void) {
   static bool is_known;
   if (!is_known) {
     hr_status status = hr_device_open("cuda", &the_device);
-    if (status != NULL) {
+    if (status != HR_OK) {
       fprintf(stderr, "no GPU: %s\n", hr_status_message(status));
       the_device = NULL;
     }
@@ -64,7 +64,7 @@ static trial_memory open_library(const hr_provider *provider) {
   }
   hr_status status = hr__provider_open(provider);
   snprintf(reason, sizeof reason, "%s", hr_status_message(status));
-  bool is_open = status == NULL;
+  bool is_open = status == HR_OK;
   hr_status_ignore(status);
   if (!is_open) {
     HR_SKIP(reason);

@@ -34,7 +34,7 @@ void hr__device_text_define(hr_text *text, size_t count, const hr__device_defini
 
 hr_status hr__device_text_finish(hr_device_source *source, hr_device_source *out_source) {
   hr_status status = hr_text_status(&source->text);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_text_fini(&source->text);
     return status;
   }

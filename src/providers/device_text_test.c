@@ -29,8 +29,8 @@ static hr_status write(void) {
   hr_device_source source = {.name = "nothing", .pass_count = 1}, given = {.name = NULL};
   hr_text_append_all(&source.text, 2, (const char *const[]){"void ", "nothing_0(void) {}"});
   hr_status status = hr__device_text_finish(&source, &given);
-  HR_ASSERT((status == NULL) == (given.name != NULL));
-  if (status == NULL) {
+  HR_ASSERT((status == HR_OK) == (given.name != NULL));
+  if (status == HR_OK) {
     HR_ASSERT_STR_EQ(hr_text_chars(&given.text), "void nothing_0(void) {}");
   }
   hr_text_fini(&given.text);

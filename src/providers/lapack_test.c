@@ -15,7 +15,7 @@ typedef struct tensor {
 
 static void open_lapack(void) {
   hr_status status = hr__lapack_open();
-  if (status != NULL) {
+  if (status != HR_OK) {
     static char reason[512];
     snprintf(reason, sizeof reason, "%s", hr_status_message(status));
     hr_status_free(status);

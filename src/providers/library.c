@@ -54,7 +54,7 @@ hr_status hr__library_prepare(const hr__library_row *rows, const hr_node *node, 
   p->scratch_bytes = p->row->scratch != NULL ? p->row->scratch(node, p->workers) : 0;
   p->scratch_bytes = hr_align_up(p->scratch_bytes, ALIGNMENT);
   hr_status status = p->row->plan != NULL ? p->row->plan(node, &p->plan) : HR_OK;
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_free(p);
     return status;
   }
@@ -119,7 +119,7 @@ static void run_shares(void *arg, int64_t begin, int64_t end, int worker) {
   for (int64_t share = begin; share < end; ++share) {
     hr_status status = s->fn(s->call, s->items * share / s->shares, s->items * (share + 1) / s->shares,
                              (char *)s->call->scratch + (size_t)share * s->call->scratch_bytes);
-    if (status == NULL) {
+    if (status == HR_OK) {
       continue;
     }
     hr_mutex_lock(&s->mutex);

@@ -109,15 +109,15 @@ hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *byte
   hr_status status = HR_OK;
   size_t taken = 0;
   hr_mutex_lock(&pool.mutex);
-  for (; taken < count && status == NULL; taken += status == NULL) {
+  for (; taken < count && status == HR_OK; taken += status == HR_OK) {
     status = take_struct(bytes[taken], &out_buffers[taken]);
   }
-  for (size_t i = 0; status != NULL && i < taken; ++i) {
+  for (size_t i = 0; status != HR_OK && i < taken; ++i) {
     out_buffers[i]->next = pool.free[out_buffers[i]->shift];
     pool.free[out_buffers[i]->shift] = out_buffers[i];
   }
   hr_mutex_unlock(&pool.mutex);
-  for (size_t i = 0; status == NULL && i < count; ++i) {
+  for (size_t i = 0; status == HR_OK && i < count; ++i) {
     init_buffer(out_buffers[i], device, bytes[i]);
   }
   return status;
@@ -233,7 +233,7 @@ hr_status hr__buffer_bind(hr_buffer *buffer) {
   hr_mutex_lock(&device->bind_mutex);
   if (hr__buffer_address(buffer) == NULL) {
     status = hr_caching_allocator_alloc(&device->allocator, buffer->bytes, &buffer->block);
-    if (status == NULL) {
+    if (status == HR_OK) {
       atomic_store_explicit(&buffer->address, buffer->block->address, memory_order_release);
     }
   }

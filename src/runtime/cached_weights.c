@@ -85,7 +85,7 @@ static bool allocate(hr_cached_weights *cached_weights) {
   }
   hr_status status =
       hr_caching_allocator_alloc(&cached_weights->device->allocator, cached_weights->bytes, &cached_weights->block);
-  cached_weights->data = status == NULL ? cached_weights->block->address : NULL;
+  cached_weights->data = status == HR_OK ? cached_weights->block->address : NULL;
   hr_status_ignore(status);
   return cached_weights->data != NULL;
 }

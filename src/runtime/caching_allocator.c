@@ -148,7 +148,7 @@ static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, siz
     shrink(allocator, 0);
     status = allocator->driver->allocate(allocator->impl, bytes, out_address);
   }
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_status refused = refuse(allocator, wanted, hr_status_message(status));
     hr_status_free(status);
     return refused;
@@ -185,7 +185,7 @@ static hr_status add_slab(hr_caching_allocator *allocator, int size_class, size_
   }
   void *address;
   hr_status status = driver_alloc(allocator, HR_ALLOCATOR_SLAB, wanted, &address);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_free(slab);
     return status;
   }
@@ -279,7 +279,7 @@ static hr_status alloc_large(hr_caching_allocator *allocator, size_t wanted, hr_
     release_old(allocator);
   }
   hr_status status = driver_alloc(allocator, bytes, wanted, &block->address);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_free(block);
     return status;
   }
@@ -310,7 +310,7 @@ hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t byt
   hr_block *block = NULL;
   hr_status status =
       bytes <= HR_ALLOCATOR_SMALL_MAX ? alloc_small(allocator, bytes, &block) : alloc_large(allocator, bytes, &block);
-  if (status == NULL) {
+  if (status == HR_OK) {
     hr_memory_stats *stats = &allocator->stats;
     ++stats->allocation_count;
     stats->allocated_bytes += (int64_t)block->bytes;

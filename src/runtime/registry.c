@@ -64,7 +64,7 @@ static hr_status no_such_ordinal(const char *name, const hr_driver *driver, int 
   hr_status why = count == 0 && driver->why_none != NULL ? driver->why_none() : HR_OK;
   hr_status status =
       hr_status_make(HR_STATUS_NOT_FOUND, "device \"%.64s\": driver \"%s\" has %d devices%s%s", name, driver->name,
-                     count, why != NULL ? ": " : "", why != NULL ? hr_status_message(why) : "");
+                     count, why != HR_OK ? ": " : "", why != HR_OK ? hr_status_message(why) : "");
   hr_status_ignore(why);
   return status;
 }

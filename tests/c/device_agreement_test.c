@@ -98,7 +98,7 @@ static bool compare(hr__side *cpu, hr__side *other, const generated *g, uint64_t
     view = hr__side_bytes(other, g, b, dims, strides);
     hr_status right = hr_stream_read(other->stream, &view, y);
     is_good = hr_status_code_of(left) == hr_status_code_of(right);
-    is_good = is_good && (left != NULL || is_equal(g, b, x, y, seed, other->device->name));
+    is_good = is_good && (left != HR_OK || is_equal(g, b, x, y, seed, other->device->name));
     if (hr_status_code_of(left) != hr_status_code_of(right)) {
       fprintf(stderr, "seed %llu: cpu: %s; %s: %s\n", (unsigned long long)seed, hr_status_message(left),
               other->device->name, hr_status_message(right));

@@ -140,24 +140,24 @@ hr_status hr__emulated_create(const hr_dynlib *library, const char *name, const 
   memcpy(kernel->words, emission->words, sizeof emission->words);
   void *address = NULL;
   hr_status status = HR_OK;
-  for (int pass = 0; status == NULL && pass < emission->pass_count; ++pass) {
+  for (int pass = 0; status == HR_OK && pass < emission->pass_count; ++pass) {
     char function[96];
     snprintf(function, sizeof function, "%s_%d", name, pass);
     kernel->base.units[pass] = kernel->base.grain[pass] = 1;
     status = hr_dynlib_symbol(library, function, &address);
     memcpy(&kernel->functions[pass], &address, sizeof address);
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr_dynlib_symbol(library, "hr_block", (void **)&kernel->block);
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr_dynlib_symbol(library, "hr_thread", (void **)&kernel->thread);
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr_dynlib_symbol(library, "hr_wait", (void **)&kernel->wait);
   }
   *out_kernel = &kernel->base;
-  if (status != NULL) {
+  if (status != HR_OK) {
     destroy(&kernel->base);
   }
   return status;

@@ -436,7 +436,7 @@ static void check_calls(const subject *s) {
   if (s->properties.has_contents) { /* reported by the call, or by the flush behind it */
     c.fails = true;
     hr_status status = s->driver->call(s->impl, run_host_call, &c);
-    status = status == NULL && s->driver->flush != NULL ? s->driver->flush(s->impl) : status;
+    status = status == HR_OK && s->driver->flush != NULL ? s->driver->flush(s->impl) : status;
     HR_ASSERT_ERROR(status, HR_STATUS_DATA_LOSS, "the library's own words");
   }
   s->driver->free(s->impl, c.block, 64);
@@ -520,10 +520,10 @@ static hr_status add_once(adder *a, int64_t value) {
   hr_host_call call = {.args = args, .scalars = &scalar};
   hr_mutex_lock(a->turn);
   hr_status status = a->s->driver->launch(a->s->impl, 1, &(hr_host_launch){&kernel, call});
-  if (status == NULL && a->s->driver->submit != NULL) {
+  if (status == HR_OK && a->s->driver->submit != NULL) {
     status = a->s->driver->submit(a->s->impl);
   }
-  if (status == NULL && a->s->driver->flush != NULL) { /* the scalar is this thread's */
+  if (status == HR_OK && a->s->driver->flush != NULL) { /* the scalar is this thread's */
     status = a->s->driver->flush(a->s->impl);
   }
   hr_mutex_unlock(a->turn);
@@ -537,10 +537,10 @@ static hr_status move_once(adder *a, size_t bytes) {
   int64_t number = (int64_t)bytes * 3, back = 99, free_bytes, total_bytes;
   HR_RETURN_IF_ERROR(driver->allocate(a->s->impl, bytes, &block));
   hr_status status = driver->copy_in(a->s->impl, (char *)block + bytes - sizeof number, &number, sizeof number);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = driver->copy_out(a->s->impl, &back, (char *)block + bytes - sizeof number, sizeof number);
   }
-  a->is_memory_wrong |= status == NULL && back != (a->s->properties.has_contents ? number : 0);
+  a->is_memory_wrong |= status == HR_OK && back != (a->s->properties.has_contents ? number : 0);
   driver->memory_info(a->s->impl, &free_bytes, &total_bytes);
   a->is_memory_wrong |= free_bytes > total_bytes;
   driver->free(a->s->impl, block, bytes);
@@ -659,10 +659,10 @@ static hr_status use_short_of_memory(void) {
   hr_device_properties properties;
   driver->properties(impl, &properties);
   hr_status status = driver->allocate(impl, 4096, &block);
-  if (status == NULL && driver->event_create != NULL) {
+  if (status == HR_OK && driver->event_create != NULL) {
     status = driver->event_create(impl, &event);
   }
-  if (status == NULL && properties.is_host) {
+  if (status == HR_OK && properties.is_host) {
     static const hr_host_kernel kernel = {
         .name = "add", .pass_count = 1, .units = {ADDED}, .grain = {ADDED}, .scratch_bytes = 640, .run = add_range};
     hr_scalar scalar = hr_scalar_i64(0);

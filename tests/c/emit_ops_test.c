@@ -491,7 +491,7 @@ static void check_compiler(const char *compiler, const char *const *flags) {
   setenv("HEADRACE_CC", compiler, 1);
   hr__env_reload();
   hr_status status = hr__host_compile(NULL, hr_text_chars(&text), text.length, flags, &path);
-  if (status != NULL) { /* no such compiler, or another CPU */
+  if (status != HR_OK) { /* no such compiler, or another CPU */
     fprintf(stderr, "not tested: %s: %.200s\n", how, hr_status_message(status));
     hr_status_free(status);
     return;

@@ -127,7 +127,7 @@ __attribute__((noreturn, format(printf, 3, 4))) static inline void hr_test_fail(
 
 /* Fails with the status's message; consumes the status. */
 static inline void hr_test_ok(const char *file, int line, const char *text, hr_status status) {
-  if (status != NULL) {
+  if (status != HR_OK) {
     char message[1024];
     snprintf(message, sizeof message, "%s: %s", hr_status_code_name(hr_status_code_of(status)),
              hr_status_message(status));
@@ -165,7 +165,7 @@ static inline void hr_test_oom(const char *file, int line, const char *text, hr_
     hr_status status = fn();
     int64_t failures = hr__allocator_failures();
     hr__allocator_fail_after(-1);
-    bool failed = status != NULL;
+    bool failed = status != HR_OK;
     hr_status_ignore(status);
     if (hr__allocator_live() != live) {
       hr_test_fail(file, line, "%s leaked %lld blocks when allocation %lld failed", text,

@@ -48,7 +48,7 @@ HR_TEST(programs_have_decimal_points_in_every_locale) {
   }
   snprintf(shown, sizeof shown, "%g", 1.5);
   hr_status status = hr_program_parse(source, &program);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr_program_print(&program, &text);
     hr_program_fini(&program);
   }

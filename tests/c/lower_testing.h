@@ -117,7 +117,7 @@ static bench *bench_under_test;
 static inline hr_status bench_expand(void) {
   hr_program expanded;
   hr_status status = hr_expand(&bench_under_test->program, NULL, NULL, &expanded);
-  if (status == NULL) {
+  if (status == HR_OK) {
     hr_program_fini(&expanded);
   }
   return status;

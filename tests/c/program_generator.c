@@ -515,7 +515,7 @@ void hr__end(hr__maker *m, hr__draft *draft) {
   make_views(m, draft->output_count, draft->outputs, outputs, &has_none);
   hr_attrs attrs = {draft->int_count, draft->scalar_count, draft->ints, draft->scalars};
   hr_status status = hr_op_check(draft->op, &attrs, draft->input_count, inputs, draft->output_count, outputs);
-  if (status != NULL) {
+  if (status != HR_OK) {
     if (has_none) {
       hr_status_ignore(status);
       for (int i = 0; i < draft->output_count; ++i) { /* what nobody writes has contents all the same */
@@ -620,7 +620,7 @@ hr_status hr__generate_program(uint64_t seed, int node_count, generated *g) {
   g->program.bound_count = g->program.buffer_count;
   hr_status status = m->status;
   free(m);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr__generated_fini(g);
   }
   return status;

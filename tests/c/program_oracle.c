@@ -300,18 +300,18 @@ hr_status hr__run_checked(const hr_program *program, void **memory, const hr_sca
   void *mine = memory[out->index], *expected = hr__exact_alloc(bytes);
   memcpy(expected, mine, bytes);
   hr_status status = needs_terms(&o) && o.domain > 0 ? find_terms(&o) : HR_OK;
-  if (status == NULL) {
+  if (status == HR_OK) {
     memory[out->index] = expected;
     status = hr_program_evaluate(program, memory, arguments);
     memory[out->index] = mine;
-    if (status != NULL) { /* an index that nobody checked */
+    if (status != HR_OK) { /* an index that nobody checked */
       hr_status inner = status;
       status = hr_status_make(HR_STATUS_INTERNAL, "the reference fails: %s", hr_status_message(inner));
       hr_status_free(inner);
     }
   }
-  status = status != NULL ? status : hr__run_interpreted(program, memory, arguments, (hr__algorithm){0});
-  status = status != NULL ? status : compare(&o, mine, expected);
+  status = status != HR_OK ? status : hr__run_interpreted(program, memory, arguments, (hr__algorithm){0});
+  status = status != HR_OK ? status : compare(&o, mine, expected);
   hr__exact_free(expected, bytes);
   free(o.terms);
   return status;

@@ -111,7 +111,7 @@ static hr_status run_step(const run *r, const hr_kernel *kernel) {
   }
   free(args);
   free(scalars);
-  return NULL;
+  return HR_OK;
 }
 
 static hr_status run_check(const run *r, const hr_node *node) {
@@ -163,8 +163,8 @@ hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr
   count_grown(program, &schedule.program, algorithm.grown);
   run r = {&schedule, memory, hr__exact_alloc(schedule.arena_bytes), arguments, algorithm};
   memset(r.arena, 0x7f, schedule.arena_bytes);
-  hr_status status = NULL;
-  for (int s = 0; s < schedule.step_count && status == NULL; ++s) {
+  hr_status status = HR_OK;
+  for (int s = 0; s < schedule.step_count && status == HR_OK; ++s) {
     const hr_step *step = &schedule.steps[s];
     if (step->kind == HR_STEP_KERNEL) {
       status = run_step(&r, step->kernel);
@@ -306,7 +306,7 @@ bool hr__runs_alike(const generated *g, uint64_t seed, const char *what, hr__alg
 bool hr__has_compiler(void) {
   hr_host_compiler compiler;
   hr_status status = hr__host_compiler_find(0, &compiler);
-  bool has = status == NULL;
+  bool has = status == HR_OK;
   if (!has) {
     printf("not tested: %s\n", hr_status_message(status));
   }

@@ -75,14 +75,14 @@ hr_status hr__side_run(hr__side *side, const generated *g) {
   hr_status failure = HR_OK;
   for (int i = 0; i < g->program.node_count; ++i) {
     hr_status status = record(side, g, &g->program.nodes[i]);
-    if (failure == NULL) {
+    if (failure == HR_OK) {
       failure = status;
     } else {
       hr_status_free(status);
     }
   }
   hr_status status = hr_stream_synchronize(side->stream);
-  if (failure == NULL) {
+  if (failure == HR_OK) {
     return status;
   }
   hr_status_free(status);

@@ -141,7 +141,7 @@ static inline void trials_begin(const hr_provider *provider) {
   HR_ASSERT(i < PROVIDERS - 1);
   if (opened[i] == NULL) {
     hr_status status = hr__provider_open(provider);
-    snprintf(reasons[i], REASON, "%s", status != NULL ? hr_status_message(status) : "");
+    snprintf(reasons[i], REASON, "%s", status != HR_OK ? hr_status_message(status) : "");
     hr_status_ignore(status);
     opened[i] = provider;
   }
@@ -244,7 +244,7 @@ static inline hr_status trial_try_prepare(trial *t) {
 
 static inline void trial_prepare(trial *t) {
   hr_status status = trial_try_prepare(t);
-  if (status != NULL) {
+  if (status != HR_OK) {
     char message[256];
     snprintf(message, sizeof message, "%s", hr_status_message(status));
     hr_status_ignore(status);
@@ -554,7 +554,7 @@ static inline bool trial_check_algorithm(trial *t, int algorithm) {
   t->algorithm = algorithm;
   trial_node(t);
   hr_status status = trial_try_prepare(t);
-  if (status != NULL) {
+  if (status != HR_OK) {
     HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_UNIMPLEMENTED);
     hr_status_free(status);
     hr_program_fini(&t->program);

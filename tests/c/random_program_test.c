@@ -30,14 +30,14 @@ static void fail_with_program(const trial *t, const char *what, hr_status status
   hr_text text = {0};
   hr_status printed = hr_program_print(&t->g.program, &text);
   fprintf(stderr, "seed %llu: %s: %s\n%s\n", (unsigned long long)t->seed, what, hr_status_message(status),
-          printed == NULL ? hr_text_chars(&text) : "");
+          printed == HR_OK ? hr_text_chars(&text) : "");
   hr_status_free(printed);
   hr_status_free(status);
   HR_FAIL("seed %llu: %s", (unsigned long long)t->seed, what);
 }
 
 static void check_status(const trial *t, const char *what, hr_status status) {
-  if (status != NULL) {
+  if (status != HR_OK) {
     fail_with_program(t, what, status);
   }
 }

@@ -132,7 +132,7 @@ static hr_status capture_end(void *impl, void **out_graph) {
   graph *g = captured;
   captured = NULL;
   hr_status status = fail(END_FAILS, "end");
-  if (status != NULL || out_graph == NULL) {
+  if (status != HR_OK || out_graph == NULL) {
     destroy(g);
   } else {
     *out_graph = g;
@@ -260,10 +260,10 @@ static hr_status record_steps(const hr__side *side, hr_buffer *x, hr_buffer *out
     hr_view sums = {.buffer = sum, .dtype = HR_DTYPE_F32, .rank = 2, .dims = sum_dims, .strides = strides};
     hr_view spread = {.buffer = sum, .dtype = HR_DTYPE_F32, .rank = 2, .dims = dims, .strides = wide};
     hr_status status = hr_stream_record(side->stream, HR_OP_SUM, &attrs, 1, &xs, 1, &sums);
-    if (status == NULL) {
+    if (status == HR_OK) {
       status = hr_stream_record(side->stream, HR_OP_MUL, NULL, 2, (hr_view[]){sums, scalar}, 1, &sums);
     }
-    if (status == NULL) {
+    if (status == HR_OK) {
       status = hr_stream_record(side->stream, HR_OP_SUB, NULL, 2, (hr_view[]){xs, spread}, 1, &xs);
     }
     hr_buffer_release(sum);
@@ -413,7 +413,7 @@ static hr_status record_picks(const hr__side *side, hr_buffer *x, hr_buffer *ind
           rows = {.buffer = index, .dtype = HR_DTYPE_I64, .rank = 1, .dims = count, .strides = one};
   hr_status status =
       hr_stream_record(side->stream, HR_OP_INDEX_SELECT, &attrs, 2, (hr_view[]){view_of(out), rows}, 1, &to);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = record_steps(side, picked, out, by);
   }
   hr_buffer_release(picked);
@@ -446,7 +446,7 @@ HR_TEST(checks_cut_graphs_and_what_follows_a_failed_one_does_not_run) {
     for (int s = 0; s < 2; ++s) {
       write_index(&t.sides[s], index[s], is_bad ? ROWS : run);
       hr_status status = record_picks(&t.sides[s], t.x[s], index[s], out[s], 0.01 * run);
-      status = status != NULL ? status : hr_stream_synchronize(t.sides[s].stream);
+      status = status != HR_OK ? status : hr_stream_synchronize(t.sides[s].stream);
       HR_ASSERT_EQ(hr_status_code_of(status), is_bad ? HR_STATUS_OUT_OF_RANGE : HR_STATUS_OK);
       hr_status_free(status);
     }
@@ -511,10 +511,10 @@ static hr_status record_product(const hr__side *side, hr_buffer *x, hr_buffer *o
   hr_view factors[3] = {view_of(out), xs, {0}}, spread = view_of(product), sums = spread;
   factors[0].dims = row, sums.dims = sum_dims, spread.strides = wide;
   hr_status status = hr_stream_record(side->stream, HR_OP_MATMUL, NULL, 3, factors, 1, &sums);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr_stream_record(side->stream, HR_OP_ADD, NULL, 2, (hr_view[]){xs, spread}, 1, &xs);
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = record_steps(side, x, out, by);
   }
   hr_buffer_release(product);
@@ -557,7 +557,7 @@ static hr_status record_weights(const hr__side *side, hr_buffer *x, hr_buffer *w
   narrow.dtype = HR_DTYPE_I16, narrow.dims = tall, to.dims = factors[1].dims = tall;
   factors[0].dims = row, sums.dims = sum_dims;
   hr_status status = hr_stream_record(side->stream, HR_OP_COPY, NULL, 1, &narrow, 1, &to);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr_stream_record(side->stream, HR_OP_MATMUL, NULL, 3, factors, 1, &sums);
   }
   hr_buffer_release(made);

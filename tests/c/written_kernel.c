@@ -27,14 +27,14 @@ static hr_status compile_emulated(const hr_text *source, hr_dynlib *out_library)
   hr_text text = {0}, path = {0};
   hr_text_append(&text, "#pragma GCC optimize(\"O1\")\n"); /* compiling takes longer than running */
   hr_status status = hr_emit_device_prelude(HR_DEVICE_TEXT_EMULATED, &text);
-  if (status == NULL) {
+  if (status == HR_OK) {
     hr_text_append_bytes(&text, source->data, source->length);
     status = hr_text_status(&text);
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr__host_compile(NULL, text.data, text.length, NULL, &path);
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr_dynlib_open(hr_text_chars(&path), out_library);
     hr__host_compiler_remove(hr_text_chars(&path));
   }
@@ -62,7 +62,7 @@ hr_status hr__written_create(const hr_provider *provider, const hr_program *prog
   hr_dynlib library;
   HR_RETURN_IF_ERROR(provider->write(program, node, &source));
   hr_status status = find_library(&source.text, &library);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr__emulated_create_written(&library, &source, node->input_count + node->output_count, node->scalar_count,
                                          out_kernel);
   }
@@ -98,15 +98,15 @@ hr_status hr__written_compile(const hr_provider *provider, const hr_program *pro
   hr_text text = {0}, image = {0};
   HR_RETURN_IF_ERROR(provider->write(program, &program->nodes[0], &source));
   hr_status status = hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text);
-  if (status == NULL) {
+  if (status == HR_OK) {
     hr_text_append_bytes(&text, source.text.data, source.text.length);
     status = hr_text_status(&text);
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr__nvrtc_compile(architecture, text.data, text.length, &image);
   }
   *out_is_there = hr_status_code_of(status) != HR_STATUS_NOT_FOUND;
-  if (status == NULL && image.length == 0) {
+  if (status == HR_OK && image.length == 0) {
     status = hr_status_make(HR_STATUS_INTERNAL, "NVRTC gave no code");
   }
   if (!*out_is_there) {

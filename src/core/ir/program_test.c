@@ -135,7 +135,7 @@ HR_TEST(damaged_text_does_no_harm) {
     }
     hr_program program;
     hr_status status = hr_program_parse(text, &program);
-    if (status != NULL) {
+    if (status != HR_OK) {
       HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_INVALID_ARGUMENT);
       hr_status_free(status);
       continue;
@@ -155,7 +155,7 @@ HR_TEST(damaged_text_does_no_harm) {
 static hr_status parse_every_kind(void) {
   hr_program program;
   hr_status status = hr_program_parse(every_kind, &program);
-  if (status == NULL) {
+  if (status == HR_OK) {
     hr_program_fini(&program);
   }
   return status;

@@ -667,7 +667,7 @@ static hr_status run_expanded(const hr_program *program, void *const *given, con
   if (r.memory == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d buffers", program->buffer_count);
   }
-  for (int i = 0; i < program->buffer_count && status == NULL; ++i) {
+  for (int i = 0; i < program->buffer_count && status == HR_OK; ++i) {
     r.memory[i] = i < program->bound_count ? given[i] : NULL;
     if (r.memory[i] == NULL) {
       r.memory[i] = hr_malloc(program->buffers[i].bytes);
@@ -678,7 +678,7 @@ static hr_status run_expanded(const hr_program *program, void *const *given, con
       }
     }
   }
-  for (int i = 0; i < program->node_count && status == NULL; ++i) {
+  for (int i = 0; i < program->node_count && status == HR_OK; ++i) {
     r.node = &program->nodes[i];
     r.number = i;
     status = run_node(&r);
@@ -696,7 +696,7 @@ hr_status hr_program_evaluate(const hr_program *program, void *const *memory, co
   hr_program expanded;
   HR_RETURN_IF_ERROR(hr_expand(program, NULL, NULL, &expanded));
   hr_status status = hr_program_verify(&expanded);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = run_expanded(&expanded, memory, arguments);
   }
   hr_program_fini(&expanded);

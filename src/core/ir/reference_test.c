@@ -132,7 +132,7 @@ static const hr_program *oom_stream;
 static hr_status expand_once(void) {
   hr_program expanded;
   hr_status status = hr_expand(oom_stream, NULL, NULL, &expanded);
-  if (status == NULL) {
+  if (status == HR_OK) {
     hr_program_fini(&expanded);
   }
   return status;

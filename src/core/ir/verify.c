@@ -427,10 +427,10 @@ hr_status hr_program_verify(const hr_program *program) {
       status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory to verify %d buffers", program->buffer_count);
     }
   }
-  for (int b = 0; status == NULL && b < program->buffer_count; ++b) {
+  for (int b = 0; status == HR_OK && b < program->buffer_count; ++b) {
     status = verify_layout(program, b);
   }
-  for (int i = 0; status == NULL && i < program->node_count; ++i) {
+  for (int i = 0; status == HR_OK && i < program->node_count; ++i) {
     v.node = &program->nodes[i];
     v.number = i;
     status = verify_node(&v);

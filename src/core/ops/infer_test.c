@@ -77,7 +77,7 @@ static hr_status infer(const golden *g, int output_count, types *out) {
 static void expect(const golden *g) {
   types wanted = parse_types(g->outputs), out;
   hr_status status = infer(g, wanted.count, &out);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_test_fail(__FILE__, __LINE__, "%s of %s: %s", hr_op_table(g->op)->name, g->inputs, hr_status_message(status));
   }
   for (int i = 0; i < wanted.count; ++i) {

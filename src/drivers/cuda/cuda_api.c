@@ -57,7 +57,7 @@ static hr_status load_library(void) {
   HR_RETURN_IF_ERROR(hr_dynlib_open("libcuda.so.1", &library));
   void *addresses[NAME_COUNT + MORE_COUNT] = {0};
   hr_status status = hr_dynlib_symbols(&library, NAME_COUNT, names, addresses);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_dynlib_close(&library);
     return hr_status_annotate(status, "cuda: a driver for CUDA 11 or later is needed");
   }

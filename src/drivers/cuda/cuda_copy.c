@@ -71,7 +71,7 @@ static hr_status copy_in_some(hr__cuda_device *device, char *to, const char *hos
 hr_status hr__cuda_copy_in(hr__cuda_device *device, void *to, const void *host, size_t bytes) {
   hr_status status = HR_OK;
   hr_mutex_lock(&device->in.mutex);
-  for (size_t done = 0, count = 0; done < bytes && status == NULL; done += count) {
+  for (size_t done = 0, count = 0; done < bytes && status == HR_OK; done += count) {
     status = copy_in_some(device, (char *)to + done, (const char *)host + done, bytes - done, &count);
   }
   hr_mutex_unlock(&device->in.mutex);
@@ -115,11 +115,11 @@ hr_status hr__cuda_copy_out(hr__cuda_device *device, void *host, const void *fro
   size_t chunks = bytes / HR_CUDA_SLOT_BYTES + (bytes % HR_CUDA_SLOT_BYTES > 0);
   hr_status status = HR_OK;
   hr_mutex_lock(&device->out.mutex);
-  for (size_t i = 0; i < chunks + AHEAD && status == NULL; ++i) {
+  for (size_t i = 0; i < chunks + AHEAD && status == HR_OK; ++i) {
     if (i < chunks) {
       status = request_chunk(device, &copy, i);
     }
-    if (i >= AHEAD && i - AHEAD < chunks && status == NULL) {
+    if (i >= AHEAD && i - AHEAD < chunks && status == HR_OK) {
       status = collect_chunk(device, &copy, i - AHEAD);
     }
   }

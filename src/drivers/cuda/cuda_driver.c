@@ -63,10 +63,10 @@ static hr_status make_queue(hr__cuda_device *device) {
   HR_RETURN_IF_ERROR(hr__cuda_enter(device));
   hr_status status =
       hr__cuda_status(hr__cuda()->cuStreamCreate(&device->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr__cuda_staging_init(&device->in);
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr__cuda_staging_init(&device->out);
   }
   hr__cuda_leave();
@@ -85,7 +85,7 @@ static hr_status open_device(hr__cuda_device *device, int ordinal) {
 static void cuda_close(void *impl) {
   hr__cuda_device *device = impl;
   hr_status entered = device->context != NULL ? hr__cuda_enter(device) : HR_OK;
-  if (device->context != NULL && entered == NULL) {
+  if (device->context != NULL && entered == HR_OK) {
     if (device->stream != NULL) {
       (void)hr__cuda()->cuStreamSynchronize(device->stream); /* staging may be in use */
       (void)hr__cuda()->cuStreamDestroy_v2(device->stream);
@@ -116,7 +116,7 @@ static hr_status cuda_open(int ordinal, void **out_impl) {
   hr_mutex_init(&device->in.mutex);
   hr_mutex_init(&device->out.mutex);
   hr_status status = open_device(device, ordinal);
-  if (status != NULL) {
+  if (status != HR_OK) {
     cuda_close(device);
     return status;
   }
@@ -138,7 +138,7 @@ static void cuda_memory_info(void *impl, int64_t *out_free_bytes, int64_t *out_t
   hr__cuda_device *device = impl;
   size_t free_bytes = 0, total_bytes = device->total_bytes;
   hr_status entered = hr__cuda_enter(device);
-  if (entered == NULL) {
+  if (entered == HR_OK) {
     if (hr__cuda()->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
       free_bytes = 0, total_bytes = device->total_bytes;
     }
@@ -171,7 +171,7 @@ static void cuda_free(void *impl, void *address, size_t bytes) {
   hr__cuda_device *device = impl;
   (void)bytes;
   hr_status entered = hr__cuda_enter(device);
-  if (entered == NULL) {
+  if (entered == HR_OK) {
     (void)hr__cuda()->cuStreamSynchronize(device->stream);
     (void)hr__cuda()->cuMemFree_v2(address);
     hr__cuda_leave();
@@ -306,7 +306,7 @@ static hr_status cuda_launch(void *impl, int count, const hr_host_launch *launch
   hr__cuda_device *device = impl;
   HR_RETURN_IF_ERROR(hr__cuda_enter(device));
   hr_status status = device->capture != NULL ? hr__cuda_capture_launch(device, count, launches) : HR_OK;
-  for (int i = 0; device->capture == NULL && i < count && status == NULL; ++i) {
+  for (int i = 0; device->capture == NULL && i < count && status == HR_OK; ++i) {
     status = hr__cuda_launch_kernel(device, &launches[i]);
   }
   hr__cuda_leave();
@@ -343,14 +343,14 @@ static hr_status cuda_load(void *impl, const void *image, size_t bytes, int coun
   }
   HR_RETURN_IF_ERROR(hr__cuda_enter(impl));
   hr_status status = hr__cuda_status(hr__cuda()->cuModuleLoadData(&module, image), "cuModuleLoadData");
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = find_functions(module, count, names, out_functions);
-    if (status != NULL) {
+    if (status != HR_OK) {
       (void)hr__cuda()->cuModuleUnload(module);
     }
   }
   hr__cuda_leave();
-  if (status == NULL) {
+  if (status == HR_OK) {
     *out_module = module;
   }
   return status;
@@ -360,7 +360,7 @@ static hr_status cuda_load(void *impl, const void *image, size_t bytes, int coun
 static void cuda_unload(void *impl, void *module) {
   hr__cuda_device *device = impl;
   hr_status entered = module != NULL ? hr__cuda_enter(device) : HR_OK;
-  if (module != NULL && entered == NULL) {
+  if (module != NULL && entered == HR_OK) {
     atomic_fetch_add(&device->unloads, 1);
     (void)hr__cuda()->cuStreamSynchronize(device->stream);
     (void)hr__cuda()->cuModuleUnload(module);
@@ -411,11 +411,11 @@ static hr_status cuda_event_create(void *impl, void **out_event) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "cuda: no host memory for an event");
   }
   hr_status status = hr__cuda_enter(impl);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr__cuda_status(hr__cuda()->cuEventCreate(&event->event, CU_EVENT_DEFAULT), "cuEventCreate");
     hr__cuda_leave();
   }
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_free(event);
     return status;
   }
@@ -426,7 +426,7 @@ static hr_status cuda_event_create(void *impl, void **out_event) {
 static void cuda_event_destroy(void *impl, void *event) {
   cuda_event *self = event;
   hr_status entered = self != NULL ? hr__cuda_enter(impl) : HR_OK;
-  if (self != NULL && entered == NULL) {
+  if (self != NULL && entered == HR_OK) {
     (void)hr__cuda()->cuEventDestroy_v2(self->event);
     hr__cuda_leave();
   }

@@ -36,12 +36,12 @@ HR_TEST(without_a_device_opening_says_why) {
   hr_device *device;
   void *impl = NULL;
   hr_status why = DRIVER->why_none();
-  HR_ASSERT(why != NULL);
+  HR_ASSERT(why != HR_OK);
   HR_ASSERT(strstr(hr_status_message(why), "libcuda.so.1") != NULL || strstr(hr_status_message(why), "cuda: ") != NULL);
   HR_ASSERT_ERROR(hr_device_open("cuda", &device), HR_STATUS_NOT_FOUND, hr_status_message(why));
   hr_status_free(why);
   hr_status status = DRIVER->open(0, &impl);
-  HR_ASSERT(status != NULL && impl == NULL);
+  HR_ASSERT(status != HR_OK && impl == NULL);
   hr_status_free(status);
 }
 

@@ -66,7 +66,7 @@ hr_status hr__cuda_capture_begin(void *impl, void **out_queue) {
   hr__cuda_graph *graph = hr_calloc(1, sizeof *graph);
   hr_status status = graph != NULL ? begin(device) : no_memory();
   hr__cuda_leave();
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_free(graph);
     return status;
   }
@@ -176,7 +176,7 @@ hr_status hr__cuda_capture_launch(hr__cuda_device *device, int count, const hr_h
     memcpy(start, last, start_count * sizeof *start);
   }
   hr_status status = deal(device, count, launches, start, start_count, ends, &end_count);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = end_count > 0 ? wait_for(device, ends, end_count) : wait_for(device, start, start_count);
   }
   hr_free(start);
@@ -206,19 +206,19 @@ hr_status hr__cuda_capture_end(void *impl, void **out_graph) {
   hr__cuda_graph *graph = device->capture;
   device->capture = NULL;
   hr_status entered = hr__cuda_enter(device);
-  if (entered != NULL) {
+  if (entered != HR_OK) {
     destroy(graph);
     return entered;
   }
   hr_status status =
       hr__cuda_status(hr__cuda()->cuStreamEndCapture(device->capture_stream, &graph->graph), "ending a capture");
-  if (status == NULL && out_graph != NULL) {
+  if (status == HR_OK && out_graph != NULL) {
     status = hr__cuda_status(hr__cuda()->cuGraphInstantiateWithFlags(&graph->exec, graph->graph, 0), "making a graph");
-    if (status == NULL && hr_log_is_on(HR_LOG_DEVICE)) {
+    if (status == HR_OK && hr_log_is_on(HR_LOG_DEVICE)) {
       log_nodes(graph);
     }
   }
-  if (status != NULL || out_graph == NULL) {
+  if (status != HR_OK || out_graph == NULL) {
     destroy(graph);
   } else {
     *out_graph = graph;
@@ -276,7 +276,7 @@ void hr__cuda_graph_destroy(void *impl, void *graph) {
   hr_status entered = hr__cuda_enter(device);
   (void)hr__cuda()->cuStreamSynchronize(device->stream);
   destroy(graph);
-  if (entered == NULL) {
+  if (entered == HR_OK) {
     hr__cuda_leave();
   }
   hr_status_ignore(entered);

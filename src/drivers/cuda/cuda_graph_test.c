@@ -262,13 +262,13 @@ static hr_status capture_two(void) {
   hr_scalar scalar = hr_scalar_f64(1);
   HR_RETURN_IF_ERROR(DRIVER->capture_begin(oom_impl, &queue));
   hr_status status = give(oom_impl, &kernel, (void *)0x100, &scalar);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = give(oom_impl, &kernel, (void *)0x100, &scalar);
   }
-  hr_status ended = DRIVER->capture_end(oom_impl, status == NULL ? &graph : NULL);
+  hr_status ended = DRIVER->capture_end(oom_impl, status == HR_OK ? &graph : NULL);
   DRIVER->graph_destroy(oom_impl, graph);
-  hr_status_ignore(status != NULL ? ended : HR_OK);
-  return status != NULL ? status : ended;
+  hr_status_ignore(status != HR_OK ? ended : HR_OK);
+  return status != HR_OK ? status : ended;
 }
 
 HR_TEST(a_capture_without_host_memory_fails_and_leaks_nothing) {

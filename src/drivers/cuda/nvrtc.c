@@ -73,12 +73,12 @@ static hr_status open_library(void) {
   static const char *const files[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
   hr_dynlib library = {0};
   hr_status status = hr_places_open_cuda(files, &library);
-  if (status != NULL) {
+  if (status != HR_OK) {
     return hr_status_annotate(status, "NVRTC (set HEADRACE_CUDA_LIBS to the folder of libnvrtc.so.13)");
   }
   void *addresses[NAME_COUNT];
   status = hr_dynlib_symbols(&library, NAME_COUNT, names, addresses);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_dynlib_close(&library);
     return hr_status_annotate(status, "NVRTC: version 11.2 or later is needed");
   }
@@ -132,7 +132,7 @@ static hr_status append_image(nvrtcProgram program, hr_text *out_image) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "cuda: no host memory for a cubin of %zu bytes", bytes);
   }
   hr_status status = nvrtc_status(nvrtc()->GetCUBIN(program, image), "cubin");
-  if (status == NULL) {
+  if (status == HR_OK) {
     (void)hr_text_append_bytes(out_image, image, bytes);
     status = hr_text_status(out_image);
   }
@@ -180,7 +180,7 @@ hr_status hr__nvrtc_compile(int architecture, const char *text, size_t length, h
   terminated[length] = '\0';
   nvrtcProgram program = NULL;
   hr_status status = nvrtc_status(nvrtc()->CreateProgram(&program, terminated, "kernel.cu", 0, NULL, NULL), "program");
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = compile_program(program, architecture, out_image);
     (void)nvrtc()->DestroyProgram(&program);
   }

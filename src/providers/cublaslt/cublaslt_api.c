@@ -27,7 +27,7 @@ static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", NU
 
 hr_status hr__cublaslt_status(int code, const char *what) {
   if (code == CUBLASLT_SUCCESS) {
-    return NULL;
+    return HR_OK;
   }
   hr_status_code canonical = code == CUBLASLT_ALLOC_FAILED    ? HR_STATUS_RESOURCE_EXHAUSTED
                              : code == CUBLASLT_NOT_SUPPORTED ? HR_STATUS_UNIMPLEMENTED
@@ -48,7 +48,7 @@ static hr_status open_library(void) {
   hr_dynlib library = {0};
   void *addresses[sizeof symbols / sizeof *symbols];
   hr_status status = find_symbols(&library, addresses);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_status unavailable = hr_status_make(
         HR_STATUS_UNAVAILABLE, "cuBLASLt 12 or 13 and a driver (set HEADRACE_CUDA_LIBS to the library's folder): %s",
         hr_status_message(status));
@@ -59,7 +59,7 @@ static hr_status open_library(void) {
   memcpy(&hr__cublaslt_opened()->table, addresses, sizeof addresses);
   snprintf(hr__cublaslt_opened()->version, sizeof hr__cublaslt_opened()->version, "%zu", hr__cublaslt()->GetVersion());
   hr_log(HR_LOG_DEVICE, "cuBLASLt %s", hr__cublaslt_opened()->version);
-  return NULL;
+  return HR_OK;
 }
 
 hr_status hr__cublaslt_open(void) {
@@ -73,7 +73,7 @@ hr_status hr__cublaslt_handle(cublaslt_handle *out_handle) {
     return hr_status_make(HR_STATUS_INTERNAL, "cuBLASLt: no device is current on this thread: status %d, device %d",
                           code, device);
   }
-  hr_status status = NULL;
+  hr_status status = HR_OK;
   hr_mutex_lock(&library->handles_mutex);
   if (library->handles[device] == NULL) {
     status = hr__cublaslt_status(hr__cublaslt()->Create(&library->handles[device]), "a context");

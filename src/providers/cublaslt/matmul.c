@@ -144,7 +144,7 @@ static hr_status take(hr_prepared *p, int rank, int count, const cublaslt_choice
     if (would_do && rank-- == 0) {
       p->algo = choices[i].algo;
       p->workspace_bytes = choices[i].workspace_bytes;
-      return NULL;
+      return HR_OK;
     }
   }
   const product_matrix *d = &p->product.matrices[PRODUCT_D], *b = &p->product.matrices[PRODUCT_B];
@@ -194,13 +194,13 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   hr_status status = hr__cublaslt_product(node, &p->product)
                          ? make(p, algorithm - HR_ALGORITHM_OWN)
                          : hr_status_make(HR_STATUS_UNIMPLEMENTED, "cuBLASLt: a product that it does not support");
-  if (status != NULL) {
+  if (status != HR_OK) {
     release(p);
     return status;
   }
   *out_prepared = p;
   *out_workspace_bytes = p->workspace_bytes > 0 ? p->workspace_bytes + WORKSPACE_SLACK : 0;
-  return NULL;
+  return HR_OK;
 }
 
 static const char *version(void) {

@@ -485,7 +485,7 @@ static hr_status acquire(cudnn_handle handle, int device, const hr__conv_shape *
   }
   ++plan->references;
   *out_plan = plan;
-  return NULL;
+  return HR_OK;
 }
 
 hr_status hr__conv_plan_acquire(cudnn_handle handle, const hr__conv_shape *shape, hr__conv_plan **out_plan) {

@@ -222,11 +222,11 @@ static bool has_engine(const hr__conv_shape *shape) {
   cudnn_handle handle;
   hr__conv_plan *plan = NULL;
   hr_status status = hr__cudnn_lock(NULL, &handle);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr__conv_plan_acquire(handle, shape, &plan);
     hr__cudnn_unlock();
   }
-  bool has = status == NULL;
+  bool has = status == HR_OK;
   hr__conv_plan_release(plan);
   hr_status_ignore(status);
   return has;
@@ -276,14 +276,14 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   hr_status status = has_algorithm && call_of(node, &p->call)
                          ? make(p, algorithm - HR_ALGORITHM_OWN, queue)
                          : hr_status_make(HR_STATUS_UNIMPLEMENTED, "cuDNN: a convolution that it does not support");
-  if (status != NULL) {
+  if (status != HR_OK) {
     release(p);
     return status;
   }
   size_t bytes = hr__conv_plan_workspace(p->plan);
   *out_prepared = p;
   *out_workspace_bytes = bytes > 0 ? bytes + WORKSPACE_SLACK : 0;
-  return NULL;
+  return HR_OK;
 }
 
 static const char *version(void) {

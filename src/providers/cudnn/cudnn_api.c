@@ -28,7 +28,7 @@ static const char *const names[] = {"libcudnn.so.9", NULL};
 
 hr_status hr__cudnn_status(int code, const char *what) {
   if (code == CUDNN_SUCCESS) {
-    return NULL;
+    return HR_OK;
   }
   bool is_unsupported = code >= CUDNN_NOT_SUPPORTED && code < CUDNN_INTERNAL_ERROR;
   return hr_status_make(is_unsupported ? HR_STATUS_UNIMPLEMENTED : HR_STATUS_INTERNAL, "cuDNN: %s: status %d, %s", what,
@@ -51,7 +51,7 @@ static hr_status open_library(void) {
   hr_dynlib library = {0};
   void *addresses[sizeof symbols / sizeof *symbols], *driver_addresses[DRIVER_SYMBOLS];
   hr_status status = find_symbols(&library, addresses, driver_addresses);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_status unavailable = hr_status_make(HR_STATUS_UNAVAILABLE,
                                            "cuDNN 9 and a driver (set HEADRACE_CUDA_LIBS to the library's folder): %s",
                                            hr_status_message(status));
@@ -63,7 +63,7 @@ static hr_status open_library(void) {
   memcpy(&hr__cudnn_opened()->driver, driver_addresses, sizeof driver_addresses);
   snprintf(hr__cudnn_opened()->version, sizeof hr__cudnn_opened()->version, "%zu", hr__cudnn()->GetVersion());
   hr_log(HR_LOG_DEVICE, "cuDNN %s", hr__cudnn_opened()->version);
-  return NULL;
+  return HR_OK;
 }
 
 hr_status hr__cudnn_open(void) {
@@ -86,12 +86,12 @@ hr_status hr__cudnn_lock(void *queue, cudnn_handle *out_handle) {
   }
   hr_mutex_lock(&hr__cudnn_opened()->handles_mutex);
   hr_status status = handle_of(device, queue);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_mutex_unlock(&hr__cudnn_opened()->handles_mutex);
     return status;
   }
   *out_handle = hr__cudnn_opened()->handles[device];
-  return NULL;
+  return HR_OK;
 }
 
 void hr__cudnn_unlock(void) {

@@ -215,7 +215,7 @@ hr_status hr__fft_prepare(const hr_node *node, void **out_plan) {
     put(plan, plan->halves + (size_t)k, number);
   }
   hr_status status = plan->is_chirped ? fill_chirp(plan) : HR_OK;
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_free(plan);
     return status;
   }

@@ -89,7 +89,7 @@ static hr_status svd(const hr__library_call *call, int64_t begin, int64_t end, v
   s.iwork = hr__work_take(&work, int_bytes);
   void *a = hr__work_take(&work, copy);
   hr_status status = HR_OK;
-  for (int64_t item = begin; item < end && status == NULL; ++item) {
+  for (int64_t item = begin; item < end && status == HR_OK; ++item) {
     const void *from = hr__item(&call->inputs[0], item, s.m.count);
     bool finite = is_finite(from, s.m.kind, s.m.count);
     memcpy(a, from, copy);
@@ -159,7 +159,7 @@ static hr_status eigh(const hr__library_call *call, int64_t begin, int64_t end, 
   e.rwork = hr__work_take(&work, (size_t)(e.reals * real_size(e.m.kind)));
   e.iwork = hr__work_take(&work, (size_t)e.ints * sizeof(int));
   hr_status status = HR_OK;
-  for (int64_t item = begin; item < end && status == NULL; ++item) {
+  for (int64_t item = begin; item < end && status == HR_OK; ++item) {
     const void *from = hr__item(&call->inputs[0], item, e.m.count);
     void *a = has_vectors ? hr__item(&call->outputs[1], item, e.m.count) : spare;
     bool finite = is_finite(from, e.m.kind, e.m.count);
@@ -242,7 +242,7 @@ static hr_status eig(const hr__library_call *call, int64_t begin, int64_t end, v
   e.columns = hr__work_take(&work, copy);
   e.wr = hr__work_take(&work, row), e.wi = hr__work_take(&work, row), e.rwork = hr__work_take(&work, row);
   hr_status status = HR_OK;
-  for (int64_t item = begin; item < end && status == NULL; ++item) {
+  for (int64_t item = begin; item < end && status == HR_OK; ++item) {
     const void *from = hr__item(&call->inputs[0], item, e.m.count);
     memcpy(a, from, copy);
     if (!is_finite(from, e.m.kind, e.m.count)) {

@@ -174,7 +174,7 @@ static hr_status exponentials(const hr__library_call *call, int64_t begin, int64
   }
   b.pivots = hr__work_take(&work, (size_t)b.m.rows * sizeof(int));
   hr_status status = HR_OK;
-  for (int64_t item = begin; item < end && status == NULL; ++item) {
+  for (int64_t item = begin; item < end && status == HR_OK; ++item) {
     memcpy(b.a, hr__item(&call->inputs[0], item, b.m.count), bytes);
     status = exponential(&b, hr__item(&call->outputs[0], item, b.m.count));
   }

@@ -142,7 +142,7 @@ static hr_status ldl(const hr__library_call *call, int64_t begin, int64_t end, v
   HR_RETURN_IF_ERROR(hr__work_begin(&work, (size_t)(length * m.size)));
   void *memory = hr__work_take(&work, (size_t)(length * m.size));
   hr_status status = HR_OK;
-  for (int64_t item = begin; item < end && status == NULL; ++item) {
+  for (int64_t item = begin; item < end && status == HR_OK; ++item) {
     void *a = hr__matrix_copy(&call->inputs[0], &call->outputs[0], item, &m);
     ldl_one(&m, hermitian, a, ld, (int *)call->outputs[1].data + item * m.rows, memory, length, &info);
     status = hr__info_check("sytrf", info);
@@ -171,7 +171,7 @@ static hr_status qr(const hr__library_call *call, int64_t begin, int64_t end, vo
   HR_RETURN_IF_ERROR(hr__work_begin(&work, (size_t)(length * m.size)));
   void *memory = hr__work_take(&work, (size_t)(length * m.size));
   hr_status status = HR_OK;
-  for (int64_t item = begin; item < end && status == NULL; ++item) {
+  for (int64_t item = begin; item < end && status == HR_OK; ++item) {
     void *a = hr__matrix_copy(&call->inputs[0], &call->outputs[0], item, &m);
     hr__lapack()->ALL_geqrf[m.kind](&m.rows, &m.columns, a, &ld, hr__item(&call->outputs[1], item, least), memory,
                                     &length, &info);
@@ -206,7 +206,7 @@ static hr_status reflectors(const hr__library_call *call, int64_t begin, int64_t
   HR_RETURN_IF_ERROR(hr__work_begin(&work, (size_t)(length * m.size)));
   void *memory = hr__work_take(&work, (size_t)(length * m.size));
   hr_status status = HR_OK;
-  for (int64_t item = begin; item < end && status == NULL; ++item) {
+  for (int64_t item = begin; item < end && status == HR_OK; ++item) {
     void *a = hr__matrix_copy(&call->inputs[0], &call->outputs[0], item, &m);
     reflectors_one(&m, count, a, ld, hr__item(&call->inputs[1], item, count), memory, length, &info);
     status = hr__info_check("orgqr", info);
@@ -264,7 +264,7 @@ static hr_status reflect(const hr__library_call *call, int64_t begin, int64_t en
   HR_RETURN_IF_ERROR(hr__work_begin(&work, bytes + copy));
   void *memory = hr__work_take(&work, bytes), *a = hr__work_take(&work, copy);
   hr_status status = HR_OK;
-  for (int64_t unit = begin; unit < end && status == NULL; ++unit) {
+  for (int64_t unit = begin; unit < end && status == HR_OK; ++unit) {
     hr__part part = hr__part_copy(call, &call->inputs[2], r.by_rows, unit);
     r.c = part.b;
     memcpy(a, hr__item(&call->inputs[0], part.item, r.a.count), copy); /* it is written to, and restored */

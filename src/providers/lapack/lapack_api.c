@@ -85,7 +85,7 @@ static hr_status find_all(const hr_dynlib *library) {
   for (int i = 0; i < 2; ++i) {
     hr_status_ignore(status);
     status = find_symbols(library, prefixes[i]);
-    if (status == NULL) {
+    if (status == HR_OK) {
       find_threads(library, prefixes[i]);
       return HR_OK;
     }
@@ -97,11 +97,11 @@ static hr_status open_library(void) {
   hr_dynlib library = {0};
   hr_text path = {0};
   hr_status status = hr_places_open(&hr_place_lapack, &path, &library);
-  hr_log(HR_LOG_DEVICE, "LAPACK: %s", status == NULL ? hr_text_chars(&path) : hr_status_message(status));
+  hr_log(HR_LOG_DEVICE, "LAPACK: %s", status == HR_OK ? hr_text_chars(&path) : hr_status_message(status));
   hr_text_fini(&path);
   HR_RETURN_IF_ERROR(status);
   status = find_all(&library);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_dynlib_close(&library);
   }
   return status;
@@ -110,7 +110,7 @@ static hr_status open_library(void) {
 static hr_status open_and_report(void) {
   hr_status status = open_library();
   hr_log(HR_LOG_DEVICE, "LAPACK: %s", hr_status_message(status));
-  if (status == NULL) {
+  if (status == HR_OK) {
     if (opened()->set_threads != NULL) {
       opened()->set_threads(1);
     }

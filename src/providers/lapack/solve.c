@@ -253,7 +253,7 @@ static hr_status least_squares(const hr__library_call *call, int64_t begin, int6
   s.pivots = hr__work_take(&work, sizes[2]);
   void *a = hr__work_take(&work, sizes[3]), *spare = hr__work_take(&work, sizes[4]);
   hr_status status = HR_OK;
-  for (int64_t item = begin; item < end && status == NULL; ++item) {
+  for (int64_t item = begin; item < end && status == HR_OK; ++item) {
     int rank = 0;
     void *values = hr__item(&call->outputs[2], item, s.least);
     memcpy(a, hr__item(&call->inputs[0], item, s.a.count), sizes[3]);

@@ -61,7 +61,7 @@ hr_status hr__lapack_widened(const hr__library_call *call, int64_t items, int64_
     }
   }
   hr_status status = hr__library_spread(&wide, items, item_ns, fn);
-  for (int i = inputs; i < count && status == NULL; ++i) {
+  for (int i = inputs; i < count && status == HR_OK; ++i) {
     const hr__tensor *x = operand(&wide, i);
     for (int64_t k = 0; narrow[i] != NULL && k < numbers_of(x); ++k) {
       narrow[i][k] = (float)((const double *)x->data)[k];

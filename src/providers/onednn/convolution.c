@@ -373,5 +373,5 @@ hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node
     prepare_backward_weight(pipe, &c);
   }
   *out_prepared = pipe;
-  return NULL;
+  return HR_OK;
 }

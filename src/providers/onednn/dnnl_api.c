@@ -21,7 +21,7 @@ static const char *const names[] = {
 
 hr_status hr__dnnl_status(int code, const char *what) {
   if (code == DNNL_SUCCESS) {
-    return NULL;
+    return HR_OK;
   }
   hr_status_code canonical = code == DNNL_OUT_OF_MEMORY   ? HR_STATUS_RESOURCE_EXHAUSTED
                              : code == DNNL_UNIMPLEMENTED ? HR_STATUS_UNIMPLEMENTED
@@ -33,9 +33,9 @@ hr_status hr__dnnl_status(int code, const char *what) {
 static hr_status open_library(hr_dynlib *out_library) {
   hr_text path = {0};
   hr_status status = hr_places_open(&hr_place_onednn, &path, out_library);
-  hr_log(HR_LOG_DEVICE, "oneDNN: %s", status == NULL ? hr_text_chars(&path) : hr_status_message(status));
+  hr_log(HR_LOG_DEVICE, "oneDNN: %s", status == HR_OK ? hr_text_chars(&path) : hr_status_message(status));
   hr_text_fini(&path);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_log_once("oneDNN could not be loaded (%s): matrix products and convolutions run slowly. `pip install "
                 "onednn-cpu-gomp` brings it; HEADRACE_ONEDNN names another libdnnl.so.3",
                 hr_status_message(status));
@@ -48,7 +48,7 @@ hr_status hr__dnnl_open(void) {
   HR_RETURN_IF_ERROR(open_library(&library));
   void *addresses[sizeof names / sizeof *names];
   hr_status status = hr_dynlib_symbols(&library, sizeof names / sizeof *names, names, addresses);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_dynlib_close(&library);
     return hr_status_annotate(status, "oneDNN: version 3 is needed");
   }

@@ -271,5 +271,5 @@ hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *no
   }
   prepare(pipe, program, node);
   *out_prepared = pipe;
-  return NULL;
+  return HR_OK;
 }
