@@ -2,6 +2,7 @@
 #include "base/places.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <glob.h>
 #include <limits.h>
 #include <link.h>
@@ -97,6 +98,16 @@ static void add_prefix(hr_text *roots, const char *prefix, size_t length) {
   add_sites_below(roots, prefix, length);
 }
 
+/* The prefix of a virtual environment whose interpreter runs: its name leads there, and the file behind it does not. */
+static void add_interpreter(hr_text *roots) {
+  char path[PATH_MAX], real[PATH_MAX];
+  const char *name = program_invocation_name, *last = strrchr(name, '/');
+  int written = last != NULL ? snprintf(path, sizeof path, "%.*s/..", (int)(last - name), name) : 0;
+  if (written > 0 && written < (int)sizeof path && realpath(path, real) != NULL) {
+    add_prefix(roots, real, strlen(real));
+  }
+}
+
 void hr_places_list(hr_text *out_roots) {
   char self[PATH_MAX], program[PATH_MAX];
   hr_text roots = {0};
@@ -114,6 +125,7 @@ void hr_places_list(hr_text *out_roots) {
   if (realpath("/proc/self/exe", program) != NULL) {
     add_prefix(&roots, program, above(program, strlen(program), 2));
   }
+  add_interpreter(&roots);
   const char *variables[] = {hr_env_system("VIRTUAL_ENV"), hr_env_system("CONDA_PREFIX")};
   for (int i = 0; i < 2; i++) {
     add_prefix(&roots, variables[i], variables[i][0] == '/' ? strlen(variables[i]) : 0);

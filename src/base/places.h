@@ -5,7 +5,8 @@
  *
  *   the folder of this library (or of the program that it is linked into), and its prefix
  *   site-packages of which a library is loaded in this process (torch's, this one's): the folder, and its prefix
- *   site-packages below the prefixes found so far, and below VIRTUAL_ENV's and CONDA_PREFIX's
+ *   site-packages below the prefixes found so far, and below those of the program's name (a virtual
+ *   environment's interpreter), VIRTUAL_ENV and CONDA_PREFIX
  *
  * Threads: any.
  */

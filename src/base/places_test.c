@@ -2,6 +2,7 @@
 #include "base/places.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -81,6 +82,19 @@ HR_TEST(wheels_libraries_are_found_beside_a_loaded_one) {
   HR_ASSERT_CONTAINS(hr_text_chars(&found), full);
   hr_text_fini(&found);
   dlclose(handle);
+  end();
+}
+
+HR_TEST(wheels_libraries_are_found_by_the_name_of_the_interpreter_that_runs) {
+  char name[128], *before = program_invocation_name;
+  begin();
+  make_library("lib/libdnnl.so.3");
+  snprintf(name, sizeof name, "%s/bin", root);
+  HR_ASSERT_EQ(mkdir(name, 0700), 0);
+  snprintf(name, sizeof name, "%s/bin/python", root);
+  program_invocation_name = name;
+  check_opened(&hr_place_onednn, "lib/libdnnl.so.3");
+  program_invocation_name = before;
   end();
 }
 
