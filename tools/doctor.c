@@ -322,7 +322,7 @@ static void check_torch(void) {
 
 int headrace_doctor(int argc, char **argv) {
   if (argc > 0) {
-    fprintf(stderr, "headrace doctor: \"%s\" is not understood; see `headrace doctor --help`\n", argv[0]);
+    fprintf(stderr, "headrace doctor: unknown argument \"%s\"; see `headrace doctor --help`\n", argv[0]);
     return 2;
   }
   int missing = check_cpu();
