@@ -13,4 +13,4 @@ for _ in range(3):
     y = compiled(x) * 2  # the product by 2 is eager, and still part of the same program
 print("largest difference:", (y - model(x) * 2).abs().max().item())
 stats = torch.headrace.stats()
-print(f"{stats['graph_captures']} graph captured, {stats['part_runs']} runs, {stats['commits']} commit")
+print(f"{stats['graph_captures']} graph captured, {stats['graph_runs']} runs, {stats['commits']} commit")

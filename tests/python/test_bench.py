@@ -51,9 +51,9 @@ def test_compiled_side(tmp_path):
     assert done.returncode == 0, done.stderr
     network, chain, addition = json.loads((tmp_path / "out.json").read_text())["results"]
     assert network["compiled_ratio"] > 0
-    assert network["compiled"]["stats_per_sample"]["part_runs"] == 100
+    assert network["compiled"]["stats_per_sample"]["graph_runs"] == 100
     assert network["compiled"]["stats_per_sample"]["graph_eager_runs"] == 0
-    assert chain["compiled"]["stats_per_sample"]["part_runs"] == 200
+    assert chain["compiled"]["stats_per_sample"]["graph_runs"] == 200
     assert "compiled" not in addition
     assert "compiled | speed-up" in (tmp_path / "out.md").read_text()
 

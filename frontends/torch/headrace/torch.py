@@ -470,7 +470,7 @@ def stats(device=None):
     result["fallbacks"] = sum(result["fallbacks_by_name"].values())
     captures, runs = ctypes.c_int64(), ctypes.c_int64()
     _library.headrace_torch_graph_counts(ctypes.byref(captures), ctypes.byref(runs))
-    result["graph_captures"], result["part_runs"] = captures.value, runs.value
+    result["graph_captures"], result["graph_runs"] = captures.value, runs.value
     result["graph_eager_runs"] = _eager_runs
     return result
 
