@@ -19,7 +19,7 @@ LIBRARIES = HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 HEADRACE_LAPACK=
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
-.PHONY: help build test fuzz fuzz-torch demo gallery bench bench-c bench-ops check conformance sanitize format clean venv python-package
+.PHONY: help build test fuzz fuzz-torch demo gallery bench bench-c bench-ops check conformance sanitize format test-levels clean venv python-package
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,13 @@ sanitize: $(STAMP) ## the C tests under the address, undefined-behaviour and thr
 	  $(BUILD_STEP) build/sanitize-$$kind; \
 	  env -u HEADRACE_ONEDNN -u HEADRACE_LAPACK $(CTEST) build/sanitize-$$kind; \
 	done
+
+# What ships: hot loops for each level of x86-64, chosen at run time (src/base/cpu.h). A level that the machine lacks runs the next lower.
+test-levels: $(STAMP) ## the C tests of the build for any x86-64, at each level of the processor
+	@$(CONFIGURE) -B build/levels --log-level=NOTICE -DCMAKE_BUILD_TYPE=Release -DHEADRACE_NATIVE=OFF $(CMAKE_ARGS)
+	$(BUILD_STEP) build/levels
+	$(PYTHON) scripts/check_isa.py build/levels
+	@set -e; for level in v2 v3 v4; do HEADRACE_CPU=$$level $(LIBRARIES) $(CTEST) build/levels; done
 
 clean: ## removes the build folders; .venv stays
 	rm -rf build

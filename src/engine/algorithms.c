@@ -41,16 +41,16 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
   hr_mutex_lock(&lists->mutex);
   int count = 0;
   bool is_first = !lists->are_open[dialect];
-  for (int i = 0; is_first && hr_providers[i] != NULL; i++) {
-    bool runs_rows = hr_providers[i]->dialect == HR_DIALECT_HOST && hr_providers[i]->has != NULL;
-    if (hr_providers[i]->dialect != dialect && !runs_rows) {
+  for (int i = 0; is_first && hr_providers()[i] != NULL; i++) {
+    bool runs_rows = hr_providers()[i]->dialect == HR_DIALECT_HOST && hr_providers()[i]->has != NULL;
+    if (hr_providers()[i]->dialect != dialect && !runs_rows) {
       continue;
     }
-    hr_status status = hr__provider_open(hr_providers[i]);
+    hr_status status = hr__provider_open(hr_providers()[i]);
     if (status == NULL) {
-      lists->open[dialect][count++] = hr_providers[i];
+      lists->open[dialect][count++] = hr_providers()[i];
     }
-    hr_log(HR_LOG_DEVICE, "provider %s: %s", hr_providers[i]->name, hr_status_message(status));
+    hr_log(HR_LOG_DEVICE, "provider %s: %s", hr_providers()[i]->name, hr_status_message(status));
     hr_status_ignore(status);
   }
   lists->are_open[dialect] = true;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/context.h"
+#include "base/cpu.h"
 #include "base/env.h"
 #include "base/folder.h"
 #include "base/hash.h"
@@ -25,7 +26,6 @@ static const char *const flags[] = {
     "c",
     "-std=gnu11",
     "-O3",
-    "-march=native",
 #if defined(__x86_64__)
     "-mprefer-vector-width=512", /* where there are such; compilers take 256 on Intel's */
 #endif
@@ -177,6 +177,7 @@ static void add_flags(const hr_host_compiler *compiler, const char *const *more,
     out_arguments[count++] = "cc";
     out_arguments[count++] = "-nostdlib";
   }
+  out_arguments[count++] = hr_cpu_option(compiler->is_zig);
   for (size_t i = 0; i < sizeof flags / sizeof *flags; ++i) {
     out_arguments[count++] = flags[i];
   }
@@ -309,6 +310,7 @@ hr_status hr__host_compiler_identity(const hr_host_compiler *compiler, uint64_t 
   uint64_t numbers[] = {(uint64_t)info.st_mtime, (uint64_t)info.st_size, (uint64_t)info.st_ino, compiler->is_zig};
   uint64_t hash = hr_hash_bytes(HR_HASH_SEED, compiler->path, strlen(compiler->path));
   hash = hr_hash_words(hash, numbers, sizeof numbers / sizeof *numbers);
+  hash = hr_hash_bytes(hash, hr_cpu_option(false), strlen(hr_cpu_option(false)));
   for (size_t i = 0; i < sizeof flags / sizeof *flags; ++i) {
     hash = hr_hash_bytes(hash, flags[i], strlen(flags[i]));
   }

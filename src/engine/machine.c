@@ -4,6 +4,7 @@
 
 #include "base/allocator.h"
 #include "base/context.h"
+#include "base/cpu.h"
 #include "base/log.h"
 #include "base/thread.h"
 
@@ -98,11 +99,11 @@ HR_PEAK(peak_avx512, 64, __attribute__((target("avx512f"))))
 /* The widest form that this processor has, and its elements. */
 static peak_fn choose_peak(int *out_lanes) {
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx512f")) {
+  if (hr_cpu_has(HR_CPU_AVX512F)) {
     *out_lanes = 16;
     return peak_avx512;
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+  if (hr_cpu_has(HR_CPU_AVX2) && hr_cpu_has(HR_CPU_FMA)) {
     *out_lanes = 8;
     return peak_avx2;
   }

@@ -6,10 +6,11 @@
 #ifndef HEADRACE_INTERP_INTERP_H_
 #define HEADRACE_INTERP_INTERP_H_
 
+#include "base/cpu.h"
 #include "base/host_kernel.h"
 #include "core/ir/kernel.h"
 
 /* Translates `kernel` (which may be freed afterwards). UNIMPLEMENTED names the instruction that has no loop. */
-HR_MUST_USE hr_status hr_interp_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);
+HR_MUST_USE hr_status HR_CPU_NAME(hr_interp_create)(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);
 
 #endif

@@ -525,7 +525,7 @@ static void destroy(hr_host_kernel *kernel) {
   }
 }
 
-hr_status hr_interp_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel) {
+hr_status HR_CPU_NAME(hr_interp_create)(const hr_kernel *kernel, hr_host_kernel **out_host_kernel) {
   if (kernel->rank < 0 || kernel->rank > HR_RANK_MAX || kernel->phase_count > HR__PHASES_MAX) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "interp: kernel of rank %d and %d phases, at most %d and %d",
                           kernel->rank, kernel->phase_count, (int)HR_RANK_MAX, (int)HR__PHASES_MAX);

@@ -129,7 +129,7 @@ static bool run_both(const char *text, bool nan) {
 
 static bool has_avx512(void) {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+  return hr_cpu_has(HR_CPU_AVX512F) && hr_cpu_has(HR_CPU_AVX512BW);
 #else
   return false;
 #endif

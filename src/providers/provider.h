@@ -11,6 +11,7 @@
 #ifndef HEADRACE_PROVIDERS_PROVIDER_H_
 #define HEADRACE_PROVIDERS_PROVIDER_H_
 
+#include "base/cpu.h"
 #include "base/device_kernel.h"
 #include "core/ir/program.h"
 
@@ -82,15 +83,21 @@ HR_MUST_USE static inline hr_status hr__provider_open(const hr_provider *provide
 /* All providers, in order of preference; NULL-terminated. There are at most HR_PROVIDERS_MAX, or providers.c does not
  * compile. */
 enum { HR_PROVIDERS_MAX = 32 };
-extern const hr_provider *const hr_providers[];
+/* They are those of the processor's level, where there are several. */
+const hr_provider *const *hr_providers(void);
 
-extern const hr_provider hr__gemv_provider, hr__batch_lanes_provider, hr__attention_provider, hr__onednn_provider;
-extern const hr_provider hr__winograd_provider, hr__winograd_weights_provider, hr__gradients_provider;
-extern const hr_provider hr__host_provider, hr__lapack_provider;
-extern const hr_provider hr__integers_provider;
-extern const hr_provider hr__flash_provider, hr__small_product_provider, hr__taps_provider,
-    hr__small_attention_provider;
-extern const hr_provider hr__images_provider, hr__matrices_provider;
-extern const hr_provider hr__cublaslt_provider, hr__cudnn_provider;
+/* Those compiled for each level of the processor; and those that write texts or call a device's library. */
+#define HR_CPU_PROVIDERS(X) \
+  X(gemv)                   \
+  X(batch_lanes) X(winograd) X(winograd_weights) X(gradients) X(attention) X(onednn) X(host) X(lapack) X(integers)
+#define HR_DEVICE_PROVIDERS(X) \
+  X(flash) X(small_product) X(taps) X(small_attention) X(images) X(matrices) X(cublaslt) X(cudnn)
+
+#define HR__DECLARE(name) extern const hr_provider HR_CPU_NAME(hr__##name##_provider);
+HR_CPU_PROVIDERS(HR__DECLARE)
+#undef HR__DECLARE
+#define HR__DECLARE(name) extern const hr_provider hr__##name##_provider;
+HR_DEVICE_PROVIDERS(HR__DECLARE)
+#undef HR__DECLARE
 
 #endif

@@ -1,24 +1,31 @@
 /* providers.c: all providers, in order of preference. */
 #include "providers/provider.h"
 
-const hr_provider *const hr_providers[] = {&hr__gemv_provider,
-                                           &hr__batch_lanes_provider,
-                                           &hr__winograd_provider,
-                                           &hr__winograd_weights_provider,
-                                           &hr__gradients_provider,
-                                           &hr__attention_provider,
-                                           &hr__onednn_provider,
-                                           &hr__host_provider,
-                                           &hr__lapack_provider,
-                                           &hr__integers_provider,
-                                           &hr__flash_provider,
-                                           &hr__small_product_provider,
-                                           &hr__taps_provider,
-                                           &hr__small_attention_provider,
-                                           &hr__images_provider,
-                                           &hr__matrices_provider,
-                                           &hr__cublaslt_provider,
-                                           &hr__cudnn_provider,
-                                           NULL};
+#define HR__COUNT(name) +1
+_Static_assert(0 HR_CPU_PROVIDERS(HR__COUNT) HR_DEVICE_PROVIDERS(HR__COUNT) <= HR_PROVIDERS_MAX,
+               "raise HR_PROVIDERS_MAX");
 
-_Static_assert(sizeof hr_providers / sizeof *hr_providers <= HR_PROVIDERS_MAX + 1, "raise HR_PROVIDERS_MAX");
+#define HR__ADDRESS(name) &hr__##name##_provider,
+
+#if defined(HR_CPU_DISPATCH)
+#define HR__LEVELS(name) \
+  extern const hr_provider hr__##name##_provider_v2, hr__##name##_provider_v3, hr__##name##_provider_v4;
+HR_CPU_PROVIDERS(HR__LEVELS)
+#define HR__V2(name) &hr__##name##_provider_v2,
+#define HR__V3(name) &hr__##name##_provider_v3,
+#define HR__V4(name) &hr__##name##_provider_v4,
+
+const hr_provider *const *hr_providers(void) {
+  static const hr_provider *const levels[][HR_PROVIDERS_MAX + 1] = {
+      {HR_CPU_PROVIDERS(HR__V2) HR_DEVICE_PROVIDERS(HR__ADDRESS)},
+      {HR_CPU_PROVIDERS(HR__V3) HR_DEVICE_PROVIDERS(HR__ADDRESS)},
+      {HR_CPU_PROVIDERS(HR__V4) HR_DEVICE_PROVIDERS(HR__ADDRESS)},
+  };
+  return levels[hr_cpu_level() - 2];
+}
+#else
+const hr_provider *const *hr_providers(void) {
+  static const hr_provider *const providers[] = {HR_CPU_PROVIDERS(HR__ADDRESS) HR_DEVICE_PROVIDERS(HR__ADDRESS) NULL};
+  return providers;
+}
+#endif

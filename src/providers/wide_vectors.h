@@ -6,9 +6,11 @@
 
 #include <stdint.h>
 
+#include "base/cpu.h"
 #include "headrace/status.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && (!defined(HR_CPU_LEVEL) || HR_CPU_LEVEL >= 4)
+#define HR_WIDE_VECTORS 1
 #include <immintrin.h>
 
 #define WIDE __attribute__((target("avx512f")))
@@ -46,13 +48,13 @@ WIDE_INLINE void hr__wide_transpose(__m512 r[HR__WIDE]) {
 
 /* For such a provider's open: OK, or UNAVAILABLE with what is missing. */
 static inline hr_status hr__wide_vectors_check(const char *provider) {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512f")
+#if defined(HR_WIDE_VECTORS)
+  return hr_cpu_has(HR_CPU_AVX512F)
              ? NULL
              : hr_status_make(HR_STATUS_UNAVAILABLE, "%s: this processor has no vectors of 16 floats (AVX-512)",
                               provider);
 #else
-  return hr_status_make(HR_STATUS_UNAVAILABLE, "%s: there are kernels for x86 processors alone", provider);
+  return hr_status_make(HR_STATUS_UNAVAILABLE, "%s: there are kernels for x86 processors with AVX-512 alone", provider);
 #endif
 }
 

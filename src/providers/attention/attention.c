@@ -209,7 +209,7 @@ static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
 
-const hr_provider hr__attention_provider = {
+const hr_provider HR_CPU_NAME(hr__attention_provider) = {
     .name = "attention",
     .supports = supports,
     .prepare = prepare,

@@ -27,7 +27,7 @@ static hr_status open_provider(void) {
   return hr__wide_vectors_check("batch-lanes");
 }
 
-#if defined(__x86_64__)
+#if defined(HR_WIDE_VECTORS)
 enum { VECTOR = HR__WIDE, VECTORS = 4, LANES = VECTOR * VECTORS, OUTS_MIN = 4, OUTS_MAX = 6 };
 
 /* A row of an image in memory, as runs of neighbours; *_step: where the next one lies among lanes. */
@@ -368,7 +368,7 @@ static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
 
-const hr_provider hr__batch_lanes_provider = {
+const hr_provider HR_CPU_NAME(hr__batch_lanes_provider) = {
     .name = "batch-lanes",
     .open = open_provider,
     .supports = supports,
@@ -380,6 +380,6 @@ const hr_provider hr__batch_lanes_provider = {
 
 #else
 
-const hr_provider hr__batch_lanes_provider = {.name = "batch-lanes", .open = open_provider};
+const hr_provider HR_CPU_NAME(hr__batch_lanes_provider) = {.name = "batch-lanes", .open = open_provider};
 
 #endif

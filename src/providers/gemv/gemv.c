@@ -489,7 +489,7 @@ static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
 
-const hr_provider hr__gemv_provider = {
+const hr_provider HR_CPU_NAME(hr__gemv_provider) = {
     .name = "gemv",
     .supports = supports,
     .prepare = prepare,

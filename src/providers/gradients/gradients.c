@@ -30,7 +30,7 @@ static hr_status open_provider(void) {
   return hr__wide_vectors_check("gradients");
 }
 
-#if defined(__x86_64__)
+#if defined(HR_WIDE_VECTORS)
 enum { VECTOR = HR__WIDE, VECTORS = 4, TILE = VECTOR * VECTORS, OUTS_MIN = 4, OUTS_MAX = 6 };
 enum { BLOCK = 200, SPARE = 8 }; /* pixels; floats behind each tile of packed dy, for whole stores */
 enum { ALIGNMENT = 64 };
@@ -484,7 +484,7 @@ static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
 
-const hr_provider hr__gradients_provider = {
+const hr_provider HR_CPU_NAME(hr__gradients_provider) = {
     .name = "gradients",
     .open = open_provider,
     .supports = supports,
@@ -497,6 +497,6 @@ const hr_provider hr__gradients_provider = {
 
 #else
 
-const hr_provider hr__gradients_provider = {.name = "gradients", .open = open_provider};
+const hr_provider HR_CPU_NAME(hr__gradients_provider) = {.name = "gradients", .open = open_provider};
 
 #endif

@@ -40,7 +40,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   return hr__library_prepare(rows, node, out_prepared, out_workspace_bytes);
 }
 
-const hr_provider hr__host_provider = {
+const hr_provider HR_CPU_NAME(hr__host_provider) = {
     .name = "host",
     .has = has,
     .supports = supports,

@@ -368,7 +368,7 @@ static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
 
-const hr_provider hr__integers_provider = {
+const hr_provider HR_CPU_NAME(hr__integers_provider) = {
     .name = "integers",
     .supports = supports,
     .prepare = prepare,

@@ -158,7 +158,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   return hr__library_prepare(rows, node, out_prepared, out_workspace_bytes);
 }
 
-const hr_provider hr__lapack_provider = {
+const hr_provider HR_CPU_NAME(hr__lapack_provider) = {
     .name = "lapack",
     .has_threads = true,
     .has = has,

@@ -167,7 +167,7 @@ static const char *version(void) {
 
 static const char *const algorithms[] = {"direct", "product", "threads", NULL}; /* hr__onednn_algorithm */
 
-const hr_provider hr__onednn_provider = {
+const hr_provider HR_CPU_NAME(hr__onednn_provider) = {
     .name = "onednn",
     .channels_last = true,
     .has_threads = true,

@@ -4,7 +4,7 @@
 #include "base/thread.h"
 #include "providers/winograd/winograd.h"
 
-#if defined(__x86_64__)
+#if defined(HR_WIDE_VECTORS)
 
 enum { VECTOR = HR__WIDE };
 

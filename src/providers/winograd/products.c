@@ -6,7 +6,7 @@
 #include "base/integer.h"
 #include "providers/winograd/winograd.h"
 
-#if defined(__x86_64__)
+#if defined(HR_WIDE_VECTORS)
 
 enum { TILES = 6, VECTORS = HR__WINOGRAD_VECTORS, LINE = 64 };
 

@@ -13,7 +13,7 @@
 #include "core/ir/dtype.h"
 #include "core/ops/op.h"
 
-#if defined(__x86_64__)
+#if defined(HR_WIDE_VECTORS)
 
 enum { SIDE = HR__WINOGRAD_SIDE, POINTS = HR__WINOGRAD_POINTS };
 

@@ -13,7 +13,7 @@
  */
 #include "providers/winograd/winograd.h"
 
-#if defined(__x86_64__)
+#if defined(HR_WIDE_VECTORS)
 
 enum {
   SIDE = HR__WINOGRAD_SIDE,

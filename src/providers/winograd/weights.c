@@ -33,7 +33,7 @@ static hr_status open_provider(void) {
   return hr__wide_vectors_check("winograd-weights");
 }
 
-#if defined(__x86_64__)
+#if defined(HR_WIDE_VECTORS)
 
 enum {
   VECTOR = HR__WIDE,
@@ -350,7 +350,7 @@ static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
 
-const hr_provider hr__winograd_weights_provider = {
+const hr_provider HR_CPU_NAME(hr__winograd_weights_provider) = {
     .name = "winograd-weights",
     .open = open_provider,
     .supports = supports,
@@ -362,6 +362,6 @@ const hr_provider hr__winograd_weights_provider = {
 
 #else
 
-const hr_provider hr__winograd_weights_provider = {.name = "winograd-weights", .open = open_provider};
+const hr_provider HR_CPU_NAME(hr__winograd_weights_provider) = {.name = "winograd-weights", .open = open_provider};
 
 #endif

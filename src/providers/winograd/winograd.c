@@ -38,7 +38,7 @@ static hr_status open_provider(void) {
   return hr__wide_vectors_check("winograd");
 }
 
-#if defined(__x86_64__)
+#if defined(HR_WIDE_VECTORS)
 
 enum {
   VECTOR = HR__WIDE,
@@ -379,7 +379,7 @@ static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
 
-const hr_provider hr__winograd_provider = {
+const hr_provider HR_CPU_NAME(hr__winograd_provider) = {
     .name = "winograd",
     .channels_last = true,
     .open = open_provider,
@@ -394,6 +394,6 @@ const hr_provider hr__winograd_provider = {
 
 #else
 
-const hr_provider hr__winograd_provider = {.name = "winograd", .open = open_provider};
+const hr_provider HR_CPU_NAME(hr__winograd_provider) = {.name = "winograd", .open = open_provider};
 
 #endif

@@ -75,10 +75,12 @@ void hr__winograd_transform(const hr__winograd_weight *weight, int64_t out, int6
 /* A tile's 2 x 2 gradients of channels that are neighbours, to q[point][channel]. */
 void hr__winograd_take_gradients(const float *const pixels[HR__WINOGRAD_RESULTS * HR__WINOGRAD_RESULTS],
                                  int64_t channels, float *q, int64_t point_step);
+#if defined(HR_WIDE_VECTORS)
 /* Sums over tiles of q v, 16 input channels of one output channel, m[point][channel], to the window's taps; whether
  * `channels` of them are finite. */
 bool hr__winograd_give_taps(const float *m, int64_t point_step, int64_t channels,
                             __m512 taps[HR__WINOGRAD_TAPS * HR__WINOGRAD_TAPS]);
+#endif
 
 /* ---- the end of a sum ---- */
 

@@ -1,0 +1,20 @@
+/* interp_level.c: the interpreter of the processor's level, where there is one for each. */
+#include "interp/interp.h"
+
+#if defined(HR_CPU_DISPATCH)
+#define HR__CREATE(level) hr_status hr_interp_create_v##level(const hr_kernel *kernel, hr_host_kernel **out_host_kernel)
+HR__CREATE(2);
+HR__CREATE(3);
+HR__CREATE(4);
+
+hr_status hr_interp_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel) {
+  switch (hr_cpu_level()) {
+    case 4:
+      return hr_interp_create_v4(kernel, out_host_kernel);
+    case 3:
+      return hr_interp_create_v3(kernel, out_host_kernel);
+    default:
+      return hr_interp_create_v2(kernel, out_host_kernel);
+  }
+}
+#endif
