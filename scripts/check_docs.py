@@ -3,7 +3,8 @@
 
     link        a relative link leads to a file; its #anchor is a heading of that page
     file        a path in backticks (`src/core/ops/op.h`, `engine/stream.c`, `match.c`, `src/providers/host/`) exists
-    function    an identifier hr_... or HR_... occurs in the code; torch.headrace.x is defined in its package
+    function    an identifier hr_... or HR_... occurs in the code, and so does every name in backticks with an
+                underscore; torch.headrace.x is defined in its package
     row         a line of a code block that quotes a row of a table (HR_POINTWISE(...), `[HR_OP_X] = ...`, a line of map.def)
                 stands there word for word; `...` leaves something out
     target      `make x` is a target of the Makefile, `headrace x` a command of tools/headrace.c
@@ -28,6 +29,9 @@ EXAMPLES = {
     "docs/benchmarks.md": {"bench/results/latest.md"},
 }
 # Names without a folder that belong to others.
+FOREIGN_NAMES = {"__fp16", "set_eval_frame"}
+# Pages whose names in backticks are torch's operators.
+OPERATOR_PAGES = {"docs/operator-speed.md", "docs/coverage.md", "docs/operators.md"}
 FOREIGN_FILES = {"libcuda.so.1", "train.py", "requirements.txt", "setup.py"}
 PATH_SUFFIX = re.compile(r"\.(c|h|def|inc|cpp|py|sh|md|txt|toml|hr|svg|png|json)$")
 ROW_START = re.compile(r"^(HR_(POINTWISE|REDUCE|ARGREDUCE|CONTRACTION|COMPOSITE|LIBRARY|SPECIAL|ENV_\w+)\(|\[HR_OP_|\{HR_OP_)")
@@ -49,6 +53,7 @@ class Tree:
         code = [path for path in self.files if path.split("/")[0] in CODE_FOLDERS or "/" not in path]
         self.code = "\n".join(read(root / path) for path in code if Path(path).suffix in CODE_SUFFIXES or "." not in path)
         self.identifiers = set(re.findall(r"\b(?:hr_|HR_)\w+", self.code))
+        self.words = set(re.findall(r"\w+", self.code)) | {name.split(".")[0] for name in self.names}
         # An expression of a macro makes these: HR_OP_##NAME, hr_op_##name##_f32.
         self.identifiers |= {f"HR_OP_{name}" for name in self.rows("src/**/ops.def")}
         self.identifiers |= {f"HR_ENV_{name}" for name in self.rows("src/**/env.def")}
@@ -186,6 +191,16 @@ def check_names(tree, page, number, text):
             yield number, "function", f"torch.headrace.{name} does not exist"
 
 
+def check_words(tree, page, number, span):
+    name = span.removesuffix("()")
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*_[a-z0-9_]*", name) or page in OPERATOR_PAGES or name in FOREIGN_NAMES:
+        return
+    is_made = any(name.startswith(f"{made}_") for made in tree.generated)
+    is_start = name.endswith("_") and any(word.startswith(name) for word in tree.words)
+    if name not in tree.words and not is_made and not is_start:
+        yield number, "function", f"{name} is nowhere in the code"
+
+
 def check_variables(tree, _, number, text):
     for name, value in re.findall(r"\b(HEADRACE_[A-Z0-9_]*[A-Z0-9])(?:=([\w.%:/+-]+))?", text):
         if name not in tree.variables:
@@ -244,7 +259,7 @@ def check_counts(tree, _, number, line):
 
 CHECKS = {
     "prose": (check_links, check_names, check_variables, check_counts),
-    "span": (check_file, check_targets, check_commands),
+    "span": (check_file, check_words, check_targets, check_commands),
     "code": (check_names, check_variables, check_targets, check_commands, check_row),
 }
 

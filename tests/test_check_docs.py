@@ -43,6 +43,7 @@ BAD = [
     ("function", "`hr_op_gone`"),
     ("function", "calls hr_gone()"),
     ("function", "`HR_OP_GONE`"),
+    ("function", "`count_of_nothing`"),
     ("function", "`torch.headrace.gone()`"),
     ("command", "`headrace walk FILE`"),
     ("row", '```\nHR_POINTWISE(ADD, add, 3, "a + b")\n```'),
