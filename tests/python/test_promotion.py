@@ -108,3 +108,17 @@ def test_comparing_tensors_of_two_dtypes():
     x = torch.arange(3, device=D)
     assert torch.equal(x, x.double()) and not torch.equal(x, x + 0.5)
     assert on_device(torch.tensor([1j, complex("nan"), 1])).isnan().tolist() == [False, True, False]
+
+
+def test_numbers_above_the_largest_int64():
+    large = 2**63 + 5
+    values = [0, 7, large - 1, large, 2**64 - 1]
+    host = torch.tensor(values, dtype=torch.uint64)
+    x = host.to(D)
+    assert torch.full((2,), large, dtype=torch.uint64, device=D).cpu().tolist() == [large, large]
+    assert torch.empty(2, dtype=torch.uint64, device=D).fill_(large).cpu().tolist() == [large, large]
+    assert torch.full((2,), large, dtype=torch.float64, device=D).cpu().tolist() == [2.0**63, 2.0**63]
+    assert (x < large).cpu().tolist() == [value < large for value in values]
+    assert (x == large).cpu().tolist() == [value == large for value in values]
+    assert (x + large).cpu().tolist() == [(value + large) % 2**64 for value in values]
+    assert torch.clamp(x, min=large).cpu().tolist() == [max(value, large) for value in values]

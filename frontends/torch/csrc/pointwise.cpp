@@ -26,6 +26,8 @@ ScalarType number_type(const hr_scalar &number) {
       return ScalarType::Bool;
     case HR_DTYPE_I64:
       return ScalarType::Long;
+    case HR_DTYPE_U64:
+      return ScalarType::UInt64;
     case HR_DTYPE_C128:
       return c10::toComplexType(c10::get_default_dtype_as_scalartype());
     default:
@@ -298,9 +300,11 @@ void convert_operands(Call &call) {
 
 // torch rounds a number to the tensors' narrow type before it compares.
 hr_scalar rounded_number(hr_scalar number, ScalarType common) {
-  if (number.dtype != HR_DTYPE_F64 && number.dtype != HR_DTYPE_I64)
+  if (number.dtype != HR_DTYPE_F64 && number.dtype != HR_DTYPE_I64 && number.dtype != HR_DTYPE_U64)
     return number;
-  float value = static_cast<float>(number.dtype == HR_DTYPE_I64 ? number.value.i : number.value.f[0]);
+  float value = number.dtype == HR_DTYPE_I64   ? static_cast<float>(number.value.i)
+                : number.dtype == HR_DTYPE_U64 ? static_cast<float>(number.value.u)
+                                               : static_cast<float>(number.value.f[0]);
   switch (common) {
 #define HEADRACE_CASE(type, name) \
   case ScalarType::name:          \

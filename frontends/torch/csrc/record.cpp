@@ -74,8 +74,11 @@ hr_scalar number_of(const Scalar &value) {
     c10::complex<double> number = value.toComplexDouble();
     return hr_scalar_c128(number.real(), number.imag());
   }
-  if (value.type() == ScalarType::UInt64)
-    return hr_scalar_i64(static_cast<int64_t>(value.toUInt64()));
+  if (value.type() ==
+      ScalarType::UInt64) { // i64 as long as it holds the number, so that fewer kinds of programs are compiled
+    uint64_t number = value.toUInt64();
+    return number > INT64_MAX ? hr_scalar_u64(number) : hr_scalar_i64(static_cast<int64_t>(number));
+  }
   return hr_scalar_i64(value.toLong());
 }
 
