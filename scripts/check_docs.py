@@ -29,7 +29,7 @@ EXAMPLES = {
     "docs/benchmarks.md": {"bench/results/latest.md"},
 }
 # Names without a folder that belong to others.
-FOREIGN_NAMES = {"__fp16", "set_eval_frame"}
+FOREIGN_NAMES = {"__fp16", "set_eval_frame", "target_clones"}
 # Pages whose names in backticks are torch's operators.
 OPERATOR_PAGES = {"docs/operator-speed.md", "docs/coverage.md", "docs/operators.md"}
 FOREIGN_FILES = {"libcuda.so.1", "train.py", "requirements.txt", "setup.py"}
