@@ -27,6 +27,7 @@ help: ## this list
 venv: $(STAMP) ## the virtual environment with the pinned packages of requirements-dev.txt
 
 $(STAMP): requirements-dev.txt
+	@echo "Packages of requirements-dev.txt go into $(VENV): pip shows nothing for a minute or two."
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet -r requirements-dev.txt
 	@touch $@
@@ -37,6 +38,7 @@ build: $(STAMP) ## the core, the command and the C tests, in build/release
 
 # Frontends for Python, into the virtual environment; nothing to do while the project has no Python package.
 python-package: $(STAMP) ## the Python package, installed in place into the virtual environment
+	@echo "The core and the PyTorch frontend are compiled into build/python: 3 to 4 minutes on 2 cores the first time."
 	@if [ -f pyproject.toml ]; then \
 	  PATH=$(VENV_BIN):$$PATH $(VENV)/bin/python -m pip install --quiet --no-build-isolation --no-deps -e .; \
 	fi
@@ -55,7 +57,7 @@ fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEE
 fuzz-torch: build python-package ## 1,000 random PyTorch programs beside torch's CPU device and between modes; OPTIONS='--programs 50000 --jobs 16'
 	$(LIBRARIES) $(VENV_BIN)/python tests/fuzz/torch_fuzz.py $(OPTIONS)
 
-demo: build python-package ## the demonstration
+demo: python-package ## the demonstration
 	$(VENV)/bin/python examples/demo.py
 
 gallery: build python-package ## networks people know on both devices, compared; pictures in build/gallery
