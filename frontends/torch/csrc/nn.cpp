@@ -4,6 +4,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/TensorImpl.h>
 
+#include "infer.h"
 #include "kernels.h"
 #include "layers.h"
 
@@ -52,18 +53,19 @@ at::MemoryFormat convolution_format(const Tensor &input, const Tensor &weight) {
   return format != at::MemoryFormat::Contiguous ? format : format_of(weight);
 }
 
-Dims convolution_sizes(const Tensor &input, const Tensor &weight, IntArrayRef stride, IntArrayRef padding,
-                       IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups) {
-  Dims sizes{input.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
-  for (int64_t i = 0; i < input.dim() - 2; ++i) {
-    auto at = [i](IntArrayRef values) { return values.size() == 1 ? values[0] : values[i]; };
-    int64_t extent = at(dilation) * (weight.size(i + 2) - 1) + 1, in = input.size(i + 2);
-    sizes.push_back(transposed ? (in - 1) * at(stride) - 2 * at(padding) + extent + at(output_padding)
-                               : (in + 2 * at(padding) - extent) / at(stride) + 1);
-    TORCH_CHECK(!transposed || at(output_padding) < at(stride) || at(output_padding) < at(dilation),
-                "output padding must be smaller than either stride or dilation, but got output padding ",
-                at(output_padding), ", stride ", at(stride), ", dilation ", at(dilation));
-    TORCH_CHECK(sizes.back() >= 0, "Calculated output size is too small: ", IntArrayRef(sizes));
+Dims convolution_sizes(const Tensor &input, const Tensor &weight, const Convolution &shape, bool transposed,
+                       IntArrayRef output_padding) {
+  Dims sizes =
+      inferred_sizes(transposed ? HR_OP_CONV_BACKWARD_DATA : HR_OP_CONV, shape.ints, {input.sizes(), weight.sizes()});
+  int64_t rank = input.dim() - 2;
+  for (int64_t i = 0; i < rank; ++i) {
+    int64_t stride = shape.ints[1 + i], dilation = shape.ints[1 + 2 * rank + i];
+    int64_t more = transposed ? output_padding[output_padding.size() == 1 ? 0 : i] : 0;
+    TORCH_CHECK(more == 0 || more < stride || more < dilation,
+                "output padding must be smaller than either stride or dilation, but got output padding ", more,
+                ", stride ", stride, ", dilation ", dilation);
+    sizes[i + 2] += more;
+    TORCH_CHECK(sizes[i + 2] >= !transposed, "Calculated output size is too small: ", IntArrayRef(sizes));
   }
   return sizes;
 }
@@ -71,13 +73,9 @@ Dims convolution_sizes(const Tensor &input, const Tensor &weight, IntArrayRef st
 // How far a transposed convolution's input must reach at the end of each dim so that it is what the plain convolution
 // makes of the output: an output padding of a stride or more leaves rows that no input row made.
 Dims missing_rows(const Tensor &input, const Tensor &weight, IntArrayRef out_sizes, const Convolution &shape) {
-  int64_t rank = input.dim() - 2;
-  Dims missing;
-  for (int64_t i = 0; i < rank; ++i) {
-    int64_t stride = shape.ints[1 + i], padding = shape.ints[1 + rank + i], dilation = shape.ints[1 + 2 * rank + i];
-    int64_t room = out_sizes[i + 2] + 2 * padding - dilation * (weight.size(i + 2) - 1) - 1;
-    missing.push_back(std::max<int64_t>(room / stride + 1 - input.size(i + 2), 0));
-  }
+  Dims rows = inferred_sizes(HR_OP_CONV, shape.ints, {out_sizes, weight.sizes()}), missing;
+  for (int64_t i = 2; i < input.dim(); ++i)
+    missing.push_back(std::max<int64_t>(rows[i] - input.size(i), 0));
   return missing;
 }
 
@@ -107,7 +105,7 @@ Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTens
               weight.scalar_type(), ") should be the same");
   TORCH_CHECK_NOT_IMPLEMENTED(input.scalar_type() != ScalarType::Bool, "convolutions are not implemented for 'Bool'");
   Convolution shape(input.dim() - 2, stride, padding, dilation, groups);
-  Dims sizes = convolution_sizes(input, weight, stride, padding, dilation, transposed, output_padding, groups);
+  Dims sizes = convolution_sizes(input, weight, shape, transposed, output_padding);
   Tensor out = new_tensor(sizes, input.scalar_type(), convolution_format(input, weight));
   if (out.numel() == 0)
     return out;
