@@ -38,7 +38,7 @@ build: $(STAMP) ## the core, the command and the C tests, in build/release
 
 # Frontends for Python, into the virtual environment; nothing to do while the project has no Python package.
 python-package: $(STAMP) ## the Python package, installed in place into the virtual environment
-	@echo "The core and the PyTorch frontend are compiled into build/python: 3 to 4 minutes on 2 cores the first time."
+	@echo "The core and the PyTorch frontend are compiled into build/python; the first time takes some minutes."
 	@if [ -f pyproject.toml ]; then \
 	  PATH=$(VENV_BIN):$$PATH $(VENV)/bin/python -m pip install --quiet --no-build-isolation --no-deps -e .; \
 	fi
