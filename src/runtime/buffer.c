@@ -9,18 +9,18 @@
 
 enum { POOL_CHUNK = 65536 };
 
-/* The process's: handles are addresses, and structs are never given back. */
+/* The process's pool. Handles are addresses, and structs are never freed. */
 static struct {
   hr_mutex mutex;
   hr_buffer *free[HR_HANDLE_SHIFT_MAX + 1]; /* structs with a handle */
-  char *chunk;                              /* structs that never had one */
+  char *chunk;                              /* structs without a handle so far */
   size_t chunk_left;
   hr_handle_range range;
   hr_mutex invalidate_mutex;
   atomic_uint_least64_t last_stamp;
 } pool = {.mutex = HR_MUTEX_INITIALIZER, .invalidate_mutex = HR_MUTEX_INITIALIZER};
 
-/* A struct that was never used, with a handle. The pool is locked. Chunks come from the system and stay for ever. */
+/* Creates a struct with a handle. The pool is locked. Chunks come from the system and are never freed. */
 static hr_status make_struct(int shift, hr_buffer **out_buffer) {
   if (pool.chunk_left < sizeof(hr_buffer)) {
     void *fresh = mmap(NULL, POOL_CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -129,7 +129,7 @@ void hr_buffer_retain(hr_buffer *buffer) {
   }
 }
 
-/* Whether that was the last reference: the struct has nothing any more and goes back to the pool. */
+/* Drops references. True if these were the last ones: the struct is empty then and returns to the pool. */
 static bool let_go(hr_buffer *buffer, int64_t reference) {
   if (atomic_fetch_sub_explicit(&buffer->count, reference, memory_order_acq_rel) != reference) {
     return false;
@@ -197,7 +197,7 @@ void *hr_buffer_handle(const hr_buffer *buffer) {
   return buffer->handle;
 }
 
-/* Takes a reference unless the last one is gone. */
+/* Retains the buffer unless its last reference is gone. */
 static bool retain_living(hr_buffer *buffer) {
   int_least64_t count = atomic_load_explicit(&buffer->count, memory_order_relaxed);
   while (count > 0) {
@@ -250,7 +250,7 @@ void hr__buffer_unbind(hr_buffer *buffer) {
   hr_mutex_unlock(&device->bind_mutex);
 }
 
-/* The address first: who finds the new layout finds the memory that it is of. */
+/* The address is exchanged first: a reader that sees the new layout also sees the memory that it describes. */
 void hr__buffers_exchange(hr_buffer *a, hr_buffer *b) {
   hr_device *device = a->device;
   hr_mutex_lock(&device->bind_mutex);

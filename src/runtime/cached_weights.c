@@ -13,7 +13,7 @@
 
 enum { ALIGNMENT = 64 };
 
-/* A context's. */
+/* State of a context. */
 typedef struct cached_weights_lists {
   hr_mutex mutex;
   hr_table lists; /* of published entries, by stamp */
@@ -51,7 +51,7 @@ static bool has_recipe(const hr_cached_weights *cached_weights, const uint64_t *
          memcmp(cached_weights->recipe, recipe, word_count * sizeof *recipe) == 0;
 }
 
-/* Locked. A list of several is searched by hashes. */
+/* Locked. A list of several entries is searched by hash. */
 static hr_cached_weights *find(const cached_weights_lists *all, uint64_t stamp, const uint64_t *recipe,
                                size_t word_count) {
   hr_cached_weights *cached_weights = hr_table_get(&all->lists, stamp);
@@ -77,7 +77,7 @@ hr_cached_weights *hr__cached_weights_find(uint64_t stamp, const uint64_t *recip
   return cached_weights;
 }
 
-/* Memory for it; false when there is none. */
+/* Allocates the entry's memory; false if none is left. */
 static bool allocate(hr_cached_weights *cached_weights) {
   if (cached_weights->device == NULL) {
     cached_weights->data = hr_aligned_malloc(cached_weights->bytes, ALIGNMENT);
@@ -167,7 +167,7 @@ void *hr__cached_weights_data(const hr_cached_weights *cached_weights) {
   return cached_weights->data;
 }
 
-/* Locked: the list's references go. */
+/* Locked. Drops the list's references. */
 static void release_list(cached_weights_lists *all, hr_cached_weights *list) {
   while (list != NULL) {
     hr_cached_weights *next = list->next;

@@ -1,6 +1,6 @@
-/* Slabs for small blocks, a list sorted by size, then by address, for the others. The list is an array: a device has at
- * most some hundreds of free blocks, and moving their pointers costs less than following a tree's. Which blocks of a
- * slab are free is a set of bits in two levels. */
+/* Small blocks come from slabs, all others from a list sorted by size, then by address. The list is an array: a device
+ * has at most some hundreds of free blocks, and moving their pointers costs less than walking a tree. The free blocks
+ * of a slab are a bit set of two levels. */
 #include "runtime/caching_allocator.h"
 
 #include <string.h>
@@ -116,7 +116,7 @@ static hr_status refuse(const hr_caching_allocator *allocator, size_t wanted, co
                         (long long)stats->limit_bytes, reason != NULL ? ": " : "", reason != NULL ? reason : "");
 }
 
-/* What was made of weights goes; unlocked, because its memory may be this allocator's. */
+/* Drops cached weights; unlocked, because their memory may be this allocator's. */
 static void forget_cached_weights(hr_caching_allocator *allocator) {
   hr_mutex_unlock(&allocator->mutex);
   hr_context *before = hr__context_enter(allocator->context);
@@ -125,7 +125,7 @@ static void forget_cached_weights(hr_caching_allocator *allocator) {
   hr_mutex_lock(&allocator->mutex);
 }
 
-/* Asks the driver, and makes room first where the limit wants it or the driver has none. */
+/* Allocates from the driver. Frees cached blocks first if the limit requires it, or if the driver has no memory. */
 static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, size_t wanted, void **out_address) {
   hr_memory_stats *stats = &allocator->stats;
   if (bytes > INT64_MAX / 4) {
@@ -248,7 +248,7 @@ static bool is_shared_with_others(const hr_caching_allocator *allocator) {
   return allocator->driver->capture_begin == NULL;
 }
 
-/* Returns the blocks that were freed first, until what is free is little beside what was in use at once. */
+/* Returns the blocks that were freed first, until little is free compared to the peak in use. */
 static void release_old(hr_caching_allocator *allocator) {
   const hr_memory_stats *stats = &allocator->stats;
   int64_t most = hr_max(2 * stats->allocated_bytes_peak, FREE_BYTES_MIN);
@@ -288,14 +288,15 @@ static hr_status alloc_large(hr_caching_allocator *allocator, size_t wanted, hr_
   return HR_OK;
 }
 
-/* Where the list can't grow, the driver gets the block back. */
+/* If the list can't grow, the block goes back to the driver. */
 static void free_large(hr_caching_allocator *allocator, hr_block *block) {
   if (!hr_vector_reserve(&allocator->free_blocks, allocator->free_blocks.count + 1)) {
     driver_free(allocator, block->address, block->bytes);
     hr_free(block);
     return;
   }
-  bool by_address = !is_shared_with_others(allocator); /* else what was used last is in the host's caches */
+  bool by_address =
+      !is_shared_with_others(allocator); /* otherwise the block used last, which is in the host's caches */
   block->age = allocator->freed_count++;
   size_t at = find_large(allocator, block->bytes, by_address ? block->address : NULL);
   hr_block **data = allocator->free_blocks.data;
@@ -303,7 +304,7 @@ static void free_large(hr_caching_allocator *allocator, hr_block *block) {
   data[at] = block;
 }
 
-/* ---- the door ---- */
+/* ---- entry points ---- */
 
 hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t bytes, hr_block **out_block) {
   hr_mutex_lock(&allocator->mutex);

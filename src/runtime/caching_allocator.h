@@ -1,20 +1,26 @@
 /* caching_allocator.h: a device's memory, kept for reuse.
  *
- * Sizes are rounded up: to eighths of powers of two up to 1 MB, to 64 KB up to 16 MB, to 2 MB above, so that at most
- * about an eighth is lost. Blocks of up to 32 KB are cut from slabs of 256 KB of one size each; larger ones are the
- * driver's own, and a free one serves any request of which it wastes at most an eighth. Nothing goes back to the driver
- * until `trim`, or until the driver or the limit refuses: then cached blocks are returned, largest first, what is
- * derived from weights (cached_weights.h) goes as well, and the request is tried again.
+ * Sizes are rounded up, so that at most about an eighth is lost:
  *
- * A host's memory is everybody's (that of drivers without graphs): where sizes change all the time, and the driver has
- * to be asked again, what is free is at most twice as much as was ever in use at once, or 128 MB; the blocks that were
- * freed first go back.
+ *   up to 1 MB      to eighths of powers of two
+ *   up to 16 MB     to 64 KB
+ *   above           to 2 MB
  *
- * Of the blocks that serve as well, a request gets the one at the lowest address. So a program that repeats itself
- * finds the same addresses again, whatever the order in which it lets go of them (engine/replay.h). Larger blocks of a
- * driver without graphs are the exception: there the last one that was freed comes first. Memory is reused in the order
- * in which it was freed: the engine frees what a commit used after it has run, or earlier where everything that may
- * touch the block runs in order behind it. Threads: any; one lock.
+ * Blocks of up to 32 KB are cut from slabs of 256 KB, each of one block size. Larger blocks are allocated from the
+ * driver one by one; a free one serves any request of which it wastes at most an eighth.
+ *
+ * Memory returns to the driver on `trim`, and if the driver or the limit refuses a request. In the second case cached
+ * blocks are returned, largest first, cached weights (cached_weights.h) are dropped, and the request is retried.
+ *
+ * Drivers without graphs allocate host memory, which other processes share. If their sizes change all the time, free
+ * memory is limited to 128 MB or twice the peak in use, and the blocks that were freed first are returned.
+ *
+ * Of several suitable blocks a request gets the one at the lowest address. So a repeated program gets the same
+ * addresses again, in any order of its releases (engine/replay.h). Exception: for the larger blocks of a driver without
+ * graphs the last one freed comes first.
+ *
+ * Memory is reused in the order in which it was freed. The engine frees a commit's memory after the commit has run, or
+ * earlier if all users of the block run in order behind it. Threads: any; one lock.
  */
 #ifndef HEADRACE_RUNTIME_CACHING_ALLOCATOR_H_
 #define HEADRACE_RUNTIME_CACHING_ALLOCATOR_H_
@@ -32,8 +38,8 @@ typedef struct hr_block {
   void *address;
   size_t bytes;  /* rounded */
   hr_slab *slab; /* NULL: the driver's own block, or the host's */
-  uint64_t age;  /* of a free one: how many were freed before */
-  /* Of the host's: what takes the memory back. */
+  uint64_t age;  /* of a free one: the number of blocks freed before */
+  /* Of adopted memory: returns it to its owner. */
   void (*release)(void *arg);
   void *arg;
 } hr_block;
@@ -42,7 +48,7 @@ enum { HR_ALLOCATOR_SMALL_MAX = 32768, HR_ALLOCATOR_CLASSES = 8 + 6 * 8, HR_ALLO
 
 typedef struct hr_caching_allocator {
   const struct hr_driver *driver;
-  hr_context *context; /* whose derived contents go when memory is out */
+  hr_context *context; /* whose cached weights are dropped when memory is out */
   void *impl;
   const char *name; /* of the device, for messages */
   hr_mutex mutex;
@@ -52,24 +58,24 @@ typedef struct hr_caching_allocator {
   hr_memory_stats stats;
 } hr_caching_allocator;
 
-/* `limit_bytes` 0: none. `name` must outlive the allocator. Its context is the one that is current here. */
+/* `limit_bytes` 0: no limit. `name` must outlive the allocator. Its context is the one that is current here. */
 void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_driver *driver, void *impl,
                                const char *name, int64_t limit_bytes);
-/* Returns everything that is cached; blocks in use stay usable, and may be freed later. */
+/* Returns all cached memory; blocks in use stay valid and may be freed later. */
 void hr_caching_allocator_trim(hr_caching_allocator *allocator);
-/* A block of at least `bytes` bytes, aligned to 64. RESOURCE_EXHAUSTED names what was asked for and what there is;
- * nothing has changed then but the cache. */
+/* A block of at least `bytes` bytes, aligned to 64. RESOURCE_EXHAUSTED names the request and the free memory; then only
+ * the cache has changed. */
 HR_MUST_USE hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t bytes, hr_block **out_block);
 void hr_caching_allocator_free(hr_caching_allocator *allocator, hr_block *block); /* NULL: nothing */
-/* A block of memory that is not the allocator's: `release` gets it back, and no figure counts it. NULL without host
- * memory. */
+/* A block over memory that is not the allocator's: `release` frees it, and no statistic counts it. NULL if host memory
+ * is exhausted. */
 hr_block *hr__block_adopt(size_t bytes, void *address, void (*release)(void *arg), void *arg);
 void hr_caching_allocator_limit(hr_caching_allocator *allocator, int64_t bytes);
-/* Everything but the device's own figures. */
+/* All statistics except the device's own. */
 void hr_caching_allocator_stats(hr_caching_allocator *allocator, hr_memory_stats *out_stats);
 void hr_caching_allocator_reset_peak(hr_caching_allocator *allocator);
 
-/* The size that a request becomes. */
+/* The rounded size of a request. */
 size_t hr__caching_allocator_round(size_t bytes);
 
 #endif

@@ -12,12 +12,12 @@
 
 enum { SEGMENT_COUNT_SHIFT = 12, RANGE_SHIFT_MIN = 32 };
 #if defined(__SANITIZE_THREAD__)
-enum { RANGE_SHIFT_MAX = 38 }; /* the sanitizer leaves programs little room */
+enum { RANGE_SHIFT_MAX = 38 }; /* the sanitizer leaves programs little address space */
 #else
 enum { RANGE_SHIFT_MAX = 44 };
 #endif
 
-/* Reserves the range: as much as the system gives. */
+/* Reserves the range, or as much of it as the system grants. */
 static hr_status reserve(hr_handle_range *range) {
   for (int shift = RANGE_SHIFT_MAX; shift >= RANGE_SHIFT_MIN; --shift) {
     void *base = mmap(NULL, (size_t)1 << shift, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -32,7 +32,7 @@ static hr_status reserve(hr_handle_range *range) {
                         1 << (RANGE_SHIFT_MIN - 30), strerror(errno));
 }
 
-/* Takes the segments for slots of a size that has none left. */
+/* Adds segments for slots of a size that has none left. */
 static hr_status add_segment(hr_handle_range *range, int shift) {
   int span = shift > range->segment_shift ? 1 << (shift - range->segment_shift) : 1;
   if (shift > range->shift || range->segments_used + span > HR_HANDLE_SEGMENTS) {

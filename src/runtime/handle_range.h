@@ -1,12 +1,12 @@
-/* handle_range.h: addresses that map nothing, one slot for each buffer.
+/* handle_range.h: unmapped addresses, one slot for each buffer.
  *
- * A range of address space (16 TB, or less where the system gives less) is reserved without access and cut into 4,096
+ * A range of address space (16 TB, or less if the system grants less) is reserved without access and cut into 4,096
  * segments. A segment holds slots of one power of two, at least 64 bytes and longer than the buffer, so that the
- * address one past the end still belongs to it; larger slots take several segments. From an address, its segment gives
- * the slot size, and a table of the segment gives the owner: no search.
+ * address one past the end still belongs to it. Larger slots span several segments. The segment of an address gives the
+ * slot size, and a table of the segment gives the owner, without a search.
  *
- * Slots are never given back: their owners are pooled and used again with the same slot.
- * Threads: take needs the caller's lock; owner may be called at any time.
+ * Slots are never freed: their owners are pooled and reused with the same slot. Threads: take needs the caller's lock;
+ * owner may be called at any time.
  */
 #ifndef HEADRACE_RUNTIME_HANDLE_RANGE_H_
 #define HEADRACE_RUNTIME_HANDLE_RANGE_H_
@@ -39,15 +39,15 @@ typedef struct hr_handle_range {
   } current[HR_HANDLE_SHIFT_MAX + 1];
 } hr_handle_range;
 
-/* The slot size (as a power of two) for a buffer; HR_HANDLE_SHIFT_MAX + 1 when there is none so large. */
+/* The slot size (as a power of two) for a buffer; HR_HANDLE_SHIFT_MAX + 1 if the buffer is too large. */
 static inline int hr__handle_shift(size_t bytes) {
   int shift = bytes < 64 ? HR_HANDLE_SHIFT_MIN : 64 - __builtin_clzll((unsigned long long)bytes);
   return shift <= HR_HANDLE_SHIFT_MAX ? shift : HR_HANDLE_SHIFT_MAX + 1;
 }
 
-/* A slot of 2^shift bytes that belongs to `owner`. */
+/* Allocates a slot of 2^shift bytes for `owner`. */
 HR_MUST_USE hr_status hr__handle_take(hr_handle_range *range, int shift, void *owner, void **out_address);
-/* The owner of the slot that holds `address`, or NULL, and where the slot begins. */
+/* The owner of the slot that holds `address`, or NULL, and the slot's first address. */
 void *hr__handle_owner(hr_handle_range *range, const void *address, void **out_begin);
 
 #endif

@@ -1,5 +1,5 @@
-/* The queue: a linked list under a mutex. The thread looks for work for a few microseconds before it sleeps: waking it
- * costs more than most gaps between the commits of a loop. */
+/* The queue: a linked list under a mutex. The thread spins for a few microseconds before it sleeps: waking it costs
+ * more than most gaps between the commits of a loop. */
 #include "runtime/queue.h"
 
 #include "base/team.h"
@@ -19,7 +19,7 @@ static void run_job(hr_queue *queue, hr_queue_job *job) {
   (void)hr__context_enter(before);
 }
 
-/* Called with the mutex held, which is given up while a job runs. */
+/* Called with the mutex held, which is released while a job runs. */
 static void finish_job(hr_queue *queue) {
   queue->is_running = false;
   atomic_fetch_add_explicit(&queue->completed, 1, memory_order_release);
@@ -40,7 +40,7 @@ static void run_next(hr_queue *queue) {
   finish_job(queue);
 }
 
-/* Spins until there is more to do than has been done, or it was long enough. */
+/* Spins until a job arrives or the time is up. */
 static void spin(hr_queue *queue) {
   uint64_t done = atomic_load_explicit(&queue->completed, memory_order_relaxed);
   for (int i = 0; i < SPIN_ROUNDS && atomic_load_explicit(&queue->pushed, memory_order_relaxed) == done; i++) {
@@ -68,8 +68,8 @@ static void run_thread(void *arg) {
   hr_mutex_unlock(&queue->mutex);
 }
 
-/* Lets the thread run what is pending, and ends it. Until `stop` is false again, whoever pushes runs its job. Gives
- * what `stop` was before. */
+/* Runs the pending jobs and ends the thread. Until `stop` is false again, jobs run on the thread that pushes them.
+ * Returns the previous value of `stop`. */
 static bool end_thread(hr_queue *queue) {
   hr_queue_settle(queue);
   hr_mutex_lock(&queue->mutex);
@@ -202,7 +202,7 @@ static bool has_ended(const hr_queue *queue, uint64_t number) {
   return atomic_load_explicit(&queue->completed, memory_order_acquire) >= number;
 }
 
-/* Ends what was begun beside the host, and spins for a while; false: the job has not ended yet. */
+/* Finishes a job that was submitted early and spins for a while; false: the job has not ended yet. */
 static bool wait_briefly(hr_queue *queue, uint64_t number) {
   hr_queue_settle(queue);
   for (int i = 0; i < SPIN_ROUNDS; i++) {

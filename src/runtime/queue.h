@@ -1,12 +1,15 @@
 /* queue.h: the work of one device, in order, on one thread.
  *
- * Jobs run one after another in the order in which they were pushed. The thread starts with the first push and owns the
- * thread team of parallel loops, because a team costs more when two host threads use it in turn. A caller that would
- * wait anyway may run its job on its own thread when nothing is queued or running: begin_inline, end_inline. And a
- * caller that will wait soon may have a thread of the team begin (lead): whoever uses the queue next takes part, and
- * ends the job.
+ * Jobs run in the order in which they were pushed. The thread starts with the first push and owns the thread team of
+ * parallel loops, because a team costs more when two host threads use it in turn. Two shortcuts avoid waiting for that
+ * thread:
  *
- * Pushing waits while HR_QUEUE_LIMIT jobs are pending, so that a host that only records can't run away from the device.
+ * - If nothing is queued or running, a caller that would wait anyway may run its job on its own thread: begin_inline,
+ *   end_inline.
+ * - A caller that will wait soon may start its job on a thread of the team (submit_early). The next user of the queue
+ *   takes part in the job and finishes it.
+ *
+ * Pushing blocks while HR_QUEUE_LIMIT jobs are pending, which bounds how far a recording host gets ahead of the device.
  * Threads: any; a job must not push to its own queue or wait for it.
  */
 #ifndef HEADRACE_RUNTIME_QUEUE_H_
@@ -20,7 +23,7 @@
 enum { HR_QUEUE_LIMIT = 4 };
 
 typedef struct hr_queue_job {
-  void (*run)(struct hr_queue_job *job); /* owns the job from here on */
+  void (*run)(struct hr_queue_job *job); /* owned by the job from here on */
   struct hr_queue_job *next;
 } hr_queue_job;
 
@@ -33,7 +36,7 @@ typedef struct hr_queue {
   int pending; /* waiting, not running */
   bool is_running, stop;
   hr_thread thread;
-  _Atomic(hr_queue_job *) led;     /* begun, and nobody has ended it yet; it is_running */
+  _Atomic(hr_queue_job *) led;     /* submitted early and not finished yet; is_running */
   uint64_t lead;                   /* of the team */
   atomic_uint_least64_t pushed;    /* jobs ever given, those run inline too */
   atomic_uint_least64_t completed; /* jobs ever ended */
@@ -43,20 +46,20 @@ typedef struct hr_queue {
 void hr_queue_init(hr_queue *queue);
 /* Runs what is pending, ends the thread. The queue may be used again afterwards. */
 void hr_queue_stop(hr_queue *queue);
-/* Waits for everything pushed so far, ends the thread for good: what comes later runs on the thread that pushes it. For
- * the end of the process. */
+/* Runs the pending jobs and ends the thread for good: later jobs run on the thread that pushes them. For the end of the
+ * process. */
 void hr_queue_close(hr_queue *queue);
 /* Behind hr_queue_close. */
 void hr_queue_fini(hr_queue *queue);
-/* Appends a job; its number is the argument of hr_queue_wait. When no thread can be had, the job runs here. */
+/* Appends a job and returns its number for hr_queue_wait. If no thread can be created, the job runs here. */
 uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job);
-/* True when nothing is queued or running: until end_inline the caller is the one who runs. */
+/* True if nothing is queued or running: until end_inline the caller's thread runs the jobs. */
 bool hr_queue_begin_inline(hr_queue *queue);
 void hr_queue_end_inline(hr_queue *queue);
-/* When nothing is queued or running, and the team has a thread that is awake: it calls work(job), and job->run is
- * called when whoever uses the queue next has waited for that. `work` calls no library that has threads of its own. */
+/* If nothing is queued or running and a thread of the team is awake, that thread calls work(job). The next user of the
+ * queue waits for it, then calls job->run. `work` calls no library that has threads of its own. */
 bool hr_queue_submit_early(hr_queue *queue, hr_queue_job *job, void (*work)(void *job));
-/* Ends what was begun by hr_queue_submit_early, if something was. */
+/* Finishes a job started by hr_queue_submit_early, if there is one. */
 void hr_queue_settle(hr_queue *queue);
 /* Waits until job `number` and all before it have ended. */
 void hr_queue_wait(hr_queue *queue, uint64_t number);

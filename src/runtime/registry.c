@@ -21,7 +21,7 @@ static void init_registry(void *part) {
   hr_mutex_init(&open->mutex);
 }
 
-/* Waits for what the devices do. */
+/* Waits for the devices' work. */
 static void stop_registry(void *part) {
   registry *open = part;
   hr_mutex_lock(&open->mutex);

@@ -100,8 +100,8 @@ HR_TEST(best_fit_wastes_an_eighth_at_most) {
   hr_caching_allocator_trim(&allocator);
 }
 
-/* Whatever was let go of, and in which order: the lowest address of a kind comes first. A driver without graphs keeps
- * that to small blocks. */
+/* Blocks released in any order: the lowest address of a kind comes first. A driver without graphs does so for small
+ * blocks only. */
 HR_TEST(requests_get_the_lowest_address_again) {
   enum { COUNT = 41 };
   static const size_t sizes[] = {64, 700, 20000, 100000, 9 << 20};
@@ -284,7 +284,7 @@ static void do_nothing(void *arg, int64_t begin, int64_t end, int worker) {
   (void)arg, (void)begin, (void)end, (void)worker;
 }
 
-/* What was led runs and ends, in this order and once, before whatever the queue is asked next. */
+/* A job that was submitted early runs and ends, once and in order, before the queue's next work. */
 HR_TEST(queue_ends_what_was_led_first) {
   atomic_int count = 0;
   int list[4], led_count = 0;
@@ -438,7 +438,7 @@ HR_TEST(contents_seen_twice_in_turn_are_kept) {
   hr__cached_weights_forget_all();
 }
 
-/* A loop over lengths that grow: no block serves twice. */
+/* A loop over growing lengths: no block is used twice. */
 HR_TEST(what_a_host_does_not_use_again_goes_back) {
   budget b = {.left = SIZE_MAX};
   hr_caching_allocator allocator;
