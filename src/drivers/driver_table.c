@@ -1,4 +1,4 @@
-/* The drivers of this build: what the registry looks names up in. */
+/* The drivers of this build, searched by the registry. */
 #include "drivers/cpu/cpu_driver.h"
 #include "drivers/cuda/cuda_driver.h"
 #include "drivers/null/null_driver.h"

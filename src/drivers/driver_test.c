@@ -1,4 +1,4 @@
-/* What is particular to one driver. What every driver has to do is in tests/c/driver_conformance_test.c. */
+/* Tests particular to one driver. The duties of every driver are tested in tests/c/driver_conformance_test.c. */
 #include "hr_test.h"
 
 #include "drivers/null/null_driver.h"

@@ -1,9 +1,9 @@
 /* The CPU driver: host memory and the shared thread team.
  *
- * Blocks of 2 MB and more are mapped on their own, aligned to 2 MB; what the host writes into them gets huge pages.
- * Everything happens during the call, so there is nothing to submit or flush.
+ * Blocks of 2 MB and more are mapped on their own, aligned to 2 MB; data written by the host gets huge pages. All work
+ * is done during the call, so there is nothing to submit or flush.
  *
- * Each worker of a parallel loop has scratch of its own, which grows to the largest kernel seen and stays.
+ * Each worker of a parallel loop has its own scratch, which grows to the largest kernel seen and is kept.
  */
 #include "drivers/cpu/cpu_driver.h"
 
@@ -21,13 +21,12 @@
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
 
 typedef struct cpu_device {
-  size_t scratch_bytes; /* of each worker that has some */
-  int scratch_count;    /* workers that have */
+  size_t scratch_bytes; /* of each worker that has scratch */
+  int scratch_count;    /* workers that have scratch */
   void *scratch[HR_THREADS_MAX];
 } cpu_device;
 
-/* More than one only where somebody asks for it, to try programs for several devices: each has a queue and memory of
- * its own. */
+/* More than one only on request, to test programs for several devices: each has its own queue and memory. */
 static int cpu_count(void) {
   return (int)hr_env_int(HR_ENV_CPU_DEVICES);
 }
@@ -54,7 +53,7 @@ static void cpu_close(void *impl) {
   hr_free(impl);
 }
 
-/* The model's name as the system tells it. */
+/* The model's name as the system reports it. */
 static void read_model(char *out_text, size_t bytes) {
   snprintf(out_text, bytes, "host processor");
   FILE *file = fopen("/proc/cpuinfo", "r");
@@ -77,7 +76,7 @@ static void cpu_properties(void *impl, hr_device_properties *out_properties) {
   read_model(out_properties->description, sizeof out_properties->description);
 }
 
-/* A number of kilobytes from /proc/meminfo, in bytes; -1 when it isn't there. */
+/* A number of kilobytes from /proc/meminfo, in bytes; -1 if the key is missing. */
 static int64_t read_meminfo(const char *key) {
   FILE *file = fopen("/proc/meminfo", "r");
   char line[128];
@@ -117,7 +116,7 @@ static void cpu_memory_info(void *impl, int64_t *out_free_bytes, int64_t *out_to
 
 /* ---- memory ---- */
 
-/* Maps `bytes` rounded to huge pages at an address aligned to them: maps one page more and gives the ends back. */
+/* Maps `bytes` rounded to huge pages at an address aligned to them: maps one page more and unmaps the ends. */
 static void *map_aligned(size_t bytes) {
   if (bytes > SIZE_MAX / 2) {
     errno = ENOMEM;
@@ -138,9 +137,8 @@ static void *map_aligned(size_t bytes) {
   return aligned;
 }
 
-/* What the host writes are weights and batches, read in each step: huge pages save the lookup of their addresses. What
- * kernels make has small pages, because the first touch of a huge page costs several times as much a byte on some
- * virtual machines. */
+/* The host writes weights and batches, which are read in each step: huge pages save TLB misses. Results of kernels get
+ * small pages, because the first touch of a huge page costs several times as much a byte on some virtual machines. */
 static void advise_huge(char *address, size_t bytes) {
 #ifdef MADV_HUGEPAGE
   char *first = (char *)(((uintptr_t)address + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
@@ -223,7 +221,7 @@ static hr_status cpu_fill(void *impl, void *to, const void *pattern, size_t patt
 
 /* ---- kernels ---- */
 
-/* Makes sure that each worker has `bytes` of scratch. */
+/* Grows every worker's scratch to at least `bytes`. */
 static hr_status grow_scratch(cpu_device *device, size_t bytes) {
   int workers = hr_thread_count();
   if (bytes == 0 || (bytes <= device->scratch_bytes && workers <= device->scratch_count)) {
@@ -261,8 +259,8 @@ static void run_one(void *arg, int64_t begin, int64_t end, int worker) {
   run_range(work, work->launches, begin, end, worker);
 }
 
-/* Work of several kernels is measured in lots: so many are worth a thread, whatever the kernel. A lot has at least a
- * unit. */
+/* The work of several kernels is divided into lots of about equal cost: this many justify a thread. A lot has at least
+ * one unit. */
 enum { LOTS = 16, LOTS_MAX = 1 << 20 };
 
 static int64_t lots_of(const hr_host_kernel *kernel, int pass) {
@@ -272,7 +270,7 @@ static int64_t lots_of(const hr_host_kernel *kernel, int pass) {
   return units <= 0 ? 0 : lots < 1 ? 1 : lots < (double)units ? (int64_t)lots : units;
 }
 
-/* Lots [begin, end) of all kernels, laid end to end. */
+/* Lots [begin, end) of all kernels, numbered consecutively. */
 static void run_lots(void *arg, int64_t begin, int64_t end, int worker) {
   const launch_work *work = arg;
   for (int i = 0; i < work->count && end > 0; ++i) {
@@ -312,7 +310,7 @@ static hr_status cpu_launch(void *impl, int count, const hr_host_launch *launche
   return HR_OK;
 }
 
-/* ---- events: the time at which they were recorded, because everything before has run then ---- */
+/* ---- events: the time of their recording, because all earlier work has run by then ---- */
 
 static hr_status cpu_event_create(void *impl, void **out_event) {
   (void)impl;

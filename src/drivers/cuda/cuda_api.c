@@ -25,7 +25,7 @@ static const char *const more_names[] = {
 #undef CUDA_SYMBOL
 };
 
-/* Of the table: first what has to be there, then what may be missing. */
+/* Sections of the table: required functions first, then those that may be missing. */
 enum {
   NAME_COUNT = sizeof names / sizeof *names,
   MORE_COUNT = sizeof more_names / sizeof *more_names,

@@ -1,6 +1,6 @@
-/* cuda_api.h: the CUDA driver's C interface as far as we use it, found at run time.
+/* cuda_api.h: the part of the CUDA driver's C interface that we use, found at run time.
  *
- * The library is libcuda.so.1, which comes with the kernel's driver and knows older programs: the entry points are
+ * The library is libcuda.so.1, which comes with the kernel driver and supports older programs: the entry points are
  * those of CUDA 11, which later drivers keep. The numbers are those of CUDA's public header cuda.h.
  */
 #ifndef HEADRACE_DRIVERS_CUDA_CUDA_API_H_
@@ -49,12 +49,12 @@ enum {
 enum { CU_GRAPH_NODE_TYPE_KERNEL = 0, CU_GRAPH_NODE_TYPE_MEMSET = 2 };
 enum { CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1 };
 
-/* Keys of cuLaunchKernel's `extra`: what follows each is the address of the parameters, and of their size in bytes. */
+/* Keys of cuLaunchKernel's `extra`: each is followed by the address of the parameters, or of their size in bytes. */
 #define CU_LAUNCH_PARAM_END ((void *)0)
 #define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)1)
 #define CU_LAUNCH_PARAM_BUFFER_SIZE ((void *)2)
 
-/* CUDA_KERNEL_NODE_PARAMS_v1: parameters are given one way or the other, as with cuLaunchKernel. */
+/* CUDA_KERNEL_NODE_PARAMS_v1: parameters are passed in one of two forms, as with cuLaunchKernel. */
 typedef struct hr__cuda_kernel_node {
   CUfunction function;
   unsigned grid[3], block[3], shared_bytes;
@@ -69,14 +69,14 @@ typedef struct hr__cuda_edge {
 typedef struct hr__cuda_table {
 #define CUDA_SYMBOL(name, args) int(*name) args;
 #include "drivers/cuda/cuda_symbols.def"
-  /* NULL where the driver does not have them. */
+  /* NULL if the driver does not have them. */
 #include "drivers/cuda/cuda_graph_symbols.def"
   /* behind those for graphs */
 #include "drivers/cuda/cuda_edge_symbols.def"
 #undef CUDA_SYMBOL
 } hr__cuda_table;
 
-/* The driver's library, as the process has opened it. */
+/* The driver's library, once per process. */
 typedef struct hr__cuda_library {
   hr_vendor vendor;
   hr__cuda_table table;
@@ -93,18 +93,17 @@ static inline const hr__cuda_table *hr__cuda(void) {
   return &hr__cuda_opened()->table;
 }
 
-/* Loads the library and starts it; every later call gives the first one's result. *out_count devices, at least 1; an
- * error says why there is none. Threads: any. */
+/* Loads and initializes the library; later calls return the first one's result. *out_count devices, at least 1; an
+ * error gives the reason why there are none. Threads: any. */
 HR_MUST_USE hr_status hr__cuda_open(int *out_count);
 
-/* Whether all functions for graphs are there. */
+/* True if all functions for graphs are present. */
 bool hr__cuda_has_graphs(void);
 
-/* For tests: another table, and how many devices it has; NULL looks for the library again. No device may be open. */
+/* For tests: another table and its number of devices; NULL searches for the library again. No device may be open. */
 void hr__cuda_replace(const hr__cuda_table *table, int count);
 
-/* A CUresult as a status that says what was being done and has CUDA's name and text of the error; OK for CUDA_SUCCESS.
- */
+/* A CUresult as a status that names the failed action and CUDA's name and text of the error; OK for CUDA_SUCCESS. */
 HR_MUST_USE hr_status hr__cuda_status(int code, const char *what);
 
 #endif

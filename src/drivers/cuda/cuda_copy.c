@@ -1,9 +1,11 @@
 /* cuda_copy.c: copies between host and device, and between devices, and fills.
  *
- * A copy from or to memory that is not pinned makes CUDA stop and stage it; ours go through pinned slots instead.
- *   in:  bytes are laid into the slots one behind the other, whoever they come from, and the caller goes on. A slot is
- * used again when the event behind its last copy has come: small copies wait for nothing. out: chunk i goes through
- * slot i % HR_CUDA_SLOTS; the device fills some while the host empties another.
+ * For a copy from or to memory that is not pinned, CUDA blocks and stages the bytes; ours go through pinned slots
+ * instead.
+ *
+ *   in    Bytes of all copies are appended to the slots, and the caller goes on. A slot is reused when the event
+ *         behind its last copy has completed: small copies wait for nothing.
+ *   out   Chunk i goes through slot i % HR_CUDA_SLOTS; the device fills some while the host empties another.
  */
 #include <string.h>
 
@@ -42,7 +44,7 @@ void hr__cuda_staging_fini(hr__cuda_staging *staging) {
 
 /* ---- in ---- */
 
-/* Makes the slot behind a full one the current one. */
+/* Makes the slot behind a full one current. */
 static hr_status next_slot(hr__cuda_staging *staging) {
   int next = (staging->slot + 1) % HR_CUDA_SLOTS;
   HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuEventSynchronize(staging->copied[next]), "wait for a copy in"));
@@ -90,7 +92,7 @@ static size_t chunk_bytes(const out_copy *copy, size_t chunk) {
   return smaller(copy->bytes - chunk * HR_CUDA_SLOT_BYTES, HR_CUDA_SLOT_BYTES);
 }
 
-/* Lets the device write a chunk into its slot. */
+/* Queues the copy of a chunk into its slot. */
 static hr_status request_chunk(hr__cuda_device *device, const out_copy *copy, size_t chunk) {
   hr__cuda_staging *out = &device->out;
   size_t slot = chunk % HR_CUDA_SLOTS;
@@ -129,14 +131,14 @@ hr_status hr__cuda_copy_out(hr__cuda_device *device, void *host, const void *fro
 
 /* ---- between devices ---- */
 
-/* Lets the devices reach each other's memory where the machine can: without it CUDA takes the bytes through the host.
- */
+/* Enables access to each other's memory if the machine supports it; otherwise CUDA copies through the host. */
 static void reach(hr__cuda_device *device, const hr__cuda_device *peer) {
   uint64_t bit = UINT64_C(1) << (peer->device & 63);
   int can = 0;
   if ((atomic_fetch_or(&device->peers, bit) & bit) == 0 &&
       hr__cuda()->cuDeviceCanAccessPeer(&can, device->device, peer->device) == CUDA_SUCCESS && can != 0) {
-    (void)hr__cuda()->cuCtxEnablePeerAccess(peer->context, 0); /* others in the process may have asked before */
+    (void)hr__cuda()->cuCtxEnablePeerAccess(peer->context,
+                                            0); /* other code in the process may have enabled it already */
   }
 }
 
@@ -151,7 +153,7 @@ hr_status hr__cuda_copy_peer(hr__cuda_device *device, void *to, const hr__cuda_d
 
 /* ---- fills ---- */
 
-/* The length of the shortest pattern that repeats to the same bytes. */
+/* The length of the shortest pattern whose repetition gives the same bytes. */
 static size_t period_of(const char *pattern, size_t bytes) {
   while (bytes > 1 && memcmp(pattern, pattern + bytes / 2, bytes / 2) == 0) {
     bytes /= 2;
@@ -201,8 +203,8 @@ static int set_column(hr__cuda_device *device, void *to, size_t pitch, const voi
   }
 }
 
-/* A pattern wider than the values CUDA writes: the first rows column by column, then what is there is doubled until all
- * is. */
+/* A pattern wider than CUDA's fill values: writes the first rows column by column, then doubles the filled part until
+ * the range is full. */
 static int fill_wide(hr__cuda_device *device, char *to, const char *pattern, size_t period, size_t unit, size_t bytes) {
   size_t rows = smaller(bytes / period, SEED_ROWS);
   for (size_t at = 0; at < period; at += unit) {

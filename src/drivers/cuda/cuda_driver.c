@@ -1,9 +1,9 @@
 /* cuda_driver.c: the CUDA driver's table of functions. See cuda_internal.h for streams, contexts and errors,
  * cuda_copy.c for copies, cuda_graph.c for graphs.
  *
- * Memory is the driver's own, block for block: the caching allocator above keeps it. Work is asynchronous: launch,
- * copy_in, copy_within, fill and event_record return when the work is in the stream; flush, copy_out and event_wait are
- * where errors of kernels show.
+ * Each allocation is one of CUDA's; the caching allocator above reuses them. Work is asynchronous: launch, copy_in,
+ * copy_within, fill and event_record return when the work is in the stream; flush, copy_out and event_wait report
+ * errors of kernels.
  */
 #include "drivers/cuda/cuda_driver.h"
 
@@ -58,7 +58,7 @@ static hr_status read_attributes(hr__cuda_device *device) {
                          "cuDeviceGetName");
 }
 
-/* What needs the device to be current. */
+/* The parts that need the device to be current. */
 static hr_status make_queue(hr__cuda_device *device) {
   HR_RETURN_IF_ERROR(hr__cuda_enter(device));
   hr_status status =
@@ -81,7 +81,7 @@ static hr_status open_device(hr__cuda_device *device, int ordinal) {
   return make_queue(device);
 }
 
-/* Accepts a device that was opened in part. */
+/* Also closes a device that was only partly opened. */
 static void cuda_close(void *impl) {
   hr__cuda_device *device = impl;
   hr_status entered = device->context != NULL ? hr__cuda_enter(device) : HR_OK;
@@ -152,7 +152,7 @@ static void cuda_memory_info(void *impl, int64_t *out_free_bytes, int64_t *out_t
 static hr_status cuda_allocate(void *impl, size_t bytes, void **out_address) {
   hr__cuda_device *device = impl;
   void *address = NULL;
-  if (bytes > device->total_bytes) { /* sizes near the end of the range are no sizes to CUDA */
+  if (bytes > device->total_bytes) { /* CUDA rejects sizes near the end of the range */
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "cuda: %zu bytes requested, the device has %zu", bytes,
                           device->total_bytes);
   }
@@ -166,7 +166,7 @@ static hr_status cuda_allocate(void *impl, size_t bytes, void **out_address) {
   return HR_OK;
 }
 
-/* cuMemFree waits for the device in practice; nothing says that it always will. */
+/* cuMemFree waits for the device in practice, but no documentation guarantees it. */
 static void cuda_free(void *impl, void *address, size_t bytes) {
   hr__cuda_device *device = impl;
   (void)bytes;
@@ -223,7 +223,7 @@ static hr_status cuda_fill(void *impl, void *to, const void *pattern, size_t pat
 
 /* ---- kernels ---- */
 
-/* More shared memory than 48 KB has to be allowed. */
+/* Shared memory above 48 KB has to be enabled. */
 enum { SHARED_BYTES_FREE = 48 << 10, SCALAR_WORDS = sizeof(hr_scalar) / 8 };
 _Static_assert(sizeof(hr_scalar) == 24 && sizeof(void *) == 8, "kernels read their parameters as 8-byte words");
 
@@ -246,8 +246,8 @@ hr_status hr__cuda_pack(const hr_device_kernel *kernel, const hr_host_call *call
   return HR_OK;
 }
 
-/* Once for each function. What is allowed is remembered until a module goes: another one's functions may get its
- * addresses. */
+/* Once for each function. Enabled functions are remembered until a module is unloaded: a later module's functions may
+ * get its addresses. */
 static int allow_shared(hr__cuda_device *device, CUfunction function, int shared) {
   uint64_t unloads = atomic_load(&device->unloads);
   hr__cuda_allowed *allowed = &device->allowed[((uintptr_t)function >> 4) % HR_CUDA_ALLOWED];
@@ -356,7 +356,7 @@ static hr_status cuda_load(void *impl, const void *image, size_t bytes, int coun
   return status;
 }
 
-/* Work that uses the module may still be on its way. */
+/* Work that uses the module may still be in flight. */
 static void cuda_unload(void *impl, void *module) {
   hr__cuda_device *device = impl;
   hr_status entered = module != NULL ? hr__cuda_enter(device) : HR_OK;
@@ -455,7 +455,7 @@ static hr_status cuda_event_wait(void *impl, void *event) {
   return hr__cuda_status(code, "cuEventSynchronize");
 }
 
-/* CUDA knows the time of an event when it has come: waits for both. */
+/* CUDA has an event's time only after it completed: waits for both. */
 static hr_status cuda_event_elapsed(void *impl, void *begin, void *end, int64_t *out_ns) {
   cuda_event *from = begin, *to = end;
   float milliseconds = 0;

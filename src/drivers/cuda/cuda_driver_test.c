@@ -1,6 +1,6 @@
-/* What is particular to the CUDA driver: opening, copies and fills, parameters, errors, on a stand-in for libcuda
- * (cuda_stand_in.h), copies and fills on a GPU, too, where there is one. Graphs are in cuda_graph_test.c, what needs
- * NVRTC in cuda_kernel_test.c; what every driver has to do is in tests/c/driver_conformance_test.c.
+/* Tests particular to the CUDA driver: opening, copies and fills, parameters, errors, on a stand-in for libcuda
+ * (cuda_stand_in.h); copies and fills also on a GPU, if there is one. Graphs are tested in cuda_graph_test.c, NVRTC in
+ * cuda_kernel_test.c, the duties of every driver in tests/c/driver_conformance_test.c.
  */
 #include "cuda_stand_in.h"
 
@@ -152,7 +152,7 @@ static void check_fills(void *impl) {
   }
 }
 
-/* Long and short ones, through the ends of the slots; what is around the copy stays. */
+/* Long and short copies, across the ends of the slots; bytes around the copy stay unchanged. */
 static void check_copies(void *impl) {
   static const size_t sizes[] = {1, 63, 64, 65, 1000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (4 << 20) + 3, 9999999};
   enum { BYTES = 10 << 20 };

@@ -1,17 +1,17 @@
 /* cuda_graph.c: CUDA graphs, made by capturing a stream.
  *
- * The stream that is captured is one of its own, on which nothing ever runs: other threads may copy by the device's
- * stream in the meantime, and wait for it, and none of that gets into the graph. The mode is "thread local": what a
- * library must not do while it is captured fails, on this thread alone, and the capture with it.
+ * Capture uses a stream of its own, on which nothing ever runs: other threads may copy through the device's stream
+ * meanwhile, and wait for it, and none of that gets into the graph. The mode is "thread local": a call that is
+ * forbidden during capture fails, on this thread alone, and the capture with it.
  *
- * A kernel is a node for each of its passes. Behind each launch the stream's last node is that pass's; updates find it
- * there. Kernels that were given together don't wait for each other: they are dealt to LANES chains, all behind what
- * was captured before and in front of what comes.
+ * Each pass of a kernel is a node. After each launch the stream's last node is that pass's node; updates find it there.
+ * Kernels of one launch don't wait for each other: they are dealt to LANES chains, all behind the work captured before
+ * and in front of the work captured later.
  *
- * Where kernels wait by themselves for what is in front of them (HR_BEGIN in the prelude, "programmatic dependent
- * launch"), they are brought to the processors while that still runs, and begin when all of it has ended and can be
- * seen. That holds whatever is in front, a library's kernel too. As each of them waits, whoever waits for one has
- * waited for everything before it.
+ * Kernels that wait for their predecessors themselves (HR_BEGIN in the prelude, "programmatic dependent launch") are
+ * scheduled on the multiprocessors while their predecessors still run. They begin when all predecessors have ended and
+ * their writes are visible. The predecessor may be any kernel, a library's too. Since each such kernel waits, a kernel
+ * that waits for one of them has waited for everything before it.
  */
 #include <string.h>
 
@@ -32,7 +32,7 @@ static hr_status no_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "cuda: no host memory for a graph");
 }
 
-/* Where the device can't be made current, CUDA's calls fail and what is the host's goes all the same. */
+/* If the device can't be made current, CUDA's calls fail and the host's memory is freed all the same. */
 static void destroy(hr__cuda_graph *graph) {
   if (graph->exec != NULL) {
     (void)hr__cuda()->cuGraphExecDestroy(graph->exec);
@@ -75,7 +75,7 @@ hr_status hr__cuda_capture_begin(void *impl, void **out_queue) {
   return HR_OK;
 }
 
-/* The nodes that what is captured next will wait for: CUDA's own list, until the next call. */
+/* The nodes that the next captured work will wait for: CUDA's own list, valid until the next call. */
 static hr_status last_nodes(hr__cuda_device *device, const CUgraphNode **out_nodes, size_t *out_count) {
   int state = 0;
   HR_RETURN_IF_ERROR(hr__cuda_status(
@@ -143,7 +143,7 @@ static hr_status capture_kernel(hr__cuda_device *device, const hr_host_launch *l
   return hr_vector_push(&graph->first_nodes, graph->nodes.count) ? hr__cuda_launch_kernel(device, launch) : no_memory();
 }
 
-/* Kernel i goes behind kernel i - LANES, the first ones behind `start`. Gives the ends of the lanes. */
+/* Kernel i follows kernel i - LANES, the first ones follow `start`. Returns the ends of the lanes. */
 static hr_status deal(hr__cuda_device *device, int count, const hr_host_launch *launches, CUgraphNode *start,
                       size_t start_count, CUgraphNode *out_ends, size_t *out_end_count) {
   const hr__cuda_graph *graph = device->capture;
@@ -183,7 +183,7 @@ hr_status hr__cuda_capture_launch(hr__cuda_device *device, int count, const hr_h
   return status;
 }
 
-/* What a graph is made of, for people. */
+/* Logs a graph's nodes, for debugging. */
 static void log_nodes(const hr__cuda_graph *graph) {
   size_t count = 0, kernels = 0, memsets = 0;
   int code = hr__cuda()->cuGraphGetNodes(graph->graph, NULL, &count);
@@ -229,7 +229,7 @@ hr_status hr__cuda_capture_end(void *impl, void **out_graph) {
 
 /* ---- use ---- */
 
-/* Gives the passes of a kernel other parameters; those that have nothing to do have no node. */
+/* Sets other parameters for a kernel's passes; passes with nothing to do have no node. */
 static hr_status update(const hr__cuda_graph *graph, size_t node, const hr_device_kernel *kernel, uint64_t *words) {
   void *parameters[] = {words};
   for (int pass = 0; pass < kernel->base.pass_count; ++pass) {
@@ -267,7 +267,7 @@ hr_status hr__cuda_graph_launch(void *impl, void *graph) {
   return hr__cuda_status(code, "launching a graph");
 }
 
-/* What CUDA does with a graph on its way is not said for all versions. */
+/* CUDA does not document, for all versions, the destruction of a graph in flight. */
 void hr__cuda_graph_destroy(void *impl, void *graph) {
   hr__cuda_device *device = impl;
   if (graph == NULL) {

@@ -1,5 +1,5 @@
-/* Graphs of the CUDA driver on a stand-in for libcuda (cuda_stand_in.h): what is captured, what waits for what, and
- * what fails. On a GPU they are replayed in cuda_kernel_test.c.
+/* Graphs of the CUDA driver on a stand-in for libcuda (cuda_stand_in.h): captured nodes, their dependencies, and
+ * failures. On a GPU they are replayed in cuda_kernel_test.c.
  */
 #include "cuda_stand_in.h"
 
@@ -74,7 +74,7 @@ HR_TEST(a_graph_runs_what_was_captured_with_what_it_was_told_last) {
   close_fake(impl);
 }
 
-/* The nodes that node `at` of what was captured last waits for, and those that these wait for, and so on. */
+/* The nodes that captured node `at` waits for, directly or indirectly. */
 static uint64_t all_before(int at) {
   uint64_t all = 0;
   for (int i = 0; i < at; ++i) {

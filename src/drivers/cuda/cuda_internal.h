@@ -1,12 +1,12 @@
-/* cuda_internal.h: an open CUDA device, and what its files share.
+/* cuda_internal.h: an open CUDA device, and declarations shared by its files.
  *
- * All work goes into one stream, which does not wait for the legacy stream of others in the process. CUDA's functions
- * work on the context that is current on the calling thread: each entry of the driver puts its own on top (enter) and
- * takes it off again (leave), so that nobody else's choice of a device changes. The context is the device's primary
- * one, which libraries and frameworks in the process have too.
+ * All work goes into one stream, which does not wait for the process's legacy stream. CUDA's functions use the context
+ * that is current on the calling thread. Each entry of the driver pushes its own context (enter) and pops it (leave),
+ * so that nobody else's choice of a device changes. The context is the device's primary one, which libraries and
+ * frameworks in the process share.
  *
- * After an error like an illegal address CUDA gives that error to every later call in the process; so do we, and
- * nothing waits.
+ * After an error like an illegal address CUDA returns that error from every later call in the process; so do we, and
+ * nothing blocks.
  */
 #ifndef HEADRACE_DRIVERS_CUDA_CUDA_INTERNAL_H_
 #define HEADRACE_DRIVERS_CUDA_CUDA_INTERNAL_H_
@@ -19,20 +19,19 @@
 
 enum { HR_CUDA_SLOTS = 4, HR_CUDA_SLOT_BYTES = 1 << 20 };
 
-/* Host memory that the device reads or writes by itself, between a caller's memory and the device's. Threads: its
- * mutex. */
+/* Pinned host memory between a caller's memory and the device's. Threads: its mutex. */
 typedef struct hr__cuda_staging {
   hr_mutex mutex;
   char *memory;                  /* pinned; HR_CUDA_SLOTS slots */
   CUevent copied[HR_CUDA_SLOTS]; /* behind the copies of each slot */
-  int slot;                      /* that bytes go to now, from `used` on; for copies in */
+  int slot;                      /* the current slot of copies in, filled from `used` on */
   size_t used;
 } hr__cuda_staging;
 
-/* A function that may have more shared memory than all. */
+/* A function with shared memory above the default limit enabled. */
 typedef struct hr__cuda_allowed {
   CUfunction function;
-  uint64_t unloads; /* of modules, when it was allowed */
+  uint64_t unloads; /* of modules, when it was enabled */
   int shared;       /* bytes */
 } hr__cuda_allowed;
 
@@ -42,38 +41,38 @@ typedef struct hr__cuda_device {
   int device;
   CUcontext context;
   CUstream stream;
-  struct hr__cuda_graph *capture; /* that kernels go to now instead of the stream; NULL: none */
+  struct hr__cuda_graph *capture; /* the stream that kernels go to instead while capturing; NULL: none */
   CUstream capture_stream;        /* made for the first capture */
   char name[64];
   int workers, architecture; /* multiprocessors; 90 for compute capability 9.0 */
   int block_bytes;           /* of shared memory */
   size_t total_bytes;
-  atomic_uint_least64_t peers; /* bit d: device d's memory was asked to be reachable */
+  atomic_uint_least64_t peers; /* bit d: access to device d's memory was requested */
   hr__cuda_staging in, out;
   atomic_uint_least64_t unloads;             /* of modules */
   hr__cuda_allowed allowed[HR_CUDA_ALLOWED]; /* by address; of the thread that launches */
 } hr__cuda_device;
 
-/* Between these two calls, on one thread, CUDA's functions mean this device. */
+/* Between these two calls, on one thread, CUDA's functions use this device. */
 HR_MUST_USE hr_status hr__cuda_enter(hr__cuda_device *device);
 void hr__cuda_leave(void);
 
-/* Staging, copies and fills are called in between. fini accepts what init left unfinished. */
+/* Staging, copies and fills are called in between. fini accepts a partly finished init. */
 HR_MUST_USE hr_status hr__cuda_staging_init(hr__cuda_staging *staging);
 void hr__cuda_staging_fini(hr__cuda_staging *staging);
 
-/* CUDA takes 4,096 bytes of parameters. */
+/* CUDA accepts 4,096 bytes of parameters. */
 enum { HR_CUDA_WORDS_MAX = 4096 / 8 };
-/* Lays out a kernel's parameters as device_kernel.h says. */
+/* Lays out a kernel's parameters as device_kernel.h specifies. */
 HR_MUST_USE hr_status hr__cuda_pack(const hr_device_kernel *kernel, const hr_host_call *call, uint64_t *words,
                                     size_t *out_bytes);
 
 /* Launches the passes of a kernel. */
 HR_MUST_USE hr_status hr__cuda_launch_kernel(hr__cuda_device *device, const hr_host_launch *launch);
 
-/* cuda_graph.c. Between begin and end launches go to device->capture_stream, as hr__cuda_capture_launch does with a
- * list of them; hr__cuda_capture_pass comes behind each pass, hr__cuda_capture_early in front of one that may start
- * early, and they do nothing when nothing is captured. */
+/* cuda_graph.c. Between begin and end launches go to device->capture_stream; hr__cuda_capture_launch does so for a list
+ * of them. hr__cuda_capture_pass is called after each pass, hr__cuda_capture_early before one that may start early;
+ * both do nothing outside of a capture. */
 HR_MUST_USE hr_status hr__cuda_capture_begin(void *impl, void **out_queue);
 HR_MUST_USE hr_status hr__cuda_capture_launch(hr__cuda_device *device, int count, const hr_host_launch *launches);
 HR_MUST_USE hr_status hr__cuda_capture_early(hr__cuda_device *device);

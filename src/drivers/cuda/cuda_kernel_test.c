@@ -1,5 +1,5 @@
-/* Texts through NVRTC, which needs no GPU, and their kernels on one; skipped where there is none. The last test leaves
- * CUDA unusable for the process, as a kernel that went astray does.
+/* Compilation by NVRTC, which needs no GPU, and the kernels on a GPU; skipped if either is missing. The last test
+ * leaves CUDA unusable for the process, as any kernel with an illegal address does.
  */
 #include "base/thread.h"
 #include "cuda_stand_in.h"
@@ -24,7 +24,7 @@ static const char kernel_text[] =
 
 static const char wrong_text[] = "extern \"C\" __global__ void wrong(float *x) {\n  x[0] = undeclared_name;\n}\n";
 
-/* Skips the test where there is no NVRTC, and says what is missing. */
+/* Compiles the text; skips the test with the reason if NVRTC is missing. */
 static void compile_or_skip(const char *text, hr_text *image) {
   hr_status status = hr__nvrtc_compile(90, text, strlen(text), image);
   if (hr_status_code_of(status) == HR_STATUS_NOT_FOUND) {
@@ -153,8 +153,8 @@ HR_TEST(a_gpu_runs_kernels_pass_by_pass) {
   DRIVER->close(impl);
 }
 
-/* Twenty kernels at once, each on a tensor of its own, behind one that makes what all of them read, in front of one
- * that reads what the last of them has made. */
+/* Twenty kernels at once, each on its own tensor, behind one whose result all of them read, and in front of one that
+ * reads the last one's result. */
 static void check_lanes(void *impl, const hr_device_kernel *kernel, void *workspace) {
   enum { COUNT = 1000, BYTES = COUNT * sizeof(float), MANY = 20 };
   static float x[COUNT], y[COUNT];
@@ -195,7 +195,8 @@ static void check_lanes(void *impl, const hr_device_kernel *kernel, void *worksp
   }
 }
 
-/* y = x * a + 1, then y += workspace, captured; later with another a, another y, and what the workspace holds by then.
+/* y = x * a + 1, then y += workspace, captured; replayed with another a, another y, and other contents of the
+ * workspace.
  */
 HR_TEST(a_gpu_replays_graphs) {
   enum { COUNT = 1000, BYTES = COUNT * sizeof(float) };
@@ -251,7 +252,7 @@ HR_TEST(a_gpu_replays_graphs) {
   DRIVER->close(impl);
 }
 
-/* Last: CUDA gives nothing but this error to the process afterwards. */
+/* Runs last: CUDA returns only this error to the process afterwards. */
 HR_TEST(a_stray_kernel_is_an_error_and_nothing_hangs) {
   static const char *const names[] = {"stray"};
   void *impl = open_gpu(), *function, *args[2] = {(void *)64, NULL}, *block;

@@ -1,4 +1,4 @@
-/* nvrtc.c: see nvrtc.h. Each compilation has a program of its own, which is what NVRTC asks of threads. */
+/* nvrtc.c: see nvrtc.h. Each compilation has its own program, which makes NVRTC thread-safe. */
 #include "drivers/cuda/nvrtc.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 typedef struct nvrtc_program *nvrtcProgram;
 
 enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1 };
-enum { LOG_LINES = 8, LOG_BYTES = 800 }; /* of a compiler's complaint that go into a status */
+enum { LOG_LINES = 8, LOG_BYTES = 800 }; /* of a compiler's log that go into a status */
 
 typedef struct nvrtc_table {
 #define NVRTC_SYMBOL(type, name, args) type(*name) args;
@@ -21,7 +21,7 @@ typedef struct nvrtc_table {
 #undef NVRTC_SYMBOL
 } nvrtc_table;
 
-/* As the process has opened it. */
+/* The library, once per process. */
 typedef struct nvrtc_library {
   hr_vendor vendor;
   nvrtc_table table;
@@ -57,8 +57,8 @@ static hr_status nvrtc_status(int code, const char *what) {
                         "NVRTC: %s: %s", what, nvrtc()->GetErrorString(code));
 }
 
-/* NVRTC opens its second library by name when it first compiles. Where nothing tells the loader of the folder, it finds
- * the one that is open already; a failure shows when it is needed. */
+/* NVRTC opens its second library by name when it first compiles. Opening it here first lets NVRTC find it even if the
+ * folder is not in the loader's path; a failure is reported when it is needed. */
 static void open_builtins(void) {
   int major, minor;
   char name[64];
@@ -91,7 +91,7 @@ static hr_status open_once(void) {
   return hr__vendor_open(&opened()->vendor, open_library);
 }
 
-/* Cuts a log behind its first lines. */
+/* Truncates a log after its first lines. */
 static void cut_log(char *log, size_t bytes) {
   size_t at = 0;
   for (int lines = 0; at < bytes && at < LOG_BYTES && log[at] != '\0' && lines < LOG_LINES; ++at) {
@@ -103,7 +103,7 @@ static void cut_log(char *log, size_t bytes) {
   log[at < bytes ? at : bytes - 1] = '\0';
 }
 
-/* What NVRTC said about a text that it did not take. */
+/* NVRTC's log of a text that it rejected, as a status. */
 static hr_status refusal(nvrtcProgram program, int code) {
   hr_status status = nvrtc_status(code, "compilation");
   size_t bytes = 0;

@@ -1,7 +1,8 @@
-/* The null driver: every member of the table, with nothing behind it but counters.
+/* The null driver: every member of the table, implemented with counters only.
  *
- * Start a new driver from this file. It also times the stack without a device: whatever a program costs here is ours.
- * Memory is mapped and never touched, so that addresses are real, reads give zeros and a terabyte costs nothing.
+ * Use this file as the template of a new driver. It also times the stack without a device: all measured cost is
+ * Headrace's own. Memory is mapped and never touched, so that addresses are real, reads give zeros and a terabyte costs
+ * nothing.
  */
 #include "drivers/null/null_driver.h"
 
@@ -19,9 +20,9 @@
 #define MEMORY_BYTES ((int64_t)64 << 30)
 
 typedef struct null_device {
-  hr_mutex mutex; /* allocate and free come from any thread */
+  hr_mutex mutex; /* allocate and free are called from any thread */
   hr_null_counters counters;
-  atomic_int_least64_t calls; /* of libraries: many in a step, so that they are counted without the lock */
+  atomic_int_least64_t calls; /* of libraries: many in a step, so they are counted without the lock */
 } null_device;
 
 static int null_count(void) {
@@ -143,7 +144,7 @@ static hr_status null_call(void *impl, hr_host_fn fn, void *arg) {
   return HR_OK;
 }
 
-/* ---- graphs: nothing has run, so that nothing has to be kept ---- */
+/* ---- graphs: nothing has run, so nothing has to be kept ---- */
 
 static hr_status null_capture_begin(void *impl, void **out_queue) {
   *out_queue = impl;

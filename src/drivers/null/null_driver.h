@@ -1,10 +1,10 @@
-/* null_driver.h: a device that accounts for everything and computes nothing. */
+/* null_driver.h: a device that counts all calls and computes nothing. */
 #ifndef HEADRACE_DRIVERS_NULL_DRIVER_H_
 #define HEADRACE_DRIVERS_NULL_DRIVER_H_
 
 #include "runtime/device.h"
 
-/* What was asked of a null device. */
+/* Number of calls and objects of a null device. */
 typedef struct hr_null_counters {
   int64_t allocations, frees, bytes_allocated;
   int64_t copies, bytes_copied, fills;
