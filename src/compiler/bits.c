@@ -1,10 +1,10 @@
-/* bits.c: numbers that are only moved are moved as bits.
+/* bits.c: moves numbers as integers of the same size if nothing is computed with them.
  *
  *   before   r0:f32 = load a0:f16+0{-64,1}      after   r0:i32 = load a0:i16+0{-64,1}
  *            store a1:f16+0{64,1}, r0                   store a1:i16+0{64,1}, r0
  *
- * Copies, cuts and joins of formats that are no class of their own would convert each number twice, and lose what a NaN
- * carries.
+ * Copies, slices and concatenations of formats without a class of their own (f16, for example) would otherwise convert
+ * each number twice and lose NaN payloads.
  */
 #include "compiler/passes.h"
 

@@ -1,4 +1,4 @@
-/* Formats that are computed with in another are moved as integers, where they are only moved. */
+/* Formats that are computed with in another class are moved as integers if they are only moved. */
 #include "hr_test.h"
 
 #include "only_kernel.h"

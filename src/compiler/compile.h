@@ -1,11 +1,11 @@
-/* compile.h: from a recorded program to a schedule of steps.
+/* compile.h: compiles a recorded program to a schedule of steps.
  *
  *   stream form --expand, versions-->
  *   value form  --simplify, match, deliver, layout, propagate order-->
  *   value form  --fuse, recompute, wait, hoist-->
  *   groups      --live, plan, lower--> steps and places
  *
- * Each pass has a file of its own. The compiler never calls a driver: it asks for target data.
+ * Each pass has a file of its own. The compiler never calls a driver: it reads hr_target.
  */
 #ifndef HEADRACE_COMPILER_COMPILE_H_
 #define HEADRACE_COMPILER_COMPILE_H_

@@ -1,5 +1,6 @@
-/* What the compiler makes of small programs: how many kernels, of which phases, and that fused results are those of the
- * operations one by one. */
+/* Compiling small programs: how many kernels result, of which phases, and that fused results equal those of the
+ * operations run one by one.
+ */
 #include "hr_test.h"
 
 #include "compiler/compile.h"

@@ -1,13 +1,16 @@
-/* deliver.c: what a library's result is only copied to, the library writes itself.
+/* deliver.c: writes a library operation's result directly to the place that its only consumer, a copy, would fill.
  *
  *   before   %4:f32[2,12,64,32], .., .. = attention_backward(..)                                  (%4, %5 dead)
  *            loop %5:f32[2,64,12,32] = copy(%4:f32[2,64,12,32]{24576,32,2048,1})                  (rows of all heads)
  *            loop %6:f32[2,64,384]{73728,1152,1}+384 = copy(%5:f32[2,64,384]{24576,384,1})        (beside two others)
  *   after    %6:f32[2,12,64,32]{73728,32,1152,1}+384, .., .. = attention_backward(..)
  *
- * Only composites that the target keeps whole, such as attention: where results of contractions lie is for layout.c to
- * say. A result is delivered if its buffer is dead and one copy of all of it is all that happens to it, if nobody else
- * touches the copy's destination in between, and if the target keeps the node so.
+ * The pass covers only composites that the target keeps whole, such as attention; layout.c places the results of
+ * contractions. A result is delivered if
+ *   - its buffer is dead,
+ *   - its only consumer is one copy, which reads all of it,
+ *   - no other node touches the copy's destination in between,
+ *   - the target keeps the node with the new output.
  */
 #include "compiler/passes.h"
 #include "core/ops/op.h"

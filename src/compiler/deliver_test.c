@@ -1,5 +1,4 @@
-/* Delivering: which results a composite writes where copies would bring them, and that what can be seen stays the same.
- */
+/* Delivering: which results a composite writes to a copy's destination, and that visible results stay the same. */
 #include "hr_test.h"
 
 #include "compiler/passes.h"

@@ -1,7 +1,7 @@
-/* describe.h: a step of a schedule for people: what it moves and computes, and its line in a profile.
+/* describe.h: describes a step of a schedule for people: its traffic, its arithmetic and its line in a profile.
  *
  *   relu_sub_square_sum_div, [64]x[16]                          a kernel and its domain; dims in brackets are reduced
- *   conv 1x64x56x56 * 64x64x3x3 by onednn, + bias + relu        a contraction, its factors, and what is matched into it
+ *   conv 1x64x56x56 * 64x64x3x3 by onednn, + bias + relu        a contraction, its factors and its epilogues
  *
  * A kernel's name ends at the comma, so that a script can add up its lines.
  */

@@ -1,5 +1,4 @@
-/* Distinct elements against counting them one by one; what kernels and contractions move against what their programs
- * say. */
+/* Traffic counts: distinct elements against a count one by one, and the bytes of kernels and contractions. */
 #include "hr_test.h"
 
 #include <string.h>

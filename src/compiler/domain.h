@@ -1,9 +1,9 @@
-/* domain.h: one set of elements, cut into dims in several ways.
+/* domain.h: domains (sets of elements, split into dims) and their common refinements.
  *
- * Two loop nodes can share a kernel when their domains are the same row-major sequence of elements, whatever the dims:
- * a [8, 16, 768] add and a [128, 768] multiply both walk [8, 16, 768]. The common refinement is the coarsest list of
- * dims that both can be split into; every operand's strides carry over, since splitting a dim of stride s into (m, n)
- * gives strides (s*n, s).
+ * Two loop nodes can share a kernel if their domains are the same row-major sequence of elements, whatever the dims: a
+ * [8, 16, 768] add and a [128, 768] multiply both walk [8, 16, 768]. The common refinement is the coarsest list of dims
+ * that both can be split into. Every operand's strides carry over: splitting a dim of stride s into (m, n) gives
+ * strides (s*n, s).
  */
 #ifndef HEADRACE_COMPILER_DOMAIN_H_
 #define HEADRACE_COMPILER_DOMAIN_H_

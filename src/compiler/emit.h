@@ -1,18 +1,18 @@
-/* emit.h: kernel forms as C text, for the compiled tier.
+/* emit.h: emits kernel forms as C text for the compiled tier.
  *
- * A text has no includes: a prelude (types, vector maths, conversions, in the words of src/core) and then, for each
- * kernel and pass, one range function
+ * A text has no includes. It consists of a prelude (types, vector maths and conversions, from the texts of src/core)
+ * and of one range function for each kernel and pass:
  *
  *   void NAME_PASS(void *const *args, const hr_scalar *scalars, const int64_t *extents, char *workspace, char *scratch,
  *                  int64_t begin, int64_t end)
  *
- * in the manner of hr_host_kernel::run. Inner shapes and strides are literals in it; scalars are arguments, and so are
- * `extents`, what a text need not know to be fast: how many rows, how long an array. Kernels that differ in those alone
- * have the same text, and share its code. Results have the bits of the block interpreter: the same expressions, the
- * same order in reductions. A kernel that there is no text for yet gives UNIMPLEMENTED and stays interpreted.
+ * The functions follow hr_host_kernel::run. Inner shapes and strides are literals; scalars are arguments. `extents`
+ * holds the numbers that need not be literals for speed: the number of rows, the length of an array. Kernels that
+ * differ only in scalars and extents have the same text and share its code.
  *
- * The compiler that gets the text must not contract (a * b + c), assume strict aliasing, or let integers overflow
- * undefined: hr_emit_flags. Threads: any, each call on its own text.
+ * Results have the bits of the block interpreter: the same expressions, and the same order in reductions. A kernel
+ * without a text yet gives UNIMPLEMENTED and stays interpreted. The text must be compiled with hr_emit_flags: no
+ * contraction of a * b + c, no strict aliasing, and defined integer overflow. Threads: any, each call on its own text.
  */
 #ifndef HEADRACE_COMPILER_EMIT_H_
 #define HEADRACE_COMPILER_EMIT_H_

@@ -1,14 +1,14 @@
 /* Addresses, and copies between memory and dense blocks.
  *
- * An access whose elements follow each other in a block is read and written where it is used. Others (transposed,
- * stepped, with bounds) are copied to and from a dense block in loops of their own, whose inner extents and strides are
+ * An access whose elements are consecutive within a block is read and written in place. Others (transposed, strided,
+ * with bounds) are copied to and from a dense block in loops of their own, whose inner extents and strides are
  * literals:
  *
  *   element-wise   for (i0 ...) for (i1 ...) for (j ...) t3[k + j] = p3[i0 * 784 + i1 * 28 + j * 2];
- *   along rows     a run after the other, wherever in the row the block begins
+ *   along rows     one run after another, wherever in the row the block begins
  *
- * So are 16-bit floats, whose rows hardware converts, values that are rounded to them, and random numbers, whose
- * neighbours share a block of Philox.
+ * Also copied are 16-bit floats (the hardware converts whole rows), values that are rounded to them, and random numbers
+ * (neighbours share a block of Philox).
  */
 #include <stdio.h>
 

@@ -5,14 +5,17 @@
  *     phase 1   for (o ...) for (j < 64) { ... v1[j] ... }
  *   }
  *
- * Row registers are vectors over the strip. Everything has to be affine along both sides, and there is one stage:
- * values that cross phases, and transcendentals of long bodies, stay with the interpreter. A split kernel leaves the
- * results of chunks in the workspace. Reduced dims that are not one line (tiles of a plane) are walked in runs along
- * the last of them; when that one is as short as a tile, its elements stand side by side in the body, and what is the
- * same for them is loaded once:
+ * Row registers are vectors over the strip. All accesses must be affine along both sides, and there is one stage:
+ * kernels with values that cross phases, or with transcendentals in long bodies, stay interpreted. A split kernel
+ * leaves the results of chunks in the workspace.
  *
- *   for (o in chunk) { w0, w1, w2 = place of o;  for (; w2 < 14; ++w2) for (j < 16) { r1 = p1[a1 + j];  { ... } { ... }
- * } }
+ * Reduced dims that are not one line (tiles of a plane) are walked in runs along the last of them. If that dim is as
+ * short as a tile, its elements are side by side in the body, and loads that they share are made once:
+ *
+ *   for (o in chunk) {
+ *     w0, w1, w2 = place of o;
+ *     for (; w2 < 14; ++w2) for (j < 16) { r1 = p1[a1 + j];  { ... } { ... } }
+ *   }
  */
 #include <stdio.h>
 

@@ -1,19 +1,23 @@
-/* Kernels for devices of many threads: which thread does what. Warps have 32 threads that step together.
+/* Kernels for devices of many threads: the mapping of elements to threads. Warps have 32 threads that step together.
  *
- *   element-wise          a thread an element, or four neighbours (emit_device_vector.c)
+ *   element-wise          one thread for each element, or for four neighbours (emit_device_vector.c)
  *   ... across dims       tiles of 32 x 32 elements, or 64 x 64 (emit_device_tiles.c)
- *   ordered (scatter)     a thread for all elements that differ in ordered dims alone, one after the other; where these
- * are many, several threads, each for the elements that go to its slice of the destination; where an index is the same
- * for neighbouring rows, a warp looks through 32 indices at a time and then does what is its slice's sequential rows a
- * thread a row: neighbouring rows lie side by side rows of lanes         a warp a row: thread t has lanes t and t + 32,
- * so the tree by halves begins in the thread and goes on by shuffles; or four neighbours, where that makes accesses
- * wide (emit_device_quads.c) long rows             that are walked several times: a block a row, whose threads keep it
- * (emit_device_turns.c) large reductions      several passes over the whole device (emit_device_passes.c)
- *   ... of many rows      that are walked several times: a block a row, a warp a chunk; results of chunks go through
- * the workspace
+ *   ordered (scatter)     one thread for all elements that differ only in ordered dims, one after the other.
+ *                         If these are many: several threads, each for the elements of its slice of the destination.
+ *                         If neighbouring rows share an index: a warp reads 32 indices at a time, then each thread
+ *                         handles the elements of its slice.
+ *   sequential rows       one thread for each row: neighbouring rows are adjacent in memory
+ *   rows of lanes         one warp for each row: thread t has lanes t and t + 32, so the tree by halves begins in the
+ *                         thread and continues by shuffles; or four neighbours for each thread, if that makes accesses
+ *                         wide (emit_device_quads.c)
+ *   long rows             if walked several times: one block for each row, whose threads keep the row's values
+ *                         (emit_device_turns.c)
+ *   large reductions      several passes over the whole device (emit_device_passes.c)
+ *   ... of many rows      if walked several times: one block for each row, one warp for each chunk; results of chunks
+ *                         go through the workspace
  *
- * A value of an element that a later phase needs is computed again there. Where something was stored in between, and
- * memory may be the same under two arguments, it is kept in the workspace instead.
+ * An element's value that a later phase needs is computed again there. It is kept in the workspace instead if something
+ * was stored in between and two arguments may be the same memory.
  */
 #include "compiler/emit_device.h"
 

@@ -1,4 +1,5 @@
-/* What threads do for an element, and for a row: addresses, loads and stores, values of earlier phases, accumulators.
+/* The code of one thread for an element and for a row: addresses, loads, stores, values of earlier phases,
+ * accumulators.
  */
 #include <string.h>
 

@@ -1,18 +1,18 @@
-/* emit_device_internal.h: what the files of the device emitter share.
+/* emit_device_internal.h: shared by the files of the device emitter.
  *
- *   emit_device.c          preludes; which form a kernel takes; a thread a row
- *   emit_device_access.c   what happens to an element, and to a row
- *   emit_device_numbers.c  shapes and strides: literals, or arguments
- *   emit_device_phases.c   phases as forms that keep values want them
- *   emit_device_rows.c     a warp or a block a row
+ *   emit_device.c          preludes; the choice of a kernel's form; one thread for each row
+ *   emit_device_access.c   the code for an element and for a row
+ *   emit_device_numbers.c  shapes and strides: literals or arguments
+ *   emit_device_phases.c   rewrites phases for forms that keep values
+ *   emit_device_rows.c     one warp or block for each row
  *   emit_device_turns.c    ... that keeps its row, and whose warps take turns at reductions
- *   emit_device_quads.c    ... four neighbours a thread
+ *   emit_device_quads.c    ... with four neighbours for each thread
  *   emit_device_passes.c   chunks of rows over the whole device
- *   emit_device_vector.c   several neighbours a thread
+ *   emit_device_vector.c   element-wise, several neighbours for each thread
  *   emit_device_tiles.c    tiles that are loaded along one dim and stored along another
  *
- * In the text: c0, c1, ... are coordinates of kept dims, w0, ... of walked ones, i the number of an element in its row,
- * l5 an accumulator of register 5 and m5 its index, r5 register 5; `call` the parameter.
+ * Names in the text: c0, c1, ... are coordinates of kept dims, w0, ... of walked ones; i is the number of an element in
+ * its row; l5 is an accumulator of register 5 and m5 its index; r5 is register 5; `call` is the parameter.
  */
 #ifndef HEADRACE_COMPILER_EMIT_DEVICE_INTERNAL_H_
 #define HEADRACE_COMPILER_EMIT_DEVICE_INTERNAL_H_

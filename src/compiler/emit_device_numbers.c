@@ -1,10 +1,11 @@
 /* Shapes and strides of a text: literals, or words of the parameter.
  *
- *   if (row >= \1768\1) { return; }     is made     if (row >= 768) { return; }     or     if (row >=
- * (int)call.words[0]) { return; }
+ *   emitted   if (row >= \1768\1) { return; }
+ *   literal   if (row >= 768) { return; }
+ *   word      if (row >= (int)call.words[0]) { return; }
  *
- * Emitters mark each number that need not be known when the text is compiled (HR__FREE). Small ones stay literals, and
- * equal ones are one word. A word has the type that the literal would have.
+ * Emitters mark each number that need not be a compile-time constant (HR__FREE). Small ones stay literals, and equal
+ * ones share a word. A word has the type that the literal would have.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,21 +1,24 @@
 /* Reductions of many elements over the whole device: a kernel of several passes.
  *
- *   phase 0   r0 = load x            r1 = reduce sum r0            elements 0   chunks of all rows: results to the
- * workspace phase 1   r2 = div r1, n         r3 = load x                   rows 1       r1 from its chunks, r2; both to
- * the workspace r4 = sub r3, r2        store y, r4                   elements 1   chunks of all rows: r2 from the
- * workspace
+ *   phases    phase 0      r0 = load x      r1 = reduce sum r0
+ *             phase 1      r2 = div r1, n   r3 = load x   r4 = sub r3, r2   store y, r4
  *
- * Row instructions run once, in a pass between those of elements; what others need of them goes through the workspace.
- * A unit of a pass of elements is a chunk of a row:
+ *   passes    elements 0   chunks of all rows: results to the workspace
+ *             rows 1       r1 from its chunks, r2; both to the workspace
+ *             elements 1   chunks of all rows: r2 from the workspace
  *
- *   lanes        a block has it: its threads make the values of all elements in the block's own memory, and a warp for
- * each reduction then takes those of its lanes in order; where they don't fit, or there are enough chunks for all
- * warps, a warp has the chunk; results lie by row sequential   a block has it for 32 neighbouring rows: its warps make
- * the values of some elements of each, side by side in the block's own memory, and one warp for each reduction then
- * takes them in order, a thread a row; results lie by chunk, and where they are many, they are made into tiles and
- * taken in the same way
+ * Row instructions run once, in a pass between those of elements; their results reach other passes through the
+ * workspace. A unit of a pass of elements is a chunk of a row:
  *
- * Where a phase reduces nothing, a thread has an element.
+ *   lanes        One block for each chunk: its threads compute the values of all elements into shared memory. One warp
+ *                for each reduction then adds the values of its lanes in order. If the values don't fit, or there are
+ *                enough chunks for all warps, one warp has the chunk. Results are stored by row.
+ *   sequential   One block for a chunk of 32 neighbouring rows: its warps compute the values of some elements of each
+ *                row, side by side in shared memory. One warp for each reduction then adds them in order, one thread
+ *                for each row. Results are stored by chunk; many of them are transposed in tiles and combined in the
+ *                same way.
+ *
+ * In a phase without reductions, each thread has one element.
  */
 #include <stdio.h>
 

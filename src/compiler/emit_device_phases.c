@@ -1,7 +1,7 @@
-/* Kernels as forms that keep values want them: what one phase has loaded is there for all, and reductions are phases of
- * their own.
+/* Rewrites kernels for forms that keep values: a load serves all later phases, and reductions become phases of their
+ * own.
  *
- * The registers and accesses of the kernel at hand stay; its instructions are copied.
+ * The kernel's registers and accesses stay; its instructions are copied.
  */
 #include <string.h>
 

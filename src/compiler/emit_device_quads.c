@@ -1,13 +1,13 @@
-/* Rows in the order of lanes whose elements lie side by side: four neighbours a thread instead of every 32nd element.
+/* Rows in the order of lanes whose elements are contiguous: four neighbours for each thread instead of every 32nd
+ * element.
  *
  *   v0 = 16 bytes of x; for (h < 4) { r0 = v0[h]; r1 = exp(r0); x2[h] = r1; o3[h] = r1; }
  *   threads t and t + 16 exchange halves of x2; l2[0] and l2[1] take theirs
  *   16 bytes of y = o3;
  *
- * Of 128 elements, thread t has 4t to 4t + 3, which go to lanes 4t % 64 and so on: thread t and thread t + 16 have the
- * same four lanes, one behind the other. So thread t < 16 takes lanes 4t and 4t + 1 of both, and thread t + 16 lanes 4t
- * + 2 and 4t + 3: sums are made in the same order as ever. Accesses are wide, and four neighbours share a block of
- * random numbers.
+ * Of 128 elements, thread t has 4t to 4t + 3, which belong to lanes 4t % 64 and so on. Threads t and t + 16 thus have
+ * the same four lanes, one after the other. Thread t < 16 sums lanes 4t and 4t + 1 of both, thread t + 16 lanes 4t + 2
+ * and 4t + 3, so sums keep their order. Accesses are wide, and four neighbours share a block of random numbers.
  */
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* Rows in the order of lanes: a warp or a block a row; results of chunks in the workspace. */
+/* Rows in the order of lanes: one warp or block for each row; results of chunks go through the workspace. */
 #include <stdio.h>
 
 #include "base/integer.h"

@@ -4,8 +4,8 @@
  *   barrier;
  *   for (u < 4) { r0 = tile0[t % 32][8 * u + t / 32]; ... y = r1; }                            along the rows of y
  *
- * Neighbouring threads touch neighbouring elements both times. A block reads all that its elements need in such loads
- * before it stores any of them, and a kernel reads what it writes at the same element, or not at all (compiler/fuse.c).
+ * Neighbouring threads touch neighbouring elements both times. A block makes all such loads for its elements before it
+ * stores any of them. That is safe: a kernel reads what it writes at the same element, or not at all (compiler/fuse.c).
  */
 #include "base/integer.h"
 #include "compiler/emit_device_internal.h"

@@ -1,16 +1,17 @@
-/* Long rows in the order of lanes that are walked several times: a block a row, whose threads keep what they have
- * loaded or computed.
+/* Long rows in the order of lanes that are walked several times: one block for each row, whose threads keep the values.
  *
  *   elements     thread t of warp w has elements w * 1024 + t, + 32, + 64, ...: s0[n] = x, s1[n] = exp(s0[n] - r2)
- *   reductions   warps of a chunk take turns: each goes on with the lanes' sums where the one before has left them in
- * the block's memory, so that a lane's elements are added one after the other, as ever; the last one folds the lanes
+ *   reductions   warps of a chunk take turns: each continues the lanes' sums that the previous warp left in shared
+ *                memory, so a lane's elements are still added one after the other; the last warp folds the lanes
  *
- *   for (turn < 4) { if (part == turn) { l3 = t3; for (n < 32) { l3[n % 2] += s1[n]; } t3 = l3; } barrier of the chunk;
- * }
+ *   for (turn < 4) {
+ *     if (part == turn) { l3 = t3; for (n < 32) { l3[n % 2] += s1[n]; } t3 = l3; }
+ *     barrier of the chunk;
+ *   }
  *
- * What is costly is thus done by all warps at once, and a turn is some additions. To emit it, the reductions of a phase
- * become a phase of their own, behind the one that makes what they take: then values cross from one to the other as
- * they do between any two.
+ * All warps run the costly operations at once, and a turn is only some additions. For emission, the reductions of a
+ * phase become a phase of their own behind the one that computes their operands. Values then cross as between any two
+ * phases.
  */
 #include <stdio.h>
 

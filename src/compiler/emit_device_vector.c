@@ -1,4 +1,4 @@
-/* Four neighbours a thread: element-wise kernels whose innermost dim lies side by side in memory.
+/* Element-wise kernels whose innermost dim is contiguous: four neighbours for each thread.
  *
  *   for (u < 2) { v0[u] = 16 bytes of x; v1[u] = 16 bytes of y; }
  *   for (u < 2) {
@@ -6,9 +6,9 @@
  *     16 bytes of z = o2;
  *   }
  *
- * A thread's accesses are wide, and its loads all come first, so that several are on their way at once. That is the
- * same as one element after the other: a kernel reads what it writes at the same element, or not at all
- * (compiler/fuse.c). Of a large kernel that loads little, a thread has two fours or four.
+ * A thread's accesses are wide. Its loads all come first, so that several are in flight at once. The result is the same
+ * as for one element after the other: a kernel reads what it writes at the same element, or not at all
+ * (compiler/fuse.c). In a large kernel with few loads, a thread has two or four groups of four.
  */
 #include "base/integer.h"
 #include "compiler/emit_device_internal.h"

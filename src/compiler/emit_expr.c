@@ -3,7 +3,7 @@
  *   r3 = add.f32 r1, $0        HR_VMATH_FN float hr_op_add_f32(const float a, const float b) { return (a + b); }
  *                              const float r3 = hr_op_add_f32(r1, s0_f32);
  *
- * A function is written once a text, whichever kernels use it: the preprocessor sees to that.
+ * A text contains each function once, however many kernels use it: the preprocessor removes the repetitions.
  */
 #include <ctype.h>
 #include <string.h>

@@ -1,15 +1,17 @@
-/* emit_internal.h: what the files of the emitter share.
+/* emit_internal.h: shared by the files of the host emitter.
  *
- *   emit_c.c        the prelude; which form a kernel takes; uniform values, scalars
+ *   emit_c.c        the prelude; the choice of a kernel's form; uniform values, scalars
  *   emit_unroll.c   short reductions become element-wise
  *   emit_expr.c     types, functions of rows, one instruction as a statement
  *   emit_access.c   addresses; copies between memory and dense blocks
- *   emit_stage.c    a block: its instructions cut into stages, values between stages, loops
- *   emit_points.c   element-wise kernels        emit_rows.c   reductions along rows
- *   emit_nest.c     windows over channels       emit_columns.c  reductions along columns
+ *   emit_stage.c    a block: its instructions split into stages, values between stages, loops
+ *   emit_points.c   element-wise kernels
+ *   emit_rows.c     reductions along rows
+ *   emit_nest.c     windows over channels
+ *   emit_columns.c  reductions along columns
  *
- * In the text: x1 is a number that is not literal, p3 the address of access 3, r5 register 5, t5 its block in scratch,
- * s2_f32 scalar 2 in class f32.
+ * Names in the text: x1 is a number that is not literal, p3 the address of access 3, r5 register 5, t5 its block in
+ * scratch, s2_f32 scalar 2 in class f32.
  */
 #ifndef HEADRACE_COMPILER_EMIT_INTERNAL_H_
 #define HEADRACE_COMPILER_EMIT_INTERNAL_H_

@@ -9,8 +9,8 @@
  *     }
  *   }
  *
- * Blocks of emit_points.c would copy each of the four windows first. Bounds that do not move along the innermost dim
- * choose between the address and a line of fills, outside of the loop that becomes vectors.
+ * Blocks of emit_points.c would first copy each of the four windows. Bounds that do not move along the innermost dim
+ * select the address or a line of fills outside of the vectorised loop.
  */
 #include <stdio.h>
 

@@ -2,20 +2,22 @@
  *
  *   domain [64, 28, 28]   tile [1, 28, 28]      domain [5000000]   tile [1024], the last one shorter
  *
- * Where an indirect access would not be a line in such a tile, tiles are pieces of the innermost dim alone: tables of
- * rows and columns become one row and a line of columns.
+ * If an indirect access would not be a line in such a tile, tiles are pieces of the innermost dim alone: tables of rows
+ * and columns become one row and a line of columns.
  *
  *   for (unit ...) { c0 = ...; p0 = args[0] + (c0 * 784); ... one block ... }
  *
- * Kernels of f16 whose accesses are all dense have tiles of 16 elements instead: compilers find the hardware's
- * conversions in no loop over elements, but keep a vector of 16 in registers from the conversion in, over loops that
- * are no longer than it, to the conversion out.
+ * Kernels of f16 whose accesses are all dense have tiles of 16 elements instead. Compilers find the hardware's
+ * conversions in no loop over elements. They do keep a vector of 16 in registers from the first conversion, through
+ * loops of at most that length, to the last conversion.
  *
- * Where loads lie transposed, a unit takes as many tiles along the dim in which those are dense as use up cache lines,
- * and turns what they read into scratch first:
+ * If loads are transposed, a unit has as many tiles along the dim in which those loads are dense as fill whole cache
+ * lines. It first transposes its loads into scratch:
  *
- *   for (unit ...) { g0 = ...; q1 = scratch; hr_turn_4(q1, ...); for (c0 = g0; c0 < stop; ++c0) { p1 = q1 + ...; ...
- * one block ... } }
+ *   for (unit ...) {
+ *     g0 = ...; q1 = scratch; hr_turn_4(q1, ...);
+ *     for (c0 = g0; c0 < stop; ++c0) { p1 = q1 + ...; ... one block ... }
+ *   }
  */
 #include <stdio.h>
 

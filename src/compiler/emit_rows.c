@@ -6,18 +6,22 @@
  *     phase 1   const float r2 = ... r1 ...;  for (blocks) { ... }
  *   }
  *
- * Chunks of 4,096 leave their results side by side, and those are combined as a row again. Where there are few long
- * rows and only reductions run over them, chunks are units of their own: pass 0 leaves their results in the workspace,
- * pass 1 goes on from there. What lies transposed is first turned into scratch, for as many chunks at once as use whole
+ * Chunks of 4,096 leave their results side by side, and those are combined as a row again. For few long rows with
+ * nothing but reductions over them, chunks are units of their own: pass 0 leaves their results in the workspace, and
+ * pass 1 continues from there. Transposed operands are first copied into scratch, for as many chunks as fill whole
  * cache lines:
  *
  *   for (group of chunks ...) { q0 = scratch; hr_turn_4(q0, ...); for (chunks of the group) { ... p0 = q0 + ... } }
  *
- * Whole rows that lie beside each other are turned 16 at a time in the same way. Short rows go through their phases 16
- * abreast: what is computed once for each row becomes vectors over rows, and no row waits for its own sum:
+ * Whole adjacent rows are transposed 16 at a time in the same way. Short rows go through their phases 16 at a time:
+ * values computed once for each row become vectors over rows, and no row waits for its own sum:
  *
- *   for (16 rows) { v1[16], v2[16];  for (row ...) { phase 0; v1[row] = fold(l1); }  for (g < 16) { v2[g] = log(v1[g]);
- * } for (row ...) { r2 = v2[row]; phase 1 } }
+ *   for (16 rows) {
+ *     v1[16], v2[16];
+ *     for (row ...) { phase 0; v1[row] = fold(l1); }
+ *     for (g < 16) { v2[g] = log(v1[g]); }
+ *     for (row ...) { r2 = v2[row]; phase 1 }
+ *   }
  */
 #include <stdio.h>
 

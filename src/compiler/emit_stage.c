@@ -1,14 +1,13 @@
-/* A block of elements: its instructions cut into stages, each a loop over the block.
+/* A block of elements: its instructions are split into stages, each a loop over the block.
  *
  *   r0 = load x   r1 = load y   r2 = add r0, r1   r3 = tanh r2   r4 = sub r3, r1   store z, r4
  *
  *   for (k < n) { r0 = p0[k]; r1 = p1[k]; r2 = r0 + r1; r3 = tanh(r2); t3[k] = r3; }
  *   for (k < n) { r1 = p1[k]; r3 = t3[k]; r4 = r3 - r1; p2[k] = r4; }
  *
- * A stage holds a dozen cheap operations or one transcendental with some: more would run out of vector registers. What
- * later stages need stays in a block of scratch, which fits L1; contiguous loads are repeated instead, as long as
- * nothing was stored. Memory may be the same under two arguments (in-place use), so instructions keep their order for
- * each element.
+ * A stage has a dozen cheap operations, or one transcendental with some: more would run out of vector registers. Values
+ * for later stages stay in a block of scratch, which fits L1. Contiguous loads are repeated instead, as long as nothing
+ * was stored. Two arguments may be the same memory (in-place use), so instructions keep their order for each element.
  */
 #include <string.h>
 

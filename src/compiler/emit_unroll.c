@@ -4,8 +4,8 @@
  *   r0 = load x                                  r0 = load x+0    r1 = load x+1    r2 = maximum r0, r1
  *   r1 = reduce amax r0                          r3 = load x+28   r4 = maximum r2, r3 ...
  *
- * At most 32 elements are combined one after the other (core/ir/kernel.h), which is what a chain of operations does; it
- * starts with the first element, since the identity changes nothing.
+ * At most 32 elements are combined one after the other (core/ir/kernel.h), just as a chain of operations does. The
+ * chain starts with the first element, since the identity changes nothing.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* fuse.c: which loop nodes share a kernel.
+/* fuse.c: decides which loop nodes share a kernel.
  *
  *   before   %2 = sub(%0, %1)          after   group 0: %2 = sub(%0, %1); %3 = exp(%2); %4 = sum(%3); %5 = div(%3, %4)
  *            %3 = exp(%2)              group 1: %7 = matmul(%5, %6)
@@ -6,12 +6,14 @@
  *            %5 = div(%3, %4)
  *            %7 = matmul(%5, %6)
  *
- * Greedy, in order: a node joins the latest group that it shares data with, or else the one that its first reader will
- * join, if it may run that early and if inside the group every two accesses to one buffer, one of them a write, go
- * through the same index map, so that an element depends on its own element (or its own row) alone. Otherwise it opens
- * a group. Rows stay resident through their reductions, within the limits that kernel.h and the target set.
+ * The pass is greedy and visits nodes in order. A node joins (1) the latest group that it shares data with, else (2)
+ * the group that its first reader will join, else it opens a group. It may join a group only if
+ *   - it may run that early, and
+ *   - every two accesses in the group to one buffer, one of them a write, use the same index map: an element depends
+ *     only on its own element, or its own row.
  *
- * A node that stores into a buffer that existed before the program never moves in front of a CHECK_INDEX.
+ * Rows stay resident through their reductions, within the limits of kernel.h and the target. A node that stores into a
+ * buffer older than the program never moves in front of a CHECK_INDEX.
  */
 #include <string.h>
 

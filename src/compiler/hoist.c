@@ -1,15 +1,15 @@
-/* hoist.c: small groups that wait for nothing run first, side by side.
+/* hoist.c: moves small groups that wait for nothing to the front, side by side.
  *
  *   before   conv | scale = rsqrt(var + eps) * w | mul, add, relu | conv | scale = .. | ..
  *   after    scale = .. | scale = .. | .. | conv | mul, add, relu | conv | ..
  *
- * What a network makes of its parameters alone, in front of each layer: batch norm's factors, weights laid out anew, a
- * counter of steps. Kernels that follow each other and touch nothing that another one writes are launched at once
+ * Such groups compute values of a network's parameters alone in front of each layer: factors of a batch norm, packed
+ * weights, a step counter. Consecutive kernels that touch no buffer that another of them writes are launched at once
  * (engine/batch.c).
  *
- * A group moves in front of all others when no group that stays writes what it reads or touches what it writes, and
- * what it makes is small, because it occupies memory for longer. A write to what existed before the program doesn't
- * pass a CHECK_INDEX.
+ * A group moves in front of all others if no group that stays writes what it reads or touches what it writes. Its
+ * results must be small, because they occupy memory for longer. A write to a buffer older than the program doesn't pass
+ * a CHECK_INDEX.
  */
 #include "compiler/passes.h"
 

@@ -1,26 +1,31 @@
-/* layout.c: what a program makes lies as the library likes it.
+/* layout.c: chooses the layouts that libraries run fastest on for the buffers that a program makes.
  *
- *   before   %3:f32[8,64,28,28]{50176,784,28,1} = conv(%0, %1)           after   %3:..{50176,1,1792,64} = conv(%0, %1)
- *            loop %4:f32[8,64,28,28]{50176,784,28,1} = relu(%3)                  loop
- * %4:f32[8,28,28,64]{50176,1792,64,1} = .. %5 = conv(%4, %2) %5:..{..} = conv(%4:..{50176,1,1792,64}, %2)
+ *   before   %3:f32[8,64,28,28]{50176,784,28,1} = conv(%0, %1)
+ *            loop %4:f32[8,64,28,28]{50176,784,28,1} = relu(%3)
+ *            %5 = conv(%4, %2)
+ *   after    %3:..{50176,1,1792,64} = conv(%0, %1)
+ *            loop %4:f32[8,28,28,64]{50176,1792,64,1} = ..
+ *            %5:..{..} = conv(%4:..{50176,1,1792,64}, %2)
  *
- * A dead, fresh buffer can lie in any order, and be larger than it was, if all that touch it follow. It is seen as
- * [outer, channels, inner]; a layout says where a step along each of these leads. Two kinds of nodes ask for layouts:
+ * A dead, fresh buffer can have any order of dims, and grow, if the layout propagates to all nodes that touch it. It is
+ * viewed as [outer, channels, inner]; a layout gives the stride of each of these. Two kinds of nodes request layouts:
  *
- *   convolutions (layout_images.c)  run on activations whose channels are neighbours, and reorder what comes otherwise:
- * a pass over memory for each operand. So their activations, and whatever element-wise or windowed loops derive from
- * them, are laid out as [outer, inner, channels]; loops on them walk their domain in the new order products
- * (layout_rows.c)        of 16-bit numbers run on rows that begin at addresses of 16 bytes, say: several times as fast
- * on some devices. Longer rows serve odd widths; the domain stays
+ *   convolutions (layout_images.c)
+ *       They run on activations whose channels are neighbours, and reorder others: a pass over memory for each operand.
+ *       So their activations, and those that element-wise or windowed loops derive from them, get the layout
+ *       [outer, inner, channels]. Loops on them walk their domain in the new order.
+ *   products (layout_rows.c)
+ *       Those of 16-bit numbers run on rows that begin at, for example, addresses of 16 bytes: several times as fast on
+ *       some devices. Odd widths get longer rows; the domain stays.
  *
- * What outlives the program may lie in the same way if its maker says so (`is_free`): the word of its layout goes with
- * the buffer to later programs, whose accesses follow it from the start. Where one of them can't, the program is
- * refused, and has to be compiled again for a buffer that lies plain.
+ * A buffer that outlives the program may have such a layout if its maker allows it (`is_free`). The layout's word
+ * travels with the buffer to later programs, whose accesses use it from the start. If one of them can't, the program is
+ * refused and compiled again after the buffer has returned to the default layout.
  *
- * A buffer follows when each of its accesses moves along one of the three axes with each dim of its domain, with each
- * bounded coordinate and with each index term, and never leaves the axis. A flattened view doesn't: there the old order
- * stays. The domain's order is the order of reductions, so sums over channels-last values may differ in their last bits
- * from those over the old order; the same program always gives the same ones.
+ * A layout propagates to a buffer if each of its accesses moves along one of the three axes with each dim of its
+ * domain, each bounded coordinate and each index term, and never leaves the axis. A flattened view doesn't: there the
+ * old order stays. The domain's order is the order of reductions. Sums over channels-last values may therefore differ
+ * in their last bits from those over the old order; the same program always gives the same ones.
  */
 #include <string.h>
 

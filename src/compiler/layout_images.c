@@ -1,4 +1,5 @@
-/* Channels-last: which activations convolutions want so, and what loops make of them, and make them from. See layout.c.
+/* Channels-last layouts: which activations convolutions request so, and the loops that they propagate to. See layout.c.
+
  */
 #include "compiler/layout_internal.h"
 

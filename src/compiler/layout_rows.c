@@ -1,28 +1,29 @@
-/* Rows of 16-bit matrices that begin where the library's fast kernels can read them. See layout.c.
+/* Rows of 16-bit matrices that begin at addresses that the library's fast kernels can read. See layout.c.
  *
- *   before   %3:bf16[8192,50257]{50257,1} = matmul(%0, %1)       after   %3:bf16[8192,50257]{50264,1} = matmul(%0, %1)
- *            loop %4:f32[8192,50257]{50257,1} = cast(%3:..)              loop %4:f32[8192,50257]{50257,1} =
- * cast(%3:..{50264,1})
+ *   before   %3:bf16[8192,50257]{50257,1} = matmul(%0, %1)
+ *            loop %4:f32[8192,50257]{50257,1} = cast(%3:..)
+ *   after    %3:bf16[8192,50257]{50264,1} = matmul(%0, %1)
+ *            loop %4:f32[8192,50257]{50257,1} = cast(%3:..{50264,1})
  *
- * The columns of an operand of a product are its neighbours in memory; everything else is rows. A row becomes longer by
- * the few elements that nobody sees.
+ * The columns of a product's operand are its neighbours in memory; everything else is rows. A row grows by a few
+ * elements that no node reads.
  *
  *   before   %5:bf16[8192,768] = matmul(%4:bf16[8192,50257]{50264,1}, %1:bf16[50257,768]{768,1})
  *   after    loop %4:bf16[8192,7]{50264,1}+50257 = copy(0)
  *            loop %6:bf16[50257,768]{768,1} = copy(%1)              loop %6:bf16[7,768]{768,1}+38597376 = copy(0)
  *            %5:bf16[8192,768] = matmul(%4:bf16[8192,50264]{50264,1}, %6:bf16[50264,768]{768,1})
  *
- * The fast kernels also want a depth, which is what a product sums over, that is a multiple of the same. Where a factor
- * has grown along it, the new elements become zeros, and the other factor gets as many, in a copy if need be: small
- * beside a large product. So is a copy of what a large product makes in rows that begin anywhere and can't grow,
- * because they outlive the program.
+ * The fast kernels also need a depth (the summed dim of a product) that is a multiple of the same number. If a factor
+ * has grown along its depth, the new elements become zeros. The other factor gets as many zeros, in a copy if need be,
+ * which is small beside a large product. A large product whose result outlives the program, in unaligned rows that
+ * can't grow, goes through a copy as well.
  *
  *   after    loop %6:bf16[768,50257]{1,768} = copy(%1)              loop %6:bf16[768,7]{1,768}+38597376 = copy(0)
  *            %4:bf16[8192,50264]{50264,1} = matmul(%0:bf16[8192,768], %6:bf16[768,50264]{1,768})
  *
- * The number of columns has to be one as well: where the rows of the product have room, it makes them whole. So has
- * that of rows where the left factor lies by columns that have grown: then the product goes through a temporary with as
- * many.
+ * The number of columns must be such a multiple, too: if the rows of the product have room, it fills them. The same
+ * holds for the number of rows if the left factor is stored by columns that have grown: the product then goes through a
+ * temporary with as many rows.
  */
 #include <string.h>
 

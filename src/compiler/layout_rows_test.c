@@ -1,4 +1,4 @@
-/* Longer rows for products of 16-bit numbers: the same bits, in buffers that have grown, and only where they may. */
+/* Longer rows for products of 16-bit numbers: the same bits in buffers that have grown, and growth only if allowed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Channels-last layouts: the same numbers as before, in the places where convolutions want them. */
+/* Channels-last layouts: the same numbers as before, in the layout that convolutions request. */
 #include <stdlib.h>
 
 #include "hr_test.h"

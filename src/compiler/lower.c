@@ -1,14 +1,14 @@
-/* lower.c: a group of loop nodes becomes a kernel form.
+/* lower.c: lowers a group of loop nodes to a kernel form.
  *
  *   before   group over [64, 1000], reduced dim 1            after   phase 0   r0 = load %0       r1 = reduce amax r0
  *            %1 = amax(%0); %2 = sub(%0, %1)                         phase 1   r2 = load %0       r3 = sub r2, r1
  *            %3 = exp(%2);  %4 = sum(%3)                                       r4 = exp r3        r5 = reduce sum r4
  *            %5 = div(%3, %4)                                        phase 2   r6 = div r4, r5    store %5, r6
  *
- * Every write of the group is a value in a register; a read of the same elements takes the newest value whose version
- * is not above the one it asks for, and memory otherwise. In a later phase memory is loaded again (a contiguous load
- * costs nothing) and cheap exact operations on memory are computed again; other values stay resident for the row. A
- * store waits for the last load of what it replaces.
+ * Every write of the group is a value in a register. A read of the same elements uses the newest value whose version is
+ * not above the requested one, else memory. In a later phase, memory is loaded again (a contiguous load costs nothing)
+ * and cheap exact operations on memory are computed again; other values stay resident for the row. A store waits for
+ * the last load of the contents that it replaces.
  */
 #include <limits.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* match.c: what a library can do together with a contraction is matched into it.
+/* match.c: matches element-wise loops into contractions as epilogues.
  *
  *   before   %4:f32[8,64,14,14] = conv(%0, %1)                     (%4, %5, %7 dead)
  *            loop %5 = add_scaled(%2:..{0,1,0,0}, %4, %3:..{0,1,0,0})
@@ -8,15 +8,16 @@
  *   after    %6 = conv(%0, %9)
  *            %8 = conv(%0, %1, _, %2:..{0,1,0,0}, %3:..{0,1,0,0}, %6) then(add_scaled,3,^,4) then(add,^,5) then(relu,^)
  *
- * A contraction takes the element-wise loop that alone reads what it has written, element for element, if the target
- * keeps the contraction with it. It moves to the loop's place, where the loop's other inputs are ready; between the two
- * nobody may write what the contraction reads. What it wrote before must not be seen by anybody: its buffer is dead, or
- * the loop writes over it in place. Then the next loop is looked at.
+ * A contraction absorbs the element-wise loop that alone reads its result, element for element, if the target keeps the
+ * contraction with that epilogue. It moves to the loop's place, where the loop's other inputs are ready.
+ *   - Between the two places no node may write what the contraction reads.
+ *   - Its old result must not be visible: its buffer is dead, or the loop writes over it in place.
+ * Then the next loop is tried.
  *
- * Numbers: whoever keeps a contraction with epilogues promises the bits of the loops (provider.h), so that results
- * don't depend on what the stream happened to commit together. A target that folds scales says that it does not promise
- * this of convolutions: its factors are rounded to fewer bits anyway. Then a scale of each channel goes into the
- * weights, which outlive the program and are scaled once (engine/weights.h):
+ * Numbers: a provider that keeps a contraction with epilogues promises the bits of the loops (provider.h), so results
+ * don't depend on which operations the stream committed together. A target that folds scales does not promise this of
+ * convolutions: its factors are rounded to fewer bits anyway. A scale for each channel then goes into the weights,
+ * which outlive the program and are scaled once (engine/weights.h):
  *
  *   before   %4 = conv(%0, %1)
  *            loop %5 = add_scaled(%2:..{0,1,0,0}, %4, %3:..{0,1,0,0})

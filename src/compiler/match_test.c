@@ -1,4 +1,4 @@
-/* Matching: what must be joined to a contraction, what must not, and that the numbers stay. */
+/* Matching: which loops become epilogues of a contraction, which must not, and that the numbers stay. */
 #include "hr_test.h"
 
 #include "base/text.h"

@@ -1,4 +1,4 @@
-/* passes.h: what the passes hand to each other. */
+/* passes.h: the passes and the data between them. */
 #ifndef HEADRACE_COMPILER_PASSES_H_
 #define HEADRACE_COMPILER_PASSES_H_
 

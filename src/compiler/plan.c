@@ -1,8 +1,8 @@
-/* plan.c: where every buffer lies.
+/* plan.c: places every buffer.
  *
- * What the caller can see, or had contents, is bound to the caller's memory. What dies inside the program gets an
- * offset in one arena: largest first, each at the lowest offset where it overlaps nobody that lives at the same time.
- * The same program always gives the same offsets.
+ * A buffer that the caller can see, or that had contents, is bound to the caller's memory. A buffer that dies inside
+ * the program gets an offset in one arena. Largest first, each gets the lowest offset at which it overlaps no buffer
+ * that is live at the same time. The same program always gives the same offsets.
  */
 #include <stdlib.h>
 

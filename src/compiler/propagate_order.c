@@ -1,12 +1,12 @@
-/* propagate_order.c: element-wise loops that walk as the reductions do that they share data with.
+/* propagate_order.c: propagates the order of a reduction's dims to the element-wise loops that share data with it.
  *
  *   before   %1[4,6]{1,4} = square(%0[4,6]{1,4})           after   %1[6,4]{4,1} = square(%0[6,4]{4,1})
  *            %2 = sum(%1[6,4]{4,1}) reduce(3)                      %2 = sum(%1[6,4]{4,1}) reduce(3)
  *
  * A reduction walks its input in the order of memory (core/ir/build.c), whatever the order of its dims was; loops
- * around it were recorded in that order. The order in which an element-wise loop walks is nobody's business, so it
- * takes the one in which it can be fused: of a later reduction first, else of an earlier one, and of loops that follow
- * one themselves. Where a loop walks as one of its neighbours already, it stays.
+ * around it were recorded in that order. The order in which an element-wise loop walks is unobservable, so the loop
+ * gets the one in which it can be fused: that of a later reduction, else of an earlier one, else of a loop that already
+ * got one. A loop that already walks like one of its neighbours stays.
  */
 #include "compiler/passes.h"
 #include "core/ops/op.h"

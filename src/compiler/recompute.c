@@ -1,22 +1,24 @@
-/* recompute.c: values that are cheap to make are made again by the kernels that read them, where that moves fewer bytes
- * than storing them.
+/* recompute.c: computes cheap values again in the kernels that read them if that moves fewer bytes than storing them.
  *
- *   before   group 0: %3 = threshold_backward(%1, %2)      after   group 1: %6 = threshold_backward(%1, %2); %4 =
- * sum(%6) group 1: %4 = sum(%3)                                 group 2: %7 = threshold_backward(%1, %2); %5 = sub(%7,
- * %4) group 2: %5 = sub(%3, %4)
+ *   before   group 0: %3 = threshold_backward(%1, %2)
+ *            group 1: %4 = sum(%3)
+ *            group 2: %5 = sub(%3, %4)
+ *   after    group 1: %6 = threshold_backward(%1, %2); %4 = sum(%6)
+ *            group 2: %7 = threshold_backward(%1, %2); %5 = sub(%7, %4)
  *
- * Looks at the groups that fuse has made and changes the program, which is then fused once more. From the last node to
- * the first, so that what a copy reads is looked at after the copy: a chain of cheap nodes goes back to what lies in
- * memory anyway. A copy has the bits of its original. It reads what the original has read, so nobody may have written
- * there in between. An original that wrote in place of its input has done so, unless it goes because all its readers
- * have copies. A reader that sees the value through a view of it, as a window of a pool does, gets a copy that computes
- * what the view sees (hr_node_as_seen); where windows overlap, more than once. What indices pick of a - b is a
- * difference of what they pick of a and of b, so that the loss of a large vocabulary needs no second copy of it in
- * memory.
+ * The pass reads the groups that fuse has made and changes the program, which is then fused once more. It goes from the
+ * last node to the first, so that a copy's inputs are considered after the copy: a chain of cheap nodes goes back to
+ * values that are in memory anyway.
  *
- * Bytes decide: a value that all its readers make themselves saves its store and its loads, and costs the loads of what
- * its inputs need in each group, where they are not read already. What it needs is kept until then instead of the
- * value: never more than its own size. A value of one group of readers alone moves there, and may cost more to compute.
+ * A copy has the bits of its original. It reads what the original has read, so no node may have written there in
+ * between. An original that wrote in place of its input has done so, unless it is removed because all its readers have
+ * copies. A reader may see the value through a view of it, as a window of a pool does. Its copy computes what the view
+ * sees (hr_node_as_seen), more than once if windows overlap. A gather from a - b becomes a difference of gathers from a
+ * and b, so that the loss of a large vocabulary needs no second copy of it in memory.
+ *
+ * Bytes decide. A value that all its readers compute themselves saves its store and its loads. It costs the loads of
+ * its inputs in each group that does not read them already. Its inputs stay live until then instead of the value: never
+ * more than its own size. A value with a single group of readers moves there, and may cost more to compute.
  */
 #include <string.h>
 

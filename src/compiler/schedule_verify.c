@@ -4,12 +4,12 @@
  * trusts none of them. It reads the steps in the order in which they run and checks that
  *   - every node of the program runs in exactly one step, and a step's nodes run in the order of the program,
  *   - two accesses that may share an element, one of them a write, run in the order of the program,
- *   - no store to what existed before the program passes a CHECK_INDEX,
+ *   - no store to memory older than the program passes a CHECK_INDEX,
  *   - a buffer without memory is touched by one kernel alone,
- *   - a buffer in the arena is dead and fresh, and lies inside the arena,
+ *   - a buffer in the arena is dead and fresh, and is inside the arena,
  *   - two buffers in use at the same time share no byte of the arena.
  *
- * Accesses inside one step are the fuser's promise (hr_group_may_share) and are checked by hr_kernel_verify.
+ * The fuser guarantees the order of accesses inside one step (hr_group_may_share), and hr_kernel_verify checks it.
  */
 #include <stdarg.h>
 #include <stdio.h>

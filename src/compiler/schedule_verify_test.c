@@ -1,4 +1,4 @@
-/* The schedule verifier: schedules of the compiler pass, and each kind of damage is found. */
+/* The schedule verifier: the compiler's schedules pass, and each kind of damage is found. */
 #include "hr_test.h"
 
 #include "compiler/compile.h"

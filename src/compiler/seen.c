@@ -1,13 +1,13 @@
-/* seen.c: a node, made to compute what a view of its result sees.
+/* seen.c: rewrites a node so that it computes the elements that a view of its result sees.
  *
- *   before   %2:f32[8,4]{4,1}+0 = relu(%1:f32[8,4]{1,8}+0)      after   %2:f32[4,4,2]{8,1,4}+0 =
- * relu(%1:f32[4,4,2]{2,8,1}+0) seen as %2:f32[4,4,2]{8,1,4}+0
+ *   before   %2:f32[8,4]{4,1}+0 = relu(%1:f32[8,4]{1,8}+0)     seen as %2:f32[4,4,2]{8,1,4}+0
+ *   after    %2:f32[4,4,2]{8,1,4}+0 = relu(%1:f32[4,4,2]{2,8,1}+0)
  *
- * A view of a result whose strides nest (each a multiple of what lies inside of it) is turned into coordinates of the
- * node's dims: every step of the view is so many steps along each of them. Where all coordinates stay inside of the
- * dims, each element of the view is the element at its coordinates and no other, and all that the node reads there
- * follows by its own strides. A view may pick by indices (terms): each is one more way to walk, as long as its extent,
- * and what the node reads is picked by the same indices, which become inputs of its own:
+ * A view of a result whose strides nest (each a multiple of those inside of it) is turned into coordinates of the
+ * node's dims: every step of the view is so many steps along each of them. If all coordinates stay inside of the dims,
+ * each element of the view is exactly the element at its coordinates. The node's inputs then follow by their own
+ * strides. A view may gather by indices (terms): each is one more dim to walk, as long as its extent. The node's inputs
+ * are gathered by the same indices, which become inputs of its own:
  *
  *   before   %2:f32[64,9]{9,1}+0 = sub(%0:f32[64,9]{9,1}+0, %1:f32[64,9]{1,0}+0)
  *            seen as %2:f32[64]{9}+0 @ %3 * 1

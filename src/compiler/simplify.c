@@ -1,17 +1,17 @@
-/* simplify.c: removes what nobody reads, and has numbers that become tensors made first.
+/* simplify.c: removes nodes without readers, and moves the making of one-element tensors to the front.
  *
  *   before   %2 = sub(%0, %1)     (%2 dead, no reader)      after   (nothing)
  *            %3 = mul(%0, %0)     (%3 live)                         %3 = mul(%0, %0)
  *
- * One walk from the last node to the first. A buffer is wanted while something behind reads it or, if it is live, from
- * the program's end on; a store that covers a whole buffer ends the want of what was there before. A CHECK_INDEX is an
- * end, too: when it fails, live buffers hold what the operations before it have stored.
+ * One walk goes from the last node to the first. A buffer is wanted while a later node reads it or, if it is live, from
+ * the program's end on. A store that covers a whole buffer ends the want for its older contents. A CHECK_INDEX counts
+ * as an end, too: if it fails, live buffers hold the stores of the operations before it.
  *
  *   before   %2 = is_nan(%0)      (all of %0's size)        after   %3 = copy(0.0)
  *            %3 = copy(0.0)       (one element)                     %2 = is_nan(%0)
  *            %4 = where(%2, %3, %0)                                 %4 = where(%2, %3, %0)
  *
- * A loop over one element shares no kernel with its neighbours, and what reads it can't share theirs while it stands
+ * A loop over one element shares no kernel with its neighbours, and keeps its readers apart from them while it stands
  * between them.
  */
 #include <string.h>

@@ -3,8 +3,8 @@
  *   before   %0 = add(%0, %1)          after   %0.1 = add(%0.0, %1.0)
  *            %0[0:4] = mul(%0[4:8], 2)         %0.2[0:4] = mul(%0.1[4:8], 2)
  *
- * A write makes a new version of the whole buffer, also where it covers a part: the rest is the older version's, in
- * place. So version v + 1 always needs version v to be in the buffer's memory unless it covers all of it.
+ * A write makes a new version of the whole buffer, even if it covers only a part: the rest is the older version's, in
+ * place. So version v + 1 needs version v in the buffer's memory unless it covers all of it.
  */
 #include <string.h>
 

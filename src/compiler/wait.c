@@ -1,16 +1,16 @@
-/* wait.c: element-wise groups that run with the first group that waits for them.
+/* wait.c: delays element-wise groups until the first group that waits for them.
  *
  *   before   group 0: %m = lerp(%m, %g)             after   group 0: %m = lerp(%m, %g); %v = mul(%v, $b); ...;
  *            group 1: %v = mul(%v, $b); ...;                         %p = addcdiv(%p, %m, %d)
  *                     %p = addcdiv(%p, %m, %d)
  *
- * Fuse goes forward: a node joins what is there. The average of an optimizer finds nobody when its gradient comes out
- * of a library, and the chain that will use it begins with another buffer; so does the decay of a weight. Here groups
- * are looked at from the last to the first. One that updates what outlives the program moves to the first group behind
- * it that must not run before it, if the two may share a kernel. Then nothing in between minds, and what both read is
- * read once.
+ * The fuse pass only looks forward: a node joins an existing group. An optimizer's average finds none if its gradient
+ * comes out of a library, and the chain that will use it begins with another buffer; the same holds for weight decay.
+ * This pass visits groups from the last to the first. A group that updates memory older than the program moves to the
+ * first later group that must not run before it, if the two may share a kernel. No group in between depends on it then,
+ * and inputs of both are read once.
  *
- * It doesn't move behind a CHECK_INDEX, and it doesn't move where a temporary that it reads would have to live longer.
+ * A group doesn't move behind a CHECK_INDEX, nor if a temporary that it reads would have to live longer.
  */
 #include <string.h>
 
