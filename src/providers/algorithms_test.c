@@ -1,9 +1,8 @@
-/* The ways that providers offer beside their own (provider.h), against plain loops in double precision
- * (provider_trials.h). */
+/* The providers' alternative algorithms (provider.h) against plain loops in double precision (provider_trials.h). */
 #include "base/thread.h"
 #include "provider_trials.h"
 
-/* Checks all ways of a node; adds up which there were. */
+/* Checks all algorithms of a node; adds up which of them exist. */
 static void check_algorithms(trial t, int *taken) {
   for (int algorithm = 0; t.provider->algorithms[algorithm] != NULL; ++algorithm) {
     trial copy = t;
@@ -90,7 +89,8 @@ HR_TEST(gradients_gives_the_gradient_of_weights) {
                 others + 0);
 }
 
-/* The gradient with so many threads and this layout of weights; `infinite`: of an infinite gradient in the last corner.
+/* The gradient with this many threads and this layout of weights; `infinite`: with an infinite gradient in the last
+ * corner.
  */
 static float *gradient_bits(const window *q, image_layout weights, int threads, bool infinite) {
   hr_thread_count_set(threads);
@@ -136,7 +136,7 @@ HR_TEST(gradients_skips_what_lies_outside_of_the_image) {
   free(w);
 }
 
-/* What it takes without measurement, in its own way. */
+/* Nodes that are supported without measurement, with the provider's own algorithm. */
 HR_TEST(gradients_takes_windows_in_steps) {
   trials_begin(&hr__gradients_provider);
   const window taken[] = {WINDOW(2, 128, 40, 9, 8, 3, 3, 1, 1, 2, 2), WINDOW(1, 64, 100, 7, 7, 3, 2, 1, 1, 2, 3)};

@@ -58,7 +58,7 @@ HR_TEST(attention_on_views) {
   }
 }
 
-/* Element i of the probabilities has the random number that the lowering's has. */
+/* Element i of the probabilities uses the same random number as in the lowering. */
 HR_TEST(attention_drops_what_its_lowering_drops) {
   for (int64_t keys = 64; keys < 68; ++keys) {
     check((problem){1, 2, 70, keys, 6, 5, 0, NO_MASK, DENSE, 0.3, 0});

@@ -1,6 +1,6 @@
-/* What the providers of CUDA devices ask of their libraries, without a GPU: the functions of cuBLASLt and cuDNN are
- * stood in for by plain loops on host memory, which refuse whatever the libraries' documentation forbids.
- * cuda_providers_test.c runs the real ones.
+/* The calls that the providers of CUDA devices make to their libraries, tested without a GPU. Plain loops on host
+ * memory stand in for the functions of cuBLASLt and cuDNN, and reject everything that the libraries' documentation
+ * forbids. cuda_providers_test.c runs the real libraries.
  */
 #include "base/env.h"
 #include "epilogue_trials.h"
@@ -116,7 +116,7 @@ static int lt_preference_set(cublaslt_preference preference, int attribute, cons
   return 0;
 }
 
-/* The second choice is the one to take; it carries the alignments that it was asked for. */
+/* The second choice is the suitable one; it carries the requested alignments. */
 static int lt_choose(cublaslt_handle handle, cublaslt_matmul_desc desc, cublaslt_layout a, cublaslt_layout b,
                      cublaslt_layout c, cublaslt_layout d, cublaslt_preference preference, int most,
                      cublaslt_choice *choices, int *count) {
@@ -339,7 +339,7 @@ HR_TEST(cublaslt_says_that_there_is_no_algorithm) {
 
 enum { ATTRIBUTES = 12, DNN_VALUES = 8, DNN_SPATIAL = 3, DNN_RANK = DNN_SPATIAL + 2, DNN_ROLES = 3, DNN_EPILOGUES = 3 };
 
-/* What a finished graph says, with spatial dims in front where there are fewer than three. */
+/* A finished graph's description; with fewer than three spatial dims the missing ones are in front. */
 typedef struct dnn_graph {
   int kind; /* of the operation */
   int dtype, compute;
@@ -396,7 +396,7 @@ static int dnn_set(cudnn_descriptor d, int name, int type, int64_t count, const 
   return 0;
 }
 
-/* The values of an attribute of this type and this many elements; NULL when it was not set so. */
+/* The values of an attribute of this type and this number of elements; NULL if it was not set so. */
 static const void *dnn_look(cudnn_descriptor d, int name, int type, int64_t count) {
   for (int i = 0; d != NULL && i < d->attribute_count; ++i) {
     if (d->attributes[i].name == name && d->attributes[i].type == type && d->attributes[i].count == count) {
@@ -467,8 +467,8 @@ static bool dnn_read_operation(cudnn_descriptor d, dnn_graph *g) {
          dnn_lay(dnn_look(w, CUDNN_WINDOW_DILATIONS, CUDNN_TYPE_INT64, *spatial), (int)*spatial, 1, g->dilation);
 }
 
-/* A sum with a residual or a bias, in this order, or ReLU. Reads what the operation before made; gives what this one
- * makes. */
+/* A sum with a residual or a bias, in this order, or ReLU. Reads the result of the operation before; returns its own.
+ */
 static cudnn_descriptor dnn_read_epilogue(cudnn_descriptor d, cudnn_descriptor value, dnn_graph *g) {
   cudnn_descriptor point = dnn_part(d, CUDNN_POINTWISE_POINT), other = dnn_part(d, CUDNN_POINTWISE_OTHER);
   const int64_t *id = other != NULL ? dnn_look(other, CUDNN_TENSOR_ID, CUDNN_TYPE_INT64, 1) : NULL;
@@ -533,8 +533,8 @@ static int dnn_finalize(cudnn_descriptor d) {
   return ok ? 0 : CUDNN_NOT_SUPPORTED;
 }
 
-/* Winograd's, one that is not deterministic, one that is broken, one that needs too much memory, and one to take, on
- * tensor cores. For epilogues there are one that compiles, and one whose ReLU makes 0 of NaN. */
+/* Engines: Winograd's, one that is not deterministic, one that is broken, one that needs too much memory, and a
+ * suitable one on tensor cores. For epilogues: one that compiles, and one whose ReLU turns NaN into 0. */
 static int dnn_notes(int engine, int64_t *count, int *notes) {
   static const int all[][2] = {{-1, -1},
                                {CUDNN_NOTE_WINOGRAD, 6},
@@ -613,7 +613,7 @@ static void dnn_unravel(int64_t i, const int64_t *dims, int rank, int64_t *index
   }
 }
 
-/* Adds what one element of y, or its gradient, has to do with the window under it. */
+/* Adds the contributions of one element of y, or of its gradient, and the window under it. */
 static void dnn_window(const dnn_graph *g, void *const operands[DNN_ROLES], double *sums, int out, const int64_t *y) {
   const int64_t *wd = g->dims[1];
   int64_t groups = g->dims[0][1] / wd[1], group = y[1] / (wd[0] / groups), at[DNN_ROLES];

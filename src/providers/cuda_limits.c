@@ -9,8 +9,8 @@ static int least(int a, int b) {
   return a < b ? a : b;
 }
 
-/* CUDA's attributes of devices: the multiprocessors, the compute capability, and the bytes of shared memory that a
- * block can have. */
+/* CUDA's attributes of devices: the multiprocessors, the compute capability, and the maximum bytes of shared memory of
+ * a block. */
 enum { PROCESSORS = 16, CAPABILITY_MAJOR = 75, SHARED_BYTES_OPTIN = 97 };
 
 static hr_status ask(const char *provider, hr__cuda_limits *out_limits) {

@@ -1,13 +1,13 @@
-/* cuBLASLt and cuDNN on a GPU against plain loops in double precision: nodes alone, on memory of the device, and whole
- * programs through a stream. Without a GPU the streams run on the CPU, and the rest is skipped; what the libraries are
- * asked for is tested everywhere (cuda_calls_test.c).
+/* cuBLASLt and cuDNN on a GPU against plain loops in double precision: single nodes on device memory, and whole
+ * programs through a stream. Without a GPU the streams run on the CPU, and the rest is skipped; the calls to the
+ * libraries are tested everywhere (cuda_calls_test.c).
  */
 #include "base/env.h"
 #include "epilogue_trials.h"
 #include "provider_trials.h"
 #include "runtime/device.h"
 
-/* How much TF32 may move a product of two factors, with room. */
+/* The error that TF32 may add to a product of two factors, with a margin. */
 static const double TF32_ROUNDING = 1.5e-3;
 /* Sums of parts of 16 bits, and bias behind a rounded sum. */
 static const double F16_ROUNDING = 1.0 / 4096, BF16_ROUNDING = 1.0 / 512;
@@ -55,7 +55,7 @@ static void find_device(void) {
   random_state = 7;
 }
 
-/* The device's memory, current on this thread; skips the test where the device or the library is missing. */
+/* The device's memory, current on this thread; skips the test if the device or the library is missing. */
 static trial_memory open_library(const hr_provider *provider) {
   static char reason[2048];
   find_device();
@@ -194,7 +194,7 @@ HR_TEST(cudnn_gives_the_gradient_of_weights_on_a_gpu) {
 
 /* ---- epilogues ---- */
 
-/* In every way that the library has, NaN of the input stays NaN behind a ReLU. */
+/* With every algorithm of the library, NaN of the input stays NaN behind a ReLU. */
 HR_TEST(cudnn_adds_bias_and_residual_and_keeps_nan_on_a_gpu) {
   trial_memory memory = open_library(&hr__cublaslt_provider);
   (void)open_library(&hr__cudnn_provider);
@@ -211,7 +211,7 @@ static hr_stream *open_stream(hr_device **out_device) {
   return stream;
 }
 
-/* A tensor's buffer, with all that is around the view. */
+/* A tensor's buffer, with canaries around the view. */
 static hr_buffer *make_buffer(hr_device *device, hr_stream *stream, const tensor *x, hr_view *out_all) {
   static const int64_t one = 1;
   hr_buffer *buffer = NULL;
@@ -257,7 +257,8 @@ static void stream_check(hr_device *device, hr_stream *stream, trial *t) {
   trial_free(t);
 }
 
-/* Whatever the layout, the dtype and the bias: some provider takes the node in some packing, or it becomes loops. */
+/* In every layout and dtype, with and without bias: some provider runs the node with some packing, or it becomes loops.
+ */
 HR_TEST(streams_multiply_in_every_layout) {
   hr_device *device;
   hr_stream *stream = open_stream(&device);

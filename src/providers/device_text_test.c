@@ -1,4 +1,4 @@
-/* What providers of device texts share (device_text.h). */
+/* Tests of the helpers for device texts (device_text.h). */
 #include "providers/device_text.h"
 
 #include "hr_test.h"

@@ -1,6 +1,6 @@
 /* Epilogues in providers: a contraction with epilogues gives the bits of the same contraction without them followed by
- * the rows of ops.def. Whether oneDNN keeps its kernel with a epilogue depends on the processor: what is refused is not
- * compared, but on AVX-512 no form may be.
+ * the rows of ops.def. The processor decides if oneDNN keeps its kernel with an epilogue: rejected forms are not
+ * compared, but on AVX-512 no form may be rejected.
  */
 #include "core/ops/op.h"
 #include "hr_test.h"
@@ -24,7 +24,7 @@ static void open_provider(void) {
   }
 }
 
-/* Runs a node on the given buffers. False where the provider refuses it. */
+/* Runs a node on the given buffers. False if the provider rejects it. */
 static bool run_provider(const hr_program *program, const hr_node *node, float *const *memory,
                          const hr_scalar *scalars) {
   hr_prepared *prepared = NULL;
@@ -42,7 +42,7 @@ static bool run_provider(const hr_program *program, const hr_node *node, float *
   return true;
 }
 
-/* The provider's contraction alone into the last buffer, then the rows, one after the other, by the reference. */
+/* Runs the provider's contraction alone into the last buffer, then the rows, one after the other, by the reference. */
 static void run_apart(const hr_program *program, float *const *memory, const hr_scalar *scalars) {
   const hr_node *node = &program->nodes[0];
   hr_operand value = node->outputs[0];
@@ -67,8 +67,8 @@ static void run_apart(const hr_program *program, float *const *memory, const hr_
   HR_ASSERT_OK(hr_program_evaluate(&rows, (void *const *)memory, scalars));
 }
 
-/* Runs node 0 of the program with its epilogues and apart: the bits must agree. NaN among the activations where `nan`
- * is set. False where the provider refuses. */
+/* Runs node 0 of the program with its epilogues and separately: the bits must agree. `nan`: activations contain NaN.
+ * False if the provider rejects it. */
 static bool run_both(const char *text, bool nan) {
   hr_program program;
   float *memory[2][BUFFERS] = {{NULL}};

@@ -1,11 +1,15 @@
-/* provider.h: library kernels, offered through one table each.
+/* provider.h: library kernels, each provider offered through one table.
  *
- * A provider answers for contractions, and for composites that it runs better as a whole than their lowering:
- * `supports` says whether it takes a node, `prepare` chooses an algorithm and makes whatever can be made before
- * addresses are known, `run` executes. A repeated program pays `run` alone. What nobody takes is lowered. A provider
- * may also write a text in the device's dialect instead, which the engine compiles, keeps and launches like the kernels
- * that it generates.
- * Providers of host memory run on the calling thread and the shared thread team; those of a device give work to its
+ * A provider runs contractions, and composites that it runs better as a whole than their lowering:
+ *
+ * - `supports` is true for nodes that the provider runs,
+ * - `prepare` chooses an algorithm and makes everything that can be made before addresses are known,
+ * - `run` executes; a repeated program pays for `run` alone.
+ *
+ * Nodes that no provider supports are lowered. Instead, a provider may write a text in the device's dialect, which the
+ * engine compiles, caches and launches like the kernels that it generates.
+ *
+ * Providers of host memory run on the calling thread and the shared thread team; those of a device submit work to its
  * queue.
  */
 #ifndef HEADRACE_PROVIDERS_PROVIDER_H_
@@ -22,29 +26,29 @@ enum { HR_ALGORITHM_OWN = -1 };
 
 struct hr_provider {
   const char *name;
-  hr_dialect dialect; /* of the devices that it is for */
-  bool channels_last; /* its convolutions run best on activations whose channels are neighbours */
-  bool one_format;    /* and takes those alone whose operands all lie alike */
-  /* It rounds factors of convolutions to fewer bits than they have: a scale of each channel behind one may go into the
-   * weights, and epilogues need to have the rows' bits only up to the order of sums. */
+  hr_dialect dialect; /* of the devices that it supports */
+  bool channels_last; /* its convolutions run best on channels-last activations */
+  bool one_format;    /* and it supports only nodes whose operands all have the same layout */
+  /* It rounds factors of convolutions to fewer bits than they have. So a per-channel scale behind one may be folded
+   * into the weights, and epilogues need the rows' bits only up to the order of sums. */
   bool folds_scales;
   bool has_threads; /* run may call a library that opens parallel regions of its own */
-  /* Bytes: its products of 16-bit matrices run best where rows begin at multiples of it, and take rows at any distance;
-   * 0: no matter where. */
+  /* Bytes: its products of 16-bit matrices run best if rows begin at multiples of it, at any distance between rows; 0:
+   * no preferred alignment. */
   size_t row_alignment;
-  /* (optional; NULL: there is nothing to load) Loads the library; UNAVAILABLE with the reason and the paths tried when
-   * it can't be had. Called once, under a lock. */
+  /* (optional; NULL: there is nothing to load) Loads the library; on failure UNAVAILABLE with the reason and the paths
+   * tried. Called once, under a lock. */
   hr_status (*open)(void);
-  /* (optional; NULL: it runs no library rows) Whether it runs this one, in some dtypes and sizes: OK, NOT_FOUND where
-   * the row is not its own, or what is missing. Asked at each record of such a row: a large library may be loaded here,
-   * the first time. */
+  /* (optional; NULL: it runs no library rows) OK if it runs this row, in some dtypes and sizes; NOT_FOUND for rows that
+   * are not its own; else an error that names the missing part. Called at each record of such a row: a large library
+   * may be loaded here, the first time. */
   hr_status (*has)(hr_op op);
-  /* A node with epilogues is taken only if they are made on the way to memory, at about no cost, with the bits that the
-   * rows of ops.def give after the contraction alone (a sum that overflowed to -infinity may count as NaN). */
+  /* A node with epilogues is supported only if they are applied before the result is stored, at almost no cost. The
+   * bits must be those that the rows of ops.def give after the contraction alone (a sum that overflowed to -infinity
+   * may count as NaN). */
   bool (*supports)(const hr_program *program, const hr_node *node);
-  /* (optional) Instead of all members below: the node as kernels in the device's dialect. Their arguments are the
-   * buffers of inputs, then outputs, in the node's order (NULL for absent operands), their scalars the node's
-   * attributes. */
+  /* (optional) Replaces all members below: the node as kernels in the device's dialect. Their arguments are the buffers
+   * of inputs, then outputs, in the node's order (NULL for absent operands), their scalars the node's attributes. */
   hr_status (*write)(const hr_program *program, const hr_node *node, hr_device_source *out_source);
   /* `way`: HR_ALGORITHM_OWN, the one that the provider thinks best, for a node that it supports, or one of `ways`.
    * `node` and `program` stay valid as long as the prepared object. *out_workspace_bytes: scratch that run needs.
@@ -52,26 +56,24 @@ struct hr_provider {
    * host. */
   hr_status (*prepare)(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                        hr_prepared **out_prepared, size_t *out_workspace_bytes);
-  /* (optional) Ways to run a node beside its own, by name, NULL-terminated: the engine times them where a program
-   * repeats (engine/autotune.h). prepare is asked for each of them, whatever supports says; UNIMPLEMENTED: the node
-   * can't be run in that way, or its own is that one. In all of them epilogues change nothing about the bits before
-   * them. */
+  /* (optional) Names of alternative algorithms, NULL-terminated: the engine times them if a program repeats
+   * (engine/autotune.h). prepare is called for each of them, independent of supports. UNIMPLEMENTED: the node can't run
+   * with that algorithm, or it is already the provider's own choice. With all of them epilogues leave the bits before
+   * them unchanged. */
   const char *const *algorithms;
-  /* (optional) Names the library and its version, once it is open. */
+  /* (optional) The library's name and version, once it is open. */
   const char *(*version)(void);
-  /* (optional; NULL: no) Whether run wants the thread team; work that does not may run on whatever thread waits for it.
-   */
+  /* (optional; NULL: no) True if run uses the thread team; other work may run on any thread that waits for it. */
   bool (*needs_team)(const hr_prepared *prepared);
-  /* (optional) Before each run: a number for the contents of each operand, in the order of args. An operand whose
-   * number is the same as at an earlier run holds the same bytes; 0: unknown. What was derived from it then may be used
-   * again. */
+  /* (optional) Before each run: a number for the contents of each operand, in the order of args. An operand with the
+   * same number as at an earlier run holds the same bytes, so data derived from it may be reused; 0: unknown. */
   void (*stamp)(hr_prepared *prepared, const uint64_t *stamps);
-  /* (optional) The operand of whose contents run may keep something (runtime/cached_weights.h), by its stamp; -1: none.
+  /* (optional) The operand from whose contents run may cache data (runtime/cached_weights.h), by its stamp; -1: none.
    */
   int (*keeps)(const hr_prepared *prepared);
   /* args: addresses of the buffers of inputs, then outputs, in the node's order (NULL for absent operands; scalars: of
-   * a const hr_scalar), then of the node's attribute scalars; an operand's own offset is still to be added. workspace
-   * is 64-byte aligned. */
+   * a const hr_scalar), then of the node's attribute scalars. The operand's own offset is not included. workspace is
+   * 64-byte aligned. */
   hr_status (*run)(hr_prepared *prepared, void *const *args, void *workspace, void *queue);
   void (*release)(hr_prepared *prepared);
 };
@@ -80,13 +82,13 @@ HR_MUST_USE static inline hr_status hr__provider_open(const hr_provider *provide
   return provider->open != NULL ? provider->open() : HR_OK;
 }
 
-/* All providers, in order of preference; NULL-terminated. There are at most HR_PROVIDERS_MAX, or providers.c does not
- * compile. */
+/* All providers, in order of preference; NULL-terminated. At most HR_PROVIDERS_MAX, checked when providers.c is
+ * compiled. */
 enum { HR_PROVIDERS_MAX = 32 };
-/* They are those of the processor's level, where there are several. */
+/* If providers are compiled for several levels of the processor, those of this processor's level. */
 const hr_provider *const *hr_providers(void);
 
-/* Those compiled for each level of the processor; and those that write texts or call a device's library. */
+/* Providers compiled for each level of the processor; then those that write texts or call a device's library. */
 #define HR_CPU_PROVIDERS(X) \
   X(gemv)                   \
   X(batch_lanes) X(winograd) X(winograd_weights) X(gradients) X(attention) X(onednn) X(host) X(lapack) X(integers)

@@ -1,13 +1,16 @@
-/* attention.c: attention and its gradient as one node each, whose scores never lie in memory.
+/* attention.c: attention and its gradient as one node each, without storing the scores.
  *
- * Takes f32, bf16 and f16 (computed in f32), any strides, masks of flags or numbers that are broadcast in any way,
- * causal or not, with dropout; memory beyond the operands is a few blocks for each thread, rows of k and v where they
- * have to be packed, and gradients of q. Refuses: f64, gradients of a mask (they are as large as the scores), and what
- * the products and loops of lower_attention.c do better (few queries).
+ * Supports f32, bf16 and f16 (computed in f32), any strides, broadcast masks of flags or numbers, causal or not, and
+ * dropout. Memory beyond the operands: a few blocks for each thread, packed rows of k and v if they need packing, and
+ * gradients of q.
  *
- * Numbers: within the error of a product by another library; NaN and infinities come out as from those loops, with one
- * exception: keys that a causal mask hides from a whole block of queries are not read for it, so that a NaN in their
- * values doesn't reach it. Bits depend on the shape alone: not on strides, threads or what else was recorded.
+ * Rejects: f64, gradients of a mask (they are as large as the scores), and few queries, for which the products and
+ * loops of lower_attention.c are better.
+ *
+ * Numbers: the error is within that of a product by another library. NaN and infinities come out as from those loops,
+ * with one exception: keys that a causal mask hides from a whole block of queries are not read for it, so a NaN in
+ * their values doesn't reach it. Bits depend on the shape alone: not on strides, threads or the rest of the recorded
+ * program.
  */
 #include "providers/attention/attention.h"
 
@@ -22,7 +25,7 @@ enum {
 };
 static const int64_t SERIAL_MULTIPLIES = 1 << 20; /* about 10 us */
 
-/* ---- what is taken ---- */
+/* ---- supported nodes ---- */
 
 static bool is_narrow_or_f32(hr_dtype dtype) {
   return dtype == HR_DTYPE_F32 || dtype == HR_DTYPE_BF16 || dtype == HR_DTYPE_F16;
@@ -37,7 +40,7 @@ static bool is_mask(const hr_operand *x) {
          (x->kind == HR_OPERAND_VALUE && (x->dtype == HR_DTYPE_BOOL || is_narrow_or_f32(x->dtype)));
 }
 
-/* The places of a node's operands. */
+/* Finds the node's operands among the arguments. */
 static void find_places(const hr_node *node, hr_prepared *p) {
   static const hr_operand absent = {.kind = HR_OPERAND_NONE};
   static const hr__place none = {&absent, -1};
@@ -104,7 +107,7 @@ static void find_sizes(const hr_node *node, hr_prepared *p) {
   p->parts = 1;
 }
 
-/* How the work is cut: by the shape alone; and over how many pieces of scratch it is spread. */
+/* Divides the work into units, by the shape alone, and over the pieces of scratch. */
 static void find_units(hr_prepared *p) {
   int64_t chunks = hr_divide_up(p->keys, HR__CHUNK);
   if (p->is_backward && p->heads < UNITS_WANTED / 2) {

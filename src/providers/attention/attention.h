@@ -1,9 +1,9 @@
-/* attention.h: what the files of the attention provider share.
+/* attention.h: declarations shared by the files of the attention provider.
  *
  * Shapes: q [.., L, E], k [.., S, E], v [.., S, V], scores [.., L, S]; a *head* is one index of the leading dims,
- * counted row-major. Work goes in blocks of at most QUERIES queries by KEYS keys. Everything about a block is laid out
- * with queries as columns: scores are [KEYS, QUERIES], q is transposed to [E, QUERIES]. So maxima and sums of a query
- * run down a column, and k and v are the left factors of products, which lie in memory as they like.
+ * counted row-major. Work is divided into blocks of at most QUERIES queries by KEYS keys. In a block queries are
+ * columns: scores are [KEYS, QUERIES], q is transposed to [E, QUERIES]. So maxima and sums of a query run down a
+ * column, and k and v are the left factors of products, which may have any layout.
  */
 #ifndef HEADRACE_PROVIDERS_ATTENTION_ATTENTION_H_
 #define HEADRACE_PROVIDERS_ATTENTION_ATTENTION_H_
@@ -14,10 +14,10 @@
 enum {
   HR__QUERIES = 64, /* of a block */
   HR__KEYS = 64,    /* of a block */
-  HR__CHUNK = 512   /* keys whose gradients a thread keeps in its cache */
+  HR__CHUNK = 512   /* keys whose gradients fit a thread's cache */
 };
 
-/* An operand and where its address stands among the arguments of a run; x->kind NONE when absent. */
+/* An operand and the index of its address among the arguments of a run; x->kind NONE if absent. */
 typedef struct hr__place {
   const hr_operand *x;
   int arg;
@@ -25,9 +25,9 @@ typedef struct hr__place {
 
 struct hr_prepared {
   hr__place q, k, v, mask, y, lse, dy, dq, dk, dv;
-  int scalar_arg; /* the first attribute scalar's place among the arguments */
+  int scalar_arg; /* index of the first attribute scalar among the arguments */
   bool is_backward, is_causal, has_mask, has_dropout;
-  bool packs_k, packs_v; /* rows of floats side by side are made first, once for each head */
+  bool packs_k, packs_v; /* k or v is first packed to dense rows of floats, once for each head */
   int64_t heads, queries, keys, width, v_width;
   int64_t blocks; /* of queries */
   int64_t parts;  /* backward: of the keys of a head, each a unit of work */
@@ -47,15 +47,15 @@ typedef struct hr__run {
 
 /* The scratch of a slot. Pointers that a direction doesn't need are NULL. */
 typedef struct hr__slot {
-  int64_t head;                  /* whose k and v are at hand; -1: none */
+  int64_t head;                  /* the head whose k and v are loaded; -1: none */
   const float *k, *v;            /* rows of floats */
   int64_t k_row, v_row;          /* their strides */
-  float *k_dense, *v_dense;      /* room for them where they are packed */
+  float *k_dense, *v_dense;      /* room for them if they are packed */
   float *q_columns, *dy_columns; /* [E or V, QUERIES] */
   float *q_rows, *dy_rows;       /* [QUERIES, padded E or V] */
   float *score, *extra;          /* [KEYS, QUERIES]; extra: mask, then dropout */
   float *gradient, *dropped;     /* [KEYS, QUERIES] */
-  float *stage;                  /* QUERIES rows of whatever is longest */
+  float *stage;                  /* QUERIES rows of the longest kind */
   float *y;                      /* [V, QUERIES] */
   float *top, *total, *shrink;   /* of each query */
   float *lse, *delta;
@@ -63,12 +63,12 @@ typedef struct hr__slot {
   float *dq;      /* [blocks, E, QUERIES] */
 } hr__slot;
 
-/* The block of scores at hand. */
+/* The current block of scores. */
 typedef struct hr__block {
   int64_t head, query, queries, columns, key, keys; /* columns: queries, padded */
 } hr__block;
 
-/* Sets the pointers into `base`, and gives the number of floats. */
+/* Sets the pointers into `base`, and returns the number of floats. */
 int64_t hr__slot_init(const hr_prepared *p, float *base, hr__slot *out_slot);
 
 /* One head of an operand as a matrix of its last two dims. */
@@ -78,11 +78,11 @@ hr__matrix hr__head_lse(const hr__run *run, int64_t head);
 /* Makes k and v of a head available as rows of floats. */
 void hr__slot_use_head(const hr__run *run, hr__slot *slot, int64_t head);
 
-/* out[columns, QUERIES] = the block's rows of a matrix, transposed; `out_rows` (or NULL) gets them as rows, padded with
- * 0. */
+/* out[columns, QUERIES] = the block's rows of a matrix, transposed; `out_rows` (or NULL) receives the rows themselves,
+ * padded with 0. */
 void hr__slot_load_columns(hr__slot *slot, const hr__matrix *x, const hr__block *block, int64_t columns, float *out,
                            float *out_rows);
-/* The other way: rows of the matrix = x[columns, QUERIES] transposed. */
+/* The reverse: rows of the matrix = x[columns, QUERIES] transposed. */
 void hr__slot_store_columns(hr__slot *slot, const hr__matrix *matrix, const hr__block *block, int64_t columns,
                             const float *x);
 
@@ -98,14 +98,15 @@ static inline int64_t hr__visible_keys(const hr_prepared *p, int64_t end) {
   return p->is_causal && end < p->keys ? end : p->keys;
 }
 
-/* Unit number i of n in an order whose contiguous ranges are all worth the same, where work grows with the number. */
+/* Unit number i of n in an order whose contiguous ranges have equal cost if the work of a unit grows with its number.
+ */
 static inline int64_t hr__balanced(const hr_prepared *p, int64_t i, int64_t n) {
   return p->is_causal && i % 2 != 0 ? n - 1 - i / 2 : p->is_causal ? i / 2 : i;
 }
 
 void hr__attention_forward(const hr__run *run, hr__slot *slot, int64_t unit);
 void hr__attention_backward(const hr__run *run, hr__slot *slot, int64_t unit);
-/* Adds up the parts' gradients of q of one block of a head: its last step where there are several parts. */
+/* Sums the parts' gradients of q of one block of a head: the last step if there are several parts. */
 void hr__attention_backward_sum(const hr__run *run, hr__slot *slot, int64_t head, int64_t block);
 
 #endif

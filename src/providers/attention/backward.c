@@ -4,9 +4,9 @@
  *     p = exp(scores - lse);  g = D(v dy^T);  s = p * (g - sum(dy * y)) * scale       (D: dropout's gradient)
  *     dv += D(p) dy;  dk += s q;  dq += s^T k
  *
- * A unit of work is a head, or one of several parts of a head's chunks where heads are few. dk and dv of a chunk stay
- * in the thread's cache; dq is summed over the chunks of a unit in its scratch, and over the parts of a head, in order,
- * at the end. Parts depend on the shape alone, so that bits don't depend on the number of threads.
+ * A unit of work is a head, or, if heads are few, one of several parts of a head's chunks. dk and dv of a chunk stay in
+ * the thread's cache. dq is summed over the chunks of a unit in its scratch, then over the parts of a head, in order.
+ * Parts depend on the shape alone, so bits don't depend on the number of threads.
  */
 #include <math.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static void take_probabilities(hr__slot *slot, const hr__block *block) {
   }
 }
 
-/* gradient = score * (gradient - delta) * scale: that of the products of q and k. */
+/* gradient = score * (gradient - delta) * scale: the gradient of the products of q and k. */
 static void take_score_gradient(hr__slot *slot, const hr__block *block, float scale) {
   const float *restrict delta = slot->delta;
   for (int64_t k = 0; k < block->keys; ++k) {

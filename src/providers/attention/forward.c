@@ -1,20 +1,19 @@
-/* forward.c: attention of one block of queries, in one walk over the keys (Dao et al., "FlashAttention", 2022;
- * Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
+/* forward.c: attention of one block of queries, in one pass over the keys (Dao et al., "FlashAttention", 2022; Milakov
+ * and Gimelshein, "Online normalizer calculation for softmax", 2018).
  *
  *   for each block of keys   t = scores;  m' = max(m, max t);  p = exp(t - m')
  *                            total = total * exp(m - m') + sum p;  y = y * exp(m - m') + v^T p
  *   at the end               y = y / total,  log-sum-exp = m + log(total)
  *
- * A query that has seen nothing yet (m = -infinity) counts from 0, so that a mask may hide whole blocks from it. NaN in
- * a score passes into `total` and from there into all of y, as in a softmax of the whole row.
+ * A query with no visible key so far (m = -infinity) uses base 0, so that a mask may hide whole blocks from it. NaN in
+ * a score propagates into `total` and from there into all of y, as in a softmax of the whole row.
  */
 #include <math.h>
 
 #include "core/math/vmath.h"
 #include "providers/attention/attention.h"
 
-/* top = max(top, scores); shrink = what all sums so far have to be multiplied by. Leaves in `base` what powers count
- * from. */
+/* top = max(top, scores); shrink = the factor for all sums so far. Stores the base of the powers in `base`. */
 static void raise_tops(hr__slot *slot, const hr__block *block, float *base) {
   float raised[HR__QUERIES];
   int64_t columns = block->columns;
@@ -34,7 +33,7 @@ static void raise_tops(hr__slot *slot, const hr__block *block, float *base) {
   }
 }
 
-/* score = exp(score - base), added up. */
+/* score = exp(score - base), and its sums. */
 static void take_powers(hr__slot *slot, const hr__block *block, const float *restrict base) {
   float sum[HR__QUERIES] = {0};
   int64_t columns = block->columns;
@@ -82,7 +81,7 @@ static void store_queries(const hr__run *run, hr__slot *slot, const hr__block *b
   const hr_prepared *p = run->p;
   float lse[HR__QUERIES];
   for (int64_t q = 0; q < block->columns; ++q) {
-    bool is_blind = slot->top[q] == -HR__F32_INFINITY; /* sees nothing, which is right only where a mask says so */
+    bool is_blind = slot->top[q] == -HR__F32_INFINITY; /* no visible key: valid only if a mask hides them all */
     float total = is_blind && !p->has_mask ? HR__F32_NAN : slot->total[q];
     lse[q] = hr_f32_log(total) + (is_blind ? 0 : slot->top[q]);
     slot->shrink[q] = total == 0 ? 1 : 1 / total;

@@ -46,7 +46,7 @@ int64_t hr__slot_init(const hr_prepared *p, float *base, hr__slot *out_slot) {
 
 /* ---- operands ---- */
 
-/* Where head number `head` begins, in an operand whose last `inner` dims are a head's. Dims that it lacks, or of 1, are
+/* The offset of head number `head` in an operand whose last `inner` dims are a head's. Missing dims, and dims of 1, are
  * broadcast. */
 static int64_t head_offset(const hr_prepared *p, const hr_operand *x, int inner, int64_t head) {
   const hr_operand *q = p->q.x;

@@ -1,6 +1,6 @@
-/* scores.c: one block of scores, [KEYS, QUERIES]: scaled, masked; and which of its probabilities dropout keeps.
+/* scores.c: one block of scores, [KEYS, QUERIES]: scaled and masked, and the mask of dropout.
  *
- * The meaning of every element is that of lower_attention.c, whose loops this file follows.
+ * Every element is defined by lower_attention.c; this file follows its loops.
  */
 #include <math.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static void scale_and_select_row(float *restrict score, const float *restrict ma
   }
 }
 
-/* Queries before number key - block->query don't see the key. */
+/* Hides the key from queries before number key - block->query. */
 static void hide_future(float *score, const hr__block *block, int64_t key) {
   int64_t hidden = key - block->query < block->columns ? key - block->query : block->columns;
   for (int64_t q = 0; q < hidden; ++q) {
@@ -75,8 +75,8 @@ void hr__make_scores(const hr__run *run, hr__slot *slot, const hr__block *block)
 
 /* ---- dropout ---- */
 
-/* out[i] for random number first + i < keep: whole Philox blocks of four, so that room for six more numbers is needed;
- * gives where number `first` is. */
+/* out[i] for random number first + i < keep. Makes whole Philox blocks of four, so room for six more numbers is needed;
+ * returns the address of number `first`. */
 static float *keep_row(const hr__run *run, uint64_t first, int64_t count, float *out) {
   int64_t lead = (int64_t)(first % 4), quads = (lead + count + 3) / 4;
   for (int64_t i = 0; i < quads; ++i) {

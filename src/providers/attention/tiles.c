@@ -1,9 +1,9 @@
-/* tiles.c: the micro kernel and its surroundings.
+/* tiles.c: the micro kernel and its helpers.
  *
- * The product keeps a block of ROWS x VECTORS vectors of c in registers and walks the inner dim: one broadcast for each
- * row, VECTORS loads of b for all of them. So the left factor may lie in memory in any way, a transposed matrix
- * included, and nothing is packed; vectors run along the columns of b and c. Multiply-adds are explicit, so that the
- * bits are those of the plain loop for every width of vectors.
+ * The product keeps a block of ROWS x VECTORS vectors of c in registers and loops over the inner dim: one broadcast for
+ * each row, and VECTORS loads of b for all of them. So the left factor may have any layout, a transposed matrix
+ * included, and nothing is packed; vectors run along the columns of b and c. Multiply-adds are explicit, so the bits
+ * are those of the plain loop for every vector width.
  */
 #include "providers/attention/tiles.h"
 
@@ -57,7 +57,7 @@ static inline vector FMA(vector a, vector b, vector c) {
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The compiler knows rows, vectors and adds, and keeps the sums in registers. */
+/* rows, vectors and adds are compile-time constants, so the sums stay in registers. */
 INLINE void product_block(hr__factor a, int64_t inner, const float *restrict b, int64_t b_stride, float *restrict c,
                           int64_t c_stride, int rows, int vectors, bool adds) {
   vector sums[ROWS][VECTORS];

@@ -1,7 +1,7 @@
-/* tiles.h: small dense pieces in cache: products, transposition, conversion from and to the dtypes of tensors.
+/* tiles.h: small dense operations in cache: products, transposition, conversion from and to the dtypes of tensors.
  *
- * Everything between load and store is f32, rows of `stride` floats. Rows that vectors walk are padded to a multiple of
- * HR__TILE_LANES, whatever the padding holds.
+ * Everything between load and store is f32, rows of `stride` floats. Rows that vectors run along are padded to a
+ * multiple of HR__TILE_LANES; the padding may hold anything.
  */
 #ifndef HEADRACE_PROVIDERS_ATTENTION_TILES_H_
 #define HEADRACE_PROVIDERS_ATTENTION_TILES_H_
@@ -44,7 +44,7 @@ void hr__tile_transpose(const float *x, int64_t x_stride, int64_t rows, int64_t 
  */
 void hr__tile_load(const hr__matrix *x, int64_t first, int64_t rows, int64_t first_column, int64_t columns, float *out,
                    int64_t stride);
-/* The other way, rounded to the matrix's dtype. */
+/* The reverse, rounded to the matrix's dtype. */
 void hr__tile_store(const hr__matrix *x, int64_t first, int64_t rows, int64_t columns, const float *from,
                     int64_t stride);
 

@@ -1,20 +1,26 @@
-/* batch_lanes.c: convolutions whose lanes are images.
+/* batch_lanes.c: batch-lane convolutions: the lanes of vectors are images.
  *
- * Libraries put channels into the lanes of vectors, and 20 channels cost as much as 32. Here a lane is an image: 64
- * images are four vectors, and a channel more is a channel more. An input row of 64 images, [W][C], is turned into
- * [W][C][64] on its way into a ring of as many rows as the window is high, which stays in the L2 cache; an output row
- * is turned back. A window at one position makes 4 to 6 output channels: as many times four sums in registers, to which
- * each element adds its products.
+ * Libraries put channels into lanes, and 20 channels cost as much as 32. Here a lane is an image: 64 images are four
+ * vectors, and the cost grows with each single channel. An input row of 64 images, [W][C], is transposed to [W][C][64]
+ * on its way into a ring. The ring has as many rows as the window and stays in the L2 cache; an output row is
+ * transposed back. A window at one position computes 4 to 6 output channels: four sums each in registers, to which each
+ * element adds its products.
  *
- *   for each 64 images, for each output row:                      for each 4 to 6 output channels, for each position:
- *     turn the input rows that are new into the ring                for each row, column and input channel of the
- * window: make the output row [OW][OC][64], turn it back                  sums[o][64] += weights[o] * x[64]
+ *   for each 64 images, for each output row:
+ *     transpose the new input rows into the ring
+ *     make the output row [OW][OC][64] (below), transpose it back
+ *
+ *   for each 4 to 6 output channels, for each position:
+ *     for each row, column and input channel of the window:
+ *       sums[o][64] += weights[o] * x[64]
  *
  * Elements outside of the image are skipped, not multiplied by zero: an infinite weight at the border does no harm, as
- * in oneDNN. The gradient of data is a convolution of dy with the weights turned by half a circle, their channels
- * exchanged. Every sum is made in one order, whatever the threads, the layouts of operands and the other images are; a
- * bias is added at its end. Float32, steps and dilations of one, one group, on processors whose vectors have 16 floats;
- * other convolutions are left to the next provider, and those that it does as well (pays).
+ * in oneDNN. The gradient of data is a convolution of dy with the weights rotated by 180 degrees and their channels
+ * exchanged.
+ *
+ * Every sum has one order, independent of threads, operand layouts and the other images; a bias is added last. Supports
+ * float32, steps and dilations of one, one group, on processors with vectors of 16 floats. Other convolutions, and
+ * those that the next provider runs as fast (pays), are left to it.
  */
 #include "base/allocator.h"
 #include "base/integer.h"
@@ -30,7 +36,7 @@ static hr_status open_provider(void) {
 #if defined(HR_WIDE_VECTORS)
 enum { VECTOR = HR__WIDE, VECTORS = 4, LANES = VECTOR * VECTORS, OUTS_MIN = 4, OUTS_MAX = 6 };
 
-/* A row of an image in memory, as runs of neighbours; *_step: where the next one lies among lanes. */
+/* A row of an image in memory, as runs of neighbours; *_step: the distance to the next run in the lane layout. */
 typedef struct line {
   int64_t outer, outer_stride, outer_step;
   int64_t inner, inner_stride, inner_step;
@@ -38,7 +44,7 @@ typedef struct line {
 } line;
 
 struct hr_prepared {
-  hr__images x, y; /* what the sums read and make; for gradients of data dy and dx */
+  hr__images x, y; /* input and output of the sums; dy and dx for gradients of data */
   line x_row, y_row;
   hr__windows w;
   int64_t images;
@@ -55,9 +61,10 @@ typedef struct call {
   float *y, *weights, *slots;
 } call;
 
-/* ---- images into lanes and back ---- */
+/* ---- transposing images into lanes and back ---- */
 
-/* count neighbours of each image, `stride` apart, to count groups of LANES, `step` apart; absent images are zeros. */
+/* Transposes count neighbours of each image, `stride` apart, to count groups of LANES, `step` apart; absent images are
+ * zeros. */
 WIDE static void to_lanes(const float *x, int64_t stride, int64_t images, int64_t count, float *lanes, int64_t step) {
   for (int64_t c = 0; c < count; c += VECTOR) {
     __mmask16 mask = hr__wide_mask(count - c);
@@ -119,10 +126,10 @@ static void store_row(const hr__images *y, const line *row, const float *lanes, 
 
 /* ---- sums ---- */
 
-/* The part of the window that lies inside of the image. */
+/* The part of the window inside of the image. */
 typedef struct window {
   int64_t row_begin, row_end, column_begin, column_end; /* of the kernel */
-  int64_t top, left;                                    /* of the image, where the kernel's element 0, 0 lies */
+  int64_t top, left;                                    /* of the image, at the kernel's element 0, 0 */
 } window;
 
 /* `outs` channels at one position. weights: [kernel rows][columns][input channels][outs]. */
@@ -160,7 +167,7 @@ WIDE_INLINE void sum_window(const hr_prepared *p, const window *at, const float 
   }
 }
 
-/* An output row [width][channels][LANES]. Behind the packed weights lie the biases. */
+/* An output row [width][channels][LANES]. The biases follow the packed weights. */
 WIDE_INLINE void sum_row_of(const hr_prepared *p, int64_t row, const float *ring, const float *weights, float *y,
                             int outs) {
   window at = {.top = row - p->w.padding[0]};
@@ -214,8 +221,7 @@ static void run_slots(void *arg, int64_t begin, int64_t end, int worker) {
   }
 }
 
-/* Groups of outs channels: [group][kernel rows][columns][input channels][outs], zeros behind the last channel; biases
- * alike. */
+/* Groups of outs channels: [group][kernel rows][columns][input channels][outs], padded with zeros; biases alike. */
 static void pack_groups(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
@@ -275,7 +281,7 @@ static line make_line(const hr__images *x) {
   return row;
 }
 
-/* So many output channels at a time that the fewest cycles pass: two for each channel, and about two more. */
+/* The number of output channels at a time that costs the fewest cycles: two for each channel, and about two more. */
 static int choose_outs(int64_t channels) {
   int best = OUTS_MAX;
   for (int outs = OUTS_MAX; outs >= OUTS_MIN; --outs) {
@@ -318,7 +324,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   return NULL;
 }
 
-/* How many elements of windows lie inside of the image, along one dim, for all positions. */
+/* The number of window elements inside of the image, along one dim, summed over all positions. */
 static int64_t count_inside(int64_t positions, int64_t kernel, int64_t padding, int64_t size) {
   int64_t count = 0;
   for (int64_t i = 0; i < positions; ++i) {
@@ -327,9 +333,9 @@ static int64_t count_inside(int64_t positions, int64_t kernel, int64_t padding, 
   return count;
 }
 
-/* Whether 64 images take 8 % fewer cycles than with oneDNN's channels-last kernels, which make output channels in
- * sixteens and spend as much at the left and right border as elsewhere, but read and write vectors as they lie; and the
- * ring fits the L2 cache. The constants were fitted to 40 shapes: none that is taken was slower. */
+/* True if the ring fits the L2 cache and 64 images take 8 % fewer cycles than with oneDNN's channels-last kernels.
+ * Those make output channels in sixteens and spend as much at the left and right border as elsewhere, but need no
+ * transposition. The constants were fitted to 40 shapes: no accepted one was slower. */
 static bool pays(const hr_prepared *p) {
   enum { TURN = 65, TOUCH = 45, SLOT_BYTES_MAX = 9 << 17 }; /* cycles for 64 elements; 1.1 MB */
   const hr__images *x = &p->x, *y = &p->y;

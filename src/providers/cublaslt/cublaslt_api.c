@@ -35,7 +35,7 @@ hr_status hr__cublaslt_status(int code, const char *what) {
   return hr_status_make(canonical, "cuBLASLt: %s: status %d, %s", what, code, hr__cublaslt()->GetStatusString(code));
 }
 
-/* The library, and the one function of the driver's that says whose context is asked for. */
+/* Finds the library's functions, and the driver's function that returns the current device. */
 static hr_status find_symbols(hr_dynlib *library, void **addresses) {
   hr_dynlib driver = {0};
   HR_RETURN_IF_ERROR(hr_places_open_cuda(names, library));

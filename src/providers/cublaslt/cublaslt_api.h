@@ -1,7 +1,7 @@
-/* cublaslt_api.h: cuBLASLt's C interface as far as we use it, found at run time.
+/* cublaslt_api.h: the part of cuBLASLt's C interface that we use, found at run time.
  *
  * The numbers are those of the public headers of CUDA 12 and 13 (cublasLt.h, cublas_api.h, library_types.h). Library:
- * libcublasLt.so.13, else .12, in the folders of HEADRACE_CUDA_LIBS, else where the loader looks.
+ * libcublasLt.so.13, else .12, in the folders of HEADRACE_CUDA_LIBS, else in the loader's path.
  */
 #ifndef HEADRACE_PROVIDERS_CUBLASLT_CUBLASLT_API_H_
 #define HEADRACE_PROVIDERS_CUBLASLT_CUBLASLT_API_H_
@@ -25,7 +25,7 @@ typedef struct cublaslt_algo { /* cublasLtMatmulAlgo_t */
 typedef struct cublaslt_choice { /* cublasLtMatmulHeuristicResult_t */
   cublaslt_algo algo;
   size_t workspace_bytes;
-  int status; /* the rest counts only where this is CUBLASLT_SUCCESS */
+  int status; /* the other fields are valid only if this is CUBLASLT_SUCCESS */
   float waves;
   int reserved[4];
 } cublaslt_choice;
@@ -63,7 +63,7 @@ typedef struct hr__cublaslt_table {
 
 enum { HR__CUBLASLT_DEVICES_MAX = 64 };
 
-/* The library, as the process has opened it. */
+/* The library, once per process. */
 typedef struct hr__cublaslt_library {
   hr_vendor vendor;
   hr__cublaslt_table table;
@@ -83,14 +83,14 @@ static inline const hr__cublaslt_table *hr__cublaslt(void) {
   return &hr__cublaslt_opened()->table;
 }
 
-/* Finds the library; UNAVAILABLE says where it was looked for. */
+/* Finds the library; UNAVAILABLE lists the places searched. */
 HR_MUST_USE hr_status hr__cublaslt_open(void);
 
-/* The library's context for the device that is current on this thread: made once for each, and kept to the end. Any
- * thread. */
+/* The library's context for the device that is current on this thread: created once for each device and never
+ * destroyed. Any thread. */
 HR_MUST_USE hr_status hr__cublaslt_handle(cublaslt_handle *out_handle);
 
-/* A cublasStatus_t as a status that says what was being done. */
+/* A cublasStatus_t as a status that names the failed action. */
 HR_MUST_USE hr_status hr__cublaslt_status(int code, const char *what);
 
 #endif

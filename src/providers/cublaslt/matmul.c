@@ -1,13 +1,13 @@
 /* matmul.c: the cuBLASLt provider: batched matrix products in f32, f64, f16 and bf16 on NVIDIA GPUs.
  *
- * Narrow factors are multiplied exactly and summed in f32; f32 stays f32 unless HEADRACE_TF32=all. Bias is part of the
- * product, by the library's epilogue. Its other epilogues are not used: its GELU differs from ours in the last bits,
- * and what its ReLU makes of NaN is not documented.
+ * Narrow factors are multiplied exactly and summed in f32; f32 stays f32 unless HEADRACE_TF32=all. Bias is added by the
+ * library's epilogue. Its other epilogues are not used: its GELU differs from ours in the last bits, and the result of
+ * its ReLU for NaN is not documented.
  *
- * The same prepared product gives the same bits every time: the algorithm is chosen once, the library's first choice or
- * one of the next that measurement likes better, and where it splits the sums, the parts go to the workspace in the
- * type they are summed in, and one kernel adds them in a fixed order. The scheme that adds in the output in turns,
- * rounding each time, is left out, as is the one that rounds the parts.
+ * A prepared product gives the same bits every time. The algorithm is fixed once: the library's first choice, or one of
+ * the next that autotuning prefers. If it splits the sums, the parts go to the workspace in the type of the sums, and
+ * one kernel adds them in a fixed order. Two reduction schemes are excluded: the one that adds to the output in turns,
+ * rounding each time, and the one that rounds the parts.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 #include "providers/provider.h"
 
 enum { WORKSPACE_MOST = 32 << 20, WORKSPACE_ALIGNMENT = 256, CHOICES = 8 };
-/* The workspace that we get is aligned to 64. */
+/* Our workspace is aligned to 64. */
 enum { WORKSPACE_SLACK = WORKSPACE_ALIGNMENT - PRODUCT_ALIGNMENT };
 
 struct hr_prepared {
@@ -94,7 +94,7 @@ static hr_status make_desc(hr_prepared *p, dtype_row dtype) {
     code = hr__cublaslt()->MatmulDescSetAttribute(p->desc, CUBLASLT_DESC_EPILOGUE, &epilogue, sizeof epilogue);
   }
   HR_RETURN_IF_ERROR(hr__cublaslt_status(code, "a product's descriptor"));
-  /* Choosing an algorithm looks at the address for its alignment alone. */
+  /* The algorithm search uses only the alignment of the address. */
   return p->product.has_bias ? set_bias_pointer(p, (const void *)(uintptr_t)p->product.bias_alignment) : HR_OK;
 }
 
@@ -137,7 +137,7 @@ static int set_preferences(cublaslt_preference preference, const cublaslt_produc
   return code;
 }
 
-/* The algorithm of this rank among those that would do; the first has rank 0. */
+/* Selects the algorithm of this rank among the suitable ones; the first has rank 0. */
 static hr_status take(hr_prepared *p, int rank, int count, const cublaslt_choice *choices) {
   for (int i = 0; i < count; ++i) {
     bool would_do = choices[i].status == CUBLASLT_SUCCESS && choices[i].workspace_bytes <= WORKSPACE_MOST;
@@ -229,7 +229,7 @@ static hr_status multiply(const call *c) {
       "a product");
 }
 
-/* The products of loop `depth` and those inside it. */
+/* Runs the products of loop `depth` and of the loops inside it. */
 static hr_status multiply_all(const call *c, int depth) {
   const cublaslt_product *p = &c->p->product;
   if (depth == p->loop_rank) {

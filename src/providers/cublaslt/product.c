@@ -1,4 +1,4 @@
-/* product.c: strides and dims of a matmul node as cuBLASLt's. See product.h. */
+/* product.c: converts strides and dims of a matmul node to cuBLASLt's. See product.h. */
 #include "providers/cublaslt/product.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 enum { LEFT, RIGHT, OUT, OPERANDS };
 enum { BIAS_ALIGNMENT = 16 }; /* bytes */
 
-/* A factor or the output, as we see it. */
+/* A factor or the output, in the node's own terms. */
 typedef struct view {
   int64_t rows, columns, row_stride, column_stride;
 } view;
@@ -28,7 +28,7 @@ static view transposed(view v) {
   return (view){v.columns, v.rows, v.column_stride, v.row_stride};
 }
 
-/* Rows of neighbours, one behind the other; strides of dims of 1 are free. */
+/* True for dense rows, one behind the other; strides of dims of 1 are free. */
 static bool is_row_major(view v) {
   return (v.column_stride == 1 || v.columns == 1) && (v.row_stride >= v.columns || v.rows == 1);
 }
@@ -51,7 +51,7 @@ static bool is_float(hr_dtype dtype) {
   return dtype == HR_DTYPE_F32 || dtype == HR_DTYPE_F64 || dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16;
 }
 
-/* One number for each column, neighbours in memory, that start where kernels can read them as vectors. */
+/* True for one number per column, dense, at an address that kernels can read as vectors. */
 static bool is_row_bias(const hr_operand *bias, const hr_operand *out) {
   int last = bias->rank - 1;
   int64_t columns = out->dims[out->rank - 1];
@@ -108,7 +108,7 @@ static bool add_batch_dim(shape *s, const hr_operand *const operands[OPERANDS], 
   return !is_one || is_int(inner->count);
 }
 
-/* A group over which the right factor stays the same becomes rows. */
+/* Folds a group over which the right factor stays the same into the rows. */
 static bool fold_rows(shape *s, int at) {
   const group *g = &s->groups[at];
   view *left = &s->views[LEFT], *out = &s->views[OUT];
@@ -150,7 +150,7 @@ static bool shape_of(const hr_node *node, shape *s) {
   return true;
 }
 
-/* The largest group is the library's batch, the others are loops. */
+/* The largest group becomes the library's batch, the others become loops. */
 static void set_batches(cublaslt_product *p, const shape *s, const int from[PRODUCT_MATRICES]) {
   int largest = 0;
   for (int i = 1; i < s->group_count; ++i) {
@@ -171,7 +171,7 @@ static void set_batches(cublaslt_product *p, const shape *s, const int from[PROD
 
 /* ---- matrices ---- */
 
-/* A row-major view is a column-major matrix of its columns as rows: ours transposed, which is what A, B and D are. */
+/* A row-major view is the transposed column-major matrix, as A, B and D are. */
 static void set_matrix(product_matrix *m, view v) {
   m->is_transposed = !is_row_major(v);
   v = m->is_transposed ? transposed(v) : v;
@@ -179,7 +179,7 @@ static void set_matrix(product_matrix *m, view v) {
   m->leading = v.rows == 1 ? v.columns : v.row_stride;
 }
 
-/* What the address of a block plus these steps is aligned to at least. */
+/* The minimum alignment of a block's address plus these steps. */
 static uint32_t alignment_of(hr_dtype dtype, int64_t offset, int count, const int64_t *steps) {
   uint64_t bits = PRODUCT_ALIGNMENT | (uint64_t)offset * hr_dtype_size(dtype);
   for (int i = 0; i < count; ++i) {

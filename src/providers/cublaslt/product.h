@@ -1,12 +1,13 @@
-/* product.h: a matmul node in cuBLASLt's terms, before there is any library.
+/* product.h: a matmul node in cuBLASLt's terms, computed before the library is loaded.
  *
- * cuBLASLt multiplies matrices that lie column by column: D = op(A) op(B) + bias, where bias has an element for each
- * row of D. Ours lie row by row, and a row-major matrix is a column-major one transposed. So D is our output
- * transposed, A our right factor, B our left one, and a bias along our columns is one along D's rows. An output whose
- * columns are dense is D as it is, A the left factor.
+ * cuBLASLt multiplies column-major matrices: D = op(A) op(B) + bias, with one bias element for each row of D. Ours are
+ * row-major, and a row-major matrix is a column-major one transposed. So D is our output transposed, A our right
+ * factor, B our left one, and a bias along our columns is one along D's rows. If the output's columns are dense, D is
+ * the output itself and A the left factor.
  *
- * Batch dims that step together are one; the largest one left is cuBLASLt's, over the others we loop. Dims over which
- * the right factor stays the same become rows where the left factor and the output step on as rows do.
+ * Batch dims with a common step are merged. The largest remaining one is cuBLASLt's batch; the others are loops. Dims
+ * over which the right factor stays the same become rows if left factor and output continue with the step of their
+ * rows.
  */
 #ifndef HEADRACE_PROVIDERS_CUBLASLT_PRODUCT_H_
 #define HEADRACE_PROVIDERS_CUBLASLT_PRODUCT_H_
@@ -23,7 +24,7 @@ typedef struct product_matrix {
   bool is_transposed; /* A and B: op is T */
   int64_t rows, columns, leading;
   int64_t batch_stride, loop_strides[HR_RANK_MAX];
-  uint32_t alignment; /* in bytes, of each address given to the library */
+  uint32_t alignment; /* in bytes, of each address passed to the library */
 } product_matrix;
 
 typedef struct cublaslt_product {
@@ -40,7 +41,7 @@ typedef struct cublaslt_product {
 /* Blocks of memory are aligned to this. */
 enum { PRODUCT_ALIGNMENT = 64 };
 
-/* False: cuBLASLt has no words for the node. */
+/* False if cuBLASLt can't express the node. */
 bool hr__cublaslt_product(const hr_node *node, cublaslt_product *out_product);
 
 #endif

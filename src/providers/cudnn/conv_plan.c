@@ -1,19 +1,17 @@
 /* conv_plan.c: makes cuDNN's plans for convolutions. See conv_plan.h.
  *
- * The library ranks its engines for a graph. Those would do that compute what is asked for; the first of them is taken
- * that works here, or another one by its rank, which may be faster:
+ * The library ranks its engines for a graph. The first suitable engine that works here is used, or another one by its
+ * rank, which may be faster. An engine is suitable if it meets these conditions:
  *
- * - Only engines that multiply and sum what each output element is made of: Winograd's and Fourier's spread infinity
- * and NaN over their tiles, and round more.
- * - Narrow factors are summed in f32, and factors are not narrowed, but f32 may be rounded to TF32 unless the shape
- * forbids it.
- * - Only what the library calls deterministic, unless it has nothing of the kind for a gradient.
- * - With epilogues, only what is compiled already: others take .3 to .7 s each, and are slower.
- * - With a ReLU, only what keeps NaN. The library is asked for that, but one of the engines of 9.19 (windows of one
- * element with a bias) gives 0 all the same, and nothing that can be asked about it says so. So each plan runs once, on
- * nothing but NaN.
+ * - It multiplies and sums the elements of each output: the engines of Winograd and Fourier spread infinity and NaN
+ *   over their tiles, and round more.
+ * - It sums narrow factors in f32 and does not narrow factors. f32 may be rounded to TF32 unless the shape forbids it.
+ * - The library calls it deterministic. Exception: gradients for which the library has no deterministic engine.
+ * - With epilogues, it is compiled already: others take .3 to .7 s each to compile, and are slower.
+ * - With a ReLU, it keeps NaN. The plan requests that. But one engine of 9.19 (windows of one element with a bias)
+ *   gives 0 all the same, and no attribute reveals it. So each plan runs once, on input of only NaN.
  *
- * Sums are in the one order that the library has compiled engines for.
+ * Sums have the one order for which the library has compiled engines.
  */
 #include "providers/cudnn/conv_plan.h"
 
@@ -31,9 +29,9 @@ enum { EPILOGUES_MOST = 3, PARTS_MOST = CONV_ROLES + 2 + 3 * EPILOGUES_MOST };
 struct hr__conv_plan {
   hr__conv_shape shape;
   int device, references, code; /* the library's, of the graph */
-  cudnn_descriptor descriptor;  /* NULL: the library has no engine that would do */
+  cudnn_descriptor descriptor;  /* NULL: the library has no suitable engine */
   int64_t workspace_bytes;
-  hr__conv_plan *next; /* in order of age, the youngest first */
+  hr__conv_plan *next; /* by age, the youngest first */
 };
 
 /* ---- descriptors ---- */
@@ -44,7 +42,7 @@ static void destroy(cudnn_descriptor descriptor) {
   }
 }
 
-/* A descriptor that is being filled in: after the first error nothing more is set. */
+/* A descriptor under construction: after the first error nothing more is set. */
 typedef struct filling {
   cudnn_descriptor descriptor;
   int code;
@@ -81,7 +79,7 @@ static int dtype_of(hr_dtype dtype) {
                                   : CUDNN_F32;
 }
 
-/* A tensor of `like`'s dims; `id` tells it from others. Virtual: it lies nowhere. */
+/* A tensor of `like`'s dims, identified by `id`. Virtual: it has no memory. */
 static filling make_tensor(const hr__conv_shape *s, hr__conv_role like, int64_t id, bool is_virtual) {
   const int64_t alignment = CONV_ALIGNMENT;
   const int dtype = is_virtual ? CUDNN_F32 : dtype_of(s->dtype);
@@ -113,7 +111,7 @@ static filling make_window(const hr__conv_shape *s) {
   return f;
 }
 
-/* Attributes of an operation follow each other: two factors, the window, and the operands w, x, y, gradients or not. */
+/* Attributes of an operation are consecutive: two factors, the window, and the operands w, x, y, gradients or not. */
 static filling make_operation(const hr__conv_shape *s, cudnn_descriptor window,
                               const cudnn_descriptor tensors[CONV_OWN_ROLES]) {
   static const hr__conv_role order[] = {CONV_W, CONV_X, CONV_Y};
@@ -159,7 +157,7 @@ static filling make_epilogue(cudnn_descriptor point, cudnn_descriptor x, cudnn_d
   return f;
 }
 
-/* What a graph is made of, to be destroyed when it is finished, and the first error. */
+/* The descriptors of a graph, destroyed when it is finished, and the first error. */
 typedef struct parts {
   int code, count, operation_count;
   cudnn_descriptor made[PARTS_MOST], operations[1 + EPILOGUES_MOST];
@@ -175,7 +173,7 @@ static void add_operation(parts *p, filling operation) {
   p->operations[p->operation_count++] = add_part(p, operation);
 }
 
-/* The operations, each of which reads what the one before makes; the last makes y. */
+/* The operations, each of which reads the result of the one before; the last makes y. */
 static void add_operations(parts *p, const hr__conv_shape *s) {
   static const hr__conv_role others[EPILOGUES_MOST] = {CONV_Z, CONV_B, CONV_ROLES /* none: ReLU */};
   const bool is_there[EPILOGUES_MOST] = {s->has_role[CONV_Z], s->has_role[CONV_B], s->has_relu};
@@ -237,7 +235,7 @@ static bool has_epilogues(const hr__conv_shape *s) {
   return s->has_role[CONV_Z] || s->has_role[CONV_B] || s->has_relu;
 }
 
-/* Whether an engine is compiled, where it has to be. */
+/* True if an engine is compiled, or need not be. */
 static bool behaves(const hr__conv_shape *s, cudnn_descriptor engine) {
   int behaviors[CUDNN_NOTES_MOST];
   int64_t count = 0;
@@ -250,7 +248,7 @@ static bool behaves(const hr__conv_shape *s, cudnn_descriptor engine) {
   return does;
 }
 
-/* Whether the engine of a configuration computes what we want. */
+/* True if the engine of a configuration is suitable (see above). */
 static bool is_wanted(const hr__conv_shape *s, cudnn_descriptor config, bool may_vary) {
   int notes[CUDNN_NOTES_MOST];
   int64_t count = 0;
@@ -307,7 +305,7 @@ static int run_on(cudnn_handle handle, const hr__conv_plan *plan, uint64_t memor
   return code;
 }
 
-/* Whether the first and the last elements of y are NaN. */
+/* True if the first and the last elements of y are NaN. */
 static bool is_nan_at_ends(uint64_t y, size_t bytes) {
   enum { LOOK = 1024 };
   float values[LOOK];
@@ -323,7 +321,7 @@ static bool is_nan_at_ends(uint64_t y, size_t bytes) {
   return is_nan;
 }
 
-/* Whether a plan makes NaN of NaN; the handle's queue is the device's first afterwards. */
+/* True if a plan makes NaN of NaN; afterwards the handle's queue is the device's default one. */
 static bool keeps_nan(cudnn_handle handle, const hr__conv_plan *plan) {
   enum { NAN_BYTE = 0xff, ALIGNMENT = 256 };
   const hr__conv_shape *s = &plan->shape;
@@ -363,8 +361,8 @@ static bool make_plan(cudnn_handle handle, cudnn_descriptor config, hr__conv_pla
   return plan->descriptor != NULL;
 }
 
-/* The configurations that the library proposes, the best first; gives how many. All `CONFIGS_MOST` descriptors are the
- * caller's. */
+/* The configurations that the library proposes, best first; returns their number. The caller owns all `CONFIGS_MOST`
+ * descriptors. */
 static int64_t ask(cudnn_descriptor graph, int mode, cudnn_descriptor *configs) {
   int64_t count = 0;
   int code = CUDNN_SUCCESS;
@@ -384,7 +382,7 @@ static int64_t ask(cudnn_descriptor graph, int mode, cudnn_descriptor *configs) 
   return count < CONFIGS_MOST ? count : CONFIGS_MOST;
 }
 
-/* Passes by the first *skipped engines that would do. */
+/* Skips the first *skipped suitable engines. */
 static bool choose_in(cudnn_handle handle, cudnn_descriptor graph, int mode, bool may_vary, int *skipped,
                       hr__conv_plan *plan) {
   cudnn_descriptor configs[CONFIGS_MOST] = {NULL};
@@ -438,9 +436,9 @@ static void make(cudnn_handle handle, hr__conv_plan *plan) {
   destroy(graph.descriptor);
 }
 
-/* ---- keeping ---- */
+/* ---- the list of plans ---- */
 
-/* Destroys the oldest plan that nobody uses when there are too many of them. */
+/* Destroys the oldest unused plan if there are too many of them. */
 static void forget_some(void) {
   hr__conv_plan **oldest = NULL;
   int unused = 0;

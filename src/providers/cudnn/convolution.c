@@ -1,16 +1,15 @@
 /* convolution.c: the cuDNN provider: convolutions of one to three spatial dims and their gradients, in f32, f64, f16
  * and bf16, on NVIDIA GPUs.
  *
- * All operands lie in one format, dense: channels first or channels last. What lies otherwise is copied by loops around
- * the node, and bias is added by one (core/ops/pack_operands.c). One spatial dim is two, of height 1.
+ * All operands are dense and in one layout: channels first or channels last. Loops around the node copy operands in
+ * other layouts, and a loop adds the bias (core/ops/pack_operands.c). One spatial dim is run as two, of height 1.
  *
- * Epilogues: a bias for each channel, a residual that lies as the output does, ReLU, in f32 with channels last, where
- * the library has an engine for them (conv_plan.c): bias and ReLU then cost nothing, and a residual what reading it
- * takes. The residual is added first, wherever it stands. A scale of each channel goes into the weights before that
- * (compiler/match.c).
+ * Epilogues in f32 with channels last, if the library has an engine for them (conv_plan.c): a bias for each channel, a
+ * residual in the output's layout, ReLU. Bias and ReLU then cost nothing, and a residual costs its reads. The residual
+ * is added first, at any position. A per-channel scale is folded into the weights before (compiler/match.c).
  *
- * f32 may round its factors to TF32, as PyTorch's convolutions do, unless HEADRACE_TF32=off. conv_plan.c says which of
- * the library's engines are taken.
+ * f32 factors may be rounded to TF32, as in PyTorch's convolutions, unless HEADRACE_TF32=off. conv_plan.c describes
+ * which of the library's engines are used.
  */
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +21,7 @@
 #include "providers/cudnn/conv_plan.h"
 #include "providers/provider.h"
 
-/* The workspace that we get is aligned to the first, the library's to the second. */
+/* Our workspace is aligned to the first, the library's to the second. */
 enum { GIVEN_ALIGNMENT = 64, WORKSPACE_ALIGNMENT = 256, WORKSPACE_SLACK = WORKSPACE_ALIGNMENT - GIVEN_ALIGNMENT };
 
 /* A node in the library's terms. */
@@ -30,12 +29,12 @@ typedef struct call {
   hr__conv_shape shape;
   int args[CONV_ROLES];        /* of the node */
   int64_t offsets[CONV_ROLES]; /* bytes */
-} call;                        /* in roles that the shape has */
+} call;                        /* for the roles of the shape */
 
 struct hr_prepared {
   call call;
   hr__conv_plan *plan;
-  cudnn_descriptor pack;        /* the addresses of the last run in the library's terms; NULL before the first */
+  cudnn_descriptor pack;        /* the addresses of the last run in the library's form; NULL before the first */
   void *packed[CONV_ROLES + 1]; /* those addresses, and the workspace's */
 };
 
@@ -61,7 +60,7 @@ static bool has_form(const hr_node *node) {
          node->ints[0] <= CONV_SPATIAL_MOST && node->int_count >= 2 + 3 * (int)node->ints[0];
 }
 
-/* Whether the operand is dense with its dims in this order, the outermost first; strides of dims of 1 are free. */
+/* True if the operand is dense with its dims in this order, the outermost first; strides of dims of 1 are free. */
 static bool lies_in(const hr_operand *x, bool channels_last) {
   int64_t expected = 1;
   for (int i = x->rank - 1; i >= 0; --i) {
@@ -96,7 +95,7 @@ static bool is_small(int64_t n, int64_t least) {
   return n >= least && n <= INT32_MAX / 2;
 }
 
-/* The window; false where the output is not as large as the library makes it. */
+/* Sets the window; false if the output's size differs from the library's. */
 static bool set_window(hr__conv_shape *s, const int64_t *ints) {
   int spatial = (int)ints[0];
   s->padding[0] = 0, s->stride[0] = s->dilation[0] = 1;
@@ -119,7 +118,7 @@ static bool set_window(hr__conv_shape *s, const int64_t *ints) {
   return is_small(groups, 1) && s->dims[CONV_X][1] == groups * s->dims[CONV_W][1] && s->dims[CONV_W][0] % groups == 0;
 }
 
-/* Dense strides, also of dims of 1: the library guesses the format from them. */
+/* Dense strides, also of dims of 1: the library guesses the layout from them. */
 static void set_strides(hr__conv_shape *s) {
   int rank = s->spatial + 2;
   for (int r = 0; r < CONV_OWN_ROLES; ++r) {
@@ -132,8 +131,8 @@ static void set_strides(hr__conv_shape *s) {
   }
 }
 
-/* Gradients of windows of one element that skip others: the library has deterministic engines for them that take 20
- * times as long as those of a stride of 1. */
+/* Gradients of windows of one element with a stride above 1: the library's deterministic engines for them take 20 times
+ * as long as those of a stride of 1. */
 static bool skips_elements(const hr__conv_shape *s) {
   bool is_point = s->op != HR_OP_CONV, is_strided = false;
   for (int d = 0; d < s->spatial; ++d) {
@@ -153,7 +152,7 @@ static bool is_channels(const hr_operand *x) {
   return true;
 }
 
-/* A sum with another operand, which takes the place of the bias or of the residual. */
+/* A sum with another operand, which becomes the bias or the residual. */
 static bool set_sum(call *c, const hr_node *node, const hr_epilogue *epilogue) {
   int input = epilogue->inputs[epilogue->inputs[0] == HR_EPILOGUE_VALUE];
   const hr_operand *x = input == HR_EPILOGUE_VALUE ? NULL : &node->inputs[input], *out = &node->outputs[0];
@@ -204,7 +203,7 @@ static bool call_of(const hr_node *node, call *c) {
   operands_of(node, operands, c->args);
   bool is_float =
       s->dtype == HR_DTYPE_F32 || s->dtype == HR_DTYPE_F64 || s->dtype == HR_DTYPE_F16 || s->dtype == HR_DTYPE_BF16;
-  bool is_first = true, is_last = s->dtype != HR_DTYPE_F64; /* the library's tables have it with channels first alone */
+  bool is_first = true, is_last = s->dtype != HR_DTYPE_F64; /* the library supports it with channels first alone */
   for (int r = 0; r < CONV_OWN_ROLES; ++r) {
     if (!is_float || operands[r]->rank != (int)node->ints[0] + 2 || !set_operand(c, (hr__conv_role)r, operands[r])) {
       return false;
@@ -217,7 +216,7 @@ static bool call_of(const hr_node *node, call *c) {
   return (is_first || is_last) && set_window(s, node->ints) && !skips_elements(s) && set_epilogues(c, node);
 }
 
-/* Whether the library has an engine for the epilogues, too; the device is current on this thread. */
+/* True if the library has an engine for the node with its epilogues; the device is current on this thread. */
 static bool has_engine(const hr__conv_shape *shape) {
   cudnn_handle handle;
   hr__conv_plan *plan = NULL;
@@ -260,8 +259,8 @@ static hr_status make(hr_prepared *p, int rank, void *queue) {
   return status;
 }
 
-/* The library's next choices. With epilogues it ranks them worse: of a convolution of 64 to 256 channels the eighth was
- * the fastest. */
+/* The library's next choices. With epilogues it ranks them worse: for a convolution of 64 to 256 channels the eighth
+ * was the fastest. */
 enum { ALGORITHMS_WITHOUT_EPILOGUES = 4 };
 static const char *const algorithms[] = {"second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", NULL};
 

@@ -1,8 +1,8 @@
-/* cudnn_api.h: cuDNN's C interface as far as we use it, found at run time.
+/* cudnn_api.h: the part of cuDNN's C interface that we use, found at run time.
  *
- * The numbers are those of the public headers of cuDNN 9 (cudnn_graph.h). Library: libcudnn.so.9, in the
- * folders of HEADRACE_CUDA_LIBS, else where the loader looks. It needs cuBLASLt, and finds the one that
- * is open already: that provider comes first.
+ * The numbers are those of the public headers of cuDNN 9 (cudnn_graph.h). Library: libcudnn.so.9, in the folders of
+ * HEADRACE_CUDA_LIBS, else in the loader's path. It needs cuBLASLt, and finds the one that is already open: that
+ * provider comes first.
  */
 #ifndef HEADRACE_PROVIDERS_CUDNN_CUDNN_API_H_
 #define HEADRACE_PROVIDERS_CUDNN_CUDNN_API_H_
@@ -119,8 +119,8 @@ typedef struct hr__cudnn_table {
 #undef CUDNN_SYMBOL
 } hr__cudnn_table;
 
-/* What we need of the driver beside the library: functions of libcuda, for the device that is current on the calling
- * thread. */
+/* The driver's functions that we need besides the library: functions of libcuda, for the device that is current on the
+ * calling thread. */
 typedef struct hr__cudnn_driver_table {
   int (*CtxGetDevice)(int *device);
   int (*MemAlloc_v2)(uint64_t *address, size_t bytes);
@@ -132,7 +132,7 @@ typedef struct hr__cudnn_driver_table {
 struct hr__conv_plan;
 enum { HR__CUDNN_DEVICES_MAX = 64 };
 
-/* The library, as the process has opened it. */
+/* The library, once per process. */
 typedef struct hr__cudnn_library {
   hr_vendor vendor;
   hr__cudnn_table table;
@@ -157,15 +157,16 @@ static inline const hr__cudnn_driver_table *hr__cudnn_driver(void) {
   return &hr__cudnn_opened()->driver;
 }
 
-/* Finds the library; UNAVAILABLE says where it was looked for. */
+/* Finds the library; UNAVAILABLE lists the places searched. */
 HR_MUST_USE hr_status hr__cudnn_open(void);
 
-/* The library's context for the device that is current on this thread, set to this queue: made once for each device,
- * and kept to the end. The caller has it alone until hr__cudnn_unlock; after an error there is nothing to unlock. */
+/* The library's context for the device that is current on this thread, set to this queue: created once for each device
+ * and never destroyed. The caller has exclusive use until hr__cudnn_unlock; after an error there is nothing to unlock.
+ */
 HR_MUST_USE hr_status hr__cudnn_lock(void *queue, cudnn_handle *out_handle);
 void hr__cudnn_unlock(void);
 
-/* A cudnnStatus_t as a status that says what was being done. */
+/* A cudnnStatus_t as a status that names the failed action. */
 HR_MUST_USE hr_status hr__cudnn_status(int code, const char *what);
 
 #endif

@@ -1,19 +1,25 @@
-/* flash.c: attention and its gradient on CUDA devices, whose scores never lie in memory (Dao et al., "FlashAttention",
- * 2022, and Dao, "FlashAttention-2", 2023).
+/* flash.c: attention and its gradient on CUDA devices, without storing the scores (Dao et al., "FlashAttention", 2022,
+ * and Dao, "FlashAttention-2", 2023).
  *
- * Takes f32, bf16 and f16, with sums in f32, any strides, masks of flags or numbers that are broadcast in any way,
- * causal or not, with dropout, rows of up to 128 elements. Refuses: f64, gradients of a mask, few queries, for which
- * products and loops are as good, and what does not fit into a block's shared memory. Factors of f32 are two of TF32
- * each for tensor cores, and three products (Ootomo and Yokota, "Recovering single precision accuracy from Tensor
- * Cores", 2022); blocks that have come out as NaN are made again without.
+ * Supports f32, bf16 and f16, with sums in f32, any strides, broadcast masks of flags or numbers, causal or not,
+ * dropout, rows of up to 128 elements. Rejects:
  *
- * The kernels are texts (*.text in this folder) behind definitions of what changes the code: dtypes, widths, which
- * operands there are. Lengths, strides and offsets are words at run time, so that a text is compiled once for all
+ * - f64, and gradients of a mask,
+ * - few queries, for which products and loops are as good,
+ * - shapes that do not fit into a block's shared memory.
+ *
+ * Each f32 factor is split into two TF32 numbers for tensor cores, which makes three products (Ootomo and Yokota,
+ * "Recovering single precision accuracy from Tensor Cores", 2022). Blocks with NaN in the result are computed again
+ * without tensor cores.
+ *
+ * The kernels are texts (*.text in this folder) behind definitions of everything that changes the code: dtypes, widths,
+ * the operands present. Lengths, strides and offsets are words at run time, so a text is compiled once for all
  * sequences.
  *
- * Numbers: within the error of a product by another library, and the same bits every time. Rows that see nothing, NaN
- * and infinities come out as from the loops of lower_attention.c, with one exception: keys that a causal mask hides
- * from a whole block of queries are not read for it. Dropout draws the random numbers that those loops draw.
+ * Numbers: the error is within that of a product by another library, and the bits are the same every time. Rows without
+ * a visible key, NaN and infinities come out as from the loops of lower_attention.c, with one exception: keys that a
+ * causal mask hides from a whole block of queries are not read for it. Dropout uses the same random numbers as those
+ * loops.
  */
 #include <string.h>
 
@@ -39,7 +45,7 @@ typedef struct attention {
   int columns;   /* of a tile of scores */
 } attention;
 
-/* ---- what is taken ---- */
+/* ---- supported nodes ---- */
 
 static void find_operands(const hr_node *node, attention *a) {
   static const role forward[] = {Q, K, V, MASK, Y, LSE}, backward[] = {DY, Q, K, V, MASK, Y, LSE, DQ, DK, DV};
@@ -108,9 +114,12 @@ static int shared_of(const attention *a) {
   return (resident + (a->is_backward ? stages_of(a) : 1) * of_columns) * size;
 }
 
-/* Twice the rows, so that what is read of shared memory is used twice: where the registers hold that much, with half of
- * the columns if need be, where it fits into shared memory, where there is work for all of the device's processors, and
- * where tensor cores of narrow dtypes don't wait for random numbers. */
+/* Twice the rows, so that data read from shared memory is used twice. Conditions:
+ *
+ * - the registers suffice, with half of the columns if need be,
+ * - the shared memory suffices,
+ * - there is work for all of the device's processors,
+ * - tensor cores of narrow dtypes don't wait for random numbers. */
 static void choose_rows(attention *a) {
   attention twice = *a;
   twice.rows_each *= 2;
@@ -186,8 +195,8 @@ static void write_definitions(const attention *a, hr_text *text) {
 
 /* ---- the words ---- */
 
-/* Offset, and strides of batches, heads, rows and columns; dims that an operand lacks, or of 1, are broadcast. `inner`
- * dims are a head's. */
+/* Offset, and strides of batches, heads, rows and columns; missing dims, and dims of 1, are broadcast. `inner` dims are
+ * a head's. */
 static void write_operand(const attention *a, const hr_operand *x, int inner, int64_t *words) {
   memset(words, 0, 5 * sizeof *words);
   if (x == NULL) {
