@@ -1,7 +1,7 @@
-/* algorithms.h: who runs what is not a loop, and which way.
+/* algorithms.h: the provider and the algorithm that run a node which is not a loop.
  *
- * A node may have several ways to run: each provider that takes it has its own, and may offer others by name
- * (provider.h). What is taken is what measurement chose in an earlier process (tuning_cache.h), else the first
+ * A node may have several algorithms: each provider that accepts it has one of its own, and may list others by name
+ * (provider.h). The algorithm that an earlier process measured as fastest runs (tuning_cache.h), else the first
  * provider's own.
  */
 #ifndef HEADRACE_ENGINE_ALGORITHMS_H_
@@ -14,11 +14,11 @@
 #include "providers/provider.h"
 #include "runtime/device.h"
 
-enum { HR_ALGORITHMS_MAX = 32 }; /* of a node, beyond all that a dialect's providers offer (provider_list_test.c) */
+enum { HR_ALGORITHMS_MAX = 32 }; /* of a node; more than a dialect's providers list (provider_list_test.c) */
 
 typedef struct hr_algorithm {
   const hr_provider *provider;
-  int number; /* among the provider's ways; HR_ALGORITHM_OWN: as it thinks best */
+  int number; /* among the provider's algorithms; HR_ALGORITHM_OWN: the provider's default */
 } hr_algorithm;
 
 /* A node that is ready to run. */
@@ -26,40 +26,40 @@ typedef struct hr_ready {
   hr_algorithm algorithm;
   hr_prepared *prepared;
   size_t workspace_bytes;
-  hr_host_fallback *fallback; /* NULL: the way is the device's own */
+  hr_host_fallback *fallback; /* NULL: the algorithm runs on the device itself */
 } hr_ready;
 
-/* The providers of a dialect that can be had, in order of preference, NULL-terminated; opens them when it is first
- * asked. With those of a device are the host's that run library rows: such a node runs there where nobody else takes it
- * (host_fallback.h). */
+/* The available providers of a dialect, in order of preference, NULL-terminated; the first call opens them. Those of a
+ * device include the host's providers of library rows, for nodes that no other provider accepts (host_fallback.h). */
 const hr_provider *const *hr__algorithms_providers(hr_dialect dialect);
-/* Prepares the way of this name; false when there is none, or it can't be taken. */
+/* Prepares the algorithm of this name; false if there is none, or the node can't use it. */
 bool hr__algorithms_prepare_called(hr_device *device, const hr_provider *const *providers, const hr_program *program,
                                    const hr_node *node, const char *name, hr_ready *out_ready);
-/* An hr_target's keeps; ctx: the hr_device. Epilogues don't take a contraction away from the provider that is best at
+/* An hr_target's keeps; ctx: the hr_device. Epilogues don't move a contraction away from the provider that is best at
  * it. */
 bool hr__algorithms_keep(void *ctx, const hr_program *program, const hr_node *node);
-/* Whether some library of the device runs a library row; UNIMPLEMENTED says why not. */
+/* OK if some library of the device runs a library row; UNIMPLEMENTED with the reason otherwise. */
 HR_MUST_USE hr_status hr__library_check(const hr_device *device, hr_op op);
-/* How the dialect's providers like what they work on to lie: sets channels_last, one_format and row_alignment. */
+/* The layouts that the dialect's providers prefer: sets channels_last, one_format and row_alignment. */
 void hr__algorithms_layouts(hr_dialect dialect, hr_target *target);
 
-/* The ways that may be there, the one that is taken without measurement first; their number. */
+/* Lists the candidate algorithms, the default one first; returns their number. */
 int hr__algorithms_list(hr_device *device, const hr_provider *const *providers, const hr_program *program,
                         const hr_node *node, hr_algorithm algorithms[HR_ALGORITHMS_MAX]);
 /* "onednn", or "onednn product". */
 void hr__algorithm_name(const hr_algorithm *algorithm, hr_text *out_name);
 bool hr__algorithm_is_called(const hr_algorithm *algorithm, const char *name);
-/* What the times of a node's ways depend on: itself, but for its epilogues, the device and the providers. */
+/* The key of a node's times: the node without its epilogues, the device and the providers. */
 void hr__algorithms_key(const hr_provider *const *providers, const hr_device *device, const hr_program *program,
                         const hr_node *node, hr_text *out_key);
 HR_MUST_USE hr_status hr__algorithm_prepare(hr_device *device, const hr_program *program, const hr_node *node,
                                             const hr_algorithm *algorithm, hr_ready *out_ready);
-/* `choice` may be NULL. Where the provider writes its kernels, nothing is prepared. */
+/* `choice` may be NULL. Nothing is prepared for a provider that writes its kernels. */
 HR_MUST_USE hr_status hr__algorithms_prepare(hr_device *device, const hr_provider *const *providers,
                                              const hr_program *program, const hr_node *node,
                                              const hr_tuning_entry *tuning_entry, hr_ready *out_ready);
-/* `queue`: what the driver's native gave. `stamps`: contents of the operands, in the order of args (provider.h). */
+/* `queue`: the result of the driver's `native`. `stamps`: contents of the operands, in the order of args
+ * (provider.h). */
 HR_MUST_USE hr_status hr__ready_run(hr_device *device, const hr_ready *ready, void *const *args, const uint64_t *stamps,
                                     void *workspace, void *queue);
 void hr__ready_fini(hr_ready *ready);

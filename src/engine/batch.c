@@ -1,17 +1,18 @@
-/* batch.c: kernels that run in one launch.
+/* batch.c: groups kernels that run in one launch.
  *
- *   before   lerp_mul_addcmul_sqrt_div_add_addcdiv, 64x3x7x7      after   lerp_mul_addcmul_sqrt_div_add_addcdiv,
- * 64x3x7x7 lerp_mul_addcmul_sqrt_div_add_addcdiv, 64                    and 160 more
+ *   before   lerp_mul_addcmul_sqrt_div_add_addcdiv, 64x3x7x7
+ *            lerp_mul_addcmul_sqrt_div_add_addcdiv, 64
  *            .. and so on for each parameter
+ *   after    lerp_mul_addcmul_sqrt_div_add_addcdiv, 64x3x7x7 and 160 more
  *
- * An optimizer, the clipping of gradients, zeroing them, an average of weights: a chain on every parameter, most of
- * them too small for two threads, some too large for one. Kernels that follow each other and touch nothing that another
- * of them writes become a batch: the device divides its work as a whole. Buffers of the arena are compared by place,
- * because what died before one step may lie where the next one writes; steps that write to parts of one buffer by the
- * range of bytes that they reach, so that norms may go to one list.
+ * An optimizer, gradient clipping, zeroing of gradients and an average of weights each run a chain on every parameter.
+ * Most parameters are too small for two threads, some too large for one. Consecutive kernels become a batch if none
+ * touches what another of them writes: the device divides their work as a whole. Buffers of the arena are compared by
+ * place, because a later step may write where an earlier one's buffer died. Steps that write parts of one buffer are
+ * compared by the range of bytes that they reach, so that norms may go to one list.
  *
  * All first passes of a batch run before all second ones. A kernel whose later passes are worth a thread is not in a
- * batch: it would find less of what it reads again in the cache.
+ * batch: it would find less of its data in the cache when it reads it again.
  */
 #include "base/integer.h"
 #include "engine/instance.h"

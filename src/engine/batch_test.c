@@ -1,4 +1,4 @@
-/* Which steps run in one launch: by hand-made schedules, and through a stream with the bits of strict mode. */
+/* Which steps run in one launch: tested by hand-made schedules, and through a stream with the bits of strict mode. */
 #include "hr_test.h"
 
 #include "engine/instance.h"

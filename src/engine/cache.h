@@ -1,9 +1,9 @@
-/* cache.h: compiled programs of a stream, the most recently used ones.
+/* cache.h: the compiled programs of a stream, the most recently used ones.
  *
- * Streams repeat themselves: what followed a program the last time is looked at first, and where it is the one, nobody
- * has to hash the key.
+ * Streams repeat themselves: the successor that a program had the last time is compared first. If it matches, the key
+ * is not hashed.
  *
- * Bounded twice: by a number of entries (HEADRACE_CACHE_ENTRIES) and by the host memory that they take. Threads: the
+ * Two bounds apply: a number of entries (HEADRACE_CACHE_ENTRIES) and the host memory of the entries. Threads: the
  * stream's lock.
  */
 #ifndef HEADRACE_ENGINE_CACHE_H_
@@ -13,7 +13,7 @@
 #include "engine/instance.h"
 
 typedef struct hr_cache {
-  hr_table table;               /* by hash; equal hashes hang off each other */
+  hr_table table;               /* by hash; entries with equal hashes are chained */
   hr_instance *newest, *oldest; /* by last use; the newest is the one that was found or added last */
   size_t count, count_max;
   size_t bytes, bytes_max;
@@ -23,9 +23,9 @@ void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max);
 void hr__cache_fini(hr_cache *cache);
 /* The instance of a key, borrowed, or NULL. */
 hr_instance *hr__cache_find(hr_cache *cache, hr_key *key);
-/* The same of the one that is expected next. */
+/* The expected next instance if it has this key, borrowed, or NULL. */
 hr_instance *hr__cache_find_expected(const hr_cache *cache, const hr_key *key);
-/* Takes over the caller's reference, and drops what was not used for longest where the bounds want it; never the new
+/* Takes over the caller's reference, and evicts the least recently used entries beyond the bounds, but never the new
  * one. On failure the reference stays the caller's. */
 HR_MUST_USE hr_status hr__cache_add(hr_cache *cache, hr_instance *instance);
 

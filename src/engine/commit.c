@@ -1,14 +1,14 @@
-/* commit.c: from pending records to a job that runs.
+/* commit.c: turns pending records into a job that runs.
  *
- * Memory is bound at hand-over, on the committing thread: what lives on gets blocks of the caching allocator,
+ * Memory is bound at hand-over, on the committing thread: buffers that live on get blocks of the caching allocator,
  * temporaries share one block of the device. A job holds its buffers until it has run. Blocks that are freed later are
  * reused by commits that run later, because a device runs its jobs in order.
  *
- * A run that fails leaves older buffers as they were (the compiler puts checks in front of their stores); new buffers
- * that it did not finish are invalid. From there until the failure has been reported, the stream discards whatever it
- * was given: had the operations run one by one, an exception would have kept the program from getting there. So no
- * older buffer is ever half a step ahead. A run that meets a buffer which another stream's failure invalidated is
- * discarded as a whole, and that is this stream's failure.
+ * A run that fails leaves older buffers as they were (the compiler puts checks in front of their stores). New buffers
+ * that it did not finish are invalid. From then until the failure has been reported, the stream discards all new work:
+ * had the operations run one by one, an exception would have ended the program there. So no older buffer is ever half a
+ * step ahead. A run that meets a buffer which another stream's failure invalidated is discarded as a whole, and that is
+ * this stream's failure.
  *
  * If memory is short, the longest prefix of the records that can have memory runs as a program of its own (prefix.c);
  * the rest fails.

@@ -1,11 +1,10 @@
-/* compile_queue.h: the background thread that turns kernel forms into code.
+/* compile_queue.h: the background thread that compiles kernel forms.
  *
  *   kernels that were used --> one text --> disk cache, or the system's compiler --> dlopen --> hr__kernel_publish
  *
- * What is pending when the thread looks goes into one text, up to a limit. A compiler that makes nothing gives its turn
- * to the next that is there. When there is none, or one fails again and again or hangs, the queue closes: kernels stay
- * interpreted, and a process prints one line that names the reason and what mends it. Kernels that there is no text for
- * are left alone.
+ * The thread puts all pending kernels, up to a limit, into one text. If a compiler makes nothing, the next available
+ * one is tried. If there is none, or one hangs or fails repeatedly, the queue closes: kernels stay interpreted, and the
+ * process prints one line with the reason and the remedy. Kernels without a text are left alone.
  *
  * HEADRACE_JIT: auto; off; wait (executables wait for their kernels: for tests and measurements).
  */
@@ -14,10 +13,10 @@
 
 #include "engine/cached_kernel.h"
 
-/* Hands a kernel over, with a reference that the queue gives back. Never fails: what can't be compiled is interpreted.
- */
+/* Adds a kernel, with a reference that the queue releases. Never fails: a kernel that can't be compiled is
+ * interpreted. */
 void hr__compile_queue_push(hr_cached_kernel *cached);
-/* Waits until all that was pushed has been dealt with. */
+/* Waits until the queue is empty and idle. */
 void hr__compile_queue_wait(void);
 /* Forgets failures, so that compilers are tried again; for tests, while nothing is pending. */
 void hr__compile_queue_reset(void);
@@ -26,8 +25,8 @@ typedef struct hr_jit_counts { /* since the process began, and now */
   int64_t compiled;            /* kernels that a compiler made */
   int64_t loaded;              /* kernels found on disk */
   int64_t unable;              /* kernels without a text, or that no compiler could make */
-  int64_t compile_ns;          /* time that compilers took */
-  int64_t waiting;             /* kernels that nothing is known of yet */
+  int64_t compile_ns;          /* time spent in compilers */
+  int64_t waiting;             /* kernels that are still pending */
 } hr_jit_counts;
 
 void hr__jit_counts(hr_jit_counts *out_counts);

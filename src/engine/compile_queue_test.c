@@ -1,5 +1,6 @@
-/* The compiled tier from outside: programs give the right numbers with a compiler that is there, missing, failing or
- * hanging, and with a disk cache that is whole, damaged, foreign or shared by processes. */
+/* The compiled tier from outside: programs give the right numbers with a compiler that is present, missing, failing or
+ * hanging, and with a disk cache that is intact, damaged, foreign or shared by processes.
+ */
 #include "engine/compile_queue.h"
 
 #include <fcntl.h>

@@ -1,6 +1,7 @@
-/* A copy into new memory, which the buffer then gets for its own: a program like any other, but that its records see
- * memory as it is (`is_plain`), and that it runs whatever has failed before, since the buffer's contents are not its
- * work. Where there is no memory for both, the host permutes the bytes. */
+/* A copy into new memory, which then becomes the buffer's own. The copy is an ordinary program with two exceptions: its
+ * records see memory as it is (`is_plain`), and it runs whatever has failed before, since the buffer's contents are not
+ * its work. If there is no memory for both, the host permutes the bytes.
+ */
 #include "engine/default_layout.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Buffers that lie in an order of the compiler's: whatever looks at them sees what it would see of plain ones. */
+/* Buffers with a layout of the compiler's: every reader sees the elements that it would see in the default layout. */
 #include <stdlib.h>
 
 #include "hr_test.h"

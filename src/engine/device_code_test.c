@@ -1,5 +1,4 @@
-/* Kernels that providers have written, and those of shapes that change, on a device that counts what it is asked for.
- */
+/* Kernels that providers have written, and those of shapes that change, on a device that counts its calls. */
 #include "engine/device_code.h"
 
 #include "hr_test.h"

@@ -1,19 +1,21 @@
-/* disk_cache.h: compiled kernels, and what was measured, kept between runs of programs.
+/* disk_cache.h: compiled kernels and tuning results, kept on disk between processes.
  *
  *   CACHEDIR.TAG         for programs that make backups
- *   SIZE                 about how many bytes the files below have, so that no one walks over them to know
+ *   SIZE                 about how many bytes the files below have, so that no process has to add them up
  *   IDENTITY-HASH.so     a library, with a footer: its length and checksum
  *   IDENTITY-HASH.ref    a kernel: its whole text, the library that has it, a checksum
  *   IDENTITY-HASH.image  a kernel of a device with a compiler of its own: its whole text, its code, a checksum
  *   IDENTITY-HASH.choice a key of tuning_cache.h, its value, a checksum
  *
- * HASH is of what the file was made from, IDENTITY of compiler, version, flags, CPU and the texts of src/core. The
+ * HASH is the hash of the file's source, IDENTITY that of compiler, version, flags, CPU and the texts of src/core. The
  * files are in `headrace` in the user's cache folder, or in `headrace-kernels` in the folder that HEADRACE_CACHE names.
  * No file of another name is read, written or removed. The folder is opened once (base/folder.h: it is the user's own,
- * and nobody else can exchange it), and its files through that descriptor. Files come by atomic renaming, so processes
- * share a folder; a file that is cut short, damaged or foreign counts as absent and is made again. When the folder
- * holds more than HEADRACE_CACHE_BYTES, the files that were not used longest go. Threads: any, each with a cache of its
- * own or none that opens or ends it meanwhile.
+ * and nobody else can exchange it), and its files through that descriptor.
+ *
+ * Files are renamed into place atomically, so processes can share a folder. A file that is truncated, damaged or
+ * foreign counts as absent and is made again. If the folder holds more than HEADRACE_CACHE_BYTES, the least recently
+ * used files are removed. Threads: any, each with a cache of its own, or with one that no other thread opens or ends
+ * meanwhile.
  */
 #ifndef HEADRACE_ENGINE_DISK_CACHE_H_
 #define HEADRACE_ENGINE_DISK_CACHE_H_
@@ -31,19 +33,19 @@ typedef struct hr_disk_cache {
   uint64_t identity;
 } hr_disk_cache;
 
-/* Opens, and if need be makes, the folder that the environment names. FAILED_PRECONDITION when there shall be none, or
- * when the one that is there can't be trusted; the latter also costs one warning in a process. */
+/* Opens, and if need be makes, the folder that the environment names. FAILED_PRECONDITION if the cache is off, or if
+ * the existing folder can't be trusted; the latter also prints one warning in a process. */
 HR_MUST_USE hr_status hr__disk_cache_open(uint64_t identity, hr_disk_cache *out_cache);
 void hr__disk_cache_fini(hr_disk_cache *cache);
 /* Appends the path of the folder that the environment names; false when it names none. */
 bool hr__disk_cache_path(hr_text *out_path);
-/* What is in the folder: files of the cache's naming, and their bytes. */
+/* Counts the cache's files in the folder, and their bytes. */
 void hr__disk_cache_measure(const hr_disk_cache *cache, int64_t *out_files, int64_t *out_bytes);
 
-/* Opens a sound library that has the kernel of this text, for reading; false when there is none. What the descriptor
- * reads is what was checked. */
+/* Opens an intact library that has the kernel of this text, for reading; false if there is none. The descriptor reads
+ * the bytes that were checked. */
 bool hr__disk_cache_find(const hr_disk_cache *cache, const char *text, size_t length, int *out_file);
-/* Keeps the library behind the descriptor `library`, made from `text`; gives its name in the cache. */
+/* Stores the library behind the descriptor `library`, made from `text`; gives its name in the cache. */
 HR_MUST_USE hr_status hr__disk_cache_add_library(const hr_disk_cache *cache, const char *text, size_t length,
                                                  int library, hr_text *out_name);
 /* Notes that the library `name` has the kernel of this text. */
@@ -53,11 +55,11 @@ HR_MUST_USE hr_status hr__disk_cache_add_kernel(const hr_disk_cache *cache, cons
 bool hr__disk_cache_find_image(const hr_disk_cache *cache, const char *text, size_t length, hr_text *out_image);
 HR_MUST_USE hr_status hr__disk_cache_add_image(const hr_disk_cache *cache, const char *text, size_t length,
                                                const char *image, size_t image_length);
-/* The same for a choice, whose IDENTITY is of the form of keys and values. */
+/* The same for a tuning-cache entry, whose IDENTITY is the version of keys and values. */
 bool hr__disk_cache_find_tuning(const hr_disk_cache *cache, const char *key, size_t length, hr_text *out_value);
 HR_MUST_USE hr_status hr__disk_cache_add_tuning(const hr_disk_cache *cache, const char *key, size_t length,
                                                 const char *value, size_t value_length);
-/* If the folder holds more than the limit, as far as SIZE knows: removes old files until less is left, and corrects
+/* If the folder holds more than the limit according to SIZE: removes old files until less is left, and corrects
  * SIZE. */
 void hr__disk_cache_trim(const hr_disk_cache *cache);
 

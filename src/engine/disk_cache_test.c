@@ -1,5 +1,6 @@
-/* The disk cache: it touches no file but its own, in a folder that nobody else can exchange; what was checked is what
- * is loaded. */
+/* The disk cache: it touches only its own files, in a folder that nobody else can exchange, and it loads exactly the
+ * bytes that it has checked.
+ */
 #include "engine/disk_cache.h"
 
 #include <fcntl.h>

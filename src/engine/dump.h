@@ -1,12 +1,14 @@
-/* dump.h: programs as files that `headrace run` replays. */
+/* dump.h: writes programs as files that `headrace run` replays. */
 #ifndef HEADRACE_ENGINE_DUMP_H_
 #define HEADRACE_ENGINE_DUMP_H_
 
 #include "core/ir/program.h"
 
 /* Writes a recorded program to HEADRACE_DUMP/<hash>.hr: its text, and before it, as comments, the device and the run's
- * scalars: ; device cpu ; argument 0 f64 0.001 Nothing where the variable is empty; a file that can't be written is a
- * warning. */
+ * scalars:
+ *   ; device cpu
+ *   ; argument 0 f64 0.001
+ * Does nothing if the variable is empty. A file that can't be written is a warning. */
 void hr__dump_program(const hr_program *program, uint64_t hash, const char *device, const hr_scalar *arguments);
 /* Prints a program to the log at HR_LOG_PROGRAM. */
 void hr__dump_log(const hr_program *program);

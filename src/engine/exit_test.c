@@ -1,7 +1,7 @@
-/* A process may end while its device still works: the libraries that do the work stay until it is done.
+/* A process may end while its device still works: the libraries that do the work stay loaded until it is done.
  *
- * Each child opens the device for itself, hands over products and convolutions, and leaves by exit() without waiting.
- * The parent opens nothing, so that it may fork.
+ * Each child opens the device for itself, submits products and convolutions, and leaves by exit() without waiting. The
+ * parent opens nothing, so that it may fork.
  */
 #include "hr_test.h"
 

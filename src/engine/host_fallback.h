@@ -1,8 +1,8 @@
-/* host_fallback.h: library rows of a device that has no library for them.
+/* host_fallback.h: runs library rows on the host for a device that has no library for them.
  *
- * They run on the host, on copies of their operands: the bytes that an operand spans come over before the run, and
- * those of results go back behind it. The work given before has ended by then, and the host waits, so such a step is no
- * part of a graph. Threads: those of the runs of one executable, one at a time.
+ * The operands are copied: their bytes are copied to the host before the run, and those of the results back behind it.
+ * Earlier work has ended by then, and the host waits, so such a step is not part of a graph. Threads: those of the runs
+ * of one executable, one at a time.
  */
 #ifndef HEADRACE_ENGINE_HOST_FALLBACK_H_
 #define HEADRACE_ENGINE_HOST_FALLBACK_H_
@@ -12,7 +12,7 @@
 
 typedef struct hr_host_fallback hr_host_fallback;
 
-/* For a node that a provider of host memory has prepared, with so much workspace. */
+/* For a node that a provider of host memory has prepared, with this much workspace. */
 HR_MUST_USE hr_status hr__host_fallback_create(const hr_node *node, size_t workspace_bytes,
                                                hr_host_fallback **out_fallback);
 /* args: as run's (provider.h), with addresses of the device. */

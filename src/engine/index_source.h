@@ -1,14 +1,14 @@
-/* index_source.h: indices that the host knows, so that a check of them needs no look at the device.
+/* index_source.h: ranges of indices that are known on the host, so that a check of them needs no read of the device.
  *
- *   %3 = nll_loss(.., %2)     %2 was written by the host, which saw numbers from 0 to 9: all of them are below 10
+ *   %3 = nll_loss(.., %2)     the host wrote %2, with numbers from 0 to 9: all of them are below 10
  *   %5 = index_select(.., %4) %4 = arange(0, 1) of 1,024 elements
  *
- * A check (HR_STEP_CHECK) waits for the device, and what is behind it begins only then. Labels and tokens come from the
- * host, though, and positions are counted. What a check finds in that way may be less than the truth, never more:
- * numbers of a buffer are all that the host has ever put there, whichever of them are used. Where they don't answer,
- * the device is asked.
+ * A check (HR_STEP_CHECK) waits for the device, and the work behind it begins only then. But labels and tokens come
+ * from the host, and positions are counted. A known range may be wider than the indices in use, never narrower: it
+ * covers all numbers that the host has ever written to the buffer. If it does not decide the check, the device's result
+ * is read.
  *
- * Threads: noting, the stream's lock; asking, whoever runs the device's jobs.
+ * Threads: noting, the stream's lock; ranges, the thread that runs the device's jobs.
  */
 #ifndef HEADRACE_ENGINE_INDEX_SOURCE_H_
 #define HEADRACE_ENGINE_INDEX_SOURCE_H_
@@ -22,7 +22,7 @@ typedef enum hr_index_source_kind {
   HR_INDEX_COUNT   /* start, start + step, .. */
 } hr_index_source_kind;
 
-/* Where the indices come from that a check looks at. */
+/* The source of the indices that a check covers. */
 typedef struct hr_index_source {
   hr_index_source_kind kind;
   hr_dtype dtype;
@@ -31,14 +31,14 @@ typedef struct hr_index_source {
   int64_t count;
 } hr_index_source;
 
-/* Finds out for CHECK_INDEX node `check` of a program in value form. */
+/* Finds the source for CHECK_INDEX node `check` of a program in value form. */
 hr_index_source hr__index_source_find(const hr_program *program, const hr_node *check);
 
-/* Integers are being written to a buffer that had no contents: all of its bytes. Other dtypes are not looked at. */
+/* Notes integers that are written to all bytes of a buffer without contents. Other dtypes are ignored. */
 void hr__index_source_note(hr_buffer *buffer, hr_dtype dtype, const void *values, size_t bytes);
 
-/* The smallest and the largest number that may be among the indices; false: nobody knows. `buffers` and `stamps` are
- * the run's (0: the run writes that buffer, or somebody has its address), `values` those of the program's scalars. */
+/* The smallest and the largest number that may be among the indices; false if unknown. `buffers` and `stamps` are the
+ * run's (0: the run writes that buffer, or its address was given out), `values` those of the program's scalars. */
 bool hr__index_source_range(const hr_index_source *source, hr_buffer *const *buffers, const uint64_t *stamps,
                             const hr_scalar *values, int64_t *out_min, int64_t *out_max);
 

@@ -1,4 +1,4 @@
-/* What is known of indices: where compiled programs take them from, and what the host remembers of what it wrote. */
+/* Known ranges of indices: their sources in compiled programs, and the ranges noted for writes of the host. */
 #include "hr_test.h"
 
 #include "compiler/compile.h"

@@ -1,7 +1,7 @@
-/* instance.h: a plan that is ready to run for one stream, and what its runs remember.
+/* instance.h: a plan that is ready to run for one stream, and the state of its runs.
  *
- * Kernels are prepared or loaded, libraries have chosen their algorithms; replay, times, tuning and what was made of
- * weights change while it runs, and belong to whoever runs the device's jobs. What a run needs besides (addresses,
+ * Kernels are prepared or loaded, and libraries have chosen their algorithms. Replay, times, tuning and cached weights
+ * change while it runs, and belong to the thread that runs the device's jobs. The rest of a run's state (addresses,
  * scalars) is in its hr_run (run_scratch.h). References: the cache holds one, each queued run another.
  */
 #ifndef HEADRACE_ENGINE_INSTANCE_H_
@@ -24,31 +24,31 @@ typedef struct hr_exec_step {
   hr_step_kind kind;
   const hr_step *source;
   hr_cached_kernel *cached;       /* KERNEL */
-  const hr_host_kernel *kernel;   /* what it holds, interpreted; or the written one */
-  hr_ready library;               /* LIBRARY, prepared or */
+  const hr_host_kernel *kernel;   /* of `cached`, interpreted; or the written one */
+  hr_ready library;               /* LIBRARY, prepared, or */
   hr_host_kernel *written;        /* written, the step's own */
-  hr_tuning *tuning;              /* NULL: its way is settled */
-  hr_index_source indices;        /* CHECK: what it looks at */
+  hr_tuning *tuning;              /* NULL: its algorithm is settled */
+  hr_index_source indices;        /* CHECK: the source of its indices */
   size_t arg_first, scalar_first; /* in the instance's flat lists */
   int arg_count, scalar_count;
   size_t workspace_bytes, workspace_offset; /* the latter among those of a batch */
   int weight;                               /* of the instance's, that the step makes (weights.h); -1: none */
-  int batch; /* how many steps from this one on run in one launch, where it is the first */
+  int batch;                                /* for the first step of a launch: the number of steps in it */
   hr_step_cost cost;
 } hr_exec_step;
 
-/* What a step makes of the key's buffers (weights.h). */
+/* The cached result of a step that depends on the key's buffers alone (weights.h). */
 enum { HR_WEIGHT_SOURCES_MAX = 16, HR_WEIGHT_RESULTS_MAX = 8 };
 typedef struct hr_weight {
   int step;
   int source_count, part_count, made_count;
   uint32_t sources[HR_WEIGHT_SOURCES_MAX], made[HR_WEIGHT_RESULTS_MAX]; /* program buffers */
-  int parts[HR_WEIGHT_SOURCES_MAX];                                     /* earlier weights that it is made of, too */
-  size_t bytes;                                                         /* of all that is made */
+  int parts[HR_WEIGHT_SOURCES_MAX];                                     /* earlier weights that it also reads */
+  size_t bytes;                                                         /* of all results */
   hr_kernel_key
-      recipe; /* the kernel, and behind it what it had in the last run: stamps, scalars, serials of its parts */
+      recipe; /* the kernel, and behind it its inputs in the last run: stamps, scalars, serials of its parts */
   size_t kernel_words;
-  uint64_t stamp; /* in the last run: the newest of its sources and parts; 0: contents of some were not known */
+  uint64_t stamp; /* in the last run: the newest of its sources and parts; 0: some contents were unknown */
 } hr_weight;
 
 typedef struct hr_instance hr_instance;
@@ -56,29 +56,28 @@ typedef struct hr_replay hr_replay; /* replay.h */
 struct hr_instance {
   hr_refcount refcount;
   hr_plan *plan;
-  bool is_compiled; /* the plan was compiled for it */
+  bool is_compiled; /* the plan was compiled for this instance */
   int step_count;
   hr_exec_step *steps;
   HR_VECTOR(uint32_t) args;    /* program buffers, or a library's scalars, step after step */
   HR_VECTOR(uint32_t) scalars; /* program scalars, step after step */
-  HR_VECTOR(uint32_t) sources; /* those of the key's buffers of which libraries may keep something */
+  HR_VECTOR(uint32_t) sources; /* the key's buffers of which libraries may cache something */
   HR_VECTOR(hr_weight) weights;
   size_t shared_bytes;             /* arena, and behind it the largest workspace */
-  bool has_tunings;                /* of steps' ways */
+  bool has_tunings;                /* some steps have a tuning */
   bool needs_team;                 /* some step is worth more than one thread */
   int kernel_count, library_count; /* launches, and library calls */
   int batch_most;                  /* steps of the longest batch */
-  hr_replay *replay;               /* NULL: each step is given to the device by itself */
-  atomic_int_least64_t submit_ns; /* how long the last run took to give its steps to a device beside the host; at first,
-                                     and where it waited for the device, INT64_MAX */
-  size_t footprint;               /* bytes of host memory, about */
+  hr_replay *replay;               /* NULL: each step is launched by itself */
+  atomic_int_least64_t submit_ns;  /* host time of the last run's submission to a device beside the host; INT64_MAX at
+                                    * first, and after a run that waited for the device */
+  size_t footprint;                /* bytes of host memory, about */
   /* the cache's */
   hr_instance *next_same, *newer, *older;
-  hr_instance *follower; /* the one that the stream ran after it the last time, or NULL */
+  hr_instance *follower; /* the instance that the stream ran after it the last time, or NULL */
 };
 
-/* Decides which steps run in one launch (batch.c), and gives the bytes of workspace that the largest batch, or step,
- * needs. */
+/* Groups steps into launches (batch.c), and returns the bytes of workspace that the largest batch, or step, needs. */
 size_t hr__batch_steps(hr_instance *instance);
 
 #endif

@@ -1,10 +1,10 @@
-/* instantiate.h: instances of plans come and go. */
+/* instantiate.h: creates and releases instances of plans. */
 #ifndef HEADRACE_ENGINE_INSTANTIATE_H_
 #define HEADRACE_ENGINE_INSTANTIATE_H_
 
 #include "engine/instance.h"
 
-/* Prepares the plan of a key for a device; compiles it if nobody has it. */
+/* Prepares the plan of a key for a device; compiles it if there is none yet. */
 HR_MUST_USE hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,
                                           hr_instance **out_instance);
 void hr__instance_release(hr_instance *instance); /* NULL: nothing */

@@ -1,4 +1,4 @@
-/* Interrupts: the work on its way ends between two steps, as a failure does; nothing older is lost. */
+/* Interrupts: work in flight ends between two steps, as after a failure; older results are not lost. */
 #include "hr_test.h"
 
 #include "engine/stream.h"

@@ -1,4 +1,4 @@
-/* Programs with the same kernels share them, and nothing stays behind. */
+/* Programs with the same kernels share them, and nothing is left after their release. */
 #include "engine/kernel_cache.h"
 
 #include "hr_test.h"

@@ -1,8 +1,8 @@
-/* machine.h: what this machine can do at most, to compare kernels with.
+/* machine.h: the peak rates of this machine, for comparison in profiles.
  *
- * Measured once in a process, in some tens of milliseconds, when a profile first asks: the bandwidth of reading memory
- * that lies in no cache, and the rate of float32 multiply-adds in registers, both with the whole thread team. A
- * neighbour on the same machine makes both smaller. Nothing but profiles depends on it.
+ * They are measured once in a process, in some tens of milliseconds, for the first profile: the bandwidth of reading
+ * uncached memory, and the rate of float32 multiply-adds in registers, both with the whole thread team. Other load on
+ * the machine makes both smaller. Only profiles depend on them.
  */
 #ifndef HEADRACE_ENGINE_MACHINE_H_
 #define HEADRACE_ENGINE_MACHINE_H_
@@ -11,7 +11,7 @@ typedef struct hr_machine {
   double read_gbs, peak_gflops; /* 1e9 bytes, or operations, a second; 0 where it could not be measured */
 } hr_machine;
 
-/* Logs what it measured at level 2 the first time. Threads: any; call it where parallel loops may run. */
+/* Logs the results at level 2 the first time. Threads: any; call it where parallel loops may run. */
 const hr_machine *hr__machine(void);
 
 #endif

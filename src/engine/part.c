@@ -1,8 +1,7 @@
-/* part.c: parts are traces that were recorded without a stream behind them. See headrace/part.h.
+/* part.c: parts are traces that were recorded without a stream. See headrace/part.h.
  *
- * Alternatives were to compile a part by itself, with a hand-over of its own. Appending its records keeps what makes
- * the stream fast: a forward and a backward part and the optimizer behind them are one program, in which activations
- * die.
+ * The alternative was to compile a part by itself, with a hand-over of its own. Appending its records keeps the stream
+ * fast: a forward part, a backward part and the optimizer behind them are one program, in which activations die.
  */
 #include "headrace/part.h"
 

@@ -1,4 +1,6 @@
-/* Graphs: what runs them gives what recording would have given, and what can't become one is refused. */
+/* Parts: running one gives the results of recording its operations, and operations that can't be part of one are
+ * refused.
+ */
 #include "hr_test.h"
 
 #include "base/thread.h"

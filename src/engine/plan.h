@@ -1,11 +1,11 @@
-/* plan.h: the compiled program of a key: what runs.
+/* plan.h: the compiled program of a key.
  *
  *   key --decode, compile--> plan: steps (kernel forms, nodes), bindings (a place for each buffer), size of the arena
  *   plan --instantiate--> instance: prepared kernels and libraries, replay, times, tuning (instance.h)
  *
- * A plan never changes once it is made, and knows no addresses and no device but a kind of devices. So all streams,
- * threads and devices of that kind share it: it is compiled once, and lives as long as an instance of it. Threads: any;
- * one lock for finding and releasing.
+ * A plan never changes once it is made. It contains no addresses, and depends on a kind of devices, not on a device. So
+ * all streams, threads and devices of that kind share it: it is compiled once, and lives as long as an instance of it.
+ * Threads: any; one lock for finding and releasing.
  */
 #ifndef HEADRACE_ENGINE_PLAN_H_
 #define HEADRACE_ENGINE_PLAN_H_

@@ -1,20 +1,22 @@
-/* policy.h: when pending records are handed over to the device. The one place that decides it.
+/* policy.h: decides when pending records are handed over to the device. No other file decides it.
  *
  *   event                                decision
  *   a record is about to be appended     fuse mode: commit all early in front of a large operation, if much is pending
- *   records have been appended           strict, eager: commit all; fuse: commit up to the cut while the list is at its
- * limit a part's records have been appended  begin all early if it looks like what the host has often waited for the
- * caller has left a part           commit early, without the part's large last result a pass begins (a hint) commit all
- * if the device works beside the host the mode becomes eager or strict     commit all a request; memory is short; a
- * wait   commit all
+ *   records have been appended           strict, eager: commit all
+ *                                        fuse: commit up to the cut while the list is at its limit
+ *   a part's records have been appended  begin all early if it looks like a program that the host often waits for
+ *   the caller has left a part           commit early, without the part's large last result
+ *   a pass begins (a hint)               commit all if the device works beside the host
+ *   the mode becomes eager or strict     commit all
+ *   a request; memory is short; a wait   commit all
  *
- * Everything else is kept. hr__policy_decide is a pure function of the policy's state, of what is pending and of the
- * event; the stream does what it says (stream.c, commit.c) and reports what happened to hr__policy_committed and
- * hr__policy_waited, which alone change the state. Frontends send hints and commit by no rules of their own.
+ * Everything else is kept. hr__policy_decide is a pure function of the policy's state, of the pending records and of
+ * the event. The stream carries the decision out (stream.c, commit.c) and reports it to hr__policy_committed and
+ * hr__policy_waited, which alone change the state. Frontends send hints and have no rules of their own.
  *
- * An early commit gives a device beside the host something to do while the host records on. The next one needs a list
- * twice as long: by then the device has more to do, and longer programs are better ones. On a host device there is
- * none, because it would take the core that records.
+ * An early commit gives a device beside the host work while the host goes on recording. The next one needs a list twice
+ * as long: by then the device has more to do, and longer programs are better ones. A host device gets none, because it
+ * would take the core that records.
  *
  * Threads: the stream's lock.
  */
@@ -30,9 +32,9 @@ typedef enum hr_commit_reason { HR_COMMIT_READ, HR_COMMIT_LIMIT, HR_COMMIT_REQUE
 
 /* The last program that the host has waited for as a whole. */
 typedef struct hr_awaited {
-  uint64_t hash; /* of its key; 0: nobody has waited */
+  uint64_t hash; /* of its key; 0: no wait yet */
   size_t record_count;
-  int times, wanted; /* waits for it in a row; as many as it takes until it is begun early */
+  int times, wanted; /* waits for it in a row; the number after which it is begun early */
   bool is_begun;     /* early, and nothing has been committed since */
 } hr_awaited;
 
@@ -41,7 +43,7 @@ typedef struct hr_policy {
   int64_t bytes_max;
   size_t first_ops,
       next_ops;       /* pending records for an early commit: the first since a wait, the next; SIZE_MAX: none */
-  size_t large_bytes; /* the readers of a result of this size are waited for, so that it may be fused away */
+  size_t large_bytes; /* a result of this size waits for its readers, so that it may be fused away */
   hr_awaited awaited;
 } hr_policy;
 
@@ -49,11 +51,11 @@ typedef enum hr_event_kind {
   HR_EVENT_RECORD,        /* a record will be appended; stands_alone */
   HR_EVENT_RECORDED,      /* records have been appended */
   HR_EVENT_PART_APPENDED, /* those of a part have been appended */
-  HR_EVENT_PART_LEFT,     /* and the caller has released what it need not see; tail_records, tail_bytes */
+  HR_EVENT_PART_LEFT,     /* and the caller has released the results that it does not need; tail_records, tail_bytes */
   HR_EVENT_PASS_BEGINS,   /* HR_HINT_PASS_BEGINS */
   HR_EVENT_MODE,          /* the mode becomes one in which every operation runs at once */
   HR_EVENT_REQUEST,       /* hr_stream_commit */
-  HR_EVENT_MEMORY,        /* what the host writes needs memory that pending records may set free */
+  HR_EVENT_MEMORY,        /* a write of the host needs memory that pending records may free */
   HR_EVENT_WAIT           /* the host needs a value */
 } hr_event_kind;
 
@@ -98,10 +100,10 @@ static inline bool hr__policy_keeps_part(const hr_policy *policy, size_t records
 
 /* A decision to commit early has been carried out. */
 void hr__policy_committed_early(hr_policy *policy);
-/* A program has been handed over: the hash of its key, its records, whether the host waits for it now and whether it
- * could have been begun early. */
+/* A program has been handed over: the hash of its key, and its records. will_wait: the host waits for it now;
+ * can_begin: it could have been begun early. */
 void hr__policy_committed(hr_policy *policy, uint64_t hash, size_t records, bool will_wait, bool can_begin);
-/* It has been begun early. */
+/* The pending program has been begun early. */
 void hr__policy_begun(hr_policy *policy);
 /* The host has committed everything in order to wait. */
 void hr__policy_waited(hr_policy *policy);

@@ -1,4 +1,4 @@
-/* When pending records are handed over, as a table: state and event, decision. */
+/* The decisions of the policy as a table: state and event, decision. */
 #include "hr_test.h"
 
 #include "engine/policy.h"

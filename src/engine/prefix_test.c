@@ -1,5 +1,4 @@
-/* Memory that is short for a part of a trace: what was recorded in front of it is done, what stands behind it is not.
- */
+/* Memory that is short for a part of a trace: records in front of that part run, those behind it do not. */
 #include "hr_test.h"
 
 #include "engine/stream.h"

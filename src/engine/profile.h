@@ -1,4 +1,4 @@
-/* profile.h: steps and their times, for people. */
+/* profile.h: logs steps and their times. */
 #ifndef HEADRACE_ENGINE_PROFILE_H_
 #define HEADRACE_ENGINE_PROFILE_H_
 

@@ -1,4 +1,4 @@
-/* Providers and the ways that they offer: none is left out. */
+/* Providers and the algorithms that they list: none is left out. */
 #include "hr_test.h"
 
 #include "engine/algorithms.h"

@@ -1,12 +1,12 @@
-/* replay.h: an instance's launches as graphs of the driver: a repeated program is given to the device as a whole.
+/* replay.h: an instance's launches as graphs of the driver, so that a repeated program is launched as a whole.
  *
- * The steps are cut into segments that a graph can hold: kernels, and library calls whose operands are addresses alone.
- * A check of indices, which waits for the device, ends one. A run with addresses that were seen before is captured,
- * segment by segment; later runs with these addresses launch the graphs. Scalars may differ from run to run: a kernel
- * whose scalars are others is updated first. A few sets of addresses have graphs at a time; runs with others go step by
- * step, as does everything from the first failure of a capture on.
+ * The steps are split into segments that a graph can hold: kernels, and library calls whose operands are addresses
+ * alone. A check of indices, which waits for the device, ends a segment. A run with addresses that were seen before is
+ * captured, segment by segment; later runs with these addresses launch the graphs. Scalars may differ from run to run:
+ * kernels with changed scalars are updated first. A few sets of addresses have graphs at a time; other runs go step by
+ * step, as does everything after the first failure of a capture.
  *
- * Threads: whoever runs the device's jobs, one at a time; create and release while no job has the instance.
+ * Threads: the thread that runs the device's jobs, one at a time. Create and release while no job has the instance.
  */
 #ifndef HEADRACE_ENGINE_REPLAY_H_
 #define HEADRACE_ENGINE_REPLAY_H_

@@ -1,25 +1,25 @@
-/* run_scratch.h: what one run of an instance works on. */
+/* run_scratch.h: the inputs and the scratch arrays of one run of an instance. */
 #ifndef HEADRACE_ENGINE_RUN_SCRATCH_H_
 #define HEADRACE_ENGINE_RUN_SCRATCH_H_
 
 #include "engine/instance.h"
 
-/* What one run works on. The arrays are the caller's. */
+/* The inputs and results of one run. The arrays are the caller's. */
 typedef struct hr_run {
   hr_device *device;
   void *shared;              /* shared_bytes of the instance; NULL when that is 0 */
   void *const *bound;        /* address of each of the key's buffers; NULL where it needs no memory */
   const uint64_t *stamps;    /* contents of each of them; 0: unknown, or written by the run */
-  hr_buffer *const *buffers; /* the key's; NULL: nothing is known of them */
+  hr_buffer *const *buffers; /* the key's; NULL: unknown */
   const hr_scalar *arguments;
   uint64_t number;                          /* of the job in its stream */
-  const atomic_uint_least64_t *interrupted; /* jobs up to this number end early; NULL: the run always goes to its end */
+  const atomic_uint_least64_t *interrupted; /* jobs up to this number end early; NULL: no interrupts */
   int64_t
       *step_ns; /* NULL, or out: the time of each step that ran; a batch's is shared by the bytes that its steps move */
-  bool has_waited;    /* out: for a number of the device */
-  int compiled_count; /* out: launches of compiled code, a library's apart, and those that were left out */
-  int graph_launches, graph_builds; /* out: graphs that were launched, and those of them that were made for it */
-  int graph_updates;                /* out: kernels in them that got other scalars */
+  bool has_waited;    /* out: the host waited for a number of the device */
+  int compiled_count; /* out: launches of compiled code, without libraries and launches that were left out */
+  int graph_launches, graph_builds; /* out: graphs that were launched, and those of them that this run built */
+  int graph_updates;                /* out: kernels in them whose scalars were updated */
   int failed_step;                  /* out: the step that ended the run early, or step_count */
 } hr_run;
 
@@ -29,10 +29,10 @@ static inline bool hr__run_is_interrupted(const hr_run *run) {
          __builtin_expect(atomic_load_explicit(run->interrupted, memory_order_relaxed) >= run->number, 0);
 }
 
-/* What is kept of a weight; NULL: its step runs as all others. */
+/* The cached result of a weight; NULL: its step runs as all others. */
 typedef struct hr_run_weight {
   hr_cached_weights *cached_weights;
-  bool is_new; /* the run makes it */
+  bool is_new; /* this run computes it */
 } hr_run_weight;
 
 /* Scratch arrays of a run: addresses of all program buffers, flat arguments, scalar values, flat scalars. */

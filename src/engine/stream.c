@@ -1,4 +1,4 @@
-/* stream.c: streams come and go; statistics. */
+/* stream.c: creates and releases streams; statistics. */
 #include "engine/stream.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* stream_copy.c: bytes between the host, or another device, and buffers of a stream. */
+/* stream_copy.c: copies bytes between the host, or another device, and buffers of a stream. */
 #include <string.h>
 
 #include "base/allocator.h"

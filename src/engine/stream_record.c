@@ -1,4 +1,4 @@
-/* stream_record.c: operations are checked and appended to the trace. */
+/* stream_record.c: checks operations and appends them to the trace. */
 #include "engine/stream_record.h"
 
 #include "core/ops/op.h"

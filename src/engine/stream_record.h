@@ -1,4 +1,4 @@
-/* stream_record.h: what is checked of the buffers that an operation or a copy names. */
+/* stream_record.h: checks the buffers of an operation or a copy. */
 #ifndef HEADRACE_ENGINE_STREAM_RECORD_H_
 #define HEADRACE_ENGINE_STREAM_RECORD_H_
 
@@ -6,7 +6,8 @@
 
 /* INVALID_ARGUMENT for a buffer of another device. */
 HR_MUST_USE hr_status hr__stream_check_device(const hr_stream *stream, hr_op op, const hr_buffer *buffer);
-/* The failure of contents that were never made; what is written from end to end is valid again. */
+/* Returns the failure of an input whose contents were never made. An output that is written completely becomes valid
+ * again. */
 HR_MUST_USE hr_status hr__check_contents(hr_op op, int input_count, const hr_view *inputs, int output_count,
                                          const hr_view *outputs);
 

@@ -1,4 +1,4 @@
-/* Streams, from the outside: on the cpu what comes out, on the null device what the stream did. */
+/* Streams from outside: results on the cpu, counts of the stream's work on the null device. */
 #include "hr_test.h"
 
 #include "base/thread.h"

@@ -1,15 +1,16 @@
-/* stream_wait.h: committing and waiting, for those that record and copy. */
+/* stream_wait.h: committing and waiting, for recording and copies. */
 #ifndef HEADRACE_ENGINE_STREAM_WAIT_H_
 #define HEADRACE_ENGINE_STREAM_WAIT_H_
 
 #include "engine/stream.h"
 
-/* Tells the policy of an event and does what it decides; a failure waits for a wait. The stream is locked. */
+/* Sends an event to the policy and carries out its decision; a failure is reported by the next wait. The stream is
+ * locked. */
 void hr__stream_notify_of(hr_stream *stream, hr_event_kind kind);
-/* Tells the policy of a wait (or of records in strict mode), has `seen` in its default layout unless it is NULL,
- * unlocks the stream, waits, and takes the first error. */
+/* Sends a wait (or records in strict mode) to the policy, returns `seen` to its default layout unless it is NULL,
+ * unlocks the stream, waits, and returns the first error. */
 HR_MUST_USE hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *seen);
-/* The first error that nobody has heard of, which is reported with that. */
+/* Returns the first error that was not reported yet, and marks it as reported. */
 HR_MUST_USE hr_status hr__stream_take_error(hr_stream *stream);
 
 #endif

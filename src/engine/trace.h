@@ -1,18 +1,21 @@
-/* trace.h: the pending operations of a stream: one trace of it, from one commit to the next.
+/* trace.h: the pending operations of a stream: one trace from one commit to the next.
  *
- * A record is a run of 64-bit words that says everything about an operation but which buffers it works on and which
- * values its scalars have: the row, counts, ints, kinds of scalars, and for each operand its dtype, rank, dims, and
- * unless it is contiguous from its buffer's start also offset and strides. Buffers go to an array of their own, as
- * numbers by first use in the trace; scalar values to a third. So a record's words (its *content*) are the same
- * wherever it stands, and the numbers of a loop's buffers are the same in each of its iterations.
+ * A record is a run of 64-bit words that describes an operation except for its buffers and the values of its scalars:
+ * the row, counts, ints and kinds of scalars. Each operand adds its dtype, rank and dims, and unless it is contiguous
+ * from its buffer's start also offset and strides. Buffers go to an array of their own, as numbers by first use in the
+ * trace; scalar values go to a third. So a record's words (its *content*) are the same at any position, and the numbers
+ * of a loop's buffers are the same in each of its iterations.
  *
  *   words     | add 2>1 | f32 [4,8] | f32 [8] +0 {1} | f32 [4,8] | relu ...
  *   locals                  0          1                 2
  *   scalars                                                           (values of attributes first, then of operands)
  *
- * The *key* of the first n records is their words, the numbers of their buffers, and for each buffer its size and
- * whether it is dead or fresh, whether the compiler may choose how it lies, and how it lies already. Nothing is freed
- * before the trace ends, and its arrays are kept: a loop records without malloc.
+ * The *key* of the first n records consists of their words, the numbers of their buffers, and for each buffer
+ *   - its size,
+ *   - flags for dead and fresh,
+ *   - a flag that allows the compiler to choose its layout,
+ *   - its present layout.
+ * Nothing is freed before the trace ends, and its arrays are kept: a loop records without malloc.
  *
  * The trace holds one reference of each of its buffers. Threads: the stream's lock.
  */
@@ -23,7 +26,7 @@
 #include "core/ir/program.h"
 #include "runtime/buffer.h"
 
-enum { HR_TRACE_HISTORY = 8 }; /* records that decide where the stream is cut */
+enum { HR_TRACE_HISTORY = 8 }; /* records that determine the position of a cut */
 
 typedef struct hr_record {
   size_t word_end, local_end, scalar_end; /* in the arrays of the trace */
@@ -31,7 +34,7 @@ typedef struct hr_record {
 
 typedef struct hr_trace {
   uint32_t stream; /* number of the stream, not 0: half of a buffer's tag */
-  bool is_plain;   /* its records see memory as it is, whatever layout a buffer has */
+  bool is_plain;   /* its records see memory as it is, whatever a buffer's layout */
   HR_VECTOR(uint64_t) words;
   HR_VECTOR(uint32_t) locals;
   HR_VECTOR(hr_scalar) scalars;
@@ -41,19 +44,18 @@ typedef struct hr_trace {
   HR_VECTOR(uint64_t) shapes, layouts; /* scratch of hr__trace_key: a word for each buffer */
   int64_t pending_bytes;               /* of its buffers that had no memory when they were first used, ... */
   int64_t single_max;                  /* ... and were smaller than this each */
-  /* Hashes of the records before the first one, oldest first, where the stream was cut there; 0 where all was
-   * committed. */
+  /* Hashes of the records before the first one, oldest first, if the stream was cut there; 0 after a full commit. */
   uint64_t history[HR_TRACE_HISTORY - 1];
 } hr_trace;
 
-/* What decides whether a compiled program fits: borrowed from a trace. */
+/* The key that a compiled program must match: borrowed from a trace. */
 typedef struct hr_key {
-  uint64_t hash; /* 0: nobody has asked for it yet (hr__key_hash) */
+  uint64_t hash; /* 0: not computed yet (hr__key_hash) */
   size_t record_count, word_count, local_count, buffer_count;
   const uint64_t *words;
   const uint32_t *locals;
   const uint64_t *shapes;  /* hr_shape_word of each buffer */
-  const uint64_t *layouts; /* of each buffer (hr_layout_pack); NULL: all are plain */
+  const uint64_t *layouts; /* of each buffer (hr_layout_pack); NULL: all have the default layout */
 } hr_key;
 
 static inline uint64_t hr_shape_word(size_t bytes, bool is_free, bool is_dead, bool is_fresh) {
@@ -88,26 +90,26 @@ HR_MUST_USE hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, si
 /* The buffer's number, or UINT32_MAX when no pending record uses it. */
 uint32_t hr__trace_find(const hr_trace *trace, const hr_buffer *buffer);
 
-/* How many records to commit when the trace is at its limit: up to the one, among the last three quarters, whose hash
- * over the last eight is the highest, the last one on ties. Then the cut falls on the same operation in each iteration
- * of a loop, whatever came before the loop. At least 1. */
+/* The number of records to commit when the trace is at its limit. The cut is behind the record, among the last three
+ * quarters, whose hash over the last eight is the highest, the last one on ties. So it falls on the same operation in
+ * each iteration of a loop, whatever came before the loop. At least 1. */
 size_t hr__trace_cut(const hr_trace *trace);
 /* Moves the records from number `count` on to `rest` (empty, of the same stream), numbered from its start. On failure
  * nothing has changed. */
 HR_MUST_USE hr_status hr__trace_split(hr_trace *trace, size_t count, hr_trace *rest);
 
-/* Hides the records from number `count` > 0 on, and the buffers that they alone use, until they are shown again; gives
- * how long the arrays were. */
+/* Hides the records from number `count` > 0 on, and the buffers that they alone use, until they are shown again;
+ * returns the former lengths of the arrays. */
 typedef struct hr_trace_lengths {
   size_t words, locals, scalars, records, buffers;
 } hr_trace_lengths;
 hr_trace_lengths hr__trace_shorten(hr_trace *trace, size_t count);
 void hr__trace_lengthen(hr_trace *trace, const hr_trace_lengths *lengths);
 
-/* Decides which buffers are dead and fresh now, and gives the key of all records; valid until the trace changes.
- * `frees`: fresh buffers that live on may lie as the compiler likes, too. */
+/* Determines which buffers are dead and fresh now, and returns the key of all records; valid until the trace changes.
+ * `frees`: the compiler may also choose the layout of fresh buffers that live on. */
 HR_MUST_USE hr_status hr__trace_key(hr_trace *trace, bool frees, hr_key *out_key);
-/* The hash of all that the key says, not 0; kept in the key. */
+/* The hash of the whole key, not 0; kept in the key. */
 uint64_t hr__key_hash(hr_key *key);
 /* The records as a program in stream form; `out_program` is initialised here. */
 HR_MUST_USE hr_status hr__key_decode(const hr_key *key, hr_program *out_program);

@@ -1,4 +1,4 @@
-/* Traces: what is part of a key, where a stream is cut, what comes back out of the words. */
+/* Traces: the contents of a key, the position of cuts, and decoding of the words. */
 #include "hr_test.h"
 
 #include "base/table.h"

@@ -1,5 +1,6 @@
-/* Choices: what is measured is found by the processes that come later, and by no other key; damaged files are absent.
- * Trials: a provider pair whose order is wrong is put right, and no result changes as long as the process lives. */
+/* Tuning-cache entries: a measured one is found by later processes, and by no other key; damaged files are absent.
+ * Autotuning: a provider pair in the wrong order is corrected, and no result changes as long as the process lives.
+ */
 #include "engine/tuning_cache.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* weights_test.c: y = x * (w as f32), again and again: what w becomes is made once, and again when w changes.
+/* weights_test.c: y = x * (w as f32), again and again: the conversion of w runs once, and again when w changes.
  *
  * The device is the CPU, with launches counted. Numbers are small whole ones, so that sums are exact in any order.
  */
