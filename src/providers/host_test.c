@@ -44,7 +44,7 @@ static void free_tensor(tensor *t) {
   free(t->bytes - GUARD_BYTES);
 }
 
-/* Runs one row; `inputs` and `outputs` end with an absent tensor's NULL bytes where rank is -1. */
+/* Runs one row; absent tensors have rank -1 and NULL bytes. */
 static double factor = 1; /* the scalar of those that take one */
 
 static void run_row(hr_op op, int input_count, tensor *inputs, int output_count, tensor *outputs, int int_count,
@@ -112,7 +112,7 @@ static const hr_dtype sortable[] = {HR_DTYPE_BOOL, HR_DTYPE_U8,  HR_DTYPE_I8,  H
                                     HR_DTYPE_BF16, HR_DTYPE_F32, HR_DTYPE_F64};
 enum { SORTABLE = sizeof sortable / sizeof *sortable };
 
-/* Random bits, or one of a few values: ties, zeros of both signs, infinities and NaN come up often. */
+/* Random bits, or one of a few values: ties, zeros of both signs, infinities and NaN are frequent. */
 static void fill(tensor *t) {
   static const double special[] = {0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 2};
   int64_t count = count_of(t);
@@ -144,7 +144,7 @@ static void fill(tensor *t) {
   }
 }
 
-/* A value as a number that compares as it does; exact for 64-bit integers, too. */
+/* A value as a number that compares alike; exact for 64-bit integers, too. */
 static long double number(const tensor *t, int64_t i) {
   const unsigned char *at = t->bytes + (size_t)i * hr_dtype_size(t->dtype);
   switch (t->dtype) {
@@ -170,7 +170,7 @@ static long double number(const tensor *t, int64_t i) {
   }
 }
 
-/* Whether a comes before b, NaN last. */
+/* True if a comes before b, NaN last. */
 static bool is_before(long double a, long double b, bool descending) {
   if (isnan(a) || isnan(b)) {
     return descending ? isnan(a) && !isnan(b) : isnan(b) && !isnan(a);
@@ -263,7 +263,7 @@ HR_TEST(outputs_may_be_absent) {
 
 /* ---- one value of a line ---- */
 
-/* How many values come before value i of a line, NaN last, equal ones by their places. */
+/* The number of values before value i of a line, NaN last, equal ones by their places. */
 static int64_t rank_of(const tensor *x, int64_t first, int64_t count, int64_t i) {
   int64_t before = 0;
   for (int64_t j = 0; j < count; ++j) {
@@ -317,7 +317,7 @@ HR_TEST(mode_counts) {
   free_tensor(&x), free_tensor(&value), free_tensor(&place);
 }
 
-/* More values than one thread looks up at a time, in several lines of every dtype. */
+/* More values than one thread searches at a time, in several lines of every dtype. */
 static void check_search(int64_t bound_count, int64_t value_count) {
   enum { LINES = 3 };
   for (int t = 0; t < SORTABLE; ++t) {
@@ -515,8 +515,8 @@ static void put_number(tensor *t, int64_t i, double value) {
   }
 }
 
-/* [outer, n, inner] along the middle, element by element in double: every sum of these numbers is exact, but where it
- * is stored, and every product. */
+/* [outer, n, inner] along the middle, element by element in double: every sum of these numbers and every product is
+ * exact until it is stored. */
 static void try_scan(hr_op op, hr_dtype dtype, hr_dtype result, int64_t outer, int64_t n, int64_t inner) {
   int64_t dims[3] = {outer, n, inner};
   tensor x = make_tensor(dtype, 3, dims), y = make_tensor(result, 3, dims), expected = make_tensor(result, 3, dims);
@@ -588,7 +588,7 @@ HR_TEST(running_sums_and_products_of_lines_and_columns) {
   }
 }
 
-/* Lines that go together and the ones that are left over add in the same order. */
+/* Lines that are processed together and the remaining ones add in the same order. */
 HR_TEST(a_line_of_running_sums_does_not_depend_on_its_neighbours) {
   enum { LINES = 7, N = 1000 };
   static const hr_op ops[] = {HR_OP_CUMSUM, HR_OP_CUMPROD};
@@ -647,7 +647,7 @@ static void fill_waves(tensor *t) {
   }
 }
 
-/* x of a line as the definition wants it: symmetric values from their half, for the inverse real transform. */
+/* x of a line in the definition's form: symmetric values from their half, for the inverse real transform. */
 static wide input_at(hr_op op, const tensor *x, int64_t line, int64_t n, int64_t j) {
   int64_t width = x->dims[1];
   if (op != HR_OP_FFT_HALF) {
@@ -717,7 +717,7 @@ HR_TEST(transforms_of_long_lines_and_large_primes) {
   }
 }
 
-/* Lines that others lie beside: the bits of the same lines one after the other. */
+/* Lines side by side: the bits of the same lines one after the other. */
 static void try_columns(hr_dtype dtype, int64_t planes, int64_t n, int64_t columns, bool inverse) {
   size_t bytes = hr_dtype_size(dtype);
   tensor x = make_tensor(dtype, 3, (int64_t[]){planes, n, columns}),

@@ -168,7 +168,7 @@ HR_TEST(exponentials_of_nilpotent_rotating_and_large_matrices) {
   expect_near(e[2], (const double[]){exp(-40), 0, 0, exp(3)}, 4);
 }
 
-/* Of f32 and c64, small ones are worked on in double precision: the results are those of double precision, rounded. */
+/* Small f32 and c64 matrices are computed in double precision: the results are those of double precision, rounded. */
 static void check_widened(hr_op op, bool is_complex, int n, int output_count) {
   enum { BATCH = 3, MOST = 2 * BATCH * 32 * 32 };
   static float a[MOST], b[MOST];

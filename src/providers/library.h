@@ -1,8 +1,8 @@
-/* library.h: what providers of library rows on the host share: a table of rows, operands with addresses, and work that
- * is spread over lines or matrices.
+/* library.h: helpers shared by the providers of library rows on the host: a table of rows, operands with addresses, and
+ * work that is spread over lines or matrices.
  *
  * A provider is a table of `hr__library_row`. Operands are dense and row-major. The items of an operation (lines to
- * sort, matrices to factor) are independent and take equal time; each worker has scratch of its own.
+ * sort, matrices to factor) are independent and have equal cost; each worker has its own scratch.
  */
 #ifndef HEADRACE_PROVIDERS_LIBRARY_H_
 #define HEADRACE_PROVIDERS_LIBRARY_H_
@@ -27,27 +27,29 @@ typedef struct hr__library_call {
   hr__tensor inputs[HR__LIBRARY_OPERANDS], outputs[HR__LIBRARY_OPERANDS];
   hr_scalar scalars[HR__LIBRARY_SCALARS];
   const void *plan;
-  void *scratch; /* of the first worker; the others' lie scratch_bytes apart */
+  void *scratch; /* of the first worker; the others' are scratch_bytes apart */
   size_t scratch_bytes;
   int workers;
 } hr__library_call;
 
 typedef struct hr__library_row {
   hr_op op;
-  bool (*supports)(const hr_node *node);               /* dtypes and sizes; the row's own check has passed */
+  bool (*supports)(const hr_node *node);               /* checks dtypes and sizes; the row's own check has passed */
   size_t (*scratch)(const hr_node *node, int workers); /* (optional) bytes for one worker, 64-byte aligned; else none */
   hr_status (*run)(const hr__library_call *call);
-  /* (optional) What run needs that depends on the node alone, as call->plan: tables. One block, freed by hr_free. */
+  /* (optional) Data for run that depends on the node alone, as call->plan: tables. One block, freed by hr_free. */
   hr_status (*plan)(const hr_node *node, void **out_plan);
 } hr__library_row;
 
-/* Does items [begin, end); `scratch` is the worker's. A failure (ABORTED: the data does not allow it) is the run's. */
+/* Processes items [begin, end); `scratch` is the worker's. A failure (ABORTED: the data does not allow it) becomes the
+ * run's. */
 typedef hr_status (*hr__items_fn)(const hr__library_call *call, int64_t begin, int64_t end, void *scratch);
 
-/* Spreads items over the workers; `item_ns` is about what one takes. Gives the failure of the earliest items. */
+/* Spreads items over the workers; `item_ns` is about the time of one. Returns the failure of the earliest items. */
 HR_MUST_USE hr_status hr__library_spread(const hr__library_call *call, int64_t items, int64_t item_ns, hr__items_fn fn);
 
-/* Of the last dims: the size of dim -1 - `from_last`, and how many items the dims in front of the last `inner` make. */
+/* Of the last dims: the size of dim -1 - `from_last`, and the number of items in the dims in front of the last `inner`.
+ */
 static inline int64_t hr__dim(const hr__tensor *tensor, int from_last) {
   return tensor->dims[tensor->rank - 1 - from_last];
 }
@@ -61,7 +63,7 @@ static inline int64_t hr__items(const hr__tensor *tensor, int inner) {
   }
   return count;
 }
-/* The address of item `i`, of `count` elements each; NULL where the tensor is absent. */
+/* The address of item `i`, of `count` elements each; NULL if the tensor is absent. */
 static inline void *hr__item(const hr__tensor *tensor, int64_t i, int64_t count) {
   return tensor->data == NULL ? NULL : (char *)tensor->data + i * count * (int64_t)hr_dtype_size(tensor->dtype);
 }

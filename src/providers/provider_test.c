@@ -192,7 +192,7 @@ HR_TEST(onednn_multiplies_narrow_numbers) {
 
 /* ---- convolutions ---- */
 
-/* Every window with every layout of each operand in turn, the others at random. */
+/* Every window with every layout of each operand in turn, the others random. */
 static void check_windows(hr_op op, hr_dtype dtype) {
   trials_begin(&hr__onednn_provider);
   for (int i = 0; i < WINDOWS; ++i) {
@@ -244,7 +244,7 @@ HR_TEST(onednn_convolves_one_image_for_all) {
   }
 }
 
-/* Windows of one element on matrices as they lie, with weights that the program changes. */
+/* Windows of one element on unpacked matrices, with weights that the program changes. */
 HR_TEST(onednn_multiplies_pixels) {
   static const window pixels[] = {
       {1, 2, 33, 20, 1, {17}, {1}, {1}, {0}, {1}},
@@ -293,7 +293,7 @@ static const window lane_windows[] = {
     LANES_WINDOW(512, 3, 20, 3, 3, 3, 3, 1, 1),
 };
 
-/* Small ones too, which the provider leaves to others because they don't pay. */
+/* Also small ones, which the provider normally rejects because they don't pay. */
 static void check_lanes(hr_op op) {
   trials_begin(&hr__batch_lanes_provider);
   for (size_t i = 0; i < sizeof lane_windows / sizeof *lane_windows; ++i) {
@@ -351,7 +351,7 @@ HR_TEST(lanes_gives_the_same_bits_with_any_threads_and_layout) {
   }
 }
 
-/* An infinite weight touches what it is multiplied with, NaN what its windows see, and nothing else. */
+/* An infinite weight affects only its products, NaN only the windows that contain it. */
 HR_TEST(lanes_skips_what_lies_outside_of_the_image) {
   trials_begin(&hr__batch_lanes_provider);
   const window q = LANES_WINDOW(70, 2, 3, 4, 5, 3, 3, 1, 1);
@@ -394,8 +394,7 @@ HR_TEST(lanes_takes_channels_that_fill_no_vectors) {
   HR_ASSERT(!trial_is_taken(&t));
 }
 
-/* Weights have the same stamp exactly while they have the same bytes; 0: nobody knows. Other trials have other stamps.
- */
+/* Weights have the same stamp exactly while they have the same bytes; 0: unknown. Other trials have other stamps. */
 static void check_stamps(trial t) {
   static const uint64_t weight_stamps[] = {1, 1, 1, 1, 2, 2, 2, 0, 1, 1, 3, 4};
   static uint64_t base;

@@ -1,5 +1,5 @@
-/* wide_images.h: what convolutions that are written for wide vectors share: images of float32 and the windows over
- * them, as operands lie. */
+/* wide_images.h: helpers shared by convolutions that are written for wide vectors: images of float32 and the windows
+ * over them, in their operands' layouts. */
 #ifndef HEADRACE_PROVIDERS_WIDE_IMAGES_H_
 #define HEADRACE_PROVIDERS_WIDE_IMAGES_H_
 
@@ -13,8 +13,8 @@ typedef struct hr__images {
 
 hr__images hr__images_of(const hr_operand *x);
 
-/* Weights of a convolution, as its sums read them. Its gradient of data is a convolution of dy with the weights turned
- * by half a circle, their channels exchanged: they are read backwards, from their last row and column. */
+/* Weights of a convolution, in the order of its sums. Its gradient of data is a convolution of dy with the weights
+ * rotated by 180 degrees and their channels exchanged: they are read backwards, from their last row and column. */
 typedef struct hr__windows {
   int64_t offset; /* of the first element read, in elements, as the strides */
   int64_t out_stride, in_stride, row_stride, column_stride;
@@ -24,10 +24,10 @@ typedef struct hr__windows {
 /* Of a CONV or CONV_BACKWARD_DATA of two spatial dims, with steps and dilations of one. */
 hr__windows hr__windows_of(const hr_node *node);
 
-/* Whether a convolution, or a gradient of one, has two spatial dims, dilations of one and one group, and all it works
- * on is float32, of some elements. A bias is not looked at. */
+/* True if a convolution, or a gradient of one, has two spatial dims, dilations of one and one group, and its operands
+ * are float32 and not empty. A bias is not checked. */
 bool hr__images_are_taken(const hr_node *node);
-/* Whether it is a convolution or a gradient of data, the above holds, and its steps are one. */
+/* True if it is a convolution or a gradient of data, the above holds, and its strides are one. */
 bool hr__windows_are_taken(const hr_node *node);
 
 #endif

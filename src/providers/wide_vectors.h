@@ -1,5 +1,5 @@
-/* wide_vectors.h: what providers share that are written for vectors of 16 floats: whether the processor runs them, how
- * their functions are marked, and the exchange of rows and columns.
+/* wide_vectors.h: helpers shared by providers that are written for vectors of 16 floats: a check of the processor,
+ * function attributes, and transposition.
  */
 #ifndef HEADRACE_PROVIDERS_WIDE_VECTORS_H_
 #define HEADRACE_PROVIDERS_WIDE_VECTORS_H_
@@ -18,12 +18,12 @@
 
 enum { HR__WIDE = 16 };
 
-/* The first lanes of a vector: all, or as many as are left. */
+/* The first lanes of a vector: all, or the remaining ones. */
 WIDE_INLINE __mmask16 hr__wide_mask(int64_t left) {
   return (__mmask16)(left >= HR__WIDE ? 0xffff : (1u << left) - 1);
 }
 
-/* 16 vectors as rows become columns: exchanges the bits of row and column numbers, one after the other. */
+/* Transposes 16 vectors: exchanges the bits of row and column numbers, one after the other. */
 WIDE_INLINE void hr__wide_transpose(__m512 r[HR__WIDE]) {
 #pragma GCC unroll 4
   for (int d = HR__WIDE / 2; d >= 1; d /= 2) {
@@ -46,7 +46,7 @@ WIDE_INLINE void hr__wide_transpose(__m512 r[HR__WIDE]) {
 }
 #endif
 
-/* For such a provider's open: OK, or UNAVAILABLE with what is missing. */
+/* For such a provider's open: OK, or UNAVAILABLE with the missing feature. */
 static inline hr_status hr__wide_vectors_check(const char *provider) {
 #if defined(HR_WIDE_VECTORS)
   return hr_cpu_has(HR_CPU_AVX512F)

@@ -1,6 +1,6 @@
-/* Convolutions by fewer multiplications (providers/winograd) against plain loops in double precision
- * (provider_trials.h): every layout, odd sizes, tails of channels, borders, weights that are kept, how large the error
- * is, and what is not finite.
+/* Winograd's convolutions (providers/winograd) against plain loops in double precision (provider_trials.h): every
+ * layout, odd sizes, tails of channels, borders, cached weights, the size of the error, and numbers that are not
+ * finite.
  */
 #include "base/thread.h"
 #include "provider_trials.h"
@@ -21,7 +21,7 @@ static const window shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-/* Small ones too, which the provider leaves to others because they don't pay. */
+/* Also small ones, which the provider normally rejects because they don't pay. */
 static void check_layouts(hr_op op) {
   trials_begin(&hr__winograd_provider);
   trial_rounding =
@@ -140,7 +140,7 @@ HR_TEST(winograd_gives_the_same_bits_with_any_threads_layout_and_run) {
 
 /* ---- numbers ---- */
 
-/* Errors against double precision, relative to the square root of the sum of squares of a sum's terms, which chance
+/* Errors against double precision, relative to the square root of the sum of squares of a sum's terms, which random
  * errors follow: those of the transforms are within twice those of a sum in order. */
 HR_TEST(winograd_is_about_as_exact_as_a_sum) {
   trials_begin(&hr__winograd_provider);
@@ -191,7 +191,7 @@ static void change_weights(trial *t) {
   tensor_put(w, 6 * 180 + 9, 1.7e38), tensor_put(w, 6 * 180 + 11, 1.7e38);
 }
 
-/* Results are NaN and infinite where those of a direct sum are, and nowhere else; what is finite is right. */
+/* Results are NaN and infinite exactly if those of a direct sum are; finite ones are right. */
 static void check_odd(image_layout layout, int threads, change_fn change) {
   const window q = WINDOW(2, 20, 18, 7, 6, 1, 1);
   trial t = window_trial(HR_OP_CONV, &q, HR_DTYPE_F32, layout, IMAGE_DENSE, layout, true);
@@ -234,7 +234,7 @@ HR_TEST(winograd_keeps_what_is_not_finite_where_it_is) {
   }
 }
 
-/* Neighbours outside of a result's window don't touch it, however large they are: 1e30 beside zeros. */
+/* Neighbours outside of a result's window don't affect it, however large they are: 1e30 beside zeros. */
 static void change_neighbour(trial *t) {
   const tensor *x = &t->tensors[0];
   for (int64_t i = 0; i < tensor_count(x); ++i) {

@@ -1,6 +1,6 @@
-/* Gradients of weights by fewer multiplications (providers/winograd/weights.c) against plain loops in double precision
- * (provider_trials.h): every layout, odd sizes, tails of channels, borders, how large the error is, and what is not
- * finite.
+/* Winograd's gradients of weights (providers/winograd/weights.c) against plain loops in double precision
+ * (provider_trials.h): every layout, odd sizes, tails of channels, borders, the size of the error, and numbers that are
+ * not finite.
  */
 #include "base/thread.h"
 #include "provider_trials.h"
@@ -27,7 +27,7 @@ static trial gradient_trial(const window *q, hr_dtype dtype, image_layout x, ima
   return t;
 }
 
-/* Small ones too, which the provider leaves to others because they don't pay. */
+/* Also small ones, which the provider normally rejects because they don't pay. */
 HR_TEST(winograd_gives_the_gradient_of_weights) {
   trials_begin(&hr__winograd_weights_provider);
   trial_rounding = 1e-4; /* a tap is rounded with the others of its channels: it shows where it has but one term */

@@ -1,15 +1,15 @@
-/* gemv.c: products of one row, y = x W (+ bias), on the weights as they are stored. A long product of one column is the
- * one of its transposed factors.
+/* gemv.c: products of one row, y = x W (+ bias), on weights in their stored layout. A long product of one column is run
+ * as the product of its transposed factors.
  *
- * A product with one row reads every weight once and does two operations with it: memory is the limit, and any packing
- * doubles the traffic. Two layouts of W [K, N] cover what frameworks store:
+ * A product with one row reads every weight once and does two operations with it: it is bound by memory, and packing
+ * would double the traffic. Two layouts of W [K, N] cover the frameworks' weights:
  *
  *   K contiguous (a transposed [N, K] weight)   y[n] is a dot product
  *   N contiguous                                y is a sum of rows of W, a block of N at a time
  *
- * Where columns are few and sums are long, as in a dot product, sums are cut into parts. The order of additions depends
- * on the shape alone, so that the number of threads doesn't change bits. f32; everything else is left to the next
- * provider. Activations that are cheap and need a number at most are made on the way to memory (epilogues).
+ * If columns are few and sums are long, as in a dot product, sums are cut into parts. The order of additions depends on
+ * the shape alone, so the number of threads doesn't change bits. f32; everything else is left to the next provider.
+ * Epilogues: cheap activations with at most one number are applied before the result is stored.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -24,12 +24,13 @@
 #include "core/ir/dtype.h"
 #include "providers/provider.h"
 
-enum { LANES = 32, BLOCK = 256, DOT_BLOCK = 16, DOTS = 4 }; /* blocks: of columns, what a thread takes at a time */
-static const int64_t SERIAL_WEIGHTS = 1 << 15; /* 128 KB: more are read faster by two cores, each from its own L2 */
-static const int64_t KEPT_WEIGHTS = 1 << 18;   /* 1 MB: a core's own cache may keep its share until the next run */
-static const int64_t MET_BLOCK = 1 << 13;      /* 32 KB: taking a block costs a few hundredths of reading it */
-static const int64_t PART_INNER = 1 << 14;     /* 64 KB: a part of a sum has as much of a column at least */
-static const int64_t PART_UNITS = 64;          /* more threads than that don't read faster */
+enum { LANES = 32, BLOCK = 256, DOT_BLOCK = 16, DOTS = 4 }; /* blocks: columns that a thread processes at a time */
+static const int64_t SERIAL_WEIGHTS = 1 << 15; /* 128 KB: two cores read more than that faster, each from its own L2 */
+static const int64_t KEPT_WEIGHTS = 1 << 18;   /* 1 MB: a core's own cache may hold its share until the next run */
+static const int64_t MET_BLOCK =
+    1 << 13; /* 32 KB: fetching a block number costs a few hundredths of reading the block */
+static const int64_t PART_INNER = 1 << 14; /* 64 KB: the minimum of a column in a part of a sum */
+static const int64_t PART_UNITS = 64;      /* more threads than that don't read faster */
 
 struct hr_prepared {
   int64_t batch, inner, columns; /* y [batch, 1, columns] = x [batch, 1, inner] W [batch, inner, columns] */
@@ -42,7 +43,7 @@ struct hr_prepared {
   int epilogue_count;
   struct {
     hr_op op;
-    int arg; /* of its number; -1: it has none */
+    int arg; /* of its number; -1: none */
   } epilogues[HR_EPILOGUES_MAX];
 };
 
@@ -51,7 +52,7 @@ typedef struct call {
   float numbers[HR_EPILOGUES_MAX]; /* of the epilogues */
   const float *x, *w, *bias;
   float *y;
-  float *partial; /* [parts, batch, columns] sums of parts, where there are several */
+  float *partial; /* [parts, batch, columns] sums of parts, if there are several */
   int64_t shares;
   atomic_int_least64_t begun; /* blocks */
 } call;
@@ -81,7 +82,7 @@ static bool is_f32(const hr_operand *operand) {
   return operand->kind == HR_OPERAND_VALUE && operand->dtype == HR_DTYPE_F32;
 }
 
-/* The one batch dim that is not 1, as (count, dim); false when there are several. */
+/* The one batch dim that is not 1, as (count, dim); false if there are several. */
 static bool find_batch(const hr_operand *out, int *out_dim) {
   *out_dim = -1;
   for (int d = 0; d < out->rank - 2; ++d) {
@@ -108,8 +109,7 @@ static bool is_activation(const hr_node *node, const hr_epilogue *epilogue) {
   }
 }
 
-/* Whether a bias has one number for each column, which are its dim `along` (negative: from the end), and no other dims.
- */
+/* True if a bias has one number for each column, along its dim `along` (negative: from the end), and no other dims. */
 static bool is_bias(const hr_operand *bias, int64_t columns, int along) {
   if (!is_f32(bias) || bias->rank + along < 0 || bias->dims[bias->rank + along] != columns) {
     return false;
@@ -148,7 +148,7 @@ static bool supports(const hr_program *program, const hr_node *node) {
   }
   int64_t inner = r.x->dims[r.x_inner];
   if (r.x_arg != 0 && (inner < 2 * LANES || inner * r.y->dims[r.columns] <= SERIAL_WEIGHTS)) {
-    return false; /* of one column: short sums and small matrices are a library's */
+    return false; /* of one column: short sums and small matrices are left to a library */
   }
   bool dense_x = r.x->strides[r.x_inner] == 1 || r.x->dims[r.x_inner] == 1 || batch_dim < 0;
   return dense_x && (r.w->strides[r.w_inner] == 1 || r.w->strides[r.columns] == 1);
@@ -163,7 +163,7 @@ static int64_t count_blocks(const hr_prepared *p) {
   return hr_divide_up(p->columns, block);
 }
 
-/* Parts begin where whole sets of lanes do. */
+/* Parts begin at whole sets of lanes. */
 static void cut_sums(hr_prepared *p) {
   int64_t wanted = hr_divide_up(PART_UNITS, p->batch * count_blocks(p)), most = p->inner / PART_INNER;
   int64_t parts = wanted < most ? wanted : most;
@@ -219,7 +219,7 @@ static float number_of(const hr_scalar *scalar) {
   return hr_scalar_as_f32(scalar);
 }
 
-/* A row of ops.def, to the bit. */
+/* A row of ops.def, with its bits. */
 static inline void activate(hr_op op, float b, float *restrict values, int64_t count) {
   switch (op) {
     case HR_OP_RELU:
@@ -240,7 +240,7 @@ static inline void activate(hr_op op, float b, float *restrict values, int64_t c
   }
 }
 
-/* Sums of columns [first, first + count) become results. */
+/* Turns the sums of columns [first, first + count) into results. */
 static inline void give(const call *c, float *y, int64_t first, float *restrict sums, int64_t count) {
   const hr_prepared *p = c->p;
   for (int64_t i = 0; p->has_bias && i < count; ++i) {
@@ -256,8 +256,8 @@ static inline void give(const call *c, float *y, int64_t first, float *restrict 
 
 /* ---- K contiguous ---- */
 
-/* A dot product is 32 sums, each of every 32nd product, and a tree by halves. Vectors are GNU C's, as wide as the
- * machine's. */
+/* A dot product is 32 sums, each of every 32nd product, added by a binary tree. Vectors are GNU C's, in the machine's
+ * width. */
 typedef float vector16 __attribute__((vector_size(64)));
 typedef float vector8 __attribute__((vector_size(32)));
 typedef float vector4 __attribute__((vector_size(16)));
@@ -299,7 +299,7 @@ static inline void add_products(lanes *sum, const float *restrict x, const float
   }
 }
 
-/* What is left behind the last whole set of lanes. */
+/* The rest behind the last whole set of lanes. */
 static inline void add_rest(lanes *sum, const float *restrict x, const float *restrict w, int64_t count) {
   int64_t whole = count / WIDTH * WIDTH;
   add_products(sum, x, w, (int)(count / WIDTH));
@@ -324,7 +324,7 @@ static inline vector4 sum_to_four(const lanes *sum) {
   return __builtin_shufflevector(b, b, 0, 1, 2, 3) + __builtin_shufflevector(b, b, 4, 5, 6, 7);
 }
 
-/* The sums of four rows, each of which is down to four lanes. */
+/* The sums of four rows, each already reduced to four lanes. */
 static inline void sum_lanes(vector4 a, vector4 b, vector4 c, vector4 d, float *out) {
   vector4 ab = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
   vector4 cd = __builtin_shufflevector(c, d, 0, 1, 4, 5) + __builtin_shufflevector(c, d, 2, 3, 6, 7);
@@ -348,8 +348,8 @@ static inline vector4 dot_row(const float *restrict x, const float *restrict w, 
   return sum_to_four(&sum);
 }
 
-/* out[d] = dot(x, w[d]), one row after the other: memory and other cores' caches send them at twice the speed of four
- * at once. */
+/* out[d] = dot(x, w[d]), one row after the other: from memory and other cores' caches this is twice as fast as four at
+ * once. */
 static void dot_rows(const float *restrict x, const float *const *w, int64_t count, float *out) {
   vector4 a = dot_row(x, w[0], count), b = dot_row(x, w[1], count);
   vector4 c = dot_row(x, w[2], count), d = dot_row(x, w[3], count);
@@ -387,7 +387,7 @@ static void add_rows(const hr_prepared *p, const float *x, const float *w, int64
   }
 }
 
-/* Blocks [begin, end) of the columns of all parts and batches laid end to end. */
+/* Blocks [begin, end) of the columns of all parts and batches, numbered consecutively. */
 static void run_units(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
@@ -413,7 +413,7 @@ static void run_units(void *arg, int64_t begin, int64_t end, int worker) {
   }
 }
 
-/* Parts are few, and columns with them. */
+/* Serial: there are few parts and few columns. */
 static void add_parts(const call *c) {
   const hr_prepared *p = c->p;
   float *restrict sums = c->partial;
@@ -428,10 +428,12 @@ static void add_parts(const call *c) {
   }
 }
 
-/* Where one of `shares` of the blocks begins. The thread that calls has run the host's code since the last product, and
- * fetches its weights anew; the others still have theirs. It takes three blocks where they take four. */
+/* The first block of one of `shares` shares. The calling thread has run the host's code since the last product, and
+ * reads its weights anew; the other threads still have theirs in cache. It gets three blocks for every four of theirs.
+ */
 static int64_t share_begin(int64_t blocks, int64_t share, int64_t shares) {
-  return share == 0 ? 0 : (2 * blocks * (4 * share - 1) + 4 * shares - 1) / (2 * (4 * shares - 1)); /* to the nearest */
+  return share == 0 ? 0
+                    : (2 * blocks * (4 * share - 1) + 4 * shares - 1) / (2 * (4 * shares - 1)); /* rounded to nearest */
 }
 
 static void run_shares(void *arg, int64_t begin, int64_t end, int worker) {
@@ -440,8 +442,8 @@ static void run_shares(void *arg, int64_t begin, int64_t end, int worker) {
   run_units(arg, share_begin(blocks, begin, c->shares), share_begin(blocks, end, c->shares), worker);
 }
 
-/* Two threads of which one may come late: each begins at its end of the blocks, and they meet where they meet. What a
- * thread reads is nearly the same in each run, and so in its cache. */
+/* Two threads, one of which may start late: each begins at its end of the blocks, until they meet. A thread reads
+ * nearly the same blocks in each run, so they stay in its cache. */
 static void run_ends(void *arg, int64_t begin, int64_t end, int worker) {
   call *c = arg;
   int64_t blocks = c->p->batch * count_blocks(c->p);

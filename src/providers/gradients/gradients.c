@@ -1,21 +1,21 @@
-/* gradients.c: gradients of the weights of convolutions, on channels-last activations as they lie.
+/* gradients.c: gradients of the weights of convolutions, on channels-last activations without packing them as a whole.
  *
  *   dw[o][row][column * C + c] = sum over pixels of dy[pixel][o] * x[pixel's window, row][column * C + c]
  *
- * What a window sees of a row of x is one run of memory, whatever the number of channels: vectors lie along it, so 20
- * channels and 5 columns are 100 lanes of 112. (Of channels that are many times 64, 64 at a time.) A tile of 4 to 6
- * output channels and up to 4 vectors is summed in registers over a block of pixels, and added to what the blocks
- * before gave. Threads share output channels, then vectors:
+ * The elements of a row of x under a window are contiguous, for any number of channels. Vectors run along them, so 20
+ * channels and 5 columns fill 100 lanes of 112. (If channels are many times 64, 64 at a time.) A tile of 4 to 6 output
+ * channels and up to 4 vectors is summed in registers over a block of pixels, and added to the sums of earlier blocks.
+ * Threads share output channels, then vectors:
  *
  *   for each block of pixels:
  *     pack dy: the channels of a tile side by side
- *     for each part of the channels: pack the rows of x that windows see, with zeros at their ends
+ *     for each part of the channels: pack the rows of x under the windows, with zeros at their ends
  *       for each row of the window, each 4 vectors, each tile: sums += dy * x over the block
- *   turn the result to the order of the weights
+ *   reorder the result to the layout of the weights
  *
- * The zeros change no sum where dy is finite; in a block where it isn't, lanes outside of the image are left out, so an
- * infinite gradient at the border does no harm. The order of sums depends on the shape alone. Float32, two spatial
- * dims, dilations of one, one group, on processors whose vectors have 16 floats.
+ * The zeros change no sum if dy is finite. In a block with an infinite or NaN dy, lanes outside of the image are
+ * masked, so an infinite gradient at the border does no harm. The order of sums depends on the shape alone. Float32,
+ * two spatial dims, dilations of one, one group, on processors with vectors of 16 floats.
  */
 #include <string.h>
 
@@ -40,14 +40,14 @@ struct hr_prepared {
   int64_t images, kernel[2], stride[2], padding[2];
   int64_t w_offset, w_out, w_in, w_row, w_column; /* strides of the result */
   int64_t part, parts;                            /* channels packed at a time */
-  int64_t run;                                    /* elements of a window's row that a part has */
+  int64_t run;                                    /* elements of a window's row in one part */
   int64_t vector_count, vector_tiles;             /* of them */
-  int64_t column_count, column_step;              /* of a packed row; what lies between windows that are neighbours */
+  int64_t column_count, column_step;              /* of a packed row; the distance of neighbouring windows */
   int64_t block_images, block_rows;               /* of y: rows of one image, or whole images */
   int64_t out_groups, vector_groups;              /* a slot has one of each */
   int64_t rows_most, x_bytes, y_bytes, slot_bytes;
   int64_t sum_pitch;
-  bool is_direct; /* sums are made in their places: windows of one element, input channels side by side */
+  bool is_direct; /* sums are written to the result directly: windows of one element, input channels side by side */
   int w_arg;
 };
 
@@ -59,17 +59,17 @@ typedef struct call {
   char *slots;
 } call;
 
-/* Pixels whose windows and gradients lie packed one behind the other. */
+/* Pixels whose windows and gradients are packed consecutively. */
 typedef struct trace {
   const float *x, *y;
   int64_t count;
 } trace;
 
-/* What a slot works on. */
+/* The state of a slot. */
 typedef struct slot {
   int64_t out, out_count, tile_count, outs, wide_count; /* output channels */
   int64_t image, image_end, row, row_end;
-  int64_t x_row, x_row_end; /* of each image, that the block's windows see */
+  int64_t x_row, x_row_end; /* of each image, under the block's windows */
   bool is_finite;           /* dy of the block */
   float *x, *y;             /* [image][x row][column][part]; [tile][pixel][its channels] */
   trace *traces;
@@ -94,8 +94,8 @@ static float *tile_gradients(const slot *s, int64_t tile, int64_t pixels) {
   return s->y + tile_begin(s, tile) * pixels + tile * SPARE;
 }
 
-/* Tiles [begin, end) of a row's pixels, all of `outs` channels; whether these are finite. Few tiles at a time: more
- * would be too many streams to write. */
+/* Packs tiles [begin, end) of a row's pixels, all of `outs` channels; true if these are finite. Few tiles at a time:
+ * more would be too many write streams. */
 WIDE_INLINE bool pack_tiles(const slot *s, const float *row, int64_t count, int64_t stride, int64_t begin, int64_t end,
                             int64_t outs, int64_t pixel, int64_t pixels) {
   enum { STREAMS = 8 };
@@ -129,7 +129,7 @@ WIDE static void pack_y(const call *c, slot *s, int64_t pixels) {
   }
 }
 
-/* `count` columns of `width` floats, `stride` apart, to dense ones. */
+/* Copies `count` columns of `width` floats, `stride` apart, to dense ones. */
 WIDE static void pack_columns(const float *from, int64_t count, int64_t stride, int64_t width, float *to) {
   if (stride == width) {
     memcpy(to, from, (size_t)(count * width) * sizeof *to);
@@ -143,8 +143,8 @@ WIDE static void pack_columns(const float *from, int64_t count, int64_t stride, 
   }
 }
 
-/* A row of x: the columns that windows see, zeros for those outside of the image. Of windows of one column, those
- * alone. */
+/* A row of x: the columns under windows, zeros for those outside of the image. For windows of one column, only those
+ * columns. */
 static void pack_row(const hr_prepared *p, const float *row, int64_t part, float *to) {
   int64_t every = p->kernel[1] == 1 ? p->stride[1] : 1, left = p->padding[1], channels = p->x.channels;
   int64_t begin = hr_min(hr_divide_up(left, every), p->column_count);
@@ -155,7 +155,7 @@ static void pack_row(const hr_prepared *p, const float *row, int64_t part, float
   memset(to + end * p->part, 0, (size_t)((p->column_count - end) * p->part) * sizeof *to);
 }
 
-/* Whether a row of y has it in its window. */
+/* True if a row of y has x_row in its window. */
 static bool is_seen(const hr_prepared *p, int64_t x_row) {
   return (x_row + p->padding[0]) % p->stride[0] < p->kernel[0];
 }
@@ -184,8 +184,8 @@ static void find_masks(const hr_prepared *p, int64_t first, int vectors, __mmask
   }
 }
 
-/* The packed pixels whose windows' row `kernel_row` lies inside of the image, as few traces; y is that of the first
- * tile, in pixels. */
+/* The packed pixels whose windows' row `kernel_row` is inside of the image, as few traces as possible; y is that of the
+ * first tile, in pixels. */
 static void find_traces(const hr_prepared *p, slot *s, int64_t kernel_row) {
   int64_t width = p->y.width, pixel = 0;
   s->trace_count = 0;
@@ -209,7 +209,7 @@ static void find_traces(const hr_prepared *p, slot *s, int64_t kernel_row) {
 
 /* ---- sums ---- */
 
-/* What a tile of sums is made of. */
+/* The operands of a tile of sums. */
 typedef struct tile {
   const slot *s;
   int64_t y_offset; /* of its packed dy */
@@ -218,7 +218,7 @@ typedef struct tile {
   float *sums;
   int64_t pitch;
   __mmask16 last; /* lanes of the last vector */
-  bool is_first;  /* nothing was summed before */
+  bool is_first;  /* no earlier sums */
 } tile;
 
 WIDE_INLINE void sum_tile_of(const tile *t, int outs, int vectors, bool is_masked) {
@@ -302,7 +302,7 @@ static void sum_block(const call *c, const slot *s, int64_t kernel_row, int64_t 
   }
 }
 
-/* The vectors [begin, end) of all parts laid end to end. */
+/* The vectors [begin, end) of all parts, numbered consecutively. */
 static void sum_vectors(const call *c, slot *s, int64_t begin, int64_t end) {
   const hr_prepared *p = c->p;
   for (int64_t part = begin / p->vector_tiles; part * p->vector_tiles < end; ++part) {
@@ -346,9 +346,9 @@ static void run_slots(void *arg, int64_t begin, int64_t end, int worker) {
   }
 }
 
-/* ---- the order of the weights ---- */
+/* ---- reordering to the layout of the weights ---- */
 
-/* The windows of a part's input channels; `row_step`: from one of the window's rows to the next among the sums. */
+/* The windows of a part's input channels; `row_step`: the distance of a window's rows among the sums. */
 WIDE_INLINE void turn_windows(const hr_prepared *p, const float *from, int64_t row_step, float *to, int64_t rows,
                               int64_t columns) {
   for (int64_t in = 0; in < p->part; ++in, ++from, to += p->w_in) {
@@ -360,7 +360,7 @@ WIDE_INLINE void turn_windows(const hr_prepared *p, const float *from, int64_t r
   }
 }
 
-/* Output channels [begin, end): [kernel row][part][column][input channel] to wherever each belongs. */
+/* Output channels [begin, end): from [kernel row][part][column][input channel] to the weights' layout. */
 WIDE static void turn_outs(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
@@ -419,7 +419,7 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->sum_pitch = p->is_direct ? p->w_out : p->parts * p->vector_count * VECTOR;
 }
 
-/* Shares the work out; each slot packs x for itself. */
+/* Divides the work; each slot packs x for itself. */
 static void divide(hr_prepared *p) {
   p->out_groups = hr_min(hr_thread_count(), p->y.channels / (2 * OUTS_MIN));
   p->vector_groups = hr_min(hr_thread_count() / p->out_groups, p->parts * p->vector_tiles);
@@ -434,7 +434,7 @@ static void divide(hr_prepared *p) {
                               ALIGNMENT);
 }
 
-/* Whether channels are neighbours, and pixels of x, too. */
+/* True if channels are contiguous, and pixels of x, too. */
 static bool lies_well(const hr_operand *x, bool is_dense) {
   return (x->dims[1] == 1 || x->strides[1] == 1) && (!is_dense || x->dims[3] == 1 || x->strides[3] == x->dims[1]);
 }
@@ -445,8 +445,8 @@ static bool can_take(const hr_node *node) {
          lies_well(y, false) && y->dims[1] >= 2 * OUTS_MIN;
 }
 
-/* oneDNN's kernels are good where windows are neighbours. Where they take steps, these are about 1.5 times as fast;
- * where it is close, measurement decides. */
+/* oneDNN's kernels are good for a stride of 1. For larger strides these are about 1.5 times as fast; close cases are
+ * decided by autotuning. */
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
   if (!can_take(node)) {

@@ -1,12 +1,12 @@
-/* fft.c: Fourier transforms along lines: plans, and the ways of complex and real lines into and out of the passes
- * (fft.h).
+/* fft.c: Fourier transforms along lines: plans, and the conversion of complex and real lines before and after the
+ * passes (fft.h).
  *
- * Real lines of even length are read as half as many complex numbers z[j] = x[2j] + i x[2j+1]; one loop behind the
- * transform (or in front of the inverse) tells the two halves apart. Lines don't mix: a NaN stays in its own. Inverse
- * transforms swap real and imaginary parts on the way in and out.
+ * Real lines of even length are read as half as many complex numbers z[j] = x[2j] + i x[2j+1]; a loop after the
+ * transform (before the inverse) separates the two halves. Lines don't mix: a NaN stays in its own. Inverse transforms
+ * swap real and imaginary parts on input and output.
  *
- * Several lines go through the passes side by side, one in each lane of a vector. Where dims follow the transformed
- * one, lines lie side by side in memory, too, and nothing has to be turned around.
+ * Several lines go through the passes side by side, one in each lane of a vector. If dims follow the transformed one,
+ * lines are side by side in memory, too, and nothing has to be transposed.
  */
 #include "providers/host/fft.h"
 
@@ -65,7 +65,7 @@ static void put(const hr__fft_plan *plan, size_t at, const double *number) {
   }
 }
 
-/* Factors of n: fours and fives first, as they are cheapest. False where a prime is left that is too large. */
+/* Factors of n: fours and fives first, as they are cheapest. False if a prime remains that is too large. */
 static bool find_factors(int64_t n, hr__fft_plan *plan) {
   plan->factor_count = 0;
   for (int radix = 4; radix <= HR__FFT_RADIX_MAX && n > 1;) {
@@ -79,7 +79,7 @@ static bool find_factors(int64_t n, hr__fft_plan *plan) {
   return n == 1;
 }
 
-/* The smallest number of factors 2, 3 and 5 that is not below n. */
+/* The smallest product of factors 2, 3 and 5 that is at least n. */
 static int64_t find_smooth(int64_t n) {
   int64_t best = INT64_MAX;
   for (int64_t five = 1; five < best && five <= 5 * n; five *= 5) {
@@ -94,7 +94,7 @@ static int64_t find_smooth(int64_t n) {
   return best;
 }
 
-/* Sizes, and where the tables begin; gives how many numbers there are. */
+/* Sizes, and the offsets of the tables; returns the total count of numbers. */
 static size_t lay_out(hr__fft_plan *plan) {
   size_t at = 0;
   int64_t rest;
@@ -140,7 +140,7 @@ static void fill_twiddles(const hr__fft_plan *plan) {
   }
 }
 
-/* exp(-pi i k^2 / n), and the transform of its conjugate laid around 0, over the padded length. */
+/* exp(-pi i k^2 / n), and the transform of its conjugate centred at 0, over the padded length. */
 static hr_status fill_chirp(const hr__fft_plan *plan) {
   int64_t n = plan->length, padded = plan->padded;
   hr__fft_plan *exact = NULL; /* the same passes in f64 */
@@ -166,7 +166,7 @@ static hr_status fill_chirp(const hr__fft_plan *plan) {
   }
   bool is_other = hr__fft_passes_f64(exact, 1, re, im, other_re, other_im);
   for (int64_t k = 0; k < padded; ++k) {
-    number[0] = (is_other ? other_re : re)[k] / (double)padded; /* the way back divides */
+    number[0] = (is_other ? other_re : re)[k] / (double)padded; /* the inverse divides */
     number[1] = (is_other ? other_im : im)[k] / (double)padded;
     put(plan, plan->convolved + (size_t)k, number);
   }
@@ -225,17 +225,17 @@ hr_status hr__fft_prepare(const hr_node *node, void **out_plan) {
 
 /* ---- lines ---- */
 
-/* Where a group's lines lie in a tensor, in numbers (a real line of pairs: in pairs). */
+/* The addresses of a group's lines in a tensor, in numbers (a real line of pairs: in pairs). */
 typedef struct fft_lines {
   int count, lanes;
   int64_t at[LANES_MAX], step; /* of each line's first number, and from one number to the next */
-  /* All of a vector's, side by side: the first `run` in one row, the others at the front of the row in the plane that
-   * follows. */
+  /* All lines of a vector side by side: the first `run` in one row, the others at the front of the row in the following
+   * plane. */
   bool are_beside;
   int run;
 } fft_lines;
 
-/* How many dims' elements follow the transformed dim's. */
+/* The number of elements of the dims behind the transformed one. */
 static int64_t count_after(const hr_node *node) {
   const hr_operand *x = &node->inputs[0];
   int64_t after = 1;
@@ -245,7 +245,7 @@ static int64_t count_after(const hr_node *node) {
   return after;
 }
 
-/* How many lines go through the passes at once: a vector's, where memory allows. */
+/* The number of lines that go through the passes at once: a vector's, if memory allows. */
 static int lane_count(const hr__fft_plan *plan, int64_t lines) {
   int lanes = plan->is_double ? LANES_MAX / 2 : LANES_MAX;
   if (lines < lanes / 2 || lanes * plan->padded > GROUP_ELEMENTS) {
@@ -254,7 +254,8 @@ static int lane_count(const hr__fft_plan *plan, int64_t lines) {
   return lanes;
 }
 
-/* Lines in groups that go through the passes together; `after`: how many lie between a number of a line and its next.
+/* Lines in groups that go through the passes together; `after`: the number of lines between a number of a line and its
+ * next.
  */
 typedef struct fft_groups {
   int64_t lines, after, count;

@@ -1,14 +1,15 @@
 /* fft.h: one plan for the transforms of a length, and the passes that run it in f32 and in f64 (fft_passes.inc).
  *
- * A length of small prime factors runs as Stockham passes, one for each factor: after a pass of radix r over `stride`
- * equal sequences, r times as many sequences are r times as short, and nothing has to be put in order at the end.
+ * A length of small prime factors runs as Stockham passes, one for each factor. A pass of radix r over `stride`
+ * sequences of equal length gives r times as many sequences, 1/r as long; no final reordering is needed.
  *
- *   y[q + s (r p + k)] = w^(p k) * sum over j of x[q + s (p + m j)] u^(j k)      w = exp(-2 pi i / (r m)), u = exp(-2
- * pi i / r)
+ *   y[q + s (r p + k)] = w^(p k) * sum over j of x[q + s (p + m j)] u^(j k)
+ *
+ *   w = exp(-2 pi i / (r m)), u = exp(-2 pi i / r)
  *
  * q runs over s neighbours, so passes are loops over vectors; several lines are done at once by starting with s =
- * lines. Other lengths (Bluestein) become a convolution with exp(pi i k^2 / n), of a length that has small factors.
- * Numbers of the tables are computed in f64 from angles below pi / 4 and rounded once.
+ * lines. Other lengths (Bluestein) become a convolution with exp(pi i k^2 / n), of a length that has small factors. The
+ * tables' numbers are computed in f64 from angles below pi / 4 and rounded once.
  */
 #ifndef HEADRACE_PROVIDERS_HOST_FFT_H_
 #define HEADRACE_PROVIDERS_HOST_FFT_H_
@@ -26,13 +27,13 @@ typedef struct hr__fft_plan {
   bool is_double, is_chirped;
   int factor_count;
   int factors[HR__FFT_FACTORS];
-  /* Numbers re, im, re, im, ... behind the plan, as float or double: where they begin, counted in pairs. */
-  size_t twiddles; /* for each factor in turn (r - 1) m numbers, then its r roots where the radix is no small one */
+  /* Numbers re, im, re, im, ... behind the plan, as float or double: their offsets, counted in pairs. */
+  size_t twiddles;         /* for each factor in turn (r - 1) m numbers, then its r roots unless the radix is small */
   size_t chirp, convolved; /* Bluestein: exp(-pi i k^2 / n) for k < n, and the padded transform of the other sequence */
   size_t halves;           /* real transforms of even length: exp(-2 pi i k / N) for k <= N / 2 */
 } hr__fft_plan;
 
-/* Elements of each of four arrays of scratch, for so many lines at once. Halves have one number more than passes do. */
+/* Elements of each of four arrays of scratch, for this many lines at once. Halves have one number more than passes. */
 static inline int64_t hr__fft_elements(const hr__fft_plan *plan, int lines) {
   return (plan->padded + 1) * lines;
 }
@@ -42,7 +43,7 @@ static inline const void *hr__fft_numbers(const hr__fft_plan *plan, size_t at) {
 }
 
 /* Transforms `lines` interleaved lines of plan->length: element k of line l is re[k * lines + l], im[..]. The result is
- * in the same places or in the other two arrays (true). Elements behind the length may be written. */
+ * in the same arrays or in the other two (true). Elements behind the length may be written. */
 bool hr__fft_passes_f32(const hr__fft_plan *plan, int lines, float *re, float *im, float *other_re, float *other_im);
 bool hr__fft_passes_f64(const hr__fft_plan *plan, int lines, double *re, double *im, double *other_re,
                         double *other_im);

@@ -1,4 +1,4 @@
-/* host.c: the provider of library rows that are written in this folder, and of composites that loops are slow at. No
+/* host.c: the provider of library rows that are written in this folder, and of composites whose loops are slow. No
  * library is opened.
  */
 #include "providers/host/host.h"

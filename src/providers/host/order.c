@@ -1,4 +1,4 @@
-/* order.c: see order.h. Sorting is by 8-bit digits of the keys, short lines by insertion. */
+/* order.c: see order.h. Radix sort by 8-bit digits of the keys; short lines by insertion. */
 #include "providers/host/order.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static inline uint64_t key_signed(int64_t value, int bits) {
   return ((uint64_t)value ^ (UINT64_C(1) << (bits - 1))) & (bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX);
 }
 
-/* Bits of a floating point number whose largest finite one is below `infinity`. */
+/* Bits of a floating point number whose finite values are below `infinity`. */
 static inline uint64_t key_real(uint64_t pattern, int bits, uint64_t infinity) {
   uint64_t sign = UINT64_C(1) << (bits - 1), all = sign | (sign - 1), size = pattern & ~sign;
   if (size > infinity) {
@@ -125,9 +125,9 @@ int64_t hr__order_search(hr_dtype dtype, const void *line, const int64_t *places
   return low;
 }
 
-enum { GROUP = 32, TABLE = 1024 }; /* values that are searched together; boundaries that become keys once */
+enum { GROUP = 32, TABLE = 1024 }; /* values that are searched together; boundaries whose keys are computed once */
 
-/* The keys of short lines and of a group's values, compared as they are: lanes of vectors. */
+/* The keys of short lines and of a group's values, compared directly: lanes of vectors. */
 #define DEFINE_SEARCH_KEYS(TYPE)                                                                                      \
   static inline __attribute__((always_inline)) void steps_##TYPE(const TYPE *bounds, int64_t count, const TYPE *keys, \
                                                                  const bool behind, TYPE *low) {                      \
@@ -191,7 +191,7 @@ static void search_short(hr_dtype dtype, const void *line, int64_t count, const 
   }
 }
 
-/* Values are searched in groups: all of a group take as many steps, so that no jump and no step depends on a
+/* Values are searched in groups: all of a group take the same number of steps, so that no branch depends on a
  * comparison. */
 void hr__order_search_all(hr_dtype dtype, const void *line, int64_t count, const void *values, int64_t value_count,
                           bool behind, int64_t *out_found) {
@@ -288,8 +288,8 @@ void hr__order_fill(hr__order *order, hr_dtype dtype, const void *line, bool des
 
 enum { BLOCK = 256, LANES = 64 };
 
-/* A packed element behind which none of the `first` smallest is: of the smallest in each of LANES lanes, `first` are
- * not behind it. */
+/* A packed element that bounds the `first` smallest from above: of the smallest in each of LANES lanes, `first` are not
+ * behind it. */
 static uint64_t least_limit(hr__order *part, hr_dtype dtype, const void *line, int64_t all, bool descending,
                             int64_t first) {
   const uint64_t *block = part->elements;
@@ -317,8 +317,8 @@ static bool has_less(const uint64_t *elements, int64_t count, uint64_t limit) {
   return least < limit;
 }
 
-/* Elements that are below the largest of the `first` smallest so far are collected; when there is no more room the rest
- * of them is thrown out. */
+/* Collects elements that are below the largest of the `first` smallest so far; when the room is full the surplus is
+ * discarded. */
 void hr__order_fill_least(hr__order *order, hr_dtype dtype, const void *line, bool descending, int64_t first) {
   int64_t all = order->count, room = hr__order_least_room(first), kept = 0;
   size_t size = hr_dtype_size(dtype);

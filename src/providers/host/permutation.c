@@ -1,4 +1,4 @@
-/* permutation.c: the permutation of rows that the exchanges of an LU factorisation make. */
+/* permutation.c: the permutation of rows that results from the row exchanges of an LU factorisation. */
 #include "providers/host/host.h"
 
 bool hr__permutation_supports(const hr_node *node) {

@@ -1,7 +1,7 @@
-/* places.c: where a mask is true.
+/* places.c: the indices of a mask's true elements.
  *
- * Chunks of the mask are counted, then each writes its places behind those of the chunks before it: two passes over the
- * mask, and one over the places, whatever the number of threads.
+ * Each chunk of the mask is counted, then each writes its places behind those of the chunks before it: two passes over
+ * the mask, and one over the places, for any number of threads.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ static int64_t end_of(int64_t chunk, int64_t count) {
   return (chunk + 1) * CHUNK < count ? (chunk + 1) * CHUNK : count;
 }
 
-/* How many places chunks have, in the first worker's scratch. */
+/* Counts the places of each chunk, in the first worker's scratch. */
 static hr_status count_chunks(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   (void)scratch;
   const uint8_t *mask = call->inputs[0].data;
@@ -42,7 +42,7 @@ static hr_status count_chunks(const hr__library_call *call, int64_t begin, int64
   return HR_OK;
 }
 
-/* Writes the places of a chunk from `at` on, where there is room. A group's are written one over the other: no jump
+/* Writes the places of a chunk from `at` on, while there is room. A group's places overwrite each other: no branch
  * depends on data. */
 static void write_chunk(const hr__library_call *call, int64_t chunk, int64_t at) {
   const uint8_t *mask = call->inputs[0].data;

@@ -1,14 +1,15 @@
 /* scan.c: running sums, products and sums of exponentials of lines, in double precision or in 64-bit integers.
  *
- * The rows are composites: what is not supported here, and every other device, has its loops, which double distances.
- * Operands lie as they like. There are three ways to walk, chosen by dtype, strides and the number of lines; in none
- * the latency of an addition matters:
+ * The rows are composites: unsupported cases, and every other device, run their loops, which double distances. Operands
+ * have any layout. Dtype, strides and the number of lines select one of three algorithms, each of which hides the
+ * latency of an addition:
  *
  *   ahead          4 dense lines from memory to memory, each one element after the other
- *   windows        a dense line by itself: sums of 4 neighbours, which double their width, and then result i = window i
- * + result i - 4 side by side   16 lines in a tile that stays in the first cache, each one element after the other
+ *   windows        a dense line by itself: sums of 4 neighbours by doubling the width, then
+ *                  result i = window i + result i - 4
+ *   side by side   16 lines in a tile that stays in the L1 cache, each one element after the other
  *
- * A window can overflow where a running sum does not, so numbers of double precision have none.
+ * A window can overflow although the running sum does not, so double precision has no windows.
  */
 #include "core/math/convert.h"
 #include "providers/host/host.h"
@@ -44,7 +45,7 @@ bool hr__scan_supports(const hr_node *node) {
   return fits && x->kind == HR_OPERAND_VALUE && x->rank > 0 && x->rank == y->rank && x->dims[node->ints[0]] >= LINE_MIN;
 }
 
-/* Some lines, and where each begins, in elements. `step` leads from one element of a line to the next. */
+/* Some lines, and the offset of each, in elements. `step` is the distance of a line's neighbouring elements. */
 typedef struct bundle {
   void *data;
   hr_dtype dtype;
@@ -69,8 +70,8 @@ static bundle bundle_of(const hr_operand *x, void *data, int dim, int64_t first,
   return b;
 }
 
-/* read_D and write_D: elements [at, at + steps) of all lines from or to tile[step][line]; along the lines, or where
- * they are adjacent across them. One dense line is the case of long vectors. */
+/* read_D and write_D: elements [at, at + steps) of all lines from or to tile[step][line]; along the lines, or across
+ * them if they are adjacent. One dense line is the case of long vectors. */
 #define EACH_ELEMENT(D, EXPRESSION)                                       \
   if (b->count == 1 && b->step == 1) {                                    \
     HR__MEMORY_##D *const x = data + b->starts[0] + at;                   \
@@ -118,8 +119,8 @@ MAKE(write, I64, int64_t, WRITE_INTEGER)
     write_##D(y, at, steps, tile); \
     break;
 
-/* Combines the rows of a tile, from the results so far, which it leaves there. The usual numbers of lines are literals:
- * then results stay in registers. Integers wrap, as unsigned ones do. */
+/* Combines the rows of a tile with the results so far, and updates these. The usual numbers of lines are literals: then
+ * results stay in registers. Integers wrap, as unsigned ones do. */
 #define COMBINE(NAME, TYPE, SUM, EXPRESSION)                                                   \
   static inline void NAME##_all(SUM *so_far, TYPE *tile, int64_t steps, const int64_t count) { \
     SUM now[LINES];                                                                            \
@@ -181,7 +182,7 @@ static void scan_reals(hr_op op, const bundle *x, const bundle *y, int64_t lengt
 }
 
 /* A tile of a dense line by itself: `from` holds its numbers, with WINDOW of them free in front and behind; so does
- * `to`. Gives the one that has the results. `so_far` is what the line has come to. Numbers are below 2^128: no window
+ * `to`. Returns the one that has the results. `so_far` is the line's running result. Numbers are below 2^128: no window
  * overflows. */
 enum { WINDOW = 4, TILE = 1024 };
 typedef double window_tile[WINDOW + TILE + WINDOW];
@@ -253,8 +254,8 @@ static void scan_integers(hr_op op, const bundle *x, const bundle *y, int64_t le
   }
 }
 
-/* Dense lines, AHEAD of them at once, from memory to memory: each waits for its own additions alone. The order is that
- * of one element after the other, so a line that is left over gives the same when it goes by itself. */
+/* Dense lines, AHEAD of them at once, from memory to memory: each depends only on its own additions. The order is that
+ * of one element after the other, so a line that runs alone gives the same result. */
 enum { AHEAD = 4 };
 #define RUN_AHEAD(D, TYPE, SUM, count, EXPRESSION)                   \
   for (int64_t k = 0; k < length; ++k) {                             \
@@ -305,12 +306,12 @@ static void scan_ahead(hr_op op, const bundle *x, const bundle *y, int64_t lengt
   }
 }
 
-/* Whether dense lines of a dtype go ahead together: what takes a while to convert has windows. */
+/* True if dense lines of a dtype run by `ahead`: dtypes with an expensive conversion use windows. */
 static bool goes_ahead(hr_op op, hr_dtype dtype) {
   return op != HR_OP_LOGCUMSUMEXP && dtype != HR_DTYPE_F16 && dtype != HR_DTYPE_BF16;
 }
 
-/* Numbers narrower than double, whose windows can't overflow where a running sum does not. */
+/* Numbers narrower than double, whose windows overflow only if the running sum does. */
 static bool is_narrow(hr_dtype dtype) {
   return is_real(dtype) && dtype != HR_DTYPE_F64;
 }

@@ -1,9 +1,9 @@
 /* segments.c: rows combined over segments: bags of embeddings, reductions of runs of neighbours.
  *
- * The row is a composite: what is not supported here, and every other device, has its loops, which give each row the
- * number of its segment and scatter. Here a segment is an item. Rows are walked in their order, a block of columns
- * after the other, which stays in registers; floats of 16 bits are widened. One dense column goes by LANES lanes,
- * element i to lane i mod LANES, that are folded by halves: an order that the length of the segment decides.
+ * The row is a composite: unsupported cases, and every other device, run its loops, which compute the segment of each
+ * row and scatter. Here a segment is an item. Its rows are read in order, a block of columns after the other, which
+ * stays in registers; floats of 16 bits are widened. One dense column uses LANES lanes, element i in lane i mod LANES,
+ * that are folded by halves: this order depends only on the segment's length.
  */
 #include <string.h>
 
@@ -48,7 +48,7 @@ bool hr__segments_supports(const hr_node *node) {
   }
 }
 
-/* What each segment needs. */
+/* The parameters of each segment. */
 typedef struct job {
   const hr__library_call *call;
   int64_t rows, listed, columns, step; /* of x; of the list; between rows */
@@ -56,7 +56,7 @@ typedef struct job {
   int64_t skipped;
   double start;
   int kind;
-  bool is_line; /* one dense column as it lies */
+  bool is_line; /* one dense column without packing */
 } job;
 
 static hr_status out_of_bounds(int64_t index, int64_t size) {
@@ -71,7 +71,7 @@ static int64_t row_at(const job *j, int64_t i) {
                                         : ((const int32_t *)index->data)[i];
 }
 
-/* Whether all rows of a segment are there. */
+/* Checks that all rows of a segment exist. */
 static hr_status check_segment(const job *j, int64_t segment) {
   int64_t begin = j->begin[segment], end = j->end[segment];
   if (begin < 0 || begin > j->listed) {
@@ -102,7 +102,7 @@ static inline __attribute__((always_inline)) double fold_double(int kind, double
                            : (b < a || b != b ? b : a);
 }
 
-/* Products of 16-bit floats are rounded one by one, as PyTorch's. */
+/* Products of 16-bit floats are rounded after each step, as PyTorch's. */
 #define ROUND(D, TYPE, value) (kind == PRODUCT ? (TYPE)HR__LOAD_##D(HR__STORE_##D(value)) : (value))
 
 /* reduce_D: columns [c, c + width) of a segment. line_D: one dense column. */

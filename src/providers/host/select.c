@@ -7,7 +7,7 @@
 #include "providers/host/host.h"
 #include "providers/host/order.h"
 
-/* The largest key is NaN's, of floating point numbers alone. */
+/* True if the largest key is NaN's, which only floating point numbers have. */
 static bool is_nan(hr_dtype dtype, const hr__order *order, uint64_t key) {
   uint64_t largest = order->key_bits == 64 ? UINT64_MAX : (UINT64_C(1) << order->key_bits) - 1;
   return hr_dtype_is_real(dtype) && key == largest;
@@ -49,7 +49,7 @@ static void put_one(const hr__library_call *call, int64_t line, int64_t place) {
 
 enum { KTH, MEDIAN, NAN_MEDIAN, LONG_LINE = 8192 };
 
-/* Where the wanted value stands among `count` with so many NaN, which are the largest. */
+/* The rank of the wanted value among `count` with this many NaN, which are the largest. */
 static int64_t rank_of(const hr__library_call *call, int64_t count, int64_t nans) {
   int64_t kind = call->node->ints[0];
   if (kind == KTH) {
@@ -72,7 +72,7 @@ static hr__order fill_all(const hr__library_call *call, int64_t line, void *scra
   return order;
 }
 
-/* Of a long line those that begin with the wanted one's bits, and its rank among them. */
+/* Of a long line only the values that begin with the wanted one's bits, and its rank among them. */
 static hr__order fill_near(const hr__library_call *call, int64_t line, void *scratch, int64_t *out_rank) {
   const hr__tensor *x = &call->inputs[0];
   int64_t count = hr__dim(x, 0), nans;
@@ -119,7 +119,7 @@ static hr_status mode_lines(const hr__library_call *call, int64_t begin, int64_t
     for (int64_t i = 0; i < order.count; ++i) {
       uint64_t key = hr__order_key(&order, i);
       bool goes_on = i > 0 && key == hr__order_key(&order, i - 1) &&
-                     !(real && is_nan(call->inputs[0].dtype, &order, key)); /* NaN is not NaN's equal here */
+                     !(real && is_nan(call->inputs[0].dtype, &order, key)); /* NaN does not equal NaN here */
       run = goes_on ? run + 1 : 1;
       if (run > most || (run == most && goes_on && best == i - 1)) {
         most = run;
@@ -211,8 +211,8 @@ bool hr__search_supports(const hr_node *node) {
 
 enum { SEARCH_BLOCK = 1024 }; /* values that one thread looks up at a time */
 
-/* Keys order NaN behind everything, as boundaries do. A boundary that lies behind the line is an error of the third
- * input. */
+/* Keys order NaN behind everything, as boundaries do. A boundary with an index outside of the line is an error of the
+ * third input. */
 static hr_status search_block(const hr__library_call *call, int64_t line, int64_t begin, int64_t end) {
   const hr__tensor *bounds = &call->inputs[0], *x = &call->inputs[1], *out = &call->outputs[0];
   int64_t count = hr__dim(bounds, 0), values = hr__dim(x, 0), found[SEARCH_BLOCK];

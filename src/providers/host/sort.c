@@ -1,7 +1,8 @@
 /* sort.c: lines in order, and their largest or smallest values (order.h).
  *
- * Many lines are shared out. One long line is cut into a run for each worker, and the runs are merged in pairs, each
- * merge shared out by places of its result: elements are never equal, so the result does not depend on the cuts.
+ * Many lines are divided among the workers. One long line is cut into a run for each worker. The runs are merged in
+ * pairs, and each merge is divided by places of its result. Elements are never equal, so the result does not depend on
+ * the cuts.
  */
 #include <string.h>
 
@@ -77,7 +78,7 @@ typedef struct long_line {
   const void *from;
   void *out;
   int64_t *out_places;
-  int64_t runs, width; /* sorted runs, how many of them (of one share each) make one by now */
+  int64_t runs, width; /* sorted runs, and the number of shares that each consists of by now */
 } long_line;
 
 static int64_t share_start(const long_line *l, int64_t share) {
@@ -99,7 +100,7 @@ static void sort_runs(void *arg, int64_t begin, int64_t end, int worker) {
   }
 }
 
-/* Share number `share` of the line, of the merge that it is part of. */
+/* Share number `share` of the line, in the merge that contains it. */
 static void merge_shares(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   long_line *l = arg;

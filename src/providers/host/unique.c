@@ -1,4 +1,4 @@
-/* unique.c: the different rows of a matrix, in order or where they stand next to each other.
+/* unique.c: the distinct rows of a matrix, sorted, or of consecutive equal rows.
  *
  * Rows of one element are sorted by their keys (order.h), longer ones by merging, compared element by element. NaN
  * differs from everything, itself included.
@@ -54,7 +54,7 @@ static bool has_nan(const rows *r, int64_t row) {
   return false;
 }
 
-/* Row numbers in the order of their rows, equal ones in their own. */
+/* Row numbers in the order of their rows; equal rows stay in order. */
 static int64_t *merge_sort(const rows *r, int64_t *order, int64_t *other) {
   for (int64_t i = 0; i < r->count; ++i) {
     order[i] = i;
@@ -75,7 +75,7 @@ static int64_t *merge_sort(const rows *r, int64_t *order, int64_t *other) {
   return order;
 }
 
-/* Rows of one number. out_differs[i]: number i of the order is another one than the number before. */
+/* Rows of one number. out_differs[i]: number i of the order differs from the number before. */
 static int64_t *sort_numbers(const rows *r, int64_t *order, bool *out_differs, void *scratch) {
   hr__order sorted = hr__order_make(r->dtype, r->count, scratch, (char *)scratch + hr__order_bytes(r->dtype, r->count));
   hr__order_fill(&sorted, r->dtype, r->data, false, 0, r->count);
@@ -89,7 +89,7 @@ static int64_t *sort_numbers(const rows *r, int64_t *order, bool *out_differs, v
   return order;
 }
 
-/* Rows in an order (NULL: their own): which of them is another one than the row before. */
+/* Rows in an order (NULL: their own): marks rows that differ from the row before. */
 static void compare_all(const rows *r, const int64_t *order, bool *out_differs) {
   for (int64_t i = 0, before = 0; i < r->count; ++i) {
     int64_t row = order != NULL ? order[i] : i;
@@ -122,7 +122,7 @@ hr_status hr__unique_run(const hr__library_call *call) {
   }
   for (int64_t i = 0; i < r.count; ++i) {
     int64_t row = order != NULL ? order[i] : i;
-    first[unique] = row; /* of no use, and written again, where the row is none of its own: no jump depends on data */
+    first[unique] = row; /* overwritten later if the row is a duplicate: no branch depends on data */
     unique += differs[i];
     if (counts != NULL) {
       ++counts[unique - 1];

@@ -1,4 +1,4 @@
-/* integers.c: matrix products, convolutions and their gradients of data, of integers, which no library multiplies.
+/* integers.c: matrix products, convolutions and their gradients of data, of integers, which no library supports.
  *
  * Each is a product of two matrices, rows x inner times inner x columns, one for each item (of the batch, or group of
  * channels):
@@ -8,10 +8,9 @@
  *   conv           groups          out channels    images, positions   channels, window
  *   gradient       groups          channels        images, positions   out channels, window
  *
- * A block of each is packed for tiles of registers, whatever the strides; places of a window outside of the image are
- * zeros there. Sums wrap around, so that the order of additions is free: bits are those of the loops that any other
- * device runs. Integers of 64 bits are multiplied in 64, narrower ones in 32, of which the dtype's lowest bits are
- * right.
+ * A block of each is packed for register tiles, for any strides, with zeros for places of a window outside of the
+ * image. Sums wrap around, so the order of additions is free: bits are those of the loops that any other device runs.
+ * Integers of 64 bits are multiplied in 64, narrower ones in 32, of which the dtype's lowest bits are right.
  */
 #include <string.h>
 
@@ -24,37 +23,38 @@
 enum { SPATIAL = 3, ROWS_MAX = 128, COLUMNS_MAX = 192, INNER_MAX = 128 }; /* of a block, which stays in the L2 cache */
 enum { ROWS_MIN = 4, COLUMNS_MIN = 8, WORK_MIN = 1 << 12, WORK_SHARED = 1 << 16 }; /* products of two numbers */
 
-/* A tile: its sums and what they are made of stay in registers. */
+/* A tile: its sums and their factors stay in registers. */
 #if defined(__AVX512F__)
 enum { TILE_ROWS = 8, TILE_BYTES = 128 };
 #else
 enum { TILE_ROWS = 4, TILE_BYTES = 64 };
 #endif
 
-/* Some dims, and what a step along each is in memory, in elements. */
+/* Some dims, and the step along each in memory, in elements. */
 typedef struct dims {
   int rank;
   int64_t total, count[HR_RANK_MAX], left[HR_RANK_MAX], right[HR_RANK_MAX], out[HR_RANK_MAX], bias[HR_RANK_MAX];
 } dims;
 
-/* A dim of an image: a column and an inner element see place (their sum) / every, if that is whole and inside. */
+/* A dim of an image: a column and an inner element refer to place (their sum) / every, if that is an integer inside of
+ * the image. */
 typedef struct image_dim {
   int64_t start, column_step, inner_step, every, extent, stride;
 } image_dim;
 
 struct hr_prepared {
   dims items, rows, columns, inner;
-  int spatial; /* the last so many dims of columns and of inner are those of an image */
+  int spatial; /* the last dims of columns and of inner that belong to an image */
   image_dim image[SPATIAL];
   int left_arg, right_arg, out_arg;
   int64_t left_offset, right_offset, bias_offset, out_offset;
   bool has_bias;
   size_t element_bytes;
   int64_t row_block, column_block, row_blocks, column_blocks;
-  int64_t slots; /* shares of the work, each with scratch of its own */
+  int64_t slots; /* shares of the work, each with its own scratch */
 };
 
-/* Where a row, a column or an inner element lies. */
+/* The offsets of a row, a column or an inner element. */
 typedef struct place {
   int64_t left, right, out, bias, at[SPATIAL];
 } place;
@@ -84,7 +84,7 @@ static place place_of(const dims *d, int64_t i) {
   return to;
 }
 
-/* The same with places in the image; those of dims that see each element have their addresses at once. */
+/* The same with places in the image; dims that refer to each element have their addresses at once. */
 static place image_place_of(const hr_prepared *p, const dims *d, int64_t i, bool is_column) {
   place to = place_of(d, i);
   for (int s = p->spatial - 1; s >= 0; --s) {
@@ -97,9 +97,9 @@ static place image_place_of(const hr_prepared *p, const dims *d, int64_t i, bool
   return to;
 }
 
-/* Some columns, and the places that they cover. */
+/* Some columns, and their places. */
 typedef struct panel {
-  bool is_plain, is_dense; /* one sum says where a right element lies; they are neighbours */
+  bool is_plain, is_dense; /* one sum gives a right element's offset; they are neighbours */
   int64_t least[SPATIAL], most[SPATIAL];
 } panel;
 
@@ -126,7 +126,7 @@ static bool is_inside(const hr_prepared *p, const panel *columns, const place *i
   return is;
 }
 
-/* The right element that a column and an inner element meet at; -1: outside of the image. */
+/* The right element for a column and an inner element; -1: outside of the image. */
 static inline bool find_right(const hr_prepared *p, const place *column, const place *inner, int64_t *out_at) {
   int64_t at = column->right + inner->right;
   for (int s = 0; s < p->spatial; ++s) {
@@ -232,13 +232,13 @@ static void add_dim(dims *d, int64_t count, int64_t left, int64_t right, int64_t
   d->count[k] = count, d->left[k] = left, d->right[k] = right, d->out[k] = out, d->bias[k] = bias;
 }
 
-/* The step along a dim that is counted from the last one; 0 where there is no such dim, or one element for all. */
+/* The step along a dim that is counted from the last one; 0 if there is no such dim, or one element for all. */
 static int64_t step(const hr_operand *x, int from_last) {
   int d = x->rank - 1 - from_last;
   return x->kind == HR_OPERAND_NONE || d < 0 || x->dims[d] == 1 ? 0 : x->strides[d];
 }
 
-/* Columns are many, and neighbours in the result. */
+/* True if columns are the longer dim, and neighbours in the result. */
 static bool is_turned_product(const hr_operand *out) {
   int row = out->rank - 2, column = out->rank - 1;
   return out->dims[column] < COLUMNS_MIN ||
@@ -261,7 +261,7 @@ static void describe_matmul(const hr_node *node, const hr_operand *bias, hr_prep
   p->left_arg = is_turned, p->right_arg = !is_turned;
 }
 
-/* Of the gradient, too: dy is its x, and the window is seen from the other side. */
+/* For the gradient, too: dy is its x, and the window is reversed. */
 static void describe_conv(const hr_node *node, const hr_operand *bias, hr_prepared *p) {
   const hr_operand *x = &node->inputs[0], *w = &node->inputs[1], *y = &node->outputs[0];
   int64_t n = node->ints[0], groups = node->ints[1 + 3 * n];
@@ -312,7 +312,7 @@ static double work_of(const hr_prepared *p) {
   return (double)p->items.total * (double)p->rows.total * (double)p->columns.total * (double)p->inner.total;
 }
 
-/* Blocks of about the same size; smaller ones where threads would have none. */
+/* Cuts blocks of about the same size; smaller ones if threads would be idle. */
 static void cut(hr_prepared *p) {
   int threads = hr_thread_count();
   p->row_blocks = hr_divide_up(p->rows.total, ROWS_MAX), p->column_blocks = hr_divide_up(p->columns.total, COLUMNS_MAX);

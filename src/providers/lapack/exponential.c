@@ -39,7 +39,7 @@ static void multiply(const bench *b, const void *left, const void *right, void *
                                out, &n, 1, 1);
 }
 
-/* out = sum of weights[i] * powers[i], + out where it is asked for. */
+/* out = sum of weights[i] * powers[i], + out if `adds`. */
 static void combine(const bench *b, const double *weights, bool adds, void *out) {
   int64_t count = b->m.count * (b->m.kind >= 2 ? 2 : 1);
 #define COMBINE(type)                                            \
@@ -86,7 +86,7 @@ static double element_size(const bench *b, int64_t i) {
   }
 }
 
-/* The largest sum of a column; NaN where an element is. */
+/* The largest sum of a column; NaN if an element is NaN. */
 static double norm(const bench *b) {
   double largest = 0;
   for (int64_t column = 0; column < b->m.columns; ++column) {

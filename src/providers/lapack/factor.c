@@ -6,10 +6,10 @@
 
 /* ---- in place, without work memory ---- */
 
-/* Factors a matrix where it lies; gives LAPACK's info. */
+/* Factors a matrix in place; returns LAPACK's info. */
 typedef int (*factor_fn)(const hr__library_call *call, const hr__matrices *m, int64_t item, void *a);
 
-/* Copies matrices to the first output and factors them there; what LAPACK says of each goes to the last output. */
+/* Copies matrices to the first output and factors them there; LAPACK's info of each goes to the last output. */
 static hr_status factor_items(const hr__library_call *call, int64_t begin, int64_t end, const char *what,
                               factor_fn factor) {
   hr__matrices m = hr__matrices_of(&call->inputs[0]);
@@ -97,7 +97,7 @@ static hr_status cholesky_inverse(const hr__library_call *call, int64_t begin, i
 
 hr_status hr__lapack_cholesky_inverse(const hr__library_call *call) {
   hr__matrices m = hr__matrices_of(&call->inputs[0]);
-  double flops = hr__cube(&m) * 32; /* products of large blocks alone: threads gain sooner than elsewhere */
+  double flops = hr__cube(&m) * 32; /* products of large blocks only: threads pay off earlier than elsewhere */
   return hr__lapack_each(call, hr__items(&call->inputs[0], 2), flops, cholesky_inverse);
 }
 
@@ -227,7 +227,7 @@ hr_status hr__lapack_reflectors(const hr__library_call *call) {
 typedef struct reflection {
   hr__matrices a, c;
   int count, ld_a, ld_c;
-  bool by_rows; /* of C, which the reflectors are to the right of */
+  bool by_rows; /* of C, if the reflectors are to the right of it */
   const char *side, *trans;
 } reflection;
 

@@ -1,13 +1,13 @@
-/* gemm.c: matrix products of f64, c64 and c128, on matrices as they lie where one of their dims is dense.
+/* gemm.c: matrix products of f64, c64 and c128, without packing matrices that have a dense dim.
  *
- * The product of row-major matrices is C^T = B^T A^T of column-major ones. Rows of C are shared out where batches are
- * few.
+ * The product of row-major matrices is C^T = B^T A^T of column-major ones. If batches are few, the rows of C are
+ * divided among the workers.
  */
 #include "base/integer.h"
 #include "core/ops/op.h"
 #include "providers/lapack/lapack.h"
 
-/* A matrix as BLAS takes it: transposed or not, and the distance of its columns. */
+/* A matrix in BLAS's form: transposed or not, and the distance of its columns. */
 typedef struct side {
   char trans;
   int ld;

@@ -6,10 +6,10 @@
 #include "core/ops/op.h"
 
 enum { ALIGNMENT = 64 };
-/* Of one matrix: with less, LAPACK's own threads, which look out for work on cores that others want, cost more than
- * they do. */
+/* Of one matrix: below this, LAPACK's own threads, which poll for work on cores that others need, cost more than they
+ * save. */
 static const double THREADS_FLOPS = 1e9;
-static const double PART_FLOPS = 2e5; /* of a part of a right-hand side: less is not worth a worker */
+static const double PART_FLOPS = 2e5; /* of a part of a right-hand side: less does not justify a worker */
 
 const void *hr__lapack_one(int kind) {
   static const float single[2] = {1, 0};
@@ -83,7 +83,7 @@ hr_status hr__lapack_each(const hr__library_call *call, int64_t items, double fl
 
 /* ---- parts of right-hand sides ---- */
 
-/* How many parts each right-hand side has: more than one where there are fewer of them than workers. */
+/* The number of parts of each right-hand side: more than one if there are fewer of them than workers. */
 static int parts_of(const hr__library_call *call, const hr__tensor *right, bool by_rows) {
   hr__matrices b = hr__matrices_of(right);
   int64_t items = hr__items(right, 2), lines = by_rows ? b.rows : b.columns;
@@ -122,7 +122,7 @@ hr_status hr__lapack_each_part(const hr__library_call *call, const hr__tensor *r
 
 /* ---- the provider ---- */
 
-/* Sizes are 32-bit numbers to LAPACK, products of work memory included. */
+/* LAPACK uses 32-bit sizes, products for work memory included. */
 bool hr__lapack_supports(const hr_node *node) {
   bool is_small = hr__lapack_kind(node->inputs[0].dtype) >= 0;
   for (int i = 0; i < node->input_count + node->output_count; ++i) {

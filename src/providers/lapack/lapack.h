@@ -1,7 +1,7 @@
 /* lapack.h: library rows on matrices: one file a family, one table (lapack.c).
  *
- * Matrices lie column by column, dims [.., columns, rows], as LAPACK wants them. Inputs are copied into outputs or work
- * memory, since LAPACK writes over what it gets.
+ * Matrices are column-major, dims [.., columns, rows], as LAPACK requires. Inputs are copied into outputs or work
+ * memory, since LAPACK overwrites its arguments.
  */
 #ifndef HEADRACE_PROVIDERS_LAPACK_LAPACK_H_
 #define HEADRACE_PROVIDERS_LAPACK_LAPACK_H_
@@ -15,17 +15,17 @@
 const void *hr__lapack_one(int kind);
 const void *hr__lapack_zero(int kind);
 
-/* Memory for work of a share of matrices: pieces of one block. */
+/* Work memory of a share of matrices: pieces of one block. */
 typedef struct hr__work {
   char *block;
   size_t used, bytes;
 } hr__work;
 HR_MUST_USE hr_status hr__work_begin(hr__work *work,
-                                     size_t bytes); /* room for pieces of so many bytes, with alignment */
+                                     size_t bytes); /* room for pieces of this many bytes, with alignment */
 void *hr__work_take(hr__work *work, size_t bytes);
 void hr__work_end(hr__work *work);
 
-/* The number of work elements that a query left. */
+/* The number of work elements that a query returned. */
 int hr__lapack_length(int kind, const void *queried);
 
 /* The matrices of an operand. */
@@ -40,13 +40,13 @@ static inline hr__matrices hr__matrices_of(const hr__tensor *x) {
   m.count = (int64_t)m.rows * m.columns;
   return m;
 }
-/* Copies a matrix to where it is worked on; gives that place. */
+/* Copies a matrix to its work memory and returns that address. */
 static inline void *hr__matrix_copy(const hr__tensor *from, const hr__tensor *to, int64_t item, const hr__matrices *m) {
   void *out = hr__item(to, item, m->count);
   memcpy(out, hr__item(from, item, m->count), (size_t)(m->count * m->size));
   return out;
 }
-/* The distance of columns of so many elements. */
+/* The distance of columns of this many elements. */
 static inline int hr__leading(int rows) {
   return rows > 1 ? rows : 1;
 }
@@ -54,33 +54,34 @@ static inline double hr__cube(const hr__matrices *m) { /* multiplications, about
   double least = m->rows < m->columns ? m->rows : m->columns;
   return least * m->rows * m->columns * (m->kind >= 2 ? 4 : 1);
 }
-/* A negative number is our mistake. */
+/* A negative number is a bug of ours. */
 static inline hr_status hr__info_check(const char *what, int info) {
   return info >= 0 ? HR_OK : hr_status_make(HR_STATUS_INTERNAL, "%s: argument %d is wrong", what, -info);
 }
 
-/* Runs fn over matrices: many share the workers, few let the library's threads work on each. `flops`: of one matrix.
- * Small matrices of single precision reach fn in double precision, as operands of another call. */
+/* Runs fn over matrices: many are divided among the workers; for few the library's threads work on each. `flops`: of
+ * one matrix. Small matrices of single precision are passed to fn in double precision, as operands of another call. */
 HR_MUST_USE hr_status hr__lapack_each(const hr__library_call *call, int64_t items, double flops, hr__items_fn fn);
 
-/* Some lines of a right-hand side, which do not depend on its others: columns, or rows where the matrix stands on the
- * right. */
+/* Independent lines of a right-hand side: columns, or rows if the matrix is on the right. */
 typedef struct hr__part {
   hr__matrices b; /* the part alone */
   int ld;         /* between columns of x */
-  int64_t item;   /* the matrix that it belongs to */
+  int64_t item;   /* the matrix of its system */
   void *x;        /* in the first output */
 } hr__part;
 
-/* hr__lapack_each for right-hand sides: parts of few ones share the workers, too. fn's units are parts. */
+/* hr__lapack_each for right-hand sides: if they are few, their parts are divided among the workers, too. fn's units are
+ * parts. */
 HR_MUST_USE hr_status hr__lapack_each_part(const hr__library_call *call, const hr__tensor *right, bool by_rows,
                                            double flops, hr__items_fn fn);
-/* Copies a part to the first output, where it is worked on. */
+/* Copies a part to the first output, where it is solved. */
 hr__part hr__part_copy(const hr__library_call *call, const hr__tensor *right, bool by_rows, int64_t unit);
 
 bool hr__lapack_supports(const hr_node *node);
 
-/* wide.c: whether the call's matrices are such, and hr__library_spread on double precision copies of the operands. */
+/* wide.c: true if the call's matrices are small ones of single precision; and hr__library_spread on double precision
+ * copies of the operands. */
 bool hr__lapack_is_widened(const hr__library_call *call);
 HR_MUST_USE hr_status hr__lapack_widened(const hr__library_call *call, int64_t items, int64_t item_ns, hr__items_fn fn);
 

@@ -46,7 +46,7 @@ static hr_status find_symbol(const hr_dynlib *library, const char *prefix, char 
   return hr_dynlib_symbol(library, full, out);
 }
 
-/* Fills the table, whose pointers lie in the order of the list. */
+/* Fills the table, whose pointers are in the order of the list. */
 static hr_status find_symbols(const hr_dynlib *library, const char *prefix) {
   void *addresses[sizeof(hr__lapack_table) / sizeof(void *)];
   size_t at = 0;
@@ -69,7 +69,7 @@ static void *find_optional(const hr_dynlib *library, const char *prefix, const c
 }
 
 static void find_threads(const hr_dynlib *library, const char *prefix) {
-  enum { OPENMP = 2 }; /* what openblas_get_parallel gives then */
+  enum { OPENMP = 2 }; /* openblas_get_parallel's value in that case */
   int (*kind)(void) = NULL;
   void *setter = find_optional(library, prefix, "openblas_set_num_threads");
   void *getter = find_optional(library, prefix, "openblas_get_parallel");
@@ -78,7 +78,7 @@ static void find_threads(const hr_dynlib *library, const char *prefix) {
   opened()->has_openmp = kind != NULL && kind() == OPENMP;
 }
 
-/* Wheels of OpenBLAS put scipy_ in front of all names. */
+/* OpenBLAS in Python wheels prefixes all names with scipy_. */
 static hr_status find_all(const hr_dynlib *library) {
   static const char *const prefixes[] = {"scipy_", ""};
   hr_status status = HR_OK;
@@ -127,7 +127,7 @@ hr_status hr__lapack_open(void) {
   return hr__vendor_open(&opened()->vendor, open_and_report);
 }
 
-/* Threads of its own stay beside our team's; loops on OpenMP's would bring a third lot to the same cores. */
+/* The library's own threads would stay beside our team's; OpenMP loops would add a third set to the same cores. */
 static void leave_cores(void) {
   if (opened()->has_openmp) {
     hr_library_enters();

@@ -2,8 +2,8 @@
  * integers.
  *
  * One table, of one pointer for each function and element type. The library is large: it is opened when the first
- * operation wants it. Everybody may call it at once; a call uses one thread, except between hr__lapack_threads_begin
- * and _end.
+ * operation needs it. Any thread may call it at any time; a call uses one thread, except between
+ * hr__lapack_threads_begin and _end.
  */
 #ifndef HEADRACE_PROVIDERS_LAPACK_LAPACK_API_H_
 #define HEADRACE_PROVIDERS_LAPACK_LAPACK_API_H_
@@ -16,7 +16,7 @@
 #include "headrace/dtype.h"
 #include "headrace/status.h"
 
-/* An element type as an index: 0 f32, 1 f64, 2 c64, 3 c128; -1: LAPACK has no such thing. */
+/* An element type as an index: 0 f32, 1 f64, 2 c64, 3 c128; -1: LAPACK does not support it. */
 static inline int hr__lapack_kind(hr_dtype dtype) {
   return dtype == HR_DTYPE_F32    ? 0
          : dtype == HR_DTYPE_F64  ? 1
@@ -34,12 +34,12 @@ typedef struct hr__lapack_table {
 #undef LAPACK_SYMBOL
 } hr__lapack_table;
 
-/* The library, as the process has opened it. */
+/* The library, once per process. */
 typedef struct hr__lapack_library {
   hr_vendor vendor;
   hr__lapack_table table;
   hr_mutex threads_mutex;         /* held between hr__lapack_threads_begin and _end */
-  void (*set_threads)(int count); /* NULL: the library has no threads of its own, or does not say */
+  void (*set_threads)(int count); /* NULL: the library has no threads of its own, or no such function */
   bool has_openmp;                /* its threads are OpenMP's */
 } hr__lapack_library;
 
@@ -50,10 +50,10 @@ static inline const hr__lapack_table *hr__lapack(void) {
   return &library->table;
 }
 
-/* Opens the library at the first call; UNIMPLEMENTED says where it was looked for. */
+/* Opens the library at the first call; UNIMPLEMENTED lists the places searched. */
 HR_MUST_USE hr_status hr__lapack_open(void);
 
-/* Lets the library's own threads work on the calls between the two; one caller at a time. */
+/* Enables the library's own threads for the calls between the two; one caller at a time. */
 void hr__lapack_threads_begin(int count);
 void hr__lapack_threads_end(void);
 

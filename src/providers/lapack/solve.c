@@ -1,4 +1,4 @@
-/* solve.c: linear systems with factors that are there, and least squares. */
+/* solve.c: linear systems with given factors, and least squares. */
 #include <string.h>
 
 #include "core/ops/op.h"
@@ -56,7 +56,7 @@ static hr_status lu_solve(const hr__library_call *call, int64_t begin, int64_t e
   return solve_parts(call, &call->inputs[2], false, lu_solve_one, begin, end);
 }
 
-/* Pivots come from a tensor that anybody may have written. */
+/* Pivots come from a tensor of arbitrary contents. */
 static hr_status check_pivots(const hr__tensor *pivots, int n) {
   const int *at = pivots->data;
   for (int64_t i = 0; i < pivots->count; ++i) {
@@ -207,7 +207,7 @@ static int squares_one(const squares *s, void *a, void *x, void *values, int *ra
   return info;
 }
 
-/* B on top of the rows where the solution will lie. */
+/* B above the remaining rows of the solution. */
 static void *copy_right(const hr__library_call *call, const squares *s, int64_t item) {
   char *to = hr__item(&call->outputs[0], item, s->x.count);
   const char *from = hr__item(&call->inputs[1], item, s->b.count);

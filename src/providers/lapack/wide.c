@@ -1,8 +1,8 @@
-/* wide.c: small matrices of f32 and c64, which are worked on in double precision.
+/* wide.c: small matrices of f32 and c64, computed in double precision.
  *
- * Their results are then right but for the last rounding. That matters where derivatives of factors and of exponentials
- * amplify what single precision lost, and costs little: of matrices that stay in L1, calls and copies take most of the
- * time.
+ * Their results are then right except for the last rounding. That matters if derivatives of factors and of exponentials
+ * amplify the errors of single precision. The cost is small: for matrices that stay in L1, calls and copies take most
+ * of the time.
  */
 #include "core/ops/op.h"
 #include "providers/lapack/lapack.h"

@@ -1,11 +1,11 @@
 /* convolution.c: convolutions and their two gradients by oneDNN, computed channels-last.
  *
- * On AVX-512 machines oneDNN's channels-last kernels beat the blocked layouts in all three directions, whatever the
- * number of channels; activations in other layouts are reordered on the way in and out. Weights take the layout that
- * the primitive asks for. Windows of one element are matrix products where that saves a reorder (pointwise.c).
+ * On AVX-512 machines oneDNN's channels-last kernels beat the blocked layouts in all three directions, for any number
+ * of channels; activations in other layouts are reordered before and after. Weights are packed into the primitive's
+ * layout. Windows of one element run as matrix products if that saves a reorder (pointwise.c).
  *
- * Epilogues of forward convolutions run as post-ops, but for whole tensors (a residual): as a binary post-op those of
- * ResNet-50 take 1.8 ms, as part of a loop behind the convolution 1.4.
+ * Epilogues of forward convolutions run as post-ops, except for whole tensors (a residual). On ResNet-50 those take 1.8
+ * ms as a binary post-op, and 1.4 ms in a loop behind the convolution.
  */
 #include <string.h>
 
@@ -100,7 +100,7 @@ static void dense_strides(int rank, const int64_t *dims, bool channels_last, int
   }
 }
 
-/* Whether strides are those of dense memory in some order of dims: what a reorder can read and write. */
+/* True if strides are those of dense memory in some order of dims: a reorder can read and write it. */
 static bool is_dense(const hr_operand *operand) {
   int64_t expected = 1;
   bool taken[HR_RANK_MAX] = {false};
@@ -130,7 +130,7 @@ static bool agree(int rank, const int64_t *dims, const int64_t *a, const int64_t
   return true;
 }
 
-/* Weights [O, C/g, k..] as oneDNN sees groups: [g, O/g, C/g, k..]. */
+/* Weights [O, C/g, k..] in oneDNN's form of groups: [g, O/g, C/g, k..]. */
 static int weight_layout(const conv *c, const int64_t *from_strides, int64_t *dims, int64_t *strides) {
   int rank = c->w->rank, at = 0;
   if (c->groups > 1) {
@@ -147,10 +147,10 @@ static int weight_layout(const conv *c, const int64_t *from_strides, int64_t *di
 typedef struct bound {
   int memory;
   dnnl_memory_desc desc;
-  pipe_step unpack; /* kind PIPE_UNPACK where an output was packed */
+  pipe_step unpack; /* kind PIPE_UNPACK if an output was packed */
 } bound;
 
-/* An operand as it lies in memory, or packed dense. */
+/* An operand in its own memory, or packed dense. */
 static bound bind_operand(hr_prepared *pipe, const conv *c, const hr_operand *operand, int arg, bool is_output) {
   bound b = {.unpack = {.kind = PIPE_PRIMITIVE}};
   int64_t dense[RANK_MAX], last[RANK_MAX], dims[RANK_MAX], strides[RANK_MAX];
@@ -159,7 +159,7 @@ static bound bind_operand(hr_prepared *pipe, const conv *c, const hr_operand *op
   dense_strides(operand->rank, operand->dims, true, last);
   const int64_t *from = packed ? dense : operand->strides;
   if (!is_weight && agree(operand->rank, operand->dims, from, last)) {
-    from = last; /* strides of dims of 1 are free: spell them as oneDNN compares them */
+    from = last; /* strides of dims of 1 are free: set them to the values that oneDNN compares with */
   } else if (agree(operand->rank, operand->dims, from, dense)) {
     from = dense;
   }
@@ -204,7 +204,7 @@ static dnnl_primitive_desc forward_desc(hr_prepared *pipe, const conv *c, dnnl_m
   return desc;
 }
 
-/* After the primitive has written `computed` in layout `layout`: brings it to the operand's own memory. */
+/* After the primitive has written `computed` in layout `layout`: copies it to the operand's own memory. */
 static void deliver(hr_prepared *pipe, const bound *operand, int computed, dnnl_const_memory_desc layout) {
   if (computed != operand->memory) {
     hr__pipe_reorder(pipe, computed, layout, operand->memory, operand->desc);
@@ -214,7 +214,7 @@ static void deliver(hr_prepared *pipe, const bound *operand, int computed, dnnl_
   }
 }
 
-/* Where the primitive writes: the operand's memory if its layout is right, else workspace. */
+/* The primitive's output: the operand's memory if its layout is right, else workspace. */
 static int output_memory(hr_prepared *pipe, const bound *operand, dnnl_const_memory_desc layout) {
   if (pipe->status != NULL || hr__dnnl()->memory_desc_equal(operand->desc, layout)) {
     return operand->memory;
@@ -342,7 +342,7 @@ static int64_t conv_flops(const conv *c) {
   return flops;
 }
 
-/* Whether it is run as a matrix product; refuses ways that it hasn't. */
+/* True if it is run as a matrix product; rejects algorithms that the node does not have. */
 static bool is_product(hr_prepared *pipe, const hr_program *program, const hr_node *node,
                        hr__onednn_algorithm algorithm) {
   bool is_better = hr__onednn_is_product(program, node);

@@ -29,7 +29,7 @@ hr_status hr__dnnl_status(int code, const char *what) {
   return hr_status_make(canonical, "oneDNN: %s: status %d", what, code);
 }
 
-/* Everything works without it, so slowly that somebody would look for the reason. */
+/* Everything works without oneDNN, but slowly, so the log gives the reason. */
 static hr_status open_library(hr_dynlib *out_library) {
   hr_text path = {0};
   hr_status status = hr_places_open(&hr_place_onednn, &path, out_library);

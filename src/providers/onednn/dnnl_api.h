@@ -1,4 +1,4 @@
-/* dnnl_api.h: oneDNN's C interface as far as we use it, found at run time.
+/* dnnl_api.h: the part of oneDNN's C interface that we use, found at run time.
  *
  * The numbers are those of oneDNN 3.x's public headers (dnnl_types.h). Library: HEADRACE_ONEDNN, else the usual
  * sonames.
@@ -81,7 +81,7 @@ typedef struct hr__dnnl_table {
 #undef DNNL_SYMBOL
 } hr__dnnl_table;
 
-/* The library, as the process has opened it. */
+/* The library, once per process. */
 typedef struct hr__dnnl_library {
   hr_vendor vendor;
   hr__dnnl_table table;
@@ -107,7 +107,7 @@ static inline dnnl_engine hr__dnnl_engine(void) {
 /* Loads the library and makes the engine. Called once. */
 HR_MUST_USE hr_status hr__dnnl_open(void);
 
-/* A dnnl_status_t as a status that says what was being made. */
+/* A dnnl_status_t as a status that names the failed action. */
 HR_MUST_USE hr_status hr__dnnl_status(int code, const char *what);
 
 #endif

@@ -1,16 +1,18 @@
 /* epilogues.c: a contraction's epilogues as oneDNN's post-ops.
  *
- * Only rows with a form that gives the same bits for every number and NaN:
+ * Supported rows: those with a form that gives the same bits for every number and NaN:
  *
- *   add, sub, mul, div        binary, with a number or a vector along the channels; where `whole` is set, with a whole
- * tensor, too add                       a sum, first of all, of what lies in the output add_scaled(b, ^, a) binary mul
- * by a, binary add of b leaky_relu                PReLU, whose slope is an operand: it may be a run's argument
+ *   add, sub, mul, div        binary, with a number or a vector along the channels;
+ *                             if `whole` is set, with a whole tensor, too
+ *   add                       a sum, which must come first, with the output's old contents
+ *   add_scaled(b, ^, a)       binary mul by a, binary add of b
+ *   leaky_relu                PReLU, whose slope is an operand: it may be a run's argument
  *
  * f32 alone: in bfloat16 and float16 each row of a program rounds, and post-ops don't.
  *
- * Bounds (relu, clamp, hardtanh, maximum) are refused: oneDNN's drop NaN, and a PReLU of slope 0 makes NaN of
+ * Bounds (relu, clamp, hardtanh, maximum) are rejected: oneDNN's drop NaN, and a PReLU of slope 0 makes NaN of
  * -infinity. So are gelu, silu, sigmoid and tanh: oneDNN's differ from ours in their last bits, and then results would
- * depend on where the stream was cut.
+ * depend on the places where the stream was cut.
  */
 #include <string.h>
 
@@ -33,12 +35,12 @@ static epilogue_shape shape_of(const hr_operand *x, const hr_operand *out, int c
   return is_vector ? SHAPE_VECTOR : is_whole ? SHAPE_WHOLE : SHAPE_NONE;
 }
 
-/* Where the operand lies in the output: oneDNN adds that as a sum, which has to come first. */
+/* True if the operand is the output's memory: oneDNN adds it as a sum, which has to come first. */
 static bool is_in_place(const hr_operand *x, const hr_operand *out) {
   return x->kind == HR_OPERAND_VALUE && hr_operands_may_overlap(x, out);
 }
 
-/* The operand of a row of two that is not the value so far; -1 when both are. */
+/* The operand of a binary row that is not the value so far; -1 if both are. */
 static int other_input(const hr_epilogue *epilogue) {
   return epilogue->inputs[0] == HR_EPILOGUE_VALUE ? epilogue->inputs[1] : epilogue->inputs[0];
 }

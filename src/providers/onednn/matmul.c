@@ -1,8 +1,8 @@
 /* matmul.c: batched matrix products by oneDNN.
  *
- * oneDNN takes operands whose last two dims are dense in one direction or the other; anything else (stride 0 or
- * negative, both strides above 1, overlapping matrices) is packed first. A batch dim of stride 0 is a broadcast: dim 1
- * to oneDNN. Weights that stay the same are kept in the layout that oneDNN likes best (packed_weights.c).
+ * oneDNN supports operands whose last two dims are dense in one direction or the other; others (stride 0 or negative,
+ * both strides above 1, overlapping matrices) are packed first. A batch dim of stride 0 is a broadcast, which is a dim
+ * of 1 in oneDNN. Weights that stay the same are packed into oneDNN's preferred layout and cached (packed_weights.c).
  */
 #include <string.h>
 
@@ -24,8 +24,8 @@ static void dense_strides(layout *l) {
   }
 }
 
-/* Whether each dim steps over all that the dims of smaller strides reach: oneDNN refuses anything else, such as windows
- * that overlap. */
+/* True if each dim's step exceeds the reach of the dims of smaller strides: oneDNN rejects anything else, such as
+ * overlapping windows. */
 static bool is_nested(const layout *l) {
   bool is_done[RANK_MAX] = {false};
   int64_t reach = 1;
@@ -45,7 +45,7 @@ static bool is_nested(const layout *l) {
   return true;
 }
 
-/* Fills in what oneDNN sees of an operand; false when it has to be packed. */
+/* Fills in oneDNN's view of an operand; false if it has to be packed. */
 static bool plain_layout(const hr_operand *operand, bool is_output, layout *out) {
   int rank = operand->rank;
   out->rank = rank;
@@ -115,7 +115,7 @@ bool hr__onednn_supports_matmul(const hr_node *node) {
                        is_row_bias(&node->inputs[2]));
 }
 
-/* Each batch dim of the product has to be that of a factor: where both broadcast it, the left one is packed with it, or
+/* Each batch dim of the product has to be that of a factor. If both broadcast it, the left one is packed with it, or
  * the right one if the left has dim 1. */
 static bool carries_batch(const hr_operand *x, const hr_operand *other, bool is_left) {
   for (int d = 0; d < x->rank - 2; ++d) {
@@ -150,7 +150,7 @@ static int bias_operand(hr_prepared *pipe, const hr_operand *bias, int rank, dnn
   return pipe->status == NULL ? hr__pipe_operand(pipe, 2, bias, *out_desc) : 0;
 }
 
-/* What a epilogue adds element by element has to lie as the product does: `ctx` is its layout. Else it is copied. */
+/* A whole tensor that an epilogue reads needs the product's layout, which is `ctx`. Otherwise it is copied. */
 static int whole_operand(void *ctx, hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_memory_desc *out_desc) {
   dnnl_memory_desc desc = NULL;
   int memory = matmul_operand(pipe, arg, operand, false, false, &desc, NULL);
@@ -195,9 +195,9 @@ static void add_product(hr_prepared *pipe, const product *p, dnnl_primitive_desc
   hr__pipe_primitive(pipe, desc, epilogues.arg_count, epilogues.args);
 }
 
-/* Whether the right operand is a weight that the library would rather have in a layout of its own: a matrix as it lies
- * in a buffer that outlives the program and is not written by it. On a 2-core AVX-512 VM columns gain 6 to 33 %, rows 1
- * to 35 % from about a megaword, and lose up to 10 % below. */
+/* True if the right operand is a weight to be packed into the library's preferred layout: a matrix in a buffer that
+ * outlives the program and is not written by it. On a 2-core AVX-512 VM columns gain 6 to 33 %, rows 1 to 35 % from
+ * about a megaword, and lose up to 10 % below. */
 static bool wants_kept(const hr_prepared *pipe, const product *p) {
   const hr_operand *b = &p->node->inputs[1];
   for (int d = 0; d < b->rank - 2; ++d) {

@@ -7,8 +7,8 @@
 #include "core/ops/op.h"
 #include "providers/onednn/pipe.h"
 
-/* Tries a small product in each dtype: narrow ones need instructions that not every processor has. The library's plain
- * loops are no answer: 512 x 2048 x 2048 in f16 takes them 14 s, where f32 and two conversions take 30 ms.
+/* Tries a small product in each dtype: not every processor has the instructions of narrow ones. The library's plain
+ * loops are too slow: 512 x 2048 x 2048 in f16 takes them 14 s, f32 and two conversions take 30 ms.
  */
 static bool probe(hr_dtype dtype, bool *out_is_sgemm) {
   const int64_t dims[2] = {16, 16}, strides[2] = {16, 1};
@@ -31,9 +31,9 @@ static bool probe(hr_dtype dtype, bool *out_is_sgemm) {
   return is_fast;
 }
 
-/* Without AVX-512 products are the library's sgemm. Its code is generated at the first call and torn down at exit
- * before all that was registered earlier, the devices' close too, which waits for products in flight: the first call is
- * made here, ahead of it.
+/* Without AVX-512 products are the library's sgemm. Its code is generated at the first call. At exit it is freed before
+ * all handlers registered earlier, including the devices' close, which waits for running products. So the first call is
+ * made here, before the devices open.
  */
 static void generate_sgemm(void) {
   const float ones[4] = {1, 1, 1, 1};
@@ -104,8 +104,8 @@ static hr_status make(const hr_program *program, const hr_node *node, hr__onednn
   return NULL;
 }
 
-/* oneDNN has an answer to every list of post-ops, if need be the plain loops of its reference: epilogues are taken only
- * where they leave the implementation as it is. */
+/* oneDNN accepts every list of post-ops, if need be with its reference loops: epilogues are supported only if they keep
+ * the implementation. */
 static bool keeps_kernel(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm) {
   hr_node plain = *node;
   plain.epilogue_count = 0;

@@ -1,13 +1,13 @@
-/* packed_weights.c: weights in layouts of the library's, kept from run to run.
+/* packed_weights.c: weights packed into the library's layouts, cached from run to run.
  *
- * A run is told the stamp of the weight's contents. Contents seen for the second time in turn are brought into the
- * library's layout and published (runtime/cached_weights.h); runs that find them published work with them. A weight
- * that changes with each run costs a look-up, and no memory.
+ * A run receives the stamp of the weight's contents. Contents seen for the second time in a row are packed into the
+ * library's layout and published (runtime/cached_weights.h); later runs find and use them. A weight that changes with
+ * each run costs a look-up, and no memory.
  *
- * Convolutions reorder their weights in every run that has no kept ones. Products work with weights as they are stored,
- * and have a second primitive for those in the library's layout. It should give the same bits, which depend on how the
- * sums are cut: so after its weight was made, the second primitive repeats the run into other memory, once. If a bit
- * differs, it is never used. Results may not change between one run of a program and the next.
+ * Convolutions without a cached weight reorder it in every run. Products read stored weights, and have a second
+ * primitive for packed ones. It should give the same bits, which depend on the order of the sums. So after its weight
+ * was made, the second primitive repeats the run into other memory, once. If a bit differs, it is never used: results
+ * may not change between one run of a program and the next.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ static void add_words(pipe_cached *kept, int count, const int64_t *words) {
   }
 }
 
-/* Everything that makes up a layout of dense blocks; false for other layouts. */
+/* Appends everything that defines a layout of dense blocks; false for other layouts. */
 static bool add_layout(pipe_cached *kept, dnnl_const_memory_desc desc) {
   static const int numbers[] = {DNNL_QUERY_FORMAT_KIND, DNNL_QUERY_DTYPE, DNNL_QUERY_RANK,
                                 DNNL_QUERY_INNER_BLOCK_COUNT};
@@ -91,7 +91,7 @@ pipe_keeping hr__pipe_cached_begin(hr_prepared *pipe, hr_cached_weights **out_we
                                 : PIPE_KEEP_PROVE;
 }
 
-/* Repeats the run with the kept weight, into other memory. Without memory nothing is proved. */
+/* Repeats the run with the cached weight, into other memory. Without memory the proof fails. */
 static bool is_proved(hr_prepared *pipe) {
   pipe_cached *kept = &pipe->kept;
   dnnl_memory output = pipe->memories[kept->output].memory;

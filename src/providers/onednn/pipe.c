@@ -208,8 +208,8 @@ dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe, dnnl_const_post_ops ops) {
   if (pipe->status == NULL && ops != NULL) {
     hr__pipe_check(pipe, hr__dnnl()->primitive_attr_set_post_ops(attr, ops), "post-ops");
   }
-  /* Whoever asks for attributes is about to create, and oneDNN sizes its loops by the thread count, at creation and
-   * again at execution. */
+  /* Attributes are requested right before a primitive is created, and oneDNN sizes its loops by the thread count, at
+   * creation and again at execution. */
   (void)hr_library_threads_set(pipe->thread_count);
   return attr;
 }

@@ -2,7 +2,7 @@
  *
  *   operand (strided) --pack--> dense --reorder--> the primitive's layout --primitive--> ... --reorder--> output
  *
- * Memories stand for operands of the node (bound to the address of each run) or for offsets in the workspace.
+ * A memory refers to an operand of the node (bound to the address of each run) or to an offset in the workspace.
  */
 #ifndef HEADRACE_PROVIDERS_ONEDNN_PIPE_H_
 #define HEADRACE_PROVIDERS_ONEDNN_PIPE_H_
@@ -18,7 +18,7 @@ enum { PIPE_WORKSPACE = -1, PIPE_CACHED = -2 };
 
 typedef struct pipe_memory {
   dnnl_memory memory;
-  int arg;        /* operand of the node, PIPE_WORKSPACE, or PIPE_CACHED: the kept weight */
+  int arg;        /* operand of the node, PIPE_WORKSPACE, or PIPE_CACHED: the cached weight */
   int64_t offset; /* bytes from the operand's or the workspace's address */
 } pipe_memory;
 
@@ -31,12 +31,12 @@ typedef enum pipe_step_kind {
   PIPE_ZERO
 } pipe_step_kind;
 
-/* In which runs a step runs. */
+/* The runs in which a step runs. */
 typedef enum pipe_when {
   PIPE_ALWAYS,
-  PIPE_UNLESS_CACHED, /* where there is no kept weight to work with */
+  PIPE_UNLESS_CACHED, /* if there is no cached weight */
   PIPE_IF_CACHED,
-  PIPE_TO_KEEP /* in the run that makes it */
+  PIPE_TO_KEEP /* in the run that packs it */
 } pipe_when;
 
 /* Strided elements of an operand, copied to or from dense row-major memory. */
@@ -59,14 +59,14 @@ typedef struct pipe_step {
   pipe_copy copy;
 } pipe_step;
 
-/* A weight in a layout of the library's, kept while its contents stay the same (packed_weights.c): made when they are
- * seen a second time. */
+/* A weight packed into one of the library's layouts, cached while its contents stay the same (packed_weights.c): packed
+ * when they are seen a second time. */
 typedef struct pipe_cached {
-  int arg, memory; /* the operand; the memory that is in that layout. arg -1: nothing is kept */
+  int arg, memory; /* the operand; the memory in that layout. arg -1: nothing is cached */
   size_t bytes;
   uint64_t stamp, seen_stamp; /* of this run and the last one */
-  /* What works with the kept weight is a primitive of its own, a PIPE_IF_CACHED step: it has to prove itself once
-   * against the output of the others. -1: it need not. */
+  /* The cached weight is read by a separate primitive, a PIPE_IF_CACHED step, whose output is compared once with the
+   * output of the others. -1: no comparison needed. */
   int proof_step, output;
   size_t output_bytes;
   int word_count;
@@ -85,13 +85,13 @@ struct hr_prepared {
   hr_status status;                /* the first error of building; later calls do nothing */
   const char *kernel;              /* oneDNN's name of the implementation of the last primitive */
   bool is_trial;                   /* nothing will run: primitives need not be created */
-  pipe_step steps[PIPE_STEPS_MAX]; /* a finished pipe ends behind those that it has */
+  pipe_step steps[PIPE_STEPS_MAX]; /* a finished pipe has only the steps in use */
 };
 
-/* Work of so many operations; `other_threads`: on one thread where it would be on all, and the other way round; not
- * where that can't be right. */
+/* `flops`: operations of the node. `other_threads`: one thread instead of all, or all instead of one; not if that can't
+ * be right. */
 hr_prepared *hr__pipe_create(int64_t flops, bool other_threads);
-/* Says that the node hasn't the way that is asked for. */
+/* Reports that the node does not have the requested algorithm. */
 void hr__pipe_refuse(hr_prepared *pipe);
 void hr__pipe_release(hr_prepared *pipe);
 hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace, void *queue);
@@ -112,9 +112,9 @@ int hr__pipe_packed(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_
                     pipe_step *out_unpack);
 /* Fills a dense operand with zeros. */
 void hr__pipe_zero(hr_prepared *pipe, int arg, const hr_operand *operand);
-/* A memory with what `memory` (of layout `from`) holds in layout `to`: itself where they agree, else reordered. */
+/* A memory with the contents of `memory` (of layout `from`) in layout `to`: itself if they agree, else reordered. */
 int hr__pipe_reordered(hr_prepared *pipe, int memory, dnnl_const_memory_desc from, dnnl_const_memory_desc to);
-/* The same for a weight, which is kept from run to run. */
+/* The same for a weight, which is cached from run to run. */
 int hr__pipe_reordered_weight(hr_prepared *pipe, int arg, int memory, dnnl_const_memory_desc from,
                               dnnl_const_memory_desc to);
 /* Adds a reorder step. */
@@ -124,37 +124,38 @@ void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc
  * out. */
 void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, const int (*args)[2]);
 void hr__pipe_step(hr_prepared *pipe, const pipe_step *step);
-/* Says when the step added last runs. */
+/* Sets when the step added last runs. */
 void hr__pipe_when(hr_prepared *pipe, pipe_when when);
 void hr__pipe_check(hr_prepared *pipe, int code, const char *what);
 /* Primitive attributes with the scratchpad in our workspace and these post-ops (NULL: none); destroyed by the caller.
  */
 dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe, dnnl_const_post_ops ops);
-/* A memory of one f32 that holds, in each run, the number that operand `arg` is; -1: 0. */
+/* A memory of one f32 that holds, in each run, the number of operand `arg`; -1: 0. */
 int hr__pipe_number(hr_prepared *pipe, int arg, dnnl_const_memory_desc desc);
 int hr__dnnl_dtype(hr_dtype dtype); /* 0: none */
 
-/* ---- weights kept between runs (packed_weights.c) ---- */
+/* ---- cached weights (packed_weights.c) ---- */
 
-/* Weights may be kept: operand `arg`, `offset` bytes in, of layout `from`; `memory`: its contents in layout `to`. */
+/* Enables caching of a weight: operand `arg`, `offset` bytes in, of layout `from`; `memory`: its contents in layout
+ * `to`. */
 void hr__pipe_keep(hr_prepared *pipe, int arg, int64_t offset, dnnl_const_memory_desc from, int memory,
                    dnnl_const_memory_desc to);
-/* The PIPE_IF_CACHED step added last has to prove itself on `output`. */
+/* The PIPE_IF_CACHED step added last is compared on `output` before use. */
 void hr__pipe_keep_on_proof(hr_prepared *pipe, int output, dnnl_const_memory_desc desc);
 
-/* What a run does about it. */
+/* A run's use of the cached weight. */
 typedef enum pipe_keeping { PIPE_KEEP_NOTHING, PIPE_KEEP_USE, PIPE_KEEP_MAKE, PIPE_KEEP_PROVE } pipe_keeping;
 
-/* At the begin of a run; *out_weight is what is kept, or is to be filled, retained, or NULL. */
+/* At the begin of a run; *out_weight is the cached weight, or the one to fill, retained, or NULL. */
 pipe_keeping hr__pipe_cached_begin(hr_prepared *pipe, hr_cached_weights **out_weight);
-/* At its end, when all went well: proves and publishes. */
+/* At the end of a successful run: compares and publishes. */
 void hr__pipe_cached_end(hr_prepared *pipe, pipe_keeping keeping, hr_cached_weights *weight);
 /* Runs a primitive's step. */
 int hr__pipe_execute(const hr_prepared *pipe, const pipe_step *step);
 
 /* ---- epilogues (epilogues.c) ---- */
 
-/* A node's epilogues as post-ops of a primitive, and what they read as (DNNL_ARG, memory) pairs for hr__pipe_primitive.
+/* A node's epilogues as post-ops of a primitive, and their operands as (DNNL_ARG, memory) pairs for hr__pipe_primitive.
  */
 typedef struct pipe_epilogues {
   dnnl_post_ops ops; /* NULL: none */
@@ -167,41 +168,41 @@ typedef struct pipe_epilogues {
 typedef int (*pipe_whole_fn)(void *ctx, hr_prepared *pipe, int arg, const hr_operand *operand,
                              dnnl_memory_desc *out_desc);
 
-/* Whether every epilogue has a form in post-ops. Vectors lie along the dim `channel` of the output; `whole`: tensors of
- * its dims, too. */
+/* True if every epilogue has a form in post-ops. Vectors run along the dim `channel` of the output; `whole`: tensors of
+ * its dims are supported, too. */
 bool hr__onednn_has_epilogues(const hr_node *node, int channel, bool whole);
-/* `rank`: of the primitive's output, whose dim `channel` the vectors lie along. */
+/* `rank`: of the primitive's output; vectors run along its dim `channel`. */
 void hr__pipe_epilogues(hr_prepared *pipe, const hr_node *node, int rank, int channel, pipe_whole_fn whole, void *ctx,
                         pipe_epilogues *out_epilogues);
-/* The output's old contents, for a sum, where the primitive writes; `unpack`: a strided output's, which can't be had.
+/* The output's old contents, for a sum, in the primitive's output; `unpack`: a strided output, which is not supported.
  */
 void hr__pipe_epilogues_sum(hr_prepared *pipe, const pipe_epilogues *epilogues, const pipe_step *unpack, int from,
                             dnnl_const_memory_desc from_desc, int to, dnnl_const_memory_desc to_desc);
-/* Puts the primitive's own arguments behind them. */
+/* Adds the primitive's own arguments. */
 void hr__pipe_epilogues_args(pipe_epilogues *epilogues, int count, const int (*args)[2]);
 void hr__pipe_epilogues_fini(pipe_epilogues *epilogues);
 
-/* Ways to run a node (provider.h). */
+/* Algorithms of a node (provider.h). */
 typedef enum hr__onednn_algorithm {
   HR_ONEDNN_ESTIMATE = -1,
-  HR_ONEDNN_DIRECT,  /* a convolution as one, where it would be a product */
-  HR_ONEDNN_PRODUCT, /* the other way round */
+  HR_ONEDNN_DIRECT,  /* a convolution as such, if it would be a product */
+  HR_ONEDNN_PRODUCT, /* the reverse */
   HR_ONEDNN_THREADS  /* on one thread instead of all, or on all instead of one */
 } hr__onednn_algorithm;
 
-/* `trial`: only as far as is needed to see which implementation oneDNN chooses. A way that the node hasn't: an error in
- * the pipe's status. */
+/* `trial`: prepares only far enough to find oneDNN's implementation. If the node does not have the algorithm, the
+ * pipe's status is an error. */
 hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
                                     bool trial, hr_prepared **out_prepared);
 hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
                                   bool trial, hr_prepared **out_prepared);
 bool hr__onednn_supports_matmul(const hr_node *node);
 bool hr__onednn_supports_conv(const hr_node *node);
-/* Convolutions that can be run as a matrix product, and those that are better so (pointwise.c). */
+/* Convolutions that can be run as a matrix product, and those that are faster so (pointwise.c). */
 bool hr__onednn_can_be_product(const hr_node *node);
 bool hr__onednn_is_product(const hr_program *program, const hr_node *node);
 void hr__onednn_prepare_product(hr_prepared *pipe, const hr_node *node);
-/* Whether some node of the program writes the buffer. */
+/* True if some node of the program writes the buffer. */
 bool hr__onednn_is_written(const hr_program *program, uint32_t buffer);
 
 #endif

@@ -1,19 +1,20 @@
 /* pointwise.c: convolutions with windows of one element as matrix products.
  *
- * Channels-last activations are matrices, a row for each pixel: X [P, I], Y [P, O]. Weights [O, I] are one as they are
- * stored.
+ * Channels-last activations are matrices, a row for each pixel: X [P, I], Y [P, O]. Stored weights [O, I] are one, too.
  *
  *   forward               Y  = X W^T
  *   gradient of data      dX = dY W
  *   gradient of weights   dW = dY^T X
  *
- * A convolution that takes steps sees some rows of X, which are copied together; between those of dX are zeros.
+ * A convolution with a stride above 1 reads some rows of X, which are gathered; the other rows of dX are zeros.
  *
- * oneDNN's convolutions multiply faster, by 3 to 10 %, on weights in layouts of their own. To reorder 4 bytes of a
- * weight takes as long as some 900 products with it (2-core AVX-512 VM, weights out of the cache), and each weight has
- * P. So weights that change with each run are used as they are below that number of pixels, and gradients of weights
- * are always made as they are stored. Weights that the program does not write are reordered once and kept (pipe.h):
- * convolutions have them.
+ * oneDNN's convolutions multiply faster, by 3 to 10 %, on weights packed into their own layouts. Reordering 4 bytes of
+ * a weight takes as long as some 900 products with it (2-core AVX-512 VM, weights out of the cache), and each weight
+ * has P products. So:
+ *
+ * - Weights that change with each run are used as stored below that number of pixels.
+ * - Gradients of weights are always written in the stored layout.
+ * - Weights that the program does not write are packed once and cached (pipe.h): they run as convolutions.
  */
 #include "core/ir/dtype.h"
 #include "providers/onednn/pipe.h"
@@ -67,7 +68,7 @@ static bool takes_steps(const hr_node *node) {
   return false;
 }
 
-/* Whether the operand is a dense matrix with a column for each index of dim 1, which comes last in memory; else after
+/* True if the operand is a dense matrix with a column for each index of dim 1, which comes last in memory; else after
  * dim 0. */
 static bool is_matrix(const hr_operand *x, bool channels_last) {
   int64_t stride = 1;
@@ -133,8 +134,8 @@ static int operand_memory(hr_prepared *pipe, int arg, const hr_operand *operand,
   return pipe->status == NULL ? hr__pipe_operand(pipe, arg, operand, desc) : -1;
 }
 
-/* The pixels of x that a convolution in steps sees, as dense rows. For an output: zeros everywhere, and *out_unpack to
- * come last. */
+/* The pixels of x that a strided convolution reads, as dense rows. For an output: zeros everywhere, and *out_unpack to
+ * run last. */
 static int stepped_memory(hr_prepared *pipe, const hr_node *node, const product *p, bool is_output,
                           dnnl_const_memory_desc desc, pipe_step *out_unpack) {
   int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
@@ -157,7 +158,7 @@ static int stepped_memory(hr_prepared *pipe, const hr_node *node, const product 
 typedef struct factors {
   dnnl_memory_desc a, b, c;
   int a_memory, b_memory, c_memory;
-  pipe_step unpack; /* PIPE_UNPACK where the output is copied to its place */
+  pipe_step unpack; /* PIPE_UNPACK if the output is copied to its own memory */
 } factors;
 
 static factors make_factors(hr_prepared *pipe, const hr_node *node, const product *p) {

@@ -1,13 +1,13 @@
-/* images.c: convolutions of many small images and both of their gradients on CUDA devices: kernels of our own for
- * tensor cores (images.text, image_weights.text).
+/* images.c: convolutions of many small images and both of their gradients on CUDA devices: our own kernels for tensor
+ * cores (images.text, image_weights.text).
  *
- * A library's kernels for tensor cores want numbers of channels that are multiples of 8, neighbours in memory. Where
- * they are neither, it takes other kernels, or makes copies first. Small images fit into a block's shared memory, a few
- * channels of several of them at a time, and from there each element of the window finds its pixels wherever they lie.
+ * A library's tensor-core kernels need channel counts that are multiples of 8, contiguous in memory. Otherwise it uses
+ * other kernels, or makes copies first. Small images fit into a block's shared memory, a few channels of several of
+ * them at a time, and each element of the window reads its pixels there.
  *
  * f32 with factors of 11 significant bits, as convolutions may have (HEADRACE_TF32), sums in f32; two spatial dims,
- * weights of any strides, images whose planes are dense. Refuses windows that take steps, groups, bias, more than 112
- * channels of the output, and multiples of 8 channels on both sides, which libraries do well.
+ * weights of any strides, images with dense planes. Rejects strides above 1, groups, bias, and more than 112 output
+ * channels. Also rejects multiples of 8 channels on both sides, for which libraries are good.
  */
 #include <string.h>
 
@@ -39,7 +39,7 @@ static int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/* The next number from `x` on that is `rest` more than a multiple. */
+/* The smallest number from `x` on that is `rest` more than a multiple of `multiple`. */
 static int64_t raise_to(int64_t x, int64_t multiple, int64_t rest) {
   return x + ((rest - x) % multiple + multiple) % multiple;
 }
@@ -48,9 +48,9 @@ static int64_t area_of(const int64_t dims[SPATIAL]) {
   return dims[HIGH] * dims[WIDE];
 }
 
-/* ---- what is taken ---- */
+/* ---- supported nodes ---- */
 
-/* Offsets within it are ints. */
+/* True if offsets within it fit an int. */
 static bool is_small(const hr_operand *x) {
   int64_t reach = 1;
   for (int d = 0; d < x->rank; ++d) {
@@ -63,13 +63,13 @@ static bool is_small(const hr_operand *x) {
   return reach <= ELEMENTS_MOST;
 }
 
-/* Planes are dense, wherever they lie. */
+/* True if planes are dense, at any offsets. */
 static bool has_planes(const hr_operand *x) {
   return (x->dims[1 + SPATIAL] == 1 || x->strides[1 + SPATIAL] == 1) &&
          (x->dims[SPATIAL] == 1 || x->strides[SPATIAL] == x->dims[1 + SPATIAL]);
 }
 
-/* Whether vectors of the operand's planes begin at multiples of their size. */
+/* True if vectors of the operand's planes begin at multiples of their size. */
 static bool is_aligned(const hr_operand *x, int64_t vector) {
   return x->offset % vector == 0 && (x->dims[0] == 1 || x->strides[0] % vector == 0) &&
          (x->dims[1] == 1 || x->strides[1] % vector == 0);
@@ -86,7 +86,7 @@ static bool has_form(const hr_node *node) {
          hr_env_choice(HR_ENV_TF32) != HR_ENV_TF32_OFF;
 }
 
-/* False where something is too large for ints, or the output is not as large as the window makes it. */
+/* False if something is too large for ints, or the output's size is not that of the window. */
 static bool find_sizes(const hr_node *node, images *c) {
   bool is_data = node->op == HR_OP_CONV_BACKWARD_DATA;
   c->is_weights = node->op == HR_OP_CONV_BACKWARD_WEIGHT;
@@ -116,9 +116,9 @@ static bool find_sizes(const hr_node *node, images *c) {
   return is && taps > 1 && taps <= TAPS_MOST && (c->in % TILE_COLUMNS != 0 || c->out % TILE_COLUMNS != 0);
 }
 
-/* ---- who does what ---- */
+/* ---- division of the work ---- */
 
-/* Warps of a block, and what each of them multiplies; false: there is too much for the registers. */
+/* Warps of a block, and the products of each; false: they need too many registers. */
 static bool set_warps(images *c, int64_t mt, int64_t wk) {
   int64_t tiles = divide_up(c->out, TILE_COLUMNS);
   c->wn = tiles > NT_MOST ? WN_MOST : 1, c->nt = divide_up(tiles, c->wn);
@@ -126,7 +126,7 @@ static bool set_warps(images *c, int64_t mt, int64_t wk) {
   return c->nt <= NT_MOST && c->mt * c->nt <= TILES_MOST && c->wm >= 1;
 }
 
-/* Cycles of a step of a block: its products, or what they read of shared memory. */
+/* Cycles of a step of a block: its products, or their reads of shared memory. */
 static int64_t cycles_of_step(const images *c) {
   int64_t multiplied = 2 * c->mt * c->nt, read = 4 * c->mt + 2 * c->nt;
   return WARPS * (multiplied > read ? multiplied : read);
@@ -140,13 +140,12 @@ static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-/* Floats that the warps' sums take where they are added. */
+/* Floats for adding up the warps' sums. */
 static int64_t sums_of(const images *c) {
   return (c->wk - 1) * c->wm * c->wn * 32 * c->mt * c->nt * 4;
 }
 
-/* Elements of a row of the input that are copied at once, where rows and planes in shared memory are multiples of
- * `multiple`. */
+/* Elements of an input row that are copied at once, if rows and planes in shared memory are multiples of `multiple`. */
 static void set_vector(images *c, int64_t multiple) {
   c->vector = 4;
   while (c->in_dims[WIDE] % c->vector != 0 || multiple % c->vector != 0 || !is_aligned(c->x, c->vector)) {
@@ -183,8 +182,8 @@ static int64_t divide_images(images *c) {
   return rounds_of(c) * (c->stages * (c->steps * cycles_of_step(c) + c->copies) + STARTED_CYCLES);
 }
 
-/* How the output's gradient is copied: channels apart, so that eight of them are in banks of their own, or an image as
- * it lies. */
+/* Sets how the output's gradient is copied: channels apart, so that eight of them are in different banks, or an image
+ * without changes. */
 static void set_lines(images *c) {
   int64_t area = area_of(c->out_dims), image = c->out * area;
   bool is_dense = c->out == 1 || c->y->strides[1] == area;
@@ -207,7 +206,7 @@ static int64_t divide_weights(images *c, int64_t together) {
   c->channels = c->channels < c->in ? c->channels : c->in;
   c->steps = divide_up(c->together * area, 8);
   set_vector(c, 4);
-  int64_t beside = c->kernel[WIDE] + 3, rest = width_of(c) % 32; /* rows of the window in banks of their own */
+  int64_t beside = c->kernel[WIDE] + 3, rest = width_of(c) % 32; /* rows of the window in different banks */
   int64_t more = rest < beside ? beside - rest : rest >= 32 - beside ? 32 + beside - rest : 0;
   c->pitch = raise_to(width_of(c) + more, c->vector, 0);
   c->plane = c->pitch * height_of(c);
@@ -221,7 +220,7 @@ static int64_t divide_weights(images *c, int64_t together) {
          (divide_up(c->each, c->together) * (divide_up(c->steps, c->wk) * cycles_of_step(c) + copied) + STARTED_CYCLES);
 }
 
-/* The division that should take the least time, of those that fit. */
+/* The division with the lowest estimated time among those that fit. */
 static bool divide(images *c) {
   enum { TOGETHER_MOST = 4 };
   int64_t best = INT64_MAX;
@@ -317,7 +316,7 @@ static int64_t *write_place(int64_t *words, const hr_operand *x) {
   return words;
 }
 
-/* The weights of a gradient by data: channels exchanged, the window from its end. */
+/* The weights of a gradient by data: channels exchanged, the window reversed. */
 static int64_t *write_turned(int64_t *words, const hr_operand *w) {
   int64_t *next = write_place(words, w);
   words[1] = w->strides[1], words[2] = w->strides[0];

@@ -1,11 +1,11 @@
-/* matrices.c: products of matrices of a few hundred rows and columns on CUDA devices: a kernel of our own
+/* matrices.c: products of matrices of a few hundred rows and columns on CUDA devices, by our own kernel
  * (matrices.text).
  *
  * A library's tiles for f32 have 128 rows or columns: a layer of 512 rows by 450 columns is 16 of them, which leaves
- * most of a large GPU's processors idle. Ours have 32 columns, and warps that share out what there is to add.
+ * most of a large GPU's processors idle. Ours have 32 columns, and several warps share the sums of a tile.
  *
- * f32, with a bias for each column or without; any strides. Refuses batches, and more tiles than the device has
- * processors: a library's kernel for those is as fast or faster.
+ * f32, with or without a bias for each column; any strides. Rejects batches, and more tiles than the device has
+ * processors: for those a library's kernel is as fast or faster.
  */
 #include <string.h>
 
@@ -15,7 +15,7 @@
 #include "providers/small/small.h"
 
 enum { TM_MOST = 8, TILE_COLUMNS = 32, GROUPS_OF_64 = 4, PROCESSORS = 132 };
-/* Products of more elements, or of more multiplications, are a library's. */
+/* Products of more elements, or of more multiplications, are left to a library. */
 static const int64_t ELEMENTS_MOST = 1 << 19, SIDE_MOST = 1 << 14, PRODUCTS_MOST = 1 << 28;
 
 typedef struct matrices {
@@ -30,7 +30,7 @@ static bool is_small(const matrices *p) {
          p->rows * p->columns * p->inner <= PRODUCTS_MOST;
 }
 
-/* Rows of a thread: more of them use what is read more often, fewer of them keep more processors busy. */
+/* Rows of a thread: more rows reuse loaded data more often, fewer rows keep more processors busy. */
 static void divide(matrices *p) {
   enum { READ = 4, STARTED = 4000 }; /* cycles: for each element of the inner dim, and for a block */
   int64_t best = INT64_MAX;

@@ -1,8 +1,8 @@
-/* small_attention.c: attention of few queries over few keys on CUDA devices: a kernel of our own (small_attention.text)
- * instead of two products and a softmax between them, each of which is over as soon as it has begun.
+/* small_attention.c: small attention (few queries over few keys) on CUDA devices, by our own kernel
+ * (small_attention.text). It replaces two products and a softmax, each too short to fill the device.
  *
- * f32, bf16 and f16, computed in f32; any strides, every mask, causal or not. Refuses: dropout, gradients, many
- * queries, which are flash's (providers/flash), and many keys, for which products divide the work better.
+ * f32, bf16 and f16, computed in f32; any strides, every mask, causal or not. Rejects: dropout, gradients, many
+ * queries, which providers/flash runs, and many keys, for which products divide the work better.
  */
 #include <string.h>
 
@@ -86,8 +86,8 @@ static void write_text(const hr_program *program, const hr_node *node, const gla
   hr_text_append_all(text, sizeof texts / sizeof *texts, texts);
 }
 
-/* Offset, and strides of batches, heads, rows and columns (the log-sum-exp has none); dims that an operand lacks, or of
- * 1, are broadcast. */
+/* Offset, and strides of batches, heads, rows and columns (the log-sum-exp has none); missing dims, and dims of 1, are
+ * broadcast. */
 static void write_operand(const hr_operand *x, bool has_columns, int64_t *words) {
   memset(words, 0, 5 * sizeof *words);
   if (x == NULL) {

@@ -1,11 +1,12 @@
-/* small_product.c: products of one row, y = x W (+ bias), on CUDA devices: a kernel of our own (small_product.text).
+/* small_product.c: products of one row (gemv), y = x W (+ bias), on CUDA devices, by our own kernel
+ * (small_product.text).
  *
- * Such a product reads each weight once, and is done before a library's kernel has divided its work. In a graph it
- * begins early (device_kernel.h): weights that the program does not write are on their way while the kernel in front,
- * which makes x, still runs.
+ * Such a product reads each weight once; a library's kernel would spend longer on dividing the work. In a graph the
+ * kernel begins early (device_kernel.h): it prefetches weights that the program does not write while the kernel in
+ * front, which makes x, still runs.
  *
- * f32, bf16 and f16 with sums in f32; W as it lies, its columns or its rows runs in memory; up to two batch dims. A
- * vector at a time where everything begins at multiples of 16 bytes. The rest is left to the next provider.
+ * f32, bf16 and f16 with sums in f32; W's columns or rows are contiguous; up to two batch dims. A vector at a time if
+ * everything begins at multiples of 16 bytes. The rest is left to the next provider.
  */
 #include <string.h>
 
@@ -27,12 +28,12 @@ typedef struct product {
   matrix x, w, y;
   const hr_operand *bias; /* NULL: none */
   int64_t batches[BATCH_DIMS], inner, columns;
-  bool has_runs; /* W's columns are runs in memory, else its rows are */
+  bool has_runs; /* W's columns are contiguous, else its rows */
   int vector, group, split, across;
   int64_t blocks; /* of a batch */
 } product;
 
-/* ---- what is taken ---- */
+/* ---- supported nodes ---- */
 
 static int64_t stride_of(const hr_operand *x, int dim) {
   return x->dims[dim] != 1 ? x->strides[dim] : 0;
@@ -81,7 +82,7 @@ bool hr__small_is_row(const hr_operand *bias, int64_t columns) {
   return is;
 }
 
-/* Whether vectors of W, and of x where they lie beside each other, begin at multiples of their size. */
+/* True if vectors of W, and of x if they are contiguous, begin at multiples of their size. */
 static bool is_vector(const product *p, int vector) {
   const int64_t steps[] = {p->w.x->offset,
                            p->w.batch_strides[0],
@@ -98,7 +99,7 @@ static bool is_vector(const product *p, int vector) {
   return is;
 }
 
-/* Who does what: enough warps for the device, and no thread without work. */
+/* Divides the work: enough warps for the device, and no thread without work. */
 static void divide(product *p) {
   int vector = VECTOR_BYTES / (int)hr_dtype_size(p->y.x->dtype);
   int64_t batches = p->batches[0] * p->batches[1];
@@ -161,7 +162,7 @@ static const char *const texts[] = {
 #include "providers/small/small_product_text.inc"
 };
 
-/* Whether nothing in the program writes the buffer. */
+/* True if nothing in the program writes the buffer. */
 static bool is_constant(const hr_program *program, uint32_t buffer) {
   for (int i = 0; i < program->node_count; ++i) {
     const hr_node *node = &program->nodes[i];

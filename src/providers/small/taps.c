@@ -1,10 +1,10 @@
-/* taps.c: convolutions of a few pixels on CUDA devices, one small image above all: a kernel of our own (taps.text).
+/* taps.c: convolutions of a few pixels on CUDA devices, mainly of one small image, by our own kernel (taps.text).
  *
  * A library's kernels are made for many pixels: 20 to 50 channels, 5 x 5, of one image of 14 x 14 take it 17 us or
- * more. Here a thread has a pixel and a few channels, and the warps of a block share out what there is to add.
+ * more. Here a thread has a pixel and a few channels, and the warps of a block share the sums.
  *
- * f32, bf16 and f16 with sums in f32, one or two spatial dims, any strides. Refuses: groups, bias, and what is so much
- * work that a library's tiles are better, or needs more shared memory for its weights than every device has.
+ * f32, bf16 and f16 with sums in f32, one or two spatial dims, any strides. Rejects groups, bias, work for which a
+ * library's tiles are better, and weights that need more shared memory than every device has.
  */
 #include <string.h>
 
@@ -25,7 +25,7 @@ typedef struct window {
   int64_t blocks;
 } window;
 
-/* A spatial dim; with one alone it is WIDE. */
+/* A spatial dim; a single one is WIDE. */
 static void set_dim(window *c, const int64_t *ints, int d) {
   int spatial = (int)ints[0], at = d + SPATIAL - spatial;
   c->in_dims[at] = c->x->dims[2 + d], c->out_dims[at] = c->y->dims[2 + d], c->kernel[at] = c->w->dims[2 + d];
@@ -36,7 +36,7 @@ static bool is_small(const int64_t *sizes, int64_t least) {
   return sizes[HIGH] >= least && sizes[HIGH] <= SIDE_MOST && sizes[WIDE] >= least && sizes[WIDE] <= SIDE_MOST;
 }
 
-/* The work is bounded before it is multiplied out: each factor is below 2^14. */
+/* Bounds each factor below 2^14 before the work is multiplied out. */
 static bool is_little(const window *c) {
   int64_t taps = c->in * c->kernel[HIGH] * c->kernel[WIDE], pixels = c->images * c->out_dims[HIGH] * c->out_dims[WIDE];
   return taps <= SHARED_FLOATS && pixels <= PRODUCTS_MOST && taps * pixels <= PRODUCTS_MOST &&

@@ -1,5 +1,5 @@
-/* pack.c: activations that don't lie channels-last are brought there for the sums of winograd.c and weights.c, and
- * back. */
+/* pack.c: packs activations that are not channels-last for the sums of winograd.c and weights.c, and unpacks results.
+ */
 #include "base/integer.h"
 #include "base/thread.h"
 #include "providers/winograd/winograd.h"
@@ -8,8 +8,7 @@
 
 enum { VECTOR = HR__WIDE };
 
-/* A row of an image, [channels][columns], to [columns][channels]. Where columns are no neighbours it goes one by one.
- */
+/* A row of an image, [channels][columns], to [columns][channels]. If columns are not contiguous, one by one. */
 WIDE static void pack_row(const hr__images *x, const float *from, float *to) {
   for (int64_t column = 0; column < x->width; column += VECTOR) {
     int64_t columns = hr_min(VECTOR, x->width - column);
@@ -62,14 +61,14 @@ WIDE static void unpack_row(const hr__images *y, const float *from, float *to) {
   }
 }
 
-/* What is copied: rows of images. */
+/* The rows of images to copy. */
 typedef struct copy {
   const hr__images *x;
   const float *from;
   float *to;
 } copy;
 
-/* Where row number i of all images lies. */
+/* The offset of row number i of all images. */
 static int64_t row_at(const hr__images *x, int64_t i) {
   return i / x->height * x->image_stride + i % x->height * x->row_stride;
 }

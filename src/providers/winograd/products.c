@@ -1,7 +1,7 @@
-/* products.c: the innermost loop of convolutions by fewer multiplications: a product of small matrices.
+/* products.c: the innermost loop of Winograd's convolutions: a product of small matrices.
  *
  * Up to 6 tiles by 4 vectors of output channels: 24 sums stay in registers. For each input channel 4 vectors of weights
- * are loaded, and each tile's number is spread over a vector, so that ten loads serve 24 multiply-adds.
+ * are loaded, and each tile's number is broadcast to a vector, so that ten loads serve 24 multiply-adds.
  */
 #include "base/integer.h"
 #include "providers/winograd/winograd.h"

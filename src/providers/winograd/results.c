@@ -1,12 +1,12 @@
-/* results.c: what comes out of the products of winograd.c becomes results: tiles of 2 x 2, bias and epilogues applied.
+/* results.c: turns the products of winograd.c into results: tiles of 2 x 2, with bias and epilogues applied.
  *
- * The rows are those of ops.def, to the bit: each rounds by itself. They are the ones that oneDNN takes with numbers
- * and with vectors along the channels (onednn/epilogues.c), so that a contraction's epilogues don't depend on who runs
- * it.
+ * The rows have the bits of ops.def: each rounds by itself. They are the ones that oneDNN supports with numbers and
+ * with vectors along the channels (onednn/epilogues.c), so that a contraction's epilogues don't depend on the provider
+ * that runs it.
  *
- * A sum that is not finite is made again: where an infinity goes into a difference, or a sum overflows on the way, the
- * transforms make NaN of what a direct sum gives. Each result is made of its own window alone, so what is finite is
- * right.
+ * A sum that is not finite is computed again. If an infinity enters a difference, or a sum overflows on the way, the
+ * transforms give NaN instead of the direct sum's result. Each result depends on its own window alone, so finite
+ * results are right.
  */
 #include "providers/winograd/winograd.h"
 
@@ -19,7 +19,7 @@ enum { SIDE = HR__WINOGRAD_SIDE, POINTS = HR__WINOGRAD_POINTS };
 
 /* ---- rows ---- */
 
-/* A number, or a vector along the channels that does not lie where the output does. */
+/* True for a number, or a vector along the channels that is not in the output's memory. */
 static bool is_operand(const hr_node *node, const hr_operand *x) {
   const hr_operand *out = &node->outputs[0];
   if (x->kind == HR_OPERAND_SCALAR) {
@@ -32,7 +32,7 @@ static bool is_operand(const hr_node *node, const hr_operand *x) {
   return is_vector && !hr_operands_may_overlap(x, out);
 }
 
-/* Which operands may be the value so far. */
+/* True for the operands that may be the value so far. */
 static bool is_form(hr_op op, bool first, bool second, bool third) {
   switch (op) {
     case HR_OP_ADD:
@@ -97,7 +97,7 @@ static float number_of(const hr_scalar *scalar) {
   return hr_scalar_as_f32(scalar);
 }
 
-/* A bias has one dim, what epilogues read all of the output's. */
+/* A bias has one dim, operands of epilogues have all of the output's. */
 static void spread(const hr_operand *x, const void *arg, int64_t channels, float *to) {
   bool is_number = x->kind == HR_OPERAND_SCALAR;
   int64_t count = is_number ? channels : x->dims[x->rank == 1 ? 0 : 1], stride = x->strides[x->rank == 1 ? 0 : 1];
@@ -127,7 +127,7 @@ WIDE_INLINE void give_line(const __m512 *m, int step, __m512 *y, int y_step) {
   y[y_step] = _mm512_sub_ps(difference, m[3 * step]);
 }
 
-/* One row of ops.def, to the bit. */
+/* One row of ops.def, with its bits. */
 WIDE_INLINE __m512 apply(hr_op op, __m512 a, __m512 b, __m512 c) {
   switch (op) {
     case HR_OP_ADD:
@@ -181,7 +181,7 @@ WIDE_INLINE void apply_epilogues(const hr__winograd_epilogues *epilogues, const 
   }
 }
 
-/* Sums that are not finite once more, as windows make them. */
+/* Computes sums that are not finite once more, directly. */
 WIDE static __attribute__((noinline)) void give_again(const hr__winograd_place *place, int64_t channel, __m512 *y) {
   for (int i = 0; i < PIXELS; ++i) {
     float lanes[HR__WIDE];

@@ -1,12 +1,12 @@
-/* transforms.c: what goes into the products of winograd.c: A. Lavin, S. Gray, Fast algorithms for convolutional neural
- * networks, 2016, F(2x2, 3x3).
+/* transforms.c: the transforms of winograd.c: A. Lavin, S. Gray, Fast algorithms for convolutional neural networks,
+ * 2016, F(2x2, 3x3).
  *
  * Along one dim, inputs d0..d3, weights g0..g2, results y0, y1:
  *
  *   v = d0 - d2, d1 + d2, d2 - d1, d1 - d3      u = g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2      m = u v
  *   y0 = m0 + m1 + m2 (of d0, d1, d2 alone)     y1 = m1 - m2 - m3 (of d1, d2, d3 alone)
  *
- * Turned around, of gradients y0, y1 and sums m over tiles the gradients of weights:
+ * Reversed, for gradients y0, y1 and sums m over tiles, the gradients of weights:
  *
  *   q = y0, y0 + y1, y0 - y1, -y1               m += q v
  *   g0 = m0 + (m1 + m2) / 2    g1 = (m1 - m2) / 2    g2 = (m1 + m2) / 2 + m3

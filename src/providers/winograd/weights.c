@@ -1,5 +1,5 @@
-/* weights.c: gradients of the weights of 3 x 3 windows with 16 multiplications where a direct sum has 36: the algorithm
- * of winograd.c turned around (transforms.c).
+/* weights.c: gradients of the weights of 3 x 3 windows with 16 multiplications instead of a direct sum's 36: the
+ * reverse of winograd.c's algorithm (transforms.c).
  *
  *   for each unit, up to 64 output channels by as many input channels (a thread's):
  *     for some tiles, whose v and q stay in the thread's own cache:
@@ -8,16 +8,15 @@
  *       for each point:   m[point][out][in] += sum over tiles of q * v
  *     dw[out][in] = transform of m
  *
- * Units transform what they need for themselves: that costs a tenth of the products, and nothing passes from thread to
- * thread.
+ * Each unit computes its own transforms: that costs a tenth of the products, and threads exchange nothing.
  *
- * Numbers: the error is about that of a direct sum whose terms are as large as the largest tap's of the channels. Where
- * a result is not finite (an infinity goes into a difference, a sum overflows on the way) all are made again, directly,
- * so that infinities stay where they are, and what lies outside of an image does no harm. Each element is made in one
- * order, whatever threads and layouts are.
+ * Numbers: the error is about that of a direct sum whose terms are as large as the largest tap's of the channels. If a
+ * result is not finite (an infinity enters a difference, a sum overflows on the way) all are computed again, directly.
+ * So infinities stay in place, and elements outside of an image do no harm. Each element has one order of additions,
+ * independent of threads and layouts.
  *
- * Takes f32, steps and dilations of one, one group, on processors whose vectors have 16 floats, where the direct sum is
- * slower (pays); the rest goes to the next provider. Activations that don't lie channels-last are brought there.
+ * Supports f32, strides and dilations of one, one group, on processors with vectors of 16 floats, if the direct sum is
+ * slower (pays); the rest is left to the next provider. Activations that are not channels-last are packed first.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -44,7 +43,7 @@ enum {
   TAPS = HR__WINOGRAD_TAPS,
   ALL_TAPS = TAPS * TAPS,
   CHUNK_TILES = 48, /* at a time */
-  SPARE = 16        /* floats between points, so that they don't meet in one set of the cache */
+  SPARE = 16        /* floats between points, so that they don't map to one set of the cache */
 };
 
 /* Channels of x or dy in panels of a few vectors each. */
@@ -53,7 +52,7 @@ typedef struct panels {
 } panels;
 
 struct hr_prepared {
-  hr__images x_given, y_given, x, y; /* as they lie, and as they are read */
+  hr__images x_given, y_given, x, y; /* in the operand's layout, and as read */
   int64_t images, padding[2];
   int64_t w_offset, w_out, w_in, w_row, w_column; /* of the result */
   int64_t tiles[2];                               /* of an image */
@@ -61,7 +60,7 @@ struct hr_prepared {
   int64_t slots;                    /* threads */
   int64_t point_floats, sum_floats; /* from point to point of v and q, and of m */
   int64_t slot_floats;
-  int64_t x_floats, y_floats; /* packed; 0: read as they lie */
+  int64_t x_floats, y_floats; /* packed; 0: read in place */
   int w_arg;
 };
 
@@ -114,7 +113,7 @@ static void take_tile(const call *c, const unit *u, int64_t number, int64_t at) 
 
 /* ---- results ---- */
 
-/* The taps of up to 16 input channels of an output channel, to their places. */
+/* Stores the taps of up to 16 input channels of an output channel. */
 WIDE_INLINE void store_taps(const hr_prepared *p, float *w, const __m512 taps[ALL_TAPS], int64_t channels) {
   if (p->w_in == 1) {
     for (int i = 0; i < ALL_TAPS; ++i) {
@@ -207,7 +206,7 @@ static void run_slots(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- directly ---- */
 
-/* Adds a pixel's products with its window; what lies outside of the image is skipped. */
+/* Adds a pixel's products with its window; elements outside of the image are skipped. */
 WIDE_INLINE void add_window(const hr_prepared *p, const float *image, int64_t row, int64_t column, __m512 dy,
                             __mmask16 mask, __m512 taps[ALL_TAPS]) {
   for (int i = 0; i < ALL_TAPS; ++i) {
@@ -288,7 +287,7 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->ins = panels_of(p->x.channels, 1), p->outs = panels_of(p->y.channels, 1);
 }
 
-/* Shares the work out: as many units for each thread, of fewer output channels where there are few. */
+/* Divides the work: as many units for each thread, of fewer output channels if there are few. */
 static void divide(hr_prepared *p) {
   int64_t threads = hr_thread_count();
   p->outs = panels_of(p->y.channels, hr_divide_up(hr_round_up(count_units(p), threads), p->ins.count));
@@ -305,8 +304,8 @@ static bool can_take(const hr_node *node) {
          node->ints[1] == 1 && node->ints[2] == 1 && w[2] == TAPS && w[3] == TAPS;
 }
 
-/* Whether it takes 15 % fewer cycles than a direct sum in oneDNN, by a count for one core: products, both transforms
- * for each tile, channel and unit, and the results. */
+/* True if it takes 15 % fewer cycles than a direct sum in oneDNN, by an estimate for one core: products, both
+ * transforms for each tile, channel and unit, and the results. */
 static bool pays(const hr_prepared *p) {
   double outs = (double)(p->outs.vectors * VECTOR), ins = (double)(p->ins.vectors * VECTOR);
   double tiles = (double)count_tiles(p), pixels = (double)(p->images * p->y.height * p->y.width);

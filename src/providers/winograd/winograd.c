@@ -1,27 +1,30 @@
-/* winograd.c: convolutions of 3 x 3 windows with 16 multiplications where a direct sum has 36 (A. Lavin, S. Gray, Fast
- * algorithms for convolutional neural networks, 2016: F(2x2, 3x3)).
+/* winograd.c: convolutions of 3 x 3 windows with 16 multiplications instead of a direct sum's 36 (A. Lavin, S. Gray,
+ * Fast algorithms for convolutional neural networks, 2016: F(2x2, 3x3)).
  *
- * 2 x 2 results see 4 x 4 inputs. Both transforms are sums and differences; the one of weights is made once and kept
- * while they stay (runtime/cached_weights.h). Between them, each of the 16 points is a product of matrices, tiles by
- * channels:
+ * 2 x 2 results depend on 4 x 4 inputs. Both transforms are sums and differences; that of weights is cached while they
+ * stay the same (runtime/cached_weights.h). Between the transforms, each of the 16 points is a product of matrices,
+ * tiles by channels:
  *
  *   for each share of tiles and panels (a thread's):
- *     for some tiles, whose v stays in the second cache:   v[point][tile][in] = transform of the tile's input
+ *     for some tiles, whose v stays in the L2 cache:
+ *       v[point][tile][in] = transform of the tile's input
  *       for each panel of up to 64 output channels:
- *         for each point:                                  m[point][tile][out] = sum over in of v *
- * u[panel][point][in][out] for each tile:                                   results = transform of m, bias, epilogues;
- * stored
+ *         for each point:
+ *           m[point][tile][out] = sum over in of v * u[panel][point][in][out]
+ *         for each tile:
+ *           results = transform of m, bias, epilogues; stored
  *
- * Numbers: along one dim y0 is made of d0, d1, d2 alone, and y1 of d1, d2, d3, so a result depends on nothing outside
- * of its own window: NaN does not spread, and neither does the rounding of large neighbours. The error is about that of
- * a direct sum. Sums that are not finite are made again, directly (results.c), so that infinities stay what they are.
- * Larger tiles (4x4 results) would save more and have neither: ten times the error, and results that depend on their
- * neighbours' windows.
+ * Numbers: along one dim y0 is made of d0, d1, d2 alone, and y1 of d1, d2, d3, so a result depends only on its own
+ * window: neither NaN nor the rounding of large neighbours spreads. The error is about that of a direct sum. Sums that
+ * are not finite are computed again, directly (results.c), so that infinities are preserved. Larger tiles (4x4 results)
+ * would save more, but with ten times the error, and results that depend on their neighbours' windows.
  *
- * The gradient of data is a convolution of dy with the weights turned by half a circle, their channels exchanged.
- * Activations that don't lie channels-last are brought there and back. Every element is made in one order, whatever
- * threads, layouts and epilogues are. f32, steps and dilations of one, one group, processors whose vectors have 16
- * floats; what is left out goes to the next provider, and where the direct sum is as fast (pays).
+ * The gradient of data is a convolution of dy with the weights rotated by 180 degrees and their channels exchanged.
+ * Activations that are not channels-last are packed, and results unpacked. Every element has one order of additions,
+ * independent of threads, layouts and epilogues.
+ *
+ * Supports f32, strides and dilations of one, one group, processors with vectors of 16 floats. Other nodes, and those
+ * for which the direct sum is as fast (pays), are left to the next provider.
  */
 #include "providers/winograd/winograd.h"
 
@@ -48,15 +51,15 @@ enum {
   SIDE = HR__WINOGRAD_SIDE,
   RESULTS = HR__WINOGRAD_RESULTS,
   TAPS = HR__WINOGRAD_TAPS,
-  SHARE_TILES = 16,        /* that are worth reading all weights on one more core */
-  CHUNK_TILES = 40,        /* that are worth reading all weights once more */
+  SHARE_TILES = 16,        /* that justify reading all weights on one more core */
+  CHUNK_TILES = 40,        /* that justify reading all weights once more */
   CHUNK_BYTES = 640 << 10, /* of v and m */
-  SPARE = 16,              /* floats between points, so that they don't meet in one set of the cache */
+  SPARE = 16,              /* floats between points, so that they don't map to one set of the cache */
   RECIPE_WORDS = 9
 };
 
 struct hr_prepared {
-  hr__images x, y; /* what the sums read and make; for gradients of data dy and dx */
+  hr__images x, y; /* input and output of the sums; dy and dx for gradients of data */
   hr__windows w;
   int64_t images;
   hr__winograd_epilogues epilogues;
@@ -72,7 +75,7 @@ struct hr_prepared {
 
 typedef struct call {
   const hr_prepared *p;
-  hr__images x, y; /* as they lie, or as they are packed */
+  hr__images x, y; /* in place, or packed */
   const float *from, *u, *zeros;
   float *to, *made_u, *shares, *packed;
   hr__winograd_weight weight;
@@ -85,7 +88,7 @@ static int64_t panel_begin(const hr_prepared *p, int64_t panel) {
   return p->vectors * panel / p->panels;
 }
 
-/* Vectors [begin, end) of output channels, to their places in the panels. */
+/* Transforms vectors [begin, end) of output channels and stores them in the panels. */
 static void transform_vectors(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
@@ -107,7 +110,7 @@ static const float *make_weights(call *c, float *memory) {
   return memory;
 }
 
-/* Transformed weights: those that are kept, or made now. *out_kept has to be released when the run ends. */
+/* Transformed weights: the cached ones, or new ones. *out_kept has to be released when the run ends. */
 static void find_weights(hr_prepared *p, call *c, float *workspace, hr_cached_weights **out_kept) {
   bool is_new;
   hr_cached_weights *kept = hr__cached_weights_get(p->stamp, &p->seen_stamp, p->recipe, RECIPE_WORDS,
@@ -122,7 +125,7 @@ static void find_weights(hr_prepared *p, call *c, float *workspace, hr_cached_we
 
 /* ---- tiles ---- */
 
-/* Where a tile's results and its input begin. */
+/* The offsets of a tile's results and its input. */
 typedef struct tile {
   const call *c;
   int64_t image, row, column; /* of the output */
@@ -141,7 +144,7 @@ static void find_pixels(const tile *t, const float *pixels[POINTS]) {
   hr__winograd_find_pixels(x, image, t->c->zeros, top, left, SIDE, pixels);
 }
 
-/* A result as a direct sum; what lies outside of the image is skipped. NaN stays NaN. */
+/* A result as a direct sum; elements outside of the image are skipped. NaN stays NaN. */
 static float sum_again(const void *ctx, int pixel, int64_t channel) {
   const tile *t = ctx;
   const call *c = t->c;
@@ -167,7 +170,7 @@ static float sum_again(const void *ctx, int pixel, int64_t channel) {
 
 /* ---- shares ---- */
 
-/* What a thread works on: tiles [first, last), whose v and m lie in memory of its own. */
+/* A thread's share: tiles [first, last), whose v and m are in the thread's own memory. */
 typedef struct share {
   const call *c;
   int64_t first, last;
@@ -293,7 +296,7 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->packs_x = !hr__winograd_lies_well(&p->x), p->packs_y = !hr__winograd_lies_well(&p->y);
 }
 
-/* Shares the work out: tiles, where there are enough for all threads, and panels, then as many for each. */
+/* Divides the work: tiles, if there are enough for all threads, and panels, then equally many for each. */
 static void divide(hr_prepared *p) {
   int64_t threads = hr_thread_count(), tiles = count_tiles(p);
   p->tile_shares = hr_max(1, hr_min(threads, tiles / SHARE_TILES));
@@ -339,10 +342,10 @@ static bool can_take(const hr_node *node) {
          hr__winograd_epilogues_init(node, &epilogues);
 }
 
-/* Whether it takes 15 % fewer cycles than a direct sum in oneDNN, by a count for one core: products at 95 and 97 % of
- * the processor's most (one vector of output channels leaves it waiting), the transforms for each tile and channel, and
- * weights, which come from far where each serves few tiles. The constants were fitted to 33 shapes: none that is taken
- * was slower. */
+/* True if it takes 15 % fewer cycles than a direct sum in oneDNN, by an estimate for one core: products at 95 and 97 %
+ * of the processor's peak (one vector of output channels leaves it waiting), the transforms for each tile and channel,
+ * and weights, which come from far caches if each serves few tiles. The constants were fitted to 33 shapes: no accepted
+ * one was slower. */
 static bool pays(const hr_prepared *p) {
   double outs = (double)(p->vectors * VECTOR), ins = (double)p->x.channels, tiles = (double)count_tiles(p);
   double pixels = (double)(p->images * p->y.height * p->y.width), products = ins * outs / 32;

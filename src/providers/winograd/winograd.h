@@ -1,4 +1,4 @@
-/* winograd.h: what the parts of the provider of convolutions by fewer multiplications share (winograd.c). */
+/* winograd.h: declarations shared by the files of the Winograd provider (winograd.c). */
 #ifndef HEADRACE_PROVIDERS_WINOGRAD_WINOGRAD_H_
 #define HEADRACE_PROVIDERS_WINOGRAD_WINOGRAD_H_
 
@@ -9,16 +9,16 @@
 enum {
   HR__WINOGRAD_TAPS = 3,    /* of a window, in both dims */
   HR__WINOGRAD_RESULTS = 2, /* of a tile, in both dims */
-  HR__WINOGRAD_SIDE = 4,    /* of the input that a tile's results see */
-  HR__WINOGRAD_POINTS = 16, /* products that stand for those of a tile */
-  HR__WINOGRAD_VECTORS = 4, /* of output channels that are made together: a panel */
+  HR__WINOGRAD_SIDE = 4,    /* of the input under a tile's results */
+  HR__WINOGRAD_POINTS = 16, /* products that replace those of a tile */
+  HR__WINOGRAD_VECTORS = 4, /* of output channels that are computed together: a panel */
   HR__WINOGRAD_PANEL = HR__WINOGRAD_VECTORS * 16
 };
 
 /* ---- products ---- */
 
-/* m[tile][n] = sum over k of v[tile][k] u[k][n], n of `vectors` vectors, each sum in the order of k, from 0 on or from
- * what m is. */
+/* m[tile][n] = sum over k of v[tile][k] u[k][n], n of `vectors` vectors. Each sum is in the order of k, from 0 or from
+ * m's old value. */
 typedef struct hr__winograd_product {
   const float *v, *u;
   float *m;
@@ -26,8 +26,8 @@ typedef struct hr__winograd_product {
   int64_t v_next;         /* from k to k */
   int64_t depth, tiles;
   int vectors;
-  bool adds;         /* m is there already */
-  const char *ahead; /* memory that is wanted next: sent for meanwhile */
+  bool adds;         /* m has a value already */
+  const char *ahead; /* memory that is needed next: prefetched */
   int64_t ahead_bytes;
 } hr__winograd_product;
 
@@ -35,17 +35,17 @@ void hr__winograd_multiply(const hr__winograd_product *product);
 
 /* ---- layouts ---- */
 
-/* Whether images lie channels-last. */
+/* True if images are channels-last. */
 bool hr__winograd_lies_well(const hr__images *x);
 /* The same images, dense and channels-last. */
 hr__images hr__winograd_packed(const hr__images *x);
-/* What they need, in whole vectors; 0 where they lie well. */
+/* Floats of the packed images, in whole vectors; 0 if they are channels-last. */
 int64_t hr__winograd_packed_floats(const hr__images *x, int64_t images);
-/* `x` says how they lie elsewhere, from the first element on. */
+/* `x` gives the other layout, from the first element on. */
 void hr__winograd_pack(const hr__images *x, int64_t images, const float *from, float *to);
 void hr__winograd_unpack(const hr__images *x, int64_t images, const float *from, float *to);
 
-/* Where the pixels of a square lie in an image, zeros for those outside of it. */
+/* The addresses of the pixels of a square in an image, of zeros for those outside of it. */
 static inline void hr__winograd_find_pixels(const hr__images *x, const float *image, const float *zeros, int64_t top,
                                             int64_t left, int side, const float **out_pixels) {
   for (int i = 0; i < side * side; ++i) {
@@ -72,12 +72,12 @@ void hr__winograd_transform(const hr__winograd_weight *weight, int64_t out, int6
 
 /* ---- gradients of weights ---- */
 
-/* A tile's 2 x 2 gradients of channels that are neighbours, to q[point][channel]. */
+/* Transforms a tile's 2 x 2 gradients of contiguous channels to q[point][channel]. */
 void hr__winograd_take_gradients(const float *const pixels[HR__WINOGRAD_RESULTS * HR__WINOGRAD_RESULTS],
                                  int64_t channels, float *q, int64_t point_step);
 #if defined(HR_WIDE_VECTORS)
-/* Sums over tiles of q v, 16 input channels of one output channel, m[point][channel], to the window's taps; whether
- * `channels` of them are finite. */
+/* Transforms sums over tiles of q v, 16 input channels of one output channel, m[point][channel], to the window's taps;
+ * true if `channels` of them are finite. */
 bool hr__winograd_give_taps(const float *m, int64_t point_step, int64_t channels,
                             __m512 taps[HR__WINOGRAD_TAPS * HR__WINOGRAD_TAPS]);
 #endif
@@ -96,10 +96,10 @@ typedef struct hr__winograd_epilogues {
   const hr_operand *operands[HR__WINOGRAD_EPILOGUES][HR__WINOGRAD_OPERANDS];
 } hr__winograd_epilogues;
 
-/* False where a row is none of ours, or an operand is no number and no vector. `node` stays. */
+/* False if a row is not supported, or an operand is neither a number nor a vector. `node` must stay valid. */
 bool hr__winograd_epilogues_init(const hr_node *node, hr__winograd_epilogues *out_epilogues);
 
-/* A run's numbers, each as many times as there are channels. */
+/* A run's numbers, each repeated for all channels. */
 typedef struct hr__winograd_numbers {
   const float *of[HR__WINOGRAD_EPILOGUES][HR__WINOGRAD_OPERANDS]; /* NULL: the value so far */
 } hr__winograd_numbers;
@@ -109,16 +109,16 @@ int64_t hr__winograd_epilogues_floats(const hr__winograd_epilogues *epilogues, i
 void hr__winograd_epilogues_bind(const hr__winograd_epilogues *epilogues, void *const *args, int64_t channels,
                                  float *memory, hr__winograd_numbers *out_numbers);
 
-/* Where results go: pixels of 2 x 2, NULL outside of the image, and how many channels there are. */
+/* The destination of results: pixels of 2 x 2, NULL outside of the image, and the number of channels. */
 typedef struct hr__winograd_place {
   float *y[HR__WINOGRAD_RESULTS * HR__WINOGRAD_RESULTS];
   int64_t channel, channels; /* the first one's number; channels of the panel that there are */
-  /* Gives a sum that is not finite again, as windows make it: of pixel `pixel` of the tile. */
+  /* Computes a sum that is not finite again, directly: for pixel `pixel` of the tile. */
   float (*again)(const void *ctx, int pixel, int64_t channel);
   const void *ctx;
 } hr__winograd_place;
 
-/* A tile's m[point][channel] to its results, rows applied. */
+/* Transforms a tile's m[point][channel] to its results and applies the rows. */
 void hr__winograd_give(const float *m, int64_t point_step, const hr__winograd_epilogues *epilogues,
                        const hr__winograd_numbers *numbers, const hr__winograd_place *place);
 
