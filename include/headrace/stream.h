@@ -14,6 +14,7 @@
 
 #include "headrace/dtype.h"
 #include "headrace/op.h"
+#include "headrace/stats.h"
 #include "headrace/status.h"
 
 #ifdef __cplusplus
@@ -47,22 +48,19 @@ typedef struct hr_device_info {
   int64_t total_bytes;
 } hr_device_info;
 
-/* Fills in a device's description. */
-HR_API void hr_device_describe(const hr_device *device, hr_device_info *out_info);
+/* Fills in a device's description: the first `bytes` bytes of it. New fields come last, and a field that this library
+ * lacks is 0. */
+HR_API void hr_device_describe_read(const hr_device *device, size_t bytes, hr_device_info *out_info);
+static inline void hr_device_describe(const hr_device *device, hr_device_info *out_info) {
+  hr_device_describe_read(device, sizeof *out_info, out_info);
+}
 
-typedef struct hr_memory_stats { /* bytes */
-  int64_t allocated_bytes;       /* bound to live buffers and to the temporaries of executables */
-  int64_t allocated_bytes_peak;
-  int64_t reserved_bytes; /* allocated and cached */
-  int64_t reserved_bytes_peak;
-  int64_t limit_bytes; /* no more than this is reserved; 0: no limit */
-  int64_t allocation_count;
-  int64_t driver_allocation_count; /* those that the cache could not serve */
-  int64_t device_free_bytes, device_total_bytes;
-} hr_memory_stats;
-
-/* The device's memory, now and at its peak. */
-HR_API void hr_device_memory_stats(hr_device *device, hr_memory_stats *out_stats);
+/* The device's memory, now and at its peak: the first `bytes` bytes of the counters. A counter that this library lacks
+ * is 0. */
+HR_API void hr_device_memory_stats_read(hr_device *device, size_t bytes, hr_memory_stats *out_stats);
+static inline void hr_device_memory_stats(hr_device *device, hr_memory_stats *out_stats) {
+  hr_device_memory_stats_read(device, sizeof *out_stats, out_stats);
+}
 /* Sets both peaks to the current values. */
 HR_API void hr_device_memory_reset_peak(hr_device *device);
 /* Limits the bytes that the device reserves; 0 removes the limit. Memory that is reserved already stays. */
@@ -175,36 +173,13 @@ HR_API HR_MUST_USE hr_status hr_stream_write_from(hr_stream *stream, const hr_vi
  * released. */
 HR_API HR_MUST_USE hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_address);
 
-typedef struct hr_stats { /* counts since creation or the last reset */
-  int64_t operations;     /* recorded */
-  int64_t commits;        /* traces handed to the device */
-  int64_t commits_by_read, commits_by_limit, commits_by_request, commits_by_mode;
-  int64_t cache_hits;          /* commits whose program was compiled before */
-  int64_t cache_entries;       /* programs kept now */
-  int64_t compiles;            /* programs compiled */
-  int64_t compile_ns;          /* time they took */
-  int64_t groups;              /* of fused operations that ran: kernels, library calls, checks of indices */
-  int64_t kernels;             /* launches of fused kernels; one may have several */
-  int64_t kernels_interpreted; /* of those, by the block interpreter; the others ran as compiled code */
-  int64_t library_calls;       /* provider kernels launched */
-  int64_t bytes_moved;         /* that kernels and library calls read and wrote, each element once a call */
-  int64_t bytes_copied_in, bytes_copied_out; /* host to device, device to host */
-  int64_t temporary_bytes;                   /* arena of the largest program */
-  int64_t temporaries_elided;                /* buffers that never got memory */
-  int64_t cached_weights_bytes;              /* in the process: kept now, weights in layouts of libraries */
-  int64_t jit_compiled;                      /* in the process: kernels that the system's compiler made */
-  int64_t jit_loaded;                        /* ... that the disk cache had */
-  int64_t jit_unable;                        /* ... that stay interpreted */
-  int64_t jit_ns;                            /* time that compilers took, in the background */
-  int64_t jit_waiting;                       /* kernels that wait for a compiler now, or that it works on */
-  int64_t graph_launches;                    /* graphs of the driver that were launched, each for many of the groups */
-  int64_t graph_builds;                      /* ... that were captured for it */
-  int64_t graph_updates;                     /* kernels of graphs that got other numbers before a launch */
-  int64_t layouts_undone; /* buffers that lay as a library likes it, and were brought back into order */
-} hr_stats;
-
-/* Reads the counters; sets them to 0. docs/watching.md explains each. */
-HR_API void hr_stream_stats(hr_stream *stream, hr_stats *out_stats);
+/* Reads the first `bytes` bytes of the counters; a counter that this library lacks is 0. docs/watching.md explains
+ * each. */
+HR_API void hr_stream_stats_read(hr_stream *stream, size_t bytes, hr_stats *out_stats);
+static inline void hr_stream_stats(hr_stream *stream, hr_stats *out_stats) {
+  hr_stream_stats_read(stream, sizeof *out_stats, out_stats);
+}
+/* Sets the counters to 0. */
 HR_API void hr_stream_reset_stats(hr_stream *stream);
 
 #ifdef __cplusplus

@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include "engine/compile_queue.h"
 #include "runtime/cached_weights.h"
+#include "runtime/counters.h"
 
 #define CACHE_BYTES_MAX ((size_t)256 << 20)
 
@@ -116,25 +117,26 @@ hr_mode hr_stream_mode(const hr_stream *stream) {
 
 /* ---- statistics ---- */
 
-void hr_stream_stats(hr_stream *stream, hr_stats *out_stats) {
+void hr_stream_stats_read(hr_stream *stream, size_t bytes, hr_stats *out_stats) {
   hr_mutex_lock(&stream->mutex);
-  *out_stats = stream->stats;
-  out_stats->cache_entries = (int64_t)stream->cache.count;
-  out_stats->kernels_interpreted = out_stats->kernels - atomic_load(&stream->compiled_launches);
-  out_stats->graph_launches = atomic_load(&stream->graph_launches);
-  out_stats->graph_builds = atomic_load(&stream->graph_builds);
-  out_stats->graph_updates = atomic_load(&stream->graph_updates);
+  hr_stats stats = stream->stats;
+  stats.cache_entries = (int64_t)stream->cache.count;
+  stats.kernels_interpreted = stats.kernels - atomic_load(&stream->compiled_launches);
+  stats.graph_launches = atomic_load(&stream->graph_launches);
+  stats.graph_builds = atomic_load(&stream->graph_builds);
+  stats.graph_updates = atomic_load(&stream->graph_updates);
   hr_jit_counts counts;
   hr_context *before = hr__context_enter(stream->device->context);
   hr__jit_counts(&counts);
-  out_stats->jit_compiled = counts.compiled;
-  out_stats->jit_loaded = counts.loaded;
-  out_stats->cached_weights_bytes = hr__cached_weights_bytes();
+  stats.jit_compiled = counts.compiled;
+  stats.jit_loaded = counts.loaded;
+  stats.cached_weights_bytes = hr__cached_weights_bytes();
   (void)hr__context_enter(before);
-  out_stats->jit_unable = counts.unable;
-  out_stats->jit_ns = counts.compile_ns;
-  out_stats->jit_waiting = counts.waiting;
+  stats.jit_unable = counts.unable;
+  stats.jit_ns = counts.compile_ns;
+  stats.jit_waiting = counts.waiting;
   hr_mutex_unlock(&stream->mutex);
+  hr__copy_fields(out_stats, bytes, &stats, sizeof stats);
 }
 
 void hr_stream_reset_stats(hr_stream *stream) {

@@ -1,23 +1,28 @@
 #include "runtime/device.h"
 
+#include "runtime/counters.h"
+
 const char *hr_device_name(const hr_device *device) {
   return device->name;
 }
 
-void hr_device_describe(const hr_device *device, hr_device_info *out_info) {
+void hr_device_describe_read(const hr_device *device, size_t bytes, hr_device_info *out_info) {
   int64_t free_bytes, total_bytes;
   device->driver->memory_info(device->impl, &free_bytes, &total_bytes);
-  *out_info = (hr_device_info){.driver = device->driver->name,
+  const hr_device_info info = {.driver = device->driver->name,
                                .description = device->properties.description,
                                .ordinal = device->ordinal,
                                .workers = device->properties.workers,
                                .is_host = device->properties.is_host,
                                .total_bytes = total_bytes};
+  hr__copy_fields(out_info, bytes, &info, sizeof info);
 }
 
-void hr_device_memory_stats(hr_device *device, hr_memory_stats *out_stats) {
-  hr_caching_allocator_stats(&device->allocator, out_stats);
-  device->driver->memory_info(device->impl, &out_stats->device_free_bytes, &out_stats->device_total_bytes);
+void hr_device_memory_stats_read(hr_device *device, size_t bytes, hr_memory_stats *out_stats) {
+  hr_memory_stats stats;
+  hr_caching_allocator_stats(&device->allocator, &stats);
+  device->driver->memory_info(device->impl, &stats.device_free_bytes, &stats.device_total_bytes);
+  hr__copy_fields(out_stats, bytes, &stats, sizeof stats);
 }
 
 void hr_device_memory_reset_peak(hr_device *device) {

@@ -323,16 +323,16 @@ def test_a_second_process_with_a_warm_disk_cache_compiles_nothing(tmp_path):
 
 
 def test_the_folders_of_nvidias_wheels_are_named_for_the_core(tmp_path, monkeypatch):
-    import headrace.torch
+    from headrace import _libraries
 
     (tmp_path / "nvidia" / "cu99" / "lib").mkdir(parents=True)
     (tmp_path / "nvidia" / "cu99" / "include").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("HEADRACE_CUDA_LIBS", "/mine")
-    headrace.torch._find_cuda()
+    _libraries.find_cuda()
     assert os.environ["HEADRACE_CUDA_LIBS"] == "/mine"
     monkeypatch.delenv("HEADRACE_CUDA_LIBS")
-    headrace.torch._find_cuda()
+    _libraries.find_cuda()
     assert str(tmp_path / "nvidia" / "cu99" / "lib") in os.environ["HEADRACE_CUDA_LIBS"].split(":")
 
 

@@ -1,18 +1,20 @@
-// attention.cpp: the gradient of attention's gradient.
+// attention.cpp: which attention torch takes, and the gradient of attention's gradient.
 //
-// torch has no formula for it. Where gradients are recorded as they are computed (create_graph=True), the gradient is
-// made of products and a softmax that torch can differentiate; else it is one row of the core.
+// torch has no formula for the latter. Where gradients are recorded as they are computed (create_graph=True), the
+// gradient is made of products and a softmax that torch can differentiate; else it is one row of the core.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/native/DispatchStub.h>
+#include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_scaled_dot_product_fused_attention_overrideable_backward.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/functions/utils.h>
-#include <torch/library.h>
 
 #include "layers.h"
+#include "registration.h"
 
 namespace headrace {
 namespace {
@@ -78,9 +80,28 @@ Tensor4 attention_gradient(const Tensor &grad, const Tensor &query, const Tensor
       dropout_p, causal, seed, offset, scale);
 }
 
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+HEADRACE_KERNELS(aten, AutogradPrivateUse1, m) {
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_gradient));
+}
+
+// Which attention torch takes: ours (4, "overrideable") where a row serves it, else the composite: as on torch's CPU
+// device also for the gradient of a narrow mask, which the composite computes in float32.
+int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const std::optional<Tensor> &mask,
+                         double, bool causal, std::optional<double>, bool) {
+  bool fits = query.dim() == 4 && key.dim() == 4 && value.dim() == 4 && at::isFloatingType(query.scalar_type()) &&
+              query.scalar_type() == key.scalar_type() && query.scalar_type() == value.scalar_type() &&
+              query.size(0) == key.size(0) && query.size(1) == key.size(1) && key.size(1) == value.size(1) &&
+              key.size(0) == value.size(0) && key.size(2) == value.size(2) && query.size(3) == key.size(3) &&
+              query.numel() > 0 && key.numel() > 0 && value.numel() > 0;
+  bool has_mask = mask.has_value() && mask->defined();
+  bool is_narrow = query.scalar_type() == ScalarType::Half || query.scalar_type() == ScalarType::BFloat16;
+  bool learns_mask = has_mask && mask->requires_grad() && at::GradMode::is_enabled();
+  return fits && !(has_mask && causal) && !(is_narrow && learns_mask) ? 4 : 0;
 }
 
 } // namespace
 } // namespace headrace
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &headrace::choose_attention)
+}

@@ -1,7 +1,8 @@
 // autocast.cpp: which types operators take under torch.autocast("headrace"): torch's own lists, and what its CUDA
 // device refuses. Everything else falls through.
 #include <ATen/autocast_mode.h>
-#include <torch/library.h>
+
+#include "registration.h"
 
 namespace at::autocast {
 namespace {
@@ -21,7 +22,7 @@ TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
 }
 
-TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+HEADRACE_KERNELS(aten, AutocastPrivateUse1, m) {
   AT_FORALL_LOWER_PRECISION_FP(HEADRACE_LOWER)
   AT_FORALL_FP32(HEADRACE_F32)
   AT_FORALL_FP32_SET_OPT_DTYPE(HEADRACE_F32_RESULT)

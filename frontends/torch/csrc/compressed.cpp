@@ -19,8 +19,8 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
-#include <torch/library.h>
 
+#include "registration.h"
 #include "sparse.h"
 
 namespace headrace {
@@ -269,7 +269,7 @@ Tensor2 product_reduce_backward(const Tensor &self, const Tensor &grad, const Te
   return {by_values, by_dense};
 }
 
-TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+HEADRACE_KERNELS(aten, SparseCsrPrivateUse1, m) {
   m.impl("_to_sparse_csr", &to_csr);
   m.impl("_to_sparse_csc", &to_csc);
   m.impl("_to_sparse_bsr", &to_bsr);

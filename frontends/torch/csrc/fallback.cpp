@@ -8,15 +8,16 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 #include <c10/core/CPUAllocator.h>
-#include <torch/library.h>
 
 #include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
 
+#include "device.h"
+#include "fallback.h"
 #include "kernels.h"
-#include "runtime.h"
+#include "registration.h"
 
 namespace headrace {
 namespace {
@@ -299,6 +300,10 @@ c10::IValue value_to_device(const c10::IValue &value, const HostTensors &tensors
 } // namespace
 
 void run_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
+  if (C10_UNLIKELY(!is_started())) {
+    start();
+    return op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
+  }
   std::string name = name_of(op);
   check_allowed(op, name);
   count(name);
@@ -327,15 +332,16 @@ void run_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
 
 namespace {
 
+// Registered when the library is loaded: where a program's first operation comes around Python, this is the first use.
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
 }
 
-TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+HEADRACE_KERNELS(_, SparsePrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
 }
 
-TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
+HEADRACE_KERNELS(_, SparseCsrPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
 }
 
@@ -349,12 +355,9 @@ FallbackMode fallback_mode() {
   return mode.load();
 }
 
-std::string fallback_counts() {
+std::map<std::string, int64_t> fallback_counts() {
   std::lock_guard<std::mutex> lock(counts().mutex);
-  std::string text;
-  for (const auto &[name, number] : counts().by_name)
-    text += name + " " + std::to_string(number) + "\n";
-  return text;
+  return counts().by_name;
 }
 
 void reset_fallback_counts() {

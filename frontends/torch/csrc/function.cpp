@@ -1,26 +1,19 @@
-// function.cpp: Python functions in C++, for what small steps call each time: the function that the backend of
-// torch.compile returns, which runs an FX graph's program, and torch.headrace.synchronize.
+// function.cpp: compiled graphs for the Python package (headrace._C): programs, captures, and the function that the
+// backend of torch.compile returns, which runs an FX graph's program.
 //
-// headrace_torch_make_function(program, fallback, attributes) gives a builtin function of tensors. It takes a call's
+// make_function(program, fallback, attributes) gives a builtin function of tensors. It takes a call's
 // tensors, and behind them the tensors of `attributes`, to graph_run, and gives a list of results. What it can't do
 // goes to `fallback` with the arguments as they came: a geometry that no variant fits, a program whose results are not
 // all tensors of the device, and arguments that are no tensors.
 //
-// headrace_torch_make_synchronize(general, raise_error) gives a builtin function that waits for the device at hand.
-// Called with arguments it calls general(...) with them, and behind a failure raise_error(code).
-//
 // Threads: called with the interpreter's lock, which is given up while the stream takes the records.
 #include <ATen/record_function.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <memory>
 #include <vector>
 
-#include "record.h"
-#include "runtime.h"
-
-extern "C" HR_API int headrace_torch_synchronize(int index); // runtime.cpp
+#include "extension.h"
 
 namespace headrace {
 namespace {
@@ -43,10 +36,8 @@ void destroy(PyObject *capsule) {
 // The stream may wait for its lock, compile and run what is pending: other threads go on meanwhile.
 hr_status run_unlocked(hr_stream *stream, const hr_part *graph, hr_buffer *const *params, hr_buffer *const *results,
                        const hr_scalar *arguments) {
-  PyThreadState *state = PyEval_SaveThread();
-  hr_status status = run_and_submit_early(stream, graph, params, results, arguments);
-  PyEval_RestoreThread(state);
-  return status;
+  Unlocked unlocked;
+  return run_and_submit_early(stream, graph, params, results, arguments);
 }
 
 PyObject *list_of(std::vector<Tensor> &results) {
@@ -86,52 +77,72 @@ PyObject *call(PyObject *capsule, PyObject *const *args, Py_ssize_t count) {
 PyMethodDef definition = {"headrace_graph", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call)),
                           METH_FASTCALL, "A compiled graph: tensors in, a list of tensors out."};
 
-// `self` is the pair of functions.
-PyObject *synchronize(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-  if (C10_UNLIKELY(count > 0 || names != nullptr))
-    return PyObject_Vectorcall(PyTuple_GET_ITEM(self, 0), args, static_cast<size_t>(count), names);
-  PyThreadState *state = PyEval_SaveThread();
-  int code = headrace_torch_synchronize(-1);
-  PyEval_RestoreThread(state);
-  if (C10_LIKELY(code == 0))
-    Py_RETURN_NONE;
-  return PyObject_CallFunction(PyTuple_GET_ITEM(self, 1), "i", code);
+PyObject *make_function(PyObject *, PyObject *arguments) {
+  return answer([&] {
+    long long program = 0;
+    PyObject *fallback = nullptr, *attributes = nullptr;
+    parse(arguments, "LOO", &program, &fallback, &attributes);
+    Py_INCREF(fallback);
+    auto function = std::unique_ptr<Function>(new Function{program, fallback, {}});
+    for (Py_ssize_t i = 0; i < PyList_Size(attributes); ++i)
+      function->attributes.push_back(THPVariable_Unpack(PyList_GetItem(attributes, i)));
+    PyObject *capsule = checked(PyCapsule_New(function.get(), kCapsule, &destroy));
+    function.release();
+    PyObject *made = PyCFunction_New(&definition, capsule);
+    Py_DECREF(capsule);
+    return made;
+  });
 }
 
-PyMethodDef synchronize_definition = {"synchronize",
-                                      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&synchronize)),
-                                      METH_FASTCALL | METH_KEYWORDS,
-                                      "synchronize(device=None)\n--\n\n"
-                                      "Waits until everything recorded has run; raises the first error of that work."};
+// ---- programs and captures
+
+long long program_argument(PyObject *arguments) {
+  long long program = 0;
+  parse(arguments, "L", &program);
+  return program;
+}
+
+PyObject *create_program(PyObject *, PyObject *) {
+  return answer([] { return PyLong_FromLongLong(program_create()); });
+}
+
+PyObject *release_program(PyObject *, PyObject *arguments) {
+  return answer([&] {
+    program_release(program_argument(arguments));
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject *mix_program(PyObject *, PyObject *arguments) {
+  return answer([&] {
+    program_mix(program_argument(arguments));
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject *begin_capture(PyObject *, PyObject *) {
+  return perform([] { capture_begin(); });
+}
+
+PyObject *begin_backward(PyObject *, PyObject *) {
+  return perform([] { capture_backward(); });
+}
+
+PyObject *end_capture(PyObject *, PyObject *) {
+  return perform([] { capture_end(); });
+}
 
 } // namespace
+
+PyMethodDef graph_functions[] = {
+    {"make_function", make_function, METH_VARARGS,
+     "make_function(program, fallback, attributes): a function of tensors."},
+    {"program_create", create_program, METH_NOARGS, "A new program; gives its handle."},
+    {"program_release", release_program, METH_VARARGS, "Frees a program."},
+    {"program_mix", mix_program, METH_VARARGS, "The program's results are not all tensors of the device."},
+    {"capture_begin", begin_capture, METH_NOARGS, "What this thread records from here on becomes a variant."},
+    {"capture_backward", begin_backward, METH_NOARGS, "... and from here on, its backward pass."},
+    {"capture_end", end_capture, METH_NOARGS, "Drops what no variant took."},
+    {nullptr, nullptr, 0, nullptr}};
+
 } // namespace headrace
-
-using namespace headrace;
-
-// Called with the interpreter's lock (ctypes.PyDLL); NULL with a Python exception set.
-extern "C" HR_API PyObject *headrace_torch_make_function(int64_t program, PyObject *fallback, PyObject *attributes) {
-  HANDLE_TH_ERRORS
-  Py_INCREF(fallback);
-  auto function = std::unique_ptr<Function>(new Function{program, fallback, {}});
-  for (Py_ssize_t i = 0; i < PyList_Size(attributes); ++i)
-    function->attributes.push_back(THPVariable_Unpack(PyList_GetItem(attributes, i)));
-  PyObject *capsule = PyCapsule_New(function.get(), kCapsule, &destroy);
-  if (capsule == nullptr)
-    return nullptr;
-  function.release();
-  PyObject *made = PyCFunction_New(&definition, capsule);
-  Py_DECREF(capsule);
-  return made;
-  END_HANDLE_TH_ERRORS
-}
-
-// Likewise.
-extern "C" HR_API PyObject *headrace_torch_make_synchronize(PyObject *general, PyObject *raise_error) {
-  PyObject *self = PyTuple_Pack(2, general, raise_error), *name = PyUnicode_FromString("headrace.torch");
-  PyObject *made =
-      self != nullptr && name != nullptr ? PyCFunction_NewEx(&synchronize_definition, self, name) : nullptr;
-  Py_XDECREF(self);
-  Py_XDECREF(name);
-  return made;
-}

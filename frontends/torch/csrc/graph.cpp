@@ -5,7 +5,7 @@
 // graph on placeholders while this thread's stream() is a capture; graph_run then makes the outputs' tensors, without
 // memory, and appends the variant to the stream.
 //
-//   headrace_torch_capture_begin .. FX graph .. headrace::graph_end      a new variant
+//   capture_begin .. FX graph .. headrace::graph_end      a new variant
 //   headrace::graph_run(program, inputs)                                 outputs, or [None] when no variant fits
 //   graph_run_directly                                                   the same, from function.cpp
 //
@@ -19,7 +19,6 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <atomic>
@@ -27,7 +26,7 @@
 
 #include "node.h"
 #include "record.h"
-#include "runtime.h"
+#include "registration.h"
 
 namespace headrace {
 
@@ -110,7 +109,9 @@ Program &program_of(int64_t handle) {
 
 // ---- capturing
 
-void begin_capture() {
+} // namespace
+
+void capture_begin() {
   TORCH_CHECK(!this_capture, "headrace: a graph is being captured already");
   check(hr_stream_commit(stream())); // constants have their memory now
   auto capture = std::make_unique<Capture>();
@@ -120,7 +121,7 @@ void begin_capture() {
 }
 
 // What the thread records from here on is the backward pass of what it has captured.
-void begin_backward() {
+void capture_backward() {
   TORCH_CHECK(this_capture && this_capture->forward == nullptr, "headrace: no forward pass is being captured");
   hr_stream *second = nullptr;
   check(hr_capture_create(device(), &second));
@@ -129,7 +130,7 @@ void begin_backward() {
   this_capture->forward_ticket_count = this_capture->ticket_count;
 }
 
-void end_capture() {
+void capture_end() {
   if (!this_capture)
     return;
   hr_stream_release(this_capture->forward);
@@ -137,6 +138,8 @@ void end_capture() {
   this_capture.reset();
   --capture_count;
 }
+
+namespace {
 
 hr_buffer *own_buffer_of(const Tensor &tensor) {
   int64_t offset_bytes;
@@ -583,7 +586,7 @@ std::vector<Tensor> graph_run(int64_t program, TensorList inputs) {
   return outputs;
 }
 
-TORCH_LIBRARY(headrace, m) {
+HEADRACE_OPERATORS(headrace, m) {
   m.def("graph_run(int program, Tensor[] inputs) -> Tensor[]", &graph_run);
   m.def("graph_end(int program, int[] from_host, Tensor[] placeholders, Tensor[] outputs) -> int", &graph_end);
   m.def("graph_end_backward(int program, int[] from_host, Tensor[] placeholders, Tensor[] outputs, "
@@ -610,38 +613,25 @@ Capture *current_capture() {
   return this_capture.get();
 }
 
-} // namespace headrace
-
-using namespace headrace;
-
-extern "C" {
-
-HR_API int64_t headrace_torch_program_create(void) {
+int64_t program_create() {
   return reinterpret_cast<int64_t>(new Program);
 }
-HR_API void headrace_torch_program_release(int64_t program) {
+
+void program_release(int64_t program) {
   delete &program_of(program);
 }
-HR_API void headrace_torch_program_mix(int64_t program) {
+
+void program_mix(int64_t program) {
   program_of(program).is_mixed.store(true);
 }
-HR_API int headrace_torch_capture_begin(void) {
-  return guarded([] { begin_capture(); });
+
+GraphCounts graph_counts() {
+  return {captures.load(), runs.load()};
 }
-HR_API int headrace_torch_capture_backward(void) {
-  return guarded([] { begin_backward(); });
-}
-// Ends this thread's capture, if there is one; what graph_end has not taken is dropped.
-HR_API void headrace_torch_capture_end(void) {
-  end_capture();
-}
-HR_API void headrace_torch_graph_counts(int64_t *out_captures, int64_t *out_runs) {
-  *out_captures = captures.load();
-  *out_runs = runs.load();
-}
-HR_API void headrace_torch_reset_graph_counts(void) {
+
+void reset_graph_counts() {
   captures.store(0);
   runs.store(0);
 }
 
-} // extern "C"
+} // namespace headrace

@@ -42,20 +42,4 @@ void rethrow_raised() {
   throw error;
 }
 
-void keep_raised(python_error &&error) {
-  raised = std::make_unique<python_error>(std::move(error));
-}
-
 } // namespace headrace
-
-extern "C" {
-
-// Called with the interpreter's lock held: sets Python's error to what was kept.
-HR_API void headrace_torch_raise(void) {
-  if (headrace::raised == nullptr)
-    return;
-  headrace::raised->restore();
-  headrace::raised.reset();
-}
-
-} // extern "C"

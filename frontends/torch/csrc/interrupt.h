@@ -15,7 +15,5 @@ namespace headrace {
 void watch_signals(hr_stream *stream);
 // Throws what a handler raised while this thread waited, if there is anything.
 void rethrow_raised();
-// Keeps an exception of Python's for headrace_torch_raise, which raises it for a caller without exceptions.
-void keep_raised(python_error &&error);
 
 } // namespace headrace

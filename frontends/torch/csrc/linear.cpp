@@ -10,7 +10,6 @@
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
-#include <torch/library.h>
 
 #include <mutex>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "kernels.h"
 #include "node.h"
 #include "record.h"
+#include "registration.h"
 
 namespace headrace {
 namespace {
@@ -169,10 +169,10 @@ Tensor linear(c10::DispatchKeySet keys, const Tensor &input, const Tensor &weigh
                                                                           : at::native::linear(input, weight, bias);
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+HEADRACE_KERNELS(aten, PrivateUse1, m) {
   m.impl("linear", TORCH_FN(linear));
 }
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+HEADRACE_KERNELS(aten, AutogradPrivateUse1, m) {
   m.impl("linear", TORCH_FN(linear));
 }
 

@@ -4,9 +4,9 @@
 // computes numbers for each parameter. Here the same operations are recorded with the same numbers, so all bits are the
 // same.
 //
-// headrace_torch_make_adam() gives the function. It answers False, having done nothing, where anything is out of the
-// ordinary: tensor subclasses, modes that see torch's calls, tensors elsewhere or of several dtypes, numbers that are
-// tensors. Then torch's own runs.
+// headrace._C.adam answers False, having done nothing, where anything is out of the ordinary: tensor
+// subclasses, modes that see torch's calls, tensors elsewhere or of several dtypes, numbers that are tensors. Then
+// torch's own runs.
 //
 // Threads: called with the interpreter's lock, which is given up while the stream takes the records.
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -14,8 +14,6 @@
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
-#include <pybind11/pybind11.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -23,6 +21,7 @@
 #include <array>
 #include <cmath>
 
+#include "extension.h"
 #include "kernels.h"
 
 namespace headrace {
@@ -184,11 +183,11 @@ PyObject *call(PyObject *, PyObject *const *args, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   Adam adam;
   constexpr int kArguments = int{kLists} + int{kNumbers} + int{kFlags};
-  TORCH_CHECK(count == kArguments, "headrace_adam takes ", kArguments, " arguments, not ", count);
+  TORCH_CHECK(count == kArguments, "adam takes ", kArguments, " arguments, not ", count);
   if (!read_arguments(args, adam) || !is_ordinary(adam))
     Py_RETURN_FALSE;
   {
-    pybind11::gil_scoped_release unlocked;
+    Unlocked unlocked;
     at::AutoDispatchBelowADInplaceOrView below;
     RECORD_FUNCTION("headrace::adam", c10::ArrayRef<const c10::IValue>{});
     run(adam);
@@ -197,16 +196,12 @@ PyObject *call(PyObject *, PyObject *const *args, Py_ssize_t count) {
   END_HANDLE_TH_ERRORS
 }
 
-PyMethodDef definition = {"headrace_adam", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call)),
-                          METH_FASTCALL,
-                          "A step of Adam over lists: parameters, gradients, averages, averages of squares, their "
-                          "maxima, steps; beta1, beta2, "
-                          "rate, decay, eps; amsgrad, maximize, decoupled. False: torch has to do it."};
-
 } // namespace
-} // namespace headrace
 
-// Called with the interpreter's lock (ctypes.PyDLL); NULL with a Python exception set.
-extern "C" HR_API PyObject *headrace_torch_make_adam() {
-  return PyCFunction_New(&headrace::definition, nullptr);
-}
+PyMethodDef optimizer_functions[] = {{"adam", fast_function(&call), METH_FASTCALL,
+                                      "A step of Adam over lists: parameters, gradients, averages, averages of "
+                                      "squares, their maxima, steps; beta1, beta2, rate, "
+                                      "decay, eps; amsgrad, maximize, decoupled. False: torch has to do it."},
+                                     {nullptr, nullptr, 0, nullptr}};
+
+} // namespace headrace

@@ -33,7 +33,7 @@ using at::TensorList;
 using OptionalTensor = std::optional<Tensor>;
 using Dims = c10::SmallVector<int64_t, 8>;
 
-// ---- the device (runtime.cpp)
+// ---- the device (device.cpp)
 
 // Where there are several devices, each thread has a current one: torch's guards choose it, and a kernel works on its
 // first tensor's (OnDevice). With one device nothing is looked up.
@@ -129,6 +129,19 @@ hr_status run_and_submit_early(hr_stream *stream, const hr_part *graph, hr_buffe
                                hr_buffer *const *results,
                                const hr_scalar *arguments); // hr_part_run, then hr_part_submit_early
 bool graph_run_directly(int64_t program, TensorList inputs, std::vector<Tensor> &outputs, RunGraph run_graph);
+
+// What headrace.compile does with programs and captures.
+int64_t program_create();
+void program_release(int64_t program);
+void program_mix(int64_t program); // its results are not all tensors of the device
+void capture_begin();
+void capture_backward();
+void capture_end(); // of this thread, if there is one; what graph_end has not taken is dropped
+struct GraphCounts {
+  int64_t captures, runs;
+};
+GraphCounts graph_counts();
+void reset_graph_counts();
 
 // ---- tensors
 

@@ -21,9 +21,9 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/functions/utils.h>
-#include <torch/library.h>
 
 #include "kernels.h"
+#include "registration.h"
 
 namespace headrace {
 namespace {
@@ -393,11 +393,11 @@ Tensor2 gru(c10::DispatchKeySet keys, const Tensor &input, const Tensor &h, Tens
   return {std::get<0>(made), std::get<1>(made)};
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+HEADRACE_KERNELS(aten, PrivateUse1, m) {
   m.impl("lstm.input", TORCH_FN(lstm));
   m.impl("gru.input", TORCH_FN(gru));
 }
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+HEADRACE_KERNELS(aten, AutogradPrivateUse1, m) {
   m.impl("lstm.input", TORCH_FN(lstm));
   m.impl("gru.input", TORCH_FN(gru));
 }

@@ -17,8 +17,8 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
-#include <torch/library.h>
 
+#include "registration.h"
 #include "sparse.h"
 
 namespace headrace {
@@ -290,7 +290,7 @@ Tensor &bmm_out(const Tensor &self, const Tensor &dense, Tensor &out) {
   return out;
 }
 
-TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
+HEADRACE_KERNELS(aten, SparsePrivateUse1, m) {
   m.impl("_coalesce", &coalesce);
   m.impl("add.out", &add_out);
   m.impl("mul.out", &mul_out);

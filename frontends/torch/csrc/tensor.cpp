@@ -15,6 +15,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include "kernels.h"
+#include "registration.h"
 
 namespace headrace {
 
@@ -368,4 +369,31 @@ Scalar local_scalar(const Tensor &self) {
 // There is one queue, and it runs in order: nothing to remember.
 void record_stream(const Tensor &) {}
 
+namespace {
+
+// The copy itself looks at the bits that say conjugated and negated; torch's fallback for them would copy first, for
+// ever.
+HEADRACE_KERNELS(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+HEADRACE_KERNELS(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+// Whether `param.data = moved` may turn a tensor of one device into one of another. torch knows the answer for the
+// devices of its own alone, and nn.Module.to() asks: without a yes it makes new parameters, tied weights come apart,
+// and an optimizer that was made before goes on with the old ones. (An operator with a kernel for all backends, so no
+// row of map.def.)
+bool can_take_data(const at::Tensor &self, const at::Tensor &from) {
+  auto is_plain = [](const at::Tensor &tensor) {
+    return tensor.layout() == c10::kStrided && (tensor.is_cpu() || tensor.is_privateuseone());
+  };
+  return self.key_set() == from.key_set() || (is_plain(self) && is_plain(from));
+}
+
+HEADRACE_KERNELS(aten, PrivateUse1, m) {
+  m.impl("_has_compatible_shallow_copy_type", &can_take_data);
+}
+
+} // namespace
 } // namespace headrace

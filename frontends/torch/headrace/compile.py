@@ -11,7 +11,6 @@ An FX graph that can't be captured (it needs a value, computes on the host, or i
 writes) runs operation by operation, is counted in torch.headrace.stats()["graph_eager_runs"], and logs why, once.
 """
 
-import ctypes
 import logging
 import operator
 import weakref
@@ -21,16 +20,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
+from headrace._library import _C
 from headrace.bytecode import simplify
-from headrace.torch import _call, _library, _note_eager_run
+from headrace.counters import _note_eager_run
 
 _log = logging.getLogger("headrace.compile")
-_library.headrace_torch_program_create.restype = ctypes.c_int64
-_library.headrace_torch_program_release.argtypes = [ctypes.c_int64]
-_library.headrace_torch_program_mix.argtypes = [ctypes.c_int64]
-_make_function = ctypes.PyDLL(_library._name).headrace_torch_make_function  # called with the interpreter's lock
-_make_function.argtypes = [ctypes.c_int64, ctypes.py_object, ctypes.py_object]
-_make_function.restype = ctypes.py_object
+_C.open()  # whose operators are used below
 _run = torch.ops.headrace.graph_run.default._op
 _end = torch.ops.headrace.graph_end.default._op
 _end_backward = torch.ops.headrace.graph_end_backward.default._op
@@ -102,10 +97,10 @@ class _Program:
 
     def __init__(self, trains=False, by_aot=False):
         self.trains, self.by_aot = trains, by_aot
-        self.handle = _library.headrace_torch_program_create()
+        self.handle = _C.program_create()
         self.variants = self.failures = 0
         self.template = None  # what the FX graph gives besides tensors of the device: None in such a tensor's place
-        weakref.finalize(self, _library.headrace_torch_program_release, self.handle)
+        weakref.finalize(self, _C.program_release, self.handle)
 
     def capture(self, module, expected_devices, values, tensors):
         """Runs the FX graph once on placeholders, and keeps what it records, for the device of the first input."""
@@ -118,7 +113,7 @@ class _Program:
         from_host = [i for i, tensor in enumerate(tensors) if tensor.device.type == "cpu"]
         given = iter(placeholders)
         inputs = [next(given) if isinstance(value, torch.Tensor) else _hint(value) for value in values]
-        _call("capture_begin")
+        _C.capture_begin()
         try:
             with torch.set_grad_enabled(self.trains), _Watch(not self.by_aot):
                 outputs = module(*inputs)
@@ -132,15 +127,15 @@ class _Program:
                 self.variants = _end(self.handle, from_host, placeholders, results)
             if not all(own):
                 self.template = [None if is_own else (output,) for output, is_own in zip(outputs, own)]
-                _library.headrace_torch_program_mix(self.handle)
+                _C.program_mix(self.handle)
         finally:
-            _library.headrace_torch_capture_end()
+            _C.capture_end()
 
     def _capture_backward(self, from_host, placeholders, results):
         """The gradients of the results that have some, as torch's autograd records them."""
         differentiable = [i for i, result in enumerate(results) if result.requires_grad]
         wanted = [i for i, placeholder in enumerate(placeholders) if placeholder.requires_grad]
-        _call("capture_backward")
+        _C.capture_backward()
         roots = [results[i] for i in differentiable]
         tangents = [torch.empty_strided(r.size(), r.stride(), dtype=r.dtype, device=r.device) for r in roots]
         with torch.autograd.set_multithreading_enabled(False), _Watch(True):  # on this thread, whose work is captured
@@ -193,7 +188,7 @@ class Graph:
             return results if program.template is None else program.fill(results)
 
         attributes = tuple(attributes)
-        return _make_function(handle, call, list(attributes))
+        return _C.make_function(handle, call, list(attributes))
 
     def _call_mixed(self, *values):
         tensors = [value for value in values if isinstance(value, torch.Tensor)]

@@ -6,7 +6,6 @@ same numbers, so results keep their bits, and refuses whatever is out of the ord
 does, as it does for other devices and while torch.compile looks on.
 """
 
-import ctypes
 import functools
 import importlib
 import inspect
@@ -19,15 +18,12 @@ _ARGUMENTS = (
 )
 
 
-def register(library):
+def register(adam):
     """Puts our function in front of torch's, unless this torch has another one than we know."""
     module = importlib.import_module("torch.optim.adam")  # torch.optim has no such attribute
     own = module._multi_tensor_adam
     if " ".join(inspect.signature(own).parameters) != _ARGUMENTS:
         return
-    make = ctypes.PyDLL(library._name).headrace_torch_make_adam
-    make.restype = ctypes.py_object
-    adam = make()
     is_compiling = torch.compiler.is_compiling
 
     @functools.wraps(own)

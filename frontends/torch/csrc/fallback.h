@@ -1,8 +1,8 @@
-// runtime.h: what the Python module speaks to: the C interface's errors, and what to do with operators that have no row
-// (fallback.cpp).
+// fallback.h: operators that have no row (fallback.cpp).
 #pragma once
 
-#include <functional>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,15 +13,12 @@ struct IValue;
 
 namespace headrace {
 
-// Runs `body`: 0, or an hr_status_code with the message of its exception in headrace_torch_error().
-int guarded(const std::function<void()> &body);
-
 enum class FallbackMode { Error = 0, Warn = 1, Allow = 2 };
 
 void set_fallback_mode(FallbackMode mode);
 FallbackMode fallback_mode();
 void run_on_host(const c10::OperatorHandle &op, std::vector<c10::IValue> *stack); // counted; throws where not allowed
-std::string fallback_counts();                                                    // lines of "name count"
+std::map<std::string, int64_t> fallback_counts();                                 // by operator's name
 void reset_fallback_counts();
 
 } // namespace headrace

@@ -1,0 +1,49 @@
+// device.h: the devices behind torch's `headrace`, for the files that make them devices of torch: allocator.cpp,
+// guard.cpp, hooks.cpp, generator.cpp, host_memory.cpp, module.cpp. Kernels need record.h alone.
+//
+// Each device has one stream, which runs in order. It is opened on first use and never closed: tensors may die after
+// every static object. Threads: any.
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <functional>
+#include <string>
+
+#include "record.h"
+
+namespace headrace {
+
+constexpr int kDevicesMax = 64;
+
+// The driver whose devices these are, or one device of it; refused once a device is open.
+void set_device_name(const std::string &name);
+int count_devices(); // 0 where opening one will give the reason
+bool is_open();      // any of them
+bool is_open(c10::DeviceIndex index);
+bool is_forked(); // this process is a child of one that had opened a device: nothing works here
+
+hr_stream *stream_of(c10::DeviceIndex index);      // opens the device
+hr_device *device_of(c10::DeviceIndex index);      // likewise
+c10::DeviceIndex index_of(c10::DeviceIndex index); // checked; -1 is the current one
+c10::DeviceIndex
+exchange_index(c10::DeviceIndex index); // makes it the current one, gives the one before; -1 changes nothing
+void choose_index(c10::DeviceIndex index) noexcept; // without a check; out of range changes nothing
+c10::Device owner_of(const hr_buffer *buffer);
+void for_each_stream(const std::function<void(hr_stream *)> &body); // of the open devices
+void set_mode(hr_mode mode); // of all streams, those that are opened later as well
+
+// What happens at the first use of the device (start.cpp): kernels are registered, and the Python package prepares
+// torch.
+void start();
+bool is_started();
+
+c10::DeviceAllocator *device_allocator();                       // allocator.cpp
+c10::Allocator *pinned_allocator();                             // host_memory.cpp
+bool is_pinned(const void *pointer);                            // host_memory.cpp
+const at::Generator &default_generator(c10::DeviceIndex index); // generator.cpp
+at::Generator new_generator(c10::DeviceIndex index);            // generator.cpp
+c10::StreamId current_stream_id(c10::DeviceIndex index);        // guard.cpp: this thread's
+void set_current_stream_id(c10::DeviceIndex index, c10::StreamId id);
+
+} // namespace headrace

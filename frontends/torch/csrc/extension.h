@@ -1,0 +1,73 @@
+// extension.h: the extension module headrace._C, which the Python package calls (module.cpp), and what its functions
+// share.
+//
+// A function of the module parses its arguments, gives up the interpreter's lock where it may wait, and lets exceptions
+// become Python's. Only functions of the C API that every CPython since 3.10 has are used.
+#pragma once
+
+#include <Python.h>
+#include <torch/csrc/Exceptions.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "record.h"
+
+namespace headrace {
+
+// The functions that a file adds to the module; each list ends with an entry of nulls.
+extern PyMethodDef counter_functions[];   // counters.cpp
+extern PyMethodDef graph_functions[];     // function.cpp
+extern PyMethodDef optimizer_functions[]; // optim.cpp
+
+// While one lives, the interpreter's lock is given up.
+class Unlocked {
+public:
+  Unlocked() : state_(PyEval_SaveThread()) {}
+  Unlocked(const Unlocked &) = delete;
+  ~Unlocked() {
+    PyEval_RestoreThread(state_);
+  }
+
+private:
+  PyThreadState *state_;
+};
+
+// Runs `body`, which gives a new reference; an exception becomes Python's.
+template <class Body> PyObject *answer(Body &&body) {
+  HANDLE_TH_ERRORS
+  return std::forward<Body>(body)();
+  END_HANDLE_TH_ERRORS
+}
+
+// The same for what gives nothing, without the interpreter's lock.
+template <class Body> PyObject *perform(Body &&body) {
+  HANDLE_TH_ERRORS {
+    Unlocked unlocked;
+    std::forward<Body>(body)();
+  }
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+// Throws where the interpreter has set an exception.
+inline PyObject *checked(PyObject *object) {
+  if (object == nullptr)
+    throw python_error();
+  return object;
+}
+template <class... T> void parse(PyObject *arguments, const char *format, T *...places) {
+  if (PyArg_ParseTuple(arguments, format, places...) == 0)
+    throw python_error();
+}
+
+// The device that an argument names: torch.device, text or number; the current one for None and numbers below 0.
+c10::DeviceIndex device_argument(PyObject *argument);
+// The same of a function's one argument, which may be missing.
+c10::DeviceIndex only_device_argument(PyObject *arguments);
+
+inline PyCFunction fast_function(PyObject *(*function)(PyObject *, PyObject *const *, Py_ssize_t)) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+} // namespace headrace

@@ -1,0 +1,99 @@
+// generator.cpp: random numbers: a seed, and how many random operations have drawn from it. Each device has a
+// generator.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/GeneratorImpl.h>
+
+#include <array>
+#include <mutex>
+
+#include "device.h"
+
+namespace headrace {
+namespace {
+
+class Generator final : public c10::GeneratorImpl {
+public:
+  explicit Generator(c10::DeviceIndex index)
+      : c10::GeneratorImpl({c10::DeviceType::PrivateUse1, index}, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
+
+  void set_current_seed(uint64_t seed) override {
+    seed_ = seed, offset_ = 0;
+  }
+  void set_offset(uint64_t offset) override {
+    offset_ = offset;
+  }
+  uint64_t get_offset() const override {
+    return offset_;
+  }
+  uint64_t current_seed() const override {
+    return seed_;
+  }
+  uint64_t seed() override {
+    set_current_seed(c10::detail::getNonDeterministicRandom());
+    return seed_;
+  }
+
+  void set_state(const c10::TensorImpl &state) override {
+    at::detail::check_rng_state(state);
+    TORCH_CHECK(state.numel() == 16, "RNG state is wrong size: ", state.numel(), " bytes, expected 16");
+    const uint64_t *words = static_cast<const uint64_t *>(state.data());
+    seed_ = words[0], offset_ = words[1];
+  }
+
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    Tensor state = at::empty({16}, at::TensorOptions(at::kCPU).dtype(at::kByte));
+    uint64_t *words = reinterpret_cast<uint64_t *>(state.mutable_data_ptr<uint8_t>());
+    words[0] = seed_, words[1] = offset_;
+    return state.getIntrusivePtr();
+  }
+
+  Philox next(int64_t count) {
+    Philox first{static_cast<int64_t>(seed_), static_cast<int64_t>(offset_)};
+    offset_ += static_cast<uint64_t>(count);
+    return first;
+  }
+
+private:
+  Generator *clone_impl() const override {
+    Generator *copy = new Generator(device().index());
+    copy->seed_ = seed_, copy->offset_ = offset_;
+    return copy;
+  }
+  uint64_t seed_ = c10::default_rng_seed_val, offset_ = 0;
+};
+
+} // namespace
+
+const at::Generator &default_generator(c10::DeviceIndex index) {
+  static std::mutex *mutex = new std::mutex;
+  static auto *generators = new std::array<at::Generator, kDevicesMax>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  at::Generator &generator = (*generators)[index];
+  if (C10_UNLIKELY(!generator.defined())) {
+    generator = at::make_generator<Generator>(index);
+    generator.seed();
+  }
+  return generator;
+}
+
+at::Generator new_generator(c10::DeviceIndex index) {
+  return at::make_generator<Generator>(index);
+}
+
+Philox next_philox(const std::optional<at::Generator> &generator, int64_t count) {
+  const at::Generator &used =
+      generator.has_value() && generator->defined() ? *generator : default_generator(here_index());
+  TORCH_CHECK(used.device().type() == c10::DeviceType::PrivateUse1, "Expected a '", here().str(),
+              "' device type for generator but found '", used.device().str(), "'");
+  if (Capture *capturing = capture(); C10_UNLIKELY(capturing != nullptr)) {
+    TORCH_CHECK(used == default_generator(here_index()),
+                "headrace: a graph that draws from a generator of its own can't be captured");
+    capturing->ticket_count += count;
+    return {0, capturing->ticket_count - count};
+  }
+  std::lock_guard<std::mutex> lock(used.unsafeGetGeneratorImpl()->mutex_);
+  return static_cast<Generator *>(used.unsafeGetGeneratorImpl())->next(count);
+}
+
+} // namespace headrace

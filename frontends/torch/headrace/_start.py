@@ -1,0 +1,104 @@
+"""The first use of the device: what it changes in torch. The library imports this module then, once; a program that only
+imports torch never does.
+
+torch has no hook for the following, so its functions are replaced by ones that look at the device first. Tensors of other
+devices go to torch's own function.
+"""
+
+import atexit
+import os
+import sys
+
+import torch
+
+from headrace import _libraries, optim
+from headrace._library import _C
+
+
+def _choose_as_for_the_host():
+    """torch accumulates the chunked linear_cross_entropy of half precision in float32 on the devices that it lists, and in the
+    narrow dtype elsewhere; ours gets the CPU's choices."""
+    options = sys.modules.get("torch.nn.modules.linear_cross_entropy_options")
+    if options is None:
+        return  # an older torch
+    defaults, cls = options._AUTO_DEFAULTS, options.LinearCrossEntropyOptions
+    defaults.update({("headrace", dtype): chosen for (kind, dtype), chosen in defaults.items() if kind == "cpu"})
+    resolve = cls._resolve_auto_acc_dtype
+
+    def resolve_as_for_the_host(dtype, device):
+        return resolve(dtype, torch.device("cpu") if device is not None and device.type == "headrace" else device)
+
+    cls._resolve_auto_acc_dtype = staticmethod(resolve_as_for_the_host)
+
+
+def _print_from_the_host():
+    """repr() formats one copy of a device tensor: formatting on the device would read it number by number."""
+    plain_text = torch._tensor_str._str
+
+    def tensor_text(tensor, *, tensor_contents=None):
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "headrace"
+        if (
+            plain
+            and tensor.layout == torch.strided
+            and tensor_contents is None
+            and tensor.numel() > 0
+            and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        ):
+            with torch.no_grad():
+                tensor_contents = torch._tensor_str._tensor_str(tensor.detach().cpu(), len("tensor("))
+        return plain_text(tensor, tensor_contents=tensor_contents)
+
+    torch._tensor_str._str = tensor_text
+
+
+def _register_reductions():
+    """Between processes tensors of the device become host tensors: handles mean nothing elsewhere."""
+    from multiprocessing.reduction import ForkingPickler
+
+    from torch.multiprocessing import reductions
+
+    def reduce_tensor(tensor):
+        if tensor.device.type == "headrace":
+            return reductions.reduce_tensor(
+                tensor.detach().cpu().requires_grad_(tensor.requires_grad and tensor.is_leaf)
+            )
+        return reductions.reduce_tensor(tensor)
+
+    ForkingPickler.register(torch.Tensor, reduce_tensor)
+
+    def reduce_parameter(parameter):
+        if parameter.device.type == "headrace":
+            values = torch.nn.Parameter(parameter.detach().cpu(), parameter.requires_grad)
+            return reductions.reduce_tensor(values)
+        return reductions.reduce_tensor(parameter)
+
+    ForkingPickler.register(torch.nn.parameter.Parameter, reduce_parameter)
+
+
+def _finish():
+    """Waits for the device before the interpreter ends, without holding the interpreter's lock.
+
+    A thread of autograd that has just finished a backward pass drops Python objects; if it asks for the lock when the
+    interpreter is ending, the process aborts. (The core itself waits for its work when the process exits.)
+    """
+    try:
+        _C.synchronize_all()
+    except Exception:
+        pass  # nobody is left to read the error
+
+
+def _start():
+    _libraries.find()
+    chosen = os.environ.get("HEADRACE_DEVICE", "")
+    if (chosen or "cpu").startswith("cpu"):
+        _libraries.warn_without_onednn()
+    _print_from_the_host()
+    _register_reductions()
+    _choose_as_for_the_host()
+    optim.register(_C.adam)
+    if torch.version.cuda is None or chosen.startswith("cuda"):
+        torch._C._set_multithreading_enabled(False)  # see docs/decisions.md: backward passes run on the calling thread
+    atexit.register(_finish)
+
+
+_start()

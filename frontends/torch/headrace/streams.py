@@ -1,0 +1,61 @@
+"""torch.headrace: streams and events. Each device has one queue, which runs in order: streams are names for it."""
+
+import torch
+
+from headrace._library import _C
+
+
+class Stream(torch.Stream):
+    """A queue of work. All of them are their device's one queue, which runs in order."""
+
+    def __new__(cls, device=None, priority=0, **names):
+        if names:
+            return super().__new__(cls, priority=priority, **names)
+        return super().__new__(cls, torch.device("headrace", _C.device_index(device)), priority=priority)
+
+
+class Event(torch.Event):
+    """A mark in the queue. With enable_timing, recording waits for the work before it."""
+
+    def __new__(cls, enable_timing=False, blocking=False, interprocess=False):
+        return super().__new__(
+            cls, "headrace", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
+        )
+
+
+def current_stream(device=None):
+    """The device's current stream. All streams are names for its one queue."""
+    index = _C.device_index(device)
+    return _stream_of(index, _C.current_stream(index))
+
+
+def default_stream(device=None):
+    """The device's default stream."""
+    return _stream_of(_C.device_index(device), 0)
+
+
+def _stream_of(index, number):
+    return Stream(stream_id=number, device_index=index, device_type=torch._C._autograd.DeviceType.PrivateUse1.value)
+
+
+def set_stream(stream):
+    """Makes a stream the current one, and its device too."""
+    _C.set_current_stream(stream.device, stream.stream_id)
+    _C.exchange_device(stream.device)
+
+
+class stream:  # noqa: N801
+    """Context manager that makes a stream the current one."""
+
+    def __init__(self, stream):
+        self._stream, self._before, self._device = stream, None, -1
+
+    def __enter__(self):
+        if self._stream is not None:
+            self._before, self._device = current_stream(self._stream.device), _C.current_device()
+            set_stream(self._stream)
+
+    def __exit__(self, *error):
+        if self._stream is not None:
+            set_stream(self._before)
+            _C.exchange_device(self._device)
