@@ -148,6 +148,13 @@ static bool is_idle(const hr_queue *queue) {
   return !queue->is_running && queue->first == NULL;
 }
 
+bool hr_queue_has_room(hr_queue *queue, int count) {
+  hr_mutex_lock(&queue->mutex);
+  bool has_room = queue->pending + count <= HR_QUEUE_LIMIT;
+  hr_mutex_unlock(&queue->mutex);
+  return has_room;
+}
+
 bool hr_queue_begin_inline(hr_queue *queue) {
   hr_queue_settle(queue);
   hr_mutex_lock(&queue->mutex);

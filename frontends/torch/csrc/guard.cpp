@@ -5,19 +5,25 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "device.h"
+#include "headrace/mark.h"
 
 namespace headrace {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
+// An event is a mark in its device's stream. A timed one puts it there when it is recorded; others when somebody looks whether
+// they are done, so that recording one cuts no program in two. Then later work may be in front of it.
 struct Event {
-  Clock::time_point when;
-  c10::DeviceIndex device;
+  c10::DeviceIndex device = 0;
+  hr_mark *mark = nullptr;
+  std::atomic<bool> is_done{false}; // somebody has waited for it
+  ~Event() {
+    hr_mark_release(mark);
+  }
 };
 
 thread_local std::array<c10::StreamId, kDevicesMax> current_stream{};
@@ -63,37 +69,44 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return static_cast<c10::DeviceIndex>(count_devices());
   }
 
-  // A timed event is placed after all work before it, so that the time between two is the time of the work.
   void record(void **event, const c10::Stream &stream, const c10::DeviceIndex,
               const c10::EventFlag flag) const override {
-    c10::DeviceIndex index = index_of(stream.device_index());
-    if (*event == nullptr)
-      *event = new Event;
+    auto made = std::make_unique<Event>();
+    made->device = index_of(stream.device_index());
     if (flag == c10::EventFlag::BACKEND_DEFAULT)
-      check(hr_stream_synchronize(stream_of(index)));
-    *static_cast<Event *>(*event) = {Clock::now(), index};
+      check(hr_mark_create(stream_of(made->device), &made->mark));
+    delete static_cast<Event *>(std::exchange(*event, made.release()));
   }
   void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override {
     delete static_cast<Event *>(event);
   }
   void block(void *, const c10::Stream &) const override {} // one queue in order
-  bool queryEvent(void *event) const override {
-    if (event != nullptr)
-      check(hr_stream_synchronize(stream_of(static_cast<Event *>(event)->device)));
-    return true;
+  bool queryEvent(void *opaque) const override {
+    auto *event = static_cast<Event *>(opaque);
+    return event == nullptr || event->is_done || is_reached(stream_of(event->device), event->mark);
   }
-  void synchronizeEvent(void *event) const override {
-    if (event != nullptr)
-      check(hr_stream_synchronize(stream_of(static_cast<Event *>(event)->device)));
+  void synchronizeEvent(void *opaque) const override {
+    auto *event = static_cast<Event *>(opaque);
+    if (event == nullptr)
+      return;
+    synchronizeDevice(event->device);
+    event->is_done = true;
   }
   double elapsedTime(void *from, void *to, const c10::DeviceIndex) const override {
-    std::chrono::duration<double, std::milli> elapsed =
-        static_cast<Event *>(to)->when - static_cast<Event *>(from)->when;
-    return elapsed.count();
+    int64_t begin = hr_mark_ns(static_cast<Event *>(from)->mark), end = hr_mark_ns(static_cast<Event *>(to)->mark);
+    return static_cast<double>(end - begin) * 1e-6;
   }
+  // Looks at the last mark that a query left, unless the stream has got work since.
   bool queryStream(const c10::Stream &stream) const override {
-    synchronizeStream(stream);
-    return true;
+    static std::mutex *mutex = new std::mutex;
+    static auto *marks = new std::array<hr_mark *, kDevicesMax>{};
+    c10::DeviceIndex index = index_of(stream.device_index());
+    hr_stream *queried = stream_of(index);
+    std::lock_guard<std::mutex> lock(*mutex);
+    hr_mark *&mark = (*marks)[index];
+    if (mark != nullptr && !hr_mark_is_last(mark, queried))
+      hr_mark_release(std::exchange(mark, nullptr));
+    return is_reached(queried, mark);
   }
   void synchronizeStream(const c10::Stream &stream) const override {
     synchronizeDevice(stream.device_index());
@@ -104,6 +117,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void recordDataPtrOnStream(const c10::DataPtr &, const c10::Stream &) const override {}
 
 private:
+  // Places the mark if there is none yet and the queue has room for one.
+  static bool is_reached(hr_stream *stream, hr_mark *&mark) {
+    if (mark == nullptr)
+      check(hr_mark_try_create(stream, &mark));
+    return mark != nullptr && hr_mark_is_reached(mark);
+  }
   static c10::Stream make_stream(c10::DeviceIndex index, c10::StreamId id) {
     return c10::Stream(c10::Stream::UNSAFE, {c10::DeviceType::PrivateUse1, index}, id);
   }

@@ -1,6 +1,7 @@
 // module.cpp: the extension module headrace._C: devices, streams, memory and random numbers for the Python package.
 // Where a function takes a device, it is a torch.device, its name, a number, or None for the current one.
 #include <torch/csrc/Device.h>
+#include <torch/csrc/Event.h>
 #include <torch/csrc/utils/python_strings.h>
 
 #include <algorithm>
@@ -106,6 +107,17 @@ PyObject *set_current_stream(PyObject *, PyObject *arguments) {
     parse(arguments, "OL", &device, &id);
     set_current_stream_id(device_argument(device), id);
     Py_RETURN_NONE;
+  });
+}
+
+// torch.Event's own function takes no events of a subclass.
+PyObject *elapsed_time(PyObject *, PyObject *arguments) {
+  return answer([&]() -> PyObject * {
+    PyObject *begin = nullptr, *end = nullptr;
+    parse(arguments, "OO", &begin, &end);
+    TORCH_CHECK_TYPE(THPEvent_Check(begin) && THPEvent_Check(end), "expected two torch.Event objects");
+    return PyFloat_FromDouble(
+        reinterpret_cast<THPEvent *>(begin)->event.elapsedTime(reinterpret_cast<THPEvent *>(end)->event));
   });
 }
 
@@ -226,6 +238,7 @@ PyMethodDef functions[] = {
     {"describe_device", describe_device, METH_VARARGS, "A device's properties by name."},
     {"current_stream", current_stream, METH_VARARGS, "The number of a device's current stream."},
     {"set_current_stream", set_current_stream, METH_VARARGS, "Changes it."},
+    {"elapsed_time", elapsed_time, METH_VARARGS, "Milliseconds between two events."},
     {"commit", commit, METH_NOARGS, "Hands everything recorded to the device, without waiting."},
     {"synchronize", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&synchronize)),
      METH_FASTCALL | METH_KEYWORDS,

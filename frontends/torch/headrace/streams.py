@@ -15,12 +15,16 @@ class Stream(torch.Stream):
 
 
 class Event(torch.Event):
-    """A mark in the queue. With enable_timing, recording waits for the work before it."""
+    """A mark in the queue. With enable_timing, recording commits what is pending, and `elapsed_time` gives times."""
 
     def __new__(cls, enable_timing=False, blocking=False, interprocess=False):
         return super().__new__(
             cls, "headrace", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
         )
+
+    def elapsed_time(self, end_event):
+        """Milliseconds that the device took from this event to the other. Both have enable_timing, are recorded, and done."""
+        return _C.elapsed_time(self, end_event)
 
 
 def current_stream(device=None):

@@ -1,0 +1,79 @@
+/* A mark is a job in the device's queue. On a device that works beside the host it waits for the device, on the executor's
+ * thread: only whoever asks for times or progress pays for that. */
+#include "headrace/mark.h"
+
+#include <stdatomic.h>
+
+#include "base/allocator.h"
+#include "base/refcount.h"
+#include "base/thread.h"
+#include "engine/stream.h"
+
+struct hr_mark {
+  hr_queue_job job; /* first */
+  hr_refcount refcount;
+  hr_device *device; /* valid while the job is in its queue */
+  uint64_t number;         /* of the job */
+  atomic_int_least64_t ns; /* 0: not reached */
+};
+
+static void reach(hr_queue_job *job) {
+  hr_mark *mark = (hr_mark *)job;
+  if (mark->device->driver->flush != NULL) {
+    hr_status_ignore(mark->device->driver->flush(mark->device->impl)); /* whoever waits gets the error */
+  }
+  atomic_store_explicit(&mark->ns, hr_clock_ns(), memory_order_release);
+  hr_mark_release(mark);
+}
+
+/* True if all work that the device was given has run. */
+static bool is_idle(hr_stream *stream, uint64_t *out_number) {
+  *out_number = atomic_load(&stream->device->queue.pushed);
+  return atomic_load(&stream->device->queue.completed) >= *out_number;
+}
+
+hr_status hr_mark_create(hr_stream *stream, hr_mark **out_mark) {
+  HR_RETURN_IF_ERROR(hr_stream_commit(stream));
+  hr_mark *mark = hr_calloc(1, sizeof *mark);
+  if (mark == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "a mark: out of host memory");
+  }
+  mark->job.run = reach;
+  mark->device = stream->device;
+  hr_refcount_init(&mark->refcount);
+  *out_mark = mark;
+  if (stream->device->driver->flush == NULL && is_idle(stream, &mark->number)) {
+    atomic_store_explicit(&mark->ns, hr_clock_ns(), memory_order_release);
+    return NULL;
+  }
+  hr_refcount_retain(&mark->refcount); /* the queue's */
+  mark->number = hr_queue_push(&stream->device->queue, &mark->job);
+  return NULL;
+}
+
+/* A commit pushes one job, or two where the trace is cut; then comes the mark. */
+hr_status hr_mark_try_create(hr_stream *stream, hr_mark **out_mark) {
+  *out_mark = NULL;
+  return hr_queue_has_room(&stream->device->queue, 3) ? hr_mark_create(stream, out_mark) : NULL;
+}
+
+void hr_mark_release(hr_mark *mark) {
+  if (mark != NULL && hr_refcount_release(&mark->refcount)) {
+    hr_free(mark);
+  }
+}
+
+bool hr_mark_is_reached(const hr_mark *mark) {
+  return hr_mark_ns(mark) != 0;
+}
+
+bool hr_mark_is_last(const hr_mark *mark, hr_stream *stream) {
+  hr_mutex_lock(&stream->mutex);
+  bool is_last = stream->pending.records.count == 0 && atomic_load(&stream->device->queue.pushed) == mark->number;
+  hr_mutex_unlock(&stream->mutex);
+  return is_last;
+}
+
+int64_t hr_mark_ns(const hr_mark *mark) {
+  return atomic_load_explicit(&((hr_mark *)mark)->ns, memory_order_acquire);
+}
