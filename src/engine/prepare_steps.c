@@ -85,7 +85,9 @@ static hr_status prepare(hr_instance *instance, hr_device *device, hr_exec_step 
   hr_text key = {0};
   bool is_host = device->properties.is_host;
   hr_tuning_entry *tuning_entry = NULL;
-  if (device->properties.has_contents && step->cost.flops >= (is_host ? CHOICE_FLOPS_MIN : CHOICE_FLOPS_MIN_DEVICE)) {
+  bool is_fixed = atomic_load_explicit(&device->is_deterministic, memory_order_relaxed);
+  if (!is_fixed && device->properties.has_contents &&
+      step->cost.flops >= (is_host ? CHOICE_FLOPS_MIN : CHOICE_FLOPS_MIN_DEVICE)) {
     hr__algorithms_key(providers, device, program, node, &key);
     tuning_entry = hr_text_chars(&key)[0] != 0 ? hr__tuning_entry_find(key.data, key.length) : NULL;
   }

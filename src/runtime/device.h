@@ -18,6 +18,8 @@
 #ifndef HEADRACE_RUNTIME_DEVICE_H_
 #define HEADRACE_RUNTIME_DEVICE_H_
 
+#include <stdatomic.h>
+
 #include "base/context.h"
 #include "base/device_kernel.h"
 #include "base/text.h"
@@ -135,6 +137,7 @@ struct hr_device {
   hr_device_properties properties;
   hr_caching_allocator allocator;
   hr_queue queue;
+  atomic_bool is_deterministic; /* programs are compiled without the tuning cache */
   hr_mutex bind_mutex;   /* held while memory is allocated for a buffer */
   hr_mutex shared_mutex; /* guards the fields below; held from choosing the block until the job is in the queue */
   hr_block *shared;      /* temporaries and workspace of the running job; NULL until some are needed */

@@ -53,10 +53,9 @@ void hr_queue_close(hr_queue *queue);
 void hr_queue_fini(hr_queue *queue);
 /* Appends a job and returns its number for hr_queue_wait. If no thread can be created, the job runs here. */
 uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job);
-/* True if nothing is queued or running: until end_inline the caller's thread runs the jobs. */
 /* True if `count` jobs can be pushed without waiting for a place. */
 bool hr_queue_has_room(hr_queue *queue, int count);
-/* True when nothing is queued or running: until end_inline the caller is the one who runs. */
+/* True if nothing is queued or running: until end_inline the caller's thread runs the jobs. */
 bool hr_queue_begin_inline(hr_queue *queue);
 void hr_queue_end_inline(hr_queue *queue);
 /* If nothing is queued or running and a thread of the team is awake, that thread calls work(job). The next user of the

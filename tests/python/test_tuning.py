@@ -13,6 +13,7 @@ pytestmark = pytest.mark.cpu_only
 
 SCRIPT = r"""
 import json, sys, torch
+torch.use_deterministic_algorithms(sys.argv[2] == "deterministic")
 torch.manual_seed(0)
 model = torch.nn.Sequential(
     torch.nn.Conv2d(8, 24, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(24, 40, 1), torch.nn.ReLU(),
@@ -35,11 +36,11 @@ print(json.dumps(len(results)))
 """
 
 
-def run(folder, choices: str, steps: int) -> int:
+def run(folder, choices: str, steps: int, kind: str = "any") -> int:
     """How many different results the steps gave."""
     environment = dict(os.environ, HEADRACE_CACHE=str(folder), HEADRACE_TUNING=choices, HEADRACE_JIT="off")
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(steps)], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", SCRIPT, str(steps), kind], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -62,4 +63,11 @@ def test_results_stay_the_same_while_ways_are_measured(tmp_path):
 def test_nothing_is_measured_where_nobody_asks_for_it(tmp_path, choices):
     tmp_path.chmod(0o700)
     assert run(tmp_path, choices, 100) == 1
+    assert not kept(tmp_path)
+
+
+def test_deterministic_algorithms_are_not_chosen_by_measurement(tmp_path):
+    """What another process measured is not read either: there is nothing to read, and nothing is added."""
+    tmp_path.chmod(0o700)
+    assert run(tmp_path, "measure", 300, "deterministic") == 1
     assert not kept(tmp_path)

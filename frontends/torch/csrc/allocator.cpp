@@ -1,4 +1,6 @@
 // allocator.cpp: torch's allocator of the device: a storage's pointer is the handle of a buffer without memory.
+#include <ATen/Context.h>
+
 #include "device.h"
 
 namespace headrace {
@@ -9,6 +11,8 @@ void release_buffer(void *buffer) {
 }
 
 c10::DataPtr allocate(size_t bytes) {
+  if (bool wanted = at::globalContext().deterministicAlgorithms(); C10_UNLIKELY(wanted != is_deterministic()))
+    set_deterministic(wanted);
   hr_buffer *buffer = nullptr;
   check(hr_buffer_create(device(), bytes > 0 ? bytes : 1, &buffer));
   return {hr_buffer_handle(buffer), buffer, &release_buffer, here()};

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "interrupt.h"
+#include "headrace/tuning.h"
 
 namespace headrace {
 
@@ -48,6 +49,7 @@ struct Opened {
 std::array<Opened, kDevicesMax> opened;
 std::atomic<bool> forked{false};
 std::atomic<int> known_count{-1}; // of devices
+std::atomic<bool> deterministic{false};
 std::atomic<int> chosen_mode{-1}; // of all streams, when somebody has chosen one
 std::string device_name = "cpu";
 thread_local c10::DeviceIndex chosen_device = 0;
@@ -87,6 +89,7 @@ void open_once(c10::DeviceIndex index) {
   watch_signals(stream);
   if (int mode = chosen_mode.load(); mode >= 0)
     hr_stream_set_mode(stream, static_cast<hr_mode>(mode));
+  check(hr_stream_set_deterministic(stream, deterministic.load()));
   if (!is_open())
     pthread_atfork(nullptr, nullptr, mark_forked);
   hr_device_info info;
@@ -161,6 +164,16 @@ void for_each_stream(const std::function<void(hr_stream *)> &body) {
   for (Opened &one : opened)
     if (hr_stream *stream = one.stream.load())
       body(stream);
+}
+
+bool is_deterministic() {
+  return deterministic.load(std::memory_order_relaxed);
+}
+
+void set_deterministic(bool is_deterministic) {
+  std::lock_guard<std::mutex> lock(open_mutex());
+  deterministic.store(is_deterministic);
+  for_each_stream([&](hr_stream *stream) { check(hr_stream_set_deterministic(stream, is_deterministic)); });
 }
 
 void set_mode(hr_mode mode) {
