@@ -6,12 +6,13 @@ devices go to torch's own function.
 """
 
 import atexit
+import functools
 import os
 import sys
 
 import torch
 
-from headrace import _libraries, optim
+from headrace import _libraries, _multiprocessing, optim
 from headrace._library import _C
 
 
@@ -51,28 +52,21 @@ def _print_from_the_host():
     torch._tensor_str._str = tensor_text
 
 
-def _register_reductions():
-    """Between processes tensors of the device become host tensors: handles mean nothing elsewhere."""
-    from multiprocessing.reduction import ForkingPickler
+def _compile_by_our_backend():
+    """torch.compile without a backend means inductor, which generates no code for this device: graphs that touch it go to
+    ours, as with backend="headrace"."""
+    wrapper = torch._TorchCompileInductorWrapper
+    by_inductor = wrapper.__call__
 
-    from torch.multiprocessing import reductions
+    @functools.wraps(by_inductor)
+    def compile_graph(self, module, inputs, **names):
+        from headrace import compile
 
-    def reduce_tensor(tensor):
-        if tensor.device.type == "headrace":
-            return reductions.reduce_tensor(
-                tensor.detach().cpu().requires_grad_(tensor.requires_grad and tensor.is_leaf)
-            )
-        return reductions.reduce_tensor(tensor)
+        if compile.touches_device(module, inputs):
+            return compile.headrace(module, inputs)
+        return by_inductor(self, module, inputs, **names)
 
-    ForkingPickler.register(torch.Tensor, reduce_tensor)
-
-    def reduce_parameter(parameter):
-        if parameter.device.type == "headrace":
-            values = torch.nn.Parameter(parameter.detach().cpu(), parameter.requires_grad)
-            return reductions.reduce_tensor(values)
-        return reductions.reduce_tensor(parameter)
-
-    ForkingPickler.register(torch.nn.parameter.Parameter, reduce_parameter)
+    wrapper.__call__ = compile_graph
 
 
 def _finish():
@@ -93,7 +87,8 @@ def _start():
     if (chosen or "cpu").startswith("cpu"):
         _libraries.warn_without_onednn()
     _print_from_the_host()
-    _register_reductions()
+    _multiprocessing.register()
+    _compile_by_our_backend()
     _choose_as_for_the_host()
     optim.register(_C.adam)
     if torch.version.cuda is None or chosen.startswith("cuda"):
