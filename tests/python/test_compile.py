@@ -694,3 +694,46 @@ def test_a_compiled_optimizer_step(name, device):
             run()
     assert_summed(moved.weight, layer.weight, name, factor=20)
     assert (counts()["eager_runs"] == 0) == (name != "adam")
+
+
+# ---- without a backend, and numbers that never repeat
+
+
+def test_compile_without_a_backend_is_ours(device):
+    x = torch.randn(4, 3)
+    add = torch.compile(lambda x: (x + 1).relu())
+    assert_same(add(x.to(device)), (x + 1).relu())
+    model = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1))
+    moved = torch.compile(copy.deepcopy(model).to(device))
+    model(x).sum().backward()
+    moved(x.to(device)).sum().backward()
+    for mine, other in zip(moved.parameters(), model.parameters()):
+        assert_summed(mine.grad, other.grad)
+    assert counts()["captures"] >= 2 and counts()["eager_runs"] == 0
+
+
+def test_numbers_and_lengths_that_never_repeat_are_not_captured(device):
+    x = torch.randn(100)
+    moved = x.to(device)
+    scale = compiled(lambda x, number: x * number - number)
+    for i in range(30):
+        number = 0.5 + i / 7
+        assert_same(scale(moved, number), x * number - number, f"number {number}")
+    assert counts()["eager_runs"] == 0 and counts()["captures"] <= 12
+    torch._dynamo.reset()
+    before = counts()["captures"]
+    head = compiled(lambda x, count: (x[:count] * 2).sum())
+    for count in range(2, 60):
+        assert_same(head(moved, count), (x[:count] * 2).sum(), f"length {count}", rtol=1e-4, atol=1e-4)
+    assert counts()["eager_runs"] == 0 and counts()["captures"] - before <= 12
+
+
+def test_numbers_that_repeat_are_captured(device):
+    x = torch.randn(5)
+    moved = x.to(device)
+    scale = compiled(lambda x, number: x * number)
+    for number in [1.0, 2.0, *range(3, 20), 0.0, -0.0] * 3:
+        made = scale(moved, float(number))
+        assert_same(made, x * float(number), f"number {number}")
+        assert torch.equal(made.cpu().signbit(), (x * float(number)).signbit())
+    assert counts()["eager_runs"] == 0 and counts()["runs"] >= 20

@@ -97,6 +97,8 @@ struct Variant {
   std::unique_ptr<Backward> backward;
 };
 
+constexpr size_t kVariantsMax = 32; // of a program
+
 struct Program {
   std::atomic<bool> is_mixed{false}; // its results are not all tensors of the device
   std::mutex mutex;
@@ -266,6 +268,8 @@ int64_t add_variant(int64_t program, std::shared_ptr<Variant> variant) {
   ++captures;
   std::lock_guard<std::mutex> lock(program_of(program).mutex);
   auto &variants = program_of(program).variants;
+  if (variants.size() == kVariantsMax)
+    variants.pop_back(); // the one that was not used for the longest time
   variants.insert(variants.begin(), std::move(variant));
   return static_cast<int64_t>(variants.size());
 }

@@ -38,7 +38,7 @@ PyObject *stream_stats(PyObject *, PyObject *arguments) {
         &hr_stream_stat_name, [&](size_t bytes, hr_stats *out) { hr_stream_stats_read(stream, bytes, out); });
     GraphCounts graphs = graph_counts();
     put(dictionary, "graph_captures", graphs.captures);
-    put(dictionary, "part_runs", graphs.runs);
+    put(dictionary, "graph_runs", graphs.runs);
     return dictionary;
   });
 }

@@ -30,9 +30,10 @@ _run = torch.ops.headrace.graph_run.default._op
 _end = torch.ops.headrace.graph_end.default._op
 _end_backward = torch.ops.headrace.graph_end_backward.default._op
 
-# An FX graph keeps this many geometries of its inputs (sizes are guarded by dynamo; offsets into storages are not), and
-# this many sets of values of its integers.
-_VARIANTS_MAX, _PROGRAMS_MAX, _FAILURES_MAX = 16, 64, 3
+# The first geometries of an FX graph's inputs, and the first values of its numbers, are captured at once; later ones when they
+# come for the second time, since a capture costs more than eager code. So many programs, one for each set of numbers, are kept,
+# and so many geometries are remembered as met once.
+_AT_ONCE_MAX, _PROGRAMS_MAX, _MET_MAX, _FAILURES_MAX = 8, 64, 256, 3
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
@@ -165,9 +166,10 @@ class Graph:
     """An FX graph on its way to the stream. `module` is run as it is where it can't be captured."""
 
     def __init__(self, module, trains=False, by_aot=False):
+        self._numbers = _take_numbers(module)  # places of inputs
         self.module, self._attributes = _lift_attributes(module)
         self._kind = trains, by_aot
-        self._programs = {}
+        self._programs, self._at_once, self._met = {}, 0, {}
         self._reasons = set()
         self._expected_devices = _output_devices(module)
 
@@ -191,41 +193,60 @@ class Graph:
         return _C.make_function(handle, call, list(attributes))
 
     def _call_mixed(self, *values):
+        values = [value.item() if place in self._numbers else value for place, value in enumerate(values)]
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
-        numbers = tuple((type(value), value) for value in values if not isinstance(value, torch.Tensor))
-        program = self._programs.get(numbers)
+        numbers = _key(values)
+        program = self._programs.pop(numbers, None)
+        if program is not None:
+            self._programs[numbers] = program  # now the last that would be dropped
+            results = _run(program.handle, tensors) if program.variants else [None]
+            if not results or results[0] is not None:
+                return program.fill(results)
+        return self._call_missed(program, values, tensors, numbers)
+
+    def capture_ahead(self, values):
+        """Captures for the inputs of a trace; raises what keeps it from that."""
+        if self._numbers:
+            return  # their values come with the first call
+        values = [*values, *self._attributes]
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        program = self._programs[_key(map(_hint, values))] = _Program(*self._kind)
+        self._at_once += 1
+        with _disable_current_modes():
+            program.capture(self.module, self._expected_devices, values, tensors)
+
+    def _call_missed(self, program, values, tensors, numbers=()):
+        """No variant fits the inputs: captures one, or runs the FX graph as it is."""
+        if program is not None and program.failures >= _FAILURES_MAX:
+            return self._run_eagerly(values, "it failed before")
+        if not self._is_worth_capturing(numbers, tensors):
+            return self.module(*values)
         if program is None:
             if len(self._programs) >= _PROGRAMS_MAX:
                 self._programs.pop(next(iter(self._programs)))
             program = self._programs[numbers] = _Program(*self._kind)
-        results = _run(program.handle, tensors) if program.variants else [None]
-        if results and results[0] is None:
-            return self._call_missed(program, values, tensors)
-        return program.fill(results)
-
-    def capture_ahead(self, values):
-        """Captures for the inputs of a trace; raises what keeps it from that."""
-        values = [*values, *self._attributes]
-        tensors = [value for value in values if isinstance(value, torch.Tensor)]
-        numbers = tuple((type(_hint(value)), _hint(value)) for value in values if not isinstance(value, torch.Tensor))
-        program = self._programs[numbers] = _Program(*self._kind)
-        with _disable_current_modes():
+        try:
             program.capture(self.module, self._expected_devices, values, tensors)
-
-    def _call_missed(self, program, values, tensors):
-        """No variant fits the inputs: captures one, or runs the FX graph as it is."""
-        if program.variants < _VARIANTS_MAX and program.failures < _FAILURES_MAX:
-            try:
-                program.capture(self.module, self._expected_devices, values, tensors)
-            except Exception as error:  # whatever it is, the FX graph itself says it better
-                program.failures += 1
-                return self._run_eagerly(values, str(error).splitlines()[0] if str(error) else repr(error))
-            results = _run(program.handle, list(tensors))
-            if not results or results[0] is not None:
-                return program.fill(results)
+        except Exception as error:  # whatever it is, the FX graph itself says it better
             program.failures += 1
-            return self._run_eagerly(values, "an input that it writes shares memory with another")
-        return self._run_eagerly(values, "its inputs have too many geometries, or it failed before")
+            return self._run_eagerly(values, str(error).splitlines()[0] if str(error) else repr(error))
+        results = _run(program.handle, list(tensors))
+        if not results or results[0] is not None:
+            return program.fill(results)
+        program.failures += 1
+        return self._run_eagerly(values, "an input that it writes shares memory with another")
+
+    def _is_worth_capturing(self, numbers, tensors):
+        if self._at_once < _AT_ONCE_MAX:
+            self._at_once += 1
+            return True
+        geometry = numbers, tuple((t.device, t.dtype, t.size(), t.stride(), t.storage_offset()) for t in tensors)
+        if self._met.pop(geometry, False):
+            return True
+        if len(self._met) >= _MET_MAX:
+            self._met.pop(next(iter(self._met)))
+        self._met[geometry] = True
+        return False
 
     def _run_eagerly(self, values, reason):
         _note_eager_run()
@@ -233,6 +254,12 @@ class Graph:
             self._reasons.add(reason)
             _log.warning("headrace: a compiled graph runs operation by operation: %s", reason)
         return self.module(*values)
+
+
+def _key(values):
+    """The numbers among the values, so that equal keys are the same numbers: 0.0 is not -0.0, and not 0."""
+    numbers = (value for value in values if not isinstance(value, torch.Tensor))
+    return tuple((type(n), n.hex() if isinstance(n, float) else n) for n in numbers)
 
 
 # ---- what FX says
@@ -262,7 +289,8 @@ def _output_devices(module):
     return devices
 
 
-def _touches_device(module, inputs):
+def touches_device(module, inputs):
+    """True if an input or an operation of the FX graph is on the device."""
     return any(map(_is_on_device, inputs)) or any(
         _is_on_device(leaf) for node in module.graph.nodes for leaf in tree_leaves(_value(node))
     )
@@ -281,6 +309,28 @@ def _needs_autograd(module, inputs):
 
 
 # ---- rewriting
+
+_ITEM = ("item", torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
+
+
+def _take_numbers(module):
+    """Dynamo passes a Python float that has changed as a tensor of the host, whose item() the FX graph takes. Such an input
+    becomes the number itself. Gives the places of these inputs."""
+    places = set()
+    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    for place, node in enumerate(inputs):
+        value, users = _value(node), list(node.users)
+        is_number = isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() == 0 and users
+        if is_number and all(user.op.startswith("call") and user.target in _ITEM for user in users):
+            places.add(place)
+            node.meta["val"] = _value(users[0])
+            for user in users:
+                user.replace_all_uses_with(node)
+                module.graph.erase_node(user)
+    if places:
+        module.recompile()
+    return places
+
 
 
 def _lift_attributes(module):
@@ -384,7 +434,7 @@ def headrace(module, inputs, *, mode=None, options=None):
     """The backend: dynamo calls it with each FX graph that it traced."""
     if options:
         raise ValueError(f"the headrace backend has no options, but got: {', '.join(map(str, options))}")
-    if not _touches_device(module, inputs):
+    if not touches_device(module, inputs):
         return module.forward
     simplify(module)
     if any(map(is_traceable_wrapper_subclass, inputs)):
