@@ -13,10 +13,11 @@ extern "C" {
 
 typedef struct hr_mark hr_mark;
 
-/* Commits everything pending and puts a mark behind it, without waiting for the work. The caller owns one reference. If the queue of
- * the device is full, this waits for a place in it, as a commit does. */
+/* Commits everything pending and puts a mark behind it, without waiting for the work. The caller owns one reference. If
+ * the queue of the device is full, this waits for a place in it, as a commit does. */
 HR_API HR_MUST_USE hr_status hr_mark_create(hr_stream *stream, hr_mark **out_mark);
-/* The same, but never waits: *out_mark is NULL while the queue has no place, so that work in front is not done either. */
+/* The same, but never waits: *out_mark is NULL while the queue has no place, so that work in front is not done either.
+ */
 HR_API HR_MUST_USE hr_status hr_mark_try_create(hr_stream *stream, hr_mark **out_mark);
 /* Drops a reference; NULL is fine. */
 HR_API void hr_mark_release(hr_mark *mark);

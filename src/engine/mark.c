@@ -1,5 +1,5 @@
-/* A mark is a job in the device's queue. On a device that works beside the host it waits for the device, on the executor's
- * thread: only whoever asks for times or progress pays for that. */
+/* A mark is a job in the device's queue. On a device that works beside the host it waits for the device, on the
+ * executor's thread: only whoever asks for times or progress pays for that. */
 #include "headrace/mark.h"
 
 #include <stdatomic.h>
@@ -12,7 +12,7 @@
 struct hr_mark {
   hr_queue_job job; /* first */
   hr_refcount refcount;
-  hr_device *device; /* valid while the job is in its queue */
+  hr_device *device;       /* valid while the job is in its queue */
   uint64_t number;         /* of the job */
   atomic_int_least64_t ns; /* 0: not reached */
 };

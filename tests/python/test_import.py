@@ -21,14 +21,18 @@ SNAPSHOT = """if True:
     import torch.multiprocessing, torch.utils.dlpack, torch.utils.checkpoint, torch.profiler
 
     def describe(value):
-        value = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        value = value.fget if isinstance(value, property) else value
+        value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
         code = value.__code__ if isinstance(value, types.FunctionType) else None
         if code is not None:
             return f"{value.__module__}.{value.__qualname__} {code.co_filename}:{code.co_firstlineno}"
+        if isinstance(value, int) and value > 1 << 40:
+            return "an address"
         if isinstance(value, (str, int, bool, float, type(None))):
             return repr(value)
-        name = getattr(value, "__qualname__", "") or getattr(value, "__name__", "")
-        return f"{type(value).__name__} {getattr(value, '__module__', '')}.{name}"
+        if isinstance(value, (type, types.BuiltinFunctionType, types.ModuleType)):
+            return f"{type(value).__name__} {getattr(value, '__module__', '')}.{value.__name__}"
+        return type(value).__name__
 
     found = {}
     def look(prefix, holder):
@@ -69,9 +73,11 @@ def test_importing_torch_changes_nothing_but_the_name():
     unexpected = {
         name: pair
         for name, pair in differences.items()
-        if "headrace" not in name.lower() and name != "torch.utils.backend_registration._privateuse1_backend_name"
+        if "headrace" not in name.lower()
+        and name != "torch.utils.backend_registration._privateuse1_backend_name"
+        and "torch.utils.backend_registration._rename_" not in str(pair)  # how torch prints the name
     }
-    assert not unexpected
+    assert not unexpected, "\n".join(f"{name}: {pair}" for name, pair in unexpected.items())
 
 
 def test_the_first_use_leaves_tensors_of_the_host_to_torch():

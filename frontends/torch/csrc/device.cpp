@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "interrupt.h"
 #include "headrace/tuning.h"
+#include "interrupt.h"
 
 namespace headrace {
 

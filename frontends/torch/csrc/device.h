@@ -33,7 +33,8 @@ c10::Device owner_of(const hr_buffer *buffer);
 void for_each_stream(const std::function<void(hr_stream *)> &body); // of the open devices
 void set_mode(hr_mode mode); // of all streams, those that are opened later as well
 
-// torch.use_deterministic_algorithms: streams pick their algorithms without the tuning cache. Followed where tensors are made.
+// torch.use_deterministic_algorithms: streams pick their algorithms without the tuning cache. Followed where tensors
+// are made.
 void set_deterministic(bool is_deterministic);
 bool is_deterministic();
 

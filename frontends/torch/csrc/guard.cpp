@@ -15,8 +15,8 @@
 namespace headrace {
 namespace {
 
-// An event is a mark in its device's stream. A timed one puts it there when it is recorded; others when somebody looks whether
-// they are done, so that recording one cuts no program in two. Then later work may be in front of it.
+// An event is a mark in its device's stream. A timed one puts it there when it is recorded; others when somebody looks
+// whether they are done, so that recording one cuts no program in two. Then later work may be in front of it.
 struct Event {
   c10::DeviceIndex device = 0;
   hr_mark *mark = nullptr;
