@@ -1,4 +1,5 @@
-/* commands.h: the commands of `headrace`: arguments behind the command's name; the result is the exit status. */
+/* commands.h: the commands of `headrace`. They receive the arguments after the command's name and return the exit
+ * status. */
 #ifndef HEADRACE_TOOLS_COMMANDS_H_
 #define HEADRACE_TOOLS_COMMANDS_H_
 
@@ -13,7 +14,7 @@ int headrace_ops(int argc, char **argv);
 int headrace_env(int argc, char **argv);
 int headrace_doctor(int argc, char **argv);
 
-/* Prints a failure and consumes it; 1, or 0 for OK. */
+/* Prints a failure and consumes it; returns 1, or 0 for OK. */
 int headrace_fail(hr_status status);
 
 #endif

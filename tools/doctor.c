@@ -1,7 +1,7 @@
-/* doctor.c: `headrace doctor`: what this machine offers, what is missing, and the command that mends it.
+/* doctor.c: `headrace doctor`: lists this machine's features, the missing ones, and the command that installs each.
  *
- * A line for each thing: "ok", "missing" (without it Headrace is several times slower: exit status 1) or "no" (it is
- * needed for some things only). The search is the one that programs make.
+ * Each line reports one item: "ok", "missing" (without it Headrace is several times slower: exit status 1) or "no"
+ * (only some features need it). The search is the same as in programs.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 
 typedef enum verdict { FOUND, ABSENT, MISSING } verdict;
 
-/* Prints a line, and below it how to mend it (or NULL); 1 if something essential is missing. */
+/* Prints a line, and below it the remedy (or NULL); returns 1 if something essential is missing. */
 static int report(verdict kind, const char *what, const char *remedy, const char *format, ...) HR_PRINTF(4, 5);
 
 static int report(verdict kind, const char *what, const char *remedy, const char *format, ...) {
@@ -172,7 +172,7 @@ static hr_status check_one_compiler(const hr_host_compiler *compiler) {
   return status;
 }
 
-/* The first that works, as the compile queue takes it. */
+/* Checks the first compiler that works, as the compile queue does. */
 static int check_compiler(void) {
   static const char remedy[] = "pip install headrace[compiler], or apt install gcc, or HEADRACE_CC=<path>";
   hr_host_compiler compiler;

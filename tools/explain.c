@@ -1,4 +1,4 @@
-/* explain.c: `headrace explain`: runs a program file and collects what became of it. */
+/* explain.c: `headrace explain`: runs a program file and collects its steps, buffers and times. */
 #include "explain.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ enum { WARM_RUNS = 4, REPEAT_MAX = 1000 };
 const char *const kind_names[KIND_COUNT] = {
     [KIND_LIBRARY] = "library", [KIND_LOOP] = "fused loop", [KIND_COPY] = "copy", [KIND_CHECK] = "check"};
 
-/* What the stream ran in one repetition. */
+/* The instances that the stream ran in one repetition. */
 typedef struct run_seen {
   hr_instance *instance;
   int *buffers; /* of its key: numbers in the file, or -1 */
@@ -28,7 +28,7 @@ typedef struct run_seen {
 
 typedef struct watcher {
   const replay *replay;
-  bool collects; /* instances, not times alone */
+  bool collects; /* instances are collected, not only times */
   bool failed;
   HR_VECTOR(run_seen) runs;
   HR_VECTOR(int64_t) step_ns; /* of the repetition, step after step */
@@ -87,7 +87,7 @@ static void print_shape(const hr_operand *operand, char *out_shape) {
   hr_text_fini(&text);
 }
 
-/* The shape under which the file's operations make, or first use, a buffer. */
+/* The shape with which the file's operations make, or first use, a buffer. */
 static void shape_from_file(const hr_program *program, uint32_t buffer, char *out_shape) {
   for (int pass = 0; pass < 2; ++pass) { /* outputs, then inputs */
     for (int n = 0; n < program->node_count; ++n) {
@@ -103,7 +103,7 @@ static void shape_from_file(const hr_program *program, uint32_t buffer, char *ou
   }
 }
 
-/* The shape of what a lowering made: the dims along which its writer moves. */
+/* The shape of a buffer that a lowering made: the dims along which its writer iterates. */
 static void shape_from_loops(const hr_program *program, uint32_t buffer, char *out_shape) {
   for (int n = 0; n < program->node_count; ++n) {
     const hr_node *node = &program->nodes[n];
@@ -144,7 +144,7 @@ static bool add_file_buffers(explanation *e) {
   return true;
 }
 
-/* Numbers for all buffers of an instance; those that only it knows are added. */
+/* Numbers the buffers of an instance; adds those that only the instance has. */
 static int *number_buffers(explanation *e, const run_seen *run) {
   const hr_instance *instance = run->instance;
   const hr_program *program = &instance->plan->schedule.program;
@@ -172,7 +172,7 @@ static int *number_buffers(explanation *e, const run_seen *run) {
 
 /* ---- steps ---- */
 
-/* Loops that only move elements: no arithmetic but copies and conversions. */
+/* True for loops that only move elements, without arithmetic except copies and conversions. */
 static step_kind kind_of(const hr_exec_step *step) {
   if (step->kind != HR_STEP_KERNEL) {
     return step->kind == HR_STEP_LIBRARY ? KIND_LIBRARY : KIND_CHECK;
@@ -224,7 +224,7 @@ static bool add_ports(explanation *e, const int *numbers, step_info *info) {
   return ok;
 }
 
-/* Buffers that the step's nodes write and that have no place: they live in its registers. */
+/* Counts buffers that the step's nodes write and that have no memory: they are kept in its registers. */
 static void count_vanished(const hr_schedule *schedule, step_info *info) {
   for (int k = 0; info->kind != KIND_LIBRARY && k < info->step->source->node_count; ++k) {
     const hr_node *node = &schedule->program.nodes[info->step->source->nodes[k]];
@@ -239,7 +239,8 @@ static void count_vanished(const hr_schedule *schedule, step_info *info) {
   }
 }
 
-/* The recorded operations that a step's nodes came from. `records`: how many nodes of the program each record became.
+/* The recorded operations from which a step's nodes were made. `records`: the number of the program's nodes for each
+ * record.
  */
 static char *name_operations(const replay *r, const hr_schedule *schedule, const hr_step *step, int first_record,
                              const int *record_nodes) {
@@ -306,7 +307,7 @@ static bool add_run(explanation *e, const run_seen *run, int first_record) {
   return ok;
 }
 
-/* Who made what each step reads, and who reads last what it writes. */
+/* Links each step's reads to their writer, and its writes to their last reader. */
 static bool link_ports(explanation *e) {
   port **writer = hr_calloc(e->buffers.count + 1, sizeof *writer); /* the latest write of each buffer */
   int *step_of = hr_calloc(e->buffers.count + 1, sizeof *step_of);
@@ -324,7 +325,7 @@ static bool link_ports(explanation *e) {
       port *write = &e->ports.data[info->first_write + p];
       port *before = writer[write->buffer];
       if (before != NULL && before->other == NO_STEP && write->bytes < before->bytes) {
-        before->other = s; /* a part is written over: the rest lives on in it */
+        before->other = s; /* a part is overwritten: the rest stays live in it */
       }
       writer[write->buffer] = write;
       step_of[write->buffer] = s;
@@ -342,7 +343,7 @@ static int compare_ns(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Runs until compiled code has taken over, then `repeat` times: the median of each step. */
+/* Runs until compiled code is in use, then `repeat` times: the median of each step. */
 static hr_status time_steps(explanation *e, replay *r, watcher *w) {
   size_t steps = e->steps.count, repeat = (size_t)e->repeat;
   int64_t ns, *samples = hr_calloc(steps * repeat + 1, sizeof *samples);
@@ -385,7 +386,8 @@ static hr_status build(explanation *e, replay *r, watcher *w) {
   r->stream->watch_ctx = w;
   hr_status status = replay_once(r, &ns);
   if (status != HR_OK &&
-      w->runs.count > 0) { /* a check of made-up contents, say: what was compiled can still be told */
+      w->runs.count >
+          0) { /* a failed check of the generated contents, for example: the compiled program can still be explained */
     fprintf(stderr, "headrace explain: the run ended early: %s\n", hr_status_message(status));
     hr_status_free(status);
     status = HR_OK;

@@ -1,7 +1,7 @@
-/* explain.h: what became of a program: steps in order, the values between them, and where each value lives.
+/* explain.h: the explanation of a program: steps in order, the values between them, and the memory of each value.
  *
  * Made by running the program once, from the instances that the stream compiled: one in mode fuse, one for each
- * operation in the others. Buffers of all instances have one numbering: those of the file as there, then what
+ * operation in the other modes. Buffers of all instances share one numbering: the file's numbers, then buffers that
  * lowerings made.
  */
 #ifndef HEADRACE_TOOLS_EXPLAIN_H_
@@ -15,9 +15,9 @@ enum { SHAPE_CHARS = 64, NO_STEP = -1 };
 typedef enum home { HOME_BEFORE, HOME_KEPT, HOME_ARENA } home;
 
 typedef struct buffer_info {
-  char shape[SHAPE_CHARS]; /* "f32 64x16", or "" where nothing says it */
+  char shape[SHAPE_CHARS]; /* "f32 64x16", or "" if unknown */
   bool is_channels_last;   /* for a library */
-  home home;               /* memory of its own from before, or that stays; or a place in the arena */
+  home home;               /* separate memory, from before or kept after the run; or a place in the arena */
   size_t arena_offset;
   int64_t bytes;
 } buffer_info;
@@ -34,7 +34,7 @@ typedef struct step_info {
   step_kind kind;
   const hr_exec_step *step;
   const hr_instance *instance;
-  char *label;      /* of compiler/describe.h */
+  char *label;      /* by compiler/describe.h */
   char *operations; /* the recorded operations in it: "relu, mse_loss, adam (part)" */
   int loop_count;   /* loops that were fused */
   int first_read, read_count, first_write, write_count; /* in ports */
@@ -60,7 +60,7 @@ extern const char *const kind_names[KIND_COUNT];
 
 /* "12.3 KB": decimal units. */
 void explain_bytes(int64_t bytes, hr_text *text);
-/* One step in all detail, lines of text. */
+/* One step in detail, as lines of text. */
 void explain_step(const explanation *e, int step, hr_text *text);
 /* The whole program as text, or as a picture. */
 void explain_text(const explanation *e, hr_text *text);

@@ -3,13 +3,14 @@
  *   before and after          steps, in order                 temporaries
  *   weight 64x32  8.2 KB -->  +--------------------------+
  *                             | 0 matmul ...             |--%3 4.1 KB--.
- *                             +--------------------------+             |     a line is the life of a value: from the
- *                             | 1 relu, mse_loss ...     |<------------'     step that makes it to the last that reads
- * it loss  4 B            <--  +--------------------------+
+ *                             +--------------------------+             |
+ *                             | 1 relu, mse_loss ...     |<------------'
+ *   loss  4 B            <--  +--------------------------+
  *
- * Everything is laid out in rows of one font of known width, so that nothing overlaps: a box has as many rows as its
- * text or the values on one of its sides need, whichever is most. Lines right of the boxes take lanes, short ones near
- * the boxes.
+ * A line is the life of a value: from the step that makes it to the last one that reads it.
+ *
+ * Everything is laid out in rows of one font of known width, so that nothing overlaps. The height of a box in rows is
+ * the maximum of its text and the values on either side. Lines right of the boxes use lanes, short ones near the boxes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +77,7 @@ static void put_escaped(hr_text *text, const char *chars, size_t count) {
   }
 }
 
-/* Text at a place, cut to `most` characters; `attributes` are the element's. */
+/* Text at a position, cut to `most` characters; `attributes` are the element's. */
 static void put_text(const picture *p, int x, int y, const char *attributes, const char *chars, size_t most) {
   size_t length = strlen(chars);
   hr_text_printf(p->text, "<text x=\"%d\" y=\"%d\" %s>", x, y, attributes);
@@ -84,7 +85,7 @@ static void put_text(const picture *p, int x, int y, const char *attributes, con
   hr_text_append(p->text, length > most ? "&#8230;</text>\n" : "</text>\n");
 }
 
-/* How many characters of `chars` go into a row of `most`: cut behind a comma, if there is one. */
+/* The number of characters of `chars` that fit into a row of `most`: cut after a comma, if there is one. */
 static size_t row_length(const char *chars, size_t most) {
   size_t length = strlen(chars), cut = most;
   if (length <= most) {
@@ -96,7 +97,7 @@ static size_t row_length(const char *chars, size_t most) {
   return cut > 1 ? cut : most;
 }
 
-/* A kernel goes by the operations that were recorded, a library call by what it computes. */
+/* A kernel is named after its recorded operations, a library call after its computation. */
 static const char *title_of(const step_info *info) {
   bool has_operations = info->operations != NULL && info->operations[0] != '\0';
   return info->kind == KIND_LIBRARY || !has_operations ? info->label : info->operations;
@@ -110,9 +111,9 @@ static int count_rows(const char *chars, size_t most) {
   return rows;
 }
 
-/* ---- which values are drawn where ---- */
+/* ---- positions of values ---- */
 
-/* A row of text beside a box: a value, or how many more there are. */
+/* A row of text beside a box: a value, or the number of further values. */
 typedef struct side_row {
   int port; /* -1: the rest */
   bool is_write, is_both;
@@ -141,8 +142,8 @@ static bool is_read_before(const explanation *e, const step_info *info, int buff
   return false;
 }
 
-/* Left: reads of what was there before, and writes of what stays; what is both has one row. Right: reads of what an
- * earlier step made, and writes that a later step reads. */
+/* Left: reads of values from before the program, and writes of values that outlive it; values that are both have one
+ * row. Right: reads of earlier steps' results, and writes that a later step reads. */
 static bool is_shown(const explanation *e, const step_info *info, const port *p, bool is_write, bool is_left) {
   if (!is_left) {
     return p->other != NO_STEP;
@@ -438,7 +439,7 @@ static void put_box(picture *p, int step) {
   hr_text_fini(&tip);
 }
 
-/* From the box that makes a value down its lane, with an arrow into each box that reads it. */
+/* A line from the box that makes a value down its lane, with an arrow into each box that reads it. */
 static void put_life(const picture *p, const life *l, int number) {
   const explanation *e = p->e;
   const char *colour = line_colours[number % LINE_COLOURS];

@@ -1,4 +1,4 @@
-/* headrace: the command. Looks at what this build and machine offer, and replays recorded programs. */
+/* headrace: the command-line tool. Inspects this build and machine, and replays recorded programs. */
 #include "commands.h"
 
 #include <stdio.h>

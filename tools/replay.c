@@ -34,7 +34,7 @@ static hr_status read_file(const char *path, char **out_text) {
   return text != NULL ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for \"%s\"", path);
 }
 
-/* "; argument 3 f64 0.5": the value of an argument; other comments say nothing to us. */
+/* "; argument 3 f64 0.5": the value of an argument; other comments are ignored. */
 static void read_comment(replay *r, const char *line) {
   int index, used;
   char dtype[16];
@@ -167,7 +167,7 @@ static hr_status record_node(replay *r, const hr_node *node) {
   return status;
 }
 
-/* Makes the fresh buffers, and at first also the others, with contents. */
+/* Creates the fresh buffers, and on the first call also the others, with contents. */
 static hr_status make_buffers(replay *r) {
   for (int b = 0; b < r->program.buffer_count; ++b) {
     const hr_program_buffer *buffer = &r->program.buffers[b];
