@@ -1,9 +1,9 @@
-/* attention_trials.h: attention as a provider runs it against its lowering, evaluated element by element in f64 (in f32
- * where random numbers or NaN are compared).
+/* attention_trials.h: attention run by a provider against its lowering, evaluated element by element in f64 (in f32 if
+ * random numbers or NaN are compared).
  *
- * Each trial is one forward and one backward node on tensors of every layout, with NaN around what the inputs' views
- * reach and a byte pattern around the outputs' and the workspace. The gradient gets y and the log-sum-exp of the
- * reference, so that the two are tested apart. A test brings run_call.
+ * Each trial is one forward and one backward node on tensors of every layout, with NaN around the inputs' views and a
+ * byte pattern around the outputs' views and the workspace. The gradient gets y and the log-sum-exp of the reference,
+ * so that the two are tested separately. A test supplies run_call.
  */
 #ifndef HEADRACE_TESTS_ATTENTION_TRIALS_H_
 #define HEADRACE_TESTS_ATTENTION_TRIALS_H_
@@ -44,7 +44,7 @@ typedef struct tensor {
   int rank;
   int64_t dims[RANK], strides[RANK], offset, length;
   unsigned char *bytes;
-  double *values; /* row-major: what an input holds, or the expected result */
+  double *values; /* row-major: contents of an input, or the expected result */
 } tensor;
 
 typedef struct trial {
@@ -194,7 +194,7 @@ static void make_mask(trial *t, hr_dtype dtype) {
 
 /* ---- the reference ---- */
 
-/* The tensor in the reference's dtype (bool stays), dense. */
+/* The tensor in the reference's dtype (bool is unchanged), dense. */
 static hr_operand reference_tensor(bench *b, hr_dtype dtype, const tensor *t) {
   if (t->bytes == NULL) {
     return ABSENT;

@@ -1,4 +1,4 @@
-/* cache_folder.h: a folder of its own for a test of the disk cache: HEADRACE_CACHE names `root`, the files are in
+/* cache_folder.h: a temporary folder for a test of the disk cache: HEADRACE_CACHE names `root`, the files are in
  * `folder`. */
 #ifndef HEADRACE_TESTS_CACHE_FOLDER_H_
 #define HEADRACE_TESTS_CACHE_FOLDER_H_
@@ -25,7 +25,8 @@ static inline void remove_root(void) {
   HR_ASSERT(access(root, F_OK) != 0);
 }
 
-/* Calls fn (or NULL) for each file of the cache whose name ends so, but for its tag and its size; their number. */
+/* Calls fn (or NULL) for each file of the cache whose name ends so, except its tag and its size; returns their number.
+ */
 static inline int each_file(const char *suffix, void (*fn)(const char *path)) {
   int found = 0;
   DIR *files = opendir(folder);

@@ -1,4 +1,4 @@
-/* cpu_stand_in.h: a device that is the CPU but for what a test has changed in its driver. */
+/* cpu_stand_in.h: the CPU as a device with some functions of its driver replaced by a test. */
 #ifndef HEADRACE_TESTS_CPU_STAND_IN_H_
 #define HEADRACE_TESTS_CPU_STAND_IN_H_
 

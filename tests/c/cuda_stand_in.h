@@ -1,8 +1,8 @@
 /* cuda_stand_in.h: a table of functions that stands in for libcuda, for tests of the CUDA driver without a GPU.
  *
- * Its "device" memory is the host's, and it is stricter than CUDA about alignment and about the current context. It is
- * as late as it may be: copies and sets run when somebody waits for them, so that memory that was given back too early
- * shows. Kernels don't run: the last launch's grid and parameters are kept.
+ * Its "device" memory is the host's. It is stricter than CUDA about alignment and about the current context. Copies and
+ * sets are delayed as long as possible, until a caller waits for them, which reveals memory that was freed too early.
+ * Kernels don't run: the last launch's grid and parameters are kept.
  */
 #ifndef HEADRACE_TESTS_CUDA_STAND_IN_H_
 #define HEADRACE_TESTS_CUDA_STAND_IN_H_
@@ -17,7 +17,7 @@
 /* ---- the stand-in ---- */
 
 static _Thread_local int fake_depth; /* contexts on this thread's stack */
-static int fake_error;               /* what all functions of the device give, once it is not 0 */
+static int fake_error;               /* the result of all functions of the device, once it is not 0 */
 static int fake_live;                /* blocks, pinned blocks, events, streams, contexts, modules */
 static int fake_launches;
 static unsigned fake_shared, fake_shared_allowed; /* bytes of the last launch; allowed beyond 48 KB */
@@ -53,7 +53,7 @@ static void fake_run_until(size_t count) {
   }
 }
 
-/* What a function that needs a context gives at its start. */
+/* The first check in functions that need a context. */
 static int fake_check(void) {
   return fake_depth == 0 ? CUDA_ERROR_INVALID_CONTEXT : fake_error;
 }
@@ -61,7 +61,7 @@ static int fake_check(void) {
 static int fake_made(void **out) {
   int code = fake_check();
   if (code == CUDA_SUCCESS) {
-    *out = calloc(1, sizeof(size_t)); /* an event: how much was in the queue when it was recorded */
+    *out = calloc(1, sizeof(size_t)); /* an event: the length of the queue when it was recorded */
     ++fake_live;
   }
   return code;
@@ -293,7 +293,7 @@ typedef struct fake_node {
 } fake_node;
 
 enum { FAKE_NODES = 40 };
-/* A graph, or what was made of one: then `of` is the graph. */
+/* A graph, or an executable made from one: then `of` is the graph. */
 typedef struct fake_graph {
   int count;
   const struct fake_graph *of;
@@ -564,7 +564,7 @@ static inline void close_fake(void *impl) {
   hr__cuda_replace(NULL, 0);
 }
 
-/* The first GPU of this machine, or the test is skipped. */
+/* Opens the first GPU of this machine, or skips the test. */
 static inline void *open_gpu(void) {
   void *impl;
   hr__cuda_replace(NULL, 0);

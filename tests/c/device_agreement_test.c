@@ -1,9 +1,13 @@
-/* device_agreement_test.c: random programs on the CPU and on each other device that computes: the same bits.
+/* device_agreement_test.c: random programs give the same bits on the CPU and on every other device that computes.
  *
  * Functions of f64 and complex numbers are the device's own and agree within a few units in the last place; programs
- * with products are left to the tests of providers. HEADRACE_TEST_PROGRAMS sets the number of programs (default 200),
- * HEADRACE_TEST_SEED the first seed, HEADRACE_TEST_REPEATS how often each runs on the same memory: from the third time
- * on a device may replay it as a graph. Without another device there is nothing to test.
+ * with products are left to the tests of providers.
+ *
+ * - HEADRACE_TEST_PROGRAMS: number of programs (default 200)
+ * - HEADRACE_TEST_SEED: the first seed
+ * - HEADRACE_TEST_REPEATS: runs of each program on the same memory; from the third on a device may replay it as a graph
+ *
+ * Skipped if there is no other device.
  */
 #include "hr_test.h"
 

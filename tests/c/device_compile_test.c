@@ -1,8 +1,7 @@
-/* device_compile_test.c: CUDA's compiler takes what we emit for it: the kernels of random programs, for compute
- * capability 9.0.
+/* device_compile_test.c: CUDA's compiler accepts the emitted kernels of random programs, for compute capability 9.0.
  *
- * It needs NVRTC and no GPU: whether the bits are right is tested elsewhere. HEADRACE_TEST_PROGRAMS sets the number of
- * programs (default 20), HEADRACE_TEST_SEED the first seed.
+ * It needs NVRTC and no GPU: the bits are tested elsewhere. HEADRACE_TEST_PROGRAMS sets the number of programs (default
+ * 20), HEADRACE_TEST_SEED the first seed.
  */
 #include "hr_test.h"
 

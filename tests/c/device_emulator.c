@@ -11,8 +11,8 @@
 
 enum { THREADS_MAX = 1024, STACK_BYTES = 64 << 10, WARP = 32, WORDS_MAX = 512 };
 
-/* A thread of a block: a stack of its own, entered by setcontext once and by longjmp from then on, which calls no
- * system. */
+/* A thread of a block: its own stack, entered by setcontext once and by longjmp from then on, which makes no system
+ * call. */
 typedef struct fiber {
   ucontext_t entry;
   jmp_buf place;

@@ -1,12 +1,12 @@
 /* device_emulator.h: runs the text of device kernels (compiler/emit_device.h) on the host, to test it.
  *
- * The emulated text is C. Its words, besides those of the C dialect:
+ * The emulated text is C. Besides the C dialect it uses:
  *
- *   hr_block, hr_thread   where in the grid the code is: set whenever a thread goes on
+ *   hr_block, hr_thread   the current position in the grid: set whenever a thread resumes
  *   hr_wait(all)          a barrier of the warp, or of the whole block
  *
- * The threads of a block are fibers that take turns: each runs until it waits or ends. All threads of a warp come to
- * the same barriers, so a warp has passed one when each of its threads has had a turn since.
+ * The threads of a block are fibers that run in turn, each until it waits or ends. All threads of a warp reach the same
+ * barriers, so a warp has passed one when each of its threads has run since.
  */
 #ifndef HEADRACE_TESTS_DEVICE_EMULATOR_H_
 #define HEADRACE_TESTS_DEVICE_EMULATOR_H_
@@ -26,7 +26,7 @@ typedef struct hr__emulated {
   void (**wait)(int all);
 } hr__emulated;
 
-/* A kernel of the library that was made from an emulated text. */
+/* A kernel of the library that was compiled from an emulated text. */
 HR_MUST_USE hr_status hr__emulated_create(const hr_dynlib *library, const char *name,
                                           const hr_device_emission *emission, int arg_count, int scalar_count,
                                           hr_host_kernel **out_kernel);

@@ -1,7 +1,7 @@
-/* device_program_test.c: random programs, interpreted and as the text of devices: the same bits.
+/* device_program_test.c: random programs give the same bits interpreted and as device text.
  *
  * The text runs on the host (device_emulator.h). Every kernel has one. HEADRACE_TEST_PROGRAMS sets the number of
- * programs (default 100), HEADRACE_TEST_SEED the first seed. Without a compiler there is nothing to test.
+ * programs (default 100), HEADRACE_TEST_SEED the first seed. Skipped without a compiler.
  */
 #include "device_emulator.h"
 #include "kernel_batch.h"
@@ -90,8 +90,8 @@ static void fill(generated *g, const hr_dtype *dtypes) {
   }
 }
 
-/* x - sum(x) and its square's sum over `mask` of [a, b]: three phases, of which two reduce and the last stores. Before
- * them x may be stored where it lies, which has to wait until the second has read it. */
+/* x - sum(x) and its square's sum over `mask` of [a, b]: three phases, of which two reduce and the last stores. A store
+ * of x in place before them has to wait until the second has read it. */
 static void make_centred_of(generated *g, bool is_stored, const char *dtype, int a, int b, int mask, hr_dtype type) {
   hr_text text = {0};
   char all[64], row[64], stored[160] = "";
@@ -301,8 +301,8 @@ HR_TEST(elements_across_memory_have_the_bits_of_interpreted_kernels) {
   batch_fini(&b);
 }
 
-/* So many elements that a thread has two fours, the last of which are not all there; so many chunks that a warp has
- * each. */
+/* Element counts such that a thread has two groups of four, the last of them partial; chunk counts such that each warp
+ * has several. */
 HR_TEST(large_kernels_have_the_bits_of_interpreted_kernels) {
   enum { COUNT = (1 << 24) + 4 * 300 };
   if (!hr__has_emulator()) {
@@ -333,8 +333,8 @@ HR_TEST(large_kernels_have_the_bits_of_interpreted_kernels) {
   batch_fini(&b);
 }
 
-/* An exponential without an angle, and a number that was an integer on the way: compilers make truncation of that, and
- * -0 of -0.3. */
+/* An exponential without an angle, and a number that is an integer in between: compilers turn that into truncation,
+ * which makes -0 of -0.3. */
 HR_TEST(programs_that_have_differed_have_the_same_bits) {
   static const uint64_t seeds[] = {518, 60117};
   if (!hr__has_emulator()) {

@@ -1,8 +1,8 @@
-/* What src/runtime/device.h promises, asked of every device of every driver in the table.
+/* Tests the promises of src/runtime/device.h on every device of every driver in the table.
  *
- * A test opens its own instance of each device and never looks at the driver's name: what a device can't do it says by
- * its properties (is_host, has_contents) or by leaving an optional member out. Where nothing is computed, reads give
- * zeros; everything else holds all the same. `make conformance` runs this file alone.
+ * A test opens its own instance of each device and never checks the driver's name. Properties (is_host, has_contents)
+ * and missing optional members describe the device's limits. Devices that compute nothing read zeros; everything else
+ * holds for them, too. `make conformance` runs this file alone.
  */
 #include "hr_test.h"
 

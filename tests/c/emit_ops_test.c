@@ -1,8 +1,8 @@
 /* emit_ops_test.c: every element-wise row and every reduction, in every dtype, on special values: compiled code has the
- * bits of the interpreter, whichever compiler, optimisation level and vector width made it.
+ * bits of the interpreter, with any compiler, optimisation level and vector width.
  *
- * Rows of one dtype share kernels. Sizes are odd; inputs are dense, stepped, reversed or one element.
- * HEADRACE_TEST_COMPILERS=1 tries all compilers and flags; otherwise those that `make test` has time for.
+ * Rows of one dtype share kernels. Sizes are odd; inputs are dense, strided, reversed or one element.
+ * HEADRACE_TEST_COMPILERS=1 tries all compilers and flags; by default only as many as `make test` has time for.
  */
 #include "hr_test.h"
 
@@ -369,8 +369,8 @@ static void add_transposed_rows(hr_dtype dtype, bool is_batch) {
   end_sample(s);
 }
 
-/* Sums of dense matrices and what lies transposed, forwards and backwards: in narrow, wide and short rows, with a dim
- * in between. After add_transposed. */
+/* Sums of dense matrices and their transposes, in both directions: in narrow, wide and short rows, with a dim in
+ * between. After add_transposed. */
 static void add_transposed_points(hr_dtype dtype) {
   static const struct {
     int64_t dims[3], strides[3];

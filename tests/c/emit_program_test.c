@@ -1,8 +1,11 @@
-/* emit_program_test.c: random programs, interpreted and compiled: the same bits.
+/* emit_program_test.c: random programs give the same bits interpreted and compiled.
  *
- * Programs of a batch are emitted into one text, compiled once, and run with what could be emitted; the other kernels
- * are interpreted. HEADRACE_TEST_PROGRAMS sets the number of programs (default 100), HEADRACE_TEST_SEED the first seed;
- * HEADRACE_TEST_SHOW=1 tells what is not emitted. Without a compiler there is nothing to test.
+ * Programs of a batch are emitted into one text and compiled once; kernels that cannot be emitted are interpreted.
+ * Skipped without a compiler.
+ *
+ * - HEADRACE_TEST_PROGRAMS: number of programs (default 100)
+ * - HEADRACE_TEST_SEED: the first seed
+ * - HEADRACE_TEST_SHOW=1: prints the kernels that are not emitted
  */
 #include "interp/interp.h"
 #include "kernel_batch.h"
@@ -147,8 +150,8 @@ static void make_pool(const pool *p, generated *g) {
   fill(g, (hr_dtype[]){dtype, dtype, dtype, HR_DTYPE_I64, dtype, dtype});
 }
 
-/* The backward pass of non-overlapping windows, a threshold and the sum over all but the channels, as the compiler lays
- * them out: tiles of kernel x kernel over rows of the plane, reduced in chunks that begin and end inside of tiles. */
+/* The backward pass of non-overlapping windows, a threshold and the sum over all but the channels, in the compiler's
+ * layout: tiles of kernel x kernel over rows of the plane, reduced in chunks that begin and end inside of tiles. */
 static void make_backward(const pool *p, generated *g) {
   hr_text text = {0};
   char tiles[128], plane[96], pooled_strides[96];
@@ -241,8 +244,8 @@ typedef struct short_rows {
   bool is_turned; /* rows lie beside each other */
 } short_rows;
 
-/* The softmax's logarithm, in place; the largest element, which one it is, and the sum of squares; a row's own number
- * goes in and out. */
+/* The logarithm of softmax, in place; the largest element, its index, and the sum of squares; one number per row is
+ * read and written. */
 static void make_short_rows(const short_rows *s, generated *g) {
   hr_text text = {0};
   char x[96], row[64];
@@ -289,8 +292,7 @@ HR_TEST(short_rows_have_the_bits_of_interpreted_ones) {
 
 /* ---- which element of a column is best ---- */
 
-/* The place of the largest, and of all places given the one of the smallest: over the rows of [outer, rows, columns].
- */
+/* The index of the largest, and the smallest among all given indices: over the rows of [outer, rows, columns]. */
 static void make_choices(const int *dims, hr_dtype dtype, generated *g) {
   hr_text text = {0};
   char x[64], place[64], column[64];

@@ -1,4 +1,4 @@
-/* epilogue_trials.h: a provider's convolutions with bias, residual and ReLU behind them, against the same without. */
+/* epilogue_trials.h: a provider's convolutions with bias, residual and ReLU as epilogues, against the same without. */
 #ifndef HEADRACE_TESTS_EPILOGUE_TRIALS_H_
 #define HEADRACE_TESTS_EPILOGUE_TRIALS_H_
 
@@ -41,7 +41,8 @@ static inline void parse_epilogues(const packed_window *q, const char *inputs, c
   HR_ASSERT_OK(hr_program_verify(out_program));
 }
 
-/* Runs the node, and copies y to the host. False where the provider does not take it, or has no such way. */
+/* Runs the node, and copies y to the host. False if the provider does not support it, or does not have the algorithm.
+ */
 static inline bool run_epilogues(const hr_provider *provider, const trial_memory *memory, const hr_program *program,
                                  int algorithm, void *const *addresses, float *y) {
   enum { ALIGNMENT = 64 };
@@ -67,7 +68,7 @@ static inline bool run_epilogues(const hr_provider *provider, const trial_memory
   return is_prepared;
 }
 
-/* What epilogues make of the convolution's own result. */
+/* Applies the epilogues to the convolution's own result. */
 static inline float add_epilogues(float value, const char *inputs, bool has_relu, float bias, float residual) {
   for (const char *at = inputs; *at != 0; ++at) {
     value += *at == 'b' ? bias : residual;
@@ -87,8 +88,8 @@ static inline float *fill_epilogues(const trial_memory *memory, size_t bytes, bo
   return values;
 }
 
-/* Each way to run the node with epilogues against the node alone and sums on the host; `inputs`: b for the bias, r for
- * the residual. */
+/* Each algorithm of the node with epilogues against the node alone and sums on the host; `inputs`: b for the bias, r
+ * for the residual. */
 static inline void check_epilogues(const hr_provider *provider, const trial_memory *memory, const packed_window *q,
                                    const char *inputs, bool has_relu) {
   enum { ALGORITHMS = 8 };

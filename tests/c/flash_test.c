@@ -1,6 +1,5 @@
 /* Attention's kernels for CUDA devices against the lowering (attention_trials.h): their texts run on the host
- * (written_kernel.h), with the plain forms of what tensor cores and asynchronous copies do. Without a compiler there is
- * nothing to test.
+ * (written_kernel.h), with plain code for tensor cores and asynchronous copies. Skipped without a compiler.
  */
 #include "attention_trials.h"
 #include "program_runner.h"

@@ -1,4 +1,4 @@
-/* A test runner in one header, so that the C tests need nothing but a C compiler.
+/* A test runner in one header, so that the C tests need only a C compiler.
  *
  *   #include "hr_test.h"
  *
@@ -6,9 +6,9 @@
  *     HR_ASSERT_EQ(1 + 1, 2);
  *   }
  *
- * One executable for each file that includes it: the header brings `main`, runs the tests in the order of the file and
- * prints a summary in cmocka's form. An argument runs only the tests whose name contains it; `--list` lists them. A
- * failed assertion leaves its test at once, also from a helper function, but only on the test's own thread.
+ * Each file that includes it is one executable: the header defines `main`, which runs the tests in the order of the
+ * file and prints a summary in cmocka's form. An argument runs only the tests whose name contains it; `--list` lists
+ * them. A failed assertion ends its test at once, also from a helper function, but only on the test's own thread.
  */
 #ifndef HEADRACE_TESTS_HR_TEST_H_
 #define HEADRACE_TESTS_HR_TEST_H_
@@ -35,7 +35,7 @@ static hr_test_case *hr_test_first, **hr_test_end = &hr_test_first;
 static jmp_buf hr_test_exit;
 enum { HR_TEST_FAILED = 1, HR_TEST_SKIPPED = 2 };
 
-/* Defines a test and puts it on the list before `main` starts. */
+/* Defines a test and adds it to the list before `main` starts. */
 #define HR_TEST(test_name)                                                                \
   static void test_name(void);                                                            \
   __attribute__((constructor)) static void hr_test_register_##test_name(void) {           \
@@ -154,9 +154,9 @@ static inline void hr_test_status(const char *file, int line, const char *text, 
 #define HR_ASSERT_STATUS(expr, code) hr_test_status(__FILE__, __LINE__, #expr, (expr), (code), "")
 #define HR_ASSERT_ERROR(expr, code, part) hr_test_status(__FILE__, __LINE__, #expr, (expr), (code), (part))
 
-/* Runs `fn` with the first allocation failing, then the second, and so on, until it gets through without one. Each run
- * that saw a failure must return an error, and no run may leave anything allocated. `fn` runs once before, so that
- * what is made once a process does not count. */
+/* Runs `fn` with the first allocation failing, then the second, and so on, until no allocation fails. Each run with a
+ * failure must return an error, and no run may leak memory. `fn` runs once before, so that allocations made once per
+ * process do not count. */
 static inline void hr_test_oom(const char *file, int line, const char *text, hr_status (*fn)(void)) {
   hr_test_ok(file, line, text, fn());
   int64_t live = hr__allocator_live();

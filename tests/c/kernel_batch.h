@@ -1,7 +1,7 @@
-/* kernel_batch.h: programs run by the interpreter, and with kernels that are texts: the same bits.
+/* kernel_batch.h: programs run by the interpreter, and with kernels as texts, give the same bits.
  *
- * The kernels of a batch of programs are emitted into one text, each once, which is compiled once. A test brings how
- * (batch_texts); a kernel that has no text is interpreted.
+ * The kernels of a batch of programs are emitted into one text, each once, which is compiled once. A test supplies the
+ * compilation (batch_texts); a kernel without a text is interpreted.
  */
 #ifndef HEADRACE_TESTS_KERNEL_BATCH_H_
 #define HEADRACE_TESTS_KERNEL_BATCH_H_
@@ -48,8 +48,8 @@ struct batch {
   hr_text text;
   long kernels, emitted, launches, launches_compiled;
   bool shows;
-  /* kernels of devices whose threads have four neighbours of a row each, whose warps take turns, that bring rows to a
-   * cache ahead, that go through tiles, whose threads have several fours */
+  /* kernels of devices with these features: threads with four neighbours of a row each, warps in turns, rows prefetched
+   * into a cache, tiles, threads with several groups of four */
   long quads, turns, prefetches, tiles, fours, words;
   long strips;     /* of hosts: that have tiles of a vector */
   int block_bytes; /* of a device's block */
@@ -123,7 +123,7 @@ static void batch_run(batch *b, const generated *g, uint64_t seed, const batch_a
   HR_ASSERT(hr__runs_alike(g, seed, at->name, algorithm));
 }
 
-/* Runs `count` programs both ways, as the compiler makes them and as other kernels; they are gone afterwards. */
+/* Runs `count` programs both ways, as the compiler makes them and with other kernels; then frees them. */
 static void batch_check(batch *b, uint64_t first, int count, generated *programs) {
   static const batch_algorithm other = {"compiled, other kernels", {.resident_row_bytes = 64, .recompute_bytes = 1}};
   HR_ASSERT_OK(b->texts->write_prelude(&b->text));
@@ -155,7 +155,7 @@ static void batch_fini(batch *b) {
   hr_text_fini(&b->text);
 }
 
-/* So many random programs, 25 at a time: HEADRACE_TEST_PROGRAMS, or 100, from HEADRACE_TEST_SEED on, or 1. */
+/* Random programs, 25 at a time: HEADRACE_TEST_PROGRAMS, or 100, from HEADRACE_TEST_SEED on, or 1. */
 static void batch_check_random(batch *b) {
   enum { BATCH = 25 };
   long count = hr__setting("HEADRACE_TEST_PROGRAMS", 100), first = hr__setting("HEADRACE_TEST_SEED", 1);
@@ -170,7 +170,7 @@ static void batch_check_random(batch *b) {
   }
 }
 
-/* Memory for the buffers of a program that was parsed, full of zeros; `dtypes`: what is in them. */
+/* Memory for the buffers of a parsed program, filled with zeros; `dtypes`: of their contents. */
 static void allocate_buffers(generated *g, const hr_dtype *dtypes) {
   g->buffer_count = g->program.buffer_count;
   g->bytes = calloc((size_t)g->buffer_count, sizeof *g->bytes);

@@ -1,5 +1,5 @@
-/* level_providers.c: where each level of the processor has providers of its own, the names that tests use are copies of
- * those that run.
+/* level_providers.c: if each level of the processor has its own providers, the names in tests are copies of those of
+ * the current level.
  */
 #include "providers/provider.h"
 

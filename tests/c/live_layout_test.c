@@ -1,9 +1,9 @@
-/* live_layout_test.c: random programs on buffers that an earlier program has laid out give the bits that they give on
- * plain ones.
+/* live_layout_test.c: random programs on buffers whose layout an earlier program has changed give the same bits as on
+ * the default layout.
  *
- * Buffers get the layouts that some operand's view suggests, so that programs can follow some and refuse others. What a
- * program makes may get a layout, too, and is read back. Sums of floating-point numbers and products are left out:
- * their order follows the layout.
+ * Buffers get layouts derived from some operand's view, so that programs can propagate some and reject others. Results
+ * may get a layout, too, and are read back. Sums of floating-point numbers and products are left out: their order
+ * depends on the layout.
  *
  * HEADRACE_TEST_PROGRAMS sets the number of programs (default 300).
  */

@@ -23,7 +23,7 @@ typedef struct bench {
   hr_scalar arguments[BENCH_SCALARS_MAX];
 } bench;
 
-/* Numbers of both signs, in an order of their own for each factor. */
+/* Numbers of both signs, in a different order for each factor. */
 static inline void fill_numbers(double *out, int count, int factor) {
   for (int i = 0; i < count; ++i) {
     out[i] = (double)((i * factor + 3) % 23 - 11) / 4;
@@ -44,7 +44,7 @@ static inline bench bench_begin(void) {
   return t;
 }
 
-/* A contiguous tensor on `data`; the same array twice is the same buffer. */
+/* A contiguous tensor on `data`; passing the same array twice gives the same buffer. */
 static inline hr_operand bench_tensor(bench *t, hr_dtype dtype, void *data, size_t bytes, int rank,
                                       const int64_t *dims) {
   uint32_t buffer = 0;
@@ -104,7 +104,7 @@ static inline hr_status bench_run(bench *t) {
   return status;
 }
 
-/* Loop nodes (and checks) that the recorded operations expand to; the bench goes on. */
+/* The number of loop nodes (and checks) that the recorded operations expand to; the bench stays usable. */
 static inline int bench_count_nodes(bench *t) {
   hr_program expanded;
   HR_ASSERT_OK(hr_expand(&t->program, NULL, NULL, &expanded));
@@ -148,7 +148,7 @@ static inline void bench_check_oom(bench *t) {
 #define I64(value) hr_scalar_i64(value)
 #define F64(value) hr_scalar_f64(value)
 
-/* Arrays of floating point numbers that differ by no more than `tolerance`. */
+/* Asserts that arrays of floating point numbers differ by at most `tolerance`. */
 #define ASSERT_ALL_NEAR(actual, expected, count, tolerance)        \
   do {                                                             \
     for (int at_ = 0; at_ < (int)(count); ++at_) {                 \

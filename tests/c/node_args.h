@@ -1,4 +1,4 @@
-/* node_args.h: what a provider's run is given for a node. */
+/* node_args.h: the arguments of a provider's run for a node. */
 #ifndef HEADRACE_TESTS_NODE_ARGS_H_
 #define HEADRACE_TESTS_NODE_ARGS_H_
 

@@ -1,4 +1,4 @@
-/* HEADRACE_THREADS=1 is one setting: neither our team nor a library's has a thread beside the one that runs. */
+/* HEADRACE_THREADS=1 applies everywhere: neither our team nor a library's has a thread besides the running one. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* program_composites.c: random composites and contractions of random programs, with operands of the shapes that they
- * want. See program_generator.h. */
+/* program_composites.c: random composites and contractions of random programs, with operands of suitable shapes. See
+ * program_generator.h. */
 #include "program_maker.h"
 
 static int64_t product(int begin, int end, const int64_t *dims) {
@@ -470,8 +470,7 @@ static void add_gather(hr__maker *m) {
   hr__end(m, &draft);
 }
 
-/* Elements of a temporary that nothing but element-wise rows make: x - a - b, as in a loss, which may be read as a
- * whole, too. */
+/* Elements of a temporary made only by element-wise rows: x - a - b, as in a loss; it may be read as a whole, too. */
 static void add_picks(hr__maker *m) {
   static const hr_op pool[] = {HR_OP_SUB, HR_OP_SUB, HR_OP_MUL, HR_OP_ADD, HR_OP_NEG, HR_OP_EXP};
   hr_operand x = hr__any_tensor(m, true, 1);

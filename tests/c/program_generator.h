@@ -19,7 +19,7 @@ typedef struct generated {
   hr_scalar *arguments;
 } generated;
 
-/* An error: the generator made what recording refuses. */
+/* An error: the generator made a program that recording rejects. */
 HR_MUST_USE hr_status hr__generate_program(uint64_t seed, int node_count, generated *out_generated);
 void hr__generated_fini(generated *g);
 

@@ -1,4 +1,4 @@
-/* program_maker.h: what the files of the program generator share: random choices, tensors, nodes. */
+/* program_maker.h: helpers shared by the files of the program generator: random choices, tensors, nodes. */
 #ifndef HEADRACE_TESTS_PROGRAM_MAKER_H_
 #define HEADRACE_TESTS_PROGRAM_MAKER_H_
 
@@ -21,7 +21,7 @@ typedef struct hr__maker {
   uint64_t state;
   generated *g;
   int64_t base[3];
-  hr__tensor tensors[HR__TENSORS_MAX];   /* operands point into these: copy before the next is added */
+  hr__tensor tensors[HR__TENSORS_MAX];   /* operands point into these: copy before adding the next */
   hr_operand complexes[HR__COMPLEX_MAX]; /* of the base shape; apart, since few rows take them */
   int tensor_count, complex_count, argument_count;
   hr_status status; /* the first error */
@@ -43,7 +43,7 @@ static inline bool hr__chance(hr__maker *m, int of) { /* one in `of` */
 hr_dtype hr__any_dtype(hr__maker *m);
 hr_dtype hr__real_dtype(hr__maker *m); /* mostly f32 */
 
-/* ---- operands; those with dims own them in the program's arena ---- */
+/* ---- operands; those with dims are allocated in the program's arena ---- */
 
 static inline hr_operand hr__absent(void) {
   return (hr_operand){.kind = HR_OPERAND_NONE, .fill = HR_NO_SCALAR};
@@ -51,30 +51,30 @@ static inline hr_operand hr__absent(void) {
 int64_t hr__count(const hr_operand *x);
 bool hr__has_dims(const hr_operand *x, int rank, const int64_t *dims);
 
-/* A number that the run passes: `value`, or one of a few. */
+/* An argument of the run: `value`, or one of a few. */
 hr_operand hr__number(hr__maker *m, double value);
 hr_operand hr__some_number(hr__maker *m);
 hr_operand hr__integer(hr__maker *m, int64_t value);
 
-/* A new contiguous tensor with random contents; it joins the pool. */
+/* A new contiguous tensor with random contents, added to the pool. */
 hr_operand hr__new_tensor(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims);
-/* The same with a view that is stepped, permuted or reversed. */
+/* The same with a view that is strided, permuted or reversed. */
 hr_operand hr__strange_tensor(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims);
-/* A contiguous tensor of no pool, with contents or, where it is fresh, to be written by the next node. */
+/* A contiguous tensor outside of the pool, with contents or, if it is fresh, to be written by the next node. */
 hr_operand hr__apart(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims, bool is_dead, bool is_fresh);
 /* Integers in [0, extent), rarely one outside; not in the pool. */
 hr_operand hr__new_index(hr__maker *m, int rank, const int64_t *dims, int64_t extent);
-/* A tensor that the next node writes completely, maybe dead at the end; it joins the pool. */
+/* A tensor that the next node writes completely, maybe dead at the end; added to the pool. */
 hr_operand hr__new_output(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims);
 /* Adds a view to the pool. */
 void hr__add_view(hr__maker *m, const hr_operand *x, bool is_writable);
 
 /* Any tensor of the pool that is real (or of any dtype) and has at least `rank_min` dims. */
 hr_operand hr__any_tensor(hr__maker *m, bool is_real, int rank_min);
-/* A tensor of these dims: one of the pool, a contiguous one under other dims, or a new one. dtype NONE: any. */
+/* A tensor of these dims: one of the pool, a contiguous one with other dims, or a new one. dtype NONE: any. */
 hr_operand hr__input(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims);
 hr_operand hr__real_input(hr__maker *m, int rank, const int64_t *dims);
-/* A tensor or number that can be spread over these dims. */
+/* A tensor or number that can be broadcast to these dims. */
 hr_operand hr__spreadable(hr__maker *m, int rank, const int64_t *dims);
 /* A new output, or a tensor that exists. */
 hr_operand hr__output(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dims);
@@ -119,10 +119,10 @@ static inline void hr__scalar(hr__draft *d, double x) {
 static inline void hr__scalar_integer(hr__draft *d, int64_t x) {
   d->scalars[d->scalar_count++] = hr_scalar_i64(x);
 }
-/* Appends the node if recording would take it; nothing, or an error, otherwise. */
+/* Appends the node if recording would accept it; otherwise does nothing, or returns an error. */
 void hr__end(hr__maker *m, hr__draft *draft);
 
-/* One random operation, of element-wise and reduce rows or of composites and contractions. */
+/* One random operation: element-wise and reduce rows, or composites and contractions. */
 void hr__add_rows(hr__maker *m);
 void hr__add_composite(hr__maker *m);
 

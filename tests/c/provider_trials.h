@@ -1,9 +1,9 @@
-/* provider_trials.h: nodes built by hand go through a provider's supports, prepare and run, and against plain loops in
- * double precision.
+/* provider_trials.h: runs nodes built by hand through a provider's supports, prepare and run, and compares them with
+ * plain loops in double precision.
  *
- * Every element of a buffer that its view does not reach is a canary: NaN around inputs, which would show in the
- * result, and a byte pattern around outputs and the workspace, which must still be there. Each prepared object runs
- * twice, on other addresses and other numbers. A failure prints its program, which `hr_program_parse` reads.
+ * Every element of a buffer outside of its view is a canary: NaN around inputs, which would show in the result, and a
+ * byte pattern around outputs and the workspace, which must be unchanged. Each prepared object runs twice, on other
+ * addresses and other numbers. A failure prints its program, which `hr_program_parse` reads.
  */
 #ifndef HEADRACE_TESTS_PROVIDER_TRIALS_H_
 #define HEADRACE_TESTS_PROVIDER_TRIALS_H_
@@ -50,7 +50,7 @@ static inline double read_integer(const tensor *t, int64_t at) {
                                     : t->bytes[at];
 }
 
-/* [-1, 1) becomes [-200, 200), wrapped; NaN a number that would show. */
+/* [-1, 1) becomes [-200, 200), wrapped; NaN becomes a number that would show. */
 static inline void write_integer(const tensor *t, int64_t at, double value) {
   int64_t integer = isnan(value) ? 12345 : (int64_t)(value * 200);
   size_t size = hr_dtype_size(t->dtype);
@@ -89,7 +89,7 @@ static inline int64_t tensor_count(const tensor *t) {
   return count;
 }
 
-/* Where element number i, row-major, lies in the buffer. */
+/* The offset of element number i, row-major, in the buffer. */
 static inline int64_t tensor_at(const tensor *t, int64_t i) {
   int64_t at = t->offset;
   for (int d = t->rank - 1; d >= 0; --d) {
@@ -99,7 +99,7 @@ static inline int64_t tensor_at(const tensor *t, int64_t i) {
   return at;
 }
 
-/* Offset and length of the buffer that the view needs. */
+/* The offset and length that the view needs in the buffer. */
 static inline void tensor_place(tensor *t, int64_t guard) {
   int64_t low = 0, high = 0;
   for (int d = 0; d < t->rank; ++d) {
@@ -128,8 +128,8 @@ static inline void tensor_fill_input(tensor *t) {
 
 /* ---- providers ---- */
 
-/* Opens the provider, once in a process, and begins the random numbers anew; skips the test where the provider can't be
- * had. */
+/* Opens the provider, once per process, and resets the random numbers; skips the test if the provider is unavailable.
+ */
 static inline void trials_begin(const hr_provider *provider) {
   enum { PROVIDERS = 8, REASON = 512 };
   static const hr_provider *opened[PROVIDERS];
@@ -153,7 +153,7 @@ static inline void trials_begin(const hr_provider *provider) {
 
 /* ---- programs of one node ---- */
 
-/* Where a provider's operands lie, if not on the host. */
+/* The memory of a provider's operands, if it is not the host's. */
 typedef struct trial_memory {
   void *ctx, *queue;
   void *(*allocate)(void *ctx, size_t bytes);
@@ -175,7 +175,7 @@ typedef struct trial {
   hr_prepared *prepared;
   size_t workspace_bytes;
   bool writes_weights; /* behind the node, the program writes operand 1 */
-  int algorithm;       /* of the provider's ways, counted from 1; 0: prepare's own */
+  int algorithm;       /* the provider's algorithms, counted from 1; 0: prepare's own choice */
 } trial;
 
 static inline tensor *trial_output(trial *t) {
@@ -332,8 +332,7 @@ static inline void trial_end(trial *t) {
   hr_program_fini(&t->program);
 }
 
-/* Runs what is prepared and allocated, frees it, and gives the float32 elements of the output; the caller frees them.
- */
+/* Runs the prepared and allocated node, frees it, and returns the output's float32 elements; the caller frees them. */
 static inline float *trial_run_once(trial *t) {
   trial_run(t);
   tensor *out = trial_output(t);
@@ -398,7 +397,7 @@ static inline void evaluate_matmul(const trial *t, expected *e) {
   }
 }
 
-/* What pairs up in a convolution: elements of x, w and y, as row-major numbers. */
+/* A pair in a convolution: elements of x, w and y, as row-major numbers. */
 typedef void (*pair_fn)(const trial *t, expected *e, int64_t x, int64_t w, int64_t y);
 
 static inline void pair_forward(const trial *t, expected *e, int64_t x, int64_t w, int64_t y) {
@@ -469,7 +468,7 @@ static inline void evaluate_conv(const trial *t, expected *e) {
 
 /* ---- checks ---- */
 
-/* By how much more than f32's a provider may round factors. */
+/* The factor by which a provider's rounding of factors may exceed f32's. */
 static double trial_rounding;
 
 /* A unit of the dtype's last place for the result, and rounding of f32 sums for its terms. */
@@ -513,13 +512,13 @@ static inline void check_result(trial *t) {
   free(e.sizes);
 }
 
-/* Prepares, runs twice and checks a node that is made. */
+/* Prepares, runs twice and checks a finished node. */
 static inline void trial_check_node(trial *t) {
   trial_prepare(t);
   for (int run = 0; run < 2; ++run) {
     tensor first[OPERANDS];
     memcpy(first, t->tensors, sizeof first);
-    trial_allocate(t); /* while the first run's buffers live: other addresses */
+    trial_allocate(t); /* while the first run's buffers are allocated: other addresses */
     trial_run(t);
     check_result(t);
     for (int i = 0; run == 1 && i < OPERANDS; ++i) {
@@ -530,7 +529,7 @@ static inline void trial_check_node(trial *t) {
   trial_end(t);
 }
 
-/* Whether the provider takes the node, which is neither prepared nor run. */
+/* True if the provider supports the node, which is neither prepared nor run. */
 static inline bool trial_is_taken(trial *t) {
   trial_node(t);
   bool is_taken = trial_is_supported(t);
@@ -549,7 +548,7 @@ static inline bool trial_check(trial *t) {
   return true;
 }
 
-/* Checks the node in one of the provider's ways; false when it has none for it. */
+/* Checks the node with one of the provider's algorithms; false if it does not have it. */
 static inline bool trial_check_algorithm(trial *t, int algorithm) {
   t->algorithm = algorithm;
   trial_node(t);
@@ -574,7 +573,7 @@ static inline hr_status trial_prepare_and_release(void) {
   return HR_OK;
 }
 
-/* Preparing the node with each of its allocations failing in turn; what was never prepared is released, too. */
+/* Prepares the node with each of its allocations failing in turn; a node that was never prepared is released, too. */
 static inline void trial_check_memory(trial *t) {
   trial_node(t);
   trial_out_of_memory = t;
@@ -762,7 +761,7 @@ typedef struct window {
   int64_t dims[3], kernel[3], stride[3], padding[3], dilation[3];
 } window;
 
-/* A gradient of windows of one element that skip others. */
+/* A gradient of windows of one element with a stride above 1. */
 static inline bool window_skips(hr_op op, const window *q) {
   bool is_point = op != HR_OP_CONV, is_strided = false;
   for (int d = 0; d < q->spatial; ++d) {

@@ -1,13 +1,15 @@
-/* random_program_test.c: random programs, run in all ways that must give the same bits:
+/* random_program_test.c: random programs, run in all modes that must give the same bits:
  *
- *   strict      node by node, every buffer live
- *   detached    node by node, reading from a copy of memory: an operation reads all its inputs before it writes
- *   loop by loop as the expansion gives them, each also compared with the reference evaluator
- *   fused       the whole program; units at once, one by one, and in ranges from the last to the first; with other
- * kernels, as for a target that keeps no rows; with products as steps of their own, and longer rows for them
+ *   strict         node by node, every buffer live
+ *   detached       node by node, reading from a copy of memory: an operation reads all its inputs before it writes
+ *   loop by loop   as the expansion gives them, each also compared with the reference evaluator
+ *   fused          the whole program, with
+ *                  - units at once, one by one, and in ranges from the last to the first
+ *                  - other kernels, as for a target that keeps no rows
+ *                  - products as separate steps, and longer rows for them
  *
- * A failing index check stops a program: what older operations wrote is there, nothing newer is in a buffer that
- * existed before.
+ * A failing index check stops a program: writes of older operations are kept, and buffers from before the program
+ * contain nothing newer.
  *
  * HEADRACE_TEST_PROGRAMS sets the number of programs (default 300), HEADRACE_TEST_SEED the first seed. A failure prints
  * the seed and the program.

@@ -1,8 +1,7 @@
-/* replay_test.c: repeated programs as graphs of the driver have the bits of the same programs given step by step.
+/* replay_test.c: repeated programs give the same bits as graphs of the driver and step by step.
  *
- * A device stands in for one that has graphs: the CPU's driver, with a capture that keeps launches and library calls
- * instead of running them, and a graph that runs what was kept with the arguments it was told last. Its twin is the CPU
- * itself.
+ * The CPU stands in for a device with graphs: its driver gets a capture that records launches and library calls instead
+ * of running them. Its graphs run the recorded work with the latest arguments. The reference is the CPU itself.
  */
 #include <pthread.h>
 #include <time.h>
@@ -248,8 +247,7 @@ static hr_buffer *make_ramp(const hr__side *side, float step) {
   return buffer;
 }
 
-/* x -= the sums of its columns * by, three times over, then out = x + by: a kernel for each sum, and one for the rest.
- */
+/* x -= the sums of its columns * by, three times, then out = x + by: a kernel for each sum, and one for the rest. */
 static hr_status record_steps(const hr__side *side, hr_buffer *x, hr_buffer *out, double by) {
   hr_scalar number = hr_scalar_f64(by);
   hr_view scalar = {.scalar = &number, .dtype = number.dtype}, xs = view_of(x), to = view_of(out);
@@ -760,7 +758,8 @@ static hr_status watched_launch(void *impl, int count, const hr_host_launch *lau
   return plain_launch(impl, count, launches);
 }
 
-/* Commits the steps without waiting, as streams do while they record on, then waits. Whether this thread launched them.
+/* Commits the steps without waiting, as streams do while they continue recording, then waits. True if this thread
+ * launched them.
  */
 static bool launches_here(const hr__side *side, hr_buffer *x) {
   hr_buffer *out = make(side);

@@ -1,5 +1,5 @@
-/* Attention of few queries on CUDA devices (src/providers/small/small_attention.c) against the lowering
- * (attention_trials.h): its text runs on the host (written_kernel.h). Without a compiler there is nothing to test.
+/* Small attention on CUDA devices (src/providers/small/small_attention.c) against the lowering (attention_trials.h):
+ * its text runs on the host (written_kernel.h). Skipped without a compiler.
  */
 #pragma GCC diagnostic ignored "-Wunused-function" /* what trials have for gradients */
 #include "attention_trials.h"

@@ -1,6 +1,5 @@
-/* Products of one row and convolutions of a few pixels for CUDA devices (src/providers/thin) against plain loops in
- * double precision (provider_trials.h): their texts run on the host (written_kernel.h). Without a compiler there is
- * nothing to test.
+/* Products of one row and small convolutions for CUDA devices (src/providers/small) against plain loops in double
+ * precision (provider_trials.h): their texts run on the host (written_kernel.h). Skipped without a compiler.
  */
 #include "program_runner.h"
 #include "provider_trials.h"
@@ -275,8 +274,8 @@ static bool begin_images(int processors) {
 
 static const hr_op image_ops[] = {HR_OP_CONV, HR_OP_CONV_BACKWARD_DATA, HR_OP_CONV_BACKWARD_WEIGHT};
 
-/* Images of fewer pixels than a product has rows, of more than a block has; one channel to more than a stage has,
- * windows that are not square, dilated, or padded more than they reach. */
+/* Images with fewer pixels than a product has rows, and with more than a block has; from one channel to more than a
+ * stage has; windows that are not square, dilated, or padded beyond their size. */
 HR_TEST(convolutions_of_many_small_images) {
   static const window shapes[] = {{2, 3, 1, 5, 1, {6, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
                                   {2, 5, 6, 9, 1, {3, 3}, {3, 2}, {1, 1}, {1, 0}, {1, 1}},

@@ -1,5 +1,5 @@
-/* wide_scalar_test.c: numbers of the host that are larger than the largest i64: with elements of u64 they are exact, in
- * f64 they are rounded, interpreted and compiled; a dump keeps them.
+/* wide_scalar_test.c: the host's integers above the largest i64: with elements of u64 they are exact, in f64 they are
+ * rounded, interpreted and compiled; a dump preserves them.
  */
 #include "hr_test.h"
 
