@@ -1,5 +1,5 @@
-/* How fast the block interpreter and compiled code run typical kernels, in turn: milliseconds and GB/s of the memory
- * that must move. Each kernel is compiled by itself, with the compiler that HEADRACE_CC names.
+/* Speed of typical kernels in the block interpreter and as compiled code, in turn: milliseconds, and GB/s of the memory
+ * that must move. Each kernel is compiled by itself, with the compiler in HEADRACE_CC.
  *
  *   interp_bench [threads [name]]
  */
@@ -54,7 +54,7 @@ static void *memory(int64_t bytes) {
   return x;
 }
 
-/* The kernel as compiled code; NULL, with a line that says why, when there is none. */
+/* The kernel as compiled code; if there is none, prints the reason and returns NULL. */
 static hr_host_kernel *compile(const char *name, const hr_kernel *kernel, int64_t *out_ns) {
   hr_text text = {0}, path = {0};
   hr_emission emission;

@@ -1,11 +1,11 @@
-/* What a busy neighbour costs: the first run of a small network, and its steps, beside processes that never sleep.
+/* The cost of a busy neighbour: the first run of a small network, and its steps, beside processes that never sleep.
  *
  *   neighbour_bench [steps]
  *
- * For 0, 1 and 2 neighbours a fresh process opens the CPU and runs steps: two products by a library with element-wise
- * operations and a sum between them, of which the host reads the result. Prints milliseconds of the first run, and of
- * the later ones the median, the mean and the slowest of twenty. Nothing is compiled, and nothing is kept on disk.
- * HEADRACE_THREADS and HEADRACE_ONEDNN count as always.
+ * For 0, 1 and 2 neighbours a fresh process opens the CPU and runs steps. A step has two library products with
+ * element-wise operations and a sum between them; the host reads its result. Prints milliseconds: the first run, then
+ * the median, the mean and the slowest of twenty of the later ones. Nothing is compiled, and nothing is stored on disk.
+ * HEADRACE_THREADS and HEADRACE_ONEDNN apply as usual.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static hr_view matrix(hr_buffer *buffer, const int64_t *dims, const int64_t *str
   return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 2, .dims = dims, .strides = strides};
 }
 
-/* One step: gives the sum of tanh(tanh(x a) b). */
+/* One step: returns the sum of tanh(tanh(x a) b). */
 static float run_step(const network *n) {
   static const int64_t dims[2] = {ROWS, INNER}, w_dims[2] = {INNER, INNER}, strides[2] = {INNER, 1}, none[2] = {0, 0};
   static const int64_t one[2] = {1, 1}, mask = 3;
@@ -88,7 +88,7 @@ static int compare(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* In a process of its own. */
+/* Runs in its own process. */
 static void measure(int neighbours, int steps) {
   static int64_t ns[STEPS_MAX];
   network n;

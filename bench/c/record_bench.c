@@ -1,10 +1,10 @@
-/* What recording and committing cost, on the null device: nothing computes, so everything measured is ours.
+/* The cost of recording and committing, on the null device: nothing computes, so all measured time is Headrace's own.
  *
  *   record_bench [rounds]
  *
- * Prints nanoseconds: of a record of an addition and of a convolution, of making and dropping a buffer, and of the
- * commit of a cached program, for each of its operations. The best of some repetitions: neighbours on the machine only
- * add.
+ * Prints nanoseconds for the record of an addition and of a convolution, for creating and dropping a buffer, and for
+ * the commit of a cached program, for each of its operations. Each is the best of some repetitions, because neighbours
+ * on the machine only add time.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,14 @@
-/* What a small repeated step costs: products of one row with softshrink between them, captured once and replayed.
+/* The cost of a small repeated step: products of one row with softshrink between them, captured once and replayed.
  *
  *   step_bench [steps]
  *
- * Prints microseconds a step, the best of some repetitions: on the null device, where everything is ours (making the
- * result's buffer, appending the graph, key, lookup, binding, hand-over, waiting), and on the CPU, where the weights
- * come from the cores' caches. Sizes: a network of four layers, one of sixteen small ones, and one large layer that
- * comes from memory.
+ * Prints microseconds a step, the best of some repetitions:
+ *
+ * - On the null device, where all time is Headrace's own: creating the result's buffer, appending the graph, key,
+ *   lookup, binding, hand-over, waiting.
+ * - On the CPU, where the weights come from the cores' caches.
+ *
+ * Sizes: a network of four layers, one of sixteen small ones, and one large layer that comes from memory.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +62,7 @@ static hr_buffer *make_values(const bench *b, int64_t count) {
   return buffer;
 }
 
-/* y = x W (+ bias), the weights stored with the inner dim last, as torch does. */
+/* y = x W (+ bias); weights are stored with the inner dim last, as in torch. */
 static void record_layer(hr_stream *capture, hr_buffer **buffers, int64_t inner, int64_t columns, hr_buffer *y) {
   int64_t x_dims[2] = {1, inner}, x_strides[2] = {inner, 1}, w_dims[2] = {inner, columns}, w_strides[2] = {1, inner};
   int64_t y_dims[2] = {1, columns}, y_strides[2] = {columns, 1}, bias_strides[2] = {0, 1};
@@ -80,7 +83,7 @@ static void record_shrink(hr_stream *capture, hr_buffer *x, int64_t count, hr_bu
   check(hr_stream_record(capture, HR_OP_SOFTSHRINK, NULL, 2, inputs, 1, &out));
 }
 
-/* The graph's result is what the last operation gives. */
+/* The graph's result is the last operation's. */
 static void capture_network(bench *b) {
   hr_stream *capture;
   const network *net = b->net;
