@@ -33,8 +33,8 @@ struct hr_buffer {
   atomic_uint_least64_t layout;
   /* Identifies the contents: no other buffer and no other time has the same number. 0: the address was given out. */
   atomic_uint_least64_t stamp;
-  uint64_t source; /* the contents that something kept was made of (cached_weights.h); 0: none. The device's jobs look
-                      at it, in order */
+  uint64_t source; /* stamp of the contents that cached weights were made from (cached_weights.h); 0: none. Read by the
+                    * device's jobs, in order */
   /* Integers written by the host, valid while `stamp` is `noted` (engine/index_source.h): their dtype, the smallest and
    * the largest. */
   uint64_t noted;

@@ -1,4 +1,4 @@
-/* counters.h: structs that readers may know in an older or a newer form. */
+/* counters.h: structs whose readers may have been compiled with an older or a newer form. */
 #ifndef HEADRACE_RUNTIME_COUNTERS_H_
 #define HEADRACE_RUNTIME_COUNTERS_H_
 

@@ -47,7 +47,7 @@ typedef struct hr_driver {
   /* Opens device `ordinal` < count(); *out_impl is the driver's own struct, passed to every function below. Opening a
    * device twice gives two of them. */
   hr_status (*open)(int ordinal, void **out_impl);
-  /* Blocks, events and graphs are already destroyed. Submitted work that nobody waited for has run or never will. */
+  /* Blocks, events and graphs are already destroyed. Submitted work without a later wait has run or never will. */
   void (*close)(void *impl);
   void (*properties)(void *impl, hr_device_properties *out_properties);
   /* Bytes that could be allocated now, and the total. */

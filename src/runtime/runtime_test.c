@@ -6,7 +6,7 @@
 #include "runtime/cached_weights.h"
 #include "runtime/registry.h"
 
-/* ---- a driver that refuses beyond a budget ---- */
+/* ---- a driver with a memory budget ---- */
 
 typedef struct budget {
   size_t left;
@@ -206,7 +206,7 @@ HR_TEST(work_on_its_way_holds_a_buffer_but_is_no_holder) {
   hr__buffers_send(1, &buffer);
   HR_ASSERT_EQ(hr__buffer_holders(buffer), 1);
   void *handle = hr_buffer_handle(buffer);
-  hr_buffer_release(buffer); /* whoever held it besides */
+  hr_buffer_release(buffer); /* other holders */
   HR_ASSERT_EQ(hr__buffer_holders(buffer), 0);
   size_t offset;
   hr_buffer *found = hr_buffer_from_handle(handle, &offset); /* it is still there */
@@ -462,7 +462,7 @@ HR_TEST(what_a_host_does_not_use_again_goes_back) {
   HR_ASSERT(allocator.stats.reserved_bytes < asked / 4);
   hr_block *last = NULL;
   int64_t count = allocator.stats.driver_allocation_count;
-  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 60 << 20, &last)); /* the youngest are there */
+  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 60 << 20, &last)); /* the most recent ones are still cached */
   HR_ASSERT_EQ(allocator.stats.driver_allocation_count, count);
   hr_caching_allocator_free(&allocator, last);
   hr_caching_allocator_free(&allocator, held);
@@ -484,8 +484,8 @@ HR_TEST(what_is_kept_on_a_device_makes_room_for_what_it_refused) {
     HR_ASSERT_EQ(device.allocator.stats.allocated_bytes, KEPT);
     hr__cached_weights_publish(made);
     hr__cached_weights_release(made);
-    HR_ASSERT_NULL(hr__cached_weights_create(&device, 92, &recipe, 1,
-                                             2 * ROOM)); /* too large for all: nothing but what was kept is gone */
+    HR_ASSERT_NULL(
+        hr__cached_weights_create(&device, 92, &recipe, 1, 2 * ROOM)); /* too large: only cached weights are dropped */
     HR_ASSERT(!is_kept(91, 1) && device.allocator.stats.allocated_bytes == 0);
     made = hr__cached_weights_create(&device, 91, &recipe, 1, KEPT);
     hr__cached_weights_publish(made);
