@@ -194,7 +194,7 @@ static hr_status cpu_copy_out(void *impl, void *to, const void *from, size_t byt
   return HR_OK;
 }
 
-/* Copies inside the device run where the kernels run, so they may use the team. */
+/* Copies inside the device run in the order of the kernels, so they may use the team. */
 static hr_status cpu_copy_within(void *impl, void *to, const void *from, size_t bytes) {
   (void)impl;
   copy_work work = {to, from};

@@ -242,7 +242,7 @@ HR_TEST(a_gpu_replays_graphs) {
     }
   }
   HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
-  DRIVER->graph_destroy(impl, graph); /* while it may be on its way */
+  DRIVER->graph_destroy(impl, graph); /* while it may be in flight */
   check_lanes(impl, &kernel, workspace);
   for (int i = 0; i < 3; ++i) {
     DRIVER->free(impl, args[i], BYTES);
