@@ -100,7 +100,7 @@ HR_TEST(attention_of_nan_and_infinities) {
   }
 }
 
-/* ---- threads, optional outputs, refusals ---- */
+/* ---- threads, optional outputs, rejected nodes ---- */
 
 static void check_threads(const problem *p, bool is_backward) {
   trial t = make_trial(p, HR_DTYPE_F32);

@@ -206,7 +206,7 @@ static void stand_in_for_cublaslt(void) {
 static trial lt_trial(const product *q, hr_dtype dtype, matrix_layout a, matrix_layout b, matrix_layout out,
                       bias_layout bias) {
   trial t = product_trial(&hr__cublaslt_provider, q, dtype, a, b, out, bias);
-  t.guard = bias > BIAS_NONE ? 16 : GUARD; /* bias starts where vectors can be read; nothing else has to */
+  t.guard = bias > BIAS_NONE ? 16 : GUARD; /* only bias must be aligned for vectors */
   return t;
 }
 
@@ -714,7 +714,7 @@ static trial dnn_trial(hr_op op, const window *q, hr_dtype dtype, image_layout x
                        bool has_bias) {
   trial t = window_trial(op, q, dtype, x, w, y, has_bias);
   t.provider = &hr__cudnn_provider;
-  t.guard = 16; /* a view that starts where the library's kernels can read */
+  t.guard = 16; /* a view at an address that the library's kernels can read */
   return t;
 }
 

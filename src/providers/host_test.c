@@ -10,7 +10,7 @@ typedef struct tensor {
   hr_dtype dtype;
   int rank;
   int64_t dims[RANK];
-  unsigned char *bytes; /* of the first element; guards lie around it */
+  unsigned char *bytes; /* of the first element; guards surround it */
 } tensor;
 
 static int64_t count_of(const tensor *t) {
@@ -45,7 +45,7 @@ static void free_tensor(tensor *t) {
 }
 
 /* Runs one row; absent tensors have rank -1 and NULL bytes. */
-static double factor = 1; /* the scalar of those that take one */
+static double factor = 1; /* the scalar of rows that have one */
 
 static void run_row(hr_op op, int input_count, tensor *inputs, int output_count, tensor *outputs, int int_count,
                     const int64_t *ints) {
@@ -82,7 +82,7 @@ static void run_row(hr_op op, int input_count, tensor *inputs, int output_count,
                   .inputs = operands,
                   .outputs = operands + input_count,
                   .int_count = int_count,
-                  .scalar_count = op == HR_OP_SEGMENTS ? 1 : hr_op_table(op)->scalar_count, /* composites do not say */
+                  .scalar_count = op == HR_OP_SEGMENTS ? 1 : hr_op_table(op)->scalar_count, /* composites have none */
                   .ints = ints};
   args[input_count + output_count] = &scalar;
   hr_prepared *prepared = NULL;
@@ -178,7 +178,7 @@ static bool is_before(long double a, long double b, bool descending) {
   return descending ? a > b : a < b;
 }
 
-/* Each place occurs once, values follow places, no value comes behind a later one, equal ones keep their order. */
+/* Each place occurs once, values match places, the order is right, and equal values keep their order. */
 static void expect_sorted(const tensor *x, const tensor *values, const tensor *places, int64_t first, int64_t count,
                           bool descending) {
   size_t size = hr_dtype_size(x->dtype);
@@ -418,7 +418,7 @@ HR_TEST(places_of_a_mask) {
   }
 }
 
-/* Lines of one number in every dtype, as they stand and in order; NaN is nobody's equal, -0 is 0's. */
+/* Lines of one number in every dtype, consecutive and sorted; NaN equals nothing, -0 equals 0. */
 HR_TEST(unique_numbers_of_every_dtype) {
   enum { N = 1000 };
   for (int t = 0; t < SORTABLE; ++t) {
@@ -455,7 +455,7 @@ HR_TEST(unique_numbers_of_every_dtype) {
     for (int64_t i = 1; i < *number_of_kinds; ++i) {
       HR_ASSERT(is_before(number(&x, firsts[i - 1]), number(&x, firsts[i]), false) || isnan(number(&x, firsts[i])));
     }
-    for (int64_t i = 0; i < N; ++i) { /* every number is there, its first place */
+    for (int64_t i = 0; i < N; ++i) { /* every number occurs, with its first place */
       int64_t k = 0;
       while (k < *number_of_kinds && number(&x, firsts[k]) != number(&x, i)) {
         ++k;

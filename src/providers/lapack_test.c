@@ -1,4 +1,4 @@
-/* Linear algebra on the host, on matrices whose results are known; the rest is compared with PyTorch (tests/python). */
+/* Linear algebra on the host, on matrices with known results; the rest is compared with PyTorch (tests/python). */
 #include "core/ops/op.h"
 #include "hr_test.h"
 #include "providers/lapack/lapack_api.h"

@@ -50,10 +50,9 @@ struct hr_provider {
   /* (optional) Replaces all members below: the node as kernels in the device's dialect. Their arguments are the buffers
    * of inputs, then outputs, in the node's order (NULL for absent operands), their scalars the node's attributes. */
   hr_status (*write)(const hr_program *program, const hr_node *node, hr_device_source *out_source);
-  /* `way`: HR_ALGORITHM_OWN, the one that the provider thinks best, for a node that it supports, or one of `ways`.
-   * `node` and `program` stay valid as long as the prepared object. *out_workspace_bytes: scratch that run needs.
-   * `queue`, here and below: what the driver's native gave, with the device current on the calling thread; NULL on the
-   * host. */
+  /* `algorithm`: HR_ALGORITHM_OWN (the provider's own choice) for a supported node, or one of `algorithms`. `node` and
+   * `program` stay valid as long as the prepared object. *out_workspace_bytes: scratch that run needs. `queue`, here
+   * and below: the result of the driver's native, with the device current on the calling thread; NULL on the host. */
   hr_status (*prepare)(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                        hr_prepared **out_prepared, size_t *out_workspace_bytes);
   /* (optional) Names of alternative algorithms, NULL-terminated: the engine times them if a program repeats

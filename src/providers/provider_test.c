@@ -161,7 +161,7 @@ HR_TEST(onednn_writes_products_into_every_layout) {
 
 HR_TEST(onednn_broadcasts_dims_of_one) {
   trials_begin(&hr__onednn_provider);
-  for (int turn = 0; turn < 32; ++turn) { /* bits: dims of a, dims of b, whether b's other dims have stride 0 */
+  for (int turn = 0; turn < 32; ++turn) { /* bits: dims of a, dims of b, stride 0 in b's other dims */
     const product q = {2, {2, 3}, 4, 9, 6};
     trial t = product_trial(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE,
                             turn < 16 ? MATRIX_TRANSPOSED : MATRIX_BROADCAST_BATCH, MATRIX_DENSE, BIAS_VECTOR);
@@ -324,7 +324,7 @@ static float *lane_bits(hr_op op, const window *q, image_layout layout, int thre
   random_state = 11;
   trial_begin(&t);
   conv_operands at = conv_operands_of(&t);
-  if (infinite) { /* the first row and column of the first kernel, which lie outside of the image at the border */
+  if (infinite) { /* the first row and column of the first kernel, which are outside of the image at the border */
     tensor *w = &t.tensors[at.w], *x = &t.tensors[0];
     write_element(w, tensor_at(w, 0), INFINITY);
     write_element(x, tensor_at(x, tensor_count(x) - 1), NAN);

@@ -25,7 +25,7 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 static void check_layouts(hr_op op) {
   trials_begin(&hr__winograd_provider);
   trial_rounding =
-      2e-5; /* a tap is rounded with the others of its channel: it shows where few of them lie inside of the image */
+      2e-5; /* a tap is rounded with the others of its channel, which shows if few of them are inside of the image */
   for (int i = 0; i < SHAPES; ++i) {
     for (int layout = i % 2; layout < 2 * IMAGE_LAYOUTS; layout += 2) {
       image_layout x = layout / 2 % 2 == i % 2 ? IMAGE_CHANNELS_LAST : (image_layout)random_below(IMAGE_LAYOUTS);
@@ -70,7 +70,7 @@ HR_TEST(winograd_takes_what_pays) {
                                 {2, 1, 128, 128, 2, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
                                 {1, 1, 64, 64, 1, {560}, {3}, {1}, {1}, {1}},
                                 {3, 1, 64, 64, 1, {9, 9, 9}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}}};
-  for (int layout = 0; layout < 2; ++layout) { /* whatever lies how: the choice is the shape's alone */
+  for (int layout = 0; layout < 2; ++layout) { /* for any layout: the choice depends on the shape alone */
     for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_WEIGHT; ++op) {
       for (size_t i = 0; i < sizeof taken / sizeof *taken; ++i) {
         HR_ASSERT_EQ(is_taken(op, &taken[i], HR_DTYPE_F32, (image_layout)layout), op != HR_OP_CONV_BACKWARD_WEIGHT);
@@ -172,8 +172,8 @@ HR_TEST(winograd_is_about_as_exact_as_a_sum) {
   trial_end(&t);
 }
 
-/* Of x [2,20,7,6]: NaN in the last pixel of the last image; in the first one infinities, and two numbers whose
- * difference overflows where their sum of products does not. */
+/* Of x [2,20,7,6]: NaN in the last pixel of the last image; in the first image infinities, and two numbers whose
+ * difference overflows although their sum of products does not. */
 static void change_pixels(trial *t) {
   const tensor *x = &t->tensors[0];
   tensor_put(x, tensor_count(x) - 1, NAN);
@@ -182,8 +182,8 @@ static void change_pixels(trial *t) {
   tensor_put(x, 3 * 42 + 5 * 6 + 0, 1.7e38), tensor_put(x, 3 * 42 + 5 * 6 + 2, -1.7e38);
 }
 
-/* An infinite weight in the first row and column of a window, which lie outside of the image at the border; one that is
- * NaN; two whose sum overflows. */
+/* An infinite weight in the first row and column of a window, which are outside of the image at the border; a NaN
+ * weight; two weights whose sum overflows. */
 static void change_weights(trial *t) {
   const tensor *w = &t->tensors[1];
   tensor_put(w, 0, INFINITY);

@@ -30,7 +30,7 @@ static trial gradient_trial(const window *q, hr_dtype dtype, image_layout x, ima
 /* Also small ones, which the provider normally rejects because they don't pay. */
 HR_TEST(winograd_gives_the_gradient_of_weights) {
   trials_begin(&hr__winograd_weights_provider);
-  trial_rounding = 1e-4; /* a tap is rounded with the others of its channels: it shows where it has but one term */
+  trial_rounding = 1e-4; /* a tap is rounded with the others of its channels, which shows if it has only one term */
   for (int i = 0; i < SHAPES; ++i) {
     for (int layout = 0; layout < IMAGE_LAYOUTS; ++layout) {
       trial t =
@@ -145,7 +145,7 @@ static void change_gradients(trial *t) {
   tensor_put(y, 4 * 42 + 9, NAN);
 }
 
-/* Of x [2,20,7,6]: infinities, and two numbers whose difference overflows where their sums of products do not. */
+/* Of x [2,20,7,6]: infinities, and two numbers whose difference overflows although their sums of products do not. */
 static void change_inputs(trial *t) {
   const tensor *x = &t->tensors[0];
   tensor_put(x, 0, INFINITY);

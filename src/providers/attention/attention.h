@@ -88,9 +88,9 @@ void hr__slot_store_columns(hr__slot *slot, const hr__matrix *matrix, const hr__
 
 /* slot->score = scaled and masked scores; slot->q_columns holds the block's queries. */
 void hr__make_scores(const hr__run *run, hr__slot *slot, const hr__block *block);
-/* slot->extra = 1 / (1 - p) where dropout keeps a probability, else 0. */
+/* slot->extra = 1 / (1 - p) if dropout keeps a probability, else 0. */
 void hr__make_dropout(const hr__run *run, hr__slot *slot, const hr__block *block);
-/* out = factor of slot->extra times x, or 0 where that is 0. */
+/* out = factor of slot->extra times x, or 0 if that is 0. */
 void hr__apply_dropout(const hr__slot *slot, const hr__block *block, const float *x, float *out);
 
 /* Keys that queries before number `end` may see. */

@@ -144,7 +144,7 @@ static filling make_point(int mode) {
   return f;
 }
 
-/* y = x + other, or relu(x) where `other` is NULL. */
+/* y = x + other, or relu(x) if `other` is NULL. */
 static filling make_epilogue(cudnn_descriptor point, cudnn_descriptor x, cudnn_descriptor other, cudnn_descriptor y) {
   filling f = begin(CUDNN_POINTWISE);
   set(&f, CUDNN_POINTWISE_POINT, CUDNN_TYPE_DESCRIPTOR, 1, &point);

@@ -108,7 +108,7 @@ WIDE_INLINE bool pack_tiles(const slot *s, const float *row, int64_t count, int6
       for (int64_t tile = 0; tile < tiles; ++tile) {
         __m512 x = _mm512_maskz_loadu_ps(mask, from + tile * outs), zero = _mm512_sub_ps(x, x);
         odd = _mm512_kor(odd, _mm512_cmp_ps_mask(zero, zero, _CMP_UNORD_Q));
-        _mm256_storeu_ps(to + tile * step, _mm512_castps512_ps256(x)); /* the next pixel's come later */
+        _mm256_storeu_ps(to + tile * step, _mm512_castps512_ps256(x)); /* the next pixel's values follow later */
       }
     }
   }
@@ -172,7 +172,7 @@ static void pack_x(const call *c, const slot *s, int64_t part) {
   }
 }
 
-/* Lanes of each column's window that lie inside of the image. */
+/* Lanes of each column's window inside of the image. */
 static void find_masks(const hr_prepared *p, int64_t first, int vectors, __mmask16 *masks) {
   for (int64_t column = 0; column < p->y.width; ++column) {
     int64_t left = column * p->stride[1] - p->padding[1];

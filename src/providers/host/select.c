@@ -61,7 +61,7 @@ static int64_t rank_of(const hr__library_call *call, int64_t count, int64_t nans
   return nans < count ? (count - nans - 1) / 2 : 0;
 }
 
-/* All of a line, and the wanted one's rank. */
+/* The whole line in order, and the wanted value's rank. */
 static hr__order fill_all(const hr__library_call *call, int64_t line, void *scratch, int64_t *out_rank) {
   hr__order order = fill_line(call, line, scratch);
   int64_t nans = 0;

@@ -98,7 +98,7 @@ static bool is_proved(hr_prepared *pipe) {
   void *made = NULL, *again = hr_aligned_malloc(kept->output_bytes, ALIGNMENT);
   bool is_same = false;
   if (again != NULL && hr__dnnl()->memory_get_data_handle(output, &made) == DNNL_SUCCESS) {
-    memcpy(again, made, kept->output_bytes); /* what lies between rows */
+    memcpy(again, made, kept->output_bytes); /* elements between rows */
     hr__dnnl()->memory_set_data_handle(output, again);
     if (hr__pipe_execute(pipe, &pipe->steps[kept->proof_step]) == DNNL_SUCCESS) {
       is_same = memcmp(again, made, kept->output_bytes) == 0;

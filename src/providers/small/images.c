@@ -31,7 +31,7 @@ typedef struct images {
   int64_t mt, nt, wm, wn, wk, steps, pitch, plane, blocks, shared; /* as in the texts; shared: floats */
   int64_t vector, pad, copies;
   int64_t beside, image, held, stages;                /* of images.text */
-  int64_t each, together, channels, line, parts, run; /* of image_weights.text, like this: */
+  int64_t each, together, channels, line, parts, run; /* of image_weights.text */
   bool is_four;
 } images;
 
@@ -154,7 +154,7 @@ static void set_vector(images *c, int64_t multiple) {
   c->pad = raise_to(c->padding[WIDE], c->vector, 0);
 }
 
-/* Of an image that lies in shared memory. */
+/* The width of an image in shared memory. */
 static int64_t width_of(const images *c) {
   return c->pad + c->in_dims[WIDE] + c->padding[WIDE];
 }

@@ -211,7 +211,7 @@ WIDE void hr__winograd_give(const float *m, int64_t point_step, const hr__winogr
     for (int i = 0; i < HR__WINOGRAD_RESULTS; ++i) {
       give_line(lines + i * SIDE, 1, y + i * HR__WINOGRAD_RESULTS, 1);
     }
-    __m512 sum = _mm512_add_ps(_mm512_add_ps(y[0], y[1]), _mm512_add_ps(y[2], y[3])); /* finite where all are */
+    __m512 sum = _mm512_add_ps(_mm512_add_ps(y[0], y[1]), _mm512_add_ps(y[2], y[3])); /* finite if all are */
     __m512 zero = _mm512_sub_ps(sum, sum);
     if (_mm512_cmp_ps_mask(zero, zero, _CMP_UNORD_Q) != 0) {
       give_again(place, c, y);
