@@ -330,8 +330,8 @@ static void free_trial(trial *t) {
   }
 }
 
-/* NaN where NaN is expected, infinities equal, numbers within `tolerance` of the largest (of 0.1 where gradients
- * cancel); canaries still there. */
+/* Checks that expected NaN and infinities agree, numbers are within `tolerance` of the largest (of 0.1 if gradients
+ * cancel), and canaries are unchanged. */
 static void check_result(const trial *t, role r, double tolerance) {
   static const char *const names[] = {"dy", "q", "k", "v", "mask", "y", "lse", "dq", "dk", "dv"};
   const tensor *x = &t->tensors[r];

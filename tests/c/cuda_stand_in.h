@@ -244,7 +244,7 @@ static int fake_can_access(int *can, int device, int peer) {
   return fake_check();
 }
 
-static int fake_accesses; /* to other devices' memory, that were asked for */
+static int fake_accesses; /* requests for access to other devices' memory */
 
 static int fake_enable_access(CUcontext peer, unsigned flags) {
   ++fake_accesses;
@@ -302,7 +302,7 @@ typedef struct fake_graph {
 
 static fake_graph fake_capture;
 static uint64_t fake_last; /* what the next captured node will wait for */
-static bool fake_is_early; /* and whether it may start while that ends */
+static bool fake_is_early; /* true if it may start while that ends */
 
 static int fake_run_node(const fake_node *node) {
   ++fake_launches;
@@ -371,7 +371,7 @@ static fake_graph *fake_names;
 static int fake_capture_info(CUstream stream, int *status, unsigned long long *id, CUgraph *graph,
                              const CUgraphNode **last, size_t *last_count) {
   static CUgraphNode nodes[FAKE_NODES];
-  if (stream != fake_captured || id != NULL || graph != NULL || fake_is_early) { /* it would not tell all */
+  if (stream != fake_captured || id != NULL || graph != NULL || fake_is_early) { /* would be incomplete */
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (fake_names == NULL) {

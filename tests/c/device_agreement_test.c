@@ -115,7 +115,7 @@ static bool compare(hr__side *cpu, hr__side *other, const generated *g, uint64_t
   return is_good;
 }
 
-/* Whether the devices agree. */
+/* True if the devices agree. */
 static bool check_program(hr__side *cpu, hr__side *other, uint64_t seed) {
   generated g;
   long repeats = hr__setting("HEADRACE_TEST_REPEATS", 1);

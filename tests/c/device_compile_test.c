@@ -14,7 +14,7 @@
 
 enum { BATCH = 10, ARCHITECTURE = 90 };
 
-/* Compiles a text; the test is skipped where there is no NVRTC. */
+/* Compiles a text; skips the test without NVRTC. */
 static void compile(hr_text *text) {
   hr_text image = {0};
   HR_ASSERT_OK(hr_text_status(text));

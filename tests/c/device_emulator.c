@@ -18,7 +18,7 @@ typedef struct fiber {
   jmp_buf place;
   char *stack;
   bool has_begun, is_done, waits_for_all;
-  int64_t barriers; /* of the block that it has come to */
+  int64_t barriers; /* number of the block's barriers that it has reached */
 } fiber;
 
 /* One block at a time. */
@@ -70,7 +70,7 @@ static void begin_block(void) {
   }
 }
 
-/* The barrier that all threads of the block have come to which have not ended; INT64_MAX: all have. */
+/* The barrier that all unfinished threads of the block have reached; INT64_MAX: all have finished. */
 static int64_t last_barrier_of_all(void) {
   int64_t last = INT64_MAX;
   for (int i = 0; i < block.count; ++i) {

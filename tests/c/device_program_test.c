@@ -25,7 +25,7 @@ static bool emit(batch *b, const hr_kernel *kernel, entry *e) {
   b->tiles += strstr(text, "[near][far]") != NULL;
   b->fours += strstr(text, " u * 256 + HR_THREAD") != NULL && strstr(text, "u < 1;") == NULL;
   for (int pass = 0; pass < emission->pass_count;
-       ++pass) { /* a compiler that does not know it may take too many registers */
+       ++pass) { /* without this bound a compiler may use too many registers */
     char head[96];
     snprintf(head, sizeof head, "HR_THREADS(%d) %s_%d(", emission->threads[pass], e->name, pass);
     HR_ASSERT_NOT_NULL(strstr(text, head));
@@ -120,7 +120,7 @@ static void make_centred(generated *g, const char *dtype, int a, int b, int mask
   make_centred_of(g, false, dtype, a, b, mask, type);
 }
 
-/* The largest element's number in each of b columns, by what %1 says. */
+/* The index of the largest element in each of b columns, as numbered by %1. */
 static void make_best(generated *g, int a, int b) {
   hr_text text = {0};
   hr_text_printf(&text,
@@ -223,7 +223,7 @@ static void make_softmax(generated *g, bool is_gradient, const char *dtype, int 
   fill(g, (hr_dtype[]){type, type, type, type, type, type, type});
 }
 
-/* Rows of a block whose warps take turns: whole and with a rest, of one chunk and of several, of fewer elements a
+/* Rows of a block whose warps run in turns: whole and partial, of one chunk and of several, with fewer elements per
  * thread for more values. */
 HR_TEST(rows_of_which_warps_take_turns_have_the_bits_of_interpreted_kernels) {
   static const int shapes[][2] = {{64, 1025}, {64, 2048}, {70, 4096}, {64, 4100}, {64, 9001}, {65, 16384}};
@@ -267,7 +267,7 @@ HR_TEST(long_rows_of_a_block_have_the_bits_of_interpreted_kernels) {
   }
 }
 
-/* x and what lies across it, or across it between two other dims: y[i, j, k] = x[i, k, j] * s + z[i, j, k]. */
+/* x and its transpose, also between two other dims: y[i, j, k] = x[i, k, j] * s + z[i, j, k]. */
 static void make_across(generated *g, const char *dtype, int a, int b, int c, hr_dtype type) {
   hr_text text = {0};
   long long size = (long long)hr_dtype_size(type), bytes = (long long)a * b * c * size;
@@ -351,7 +351,8 @@ HR_TEST(programs_that_have_differed_have_the_same_bits) {
 
 /* ---- scatters of many elements ---- */
 
-/* x * x goes to rows of %1 that %2 chooses: a number for each of `a` elements, or for each row and element. */
+/* x * x is scattered to the rows of %1 that %2 selects: an index for each of `a` elements, or for each row and element.
+ */
 static void make_scatter(generated *g, int a, int b, bool is_each, const char *mode) {
   hr_text text = {0};
   int count = a * b;

@@ -52,7 +52,7 @@ static void flush(const subject *s) {
   }
 }
 
-/* What a read of `value` gives. */
+/* The result of reading `value`. */
 static unsigned char seen(const subject *s, unsigned char value) {
   return s->properties.has_contents ? value : 0;
 }
@@ -159,7 +159,7 @@ static void check_limits(const subject *s) {
     HR_ASSERT_STATUS(s->driver->allocate(s->impl, sizes[i], &address), HR_STATUS_RESOURCE_EXHAUSTED);
     HR_ASSERT_NULL(address);
   }
-  s->driver->free(s->impl, allocate(s, 1 << 20), 1 << 20); /* a refusal has no consequences */
+  s->driver->free(s->impl, allocate(s, 1 << 20), 1 << 20); /* a failed call has no consequences */
 }
 
 HR_TEST(what_is_too_large_is_refused_and_harms_nothing) {
@@ -290,7 +290,7 @@ static void run_probe(const hr_host_kernel *kernel, int pass, const hr_host_call
     atomic_fetch_add(&p->runs[pass][i], 1);
     values[i] = pass == 0 ? i : values[i] * 3 + pass;
   }
-  for (size_t i = 0; i < kernel->scratch_bytes; ++i) { /* nobody else has it */
+  for (size_t i = 0; i < kernel->scratch_bytes; ++i) { /* no other user */
     p->bad_scratch += scratch[i] != mark;
   }
   atomic_fetch_add(&p->done[pass], end - begin);
@@ -587,7 +587,8 @@ HR_TEST(many_small_launches_come_from_several_threads) {
 
 /* ---- another device ---- */
 
-/* From the last device of the driver, or a second time the first: what is on its way to it, and has run, comes over. */
+/* Copies from the driver's last device, or, if there is only one, from a second instance of it, after the source's work
+ * has run. */
 static void check_peer(const subject *s) {
   enum { BYTES = 3 << 20, SKIP = 4099 };
   if (s->driver->copy_peer == NULL) {
@@ -606,7 +607,7 @@ static void check_peer(const subject *s) {
     HR_ASSERT_OK(other.driver->flush(other.impl));
   }
   memset(sent + SKIP, pattern, 100);
-  HR_ASSERT_OK(s->driver->fill(s->impl, to, &old, 1, BYTES)); /* before the copy, whoever runs it */
+  HR_ASSERT_OK(s->driver->fill(s->impl, to, &old, 1, BYTES)); /* before the copy, in any order of the two devices */
   HR_ASSERT_OK(s->driver->copy_peer(s->impl, to + 1, other.impl, from + 3, BYTES - 3));
   HR_ASSERT_OK(s->driver->copy_peer(s->impl, to, other.impl, from, 0));
   other.driver->free(other.impl, from, BYTES); /* it is over */

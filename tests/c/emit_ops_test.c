@@ -128,7 +128,7 @@ static hr_dtype class_dtype(hr_class cls) {
   return table[cls];
 }
 
-/* Input i of a dtype as a register; how it lies changes from turn to turn. */
+/* Input i of a dtype as a register; its layout changes from call to call. */
 static int input(sample *s, int i, hr_dtype dtype, int64_t count, int turn) {
   static const int64_t steps[] = {1, 1, 2, -1, 0};
   int64_t step[2] = {0, i == 0 ? 1 : steps[turn % 5]};
@@ -168,7 +168,7 @@ static void end_sample(sample *s) {
   HR_ASSERT(hr_vector_push(&samples, s));
 }
 
-/* The class in which a row computes on a dtype; NONE where it does not. */
+/* The class in which a row computes on a dtype; NONE if it does not support it. */
 static hr_class class_of(const hr_op_row *row, hr_dtype dtype) {
   hr_class cls = row->rule == HR_RULE_LOGICAL ? HR_CLASS_B8 : hr_dtype_arithmetic_class(dtype);
   bool is_complex = cls == HR_CLASS_C64 || cls == HR_CLASS_C128, is_real = cls == HR_CLASS_F32 || cls == HR_CLASS_F64;
@@ -274,7 +274,7 @@ static void add_reductions(hr_dtype dtype) {
   }
 }
 
-/* Values that two results need, each rounded to the dtype where it is made. */
+/* Values that two results need, each rounded to the dtype in which it is made. */
 static void add_roundings(hr_dtype dtype) {
   hr_class cls = hr_dtype_arithmetic_class(dtype);
   if (!hr_dtype_is_narrow(dtype) || cls != HR_CLASS_F32) {
@@ -320,7 +320,7 @@ static void add_remainders(void) {
   }
 }
 
-/* Sums of matrices, and of batches of them, that lie transposed. */
+/* Sums of transposed matrices, and of batches of them. */
 static void add_transposed(hr_dtype dtype, bool is_batch) {
   static const int64_t shapes[2][3] = {{1, 72, 1000}, {3, 72, 333}};
   static const int64_t strides[2][3] = {{0, 1, 72}, {72 * 333, 1, 72}};
@@ -347,7 +347,7 @@ static void add_transposed(hr_dtype dtype, bool is_batch) {
   end_sample(s);
 }
 
-/* Rows that lie beside each other, each with its largest number and what is left without it. After add_transposed. */
+/* Neighbouring rows, each with its largest number and the remainder without it. After add_transposed. */
 static void add_transposed_rows(hr_dtype dtype, bool is_batch) {
   static const int64_t shapes[2][3] = {{1, 40, 140}, {2, 19, 150}};
   static const int64_t strides[2][3] = {{0, 1, 40}, {2850, 1, 19}};

@@ -42,7 +42,7 @@ static void close_library(batch *b) {
   hr__library_release(library);
 }
 
-/* What executables reserve memory for. */
+/* Checks the memory that executables reserve. */
 static void check_workspace(const hr_kernel *kernel, const hr_host_kernel *host) {
   hr_host_kernel *interpreted;
   HR_ASSERT_OK(hr_interp_create(kernel, &interpreted));
@@ -183,7 +183,7 @@ static void make_backward(const pool *p, generated *g) {
   }
 }
 
-/* Back through a pool into silu, whose gradient is a small part of the kernel where windows are large. */
+/* The backward pass of a pool, then of silu, whose gradient is a small part of the kernel if windows are large. */
 static void make_smooth_backward(const pool *p, generated *g) {
   hr_text text = {0};
   char x[128], kinds[64];

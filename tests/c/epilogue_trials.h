@@ -94,7 +94,7 @@ static inline void check_epilogues(const hr_provider *provider, const trial_memo
                                    const char *inputs, bool has_relu) {
   enum { ALGORITHMS = 8 };
   static const char *const sums[] = {"", "then(add,^,3)", "then(add,^,3) then(add,^,4)"};
-  const float tolerance = 1e-3F * sqrtf((float)(q->c * q->f * q->f)); /* some ways round to TF32 */
+  const float tolerance = 1e-3F * sqrtf((float)(q->c * q->f * q->f)); /* some algorithms round to TF32 */
   hr_program plain, packed;
   char epilogues[100];
   void *addresses[EPILOGUE_BUFFERS];

@@ -16,7 +16,7 @@ static void run_call(call *c) {
   hr_program_fini(&c->program);
 }
 
-/* Whether there is a compiler; rows of tensors begin at multiples of 16 bytes where they can. */
+/* True if there is a compiler; rows of tensors begin at multiples of 16 bytes if possible. */
 static bool begin(void) {
   *hr__cuda_limits_known() = (hr__cuda_limits){.architecture = 9, .shared_bytes = 227 << 10, .processors = 0};
   guard = 24;
@@ -45,7 +45,7 @@ HR_TEST(flash_attention_in_narrow_dtypes) {
   }
 }
 
-/* Where there is not enough work for all processors, blocks have half of the rows. */
+/* Without enough work for all processors blocks have half of the rows. */
 HR_TEST(flash_attention_of_few_heads) {
   problem p = {1, 2, 129, 70, 16, 16, 1, NO_MASK, DENSE, 0.2, 0.4};
   if (begin()) {
@@ -108,7 +108,7 @@ HR_TEST(flash_attention_scales_by_any_number) {
   }
 }
 
-/* Scores are whole numbers times a power of two: the largest of a row takes all. */
+/* Scores are whole numbers times a power of two: the largest of a row gets the whole weight. */
 HR_TEST(flash_attention_of_large_scores) {
   const problem p = {1, 2, 40, 100, 16, 16, 1, NO_MASK, DENSE, 0, 1 << 20};
   static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_BF16};
@@ -137,7 +137,7 @@ HR_TEST(flash_attention_of_nan_and_infinities) {
   }
 }
 
-/* Where a block has little shared memory, wide rows are left to the lowering. */
+/* If a block has little shared memory, wide rows are left to the lowering. */
 HR_TEST(flash_attention_takes_what_fits) {
   static const struct {
     int shared_bytes;
@@ -187,7 +187,7 @@ HR_TEST(flash_attention_makes_what_is_asked_for) {
 
 /* ---- CUDA's compiler ---- */
 
-/* False where there is no NVRTC. */
+/* False without NVRTC. */
 static bool compiles(const problem *p, hr_dtype dtype, bool is_backward, int architecture) {
   trial t = make_trial(p, dtype);
   call c;

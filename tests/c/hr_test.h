@@ -58,7 +58,7 @@ __attribute__((noreturn, format(printf, 3, 4))) static inline void hr_test_fail(
 
 #define HR_FAIL(...) hr_test_fail(__FILE__, __LINE__, __VA_ARGS__)
 
-/* Leaves the test as skipped; say why. */
+/* Ends the test as skipped, with a reason. */
 #define HR_SKIP(reason)                         \
   do {                                          \
     fprintf(stderr, "skipped: %s\n", (reason)); \

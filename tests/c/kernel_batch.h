@@ -31,7 +31,7 @@ typedef struct batch_algorithm {
   hr__algorithm algorithm;
 } batch_algorithm;
 
-/* What a kernel becomes. */
+/* The texts that a kernel is compiled from. */
 typedef struct batch_texts {
   hr_status (*write_prelude)(hr_text *text);
   bool (*emit)(batch *b, const hr_kernel *kernel, entry *e); /* to the batch's text; false: the kernel has none */
@@ -123,7 +123,7 @@ static void batch_run(batch *b, const generated *g, uint64_t seed, const batch_a
   HR_ASSERT(hr__runs_alike(g, seed, at->name, algorithm));
 }
 
-/* Runs `count` programs both ways, as the compiler makes them and with other kernels; then frees them. */
+/* Runs `count` programs with the interpreter and with other kernels; then frees them. */
 static void batch_check(batch *b, uint64_t first, int count, generated *programs) {
   static const batch_algorithm other = {"compiled, other kernels", {.resident_row_bytes = 64, .recompute_bytes = 1}};
   HR_ASSERT_OK(b->texts->write_prelude(&b->text));

@@ -16,7 +16,7 @@
 #include "engine/stream.h"
 #include "program_stream.h"
 
-static int given, followed, undone, made; /* buffers with layouts: before, still so after, refused; new ones */
+static int given, followed, undone, made; /* buffers with layouts: before, still so after, rejected; new ones */
 
 static uint64_t next_random(uint64_t *state) {
   *state ^= *state << 13;
@@ -31,7 +31,7 @@ static bool is_integer(hr_dtype dtype) {
   return dtype >= HR_DTYPE_BOOL && dtype <= HR_DTYPE_I64;
 }
 
-/* Whether bits can depend on the order of a domain. */
+/* True if bits can depend on the order of a domain. */
 static bool depends_on_order(const generated *g) {
   hr_program expanded;
   HR_ASSERT_OK(hr_expand(&g->program, NULL, NULL, &expanded));
@@ -45,7 +45,7 @@ static bool depends_on_order(const generated *g) {
   return depends;
 }
 
-/* Whether a node writes the buffer from end to end. */
+/* True if a node writes the whole buffer. */
 static bool is_made(const generated *g, int b) {
   for (int n = 0; n < g->program.node_count; ++n) {
     const hr_node *node = &g->program.nodes[n];

@@ -252,7 +252,7 @@ static void add_pool(hr__maker *m) {
     int64_t padding = hr__pick(m, (int)kernel / 2 + 1), dilation = is_max ? 1 + hr__chance(m, 4) : 1;
     int64_t room = *dim + 2 * padding - dilation * (kernel - 1) - 1;
     ints[i] = kernel, ints[n + i] = stride, ints[2 * n + i] = padding, ints[3 * n + i] = dilation;
-    fits &= room >= 0 && dilation <= *dim; /* else a window may lie in the padding alone */
+    fits &= room >= 0 && dilation <= *dim; /* otherwise a window may be in the padding alone */
     *dim = room < 0 ? 0 : room / stride + 1;
   }
   if (!fits) {
@@ -676,7 +676,8 @@ static void add_matmul(hr__maker *m) {
   hr__end(m, &draft);
 }
 
-/* A product of 16-bit numbers that dies, and one more of it or of its transpose; what comes later may see it, too. */
+/* A product of 16-bit numbers that dies, and another one of it or of its transpose; later operations may read it, too.
+ */
 static void add_narrow_products(hr__maker *m) {
   static const int swap[2] = {1, 0};
   hr_dtype dtype = hr__chance(m, 2) ? HR_DTYPE_F16 : HR_DTYPE_BF16;

@@ -425,7 +425,7 @@ hr_operand hr__output(hr__maker *m, hr_dtype dtype, int rank, const int64_t *dim
 
 /* ---- nodes ---- */
 
-/* What stands for every buffer while an operation is checked. */
+/* The buffer that replaces every buffer while an operation is checked. */
 static hr_device *device;
 static hr_buffer *stand_in;
 
@@ -480,7 +480,7 @@ static bool has_dims(const hr_tensor_type *type, const hr_view *view, bool is_po
   return is_equal;
 }
 
-/* What recording takes is what inference gives. */
+/* Checks that recording and inference give the same outputs. */
 static hr_status expect_inferred(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                                  int output_count, const hr_view *outputs) {
   hr_tensor_type in[HR__OPERANDS_MAX], out[HR__OPERANDS_MAX];
@@ -504,7 +504,7 @@ static hr_status expect_inferred(hr_op op, const hr_attrs *attrs, int input_coun
 
 void hr__end(hr__maker *m, hr__draft *draft) {
   hr_view inputs[HR__OPERANDS_MAX], outputs[HR__OPERANDS_MAX];
-  bool has_none = false; /* of elements: then rows may refuse */
+  bool has_none = false; /* a list without elements: rows may reject it */
   if (m->status == NULL) {
     m->status = open_stand_in();
   }
@@ -518,7 +518,7 @@ void hr__end(hr__maker *m, hr__draft *draft) {
   if (status != HR_OK) {
     if (has_none) {
       hr_status_ignore(status);
-      for (int i = 0; i < draft->output_count; ++i) { /* what nobody writes has contents all the same */
+      for (int i = 0; i < draft->output_count; ++i) { /* buffers without a writer have contents all the same */
         hr_program_buffer *buffer = &m->g->program.buffers[draft->outputs[i].index];
         bool is_value = draft->outputs[i].kind == HR_OPERAND_VALUE;
         buffer->is_fresh &= !is_value, buffer->is_dead &= !is_value;

@@ -22,7 +22,7 @@ typedef struct hr__maker {
   generated *g;
   int64_t base[3];
   hr__tensor tensors[HR__TENSORS_MAX];   /* operands point into these: copy before adding the next */
-  hr_operand complexes[HR__COMPLEX_MAX]; /* of the base shape; apart, since few rows take them */
+  hr_operand complexes[HR__COMPLEX_MAX]; /* of the base shape; separate, since few rows accept them */
   int tensor_count, complex_count, argument_count;
   hr_status status; /* the first error */
 } hr__maker;

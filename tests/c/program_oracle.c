@@ -11,7 +11,7 @@
 
 enum { ULPS = 6, TERM_ULPS = 64 };
 
-/* What is known of an element's operands. */
+/* Bounds of an element's operands. */
 typedef struct terms {
   double count, sum;       /* of the magnitudes that are finite */
   double log_up, log_down; /* sums of the positive and the negative logarithms to base 2 */
@@ -70,7 +70,7 @@ static hr_status read_input(const oracle *o, int i, double **out_values) {
                    .dims = out->dims,
                    .strides = strides,
                    .fill = HR_NO_SCALAR};
-  hr_operand inputs[12]; /* the one that is wanted, then all, which its index terms name */
+  hr_operand inputs[12]; /* the selected one, then all, for its index terms */
   hr_index_term named[8];
   inputs[0] = node->inputs[i];
   for (int k = 0; k < node->input_count; ++k) {
@@ -208,7 +208,7 @@ static double tolerance(const oracle *o, double expected, int64_t element) {
   return TERM_ULPS * f.epsilon * (t->product + result);
 }
 
-/* Whether a gradient of infinity meets a slope so near to 0 that it may be 0: the product is NaN, or an infinity. */
+/* True if a gradient of infinity meets a slope so near to 0 that it may be 0: the product is NaN, or an infinity. */
 static bool is_lost_slope(const oracle *o, double actual, double expected, int64_t element) {
   hr_op op = o->node->op;
   bool is_gradient = op == HR_OP_GELU_BACKWARD || op == HR_OP_GELU_TANH_BACKWARD || op == HR_OP_SILU_BACKWARD ||
@@ -304,7 +304,7 @@ hr_status hr__run_checked(const hr_program *program, void **memory, const hr_sca
     memory[out->index] = expected;
     status = hr_program_evaluate(program, memory, arguments);
     memory[out->index] = mine;
-    if (status != HR_OK) { /* an index that nobody checked */
+    if (status != HR_OK) { /* an unchecked index */
       hr_status inner = status;
       status = hr_status_make(HR_STATUS_INTERNAL, "the reference fails: %s", hr_status_message(inner));
       hr_status_free(inner);

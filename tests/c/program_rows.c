@@ -9,7 +9,7 @@ static bool takes_no_complex(const hr_op_row *row) {
          (row->has_integer || row->has_real);
 }
 
-/* Half of the time one of the rows that programs are made of, otherwise any. */
+/* With a probability of one half one of the rows that are common in programs, otherwise any. */
 static hr_op pick_row(hr__maker *m) {
   static const hr_op usual[] = {HR_OP_ADD,     HR_OP_SUB,  HR_OP_MUL,    HR_OP_DIV,        HR_OP_MAXIMUM, HR_OP_EXP,
                                 HR_OP_TANH,    HR_OP_SQRT, HR_OP_NEG,    HR_OP_SIGMOID,    HR_OP_RELU,    HR_OP_COPY,

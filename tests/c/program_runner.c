@@ -128,7 +128,7 @@ static bool keeps_products(void *ctx, const hr_program *program, const hr_node *
   return node->op == HR_OP_MATMUL && node->epilogue_count == 0;
 }
 
-/* A product that the compiler has left: as it is, where its operands lie. */
+/* A product that the compiler did not lower: computed directly on its operands. */
 static hr_status run_product(const run *r, int n) {
   const hr_program *program = &r->schedule->program;
   hr_program single;

@@ -537,7 +537,7 @@ static inline bool trial_is_taken(trial *t) {
   return is_taken;
 }
 
-/* False when the provider does not take the node. */
+/* False if the provider does not support the node. */
 static inline bool trial_check(trial *t) {
   trial_node(t);
   if (!trial_is_supported(t)) {

@@ -44,7 +44,7 @@ static void check_status(const trial *t, const char *what, hr_status status) {
   }
 }
 
-/* Whether an index check failed, which is no failure of the test. */
+/* True if an index check failed, which is not a failure of the test. */
 static bool is_stopped(const trial *t, const char *what, hr_status status) {
   bool is_range = hr_status_code_of(status) == HR_STATUS_OUT_OF_RANGE;
   check_status(t, what, is_range ? HR_OK : status);
@@ -96,7 +96,7 @@ static void compare_buffer(const trial *t, const char *what, int b, const char *
   }
 }
 
-/* Whether a node from number `first` on writes to the buffer. */
+/* True if a node from number `first` on writes to the buffer. */
 static bool is_written_later(const hr_program *program, int b, int first) {
   for (int n = first; n < program->node_count; ++n) {
     for (int i = 0; i < program->nodes[n].output_count; ++i) {
@@ -120,7 +120,7 @@ static void compare(const trial *t, const char *what, void **memory, bool with_d
   }
 }
 
-/* ---- ways to run ---- */
+/* ---- modes ---- */
 
 /* Runs node n reading from a copy of memory, and compares it with how it ran in place. */
 static void check_detached(const trial *t, int n, void **before, bool should_stop) {

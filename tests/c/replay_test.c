@@ -356,7 +356,7 @@ HR_TEST(a_few_sets_of_addresses_have_graphs_and_others_go_step_by_step) {
       HR_ASSERT(stats.graph_launches >= 10 * widths[w]);
       HR_ASSERT(stats.graph_builds <= 4);
     }
-    HR_ASSERT(stats.graph_builds <= 4 + 3); /* where they change all the time, hardly any are made */
+    HR_ASSERT(stats.graph_builds <= 4 + 3); /* hardly any are built if addresses change all the time */
     for (int i = 0; i < OUTS; ++i) {
       if (outs[i][0] != NULL) {
         release(outs[i]);
@@ -545,7 +545,7 @@ HR_TEST(library_calls_are_part_of_a_graph) {
 
 enum { WEIGHT_ROWS = 400 };
 
-/* The steps, and the product of out's first values with w, integers, as f32, where w changes now and then. */
+/* The steps, and the product of out's first values with w, integers, as f32; w changes from time to time. */
 static hr_status record_weights(const hr__side *side, hr_buffer *x, hr_buffer *w, hr_buffer *out, double by) {
   static const int64_t row[2] = {1, WEIGHT_ROWS}, tall[2] = {WEIGHT_ROWS, COLUMNS};
   hr_buffer *made;
@@ -777,7 +777,7 @@ HR_TEST(a_program_that_was_given_to_a_device_quickly_is_given_by_the_calling_thr
   driver.capture_begin = NULL;
   device.properties.is_host = false;
   hr_buffer *x = make_ramp(&side, 0.01f);
-  HR_ASSERT(!launches_here(&side, x)); /* nobody knows yet */
+  HR_ASSERT(!launches_here(&side, x)); /* not measured yet */
   hr_instance *program = side.stream->cache.newest;
   HR_ASSERT(atomic_load(&program->submit_ns) < INT64_MAX);
   atomic_store(&program->submit_ns, 1000);

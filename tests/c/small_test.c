@@ -45,7 +45,7 @@ static const hr_provider emulated = {.name = "emulated",
                                      .run = run_emulated,
                                      .release = release_emulated};
 
-/* Whether there is an emulator. */
+/* True if there is an emulator. */
 static bool begin_with(const hr_provider *provider) {
   random_state = 7;
   written = provider;
@@ -66,7 +66,7 @@ static trial trial_of(product q, hr_dtype dtype, matrix_layout b, bias_layout bi
 
 enum { ALIGNED = 24, ODD = 19 };
 
-/* Runs of one element to more than all threads take at once, and of lengths that no vector divides. */
+/* Contiguous columns of one element to more than all threads read at once, and of lengths that no vector divides. */
 HR_TEST(small_products_of_columns_that_are_runs) {
   static const int64_t shapes[][2] = {{1, 1},   {3, 5},    {8, 9},     {64, 70},  {68, 3},
                                       {128, 1}, {260, 33}, {1028, 10}, {5000, 7}, {4096, 4}};
@@ -112,7 +112,7 @@ HR_TEST(small_products_in_every_layout) {
   HR_ASSERT(taken > 8 || !begin());
 }
 
-/* What is written by the program is read when all before it has ended. */
+/* Weights that the program writes are read only after all earlier work has ended. */
 HR_TEST(small_products_of_weights_that_the_program_writes) {
   for (int b = MATRIX_DENSE; begin() && b <= MATRIX_TRANSPOSED; ++b) {
     trial t = trial_of((product){0, {0}, 1, 64, 40}, HR_DTYPE_F32, (matrix_layout)b, BIAS_ABSENT, ALIGNED);
@@ -297,7 +297,7 @@ static bool has_planes(image_layout layout) {
   return layout == IMAGE_DENSE || layout == IMAGE_SWAPPED;
 }
 
-/* Weights may lie in any way; of images, each plane is dense. */
+/* Weights have any layout; of images, each plane is dense. */
 HR_TEST(convolutions_of_images_in_every_layout) {
   static const window q = {2, 3, 5, 7, 1, {5, 6}, {3, 2}, {1, 1}, {1, 1}, {1, 1}};
   for (int i = 0; begin_images(4) && i < 3 * IMAGE_LAYOUTS; ++i) {
@@ -309,7 +309,7 @@ HR_TEST(convolutions_of_images_in_every_layout) {
   }
 }
 
-/* An infinity of one operand goes where it is a factor, and nowhere else: not to what fills up a product. */
+/* An infinity of one operand affects only the products that contain it, not the padding of a product. */
 static void trial_of_infinity(hr_op op, int operand, int64_t at) {
   static const window q = {2, 2, 3, 5, 1, {6, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
   trial t = window_trial(op, &q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
