@@ -15,26 +15,25 @@
 #include "core/ir/program.h"
 
 typedef struct hr_target {
-  hr_keep_fn
-      keeps; /* whether a provider answers for a contraction, epilogues included, or a composite; NULL: none does */
+  hr_keep_fn keeps; /* true if a provider runs a contraction with its epilogues, or a composite; NULL: none does */
   void *keeps_ctx;
-  bool channels_last;   /* convolutions run best where the channels of activations are neighbours */
-  bool one_format;      /* and where all their activations lie alike */
-  bool folds_scales;    /* scales behind convolutions may go into their weights */
-  size_t row_alignment; /* bytes: where rows of 16-bit factors and products best begin; 0: anywhere */
-  int64_t
-      depth_work; /* multiplications of a product from which an odd depth is worth zeros; 0: the compiler's choice */
+  bool channels_last;   /* convolutions run best on channels-last activations */
+  bool one_format;      /* and if all their activations have the same layout */
+  bool folds_scales;    /* scales behind convolutions may be folded into their weights */
+  size_t row_alignment; /* bytes: best alignment of rows of 16-bit factors and products; 0: any */
+  int64_t depth_work;   /* multiplications of a product from which an odd depth is padded with zeros; 0: the compiler's
+                         * choice */
   int64_t resident_row_bytes; /* a row longer than this is not kept between phases */
   int64_t
       recompute_bytes; /* values smaller than this are stored rather than computed again; 0: the compiler's choice */
-  int64_t hoist_bytes; /* groups that wait for nothing and make at most so much run first */
+  int64_t hoist_bytes; /* groups that wait for nothing and whose results have at most this size run first */
   bool verify;         /* verify the program after each pass, and the schedule at the end */
 } hr_target;
 
 typedef enum hr_step_kind {
   HR_STEP_KERNEL,  /* run `kernel`; its args name program buffers */
   HR_STEP_LIBRARY, /* a provider runs `node` */
-  HR_STEP_CHECK    /* CHECK_INDEX: the host looks at one i64 and may end the run */
+  HR_STEP_CHECK    /* CHECK_INDEX: the host reads one i64 and may end the run */
 } hr_step_kind;
 
 typedef struct hr_step {
@@ -43,7 +42,7 @@ typedef struct hr_step {
   const hr_node *node; /* the only one, or the first of a kernel's */
   int node_count;
   const int *nodes; /* of the program, in order */
-  const char *why;  /* why a kernel does not go on with the one that made its input, for people; NULL: none did */
+  const char *why;  /* the reason why a kernel is apart from the one that made its input, for people; NULL: none did */
 } hr_step;
 
 typedef enum hr_place_kind {
@@ -64,7 +63,7 @@ typedef struct hr_schedule {
   const hr_place *places; /* one for each program buffer */
   size_t arena_bytes;     /* offsets are multiples of 64 */
   int group_count, elided_count;
-  bool is_refused; /* nothing was scheduled: buffers of the program that say so have to lie plain before it can be */
+  bool is_refused; /* nothing was scheduled: marked buffers of the program must be in the default layout first */
 } hr_schedule;
 
 /* Compiles a program in stream form (not consumed). */

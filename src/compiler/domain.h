@@ -22,18 +22,17 @@ int64_t hr_domain_count(const hr_domain *domain);
 /* Elements of the kept dims alone: the number of rows. */
 int64_t hr_domain_row_count(const hr_domain *domain);
 
-/* The common refinement of `a` (whose masks it keeps) and all dims of `b`, or the kept dims of `a` and all of b where
- * `rows` is set. False when there is none or the rank would pass HR_RANK_MAX. Masks of b are or-ed in (not for rows).
- */
+/* The common refinement of `a` (whose masks it keeps) and all dims of `b`; with `rows`, of the kept dims of `a` and all
+ * of b. False if there is none or the rank would exceed HR_RANK_MAX. Masks of b are or-ed in (not for rows). */
 bool hr_domain_refine(const hr_domain *a, const hr_domain *b, bool rows, hr_domain *out_domain);
 
-/* Strides of a node's operand (given for the node's dims) over `domain`, which refines the node's domain (its kept
- * dims where `rows` is set; reduced dims then get 0). */
+/* Strides of a node's operand (given for the node's dims) over `domain`, which refines the node's domain. With `rows`
+ * it refines the domain's kept dims, and reduced dims get 0. */
 void hr_domain_map(const hr_domain *domain, bool rows, int rank, const int64_t *dims, const int64_t *strides,
                    int64_t *out_strides);
 
-/* Dim order[d] of a loop node's domain becomes dim d, for all operands. False when memory is out; the node is then of
- * no use. */
+/* Dim order[d] of a loop node's domain becomes dim d, for all operands. False when memory is out; the node is invalid
+ * then. */
 bool hr_domain_permute(hr_program *program, hr_node *node, const int *order);
 
 #endif

@@ -25,7 +25,7 @@
 
 enum { HR_EMISSION_EXTENTS = 16 };
 
-/* What the host has to know of an emitted kernel: see hr_host_kernel. `extents` are its text's arguments. */
+/* The properties of an emitted kernel that the host needs: see hr_host_kernel. `extents` are its text's arguments. */
 typedef struct hr_emission {
   int extent_count;
   int64_t extents[HR_EMISSION_EXTENTS];
@@ -34,15 +34,15 @@ typedef struct hr_emission {
   size_t workspace_bytes, scratch_bytes;
 } hr_emission;
 
-/* What is known of the compiler; decides which kernels would be slower than interpreted ones. */
+/* Properties of the compiler: they decide which kernels would be slower than interpreted ones. */
 typedef struct hr_emit_target {
   bool is_gcc; /* else clang, which does not vectorise steps of 2 in short runs */
 } hr_emit_target;
 
-/* What every text begins with. */
+/* Writes the prelude of every text. */
 HR_MUST_USE hr_status hr_emit_prelude(hr_text *out_text);
-/* Appends the functions of one kernel. After UNIMPLEMENTED the text is as it was before. A kernel that the target would
- * run slower than the interpreter is UNIMPLEMENTED, too; NULL: speed does not matter. */
+/* Appends the functions of one kernel. UNIMPLEMENTED leaves the text as it was before, and is also returned for a
+ * kernel that the target would run slower than the interpreter. `target` NULL: speed does not matter. */
 HR_MUST_USE hr_status hr_emit_kernel(const hr_kernel *kernel, const hr_emit_target *target, const char *name,
                                      hr_text *out_text, hr_emission *out_emission);
 

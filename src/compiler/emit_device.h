@@ -22,32 +22,32 @@
 
 typedef enum hr_device_text {
   HR_DEVICE_TEXT_CUDA,    /* CUDA C++ for NVRTC: --fmad=false --device-as-default-execution-space */
-  HR_DEVICE_TEXT_EMULATED /* C for the host; its words are explained in tests/c/device_emulator.h */
+  HR_DEVICE_TEXT_EMULATED /* C for the host; tests/c/device_emulator.h defines its names */
 } hr_device_text;
 
 typedef enum hr_device_shapes {
-  HR_DEVICE_SHAPES_LITERAL,  /* as fast as can be */
-  HR_DEVICE_SHAPES_WORDS,    /* for shapes that change: small numbers are literals all the same */
-  HR_DEVICE_SHAPES_ALL_WORDS /* no number is small: for tests */
+  HR_DEVICE_SHAPES_LITERAL,  /* fastest */
+  HR_DEVICE_SHAPES_WORDS,    /* for changing shapes: small numbers are still literals */
+  HR_DEVICE_SHAPES_ALL_WORDS /* every number is a word: for tests */
 } hr_device_shapes;
 
 enum { HR_DEVICE_EMISSION_WORDS = 32 };
 
-/* How the passes are launched, and the words of the parameter. */
+/* The launch of each pass, and the words of the parameter. */
 typedef struct hr_device_emission {
   int pass_count;
   int64_t blocks[HR_HOST_KERNEL_PASS_MAX]; /* 0: nothing to do */
   int threads[HR_HOST_KERNEL_PASS_MAX];    /* of a block */
-  int shared[HR_HOST_KERNEL_PASS_MAX];     /* bytes of a block's own memory, besides what the text declares */
+  int shared[HR_HOST_KERNEL_PASS_MAX];     /* bytes of dynamic shared memory, besides the static ones of the text */
   size_t workspace_bytes;
   int word_count;
   int64_t words[HR_DEVICE_EMISSION_WORDS];
 } hr_device_emission;
 
-/* What a text begins with. */
+/* Writes the prelude of a text. */
 HR_MUST_USE hr_status hr_emit_device_prelude(hr_device_text target, hr_text *out_text);
-/* Appends the functions of one kernel. `block_bytes`: what a block's own memory may hold where that is more than the 48
- * KB of every device; else 0. */
+/* Appends the functions of one kernel. `block_bytes`: the shared memory of a block if it is more than the 48 KB of
+ * every device; else 0. */
 HR_MUST_USE hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, int block_bytes,
                                             hr_device_shapes shapes, hr_text *out_text,
                                             hr_device_emission *out_emission);

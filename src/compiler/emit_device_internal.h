@@ -28,31 +28,32 @@ typedef struct device {
   const char *name;
   int64_t rows, elements, chunk, chunks; /* of a row: elements, those of a chunk, chunks */
   bool is_long;                          /* indices need 64 bits */
-  int64_t *spills; /* by register: where its values of all elements are in the workspace; or one of those below */
-  int own;         /* a warp a row, or turns: elements of a thread, when it keeps values of theirs itself; else 0 */
-  int64_t *parts;  /* by instruction: where results of chunks are, and behind them indices */
+  int64_t *spills; /* by register: the offset in the workspace of its values of all elements; or one of those below */
+  int own;         /* forms of a warp for each row, or of turns: elements of a thread if it keeps their values itself;
+                    * else 0 */
+  int64_t *parts;  /* by instruction: the offset of results of chunks, and behind them of indices */
   int64_t workspace;
-  int block_bytes;  /* that a block can have */
-  int64_t *in_pool; /* NULL, or by instruction: where in the block's memory a row's values lie that it has loaded; -1:
-                       nowhere */
-  int phase;        /* whose elements are being emitted */
-  /* NULL, or whether an access finds element h of four at the place of the first of them, a multiple of four, and h. */
+  int block_bytes;  /* shared memory available to a block */
+  int64_t *in_pool; /* NULL, or by instruction: the place in shared memory of the row's values that it has loaded; -1:
+                     * none */
+  int phase;        /* the phase whose elements are being emitted */
+  /* NULL, or true if element h of four is at the place of the first of them, a multiple of four, plus h. */
   bool (*is_wide)(const struct device *d, const hr_access *access);
   int inner;     /* the dim along which four are neighbours */
-  bool is_quads; /* elements are four neighbours a thread: loads and stores of elements are v5[u][h] and o5[h] */
+  bool is_quads; /* each thread has four neighbours: loads and stores of elements are v5[u][h] and o5[h] */
   bool is_turns; /* warps of a block take turns at reductions, which are phases of their own */
-  bool is_ahead; /* loads of the elements at hand have come: values are v5[u] */
+  bool is_ahead; /* loads of the current elements are done: values are v5[u] */
 } device;
 
 /* ---- emit_device_access.c ---- */
 
 const char *hr__device_index_type(const device *d);
-/* A place in the workspace. */
+/* Reserves bytes of the workspace; returns their offset. */
 int64_t hr__device_reserve(device *d, int64_t bytes);
 bool hr__device_is_reduction(const hr_instr *instr);
 bool hr__device_reduces(const hr_kernel *kernel, int phase);
 bool hr__device_has_elements(const hr_kernel *kernel, int phase);
-/* The head of a pass of blocks of `threads`, whose registers have to suffice. */
+/* The head of a pass of blocks of `threads`, which limits their registers. */
 void hr__device_head(const device *d, int pass, int threads);
 /* Splits `from` (a C expression) into coordinates PREFIX0, ... over dims. */
 void hr__device_coordinates(const device *d, const hr_dims *dims, const char *from, const char *prefix);
@@ -61,32 +62,31 @@ void hr__device_place(const device *d, const hr_access *access, int c, hr_level 
 /* Appends "((float *)call.args[2])[...]", the memory of a load or a store, to a text; its address, to the emitter's. */
 void hr__device_memory(const device *d, const hr_instr *instr, hr_text *out);
 void hr__device_address(const device *d, const hr_instr *instr);
-/* "(bounds) & (indices)", or nothing: whether an element is there. Loads clamp their indices instead. */
+/* "(bounds) & (indices)", or nothing: true if the element exists. Loads clamp their indices instead. */
 bool hr__device_condition(const device *d, const hr_instr *instr);
-/* Gives values of elements that later phases read places where computing them again would be wrong, or, with d->own,
- * where a thread has room. Leaves d->own 0 if nothing is kept so. Gives whether threads keep all of what they should.
- */
+/* Places values of elements that later phases read, if computing them again would be wrong, or, with d->own, if a
+ * thread has room. Leaves d->own 0 if nothing is kept so. True if threads keep all such values. */
 bool hr__device_place_spills(device *d);
-/* One instruction, but for reductions. */
+/* Emits one instruction other than a reduction. */
 void hr__device_instr(const device *d, const hr_instr *instr);
 /* Declares accumulators: one, or two lanes. */
 void hr__device_accumulators(const device *d, int phase, bool is_pair);
-/* Whether an instruction reads a register. */
+/* True if an instruction reads a register. */
 bool hr__device_reads(const hr_kernel *kernel, const hr_instr *instr, int reg);
-/* Everything that happens to element i of a row in a phase; SUFFIX of accumulators: "[h]" or "". NULL: what is reduced
- * goes to place t of the block's tile. */
+/* Emits all instructions of a phase for element i of a row; SUFFIX of accumulators: "[h]" or "". NULL: the reduced
+ * value goes to place t of the block's tile. */
 void hr__device_element(const device *d, int phase, const char *suffix);
-/* Loads of several elements before anything else: of how many of `count` elements, a power of two; declares v5[count];
- * those of element u of them, whose number is i. Elements then follow with is_ahead. */
+/* Loads several elements in advance. Returns their number, a power of two of at most `count`, and declares v5[count];
+ * the second function loads element u of them, whose number is i. Elements then follow with is_ahead. */
 int hr__device_ahead(const device *d, int phase, int count);
 void hr__device_declare_ahead(const device *d, int phase, int count);
 void hr__device_load_ahead(const device *d, int phase);
-/* Instructions whose loads come ahead in a phase; NULL: out of memory. */
+/* The instructions whose loads are made in advance in a phase; NULL: out of memory. */
 const bool *hr__device_loads_ahead(const device *d, int phase);
-/* Whether a phase is the one that brings a load's row to the block's memory. */
+/* True if a phase is the one that loads a load's row into shared memory. */
 bool hr__device_is_first(const device *d, int load, int phase);
-/* Row instructions of a phase. `barrier`: what separates reads of all threads from the store of `first`; NULL: a thread
- * alone. */
+/* Row instructions of a phase. `barrier` separates the reads of all threads from the store of `first`; NULL: a single
+ * thread. */
 void hr__device_row(const device *d, int phase, const char *barrier, const char *first);
 
 /* ---- emit_device.c ---- */
@@ -103,30 +103,30 @@ void hr__device_finish(const device *d, const hr_text *body, hr_device_shapes sh
 
 /* ---- emit_device_phases.c ---- */
 
-/* Whether two loads of different phases read the same elements of memory that the kernel leaves alone. */
+/* True if two loads of different phases read the same elements of memory that the kernel does not write. */
 bool hr__device_is_same_row(const hr_kernel *kernel, const hr_instr *x, const hr_instr *y);
-/* Puts a kernel in the emitter's place whose phases read what an earlier one has loaded. */
+/* Replaces the emitter's kernel by one whose phases reuse the loads of earlier ones. */
 void hr__device_merge_loads(device *d);
-/* ... in which phase p is phase 2p, and its reductions are phase 2p + 1. */
+/* Replaces it by one in which phase p is phase 2p, and its reductions are phase 2p + 1. */
 void hr__device_part_phases(device *d);
 
 /* ---- emit_device_turns.c ---- */
 
-/* Whether a block has a row, and its warps take turns; places its values and puts a kernel of more phases in the
- * emitter's place. */
+/* True if a block has a row, and its warps take turns. Places the row's values and replaces the emitter's kernel by one
+ * of more phases. */
 bool hr__device_place_turns(device *d);
 void hr__device_turn_rows(const device *d, hr_device_emission *emission);
 
 /* ---- emit_device_rows.c ---- */
 
-/* Elements n of a thread that keeps values of theirs, below `count`, some loaded ahead; each is number first + 32 n of
- * the row (`first`: a C expression), and there under `guard`: "" or "if (...) ". */
+/* Elements n of a thread that keeps their values, below `count`, some loaded in advance. Each is number first + 32 n of
+ * the row (`first`: a C expression), and exists under `guard`: "" or "if (...) ". */
 void hr__device_own_elements(const device *d, int phase, int count, const char *first, const char *guard,
                              const char *suffix);
-/* The arrays in which a thread keeps values of its elements. */
+/* Declares the arrays in which a thread keeps values of its elements. */
 void hr__device_declare_own(const device *d);
 
-/* Where results of chunks go, and those of an index of the best: places in the workspace. */
+/* Reserves workspace for results of chunks, and for those of an index of the best. */
 void hr__device_place_parts(device *d);
 int64_t hr__device_part_indices(const device *d, int k);
 /* The lanes of elements [from, to) of a warp's row: thread t has lanes t and t + 32. */
@@ -134,48 +134,48 @@ void hr__device_lanes(const device *d, int phase, const char *from, const char *
 /* Folds the lanes; `at` NULL: into registers, else to the place of chunk `at` (a C expression). */
 void hr__device_fold_one(const device *d, int k, const char *at);
 void hr__device_fold(const device *d, int phase, const char *at);
-/* The results of a row's chunks become registers: a warp makes them. With `shares` it leaves them for the others of the
- * block. */
+/* Combines the results of a row's chunks into registers, by one warp. With `shares` it leaves them for the other warps
+ * of the block. */
 void hr__device_combine(const device *d, int phase, bool shares);
 void hr__device_warp_rows(const device *d, hr_device_emission *emission);
 void hr__device_block_rows(device *d, hr_device_emission *emission);
-/* Whether a kernel walks its rows several times, and they are so many and long that a block each is best. */
+/* True if a kernel walks its rows several times, and they are so many and long that one block for each is best. */
 bool hr__device_is_block_rows(const device *d);
 
 /* ---- emit_device_quads.c ---- */
 
-/* Whether rows of lanes, or columns, may be taken as four neighbours a thread; sets `inner`. */
+/* True if rows of lanes, or columns, can be read as four neighbours for each thread; sets `inner`. */
 bool hr__device_is_quads(device *d);
 bool hr__device_is_wide(const device *d, const hr_access *access);
-/* The parts of that: how many fours come ahead, places for what they load, loads of four u at i, places for its
- * results, its element h at i, its stores at i. */
+/* The parts of that form: the number of fours loaded in advance, variables for their loads, loads of four u at i,
+ * variables for its results, its element h at i, its stores at i. */
 int hr__device_step_four(const device *d, int phase);
 void hr__device_declare_four(const device *d, int phase, int count);
 void hr__device_load_four(const device *d, int phase);
 void hr__device_open_four(const device *d, int phase, bool is_whole);
 void hr__device_make_four(const device *d, int phase);
 void hr__device_store_four(const device *d, int phase);
-/* The elements [from, to) of a warp's row, whose number is a multiple of four; or all, of which threads keep values. */
+/* The elements [from, to) of a warp's row, a multiple of four; or all elements, of which threads keep values. */
 void hr__device_quads(const device *d, int phase, const char *from, const char *to);
 void hr__device_own_quads(const device *d, int phase);
 
 /* ---- emit_device_passes.c ---- */
 
-/* Whether a kernel's rows are divided over the whole device, in several passes. */
+/* True if a kernel's rows are divided over the whole device, in several passes. */
 bool hr__device_has_passes(const device *d);
-/* Whether a warp a chunk keeps the device busy. */
+/* True if one warp for each chunk keeps the device busy. */
 bool hr__device_has_many_chunks(const device *d);
 void hr__device_passes(device *d, hr_device_emission *emission);
 
 /* ---- emit_device_vector.c ---- */
 
-/* Whether a kernel is one of four neighbours a thread. */
+/* True if a kernel has the form of four neighbours for each thread. */
 bool hr__device_is_vector(const device *d);
 void hr__device_vectors(const device *d, hr_device_emission *emission);
 
 /* ---- emit_device_tiles.c ---- */
 
-/* Whether an element-wise kernel loads along another dim than it stores along. */
+/* True if an element-wise kernel loads along another dim than it stores along. */
 bool hr__device_is_tiles(const device *d);
 void hr__device_tiles(const device *d, hr_device_emission *emission);
 

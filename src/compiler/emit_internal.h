@@ -23,7 +23,7 @@
 
 enum { HR__EMIT_BLOCK = 1024, HR__EMIT_COORDS = 9 };
 
-/* How an access lies in a block. */
+/* The layout of an access within a block. */
 typedef enum hr__lie {
   HR__LIE_UNIFORM, /* one element for the whole block */
   HR__LIE_DIRECT,  /* element k of the block is p[k] */
@@ -36,7 +36,7 @@ typedef enum hr__lie {
 typedef struct hr__emit_axes {
   hr__lie lie;
   int rank, coords;
-  int64_t dims[HR_RANK_MAX]; /* dims[0] is not used where the block's first dim is cut */
+  int64_t dims[HR_RANK_MAX]; /* dims[0] is not used if the block's first dim is split */
   int64_t strides[HR__EMIT_COORDS][HR_RANK_MAX];
 } hr__emit_axes;
 
@@ -44,12 +44,12 @@ typedef struct hr__emit_value { /* of a register */
   hr_class cls;
   int alias;       /* another register, or itself */
   bool is_uniform; /* a variable outside the loops of a block */
-  bool has_place;  /* of a load: what its terms add is such a variable */
-  int stage;       /* that makes it; -1: none */
-  int last_stage;  /* that needs it */
-  bool has_block;  /* lives in scratch between stages */
+  bool has_place;  /* of a load: the sum of its terms is such a variable */
+  int stage;       /* the stage that computes it; -1: none */
+  int last_stage;  /* the last stage that reads it */
+  bool has_block;  /* is in scratch between stages */
   bool is_kept;    /* ... and between phases: the block holds a whole row */
-  int64_t offset;  /* of that, in scratch */
+  int64_t offset;  /* of that block, in scratch */
   int reload;      /* the instruction of a load that can be repeated; -1 */
 } hr__emit_value;
 
@@ -65,9 +65,9 @@ typedef struct hr__emitter {
   hr_dtype *stored_as; /* registers that stores of one dtype alone read: they need no rounding */
   int64_t scratch;     /* bytes so far */
   bool is_nest;        /* the form of emit_nest.c */
-  bool has_blocks;     /* a form of stages over blocks, which converts 16-bit floats by rows */
+  bool has_blocks;     /* a form of stages over blocks, which converts 16-bit floats by whole rows */
   bool is_device;      /* text of emit_device.c */
-  bool is_row_walk;    /* blocks lie along rows: ragged copies run along the walked dims */
+  bool is_row_walk;    /* blocks run along rows: ragged copies run along the walked dims */
   hr_emission *emission;
   hr_status status; /* the first failure */
 } hr__emitter;
@@ -76,11 +76,12 @@ typedef struct hr__emitter {
 
 /* ---- emit_c.c ---- */
 
-/* Arrays and registers of a kernel; which scalars are read as what; the functions of its rows. */
+/* Initializes the arrays and registers of a kernel, the classes in which scalars are read, and the functions of its
+ * rows. */
 HR_MUST_USE hr_status hr__emit_begin(hr__emitter *e, const hr_kernel *kernel);
 /* The beginning of a C prelude: types, qualifiers of functions, functions of libm. */
 void hr__emit_c_words(hr_text *text);
-/* What src/core says, in the middle of each prelude. */
+/* The texts of src/core, in the middle of each prelude. */
 void hr__emit_core_text(hr_text *text);
 /* "const float s0_f32 = ..." of each scalar that is read, from the array `scalars` of the text. */
 void hr__emit_scalars(hr__emitter *e, const char *scalars);
@@ -91,8 +92,8 @@ const char *hr__emit_type(hr_class cls);
 const char *hr__emit_dtype(hr_dtype dtype); /* upper case: F32 */
 /* The class of a source of an instruction. */
 hr_class hr__emit_source_class(const hr_kernel *kernel, const hr_instr *instr, int s);
-/* Notes scalars that an instruction reads, and defines the function of its row. */
-bool hr__emit_is_special(const hr_instr *instr); /* whether its expression calls functions of core/math/special.h ... */
+/* Records the scalars that an instruction reads, and defines the function of its row. */
+bool hr__emit_is_special(const hr_instr *instr); /* true if its expression calls functions of core/math/special.h ... */
 bool hr__emit_is_loop(const hr_instr *instr);    /* ... that have loops and branches of their own */
 void hr__emit_row_function(hr__emitter *e, const hr_instr *instr);
 /* The functions identity and combine of a reduction. */
@@ -103,12 +104,12 @@ void hr__emit_choice_functions(hr__emitter *e, hr_op op, hr_class cls);
 void hr__emit_source(hr__emitter *e, const hr_instr *instr, int s);
 /* "const float r5 = ...;" for COMPUTE and CONVERT. */
 void hr__emit_statement(hr__emitter *e, const hr_instr *instr);
-/* Whether its row has a short form for the usual operands (hr__f32_is_near, hr__f32_is_small in core/math/vmath.h); the
- * statement with that form; "far |= ...;" of an element for which it won't do. */
+/* True if its row has a short form for the usual operands (hr__f32_is_near, hr__f32_is_small in core/math/vmath.h);
+ * then the statement in that form, and "far |= ...;" for an element that needs the long one. */
 bool hr__emit_has_near(const hr_instr *instr);
 void hr__emit_near(hr__emitter *e, const hr_instr *instr);
 void hr__emit_look(hr__emitter *e, const hr_instr *instr);
-/* What an instruction costs, in cheap operations. */
+/* The cost of an instruction, in cheap operations. */
 int hr__emit_weight(const hr_kernel *kernel, const hr_instr *instr);
 int hr__emit_resolve(const hr__emitter *e, int reg);
 
@@ -123,24 +124,25 @@ void hr__emit_base(hr__emitter *e, const hr_access *access, int c, const hr_dims
 /* Reads or writes element `index` (a C expression) of an access as a value of its class. */
 void hr__emit_load(hr__emitter *e, int access, const char *index);
 void hr__emit_store(hr__emitter *e, const hr_instr *store, const char *index);
-/* What a store puts into `memory`, from its source. */
+/* Emits the value that a store writes to `memory`, from its source. */
 void hr__emit_stored(hr__emitter *e, const hr_instr *store, const char *memory);
-/* What a load gives out of bounds. */
+/* Emits the value of a load out of bounds. */
 void hr__emit_fill(hr__emitter *e, const hr_access *access, hr_class cls);
-/* "((uint64_t)b3_1 < 28u) & ..." of an access with bounds that do not move here. */
+/* "((uint64_t)b3_1 < 28u) & ..." of an access whose bounds are constant here. */
 void hr__emit_inside(hr__emitter *e, int access);
-/* The element of a uniform access, bounds looked at. */
+/* The element of a uniform access, with bounds checks. */
 void hr__emit_uniform_load(hr__emitter *e, const hr_instr *load);
 /* Copies a ragged access to its register's block, or from its source's. */
 void hr__emit_copy_in(hr__emitter *e, const hr_instr *load);
 void hr__emit_copy_out(hr__emitter *e, const hr_instr *store);
-/* Declares p3 and the coordinates b3_1 ... of an access; `start` (or NULL): the text of how far a line has moved. */
+/* Declares p3 and the coordinates b3_1 ... of an access; `start` (or NULL): the text of a line's offset. */
 void hr__emit_pointer(hr__emitter *e, int access, const hr_dims *dims, int begin, int end, const char *prefix,
                       const char *start);
-/* Whether an instruction is a loop of its own from or to dense blocks: copies of an access, rounding to f16, random
+/* True if an instruction is a loop of its own from or to dense blocks: copies of an access, rounding to f16, random
  * numbers. */
 bool hr__emit_is_copied(const hr__emitter *e, const hr_instr *instr);
-/* Whether an instruction makes random numbers of elements that follow each other in a block; makes a block of them. */
+/* True if an instruction makes random numbers of elements that are consecutive within a block; emits a block of
+ * them. */
 bool hr__emit_is_run(const hr__emitter *e, const hr_instr *instr);
 void hr__emit_run(hr__emitter *e, const hr_instr *instr, const char *count);
 /* Rounds a block to f16. */
@@ -150,18 +152,19 @@ void hr__emit_terms(hr__emitter *e, const hr_access *access);
 
 /* ---- emit_stage.c ---- */
 
-/* How the text says how many elements a block has, and where in its row it begins ("b"; NULL: there is one block). */
+/* The text's expressions for the number of elements of a block and its offset in the row ("b"; NULL: there is one
+ * block). */
 typedef struct hr__emit_block {
   const char *count;
   const char *start;
   int64_t capacity; /* elements of a block */
   int64_t row;      /* elements of a whole row, for values that cross phases */
-  bool is_strip;    /* so few elements that compilers keep them in registers: in arrays of the function's own */
+  bool is_strip;    /* so few elements that compilers keep them in registers: in arrays local to the function */
 } hr__emit_block;
 
-/* Registers whose value is the same all over a block. Call once; instructions in order. */
+/* Finds registers whose value is the same for a whole block. Call once; instructions in order. */
 void hr__emit_find_uniform(hr__emitter *e);
-/* Copies, and conversions that change nothing: other names of a register. */
+/* Makes copies, and conversions that change nothing, aliases of a register. */
 void hr__emit_find_aliases(hr__emitter *e);
 /* Writes the statements of a phase's uniform instructions. */
 void hr__emit_uniform(hr__emitter *e, int phase, hr_level level);
@@ -171,7 +174,7 @@ void hr__emit_stages(hr__emitter *e, int phase, const hr__emit_block *block);
 /* ---- forms ---- */
 
 hr_status hr__emit_unroll(const hr_kernel *kernel, hr_arena *arena, const hr_kernel **out_kernel);
-/* Whether the nest is the form for an element-wise kernel; the dim that becomes vectors is then the last one kept. */
+/* True if an element-wise kernel has the form of a nest; the dim that becomes vectors is then the last one kept. */
 bool hr__emit_is_nest(hr__emitter *e);
 hr_status hr__emit_nest(hr__emitter *e, const char *name, hr_emission *out_emission);
 hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emission);
@@ -179,9 +182,8 @@ hr_status hr__emit_columns(hr__emitter *e, const char *name, hr_emission *out_em
 hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emission);
 
 int64_t hr__emit_reserve(hr__emitter *e, int64_t bytes);
-/* How the text says a number that it gets when it runs: "x2". Before the head is written. */
-/* Format of a number in a text for a device that need not be known when the text is compiled: see
- * emit_device_numbers.c. */
+/* The text's name for a number that is an argument: "x2". Call it before the head is written. */
+/* Format of a number in a device's text that need not be a compile-time constant: see emit_device_numbers.c. */
 #define HR__FREE "\1%lld\1"
 
 typedef struct hr__emit_extent {
@@ -190,14 +192,14 @@ typedef struct hr__emit_extent {
 hr__emit_extent hr__emit_runtime(hr__emitter *e, int64_t number);
 /* The beginning of a range function: head, scalars. */
 void hr__emit_head(hr__emitter *e, const char *name, int pass);
-/* Where the loop from `from` on over a line of literal width ends: at multiples of 16, 8, 4, 2. gcc makes a vector of
- * what is left then, and scalar code of up to 15 elements otherwise. */
+/* The end of the loop from `from` on over a line of literal width: a multiple of 16, 8, 4, 2. gcc then makes a vector
+ * of the rest, instead of scalar code of up to 15 elements. */
 int64_t hr__emit_cut(int64_t from, int64_t width);
-/* Whether nothing but reductions runs over the elements, so that chunks can be units. */
+/* True if only reductions run over the elements, so that chunks can be units. */
 bool hr__emit_can_split(const hr_kernel *kernel);
-/* Units worth handing to another thread when one has `elements` elements. */
+/* The number of units worth another thread if one has `elements` elements. */
 int64_t hr__emit_grain(const hr_kernel *kernel, int64_t elements);
-/* Kernels that the interpreter runs faster. */
+/* UNIMPLEMENTED for kernels that the interpreter runs faster. */
 hr_status hr__emit_worth(const hr__emitter *e, int64_t row);
 hr_status hr__emit_unable(const hr_kernel *kernel, const char *what);
 

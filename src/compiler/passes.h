@@ -8,22 +8,23 @@
 /* Numbers the versions of every buffer in order of writes: stream order becomes value form. */
 hr_status hr_versions(hr_program *program);
 
-/* Removes nodes whose results nobody reads. Before: %3 = mul(..) into a dead buffer that is never read. After: gone. */
+/* Removes nodes whose results are never read. Before: %3 = mul(..) into a dead buffer that is never read. After:
+ * gone. */
 hr_status hr_simplify(hr_program *program);
 
-/* Matches element-wise loops into the contraction that alone feeds them, where the target keeps it with them. */
+/* Matches element-wise loops into the contraction that alone feeds them, if the target keeps it with them. */
 hr_status hr_match(hr_program *program, const hr_target *target);
 
-/* Has the target's composites write their results where copies would bring them. */
+/* Makes the target's composites write their results directly to the destinations of copies. */
 hr_status hr_deliver(hr_program *program, const hr_target *target);
 
-/* Lays dead operands of contractions out as the target's libraries like them, and what loops make of them. */
+/* Gives dead operands of contractions the layouts that the target's libraries prefer, and propagates them to loops. */
 hr_status hr_layout(hr_program *program, const hr_target *target);
-/* Whether hr_layout found buffers whose layout the program can't follow, marked them, and did nothing else. */
+/* True if hr_layout found buffers whose layout the program can't use; it marked them, and did nothing else. */
 bool hr_layout_is_refused(const hr_program *program);
 
-/* Turns the domains of element-wise loops so that they walk as the reductions do that they share data with, and can be
- * fused. */
+/* Reorders the domains of element-wise loops like those of the reductions that they share data with, so that they can
+ * be fused. */
 hr_status hr_propagate_order(hr_program *program);
 
 enum { HR_GROUP_NODES_MAX = 48, HR_GROUP_ACCESSES_MAX = 160 };
@@ -34,7 +35,8 @@ typedef struct hr_group {
   hr_domain domain;
   int node_count;
   const int *nodes; /* of the program, in order */
-  const char *why;  /* why a loop group does not go on with the one that made its input, for people; NULL: none did */
+  const char *why;  /* the reason why a loop group is apart from the one that made its input, for people; NULL: none
+                     * did */
 } hr_group;
 
 typedef struct hr_fusion {
@@ -43,7 +45,7 @@ typedef struct hr_fusion {
   const int *node_group; /* the group of each node */
 } hr_fusion;
 
-/* Whether a loop node of a group runs once for each row rather than for each element. */
+/* True if a loop node of a group runs once for each row rather than for each element. */
 bool hr_group_is_row_node(const hr_group *group, const hr_node *node);
 
 /* Strides of an operand of `node` over the group's domain. */
@@ -52,29 +54,28 @@ void hr_group_map(const hr_domain *domain, const hr_node *node, const hr_operand
 /* The same for one of an operand's bounds. */
 void hr_group_map_bound(const hr_domain *domain, const hr_node *node, const hr_bound *bound, int64_t *out_strides);
 
-/* Whether two operands of the group's nodes reach the same element of their buffers at each point of the domain, and
- * nothing at the same points. Never where index terms decide. */
+/* True if two operands of the group's nodes reach the same element of their buffers at each point of the domain, and
+ * are absent at the same points. Always false with index terms. */
 bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, const hr_node *node_b,
                        const hr_operand *b);
 
-/* Whether two accesses to one buffer, `b` of a later node, can be in one group; *shares is set if they are the same, or
+/* True if two accesses to one buffer, `b` of a later node, can be in one group; *shares is set if they are the same, or
  * columns of the same rows. */
 bool hr_group_may_share(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, bool a_is_write,
                         const hr_node *node_b, const hr_operand *b, bool b_is_write, bool *shares);
 
 hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_fusion);
 
-/* Whether an operation may be computed several times rather than kept: exact, and a few cycles for a vector. */
+/* True if an operation may be computed several times rather than kept: exact, and a few cycles for a vector. */
 bool hr_is_cheap(hr_op op);
 
-/* The node as it would compute what a reader's view of its result sees: over the view's dims, into the view; what the
- * view picks by indices lies there as if it had none. False where the view does not tell the coordinates of what it
- * sees, and when memory is out. */
+/* The node rewritten to compute the elements that a reader's view of its result sees: over the view's dims, into the
+ * view. Gathered elements are stored without indices. False if the view does not determine their coordinates, or when
+ * memory is out. */
 bool hr_node_as_seen(hr_arena *arena, const hr_node *node, const hr_node *reader, const hr_operand *view,
                      hr_node *out_node);
 
-/* Has values computed again by the groups that read them, where that moves fewer bytes. The program then needs hr_fuse
- * again. */
+/* Recomputes values in the groups that read them, if that moves fewer bytes. The program then needs hr_fuse again. */
 hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fusion *fusion, bool *out_changed);
 
 /* Moves element-wise groups to the first group that waits for them. Before: lerp(m, g) | mul(v), addcmul(v, g, g), ..,
@@ -87,10 +88,10 @@ hr_status hr_hoist(hr_program *program, const hr_target *target, hr_fusion *fusi
 /* count + 1 indices in the program's arena, all -1; NULL when memory is out. */
 int *hr_program_indices(hr_program *program, int count);
 
-/* What a group leaves in memory: for each node output, whether it must be stored. */
+/* The results that a group leaves in memory: for each node output, true if it must be stored. */
 typedef struct hr_liveness {
   const int *group_first, *group_last; /* of each buffer: the groups that touch it; -1: none */
-  const bool *is_elided;               /* of each buffer: lives in registers of one group alone */
+  const bool *is_elided;               /* of each buffer: is in registers of one group alone */
 } hr_liveness;
 
 hr_status hr_live(hr_program *program, const hr_fusion *fusion, hr_liveness *out_liveness);
@@ -99,7 +100,7 @@ hr_status hr_live(hr_program *program, const hr_fusion *fusion, hr_liveness *out
 hr_status hr_lower_group(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness, int group,
                          const hr_kernel **out_kernel);
 
-/* Has what a kernel loads and stores in the same format, and nothing else, moved as integers of its size. */
+/* Changes values that a kernel only loads and stores in the same format to integers of that size. */
 void hr_move_bits(hr_instr *instrs, int count, hr_access *accesses, hr_register *registers);
 
 /* Gives every buffer its place: the caller's memory, an offset in one arena, or none. */
