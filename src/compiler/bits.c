@@ -8,7 +8,7 @@
  */
 #include "compiler/passes.h"
 
-/* The integers of the size of a format that is computed with in another; NONE: it is one of the others. */
+/* The integer dtype of the same size, for a format that is computed with in another class; NONE for the others. */
 static hr_dtype integers_of(hr_dtype dtype) {
   bool is_converted =
       dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16 || dtype == HR_DTYPE_C32 || hr_dtype_is_float8(dtype);
@@ -16,7 +16,7 @@ static hr_dtype integers_of(hr_dtype dtype) {
   return !is_converted ? HR_DTYPE_NONE : size == 1 ? HR_DTYPE_I8 : size == 2 ? HR_DTYPE_I16 : HR_DTYPE_I32;
 }
 
-/* Whether what is loaded, or 0 where nothing is there, is stored in the same format, and nothing else happens to it. */
+/* True if the loaded value, or 0 out of bounds, is only stored in the same format. */
 static bool is_only_moved(const hr_instr *instrs, int count, const hr_access *accesses, const hr_instr *load) {
   hr_dtype dtype = accesses[load->access].dtype;
   bool is = accesses[load->access].fill < 0, is_stored = false;

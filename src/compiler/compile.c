@@ -63,7 +63,7 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
     HR_RETURN_IF_ERROR(hr_expand_again(program, target->keeps, target->keeps_ctx));
     HR_RETURN_IF_ERROR(hr_versions(program));
     HR_RETURN_IF_ERROR(verify_after(program, target, "layout"));
-    HR_RETURN_IF_ERROR(hr_match(program, target)); /* libraries that want one format take epilogues in it alone */
+    HR_RETURN_IF_ERROR(hr_match(program, target)); /* libraries that need one format accept epilogues in it alone */
     HR_RETURN_IF_ERROR(verify_after(program, target, "match again"));
   }
   bool is_changed;

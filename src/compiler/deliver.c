@@ -39,7 +39,7 @@ static int next_touch(const delivery *d, int n, uint32_t buffer) {
   return n;
 }
 
-/* Whether operand `at` of the node is the only one in its buffer. */
+/* True if operand `at` of the node is the only one in its buffer. */
 static bool is_alone(const hr_node *node, int at) {
   for (int i = 0; i < node->input_count + node->output_count; ++i) {
     const hr_operand *x = hr_node_operand(node, i);
@@ -60,7 +60,7 @@ static bool is_copy(const hr_node *node, hr_dtype dtype) {
          is_plain(&node->outputs[0], dtype);
 }
 
-/* The copy that is all that happens to output `o` of node n; -1: there is none. */
+/* The copy that is the only consumer of output `o` of node n; -1: there is none. */
 static int find_copy(const delivery *d, int n, int o) {
   const hr_program *program = d->program;
   const hr_node *node = &program->nodes[n];
@@ -76,12 +76,12 @@ static int find_copy(const delivery *d, int n, int o) {
   return is_all ? at : -1;
 }
 
-/* Whether what the copy writes may be written by node n already. */
+/* True if node n may already write the copy's destination. */
 static bool can_write_early(const delivery *d, int n, int copy) {
   const hr_program *program = d->program;
   uint32_t buffer = program->nodes[copy].outputs[0].index;
   const hr_node *node = &program->nodes[n];
-  for (int k = n + 1; k < copy; ++k) { /* no store that can be seen moves in front of a check */
+  for (int k = n + 1; k < copy; ++k) { /* no visible store moves in front of a check */
     if (!d->is_gone[k] && program->nodes[k].op == HR_OP_CHECK_INDEX && !program->buffers[buffer].is_dead) {
       return false;
     }
@@ -94,8 +94,8 @@ static bool can_write_early(const delivery *d, int n, int copy) {
   return next_touch(d, n + 1, buffer) == copy;
 }
 
-/* Strides in the copy's destination over the dims of `out`. Each dim of `out` has to be digits of one of the copy's
- * dims, which may lie in any order: then all digits of a dim together count through it. */
+/* Strides in the copy's destination over the dims of `out`. Each dim of `out` must be digits of one of the copy's dims,
+ * in any order: all digits of a dim together then count through it. */
 static bool map_strides(const hr_operand *out, const hr_node *copy, int64_t *out_strides) {
   const hr_operand *from = &copy->inputs[0], *to = &copy->outputs[0];
   int64_t counts[HR_RANK_MAX], last[HR_RANK_MAX] = {0};
@@ -126,7 +126,7 @@ static bool map_strides(const hr_operand *out, const hr_node *copy, int64_t *out
   return from->offset == out->offset;
 }
 
-/* The node with its output `o` where the copy's is. */
+/* The node with its output `o` at the copy's destination. */
 static bool make_delivered(const delivery *d, int n, int o, int copy, hr_node *out_node) {
   const hr_node *node = &d->program->nodes[n];
   hr_arena *arena = &d->program->arena;
@@ -176,7 +176,7 @@ hr_status hr_deliver(hr_program *program, const hr_target *target) {
   for (int n = 0; n < program->node_count; ++n) {
     const hr_node *node = &program->nodes[n];
     bool may_more = !node->is_loop && hr_op_table(node->op)->family == HR_FAMILY_COMPOSITE;
-    while (may_more) { /* a copy that is gone may have been in another's way */
+    while (may_more) { /* a removed copy may have blocked another delivery */
       may_more = false;
       for (int o = 0; o < node->output_count; ++o) {
         may_more |= deliver(&d, n, o);

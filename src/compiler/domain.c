@@ -34,7 +34,7 @@ int64_t hr_domain_row_count(const hr_domain *domain) {
   return count;
 }
 
-/* Dims and masks collected from the innermost outwards, turned round at the end. */
+/* Dims and masks, collected from the innermost outwards, and reversed at the end. */
 typedef struct reversed {
   int rank;
   int64_t dims[HR_RANK_MAX];
@@ -105,7 +105,7 @@ bool hr_domain_refine(const hr_domain *a, const hr_domain *b, bool rows, hr_doma
 void hr_domain_map(const hr_domain *domain, bool rows, int rank, const int64_t *dims, const int64_t *strides,
                    int64_t *out_strides) {
   int i = rank - 1;
-  int64_t passed = 1; /* elements of dims[i] that inner dims of the domain have taken */
+  int64_t passed = 1; /* elements of dims[i] that inner dims of the domain cover */
   for (int d = domain->rank - 1; d >= 0; --d) {
     if (rows && (domain->reduce_mask >> d & 1)) {
       out_strides[d] = 0;

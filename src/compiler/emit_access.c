@@ -89,7 +89,7 @@ void hr__emit_pointer(hr__emitter *e, int access, const hr_dims *dims, int begin
 
 /* ---- elements ---- */
 
-/* Scalars and values of other classes are rounded where they are. */
+/* True for scalars and values of other classes, which are rounded in place. */
 static bool is_rounding(const hr__emitter *e, const hr_instr *instr) {
   return e->has_blocks && instr->kind == HR_INSTR_CONVERT && instr->to == HR_DTYPE_F16 &&
          instr->sources[0].kind == HR_SOURCE_REGISTER && !e->values[instr->dst].is_uniform &&
@@ -158,7 +158,8 @@ static const char *combine_name(hr_store_mode mode) {
   return names[mode];
 }
 
-/* The value of a store as memory wants it: "HR__STORE_F32(r5)", combined with what is there where the mode says so. */
+/* The value of a store in memory's format: "HR__STORE_F32(r5)", combined with the old contents if the mode requires
+ * it. */
 static void emit_stored(hr__emitter *e, const hr_instr *store, const char *memory, const char *value) {
   const hr_access *a = &e->kernel->accesses[store->access];
   const char *type = hr__emit_dtype(a->dtype);
@@ -259,7 +260,8 @@ static void emit_sum(hr__emitter *e, const hr__emit_axes *axes, int c) {
   HR__EMIT(e, separator[0] == 0 ? "0" : "");
 }
 
-/* Opens the loops over runs; inside, element j of the run is element k + j of the block. Gives the loops to close. */
+/* Opens the loops over runs; inside, element j of the run is element k + j of the block. Returns the number of loops to
+ * close. */
 static int open_runs(hr__emitter *e, const hr__emit_axes *axes) {
   int last = axes->rank - 1;
   if (e->is_row_walk) {
@@ -314,7 +316,7 @@ static void close_runs(hr__emitter *e, const hr__emit_axes *axes, int loops) {
   HR__EMIT(e, "}\n");
 }
 
-/* Declares where a run begins, and which of its elements [low, high) are inside of all bounds. */
+/* Declares the start of a run, and the range [low, high) of its elements that are inside of all bounds. */
 static void emit_run(hr__emitter *e, int access) {
   const hr_access *a = &e->kernel->accesses[access];
   const hr__emit_axes *axes = &e->axes[access];
@@ -346,7 +348,7 @@ static void emit_run(hr__emitter *e, int access) {
   }
 }
 
-/* The elements of a run that are outside: the fill. */
+/* Writes the fill to the elements of a run that are out of bounds. */
 static void emit_outside(hr__emitter *e, const hr_instr *load, hr_class cls, const char *from, const char *to) {
   HR__EMIT(e, "for (int64_t j = %s; j < %s; ++j) {\nt%d[k + j] = ", from, to, load->dst);
   hr__emit_fill(e, &e->kernel->accesses[load->access], cls);

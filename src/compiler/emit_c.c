@@ -11,8 +11,8 @@ static const char *const host_texts[] = {
 #include "compiler/emit_runs.inc"
 };
 
-/* The few words that differ between targets, and what the texts of src/core expect from headers. gcc 12's elimination
- * of partial redundancies turns selects that follow each other (relu, maximum) into jumps, and loops of them into
+/* The definitions that differ between targets, and those that the texts of src/core expect from headers. gcc 12's
+ * elimination of partial redundancies turns consecutive selects (relu, maximum) into jumps, and loops of them into
  * scalar code. */
 static const char *const c_prelude =
     "typedef signed char int8_t;\ntypedef unsigned char uint8_t;\ntypedef short int16_t;\n"
@@ -28,7 +28,7 @@ static const char *const c_prelude =
     "#define HR_LANES HR_INDEPENDENT\n#define HR_STRIP HR_INDEPENDENT\n"
     "#else\n#pragma GCC optimize(\"no-tree-pre\", \"no-thread-jumps\")\n#define HR_INDEPENDENT _Pragma(\"GCC ivdep\")\n"
     "#define HR_SHORT HR_INDEPENDENT\n"
-    "#define HR_STRIP HR_INDEPENDENT _Pragma(\"GCC unroll 1\")\n" /* as a vector, not as so many elements */
+    "#define HR_STRIP HR_INDEPENDENT _Pragma(\"GCC unroll 1\")\n" /* as a vector, not unrolled */
     "#define HR_LANES _Pragma(\"GCC ivdep\") _Pragma(\"GCC unroll 1\")\n#endif\n"
     "typedef struct hr_c64 { float re, im; } hr_c64;\ntypedef struct hr_c128 { double re, im; } hr_c128;\n"
     "typedef struct hr_scalar { int dtype; union { int64_t i; double f[2]; } value; } hr_scalar;\n"
@@ -38,17 +38,17 @@ static const char *const c_prelude =
     "double sinh(double), cosh(double), tanh(double), asinh(double), acosh(double), atanh(double);\n"
     "double erf(double), erfc(double), lgamma(double);\n";
 
-/* An index of an indirect load: negative ones count from the extent, those outside are clamped (a check reports them).
- */
+/* An index of an indirect load: negative ones count from the extent, those out of range are clamped (a check reports
+ * them). */
 static const char *const c_postlude = "HR_VMATH_FN int64_t hr_term(int64_t index, int64_t extent) {\n"
                                       "  index = index < 0 ? index + extent : index;\n"
                                       "  const int64_t most = index < 0 ? 0 : (index >= extent ? extent - 1 : index);\n"
                                       "  return extent > 0 ? most : index;\n}\n";
 
-/* Elements [first, first + count) of rows of `columns` elements, which lie `pitch` apart and in each row one behind
- * those of the row before; planes of `rows` rows lie `plane` apart. Rows of the result are `step` apart. Few columns at
- * a time: their lines may all want one set of the first cache. Tiles of 16 rows by 8 columns are turned whole, those of
- * 4-byte elements in vectors, and the lines of the next tile are asked for: hardware sees no stream in them. */
+/* Transposes elements [first, first + count) of rows of `columns` elements. Rows are `pitch` apart in memory; planes of
+ * `rows` rows are `plane` apart; rows of the result are `step` apart. Few columns are done at a time: their lines may
+ * all map to one set of the first cache. Tiles of 16 rows by 8 columns are transposed whole, those of 4-byte elements
+ * in vectors. The lines of the next tile are prefetched: the hardware detects no stream in them. */
 static const char *const c_turns =
     "#define HR_TURN_TILE(T) \\\n"
     "  for (int r = 0; r < 16; ++r) { for (int j = 0; j < 8; ++j) { t[r * step + j] = f[r + j * pitch]; } }\n"
@@ -104,8 +104,9 @@ static const char *const c_turns =
     "HR_TURN(1, uint8_t, HR_TURN_TILE)\nHR_TURN(2, uint16_t, HR_TURN_TILE)\nHR_TURN(4, uint32_t, HR_TURN_WORDS)\n"
     "HR_TURN(8, uint64_t, HR_TURN_TILE)\nHR_TURN(16, hr_c128, HR_TURN_TILE)\n";
 
-/* Rows of 16-bit floats, and single ones, by the hardware's conversions, which compilers don't find in loops over
- * elements; the bits are those of core/math/convert.h. clang 22 has no more built-in functions for the short ones. */
+/* Conversions of 16-bit floats, of rows and of single ones, by hardware instructions, which compilers don't find in
+ * loops over elements. The bits are those of core/math/convert.h. clang 22 has no more built-in functions for the short
+ * ones. */
 static const char *const c_halves =
     "#if defined(__F16C__) && defined(__clang__) && __clang_major__ >= 16\n"
     "typedef _Float16 hr_f8 __attribute__((vector_size(16)));\n"
@@ -191,7 +192,8 @@ bool hr__emit_can_split(const hr_kernel *kernel) {
   return true;
 }
 
-/* What a literal loop count and code without vectors can't beat: measured in docs/experiments.md. */
+/* UNIMPLEMENTED for kernels that the interpreter runs faster, since their compiled loops would be scalar or short:
+ * measured in docs/experiments.md. */
 hr_status hr__emit_worth(const hr__emitter *e, int64_t row) {
   enum { ROW_MIN = 128, RUN_MIN = 64 };
   const hr_kernel *kernel = e->kernel;
@@ -229,11 +231,11 @@ hr_status hr__emit_worth(const hr__emitter *e, int64_t row) {
 int64_t hr__emit_reserve(hr__emitter *e, int64_t bytes) {
   int64_t offset = e->scratch;
   bytes = hr_round_up(bytes, 64);
-  e->scratch += bytes % 4096 == 0 ? bytes + 64 : bytes; /* equal blocks shall not share cache sets */
+  e->scratch += bytes % 4096 == 0 ? bytes + 64 : bytes; /* blocks of equal size must not share cache sets */
   return offset;
 }
 
-/* When there are too many, it is a literal like any other. */
+/* Beyond the maximum number of extents, a number is a literal. */
 hr__emit_extent hr__emit_runtime(hr__emitter *e, int64_t number) {
   hr__emit_extent extent;
   hr_emission *emission = e->emission;
@@ -344,7 +346,7 @@ static void define_functions(hr__emitter *e) {
   }
 }
 
-/* What no form can write yet. */
+/* UNIMPLEMENTED for kernels that no form can emit yet. */
 static hr_status check(const hr_kernel *kernel) {
   for (int a = 0; a < kernel->access_count; ++a) {
     if (kernel->accesses[a].bound_count >= HR__EMIT_COORDS) {
@@ -383,9 +385,9 @@ hr_status hr__emit_begin(hr__emitter *e, const hr_kernel *kernel) {
   return e->status;
 }
 
-/* Windows and short rows in blocks are worth it where what is combined lies close together: a block of each element of
- * a row is copied from steps, and steps of cache lines read all of them again for each. Sums of 8 neighbours take half
- * of the interpreter's time, those of 32 up to twice as long. */
+/* True if the combined elements are close together: only then are windows and short rows worth blocks. A block of each
+ * element of a row is copied with a stride, and strides of cache lines read all lines again for each element. Sums of 8
+ * neighbours take half of the interpreter's time, those of 32 up to twice as long. */
 static bool has_near_runs(const hr_kernel *unrolled) {
   enum { STEP_MAX = 20 };
   int inner = unrolled->rank - 1;

@@ -26,7 +26,7 @@ enum { STRIP = 64, WIDE_STRIP = 256, WIDE_MIN = 512, SPLIT_ELEMENTS = 65536, SPL
 
 typedef struct columns {
   hr__emitter *e;
-  int inner;                     /* the kept dim along which strips lie */
+  int inner;                     /* the kept dim along which strips run */
   int64_t width, rows, outside;  /* columns of that dim, reduced elements, other kept elements */
   int64_t strip, strips, chunks; /* columns of a strip, ... */
   bool is_split, is_nested;      /* nested: the reduced dims are not one line */
@@ -34,7 +34,7 @@ typedef struct columns {
   int64_t beside;                /* ... of which this one is written */
   int64_t workspace;
   hr__emit_extent all_rows, all_chunks, all_columns, all_strips;
-  hr__emit_extent *parts;     /* by instruction: where results of chunks are */
+  hr__emit_extent *parts;     /* by instruction: the place of the results of chunks */
   hr__emit_extent *row_steps; /* by access */
 } columns;
 
@@ -44,12 +44,12 @@ static bool reduces(const hr_instr *instr, int phase) {
 static bool chooses(const hr_instr *instr, int phase) {
   return instr->phase == phase && instr->kind == HR_INSTR_ARGREDUCE;
 }
-/* Whether its result is the row's, though it has a source for each element. */
+/* True if its result is the row's, though it has a source for each element. */
 static bool is_reduction(const hr_instr *instr) {
   return instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE;
 }
 
-/* How far an access moves from one reduced element, or column, to the next. */
+/* The step of an access from one reduced element, or column, to the next. */
 static int64_t row_step(const columns *c, const hr_access *access) {
   int last = c->e->walked.rank - 1;
   return last >= 0 ? access->strides[c->e->walked.source[last]] : 0;
@@ -58,7 +58,7 @@ static int64_t column_step(const columns *c, const hr_access *access) {
   return c->inner >= 0 ? access->strides[c->e->kept.source[c->inner]] : 0;
 }
 
-/* Whole strips need no literals but their own width: a text for any number of them. */
+/* True for whole strips: they need no literal but their own width, so the text serves any number of them. */
 static bool is_whole(const columns *c) {
   return c->width % c->strip == 0;
 }
@@ -119,7 +119,7 @@ static bool is_simple(const columns *c) {
   return weight < 60;
 }
 
-/* Chunks begin and end between groups of elements that stand side by side. */
+/* Chunks begin and end between groups of elements that are side by side in the body. */
 static void find_nest(columns *c) {
   const hr_dims *walked = &c->e->walked;
   c->side = 1;
@@ -151,7 +151,7 @@ static bool place_parts(columns *c) {
   for (int k = 0; k < kernel->instr_count && c->parts != NULL && c->chunks > 1; ++k) {
     if (reduces(&kernel->instrs[k], kernel->instrs[k].phase)) {
       int64_t bytes = c->chunks * (int64_t)hr_class_size(kernel->instrs[k].cls);
-      if (c->is_split) { /* no more than the columns that there are: what the interpreter reserves */
+      if (c->is_split) { /* at most the existing columns: the size that the interpreter reserves */
         c->parts[k] = hr__emit_runtime(c->e, c->workspace);
         c->workspace += hr_round_up(c->outside * c->width * bytes, 64);
       } else {
@@ -283,12 +283,12 @@ static void emit_level(const columns *c, int phase, hr_level level) {
   }
 }
 
-/* Whether a load gives the same for all elements that stand side by side. */
+/* True if a load gives the same value for all elements that are side by side. */
 static bool is_shared(const columns *c, const hr_instr *instr) {
   return instr->kind == HR_INSTR_LOAD && row_step(c, &c->e->kernel->accesses[instr->access]) == 0;
 }
 
-/* The elements that stand side by side, of column j. */
+/* The elements that are side by side in the body, of column j. */
 static void emit_body(const columns *c, int phase) {
   const hr_kernel *kernel = c->e->kernel;
   if (c->side == 1) {
@@ -297,7 +297,7 @@ static void emit_body(const columns *c, int phase) {
   }
   columns one = *c;
   read_rows(c, phase, HR_LEVEL_ELEMENT);
-  for (one.beside = -1; one.beside < c->side; ++one.beside) { /* -1: what they share */
+  for (one.beside = -1; one.beside < c->side; ++one.beside) { /* -1: shared loads */
     HR__EMIT(c->e, one.beside < 0 ? "" : "{\n");
     for (int k = 0; k < kernel->instr_count; ++k) {
       const hr_instr *instr = &kernel->instrs[k];
@@ -398,8 +398,7 @@ static void emit_elements(const columns *c, int phase, const char *from, const c
   }
 }
 
-/* Where the results of a strip's chunks are, of the reduction that instruction k is: chunk after chunk, `pitch` apart.
- */
+/* The place of the results of a strip's chunks, of the reduction in instruction k: chunk after chunk, `pitch` apart. */
 static void part_of(const columns *c, int k, const char *chunk, char *out_text, size_t bytes) {
   const char *type = hr__emit_type(c->e->kernel->instrs[k].cls);
   if (c->is_split) {
@@ -453,7 +452,7 @@ static void combine_chunks(const columns *c, int phase) {
   }
 }
 
-/* Choices need no chunks: which of two elements is better does not depend on the order. */
+/* Indices of the best need no chunks: the better of two elements does not depend on the order. */
 static void begin_choices(const columns *c, int phase) {
   for (int k = 0; k < c->e->kernel->instr_count; ++k) {
     const hr_instr *instr = &c->e->kernel->instrs[k];

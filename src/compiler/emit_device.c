@@ -83,7 +83,7 @@ static const char *const cuda_prelude =
     "#pragma unroll\n  for (int i = 0; i < count; ++i) { word[i] = __shfl_sync(0xffffffffu, word[i], lane); }\n}\n"
     "HR_VMATH_FN uint32_t hr_ballot(int is) { return __ballot_sync(0xffffffffu, is); }\n"
     "#define HR_FIRST(mask) (__ffs((int)(mask)) - 1)\n"
-    "#define HR_RECIPROCAL_DEVICE\n" /* the division's own steps, which are exact where nothing over- or underflows */
+    "#define HR_RECIPROCAL_DEVICE\n" /* the steps of the division, which are exact without overflow and underflow */
     "HR_VMATH_FN float hr__f32_reciprocal(float x) {\n  float y;\n"
     "  asm(\"rcp.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));\n"
     "  return __fmaf_rn(__fmaf_rn(-x, y, 1.0f), y, y);\n}\n"
@@ -109,7 +109,7 @@ static const char *const emulated_prelude =
     "#define HR_THREADS(count)\n#define HR_BEGIN\n"
     "#define HR_POOL static HR_ALIGNED char hr_pool[256 << 10]\n"
     "#define hr_processors() 1\n"
-    "static inline void hr_prefetch(const void *from, int bytes) {\n" /* sees that all of it is there */
+    "static inline void hr_prefetch(const void *from, int bytes) {\n" /* checks that all of it is readable */
     "  (void)((const volatile char *)from)[0];\n  (void)((const volatile char *)from)[bytes - 1];\n}\n"
     "#define hr_copy4(to, from) __builtin_memcpy(to, from, 4)\n#define hr_copy8(to, from) __builtin_memcpy(to, from, "
     "8)\n"
@@ -205,7 +205,7 @@ static void emit_levels(const device *d, int phase, int level, const char *from,
   HR__EMIT(e, "for (int64_t %s = %s; %s < %s; %s += %lld) {\n", begin, from, begin, to, begin, (long long)step);
   HR__EMIT(e, "const int64_t %s = %s - %s < %lld ? %s : %s + %lld;\n", end, to, begin, (long long)step, to, begin,
            (long long)step);
-  for (int k = 0; k < e->kernel->instr_count; ++k) { /* the level above sees its accumulator as u5 */
+  for (int k = 0; k < e->kernel->instr_count; ++k) { /* the level above reads its accumulator as u5 */
     const hr_instr *instr = &e->kernel->instrs[k];
     if (instr->phase == phase && instr->kind == HR_INSTR_REDUCE) {
       HR__EMIT(e, "%s *const u%d_%d = &l%d;\n", hr__emit_type(instr->cls), instr->dst, level, instr->dst);
@@ -279,9 +279,8 @@ static void emit_thread_rows(const device *d, hr_device_emission *emission) {
 
 enum { SLICED_MIN = 256, SLICES_MAX = 256, SLICED_THREADS = 1 << 16, SLICED_WARPS = 1 << 13 };
 
-/* The term by which every store of an ordered kernel finds its place, and nothing else that changes within a row does;
- * NULL: there is none. Then elements with different indices go to different places, and any order among them will do.
- */
+/* The term by which every store of an ordered kernel finds its place, while nothing else changes within a row; NULL:
+ * there is none. Elements with different indices then go to different places, and their order does not matter. */
 static const hr_kernel_term *find_sliced(const device *d) {
   const hr_kernel *kernel = d->e->kernel;
   const hr_kernel_term *found = NULL;
@@ -310,7 +309,7 @@ static const hr_kernel_term *find_sliced(const device *d) {
   return found;
 }
 
-/* A power of two: as many slices as give the device's threads something to do. */
+/* A power of two: enough slices to keep the device's threads busy. */
 static int64_t slices_of(const device *d) {
   int64_t slices = 1;
   while (2 * slices <= SLICES_MAX && 2 * slices * d->rows <= SLICED_THREADS) {
@@ -319,7 +318,7 @@ static int64_t slices_of(const device *d) {
   return slices;
 }
 
-/* Marks what register `reg` is made of. */
+/* Marks the instructions that register `reg` depends on. */
 static void mark_needed(const hr_kernel *kernel, int reg, bool *needed) {
   for (int k = kernel->instr_count - 1; k >= 0; --k) {
     const hr_instr *instr = &kernel->instrs[k];
@@ -330,7 +329,7 @@ static void mark_needed(const hr_kernel *kernel, int reg, bool *needed) {
   }
 }
 
-/* What an element needs to know its place, or the rest. */
+/* Emits the instructions that an element's place depends on, or the rest. */
 static void emit_part(const device *d, const bool *needed, bool is_rest) {
   const hr_kernel *kernel = d->e->kernel;
   for (int k = 0; k < kernel->instr_count; ++k) {
@@ -340,7 +339,7 @@ static void emit_part(const device *d, const bool *needed, bool is_rest) {
   }
 }
 
-/* Whether the index is the same for all rows. */
+/* True if the index is the same for all rows. */
 static bool is_common(const device *d, const bool *needed) {
   const hr_kernel *kernel = d->e->kernel;
   bool is = true;
@@ -357,8 +356,8 @@ static bool is_common(const device *d, const bool *needed) {
   return is;
 }
 
-/* A warp has 32 rows and a slice. Each of its threads looks at another index; then all do the elements of the slice, in
- * order. */
+/* A warp has 32 rows and a slice. Each of its threads reads another index; then all handle the elements of the slice,
+ * in order. */
 static void emit_common_slices(const device *d, const hr_kernel_term *term, const bool *needed,
                                hr_device_emission *emission) {
   enum { LOOKS = 8 };
@@ -432,7 +431,7 @@ static void emit_sliced_rows(const device *d, const hr_kernel_term *term, hr_dev
 
 /* ---- one kernel ---- */
 
-/* Elements of a thread that a warp's row has, if they are so few that it can keep values of theirs. */
+/* Elements of a thread in a warp's row, if they are few enough to keep their values. */
 static int own_elements(const device *d, bool has_passes) {
   bool is_short = !has_passes && d->e->kernel->reduce_mask != 0 && d->e->kernel->order == HR_ORDER_LANES &&
                   d->elements <= OWN_ELEMENTS_MOST * HR__DEVICE_LANES;
@@ -440,8 +439,8 @@ static int own_elements(const device *d, bool has_passes) {
   return !is_short ? 0 : d->is_quads ? 4 * fours : (int)hr_divide_up(d->elements, HR__DEVICE_LANES);
 }
 
-/* Whether rows are divided over the device, and where values of their elements are. A row is loaded once if threads
- * have room for all that is to be kept then. */
+/* Decides if rows are divided over the device, and places the values of their elements. A row is loaded once if threads
+ * have room for all kept values. */
 static bool choose_rows(device *d) {
   const hr_kernel *whole = d->e->kernel;
   bool is_lanes = whole->order == HR_ORDER_LANES;

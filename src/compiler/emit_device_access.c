@@ -100,7 +100,7 @@ void hr__device_address(const device *d, const hr_instr *instr) {
   hr__device_memory(d, instr, d->e->text);
 }
 
-/* "(bounds) & (indices)", or nothing: whether an element is there. Loads clamp their indices instead. */
+/* "(bounds) & (indices)", or nothing: true if the element exists. Loads clamp their indices instead. */
 bool hr__device_condition(const device *d, const hr_instr *instr) {
   hr__emitter *e = d->e;
   const hr_access *access = &e->kernel->accesses[instr->access];
@@ -128,7 +128,7 @@ bool hr__device_is_first(const device *d, int load, int phase) {
   return is_first;
 }
 
-/* What the block's memory holds of a row, or will hold: the phase that loads it first leaves it there. */
+/* A row's element from shared memory; the phase that loads it first stores it there. */
 static void emit_from_pool(const device *d, const hr_instr *instr, const char *memory, int64_t place) {
   const hr_kernel *kernel = d->e->kernel;
   const char *type = hr__emit_dtype(kernel->accesses[instr->access].dtype);
@@ -140,7 +140,7 @@ static void emit_from_pool(const device *d, const hr_instr *instr, const char *m
   HR__EMIT(d->e, ");\n");
 }
 
-/* The value of a load; behind "r5 = ". */
+/* The value of a load, after "r5 = ". */
 static void emit_loaded(const device *d, const hr_instr *instr) {
   hr__emitter *e = d->e;
   const hr_access *access = &e->kernel->accesses[instr->access];
@@ -209,8 +209,8 @@ bool hr__device_reads(const hr_kernel *kernel, const hr_instr *instr, int reg) {
   return reads;
 }
 
-/* Which element instructions of earlier phases have to run again in `phase`: those that its own read, and what these
- * read. */
+/* Finds the element instructions of earlier phases that must run again in `phase`: those that its own read, and their
+ * operands. */
 static void find_again(const device *d, int phase, bool *out_again) {
   const hr_kernel *kernel = d->e->kernel;
   memset(out_again, 0, (size_t)kernel->instr_count * sizeof *out_again);
@@ -228,7 +228,7 @@ static void find_again(const device *d, int phase, bool *out_again) {
   }
 }
 
-/* Whether something is stored between the phase of a register and its last use. */
+/* True if something is stored between the phase of a register and its last use. */
 static bool is_stale(const hr_kernel *kernel, const hr_instr *made) {
   int last = kernel->registers[made->dst].last_phase;
   for (int k = 0; k < kernel->instr_count; ++k) {
@@ -240,13 +240,13 @@ static bool is_stale(const hr_kernel *kernel, const hr_instr *made) {
   return false;
 }
 
-/* Whether an operation costs more than reading its result back from where a thread keeps it. */
+/* True if an operation costs more than reading its result back from where a thread keeps it. */
 static bool is_costly(const hr_instr *instr) {
   const hr_op_row *row = hr_op_table(instr->op);
   return instr->kind == HR_INSTR_COMPUTE && (row->accuracy != HR_ACCURACY_EXACT || row->rule == HR_RULE_SEEDED);
 }
 
-/* Whether making a value again loads something again; `loads`: by register, of what it is made of. */
+/* True if computing a value again loads something again; `loads`: by register, for its operands. */
 static bool comes_from_memory(const hr_kernel *kernel, const hr_instr *instr, const bool *loads) {
   bool comes = instr->kind == HR_INSTR_LOAD;
   for (int r = 0; r < kernel->register_count && !comes; ++r) {
@@ -255,8 +255,8 @@ static bool comes_from_memory(const hr_kernel *kernel, const hr_instr *instr, co
   return comes;
 }
 
-/* Whether a thread has room for `needed` words in all phases that a value crosses; takes it. `words`: by phase, what it
- * keeps to the next. */
+/* True if a thread has room for `needed` words in all phases that a value crosses; reserves them. `words`: by phase,
+ * the words kept for the next. */
 static bool take_words(int *words, const hr_register *reg, int phase, int needed, int most) {
   bool fits = true;
   for (int p = phase; p < reg->last_phase; ++p) {
@@ -269,7 +269,7 @@ static bool take_words(int *words, const hr_register *reg, int phase, int needed
 }
 
 bool hr__device_place_spills(device *d) {
-  enum { OWN_WORDS_MOST = 96, TURN_WORDS_MOST = 48 }; /* turns leave room for another block */
+  enum { OWN_WORDS_MOST = 96, TURN_WORDS_MOST = 48 }; /* turns leave registers for another block */
   const hr_kernel *kernel = d->e->kernel;
   int *words = HR_ARENA_ARRAY(&d->e->arena, int, (size_t)kernel->phase_count + 1);
   bool *loads = HR_ARENA_ARRAY(&d->e->arena, bool, (size_t)kernel->register_count + 1);
@@ -367,8 +367,8 @@ static void emit_accumulate(const device *d, const hr_instr *instr, const char *
 
 /* ---- loads ahead ---- */
 
-/* Which loads of a phase may come before its other elements: those with places of their own, and before anything is
- * stored. A kernel reads what it writes at the same element, or not at all (compiler/fuse.c). */
+/* Finds the loads of a phase that may come before its other instructions: those with fixed places, and before any
+ * store. A kernel reads what it writes at the same element, or not at all (compiler/fuse.c). */
 static const bool *find_ahead(const device *d, int phase, const bool *again) {
   const hr_kernel *kernel = d->e->kernel;
   bool *ahead = HR_ARENA_ARRAY(&d->e->arena, bool, (size_t)kernel->instr_count + 1), stores = false;
@@ -432,14 +432,14 @@ void hr__device_load_ahead(const device *d, int phase) {
   }
 }
 
-/* Element h of four neighbours, or what they all see. */
+/* Element h of four neighbours, or their common value. */
 static void take_ahead(const device *d, const hr_instr *instr) {
   const hr_access *access = &d->e->kernel->accesses[instr->access];
   HR__EMIT(d->e, "const %s r%d = HR__LOAD_%s(v%d[u][%s]);\n", hr__emit_type(d->e->kernel->registers[instr->dst].cls),
            instr->dst, hr__emit_dtype(access->dtype), instr->dst, hr__device_is_wide(d, access) ? "h" : "0");
 }
 
-/* Everything that happens to element i of a row in a phase. */
+/* Emits all instructions of a phase for element i of a row. */
 void hr__device_element(const device *d, int phase, const char *suffix) {
   hr__emitter *e = d->e;
   const hr_kernel *kernel = e->kernel;
@@ -477,8 +477,8 @@ void hr__device_element(const device *d, int phase, const char *suffix) {
   }
 }
 
-/* Row instructions of a phase. `barrier`: what separates reads of all threads from the store of `first`; NULL: a thread
- * alone. */
+/* Row instructions of a phase. `barrier` separates the reads of all threads from the store of `first`; NULL: a single
+ * thread. */
 void hr__device_row(const device *d, int phase, const char *barrier, const char *first) {
   const hr_kernel *kernel = d->e->kernel;
   for (int k = 0; k < kernel->instr_count; ++k) {

@@ -14,7 +14,7 @@
 
 enum { MARK = '\1' };
 
-/* The word that has a value, or -1: there are too many. */
+/* The word with this value, or -1: there are too many. */
 static int word_of(hr_device_emission *emission, int64_t value) {
   int k = 0;
   while (k < emission->word_count && emission->words[k] != value) {

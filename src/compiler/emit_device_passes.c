@@ -31,7 +31,7 @@ enum { CHUNK_THREADS = 256, TILE_BYTES = 40 << 10, FEW_CHUNKS = 16 };
 typedef struct passes {
   device *d;
   bool is_lanes;
-  int64_t *kept; /* by register: where row registers are in the workspace; -1: nobody needs them elsewhere */
+  int64_t *kept; /* by register: the place of row registers in the workspace; -1: no other pass reads them */
   hr_device_emission *emission;
 } passes;
 
@@ -39,12 +39,12 @@ static bool is_row_value(const hr_instr *instr) {
   return instr->dst >= 0 && (instr->level == HR_LEVEL_ROW || hr__device_is_reduction(instr));
 }
 
-/* The pass of rows that makes a row register: 0 before the elements of phase 0, and so on. */
+/* The pass of rows that computes a row register: 0 before the elements of phase 0, and so on. */
 static int made_in(const hr_instr *instr) {
   return hr__device_is_reduction(instr) ? instr->phase + 1 : instr->phase;
 }
 
-/* Row registers that elements read, or rows of a later pass. */
+/* Places row registers that elements, or rows of a later pass, read. */
 static bool place_kept(passes *p) {
   const hr_kernel *kernel = p->d->e->kernel;
   p->kept = HR_ARENA_ARRAY(&p->d->e->arena, int64_t, (size_t)kernel->register_count + 1);
@@ -75,8 +75,8 @@ static void emit_kept(const passes *p, int reg) {
   HR__EMIT(p->d->e, "((%s *)(call.workspace + " HR__FREE "))[row]", type, (long long)p->kept[reg]);
 }
 
-/* Whether instruction k makes a row register of an earlier pass that instructions of `level` and `phase` read; elements
- * may run again. */
+/* True if instruction k computes a row register of an earlier pass that instructions of `level` and `phase` read;
+ * elements may run again. */
 static bool is_taken(const passes *p, hr_level level, int phase, int k) {
   const hr_kernel *kernel = p->d->e->kernel;
   const hr_instr *made = &kernel->instrs[k];
@@ -163,7 +163,7 @@ static void combine_in_order(const passes *p, int phase) {
   hr__device_results(d, phase);
 }
 
-/* Row instructions of a phase, and what others need of them. */
+/* Row instructions of a phase, and stores of the registers that other passes read. */
 static void finish_rows(const passes *p, int phase) {
   const device *d = p->d;
   hr__emitter *e = d->e;
@@ -182,7 +182,7 @@ static void finish_rows(const passes *p, int phase) {
   HR__EMIT(e, "}\n");
 }
 
-/* Whether a warp would take long to combine a row's chunks. */
+/* True if one warp would take long to combine a row's chunks. */
 static bool has_groups(const device *d, int phase) {
   bool has_groups = d->chunks > HR_REDUCE_CHUNK;
   for (int k = 0; k < d->e->kernel->instr_count; ++k) {
@@ -192,7 +192,7 @@ static bool has_groups(const device *d, int phase) {
   return has_groups;
 }
 
-/* A warp combines what a group of chunks left, as many as one of them has elements; `groups`: a device whose chunks
+/* A warp combines the results of a group of chunks, as many as a chunk has elements; `groups`: a device whose chunks
  * these are. */
 static void emit_groups(passes *p, int phase, device *groups) {
   const device *d = p->d;
@@ -258,7 +258,7 @@ static void emit_rows(passes *p, int phase) {
 
 /* ---- elements ---- */
 
-/* Reductions of a phase, and the bytes of the block's memory that one element of each takes. */
+/* Counts the reductions of a phase, and the bytes of shared memory for one element of each. */
 static int count_reductions(const hr_kernel *kernel, int phase, int *out_bytes) {
   int count = 0;
   *out_bytes = 0;
@@ -305,8 +305,8 @@ static void emit_warp_elements(passes *p, int phase) {
   HR__EMIT(e, "}\n");
 }
 
-/* `elements` of a tile in order; `guard`: a condition, or "" where all are there, so that they can be
- * loaded ahead. `pair`: which accumulator, "" or "[t % 2]". */
+/* Adds `elements` of a tile in order. `guard`: a condition, or "" if all exist, so that they can be loaded in advance.
+ * `pair`: the accumulator, "" or "[t % 2]". */
 static void take_in_order(const device *d, int k, int elements, const char *guard, const char *pair) {
   hr__emitter *e = d->e;
   const hr_instr *instr = &e->kernel->instrs[k];
@@ -321,7 +321,7 @@ static void take_in_order(const device *d, int k, int elements, const char *guar
   }
 }
 
-/* A warp for each reduction takes a chunk's elements in the order of lanes: thread t has lanes t and t + 32. */
+/* A warp for each reduction adds a chunk's elements in the order of lanes: thread t has lanes t and t + 32. */
 static void take_chunk(const device *d, int phase) {
   hr__emitter *e = d->e;
   int warp = 0;
@@ -362,7 +362,7 @@ static void emit_chunk_elements(passes *p, int phase) {
   HR__EMIT(e, "}\n");
 }
 
-/* Where nothing is reduced: a thread an element; neighbours in memory are neighbours in the grid. */
+/* Phases without reductions: one thread for each element; neighbours in memory are neighbours in the grid. */
 static void emit_flat_elements(passes *p, int phase) {
   const device *d = p->d;
   hr__emitter *e = d->e;
@@ -383,7 +383,7 @@ static void emit_flat_elements(passes *p, int phase) {
   HR__EMIT(e, "}\n");
 }
 
-/* A warp for each reduction takes the tile's elements in order. */
+/* A warp for each reduction adds the tile's elements in order. */
 static void take_tile(const device *d, int phase, int elements) {
   hr__emitter *e = d->e;
   int warp = 0;
@@ -459,7 +459,7 @@ static void open_element(const device *d, bool guard) {
            (int)(TILE_THREADS / WARP), guard ? "if (i < to && is_row) " : "");
 }
 
-/* Of four neighbouring rows: kept5[h], and from there register 5 of row h. */
+/* Reads the kept registers of four neighbouring rows: kept5[h], and from it register 5 of row h. */
 static void take_kept_four(const passes *p, int phase, bool is_declared) {
   hr__emitter *e = p->d->e;
   for (int k = 0; k < e->kernel->instr_count; ++k) {
@@ -485,7 +485,8 @@ static void open_four(const device *d, bool guard) {
            (int)(4 * TILE_THREADS / WARP), guard ? "if (i < to && is_four) " : "");
 }
 
-/* As make_tile: a thread has four neighbouring rows of each of its elements, eight threads have all of a tile. */
+/* Like make_tile, but a thread has four neighbouring rows of each of its elements, and eight threads have a whole
+ * tile. */
 static void make_tile_of_fours(const passes *p, int phase, int elements, bool guard) {
   const device *d = p->d;
   hr__emitter *e = d->e;
@@ -516,7 +517,7 @@ static void make_tile_of_fours(const passes *p, int phase, int elements, bool gu
   HR__EMIT(e, "}\n}\n}\n");
 }
 
-/* The thread's elements of a tile, whose loads come first. `guard`: whether they need a comparison. */
+/* The thread's elements of a tile, whose loads come first. `guard`: true if they need a comparison. */
 static void make_tile(const passes *p, int phase, int elements, bool guard) {
   const device *d = p->d;
   device inner = *d;
@@ -571,7 +572,7 @@ static void emit_tile_elements(passes *p, int phase) {
 
 /* ---- rows of many chunks ---- */
 
-/* What chunks left of `phase`, as a tile. */
+/* Loads the chunks' results of `phase` as a tile. */
 static void load_parts(const device *d, int phase, int elements) {
   hr__emitter *e = d->e;
   const int warps = TILE_THREADS / WARP;
@@ -593,7 +594,7 @@ static void load_parts(const device *d, int phase, int elements) {
   HR__EMIT(e, "}\n}\n");
 }
 
-/* Sums of runs of chunks are one more row: g5 takes l5 where a run ends. */
+/* Sums of runs of chunks are one more row: l5 is added to g5 at the end of a run. */
 static void take_runs(const device *d, int phase, int elements, bool is_declared) {
   hr__emitter *e = d->e;
   if (d->chunks <= HR_REDUCE_RUN) {
@@ -618,7 +619,7 @@ static void take_runs(const device *d, int phase, int elements, bool is_declared
   HR__EMIT(e, is_declared ? "}\n" : "");
 }
 
-/* The warps that added leave results to the first one, which goes on alone. */
+/* The adding warps leave their results to the first one, which continues alone. */
 static void share_rows(const device *d, int phase) {
   hr__emitter *e = d->e;
   int warp = 0;
@@ -668,7 +669,7 @@ static void emit_tile_rows(passes *p, int phase) {
 
 /* ---- a kernel ---- */
 
-/* Whether the values of a chunk fit into a block's own memory. */
+/* True if the values of a chunk fit into shared memory. */
 static bool fits_block(const device *d, int phase) {
   int bytes, count = count_reductions(d->e->kernel, phase, &bytes);
   return count <= CHUNK_THREADS / WARP && bytes * (int)HR_REDUCE_CHUNK <= TILE_BYTES;

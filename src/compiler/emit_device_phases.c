@@ -24,7 +24,7 @@ static hr_kernel *copy_kernel(device *d, hr_instr **out_instrs, hr_register **ou
   return copy;
 }
 
-/* Where registers are made, and read last. */
+/* Finds the phases in which registers are computed, and read last. */
 static void find_phases(const hr_kernel *kernel, hr_register *registers) {
   for (int r = 0; r < kernel->register_count; ++r) {
     registers[r].phase = registers[r].last_phase = 0;
@@ -58,7 +58,7 @@ static bool is_index(const hr_kernel *kernel, int reg) {
   return false;
 }
 
-/* The register that has what instruction `at` loads since an earlier phase; -1: none. */
+/* The register that holds the result of load `at` since an earlier phase; -1: none. */
 static int find_earlier(const hr_kernel *kernel, int at) {
   for (int k = 0; k < at && !is_index(kernel, kernel->instrs[at].dst); ++k) {
     if (hr__device_is_same_row(kernel, &kernel->instrs[at], &kernel->instrs[k])) {

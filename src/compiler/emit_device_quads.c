@@ -15,7 +15,7 @@
 
 enum { WIDTH = 4, WARP = 32, GROUP = WIDTH * WARP, AHEAD_MOST = 16 };
 
-/* Whether four neighbours along the inner dim are side by side in memory, aligned, and all there. */
+/* True if four neighbours along the inner dim are contiguous, aligned, and all in bounds. */
 bool hr__device_is_wide(const device *d, const hr_access *access) {
   bool is = access->term_count == 0 && access->bound_count == 0 && access->offset % WIDTH == 0 &&
             access->strides[d->inner] == 1;
@@ -83,7 +83,7 @@ static void emit_copy(const device *d, int k, bool is_store) {
   }
 }
 
-/* A load of four, or of the one that all of them see, from memory or from where the block keeps its row. */
+/* A load of four, or of their common element, from memory or from the row in shared memory. */
 static void load_quad(const device *d, int phase, int k) {
   const hr_access *access = access_of(d, k);
   int64_t place = d->in_pool != NULL && hr__device_is_wide(d, access) ? d->in_pool[k] : -1;
@@ -108,7 +108,7 @@ static bool is_in(const device *d, int k, int phase, hr_instr_kind kind) {
   return instr->phase == phase && instr->level == HR_LEVEL_ELEMENT && instr->kind == kind;
 }
 
-/* Both threads of a pair give each other the half that is not theirs. */
+/* The two threads of a pair exchange the halves that are not theirs. */
 static void accumulate(const device *d, int k) {
   hr__emitter *e = d->e;
   const hr_instr *instr = &e->kernel->instrs[k];
@@ -180,7 +180,7 @@ int hr__device_step_four(const device *d, int phase) {
 
 /* ---- rows of lanes ---- */
 
-/* Group t + u of 128 elements. `is_whole`: all of them are there. */
+/* Group t + u of 128 elements. `is_whole`: all of them exist. */
 static void emit_group(const device *d, int phase, const char *to, bool is_whole) {
   hr__emitter *e = d->e;
   hr__device_open_four(d, phase, is_whole);

@@ -5,8 +5,8 @@
 #include "compiler/emit_device_internal.h"
 
 enum { WARP = 32, ROW_THREADS = 128, WARPS_MOST = 16, ROUNDS_MOST = 8 };
-/* A block a row in one pass, rather than passes over the whole device: so many rows keep it busy, so many warps a
- * block. */
+/* One block for each row in one pass, rather than passes over the whole device, from this many rows and warps of a
+ * block on: they keep the device busy. */
 enum { ROWS_LEAST = 512, WARPS_LEAST = 4 };
 
 /* ---- a warp or a block a row ---- */
@@ -94,7 +94,7 @@ static void emit_rounds_ahead(const device *d, int phase, const char *from) {
 }
 
 /* The lanes of elements [from, to): thread t has lanes t and t + 32. All rounds but the last are whole: their loads
- * wait for no comparison, and differ in constants alone. */
+ * need no comparison, and differ in constants alone. */
 void hr__device_lanes(const device *d, int phase, const char *from, const char *to) {
   hr__emitter *e = d->e;
   char condition[64];
@@ -149,8 +149,8 @@ void hr__device_fold(const device *d, int phase, const char *at) {
   }
 }
 
-/* The results of a row's chunks become registers: a warp makes them. With `shares` it leaves them for the others of the
- * block. */
+/* Combines the results of a row's chunks into registers, by one warp. With `shares` it leaves them for the other warps
+ * of the block. */
 void hr__device_combine(const device *d, int phase, bool shares) {
   hr__emitter *e = d->e;
   for (int k = 0; k < e->kernel->instr_count; ++k) {
@@ -232,7 +232,7 @@ void hr__device_warp_rows(const device *d, hr_device_emission *emission) {
   emission->threads[0] = ROW_THREADS;
 }
 
-/* Warps of a block, so that each has as many chunks as the others. */
+/* The number of warps of a block, chosen so that each has the same number of chunks. */
 static int64_t warps_of(const device *d) {
   int64_t turns = hr_divide_up(d->chunks, WARPS_MOST);
   return hr_divide_up(d->chunks, turns);
@@ -248,8 +248,8 @@ bool hr__device_is_block_rows(const device *d) {
          d->rows >= ROWS_LEAST;
 }
 
-/* Rows that several phases load get places in the block's own memory, as far as it goes: each thread finds there what
- * it has loaded itself. Gives the bytes. */
+/* Gives rows that several phases load places in shared memory, as far as it suffices: each thread reads there the
+ * elements that it has loaded itself. Returns the bytes. */
 static int64_t place_in_pool(device *d) {
   const hr_kernel *kernel = d->e->kernel;
   int64_t bytes = 0;
@@ -272,8 +272,8 @@ static int64_t place_in_pool(device *d) {
   return bytes;
 }
 
-/* Rows of several chunks: the warps of a block take chunks in turn. Later phases find the row in the block's memory, or
- * in a cache, if anywhere. */
+/* Rows of several chunks: the warps of a block process chunks in turn. Later phases find the row in shared memory or in
+ * a cache. */
 void hr__device_block_rows(device *d, hr_device_emission *emission) {
   hr__emitter *e = d->e;
   int warps = (int)warps_of(d);

@@ -14,7 +14,7 @@ enum { THREADS = HR__DEVICE_THREADS, SIDE = 32, SIDE_LARGE = 64, SHARED_BYTES = 
 
 typedef struct tiles {
   const device *d;
-  int inner, along; /* kept dims: along which is stored, and loaded */
+  int inner, along; /* kept dims: of the stores, and of the loads */
   int side;
 } tiles;
 
@@ -22,7 +22,7 @@ static int64_t stride_of(const device *d, const hr_access *access, int k) {
   return access->strides[d->e->kept.source[k]];
 }
 
-/* The kept dim along which a load finds neighbours, where these are not the neighbours of stores; -1: there is none. */
+/* The kept dim along which a load is contiguous, if it is not that of the stores; -1: there is none. */
 static int find_along(const device *d, const hr_instr *instr) {
   enum { BYTES_APART = 32 };
   const hr_access *access = &d->e->kernel->accesses[instr->access];
@@ -39,12 +39,12 @@ static int find_along(const device *d, const hr_instr *instr) {
   return -1;
 }
 
-/* Whether a load's values go through a tile. */
+/* True if a load's values go through a tile. */
 static bool is_turned(const tiles *t, const hr_instr *instr) {
   return instr->kind == HR_INSTR_LOAD && find_along(t->d, instr) == t->along;
 }
 
-/* Whether instructions are loads, then computations, then stores along the inner dim. */
+/* True if instructions are loads, then computations, then stores along the inner dim. */
 static bool stores_along_inner(const device *d) {
   const hr_kernel *kernel = d->e->kernel;
   bool stores = false;
@@ -93,7 +93,7 @@ static int64_t tiles_along(const tiles *t, int k) {
   return hr_divide_up(t->d->e->kept.dims[k], t->side);
 }
 
-/* Coordinates that are the same for all of a block, and where its tile begins: first and second. */
+/* Coordinates that are constant in a block, and the start of its tile: first and second. */
 static void emit_block(const tiles *t) {
   hr__emitter *e = t->d->e;
   const char *type = hr__device_index_type(t->d);
@@ -109,8 +109,8 @@ static void emit_block(const tiles *t) {
   }
 }
 
-/* The thread's elements u: `near` is the place in the dim along which threads are neighbours, `far` in the other one.
- */
+/* The thread's elements u: `near` is the place in the dim along which threads are neighbours, `far` in the other
+ * one. */
 static void open_elements(const tiles *t, bool is_loading) {
   hr__emitter *e = t->d->e;
   const char *type = hr__device_index_type(t->d);

@@ -20,7 +20,7 @@
 
 enum { WARP = HR__DEVICE_LANES, WARPS_MOST = 16, OWN_MOST = 32, OWN_LEAST = 8 };
 enum { GUARD_BYTES = 40 };
-enum { ROWS_LEAST = 64 }; /* that keep a device busier than passes of all of it over parts of rows would */
+enum { ROWS_LEAST = 64 }; /* with fewer rows, passes over parts of rows keep the device busier */
 
 static bool is_suitable(const device *d) {
   const hr_kernel *kernel = d->e->kernel;
@@ -39,13 +39,12 @@ static bool is_suitable(const device *d) {
 
 /* ---- which elements a thread has ---- */
 
-/* Places the values of a kernel in which a thread has `own` elements of a row; false: there are too many threads, or
- * values. */
+/* Places the values of a kernel in which a thread has `own` elements of a row; false: too many threads, or values. */
 static bool try_own(device *d, int own) {
   int64_t workspace = d->workspace;
   d->own = own;
   bool fits = hr_divide_up(d->elements, own * WARP) <= WARPS_MOST && hr__device_place_spills(d);
-  d->workspace = workspace; /* what keeps everything needs none */
+  d->workspace = workspace; /* if everything is kept, none is needed */
   return fits;
 }
 
@@ -73,7 +72,7 @@ static int warps_of(const device *d) {
   return (int)hr_divide_up(d->elements, d->own * WARP);
 }
 
-/* "if (i < 5000) " where threads may have less than others, or "". */
+/* "if (i < 5000) " if threads may have fewer elements than others, or "". */
 static const char *guard_of(const device *d, char text[GUARD_BYTES]) {
   bool has_rest = d->elements % (d->own * WARP) != 0;
   if (!has_rest) {
@@ -83,7 +82,7 @@ static const char *guard_of(const device *d, char text[GUARD_BYTES]) {
   return text;
 }
 
-/* For each reduction of a phase: the lanes as they are handed on, and the results of chunks. */
+/* Declares, for each reduction of a phase, the lanes that pass from warp to warp, and the results of chunks. */
 static void declare_shared(const device *d, int phase) {
   for (int k = 0; k < d->e->kernel->instr_count; ++k) {
     const hr_instr *instr = &d->e->kernel->instrs[k];
@@ -94,7 +93,7 @@ static void declare_shared(const device *d, int phase) {
   }
 }
 
-/* Takes the lanes over, or hands them on. */
+/* Reads the lanes of the previous warp, or writes them for the next one. */
 static void hand_lanes(const device *d, int phase, bool is_on) {
   for (int k = 0; k < d->e->kernel->instr_count; ++k) {
     int r = d->e->kernel->instrs[k].dst;
@@ -130,7 +129,7 @@ static void take_results(const device *d, int phase) {
   }
 }
 
-/* A chunk's warps wait for each other alone. (A block that counts its barriers itself has all sixteen: many small ones
+/* A chunk's warps wait only for each other. (A block that counts its barriers itself has all sixteen: many small blocks
  * would not fit on a processor.) */
 static void end_turn(const device *d, int parts, int turns) {
   const int last = (int)d->chunks - 1;
@@ -163,7 +162,7 @@ static void emit_reductions(const device *d, int phase) {
   take_results(d, phase);
 }
 
-/* Whether the elements of a row lie side by side, and each row has its own. */
+/* True if the elements of a row are contiguous, and each row has its own. */
 static bool is_prefetched(const device *d, const hr_instr *instr) {
   const hr_dims *walked = &d->e->walked, *kept = &d->e->kept;
   if (instr->kind != HR_INSTR_LOAD || instr->level != HR_LEVEL_ELEMENT) {
@@ -178,8 +177,8 @@ static bool is_prefetched(const device *d, const hr_instr *instr) {
          access->strides[walked->source[0]] == 1;
 }
 
-/* A processor has one block, or two, and would have nothing to do while the next one waits for its row: that comes to
- * the cache while this one is worked on. */
+/* Prefetches the next row into the cache while this one is processed: a processor has only one or two blocks, and would
+ * be idle while the next one waits for its row. */
 static void prefetch_row(const device *d) {
   hr__emitter *e = d->e;
   const int most = d->own * WARP;

@@ -23,7 +23,7 @@ static int64_t inner_stride(const device *d, const int64_t *strides) {
   return strides[d->e->kept.source[inner_of(d)]];
 }
 
-/* Whether groups of four along the inner dim are aligned, and all inside of the bounds or all outside. */
+/* True if groups of four along the inner dim are aligned, and all inside of the bounds or all outside. */
 static bool is_wide(const device *d, const hr_access *access) {
   const hr_dims *kept = &d->e->kept;
   bool is = access->term_count == 0 && inner_stride(d, access->strides) == 1 && access->offset % WIDTH == 0;
@@ -69,7 +69,7 @@ static bool is_wide_load(const device *d, const hr_instr *instr) {
   return instr->kind == HR_INSTR_LOAD && is_wide(d, &d->e->kernel->accesses[instr->access]);
 }
 
-/* How many fours a thread has: as many as bring BYTES_AHEAD, where the device has enough to do all the same. */
+/* The number of fours of a thread: enough to load BYTES_AHEAD, if the device is still busy then. */
 static int fours_of(const device *d) {
   enum { FOURS_MOST = 4, BYTES_AHEAD = 32, THREADS_LEAST = 1 << 19 };
   const hr_kernel *kernel = d->e->kernel;
@@ -84,7 +84,7 @@ static int fours_of(const device *d) {
   return fours;
 }
 
-/* The bounds of an access, or true. */
+/* The bounds condition of an access, or true. */
 static void emit_inside(const device *d, const hr_instr *instr) {
   HR__EMIT(d->e, hr__device_condition(d, instr) ? ";\n" : "1;\n");
 }
@@ -120,7 +120,7 @@ static void store_wide(const device *d, const hr_instr *instr, int k) {
   HR__EMIT(d->e, ", o%d); }\n", k);
 }
 
-/* Four u of a thread, if there is one: neighbouring threads have neighbouring fours. */
+/* Opens four u of a thread, if it exists: neighbouring threads have neighbouring fours. */
 static void open_four(const device *d, int fours) {
   HR__EMIT(d->e, "HR_UNROLL\nfor (int u = 0; u < %d; ++u) {\n", fours);
   HR__EMIT(d->e, "const int64_t unit = HR_BLOCK * %d + u * %d + HR_THREAD;\nif (unit < " HR__FREE ") {\n",
@@ -145,7 +145,7 @@ static void emit_loads(const device *d, int fours) {
   HR__EMIT(d->e, "}\n}\n");
 }
 
-/* The elements of four u, and what they store. */
+/* The elements of four u, and their stores. */
 static void emit_elements(const device *d, int fours) {
   hr__emitter *e = d->e;
   const hr_kernel *kernel = e->kernel;

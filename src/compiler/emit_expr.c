@@ -63,7 +63,7 @@ int hr__emit_resolve(const hr__emitter *e, int reg) {
 
 /* ---- sources ---- */
 
-/* Whether this is the question of an unrolled argreduce: does key 0 with index 2 replace key 1 with index 3? Without
+/* True if this is the comparison of an unrolled argreduce: does key 0 with index 2 replace key 1 with index 3? Without
  * indices key 0 came later. */
 static bool is_take(const hr_instr *instr) {
   return instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->family == HR_FAMILY_ARGREDUCE;
@@ -103,7 +103,7 @@ void hr__emit_source(hr__emitter *e, const hr_instr *instr, int s) {
 
 /* ---- functions ---- */
 
-/* What expressions of ops.def are written in. */
+/* Binds the names in expressions of ops.def to a class. */
 static void bind_class(hr__emitter *e, hr_class cls) {
   const char *name = hr_class_name(cls), *real = cls == HR_CLASS_C64    ? "f32"
                                                  : cls == HR_CLASS_C128 ? "f64"
@@ -148,7 +148,7 @@ bool hr__emit_is_loop(const hr_instr *instr) {
   return !is_straight && hr__emit_is_special(instr);
 }
 
-/* Long, and seldom needed: not in the prelude. */
+/* Emits the functions of special.h, which are long and seldom needed, and therefore not in the prelude. */
 static void emit_special_functions(hr__emitter *e) {
   HR__EMIT(e, "#ifndef HR_SPECIAL\n#define HR_SPECIAL\n");
   for (size_t i = 0; i < sizeof special_texts / sizeof *special_texts; ++i) {
@@ -183,10 +183,10 @@ void hr__emit_row_function(hr__emitter *e, const hr_instr *instr) {
   unbind_class(e);
 }
 
-/* Devices: two lanes a thread, a warp of 32 threads. Every thread gets the result. Thread t has lanes t and t + 32; of
- * quads, lanes 4t and 4t + 1, and thread t + 16 the two behind them. Results of chunks are folded where they lie by
- * hr_chunks; of few, at most one a thread, by hr_few_chunks, which leaves them, so that all warps of a block may do so
- * at once. */
+/* Devices: two lanes for each thread, a warp of 32 threads. Every thread gets the result. Thread t has lanes t and t +
+ * 32; in quads it has lanes 4t and 4t + 1, and thread t + 16 the two behind them. hr_chunks folds results of chunks in
+ * place. hr_few_chunks folds few of them, at most one for each thread, and leaves them unchanged, so that all warps of
+ * a block may do so at once. */
 static void emit_warp_functions(hr__emitter *e, const char *row, const char *cls) {
   HR__EMIT(e,
            "HR_VMATH_FN T hr_fold_%s_%s(const T low, const T high) {\n"
@@ -245,10 +245,11 @@ static void emit_warp_functions(hr__emitter *e, const char *row, const char *cls
            row, cls, row, cls, row, cls);
 }
 
-/* Selects are folded as whole vectors to the end, whatever lies behind the half: single ones would be jumps. */
+/* Selects are folded as whole vectors to the end, regardless of the elements behind the half: single ones would be
+ * jumps. */
 enum { VECTOR_MIN = 4 };
 
-/* The best of a chunk's lanes goes to the first. Which one does not depend on the order. */
+/* The best of a chunk's lanes goes to the first. The result does not depend on the order. */
 static void emit_lane_choice(hr__emitter *e, const char *row, const char *name, const char *type) {
   HR__EMIT(e, "HR_VMATH_FN void hr_choose_%s_%s(%s *restrict key, int64_t *restrict index) {\n", row, name, type);
   for (int half = HR_REDUCE_LANES / 2; half >= 1; half /= 2) {
@@ -262,7 +263,7 @@ static void emit_lane_choice(hr__emitter *e, const char *row, const char *name, 
   HR__EMIT(e, "}\n");
 }
 
-/* The best of a warp's candidates, and the best of what chunks left. Which one does not depend on the order. */
+/* The best of a warp's candidates, and the best of the results of chunks. The result does not depend on the order. */
 void hr__emit_choice_functions(hr__emitter *e, hr_op op, hr_class cls) {
   const char *row = hr_op_table(op)->name, *name = hr_class_name(cls), *type = hr__emit_type(cls);
   HR__EMIT(e, "#ifndef HR_CHOOSE_%s_%s\n#define HR_CHOOSE_%s_%s\n", row, name, row, name);
@@ -342,7 +343,7 @@ static void emit_sources(hr__emitter *e, const hr_instr *instr) {
   }
 }
 
-/* What a conversion is to make: what only stores read is rounded there. */
+/* The dtype that a conversion produces: a value that only stores read is rounded there. */
 static hr_dtype converted_to(const hr__emitter *e, const hr_instr *convert) {
   bool is_rounded_there = hr_dtype_is_narrow(convert->to) && hr_dtype_class(convert->to) == HR_CLASS_F32 &&
                           e->stored_as[convert->dst] == convert->to;

@@ -47,7 +47,7 @@ static bool moves_simply(const hr__emitter *e, const hr_instr *instr, int dim, b
   }
 }
 
-/* Whether all loads follow `dim` element by element or stay where they are. */
+/* True if all loads move along `dim` element by element or stay in place. */
 static bool is_inner(const hr__emitter *e, int dim) {
   bool steps = false;
   if (e->target != NULL && e->kept.dims[dim] < WIDTH_MIN) {
@@ -61,7 +61,8 @@ static bool is_inner(const hr__emitter *e, int dim) {
   return steps;
 }
 
-/* Transcendentals have stages of their own in blocks; behind a large window they are a small part of the work. */
+/* True if transcendentals, which have stages of their own in blocks, are a small part of the work, as behind a large
+ * window. */
 static bool is_light(const hr_kernel *kernel) {
   int weight = 0, heavy = 0;
   for (int k = 0; k < kernel->instr_count; ++k) {
@@ -96,7 +97,7 @@ bool hr__emit_is_nest(hr__emitter *e) {
 
 /* ---- text ---- */
 
-/* How far an instruction's access moves from one element to the next. */
+/* The step of an instruction's access from one element to the next. */
 static int64_t step_of(const nest *n, const hr_instr *instr) {
   return instr->access >= 0 ? n->e->kernel->accesses[instr->access].strides[n->e->kept.source[n->inner]] : 0;
 }
@@ -133,7 +134,7 @@ static void emit_fills(const nest *n) {
   }
 }
 
-/* Where everything is at one place of the outer dims; values that are the same along the innermost one. */
+/* The addresses of all accesses at one place of the outer dims; values that are constant along the innermost one. */
 static void emit_place(const nest *n) {
   hr__emitter *e = n->e;
   for (int a = 0; a < e->kernel->access_count; ++a) {
@@ -212,7 +213,7 @@ hr_status hr__emit_nest(hr__emitter *e, const char *name, hr_emission *out_emiss
     HR__EMIT(e, "const int64_t c%d = rest %% %lld;\nrest /= %lld;\n", d, (long long)kept->dims[d],
              (long long)kept->dims[d]);
   }
-  HR__EMIT(e, n.inner > 1 ? "const int64_t c0 = rest;\n" : ""); /* however long it is */
+  HR__EMIT(e, n.inner > 1 ? "const int64_t c0 = rest;\n" : ""); /* for any length */
   if (n.inner > 0) {
     HR__EMIT(e, "for (int64_t c%d = 0; c%d < %lld; ++c%d) {\n", n.inner - 1, n.inner - 1, (long long)line, n.inner - 1);
   }

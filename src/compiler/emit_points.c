@@ -27,14 +27,14 @@
 enum { TURNED_BLOCK = 256, TURNED_ROWS = 64, STRIP = 16 };
 
 typedef struct tile {
-  int first;             /* the dim that is cut: those before it have one element in the tile, those after it all */
+  int first;             /* the dim that is split: those before it have one element in the tile, those after it all */
   int64_t piece, pieces; /* of that dim */
   int64_t inner;         /* elements of the dims after it */
-  hr__emit_extent all;   /* elements of that dim, where it is the outermost and has a shorter last piece */
+  hr__emit_extent all;   /* elements of that dim, if it is the outermost and has a shorter last piece */
   int along;             /* the dim along which a unit has several tiles, for turned loads; -1: none */
   int64_t group;         /* its elements in a unit */
   int64_t columns;       /* elements of a tile for each of them, at most */
-  int64_t *turns;        /* by access: where it is turned to, in scratch; -1: it is not */
+  int64_t *turns;        /* by access: the place of its transposed copy in scratch; -1: none */
   int64_t *pitch;        /* ... and the stride of its columns */
 } tile;
 
@@ -69,7 +69,7 @@ static int64_t unit_count(const tile *t, const hr_dims *kept, int d) {
   return (kept->dims[d] + extent - 1) / extent;
 }
 
-/* How many elements a tile has, whose first dim ends at `end`. */
+/* The number of elements of a tile whose first dim ends at `end`. */
 static void emit_count(hr__emitter *e, const tile *t, const char *end) {
   int64_t dim = e->kept.dims[t->first];
   if (t->pieces == 1 || dim % t->piece == 0) {
@@ -80,14 +80,14 @@ static void emit_count(hr__emitter *e, const tile *t, const char *end) {
   }
 }
 
-/* Where a unit begins: "c2", or "g2" of the dim along which it has several tiles. */
+/* The start of a unit: "c2", or "g2" of the dim along which it has several tiles. */
 static void emit_places(hr__emitter *e, const tile *t) {
   const hr_dims *kept = &e->kept;
   HR__EMIT(e, "int64_t rest = unit;\n");
   for (int d = kept->rank == 0 ? -1 : t->first; d >= 0; --d) {
     long long count = (long long)unit_count(t, kept, d), extent = (long long)unit_extent(t, d);
     const char *name = d == t->along ? "g" : "c";
-    if (d == 0) { /* however long it is */
+    if (d == 0) { /* for any length */
       HR__EMIT(e, "const int64_t %s0 = rest * %lld;\n", name, extent);
     } else {
       HR__EMIT(e, "const int64_t %s%d = rest %% %lld * %lld;\nrest /= %lld;\n", name, d, count, extent, count);
@@ -109,8 +109,8 @@ static void emit_pointers(hr__emitter *e, const tile *t) {
 
 /* ---- transposed loads ---- */
 
-/* The dim along which an access is dense while it strides along the innermost one, where a tile does not have all of
- * it; -1: none. */
+/* The dim along which an access is dense while it strides along the innermost one, if a tile does not have all of it;
+ * -1: none. */
 static int transposed_dim(const hr__emitter *e, const hr_access *access, const tile *t) {
   int last = e->kept.rank - 1;
   int64_t step = last > 0 ? access->strides[e->kept.source[last]] : 0;
@@ -126,7 +126,7 @@ static int transposed_dim(const hr__emitter *e, const hr_access *access, const t
   return -1;
 }
 
-/* Whether the columns of an access, the dims of a tile after `along`, follow each other evenly. */
+/* True if the columns of an access, the dims of a tile after `along`, have one constant stride. */
 static bool has_even_columns(const hr__emitter *e, const hr_access *access, const tile *t, int64_t *out_pitch) {
   int from = t->along == t->first || t->piece == 1 ? t->first + 1 : t->first;
   hr__emit_axes axes;
@@ -144,8 +144,8 @@ static bool is_stored(const hr_kernel *kernel, int access) {
   return false;
 }
 
-/* Transposed loads along one dim become dense ones of scratch. False where there are others: the
- * interpreter's small squares are better for them. */
+/* Transposed loads along one dim become dense ones of scratch. False with other transposed loads: the interpreter's
+ * small squares are better for them. */
 static bool find_turns(hr__emitter *e, tile *t) {
   const hr_kernel *kernel = e->kernel;
   for (int a = 0; a < kernel->access_count && t->along < 0; ++a) {
@@ -182,7 +182,7 @@ static bool find_turns(hr__emitter *e, tile *t) {
   return true;
 }
 
-/* The turned loads of a unit. */
+/* Transposes the loads of a unit. */
 static void emit_turns(hr__emitter *e, const tile *t) {
   for (int a = 0; a < e->kernel->access_count; ++a) {
     if (t->turns[a] < 0) {
@@ -222,7 +222,7 @@ static void open_group(hr__emitter *e, const tile *t) {
 
 /* ---- the kernel ---- */
 
-/* How accesses lie in a tile; whether all indirect ones are lines. */
+/* Finds the layout of accesses in a tile; true if all indirect ones are lines. */
 static bool see_accesses(hr__emitter *e, const tile *t) {
   const hr_kernel *kernel = e->kernel;
   int from = t->piece == 1 && t->inner > 1 ? t->first + 1 : t->first; /* one element of a dim is no step along it */
@@ -241,7 +241,7 @@ static bool see_accesses(hr__emitter *e, const tile *t) {
   return are_lines;
 }
 
-/* Tiles of one line, for indirect accesses that are lines there; false: such tiles are of no use. */
+/* Tiles of one line, for indirect accesses that are lines there; false: such tiles don't help. */
 static bool take_lines(hr__emitter *e, tile *t) {
   int64_t line = e->kept.rank == 0 ? 0 : e->kept.dims[e->kept.rank - 1];
   *t = choose_tile(&e->kept, HR__EMIT_BLOCK, true);
@@ -252,7 +252,7 @@ static bool take_lines(hr__emitter *e, tile *t) {
   return takes;
 }
 
-/* Whether a kernel converts halves, of numbers that differ, has neither bounds nor indices, and makes no random
+/* True if a kernel converts halves, of numbers that differ, has neither bounds nor indices, and makes no random
  * numbers, which come in longer runs. */
 static bool is_for_strips(const hr_kernel *kernel) {
   bool has_halves = false, is_plain = true, is_filled = true;
@@ -269,7 +269,7 @@ static bool is_for_strips(const hr_kernel *kernel) {
   return has_halves && is_plain && !is_filled;
 }
 
-/* Tiles of a strip, where a kernel is for them and dense there. */
+/* Tiles of a strip, if a kernel qualifies and is dense there. */
 static bool take_strips(hr__emitter *e, tile *t) {
   tile strip = choose_tile(&e->kept, STRIP, false);
   if (!is_for_strips(e->kernel) || e->kept.rank == 0 || t->along >= 0 || strip.piece * strip.inner != STRIP ||

@@ -35,7 +35,7 @@ enum {
   TURNED_ROWS_MIN = 4,
   GROUP_MAX = 16,
   TURNED_BYTES = 524288, /* of whole rows */
-  ABREAST_MAX = 256      /* elements of rows that go abreast, as many as are turned together */
+  ABREAST_MAX = 256      /* elements of rows that are processed together, as many as are transposed together */
 };
 
 typedef struct rows {
@@ -43,12 +43,12 @@ typedef struct rows {
   int64_t count, elements, chunks;
   bool is_split;
   bool is_abreast; /* groups of short rows go through their phases together */
-  int64_t *parts;  /* by instruction: where results of chunks are: in scratch, or split in workspace */
+  int64_t *parts;  /* by instruction: the place of results of chunks: in scratch, or if split in the workspace */
   int64_t *part_indices;
   int64_t workspace;
-  int64_t group;         /* chunks of a unit, or where they are whole its rows, where anything is turned; else 0 */
-  int64_t *turns;        /* by access: where it is turned to, in scratch; -1: it is not */
-  hr__emit_axes *planes; /* by access: how it lies in memory */
+  int64_t group;         /* if anything is transposed: chunks of a unit, or its rows if they are whole; else 0 */
+  int64_t *turns;        /* by access: the place of its transposed copy in scratch; -1: none */
+  hr__emit_axes *planes; /* by access: its layout in memory */
 } rows;
 
 static bool reduces(const hr_instr *instr, int phase) {
@@ -99,8 +99,7 @@ static bool place_parts(rows *r) {
 
 /* ---- transposed reads ---- */
 
-/* Whether an access follows memory along the rows of a plane, and not along its columns, which are the innermost dim.
- */
+/* True if an access is contiguous along the rows of a plane, and not along its columns, which are the innermost dim. */
 static bool lies_transposed(const hr__emitter *e, int access) {
   const hr__emit_axes *axes = &e->axes[access];
   int last = axes->rank - 1;
@@ -110,7 +109,7 @@ static bool lies_transposed(const hr__emitter *e, int access) {
          (axes->strides[0][last] >= TURNED_ROWS || axes->strides[0][last] <= -TURNED_ROWS);
 }
 
-/* The first of the turned accesses that read what this one does: phases share what is turned. */
+/* The first transposed access that reads the same elements: phases share transposed copies. */
 static int first_alike(const rows *r, int access) {
   const hr_kernel *kernel = r->e->kernel;
   for (int i = 0; i < access; ++i) {
@@ -121,7 +120,7 @@ static int first_alike(const rows *r, int access) {
   return access;
 }
 
-/* Scratch for what is turned: `bytes`, or those of another access. */
+/* Scratch for a transposed copy: `bytes`, or the place of an equal access. */
 static int64_t turn_into(const rows *r, int access, int64_t bytes) {
   int first = first_alike(r, access);
   return first < access ? r->turns[first] : hr__emit_reserve(r->e, bytes);
@@ -163,7 +162,7 @@ static bool find_turns(rows *r) {
   return true;
 }
 
-/* Whether the rows of an access lie beside each other along the innermost kept dim, each with steps. */
+/* True if the rows of an access are adjacent along the innermost kept dim, and strided themselves. */
 static bool lies_abreast(const hr__emitter *e, int access) {
   const hr_access *a = &e->kernel->accesses[access];
   const hr__emit_axes *axes = &e->axes[access];
@@ -172,8 +171,8 @@ static bool lies_abreast(const hr__emitter *e, int access) {
          (step >= TURNED_ROWS || step <= -TURNED_ROWS) && a->strides[e->kept.source[e->kept.rank - 1]] == 1;
 }
 
-/* From one turned row to the next: a line more than they are long, since 16 of them are written side by side, and lines
- * at distances of powers of two want one set of the cache. */
+/* The distance of transposed rows: their length plus a line. 16 of them are written side by side, and lines at
+ * distances of powers of two map to one set of the cache. */
 static int64_t turned_step(const rows *r, hr_dtype dtype) {
   return r->elements + 64 / (int64_t)hr_dtype_size(dtype);
 }
@@ -240,7 +239,7 @@ static void emit_turns(const rows *r) {
   }
 }
 
-/* Where a block of a turned access begins. 16-bit floats are copied by loops that begin with the row. */
+/* The start of a block of a transposed access. 16-bit floats are copied by loops that begin with the row. */
 static void point_to_turned(const rows *r, const hr_instr *instr) {
   const char *type = hr__emit_dtype(r->e->kernel->accesses[instr->access].dtype);
   HR__EMIT(r->e, "HR__MEMORY_%s *const p%d = q%d", type, instr->access, instr->access);
@@ -295,7 +294,7 @@ static void emit_choice(hr__emitter *e, const hr_instr *instr, const char *key, 
            key, index, index);
 }
 
-/* The lanes of a chunk are folded: into the row's register, or into the place of chunk `at`. */
+/* Folds the lanes of a chunk into the row's register, or into the place of chunk `at`. */
 static void fold_lanes(const rows *r, int phase, const char *at) {
   hr__emitter *e = r->e;
   const char *memory = r->is_split ? "workspace" : "scratch";
@@ -327,7 +326,7 @@ static void fold_lanes(const rows *r, int phase, const char *at) {
   }
 }
 
-/* The results of a row's chunks become the row's; `first`: where they begin. */
+/* Combines the results of a row's chunks into the row's; `first`: the place of the first one. */
 static void combine_chunks(const rows *r, int phase, const char *first) {
   hr__emitter *e = r->e;
   const char *memory = r->is_split ? "workspace" : "scratch";
@@ -411,7 +410,8 @@ static void emit_blocks(const rows *r, int phase, const char *from, const char *
   HR__EMIT(r->e, "}\n");
 }
 
-/* Whether all that a row computes once is of registers and lines, so that it can be done for 16 rows at once. */
+/* True if all values that a row computes once depend on registers and lines, so that they can be computed for 16 rows
+ * at once. */
 static bool can_go_abreast(const rows *r) {
   const hr_kernel *kernel = r->e->kernel;
   bool can = r->elements <= ABREAST_MAX && !r->is_split;
@@ -426,7 +426,7 @@ static bool can_go_abreast(const rows *r) {
   return can;
 }
 
-/* Whether an instruction makes a value of a row, which has its place in v1[16]. */
+/* True if an instruction computes a value of a row, which has its place in v1[16]. */
 static bool makes_row(const rows *r, const hr_instr *instr) {
   return instr->dst >= 0 && (instr->level == HR_LEVEL_ROW || reduces(instr, instr->phase)) &&
          r->e->values[instr->dst].alias == instr->dst;
@@ -442,8 +442,7 @@ static void declare_rows(const rows *r) {
   }
 }
 
-/* Gives the values of row g that are there when the elements of a phase run, or before its own row values, their names.
- */
+/* Declares the values of row g that exist when the elements of a phase run, or before its own row values. */
 static void read_rows(const rows *r, int phase, bool is_elements) {
   hr__emitter *e = r->e;
   for (int k = 0; k < e->kernel->instr_count; ++k) {
@@ -455,7 +454,7 @@ static void read_rows(const rows *r, int phase, bool is_elements) {
   }
 }
 
-/* The same of what this phase has loaded for each row. */
+/* The same for this phase's loads of each row. */
 static void read_loads(const rows *r, int phase) {
   hr__emitter *e = r->e;
   for (int k = 0; k < e->kernel->instr_count; ++k) {
@@ -472,7 +471,7 @@ static void open_rows(const rows *r) {
   emit_places(r, "row");
 }
 
-/* What is computed once for each row: loads, vectors over the rows, stores. */
+/* The values computed once for each row: loads, vectors over the rows, stores. */
 static void emit_row_values(const rows *r, int phase) {
   hr__emitter *e = r->e;
   for (int part = 0; part < 3; ++part) {
@@ -572,7 +571,7 @@ static int64_t row_pieces(const rows *r) {
 static void emit_whole(const rows *r, const char *name) {
   hr__emitter *e = r->e;
   hr__emit_head(e, name, 0);
-  if (r->group > 0) { /* rows of the innermost kept dim, turned together */
+  if (r->group > 0) { /* rows of the innermost kept dim, transposed together */
     long long dim = (long long)e->kept.dims[e->kept.rank - 1], pieces = (long long)row_pieces(r);
     HR__EMIT(e, "for (int64_t unit = begin; unit < end; ++unit) {\n");
     HR__EMIT(e, "const int64_t most = (unit / %lld + 1) * %lld, first = most - %lld + unit %% %lld * %lld;\n", pieces,
@@ -604,7 +603,7 @@ static void emit_whole(const rows *r, const char *name) {
   HR__EMIT(e, r->group > 0 ? "}\n}\n}\n" : "}\n}\n");
 }
 
-/* A unit is a group of chunks, whose transposed operands are turned first. */
+/* A unit is a group of chunks, whose transposed operands are copied first. */
 static void emit_groups(const rows *r) {
   hr__emitter *e = r->e;
   long long size = (long long)(r->group * HR_REDUCE_CHUNK), groups = (long long)hr_divide_up(r->chunks, r->group);

@@ -16,7 +16,7 @@
 enum { STAGE_WEIGHT = 12, ALONE = 100 };
 
 /* Remainders have a short form without jumps for quotients that are not too large, sines one for angles that are not; a
- * loop looks whether a block has others. */
+ * loop first tests a block for others. */
 typedef enum body {
   BODY_WHOLE,
   BODY_NEAR, /* the short form */
@@ -57,7 +57,7 @@ static void note_alias(hr__emitter *e, const hr_instr *instr) {
   }
 }
 
-/* Which registers only stores of one dtype read. */
+/* Finds the registers that only stores of one dtype read. */
 static void find_stored(hr__emitter *e) {
   const hr_kernel *kernel = e->kernel;
   for (int r = 0; r < kernel->register_count; ++r) {
@@ -114,7 +114,7 @@ void hr__emit_find_uniform(hr__emitter *e) {
   }
 }
 
-/* Whether a load goes through tables that say the same all over a block, made where its own phase begins. */
+/* True if a load's indices are constant over a block, and computed in the load's own phase. */
 static bool has_uniform_terms(const hr__emitter *e, const hr_instr *load) {
   const hr_access *access = &e->kernel->accesses[load->access];
   bool are_uniform = access->term_count > 0;
@@ -126,7 +126,7 @@ static bool has_uniform_terms(const hr__emitter *e, const hr_instr *load) {
   return are_uniform;
 }
 
-/* "const int64_t o3 = hr_term(r5, 10) * 7;" Inside the loop a select of what is loaded would become a jump. */
+/* "const int64_t o3 = hr_term(r5, 10) * 7;" Inside the loop a select of loaded values would become a jump. */
 static void emit_place(hr__emitter *e, const hr_instr *load) {
   HR__EMIT(e, "const int64_t o%d = 0", load->access);
   hr__emit_terms(e, &e->kernel->accesses[load->access]);
@@ -178,7 +178,7 @@ static bool is_looped(const stager *s, const hr_instr *instr) {
   }
 }
 
-/* Whether the loop of a stage, or one after it, makes a register. */
+/* True if the loop of a stage, or one after it, computes a register. */
 static bool is_made_in_loop(const stager *s, int reg, int stage) {
   const hr_kernel *kernel = s->e->kernel;
   reg = hr__emit_resolve(s->e, reg);
@@ -204,9 +204,9 @@ static void cut(stager *s) {
     }
     bool is_load = instr->kind == HR_INSTR_LOAD, copied = hr__emit_is_copied(s->e, instr);
     int mine = copied ? 0 : hr__emit_weight(kernel, instr);
-    /* What has a short form begins a stage: the loop that looks whether it will do has its operands from others. */
+    /* An operation with a short form begins a stage: the loop that tests its operands reads them from other stages. */
     bool is_full = weight > 0 && mine > 0 && (weight + mine > STAGE_WEIGHT || hr__emit_has_near(instr));
-    if (copied && instr->kind == HR_INSTR_CONVERT) { /* rounds before its stage's loop what an earlier one made */
+    if (copied && instr->kind == HR_INSTR_CONVERT) { /* rounds an earlier stage's value before its own stage's loop */
       is_full = is_made_in_loop(s, instr->sources[0].index, stage);
     }
     is_full |=
@@ -250,7 +250,7 @@ static bool can_reload(const hr__emitter *e, const hr_instr *instr) {
   return instr->kind == HR_INSTR_LOAD && e->axes[instr->access].lie == HR__LIE_DIRECT && a->term_count == 0;
 }
 
-/* Whether a register of this phase is read in a later one. */
+/* True if a register of this phase is read in a later one. */
 static bool crosses(const hr__emitter *e, int reg, int phase) {
   const hr_kernel *kernel = e->kernel;
   for (int k = 0; k < kernel->instr_count; ++k) {
@@ -285,7 +285,7 @@ static void find_blocks(stager *s) {
       value->has_block = hr__emit_is_copied(e, instr) || value->is_kept;
     }
     for (int i = 0; i < instr->source_count && !hr__emit_is_run(e, instr);
-         ++i) { /* runs only ask where the first one is */
+         ++i) { /* for runs, only the first one's place matters */
       if (instr->sources[i].kind == HR_SOURCE_REGISTER) {
         bool in_block = hr__emit_is_copied(e, instr);
         need(s, instr->sources[i].index, s->stage_of[k], in_block);
@@ -297,7 +297,7 @@ static void find_blocks(stager *s) {
   }
 }
 
-/* Gives blocks their places in scratch; those that are not needed any more are used again. */
+/* Places blocks in scratch; places of blocks that are no longer needed are used again. */
 static void place_blocks(stager *s) {
   hr__emitter *e = s->e;
   const hr_kernel *kernel = e->kernel;
@@ -349,7 +349,7 @@ static void declare_block(const stager *s, int reg) {
   HR__EMIT(s->e, value->is_kept && s->block->start != NULL ? " + %s;\n" : ";\n", s->block->start);
 }
 
-/* Element k of a load: "p3[k]", with terms "p3[k * 4 + hr_term(r5, 10) * 7]", or "p3[k * 4 + o3]" where those are
+/* Element k of a load: "p3[k]", with terms "p3[k * 4 + hr_term(r5, 10) * 7]", or "p3[k * 4 + o3]" if those are
  * uniform. */
 static void emit_element(hr__emitter *e, const hr_instr *load) {
   const hr_access *a = &e->kernel->accesses[load->access];
@@ -371,7 +371,7 @@ static void emit_element(hr__emitter *e, const hr_instr *load) {
   HR__EMIT(e, "])");
 }
 
-/* Whether the loop of a stage makes a register itself. */
+/* True if the loop of a stage computes a register itself. */
 static bool makes(const stager *s, int reg, int stage) {
   const hr_kernel *kernel = s->e->kernel;
   for (int k = 0; k < kernel->instr_count; ++k) {
@@ -430,7 +430,7 @@ static void emit_body(stager *s, int stage, const char *lane, body what) {
     e->text->failed = true;
     return;
   }
-  for (int k = 0; k < kernel->instr_count; ++k) { /* what other stages left */
+  for (int k = 0; k < kernel->instr_count; ++k) { /* values of other stages */
     const hr_instr *instr = &kernel->instrs[k];
     if (s->stage_of[k] != stage || hr__emit_is_copied(e, instr)) {
       continue;
@@ -531,7 +531,7 @@ void hr__emit_stages(hr__emitter *e, int phase, const hr__emit_block *block) {
     e->text->failed = true;
     return;
   }
-  for (int r = 0; r < kernel->register_count; ++r) { /* what an earlier phase left is in its block */
+  for (int r = 0; r < kernel->register_count; ++r) { /* values of an earlier phase are in their blocks */
     e->values[r].stage = -1;
     e->values[r].last_stage = -1;
   }

@@ -78,7 +78,7 @@ static int copy_access(unroller *u, const hr_access *access, const int64_t *plac
   return index;
 }
 
-/* Whether each element of a row has a larger index than those before it: a running number that steps upwards. */
+/* True if each element of a row has a larger index than those before it: a running number that steps upwards. */
 static bool comes_later(const unroller *u, const hr_source *index) {
   const hr_kernel *from = u->from;
   for (int k = 0; k < from->instr_count; ++k) {

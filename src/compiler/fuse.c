@@ -96,13 +96,13 @@ bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_
   return is_same;
 }
 
-/* Whether a node's results are one for each row. */
+/* True if a node has one result for each row. */
 static bool writes_rows(const hr_domain *domain, const hr_node *node) {
   return node->reduce_mask != 0 || is_row_node(domain, node);
 }
 
-/* Whether two operands are columns of the same rows, next to each other: the gates of a recurrent cell. One kernel that
- * makes them all goes over the rows once. */
+/* True if two operands are columns of the same rows, next to each other: the gates of a recurrent cell. One kernel for
+ * all of them reads the rows once. */
 static bool are_beside(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, const hr_node *node_b,
                        const hr_operand *b) {
   int64_t distance = b->offset > a->offset ? b->offset - a->offset : a->offset - b->offset, row = INT64_MAX;
@@ -116,7 +116,7 @@ static bool are_beside(const hr_domain *domain, const hr_node *node_a, const hr_
          hr_group_same_map(domain, node_a, a, node_b, &moved);
 }
 
-/* A store that adds to what is there reads it behind the back of the group's registers. */
+/* True for a store that adds to memory: it bypasses the group's registers. */
 static bool combines(const hr_node *node, bool is_write) {
   return is_write && node->store_mode != HR_STORE_SET;
 }
@@ -207,7 +207,7 @@ static bool domains_agree(const open_group *group, const hr_node *node, hr_domai
   return true;
 }
 
-/* Whether the first reader of the node's result could follow it into group g. */
+/* True if the first reader of the node's result could join group g, too. */
 static bool reader_can_follow(const fuser *f, int g, int n) {
   int reader = f->first_reader[n];
   if (reader < 0) {
@@ -222,15 +222,14 @@ static bool reader_can_follow(const fuser *f, int g, int n) {
   return f->program->nodes[reader].is_loop;
 }
 
-/* A node that joins a group far behind takes its result there: a temporary would then live, and take memory, from there
- * to its reader. An x - mean of a backward pass shall not move into the forward pass; a chain of the optimizer, whose
- * next link follows, shall find together. */
+/* False if the move would keep a temporary in memory from the earlier group to its reader. An x - mean of a backward
+ * pass must not move into the forward pass; a chain of the optimizer, whose next link follows, must be fused. */
 static bool is_worth_moving(const fuser *f, int g, int n, const hr_node *node) {
   bool is_near = g + NEAR_GROUPS >= (int)f->groups.count;
   return is_near || !f->program->buffers[node->outputs[0].index].is_dead || reader_can_follow(f, g, n);
 }
 
-/* Whether the node could be part of group g, whose domain then is *out_domain; `benefits` if it shares data with it. */
+/* True if the node could be part of group g, whose domain then is *out_domain; `benefits` if it shares data with it. */
 static bool may_join(const fuser *f, int g, const hr_node *node, hr_domain *out_domain, int *out_phase,
                      bool *benefits) {
   const open_group *group = &f->groups.data[g];
@@ -257,8 +256,8 @@ static bool try_join(fuser *f, int g, int n, const hr_node *node) {
   return true;
 }
 
-/* x - mean of a backward pass shares nothing with the group that made the gradient it is multiplied with: it joins that
- * group all the same where the product can follow, which would otherwise read the gradient from memory. */
+/* x - mean of a backward pass shares nothing with the group that made the gradient it is multiplied with. It joins that
+ * group all the same if the product can join, too, which would otherwise read the gradient from memory. */
 static int find_group_of_reader(fuser *f, int n, const hr_node *node, int floor) {
   int reader = f->first_reader[n];
   const hr_node *next = reader < 0 ? NULL : &f->program->nodes[reader];
@@ -277,8 +276,7 @@ static int find_group_of_reader(fuser *f, int n, const hr_node *node, int floor)
   return -1;
 }
 
-/* The latest group of the node's home, which it was in before, whether it shares data with what is there by now or not.
- */
+/* The latest group of the node's home, which it was in before, even if it shares no data with it now. */
 static int find_home(fuser *f, int n, const hr_node *node, int floor) {
   for (int g = (int)f->groups.count - 1; g >= floor; --g) {
     hr_domain domain;
@@ -350,7 +348,7 @@ static int find_group(fuser *f, int n, const hr_node *node) {
   return g < 0 && node->home != 0 ? find_home(f, n, node, floor) : g;
 }
 
-/* Why a node that opens a group is not in the one that made its latest input, for people. */
+/* The reason why a node that opens a group is not in the one that made its latest input, for people. */
 static const char *why_apart(const fuser *f, int n, const hr_node *node) {
   int g = -1;
   for (int i = 0; i < node->input_count; ++i) {
@@ -479,7 +477,7 @@ int *hr_program_indices(hr_program *program, int count) {
   return indices;
 }
 
-/* Who writes what each node reads, and who reads first what each node writes. */
+/* Finds the writer of each node's inputs, and the first reader of each node's results. */
 static bool find_readers(fuser *f) {
   hr_program *program = f->program;
   int inputs = 0;

@@ -36,7 +36,7 @@ static bool makes_little(const hoisting *h, const hr_group *group, int64_t bytes
   return bytes <= bytes_most;
 }
 
-/* Whether the node can run before all groups that stay. */
+/* True if the node can run before all groups that stay. */
 static bool is_free(const hoisting *h, const hr_node *node) {
   for (int i = 0; i < node->input_count + node->output_count; ++i) {
     const hr_operand *operand = hr_node_operand(node, i);

@@ -34,7 +34,7 @@
 
 /* ---- how an operand moves over a buffer ---- */
 
-/* Where one step of an access leads, before and after. */
+/* The effect of one step of an access, before and after. */
 typedef struct step {
   int axis;
   int64_t count; /* along that axis */
@@ -72,7 +72,7 @@ static bool add_coordinate(const hr__layout *l, int64_t stride, int64_t extent, 
   return true;
 }
 
-/* The stride by which a bounded coordinate enters the address; false when it isn't one number. */
+/* The stride of a bounded coordinate in the address; false if it isn't one number. */
 static bool bound_stride(const hr_operand *operand, const hr_bound *bound, int64_t *out_stride) {
   bool is_found = false;
   for (int d = 0; d < operand->rank; ++d) {
@@ -124,7 +124,7 @@ static int count_bounds(const hr_operand *operand, int d) {
   return count;
 }
 
-/* Follows an access over the layout's axes; false when it can't be told, or leaves an axis. */
+/* Maps an access to the layout's axes; false if that is not possible, or it leaves an axis. */
 static bool find_motion(const hr__layout *l, const hr_operand *operand, motion *out_motion) {
   motion m = {{0}, {0}, {0}};
   int64_t offset = operand->offset;
@@ -239,8 +239,8 @@ static bool follow(hr_program *program, const hr__layout *l, hr_operand *operand
   return true;
 }
 
-/* The channels become the innermost dims of the node's domain. Where they are among what has to run in order, or decide
- * which of several equal elements is first, the order stays. */
+/* Makes the channels the innermost dims of the node's domain. The order stays if they are among dims that must run in
+ * order, or decide which of several equal elements is first. */
 static bool permute_domain(hr_program *program, hr_node *node, uint32_t channels) {
   int rank = node->outputs[0].rank, order[HR_RANK_MAX], count = 0;
   bool is_arg = hr_op_table(node->op)->family == HR_FAMILY_ARGREDUCE;
@@ -276,7 +276,7 @@ static bool rewrite_node(hr__layout_pass *p, hr_node *node) {
 
 /* ---- the pass ---- */
 
-/* Whether a library node is here that may ask, or a buffer that has a layout. */
+/* True if there is a library node that may request a layout, or a buffer that has one. */
 static bool has_work(const hr_program *program) {
   bool has = false;
   for (int n = 0; !has && n < program->node_count; ++n) {
@@ -325,7 +325,7 @@ static bool find_accesses(hr__layout_pass *p) {
   return true;
 }
 
-/* What the buffers are afterwards. */
+/* Sets the layouts of the buffers. */
 static void note_layouts(const hr__layout_pass *p) {
   for (int b = 0; b < p->program->buffer_count; ++b) {
     const hr__candidate *c = &p->candidates[b];

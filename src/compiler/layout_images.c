@@ -3,15 +3,15 @@
  */
 #include "compiler/layout_internal.h"
 
-enum { COPIED_PART = 16, FULL_CHANNELS = 8 /* what a library that wants one format takes of neighbours at a time */ };
+enum { COPIED_PART = 16, FULL_CHANNELS = 8 /* channels that a one-format library processes at once */ };
 
-/* Which operands of a convolution are activations: a bit for each operand, inputs before outputs. */
+/* The mask of a convolution's operands that are activations, inputs before outputs. */
 static uint32_t activations(const hr_node *node) {
   uint32_t output = 1u << node->input_count;
   switch (node->op) {
     case HR_OP_CONV:
     case HR_OP_CONV_BACKWARD_DATA:
-      return 1u | output | (output - 1) >> 3 << 3; /* and what epilogues read */
+      return 1u | output | (output - 1) >> 3 << 3; /* and the inputs of epilogues */
     case HR_OP_CONV_BACKWARD_WEIGHT:
       return 3u;
     default:
@@ -58,8 +58,8 @@ bool hr__layout_images_adopt(hr__layout_pass *p) {
   return true;
 }
 
-/* The layout of a buffer that an operand walks densely, its channels being the dims of `channels`; false when it
- * doesn't, or when both orders are the same. */
+/* The layout of a buffer that an operand walks densely, with the dims of `channels` as its channels; false if it
+ * doesn't, or if both orders are the same. */
 static bool layout_of(const hr__layout_pass *p, const hr_operand *operand, uint32_t channels, hr__layout *out_layout) {
   hr__layout l = {.dims = {1, 1, 1}, .element_bytes = hr_dtype_size(operand->dtype)};
   int64_t expected = 1;
@@ -93,8 +93,8 @@ static int64_t count_elements(const hr_operand *operand) {
   return count;
 }
 
-/* Whether an activation of a convolution will lie channels-last and gain by it: because it can, or because that is no
- * different. */
+/* True if an activation of a convolution will be channels-last and gain by it: because its layout can change, or
+ * because both layouts are the same. */
 static bool is_willing(const hr__layout_pass *p, const hr_operand *operand) {
   hr__layout l;
   if (operand->dims[1] == 1 || count_elements(operand) == operand->dims[0] * operand->dims[1]) {
@@ -107,8 +107,8 @@ static bool is_willing(const hr__layout_pass *p, const hr_operand *operand) {
          hr__layout_can_relay(p, operand, &l, takes);
 }
 
-/* What a convolution finds in another format than its other operands is copied: whether little of what convolutions
- * read and write has to stay as it is. */
+/* A convolution copies operands whose format differs from the others'. True if only a small part of the convolutions'
+ * traffic has to keep its layout. */
 static bool is_worth_copies(const hr__layout_pass *p) {
   int64_t total = 0, staying = 0;
   for (int n = 0; n < p->program->node_count; ++n) {
@@ -138,7 +138,7 @@ static bool relay_convolutions(hr__layout_pass *p) {
   return true;
 }
 
-/* What loops make of relaid buffers, and make them from. */
+/* Propagates layouts to the results and inputs of loops on buffers with new layouts. */
 static bool relay_neighbours(hr__layout_pass *p) {
   while (p->changed.count > 0) {
     uint32_t buffer = hr_vector_pop(&p->changed);

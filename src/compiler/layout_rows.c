@@ -31,11 +31,11 @@
 #include "compiler/layout_internal.h"
 #include "core/ir/build.h"
 
-enum { NARROW_BYTES = 2, SHARE_MOST = 4 /* a row grows by at most one part of so many */ };
-enum { COPY_ROWS = 512 /* a factor is copied where each of its elements is used so often */ };
+enum { NARROW_BYTES = 2, SHARE_MOST = 4 /* a row grows by at most 1 / SHARE_MOST */ };
+enum { COPY_ROWS = 512 /* a factor is copied if each of its elements is used this often */ };
 static const int64_t DEPTH_WORK = INT64_C(1) << 30;
 
-/* Which operands of a node may lie so: the factors and the product. */
+/* The operands of a node that may have longer rows: the factors and the product. */
 static uint32_t matrices(const hr_node *node) {
   return !node->is_loop && node->op == HR_OP_MATMUL ? 3u | 1u << node->input_count : 0;
 }
@@ -45,8 +45,8 @@ static bool takes(const hr__layout *l, const hr_node *node, int operand) {
   return matrices(node) >> operand & 1;
 }
 
-/* The layout of a buffer that an operand walks densely, its rows being longer; false when it doesn't, or when they need
- * not be. */
+/* The layout of a buffer that an operand walks densely, with longer rows; false if it doesn't, or if they need not be
+ * longer. */
 static bool layout_of(const hr_program *program, const hr_operand *operand, size_t alignment, hr__layout *out_layout) {
   int columns = hr__layout_next_dim(operand, 1);
   if (columns < operand->rank - 2 || columns < 0 || hr_dtype_size(operand->dtype) != NARROW_BYTES) {
@@ -83,7 +83,7 @@ bool hr__layout_rows(hr__layout_pass *p, size_t alignment) {
 
 /* ---- depth ---- */
 
-/* A product's factors, and which dim of each is summed over. */
+/* A product's factors, and the summed dim of each. */
 typedef struct product {
   hr_operand factors[2];
   int dims[2];
@@ -91,7 +91,7 @@ typedef struct product {
   int64_t depth, grown_depth;
 } product;
 
-/* Whether rows of the factor have grown along the dim, which is all of a row. */
+/* True if rows of the factor have grown along the dim, which is a whole row. */
 static bool has_grown(const hr__layout_pass *p, const hr_operand *x, int dim) {
   const hr__candidate *c = &p->candidates[x->index];
   return c->is_relaid && !c->is_seen && x->strides[dim] == 1 && x->dims[dim] == c->layout.dims[HR__INNER] &&
@@ -111,7 +111,7 @@ static int64_t work_of(const hr_node *node) {
   return count_elements(&node->outputs[0]) * node->inputs[0].dims[node->inputs[0].rank - 1];
 }
 
-/* Whether the node is a product of matrices that is worth small kernels beside it. */
+/* True if the node is a product of matrices that is worth small kernels beside it. */
 static bool is_large(const hr_target *target, const hr_node *node) {
   if (matrices(node) == 0 || node->input_count < 2) {
     return false;
@@ -126,7 +126,7 @@ static bool is_large(const hr_target *target, const hr_node *node) {
   return work_of(node) >= (target->depth_work > 0 ? target->depth_work : DEPTH_WORK);
 }
 
-/* Whether it is worth zeros. */
+/* True if it is worth padding with zeros. */
 static bool is_deep(const hr__layout_pass *p, const hr_target *target, const hr_node *node, product *out_product) {
   if (!is_large(target, node)) {
     return false;
@@ -152,8 +152,8 @@ static int64_t pitch_of(int64_t width, const hr_target *target) {
   return hr_round_up(width, unit);
 }
 
-/* Whether a large product writes rows that can't grow, since somebody sees them afterwards, say, and is worth a copy of
- * them. */
+/* True if a large product writes rows that can't grow, for example since they are visible afterwards, and is worth a
+ * copy of them. */
 static bool has_odd_result(const hr_target *target, const hr_node *node) {
   if (!is_large(target, node)) {
     return false;
@@ -183,8 +183,8 @@ static hr_operand turn(hr_builder *b, hr_operand x) {
   return hr_view_permute(b, x, order);
 }
 
-/* The operand with `length` elements along a dim, zeros at the end: in its own rows, which have room for them, or as a
- * copy that lies in the same order. */
+/* The operand with `length` elements along a dim, zeros at the end: in its own rows, if they have room, or as a copy
+ * with the same order of dims. */
 static hr_operand lengthen(hr_builder *b, hr_operand x, int dim, int64_t length, bool has_room) {
   if (!hr_is_present(x)) {
     return x;
@@ -213,7 +213,7 @@ static hr_operand lengthen(hr_builder *b, hr_operand x, int dim, int64_t length,
 
 /* ---- columns ---- */
 
-/* Whether a large product that leaves room at the ends of its rows is worth a copy of the right factor with as many
+/* True if a large product that leaves room at the ends of its rows is worth a copy of the right factor with as many
  * columns. */
 static bool is_wide(const hr__layout_pass *p, const hr_target *target, const hr_node *node) {
   if (!is_large(target, node)) {
@@ -225,14 +225,14 @@ static bool is_wide(const hr__layout_pass *p, const hr_target *target, const hr_
          work_of(node) / count_elements(&node->inputs[1]) >= COPY_ROWS;
 }
 
-/* Whether the left factor of a large product lies by columns that have grown, so that it may have as many rows. */
+/* True if the left factor of a large product is stored by columns that have grown, so that it may have as many rows. */
 static bool is_tall(const hr__layout_pass *p, const hr_target *target, const hr_node *node) {
   return is_large(target, node) && (node->input_count < 3 || node->inputs[2].kind == HR_OPERAND_NONE) &&
          has_grown(p, &node->inputs[0], node->inputs[0].rank - 2) &&
          work_of(node) / count_elements(&node->outputs[0]) >= COPY_ROWS;
 }
 
-/* The product has all rows of its left factor, in a temporary. */
+/* Makes the product have all rows of its left factor, in a temporary. */
 static void heighten(hr_builder *b, hr_node *node) {
   hr_operand *out = &node->outputs[0], *left = &node->inputs[0];
   int64_t dims[HR_RANK_MAX];
@@ -244,7 +244,7 @@ static void heighten(hr_builder *b, hr_node *node) {
   }
 }
 
-/* The product makes its rows whole. */
+/* Makes the product fill its rows. */
 static void widen(hr_builder *b, hr_node *node) {
   hr_operand *out = &node->outputs[0], *right = &node->inputs[1];
   int64_t dims[HR_RANK_MAX], pitch = out->strides[out->rank - 2];

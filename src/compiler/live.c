@@ -10,7 +10,7 @@ static bool is_plain(const hr_operand *operand) {
   return operand->term_count == 0 && operand->bound_count == 0;
 }
 
-/* Whether an earlier write of the same group made exactly the elements that the input reads. */
+/* True if an earlier write of the same group made exactly the elements that the input reads. */
 static bool reads_own_write(const hr_program *program, const hr_fusion *fusion, int n, const hr_operand *input) {
   const hr_group *group = &fusion->groups[fusion->node_group[n]];
   for (int k = 0; k < group->node_count && group->nodes[k] < n; ++k) {

@@ -21,7 +21,7 @@
 
 enum { RECOMPUTE_DEPTH_MAX = 3 };
 
-/* What one write of the group left in a register; one more entry for each phase in which it was computed again. */
+/* The value of one write of the group in a register; one more entry for each phase in which it was computed again. */
 typedef struct value {
   uint32_t buffer, version;
   const hr_node *node;
@@ -210,8 +210,8 @@ static bool same_operand(const hr_operand *a, const hr_operand *b) {
          (a->kind == HR_OPERAND_INDEX || (a->index == b->index && a->version == b->version));
 }
 
-/* Whether a load gives elements of the operand's dtype out of bounds, too: its fill may need to be rounded or wrapped.
- */
+/* True if a load gives elements of the operand's dtype out of bounds, too: its fill may need to be rounded or
+ * wrapped. */
 static bool fill_fits(const lowering *l, const hr_operand *operand) {
   if (operand->bound_count == 0 || operand->fill == HR_NO_SCALAR || !hr_dtype_is_narrow(operand->dtype)) {
     return true;
@@ -260,7 +260,7 @@ static int load_register(lowering *l, const hr_node *node, const hr_operand *ope
   return reg;
 }
 
-/* The newest value of the group that an operand reads; NULL: what it reads is in memory. */
+/* The newest value of the group that an operand reads; NULL: its elements are in memory. */
 static const value *find_value(const lowering *l, const hr_node *node, const hr_operand *operand) {
   const value *best = NULL;
   if (operand->kind != HR_OPERAND_VALUE || operand->term_count != 0 || operand->bound_count != 0) {
@@ -283,8 +283,8 @@ bool hr_is_cheap(hr_op op) {
 
 static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int phase, int depth);
 
-/* Whether a value is cheap to compute again from memory and results of rows alone. Where that needs another resident
- * value, it had better be resident itself. */
+/* True if a value is cheap to compute again from memory and results of rows alone. If that needs another resident
+ * value, the value itself is better resident. */
 static bool is_cheap_again(const lowering *l, const value *v, int phase, int depth) {
   bool is = v->level == HR_LEVEL_ROW || v->phase >= phase || (hr_is_cheap(v->node->op) && depth < RECOMPUTE_DEPTH_MAX);
   for (int i = 0; is && v->level != HR_LEVEL_ROW && v->phase < phase && i < v->node->input_count; ++i) {
@@ -294,7 +294,7 @@ static bool is_cheap_again(const lowering *l, const value *v, int phase, int dep
   return is;
 }
 
-/* The register of a value in `phase`: computed again where that is cheap, else the resident one. */
+/* The register of a value in `phase`: computed again if that is cheap, else the resident one. */
 static int value_register(lowering *l, const value *v, int phase, int depth) {
   if (v->level == HR_LEVEL_ROW || v->phase >= phase || !is_cheap_again(l, v, phase, depth)) {
     return v->reg;
@@ -387,7 +387,7 @@ static int source_for_input(lowering *l, const hr_node *node, int input, hr_leve
   return 0;
 }
 
-/* The first phase in which all inputs of a node are at hand. */
+/* The first phase in which all inputs of a node are available. */
 static int first_phase(const lowering *l, const hr_node *node) {
   int phase = 0;
   for (int i = 0; i < node->input_count; ++i) {
@@ -511,8 +511,8 @@ static bool reads_result(const hr_node *reader, const hr_node *writer) {
   return false;
 }
 
-/* The first phase that uses each element-wise node: what waits for a sum anyway is not computed before it and kept.
- * Phases as fuse has counted them, then from the last node to the first. */
+/* The first phase that uses each element-wise node: a value that waits for a sum anyway is not computed before it and
+ * kept. Starts with the phases counted by fuse, then goes from the last node to the first. */
 static void find_wanted_phases(const hr_program *program, const hr_group *group, int *phases) {
   for (int k = 0; k < group->node_count; ++k) {
     phases[k] = 0;
@@ -554,7 +554,7 @@ static void lower_node(lowering *l, const hr_node *node, int wanted_phase) {
   PUSH(l, values, (value){output->index, output->version, node, output, reg, level, phase, false});
 }
 
-/* Whether a later write of the group replaces the same elements. */
+/* True if a later write of the group replaces the same elements. */
 static bool is_overwritten(const lowering *l, size_t index) {
   const value *v = &l->values.data[index];
   for (size_t k = 0; k < l->values.count; ++k) {

@@ -33,15 +33,15 @@
 enum { OWN_INPUTS = 3 }; /* of a contraction, at most; epilogues' inputs come behind them */
 
 typedef struct matcher {
-  hr_builder builder; /* scaled weights are made behind the program's own nodes */
+  hr_builder builder; /* scaled weights are appended to the program's own nodes */
   hr_program *program;
   const hr_target *target;
   int count;     /* of the program's own nodes */
   bool *is_gone; /* of each of them */
-  int *before;   /* of each of them: what has to come first; -1: nothing */
+  int *before;   /* of each of them: the node that must come first; -1: none */
 } matcher;
 
-/* A contraction and the loop that it may take. */
+/* A contraction and the loop that it may absorb. */
 typedef struct pair {
   const hr_node *node, *loop;
   int first, last;        /* their numbers */
@@ -78,7 +78,7 @@ static bool is_plain(const hr_operand *x) {
   return (x->kind == HR_OPERAND_VALUE || x->kind == HR_OPERAND_SCALAR) && x->term_count == 0 && x->bound_count == 0;
 }
 
-/* Whether the loop is one element-wise row in the dtype of the contraction's result. */
+/* True if the loop is one element-wise row in the dtype of the contraction's result. */
 static bool is_row_of(const matcher *m, const hr_node *loop, hr_dtype dtype) {
   const hr_op_row *row = hr_op_table(loop->op);
   if (!loop->is_loop || row->family != HR_FAMILY_POINTWISE || row->rule != HR_RULE_SAME ||
@@ -95,7 +95,7 @@ static bool is_row_of(const matcher *m, const hr_node *loop, hr_dtype dtype) {
   return true;
 }
 
-/* Finds the loop that alone sees what node n writes. */
+/* Finds the loop that alone reads the result of node n. */
 static bool find_loop(const matcher *m, int n, pair *out_pair) {
   const hr_program *program = m->program;
   const hr_node *node = &program->nodes[n];
@@ -108,13 +108,13 @@ static bool find_loop(const matcher *m, int n, pair *out_pair) {
   const hr_node *loop = &program->nodes[at];
   *out_pair = (pair){.node = node, .loop = loop, .first = n, .last = at};
   if (writes) {
-    return hr_operands_may_overlap(out, &loop->outputs[0]); /* how exactly is looked at below */
+    return hr_operands_may_overlap(out, &loop->outputs[0]); /* the exact condition is checked below */
   }
   return program->buffers[out->index].is_dead && next_access(m, at, out->index, &writes_again) == m->count;
 }
 
-/* Whether the contraction can run where the loop is: its inputs are still there, and no check may end the program
- * between a write that can be seen and now. */
+/* True if the contraction can run at the loop's place: its inputs are unchanged, and no check may end the program
+ * between a visible write and the new place. */
 static bool can_move(const matcher *m, const pair *p) {
   const hr_program *program = m->program;
   bool is_seen = !program->buffers[p->node->outputs[0].index].is_dead;
@@ -139,7 +139,7 @@ static bool can_move(const matcher *m, const pair *p) {
 
 /* ---- operands over the contraction's dims ---- */
 
-/* The dim of `out` that a stride of the loop's view of it goes along. */
+/* The dim of `out` along which a stride of the loop's view moves. */
 static int dim_along(const hr_operand *out, int64_t stride) {
   int along = 0;
   int64_t nearest = 0;
@@ -152,8 +152,7 @@ static int dim_along(const hr_operand *out, int64_t stride) {
   return along;
 }
 
-/* The loop's dims in the order in which the contraction's follow each other: a loop over another layout walks them
- * otherwise. */
+/* The loop's dims in the order of the contraction's: a loop over another layout walks them in another order. */
 static void find_order(const pair *p, int order[HR_RANK_MAX]) {
   const hr_operand *out = &p->node->outputs[0], *value = &p->loop->outputs[0];
   for (int i = 0; i < p->loop->input_count; ++i) {
@@ -173,8 +172,8 @@ static void find_order(const pair *p, int order[HR_RANK_MAX]) {
   }
 }
 
-/* Strides over the dims of `out` of an operand that walks `dims`, the same elements row-major; false when it doesn't
- * move evenly along each of them. */
+/* Strides over the dims of `out` of an operand that walks `dims`, the same elements row-major; false if it has no
+ * constant stride along each of them. */
 static bool map_strides(const hr_operand *out, const hr_operand *walk, const int64_t *strides, int64_t *out_strides) {
   hr_domain to = {0}, from = {0}, both;
   int64_t fine[HR_RANK_MAX];
@@ -270,8 +269,8 @@ static bool join(const matcher *m, const pair *p, hr_node *joined) {
   return takes_value;
 }
 
-/* A contraction reads its inputs more than once and in its own order: its output must not share elements with them.
- * What a epilogue reads may lie where the output does. */
+/* A contraction reads its inputs more than once and in its own order: its output must not share elements with them. An
+ * epilogue's input may be the output's memory. */
 static bool is_free_of_hazards(const pair *p, const hr_node *joined) {
   const hr_operand *out = &joined->outputs[0], *before = &p->node->outputs[0];
   if (out->index == before->index && !hr_operands_are_same_map(out, before)) {
@@ -292,7 +291,7 @@ static bool is_kept(const matcher *m, const pair *p, const hr_node *joined) {
 
 /* ---- scales ---- */
 
-/* Whether the operand has one number for each channel of the convolution's output. */
+/* True if the operand has one number for each channel of the convolution's output. */
 static bool is_by_channel(const hr_operand *x) {
   for (int d = 0; d < x->rank; ++d) {
     if (d != 1 && x->dims[d] != 1 && x->strides[d] != 0) {
@@ -330,7 +329,7 @@ static bool fold_scale(matcher *m, hr_node *joined) {
   return m->builder.status == NULL;
 }
 
-/* Instead of the node joined with a scale; forgets the row again where the target does not keep what it gives. */
+/* Folds the scale into the weights; drops the row again if the target does not keep the result. */
 static bool try_fold(matcher *m, const pair *p, hr_node *joined) {
   int first = m->program->node_count;
   m->builder.origin = p->node->origin;
@@ -360,7 +359,7 @@ static void match_node(matcher *m, int n) {
   }
   m->before[p.last] = m->before[p.last] >= 0 ? m->before[p.last] : m->before[n];
   m->is_gone[n] = true;
-  program->nodes[p.last] = joined; /* it is looked at again when the walk gets there */
+  program->nodes[p.last] = joined; /* the walk visits it again when it gets there */
 }
 
 static bool takes_epilogues(const hr_node *node) {
@@ -368,7 +367,7 @@ static bool takes_epilogues(const hr_node *node) {
          node->outputs[0].kind == HR_OPERAND_VALUE;
 }
 
-/* Leaves out what is gone, and puts rows that were added where they belong. */
+/* Removes nodes that are gone, and inserts added rows at their places. */
 static bool put_in_order(matcher *m) {
   hr_program *program = m->program;
   hr_node *ordered = HR_ARENA_ARRAY(&program->arena, hr_node, (size_t)program->node_count + 1);

@@ -13,8 +13,8 @@
 
 typedef struct follower {
   hr_program *program;
-  int *leader;     /* of each buffer: the nearest node to be followed that touches it; -1: none */
-  int *is_leading; /* of each node: whether it is to be followed; -1: no */
+  int *leader;     /* of each buffer: the nearest leading node that touches it; -1: none */
+  int *is_leading; /* of each node: 1 if its order propagates, else -1 */
 } follower;
 
 static bool is_followed(const hr_node *node) {
@@ -42,7 +42,7 @@ static int list_dims(const hr_operand *x, int *out_dims) {
   return count;
 }
 
-/* The order of x's dims in which it is walked as `lead` is. */
+/* The order of x's dims in which it is walked like `lead`. */
 static turn find_turn(const hr_operand *x, const hr_operand *lead, int *out_order) {
   int dims[HR_RANK_MAX], lead_dims[HR_RANK_MAX], count = list_dims(x, dims), at = 0;
   uint32_t used = 0;
@@ -60,7 +60,7 @@ static turn find_turn(const hr_operand *x, const hr_operand *lead, int *out_orde
   for (int i = 0; i < count; ++i) {
     int found = -1;
     for (int j = 0; j < count && found < 0; ++j) {
-      int k = (i + j) % count; /* where several are alike, the one at the same place */
+      int k = (i + j) % count; /* among equal dims, the one at the same place */
       bool is_alike =
           x->dims[dims[k]] == lead->dims[lead_dims[i]] && x->strides[dims[k]] == lead->strides[lead_dims[i]];
       found = is_alike && (used >> k & 1) == 0 ? k : -1;
@@ -75,7 +75,7 @@ static turn find_turn(const hr_operand *x, const hr_operand *lead, int *out_orde
   return is_same ? TURN_SAME : TURN_FOUND;
 }
 
-/* The best turn that a node's neighbours offer. */
+/* The best order that a node's neighbours propose. */
 static turn look_around(const follower *f, const hr_node *node, int *out_order) {
   turn best = TURN_NONE;
   for (int i = node->input_count + node->output_count - 1; i >= 0; --i) {

@@ -27,7 +27,7 @@
 #include "core/ir/traffic.h"
 #include "core/ops/op.h"
 
-enum { DEPTH_MAX = 4, READER_GROUPS_MAX = 8, TIMES_MAX = 4 /* that one element is made in one kernel */ };
+enum { DEPTH_MAX = 4, READER_GROUPS_MAX = 8, TIMES_MAX = 4 /* computations of one element in one kernel */ };
 static const int64_t BYTES_MIN = 128 * 1024, NEVER = INT64_MAX / 4;
 
 typedef struct copy {
@@ -41,8 +41,8 @@ typedef struct maker {
   int64_t bytes_min;
   HR_VECTOR(copy) copies;
   uint32_t buffer_count;         /* without those of copies, which the tables below lack */
-  bool *is_gone;                 /* of each node: everybody who read its result has a copy */
-  int leaving;                   /* the node that would go if copies are worth their price; -1: none */
+  bool *is_gone;                 /* all readers of its result have a copy */
+  int leaving;                   /* the node that is removed if copies are worth their price; -1: none */
   int *first_group, *last_group; /* of each buffer: the groups that touch it */
   int *write_base, *writes;      /* the nodes that write buffer b: writes[write_base[b] ..] make versions 1, 2, ... */
   int *read_base, *reads;        /* the nodes that read it */
@@ -51,17 +51,17 @@ typedef struct maker {
 /* What one group would pay for a copy. */
 typedef struct price {
   int64_t bytes; /* to load; NEVER: it can't */
-  int64_t kept;  /* of temporaries that would have been gone by then */
+  int64_t kept;  /* of temporaries that would otherwise have died by then */
 } price;
 
 typedef struct readers {
   int count;
-  int groups[READER_GROUPS_MAX], first[READER_GROUPS_MAX]; /* and where a copy would stand in each */
-  hr_node nodes[READER_GROUPS_MAX];                        /* the copies: what each group's readers see */
+  int groups[READER_GROUPS_MAX], first[READER_GROUPS_MAX]; /* and the place of a copy in each */
+  hr_node nodes[READER_GROUPS_MAX];                        /* the copies: the values that each group's readers see */
   int64_t bytes[READER_GROUPS_MAX];                        /* that they read */
   bool can_copy[READER_GROUPS_MAX];
   bool has_own;   /* its own group reads it, too */
-  bool has_other; /* somebody reads it who needs it in memory */
+  bool has_other; /* some reader needs it in memory */
 } readers;
 
 static bool is_version(const hr_operand *operand, uint32_t buffer, uint32_t version) {
@@ -72,8 +72,8 @@ static bool is_temporary(const maker *m, uint32_t buffer) {
   return m->program->buffers[buffer].is_dead && m->program->buffers[buffer].is_fresh;
 }
 
-/* Whether every later write to the buffer of a result replaces all of it, as in place ones do: then who does not read
- * the result itself sees nothing of it. */
+/* True if every later write to a result's buffer replaces all of it, as in-place writes do: then only readers of the
+ * result itself see it. */
 static bool is_replaced_whole(const maker *m, const hr_operand *output) {
   for (int k = m->write_base[output->index] + (int)output->version; k < m->write_base[output->index + 1]; ++k) {
     const hr_node *node = &m->program->nodes[m->writes[k]];
@@ -86,7 +86,7 @@ static bool is_replaced_whole(const maker *m, const hr_operand *output) {
   return true;
 }
 
-/* Whether the node makes a version of its buffer out of elements at the same place. */
+/* True if the node makes a version of its buffer from elements at the same place. */
 static bool is_candidate(const maker *m, const hr_node *node) {
   if (!node->is_loop || node->output_count != 1 || hr_op_table(node->op)->family != HR_FAMILY_POINTWISE ||
       hr_op_table(node->op)->rule == HR_RULE_SEEDED || node->ordered_mask != 0 || node->store_mode != HR_STORE_SET) {
@@ -105,7 +105,7 @@ static bool is_candidate(const maker *m, const hr_node *node) {
   return true;
 }
 
-/* The domain of group h as one that the node's operands can be mapped to. */
+/* The domain of group h, refined so that the node's operands can be mapped to it. */
 static bool fits_group(const maker *m, int h, const hr_node *node, hr_domain *out_domain) {
   const hr_group *group = &m->fusion->groups[h];
   hr_domain own;
@@ -114,7 +114,7 @@ static bool fits_group(const maker *m, int h, const hr_node *node, hr_domain *ou
          hr_domain_refine(&group->domain, &own, false, out_domain);
 }
 
-/* Whether one of the reader's inputs is the operand of `node`, element for element. */
+/* True if one of the reader's inputs is the operand of `node`, element for element. */
 static bool node_touches(const hr_domain *domain, const hr_node *reader, const hr_node *node,
                          const hr_operand *operand) {
   for (int i = 0; i < reader->input_count + reader->output_count; ++i) {
@@ -127,7 +127,7 @@ static bool node_touches(const hr_domain *domain, const hr_node *reader, const h
   return false;
 }
 
-/* Whether group h has these elements at hand already. */
+/* True if group h already reads or makes these elements. */
 static bool has_access(const maker *m, int h, const hr_domain *domain, const hr_node *node, const hr_operand *operand) {
   const hr_group *group = &m->fusion->groups[h];
   for (int k = 0; k < group->node_count; ++k) {
@@ -152,7 +152,7 @@ static int64_t bytes_of(const hr_operand *operand) {
   return operand->kind == HR_OPERAND_VALUE && operand->term_count > 0 ? bytes : hr_operand_bytes(operand);
 }
 
-/* Whether somebody has written over an operand of a copy in front of node `before`. */
+/* True if an operand of a copy has been overwritten in front of node `before`. */
 static bool is_overwritten(const maker *m, int before, const hr_operand *operand) {
   uint32_t b = operand->index;
   if (b >= m->buffer_count) {
@@ -160,12 +160,12 @@ static bool is_overwritten(const maker *m, int before, const hr_operand *operand
   }
   int next = m->write_base[b] + (int)operand->version;
   while (next < m->write_base[b + 1] && (m->is_gone[m->writes[next]] || m->writes[next] == m->leaving)) {
-    ++next; /* what it wrote in place of its input */
+    ++next; /* its own in-place write */
   }
   return next < m->write_base[b + 1] && m->writes[next] < before;
 }
 
-/* What loading an operand of a copy costs in front of node `before`, of group h. */
+/* The cost of loading an operand of a copy in front of node `before`, of group h. */
 static price price_of_load(const maker *m, int h, int before, const hr_operand *operand) {
   if (is_overwritten(m, before, operand)) {
     return (price){NEVER, 0};
@@ -183,7 +183,7 @@ static int64_t count_of(const hr_node *node) {
   return hr_domain_count(&domain);
 }
 
-/* Whether what is as large as the result lies as the result does: then a view sees neighbours of both. */
+/* True if operands as large as the result have the same layout: then a view sees neighbours of both. */
 static bool lies_alike(const hr_node *node) {
   int64_t count = hr_distinct_elements(node->outputs[0].rank, node->outputs[0].dims, node->outputs[0].strides, 0, NULL);
   for (int i = 0; i < node->input_count; ++i) {
@@ -199,8 +199,8 @@ static bool lies_alike(const hr_node *node) {
   return true;
 }
 
-/* The node that computes what an operand of the reader sees of `source`'s result, in a domain that the reader's group
- * has. */
+/* The node that computes the elements of `source`'s result that an operand of the reader sees, in a domain that the
+ * reader's group has. */
 static bool as_read(const maker *m, const hr_domain *domain, const hr_node *reader, const hr_operand *operand,
                     const hr_node *source, hr_node *out_node) {
   hr_domain own, both;
@@ -215,7 +215,7 @@ static bool as_read(const maker *m, const hr_domain *domain, const hr_node *read
          hr_node_as_seen(&m->program->arena, source, reader, operand, out_node);
 }
 
-/* The node that made all of what the operand of `node` reads, if it can be copied. */
+/* The node that made all elements that the operand of `node` reads, if it can be copied. */
 static bool source_of(const maker *m, const hr_domain *domain, const hr_node *node, const hr_operand *operand,
                       hr_node *out_source) {
   if (operand->version == 0) {
@@ -249,7 +249,7 @@ static price price_of_copy(const maker *m, int h, int before, const hr_node *nod
 
 /* ---- who reads a value ---- */
 
-/* The first node of a group behind all that writes what the node reads. */
+/* The first node of a group behind all writers of the node's inputs. */
 static int place_in_group(const maker *m, int h, const hr_node *node, int reader) {
   int last = -1;
   for (int i = 0; i < node->input_count; ++i) {
@@ -268,7 +268,7 @@ static int place_in_group(const maker *m, int h, const hr_node *node, int reader
   return reader;
 }
 
-/* Whether what a copy picks by indices is known before any copy is there. */
+/* True if the indices of a copy's gathers are available before any copy. */
 static bool has_known_indices(const maker *m, const hr_node *node, const hr_node *seen) {
   for (int i = node->input_count; i < seen->input_count; ++i) {
     if (seen->inputs[i].kind == HR_OPERAND_VALUE && seen->inputs[i].index >= m->buffer_count) {
@@ -278,8 +278,8 @@ static bool has_known_indices(const maker *m, const hr_node *node, const hr_node
   return true;
 }
 
-/* Whether the reader sees in all its inputs that are the value what `seen` computes, which the first of them decides;
- * where that picks by indices, the first must be the only one. */
+/* True if all inputs of the reader that are the value see the result of `seen`, which the first of them determines. If
+ * that one has index terms, it must be the only one. */
 static bool sees(const maker *m, int group, const hr_node *reader, const hr_node *node, bool is_first, hr_node *seen,
                  int64_t *out_bytes) {
   const hr_operand *output = &node->outputs[0];
@@ -358,7 +358,7 @@ static void find_readers(const maker *m, int n, readers *r) {
 
 /* ---- copies ---- */
 
-/* Makes the operand all of a buffer of its own, in the order of its dims. */
+/* Makes the operand a whole new buffer, in the order of its dims. */
 static bool make_own(maker *m, hr_operand *operand, uint32_t buffer) {
   int64_t strides[HR_RANK_MAX], count = 1;
   for (int d = operand->rank - 1; d >= 0; --d) {
@@ -378,7 +378,7 @@ static bool redirect(maker *m, hr_node *node, hr_operand from, uint32_t to) {
   return ok;
 }
 
-/* Puts a node's copy into a group. It makes the buffer *out_made, of which its readers are to be told. */
+/* Inserts a node's copy into a group. Its result is buffer *out_made, which its readers must then use. */
 static bool copy_into(maker *m, hr_node node, int group, int before, uint32_t *out_made) {
   hr_program *program = m->program;
   size_t bytes = (size_t)count_of(&node) * hr_dtype_size(node.outputs[0].dtype);
@@ -390,8 +390,8 @@ static bool copy_into(maker *m, hr_node node, int group, int before, uint32_t *o
          make_own(m, &node.outputs[0], to) && hr_vector_push(&m->copies, (copy){node, before, group});
 }
 
-/* What a copy reads of values that nobody finds in memory any more has to be made again, too, for this copy alone:
- * others may have read the memory in time. */
+/* Inputs of a copy that are no longer in memory are computed again, too, for this copy alone: other readers may have
+ * read the memory in time. */
 static bool copy_sources(maker *m, size_t reader) {
   const copy of = m->copies.data[reader];
   hr_domain domain;
@@ -409,7 +409,7 @@ static bool copy_sources(maker *m, size_t reader) {
   return ok;
 }
 
-/* Puts a copy into a group, for everybody in there; its nodes shall be together again when the program is fused once
+/* Inserts a copy into a group, for all its readers; its nodes must be together again when the program is fused once
  * more. */
 static bool copy_for_group(maker *m, hr_node node, int group, int before) {
   hr_program *program = m->program;
@@ -428,8 +428,8 @@ static bool copy_for_group(maker *m, hr_node node, int group, int before) {
   return ok && copy_sources(m, at);
 }
 
-/* An operation that costs more than its loads moves to its only readers, but not to where long rows are visited again
- * for each phase rather than kept. */
+/* True for cheap operations. A costlier one may move to its only group of readers, but not to one that visits long rows
+ * again for each phase rather than keeping them. */
 static bool may_move(const maker *m, const hr_node *node, const readers *r) {
   if (hr_is_cheap(node->op) || r->count != 1 || r->has_own) {
     return hr_is_cheap(node->op);
@@ -438,7 +438,7 @@ static bool may_move(const maker *m, const hr_node *node, const readers *r) {
   return hr_kernel_order(domain->rank, domain->dims, domain->reduce_mask) != HR_ORDER_SEQUENTIAL;
 }
 
-/* Whether the node can go because all its readers make its result themselves, and shall. */
+/* True if the node can be removed because all its readers should compute its result themselves. */
 static bool price_all(maker *m, int n, const readers *r, bool needs_store, price *out_prices) {
   const hr_node *node = &m->program->nodes[n];
   int64_t bytes = hr_operand_bytes(&node->outputs[0]), saved = bytes, kept = 0;
@@ -476,7 +476,7 @@ static bool copy_for_readers(maker *m, int n) {
   return true;
 }
 
-/* The nodes that are left with the copies in their places: those made last first, since the others read them. */
+/* The remaining nodes with the copies in their places, the latest copies first, since the others read them. */
 static bool rebuild(maker *m) {
   hr_program *program = m->program;
   int count = program->node_count, made = 0;
@@ -501,7 +501,7 @@ static bool rebuild(maker *m) {
 
 /* ---- tables ---- */
 
-/* Lists of nodes for each buffer: in reads, those of `reads`; else the writers in order. */
+/* Lists of nodes for each buffer: the readers, or the writers in order. */
 static bool list_nodes(hr_program *program, bool writers, int **out_base, int **out_list) {
   size_t buffers = (size_t)program->buffer_count;
   int *base = HR_ARENA_ARRAY(&program->arena, int, buffers + 2), total = 0;

@@ -48,7 +48,7 @@ static bool find_axes(const hr_operand *output, axes *a) {
   return true;
 }
 
-/* A distance in the buffer as steps along the dims. */
+/* Converts a distance in the buffer to steps along the dims. */
 static bool take_steps(const axes *a, const hr_operand *output, int64_t distance, int64_t *out_steps) {
   int64_t rest = distance < 0 ? -distance : distance;
   memset(out_steps, 0, HR_RANK_MAX * sizeof *out_steps);
@@ -103,8 +103,7 @@ static int64_t stride_along(const int64_t *steps, const hr_operand *operand) {
   return stride;
 }
 
-/* What the node reads along the path: the same operand over the view's dims. Indices are inputs `first_index` and on.
- */
+/* The node's input along the path: the same operand over the view's dims. Indices are inputs `first_index` and on. */
 static bool follow(hr_arena *arena, const path *p, const hr_operand *view, int first_index, hr_operand *operand) {
   if (operand->kind != HR_OPERAND_VALUE && operand->kind != HR_OPERAND_INDEX) {
     return true;

@@ -18,7 +18,7 @@
 
 #include "compiler/passes.h"
 
-/* Whether a store through this view writes every byte of its buffer. */
+/* True if a store through this view writes every byte of its buffer. */
 static bool covers_buffer(const hr_program *program, const hr_operand *output, uint32_t reduce_mask) {
   if (output->offset != 0 || output->term_count != 0 || output->bound_count != 0) {
     return false;
@@ -38,7 +38,7 @@ static bool covers_buffer(const hr_program *program, const hr_operand *output, u
 
 static bool is_wanted(const hr_node *node, const bool *wanted) {
   if (node->output_count == 0 || node->op == HR_OP_CHECK_INDEX) {
-    return true; /* it is there for its effect */
+    return true; /* it has a side effect */
   }
   for (int i = 0; i < node->output_count; ++i) {
     if (node->outputs[i].kind == HR_OPERAND_VALUE && wanted[node->outputs[i].index]) {
@@ -54,7 +54,7 @@ static void want_live(const hr_program *program, bool *wanted) {
   }
 }
 
-/* Whether the node is the first to write a temporary of one element, and makes all of it from a number. */
+/* True if the node is the first to write a temporary of one element, and makes all of it from a number. */
 static bool is_number(const hr_program *program, const hr_node *node) {
   if (node->op != HR_OP_COPY || !node->is_loop || node->store_mode != HR_STORE_SET || node->output_count != 1 ||
       node->input_count != 1 || node->inputs[0].kind != HR_OPERAND_SCALAR) {

@@ -37,7 +37,7 @@ static int earlier(int a, int b) {
   return b >= 0 && b < a ? b : a;
 }
 
-/* Operands of all nodes of a group, or -1 when it isn't element-wise. */
+/* Counts the operands of all nodes of a group; -1 if it isn't element-wise. */
 static int count_accesses(const waiting *w, int g) {
   const hr_group *group = &w->groups[g];
   int count = 0;
@@ -70,8 +70,8 @@ static int first_waiting(const waiting *w, int h) {
   return first;
 }
 
-/* Whether the group updates what outlives the program, and no temporary that comes from elsewhere is let go of before
- * group g. */
+/* True if the group updates memory that outlives the program, and no temporary from outside of it is freed before group
+ * g. */
 static bool is_worth_moving(const waiting *w, int h, int g) {
   bool updates = false;
   for (int k = 0; k < w->groups[h].node_count; ++k) {
@@ -89,7 +89,8 @@ static bool is_worth_moving(const waiting *w, int h, int g) {
   return updates;
 }
 
-/* Whether all accesses of a node can live beside those of another group's node; *shares: some of them are the same. */
+/* True if all accesses of a node are compatible with those of another group's node; *shares: some of them are the
+ * same. */
 static bool nodes_allow(const hr_domain *domain, const hr_node *a, const hr_node *b, bool *shares) {
   for (int i = 0; i < operand_count(a); ++i) {
     const hr_operand *x = hr_node_operand(a, i);
@@ -141,7 +142,7 @@ static bool move_nodes(waiting *w, int h, int g, const hr_domain *domain) {
   return true;
 }
 
-/* Notes what group g touches as behind all groups before it. */
+/* Records the accesses of group g as behind all groups before it. */
 static void note(waiting *w, int g) {
   for (int k = 0; k < w->groups[g].node_count; ++k) {
     const hr_node *node = node_of(w, g, k);
@@ -185,7 +186,7 @@ static bool move_groups(waiting *w) {
   return true;
 }
 
-/* Leaves out the groups that have no nodes any more. */
+/* Removes the groups without nodes. */
 static void export_groups(const waiting *w, int *node_group, hr_fusion *fusion) {
   int count = 0;
   for (int g = 0; g < w->group_count; ++g) {
