@@ -16,6 +16,7 @@ from torchgen.api.types import NativeSignature
 from torchgen.model import FunctionSchema, SchemaKind
 
 RULES = "same|number|float|compare|logical|where|part"
+KINDS = "bits|whole|real"
 
 
 def read_schemas():
@@ -62,6 +63,9 @@ def expand(expression):
     expression = expression.removeprefix("library ").removeprefix("exact ")
     expression = re.sub(
         rf"\beach ({RULES}) ([A-Z0-9_]+)\(", lambda m: f"foreach(R, HR_OP_{m[2]}, Rule::{m[1].title()}, ", expression
+    )
+    expression = re.sub(
+        rf"\b({KINDS}) ([A-Z0-9_]+)\(", lambda m: f"pointwise_of(Kinds::{m[1].title()}, R, HR_OP_{m[2]}, ", expression
     )
     return re.sub(
         rf"\b({RULES}) ([A-Z0-9_]+)\(", lambda m: f"pointwise(R, HR_OP_{m[2]}, Rule::{m[1].title()}, ", expression

@@ -242,6 +242,7 @@ def compare_states(steps, states):
             step = steps[index]
             detail = compare_values("", other[name][1], bits, [], lambda: None) if same else "another form"
             detail = detail or "within bounds, but other bits"
+            detail += ", behind a convolution" * any("conv" in s.line for s in steps[:index])
             return Difference("bits", step.op, index, step.line, f"{name} in {mode} (then in {first_mode}): {detail}")
     return None
 

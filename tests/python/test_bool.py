@@ -121,3 +121,16 @@ def test_bools_whose_bytes_were_written_as_numbers():
     mask.view(torch.uint8).copy_(torch.tensor([0, 7, 1], dtype=torch.uint8))
     assert mask.long().tolist() == [0, 1, 1] and mask.sum().item() == 2 and (~mask).tolist() == [True, False, False]
     assert mask.view(torch.uint8).tolist() == [0, 7, 1]
+
+
+@pytest.mark.device_only
+@pytest.mark.parametrize("mode", ["fuse", "strict"])
+def test_results_behind_mixed_memory_have_memory_of_their_own(mode):
+    torch.headrace.set_mode(mode)
+    mask = torch.tensor(BYTES, dtype=torch.uint8, device=DEVICE).view(torch.bool)
+    results = [mask.prod(0) if i % 3 == 0 else mask.long() + i if i % 3 == 1 else mask.logical_not() for i in range(60)]
+    for i, result in enumerate(results):
+        whole = torch.empty(0, dtype=torch.uint8, device=DEVICE).set_(result.untyped_storage())
+        assert whole.cpu().numel() == result.untyped_storage().nbytes()
+        wanted = [0] if i % 3 == 0 else [i, 1 + i, 1 + i, 1 + i, 1 + i, i] if i % 3 == 1 else [1, 0, 0, 0, 0, 1]
+        assert result.flatten().long().tolist() == wanted, i

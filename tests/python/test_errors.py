@@ -139,7 +139,6 @@ DTYPES = {
     "hardtanh of bool": lambda m: F.hardtanh(m(I3.bool())),
     "hardtanh of unsigned": lambda m: F.hardtanh(m(I3.byte())),
     "threshold of bool": lambda m: F.threshold(m(I3.bool()), 1.0, 2.0),
-    "abs of bool": lambda m: m(I3.bool()).abs(),
     "abs_ of complex": lambda m: m(F4 + 0j).abs_(),
     "floor of bool": lambda m: m(I3.bool()).floor(),
     "round_ of bool": lambda m: m(I3.bool()).round_(),

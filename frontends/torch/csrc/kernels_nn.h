@@ -65,4 +65,19 @@ void fused_adagrad(TensorList params, TensorList grads, TensorList sums, TensorL
                    double lr_decay, double weight_decay, double eps, bool maximize, const OptionalTensor &grad_scale,
                    const OptionalTensor &found_inf);
 
+// ---- pointwise.cpp: operations that torch has for some kinds of numbers alone
+enum class Kinds {
+  Bits,  // integers and booleans
+  Whole, // integers
+  Real   // all but complex numbers
+};
+void check_kinds(Kinds kinds, const Operand *operands, int count); // throws, also where there are no elements
+template <class... T> Tensor pointwise_of(Kinds kinds, Result result, hr_op op, const T &...operands) {
+  const Operand array[] = {Operand(operands)...};
+  check_kinds(kinds, array, sizeof...(T));
+  return pointwise_record(result, op, Rule::Same, array, sizeof...(T));
+}
+Tensor ldexp(Result result, const Tensor &self, const Tensor &other);
+Tensor threshold(Result result, const Tensor &self, const Scalar &threshold, const Scalar &value);
+
 } // namespace headrace

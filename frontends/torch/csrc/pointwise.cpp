@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "kernels.h"
+#include "kernels_nn.h"
 #include "record.h"
 
 namespace headrace {
@@ -95,6 +96,26 @@ bool is_widest_of_class(ScalarType type) {
          (class_of(type) != 1 || type == ScalarType::Int) && class_of(type) != 9;
 }
 
+// A number as an element of an integer type: it wraps, as a tensor of the number that is converted.
+hr_scalar wrapped_number(hr_scalar number, ScalarType common) {
+  if (number.dtype != HR_DTYPE_I64)
+    return number;
+  switch (common) {
+#define HEADRACE_CASE(type, name) \
+  case ScalarType::name:          \
+    return hr_scalar_i64(static_cast<type>(number.value.i));
+    HEADRACE_CASE(uint8_t, Byte)
+    HEADRACE_CASE(int8_t, Char)
+    HEADRACE_CASE(uint16_t, UInt16)
+    HEADRACE_CASE(int16_t, Short)
+    HEADRACE_CASE(uint32_t, UInt32)
+    HEADRACE_CASE(int32_t, Int)
+#undef HEADRACE_CASE
+    default:
+      return number;
+  }
+}
+
 // ---- one call
 
 struct Call {
@@ -154,6 +175,11 @@ void classify(Call &call, const Operand *operands) {
   }
   TORCH_CHECK_NOT_IMPLEMENTED(call.rule != Rule::Number || call.common != ScalarType::Bool,
                               "the operation is not implemented for 'Bool'");
+  if (c10::isIntegralType(call.common, /*includeBool=*/false)) {
+    for (int i = 0; i < call.count; ++i)
+      if (call.tensors[i] == nullptr)
+        call.numbers[i] = wrapped_number(call.numbers[i], call.common);
+  }
   switch (call.rule) {
     case Rule::Compare:
     case Rule::Logical:
@@ -207,13 +233,21 @@ int compare_dims(const Call &call, size_t a, size_t b) {
   return 0;
 }
 
-Tensor new_result(const Call &call) {
-  if (C10_LIKELY(call.contiguous)) {
-    bool plain = call.one_shape;
-    if (!plain || call.sizes.size() < 2)
-      return new_tensor(call.sizes, call.wanted);
-    return new_tensor(call.sizes, call.wanted);
+// Whether strides of dims of one element, which say nothing to memory, may decide the order of contiguous operands:
+// torch looks at them unless all operands are tensors of one shape.
+bool has_order_in_ones(const Call &call) {
+  bool is_plain = call.one_shape && call.sizes.size() >= 2, has_ones = false;
+  for (int i = 0; i < call.count; ++i) {
+    is_plain &= call.tensors[i] != nullptr;
+    for (int64_t d = 0; call.tensors[i] != nullptr && d < call.tensors[i]->dim(); ++d)
+      has_ones |= call.tensors[i]->size(d) == 1;
   }
+  return !is_plain && has_ones;
+}
+
+Tensor new_result(const Call &call) {
+  if (C10_LIKELY(call.contiguous && (call.sizes.size() < 2 || !has_order_in_ones(call))))
+    return new_tensor(call.sizes, call.wanted);
   size_t rank = call.sizes.size();
   c10::SmallVector<size_t, 8> order(rank); // fastest first
   for (size_t i = 0; i < rank; ++i)
@@ -344,6 +378,15 @@ ScalarType promote(const Operand *operands, int count) {
   return call.common;
 }
 
+void check_kinds(Kinds kinds, const Operand *operands, int count) {
+  ScalarType common = promote(operands, count);
+  bool is_whole = c10::isIntegralType(common, /*includeBool=*/true);
+  bool is_served = kinds == Kinds::Bits    ? is_whole
+                   : kinds == Kinds::Whole ? is_whole && common != ScalarType::Bool
+                                           : !c10::isComplexType(common);
+  TORCH_CHECK_NOT_IMPLEMENTED(is_served, "the operation is not implemented for '", common, "'");
+}
+
 Tensor pointwise_record(Result result, hr_op op, Rule rule, const Operand *operands, int count) {
   TORCH_INTERNAL_ASSERT_DEBUG_ONLY(count <= kMaxOperands);
   Call call;
@@ -393,6 +436,7 @@ static void check_alpha(const Tensor &self, const Tensor &other, const Scalar &a
               "For integral input tensors, argument alpha must not be a floating point number.");
   TORCH_CHECK(c10::isComplexType(common) || !alpha.isComplex(),
               "For non-complex input tensors, argument alpha must not be a complex number.");
+  check_converts(alpha, common);
 }
 
 Tensor add(Result result, const Tensor &self, const Tensor &other, const Scalar &alpha) {
@@ -455,6 +499,8 @@ static hr_op pow_shortcut(const Scalar &exponent) {
     return HR_OP_RSQRT;
   if (value == -1)
     return HR_OP_RECIPROCAL;
+  if (value == 1)
+    return HR_OP_COPY;
   return HR_OP_NONE;
 }
 
@@ -464,6 +510,9 @@ Tensor pow_scalar(Result result, const Tensor &self, const Scalar &exponent) {
               "Integers to negative integer powers are not allowed.");
   if (self.scalar_type() == ScalarType::Bool && exponent.isBoolean()) // to the power of false: true
     return pointwise(result, HR_OP_LOGICAL_OR, Rule::Logical, self, Scalar(!exponent.toBool()));
+  const Operand both[] = {self, exponent};
+  if (integral)
+    check_converts(exponent, promote(both, 2));
   hr_op shortcut = pow_shortcut(exponent);
   if (shortcut == HR_OP_NONE || (integral && !exponent.isIntegral(true))) {
     return pointwise(result, HR_OP_POW, Rule::Number, self, exponent);
@@ -484,6 +533,8 @@ Tensor abs(Result result, const Tensor &self) {
   TORCH_CHECK(!result.is_inplace() || !self.is_complex(), "In-place abs is not supported for complex tensors.");
   if (self.is_complex())
     return pointwise(result, HR_OP_ABS_COMPLEX, Rule::Part, self);
+  if (self.scalar_type() == ScalarType::Bool) // as torch's CUDA device
+    return pointwise(result.exact_if(true), HR_OP_COPY, Rule::Same, self);
   return pointwise(result.exact_if(true), HR_OP_ABS, Rule::Number, self);
 }
 
@@ -501,6 +552,8 @@ Tensor hardtanh(Result result, const Tensor &self, const Scalar &min, const Scal
 }
 
 Tensor lerp(Result result, const Tensor &self, const Tensor &end, const Operand &weight) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!c10::isIntegralType(self.scalar_type(), true), "\"lerp_kernel\" not implemented for '",
+                              self.scalar_type(), "'");
   TORCH_CHECK(self.scalar_type() == end.scalar_type(), "expected dtype ", self.scalar_type(),
               " for `end` but got dtype ", end.scalar_type());
   TORCH_CHECK(weight.tensor == nullptr || weight.tensor->dim() == 0 ||
@@ -530,7 +583,7 @@ Tensor sgn(Result result, const Tensor &self) {
 Tensor bitwise_not(Result result, const Tensor &self) {
   if (self.scalar_type() == ScalarType::Bool)
     return pointwise(result, HR_OP_LOGICAL_NOT, Rule::Logical, self);
-  return pointwise(result, HR_OP_BIT_NOT, Rule::Same, self);
+  return pointwise_of(Kinds::Bits, result, HR_OP_BIT_NOT, self);
 }
 
 static void check_gelu(std::string_view approximate) {
@@ -597,13 +650,36 @@ static bool is_nan(const Scalar &value) {
 
 Tensor clamp(Result result, const Tensor &self, const std::optional<Scalar> &min, const std::optional<Scalar> &max) {
   TORCH_CHECK(min.has_value() || max.has_value(), "torch.clamp: At least one of 'min' or 'max' must not be None");
+  const Operand all[] = {self, min.has_value() ? *min : *max, max.has_value() ? *max : *min};
+  ScalarType common = promote(all, 3);
+  TORCH_CHECK_NOT_IMPLEMENTED(!c10::isComplexType(common), "clamp is not supported for complex types");
+  if (c10::isIntegralType(common, /*includeBool=*/false)) {
+    check_converts(min.has_value() ? *min : *max, common);
+    check_converts(max.has_value() ? *max : *min, common);
+  }
   if (!max.has_value())
-    return pointwise(result, HR_OP_MAXIMUM, Rule::Same, self, *min);
+    return pointwise(result, HR_OP_MAXIMUM, Rule::Number, self, *min);
   if (!min.has_value())
-    return pointwise(result, HR_OP_MINIMUM, Rule::Same, self, *max);
+    return pointwise(result, HR_OP_MINIMUM, Rule::Number, self, *max);
   if (is_nan(*min) || is_nan(*max))
-    return pointwise(result, HR_OP_MAXIMUM, Rule::Same, self, is_nan(*min) ? *min : *max);
-  return pointwise(result, HR_OP_CLAMP, Rule::Same, self, *min, *max);
+    return pointwise(result, HR_OP_MAXIMUM, Rule::Number, self, is_nan(*min) ? *min : *max);
+  return pointwise(result, HR_OP_CLAMP, Rule::Number, self, *min, *max);
+}
+
+// Some versions of torch reach a kernel of the device's own here, which there is not.
+Tensor ldexp(Result result, const Tensor &self, const Tensor &other) {
+  const Operand both[] = {self, other};
+  ScalarType common = promote(both, 2);
+  if (c10::isIntegralType(common, /*includeBool=*/true))
+    common = c10::get_default_dtype_as_scalartype();
+  Tensor power = pointwise(Result::fresh(), HR_OP_POW, Rule::Number, Scalar(2.0), to_type(other, common));
+  return pointwise(result, HR_OP_MUL, Rule::Same, self, power);
+}
+
+Tensor threshold(Result result, const Tensor &self, const Scalar &threshold, const Scalar &value) {
+  check_converts(threshold, self.scalar_type());
+  check_converts(value, self.scalar_type());
+  return pointwise(result, HR_OP_THRESHOLD, Rule::Number, self, fixed(threshold), fixed(value));
 }
 
 Tensor clamp(Result result, const Tensor &self, const OptionalTensor &min, const OptionalTensor &max) {

@@ -115,12 +115,16 @@ static Tensor as_real(const Tensor &self, ScalarType type) {
 
 Tensor sum(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim, std::optional<ScalarType> dtype) {
   ScalarType type = accumulated_type(result, self, dtype);
+  if (type == ScalarType::Bool && self.scalar_type() != type) // numbers become true or false before they are combined
+    return headrace::sum(result, to_type(self, type), dims, keepdim, dtype);
   return reduce(result, HR_OP_SUM, as_real(self, type), Reduction(self, dims, keepdim), type, 0);
 }
 
 Tensor prod(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
             std::optional<ScalarType> dtype) {
   ScalarType type = accumulated_type(result, self, dtype);
+  if (type == ScalarType::Bool && self.scalar_type() != type)
+    return headrace::prod(result, to_type(self, type), dims, keepdim, dtype);
   return reduce(result, HR_OP_PROD, as_real(self, type), Reduction(self, dims, keepdim), type, 1);
 }
 
@@ -180,6 +184,7 @@ Tensor arg_extreme(Result result, hr_op op, const Tensor &self, std::optional<in
   int64_t one = dim.value_or(0);
   const char *name = op == HR_OP_ARGMAX ? "argmax" : "argmin";
   TORCH_CHECK(self.scalar_type() != ScalarType::Bool, name, "(): does not support bool input");
+  TORCH_CHECK(!self.is_complex(), name, "(): does not support complex input");
   TORCH_CHECK_INDEX(dim.has_value() || self.numel() > 0, name,
                     "(): Expected reduction dim to be specified for input.numel() == 0.");
   Reduction reduction(self, dim.has_value() ? OptionalIntArrayRef(IntArrayRef(one)) : OptionalIntArrayRef(), keepdim);
@@ -304,6 +309,8 @@ Tensor logsumexp(Result result, const Tensor &self, IntArrayRef dims, bool keepd
 Tensor cumsum(Result result, const Tensor &self, int64_t dim, std::optional<ScalarType> dtype) {
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   ScalarType type = scan_type(result, self, dtype);
+  if (result.is_inplace() && self.numel() == 0)
+    return self;
   TORCH_CHECK_NOT_IMPLEMENTED(type != ScalarType::Bool, "\"cumsum\" not implemented for 'Bool'");
   Tensor out = result.exact_if(true).begin(self.sizes(), type, {self});
   if (out.numel() > 0) {

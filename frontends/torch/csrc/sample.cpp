@@ -158,11 +158,14 @@ Tensor randperm(Result result, int64_t n, const OptionalGenerator &generator) {
 
 Tensor histc(Result result, const Tensor &self, int64_t bins, const Scalar &min, const Scalar &max) {
   TORCH_CHECK(bins > 0, "bins must be > 0, but got ", bins, " for dimension 0");
-  TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(self.scalar_type()), "\"histogram_cpu\" not implemented for '",
-                              self.scalar_type(), "'");
   ScalarType type = self.scalar_type();
+  bool is_whole = c10::isIntegralType(type, /*includeBool=*/false); // as torch's CUDA device
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(type) || is_whole, "\"histogram_cpu\" not implemented for '", type,
+                              "'");
   Tensor flat = to_type(self.reshape({-1}), made_type(self));
   double least = min.toDouble(), most = max.toDouble();
+  if (is_whole)
+    least = std::trunc(least), most = std::trunc(most);
   if (least == most && flat.numel() > 0) {
     least = flat.min().item<double>(), most = flat.max().item<double>();
   }

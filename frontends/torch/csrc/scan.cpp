@@ -25,6 +25,8 @@ static Tensor scan(Result result, hr_op op, const Tensor &self, int64_t dim, Sca
 
 Tensor cumprod(Result result, const Tensor &self, int64_t dim, std::optional<ScalarType> dtype) {
   ScalarType type = scan_type(result, self, dtype);
+  TORCH_CHECK_NOT_IMPLEMENTED(!result.is_inplace() || self.scalar_type() != ScalarType::Bool || self.numel() == 0,
+                              "\"cumprod\" not implemented for 'Bool'");
   return scan(result.exact_if(true), HR_OP_CUMPROD, self, dim, type);
 }
 
@@ -41,7 +43,6 @@ Tensor trace(const Tensor &self) {
 
 Tensor nansum(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
               std::optional<ScalarType> dtype) {
-  TORCH_CHECK(!self.is_complex(), "nansum does not support complex inputs");
   bool is_integral = c10::isIntegralType(self.scalar_type(), true);
   TORCH_CHECK_NOT_IMPLEMENTED(is_integral || result.is_fresh() ||
                                   !c10::isIntegralType(result.tensor().scalar_type(), true),
@@ -65,6 +66,8 @@ Tensor cdist_forward(const Tensor &a, const Tensor &b, double p) {
               "D, X2 got: ", b.dim(), "D");
   TORCH_CHECK(a.size(-1) == b.size(-1), "X1 and X2 must have the same number of columns. X1: ", a.size(-1),
               " X2: ", b.size(-1));
+  TORCH_CHECK(c10::isFloatingType(a.scalar_type()) && c10::isFloatingType(b.scalar_type()),
+              "cdist only supports floating-point dtypes, X1 got: ", a.scalar_type());
   TORCH_CHECK(p >= 0, "cdist only supports non-negative p values");
   // Sums of up to 32 elements are made one in each lane of a vector: those that neighbouring lanes read shall be
   // neighbours.

@@ -215,6 +215,7 @@ Tensor index_fill(const Tensor &self, int64_t dim, const Tensor &index, const Sc
               "index_fill_(): Converting complex Scalar to non-complex type is not supported");
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   at::assert_no_internal_overlap(self);
+  check_converts(value, self.scalar_type());
   if (index.numel() == 0 || self.numel() == 0)
     return self;
   Tensor whole = self.dim() == 0 ? self.view({1}) : self;
@@ -251,6 +252,9 @@ static Scalar identity_of(std::string_view reduce, ScalarType type) {
 Tensor scatter_reduce(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Tensor &source,
                       std::string_view reduce, bool include_self) {
   bool is_mean = reduce == "mean";
+  TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex() || (reduce != "amax" && reduce != "amin") || index.numel() == 0,
+                              "\"scatter_gather_tensor_cpu_reduce_amax\" not implemented for '", self.scalar_type(),
+                              "'");
   if (include_self && !is_mean)
     return headrace::scatter(result, self, dim, index, Operand(source), scatter_mode(reduce, true));
   int64_t mode = scatter_mode(is_mean ? "sum" : reduce, true);
@@ -282,6 +286,9 @@ Tensor index_reduce(Result result, const Tensor &self, int64_t dim, const Tensor
   TORCH_CHECK_INDEX(index.dim() <= 1, "index_reduce_(): Index is supposed to be a vector, but got dim: ", index.dim());
   TORCH_CHECK(index.scalar_type() == ScalarType::Long || index.scalar_type() == ScalarType::Int,
               "index_reduce_(): Expected dtype int32/int64 for index");
+  bool is_order = reduce == "amax" || reduce == "amin";
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_order || !self.is_complex(), "\"index_func_\" not implemented for '",
+                              self.scalar_type(), "'");
   TORCH_CHECK(self.scalar_type() == source.scalar_type(), "index_reduce_(): self (", self.scalar_type(),
               ") and source (", source.scalar_type(), ") must have the same scalar type");
   TORCH_CHECK(source.dim() == 0 || index.numel() == source.size(along), "index_reduce_(): Number of indices (",
@@ -297,9 +304,13 @@ Tensor index_reduce(Result result, const Tensor &self, int64_t dim, const Tensor
 
 // ---- by value
 
+static void check_isin(ScalarType type) {
+  TORCH_CHECK(!c10::isComplexType(type) && type != ScalarType::Bool,
+              "Unsupported input type encountered for isin(): ", type);
+}
+
 Tensor isin(Result result, const Tensor &elements, const Tensor &among, bool invert) {
-  TORCH_CHECK(!elements.is_complex() && !among.is_complex(),
-              "Unsupported input type encountered for isin(): ", elements.scalar_type());
+  check_isin(elements.scalar_type()), check_isin(among.scalar_type());
   Tensor found;
   if (elements.numel() == 0 || among.numel() == 0)
     found = fill_with(new_tensor(elements.sizes(), ScalarType::Bool), false);
@@ -399,7 +410,7 @@ Tensor roll(const Tensor &self, IntArrayRef shifts, IntArrayRef dims) {
     if (start != 0)
       out = at::cat({out.narrow(along, start, size - start), out.narrow(along, 0, start)}, along);
   }
-  return out.is_same(self) ? self.clone() : out;
+  return out.is_same(self) ? self.clone(at::MemoryFormat::Contiguous) : out;
 }
 
 Tensor unfold_backward(const Tensor &grad, IntArrayRef sizes, int64_t dim, int64_t size, int64_t step) {

@@ -213,7 +213,7 @@ struct HostView {
 
 // The number behind a lazily conjugated or negated tensor is not what its bytes say.
 void copy_between(const Tensor &from, const Tensor &to) {
-  bool conjugate = from.is_conj() != to.is_conj(), negate = from.is_neg() != to.is_neg();
+  bool conjugate = from.is_conj() != to.is_conj() && to.is_complex(), negate = from.is_neg() != to.is_neg();
   at::assert_no_internal_overlap(to);
   if (conjugate && negate) {
     Tensor half = new_like(from);

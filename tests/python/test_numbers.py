@@ -1,0 +1,113 @@
+"""Python numbers that a tensor's dtype does not have, dtypes that torch refuses, and other rules of torch's CPU device."""
+
+import math
+
+import pytest
+import torch
+from support import DEVICE, assert_same
+
+UINT8 = [0, 1, 2, 100, 254, 255]
+# Numbers wrap, as a tensor of the number that is converted; or torch refuses them.
+WRAPPING = {
+    "eq": lambda x: x == -1,
+    "lt": lambda x: x < -1,
+    "ge": lambda x: x >= -2,
+    "ne 300": lambda x: x != 300,
+    "clamp min": lambda x: x.clamp(min=-1),
+    "clamp": lambda x: x.clamp(-3, -1),
+    "clamp_min 300": lambda x: x.clamp_min(300),
+    "clamp max 2**40": lambda x: x.clamp(max=2**40),
+    "remainder": lambda x: x % -1,
+    "remainder 2**40": lambda x: x % 2**40,
+    "floor_divide": lambda x: x // -1,
+    "div trunc": lambda x: torch.div(x, -2, rounding_mode="trunc"),
+    "fmod": lambda x: torch.fmod(x, -1),
+    "pow 300": lambda x: x.pow(300),
+    "pow 2": lambda x: x.pow(2),
+    "add alpha 300": lambda x: torch.add(x, x, alpha=300),
+    "index_fill 300": lambda x: x.index_fill(0, torch.tensor([0], device=x.device), 300),
+    "threshold 300": lambda x: torch.nn.functional.threshold(x, 300, 1),
+    "pad without a fill": lambda x: torch.nn.functional.pad(x, (-1, -1), value=300),
+    "pad 300": lambda x: torch.nn.functional.pad(x, (1, 0), value=300),
+    "where": lambda x: torch.where(x > 1, x, -1),
+}
+
+
+def outcome(function, make):
+    try:
+        return function(make()).cpu()
+    except Exception as error:  # noqa: BLE001: the type is the outcome
+        return error
+
+
+def assert_same_outcome(function, make, what):
+    expected, actual = outcome(function, lambda: make("cpu")), outcome(function, lambda: make(DEVICE))
+    if isinstance(expected, Exception) or isinstance(actual, Exception):
+        related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
+        assert related and isinstance(expected, Exception), f"{what}: {actual!r}, torch {expected!r}"
+    else:
+        assert_same(actual, expected, what)
+
+
+@pytest.mark.parametrize("name", WRAPPING)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
+def test_numbers_that_do_not_fit(name, dtype):
+    assert_same_outcome(WRAPPING[name], lambda d: torch.tensor(UINT8, dtype=torch.uint8).to(dtype).to(d), f"{name} {dtype}")
+
+
+REFUSED = {
+    "gcd": lambda x: torch.gcd(x, x),
+    "lcm": lambda x: torch.lcm(x, x),
+    "bitwise_or": lambda x: x | x,
+    "bitwise_and_": lambda x: x.clone().bitwise_and_(x),
+    "bitwise_not": lambda x: ~x,
+    "shift": lambda x: torch.bitwise_left_shift(x, x),
+    "maximum": lambda x: torch.maximum(x, x),
+    "fmax": lambda x: torch.fmax(x, x),
+    "isin": lambda x: torch.isin(x, x),
+    "clamp_min_": lambda x: x.clone().clamp_min_(0),
+    "clamp": lambda x: x.clamp(0, 1),
+    "lerp": lambda x: torch.lerp(x, x, 0.5),
+    "cumprod_": lambda x: x.clone().cumprod_(0),
+    "cumsum_": lambda x: x.clone().cumsum_(0),
+    "argmax": lambda x: x.argmax(),
+    "index_reduce amax": lambda x: x.index_reduce(0, torch.arange(len(x), device=x.device), x, "amax"),
+    "scatter_reduce amin": lambda x: x.scatter_reduce(0, torch.arange(len(x), device=x.device), x, "amin"),
+    "prod as bool": lambda x: x.prod(dtype=torch.bool),
+    "pow 1": lambda x: x.pow(1),
+    "roll": lambda x: x.roll(0, 0),
+}
+
+
+@pytest.mark.parametrize("count", [0, 3])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32, torch.complex64], ids=str)
+@pytest.mark.parametrize("name", REFUSED)
+def test_dtypes_are_refused_as_torch_refuses_them(name, dtype, count):
+    if name.startswith("index_reduce") and dtype == torch.bool:
+        pytest.skip("torch refuses bools of vectors alone; the device serves them")
+    assert_same_outcome(REFUSED[name], lambda d: torch.tensor([0, 1, 2][:count]).to(dtype).to(d), f"{name} {dtype}")
+
+
+def test_complex_numbers_to_the_power_of_one_are_exact():
+    x = torch.tensor([2j, complex(math.inf, 0), -1.5 + 1e-9j, complex(math.nan, 1)])
+    assert_same(x.to(DEVICE).pow(1), x.pow(1), rtol=0, atol=0)
+
+
+def test_a_conjugate_view_is_copied_into_real_numbers():
+    x = torch.tensor([1 + 2j, -3j])
+    for dtype in (torch.int64, torch.float32, torch.bool, torch.complex128):
+        made = torch.zeros(2, dtype=dtype, device=DEVICE).copy_(x.to(DEVICE).conj())
+        assert_same(made, torch.zeros(2, dtype=dtype).copy_(x.conj()), str(dtype))
+
+
+@pytest.mark.parametrize("function", [lambda x: x + 1, lambda x: x >= 1, lambda x: torch.where(x > 0, x, 2.0), torch.neg, lambda x: x * x])
+def test_strides_of_dims_of_one_element(function):
+    for sizes, strides in (([3, 1], [1, 2]), ([3, 1], [1, 3]), ([1, 3], [1, 1]), ([2, 1, 3], [3, 1, 1])):
+        made = [function(torch.empty_strided(sizes, strides, device=d).fill_(2)).stride() for d in ("cpu", DEVICE)]
+        assert made[0] == made[1], (sizes, strides)
+
+
+def test_ldexp():
+    x, e = torch.tensor([0.5, -3.0, 7.0]), torch.tensor([1, -2, 10])
+    assert_same(torch.ldexp(x.to(DEVICE), e.to(DEVICE)), torch.ldexp(x, e))
+    assert_same(x.to(DEVICE).ldexp_(e.to(DEVICE)), torch.ldexp(x, e))
