@@ -13,7 +13,7 @@
  * blocks are returned, largest first, cached weights (cached_weights.h) are dropped, and the request is retried.
  *
  * Drivers without graphs allocate host memory, which other processes share. If their sizes change all the time, free
- * memory is limited to 128 MB or twice the peak in use, and the blocks that were freed first are returned.
+ * memory is limited to 128 MB or twice the peak in use (the larger of both): the blocks freed first are returned.
  *
  * Of several suitable blocks a request gets the one at the lowest address. So a repeated program gets the same
  * addresses again, in any order of its releases (engine/replay.h). Exception: for the larger blocks of a driver without
