@@ -20,7 +20,7 @@ static const char *const names[] = {
 static const char *const more_names[] = {
 #define CUDA_SYMBOL(name, args) #name,
 #include "drivers/cuda/cuda_graph_symbols.def"
-/* behind those for graphs */
+/* after the graph functions */
 #include "drivers/cuda/cuda_edge_symbols.def"
 #undef CUDA_SYMBOL
 };

@@ -71,7 +71,7 @@ typedef struct hr__cuda_table {
 #include "drivers/cuda/cuda_symbols.def"
   /* NULL if the driver does not have them. */
 #include "drivers/cuda/cuda_graph_symbols.def"
-  /* behind those for graphs */
+  /* after the graph functions */
 #include "drivers/cuda/cuda_edge_symbols.def"
 #undef CUDA_SYMBOL
 } hr__cuda_table;
