@@ -7,7 +7,7 @@
 #include "base/integer.h"
 
 enum { ALIGNMENT = 64 };
-static const int64_t WORKER_NS = 30000; /* what is worth another thread */
+static const int64_t WORKER_NS = 30000; /* the work that justifies another thread */
 static const int64_t SMALL_BYTES = 16384;
 
 struct hr_prepared {

@@ -321,7 +321,7 @@ static bool is_nan_at_ends(uint64_t y, size_t bytes) {
   return is_nan;
 }
 
-/* True if a plan makes NaN of NaN; afterwards the handle's queue is the device's default one. */
+/* True if a plan makes NaN of NaN; afterwards the handle's queue is the default stream. */
 static bool keeps_nan(cudnn_handle handle, const hr__conv_plan *plan) {
   enum { NAN_BYTE = 0xff, ALIGNMENT = 256 };
   const hr__conv_shape *s = &plan->shape;

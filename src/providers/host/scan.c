@@ -51,7 +51,7 @@ typedef struct bundle {
   hr_dtype dtype;
   int64_t starts[LINES], step;
   int count;
-  bool is_adjacent; /* each line begins one element behind the one before */
+  bool is_adjacent; /* each line begins one element after the previous one */
 } bundle;
 
 static bundle bundle_of(const hr_operand *x, void *data, int dim, int64_t first, int count) {

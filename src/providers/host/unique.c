@@ -1,4 +1,4 @@
-/* unique.c: the distinct rows of a matrix, sorted, or of consecutive equal rows.
+/* unique.c: the distinct rows of a matrix: sorted, or without consecutive duplicates only.
  *
  * Rows of one element are sorted by their keys (order.h), longer ones by merging, compared element by element. NaN
  * differs from everything, itself included.

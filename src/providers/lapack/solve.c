@@ -207,7 +207,7 @@ static int squares_one(const squares *s, void *a, void *x, void *values, int *ra
   return info;
 }
 
-/* B above the remaining rows of the solution. */
+/* B, padded with zeros to the height of the solution. */
 static void *copy_right(const hr__library_call *call, const squares *s, int64_t item) {
   char *to = hr__item(&call->outputs[0], item, s->x.count);
   const char *from = hr__item(&call->inputs[1], item, s->b.count);

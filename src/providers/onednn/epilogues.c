@@ -122,7 +122,7 @@ static int operand_memory(maker *m, int input, dnnl_memory_desc *out_desc) {
   }
 }
 
-/* Makes the operand an argument of the post-op that comes next. */
+/* Makes the operand an argument of the next post-op. */
 static void argument(maker *m, int kind, int memory) {
   m->epilogues->args[m->epilogues->arg_count][0] = DNNL_ARG_POST_OP * (m->op_count + 1) | kind;
   m->epilogues->args[m->epilogues->arg_count++][1] = memory;

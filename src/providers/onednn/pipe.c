@@ -277,7 +277,7 @@ typedef struct copy_call {
   const pipe_copy *copy;
   char *strided, *dense;
   bool to_dense;
-  int outer; /* dims in front of those that are dense on both sides */
+  int outer; /* leading dims, before those that are dense on both sides */
   int64_t run;
 } copy_call;
 

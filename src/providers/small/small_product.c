@@ -16,7 +16,7 @@
 #include "providers/small/small.h"
 
 enum { THREADS = HR_SMALL_THREADS, WARP = 32, VECTOR_BYTES = 16, BATCH_DIMS = 2 };
-enum { WARPS_WANTED = 2048, SPLIT_MOST = 4, BLOCKS_WANTED = 128, ACROSS_LEAST = 2 }; /* what keeps an H200 busy */
+enum { WARPS_WANTED = 2048, SPLIT_MOST = 4, BLOCKS_WANTED = 128, ACROSS_LEAST = 2 }; /* enough to fill an H200 */
 
 /* Strides of the two batch dims, the inner one last. */
 typedef struct matrix {

@@ -67,7 +67,7 @@ typedef struct hr__winograd_weight {
   int64_t ins;
 } hr__winograd_weight;
 
-/* `outs` output channels (up to 16, zeros behind them) from `out` on, all input channels, to u[point][in][width]. */
+/* `outs` output channels (up to 16, padded with zeros) from `out` on, all input channels, to u[point][in][width]. */
 void hr__winograd_transform(const hr__winograd_weight *weight, int64_t out, int64_t outs, float *u, int64_t width);
 
 /* ---- gradients of weights ---- */
