@@ -16,7 +16,7 @@ enum { DIALECTS = HR_DIALECT_CUDA + 1 };
 /* A context's. */
 typedef struct provider_lists {
   hr_mutex mutex;
-  const hr_provider *open[DIALECTS][HR_PROVIDERS_MAX + 1]; /* those that could be opened; NULL-terminated */
+  const hr_provider *open[DIALECTS][HR_PROVIDERS_MAX + 1]; /* the available ones; NULL-terminated */
   bool are_open[DIALECTS];
   bool is_known[HR_OP_COUNT]; /* a library has prepared such an operation */
 } provider_lists;
@@ -61,8 +61,9 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
   return lists->open[dialect];
 }
 
-/* A library has prepared an operation. What it makes for the first one of a kind (memory for generated code, say) is
- * torn down at exit before what it made when it was opened: the devices have to be closed before that, too. */
+/* Called when a library has prepared an operation. The devices must be closed at exit before the library frees what it
+ * made for the first operation of a kind (memory for generated code, for example), which happens before it frees what
+ * it made when it was opened. */
 static void outlive_library(hr_op op) {
   provider_lists *lists = own_lists();
   hr_mutex_lock(&lists->mutex);
@@ -78,7 +79,7 @@ static void *queue_of(hr_device *device) {
   return device->driver->native != NULL ? device->driver->native(device->impl) : NULL;
 }
 
-/* A library is asked about epilogues, with the device current on this thread. */
+/* True if a library runs the node with its epilogues; the device is current on this thread. */
 static bool asks_library(hr_device *device, const hr_provider *provider, const hr_program *program,
                          const hr_node *node) {
   hr_status entered = hr__device_enter(device);
@@ -136,7 +137,7 @@ void hr__algorithms_layouts(hr_dialect dialect, hr_target *target) {
   }
 }
 
-/* ---- ways ---- */
+/* ---- algorithms ---- */
 
 static int add_algorithm(hr_algorithm *algorithms, int count, const hr_provider *provider, int number) {
   if (count < HR_ALGORITHMS_MAX) {
@@ -198,7 +199,8 @@ static void add_operand(const hr_operand *x, hr_text *key) {
   hr_text_append(key, "}");
 }
 
-/* What dies, or is written elsewhere in the program, can't be kept in another layout, and says so. */
+/* The mark of operands that can't be cached in another layout: those that die, or are written elsewhere in the
+ * program. */
 static const char *mark_of(const hr_program *program, const hr_node *node, const hr_operand *x) {
   return x->kind != HR_OPERAND_VALUE           ? ""
          : program->buffers[x->index].is_dead  ? "-"
@@ -208,12 +210,12 @@ static const char *mark_of(const hr_program *program, const hr_node *node, const
 
 void hr__algorithms_key(const hr_provider *const *providers, const hr_device *device, const hr_program *program,
                         const hr_node *node, hr_text *out_key) {
-  enum { OWN_INPUTS = 3 }; /* what follows is of epilogues */
+  enum { OWN_INPUTS = 3 }; /* further inputs belong to epilogues */
   int count = node->epilogue_count > 0 ? OWN_INPUTS : node->input_count;
   while (count > 0 && node->inputs[count - 1].kind == HR_OPERAND_NONE) {
     --count;
   }
-  bool marks = device->properties.is_host; /* nothing is kept elsewhere */
+  bool marks = device->properties.is_host; /* only hosts cache operands */
   hr_text_append(out_key, hr_op_table(node->op)->name);
   for (int i = 0; i < count; ++i) {
     add_operand(&node->inputs[i], out_key);
@@ -227,8 +229,7 @@ void hr__algorithms_key(const hr_provider *const *providers, const hr_device *de
   for (int i = 0; i < node->int_count; ++i) {
     hr_text_printf(out_key, " %lld", (long long)node->ints[i]);
   }
-  for (int i = 0; i < node->epilogue_count && !marks;
-       ++i) { /* on hosts they change nothing about which way is fastest */
+  for (int i = 0; i < node->epilogue_count && !marks; ++i) { /* on hosts they don't change which algorithm is fastest */
     hr_text_printf(out_key, " then %s", hr_op_table(node->epilogues[i].op)->name);
   }
   hr_text_printf(out_key, "\non %s, %s, %d workers\nby", device->driver->name, device->properties.description,

@@ -9,19 +9,18 @@
 #include "runtime/cached_weights.h"
 
 enum { RUNS_BEFORE = 2, SAMPLES = 5, SAMPLES_TO_DROP = 2, SHARE = 20, ARGS_MAX = 8 };
-enum { ROUNDS = 4, RUNS_MOST = 30 }; /* of ways that are settled before the first run */
+enum { ROUNDS = 4, RUNS_MOST = 30 }; /* of algorithms that are settled before the first run */
 static const int64_t NS_MOST = 1000000000, SETTLE_NS_MOST = 1000000000, ROUND_NS = 300000, WARM_NS = 30000000;
-static const int64_t HEAVY_NS = 1000000,
-                     HEAVY_ROUND_NS = 16000000; /* what a device's clocks may slow down for, by its power */
-static const int64_t PAUSE_NS =
-    20000000;                      /* between two tries of a step: when others want the cores, they do for a while */
-static const double SLOW = 1.25;   /* times the best: not timed any more */
-static const double BETTER = 0.95; /* of the own time: worth a change */
-static const double BETTER_SETTLED = 0.98; /* the same, of ways that are timed in turn before the first run */
+static const int64_t HEAVY_NS = 1000000, HEAVY_ROUND_NS = 16000000; /* a device may lower its clocks for longer loads,
+                                                                     * because of their power */
+static const int64_t PAUSE_NS = 20000000;  /* between two trials of a step: other load on the cores lasts for a while */
+static const double SLOW = 1.25;           /* times the best: no longer timed */
+static const double BETTER = 0.95;         /* of the step's own time: worth a change */
+static const double BETTER_SETTLED = 0.98; /* the same, for algorithms timed in turn before the first run */
 
 typedef struct candidate {
   hr_algorithm algorithm;
-  hr_ready ready; /* of the others than the step's own, while they are tried */
+  hr_ready ready; /* of candidates other than the step's own, while they are tried */
   bool is_out;
   int sample_count;
   int64_t ns; /* the best */
@@ -37,17 +36,17 @@ struct hr_tuning {
   int64_t next_ns;                /* no try before */
   bool has_claim, is_over;
   candidate candidates[HR_ALGORITHMS_MAX];
-  hr_ready settled; /* taken instead of the step's own */
+  hr_ready settled; /* runs instead of the step's own */
 };
 
-/* ---- what it may cost ---- */
+/* ---- budget ---- */
 
 /* A context's. */
 typedef struct budget {
   atomic_int_least64_t allowed_ns, spent_ns;
-  hr_mutex settle_mutex; /* guards what follows; one at a time measures */
+  hr_mutex settle_mutex; /* guards the fields below; one thread measures at a time */
   int64_t settle_ns;
-  bool is_warm; /* a device that did nothing runs slowly at first */
+  bool is_warm; /* an idle device runs slowly at first */
 } budget;
 
 static void init_budget(void *part) {
@@ -75,7 +74,7 @@ static bool may_spend(const hr_device *device) {
 
 /* ---- life ---- */
 
-/* A way that runs twice must not read what it wrote. */
+/* True if the step may run twice: it does not read what it writes. */
 static bool can_repeat(const hr_node *node) {
   for (int i = 0; i < node->input_count; ++i) {
     for (int k = 0; k < node->output_count; ++k) {
@@ -98,7 +97,8 @@ hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *provid
   return tuning;
 }
 
-/* Not before they are needed: asking takes time, and many a program never repeats. False: there is nothing to try. */
+/* Lists the candidates when they are first needed: listing takes time, and many programs never repeat. False: there is
+ * nothing to try. */
 static bool list_candidates(hr_tuning *tuning) {
   hr_algorithm algorithms[HR_ALGORITHMS_MAX];
   const hr_algorithm *own = &tuning->candidates[0].algorithm;
@@ -116,7 +116,7 @@ static bool claim(hr_tuning *tuning) {
   return tuning->has_claim;
 }
 
-/* What losers kept of weights is of no more use; the step's own way makes its again. */
+/* Drops the weights that a losing candidate has cached; the step's own algorithm makes its own again. */
 static void drop(hr_tuning *tuning, candidate *c, const uint64_t *stamps) {
   c->is_out = true;
   if (c->ready.prepared == NULL) {
@@ -157,7 +157,8 @@ static void write_note(const hr_tuning *tuning, hr_text *out_note) {
 
 typedef void (*close_fn)(hr_tuning_entry *tuning_entry, const char *algorithm, const char *note);
 
-/* The fastest way that was timed so often; the step's own where no other takes less than this share of its time. */
+/* The fastest algorithm with at least this many samples; the step's own if no other takes less than this share of its
+ * time. */
 static candidate *best_of(hr_tuning *tuning, int samples, double better) {
   candidate *own = &tuning->candidates[0], *best = own;
   for (int i = 1; i < tuning->candidate_count; ++i) {
@@ -194,7 +195,7 @@ static void finish(hr_tuning *tuning, const uint64_t *stamps) {
 
 /* ---- runs ---- */
 
-/* The other way with the fewest samples; NULL when all have enough. */
+/* The other algorithm with the fewest samples; NULL when all have enough. */
 static candidate *next_candidate(hr_tuning *tuning) {
   candidate *next = NULL;
   for (int i = 1; i < tuning->candidate_count; ++i) {
@@ -231,7 +232,7 @@ static hr_status prepare_algorithm(const hr_tuning *tuning, candidate *c) {
              : hr__algorithm_prepare(tuning->device, tuning->program, tuning->node, &c->algorithm, &c->ready);
 }
 
-/* Runs it so often, and gives the time of one run. */
+/* Runs it this often, and returns the time of one run. */
 static hr_status time_runs(const hr_tuning *tuning, const hr_ready *ready, const hr_tuning_call *call, void *workspace,
                            int runs, int64_t *out_ns) {
   hr_status status = flush(tuning->device);
@@ -246,12 +247,12 @@ static hr_status time_runs(const hr_tuning *tuning, const hr_ready *ready, const
   return status;
 }
 
-/* Runs it, and gives the time. */
+/* Runs it, and returns the time. */
 static hr_status time_algorithm(hr_tuning *tuning, candidate *c, const hr_tuning_call *call, int64_t *out_ns) {
   hr_device *device = tuning->device;
   hr_block *block = NULL;
   HR_RETURN_IF_ERROR(prepare_algorithm(tuning, c));
-  void *workspace = call->workspace; /* where it is large enough: it lies in the caches, as for the step itself */
+  void *workspace = call->workspace; /* used if it is large enough: it is in the caches, as for the step itself */
   if (c->ready.workspace_bytes > call->workspace_bytes) {
     HR_RETURN_IF_ERROR(hr_caching_allocator_alloc(&device->allocator, c->ready.workspace_bytes, &block));
     workspace = block->address;
@@ -261,7 +262,7 @@ static hr_status time_algorithm(hr_tuning *tuning, candidate *c, const hr_tuning
   return status;
 }
 
-/* False: it is no way. */
+/* False: the algorithm can't run. */
 static bool try_algorithm(hr_tuning *tuning, candidate *c, const hr_tuning_call *call) {
   int64_t begin = hr_clock_ns(), ns = 0;
   hr_status status = time_algorithm(tuning, c, call, &ns);
@@ -276,8 +277,7 @@ static bool try_algorithm(hr_tuning *tuning, candidate *c, const hr_tuning_call 
   return is_algorithm;
 }
 
-/* Runs another way, where it is time for one. Whether the step's own run is to be timed: always, but behind another
- * way. */
+/* Runs a candidate if one is due. True if the step's own run is to be timed: always, except right after a candidate. */
 static bool prepare_run(hr_tuning *tuning, const hr_tuning_call *call) {
   if (tuning->is_over || ++tuning->run_count <= RUNS_BEFORE) {
     return false;
@@ -306,7 +306,7 @@ static const hr_ready *ready_of(const hr_tuning *tuning, const candidate *c, con
   return c == &tuning->candidates[0] ? own : &c->ready;
 }
 
-/* A device that did nothing runs slowly at first: the step's own way until its clocks are up. */
+/* Runs the step's own algorithm until the device's clocks are up: an idle device runs slowly at first. */
 static hr_status warm_up(const hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
   budget *time = budget_of(tuning->device->context);
   hr_status status = HR_OK;
@@ -318,7 +318,8 @@ static hr_status warm_up(const hr_tuning *tuning, const hr_ready *own, const hr_
   return status;
 }
 
-/* Whether the way is prepared, fits into the workspace and runs: whatever is made at the first run is made. */
+/* True if the algorithm is prepared, fits into the workspace and runs; this run also makes all that a first run
+ * makes. */
 static bool is_ready(const hr_tuning *tuning, candidate *c, const hr_ready *own, const hr_tuning_call *call) {
   int64_t ns = 0;
   hr_status status = c == &tuning->candidates[0] ? HR_OK : prepare_algorithm(tuning, c);
@@ -333,7 +334,7 @@ static bool is_ready(const hr_tuning *tuning, candidate *c, const hr_ready *own,
   return is_algorithm;
 }
 
-/* Runs all ways that are left in turn, each often enough for the clock. */
+/* Runs all remaining algorithms in turn, each often enough for the clock. */
 static void run_round(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
   for (int i = 0; i < tuning->candidate_count; ++i) {
     candidate *c = &tuning->candidates[i];
@@ -369,7 +370,7 @@ static void settle_algorithms(hr_tuning *tuning, const hr_ready *own, const hr_t
   if (tuning->candidates[0].sample_count == ROUNDS) {
     candidate *best = best_of(tuning, ROUNDS, BETTER_SETTLED);
     close_tuning_entry(tuning, best, hr__tuning_entry_settle);
-    tuning->settled = best->ready; /* nothing, of the step's own */
+    tuning->settled = best->ready; /* empty for the step's own */
     best->ready = (hr_ready){.algorithm = best->algorithm};
   }
   for (int i = 1; i < tuning->candidate_count; ++i) {
@@ -378,8 +379,8 @@ static void settle_algorithms(hr_tuning *tuning, const hr_ready *own, const hr_t
   budget_of(tuning->device->context)->settle_ns += hr_clock_ns() - begin;
 }
 
-/* Finds the way, and prepares it where it was found by another step or process; whatever fails leaves the step its own.
- */
+/* Finds the algorithm, and prepares it if another step or process found it; after any failure the step keeps its
+ * own. */
 static void settle(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
   budget *time = budget_of(tuning->device->context);
   hr_mutex_lock(&time->settle_mutex);

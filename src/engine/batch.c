@@ -36,7 +36,7 @@ static void add_access(const hr_kernel *kernel, const hr_access *access, range *
   r->end = (last + 1) * size > r->end ? (last + 1) * size : r->end;
 }
 
-/* What a kernel may reach of an argument, bounds aside. An index that is read may lead anywhere. */
+/* The bytes of an argument that a kernel may reach, bounds ignored. An index that is read may lead anywhere. */
 static range reach_of(const hr_kernel *kernel, int arg) {
   range r = {INT64_MAX, INT64_MIN};
   for (int i = 0; i < kernel->access_count; ++i) {
@@ -73,7 +73,7 @@ static bool are_independent(const hr_place *places, const hr_kernel *a, const hr
   return true;
 }
 
-/* Pieces of work worth a thread. */
+/* The number of pieces of work that are worth a thread. */
 static double pieces_of(const hr_host_kernel *kernel, int pass) {
   return (double)kernel->units[pass] / (double)(kernel->grain[pass] > 0 ? kernel->grain[pass] : 1);
 }
@@ -94,7 +94,7 @@ static bool can_be_in_batch(const hr_exec_step *step) {
   return can;
 }
 
-/* Whether step `next` can run at once with those from `first` on. */
+/* True if step `next` can run in one launch with those from `first` on. */
 static bool can_join(const hr_instance *instance, int first, int next) {
   bool joins = next < instance->step_count && next - first < BATCH_MAX && can_be_in_batch(&instance->steps[next]);
   for (int i = first; joins && i < next; ++i) {
@@ -104,7 +104,7 @@ static bool can_join(const hr_instance *instance, int first, int next) {
   return joins;
 }
 
-/* The batch that begins with step `first`; gives the bytes of workspace that it needs. */
+/* Makes the batch that begins with step `first`; returns the bytes of workspace that it needs. */
 static size_t make_batch(hr_instance *instance, int first) {
   hr_exec_step *head = &instance->steps[first];
   size_t workspace = hr_align_up(head->workspace_bytes, HR_WORKSPACE_ALIGNMENT);

@@ -18,7 +18,7 @@ static void link_use(hr_cache *cache, hr_instance *instance) {
   cache->newest = instance;
 }
 
-/* Takes an instance out of the chain of its hash. Nothing can fail: the slot is there, or its entry goes. */
+/* Removes an instance from the chain of its hash. Nothing can fail: the slot exists, or its entry is removed. */
 static void unlink_hash(hr_cache *cache, hr_instance *instance) {
   uint64_t hash = instance->plan->key.hash;
   hr_instance *first = hr_table_get(&cache->table, hash);

@@ -25,30 +25,30 @@
 
 enum { INLINE_STEPS_MAX = 4, INLINE_NS_MAX = 40000 };
 
-/* What the caller of a commit does next. PROBE: it only asks whether memory can be had. */
+/* The caller's next action after a commit. PROBE: it only checks that memory is available. */
 typedef enum caller_does { RECORD, WAIT_SOON, WAIT, PROBE } caller_does;
 
-/* What is handed over: the pending records, or a move (default_layout.c), which copies the first buffer of a trace of
- * its own, whose layout is `moves`, to the second one, and whose memory the first one then gets. 0: no move. */
+/* The work of a hand-over: the pending records, or a move (default_layout.c). A move copies the first buffer of a trace
+ * of its own, whose layout is `moves`, to the second one, whose memory the first one then gets. 0: no move. */
 typedef struct work {
   hr_trace *trace;
   uint64_t moves;
 } work;
 
 struct hr_job {
-  hr_queue_job entry; /* first: the queue knows this alone */
+  hr_queue_job entry; /* first: the queue has only this pointer */
   hr_stream *stream;
   hr_instance *instance;
   HR_VECTOR(hr_buffer *) buffers; /* a reference of each */
   HR_VECTOR(void *) bound;
-  HR_VECTOR(uint64_t) stamps; /* what each buffer held at hand-over; 0 where the run writes it */
+  HR_VECTOR(uint64_t) stamps; /* contents of each buffer at hand-over; 0 if the run writes it */
   HR_VECTOR(hr_scalar) arguments;
   void *shared;
   uint64_t number; /* in its stream */
-  bool is_sent;    /* its references count as those of work on its way */
-  bool is_move;    /* of default_layout.c: the first buffer's contents, which are older than any failure */
+  bool is_sent;    /* its references are counted as in-flight */
+  bool is_move;    /* of default_layout.c: the first buffer's contents are older than any failure */
   hr_run run;
-  hr_status status; /* of a run that was begun beside the host */
+  hr_status status; /* of a run that was submitted early */
   hr_run_scratch scratch;
   hr_job *next;
 };
@@ -112,7 +112,7 @@ static hr_status run_instance_of(hr_job *job, hr_run *run) {
   return status;
 }
 
-/* The failure that nobody has heard of yet, or OK. */
+/* The failure that was not reported yet, or OK. */
 static hr_status unreported(hr_stream *stream) {
   hr_mutex_lock(&stream->job_mutex);
   hr_status status = hr_status_clone(stream->error);
@@ -142,7 +142,7 @@ static void invalidate_unfinished(const hr_job *job, int failed_step, hr_status 
   }
 }
 
-/* Whoever writes or releases a buffer has to know that something of its contents is kept. */
+/* Marks buffers whose contents libraries may cache, for later writes and releases. */
 static void note_sources(const hr_job *job) {
   const hr_instance *instance = job->instance;
   for (size_t i = 0; i < instance->sources.count; i++) {
@@ -151,20 +151,21 @@ static void note_sources(const hr_job *job) {
   }
 }
 
-/* Something new is in the buffer now. */
+/* Marks the buffer's contents as new. */
 static void finish_write(hr_buffer *buffer) {
   hr__buffer_written(buffer);
   hr__buffer_keep(buffer, 0);
 }
 
-/* The failure of a job that an interrupt has met before it began, or OK. */
+/* The failure of a job that was interrupted before it began, or OK. */
 static hr_status find_interrupt(const hr_job *job) {
   return atomic_load_explicit(&job->stream->interrupted, memory_order_relaxed) >= job->number
              ? hr_status_make(HR_STATUS_CANCELLED, "interrupted before it began")
              : HR_OK;
 }
 
-/* What keeps a job from being run: an older failure, unless nobody has heard of it, goes to the stream. */
+/* Returns the failure that prevents a job's run: an unreported one of the stream, an interrupt, or an invalid buffer.
+ * The last two are passed to the stream. */
 static hr_status find_failure(hr_job *job) {
   hr_status before = job->is_move ? HR_OK : unreported(job->stream);
   if (before == NULL && !job->is_move) {
@@ -199,7 +200,7 @@ static void count_launches(hr_stream *stream, const hr_run *run) {
   }
 }
 
-/* Behind the run, which ended with `status`: consumes it, and the job. */
+/* After the run, which ended with `status`: consumes the status and the job. */
 static void finish_job(hr_job *job, hr_status status) {
   hr_stream *stream = job->stream;
   hr_run *run = &job->run;
@@ -230,7 +231,7 @@ static void finish_job(hr_job *job, hr_status status) {
   give_job(stream, job);
 }
 
-/* What the run says goes to the stream, too. */
+/* Passes the run's status to the stream, too. */
 static hr_status note_result(hr_job *job, hr_status status) {
   count_launches(job->stream, &job->run);
   hr__stream_set_error(job->stream, hr_status_clone(status));
@@ -248,7 +249,7 @@ static void run_job(hr_queue_job *entry) {
   finish_job(job, status);
 }
 
-/* ---- beside the host: the kernels on a thread of the team, all else on the threads that begin and end the job ---- */
+/* ---- early submit: the kernels on a thread of the team, all else on the threads that begin and end the job ---- */
 
 static void run_kernels_of(void *arg) {
   hr_job *job = arg;
@@ -260,13 +261,13 @@ static void end_lead(hr_queue_job *entry) {
   finish_job(job, note_result(job, job->status));
 }
 
-/* Whether an interrupt may come before the program has run: whoever waits for it has to be free to ask. */
+/* True if an interrupt may come before the program has run: the waiting thread must then be free to poll for it. */
 static bool is_long(const hr_stream *stream, const hr_instance *instance) {
   return stream->wants_interrupt != NULL &&
          (instance->plan->bytes >= stream->long_bytes || instance->plan->flops >= stream->long_flops);
 }
 
-/* A device that is no host runs beside it anyway. */
+/* False for devices other than hosts, which run beside the host anyway. */
 static bool can_submit_early(const hr_stream *stream, const hr_instance *instance) {
   return stream->device->properties.is_host && stream->watch == NULL && !is_long(stream, instance) &&
          hr__instance_can_submit_early(instance);
@@ -303,7 +304,7 @@ hr_status hr__stream_bind(hr_stream *stream, hr_buffer *buffer) {
   return status;
 }
 
-/* Gives memory to every buffer that needs it; takes it back from all when one gets none. */
+/* Binds memory to every buffer that needs it; releases all of it if one gets none. */
 static hr_status bind_buffers(hr_stream *stream, const hr_trace *trace, const hr_key *key, const hr_instance *instance,
                               hr_job *job) {
   hr_buffer **buffers = trace->buffers.data;
@@ -344,8 +345,8 @@ static hr_status reserve_job(hr_job *job, const hr_trace *trace, const hr_instan
 
 /* ---- hand-over ---- */
 
-/* Whether buffers with layouts are as they were when the key was made: another stream may have had one made plain
- * since. */
+/* True if buffers with layouts are as they were when the key was made: another stream may have returned one to the
+ * default layout since. */
 static bool is_current(const work *w, const hr_key *key, const hr_job *job) {
   hr_buffer **buffers = w->trace->buffers.data;
   bool is = w->moves == 0 ||
@@ -357,7 +358,7 @@ static bool is_current(const work *w, const hr_key *key, const hr_job *job) {
   return is;
 }
 
-/* How the buffers lie from here on, for whatever is handed over next. */
+/* Sets the layouts of the buffers for all work that is handed over next. */
 static void note_layouts(const hr_instance *instance, const hr_job *job) {
   if (job->is_move) {
     hr__buffers_exchange(job->buffers.data[0], job->buffers.data[1]);
@@ -398,16 +399,16 @@ static void fill_job(hr_stream *stream, const work *w, hr_instance *instance, hr
   note_layouts(instance, job);
 }
 
-/* Whether waking the executor costs more than the work. A device beside the host is given its steps, and works by
- * itself: what that takes the last run has shown. */
+/* True if waking the executor costs more than the work. For a device beside the host, only the submission of the steps
+ * counts: the last run's time is used. */
 static bool is_small(const hr_device *device, hr_instance *instance) {
   return device->properties.is_host ? !instance->needs_team && instance->step_count <= INLINE_STEPS_MAX
                                     : atomic_load_explicit(&instance->submit_ns, memory_order_relaxed) <= INLINE_NS_MAX;
 }
 
-/* Work that the caller waits for runs here when nothing is before it, and so does small work: waking the executor costs
- * more, and a second OpenMP team beside the caller's makes the regions of both sleep instead of spin. What the caller
- * will wait for is begun here, or left to it. */
+/* Runs the work on this thread if the caller waits for it and no work is queued before it, or if it is small. Waking
+ * the executor would cost more, and a second OpenMP team beside the caller's makes the regions of both sleep instead of
+ * spin. Work that the caller will soon wait for is begun here, or left to it. */
 static void hand_over(hr_stream *stream, hr_instance *instance, hr_job *job, caller_does next) {
   hr_device *device = stream->device;
   next = is_long(stream, instance) ? RECORD : next;
@@ -438,7 +439,7 @@ static void count_run(hr_stats *stats, const hr_instance *instance) {
   }
 }
 
-/* *out_again: nothing was handed over, since the key is not right any more. */
+/* *out_again: nothing was handed over, since the key is no longer right. */
 static hr_status run_instance(hr_stream *stream, const work *w, const hr_key *key, hr_instance *instance,
                               caller_does next, bool *out_again) {
   hr_device *device = stream->device;
@@ -471,8 +472,8 @@ static hr_status run_instance(hr_stream *stream, const work *w, const hr_key *ke
 
 /* ---- commit ---- */
 
-/* The instance of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, the caller ends
- * it. */
+/* The instance of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, and the caller
+ * releases it. */
 static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr_instance **out_instance,
                                bool *out_owned) {
   *out_owned = false;
@@ -486,7 +487,7 @@ static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr
   if ((*out_instance)->is_compiled) {
     stream->stats.compiles++;
     stream->stats.compile_ns += hr_clock_ns() - begin;
-  } else { /* for another stream */
+  } else { /* compiled for another stream */
     stream->stats.cache_hits++;
   }
   hr_status status = hr__cache_add(&stream->cache, *out_instance);
@@ -495,7 +496,8 @@ static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr
   return HR_OK;
 }
 
-/* What a program refuses is made plain, each by a program of its own, which may push this one out of the cache. */
+/* Returns buffers that a program refuses to the default layout, each by a program of its own, which may evict this one
+ * from the cache. */
 static hr_status restore_default_layout(hr_stream *stream, const hr_trace *trace, hr_instance *instance) {
   hr_status status = HR_OK;
   hr_refcount_retain(&instance->refcount);
@@ -513,7 +515,7 @@ static hr_status find_key(const hr_stream *stream, hr_trace *trace, hr_key *out_
   return hr__trace_key(trace, frees && !trace->is_plain, out_key);
 }
 
-/* Commits of buffers with layouts may take a second turn: a program has refused some, or another stream has changed
+/* Commits of buffers with layouts may need a second turn: a program has refused some, or another stream has changed
  * one. */
 static hr_status run_work(hr_stream *stream, const work *w, caller_does next) {
   bool is_owned, again = true;
@@ -532,7 +534,7 @@ static hr_status run_work(hr_stream *stream, const work *w, caller_does next) {
     again = instance->plan->schedule.is_refused;
     status = again ? restore_default_layout(stream, w->trace, instance)
                    : run_instance(stream, w, &key, instance, next, &again);
-    again = again && w->moves == 0; /* default_layout.c looks for itself */
+    again = again && w->moves == 0; /* default_layout.c checks it itself */
     if (is_owned) {
       hr__instance_release(instance);
     }
@@ -586,7 +588,7 @@ void hr__stream_abandon(hr_stream *stream, size_t first, hr_status status) {
   hr__trace_clear(trace);
 }
 
-/* What has been committed goes; what lies behind the cut is pending now. */
+/* Drops the committed records; those behind the cut are pending now. */
 static void take_rest(hr_stream *stream) {
   hr__trace_clear(&stream->pending);
   hr_trace committed = stream->pending;
@@ -638,5 +640,5 @@ void hr__stream_begin(hr_stream *stream) {
     take_rest(stream);
     hr__policy_begun(&stream->policy);
   }
-  hr_status_ignore(status); /* the wait will meet it again */
+  hr_status_ignore(status); /* the wait will report it again */
 }

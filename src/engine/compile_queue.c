@@ -21,15 +21,15 @@
 
 enum { BATCH_MAX = 24, FAILURES_MAX = 3, LOW_PRIORITY = 10, GATHER_NS = 3000000 };
 
-/* The thread's own: the compiler, and the cache of what it makes. */
+/* The thread's own state: the compiler, and the cache of its results. */
 typedef struct compiler_state {
   bool is_open, is_tried, is_gcc;
   hr_disk_cache disk;
   hr_host_compiler compiler;
-  int rank;         /* of the compiler among those that are there */
+  int rank;         /* of the compiler among the available ones */
   bool has_worked;  /* it has made a library */
-  bool is_unusable; /* it makes nothing: the next one's turn */
-  hr_status why;    /* what is wrong with the first that was no good */
+  bool is_unusable; /* it makes nothing: the next one is tried */
+  hr_status why;    /* the failure of the first unusable compiler */
 } compiler_state;
 
 /* A context's. */
@@ -40,7 +40,7 @@ typedef struct compile_queue {
   hr_thread thread;
   pid_t pid; /* of the process that started the thread: a forked child has none */
   HR_VECTOR(hr_cached_kernel *) pending;
-  int taken; /* by the thread, which works on them */
+  int taken; /* by the thread, which processes them */
   int failures;
   hr_jit_counts counts;
   compiler_state cache;
@@ -50,7 +50,7 @@ static void init_queue(void *part);
 static void stop_queue(void *part);
 static void fini_queue(void *part);
 
-/* The current context's; the thread runs in that of its queue. */
+/* The current context's queue; the thread runs in that of its own queue. */
 static compile_queue *own(void) {
   static const hr_context_part kind = {
       .bytes = sizeof(compile_queue), .init = init_queue, .stop = stop_queue, .fini = fini_queue};
@@ -77,7 +77,7 @@ static void count(int64_t *counter, int64_t by) {
 
 /* ---- emitting ---- */
 
-/* The text of a kernel alone is what the disk cache is asked for, and what names its functions. */
+/* Emits the text of a kernel alone: it is the key in the disk cache, and names the kernel's functions. */
 static hr_status emit(job *j) {
   compiler_state *cache = &own()->cache;
   hr_arena arena = {0};
@@ -118,7 +118,7 @@ static hr_status publish(job *j, hr_library *library) {
   return HR_OK;
 }
 
-/* Whether the disk has the kernel; then it is published. */
+/* True if the disk cache has the kernel, which is then published. */
 static bool load(job *j) {
   compiler_state *cache = &own()->cache;
   int file = -1;
@@ -135,7 +135,7 @@ static bool load(job *j) {
   return found;
 }
 
-/* Copies a new library and its kernels to the disk cache, as far as that goes. */
+/* Copies a new library and its kernels to the disk cache; failures are ignored. */
 static void keep(job *jobs, int job_count, const hr_text *text, int file) {
   compiler_state *cache = &own()->cache;
   hr_text kept = {0};
@@ -156,7 +156,7 @@ static bool same_text(const hr_text *a, const hr_text *b) {
   return a->length == b->length && memcmp(a->data, b->data, a->length) == 0;
 }
 
-/* Finds the jobs that an earlier one's code serves as well; returns how many texts there are. */
+/* Finds the jobs that have the text of an earlier one; returns the number of different texts. */
 static int find_twins(job *jobs, int job_count) {
   int texts = 0;
   for (int i = 0; i < job_count; ++i) {
@@ -186,7 +186,7 @@ static hr_status make_text(const job *jobs, int job_count, hr_text *out_text) {
   return hr_text_status(out_text);
 }
 
-/* Loads what was compiled for jobs, keeps it and publishes their kernels. */
+/* Loads the library that was compiled for jobs, stores it and publishes their kernels. */
 static hr_status adopt(job *jobs, int job_count, const hr_text *text, const char *path, int *out_made) {
   compiler_state *cache = &own()->cache;
   hr_library *library = NULL;
@@ -246,7 +246,7 @@ static void close_queue(const char *reason) {
               reason);
 }
 
-/* Keeps what is wrong with the compiler, if it is the first that is no good; consumes it. */
+/* Keeps the compiler's failure, if it is the first unusable one; consumes it. */
 static void blame(hr_status status) {
   compiler_state *cache = &own()->cache;
   if (cache->why == NULL) {
@@ -259,8 +259,7 @@ static void blame(hr_status status) {
   }
 }
 
-/* A compiler that hangs, or fails again and again, isn't asked again; one that makes nothing at all gives its turn to
- * the next. */
+/* Gives up a compiler that hangs or fails repeatedly; after one that makes nothing at all, the next one is tried. */
 static void note_failure(hr_status status) {
   compile_queue *queue = own();
   compiler_state *cache = &queue->cache;
@@ -305,7 +304,7 @@ static void compile_all(job *jobs, int job_count) {
     return;
   }
   hr_status status = compile(jobs, job_count);
-  if (hr_status_code_of(status) == HR_STATUS_INTERNAL && open > 1) { /* one of them may be to blame */
+  if (hr_status_code_of(status) == HR_STATUS_INTERNAL && open > 1) { /* one of them may be the cause */
     note_failure(status);
     compile_all(jobs, job_count / 2);
     compile_all(jobs + job_count / 2, job_count - job_count / 2);
@@ -340,7 +339,7 @@ static void close_cache(void) {
   cache->is_open = cache->is_tried = cache->is_unusable = cache->has_worked = false;
 }
 
-/* Takes the first compiler from `rank` on that says what it is, and opens the cache of what it makes. None: the queue
+/* Selects the first compiler from `rank` on that can be identified, and opens the cache of its results. None: the queue
  * closes. */
 static void choose_compiler(void) {
   compiler_state *cache = &own()->cache;
@@ -363,7 +362,7 @@ static void choose_compiler(void) {
   cache->is_tried = true;
 }
 
-/* Emits and loads; what is left is compiled. False when the compiler turned out to make nothing, and the next is to be
+/* Emits and loads; the rest is compiled. False when the compiler turned out to make nothing, and the next is to be
  * tried. */
 static bool run_jobs(job *jobs, int job_count) {
   compile_queue *queue = own();
@@ -422,7 +421,7 @@ static void run_thread(void *arg) {
   compile_queue *queue = own();
   (void)arg;
   hr_cached_kernel *kernels[BATCH_MAX];
-  (void)!setpriority(PRIO_PROCESS, 0, LOW_PRIORITY); /* of this thread, and of what it starts */
+  (void)!setpriority(PRIO_PROCESS, 0, LOW_PRIORITY); /* of this thread, and of its child processes */
   hr_mutex_lock(&queue->mutex);
   while (!queue->stop) {
     if (queue->pending.count == 0) {
@@ -444,7 +443,7 @@ static void run_thread(void *arg) {
   hr_mutex_unlock(&queue->mutex);
 }
 
-/* The context or the process ends: the compiler is killed, and the thread joined before what it uses goes. */
+/* The context or the process ends: kills the compiler, and joins the thread before its data is freed. */
 static void stop_queue(void *part) {
   compile_queue *queue = part;
   hr_mutex_lock(&queue->mutex);
@@ -460,7 +459,7 @@ static void stop_queue(void *part) {
 
 static void init_queue(void *part) {
   compile_queue *queue = part;
-  (void)hr__host_compiler_cancel(); /* is there as long as the thread */
+  (void)hr__host_compiler_cancel(); /* exists as long as the thread */
   hr_mutex_init(&queue->mutex);
   hr_cond_init(&queue->wake);
   hr_cond_init(&queue->done);

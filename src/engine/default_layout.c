@@ -64,7 +64,7 @@ static hr_status permute_through_host(hr_device *device, hr_buffer *buffer) {
   return status;
 }
 
-/* What was handed over still expects the layout: it ends first, and nothing follows meanwhile. */
+/* Work in flight still expects the layout: it ends first, and nothing is handed over meanwhile. */
 static hr_status restore_default_layout_in_place(hr_stream *stream, hr_buffer *buffer) {
   hr_device *device = stream->device;
   hr_mutex_lock(&device->shared_mutex);
@@ -81,7 +81,7 @@ hr_status hr__stream_restore_default_layout(hr_stream *stream, hr_buffer *buffer
   if (layout != 0) {
     stream->stats.layouts_undone++;
   }
-  while (status == NULL && layout != 0) { /* another stream may be quicker, and then nothing is left to do */
+  while (status == NULL && layout != 0) { /* another stream may be quicker, and then there is nothing left to do */
     HR_RETURN_IF_ERROR(hr_buffer_create(stream->device, buffer->bytes, &made));
     status = run_copy(stream, layout, buffer, made, will_wait);
     hr_buffer_release(made);

@@ -15,14 +15,14 @@ enum { NAME_BYTES = 40, COMPILERS_MAX = 16 };
 
 typedef struct code_cache code_cache;
 
-/* A text, and its functions. Those that are generated for one shape belong to one kernel; those for many, and those
- * that a provider has written, to all whose text is the same, whatever their words. */
+/* A text, and its functions. A text generated for one shape belongs to one kernel. A text for many shapes, or one that
+ * a provider has written, belongs to all kernels with that text, whatever their words. */
 typedef struct module {
   code_cache *owner;
   hr_device *device;
   char name[NAME_BYTES]; /* of its functions, without the number of the pass */
   int pass_count;
-  hr_text text;   /* the prelude and what comes behind it; of what is not shared until it is loaded */
+  hr_text text;   /* the prelude and the functions; if not shared, until it is loaded */
   size_t prelude; /* bytes of it */
   hr_text image;  /* until it is loaded */
   void *loaded;   /* the driver's; NULL before */
@@ -38,7 +38,7 @@ typedef struct device_code {
   module *module;
 } device_code;
 
-/* Texts without shapes, and in how many programs they would have done. */
+/* Texts without shapes, and the number of programs that could have used them. */
 typedef struct structure {
   uint64_t hash, epoch;
   int programs;
@@ -48,11 +48,12 @@ enum { STRUCTURES = 4096, LITERAL_PROGRAMS = 2 };
 
 /* A context's. */
 struct code_cache {
-  hr_mutex load_mutex;   /* held while kernels are loaded: whoever needs one that another thread is loading waits */
-  hr_mutex shared_mutex; /* guards what follows */
+  hr_mutex load_mutex;   /* held while kernels are loaded: a thread that needs a kernel which another thread is loading
+                          * waits */
+  hr_mutex shared_mutex; /* guards the fields below */
   module *shared_modules;
-  structure structures[STRUCTURES]; /* by hash; a later one takes an earlier one's place */
-  uint64_t epoch;                   /* kernels of one program are made in one; so is this */
+  structure structures[STRUCTURES]; /* by hash; a later one replaces an earlier one */
+  uint64_t epoch;                   /* kernels of one program are created in one epoch */
 };
 
 static void init_cache(void *part) {
@@ -113,7 +114,7 @@ static void release_module(module *m) {
   }
 }
 
-/* Puts a module among the shared ones, or one that has its text in its place. */
+/* Adds a module to the shared ones, or replaces it by one that has its text. */
 static module *share(module *m) {
   code_cache *cache = m->owner;
   hr_mutex_lock(&cache->shared_mutex);
@@ -187,8 +188,8 @@ static hr_status write_text(device_code *code, const hr_kernel *kernel, hr_devic
   return HR_OK;
 }
 
-/* Whether the same text is wanted in one program after the other: shapes change, and texts that know them would each be
- * compiled. */
+/* True if the same text is needed in one program after the other: shapes change, and each text with literal shapes
+ * would be compiled. */
 static bool is_for_many_shapes(const module *m) {
   uint64_t hash = hr_hash_bytes(HR_HASH_SEED, m->text.data + m->prelude, m->text.length - m->prelude);
   code_cache *cache = m->owner;
@@ -335,7 +336,7 @@ static hr_status load(module *m) {
   return HR_OK;
 }
 
-/* The cache of a device's compiler: what that is, and the prelude, decide what a text becomes. */
+/* Opens the cache of a device's compiler: compiler and prelude determine the code of a text. */
 static bool open_cache(hr_device *device, hr_disk_cache *out_cache) {
   hr_text text = {0};
   hr_status status = device->driver->compiler(device->impl, &text);

@@ -21,14 +21,14 @@
 enum { NAME_BYTES = 128, FILE_MOST = 64 << 20, DRAFT_SECONDS = 3600, BLOCK = 4096 };
 #define MAGIC UINT64_C(0x3165636172646168) /* "hadrace1" */
 
-/* What each file ends with. */
+/* The end of each file. */
 typedef struct footer {
   uint64_t magic, length, name_length, checksum; /* of everything before */
 } footer;
 
 /* ---- the folder ---- */
 
-/* The user's home: HOME, or what the system knows. */
+/* The user's home: HOME, or the system's entry. */
 static bool find_home(char *out_path, size_t bytes) {
   const char *home = hr_env_system("HOME");
   struct passwd user, *found = NULL;
@@ -42,7 +42,7 @@ static bool find_home(char *out_path, size_t bytes) {
 bool hr__disk_cache_path(hr_text *out_path) {
   const char *given = hr_env_text(HR_ENV_CACHE), *cache = hr_env_system("XDG_CACHE_HOME");
   char home[4096];
-  if (given[0] != '\0') { /* somebody else's files may be there */
+  if (given[0] != '\0') { /* foreign files may be there */
     return strcmp(given, "-") != 0 && hr_text_printf(out_path, "%s/headrace-kernels", given);
   }
   if (cache[0] == '/') {
@@ -51,7 +51,7 @@ bool hr__disk_cache_path(hr_text *out_path) {
   return find_home(home, sizeof home) && hr_text_printf(out_path, "%s/.cache/headrace", home);
 }
 
-/* See https://bford.info/cachedir: the first 43 bytes are what counts. */
+/* See https://bford.info/cachedir: only the first 43 bytes count. */
 static void write_tag(int folder) {
   static const char text[] = "Signature: 8a477f597d28d172789f06886806bc55\n"
                              "# Kernels that Headrace has compiled. They are made again when they are missing.\n";
@@ -97,7 +97,7 @@ hr_status hr__disk_cache_open(uint64_t identity, hr_disk_cache *out_cache) {
   return HR_OK;
 }
 
-/* The descriptor, if it still is the folder's; else one that no call accepts. */
+/* The descriptor, if it is still the folder's; else one that every call rejects. */
 static int folder_of(const hr_disk_cache *cache) {
   struct stat info;
   bool is_ours = fstat(cache->folder, &info) == 0 && info.st_dev == cache->device && info.st_ino == cache->inode;
@@ -113,7 +113,7 @@ void hr__disk_cache_fini(hr_disk_cache *cache) {
 
 /* ---- size ---- */
 
-/* What SIZE holds. Processes that add at the same time may lose one another's bytes: then a walk comes later. */
+/* The contents of SIZE. Processes that add at the same time may lose one another's bytes: then a walk comes later. */
 typedef struct size_note {
   uint64_t magic;
   int64_t bytes;
@@ -147,7 +147,7 @@ static void grow(int folder, size_t bytes) {
 
 /* ---- files ---- */
 
-/* Two hashes: names of different texts are different as far as anybody will see. */
+/* The name of a text, made of two hashes, so that collisions are practically impossible. */
 static void name_of(const hr_disk_cache *cache, const char *text, size_t length, const char *suffix,
                     char out_name[NAME_BYTES]) {
   uint64_t a = hr_hash_bytes(HR_HASH_SEED ^ cache->identity, text, length);
@@ -156,7 +156,7 @@ static void name_of(const hr_disk_cache *cache, const char *text, size_t length,
            (unsigned long long)a, (unsigned long long)b, suffix);
 }
 
-/* The bytes of an open file of ours, and its footer, checked; free them with hr_free. NULL when it is not sound. */
+/* The bytes of an open file of ours, and its footer, checked; free them with hr_free. NULL if it is damaged. */
 static char *read_bytes(int file, footer *out_footer) {
   struct stat info;
   bool ok = fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
@@ -185,7 +185,7 @@ static char *read_bytes(int file, footer *out_footer) {
   return bytes;
 }
 
-/* A file of ours by its name. `out_file` (or NULL) stays open when there is a sound one. */
+/* Reads a file of ours by its name. `out_file` (or NULL) stays open if the file is intact. */
 static char *read_file(const hr_disk_cache *cache, const char *name, footer *out_footer, int *out_file) {
   int file = openat(folder_of(cache), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   char *bytes = file >= 0 ? read_bytes(file, out_footer) : NULL;
@@ -210,7 +210,7 @@ static bool write_all(int file, const void *bytes, size_t count) {
   return true;
 }
 
-/* A new file, named like the one that it will replace and something more. */
+/* Creates a file with the final name plus a suffix. */
 static int open_draft(int folder, const char *name, char out_draft[NAME_BYTES + 8]) {
   struct timespec now;
   for (int attempt = 0; attempt < 100; ++attempt) {
@@ -247,7 +247,7 @@ static hr_status write_file(const hr_disk_cache *cache, const char *name, const 
 
 /* ---- kernels and libraries ---- */
 
-/* A reference is the text, then the name of the library; `out_library` gets that. */
+/* A reference is the text, then the name of the library, which is copied to `out_library`. */
 static bool find_library(const hr_disk_cache *cache, const char *reference, const char *text, size_t length,
                          char out_library[NAME_BYTES]) {
   footer end;
@@ -269,7 +269,7 @@ bool hr__disk_cache_find(const hr_disk_cache *cache, const char *text, size_t le
   name_of(cache, text, length, "ref", reference);
   char *bytes =
       find_library(cache, reference, text, length, library) ? read_file(cache, library, &end, out_file) : NULL;
-  if (bytes != NULL) { /* used just now */
+  if (bytes != NULL) { /* updates its time of last use */
     utimensat(folder_of(cache), reference, NULL, 0);
     futimens(*out_file, NULL);
   }
@@ -296,7 +296,7 @@ hr_status hr__disk_cache_add_library(const hr_disk_cache *cache, const char *tex
   return status;
 }
 
-/* All but libraries: the text, then what it stands for. */
+/* Entries other than libraries: the text, then its value. */
 static bool find_entry(const hr_disk_cache *cache, const char *text, size_t length, const char *suffix,
                        hr_text *out_bytes) {
   char name[NAME_BYTES];
@@ -378,7 +378,7 @@ static bool is_ours(const char *name, bool *is_draft) {
   return false;
 }
 
-/* Lists our files; drafts that nobody can be writing any more are removed. */
+/* Lists our files; removes drafts that are too old to be in progress. */
 static int64_t list_files(int folder, kept_files *out_files) {
   int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;

@@ -51,7 +51,7 @@ void hr__dump_program(const hr_program *program, uint64_t hash, const char *devi
   snprintf(path, sizeof path, "%s/%016" PRIx64 ".hr", folder, hash);
   hr_status status = print(program, device, arguments, &text);
   if (status == HR_OK) {
-    (void)mkdir(folder, 0777); /* whatever is wrong with it, writing the file says so */
+    (void)mkdir(folder, 0777); /* any problem is reported when the file is written */
     status = write_file(path, &text);
   }
   if (status != HR_OK) {

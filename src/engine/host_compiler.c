@@ -19,27 +19,27 @@
 enum { PATH_MOST = 4096, OUTPUT_MOST = 600, FLAGS_MOST = 48 };
 
 /* The order of operations is the text's: no contraction; arguments may be the same memory; integers wrap. Loops are
- * vectorised, and straight code is not: gcc 12 then takes a double that was rounded to float and made double again for
- * what it was before. */
-static const char *const flags[] = {
-    "-x",
-    "c",
-    "-std=gnu11",
-    "-O3",
+ * vectorised, straight code is not: there gcc 12 treats a double that was rounded to float and converted back as
+ * unrounded. */
+static const char *const flags[] = {"-x",
+                                    "c",
+                                    "-std=gnu11",
+                                    "-O3",
 #if defined(__x86_64__)
-    "-mprefer-vector-width=512", /* where there are such; compilers take 256 on Intel's */
+                                    "-mprefer-vector-width=512", /* on processors that have such vectors; compilers use
+                                                                  * 256 on Intel's */
 #endif
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fno-tree-slp-vectorize",
-    "-ffp-contract=off",
-    "-fwrapv",
-    "-fno-strict-aliasing",
-    "-fno-semantic-interposition",
-    "-fvisibility=hidden",
-    "-shared",
-    "-fPIC",
-    "-w"};
+                                    "-fno-math-errno",
+                                    "-fno-trapping-math",
+                                    "-fno-tree-slp-vectorize",
+                                    "-ffp-contract=off",
+                                    "-fwrapv",
+                                    "-fno-strict-aliasing",
+                                    "-fno-semantic-interposition",
+                                    "-fvisibility=hidden",
+                                    "-shared",
+                                    "-fPIC",
+                                    "-w"};
 
 atomic_bool *hr__host_compiler_cancel(void) {
   static const hr_context_part kind = {.bytes = sizeof(atomic_bool)};
@@ -75,7 +75,7 @@ static bool has_name(const char *path, const char *name) {
   return strcmp(last != NULL ? last + 1 : path, name) == 0;
 }
 
-/* zig, as Python's wheel has it. */
+/* zig, as packaged in Python's wheel. */
 static bool find_wheel(char *out_path) {
   static const char *const patterns[] = {"ziglang/zig", NULL};
   hr_text path = {0};
@@ -120,7 +120,7 @@ static hr_status write_file(const char *path, const char *bytes, size_t count) {
   return ok ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "\"%s\" can't be written", path);
 }
 
-/* The first words of a file. */
+/* Reads the beginning of a file. */
 static void read_words(const char *path, char *out_words, size_t bytes) {
   FILE *file = fopen(path, "rb");
   size_t count = file != NULL ? fread(out_words, 1, bytes - 1, file) : 0;
@@ -146,7 +146,7 @@ static int64_t time_limit(void) {
   return hr_env_int(HR_ENV_CC_SECONDS) * 1000000000;
 }
 
-/* Runs the compiler, with all that it leaves behind in the private folder. */
+/* Runs the compiler, with all its output files in the private folder. */
 static hr_status run(const char *const *arguments, const char *folder, const char *output) {
   char variables[3][PATH_MOST + 32];
   const char *environment[] = {variables[0], variables[1], variables[2], NULL};
@@ -156,7 +156,8 @@ static hr_status run(const char *const *arguments, const char *folder, const cha
   return hr_process_run(arguments, environment, output, time_limit(), hr__host_compiler_cancel());
 }
 
-/* The path of libm: zig would build one of its own, of the glibc that it takes for this system's, for ten seconds. */
+/* The path of libm: zig would spend ten seconds on building one of its own, of the glibc version that it assumes for
+ * this system. */
 static const char *find_libm(Dl_info *info) {
   double (*function)(double, double, double) = fma;
   void *address;

@@ -6,7 +6,7 @@
 
 enum { ARGS_MAX = 32, ALIGNMENT = 64 };
 
-/* What an operand spans of its buffer, and where its copy lies in the host's block. */
+/* The bytes of its buffer that an operand spans, and the place of their copy in the host's block. */
 typedef struct span {
   size_t begin, bytes, at;
   bool is_copied_in, is_copied_out;
@@ -28,7 +28,7 @@ static span span_of(const hr_operand *x) {
   }
   size_t size = hr_dtype_size(x->dtype);
   span s = {.begin = (size_t)low * size, .bytes = count > 0 ? (size_t)(high - low + 1) * size : 0};
-  s.is_copied_in = s.bytes != (size_t)count * size; /* of a result: what lies between its elements stays */
+  s.is_copied_in = s.bytes != (size_t)count * size; /* of a result: bytes between its elements are preserved */
   return s;
 }
 
@@ -101,7 +101,7 @@ hr_status hr__host_fallback_run(const hr_host_fallback *fallback, hr_device *dev
   }
   char *block = memory + (ALIGNMENT - (uintptr_t)memory % ALIGNMENT) % ALIGNMENT;
   for (int i = 0; i < fallback->arg_count; ++i) {
-    const span *s = &fallback->spans[i]; /* the operand's own offset is still to be added */
+    const span *s = &fallback->spans[i]; /* the operand's own offset is added below */
     bool is_copied = i < fallback->operand_count && (s->is_copied_in || s->is_copied_out);
     host_args[i] = is_copied ? (void *)((uintptr_t)(block + s->at) - s->begin) : args[i];
   }

@@ -14,7 +14,7 @@ static bool is_noted(hr_dtype dtype) {
 
 /* ---- what a check looks at ---- */
 
-/* Each element of the buffer once, in order. */
+/* True if the operand is each element of the buffer once, in order. */
 static bool is_whole(const hr_program *program, const hr_operand *operand) {
   int64_t count = 1;
   for (int d = operand->rank - 1; d >= 0; --d) {
@@ -31,7 +31,7 @@ static bool is_plain(const hr_operand *operand) {
   return operand->term_count == 0 && operand->bound_count == 0;
 }
 
-/* The node that made what the operand reads; NULL: it was there before the program. */
+/* The node that made the operand's contents; NULL: they are older than the program. */
 static const hr_node *maker_of(const hr_program *program, const hr_operand *operand) {
   for (int n = 0; operand->version > 0 && n < program->node_count; ++n) {
     const hr_node *node = &program->nodes[n];
@@ -45,8 +45,8 @@ static const hr_node *maker_of(const hr_program *program, const hr_operand *oper
   return NULL;
 }
 
-/* The operand that a node takes its numbers from, all of them and no others; NULL: it computes new ones. Of a maximum's
- * operand every number is one that may come out. */
+/* The operand whose numbers a node passes on, all of them and no others; NULL: it computes new ones. A maximum may pass
+ * on every number of its operand. */
 static const hr_operand *passed_on(const hr_program *program, const hr_node *node) {
   bool is_loop = node->is_loop && node->output_count == 1 && is_plain(&node->outputs[0]) && node->ordered_mask == 0;
   bool is_maximum = is_loop && node->op == HR_OP_AMAX && node->input_count == 1;
@@ -71,7 +71,7 @@ hr_index_source hr__index_source_find(const hr_program *program, const hr_node *
   const hr_index_source unknown = {HR_INDEX_UNKNOWN};
   const hr_operand *operand = &check->inputs[0];
   const hr_node *maker = maker_of(program, operand);
-  bool is_check = false; /* the operation's own, and not numbers that somebody has recorded a check of */
+  bool is_check = false; /* the operation's own check, not one that a user has recorded */
   while (maker != NULL && is_plain(operand)) {
     is_check |= maker->op == HR_OP_WHERE && maker->origin == check->origin;
     if (is_check && is_count(program, maker)) {

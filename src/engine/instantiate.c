@@ -12,7 +12,7 @@ static hr_status no_memory(const char *what) {
 }
 
 static void destroy(hr_instance *instance) {
-  hr__replay_release(instance->replay); /* before what its graphs launch */
+  hr__replay_release(instance->replay); /* before the kernels that its graphs launch */
   for (int i = 0; i < instance->step_count; ++i) {
     hr_exec_step *step = &instance->steps[i];
     hr__kernel_release(step->cached);
@@ -27,11 +27,11 @@ static void destroy(hr_instance *instance) {
   hr_vector_fini(&instance->args);
   hr_vector_fini(&instance->scalars);
   hr_vector_fini(&instance->sources);
-  hr__plan_release(instance->plan); /* libraries look at its nodes */
+  hr__plan_release(instance->plan); /* libraries read its nodes */
   hr_free(instance);
 }
 
-/* Everything of an instance whose plan is set. */
+/* Prepares all parts of an instance whose plan is set. */
 static hr_status prepare(hr_instance *instance, hr_device *device) {
   if (instance->plan->schedule.is_refused) {
     return HR_OK;

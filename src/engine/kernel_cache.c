@@ -12,11 +12,11 @@
 #include "engine/device_code.h"
 #include "interp/interp.h"
 
-/* A kernel is compiled when the interpreter has spent on it a good part of what compiling costs, some 30 ms of a core:
- * what has taken 6 ms, or has moved as many bytes as most move in that time, is likely to take as long again. So the
- * first steps of a network have the machine to themselves. */
+/* A kernel is compiled when the interpreter has spent a good part of the compile time on it, some 30 ms of a core. If
+ * it has taken 6 ms, or has moved as many bytes as most kernels move in that time, it is likely to take as long again.
+ * So the first steps of a network have the machine to themselves. */
 enum { USES_MIN = 2, BYTES_MIN = 64 << 20, SPENT_NS = 6000000 };
-enum { TIMED_BYTES = 64 << 10 }; /* a clock is no part of what a small launch takes */
+enum { TIMED_BYTES = 64 << 10 }; /* smaller launches are not timed: the clock would dominate */
 
 /* A context's kernels. */
 typedef struct kernel_cache {
@@ -32,11 +32,11 @@ struct hr_cached_kernel {
   int reference_count; /* guarded by the cache's lock */
   hr_host_kernel *host;
   hr_host_kernel *compiled;          /* set once, by the compile queue */
-  _Atomic(hr_host_kernel *) current; /* what is launched: host, later compiled */
+  _Atomic(hr_host_kernel *) current; /* launched: host, later compiled */
   atomic_int_least64_t uses;         /* until it is pushed */
   int64_t uses_wanted;
   atomic_int_least64_t spent_ns;
-  hr_cached_kernel *next_same; /* equal hashes hang off each other */
+  hr_cached_kernel *next_same; /* chain of equal hashes */
 };
 
 static void init_cache(void *part) {
@@ -44,7 +44,7 @@ static void init_cache(void *part) {
   hr_mutex_init(&cache->mutex);
 }
 
-/* Who used kernels has released them. */
+/* All users of kernels have released them. */
 static void fini_cache(void *part) {
   kernel_cache *cache = part;
   hr_table_fini(&cache->table);
@@ -77,7 +77,8 @@ static void destroy(hr_cached_kernel *cached) {
   hr_free(cached);
 }
 
-/* Windows read the same elements again and again: from the caches, but the interpreter takes as long for each. */
+/* The bytes that count for compiling. Windows read the same elements again and again: from the caches, but the
+ * interpreter takes as long for each. */
 static int64_t moved_bytes(const hr_kernel *kernel) {
   enum { AGAIN_MIN = 4 };
   int64_t elements = 1, reads = 0;
@@ -117,12 +118,12 @@ static hr_status create(kernel_cache *cache, const hr_kernel *kernel, hr_device 
   atomic_init(&cached->uses, 0);
   atomic_init(&cached->spent_ns, 0);
   int64_t uses = BYTES_MIN / moved_bytes(kernel) + 1;
-  cached->uses_wanted = device != NULL ? 0 : uses > USES_MIN ? uses : USES_MIN; /* 0: there is nothing better to come */
+  cached->uses_wanted = device != NULL ? 0 : uses > USES_MIN ? uses : USES_MIN; /* 0: it is never recompiled */
   *out_cached = cached;
   return HR_OK;
 }
 
-/* Hands a kernel to the compile queue; called once for each. */
+/* Pushes a kernel to the compile queue; called once for each. */
 static void push(hr_cached_kernel *cached) {
   hr_mutex_lock(&cached->owner->mutex);
   ++cached->reference_count;
@@ -158,7 +159,7 @@ hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cach
   return status;
 }
 
-/* Takes a kernel out of the chain of its hash. Replacing an entry needs no memory. */
+/* Removes a kernel from the chain of its hash. Replacing an entry needs no memory. */
 static void unlink_kernel(hr_cached_kernel *cached) {
   hr_table *table = &cached->owner->table;
   hr_cached_kernel *first = hr_table_get(table, cached->hash);

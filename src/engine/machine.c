@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 
-/* Many short slices, of which the best counts: whatever else runs on the machine interrupts the others. */
+/* Many short slices, of which the best counts: other processes interrupt the rest. */
 enum { BLOCK_WORDS = 1 << 14, SLICE_BLOCKS = 64, SLICES = 16, PASSES = 3, CHAINS = 12, ROUNDS = 1 << 17, PEAKS = 24 };
 static const int64_t SLICE_BYTES = (int64_t)BLOCK_WORDS * SLICE_BLOCKS * 8, BYTES = SLICE_BYTES * SLICES;
 
@@ -35,7 +35,7 @@ static void read_range(void *arg, int64_t begin, int64_t end, int worker) {
   work->sums[worker] = sum;
 }
 
-/* Passes over 128 MB, slice by slice; the first touch, with its page faults, is not among them. */
+/* Passes over 128 MB, slice by slice; the first touch, with its page faults, does not count. */
 static double measure_read(void) {
   read_work *work = hr_calloc(1, sizeof *work);
   int64_t best = 0;

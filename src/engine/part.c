@@ -28,7 +28,7 @@ struct hr_part {
   bool *is_temporary; /* of each buffer */
   int buffer_count, temporary_count, argument_count;
   int64_t *arguments;
-  size_t last_work;   /* the number of the last record that runs by itself, where it makes a result; else of records */
+  size_t last_work;   /* the last record that runs by itself, if it makes a result; else the number of records */
   size_t last_result; /* bytes of that result */
 };
 
@@ -141,7 +141,7 @@ static hr_status check_uses(hr_part *part, const hr_trace *trace) {
                                                                    : "part: a buffer is read that has no contents");
 }
 
-/* Finds the last operation that a library runs, if what it makes is a result: the scores of a network, say. */
+/* Finds the last operation that a library runs, if it makes a result: the scores of a network, for example. */
 static hr_status find_last_work(hr_part *part, hr_trace *trace) {
   hr_key key;
   hr_program program;
@@ -175,7 +175,7 @@ static hr_status copy_arguments(hr_part *part, const hr_trace *trace, const hr_p
   return HR_OK;
 }
 
-/* Moves the records into the part. Of the references only those of constants stay. */
+/* Moves the records into the part. Only the references of constants stay. */
 static void take_records(hr_part *part, hr_trace *trace) {
   uint32_t stream = trace->stream;
   for (int i = 0; i < part->buffer_count; ++i) {
@@ -272,7 +272,7 @@ int hr_part_param_use(const hr_part *part, int param) {
 
 /* ---- running ---- */
 
-/* Whether the buffers of a run can stand in the places of the captured ones; the first that can't says why. */
+/* OK if the buffers of a run can replace the captured ones, else the reason for the first that can't. */
 static hr_status check_buffers(const hr_part *part, hr_buffer *const *params, hr_buffer *const *results) {
   for (int i = 0; i < part->buffer_count; ++i) {
     const part_buffer *own = &part->buffers[i];
@@ -307,7 +307,7 @@ static hr_status check_arguments(const hr_part *part, const hr_scalar *arguments
   return HR_OK;
 }
 
-/* Every buffer of a run; new temporaries lie behind the others, each with the caller's reference. */
+/* Collects every buffer of a run; new temporaries are behind the others, each with the caller's reference. */
 static hr_status collect_buffers(hr_stream *stream, const hr_part *part, hr_buffer *const *params,
                                  hr_buffer *const *results) {
   size_t count = (size_t)part->buffer_count, temporaries = (size_t)part->temporary_count;

@@ -14,7 +14,7 @@ enum { RESIDENT_ROW_BYTES = 1 << 18, HOIST_BYTES = 1 << 15, DEVICE_HOIST_BYTES =
 /* The plans of a context that are in use. */
 typedef struct plans {
   hr_mutex mutex;
-  hr_table table; /* by hash; equal hashes hang off each other */
+  hr_table table; /* by hash; plans with equal hashes are chained */
 } plans;
 
 static void init_plans(void *part) {
@@ -22,7 +22,7 @@ static void init_plans(void *part) {
   hr_mutex_init(&own->mutex);
 }
 
-/* Who had plans has released them. */
+/* All users of plans have released them. */
 static void fini_plans(void *part) {
   plans *own = part;
   hr_table_fini(&own->table);
@@ -46,8 +46,8 @@ static void note_write(hr_plan *plan, uint32_t buffer, int step) {
   }
 }
 
-/* What an operation made counts as written no sooner than its own check has passed, although both may run in any order.
- */
+/* The result of an operation counts as written only after its own check has passed, although both may run in any
+ * order. */
 static void wait_for_check(hr_plan *plan, int check) {
   const hr_program *program = &plan->schedule.program;
   uint32_t origin = plan->schedule.steps[check].node->origin;
@@ -63,7 +63,7 @@ static void wait_for_check(hr_plan *plan, int check) {
   }
 }
 
-/* Which step writes each bound buffer last: a run that ends at or before it leaves the buffer unfinished. */
+/* Finds the step that writes each bound buffer last: a run that ends at or before it leaves the buffer unfinished. */
 static hr_status find_writes(hr_plan *plan) {
   plan->last_write = hr_calloc(plan->key.buffer_count + 1, sizeof *plan->last_write);
   if (plan->last_write == NULL) {
@@ -210,13 +210,13 @@ static hr_plan *find_shared(const plans *own, const hr_key *key, const hr_device
   return plan;
 }
 
-/* Where there is no memory for the list, the plan is its maker's alone. The list is locked. */
+/* Adds a plan to the list; without memory for the list, the plan is its maker's alone. The list is locked. */
 static void share(plans *own, hr_plan *plan) {
   plan->next_same = hr_table_get(&own->table, plan->key.hash);
   plan->is_shared = hr_table_put(&own->table, plan->key.hash, plan);
 }
 
-/* Nothing can fail: the slot is there, or its entry goes. The list is locked. */
+/* Removes a plan from the list. Nothing can fail: the slot exists, or its entry is removed. The list is locked. */
 static void withdraw(plans *own, const hr_plan *plan) {
   hr_plan *first = hr_table_get(&own->table, plan->key.hash);
   if (first != plan) {

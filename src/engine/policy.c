@@ -1,7 +1,7 @@
 #include "engine/policy.h"
 
-/* Waits in a row before a program is begun early; where the host goes on recording then, it takes twice as many the
- * next time. */
+/* Waits in a row before a program is begun early; if the host goes on recording then, twice as many are needed the next
+ * time. */
 enum { TIMES_BEFORE = 8, TIMES_MOST = 1 << 20 };
 
 /* ---- decisions ---- */
@@ -37,7 +37,7 @@ static hr_decision after_part(const hr_policy *policy, const hr_event *event) {
   return begins ? (hr_decision){.action = HR_BEGIN} : keep;
 }
 
-/* The first part since a wait, or a long list: the device may have nothing to do. */
+/* Commits early for the first part since a wait, or for a long list: the device may be idle. */
 static hr_decision part_left(const hr_policy *policy, const hr_event *event) {
   bool waits_for_readers = event->tail_bytes >= policy->large_bytes && event->tail_records < event->records;
   bool is_first = policy->next_ops == policy->first_ops;
@@ -46,8 +46,8 @@ static hr_decision part_left(const hr_policy *policy, const hr_event *event) {
   return is_early ? commit_early(event->records - (waits_for_readers ? event->tail_records : 0), true) : keep;
 }
 
-/* So that the device has work while the host records the next pass. At other places programs would be cut differently
- * from step to step. */
+/* Gives the device work while the host records the next pass. At other places programs would be cut differently from
+ * step to step. */
 static hr_decision pass_begins(const hr_policy *policy) {
   return policy->first_ops != SIZE_MAX ? commit(SIZE_MAX, HR_COMMIT_REQUEST) : keep;
 }

@@ -1,6 +1,6 @@
 #include "engine/prefix.h"
 
-/* Whether the first `count` records can have their memory; *status becomes the failure if they can't. */
+/* True if the first `count` records can have their memory; otherwise *status becomes the failure. */
 static bool can_run(hr_stream *stream, size_t count, hr_status *status) {
   hr_trace_lengths all = hr__trace_shorten(&stream->pending, count);
   hr_status failure = hr__stream_probe_pending(stream);
@@ -12,7 +12,7 @@ static bool can_run(hr_stream *stream, size_t count, hr_status *status) {
   return failure == HR_OK;
 }
 
-/* How many records can have their memory, of fewer than `count`. */
+/* The number of records that can have their memory, less than `count`. */
 static size_t find_length(hr_stream *stream, size_t count, hr_status *status) {
   size_t can = 0;
   while (count - can > 1) {
@@ -24,7 +24,8 @@ static size_t find_length(hr_stream *stream, size_t count, hr_status *status) {
   return can;
 }
 
-/* Runs the first `count` records, and gives how many buffers went with them; 0: they have failed after all. */
+/* Runs the first `count` records, and returns the number of buffers dropped with them; 0: they have failed after
+ * all. */
 static size_t run_first(hr_stream *stream, size_t count) {
   hr_trace_lengths all = hr__trace_shorten(&stream->pending, count);
   size_t buffer_count = stream->pending.buffers.count;
@@ -41,7 +42,7 @@ hr_status hr__stream_run_prefix(hr_stream *stream, hr_status status) {
     count = find_length(stream, count, &status);
     gone = count > 0 ? run_first(stream, count) : 0; /* 0: another stream was quicker */
   }
-  hr_queue_drain(&stream->device->queue); /* once the failure is known, nothing runs until it is reported */
+  hr_queue_drain(&stream->device->queue); /* after the failure is set, nothing runs until it is reported */
   hr__stream_abandon(stream, gone, status);
   return status;
 }

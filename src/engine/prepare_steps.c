@@ -5,7 +5,7 @@
 #include "core/ops/op.h"
 #include "engine/device_code.h"
 
-/* Below a microsecond nothing is worth a choice: on the host, and elsewhere. */
+/* Operations below a microsecond are not tuned: thresholds for the host, and for other devices. */
 static const int64_t CHOICE_FLOPS_MIN = 100000, CHOICE_FLOPS_MIN_DEVICE = 1000000;
 
 static hr_status no_memory(const char *what) {
@@ -77,7 +77,7 @@ static hr_status make_written(hr_instance *instance, hr_device *device, hr_exec_
   return HR_OK;
 }
 
-/* Prepares the node, and has its ways tried where it is worth the while and nobody knows which is best. */
+/* Prepares the node, and starts autotuning if it is worth it and no result is known. */
 static hr_status prepare(hr_instance *instance, hr_device *device, hr_exec_step *step) {
   const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
   const hr_program *program = &instance->plan->schedule.program;
@@ -144,7 +144,7 @@ static hr_status make_check(hr_instance *instance, hr_exec_step *step) {
   return hr_vector_push(&instance->args, node->inputs[0].index) ? HR_OK : no_memory("arguments");
 }
 
-/* Brings the code of all kernels onto a device that takes texts. */
+/* Loads the code of all kernels onto a device that compiles texts. */
 static hr_status load_kernels(hr_instance *instance, hr_device *device) {
   const hr_host_kernel **kernels = hr_calloc((size_t)instance->step_count + 1, sizeof *kernels);
   int count = 0;

@@ -26,7 +26,7 @@ static int64_t bytes_of(const hr_exec_step *step) {
   return step->cost.bytes_read + step->cost.bytes_written;
 }
 
-/* The time of a batch, among its steps by the bytes that they move. */
+/* Divides the time of a batch among its steps by the bytes that they move. */
 void hr__profile_share(const hr_exec_step *first, int64_t ns, int64_t *out_step_ns) {
   double bytes = 0, share = (double)ns / first->batch;
   for (int i = 0; i < first->batch; ++i) {
@@ -37,7 +37,7 @@ void hr__profile_share(const hr_exec_step *first, int64_t ns, int64_t *out_step_
   }
 }
 
-/* "  12.5 us  0.79 MB  62.9 GB/s  84 %  530.1 GFLOP/s  95 %  NAME": the shares are of what the machine can do. */
+/* "  12.5 us  0.79 MB  62.9 GB/s  84 %  530.1 GFLOP/s  95 %  NAME": the shares are relative to the machine's peak. */
 void hr__profile_log_step(const hr_exec_step *step, int64_t ns, bool has_contents) {
   const hr_machine *machine = has_contents ? hr__machine() : NULL;
   hr_text text = {0};

@@ -11,9 +11,9 @@
 enum {
   SETS_MAX = 4,     /* sets of addresses that have graphs */
   RECENT_MAX = 8,   /* sets of addresses that are counted */
-  RUNS_MIN = 3,     /* with the same addresses, the last of which is captured */
-  RUNS_MOST = 4096, /* that are waited for where addresses change all the time */
-  LAUNCHES_MIN = 3  /* that are worth a graph */
+  RUNS_MIN = 3,     /* with the same addresses; the last one is captured */
+  RUNS_MOST = 4096, /* the most that are required if addresses change all the time */
+  LAUNCHES_MIN = 3  /* worth a graph */
 };
 
 /* Steps [first, end) as one graph. */
@@ -22,9 +22,9 @@ typedef struct segment {
 } segment;
 
 typedef struct address_set {
-  void **addresses;   /* of the key's buffers, of the shared block, and of what is kept of weights */
+  void **addresses;   /* of the key's buffers, of the shared block, and of cached weights */
   void **graphs;      /* of each segment; NULL: not captured yet */
-  hr_scalar *scalars; /* of the instance's list: what the graphs have now */
+  hr_scalar *scalars; /* of the instance's list: the graphs' present values */
   uint64_t last_use;
 } address_set;
 
@@ -48,7 +48,8 @@ struct hr_replay {
 
 /* ---- segments ---- */
 
-/* Libraries read numbers when they are called, and may prepare something of their own for contents; the host's wait. */
+/* False for library calls that read scalars when they are called, or may prepare data for contents, and for the host's
+ * waits. */
 static bool can_capture(const hr_instance *instance, const hr_exec_step *step) {
   const hr_program *program = &instance->plan->schedule.program;
   bool can =
@@ -135,7 +136,7 @@ hr_replay *hr__replay_create(const hr_instance *instance, hr_device *device) {
 
 /* ---- sets of addresses ---- */
 
-/* Counts the runs with the addresses of this one, as far as they are remembered. */
+/* Counts the runs with the addresses of this one, among the remembered ones. */
 static int count_run(hr_replay *replay, uint64_t hash) {
   for (int i = 0; i < RECENT_MAX; ++i) {
     if (replay->recent[i].hash == hash) {
@@ -148,8 +149,8 @@ static int count_run(hr_replay *replay, uint64_t hash) {
   return 1;
 }
 
-/* A place for another set. Where one has to go for it, the next one will have to be seen more often: capturing costs
- * more than some runs save. */
+/* A place for another set. If one is evicted, the next one must be seen more often: capturing costs more than some runs
+ * save. */
 static address_set *take_place(hr_replay *replay) {
   if (replay->set_count < SETS_MAX) {
     return &replay->sets[replay->set_count++];
@@ -177,7 +178,7 @@ static address_set *add_set(const hr_instance *instance, hr_replay *replay) {
   return place;
 }
 
-/* The addresses of this run. Without what is kept of a weight its step is among those of the graph. */
+/* Collects the addresses of this run. Without a cached weight its step is part of the graph. */
 static void note_addresses(const hr_instance *instance, hr_replay *replay, const hr_run *run,
                            const hr_run_scratch *scratch) {
   size_t count = instance->plan->key.buffer_count;
@@ -213,7 +214,7 @@ static address_set *find_set(const hr_instance *instance, hr_replay *replay, con
 
 /* ---- capture and launch ---- */
 
-/* Keeps what a graph has of its kernels' scalars now. */
+/* Stores the present scalars of a graph's kernels. */
 static void note_scalars(const hr_instance *instance, const segment *s, const hr_run_scratch *scratch,
                          hr_scalar *scalars) {
   for (int i = s->first; i < s->end; ++i) {
@@ -257,7 +258,7 @@ static bool are_same(const hr_scalar *a, const hr_scalar *b, int count) {
   return same;
 }
 
-/* Updates the kernels that have other scalars in this run. */
+/* Updates the kernels whose scalars differ in this run. */
 static hr_status update(const hr_instance *instance, const segment *s, hr_run *run, hr_run_scratch *scratch,
                         void *graph, hr_scalar *scalars) {
   for (int i = s->first, kernel = 0; i < s->end; ++i) {
@@ -290,7 +291,8 @@ static hr_status launch(const hr_instance *instance, const segment *s, hr_run *r
   return HR_OK;
 }
 
-/* Nothing of the segment has run; the steps will say themselves what is wrong, if it was not the graph. */
+/* Gives up graphs after a failure. No step of the segment has run; running the steps will report the cause unless it
+ * was the graph. */
 static void give_up(const hr_instance *instance, hr_replay *replay, hr_status status) {
   hr_log(HR_LOG_DEVICE, "program %016llx: no graphs any more: %s", (unsigned long long)instance->plan->key.hash,
          hr_status_message(status));
@@ -311,7 +313,7 @@ hr_status hr__replay_run(const hr_instance *instance, hr_run *run, hr_run_scratc
     HR_RETURN_IF_ERROR(hr__run_steps(instance, done, s->first, run, scratch, NULL));
     done = s->first;
     if (hr__run_is_interrupted(run)) {
-      break; /* the steps behind report it */
+      break; /* the following steps report it */
     }
     hr_status status = launch(instance, s, run, scratch, &set->graphs[i], set->scalars);
     done = status == HR_OK ? s->end : s->first;

@@ -16,7 +16,7 @@ bool hr__instance_can_submit_early(const hr_instance *instance) {
   return instance->needs_team;
 }
 
-/* Fills the flat lists of addresses and scalars; gives whether the run makes something that is kept. */
+/* Fills the flat lists of addresses and scalars; true if the run makes cached weights. */
 static bool bind(const hr_instance *instance, const hr_run *run, hr_run_scratch *scratch) {
   const hr_program *program = &instance->plan->schedule.program;
   const hr_place *places = instance->plan->schedule.places;

@@ -23,8 +23,8 @@ static hr_status index_error(const hr_node *node, int64_t value) {
   }
 }
 
-/* Looks at the offending index that a kernel left, unless the host knows that there is none; a device without contents
- * has none. */
+/* Checks the offending index that a kernel stored, unless the host can rule it out; a device without contents has
+ * none. */
 static hr_status run_check(const hr_exec_step *step, hr_run *run, const hr_run_scratch *scratch, void *const *args) {
   int64_t value = INT64_MIN, least, most;
   const hr_device *device = run->device;
@@ -40,7 +40,7 @@ static hr_status run_check(const hr_exec_step *step, hr_run *run, const hr_run_s
   return value == INT64_MIN ? HR_OK : index_error(node, value);
 }
 
-/* Behind the arena; NULL where no step needs memory. */
+/* The workspace, behind the arena; NULL if no step needs memory. */
 static void *workspace_of(const hr_instance *instance, const hr_run *run) {
   size_t arena = hr_align_up(instance->plan->schedule.arena_bytes, HR_WORKSPACE_ALIGNMENT);
   return run->shared != NULL ? (char *)run->shared + arena : NULL;
@@ -62,7 +62,7 @@ hr_host_launch hr__step_launch(const hr_instance *instance, const hr_exec_step *
                            .workspace = workspace != NULL ? workspace + step->workspace_offset : NULL}};
 }
 
-/* Shares out how long a batch took among its interpreted kernels. */
+/* Divides the time of a batch among its interpreted kernels. */
 static void spend(const hr_exec_step *first, const hr_run_scratch *scratch, int64_t ns) {
   const hr_host_launch *launch = scratch->launches.data;
   for (int i = 0; i < first->batch; ++i) {
@@ -76,7 +76,7 @@ static void spend(const hr_exec_step *first, const hr_run_scratch *scratch, int6
   }
 }
 
-/* Launches the kernel and those that run at once with it, without those whose result is there. */
+/* Launches the kernel and those of its batch, except those whose result is cached. */
 static hr_status run_kernels(const hr_instance *instance, const hr_exec_step *first, hr_run *run,
                              hr_run_scratch *scratch) {
   hr_device *device = run->device;
@@ -101,7 +101,7 @@ static hr_status run_kernels(const hr_instance *instance, const hr_exec_step *fi
   return HR_OK;
 }
 
-/* What a library is told of the contents of its operands, if it asks. */
+/* The stamps of a library call's operands, if the library uses them. */
 static void find_stamps(const hr_instance *instance, const hr_exec_step *step, const hr_run *run,
                         uint64_t stamps[STAMPS_MAX]) {
   bool asks = run->stamps != NULL && (step->tuning != NULL || step->library.algorithm.provider->stamp != NULL);
@@ -161,7 +161,7 @@ hr_status hr__run_steps(const hr_instance *instance, int first, int end, hr_run 
       run->failed_step = i;
       return status;
     }
-    if (is_timed && device->driver->flush != NULL) { /* the time of the work, not of handing it over */
+    if (is_timed && device->driver->flush != NULL) { /* the time of the work, not of its submission */
       HR_RETURN_IF_ERROR(device->driver->flush(device->impl));
     }
     int64_t ns = is_timed ? hr_clock_ns() - begin : 0;

@@ -11,7 +11,7 @@
 #define CACHE_BYTES_MAX ((size_t)256 << 20)
 
 enum { FIRST_OPS_BESIDE_HOST = 32, LARGE_BYTES = 16 << 20 };
-/* What takes some tenths of a second on a small machine. */
+/* Work that takes some tenths of a second on a small machine. */
 static const int64_t LONG_BYTES = INT64_C(2) << 30, LONG_FLOPS = INT64_C(40) * 1000 * 1000 * 1000;
 
 /* A context's. */
@@ -19,7 +19,7 @@ typedef struct stream_numbers {
   atomic_uint_least32_t last;
 } stream_numbers;
 
-/* Two numbers of the context's, this one and the next. */
+/* Reserves two numbers of the context's: this one and the next. */
 static uint32_t take_numbers(hr_context *context) {
   static const hr_context_part kind = {.bytes = sizeof(stream_numbers)};
   stream_numbers *numbers = hr__context_part(context, HR_CONTEXT_STREAMS, &kind);
@@ -42,7 +42,7 @@ static size_t first_ops(const hr_device *device) {
   return wanted > 0 ? (size_t)wanted : device->properties.is_host ? SIZE_MAX : FIRST_OPS_BESIDE_HOST;
 }
 
-/* The device's context is current: the settings are its own. */
+/* The device's context is current: its settings apply. */
 static hr_status create_stream(hr_device *device, hr_stream **out_stream) {
   hr_stream *stream = hr_calloc(1, sizeof *stream);
   if (stream == NULL) {
@@ -90,7 +90,7 @@ void hr_stream_retain(hr_stream *stream) {
   }
 }
 
-/* What is pending is run, because its results may be seen through buffers that live on. */
+/* Runs the pending records, because their results may be visible through buffers that live on. */
 void hr_stream_release(hr_stream *stream) {
   if (stream == NULL || !hr_refcount_release(&stream->refcount)) {
     return;

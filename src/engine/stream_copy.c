@@ -57,7 +57,7 @@ hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_add
   HR_RETURN_IF_ERROR(hr__stream_finish(stream, HR_EVENT_WAIT, buffer));
   HR_RETURN_IF_ERROR(hr__buffer_failure(buffer));
   HR_RETURN_IF_ERROR(hr__stream_bind(stream, buffer));
-  /* Whoever has the address may write through it. */
+  /* The holder of the address may write through it. */
   atomic_store_explicit(&buffer->stamp, 0, memory_order_relaxed);
   *out_address = hr__buffer_address(buffer);
   return HR_OK;
@@ -65,7 +65,8 @@ hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_add
 
 /* ---- writing ---- */
 
-/* Gives a buffer memory; where there is none, runs what is pending, so that its temporaries go, and tries again. */
+/* Binds memory to a buffer; if there is none, runs the pending records, which frees their temporaries, and tries
+ * again. */
 static hr_status bind_for_write(hr_stream *stream, hr_buffer *buffer) {
   hr_status status = hr__stream_bind(stream, buffer);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED && stream->pending.records.count > 0) {
@@ -99,7 +100,7 @@ static hr_status fill_buffer(hr_stream *stream, hr_buffer *buffer, const incomin
   return HR_OK;
 }
 
-/* Copies the bytes to a buffer of their own and records its copy to the view. */
+/* Stages the bytes in a temporary buffer and records a copy into the view. */
 static hr_status record_staged(hr_stream *stream, const hr_view *view, const incoming *in, size_t count) {
   hr_buffer *staging;
   int64_t strides[HR_RANK_MAX], stride = 1;
@@ -150,7 +151,7 @@ hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *by
   return write_view(stream, view, &(const incoming){.dtype = view->dtype, .bytes = bytes});
 }
 
-/* Runs what the source waits for. *out_address: NULL when it was never written. */
+/* Runs the work that the source depends on. *out_address: NULL if it was never written. */
 static hr_status settle_source(hr_stream *stream, const hr_view *source, const void **out_address) {
   hr_mutex_lock(&stream->mutex);
   HR_RETURN_IF_ERROR(hr__stream_finish(stream, HR_EVENT_WAIT, source->buffer));

@@ -21,7 +21,7 @@ hr_status hr__stream_check_device(const hr_stream *stream, hr_op op, const hr_bu
                         hr_op_table(op)->name, buffer->device->name, stream->device->name);
 }
 
-/* Whether a view of a buffer is of another device, or of contents that were never made. */
+/* True if a view's buffer is of another device, or its contents were never made. */
 static inline bool is_suspect(const hr_stream *stream, const hr_view *view) {
   return view->buffer != NULL && (view->buffer->device != stream->device || hr__buffer_is_invalid(view->buffer));
 }
@@ -44,7 +44,7 @@ static hr_status check_devices(const hr_stream *stream, hr_op op, int count, con
   return HR_OK;
 }
 
-/* Refuses contents that were never made. What is written from end to end is good again. */
+/* Rejects inputs whose contents were never made. An output that is written completely becomes valid again. */
 hr_status hr__check_contents(hr_op op, int input_count, const hr_view *inputs, int output_count,
                              const hr_view *outputs) {
   for (int i = 0; i < input_count; ++i) {
@@ -76,8 +76,8 @@ hr_status hr__stream_report(hr_stream *stream, hr_status status) {
   return status;
 }
 
-/* Whether the operation is a large one that reads and writes memory whatever comes before it. The products of an
- * attention that is written out are not: it may become one operation. */
+/* True if the operation is a large one that reads and writes memory whatever comes before it. Not so the products of an
+ * attention that is written out: they may become one operation. */
 static bool stands_alone(hr_op op, const hr_view *inputs) {
   return (hr_op_table(op)->traits & HR_TRAIT_LARGE) != 0 && (op != HR_OP_MATMUL || inputs[1].rank <= 2);
 }
@@ -93,7 +93,7 @@ static bool keeps(const hr_stream *stream) {
                           stream->pending.pending_bytes);
 }
 
-/* Of hr__stream_settle: not all that is pending may stay. */
+/* Part of hr__stream_settle: a mode or a limit requires a commit. */
 static hr_status settle_what_is_due(hr_stream *stream) {
   if (hr_stream_mode(stream) == HR_MODE_STRICT) {
     return hr__stream_finish(stream, HR_EVENT_RECORDED, NULL);

@@ -30,7 +30,7 @@ hr_status hr__stream_notify(hr_stream *stream, const hr_event *event) {
   return status;
 }
 
-/* Failures belong to earlier lines: they wait for a wait. */
+/* Failures belong to earlier operations: the next wait reports them. */
 void hr__stream_notify_of(hr_stream *stream, hr_event_kind kind) {
   const hr_event event = hr__stream_event(stream, kind);
   hr__stream_set_error(stream, hr__stream_notify(stream, &event));
@@ -78,8 +78,7 @@ void hr_stream_set_interrupt_check(hr_stream *stream, bool (*wants_interrupt)(vo
   hr_mutex_unlock(&stream->mutex);
 }
 
-/* Waits for everything that was handed over; true if somebody wanted an interrupt meanwhile. The stream is not locked.
- */
+/* Waits for all work that was handed over; true if an interrupt was requested meanwhile. The stream is not locked. */
 static bool wait_for_device(hr_stream *stream) {
   hr_queue *queue = &stream->device->queue;
   bool is_interrupted = false;
@@ -102,7 +101,8 @@ static hr_status refuse_capture(void) {
                         "capture: a value is needed, but nothing runs before the graph does");
 }
 
-/* Commits everything, has `seen` lie plain unless it is NULL, unlocks the stream, waits, and takes the first error. */
+/* Commits everything, returns `seen` to its default layout unless it is NULL, unlocks the stream, waits, and returns
+ * the first error. */
 hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *seen) {
   if (stream->is_capture) {
     hr_mutex_unlock(&stream->mutex);

@@ -49,7 +49,7 @@ static uint64_t make_tag(const hr_trace *trace, uint32_t local) {
   return (uint64_t)trace->stream << 32 | local;
 }
 
-/* A tag of this stream is right where the list confirms it. Another stream's may have replaced ours: then search. */
+/* A tag of this stream is right if the list confirms it. Another stream's may have replaced ours: then search. */
 uint32_t hr__trace_find(const hr_trace *trace, const hr_buffer *buffer) {
   uint64_t tag = atomic_load_explicit(&((hr_buffer *)buffer)->tag, memory_order_relaxed);
   uint32_t local = (uint32_t)tag;
@@ -66,8 +66,8 @@ uint32_t hr__trace_find(const hr_trace *trace, const hr_buffer *buffer) {
   return UINT32_MAX;
 }
 
-/* What a buffer adds to the pending bytes. Nothing, where one alone would end the trace: such a value is all the more
- * to be fused away, and may be larger than the memory. */
+/* The bytes that a buffer adds to the pending ones. None if it alone would end the trace: such a value had better be
+ * fused away, and may be larger than the memory. */
 static inline int64_t pending_bytes_of(const hr_trace *trace, const hr_buffer *buffer) {
   return (int64_t)buffer->bytes < trace->single_max ? (int64_t)buffer->bytes : 0;
 }
@@ -89,8 +89,7 @@ static inline uint32_t number_buffer(hr_trace *trace, hr_buffer *buffer) {
 
 /* ---- recording ---- */
 
-/* Writes the dims as those of a contiguous view, and tells whether it is one. The strides of an empty view may be any.
- */
+/* Writes the dims as those of a contiguous view; true if it is one. The strides of an empty view may be any. */
 static inline bool encode_contiguous(const hr_view *view, uint64_t *words) {
   const int64_t *dims = view->dims, *strides = view->strides;
   int64_t stride = 1, differences = view->offset;
@@ -192,7 +191,8 @@ static bool reserve_part(hr_trace *trace, const hr_trace *part, size_t buffer_co
          hr_vector_reserve(&trace->renumbered, buffer_count);
 }
 
-/* The next number for a buffer that no stream has met, whose reference the trace takes. There is room in the list. */
+/* The next number for a buffer that no stream has used, whose reference the trace takes over. There is room in the
+ * list. */
 static inline uint32_t adopt_buffer(hr_trace *trace, hr_buffer *buffer) {
   uint32_t local = (uint32_t)trace->buffers.count;
   trace->buffers.data[trace->buffers.count++] = buffer;
@@ -251,8 +251,8 @@ static uint64_t hash_at(const hr_trace *trace, int64_t i) {
   return i >= 0 ? hash_record(trace, (size_t)i) : trace->history[HR_TRACE_HISTORY - 1 + i];
 }
 
-/* The hash over eight records is cyclic: each step turns it by a byte and adds a record; the oldest, turned by seven
- * bytes then, is taken out again by xor. */
+/* The hash over eight records is cyclic: each step rotates it by a byte and adds a record. The oldest record, by then
+ * rotated by seven bytes, is removed by xor. */
 size_t hr__trace_cut(const hr_trace *trace) {
   int64_t count = (int64_t)trace->records.count, first = count / 4;
   uint64_t recent[HR_TRACE_HISTORY] = {0}; /* of record i at i modulo the length */
@@ -272,7 +272,7 @@ size_t hr__trace_cut(const hr_trace *trace) {
   return (size_t)best + 1;
 }
 
-/* Room for everything behind the cut. */
+/* Makes room for all records behind the cut. */
 static bool reserve_rest(hr_trace *trace, const hr_record *last, size_t count, hr_trace *rest) {
   size_t locals = trace->locals.count - last->local_end;
   return hr_vector_reserve(&rest->words, trace->words.count - last->word_end) &&
@@ -283,7 +283,8 @@ static bool reserve_rest(hr_trace *trace, const hr_record *last, size_t count, h
          hr_vector_reserve(&trace->renumbered, trace->buffers.count);
 }
 
-/* How many buffers the records up to this one use: numbers go by first use, so they are the beginning of the list. */
+/* The number of buffers that the records up to this one use: numbers go by first use, so they are the beginning of the
+ * list. */
 static uint32_t buffers_before(const hr_trace *trace, const hr_record *last) {
   uint32_t count = 0;
   for (size_t i = 0; i < last->local_end; ++i) {
@@ -292,7 +293,7 @@ static uint32_t buffers_before(const hr_trace *trace, const hr_record *last) {
   return count;
 }
 
-/* Gives the buffers behind the cut their numbers in `rest`, and drops those that only stood there from the trace. */
+/* Numbers the buffers behind the cut in `rest`, and drops those used only there from the trace. */
 static void split_buffers(hr_trace *trace, const hr_record *last, hr_trace *rest) {
   uint32_t *map = trace->renumbered.data, kept;
   memset(map, 0xff, trace->buffers.count * sizeof *map);
@@ -317,7 +318,7 @@ static void split_buffers(hr_trace *trace, const hr_record *last, hr_trace *rest
   trace->buffers.count = kept;
 }
 
-/* What the records behind the cut have before them. */
+/* Copies the hashes in front of the cut to `rest`. */
 static void split_history(const hr_trace *trace, size_t count, hr_trace *rest) {
   bool is_cut = count <= trace->records.count;
   for (int i = 0; i < HR_TRACE_HISTORY - 1; ++i) {

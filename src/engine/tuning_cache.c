@@ -13,7 +13,7 @@
 #include "engine/disk_cache.h"
 
 enum { CHOICES_MAX = 4096, ALGORITHM_MAX = 64 };
-/* Of the form of keys and values: what was written in another form is not found. */
+/* The version of keys and values: entries of another version are not found. */
 static const uint64_t FORM = UINT64_C(0x31736563696f6863); /* "choices1" */
 
 /* A context's. */
@@ -31,7 +31,7 @@ struct hr_tuning_entry {
   bool is_open, is_claimed;
   char algorithm[ALGORITHM_MAX]; /* empty until is_known, and then the same to the end */
   atomic_bool is_known;
-  hr_tuning_entry *next_same; /* equal hashes hang off each other */
+  hr_tuning_entry *next_same; /* chain of equal hashes */
 };
 
 static void init_cache(void *part) {
@@ -52,7 +52,7 @@ static tuning_cache *own(void) {
   return hr__context_part(hr__context(), HR_CONTEXT_TUNING, &kind);
 }
 
-/* A value is the name of the way in a line, and what people may want to know. */
+/* A value is the name of the algorithm in a line, and a note for people. */
 static void read_algorithm(const char *key, size_t length, hr_tuning_entry *tuning_entry) {
   hr_text value = {0};
   if (hr__disk_cache_find_tuning(&tuning_entry->owner->disk, key, length, &value)) {

@@ -5,10 +5,9 @@
 #include "base/integer.h"
 #include "core/ops/op.h"
 
-/* A large result is kept for the bytes that are not moved, from BYTES_MIN on; a small one of small buffers for its
- * launch. */
+/* A large result is cached to save its traffic, from BYTES_MIN on; a small one of small buffers to save its launch. */
 enum { BYTES_MIN = 1 << 15, SMALL_BYTES_MAX = 1 << 16, ALIGNMENT = 64 };
-/* Behind the kernel's words: contents and scalars, then what it is made of that is kept itself. */
+/* Behind the kernel's words: contents and scalars, then the serials of cached parts. */
 enum { SCALARS_MAX = 4, SCALAR_WORDS = 3, OWN_WORDS = HR_WEIGHT_SOURCES_MAX + SCALARS_MAX * SCALAR_WORDS };
 enum { TAIL_WORDS = OWN_WORDS + HR_WEIGHT_SOURCES_MAX };
 
@@ -18,7 +17,7 @@ static size_t bytes_of(const hr_instance *instance, uint32_t buffer) {
   return instance->plan->schedule.program.buffers[buffer].bytes;
 }
 
-/* The weight found so far that makes the buffer; -1: none does. */
+/* The known weight that makes the buffer; -1: none does. */
 static int maker_of(const hr_instance *instance, uint32_t buffer) {
   for (size_t i = 0; i < instance->weights.count; ++i) {
     const hr_weight *w = &instance->weights.data[i];
@@ -66,7 +65,7 @@ static bool add_made(const hr_instance *instance, hr_weight *w, uint32_t buffer)
   return true;
 }
 
-/* Sorts the kernel's arguments into what it reads and what it makes; false when there are others, or too many. */
+/* Divides the kernel's arguments into inputs and results; false if there are others, or too many. */
 static bool find_ends(const hr_instance *instance, const hr_kernel *kernel, hr_weight *w) {
   bool is = kernel->scalar_count <= SCALARS_MAX;
   for (int i = 0; is && i < kernel->arg_count; ++i) {
@@ -110,7 +109,7 @@ static bool writes(const hr_exec_step *step, uint32_t buffer) {
   return does;
 }
 
-/* Whether nobody else writes the result, and, where it has to serve as weights, contractions alone read it, as such. */
+/* True if no other step writes the result, and, if it must serve as weights, only contractions read it, as such. */
 static bool is_only_read(const hr_instance *instance, const hr_weight *w, uint32_t buffer, bool by_contractions) {
   bool is = true;
   for (int i = 0; is && i < instance->step_count; ++i) {
@@ -177,7 +176,7 @@ void hr__weights_fini(hr_instance *instance) {
 
 /* ---- runs ---- */
 
-/* The newest of the stamps: when one of the others changes, it will be another. 0: some contents are not known. */
+/* The newest of the stamps: it changes whenever one of the others does. 0: some contents are unknown. */
 static uint64_t find_stamps(const hr_instance *instance, const hr_weight *w, const hr_run *run, uint64_t *out_stamps) {
   uint64_t newest = 0;
   bool is_known = run->stamps != NULL || w->source_count == 0;
@@ -194,7 +193,7 @@ static uint64_t find_stamps(const hr_instance *instance, const hr_weight *w, con
   return is_known ? newest : 0;
 }
 
-/* Renews what the recipe says of contents and scalars; gives whether it said so before. */
+/* Updates the contents and scalars in the recipe; true if they are unchanged. */
 static bool renew_own(const hr_instance *instance, hr_weight *w, const hr_run *run, const hr_run_scratch *scratch) {
   const hr_exec_step *step = &instance->steps[w->step];
   uint64_t own[OWN_WORDS] = {0}, *at = w->recipe.data + w->kernel_words;
@@ -210,7 +209,7 @@ static bool renew_own(const hr_instance *instance, hr_weight *w, const hr_run *r
   return is_same;
 }
 
-/* ... and of its parts; gives whether all of them are kept. */
+/* Updates its parts; true if all of them are cached. */
 static bool renew_parts(hr_weight *w, const hr_run_scratch *scratch) {
   uint64_t *at = w->recipe.data + w->kernel_words + OWN_WORDS;
   bool are_kept = true;
@@ -222,7 +221,7 @@ static bool renew_parts(hr_weight *w, const hr_run_scratch *scratch) {
   return are_kept;
 }
 
-/* What is kept of the weight, or from this run on will be: where the last one had the same contents and scalars. */
+/* The cached weight, or the one that this run will make: if the last run had the same contents and scalars. */
 static hr_run_weight find_kept(const hr_instance *instance, hr_weight *w, const hr_run *run,
                                const hr_run_scratch *scratch) {
   bool is_seen = renew_own(instance, w, run, scratch);
