@@ -12,8 +12,8 @@
  * - Memory that is copied from or to is not in use by submitted work that has not run. Exception: a copy that is called
  *   in the order of the work waits for that work.
  *
- * An open device consists of that table, the caching allocator over it, the queue that runs its work in order, and one
- * block that the executables share for their temporaries.
+ * An open device consists of that table, the caching allocator over it, the queue that runs its work, and one block
+ * that the executables share for temporaries.
  */
 #ifndef HEADRACE_RUNTIME_DEVICE_H_
 #define HEADRACE_RUNTIME_DEVICE_H_

@@ -1,10 +1,9 @@
 /* registry.h: device names and open devices.
  *
  * A name consists of a driver's name and an optional ordinal: "cpu", "null", "cuda:1". A device that was opened once
- * keeps its struct for the life of its context, because any thread may release buffers at any time, even while the
- * process ends. With its last reference its thread stops and its cached memory is returned; opening it again revives
- * the same struct. Each context has its own devices (base/context.h): hr_device_open opens one of the current
- * context's.
+ * keeps its struct for the life of its context: any thread may release buffers at any time, even while the process
+ * ends. With its last reference its thread stops and its cached memory is returned; opening it again revives the same
+ * struct. Each context has its own devices (base/context.h): hr_device_open opens one of the current context's.
  */
 #ifndef HEADRACE_RUNTIME_REGISTRY_H_
 #define HEADRACE_RUNTIME_REGISTRY_H_
