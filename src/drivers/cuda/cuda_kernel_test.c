@@ -153,8 +153,8 @@ HR_TEST(a_gpu_runs_kernels_pass_by_pass) {
   DRIVER->close(impl);
 }
 
-/* Twenty kernels at once, each on its own tensor, behind one whose result all of them read, and in front of one that
- * reads the last one's result. */
+/* Twenty kernels at once, each on its own tensor. All of them read the result of a kernel before them; a kernel after
+ * them reads the last one's result. */
 static void check_lanes(void *impl, const hr_device_kernel *kernel, void *workspace) {
   enum { COUNT = 1000, BYTES = COUNT * sizeof(float), MANY = 20 };
   static float x[COUNT], y[COUNT];
