@@ -8,7 +8,7 @@
  * - few queries, for which products and loops are as good,
  * - shapes that do not fit into a block's shared memory.
  *
- * Each f32 factor is split into two TF32 numbers for tensor cores, which makes three products (Ootomo and Yokota,
+ * For tensor cores each f32 factor is split into two TF32 numbers. A product becomes three of them (Ootomo and Yokota,
  * "Recovering single precision accuracy from Tensor Cores", 2022). Blocks with NaN in the result are computed again
  * without tensor cores.
  *

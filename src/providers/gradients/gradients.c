@@ -3,9 +3,9 @@
  *   dw[o][row][column * C + c] = sum over pixels of dy[pixel][o] * x[pixel's window, row][column * C + c]
  *
  * The elements of a row of x under a window are contiguous, for any number of channels. Vectors run along them, so 20
- * channels and 5 columns fill 100 lanes of 112. (If channels are many times 64, 64 at a time.) A tile of 4 to 6 output
- * channels and up to 4 vectors is summed in registers over a block of pixels, and added to the sums of earlier blocks.
- * Threads share output channels, then vectors:
+ * channels and 5 columns fill 100 lanes of 112. (If channels are many times 64, 64 at a time.) A tile has 4 to 6 output
+ * channels and up to 4 vectors. It is summed in registers over a block of pixels, and added to the sums of earlier
+ * blocks. Threads share output channels, then vectors:
  *
  *   for each block of pixels:
  *     pack dy: the channels of a tile side by side

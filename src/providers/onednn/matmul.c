@@ -89,7 +89,7 @@ static bool is_row_bias(const hr_operand *bias) {
   return bias->rank >= 1 && (bias->strides[bias->rank - 1] == 1 || bias->dims[bias->rank - 1] == 1);
 }
 
-/* Products of narrow types may be f32, without epilogues. */
+/* Products of narrow types may be f32, without bias and epilogues. */
 static bool has_result(const hr_node *node) {
   hr_dtype from = node->inputs[0].dtype, to = node->outputs[0].dtype;
   return from == to || (to == HR_DTYPE_F32 && node->input_count == 2 && node->epilogue_count == 0);

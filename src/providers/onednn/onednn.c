@@ -33,7 +33,7 @@ static bool probe(hr_dtype dtype, bool *out_is_sgemm) {
 
 /* Without AVX-512 products are the library's sgemm. Its code is generated at the first call. At exit it is freed before
  * all handlers registered earlier, including the devices' close, which waits for running products. So the first call is
- * made here, before the devices open.
+ * made here, before that close is registered.
  */
 static void generate_sgemm(void) {
   const float ones[4] = {1, 1, 1, 1};

@@ -9,8 +9,8 @@
  * A convolution with a stride above 1 reads some rows of X, which are gathered; the other rows of dX are zeros.
  *
  * oneDNN's convolutions multiply faster, by 3 to 10 %, on weights packed into their own layouts. Reordering 4 bytes of
- * a weight takes as long as some 900 products with it (2-core AVX-512 VM, weights out of the cache), and each weight
- * has P products. So:
+ * a weight takes as long as some 900 products with it (2-core AVX-512 VM, weights out of the cache). Each weight has P
+ * products. So:
  *
  * - Weights that change with each run are used as stored below that number of pixels.
  * - Gradients of weights are always written in the stored layout.

@@ -3,7 +3,7 @@
  *
  * A library's tensor-core kernels need channel counts that are multiples of 8, contiguous in memory. Otherwise it uses
  * other kernels, or makes copies first. Small images fit into a block's shared memory, a few channels of several of
- * them at a time, and each element of the window reads its pixels there.
+ * them at a time. Each element of the window reads its pixels there.
  *
  * f32 with factors of 11 significant bits, as convolutions may have (HEADRACE_TF32), sums in f32; two spatial dims,
  * weights of any strides, images with dense planes. Rejects strides above 1, groups, bias, and more than 112 output

@@ -1,8 +1,7 @@
 /* results.c: turns the products of winograd.c into results: tiles of 2 x 2, with bias and epilogues applied.
  *
  * The rows have the bits of ops.def: each rounds by itself. They are the ones that oneDNN supports with numbers and
- * with vectors along the channels (onednn/epilogues.c), so that a contraction's epilogues don't depend on the provider
- * that runs it.
+ * with vectors along the channels (onednn/epilogues.c), so a contraction's epilogues don't depend on its provider.
  *
  * A sum that is not finite is computed again. If an infinity enters a difference, or a sum overflows on the way, the
  * transforms give NaN instead of the direct sum's result. Each result depends on its own window alone, so finite
