@@ -1,9 +1,9 @@
 /* attention_trials.h: attention run by a provider against its lowering, evaluated element by element in f64 (in f32 if
  * random numbers or NaN are compared).
  *
- * Each trial is one forward and one backward node on tensors of every layout, with NaN around the inputs' views and a
- * byte pattern around the outputs' views and the workspace. The gradient gets y and the log-sum-exp of the reference,
- * so that the two are tested separately. A test supplies run_call.
+ * Each trial is one forward and one backward node on tensors of every layout. NaN surround the inputs' views, a byte
+ * pattern the outputs' views and the workspace. The gradient gets y and the log-sum-exp of the reference, so that the
+ * two are tested separately. A test supplies run_call.
  */
 #ifndef HEADRACE_TESTS_ATTENTION_TRIALS_H_
 #define HEADRACE_TESTS_ATTENTION_TRIALS_H_

@@ -1,5 +1,4 @@
-#undef _FORTIFY_SOURCE /* where it is on by itself: it takes a jump to another stack for a mistake, and ends the \
-                          process */
+#undef _FORTIFY_SOURCE /* if on by default: it rejects longjmp to another stack */
 #include "device_emulator.h"
 
 #include <setjmp.h>
