@@ -2,9 +2,9 @@
  *
  *   record_bench [rounds]
  *
- * Prints nanoseconds for the record of an addition and of a convolution, for creating and dropping a buffer, and for
- * the commit of a cached program, for each of its operations. Each is the best of some repetitions, because neighbours
- * on the machine only add time.
+ * Prints nanoseconds for recording an addition, recording a convolution, creating and dropping a buffer, and committing
+ * a cached program (per operation). Each is the best of some repetitions, because neighbours on the machine only add
+ * time.
  */
 #include <stdio.h>
 #include <stdlib.h>
