@@ -1,4 +1,4 @@
-/* layout_internal.h: what the files of the layout pass share. See layout.c. */
+/* layout_internal.h: shared by the files of the layout pass. See layout.c. */
 #ifndef HEADRACE_COMPILER_LAYOUT_INTERNAL_H_
 #define HEADRACE_COMPILER_LAYOUT_INTERNAL_H_
 

@@ -414,7 +414,7 @@ static int finish_result(lowering *l, int reg, hr_dtype dtype, int phase) {
   return fits ? reg : convert_register(l, reg, dtype, phase);
 }
 
-/* A conversion or plain copy: often no instruction at all. */
+/* A conversion or a copy: often no instruction at all. */
 static int emit_copy(lowering *l, const hr_node *node, hr_level level, int phase, int depth) {
   hr_dtype from = node->inputs[0].dtype, to = node->outputs[0].dtype;
   hr_source source;

@@ -23,8 +23,8 @@ hr_status hr_layout(hr_program *program, const hr_target *target);
 /* True if hr_layout found buffers whose layout the program can't use; it marked them, and did nothing else. */
 bool hr_layout_is_refused(const hr_program *program);
 
-/* Reorders the domains of element-wise loops like those of the reductions that they share data with, so that they can
- * be fused. */
+/* Gives the domains of element-wise loops the order of the reductions that they share data with, so that they can be
+ * fused. */
 hr_status hr_propagate_order(hr_program *program);
 
 enum { HR_GROUP_NODES_MAX = 48, HR_GROUP_ACCESSES_MAX = 160 };

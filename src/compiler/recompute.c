@@ -48,7 +48,7 @@ typedef struct maker {
   int *read_base, *reads;        /* the nodes that read it */
 } maker;
 
-/* What one group would pay for a copy. */
+/* The price of a copy for one group. */
 typedef struct price {
   int64_t bytes; /* to load; NEVER: it can't */
   int64_t kept;  /* of temporaries that would otherwise have died by then */

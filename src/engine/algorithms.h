@@ -54,7 +54,7 @@ void hr__algorithms_key(const hr_provider *const *providers, const hr_device *de
                         const hr_node *node, hr_text *out_key);
 HR_MUST_USE hr_status hr__algorithm_prepare(hr_device *device, const hr_program *program, const hr_node *node,
                                             const hr_algorithm *algorithm, hr_ready *out_ready);
-/* `choice` may be NULL. Nothing is prepared for a provider that writes its kernels. */
+/* `tuning_entry` may be NULL. Nothing is prepared for a provider that writes its kernels. */
 HR_MUST_USE hr_status hr__algorithms_prepare(hr_device *device, const hr_provider *const *providers,
                                              const hr_program *program, const hr_node *node,
                                              const hr_tuning_entry *tuning_entry, hr_ready *out_ready);

@@ -21,7 +21,8 @@
 
 typedef struct hr_tuning hr_tuning;
 
-/* NULL: there is nothing to try, or memory is out. program, node and choice must stay valid as long as the tuning. */
+/* NULL: there is nothing to try, or memory is out. program, node and tuning_entry must stay valid as long as the
+ * tuning. */
 hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *providers, const hr_program *program,
                              const hr_node *node, const hr_algorithm *own, hr_tuning_entry *tuning_entry);
 /* The arguments of a run of the step (provider.h), and the length of the workspace. */

@@ -4,7 +4,7 @@
 
 #include "headrace/stream.h"
 
-/* Whether a view may be read or written: a buffer, a dtype, a rank, and every element inside the buffer. */
+/* OK if a view may be read or written: a buffer, a dtype, a rank, and every element inside the buffer. */
 HR_MUST_USE hr_status hr__view_check(const char *what, const hr_view *view);
 int64_t hr__view_count(const hr_view *view);
 /* Elements one after another in row-major order. */

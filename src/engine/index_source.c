@@ -93,7 +93,7 @@ hr_index_source hr__index_source_find(const hr_program *program, const hr_node *
                   : unknown;
 }
 
-/* ---- what the host knows ---- */
+/* ---- known ranges ---- */
 
 #define RANGE_OF(type)                     \
   do {                                     \

@@ -1,5 +1,6 @@
 /* A mark is a job in the device's queue. On a device that works beside the host it waits for the device, on the
- * executor's thread: only whoever asks for times or progress pays for that. */
+ * executor's thread: only users of times or progress pay for that.
+ */
 #include "headrace/mark.h"
 
 #include <stdatomic.h>
@@ -20,7 +21,7 @@ struct hr_mark {
 static void reach(hr_queue_job *job) {
   hr_mark *mark = (hr_mark *)job;
   if (mark->device->driver->flush != NULL) {
-    hr_status_ignore(mark->device->driver->flush(mark->device->impl)); /* whoever waits gets the error */
+    hr_status_ignore(mark->device->driver->flush(mark->device->impl)); /* waiting threads get the error */
   }
   atomic_store_explicit(&mark->ns, hr_clock_ns(), memory_order_release);
   hr_mark_release(mark);

@@ -369,7 +369,7 @@ hr_status hr_part_run(hr_stream *stream, const hr_part *part, hr_buffer *const *
   }
   if (__builtin_expect(!hr__policy_keeps_part(&stream->policy, stream->pending.records.count), 0)) {
     const hr_event event = hr__stream_event(stream, HR_EVENT_PART_APPENDED);
-    hr__stream_set_error(stream, hr__stream_notify(stream, &event)); /* while the caller finds its way back */
+    hr__stream_set_error(stream, hr__stream_notify(stream, &event)); /* while the caller returns */
   }
   return hr__stream_settle(stream, (int64_t)part->part.records.count);
 }
@@ -379,6 +379,6 @@ void hr_part_submit_early(hr_stream *stream, const hr_part *part) {
   hr_event event = hr__stream_event(stream, HR_EVENT_PART_LEFT);
   event.tail_records = part->part.records.count - part->last_work;
   event.tail_bytes = part->last_result;
-  hr__stream_set_error(stream, hr__stream_notify(stream, &event)); /* while the caller finds its way back */
+  hr__stream_set_error(stream, hr__stream_notify(stream, &event)); /* while the caller returns */
   hr_mutex_unlock(&stream->mutex);
 }

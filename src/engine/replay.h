@@ -15,7 +15,7 @@
 
 /* NULL where nothing is worth a graph, where the device has none, or where there is no host memory. */
 hr_replay *hr__replay_create(const hr_instance *instance, hr_device *device);
-/* NULL: nothing. What the graphs launch (kernels, what libraries prepared) has to be there still. */
+/* NULL: nothing. The kernels and prepared libraries that the graphs launch must still exist. */
 void hr__replay_release(hr_replay *replay);
 
 /* Runs all steps of an instance that has a replay; the scratch is bound. */

@@ -82,8 +82,8 @@ void hr__trace_clear(hr_trace *trace);
 /* Appends a checked operation. On failure (memory) nothing has changed. */
 HR_MUST_USE hr_status hr__trace_record(hr_trace *trace, hr_op op, const hr_attrs *attrs, int input_count,
                                        const hr_view *inputs, int output_count, const hr_view *outputs);
-/* Appends all records of `part`, with `buffers[i]` in the place of its buffer i. Where is_given[i], the buffer is new,
- * without memory, and the trace takes the caller's reference. On failure nothing has changed, and no reference is
+/* Appends all records of `part`, with `buffers[i]` in the place of its buffer i. If is_given[i], the buffer is new,
+ * without memory, and the trace takes over the caller's reference. On failure nothing has changed, and no reference is
  * taken. */
 HR_MUST_USE hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, size_t buffer_count,
                                        hr_buffer *const *buffers, const bool *is_given);
