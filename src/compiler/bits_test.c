@@ -3,7 +3,7 @@
 
 #include "only_kernel.h"
 
-/* Whether the one kernel of a program loads or stores a dtype. */
+/* True if the one kernel of a program loads or stores a dtype. */
 static bool touches(const char *text, hr_dtype dtype) {
   hr_schedule schedule;
   bool does = false;

@@ -48,7 +48,7 @@ static int count_kernels(const char *text) {
   return count;
 }
 
-/* Of the temporaries, where values from `recompute_bytes` on are computed again. */
+/* Bytes of the temporaries if values from `recompute_bytes` on are computed again. */
 static size_t arena_bytes(const char *text, int64_t recompute_bytes) {
   compiled c = compile_for(text, (hr_target){.recompute_bytes = recompute_bytes});
   size_t bytes = c.schedule.arena_bytes;
@@ -77,7 +77,7 @@ static hr_status run(const char *text, void **memory, const hr_scalar *arguments
   return run_in(text, memory, arguments, (hr__algorithm){0});
 }
 
-/* With all that can be computed again. */
+/* With recomputation of every possible value. */
 static void run_recomputed(const char *text, void **memory) {
   HR_ASSERT_OK(run_in(text, memory, NULL, (hr__algorithm){.recompute_bytes = 1}));
 }
@@ -111,7 +111,7 @@ HR_TEST(what_is_one_of_its_inputs_is_not_rounded) {
   HR_ASSERT_EQ(count_conversions("add", "bf16", 2), 1);
 }
 
-/* As in where(isnan(x), 0, x): the number is a tensor that comes between the two. Not where something else was there
+/* As in where(isnan(x), 0, x): the number is a tensor that comes between the two. Not if its buffer had other contents
  * before. */
 HR_TEST(a_number_stands_between_no_two_loops) {
   HR_ASSERT_EQ(count_kernels("buffer %0 4096 live\n"
@@ -183,7 +183,7 @@ HR_TEST(layer_norm_is_one_kernel) {
   compiled_fini(&c);
 }
 
-/* What the sums of a kernel run over: whether its loads go through memory one element after the other. */
+/* True if the sums of a kernel run through memory: its loads read one element after the other. */
 static bool walks_memory(const hr_kernel *kernel) {
   bool does = true;
   for (int k = 0; k < kernel->instr_count; ++k) {
@@ -196,7 +196,8 @@ static bool walks_memory(const hr_kernel *kernel) {
   return does;
 }
 
-/* The square lies as the matrix does, and the loop that was recorded over the transposed dims follows the sums. */
+/* The square has the matrix's layout, and the loop that was recorded over the transposed dims gets the order of the
+ * sums. */
 HR_TEST(sums_over_a_transposed_matrix_walk_its_memory) {
   static const char *const texts[] = {
       "%1:f32[1,1]{1,1}+0 = norm(%0:f32[32,64]{1,32}+0) ints(3, 3)\n",
@@ -233,7 +234,7 @@ HR_TEST(a_transposed_matrix_has_the_sum_of_the_matrix) {
   HR_ASSERT(memcmp(&sums[0], &sums[1], sizeof *sums) == 0);
 }
 
-/* Channels that are neighbours: rows of them, whichever dim they are; everything of a softmax goes that way. */
+/* Channels that are neighbours are rows, whichever dim they are; a whole softmax walks them so. */
 HR_TEST(rows_that_lie_dense_are_walked_as_rows) {
   static const char *const texts[] = {
       "%1:f32[4,1,64]{64,64,1}+0 = sum(%0:f32[4,48,64]{3072,1,48}+0) ints(2)\n",
@@ -287,7 +288,8 @@ HR_TEST(a_node_joins_the_kernel_of_its_reader) {
   compiled_fini(&c);
 }
 
-/* The sums over columns of a batch norm's gradient are taken where its input is made; what waits for them is not. */
+/* The sums over columns of a batch norm's gradient are computed in the kernel that makes their input; their dependents
+ * are not. */
 HR_TEST(a_gradient_that_sums_columns_takes_two_kernels) {
   compiled c = compile("buffer %0 4096 live\n"
                        "buffer %1 4096 live\n"
@@ -308,7 +310,7 @@ HR_TEST(a_gradient_that_sums_columns_takes_two_kernels) {
   compiled_fini(&c);
 }
 
-/* A gradient of ReLU with two readers, a sum and what waits for it. %2 is the ReLU of what lies in %1. */
+/* A gradient of ReLU with two readers: a sum, and a node that depends on it. %2 is the ReLU of %1. */
 #define GRADIENT_OF_RELU(overwrites)                                                               \
   "buffer %0 4096 live\n"                                                                          \
   "buffer %1 4096 live\n"                                                                          \
@@ -332,7 +334,7 @@ static int count_arguments(const hr_kernel *kernel, bool of_writes) {
   return count;
 }
 
-/* The second kernel reads %1 anyway: with %0 it has all that it takes, and %3 needs no memory. */
+/* The second kernel reads %1 anyway: with %0 it has all inputs, and %3 needs no memory. */
 HR_TEST(a_cheap_value_is_computed_by_both_of_its_readers) {
   compiled c = compile_for(GRADIENT_OF_RELU(""), (hr_target){.recompute_bytes = 1});
   HR_ASSERT_EQ(c.kernel_count, 2);
@@ -343,7 +345,7 @@ HR_TEST(a_cheap_value_is_computed_by_both_of_its_readers) {
   HR_ASSERT_EQ(arena_bytes(GRADIENT_OF_RELU(""), 8192), 64 + 4096);
 }
 
-/* What it would be computed from is not there any more. */
+/* Its inputs no longer exist. */
 HR_TEST(a_value_whose_inputs_are_overwritten_is_kept) {
   HR_ASSERT_EQ(arena_bytes(GRADIENT_OF_RELU("%0:f32[64,16]{16,1}+0 = exp(%1:f32[64,16]{16,1}+0)\n"), 1), 64 + 4096);
 }
@@ -365,7 +367,7 @@ static const char *seen_through(const char *reader) {
   return text;
 }
 
-/* Bits of the last buffer are those of the reference; gives the number of kernels. */
+/* Bits of the last buffer are those of the reference; returns the number of kernels. */
 static int check_seen_through(const char *reader) {
   const char *text = seen_through(reader);
   float x[144], y[144], row[3] = {1, -2, 0.5f}, got[1024] = {0}, expected[1024] = {0};
@@ -404,7 +406,8 @@ HR_TEST(what_a_view_sees_is_computed_by_its_reader) {
   }
 }
 
-/* What can't be told from coordinates, would be made too often, or lies elsewhere by now is stored. */
+/* Values are stored if the view does not determine their coordinates, if they would be computed too often, or if their
+ * inputs have been overwritten. */
 HR_TEST(what_a_view_sees_is_stored_where_it_must_be) {
   static const char *const readers[] = {
       "%4:f32[3,24]{24,1}+0 = neg(%3:f32[3,24]{1,3}+72)\n",                 /* all pixels in one dim */
@@ -457,7 +460,7 @@ static void check_in_place(const char *state, const char *gradient, const char *
   compiled_fini(&c);
 }
 
-/* The product is still there for its readers, since nobody needs what was to be written in its place. */
+/* The product still exists for its readers, since its in-place replacement is not needed. */
 HR_TEST(a_relu_in_place_goes_where_its_readers_make_it) {
   const char *made = "%5:f32[4,4,4]{16,4,1}+0 = matmul(%0:f32[4,4,3]{12,3,1}+0, %1:f32[4,3,4]{12,4,1}+0)\n";
   check_in_place("dead", made, "", 0, 2);
@@ -538,7 +541,7 @@ HR_TEST(what_a_copy_reads_is_made_again_where_it_was_overwritten) {
   }
 }
 
-/* Where the indices are elements of what they pick of, they stay what they are. */
+/* Indices that are elements of the tensor that they gather from stay unchanged. */
 HR_TEST(indices_that_pick_of_their_own_tensor) {
   const char *text = "buffer %0 8192 live\n"
                      "buffer %1 128 live\n"
@@ -562,7 +565,7 @@ HR_TEST(indices_that_pick_of_their_own_tensor) {
   }
 }
 
-/* The exponential is used when the sum is there: it is computed then, and not kept from the first phase. */
+/* The exponential is used when the sum is known: it is computed then, and not kept from the first phase. */
 HR_TEST(what_waits_for_a_sum_is_computed_after_it) {
   compiled c = compile("buffer %0 32768 live\n"
                        "buffer %1 32768 dead fresh\n"
@@ -667,7 +670,7 @@ HR_TEST(dead_stores_vanish) {
   compiled_fini(&c);
 }
 
-/* A store that adds needs what an earlier one left there, also where it covers the whole buffer. */
+/* A store that adds needs the earlier contents, even if it covers the whole buffer. */
 HR_TEST(stores_that_add_keep_what_they_add_to) {
   const char *text = "buffer %0 12 live\n"
                      "buffer %1 12 live fresh\n"
@@ -681,8 +684,8 @@ HR_TEST(stores_that_add_keep_what_they_add_to) {
   HR_ASSERT_BYTES_EQ(y, expected, sizeof y);
 }
 
-/* What older operations wrote is there when a check fails, though a newer one would have replaced it; what newer ones
- * write into buffers that existed is not. */
+/* If a check fails, the writes of older operations exist, though a newer one would have replaced them; writes of newer
+ * ones into older buffers do not. */
 HR_TEST(a_failing_check_leaves_what_was_written_before_it) {
   const char *text = "buffer %0 16 live\n"
                      "buffer %1 16 live\n"
@@ -732,7 +735,7 @@ static const char *adam(const char *between) {
   return text;
 }
 
-/* The average found nobody to join, but runs with the chain that waits for it. */
+/* The average found no group to join, but runs with the chain that waits for it. */
 HR_TEST(an_average_joins_the_chain_that_uses_it) {
   HR_ASSERT_EQ(count_kernels(adam("")), 2);
   float p[16], m[16], v[16], g[16], x[16], copy[16];
@@ -770,7 +773,7 @@ HR_TEST(an_average_does_not_wait_behind_a_check) {
   HR_ASSERT_EQ(p[0], 1);
 }
 
-/* Waiting shall not keep memory: the temporary that the average comes from would live until the end. */
+/* Waiting must not keep memory: the temporary that the average reads would live until the end. */
 HR_TEST(an_average_does_not_keep_a_temporary) {
   const char *text = "buffer %0 64 live\n"
                      "buffer %1 64 live\n"
@@ -802,7 +805,7 @@ HR_TEST(small_groups_that_wait_for_nothing_run_first) {
   compiled_fini(&c);
 }
 
-/* What was made before, what somebody read before it is written, and what is too large. */
+/* Groups stay that depend on earlier results, that overwrite what was read before, or that are too large. */
 HR_TEST(groups_that_wait_for_something_stay) {
   compiled c = compile_hoisted("buffer %0 64 live\nbuffer %1 64 live fresh\nbuffer %2 8 live\nbuffer %3 8 live fresh\n"
                                "buffer %4 64 live\nbuffer %5 64 live fresh\n"
@@ -822,7 +825,7 @@ HR_TEST(no_group_runs_before_a_check_that_may_discard_it) {
                                "%3:f32[2]{1}+0 = neg(%3:f32[2]{1}+0)\n"
                                "%5:f32[3]{1}+0 = exp(%4:f32[3]{1}+0)\n");
   HR_ASSERT_EQ(c.check_count, 1);
-  bool is_fresh_first = false; /* nobody has seen what it makes */
+  bool is_fresh_first = false; /* its result has no earlier contents */
   for (int k = 0; k < c.kernel_count - 1; ++k) {
     is_fresh_first |= c.kernels[k]->rank == 1 && c.kernels[k]->dims[0] == 3;
   }
@@ -831,7 +834,7 @@ HR_TEST(no_group_runs_before_a_check_that_may_discard_it) {
   compiled_fini(&c);
 }
 
-/* Padding is an element of what is padded: rounded and wrapped as if it had been stored. */
+/* Padding is an element of the padded tensor: rounded and wrapped as if it had been stored. */
 HR_TEST(padding_is_of_the_dtype_that_is_padded) {
   const char *text = "buffer %0 2 live\n"
                      "buffer %1 3 dead fresh\n"

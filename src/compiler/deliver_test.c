@@ -38,7 +38,7 @@ static void evaluate(const hr_program *value, float *memory[BUFFERS]) {
   hr_program_fini(&loops);
 }
 
-/* How many copies are left. What can be seen has the same bits with all of them. */
+/* Returns the number of copies left. Visible results have the same bits with all of them. */
 static int check(const char *text, hr_keep_fn keeps) {
   hr_program stream, programs[2];
   float *memory[2][BUFFERS];
@@ -80,7 +80,7 @@ static int check(const char *text, hr_keep_fn keeps) {
 #define ATTENTION                                                                                                   \
   "%3:f32" HEAD ", %4:f32[2,3,4]{12,4,1}+0 = attention(%0:f32" HEAD ", %1:f32" HEAD ", %2:f32" HEAD ", _) ints(0) " \
   "scalars($0)\n"
-/* Rows of all heads, as the projection behind attention wants them. */
+/* Rows of all heads, in the layout that the projection behind attention needs. */
 #define ROWS(to) to ":f32[2,4,3,5]{60,15,5,1}+0 = copy(%3:f32[2,4,3,5]{60,5,20,1}+0)\n"
 
 HR_TEST(a_permuted_copy) {

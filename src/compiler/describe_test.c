@@ -94,7 +94,7 @@ static bool keeps_some(void *ctx, const hr_program *program, const hr_node *node
   return node->epilogue_count == 0 && (is_attention || hr_op_table(node->op)->family == HR_FAMILY_CONTRACTION);
 }
 
-/* Compiles a program of one step, and checks what it moves and how it is called. */
+/* Compiles a program of one step, and checks its traffic and its label. */
 static void expect(const char *text, int64_t bytes_read, int64_t bytes_written, int64_t flops, const char *label) {
   hr_program program;
   hr_schedule schedule;

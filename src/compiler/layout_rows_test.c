@@ -30,8 +30,8 @@ static void **memory_of(const hr_program *program) {
   return memory;
 }
 
-/* Runs a program as it is and with rows at multiples of 16 bytes. All that is alive agrees to the bit; gives how many
- * buffers have grown. `index` >= 0: a buffer of i64 that holds 1, 0, 1, 0, .. */
+/* Runs a program as it is and with rows at multiples of 16 bytes. All live buffers agree to the bit; returns the number
+ * of buffers that have grown. `index` >= 0: a buffer of i64 that holds 1, 0, 1, 0, .. */
 static int64_t grows_by_index(const char *text, int index) {
   hr_program program;
   HR_ASSERT_OK(hr_program_parse(text, &program));
@@ -80,10 +80,9 @@ static bool keep_products(void *ctx, const hr_program *program, const hr_node *n
   return node->op == HR_OP_MATMUL && node->epilogue_count == 0;
 }
 
-static bool is_wide,
-    is_tall; /* whether all products of the last program made whole rows, whether one made 40 of them */
+static bool is_wide, is_tall; /* all products of the last program made whole rows; one made 40 of them */
 
-/* How many products sum over `depth`; if it is negative, how many make rows of so many elements. */
+/* The number of products that sum over `depth`; if it is negative, of those that make rows of -depth elements. */
 static int count_deep(const char *text, int64_t depth, int64_t depth_work) {
   hr_program program;
   hr_schedule schedule;

@@ -14,7 +14,7 @@ static bool keep_convolutions(void *ctx, const hr_program *program, const hr_nod
   return node->op == HR_OP_CONV || node->op == HR_OP_CONV_BACKWARD_DATA || node->op == HR_OP_CONV_BACKWARD_WEIGHT;
 }
 
-/* Whether tests are of a provider that takes convolutions in one format alone. */
+/* True for a provider that accepts convolutions in one format alone. */
 static bool one_format;
 
 static bool lies_channels_last(const hr_operand *x) {
@@ -72,7 +72,7 @@ static int count_relaid(const hr_program *program) {
   return count;
 }
 
-/* Brings a buffer of floats from the plain order to its layout, or back. */
+/* Permutes a buffer of floats from the default layout to its layout, or back. */
 static void permute(const hr_program_buffer *buffer, float *values, bool is_back) {
   hr_buffer_layout layout = hr_layout_unpack(buffer->layout);
   size_t channels = (size_t)layout.channels, inner = (size_t)layout.inner, count = buffer->bytes / sizeof(float);
@@ -86,8 +86,8 @@ static void permute(const hr_program_buffer *buffer, float *values, bool is_back
   hr_free(copy);
 }
 
-/* Evaluates the program as it is and with new layouts, on the same contents; live buffers must agree. Gives the number
- * of inputs of convolutions that lie channels-last. */
+/* Evaluates the program as it is and with new layouts, on the same contents; live buffers must agree. Returns the
+ * number of inputs of convolutions that are channels-last. */
 static int check_same_results(const char *text) {
   hr_program programs[2];
   float *memory[2][32];
@@ -207,8 +207,8 @@ static tensor vector(maker *m, const char *flags, int64_t count) {
 
 enum { C = 8 };
 
-/* conv, batch norm, relu, max pool, conv: a training step of them. All activations die, or all live and may lie in any
- * order. */
+/* conv, batch norm, relu, max pool, conv: a training step of them. All activations die, or all live and may have any
+ * layout. */
 static int check_training(int64_t n, int64_t h, int64_t w, int kernel, int stride, int padding, const char *dead) {
   maker m = {.buffer_count = 0};
   int64_t ph = (h + 2 * padding - kernel) / stride + 1, pw = (w + 2 * padding - kernel) / stride + 1;
@@ -266,7 +266,7 @@ HR_TEST(a_training_step_in_one_format_keeps_its_results) {
   one_format = false;
 }
 
-/* conv of few channels, relu, conv, whose result somebody sees or not. */
+/* conv of few channels, relu, conv, whose result is visible or not. */
 static int relaid_of_two(int64_t channels, int64_t width, bool is_seen) {
   maker m = {.buffer_count = 0};
   tensor x = make(&m, "live", "f32", 4, 2, channels, 6, 5), w1 = make(&m, "live", "f32", 4, width, channels, 3, 3);
@@ -286,11 +286,11 @@ HR_TEST(in_one_format_all_moves_where_little_has_to_stay) {
   one_format = false;
   HR_ASSERT(unseen >= 2);
   HR_ASSERT_EQ(seen, 0);
-  HR_ASSERT_EQ(odd, 0); /* channels that don't fill what the library takes at a time */
+  HR_ASSERT_EQ(odd, 0); /* fewer channels than the library processes at a time */
   HR_ASSERT(relaid_of_two(2, 12, false) >= 1);
 }
 
-/* A library that wants one format, and takes sums and ReLU in channels last alone. */
+/* A library that needs one format, and accepts sums and ReLU in channels-last alone. */
 static bool keep_alike_with_sums(void *ctx, const hr_program *program, const hr_node *node) {
   bool is_kept = keep_alike(ctx, program, node);
   for (int i = 0; is_kept && i < node->epilogue_count; ++i) {
@@ -340,7 +340,7 @@ HR_TEST(scales_go_into_weights_that_were_laid_out_anew) {
   hr_text_fini(&m.nodes);
 }
 
-/* The gradients of what an earlier program computed and left channels-last: conv, batch norm, relu, conv. */
+/* The gradients of activations that an earlier program left channels-last: conv, batch norm, relu, conv. */
 static int check_backward(int64_t n, int64_t h, int64_t w, bool is_laid_out) {
   maker m = {.buffer_count = 0};
   char image[64], outcome[64];
@@ -418,7 +418,7 @@ HR_TEST(views_of_channels_and_of_the_plane_follow) {
   }
 }
 
-/* What is live, or seen through a view that crosses the channels, stays. */
+/* Buffers that are live, or seen through a view that crosses the channels, stay. */
 HR_TEST(live_and_flattened_buffers_stay) {
   for (int flat = 0; flat < 2; ++flat) {
     maker m = {.buffer_count = 0};

@@ -34,7 +34,7 @@ static int count_epilogues(const hr_program *program) {
   return count;
 }
 
-/* What is printed reads back as the same. */
+/* Printed programs parse back to the same program. */
 static void check_text(const hr_program *program) {
   hr_text first = {0}, second = {0};
   hr_program again;
@@ -53,7 +53,7 @@ static float same_bits_or_nan(float a) {
 }
 
 /* Evaluates the program with and without matching on the same contents: live buffers must agree to the bit, since the
- * reference computes epilogues as the loops that they were. Gives the number of epilogues. */
+ * reference computes epilogues as the loops that they were. Returns the number of epilogues. */
 static int check_match_for(const char *text, const hr_target *target) {
   hr_program programs[2];
   float *memory[2][16];
@@ -167,7 +167,7 @@ HR_TEST(numbers_stay_arguments) {
 }
 
 HR_TEST(in_place) {
-  /* on a buffer that somebody sees: only what is there at the end */
+  /* on a visible buffer: only its final contents count */
   HR_ASSERT_EQ(check_match(INPUTS LIVE(2) T(2) CONV T(2) " = relu(" T(2) ")\n", keep_all), 1);
   /* the residual is written over */
   HR_ASSERT_EQ(check_match(INPUTS LIVE(2) DEAD(3) T(3) CONV T(2) " = add(" T(2) ", " T(3) ")\n", keep_all), 1);
@@ -188,7 +188,7 @@ HR_TEST(others_see_the_result) {
                            "%4:f32[4,4]{4,1}+0 = exp(%2:f32[4,4]{4,1}+16)\n" T(3) " = relu(" T(2) ")\n",
                            keep_all),
                0);
-  /* what follows reads the row's result: that is kept */
+  /* a later node reads the row's result: it is kept */
   HR_ASSERT_EQ(check_match(INPUTS DEAD(2) LIVE(3) LIVE(4) T(2)
                                CONV T(3) " = relu(" T(2) ")\n" T(4) " = exp(" T(3) ")\n",
                            keep_all),
@@ -303,7 +303,7 @@ HR_TEST(gradients_of_weights_and_inputs) {
   HR_ASSERT_EQ(check_match(text, keep_all), 1);
 }
 
-/* At most HR_EPILOGUES_MAX rows are taken; the rest stays a loop. */
+/* At most HR_EPILOGUES_MAX rows are matched; the rest stays a loop. */
 HR_TEST(long_chains) {
   hr_text text = {0};
   HR_ASSERT(hr_text_append(&text, INPUTS LIVE(2) T(2) CONV));
@@ -323,7 +323,7 @@ static int below(int count) {
   return (int)((random_state >> 16) % (unsigned)count);
 }
 
-/* Rows on random buffers, in place or not, between convolutions: whatever is matched, the bits are the same. */
+/* Rows on random buffers, in place or not, between convolutions: the bits are the same for any matching. */
 HR_TEST(random_programs) {
   static const char *const flags[] = {"live", "dead fresh"};
   static const char *const rows[] = {"relu", "exp", "tanh"}, *const pairs[] = {"add", "mul", "sub"};

@@ -50,7 +50,7 @@ static made *make(int count) {
   return &m;
 }
 
-/* Whether steps 0 and 1 of two run in one launch. */
+/* True if steps 0 and 1 of two run in one launch. */
 static bool are_together(made *m) {
   hr__batch_steps(&m->instance);
   HR_ASSERT(m->steps[0].batch == 2 ? m->instance.kernel_count == 1 : m->steps[0].batch == 1 && m->steps[1].batch == 1);
@@ -176,9 +176,8 @@ static int64_t length_of(int i) {
   return lengths[i % 8] - (lengths[i % 8] > 100 ? i : 0);
 }
 
-/* Something like an optimizer with clipping, on tensors of many lengths: norms into parts of one buffer, a total,
- * scaling by it, an average, and then each tensor again with the next one's first element, which the step before has
- * written. */
+/* An optimizer with clipping, on tensors of many lengths: norms into parts of one buffer, a total, scaling by it, an
+ * average. Then each tensor is combined with the next one's first element, which the step before has written. */
 static void record_updates(hr_stream *stream, hr_buffer *const *x, hr_buffer *const *m, hr_buffer *norms,
                            hr_buffer *total) {
   static const int64_t one[1] = {1}, many[1] = {NORMS}, zero[1] = {0};
@@ -215,7 +214,7 @@ static void record_updates(hr_stream *stream, hr_buffer *const *x, hr_buffer *co
   }
 }
 
-/* Three rounds of updates; all that they leave, in out_values. */
+/* Three rounds of updates; all their results, in out_values. */
 static hr_stats run_updates(hr_mode mode, float *out_values) {
   static const int64_t one[1] = {1}, many[1] = {NORMS}, most[1] = {MOST};
   hr_device *device;

@@ -69,7 +69,7 @@ static int64_t waiting(void) {
   return now.waiting;
 }
 
-/* When nothing waits any more. */
+/* The counts once the queue is empty. */
 static hr_jit_counts counts(void) {
   hr_jit_counts now;
   hr__compile_queue_wait();
@@ -198,7 +198,7 @@ HR_TEST(what_takes_long_for_its_bytes_is_compiled_sooner) {
   (void)hr__kernel_use(large);
   hr__kernel_spend(large, 1000);
   HR_ASSERT(!hr__kernel_is_timed(large));
-  for (int k = 0; k < 300; ++k) { /* more bytes than a kernel needs that nobody timed: it is not compiled twice */
+  for (int k = 0; k < 300; ++k) { /* more bytes than an untimed kernel needs: it is not compiled twice */
     (void)hr__kernel_use(large);
     hr__kernel_spend(large, 10000000);
   }
@@ -217,7 +217,7 @@ HR_TEST(waiting_compiles_before_the_first_run) {
   end();
 }
 
-/* x + x of so many floats. */
+/* x + x of `count` floats. */
 static void check_length(const fixture *f, int64_t count) {
   hr_buffer *x, *y;
   float *values = malloc((size_t)count * sizeof *values);
@@ -278,7 +278,7 @@ static void begin_log(void) {
   hr__log_reload();
 }
 
-/* Takes out the lines about oneDNN, which a machine may lack. */
+/* Removes the lines about oneDNN, which a machine may lack. */
 static void drop_onednn(char *text) {
   char *to = text;
   for (char *line = text, *next; *line != 0; line = next) {
@@ -294,7 +294,7 @@ static void drop_onednn(char *text) {
   *to = 0;
 }
 
-/* What was logged since, after which the log goes to standard error again. */
+/* Returns the log since its start; afterwards the log goes to standard error again. */
 static const char *end_log(void) {
   static char text[8192];
   FILE *file = fopen(log_path, "rb");
@@ -326,7 +326,7 @@ static void check_bad_compiler(const char *compiler, const char *reason, const c
   begin_log();
   hr_jit_counts before = counts();
   int64_t start = hr_clock_ns();
-  for (int k = 0; k < 5; ++k) { /* each executable asks anew */
+  for (int k = 0; k < 5; ++k) { /* each executable tries anew */
     hr_stats stats = check_rounds(3);
     HR_ASSERT_EQ(stats.kernels_interpreted, 3);
   }
@@ -366,7 +366,7 @@ HR_TEST(a_machine_without_a_compiler_is_told_once) {
   setenv("PATH", path, 1);
 }
 
-/* A compiler that is there and makes nothing, in front of one that works. */
+/* A compiler that exists and makes nothing, in front of one that works. */
 HR_TEST(the_next_compiler_takes_the_turn_of_one_that_makes_nothing) {
   char link[256], path[4200], before[4096];
   hr_host_compiler compiler;
@@ -436,7 +436,7 @@ static void remove_file(const char *path) {
   unlink(path);
 }
 
-/* Runs the program as a new process would, and says what came of its kernel. */
+/* Runs the program as a new process would, and checks the counts of its kernel. */
 static void run_again(int64_t compiled, int64_t loaded) {
   hr__compile_queue_reset();
   hr_jit_counts before = counts();

@@ -48,7 +48,7 @@ static void close_world(world *w) {
   hr__context_destroy(w->context);
 }
 
-/* y = (x + factor) * x, and a look at one element. */
+/* y = (x + factor) * x, and a read of one element. */
 static void step(world *w, double factor) {
   float values[COUNT];
   hr_scalar scalar = hr_scalar_f64(factor);

@@ -158,8 +158,8 @@ HR_TEST(other_modes_hand_nothing_on) {
   close_fixture(&f);
 }
 
-/* Slices, reversed dims, permutations: into a plain buffer, once from memory with a layout and once from plain memory.
- */
+/* Slices, reversed dims, permutations: into a buffer with the default layout, once from memory with a layout and once
+ * without. */
 HR_TEST(views_see_the_same_elements) {
   static const struct {
     int64_t offset, dims[4], strides[4];
@@ -170,7 +170,7 @@ HR_TEST(views_see_the_same_elements) {
       {COUNT - 1, {IMAGES, CHANNELS, HEIGHT, WIDTH}, {-CHANNELS * INNER, -INNER, -WIDTH, -1}},
       {0, {WIDTH, HEIGHT, CHANNELS, IMAGES}, {1, WIDTH, INNER, CHANNELS * INNER}},
       {7, {4, 1, 5, 1}, {0, 0, 2, 0}},
-      {3, {1, 1, 1, COUNT - 3}, {0, 0, 0, 1}},         /* from channel to channel: has to be made plain */
+      {3, {1, 1, 1, COUNT - 3}, {0, 0, 0, 1}},         /* from channel to channel: needs the default layout */
       {0, {1, IMAGES, 2, COUNT / 6}, {0, 120, 60, 1}}, /* three channels in one */
   };
   for (size_t v = 0; v < sizeof views / sizeof *views; ++v) {
@@ -239,7 +239,7 @@ HR_TEST(what_is_refused_is_made_plain_and_stays_so) {
   }
   hr_stats stats;
   hr_stream_stats(f.stream, &stats);
-  HR_ASSERT_EQ(stats.compiles, 4); /* refused, the copy, plain, and the other view */
+  HR_ASSERT_EQ(stats.compiles, 4); /* refused, the copy, the default layout, and the other view */
   close_fixture(&f);
 }
 
@@ -323,7 +323,7 @@ HR_TEST(a_failure_before_the_conversion_does_no_harm) {
   close_fixture(&f);
 }
 
-/* Likewise when the failure is still unknown as the bytes are asked for. */
+/* Likewise if the failure is still unknown when the bytes are read. */
 HR_TEST(a_conversion_runs_although_a_failure_is_unreported) {
   fixture f = open_fixture();
   hr_buffer *x = make(&f, 0);
@@ -360,7 +360,7 @@ HR_TEST(without_memory_for_a_copy_the_host_permutes) {
   hr_device_memory_stats(f.device, &memory);
   hr_device_memory_limit(f.device, memory.reserved_bytes > 0 ? memory.reserved_bytes : 1);
   hr_status status = HR_OK;
-  while (status == HR_OK && count < 8192) { /* what is reserved is given away */
+  while (status == HR_OK && count < 8192) { /* uses up all reserved memory */
     void *address;
     taken[count] = make_empty(&f);
     status = hr_stream_address(f.stream, taken[count], &address);

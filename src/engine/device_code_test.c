@@ -120,7 +120,7 @@ HR_TEST(shapes_that_change_are_compiled_three_times) {
     HR_ASSERT_OK(hr__device_kernels_load(&device, 1, (const hr_host_kernel *const[]){kernels[i]}));
     HR_ASSERT_EQ(compiled, i < 3 ? i + 1 : 3);
     const hr_device_kernel *kernel = (const hr_device_kernel *)kernels[i];
-    HR_ASSERT_EQ(kernel->word_count, i < 2 ? 0 : 2); /* how many fours, and how long a row is */
+    HR_ASSERT_EQ(kernel->word_count, i < 2 ? 0 : 2); /* the number of fours, and the length of a row */
     HR_ASSERT(i < 2 || kernel->words[0] == (FIRST + i) * 160 || kernel->words[1] == (FIRST + i) * 160);
     HR_ASSERT_EQ(kernel->blocks[0], ((FIRST + i) * 160 + 255) / 256);
   }

@@ -46,7 +46,7 @@ static bool has_file(const char *directory, const char *name) {
   return access(path, F_OK) == 0;
 }
 
-/* Adds so many images of two blocks. */
+/* Adds `count` images of two blocks. */
 static void add_images(const hr_disk_cache *cache, int first, int count) {
   char text[64], image[4096] = {7};
   for (int k = first; k < first + count; ++k) {
@@ -189,7 +189,7 @@ HR_TEST(a_folder_that_others_can_exchange_is_refused) {
   HR_ASSERT_ERROR(try_open(path), HR_STATUS_FAILED_PRECONDITION, "a folder above it can be written to by other users");
   HR_ASSERT_EQ(chmod(root, 01777), 0); /* sticky: as /tmp */
   HR_ASSERT_OK(try_open(path));
-  HR_ASSERT_EQ(symlink(path, link), 0); /* links are resolved, and then what is checked is what they point to */
+  HR_ASSERT_EQ(symlink(path, link), 0); /* links are resolved, and then their target is checked */
   HR_ASSERT_OK(try_open(link));
   HR_ASSERT_EQ(chmod(path, 0777), 0);
   HR_ASSERT_ERROR(try_open(link), HR_STATUS_FAILED_PRECONDITION, "can be written to by other users");
@@ -216,7 +216,7 @@ static int load_answer(int file) {
   return value;
 }
 
-/* A library that answers with a number; kept in the cache for `text` (or NULL); a descriptor. */
+/* Makes a library that returns a number, stored in the cache for `text` (or NULL); returns a descriptor. */
 static int make_library(const hr_disk_cache *cache, const char *text, int number) {
   hr_text path = {0}, name = {0};
   char source[128];
@@ -250,7 +250,7 @@ HR_TEST(what_was_checked_is_what_is_loaded) {
   int file, other;
   close(make_library(&cache, "text", 41));
   HR_ASSERT(hr__disk_cache_find(&cache, "text", 4, &file));
-  close(make_library(&cache, "text", 43)); /* another takes the name between the check and the loading */
+  close(make_library(&cache, "text", 43)); /* another one replaces the name between the check and the loading */
   HR_ASSERT(hr__disk_cache_find(&cache, "text", 4, &other));
   HR_ASSERT_EQ(load_answer(file), 41);
   HR_ASSERT_EQ(load_answer(other), 43);
@@ -259,7 +259,7 @@ HR_TEST(what_was_checked_is_what_is_loaded) {
   end(&cache);
 }
 
-/* The loader takes a library of the same name for the same library, and numbers of descriptors are used again. */
+/* The loader treats libraries of the same name as the same library, and numbers of descriptors are used again. */
 HR_TEST(libraries_behind_the_same_number_are_told_apart) {
   skip_without_compiler();
   hr_dynlib library = {0};

@@ -54,7 +54,7 @@ static hr_status record_once(const work *w, const hr_view *matrix, const hr_view
   return HR_OK;
 }
 
-/* The device and its stream are never let go. */
+/* The device and its stream are never released. */
 static hr_status leave_work_in_flight(void) {
   static work w;
   static hr_view matrix, image, weight;
@@ -77,9 +77,9 @@ static void linger(void) {
   usleep(10000);
 }
 
-/* Forks; the child runs `fn`, and `delay` microseconds later exits with 0, or 1 on an error. Handlers of exit run in
- * reverse order: after all libraries have torn themselves down the child lingers, so that whatever still runs then is
- * seen. Gives what waitpid says. */
+/* Forks. The child runs `fn`, and `delay` microseconds later exits with 0, or 1 on an error. Handlers of exit run in
+ * reverse order: after all libraries have torn themselves down the child lingers, so that work still running then is
+ * seen. Returns the result of waitpid. */
 static int run_child(hr_status (*fn)(void), unsigned delay) {
   pid_t child = fork();
   HR_ASSERT(child >= 0);

@@ -6,7 +6,7 @@
 #include "base/allocator.h"
 #include "engine/algorithms.h"
 
-/* Addresses of the device are those of a copy, moved by so much. */
+/* Addresses of the device are those of a copy, offset by AWAY. */
 enum { AWAY = 1 << 20, LINE = 6, LINES = 3, GAP = 2 };
 
 static int copies_in, copies_out;

@@ -104,7 +104,7 @@ HR_TEST(the_host_remembers_integers_until_they_are_others) {
   hr__buffer_restamp(buffer);
   stamp = buffer->stamp;
   HR_ASSERT(!hr__index_source_range(&source, &buffer, &stamp, NULL, &least, &most));
-  hr__index_source_note(buffer, HR_DTYPE_I64, values, 2 * sizeof *values); /* a part says nothing of the rest */
+  hr__index_source_note(buffer, HR_DTYPE_I64, values, 2 * sizeof *values); /* a part does not bound the rest */
   HR_ASSERT(!hr__index_source_range(&source, &buffer, &stamp, NULL, &least, &most));
   hr__index_source_note(buffer, HR_DTYPE_F64, values, sizeof values);
   HR_ASSERT(!hr__index_source_range(&source, &buffer, &stamp, NULL, &least, &most));

@@ -84,7 +84,7 @@ HR_TEST(a_wait_that_is_interrupted_ends_between_two_steps_of_a_program) {
   hr_stream_set_interrupt_check(f.stream, want_at_the_third_call, &f);
   hr_buffer *first = NULL, *last = NULL;
   int64_t rounds = 0;
-  do { /* as many steps as take so long here */
+  do { /* enough steps for this duration on this machine */
     record_chain(&f, STEPS, &first, &last);
     hr_status status = hr_stream_synchronize(f.stream);
     ++rounds;
@@ -150,7 +150,7 @@ static bool want_always(void *arg) {
   return true;
 }
 
-/* Short programs run on the thread that waits: nobody is asked, and they are done. */
+/* Short programs run on the waiting thread: no interrupt is polled, and they finish. */
 HR_TEST(short_programs_are_done_before_anybody_is_asked) {
   fixture f = {0};
   open_fixture(&f);

@@ -25,7 +25,7 @@ HR_TEST(equal_forms_share_a_kernel_and_others_do_not) {
   for (int i = 0; i < COUNT; ++i) {
     hr_schedule schedule;
     HR_ASSERT_OK(hr__kernel_acquire(hr__only_kernel(texts[i], &schedule), &host_device, &cached[i]));
-    hr_schedule_fini(&schedule); /* a kernel needs nothing of the program that it came from */
+    hr_schedule_fini(&schedule); /* a kernel does not depend on the program that it came from */
   }
   HR_ASSERT(cached[0] == cached[1]);
   HR_ASSERT(cached[0] != cached[2]);

@@ -148,15 +148,15 @@ static void capture_product(const fixture *f, hr_part **out_part) {
   hr_buffer_release(product);
 }
 
-/* Commits of a stream beside the host that is offered a part which makes one result; how many operations are left is
- * told. */
+/* Commits of a stream beside the host after an early submit of a part with one result; *out_left is the number of
+ * operations left. */
 static int64_t offer(fixture *f, const hr_part *part, size_t *out_left) {
   hr_stats before, after;
   hr_buffer *a = make_filled(f, f->stream, 1), *param = make(f), *result = make(f);
   hr_stream_stats(f->stream, &before);
   HR_ASSERT_OK(add_number(f->stream, a, 1, param));
   HR_ASSERT_OK(hr_part_run(f->stream, part, &param, &result, NULL));
-  hr_buffer_release(param); /* dies in what is handed over */
+  hr_buffer_release(param); /* dies in the submitted work */
   hr_part_submit_early(f->stream, part);
   *out_left = f->stream->pending.records.count;
   hr_stream_stats(f->stream, &after);
@@ -173,7 +173,7 @@ HR_TEST(an_offer_hands_over_all_but_a_large_result) {
   size_t left;
   capture_product(&f, &part);
   HR_ASSERT_OK(capture_example(&f, &without));
-  HR_ASSERT_EQ(offer(&f, part, &left), 0); /* the CPU waits for nobody */
+  HR_ASSERT_EQ(offer(&f, part, &left), 0); /* nothing is submitted early on the CPU */
   HR_ASSERT_EQ(left, 3);
   for (int turn = 0; turn < 3; ++turn) {
     hr_stats before, after;
@@ -194,7 +194,7 @@ HR_TEST(an_offer_hands_over_all_but_a_large_result) {
   }
   f.stream->policy.large_bytes = 0;
   f.stream->policy.first_ops = f.stream->policy.next_ops = 1;
-  hr_part_submit_early(f.stream, without); /* there is nothing to hand over */
+  hr_part_submit_early(f.stream, without); /* there is nothing to submit */
   HR_ASSERT_EQ(f.stream->pending.records.count, 0);
   hr_part_release(part);
   hr_part_release(without);
@@ -368,7 +368,7 @@ static bool wait_until_begun(const fixture *f, const hr_part *part, hr_buffer *c
   return is_begun;
 }
 
-/* Bits are those of a run that nobody expected; what comes behind one that was begun sees its results. */
+/* Bits are those of a run that was not begun early; work behind one that was begun sees its results. */
 HR_TEST(what_is_always_waited_for_begins_early) {
   fixture f = open_fixture();
   float expected[WIDTH], actual[WIDTH];
@@ -393,7 +393,7 @@ HR_TEST(what_is_always_waited_for_begins_early) {
     } else if (round == 1) { /* the parameter changes behind the run */
       row.buffer = first[0].buffer = first[1].buffer = params[0];
       HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_SUB, NULL, 2, first, 1, &row));
-    } else if (round == 2) { /* nobody waits, or looks */
+    } else if (round == 2) { /* no wait and no read */
       hr_buffer_release(result);
       result = run_products(&f, part, params);
     }
@@ -455,7 +455,7 @@ HR_TEST(a_failing_part_changes_nothing_older) {
   close_fixture(&f);
 }
 
-/* Capture, run and read; whatever host allocation fails, it is reported, and nothing is half done. */
+/* Capture, run and read; any failing host allocation is reported, and nothing is half done. */
 static hr_status use(float *out_value) {
   fixture f = {0};
   hr_part *part = NULL;
@@ -490,7 +490,7 @@ static hr_status use(float *out_value) {
 
 HR_TEST(failing_host_allocations_are_reported) {
   float value = 0;
-  HR_ASSERT_OK(use(&value)); /* what lives as long as the process */
+  HR_ASSERT_OK(use(&value)); /* makes all that lives as long as the process */
   int64_t live = hr__allocator_live();
   for (int n = 0; n < 2000; ++n) {
     hr__allocator_fail_after(n);

@@ -177,7 +177,7 @@ HR_TEST(a_program_is_begun_early_after_eight_waits_in_a_row) {
   HR_ASSERT_EQ(hr__policy_decide(&policy, &event).action, HR_BEGIN);
   hr__policy_begun(&policy);
   HR_ASSERT_EQ(hr__policy_decide(&policy, &event).action, HR_KEEP);
-  hr__policy_committed(&policy, 8, 10, true, true); /* the host has recorded on: it takes twice as many */
+  hr__policy_committed(&policy, 8, 10, true, true); /* the host has recorded on: twice as many are needed */
   HR_ASSERT_EQ(policy.awaited.wanted, 16);
   HR_ASSERT_EQ(hr__policy_decide(&policy, &event).action, HR_KEEP);
 }

@@ -11,7 +11,7 @@ typedef struct fixture {
   hr_buffer *weight; /* SMALL zeros */
 } fixture;
 
-/* The stream has the whole limit for itself: what other tests of the process left is returned. */
+/* The stream has the whole limit for itself: memory left over from other tests of the process is returned. */
 static fixture open_fixture(void) {
   fixture f;
   float zeros[SMALL] = {0};
@@ -125,7 +125,7 @@ HR_TEST(temporaries_that_are_too_large_end_what_stands_behind_them_alone) {
   hr_buffer *temporaries[] = {x, y, z};
   hr__buffers_release(3, temporaries);
   HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_RESOURCE_EXHAUSTED, "temporaries");
-  HR_ASSERT_NEAR(weight_of(&f), 11, 0); /* without z nobody needs x and y */
+  HR_ASSERT_NEAR(weight_of(&f), 11, 0); /* without z, x and y are not needed */
   HR_ASSERT(hr__buffer_is_invalid(result));
   hr_buffer_release(result);
   close_fixture(&f);

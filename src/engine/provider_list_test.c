@@ -3,7 +3,7 @@
 
 #include "engine/algorithms.h"
 
-/* Whether the provider can be had for kernels of this dialect. */
+/* True if the provider is available for kernels of this dialect. */
 static bool is_wanted(const hr_provider *provider, hr_dialect dialect) {
   bool runs_rows = provider->dialect == HR_DIALECT_HOST && provider->has != NULL;
   if (provider->dialect != dialect && !runs_rows) {

@@ -335,8 +335,7 @@ HR_TEST(an_index_out_of_range_poisons_what_it_would_have_made) {
   close_fixture(&f);
 }
 
-/* Puts a number that nobody has told the host of behind the last index: row 7 of eight, where six may be chosen from.
- */
+/* Writes a number that the host has not seen behind the last index: row 7 of eight, of which six may be chosen. */
 static void spoil(hr_buffer *index) {
   ((int64_t *)hr__buffer_address(index))[ROWS - 1] = ROWS + 1;
 }
@@ -354,7 +353,7 @@ HR_TEST(indices_that_the_host_wrote_are_checked_without_a_look_at_the_device) {
   view.buffer = x;
   HR_ASSERT_OK(hr_stream_write(f.stream, &view, values));
   spoil(good);
-  HR_ASSERT_OK(select_rows(&f, x, good, y)); /* not looked at */
+  HR_ASSERT_OK(select_rows(&f, x, good, y)); /* not checked */
   HR_ASSERT_NEAR(read_at(&f, y, (ROWS - 1) * COLUMNS), 9, 0);
   HR_ASSERT_OK(select_rows(&f, x, bad, y));
   HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE, "index 6 is out of bounds");
@@ -362,12 +361,13 @@ HR_TEST(indices_that_the_host_wrote_are_checked_without_a_look_at_the_device) {
   const int64_t count[1] = {ROWS}, one[1] = {1};
   hr_view from = {.buffer = good, .dtype = HR_DTYPE_I64, .rank = 1, .dims = count, .strides = one}, to = from;
   to.buffer = copied;
-  HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_COPY, NULL, 1, &from, 1, &to)); /* others than the host wrote there */
+  HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_COPY, NULL, 1, &from, 1, &to)); /* numbers other than those the host
+                                                                                 * wrote there */
   HR_ASSERT_OK(hr_stream_synchronize(f.stream));
   HR_ASSERT_OK(select_rows(&f, x, copied, y));
   HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE, "index 7 is out of bounds");
   void *address;
-  HR_ASSERT_OK(hr_stream_address(f.stream, good, &address)); /* whoever has it may write there */
+  HR_ASSERT_OK(hr_stream_address(f.stream, good, &address)); /* the holder of the address may write there */
   HR_ASSERT_OK(select_rows(&f, x, good, y));
   HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE, "index 7 is out of bounds");
   hr_buffer *all[] = {x, good, bad, y, copied};
@@ -386,7 +386,7 @@ HR_TEST(work_behind_a_failure_is_discarded_in_later_commits_too) {
   hr_status late = binary(&f, HR_OP_ADD, z, x, x); /* seen at once, or when it runs */
   bool is_seen = late != HR_OK;
   hr_status_ignore(late);
-  hr_status waited = hr_stream_synchronize(f.stream); /* reported once, by whoever saw it first */
+  hr_status waited = hr_stream_synchronize(f.stream); /* reported once, by the first call that saw it */
   HR_ASSERT_EQ(hr_status_code_of(waited), is_seen ? HR_STATUS_OK : HR_STATUS_OUT_OF_RANGE);
   hr_status_ignore(waited);
   HR_ASSERT(hr__buffer_is_invalid(z));
@@ -423,7 +423,7 @@ HR_TEST(a_failure_ends_the_work_behind_it_until_it_is_reported) {
   close_fixture(&f);
 }
 
-/* Waits until the work that was handed over has run, without asking how it went. */
+/* Waits until the work that was handed over has run, without its result. */
 static void let_run(const fixture *f) {
   hr_queue_drain(&f->device->queue);
 }
@@ -516,7 +516,7 @@ HR_TEST(memory_that_is_short_fails_with_sizes_and_leaves_the_rest_intact) {
   close_fixture(&f);
 }
 
-/* Two commits and a read; whatever host allocation fails, the stream reports it or does without. */
+/* Two commits and a read; any failing host allocation is reported by the stream, or not needed. */
 static hr_status run_short_of_memory(void) {
   hr_device *device = NULL;
   hr_stream *stream = NULL;

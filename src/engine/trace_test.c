@@ -4,7 +4,7 @@
 #include "base/table.h"
 #include "engine/trace.h"
 
-static hr_device *device; /* opened by the first buffer, whichever test makes it */
+static hr_device *device; /* opened by the first buffer of any test */
 
 static hr_buffer *make_buffer(size_t bytes) {
   hr_buffer *buffer;
@@ -169,7 +169,7 @@ typedef struct loop {
   int traces, last_new; /* cuts so far; the last one whose key was not seen before */
 } loop;
 
-/* Takes the place of a commit: looks the key up, gives memory to what lives on. */
+/* Stands for a commit: looks the key up, and gives memory to buffers that live on. */
 static void cut(loop *l) {
   hr_key key;
   HR_ASSERT_OK(hr__trace_split(&l->pending, hr__trace_cut(&l->pending), &l->rest));
@@ -212,7 +212,7 @@ static void run_loop(uint32_t body, size_t limit) {
     live[i] = make_buffer(4096);
     HR_ASSERT_OK(hr__buffer_bind(live[i]));
   }
-  for (uint32_t i = 0; i < 11; ++i) { /* what comes before the loop */
+  for (uint32_t i = 0; i < 11; ++i) { /* the records before the loop */
     loop_step(&l, live, 100000 + i);
   }
   size_t iterations = 8 * (1 + limit / body);

@@ -154,7 +154,7 @@ HR_TEST(a_way_that_is_nobodys_name_is_not_taken) {
 
 /* ---- trials ---- */
 
-/* Providers that fill the output with a number and take their time. */
+/* Providers that fill the output with a number and run for some time. */
 struct hr_prepared {
   float number;
   int64_t ns;
@@ -162,7 +162,7 @@ struct hr_prepared {
   int *runs;
 };
 
-/* Whatever the machine does meanwhile. */
+/* Enough under any load of the machine. */
 static const int64_t ENOUGH_NS = INT64_C(20000000000);
 
 static int slow_runs, quick_runs, failing_runs, prepared_count;
@@ -285,11 +285,11 @@ HR_TEST(trials_put_a_wrong_order_right_for_the_next_process) {
   HR_ASSERT_NOT_NULL(s.trial);
   slow_runs = quick_runs = failing_runs = 0;
   step_run(&s, 20);
-  HR_ASSERT(quick_runs == 0 && slow_runs == 20); /* nothing was allowed to be spent */
+  HR_ASSERT(quick_runs == 0 && slow_runs == 20); /* the budget was zero */
   hr__tuning_allow(ENOUGH_NS);
   for (int i = 0; i < 800; ++i) {
     step_run(&s, 1);
-    HR_ASSERT_EQ(s.result, 1); /* whatever was tried before it */
+    HR_ASSERT_EQ(s.result, 1); /* regardless of earlier trials */
   }
   HR_ASSERT(quick_runs > 1 && quick_runs < 10 && failing_runs == 1 && slow_runs == 820);
   HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(s.choice), "");
@@ -347,8 +347,8 @@ HR_TEST(a_trial_that_ends_early_leaves_the_choice_to_another) {
   end();
 }
 
-/* Where programs are replayed: all ways are timed before the first run, and the best one is taken by whoever has not
- * run. */
+/* Replayed programs: all algorithms are timed before the first run, and every step that has not run yet uses the best
+ * one. */
 HR_TEST(ways_that_are_settled_count_from_the_first_run_on) {
   begin("measure");
   product_step first, second;
@@ -376,7 +376,7 @@ HR_TEST(what_is_not_settled_before_the_first_run_stays_for_the_process) {
   begin("measure");
   product_step first, second;
   step_begin(&first), step_begin(&second);
-  first.is_settled = second.is_settled = first.is_short = true; /* without room no way can be timed */
+  first.is_settled = second.is_settled = first.is_short = true; /* without workspace no algorithm can be timed */
   step_run(&first, 1);
   step_run(&second, 3);
   HR_ASSERT(first.result == 1 && second.result == 1 && each_file("", NULL) == 0);

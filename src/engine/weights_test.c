@@ -113,7 +113,7 @@ static void check(hr_stream *stream, hr_buffer *y, int turn, float times) {
 static int run(hr_stream *stream, hr_buffer *x, hr_buffer *w, hr_buffer *y, int turn, int rounds) {
   int before = launched;
   record(stream, x, w, y, rounds);
-  HR_ASSERT_OK(hr_stream_commit(stream)); /* not begun while `wide` lives, as what is waited for again and again */
+  HR_ASSERT_OK(hr_stream_commit(stream)); /* not begun early while `wide` lives */
   HR_ASSERT_OK(hr_stream_synchronize(stream));
   int count = launched - before;
   check(stream, y, turn, (float)(1 << rounds));
@@ -230,7 +230,7 @@ HR_TEST(factors_of_small_buffers_are_made_again_when_one_of_them_or_a_scalar_cha
     HR_ASSERT_EQ(run_factors(stream, b, 0, 3 * (float)turn), 2);
     HR_ASSERT_EQ(run_factors(stream, b, 0, 3 * (float)turn), 2); /* makes what is kept */
     HR_ASSERT_EQ(run_factors(stream, b, 0, 3 * (float)turn), 1);
-    fill(stream, b[0], ROWS, 1); /* what isn't small may change */
+    fill(stream, b[0], ROWS, 1); /* buffers that aren't small may change */
     HR_ASSERT_EQ(run_factors(stream, b, 0, (float)turn), 1);
     HR_ASSERT_EQ(run_factors(stream, b, -INFINITY, 0), 2);
     HR_ASSERT_EQ(run_factors(stream, b, 0, (float)turn), 1);
@@ -342,7 +342,7 @@ static int run_chain(hr_stream *stream, hr_buffer *m, hr_buffer *v, hr_buffer *y
   return count;
 }
 
-/* However long it is, all of it is kept at once, and made again when what it began with changes. */
+/* A chain of any length is cached at once, and made again when its first input changes. */
 HR_TEST(a_chain_of_small_results_is_kept_as_a_whole) {
   static const int64_t square[2] = {CHAIN_SIDE, CHAIN_SIDE}, down[2] = {CHAIN_SIDE, 1}, column[2] = {CHAIN_SIDE, 1},
                        ones[2] = {1, 1};
@@ -373,7 +373,8 @@ HR_TEST(a_chain_of_small_results_is_kept_as_a_whole) {
   close_stream(stream);
 }
 
-/* What isn't a weight, because it is small, or a factor that changes from call to call, is made in each run. */
+/* Results that aren't weights, because they are small, or factors that change from call to call, are made in each
+ * run. */
 HR_TEST(activations_are_not_kept) {
   enum { COUNT = 128 };
   hr_stream *stream = open_stream();
