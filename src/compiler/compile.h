@@ -70,8 +70,8 @@ typedef struct hr_schedule {
 HR_MUST_USE hr_status hr_compile(const hr_program *stream, const hr_target *target, hr_schedule *out_schedule);
 void hr_schedule_fini(hr_schedule *schedule);
 
-/* Checks that the steps keep the order of the program's dependencies, that no store to older memory passes a check, and
- * that no two buffers in use at the same time share bytes of the arena. INTERNAL names the nodes, buffers and steps. */
+/* Checks that the steps keep the order of the program's dependencies, and that no store to older memory passes a check.
+ * No two buffers in use at the same time may share bytes of the arena. INTERNAL names the nodes, buffers and steps. */
 HR_MUST_USE hr_status hr_schedule_verify(const hr_schedule *schedule);
 
 #endif

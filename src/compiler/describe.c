@@ -41,7 +41,7 @@ static void describe_factor(const hr_operand *operand, hr_text *text) {
   }
 }
 
-/* Stride and groups, where they are not 1. */
+/* Stride and groups, unless they are 1. */
 static void describe_convolution(const hr_node *node, hr_text *text) {
   int spatial = node->int_count > 0 ? (int)node->ints[0] : 0;
   if (node->int_count < 2 + 3 * spatial) {

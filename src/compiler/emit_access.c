@@ -243,7 +243,7 @@ void hr__emit_uniform_load(hr__emitter *e, const hr_instr *load) {
 
 /* ---- copies ---- */
 
-/* "i0 * 784 + i1 * 28" over the axes before the innermost one; plus q * stride where a run begins inside of it. */
+/* "i0 * 784 + i1 * 28" over the axes before the innermost one; plus q * stride if a run begins inside of it. */
 static void emit_sum(hr__emitter *e, const hr__emit_axes *axes, int c) {
   int last = axes->rank - 1;
   const char *separator = "";

@@ -184,7 +184,7 @@ static bool needs_long(const hr_kernel *kernel) {
   return is_long;
 }
 
-/* ---- a thread a row ---- */
+/* ---- one thread for each row ---- */
 
 /* Loops of chunks of chunks around the elements: results of a level are one more row for the level above. */
 static void emit_levels(const device *d, int phase, int level, const char *from, const char *to) {

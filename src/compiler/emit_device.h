@@ -1,13 +1,13 @@
 /* emit_device.h: emits kernel forms as text for devices of many threads.
  *
- * A text has no includes. It consists of a prelude (types, vector maths and conversions, from the texts of src/core)
- * and, for each kernel and pass, of one function NAME_PASS that a grid of blocks of threads runs. Its parameter is a
+ * A text has no includes. It begins with a prelude: types, vector maths and conversions, from the texts of src/core.
+ * Each kernel and pass then has one function NAME_PASS, which a grid of blocks of threads runs. Its parameter is a
  * struct by value, made of words of 8 bytes:
  *
  *   char *workspace; void *args[arg_count]; hr_scalar scalars[scalar_count]; int64_t words[word_count];
  *
  * Shapes and strides are literals, or words. With words, kernels that differ only in them have the same text if they
- * take the same form. The text is C except for the names of the prelude, so that a host can run it in tests.
+ * have the same form. The text is C except for the names of the prelude, so that a host can run it in tests.
  *
  * Every kernel form has a text. Results have the bits of the block interpreter (core/ir/kernel.h): the same
  * expressions, and the same order in reductions; f64 functions are the device's own. The compiler must not contract a *

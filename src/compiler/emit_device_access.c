@@ -240,7 +240,7 @@ static bool is_stale(const hr_kernel *kernel, const hr_instr *made) {
   return false;
 }
 
-/* True if an operation costs more than reading its result back from where a thread keeps it. */
+/* True if an operation costs more than reading back its result, which a thread keeps. */
 static bool is_costly(const hr_instr *instr) {
   const hr_op_row *row = hr_op_table(instr->op);
   return instr->kind == HR_INSTR_COMPUTE && (row->accuracy != HR_ACCURACY_EXACT || row->rule == HR_RULE_SEEDED);

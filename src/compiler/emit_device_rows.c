@@ -9,7 +9,7 @@ enum { WARP = 32, ROW_THREADS = 128, WARPS_MOST = 16, ROUNDS_MOST = 8 };
  * block on: they keep the device busy. */
 enum { ROWS_LEAST = 512, WARPS_LEAST = 4 };
 
-/* ---- a warp or a block a row ---- */
+/* ---- one warp or block for each row ---- */
 
 void hr__device_own_elements(const device *d, int phase, int count, const char *first, const char *guard,
                              const char *suffix) {
@@ -248,8 +248,8 @@ bool hr__device_is_block_rows(const device *d) {
          d->rows >= ROWS_LEAST;
 }
 
-/* Gives rows that several phases load places in shared memory, as far as it suffices: each thread reads there the
- * elements that it has loaded itself. Returns the bytes. */
+/* Places rows that several phases load in shared memory, as far as it suffices: each thread reads there the elements
+ * that it has loaded itself. Returns the bytes. */
 static int64_t place_in_pool(device *d) {
   const hr_kernel *kernel = d->e->kernel;
   int64_t bytes = 0;

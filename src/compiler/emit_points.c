@@ -31,7 +31,7 @@ typedef struct tile {
   int64_t piece, pieces; /* of that dim */
   int64_t inner;         /* elements of the dims after it */
   hr__emit_extent all;   /* elements of that dim, if it is the outermost and has a shorter last piece */
-  int along;             /* the dim along which a unit has several tiles, for turned loads; -1: none */
+  int along;             /* the dim along which a unit has several tiles, for transposed loads; -1: none */
   int64_t group;         /* its elements in a unit */
   int64_t columns;       /* elements of a tile for each of them, at most */
   int64_t *turns;        /* by access: the place of its transposed copy in scratch; -1: none */

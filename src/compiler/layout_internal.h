@@ -61,7 +61,7 @@ bool hr__layout_images_adopt(hr__layout_pass *p);
 /* Convolutions. one_format: all operands of one must have the same layout; then nothing changes if more than a small
  * part has to keep its layout. */
 bool hr__layout_images(hr__layout_pass *p, bool one_format);
-/* Products: rows begin at multiples of so many bytes. */
+/* Products: rows begin at multiples of `alignment` bytes. */
 bool hr__layout_rows(hr__layout_pass *p, size_t alignment);
 
 /* After all nodes have been rewritten: large products whose summed rows have grown sum zeros there, too. */

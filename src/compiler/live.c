@@ -1,8 +1,7 @@
-/* live.c: which buffers need memory, and when.
+/* live.c: determines which buffers need memory, and when.
  *
- * A dead, fresh buffer that one group alone touches, and that is written there before it is read, lives in the
- * registers of that group's kernel: it is elided. Every other buffer is live from the first group that touches it to
- * the last.
+ * A dead, fresh buffer is elided if one group alone touches it, and writes it before it reads it: it is kept in the
+ * registers of that group's kernel. Every other buffer is live from the first group that touches it to the last.
  */
 #include "compiler/passes.h"
 

@@ -362,7 +362,7 @@ static int emit_compute(lowering *l, hr_op op, hr_class cls, hr_class result, hr
   return dst;
 }
 
-/* Gives the source for a node's input in class of dtype `to` (NONE: as it is); 0 or an unused value on failure. */
+/* The source for a node's input in class of dtype `to` (NONE: as it is); 0 or an unused value on failure. */
 static int source_for_input(lowering *l, const hr_node *node, int input, hr_level level, int phase, hr_dtype to,
                             hr_source *out_source, int depth) {
   const hr_operand *operand = &node->inputs[input];
@@ -433,7 +433,7 @@ static int emit_copy(lowering *l, const hr_node *node, hr_level level, int phase
   return node->inputs[0].kind == HR_OPERAND_VALUE && from == to ? reg : finish_result(l, reg, to, phase);
 }
 
-/* True if the result is one of the inputs as it is (PICKS), or with another sign (SIGNS), and therefore fits where they
+/* True if the result is one of the inputs as it is (PICKS), or with another sign (SIGNS), and therefore fits if they
  * do. Integers and formats of one byte do not have the negative of each number. */
 static bool fits_like_inputs(const hr_node *node) {
   const hr_op_row *row = hr_op_table(node->op);

@@ -61,7 +61,7 @@ static bool touches(const hr_node *node, uint32_t buffer, bool *out_writes) {
   return is_found;
 }
 
-/* ---- who sees the result ---- */
+/* ---- readers of the result ---- */
 
 /* The next node behind number n that touches the buffer; the program's count when there is none. */
 static int next_access(const matcher *m, int n, uint32_t buffer, bool *out_writes) {

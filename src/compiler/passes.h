@@ -55,7 +55,7 @@ void hr_group_map(const hr_domain *domain, const hr_node *node, const hr_operand
 void hr_group_map_bound(const hr_domain *domain, const hr_node *node, const hr_bound *bound, int64_t *out_strides);
 
 /* True if two operands of the group's nodes reach the same element of their buffers at each point of the domain, and
- * are absent at the same points. Always false with index terms. */
+ * are absent at the same points. False with index terms. */
 bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, const hr_node *node_b,
                        const hr_operand *b);
 
@@ -103,7 +103,7 @@ hr_status hr_lower_group(hr_program *program, const hr_fusion *fusion, const hr_
 /* Changes values that a kernel only loads and stores in the same format to integers of that size. */
 void hr_move_bits(hr_instr *instrs, int count, hr_access *accesses, hr_register *registers);
 
-/* Gives every buffer its place: the caller's memory, an offset in one arena, or none. */
+/* Places every buffer: the caller's memory, an offset in one arena, or none. */
 hr_status hr_plan(hr_program *program, const hr_liveness *liveness, hr_schedule *schedule);
 
 #endif

@@ -247,7 +247,7 @@ static price price_of_copy(const maker *m, int h, int before, const hr_node *nod
   return total;
 }
 
-/* ---- who reads a value ---- */
+/* ---- readers of a value ---- */
 
 /* The first node of a group behind all writers of the node's inputs. */
 static int place_in_group(const maker *m, int h, const hr_node *node, int reader) {

@@ -6,13 +6,11 @@
  * in between, so that disturbances count in its favour. The fastest is written to tuning_cache.h for later processes if
  * it beats the step's own by more than the timing error. Steps that read what they write are not timed.
  *
- * If programs are replayed as a whole, which is the case on devices, a step's algorithms are timed in turn before its
- * first run, and the fastest runs from then on. This takes up to a second of a process; the rest is left to later
- * processes.
+ * On devices, programs are replayed as a whole instead. A step's algorithms are then timed in turn before its first
+ * run, and the fastest runs from then on. This takes up to a second of a process; the rest is left to later processes.
  *
- * If autotuning runs beside the steps, it takes a twentieth of the time of programs that still tune, including the
- * preparation of candidates, and at most a second of a process. Threads: those of the runs of one executable, one at a
- * time.
+ * Autotuning beside the steps takes a twentieth of the time of programs that still tune, and at most a second of a
+ * process. Both include the preparation of candidates. Threads: those of the runs of one executable, one at a time.
  */
 #ifndef HEADRACE_ENGINE_AUTOTUNE_H_
 #define HEADRACE_ENGINE_AUTOTUNE_H_

@@ -29,7 +29,7 @@ enum { INLINE_STEPS_MAX = 4, INLINE_NS_MAX = 40000 };
 typedef enum caller_does { RECORD, WAIT_SOON, WAIT, PROBE } caller_does;
 
 /* The work of a hand-over: the pending records, or a move (default_layout.c). A move copies the first buffer of a trace
- * of its own, whose layout is `moves`, to the second one, whose memory the first one then gets. 0: no move. */
+ * of its own to the second one, whose memory the first one then gets. `moves` is the first one's layout; 0: no move. */
 typedef struct work {
   hr_trace *trace;
   uint64_t moves;

@@ -61,7 +61,7 @@ static compile_queue *own(void) {
 typedef struct job {
   hr_cached_kernel *cached;
   char name[48]; /* in a library */
-  hr_text text;  /* the kernel's own, where it is called KERNEL */
+  hr_text text;  /* the kernel's own, which names it KERNEL */
   hr_emission emission;
   bool is_done, is_twin; /* a twin has the text of an earlier job */
 } job;

@@ -12,7 +12,7 @@ static bool is_noted(hr_dtype dtype) {
   return dtype == HR_DTYPE_I64 || dtype == HR_DTYPE_I32;
 }
 
-/* ---- what a check looks at ---- */
+/* ---- the source of a check's indices ---- */
 
 /* True if the operand is each element of the buffer once, in order. */
 static bool is_whole(const hr_program *program, const hr_operand *operand) {

@@ -8,10 +8,10 @@
 #define HEADRACE_ENGINE_MACHINE_H_
 
 typedef struct hr_machine {
-  double read_gbs, peak_gflops; /* 1e9 bytes, or operations, a second; 0 where it could not be measured */
+  double read_gbs, peak_gflops; /* 1e9 bytes, or operations, a second; 0 if it could not be measured */
 } hr_machine;
 
-/* Logs the results at level 2 the first time. Threads: any; call it where parallel loops may run. */
+/* Logs the results at level 2 the first time. Threads: any that may run parallel loops. */
 const hr_machine *hr__machine(void);
 
 #endif

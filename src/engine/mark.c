@@ -52,7 +52,7 @@ hr_status hr_mark_create(hr_stream *stream, hr_mark **out_mark) {
   return NULL;
 }
 
-/* A commit pushes one job, or two where the trace is cut; then comes the mark. */
+/* A commit pushes one job, or two if the trace is cut; then comes the mark. */
 hr_status hr_mark_try_create(hr_stream *stream, hr_mark **out_mark) {
   *out_mark = NULL;
   return hr_queue_has_room(&stream->device->queue, 3) ? hr_mark_create(stream, out_mark) : NULL;

@@ -13,7 +13,7 @@
 
 #include "engine/run_scratch.h"
 
-/* NULL where nothing is worth a graph, where the device has none, or where there is no host memory. */
+/* NULL if nothing is worth a graph, if the device has none, or if there is no host memory. */
 hr_replay *hr__replay_create(const hr_instance *instance, hr_device *device);
 /* NULL: nothing. The kernels and prepared libraries that the graphs launch must still exist. */
 void hr__replay_release(hr_replay *replay);

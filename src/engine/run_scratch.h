@@ -8,7 +8,7 @@
 typedef struct hr_run {
   hr_device *device;
   void *shared;              /* shared_bytes of the instance; NULL when that is 0 */
-  void *const *bound;        /* address of each of the key's buffers; NULL where it needs no memory */
+  void *const *bound;        /* address of each of the key's buffers; NULL if it needs no memory */
   const uint64_t *stamps;    /* contents of each of them; 0: unknown, or written by the run */
   hr_buffer *const *buffers; /* the key's; NULL: unknown */
   const hr_scalar *arguments;

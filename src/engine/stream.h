@@ -34,7 +34,7 @@ struct hr_stream {
   HR_VECTOR(hr_buffer *) part_buffers; /* scratch of hr_part_run */
   HR_VECTOR(size_t) part_bytes;
   /* For tools: NULL, or called after each run, on the thread that ran it. `buffers` are those of the instance's key;
-   * the time of each step, 0 where none ran. Set before anything is recorded. */
+   * `step_ns` has the time of each step, 0 for steps that did not run. Set before anything is recorded. */
   void (*watch)(void *ctx, hr_instance *instance, hr_buffer *const *buffers, const int64_t *step_ns);
   void *watch_ctx;
   atomic_int_least64_t compiled_launches; /* of the kernels in stats; counted by the thread that runs them */

@@ -101,8 +101,8 @@ static hr_status refuse_capture(void) {
                         "capture: a value is needed, but nothing runs before the graph does");
 }
 
-/* Commits everything, returns `seen` to its default layout unless it is NULL, unlocks the stream, waits, and returns
- * the first error. */
+/* Commits everything, and returns `seen` to its default layout unless it is NULL. Then unlocks the stream, waits, and
+ * returns the first error. */
 hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *seen) {
   if (stream->is_capture) {
     hr_mutex_unlock(&stream->mutex);

@@ -7,8 +7,8 @@
 /* Sends an event to the policy and carries out its decision; a failure is reported by the next wait. The stream is
  * locked. */
 void hr__stream_notify_of(hr_stream *stream, hr_event_kind kind);
-/* Sends a wait (or records in strict mode) to the policy, returns `seen` to its default layout unless it is NULL,
- * unlocks the stream, waits, and returns the first error. */
+/* Sends a wait (or records in strict mode) to the policy, and returns `seen` to its default layout unless it is NULL.
+ * Then unlocks the stream, waits, and returns the first error. */
 HR_MUST_USE hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *seen);
 /* Returns the first error that was not reported yet, and marks it as reported. */
 HR_MUST_USE hr_status hr__stream_take_error(hr_stream *stream);
