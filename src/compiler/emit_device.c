@@ -4,8 +4,8 @@
  *   ... across dims       tiles of 32 x 32 elements, or 64 x 64 (emit_device_tiles.c)
  *   ordered (scatter)     one thread for all elements that differ only in ordered dims, one after the other.
  *                         If these are many: several threads, each for the elements of its slice of the destination.
- *                         If neighbouring rows share an index: a warp reads 32 indices at a time, then each thread
- *                         handles the elements of its slice.
+ *                         If neighbouring rows share an index: a warp reads 32 indices at a time, then handles the
+ *                         elements of its slice.
  *   sequential rows       one thread for each row: neighbouring rows are adjacent in memory
  *   rows of lanes         one warp for each row: thread t has lanes t and t + 32, so the tree by halves begins in the
  *                         thread and continues by shuffles; or four neighbours for each thread, if that makes accesses
