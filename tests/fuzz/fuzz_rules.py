@@ -77,6 +77,12 @@ def ties(difference, inputs):
 
 
 @condition
+def bits_of_nan(difference, inputs):
+    """The program sees bits of one dtype as another, after something that gives NaN."""
+    return "seen as another dtype" in difference.detail
+
+
+@condition
 def behind_convolution(difference, inputs):
     """The program has a convolution in front of the step."""
     return "within bounds" in difference.detail and "behind a convolution" in difference.detail
