@@ -111,3 +111,5 @@ def test_ldexp():
     x, e = torch.tensor([0.5, -3.0, 7.0]), torch.tensor([1, -2, 10])
     assert_same(torch.ldexp(x.to(DEVICE), e.to(DEVICE)), torch.ldexp(x, e))
     assert_same(x.to(DEVICE).ldexp_(e.to(DEVICE)), torch.ldexp(x, e))
+    ends, far = torch.tensor([0.0, math.inf, -math.inf]), torch.tensor([10**6, -(10**6), -(10**6)])
+    assert torch.ldexp(ends.to(DEVICE), far.to(DEVICE)).tolist() == ends.tolist()

@@ -666,14 +666,28 @@ Tensor clamp(Result result, const Tensor &self, const std::optional<Scalar> &min
   return pointwise(result, HR_OP_CLAMP, Rule::Number, self, *min, *max);
 }
 
-// Some versions of torch reach a kernel of the device's own here, which there is not.
+// Some versions of torch reach a kernel of the device's own here, which there is not. The power of an integer is
+// multiplied in three parts, none of which overflows, so that zeros and small numbers are right.
 Tensor ldexp(Result result, const Tensor &self, const Tensor &other) {
   const Operand both[] = {self, other};
   ScalarType common = promote(both, 2);
   if (c10::isIntegralType(common, /*includeBool=*/true))
     common = c10::get_default_dtype_as_scalartype();
-  Tensor power = pointwise(Result::fresh(), HR_OP_POW, Rule::Number, Scalar(2.0), to_type(other, common));
-  return pointwise(result, HR_OP_MUL, Rule::Same, self, power);
+  ScalarType type = is_half(common) ? ScalarType::Float : common;
+  Result fresh = Result::fresh();
+  auto power_of = [&](const Tensor &exponent) {
+    return pointwise(fresh, HR_OP_POW, Rule::Number, Scalar(2.0), exponent);
+  };
+  if (c10::isComplexType(type) || !c10::isIntegralType(other.scalar_type(), /*includeBool=*/true))
+    return pointwise(result, HR_OP_MUL, Rule::Same, self, power_of(to_type(other, common)));
+  int64_t part = type == ScalarType::Double ? 1000 : 120;
+  Tensor exponent = pointwise(fresh, HR_OP_CLAMP, Rule::Same, to_type(other, ScalarType::Long), -3 * part, 3 * part);
+  Tensor third = pointwise(fresh, HR_OP_DIV_TRUNC, Rule::Number, exponent, int64_t{3});
+  Tensor rest = pointwise(fresh, HR_OP_SUB_SCALED, Rule::Same, exponent, third, int64_t{2});
+  Tensor power = power_of(to_type(third, type)), product = to_type(self, type);
+  for (const Tensor &factor : {power, power, power_of(to_type(rest, type))})
+    product = pointwise(fresh, HR_OP_MUL, Rule::Same, product, factor);
+  return pointwise(result, HR_OP_COPY, Rule::Same, to_type(product, common));
 }
 
 Tensor threshold(Result result, const Tensor &self, const Scalar &threshold, const Scalar &value) {
