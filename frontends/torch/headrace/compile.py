@@ -1,11 +1,11 @@
-"""torch.compile(model, backend="headrace"): what repeats is captured once and appended to the stream from then on.
+"""torch.compile(model, backend="headrace"): a graph is captured once and appended to the stream in each call.
 
-Dynamo and AOTAutograd give FX graphs. The first call of one runs it on placeholders while everything that it would
-record goes into a graph of the core (headrace/part.h); each later call is one call of an operator that makes the
-outputs, without memory, and appends that graph to the stream. So a compiled part fuses with whatever stands
-before and behind it, a forward pass with its backward pass and the optimizer, and gives the same bits as eager code.
+Dynamo and AOTAutograd produce FX graphs. The first call of one runs it on placeholders, and its records go into a part of
+the core (headrace/part.h). Each later call is one call of an operator that makes the outputs, without memory, and appends
+that part to the stream. So a compiled part fuses with its neighbours, a forward pass with its backward pass and the
+optimizer, and gives the same bits as eager code.
 
-What needs no gradients goes without AOTAutograd: operations in place and views are recorded as they are.
+FX graphs without gradients bypass AOTAutograd: operations in place and views are recorded as they are.
 
 An FX graph that can't be captured (it needs a value, computes on the host, or its inputs share memory that it
 writes) runs operation by operation, is counted in torch.headrace.stats()["graph_eager_runs"], and logs why, once.
@@ -42,7 +42,7 @@ class CannotCaptureError(RuntimeError):
 
 
 class _NeedsAOTAutogradError(RuntimeError):
-    """The FX graph's gradients depend on views or on changes in place that AOTAutograd sorts out."""
+    """The FX graph's gradients depend on views or on changes in place, which AOTAutograd handles."""
 
 
 def _is_on_device(value):
@@ -50,8 +50,7 @@ def _is_on_device(value):
 
 
 def _placeholder(tensor):
-    """A tensor on the device with the geometry of `tensor`, in a storage that ends where it ends. Sizes may be
-    symbols of a trace: then their hints count."""
+    """A tensor on the device with the geometry of `tensor`, in a storage that ends where it ends. Sizes may be symbols of a trace: their hints are used."""
     is_plain = type(tensor) in (*_PLAIN, FakeTensor) and tensor.layout == torch.strided
     if not is_plain or tensor.is_conj() or tensor.is_neg():
         raise CannotCaptureError(f"an input is a {type(tensor).__name__} that is not plain")
@@ -73,11 +72,11 @@ def _hints(numbers):
 
 
 class _Watch(TorchDispatchMode):
-    """Refuses to bake into a graph what the host computes from inputs or from chance; constants are fine."""
+    """Refuses to bake host results of inputs or of random numbers into a graph; constants are allowed."""
 
     def __init__(self, keeps_places):
         super().__init__()
-        self._keeps_places = keeps_places  # attention's place in the random sequence, on the host, stays inside
+        self._keeps_places = keeps_places  # attention's position in the random sequence is on the host, and internal
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
@@ -100,11 +99,11 @@ class _Program:
         self.trains, self.by_aot = trains, by_aot
         self.handle = _C.program_create()
         self.variants = self.failures = 0
-        self.template = None  # what the FX graph gives besides tensors of the device: None in such a tensor's place
+        self.template = None  # outputs other than tensors of the device; None stands for such a tensor
         weakref.finalize(self, _C.program_release, self.handle)
 
     def capture(self, module, expected_devices, values, tensors):
-        """Runs the FX graph once on placeholders, and keeps what it records, for the device of the first input."""
+        """Runs the FX graph once on placeholders, and keeps its records, for the device of the first input."""
         with torch.headrace.device(next((tensor.device for tensor in tensors if _is_on_device(tensor)), None)):
             self._capture(module, expected_devices, values, tensors)
 
@@ -133,7 +132,7 @@ class _Program:
             _C.capture_end()
 
     def _capture_backward(self, from_host, placeholders, results):
-        """The gradients of the results that have some, as torch's autograd records them."""
+        """The gradients of the differentiable results, as torch's autograd records them."""
         differentiable = [i for i, result in enumerate(results) if result.requires_grad]
         wanted = [i for i, placeholder in enumerate(placeholders) if placeholder.requires_grad]
         _C.capture_backward()
@@ -163,7 +162,7 @@ class _Program:
 
 
 class Graph:
-    """An FX graph on its way to the stream. `module` is run as it is where it can't be captured."""
+    """An FX graph and its captures. If it cannot be captured, `module` runs as it is."""
 
     def __init__(self, module, trains=False, by_aot=False):
         self._numbers = _take_numbers(module)  # places of inputs
@@ -174,7 +173,7 @@ class Graph:
         self._expected_devices = _output_devices(module)
 
     def function(self):
-        """A callable of the FX graph's arguments; of graphs that take and give tensors alone, as direct as can be."""
+        """A callable of the FX graph's arguments; the direct C++ function if all inputs and outputs are tensors."""
         attributes = self._attributes
         if not _is_tensors_alone(self.module):
             return self._call_mixed if not attributes else lambda *values: self._call_mixed(*values, *attributes)
@@ -182,7 +181,7 @@ class Graph:
         handle, run, missed = program.handle, _run, self._call_missed
 
         def call(*tensors):
-            """What the function in C++ leaves to Python: new geometries, results that are not all on the device."""
+            """The cases that the C++ function leaves to Python: new geometries, results that are not all on the device."""
             tensors += attributes
             results = run(handle, tensors)
             if results and results[0] is None:
@@ -205,7 +204,7 @@ class Graph:
         return self._call_missed(program, values, tensors, numbers)
 
     def capture_ahead(self, values):
-        """Captures for the inputs of a trace; raises what keeps it from that."""
+        """Captures for the inputs of a trace; raises the reason if that fails."""
         if self._numbers:
             return  # their values come with the first call
         values = [*values, *self._attributes]
@@ -227,7 +226,7 @@ class Graph:
             program = self._programs[numbers] = _Program(*self._kind)
         try:
             program.capture(self.module, self._expected_devices, values, tensors)
-        except Exception as error:  # whatever it is, the FX graph itself says it better
+        except Exception as error:  # any error: the FX graph itself raises a better one
             program.failures += 1
             return self._run_eagerly(values, str(error).splitlines()[0] if str(error) else repr(error))
         results = _run(program.handle, list(tensors))
@@ -262,7 +261,7 @@ def _key(values):
     return tuple((type(n), n.hex() if isinstance(n, float) else n) for n in numbers)
 
 
-# ---- what FX says
+# ---- properties of FX graphs
 
 
 def _value(node):
@@ -280,7 +279,7 @@ def _is_tensors_alone(module):
 
 
 def _output_devices(module):
-    """Where torch would put each output; None for those that are no new tensor."""
+    """The device of each output in torch; None for outputs that are not new tensors."""
     devices = []
     for node in _outputs(module):
         value = _value(node)
@@ -334,8 +333,8 @@ def _take_numbers(module):
 
 
 def _lift_attributes(module):
-    """Tensors that the FX graph has as attributes (an optimizer's state) become its last inputs: it may change them,
-    but a capture must not. Gives the FX graph and those tensors; dynamo keeps its own."""
+    """Attributes of the FX graph that are tensors (an optimizer's state) become its last inputs: it may change them,
+    but a capture must not. Returns the FX graph and those tensors; dynamo keeps its own."""
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     nodes = {}
@@ -371,7 +370,7 @@ def _with_strides(tensor, strides):
 
 def _trust_no_strides(module):
     """AOTAutograd traces with the strides that torch's meta kernels promise; the device's may differ. A view that fits
-    the promised ones becomes a reshape, and what counts strides gets them."""
+    the promised ones becomes a reshape, and operations that read strides get the promised ones."""
     for node in list(module.graph.nodes):
         if node.target in (_aten.view.default, _aten._unsafe_view.default):
             node.target = _aten.reshape.default
@@ -382,7 +381,7 @@ def _trust_no_strides(module):
 
 
 def _update_statistics_in_place(module):
-    """Batch norm that gives new running statistics, and copies of them into the old ones, become the operator that
+    """Batch norm that returns new running statistics, and the copies of them into the old ones, become the operator that
     updates the old ones."""
     for node in list(module.graph.nodes):
         if node.target is not _aten._native_batch_norm_legit_functional.default:
@@ -444,6 +443,6 @@ def headrace(module, inputs, *, mode=None, options=None):
         graph.capture_ahead(inputs)
     except _NeedsAOTAutogradError:
         return _compile_with_autograd(module, inputs)
-    except Exception as error:  # the first call says so, and runs the FX graph
+    except Exception as error:  # the first call reports it, and runs the FX graph
         _log.info("headrace: %s", error)
     return graph.function()

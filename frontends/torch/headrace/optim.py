@@ -1,9 +1,9 @@
-"""Steps of torch.optim.Adam and AdamW on the device: one call where torch makes a dozen.
+"""Steps of torch.optim.Adam and AdamW on the device: one call instead of torch's dozen.
 
-torch does them in _multi_tensor_adam (its default, foreach=True): lists of tensors, and numbers for each parameter computed in
-between. For a small network that takes longer than the rest of the step. The function in C++ records the same operations with the
-same numbers, so results keep their bits, and refuses whatever is out of the ordinary, which torch's own function then
-does, as it does for other devices and while torch.compile looks on.
+torch runs them in _multi_tensor_adam (its default, foreach=True): lists of tensors, and numbers for each parameter computed in
+between. For a small network that takes longer than the rest of the step. The C++ function records the same operations with the
+same numbers, so results keep their bits. It refuses unusual arguments; torch's own function then runs, as it does for other
+devices and during torch.compile's tracing.
 """
 
 import functools
@@ -19,7 +19,7 @@ _ARGUMENTS = (
 
 
 def register(adam):
-    """Puts our function in front of torch's, unless this torch has another one than we know."""
+    """Puts our function in front of torch's, unless this torch's function has an unknown signature."""
     module = importlib.import_module("torch.optim.adam")  # torch.optim has no such attribute
     own = module._multi_tensor_adam
     if " ".join(inspect.signature(own).parameters) != _ARGUMENTS:
