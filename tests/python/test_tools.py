@@ -210,4 +210,4 @@ def test_doctor_names_what_is_missing_and_what_mends_it(tmp_path):
 
 def test_doctor_has_help_and_no_arguments():
     assert "exit status" in run("doctor", "--help").stdout
-    assert '"all" is not understood' in run("doctor", "all", code=2).stderr
+    assert 'unknown argument "all"' in run("doctor", "all", code=2).stderr

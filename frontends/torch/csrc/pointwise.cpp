@@ -384,6 +384,11 @@ void check_kinds(Kinds kinds, const Operand *operands, int count) {
   bool is_served = kinds == Kinds::Bits    ? is_whole
                    : kinds == Kinds::Whole ? is_whole && common != ScalarType::Bool
                                            : !c10::isComplexType(common);
+  at::DimVector sizes; // that sizes do not match is told first
+  for (int i = 0; !is_served && i < count; ++i) {
+    if (operands[i].tensor != nullptr)
+      sizes = at::infer_size_dimvector(sizes, operands[i].tensor->sizes());
+  }
   TORCH_CHECK_NOT_IMPLEMENTED(is_served, "the operation is not implemented for '", common, "'");
 }
 
