@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/env.h"
 #include "base/places.h"
 #include "base/thread.h"
@@ -41,28 +42,9 @@ static int report(verdict kind, const char *what, const char *remedy, const char
 
 /* ---- the machine ---- */
 
-static void add_feature(hr_text *text, const char *name, int has) {
-  if (has != 0) {
-    hr_text_append(text, text->length > 0 ? " " : "");
-    hr_text_append(text, name);
-  }
-}
-
 static int check_cpu(void) {
   hr_text features = {0};
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  add_feature(&features, "sse4.2", __builtin_cpu_supports("sse4.2"));
-  add_feature(&features, "avx", __builtin_cpu_supports("avx"));
-  add_feature(&features, "avx2", __builtin_cpu_supports("avx2"));
-  add_feature(&features, "fma", __builtin_cpu_supports("fma"));
-  add_feature(&features, "avx512f", __builtin_cpu_supports("avx512f"));
-  add_feature(&features, "avx512bw", __builtin_cpu_supports("avx512bw"));
-  add_feature(&features, "avx512vnni", __builtin_cpu_supports("avx512vnni"));
-  add_feature(&features, "avx512bf16", __builtin_cpu_supports("avx512bf16"));
-#else
-  add_feature(&features, "(features are listed on x86-64 alone)", 1);
-#endif
+  hr_cpu_describe(&features);
   report(FOUND, "cpu", NULL, "%s; %d threads", hr_text_chars(&features), hr_thread_count());
   hr_text_fini(&features);
   return 0;
