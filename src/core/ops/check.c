@@ -41,6 +41,9 @@ static inline bool is_scalar_dtype(hr_dtype dtype) {
          dtype == HR_DTYPE_U64;
 }
 
+/* Messages stay out of line: a check that passes needs its registers. */
+#define HR__COLD __attribute__((noinline, cold))
+
 /* ---- views ---- */
 
 /* Sums over all dims of products of two such numbers stay in 64 bits, and so do the bytes of twice as many bits. */
@@ -113,7 +116,7 @@ static inline bool is_spreadable(const hr_view *view, int rank, const int64_t *d
   return true;
 }
 
-static hr_status explain_view(const char *name, const char *side, int i, const hr_view *view, bool is_output) {
+HR__COLD static hr_status explain_view(const char *name, const char *side, int i, const hr_view *view, bool is_output) {
   char dims[HR__DIMS_TEXT];
   if (view->buffer == NULL) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %s %d is %s", name, side, i,
@@ -219,11 +222,10 @@ hr_status hr__refuse_types(const hr__checked *c, int first, int step, int arity,
                            hr_dtype_name(view_dtype(&c->inputs[first + j * step])));
   }
   return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: not for inputs of %s and an output of %s%s", c->name, list,
-                        hr_dtype_name(output),
-                        (hr_op_table(c->op)->traits & HR_TRAIT_NO_BOOL) != 0 ? " (bool: logical_not)" : "");
+                        hr_dtype_name(output), (c->row->traits & HR_TRAIT_NO_BOOL) != 0 ? " (bool: logical_not)" : "");
 }
 
-static hr_status explain_spread(const hr__checked *c, int i, const hr_view *out) {
+HR__COLD static hr_status explain_spread(const hr__checked *c, int i, const hr_view *out) {
   char from[HR__DIMS_TEXT], to[HR__DIMS_TEXT];
   return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: input %d of dims %s can't be broadcast to the output's %s",
                         c->name, i, hr__view_dims(&c->inputs[i], from), hr__view_dims(out, to));
@@ -257,7 +259,7 @@ static inline bool is_pointwise(const hr_op_row *row, int input_count, const hr_
 }
 
 /* The same walk, for the first thing that is wrong. */
-static hr_status explain_pointwise(const hr__checked *c, const hr_op_row *row) {
+HR__COLD static hr_status explain_pointwise(const hr__checked *c, const hr_op_row *row) {
   int n = c->output_count, arity = row->arity;
   if (n < 1 || (int64_t)n * arity != c->input_count) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %d inputs for %d outputs: %d for each are needed", c->name,
@@ -292,7 +294,7 @@ bool hr__is_reduction_typed(hr_op op, hr_dtype input, hr_dtype output) {
   return row->rule == HR_RULE_LOGICAL || ((out & categories(row)) != 0 && (in != COMPLEX || out == COMPLEX));
 }
 
-static hr_status check_reduction(const hr__checked *c) {
+__attribute__((noinline)) static hr_status check_reduction(const hr__checked *c) {
   for (int i = 0; i < c->input_count; ++i) {
     if (i == 0 || hr__view_is_present(&c->inputs[i])) {
       HR_RETURN_IF_ERROR(check_input(c, i));
@@ -310,12 +312,12 @@ static inline bool is_stored_fit(bool takes_stored, hr_dtype dtype) {
   return (category_of[dtype] & STORED) == 0 || takes_stored;
 }
 
-static hr_status explain_stored(const hr__checked *c, const hr_view *view) {
+HR__COLD static hr_status explain_stored(const hr__checked *c, const hr_view *view) {
   return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: not for %s, which is converted, compared and moved alone",
                         c->name, hr_dtype_name(view->dtype));
 }
 
-static hr_status refuse_view(const hr__checked *c, int i, bool is_output) {
+HR__COLD static hr_status refuse_view(const hr__checked *c, int i, bool is_output) {
   const hr_view *view = is_output ? &c->outputs[i] : &c->inputs[i];
   bool is_fit = is_output ? is_inside(view, true) : is_input(view);
   return is_fit ? explain_stored(c, view) : explain_view(c->name, is_output ? "output" : "input", i, view, is_output);
@@ -352,34 +354,41 @@ static hr_status check_scalars(const hr__checked *c) {
   return HR_OK;
 }
 
+static hr_status check_family(const hr__checked *c) {
+  switch (c->row->family) {
+    case HR_FAMILY_POINTWISE:
+      return explain_pointwise(c, c->row);
+    case HR_FAMILY_REDUCE:
+    case HR_FAMILY_ARGREDUCE:
+      return check_reduction(c);
+    default:
+      HR_RETURN_IF_ERROR(check_views(c, (c->row->traits & HR_TRAIT_STORED) != 0));
+      HR_RETURN_IF_ERROR(check_scalars(c));
+      return c->row->family == HR_FAMILY_LIBRARY ? hr__infer_library(c) : hr__infer_operands(c);
+  }
+}
+
 hr_status hr_op_check(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs, int output_count,
                       const hr_view *outputs) {
+  static const hr_attrs none;
   const hr_op_row *row = hr_op_table(op);
   if (row->family == HR_FAMILY_POINTWISE && is_pointwise(row, input_count, inputs, output_count, outputs)) {
     return HR_OK;
   }
+  attrs = attrs != NULL ? attrs : &none;
   hr__checked c = {.op = op,
+                   .row = row,
                    .name = row->name,
                    .input_count = input_count,
                    .output_count = output_count,
-                   .int_count = attrs != NULL ? attrs->int_count : 0,
-                   .scalar_count = attrs != NULL ? attrs->scalar_count : 0,
+                   .int_count = attrs->int_count,
+                   .scalar_count = attrs->scalar_count,
                    .inputs = inputs,
                    .outputs = outputs,
-                   .ints = attrs != NULL ? attrs->ints : NULL,
-                   .scalars = attrs != NULL ? attrs->scalars : NULL};
+                   .ints = attrs->ints,
+                   .scalars = attrs->scalars};
   if (row->family == HR_FAMILY_NONE || input_count < 0 || output_count < 0 || c.int_count < 0 || c.scalar_count < 0) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
-                          "operation %d (%s) with %d inputs, %d outputs, %d ints, %d scalars", (int)op, row->name,
-                          input_count, output_count, c.int_count, c.scalar_count);
+    return hr__refuse_counts(&c);
   }
-  if (row->family == HR_FAMILY_POINTWISE) {
-    return explain_pointwise(&c, row);
-  }
-  if (row->family == HR_FAMILY_REDUCE || row->family == HR_FAMILY_ARGREDUCE) {
-    return check_reduction(&c);
-  }
-  HR_RETURN_IF_ERROR(check_views(&c, (row->traits & HR_TRAIT_STORED) != 0));
-  HR_RETURN_IF_ERROR(check_scalars(&c));
-  return row->family == HR_FAMILY_LIBRARY ? hr__infer_library(&c) : hr__infer_operands(&c);
+  return check_family(&c);
 }

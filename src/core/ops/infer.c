@@ -46,7 +46,7 @@ static hr_dtype dtype_of_pointwise(const hr__checked *c, const hr_op_row *row, i
 }
 
 static hr_status infer_pointwise(const hr__checked *c) {
-  const hr_op_row *row = hr_op_table(c->op);
+  const hr_op_row *row = c->row;
   int n = c->output_count;
   if (n < 1 || (int64_t)n * row->arity != c->input_count) {
     return FAIL(c, "%d inputs for %d outputs: %d for each are needed", c->input_count, n, row->arity);
@@ -99,7 +99,7 @@ static hr_dtype dtype_of_reduction(const hr_op_row *row, hr_dtype dtype) {
 }
 
 hr_status hr__infer_reduction(const hr__checked *c) {
-  const hr_op_row *row = hr_op_table(c->op);
+  const hr_op_row *row = c->row;
   bool is_arg = row->family == HR_FAMILY_ARGREDUCE;
   if (c->input_count < 1 || c->input_count > row->arity || c->output_count != 1 || c->int_count != 1) {
     return FAIL(c, "%d inputs, %d outputs, %d ints: expected %d, 1, 1", c->input_count, c->output_count, c->int_count,
@@ -202,7 +202,7 @@ static hr_status check_type(const char *name, const char *side, int i, const hr_
 }
 
 static hr_status infer(const hr__checked *c) {
-  const hr_op_row *row = hr_op_table(c->op);
+  const hr_op_row *row = c->row;
   switch (row->family) {
     case HR_FAMILY_POINTWISE:
       return infer_pointwise(c);
@@ -218,7 +218,7 @@ static hr_status infer(const hr__checked *c) {
 
 /* Formats of one byte are moved, converted and compared alone; rows of other families check that with their dtypes. */
 static hr_status check_stored(const hr__checked *c) {
-  bool takes = (hr_op_table(c->op)->traits & HR_TRAIT_STORED) != 0;
+  bool takes = (c->row->traits & HR_TRAIT_STORED) != 0;
   for (int i = 0; !takes && i < c->input_count; ++i) {
     if (hr_dtype_is_float8(c->inputs[i].dtype)) {
       return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: not for %s, which is converted, compared and moved alone",
@@ -242,7 +242,7 @@ static hr_status infer_types(hr__checked *c, hr_view *views, hr_scalar *numbers,
   HR_RETURN_IF_ERROR(infer(c));
   for (int i = 0; i < c->output_count; ++i) {
     set_row_major(&c->types[i]);
-    if (hr_op_table(c->op)->family == HR_FAMILY_POINTWISE) {
+    if (c->row->family == HR_FAMILY_POINTWISE) {
       follow_input(c, i);
     }
   }
@@ -256,6 +256,7 @@ hr_status hr_op_infer(hr_op op, const hr_attrs *attrs, int input_count, const hr
   const hr_op_row *row = hr_op_table(op);
   attrs = attrs != NULL ? attrs : &none;
   hr__checked c = {.op = op,
+                   .row = row,
                    .name = row->name,
                    .input_count = input_count,
                    .output_count = output_count,
@@ -265,9 +266,7 @@ hr_status hr_op_infer(hr_op op, const hr_attrs *attrs, int input_count, const hr
                    .scalars = attrs->scalars,
                    .types = outputs};
   if (row->family == HR_FAMILY_NONE || input_count < 0 || output_count < 0 || c.int_count < 0 || c.scalar_count < 0) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
-                          "operation %d (%s) with %d inputs, %d outputs, %d ints, %d scalars", (int)op, row->name,
-                          input_count, output_count, c.int_count, c.scalar_count);
+    return hr__refuse_counts(&c);
   }
   size_t count = (size_t)input_count + (size_t)output_count;
   hr_view few[FEW], *views = count <= FEW ? few : hr_malloc(count * sizeof *views);

@@ -17,6 +17,7 @@
 /* One operation under check or inference. */
 struct hr__checked {
   hr_op op;
+  const hr_op_row *row; /* of op */
   const char *name;
   int input_count, output_count, int_count, scalar_count;
   const hr_view *inputs, *outputs;
@@ -47,6 +48,9 @@ static inline int64_t hr__view_count(const hr_view *view) {
 /* "[2,3]" in `text` of at least HR__DIMS_TEXT bytes. */
 enum { HR__DIMS_TEXT = 16 * 21 + 3 };
 const char *hr__view_dims(const hr_view *view, char *text);
+
+/* Of what is no operation, or has a count below 0. */
+hr_status hr__refuse_counts(const hr__checked *c);
 
 /* NULL: absent. */
 static inline const hr_view *hr__checked_input(const hr__checked *c, int i) {
@@ -123,7 +127,9 @@ static inline const hr_view *hr__make_like(hr__made *made, const hr_view *like) 
 
 /* The dims of another view; a vector; one element. */
 hr_status hr__want_like(const hr__checked *c, const char *what, const hr_view *view, const hr_view *other);
-hr_status hr__want_vector(const hr__checked *c, const char *what, const hr_view *view, int64_t count);
+static inline hr_status hr__want_vector(const hr__checked *c, const char *what, const hr_view *view, int64_t count) {
+  return view == NULL ? HR_OK : hr__want_dims(c, what, view, 1, &count);
+}
 hr_status hr__want_one(const hr__checked *c, const char *what, const hr_view *view);
 /* So many dims. */
 hr_status hr__refuse_rank(const hr__checked *c, const char *what, const hr_view *view, int min, int max);

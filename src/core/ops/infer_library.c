@@ -213,7 +213,7 @@ static hr_status infer_outputs(walk *w, const char *outputs) {
 }
 
 hr_status hr__infer_library(const hr__checked *c) {
-  const hr_op_row *row = hr_op_table(c->op);
+  const hr_op_row *row = c->row;
   const char *at = row->shapes;
   walk w = {.c = c, .batch_rank = UNBOUND};
   for (int i = 0; i < LETTERS; ++i) {

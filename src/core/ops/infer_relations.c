@@ -135,10 +135,6 @@ hr_status hr__want_like(const hr__checked *c, const char *what, const hr_view *v
   return hr__want_dims(c, what, view, other->rank, other->dims);
 }
 
-hr_status hr__want_vector(const hr__checked *c, const char *what, const hr_view *view, int64_t count) {
-  return hr__want_dims(c, what, view, 1, &count);
-}
-
 hr_status hr__want_one(const hr__checked *c, const char *what, const hr_view *view) {
   char found[HR__DIMS_TEXT];
   return view == NULL || hr__view_count(view) == 1
@@ -217,6 +213,11 @@ hr_status hr__broadcast_inputs(const hr__checked *c, int first, int step, int *o
 
 /* ---- counts ---- */
 
+hr_status hr__refuse_counts(const hr__checked *c) {
+  return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "operation %d (%s) with %d inputs, %d outputs, %d ints, %d scalars",
+                        (int)c->op, c->name, c->input_count, c->output_count, c->int_count, c->scalar_count);
+}
+
 /* At most so many, and those that are needed. HR_OPERANDS_ANY is the largest number without a sign. */
 static inline bool is_present(int count, const hr_view *views, const hr_op_operands *operands) {
   bool is_fit = (unsigned)count <= (unsigned)operands->max;
@@ -240,7 +241,7 @@ static hr_status refuse_operands(const hr__checked *c, const char *side, int cou
 }
 
 hr_status hr__infer_operands(const hr__checked *c) {
-  const hr_op_row *row = hr_op_table(c->op);
+  const hr_op_row *row = c->row;
   if (__builtin_expect(!is_present(c->input_count, c->inputs, &row->inputs), 0)) {
     return refuse_operands(c, "input", c->input_count, c->inputs, &row->inputs);
   }

@@ -71,7 +71,7 @@ static hr_status make_windows(const checked *c, const hr_view *x, const hr_view 
 /* Windows over x give y; one of them is output 0, and made if an inference was not given it. */
 static hr_status infer_windows(const checked *c, const hr_view *x, const hr_view *y, hr__made *made,
                                const hr_view **out_output) {
-  int extra = c->int_count % 4, expected = hr_op_table(c->op)->int_count % 4;
+  int extra = c->int_count % 4, expected = c->row->int_count % 4;
   if (extra != expected) {
     return FAIL(c, "%d ints, expected four for each dim of the plane and %d more", c->int_count, expected);
   }
