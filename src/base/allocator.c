@@ -1,4 +1,4 @@
-/* The host allocator: a replaceable table, two counters and a fuse that tests light. */
+/* The host allocator: a replaceable table, two counters, and a countdown after which tests make allocations fail. */
 #include "base/allocator.h"
 
 #include <assert.h>
@@ -24,7 +24,7 @@ static void libc_free(void *ctx, void *block) {
 
 static const hr_allocator libc_allocator = {.alloc = libc_alloc, .realloc = libc_realloc, .free = libc_free};
 
-/* The process's: contexts come from here, too. */
+/* One for the process, because contexts are allocated here too. */
 static struct {
   hr_allocator host;
   atomic_int_least64_t live_blocks, total_blocks;
@@ -32,7 +32,7 @@ static struct {
   atomic_int_least64_t fuse_left, fuse_failures;
 } heap = {.host = {.alloc = libc_alloc, .realloc = libc_realloc, .free = libc_free}};
 
-/* True where a test wants this allocation to fail. */
+/* True if a test has made this allocation fail. */
 static bool must_fail(void) {
   if (__builtin_expect(!atomic_load_explicit(&heap.fuse_lit, memory_order_relaxed), 1)) {
     return false;
@@ -90,7 +90,7 @@ void hr_free(void *block) {
   }
 }
 
-/* The block's start is kept in the word before the aligned address. */
+/* The word before the aligned address holds the block's start. */
 void *hr_aligned_malloc(size_t bytes, size_t alignment) {
   assert(alignment != 0 && (alignment & (alignment - 1)) == 0);
   size_t slack = alignment + sizeof(void *);

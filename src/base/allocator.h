@@ -1,10 +1,10 @@
-/* Host memory: the one door through which the core asks for it.
+/* Host memory: the only functions through which the core allocates it.
  *
- * `hr_malloc` and its family go through a table that tests (and embedders that keep their own heap) can replace. The
- * door counts what is alive and can be told to fail, which is how tests walk every out-of-memory path.
+ * `hr_malloc` and its family go through a table that tests, and embedders with a heap of their own, can replace. They
+ * count the blocks alive and can be made to fail, so that tests reach every out-of-memory path.
  *
- * Bytes of tensors do not come from here: a device's allocator owns those.
- * Threads: all calls are safe from any thread; replacing the table is not, and must happen while nothing is alive.
+ * Tensor data does not come from here: a device's allocator owns it.
+ * Threads: safe from any thread. Only replacing the table is not, and requires that no block is alive.
  */
 #ifndef HEADRACE_BASE_ALLOCATOR_H_
 #define HEADRACE_BASE_ALLOCATOR_H_
@@ -28,15 +28,15 @@ void *hr_calloc(size_t count, size_t size) __attribute__((malloc));
 void *hr_realloc(void *block, size_t bytes);
 void hr_free(void *block);
 
-/* A block aligned to `alignment`, a power of two; ends with `hr_aligned_free` alone. */
+/* A block aligned to `alignment`, a power of two. Free it with `hr_aligned_free`. */
 void *hr_aligned_malloc(size_t bytes, size_t alignment);
 void hr_aligned_free(void *block);
 
-/* Installs a heap, NULL the C library's. Only while `hr__allocator_live()` is 0. */
+/* Installs a heap; NULL installs the C library's. Only while `hr__allocator_live()` is 0. */
 void hr__allocator_set(const hr_allocator *allocator);
 
-/* The next `n` allocations succeed, all after them fail, until called again; negative: none fails. A resize counts as
- * an allocation. */
+/* The next `n` allocations succeed and all later ones fail, until the next call. Negative: none fails. A resize counts
+ * as an allocation. */
 void hr__allocator_fail_after(int64_t n);
 /* How many allocations were made to fail since the last `hr__allocator_fail_after`. */
 int64_t hr__allocator_failures(void);

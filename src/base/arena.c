@@ -10,7 +10,7 @@ struct hr_arena_chunk {
   size_t bytes; /* behind the header */
 };
 
-/* The header takes whole alignment units, so that the bytes behind it are aligned. */
+/* The header is padded to whole alignment units, so that the bytes after it are aligned. */
 #define CHUNK_HEADER ((sizeof(hr_arena_chunk) + HR_ARENA_ALIGNMENT - 1) & ~(HR_ARENA_ALIGNMENT - 1))
 
 static void enter_chunk(hr_arena *arena, hr_arena_chunk *chunk) {

@@ -36,7 +36,8 @@ void hr_arena_reset(hr_arena *arena);
 
 void *hr__arena_alloc_slow(hr_arena *arena, size_t bytes);
 
-/* A block aligned to 16, not initialised, or NULL when memory is out. 0 bytes give a valid pointer to nothing. */
+/* An uninitialised block aligned to 16, or NULL when memory is out. 0 bytes give a valid pointer that must not be read.
+ */
 static inline void *hr_arena_alloc(hr_arena *arena, size_t bytes) {
   size_t rounded = (bytes + HR_ARENA_ALIGNMENT - 1) & ~(HR_ARENA_ALIGNMENT - 1);
   if (__builtin_expect(rounded >= bytes && rounded <= (size_t)(arena->end - arena->cursor) && arena->cursor != NULL,
@@ -50,7 +51,7 @@ static inline void *hr_arena_alloc(hr_arena *arena, size_t bytes) {
 
 /* A zeroed array, or NULL, also when the product overflows. */
 void *hr_arena_calloc(hr_arena *arena, size_t count, size_t size);
-/* A copy of `bytes` bytes, or NULL. `source` may be NULL where `bytes` is 0. */
+/* A copy of `bytes` bytes, or NULL. `source` may be NULL if `bytes` is 0. */
 void *hr_arena_dup(hr_arena *arena, const void *source, size_t bytes);
 /* A copy of a C string, or NULL. */
 char *hr_arena_strdup(hr_arena *arena, const char *source);

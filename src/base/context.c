@@ -1,4 +1,4 @@
-/* context.c: see context.h. Parts come from the context's own bytes, so that making one never fails. */
+/* context.c: see context.h. Parts are placed in bytes that the context already owns, so creating one never fails. */
 #include "base/context.h"
 
 #include <assert.h>
@@ -15,11 +15,11 @@
 #define RECURSIVE_MUTEX PTHREAD_RECURSIVE_MUTEX_INITIALIZER
 #endif
 
-/* The process's own: the one place for what no context can have. */
+/* State of the process, which no context can own. */
 static struct {
   pthread_mutex_t mutex; /* guards `others` */
   hr_context *others;
-  atomic_int pid; /* of the process that asked for an end of its contexts at exit; 0: nobody */
+  atomic_int pid;                                  /* process that registered the exit handler; 0: none */
   _Alignas(64) char first_bytes[HR_CONTEXT_BYTES]; /* of the default context */
 } process = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -28,7 +28,7 @@ _Thread_local hr_context *hr__context_now HR__CONTEXT_TLS = &hr__context_first;
 
 /* ---- parts ---- */
 
-/* The sum of all parts is known when the library is built: too little is our own mistake. */
+/* The sum of all parts is known at build time: if it is too small, that is a bug of ours. */
 static void *take_bytes(hr_context *context, size_t bytes) {
   size_t begin = (context->used + 63) & ~(size_t)63;
   assert(bytes <= HR_CONTEXT_BYTES && begin <= HR_CONTEXT_BYTES - bytes);
@@ -52,7 +52,7 @@ void *hr__context_make(hr_context *context, hr_context_slot slot, const hr_conte
   return part;
 }
 
-/* The youngest part first. Not under the lock: threads that end may still ask for parts. */
+/* Newest part first. The lock is not held, because threads that are ending may still look up parts. */
 static void stop_parts(hr_context *context) {
   pthread_mutex_lock(&context->mutex);
   int count = context->part_count;
@@ -139,7 +139,7 @@ static void stop_all(void) {
   }
 }
 
-/* Where the handler can't be registered, exit is as safe as it was. */
+/* If the handler can't be registered, contexts are not stopped at exit. */
 void hr__contexts_stop_at_exit(void) {
   int nobody = 0;
   (void)atomic_compare_exchange_strong(&process.pid, &nobody, (int)getpid());

@@ -1,19 +1,19 @@
-/* context.h: the owner of everything that outlives a call.
+/* context.h: the runtime context, which owns all state that outlives a call.
  *
- * A context has the environment's snapshot, the log's settings, the open devices, the caches, the compile queue. Each
- * of these is a *part*: a struct of the module that defines it, in a slot of the context. A part is made when it is
- * first asked for, zeroed, and destroyed with its context; modules never see each other's parts.
+ * A context holds the snapshot of the environment, the log's settings, the open devices, the caches and the compile
+ * queue. Each of these is a *part*: a struct that its module defines, in a slot of the context. A part is created,
+ * zeroed, at its first use and destroyed with its context. No module reads another's part.
  *
- * The process has a default context, which needs no creation and is never destroyed: programs need no other. Tests make
- * their own and enter it. Every thread has a current context: the default one at first, or, in a thread that
- * hr_thread_start made, the one that was current there. Devices, queues and whatever else lives long keep a pointer to
- * their context, and public functions enter it, so that a thread may use objects of several contexts in turn. The
- * bodies of parallel loops run with the default context current: they look nothing up.
+ * The process has a default context, which exists from the start and is never destroyed. Programs need no other; tests
+ * create their own and enter it. Every thread has a current context. It starts as the default one, or, in a thread of
+ * hr_thread_start, as the context that was current at that call. Long-lived objects (devices, queues) keep a pointer to
+ * their context and public functions enter it, so one thread may use objects of several contexts. The bodies of
+ * parallel loops run in the default context and look nothing up.
  *
- * Per process remain the heap, the thread team, the handles of buffers, and the tables of vendors' libraries, which are
- * parts of the default context whichever is current.
+ * The heap, the thread team, buffer handles and the tables of vendor libraries remain per process. The last are parts
+ * of the default context, whichever context is current.
  *
- * Threads: all functions may be called from any; a context is destroyed when nothing of it is used any more.
+ * Threads: safe from any. Destroy a context only when none of its objects is in use.
  */
 #ifndef HEADRACE_BASE_CONTEXT_H_
 #define HEADRACE_BASE_CONTEXT_H_
@@ -27,7 +27,7 @@
 
 typedef struct hr_context hr_context;
 
-/* One for each module that keeps something. */
+/* One for each module with state. */
 typedef enum hr_context_slot {
   HR_CONTEXT_ENV,
   HR_CONTEXT_LOG,
@@ -43,7 +43,7 @@ typedef enum hr_context_slot {
   HR_CONTEXT_COMPILE_QUEUE,
   HR_CONTEXT_DEVICE_CODE,
   HR_CONTEXT_MACHINE,
-  /* the process's: of the default context alone */
+  /* state of the process, in the default context alone */
   HR_CONTEXT_CUDA,
   HR_CONTEXT_CUDA_LIMITS,
   HR_CONTEXT_NVRTC,
@@ -55,24 +55,24 @@ typedef enum hr_context_slot {
   HR_CONTEXT_SLOTS
 } hr_context_slot;
 
-/* What a module keeps in a context. All functions are optional. */
+/* A module's part of a context. All functions are optional. */
 typedef struct hr_context_part {
   size_t bytes;
-  void (*init)(void *part); /* of zeroed bytes; may ask for parts of other modules, which then outlive this one, never
+  void (*init)(void *part); /* gets zeroed bytes; may look up other modules' parts, which then outlive this one, but not
                                for its own */
-  void (*stop)(void *part); /* ends its threads; also when the process exits, then perhaps several times */
-  void (*fini)(void *part); /* all parts have stopped; those that were made later are gone */
+  void (*stop)(void *part); /* ends its threads; also called at process exit, perhaps several times */
+  void (*fini)(void *part); /* called after all parts have stopped; parts created later are gone */
 } hr_context_part;
 
 enum { HR_CONTEXT_BYTES = 448 << 10 }; /* for all parts together */
 
 struct hr_context {
-  atomic_int log_level; /* log.h; here because every call looks at it */
+  atomic_int log_level; /* for log.h; here because every call reads it */
   _Atomic(void *) parts[HR_CONTEXT_SLOTS];
   /* context.c's own */
-  pthread_mutex_t mutex; /* recursive; guards what follows */
+  pthread_mutex_t mutex; /* recursive; guards the fields below */
   const hr_context_part *kinds[HR_CONTEXT_SLOTS];
-  hr_context_slot order[HR_CONTEXT_SLOTS]; /* in which the parts were made */
+  hr_context_slot order[HR_CONTEXT_SLOTS]; /* in which the parts were created */
   int part_count;
   size_t used;
   hr_context *next; /* guarded by the list's own lock */
@@ -86,41 +86,42 @@ struct hr_context {
 #endif
 extern _Thread_local hr_context *hr__context_now HR__CONTEXT_TLS;
 
-/* The one that is current on this thread; never NULL. */
+/* The current context of this thread; never NULL. */
 static inline hr_context *hr__context(void) {
   return hr__context_now;
 }
 
-/* Makes a context current on this thread and gives the one before, which the caller enters again when it is done. */
+/* Makes a context current on this thread. Returns the previous one, which the caller enters again afterwards. */
 static inline hr_context *hr__context_enter(hr_context *context) {
   hr_context *before = hr__context_now;
   hr__context_now = context;
   return before;
 }
 
-/* The default context: for what the process has once, such as the tables of vendors' libraries. */
+/* The default context. It holds the state of which the process has one, such as the tables of vendor libraries. */
 extern hr_context hr__context_first;
 
-/* A new context; it is current nowhere. Its settings are those that the environment has when they are first asked for.
+/* A new context, current on no thread. It reads its settings from the environment at their first use.
  */
 HR_MUST_USE hr_status hr__context_create(hr_context **out_context);
-/* Everything of it has been released: streams, buffers, devices. It is current on no thread. NULL: nothing. */
+/* All its objects (streams, buffers, devices) must have been released, and it must be current on no thread. NULL does
+ * nothing. */
 void hr__context_destroy(hr_context *context);
 
-/* Makes a part; see hr__context_part. */
+/* Creates a part; see hr__context_part. */
 void *hr__context_make(hr_context *context, hr_context_slot slot, const hr_context_part *kind);
 
-/* The part in a slot, made now unless it is there; never NULL, always at the same address. `kind` is always the same.
+/* The part in a slot, created if it does not exist. Never NULL, always at the same address. All calls pass the same
+ * `kind`.
  */
 static inline void *hr__context_part(hr_context *context, hr_context_slot slot, const hr_context_part *kind) {
   void *part = atomic_load_explicit(&context->parts[slot], memory_order_acquire);
   return __builtin_expect(part != NULL, 1) ? part : hr__context_make(context, slot, kind);
 }
 
-/* When the process exits, all contexts stop: work in flight ends before whatever exists now is torn down. A library
- * that runs it must not lose its memory in the middle. Handlers of exit run in reverse order, and libraries make parts
- * of themselves at first use: call this again after such a use. In a forked child the handlers do nothing, because its
- * contexts have no threads. */
+/* Stops all contexts when the process exits, so that work in flight ends before the libraries that run it are torn
+ * down. Exit handlers run in reverse order, and some libraries register theirs at first use: call this again after such
+ * a use. In a forked child the handlers do nothing, because its contexts have no threads. */
 void hr__contexts_stop_at_exit(void);
 
 #endif /* HEADRACE_BASE_CONTEXT_H_ */

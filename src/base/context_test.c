@@ -13,7 +13,7 @@ typedef struct counter {
   int value;
 } counter;
 
-/* What happened to the parts of this test, in order. */
+/* The calls that this test's parts received, in order. */
 typedef struct history {
   char text[64];
 } history;
@@ -42,7 +42,7 @@ static void fini_first(void *part) {
 static const hr_context_part first_kind = {
     .bytes = sizeof(counter), .init = init_first, .stop = stop_first, .fini = fini_first};
 
-/* Needs the first one. */
+/* Uses the first part. */
 static void init_second(void *part) {
   counter *first = hr__context_part(hr__context(), HR_CONTEXT_TUNING, &first_kind);
   ((counter *)part)->value = first->value + 1;

@@ -2,14 +2,14 @@
 
 #include "base/env.h"
 
-/* HEADRACE_CPU's words are in this order. */
+/* In the order of HEADRACE_CPU's values. */
 static int cap(void) {
   static const int levels[] = {5, 4, 3, 2};
   return levels[hr_env_choice(HR_ENV_CPU)];
 }
 
 #if defined(__x86_64__)
-/* Bit i: the processor has feature i, and the system saves its registers. */
+/* Bit i: the processor has feature i, and the operating system saves its registers. */
 static unsigned features(void) {
 #define HR__BIT(id, name, level) | (__builtin_cpu_supports(name) ? 1u << HR_CPU_##id : 0)
   return 0 HR_CPU_FEATURES(HR__BIT);

@@ -1,6 +1,6 @@
-/* device_kernel.h: a kernel as functions on a device, made from a text (compiler/emit_device.h).
+/* device_kernel.h: a kernel as device functions, compiled from source text (compiler/emit_device.h).
  *
- * Each pass is one function over a grid. Its parameter is a struct by value, made of words of 8 bytes, in this order:
+ * Each pass is one function over a grid. Its parameter is a struct passed by value, of 8-byte words in this order:
  *
  *   void *workspace; void *args[arg_count]; hr_scalar scalars[scalar_count]; int64_t words[word_count];
  */
@@ -13,19 +13,19 @@
 enum { HR_DEVICE_WORDS_MAX = 64 };
 
 typedef struct hr_device_kernel {
-  hr_host_kernel base; /* what launches point to; run is NULL, units and grain say how much work there is */
+  hr_host_kernel base; /* launches point here; run is NULL, units and grain give the amount of work */
   void *functions[HR_HOST_KERNEL_PASS_MAX]; /* the driver's */
   int64_t blocks[HR_HOST_KERNEL_PASS_MAX];  /* of the grid; 0: nothing to do */
   int threads[HR_HOST_KERNEL_PASS_MAX];     /* of a block */
-  int shared[HR_HOST_KERNEL_PASS_MAX];      /* bytes of a block's shared memory, besides what the text declares */
+  int shared[HR_HOST_KERNEL_PASS_MAX];      /* bytes of a block's dynamic shared memory */
   int arg_count, scalar_count, word_count;
-  int64_t words[HR_DEVICE_WORDS_MAX]; /* of this kernel; its functions may be those of others, too */
-  bool begins_early; /* its functions wait by themselves for the kernels in front of them, with HR_BEGIN */
+  int64_t words[HR_DEVICE_WORDS_MAX]; /* of this kernel; its functions may be shared with others */
+  bool begins_early;                  /* its functions wait for earlier kernels themselves, with HR_BEGIN */
 } hr_device_kernel;
 
-/* A kernel that a provider has written. */
+/* The source of a kernel that a provider wrote. */
 typedef struct hr_device_source {
-  hr_text text; /* behind the prelude of the dialect: functions NAME_0, NAME_1, ... */
+  hr_text text; /* follows the prelude of the dialect: functions NAME_0, NAME_1, ... */
   const char *name;
   int pass_count;
   int64_t blocks[HR_HOST_KERNEL_PASS_MAX];

@@ -30,9 +30,8 @@ hr_status hr_dynlib_open(const char *path, hr_dynlib *out_library) {
 
 enum { SPELLING_BYTES = 192 };
 
-/* A path of the descriptor that no other file shares. The loader takes a library that is loaded already for one of the
- * same name, and numbers of descriptors are used again: so the file's identity is written into the path, in slashes and
- * dots. */
+/* A path of the descriptor that no other file shares. The loader returns an already loaded library of the same name,
+ * and descriptor numbers are reused. So the path encodes the file's identity in slashes and dots. */
 static bool spell(int file, char out_path[SPELLING_BYTES]) {
   struct stat info;
   if (fstat(file, &info) != 0) {
@@ -51,9 +50,9 @@ static bool spell(int file, char out_path[SPELLING_BYTES]) {
   return true;
 }
 
-/* A copy in memory, which no mount's options forbid to run; -1 for none. */
+/* A copy in memory, to which no mount option such as noexec applies; -1 on failure. */
 static int copy_to_memory(int file) {
-  enum { MAY_RUN = 0x10 }; /* MFD_EXEC, of Linux 6.3 */
+  enum { MAY_RUN = 0x10 }; /* MFD_EXEC, since Linux 6.3 */
   struct stat info;
   int copy = memfd_create("headrace", MFD_CLOEXEC | MAY_RUN);
   copy = copy < 0 && errno == EINVAL ? memfd_create("headrace", MFD_CLOEXEC) : copy;
@@ -88,7 +87,7 @@ hr_status hr_dynlib_open_file(int file, hr_dynlib *out_library) {
   if (status == HR_OK) {
     return HR_OK;
   }
-  const char *why = strrchr(hr_status_message(status), ':'); /* the path in front of it says nothing */
+  const char *why = strrchr(hr_status_message(status), ':'); /* drops the path in front, which is meaningless */
   hr_status plain = hr_status_make(HR_STATUS_NOT_FOUND, "a compiled library can't be loaded%s", why != NULL ? why : "");
   hr_status_ignore(status);
   return plain;
@@ -96,7 +95,7 @@ hr_status hr_dynlib_open_file(int file, hr_dynlib *out_library) {
 
 /* ---- searching ---- */
 
-/* One file of a search: true when it is open. *first_error keeps the first failure. */
+/* Tries one file of a search; true if it was opened. *first_error keeps the first failure. */
 static bool try_open(const char *path, hr_dynlib *out_library, hr_status *first_error) {
   hr_status status = hr_dynlib_open(path, out_library);
   if (status != HR_OK && *first_error == NULL) {
@@ -107,7 +106,7 @@ static bool try_open(const char *path, hr_dynlib *out_library, hr_status *first_
   return status == HR_OK;
 }
 
-/* The names in one folder, whose name has `length` characters; none when that is 0: by themselves. */
+/* Tries the names in one folder, whose name has `length` characters. If `length` is 0, tries the bare names. */
 static bool try_folder(const char *folder, size_t length, const char *const *names, hr_dynlib *out_library,
                        hr_status *first_error) {
   char path[PATH_MAX];

@@ -11,7 +11,7 @@ HR_TEST(a_library_is_found_in_its_folder_or_by_the_loader) {
   char folder[] = "/tmp/hr_dynlib_XXXXXX", file[64], real[4096], folders[128];
   hr_dynlib library = {0};
   void *address;
-  FILE *maps = fopen("/proc/self/maps", "r"); /* libm is in this process: its path */
+  FILE *maps = fopen("/proc/self/maps", "r"); /* finds the path of libm, which is loaded */
   HR_ASSERT_NOT_NULL(maps);
   bool found = false;
   while (!found && fscanf(maps, "%*s %*s %*s %*s %*s%4095[^\n]", real) >= 0) {

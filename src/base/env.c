@@ -1,5 +1,5 @@
-/* Reads env.def's variables once. All values are parsed before the first warning is printed, because printing asks
- * for HEADRACE_DEBUG and HEADRACE_LOG. */
+/* Reads env.def's variables once. All values are parsed before the first warning, because printing reads HEADRACE_DEBUG
+ * and HEADRACE_LOG. */
 #include "base/env.h"
 
 #include <assert.h>
@@ -34,11 +34,11 @@ static const env_row rows[HR_ENV_COUNT] = {
 #include "base/env.def"
 };
 
-/* A variable in force. */
+/* A variable's value in use. */
 typedef struct env_value {
   int64_t number;        /* integer, bytes, choice or percentage */
   bool percent;          /* LIMIT: `number` is a percentage */
-  bool rejected;         /* the environment's text was no good: `text` is the default */
+  bool rejected;         /* the environment's text did not parse: `text` is the default */
   char text[TEXT_BYTES]; /* as given, or the default */
 } env_value;
 
@@ -80,7 +80,7 @@ static int find_choice(const char *choices, const char *word) {
   return -1;
 }
 
-/* The multiplier of a size suffix, 0 for an unknown one. */
+/* The multiplier of a size suffix; 0 if unknown. */
 static int64_t suffix_factor(const char *suffix) {
   static const char letters[] = "KMGT";
   if (suffix[0] == '\0') {
@@ -125,7 +125,7 @@ static bool parse(const env_row *row, const char *text, env_value *out_value) {
   return parse_number(row, text, out_value);
 }
 
-/* What a row accepts, in words. */
+/* Prints the values that a row accepts. */
 static void print_expected(const env_row *row, char *out_text, size_t bytes) {
   switch (row->kind) {
     case KIND_TUNING:

@@ -1,8 +1,8 @@
 /* Environment variables, typed, from the one table in env.def.
  *
- * All are read together at a context's first getter (context.h); later changes of the process's environment are not
- * seen. A value that doesn't parse gives the default and one warning that names it. Texts live until `hr__env_reload`.
- * Threads: getters are safe from any; reloading is for tests, while no other thread reads.
+ * All are read together at a context's first getter (context.h); later changes of the environment have no effect. A
+ * value that doesn't parse gives the default and one warning that names it. Texts live until `hr__env_reload`. Threads:
+ * getters are safe from any thread. Reloading is for tests, while no other thread reads.
  */
 #ifndef HEADRACE_BASE_ENV_H_
 #define HEADRACE_BASE_ENV_H_
@@ -40,15 +40,15 @@ enum { HR_ENV_LAYOUTS_ALL, HR_ENV_LAYOUTS_INSIDE };
 int64_t hr_env_int(hr_env_id id);
 /* A CHOICE variable: the index of the chosen word. */
 int hr_env_choice(hr_env_id id);
-/* A TEXT variable; "" where it is empty, never NULL. */
+/* A TEXT variable; "" if it is empty, never NULL. */
 const char *hr_env_text(hr_env_id id);
 /* A LIMIT variable in bytes, of a device that has `total` bytes. */
 int64_t hr_env_limit(hr_env_id id, int64_t total);
 
-/* A variable of the system's, such as PATH; "" where it is not set. */
+/* A system variable, such as PATH; "" if it is not set. */
 const char *hr_env_system(const char *name);
 
-/* Appends the table for people: name, value in force, default, what is accepted, documentation. */
+/* Appends a readable table: name, value in use, default, accepted values, documentation. */
 void hr_env_describe(hr_text *text);
 
 /* Reads the environment again, for the current context. */

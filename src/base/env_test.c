@@ -1,4 +1,4 @@
-/* Environment variables and the log, which warns about them. */
+/* Environment variables, and the log's warnings about them. */
 #include "base/env.h"
 
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "hr_test.h"
 
-/* Reads the environment again with the log going to a fresh file; gives what was logged. */
+/* Reads the environment again with a fresh log file; returns the logged text. */
 static const char *reload(void) {
   static char logged[8192];
   char path[] = "/tmp/headrace_log_XXXXXX";

@@ -23,8 +23,8 @@ static hr_status refuse(const char *path, const char *why) {
 
 /* ---- walking ---- */
 
-/* NULL if nobody else can exchange what is in the folder, else the reason. `is_own`: the folder that is wanted, not one
- * above it. */
+/* NULL if no other user can replace the folder's contents, else the reason. `is_own`: the wanted folder, not a parent.
+ * */
 static const char *distrust(int folder, bool is_own) {
   struct stat info;
   if (fstat(folder, &info) != 0) {
@@ -37,8 +37,8 @@ static const char *distrust(int folder, bool is_own) {
   return is_open && (is_own || (info.st_mode & S_ISVTX) == 0) ? "can be written to by other users" : NULL;
 }
 
-/* Goes one folder down. `path` up to `end` is its path, for messages; *folder becomes the new descriptor, -1 after a
- * failure. */
+/* Opens the folder `name` inside *folder, which becomes the new descriptor, or -1 on failure. `path` up to `end` is its
+ * path, for messages. */
 static hr_status step_down(int *folder, char *path, const char *name, char *end, bool creates) {
   char kept = *end;
   *end = '\0';
@@ -60,7 +60,7 @@ static hr_status step_down(int *folder, char *path, const char *name, char *end,
   return status;
 }
 
-/* Walks `path` from the root; components behind the first `existing` characters are made. */
+/* Walks `path` from the root and creates the components after the first `existing` characters. */
 static hr_status walk(char *path, size_t existing, int *out_folder) {
   int folder = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
   char *at = path;
@@ -85,7 +85,7 @@ static hr_status walk(char *path, size_t existing, int *out_folder) {
   return status;
 }
 
-/* Replaces the part of a path that exists by its resolved form; `out_existing` is the length of that. */
+/* Resolves the part of a path that exists; `out_existing` is the length of the resolved part. */
 static bool resolve(const char *path, char out_path[PATH_MAX], size_t *out_existing) {
   char front[PATH_MAX], real[PATH_MAX];
   size_t length = strlen(path);
@@ -105,7 +105,7 @@ static bool resolve(const char *path, char out_path[PATH_MAX], size_t *out_exist
   return snprintf(out_path, PATH_MAX, "%s%s", real, path + strlen(front)) < PATH_MAX;
 }
 
-/* The folder itself, through the descriptor of its check, ready to be read. */
+/* Opens the folder for reading through the descriptor that was checked. */
 static hr_status open_own(const char *path, int checked, int *out_folder) {
   const char *why = distrust(checked, true);
   int folder = why == NULL ? openat(checked, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -142,7 +142,7 @@ static bool has_room(int folder) {
   return fstatvfs(folder, &info) != 0 || (uint64_t)info.f_bavail * info.f_frsize >= ROOM_BYTES;
 }
 
-/* A new folder below `root`; others must not be able to exchange it. */
+/* A new folder below `root` that no other user can replace. */
 static hr_status make_below(const char *root, hr_text *out_path) {
   char path[PATH_MAX], real[PATH_MAX];
   int folder;

@@ -1,11 +1,11 @@
-/* Hashing of words, for keys of caches and the rolling hash of a stream.
+/* Hashing of words, for cache keys and the rolling hash of a stream.
  *
  * One step is a folded multiplication: the 128-bit product of the state and a constant, its halves joined by xor, as
  * in wyhash (Wang Yi, https://github.com/wangyi-fudan/wyhash, public domain). `hr_hash_words` feeds two words to each
  * multiplication. About 1 ns a word; the high bits are as good as the low ones.
  *
- * Not for hostile input: whoever looks a hash up compares the contents as well. Values are stable for one byte order
- * and one version of Headrace.
+ * Not for hostile input: a lookup by hash must also compare the contents. Values are stable for one byte order and one
+ * version of Headrace.
  */
 #ifndef HEADRACE_BASE_HASH_H_
 #define HEADRACE_BASE_HASH_H_

@@ -1,8 +1,8 @@
 /* host_kernel.h: a kernel as a function on the host.
  *
- * The interpreter makes these, later the compiled code does; a driver runs them without knowing which. The work of a
- * pass is `units` independent units; a driver splits [0, units) over threads in runs of at least `grain`. Passes run
- * one after another.
+ * The interpreter creates these, and compiled code replaces them later; a driver runs both alike. A pass consists of
+ * `units` independent units. A driver splits [0, units) over threads in runs of at least `grain`. Passes run one after
+ * another.
  */
 #ifndef HEADRACE_BASE_HOST_KERNEL_H_
 #define HEADRACE_BASE_HOST_KERNEL_H_
@@ -23,7 +23,7 @@ typedef struct hr_host_call {
   void *scratch;            /* scratch_bytes, this thread's own; 64-byte aligned */
 } hr_host_call;
 
-/* A kernel and what it works on. */
+/* A kernel and its arguments. */
 typedef struct hr_host_launch {
   const hr_host_kernel *kernel;
   hr_host_call call;
@@ -33,14 +33,14 @@ struct hr_host_kernel {
   const char *name;
   int pass_count;
   int64_t units[HR_HOST_KERNEL_PASS_MAX];
-  int64_t grain[HR_HOST_KERNEL_PASS_MAX]; /* units worth handing to another thread (about 10 us of work) */
+  int64_t grain[HR_HOST_KERNEL_PASS_MAX]; /* least units worth another thread (about 10 us of work) */
   size_t workspace_bytes, scratch_bytes;
   int64_t bytes; /* memory traffic estimate */
   void (*run)(const hr_host_kernel *kernel, int pass, const hr_host_call *call, int64_t begin, int64_t end);
   void (*destroy)(hr_host_kernel *kernel);
 };
 
-/* What a device's kernels are: host functions, or texts for its compiler. */
+/* The form of a device's kernels: host functions, or source text for its compiler. */
 typedef enum hr_dialect { HR_DIALECT_HOST = 0, HR_DIALECT_CUDA } hr_dialect;
 
 #endif

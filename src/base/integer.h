@@ -1,4 +1,4 @@
-/* Integers: what sizes and shares of work are counted with. */
+/* Integer division and rounding, for sizes and shares of work. */
 #ifndef HEADRACE_BASE_INTEGER_H_
 #define HEADRACE_BASE_INTEGER_H_
 

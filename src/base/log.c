@@ -1,5 +1,5 @@
-/* The log writes with `write` from a buffer on the stack: no allocation, and lines of several threads don't mix.
- * Text that does not fit (sources, programs) goes through `vdprintf` under the same lock. */
+/* The log calls `write` on a buffer on the stack: it allocates nothing, and lines of several threads don't mix. Text
+ * that does not fit (sources, programs) goes through `vdprintf` under the same lock. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -18,11 +18,11 @@
 
 enum { ONCE_MAX = 32 };
 
-/* A context's, beside its level. */
+/* The log's state in a context, except its level. */
 typedef struct log_state {
   pthread_mutex_t mutex;
   int file;
-  uint64_t once[ONCE_MAX]; /* hashes of warnings that come once */
+  uint64_t once[ONCE_MAX]; /* hashes of warnings that are printed once */
   int once_count;
 } log_state;
 
@@ -50,7 +50,7 @@ static log_state *own(void) {
   return hr__context_part(hr__context(), HR_CONTEXT_LOG, &kind);
 }
 
-/* Opens HEADRACE_LOG; what can't be opened leaves the log on standard error. */
+/* Opens HEADRACE_LOG. If that fails, the log stays on standard error. */
 static void open_file(log_state *log) {
   const char *path = hr_env_text(HR_ENV_LOG);
   close_file(log);
@@ -66,7 +66,7 @@ static void open_file(log_state *log) {
 }
 
 void hr__log_reload(void) {
-  /* Before the lock: reading the environment may print a warning. */
+  /* Called before locking, because reading the environment may print a warning. */
   int level = (int)hr_env_int(HR_ENV_DEBUG);
   log_state *log = own();
   pthread_mutex_lock(&log->mutex);
@@ -120,7 +120,7 @@ void hr__log_write(int level, const char *format, ...) {
   va_end(args);
 }
 
-/* True the first time for a line; false when it was there before, or when there were too many to tell. */
+/* True at the first call for a line; false later, or if the table of lines is full. */
 static bool is_first(const char *line) {
   uint64_t hash = hr_hash_bytes(HR_HASH_SEED, line, strlen(line));
   log_state *log = own();

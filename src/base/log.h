@@ -1,11 +1,11 @@
-/* Log: one dial, HEADRACE_DEBUG.
+/* Log: one level, HEADRACE_DEBUG.
  *
  *   0  warnings about the configuration, always on
  *   1  devices          2  each kernel with time and bandwidth    3  the schedule    4  kernel forms
  *   5  IR after each pass    6  verify each pass
  *
- * A line goes to standard error, or to the file that HEADRACE_LOG names, in one write. A call that is off costs one
- * load. The dial is the current context's. What a user, a model file or a framework passed in is reported by a status,
+ * A line goes to standard error, or to the file that HEADRACE_LOG names, in one write. A disabled call costs one load.
+ * The level belongs to the current context. Bad input from a user, a model file or a framework is reported by a status,
  * never here. Threads: safe from any.
  */
 #ifndef HEADRACE_BASE_LOG_H_
@@ -30,7 +30,7 @@ enum {
 void hr__log_write(int level, const char *format, ...) HR_PRINTF(2, 3);
 bool hr__log_is_on(int level);
 
-/* True where `hr_log(level, ...)` prints: guards the work of making what is printed. */
+/* True if `hr_log(level, ...)` prints. Use it to skip preparing the text. */
 #define hr_log_is_on(level)                                                                                 \
   (__builtin_expect((level) <= atomic_load_explicit(&hr__context()->log_level, memory_order_relaxed), 0) && \
    hr__log_is_on(level))
@@ -43,11 +43,11 @@ bool hr__log_is_on(int level);
     }                                      \
   } while (0)
 
-/* Prints a warning, unless this process has printed the same one before: for what comes up again and again. */
+/* Prints a warning once for each process and text, for conditions that recur. */
 void hr_log_once(const char *format, ...) HR_PRINTF(1, 2);
 
-/* Takes the level and the file from the environment again, and forgets which warnings were printed. For tests; nothing
- * else may log meanwhile. */
+/* Reads the level and the file from the environment again, and forgets the printed warnings. For tests; no other thread
+ * may log meanwhile. */
 void hr__log_reload(void);
 
 #endif /* HEADRACE_BASE_LOG_H_ */

@@ -1,4 +1,4 @@
-/* The host allocator and what is built on it: arena, vector, table, text. */
+/* The host allocator and the types built on it: arena, vector, table, text. */
 #include "base/allocator.h"
 #include "base/arena.h"
 #include "base/hash.h"

@@ -1,17 +1,17 @@
-/* The parallel loop, on one of two teams: OpenMP's, and one of our own (team.h).
+/* The parallel loop, on one of two thread teams: OpenMP's, or our own (team.h).
  *
- * Our own begins and ends a loop sooner. OpenMP's is the one that oneDNN and frameworks use, and two teams that both
- * look out for work fight for the cores: so near a library's calls loops run on the library's team, and a library that
- * is about to run sends ours to sleep. Without OpenMP there is our own alone.
+ * Our own team starts and ends a loop sooner. oneDNN and frameworks use OpenMP's, and two spinning teams compete for
+ * the cores. So loops close to a library's calls run on OpenMP's team, and a library call first puts ours to sleep.
+ * Without OpenMP only our own exists.
  *
- * OpenMP's always runs as a whole, even when fewer workers have units: libgomp ends the threads that a smaller region
- * leaves over and starts them again for the next larger one, which costs more than letting them find nothing. */
+ * OpenMP's team always runs whole, even if fewer workers have units. libgomp ends the threads that a smaller region
+ * leaves over and starts new ones for the next larger region, which costs more than idle workers. */
 #include <stdbool.h>
 
 #include "base/context.h"
 #include "base/team.h"
 
-/* How many workers get a share. */
+/* The number of workers that get a share. */
 static int worker_limit(int64_t units, int64_t grain) {
   int64_t shares = grain > 1 ? units / grain : units;
   int threads = hr_thread_count();
@@ -24,10 +24,10 @@ static int worker_limit(int64_t units, int64_t grain) {
 
 /* ---- OpenMP's threads beside busy neighbours ----
  *
- * libgomp's threads look out for work, and wait for each other at the end of a region, for milliseconds before they
- * sleep. Where somebody else has a core, each region then costs some of the system's time slices. libgomp cuts that
- * short by itself while the process has more of its threads than cores (GOMP_SPINCOUNT in its manual). So while the
- * machine is crowded one thread more, which sleeps, holds a team of two. */
+ * libgomp's threads spin for milliseconds before they sleep: while they wait for work, and at the end of a region. If
+ * another process has a core, each region then costs several scheduler time slices. libgomp spins much less while the
+ * process has more of its threads than cores (GOMP_SPINCOUNT in its manual). So while the machine is crowded, one more
+ * thread, which sleeps, holds a team of two. */
 typedef struct holder {
   hr_mutex mutex;
   hr_cond wake;
@@ -62,7 +62,7 @@ static void hold(void *arg) {
   holder *h = arg;
   int64_t end = 0;
 #pragma omp parallel num_threads(2)
-  { /* the second thread stays with this one; a region of nothing would be no region */
+  { /* the second thread stays with this one; an empty region would be optimised away */
     hr_thread_relax();
   }
   hr_mutex_lock(&h->mutex);
@@ -85,7 +85,7 @@ static void hold_while_crowded(void) {
   holder *h = own_holder();
   hr_mutex_lock(&h->mutex);
   if (!h->is_on && !h->stops) {
-    hr_thread_join(&h->thread); /* of the last time; it has ended */
+    hr_thread_join(&h->thread); /* of the previous time; it has ended */
     hr_status status = hr_thread_start("headrace-hold", hold, h, &h->thread);
     h->is_on = status == HR_OK;
     hr_status_ignore(status);
@@ -117,7 +117,7 @@ static void run_openmp(int64_t units, int workers, hr_range_fn fn, void *arg) {
   int threads = hr_thread_count();
 #pragma omp parallel num_threads(threads)
   {
-    /* The runtime may grant a smaller team than asked: then a thread takes several shares. */
+    /* The runtime may grant fewer threads than requested: a thread then runs several shares. */
     for (int worker = omp_get_thread_num(); worker < workers; worker += omp_get_num_threads()) {
       hr__run_share(units, workers, worker, fn, arg);
     }
@@ -142,7 +142,7 @@ static bool inside_loop(void) {
   return hr__team_is_inside();
 }
 
-/* A caller that finds the team taken by another thread runs its loop alone. */
+/* If another thread is using the team, the caller runs its loop alone. */
 static void run_team(int64_t units, int workers, hr_range_fn fn, void *arg) {
   if (!hr__team_run(units, workers, fn, arg)) {
     fn(arg, 0, units, 0);

@@ -53,7 +53,7 @@ static size_t site_of(const char *path) {
   return 0;
 }
 
-/* site-packages, and the prefix three folders above. */
+/* Adds site-packages, and the prefix three folders above. */
 static void add_site(hr_text *roots, const char *path) {
   size_t length = site_of(path);
   add_root(roots, path, length);
@@ -72,7 +72,7 @@ static int add_loaded(struct dl_phdr_info *info, size_t bytes, void *roots) {
   return 0;
 }
 
-/* Where this library is; of a program that it is linked into, where that is. */
+/* The path of this library, or of the program that it is linked into. */
 static bool find_self(char out_path[PATH_MAX]) {
   Dl_info info;
   return (dladdr((void *)(uintptr_t)&hr_places_list, &info) != 0 && info.dli_fname != NULL &&
@@ -80,7 +80,7 @@ static bool find_self(char out_path[PATH_MAX]) {
          realpath("/proc/self/exe", out_path) != NULL;
 }
 
-/* site-packages below a prefix of `length` characters. */
+/* Adds the site-packages below a prefix of `length` characters. */
 static void add_sites_below(hr_text *roots, const char *prefix, size_t length) {
   char pattern[PATH_MAX];
   glob_t found = {0};
@@ -98,7 +98,8 @@ static void add_prefix(hr_text *roots, const char *prefix, size_t length) {
   add_sites_below(roots, prefix, length);
 }
 
-/* The prefix of a virtual environment whose interpreter runs: its name leads there, and the file behind it does not. */
+/* Adds the prefix of a virtual environment whose interpreter runs. The interpreter's name is below it; the file that
+ * the link resolves to is not. */
 static void add_interpreter(hr_text *roots) {
   char path[PATH_MAX], real[PATH_MAX];
   const char *name = program_invocation_name, *last = strrchr(name, '/');
@@ -136,7 +137,7 @@ void hr_places_list(hr_text *out_roots) {
 
 /* ---- searching ---- */
 
-/* What matches a pattern below the root of `length` characters. */
+/* Appends the paths that match a pattern below the root of `length` characters. */
 static bool find_below(const char *root, size_t length, const char *pattern, bool all, hr_text *out_paths) {
   char full[PATH_MAX];
   glob_t found = {0};

@@ -63,7 +63,7 @@ HR_TEST(wheels_libraries_are_found_in_an_activated_environment) {
   end();
 }
 
-/* As torch's is, when it loads this one. */
+/* Like torch's library, which loads this one. */
 HR_TEST(wheels_libraries_are_found_beside_a_loaded_one) {
   char full[256];
   begin();

@@ -1,5 +1,5 @@
-/* posix_spawn with a time limit. The program is a process group of its own, so that killing it takes its children
- * along. */
+/* posix_spawn with a time limit. The program is a process group of its own, so that killing it also kills its children.
+ * */
 #include "base/process.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/allocator.h"
 #include "base/thread.h"
 
-/* True if `name=value` is of a variable that one of the list sets. */
+/* True if an entry of the list sets the variable of `name=value`. */
 static bool is_set(const char *const *list, const char *variable) {
   size_t length = strcspn(variable, "=") + 1;
   for (; list != NULL && *list != NULL; ++list) {
@@ -26,8 +26,7 @@ static bool is_set(const char *const *list, const char *variable) {
   return false;
 }
 
-/* This process's environment with a list in its place where both set a variable. One block, freed by hr_free; NULL: no
- * memory. */
+/* This process's environment, in which the list's entries win. One block, freed by hr_free; NULL if memory is out. */
 static const char **merge_environment(const char *const *list) {
   size_t count = 0, at = 0;
   for (const char *const *more = list; more != NULL && *more != NULL; ++more) {
@@ -107,7 +106,7 @@ hr_status hr_process_run(const char *const *arguments, const char *const *enviro
                         : hr_status_make(HR_STATUS_DEADLINE_EXCEEDED, "\"%s\" was killed after %.1f s", arguments[0],
                                          (double)limit_ns * 1e-9);
   }
-  if (ended < 0) { /* the host program ignores SIGCHLD: how it ended is unknown, what it left will show */
+  if (ended < 0) { /* the host program ignores SIGCHLD: the exit status is unknown, and the caller checks the output */
     return HR_OK;
   }
   if (WIFEXITED(result) && WEXITSTATUS(result) == 0) {

@@ -1,4 +1,4 @@
-/* process.h: another program, run to its end: the system's compiler. */
+/* process.h: runs another program to its end, such as the system's compiler. */
 #ifndef HEADRACE_BASE_PROCESS_H_
 #define HEADRACE_BASE_PROCESS_H_
 
@@ -7,11 +7,11 @@
 
 #include "headrace/status.h"
 
-/* Runs arguments[0] (looked up in PATH where it has no slash; the list ends with NULL) with nothing to read and its
- * output in the file `output_path`, without a shell, and waits. Its environment is this process's with `environment`
- * ("NAME=value", ended by NULL; or NULL) in front. NOT_FOUND when it can't be started, DEADLINE_EXCEEDED when it was
- * killed after `limit_ns`, with all that it had started, CANCELLED when that was because `cancel` (or NULL) became
- * true, INTERNAL when it ends with anything but 0. */
+/* Runs a program without a shell and waits for it. arguments[0] is searched in PATH if it has no slash; the list ends
+ * with NULL. Its input is empty and its output goes to the file `output_path`. Its environment is this process's,
+ * overridden by `environment` ("NAME=value", ended by NULL; may be NULL). NOT_FOUND if it can't be started,
+ * DEADLINE_EXCEEDED if it and its children were killed after `limit_ns`, CANCELLED if they were killed because `cancel`
+ * (may be NULL) became true, INTERNAL if its exit status is not 0. */
 HR_MUST_USE hr_status hr_process_run(const char *const *arguments, const char *const *environment,
                                      const char *output_path, int64_t limit_ns, const atomic_bool *cancel);
 

@@ -1,7 +1,7 @@
 /* Statuses: one heap block each, header and message together. See headrace/status.h for the contract.
  *
- * The static objects at the end of every path are what makes `hr_status_make` infallible: one for each code, picked
- * when the allocator has nothing left. They carry no message of their own and are never freed. */
+ * `hr_status_make` never fails: if the allocator has no memory, it returns a static object, of which each code has one.
+ * They have no message of their own and are never freed. */
 #include "headrace/status.h"
 
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 struct hr_status_s {
   hr_status_code code;
   bool heap;           /* false: one of the static objects below */
-  const char *message; /* points behind the struct, or at a literal */
+  const char *message; /* points past the struct, or at a literal */
 };
 
 static const char *const code_names[HR_STATUS_CODE_COUNT] = {
@@ -60,7 +60,7 @@ static hr_status status_alloc(hr_status_code code, size_t length, char **out_mes
   return status;
 }
 
-/* The length that `format` prints to; a format that the C library rejects counts as empty. */
+/* The length of the formatted text; a format that the C library rejects counts as empty. */
 HR_PRINTF(1, 0) static size_t printed_length(const char *format, va_list args) {
   va_list copy;
   va_copy(copy, args);

@@ -69,7 +69,7 @@ void *hr_table_remove(hr_table *table, uint64_t key) {
   if (value == NULL) {
     return NULL;
   }
-  /* An entry moves into the hole when its home lies at or before the hole, seen along the probe. */
+  /* An entry moves into the hole if its home slot is at or before the hole in probe order. */
   for (size_t slot = (hole + 1) & mask; table->entries[slot].value != NULL; slot = (slot + 1) & mask) {
     size_t home = home_slot(table, table->entries[slot].key);
     if (((slot - home) & mask) >= ((slot - hole) & mask)) {

@@ -25,7 +25,7 @@ typedef struct hr_table {
 void *hr_table_get(const hr_table *table, uint64_t key);
 /* Sets or replaces; false when memory is out, and then nothing has changed. */
 bool hr_table_put(hr_table *table, uint64_t key, void *value);
-/* Takes the entry out and gives its value, or NULL. */
+/* Removes the entry and returns its value, or NULL. */
 void *hr_table_remove(hr_table *table, uint64_t key);
 /* Walks all entries in no particular order: start with `*cursor` 0; NULL at the end. The table must not change
  * meanwhile. */

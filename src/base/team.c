@@ -1,15 +1,15 @@
 /* team.c: see team.h.
  *
- *   caller    fields of the loop, job = its number    share 0    shares that nobody has begun    waits for the others
- *   worker    sees the number, takes its share by an exchange of its own `taken`, runs it, done = number
+ *   caller    fields of the loop, job = its number    share 0    shares not yet begun    waits for the others
+ *   worker    sees the number, claims its share by an exchange of `taken`, runs it, done = number
  *
- * Whoever sets `taken` to the loop's number runs the share. A worker that comes late finds it set, and touches nothing
- * else: the fields of a loop are read behind a share that was taken, and stay until that share is done.
+ * The thread that sets `taken` to the loop's number runs the share. A late worker finds it set and touches nothing
+ * else: the fields of a loop are read only after claiming a share, and stay valid until that share is done.
  *
- * A lead is a job of no shares, for worker 1. What it runs announces loops in its turn, until `led` is its number:
+ * An early job (see team.h) has no shares and is for worker 1. Its function may start loops, until `led` is its number:
  *
- *   caller    fields of the lead, job = its number    does something else          join: share 0 of the loops that come
- *   worker 1  sees the number, takes it               share 1, and share 0, too, where nobody has begun    led = number
+ *   caller    fields of the job, job = its number     does something else          join: share 0 of its later loops
+ *   worker 1  sees the number, claims it              share 1, and share 0 unless begun             led = number
  */
 #include "base/team.h"
 
@@ -21,52 +21,52 @@
 #include "base/env.h"
 #include "base/log.h"
 
-/* WORKERS_BITS: a loop's number and how many have a share of it are one word. */
+/* WORKERS_BITS: one word holds a loop's number and its number of shares. */
 enum { LINE = 128, WORKERS_BITS = 11, LOOKS = 64, PATIENCE = 2000, LEADER = 1 };
 static const int64_t TEAM_WATCH_NS = 200000;
-static const int64_t NEAR_NS = 100000000; /* a library's threads look out for work for some milliseconds */
-/* Looks in a row are microseconds apart: what takes longer was somebody else's time. A neighbour that takes cores away
- * does it every few milliseconds; a single loss may be the system's own. */
+static const int64_t NEAR_NS = 100000000; /* a library's threads spin for some milliseconds */
+/* Successive checks are microseconds apart: a longer gap was time of another process. A busy neighbour takes a core
+ * every few milliseconds; a single loss may be the system's own. */
 static const int64_t LOSS_NS = 300000, LOOK_NS = 2000000, LOSSES_APART_NS = 30000000, CROWDED_NS = 250000000;
 
-/* What one worker and the caller exchange. */
+/* The words that one worker and the caller exchange. */
 typedef struct place {
-  _Alignas(LINE) atomic_uint_least64_t taken; /* the last loop of which the share was begun */
-  atomic_uint_least64_t done;                 /* and ended, by the worker */
+  _Alignas(LINE) atomic_uint_least64_t taken; /* the last loop whose share was begun */
+  atomic_uint_least64_t done;                 /* the last loop whose share the worker has ended */
 } place;
 
 typedef struct team {
-  atomic_bool is_taken; /* by the thread whose loop is running, or for a lead */
+  atomic_bool is_taken; /* by the thread whose loop is running, or for an early job */
   hr_range_fn fn;       /* the loop's */
   void *arg;
   int64_t units;
   void (*lead)(void *arg);
   void *lead_arg;
   hr_context *lead_context;
-  int wanted;       /* threads asked for, one less than workers */
+  int wanted;       /* threads requested, one less than workers */
   int thread_count; /* threads there are */
-  bool watches;     /* threads have cores of their own to look out on */
+  bool watches;     /* threads have cores of their own to spin on */
   hr_thread threads[HR_THREADS_MAX];
   hr_mutex mutex; /* guards sleep */
   hr_cond wake;
   _Alignas(LINE) atomic_uint_least64_t job;
-  _Alignas(LINE) atomic_uint_least64_t led; /* the last lead that has run */
+  _Alignas(LINE) atomic_uint_least64_t led; /* the last early job that has run */
   _Alignas(LINE) atomic_int sleepers;
   atomic_bool rests, stops;
-  atomic_int worker_count;         /* of parallel loops; 0: not decided yet */
+  atomic_int worker_count;         /* of parallel loops; 0: not set yet */
   atomic_int_least64_t library_ns; /* when a library with a team of its own was called last */
   atomic_bool is_fork_prepared;
-  atomic_int_least64_t lost_ns, crowded_until_ns; /* when a thread found its core lost; see hr__team_note_loss */
+  atomic_int_least64_t lost_ns, crowded_until_ns; /* when a thread lost its core; see hr__team_note_loss */
   place places[HR_THREADS_MAX];
 } team;
 
-/* The process's: the cores are. */
+/* One for the process, because its cores are shared. */
 static team own = {.library_ns = INT64_MIN / 2, .lost_ns = INT64_MIN / 2};
 static _Thread_local struct {
   bool is_inside, leads;
   int worker; /* of the team; 0: none of its threads */
   int64_t looked_ns;
-  long switches; /* that were not wanted, when it looked last */
+  long switches; /* involuntary context switches at the last check */
 } thread;
 
 void hr__run_share(int64_t units, int workers, int worker, hr_range_fn fn, void *arg) {
@@ -80,7 +80,7 @@ static int workers_of(uint64_t job) {
   return (int)(job & ((1 << WORKERS_BITS) - 1));
 }
 
-/* Whether the calling thread is the one to run the worker's share. */
+/* Claims the worker's share; true if the calling thread is to run it. */
 static bool take(place *p, uint64_t job) {
   uint64_t before = atomic_load_explicit(&p->taken, memory_order_relaxed);
   return before < job && atomic_compare_exchange_strong(&p->taken, &before, job);
@@ -99,7 +99,7 @@ static void take_share(int worker, uint64_t job) {
   }
 }
 
-/* Runs a lead that this thread has taken. The team is free behind it. */
+/* Runs an early job that this thread has claimed. The team is free afterwards. */
 static void run_lead(uint64_t job) {
   bool was_inside = thread.is_inside;
   thread.is_inside = false;
@@ -157,8 +157,8 @@ void hr__team_look_for_losses(int64_t now_ns) {
 
 /* ---- workers ---- */
 
-/* Looks out for a loop behind `seen`; gives `seen` when none has come in time. Whoever calls may be waiting for this
- * very core, while a library's thread looks out for work on the other: now and then it gets it. */
+/* Spins until a loop after `seen` arrives; returns `seen` if none came in time. The caller may need this very core,
+ * while a library's thread spins on the other one. So this thread yields its core now and then. */
 static uint64_t watch(uint64_t seen) {
   int64_t begin = own.watches ? hr_clock_ns() : 0, before = begin;
   bool watches = own.watches && !hr__team_is_crowded(begin);
@@ -183,8 +183,8 @@ static uint64_t watch(uint64_t seen) {
   return job;
 }
 
-/* Sleeps until there is a loop behind `seen`, or the team ends. The caller looks for sleepers behind its store of the
- * number, and a worker for the number behind its own of `sleepers`: one of them sees the other. */
+/* Sleeps until there is a loop after `seen`, or the team ends. The caller stores the number and then reads `sleepers`;
+ * a worker stores `sleepers` and then reads the number. So one of them sees the other. */
 static uint64_t sleep_until_called(uint64_t seen) {
   uint64_t job;
   hr_mutex_lock(&own.mutex);
@@ -197,7 +197,7 @@ static uint64_t sleep_until_called(uint64_t seen) {
   return job;
 }
 
-/* A thread of the team; its worker number comes as the argument. */
+/* The main function of a team's thread; the argument is its worker number. */
 static void run_worker(void *opaque) {
   (void)hr__context_enter(&hr__context_first); /* loops of all contexts run here */
   int worker = thread.worker = (int)(intptr_t)opaque;
@@ -251,7 +251,7 @@ static void stop_threads(void) {
   hr_mutex_fini(&own.mutex);
 }
 
-/* The child has this thread alone; what it leaves behind of the others is made anew. */
+/* A child of fork has this thread alone; the state of the others is reset. */
 static void forget_threads(void) {
   own.wanted = own.thread_count = 0;
   atomic_store(&own.is_taken, false);
@@ -262,11 +262,11 @@ static void forget_threads(void) {
 
 static void prepare_fork(void) {
   if (!atomic_exchange(&own.is_fork_prepared, true)) {
-    (void)pthread_atfork(NULL, NULL, forget_threads); /* without it a child of fork must not loop */
+    (void)pthread_atfork(NULL, NULL, forget_threads); /* if it fails, a child of fork must not run loops */
   }
 }
 
-/* Brings the team to `count` threads; fewer if the system gives no more, which is not asked again. */
+/* Resizes the team to `count` threads, or fewer if the system refuses more. The system is not asked again. */
 static void resize(int count) {
   if (own.wanted == count) {
     return;
@@ -301,7 +301,7 @@ static uint64_t next_job(int workers) {
   return ((before >> WORKERS_BITS) + 1) << WORKERS_BITS | (uint64_t)workers;
 }
 
-/* The fields of the job are there. */
+/* The fields of the job must be set. */
 static void announce(uint64_t job) {
   if (atomic_load_explicit(&own.rests, memory_order_relaxed)) {
     atomic_store(&own.rests, false);
@@ -312,7 +312,7 @@ static void announce(uint64_t job) {
   }
 }
 
-/* A worker that takes long may have lost its core to this thread. */
+/* A slow worker may have lost its core to this thread. */
 static void look_again(int looks) {
   if (looks < PATIENCE) {
     hr_thread_relax();
@@ -327,7 +327,7 @@ static void wait_for(const place *p, uint64_t job) {
   }
 }
 
-/* The calling thread is worker `self`, and has taken its share before anybody sees the loop. */
+/* The calling thread is worker `self` and claims its share before other threads can see the loop. */
 static void run_loop(int64_t units, int workers, int self, hr_range_fn fn, void *arg) {
   uint64_t job = next_job(workers);
   own.units = units, own.fn = fn, own.arg = arg;
@@ -413,7 +413,7 @@ bool hr__team_submit_early(void (*fn)(void *arg), void *arg, uint64_t *out_lead)
   return true;
 }
 
-/* Shares of worker 0 wait for whoever joins: in loops of other threads they are taken before they can be seen. */
+/* Share 0 is left for the thread that joins. In loops of other threads it is claimed before they become visible. */
 void hr__team_join(uint64_t lead) {
   if (take(&own.places[LEADER], lead)) {
     run_lead(lead);

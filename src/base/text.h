@@ -1,8 +1,8 @@
 /* Text: a string that grows, for printers, emitters and messages.
  *
- * Appending reports failure twice: by its result, and by a flag that stays set, so that an emitter can append without
- * looking and ask once at the end with `hr_text_status`. After a failure further appends do nothing. A zeroed text is
- * valid and empty. Numbers are those of the C locale. Threads: one at a time.
+ * Appending reports failure twice: by its result, and by a flag that stays set. So an emitter can append without checks
+ * and call `hr_text_status` once at the end. After a failure further appends do nothing. A zeroed text is valid and
+ * empty. Numbers are printed in the C locale. Threads: one at a time.
  */
 #ifndef HEADRACE_BASE_TEXT_H_
 #define HEADRACE_BASE_TEXT_H_
@@ -16,18 +16,18 @@
 typedef struct hr_text {
   char *data; /* terminated; NULL while nothing was appended */
   size_t length, capacity;
-  bool failed; /* memory was out at some append */
+  bool failed; /* an append ran out of memory */
 } hr_text;
 
 bool hr_text_append(hr_text *text, const char *string);
-/* Strings in their order. */
+/* Appends the strings in order. */
 bool hr_text_append_all(hr_text *text, size_t count, const char *const strings[]);
 bool hr_text_append_bytes(hr_text *text, const char *bytes, size_t count);
 bool hr_text_char(hr_text *text, char character);
 bool hr_text_printf(hr_text *text, const char *format, ...) HR_PRINTF(2, 3);
 bool hr_text_vprintf(hr_text *text, const char *format, va_list args) HR_PRINTF(2, 0);
 
-/* vsnprintf and strtod with a decimal point, whatever locale the program has chosen. */
+/* vsnprintf and strtod with a decimal point, in every locale. */
 int hr_text_format(char *out_text, size_t bytes, const char *format, va_list args) HR_PRINTF(3, 0);
 double hr_text_number(const char *text, char **out_end);
 
@@ -35,9 +35,10 @@ double hr_text_number(const char *text, char **out_end);
 const char *hr_text_chars(const hr_text *text);
 /* RESOURCE_EXHAUSTED if an append failed since the last clear, else OK. */
 HR_MUST_USE hr_status hr_text_status(const hr_text *text);
-/* Hands the characters over (end them with `hr_free`) and empties the text; NULL if memory is or was out. */
+/* Transfers the characters to the caller (free them with `hr_free`) and empties the text. NULL if memory is or was out.
+ * */
 char *hr_text_take(hr_text *text);
-/* Takes off what was appended since the text had `length` characters; that an append failed stays. */
+/* Truncates the text to `length` characters; the failure flag stays. */
 void hr_text_cut(hr_text *text, size_t length);
 /* Empties the text and keeps its memory. */
 void hr_text_clear(hr_text *text);

@@ -92,7 +92,7 @@ hr_status hr_thread_start(const char *name, hr_thread_fn fn, void *arg, hr_threa
   }
   *begin = (hr_thread_begin){.context = hr__context(), .fn = fn, .arg = arg};
   snprintf(begin->name, sizeof begin->name, "%s", name);
-  /* The program's own threads are the ones that handle its signals. */
+  /* Blocks all signals here: the program's own threads handle them. */
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,8 +1,8 @@
 /* Threads: the operating system's, wrapped thinly, and one loop that runs in parallel.
  *
- * The loop runs on a team of our own, and near calls of libraries that have OpenMP's on theirs, because two teams would
- * fight for the cores. In sanitizer builds, which can't see into libgomp, and under compilers without libgomp there is
- * our own alone.
+ * The loop runs on a team of our own. Close to calls of libraries that use OpenMP it runs on OpenMP's team, because two
+ * teams would compete for the cores. Sanitizer builds, which can't see into libgomp, and compilers without libgomp have
+ * only our own team.
  */
 #ifndef HEADRACE_BASE_THREAD_H_
 #define HEADRACE_BASE_THREAD_H_
@@ -54,7 +54,7 @@ typedef struct hr_thread_begin hr_thread_begin;
 
 typedef struct hr_thread {
   pthread_t native;
-  hr_thread_begin *begin; /* what it was started with; hr_thread_join frees it */
+  hr_thread_begin *begin; /* function and argument; hr_thread_join frees it */
   bool started;
 } hr_thread;
 
@@ -66,8 +66,7 @@ HR_MUST_USE hr_status hr_thread_start(const char *name, hr_thread_fn fn, void *a
 /* Waits for the thread's end. Does nothing for a zeroed or a joined thread. */
 void hr_thread_join(hr_thread *thread);
 
-/* For each turn of a loop that looks for another thread's store: leaves the core's resources to its other thread for a
- * moment. */
+/* For spin loops: yields the core's resources to its other hardware thread for a moment. */
 static inline void hr_thread_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -82,19 +81,19 @@ int64_t hr_clock_ns(void);
 /* Works on units [begin, end). `worker` is below `hr_thread_count()` and used by one thread at a time. */
 typedef void (*hr_range_fn)(void *arg, int64_t begin, int64_t end, int worker);
 
-/* Splits [0, units) into one contiguous range for each worker, with at least `grain` units in each (below 1 counts
- * as 1), and returns when all are done. Which units share a range depends on the number of threads: results must not.
- * Runs on the caller alone, as worker 0, when one range is all there is or when called from inside a parallel loop. */
+/* Splits [0, units) into one contiguous range for each worker, of at least `grain` units (below 1 counts as 1), and
+ * returns when all are done. The ranges depend on the number of threads; results must not. Runs on the caller alone, as
+ * worker 0, if there is only one range, or inside a parallel loop. */
 void hr_parallel_for(int64_t units, int64_t grain, hr_range_fn fn, void *arg);
 
 /* Workers of a parallel loop: HEADRACE_THREADS, or the cores that this process may use. At most HR_THREADS_MAX. */
 int hr_thread_count(void);
-/* Changes it for the loops that start later; 0 or less brings the default back. */
+/* Changes it for later loops; 0 or less restores the default. */
 void hr_thread_count_set(int count);
-/* How many threads a library that opens OpenMP regions of its own takes when this thread calls it; gives the number
- * before. Without OpenMP: does nothing and gives `count`. */
+/* Sets the number of threads that a library with OpenMP regions uses when this thread calls it; returns the previous
+ * number. Without OpenMP it does nothing and returns `count`. */
 int hr_library_threads_set(int count);
-/* Said before a library is called that opens OpenMP regions of several threads. */
+/* Call this before a library that opens OpenMP regions of several threads. */
 void hr_library_enters(void);
 /* Cores that this process may run on. */
 int hr_core_count(void);

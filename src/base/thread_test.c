@@ -127,7 +127,7 @@ static void rotate(relay *r) {
   r->values[r->count - 1] = first;
 }
 
-/* Each loop reads what another thread wrote in the one before; waits of all kinds lie between them. */
+/* Each loop reads data that another thread wrote in the previous loop, with waits of all kinds between them. */
 HR_TEST(loops_see_what_loops_before_them_wrote) {
   static const int64_t pauses_us[] = {0, 0, 0, 20, 300};
   for (int threads = 2; threads <= 4; ++threads) {
@@ -169,11 +169,11 @@ static void join_late(void *arg) {
   hr__team_join(*(uint64_t *)arg);
 }
 
-/* Leads of five loops each, joined at once, late, and by two threads; loops of the caller's own between them. */
+/* Early jobs of five loops each, joined at once, late, and by two threads, with loops of the caller between them. */
 HR_TEST(leads_run_once_and_their_loops_are_the_teams) {
   int led_count = 0;
   int64_t until = hr_clock_ns() + INT64_C(10000000000); /* a busy machine may leave the team asleep for a while */
-  usleep(150000); /* away from the library that was said to be called: its loops would not be the team's */
+  usleep(150000); /* long enough after the library's call, so that loops run on our team again */
   for (int threads = 2; threads <= 3; ++threads) {
     hr_thread_count_set(threads);
     led l = {.values = {.count = threads}};
@@ -212,7 +212,7 @@ HR_TEST(leads_run_once_and_their_loops_are_the_teams) {
   hr_thread_count_set(0);
 }
 
-/* A team that rests, or that another thread has, leads nothing. */
+/* A team that sleeps, or that another thread uses, starts no early job. */
 HR_TEST(leads_are_refused_where_nobody_is_awake) {
   uint64_t lead;
   led l = {.values = {.count = 2}};
@@ -228,13 +228,13 @@ HR_TEST(leads_are_refused_where_nobody_is_awake) {
   hr_thread_count_set(0);
 }
 
-/* A child has no workers of its parent's, wherever they were. */
+/* A child of fork has none of its parent's workers. */
 HR_TEST(a_child_of_fork_can_loop) {
 #ifdef __SANITIZE_THREAD__
   HR_SKIP("the sanitizer lets no child of a process with threads start its own");
 #endif
   hr_thread_count_set(3);
-  usleep(150000); /* away from the library that was said to be called: libgomp's team can't be forked */
+  usleep(150000); /* long enough after the library's call, because libgomp's team can't be forked */
   for (int i = 0; i < 20; ++i) {
     static visit_log log;
     memset(&log, 0, sizeof log);
@@ -333,11 +333,11 @@ HR_TEST(libraries_open_and_report) {
   hr_dynlib_close(&library);
 }
 
-/* The last one: from here on the team takes the machine for crowded. */
+/* Must be last: from here on the team considers the machine crowded. */
 HR_TEST(two_losses_of_a_core_in_a_short_while_are_a_crowd) {
   enum { MS = 1000000 };
-  int64_t t = hr_clock_ns() + INT64_C(1000000) * MS; /* behind all real ones */
-  usleep(10000);                                     /* the team sleeps by then */
+  int64_t t = hr_clock_ns() + INT64_C(1000000) * MS; /* later than all real times */
+  usleep(10000);                                     /* the team is asleep after this */
   hr__team_note_loss(t);
   HR_ASSERT(!hr__team_is_crowded(t));
   hr__team_note_loss(t + 100 * MS); /* the system's own */
