@@ -29,7 +29,7 @@ HR_MUST_USE hr_status hr_dynlib_find(const char *folders, const char *const *nam
 HR_MUST_USE hr_status hr_dynlib_symbol(const hr_dynlib *library, const char *name, void **out_address);
 
 /* The addresses of `count` names, in order. NOT_FOUND names the first missing one; `out_addresses` is then unspecified.
- * */
+ */
 HR_MUST_USE hr_status hr_dynlib_symbols(const hr_dynlib *library, size_t count, const char *const *names,
                                         void **out_addresses);
 

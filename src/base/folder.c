@@ -24,7 +24,7 @@ static hr_status refuse(const char *path, const char *why) {
 /* ---- walking ---- */
 
 /* NULL if no other user can replace the folder's contents, else the reason. `is_own`: the wanted folder, not a parent.
- * */
+ */
 static const char *distrust(int folder, bool is_own) {
   struct stat info;
   if (fstat(folder, &info) != 0) {

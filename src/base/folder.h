@@ -14,7 +14,7 @@
 
 /* Opens the folder at an absolute path. Missing folders are created for this user alone (0700). Close the descriptor
  * with `close`. FAILED_PRECONDITION, with the folder's name and the reason, if it can't be trusted, created or opened.
- * */
+ */
 HR_MUST_USE hr_status hr_folder_open(const char *path, int *out_folder);
 
 /* Creates a private folder for temporary files and appends its path. It is in the first of TMPDIR, /tmp, /var/tmp and

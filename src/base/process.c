@@ -1,5 +1,5 @@
 /* posix_spawn with a time limit. The program is a process group of its own, so that killing it also kills its children.
- * */
+ */
 #include "base/process.h"
 
 #include <errno.h>

@@ -30,7 +30,7 @@ bool hr__team_is_inside(void);
 /* Puts idle threads to sleep until the next loop, to free their cores. */
 void hr__team_rest(void);
 /* The same before a library that has its own team. For a while loops should run on that team, because its threads spin.
- * */
+ */
 void hr__team_leave_to_library(void);
 bool hr__team_is_near_library(void);
 

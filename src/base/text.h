@@ -36,7 +36,7 @@ const char *hr_text_chars(const hr_text *text);
 /* RESOURCE_EXHAUSTED if an append failed since the last clear, else OK. */
 HR_MUST_USE hr_status hr_text_status(const hr_text *text);
 /* Transfers the characters to the caller (free them with `hr_free`) and empties the text. NULL if memory is or was out.
- * */
+ */
 char *hr_text_take(hr_text *text);
 /* Truncates the text to `length` characters; the failure flag stays. */
 void hr_text_cut(hr_text *text, size_t length);

@@ -1,7 +1,7 @@
-/* The builder: temporaries, numbers, and loop nodes over the dims of their output.
+/* The builder: temporaries, constants, and loop nodes over the dims of their output.
  *
- * What it guarantees of a loop node: every operand has the domain's dims; a domain without elements gives no node,
- * except that a reduction over nothing stores its identity; a reduction that combines nothing is a copy.
+ * It guarantees for each loop node that every operand has the domain's dims. A domain without elements gives no node,
+ * except that a reduction over nothing stores its identity. A reduction over a single element is a copy.
  */
 #include "core/ir/build.h"
 
@@ -54,7 +54,7 @@ hr_operand hr__build_fail_dims(hr_builder *b, const char *what, int rank_from, c
 
 /* ---- operands ---- */
 
-/* Elements of the dims, or -1 where a dim is negative or the product too large for a buffer. */
+/* Elements of the dims, or -1 if a dim is negative or the product exceeds a buffer's size. */
 static int64_t safe_count(int rank, const int64_t *dims) {
   int64_t count = 1;
   for (int d = 0; d < rank; ++d) {
@@ -93,9 +93,9 @@ static int64_t step_of(const hr_operand *x, int d) {
   return x->strides[d] < 0 ? -x->strides[d] : x->strides[d];
 }
 
-/* Moves the dims of `mask` among their places so that x is walked as it lies in memory, large strides outside:
- * out_order[i] is the dim at place i. False: they lie so already, or x stands still along a dim, so that there is
- * nothing to compare. What this gives for x it gives for a copy of x that lies like it. */
+/* Reorders the dims of `mask` among their positions so that x is walked in memory order, large strides outermost:
+ * out_order[i] is the dim at position i. False if they are in that order already, or if x has stride 0 along one of
+ * them. A copy of x with x's layout gives the same result. */
 static bool find_walk(const hr_operand *x, uint32_t mask, int *out_order) {
   bool is_changed = false, is_spread = false;
   for (int d = 0; d < x->rank; ++d) {
@@ -103,7 +103,7 @@ static bool find_walk(const hr_operand *x, uint32_t mask, int *out_order) {
     mask &= x->dims[d] == 1 ? ~(1u << d) : ~0u;
     is_spread |= x->dims[d] != 1 && x->strides[d] == 0;
   }
-  for (int last = x->rank - 1; last > 0 && !is_spread; --last) { /* bubbles: a few dims */
+  for (int last = x->rank - 1; last > 0 && !is_spread; --last) { /* bubble sort: few dims */
     for (int d = 0, before = -1; d < x->rank; ++d) {
       if ((mask >> d & 1u) == 0) {
         continue;
@@ -119,8 +119,8 @@ static bool find_walk(const hr_operand *x, uint32_t mask, int *out_order) {
   return is_changed;
 }
 
-/* A new temporary lies like x, but without gaps: what is made of a transposed matrix is transposed, and both are walked
- * in the order of memory. */
+/* Gives a new temporary x's order of dims without gaps. The result of a transposed matrix is transposed, so both are
+ * walked in memory order. */
 static void lie_like(hr_operand *temp, const hr_operand *x) {
   int order[HR_RANK_MAX];
   int64_t strides[HR_RANK_MAX], step = 1;
@@ -156,7 +156,7 @@ static hr_operand scalar_operand(uint32_t index, hr_dtype dtype) {
       .kind = HR_OPERAND_SCALAR, .dtype = dtype, .index = index, .dims = none, .strides = none, .fill = HR_NO_SCALAR};
 }
 
-/* A constant; one of the last few is used again when it is the same to the bit. */
+/* A constant. One of the last few is reused if its bits are equal. */
 static hr_operand constant(hr_builder *b, hr_scalar value) {
   if (b->status != NULL) {
     return HR__NO_OPERAND;
@@ -208,7 +208,7 @@ static bool append(hr_builder *b, hr_node *node) {
   return true;
 }
 
-/* Gives every input the domain's dims; false after an error. */
+/* Broadcasts every input to the domain's dims; false after an error. */
 static bool spread(hr_builder *b, hr_op op, int count, const hr_operand *inputs, int rank, const int64_t *dims,
                    hr_operand *out) {
   for (int i = 0; i < count; ++i) {
@@ -285,7 +285,7 @@ static hr_operand make(hr_builder *b, hr_op op, hr_dtype dtype, int count, const
     }
   }
   hr_operand out = hr_build_temp(b, dtype, rank, dims);
-  if (b->status == NULL && op != HR_OP_COPY) { /* a copy is asked for where something has to be dense */
+  if (b->status == NULL && op != HR_OP_COPY) { /* a copy is requested if data has to be dense */
     lie_like(&out, &inputs[0]);
   }
   hr_emit(b, op, out, count, inputs);
@@ -308,7 +308,7 @@ hr_operand hr_make4(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand a, hr_op
   return make(b, op, dtype, 4, (hr_operand[]){a, c, d, e});
 }
 
-/* Stores what a reduction over no elements gives. */
+/* Stores the result of a reduction over no elements. */
 static void emit_identity(hr_builder *b, hr_op op, hr_operand out) {
   int64_t value;
   if (hr_op_identity(op, &value)) {
@@ -330,12 +330,12 @@ static bool check_reduced_dims(hr_builder *b, hr_op op, hr_operand out, hr_opera
   return is_fit;
 }
 
-/* out seen over x's dims: stays in place along the reduced ones. */
+/* A view of out over x's dims, with stride 0 along the reduced ones. */
 static hr_operand spread_output(hr_builder *b, hr_operand out, hr_operand x) {
   return hr_view_broadcast(b, out, x.rank, x.dims);
 }
 
-/* Whether x steps least along a dim of `mask` that is not the last one. */
+/* True if x has its smallest stride along a dim of `mask` other than the last dim. */
 static bool steps_least_before(const hr_operand *x, uint32_t mask) {
   int least = -1, last = -1;
   for (int d = 0; d < x->rank; ++d) {
@@ -347,8 +347,8 @@ static bool steps_least_before(const hr_operand *x, uint32_t mask) {
   return least >= 0 && x->strides[least] != 0 && (mask >> least & 1u) != 0 && (mask >> last & 1u) == 0;
 }
 
-/* The order in which a reduction of x walks: the reduced dims trade places, so that memory is walked in its order, and
- * go behind the kept ones where rows are what is dense. False: it is the order of the dims. */
+/* The order in which a reduction of x walks its dims. The reduced dims are reordered among themselves to follow memory,
+ * and move after the kept ones if rows are dense. False: the order of the dims. */
 static bool find_reduced_walk(const hr_operand *x, uint32_t mask, int *out_order) {
   int walk[HR_RANK_MAX], count = 0;
   bool is_changed = find_walk(x, mask, walk), is_behind = steps_least_before(x, mask);
@@ -386,7 +386,7 @@ static void emit_reduction(hr_builder *b, hr_op op, hr_operand out, int input_co
     }
   }
   for (int d = 0; d < x.rank; ++d) {
-    mask &= x.dims[d] == 1 ? ~(1u << d) : ~0u; /* nothing is combined there */
+    mask &= x.dims[d] == 1 ? ~(1u << d) : ~0u; /* a single element: no reduction */
   }
   append(b, &(hr_node){.op = op,
                        .is_loop = true,
@@ -438,7 +438,7 @@ void hr_emit_argreduce(hr_builder *b, hr_op op, hr_operand out, hr_operand key, 
   } else if (hr_operand_count(key) == 0) {
     emit_identity(b, op, out);
   } else if (hr_operand_count(key) == hr_operand_count(out)) {
-    hr_emit1(b, HR_OP_COPY, out, index); /* the only key is the best one */
+    hr_emit1(b, HR_OP_COPY, out, index); /* a single key: its index is the result */
   } else {
     emit_reduction(b, op, out, 2, (hr_operand[]){key, index}, mask);
   }
@@ -446,7 +446,7 @@ void hr_emit_argreduce(hr_builder *b, hr_op op, hr_operand out, hr_operand key, 
 
 void hr_emit_scatter(hr_builder *b, hr_store_mode mode, hr_operand out, int input_count, const hr_operand *inputs,
                      uint32_t ordered_mask) {
-  if (out.dtype == HR_DTYPE_BOOL) { /* the sum of truth values is whether any is true, the product whether all are */
+  if (out.dtype == HR_DTYPE_BOOL) { /* the sum of bools is `any`, the product is `all` */
     mode = mode == HR_STORE_ADD ? HR_STORE_MAX : mode == HR_STORE_MUL ? HR_STORE_MIN : mode;
   }
   emit_loop(b, &(hr_node){.op = HR_OP_COPY, .store_mode = mode, .ordered_mask = ordered_mask}, out, input_count,
@@ -464,7 +464,7 @@ void hr_emit_node(hr_builder *b, hr_op op, int input_count, const hr_operand *in
   }
   append(b, &(hr_node){.op = op,
                        .input_count = input_count,
-                       .inputs = (hr_operand *)inputs, /* only read: append copies them */
+                       .inputs = (hr_operand *)inputs, /* only read: append copies it */
                        .output_count = output_count,
                        .outputs = (hr_operand *)outputs,
                        .int_count = int_count,
@@ -478,7 +478,7 @@ void hr_emit_check_index(hr_builder *b, hr_operand index, int64_t extent, bool a
   }
   int64_t lower = allow_negative ? -extent : 0;
   for (int d = 0; d < index.rank && index.kind == HR_OPERAND_VALUE && !hr_is_present(except); ++d) {
-    if (index.strides[d] == 0 && index.dims[d] > 1) { /* spread: looked at once */
+    if (index.strides[d] == 0 && index.dims[d] > 1) { /* broadcast: read once */
       index = hr_view_slice(b, index, d, 0, 1, 1);
     }
   }

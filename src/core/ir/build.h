@@ -1,9 +1,9 @@
-/* build.h: how lowerings write programs.
+/* build.h: the builder with which lowerings write programs.
  *
- * A lowering gets a node with operands of their own shapes and emits loop nodes through a builder. Errors stick: after
- * the first one every call returns an absent operand and emits nothing, and hr_builder_finish reports it; lowerings
- * need no check after each line. Operands are values: the view functions return changed copies (their dims and strides
- * live in the program's arena).
+ * A lowering gets a node, whose operands have shapes of their own, and emits loop nodes through a builder. Errors
+ * stick: after the first one every call returns an absent operand and emits nothing, and hr_builder_finish reports it.
+ * So lowerings need no check after each line. Operands are values: the view functions return changed copies, whose dims
+ * and strides are in the program's arena.
  */
 #ifndef HEADRACE_CORE_BUILD_H_
 #define HEADRACE_CORE_BUILD_H_
@@ -26,14 +26,14 @@ static inline bool hr_is_present(hr_operand x) {
 /* A new contiguous temporary. */
 hr_operand hr_build_temp(hr_builder *b, hr_dtype dtype, int rank, const int64_t *dims);
 hr_operand hr_build_temp_like(hr_builder *b, hr_operand x, hr_dtype dtype); /* x's dims, contiguous */
-/* A copy of x that lies in memory as x does, without gaps: reductions walk both in the same order. */
+/* A copy of x with x's order in memory, without gaps: reductions walk both in the same order. */
 hr_operand hr_build_copy(hr_builder *b, hr_operand x);
-/* A number known to the lowering. */
+/* A constant of the lowering. */
 hr_operand hr_build_f64(hr_builder *b, double value);
 hr_operand hr_build_i64(hr_builder *b, int64_t value);
 /* Attribute scalar `i` of the node being lowered, as an operand. */
 hr_operand hr_build_attr(hr_builder *b, const hr_node *node, int i);
-/* The running number offset + sum of strides[d] * index[d] as an i64 operand of the given dims. */
+/* The number offset + sum of strides[d] * index[d], as an i64 operand of the given dims. */
 hr_operand hr_build_index(hr_builder *b, int rank, const int64_t *dims, int64_t offset, const int64_t *strides);
 
 /* ---- views of operands (no nodes) ---- */
@@ -44,20 +44,21 @@ hr_operand hr_view_insert(hr_builder *b, hr_operand x, int at, int64_t dim); /* 
 hr_operand hr_view_remove(hr_builder *b, hr_operand x, int at);              /* index 0 of a dim */
 hr_operand hr_view_slice(hr_builder *b, hr_operand x, int dim, int64_t start, int64_t count, int64_t step);
 hr_operand hr_view_split(hr_builder *b, hr_operand x, int dim, int64_t inner); /* dim -> dim/inner, inner */
-/* Merges dims [first, first+count) into one; the strides must allow it, else the first copy to a temporary. */
+/* Merges dims [first, first+count) into one. If the strides don't allow it, x is first copied to a temporary. */
 hr_operand hr_view_merge(hr_builder *b, hr_operand x, int first, int count);
-/* General reshape: a view where strides allow it, else of a contiguous copy. */
+/* General reshape: a view if strides allow it, else a view of a contiguous copy. */
 hr_operand hr_view_reshape(hr_builder *b, hr_operand x, int rank, const int64_t *dims);
 hr_operand hr_view_strided(hr_builder *b, hr_operand x, int rank, const int64_t *dims, const int64_t *strides,
                            int64_t offset); /* offset is absolute; drops terms and bounds */
 int64_t hr_operand_count(hr_operand x);     /* elements of its dims */
 bool hr_operand_is_contiguous(hr_operand x);
-/* x with an index map: adds inputs[input] * stride; see hr_index_term. The last `hr_emit` argument order fixes `input`.
+/* x with an index map: adds inputs[input] * stride; see hr_index_term. `input` is a position in the inputs of the node
+ * emitted later.
  */
 hr_operand hr_view_term(hr_builder *b, hr_operand x, int input, int64_t stride, int64_t extent);
-/* x that is read (or written) only where offset + sum strides[d]*index[d] lies in [0, extent). */
+/* x, accessed only where offset + sum strides[d]*index[d] is in [0, extent). */
 hr_operand hr_view_bound(hr_builder *b, hr_operand x, int64_t offset, const int64_t *strides, int64_t extent);
-hr_operand hr_view_fill(hr_builder *b, hr_operand x, hr_operand scalar); /* what loads give outside */
+hr_operand hr_view_fill(hr_builder *b, hr_operand x, hr_operand scalar); /* the value of loads out of bounds */
 
 /* ---- nodes ---- */
 
@@ -67,33 +68,33 @@ void hr_emit1(hr_builder *b, hr_op op, hr_operand out, hr_operand a);
 void hr_emit2(hr_builder *b, hr_op op, hr_operand out, hr_operand a, hr_operand c);
 void hr_emit3(hr_builder *b, hr_op op, hr_operand out, hr_operand a, hr_operand c, hr_operand d);
 void hr_emit4(hr_builder *b, hr_op op, hr_operand out, hr_operand a, hr_operand c, hr_operand d, hr_operand e);
-/* The same into a new temporary of `dtype` whose dims are the broadcast of the inputs'. It lies like `a` where that has
- * all dims; a copy is contiguous. */
+/* The same into a new temporary of `dtype`, whose dims are the inputs' common broadcast. It has `a`'s order in memory
+ * if `a` has all dims; a copy is contiguous. */
 hr_operand hr_make1(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand a);
 hr_operand hr_make2(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand a, hr_operand c);
 hr_operand hr_make3(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand a, hr_operand c, hr_operand d);
 hr_operand hr_make4(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand a, hr_operand c, hr_operand d, hr_operand e);
 /* Emits a reduction over `mask` of x's dims. out has x's rank with 1 in the reduced dims; it is emitted with stride 0
- * there. The reduced dims are walked as x lies in memory, so the order of a sum is that of its input's strides. */
+ * there. The reduced dims are walked in x's memory order, so the input's strides determine the order of a sum. */
 void hr_emit_reduce(hr_builder *b, hr_op op, hr_operand out, hr_operand x, uint32_t mask);
 hr_operand hr_make_reduce(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand x, uint32_t mask); /* keeps dims as 1 */
 /* out[..] = index of the best key; key and index share dims. */
 void hr_emit_argreduce(hr_builder *b, hr_op op, hr_operand out, hr_operand key, hr_operand index, uint32_t mask);
-/* out (with terms) is combined with `source`; inputs[0] is the source, inputs[1..] the indices that terms name by
- * position. Along the dims of ordered_mask two elements may hit the same place. */
+/* Combines out (with terms) with a source: inputs[0] is the source, inputs[1..] are the indices, which terms name by
+ * position. Along the dims of ordered_mask two elements may have the same target. */
 void hr_emit_scatter(hr_builder *b, hr_store_mode mode, hr_operand out, int input_count, const hr_operand *inputs,
                      uint32_t ordered_mask);
-/* Reads x through its terms: inputs[0] is x, inputs[1..] the indices (their elements are not operands of the row). */
+/* Reads x through its terms: inputs[0] is x, inputs[1..] are the indices (not operands of the row). */
 void hr_emit_gather(hr_builder *b, hr_operand out, int input_count, const hr_operand *inputs);
 /* A contraction or special node with operands of their own shapes. */
 void hr_emit_node(hr_builder *b, hr_op op, int input_count, const hr_operand *inputs, int output_count,
                   const hr_operand *outputs, int int_count, const int64_t *ints);
-/* Emits the check that every element of `index` lies in [-extent or 0, extent); message kinds: 0 index, 1 class label,
- * 2 gather/scatter index. An element equal to attribute scalar `except` (when present) passes. */
+/* Emits a check that every element of `index` is in [-extent or 0, extent). Message kinds: 0 index, 1 class label, 2
+ * gather/scatter index. An element equal to the attribute scalar `except` (if present) passes. */
 void hr_emit_check_index(hr_builder *b, hr_operand index, int64_t extent, bool allow_negative, int message,
                          hr_operand except);
 
-/* Splits a composite node's list of operands: helper for reading optional ones. NONE past the end. */
+/* Input i of a node; NONE past the end, for optional operands. */
 hr_operand hr_node_input(const hr_node *node, int i);
 hr_operand hr_node_output(const hr_node *node, int i);
 
@@ -113,13 +114,14 @@ hr_operand hr_node_output(const hr_node *node, int i);
 #undef HR_LIBRARY
 #undef HR_SPECIAL
 
-/* Rewrites a program in stream form into loop nodes, special nodes, and what `keeps` says a provider answers for:
- * contractions and composites (NULL: it answers for none, all become loops). Temporaries are dead, fresh buffers. */
+/* Rewrites a program in stream form into loop nodes and special nodes. Contractions and composites for which `keeps`
+ * returns true stay, because a provider serves them; with NULL all become loops. Temporaries are dead, fresh buffers.
+ */
 typedef bool (*hr_keep_fn)(void *ctx, const hr_program *program, const hr_node *node);
 HR_MUST_USE hr_status hr_expand(const hr_program *stream, hr_keep_fn keeps, void *ctx, hr_program *out_program);
 
-/* Asks again about the contractions of an expanded program, whose operands lie otherwise by now, and packings or lowers
- * those that nobody takes any more. Versions have to be numbered anew. */
+/* Checks the contractions of an expanded program again, after their operands' layouts have changed. A contraction that
+ * no provider serves any more gets its operands packed, or is lowered. Versions must be renumbered afterwards. */
 HR_MUST_USE hr_status hr_expand_again(hr_program *program, hr_keep_fn keeps, void *ctx);
 
 #endif

@@ -112,7 +112,7 @@ static hr_dtype promote_integers(hr_dtype a, hr_dtype b) {
   if (rows[with_sign].size > rows[without].size) {
     return with_sign;
   }
-  switch (without) { /* the signed type that holds both; PyTorch refuses what 64 bits can't hold, here it wraps */
+  switch (without) { /* the signed type that holds both; PyTorch rejects pairs beyond 64 bits, here they wrap */
     case HR_DTYPE_U8:
       return HR_DTYPE_I16;
     case HR_DTYPE_U16:
@@ -201,7 +201,7 @@ uint16_t hr_f32_to_f16(float value) {
   if (magnitude >= 0x477ff000u) { /* 65520 and more round to infinity */
     return (uint16_t)(sign | 0x7c00u);
   }
-  if (magnitude < 0x38800000u) { /* below the smallest normal: count units of 2^-24 */
+  if (magnitude < 0x38800000u) { /* below the smallest normal: units of 2^-24 */
     uint32_t exponent = magnitude >> 23;
     if (exponent < 102) { /* less than half a unit */
       return (uint16_t)sign;
@@ -229,7 +229,7 @@ uint16_t hr_f32_to_bf16(float value) {
 /* The formats with a sign and fields of exponent and mantissa. */
 typedef struct f8_format {
   int mantissa, bias;        /* bits, exponent of 2^0 */
-  uint8_t largest, overflow; /* without sign: the largest finite number, and what is beyond it */
+  uint8_t largest, overflow; /* without sign: the largest finite number, and the code of larger ones */
   bool has_negative_zero;    /* if not, 0x80 is NaN */
 } f8_format;
 
@@ -258,7 +258,8 @@ float hr_f8_to_f32(hr_dtype dtype, uint8_t byte) {
 
 static uint8_t f32_to_power(float value) {
   uint32_t bits = bits_of_float(value), exponent = bits >> 23 & 0xffu, mantissa = bits & 0x7fffffu;
-  /* A half is a tie: up to the next power from a number of one mantissa bit, which is odd; down from 2^-127 to nothing.
+  /* A half is a tie. It rounds up to the next power, because the code below is odd, except 2^-127, which rounds down to
+   * 0.
    */
   bool is_up = mantissa > 0x400000u || (mantissa == 0x400000u && exponent > 0);
   return (uint8_t)(exponent == 0xffu ? 0xffu : exponent + is_up);
@@ -274,15 +275,15 @@ uint8_t hr_f32_to_f8(hr_dtype dtype, float value) {
     return format->has_negative_zero ? sign | 0x7f : 0x80;
   }
   float magnitude = fabsf(value);
-  if (magnitude >= 0x1p17f) { /* infinity too: beyond each of them */
+  if (magnitude >= 0x1p17f) { /* larger than every format's range, or infinity */
     return sign | format->overflow;
   }
   int exponent;
   frexpf(magnitude, &exponent);
   bool is_subnormal = magnitude < ldexpf(1, 1 - format->bias);
-  int place = is_subnormal ? 1 : exponent - 1 + format->bias; /* in the field of the exponent, but 1 for both lowest */
+  int place = is_subnormal ? 1 : exponent - 1 + format->bias; /* the exponent field, but 1 for the lowest two */
   int units = (int)rintf(ldexpf(magnitude, format->mantissa + format->bias - place));
-  int code = units + ((place - 1) << format->mantissa); /* a carry is the next exponent */
+  int code = units + ((place - 1) << format->mantissa); /* a carry increments the exponent */
   if (code == 0 && !format->has_negative_zero) {
     return 0;
   }

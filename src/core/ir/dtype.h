@@ -1,8 +1,8 @@
 /* dtype.h (core): compute classes and conversions.
  *
- * Arithmetic happens in one of nine classes. A value of a narrower dtype is widened to its class when it is loaded, and
- * rounded (f8, f16, bf16) or wrapped (8 and 16 bit integers, bool: != 0) back to its dtype after every operation, so
- * that a fused chain gives the same bits as the unfused one.
+ * Arithmetic uses one of nine classes. A load widens a value of a narrower dtype to its class. After every operation
+ * the value is rounded (f8, f16, bf16) or wrapped (8 and 16 bit integers; bool: != 0) back to its dtype, so that a
+ * fused chain gives the same bits as the unfused one.
  */
 #ifndef HEADRACE_CORE_DTYPE_H_
 #define HEADRACE_CORE_DTYPE_H_
@@ -38,7 +38,7 @@ hr_class hr_dtype_class(hr_dtype dtype);
 hr_class hr_dtype_arithmetic_class(hr_dtype dtype);
 size_t hr_class_size(hr_class cls);
 const char *hr_class_name(hr_class cls);
-/* Whether a register of dtype's class holds values that dtype can't: f8, f16, bf16, 8- and 16-bit integers, bool. */
+/* True if a register of dtype's class holds values that dtype can't: f8, f16, bf16, 8- and 16-bit integers, bool. */
 bool hr_dtype_is_narrow(hr_dtype dtype);
 
 bool hr_dtype_is_integer(hr_dtype dtype); /* bool included */
@@ -51,7 +51,7 @@ hr_dtype hr_dtype_promote(hr_dtype a, hr_dtype b);
 /* Promotion of a tensor's dtype with a host number: only a higher category changes it. */
 hr_dtype hr_dtype_promote_scalar(hr_dtype tensor, hr_dtype scalar);
 
-/* A real number of the host; of a complex one its real part. */
+/* The value as a double; the real part of a complex value. */
 static inline double hr_scalar_as_f64(const hr_scalar *scalar) {
   return scalar->dtype == HR_DTYPE_F64 || scalar->dtype == HR_DTYPE_C128 ? scalar->value.f[0]
          : scalar->dtype == HR_DTYPE_U64                                 ? (double)scalar->value.u
@@ -67,8 +67,8 @@ float hr_f16_to_f32(uint16_t half);
 uint16_t hr_f32_to_f16(float value); /* to nearest, ties to even */
 float hr_bf16_to_f32(uint16_t half);
 uint16_t hr_f32_to_bf16(float value); /* to nearest, ties to even; NaN stays NaN */
-/* Of the five one-byte formats, by dtype; any other gives 0. To nearest, ties to even; what is too large: see the
- * formats. */
+/* Conversions of the five one-byte formats, by dtype; any other dtype gives 0. Rounds to nearest, ties to even. For
+ * numbers that are too large see the formats. */
 float hr_f8_to_f32(hr_dtype dtype, uint8_t byte);
 uint8_t hr_f32_to_f8(hr_dtype dtype, float value);
 

@@ -36,7 +36,7 @@ HR_TEST(all_halves_widen_exactly_and_come_back) {
   }
 }
 
-/* Between each pair of neighbours: the middle goes to the even one, a step to either side to the nearer one. */
+/* Between each pair of neighbours: the middle rounds to the even one, a step to either side to the nearer one. */
 HR_TEST(rounding_to_halves_is_to_nearest_even) {
   for (uint32_t low = 0; low < 0x7bff; ++low) {
     uint32_t high = low + 1, even = (low & 1) == 0 ? low : high;
@@ -71,7 +71,7 @@ HR_TEST(halves_overflow_to_infinity) {
 
 typedef struct f8_case {
   hr_dtype dtype;
-  float (*widen)(uint8_t); /* what emitted kernels have */
+  float (*widen)(uint8_t); /* the version of emitted kernels */
   uint8_t (*narrow)(float);
   int exponent_bits, mantissa_bits, bias;
   uint8_t largest, overflow, nan; /* without sign */
@@ -110,7 +110,7 @@ static void check_f8_byte(const f8_case *c, uint8_t byte) {
   HR_ASSERT_EQ(c->narrow(value), byte);
 }
 
-/* What a number of either sign becomes, in both texts. */
+/* Checks the rounding of a number with either sign, in both versions. */
 static void check_f8_rounded(const f8_case *c, float x, uint8_t expected) {
   uint8_t negative = c->is_fnuz && expected == 0 ? 0 : expected | 0x80;
   HR_ASSERT_EQ(hr_f32_to_f8(c->dtype, x), expected);
@@ -132,7 +132,7 @@ HR_TEST(bytes_widen_exactly_and_round_to_nearest_even) {
       check_f8_rounded(c, nextafterf(middle, 0), low);
       check_f8_rounded(c, nextafterf(middle, INFINITY), high);
     }
-    /* Behind the largest number the next one would have come: from the tie with it on, it is too much. */
+    /* The number after the largest would be the next one: numbers from the tie with it on overflow. */
     float beyond = (float)((f8_value(c, c->largest) + f8_value(c, c->largest + 1)) / 2);
     check_f8_rounded(c, nextafterf(beyond, 0), c->largest);
     check_f8_rounded(c, beyond, c->overflow);

@@ -1,22 +1,23 @@
-/* kernel.h: the kernel form: what a group of fused loop nodes becomes, the same for every device.
+/* kernel.h: the kernel form, to which a group of fused loop nodes is lowered; the same for every device.
  *
- * A kernel walks one domain (dims in logical row-major order) and runs straight-line instructions on each element. Some
- * dims may be reduced; then every fixed index of the kept dims is a *row*, and instructions have a level: ELEMENT
- * instructions run for each element of a row, ROW instructions once for each row. REDUCE takes an element register to a
- * row register. A kernel has phases: the ROW instructions of phase p run first, then its ELEMENT instructions over the
+ * A kernel walks one domain (dims in logical row-major order) and runs straight-line instructions on each element. If
+ * some dims are reduced, every index of the kept dims is a *row*, and instructions have a level: ELEMENT instructions
+ * run for each element of a row, ROW instructions once for each row. REDUCE reduces an element register to a row
+ * register. A kernel has phases: the ROW instructions of phase p run first, then its ELEMENT instructions over the
  * whole row, then its reductions are finished and phase p+1 may use them. Softmax is three phases:
  *
  *     phase 0   r0 = load x            r1 = reduce amax r0
  *     phase 1   r2 = load x            r3 = sub r2, r1      r4 = exp r3      r5 = reduce sum r4
  *     phase 2   r6 = div r4, r5        store y, r6
  *
- * An element register that is used in a later phase than its own stays resident for the row.
+ * An element register used in a later phase than its own stays resident for the row.
  *
- * The order of a reduction is a function of the shape alone (hr_kernel_order): over the row's elements in logical
- * order, SEQUENTIAL  innermost dim of more than one element is kept, or at most 32 elements are reduced: in chunks of
- * 512, one after another, starting from the identity; LANES       otherwise: in chunks of 4,096; in a chunk, element i
- * goes to lane i mod 64, lanes start from the identity, then lane l takes lane l + 32, + 16, ... + 1. Results of chunks
- * (where there are several) are combined as one more row of the same kind and so on until one is left.
+ * The order of a reduction over a row's elements is a function of the shape alone (hr_kernel_order):
+ *   SEQUENTIAL  if the innermost dim of more than one element is kept, or at most 32 elements are reduced: in chunks
+ *               of 512, one element after another, starting from the identity;
+ *   LANES       otherwise: in chunks of 4,096. In a chunk, element i goes to lane i mod 64. Lanes start from the
+ *               identity, then lane l is combined with lane l + 32, + 16, ... + 1.
+ * The results of several chunks are combined as one more row of the same kind, until one is left.
  *
  * A kernel with `ordered_mask` scatters: elements that differ only in ordered dims run in logical order in one thread.
  */
@@ -40,7 +41,7 @@ typedef enum hr_instr_kind {
   HR_INSTR_COMPUTE, /* dst = row `op` on sources, in class `cls` */
   HR_INSTR_CONVERT, /* dst = sources[0], converted to dtype `to` (rounded, wrapped or != 0 where narrow) */
   HR_INSTR_REDUCE,  /* dst (row) = combine of sources[0] (element) */
-  HR_INSTR_ARGREDUCE, /* dst (row, i64) = sources[1] (i64) where sources[0] is best */
+  HR_INSTR_ARGREDUCE, /* dst (row, i64) = sources[1] (i64) at the best sources[0] */
   HR_INSTR_STORE      /* memory through `access`, mode `mode` = sources[0]; skipped outside the bounds */
 } hr_instr_kind;
 
@@ -48,7 +49,7 @@ typedef enum hr_source_kind { HR_SOURCE_NONE = 0, HR_SOURCE_REGISTER, HR_SOURCE_
 
 typedef struct hr_source {
   hr_source_kind kind;
-  int index; /* register, or index into kernel->scalars; scalars are converted to the class they are used in */
+  int index; /* register, or index into kernel->scalars; a scalar is converted to the class of its use */
 } hr_source;
 
 typedef struct hr_kernel_term { /* adds register * stride; negative values count from extent */
@@ -81,7 +82,7 @@ typedef struct hr_instr {
   hr_store_mode mode;
 } hr_instr;
 
-/* Whether a register is a source of an instruction; terms of its access aside. */
+/* True if a register is a source of an instruction; terms of its access don't count. */
 static inline bool hr_instr_reads(const hr_instr *instr, int reg) {
   for (int s = 0; s < instr->source_count; ++s) {
     if (instr->sources[s].kind == HR_SOURCE_REGISTER && instr->sources[s].index == reg) {
@@ -94,7 +95,7 @@ static inline bool hr_instr_reads(const hr_instr *instr, int reg) {
 typedef struct hr_register {
   hr_class cls;
   hr_level level;
-  int phase, last_phase; /* where it is made, and last used */
+  int phase, last_phase; /* of its definition and its last use */
 } hr_register;
 
 typedef struct hr_kernel_arg {
@@ -104,7 +105,7 @@ typedef struct hr_kernel_arg {
 } hr_kernel_arg;
 
 typedef struct hr_kernel {
-  const char *name; /* of the operations in it, for people: "sub_exp_sum" */
+  const char *name; /* made of its operations, for display: "sub_exp_sum" */
   int rank;
   const int64_t *dims;
   uint32_t reduce_mask, ordered_mask;
@@ -116,11 +117,10 @@ typedef struct hr_kernel {
   const hr_access *accesses;
   const hr_instr *instrs;
   const hr_register *registers;
-  int64_t flops, bytes; /* of core/ir/traffic.h, for statistics and the choice of what to compile */
+  int64_t flops, bytes; /* see core/ir/traffic.h; for statistics and to decide what to compile */
 } hr_kernel;
 
-/* Whether both accesses are known to be of the same elements, with the same bounds: none of those whose places are
- * indices. */
+/* True if both accesses surely visit the same elements with the same bounds. False for accesses through indices. */
 bool hr_kernel_same_elements(const hr_kernel *kernel, const hr_access *a, const hr_access *b);
 
 /* The order of a reduction over `mask` of a domain. */
@@ -134,14 +134,14 @@ static inline int64_t hr_kernel_chunk(hr_reduce_order order) {
 /* Prints a kernel as text, for HEADRACE_DEBUG and tests. */
 HR_MUST_USE hr_status hr_kernel_print(const hr_kernel *kernel, hr_text *out_text);
 
-/* All that says what a kernel computes and how, as words: equal keys can share one prepared kernel. Which of the
- * program's buffers and scalars it is bound to, its name and its estimates are not in it. */
+/* A kernel's computation as words: kernels with equal keys can share one prepared kernel. The key leaves out the
+ * buffers and scalars that the kernel is bound to, its name and its estimates. */
 typedef HR_VECTOR(uint64_t) hr_kernel_key;
 
-/* Replaces what is in the key; false when memory is out. */
+/* Replaces the key's contents; false when memory is out. */
 HR_MUST_USE bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key);
-/* The kernel that a key was made from, in an arena: without name and estimates, bound to buffers and scalars 0, 1, ...
- * NULL when memory is out. */
+/* The kernel of a key, in an arena: without name and estimates, bound to buffers and scalars 0, 1, ... NULL when memory
+ * is out. */
 hr_kernel *hr_kernel_from_key(const hr_kernel_key *key, hr_arena *arena);
 
 /* Checks levels, phases, classes, access ranks. */

@@ -1,4 +1,4 @@
-/* What accesses of a kernel have in common. */
+/* Comparison of a kernel's accesses. */
 #include <string.h>
 
 #include "core/ir/kernel.h"

@@ -6,8 +6,8 @@ static void append(hr_dims *dims, int64_t dim, int source) {
   ++dims->rank;
 }
 
-/* Whether dim `a` should lie outside dim `b`: 1 yes, -1 the other way, 0 no opinion. The first access with an opinion
- * wins, stores before loads; but where something is reduced, loads are the more frequent. */
+/* 1 if dim `a` should be outside dim `b`, -1 for the reverse, 0 if no access decides. The first access that decides
+ * wins: stores before loads, but in reductions loads first, because they are more frequent. */
 static int compare_dims(const hr_kernel *kernel, bool is_reduced, int a, int b) {
   for (int pass = 0; pass < 2; ++pass) {
     for (int k = 0; k < kernel->instr_count; ++k) {
@@ -25,7 +25,7 @@ static int compare_dims(const hr_kernel *kernel, bool is_reduced, int a, int b) 
   return 0;
 }
 
-/* Kept dims may run in any order: small strides inside. */
+/* Sorts the kept dims, which may run in any order: small strides innermost. */
 static void sort_kept(const hr_kernel *kernel, bool is_reduced, hr_dims *dims) {
   for (int i = 1; i < dims->rank; ++i) {
     for (int j = i; j > 0 && compare_dims(kernel, is_reduced, dims->source[j - 1], dims->source[j]) < 0; --j) {
@@ -37,7 +37,7 @@ static void sort_kept(const hr_kernel *kernel, bool is_reduced, hr_dims *dims) {
   }
 }
 
-/* Whether stepping once along the outer dim is stepping all the way along the inner one, for everybody. */
+/* True if, for every access, one step along the outer dim equals the whole length of the inner one. */
 static bool can_merge(const hr_kernel *kernel, int outer, int inner, int64_t inner_dim) {
   for (int k = 0; k < kernel->access_count; ++k) {
     const hr_access *access = &kernel->accesses[k];

@@ -1,7 +1,6 @@
-/* kernel_key.c: a kernel form as words, so that equal kernels are found and made once.
+/* kernel_key.c: the kernel form as words, so that equal kernels are found and prepared once.
  *
- * What tells two programs' kernels apart without changing what they compute is left out: names, which of the program's
- * buffers and scalars are bound, estimates.
+ * The key leaves out everything that does not change the computation: names, the bound buffers and scalars, estimates.
  */
 #include "core/ir/kernel.h"
 
@@ -134,7 +133,7 @@ static void read_instr(reader *r, hr_instr *out_instr) {
   }
 }
 
-/* The arrays, once the counts are known. */
+/* Reads the arrays, after the counts are known. */
 static void read_arrays(reader *r, hr_kernel *kernel) {
   kernel->dims = read_numbers(r, kernel->rank);
   hr_kernel_arg *args = array(r, (size_t)kernel->arg_count, sizeof *args);

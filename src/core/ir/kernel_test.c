@@ -1,9 +1,9 @@
-/* The kernel form: its order of reductions, its text, and what the verifier refuses. */
+/* The kernel form: its order of reductions, its text, and the verifier's errors. */
 #include "hr_test.h"
 
 #include "core/ir/kernel.h"
 
-/* y = x - amax(x) over [4, 40], by hand; tests spoil it. */
+/* y = x - amax(x) over [4, 40], written by hand; tests damage it. */
 typedef struct sample {
   hr_kernel kernel;
   int64_t dims[2], dense[2], row[2];

@@ -23,7 +23,7 @@ static hr_status bad(const verifier *v, const char *what, int64_t is, int64_t ex
     }                                                             \
   } while (0)
 
-/* Where a register is made: the instruction, -1 for none. */
+/* The instruction that defines a register, -1 for none. */
 static int definition(const hr_kernel *kernel, int reg) {
   for (int k = 0; k < kernel->instr_count; ++k) {
     if (kernel->instrs[k].dst == reg) {
@@ -33,7 +33,7 @@ static int definition(const hr_kernel *kernel, int reg) {
   return -1;
 }
 
-/* Whether instruction `maker` has run, for the whole row where that matters, when `user` runs. */
+/* True if instruction `maker` has run before `user` runs; for the whole row if that matters. */
 static bool runs_before(const hr_instr *maker, const hr_instr *user, int maker_at, int user_at) {
   bool is_result = maker->kind == HR_INSTR_REDUCE || maker->kind == HR_INSTR_ARGREDUCE;
   if (is_result || maker->phase != user->phase) {
@@ -106,7 +106,7 @@ static hr_status check_access(const verifier *v, const hr_instr *instr) {
   return HR_OK;
 }
 
-/* The class that a source must have, NONE where any will do. */
+/* The class that a source must have; NONE for any. */
 static hr_class wanted_class(const hr_kernel *kernel, const hr_instr *instr, int source) {
   switch (instr->kind) {
     case HR_INSTR_COMPUTE: {

@@ -1,4 +1,4 @@
-/* Reads the text form of programs, whatever the text holds.
+/* Reads the text form of programs; any text is safe input.
  *
  *   program   ["value form"] {buffer} {scalar} {node}                                    one a line; ; starts a comment
  *   buffer    "buffer" %N bytes ("live" | "dead") ["fresh"] ["made"] ["free"] ["lies" layout] ["versions" N]
@@ -13,7 +13,7 @@
  *   bound     "?" strides "+" offset "<" extent           fill      "!$" N
  *   attribute "ints(" ints ")" | "scalars(" $N {, $N} ")" | "reduce(" N ")" | "ordered(" N ")" | "store(" mode ")"
  *             | "origin(" N ")"                           origin is the node's own number where it is not given
- *             | "then(" name {"," ("^" | input)} ")"      a epilogue: ^ is the value so far
+ *             | "then(" name {"," ("^" | input)} ")"      an epilogue: ^ is the value so far
  *
  * References to buffers and scalars must be declared; hr_program_verify checks the rest.
  */
@@ -35,7 +35,7 @@ typedef struct parser {
   int line;
   hr_program *program;
   hr_status status;
-  /* scratch of the node in work */
+  /* scratch of the current node */
   operand_vector outputs, inputs;
   int_vector ints;
   term_vector terms;
@@ -91,7 +91,7 @@ static bool is_word_char(char character) {
   return isalnum((unsigned char)character) || character == '_';
 }
 
-/* Takes `word` if it is what comes next, as a whole. */
+/* Consumes `word` if it is the next whole word. */
 static bool take_word(parser *p, const char *word) {
   skip_blanks(p);
   size_t length = strlen(word);
@@ -102,7 +102,7 @@ static bool take_word(parser *p, const char *word) {
   return true;
 }
 
-/* Copies the next word; false (and nothing taken) where it is empty or does not fit. */
+/* Copies the next word; false, consuming nothing, if it is empty or does not fit. */
 static bool take_any_word(parser *p, char *out_word, size_t bytes) {
   skip_blanks(p);
   size_t length = 0;
@@ -181,7 +181,7 @@ static bool parse_u32(parser *p, uint32_t *out_value) {
   return true;
 }
 
-/* A reference: the sign was taken, a number below `count` follows. */
+/* A reference: the sign is consumed, a number below `count` follows. */
 static bool parse_reference(parser *p, int count, const char *expected, uint32_t *out_index) {
   int64_t value = 0;
   if (!parse_in(p, 0, (int64_t)count - 1, expected, &value)) {
@@ -293,7 +293,7 @@ static bool parse_terms(parser *p, hr_operand *x) {
   return x->term_count == 0 || x->terms != NULL || fail_memory(p);
 }
 
-/* The strides of a scalar's bounds come before its dims are known: their number is its rank where it has none. */
+/* The strides of a scalar's bounds precede its dims: their number gives its rank if it has no dims. */
 static bool parse_bounds(parser *p, hr_operand *x) {
   hr_vector_clear(&p->bounds);
   while (take(p, '?')) {
@@ -378,7 +378,7 @@ static bool parse_operands(parser *p, operand_vector *operands) {
   return true;
 }
 
-/* Numbers have no map in the text: give them zero strides over the domain, or over dims of their own. */
+/* Scalars have no map in the text: gives them zero strides over the domain, or over dims of their own. */
 static bool complete_scalars(parser *p, const hr_node *node, operand_vector *operands) {
   static const int64_t zeros[HR_RANK_MAX];
   const hr_operand *domain = node->is_loop && node->output_count > 0 ? &p->outputs.data[0] : NULL;
@@ -474,7 +474,7 @@ static bool parse_scalar(parser *p) {
     }
     return hr_program_add_constant(p->program, value) != UINT32_MAX || fail_memory(p);
   }
-  /* arguments count on from the last one */
+  /* argument numbers continue from the last one */
   hr_program *program = p->program;
   uint32_t argument = (uint32_t)0;
   for (int i = 0; i < program->scalar_count; ++i) {
@@ -548,7 +548,7 @@ static bool parse_epilogue(parser *p, hr_node *node) {
   for (int count = 0; take(p, ','); ++count) {
     int64_t input = HR_EPILOGUE_VALUE;
     if (count == HR_EPILOGUE_ARITY_MAX) {
-      return fail(p, "at most 4 operands of a epilogue");
+      return fail(p, "at most 4 operands of an epilogue");
     }
     if (!take(p, '^') && !parse_in(p, 0, INT32_MAX, "'^' or the number of an input", &input)) {
       return false;

@@ -1,4 +1,4 @@
-/* Programs: growing arrays in one arena, and questions about pairs of operands. */
+/* Programs: growing arrays in one arena, and predicates on pairs of operands. */
 #include "core/ir/program.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ void hr_program_fini(hr_program *program) {
   }
 }
 
-/* Makes room for one more element of `size` bytes; what was there before stays in the arena, unused. */
+/* Makes room for one more element of `size` bytes; the old array stays in the arena, unused. */
 static bool grow(hr_arena *arena, void **items, int count, int *capacity, size_t size) {
   if (count < *capacity) {
     return true;
@@ -212,8 +212,8 @@ static int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-/* Whether the terms from `at` on can sum to `target`; true when the search takes too long. Coefficients fall, so that
- * in nested views one or two values of each variable are possible. */
+/* True if the terms from `at` on can sum to `target`, or if the search takes too long. Coefficients decrease, so in
+ * nested views one or two values of each variable are possible. */
 static bool can_reach(equation *e, int at, int64_t target) {
   if (at == e->count) {
     return target == 0;

@@ -2,23 +2,25 @@
  *
  * A program is a list of nodes in order, on buffers through views. The same structs serve two forms:
  *
- *   stream form   nodes as they were recorded: composites, contractions, element-wise rows on views of any shape;
- *                 every version is 0.
- *   value form    after hr_expand and hr_versions: each write to a buffer makes a new version of it; every node is a
- *                 loop node, a contraction or a special one. This is what simplify, fuse, plan and lower work on.
+ *   stream form   nodes as recorded: composites, contractions, element-wise rows on views of any shape;
+ *               every version is 0.
+ *   value form    after hr_expand and hr_versions: each write to a buffer creates a new version of it; every node is
+ *               a loop node, a contraction or a special one. The passes simplify, fuse, plan and lower use this form.
  *
- * A **loop node** has one domain: `rank` dims shared by all its operands. Operand strides say how its address moves
- * with each dim of the domain: 0 broadcasts. Reductions name the reduced dims in `reduce_mask`; their output has
- * stride 0 there. On top of the affine map an operand may have
- *   bounds   affine coordinates that must lie in [0, extent); outside, a load gives the operand's fill scalar (or 0)
- * and a store is skipped: padding, windows at the border; terms    loaded index * stride, added to the address: gather
- * (inputs) and scatter (outputs). A scattering node says in `ordered_mask` along which dims of the domain two elements
- * may hit the same place: those run in order, in one thread.
+ * A **loop node** has one domain: `rank` dims shared by all its operands. An operand's strides give the step of its
+ * address along each dim of the domain: 0 broadcasts. Reductions name the reduced dims in `reduce_mask`; their output
+ * has stride 0 there. Beside the affine map an operand may have
+ *   bounds   affine coordinates that must be in [0, extent). Out of bounds a load returns the operand's fill scalar
+ *            (or 0) and a store is skipped: padding, windows at the border;
+ *   terms    loaded index * stride, added to the address: gather (inputs) and scatter (outputs).
+ * In a scattering node `ordered_mask` has the dims of the domain along which two elements may have the same target.
+ * Those run in order, in one thread.
  *
- * A **contraction** may have epilogues: element-wise rows on its result before it is stored, in order. The value so far
- * is one or more of a row's operands, the others are inputs of the node behind its own, spread over the output's dims:
- *   %4:f32[8,64,14,14].. = conv(%0.., %1.., _, %2:..{0,1,0,0}+0, %3..) ints(..) then(mul,^,3) then(add,^,4)
- * then(relu,^)
+ * A **contraction** may have epilogues: element-wise rows on its result before it is stored, in order. One or more of a
+ * row's operands are the value so far. The others are inputs of the node after the contraction's own, broadcast to the
+ * output's dims:
+ *   %4:f32[8,64,14,14].. = conv(%0.., %1.., _, %2:..{0,1,0,0}+0, %3..) ints(..)
+ *                        then(mul,^,3) then(add,^,4) then(relu,^)
  *
  * All memory of a program lives in its arena and is freed at once. Not thread safe; a program belongs to one compile.
  */
@@ -32,10 +34,10 @@
 #include "headrace/stream.h"
 
 typedef enum hr_operand_kind {
-  HR_OPERAND_NONE = 0, /* an optional operand that is absent */
+  HR_OPERAND_NONE = 0, /* an absent optional operand */
   HR_OPERAND_VALUE,    /* elements of a buffer */
   HR_OPERAND_SCALAR,   /* program->scalars[index] at run time */
-  HR_OPERAND_INDEX     /* the number offset + sum of index * stride itself (i64): iota, row and column numbers */
+  HR_OPERAND_INDEX     /* the number offset + sum of index * stride (i64): iota, row and column numbers */
 } hr_operand_kind;
 
 /* Adds inputs[input] (an integer operand of the same loop node) times stride to the address. */
@@ -55,7 +57,7 @@ typedef struct hr_operand {
   hr_operand_kind kind;
   hr_dtype dtype;
   uint32_t index;   /* VALUE: buffer; SCALAR: scalar */
-  uint32_t version; /* VALUE, value form: which version is read, or made */
+  uint32_t version; /* VALUE, value form: the version read or written */
   int rank;
   int64_t offset; /* in elements */
   const int64_t *dims, *strides;
@@ -63,12 +65,12 @@ typedef struct hr_operand {
   int term_count, bound_count;
   const hr_index_term *terms;
   const hr_bound *bounds;
-  uint32_t fill; /* scalar that a load gives out of bounds, rounded to dtype; HR_NO_SCALAR: 0 */
+  uint32_t fill; /* scalar that loads return out of bounds, rounded to dtype; HR_NO_SCALAR: 0 */
 } hr_operand;
 
 enum { HR_NO_SCALAR = UINT32_MAX };
 
-typedef enum hr_store_mode { /* how a scattering store combines with what is there; contiguous with SCATTER's modes */
+typedef enum hr_store_mode { /* how a scattering store combines with the old element; contiguous with SCATTER's modes */
                              HR_STORE_SET = 0,
                              HR_STORE_ADD,
                              HR_STORE_MUL,
@@ -98,7 +100,7 @@ typedef struct hr_node {
   uint32_t reduce_mask, ordered_mask;
   hr_store_mode store_mode;
   uint32_t origin; /* the recorded node that this one came from */
-  int home;        /* inside the compiler: shares a kernel with nodes of the same home alone; 0: with any */
+  int home;        /* used by the compiler: shares a kernel only with nodes of the same home; 0: with any */
 } hr_node;
 
 /* Operand i of a node: its inputs, then its outputs. */
@@ -106,31 +108,31 @@ static inline hr_operand *hr_node_operand(const hr_node *node, int i) {
   return i < node->input_count ? &node->inputs[i] : &node->outputs[i - node->input_count];
 }
 
-/* A buffer of [outer, channels, inner] elements that lies as [outer, inner, channels]. */
+/* The layout of a buffer of [outer, channels, inner] elements that is stored as [outer, inner, channels]. */
 typedef struct hr_buffer_layout {
   size_t element_bytes; /* 1, 2, 4 or 8 */
   int64_t channels, inner;
 } hr_buffer_layout;
 
-/* As one word, which is how buffers carry it from program to program; 0 where it doesn't fit into one. */
+/* The layout as one word, in which buffers keep it between programs; 0 if it doesn't fit. */
 uint64_t hr_layout_pack(const hr_buffer_layout *layout);
 hr_buffer_layout hr_layout_unpack(uint64_t word);
 
 typedef struct hr_program_buffer {
   size_t bytes;
-  bool is_dead;    /* nobody can see it after the program: its stores may vanish */
+  bool is_dead;    /* unreachable after the program: its stores may be eliminated */
   bool is_fresh;   /* had no contents before the program */
-  bool is_free;    /* fresh, and may be given a layout: who sees it afterwards looks at `layout` */
-  bool is_refused; /* has a layout that its accesses can't follow: it has to be plain before the program */
+  bool is_free;    /* fresh, and may be given a layout: later readers check `layout` */
+  bool is_refused; /* its accesses don't support its layout: it must be in the default one before the program */
   uint64_t
-      layout; /* hr_layout_pack; 0: lies as its views say. Of a free buffer: afterwards, as the compiler chose it */
-  uint32_t versions; /* value form: versions made, 1 .. versions; version 0 is what was there before */
+      layout; /* hr_layout_pack; 0: the default layout. For a free buffer: the compiler's choice, valid afterwards */
+  uint32_t versions; /* value form: versions 1 .. versions are written here; version 0 is the earlier contents */
 } hr_program_buffer;
 
-/* What the program knows of a scalar: its kind and, for constants that a lowering made, its value. */
+/* A scalar of the program: its dtype and, for constants of lowerings, its value. */
 typedef struct hr_program_scalar {
   hr_dtype dtype;
-  bool is_constant; /* value is known; else argument `argument` of the run */
+  bool is_constant; /* the value is known; else argument `argument` of the run */
   uint32_t argument;
   hr_scalar value;
 } hr_program_scalar;
@@ -139,7 +141,7 @@ typedef struct hr_program {
   hr_arena arena;
   int node_count, node_capacity;
   hr_node *nodes;
-  int buffer_count, buffer_capacity; /* the first `bound_count` are the caller's, the others were made by lowerings */
+  int buffer_count, buffer_capacity; /* the first `bound_count` are the caller's, the others were added by lowerings */
   int bound_count;
   hr_program_buffer *buffers;
   int scalar_count, scalar_capacity;
@@ -153,38 +155,43 @@ void hr_program_fini(hr_program *program);
 
 /* The functions below return false, UINT32_MAX or NULL when memory is out. */
 
-/* A new buffer; those that a lowering makes are dead and fresh. */
+/* A new buffer; those of lowerings are dead and fresh. */
 uint32_t hr_program_add_buffer(hr_program *program, size_t bytes, bool is_dead, bool is_fresh);
 /* A scalar of the given kind that each run passes as its next argument. */
 uint32_t hr_program_add_argument(hr_program *program, hr_dtype dtype);
-/* A scalar whose value is part of the program: constants of lowerings (never numbers that a user passed). */
+/* A scalar whose value is part of the program: constants of lowerings, never numbers that a user passed. */
 uint32_t hr_program_add_constant(hr_program *program, hr_scalar value);
-/* Appends a node; copies everything that `node` points to. */
+/* Appends a node; copies all memory that `node` points to. */
 bool hr_program_append(hr_program *program, const hr_node *node);
 
-/* The smallest and the largest element that an operand's affine map reaches, terms aside; false when it has none. */
+/* The smallest and the largest element that an operand's affine map reaches, without terms; false if it reaches none.
+ */
 bool hr_operand_range(const hr_operand *operand, int64_t *out_min, int64_t *out_max);
-/* Whether two operands of one buffer visit the same elements in the same order. */
+/* True if two operands of one buffer visit the same elements in the same order. */
 bool hr_operands_are_same_map(const hr_operand *a, const hr_operand *b);
-/* Whether two operands may share an element: exact for views that nest (slices, columns, every other element), true in
- * doubt. Operands with terms may be anywhere in their buffer; bounds are not looked at. */
+/* True if two operands may share an element: exact for views that nest (slices, columns, every other element), true in
+ * doubt. Operands with terms may be anywhere in their buffer; bounds are ignored. */
 bool hr_operands_may_overlap(const hr_operand *a, const hr_operand *b);
 
 /* The text form, stable and complete:
- *   buffer %0 1024 live        buffer %1 4096 dead fresh       buffer %2 4096 live fresh free     buffer %3 4096 live
- * lies(4,64,4) scalar $0 f64              scalar $1 f64 = 0.5 %1:f32[4,8]{8,1}+0 = add(%0:f32[4,8]{8,1}+0, $0)
- * ints(1,2) scalars($1) ... Versions print as %1.2. hr_program_parse reads what hr_program_print writes; errors name
- * line and column. */
+ *   buffer %0 1024 live
+ *   buffer %1 4096 dead fresh
+ *   buffer %2 4096 live fresh free
+ *   buffer %3 4096 live lies(4,64,4)
+ *   scalar $0 f64
+ *   scalar $1 f64 = 0.5
+ *   %1:f32[4,8]{8,1}+0 = add(%0:f32[4,8]{8,1}+0, $0) ints(1,2) scalars($1) ...
+ * Versions print as %1.2. hr_program_parse reads what hr_program_print writes; errors name line and column. */
 HR_MUST_USE hr_status hr_program_print(const hr_program *program, hr_text *out_text);
 HR_MUST_USE hr_status hr_program_parse(const char *text, hr_program *out_program);
 
-/* Checks every invariant above that can be checked: operand counts against the row, ranks, views inside their buffers,
- * masks, terms and bounds; in value form also that versions are made once, in order, before they are read. */
+/* Checks the invariants above: operand counts against the row, ranks, views inside their buffers, masks, terms and
+ * bounds. In value form it also checks that versions are written once, in order, before they are read. */
 HR_MUST_USE hr_status hr_program_verify(const hr_program *program);
 
-/* Runs a program slowly and plainly, one element at a time, on host memory: the oracle of tests. `memory[b]` is buffer
- * b's bytes for b < bound_count; `arguments` the run's scalars. Works on both forms (stream form is expanded first,
- * without providers). Returns OUT_OF_RANGE when a CHECK_INDEX fails. */
+/* Runs a program one element at a time on host memory: the oracle of tests. `memory[b]` is buffer b's bytes for b <
+ * bound_count; `arguments` are the run's scalars. Accepts both forms (stream form is expanded first, without
+ * providers). Returns OUT_OF_RANGE if a CHECK_INDEX fails. */
 HR_MUST_USE hr_status hr_program_evaluate(const hr_program *program, void *const *memory, const hr_scalar *arguments);
 
 #endif

@@ -109,7 +109,7 @@ static uint32_t next_random(uint32_t *state) {
   return *state;
 }
 
-/* Damaged text is refused or read; what is read can be verified and printed, and reads again. */
+/* Damaged text is rejected or read. A program that was read can be verified and printed, and reads again. */
 HR_TEST(damaged_text_does_no_harm) {
   static const char alphabet[] = "%$#_0123456789-+*<>@?!.,:;()[]{}= \nabdfilmnoprstuv";
   size_t length = strlen(every_kind);
@@ -208,7 +208,7 @@ HR_TEST(verifier_finds_broken_promises) {
   check_broken("check_index(%0:f32[]{}+0) ints(0,1,0)", "takes one i64");
 }
 
-/* A window that starts before x is fine when a bound keeps it inside. */
+/* A window that starts before x is valid if a bound keeps it inside. */
 HR_TEST(verifier_understands_bounds) {
   check_broken("loop %0:f32[4,3]{3,1}+0 = copy(%1:f32[4,3]{1,1}+-1?{1,1}+-1<4)", NULL);
   check_broken("loop %0:f32[4,3]{3,1}+0 = copy(%1:f32[4,3]{1,1}+-1?{1,1}+-1<17)", NULL);

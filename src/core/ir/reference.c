@@ -2,7 +2,7 @@
  *
  * Element-wise expressions are those of ops.def on the functions of vmath_reference.h. Sums and products run in long
  * double (integers: wrapped), so they are compared with a tolerance, as are transcendentals; everything else is exact.
- * Buffers that the caller does not give start as 0xFF bytes (NaN), so that a read before the first write shows.
+ * Buffers that the caller does not pass start as 0xFF bytes (NaN), so that a read before the first write shows.
  */
 #include <string.h>
 
@@ -12,10 +12,10 @@
 #include "core/ops/op.h"
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wtype-limits" /* one text for signed and unsigned classes */
+#pragma GCC diagnostic ignored "-Wtype-limits" /* one source for signed and unsigned classes */
 #include "core/math/vmath_reference.h"
 
-/* An element in the class that the context says. */
+/* An element in the class given by the context. */
 typedef union value {
   uint8_t b8;
   int32_t i32;
@@ -39,7 +39,7 @@ typedef union value {
 #endif
 
 /* clang-format off */
-/* ON_<kind>_<classes>(x): x where a row has an expression of the kind. */
+/* ON_<kind>_<classes>(x): x if a row has an expression of the kind, else nothing. */
 #define ON_I_I(...) __VA_ARGS__
 #define ON_I_F(...)
 #define ON_I_C(...)
@@ -184,7 +184,7 @@ static const class_row classes[HR_CLASS_COUNT] = {
 
 /* ---- conversions ---- */
 
-/* Any value without loss: whole numbers in `whole`, others in re and im. */
+/* Any value without loss: integers in `whole`, others in re and im. */
 typedef struct any_number {
   bool is_whole;
   __int128 whole;
@@ -216,7 +216,8 @@ static any_number widen(value v, hr_class cls) {
   }
 }
 
-/* Towards zero; what 64 bits can't hold, and NaN, is the lowest number; above that range only u64 has room. */
+/* Rounds towards zero. NaN and numbers that 64 bits can't hold give the lowest number; u64 also holds larger ones than
+ * i64. */
 static __int128 to_whole(any_number n, bool is_u64) {
   if (n.is_whole) {
     return n.whole;
@@ -408,7 +409,7 @@ static bool is_inside(const run *r, const hr_operand *x) {
 
 static hr_status read_operand(const run *r, const hr_operand *x, hr_class to, value *out_value);
 
-/* The address of the element of a value operand that the loop is at. */
+/* The address of a value operand's current element. */
 static hr_status address_of(const run *r, const hr_operand *x, void **out_address) {
   int64_t element = x->offset + dot(r, x->rank, x->strides);
   for (int i = 0; i < x->term_count; ++i) {
@@ -458,7 +459,7 @@ static hr_status read_operand(const run *r, const hr_operand *x, hr_class to, va
   return HR_OK;
 }
 
-/* The class in which a row takes its input `i`. */
+/* The class of a row's input `i`. */
 static hr_class input_class(const hr_node *node, hr_class compute, int i) {
   const hr_op_row *row = hr_op_table(node->op);
   if (row->family == HR_FAMILY_ARGREDUCE && i == 1) {
@@ -501,7 +502,7 @@ static hr_status write_output(const run *r, value v, hr_class cls) {
     hr_class to = hr_dtype_arithmetic_class(out->dtype);
     value in[4] = {{0}};
     in[0] = convert(load(out->dtype, address), hr_dtype_class(out->dtype), to);
-    value element; /* what the row gives is an element of the output's dtype */
+    value element; /* the row's result is an element of the output's dtype */
     store(out->dtype, &element, v, cls);
     in[1] = convert(load(out->dtype, &element), hr_dtype_class(out->dtype), to);
     if (!classes[to].compute(combines[r->node->store_mode], in, &v)) {
@@ -548,7 +549,7 @@ static hr_status run_pointwise(run *r, const hr_operand *out) {
   return HR_OK;
 }
 
-/* Sums and products of floating point numbers with bits to spare. */
+/* Sums and products of floating point numbers in extended precision. */
 typedef struct precise {
   long double re, im;
 } precise;

@@ -1,4 +1,4 @@
-/* The reference evaluator and the expansion under it, against numbers made by hand, NumPy and PyTorch. */
+/* The reference evaluator and the expansion that it uses, against numbers computed by hand, NumPy and PyTorch. */
 #include "core/ir/build.h"
 #include "core/ir/program.h"
 #include "core/ops/op.h"
@@ -14,7 +14,7 @@ static hr_status evaluate(const char *text, void *const *memory, const hr_scalar
   return status;
 }
 
-/* Nodes that a recorded program expands to. */
+/* The number of nodes that a recorded program expands to. */
 static int count_nodes(const char *text) {
   hr_program program, expanded;
   HR_ASSERT_OK(hr_program_parse(text, &program));
@@ -376,7 +376,7 @@ HR_TEST(halves_round_after_each_operation) {
     many[i] = hr_f32_to_f16(i == 0 ? 2048 : 1);
   }
   RUN("buffer %0 200 live\nbuffer %1 2 live\n%1:f16[1]{1}+0 = sum(%0:f16[100]{1}+0) ints(1)", many, sum);
-  HR_ASSERT_NEAR(hr_f16_to_f32(sum[0]), 2148, 0); /* accumulated wide, rounded once: 2147 is a tie */
+  HR_ASSERT_NEAR(hr_f16_to_f32(sum[0]), 2148, 0); /* accumulated in f32, rounded once: 2147 is a tie */
 }
 
 HR_TEST(complex_rows_match_c99) {

@@ -4,7 +4,7 @@
 
 enum { STEPS_MAX = 2 * HR_RANK_MAX };
 
-/* Numbers that differ by `stride`, `count` of them. */
+/* `count` numbers with a distance of `stride`. */
 typedef struct run {
   int64_t stride, count;
 } run;
@@ -26,7 +26,8 @@ static int add_run(run *runs, int count, int64_t stride, int64_t n) {
   return count + 1;
 }
 
-/* Joins runs that touch or overlap: i + 2*j for i < 3, j < 5 are the numbers 0 to 10. Gives how many are left. */
+/* Joins runs that touch or overlap: i + 2*j for i < 3, j < 5 are the numbers 0 to 10. Returns the number of runs left.
+ */
 static int join_runs(run *runs, int count) {
   int left = 0;
   for (int i = 0; i < count; ++i) {
@@ -49,7 +50,7 @@ static int64_t count_runs(run *runs, int count) {
   return distinct;
 }
 
-/* How many values of a bounded coordinate lie inside. */
+/* The number of a coordinate's values that are inside its bound. */
 static int64_t count_inside(int rank, const int64_t *dims, const hr_bound *bound) {
   run runs[STEPS_MAX];
   int count = 0;
@@ -67,7 +68,7 @@ static int64_t count_inside(int rank, const int64_t *dims, const hr_bound *bound
   return end > first ? end - first : 0;
 }
 
-/* The stride of the address along a bounded coordinate; 0: the two don't move together. */
+/* The stride of the address along a bounded coordinate; 0 if they are not proportional. */
 static int64_t axis_stride(int rank, const int64_t *dims, const int64_t *strides, const hr_bound *bound) {
   int64_t axis = 0;
   for (int d = 0; d < rank; ++d) {
@@ -129,8 +130,8 @@ static int64_t product(const hr_operand *operand, int first) {
   return count;
 }
 
-/* For each pair of a query and a key that it may see, products of vectors: one as long as q's rows and one as v's; for
- * the gradient three and two. */
+/* Counts the vector products for each pair of a query and a visible key: one of q's row length and one of v's; for the
+ * gradient three and two. */
 static int64_t attention_flops(const hr_operand *q, const hr_operand *k, const hr_operand *v, bool is_causal,
                                bool is_backward) {
   int64_t queries = q->dims[q->rank - 2], keys = k->dims[k->rank - 2], heads = product(q, 0);
@@ -149,7 +150,7 @@ int64_t hr_node_flops(const hr_node *node) {
   switch (node->op) {
     case HR_OP_MATMUL:
       return 2 * product(&node->outputs[0], 0) * node->inputs[0].dims[node->inputs[0].rank - 1];
-    case HR_OP_CONV: /* for each element of y a channel's weights; the same products in both gradients */
+    case HR_OP_CONV: /* for each element of y one channel's weights; both gradients compute the same products */
       return 2 * product(&node->outputs[0], 0) * product(&node->inputs[1], 1);
     case HR_OP_CONV_BACKWARD_DATA:
       return 2 * product(&node->inputs[0], 0) * product(&node->inputs[1], 1);
@@ -174,12 +175,12 @@ static int64_t points(const hr_kernel *kernel, hr_level level) {
   return count;
 }
 
-/* A load, or a store that adds to what is there. */
+/* True for a load, or a store that adds to the old element. */
 static bool reads_memory(const hr_instr *instr) {
   return instr->kind == HR_INSTR_LOAD || (instr->kind == HR_INSTR_STORE && instr->mode != HR_STORE_SET);
 }
 
-/* Whether an instruction before `at` of the same kind has accessed the same elements. */
+/* True if an instruction of the same kind before `at` has accessed the same elements. */
 static bool was_counted(const hr_kernel *kernel, int at) {
   const hr_instr *instr = &kernel->instrs[at];
   for (int k = 0; k < at; ++k) {
@@ -192,7 +193,8 @@ static bool was_counted(const hr_kernel *kernel, int at) {
   return false;
 }
 
-/* From the first to the last byte that loads, or stores, of an argument may reach; INT64_MAX where indices decide. */
+/* The bytes from the first to the last that loads, or stores, of an argument may reach; INT64_MAX for access through
+ * indices. */
 static int64_t reach(const hr_kernel *kernel, int arg, bool is_read) {
   int64_t low = INT64_MAX, high = INT64_MIN;
   for (int k = 0; k < kernel->instr_count; ++k) {

@@ -1,5 +1,5 @@
-/* The verifier: whether a program keeps the promises of program.h. It trusts nothing that it has not looked at, so that
- * parsed text may be anything; messages name the node, its operation and the operand. */
+/* The verifier checks the invariants of program.h. It assumes nothing unchecked, so it accepts programs parsed from any
+ * text. Messages name the node, its operation and the operand. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -12,7 +12,7 @@ typedef struct verifier {
   const hr_program *program;
   const hr_node *node;
   int number;
-  uint32_t *made; /* value form: the last version made of each buffer */
+  uint32_t *made; /* value form: the last version written of each buffer */
 } verifier;
 
 static hr_status broken(const verifier *v, const char *format, ...) HR_PRINTF(2, 3);
@@ -42,8 +42,8 @@ static range add_reach(range r, wide stride, wide count) {
   return r;
 }
 
-/* Elements that the operand can reach. A bound limits the dims that it moves with, where the address moves with them in
- * proportion (padding, windows); false where a bound is of another kind or nothing lies within it. */
+/* The elements that the operand can reach. A bound limits the dims along which it moves if the address is proportional
+ * to it (padding, windows). False if a bound is of another kind or admits no element. */
 static bool reach_of(const hr_operand *x, range *out_range) {
   range r = {x->offset, x->offset};
   uint32_t done = 0;
@@ -277,7 +277,7 @@ static bool has_dims_of(const hr_operand *x, const hr_operand *out) {
   return x->rank == out->rank;
 }
 
-/* A epilogue is an element-wise row that takes the value so far, and inputs of the node behind its own that have the
+/* An epilogue is an element-wise row. Its operands are the value so far and extra inputs of the node, which have the
  * output's dims. */
 static hr_status verify_epilogue(const verifier *v, int number) {
   const hr_node *node = v->node;
@@ -402,7 +402,7 @@ static hr_status verify_node(const verifier *v) {
   return verify_versions(v);
 }
 
-/* A layout's channels have to divide the buffer. */
+/* A layout's channels must divide the buffer. */
 static hr_status verify_layout(const hr_program *program, int b) {
   const hr_program_buffer *buffer = &program->buffers[b];
   hr_buffer_layout layout = hr_layout_unpack(buffer->layout);
@@ -418,7 +418,7 @@ static hr_status verify_layout(const hr_program *program, int b) {
 
 hr_status hr_program_verify(const hr_program *program) {
   verifier v = {.program = program};
-  hr_arena arena; /* the program's own may not be touched */
+  hr_arena arena; /* the program's own must not change */
   hr_arena_init(&arena, 0);
   hr_status status = HR_OK;
   if (program->is_value_form) {

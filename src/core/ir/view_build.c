@@ -1,19 +1,19 @@
-/* Views of operands for lowerings: the same elements seen with other dims. No nodes are emitted, except the copy that
- * a merge or a reshape needs when strides do not allow a view.
+/* Views of operands for lowerings: the same elements with other dims. They emit no nodes, except the copy that a merge
+ * or a reshape needs if strides do not allow a view.
  *
  * A view has several maps over the same dims: the address, and one for each bound. `remap` applies a change of dims to
- * all of them. An operand without elements of its own (a number) has a map of zeros and goes the same way.
+ * all of them. A scalar operand has a map of zeros and is treated alike.
  */
 #include <string.h>
 
 #include "core/ir/build.h"
 #include "core/ir/build_internal.h"
 
-/* New strides for one map whose old strides are given; may add to the map's offset. False: no strides do it. */
+/* Computes new strides of one map from its old ones; may add to the map's offset. False if no strides fit. */
 typedef bool (*remap_fn)(const void *change, const hr_operand *x, const int64_t *strides, int64_t *out_strides,
                          int64_t *offset);
 
-/* x with the given dims and every map changed by `fn`; *out_ok tells whether all maps allow it. */
+/* x with the given dims and every map changed by `fn`; *out_ok is true if all maps allow it. */
 static hr_operand remap(hr_builder *b, hr_operand x, int rank, const int64_t *dims, remap_fn fn, const void *change,
                         bool *out_ok) {
   *out_ok = true;
@@ -223,7 +223,8 @@ static int64_t count_of(int rank, const int64_t *dims) {
   return count;
 }
 
-/* Walks both lists of dims from the front in groups of equal products; within a group the old dims must move as one. */
+/* Walks both lists of dims from the front in groups of equal products; within a group the old dims must be mergeable.
+ */
 static bool reshape(const void *change, const hr_operand *x, const int64_t *strides, int64_t *out, int64_t *offset) {
   (void)offset;
   const reshape_change *to = change;
