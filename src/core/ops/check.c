@@ -1,17 +1,12 @@
-/* Checks of one recorded operation: its views lie in their buffers, and its outputs are those that inference gives
- * (infer.h). Nothing here may be slow: an element-wise operation on a few small views takes some 20 ns; the reason for
- * a failure is looked for only when there is one.
+/* Checks of one recorded operation: its views are inside their buffers, and its outputs match inference (infer.h).
+ * Speed matters: an element-wise operation on a few small views takes about 20 ns. The reason for a failure is searched
+ * only after a failure.
  */
 #include <stdio.h>
 
 #include "core/ops/infer.h"
 
-enum {
-  INTEGER = 1,
-  REAL = 2,
-  COMPLEX = 4,
-  STORED = 8
-}; /* bits, in the order of promotion; the last does not promote */
+enum { INTEGER = 1, REAL = 2, COMPLEX = 4, STORED = 8 }; /* bits, in order of promotion; the last does not promote */
 
 static const uint8_t category_of[HR_DTYPE_COUNT] = {
     [HR_DTYPE_BOOL] = INTEGER,      [HR_DTYPE_U8] = INTEGER,        [HR_DTYPE_I8] = INTEGER,
@@ -41,29 +36,29 @@ static inline bool is_scalar_dtype(hr_dtype dtype) {
          dtype == HR_DTYPE_U64;
 }
 
-/* Messages stay out of line: a check that passes needs its registers. */
+/* Messages stay out of line, so that a passing check keeps its registers. */
 #define HR__COLD __attribute__((noinline, cold))
 
 /* ---- views ---- */
 
-/* Sums over all dims of products of two such numbers stay in 64 bits, and so do the bytes of twice as many bits. */
+/* Sums over all dims of products of two such numbers fit into 64 bits, and so do bytes of twice as many bits. */
 enum { SMALL_BITS = 29 };
 
-/* Whether a view, not empty and nowhere expanded, of sizes and strides that are small and not negative, lies inside its
- * buffer. False: perhaps all the same. */
+/* Fast test: true if a view surely lies inside its buffer. It must be non-empty, without stride 0, with small
+ * non-negative sizes and strides. False: the slow test decides. */
 static inline bool is_plainly_inside(const hr_view *view) {
   const int64_t *dims = view->dims, *strides = view->strides;
   uint64_t max = (uint64_t)view->offset, bits = max >> SMALL_BITS;
   for (size_t d = 0, rank = (size_t)view->rank; d < rank; ++d) {
     uint64_t last = (uint64_t)dims[d] - 1, stride = (uint64_t)strides[d];
-    bits |= last | (stride - 1); /* what is 0 becomes large */
+    bits |= last | (stride - 1); /* 0 becomes large */
     max += last * stride;
   }
-  bits |= max >> SMALL_BITS; /* so that bytes fit, too */
+  bits |= max >> SMALL_BITS; /* so that bytes fit too */
   return bits >> SMALL_BITS == 0 && (max + 1) * size_of[view->dtype] <= hr_buffer_bytes(view->buffer);
 }
 
-/* The same of any view of a buffer; as an output it must not stay in place along a dim either. */
+/* True if any view of a buffer is inside it; an output must also have no stride of 0. */
 static bool is_anyhow_inside(const hr_view *view, bool is_output) {
   const int64_t *dims = view->dims, *strides = view->strides;
   int64_t min = view->offset, max = view->offset, reach, end;
@@ -102,7 +97,7 @@ static inline bool is_inside(const hr_view *view, bool is_output) {
   return is_plainly_inside(view) || is_anyhow_inside(view, is_output);
 }
 
-/* Whether `view` can be spread over `rank` dims. */
+/* True if `view` can be broadcast to `rank` dims. */
 static inline bool is_spreadable(const hr_view *view, int rank, const int64_t *dims) {
   int added = rank - view->rank;
   if (added < 0) {
@@ -180,13 +175,13 @@ static inline hr_dtype view_dtype(const hr_view *view) {
   return hr__view_is_number(view) ? view->scalar->dtype : view->dtype;
 }
 
-/* Whether a row has a version for these dtypes; `inputs` are the categories of all inputs. */
+/* True if a row has a version for these dtypes; `inputs` are the categories of all inputs. */
 static inline bool is_typed(const hr_op_row *row, uint8_t inputs, hr_dtype output) {
   uint8_t out = category_of[output], allowed = categories(row);
   if (((inputs | out) & STORED) != 0) {
     return (row->traits & HR_TRAIT_STORED) != 0 && (row->rule == HR_RULE_CAST || (inputs & COMPLEX) == 0);
   }
-  bool is_losing = (inputs & COMPLEX) != 0 && out != COMPLEX; /* an imaginary part would vanish */
+  bool is_losing = (inputs & COMPLEX) != 0 && out != COMPLEX; /* an imaginary part would be lost */
   switch (row->rule) {
     case HR_RULE_SAME:
       return (allowed & out) != 0 && !is_losing && !(output == HR_DTYPE_BOOL && (row->traits & HR_TRAIT_NO_BOOL) != 0);
@@ -231,8 +226,8 @@ HR__COLD static hr_status explain_spread(const hr__checked *c, int i, const hr_v
                         c->name, i, hr__view_dims(&c->inputs[i], from), hr__view_dims(out, to));
 }
 
-/* Whether an element-wise operation is in order: n outputs, and n inputs for each of the row's operands, list after
- * list. */
+/* True if an element-wise operation is valid: n outputs, and n inputs for each of the row's operands, list after list.
+ */
 static inline bool is_pointwise(const hr_op_row *row, int input_count, const hr_view *inputs, int n,
                                 const hr_view *outputs) {
   if (n < 1 || (int64_t)n * row->arity != input_count) {
@@ -258,7 +253,7 @@ static inline bool is_pointwise(const hr_op_row *row, int input_count, const hr_
   return true;
 }
 
-/* The same walk, for the first thing that is wrong. */
+/* The same walk; returns the first error. */
 HR__COLD static hr_status explain_pointwise(const hr__checked *c, const hr_op_row *row) {
   int n = c->output_count, arity = row->arity;
   if (n < 1 || (int64_t)n * arity != c->input_count) {

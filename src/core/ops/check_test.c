@@ -1,4 +1,4 @@
-/* Checks at record time: what is refused, in which words, and that each row's documented shapes pass. */
+/* Checks at record time: rejected operations, their messages, and each row's documented shapes. */
 #include "core/ops/op.h"
 #include "hr_test.h"
 
@@ -79,7 +79,7 @@ static hr_tensor_type type_of(const hr_view *view) {
   return type;
 }
 
-/* What passes the check is inferred, where outputs are given that the inputs do not determine. */
+/* Infers the outputs of an operation that passes the check. Outputs that the inputs do not determine are given. */
 static void expect_inferred(hr_op op, const hr_attrs *attrs, const views *in, const views *out) {
   hr_tensor_type inputs[24], outputs[24];
   for (int i = 0; i < in->count; ++i) {
@@ -99,7 +99,7 @@ static void expect_inferred(hr_op op, const hr_attrs *attrs, const views *in, co
   }
 }
 
-/* `ints` is a list in text; as many scalars as asked for, all 1.0. */
+/* `ints` is a list in text; all scalars are 1.0. */
 static hr_status check(hr_op op, const char *inputs, const char *outputs, const char *ints, int scalar_count) {
   static views in, out;
   int64_t values[32];
@@ -263,7 +263,7 @@ HR_TEST(losses) {
 
 HR_TEST(windows) {
   PASS(MAX_POOL, "f32[1,2,8,8]", "f32[1,2,4,4] i64[1,2,4,4]", "2,2,2,2,0,0,1,1", 0);
-  PASS(MAX_POOL, "f32[2,7,7]", "f32[2,4,3]", "2,2,2,2,0,0,1,1", 0); /* the last window cut in one dim */
+  PASS(MAX_POOL, "f32[2,7,7]", "f32[2,4,3]", "2,2,2,2,0,0,1,1", 0); /* the last window is cut in one dim */
   REFUSE(MAX_POOL, "f32[1,2,8,8]", "f32[1,2,5,4]", "2,2,2,2,0,0,1,1", 0, "take 8 to 4, not 5");
   REFUSE(MAX_POOL, "f32[1,2,8,8]", "f32[1,3,4,4]", "2,2,2,2,0,0,1,1", 0, "dim 1 of the planes differs: 2 != 3");
   PASS(AVG_POOL_BACKWARD, "f32[1,2,4,4]", "f32[1,2,8,8]", "2,2,2,2,0,0,1,1,1,0", 0);
@@ -340,7 +340,7 @@ HR_TEST(random_fills_cells_attention_optimizers) {
   REFUSE(CHECK_INDEX, "f32", "", "0,5,0", 0, "expected an i64 tensor");
 }
 
-/* No row is without a rule: the column is there, and with no operands at all, each says what it lacks. */
+/* Every row has a rule: without any operands each reports the missing one. */
 HR_TEST(every_row_has_a_rule) {
   for (int op = HR_OP_NONE; op <= HR_OP_COUNT; ++op) {
     const hr_op_row *row = hr_op_table((hr_op)op);

@@ -1,17 +1,17 @@
-/* Expand: from what was recorded to loops, contractions and special nodes.
+/* Expand: turns recorded operations into loops, contractions and special nodes.
  *
  *   stream form   %1:f32[4,8] = softmax(%0:f32[4,8]) ints(1)
  *                 %2:f32[4,8] = add(%1:f32[4,8], %3:f32[8])
  *   expanded      loop %4:f32[4,8]{1,0} = amax(%0:f32[4,8]{8,1}) reduce(0x2)      ... %4.. are dead, fresh temporaries
  *                 loop %2:f32[4,8]{8,1} = add(%1:f32[4,8]{8,1}, %3:f32[4,8]{0,1})
  *
- * Element-wise rows spread their inputs over the output's dims, reductions their output over the input's; composites
- * and contractions for which no provider answers, whatever their packing (pack_operands.c), are lowered. Library rows
- * stay, with dense operands. Buffers and scalars keep their numbers.
+ * Element-wise rows broadcast their inputs to the output's dims, reductions their output to the input's. Composites,
+ * and contractions that no provider serves with any packing (pack_operands.c), are lowered. Library rows stay, with
+ * dense operands. Buffers and scalars keep their numbers.
  *
- * Order: a recorded operation reads all its inputs before it writes. A loop promises that only where an input visits
- * the same elements in the same order as the output, or none of them; everything else goes through a temporary: the
- * output of an element-wise or reduce row, the inputs of the others (whose lowerings read them more than once).
+ * Order: a recorded operation reads all its inputs before it writes. In a loop this holds only if an input visits the
+ * same elements in the same order as the output, or none of them. Otherwise a temporary replaces the output of an
+ * element-wise or reduce row, or the inputs of other rows (whose lowerings read them more than once).
  */
 #include "core/ops/lower.h"
 
@@ -24,7 +24,7 @@ typedef struct expander {
 
 /* ---- hazards ---- */
 
-/* Whether writing `out` element by element would change an element of `input` before the loop reads it. */
+/* True if writing `out` element by element would change an element of `input` before the loop reads it. */
 static bool is_hazard(const hr_operand *out, const hr_operand *input) {
   return !hr_operands_are_same_map(out, input) && hr_operands_may_overlap(out, input);
 }
@@ -68,7 +68,7 @@ static hr_node without_hazards(hr_builder *b, const hr_node *node, hr_operand *o
 
 /* ---- families ---- */
 
-/* The inputs of element `i` of a list of `lists` lists of `count` operands each. */
+/* The i-th operand of each of `lists` lists of `count` operands. */
 static void pick(const hr_node *node, int lists, int count, int i, hr_operand *out_inputs) {
   for (int list = 0; list < lists; ++list) {
     out_inputs[list] = node->inputs[list * count + i];
@@ -122,7 +122,7 @@ static void expand_reduce(hr_builder *b, const hr_node *node) {
   }
 }
 
-/* The index of the best element: its number along the reduced dims, row-major, is the index where none is given. */
+/* The index of the best element: by default its row-major number along the reduced dims. */
 static void expand_argreduce(hr_builder *b, const hr_node *node) {
   if (node->input_count < 1 || node->output_count != 1 || node->int_count < 1) {
     b->status = hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: a key, an output and a mask are needed",
@@ -150,7 +150,7 @@ static void expand_argreduce(hr_builder *b, const hr_node *node) {
   }
 }
 
-/* Providers see only nodes that have work to do. */
+/* True if the node has work to do; providers get only such nodes. */
 static bool has_elements(const hr_node *node) {
   for (int i = 0; i < node->input_count; ++i) {
     if (hr_is_present(node->inputs[i]) && hr_operand_count(node->inputs[i]) == 0) {
@@ -174,8 +174,8 @@ static void append(hr_builder *b, hr_node node) {
 
 static void expand_lowered(expander *e, const hr_node *node);
 
-/* Decides again about each contraction among the nodes that a lowering emitted, from number `first` on: attention's
- * products go to a provider or become loops like those that were recorded. */
+/* Expands each contraction among the nodes that a lowering emitted, from number `first` on. So attention's products go
+ * to a provider or become loops, like recorded ones. */
 static void expand_emitted(expander *e, int first) {
   hr_program *program = e->builder.program;
   int count = program->node_count - first, contractions = 0;
@@ -254,7 +254,7 @@ static void expand_lowered(expander *e, const hr_node *node) {
   }
 }
 
-/* Library rows get dense operands: inputs that lie otherwise are copied, outputs made beside their places. */
+/* Library rows get dense operands: other inputs are copied, and other outputs go through a temporary. */
 static void expand_library(expander *e, const hr_node *node) {
   hr_builder *b = &e->builder;
   hr_arena *arena = &b->program->arena;

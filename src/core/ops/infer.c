@@ -1,5 +1,5 @@
-/* hr_op_infer: what an operation gives, before it is recorded (include/headrace/op.h); element-wise rows and
- * reductions. The rules of other rows are in infer_*.c.
+/* hr_op_infer: the types of an operation's results before it is recorded (include/headrace/op.h). Element-wise rows and
+ * reductions are here; the rules of other rows are in infer_*.c.
  */
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 /* ---- element-wise rows ---- */
 
-/* The dtype that inputs first, first + step, ... have together. Numbers are weak unless there is nothing else. */
+/* The promoted dtype of inputs first, first + step, ... Numbers are weak unless all inputs are numbers. */
 static hr_dtype promote_inputs(const hr__checked *c, int first, int step) {
   hr_dtype tensors = HR_DTYPE_NONE, numbers = HR_DTYPE_NONE;
   for (int i = first; i < c->input_count; i += step) {
@@ -79,7 +79,7 @@ static hr_status check_places(const hr__checked *c, const hr_view *x) {
                                                                      : hr__refuse_types(c, 0, 1, 2, HR_DTYPE_I64);
 }
 
-/* True if an output has elements of which each is made of none. */
+/* True if the output has elements and each reduces no elements. */
 static bool reduces_nothing(const hr_view *x, int64_t mask) {
   int64_t count = 1, kept = 1;
   for (int d = 0; d < x->rank; ++d) {
@@ -89,7 +89,7 @@ static bool reduces_nothing(const hr_view *x, int64_t mask) {
   return count == 0 && kept != 0;
 }
 
-/* Sums and products of integers are i64; bits, and what picks one of its elements, stay in their dtype. */
+/* Sums and products of integers are i64. Bit operations, and reductions that pick an element, keep the dtype. */
 static hr_dtype dtype_of_reduction(const hr_op_row *row, hr_dtype dtype) {
   if (row->family == HR_FAMILY_ARGREDUCE || row->rule == HR_RULE_LOGICAL) {
     return row->family == HR_FAMILY_ARGREDUCE ? HR_DTYPE_I64 : HR_DTYPE_BOOL;
@@ -133,7 +133,7 @@ static void set_row_major(hr_tensor_type *type) {
   }
 }
 
-/* True if the elements lie without gaps and none twice, whatever the order of the dims. */
+/* True if the elements have no gaps and no overlap in memory, in any order of the dims. */
 static bool is_dense(int rank, const int64_t *dims, const int64_t *strides) {
   int64_t expected = 1;
   uint32_t seen = 0;
@@ -157,7 +157,7 @@ static bool is_dense(int rank, const int64_t *dims, const int64_t *strides) {
   return true;
 }
 
-/* An element-wise output lies as its first input that has its dims and is dense. */
+/* An element-wise output gets the strides of its first input that has its dims and is dense. */
 static void follow_input(const hr__checked *c, int i) {
   hr_tensor_type *type = &c->types[i];
   for (int j = i; j < c->input_count; j += c->output_count) {
@@ -173,7 +173,7 @@ static void follow_input(const hr__checked *c, int i) {
 
 /* ---- one operation ---- */
 
-/* Rules look at views alone. A view of inference has no buffer; a rule may only ask whether there is one. */
+/* Rules read views alone. A view of inference has no buffer; a rule may only test if an operand is present. */
 static void view_type(hr_view *view, hr_scalar *number, const hr_tensor_type *type, bool is_output) {
   static const char present;
   *view = (hr_view){.dtype = type->dtype, .rank = type->rank, .dims = type->dims, .strides = type->strides};
@@ -216,7 +216,7 @@ static hr_status infer(const hr__checked *c) {
   }
 }
 
-/* Formats of one byte are moved, converted and compared alone; rows of other families check that with their dtypes. */
+/* Floats of one byte are only moved, converted and compared; rows of other families check that with their dtypes. */
 static hr_status check_stored(const hr__checked *c) {
   bool takes = (c->row->traits & HR_TRAIT_STORED) != 0;
   for (int i = 0; !takes && i < c->input_count; ++i) {
@@ -251,7 +251,7 @@ static hr_status infer_types(hr__checked *c, hr_view *views, hr_scalar *numbers,
 
 hr_status hr_op_infer(hr_op op, const hr_attrs *attrs, int input_count, const hr_tensor_type *inputs, int output_count,
                       hr_tensor_type *outputs) {
-  enum { FEW = 24 }; /* operands of all rows but those that take lists */
+  enum { FEW = 24 }; /* enough for all rows except those of lists */
   static const hr_attrs none;
   const hr_op_row *row = hr_op_table(op);
   attrs = attrs != NULL ? attrs : &none;

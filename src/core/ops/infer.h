@@ -1,11 +1,11 @@
-/* infer.h: what the rules of inference share (the `infer` column of ops.def).
+/* infer.h: helpers of the inference rules (the `infer` column of ops.def).
  *
- * A rule hr__infer_<name> checks operands and attributes and gives the outputs' types. It serves two callers.
- * hr_op_check passes outputs that exist, and giving a type compares their dims with it; nothing is stored. hr_op_infer
- * passes what its caller chose of the outputs, and giving a type fills it in. Rules read no memory and keep no state.
+ * A rule hr__infer_<name> checks operands and attributes and gives the outputs' types (hr__give*). It serves two
+ * callers. For hr_op_check the outputs exist: giving a type compares it with their dims and stores nothing. For
+ * hr_op_infer the outputs are the caller's choices: giving a type stores it. Rules read no memory and keep no state.
  *
- * Relations (hr__want_*) pass absent views. Messages begin with the row's name and tell what was found and what was
- * expected.
+ * Relations (hr__want_*) accept absent views. Messages begin with the row's name and contain the actual and the
+ * expected value.
  */
 #ifndef HEADRACE_CORE_INFER_H_
 #define HEADRACE_CORE_INFER_H_
@@ -23,7 +23,7 @@ struct hr__checked {
   const hr_view *inputs, *outputs;
   const int64_t *ints;
   const hr_scalar *scalars;
-  hr_tensor_type *types; /* inference: of the outputs, filled in by the rule; NULL: a check */
+  hr_tensor_type *types; /* inference: the outputs' types, stored by the rule; NULL: a check */
 };
 
 #define FAIL(c, format, ...) \
@@ -49,7 +49,7 @@ static inline int64_t hr__view_count(const hr_view *view) {
 enum { HR__DIMS_TEXT = 16 * 21 + 3 };
 const char *hr__view_dims(const hr_view *view, char *text);
 
-/* Of what is no operation, or has a count below 0. */
+/* The error for an unknown operation or a negative count. */
 hr_status hr__refuse_counts(const hr__checked *c);
 
 /* NULL: absent. */
@@ -59,22 +59,22 @@ static inline const hr_view *hr__checked_input(const hr__checked *c, int i) {
 static inline const hr_view *hr__checked_output(const hr__checked *c, int i) {
   return i < c->output_count && hr__view_is_present(&c->outputs[i]) ? &c->outputs[i] : NULL;
 }
-/* An output whose dims the caller chooses; NULL: it left the choice. */
+/* An output whose dims the caller chose; NULL if it didn't. */
 static inline const hr_view *hr__given_output(const hr__checked *c, int i) {
   const hr_view *output = hr__checked_output(c, i);
   return c->types != NULL && output != NULL && output->rank == 0 ? NULL : output;
 }
 
-/* ---- dtypes that rules give: a dtype that the caller chose stays ---- */
+/* ---- dtypes given by rules: a dtype chosen by the caller stays ---- */
 
-hr_dtype hr__dtype_of(const hr_view *view);     /* NULL: NONE; of a number its default dtype: bool, i64, f32, c64 */
+hr_dtype hr__dtype_of(const hr_view *view);     /* NULL gives NONE; a number its default dtype: bool, i64, f32, c64 */
 hr_dtype hr__dtype_floating(hr_dtype dtype);    /* f32 of integers */
-hr_dtype hr__dtype_real(hr_dtype dtype);        /* of a complex number's parts */
-hr_dtype hr__dtype_complex(hr_dtype dtype);     /* of numbers with such parts */
+hr_dtype hr__dtype_real(hr_dtype dtype);        /* of a complex dtype's parts */
+hr_dtype hr__dtype_complex(hr_dtype dtype);     /* the complex dtype with such parts */
 hr_dtype hr__dtype_statistics(hr_dtype dtype);  /* real; f32 beside narrower ones */
 hr_dtype hr__dtype_accumulated(hr_dtype dtype); /* i64 of integers */
 
-/* ---- what rules give; of outputs that are absent nothing ---- */
+/* ---- results of rules; absent outputs get none ---- */
 
 hr_status hr__want_dims(const hr__checked *c, const char *what, const hr_view *view, int rank, const int64_t *dims);
 void hr__set_type(const hr__checked *c, int i, hr_dtype dtype, int rank, const int64_t *dims);
@@ -103,14 +103,14 @@ static inline void hr__keep(const hr__checked *c, int i, hr_dtype dtype, const h
     hr__set_type(c, i, dtype, view->rank, view->dims);
   }
 }
-/* Output i can't be made of these operands: fails if it is there, and is absent in an inference. */
+/* Output i can't be computed from these operands: fails if it is present; absent in an inference. */
 hr_status hr__give_none(const hr__checked *c, int i, const char *why);
 /* Output i has x's rank, and 1 in the dims of mask. */
 hr_status hr__give_reduced(const hr__checked *c, int i, hr_dtype dtype, const hr_view *x, int64_t mask);
-/* Fails for a choice that the caller has to make. */
+/* Fails for dims that the caller must choose. */
 hr_status hr__refuse_choice(const hr__checked *c, int i);
 
-/* A view that a rule makes up: of an output whose dims are not given. */
+/* A view that a rule constructs for an output whose dims are not given. */
 typedef struct hr__made {
   hr_view view;
   int64_t dims[HR_RANK_MAX];
@@ -125,7 +125,7 @@ static inline const hr_view *hr__make_like(hr__made *made, const hr_view *like) 
 
 /* ---- relations ---- */
 
-/* The dims of another view; a vector; one element. */
+/* The view must have: the dims of another view; one dim; one element. */
 hr_status hr__want_like(const hr__checked *c, const char *what, const hr_view *view, const hr_view *other);
 static inline hr_status hr__want_vector(const hr__checked *c, const char *what, const hr_view *view, int64_t count) {
   return view == NULL ? HR_OK : hr__want_dims(c, what, view, 1, &count);
@@ -137,12 +137,12 @@ static inline hr_status hr__want_rank(const hr__checked *c, const char *what, co
   bool is_fit = view == NULL || (view->rank >= min && view->rank <= max);
   return __builtin_expect(is_fit, 1) ? HR_OK : hr__refuse_rank(c, what, view, min, max);
 }
-/* Dims that can be broadcast to these. */
+/* The view's dims must broadcast to these. */
 hr_status hr__want_spread(const hr__checked *c, const char *what, const hr_view *view, int rank, const int64_t *dims);
 hr_status hr__want_integer(const hr__checked *c, const char *what, const hr_view *view);
-/* Sizes, strides and paddings that sums and products of 64 bits can take. */
+/* Sizes, strides and paddings must be small enough for sums and products in 64 bits. */
 hr_status hr__want_small(const hr__checked *c, int count, const int64_t *ints);
-/* A dim of the view, which is there. */
+/* `dim` must be a dim of the view, which must be present. */
 hr_status hr__want_dim(const hr__checked *c, int64_t dim, const hr_view *view);
 /* The broadcast dims of inputs first, first + step, ... */
 hr_status hr__broadcast_inputs(const hr__checked *c, int first, int step, int *out_rank, int64_t *dims);
@@ -151,15 +151,15 @@ hr_status hr__broadcast_inputs(const hr__checked *c, int first, int step, int *o
 
 /* Counts, attributes and types of a contraction, composite or special row, whose views have been checked. */
 hr_status hr__infer_operands(const hr__checked *c);
-/* The same of a library row, by what `shapes` says in ops.def. */
+/* The same for a library row, by its `shapes` in ops.def. */
 hr_status hr__infer_library(const hr__checked *c);
-/* The same of a reduction or a choice of the best. */
+/* The same for a reduction or argreduce row. */
 hr_status hr__infer_reduction(const hr__checked *c);
 
-/* True if the element-wise row computes with inputs of these categories (hr__category_of) and such an output. */
+/* True if the element-wise row supports inputs of these categories (hr__category_of) and this output. */
 uint8_t hr__category_of(hr_dtype dtype);
 bool hr__is_typed(hr_op op, uint8_t inputs, hr_dtype output);
-/* True if the row reduces such an input to such an output. */
+/* True if the row reduces this input dtype to this output dtype. */
 bool hr__is_reduction_typed(hr_op op, hr_dtype input, hr_dtype output);
 /* UNIMPLEMENTED, with the dtypes of inputs first, first + step, ... */
 hr_status hr__refuse_types(const hr__checked *c, int first, int step, int arity, hr_dtype output);

@@ -1,5 +1,5 @@
-/* infer_index.c: rules of what moves elements about: joining, padding, gathering and scattering, numbers of rows and
- * columns (infer.h). */
+/* infer_index.c: rules of the rows that move elements: joining, padding, gathering and scattering, triangles and ranges
+ * (infer.h). */
 #include <string.h>
 
 #include "core/ops/infer.h"
@@ -41,8 +41,7 @@ hr_status hr__infer_cat(const checked *c) {
   return hr__give(c, 0, "the output", dtype, rank, dims);
 }
 
-/* `more` elements before each dim of x, and as many behind it as `after` says: where they are negative they are cut
- * off. */
+/* Gives x's dims with before[d] elements more in front and after[d] behind; negative numbers crop. */
 static hr_status give_padded(const checked *c, const hr_view *x, const int64_t *before, const int64_t *after) {
   int64_t dims[HR_RANK_MAX];
   const hr_view *y = c->types == NULL ? hr__checked_output(c, 0) : NULL;
@@ -66,7 +65,7 @@ hr_status hr__infer_pad(const checked *c) {
   return give_padded(c, x, c->ints, c->ints + x->rank);
 }
 
-/* `small` has the elements that its borders are made of. */
+/* `small` must have the elements that its borders copy. */
 static hr_status check_borders(const checked *c, const hr_view *small) {
   bool repeats = c->ints[0] != 0;
   for (int d = 0; d < small->rank; ++d) {
@@ -125,7 +124,7 @@ hr_status hr__infer_index_select(const checked *c) {
                              : FAIL(c, "an output of %d dims, expected at most %d", rank, HR_RANK_MAX);
 }
 
-/* index is no larger than `other`, `dim` aside where it may be anything. */
+/* index must not be larger than `other`, except in `dim`. */
 static hr_status want_within(const checked *c, const hr_view *index, const char *what, const hr_view *other,
                              int64_t dim) {
   char found[HR__DIMS_TEXT], limit[HR__DIMS_TEXT];
@@ -272,7 +271,7 @@ hr_status hr__infer_tri(const checked *c) {
   return hr__give_like(c, 0, "the output", x->dtype, x);
 }
 
-/* An output of so many dims, which the caller chooses. */
+/* An output of `rank` dims, which the caller chooses. */
 static hr_status infer_given(const checked *c, int rank, hr_dtype dtype) {
   const hr_view *y = hr__given_output(c, 0);
   if (y == NULL) {

@@ -31,7 +31,7 @@ hr_status hr__infer_matmul(const checked *c) {
   return hr__want_spread(c, "the bias", hr__checked_input(c, 2), rank, dims);
 }
 
-/* From 1 to what 32 bits hold. */
+/* True from 1 to the largest number of 32 bits. */
 static inline bool is_positive(int64_t value) {
   return (uint64_t)value - 1 < INT32_MAX;
 }
@@ -73,7 +73,7 @@ static hr_status check_conv_shapes(const checked *c, const hr_view *x, const hr_
                   (long long)dilation[i]);
     }
     int64_t room = x->dims[2 + i] + 2 * padding[i] - dilation[i] * (w->dims[2 + i] - 1) - 1;
-    int64_t expected = room < 0 ? 0 : stride[i] == 1 ? room + 1 : room / stride[i] + 1; /* a division takes long */
+    int64_t expected = room < 0 ? 0 : stride[i] == 1 ? room + 1 : room / stride[i] + 1; /* avoid the slow division */
     /* a transposed convolution may leave elements of x that no window reaches */
     if (w->dims[2 + i] < 1 || y->dims[2 + i] != expected) {
       return FAIL(c,
@@ -85,8 +85,8 @@ static hr_status check_conv_shapes(const checked *c, const hr_view *x, const hr_
   return HR_OK;
 }
 
-/* What one of x, w and y is, where the others are known: dim 0, dim 1, and a spatial dim from those of the others. For
- * x and w, which y does not determine, the least x and the largest w. */
+/* One of x, w and y of a convolution, computed from the others: dim 0, dim 1 and the spatial dims. y does not determine
+ * x and w uniquely: gives the smallest x and the largest w. */
 typedef enum side { SIDE_X, SIDE_W, SIDE_Y } side;
 
 static int64_t spatial_dim(side of, int64_t x, int64_t w, int64_t y, int64_t stride, int64_t padding,
@@ -97,7 +97,7 @@ static int64_t spatial_dim(side of, int64_t x, int64_t w, int64_t y, int64_t str
   return of == SIDE_X ? room : room < 0 ? 0 : of == SIDE_W ? room / dilation + 1 : room / stride + 1;
 }
 
-/* The output of an inference that was not given; x, w or y, whichever it is, is not read. */
+/* Constructs the output of an inference whose dims were not given; the operand of its side is not read. */
 static hr_status make_conv_operand(const checked *c, side of, const hr_view *x, const hr_view *w, const hr_view *y,
                                    hr__made *out_made) {
   HR_RETURN_IF_ERROR(check_conv_ints(c));
@@ -122,7 +122,7 @@ static hr_status make_conv_operand(const checked *c, side of, const hr_view *x, 
   return HR_OK;
 }
 
-/* In an inference: what was given of the output, or what is made of the others. */
+/* In an inference: the given output, or the one constructed from the other operands. */
 __attribute__((noinline)) static hr_status infer_conv(const checked *c, side of, const hr_view *x, const hr_view *w,
                                                       const hr_view *y) {
   const hr_view **output = of == SIDE_X ? &x : of == SIDE_W ? &w : &y;
@@ -173,12 +173,12 @@ hr_status hr__infer_moments(const checked *c) {
   return hr__give_reduced(c, 1, dtype, x, c->ints[0]);
 }
 
-/* The largest magnitude of nothing is not a number that one could give. */
+/* The largest magnitude of no elements is undefined. */
 hr_status hr__infer_norm(const checked *c) {
   const hr_view *x = hr__checked_input(c, 0);
   HR_RETURN_IF_ERROR(hr__give_reduced(c, 0, hr__dtype_real(hr__dtype_floating(hr__dtype_of(x))), x, c->ints[0]));
   bool has_identity = c->int_count < 2 || (c->ints[1] != 4 && c->ints[1] != 5), is_empty = hr__view_count(x) == 0;
-  for (int d = 0; !has_identity && is_empty && d < x->rank; ++d) { /* empty in a kept dim: so is the output */
+  for (int d = 0; !has_identity && is_empty && d < x->rank; ++d) { /* empty in a kept dim: the output is empty too */
     is_empty = x->dims[d] != 0 || (c->ints[0] >> d & 1) != 0;
   }
   return has_identity || !is_empty ? HR_OK : FAIL(c, "no elements in the reduced dims, and an infinite order");
@@ -247,7 +247,7 @@ hr_status hr__infer_layer_norm_backward(const checked *c) {
   return hr__give(c, 2, "dbias", dtype, n, dims);
 }
 
-/* x is [N, C, ..] with C in whole groups. */
+/* x must be [N, C, ..] with C a multiple of the groups. */
 static hr_status want_groups(const checked *c, const hr_view *x) {
   int64_t groups = c->ints[0];
   HR_RETURN_IF_ERROR(hr__want_rank(c, "x", x, 2, HR_RANK_MAX));
@@ -281,7 +281,7 @@ hr_status hr__infer_group_norm_backward(const checked *c) {
   return hr__give_vector(c, 2, "dbias", dtype, x->dims[1]);
 }
 
-/* Inputs from the given number on are vectors of x's channels, and so are outputs from number 1 on. */
+/* Inputs from the given number on must be vectors of x's channels, and so are outputs from number 1 on. */
 static hr_status infer_channels(const checked *c, const hr_view *x, int first_input, hr_dtype dtype) {
   HR_RETURN_IF_ERROR(hr__want_rank(c, "x", x, 2, HR_RANK_MAX));
   for (int i = first_input; i < c->input_count; ++i) {
@@ -459,8 +459,8 @@ hr_status hr__infer_gru_cell_backward(const checked *c) {
 
 /* ---- attention ---- */
 
-/* q [.., L, E], k [.., S, E], v [.., S, V] and the mask over [.., L, S] fit; gives the dims of y [.., L, V], whose
- * first are those of the log-sum-exp [.., L]. */
+/* Checks q [.., L, E], k [.., S, E], v [.., S, V] and the mask over [.., L, S]. Returns the dims of y [.., L, V]; the
+ * first of them are those of the log-sum-exp [.., L]. */
 static hr_status check_heads(const checked *c, const hr_view *q, const hr_view *k, const hr_view *v,
                              const hr_view *mask, int64_t *dims) {
   HR_RETURN_IF_ERROR(hr__want_rank(c, "q", q, 2, HR_RANK_MAX));
@@ -509,7 +509,7 @@ hr_status hr__infer_attention_backward(const checked *c) {
 
 /* ---- optimizers ---- */
 
-/* Lists of n outputs each that begin with the parameters; inputs begin with n gradients. */
+/* The outputs are lists of n, first the parameters; the inputs begin with n gradients. */
 static hr_status infer_states(const checked *c, int k, int n, int lists) {
   const hr_view *gradient = hr__checked_input(c, k);
   if (gradient == NULL) {
@@ -525,7 +525,7 @@ static hr_status infer_states(const checked *c, int k, int n, int lists) {
   return HR_OK;
 }
 
-/* Lists of n outputs each that begin with the parameters; inputs begin with n gradients, whose dims they all have. */
+/* The outputs are lists of n, first the parameters; the inputs begin with n gradients. All have the gradients' dims. */
 static hr_status infer_parameters(const checked *c, int lists, int input_lists) {
   int n = c->output_count / lists;
   if (n * lists != c->output_count || c->input_count < n * input_lists || c->input_count > n * input_lists + 3) {

@@ -1,4 +1,4 @@
-/* Inference of library rows: one walk over `shapes` (ops.def) that gives each letter its value and compares. */
+/* Inference of library rows: one walk over `shapes` (ops.def) that assigns each letter's value and compares. */
 #include <string.h>
 
 #include "core/ops/infer.h"
@@ -8,7 +8,7 @@ enum { LETTERS = 26, UNBOUND = -1 };
 typedef struct walk {
   const hr__checked *c;
   hr_dtype dtype; /* T */
-  int batch_rank; /* of the dims that `..` stands for; UNBOUND before the first operand that has them */
+  int batch_rank; /* number of dims that `..` stands for; UNBOUND before the first operand with `..` */
   const int64_t *batch;
   int64_t values[LETTERS];
 } walk;
@@ -82,7 +82,7 @@ static bool dim_fits(walk *w, char letter, int64_t dim) {
   return *value == dim;
 }
 
-/* True if the letters take the view's dims: batch dims, then one dim a letter. */
+/* True if the letters match the view's dims: batch dims, then one dim for each letter. */
 static bool dims_fit(walk *w, const hr_view *view, const pattern *p) {
   int batch = view->rank - p->dim_count;
   bool fits = p->has_batch ? batch >= 0 && batch_fits(w, view, batch) : batch == 0;
@@ -108,7 +108,7 @@ static hr_status check_operand(walk *w, const char *side, int i, const hr_view *
   return dims_fit(w, view, p) ? HR_OK : refuse_dims(w, side, i, view, p);
 }
 
-/* Dims that the caller of an inference gave give letters their values. */
+/* Assigns letters from the dims that an inference's caller gave. */
 static hr_status read_given(walk *w, const char *side, int i, const hr_view *view, const pattern *p) {
   if (i >= w->c->output_count) {
     return HR_OK;
@@ -143,7 +143,7 @@ static bool is_end(char letter) {
   return letter == '\0' || letter == '>' || letter == ';';
 }
 
-/* Operands that the list leaves out at its end are absent. */
+/* Operands missing at the list's end are absent. */
 static hr_status walk_side(walk *w, const char *side, int count, const hr_view *views, const char **at, operand_fn fn) {
   static const hr_view absent;
   int i = 0;
@@ -156,12 +156,12 @@ static hr_status walk_side(walk *w, const char *side, int count, const hr_view *
   return count <= i ? HR_OK : FAIL(w->c, "%d %ss, expected at most %d", count, side, i);
 }
 
-/* ---- values of letters that no input has: "K=min(M,N) N~whole(K)" ---- */
+/* ---- values of letters that occur in no input: "K=min(M,N) N~whole(K)" ---- */
 
 typedef struct definition {
   char letter;
   bool is_default;
-  int64_t value; /* UNBOUND: of a letter without one */
+  int64_t value; /* UNBOUND for a letter without a value */
 } definition;
 
 static int64_t value_of(const walk *w, const char *name, int64_t a, int64_t b) {
@@ -190,7 +190,7 @@ static const char *read_definition(const walk *w, const char *at, definition *ou
   return end + 1 + (end[1] == ' ');
 }
 
-/* Letters get their values; defaults only in an inference, where nothing was given. */
+/* Assigns the letters' values; defaults only in an inference without given dims. */
 static void define_letters(walk *w, bool with_defaults) {
   const char *at = strchr(hr_op_table(w->c->op)->shapes, ';');
   for (at = at == NULL ? "" : at + 2; *at != '\0';) {

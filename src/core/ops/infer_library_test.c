@@ -1,4 +1,4 @@
-/* Checks of library rows: what `shapes` of ops.def lets through and what not, in which words. */
+/* Checks of library rows: operands that `shapes` of ops.def accepts or rejects, with the messages. */
 #include "core/ops/op.h"
 #include "hr_test.h"
 

@@ -1,4 +1,4 @@
-/* Rules of inference: what they share (infer.h). */
+/* Helpers of the inference rules (infer.h). */
 #include "core/ops/infer.h"
 
 #include <string.h>
@@ -218,7 +218,7 @@ hr_status hr__refuse_counts(const hr__checked *c) {
                         (int)c->op, c->name, c->input_count, c->output_count, c->int_count, c->scalar_count);
 }
 
-/* At most so many, and those that are needed. HR_OPERANDS_ANY is the largest number without a sign. */
+/* True if there are not too many operands, and all required ones. HR_OPERANDS_ANY is the largest unsigned number. */
 static inline bool is_present(int count, const hr_view *views, const hr_op_operands *operands) {
   bool is_fit = (unsigned)count <= (unsigned)operands->max;
   for (uint32_t left = operands->needed; left != 0; left &= left - 1) {

@@ -1,5 +1,5 @@
-/* Inference of types: for each row what it gives, from PyTorch's documentation and from the rows' own, with nothing
- * given unless the row leaves a choice; what is refused, in which words. */
+/* Inference of types: the results of each row, from PyTorch's documentation and the rows' own, with no outputs given
+ * unless the row leaves a choice. Then the rejected operands and the messages. */
 #include "core/ops/op.h"
 #include "hr_test.h"
 
@@ -50,7 +50,7 @@ static types parse_types(const char *text) {
   return t;
 }
 
-/* inputs -> outputs; `given` is what the caller fills in of the outputs. Scalars in text: "1 2.5". */
+/* inputs -> outputs; `given` are the outputs' parts that the caller chooses. Scalars in text: "1 2.5". */
 typedef struct golden {
   hr_op op;
   const char *inputs, *ints, *scalars, *given, *outputs;
@@ -224,7 +224,7 @@ static const golden goldens[] = {
     ROW(ADAM, "f32[2] f32[3] f32 f32", "0,0,0", "1. 1. 1. 1. 1.", "", "f32[2] f32[3] f32[2] f32[3] f32[2] f32[3]"),
     ROW(SGD, "f32[2] f32[3]", "0,0,0,1", "1. 1. 1. 1.", "", "f32[2] f32[3] f32[2] f32[3]"),
 
-    /* library rows; matrices lie column by column: [.., N, M] is M x N */
+    /* library rows; matrices are column-major: [.., N, M] is M x N */
     ROW(SORT, "f32[2,5]", "0", "", "", "f32[2,5] i64[2,5]"),
     ROW(TOPK, "f32[2,5]", "1", "", "[2,3]", "f32[2,3] i64[2,3]"),
     ROW(KTH, "f32[2,5]", "0,3", "", "", "f32[2] i64[2]"),
@@ -267,7 +267,7 @@ HR_TEST(each_row_gives_what_its_documentation_says) {
   }
 }
 
-/* Three inputs of which one has all dims of the output; element-wise rows are the same in this. */
+/* Three inputs, one of which has all dims of the output; all element-wise rows behave alike. */
 HR_TEST(every_element_wise_row_broadcasts) {
   for (int op = HR_OP_NONE + 1; op < HR_OP_COUNT; ++op) {
     const hr_op_row *row = hr_op_table((hr_op)op);
@@ -300,7 +300,7 @@ HR_TEST(every_element_wise_row_broadcasts) {
   }
 }
 
-/* As at::result_type: numbers are weak, a higher category wins. */
+/* Like at::result_type: numbers are weak, a higher category wins. */
 HR_TEST(dtypes_are_promoted) {
   static const golden rows[] = {
       ROW(ADD, "f16[2] =f64", "", "", "", "f16[2]"),

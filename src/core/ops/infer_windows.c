@@ -1,4 +1,4 @@
-/* infer_windows.c: rules of windows over planes, and of planes in other sizes (infer.h). */
+/* infer_windows.c: rules of windows over planes, and of resized planes (infer.h). */
 #include <string.h>
 
 #include "base/integer.h"
@@ -8,7 +8,7 @@ typedef hr__checked checked;
 
 /* ---- windows and interpolation ---- */
 
-/* Planes of n dims, as many in both. */
+/* Both must have planes of n dims and the same number of planes. */
 static hr_status check_planes(const checked *c, const hr_view *x, const hr_view *y, int n) {
   if (n < 1 || n > 3) {
     return FAIL(c, "planes of %d dims, expected 1 to 3", n);
@@ -23,7 +23,7 @@ static hr_status check_planes(const checked *c, const hr_view *x, const hr_view 
   return HR_OK;
 }
 
-/* y's size is that of the windows over x, the last one cut at the border or not. */
+/* y must have the size of the windows over x; the last window may be cut at the border or not. */
 static hr_status check_windows(const checked *c, const hr_view *x, const hr_view *y) {
   int n = c->int_count / 4;
   HR_RETURN_IF_ERROR(check_planes(c, x, y, n));
@@ -46,7 +46,7 @@ static hr_status check_windows(const checked *c, const hr_view *x, const hr_view
   return HR_OK;
 }
 
-/* y's planes of all whole windows over x; or, of windows y, the least x that has them. */
+/* Constructs y's planes of all whole windows over x; or the smallest x that has the windows y. */
 static hr_status make_windows(const checked *c, const hr_view *x, const hr_view *y, hr__made *out_made) {
   const hr_view *from = x != NULL ? x : y;
   int n = c->int_count / 4;
@@ -68,7 +68,7 @@ static hr_status make_windows(const checked *c, const hr_view *x, const hr_view 
   return HR_OK;
 }
 
-/* Windows over x give y; one of them is output 0, and made if an inference was not given it. */
+/* Windows over x give y. One of the two is output 0, and is constructed if an inference doesn't have it. */
 static hr_status infer_windows(const checked *c, const hr_view *x, const hr_view *y, hr__made *made,
                                const hr_view **out_output) {
   int extra = c->int_count % 4, expected = c->row->int_count % 4;
@@ -122,7 +122,7 @@ hr_status hr__infer_adaptive(const checked *c) {
   return hr__give_like(c, 1, "the index", HR_DTYPE_I64, y);
 }
 
-/* x times its scale, rounded down. A scale of 0: the caller has to give the dim. */
+/* x times its scale, rounded down. With a scale of 0 the caller must give the dim. */
 static hr_status scaled_dim(const checked *c, int64_t x, int scalar, int64_t *out_dim) {
   double scale = hr_scalar_as_f64(&c->scalars[scalar]), dim = (double)x * scale;
   if (!(dim >= 1 && dim <= INT32_MAX)) {
@@ -211,7 +211,7 @@ hr_status hr__infer_col2im(const checked *c) {
   return HR_OK;
 }
 
-/* Both have the same dims but for one, which has elements. */
+/* Both must have the same dims except one, which must have elements. */
 static hr_status check_resampled(const checked *c, const hr_view *x, const hr_view *y) {
   HR_RETURN_IF_ERROR(hr__want_dim(c, c->ints[0], x));
   int dim = (int)c->ints[0];

@@ -1,7 +1,7 @@
-/* lower.h: what lowerings share: accumulate types, shapes with dims of one, results that may go straight to an output.
+/* lower.h: helpers of lowerings: accumulation dtypes, dims of one, results that may be stored directly to an output.
  *
- * A builder's views are absent operands after its first error; lowerings take dims and strides from the node's own
- * operands, which are always there.
+ * After a builder's first error its views are absent operands. So lowerings read dims and strides from the node's own
+ * operands, which are always present.
  */
 #ifndef HEADRACE_CORE_LOWER_H_
 #define HEADRACE_CORE_LOWER_H_
@@ -20,7 +20,7 @@ static inline hr_dtype hr__real_part(hr_dtype dtype) {
                                   : dtype;
 }
 
-/* `count` new dims of 1 behind the dims of x, or in front of them. */
+/* `count` new dims of 1 after the dims of x, or in front of them. */
 static inline hr_operand hr__ones_after(hr_builder *b, hr_operand x, int count) {
   for (int i = 0; i < count && hr_is_present(x); ++i) {
     x = hr_view_insert(b, x, x.rank, 1);
@@ -39,8 +39,8 @@ static inline hr_operand hr__along(hr_builder *b, hr_operand x, int rank, int at
   return hr__ones_before(b, hr__ones_after(b, x, rank - 1 - at), at);
 }
 
-/* x with dim `at` as `count` runs of `width` neighbours, in dims `at` and `at` + 1; where each begins is the term of
- * input 1. Absent where there is no room for a dim. */
+/* x with dim `at` as `count` runs of `width` neighbours, in dims `at` and `at` + 1; the term of input 1 gives each
+ * run's start. Absent if the rank leaves no room for a dim. */
 static inline hr_operand hr__view_neighbours(hr_builder *b, hr_operand x, int at, int64_t count, int64_t width) {
   int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
   if (!hr_is_present(x) || x.rank == HR_RANK_MAX) {
@@ -55,7 +55,7 @@ static inline hr_operand hr__view_neighbours(hr_builder *b, hr_operand x, int at
   return hr_view_term(b, view, 1, x.strides[at], x.dims[at] - width + 1);
 }
 
-/* What a view with a term of input 1 sees where `place` says. */
+/* A gather: a view with a term of input 1, read at the positions `place`. */
 static inline hr_operand hr__make_picked(hr_builder *b, hr_operand view, hr_operand place) {
   if (!hr_is_present(view)) {
     return view;
@@ -65,11 +65,12 @@ static inline hr_operand hr__make_picked(hr_builder *b, hr_operand view, hr_oper
   return picked;
 }
 
-/* Where a value of `dtype` with the dims of `sample` is made: the output itself when it is there and has that dtype. */
+/* The operand for a result of `dtype` with the dims of `sample`: the output itself if it is present and has that dtype,
+ * else a temporary. */
 static inline hr_operand hr__result(hr_builder *b, hr_operand out, hr_dtype dtype, hr_operand sample) {
   return hr_is_present(out) && out.dtype == dtype ? out : hr_build_temp_like(b, sample, dtype);
 }
-/* Copies such a value to its output where hr__result gave a temporary. */
+/* Copies the result to its output if hr__result gave a temporary. */
 static inline void hr__deliver(hr_builder *b, hr_operand out, hr_dtype dtype, hr_operand value) {
   if (hr_is_present(out) && out.dtype != dtype) {
     hr_emit1(b, HR_OP_COPY, out, value);
@@ -93,8 +94,8 @@ static inline uint32_t hr__mask_range(int first, int count) {
 /* Keys' cubic filter with parameter a at x: the polynomial for 0 <= x <= 1, or the outer one for 1 <= x <= 2. */
 hr_operand hr__make_cubic(hr_builder *b, hr_dtype dtype, hr_operand x, double a, bool is_outer);
 
-/* Emits a contraction that `keeps` refuses with the loops around it that make a provider take it: copies of operands,
- * bias added behind it (pack_operands.c). False, and nothing is emitted: no provider takes it. */
+/* Emits a contraction that `keeps` rejects, with loops around it so that a provider supports it: copies of operands,
+ * bias added afterwards (pack_operands.c). False, emitting nothing, if no provider supports it. */
 bool hr__pack_contraction(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node);
 
 #endif

@@ -3,13 +3,13 @@
  *   s = matmul(q, k^T)     t = s * scale (+ mask, or -inf where it forbids, or above the diagonal)
  *   p = exp(t - max) / sum(exp(t - max))     y = matmul(dropout(p), v)     lse = max + log(sum)
  *
- * The gradient computes the probabilities again, as exp(t - lse), instead of keeping them. Rows that may look at
- * nothing give 0. A causal mask lets row l see columns 0 .. l. Dropout happens when its scalars are there: (p, seed,
- * offset) behind the scale; element i of the probabilities, counted row-major, has its own random number.
+ * The gradient recomputes the probabilities as exp(t - lse) instead of storing them. Fully masked rows give 0. With a
+ * causal mask row l sees columns 0 .. l. Dropout is applied if its scalars (p, seed, offset) follow the scale; element
+ * i of the probabilities, in row-major order, has its own random number.
  *
- * This says what attention means, and is what short sequences run as; longer ones stay one node where a provider takes
- * them (providers/attention). The products are contraction nodes, for a provider or the loops of lower_contraction.c;
- * their operands have the dtype of q, scores stay f32 for f16 and bf16.
+ * This defines attention, and short sequences run in this form; longer ones stay one node if a provider supports them
+ * (providers/attention). The products are contraction nodes, for a provider or the loops of lower_contraction.c. Their
+ * operands have q's dtype; scores stay f32 for f16 and bf16.
  */
 #include <math.h>
 
@@ -83,7 +83,7 @@ static hr_operand make_scores(hr_builder *b, const attention *a) {
 }
 
 typedef struct dropout {
-  hr_operand is_kept, scale; /* over the scores: which stay, and 1 / (1 - p) */
+  hr_operand is_kept, scale; /* over the scores: the elements kept, and 1 / (1 - p) */
 } dropout;
 
 static dropout make_dropout(hr_builder *b, const attention *a) {
@@ -107,7 +107,7 @@ static void emit_dropout(hr_builder *b, const attention *a, const dropout *drop,
   hr_emit3(b, HR_OP_WHERE, out, drop->is_kept, scaled, hr_build_f64(b, 0));
 }
 
-/* `value` of each row, or `other` where `key` is `special`: rows that may look at nothing. */
+/* `value` of each row, or `other` where `key` is `special` (fully masked rows). */
 static hr_operand make_guard(hr_builder *b, hr_operand key, double special, hr_operand value, double other,
                              hr_dtype dtype) {
   hr_operand is_special = hr_make2(b, HR_OP_EQ, HR_DTYPE_BOOL, key, hr_build_f64(b, special));
@@ -149,7 +149,7 @@ hr_status hr__lower_attention(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
-/* The gradient of an added mask: that of the scores, summed where the mask was broadcast. */
+/* The gradient of an added mask: the scores' gradient, summed over the dims in which the mask was broadcast. */
 static void emit_mask_gradient(hr_builder *b, hr_operand dmask, hr_operand dscores, const attention *a) {
   dmask = hr__ones_before(b, dmask, a->rank - dmask.rank);
   if (!hr_is_present(dmask)) {

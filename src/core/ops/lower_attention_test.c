@@ -20,7 +20,7 @@ static void fill(double *out, int count, int factor) {
   }
 }
 
-/* Row 1 of the flags forbids everything. */
+/* Row 1 of the flags masks everything. */
 static problem make_problem(mask_kind mask, int causal) {
   problem p = {.mask = mask, .causal = causal};
   fill(p.q, H * L * E, 7), fill(p.k, H * S * E, 5), fill(p.v, H * S * V, 11), fill(p.added, L * S, 3);
@@ -124,7 +124,7 @@ HR_TEST(attention_with_an_added_mask) {
   check(ADDED, 1);
 }
 
-/* Uniform probabilities 1/4 and values 1: each output is the share of kept elements over 1 - p, and dv repeats it. */
+/* Uniform probabilities 1/4 and values 1: each output is the share of kept elements over 1 - p, and dv equals it. */
 HR_TEST(attention_drops_the_same_elements_both_ways) {
   enum { ROWS = 64, KEYS = 4 };
   static float q[ROWS], k[KEYS], v[KEYS], y[ROWS], lse[ROWS], dy[ROWS], dv[KEYS];

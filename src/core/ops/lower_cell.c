@@ -1,6 +1,6 @@
 /* Lowerings of recurrent cells, in the arithmetic of torch's fused cells: one chain of loops over [N, H].
  *
- * The gates' products with the weights are inputs ([N, G * H], one block of H columns for each gate); what is left is
+ * The gates' products with the weights are inputs ([N, G * H], one block of H columns for each gate); the rest is
  * element-wise. float16 and bfloat16 cells compute in f32 and round their outputs once.
  *
  *   LSTM, gates i f g o   c' = f * c + i * g       h = o * tanh(c')
@@ -8,7 +8,7 @@
  */
 #include "core/ops/lower.h"
 
-/* What a cell knows while it is lowered: `hidden` is H, temporaries have `dtype` and the dims of `like` [N, H]. */
+/* State of a cell's lowering: `hidden` is H; temporaries have `dtype` and the dims of `like` [N, H]. */
 typedef struct cell {
   hr_builder *b;
   hr_operand like;
@@ -48,7 +48,7 @@ static void store(const cell *c, hr_operand out, hr_operand value) {
   }
 }
 
-/* The result of `op`, stored to `out` (which may be absent) as well; unrounded where `out` would round it. */
+/* The result of `op`, also stored to `out` (which may be absent). The returned value is not rounded to out's dtype. */
 static hr_operand apply_to(const cell *c, hr_operand out, hr_op op, int count, const hr_operand *inputs) {
   if (hr_is_present(out) && out.dtype == c->dtype) {
     hr_emit(c->b, op, out, count, inputs);

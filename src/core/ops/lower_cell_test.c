@@ -59,7 +59,7 @@ HR_TEST(lstm_cell_agrees_with_torch) {
   ASSERT_ALL_NEAR(workspace, lstm_workspace, N * 4 * H, 2e-7);
 }
 
-/* Without biases, with the new state in place of the old. */
+/* Without biases, with the new state overwriting the old. */
 HR_TEST(lstm_cell_in_place_without_biases) {
   float xg[4] = {0, 0, 1, 0}, hg[4] = {0, 0, 0, 0}, c[1] = {2}, h[1], workspace[4];
   bench t = bench_begin();

@@ -1,9 +1,8 @@
-/* lower_contraction.c: matrix products and convolutions as loops, for devices and shapes that no provider answers for.
+/* lower_contraction.c: matrix products and convolutions as loops, for devices and shapes that no provider supports.
  *
- * Each is one multiplication over [kept dims | summed dims] into a temporary, and at once its sum: a pair that the
- * compiler always fuses, so that the temporary never exists. Padding is a bound on a load. The gradient of a
- * convolution's input is again a gather, of the output's gradient with zeros between its elements where the stride is
- * more than 1.
+ * Each is one multiplication over [kept dims | summed dims] into a temporary, followed by its sum. The compiler always
+ * fuses this pair, so the temporary never exists. Padding is a bound on a load. The gradient of a convolution's input
+ * is also a gather, of the output's gradient; for strides above 1 that has zeros between its elements.
  */
 #include "core/ops/lower.h"
 
@@ -65,7 +64,7 @@ static hr_status conv_of(const hr_node *node, hr_operand x, hr_operand w, hr_ope
   return HR_OK;
 }
 
-/* One operand over a domain that a lowering writes dim by dim; strides of 0 broadcast. */
+/* One operand over a domain that a lowering defines dim by dim; strides of 0 broadcast. */
 typedef struct axes {
   int rank;
   int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];

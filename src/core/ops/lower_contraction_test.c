@@ -31,7 +31,7 @@ HR_TEST(matmul_over_nothing_is_zero) {
   ASSERT_ALL_NEAR(y, ((float[6]){0}), 6, 0);
 }
 
-/* Products of halves are summed in f32: 4,096 + 1 needs more digits than f16 has. */
+/* Products of f16 are summed in f32: 4,096 + 1 needs more digits than f16 has. */
 HR_TEST(matmul_of_halves_accumulates_wide) {
   uint16_t x[3] = {hr_f32_to_f16(4096), hr_f32_to_f16(1), hr_f32_to_f16(-4096)}, w[3], y[1];
   w[0] = w[1] = w[2] = hr_f32_to_f16(1);
@@ -108,7 +108,8 @@ HR_TEST(convolutions_and_their_gradients) {
   }
 }
 
-/* The gradient of one output element alone, through a stride of 2: each input gets the weight that reached it. */
+/* The gradient of a single output element with a stride of 2: each input gets the weight that was multiplied with it.
+ */
 HR_TEST(strided_gradient_puts_weights_back) {
   float dy[2] = {0, 1}, w[3] = {1, 2, 4}, dx[6], bias[1] = {100};
   bench t = bench_begin();

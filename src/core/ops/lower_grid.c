@@ -1,12 +1,12 @@
-/* lower_grid.c: samples of planes at places that a tensor names (spatial transformers), in two or three dims.
+/* lower_grid.c: samples planes at the positions of a tensor (spatial transformers), in two or three dims.
  *
- * A place has a coordinate for each dim, -1 to 1 over the plane. Along a dim a sample is a weighted sum of K elements,
- * its taps: the nearest (K = 1), two neighbours (linear), or four (cubic, Keys' polynomials with A = -3/4). Positions
- * and weights of taps are element-wise over [N, 1, out..]; the K^n combinations of taps are gathers over [N, C, out..],
- * weighted and added in one loop. Places outside give zeros, the border, or a reflection.
+ * A position has a coordinate for each dim, -1 to 1 over the plane. Along a dim a sample is a weighted sum of K
+ * elements, its taps: the nearest (K = 1), two neighbours (linear), or four (cubic, Keys' polynomials with A = -3/4).
+ * Indices and weights of taps are element-wise over [N, 1, out..]; the K^n combinations of taps are gathers over [N, C,
+ * out..], weighted and added in one loop. Positions outside give zeros, the border, or a reflection.
  *
- * Gradients: the planes get scatters in order, combination by combination. Coordinates get, for each combination, the
- * sum over channels of gradient times element, weighted by the slope of one dim's weight and the weights of the others.
+ * Gradients: the planes' is an ordered scatter for each combination. The coordinates' is, for each combination, the sum
+ * over channels of gradient times element, weighted by the slope of one dim's weight and the weights of the others.
  */
 #include "core/ops/lower.h"
 
@@ -16,7 +16,7 @@ enum { DIMS_MAX = 3, TAPS_MAX = 4 };
 
 typedef struct tap {
   hr_operand position;      /* i64, inside the plane */
-  hr_operand is_inside;     /* bool; absent: always */
+  hr_operand is_inside;     /* bool; absent: true */
   hr_operand weight, slope; /* absent: 1; slope by the coordinate in elements */
 } tap;
 
@@ -24,7 +24,7 @@ typedef struct tap {
 typedef struct axis {
   int64_t in;
   tap taps[TAPS_MAX];
-  hr_operand factor; /* elements for each unit of the coordinate, 0 where it is held at the border */
+  hr_operand factor; /* elements per unit of the coordinate, 0 where it is clamped to the border */
 } axis;
 
 typedef struct sampler {
@@ -32,7 +32,7 @@ typedef struct sampler {
   bool aligns_corners;
   hr_dtype dtype; /* of coordinates and weights */
   axis axes[DIMS_MAX];
-  hr_operand planes;         /* what is sampled, or its gradient */
+  hr_operand planes;         /* the sampled planes, or their gradient */
   int64_t dims[HR_RANK_MAX]; /* [N, C, out..] */
 } sampler;
 
@@ -48,7 +48,7 @@ static hr_operand coordinate_of(hr_builder *b, hr_operand grid, const sampler *s
   return hr_is_present(x) ? hr_view_insert(b, hr_view_remove(b, x, x.rank - 1), 1, 1) : x;
 }
 
-/* In elements: -1 is the first element's centre (or its outer edge), 1 the last one's. */
+/* Converts to elements: -1 is the first element's centre (or its outer edge), 1 the last one's. */
 static hr_operand make_place(hr_builder *b, const sampler *s, hr_operand coordinate, int64_t in) {
   hr_operand from_zero = hr_make2(b, HR_OP_ADD, s->dtype, coordinate, number(b, 1));
   if (s->aligns_corners) {
@@ -58,14 +58,14 @@ static hr_operand make_place(hr_builder *b, const sampler *s, hr_operand coordin
   return hr_make2(b, HR_OP_SUB, s->dtype, edge, number(b, 0.5));
 }
 
-/* Between 0 and the last element; NaN becomes 0. */
+/* Clamped between 0 and the last element; NaN becomes 0. */
 static hr_operand make_held(hr_builder *b, const sampler *s, hr_operand place, int64_t in) {
   hr_operand low = hr_make2(b, HR_OP_FMAX, s->dtype, place, number(b, 0));
   return hr_make2(b, HR_OP_FMIN, s->dtype, low, number(b, (double)(in - 1)));
 }
 
-/* Reflected at the centres of the outer elements, or at their edges; *out_sign (if not NULL): 1, or -1 where it runs
- * backwards. */
+/* Reflected at the centres of the outer elements, or at their edges; *out_sign (if not NULL): 1, or -1 where the
+ * direction is reversed. */
 static hr_operand make_reflected(hr_builder *b, const sampler *s, hr_operand place, int64_t in, hr_operand *out_sign) {
   double low = s->aligns_corners ? 0 : -0.5, span = (double)(s->aligns_corners ? in - 1 : in);
   if (span == 0) {
@@ -91,13 +91,13 @@ static hr_operand make_reflected(hr_builder *b, const sampler *s, hr_operand pla
   return hr_make2(b, HR_OP_ADD, s->dtype, inside, number(b, low));
 }
 
-/* The place that is sampled, and how it moves with the coordinate. */
+/* The sampled position, and its derivative by the coordinate. */
 static hr_operand make_bounded(hr_builder *b, const sampler *s, axis *a, hr_operand coordinate) {
   hr_operand place = make_place(b, s, coordinate, a->in);
   double scale = (double)(s->aligns_corners ? a->in - 1 : a->in) / 2;
   a->factor = number(b, scale);
   if (s->outside == OUTSIDE_ZEROS || s->mode == MODE_CUBIC) {
-    return place; /* cubic: each tap is bounded by itself */
+    return place; /* cubic: each tap is bounded separately */
   }
   hr_operand sign = number(b, 1);
   hr_operand free = s->outside == OUTSIDE_REFLECTION ? make_reflected(b, s, place, a->in, &sign) : place;
@@ -131,7 +131,7 @@ static hr_operand make_cubic_slope(hr_builder *b, hr_dtype dtype, hr_operand x, 
   return hr_make3(b, HR_OP_ADD_SCALED, dtype, number(b, c0), x, sum);
 }
 
-/* Tap k of four lies at k - 1 elements behind the one before the place, which is `rest` behind that. */
+/* Tap k of four is k - 1 elements after the element before the position; `rest` is the distance from that element. */
 static void weigh_cubic(hr_builder *b, const sampler *s, tap *t, int k, hr_operand rest, bool with_slope) {
   bool is_outer = k == 0 || k == 3, is_behind = k >= 2;
   hr_operand distance = is_behind ? hr_make2(b, HR_OP_SUB, s->dtype, number(b, k - 1), rest)
@@ -210,7 +210,7 @@ static hr_operand make_weight(hr_builder *b, const sampler *s, int combination, 
   return product;
 }
 
-/* Whether all taps are inside; absent: always. */
+/* True if all taps are inside; absent: always true. */
 static hr_operand make_is_inside(hr_builder *b, const sampler *s, int combination) {
   hr_operand all = {.kind = HR_OPERAND_NONE};
   for (int d = 0; d < s->n; ++d) {
@@ -222,7 +222,7 @@ static hr_operand make_is_inside(hr_builder *b, const sampler *s, int combinatio
   return all;
 }
 
-/* `planes` over [N, C, out..] through the terms of inputs 1 to n, which are written behind inputs[0]. */
+/* `planes` over [N, C, out..] through the terms of inputs 1 to n, which are stored after inputs[0]. */
 static hr_operand view_combination(hr_builder *b, const sampler *s, hr_operand planes, int combination,
                                    hr_operand *inputs) {
   int64_t strides[HR_RANK_MAX] = {0};

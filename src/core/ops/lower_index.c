@@ -5,8 +5,8 @@
  *   y = index_select(x[5,8], i[3]) dim 0      check_index(i, 5)
  *                                             y[3,8] = copy(x{0,1} + i[3,1] * 8)
  *
- * Scattering nodes name the dims along which two elements may hit the same place; those run in order, so that sums are
- * reproducible and the last of several plain writes wins.
+ * Scattering nodes name the dims along which two elements may have the same target. Those run in order, so that sums
+ * are reproducible and the last of several plain writes wins.
  */
 #include <math.h>
 
@@ -29,7 +29,7 @@ static void check_range(hr_builder *b, hr_operand index, int64_t extent, bool al
   }
 }
 
-/* A number without dims counts as a vector of one element. */
+/* A tensor of rank 0 counts as a vector of one element. */
 static hr_operand at_least_vector(hr_builder *b, hr_operand x) {
   return hr_is_present(x) && x.kind == HR_OPERAND_VALUE && x.rank == 0 ? hr_view_insert(b, x, 0, 1) : x;
 }
@@ -49,7 +49,7 @@ hr_status hr__lower_cat(hr_builder *b, const hr_node *node) {
   for (int i = 0; i < node->input_count; ++i) {
     hr_operand x = node->inputs[i];
     if (x.rank != y.rank) {
-      continue; /* vectors of no elements join anything */
+      continue; /* empty vectors join tensors of any rank */
     }
     int64_t count = x.dims[dim];
     if (hr_operand_count(x) > 0) {
@@ -86,7 +86,7 @@ hr_status hr__lower_pad(hr_builder *b, const hr_node *node) {
 
 /* ---- gathers ---- */
 
-/* After an error the builder gives absent operands: what looks into one returns early, and the builder reports.
+/* After an error the builder returns absent operands: functions that read one return early, and the builder reports it.
  *
  * Replaces dim `dim` of x by `count` dims along which inputs[input] moves the address. */
 static hr_operand indexed(hr_builder *b, hr_operand x, int dim, int input, int count, const int64_t *dims) {
@@ -178,7 +178,7 @@ hr_status hr__lower_scatter(hr_builder *b, const hr_node *node) {
 typedef struct selection {
   int rank, position, index_rank; /* index dims are [position, position + index_rank) */
   int64_t dims[HR_RANK_MAX];
-  bool is_empty, is_wrong; /* no elements; or elements of a dim that has none */
+  bool is_empty, is_wrong; /* no elements; or an index into an empty dim */
 } selection;
 
 /* The dims that `count` indices select from x: the kept dims of x around the indices' common dims. */
@@ -291,7 +291,7 @@ hr_status hr__lower_index_add(hr_builder *b, const hr_node *node) {
 
 /* ---- gradient of an embedding ---- */
 
-/* 1 / (how often each token's index occurs), over the dims of `index`. */
+/* 1 / (number of occurrences of each token's index), over the dims of `index`. */
 static hr_operand inverse_frequency(hr_builder *b, hr_operand index, int64_t vocabulary) {
   hr_operand counts = hr_build_temp(b, HR_DTYPE_F64, 1, &vocabulary);
   hr_emit1(b, HR_OP_COPY, counts, hr_build_f64(b, 0));
@@ -333,7 +333,7 @@ hr_status hr__lower_embedding_backward(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
-/* ---- made from the index alone ---- */
+/* ---- computed from the index alone ---- */
 
 /* column - row over the last two dims. */
 static hr_operand diagonal_number(hr_builder *b, hr_operand x) {
@@ -361,7 +361,7 @@ hr_status hr__lower_eye(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
-/* Integers exactly; floating point in double, rounded once. */
+/* Integers are exact; floating point is computed in double and rounded once. */
 hr_status hr__lower_arange(hr_builder *b, const hr_node *node) {
   hr_operand y = hr_node_output(node, 0), start = hr_build_attr(b, node, 0), step = hr_build_attr(b, node, 1);
   if (hr_operand_count(y) == 0) {
@@ -390,8 +390,8 @@ static void cumsum_direct(hr_builder *b, hr_operand x, hr_operand y, int dim) {
   hr_emit_reduce(b, HR_OP_SUM, hr_view_insert(b, y, dim + 1, 1), triangle, 1u << (dim + 1));
 }
 
-/* Doubling (Hillis and Steele): after step k every element is the sum of the 2^k elements that end with it. `none`
- * changes nothing, and stands for what would be before the first element. */
+/* Doubling (Hillis and Steele): after step k every element is the sum of the 2^k elements that end with it. `none` is
+ * the neutral element, used before the first element. */
 static void doubling(hr_builder *b, hr_op op, double none, hr_operand x, hr_operand y, int dim) {
   int64_t n = x.dims[dim], strides[HR_RANK_MAX] = {0};
   strides[dim] = 1;
@@ -458,8 +458,8 @@ static hr_operand running_sum(hr_builder *b, hr_operand x) {
   return y;
 }
 
-/* The segment of each of `count` rows; the number of segments where there is none. Those that have begun are counted,
- * and the row is in the last one unless as many have ended. */
+/* The segment of each of `count` rows; the number of segments if it has none. Counts the segments begun up to a row:
+ * the row is in the last of these unless as many have ended. */
 static hr_operand segment_numbers(hr_builder *b, hr_operand begin, hr_operand end, int64_t count) {
   int64_t places = count + 1;
   hr_operand begun = hr_build_temp(b, HR_DTYPE_I64, 1, &places), open = hr_build_temp(b, HR_DTYPE_I64, 1, &places);
@@ -498,7 +498,7 @@ hr_status hr__lower_segments(hr_builder *b, const hr_node *node) {
   if (hr_is_present(factor)) {
     rows = hr_make2(b, HR_OP_MUL, dtype, rows, hr_view_insert(b, factor, 1, columns));
   }
-  int64_t dims[2] = {begin.dims[0] + 1, columns}; /* one more for rows of no segment */
+  int64_t dims[2] = {begin.dims[0] + 1, columns}; /* one more for rows without a segment */
   hr_operand sums = hr_build_temp(b, dtype, 2, dims);
   emit_fill(b, sums, start);
   if (b->status == NULL) {

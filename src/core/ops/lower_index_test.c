@@ -1,4 +1,4 @@
-/* Index maps against plain loops written here, and against values worked out by hand from PyTorch's documentation. */
+/* Index maps against plain loops, and against values computed by hand from PyTorch's documentation. */
 #include "lower_testing.h"
 
 static void count_up(float *out, int count) {
@@ -180,7 +180,7 @@ HR_TEST(products_of_bools_are_whether_all_are_true) {
   HR_ASSERT(y[0] == 1 && y[1] == 0 && y[2] == 1);
 }
 
-/* Whatever integer the bools are computed in, a number is true where it is not 0. */
+/* A number is true if it is not 0, for every integer type in which bools are computed. */
 HR_TEST(numbers_become_bools_by_one_rule) {
   static const double numbers[] = {0.5, INFINITY, NAN, 0x1p40, 1e30, -0.25, 256, 0, -0.0};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; ++i) {
@@ -238,7 +238,7 @@ HR_TEST(index_broadcasts_wraps_and_keeps_dims_around) {
   }
 }
 
-/* x[i, :, j]: the indexed dims are apart, so their place in the output is the front. */
+/* x[i, :, j]: the indexed dims are not adjacent, so they come first in the output. */
 HR_TEST(index_with_separated_dims_puts_the_index_first) {
   float x[12], y[6];
   int64_t first[2] = {1, 0}, last[2] = {1, 0};
@@ -406,7 +406,7 @@ HR_TEST(cumsum_of_every_length) {
   }
 }
 
-/* Products and sums of exponentials of lengths around powers of two, also in place. */
+/* Running products and sums of exponentials, of lengths around powers of two, also in place. */
 HR_TEST(running_products_and_sums_of_exponentials) {
   static const int64_t lengths[] = {1, 2, 3, 4, 5, 31, 33, 100};
   for (int i = 0; i < 16; ++i) {
@@ -450,7 +450,7 @@ HR_TEST(cumsum_counts_booleans_and_works_in_place) {
   }
 }
 
-/* An index that is spread over the elements of a row is looked at once for the row. */
+/* An index that is broadcast over the elements of a row is checked once for the row. */
 HR_TEST(spread_indices_are_checked_once) {
   float x[6 * 8] = {0}, y[9 * 8];
   int64_t index[6] = {0};

@@ -1,7 +1,7 @@
 /* lower_loss.c: negative log likelihood, and the losses that compare a tensor with a target element by element.
  *
- * The gradient of the negative log likelihood is no scatter but a comparison of each class with the target, over the
- * whole of dx: that fuses with the gradient of log-softmax behind it, and needs no zero fill.
+ * The gradient of the negative log likelihood is not a scatter. It compares each class with the target over all of dx,
+ * which fuses with the gradient of log-softmax and needs no zero fill.
  */
 #include "core/ops/lower.h"
 
@@ -11,7 +11,7 @@ static const hr_operand absent = {.kind = HR_OPERAND_NONE, .fill = HR_NO_SCALAR}
 
 /* ---- negative log likelihood ---- */
 
-/* i64 targets with `other` where they are to be ignored. */
+/* i64 targets, with `other` in place of ignored ones. */
 static hr_operand make_kept_target(hr_builder *b, hr_operand target, hr_operand is_kept, int64_t other) {
   return hr_make3(b, HR_OP_WHERE, HR_DTYPE_I64, is_kept, target, hr_build_i64(b, other));
 }
@@ -25,7 +25,7 @@ static hr_operand make_lookup(hr_builder *b, hr_operand table, hr_operand target
   return out;
 }
 
-/* A sum over all of x into a scalar output, seen as a row. */
+/* A view of a scalar output for the sum over all of x. */
 static hr_operand scalar_row(hr_builder *b, hr_operand out, int rank) {
   for (int d = out.rank; d < rank; ++d) {
     out = hr__ones_before(b, out, 1);
@@ -166,7 +166,7 @@ hr_status hr__lower_pointwise_loss(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
-/* The slope of the loss at d = x - target, without the gradient that comes in. */
+/* The derivative of the loss at d = x - target, without the incoming gradient. */
 static hr_operand make_slope(hr_builder *b, const hr_node *node, hr_operand d, hr_dtype dtype) {
   if (node->op == HR_OP_MSE_LOSS_BACKWARD) {
     return d;

@@ -1,4 +1,4 @@
-/* Losses and their gradients, worked out by hand or by plain loops. */
+/* Losses and their gradients, computed by hand or by plain loops. */
 #include "lower_testing.h"
 
 enum { NONE = 0, MEAN = 1, SUM = 2 };

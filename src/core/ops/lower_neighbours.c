@@ -1,6 +1,6 @@
-/* lower_neighbours.c: a few neighbours are an element-wise sum of gathers, whose places are one table's and a distance;
- * many are a reduction of a dim of their own. Of short runs all sums there are, of 1, 2, .. from each element on, are
- * made first: then each element is one gather.
+/* lower_neighbours.c: a few neighbours become an element-wise sum of gathers, whose positions are a table's plus a
+ * distance. Many become a reduction over a dim of their own. For short runs all sums of 1, 2, .. neighbours from each
+ * element on are computed first: then each result is one gather.
  */
 #include "core/ops/lower_neighbours.h"
 
@@ -63,8 +63,8 @@ hr_operand hr__make_sum_of_neighbours(hr_builder *b, hr_operand x, const hr__nei
 
 /* ---- runs ---- */
 
-/* Sums of 1, 2, .. width neighbours of x from each element of dim `at` on: [.., n * width, ..]; those that would end
- * outside are not made. A 0 behind them for elements that get nothing. */
+/* Sums of 1, 2, .. width neighbours of x from each element of dim `at` on: [.., n * width, ..], without those that
+ * would end outside. A 0 follows them, for elements with an empty sum. */
 static hr_operand make_running_sums(hr_builder *b, hr_operand x, int at, const hr__runs *r, hr_dtype dtype) {
   int64_t dims[HR_RANK_MAX], count = x.dims[at];
   for (int d = 0; d < x.rank; ++d) {
@@ -87,7 +87,7 @@ static hr_operand make_running_sums(hr_builder *b, hr_operand x, int at, const h
   return sums;
 }
 
-/* Short runs: where they begin and end says which of few sums it is. */
+/* Short runs: begin and end select one of the few sums. */
 static hr_operand pick_sums(hr_builder *b, hr_operand x, int at, const hr__runs *r, hr_dtype dtype) {
   hr_operand sums = make_running_sums(b, x, at, r, dtype), none = hr_build_i64(b, x.dims[at] * r->width);
   hr_operand before = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, r->size, hr_build_i64(b, 1));

@@ -1,11 +1,11 @@
 /* lower_norm.c: layer, group and batch normalisation and their gradients.
  *
- * All three are rows: the elements that share one mean. With d = x - mean and n elements in a row
+ * A *row* here is the set of elements that share one mean. With d = x - mean and n elements in a row
  *
  *   mean = sum(x) / n    rstd = 1 / sqrt(sum(d * d) / n + eps)    y = d * rstd * weight + bias
  *
  * and the gradient of x, with g = dy * weight and h = d * rstd, is rstd * (g - sum(g) / n - h * sum(g * h) / n). Rows
- * of batch norm are long: there only what a row shares is kept between passes, and elements are loaded again.
+ * of batch norm are long: only values of a whole row are kept between passes, and elements are loaded again.
  */
 #include "core/ops/lower.h"
 
@@ -16,7 +16,7 @@ typedef struct moments {
   hr_operand rstd;
 } moments;
 
-/* mean_out and rstd_out are the outputs with kept dims; either may be absent. */
+/* mean_out and rstd_out are the outputs with the reduced dims kept; either may be absent. */
 static moments measure(hr_builder *b, hr_operand x, uint32_t mask, double count, hr_operand eps, hr_dtype dtype,
                        hr_operand mean_out, hr_operand rstd_out) {
   moments m;
@@ -37,13 +37,13 @@ static void deliver(hr_builder *b, const moments *m, hr_dtype dtype, hr_operand 
   hr__deliver(b, rstd_out, dtype, m->rstd);
 }
 
-/* The row value `x`, ready no sooner than `after`, which is NaN or infinite only where the result is. What the elements
- * make of it is computed in the last pass over long rows, and not in the first and then kept in memory. */
+/* The row value `x`, made dependent on `after`, which is NaN or infinite only where the result is. So for long rows the
+ * elements that use it are computed in the last pass, instead of in the first and then stored. */
 static hr_operand make_late(hr_builder *b, hr_operand x, hr_operand after, hr_dtype dtype) {
   return hr_make3(b, HR_OP_ADD_SCALED, dtype, x, after, hr_build_f64(b, 0));
 }
 
-/* y = centred * rstd * weight + bias, where the last two are optional. */
+/* y = centred * rstd * weight + bias; the last two are optional. */
 static void emit_affine(hr_builder *b, hr_operand y, hr_operand centred, hr_operand rstd, hr_operand weight,
                         hr_operand bias, hr_dtype dtype) {
   if (hr_is_present(weight) && hr_is_present(bias)) {
@@ -57,9 +57,9 @@ static void emit_affine(hr_builder *b, hr_operand y, hr_operand centred, hr_oper
   }
 }
 
-/* The gradient of x; all operands have the rank of x or broadcast to it. Follows the gradients of weight and bias where
- * they are wanted: h is computed again, from a copy of the means and in the order below, so that it shares a kernel
- * with the rows and not with the columns, which would have to keep it in memory for the rows. */
+/* The gradient of x; all operands have the rank of x or broadcast to it. It is emitted after the gradients of weight
+ * and bias, if those are wanted. h is recomputed from a copy of the means, in the order below: so it shares a kernel
+ * with the rows and not with the columns, which would have to store it for the rows. */
 static void emit_row_gradient(hr_builder *b, hr_operand dx, hr_operand dy, hr_operand x, hr_operand mean,
                               hr_operand rstd, hr_operand weight, uint32_t mask, double count, hr_dtype dtype) {
   hr_operand n = hr_build_f64(b, count), own_mean = hr_make1(b, HR_OP_COPY, dtype, mean), g = dy;
@@ -142,7 +142,7 @@ static grouping grouping_of(hr_operand x, int64_t groups) {
   }
   return g;
 }
-/* Channels in dim `dim` as groups; none at all are none in each group. */
+/* Splits the channels in dim `dim` into groups; without channels each group is empty. */
 static hr_operand split_dim(hr_builder *b, const grouping *g, hr_operand x, int dim) {
   return g->inner > 0 ? hr_view_split(b, x, dim, g->inner) : hr_view_insert(b, x, dim, g->groups);
 }
@@ -231,7 +231,7 @@ hr_status hr__lower_batch_norm(hr_builder *b, const hr_node *node) {
       hr_emit3(b, HR_OP_LERP, out[4], in[4], unbiased, momentum);
     }
     deliver(b, &m, dtype, out[1], out[2]);
-    m.mean = hr_is_present(out[1]) ? out[1] : m.mean; /* as they were rounded for the gradient */
+    m.mean = hr_is_present(out[1]) ? out[1] : m.mean; /* as rounded for the gradient */
     m.rstd = hr_is_present(out[2]) ? out[2] : m.rstd;
   } else {
     m.mean = in[3];

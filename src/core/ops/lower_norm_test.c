@@ -11,8 +11,7 @@ static void fill(double *out, int count, int factor, int start) {
   }
 }
 
-/* y[i] = (x[i] - mean) / sqrt(var + eps) * w[i / S % C] + b[i / S % C] where elements share a mean when row(i) is the
- * same. */
+/* y[i] = (x[i] - mean) / sqrt(var + eps) * w[i / S % C] + b[i / S % C]; elements with the same row(i) share a mean. */
 typedef struct problem {
   int rows;
   int (*row)(int i);
@@ -172,7 +171,7 @@ HR_TEST(batch_norm_by_running_statistics) {
   ASSERT_ALL_NEAR(db, sums, C, 1e-12);
 }
 
-/* Halves are normalised in f32: a sum of squares of 256 elements of 100 is past f16's range. */
+/* f16 is normalised in f32: a sum of squares of 256 elements of 100 exceeds f16's range. */
 HR_TEST(layer_norm_of_halves_accumulates_wide) {
   uint16_t half_x[256], half_y[256];
   float average[1];
@@ -190,7 +189,7 @@ HR_TEST(layer_norm_of_halves_accumulates_wide) {
   }
 }
 
-/* No channels are no channels in each group. */
+/* Without channels each group is empty. */
 HR_TEST(group_norm_of_no_channels) {
   float nothing[1] = {0}, means[6] = {0}, rstds[6] = {0};
   bench t = bench_begin();

@@ -1,13 +1,13 @@
 /* Lowerings of optimizers: the arithmetic of torch's fused CPU kernels, one chain of loops for each parameter.
  *
- * Whatever depends on numbers alone (1 - beta, corrections by the step, the step size) is computed in double on vectors
- * with one element for each parameter, then rounded to the type in which the parameter is updated:
+ * Values that depend on numbers alone (1 - beta, corrections by the step, the step size) are computed in double, as
+ * vectors with one element for each parameter. Then they are rounded to the type in which the parameter is updated:
  *
  *   corrections[n]  = -lr / (1 - beta1 ^ step[n]), sqrt(1 - beta2 ^ step[n]), ...   small, for all parameters
  *   parameter k     = chain over its dims that reads element k of those
  *
- * float16 and bfloat16 parameters compute in f32 and round what is stored. Where found_inf is given and not 0, every
- * output keeps its value. Gradients are read, never written.
+ * float16 and bfloat16 parameters compute in f32 and round on stores. If found_inf is given and not 0, every output
+ * keeps its value. Gradients are never written.
  */
 #include "core/ops/lower.h"
 
@@ -16,7 +16,7 @@ static hr_operand element(hr_builder *b, hr_operand vector, int64_t k) {
   return hr_is_present(vector) ? hr_view_remove(b, hr_view_slice(b, vector, 0, k, 1, 1), 0) : vector;
 }
 
-/* A tensor of one element, whatever its rank, as an operand without dims. */
+/* A tensor of one element and any rank, as an operand without dims. */
 static hr_operand as_number(hr_builder *b, hr_operand x) {
   for (int rank = x.rank; hr_is_present(x) && rank > 0; --rank) {
     x = hr_view_remove(b, x, 0);
@@ -46,7 +46,8 @@ static hr_operand apply2(const update *u, hr_op op, hr_operand x, hr_operand y) 
 static hr_operand apply3(const update *u, hr_op op, hr_operand x, hr_operand y, hr_operand z) {
   return apply(u, op, 3, (hr_operand[]){x, y, z});
 }
-/* The new value of `out`, which is replaced unless the step is skipped; unrounded where `out` would round it. */
+/* The new value of `out`, which is replaced unless the step is skipped. The returned value is not rounded to out's
+ * dtype. */
 static hr_operand replace(const update *u, hr_operand out, hr_op op, int count, const hr_operand *inputs) {
   if (!hr_is_present(u->skip) && out.dtype == u->dtype) {
     hr_emit(u->b, op, out, count, inputs);
@@ -61,13 +62,13 @@ static hr_operand replace(const update *u, hr_operand out, hr_op op, int count, 
   return value;
 }
 
-/* The gradient, unscaled and turned round for maximisation. */
+/* The gradient, unscaled, and negated for maximisation. */
 static hr_operand prepare_gradient(const update *u, hr_operand gradient, hr_operand scale, bool maximize) {
   gradient = hr_is_present(scale) ? apply2(u, HR_OP_DIV, gradient, scale) : gradient;
   return maximize ? apply1(u, HR_OP_NEG, gradient) : gradient;
 }
 
-/* Numbers that all parameters share, or vectors with an element for each. */
+/* Numbers shared by all parameters, or vectors with an element for each. */
 typedef struct numbers {
   hr_builder *b;
   int64_t count;
@@ -90,7 +91,7 @@ static hr_operand rounded(const numbers *s, hr_operand x, hr_dtype dtype) {
   hr_emit1(s->b, HR_OP_COPY, out, x);
   return out;
 }
-/* Whether the step is skipped; absent where the caller gave no found_inf. */
+/* True if the step is skipped; absent if the caller gave no found_inf. */
 static hr_operand skip_of(const numbers *s, hr_operand found_inf) {
   if (!hr_is_present(found_inf)) {
     return found_inf;

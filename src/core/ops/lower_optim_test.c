@@ -149,7 +149,7 @@ HR_TEST(adamw_in_bf16_computes_in_f32) {
                       NUMBER_TENSOR(&t, F32, s.step[0]), NUMBER_TENSOR(&t, F32, s.step[1])),
                6, outputs, INTS(1, 0, 0), SCALARS(F64(0.0125), F64(0.9), F64(0.99), F64(0.25), F64(1e-6)));
   HR_ASSERT_OK(bench_run(&t));
-  for (int i = 0; i < 3 * ALL; ++i) { /* rounding may fall the other way where torch fuses a multiply-add */
+  for (int i = 0; i < 3 * ALL; ++i) { /* rounding may differ where torch fuses a multiply-add */
     float expected = golden[i / ALL][i % ALL];
     HR_ASSERT_NEAR(hr_bf16_to_f32(half[i / ALL][i % ALL]), expected, fabsf(expected) * 0x1p-8f);
   }

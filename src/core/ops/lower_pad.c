@@ -1,8 +1,8 @@
-/* lower_pad.c: padding with what lies at the border: reflected or repeated.
+/* lower_pad.c: padding with border elements, reflected or repeated.
  *
- * The input is copied into the middle of the result, then one dim after the other gets its two borders, each a copy of
- * what the result has by then: a slice read backwards, or one of stride 0. Corners come from the dims before. The
- * gradient undoes that: a copy of it folds its borders into its middle, dim by dim from the last, in this order alone.
+ * The input is copied into the middle of the result. Then one dim after the other gets its two borders, each a copy of
+ * a part of the result so far: a slice read backwards, or one of stride 0. So earlier dims supply the corners. The
+ * gradient reverses that: a copy of it adds its borders to its middle, dim by dim from the last; the order matters.
  */
 #include "core/ops/lower.h"
 
@@ -20,7 +20,8 @@ static border border_of(const hr_node *node, hr_operand small) {
                   .in = small.dims};
 }
 
-/* The part of the large operand that is there before dim `dim` gets its borders: dims from `dim` on are their middle.
+/* The part of the large operand that is complete before dim `dim` gets its borders: the middle of the dims from `dim`
+ * on.
  */
 static hr_operand ready_part(hr_builder *b, hr_operand large, const border *p, int dim) {
   for (int d = dim; d < p->rank; ++d) {
@@ -29,7 +30,8 @@ static hr_operand ready_part(hr_builder *b, hr_operand large, const border *p, i
   return large;
 }
 
-/* Dim `dim` of the large operand, one side: where its border lies, and what it shows. Dims behind are their middle. */
+/* One side of dim `dim` of the large operand: the border's view, and the view of its source. Later dims are cut to
+ * their middle. */
 static void border_views(hr_builder *b, hr_operand large, const border *p, int dim, bool is_after,
                          hr_operand *out_border, hr_operand *out_shown) {
   int64_t count = is_after ? p->after[dim] : p->before[dim], end = p->before[dim] + p->in[dim];

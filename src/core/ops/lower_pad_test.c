@@ -3,7 +3,7 @@
 
 enum { IN = 4 * 3, OUT = 9 * 6 };
 
-/* The element of n that position i shows, `before` of them in front. */
+/* The element of n at position i, with `before` border elements in front. */
 static int shown(int i, int before, int n, bool repeats) {
   int at = i - before;
   if (repeats) {

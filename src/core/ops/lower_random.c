@@ -1,11 +1,11 @@
 /* Lowerings of random fills and dropout.
  *
- * Each element's number comes from Philox with the element's row-major index as counter, so that it depends on neither
- * layout, mode nor thread count:
+ * Each element's number comes from Philox with the element's row-major index as counter. So it does not depend on
+ * layout, mode or thread count:
  *
  *   u = philox_uniform(index, seed, offset)      in [0, 1)
  *
- * Numbers are made in f32 (f64 for f64 outputs) and rounded to the output's dtype once.
+ * Numbers are computed in f32 (f64 for f64 outputs) and rounded once to the output's dtype.
  */
 #include "core/ir/build.h"
 #include "core/ir/dtype.h"
@@ -54,8 +54,8 @@ static int narrow_digits(hr_dtype dtype) {
   return dtype == HR_DTYPE_F16 ? 11 : dtype == HR_DTYPE_BF16 ? 8 : 0;
 }
 
-/* [from, to): what rounds up to `to` becomes `from`. Narrow dtypes get no more random bits than they can hold, so
- * that this stays rare. */
+/* [from, to): a number that rounds up to `to` becomes `from`. Narrow dtypes get no more random bits than they can hold,
+ * so that this is rare. */
 static void lower_uniform(hr_builder *b, const hr_node *node, hr_operand y) {
   hr_operand from = hr_build_attr(b, node, 0), to = hr_build_attr(b, node, 1);
   hr_dtype dtype = arithmetic(y.dtype);
@@ -92,7 +92,7 @@ static void lower_bernoulli(hr_builder *b, const hr_node *node, hr_operand y) {
   }
 }
 
-/* from + bits mod (to - from), unsigned, so that to - from may need all 64 bits. */
+/* from + bits mod (to - from), unsigned, because to - from may need all 64 bits. */
 static void lower_random_int(hr_builder *b, const hr_node *node, hr_operand y) {
   hr_operand from = hr_build_attr(b, node, 0), to = hr_build_attr(b, node, 1);
   hr_operand range = hr_build_temp_like(b, y, HR_DTYPE_U64), part = hr_build_temp_like(b, y, HR_DTYPE_U64);

@@ -1,5 +1,4 @@
-/* Random fills against the generator itself, called here element by element, and against what the distributions
- * promise.
+/* Random fills against the generator, called element by element, and against properties of the distributions.
  */
 #include "core/math/vmath.h"
 #include "lower_testing.h"
@@ -82,7 +81,7 @@ HR_TEST(uniform_stays_below_its_end) {
   for (int i = 0; i < COUNT; ++i) {
     HR_ASSERT(y[i] >= -2 && y[i] < 6);
   }
-  fill(HR_OP_UNIFORM, 1, 1 + 0x1p-23); /* one number fits: everything else would round up to the end */
+  fill(HR_OP_UNIFORM, 1, 1 + 0x1p-23); /* only one number is in range: all others would round up to the end */
   for (int i = 0; i < COUNT; ++i) {
     HR_ASSERT_NEAR(y[i], 1, 0);
   }

@@ -1,14 +1,14 @@
 /* lower_reduce.c: means, variances, norms, log-sum-exp and softmax as loops over rows.
  *
- * Every lowering here is written as reductions over one mask with their dims kept, and element-wise nodes between them,
- * so that the fuser makes one kernel of it whose rows stay resident. Variances take two passes. What is computed from
- * f16 and bf16 stays f32 until it is stored.
+ * Every lowering here consists of reductions over one mask with their dims kept, and element-wise nodes between them.
+ * So the fuser makes one kernel of it, whose rows stay resident. Variances take two passes. Values computed from f16
+ * and bf16 stay f32 until they are stored.
  */
 #include <math.h>
 
 #include "core/ops/lower.h"
 
-/* x and the mask of a reduction; one over no dims becomes one over a new dim of one element. */
+/* x and the mask of a reduction. A reduction over no dims becomes one over a new dim of one element. */
 typedef struct reduction {
   hr_operand x;
   uint32_t mask;
@@ -72,7 +72,8 @@ hr_status hr__lower_var_mean(hr_builder *b, const hr_node *node) {
 
 enum { NORM_ANY = 0, NORM_COUNT, NORM_ONE, NORM_TWO, NORM_MAX, NORM_MIN }; /* ints[1] of NORM */
 
-/* sum(|x|^p)^(1/p) for a p that only the run knows. 0 counts what isn't 0, infinities take the largest or smallest. */
+/* sum(|x|^p)^(1/p) for a p that is an argument of the run. 0 counts the non-zero elements, infinities give the largest
+ * or smallest. */
 static void emit_any_norm(hr_builder *b, hr_operand out, hr_operand size, hr_operand p, uint32_t mask, hr_dtype dtype) {
   hr_operand largest = hr_make_reduce(b, HR_OP_AMAX, dtype, size, mask);
   hr_operand smallest = hr_make_reduce(b, HR_OP_AMIN, dtype, size, mask);
@@ -119,7 +120,7 @@ hr_status hr__lower_norm(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
-/* log(sum(exp(x))) = m + log(sum(exp(x - m))), m = max(x), or 0 where that is infinite. */
+/* log(sum(exp(x))) = m + log(sum(exp(x - m))), m = max(x), or 0 if that is infinite. */
 hr_status hr__lower_logsumexp(hr_builder *b, const hr_node *node) {
   reduction r = reduction_of(b, hr_node_input(node, 0), (uint32_t)node->ints[0]);
   hr_operand out = output_of(b, &r, node, 0);
@@ -137,7 +138,7 @@ hr_status hr__lower_logsumexp(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
-/* A tensor of rank 0 is a row of one element. */
+/* A tensor of rank 0 becomes a row of one element. */
 static hr_operand at_least_one_dim(hr_builder *b, hr_operand x) {
   return x.rank == 0 ? hr_view_insert(b, x, 0, 1) : x;
 }

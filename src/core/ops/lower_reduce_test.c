@@ -40,7 +40,7 @@ HR_TEST(mean_and_variance_of_rows) {
   }
 }
 
-/* The mean is so large that E[x^2] - E[x]^2 would lose everything. */
+/* The mean is so large that E[x^2] - E[x]^2 would lose all digits. */
 HR_TEST(variance_survives_a_large_mean) {
   float x[4] = {1000000, 1000001, 1000002, 1000003}, std[1];
   bench t = bench_begin();
@@ -75,7 +75,7 @@ HR_TEST(means_of_nothing_and_of_a_number) {
   HR_ASSERT_NEAR(same, 2.5, 0);
 }
 
-/* Each p once as a number of the run, and once as a kind that the program knows. */
+/* Each p once as an argument of the run, and once as a constant of the program. */
 HR_TEST(norms_of_every_order) {
   const double orders[] = {0, 1, 2, INFINITY, -INFINITY, 3}, expected[] = {3, 9, sqrt(35), 5, 0, cbrt(125 + 27 + 1)};
   for (int i = 0; i < 6; ++i) {
@@ -154,7 +154,7 @@ HR_TEST(softmax_gradients) {
   }
 }
 
-/* Over dims of one element there is nothing to compare: the answer is the index itself. */
+/* Over dims of one element nothing is compared: the result is the index itself. */
 HR_TEST(argmax_over_dims_of_one_is_the_index) {
   float x[3] = {5, NAN, -1};
   int64_t own[3] = {7, 8, 9}, plain[3] = {-1, -1, -1}, given[3];

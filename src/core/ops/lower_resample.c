@@ -1,19 +1,20 @@
-/* lower_resample.c: interpolation of one dim: of several dims by one operation for each.
+/* lower_resample.c: interpolation of one dim; several dims take one operation each.
  *
- * An element of the result is a weighted sum of K elements along the dim, its taps. Which ones and with what weights
- * depends on its number alone, so small tables of [out, K] are made first:
+ * An element of the result is a weighted sum of K elements along the dim, its taps. The taps and their weights depend
+ * on the element's number alone, so small tables of [out, K] are computed first:
  *
- *   nearest            K = 1                    linear   K = 2: w, 1 - w        cubic   K = 4: Keys' polynomials, A =
- * -3/4 antialiased        K as wide as the filter, which is stretched to the distance of the result's elements; weights
- * sum to 1
+ *   nearest      K = 1
+ * linear       K = 2: w, 1 - w
+ * cubic        K = 4: Keys' polynomials, A = -3/4
+ * antialiased  K as wide as the filter, which is scaled to the distance of the result's elements; weights sum to 1
  *
- * Scales come at run time and are computed in f32 (f64 for f64), as PyTorch does, since their rounding decides which
- * element is nearest. Bytes are rounded after each dim; their weights are whole numbers of as many bits as 16 allow,
- * for that is what PyTorch (and Pillow) round them to.
+ * Scales are arguments of the run and are computed in f32 (f64 for f64), as PyTorch does, since their rounding decides
+ * which element is nearest. Bytes are rounded after each dim. Their weights are integers of as many bits as fit into
+ * 16, as in PyTorch (and Pillow).
  *
- * The gradient is a weighted sum as well: the elements that tap one of the input are neighbours. Small scatters along
- * the dim alone turn the tables round, to [elements, in]. Where nobody says how many there are at most, the gradient
- * scatters itself.
+ * The gradient is a weighted sum as well: the result's elements that use one input element are neighbours. Small
+ * scatters along the dim invert the tables to [elements, in]. If the largest number of such elements is not known, the
+ * gradient is a scatter.
  */
 #include <math.h>
 
@@ -24,7 +25,7 @@ enum { KIND_NEAREST = 0, KIND_NEAREST_EXACT, KIND_LINEAR, KIND_CUBIC, KIND_LINEA
 
 enum { FEW_TAPS = 4 };
 
-/* What the tables are made of: [out, K], in `dtype`. */
+/* The tables [out, K], in `dtype`. */
 typedef struct taps {
   int kind;
   bool aligns_corners;
@@ -32,8 +33,8 @@ typedef struct taps {
   hr_dtype dtype;
   hr_operand scale; /* 0: from the sizes */
   hr_operand position, weight;
-  hr_operand first; /* [out, 1], antialiased: the taps are neighbours from there on */
-  hr_operand one;   /* of whole weights: what stands for 1 */
+  hr_operand first; /* [out, 1], antialiased: the first of the taps, which are neighbours */
+  hr_operand one;   /* of integer weights: the number that represents 1 */
 } taps;
 
 /* ---- tables ---- */
@@ -51,7 +52,7 @@ static hr_operand make_half_ratio(hr_builder *b, const taps *t) {
     return hr_build_f64(b, quotient / 2);
   }
   hr_operand inverse = hr_build_temp(b, HR_DTYPE_F64, 2, (int64_t[]){t->out, t->count});
-  hr_emit1(b, HR_OP_RECIPROCAL, inverse, t->scale); /* infinite where no scale is given */
+  hr_emit1(b, HR_OP_RECIPROCAL, inverse, t->scale); /* infinite if no scale is given */
   hr_operand is_given = hr_make2(b, HR_OP_LT, HR_DTYPE_BOOL, inverse, hr_build_f64(b, INFINITY));
   hr_operand ratio = hr_make3(b, HR_OP_WHERE, t->dtype, is_given, inverse, hr_build_f64(b, quotient));
   return hr_make2(b, HR_OP_MUL, t->dtype, ratio, hr_build_f64(b, 0.5));
@@ -61,7 +62,7 @@ static hr_operand clamp_position(hr_builder *b, const taps *t, hr_operand positi
   return hr_make3(b, HR_OP_CLAMP, HR_DTYPE_I64, position, hr_build_i64(b, 0), hr_build_i64(b, t->in - 1));
 }
 
-/* 2 e is the element's number, 2 e + 1 its centre: half the ratio times that is rounded once. */
+/* 2 e is the element's number, 2 e + 1 its centre: half the ratio times it is rounded once. */
 static void make_nearest(hr_builder *b, taps *t) {
   bool is_exact = t->kind == KIND_NEAREST_EXACT;
   if (!is_exact && t->out == t->in) {
@@ -72,7 +73,7 @@ static void make_nearest(hr_builder *b, taps *t) {
   t->position = clamp_position(b, t, hr_make1(b, HR_OP_COPY, HR_DTYPE_I64, source));
 }
 
-/* Where elements of the result lie among those of the input. */
+/* The positions of the result's elements among those of the input. */
 static hr_operand make_source(hr_builder *b, const taps *t) {
   hr_operand half = make_half_ratio(b, t);
   if (t->aligns_corners) {
@@ -170,7 +171,7 @@ static void make_antialiased(hr_builder *b, taps *t) {
       hr_make2(b, HR_OP_MAXIMUM, HR_DTYPE_I64, make_end(b, t, HR_OP_SUB, centre, support), hr_build_i64(b, 0));
   hr_operand end =
       hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, make_end(b, t, HR_OP_ADD, centre, support), hr_build_i64(b, t->in));
-  /* At the high end taps begin sooner, so that all lie inside. */
+  /* At the high end taps begin earlier, so that all are inside. */
   hr_operand first = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, start, hr_build_i64(b, t->in - t->count));
   hr_operand position = hr_make2(b, HR_OP_ADD, HR_DTYPE_I64, first, build_numbers(b, t, 0, 0, 1));
   hr_operand distance = hr_make2(b, HR_OP_SUB, t->dtype, position, centre);
@@ -186,7 +187,7 @@ static void make_antialiased(hr_builder *b, taps *t) {
   t->weight = hr_make2(b, HR_OP_DIV, t->dtype, weight, total);
 }
 
-/* Where ends clamp several taps to one element the first of them gets all their weights, the others none. */
+/* If several taps are clamped to one element at an end, the first of them gets all their weights. */
 static hr_operand make_merged_weight(hr_builder *b, const taps *t) {
   hr_operand mine = hr__ones_after(b, t->position, 1), weights = hr__ones_after(b, t->weight, 1);
   if (!hr_is_present(mine) || !hr_is_present(weights)) {
@@ -206,8 +207,8 @@ static hr_operand make_merged_weight(hr_builder *b, const taps *t) {
   return hr_is_present(merged) ? hr_view_remove(b, merged, 2) : merged;
 }
 
-/* Weights of bytes as whole numbers: 2^p stands for 1, p <= 22 the first with which the largest weight would be 2^15 at
- * twice that. */
+/* Weights of bytes as integers: 2^p represents 1. p <= 22 is the first for which the largest weight, doubled, would
+ * reach 2^15. */
 static void make_whole(hr_builder *b, taps *t) {
   if (t->kind <= KIND_CUBIC) {
     t->weight = make_merged_weight(b, t);
@@ -249,8 +250,8 @@ static taps make_taps(hr_builder *b, const hr_node *node, hr_operand small, hr_o
 
 /* ---- through the tables ---- */
 
-/* x over the dims of the result, its place along `dim` from the term of input 1; `count` taps are a dim behind `dim`,
- * if any. */
+/* x over the dims of the result; the term of input 1 gives its position along `dim`. `count` taps are a dim after
+ * `dim`, if any. */
 static hr_operand view_through(hr_builder *b, hr_operand x, int dim, int64_t out, int64_t count) {
   int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
   int rank = x.rank + (count > 0);
@@ -278,7 +279,7 @@ static hr_operand make_tap(hr_builder *b, hr_operand x, const taps *t, int tap, 
   return hr__make_picked(b, view_through(b, x, dim, t->out, 0), spread_tap(b, t->position, tap, x.rank, dim));
 }
 
-/* A table of [out, K] that lies tap by tap: a loop over the dim reads a line of each. */
+/* A copy of a table of [out, K] stored tap by tap: a loop over the dim reads one line for each tap. */
 static hr_operand lay_by_taps(hr_builder *b, hr_operand table) {
   if (!hr_is_present(table)) {
     return table;
@@ -346,7 +347,7 @@ hr_status hr__lower_resample(hr_builder *b, const hr_node *node) {
 
 /* ---- the gradient as a sum ---- */
 
-/* A vector with the tables' dims, each tap at the place of `index`. */
+/* A vector over the tables' dims, read at each tap's `index`. */
 static hr_operand view_at_taps(hr_builder *b, hr_operand x, const taps *t) {
   if (!hr_is_present(x)) {
     return x;
@@ -355,7 +356,7 @@ static hr_operand view_at_taps(hr_builder *b, hr_operand x, const taps *t) {
   return hr_view_term(b, view, 1, x.strides[0], x.dims[0]);
 }
 
-/* `value` where an element taps another, `other` else: antialiased, a weight of 0 is no tap. */
+/* `value` for each tap, else `other`: antialiased, a weight of 0 is not a tap. */
 static hr_operand where_tapped(hr_builder *b, const taps *t, hr_operand value, int64_t other) {
   if (t->kind <= KIND_CUBIC) {
     return value;
@@ -364,7 +365,7 @@ static hr_operand where_tapped(hr_builder *b, const taps *t, hr_operand value, i
   return hr_make3(b, HR_OP_WHERE, HR_DTYPE_I64, is_tap, value, hr_build_i64(b, other));
 }
 
-/* For each element of the input the least or the largest of the numbers of those that tap it. */
+/* For each element of the input the smallest or largest number of the result's elements that use it. */
 static hr_operand make_extreme(hr_builder *b, const taps *t, hr_store_mode mode, int64_t of_none) {
   hr_operand number = where_tapped(b, t, build_numbers(b, t, 0, 1, 0), of_none);
   number = hr_make1(b, HR_OP_COPY, HR_DTYPE_I64, number);
@@ -374,8 +375,8 @@ static hr_operand make_extreme(hr_builder *b, const taps *t, hr_store_mode mode,
   return extreme;
 }
 
-/* The taps' weights, turned round: those of taps that clamping made one add up, and what is no tap goes behind the
- * table. */
+/* The taps' weights, inverted: those of taps clamped to one element are added, and elements that are not taps are
+ * stored past the table. */
 static hr_operand make_turned_weight(hr_builder *b, const taps *t, const hr__neighbours *s) {
   int64_t size = s->count * t->in, room = size + 1;
   hr_operand first = hr__make_picked(b, view_at_taps(b, s->first, t), t->position);
@@ -390,7 +391,7 @@ static hr_operand make_turned_weight(hr_builder *b, const taps *t, const hr__nei
              : table;
 }
 
-/* The elements of the result that tap one of the input: `count` neighbours at most. */
+/* The elements of the result that use one of the input: `count` neighbours at most. */
 static hr__neighbours make_shares(hr_builder *b, const taps *t, int64_t count) {
   hr__neighbours s = {.count = count};
   hr_operand least = make_extreme(b, t, HR_STORE_MIN, t->out), most = make_extreme(b, t, HR_STORE_MAX, -1);

@@ -51,8 +51,8 @@ HR_TEST(interpolation_of_one_dim) {
   }
 }
 
-/* Rows of the gradient for each kind: a sum of few shares, or of many, is what scatters add up to, and what is infinite
- * reaches those elements alone that it was made from. */
+/* Rows of the gradient for each kind: a sum of few shares, or of many, equals the scatter's. An infinite gradient
+ * reaches only the elements that its result was computed from. */
 HR_TEST(gradients_of_one_dim_add_up_in_any_way) {
   enum { KINDS = 7, SIZES = 4, MOST = 40 };
   static const int sizes[SIZES][2] = {{9, 18}, {18, 7}, {3, 40}, {10, 11}};
@@ -81,7 +81,7 @@ HR_TEST(gradients_of_one_dim_add_up_in_any_way) {
   }
 }
 
-/* Columns of windows and back: an element of the plane counts once for each window that it lies in. */
+/* Columns of windows and back: an element of the plane counts once for each window that contains it. */
 HR_TEST(columns_of_windows) {
   double x[3 * 4], columns[2 * 2 * 2 * 3], back[3 * 4];
   for (int i = 0; i < 12; ++i) {
@@ -104,7 +104,7 @@ HR_TEST(columns_of_windows) {
   }
 }
 
-/* Places outside give zeros, the border or a reflection; the middle of four elements is their mean. */
+/* Positions outside give zeros, the border or a reflection; the middle of four elements is their mean. */
 HR_TEST(samples_at_places) {
   double x[4] = {1, 2, 3, 4}, grid[3 * 2] = {0, 0, -3, -0.5, 1.5, 0.5};
   const double wanted[3][3] = {{2.5, 0, 0}, {2.5, 1, 4}, {2.5, 2, 4}};

@@ -1,14 +1,14 @@
 /* lower_upsample.c: nearest and bilinear interpolation of the last two dims.
  *
- * Where an output row or column reads from depends on its number alone, so each dim gets a small table, made by nodes
- * over that dim, and the output gathers through both tables:
+ * The source of an output row or column depends on its number alone. So nodes over each dim compute a small table, and
+ * the output gathers through both tables:
  *
- *   position[oh] = min(floor(oh * scale), H - 1)          y = copy(x + row_position * stride_h + column_position *
- * stride_w)
+ *   position[oh] = min(floor(oh * scale), H - 1)
+ * y            = copy(x + row_position * stride_h + column_position * stride_w)
  *
- * Scales come at run time. Positions are computed in f32 (f64 for bilinear f64) as PyTorch does, since their rounding
- * decides which element is nearest. Doubling by nearest, which PyTorch does without a scale, is affine. Gradients
- * scatter into zeros, in order inside a plane.
+ * Scales are arguments of the run. Positions are computed in f32 (f64 for bilinear f64) as PyTorch does, since their
+ * rounding decides which element is nearest. Doubling by nearest, which PyTorch does without a scale, is affine.
+ * Gradients scatter into zeros, in order inside a plane.
  */
 #include <math.h>
 
@@ -36,13 +36,13 @@ static hr_operand build_numbers(hr_builder *b, const axis *a, int64_t offset, in
   return hr_build_index(b, a->rank, a->dims, offset, (int64_t[]){step, pair});
 }
 
-/* Half of the input elements for each output element: 1 / scale, or the quotient of the sizes where no scale is given.
+/* Half of the input elements per output element: 1 / scale, or the quotient of the sizes if no scale is given.
  */
 static hr_operand make_half_ratio(hr_builder *b, const axis *a, hr_operand scale, hr_dtype dtype) {
   double in = (double)a->in, out = (double)a->dims[0];
   double quotient = dtype == HR_DTYPE_F64 ? in / out : (double)((float)in / (float)out);
   hr_operand inverse = hr_build_temp(b, HR_DTYPE_F64, a->rank, a->dims);
-  hr_emit1(b, HR_OP_RECIPROCAL, inverse, scale); /* infinite where no scale is given */
+  hr_emit1(b, HR_OP_RECIPROCAL, inverse, scale); /* infinite if no scale is given */
   hr_operand is_given = hr_make2(b, HR_OP_LT, HR_DTYPE_BOOL, inverse, hr_build_f64(b, INFINITY));
   hr_operand ratio = hr_make3(b, HR_OP_WHERE, dtype, is_given, inverse, hr_build_f64(b, quotient));
   return hr_make2(b, HR_OP_MUL, dtype, ratio, hr_build_f64(b, 0.5));
@@ -69,7 +69,7 @@ typedef struct lerp {
   hr_operand second_weight; /* the first one's is 1 - this */
 } lerp;
 
-/* Where the output's elements lie among the input's, in `dtype`. */
+/* The positions of the output's elements among the input's, in `dtype`. */
 static hr_operand make_source(hr_builder *b, const axis *a, hr_operand scale, bool aligns_corners, hr_dtype dtype) {
   if (aligns_corners) {
     double in = (double)(a->in - 1), out = (double)(a->dims[0] - 1);

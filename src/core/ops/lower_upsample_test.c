@@ -6,13 +6,13 @@ enum { PLANES = 2, COUNT_MAX = PLANES * 12 * 16 };
 static const int sizes[][4] = {{3, 4, 6, 8}, {3, 4, 3, 4}, {3, 4, 9, 7}, {5, 6, 2, 4}, {1, 5, 4, 1}, {4, 4, 6, 9}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-/* The element of `in` nearest to element o of `out`; by integers, as sizes have exact quotients. */
+/* The element of `in` nearest to element o of `out`; in integers, because the sizes' quotients are exact. */
 static int nearest(int o, int in, int out, bool is_exact) {
   int at = is_exact ? (2 * o + 1) * in / (2 * out) : o * in / out;
   return at < in ? at : in - 1;
 }
 
-/* Where output o lies among the input's elements. */
+/* The position of output o among the input's elements. */
 static double source(int o, int in, int out, bool aligns_corners, double scale) {
   if (in == out) {
     return o;
@@ -73,7 +73,7 @@ HR_TEST(bilinear_and_its_gradient) {
   }
 }
 
-/* 4 x 4 to 6 x 9 by a scale that the sizes alone would not give. */
+/* 4 x 4 to 6 x 9 with a scale that differs from the sizes' quotient. */
 HR_TEST(bilinear_by_a_given_scale) {
   check(HR_OP_UPSAMPLE_BILINEAR2D, HR_OP_UPSAMPLE_BILINEAR2D_BACKWARD, sample_bilinear, sizes[5], false, 1.6);
 }

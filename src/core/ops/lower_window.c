@@ -1,11 +1,12 @@
 /* lower_window.c: pooling over windows of the last one, two or three dims, the plane.
  *
- * A pool is a reduction over [.., OH, OW, KH, KW] (one, two or three of each): the input is read through a view whose
- * window dims step inside the plane, with bounds where windows leave it. Gradients of windows that don't overlap and
- * lie inside the plane are element-wise over the same domain in the plane's own order, [.., OH, KH, OW, KW], so that
- * they fuse with their neighbours. Of the others, max pooling's is a sum over the windows that reach an element, where
- * strides divide the plane, and average pooling's a sum of runs of windows, dim by dim; the rest adds up in a scatter
- * that runs in order inside a plane, and in parallel over planes.
+ * A pool is a reduction over [.., OH, OW, KH, KW] (one, two or three of each). The input is read through a view whose
+ * window dims step inside the plane, with bounds where windows leave it. The gradient has four forms:
+ * - windows that don't overlap and are inside the plane: element-wise over the same domain in the plane's own order,
+ *   [.., OH, KH, OW, KW], so that it fuses with its neighbours;
+ * - other max pools, if the strides divide the plane: a sum over the windows that reach an element;
+ * - other average pools: a sum of runs of windows, dim by dim;
+ * - the rest: a scatter that runs in order inside a plane, and in parallel over planes.
  */
 #include <math.h>
 
@@ -32,7 +33,7 @@ static window window_of(const hr_node *node, hr_operand plane, hr_operand result
   return w;
 }
 
-/* Whether some window reaches past the plane on side i's high end. */
+/* True if some window exceeds the plane at the high end of dim i. */
 static bool leaves_plane(const window *w, int i) {
   return (w->out[i] - 1) * w->stride[i] - w->padding[i] + (w->kernel[i] - 1) * w->dilation[i] >= w->in[i];
 }
@@ -45,7 +46,7 @@ static bool windows_overlap(const window *w) {
   return overlap;
 }
 
-/* Windows are whole tiles inside the plane that share no element. */
+/* True if windows are whole tiles inside the plane that share no element. */
 static bool windows_are_tiles(const window *w) {
   for (int i = 0; i < w->plane; ++i) {
     if (w->padding[i] != 0 || w->dilation[i] != 1 || w->kernel[i] > w->stride[i] || leaves_plane(w, i)) {
@@ -55,7 +56,7 @@ static bool windows_are_tiles(const window *w) {
   return true;
 }
 
-/* Strides over [.., OH, OW, KH, KW] of what has the given strides over the plane. */
+/* Converts strides over the plane to strides over [.., OH, OW, KH, KW]. */
 static void window_strides(const window *w, const int64_t *plane, int64_t *strides) {
   for (int i = 0; i < w->plane; ++i) {
     strides[w->lead + i] = w->stride[i] * plane[i];
@@ -81,7 +82,7 @@ static void window_dims(const window *w, hr_operand plane, int64_t *dims) {
   }
 }
 
-/* Where the first window begins, in front of the plane when it is padded. */
+/* The start of the first window; negative if the plane is padded. */
 static int64_t offset_of_first(const window *w, hr_operand x) {
   int64_t offset = x.offset;
   for (int i = 0; i < w->plane; ++i) {
@@ -192,8 +193,8 @@ static hr_operand lowest(hr_builder *b, hr_dtype dtype) {
   }
 }
 
-/* The position in the plane of each element of each window. Where windows are padded the numbers come from a table, so
- * that padding has the largest of all: it never wins, not even against a plane of -infinity. */
+/* The position in the plane of each element of each window. If windows are padded the numbers come from a table, in
+ * which padding has the largest of all: it never wins, not even in a plane of -infinity. */
 static hr_operand make_positions(hr_builder *b, const window *w, hr_operand x) {
   int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX] = {0}, number[PLANE_MAX];
   number_strides(w, number);
@@ -209,7 +210,7 @@ static hr_operand make_positions(hr_builder *b, const window *w, hr_operand x) {
   return hr_view_fill(b, view_windows(b, table, &plane), hr_build_i64(b, INT64_MAX));
 }
 
-/* The largest of the last dims of `key`, and which of `positions` it has. */
+/* The largest over the last dims of `key`, and its element of `positions`. */
 static void emit_best(hr_builder *b, const window *w, hr_operand y, hr_operand index, hr_operand key,
                       hr_operand positions) {
   hr_emit_reduce(b, HR_OP_AMAX, hr__ones_after(b, y, w->plane), key, window_mask(w));
@@ -225,12 +226,13 @@ hr_status hr__lower_max_pool(hr_builder *b, const hr_node *node) {
     return HR_OK;
   }
   hr_operand key = hr_view_fill(b, view_windows(b, x, &w), lowest(b, x.dtype));
-  hr_operand positions = hr_is_present(index) ? make_positions(b, &w, x) : index; /* its table first: the rest fuses */
+  hr_operand positions =
+      hr_is_present(index) ? make_positions(b, &w, x) : index; /* its table comes first, so that the rest fuses */
   emit_best(b, &w, y, index, key, positions);
   return HR_OK;
 }
 
-/* Whether a place in a plane is one number times a stride. */
+/* True if a position in the plane is one number times a stride. */
 static bool is_flat(hr_operand x, int lead, int64_t *out_stride) {
   int64_t count = 1;
   *out_stride = 1;
@@ -272,14 +274,14 @@ static void emit_max_scatter(hr_builder *b, const window *w, hr_operand dy, hr_o
   }
 }
 
-/* The plane as tiles of the size of the stride, and which windows can reach a tile's elements: those that begin in the
- * tiles from `first` on, counted from its own. */
+/* The plane as tiles of the size of the stride, and the windows that can reach a tile's elements: those that begin in
+ * the tiles from `first` on, relative to its own. */
 typedef struct reach {
   window tiles;
   int64_t first[PLANE_MAX], count[PLANE_MAX];
 } reach;
 
-/* False where the plane is not made of whole tiles. */
+/* False if the plane is not a whole number of tiles. */
 static bool reach_of(const window *w, reach *out_reach) {
   reach r = {.tiles = *w};
   for (int i = 0; i < w->plane; ++i) {
@@ -295,7 +297,7 @@ static bool reach_of(const window *w, reach *out_reach) {
   return true;
 }
 
-/* What windows have, over [.., H/S, S, W/S, S, windows that reach the element]; 0 where there is no such window. */
+/* The windows' values over [.., H/S, S, W/S, S, windows that reach the element]; 0 for a missing window. */
 static hr_operand view_reaching(hr_builder *b, hr_operand x, const window *w, const reach *r) {
   int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX], offset = x.offset;
   int lead = w->lead, last = lead + 2 * w->plane;
@@ -327,8 +329,8 @@ static hr_operand number_tiles(hr_builder *b, const window *w, hr_operand tiles)
   return hr_build_index(b, tiles.rank, tiles.dims, 0, strides);
 }
 
-/* Each element asks the windows that reach it whether it won, in their order: the sums of the scatter, all elements at
- * once. */
+/* For each element, adds the gradients of the windows that it won, in their order: the sums of the scatter, for all
+ * elements at once. */
 static bool emit_max_gather(hr_builder *b, const window *w, hr_operand dy, hr_operand index, hr_operand dx) {
   reach r;
   if (!hr_is_present(dx) || !hr_is_present(dy) || w->lead + 3 * w->plane > HR_RANK_MAX || !reach_of(w, &r)) {
@@ -366,8 +368,8 @@ hr_status hr__lower_max_pool_backward(hr_builder *b, const hr_node *node) {
 
 /* ---- average pool ---- */
 
-/* How many elements the windows of dim i divide by, as i64 over the plane of windows. With padding counted a window
- * ends at the padding's end. */
+/* The number of elements that the windows of dim i divide by, as i64 over the plane of windows. If padding counts, a
+ * window ends at the padding's end. */
 static hr_operand make_window_sizes(hr_builder *b, const window *w, int i, bool counts_padding) {
   int64_t strides[PLANE_MAX] = {0};
   strides[i] = w->stride[i];
@@ -379,7 +381,7 @@ static hr_operand make_window_sizes(hr_builder *b, const window *w, int i, bool 
   return counts_padding ? size : hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, size, stop); /* stop - max(start, 0) */
 }
 
-/* What the sum of a window is divided by: a number, or a table over the plane of windows. */
+/* The divisor of a window's sum: a number, or a table over the plane of windows. */
 static hr_operand make_divisor(hr_builder *b, const window *w, bool counts_padding, int64_t divisor, hr_dtype dtype) {
   bool leaves = false, is_uniform = counts_padding;
   int64_t whole = 1;
@@ -449,8 +451,8 @@ static void emit_gathered_sum(hr_builder *b, const window *w, hr_operand g, hr_o
   hr_emit_reduce(b, HR_OP_SUM, hr__ones_after(b, dx, n), view, window_mask(w));
 }
 
-/* The gradient of an average: an element gets the sum of what the windows have that it lies in. Those are neighbours,
- * dim by dim. The last dim grows first, where each element is picked by itself; then whole rows are. */
+/* The gradient of an average: an element gets the sum over the windows that contain it, which are neighbours in each
+ * dim. The last dim is expanded first, element by element; then whole rows are. */
 
 /* floor((element + offset) / divisor) */
 static hr_operand make_quotient(hr_builder *b, int64_t in, int64_t offset, int64_t divisor) {
@@ -458,7 +460,7 @@ static hr_operand make_quotient(hr_builder *b, int64_t in, int64_t offset, int64
   return hr_make2(b, HR_OP_DIV_FLOOR, HR_DTYPE_I64, number, hr_build_i64(b, divisor));
 }
 
-/* Window o has the elements from o * stride - padding on. */
+/* Window o starts at element o * stride - padding. */
 static hr__runs runs_of_windows(hr_builder *b, const window *w, int i) {
   int64_t in = w->in[i], stride = w->stride[i], kernel = w->kernel[i], end = w->out[i] * stride - w->padding[i];
   hr__runs r = {.width = hr_min(hr_divide_up(kernel, stride), w->out[i])};
@@ -511,13 +513,13 @@ hr_status hr__lower_avg_pool_backward(hr_builder *b, const hr_node *node) {
 
 /* ---- adaptive pools: window i of dim n -> m is [floor(i * n / m), ceil((i + 1) * n / m)) ----
  *
- * Windows of unequal widths are pooled dim by dim, the first one first: whole rows are combined while there are many
- * elements, and what is left for the last dim, where each element is picked by itself, is small. */
+ * Windows of unequal widths are pooled dim by dim, starting with the first: whole rows are combined while there are
+ * many elements. The last dim, in which elements are gathered one by one, is small by then. */
 
-typedef struct span { /* of the windows of a dim; all are read as wide as the widest one */
+typedef struct span { /* the windows of a dim; all are read with the widest one's width */
   int64_t width;
   hr_operand start, size;         /* [windows, 1] */
-  hr_operand first;               /* [windows, 1]; what is read begins sooner where it would end outside */
+  hr_operand first;               /* [windows, 1]; a read that would end outside begins earlier */
   hr_operand position, is_inside; /* [windows, width] */
 } span;
 
@@ -555,7 +557,7 @@ static hr__runs runs_of_span(hr_builder *b, int64_t in, int64_t out) {
   return r;
 }
 
-/* Tiles of equal size when every window has the same; false else. */
+/* True if every window has the same size: tiles of equal size. */
 static bool even_windows(hr_operand plane, hr_operand result, int n, window *out_window) {
   window w = {.plane = n, .lead = plane.rank - n, .dilation = {1, 1, 1}};
   for (int i = 0; i < n; ++i) {
@@ -577,7 +579,7 @@ static hr_operand build_kernel_size(hr_builder *b, const window *w) {
   return hr_build_f64(b, (double)size);
 }
 
-/* The dims whose size the pool changes, in order; some do where windows are uneven. */
+/* The dims whose size the pool changes, in order; there are some if windows are uneven. */
 static int changing_dims(hr_operand x, hr_operand y, int *out_dims) {
   int count = 0;
   for (int d = 0; d < x.rank; ++d) {
@@ -594,7 +596,7 @@ static hr_operand make_picked(hr_builder *b, hr_operand x, int at, const span *s
   return hr__make_picked(b, view, hr__ones_after(b, s->first, x.rank - 1 - at));
 }
 
-/* What lies inside of its window, and what stands for the rest of the widest one. */
+/* The elements inside their window, and `outside` for the rest of the widest one. */
 static hr_operand make_inside(hr_builder *b, hr_dtype dtype, const span *s, int at, hr_operand picked,
                               hr_operand rest) {
   hr_operand is_inside = hr__ones_after(b, s->is_inside, picked.rank - 2 - at);
@@ -629,8 +631,8 @@ hr_status hr__lower_adaptive_avg_pool(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
-/* The windows that element i of n lies in, of m, are those from floor(i * m / n) to ceil((i + 1) * m / n): the pool's
- * own rule with the sizes exchanged. */
+/* Element i of n is in windows floor(i * m / n) to ceil((i + 1) * m / n) of m: the pool's own rule with the sizes
+ * exchanged. */
 hr_status hr__lower_adaptive_avg_pool_backward(hr_builder *b, const hr_node *node) {
   hr_operand dy = hr_node_input(node, 0), dx = hr_node_output(node, 0);
   hr_dtype dtype = hr__wide(dx.dtype);
@@ -662,7 +664,7 @@ hr_status hr__lower_adaptive_avg_pool_backward(hr_builder *b, const hr_node *nod
   return HR_OK;
 }
 
-/* How far an element of the plane of x is numbered from the next along dim `at`. */
+/* The difference between the numbers of neighbours along dim `at` of the plane of x. */
 static int64_t number_step(hr_operand x, int at) {
   int64_t step = 1;
   for (int d = at + 1; d < x.rank; ++d) {
@@ -671,14 +673,14 @@ static int64_t number_step(hr_operand x, int at) {
   return step;
 }
 
-/* What the windows of dim `at` add to the numbers of their elements. Outside of a window that is more than all numbers
- * are: it loses against a window of -infinity. */
+/* The amounts that the windows of dim `at` add to the numbers of their elements. Outside a window it exceeds all
+ * numbers, so that it never wins, not even in a window of -infinity. */
 static hr_operand number_windows(hr_builder *b, hr_operand x, int at, const span *s) {
   hr_operand own = hr_make2(b, HR_OP_MUL, HR_DTYPE_I64, s->position, hr_build_i64(b, number_step(x, at)));
   return hr_make3(b, HR_OP_WHERE, HR_DTYPE_I64, s->is_inside, own, hr_build_i64(b, INT64_MAX / 2));
 }
 
-/* The number in the plane of each element that the windows of dim `at` pick: [.., OX, KX, ..]. */
+/* The number in the plane of each element picked by the windows of dim `at`: [.., OX, KX, ..]. */
 static hr_operand number_picked(hr_builder *b, hr_operand x, int n, int at, hr_operand picked, hr_operand own) {
   int64_t strides[HR_RANK_MAX] = {0};
   for (int d = x.rank - n; d < x.rank; ++d) {
@@ -766,7 +768,7 @@ hr_status hr__lower_im2col(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
-/* One element of each window at a time: they share no place of the plane, so each is a sum of whole slices. */
+/* One element of each window at a time: those share no position of the plane, so each step adds a whole slice. */
 hr_status hr__lower_col2im(hr_builder *b, const hr_node *node) {
   hr_operand y = hr_node_input(node, 0), x = hr_node_output(node, 0);
   window w = column_window(node, x, y);

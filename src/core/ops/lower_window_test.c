@@ -7,7 +7,7 @@ typedef struct pool {
 
 enum { PLANES = 2, SIDE_MAX = 10, COUNT_MAX = PLANES * SIDE_MAX * SIDE_MAX };
 
-/* Tiles, tiles that leave a rest, padding, dilation, overlap, and windows past the high end (as ceil_mode gives). */
+/* Tiles, tiles with a remainder, padding, dilation, overlap, and windows past the high end (as with ceil_mode). */
 static const pool pools[] = {
     {{2, 2}, {2, 2}, {0, 0}, {1, 1}, {6, 8}, {3, 4}}, {{2, 2}, {3, 2}, {0, 0}, {1, 1}, {7, 9}, {2, 4}},
     {{3, 3}, {2, 2}, {1, 1}, {1, 1}, {7, 8}, {4, 4}}, {{2, 3}, {1, 2}, {1, 1}, {2, 2}, {6, 7}, {6, 3}},
@@ -64,7 +64,7 @@ HR_TEST(max_pools_and_their_gradients) {
   }
 }
 
-/* Padding never wins, not even where all else is -infinity, and a NaN beats every number. */
+/* Padding never wins, not even if all else is -infinity, and a NaN beats every number. */
 HR_TEST(max_pool_of_infinities_and_nan) {
   float x[9] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, 1, -INFINITY, NAN, 2}, y[4];
   int64_t index[4];
@@ -77,7 +77,7 @@ HR_TEST(max_pool_of_infinities_and_nan) {
   ASSERT_ALL_EQ(index, ((int64_t[]){0, 1, 3, 7}), 4);
 }
 
-/* Elements that window o of dim i divides by: the window cut at the plane, or at the end of its padding. */
+/* The number of elements that window o of dim i divides by: the window cut at the plane, or at its padding's end. */
 static int extent(const pool *p, int i, int o, bool counts_padding) {
   int start = o * p->stride[i] - p->padding[i], end = start + p->kernel[i];
   int limit = counts_padding ? p->in[i] + p->padding[i] : p->in[i];
@@ -148,7 +148,7 @@ HR_TEST(adaptive_average_pools_and_their_gradients) {
   }
 }
 
-/* Planes of one and three dims, with padding: maximum of what the window has, average of all of it. */
+/* Planes of one and three dims, with padding: the maximum of the elements, the average of all positions. */
 HR_TEST(pools_of_one_and_three_dims) {
   double x[2 * 5] = {1, 7, 3, 4, 5, -1, -2, -3, -4, -9}, y[2 * 3], mean[2 * 3];
   int64_t index[2 * 3];
@@ -189,7 +189,7 @@ HR_TEST(pools_of_one_and_three_dims) {
   ASSERT_ALL_NEAR(gradient, expected, 27, 0);
 }
 
-/* Windows of unequal width: outside of a window nothing wins, not even against -infinity. */
+/* Windows of unequal width: elements outside a window never win, not even against -infinity. */
 HR_TEST(adaptive_max_pools) {
   double x[2 * 5] = {1, 2, 9, 4, 5, -INFINITY, -INFINITY, -INFINITY, NAN, 3}, y[2 * 3];
   int64_t index[2 * 3];

@@ -1,4 +1,4 @@
-/* The tables made from ops.def, and the classes in which nodes compute. */
+/* The tables generated from ops.def, and the classes in which nodes compute. */
 #include "core/ops/op.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@
 #define CLASSES(classes) \
   .has_integer = HAS_INTEGER_##classes, .has_real = HAS_REAL_##classes, .has_complex = HAS_COMPLEX_##classes
 
-/* What the columns cost and traits are written in. */
+/* The words of the columns cost and traits. */
 enum {
   NONE = 0,
   STORED = HR_TRAIT_STORED,
@@ -40,7 +40,7 @@ enum {
   LARGE = HR_TRAIT_LARGE
 };
 
-/* (1, 0, MORE) as hr_op_operands: up to seven operands, END behind them. */
+/* (1, 0, MORE) as hr_op_operands: up to seven operands, then END. */
 enum { MORE = 2, END = 3 };
 #define OPERANDS(...) OPERANDS_(__VA_ARGS__ __VA_OPT__(, ) END, END, END, END, END, END, END, END)
 #define OPERANDS_(a, b, c, d, e, f, g, ...)                                                                            \
@@ -156,7 +156,7 @@ bool hr_op_identity(hr_op op, int64_t *out_value) {
   return is_number;
 }
 
-/* The dtype in which a comparison's inputs meet; numbers of the host are weak unless there is nothing else. */
+/* The promoted dtype of a comparison's inputs; numbers of the host are weak unless all inputs are numbers. */
 static hr_dtype promoted_inputs(const hr_node *node, int count) {
   hr_dtype tensors = HR_DTYPE_NONE, scalars = HR_DTYPE_NONE;
   for (int i = 0; i < count && i < node->input_count; ++i) {

@@ -1,4 +1,4 @@
-/* op.h (core): the tables made from ops.def, whose head says what the columns mean. */
+/* op.h (core): the tables generated from ops.def, whose head explains the columns. */
 #ifndef HEADRACE_CORE_OP_H_
 #define HEADRACE_CORE_OP_H_
 
@@ -56,12 +56,12 @@ typedef struct hr_builder hr_builder;
 typedef hr_status (*hr_lower_fn)(hr_builder *builder, const hr_node *node);
 
 typedef struct hr__checked hr__checked;
-/* Checks the operands and attributes of one operation and gives its outputs' types (core/ops/infer.h). */
+/* Checks the operands and attributes of one operation and infers its outputs' types (core/ops/infer.h). */
 typedef hr_status (*hr_infer_fn)(const hr__checked *c);
 
 enum { HR_OPERANDS_ANY = -1 };
 
-/* How many operands at most, and a bit for each of those that must be there. */
+/* The largest number of operands, and a bit for each required one. */
 typedef struct hr_op_operands {
   int max;
   uint32_t needed;
@@ -70,7 +70,7 @@ typedef struct hr_op_operands {
 typedef struct hr_op_row {
   const char *name;
   hr_op_family family;
-  int arity; /* inputs of a POINTWISE, REDUCE (1), ARGREDUCE (2) row; -1: see doc */
+  int arity; /* inputs of a POINTWISE, REDUCE (1), ARGREDUCE (2) row; -1: see `doc` */
   hr_op_rule rule;
   bool has_integer, has_real, has_complex;
   hr_accuracy accuracy;
@@ -83,11 +83,11 @@ typedef struct hr_op_row {
   const char *shapes;                                              /* library rows: see ops.def */
   hr_infer_fn infer;                                               /* contractions, composites, special rows */
   hr_op_operands inputs, outputs;                                  /* the same */
-  int int_count, scalar_count; /* attributes: so many at least; library rows: exactly */
+  int int_count, scalar_count; /* attributes: the least number; library rows: exactly */
   const char *doc;
 } hr_op_row;
 
-const hr_op_row *hr_op_table(hr_op op); /* HR_OP_NONE's row for what is not an operation */
+const hr_op_row *hr_op_table(hr_op op); /* HR_OP_NONE's row for other numbers */
 hr_op hr_op_parse(const char *name);    /* HR_OP_NONE when unknown */
 
 /* The class in which a pointwise, reduce or argreduce node computes, and the class of its result register before the
@@ -95,11 +95,11 @@ hr_op hr_op_parse(const char *name);    /* HR_OP_NONE when unknown */
 hr_class hr_node_compute_class(const hr_program *program, const hr_node *node);
 hr_class hr_op_result_class(hr_op op, hr_class compute);
 
-/* True if numbers among the node's inputs count as a != 0 before it computes: the one rule from a number to bool. 0.5,
- * infinities and NaN are true, and 2^40 is, whatever integer the node computes in. */
+/* True if numbers among the node's inputs are converted by a != 0 before it computes: the only rule from a number to
+ * bool. 0.5, infinities, NaN and 2^40 are true for every integer class. */
 bool hr_node_number_is_truth(const hr_node *node);
 
-/* True if a reduction of the row over no elements has a value; that value. */
+/* True if a reduction of the row over no elements has a value; *out_value is that value. */
 bool hr_op_identity(hr_op op, int64_t *out_value);
 
 /* True for convolutions and their gradients, whose ints are a convolution's. */
@@ -107,9 +107,9 @@ static inline bool hr_op_is_convolution(hr_op op) {
   return op == HR_OP_CONV || op == HR_OP_CONV_BACKWARD_DATA || op == HR_OP_CONV_BACKWARD_WEIGHT;
 }
 
-/* Checks one recorded operation before it is appended: its views lie in their buffers, and the outputs' dims are those
- * that hr_op_infer gives. An element-wise output may be larger: inputs are broadcast to it. Messages name the
- * operation, the values and what was expected. */
+/* Checks one recorded operation before it is appended: its views are inside their buffers, and the outputs' dims match
+ * hr_op_infer. An element-wise output may be larger: inputs are broadcast to it. Messages name the operation, the
+ * values and the expected ones. */
 HR_MUST_USE hr_status hr_op_check(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                                   int output_count, const hr_view *outputs);
 

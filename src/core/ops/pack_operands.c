@@ -1,43 +1,43 @@
-/* pack_operands.c: what has to lie otherwise for a provider to take a contraction.
+/* pack_operands.c: copies a contraction's operands into a layout that a provider supports (packing).
  *
  *   refused    %3 = conv(%0, %1, %2)                                      ... %0 a slice, %2 a bias
  *   packed    loop %4:f32[8,16,9,9]{1296,81,9,1} = copy(%0)
  *              %3 = conv(%4, %1)
  *              loop %3:f32[8,32,7,7].. = add(%3, %2:f32[8,32,7,7]{0,1,0,0})
  *
- * A provider that wants its operands dense, or no bias, need not know how to copy or to add: loops do that, on every
- * device and in every dtype, and fuse with what is around them. Of all sets of operands that could be copied, channels
- * first or last, the one that moves the fewest elements and that some provider takes is chosen, where weights count
- * little. None: the contraction itself becomes loops. A bias for each channel or column is copied where that is enough;
- * else f16 and bf16 are added to it in f32, if some provider has such products, so that the result is rounded once;
- * else the product is rounded before it.
+ * Providers that need dense operands, or support no bias, do not copy or add themselves. Loops do that on every device
+ * and in every dtype, and fuse with their neighbours. Of all sets of operands that could be copied, channels first or
+ * last, the one is chosen that some provider supports and that moves the fewest elements; weights count little. If no
+ * provider supports any, the contraction becomes loops. A bias per channel or column is copied if that suffices.
+ * Otherwise f16 and bf16 products are added to it in f32, if some provider has such products, so that the result is
+ * rounded once. Otherwise the product is rounded before the bias is added.
  *
- * Where both factors of a convolution of f32 are copied to channels last, the copies have a multiple of four channels,
- * with zeros, if that is a third more at most: tensor cores take 16 bytes at a time (64 images of 3 x 224 x 224,
+ * If both factors of an f32 convolution are copied to channels last, the copies are padded with zeros to a multiple of
+ * four channels, unless that adds more than a third: tensor cores read 16 bytes at a time (64 images of 3 x 224 x 224,
  * windows of 7 x 7, one H200: 375 us instead of 419).
  *
- * Gradients of convolutions whose windows are one element see every stride-th element alone. Where no packing helps,
- * they are those of a stride of 1 on these elements:
+ * Gradients of convolutions with windows of one element use only every stride-th element. If no packing helps, they are
+ * computed as those of a stride of 1 on these elements:
  *
  *   refused    %2 = conv_backward_data(%0, %1) ints(2, 2, 2, 0, 0, 1, 1, 1)          ... %2 f32[8,16,28,28]
  *   packed    %3:f32[8,16,14,14].. = conv_backward_data(%0, %1) ints(2, 1, 1, 0, 0, 1, 1, 1)
  *              loop %2:f32[8,16,14,2,14,2].. = where(the first of each 2 x 2, %3, 0)
  *
- * Contractions of 16-bit numbers that nobody takes in their dtype are computed in f32 by whoever takes that, bias
- * included, and rounded once.
+ * Contractions of 16-bit numbers that no provider supports in their dtype are computed in f32, bias included, and
+ * rounded once.
  */
 #include <string.h>
 
 #include "base/integer.h"
 #include "core/ops/lower.h"
 
-enum { WEIGHT_SHARE = 128 /* of programs that copy a weight, one has to */ };
+enum { WEIGHT_SHARE = 128 /* one in so many programs copies the weight */ };
 enum { OPERANDS = 3, OUT = 2, FACTORS = 3 /* a mask */, MASKS = 1 << OPERANDS, CHANNELS = 4 };
 
-/* What moves less is tried first. */
+/* In the order in which they are tried: the cheapest first. */
 typedef enum way_of_bias { BIAS_INSIDE, BIAS_COPIED, BIAS_IN_F32, BIAS_BEHIND, BIAS_WAYS } way_of_bias;
 
-/* Which operands are copied, how the copies lie, and where bias is added. */
+/* The operands that are copied, the copies' layout, and where bias is added. */
 typedef struct packing {
   unsigned mask;
   bool channels_last;
@@ -49,7 +49,7 @@ static bool takes_bias(packing how) {
   return how.bias == BIAS_INSIDE || how.bias == BIAS_COPIED;
 }
 
-/* Where dim `i` of dense memory, the outermost first, is among the operand's dims. */
+/* The operand's dim at position `i` of dense memory, the outermost first. */
 static int dim_at(int i, int rank, bool channels_last) {
   return !channels_last || i == 0 ? i : i == rank - 1 ? 1 : i + 1;
 }
@@ -86,7 +86,7 @@ static bool can_pad(const hr_node *node, packing how) {
   return more > 0 && more * 3 <= channels;
 }
 
-/* One number for each element of the last dim: it may lie dense, under all rows. */
+/* True for one number per element of the last dim: a dense vector broadcast to all rows. */
 static bool is_vector(hr_operand bias) {
   for (int d = 0; d < bias.rank - 1; ++d) {
     if (bias.strides[d] != 0 && bias.dims[d] != 1) {
@@ -118,7 +118,7 @@ static bool is_possible(const hr_node *node, way_of_bias way) {
   }
 }
 
-/* Whether a provider takes the node so packed. */
+/* True if a provider supports the node with this packing. */
 static bool is_taken(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node, packing how) {
   int64_t strides[OPERANDS + 1][HR_RANK_MAX], dims[OUT][HR_RANK_MAX];
   hr_operand operands[OPERANDS] = {node->inputs[0], node->inputs[1], node->outputs[0]}, inputs[OUT + 1];
@@ -146,15 +146,15 @@ static bool is_taken(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_
   return keeps(ctx, b->program, &packed);
 }
 
-/* Whether the operand is what a convolution's other operand is multiplied with, and was there before the program: its
- * copies are likely to be kept (engine/weights.h). */
+/* True if the operand is a convolution's weight that existed before the program: its copies are likely to be cached
+ * (engine/weights.h). */
 static bool is_weight(const hr_builder *b, const hr_node *node, int i) {
   const hr_operand *x = &node->inputs[1];
   return i == 1 && (node->op == HR_OP_CONV || node->op == HR_OP_CONV_BACKWARD_DATA) && x->kind == HR_OPERAND_VALUE &&
          !b->program->buffers[x->index].is_fresh;
 }
 
-/* The packing with bias there that moves the fewest elements. False: none helps. */
+/* The packing with bias at this position that moves the fewest elements; false if none helps. */
 static bool choose_with(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node, way_of_bias bias,
                         packing *out_packing) {
   const hr_operand *operands[OPERANDS] = {&node->inputs[0], &node->inputs[1], &node->outputs[0]};
@@ -205,7 +205,7 @@ static hr_operand make_temp(hr_builder *b, hr_operand like, bool channels_last) 
   return channels_last && hr_is_present(memory) ? hr_view_permute(b, memory, order) : memory;
 }
 
-/* A copy of a factor, to lie as the provider wants it. */
+/* A copy of a factor in the provider's layout. */
 static hr_operand copy_factor(hr_builder *b, hr_operand x, packing how) {
   if (how.pads) {
     int64_t dims[HR_RANK_MAX], by_channel[HR_RANK_MAX] = {0, 1}, channels = x.dims[1];
@@ -219,7 +219,7 @@ static hr_operand copy_factor(hr_builder *b, hr_operand x, packing how) {
   return copy;
 }
 
-/* A copy of the bias of all rows, dense and at the beginning of its memory. */
+/* A copy of the rows' common bias, dense and at the start of its memory. */
 static hr_operand make_vector(hr_builder *b, hr_operand bias) {
   hr_operand vector = bias;
   for (int d = 0; d < bias.rank - 1; ++d) {
@@ -272,7 +272,7 @@ static bool skips_elements(const hr_node *node) {
   return is_point && is_strided;
 }
 
-/* The elements of x that windows see. */
+/* The elements of x that windows use. */
 static hr_operand view_seen(hr_builder *b, hr_operand x, const hr_node *node, const int64_t *dims) {
   for (int d = 0; d < (int)node->ints[0]; ++d) {
     x = hr_view_slice(b, x, 2 + d, 0, dims[2 + d], node->ints[1 + d]);
@@ -280,7 +280,7 @@ static hr_operand view_seen(hr_builder *b, hr_operand x, const hr_node *node, co
   return x;
 }
 
-/* out: what was made for the elements that windows see, and 0 between them. */
+/* out: the results for the elements that windows use, and 0 between them. */
 static void emit_between_zeros(hr_builder *b, const hr_node *node, hr_operand out, hr_operand made) {
   const int spatial = (int)node->ints[0];
   int64_t strides[HR_RANK_MAX] = {0};
@@ -335,7 +335,7 @@ static bool pack_skipping(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_n
 
 /* ---- 16-bit numbers ---- */
 
-/* A dense f32 temporary whose dims follow each other in memory as x's do. */
+/* A dense f32 temporary with x's order of dims in memory. */
 static hr_operand make_wide_temp(hr_builder *b, hr_operand x) {
   int64_t dims[HR_RANK_MAX];
   int order[HR_RANK_MAX], place[HR_RANK_MAX];

@@ -1,11 +1,11 @@
-/* Contractions that a provider takes only without bias, or with operands that lie as it wants: copies and a loop for
- * bias, with the results of the plain lowering.
+/* Contractions that a provider supports only without bias, or with operands in certain layouts: copies and a loop for
+ * bias give the results of the plain lowering.
  */
 #include "lower_testing.h"
 
 #include "core/ir/dtype.h"
 
-/* ---- providers that are hard to please ---- */
+/* ---- providers with few supported forms ---- */
 
 static bool is_dense(const hr_operand *x, bool channels_last) {
   int64_t expected = 1;
@@ -19,7 +19,7 @@ static bool is_dense(const hr_operand *x, bool channels_last) {
   return true;
 }
 
-/* Which of inputs and output are dense, as bits. */
+/* A bit for each dense operand, inputs and output. */
 static unsigned dense_operands(const hr_node *node, bool channels_last) {
   return (unsigned)is_dense(&node->inputs[0], channels_last) |
          (unsigned)is_dense(&node->inputs[1], channels_last) << 1 |
@@ -82,12 +82,12 @@ static void evaluate(const hr_program *program, hr_dtype dtype, float memory[BUF
   HR_ASSERT_OK(hr_program_evaluate(program, addresses, NULL));
   for (int i = 0; i < BUFFERS && dtype == HR_DTYPE_F32; ++i) {
     for (size_t j = 0; j < BYTES / sizeof(float); ++j) {
-      memory[i][j] += 0.0f; /* the sign of a sum of nothing is free */
+      memory[i][j] += 0.0f; /* the sign of an empty sum is arbitrary */
     }
   }
 }
 
-/* Numbers are such that every sum is exact: results agree to the bit, whatever the order. */
+/* The numbers make every sum exact: results agree to the bit in any order. */
 static shown check(const char *node, hr_keep_fn keeps) {
   static float plain[BUFFERS][BYTES / sizeof(float)], packed[BUFFERS][BYTES / sizeof(float)];
   char text[1024];
@@ -133,7 +133,7 @@ HR_TEST(operands_are_copied_where_they_lie_otherwise) {
   check_counts("%3:f32[4,6]{9,1}+2 = matmul(%0:f32[4,5]{0,1}+3, %1:f32[5,6]{1,5}+0)", takes_dense, (shown){1, 3, 0});
 }
 
-/* Activations with channels last: the weight, which is smaller, follows them. */
+/* Activations with channels last: the weight, which is smaller, is copied to that layout. */
 HR_TEST(the_fewest_elements_are_copied) {
   const char *forward = "%3:f32[4,3,5,4]{60,1,12,3}+0 = conv(%0:f32[4,2,6,5]{60,1,10,2}+0, %1:f32[3,2,2,2]{8,4,2,1}+0, "
                         "%2:f32[3]{1}+0) ints(2, 1, 1, 0, 0, 1, 1, 1)";
@@ -149,7 +149,7 @@ HR_TEST(the_fewest_elements_are_copied) {
                takes_channels_last, (shown){1, 2, 0});
 }
 
-/* 1,152 elements of a weight that was there before, of which copies are kept, rather than 96 of activations. */
+/* Copies 1,152 elements of an earlier weight, whose copies are cached, rather than 96 of activations. */
 HR_TEST(weights_are_copied_rather_than_activations) {
   check_counts("%3:f32[1,16,2,2]{64,1,32,16}+0 = conv(%0:f32[1,8,2,2]{32,1,16,8}+0, %1:f32[16,8,3,3]{72,9,3,1}+0) "
                "ints(2, 1, 1, 1, 1, 1, 1, 1)",
@@ -202,7 +202,7 @@ HR_TEST(bias_that_is_a_vector_is_copied_where_that_is_enough) {
                takes_dense_bias, (shown){1, 1, 0});
 }
 
-/* As where vectors are read 16 bytes at a time. */
+/* Like a provider that reads vectors of 16 bytes. */
 static bool takes_aligned_bias(void *ctx, const hr_program *program, const hr_node *node) {
   return takes_dense_bias(ctx, program, node) && node->inputs[2].offset % 4 == 0;
 }
@@ -216,7 +216,7 @@ HR_TEST(bias_that_begins_between_vectors_is_copied) {
                takes_aligned_bias, (shown){1, 2, 0});
 }
 
-static int64_t channels_taken; /* of the first operand that was taken last */
+static int64_t channels_taken; /* of the first operand in the last accepted node */
 
 static bool notes_channels(void *ctx, const hr_program *program, const hr_node *node) {
   bool takes = takes_channels_last(ctx, program, node);
@@ -241,7 +241,7 @@ HR_TEST(channels_of_copies_are_a_multiple_of_four_where_that_is_little_more) {
   check_channels(5, 1, 5, (shown){1, 2, 0});
   check_channels(6, 1, 8, (shown){1, 2, 0});
   check_channels(2, 1, 2, (shown){1, 2, 0});
-  check_channels(3, 2, 6, (shown){1, 2, 0}); /* groups stay as they are */
+  check_channels(3, 2, 6, (shown){1, 2, 0}); /* groups are not padded */
   channels_taken = 0;
   check_counts("%3:f16[2,4,3,4]{48,1,16,4}+0 = conv(%0:f16[2,3,5,5]{75,25,5,1}+0, %1:f16[4,3,3,2]{18,6,2,1}+0) "
                "ints(2, 1, 1, 0, 0, 1, 1, 1)",
@@ -290,7 +290,7 @@ HR_TEST(narrow_numbers_are_multiplied_in_f32_where_nobody_takes_them) {
                takes_dense_f32, (shown){1, 3, 1});
 }
 
-/* 2048 + 1 + 1 is 2050 in f16 where the bias is added to the wide sum, and 2048 where that was rounded before. */
+/* 2048 + 1 + 1 is 2050 in f16 if the bias is added to the f32 sum, and 2048 if that is rounded first. */
 HR_TEST(what_is_computed_in_f32_is_rounded_once) {
   hr_program program, expanded;
   HR_ASSERT_OK(hr_program_parse("buffer %0 64 live\nbuffer %1 64 live\nbuffer %2 64 live\nbuffer %3 64 live\n"
