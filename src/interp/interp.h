@@ -1,7 +1,7 @@
 /* interp.h: the block interpreter: a kernel form as a host kernel, without a compiler.
  *
  * Every instruction runs over a block of about 1,024 elements that stays in L1, in loops compiled ahead of time from
- * ops.def. The result is the same to the bit as that of any other tier, whatever the number of threads.
+ * ops.def. The result has the same bits as in every other tier and for any number of threads.
  */
 #ifndef HEADRACE_INTERP_INTERP_H_
 #define HEADRACE_INTERP_INTERP_H_

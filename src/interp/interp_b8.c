@@ -1,4 +1,4 @@
-/* The loops of class b8: truth values; integer rows are computed in int. */
+/* The loops of class b8: bools; integer rows are computed in int. */
 #define T uint8_t
 #define REAL uint8_t
 #define CLS b8

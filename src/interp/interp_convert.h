@@ -1,4 +1,4 @@
-/* interp_convert.h: rows of conversions (core/math/convert.h), where the hardware has instructions for them. */
+/* interp_convert.h: rows of conversions (core/math/convert.h) with hardware instructions, if there are any. */
 #ifndef HEADRACE_INTERP_INTERP_CONVERT_H_
 #define HEADRACE_INTERP_INTERP_CONVERT_H_
 
@@ -10,10 +10,10 @@
 #include <immintrin.h>
 #endif
 
-/* Rows of them. The hardware's conversion gives the same bits. */
+/* Rows of f16. The hardware's conversion gives the same bits. */
 #if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512BW__)
 #define HR__HALF_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-/* Whole vectors first: masked stores take several times as long, and a mask for each vector as long again. */
+/* Whole vectors first: masked stores take several times as long, and so does a mask for each vector. */
 static inline __mmask16 hr__first_of_16(int64_t count) {
   return (__mmask16)((1u << count) - 1);
 }

@@ -9,7 +9,7 @@
 #define HAS_LOGICAL 0
 #define HAS_SEEDED 1
 
-/* One half: an instruction where there is one, since the emulation's selects are jumps, taken at random. */
+/* One f16: an instruction if there is one, since the emulation's selects are unpredictable jumps. */
 #if defined(__F16C__)
 #include <immintrin.h>
 #define WIDEN_HALF(x) _cvtsh_ss(x)

@@ -1,8 +1,7 @@
 /* Random kernels, interpreted in blocks and evaluated one element at a time: the same bytes.
  *
- * The plain evaluation takes its arithmetic from the same loops, one element a call, so that what is compared is
- * everything around them: cutting, walking, strides, bounds, gathers, phases, lifetimes, in-place stores and the order
- * of reductions.
+ * The plain evaluation calls the same loops, one element at a time. So the comparison covers everything around them:
+ * cutting, walking, strides, bounds, gathers, phases, lifetimes, in-place stores and the order of reductions.
  */
 #include "hr_test.h"
 
@@ -35,7 +34,7 @@ typedef struct evaluation {
   int64_t row_count; /* elements of a row */
   char *elements;    /* [register][element of the row] */
   char rows[MAKE_MAX][VALUE];
-  char *results; /* [register][element]: what a reduction is about to take */
+  char *results; /* [register][element]: the inputs of a reduction */
 } evaluation;
 
 static char *register_at(evaluation *e, int reg, int64_t at) {
@@ -59,7 +58,7 @@ static int64_t dot(const hr_kernel *kernel, const int64_t *strides, const int64_
   return sum;
 }
 
-/* The address of an access, and whether its bounds hold. */
+/* Computes the address of an access; true if its bounds hold. */
 static bool locate(evaluation *e, const hr_access *access, const int64_t *index, int64_t at, int64_t *out_address) {
   int64_t address = access->offset + dot(e->kernel, access->strides, index);
   for (int t = 0; t < access->term_count; ++t) {
@@ -283,7 +282,7 @@ static int64_t extent_of(const kernel_maker *m, const int64_t *strides, int64_t 
   return high - low + 1;
 }
 
-/* Strides of a dense layout over the dims outside `without`, in some order of dims; 0 along `without`. */
+/* Strides of a dense layout over the dims outside `without`, in a random order of dims; 0 along `without`. */
 static void layout(const kernel_maker *m, uint32_t without, bool is_shuffled, int64_t *strides) {
   int order[HR_RANK_MAX], rank = m->kernel.rank;
   for (int d = 0; d < rank; ++d) {
@@ -358,7 +357,7 @@ static int random_load(kernel_maker *m, buffers *b, int phase, int fill) {
   if (chance(12)) {
     return random_gather(m, b, phase);
   }
-  if (chance(25) && m->kernel.access_count > 0) { /* one more time what was loaded before, if it is plain */
+  if (chance(25) && m->kernel.access_count > 0) { /* repeats an earlier load, if it is a plain one */
     const hr_access *seen = &m->accesses[below(m->kernel.access_count)];
     if (seen->arg >= 0 && seen->term_count == 0 && seen->bound_count == 0 && m->args[seen->arg].is_read &&
         !b->is_index[seen->arg]) {
@@ -370,7 +369,7 @@ static int random_load(kernel_maker *m, buffers *b, int phase, int fill) {
   random_strides(m, 0, strides);
   int64_t elements = extent_of(m, strides, &offset);
   int reg = make_load(m, phase, new_arg(m, b, dtype, elements), dtype, offset, strides);
-  if (chance(20)) { /* bounds that cut off some of it */
+  if (chance(20)) { /* bounds that cut off a part */
     for (int n = 1 + below(2); n > 0; --n) {
       int64_t along[HR_RANK_MAX] = {0};
       int d = below(m->kernel.rank);
@@ -467,7 +466,7 @@ static void random_in_place(kernel_maker *m, const buffers *b, int phase, int re
   }
 }
 
-/* Elements that differ in ordered dims alone may hit the same place. */
+/* Elements that differ only in ordered dims may have the same target. */
 static void random_scatter(kernel_maker *m, buffers *b, int reg) {
   static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_BF16};
   int64_t strides[HR_RANK_MAX], offset;
@@ -545,7 +544,7 @@ static void random_kernel(kernel_maker *m, buffers *b) {
         random_store(m, b, phase + 1, result);
       }
     }
-    for (int k = 0; k < result_count && phase + 1 < phases; ++k) { /* of use to the next phase */
+    for (int k = 0; k < result_count && phase + 1 < phases; ++k) { /* usable by the next phase */
       values[count++] = results[k];
     }
   }

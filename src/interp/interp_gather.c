@@ -1,6 +1,5 @@
-/* interp_gather.c: kernels that only copy runs of memory to or from where an index says: rows of an embedding,
- * index_select, x[rows]. Walking blocks costs as much for each run as copying 200 elements of it, so these have a loop
- * of their own.
+/* interp_gather.c: kernels that only copy runs of memory from indexed positions: rows of an embedding, index_select,
+ * x[rows]. For each run, walking blocks costs as much as copying 200 elements, so these have a loop of their own.
  *
  *     r0:i64 = load a1:i64+0{1,0}   r1:f32 = load a0:f32+0{0,1} [r0*64<1000]   store a2:f32+0{64,1}, r1
  */
@@ -22,12 +21,12 @@ typedef struct gather {
   hr_dtype index_dtype;
   side index, from, to;
   int64_t term_stride, term_extent;
-  int rank; /* of the outer dims: a run for each of their elements */
+  int rank; /* of the outer dims: one run for each of their elements */
   int64_t dims[HR_RANK_MAX], runs, runs_per_unit;
   size_t size, run_bytes;
 } gather;
 
-/* The three instructions, in the one order that makes sense. */
+/* True for these three instructions in the only meaningful order. */
 static bool has_form(const hr_kernel *k) {
   if (k->instr_count != 3 || k->phase_count > 1 || k->reduce_mask != 0 || k->ordered_mask != 0) {
     return false;
@@ -52,7 +51,7 @@ static side side_of(const hr_access *access, int rank) {
   return s;
 }
 
-/* How many of the last dims are dense on both sides and say nothing to the index; *out_run gets their elements. */
+/* The number of last dims that are dense on both sides and do not affect the index; *out_run is their element count. */
 static int dense_dims(const hr_kernel *k, int64_t *out_run) {
   const int64_t *at = k->accesses[k->instrs[0].access].strides, *from = k->accesses[k->instrs[1].access].strides;
   const int64_t *to = k->accesses[k->instrs[2].access].strides;
@@ -82,7 +81,7 @@ static int64_t index_at(const gather *g, const hr_host_call *call, int64_t at) {
   return index < 0 ? index + g->term_extent : index;
 }
 
-/* Where run number `run` begins on each side. */
+/* The start of run number `run` on each side. */
 static void enter(const gather *g, int64_t run, int64_t *out_place, int64_t *at, int64_t *from, int64_t *to) {
   *at = g->index.offset, *from = g->from.offset, *to = g->to.offset;
   for (int d = g->rank - 1; d >= 0; --d) {

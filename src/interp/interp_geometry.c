@@ -1,7 +1,6 @@
-/* How a kernel's domain is cut into batches, planes, tiles and blocks (see interp_plan.h), and accesses on it.
+/* Cuts a kernel's domain into batches, planes, tiles and blocks (see interp_plan.h), and maps accesses to it.
  *
- * Nothing here changes results: which elements share a tile is free, the order inside a reduction is not, and reduced
- * and ordered dims keep theirs.
+ * Nothing here changes results: elements may share a tile in any way, and reduced and ordered dims keep their order.
  */
 #include <string.h>
 
@@ -14,15 +13,14 @@ enum {
   INNER_MIN = 32,      /* a pointwise plane has rows of at least this, unless all dims are inner */
   TRANSPOSED_ROWS = 32,
   TRANSPOSED_COLUMNS = 64,
-  COLUMN_ELEMENTS = 2048, /* of a tile of short columns */
-  SCATTERED_COLUMNS =
-      4, /* that are far from each other in memory: lines of all of them shall stay in the second cache */
+  COLUMN_ELEMENTS = 2048,  /* of a tile of short columns */
+  SCATTERED_COLUMNS = 4,   /* columns far apart in memory: their cache lines must all stay in the L2 cache */
   COLUMN_RESIDENT = 65536, /* elements of a tile that crosses phases */
   SPLIT_ELEMENTS = 65536,  /* a kernel below this is not split into chunks */
   SPLIT_TILES = 64         /* nor one that has so many tiles */
 };
 
-/* Of pieces of nothing there are none. */
+/* 0 if there is nothing to divide. */
 static int64_t ceil_div(int64_t a, int64_t b) {
   return b == 0 ? 0 : hr_divide_up(a, b);
 }
@@ -57,13 +55,13 @@ static int64_t whole_runs(const hr_dims *dims, int64_t width) {
   return width - width % run;
 }
 
-/* Batches from the front of the kept dims; `planes` are the rest. */
+/* Takes batch dims from the front of the kept dims; `planes` are the rest. */
 static void take_batch(hr__plan *plan, int count, hr_dims *out_planes) {
   plan->batch = slice(&plan->kept, 0, count);
   *out_planes = slice(&plan->kept, count, plan->kept.rank);
 }
 
-/* A kept dim along which some access is dense while it strides along the innermost one: -1 if there is none. */
+/* A kept dim along which some access is dense while that access strides along the innermost dim; -1 for none. */
 static int transposed_dim(const hr__plan *plan, const hr_kernel *kernel) {
   int last = plan->kept.rank - 1;
   for (int k = 0; k < kernel->access_count && last > 0; ++k) {
@@ -81,7 +79,8 @@ static int transposed_dim(const hr__plan *plan, const hr_kernel *kernel) {
   return -1;
 }
 
-/* A plane of the transposed dim by the innermost one, in small tiles: cache lines are used up while they are there. */
+/* A plane of the transposed dim by the innermost one, in small tiles, so that cache lines are fully used while cached.
+ */
 static void cut_transposed(hr__plan *plan, int dim) {
   int rank = plan->kept.rank;
   plan->inner = slice(&plan->kept, rank - 1, rank);
@@ -147,7 +146,7 @@ static void cut_rows(hr__plan *plan) {
   plan->block_inner = hr_min(plan->inner_count, HR__BLOCK);
 }
 
-/* Whether a store has steps along the innermost kept dim: each of its elements in a tile then has a line of its own. */
+/* True if a store strides along the innermost kept dim: then each of its elements in a tile has its own cache line. */
 static bool is_scattered_by_columns(const hr__plan *plan, const hr_kernel *kernel) {
   for (int k = 0; k < kernel->instr_count && plan->kept.rank > 0; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
@@ -195,7 +194,7 @@ static void cut_columns(hr__plan *plan, const hr_kernel *kernel) {
   }
 }
 
-/* Whether chunks of a row shall be units: few rows, long ones, and nothing but reductions runs over their elements. */
+/* True if chunks of a row should be units: few long rows, with only reductions over their elements. */
 static bool shall_split(const hr__plan *plan, const hr_kernel *kernel, int64_t tiles) {
   if (kernel->reduce_mask == 0 || plan->row_elements <= HR_REDUCE_CHUNK || tiles >= SPLIT_TILES ||
       plan->row_elements * tiles * plan->tile_inner < SPLIT_ELEMENTS || !plan->is_walked) {

@@ -1,4 +1,4 @@
-/* interp_level.c: the interpreter of the processor's level, where there is one for each. */
+/* interp_level.c: selects the interpreter of the processor's level, in builds with several. */
 #include "interp/interp.h"
 
 #if defined(HR_CPU_DISPATCH)

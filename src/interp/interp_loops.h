@@ -1,8 +1,8 @@
-/* interp_loops.h: the loops that the block interpreter strings together, compiled ahead of time from ops.def.
+/* interp_loops.h: the loops that the block interpreter combines, compiled ahead of time from ops.def.
  *
  * A loop runs over a rectangle of `outer` rows of `inner` elements. Operands are dense along a row, or one element for
- * the whole row; `pitch` says how many elements further the next row begins (0: every row sees the same). The
- * destination may be exactly one of the sources, never a shifted part of one.
+ * the whole row; `pitch` is the distance in elements to the next row (0: all rows read the same). The destination may
+ * be exactly one of the sources, but must not overlap one partly.
  *
  * One file a class (interp_f32.c, ...) defines its table by including interp_class.inc.
  */
@@ -27,11 +27,11 @@
 #else
 #define HR_LOOP_INDEPENDENT _Pragma("GCC ivdep")
 #define HR_LOOP_ROLLED \
-  _Pragma("GCC ivdep") _Pragma("GCC unroll 1") /* vectors, where gcc would write out a few elements */
+  _Pragma("GCC ivdep") _Pragma("GCC unroll 1") /* forces vectors: gcc would otherwise unroll for a few elements */
 #endif
 
-/* memcpy of less than a cache line or a few, into a block that has whole lines: what was written can be read back at
- * once as vectors, which the small stores of a plain memcpy would delay. */
+/* memcpy of up to a few cache lines, into a block of whole lines. The data can be read back at once as vectors; the
+ * small stores of a plain memcpy would delay that. */
 static inline void hr__merge_bytes(void *dst, const void *src, size_t bytes) {
 #if defined(__AVX512BW__)
   for (size_t at = 0; at < bytes; at += 64) {
@@ -44,8 +44,8 @@ static inline void hr__merge_bytes(void *dst, const void *src, size_t bytes) {
 #endif
 }
 
-/* The same into a block of `room` bytes, a multiple of 64 or less than that, whose rest may become anything but must be
- * valid to read. */
+/* The same into a block of `room` bytes, a multiple of 64 or less than 64. The rest of the block becomes undefined but
+ * must be readable. */
 static inline void hr__load_bytes(void *dst, const void *src, size_t bytes, size_t room) {
 #if defined(__AVX512BW__)
   if (room % 64 == 0) {
@@ -63,19 +63,20 @@ static inline void hr__load_bytes(void *dst, const void *src, size_t bytes, size
 typedef struct hr__loop {
   int64_t outer, inner;
   void *dst;
-  int64_t dst_pitch; /* elements, as all pitches */
+  int64_t dst_pitch; /* in elements, like all pitches */
   const void *src[4];
   int64_t pitch[4];
 } hr__loop;
 
 typedef void (*hr__loop_fn)(const hr__loop *loop);
 
-/* Which operands are one element for a row: the variants that exist, by arity. Others are spread to a block first. */
+/* The variants, by arity: the operands that are one element per row (s) or a vector (v). Other combinations are
+ * broadcast to a block first. */
 enum {
   HR__VARIANTS = 4, /* arity 1: v   2: vv vs sv   3: vvv vvs vss vsv   4: vvvv vvvs vvss vsss */
 };
 
-/* The variant for a mask of one-element operands, -1 where there is none. */
+/* The variant for a mask of one-element operands, -1 if there is none. */
 static inline int hr__loop_variant(int arity, unsigned mask) {
   static const int8_t table[5][16] = {
       {-1},
@@ -87,7 +88,7 @@ static inline int hr__loop_variant(int arity, unsigned mask) {
   return table[arity][mask];
 }
 
-/* Elements to places in memory, in order; offsets and steps in elements. */
+/* Stores elements to positions in memory, in order; offsets and steps in elements. */
 typedef void (*hr__scatter_fn)(void *base, const int64_t *offsets, const void *src, int64_t step, int64_t count);
 
 /* A reduction in one class. Accumulators are elements of the class. */
@@ -98,18 +99,18 @@ typedef struct hr__reduce_loops {
   void (*tree)(void *out, void *lanes); /* folds the lanes by halves, in place */
   /* Whole rows of at most HR_REDUCE_CHUNK elements, by lanes and tree. */
   void (*rows)(void *out, const void *src, int64_t rows, int64_t count, int64_t pitch);
-  /* acc[k] takes src[o * pitch + k] for o = 0, 1, ... in order. */
+  /* Combines acc[k] with src[o * pitch + k] for o = 0, 1, ... in order. */
   void (*columns)(void *acc, const void *src, int64_t outer, int64_t inner, int64_t pitch);
-  /* base[offsets[i]] takes src[i * step], in order. */
+  /* Combines base[offsets[i]] with src[i * step], in order. */
   hr__scatter_fn scatter;
-  hr__scatter_fn narrow[HR_DTYPE_COUNT]; /* the same, where memory's dtype is narrower; NULL for formats of a byte */
+  hr__scatter_fn narrow[HR_DTYPE_COUNT]; /* the same if memory's dtype is narrower; NULL for one-byte floats */
 } hr__reduce_loops;
 
 static inline hr__scatter_fn hr__combining_scatter(const hr__reduce_loops *loops, hr_dtype dtype) {
   return hr_class_size(hr_dtype_class(dtype)) == hr_dtype_size(dtype) ? loops->scatter : loops->narrow[dtype];
 }
 
-/* Reductions and choices of the best, numbered: HR__REDUCE_SUM, HR__ARGREDUCE_ARGMAX. */
+/* Reductions and argreductions, numbered: HR__REDUCE_SUM, HR__ARGREDUCE_ARGMAX. */
 #define HR_POINTWISE(...)
 #define HR_CONTRACTION(...)
 #define HR_COMPOSITE(...)
@@ -137,7 +138,7 @@ enum {
 #undef HR_REDUCE
 #undef HR_ARGREDUCE
 
-/* best_key[k], best_index[k] take column k of keys and indices; an index of INT64_MAX says that there is none yet. */
+/* Combines best_key[k], best_index[k] with column k of keys and indices; an index of INT64_MAX means none yet. */
 typedef void (*hr__argreduce_fn)(void *best_key, int64_t *best_index, const void *keys, const int64_t *indices,
                                  int64_t outer, int64_t inner, int64_t key_pitch, int64_t index_pitch);
 
@@ -146,7 +147,7 @@ typedef struct hr__class_loops {
   hr__reduce_loops reduce[HR__REDUCES];
   hr__argreduce_fn argreduce[HR__ARGREDUCES];
   hr__loop_fn spread;                  /* dst = the one element of a row, or the row, for each element */
-  hr__loop_fn convert[HR_DTYPE_COUNT]; /* to the class of a dtype, rounded or wrapped as the dtype asks */
+  hr__loop_fn convert[HR_DTYPE_COUNT]; /* to the class of a dtype, rounded or wrapped to the dtype */
 } hr__class_loops;
 
 /* NULL for HR_CLASS_NONE. */

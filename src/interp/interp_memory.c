@@ -1,4 +1,4 @@
-/* Between memory and registers: strided copies, gathers and scatters of every dtype, and host numbers. */
+/* Transfers between memory and registers: strided copies, gathers and scatters of every dtype, and host numbers. */
 #include <string.h>
 
 #if defined(__AVX512F__)
@@ -42,22 +42,21 @@
 #define HR__LOAD_C32_DENSE(to, from, count) hr__f32_from_half_row((void *)(to), (const void *)(from), 2 * (count));
 #define HR__STORE_C32_DENSE(to, from, count) hr__half_from_f32_row((void *)(to), (const void *)(from), 2 * (count));
 
-/* The dtypes that have loops of their own; the others share those of their size. */
+/* The dtypes with loops of their own; the others use those of their size. */
 #define EACH_MOVED(X) X(BOOL) X(F32) X(F64) X(C128)
 #define EACH_CONVERTED(X) X(U8) X(I8) X(U16) X(I16) X(F16) X(BF16) X(C32) HR__EACH_FLOAT8(X)
 
 /* dst[i] = src[2 * i], 4-byte elements: windows of stride 2 read image rows that are too short for a compiler's loop.
  */
 #if defined(__AVX512F__)
-enum { AHEAD = 2048 }; /* every other row: hardware does not see a stream in that, so 8 KiB ahead are asked for */
+enum { AHEAD = 2048 }; /* every other row: hardware does not detect that stream, so 8 KiB ahead are prefetched */
 static void take_even_words(float *to, const float *from, int64_t count) {
   const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
   for (int64_t i = 0; i < count; i += 16) {
     int64_t left = count - i < 16 ? count - i : 16;
     __builtin_prefetch(from + 2 * i + AHEAD);
     __builtin_prefetch(from + 2 * i + AHEAD + 16);
-    uint32_t wanted =
-        (uint32_t)(((uint64_t)1 << (2 * left - 1)) - 1); /* not one element beyond the last that is read */
+    uint32_t wanted = (uint32_t)(((uint64_t)1 << (2 * left - 1)) - 1); /* reads no element past the last one needed */
     __m512 low = _mm512_maskz_loadu_ps((__mmask16)wanted, from + 2 * i);
     __m512 high = _mm512_maskz_loadu_ps((__mmask16)(wanted >> 16), from + 2 * i + 16);
     _mm512_mask_storeu_ps(to + i, (__mmask16)((1u << left) - 1), _mm512_permutex2var_ps(low, even, high));
@@ -73,7 +72,7 @@ static void take_even_words(float *to, const float *from, int64_t count) {
 #define HAS_EVEN_WORDS(TO, FROM) 0
 #endif
 
-/* Rows that repeat one row: copies of what is there already, twice as many each time. */
+/* Rows that repeat one row: copies the rows written so far, twice as many each time. */
 static void repeat_row(void *dst, size_t row_bytes, int64_t rows) {
   size_t all = row_bytes * (size_t)rows;
   for (size_t have = row_bytes; have < all;) {
@@ -83,8 +82,8 @@ static void repeat_row(void *dst, size_t row_bytes, int64_t rows) {
   }
 }
 
-/* rows x cols elements with the strides of both sides; the usual strides are literals, so that they vectorise. A
- * transposed rectangle is read along memory. */
+/* rows x cols elements with the strides of both sides; common strides are literals, so that their loops are vectorised.
+ * A transposed rectangle is read in memory order. */
 #define COPY_COLS(count, dst_step, src_step, expression)    \
   HR_LOOP_INDEPENDENT for (int64_t i = 0; i < count; ++i) { \
     to[i * (dst_step)] = expression(from[i * (src_step)]);  \

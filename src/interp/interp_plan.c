@@ -1,11 +1,12 @@
-/* From instructions to steps: what each register varies along, which loop an instruction takes, how often it runs.
+/* Turns instructions into steps: the dims along which each register varies, the loop of an instruction, how often it
+ * runs.
  *
  *   before   r0 = load x   r1 = load bias   r2 = add r0, r1   r3 = convert r2 to bf16   store y (bf16), r3
  *   after    each run      point r1 at bias
  *            each block    (r0 points at x)  r2 = add<matrix, row>(r0, r1)   store y, r2
  *
- * Copies and conversions that change nothing become other names of a register, and so does a rounding that the store
- * does anyway.
+ * Copies and conversions that change nothing become aliases of a register, and so does a rounding that the store
+ * repeats.
  */
 #include <string.h>
 
@@ -15,9 +16,9 @@
 /* Work of one create. */
 typedef struct builder {
   hr__plan *plan;
-  hr_arena *scratch; /* holds what is as large as it might become */
+  hr_arena *scratch; /* holds arrays of the largest possible size */
   const hr_kernel *kernel;
-  int *alias;        /* kernel register -> plan register, -1: not made yet */
+  int *alias;        /* kernel register -> plan register, -1: none yet */
   bool *only_stored; /* kernel registers that only stores of `stored_as` read */
   hr_dtype *stored_as;
   int *scalar_register; /* [scalar][class] */
@@ -64,7 +65,7 @@ static int source_register(builder *b, hr_source source, hr_class cls) {
   return source.kind == HR_SOURCE_SCALAR ? scalar_register(b, source.index, cls) : b->alias[source.index];
 }
 
-/* How often something runs that varies like this. */
+/* The frequency of a step with this variation. */
 static hr__often often_for(const hr__plan *plan, unsigned vary) {
   unsigned walked = plan->walk == HR__WALK_INNER ? HR__INNER : HR__OUTER;
   if (vary == 0) {
@@ -77,7 +78,7 @@ static hr__often rarer_not(hr__often a, hr__often b) {
   return a > b ? a : b;
 }
 
-/* The sides of the plane that have another count than one. */
+/* The sides of the plane with more or less than one element. */
 static unsigned full_plane(const hr__plan *plan) {
   return (plan->outer_count != 1 ? (unsigned)HR__OUTER : 0) | (plan->inner_count != 1 ? (unsigned)HR__INNER : 0);
 }
@@ -91,7 +92,7 @@ static hr__step *new_step(builder *b, hr__step_kind kind, hr__often often, int p
   return step;
 }
 
-/* How a loop over `space` sees a register. */
+/* A register's form in a loop over `space`. */
 static int see(unsigned vary, unsigned space) {
   vary &= space;
   if (space != HR__PLANE) {
@@ -111,12 +112,12 @@ static void see_sources(builder *b, hr__step *step) {
   }
 }
 
-/* A register that holds `reg` for each element of `space`. */
+/* A register that holds `reg`, broadcast to `space`. */
 static int spread(builder *b, int reg, unsigned space, hr__often often, int phase) {
   hr__plan *plan = b->plan;
   hr_class cls = plan->registers[reg].cls;
   unsigned vary = plan->registers[reg].vary;
-  bool is_constant = plan->registers[reg].often == HR__EACH_RUN; /* a block of one number is made once */
+  bool is_constant = plan->registers[reg].often == HR__EACH_RUN; /* a block of one number is filled once */
   hr__often mine = rarer_not(rarer_not(often_for(plan, space), plan->registers[reg].often), often);
   mine = is_constant ? HR__EACH_RUN : mine;
   int dst = new_register(b, cls, vary | space, mine, HR__PLACE_SLOT);
@@ -128,7 +129,7 @@ static int spread(builder *b, int reg, unsigned space, hr__often often, int phas
   return dst;
 }
 
-/* The variant that suits the operands; spreads operands until there is one. */
+/* Chooses the variant for the operands; broadcasts operands until there is one. */
 static void choose_variant(builder *b, const hr__loop_fn *variants, int arity, int *sources, unsigned space,
                            hr__often often, int phase, hr__loop_fn *out_fn) {
   for (;;) {
@@ -142,7 +143,7 @@ static void choose_variant(builder *b, const hr__loop_fn *variants, int arity, i
       *out_fn = variants[variant];
       return;
     }
-    int first = 0; /* it is the last operands that usually have variants */
+    int first = 0; /* usually the last operands have variants */
     while ((mask >> first & 1) == 0) {
       ++first;
     }
@@ -218,12 +219,12 @@ static hr_status plan_convert(builder *b, const hr_instr *instr) {
   return HR_OK;
 }
 
-/* Whether memory of a dtype looks like a register of its class. */
+/* True if memory of a dtype has the form of a register of its class. */
 static bool is_own_class(hr_dtype dtype) {
   return !hr_dtype_is_narrow(dtype) || dtype == HR_DTYPE_BOOL;
 }
 
-/* Whether a map's elements lie dense in memory over `space`, with at most a pitch between rows. */
+/* True if a map's elements are dense in memory over `space`, with at most a pitch between rows. */
 static bool is_dense(const hr__map *map, unsigned space) {
   if (map->term_count != 0 || map->coords != 1 || !is_own_class(map->dtype)) {
     return false;
@@ -279,7 +280,7 @@ static hr_status plan_load(builder *b, const hr_instr *instr) {
   hr_class cls = b->kernel->registers[instr->dst].cls;
   HR_RETURN_IF_ERROR(plan_map(b, instr, cls, &map, &vary, &often));
   bool is_index = instr->kind == HR_INSTR_INDEX;
-  if (!is_index && b->is_arg_written[plan->maps[map].arg]) { /* in order with the stores */
+  if (!is_index && b->is_arg_written[plan->maps[map].arg]) { /* ordered with the stores */
     often = instr->level == HR_LEVEL_ROW && plan->is_walked ? rarer_not(often, HR__EACH_TILE) : HR__EACH_BLOCK;
   }
   unsigned space = vary & HR__PLANE;
@@ -323,7 +324,7 @@ static hr_status plan_store(builder *b, const hr_instr *instr) {
 #define HR_REDUCE(NAME, ...) [HR_OP_##NAME] = 1 + HR__REDUCE_##NAME,
 #define HR_ARGREDUCE(NAME, ...) [HR_OP_##NAME] = 1 + HR__ARGREDUCE_##NAME,
 
-/* The row's number among the reductions, or among the choices of the best; -1: it is neither. */
+/* The row's number among the reductions or argreductions; -1 for other rows. */
 static int reduce_row(hr_op op) {
   static const int8_t numbers[HR_OP_COUNT] = {
 #include "core/ops/ops.def"
@@ -388,7 +389,7 @@ static hr_status plan_instr(builder *b, const hr_instr *instr) {
   return hr_status_make(HR_STATUS_INTERNAL, "interp: instruction of unknown kind %d", (int)instr->kind);
 }
 
-/* Moves a list that is ready to the plan's own arena. */
+/* Copies a finished list to the plan's own arena. */
 #define KEEP(plan, list, count) \
   (((plan)->list = hr_arena_dup(&(plan)->arena, (plan)->list, (size_t)(count) * sizeof *(plan)->list)) != NULL)
 
@@ -453,7 +454,7 @@ static hr_status plan_steps(builder *b) {
   hr__plan *plan = b->plan;
   const hr_kernel *kernel = b->kernel;
   hr_arena *arena = b->scratch;
-  /* An instruction makes at most one step of its own and spreads four operands. */
+  /* An instruction needs at most one step of its own and four broadcasts. */
   size_t instrs = (size_t)kernel->instr_count, registers = (size_t)kernel->register_count;
   size_t scalars = (size_t)kernel->scalar_count * HR_CLASS_COUNT;
   plan->steps = hr_arena_alloc(arena, (5 * instrs + 1) * sizeof *plan->steps);
@@ -486,7 +487,7 @@ static hr_status plan_steps(builder *b) {
   return ok ? HR_OK : out_of_memory(kernel);
 }
 
-/* Nanoseconds that an element costs, roughly; what a unit is worth follows from it. */
+/* Estimated nanoseconds per element, from which the cost of a unit follows. */
 static double element_cost(const hr_kernel *kernel) {
   double cost = 0.1;
   for (int k = 0; k < kernel->instr_count; ++k) {

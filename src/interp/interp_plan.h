@@ -1,11 +1,10 @@
-/* interp_plan.h: what the block interpreter makes of a kernel form.
+/* interp_plan.h: the block interpreter's plan of a kernel form.
  *
- *   kernel --interp_geometry.c--> how the domain is cut --interp_plan.c--> steps --interp_slots.c--> where registers
- * live
+ *   kernel --interp_geometry.c--> cut domain --interp_plan.c--> steps --interp_slots.c--> places of registers
  *          --interp_run.c, interp_walk.c--> results
  *
  * **The domain in two dimensions.** Dims of 1 vanish; the others are kept or reduced (ordered dims count as reduced:
- * they are walked in order, too). Adjacent dims that every access can merge are merged. What is left is cut into
+ * they are walked in order, too). Adjacent dims that every access can merge are merged. The remaining dims are cut into
  *
  *   batch   dims that no tile spans: one number names the batch
  *   outer x inner   a plane; a tile is a rectangle of it, a block a rectangle of a tile that fits L1
@@ -15,14 +14,14 @@
  *   COLUMNS (SEQUENTIAL) plane = reduced x kept      a tile holds whole columns; long ones are walked
  *   scatter              ordered dims innermost: as ROWS; else as COLUMNS, the ordered dims outside
  *
- * **Registers vary** along some of batch, outer and inner. One that varies along both outer and inner is a matrix with
- * a pitch; along one of them a vector, along none a single element. An instruction runs over what its result varies
- * along, and as rarely as that allows: once a run, once a tile, or for each block. So a bias costs nothing for each
- * element, and row instructions need no machinery of their own.
+ * **Registers vary** along some of batch, outer and inner. A register that varies along both outer and inner is a
+ * matrix with a pitch; along one of them a vector, along none a single element. An instruction runs over the dims along
+ * which its result varies, and as rarely as possible: once a run, once a tile, or for each block. So a bias costs
+ * nothing per element, and row instructions need no code of their own.
  *
  * **Memory.** A contiguous load of a dtype that is its own class is a pointer, and the last instruction before a
- * contiguous store writes to memory. Where that would change what somebody reads, which depends on the addresses
- * (in-place use, memory reused by the planner), the decision falls at each run.
+ * contiguous store writes to memory. If that could change data read later, which depends on the addresses (in-place
+ * use, memory reused by the planner), each run decides.
  */
 #ifndef HEADRACE_INTERP_INTERP_PLAN_H_
 #define HEADRACE_INTERP_INTERP_PLAN_H_
@@ -34,7 +33,7 @@
 
 enum { HR__BLOCK = 1024, HR__LEVELS = 5, HR__PHASES_MAX = 64, HR__BOUNDS_MAX = 8 };
 
-/* What a register, a map or a step varies along. */
+/* The dims along which a register, a map or a step varies, as bits. */
 enum { HR__OUTER = 1, HR__INNER = 2, HR__BATCH = 4, HR__PLANE = 3 };
 
 /* How often a step runs. */
@@ -42,7 +41,7 @@ typedef enum hr__often { HR__EACH_RUN = 0, HR__EACH_TILE, HR__EACH_BLOCK } hr__o
 
 typedef enum hr__walk { HR__WALK_NONE = 0, HR__WALK_INNER, HR__WALK_OUTER } hr__walk;
 
-/* One side of the plane as a map sees it: its dims merged further, at least one. */
+/* One side of the plane in a map's view: its dims merged further, at least one. */
 typedef struct hr__axes {
   int rank;
   const int64_t *dims;
@@ -67,14 +66,14 @@ typedef struct hr__map {
   int term_count;
   const hr__term *terms;
   int fill; /* register, -1: zero */
-  int base; /* where the frame keeps its coordinates for the current batch */
+  int base; /* position in the frame of its coordinates for the current batch */
 } hr__map;
 
 typedef enum hr__place {
   HR__PLACE_NONE = 0,
   HR__PLACE_SCALAR, /* converted at each run */
   HR__PLACE_SLOT,   /* in the thread's scratch */
-  HR__PLACE_MEMORY  /* where a load or a store points; a slot as well if there is a conflict */
+  HR__PLACE_MEMORY  /* at a load's or store's address; also a slot if there is a conflict */
 } hr__place;
 
 typedef struct hr__register {
@@ -91,7 +90,7 @@ typedef struct hr__register {
 } hr__register;
 
 typedef enum hr__step_kind {
-  HR__STEP_LOAD,  /* copies; a load that is a pointer has no step for each block, unless it may conflict */
+  HR__STEP_LOAD,  /* copies; a pointer load has no step for each block, unless it may conflict */
   HR__STEP_POINT, /* a load that is a pointer, outside blocks */
   HR__STEP_INDEX,
   HR__STEP_LOOP,
@@ -100,12 +99,12 @@ typedef enum hr__step_kind {
   HR__STEP_STORE
 } hr__step_kind;
 
-/* How a LOOP sees an operand. */
+/* The form of an operand in a LOOP. */
 enum { HR__SEE_MATRIX = 0, HR__SEE_ROW, HR__SEE_COLUMN, HR__SEE_ONE };
 
 typedef struct hr__step {
   hr__step_kind kind;
-  unsigned space; /* of HR__PLANE: what it runs over */
+  unsigned space; /* bits of HR__PLANE: the sides that it runs over */
   int arity;
   int dst, src[4];
   uint8_t see[4];
@@ -131,7 +130,7 @@ typedef struct hr__reduction {
   int64_t partial_indices;
 } hr__reduction;
 
-/* At run time: if the addresses of the two arguments are equal, the register lives in its slot. */
+/* At run time: if the addresses of the two arguments are equal, the register uses its slot. */
 typedef struct hr__conflict {
   int reg, arg_a, arg_b;
 } hr__conflict;
@@ -145,7 +144,7 @@ typedef struct hr__plan {
   int64_t tile_outer, tile_inner, block_outer, block_inner;
   int64_t tiles_outer, tiles_inner; /* per batch */
   bool is_walked;                   /* a tile has several blocks */
-  bool is_split;                    /* chunks of one row or column are units of their own */
+  bool is_split;                    /* chunks of one row or column are separate units */
   int64_t row_elements, chunk, chunk_count;
   int phase_count, section_count; /* section 0: run; 1 + 2p: tile of phase p; 2 + 2p: its blocks */
   int register_count, map_count, step_count, reduction_count, conflict_count;
@@ -167,15 +166,15 @@ typedef struct hr__plan {
 HR_MUST_USE hr_status hr__plan_geometry(hr__plan *plan, const hr_kernel *kernel);
 /* A map of the kernel's access on the cut domain; false when memory is out. */
 bool hr__plan_map(hr__plan *plan, const hr_access *access, hr__map *out_map);
-/* Decides what is a pointer, and gives every register its place. */
+/* Decides which registers are pointers, and assigns every register's place. */
 HR_MUST_USE hr_status hr__plan_slots(hr__plan *plan, const hr_kernel *kernel);
 
 /* ---- kernels with a loop of their own (interp_gather.c, interp_scatter.c) ---- */
 
-/* Whether all that a kernel does is copying runs from where an index says. */
+/* True if a kernel only copies runs from indexed positions. */
 bool hr__gather_fits(const hr_kernel *kernel);
 HR_MUST_USE hr_status hr__gather_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);
-/* Whether all that it does is storing what it loads, or a number, to where indices say. */
+/* True if a kernel only stores loaded elements, or a number, to indexed positions. */
 bool hr__scatter_fits(const hr_kernel *kernel);
 HR_MUST_USE hr_status hr__scatter_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);
 
@@ -183,12 +182,12 @@ HR_MUST_USE hr_status hr__scatter_create(const hr_kernel *kernel, hr_host_kernel
 
 #define HR__DENSE INT64_MIN /* of pitches */
 
-typedef struct hr__frame { /* one thread's view of a run */
+typedef struct hr__frame { /* one thread's state of a run */
   const hr__plan *plan;
   const hr_host_call *call;
   char *scratch;
   char **pointer;         /* by register */
-  int64_t *pitch;         /* by register; HR__DENSE: rows follow each other (real pitches may be negative) */
+  int64_t *pitch;         /* by register; HR__DENSE: rows are adjacent (real pitches may be negative) */
   int64_t *base;          /* coordinates of maps for the current batch */
   bool *is_slotted;       /* by register: a MEMORY register that conflicts in this run */
   int64_t tile;           /* number of the tile */
@@ -197,7 +196,7 @@ typedef struct hr__frame { /* one thread's view of a run */
 
 void hr__plan_run(const hr_host_kernel *kernel, int pass, const hr_host_call *call, int64_t begin, int64_t end);
 
-/* Loads, stores and running numbers over the current rectangle, or the part of it that the step runs over. */
+/* Loads, stores and index numbers over the current rectangle, or the step's part of it. */
 void hr__walk_load(hr__frame *frame, const hr__step *step);
 void hr__walk_index(hr__frame *frame, const hr__step *step);
 void hr__walk_store(hr__frame *frame, const hr__step *step);

@@ -4,10 +4,10 @@
  *     tile      coordinates of the batch
  *       phase     steps of the tile; for each block: pointers, steps; then the phase's reductions are finished
  *
- * Reductions keep their order (kernel.h) whatever the blocks are: a row in one block is reduced at once; in several,
- * block after block into accumulators that are folded at every multiple of the plan's chunk. Results of chunks go up
- * level by level. Split kernels stop at chunks in pass 0, leave their results in the workspace, and pass 1 takes them
- * up the same levels.
+ * Reductions keep their order (kernel.h) for any blocks. A row in one block is reduced at once. A row in several is
+ * reduced block after block into accumulators that are folded at every multiple of the plan's chunk. Results of chunks
+ * are combined level by level. Split kernels stop at chunks in pass 0 and leave their results in the workspace; pass 1
+ * combines them in the same levels.
  */
 #include <string.h>
 
@@ -48,7 +48,7 @@ static void point_at_memory(hr__frame *f, int index) {
   f->pitch[index] = map->outer.strides[0];
 }
 
-/* The current block of a register that holds a whole tile; `tile_o`, `tile_i`: where the tile begins. */
+/* The current block of a register that holds a whole tile; `tile_o`, `tile_i`: the tile's start. */
 static void point_at_tile(hr__frame *f, int index, int64_t tile_o, int64_t tile_i) {
   const hr__register *reg = &f->plan->registers[index];
   int64_t o = f->o0 - tile_o, i = f->i0 - tile_i;
@@ -157,7 +157,7 @@ static void run_section(hr__frame *f, int section) {
 
 /* ---- reductions ---- */
 
-/* Where the rectangle's elements of a source are, and how far apart its rows. */
+/* The address of a source's elements in the rectangle, and the distance of its rows. */
 static const char *source_of(const hr__frame *f, const hr__step *step, int s, int64_t *out_pitch) {
   int src = step->src[s];
   unsigned vary = f->plan->registers[src].vary & HR__PLANE;
@@ -171,13 +171,13 @@ static char *state_of(const hr__frame *f, const hr__reduction *r, int level) {
   return f->scratch + r->state + level * width * r->key_size;
 }
 
-/* Values of one row or column tile: how many there are. */
+/* The number of values of one row or column tile. */
 static int64_t state_width(const hr__frame *f) {
   return f->plan->walk == HR__WALK_INNER ? HR_REDUCE_LANES : f->in;
 }
 
-/* Result number `index` of `count` enters a level; the last one of a chunk folds the level and goes on. A single result
- * is the row's. */
+/* Adds result number `index` of `count` to a level; the last one of a chunk folds the level and moves up. A single
+ * result is the row's. */
 static void push(hr__frame *f, const hr__reduction *r, int level, int64_t index, int64_t count, const char *value) {
   char *dst = f->pointer[r->dst];
   char folded[sizeof(hr_c128)];
@@ -212,7 +212,7 @@ static char *partial_of(const hr__frame *f, const hr__reduction *r, int64_t chun
          (part == 0 ? r->partials + at * r->key_size : r->partial_indices + at * (int64_t)sizeof(int64_t));
 }
 
-/* Takes a block of a row or column that has several; the blocks come in order and end at chunks. */
+/* Reduces one block of a row or column that has several; blocks come in order and end at chunks. */
 static void reduce_walked(hr__frame *f, const hr__step *step, const hr__reduction *r) {
   const hr__plan *plan = f->plan;
   int64_t pitch;
@@ -324,7 +324,7 @@ static void combine_partials(hr__frame *f) {
   }
 }
 
-/* Results over no elements at all: the identity; a sum's is +0 outside. */
+/* Results over no elements: the identity; a sum's is stored as +0. */
 static void reduce_nothing(hr__frame *f, int phase) {
   const hr__plan *plan = f->plan;
   int64_t count = plan->walk == HR__WALK_INNER ? f->on : f->in;
@@ -344,7 +344,7 @@ typedef struct range {
   int64_t begin, end;
 } range;
 
-/* The blocks of a tile along the side that is walked: all of it, or a chunk. */
+/* Runs the blocks of a tile along the walked side: all of it, or a chunk. */
 static void run_blocks(hr__frame *f, int phase, range walked) {
   const hr__plan *plan = f->plan;
   int section = 2 * phase + 2;

@@ -1,20 +1,20 @@
-/* interp_scatter.c: kernels that store to where indices say: index_add, index_copy, scatter, put, counts, gradients of
+/* interp_scatter.c: kernels that store to indexed positions: index_add, index_copy, scatter, put, counts, gradients of
  * embeddings.
  *
  *     r0:f32 = load a0:f32+0{64,1}      r2:i64 = load a2:i64+0{1,0}
  *     r1:f32 = mul.f32 r0, $0           store add a1:f32+0{0,1} [r2*64<1000], r1
  *
- * What is stored is a plain load or a number, after at most a few operations with numbers. The domain is walked in
- * logical order, so that of two elements which hit the same place the later one comes later. Dense elements for which
- * the index says nothing are a *run*, copied or combined at once; else the innermost dim is a *line*, whose places are
- * computed block by block. Elements of a row that is too short for a run, or whose places are far from each other, are
- * *lanes*: for each a line of its own runs along the ordered dim, with the same places but for a distance.
+ * The stored value is a plain load or a number, after at most a few operations with numbers. The domain is walked in
+ * logical order, so that two elements with the same target are stored in order. Dense elements that share an index are
+ * a *run*, copied or combined at once. Otherwise the innermost dim is a *line*, whose positions are computed block by
+ * block. Elements of a row that is too short for a run, or whose positions are far apart, are *lanes*: each has a line
+ * of its own along the ordered dim, with the same positions at a constant distance.
  *
- * Units share no place, and which there are changes no result:
+ * Units share no target position, and the choice of units changes no result:
  *   BY_DIM     a kept dim is cut
  *   BY_RUN     long runs are cut
  *   BY_LANE    lanes are cut
- *   BY_PLACE   memory is cut: each unit reads all indices and stores what belongs to its part
+ *   BY_PLACE   memory is cut: each unit reads all indices and stores the elements of its part
  *   NOT        else: few elements, or one thread
  */
 #include <string.h>
@@ -31,12 +31,12 @@ enum {
   PIECE_BYTES = 4096, /* of long runs */
   PIECE_LINE = 512,   /* elements of a line */
   PIECE_SHORT = 32,   /* elements of each of many lines */
-  LANES = 4,          /* that are far from each other in memory: lines of all of them shall stay in the second cache */
+  LANES = 4,          /* lanes far apart in memory: their cache lines must all stay in the L2 cache */
   FAR = 16,           /* elements */
   UNITS_MAX = 16,
-  PLACED_MIN = 8192,     /* elements: fewer are not worth a second look at the indices */
-  FAR_BYTES = 512 << 10, /* between the places of what is not in the caches */
-  AHEAD = 8              /* short runs, whose places are asked for */
+  PLACED_MIN = 8192,     /* elements: fewer are not worth reading the indices twice */
+  FAR_BYTES = 512 << 10, /* distance of positions that are not in the caches */
+  AHEAD = 8              /* short runs, whose positions are prefetched */
 };
 
 typedef enum cut { BY_DIM = 0, BY_RUN, BY_LANE, BY_PLACE, NOT } cut;
@@ -55,7 +55,7 @@ typedef struct term {
 typedef struct operation { /* an operation of the chain: on the value so far, a number, or both */
   hr__loop_fn fn;
   int arity, scalars[2]; /* of the kernel; -1: the value so far */
-  bool is_product;       /* of the value so far and a number: nothing to do if that is 1 */
+  bool is_product;       /* of the value so far and a number: skipped if that is 1 */
   hr_class cls;
 } operation;
 
@@ -68,8 +68,8 @@ typedef struct scatter {
   int term_count, link_count;
   term terms[TERMS_MAX];
   operation links[CHAIN_MAX];
-  bool has_load, is_raw;      /* is_raw: what is loaded is stored, byte for byte */
-  hr_dtype load_dtype, dtype; /* of what is loaded, of what is stored */
+  bool has_load, is_raw;      /* is_raw: the loaded bytes are stored unchanged */
+  hr_dtype load_dtype, dtype; /* of the load, of the store */
   side from, to;
   hr_store_mode mode;
   const hr__reduce_loops *combine;
@@ -79,11 +79,11 @@ typedef struct scatter {
   cut cut;
   int dim; /* BY_DIM */
   int64_t piece, low, span;
-  bool is_far; /* places are further from each other than the second cache is large */
+  bool is_far; /* the distance of positions exceeds the L2 cache */
 } scatter;
 
-/* One thread's memory. Blocks come first, where lines of the cache begin: a vector that lies in two lines is not read
- * back before all stores so far are in the cache, those to places anywhere in memory, too. */
+/* One thread's memory. Blocks come first, aligned to cache lines: a vector that spans two lines can't be read back
+ * before all earlier stores have reached the cache, including the scattered ones. */
 typedef struct scratch {
   char values[BLOCK * 16], kept[BLOCK * 16];
   int64_t places[BLOCK], kept_places[BLOCK];
@@ -133,7 +133,7 @@ static bool take_terms(const hr_kernel *k, const hr_access *to, scatter *s) {
   return true;
 }
 
-/* One operation on the value so far; *out_next gets the register that this is, or -1. */
+/* Parses one operation on the value so far; *out_next is that value's register, or -1. */
 static bool take_link(const hr_instr *instr, hr_class cls, operation *out_link, int *out_next) {
   operation l = {.arity = instr->source_count, .scalars = {-1, -1}, .cls = cls};
   unsigned mask = 0;
@@ -157,12 +157,12 @@ static bool take_link(const hr_instr *instr, hr_class cls, operation *out_link, 
   const hr__class_loops *loops = hr__class_loops_of(cls);
   l.fn = instr->kind == HR_INSTR_COMPUTE ? loops->pointwise[instr->op][variant] : loops->convert[instr->to];
   l.is_product = instr->kind == HR_INSTR_COMPUTE && instr->op == HR_OP_MUL && *out_next >= 0 && mask != 0 &&
-                 cls != HR_CLASS_C64 && cls != HR_CLASS_C128; /* whose zeros and infinities change */
+                 cls != HR_CLASS_C64 && cls != HR_CLASS_C128; /* a product changes zeros and infinities */
   *out_link = l;
   return l.fn != NULL;
 }
 
-/* From the store back to a load or a number. */
+/* Parses the chain from the store back to a load or a number. */
 static bool take_value(const hr_kernel *k, const hr_instr *store, scatter *s) {
   hr_class cls = hr_dtype_class(s->dtype);
   int reg = store->sources[0].kind == HR_SOURCE_REGISTER ? store->sources[0].index : -1;
@@ -188,7 +188,7 @@ static bool take_value(const hr_kernel *k, const hr_instr *store, scatter *s) {
   return s->dtype != HR_DTYPE_BOOL || s->is_raw;
 }
 
-/* Dims of 1 say nothing. */
+/* Removes dims of 1. */
 static void drop_ones(const hr_kernel *k, scatter *s) {
   for (int d = 0; d < k->rank; ++d) {
     if (k->dims[d] == 1) {
@@ -208,7 +208,7 @@ static bool is_ordered(const scatter *s, int dim) {
   return (s->ordered_mask >> dim & 1u) != 0;
 }
 
-/* Takes the last dims that are dense on both sides and say nothing to the indices out of the domain. */
+/* Removes the last dims from the domain that are dense on both sides and don't affect the indices: the run. */
 static void take_run(scatter *s) {
   int64_t run = 1;
   int rank = s->rank;
@@ -228,8 +228,7 @@ static void take_run(scatter *s) {
   }
 }
 
-/* Makes the innermost dim the lanes and the last ordered one the line, if the indices do not say anything to the
- * former. */
+/* Makes the innermost dim the lanes and the last ordered one the line, if the indices do not depend on the former. */
 static void take_lanes(scatter *s) {
   int lane = s->rank - 1, line = lane - 1;
   s->lanes = 1;
@@ -269,7 +268,7 @@ static int64_t elements(const scatter *s) {
   return count;
 }
 
-/* Sets the places [low, low + span) that there are (of the first lane). */
+/* Sets the range of positions [low, low + span) (of the first lane). */
 static void bound_places(scatter *s) {
   int64_t high = s->to.offset;
   s->low = s->to.offset;
@@ -285,7 +284,7 @@ static void bound_places(scatter *s) {
   s->is_far = s->span > FAR_BYTES / (int64_t)hr_dtype_size(s->dtype);
 }
 
-/* Cuts memory between the least and the largest place. */
+/* Cuts memory between the smallest and the largest position. */
 static int64_t cut_places(scatter *s) {
   int64_t units = elements(s) < PLACED_MIN ? 1 : hr_min(hr_thread_count(), UNITS_MAX);
   s->cut = units == 1 ? NOT : BY_PLACE;
@@ -293,7 +292,7 @@ static int64_t cut_places(scatter *s) {
   return units;
 }
 
-/* Decides what a unit is, and gives their number. */
+/* Chooses the units and returns their number. */
 static int64_t cut_units(scatter *s) {
   int lines = s->run > 0 ? s->rank : s->rank - 1; /* dims outside */
   for (int d = 0; d < lines; ++d) {
@@ -323,7 +322,7 @@ static int64_t cut_units(scatter *s) {
   return hr_divide_up(s->dims[lines], s->piece);
 }
 
-/* What runs in this way; *out is then filled but for what is allocated. */
+/* True if the kernel has this form; then sets all of *out except allocated members. */
 static bool take(const hr_kernel *k, scatter *out) {
   memset(out, 0, sizeof *out);
   const hr_instr *store = NULL;
@@ -389,7 +388,7 @@ static bool is_one(const hr_scalar *scalar) {
          (scalar->dtype == HR_DTYPE_I64 && scalar->value.i == 1);
 }
 
-/* The numbers of the chain, and where there is no load, a block of what they make. */
+/* Converts the chain's numbers, and without a load fills a block with their result. */
 static void begin_values(const scatter *s, const hr_host_call *call, scratch *desk) {
   bool is_idle = s->has_load && s->load_dtype == s->dtype && !hr_dtype_is_narrow(s->dtype);
   for (int l = 0; l < s->link_count; ++l) {
@@ -415,8 +414,8 @@ static void begin_values(const scatter *s, const hr_host_call *call, scratch *de
   }
 }
 
-/* `count` values, at most a block, from memory element `from` on: in their class, or as they lie where *out_step says
- * so. */
+/* `count` values, at most a block, from memory element `from` on: in their class, or directly in memory with *out_step.
+ */
 static const void *values_of(const scatter *s, const hr_host_call *call, scratch *desk, int64_t from, int64_t step,
                              int64_t count, int64_t *out_step) {
   *out_step = 1;
@@ -468,8 +467,8 @@ static int64_t index_at(const term *t, const hr_host_call *call, int64_t at) {
 
 /* ---- lines ---- */
 
-/* places[i] += index * stride; INT64_MIN where there is no such index: a check reports it, and it must not touch
- * foreign memory. */
+/* places[i] += index * stride; INT64_MIN for an index out of range: a check reports it, and it must not touch foreign
+ * memory. */
 static void add_term(const term *t, const hr_host_call *call, int64_t at, int64_t step, int64_t *places,
                      int64_t count) {
 #define ADD_TERM(TYPE)                                                                  \
@@ -495,7 +494,7 @@ typedef struct pair {
   uint64_t low, high;
 } pair;
 
-/* Leaves out what has no place, and gives the number of the rest. */
+/* Drops elements without a position, and returns the number of the rest. */
 static int64_t keep(size_t size, const void *values, int64_t step, int64_t count, scratch *desk) {
   int64_t n = 0;
 #define KEEP(TYPE)                               \
@@ -558,7 +557,7 @@ static void set(size_t size, void *memory, const int64_t *places, const void *va
 #undef SET
 }
 
-/* Where an element of the domain lies on each side. */
+/* The position of an element of the domain on each side. */
 typedef struct position {
   int64_t at[TERMS_MAX], from, to;
 } position;
@@ -570,7 +569,7 @@ static void move(const scatter *s, int dim, int64_t steps, position *spot) {
   spot->from += steps * s->from.strides[dim], spot->to += steps * s->to.strides[dim];
 }
 
-/* Leaves places in [low, high). */
+/* Drops the positions outside [low, high). */
 static void clip(int64_t *places, int64_t count, int64_t low, int64_t high) {
   for (int64_t i = 0; i < count; ++i) {
     places[i] = places[i] >= low && places[i] < high ? places[i] : INT64_MIN;
@@ -585,7 +584,7 @@ static bool are_there(const int64_t *places, int64_t count) {
   return least != INT64_MIN;
 }
 
-/* Stores `count` values, at most a block, from memory element `from` on, to the desk's places, which `shift` moves. */
+/* Stores `count` values, at most a block, from memory element `from` on, to the scratch's positions plus `shift`. */
 static void store_block(const scatter *s, const hr_host_call *call, scratch *desk, int64_t from, int64_t shift,
                         int64_t count, bool is_whole) {
   size_t size = hr_dtype_size(s->dtype), value_size = desk->is_raw ? size : hr_class_size(hr_dtype_class(s->dtype));
@@ -604,8 +603,9 @@ static void store_block(const scatter *s, const hr_host_call *call, scratch *des
   }
 }
 
-/* `count` elements of the lines of `lanes` lanes, from a spot on, with places of the first lane in [low, high). The
- * spot is not copied: vectors of numbers just written wait until all stores before them are in the cache. */
+/* Stores `count` elements of the lines of `lanes` lanes from a position on, with targets of the first lane in [low,
+ * high). The position is not copied: reading just-written numbers as vectors waits until all earlier stores are in the
+ * cache. */
 static void store_line(const scatter *s, const hr_host_call *call, scratch *desk, const position *at, int64_t count,
                        int64_t lanes, int64_t low, int64_t high) {
   int line = s->rank - 1;
@@ -631,7 +631,7 @@ static void store_line(const scatter *s, const hr_host_call *call, scratch *desk
 
 /* ---- the walk ---- */
 
-/* Where the run goes that lies `steps` elements of the innermost dim behind a spot; false where there is no such index.
+/* The target of the run `steps` elements of the innermost dim after a position; false if its index is out of range.
  */
 static bool find_run(const scatter *s, const hr_host_call *call, const position *at, int64_t steps, int64_t *out_to) {
   int line = s->rank > 0 ? s->rank - 1 : 0; /* without dims there are no steps */
@@ -647,7 +647,7 @@ static bool find_run(const scatter *s, const hr_host_call *call, const position 
   return true;
 }
 
-/* The first two lines of the run that comes `AHEAD` elements later. */
+/* Prefetches the first two cache lines of the run `AHEAD` elements later. */
 static void send_for_run(const scatter *s, const hr_host_call *call, const position *at) {
   int64_t to;
   if (find_run(s, call, at, AHEAD, &to)) {
@@ -735,7 +735,7 @@ hr_status hr__scatter_create(const hr_kernel *kernel, hr_host_kernel **out_host_
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a kernel that scatters");
   }
   (void)take(kernel, s);
-  if (s->run == 0 && s->rank == 0) { /* one element is a line, and so are lanes for one index */
+  if (s->run == 0 && s->rank == 0) { /* one element is a line, and so are lanes of one index */
     s->dims[s->rank++] = 1;
   }
   bool is_empty = elements(s) == 0;

@@ -1,5 +1,5 @@
-/* Kernels that store where indices say, against a plain walk in logical order: whatever is a run, a line, a lane or a
- * unit. */
+/* Kernels that store to indexed positions, against a plain walk in logical order: every form of runs, lines, lanes and
+ * units. */
 #include "hr_test.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ typedef struct scene {
   int64_t dims[4];
   uint32_t ordered_mask;
   int64_t index[4], from[4], to[4]; /* strides */
-  int64_t term;                     /* how far places of neighbouring indices are from each other */
+  int64_t term;                     /* distance of the positions of neighbouring indices */
   hr_dtype dtype, index_dtype;
   hr_store_mode mode;
   enum { LOADED, SCALED, CONSTANT } value;
@@ -76,7 +76,7 @@ static double get(hr_dtype dtype, const void *memory, int64_t at) {
   }
 }
 
-/* Sums of two floats in double are the float's once they are rounded. */
+/* Sums of two floats in double equal the float sum once they are rounded. */
 static double combined(hr_store_mode mode, double a, double b) {
   switch (mode) {
     case HR_STORE_ADD:
@@ -106,7 +106,7 @@ static void expect(const scene *s, const int64_t *indices, const void *from, dou
     }
     int64_t index = indices[index_at] < 0 ? indices[index_at] + EXTENT : indices[index_at];
     if (index < 0 || index >= EXTENT) {
-      continue; /* a check complains; nothing else is touched */
+      continue; /* a check reports it; nothing else is touched */
     }
     to_at += index * s->term;
     double value = s->value == CONSTANT ? number : get(s->dtype, from, from_at);
@@ -140,7 +140,7 @@ static void check(const scene *s) {
   int64_t *wide = malloc(ELEMENTS_MAX * 8);
   int32_t *narrow = malloc(ELEMENTS_MAX * 4);
   char *from = malloc(bytes), *start = malloc(bytes), *expected = malloc(bytes), *block = malloc(bytes + 2 * GUARD);
-  bool is_small = s->dtype == HR_DTYPE_I64 && s->mode == HR_STORE_MUL; /* products that a double has */
+  bool is_small = s->dtype == HR_DTYPE_I64 && s->mode == HR_STORE_MUL; /* products that a double represents */
   for (int64_t i = 0; i < ELEMENTS_MAX; ++i) {
     uint32_t pick = any(40);
     wide[i] = pick == 0 ? EXTENT + (int64_t)any(5) : pick == 1 ? -EXTENT - 1 : (int64_t)any(2 * EXTENT) - EXTENT;
@@ -167,13 +167,13 @@ static void check(const scene *s) {
     char *scratch = hr_aligned_malloc(kernel->scratch_bytes + 64, 64);
     void *args[] = {from, s->index_dtype == HR_DTYPE_I64 ? (void *)wide : narrow, block + GUARD};
     hr_host_call call = {args, scalars, NULL, scratch};
-    for (int odd = 1; odd >= 0; --odd) { /* units in another order than theirs */
+    for (int odd = 1; odd >= 0; --odd) { /* units in another order */
       for (int64_t unit = odd; unit < kernel->units[0]; unit += 2) {
         memset(scratch, 0xcd, kernel->scratch_bytes);
         kernel->run(kernel, 0, &call, unit, unit + 1);
       }
     }
-    for (int64_t i = 0; i < ELEMENTS_MAX; ++i) { /* the bits of a NaN are anybody's */
+    for (int64_t i = 0; i < ELEMENTS_MAX; ++i) { /* the bits of a NaN are arbitrary */
       double want = get(s->dtype, expected, i), got = get(s->dtype, block + GUARD, i);
       HR_ASSERT(want == got || (isnan(want) && isnan(got)));
     }
@@ -204,7 +204,7 @@ static void check_all(scene s) {
 }
 
 HR_TEST(rows_go_where_indices_say) {
-  for (int64_t width = 1; width < 3000; width = width * 3 + 1) { /* lanes, runs, runs that are cut */
+  for (int64_t width = 1; width < 3000; width = width * 3 + 1) { /* lanes, runs, cut runs */
     check_all((scene){.rank = 2,
                       .dims = {4000 / (width + 20) + 3, width},
                       .ordered_mask = 1,

@@ -1,13 +1,14 @@
-/* Where registers live: what is a pointer into memory, lifetimes, and the layout of a thread's scratch.
+/* The places of registers: pointers into memory, lifetimes, and the layout of a thread's scratch.
  *
- * Two decisions depend on addresses that are known at run time alone, because an output may be an input under another
- * name (in-place use, memory that the planner reuses):
- *   - a load that is a pointer would see what a store wrote before its last use: then it copies when it is its turn;
- *   - an instruction that writes to memory for a later store would write before somebody read: then it writes to a
- * slot. Both are listed as conflicts, with the slot that they need.
+ * Two decisions depend on addresses known only at run time, because an output may alias an input (in-place use, memory
+ * that the planner reuses):
+ *   - a pointer load would see a store that is made before its last use: then it copies at its step;
+ *   - an instruction that writes to memory for a later store would write before an earlier read: then it writes to a
+ *     slot.
  *
- * Slots are shared by registers that are never alive together. A register that is made in another section than its last
- * use stays alive to the end of that section (sections repeat, block by block), one that is made once a run for ever.
+ * Both are listed as conflicts, with their slots. Registers that are never alive together share slots. A register
+ * defined in another section than its last use stays alive to the end of that section (sections repeat, block by
+ * block). A register defined once a run stays alive.
  */
 #include <string.h>
 
@@ -31,7 +32,7 @@ typedef struct layout {
 static int64_t reserve(layout *l, int64_t bytes) {
   int64_t offset = l->bytes;
   bytes = hr_round_up(bytes, ALIGNMENT);
-  l->bytes += bytes % 4096 == 0 ? bytes + ALIGNMENT : bytes; /* equal registers shall not share cache sets */
+  l->bytes += bytes % 4096 == 0 ? bytes + ALIGNMENT : bytes; /* avoids that equal registers share cache sets */
   return offset;
 }
 
@@ -63,13 +64,13 @@ static void find_lifetimes(hr__plan *plan) {
   }
 }
 
-/* ---- what is memory ---- */
+/* ---- registers in memory ---- */
 
 static bool is_block_section(int section) {
   return section > 0 && section % 2 == 0;
 }
 
-/* Whether the instruction that makes a register can write to where this store would put it. */
+/* True if the instruction that defines a register can write to this store's target. */
 static bool can_write_through(const hr__plan *plan, const hr__step *store) {
   const hr__register *reg = &plan->registers[store->src[0]];
   const hr__map *map = &plan->maps[store->map];
@@ -127,7 +128,7 @@ static bool find_write_throughs(layout *l) {
     int arg = plan->maps[store->map].arg, position = write_position(plan, k);
     int reg = store->src[0];
     for (int j = 0; position < k && j < plan->step_count;
-         ++j) { /* who is between the early write and the store, or reads later */
+         ++j) { /* steps between the early write and the store, and later reads */
       const hr__step *other = &plan->steps[j];
       bool reads = j > position && j < k && (other->kind == HR__STEP_LOAD || other->kind == HR__STEP_POINT);
       bool writes = other->kind == HR__STEP_STORE && j != k && write_position(plan, j) <= plan->registers[reg].last &&
@@ -197,7 +198,7 @@ static void place_register(layout *l, int index) {
   }
 }
 
-/* Whether the slot goes back when the register's last step has run. */
+/* Frees the slot if the register's last step has run. */
 static void drop_register(layout *l, int index, int position) {
   hr__plan *plan = l->plan;
   hr__register *reg = &plan->registers[index];
@@ -214,7 +215,7 @@ static void place_registers(layout *l) {
   hr__plan *plan = l->plan;
   for (int k = 0; k < plan->step_count; ++k) {
     const hr__step *step = &plan->steps[k];
-    /* A loop may write over a matrix that it reads for the last time. */
+    /* A loop may overwrite a matrix at its last read. */
     for (int s = 0; step->kind == HR__STEP_LOOP && s < step->arity; ++s) {
       const hr__register *src = &plan->registers[step->src[s]];
       if (step->see[s] == HR__SEE_MATRIX && src->size == plan->registers[step->dst].size) {

@@ -1,4 +1,5 @@
-/* The interpreter against plain loops in double: each schedule, every dtype, the same bits whatever the threads. */
+/* The interpreter against plain loops in double: each schedule, every dtype, the same bits for any number of threads.
+ */
 #include "hr_test.h"
 
 #include "base/thread.h"
@@ -89,8 +90,8 @@ static void run_threads(const hr_host_kernel *kernel, void *const *args, const h
   hr_thread_count_set(0);
 }
 
-/* Runs a kernel whose argument `out` is an output of `bytes` bytes: all at once into it, then in other ways, which must
- * give the same bytes. The kernel must verify. */
+/* Runs a kernel whose argument `out` is an output of `bytes` bytes: first as a whole, then split in several ways, which
+ * must give the same bytes. The kernel must verify. */
 static void run_all(kernel_maker *m, void **args, const hr_scalar *scalars, int out, size_t bytes) {
   HR_ASSERT_OK(hr_kernel_verify(make_end(m)));
   hr_host_kernel *kernel;
@@ -149,7 +150,7 @@ HR_TEST(pointwise_strides_and_broadcasts) {
   int64_t dims[] = {A, B, C};
   make_begin(&m, 3, dims, 0, 0);
   int x = make_arg(&m), bias = make_arg(&m), row = make_arg(&m), y = make_arg(&m);
-  /* x is reversed along B and stored with C outside; bias is along C, row along B. */
+  /* x is reversed along B and stored with C outermost; bias is along C, row along B. */
   int r = make_load(&m, 0, x, HR_DTYPE_F32, B - 1, (int64_t[]){B, -1, A * B});
   r = make_op2(&m, 0, HR_OP_ADD, HR_CLASS_F32, r, make_load(&m, 0, bias, HR_DTYPE_F32, 0, (int64_t[]){0, 0, 1}));
   r = make_op2(&m, 0, HR_OP_MUL, HR_CLASS_F32, r, make_load(&m, 0, row, HR_DTYPE_F32, 1, (int64_t[]){0, 2, 0}));
@@ -206,7 +207,7 @@ HR_TEST(pointwise_bias_over_rows) {
   }
 }
 
-/* Every dtype to every dtype and back through doubles, with values that all can hold. */
+/* Every dtype to every dtype and back through doubles, with values that all can represent. */
 HR_TEST(conversions_between_all_dtypes) {
   int64_t n = 1030, one[] = {1};
   for (int from = HR_DTYPE_BOOL; from < HR_DTYPE_COUNT; ++from) {
@@ -394,7 +395,7 @@ HR_TEST(in_place_reads_old_values) {
   free(fx), free(old), free_guarded(fy);
 }
 
-/* The same memory under two arguments, as a planner reuses it: a store must not run ahead of a load. */
+/* Two arguments share memory, as when the planner reuses it: a store must not precede a load. */
 HR_TEST(arguments_that_share_memory) {
   int64_t n = 3000, one[] = {1};
   kernel_maker m;
@@ -418,7 +419,7 @@ HR_TEST(arguments_that_share_memory) {
   free(fx), free(old), free_guarded(fz);
 }
 
-/* Blocks of Philox that neighbours share, wherever the run of elements begins. */
+/* Neighbours share blocks of Philox, for any start of the run. */
 HR_TEST(random_numbers_depend_on_the_element_alone) {
   int64_t n = 1500, one[] = {1};
   for (int64_t first = 0; first < 6; ++first) {
@@ -547,7 +548,7 @@ HR_TEST(sums_over_some_dims) {
   check_sum(3, (int64_t[]){1, 50, 1}, 5);
 }
 
-/* The order that kernel.h describes, written down once more. */
+/* The order described in kernel.h, implemented independently. */
 static float sum_in_order(const float *x, int64_t count, int64_t step, hr_reduce_order order) {
   int64_t chunk = order == HR_ORDER_LANES ? 4096 : 512, chunks = (count + chunk - 1) / chunk;
   float *results = malloc((size_t)chunks * sizeof *results);
@@ -712,7 +713,7 @@ HR_TEST(gather_rows_and_elements) {
   }
 }
 
-/* y[a, t, .] = w[a, ids[t], .]: runs of memory that are only copied, of a table for each a. */
+/* y[a, t, .] = w[a, ids[t], .]: runs of memory are only copied, from a table for each a. */
 static void check_gathered_runs(int64_t run, hr_dtype dtype, hr_dtype index_dtype) {
   enum { A = 3, V = 50, T = 41 };
   int64_t dims[] = {A, T, 2, run / 2}, wide[T];
@@ -743,7 +744,7 @@ static void check_gathered_runs(int64_t run, hr_dtype dtype, hr_dtype index_dtyp
 
 HR_TEST(gathered_runs_are_copied) {
   static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_BF16, HR_DTYPE_F64, HR_DTYPE_U8, HR_DTYPE_C64};
-  static const int64_t runs[] = {2, 14, 16, 64, 130, 1000}; /* short ones take the blocks' way */
+  static const int64_t runs[] = {2, 14, 16, 64, 130, 1000}; /* short ones go through blocks */
   for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; ++d) {
     for (size_t r = 0; r < sizeof runs / sizeof *runs; ++r) {
       check_gathered_runs(runs[r], dtypes[d], HR_DTYPE_I64);

@@ -1,4 +1,4 @@
-/* interp_testing.h: kernels written by hand, for the tests and benchmarks of what runs them.
+/* interp_testing.h: kernels written by hand, for the tests and benchmarks of the code that runs them.
  *
  *   kernel_maker m;
  *   make_begin(&m, 2, (int64_t[]){64, 1000}, 1u << 1, 0);
@@ -7,7 +7,7 @@
  *   make_store(&m, 0, y, HR_DTYPE_F32, 0, (int64_t[]){1000, 1}, r);
  *   const hr_kernel *kernel = make_end(&m);
  *
- * Levels follow from the registers: what reads row registers alone is a row instruction.
+ * Levels follow from the registers: an instruction that reads only row registers is a row instruction.
  */
 #ifndef HEADRACE_INTERP_INTERP_TESTING_H_
 #define HEADRACE_INTERP_INTERP_TESTING_H_
@@ -96,7 +96,7 @@ static inline void make_use(kernel_maker *m, hr_instr *instr, int source) {
   }
 }
 
-/* Of a load or store: adds a bound to the access made last. */
+/* Adds a bound to the last access, a load or store. */
 static inline void make_bound(kernel_maker *m, int64_t offset, const int64_t *strides, int64_t extent) {
   int a = m->kernel.access_count - 1, b = m->accesses[a].bound_count++;
   memcpy(m->bound_strides[a][b], strides, (size_t)m->kernel.rank * sizeof *strides);

@@ -1,8 +1,8 @@
-/* Loads, stores and running numbers over a rectangle of the plane.
+/* Loads, stores and index numbers over a rectangle of the plane.
  *
- * A rectangle is walked as rows of one side (A) by runs of the other (B), with an odometer: divisions happen once a
- * rectangle. Runs that follow each other evenly are handed over together, as rows x cols with strides, so that short
- * ones (the 14 or 28 elements of an image row) cost little. Bounds cut a run into outside, inside, outside.
+ * A rectangle is walked as rows of one side (A) by runs of the other (B), with an odometer: it divides once for each
+ * rectangle. Evenly spaced runs are processed together, as rows x cols with strides, so that short ones (the 14 or 28
+ * elements of an image row) cost little. Bounds cut a run into outside, inside, outside.
  */
 #include <string.h>
 
@@ -14,9 +14,9 @@ enum { COORDS_MAX = 1 + HR__BOUNDS_MAX };
 static const int64_t unit_dims[1] = {1};
 static const int64_t unit_strides[COORDS_MAX]; /* zeros: a side that the step does not run along */
 
-/* What happens to each piece. */
+/* The operation on each piece. */
 typedef struct piece_op {
-  hr__copy_fn copy; /* NULL: running numbers, or a combining store */
+  hr__copy_fn copy; /* NULL: index numbers, or a combining store */
   bool is_store;
   const hr__reduce_loops *combine; /* stores that combine */
   hr__copy_fn widen;
@@ -94,7 +94,7 @@ static void rectangle(const piece_op *op, int64_t at, int64_t a, int64_t b, int6
   }
 }
 
-/* The fill in `rows` x `cols` elements of the register, `reg_row` apart; stores leave out what is outside. */
+/* Writes the fill to `rows` x `cols` elements of the register, `reg_row` apart; stores skip elements outside. */
 static void fill_rows(const piece_op *op, int64_t a, int64_t b, int64_t rows, int64_t cols, int64_t reg_row) {
   if (op->fill != NULL && cols > 0 && rows > 0) {
     char *reg = op->reg + (a * op->reg_row + b * op->reg_col) * op->reg_size;
@@ -120,8 +120,8 @@ static void bounded_piece(const piece_op *op, const hr__map *map, const int64_t 
   fill_rows(op, a, b + high, 1, cols - high, 0);
 }
 
-/* `rows` runs of B's innermost dim, whole ones, when every bound depends on the run or on the place in it but not on
- * both: the part inside is a rectangle. False where it is not so. */
+/* Processes `rows` whole runs of B's innermost dim if every bound depends on the run or on the position in it, but not
+ * on both: then the part inside is a rectangle. Else false. */
 static bool bounded_rows(const piece_op *op, const hr__map *map, const int64_t *at, const hr__axes *axes, int64_t a,
                          int64_t b, int64_t rows, int64_t cols) {
   int last = axes->rank - 1;
@@ -151,7 +151,7 @@ static bool bounded_rows(const piece_op *op, const hr__map *map, const int64_t *
   return true;
 }
 
-/* Where element `index` of a side lies: its place in each dim, and what it adds to the coordinates. */
+/* The position of element `index` of a side in each dim, and its contribution to the coordinates. */
 static void enter(const hr__axes *axes, int coords, int64_t index, int64_t *out_place, int64_t *at) {
   for (int d = axes->rank - 1; d >= 0; --d) {
     int64_t dim = axes->dims[d];
@@ -163,7 +163,7 @@ static void enter(const hr__axes *axes, int coords, int64_t index, int64_t *out_
   }
 }
 
-/* Moves `steps` on along dim d and carries into the dims outside it. */
+/* Advances by `steps` along dim d and carries into the outer dims. */
 static void advance(const hr__axes *axes, int coords, int d, int64_t steps, int64_t *place, int64_t *at) {
   int rank = axes->rank;
   place[d] += steps;
@@ -179,7 +179,7 @@ static void advance(const hr__axes *axes, int coords, int d, int64_t steps, int6
   }
 }
 
-/* One row of A: its runs along B. `at` and `place` belong to the first element and are used up. */
+/* Walks one row of A: its runs along B. `at` and `place` describe the first element and are overwritten. */
 static void walk_row(const piece_op *op, const hr__map *map, const sides *s, int64_t a, int64_t *place, int64_t *at) {
   int coords = map->coords, rank = s->b.rank, last = rank - 1;
   int64_t dim = s->b.dims[last], step = s->b.strides[last];
@@ -239,7 +239,7 @@ static void walk(const hr__frame *f, const hr__map *map, const sides *s, const p
   }
 }
 
-/* How the register side of a walk is laid out over `space`. */
+/* Sets the layout of the register side of a walk over `space`. */
 static void see_register(const hr__frame *f, int index, unsigned space, piece_op *op) {
   const hr__register *reg = &f->plan->registers[index];
   unsigned vary = reg->vary & space;
@@ -261,8 +261,8 @@ static int64_t index_at(const hr__register *reg, const char *memory, int64_t at)
                                   : ((const int64_t *)(const void *)memory)[at];
 }
 
-/* offsets[i] += index * stride; an index that is out of range makes the offset INT64_MIN (stores) or is clamped
- * (loads): a check reports it, and until then it must not touch foreign memory. */
+/* offsets[i] += index * stride. An index out of range makes the offset INT64_MIN (stores) or is clamped (loads): a
+ * check reports it, and until then it must not touch foreign memory. */
 static void add_term(const hr__register *reg, const char *memory, int64_t step, const hr__term *term, bool is_store,
                      int64_t *offsets, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
@@ -279,7 +279,7 @@ static void add_term(const hr__register *reg, const char *memory, int64_t step, 
   }
 }
 
-/* Whether all indices are the same along a row, so that rows can be walked as usual. */
+/* True if all indices are constant along a row, so that rows can be walked normally. */
 static bool terms_by_row(const hr__frame *f, const hr__map *map, unsigned space) {
   unsigned vary = 0;
   for (int t = 0; t < map->term_count; ++t) {
@@ -397,7 +397,7 @@ static const hr__reduce_loops *combine_of(hr_store_mode mode, hr_dtype dtype) {
   return mode == HR_STORE_SET ? NULL : &hr__class_loops_of(hr_dtype_class(dtype))->reduce[rows[mode]];
 }
 
-/* Element after element, in order: two may hit the same place. */
+/* One element after another, in order: two may have the same target. */
 static void scatter(const hr__frame *f, const hr__step *step, const hr__map *map, const piece_op *op) {
   int64_t rows, cols;
   const int64_t *offsets = all_offsets(f, map, step->space, true, &rows, &cols);
@@ -407,7 +407,7 @@ static void scatter(const hr__frame *f, const hr__step *step, const hr__map *map
     const char *from = op->reg + a * op->reg_row * op->reg_size;
     const int64_t *to = offsets + a * cols;
     for (int64_t i = 0; i < cols;) {
-      int64_t n = 0; /* a trace of places that exist */
+      int64_t n = 0; /* a run of valid positions */
       while (i + n < cols && to[i + n] != INT64_MIN) {
         ++n;
       }

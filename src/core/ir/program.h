@@ -3,9 +3,9 @@
  * A program is a list of nodes in order, on buffers through views. The same structs serve two forms:
  *
  *   stream form   nodes as recorded: composites, contractions, element-wise rows on views of any shape;
- *               every version is 0.
+ *                 every version is 0.
  *   value form    after hr_expand and hr_versions: each write to a buffer creates a new version of it; every node is
- *               a loop node, a contraction or a special one. The passes simplify, fuse, plan and lower use this form.
+ *                 a loop node, a contraction or a special one. The passes simplify, fuse, plan and lower use it.
  *
  * A **loop node** has one domain: `rank` dims shared by all its operands. An operand's strides give the step of its
  * address along each dim of the domain: 0 broadcasts. Reductions name the reduced dims in `reduce_mask`; their output
@@ -20,7 +20,7 @@
  * row's operands are the value so far. The others are inputs of the node after the contraction's own, broadcast to the
  * output's dims:
  *   %4:f32[8,64,14,14].. = conv(%0.., %1.., _, %2:..{0,1,0,0}+0, %3..) ints(..)
- *                        then(mul,^,3) then(add,^,4) then(relu,^)
+ *                          then(mul,^,3) then(add,^,4) then(relu,^)
  *
  * All memory of a program lives in its arena and is freed at once. Not thread safe; a program belongs to one compile.
  */

@@ -1,12 +1,12 @@
 /* convert.h (core): conversions between classes and dtypes, as straight-line expressions that a compiler vectorises.
  *
- *   float -> integer   through int64 (toward zero; NaN and what int64 can't hold give its lowest number), then wrapped
+ *   float -> integer   through int64 (toward zero; NaN and out-of-range numbers give its lowest number), then wrapped
  *   integer -> integer wrapped
  *   anything -> bool   != 0
  *   complex -> real    the real part
  *   double -> f16, f8  through float, as PyTorch does
  *
- * Like vmath.h this is also part of what the emitter writes.
+ * Like vmath.h this text is also part of emitted kernels.
  */
 #ifndef HEADRACE_CORE_CONVERT_H_
 #define HEADRACE_CORE_CONVERT_H_
@@ -65,10 +65,10 @@
 
 /* ---- f16 and bf16: the same bits as hr_f32_to_f16 and its family ---- */
 
-#ifndef HR_NARROW_DEVICE /* defined where the hardware has these, but for payloads of NaN */
+#ifndef HR_NARROW_DEVICE /* defined if the hardware has these conversions, except for payloads of NaN */
 HR_VMATH_FN uint16_t hr__half_from_f32(float x) {
   uint32_t bits = hr__f32_to_u32(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
-  /* Below the smallest normal the sum with 0.5 counts units of 2^-24 in its low bits, rounded to even. */
+  /* Below the smallest normal, the low bits of the sum with 0.5 are units of 2^-24, rounded to even. */
   uint32_t small = hr__f32_to_u32(hr__u32_to_f32(magnitude) + 0.5f) - 0x3f000000u;
   uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13;
   uint32_t half = magnitude < 0x38800000u ? small : normal;
@@ -86,7 +86,7 @@ HR_VMATH_FN float hr__f32_from_half(uint16_t half) {
   return hr__u32_to_f32(sign | bits);
 }
 
-/* Chosen among words and narrowed once: compilers would narrow both, and with AVX2 the mask, too. */
+/* Selects between 32-bit words and narrows once: otherwise compilers narrow both, and with AVX2 the mask too. */
 HR_VMATH_FN uint16_t hr__bfloat_from_f32(float x) {
   uint32_t bits = hr__f32_to_u32(x), rounded = bits + 0x7fffu + (bits >> 16 & 1u);
   rounded = x != x ? bits | 0x400000u : rounded;
@@ -113,16 +113,16 @@ HR_VMATH_FN uint32_t hr__halves_from_c64(hr_c64 x) {
 
 /* ---- the formats of one byte: the same bits as hr_f8_to_f32 and hr_f32_to_f8 ---- */
 
-/* A byte without its sign, of a format with so many bits of mantissa and that exponent bias, infinity and NaN apart. */
+/* A byte without its sign, of a format with this mantissa width and exponent bias; not infinity or NaN. */
 HR_VMATH_FN uint32_t hr__f32_from_f8_bits(uint32_t magnitude, int mantissa, int bias) {
   uint32_t small = hr__f32_to_u32((float)(int32_t)magnitude * hr__u32_to_f32((uint32_t)(128 - bias - mantissa) << 23));
   uint32_t normal = (magnitude << (23 - mantissa)) + ((uint32_t)(127 - bias) << 23);
   return magnitude >> mantissa == 0 ? small : normal;
 }
 
-/* The inverse, rounded to the nearest and ties to even; what is too large counts on behind the largest. */
+/* The inverse, rounded to nearest, ties to even; numbers beyond the largest give codes beyond its code. */
 HR_VMATH_FN uint32_t hr__f8_bits_from_f32(uint32_t magnitude, int mantissa, int bias) {
-  /* Below the smallest normal the sum with this number counts units of the format's least in its low bits. */
+  /* Below the smallest normal, the low bits of the sum with this number are units of the format's smallest number. */
   uint32_t unit = (uint32_t)(151 - bias - mantissa) << 23;
   uint32_t small = hr__f32_to_u32(hr__u32_to_f32(magnitude) + hr__u32_to_f32(unit)) - unit;
   uint32_t half = ((uint32_t)1 << (22 - mantissa)) - 1, is_odd = magnitude >> (23 - mantissa) & 1u;
@@ -155,7 +155,7 @@ HR_VMATH_FN float hr__f32_from_f8_fnuz(uint8_t x, int mantissa, int bias) {
 }
 HR_VMATH_FN uint8_t hr__f8_fnuz_from_f32(float x, int mantissa, int bias) {
   uint32_t bits = hr__f32_to_u32(x), byte = hr__f8_bits_from_f32(bits & 0x7fffffffu, mantissa, bias);
-  byte = byte > 0x7fu ? 0x80u : byte; /* NaN counts as too large */
+  byte = byte > 0x7fu ? 0x80u : byte; /* NaN is treated as too large */
   return (uint8_t)(byte == 0 ? 0 : byte | (bits >> 24 & 0x80u));
 }
 HR_VMATH_FN float hr__f32_from_f8e4m3fnuz(uint8_t x) {
@@ -176,7 +176,7 @@ HR_VMATH_FN float hr__f32_from_f8e8m0fnu(uint8_t x) {
 }
 HR_VMATH_FN uint8_t hr__f8e8m0fnu_from_f32(float x) {
   uint32_t magnitude = hr__f32_to_u32(x) & 0x7fffffffu, exponent = magnitude >> 23;
-  /* A mantissa of one half is a tie: up to the next power, but from 2^-127 (subnormal) to itself. */
+  /* A mantissa of one half is a tie: it rounds up to the next power, but 2^-127 (subnormal) stays. */
   uint32_t rounded = (magnitude + (exponent > 0 ? 0x400000u : 0x3fffffu)) >> 23;
   return (uint8_t)(exponent == 0xffu ? 0xffu : rounded);
 }
@@ -215,8 +215,9 @@ HR_VMATH_FN uint64_t hr__u64_from_f64(double x) {
   return large ? value + ((uint64_t)1 << 63) : value;
 }
 
-/* gcc makes truncation of a conversion to an integer and back, and -0 of -0.3, which becomes 0 here. Of bits, and not
- * by a choice: gcc would follow an integer's 0 through all that comes behind it, into branches instead of vectors. */
+/* gcc turns a conversion to an integer and back into truncation, which makes -0 of -0.3; here that becomes 0. Uses bits
+ * instead of a select: gcc would propagate an integer's 0 through the following code and emit branches instead of
+ * vectors. */
 HR_VMATH_FN float hr__f32_without_zeros_sign(float x) {
   uint32_t bits = hr__f32_to_u32(x);
   return hr__u32_to_f32(bits & (0u - (uint32_t)(bits != 0x80000000u)));
@@ -236,7 +237,7 @@ HR__FLOATS_FROM(i32, int32_t)
 HR__FLOATS_FROM(u32, uint32_t)
 HR__FLOATS_FROM(i64, int64_t)
 HR__FLOATS_FROM(u64, uint64_t)
-/* 1 or 0, of bits: gcc makes no vectors of a comparison's result that is converted as a number. */
+/* 1 or 0, from bits: gcc does not vectorise a comparison's result that is converted as a number. */
 HR_VMATH_FN float hr__f32_from_b8(uint8_t x) {
   return hr__u32_to_f32((0u - (uint32_t)(x != 0)) & 0x3f800000u);
 }
@@ -322,7 +323,7 @@ HR_VMATH_FN double hr__f64_from_b8(uint8_t x) {
 #define HR__FROM_c64_TO(D, a) HR__COMPLEX_TO_##D(f32, a)
 #define HR__FROM_c128_TO(D, a) HR__COMPLEX_TO_##D(f64, a)
 
-/* ---- between memory and registers: widening and narrowing of one element; same-sized types are only moved ---- */
+/* ---- between memory and registers: widens or narrows one element; types of equal size are only moved ---- */
 
 #define HR__LOAD_BOOL(x) (x)
 #define HR__LOAD_U8(x) (int32_t)(x)
@@ -373,7 +374,7 @@ HR_VMATH_FN double hr__f64_from_b8(uint8_t x) {
 HR_VMATH_FN void hr__clip(int64_t start, int64_t step, int64_t extent, int64_t *low, int64_t *high) {
   int64_t last = start + (*high - 1) * step;
   if (*high <= *low || (start >= 0 && start < extent && last >= 0 && last < extent)) {
-    return; /* usual: all inside; affine, so the ends are enough (*low is 0 or a clip that only shrinks) */
+    return; /* common case: all inside; affine, so testing the ends suffices (*low is 0 or an earlier clip) */
   }
   if (step == 0) {
     *high = *low;
@@ -387,7 +388,7 @@ HR_VMATH_FN void hr__clip(int64_t start, int64_t step, int64_t extent, int64_t *
     first = start >= extent ? (start - extent) / -step + 1 : 0;
     end = start < 0 ? 0 : start / -step + 1;
   }
-  first = first < *high ? first : *high; /* all outside: what is below the run ends with it */
+  first = first < *high ? first : *high; /* all outside: the part below ends with the run */
   *low = first > *low ? first : *low;
   *high = end < *high ? end : *high;
   *high = *high < *low ? *low : *high;

@@ -1,4 +1,4 @@
-/* Runs that are cut by bounds (hr__clip): what is inside, and that the parts beside it stay inside of the run. */
+/* Runs cut by bounds (hr__clip): the part inside, and the parts beside it, which must stay within the run. */
 #include "core/math/convert.h"
 
 #include "hr_test.h"
@@ -8,7 +8,7 @@ static bool is_inside(int64_t start, int64_t step, int64_t extent, int64_t i) {
   return at >= 0 && at < extent;
 }
 
-/* The code around writes [0, low) and [high, count) too: a low end behind the run would be memory of others. */
+/* The callers also write [0, low) and [high, count): a low end past the run would be foreign memory. */
 static void check(int64_t count, int64_t start, int64_t step, int64_t extent, int64_t second) {
   int64_t low = 0, high = count;
   hr__clip(start, step, extent, &low, &high);

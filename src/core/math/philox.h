@@ -5,16 +5,17 @@
  *
  *   counter = {index low, index high, offset low, offset high}     key = {seed low, seed high}
  *
- * `offset` tells the operations of a stream apart, and the block index the elements of one operation, by its row-major
- * element number e:
+ * `offset` distinguishes the operations of a stream. The block index distinguishes the elements of one operation, by
+ * the row-major element number e:
  *
- *   32-bit values (uniform f32, bits of 32-bit classes)        block e / 4, word e % 4
- *   64-bit values (uniform f64, bits of 64-bit classes)        block e / 2, words 2 * (e % 2) (high half) and the next
- *   normal f32                                                 block e / 4, words e % 4 / 2 * 2 (radius) and the next
- * (angle): of even elements the cosine, of odd ones the sine normal f64 block e, words 0, 1 (radius) and 2, 3 (angle)
+ *   32-bit values (uniform f32, bits of 32-bit classes)   block e / 4, word e % 4
+ *   64-bit values (uniform f64, bits of 64-bit classes)   block e / 2, words 2 * (e % 2) (high half) and the next
+ *   normal f32                                            block e / 4, words e % 4 / 2 * 2 (radius) and the next
+ *                                                         (angle): cosine for even elements, sine for odd ones
+ *   normal f64                                            block e, words 0, 1 (radius) and 2, 3 (angle)
  *
  * So a value depends on (e, seed, offset) alone: not on layout, mode, thread count or device. Straight-line code that
- * vectorises; the text is also part of what the emitter writes.
+ * vectorises; the text is also part of emitted kernels.
  */
 #ifndef HEADRACE_CORE_PHILOX_H_
 #define HEADRACE_CORE_PHILOX_H_

@@ -1,13 +1,13 @@
-/* philox_run.h: random numbers of elements that follow each other, on a host.
+/* philox_run.h: random numbers of consecutive elements, on a host.
  *
  * Each block of Philox is computed once for the elements that share it (philox.h), 16 blocks at a time, as vectors. The
- * numbers are those of the functions in vmath.h, to the bit, wherever a run begins:
+ * numbers have the bits of the functions in vmath.h, for any start of a run:
  *
- *   hr_f32_philox_uniform_run(out, first, count, seed, offset)      out[i] = hr_f32_philox_uniform(first + i, seed,
- * offset)
+ *   hr_f32_philox_uniform_run(out, first, count, seed, offset)
+ *   out[i] = hr_f32_philox_uniform(first + i, seed, offset)
  *
- * and so for every row and class that has one. The interpreter is compiled from this text, and it is part of what the
- * emitter writes.
+ * and likewise for every row and class that has one. The interpreter is compiled from this text, and it is part of
+ * emitted kernels.
  */
 #ifndef HEADRACE_CORE_PHILOX_RUN_H_
 #define HEADRACE_CORE_PHILOX_RUN_H_
@@ -33,8 +33,8 @@ enum { HR__RUN_BLOCKS = 16 };
     }                                                                                              \
   }
 
-/* What a run has of a group that it begins or ends in is copied. Once in a text, however many kernels call it: it is
- * long. */
+/* At its start and end a run copies its part of a group. A text has one such function for all its kernels, because it
+ * is long. */
 #define HR__PHILOX_RUN(NAME, TYPE, EACH)                                                                    \
   static __attribute__((noinline, unused)) void NAME(TYPE *out, int64_t first, int64_t count, int64_t seed, \
                                                      int64_t offset) {                                      \
@@ -62,8 +62,8 @@ HR__PHILOX_GROUPS(hr_u32_philox_bits_run, uint32_t, 4, block.word[w] >> 1)
 HR__PHILOX_GROUPS(hr_i64_philox_bits_run, int64_t, 2, (int64_t)(hr__philox_pair_of(block, (uint64_t)w) >> 1))
 HR__PHILOX_GROUPS(hr_u64_philox_bits_run, uint64_t, 2, hr__philox_pair_of(block, (uint64_t)w) >> 1)
 
-/* Sines and cosines of a pair of words are made together, behind the words: one loop of both is too much for a
- * compiler. */
+/* Sines and cosines of a pair of words are computed together, after the words: compilers don't vectorise one loop of
+ * both. */
 HR__PHILOX_GROUP(hr__philox_pairs, uint64_t, 2, hr__philox_pair_of(block, (uint64_t)w))
 HR_VMATH_FN void hr_f32_philox_normal_run_group(float *out, uint64_t group, uint64_t seed, uint64_t offset) {
   enum { PAIRS = 2 * HR__RUN_BLOCKS };

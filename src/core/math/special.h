@@ -1,13 +1,13 @@
 /* special.h: the special functions of ops.def, F(special_...), one version for each real class.
  *
  * All of them compute in f64 and round once for f32. They are loops of plain C and of the host's libm (exp, log, erfc,
- * lgamma, ...), the same text in every tier, so that their bits agree; none is meant to be vectorised (what f32 has
- * instead is in special_f32.h). Limits, signs at the ends and where a result is not a number follow PyTorch's CPU
- * functions. Within some units of 1e-15 relative to the larger of the value and the function's own scale
- * (special_test.c compares with 50 digits of mpmath).
+ * lgamma, ...), the same text in every tier, so that their bits agree. None is meant to be vectorised; special_f32.h
+ * has vectorisable versions for f32. Limits, signs at the ends and NaN results follow PyTorch's CPU functions. Errors
+ * are some units of 1e-15 relative to the larger of the value and the function's own scale (special_test.c compares
+ * with 50 digits of mpmath).
  *
  * Sources: Abramowitz and Stegun, and the DLMF, by number below; Temme 1975 for K; Miller's backward recurrence for J.
- * The text is part of an emitted kernel only where a row asks for it (emit_expr.c).
+ * The text is part of an emitted kernel only if a row needs it (emit_expr.c).
  */
 #ifndef HEADRACE_CORE_SPECIAL_H_
 #define HEADRACE_CORE_SPECIAL_H_
@@ -15,7 +15,7 @@
 #include "core/math/special_f32.h"
 #include "core/math/vmath_complex.h"
 
-#ifndef HR_SPECIAL_FN /* they are long, and called: not inlined */
+#ifndef HR_SPECIAL_FN /* they are long: called, not inlined */
 #define HR_SPECIAL_FN static __attribute__((unused))
 #endif
 
@@ -74,7 +74,7 @@ HR_SPECIAL_FN double hr_f64_special_trigamma(double x) {
   return sign * (result + series);
 }
 
-/* a to the power -x for a > 0: products where x is a small whole number, as it is in derivatives of digamma. */
+/* a to the power -x for a > 0: products if x is a small integer, as in derivatives of digamma. */
 HR_SPECIAL_FN double hr__f64_inverse_power(double a, double x) {
   if (!(x <= 16) || x != __builtin_floor(x)) {
     return pow(a, -x);
@@ -125,7 +125,7 @@ HR_SPECIAL_FN double hr__f64_zeta(double x, double q) {
   return sum;
 }
 
-/* Below zero the terms of both signs are sums of their own: q = f - m with 0 < f < 1. */
+/* Below zero the terms of each sign are summed separately: q = f - m with 0 < f < 1. */
 HR_SPECIAL_FN double hr_f64_special_zeta(double x, double q) {
   if (x == 1) {
     return HR__F64_INFINITY;
@@ -166,10 +166,10 @@ HR_SPECIAL_FN double hr_f64_special_polygamma(double n, double x) {
 }
 
 #define HR__GAMMA_F64 1e-17
-#define HR__GAMMA_F32 1e-11 /* where terms fall slowly the rest is hundreds of them */
+#define HR__GAMMA_F32 1e-11 /* if terms decrease slowly the remainder is hundreds of them */
 
 /* The regularised incomplete gamma functions: a series (DLMF 8.11.4) up to x = a + 1, a continued fraction (8.9.2)
- * above. Both end where what is added is `least` of the sum; what is left of 1 after a series needs all digits. */
+ * above. Both end when a term is below `least` of the sum; 1 minus a series needs all digits. */
 HR_SPECIAL_FN double hr__f64_gamma_part(double a, double x, int upper, double least) {
   if (a > 1e7) { /* DLMF 8.12.3, two terms */
     double away = x / a - 1, square = 2 * (away - log1p(away)), eta = __builtin_sqrt(square < 0 ? 0 : square);
@@ -306,7 +306,7 @@ HR_SPECIAL_FN double hr__f64_bessel_i(int n, double x, int scaled) {
       sum += term;
     }
     double root = __builtin_sqrt(2 * HR__PI * size);
-    double half = exp(0.5 * size); /* exp(x) alone overflows earlier than the quotient */
+    double half = exp(0.5 * size); /* exp(x) overflows earlier than the quotient */
     result = size == HR__F64_INFINITY ? (scaled ? 0 : size) : scaled ? sum / root : half * (sum / root) * half;
   } else {
     double z = 0.25 * size * size, term = n == 0 ? 1 : 0.5 * size, sum = term;
@@ -428,7 +428,7 @@ HR_SPECIAL_FN void hr__f64_bessel_jy(double x, double *out) {
     return;
   }
   double above = 0, here = 1e-300, sum = 0, sum0 = 0, sum1 = 0;
-  for (int n = 2 * ((int)x + 14); n > 0; --n) { /* here is J_n, but for a common factor */
+  for (int n = 2 * ((int)x + 14); n > 0; --n) { /* here is J_n, up to a common factor */
     double sign = (n / 2) % 2 == 0 ? 1 : -1, k = n / 2;
     if (n % 2 == 0) {
       sum += here;
@@ -489,7 +489,7 @@ HR_SPECIAL_FN double hr_f64_special_airy_ai(double x) {
       p += (k & 1) != 0 ? 0 : signed_term;
       q += (k & 1) != 0 ? signed_term : 0;
     }
-    if (zeta > 0x1p50) { /* the last digit of the angle is a good part of a turn: what is left is the mean, as of f64 */
+    if (zeta > 0x1p50) {  /* the angle's last digit is a large part of a turn: returns the mean, as in f64 */
       return zeta - zeta; /* NaN of infinity */
     }
     double angle = zeta + 0.25 * HR__PI;
@@ -517,8 +517,8 @@ HR_SPECIAL_FN double hr_f64_special_airy_ai(double x) {
   return x != x ? x : y;
 }
 
-/* ---- orthogonal polynomials; n is rounded towards zero, and negative ones give 0. Beyond HR__MANY steps of a
- * recurrence: closed and asymptotic forms ---- */
+/* ---- orthogonal polynomials; n is rounded towards zero, and negative ones give 0. From
+ * HR__MANY steps of a recurrence on: closed and asymptotic forms ---- */
 
 #define HR__MANY 100000
 
@@ -544,7 +544,7 @@ HR_SPECIAL_FN double hr__f64_chebyshev(double x, double degree, int kind) {
            : kind == 3 ? cos((count + 0.5) * angle) / cos(0.5 * angle)
                        : sin((count + 0.5) * angle) / sin(0.5 * angle);
   }
-  if (n > HR__MANY && x == x) { /* x = +-cosh(angle); where x < 0 the third and the fourth kind change places */
+  if (n > HR__MANY && x == x) { /* x = +-cosh(angle); for x < 0 the third and the fourth kind are exchanged */
     double angle = acosh(hr_f64_abs(x)), turn = x > 0 ? 1 : sign;
     int same = x > 0 || kind < 3 ? kind : 7 - kind;
     return turn * (same == 1   ? cosh(count * angle)
@@ -703,7 +703,7 @@ HR_SPECIAL_FN double hr_f64_special_sample_poisson(double rate, double key) {
     }
   }
 }
-/* Waiting times where few are expected, Hoermann's transformed rejection (BTRS, 1993) elsewhere. */
+/* Waiting times if few are expected, else Hoermann's transformed rejection (BTRS, 1993). */
 HR_SPECIAL_FN double hr_f64_special_sample_binomial(double count, double p, double key) {
   int64_t at = 0;
   if (!(count >= 0) || count == HR__F64_INFINITY || !(p >= 0)) {

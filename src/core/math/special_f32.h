@@ -1,12 +1,12 @@
-/* special_f32.h: special functions of f32 without branches and calls, so that loops of them become vectors; the others
- * are called (special.h). They compute in f64 to some parts in 1e10 and round once. Limits, signs at the ends and where
- * a result is not a number are those of special.h.
+/* special_f32.h: special functions of f32 without branches and calls, so that loops of them are vectorised; the others
+ * are called (special.h). They compute in f64 to some parts in 1e10 and round once. Limits, signs at the ends and NaN
+ * results are those of special.h.
  *
- * Those that oscillate do so to 1e-10 of their amplitude.
+ * Oscillating functions have an error of 1e-10 of their amplitude.
  *
  * Sources: for the inverse of erf the variable is Giles' (2012), w = -log((1 - x)(1 + x)), and its root; recurrences,
- * reflections and expansions are those of the DLMF (5.5, 5.11, 7.12, 9.7, 10.17, 10.31, 10.40). The polynomials are own
- * fits.
+ * reflections and expansions are those of the DLMF (5.5, 5.11, 7.12, 9.7, 10.17, 10.31, 10.40). The polynomials are our
+ * own fits.
  */
 #ifndef HEADRACE_CORE_SPECIAL_F32_H_
 #define HEADRACE_CORE_SPECIAL_F32_H_
@@ -187,8 +187,8 @@ HR_VMATH_FN float hr_f32_special_digamma(float x) {
   double t = d - __builtin_rint(d), reflected = above - 0x1.921fb54442d18p1 * hr__d_cos_pi(t) / hr__d_sin_pi(t);
   return (float)(d < 0.0 ? (t == 0.0 ? HR__F64_NAN : reflected) : above);
 }
-/* Steps as of digamma, of reciprocals of squares. Next to its poles the reflection's sine is that of pi * x as it is
- * rounded, as special.h has it: what rounding adds is multiplied by a cosine of 1 or -1 there. */
+/* Steps as of digamma, of reciprocals of squares. Next to its poles the reflection uses the sine of the rounded pi * x,
+ * as in special.h: there the rounding error is multiplied by a cosine of 1 or -1. */
 HR_VMATH_FN float hr_f32_special_trigamma(float x) {
   double d = (double)x, y = d < 0.0 ? 1.0 - d : d, sum = 0.0, product = 1.0;
   for (int step = 0; step < 8; ++step) {
@@ -243,7 +243,7 @@ HR_VMATH_FN double hr__d_i0_high(double u) {
   p = hr__f64_fma(p, u, 0x1.b8796bbf42b5ap-9);
   return hr__f64_fma(p, u, 0x1.9bd428acb2385p-2);
 }
-/* The same of i1(x) / x and i1. */
+/* The same for i1(x) / x and i1. */
 HR_VMATH_FN double hr__d_i1_low(double u) {
   double p = 0x1.a3f18e9d596bep-22;
   p = hr__f64_fma(p, u, 0x1.e0105840ad0b6p-18);
@@ -459,7 +459,7 @@ HR_VMATH_FN double hr__d_jy0_cosine(double u) {
   p = hr__f64_fma(p, u, -0x1.193600c92efcdp-11);
   return hr__f64_fma(p, u, 0x1.ffb8dd3290315p-1);
 }
-/* That of the sine, times x. */
+/* The factor of the sine in the same, times x. */
 HR_VMATH_FN double hr__d_jy0_sine(double u) {
   double p = 0x1.4dabbfb8919eep-33;
   p = hr__f64_fma(p, u, -0x1.c339464cabc5dp-31);
@@ -479,7 +479,7 @@ HR_VMATH_FN double hr__d_jy1_cosine(double u) {
   p = hr__f64_fma(p, u, 0x1.d73b8eabbe1bep-11);
   return hr__f64_fma(p, u, 0x1.003b71602d475p+0);
 }
-/* That of the sine, times x. */
+/* The factor of the sine in the same, times x. */
 HR_VMATH_FN double hr__d_jy1_sine(double u) {
   double p = 0x1.e9a93aa67de65p-31;
   p = hr__f64_fma(p, u, -0x1.9c2d41fd4286cp-28);
@@ -489,7 +489,7 @@ HR_VMATH_FN double hr__d_jy1_sine(double u) {
   p = hr__f64_fma(p, u, -0x1.938da13d0c9ffp-11);
   return hr__f64_fma(p, u, 0x1.7f323705062fbp-2);
 }
-/* Sine and cosine of r and some quarters of a turn. */
+/* Sine and cosine of r plus some quarter turns. */
 HR_VMATH_FN double hr__d_turn(double r, uint64_t quarter, double *out_cosine) {
   double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r);
   double sine = (quarter & 1) ? c : s, cosine = (quarter & 1) ? s : c;
@@ -598,7 +598,7 @@ HR_VMATH_FN double hr__d_airy_sine(double u) {
   p = hr__f64_fma(p, u, -0x1.45946fc7c56b7p-11);
   return hr__f64_fma(p, u, 0x1.ffac9a04d8880p-1);
 }
-/* That of minus the cosine, times zeta. */
+/* The factor of minus the cosine in the same, times zeta. */
 HR_VMATH_FN double hr__d_airy_cosine(double u) {
   double p = 0x1.b4ea8acca1610p-30;
   p = hr__f64_fma(p, u, -0x1.50ee34ccf566dp-28);
@@ -616,7 +616,7 @@ HR_VMATH_FN double hr__d_sin_cos_of_f64(double angle, double *out_cosine) {
   double r = hr__f64_fma(n, -0x1.1a62633145c07p-54, hr__f64_fma(n, -0x1.921fb54442d18p0, angle));
   return hr__d_turn(r, hr__f64_to_u64(t), out_cosine);
 }
-/* Where zeta is more than 2^50, 0 as in f64, and NaN of infinity. */
+/* 0 if zeta is more than 2^50, as in f64; NaN for infinity. */
 HR_VMATH_FN float hr_f32_special_airy_ai(float x) {
   double d = (double)x, below = d < -4.0 ? -d : 4.0, above = d < 2.0 ? 2.0 : (d > 40.0 ? 40.0 : d);
   double middle = d < -4.0 ? -4.0 : (d > 2.0 ? 2.0 : d), z = d < -4.0 ? below : above;

@@ -1,11 +1,10 @@
-/* special.h against numbers with 30 digits of mpmath 1.3 (Python), and its limits against what PyTorch's CPU functions
- * give.
+/* special.h against numbers with 30 digits of mpmath 1.3 (Python), and its limits against PyTorch's CPU functions.
  */
 #include "core/math/special.h"
 
 #include "hr_test.h"
 
-#define HR_UNUSED __attribute__((unused)) /* some have no golden number, and their ends alone are tested */
+#define HR_UNUSED __attribute__((unused)) /* some have no golden numbers; only their ends are tested */
 #define UNARY_OF(name, function)                            \
   HR_UNUSED static double call_##name(double a, double b) { \
     (void)b;                                                \
@@ -345,8 +344,8 @@ static double ulps(float actual, double expected) {
   return isinf(actual) || isinf(nearest) ? 1e30 : fabs((double)actual - expected) / ldexp(1, exponent);
 }
 
-/* What f32 has without branches, in loops that become vectors, against f64: numbers of every size, those where one form
- * gives way to the next, and ends. Next to a zero of lgamma at a negative number the error is that of its terms. */
+/* The branch-free f32 functions, in vectorised loops, against f64: numbers of every size, the boundaries between two
+ * forms, and ends. Next to a zero of lgamma at a negative number the error is that of its terms. */
 HR_TEST(straight_functions_of_f32_round_those_of_f64) {
   enum { STEP = 15485, NUMBERS = 40 };
   static const float limits[NUMBERS] = {0.0f,     -0.0f,   1.0f,    -1.0f,   INFINITY, -INFINITY,   NAN,    0.5f,
@@ -369,7 +368,7 @@ HR_TEST(straight_functions_of_f32_round_those_of_f64) {
   for (int i = 0; i < NUMBERS; ++i) {                                                     \
     double expected = hr_f64_special_##name((double)x[i]);                                \
     if (strcmp(#name, "trigamma") == 0 && x[i] < -1e11f) {                                \
-      continue; /* a pole: the sine of what is lost of pi * x */                          \
+      continue; /* a pole: the sine of the rounding error of pi * x */                    \
     }                                                                                     \
     bool oscillates = x[i] < 0 || strstr(#name, "bessel_j") || strstr(#name, "bessel_y"); \
     if (!(ulps(y[i], expected) <= (x[i] < 0 ? 0.6 : 0.51)) &&                             \
@@ -382,7 +381,7 @@ HR_TEST(straight_functions_of_f32_round_those_of_f64) {
   }
 }
 
-/* Fewer terms than f64 takes: small and large parameters, both sides of where the series gives way, results close to 0.
+/* Fewer terms than for f64: small and large parameters, both sides of the boundary of the series, results close to 0.
  */
 HR_TEST(incomplete_gamma_functions_of_f32_round_those_of_f64) {
   uint64_t state = 1;

@@ -1,22 +1,24 @@
 /* vmath.h: the functions that expressions of ops.def call, one version for each compute class.
  *
- * An expression says F(exp)(a) or C(mul)(a, b); whoever includes ops.def binds F and C to a class: hr_f32_exp,
- * hr_c64_mul. The reference evaluator's tests, the interpreter and the emitted text all use this file, so their bits
- * agree by construction.
+ * An expression contains F(exp)(a) or C(mul)(a, b); the file that includes ops.def binds F and C to a class:
+ * hr_f32_exp, hr_c64_mul. The reference evaluator's tests, the interpreter and emitted kernels all use this file, so
+ * their bits agree by construction.
  *
  *   f32       Straight-line C: explicit fma, selects, bit casts; no branch, table or library call (fmod, remainder and
- *             div_floor excepted: they are exact whichever way they are computed). A compiler vectorises it, and every
- *             vector width and optimisation level gives the same bits. Right for NaN, infinities, signed zeros and
+ *             div_floor excepted: they are exact in any form). A compiler vectorises it, and every
+ *             vector width and optimisation level gives the same bits. Correct for NaN, infinities, signed zeros and
  *             denormals. Most round correctly, the worst is within 2.3 units in the last place (vmath_test.c).
  *             Hot ones (exp, exp2, expm1, log, log1p, logaddexp, tanh, erf, normal_cdf, sigmoid) work in f32; the
- * others compute in double. f64       The host's libm where it has the function. integers  i32 u32 i64 u64: what C
- * leaves undefined is defined here (wrap, division by 0, shifts). complex   vmath_complex.h, made of these.
+ *             others compute in double.
+ *   f64       The host's libm if it has the function.
+ *   integers  i32 u32 i64 u64: behaviour that C leaves undefined is defined here (wrap, division by 0, shifts).
+ *   complex   vmath_complex.h, built on these.
  *
- * It must be compiled without -ffast-math and with -ffp-contract=off. An emitter that embeds this text defines
- * HR_VMATH_FN (the qualifiers of a function), and HEADRACE_CORE_DTYPE_H_ with hr_c64 and hr_c128 of its own.
+ * Compile without -ffast-math and with -ffp-contract=off. An emitter that embeds this text defines HR_VMATH_FN (the
+ * qualifiers of a function), and HEADRACE_CORE_DTYPE_H_ with hr_c64 and hr_c128 of its own.
  *
  * Sources: reductions and kernels are the textbook ones (Cody and Waite; Muller, "Elementary Functions"; Payne and
- * Hanek for large angles); the polynomials are own minimax fits, with coefficients rounded one after the other.
+ * Hanek for large angles); the polynomials are our own minimax fits, with coefficients rounded one after the other.
  */
 #ifndef HEADRACE_CORE_VMATH_H_
 #define HEADRACE_CORE_VMATH_H_
@@ -65,7 +67,7 @@ HR_VMATH_FN double hr__f64_fma(double a, double b, double c) {
   return __builtin_fma(a, b, c);
 }
 
-/* A product that is rounded on its own: gcc 12 makes multiply-adds of complex products whatever -ffp-contract says. */
+/* A product that is rounded by itself: gcc 12 fuses complex products into multiply-adds even with -ffp-contract=off. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_assoc_barrier)
 #define HR__ROUNDED(x) __builtin_assoc_barrier(x)
@@ -79,7 +81,7 @@ HR_VMATH_FN double hr__f64_fma(double a, double b, double c) {
 #define HR__F32_NAN __builtin_nanf("")
 #define HR__F64_INFINITY __builtin_inf()
 #define HR__F64_NAN __builtin_nan("")
-/* Adding and subtracting these rounds to an integer; it lies in the low bits of the sum. */
+/* Adding and subtracting these rounds to an integer, which is in the low bits of the sum. */
 #define HR__F32_ROUNDER 0x1.8p23f
 #define HR__F64_ROUNDER 0x1.8p52
 
@@ -106,7 +108,8 @@ HR_VMATH_FN float hr_f32_nextafter(float a, float b) {
 HR_VMATH_FN float hr_f32_nan_to_num(float x, float nan, float most, float least) {
   return x != x ? nan : (x == HR__F32_INFINITY ? most : (x == -HR__F32_INFINITY ? least : x));
 }
-/* x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1; what has none is its own mantissa, with exponent 0. */
+/* x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1; for 0, infinity and NaN the mantissa is x and the exponent 0.
+ */
 HR_VMATH_FN float hr_f32_frexp_exponent(float x) {
   uint32_t bits = hr__f32_to_u32(x) & 0x7fffffffu;
   uint32_t normal = bits < 0x00800000u ? hr__f32_to_u32(hr__u32_to_f32(bits) * 0x1p25f) : bits;
@@ -137,12 +140,12 @@ HR_VMATH_FN float hr_f32_round(float x) {
 HR_VMATH_FN float hr_f32_at_least(float x, float least) {
   return x < least ? least : x;
 }
-/* Whether the quotient is below 2^27 and b not 0; neither is NaN then, and a is finite. */
+/* 1 if the quotient is below 2^27 and b is not 0; then neither is NaN, and a is finite. */
 HR_VMATH_FN int hr__f32_is_near(float a, float b) {
   return hr_f32_abs(a) < 0x1p27f * hr_f32_abs(b);
 }
 /* Exact for such numbers: the quotient in f64 is never rounded up to the next integer (it is at least 2^-25 away), and
- * its product with b has at most 51 bits. The library's function finds bit after bit, ten times as slowly and without
+ * its product with b has at most 51 bits. The library's function works bit by bit, ten times as slowly and without
  * vectors. */
 HR_VMATH_FN float hr__f32_fmod_near(float a, float b) {
   double whole = __builtin_trunc((double)a / (double)b);
@@ -152,7 +155,7 @@ HR_VMATH_FN float hr__f32_fmod_near(float a, float b) {
 HR_VMATH_FN float hr_f32_fmod(float a, float b) {
   return hr__f32_is_near(a, b) ? hr__f32_fmod_near(a, b) : __builtin_fmodf(a, b);
 }
-/* Whether a remainder has not the sign of b. */
+/* 1 if a remainder does not have the sign of b. */
 HR_VMATH_FN int hr__f32_is_below(float r, float b) {
   return (r != 0.0f) & ((int32_t)(hr__f32_to_u32(r) ^ hr__f32_to_u32(b)) < 0);
 }
@@ -166,7 +169,7 @@ HR_VMATH_FN float hr_f32_remainder(float a, float b) {
 HR_VMATH_FN float hr__f32_remainder_near(float a, float b) {
   return hr__f32_remainder_of(hr__f32_fmod_near(a, b), b);
 }
-/* Python's // in torch's steps: exact quotient of a - remainder, then to the nearest integer below. */
+/* Python's // in torch's steps: the exact quotient of a - remainder, rounded down. */
 HR_VMATH_FN float hr__f32_div_floor_of(float r, float a, float b) {
   float quotient = (a - r) / b;
   float lower = hr__f32_is_below(r, b) ? quotient - 1.0f : quotient;
@@ -185,7 +188,7 @@ HR_VMATH_FN float hr__f32_div_floor_near(float a, float b) {
 /* ---- f32: exponentials ---- */
 
 #ifndef HR_RECIPROCAL_DEVICE
-/* Of numbers between 1 and 2^100: a device may have it without a division's special cases. */
+/* For numbers between 1 and 2^100: a device may compute it without a division's special cases. */
 HR_VMATH_FN float hr__f32_reciprocal(float x) {
   return 1.0f / x;
 }
@@ -240,7 +243,7 @@ HR_VMATH_FN float hr_f32_expm1(float x) {
   float r = hr__f32_fma(n, -0x1.62e43p-1f, c);
   r = hr__f32_fma(n, 0x1.05c61p-29f, r);
   float p = hr__f32_fma(hr__f32_exp_kernel(r), r * r, r);
-  /* half of 2^n (1 + p) - 1, so that n = 128 does not overflow early */
+  /* half of 2^n (1 + p) - 1, so that n = 128 does not overflow too early */
   float s = hr__u32_to_f32((hr__f32_to_u32(t) - 0x4b400000u + 126u) << 23);
   float y = hr__f32_fma(s, p, s - 0.5f) * 2.0f;
   return hr_f32_abs(x) < 0x1p-25f ? x : y;
@@ -258,7 +261,7 @@ HR_VMATH_FN float hr_f32_tanh(float x) {
   p = hr__f32_fma(p, z, 0x1.11107p-3f);
   p = hr__f32_fma(p, z, -0x1.555554p-2f);
   float small = hr__f32_fma(p * z, x, x);
-  float e = hr__f32_exp_small(a > 10.0f ? 20.0f : a + a); /* from 9.02 on it is 1 */
+  float e = hr__f32_exp_small(a > 10.0f ? 20.0f : a + a); /* 1 from 9.02 on */
   float large = hr__f32_fma(-2.0f, hr__f32_reciprocal(e + 1.0f), 1.0f);
   return hr__f32_copysign(a < 0.625f ? small : large, x);
 }
@@ -282,9 +285,9 @@ HR_VMATH_FN float hr_f32_erf(float x) {
   float large = 1.0f - hr_f32_exp(hr__f32_fma(l, t, -t));
   return a < 0.921875f ? small : hr__f32_copysign(large, x);
 }
-/* The normal distribution's function, what gelu multiplies x with: Phi(-a) = 2^l(a) by one polynomial over all of a
- * < 5.9, from where on it is 0; the error of x * Phi(x) is below 4e-8 for x < 0, and below 2.5 units in the last place
- * for x > 0. Coefficients: minimax. */
+/* The normal distribution function Phi, the factor of x in gelu: Phi(-a) = 2^l(a) by one polynomial for a < 5.9; 0 from
+ * there on. The error of x * Phi(x) is below 4e-8 for x < 0, and below 2.5 units in the last place for x > 0.
+ * Coefficients: minimax. */
 HR_VMATH_FN float hr_f32_normal_cdf(float x) {
   float a = hr_f32_abs(x), l = -0x1.fa445ap-26f;
   l = hr__f32_fma(l, a, 0x1.ce655ep-21f);
@@ -332,7 +335,7 @@ HR_VMATH_FN float hr__f32_log_part(float x, float *out_k) {
   *out_k = (float)((int32_t)u >> 23) - (x < 0x1p-126f ? 23.0f : 0.0f);
   return hr__u32_to_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
 }
-/* What a logarithm is where x is no positive number, or infinite; else y. */
+/* A logarithm's value if x is not a positive number, or infinite; else y. */
 HR_VMATH_FN float hr__f32_log_special(float x, float y) {
   y = x == HR__F32_INFINITY ? x : y;
   return x > 0.0f ? y : (x == 0.0f ? -HR__F32_INFINITY : HR__F32_NAN);
@@ -343,8 +346,8 @@ HR_VMATH_FN float hr_f32_log(float x) {
   y = f + hr__f32_fma(z, -0.5f, y);
   return hr__f32_log_special(x, hr__f32_fma(k, 0x1.63p-1f, y));
 }
-/* log(x) / log(b), as the logarithm above with its tail kept: high + low = 1 / log(b), and the same for log(2) /
- * log(b), whose high part times an exponent is exact. At most 0.75 ulp; exact at whole powers. */
+/* log(x) / log(b), like the logarithm above with its low part: high + low = 1 / log(b). The same for log(2) / log(b),
+ * whose high part times an exponent is exact. At most 0.75 ulp; exact at integer powers. */
 HR_VMATH_FN float hr__f32_log_of(float x, float high, float low, float two_high, float two_low) {
   float k, f = hr__f32_log_part(x, &k), z = f * f;
   float head = hr__f32_fma(z, -0.5f, f);
@@ -359,7 +362,7 @@ HR_VMATH_FN float hr_f32_log2(float x) {
 HR_VMATH_FN float hr_f32_log10(float x) {
   return hr__f32_log_of(x, 0x1.bcb7b2p-2f, -0x1.5b235ep-27f, 0x1.344p-2f, 0x1.3509f8p-18f);
 }
-/* 1 + x = 2^k (1 + f) + what the sum has dropped, c 2^k, which adds c / (1 + f). Near 0 f is x itself. */
+/* 1 + x = 2^k (1 + f) + the sum's rounding error c 2^k, which adds c / (1 + f). Near 0, f is x itself. */
 HR_VMATH_FN float hr_f32_log1p(float x) {
   float sum = 1.0f + x;
   float dropped = x < 1.0f ? x - (sum - 1.0f) : 1.0f - (sum - x);
@@ -390,7 +393,7 @@ HR_VMATH_FN float hr__f32_log1p_unit(float y) {
 HR_VMATH_FN float hr_f32_log1p_exp(float x) {
   return (x < 0.0f ? 0.0f : x) + hr__f32_log1p_unit(hr_f32_exp(-hr_f32_abs(x)));
 }
-/* x itself is taken by its bits: gcc would follow a choice into masks for all that stands before it. */
+/* x itself is selected by its bits: with a conditional gcc would mask all code before it. */
 HR_VMATH_FN float hr_f32_softplus(float x, float beta, float threshold) {
   float y = hr_f32_log1p_exp(x * beta) / beta;
   uint32_t mask = 0u - (uint32_t)(x * beta > threshold), bits = hr__f32_to_u32(y);
@@ -421,7 +424,7 @@ HR_VMATH_FN double hr__d_exp(double x) {
   p = hr__f64_fma(p, r, 0.5);
   p = hr__f64_fma(p, r, 1.0);
   p = hr__f64_fma(p, r, 1.0);
-  return p * hr__u64_to_f64((hr__f64_to_u64(t) + 1023u) << 52); /* the rounder's own bits are shifted out */
+  return p * hr__u64_to_f64((hr__f64_to_u64(t) + 1023u) << 52); /* the rounding constant's own bits are shifted out */
 }
 /* log(m) for x = 2^k * m, m in [sqrt(1/2), sqrt(2)); x positive, normal, finite. */
 HR_VMATH_FN double hr__d_log_parts(double x, double *out_k) {
@@ -440,7 +443,7 @@ HR_VMATH_FN double hr__d_log_parts(double x, double *out_k) {
   p = hr__f64_fma(p, z, 1.0 / 3);
   return hr__f64_fma(p * z, s + s, s + s);
 }
-/* What a logarithm gives for x <= 0, infinity and NaN; y elsewhere. */
+/* A logarithm's value for x <= 0, infinity and NaN; else y. */
 HR_VMATH_FN double hr__d_log_special(double x, double y) {
   double finite = x == HR__F64_INFINITY ? x : y;
   return x > 0.0 ? finite : (x == 0.0 ? -HR__F64_INFINITY : HR__F64_NAN);
@@ -498,7 +501,7 @@ HR_VMATH_FN double hr__d_cos_kernel(double r) {
   p = hr__f64_fma(p, z, -0.5);
   return hr__f64_fma(p, z, 1.0);
 }
-/* Whether an angle is near 0, so that pi/2 in two parts reduces it; not NaN. */
+/* 1 if an angle is so near 0 that pi/2 in two parts reduces it; 0 for NaN. */
 HR_VMATH_FN int hr__f32_is_small(float angle) {
   return hr_f32_abs(angle) < 0x1p27f;
 }
@@ -567,7 +570,7 @@ HR_VMATH_FN float hr_f32_xlog1py(float x, float y) {
   return y != y ? y : (x == 0.0f ? 0.0f : product);
 }
 HR_VMATH_FN float hr_f32_entr(float x) {
-  float product = (float)(-(double)x * hr__d_log((double)x)); /* NaN where x is or has no logarithm */
+  float product = (float)(-(double)x * hr__d_log((double)x)); /* NaN if x is NaN or has no logarithm */
   return x < 0.0f ? -HR__F32_INFINITY : (x == 0.0f ? 0.0f : product);
 }
 /* e^d for d <= 0, or NaN. */
@@ -575,13 +578,13 @@ HR_VMATH_FN double hr__d_exp_negative(double d) {
   return hr__d_exp(d < -700.0 ? -700.0 : d);
 }
 HR_VMATH_FN double hr__d_logaddexp(double a, double b) {
-  double most = a > b ? a : b, least = a > b ? b : a; /* the sum has the NaN of either */
+  double most = a > b ? a : b, least = a > b ? b : a; /* the sum propagates a NaN */
   double sum = most + hr__d_log1p(hr__d_exp_negative(least - most));
   return (a == b) & ((a == HR__F64_INFINITY) | (a == -HR__F64_INFINITY)) ? a : sum;
 }
 /* The larger one and log(1 + e^(smaller - larger)). */
 HR_VMATH_FN float hr_f32_logaddexp(float a, float b) {
-  float most = a > b ? a : b, least = a > b ? b : a; /* the sum has the NaN of either */
+  float most = a > b ? a : b, least = a > b ? b : a; /* the sum propagates a NaN */
   float sum = most + hr__f32_log1p_unit(hr_f32_exp(least - most));
   return (a == b) & (hr_f32_abs(a) == HR__F32_INFINITY) ? a : sum;
 }
@@ -613,7 +616,7 @@ HR_VMATH_FN float hr__f32_tan_of(double r, uint64_t quarter) {
 HR__F32_ANGLE(sin, sin_of, 0)
 HR__F32_ANGLE(cos, sin_of, 1)
 HR__F32_ANGLE(tan, tan_of, 0)
-/* The angle is reduced before it is multiplied with pi; from 2^24 on x is even, and its sine 0. */
+/* The angle is reduced before it is multiplied by pi; from 2^24 on x is even, and its sine is 0. */
 HR_VMATH_FN float hr_f32_sinc(float x) {
   double a = (double)hr_f32_abs(x), angle = a * 0x1.921fb54442d18p1, halves = a < 0x1p24 ? a + a : 0.0;
   double t = halves + HR__F64_ROUNDER, r = (halves - (t - HR__F64_ROUNDER)) * 0x1.921fb54442d18p0;
@@ -685,8 +688,8 @@ HR_VMATH_FN float hr_f32_hypot(float a, float b) {
   float length = (float)__builtin_sqrt(x * x + y * y);
   return (hr_f32_abs(a) == HR__F32_INFINITY) | (hr_f32_abs(b) == HR__F32_INFINITY) ? HR__F32_INFINITY : length;
 }
-/* log(x) for x >= 0 and NaN. Masks: where x is the same for all elements, compilers make no vectors of conditions made
- * of it. */
+/* log(x) for x >= 0 and NaN. Uses masks: if x is the same for all elements, compilers don't vectorise conditions on it.
+ */
 HR_VMATH_FN double hr__d_log_of_size(double x) {
   double k, y = hr__d_log_parts(x, &k);
   uint64_t is_zero = -(uint64_t)(x == 0.0), is_same = -(uint64_t) !(x < HR__F64_INFINITY);
@@ -698,7 +701,7 @@ HR_VMATH_FN float hr_f32_pow(float a, float b) {
   double product = exponent * hr__d_log_of_size(base);
   product = product > 400.0 ? 400.0 : (product < -400.0 ? -400.0 : product);
   float half = b * 0.5f, r = (float)hr__d_exp(product);
-  /* Masks: where b is the same for all elements, conditions made of it would become jumps. */
+  /* Masks: if b is the same for all elements, conditions on it would become jumps. */
   uint32_t whole = __builtin_truncf(b) == b ? UINT32_MAX : 0u, odd = __builtin_truncf(half) != half ? whole : 0u;
   uint32_t negative = (a < 0.0f) & (base < HR__F64_INFINITY) ? UINT32_MAX : 0u;
   r = (negative & ~whole) != 0u ? HR__F32_NAN : r;
@@ -707,8 +710,9 @@ HR_VMATH_FN float hr_f32_pow(float a, float b) {
   r = (a != a) | (b != b) ? a + b : r;
   return (b == 0.0f) | (a == 1.0f) ? 1.0f : r;
 }
-/* (1 + tanh(k (x + a x^3))) / 2, what the tanh form of gelu multiplies x with: the sigmoid of 2 k (x + a x^3), which
- * needs no tanh and cancels nothing. 0 below exp(-64), so that its reciprocal is in range; inputs x and x^2. */
+/* (1 + tanh(k (x + a x^3))) / 2, the factor of x in the tanh form of gelu. Computed as the sigmoid of 2 k (x + a x^3),
+ * which needs no tanh and has no cancellation. 0 below exp(-64), so that its reciprocal is in range; inputs x and x^2.
+ */
 HR_VMATH_FN float hr__f32_gelu_tanh_part(float x, float square) {
   float t = x * hr__f32_fma(square, -0.071354816272600248f, -1.5957691216057307f);
   float c = t < 64.0f ? t : 64.0f;
@@ -730,13 +734,13 @@ HR_VMATH_FN float hr__f32_uniform_of(uint32_t word) {
 HR_VMATH_FN float hr_f32_philox_uniform(int64_t element, int64_t seed, int64_t offset) {
   return hr__f32_uniform_of(hr_philox_word((uint64_t)element, (uint64_t)seed, (uint64_t)offset));
 }
-/* Box and Muller: radius from 32 bits in (0, 1], angle in turns from 32 bits; the cosine, or the sine. */
+/* Box and Muller: radius from 32 bits in (0, 1], angle in turns from 32 bits; returns the cosine or the sine. */
 HR_VMATH_FN float hr__f32_normal_of(uint32_t radius, uint32_t angle, uint64_t is_sine) {
   double u = hr__u64_to_f64(radius | 0x4330000000000000u) - (0x1p52 - 1.0);
   double v = (hr__u64_to_f64(angle | 0x4330000000000000u) - 0x1p52) * 0x1p-30; /* quarter turns */
   double n = (v + HR__F64_ROUNDER) - HR__F64_ROUNDER, r = (v - n) * 0x1.921fb54442d18p0;
   double s = hr__d_sin_kernel(r), c = hr__d_cos_kernel(r);
-  uint64_t quarter = hr__f64_to_u64(n + HR__F64_ROUNDER) + 3 * is_sine; /* a sine is the cosine a quarter before */
+  uint64_t quarter = hr__f64_to_u64(n + HR__F64_ROUNDER) + 3 * is_sine; /* sine: the cosine a quarter turn earlier */
   double y = (quarter & 1) ? s : c;
   y = ((quarter + 1) & 2) ? -y : y;
   return (float)(__builtin_sqrt(-2.0 * hr__d_log(u * 0x1p-32)) * y);

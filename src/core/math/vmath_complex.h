@@ -1,5 +1,5 @@
-/* vmath_complex.h: what vmath.h is, for complex numbers. c64 computes transcendentals in c128, and c128 calls the
- * host's C99 functions; devices have none, and get them made of real ones (HR_VMATH_DEVICE), with C's results at
+/* vmath_complex.h: vmath.h for complex numbers. c64 computes transcendentals in c128, and c128 calls the host's C99
+ * functions. Devices have none: their versions are built from real functions (HR_VMATH_DEVICE), with C's results at
  * infinity, NaN and zeros.
  */
 #ifndef HEADRACE_CORE_VMATH_COMPLEX_H_
@@ -64,7 +64,7 @@ HR__COMPLEX_FUNCTIONS(c64, f32, hr_c64, float)
 HR__COMPLEX_FUNCTIONS(c128, f64, hr_c128, double)
 #undef HR__COMPLEX_FUNCTIONS
 
-#ifdef HR_VMATH_DEVICE /* defined where there are no complex functions: from the real ones */
+#ifdef HR_VMATH_DEVICE /* defined if the device has no complex functions: from the real ones */
 HR_VMATH_FN int hr__f64_is_infinite(double x) {
   return hr_f64_abs(x) == HR__F64_INFINITY;
 }
@@ -72,8 +72,8 @@ HR_VMATH_FN int hr__f64_is_finite(double x) {
   return hr_f64_abs(x) < HR__F64_INFINITY;
 }
 HR_VMATH_FN hr_c128 hr_c128_exp(hr_c128 a) {
-  int has_angle = hr__f64_is_finite(a.im); /* without one, 0 and infinity stay what they are */
-  double over = (a.re > 709) & (a.re < HR__F64_INFINITY) ? a.re - 709 : 0; /* what a small cosine may hold */
+  int has_angle = hr__f64_is_finite(a.im); /* without one, 0 and infinity stay unchanged */
+  double over = (a.re > 709) & (a.re < HR__F64_INFINITY) ? a.re - 709 : 0; /* a small cosine may keep it in range */
   double size = exp(a.re - over), re = size * cos(a.im), im = size * sin(a.im);
   re = over > 0 ? re * exp(over) : re;
   im = over > 0 ? im * exp(over) : im;
@@ -105,7 +105,7 @@ HR_VMATH_FN hr_c128 hr__c128_turn(hr_c128 a) { /* i a */
 HR_VMATH_FN hr_c128 hr__c128_turn_back(hr_c128 a) { /* -i a */
   return hr_c128_make(a.im, -a.re);
 }
-/* What has no angle keeps a real part of 0 or infinity. */
+/* If the angle is not finite, a real part of 0 or infinity stays. */
 HR_VMATH_FN hr_c128 hr_c128_sinh(hr_c128 a) {
   double re = sinh(a.re) * cos(a.im);
   if (!hr__f64_is_finite(a.im)) {
@@ -144,7 +144,7 @@ HR_VMATH_FN hr_c128 hr_c128_tan(hr_c128 a) {
   return hr__c128_turn_back(hr_c128_tanh(hr__c128_turn(a)));
 }
 #define HR__F64_PI 3.14159265358979323846
-/* Infinite or NaN: as C99's annex G has it. */
+/* Infinite or NaN: as in C99's annex G. */
 HR_VMATH_FN hr_c128 hr__c128_asinh_far(hr_c128 a) {
   double nan = a.re - a.re + (a.im - a.im); /* one of them is not finite */
   if (hr__f64_is_infinite(a.im)) {
@@ -254,7 +254,7 @@ HR_VMATH_FN hr_c128 hr_c128_scaled(hr_c128 a, double factor) {
 HR_VMATH_FN hr_c128 hr_c128_polar(hr_c128 size, hr_c128 angle) {
   return hr_c128_make(size.re * cos(angle.re), size.re * sin(angle.re));
 }
-/* x^0 is 1 for every x; 0^y is 0 where the real part of y is positive. */
+/* x^0 is 1 for every x; 0^y is 0 if the real part of y is positive. */
 HR_VMATH_FN hr_c128 hr_c128_pow(hr_c128 a, hr_c128 b) {
   if ((b.re == 0) & (b.im == 0)) {
     return hr_c128_make(1, 0);

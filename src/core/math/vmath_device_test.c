@@ -1,5 +1,5 @@
-/* The complex functions that devices get, made of real ones, against C99's: exact where infinity, NaN and zeros are,
- * which includes their signs, and near elsewhere.
+/* The devices' complex functions, built from real ones, against C99's: exact for infinity, NaN and zeros with their
+ * signs, near elsewhere.
  */
 #define HR_VMATH_DEVICE
 #include <complex.h>
@@ -15,7 +15,7 @@ typedef double complex (*reference)(double complex a);
 static const double numbers[] = {0.0,   -0.0, 1,     -1,     0.5,    -2.5,   30,       -30,       400, -400,
                                  709.5, -710, 1e300, -1e300, 1e-300, 1e-310, INFINITY, -INFINITY, NAN};
 
-/* A NaN's sign is free. */
+/* A NaN's sign is arbitrary. */
 static bool is_near(double actual, double expected) {
   if (isnan(expected)) {
     return isnan(actual);

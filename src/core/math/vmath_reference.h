@@ -1,7 +1,7 @@
 /* vmath_reference.h: the functions that expressions of ops.def call, for the reference evaluator: the C library in
  * double precision, rounded once for f32, and integer arithmetic in 128 bits, wrapped once. Independent of vmath.h
  * (apart from Philox words), so that the oracle does not share its mistakes. The C library lacks the special functions:
- * those are special.h's own, which special_test.c compares with numbers from elsewhere.
+ * those come from special.h, which special_test.c compares with mpmath's numbers.
  */
 #ifndef HEADRACE_CORE_VMATH_REFERENCE_H_
 #define HEADRACE_CORE_VMATH_REFERENCE_H_
@@ -104,7 +104,7 @@ REF_FN double ref_log_clamped(double x) {
     T r = ref_##cls##_fmod(x, y);                                                                \
     return r != 0 && (r < 0) != (y < 0) ? r + y : r;                                             \
   }                                                                                              \
-  /* PyTorch: (x - x mod y) / y, one less where the signs differ, to the nearest whole number */ \
+  /* PyTorch: (x - x mod y) / y, one less if the signs differ, rounded to the nearest integer */ \
   REF_FN T ref_##cls##_div_floor(T x, T y) {                                                     \
     T r = ref_##cls##_fmod(x, y), q = (x - r) / y, whole;                                        \
     if (y == 0) {                                                                                \
@@ -178,7 +178,7 @@ REF_FN double ref_f64_special_sample_binomial(double count, double p, double key
   return hr_f64_special_sample_binomial(count, p, key);
 }
 
-/* ---- random numbers; philox.h says which words an element takes ---- */
+/* ---- random numbers; philox.h defines the words of an element ---- */
 
 REF_FN float ref_f32_philox_uniform(int64_t element, int64_t seed, int64_t offset) {
   return ldexpf((float)(hr_philox_word((uint64_t)element, (uint64_t)seed, (uint64_t)offset) >> 8), -24);

@@ -1,7 +1,7 @@
 /* vmath.h against libm in double over dense samples of every exponent, and at special values.
  *
- * Errors are in units in the last place of the exact result. Bounds are what the functions reach today, rounded up: a
- * change that makes one worse should be seen. Random123's known answers check Philox.
+ * Errors are in units in the last place of the exact result. Bounds are today's errors, rounded up, so that a
+ * regression is seen. Random123's known answers check Philox.
  */
 #include "core/math/vmath_complex.h"
 
@@ -188,7 +188,7 @@ HR_TEST(the_tanh_form_of_gelu_cancels_nothing) {
     if (isnan(x) || isinf(x)) {
       continue;
     }
-    /* An error in the exponent counts as often as it is large. */
+    /* An error in the exponent is scaled by the exponent. */
     HR_ASSERT(exact < exp(-63) ? part >= 0 && part < 1e-27f : ulps(part, exact) <= 2.5 + 2 * fabs(t));
     HR_ASSERT(fabsf(x) > 1e18f || fabs((double)slope - exact_gelu_tanh_slope((double)x)) <= 3e-6);
   }
@@ -239,7 +239,7 @@ static void check_remainder(float a, float b) {
   }
 }
 
-/* Any numbers, and those whose quotients are next to integers, up to and over the bound of the short way. */
+/* Arbitrary numbers, and those whose quotients are next to integers, below and above the bound of the fast version. */
 HR_TEST(remainders_are_exact) {
   uint32_t state = 1;
   for (int i = 0; i < 1000000; ++i) {
@@ -294,8 +294,7 @@ static void check_near(const char *name, float a, float b, float actual, double 
   }
 }
 
-/* Within a unit and a half in the last place of the largest term, or of the sum; `log_2` is added where the numbers are
- * equal. */
+/* Within 1.5 units in the last place of the largest term, or of the sum; `log_2` is added if the numbers are equal. */
 static void check_sum(const char *name, float a, float b, double log_2, float actual, double expected) {
   double most = fmax(fmax(fabs((double)a), fabs((double)b)), fmax(fabs(expected), log_2));
   bool same = (isnan(actual) && isnan(expected)) || (double)actual == (double)(float)expected;
@@ -328,7 +327,7 @@ HR_TEST(composed_f32_functions_are_near_libm) {
   for (int i = 0; i < 300000; ++i) {
     uint32_t first = state = state * 1664525u + 1013904223u, second = state = state * 1664525u + 1013904223u;
     float a = hr__u32_to_f32(first), b = hr__u32_to_f32(second);
-    if (i % 3 == 0) { /* of usual size, and near each other */
+    if (i % 3 == 0) { /* of common size, and near each other */
       a = (float)(int32_t)first * 0x1p-27f, b = a + (float)(int32_t)second * 0x1p-26f;
     } else if (i < 300) {
       a = limits[i % 12], b = limits[i / 12 % 12];
@@ -468,7 +467,7 @@ HR_TEST(normal_numbers_match_their_words) {
   }
 }
 
-/* Neighbours share two words; nothing else of them may be seen in the numbers. */
+/* Neighbours share two words but must be statistically independent. */
 HR_TEST(normal_neighbours_are_independent) {
   enum { N = 200000 };
   double products[4] = {0}, squares[4] = {0};
@@ -496,7 +495,7 @@ HR_TEST(normal_neighbours_are_independent) {
     HR_ASSERT_EQ(memory[(size_t)count * sizeof expected], 0x5a); \
   }
 
-/* Runs that begin and end anywhere in a group have the bits of single numbers, and write nothing behind them. */
+/* Runs that begin and end anywhere in a group have the bits of single numbers and write nothing past their end. */
 HR_TEST(runs_of_random_numbers_are_the_single_ones) {
   static _Alignas(8) unsigned char memory[8 * 1024];
   for (int i = 0; i < 60; ++i) {

@@ -4,9 +4,9 @@
  * on the element's number alone, so small tables of [out, K] are computed first:
  *
  *   nearest      K = 1
- * linear       K = 2: w, 1 - w
- * cubic        K = 4: Keys' polynomials, A = -3/4
- * antialiased  K as wide as the filter, which is scaled to the distance of the result's elements; weights sum to 1
+ *   linear       K = 2: w, 1 - w
+ *   cubic        K = 4: Keys' polynomials, A = -3/4
+ *   antialiased  K as wide as the filter, which is scaled to the distance of the result's elements; weights sum to 1
  *
  * Scales are arguments of the run and are computed in f32 (f64 for f64), as PyTorch does, since their rounding decides
  * which element is nearest. Bytes are rounded after each dim. Their weights are integers of as many bits as fit into

@@ -4,7 +4,7 @@
  * the output gathers through both tables:
  *
  *   position[oh] = min(floor(oh * scale), H - 1)
- * y            = copy(x + row_position * stride_h + column_position * stride_w)
+ *   y            = copy(x + row_position * stride_h + column_position * stride_w)
  *
  * Scales are arguments of the run. Positions are computed in f32 (f64 for bilinear f64) as PyTorch does, since their
  * rounding decides which element is nearest. Doubling by nearest, which PyTorch does without a scale, is affine.
