@@ -6,9 +6,10 @@
  *   - an instruction that writes to memory for a later store would write before an earlier read: then it writes to a
  *     slot.
  *
- * Both are listed as conflicts, with their slots. Registers that are never alive together share slots. A register
- * defined in another section than its last use stays alive to the end of that section (sections repeat, block by
- * block). A register defined once a run stays alive.
+ * Both are listed as conflicts, with their slots.
+ *
+ * Registers that are never alive together share slots. A register defined in another section than its last use stays
+ * alive to the end of that section (sections repeat, block by block). A register defined once a run stays alive.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
-// activation.cpp: activations of several operands and their gradients, and layers that are a few element-wise records:
-// gated units, PReLU, RReLU, masked softmax, weight normalisation, renormalisation.
+// activation.cpp: activations of several operands and their gradients, and layers of a few element-wise records: gated
+// units, PReLU, RReLU, masked softmax, weight normalisation, renormalisation.
 //
-// Operations of one element are rows of the core, mapped in map.def. What is here cuts, broadcasts and reduces around
-// them; the core fuses the records.
+// Element-wise operations are rows of the core, mapped in map.def. The functions here slice, broadcast and reduce
+// around them; the core fuses the records.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
@@ -102,7 +102,7 @@ Tensor rrelu(Result result, const Tensor &self, const Tensor &noise, const Scala
   return pointwise(result, HR_OP_MUL, Rule::Same, self, noise);
 }
 
-// ---- softmax of what a mask leaves; a row without anything is NaN, as in torch
+// ---- masked softmax; a fully masked row is NaN, as in torch
 
 Tensor masked_softmax(const Tensor &self, const Tensor &mask, std::optional<int64_t> dim,
                       std::optional<int64_t> mask_type) {
@@ -141,7 +141,7 @@ Tensor2 weight_norm(const Tensor &v, const Tensor &g, int64_t dim) {
 
 Tensor2 weight_norm_backward(const Tensor &grad, const Tensor &v, const Tensor &g, const Tensor &length, int64_t dim) {
   Dims dims = dims_but(v, at::maybe_wrap_dim(dim, v.dim()));
-  Tensor along = (grad * v).sum(dims, true); // of a vector's gradient what lies along the vector, times its length
+  Tensor along = (grad * v).sum(dims, true); // the gradient's component along the vector, times its length
   return {(g / length) * (grad - v * (along / (length * length))), along / length};
 }
 
@@ -167,7 +167,7 @@ Tensor renorm(Result result, const Tensor &self, const Scalar &p, int64_t dim, c
   return pointwise(result, HR_OP_MUL, Rule::Same, self, to_type(shrink_factor(length, most.toDouble()), type));
 }
 
-// Rows that are named several times are read before any is written, and get the same values.
+// Rows named several times are read before any is written, and get the same values.
 Tensor embedding_renorm(const Tensor &self, const Tensor &indices, double most, double p) {
   TORCH_CHECK(self.dim() == 2, "embedding_renorm_: expected a matrix, but got ", self.dim(), " dimensions");
   Tensor flat = indices.reshape(-1);

@@ -26,7 +26,7 @@ c10::CachingAllocator::Stat stat(int64_t current, int64_t peak) {
   return stat;
 }
 
-// Records a copy of `count` bytes between two buffers; consumes nothing.
+// Records a copy of `count` bytes between two buffers; consumes no reference.
 void record_copy(hr_buffer *target, size_t target_offset, hr_buffer *source, size_t source_offset, size_t count) {
   OnDevice on(owner_of(target));
   int64_t size = static_cast<int64_t>(count), one = 1;

@@ -1,7 +1,7 @@
-// attention.cpp: which attention torch takes, and the gradient of attention's gradient.
+// attention.cpp: the choice of torch's attention kernel, and the gradient of attention's gradient.
 //
-// torch has no formula for the latter. Where gradients are recorded as they are computed (create_graph=True), the
-// gradient is made of products and a softmax that torch can differentiate; else it is one row of the core.
+// torch has no formula for the latter. With create_graph=True the gradient is composed of products and a softmax that
+// torch can differentiate; else it is one row of the core.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/DispatchStub.h>
@@ -26,12 +26,11 @@ bool is_recorded(std::initializer_list<Tensor> tensors) {
   return any && at::GradMode::is_enabled();
 }
 
-// What the forward pass multiplied the weights with: attention with equal weights draws it again, where it picks rows
-// of 1.
+// The dropout factors of the forward pass. Attention with equal weights on an identity matrix draws them again.
 Tensor dropout_mask(const Tensor &query, const Tensor &key, double dropout_p, const Tensor &seed,
                     const Tensor &offset) {
   int64_t b = query.size(0), h = query.size(1), l = query.size(2), s = key.size(2);
-  Tensor rows = at::eye(s, query.options()).expand({b, h, s, s}).contiguous(); // the record refers to all of these
+  Tensor rows = at::eye(s, query.options()).expand({b, h, s, s}).contiguous(); // the record refers to all of them
   Tensor left = at::zeros_like(query), right = at::zeros_like(key),
          drawn = new_tensor({b, h, l, s}, query.scalar_type());
   Tensor logsumexp = new_tensor({b, h, l}, statistics_type(query));
@@ -41,7 +40,7 @@ Tensor dropout_mask(const Tensor &query, const Tensor &key, double dropout_p, co
   return drawn.ne(0).to(query.scalar_type()) * (1 / (1 - dropout_p));
 }
 
-// `mask` is undefined where nothing was dropped.
+// `mask` is undefined without dropout.
 Tensor4 of_products(const Tensor &grad, const Tensor &query, const Tensor &key, const Tensor &value, const Tensor &bias,
                     const Tensor &mask, std::array<bool, 4> want, bool causal, double scale) {
   Tensor scores = query.matmul(key.transpose(-2, -1)) * scale;
@@ -84,8 +83,8 @@ HEADRACE_KERNELS(aten, AutogradPrivateUse1, m) {
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_gradient));
 }
 
-// Which attention torch takes: ours (4, "overrideable") where a row serves it, else the composite: as on torch's CPU
-// device also for the gradient of a narrow mask, which the composite computes in float32.
+// Chooses torch's attention: ours (4, "overrideable") if a row supports it, else the composite. The composite is also
+// used for the gradient of a narrow mask, as on torch's CPU device, because it computes that in float32.
 int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const std::optional<Tensor> &mask,
                          double, bool causal, std::optional<double>, bool) {
   bool fits = query.dim() == 4 && key.dim() == 4 && value.dim() == 4 && at::isFloatingType(query.scalar_type()) &&

@@ -1,5 +1,5 @@
-// autocast.cpp: which types operators take under torch.autocast("headrace"): torch's own lists, and what its CUDA
-// device refuses. Everything else falls through.
+// autocast.cpp: the dtypes of operators under torch.autocast("headrace"): torch's own lists, and the operators that its
+// CUDA device rejects. Everything else falls through.
 #include <ATen/autocast_mode.h>
 
 #include "registration.h"
@@ -12,7 +12,7 @@ namespace {
 #define HEADRACE_F32_RESULT(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
 #define HEADRACE_PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
 
-// As on CUDA: the gradient of a logarithm near zero is beyond half precision.
+// As on CUDA: the gradient of a logarithm near zero exceeds half precision.
 Tensor refuse_binary_cross_entropy(const Tensor &, const Tensor &, const std::optional<Tensor> &, int64_t) {
   TORCH_CHECK(false, "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
                      "torch.nn.functional.binary_cross_entropy_with_logits and torch.nn.BCEWithLogitsLoss are safe.");

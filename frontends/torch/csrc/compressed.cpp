@@ -1,6 +1,5 @@
-// compressed.cpp: sparse matrices whose rows lie one after the other (CSR), as far as torch writes functions for each
-// backend by itself. See sparse.cpp: elements are given by row and column there, and most of this is a conversion to
-// that.
+// compressed.cpp: compressed sparse matrices (CSR and its kin): the functions that torch implements for each backend.
+// Most of them convert to coordinates, which sparse.cpp handles.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/_sparse_sparse_matmul.h>
@@ -25,7 +24,7 @@
 
 namespace headrace {
 
-// ---- where rows begin, and the row of each element
+// ---- starts of rows, and the row of each element
 
 Tensor coo_to_csr(Result result, const Tensor &rows, int64_t count, bool out_int32) {
   Tensor starts = at::searchsorted(rows.contiguous(), at::arange(count + 1, rows.options()));
@@ -49,7 +48,7 @@ Tensor csr_to_coo(Result result, const Tensor &starts, const Tensor &columns, bo
   return result.give(to_type(at::stack(parts), out_int32 ? ScalarType::Int : ScalarType::Long));
 }
 
-// The host looks at them: what is refused here is refused at once.
+// The host reads them, so errors are raised at once.
 void validate_compressed(bool is_rows, const Tensor &starts, const Tensor &columns, int64_t compressed_dim, int64_t dim,
                          int64_t count) {
   at::_validate_compressed_sparse_indices(is_rows, starts.cpu(), columns.cpu(), compressed_dim, dim, count);
@@ -73,7 +72,7 @@ Tensor csr_like(const Tensor &matrix, const Tensor &values) {
                                matrix.options().dtype(values.scalar_type()));
 }
 
-// What was made takes the place of `out`.
+// Replaces `out` by the result.
 Tensor &give(Tensor &out, const Tensor &made) {
   if (out.layout() == at::kStrided)
     Result::out(out).give(made);
@@ -94,7 +93,7 @@ Tensor with_coordinates(const Tensor &matrix) {
   return matrix.layout() == at::kStrided ? matrix : matrix.to_sparse();
 }
 
-// A product of two matrices of which one is sparse at least; sparse when both are.
+// A product of two matrices, at least one of them sparse; sparse if both are.
 Tensor product_of(const Tensor &left, const Tensor &right) {
   TORCH_CHECK(left.dim() == 2 && right.dim() == 2 && left.size(1) == right.size(0),
               "mat1 and mat2 shapes cannot be multiplied (", left.sizes(), " and ", right.sizes(), ")");
@@ -131,7 +130,7 @@ Tensor &addmv_out(const Tensor &self, const Tensor &matrix, const Tensor &vector
   return give(out, scaled_sum(self, product, beta, alpha));
 }
 
-// beta self + alpha (a b) where self has elements.
+// beta self + alpha (a b) at the elements of self.
 Tensor sampled_addmm(const Tensor &self, const Tensor &a, const Tensor &b, const Scalar &beta, const Scalar &alpha) {
   TORCH_CHECK(a.dim() == 2 && b.dim() == 2, "sampled_addmm: Expected mat1 and mat2 to be matrices, got ", a.dim(),
               "-D and ", b.dim(), "-D tensors");
@@ -152,8 +151,8 @@ Tensor &sampled_addmm_out(const Tensor &self, const Tensor &a, const Tensor &b, 
 
 // ---- rows to columns, and back
 
-// The same matrix, or batches of matrices, compressed along the other dim: elements (of BSR and BSC: blocks) sorted by
-// what was the plain index, those of one number in the order in which they were.
+// The same matrix, or batches of matrices, compressed along the other dim: elements (blocks for BSR and BSC) stably
+// sorted by the former plain index.
 Tensor flipped(const Tensor &self) {
   bool is_rows = self.layout() == at::kSparseCsr || self.layout() == at::kSparseBsr;
   bool is_plain = self.layout() == at::kSparseCsr || self.layout() == at::kSparseCsc; // no blocks
@@ -227,8 +226,8 @@ Tensor counts_of(const Elements &e, int64_t rows, const Tensor &like) {
   return counts.clamp_min(1).unsqueeze(1);
 }
 
-// The results, and for a largest or smallest one the element that it came from (one past the last: none). Half
-// precision is computed in f32 and rounded once.
+// The results, and for amax and amin the index of the winning element (one past the last: none). Half precision is
+// computed in f32 and rounded once.
 Tensor2 product_reduce(const Tensor &self, const Tensor &dense, std::string_view reduce) {
   Elements e(self);
   ScalarType type = dense.scalar_type();
@@ -251,7 +250,7 @@ Tensor2 product_reduce_backward(const Tensor &self, const Tensor &grad, const Te
                                 const Tensor &from, std::array<bool, 2> wanted) {
   Elements e(self);
   int64_t count = e.values.numel();
-  Tensor reached = wide(grad); // by element, what its terms get
+  Tensor reached = wide(grad); // by element: the gradient of its terms
   if (reduce == "mean")
     reached = reached / counts_of(e, self.size(0), reached);
   reached = reached.index_select(0, e.rows);

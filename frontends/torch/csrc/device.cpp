@@ -1,4 +1,4 @@
-// device.cpp: the devices and their streams, which device is the current one, and statuses as exceptions.
+// device.cpp: the devices and their streams, the current device, and statuses as exceptions.
 #include "device.h"
 
 #include <c10/util/Exception.h>
@@ -36,7 +36,7 @@ void fail(hr_status status) {
 
 // ---- opening
 
-std::atomic<bool> has_several_devices{false}; // true before any but the first can be chosen
+std::atomic<bool> has_several_devices{false}; // set before any device but the first can be chosen
 std::atomic<bool> device_runs_beside{false};
 
 namespace {
@@ -50,7 +50,7 @@ std::array<Opened, kDevicesMax> opened;
 std::atomic<bool> forked{false};
 std::atomic<int> known_count{-1}; // of devices
 std::atomic<bool> deterministic{false};
-std::atomic<int> chosen_mode{-1}; // of all streams, when somebody has chosen one
+std::atomic<int> chosen_mode{-1}; // of all streams, once set
 std::string device_name = "cpu";
 thread_local c10::DeviceIndex chosen_device = 0;
 
@@ -59,7 +59,7 @@ std::mutex &open_mutex() {
   return *mutex;
 }
 
-// The streams' threads do not exist in a forked child: there, nothing may be recorded and buffers are left alone.
+// A forked child lacks the streams' threads: there nothing may be recorded, and buffers are left alone.
 void mark_forked() {
   if (is_open())
     forked.store(true);
@@ -187,7 +187,7 @@ void set_mode(hr_mode mode) {
 
 void check_index(c10::DeviceIndex index) {
   if (C10_LIKELY(index <= 0))
-    return; // the first one, when it is opened, says why it can't be
+    return; // opening the first one raises the reason
   int count = count_devices();
   if (count == 0)
     device_of(0); // throws the reason

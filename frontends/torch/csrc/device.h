@@ -1,5 +1,5 @@
-// device.h: the devices behind torch's `headrace`, for the files that make them devices of torch: allocator.cpp,
-// guard.cpp, hooks.cpp, generator.cpp, host_memory.cpp, module.cpp. Kernels need record.h alone.
+// device.h: the devices behind torch's `headrace`, for the files that connect them to torch: allocator.cpp, guard.cpp,
+// hooks.cpp, generator.cpp, host_memory.cpp, module.cpp. Kernels need only record.h.
 //
 // Each device has one stream, which runs in order. It is opened on first use and never closed: tensors may die after
 // every static object. Threads: any.
@@ -16,30 +16,29 @@ namespace headrace {
 
 constexpr int kDevicesMax = 64;
 
-// The driver whose devices these are, or one device of it; refused once a device is open.
+// Sets the driver, or one device of it; fails once a device is open.
 void set_device_name(const std::string &name);
-int count_devices(); // 0 where opening one will give the reason
+int count_devices(); // 0 if there is none: opening one then raises the reason
 bool is_open();      // any of them
 bool is_open(c10::DeviceIndex index);
-bool is_forked(); // this process is a child of one that had opened a device: nothing works here
+bool is_forked(); // this process is a fork of one that had opened a device: nothing works here
 
 hr_stream *stream_of(c10::DeviceIndex index);      // opens the device
 hr_device *device_of(c10::DeviceIndex index);      // likewise
 c10::DeviceIndex index_of(c10::DeviceIndex index); // checked; -1 is the current one
 c10::DeviceIndex
-exchange_index(c10::DeviceIndex index); // makes it the current one, gives the one before; -1 changes nothing
+exchange_index(c10::DeviceIndex index); // makes it the current one, returns the previous one; -1 changes nothing
 void choose_index(c10::DeviceIndex index) noexcept; // without a check; out of range changes nothing
 c10::Device owner_of(const hr_buffer *buffer);
 void for_each_stream(const std::function<void(hr_stream *)> &body); // of the open devices
-void set_mode(hr_mode mode); // of all streams, those that are opened later as well
+void set_mode(hr_mode mode);                                        // of all streams, including those opened later
 
-// torch.use_deterministic_algorithms: streams pick their algorithms without the tuning cache. Followed where tensors
-// are made.
+// torch.use_deterministic_algorithms: streams choose their algorithms without the tuning cache. Checked when tensors
+// are created.
 void set_deterministic(bool is_deterministic);
 bool is_deterministic();
 
-// What happens at the first use of the device (start.cpp): kernels are registered, and the Python package prepares
-// torch.
+// Runs at the first use of the device (start.cpp): registers the kernels and lets the Python package prepare torch.
 void start();
 bool is_started();
 
@@ -48,7 +47,7 @@ c10::Allocator *pinned_allocator();                             // host_memory.c
 bool is_pinned(const void *pointer);                            // host_memory.cpp
 const at::Generator &default_generator(c10::DeviceIndex index); // generator.cpp
 at::Generator new_generator(c10::DeviceIndex index);            // generator.cpp
-c10::StreamId current_stream_id(c10::DeviceIndex index);        // guard.cpp: this thread's
+c10::StreamId current_stream_id(c10::DeviceIndex index);        // guard.cpp: of this thread
 void set_current_stream_id(c10::DeviceIndex index, c10::StreamId id);
 
 } // namespace headrace

@@ -1,9 +1,9 @@
 // embedding.cpp: bags of embeddings: rows of a matrix, summed, averaged or maximised over segments of a list of
 // indices.
 //
-// Sums are one record (segments). For the rest each index gets the number of its bag by adding up ones at the
-// beginnings, and everything else is gathers, scatters and element-wise records in the order of the list. Wrong offsets
-// give bags that there are not, and fail like indices out of range.
+// Sums are one record (segments). For other modes a running sum of ones at the bags' starts gives each index its bag.
+// The rest is gathers, scatters and element-wise records in the order of the list. Wrong offsets give numbers of
+// missing bags, which fail like indices out of range.
 #include <limits>
 
 #include <ATen/ExpandUtils.h>
@@ -36,7 +36,7 @@ Tensor bags_of(const Tensor &offsets, int64_t count) {
   return begins.narrow(0, 0, count).cumsum(0) - 1;
 }
 
-// The first bag begins with the first index.
+// The first bag must begin at the first index.
 void check_first(const Tensor &begins) {
   if (begins.numel() > 0) {
     Tensor first = begins.select(0, 0), fits = at::full({}, std::numeric_limits<int64_t>::min(), begins.options());
@@ -70,7 +70,7 @@ Tensor4 embedding_bag(const Tensor &weight, const Tensor &index_list, const Tens
   check_first(begins);
   Tensor indices = index_list.to(at::kLong), bags = bags_of(begins, count);
   Tensor kept = is_kept(indices, skipped);
-  // A bag ends where the next one begins.
+  // A bag ends at the start of the next one.
   Tensor ends = at::cat({begins, at::full({1}, count, begins.options())}).narrow(0, 1, bag_count);
   Tensor sizes =
       skipped < 0 ? ends - begins : at::zeros({bag_count}, indices.options()).index_add_(0, bags, kept.to(at::kLong));
@@ -83,7 +83,7 @@ Tensor4 embedding_bag(const Tensor &weight, const Tensor &index_list, const Tens
     Tensor places = bags.unsqueeze(1).expand_as(rows);
     Tensor largest = scatter(Result::fresh(), at::full({bag_count, rows.size(1)}, lowest, rows.options()), 0, places,
                              candidates, scatter_mode("amax", true));
-    // The first index of a bag whose row has the largest element.
+    // The first index of each bag whose row has the largest element.
     Tensor wins = (candidates == largest.index_select(0, bags)).logical_and(keeps);
     Tensor number = at::arange(count, indices.options()).unsqueeze(1);
     Tensor first = scatter(Result::fresh(), at::full(largest.sizes(), count, indices.options()), 0, places,
@@ -130,7 +130,7 @@ Tensor embedding_bag_backward(const Tensor &grad, const Tensor &index_list, cons
 Tensor embedding_bag_sparse_backward(const Tensor &grad, const Tensor &indices, const Tensor &bags, const Tensor &sizes,
                                      const Tensor &best, int64_t rows, bool by_frequency, int64_t mode, bool sparse,
                                      const OptionalTensor &factors, int64_t padding) {
-  if (sparse) // torch's formula, which does not look at offsets
+  if (sparse) // torch's formula, which ignores the offsets
     return at::_embedding_bag_sparse_backward(grad, indices, sizes, bags, sizes, rows, by_frequency, mode, factors,
                                               padding);
   return embedding_bag_backward(grad, indices, bags, sizes, best, rows, by_frequency, mode, factors, padding);

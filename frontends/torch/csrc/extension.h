@@ -1,8 +1,8 @@
-// extension.h: the extension module headrace._C, which the Python package calls (module.cpp), and what its functions
-// share.
+// extension.h: the extension module headrace._C, which the Python package calls (module.cpp), and helpers of its
+// functions.
 //
-// A function of the module parses its arguments, gives up the interpreter's lock where it may wait, and lets exceptions
-// become Python's. Only functions of the C API that every CPython since 3.10 has are used.
+// A function of the module parses its arguments, releases the interpreter's lock if it may wait, and converts
+// exceptions to Python's. It uses only functions of the C API that every CPython since 3.10 has.
 #pragma once
 
 #include <Python.h>
@@ -20,7 +20,7 @@ extern PyMethodDef counter_functions[];   // counters.cpp
 extern PyMethodDef graph_functions[];     // function.cpp
 extern PyMethodDef optimizer_functions[]; // optim.cpp
 
-// While one lives, the interpreter's lock is given up.
+// Releases the interpreter's lock for its lifetime.
 class Unlocked {
 public:
   Unlocked() : state_(PyEval_SaveThread()) {}
@@ -33,14 +33,14 @@ private:
   PyThreadState *state_;
 };
 
-// Runs `body`, which gives a new reference; an exception becomes Python's.
+// Runs `body`, which returns a new reference; an exception becomes Python's.
 template <class Body> PyObject *answer(Body &&body) {
   HANDLE_TH_ERRORS
   return std::forward<Body>(body)();
   END_HANDLE_TH_ERRORS
 }
 
-// The same for what gives nothing, without the interpreter's lock.
+// The same for functions without a result, run without the interpreter's lock.
 template <class Body> PyObject *perform(Body &&body) {
   HANDLE_TH_ERRORS {
     Unlocked unlocked;
@@ -50,7 +50,7 @@ template <class Body> PyObject *perform(Body &&body) {
   END_HANDLE_TH_ERRORS
 }
 
-// Throws where the interpreter has set an exception.
+// Throws if the interpreter has set an exception.
 inline PyObject *checked(PyObject *object) {
   if (object == nullptr)
     throw python_error();
@@ -61,9 +61,9 @@ template <class... T> void parse(PyObject *arguments, const char *format, T *...
     throw python_error();
 }
 
-// The device that an argument names: torch.device, text or number; the current one for None and numbers below 0.
+// The device named by an argument: torch.device, text or number; the current one for None and negative numbers.
 c10::DeviceIndex device_argument(PyObject *argument);
-// The same of a function's one argument, which may be missing.
+// The same for a function's only argument, which may be missing.
 c10::DeviceIndex only_device_argument(PyObject *arguments);
 
 inline PyCFunction fast_function(PyObject *(*function)(PyObject *, PyObject *const *, Py_ssize_t)) {

@@ -1,8 +1,8 @@
-// fallback.cpp: operators without a row. By default they raise NotImplementedError; when the user allows it, they run
-// on the host, and the operator is counted. Where the device's memory is the host's, the host's kernel works on the
-// tensors' own memory, and what it returns becomes the device's without a copy. Elsewhere inputs are copied to the
-// host, and what it wrote and returned is copied back. Refused: views (a copy would not alias) and operators that look
-// at storages.
+// fallback.cpp: operators without a row (host fallback). By default they raise NotImplementedError. If the user allows
+// it, they run on the host, and the operator is counted. On a device that shares the host's memory, the host's kernel
+// uses the tensors' own memory, and its results become the device's without a copy. On others the inputs are copied to
+// the host, and the written and returned tensors are copied back. Rejected: views (a copy would not alias) and
+// operators that access storages.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
@@ -78,8 +78,7 @@ bool is_dense(const Tensor &tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided && tensor.unsafeGetTensorImpl()->has_storage();
 }
 
-// The address of a tensor's memory on the host, when all that is pending has run; null where the device has its own
-// memory.
+// The address of a tensor's memory on the host, after all pending work has run; null if the device has its own memory.
 void *address_of(const Tensor &tensor) {
   int64_t offset = 0;
   bool retained = false;
@@ -89,7 +88,7 @@ void *address_of(const Tensor &tensor) {
   hr_device_info info;
   hr_device_describe(hr_buffer_device(buffer), &info);
   hr_status status = info.is_host ? hr_stream_address(stream(), buffer, &address) : nullptr;
-  if (retained) // the tensor's own storage holds it as well
+  if (retained) // the tensor's own storage has a reference, too
     hr_buffer_release(buffer);
   check(status);
   return address == nullptr ? nullptr : static_cast<char *>(address) + offset;
@@ -99,7 +98,7 @@ void release_storage(void *storage) {
   delete static_cast<c10::Storage *>(storage);
 }
 
-// The tensors of one call as the host sees them. Tensors of one storage stay so: what overlaps there overlaps here.
+// The tensors of one call on the host. Tensors that share a storage share one here, so overlaps are preserved.
 class HostTensors {
 public:
   Tensor to_host(const Tensor &tensor) {
@@ -121,7 +120,7 @@ public:
     return host;
   }
 
-  // Whatever the host's kernel returned. What lies in memory of an argument is a view of that.
+  // Converts a result of the host's kernel. A result in an argument's memory becomes a view of that argument.
   Tensor to_device(const Tensor &tensor) const {
     if (!tensor.defined() || !tensor.device().is_cpu())
       return tensor;
@@ -133,7 +132,7 @@ public:
     return adopt(tensor);
   }
 
-  // The original has what the host's kernel wrote.
+  // Copies the data that the host's kernel wrote to the original.
   void write_back(const Tensor &host, const Tensor &original) const {
     if (!original.defined() || !is_on_device(original))
       return;
@@ -172,7 +171,7 @@ private:
     return &pairs_.back();
   }
 
-  // The pair whose memory a tensor of the host still lies in: a kernel may have given its storage other memory.
+  // The pair in whose memory a host tensor still is: a kernel may have replaced its storage's memory.
   const Pair *pair_of(const Tensor &host) const {
     for (const Pair &pair : pairs_)
       if (pair.host.unsafeGetStorageImpl() == host.storage().unsafeGetStorageImpl() && pair.host.data() == pair.address)
@@ -180,7 +179,7 @@ private:
     return nullptr;
   }
 
-  // A tensor of the device in the memory that the host's allocator gave, if nobody but the stack has that.
+  // A tensor of the device in memory of the host's allocator, if only the stack refers to that memory.
   static Tensor adopt(const Tensor &tensor) {
     const c10::Storage &storage = tensor.storage();
     hr_device_info info;
@@ -202,7 +201,7 @@ private:
   }
 };
 
-// The first device of ours among the arguments: what is copied back goes there.
+// The first of our devices among the arguments; results are copied back to it.
 std::optional<c10::Device> device_of(const std::vector<c10::IValue> &arguments) {
   for (const c10::IValue &value : arguments) {
     std::vector<std::optional<Tensor>> tensors;
@@ -259,7 +258,7 @@ void write_back(const c10::IValue &host, const c10::IValue &original, const Host
   }
 }
 
-// The argument that a written result is.
+// The argument that a written result aliases.
 const c10::IValue *same_argument(const c10::FunctionSchema &schema, const c10::AliasInfo &result,
                                  const std::vector<c10::IValue> &originals) {
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
@@ -270,7 +269,7 @@ const c10::IValue *same_argument(const c10::FunctionSchema &schema, const c10::A
   return nullptr;
 }
 
-// The host's key for these arguments: of the layout that leads among them.
+// The host's dispatch key for these arguments: that of the dominant layout.
 c10::DispatchKey host_key(const std::vector<c10::IValue> &arguments) {
   c10::DispatchKeySet keys;
   for (const c10::IValue &value : arguments) {
@@ -332,7 +331,7 @@ void run_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
 
 namespace {
 
-// Registered when the library is loaded: where a program's first operation comes around Python, this is the first use.
+// Registered when the library is loaded: if a program's first operation bypasses Python, this is the first use.
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
 }

@@ -17,7 +17,7 @@ enum class FallbackMode { Error = 0, Warn = 1, Allow = 2 };
 
 void set_fallback_mode(FallbackMode mode);
 FallbackMode fallback_mode();
-void run_on_host(const c10::OperatorHandle &op, std::vector<c10::IValue> *stack); // counted; throws where not allowed
+void run_on_host(const c10::OperatorHandle &op, std::vector<c10::IValue> *stack); // counted; throws if not allowed
 std::map<std::string, int64_t> fallback_counts();                                 // by operator's name
 void reset_fallback_counts();
 

@@ -1,7 +1,7 @@
 // fft.cpp: Fourier transforms along any dims, one after the other.
 //
-// Complex transforms take dims as they lie in memory and leave them so. A real one gives a tensor whose memory has the
-// transformed dim innermost, as the core's rows want it: only inputs are copied.
+// Complex transforms keep the order of dims in memory. The result of a real one has the transformed dim innermost in
+// memory, as the core's rows require: only inputs are copied.
 #include <ATen/WrapDimUtils.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ Tensor new_innermost(IntArrayRef sizes, int64_t dim, ScalarType type) {
   return new_tensor(sizes, strides, type);
 }
 
-// torch's way to divide: not at all, by the root of the number of elements, or by the number.
+// torch's normalization: by 1, by the root of the number of elements, or by that number.
 double factor_of(int64_t normalization, IntArrayRef sizes, IntArrayRef dims) {
   double count = 1;
   for (int64_t dim : dims)
@@ -55,7 +55,7 @@ Tensor transform(hr_op op, const Tensor &self, int64_t dim, int64_t size, Scalar
   return out;
 }
 
-// Of complex numbers: the dims in the order of memory, the outermost first.
+// Transforms complex numbers over the dims in memory order, the outermost first.
 Tensor transform_complex(const Tensor &self, int64_t dim, double factor, bool inverse) {
   int64_t rank = self.dim(), after = 0, stride = 1;
   Dims order(rank, 0), sizes(rank, 0), from(rank, 0), to(rank, 0), strides(rank, 0);

@@ -1,7 +1,7 @@
-// float8.cpp: products of matrices of 8-bit floating point numbers with scales beside them.
+// float8.cpp: products of matrices of 8-bit floating point numbers with separate scales.
 //
-// The formats only store: factors are widened, which is exact, and multiplied in float32; scales, bias and the rounding
-// to the result's type follow, once for each element.
+// The formats are storage formats: factors are widened exactly and multiplied in float32. Scales, bias and one rounding
+// to the result's type follow for each element.
 #include <ATen/native/Resize.h>
 
 #include "kernels.h"
@@ -10,7 +10,7 @@
 namespace headrace {
 namespace {
 
-// How torch numbers ways of scaling.
+// torch's numbers for kinds of scaling.
 enum Recipe : int64_t { kTensorWise = 0, kRowWise = 1 };
 
 void check_factors(const Tensor &a, const Tensor &b) {
@@ -33,7 +33,7 @@ bool is_scale_of(const Tensor &scale, int64_t rows, int64_t columns) {
   return scale.scalar_type() == ScalarType::Float && scale.is_contiguous() && scale.sizes().equals({rows, columns});
 }
 
-// What remains to do when the scales are known to fit.
+// The product, after the scales have been checked.
 Tensor scaled_product(const Result &result, const Tensor &a, const Tensor &b, const Tensor &scale_a,
                       const Tensor &scale_b, const OptionalTensor &bias, std::optional<ScalarType> type) {
   int64_t columns = b.size(1);

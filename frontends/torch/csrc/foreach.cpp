@@ -1,5 +1,5 @@
-// foreach.cpp: element-wise operations over lists of tensors, recorded whole where the lists allow it (one record
-// instead of one a tensor: the optimizers' updates), the fused optimizers, and what torch.amp.GradScaler asks for.
+// foreach.cpp: element-wise operations over lists of tensors (the optimizers' updates), in one record if the lists
+// allow it instead of one per tensor; the fused optimizers; and the operators of torch.amp.GradScaler.
 #include <ATen/ops/linalg_vector_norm.h>
 #include <c10/core/TensorImpl.h>
 
@@ -29,8 +29,8 @@ size_t list_size(const ListOperand *operands, int count) {
   return 0;
 }
 
-// One record serves the lists: tensors of one floating dtype, each as large as its partner in the first list, numbers
-// that do not change the dtype.
+// True if one record can serve the lists: tensors of one floating dtype, with the sizes of their partners in the first
+// list, and numbers that do not change the dtype.
 bool fits_one_record(hr_op op, const ListOperand *operands, int count, size_t size) {
   if (operands[0].kind != ListOperand::Tensors || size == 0)
     return false;
@@ -68,7 +68,7 @@ bool fits_one_record(hr_op op, const ListOperand *operands, int count, size_t si
   return true;
 }
 
-// Views of many tensors for one record. The vectors are kept by the thread, so that a step allocates nothing.
+// Views of many tensors for one record. The thread keeps the vectors, so that a step allocates nothing.
 class ListRecord {
 public:
   ListRecord() {
@@ -273,7 +273,7 @@ static void check_one(const char *name, const Tensor &tensor, ScalarType type) {
   TORCH_CHECK(tensor.scalar_type() == type, name, " must be of dtype ", type, ", not ", tensor.scalar_type());
 }
 
-// found_inf becomes 1 where a gradient is infinite or NaN: its largest magnitude is then not below infinity.
+// Sets found_inf to 1 if a gradient is infinite or NaN: its largest magnitude is then not below infinity.
 static void check_finite(TensorList grads, const Tensor &found_inf) {
   const Scalar infinity(std::numeric_limits<double>::infinity());
   std::vector<Tensor> largest = foreach_norm(grads, infinity, std::nullopt);
@@ -314,8 +314,8 @@ void amp_unscale(TensorList scaled_grads, const Tensor &found_inf, const Tensor 
   record.run(HR_OP_MUL, hr_attrs{});
 }
 
-// The scale shrinks when a gradient overflowed, and grows after `interval` steps in a row without that, while it is
-// finite. The products are rounded once, from float64, as torch does it.
+// The scale shrinks if a gradient overflowed, and grows after `interval` steps in a row without overflow, while it is
+// finite. The products are rounded once, from float64, as in torch.
 Tensor amp_update_scale(const Tensor &scale, const Tensor &growth_tracker, const Tensor &found_inf, double growth,
                         double backoff, int64_t interval) {
   check_one("growth_tracker", growth_tracker, ScalarType::Int);

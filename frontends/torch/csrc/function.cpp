@@ -1,12 +1,12 @@
 // function.cpp: compiled graphs for the Python package (headrace._C): programs, captures, and the function that the
 // backend of torch.compile returns, which runs an FX graph's program.
 //
-// make_function(program, fallback, attributes) gives a builtin function of tensors. It takes a call's
-// tensors, and behind them the tensors of `attributes`, to graph_run, and gives a list of results. What it can't do
-// goes to `fallback` with the arguments as they came: a geometry that no variant fits, a program whose results are not
-// all tensors of the device, and arguments that are no tensors.
+// make_function(program, fallback, attributes) returns a builtin function of tensors. It passes a call's tensors,
+// followed by the tensors of `attributes`, to graph_run, and returns a list of results. Other calls go to `fallback`
+// with their original arguments: a geometry that no variant fits, a program whose results are not all tensors of the
+// device, and arguments that are not tensors.
 //
-// Threads: called with the interpreter's lock, which is given up while the stream takes the records.
+// Threads: called with the interpreter's lock, which is released while records are appended to the stream.
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -33,7 +33,7 @@ void destroy(PyObject *capsule) {
   delete static_cast<Function *>(PyCapsule_GetPointer(capsule, kCapsule));
 }
 
-// The stream may wait for its lock, compile and run what is pending: other threads go on meanwhile.
+// The stream may wait for its lock, compile and run pending work. Other threads continue meanwhile.
 hr_status run_unlocked(hr_stream *stream, const hr_part *graph, hr_buffer *const *params, hr_buffer *const *results,
                        const hr_scalar *arguments) {
   Unlocked unlocked;

@@ -1,5 +1,4 @@
-// generator.cpp: random numbers: a seed, and how many random operations have drawn from it. Each device has a
-// generator.
+// generator.cpp: the random generator of each device: a seed, and the number of random operations so far.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GeneratorImpl.h>

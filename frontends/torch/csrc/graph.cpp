@@ -1,15 +1,15 @@
 // graph.cpp: FX graphs of torch.compile as graphs of the stream.
 //
-// A *program* is one FX graph; it has a *variant* for each geometry of its inputs that was met: an hr_part, what its
-// inputs have to look like, and what its outputs are made of. The Python module captures a variant by running the FX
-// graph on placeholders while this thread's stream() is a capture; graph_run then makes the outputs' tensors, without
+// A *program* is one FX graph. It has a *variant* for each geometry of its inputs seen so far: an hr_part, the required
+// form of its inputs, and the description of its outputs. The Python module captures a variant by running the FX graph
+// on placeholders while this thread's stream() is a capture. graph_run then creates the outputs' tensors, without
 // memory, and appends the variant to the stream.
 //
 //   capture_begin .. FX graph .. headrace::graph_end      a new variant
 //   headrace::graph_run(program, inputs)                                 outputs, or [None] when no variant fits
 //   graph_run_directly                                                   the same, from function.cpp
 //
-// Each run of a random operation takes a place in the generator's sequence. During a capture it takes a ticket, and
+// Each run of a random operation uses one offset of the generator's sequence. During a capture it gets a ticket, and
 // the scalars that hold it become arguments of the graph.
 //
 // Threads: a program has a lock; a capture belongs to its thread.
@@ -37,7 +37,7 @@ namespace {
 thread_local std::unique_ptr<Capture> this_capture;
 std::atomic<int64_t> runs{0}, captures{0};
 
-// What an input has to look like.
+// The required form of an input.
 struct Input {
   bool from_host; // a tensor of the host, copied to the device in each run
   bool is_used;   // by an operation
@@ -54,7 +54,7 @@ struct Input {
   }
 };
 
-// An input itself, a view of an input, an output once more, or a view of a new storage.
+// An input itself, a view of an input, an earlier output again, or a view of a new storage.
 struct Output {
   enum Kind { Same, View, Again, Fresh } kind;
   size_t index; // of the input, of the output, or of the storage
@@ -63,11 +63,11 @@ struct Output {
   Dims sizes, strides;
 };
 
-// A graph and how its results become tensors.
+// A graph and the description of its results' tensors.
 struct Piece {
   hr_part *graph = nullptr;
   std::vector<Output> outputs;
-  std::vector<size_t> result_bytes; // storages of outputs first, then what is kept for the backward pass
+  std::vector<size_t> result_bytes; // storages of outputs first, then buffers kept for the backward pass
   std::vector<int64_t> tickets;     // of each pair of arguments, seed and offset
   Piece() = default;
   Piece(const Piece &) = delete;
@@ -81,7 +81,7 @@ struct Backward {
   Piece piece; // its outputs are the gradients of `wanted` inputs
   std::vector<Input> tangents;
   std::vector<size_t> differentiable, wanted;
-  std::vector<size_t> read_inputs;  // those that the graph reads
+  std::vector<size_t> read_inputs;  // inputs that the graph reads
   std::vector<size_t> kept;         // results of the forward pass
   std::vector<size_t> kept_outputs; // the first output in each of the storages among them
   int64_t ticket_count = 0;         // drawn by the backward pass itself
@@ -91,7 +91,7 @@ struct Variant {
   Piece forward;
   std::vector<Input> inputs;
   std::vector<size_t> written; // inputs
-  std::vector<size_t> bumped;  // of these, those whose change torch counts: not a batch norm's statistics
+  std::vector<size_t> bumped;  // of these, those whose version torch bumps: not a batch norm's statistics
   int64_t ticket_count = 0;
   c10::Device device = here();
   std::unique_ptr<Backward> backward;
@@ -122,7 +122,7 @@ void capture_begin() {
   ++capture_count;
 }
 
-// What the thread records from here on is the backward pass of what it has captured.
+// From here on the thread records the backward pass of its capture.
 void capture_backward() {
   TORCH_CHECK(this_capture && this_capture->forward == nullptr, "headrace: no forward pass is being captured");
   hr_stream *second = nullptr;
@@ -163,7 +163,7 @@ Input describe_input(const Tensor &tensor, bool from_host) {
           Dims(tensor.strides().begin(), tensor.strides().end())};
 }
 
-// What outputs are made of; new storages go to `storages`.
+// Describes the outputs; new storages go to `storages`.
 std::vector<Output> describe_outputs(TensorList outputs, TensorList placeholders,
                                      std::vector<c10::StorageImpl *> &storages) {
   std::vector<Output> described;
@@ -217,7 +217,7 @@ std::vector<hr_buffer *> buffers_of(const std::vector<c10::StorageImpl *> &stora
   return buffers;
 }
 
-// Turns what a capture holds into a piece's graph.
+// Turns a capture's records into a piece's graph.
 void take_graph(hr_stream *capture, const std::vector<Capture::Random> &randoms, const std::vector<hr_buffer *> &params,
                 const std::vector<hr_buffer *> &results, Piece &piece) {
   std::vector<int64_t> arguments;
@@ -236,7 +236,7 @@ void take_graph(hr_stream *capture, const std::vector<Capture::Random> &randoms,
   check(hr_part_create(capture, &spec, &piece.graph));
 }
 
-// What the forward pass has to keep: buffers that both captures use, unless they are parameters or constants.
+// The buffers that the forward pass must keep: those that both captures use, except parameters and constants.
 std::vector<hr_buffer *> find_kept(const std::vector<hr_buffer *> &params) {
   std::vector<hr_buffer *> kept;
   for (int64_t i = 0; i < hr_capture_buffer_count(this_capture->stream); ++i) {
@@ -248,7 +248,7 @@ std::vector<hr_buffer *> find_kept(const std::vector<hr_buffer *> &params) {
   return kept;
 }
 
-// Inputs and what the forward graph does with them.
+// Describes the inputs and the forward graph's use of them.
 void describe_inputs(at::IntArrayRef from_host, TensorList placeholders, Variant &variant) {
   for (size_t i = 0; i < placeholders.size(); ++i) {
     bool is_host = std::find(from_host.begin(), from_host.end(), static_cast<int64_t>(i)) != from_host.end();
@@ -269,12 +269,12 @@ int64_t add_variant(int64_t program, std::shared_ptr<Variant> variant) {
   std::lock_guard<std::mutex> lock(program_of(program).mutex);
   auto &variants = program_of(program).variants;
   if (variants.size() == kVariantsMax)
-    variants.pop_back(); // the one that was not used for the longest time
+    variants.pop_back(); // the least recently used one
   variants.insert(variants.begin(), std::move(variant));
   return static_cast<int64_t>(variants.size());
 }
 
-// A new variant, of everything that this thread has captured; gives how many the program has.
+// A new variant of all records that this thread has captured; returns the program's number of variants.
 int64_t graph_end(int64_t program, at::IntArrayRef from_host, TensorList placeholders, TensorList outputs) {
   TORCH_CHECK(this_capture && this_capture->forward == nullptr, "headrace: no graph is being captured");
   auto variant = std::make_shared<Variant>();
@@ -288,7 +288,7 @@ int64_t graph_end(int64_t program, at::IntArrayRef from_host, TensorList placeho
 }
 
 // The same with a backward pass. `tangents` are placeholders of the gradients of outputs[differentiable], `gradients`
-// those of placeholders[wanted]. What torch's autograd would see through views is refused.
+// those of placeholders[wanted]. Rejects cases that torch's autograd would track through views.
 int64_t graph_end_backward(int64_t program, at::IntArrayRef from_host, TensorList placeholders, TensorList outputs,
                            at::IntArrayRef differentiable, TensorList tangents, at::IntArrayRef wanted,
                            TensorList gradients) {
@@ -366,7 +366,7 @@ std::shared_ptr<Variant> find_variant(Program &program, TensorList inputs) {
   return nullptr;
 }
 
-// The buffers of a run's inputs. Tensors that were copied to the device live as long as this.
+// The buffers of a run's inputs. It keeps tensors that were copied to the device alive.
 struct Bound {
   c10::SmallVector<hr_buffer *, 32> params;
   std::vector<Tensor> copies;
@@ -382,7 +382,7 @@ struct Bound {
         copies.push_back(inputs[i].to(variant.device));
       params[i] = buffer_of(variant.inputs[i].from_host ? copies.back() : inputs[i], &offset_bytes, &retained);
       if (C10_UNLIKELY(retained)) {
-        hr_buffer_release(params[i]); // the tensor's storage has a reference
+        hr_buffer_release(params[i]); // the tensor's storage holds a reference
         if (offset_bytes != 0)
           return false;
       }
@@ -390,7 +390,7 @@ struct Bound {
     return variant.written.empty() || !shares_written(variant);
   }
 
-  // The placeholders were storages of their own: an operation that writes one input must not meet it in another.
+  // Each placeholder had its own storage: an input that an operation writes must not overlap another input.
   bool shares_written(const Variant &variant) const {
     c10::SmallVector<hr_buffer *, 32> sorted(params.begin(), params.end());
     std::sort(sorted.begin(), sorted.end());
@@ -432,7 +432,8 @@ std::vector<Tensor> make_outputs(const Piece &piece, TensorList sources, Buffers
   return outputs;
 }
 
-// The scalars of a piece: tickets below `before` were drawn by the forward pass at `earlier`, the others now.
+// The scalars of a piece: tickets below `before` were drawn by the forward pass from `earlier` on, the others are drawn
+// now.
 std::vector<hr_scalar> numbers_of(const Piece &piece, Philox earlier, int64_t before, Philox now) {
   std::vector<hr_scalar> numbers;
   for (int64_t ticket : piece.tickets) {
@@ -447,8 +448,8 @@ Philox draw(int64_t count) {
   return count > 0 ? next_philox(std::nullopt, count) : Philox{0, 0};
 }
 
-// What the backward pass of one run needs. Tensors are kept as torch's own nodes keep them, so that changing one in
-// place in between is an error; what nobody else sees is kept as buffers.
+// The data for the backward pass of one run. Tensors are saved as in torch's own nodes, so that changing one in place
+// in between is an error. Values that are not visible elsewhere are kept as buffers.
 struct GraphBackward final : torch::autograd::Node {
   std::shared_ptr<Variant> variant;
   std::vector<torch::autograd::SavedVariable> inputs, outputs;
@@ -477,7 +478,7 @@ struct GraphBackward final : torch::autograd::Node {
     released = true;
   }
 
-  // The gradient of an output as the capture had it: zeros where there is none, a copy where its strides differ.
+  // The gradient of an output in the captured form: zeros if there is none, a copy if its strides differ.
   Tensor tangent(const Input &wanted, const Tensor &given) const {
     if (given.defined() && wanted.fits(given))
       return given;
@@ -510,8 +511,8 @@ struct GraphBackward final : torch::autograd::Node {
     std::vector<hr_scalar> numbers = numbers_of(backward.piece, place, variant->ticket_count, now);
     check(hr_part_run(headrace::stream(), backward.piece.graph, params.data(), results.data(), numbers.data()));
     runs.fetch_add(1, std::memory_order_relaxed);
-    // Not offered: whoever calls holds the gradients of outputs, which had to be stored. The end of the pass hands it
-    // over.
+    // No early submit here: the caller holds the gradients of outputs, which then had to be stored. The end of the pass
+    // commits it.
     return gradients;
   }
 };
@@ -540,7 +541,7 @@ void connect(const std::shared_ptr<Variant> &variant, TensorList inputs, std::ve
   }
 }
 
-// Results that no tensor shows: one reference each, until the run is over.
+// Results without a tensor: one reference each, until the run is over.
 struct Hidden {
   Buffers buffers;
   ~Hidden() {
@@ -557,7 +558,7 @@ struct Hidden {
   }
 };
 
-// The outputs; false when no variant fits the inputs. `run_graph` hands the records to the stream.
+// Sets the outputs; false if no variant fits the inputs. `run_graph` appends the records to the stream.
 bool run_program(Program &program, TensorList inputs, std::vector<Tensor> &outputs, RunGraph run_graph) {
   std::shared_ptr<Variant> variant = find_variant(program, inputs);
   Bound bound;
@@ -582,7 +583,7 @@ bool run_program(Program &program, TensorList inputs, std::vector<Tensor> &outpu
   return true;
 }
 
-// The outputs; one undefined tensor when no variant fits the inputs.
+// Returns the outputs; one undefined tensor if no variant fits the inputs.
 std::vector<Tensor> graph_run(int64_t program, TensorList inputs) {
   std::vector<Tensor> outputs;
   if (!run_program(program_of(program), inputs, outputs, run_and_submit_early))

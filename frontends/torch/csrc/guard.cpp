@@ -1,6 +1,6 @@
 // guard.cpp: the device guard: current devices and streams of threads, and events.
 //
-// torch.Stream objects are names: work on any of a device's goes to its one stream.
+// torch.Stream objects are only names: work on any of them goes to the device's single stream.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <array>
@@ -15,12 +15,12 @@
 namespace headrace {
 namespace {
 
-// An event is a mark in its device's stream. A timed one puts it there when it is recorded; others when somebody looks
-// whether they are done, so that recording one cuts no program in two. Then later work may be in front of it.
+// An event is a mark in its device's stream. A timed event places it when recorded. Others place it at the first query,
+// so that recording an event does not split a program; the mark may then also cover later work.
 struct Event {
   c10::DeviceIndex device = 0;
   hr_mark *mark = nullptr;
-  std::atomic<bool> is_done{false}; // somebody has waited for it
+  std::atomic<bool> is_done{false}; // a wait for it has returned
   ~Event() {
     hr_mark_release(mark);
   }
@@ -96,7 +96,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     int64_t begin = hr_mark_ns(static_cast<Event *>(from)->mark), end = hr_mark_ns(static_cast<Event *>(to)->mark);
     return static_cast<double>(end - begin) * 1e-6;
   }
-  // Looks at the last mark that a query left, unless the stream has got work since.
+  // Tests the mark of the last query, unless the stream has received work since.
   bool queryStream(const c10::Stream &stream) const override {
     static std::mutex *mutex = new std::mutex;
     static auto *marks = new std::array<hr_mark *, kDevicesMax>{};

@@ -1,4 +1,4 @@
-// hooks.cpp: what torch wants to know of a device that it did not come with.
+// hooks.cpp: torch's hooks for a device from outside its own code.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
 #include "device.h"

@@ -1,5 +1,5 @@
-// host_memory.cpp: pinned memory: plain host memory that is remembered, since copies take their snapshot at once
-// anyway. torch keeps an allocator of it, for tensor.pin_memory() and for torch.accelerator's functions on it.
+// host_memory.cpp: pinned memory. It is plain host memory whose ranges are recorded, because copies read their source
+// at once anyway. torch uses its allocator in tensor.pin_memory() and in torch.accelerator's functions.
 #include <ATen/core/CachingHostAllocator.h>
 
 #include <cstdlib>
@@ -55,7 +55,7 @@ public:
   bool record_event(void *, void *, c10::Stream) override {
     return true; // a copy has read its source when it returns
   }
-  void empty_cache() override {} // what is released goes back at once
+  void empty_cache() override {} // released memory is freed at once
   at::HostStats get_stats() override {
     std::lock_guard<std::mutex> lock(pinned().mutex);
     return pinned().stats;

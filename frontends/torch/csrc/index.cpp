@@ -18,7 +18,7 @@ Tensor index_of(const Tensor &index, const char *name) {
   return to_type(index, ScalarType::Long);
 }
 
-// What is read elsewhere than it is written may not be written.
+// Fails if the result overlaps a tensor that is read at other positions than written.
 void check_apart(const Result &result, const Tensor &read) {
   if (!result.is_fresh())
     at::assert_no_overlap(result.tensor(), read);
@@ -29,7 +29,7 @@ Dims at_least_1d(const Tensor &tensor) {
   return tensor.dim() == 0 ? Dims{1} : Dims(tensor.sizes().begin(), tensor.sizes().end());
 }
 
-// The tensor that an operation "written in place" starts from: self's values in the result's place.
+// The tensor that an operation "written in place" starts from: self's values in the result's memory.
 Tensor begin_from(Result result, const Tensor &self, at::ArrayRef<Tensor> inputs) {
   if (result.is_inplace()) {
     at::assert_no_internal_overlap(self);
@@ -56,7 +56,7 @@ Tensor cat(Result result, const at::ITensorListRef &tensors, int64_t dim) {
       fail_device(tensor);
     type = type == ScalarType::Undefined ? tensor.scalar_type() : c10::promoteTypes(type, tensor.scalar_type());
     if (tensor.dim() == 1 && tensor.size(0) == 0)
-      continue; // joins anything, for history's sake
+      continue; // joins tensors of any rank, for compatibility
     TORCH_CHECK(tensor.dim() > 0, "zero-dimensional tensor (at position ", &tensor - &list[0].get(),
                 ") cannot be concatenated");
     if (first == nullptr)
@@ -284,8 +284,9 @@ Tensor index_add(Result result, const Tensor &self, int64_t dim, const Tensor &i
 
 namespace {
 
-// A list of indices as the core takes it: a mask of the indexed dims, the indices broadcast against each other, and
-// where their dims go in the result: where the first indexed dim was, or in front if others lie between.
+// A list of indices in the core's form: a mask of the indexed dims, the indices broadcast against each other, and the
+// position of their dims in the result: that of the first indexed dim, or the front if the indexed dims are not
+// adjacent.
 struct Selection {
   int64_t mask = 0, position = 0;
   std::vector<Tensor> indices;
@@ -305,7 +306,7 @@ struct Selection {
                             type == ScalarType::Byte,
                         "tensors used as indices must be long, int, byte or bool tensors");
       if (index.device().is_cpu())
-        index = index.to(here()); // torch allows indices and masks on the host
+        index = index.to(here()); // torch allows indices and masks from the host
       if (type == ScalarType::Bool || type == ScalarType::Byte) {
         check_mask(self, index, given.size());
         Tensor places = at::nonzero(index);
@@ -440,7 +441,7 @@ Tensor embedding_backward(const Tensor &grad, const Tensor &indices, int64_t cou
   return out;
 }
 
-// ---- made from the index
+// ---- computed from the index
 
 Tensor arange(Result result, const Scalar &start, const Scalar &end, const Scalar &step) {
   ScalarType type = result.tensor().scalar_type();
@@ -487,7 +488,7 @@ Tensor eye(Result result, int64_t rows, int64_t columns) {
 
 namespace {
 
-// The least and the largest finite number of a dtype; of integers, as far as int64 reaches.
+// The lowest and the largest finite number of a dtype; for integers, within int64's range.
 std::pair<double, double> range_of(ScalarType type) {
   double largest = 0;
   switch (type) {
@@ -624,7 +625,7 @@ Tensor exponential(const Tensor &self, double lambda, const OptionalGenerator &g
   return self;
 }
 
-// The largest number that random_() without bounds gives, plus one where that fits.
+// The upper bound of random_() without bounds: the largest number, plus one if that fits.
 static int64_t random_limit(ScalarType type) {
   switch (type) {
     case ScalarType::Bool:

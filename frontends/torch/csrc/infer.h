@@ -1,12 +1,12 @@
-// infer.h: sizes of results by the core's inference (hr_op_infer), for kernels that make their outputs themselves.
+// infer.h: sizes of results by the core's inference (hr_op_infer), for kernels that create their outputs.
 #pragma once
 
 #include "record.h"
 
 namespace headrace {
 
-// The sizes of the operation's first output, of inputs with these sizes. Raises the core's message if they do not fit
-// together.
+// The sizes of the operation's first output for inputs with these sizes. Raises the core's message if the inputs' sizes
+// are incompatible.
 inline Dims inferred_sizes(hr_op op, IntArrayRef ints, std::initializer_list<IntArrayRef> inputs) {
   hr_tensor_type types[4] = {}, output = {};
   int count = 0;

@@ -1,5 +1,5 @@
-// kernels.h: what the rows of map.def call. Names are ours, arguments those of the ATen schema that a row passes on;
-// where a function takes a Result, it serves the functional, in-place and out= form.
+// kernels.h: the functions called by rows of map.def. Names are ours; arguments are those of the ATen schema that a row
+// passes on. A function with a Result serves the functional, in-place and out= form.
 #pragma once
 
 #include <ATen/core/ATen_fwd.h>
@@ -209,7 +209,7 @@ Tensor mvlgamma(Result result, const Tensor &self, int64_t p);
 Tensor narrow_copy(Result result, const Tensor &self, int64_t dim, int64_t start, int64_t length);
 Tensor efficient_zeros(IntArrayRef size, std::optional<ScalarType> dtype, std::optional<at::Device> device);
 
-// ---- compressed.cpp: sparse tensors, beside what is registered there
+// ---- compressed.cpp: sparse tensors, except the kernels registered there
 Tensor coo_to_csr(Result result, const Tensor &rows, int64_t count, bool out_int32);
 Tensor csr_to_coo(Result result, const Tensor &starts, const Tensor &columns, bool out_int32, bool transpose);
 void validate_compressed(bool is_rows, const Tensor &starts, const Tensor &columns, int64_t compressed_dim, int64_t dim,

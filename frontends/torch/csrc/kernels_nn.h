@@ -1,5 +1,6 @@
-// kernels_nn.h: what further rows of map.def call: interpolation, samples, windows as columns, bags of embeddings,
-// layers of transformers. As kernels.h: names are ours, arguments those of the ATen schema that a row passes on.
+// kernels_nn.h: functions called by further rows of map.def: interpolation, samples, windows as columns, bags of
+// embeddings, layers of transformers. As in kernels.h, names are ours and arguments are those of the ATen schema that a
+// row passes on.
 #pragma once
 
 #include "kernels.h"
@@ -65,13 +66,13 @@ void fused_adagrad(TensorList params, TensorList grads, TensorList sums, TensorL
                    double lr_decay, double weight_decay, double eps, bool maximize, const OptionalTensor &grad_scale,
                    const OptionalTensor &found_inf);
 
-// ---- pointwise.cpp: operations that torch has for some kinds of numbers alone
+// ---- pointwise.cpp: operations that torch has only for some kinds of numbers
 enum class Kinds {
   Bits,  // integers and booleans
   Whole, // integers
   Real   // all but complex numbers
 };
-void check_kinds(Kinds kinds, const Operand *operands, int count); // throws, also where there are no elements
+void check_kinds(Kinds kinds, const Operand *operands, int count); // throws, also without elements
 template <class... T> Tensor pointwise_of(Kinds kinds, Result result, hr_op op, const T &...operands) {
   const Operand array[] = {Operand(operands)...};
   check_kinds(kinds, array, sizeof...(T));

@@ -1,4 +1,4 @@
-// layers.h: what the kernels of layers share: optional tensors, memory formats, results of nothing.
+// layers.h: helpers of the layers' kernels: optional tensors, memory formats, empty results.
 #pragma once
 
 #include "kernels.h"
@@ -9,7 +9,7 @@ inline bool present(const OptionalTensor &tensor) {
   return tensor.has_value() && tensor->defined();
 }
 
-// Statistics of half-precision input are kept in float32.
+// Statistics of half-precision input are stored in float32.
 inline ScalarType statistics_type(const Tensor &input) {
   ScalarType type = input.scalar_type();
   return type == ScalarType::Half || type == ScalarType::BFloat16 ? ScalarType::Float : type;
@@ -25,7 +25,7 @@ inline Tensor zeros_if_empty(const Tensor &tensor) {
   return tensor;
 }
 
-// A finished value to where it belongs: a user's out= gets a copy.
+// Returns a finished value; a user's out= gets a copy.
 inline Tensor give(Result result, const Tensor &value) {
   if (result.is_fresh())
     return value;
@@ -34,8 +34,8 @@ inline Tensor give(Result result, const Tensor &value) {
   return result.end(out);
 }
 
-// Rows [begin, end) of x, or of the rows that the index lists, times their factors, combined for each segment
-// (scatter's modes); rows with the index `skipped` count for nothing.
+// Combines rows [begin, end) of x, or of the rows listed by the index, times their factors, for each segment (scatter's
+// modes). Rows with the index `skipped` are ignored.
 Tensor combine_segments(const Tensor &x, const Tensor &begin, const Tensor &end, int64_t mode, const Scalar &start,
                         const Tensor &index = {}, const Tensor &factor = {}, int64_t skipped = -1);
 

@@ -1,8 +1,8 @@
 // linalg.cpp: factorisations, solvers, eigenvalues.
 //
-// The core's rows take matrices column by column: a view with the last two dims exchanged is recorded, which is dense
-// where columns are neighbours in memory. torch makes the outputs of structured operators that way; others are made so
-// here. What a decomposition can't do (a singular pivot) is in `info`; torch's own functions around these read it.
+// The core's rows use column-major matrices: a view with the last two dims exchanged is recorded, which is dense for
+// column-major memory. torch creates the outputs of structured operators column-major; others are created so here. A
+// failed decomposition (a singular pivot) is reported in `info`, which torch's own functions around these read.
 #include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/abs.h>
@@ -35,7 +35,7 @@ ScalarType real_type(const Tensor &tensor) {
   return c10::toRealValueType(tensor.scalar_type());
 }
 
-// What is recorded: on the device, and with the numbers that its bytes say.
+// The tensor to record: on the device, without lazy conjugation or negation.
 Tensor plain(const Tensor &tensor) {
   if (!is_on_device(tensor))
     fail_device(tensor);
@@ -60,14 +60,14 @@ Tensor new_columns(IntArrayRef sizes, ScalarType type) {
   return new_tensor(sizes, at::native::batched_matrix_contiguous_strides(sizes, true), type);
 }
 
-// torch's outputs of structured operators have exactly the type of the result.
+// torch's outputs of structured operators already have the result's type.
 Tensor begin_exact(const Result &result, IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs = {}) {
   TORCH_CHECK(result.is_fresh() || result.tensor().scalar_type() == type, "Expected out tensor to have dtype ", type,
               ", but got ", result.is_fresh() ? type : result.tensor().scalar_type(), " instead");
   return result.begin(sizes, type, inputs);
 }
 
-// The tensor that a result is written to; a fresh one has its columns in order.
+// The tensor that a result is written to; a new one is column-major.
 Tensor begin_columns(const Result &result, IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs) {
   return result.is_fresh() ? new_columns(sizes, type) : result.begin(sizes, type, inputs);
 }
@@ -102,7 +102,7 @@ void check_matrices(const Tensor &a, const char *name, bool is_square) {
   checkFloatingOrComplex(a, name, false);
 }
 
-// LU factors of a into tensors of the right sizes.
+// Stores the LU factors of a in tensors of the right sizes.
 void record_lu(const Tensor &a, const Tensor &lu, const Tensor &pivots, const Tensor &info) {
   if (a.numel() == 0) {
     fill_with(info, 0);
@@ -135,7 +135,7 @@ struct Factors {
   Tensor lu, pivots, info;
 };
 
-// Results of the three outputs that every use of LU has, filled.
+// The three outputs common to all uses of LU, computed.
 Factors factor(Result lu, Result pivots, Result info, const Tensor &a) {
   int64_t rows = a.size(-2), columns = a.size(-1);
   Factors f{begin_columns_exact(lu, a.sizes(), a.scalar_type(), {a}),
@@ -145,7 +145,7 @@ Factors factor(Result lu, Result pivots, Result info, const Tensor &a) {
   return f;
 }
 
-// For determinants torch factors the transpose of a real matrix whose rows are dense, and its derivatives count on it.
+// For determinants torch factors the transpose of a real matrix with dense rows, and its derivatives rely on it.
 bool factors_transpose(const Tensor &a) {
   return a.is_contiguous() && !a.is_complex();
 }
@@ -363,7 +363,7 @@ Tensor2 geqrf(Result a_out, Result tau, const Tensor &a) {
   return {a_out.end(out), tau.end(factors)};
 }
 
-// The first columns of the reflectors' product into out, which has at least as many as there are reflectors.
+// Stores the first columns of the reflectors' product in out, which has at least as many columns as reflectors.
 static void record_reflectors(const Tensor &reflectors, const Tensor &tau, const Tensor &out) {
   Record record(HR_OP_REFLECTORS);
   in_columns(record, reflectors).in(tau);
@@ -545,7 +545,7 @@ Driver driver_of(std::optional<std::string_view> name) {
   return text == "gels" ? GELS : text == "gelsy" ? GELSY : text == "gelsd" ? GELSD : GELSS;
 }
 
-// What is left below the solution, where all matrices have full rank.
+// True if residuals are stored below the solution: all matrices have full rank.
 bool has_residuals(const Tensor &a, Driver driver, const Tensor &rank) {
   if (a.size(-2) <= a.size(-1) || driver == GELSY)
     return false;
@@ -653,7 +653,7 @@ static void record_triangle(const Tensor &a, const Tensor &b, bool upper, int64_
                             const Tensor &out) {
   if (out.numel() == 0)
     return;
-  // Rows of a triangle are columns of the other one.
+  // Rows of a triangle are columns of the opposite one.
   bool by_rows = trans < 2 && a.stride(-1) == 1 && a.stride(-2) >= a.size(-1);
   Record record(HR_OP_TRIANGULAR_SOLVE);
   in_columns(record, by_rows ? a.mT() : a);
@@ -744,7 +744,7 @@ static void check_addr_number(const Scalar &number, const char *name, ScalarType
               "For integral input tensors, argument ", name, " must not be a floating point number.");
 }
 
-// Truth values are joined with "and" and "or".
+// Bools are combined with "and" and "or".
 static Tensor addr_bool(const Tensor &self, const Tensor &products, const Scalar &beta, const Scalar &alpha) {
   Tensor chosen = alpha.toBool() ? products : at::zeros_like(products);
   return beta.toBool() ? self.logical_or(chosen) : chosen;
@@ -789,7 +789,7 @@ Tensor addbmm(Result result, const Tensor &self, const Tensor &batch1, const Ten
   Dims sizes{left.size(0), right.size(1)};
   TORCH_CHECK(at::is_expandable_to(self.sizes(), sizes), "The expanded size of the tensor (", left.size(0), ", ",
               right.size(1), ") must match the existing size ", self.sizes());
-  if (result.is_inplace() && !self.sizes().equals(sizes)) { // torch makes it as large as the sum
+  if (result.is_inplace() && !self.sizes().equals(sizes)) { // torch resizes it to the sum's sizes
     Tensor wide = self.expand(sizes).clone();
     self.resize_(sizes);
     return addmm(result, 2, wide, left, right, beta, alpha);

@@ -1,10 +1,9 @@
-// linear.cpp: aten::linear in one step, and so its gradients.
+// linear.cpp: aten::linear and its gradients in one step each.
 //
-// torch makes it of a transposed view and a product, each with a dispatch, a tensor and a node for gradients of its
-// own: most of what a small layer costs. The gradients here are the same records (two products and a sum) without the
-// views in between. What a mode, a transform or a subclass wants to see, and whatever is unusual (complex numbers,
-// gradients forwards) still goes through torch's own linear; where a gradient is itself recorded (create_graph=True),
-// it is made of torch's operators.
+// torch composes it from a transposed view and a product, each with a dispatch, a tensor and an autograd node of its
+// own: most of a small layer's cost. The gradients here are the same records (two products and a sum) without the views
+// in between. Calls under a mode or a transform, on subclasses, and unusual ones (complex numbers, forward gradients)
+// go through torch's own linear. With create_graph=True the gradient is composed of torch's operators.
 #include <ATen/ops/linear_native.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/sum.h>
@@ -42,7 +41,7 @@ bool is_plain(const Tensor &input, const Tensor &weight, const OptionalTensor &b
           (is_on_device(*bias) && bias->dim() == 1 && bias->size(0) == weight.size(0) && bias->scalar_type() == type));
 }
 
-// A tensor as a matrix: its last dim, and all others as one. They lie so that this needs no copy.
+// A tensor as a matrix: its last dim, and all others merged. Their strides allow this without a copy.
 struct Matrix {
   const Tensor &tensor;
   int64_t rows, columns, row_stride, column_stride;
@@ -94,7 +93,7 @@ struct LinearBackward final : torch::autograd::Node {
     input.reset_data(), weight.reset_data();
   }
 
-  // Of the input, the weight and the bias, each where it is wanted.
+  // Gradients of the input, the weight and the bias, each if it is wanted.
   torch::autograd::variable_list apply(torch::autograd::variable_list &&given) override {
     std::lock_guard<std::mutex> lock(mutex_);
     torch::autograd::variable_list gradients(3);
@@ -111,7 +110,7 @@ struct LinearBackward final : torch::autograd::Node {
   }
 
 private:
-  // With records of gradients' gradients.
+  // With gradients of gradients recorded.
   void again(const Tensor &given, const Tensor &x, const Tensor &w, torch::autograd::variable_list &gradients) {
     Tensor rows = given.reshape({-1, given.size(-1)});
     if (w.defined())
@@ -140,7 +139,7 @@ private:
   }
 };
 
-// The product with what its gradients need: the weight for the input's, the input for the weight's.
+// The product, saving the weight for the input's gradient and the input for the weight's.
 Tensor differentiable(const Tensor &input, const Tensor &weight, const OptionalTensor &bias) {
   using torch::autograd::SavedVariable;
   NodePointer pointer = make_node<LinearBackward>();

@@ -1,5 +1,5 @@
-// losses.cpp: losses that are no single row of the core: margins between classes, and connectionist temporal
-// classification (CTC), whose recursions over time are a few records a step.
+// losses.cpp: losses that are not a single row of the core: margins between classes, and connectionist temporal
+// classification (CTC), whose recursions over time need a few records for each step.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -16,12 +16,12 @@ namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity(); // the logarithm of 0
 
-// The loss of each row as the caller wants it: 0 each, 1 their mean, 2 their sum.
+// Reduces the loss of each row: 0 none, 1 mean, 2 sum.
 Tensor reduced(const Tensor &loss, int64_t reduction) {
   return reduction == 0 ? loss : reduction == 1 ? loss.mean() : loss.sum();
 }
 
-// The gradient of each row's loss, [N, 1], from that of the result.
+// The gradient of each row's loss, [N, 1], from the result's gradient.
 Tensor spread(const Tensor &grad, int64_t rows, int64_t reduction) {
   if (reduction == 0)
     return grad.reshape({rows, 1});
@@ -84,13 +84,13 @@ Tensor multi_margin_loss_backward(Result result, const Tensor &grad, const Tenso
   return give(result, dx.reshape(self.sizes()));
 }
 
-// ---- several classes against the others: a row of targets ends at its first negative number
+// ---- several classes against the others: a row of targets ends before its first negative number
 
 namespace {
 
 struct Labels {
-  Tensor x, index;             // [N, C]; index is 0 behind the end
-  Tensor is_listed, is_target; // of a place in the list, of a class
+  Tensor x, index;             // [N, C]; index is 0 after the end
+  Tensor is_listed, is_target; // by position in the list; by class
   Labels(const Tensor &self, const Tensor &targets) {
     TORCH_CHECK(self.dim() <= 2 && (self.numel() > 0 || (self.dim() == 2 && self.size(1) > 0)),
                 "Expected non-empty vector or matrix with optional 0-dim batch size, but got: ", self.sizes());
@@ -102,9 +102,8 @@ struct Labels {
     index = at::where(is_listed, target, 0);
     is_target = scatter(Result::fresh(), at::zeros(x.sizes(), x.options()), 1, index, is_listed.to(x.scalar_type()), 3);
   }
-  // [N, listed, class]: 1 - x[listed] + x[class] where that counts: the class is no target. Elsewhere -infinity or NaN.
-  // Only what is above 0 adds to the loss. Of three operations, so that each who sums it makes it again instead of
-  // storing it.
+  // [N, listed, class]: 1 - x[listed] + x[class] if the class is not a target, else -infinity or NaN. Only numbers
+  // above 0 contribute to the loss. It has three operations, so that each sum recomputes it instead of storing it.
   Tensor differences() const {
     constexpr double never = -std::numeric_limits<double>::infinity();
     Tensor listed = at::where(is_listed, 1 - x.gather(1, index), never);
@@ -122,8 +121,9 @@ Tensor2 multilabel_margin_loss(Result result, Result target_place, const Tensor 
   Tensor gap = at::where(difference > 0, difference, 0);
   Tensor rows = gap.sum(at::IntArrayRef{1, 2}) / std::max<int64_t>(labels.x.size(1), 1);
   bool single = self.dim() < 2;
-  Tensor loss = reduction == 0 ? (single ? rows.reshape({}) : rows)
-                               : reduced(rows, rows.numel() == 0 ? 2 : reduction); // of nothing torch's is undefined
+  Tensor loss = reduction == 0
+                    ? (single ? rows.reshape({}) : rows)
+                    : reduced(rows, rows.numel() == 0 ? 2 : reduction); // undefined in torch without elements
   return {give(result, loss), give(target_place, labels.is_target.reshape(target.sizes()))};
 }
 
@@ -145,9 +145,8 @@ Tensor multilabel_margin_loss_backward(Result result, const Tensor &grad, const 
 //
 //   alpha[t, s] = lp[t, s] + log sum of exp alpha[t - 1, s], alpha[t - 1, s - 1], alpha[t - 1, s - 2] (if allowed)
 //
-// The three neighbours are one strided view of the row before, which has two states of probability 0 in front. beta
-// runs the other way. Sequences of a batch have lengths of their own: states and times behind them are computed and not
-// used.
+// The three neighbours are one strided view of the previous row, which has two states of probability 0 in front. beta
+// runs backwards. Sequences of a batch have different lengths: states and times past them are computed and not used.
 
 namespace {
 
@@ -155,13 +154,13 @@ struct Alignment {
   int64_t times, batch, states, label_count;
   Tensor log_probs;                  // [T, N, C]
   Tensor label;                      // [N, L], the class of each state
-  Tensor skips;                      // [N, L, 3]: 0 where the transition is allowed, else the logarithm of 0
+  Tensor skips;                      // [N, L, 3]: 0 if the transition is allowed, else log(0)
   Tensor emission;                   // [T, N, L]
   Tensor input_length, state_length; // [N], on the device
 
   Alignment(const Tensor &probs, const Tensor &targets, IntArrayRef input_lengths, IntArrayRef target_lengths,
             int64_t blank);
-  Tensor padded() const { // rows of states behind two of probability 0
+  Tensor padded() const { // rows of states after two of probability 0
     return at::full({times, batch, states + 2}, kNothing, log_probs.options());
   }
   Tensor neighbours(const Tensor &row) const { // [N, L + 2] as [N, L, 3]
@@ -253,8 +252,7 @@ Tensor2 ctc_loss(const Tensor &log_probs, const Tensor &targets, IntArrayRef inp
   if (a.times == 0) {
     loss = at::full({a.batch}, -kNothing, log_probs.options());
   } else {
-    // The last two states of each sequence: its last blank, and the label before that (or the padding, where it has
-    // none).
+    // The last two states of each sequence: its last blank, and the label before it (or the padding if there is none).
     Tensor time = (a.input_length - 1).clamp_min_(0).reshape({1, a.batch, 1}).expand({1, a.batch, a.states + 2});
     Tensor last = alpha.gather(0, time)[0];
     Tensor ends = a.state_length.unsqueeze(1) + at::arange(2, a.state_length.options());
@@ -271,8 +269,8 @@ Tensor ctc_loss_backward(const Tensor &grad, const Tensor &log_probs, const Tens
   Alignment a(log_probs, targets, input_lengths, target_lengths, blank);
   if (log_probs.numel() == 0)
     return at::zeros(log_probs.sizes(), log_probs.options());
-  // beta[t, s] is the probability of all suffixes from state s at time t; here the padding is behind the states. A
-  // sequence begins at its own last time, in its last two states.
+  // beta[t, s] is the probability of all suffixes from state s at time t; here the padding follows the states. A
+  // sequence starts at its own last time, in its last two states.
   Tensor beta = a.padded(), state = at::arange(a.states, a.log_probs.options().dtype(at::kLong));
   Tensor width = a.state_length.unsqueeze(1);
   Tensor is_last = (state < width).logical_and(state >= width - 2);
@@ -288,7 +286,7 @@ Tensor ctc_loss_backward(const Tensor &grad, const Tensor &log_probs, const Tens
     beta[t].narrow(1, 0, a.states).copy_(at::where(begins, 0.0, here).add_(a.emission[t]));
   }
   beta = beta.narrow(2, 0, a.states);
-  // What a class at a time has of the whole: exp(alpha + beta - lp) is over its states, the loss takes it to 1.
+  // The share of a class at a time: exp(alpha + beta - lp) over its states, normalised to 1 by the loss.
   Tensor alpha = log_alpha.transpose(0, 1).narrow(2, 2, a.states);
   Tensor share = (alpha + beta - a.emission + loss.unsqueeze(1)).exp_();
   share = at::where((alpha + beta) == kNothing, 0.0, share);

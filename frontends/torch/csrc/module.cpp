@@ -1,5 +1,5 @@
-// module.cpp: the extension module headrace._C: devices, streams, memory and random numbers for the Python package.
-// Where a function takes a device, it is a torch.device, its name, a number, or None for the current one.
+// module.cpp: the extension module headrace._C: devices, streams, memory and random numbers for the Python package. A
+// device argument is a torch.device, its name, a number, or None for the current one.
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Event.h>
 #include <torch/csrc/utils/python_strings.h>
@@ -71,12 +71,12 @@ PyObject *current_device(PyObject *, PyObject *) {
   return PyLong_FromLong(here_index());
 }
 
-// As exchange_device, but of any form of a device. Gives its number.
+// Like exchange_device, but for any form of a device. Returns its number.
 PyObject *device_index(PyObject *, PyObject *arguments) {
   return answer([&] { return PyLong_FromLong(only_device_argument(arguments)); });
 }
 
-// Gives the number of the device before; a number below 0 changes nothing.
+// Returns the number of the previous device; a negative number changes nothing.
 PyObject *exchange_device(PyObject *, PyObject *arguments) {
   return answer([&] {
     c10::DeviceIndex wanted = only_device_argument(arguments);
@@ -110,7 +110,7 @@ PyObject *set_current_stream(PyObject *, PyObject *arguments) {
   });
 }
 
-// torch.Event's own function takes no events of a subclass.
+// torch.Event's own function accepts no events of a subclass.
 PyObject *elapsed_time(PyObject *, PyObject *arguments) {
   return answer([&]() -> PyObject * {
     PyObject *begin = nullptr, *end = nullptr;
@@ -125,7 +125,7 @@ PyObject *commit(PyObject *, PyObject *) {
   return perform([] { check(hr_stream_commit(stream())); });
 }
 
-// Small steps wait after each call, so that this one takes its argument without a Python function in front of it.
+// Small steps wait after each call, so this one parses its argument without a Python function in front of it.
 PyObject *synchronize(PyObject *, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
   return answer([&]() -> PyObject * {
     Py_ssize_t named = names != nullptr ? PyTuple_Size(names) : 0;

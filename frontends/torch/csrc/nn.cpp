@@ -1,5 +1,5 @@
-// nn.cpp: layers, losses, windows, interpolation, recurrent cells and attention: each is one row of the core; here are
-// shapes, memory formats and what torch expects of optional results.
+// nn.cpp: layers, losses, windows, interpolation, recurrent cells and attention. Each is one row of the core; this file
+// handles shapes, memory formats and optional results as torch does.
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/TensorImpl.h>
@@ -11,7 +11,7 @@
 namespace headrace {
 namespace {
 
-// The type of parameters and saved statistics: f32 beside narrow inputs where a parameter is, else the input's.
+// The type of parameters and saved statistics: f32 for narrow inputs if a parameter is f32, else the input's.
 ScalarType parameter_type(const Tensor &input, std::initializer_list<OptionalTensor> parameters) {
   for (const OptionalTensor &parameter : parameters) {
     if (present(parameter) && parameter->scalar_type() == statistics_type(input))
@@ -20,7 +20,7 @@ ScalarType parameter_type(const Tensor &input, std::initializer_list<OptionalTen
   return input.scalar_type();
 }
 
-// Parameters have the input's dtype, or float32 where that is of half precision.
+// Parameters must have the input's dtype, or float32 for half-precision input.
 void check_parameters(const Tensor &input, std::initializer_list<OptionalTensor> parameters) {
   for (const OptionalTensor &parameter : parameters) {
     TORCH_CHECK(!present(parameter) || parameter->scalar_type() == input.scalar_type() ||
@@ -30,7 +30,7 @@ void check_parameters(const Tensor &input, std::initializer_list<OptionalTensor>
   }
 }
 
-// An output that a mask may leave out.
+// An output that a mask may omit.
 Tensor wanted(bool want, const Tensor &like) {
   return want ? new_like(like) : Tensor();
 }
@@ -47,7 +47,7 @@ struct Convolution {
   }
 };
 
-// torch computes a convolution in channels-last when either operand comes that way.
+// torch computes a convolution in channels-last if either operand is channels-last.
 at::MemoryFormat convolution_format(const Tensor &input, const Tensor &weight) {
   at::MemoryFormat format = format_of(input);
   return format != at::MemoryFormat::Contiguous ? format : format_of(weight);
@@ -70,8 +70,8 @@ Dims convolution_sizes(const Tensor &input, const Tensor &weight, const Convolut
   return sizes;
 }
 
-// How far a transposed convolution's input must reach at the end of each dim so that it is what the plain convolution
-// makes of the output: an output padding of a stride or more leaves rows that no input row made.
+// The rows to add at the end of each dim of a transposed convolution's input, so that it has the size of the plain
+// convolution of the output: an output padding of a stride or more leaves rows that no input row contributes to.
 Dims missing_rows(const Tensor &input, const Tensor &weight, IntArrayRef out_sizes, const Convolution &shape) {
   Dims rows = inferred_sizes(HR_OP_CONV, shape.ints, {out_sizes, weight.sizes()}), missing;
   for (int64_t i = 2; i < input.dim(); ++i)
@@ -351,8 +351,8 @@ Tensor nll_loss_backward(Result result, const Tensor &grad, const Tensor &self, 
   return result.end(out);
 }
 
-// What a loss and its gradient share: operands over their common sizes, the weight that binary cross entropy has
-// (null: none), attributes.
+// Records the parts common to a loss and its gradient: operands broadcast to their common sizes, binary cross entropy's
+// weight (null: none), attributes.
 static void record_loss(Record &record, IntArrayRef sizes, const Tensor &self, const Tensor &target,
                         const OptionalTensor *weight, int64_t reduction, std::optional<double> parameter,
                         const Tensor &out) {
@@ -491,13 +491,14 @@ static double attention_scale(const Tensor &query, std::optional<double> scale) 
   return scale.has_value() ? *scale : 1.0 / std::sqrt(static_cast<double>(std::max<int64_t>(query.size(-1), 1)));
 }
 
-// The place in the random sequence travels to the gradient in two numbers on the host, which cost no wait to read.
+// The position in the random sequence is passed to the gradient in two numbers on the host, which are read without a
+// wait.
 static Tensor host_number(int64_t value) {
   return at::scalar_tensor(value, at::TensorOptions(at::kCPU).dtype(at::kLong));
 }
 
-// Where the heads of a query lie beside each other, as behind a projection, those of the result do, too, as with
-// torch's kernels: the rows of all heads, which come next, are a view then.
+// If the heads of a query are adjacent in memory, as after a projection, those of the result are too, as in torch's
+// kernels: merging the heads is then a view.
 static Tensor attention_output(const Tensor &query, int64_t width) {
   int64_t b = query.size(0), h = query.size(1), l = query.size(2);
   if (query.stride(1) < query.stride(2) && h > 1 && l > 1)

@@ -1,4 +1,4 @@
-// node.h: nodes of autograd's graph that are made by hand.
+// node.h: hand-written nodes of autograd's graph.
 #pragma once
 
 #include <torch/csrc/autograd/function.h>
@@ -8,7 +8,7 @@
 
 namespace headrace {
 
-// torch 2.13 counts its nodes by itself, older ones have shared pointers.
+// torch 2.13 nodes have intrusive reference counts, older ones shared pointers.
 using NodePointer = decltype(std::declval<torch::autograd::Node &>().getptr());
 template <class Kind> NodePointer make_node() {
   if constexpr (std::is_same_v<NodePointer, std::shared_ptr<torch::autograd::Node>>)

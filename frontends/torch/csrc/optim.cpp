@@ -1,14 +1,12 @@
-// optim.cpp: what torch.optim's Adam and AdamW do to lists of tensors, as a Python function in C++.
+// optim.cpp: the step of torch.optim's Adam and AdamW over lists of tensors, as a Python function in C++.
 //
-// torch writes a step (_multi_tensor_adam in torch/optim/adam.py) as a dozen calls over lists, between which Python
-// computes numbers for each parameter. Here the same operations are recorded with the same numbers, so all bits are the
-// same.
+// torch's step (_multi_tensor_adam in torch/optim/adam.py) is a dozen calls over lists, between which Python computes
+// numbers for each parameter. Here the same operations are recorded with the same numbers, so all bits are equal.
 //
-// headrace._C.adam answers False, having done nothing, where anything is out of the ordinary: tensor
-// subclasses, modes that see torch's calls, tensors elsewhere or of several dtypes, numbers that are tensors. Then
-// torch's own runs.
+// headrace._C.adam returns False without doing anything in unusual cases: tensor subclasses, modes that intercept
+// torch's calls, tensors elsewhere or of several dtypes, numbers that are tensors. Then torch's own step runs.
 //
-// Threads: called with the interpreter's lock, which is given up while the stream takes the records.
+// Threads: called with the interpreter's lock, which is released while records are appended to the stream.
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
@@ -82,7 +80,7 @@ bool read_arguments(PyObject *const *args, Adam &adam) {
 
 // ---- what is ordinary
 
-// Nobody but the device's own kernels would see what is called on the tensor.
+// True if calls on the tensor reach only the device's own kernels.
 bool is_plain(const Tensor &tensor) {
   constexpr c10::DispatchKeySet others({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
                                         c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
@@ -102,13 +100,13 @@ bool are_ordinary(const Tensors &list, const Tensors &params) {
   return true;
 }
 
-// A number of the host that nobody differentiates: torch counts steps in those, from 0 on.
+// A host number that is not differentiated: torch counts steps in those, from 0 on.
 bool is_step(const Tensor &step) {
   return is_plain(step) && step.device().is_cpu() && step.dim() == 0 && !step.requires_grad() &&
          step.scalar_type() == ScalarType::Float && *step.const_data_ptr<float>() >= 0;
 }
 
-// Others make Python divide by zero, or compute with complex numbers.
+// With other values Python divides by zero or computes complex numbers.
 bool is_beta(double beta) {
   return beta >= 0 && beta < 1;
 }
@@ -135,7 +133,7 @@ bool is_ordinary(const Adam &adam) {
 
 // ---- the step
 
-// The lines of _multi_tensor_adam, with its arithmetic: Python's numbers are doubles, and its ** is pow().
+// The steps of _multi_tensor_adam with its arithmetic: Python's numbers are doubles, and its ** is pow().
 void run(const Adam &adam) {
   TensorList params(adam.lists[Params]), grads(adam.lists[Grads]), means(adam.lists[Means]),
       squares(adam.lists[Squares]);

@@ -1,4 +1,4 @@
-// order.cpp: sorting and selection. The core's rows work along the last dim: operands are given with theirs moved
+// order.cpp: sorting and selection. The core's rows work along the last dim: operands are passed with their dim moved
 // there.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
@@ -18,14 +18,14 @@ void check_sortable(const char *name, const Tensor &self) {
   TORCH_CHECK(!self.is_complex(), name, " does not support complex dtypes on the device");
 }
 
-// torch's outputs of structured operators have exactly the type of the result.
+// torch's outputs of structured operators already have the result's type.
 Tensor begin_exact(const Result &result, IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs = {}) {
   TORCH_CHECK(result.is_fresh() || result.tensor().scalar_type() == type, "Expected out tensor to have dtype ", type,
               ", but got ", result.is_fresh() ? type : result.tensor().scalar_type(), " instead");
   return result.begin(sizes, type, inputs);
 }
 
-// A tensor's view with dim `dim` at the end; a number is a line of one.
+// A tensor's view with dim `dim` at the end; a number is a line of one element.
 struct Lines {
   Dims sizes, strides;
   Lines(const Tensor &tensor, int64_t dim) {
@@ -100,7 +100,7 @@ Dims reduced_sizes(const Tensor &self, int64_t dim, bool keepdim) {
   return sizes;
 }
 
-// The output as the rows see it, whose rank is one less than the input's.
+// Adds the output in the rows' form, whose rank is one less than the input's.
 void out_reduced(Record &record, const Tensor &out, int64_t dim, bool keepdim) {
   Dims sizes, strides;
   for (int64_t i = 0; i < out.dim(); ++i) {
@@ -150,7 +150,7 @@ Tensor median(const Tensor &self, bool ignores_nan) {
   check_sortable("median", self);
   TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != ScalarType::Bool, "\"median_cpu\" not implemented for 'Bool'");
   Tensor out = new_tensor({}, self.scalar_type());
-  if (self.numel() == 0) // what casting NaN gives: the lowest number of 32 and 64 bits, 0 of less
+  if (self.numel() == 0) // the result of casting NaN: the lowest number for 32 and 64 bits, 0 for fewer
     return fill_with(out, c10::isFloatingType(self.scalar_type())  ? Scalar(std::numeric_limits<double>::quiet_NaN())
                           : self.scalar_type() == ScalarType::Long ? Scalar(std::numeric_limits<int64_t>::min())
                           : self.scalar_type() == ScalarType::Int  ? Scalar(std::numeric_limits<int32_t>::min())
@@ -180,7 +180,7 @@ void cumulate(hr_op op, const Tensor &self, const Tensor &values, const Tensor &
   record.run();
 }
 
-// ---- places in ordered boundaries
+// ---- positions in ordered boundaries
 
 Tensor search_sorted(Result result, const Tensor &boundaries, const Tensor &self, bool out_int32, bool right,
                      std::optional<std::string_view> side, const OptionalTensor &sorter) {
@@ -224,7 +224,7 @@ Tensor search_sorted(Result result, const Tensor &boundaries, const Scalar &self
   return search_sorted(result, to_type(boundaries, type), value, out_int32, right, side, sorter);
 }
 
-// ---- different values: how many there are is read before the results are made
+// ---- distinct values: their number is read before the results are created
 
 Tensor3 unique_rows(const Tensor &self, int64_t dim, bool consecutive, bool return_inverse, bool return_counts) {
   check_sortable("unique", self);

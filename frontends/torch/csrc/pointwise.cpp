@@ -1,6 +1,6 @@
 // pointwise.cpp: element-wise operations: type promotion, broadcasting, the strides of a new result, out= and in-place
-// checks, and the record. It does what torch's TensorIterator does, without building one: this is the path that
-// decides what an operation costs from Python.
+// checks, and the record. It replaces torch's TensorIterator without building one: this path determines an operation's
+// cost from Python.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/result_type.h>
@@ -58,7 +58,8 @@ bool is_wrapped(const Tensor &tensor) {
   return tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
-// The class of dtypes that share one kind of register in the core; results of one class differ by a last rounding only.
+// The class of dtypes that share one kind of register in the core; results of one class differ only by a final
+// rounding.
 int class_of(ScalarType type) {
   switch (type) {
     case ScalarType::Bool:
@@ -96,7 +97,7 @@ bool is_widest_of_class(ScalarType type) {
          (class_of(type) != 1 || type == ScalarType::Int) && class_of(type) != 9;
 }
 
-// A number as an element of an integer type: it wraps, as a tensor of the number that is converted.
+// A number as an element of an integer type: it wraps, like a tensor of the number that is converted.
 hr_scalar wrapped_number(hr_scalar number, ScalarType common) {
   if (number.dtype != HR_DTYPE_I64)
     return number;
@@ -209,7 +210,8 @@ void find_sizes(Call &call) {
   }
 }
 
-// The order of dims that a new result gets: that of its operands' strides, the first operand that can tell deciding.
+// Compares dims for a new result's order, which follows its operands' strides; the first operand that distinguishes
+// them decides.
 int compare_dims(const Call &call, size_t a, size_t b) {
   for (int i = 0; i < call.count; ++i) {
     const Tensor *tensor = call.tensors[i];
@@ -233,8 +235,8 @@ int compare_dims(const Call &call, size_t a, size_t b) {
   return 0;
 }
 
-// Whether strides of dims of one element, which say nothing to memory, may decide the order of contiguous operands:
-// torch looks at them unless all operands are tensors of one shape.
+// True if strides of one-element dims, which don't affect memory, may decide the order of contiguous operands: torch
+// uses them unless all operands are tensors of one shape.
 bool has_order_in_ones(const Call &call) {
   bool is_plain = call.one_shape && call.sizes.size() >= 2, has_ones = false;
   for (int i = 0; i < call.count; ++i) {
@@ -273,7 +275,7 @@ Tensor new_result(const Call &call) {
   return new_tensor(call.sizes, strides, call.wanted);
 }
 
-// torch's checks of the tensor that is written, and its size.
+// torch's checks of the output tensor and its size.
 void check_target(const Call &call, const Result &result) {
   const Tensor &target = result.tensor();
   if (C10_UNLIKELY(!is_on_device(target)))
@@ -300,7 +302,7 @@ void check_target(const Call &call, const Result &result) {
   }
 }
 
-// Whether the core computes the same bits when it writes `target` directly as when it writes the wanted type first.
+// True if writing `target` directly gives the same bits as writing the wanted type first.
 bool writes_directly(const Call &call, ScalarType target) {
   if (target == call.wanted)
     return true;
@@ -309,8 +311,8 @@ bool writes_directly(const Call &call, ScalarType target) {
   return class_of(target) == class_of(call.wanted) && is_widest_of_class(call.wanted);
 }
 
-// Operands that the core would not convert as torch does: 0-dim tensors that lose to the others in promotion, and
-// integers compared with numbers of another default type. They are converted by a record of their own.
+// Converts operands, in a separate record, that the core would not convert as torch does: 0-dim tensors outranked in
+// promotion, and integers compared with numbers of another default type.
 void convert_operands(Call &call) {
   if (call.rule == Rule::Logical)
     return;
@@ -332,7 +334,7 @@ void convert_operands(Call &call) {
   }
 }
 
-// torch rounds a number to the tensors' narrow type before it compares.
+// torch rounds a number to the tensors' narrow type before comparing.
 hr_scalar rounded_number(hr_scalar number, ScalarType common) {
   if (number.dtype != HR_DTYPE_F64 && number.dtype != HR_DTYPE_I64 && number.dtype != HR_DTYPE_U64)
     return number;
@@ -356,7 +358,7 @@ bool divides(hr_op op) {
   return op == HR_OP_DIV_FLOOR || op == HR_OP_DIV_TRUNC || op == HR_OP_REMAINDER || op == HR_OP_FMOD;
 }
 
-// Integers have no infinity: torch refuses a divisor of zero. One in a tensor is found when the work runs.
+// Integers have no infinity: torch rejects a zero divisor. One in a tensor is detected when the work runs.
 void check_divisor(const Call &call) {
   constexpr int64_t kNone = std::numeric_limits<int64_t>::min(), kDivision = 3;
   if (call.tensors[1] == nullptr) {
@@ -384,7 +386,7 @@ void check_kinds(Kinds kinds, const Operand *operands, int count) {
   bool is_served = kinds == Kinds::Bits    ? is_whole
                    : kinds == Kinds::Whole ? is_whole && common != ScalarType::Bool
                                            : !c10::isComplexType(common);
-  at::DimVector sizes; // that sizes do not match is told first
+  at::DimVector sizes; // mismatched sizes are reported first
   for (int i = 0; !is_served && i < count; ++i) {
     if (operands[i].tensor != nullptr)
       sizes = at::infer_size_dimvector(sizes, operands[i].tensor->sizes());
@@ -427,7 +429,7 @@ Tensor pointwise_record(Result result, hr_op op, Rule rule, const Operand *opera
   return target;
 }
 
-// ---- rows that need a decision
+// ---- rows with special cases
 
 static bool is_one(const Scalar &value) {
   return !value.isComplex() && value.toDouble() == 1;
@@ -491,7 +493,7 @@ Tensor addcdiv(Result result, const Tensor &self, const Tensor &tensor1, const T
   return pointwise(result, HR_OP_ADDCDIV, Rule::Same, self, tensor1, tensor2, fixed(value));
 }
 
-// Exponents for which torch's own kernel takes a shorter way, bit for bit.
+// Exponents for which torch's own kernel uses a simpler operation, bit for bit.
 static hr_op pow_shortcut(const Scalar &exponent) {
   if (exponent.isComplex() || exponent.isBoolean())
     return HR_OP_NONE;
@@ -612,7 +614,7 @@ Tensor softshrink(Result result, const Tensor &self, const Scalar &lambda) {
   return pointwise(result, HR_OP_SOFTSHRINK, Rule::Same, self, fixed(lambda));
 }
 
-// The slope by a complex argument is conjugated.
+// The derivative by a complex argument is conjugated.
 static Tensor conj_slope(Result result, const Tensor &grad, const Tensor &slope) {
   return pointwise(result, HR_OP_MUL, Rule::Same, grad, pointwise(Result::fresh(), HR_OP_CONJ, Rule::Same, slope));
 }
@@ -671,8 +673,8 @@ Tensor clamp(Result result, const Tensor &self, const std::optional<Scalar> &min
   return pointwise(result, HR_OP_CLAMP, Rule::Number, self, *min, *max);
 }
 
-// Some versions of torch reach a kernel of the device's own here, which there is not. The power of an integer is
-// multiplied in three parts, none of which overflows, so that zeros and small numbers are right.
+// Some versions of torch require a kernel of the device here. The power of an integer is multiplied in three parts,
+// none of which overflows, so that zeros and small numbers are right.
 Tensor ldexp(Result result, const Tensor &self, const Tensor &other) {
   const Operand both[] = {self, other};
   ScalarType common = promote(both, 2);

@@ -1,4 +1,4 @@
-// record.cpp: tensors as views, one record, and where results go. See record.h.
+// record.cpp: tensors as views, one record, and results. See record.h.
 #include "record.h"
 
 #include <ATen/EmptyTensor.h>
@@ -75,7 +75,7 @@ hr_scalar number_of(const Scalar &value) {
     return hr_scalar_c128(number.real(), number.imag());
   }
   if (value.type() ==
-      ScalarType::UInt64) { // i64 as long as it holds the number, so that fewer kinds of programs are compiled
+      ScalarType::UInt64) { // i64 if it can hold the number, so that fewer kinds of programs are compiled
     uint64_t number = value.toUInt64();
     return number > INT64_MAX ? hr_scalar_u64(number) : hr_scalar_i64(static_cast<int64_t>(number));
   }
@@ -152,7 +152,7 @@ Tensor new_tensor_in(c10::DataPtr memory, size_t bytes, IntArrayRef sizes, IntAr
   return tensor;
 }
 
-// Another tensor in the same storage, changed together with it, as far as torch counts changes.
+// Another tensor in the same storage that shares the version counter.
 Tensor new_view_of(const Tensor &tensor, IntArrayRef sizes, IntArrayRef strides, int64_t offset, ScalarType type) {
   Tensor view = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(tensor.storage()),
                                                          c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
@@ -210,7 +210,7 @@ Tensor fill_with(const Tensor &self, const Scalar &value) {
   check_converts(value, self.scalar_type());
   if (self.numel() == 0)
     return self;
-  Tensor once = self; // what repeats gets the same number each time
+  Tensor once = self; // repeated elements get the same number
   for (int64_t d = 0; d < self.dim(); ++d)
     if (self.stride(d) == 0 && self.size(d) > 1)
       once = once.narrow(d, 0, 1);
@@ -259,7 +259,7 @@ static bool is_mixed(const Tensor &tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().data_ptr().get_deleter() == &release_mixed_buffer;
 }
 
-// A bool tensor of mixed memory with each byte as 0 or 1, laid out alike. The core's bools are 0 and 1.
+// A bool tensor of mixed memory with each byte as 0 or 1, in the same layout. The core's bools are 0 and 1.
 static Tensor truth_of(const Tensor &tensor) {
   int64_t bytes = static_cast<int64_t>(tensor.storage().nbytes());
   Tensor truth = new_tensor({bytes}, ScalarType::Bool);
@@ -326,11 +326,11 @@ Record &Record::in(const Tensor &tensor) {
   return *this;
 }
 
-// The last input reads a copy of its memory that has bools alone.
+// Makes the last input read a copy of its memory with valid bools.
 void Record::normalise(const Tensor &tensor) {
   int64_t offset_bytes;
   bool retained;
-  Tensor truth = truth_of(tensor); // lives until its buffer is held
+  Tensor truth = truth_of(tensor); // lives until the record holds its buffer
   inputs_.back().buffer = buffer_of(truth, &offset_bytes, &retained);
   hr_buffer_retain(inputs_.back().buffer);
   retained_.push_back(inputs_.back().buffer);

@@ -1,11 +1,10 @@
-// record.h: from ATen tensors to records of the stream.
+// record.h: turns ATen tensors into records of the stream.
 //
-// A tensor of the device has a real storage whose DataPtr holds an hr_buffer: `data` is the buffer's handle (an
-// address that maps nothing), `context` the buffer, the deleter hr_buffer_release. A kernel turns tensors into views
-// and hands them to hr_stream_record with one `Record`; where its result goes (a new tensor, self, the user's out=) is
-// a `Result`.
+// A tensor of the device has a real storage whose DataPtr holds an hr_buffer: `data` is the buffer's handle (an address
+// that maps nothing), `context` the buffer, the deleter hr_buffer_release. A kernel turns tensors into views and passes
+// them to hr_stream_record with one `Record`. A `Result` is its output: a new tensor, self, or the user's out=.
 //
-// Threads: everything here may be called from any thread; objects on the stack belong to theirs.
+// Threads: safe from any thread; objects on the stack belong to their thread.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -35,8 +34,8 @@ using Dims = c10::SmallVector<int64_t, 8>;
 
 // ---- the device (device.cpp)
 
-// Where there are several devices, each thread has a current one: torch's guards choose it, and a kernel works on its
-// first tensor's (OnDevice). With one device nothing is looked up.
+// With several devices, each thread has a current one: torch's guards choose it, and a kernel works on its first
+// tensor's (OnDevice). With one device nothing is looked up.
 extern std::atomic<bool> has_several_devices;
 c10::DeviceIndex chosen_index(); // this thread's
 inline c10::DeviceIndex here_index() {
@@ -48,14 +47,14 @@ inline c10::Device here() {
 
 hr_device *device(); // the current one, opened on first use; throws in a forked child
 hr_stream *stream(); // its stream, or this thread's capture
-// Some device works beside the host, such as a GPU.
+// True if some device works beside the host, such as a GPU.
 extern std::atomic<bool> device_runs_beside;
-// Tells the stream that a backward pass begins or has ended, once for each: such a device then gets work while the next
-// pass is recorded.
+// Hints to the stream that a backward pass begins or has ended, once for each: such a device then gets work while the
+// next pass is recorded.
 void hint_pass();
-void check_index(c10::DeviceIndex index); // throws for a device that there is not; -1 is the current one
+void check_index(c10::DeviceIndex index); // throws for a missing device; -1 is the current one
 
-// The device of the first argument that says one is the current one while this lives: tensors, lists of tensors,
+// Makes the device of the first argument that has one the current device for its lifetime: tensors, lists of tensors,
 // devices.
 class OnDevice {
 public:
@@ -80,7 +79,7 @@ private:
   void leave();
   c10::DeviceIndex before_ = -1;
 };
-[[noreturn]] void fail(hr_status status); // the exception that torch's users expect for the code
+[[noreturn]] void fail(hr_status status); // throws the exception that torch's users expect for the code
 inline void check(hr_status status) {
   if (C10_UNLIKELY(status != nullptr))
     fail(status);
@@ -88,13 +87,13 @@ inline void check(hr_status status) {
 c10::Allocator *allocator();
 c10::DataPtr allocate(size_t bytes);
 void release_buffer(void *buffer); // the deleter of our DataPtrs
-// The same, of storages that are seen both as bool and as another dtype: their bytes may be any number.
+// The same for storages viewed both as bool and as another dtype: their bytes may be any number.
 void release_mixed_buffer(void *buffer);
 inline bool is_ours(const c10::DataPtr &pointer) {
   return C10_LIKELY(pointer.get_deleter() == &release_buffer) || pointer.get_deleter() == &release_mixed_buffer;
 }
 
-// The next place in a generator's sequence: each random operation takes one offset.
+// The next position in a generator's sequence: each random operation uses one offset.
 struct Philox {
   int64_t seed, offset;
 };
@@ -102,15 +101,15 @@ Philox next_philox(const std::optional<at::Generator> &generator, int64_t count 
 
 // ---- captures (graph.cpp)
 
-// What a thread records instead of the stream's work.
+// A thread's capture, which receives its records instead of the stream.
 struct Capture {
   struct Random {
     int64_t scalar, ticket; // the number of the captured scalar that holds the seed; the offset is the next one
   };
   hr_stream *stream = nullptr;
   std::vector<Random> randoms;
-  int64_t ticket_count = 0; // of the forward pass, too
-  // While the backward pass is captured: what the forward pass was.
+  int64_t ticket_count = 0; // including the forward pass
+  // While the backward pass is captured: the forward pass.
   hr_stream *forward = nullptr;
   std::vector<Random> forward_randoms;
   int64_t forward_ticket_count = 0;
@@ -121,22 +120,22 @@ inline Capture *capture() {
   return C10_LIKELY(capture_count.load(std::memory_order_relaxed) == 0) ? nullptr : current_capture();
 }
 
-// Runs a compiled graph by its program's handle. False when no variant fits the inputs, or its results are not all
+// Runs a compiled graph by its program's handle. False if no variant fits the inputs, or its results are not all
 // tensors of the device.
 using RunGraph = hr_status (*)(hr_stream *, const hr_part *, hr_buffer *const *, hr_buffer *const *,
-                               const hr_scalar *); // run_and_submit_early, or what wraps it
+                               const hr_scalar *); // run_and_submit_early, or a wrapper of it
 hr_status run_and_submit_early(hr_stream *stream, const hr_part *graph, hr_buffer *const *params,
                                hr_buffer *const *results,
                                const hr_scalar *arguments); // hr_part_run, then hr_part_submit_early
 bool graph_run_directly(int64_t program, TensorList inputs, std::vector<Tensor> &outputs, RunGraph run_graph);
 
-// What headrace.compile does with programs and captures.
+// headrace.compile's operations on programs and captures.
 int64_t program_create();
 void program_release(int64_t program);
 void program_mix(int64_t program); // its results are not all tensors of the device
 void capture_begin();
 void capture_backward();
-void capture_end(); // of this thread, if there is one; what graph_end has not taken is dropped
+void capture_end(); // ends this thread's capture, if there is one; records that graph_end has not taken are dropped
 struct GraphCounts {
   int64_t captures, runs;
 };
@@ -145,7 +144,7 @@ void reset_graph_counts();
 
 // ---- tensors
 
-inline bool is_half(ScalarType type) { // 16 bits that f32 computes for
+inline bool is_half(ScalarType type) { // 16-bit types that are computed in f32
   return type == ScalarType::Half || type == ScalarType::BFloat16;
 }
 hr_dtype dtype_of(ScalarType type); // throws for what the core does not know
@@ -162,10 +161,10 @@ Tensor new_tensor_in(c10::DataPtr memory, size_t bytes, IntArrayRef sizes, IntAr
 Tensor new_view_of(const Tensor &tensor, IntArrayRef sizes, IntArrayRef strides, int64_t offset, ScalarType type);
 Tensor new_tensor(IntArrayRef sizes, ScalarType type, at::MemoryFormat format);
 Tensor new_like(const Tensor &tensor, std::optional<ScalarType> type = std::nullopt); // same order of strides
-void check_converts(const Scalar &value, ScalarType type); // throws what torch throws for a number that does not fit
+void check_converts(const Scalar &value, ScalarType type); // throws torch's error for a number that does not fit
 Tensor fill_with(const Tensor &self, const Scalar &value);
 void copy_on_device(const Tensor &from, const Tensor &to); // converts and broadcasts; both on the device
-Tensor to_type(const Tensor &tensor, ScalarType type);     // the tensor itself where it has the type
+Tensor to_type(const Tensor &tensor, ScalarType type);     // the tensor itself if it has the type
 Dims row_major(IntArrayRef sizes);
 
 // ---- one record
@@ -221,12 +220,12 @@ private:
   std::array<int64_t, kPool> pool_;
 };
 
-// The buffer behind a tensor's storage and where the storage starts in it. A DataPtr that is not ours (torch rebuilds
-// tensors from addresses) is looked up by address; then the buffer comes retained and *out_retained is set.
-void see_as(const Tensor &tensor, ScalarType type); // notes that a storage is seen in another dtype, if one is bool
+// The buffer behind a tensor's storage and the storage's offset in it. A DataPtr that is not ours (torch rebuilds
+// tensors from addresses) is looked up by address; then the buffer is retained and *out_retained is set.
+void see_as(const Tensor &tensor, ScalarType type); // notes a view in another dtype, if one is bool
 hr_buffer *buffer_of(const Tensor &tensor, int64_t *out_offset_bytes, bool *out_retained);
 
-// ---- where a result goes
+// ---- results
 
 class Result {
 public:
@@ -239,14 +238,14 @@ public:
   static Result inplace(const Tensor &self) {
     return Result(&self, true);
   }
-  // As out, where torch wants no other dtype.
+  // Like out, if torch allows no other dtype.
   static Result exact(const Tensor &tensor) {
     Result result(&tensor, false);
     result.exact_ = true;
     return result;
   }
 
-  // The same place; whether an out= may have another dtype than the result's.
+  // The same target; is_exact: an out= must have the result's dtype.
   Result exact_if(bool is_exact) const {
     Result result = *this;
     result.exact_ = is_exact && tensor_ != nullptr && !inplace_;
@@ -266,13 +265,13 @@ public:
     return *tensor_;
   }
 
-  // The tensor that a kernel writes whole. A user's out= is checked (device, castable dtype), resized as torch does,
-  // and used unless its dtype differs or it shares its storage with an input: then a temporary takes its place.
+  // The tensor that a kernel writes whole. A user's out= is checked (device, castable dtype) and resized as in torch.
+  // If its dtype differs or it shares its storage with an input, a temporary is used instead.
   Tensor begin(IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs = {},
                at::MemoryFormat format = at::MemoryFormat::Contiguous) const;
-  // Copies a temporary to where it belongs; returns the result.
+  // Copies a temporary to its target; returns the result.
   Tensor end(const Tensor &written) const;
-  // Values that were made elsewhere. What is memory of the input is copied: a result is a tensor of its own.
+  // Values computed elsewhere. Memory of the input is copied: a result is a tensor of its own.
   Tensor give(const Tensor &values) const;
   Tensor give(const Tensor &values, const Tensor &input) const;
 
@@ -282,7 +281,7 @@ private:
   bool inplace_, exact_ = false;
 };
 
-// torch's checks of an out= argument whose values have the given type and sizes; resizes it.
+// torch's checks of an out= argument for values of the given type and sizes; resizes it.
 void prepare_out(const Tensor &out, IntArrayRef sizes, ScalarType type);
 
 // ---- element-wise operations (pointwise.cpp)
@@ -300,7 +299,7 @@ enum class Rule {
 struct Operand {
   const Tensor *tensor = nullptr;
   hr_scalar number{};
-  bool promotes = true; // false: has no say in the result's type (alpha, slopes, bounds)
+  bool promotes = true; // false: does not affect the result's type (alpha, slopes, bounds)
   Operand() = default;
   Operand(const Tensor &value) : tensor(&value) {}
   Operand(const Scalar &value) : number(number_of(value)) {}

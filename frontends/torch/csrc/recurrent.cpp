@@ -1,12 +1,12 @@
 // recurrent.cpp: layers of LSTM and GRU over whole sequences.
 //
-// torch's own layers on a device take a sequence apart: a product for each step's input, and in the gradients products
-// for each step's share in the weights. Here the inputs of all steps are one product, and so is the gradient of either
-// weight. What is left step by step is the product of the state before with its weights, and the cell. States lie one
-// behind the other, [T + 1, N, H] with the first state, so that the gradient of the weights reads them as they are.
+// torch's own layers on a device split a sequence: a product for each step's input, and in the gradients a product for
+// each step's share in the weights. Here the inputs of all steps are one product, and so is the gradient of either
+// weight. Each step only has the product of the previous state with its weights, and the cell. States are stored in one
+// tensor [T + 1, N, H], starting with the first state, so that the gradient of the weights reads them directly.
 //
-// What is unusual (projections, packed sequences, autocast, transforms) goes through torch's own layers. Where a
-// gradient is itself recorded (create_graph=True) it is that of torch's cells.
+// Unusual cases (projections, packed sequences, autocast, transforms) go through torch's own layers. With
+// create_graph=True the gradient is that of torch's cells.
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_thnn_fused_gru_cell.h>
@@ -31,8 +31,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What a layer is made for: `gates` [T, N, G * H] are its inputs' part of the gates with all biases of theirs; `c` is
-// an LSTM's, `bias` the hidden one of a GRU; undefined else.
+// The inputs of a layer: `gates` [T, N, G * H] are its inputs' part of the gates with all their biases; `c` is for an
+// LSTM, `bias` the hidden one of a GRU; else undefined.
 struct Layer {
   Tensor gates, h, c, weight, bias;
   bool reverse;
@@ -52,10 +52,10 @@ struct Layer {
   int64_t width() const { // of all gates
     return weight.size(0);
   }
-  int64_t time(int64_t step) const { // of the step that is made after `step` others
+  int64_t time(int64_t step) const { // of the step that runs after `step` others
     return reverse ? steps() - 1 - step : step;
   }
-  int64_t before(int64_t time) const { // the slot of the state that a step starts from
+  int64_t before(int64_t time) const { // slot of the state before a step
     return reverse ? time + 1 : time;
   }
   int64_t after(int64_t time) const {
@@ -63,7 +63,7 @@ struct Layer {
   }
 };
 
-// A matrix that lies in a tensor from element `offset` on, row by row.
+// A row-major matrix in a tensor from element `offset` on.
 struct Rows {
   const Tensor &tensor;
   int64_t rows, columns, offset;
@@ -81,7 +81,7 @@ void add_out(Record &record, const Rows &m) {
   record.out(m.tensor, {m.rows, m.columns}, {m.columns, 1}, m.offset);
 }
 
-// A new matrix: left * right, and `addend` where it is defined. `right` has any strides.
+// A new matrix: left * right, plus `addend` if it is defined. `right` may have any strides.
 Tensor product(const Rows &left, const Tensor &right, const Tensor &addend) {
   Tensor out = new_tensor({left.rows, right.size(1)}, right.scalar_type());
   Record record(HR_OP_MATMUL);
@@ -95,7 +95,7 @@ Tensor product(const Rows &left, const Tensor &right, const Tensor &addend) {
 
 // ---- forward
 
-// What a layer makes, and what its gradient needs besides: states and cells by slots, gates after activation by time.
+// A layer's results, and the data for its gradient: states and cells by slots, gates after activation by time.
 struct Made {
   Tensor states, cells, workspace;
 };
@@ -116,7 +116,7 @@ void cell_forward(const Layer &layer, int64_t time, const Made &made, const Rows
   record.run();
 }
 
-// Without a gradient the cells share a slot, and what a step keeps is forgotten by the next one.
+// Without a gradient the cells share a slot, and each step overwrites the previous one's data.
 Made forward(const Layer &layer, bool keeps) {
   int64_t steps = layer.steps(), n = layer.batch(), hidden = layer.hidden();
   ScalarType type = layer.h.scalar_type();
@@ -151,7 +151,7 @@ variable_list results_of(const Layer &layer, const Made &made) {
 // ---- gradients
 
 struct Gradients {
-  Tensor gates, hidden; // [T, N, G * H]: of the inputs' part and of the states' part, which are one for an LSTM
+  Tensor gates, hidden; // [T, N, G * H]: of the inputs' part and of the states' part, equal for an LSTM
   Tensor h, c;          // of the first state
 };
 
@@ -197,7 +197,7 @@ Gradients gru_backward(const Layer &layer, const Made &made, const Tensor &by_ou
   for (int64_t step = layer.steps() - 1; step >= 0; --step) {
     int64_t time = layer.time(step);
     Tensor through = new_tensor({layer.batch(), layer.hidden()}, layer.weight.scalar_type());
-    Tensor dh = sum_of(at_time(by_output, time), grads.h); // the record holds no tensor, only what describes it
+    Tensor dh = sum_of(at_time(by_output, time), grads.h); // the record holds no tensor, only its description
     Record record(HR_OP_GRU_CELL_BACKWARD);
     record.in(dh);
     add_in(record, slot(made.workspace, time));
@@ -220,7 +220,7 @@ Tensor weight_gradient(const Layer &layer, const Made &made, const Tensor &hidde
   return out;
 }
 
-// The layer again, of torch's cells, whose gradients can be recorded.
+// The layer again, built of torch's cells, whose gradients can be recorded.
 variable_list recorded_gradients(const Layer &layer, const variable_list &by) {
   Tensor h = layer.h, c = layer.c, zeros = layer.bias.defined() ? at::zeros_like(layer.bias) : Tensor();
   std::vector<Tensor> outputs(static_cast<size_t>(layer.steps()));
@@ -276,7 +276,7 @@ struct Sequence : torch::autograd::Function<Sequence> {
     Gradients grads =
         layer.is_lstm() ? lstm_backward(layer, made, by[0], by[1], by[2]) : gru_backward(layer, made, by[0], by[1]);
     result[0] = grads.gates, result[1] = grads.h, result[2] = grads.c;
-    size_t weight = layer.is_lstm() ? 3 : 2; // its place among the tensors that there are
+    size_t weight = layer.is_lstm() ? 3 : 2; // its position among the tensors present
     if (context->needs_input_grad(weight))
       result[3] = weight_gradient(layer, made, grads.hidden);
     if (layer.bias.defined() && context->needs_input_grad(weight + 1))
@@ -340,7 +340,7 @@ OptionalTensor if_any(const Tensor &tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
 }
 
-// One direction of one layer. Both biases of an LSTM are added to each other once: they only ever come together.
+// One direction of one layer. Both biases of an LSTM are added once, because only their sum is used.
 variable_list run_layer(const Network &net, const Tensor &x, int64_t index, bool reverse) {
   TensorList params = net.params.slice(static_cast<size_t>(index) * net.params_each(), net.params_each());
   Tensor input_bias = net.has_biases ? params[2] : Tensor(), hidden_bias = net.has_biases ? params[3] : Tensor();

@@ -1,7 +1,7 @@
 // reduce.cpp: reductions, norms, softmax and matrix products.
 //
-// The core wants a reduction's output with the rank of its input and 1 in the reduced dims: that view is laid over the
-// tensor that torch expects, whose reduced dims are gone unless keepdim.
+// The core's reductions have outputs with the rank of the input and 1 in the reduced dims. This is a view of the tensor
+// that torch expects, which lacks the reduced dims unless keepdim is set.
 #include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/ops/amax.h>
@@ -21,7 +21,7 @@ struct Reduction {
   bool all, keepdim;
   Dims kept;         // the input's sizes with 1 in the reduced dims
   Dims sizes;        // the result's
-  int64_t count = 1; // elements that become one
+  int64_t count = 1; // elements reduced to one
 
   Reduction(const Tensor &self, OptionalIntArrayRef dims, bool keep)
       : all(!dims.has_value() || dims->empty()), keepdim(keep) {
@@ -47,7 +47,7 @@ struct Reduction {
     }
   }
 
-  // Strides of the result as the core sees it.
+  // Strides of the result in the core's form.
   Dims strides(const Tensor &out) const {
     Dims result;
     for (size_t i = 0, j = 0; i < kept.size(); ++i) {
@@ -58,7 +58,7 @@ struct Reduction {
   }
 };
 
-// For reductions that give nothing for no elements.
+// For reductions without a result for no elements.
 void check_not_empty(const Tensor &self, const Reduction &reduction, const char *name) {
   TORCH_CHECK(!reduction.all || self.numel() > 0, name, "(): Expected reduction dim to be specified for input.numel() ",
               "== 0. Specify the reduction dim with the 'dim' argument.");
@@ -92,7 +92,7 @@ Tensor reduce(Result result, hr_op op, const Tensor &self, const Reduction &redu
   return reduce(result, op, self, reduction, type, empty, [](Record &) {});
 }
 
-// Sums and products of integers are int64 unless the caller says otherwise.
+// Sums and products of integers are int64 unless the caller passes a dtype.
 ScalarType accumulated_type(const Result &result, const Tensor &self, std::optional<ScalarType> dtype) {
   if (dtype.has_value())
     return *dtype;
@@ -107,7 +107,7 @@ ScalarType scan_type(const Result &result, const Tensor &self, std::optional<Sca
   return result.is_inplace() && !dtype.has_value() ? self.scalar_type() : accumulated_type(result, self, dtype);
 }
 
-// The real parts, where the result is real.
+// The real parts if the result is real.
 static Tensor as_real(const Tensor &self, ScalarType type) {
   return self.is_complex() && !c10::isComplexType(type) ? to_type(self, c10::toRealValueType(self.scalar_type()))
                                                         : self;
@@ -115,7 +115,7 @@ static Tensor as_real(const Tensor &self, ScalarType type) {
 
 Tensor sum(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim, std::optional<ScalarType> dtype) {
   ScalarType type = accumulated_type(result, self, dtype);
-  if (type == ScalarType::Bool && self.scalar_type() != type) // numbers become true or false before they are combined
+  if (type == ScalarType::Bool && self.scalar_type() != type) // numbers become bools before they are combined
     return headrace::sum(result, to_type(self, type), dims, keepdim, dtype);
   return reduce(result, HR_OP_SUM, as_real(self, type), Reduction(self, dims, keepdim), type, 0);
 }
@@ -209,7 +209,7 @@ Tensor2 aminmax(Result min, Result max, const Tensor &self, std::optional<int64_
 }
 
 Tensor truth(Result result, hr_op op, const Tensor &self, OptionalIntArrayRef dims, bool keepdim) {
-  bool some = dims.has_value() && dims->empty(); // any.dims with no dims reduces nothing
+  bool some = dims.has_value() && dims->empty(); // any.dims with an empty list reduces nothing
   ScalarType wanted = result.is_fresh() ? ScalarType::Bool : result.tensor().scalar_type();
   TORCH_CHECK(wanted == ScalarType::Bool || wanted == ScalarType::Byte, op == HR_OP_ALL ? "all" : "any",
               " only supports bool tensor for result, got: ", wanted);
@@ -259,7 +259,7 @@ Tensor2 variance_mean(const Tensor &self, OptionalIntArrayRef dims, const std::o
   return {spread, centre};
 }
 
-// The orders that the core knows when it compiles.
+// The orders that are constants for the core's compiler.
 static int64_t norm_kind(double order) {
   if (std::isinf(order))
     return order > 0 ? 4 : 5;
@@ -280,7 +280,7 @@ Tensor norm(Result result, const Tensor &self, const std::optional<Scalar> &p, O
                 [&](Record &record) { record.ints({norm_kind(order)}).num(order); });
 }
 
-// About the largest real part, which keeps exp from overflowing.
+// Relative to the largest real part, which keeps exp from overflowing.
 static Tensor logsumexp_complex(Result result, const Tensor &self, IntArrayRef dims, bool keepdim) {
   ScalarType type = result.is_fresh() ? self.scalar_type() : result.tensor().scalar_type();
   TORCH_CHECK(c10::isFloatingType(type) || c10::isComplexType(type),
@@ -360,7 +360,7 @@ Tensor softmax_backward(Result result, hr_op op, const Tensor &grad, const Tenso
 
 // ---- products
 
-// Rank 2: of matrices; 3: of batches of them.
+// Rank 2: matrices; 3: batches of them.
 static void check_product(int64_t rank, const Tensor &a, const Tensor &b) {
   TORCH_CHECK(a.dim() == rank && b.dim() == rank,
               rank == 2 ? "mat1 and mat2 must be matrices" : "batch1 and batch2 must be 3D tensors", ", not ", a.dim(),
@@ -439,7 +439,7 @@ Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, c
                                                : result.begin(sizes, a.scalar_type(), {a, b});
   if (out.numel() == 0)
     return result.end(out);
-  bool is_row = self.dim() == 1 && self.size(0) == sizes.back(); // which libraries add before they round
+  bool is_row = self.dim() == 1 && self.size(0) == sizes.back(); // libraries add it before they round
   bool is_rounded_late = is_half(a.scalar_type()) && !beta.equal(0) && !(plain && is_row); // terms may cancel out
   if (is_stored_product(rank, a)) {
     ScalarType wide = ScalarType::Float;
@@ -454,7 +454,7 @@ Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, c
   }
   bool is_narrow = out.scalar_type() == ScalarType::Half || out.scalar_type() == ScalarType::BFloat16;
   Tensor product =
-      new_tensor(sizes, is_narrow ? ScalarType::Float : out.scalar_type()); // rounded once, behind the factors
+      new_tensor(sizes, is_narrow ? ScalarType::Float : out.scalar_type()); // rounded once, after the factors
   if (a.size(-1) == 0)
     fill_with(product, 0);
   else
@@ -502,7 +502,7 @@ Tensor dot(const Tensor &a, const Tensor &b) {
   TORCH_CHECK(a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [",
               b.numel(), "] to have the same number of elements, but got ", a.numel(), " and ", b.numel(),
               " elements respectively");
-  if (is_half(a.scalar_type()) && a.numel() > 0) { // libraries have no way for one long sum of halves
+  if (is_half(a.scalar_type()) && a.numel() > 0) { // libraries lack an algorithm for one long f16 sum
     ScalarType wide = ScalarType::Float;
     return to_type(at::sum(at::mul(to_type(a, wide), to_type(b, wide)), IntArrayRef{0}), a.scalar_type());
   }

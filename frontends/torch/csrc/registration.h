@@ -1,5 +1,5 @@
-// registration.h: kernels that are registered when the device is first used, so that a program which only imports torch
-// pays for none of them. As TORCH_LIBRARY_IMPL and TORCH_LIBRARY, at namespace scope:
+// registration.h: kernels are registered when the device is first used, so that a program which only imports torch pays
+// for none. Used like TORCH_LIBRARY_IMPL and TORCH_LIBRARY, at namespace scope:
 //
 //   HEADRACE_KERNELS(aten, PrivateUse1, m) { m.impl("add.out", &add); }
 //   HEADRACE_OPERATORS(headrace, m) { m.def("name(...) -> ...", &function); }

@@ -1,4 +1,4 @@
-// resample.cpp: interpolation dim by dim, samples of planes at places that a tensor names, and planes as columns of
+// resample.cpp: interpolation dim by dim, samples of planes at the positions of a tensor, and planes as columns of
 // windows.
 #include <ATen/ExpandUtils.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 enum Kind { kNearest = 0, kNearestExact, kLinear, kCubic, kLinearAA, kCubicAA, kLanczosAA };
 
-// How one dim goes from `in` to `out` elements, or back.
+// The resampling of one dim from `in` to `out` elements, or its inverse.
 struct Pass {
   int64_t kind, dim, in, out, taps;
   bool aligns;
@@ -28,15 +28,15 @@ struct Pass {
     constexpr double radii[] = {0.5, 0.5, 1, 2, 1, 2, 3};
     return radii[kind];
   }
-  // Elements of `in` for each of `out`.
+  // Elements of `in` per element of `out`.
   double ratio() const {
     if (aligns)
       return out > 1 ? static_cast<double>(in - 1) / (out - 1) : 0;
     return scale > 0 ? 1 / scale : static_cast<double>(in) / out;
   }
-  // How many elements of `out` tap one of `in` at most: those closer than the radius, and one more where rounding
-  // decides about the edge. Linear ones that lie before the first element tap the second, too, with a weight of 0. 0:
-  // too many at the end, where all beyond it tap the last element.
+  // The largest number of elements of `out` that tap one of `in`: those closer than the radius, and one more if
+  // rounding decides at the edge. Linear ones before the first element also tap the second, with a weight of 0. Returns
+  // 0 if too many elements beyond the end tap the last one.
   int64_t shares() const {
     double step = ratio(), n = static_cast<double>(out), m = static_cast<double>(in);
     double width = 2 * radius() * (kind >= kLinearAA ? std::max(step, 1.0) : 1), most = width / step;
@@ -53,7 +53,7 @@ struct Pass {
   bool is_identity() const {
     return in == out && (kind == kNearest || kind == kLinear || aligns || scale == 0);
   }
-  // How often each element occurs where nearest neighbours are that alone; else 0. No rounding touches powers of two.
+  // The number of copies of each element if nearest neighbours are only copies, else 0. Powers of two are exact.
   int64_t copies() const {
     int64_t each = out / in;
     bool is_exact = out % in == 0 && (each & (each - 1)) == 0 && (scale == 0 || scale == static_cast<double>(each));
@@ -90,12 +90,12 @@ bool goes_first(const Pass &a, const Pass &b) {
   return shrinks_more(a, b) || (!shrinks_more(b, a) && (a.out < a.in ? a.dim < b.dim : a.dim > b.dim));
 }
 
-// Whether the result is each element some times along each dim: one copy.
+// True if the result repeats each element a fixed number of times along each dim: one copy.
 bool are_copies(const std::vector<Pass> &passes) {
   return std::all_of(passes.begin(), passes.end(), [](const Pass &pass) { return pass.copies() > 0; });
 }
 
-// From the last dim on, so that the numbers of those before stay.
+// Starts from the last dim, so that the numbers of earlier dims stay.
 void repeat(const std::vector<Pass> &passes, const Tensor &from, const Tensor &to) {
   Tensor elements = from, places = to;
   for (auto pass = passes.rbegin(); pass != passes.rend(); ++pass) {
@@ -105,15 +105,15 @@ void repeat(const std::vector<Pass> &passes, const Tensor &from, const Tensor &t
   copy_on_device(elements.expand(places.sizes()), places);
 }
 
-// Values between passes: wide enough not to be rounded twice, but for bytes, which torch rounds after each dim.
+// The type between passes: wide enough to avoid rounding twice, except for bytes, which torch rounds after each dim.
 ScalarType between(ScalarType type) {
   return type == ScalarType::Half || type == ScalarType::BFloat16 ? ScalarType::Float : type;
 }
 
 } // namespace
 
-// What shrinks more goes first: what follows has less to do. Of equals the first dim does where they shrink, while rows
-// are combined whole, and the last one where they grow.
+// Dims that shrink most go first, so that later ones have less work. Of equal ones the first dim goes first if they
+// shrink, because whole rows are combined, and the last one if they grow.
 Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef size, bool aligns, const Scales &scales) {
   std::vector<Pass> passes = passes_of(kind, self.sizes(), size, aligns, scales);
   TORCH_CHECK(self.size(1) > 0, "Non-empty data tensor expected but got a tensor with sizes ", self.sizes());
@@ -122,7 +122,7 @@ Tensor resample(Result result, int64_t kind, const Tensor &self, IntArrayRef siz
   Tensor y = result.begin(sizes, self.scalar_type(), {self}, format_of(self));
   if (y.numel() == 0)
     return result.end(y);
-  bool is_bytes = self.scalar_type() == ScalarType::Byte; // torch leaves alone what keeps its size, whatever the scale
+  bool is_bytes = self.scalar_type() == ScalarType::Byte; // torch skips a dim that keeps its size, for any scale
   auto is_idle = [&](const Pass &p) { return p.is_identity() || (is_bytes && kind > kNearestExact && p.in == p.out); };
   passes.erase(std::remove_if(passes.begin(), passes.end(), is_idle), passes.end());
   if (are_copies(passes)) {
@@ -179,8 +179,8 @@ Tensor upsample_nearest_exact(Result result, const Tensor &self, IntArrayRef siz
   return upsample2d(result, HR_OP_UPSAMPLE_NEAREST2D, self, size, 1, scale_h, scale_w);
 }
 
-// Planes of floats have one operation for both dims on a device beside the host, which hides that neighbours lie apart.
-// The host reads four of them for each element then; dim by dim it reads two, and whole rows afterwards.
+// On a device beside the host, float planes use one operation for both dims, which hides the distance of neighbours. On
+// the host that would read four of them per element; dim by dim it reads two, then whole rows.
 Tensor upsample_bilinear(Result result, const Tensor &self, IntArrayRef size, bool aligns,
                          std::optional<double> scale_h, std::optional<double> scale_w) {
   if (self.scalar_type() == ScalarType::Byte || !device_runs_beside.load(std::memory_order_relaxed))
@@ -188,7 +188,7 @@ Tensor upsample_bilinear(Result result, const Tensor &self, IntArrayRef size, bo
   return upsample2d(result, HR_OP_UPSAMPLE_BILINEAR2D, self, size, aligns, scale_h, scale_w);
 }
 
-// ---- samples at places
+// ---- samples at positions
 
 namespace {
 

@@ -1,6 +1,6 @@
-// sample.cpp: random numbers beyond the uniform and the normal distribution, and histograms. All of them start from
-// Philox numbers of the generator, one offset an operator. Samplers that reject take a key of 53 random bits for each
-// element, and draw from the sequence that belongs to it (core/math/special.h).
+// sample.cpp: random numbers beyond the uniform and the normal distribution, and histograms. All of them use Philox
+// numbers of the generator, one offset for each operator. Rejection samplers use a key of 53 random bits for each
+// element, and draw from the sequence of that key (core/math/special.h).
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/exponential.h>
@@ -14,7 +14,7 @@
 namespace headrace {
 namespace {
 
-// The dtype in which numbers for a tensor are made.
+// The dtype in which numbers for a tensor are drawn.
 ScalarType made_type(const Tensor &self) {
   return self.scalar_type() == ScalarType::Double || c10::isIntegralType(self.scalar_type(), true) ? ScalarType::Double
                                                                                                    : ScalarType::Float;
@@ -173,7 +173,7 @@ Tensor histc(Result result, const Tensor &self, int64_t bins, const Scalar &min,
     least -= 1, most += 1;
   TORCH_CHECK(std::isfinite(least) && std::isfinite(most), "range of [", least, ", ", most, "] is not finite");
   TORCH_CHECK(least < most, "max must be larger than min");
-  Tensor counts = fill_with(new_tensor({bins + 1}, made_type(self)), 0); // the last takes what lies outside
+  Tensor counts = fill_with(new_tensor({bins + 1}, made_type(self)), 0); // the last one counts the numbers outside
   if (flat.numel() > 0) {
     Tensor inside = flat.ge(least).logical_and(flat.le(most));
     Tensor place =
@@ -223,7 +223,7 @@ std::vector<Tensor> edges_of(const Tensor &points, IntArrayRef bins, at::Optiona
   return edges;
 }
 
-// How much weight lies between the edges, the last bin with its upper edge.
+// The weight between the edges; the last bin includes its upper edge.
 Tensor counted(const Tensor &points, const std::vector<Tensor> &edges, const OptionalTensor &weight, bool density) {
   bool has_weight = weight.has_value() && weight->defined();
   ScalarType type = points.scalar_type();
@@ -233,7 +233,7 @@ Tensor counted(const Tensor &points, const std::vector<Tensor> &edges, const Opt
     sizes.push_back(edge.numel() - 1);
     total *= edge.numel() - 1;
   }
-  Tensor counts = fill_with(new_tensor({total + 1}, type), 0); // the last takes what lies outside
+  Tensor counts = fill_with(new_tensor({total + 1}, type), 0); // the last one counts the numbers outside
   int64_t rows = points.size(0);
   if (rows > 0 && total > 0) {
     Tensor target = fill_with(new_tensor({rows}, ScalarType::Long), 0),

@@ -1,4 +1,4 @@
-// scan.cpp: running products and sums of exponentials, distances, and reductions that are made of others.
+// scan.cpp: running products and sums of exponentials, distances, and composed reductions.
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/arange.h>
@@ -69,7 +69,7 @@ Tensor cdist_forward(const Tensor &a, const Tensor &b, double p) {
   TORCH_CHECK(c10::isFloatingType(a.scalar_type()) && c10::isFloatingType(b.scalar_type()),
               "cdist only supports floating-point dtypes, X1 got: ", a.scalar_type());
   TORCH_CHECK(p >= 0, "cdist only supports non-negative p values");
-  // Sums of up to 32 elements are made one in each lane of a vector: those that neighbouring lanes read shall be
+  // Sums of up to 32 elements are computed one in each vector lane: elements read by neighbouring lanes should be
   // neighbours.
   bool is_short = a.size(-1) <= 32 && !device_runs_beside.load(std::memory_order_relaxed);
   Tensor apart = pairs_between(a, is_short ? b.transpose(-1, -2).contiguous().transpose(-1, -2) : b);
@@ -78,7 +78,7 @@ Tensor cdist_forward(const Tensor &a, const Tensor &b, double p) {
   return at::linalg_vector_norm(apart, p, IntArrayRef{-1});
 }
 
-// The derivative of each distance by each of its differences.
+// The derivative of each distance with respect to each of its differences.
 static Tensor distance_slope(const Tensor &apart, const Tensor &grad, const Tensor &distance, double p) {
   Tensor g = grad.unsqueeze(-1), size = apart.abs(), d = distance.unsqueeze(-1);
   if (p == 0)
@@ -101,9 +101,9 @@ Tensor cdist_backward(const Tensor &grad, const Tensor &a, const Tensor &b, doub
   return slopes.sizes().equals(a.sizes()) ? slopes : slopes.sum_to_size(a.sizes());
 }
 
-// Where the pairs (i, j), i < j < n, lie in a matrix of n columns, one after the other. Row i begins with pair s = i (2
-// n - 1 - i) / 2, which makes i = (2 n - 1 - sqrt((2 n - 1)^2 - 8 s)) / 2: exact there in f64, and between two rows
-// further from the next one than f64 rounds.
+// The positions of the pairs (i, j), i < j < n, in a matrix of n columns, in order. Row i begins with pair s = i (2 n -
+// 1 - i) / 2, so i = (2 n - 1 - sqrt((2 n - 1)^2 - 8 s)) / 2. In f64 this is exact at a row's start, and between two
+// rows its distance from the next row exceeds the rounding error.
 static Tensor places_of_pairs(int64_t n, int64_t count, const Tensor &like) {
   int64_t odd = 2 * n - 1;
   Tensor pair = at::arange(count, like.options().dtype(ScalarType::Long));
@@ -119,8 +119,8 @@ Tensor pdist_forward(const Tensor &self, double p) {
   TORCH_CHECK(self.dim() == 2, "pdist only supports 2D tensors, got: ", self.dim(), "D");
   if (count == 0 || self.size(1) == 0)
     return fill_with(new_tensor({count}, self.scalar_type()), 0);
-  // No row is gathered, and a loop over columns makes vectors of them: of all distances those of bands of rows to what
-  // follows the first of them, so that of few bands most is wanted.
+  // No row is gathered, and a loop over columns is vectorised: computes the distances from each band of rows to all
+  // rows from its first on. With few bands most of these are needed.
   int64_t bands = n < kBandRows ? 1 : kBands;
   Tensor apart = new_tensor({n, n}, self.scalar_type());
   for (int64_t band = 0; band < bands; ++band) {
@@ -131,14 +131,14 @@ Tensor pdist_forward(const Tensor &self, double p) {
   return apart.reshape({-1}).index_select(0, places_of_pairs(n, count, self));
 }
 
-// The numbers of pairs as a matrix that is its own transpose, with zeros between an element and itself.
+// The pairs' numbers as a symmetric matrix with zeros on the diagonal.
 static Tensor matrix_of_pairs(const Tensor &numbers, const Tensor &places, int64_t n) {
   Tensor half = at::zeros({n * n}, numbers.options()).index_copy(0, places, numbers).view({n, n});
   return half + half.t();
 }
 
-// Bands of rows: what stands between operations is never made, but counts as pending. Where p is 2, what a difference
-// is multiplied by is one number for each pair.
+// Works in bands of rows: fused intermediate results are never stored, but count as pending. For p = 2 the factor of a
+// difference is one number per pair.
 Tensor pdist_backward(const Tensor &grad, const Tensor &self, double p, const Tensor &distance) {
   constexpr int64_t kBandElements = int64_t{1} << 24;
   int64_t n = self.size(0);

@@ -12,7 +12,7 @@
 namespace headrace {
 namespace {
 
-// Which segment each element of the axis belongs to; the number of segments where none.
+// The segment of each element of the axis; the number of segments if it has none.
 struct Segments {
   int64_t axis, count;
   Tensor starts, ends, lengths; // of each segment; lengths broadcast against the output
@@ -40,7 +40,7 @@ struct Segments {
       lengths = lengths.unsqueeze(-1);
   }
 
-  // The lines of data follow each other as one list of rows.
+  // The lines of data form one list of rows.
   Tensor reduce(const Tensor &data, int64_t mode, const Scalar &start) const {
     int64_t lines = 1, columns = 1, size = data.size(axis);
     for (int64_t d = 0; d < axis; ++d)
@@ -56,7 +56,7 @@ struct Segments {
         .reshape(sizes);
   }
 
-  // What each element's segment has.
+  // The value of each element's segment.
   Tensor spread(const Tensor &values) const {
     Tensor ids = owners();
     Tensor all = fill_with(new_tensor(padded_sizes(), values.scalar_type()), 0);
@@ -65,7 +65,7 @@ struct Segments {
   }
 
 private:
-  // Which segment each element belongs to, in data's sizes: how many end at its place or before.
+  // The segment of each element, in data's sizes: the number of segments that end at its position or before.
   Tensor owners() const {
     Dims marked = data_sizes;
     int64_t size = marked[axis]++;
@@ -147,7 +147,7 @@ Tensor segment_reduce_backward(const Tensor &grad, const Tensor &output, const T
     Tensor count = segments.spread(to_type(segments.lengths.expand(segments.sizes), data.scalar_type()));
     return at::where(count.eq(0), Scalar(0.0), g / count).to(data.scalar_type()); // 0: in no segment
   }
-  if (reduce == "prod") { // of all others: zeros and NaN among them decide before the rest does
+  if (reduce == "prod") { // of all other elements: zeros and NaN among them decide first
     ScalarType type = data.scalar_type();
     Tensor zero = data.eq(0), nan = data.isnan();
     Tensor plain = at::where(zero.logical_or(nan), Scalar(1.0), data).to(type);

@@ -1,5 +1,5 @@
-// select.cpp: operators that look for places: by mask, by value, by count. Where the number of results depends on data,
-// it is read (which commits), and the result is made then.
+// select.cpp: operators that find positions: by mask, by value, by count. If the number of results depends on data, it
+// is read (which commits) before the result is created.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorOperators.h>
@@ -28,8 +28,8 @@ void check_long(const char *name, const Tensor &index) {
               index.scalar_type());
 }
 
-// The row-major places where a flat mask is true, in `count` elements; those that are too few stay -1. A device beside
-// the host has loops for it: a running sum and a scatter.
+// The row-major positions where a flat mask is true, in `count` elements; unused ones stay -1. A device beside the host
+// has loops for it: a running sum and a scatter.
 Tensor places_of(const Tensor &mask, int64_t count) {
   if (count == 0)
     return new_tensor({0}, ScalarType::Long);
@@ -38,7 +38,7 @@ Tensor places_of(const Tensor &mask, int64_t count) {
     Record(HR_OP_PLACES).in(mask).out(places).run();
     return places;
   }
-  Tensor out = fill_with(new_tensor({count + 1}, ScalarType::Long), -1); // the last takes what is not wanted
+  Tensor out = fill_with(new_tensor({count + 1}, ScalarType::Long), -1); // the last element collects unwanted ones
   if (mask.numel() == 0)
     return out.narrow(0, 0, count);
   Tensor turn = mask.to(ScalarType::Long).cumsum(0) - 1;
@@ -51,7 +51,7 @@ int64_t number_of_true(const Tensor &mask) {
   return mask.numel() == 0 ? 0 : mask.sum().item<int64_t>();
 }
 
-// [count, rank]: the coordinates of row-major places; those of -1 become `fill`.
+// [count, rank]: the coordinates of row-major positions; -1 gives `fill`.
 Tensor coordinates(const Tensor &places, IntArrayRef sizes, int64_t fill) {
   int64_t count = places.numel(), rank = static_cast<int64_t>(sizes.size());
   Tensor out = new_tensor({rank, count}, ScalarType::Long);
@@ -163,7 +163,7 @@ Tensor put(const Tensor &self, const Tensor &places, const Tensor &source, bool 
   return self;
 }
 
-// The index as a tensor of the source's shape that scatter takes.
+// The index broadcast to the source's shape, for scatter.
 static Tensor spread_index(const Tensor &index, int64_t along, IntArrayRef sizes) {
   Dims shape(sizes.size(), 1);
   if (!shape.empty())
@@ -248,7 +248,7 @@ static Scalar identity_of(std::string_view reduce, ScalarType type) {
   return is_max ? (is_signed ? -most - 1 : 0) : most;
 }
 
-// What reduces with the source alone starts from the identity there; a mean divides by how many came together.
+// Without include_self the targets start from the identity; a mean divides by the number of elements combined.
 Tensor scatter_reduce(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Tensor &source,
                       std::string_view reduce, bool include_self) {
   bool is_mean = reduce == "mean";
@@ -331,8 +331,8 @@ Tensor isin(Result result, const Scalar &element, const Tensor &among, bool inve
 
 // ---- by count
 
-// How often each number below `bins` occurs. Parts of a long list have counts of their own, and go side by side: whole
-// numbers add up to the same in any order.
+// The occurrences of each number below `bins`. Parts of a long list are counted separately and in parallel: integer
+// sums are independent of order.
 static Tensor count_numbers(const Tensor &list, int64_t bins) {
   constexpr int64_t kParts = 16, kNumbersOfBin = 8; // fewer are not worth another table
   int64_t parts = std::clamp<int64_t>(list.numel() / (kNumbersOfBin * bins), 1, kParts), length = list.numel() / parts;
@@ -376,7 +376,7 @@ Tensor repeat_interleave(const Tensor &repeats, std::optional<int64_t> size) {
   int64_t total = size.has_value() ? *size : ends.select(0, -1).item<int64_t>();
   TORCH_CHECK(!size.has_value() || ends.select(0, -1).item<int64_t>() == total,
               "allocated size does not match required size");
-  // how many have ended before each place
+  // the number of segments that end before each position
   Tensor ended = fill_with(new_tensor({total + 1}, ScalarType::Long), 0);
   ended.index_add_(0, ends, fill_with(new_tensor(ends.sizes(), ScalarType::Long), 1));
   return to_type(ended.cumsum(0).narrow(0, 0, total), repeats.scalar_type());
@@ -421,7 +421,7 @@ Tensor unfold_backward(const Tensor &grad, IntArrayRef sizes, int64_t dim, int64
   Tensor whole = out.dim() == 0 ? out.view({1}) : out;
   int64_t count = grad.dim() == whole.dim() ? 1 : grad.size(along);
   for (int64_t k = size - 1; k >= 0;
-       --k) { // windows overlap, the k-th elements of all of them do not; the first window first
+       --k) { // windows overlap, but the k-th elements of all windows do not; the first window first
     Tensor part = whole.slice(along, k, k + (count - 1) * step + 1, step), from = grad.select(-1, k);
     pointwise(Result::inplace(part), HR_OP_ADD, Rule::Same, part, from.view(part.sizes()));
   }
@@ -436,7 +436,7 @@ ScalarType wide_type(ScalarType type) {
   return c10::isComplexType(type) ? ScalarType::ComplexDouble : ScalarType::Double;
 }
 
-// As torch does: the ends of a line are rounded to its type first.
+// As in torch, the ends of a line are rounded to its type first.
 Scalar line_end(const Scalar &end, ScalarType type) {
   if (type == ScalarType::Half)
     return static_cast<double>(end.to<c10::Half>());
@@ -486,7 +486,7 @@ Tensor linspace(Result result, const Scalar &start, const Scalar &end, int64_t s
   ScalarType type = out.scalar_type();
   if (steps == 1)
     fill_with(out, start);
-  bool is_narrow = type == ScalarType::Half || type == ScalarType::BFloat16; // and so is each of its operations
+  bool is_narrow = type == ScalarType::Half || type == ScalarType::BFloat16; // each of its operations rounds as well
   if (steps > 1)
     copy_on_device(line(line_end(start, type), line_end(end, type), steps, is_narrow ? type : wide_type(type)), out);
   return out;

@@ -1,8 +1,8 @@
 // sparse.cpp: sparse tensors of coordinates (COO). Their indices and values are ordinary tensors of the device, and
-// torch's own functions for the layout work through them (generate_sparse.py registers those). Here is what torch
-// writes for each backend by itself: joining equal places, sums, products. All of it is gathers, scatters and searches
-// of sorted places, so every device has it. What is in neither place runs on the host where the user allows that
-// (fallback.cpp).
+// torch's own functions for the layout work through them (generate_sparse.py registers those). This file has the
+// functions that torch implements for each backend: joining equal positions, sums, products. They consist of gathers,
+// scatters and searches in sorted positions, so every device has them. Other functions run on the host if the user
+// allows that (fallback.cpp).
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
@@ -24,14 +24,14 @@
 namespace headrace {
 
 Tensor add_at(const Tensor &self, const Tensor &places, const Tensor &values) {
-  if (self.scalar_type() == ScalarType::Bool) // a sum of truth values is whether any is true
+  if (self.scalar_type() == ScalarType::Bool) // the sum of bools is `any`
     return add_at(self.to(ScalarType::Long), places, values.to(ScalarType::Long)).ne(0);
   return self.index_add(0, places, values);
 }
 
 namespace {
 
-// Each element's place, counted row by row through the sparse dims.
+// Each element's row-major position in the sparse dims.
 Tensor places_of(const Tensor &indices, IntArrayRef sizes) {
   Tensor places = at::zeros({indices.size(1)}, indices.options());
   for (int64_t i = 0; i < indices.size(0); ++i)
@@ -39,7 +39,7 @@ Tensor places_of(const Tensor &indices, IntArrayRef sizes) {
   return places;
 }
 
-// Coordinates, a row for each dim, of places counted row by row.
+// Coordinates, a row for each dim, of row-major positions.
 Tensor coordinates_of(const Tensor &places, IntArrayRef sizes) {
   std::vector<Tensor> rows(sizes.size());
   Tensor rest = places;
@@ -64,7 +64,7 @@ Tensor sparse_like(const Tensor &self, const Tensor &indices, const Tensor &valu
                                        is_coalesced);
 }
 
-// What was made takes the place of `out`.
+// Replaces `out` by the result.
 Tensor &give_sparse(Tensor &out, const Tensor &made) {
   TORCH_CHECK(c10::canCast(made.scalar_type(), out.scalar_type()), "result type ", made.scalar_type(),
               " can't be cast to the desired output type ", out.scalar_type());
@@ -78,7 +78,7 @@ void check_sizes(const char *name, const Tensor &a, const Tensor &b) {
               " != ", b.sizes());
 }
 
-// ---- equal places become one
+// ---- equal positions are joined
 
 Tensor coalesce(const Tensor &self) {
   if (self.is_coalesced())
@@ -153,7 +153,7 @@ Tensor &add_out(const Tensor &self, const Tensor &other, const Scalar &alpha, Te
 
 // ---- products by element
 
-// The elements of a dense tensor, which broadcasts, at the places of a sparse one.
+// The elements of a broadcast dense tensor at the positions of a sparse one.
 Tensor picked(const Tensor &dense, const Tensor &sparse) {
   Tensor wide = dense.expand(sparse.sizes());
   c10::List<std::optional<Tensor>> places;
@@ -162,7 +162,7 @@ Tensor picked(const Tensor &dense, const Tensor &sparse) {
   return sparse.sparse_dim() == 0 ? wide.unsqueeze(0).expand_as(sparse._values()) : wide.index(places);
 }
 
-// What both have: places of the first that are found among the second's.
+// The intersection: positions of the first that are found among the second's.
 Tensor in_both(const Tensor &self, const Tensor &other, ScalarType type) {
   TORCH_CHECK(self.sparse_dim() == other.sparse_dim() && self.sizes().equals(other.sizes()),
               "mul: expected self and other to have the same sizes and sparse dimensions");
@@ -198,7 +198,7 @@ Tensor &mul_out(const Tensor &self, const Tensor &other, Tensor &out) {
 
 // ---- pairs of elements that share a number
 
-// For each wanted number all places where it is among sorted ones: pairs of (place in wanted, place in sorted).
+// All positions of each wanted number among sorted ones: pairs of (position in wanted, position in sorted).
 struct Pairs {
   Tensor wanted, found;
   Pairs(const Tensor &sorted, const Tensor &numbers) {
@@ -272,7 +272,7 @@ Tensor &addmm_inplace(Tensor &self, const Tensor &matrix, const Tensor &dense, c
   return self;
 }
 
-// Batches of rows, and of columns, one below the other.
+// Batches of rows, and of columns, stacked.
 Tensor products(const Tensor &self, const Tensor &dense) {
   TORCH_CHECK(self.is_sparse() && !dense.is_sparse(), "bmm: expected a sparse and a strided tensor");
   TORCH_CHECK(self.dim() == 3 && dense.dim() == 3 && self.dense_dim() == 0, "bmm: Tensors must have 3 dimensions");

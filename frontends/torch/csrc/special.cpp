@@ -1,5 +1,5 @@
-// special.cpp: element-wise operators whose form in PyTorch is more than a row: parts and halves of tensors, several
-// results, numbers that depend on the dtype, checks of their own.
+// special.cpp: element-wise operators that need more than a row: parts and halves of tensors, several results, numbers
+// that depend on the dtype, checks of their own.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
@@ -49,7 +49,7 @@ Tensor round_decimals(Result result, const Tensor &self, int64_t decimals) {
   return pointwise(result, after, Rule::Same, pointwise(fresh(), HR_OP_ROUND, Rule::Number, scaled), fixed(ten));
 }
 
-// The 16 bits of numbers as integers in the order of the numbers: below zero they count down.
+// The 16-bit patterns as integers in the order of the numbers: negative ones are reversed.
 static Tensor place_of(const Tensor &x) {
   Tensor bits = to_type(x.contiguous().view(ScalarType::Short), ScalarType::Int);
   return at::where(bits.lt(0), bits.bitwise_and(0x7fff).neg(), bits);
@@ -144,14 +144,14 @@ Tensor mvlgamma(Result result, const Tensor &self, int64_t p) {
   return result.give(at::mvlgamma(self, p));
 }
 
-// ---- results of others, in a place that the user gave
+// ---- results of other operators, stored in a user's out=
 
 Tensor narrow_copy(Result result, const Tensor &self, int64_t dim, int64_t start, int64_t length) {
   TORCH_CHECK(dim < self.dim(), "Expected dim < self.dim(), but got ", dim, " and ", self.dim());
   return result.give(self.narrow(dim, start, length).clone(at::MemoryFormat::Contiguous));
 }
 
-// Zeros that take no memory: torch's forward and backward formulas use them for what does not matter.
+// Zeros without memory: torch's forward and backward formulas use them for values that don't matter.
 Tensor efficient_zeros(IntArrayRef size, std::optional<ScalarType> dtype, std::optional<at::Device> device) {
   at::native::ZeroTensorAllocator allocator(device.value_or(here()));
   c10::DispatchKeySet keys =

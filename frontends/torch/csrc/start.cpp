@@ -1,10 +1,10 @@
 // start.cpp: the first use of the device. Loading this library registers little: the allocator, the guard, the hooks,
-// and one fallback, which comes here. Everything else waits until somebody uses the device:
+// and one fallback, which calls this file. The rest waits for the first use:
 //
 //   kernels      (registration.h)
-//   headrace._start   what the Python package changes in torch, for tensors of the device
+//   headrace._start   the Python package's changes to torch, for tensors of the device
 //
-// Threads: any; who holds the interpreter's lock gives it up while another thread registers.
+// Threads: any; a thread with the interpreter's lock releases it while another thread registers.
 #include <Python.h>
 #include <torch/csrc/Exceptions.h>
 
@@ -34,7 +34,7 @@ void register_kernels() {
   }
 }
 
-// Importing the module is what prepares torch: once, whichever thread comes first.
+// Importing the module prepares torch, once, in the first thread that gets here.
 void prepare_torch() {
   PyGILState_STATE state = PyGILState_Ensure();
   PyObject *module = PyImport_ImportModule("headrace._start");

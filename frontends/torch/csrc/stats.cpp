@@ -1,5 +1,5 @@
-// stats.cpp: what devices and streams counted, for the Python package (headrace._C): dictionaries by name; and what
-// becomes of operators without a row.
+// stats.cpp: counters of devices and streams for the Python package (headrace._C), as dictionaries by name; and the
+// setting for operators without a row.
 #include <algorithm>
 #include <vector>
 
@@ -18,7 +18,7 @@ void put(PyObject *dictionary, const char *name, int64_t value) {
     throw python_error();
 }
 
-// The core's counters by the names that it gives them: also those that this header does not know yet.
+// The core's counters by their names, including those newer than this header.
 template <class Struct, class Read> PyObject *counters(const char *(*name_of)(int), Read &&read) {
   int count = 0;
   while (name_of(count) != nullptr)

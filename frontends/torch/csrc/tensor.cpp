@@ -82,7 +82,7 @@ Tensor view_as_complex(const Tensor &self) {
 
 // ---- resize and set
 
-// A storage grows or shrinks into a new buffer; what fits is copied.
+// A storage is resized into a new buffer; the bytes that fit are copied.
 void resize_storage(c10::StorageImpl *storage, size_t bytes) {
   TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
   OnDevice on(storage->device());
@@ -171,7 +171,7 @@ bool is_set_to(const Tensor &self, const Tensor &other) {
 
 namespace {
 
-// The dims of a dense tensor from the outermost in memory to the innermost: through them its bytes are row-major.
+// The dims of a dense tensor from the outermost in memory to the innermost: in this order its bytes are row-major.
 c10::SmallVector<int64_t, 8> memory_order(const Tensor &tensor) {
   c10::SmallVector<int64_t, 8> order(tensor.dim());
   for (int64_t i = 0; i < tensor.dim(); ++i)
@@ -183,7 +183,7 @@ c10::SmallVector<int64_t, 8> memory_order(const Tensor &tensor) {
   return order;
 }
 
-// A tensor as hr_stream_read and hr_stream_write take it, its dims in the given order.
+// A tensor in the form for hr_stream_read and hr_stream_write, its dims in the given order.
 struct HostView {
   hr_view view;
   Dims sizes, strides;
@@ -211,7 +211,7 @@ struct HostView {
   }
 };
 
-// The number behind a lazily conjugated or negated tensor is not what its bytes say.
+// Handles lazily conjugated or negated tensors, whose bytes are not their values.
 void copy_between(const Tensor &from, const Tensor &to) {
   bool conjugate = from.is_conj() != to.is_conj() && to.is_complex(), negate = from.is_neg() != to.is_neg();
   at::assert_no_internal_overlap(to);
@@ -227,7 +227,7 @@ void copy_between(const Tensor &from, const Tensor &to) {
   record.in(from, to.sizes()).out(to).run();
 }
 
-// The stream takes its snapshot of the source before this returns.
+// The stream has copied the source when this returns.
 void write_from_host(const Tensor &from, const Tensor &to) {
   Tensor source = from;
   if (to.is_conj())
@@ -264,14 +264,13 @@ void read_to_host(const Tensor &from, const Tensor &to) {
   to.copy_(host);
 }
 
-// The bytes of a tensor whose number may be lazily conjugated or negated.
+// The bytes of a tensor that may be lazily conjugated or negated.
 Tensor plain(const Tensor &tensor) {
   Tensor result = tensor.is_conj() ? tensor.conj() : tensor;
   return result.is_neg() ? result._neg_view() : result;
 }
 
-// What is pending on the first device runs before this returns. Elements become there what they shall be, and are
-// spread here.
+// Pending work of the first device runs before this returns. Elements are converted there and broadcast here.
 void copy_across(const Tensor &from, const Tensor &to) {
   TORCH_CHECK(capture() == nullptr, "headrace: a graph that copies between devices can't be captured");
   at::assert_no_internal_overlap(to);
@@ -290,7 +289,7 @@ void copy_across(const Tensor &from, const Tensor &to) {
     copy_between(target, plain(to));
 }
 
-// Two views of the same elements, as torch compares them before it refuses writes to what overlaps itself.
+// True for two views of the same elements, by torch's comparison before it rejects writes to overlapping memory.
 bool is_itself(const Tensor &from, const Tensor &to) {
   return from.is_alias_of(to) && from.storage_offset() == to.storage_offset() && from.strides().equals(to.strides()) &&
          from.sizes().equals(to.sizes()) && from.scalar_type() == to.scalar_type() && from.is_conj() == to.is_conj() &&
@@ -366,13 +365,13 @@ Scalar local_scalar(const Tensor &self) {
   }
 }
 
-// There is one queue, and it runs in order: nothing to remember.
+// There is one queue, and it runs in order: nothing to record.
 void record_stream(const Tensor &) {}
 
 namespace {
 
-// The copy itself looks at the bits that say conjugated and negated; torch's fallback for them would copy first, for
-// ever.
+// The copy itself handles the bits for conjugation and negation; torch's fallback for them would copy first, in an
+// endless recursion.
 HEADRACE_KERNELS(aten, Conjugate, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
@@ -380,10 +379,9 @@ HEADRACE_KERNELS(aten, Negative, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 
-// Whether `param.data = moved` may turn a tensor of one device into one of another. torch knows the answer for the
-// devices of its own alone, and nn.Module.to() asks: without a yes it makes new parameters, tied weights come apart,
-// and an optimizer that was made before goes on with the old ones. (An operator with a kernel for all backends, so no
-// row of map.def.)
+// True if `param.data = moved` may turn a tensor of one device into one of another. torch has an answer only for its
+// own devices, and nn.Module.to() calls this. On false it creates new parameters: tied weights come apart, and an
+// existing optimizer keeps the old ones. (The operator has a kernel for all backends, so it is not a row of map.def.)
 bool can_take_data(const at::Tensor &self, const at::Tensor &from) {
   auto is_plain = [](const at::Tensor &tensor) {
     return tensor.layout() == c10::kStrided && (tensor.is_cpu() || tensor.is_privateuseone());

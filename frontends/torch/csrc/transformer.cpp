@@ -1,5 +1,5 @@
 // transformer.cpp: the operators that torch's modules call for whole layers: attention with its projections, an encoder
-// layer, batch norm with its statistics, convolutions by other names, Adagrad. Each is a list of operations that have
+// layer, batch norm with its statistics, convolutions by other names, Adagrad. Each is composed of operations that have
 // rows.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
@@ -89,7 +89,7 @@ Tensor encoder_layer(const Tensor &src, int64_t dim, int64_t heads, const Tensor
   return norm_2(x + feed(x));
 }
 
-// ---- batch norm: its statistics alone, and with a fourth result that is another library's scratch
+// ---- batch norm: its statistics alone, and a form with a fourth result, the scratch of another library
 
 Tensor2 batch_norm_statistics(const Tensor &input, const OptionalTensor &running_mean,
                               const OptionalTensor &running_var, double momentum) {
@@ -115,7 +115,7 @@ Tensor4 batch_norm_with_update(Result y, Result mean, Result invstd, Result scra
   return {out, saved_mean, saved_invstd, give(scratch, new_tensor({0}, ScalarType::Byte))};
 }
 
-// ---- convolutions by other names; without a batch, too
+// ---- convolutions by other names; also without a batch
 
 Tensor named_convolution(Result result, const Tensor &input, const Tensor &weight, const OptionalTensor &bias,
                          IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,

@@ -1,5 +1,5 @@
-// window.cpp: pooling over planes of one to three dims, its inverses, and padding with what lies at the border. Shapes,
-// memory formats and torch's messages are here; windows are rows of the core.
+// window.cpp: pooling over planes of one to three dims, its inverses, and padding with border elements. Shapes, memory
+// formats and torch's messages are here; windows are rows of the core.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -15,7 +15,7 @@ int64_t at(IntArrayRef values, int64_t i) {
   return values.size() == 1 ? values[0] : values[i];
 }
 
-// An input of a batch or of one sample, with a plane of n dims that has elements.
+// Checks an input of a batch or of one sample, with a non-empty plane of n dims.
 void check_planes(const char *name, const Tensor &input, int64_t n) {
   TORCH_CHECK(input.dim() == n + 1 || input.dim() == n + 2, name, "(): Expected ", n + 1, "D or ", n + 2,
               "D tensor, but got: ", input.sizes());
@@ -32,7 +32,7 @@ Dims sizes_with_plane(const Tensor &input, IntArrayRef plane) {
   return sizes;
 }
 
-// What torch's kernels for planes of two dims keep, and those for three mostly don't.
+// The memory format, which torch's kernels keep for planes of two dims, and mostly not for three.
 at::MemoryFormat plane_format(const Tensor &input, int64_t n) {
   return n == 2 ? format_of(input) : at::MemoryFormat::Contiguous;
 }
@@ -86,7 +86,7 @@ constexpr int64_t kNoDilation[1] = {1};
 
 } // namespace
 
-// ---- values at places in a plane: several at a place add up, or the last one stays
+// ---- values at positions in a plane: several at one position are added, or the last one stays
 
 namespace {
 
@@ -123,8 +123,7 @@ Tensor2 max_pool(Result y_place, Result index_place, int64_t n, const Tensor &se
 Tensor max_pool_backward(Result result, int64_t n, const Tensor &grad, const Tensor &self, IntArrayRef kernel,
                          IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, const Tensor &indices) {
   Pool pool(n, kernel, stride, padding, dilation);
-  // Eight windows reach an element of three dims, and more: the host visits each window once rather than asking them
-  // all.
+  // Eight or more windows reach an element of three dims: the host visits each window once instead of testing them all.
   bool is_wide = grad.scalar_type() == ScalarType::Float || grad.scalar_type() == ScalarType::Double;
   if (n == 3 && is_wide && pool.overlaps() && !device_runs_beside.load(std::memory_order_relaxed))
     return give(result, planes_of(grad, indices, n, self.sizes(), kAdd, format_of(self)));
@@ -207,7 +206,7 @@ Tensor2 adaptive_max_pool(Result y_place, Result index_place, int64_t n, const T
   return {y_place.end(y), index_place.end(indices)};
 }
 
-// ---- to and from places in a plane
+// ---- to and from positions in a plane
 
 Tensor pick_backward(Result result, int64_t n, const Tensor &grad, const Tensor &self, const Tensor &indices,
                      bool keeps_format) {
@@ -229,11 +228,11 @@ Tensor max_unpool(Result result, int64_t n, const Tensor &self, const Tensor &in
   return give(result, planes_of(self, indices, n, sizes_with_plane(self, size), kSet, format));
 }
 
-// ---- fractional max pools: windows of one size begin at places that a random number for each plane and dim chooses
+// ---- fractional max pools: windows of one size, whose starts are chosen by a random number for each plane and dim
 
 namespace {
 
-// Where the windows along one dim begin: [N, C, out]
+// The starts of the windows along one dim: [N, C, out]
 Tensor starts_of(const Tensor &sample, int64_t in, int64_t out, int64_t kernel) {
   Tensor last = at::arange(out, sample.options().dtype(at::kLong));
   if (out == 1)
@@ -257,7 +256,7 @@ Tensor2 fractional_max_pool(Result y_place, Result index_place, int64_t n, const
   TORCH_CHECK(samples.dim() == 3 && samples.size(0) >= batch && samples.size(1) == channels && samples.size(2) == n,
               "Expect _random_samples of ", batch, " x ", channels, " x ", n, ", but got ", samples.sizes());
   TORCH_CHECK(samples.scalar_type() == self.scalar_type(), "Expect _random_samples to have the same dtype as input");
-  // The place of element k of window o is, dim by dim, start[o] + k: [N, C, O1, .., On, K1, .., Kn], flattened.
+  // The position of element k of window o is start[o] + k in each dim: [N, C, O1, .., On, K1, .., Kn], flattened.
   Tensor place;
   for (int64_t i = 0; i < n; ++i) {
     int64_t in = x.size(i + 2);
@@ -279,7 +278,7 @@ Tensor2 fractional_max_pool(Result y_place, Result index_place, int64_t n, const
           give(index_place, place.gather(3, std::get<1>(best)).reshape(sizes))};
 }
 
-// ---- padding with reflections or repetitions; what is negative cuts from a result that is padded elsewhere
+// ---- padding with reflections or repetitions; negative padding crops the padded result
 
 namespace {
 
