@@ -147,14 +147,15 @@ static void note_sources(const hr_job *job) {
   const hr_instance *instance = job->instance;
   for (size_t i = 0; i < instance->sources.count; i++) {
     uint32_t local = instance->sources.data[i];
-    hr__buffer_keep(job->buffers.data[local], job->stamps.data[local]);
+    hr_buffer *buffer = job->buffers.data[local];
+    hr__cached_weights_note(&buffer->weights, buffer->device->context, job->stamps.data[local]);
   }
 }
 
 /* Marks the buffer's contents as new. */
 static void finish_write(hr_buffer *buffer) {
   hr__buffer_written(buffer);
-  hr__buffer_keep(buffer, 0);
+  hr__cached_weights_note(&buffer->weights, buffer->device->context, 0);
 }
 
 /* The failure of a job that was interrupted before it began, or OK. */

@@ -8,10 +8,6 @@
 
 #include "core/ir/dtype.h"
 
-static bool is_noted(hr_dtype dtype) {
-  return dtype == HR_DTYPE_I64 || dtype == HR_DTYPE_I32;
-}
-
 /* ---- the source of a check's indices ---- */
 
 /* True if the operand is each element of the buffer once, in order. */
@@ -87,7 +83,7 @@ hr_index_source hr__index_source_find(const hr_program *program, const hr_node *
     }
     maker = maker_of(program, operand);
   }
-  bool is_known = is_check && is_noted(operand->dtype) && is_plain(operand) && operand->version == 0 &&
+  bool is_known = is_check && hr__host_range_covers(operand->dtype) && is_plain(operand) && operand->version == 0 &&
                   operand->index < (uint32_t)program->bound_count && program->buffers[operand->index].layout == 0;
   return is_known ? (hr_index_source){.kind = HR_INDEX_BUFFER, .dtype = operand->dtype, .buffer = operand->index}
                   : unknown;
@@ -95,31 +91,10 @@ hr_index_source hr__index_source_find(const hr_program *program, const hr_node *
 
 /* ---- known ranges ---- */
 
-#define RANGE_OF(type)                     \
-  do {                                     \
-    const type *v = values;                \
-    type least = v[0], most = v[0];        \
-    for (size_t i = 1; i < count; ++i) {   \
-      least = v[i] < least ? v[i] : least; \
-      most = v[i] > most ? v[i] : most;    \
-    }                                      \
-    buffer->least = (int64_t)least;        \
-    buffer->most = (int64_t)most;          \
-  } while (0)
-
 void hr__index_source_note(hr_buffer *buffer, hr_dtype dtype, const void *values, size_t bytes) {
-  size_t count = bytes / hr_dtype_size(dtype);
-  buffer->noted = 0;
-  if (!is_noted(dtype) || count == 0 || bytes != buffer->bytes) {
-    return;
-  }
-  if (dtype == HR_DTYPE_I64) {
-    RANGE_OF(int64_t);
-  } else {
-    RANGE_OF(int32_t);
-  }
-  buffer->noted_dtype = (int32_t)dtype;
-  buffer->noted = atomic_load_explicit(&buffer->stamp, memory_order_relaxed);
+  bool is_all = bytes == buffer->bytes; /* a part does not bound the rest */
+  uint64_t stamp = atomic_load_explicit(&buffer->stamp, memory_order_relaxed);
+  hr__host_range_note(&buffer->range, stamp, dtype, values, is_all ? bytes : 0);
 }
 
 static bool count_range(const hr_index_source *source, const hr_scalar *values, int64_t *out_min, int64_t *out_max) {
@@ -140,14 +115,6 @@ bool hr__index_source_range(const hr_index_source *source, hr_buffer *const *buf
   if (source->kind == HR_INDEX_COUNT) {
     return count_range(source, values, out_min, out_max);
   }
-  if (source->kind != HR_INDEX_BUFFER || buffers == NULL || stamps == NULL || stamps[source->buffer] == 0) {
-    return false;
-  }
-  const hr_buffer *buffer = buffers[source->buffer];
-  if (buffer->noted != stamps[source->buffer] || buffer->noted_dtype != (int32_t)source->dtype) {
-    return false;
-  }
-  *out_min = buffer->least;
-  *out_max = buffer->most;
-  return true;
+  return source->kind == HR_INDEX_BUFFER && buffers != NULL && stamps != NULL &&
+         hr__host_range_find(&buffers[source->buffer]->range, stamps[source->buffer], source->dtype, out_min, out_max);
 }

@@ -49,13 +49,6 @@ void hr__buffer_restamp(hr_buffer *buffer) {
   }
 }
 
-void hr__buffer_keep(hr_buffer *buffer, uint64_t stamp) {
-  if (buffer->source != 0 && buffer->source != stamp) {
-    hr__cached_weights_forget(buffer->device->context, buffer->source);
-  }
-  buffer->source = stamp;
-}
-
 /* A free struct of the pool, or a new one. The pool is locked. */
 static hr_status take_struct(size_t bytes, hr_buffer **out_buffer) {
   int shift = hr__handle_shift(bytes);
@@ -71,8 +64,8 @@ static void init_buffer(hr_buffer *buffer, hr_device *device, size_t bytes) {
   buffer->bytes = bytes;
   buffer->device = device;
   buffer->block = NULL;
-  buffer->source = 0;
-  buffer->noted = 0;
+  buffer->weights.stamp = 0;
+  buffer->range.stamp = 0;
   atomic_store_explicit(&buffer->address, NULL, memory_order_relaxed);
   atomic_store_explicit(&buffer->tag, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->layout, 0, memory_order_relaxed);
@@ -139,7 +132,7 @@ static bool let_go(hr_buffer *buffer, int64_t reference) {
     hr__buffer_heal(buffer);
   }
   hr__buffer_written(buffer);
-  hr__buffer_keep(buffer, 0);
+  hr__cached_weights_note(&buffer->weights, buffer->device->context, 0);
   return true;
 }
 

@@ -12,7 +12,9 @@
 
 #include <stdatomic.h>
 
+#include "runtime/cached_weights.h"
 #include "runtime/device.h"
+#include "runtime/host_range.h"
 
 /* An in-flight reference counts this much in addition to 1, so that deciding whether a buffer is dead does not depend
  * on the device's progress. */
@@ -33,13 +35,9 @@ struct hr_buffer {
   atomic_uint_least64_t layout;
   /* Identifies the contents: no other buffer and no other time has the same number. 0: the address was given out. */
   atomic_uint_least64_t stamp;
-  uint64_t source; /* stamp of the contents that cached weights were made from (cached_weights.h); 0: none. Read by the
-                    * device's jobs, in order */
-  /* Integers written by the host, valid while `stamp` is `noted` (engine/index_source.h): their dtype, the smallest and
-   * the largest. */
-  uint64_t noted;
-  int32_t noted_dtype;
-  int64_t least, most;
+  /* Notes of other modules, which alone read and write them. */
+  hr_weights_note weights;
+  hr_host_range range;
   _Atomic(hr_status) invalidate; /* changed under a lock of buffer.c */
   atomic_bool is_undefined;      /* was invalid, and nothing has been written since, even if a write was announced */
   struct hr_buffer *next;        /* in the pool */
@@ -91,9 +89,6 @@ void hr__buffers_arrive(size_t count, hr_buffer *const *buffers);
 
 /* The buffer gets new contents. */
 void hr__buffer_restamp(hr_buffer *buffer);
-
-/* Libraries may cache data made from the contents `stamp` (0: from none), and from nothing older. */
-void hr__buffer_keep(hr_buffer *buffer, uint64_t stamp);
 
 /* Allocates the buffer's memory unless it has some. */
 HR_MUST_USE hr_status hr__buffer_bind(hr_buffer *buffer);

@@ -45,6 +45,21 @@ uint64_t hr__cached_weights_serial(const hr_cached_weights *cached_weights);
 
 /* Drops all entries that were made from these contents. */
 void hr__cached_weights_forget(hr_context *context, uint64_t stamp);
+
+/* A buffer's note (buffer.h): the stamp of the contents from which entries were made; 0: none were. The device's jobs
+ * read and write it, in order. */
+typedef struct hr_weights_note {
+  uint64_t stamp;
+} hr_weights_note;
+
+/* Entries may be made from the contents `stamp` (0: from none). Those made from older contents are dropped. */
+static inline void hr__cached_weights_note(hr_weights_note *note, hr_context *context, uint64_t stamp) {
+  if (__builtin_expect(note->stamp != 0, 0) && note->stamp != stamp) {
+    hr__cached_weights_forget(context, note->stamp);
+  }
+  note->stamp = stamp;
+}
+
 void hr__cached_weights_forget_all(void);
 
 /* Of all published entries. */

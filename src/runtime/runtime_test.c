@@ -517,10 +517,10 @@ HR_TEST(what_is_kept_goes_with_its_buffer_and_when_memory_is_out) {
   HR_ASSERT_OK(hr_buffer_create(device, 64, &buffer));
   keep_bytes(82, 1, 64, 1);
   keep_bytes(83, 1, 64, 1);
-  hr__buffer_keep(buffer, 82);
-  hr__buffer_keep(buffer, 82);
+  hr__cached_weights_note(&buffer->weights, hr__context(), 82);
+  hr__cached_weights_note(&buffer->weights, hr__context(), 82);
   HR_ASSERT(is_kept(82, 1));
-  hr__buffer_keep(buffer, 83);
+  hr__cached_weights_note(&buffer->weights, hr__context(), 83);
   HR_ASSERT(!is_kept(82, 1) && is_kept(83, 1));
   hr_buffer_release(buffer);
   HR_ASSERT(!is_kept(83, 1));
