@@ -74,7 +74,7 @@ static void describe_library(const hr_node *node, const char *provider, hr_text 
   if (provider != NULL) {
     hr_text_printf(text, " by %s", provider);
   }
-  bool has_bias = is_contraction && node->op != HR_OP_CONV_BACKWARD_WEIGHT && node->input_count > 2 &&
+  bool has_bias = is_contraction && hr_op_table(node->op)->inputs.max > 2 && node->input_count > 2 &&
                   node->inputs[2].kind == HR_OPERAND_VALUE;
   hr_text_append(text, has_bias ? ", + bias" : node->epilogue_count > 0 ? "," : "");
   for (int p = 0; p < node->epilogue_count; ++p) {

@@ -85,7 +85,7 @@ static bool reads_as_weights(const hr_node *node, uint32_t buffer) {
       return false;
     }
   }
-  return node->op == HR_OP_MATMUL || node->op == HR_OP_CONV || node->op == HR_OP_CONV_BACKWARD_DATA;
+  return (hr_op_table(node->op)->traits & HR_TRAIT_WEIGHTS) != 0;
 }
 
 static bool touches(const hr_instance *instance, const hr_exec_step *step, uint32_t buffer) {

@@ -37,7 +37,8 @@ enum {
   NEAR = HR_TRAIT_NEAR,
   NO_BOOL = HR_TRAIT_NO_BOOL,
   UPDATES = HR_TRAIT_UPDATES,
-  LARGE = HR_TRAIT_LARGE
+  LARGE = HR_TRAIT_LARGE,
+  WEIGHTS = HR_TRAIT_WEIGHTS
 };
 
 /* (1, 0, MORE) as hr_op_operands: up to seven operands, then END. */

@@ -48,7 +48,8 @@ typedef enum hr_op_trait { /* bits */
                            HR_TRAIT_NEAR = 8,
                            HR_TRAIT_NO_BOOL = 16,
                            HR_TRAIT_UPDATES = 32,
-                           HR_TRAIT_LARGE = 64
+                           HR_TRAIT_LARGE = 64,
+                           HR_TRAIT_WEIGHTS = 128
 } hr_op_trait;
 
 typedef struct hr_builder hr_builder;
