@@ -269,7 +269,7 @@ static void check_gpu(void) {
 
 /* ---- torch ---- */
 
-/* The text between quotes behind `__version__` in a file; empty for none. */
+/* The text between quotes after `__version__` in a file; empty for none. */
 static void read_version(const char *path, char out_version[64]) {
   char line[512];
   FILE *file = fopen(path, "r");

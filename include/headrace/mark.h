@@ -1,4 +1,5 @@
-/* mark.h: places in a stream's work, and when the device reached them: what a frontend makes events of.
+/* mark.h: positions in a stream's work, and the times when the device reached them. Frontends implement events with
+ * them.
  *
  * Threads: any.
  */
@@ -13,15 +14,15 @@ extern "C" {
 
 typedef struct hr_mark hr_mark;
 
-/* Commits everything pending and puts a mark behind it, without waiting for the work. The caller owns one reference. If
- * the queue of the device is full, this waits for a place in it, as a commit does. */
+/* Commits everything pending and places a mark after it, without waiting for the work. The caller owns one reference.
+ * If the device's queue is full, this waits for a free place, as a commit does. */
 HR_API HR_MUST_USE hr_status hr_mark_create(hr_stream *stream, hr_mark **out_mark);
-/* The same, but never waits: *out_mark is NULL while the queue has no place, so that work in front is not done either.
+/* The same, but never waits: *out_mark is NULL while the queue has no place, so that earlier work is not done either.
  */
 HR_API HR_MUST_USE hr_status hr_mark_try_create(hr_stream *stream, hr_mark **out_mark);
 /* Drops a reference; NULL is fine. */
 HR_API void hr_mark_release(hr_mark *mark);
-/* True once all work in front of the mark is done, or was dropped because of a failure. Never waits. */
+/* True once all work before the mark is done, or was dropped because of a failure. Never waits. */
 HR_API bool hr_mark_is_reached(const hr_mark *mark);
 /* True if nothing was recorded on the stream since the mark was put there, and no other work given to its device. */
 HR_API bool hr_mark_is_last(const hr_mark *mark, hr_stream *stream);

@@ -1,10 +1,10 @@
-/* part.h: captured records, to be appended to a stream again and again.
+/* part.h: captured records, which can be appended to a stream repeatedly.
  *
- * A frontend that traces (torch.compile) knows that a part of a program repeats. It records that part once on a
- * *capture*, a stream that runs nothing, and makes an hr_part of it. Running the part appends its records to a stream
- * with the run's buffers in the places of the captured ones, as if they had been recorded one by one, for a few
- * nanoseconds each. So the records of a part form one trace with their neighbours in the stream: they are fused,
- * cached, ordered, and fail like all others. Nothing of a part is compiled before the stream commits it.
+ * For a part of a program that repeats (torch.compile traces find these), a frontend records the part once on a
+ * *capture*, a stream that runs nothing, and creates an hr_part from it. Running the part appends its records to a
+ * stream with the run's buffers in place of the captured ones, as if they had been recorded one by one. That costs a
+ * few nanoseconds a record. So the records of a part form one trace with their neighbours in the stream: they are
+ * fused, cached, ordered, and fail like all others. Nothing of a part is compiled before the stream commits it.
  *
  *   capture    hr_capture_create, hr_stream_record ..., hr_part_create, hr_stream_release
  *   run        hr_part_run(stream, part, parameters, results, arguments), hr_part_submit_early(stream, part) ...

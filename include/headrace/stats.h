@@ -1,9 +1,9 @@
-/* stats.h: what streams and devices count.
+/* stats.h: the counters of streams and devices.
  *
- * Each list below is one table, HR_..._STATS(X) with a row X(name, meaning) for each counter. The structs are made of
- * them; so are the names that hr_stream_stat_name and hr_memory_stat_name give. All counters are int64_t in the order
- * of their table, new ones come last, and readers pass how many bytes their struct has: a program that was built with
- * an older header gets the counters that it knows, one with a newer header reads 0 for the others.
+ * Each list below is one table, HR_..._STATS(X) with a row X(name, meaning) for each counter. The structs and the names
+ * of hr_stream_stat_name and hr_memory_stat_name are generated from them. All counters are int64_t in the order of
+ * their table; new ones come last. Readers pass the size of their struct in bytes: a program built with an older header
+ * gets its counters, and one with a newer header reads 0 for the others.
  */
 #ifndef HEADRACE_STATS_H_
 #define HEADRACE_STATS_H_
@@ -70,7 +70,7 @@ typedef struct hr_memory_stats {
 } hr_memory_stats;
 #undef HR_STATS_FIELD
 
-/* The name and the meaning of counter `index`; NULL behind the last. */
+/* The name and the meaning of counter `index`; NULL after the last. */
 HR_API const char *hr_stream_stat_name(int index);
 HR_API const char *hr_stream_stat_meaning(int index);
 HR_API const char *hr_memory_stat_name(int index);

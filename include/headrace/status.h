@@ -17,7 +17,7 @@
 #include <stddef.h>
 
 #if defined(__GNUC__) || defined(__clang__)
-/* Marks what the shared library exports; all else is hidden. */
+/* Marks the symbols that the shared library exports; all others are hidden. */
 #define HR_API __attribute__((visibility("default")))
 /* The result must not be dropped. */
 #define HR_MUST_USE __attribute__((warn_unused_result))
@@ -67,8 +67,8 @@ typedef struct hr_status_s *hr_status;
 /* OK, for return statements. */
 #define HR_OK ((hr_status)NULL)
 
-/* Makes a status from a code and a printf format. HR_STATUS_OK gives NULL; a number outside the table gives
- * HR_STATUS_UNKNOWN. Name the value and what was expected: "matmul: inner sizes differ: 4 != 5". */
+/* Creates a status from a code and a printf format. HR_STATUS_OK gives NULL; a number outside the table gives
+ * HR_STATUS_UNKNOWN. Name the actual and the expected value: "matmul: inner sizes differ: 4 != 5". */
 HR_API HR_MUST_USE hr_status hr_status_make(hr_status_code code, const char *format, ...) HR_PRINTF(2, 3);
 
 /* The code; HR_STATUS_OK for NULL. */

@@ -1,4 +1,4 @@
-/* stream.h: devices, buffers and the stream of operations: what a frontend needs to run eager code.
+/* stream.h: devices, buffers and the stream of operations, with which a frontend runs eager code.
  *
  * A frontend creates buffers (no memory yet), records operations on views of them, and releases buffers that its
  * program dropped. Recording runs nothing. The stream commits the pending operations when the host needs a value, when
@@ -123,13 +123,13 @@ HR_API HR_MUST_USE hr_status hr_stream_create(hr_device *device, hr_stream **out
 /* Adds and drops a reference; NULL is fine. Dropping the last one synchronizes; errors are ignored. */
 HR_API void hr_stream_retain(hr_stream *stream);
 HR_API void hr_stream_release(hr_stream *stream);
-/* Sets the mode for operations recorded from now on. The modes eager and strict commit what is pending; a capture keeps
- * its mode. */
+/* Sets the mode for operations recorded from now on. The modes eager and strict commit pending operations; a capture
+ * keeps its mode. */
 HR_API void hr_stream_set_mode(hr_stream *stream, hr_mode mode);
 HR_API hr_mode hr_stream_mode(const hr_stream *stream);
 
 /* Appends one operation; in fuse mode, runs nothing. Shapes and dtypes are checked here: INVALID_ARGUMENT names the
- * value and what was expected. Outputs may alias inputs: the output view of an in-place operation is an input view.
+ * actual and the expected value. Outputs may alias inputs: the output view of an in-place operation is an input view.
  *
  * An element-wise operation whose row has `arity` inputs may be recorded over lists: n*arity inputs, list after list
  * (a0..an-1, b0..bn-1, ...), and n outputs. A scalar or absent operand still fills n places. */
@@ -142,15 +142,15 @@ HR_API HR_MUST_USE hr_status hr_stream_commit(hr_stream *stream);
 typedef enum hr_hint {
   HR_HINT_PASS_BEGINS = 0 /* a pass over the program, such as the backward pass, begins or has ended */
 } hr_hint;
-/* Tells the stream where the frontend is in its program. The stream may use it to decide when to commit; results do not
- * depend on it. Errors are reported by the call that waits. */
+/* Reports the frontend's position in its program. The stream may use it to decide when to commit; results do not depend
+ * on it. Errors are reported by the call that waits. */
 HR_API void hr_stream_hint(hr_stream *stream, hr_hint hint);
 /* Commits and waits. Reports the first error since the last wait, unless a record has reported it already. */
 HR_API HR_MUST_USE hr_status hr_stream_synchronize(hr_stream *stream);
 /* Commits, waits, and copies the view's elements to host memory, row-major and without gaps. */
 HR_API HR_MUST_USE hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes);
 
-/* Interrupts the work that was submitted and has not run. The program that runs ends in front of its next step; later
+/* Interrupts the work that was submitted and has not run. The program that runs ends before its next step; later
  * ones do not begin. This is a failure like others, with the code CANCELLED: the next wait reports it, buffers that
  * were not made are invalid, older ones have the contents that the finished steps gave them. Operations recorded after
  * the report run as usual. Any thread may call this, and so may a signal handler. */

@@ -1,8 +1,8 @@
-/* tuning.h: which algorithm of a library runs an operation.
+/* tuning.h: the choice of a library's algorithm for an operation.
  *
- * A stream picks algorithms by an estimate, or as measured: in this process where a device replays programs as a whole,
- * or by an earlier process that left its result in the tuning cache. Algorithms differ in rounding. HEADRACE_TUNING
- * sets the same for a whole process.
+ * A stream chooses algorithms by an estimate or by measurements: its own, on devices that replay programs as a whole,
+ * or those of an earlier process in the tuning cache. Algorithms differ in rounding. HEADRACE_TUNING sets the same for
+ * a whole process.
  */
 #ifndef HEADRACE_TUNING_H_
 #define HEADRACE_TUNING_H_
@@ -14,8 +14,8 @@ extern "C" {
 #endif
 
 /* True: nothing is measured or read from the tuning cache for programs that the stream compiles from here on, so that
- * every process of one machine picks the same algorithms. Commits what is pending; programs that were compiled before
- * are dropped. */
+ * every process of one machine picks the same algorithms. Commits pending operations; drops programs that were compiled
+ * before. */
 HR_API HR_MUST_USE hr_status hr_stream_set_deterministic(hr_stream *stream, bool is_deterministic);
 
 #ifdef __cplusplus

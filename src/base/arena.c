@@ -7,7 +7,7 @@
 
 struct hr_arena_chunk {
   hr_arena_chunk *next;
-  size_t bytes; /* behind the header */
+  size_t bytes; /* after the header */
 };
 
 /* The header is padded to whole alignment units, so that the bytes after it are aligned. */

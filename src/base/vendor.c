@@ -1,4 +1,4 @@
-/* vendor.c: see vendor.h. The first status is kept as text, so that no block of the heap stays behind. */
+/* vendor.c: see vendor.h. The first status is kept as text, so that no heap block leaks. */
 #include "base/vendor.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* vendor.h: a vendor's library, which the process opens once, at the first call that needs it.
  *
- * What is found is kept in a part of the default context (context.h), because a library's own state is the process's as
- * well.
+ * The result is stored in a part of the default context (context.h), because a library's own state belongs to the
+ * process too.
  */
 #ifndef HEADRACE_BASE_VENDOR_H_
 #define HEADRACE_BASE_VENDOR_H_

@@ -111,7 +111,7 @@ HR_TEST(what_is_one_of_its_inputs_is_not_rounded) {
   HR_ASSERT_EQ(count_conversions("add", "bf16", 2), 1);
 }
 
-/* As in where(isnan(x), 0, x): the number is a tensor that comes between the two. Not if its buffer had other contents
+/* As in where(isnan(x), 0, x): the number is a tensor between the two loops. Not if its buffer had other contents
  * before. */
 HR_TEST(a_number_stands_between_no_two_loops) {
   HR_ASSERT_EQ(count_kernels("buffer %0 4096 live\n"
@@ -221,7 +221,7 @@ HR_TEST(sums_over_a_transposed_matrix_walk_its_memory) {
   }
 }
 
-/* The same matrix seen in two ways, and sums of the two in the same order. */
+/* Two views of one matrix, and their sums in the same order. */
 HR_TEST(a_transposed_matrix_has_the_sum_of_the_matrix) {
   float x[64 * 32], sums[2];
   for (int i = 0; i < 64 * 32; ++i) {
@@ -234,7 +234,7 @@ HR_TEST(a_transposed_matrix_has_the_sum_of_the_matrix) {
   HR_ASSERT(memcmp(&sums[0], &sums[1], sizeof *sums) == 0);
 }
 
-/* Channels that are neighbours are rows, whichever dim they are; a whole softmax walks them so. */
+/* Neighbouring channels are rows in any position of their dim; a whole softmax walks them so. */
 HR_TEST(rows_that_lie_dense_are_walked_as_rows) {
   static const char *const texts[] = {
       "%1:f32[4,1,64]{64,64,1}+0 = sum(%0:f32[4,48,64]{3072,1,48}+0) ints(2)\n",
@@ -389,7 +389,8 @@ static int check_seen_through(const char *reader) {
   return count;
 }
 
-/* Windows, slices, reversed and permuted views: the reader computes what it sees, and nothing is stored between. */
+/* Windows, slices, reversed and permuted views: the reader computes the viewed elements, and nothing is stored in
+ * between. */
 HR_TEST(what_a_view_sees_is_computed_by_its_reader) {
   static const char *const readers[] = {
       /* pools of 2 x 2 and of 3 x 3 in steps of one and two */
@@ -506,8 +507,7 @@ HR_TEST(what_is_picked_of_is_kept_where_its_inputs_are_overwritten) {
   HR_ASSERT_EQ(arena_bytes(PICKS_OF_A_DIFFERENCE("%1:f32[16]{1}+0 = neg(%1:f32[16]{1}+0)\n"), 1), 64 + 4096);
 }
 
-/* relu moves to its reader, where the sum that it reads has been overwritten by then and is too small to move for its
- * own sake. */
+/* relu moves to its reader. The sum that it reads has been overwritten there, and alone would be too small to move. */
 HR_TEST(what_a_copy_reads_is_made_again_where_it_was_overwritten) {
   const char *text = "buffer %0 512 live\n"
                      "buffer %1 512 live fresh\n"
@@ -805,7 +805,7 @@ HR_TEST(small_groups_that_wait_for_nothing_run_first) {
   compiled_fini(&c);
 }
 
-/* Groups stay that depend on earlier results, that overwrite what was read before, or that are too large. */
+/* Groups stay if they depend on earlier results, overwrite earlier inputs, or are too large. */
 HR_TEST(groups_that_wait_for_something_stay) {
   compiled c = compile_hoisted("buffer %0 64 live\nbuffer %1 64 live fresh\nbuffer %2 8 live\nbuffer %3 8 live fresh\n"
                                "buffer %4 64 live\nbuffer %5 64 live fresh\n"

@@ -80,7 +80,7 @@ static int check(const char *text, hr_keep_fn keeps) {
 #define ATTENTION                                                                                                   \
   "%3:f32" HEAD ", %4:f32[2,3,4]{12,4,1}+0 = attention(%0:f32" HEAD ", %1:f32" HEAD ", %2:f32" HEAD ", _) ints(0) " \
   "scalars($0)\n"
-/* Rows of all heads, in the layout that the projection behind attention needs. */
+/* Rows of all heads, in the layout that the projection after attention needs. */
 #define ROWS(to) to ":f32[2,4,3,5]{60,15,5,1}+0 = copy(%3:f32[2,4,3,5]{60,5,20,1}+0)\n"
 
 HR_TEST(a_permuted_copy) {
@@ -97,7 +97,7 @@ HR_TEST(the_target_is_asked) {
 }
 
 HR_TEST(merged_and_split_dims) {
-  /* rows of 15 beside 9 others, by way of %5; then every second number */
+  /* rows of 15 beside 9 others, through %5; then every second number */
   const char *chain = INPUTS Y "buffer %5 480 dead fresh\nbuffer %6 960 live\n" NUMBERS ATTENTION ROWS(
       "%5") "%6:f32[8,15]{24,1}+7 = copy(%5:f32[8,15]{15,1}+0)\n";
   HR_ASSERT_EQ(check(chain, keep_all), 0);
@@ -162,7 +162,7 @@ HR_TEST(checks_in_between) {
            "%6:i64[]{}+0 = copy($2)\ncheck_index(%6:i64[]{}+0) ints(0,5,0)\n" ROWS(         \
                "%5") "%7:f32[120]{1}+0 = copy(%5:f32[120]{1}+0)\n"
   HR_ASSERT_EQ(check(CHECK("live"), keep_all), 3);
-  HR_ASSERT_EQ(check(CHECK("dead fresh"), keep_all), 2); /* as far as what dies */
+  HR_ASSERT_EQ(check(CHECK("dead fresh"), keep_all), 2); /* up to the buffer that dies */
 }
 
 /* The gradients of query, key and value, side by side in the gradient of one projection. */

@@ -102,7 +102,7 @@ static void expect(const char *text, int64_t bytes_read, int64_t bytes_written, 
   hr_text described = {0};
   HR_ASSERT_OK(hr_program_parse(text, &program));
   HR_ASSERT_OK(hr_compile(&program, &(hr_target){.keeps = keeps_some, .verify = true}, &schedule));
-  HR_ASSERT(schedule.step_count >= 1); /* a check of indices comes behind */
+  HR_ASSERT(schedule.step_count >= 1); /* a check of indices comes after */
   hr_step_count_cost(&schedule.steps[0], &cost);
   HR_ASSERT_EQ(cost.bytes_read, bytes_read);
   HR_ASSERT_EQ(cost.bytes_written, bytes_written);

@@ -1,7 +1,7 @@
 /* domain.h: domains (sets of elements, split into dims) and their common refinements.
  *
- * Two loop nodes can share a kernel if their domains are the same row-major sequence of elements, whatever the dims: a
- * [8, 16, 768] add and a [128, 768] multiply both walk [8, 16, 768]. The common refinement is the coarsest list of dims
+ * Two loop nodes can share a kernel if their domains are the same row-major sequence of elements, with any dims: a [8,
+ * 16, 768] add and a [128, 768] multiply both walk [8, 16, 768]. The common refinement is the coarsest list of dims
  * that both can be split into. Every operand's strides carry over: splitting a dim of stride s into (m, n) gives
  * strides (s*n, s).
  */

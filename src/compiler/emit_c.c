@@ -173,7 +173,7 @@ hr_status hr_emit_prelude(hr_text *out_text) {
   return hr_text_status(out_text);
 }
 
-/* ---- what forms share ---- */
+/* ---- code shared by the forms ---- */
 
 hr_status hr__emit_unable(const hr_kernel *kernel, const char *what) {
   return hr_status_make(HR_STATUS_UNIMPLEMENTED, "emit: kernel %s: no text for %s",

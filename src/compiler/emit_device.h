@@ -38,7 +38,7 @@ typedef struct hr_device_emission {
   int pass_count;
   int64_t blocks[HR_HOST_KERNEL_PASS_MAX]; /* 0: nothing to do */
   int threads[HR_HOST_KERNEL_PASS_MAX];    /* of a block */
-  int shared[HR_HOST_KERNEL_PASS_MAX];     /* bytes of dynamic shared memory, besides the static ones of the text */
+  int shared[HR_HOST_KERNEL_PASS_MAX];     /* bytes of dynamic shared memory, without the text's static ones */
   size_t workspace_bytes;
   int word_count;
   int64_t words[HR_DEVICE_EMISSION_WORDS];

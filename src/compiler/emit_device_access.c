@@ -368,7 +368,7 @@ static void emit_accumulate(const device *d, const hr_instr *instr, const char *
 /* ---- loads ahead ---- */
 
 /* Finds the loads of a phase that may come before its other instructions: those with fixed places, and before any
- * store. A kernel reads what it writes at the same element, or not at all (compiler/fuse.c). */
+ * store. A kernel reads memory that it writes only at the same element (compiler/fuse.c). */
 static const bool *find_ahead(const device *d, int phase, const bool *again) {
   const hr_kernel *kernel = d->e->kernel;
   bool *ahead = HR_ARENA_ARRAY(&d->e->arena, bool, (size_t)kernel->instr_count + 1), stores = false;

@@ -31,7 +31,7 @@ typedef struct device {
   int64_t *spills; /* by register: the offset in the workspace of its values of all elements; or one of those below */
   int own;         /* forms of a warp for each row, or of turns: elements of a thread if it keeps their values itself;
                     * else 0 */
-  int64_t *parts;  /* by instruction: the offset of results of chunks, and behind them of indices */
+  int64_t *parts;  /* by instruction: the offset of results of chunks, and after them of indices */
   int64_t workspace;
   int block_bytes;  /* shared memory available to a block */
   int64_t *in_pool; /* NULL, or by instruction: the place in shared memory of the row's values that it has loaded; -1:

@@ -230,7 +230,7 @@ static void emit_groups(passes *p, int phase, device *groups) {
   HR__EMIT(e, "}\n");
 }
 
-/* Row instructions of a phase, behind the results of the reductions of the phase before. */
+/* Row instructions of a phase, after the results of the reductions of the phase before. */
 static void emit_rows(passes *p, int phase) {
   device groups = *p->d;
   if (p->is_lanes && phase > 0 && hr__device_reduces(groups.e->kernel, phase - 1) && has_groups(&groups, phase - 1)) {

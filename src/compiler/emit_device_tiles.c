@@ -4,8 +4,8 @@
  *   barrier;
  *   for (u < 4) { r0 = tile0[t % 32][8 * u + t / 32]; ... y = r1; }                            along the rows of y
  *
- * Neighbouring threads touch neighbouring elements both times. A block makes all such loads for its elements before it
- * stores any of them. That is safe: a kernel reads what it writes at the same element, or not at all (compiler/fuse.c).
+ * Neighbouring threads access neighbouring elements both times. A block makes all such loads for its elements before it
+ * stores any. This is safe, because a kernel reads memory that it writes only at the same element (compiler/fuse.c).
  */
 #include "base/integer.h"
 #include "compiler/emit_device_internal.h"

@@ -10,7 +10,7 @@
  *   }
  *
  * All warps run the costly operations at once, and a turn is only some additions. For emission, the reductions of a
- * phase become a phase of their own behind the one that computes their operands. Values then cross as between any two
+ * phase become a phase of their own after the one that computes their operands. Values then cross as between any two
  * phases.
  */
 #include <stdio.h>

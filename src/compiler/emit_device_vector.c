@@ -7,7 +7,7 @@
  *   }
  *
  * A thread's accesses are wide. Its loads all come first, so that several are in flight at once. The result is the same
- * as for one element after the other: a kernel reads what it writes at the same element, or not at all
+ * as for one element after the other, because a kernel reads memory that it writes only at the same element
  * (compiler/fuse.c). In a large kernel with few loads, a thread has two or four groups of four.
  */
 #include "base/integer.h"

@@ -184,7 +184,7 @@ void hr__emit_row_function(hr__emitter *e, const hr_instr *instr) {
 }
 
 /* Devices: two lanes for each thread, a warp of 32 threads. Every thread gets the result. Thread t has lanes t and t +
- * 32; in quads it has lanes 4t and 4t + 1, and thread t + 16 the two behind them. hr_chunks folds results of chunks in
+ * 32; in quads it has lanes 4t and 4t + 1, and thread t + 16 the two after them. hr_chunks folds results of chunks in
  * place. hr_few_chunks folds few of them, at most one for each thread, and leaves them unchanged, so that all warps of
  * a block may do so at once. */
 static void emit_warp_functions(hr__emitter *e, const char *row, const char *cls) {
@@ -245,7 +245,7 @@ static void emit_warp_functions(hr__emitter *e, const char *row, const char *cls
            row, cls, row, cls, row, cls);
 }
 
-/* Selects are folded as whole vectors to the end, regardless of the elements behind the half: single ones would be
+/* Selects are folded as whole vectors to the end, regardless of the elements after the half: single ones would be
  * jumps. */
 enum { VECTOR_MIN = 4 };
 

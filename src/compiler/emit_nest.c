@@ -61,7 +61,7 @@ static bool is_inner(const hr__emitter *e, int dim) {
   return steps;
 }
 
-/* True if transcendentals, which have stages of their own in blocks, are a small part of the work, as behind a large
+/* True if transcendentals, which have stages of their own in blocks, are a small part of the work, as after a large
  * window. */
 static bool is_light(const hr_kernel *kernel) {
   int weight = 0, heavy = 0;

@@ -13,7 +13,7 @@
  *     only on its own element, or its own row.
  *
  * Rows stay resident through their reductions, within the limits of kernel.h and the target. A node that stores into a
- * buffer older than the program never moves in front of a CHECK_INDEX.
+ * buffer older than the program never moves before a CHECK_INDEX.
  */
 #include <string.h>
 

@@ -3,13 +3,12 @@
  *   before   conv | scale = rsqrt(var + eps) * w | mul, add, relu | conv | scale = .. | ..
  *   after    scale = .. | scale = .. | .. | conv | mul, add, relu | conv | ..
  *
- * Such groups compute values of a network's parameters alone in front of each layer: factors of a batch norm, packed
+ * Such groups compute values of a network's parameters alone before each layer: factors of a batch norm, packed
  * weights, a step counter. Consecutive kernels that touch no buffer that another of them writes are launched at once
  * (engine/batch.c).
  *
- * A group moves in front of all others if no group that stays writes what it reads or touches what it writes. Its
- * results must be small, because they occupy memory for longer. A write to a buffer older than the program doesn't pass
- * a CHECK_INDEX.
+ * A group moves before all others if no group that stays writes its inputs or accesses its outputs. Its results must be
+ * small, because they occupy memory for longer. A write to a buffer older than the program doesn't pass a CHECK_INDEX.
  */
 #include "compiler/passes.h"
 

@@ -109,8 +109,8 @@ static int count_deep(const char *text, int64_t depth, int64_t depth_work) {
   return count;
 }
 
-/* The gradient of logits times weights, either way round: the gradient's rows end in zeros, the weights are copied to
- * as many. */
+/* The gradient of logits times weights, in either order: the gradient's rows end in zeros, and the weights are copied
+ * to the same length. */
 HR_TEST(large_products_sum_zeros_at_the_end) {
   /* The last two: weights that would be copied for each batch, and a part of the rows. */
   static const char *const products[] = {

@@ -30,7 +30,7 @@
 #include "core/ir/build.h"
 #include "core/ops/op.h"
 
-enum { OWN_INPUTS = 3 }; /* of a contraction, at most; epilogues' inputs come behind them */
+enum { OWN_INPUTS = 3 }; /* of a contraction, at most; epilogues' inputs come after them */
 
 typedef struct matcher {
   hr_builder builder; /* scaled weights are appended to the program's own nodes */
@@ -63,7 +63,7 @@ static bool touches(const hr_node *node, uint32_t buffer, bool *out_writes) {
 
 /* ---- readers of the result ---- */
 
-/* The next node behind number n that touches the buffer; the program's count when there is none. */
+/* The next node after number n that touches the buffer; the program's count when there is none. */
 static int next_access(const matcher *m, int n, uint32_t buffer, bool *out_writes) {
   *out_writes = false;
   for (++n; n < m->count; ++n) {

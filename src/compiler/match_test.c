@@ -127,7 +127,7 @@ HR_TEST(chains_collapse) {
   HR_ASSERT_EQ(check_match(text, keep_all), 3);
 }
 
-/* Nothing but sums, and ReLU behind one. */
+/* Nothing but sums, and ReLU after one. */
 static bool keep_sums(void *ctx, const hr_program *program, const hr_node *node) {
   (void)ctx, (void)program;
   bool is_kept = node->epilogue_count == 0 || node->epilogues[0].op == HR_OP_ADD;
@@ -278,7 +278,7 @@ HR_TEST(checks_in_between) {
 }
 
 HR_TEST(two_contractions_share_a_sum) {
-  /* the first takes it and moves behind the second */
+  /* the first takes it and moves after the second */
   const char *text = INPUTS DEAD(2) DEAD(3) LIVE(4) T(2) CONV T(3) CONV T(4) " = add(" T(2) ", " T(3) ")\n";
   HR_ASSERT_EQ(check_match(text, keep_all), 1);
 }
@@ -359,7 +359,7 @@ HR_TEST(random_programs) {
   HR_ASSERT(total > 100);
 }
 
-/* ---- what the verifier refuses ---- */
+/* ---- programs that the verifier rejects ---- */
 
 static void expect_broken(const char *node) {
   hr_text text = {0};

@@ -3,10 +3,10 @@
  *   before   %1[4,6]{1,4} = square(%0[4,6]{1,4})           after   %1[6,4]{4,1} = square(%0[6,4]{4,1})
  *            %2 = sum(%1[6,4]{4,1}) reduce(3)                      %2 = sum(%1[6,4]{4,1}) reduce(3)
  *
- * A reduction walks its input in the order of memory (core/ir/build.c), whatever the order of its dims was; loops
- * around it were recorded in that order. The order in which an element-wise loop walks is unobservable, so the loop
- * gets the one in which it can be fused: that of a later reduction, else of an earlier one, else of a loop that already
- * got one. A loop that already walks like one of its neighbours stays.
+ * A reduction walks its input in memory order (core/ir/build.c), not in the order of its dims; the loops around it were
+ * recorded in the latter. The order in which an element-wise loop walks is unobservable, so the loop gets the one in
+ * which it can be fused: that of a later reduction, else of an earlier one, else of a loop that already got one. A loop
+ * that already walks like one of its neighbours stays.
  */
 #include "compiler/passes.h"
 #include "core/ops/op.h"

@@ -10,11 +10,11 @@
  * last node to the first, so that a copy's inputs are considered after the copy: a chain of cheap nodes goes back to
  * values that are in memory anyway.
  *
- * A copy has the bits of its original. It reads what the original has read, so no node may have written there in
- * between. An original that wrote in place of its input has done so, unless it is removed because all its readers have
- * copies. A reader may see the value through a view of it, as a window of a pool does. Its copy computes what the view
- * sees (hr_node_as_seen), more than once if windows overlap. A gather from a - b becomes a difference of gathers from a
- * and b, so that the loss of a large vocabulary needs no second copy of it in memory.
+ * A copy has the bits of its original. It reads the original's inputs, so no node may have written them in between. An
+ * original that wrote in place of its input has done so, unless it is removed because all its readers have copies. A
+ * reader may see the value through a view of it, as a window of a pool does. Its copy computes the viewed elements
+ * (hr_node_as_seen), more than once if windows overlap. A gather from a - b becomes a difference of gathers from a and
+ * b, so that the loss of a large vocabulary needs no second copy of it in memory.
  *
  * Bytes decide. A value that all its readers compute themselves saves its store and its loads. It costs the loads of
  * its inputs in each group that does not read them already. Its inputs stay live until then instead of the value: never
@@ -152,7 +152,7 @@ static int64_t bytes_of(const hr_operand *operand) {
   return operand->kind == HR_OPERAND_VALUE && operand->term_count > 0 ? bytes : hr_operand_bytes(operand);
 }
 
-/* True if an operand of a copy has been overwritten in front of node `before`. */
+/* True if an operand of a copy has been overwritten before node `before`. */
 static bool is_overwritten(const maker *m, int before, const hr_operand *operand) {
   uint32_t b = operand->index;
   if (b >= m->buffer_count) {
@@ -165,7 +165,7 @@ static bool is_overwritten(const maker *m, int before, const hr_operand *operand
   return next < m->write_base[b + 1] && m->writes[next] < before;
 }
 
-/* The cost of loading an operand of a copy in front of node `before`, of group h. */
+/* The cost of loading an operand of a copy before node `before`, of group h. */
 static price price_of_load(const maker *m, int h, int before, const hr_operand *operand) {
   if (is_overwritten(m, before, operand)) {
     return (price){NEVER, 0};
@@ -249,7 +249,7 @@ static price price_of_copy(const maker *m, int h, int before, const hr_node *nod
 
 /* ---- readers of a value ---- */
 
-/* The first node of a group behind all writers of the node's inputs. */
+/* The first node of a group after all writers of the node's inputs. */
 static int place_in_group(const maker *m, int h, const hr_node *node, int reader) {
   int last = -1;
   for (int i = 0; i < node->input_count; ++i) {

@@ -1,6 +1,6 @@
 /* schedule_verify.c: checks a finished schedule against the program that it runs.
  *
- * The passes behind versions move nodes into groups, groups past each other, and buffers into one arena. This file
+ * The passes after versions move nodes into groups, groups past each other, and buffers into one arena. This file
  * trusts none of them. It reads the steps in the order in which they run and checks that
  *   - every node of the program runs in exactly one step, and a step's nodes run in the order of the program,
  *   - two accesses that may share an element, one of them a write, run in the order of the program,
@@ -74,7 +74,7 @@ static hr_status verify_pair(const verifier *v, int a, const hr_operand *x, bool
   return HR_OK;
 }
 
-/* The node that an access belongs to: the last one whose first access is not behind it. */
+/* The node that an access belongs to: the last one whose first access is not after it. */
 static int node_of_access(const verifier *v, int access) {
   int low = 0, high = v->program->node_count - 1;
   while (low < high) {

@@ -10,7 +10,7 @@
  * first later group that must not run before it, if the two may share a kernel. No group in between depends on it then,
  * and inputs of both are read once.
  *
- * A group doesn't move behind a CHECK_INDEX, nor if a temporary that it reads would have to live longer.
+ * A group doesn't move after a CHECK_INDEX, nor if a temporary that it reads would have to live longer.
  */
 #include <string.h>
 
@@ -20,9 +20,9 @@ typedef struct waiting {
   hr_program *program;
   int group_count;
   hr_group *groups;
-  int *first_writer, *first_reader; /* of each buffer: the first group behind the present one; -1: none */
-  int *first, *last; /* of each buffer: the first group that touches it, and the last one behind the present */
-  int check;         /* the first group behind the present one that is a CHECK_INDEX */
+  int *first_writer, *first_reader; /* of each buffer: the first group after the present one; -1: none */
+  int *first, *last; /* of each buffer: the first group that touches it, and the last one after the present */
+  int check;         /* the first group after the present one that is a CHECK_INDEX */
 } waiting;
 
 static const hr_node *node_of(const waiting *w, int g, int k) {
@@ -142,7 +142,7 @@ static bool move_nodes(waiting *w, int h, int g, const hr_domain *domain) {
   return true;
 }
 
-/* Records the accesses of group g as behind all groups before it. */
+/* Records the accesses of group g as after all groups before it. */
 static void note(waiting *w, int g) {
   for (int k = 0; k < w->groups[g].node_count; ++k) {
     const hr_node *node = node_of(w, g, k);

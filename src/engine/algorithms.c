@@ -61,9 +61,9 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
   return lists->open[dialect];
 }
 
-/* Called when a library has prepared an operation. At exit the library frees what it made for the first operation of a
- * kind (memory for generated code, for example) before what it made when it was opened. The devices must be closed
- * before that. */
+/* Called when a library has prepared an operation. At exit the library frees its objects for the first operation of a
+ * kind (memory for generated code, for example) before those made when it was opened. The devices must be closed before
+ * that. */
 static void outlive_library(hr_op op) {
   provider_lists *lists = own_lists();
   hr_mutex_lock(&lists->mutex);

@@ -74,7 +74,7 @@ static bool may_spend(const hr_device *device) {
 
 /* ---- life ---- */
 
-/* True if the step may run twice: it does not read what it writes. */
+/* True if the step may run twice: it does not read its outputs. */
 static bool can_repeat(const hr_node *node) {
   for (int i = 0; i < node->input_count; ++i) {
     for (int k = 0; k < node->output_count; ++k) {

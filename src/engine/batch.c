@@ -7,9 +7,9 @@
  *
  * An optimizer, gradient clipping, zeroing of gradients and an average of weights each run a chain on every parameter.
  * Most parameters are too small for two threads, some too large for one. Consecutive kernels become a batch if none
- * touches what another of them writes: the device divides their work as a whole. Buffers of the arena are compared by
- * place, because a later step may write where an earlier one's buffer died. Steps that write parts of one buffer are
- * compared by the range of bytes that they reach, so that norms may go to one list.
+ * accesses another's outputs: the device divides their work as a whole. Buffers of the arena are compared by place,
+ * because a later step may write where an earlier one's buffer died. Steps that write parts of one buffer are compared
+ * by the range of bytes that they reach, so that norms may go to one list.
  *
  * All first passes of a batch run before all second ones. A kernel whose later passes are worth a thread is not in a
  * batch: it would find less of its data in the cache when it reads it again.

@@ -1,4 +1,5 @@
-/* Which steps run in one launch: tested by hand-made schedules, and through a stream with the bits of strict mode. */
+/* The steps that run in one launch: tested with hand-written schedules, and through a stream against strict mode's
+ * bits. */
 #include "hr_test.h"
 
 #include "engine/instance.h"
@@ -64,10 +65,10 @@ HR_TEST(steps_that_share_nothing_written_run_together) {
   m->args[1][0].buffer = m->args[0][0].buffer; /* both read it */
   HR_ASSERT(are_together(m));
   m = make(2);
-  m->args[1][0].buffer = m->args[0][1].buffer; /* the second reads what the first writes */
+  m->args[1][0].buffer = m->args[0][1].buffer; /* the second reads the first one's output */
   HR_ASSERT(!are_together(m));
   m = make(2);
-  m->args[1][1].buffer = m->args[0][0].buffer; /* the second writes what the first reads */
+  m->args[1][1].buffer = m->args[0][0].buffer; /* the second writes the first one's input */
   HR_ASSERT(!are_together(m));
   m = make(2);
   m->args[1][1].buffer = m->args[0][1].buffer; /* both write it */

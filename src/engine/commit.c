@@ -359,7 +359,7 @@ static bool is_current(const work *w, const hr_key *key, const hr_job *job) {
   return is;
 }
 
-/* Sets the layouts of the buffers for all work that is handed over next. */
+/* Sets the layouts of the buffers for all work committed next. */
 static void note_layouts(const hr_instance *instance, const hr_job *job) {
   if (job->is_move) {
     hr__buffers_exchange(job->buffers.data[0], job->buffers.data[1]);
@@ -440,7 +440,7 @@ static void count_run(hr_stats *stats, const hr_instance *instance) {
   }
 }
 
-/* *out_again: nothing was handed over, since the key is no longer right. */
+/* *out_again: nothing was submitted, because the key is no longer valid. */
 static hr_status run_instance(hr_stream *stream, const work *w, const hr_key *key, hr_instance *instance,
                               caller_does next, bool *out_again) {
   hr_device *device = stream->device;
@@ -589,7 +589,7 @@ void hr__stream_abandon(hr_stream *stream, size_t first, hr_status status) {
   hr__trace_clear(trace);
 }
 
-/* Drops the committed records; those behind the cut are pending now. */
+/* Drops the committed records; those after the cut are pending now. */
 static void take_rest(hr_stream *stream) {
   hr__trace_clear(&stream->pending);
   hr_trace committed = stream->pending;

@@ -77,7 +77,7 @@ static hr_jit_counts counts(void) {
   return now;
 }
 
-/* ---- a program: y = (x * number + x), which is one kernel; `number` says which round ---- */
+/* ---- a program: y = (x * number + x), which is one kernel; `number` is the round ---- */
 
 typedef struct fixture {
   hr_device *device;
@@ -266,7 +266,7 @@ HR_TEST(off_interprets) {
   end();
 }
 
-/* ---- what a user is told ---- */
+/* ---- messages to the user ---- */
 
 static char log_path[128];
 
@@ -326,7 +326,7 @@ static void check_bad_compiler(const char *compiler, const char *reason, const c
   begin_log();
   hr_jit_counts before = counts();
   int64_t start = hr_clock_ns();
-  for (int k = 0; k < 5; ++k) { /* each executable tries anew */
+  for (int k = 0; k < 5; ++k) { /* each executable tries again */
     hr_stats stats = check_rounds(3);
     HR_ASSERT_EQ(stats.kernels_interpreted, 3);
   }

@@ -154,7 +154,7 @@ HR_TEST(contexts_work_on_threads_of_their_own) {
   }
 }
 
-/* Both contexts of the null device: what is counted belongs to each. */
+/* Two contexts with the null device: each has its own counters. */
 HR_TEST(the_default_context_sees_nothing_of_others) {
   hr_device *device;
   HR_ASSERT_OK(hr_device_open("null", &device));

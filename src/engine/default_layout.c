@@ -1,6 +1,6 @@
 /* A copy into new memory, which then becomes the buffer's own. The copy is an ordinary program with two exceptions: its
- * records see memory as it is (`is_plain`), and it runs whatever has failed before, since the buffer's contents are not
- * its work. If there is no memory for both, the host permutes the bytes.
+ * records see memory in its physical layout (`is_plain`), and it also runs after a failure, since the failed work did
+ * not write the buffer. If there is no memory for both, the host permutes the bytes.
  */
 #include "engine/default_layout.h"
 
@@ -64,7 +64,7 @@ static hr_status permute_through_host(hr_device *device, hr_buffer *buffer) {
   return status;
 }
 
-/* Work in flight still expects the layout: it ends first, and nothing is handed over meanwhile. */
+/* Work in flight still expects the old layout: it ends first, and nothing is submitted meanwhile. */
 static hr_status restore_default_layout_in_place(hr_stream *stream, hr_buffer *buffer) {
   hr_device *device = stream->device;
   hr_mutex_lock(&device->shared_mutex);

@@ -9,7 +9,7 @@
 
 #include "engine/stream.h"
 
-/* Returns the buffer to its default layout, behind all work that was handed over. The stream is locked. */
+/* Returns the buffer to its default layout, after all submitted work. The stream is locked. */
 HR_MUST_USE hr_status hr__stream_restore_default_layout(hr_stream *stream, hr_buffer *buffer, bool will_wait);
 
 #endif

@@ -16,7 +16,7 @@ enum { NAME_BYTES = 40, COMPILERS_MAX = 16 };
 typedef struct code_cache code_cache;
 
 /* A text, and its functions. A text generated for one shape belongs to one kernel. A text for many shapes, or one that
- * a provider has written, belongs to all kernels with that text, whatever their words. */
+ * a provider has written, belongs to all kernels with that text, with any words. */
 typedef struct module {
   code_cache *owner;
   hr_device *device;

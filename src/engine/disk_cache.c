@@ -147,7 +147,7 @@ static void grow(int folder, size_t bytes) {
 
 /* ---- files ---- */
 
-/* The name of a text, made of two hashes, so that collisions are practically impossible. */
+/* The name of a text: two hashes, so that collisions are practically impossible. */
 static void name_of(const hr_disk_cache *cache, const char *text, size_t length, const char *suffix,
                     char out_name[NAME_BYTES]) {
   uint64_t a = hr_hash_bytes(HR_HASH_SEED ^ cache->identity, text, length);

@@ -9,11 +9,11 @@
  *
  * HASH is the hash of the file's source, IDENTITY that of compiler, version, flags, CPU and the texts of src/core. The
  * files are in `headrace` in the user's cache folder, or in `headrace-kernels` in the folder that HEADRACE_CACHE names.
- * No file of another name is read, written or removed. The folder is opened once (base/folder.h: it is the user's own,
- * and nobody else can exchange it), and its files through that descriptor.
+ * No file of another name is read, written or removed. The folder is opened once (base/folder.h: it belongs to the
+ * user, and no other user can replace it), and its files through that descriptor.
  *
  * Files are renamed into place atomically, so processes can share a folder. A file that is truncated, damaged or
- * foreign counts as absent and is made again. If the folder holds more than HEADRACE_CACHE_BYTES, the least recently
+ * foreign counts as absent and is written again. If the folder holds more than HEADRACE_CACHE_BYTES, the least recently
  * used files are removed. Threads: any, each with a cache of its own, or with one that no other thread opens or ends
  * meanwhile.
  */

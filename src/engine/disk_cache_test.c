@@ -1,4 +1,4 @@
-/* The disk cache: it touches only its own files, in a folder that nobody else can exchange, and it loads exactly the
+/* The disk cache: it touches only its own files, in a folder that no other user can replace, and loads exactly the
  * bytes that it has checked.
  */
 #include "engine/disk_cache.h"
@@ -202,7 +202,7 @@ HR_TEST(a_folder_that_others_can_exchange_is_refused) {
   remove_root();
 }
 
-/* ---- what is loaded ---- */
+/* ---- loaded bytes ---- */
 
 static int load_answer(int file) {
   hr_dynlib library = {0};

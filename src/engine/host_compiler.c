@@ -21,25 +21,24 @@ enum { PATH_MOST = 4096, OUTPUT_MOST = 600, FLAGS_MOST = 48 };
 /* The order of operations is the text's: no contraction; arguments may be the same memory; integers wrap. Loops are
  * vectorised, straight code is not: there gcc 12 treats a double that was rounded to float and converted back as
  * unrounded. */
-static const char *const flags[] = {
-    "-x",
-    "c",
-    "-std=gnu11",
-    "-O3",
+static const char *const flags[] = {"-x",
+                                    "c",
+                                    "-std=gnu11",
+                                    "-O3",
 #if defined(__x86_64__)
-    "-mprefer-vector-width=512", /* where these exist; compilers use 256 bits on Intel's */
+                                    "-mprefer-vector-width=512", /* if these exist; compilers use 256 bits on Intel's */
 #endif
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fno-tree-slp-vectorize",
-    "-ffp-contract=off",
-    "-fwrapv",
-    "-fno-strict-aliasing",
-    "-fno-semantic-interposition",
-    "-fvisibility=hidden",
-    "-shared",
-    "-fPIC",
-    "-w"};
+                                    "-fno-math-errno",
+                                    "-fno-trapping-math",
+                                    "-fno-tree-slp-vectorize",
+                                    "-ffp-contract=off",
+                                    "-fwrapv",
+                                    "-fno-strict-aliasing",
+                                    "-fno-semantic-interposition",
+                                    "-fvisibility=hidden",
+                                    "-shared",
+                                    "-fPIC",
+                                    "-w"};
 
 atomic_bool *hr__host_compiler_cancel(void) {
   static const hr_context_part kind = {.bytes = sizeof(atomic_bool)};

@@ -1,8 +1,7 @@
 /* host_fallback.h: runs library rows on the host for a device that has no library for them.
  *
- * The operands are copied: their bytes are copied to the host before the run, and those of the results back behind it.
- * Earlier work has ended by then, and the host waits, so such a step is not part of a graph. Threads: those of the runs
- * of one executable, one at a time.
+ * The operands are copied to the host before the run, and the results back after it. Earlier work must have ended, and
+ * the host waits, so such a step is not part of a graph. Threads: those of the runs of one executable, one at a time.
  */
 #ifndef HEADRACE_ENGINE_HOST_FALLBACK_H_
 #define HEADRACE_ENGINE_HOST_FALLBACK_H_

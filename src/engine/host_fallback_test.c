@@ -43,7 +43,7 @@ typedef struct sort_step {
   hr_ready ready;
 } sort_step;
 
-/* Sorts the lines of a buffer that begin `GAP` elements behind its start. */
+/* Sorts the lines of a buffer that begin `GAP` elements after its start. */
 static void begin(sort_step *s, hr_provider *provider) {
   *s = (sort_step){.device = {.driver = &driver}, .dims = {LINES, LINE}, .strides = {LINE, 1}, .ints = {0, 1}};
   hr_program_init(&s->program);

@@ -1,4 +1,4 @@
-/* index_source.c: walks from a check back to the source of its indices. hr_emit_check_index made the chain:
+/* index_source.c: walks from a check back to the source of its indices. hr_emit_check_index emitted the chain:
  *
  *   i64 = copy(index)                    unless they are i64
  *   bad = (i64 < lower | i64 >= upper) [& i64 != except]

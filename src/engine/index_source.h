@@ -3,7 +3,7 @@
  *   %3 = nll_loss(.., %2)     the host wrote %2, with numbers from 0 to 9: all of them are below 10
  *   %5 = index_select(.., %4) %4 = arange(0, 1) of 1,024 elements
  *
- * A check (HR_STEP_CHECK) waits for the device, and the work behind it begins only then. But labels and tokens come
+ * A check (HR_STEP_CHECK) waits for the device, and the work after it begins only then. But labels and tokens come
  * from the host, and positions are counted. A known range may be wider than the indices in use, never narrower: it
  * covers all numbers that the host has ever written to the buffer. If it does not decide the check, the device's result
  * is read.

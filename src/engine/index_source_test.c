@@ -4,8 +4,8 @@
 #include "compiler/compile.h"
 #include "engine/index_source.h"
 
-/* The source of the first check of a program that is made of these nodes. Buffers: 0 values [8,4], 1 indices, 2 the
- * result, then two that die. */
+/* The source of the first check of a program with these nodes. Buffers: 0 values [8,4], 1 indices, 2 the result, then
+ * two that die. */
 static hr_index_source source_of(const char *nodes) {
   hr_text text = {0};
   hr_program program;

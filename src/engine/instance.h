@@ -45,8 +45,7 @@ typedef struct hr_weight {
   uint32_t sources[HR_WEIGHT_SOURCES_MAX], made[HR_WEIGHT_RESULTS_MAX]; /* program buffers */
   int parts[HR_WEIGHT_SOURCES_MAX];                                     /* earlier weights that it also reads */
   size_t bytes;                                                         /* of all results */
-  hr_kernel_key
-      recipe; /* the kernel, and behind it its inputs in the last run: stamps, scalars, serials of its parts */
+  hr_kernel_key recipe; /* the kernel, and after it its inputs in the last run: stamps, scalars, serials of its parts */
   size_t kernel_words;
   uint64_t stamp; /* in the last run: the newest of its sources and parts; 0: some contents were unknown */
 } hr_weight;
@@ -63,7 +62,7 @@ struct hr_instance {
   HR_VECTOR(uint32_t) scalars; /* program scalars, step after step */
   HR_VECTOR(uint32_t) sources; /* the key's buffers of which libraries may cache something */
   HR_VECTOR(hr_weight) weights;
-  size_t shared_bytes;             /* arena, and behind it the largest workspace */
+  size_t shared_bytes;             /* arena, and after it the largest workspace */
   bool has_tunings;                /* some steps have a tuning */
   bool needs_team;                 /* some step is worth more than one thread */
   int kernel_count, library_count; /* launches, and library calls */

@@ -123,7 +123,7 @@ HR_TEST(work_that_was_handed_over_and_not_begun_does_not_begin) {
   HR_ASSERT_OK(hr_stream_commit(f.stream));
   fill(&f, x, 6);
   HR_ASSERT_OK(hr_stream_commit(f.stream));
-  fill(&f, y, 7); /* behind the interrupt, but in front of its report */
+  fill(&f, y, 7); /* after the interrupt, but before its report */
   HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_CANCELLED, "interrupted before it began");
   HR_ASSERT_NEAR(read_last(&f, f.old), 1, 0);
   HR_ASSERT(hr__buffer_is_invalid(x) && hr__buffer_is_invalid(y));

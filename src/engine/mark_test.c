@@ -1,4 +1,4 @@
-/* Marks: reached behind the work before them, without anybody waiting. */
+/* Marks: reached after the work before them, without a wait. */
 #include "hr_test.h"
 
 #include <unistd.h>

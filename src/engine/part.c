@@ -1,7 +1,7 @@
 /* part.c: parts are traces that were recorded without a stream. See headrace/part.h.
  *
- * The alternative was to compile a part by itself, with a hand-over of its own. Appending its records keeps the stream
- * fast: a forward part, a backward part and the optimizer behind them are one program, in which activations die.
+ * The alternative was to compile a part by itself and submit it separately. Appending its records keeps the stream
+ * fast: a forward part, a backward part and the optimizer after them are one program, in which activations die.
  */
 #include "headrace/part.h"
 
@@ -307,7 +307,7 @@ static hr_status check_arguments(const hr_part *part, const hr_scalar *arguments
   return HR_OK;
 }
 
-/* Collects every buffer of a run; new temporaries are behind the others, each with the caller's reference. */
+/* Collects every buffer of a run; new temporaries are after the others, each with the caller's reference. */
 static hr_status collect_buffers(hr_stream *stream, const hr_part *part, hr_buffer *const *params,
                                  hr_buffer *const *results) {
   size_t count = (size_t)part->buffer_count, temporaries = (size_t)part->temporary_count;

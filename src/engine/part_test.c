@@ -109,9 +109,9 @@ HR_TEST(a_part_runs_again_with_other_buffers_and_numbers) {
     for (int i = 0; i < 3; ++i) {
       hr_buffer *params[2] = {make_filled(&f, f.stream, 1), make_filled(&f, f.stream, 2)}, *result = make(&f);
       hr_scalar number = hr_scalar_f64(i);
-      HR_ASSERT_OK(add_number(f.stream, params[0], 10, params[0])); /* pending in front of it: a = 11 */
+      HR_ASSERT_OK(add_number(f.stream, params[0], 10, params[0])); /* pending before it: a = 11 */
       HR_ASSERT_OK(hr_part_run(f.stream, part, params, &result, &number));
-      HR_ASSERT_OK(add_number(f.stream, result, 1, result)); /* and behind it */
+      HR_ASSERT_OK(add_number(f.stream, result, 1, result)); /* and after it */
       HR_ASSERT(first_of(f.stream, result) == (float)(11 + i) * 2 + 1);
       HR_ASSERT(first_of(f.stream, params[1]) == 13);
       hr_buffer_release(params[0]);
@@ -296,8 +296,8 @@ HR_TEST(a_run_refuses_buffers_and_numbers_that_do_not_fit) {
   close_fixture(&f);
 }
 
-/* An index out of range in a part: what was there before is as it was, and the part runs again. */
-/* ---- what is waited for again and again ---- */
+/* An index out of range in a part: older contents are intact, and the part runs again. */
+/* ---- programs that are always waited for ---- */
 
 enum { WIDTH = 256 };
 static const int64_t row_dims[2] = {1, WIDTH}, square_dims[2] = {WIDTH, WIDTH}, square_strides[2] = {WIDTH, 1};
@@ -368,7 +368,7 @@ static bool wait_until_begun(const fixture *f, const hr_part *part, hr_buffer *c
   return is_begun;
 }
 
-/* Bits are those of a run that was not begun early; work behind one that was begun sees its results. */
+/* The bits are those of a run without early submit; later work sees the results of an early run. */
 HR_TEST(what_is_always_waited_for_begins_early) {
   fixture f = open_fixture();
   float expected[WIDTH], actual[WIDTH];
@@ -390,7 +390,7 @@ HR_TEST(what_is_always_waited_for_begins_early) {
     hr_view first[2] = {row, row};
     if (round == 0) { /* the host goes on */
       HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_ADD, NULL, 2, first, 1, &row));
-    } else if (round == 1) { /* the parameter changes behind the run */
+    } else if (round == 1) { /* the parameter changes after the run */
       row.buffer = first[0].buffer = first[1].buffer = params[0];
       HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_SUB, NULL, 2, first, 1, &row));
     } else if (round == 2) { /* no wait and no read */

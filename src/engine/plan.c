@@ -38,7 +38,7 @@ static hr_status no_memory(const char *what) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %s", what);
 }
 
-/* ---- which step writes what ---- */
+/* ---- steps and the buffers they write ---- */
 
 static void note_write(hr_plan *plan, uint32_t buffer, int step) {
   if (buffer < plan->key.buffer_count) {

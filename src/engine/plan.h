@@ -37,7 +37,7 @@ struct hr_plan {
 };
 
 /* The plan of a key for devices like this one: shared, or compiled now. The caller owns a reference. `arguments`: the
- * scalars, for a dump of what is compiled. */
+ * scalars, for a dump of the compiled program. */
 HR_MUST_USE hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar *arguments,
                                        hr_plan **out_plan, bool *out_is_new);
 void hr__plan_release(hr_plan *plan); /* NULL: nothing */

@@ -1,10 +1,10 @@
-/* policy.h: decides when pending records are handed over to the device. No other file decides it.
+/* policy.h: decides when pending records are committed to the device. No other file decides it.
  *
  *   event                                decision
- *   a record is about to be appended     fuse mode: commit all early in front of a large operation, if much is pending
+ *   a record is about to be appended     fuse mode: commit all early before a large operation, if much is pending
  *   records have been appended           strict, eager: commit all
  *                                        fuse: commit up to the cut while the list is at its limit
- *   a part's records have been appended  begin all early if it looks like a program that the host often waits for
+ *   a part's records have been appended  begin all early if it matches a program that the host often waits for
  *   the caller has left a part           commit early, without the part's large last result
  *   a pass begins (a hint)               commit all if the device works beside the host
  *   the mode becomes eager or strict     commit all
@@ -14,9 +14,9 @@
  * the event. The stream carries the decision out (stream.c, commit.c) and reports it to hr__policy_committed and
  * hr__policy_waited, which alone change the state. Frontends send hints and have no rules of their own.
  *
- * An early commit gives a device beside the host work while the host goes on recording. The next one needs a list twice
- * as long: by then the device has more to do, and longer programs are better ones. A host device gets none, because it
- * would take the core that records.
+ * An early commit gives a device beside the host work while the host continues to record. The next one needs a list
+ * twice as long: by then the device has more to do, and longer programs fuse better. A host device gets none, because
+ * it would occupy the recording core.
  *
  * Threads: the stream's lock.
  */
@@ -39,7 +39,7 @@ typedef struct hr_awaited {
 } hr_awaited;
 
 typedef struct hr_policy {
-  size_t records_max; /* limits of what is pending */
+  size_t records_max; /* limits of pending records */
   int64_t bytes_max;
   size_t first_ops,
       next_ops;       /* pending records for an early commit: the first since a wait, the next; SIZE_MAX: none */
@@ -100,8 +100,8 @@ static inline bool hr__policy_keeps_part(const hr_policy *policy, size_t records
 
 /* A decision to commit early has been carried out. */
 void hr__policy_committed_early(hr_policy *policy);
-/* A program has been handed over: the hash of its key, and its records. will_wait: the host waits for it now;
- * can_begin: it could have been begun early. */
+/* A program has been committed: the hash of its key, and its records. will_wait: the host waits for it now; can_begin:
+ * it could have been begun early. */
 void hr__policy_committed(hr_policy *policy, uint64_t hash, size_t records, bool will_wait, bool can_begin);
 /* The pending program has been begun early. */
 void hr__policy_begun(hr_policy *policy);

@@ -1,4 +1,4 @@
-/* Memory that is short for a part of a trace: records in front of that part run, those behind it do not. */
+/* Memory that is short for a part of a trace: records before that part run, those after it do not. */
 #include "hr_test.h"
 
 #include "engine/stream.h"
@@ -150,7 +150,7 @@ HR_TEST(what_was_handed_over_before_is_done) {
   close_fixture(&f);
 }
 
-/* Temporaries of a large step don't stand in the way of a smaller one. */
+/* Temporaries of a large step don't block a smaller one. */
 HR_TEST(temporaries_of_earlier_programs_make_room) {
   fixture f = open_fixture();
   hr_buffer *x = make(&f, 3 * LARGE), *result = make(&f, SMALL);

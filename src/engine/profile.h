@@ -7,7 +7,7 @@
 void hr__profile_log_schedule(const hr_instance *instance);
 /* The time of a batch, among its steps by the bytes that they move. */
 void hr__profile_share(const hr_exec_step *first, int64_t ns, int64_t *out_step_ns);
-/* A line of HR_LOG_KERNEL, with shares of what the machine can do if the device computes anything. */
+/* A line of HR_LOG_KERNEL, with shares of the machine's peak if the device computes. */
 void hr__profile_log_step(const hr_exec_step *step, int64_t ns, bool has_contents);
 
 #endif

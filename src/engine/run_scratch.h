@@ -23,7 +23,7 @@ typedef struct hr_run {
   int failed_step;                  /* out: the step that ended the run early, or step_count */
 } hr_run;
 
-/* True if the run has to end in front of its next step. */
+/* True if the run has to end before its next step. */
 static inline bool hr__run_is_interrupted(const hr_run *run) {
   return run->interrupted != NULL &&
          __builtin_expect(atomic_load_explicit(run->interrupted, memory_order_relaxed) >= run->number, 0);

@@ -40,7 +40,7 @@ static hr_status run_check(const hr_exec_step *step, hr_run *run, const hr_run_s
   return value == INT64_MIN ? HR_OK : index_error(node, value);
 }
 
-/* The workspace, behind the arena; NULL if no step needs memory. */
+/* The workspace, after the arena; NULL if no step needs memory. */
 static void *workspace_of(const hr_instance *instance, const hr_run *run) {
   size_t arena = hr_align_up(instance->plan->schedule.arena_bytes, HR_WORKSPACE_ALIGNMENT);
   return run->shared != NULL ? (char *)run->shared + arena : NULL;

@@ -1,7 +1,7 @@
 /* stream.h (engine): the inside of a stream.
  *
  * A stream records into `pending`. A commit looks its key up, compiles it on a miss, binds memory to the buffers that
- * need it, and pushes a job to the device's queue. `rest` holds the records behind the cut while a list at its limit is
+ * need it, and pushes a job to the device's queue. `rest` holds the records after the cut while a list at its limit is
  * committed.
  *
  * Locks, in this order: the stream's mutex (recording and committing), the device's shared_mutex, the queue's. The
@@ -30,7 +30,7 @@ struct hr_stream {
   hr_trace move; /* scratch of default_layout.c: the copy of a move */
   hr_cache cache;
   hr_stats stats;
-  bool is_capture;                     /* runs nothing: parts are made of the pending records */
+  bool is_capture;                     /* runs nothing: parts are created from the pending records */
   HR_VECTOR(hr_buffer *) part_buffers; /* scratch of hr_part_run */
   HR_VECTOR(size_t) part_bytes;
   /* For tools: NULL, or called after each run, on the thread that ran it. `buffers` are those of the instance's key;
@@ -50,19 +50,18 @@ struct hr_stream {
   hr_status error; /* the first that was not reported yet; until then, jobs are discarded */
 };
 
-/* Commits the first `count` pending records; the stream is locked. A failure drops records, invalidates their
- * results, and is returned. If memory was short, only the records from the first one without memory on are dropped
- * (prefix.h), else all of them. All work that was handed over has run then: the failure ends none of the work
- * recorded before it. */
+/* Commits the first `count` pending records; the stream is locked. A failure drops records, invalidates their results,
+ * and is returned. If memory was short, only the records from the first one without memory on are dropped (prefix.h),
+ * else all of them. All submitted work has run then: the failure ends none of the work recorded before it. */
 HR_MUST_USE hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason reason, bool will_wait);
-/* Hands over the pending records, which the caller clears. The stream is locked. */
+/* Submits the pending records, which the caller clears. The stream is locked. */
 HR_MUST_USE hr_status hr__stream_run_pending(hr_stream *stream, bool will_wait);
-/* Hands over a move, a job of its own kind. `trace` has one record, which copies its first buffer to its second. The
- * first buffer has this layout, and gets the second one's memory. The move runs whatever has failed before. If the
- * buffer has another layout by now, nothing happens, and the status is OK. The stream is locked. */
+/* Submits a move, a job of its own kind. `trace` has one record, which copies its first buffer to its second. The first
+ * buffer has this layout, and gets the second one's memory. The move also runs after failures. If the buffer has
+ * another layout by now, nothing happens, and the status is OK. The stream is locked. */
 HR_MUST_USE hr_status hr__stream_run_move(hr_stream *stream, hr_trace *trace, uint64_t layout, bool will_wait);
-/* OK if the pending records could be handed over: their memory is available now. Hands nothing over. The stream is
- * locked. */
+/* OK if the pending records could be submitted: their memory is available now. Submits nothing. The stream is locked.
+ */
 HR_MUST_USE hr_status hr__stream_probe_pending(hr_stream *stream);
 /* The event for the policy: its kind, and the stream's present state. */
 hr_event hr__stream_event(const hr_stream *stream, hr_event_kind kind);

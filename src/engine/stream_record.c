@@ -76,8 +76,8 @@ hr_status hr__stream_report(hr_stream *stream, hr_status status) {
   return status;
 }
 
-/* True if the operation is a large one that reads and writes memory whatever comes before it. Not so the products of an
- * attention that is written out: they may become one operation. */
+/* True if the operation is large and reads and writes memory independently of earlier records. False for the products
+ * of a composed attention, which may be matched into one operation. */
 static bool stands_alone(hr_op op, const hr_view *inputs) {
   return (hr_op_table(op)->traits & HR_TRAIT_LARGE) != 0 && (op != HR_OP_MATMUL || inputs[1].rank <= 2);
 }

@@ -335,7 +335,7 @@ HR_TEST(an_index_out_of_range_poisons_what_it_would_have_made) {
   close_fixture(&f);
 }
 
-/* Writes a number that the host has not seen behind the last index: row 7 of eight, of which six may be chosen. */
+/* Writes a number that the host has not seen after the last index: row 7 of eight, of which six may be chosen. */
 static void spoil(hr_buffer *index) {
   ((int64_t *)hr__buffer_address(index))[ROWS - 1] = ROWS + 1;
 }
@@ -398,12 +398,12 @@ HR_TEST(work_behind_a_failure_is_discarded_in_later_commits_too) {
   close_fixture(&f);
 }
 
-/* Had the operations run one by one, none behind the failure would have. */
+/* Had the operations run one by one, none after the failure would have. */
 HR_TEST(a_failure_ends_the_work_behind_it_until_it_is_reported) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, 6), *y = make(&f), *z = make(&f),
             *old = make_ramp(&f, 1, 0);
-  HR_ASSERT_OK(with_number(&f, HR_OP_ADD, old, 1, old)); /* in front of the failure: done */
+  HR_ASSERT_OK(with_number(&f, HR_OP_ADD, old, 1, old)); /* before the failure: done */
   HR_ASSERT_OK(select_rows(&f, x, bad, y));
   HR_ASSERT_OK(hr_stream_commit(f.stream));
   HR_ASSERT_OK(with_number(&f, HR_OP_ADD, old, 10, old)); /* touches nothing that failed */
@@ -423,7 +423,7 @@ HR_TEST(a_failure_ends_the_work_behind_it_until_it_is_reported) {
   close_fixture(&f);
 }
 
-/* Waits until the work that was handed over has run, without its result. */
+/* Waits until the submitted work has run, without its result. */
 static void let_run(const fixture *f) {
   hr_queue_drain(&f->device->queue);
 }

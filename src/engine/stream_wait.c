@@ -1,4 +1,4 @@
-/* stream_wait.c: a stream commits what the policy decides, and waits. */
+/* stream_wait.c: commits by the policy's decision, and waits. */
 #include "engine/stream_wait.h"
 
 #include "engine/default_layout.h"
@@ -78,7 +78,7 @@ void hr_stream_set_interrupt_check(hr_stream *stream, bool (*wants_interrupt)(vo
   hr_mutex_unlock(&stream->mutex);
 }
 
-/* Waits for all work that was handed over; true if an interrupt was requested meanwhile. The stream is not locked. */
+/* Waits for all submitted work; true if an interrupt was requested meanwhile. The stream is not locked. */
 static bool wait_for_device(hr_stream *stream) {
   hr_queue *queue = &stream->device->queue;
   bool is_interrupted = false;

@@ -272,7 +272,7 @@ size_t hr__trace_cut(const hr_trace *trace) {
   return (size_t)best + 1;
 }
 
-/* Makes room for all records behind the cut. */
+/* Makes room for all records after the cut. */
 static bool reserve_rest(hr_trace *trace, const hr_record *last, size_t count, hr_trace *rest) {
   size_t locals = trace->locals.count - last->local_end;
   return hr_vector_reserve(&rest->words, trace->words.count - last->word_end) &&
@@ -293,7 +293,7 @@ static uint32_t buffers_before(const hr_trace *trace, const hr_record *last) {
   return count;
 }
 
-/* Numbers the buffers behind the cut in `rest`, and drops those used only there from the trace. */
+/* Numbers the buffers after the cut in `rest`, and drops those used only there from the trace. */
 static void split_buffers(hr_trace *trace, const hr_record *last, hr_trace *rest) {
   uint32_t *map = trace->renumbered.data, kept;
   memset(map, 0xff, trace->buffers.count * sizeof *map);
@@ -318,7 +318,7 @@ static void split_buffers(hr_trace *trace, const hr_record *last, hr_trace *rest
   trace->buffers.count = kept;
 }
 
-/* Copies the hashes in front of the cut to `rest`. */
+/* Copies the hashes before the cut to `rest`. */
 static void split_history(const hr_trace *trace, size_t count, hr_trace *rest) {
   bool is_cut = count <= trace->records.count;
   for (int i = 0; i < HR_TRACE_HISTORY - 1; ++i) {

@@ -34,7 +34,7 @@ typedef struct hr_record {
 
 typedef struct hr_trace {
   uint32_t stream; /* number of the stream, not 0: half of a buffer's tag */
-  bool is_plain;   /* its records see memory as it is, whatever a buffer's layout */
+  bool is_plain;   /* its records see memory in its physical layout */
   HR_VECTOR(uint64_t) words;
   HR_VECTOR(uint32_t) locals;
   HR_VECTOR(hr_scalar) scalars;
@@ -90,9 +90,9 @@ HR_MUST_USE hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, si
 /* The buffer's number, or UINT32_MAX when no pending record uses it. */
 uint32_t hr__trace_find(const hr_trace *trace, const hr_buffer *buffer);
 
-/* The number of records to commit when the trace is at its limit. The cut is behind the record, among the last three
- * quarters, whose hash over the last eight is the highest, the last one on ties. So it falls on the same operation in
- * each iteration of a loop, whatever came before the loop. At least 1. */
+/* The number of records to commit when the trace is at its limit. The cut is after the record, among the last three
+ * quarters, whose hash over the last eight is the highest, the last one on ties. So it is at the same operation in each
+ * iteration of a loop, independent of earlier records. At least 1. */
 size_t hr__trace_cut(const hr_trace *trace);
 /* Moves the records from number `count` on to `rest` (empty, of the same stream), numbered from its start. On failure
  * nothing has changed. */

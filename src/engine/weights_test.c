@@ -83,7 +83,7 @@ static void write_w(hr_stream *stream, hr_buffer *w, int turn) {
   HR_ASSERT_OK(hr_stream_synchronize(stream)); /* a program of its own */
 }
 
-/* y = x * (w as f32), with rounds of y = 2 y behind it to make other programs. */
+/* y = x * (w as f32), with rounds of y = 2 y after it to make other programs. */
 static void record(hr_stream *stream, hr_buffer *x, hr_buffer *w, hr_buffer *y, int rounds) {
   hr_buffer *wide = make(WIDE_BYTES);
   hr_view from = view_of(w, HR_DTYPE_I16, matrix, by_n), to = view_of(wide, HR_DTYPE_F32, matrix, by_n);
@@ -128,7 +128,7 @@ HR_TEST(weights_are_made_once_and_again_when_they_change) {
     write_w(stream, w, turn);
     HR_ASSERT_EQ(run(stream, x, w, y, turn, 0), 1);
     HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);    /* those of the turn before are gone */
-    HR_ASSERT_EQ(run(stream, x, w, y, turn, 0), 1); /* makes what is kept */
+    HR_ASSERT_EQ(run(stream, x, w, y, turn, 0), 1); /* fills the cache */
     HR_ASSERT_EQ(hr__cached_weights_bytes(), WIDE_BYTES);
     for (int i = 0; i < 3; ++i) {
       HR_ASSERT_EQ(run(stream, x, w, y, turn, 0), 0);
@@ -228,7 +228,7 @@ HR_TEST(factors_of_small_buffers_are_made_again_when_one_of_them_or_a_scalar_cha
   for (int turn = 1; turn < 4; ++turn) {
     fill(stream, b[2], 1, (float)turn);
     HR_ASSERT_EQ(run_factors(stream, b, 0, 3 * (float)turn), 2);
-    HR_ASSERT_EQ(run_factors(stream, b, 0, 3 * (float)turn), 2); /* makes what is kept */
+    HR_ASSERT_EQ(run_factors(stream, b, 0, 3 * (float)turn), 2); /* fills the cache */
     HR_ASSERT_EQ(run_factors(stream, b, 0, 3 * (float)turn), 1);
     fill(stream, b[0], ROWS, 1); /* buffers that aren't small may change */
     HR_ASSERT_EQ(run_factors(stream, b, 0, (float)turn), 1);
@@ -292,7 +292,7 @@ HR_TEST(weights_with_a_factor_are_made_again_when_either_or_a_scalar_changes) {
   for (int turn = 1; turn < 4; ++turn) {
     write_w(stream, b[1], turn);
     (void)run_scaled(stream, b, 0, turn, 1);
-    (void)run_scaled(stream, b, 0, turn, 1); /* makes what is kept */
+    (void)run_scaled(stream, b, 0, turn, 1); /* fills the cache */
     least = run_scaled(stream, b, 0, turn, 1);
     HR_ASSERT(least < first);
     fill(stream, b[3], 1, 2); /* the factor's own */
@@ -309,7 +309,7 @@ HR_TEST(weights_with_a_factor_are_made_again_when_either_or_a_scalar_changes) {
   close_stream(stream);
 }
 
-/* ---- what is made of what is kept ---- */
+/* ---- values computed from cached weights ---- */
 
 enum { LENGTH = 60, CHAIN_SIDE = 8 };
 
@@ -365,7 +365,7 @@ HR_TEST(a_chain_of_small_results_is_kept_as_a_whole) {
     HR_ASSERT_OK(hr_stream_write(stream, &v, values));
     HR_ASSERT_OK(hr_stream_synchronize(stream));
     HR_ASSERT_EQ(run_chain(stream, b[0], b[1], b[2], (float)turn), LENGTH);
-    HR_ASSERT_EQ(run_chain(stream, b[0], b[1], b[2], (float)turn), LENGTH); /* makes what is kept */
+    HR_ASSERT_EQ(run_chain(stream, b[0], b[1], b[2], (float)turn), LENGTH); /* fills the cache */
     HR_ASSERT_EQ(run_chain(stream, b[0], b[1], b[2], (float)turn), 1);
   }
   release_all(3, b);

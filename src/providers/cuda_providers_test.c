@@ -9,7 +9,7 @@
 
 /* The error that TF32 may add to a product of two factors, with a margin. */
 static const double TF32_ROUNDING = 1.5e-3;
-/* Sums of parts of 16 bits, and bias behind a rounded sum. */
+/* Sums of parts of 16 bits, and bias after a rounded sum. */
 static const double F16_ROUNDING = 1.0 / 4096, BF16_ROUNDING = 1.0 / 512;
 /* Tensor cores keep fewer bits of partial sums than f32 has. */
 static const double SUM_ROUNDING = 1e-5;
@@ -194,7 +194,7 @@ HR_TEST(cudnn_gives_the_gradient_of_weights_on_a_gpu) {
 
 /* ---- epilogues ---- */
 
-/* With every algorithm of the library, NaN of the input stays NaN behind a ReLU. */
+/* With every algorithm of the library, NaN of the input stays NaN after a ReLU. */
 HR_TEST(cudnn_adds_bias_and_residual_and_keeps_nan_on_a_gpu) {
   trial_memory memory = open_library(&hr__cublaslt_provider);
   (void)open_library(&hr__cudnn_provider);
@@ -227,7 +227,7 @@ static void stream_check(hr_device *device, hr_stream *stream, trial *t) {
   bool is_gpu = the_device != NULL;
   set_rounding(t->op, t->tensors[0].dtype);
   trial_rounding = is_gpu ? trial_rounding : 0;
-  if (t->input_count > 2 && t->tensors[2].is_present) { /* a loop behind the library's kernel may add it */
+  if (t->input_count > 2 && t->tensors[2].is_present) { /* a loop after the library's kernel may add it */
     hr_dtype dtype = t->tensors[2].dtype;
     trial_rounding += dtype == HR_DTYPE_BF16 ? 1.0 / 128 : dtype == HR_DTYPE_F16 ? 1.0 / 1024 : 0;
   }

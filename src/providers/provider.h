@@ -29,7 +29,7 @@ struct hr_provider {
   hr_dialect dialect; /* of the devices that it supports */
   bool channels_last; /* its convolutions run best on channels-last activations */
   bool one_format;    /* and it supports only nodes whose operands all have the same layout */
-  /* It rounds factors of convolutions to fewer bits than they have. So a per-channel scale behind one may be folded
+  /* It rounds factors of convolutions to fewer bits than they have. So a per-channel scale after one may be folded
    * into the weights, and epilogues need the rows' bits only up to the order of sums. */
   bool folds_scales;
   bool has_threads; /* run may call a library that opens parallel regions of its own */

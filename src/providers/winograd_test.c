@@ -47,7 +47,7 @@ HR_TEST(winograd_gives_the_gradient_of_data) {
   check_layouts(HR_OP_CONV_BACKWARD_DATA);
 }
 
-/* ---- what it takes ---- */
+/* ---- supported convolutions ---- */
 
 static bool is_taken(hr_op op, const window *q, hr_dtype dtype, image_layout layout) {
   trial t = window_trial(op, q, dtype, layout, IMAGE_DENSE, layout, false);

@@ -41,7 +41,7 @@ HR_TEST(winograd_gives_the_gradient_of_weights) {
   }
 }
 
-/* ---- what it takes ---- */
+/* ---- supported convolutions ---- */
 
 static bool is_taken(const window *q, hr_dtype dtype, image_layout x, image_layout y) {
   trial t = gradient_trial(q, dtype, x, IMAGE_DENSE, y);

@@ -1,6 +1,6 @@
 /* buffer.h: reference-counted bytes of a device, whose memory is allocated late.
  *
- * Structs are pooled by the size of their handle's slot, which they keep for ever. Creating and releasing a buffer
+ * Structs are pooled by the size of their handle's slot, which they keep permanently. Creating and releasing a buffer
  * costs two short locks. The pool is never destroyed, because a framework may drop its last tensors from any thread
  * while the process ends.
  *

@@ -20,7 +20,7 @@
  * graphs the last one freed comes first.
  *
  * Memory is reused in the order in which it was freed. The engine frees a commit's memory after the commit has run, or
- * earlier if all users of the block run in order behind it. Threads: any; one lock.
+ * earlier if all users of the block run in order after it. Threads: any; one lock.
  */
 #ifndef HEADRACE_RUNTIME_CACHING_ALLOCATOR_H_
 #define HEADRACE_RUNTIME_CACHING_ALLOCATOR_H_

@@ -44,7 +44,7 @@ typedef struct hr_queue {
 
 /* Its jobs run in the context that is current here. */
 void hr_queue_init(hr_queue *queue);
-/* Runs what is pending, ends the thread. The queue may be used again afterwards. */
+/* Runs pending work and ends the thread. The queue may be used again afterwards. */
 void hr_queue_stop(hr_queue *queue);
 /* Runs the pending jobs and ends the thread for good: later jobs run on the thread that pushes them. For the end of the
  * process. */

@@ -381,7 +381,7 @@ HR_TEST(several_cpu_devices_are_devices_of_their_own) {
   HR_ASSERT_EQ(count, 1);
 }
 
-/* ---- what libraries keep ---- */
+/* ---- cached weights of libraries ---- */
 
 static void keep_bytes(uint64_t stamp, uint64_t recipe, size_t bytes, unsigned char value) {
   hr_cached_weights *made = hr__cached_weights_create(NULL, stamp, &recipe, 1, bytes);

@@ -301,7 +301,7 @@ typedef struct fake_graph {
 } fake_graph;
 
 static fake_graph fake_capture;
-static uint64_t fake_last; /* what the next captured node will wait for */
+static uint64_t fake_last; /* dependencies of the next captured node */
 static bool fake_is_early; /* true if it may start while that ends */
 
 static int fake_run_node(const fake_node *node) {

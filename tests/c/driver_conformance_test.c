@@ -175,7 +175,7 @@ static void check_caching(const subject *s) {
   HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 100, &small));
   hr_caching_allocator_free(&allocator, kept);
   hr_caching_allocator_free(&allocator, small);
-  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 6 << 20, &next)); /* what is cached makes room */
+  HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 6 << 20, &next)); /* cached memory is freed for it */
   hr_caching_allocator_free(&allocator, next);
   hr_caching_allocator_trim(&allocator);
   hr_memory_stats stats;
@@ -265,7 +265,7 @@ HR_TEST(fills_repeat_patterns_of_every_size) {
 
 enum { UNITS_MAX = 10007, SCRATCH_STEP = 5000 };
 
-/* Counts how often each unit of each pass runs, and what a driver may not do. */
+/* Counts the runs of each unit of each pass, and a driver's violations. */
 typedef struct probe {
   hr_host_kernel kernel; /* first: run() gets it back */
   const hr_scalar *scalars;
@@ -433,7 +433,7 @@ static void check_calls(const subject *s) {
   HR_ASSERT_OK(s->driver->copy_out(s->impl, &back, c.block, sizeof back));
   HR_ASSERT_EQ(c.value, s->properties.has_contents ? pattern : 0);
   HR_ASSERT_EQ(back, 0);
-  if (s->properties.has_contents) { /* reported by the call, or by the flush behind it */
+  if (s->properties.has_contents) { /* reported by the call, or by the flush after it */
     c.fails = true;
     hr_status status = s->driver->call(s->impl, run_host_call, &c);
     status = status == HR_OK && s->driver->flush != NULL ? s->driver->flush(s->impl) : status;
@@ -470,7 +470,7 @@ static void check_events(const subject *s) {
     HR_ASSERT_OK(s->driver->event_wait(s->impl, events[COUNT - 1]));
     unsigned char last = 99;
     HR_ASSERT_OK(s->driver->copy_out(s->impl, &last, (char *)block + BYTES - 1, 1));
-    HR_ASSERT_EQ(last, seen(s, COUNT - 1)); /* what is in front of an event has run when the wait is over */
+    HR_ASSERT_EQ(last, seen(s, COUNT - 1)); /* work before an event has run when the wait is over */
     for (int i = 1; i < COUNT; ++i) {
       HR_ASSERT_OK(s->driver->event_elapsed(s->impl, events[i - 1], events[i], &ns));
       HR_ASSERT(ns >= 0);
@@ -498,7 +498,7 @@ enum { THREADS = 4, ROUNDS = 200, ADDED = 16 };
 
 typedef struct adder {
   const subject *s;
-  hr_mutex *turn; /* one at a time gives work, whichever thread it is */
+  hr_mutex *turn; /* any thread may submit work, one at a time */
   void *sums;
   hr_status status;
   bool is_memory_wrong;

@@ -18,7 +18,7 @@
 
 enum { ROWS_OF_KERNEL = 8, SPECIALS = 24, MEMORY = 3000, OUTPUTS = 12, INPUTS = 4, TRANSPOSED = 72000 };
 
-typedef struct sample { /* one kernel, and what it runs on */
+typedef struct sample { /* one kernel and its data */
   kernel_maker m;
   char name[24];
   hr_host_kernel *interpreted;

@@ -241,7 +241,7 @@ HR_TEST(pools_over_few_channels_have_the_bits_of_interpreted_ones) {
 
 typedef struct short_rows {
   int outer, rows, columns;
-  bool is_turned; /* rows lie beside each other */
+  bool is_turned; /* rows are adjacent */
 } short_rows;
 
 /* The logarithm of softmax, in place; the largest element, its index, and the sum of squares; one number per row is

@@ -97,7 +97,7 @@ static inline void bench_record(bench *t, hr_op op, int input_count, const hr_op
   HR_ASSERT(hr_program_append(&t->program, &node));
 }
 
-/* Evaluates what was recorded and ends the bench. */
+/* Evaluates the recorded program and ends the bench. */
 static inline hr_status bench_run(bench *t) {
   hr_status status = hr_program_evaluate(&t->program, t->memory, t->arguments);
   hr_program_fini(&t->program);

@@ -10,7 +10,7 @@
 enum { N = 512 };
 static const int64_t dims[2] = {N, N}, strides[2] = {N, 1};
 
-/* Threads of this process that neither are the caller nor have our names for what is no team. */
+/* Counts the threads of this process other than the caller and our named non-team threads. */
 static int count_others(void) {
   int count = -1; /* the caller */
   DIR *tasks = opendir("/proc/self/task");

@@ -25,7 +25,7 @@ static void copy_dims(const hr_operand *x, int64_t *out_dims) {
   }
 }
 
-/* f64 for f64, else f32: what statistics are kept in. */
+/* The dtype of statistics: f64 for f64, else f32. */
 static hr_dtype wide(hr_dtype dtype) {
   return dtype == HR_DTYPE_F64 ? HR_DTYPE_F64 : HR_DTYPE_F32;
 }

@@ -221,7 +221,7 @@ static bool is_close(const oracle *o, hr_dtype dtype, double actual, double expe
   if (isnan(actual) && isnan(expected)) {
     return true;
   }
-  if (actual == expected) { /* zeros: what is left of large terms may have either sign */
+  if (actual == expected) { /* zeros: the remainder of large terms may have either sign */
     return o->terms != NULL || signbit(actual) == signbit(expected);
   }
   double allowed = tolerance(o, expected, element);

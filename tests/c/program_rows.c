@@ -124,7 +124,7 @@ static void add_list(hr__maker *m) {
   hr__end(m, &draft);
 }
 
-/* Elements move along a dim of one tensor, or change places: what is read must not have been written. */
+/* Elements move along a dim of one tensor, or are exchanged: reads must precede writes. */
 static void add_shifted(hr__maker *m) {
   static const hr_op pool[] = {HR_OP_COPY, HR_OP_ADD, HR_OP_MAXIMUM, HR_OP_ADD_SCALED};
   hr_op op = HR__PICK_FROM(m, pool);
@@ -272,7 +272,7 @@ static void add_inner_reduction(hr__maker *m) {
   hr__end(m, &draft);
 }
 
-/* An index of the best element, and now and then what it stands for. */
+/* An index of the best element, and sometimes the element itself. */
 static void add_argreduce(hr__maker *m) {
   hr_operand x = hr__any_tensor(m, hr__chance(m, 2), 1);
   int dim = hr__pick(m, x.rank);

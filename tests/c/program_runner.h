@@ -1,4 +1,4 @@
-/* program_runner.h: runs a generated program with the interpreter, in several ways. */
+/* program_runner.h: runs a generated program with the interpreter, in several modes. */
 #ifndef HEADRACE_TESTS_PROGRAM_RUNNER_H_
 #define HEADRACE_TESTS_PROGRAM_RUNNER_H_
 

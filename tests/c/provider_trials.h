@@ -174,7 +174,7 @@ typedef struct trial {
   hr_program program;
   hr_prepared *prepared;
   size_t workspace_bytes;
-  bool writes_weights; /* behind the node, the program writes operand 1 */
+  bool writes_weights; /* after the node, the program writes operand 1 */
   int algorithm;       /* the provider's algorithms, counted from 1; 0: prepare's own choice */
 } trial;
 
@@ -326,7 +326,7 @@ static inline void trial_run(trial *t) {
   free(host);
 }
 
-/* Releases what was prepared, and the node. */
+/* Releases the prepared operation and the node. */
 static inline void trial_end(trial *t) {
   t->provider->release(t->prepared);
   hr_program_fini(&t->program);

@@ -19,7 +19,7 @@
 /* A kernel, or a library's call. */
 typedef struct node {
   hr_host_launch launch;
-  const hr_exec_step *step; /* what it was launched for */
+  const hr_exec_step *step; /* the launch that it belongs to */
   void **args;
   hr_scalar *scalars;
   void *workspace;
@@ -299,7 +299,7 @@ static void close_twins(twins *t) {
   close_stand_in(&t->sides[0]);
 }
 
-/* Runs the steps on both, with outputs that the caller releases, and compares what they leave. */
+/* Runs the steps on both, with outputs that the caller releases, and compares the results. */
 static void run_twins(twins *t, double by, hr_buffer **out) {
   for (int s = 0; s < 2; ++s) {
     out[s] = make(&t->sides[s]);
@@ -329,7 +329,7 @@ HR_TEST(a_program_is_a_graph_from_the_third_run_on_and_takes_other_scalars) {
     HR_ASSERT_EQ(updated_nodes, stats.graph_updates);
     HR_ASSERT(run != 3 || updated_nodes == 0);
     HR_ASSERT(run < 4 || updated_nodes >= 3);
-    HR_ASSERT(stats.groups >= run * 3); /* what ran counts as before */
+    HR_ASSERT(stats.groups >= run * 3); /* counters of runs are unchanged */
   }
   HR_ASSERT_EQ(updated_nodes % 3, 0); /* in runs 4, 5 and 6 alone */
   HR_ASSERT_EQ(stats_of(&t.sides[1]).graph_launches, 0);
@@ -452,7 +452,7 @@ HR_TEST(checks_cut_graphs_and_what_follows_a_failed_one_does_not_run) {
     check_same(&t.sides[0], t.x[0], &t.sides[1], t.x[1]);
     HR_ASSERT(run < 3 || launched_graphs > launched);
   }
-  HR_ASSERT(live_graphs >= 1); /* in front of the check there may be too few steps for one */
+  HR_ASSERT(live_graphs >= 1); /* before the check there may be too few steps for one */
   for (int s = 0; s < 2; ++s) {
     hr_buffer_release(out[s]);
     hr_buffer_release(index[s]);
@@ -746,7 +746,7 @@ HR_TEST(random_programs_have_the_same_bits_as_graphs) {
   close_stand_in(&sides[0]);
 }
 
-/* ---- who gives a program to the device ---- */
+/* ---- threads that submit a program ---- */
 
 static hr_status (*plain_launch)(void *impl, int count, const hr_host_launch *launches);
 static pthread_t launched_by;

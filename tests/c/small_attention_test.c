@@ -1,7 +1,7 @@
 /* Small attention on CUDA devices (src/providers/small/small_attention.c) against the lowering (attention_trials.h):
  * its text runs on the host (written_kernel.h). Skipped without a compiler.
  */
-#pragma GCC diagnostic ignored "-Wunused-function" /* what trials have for gradients */
+#pragma GCC diagnostic ignored "-Wunused-function" /* operands of gradients */
 #include "attention_trials.h"
 #include "program_runner.h"
 #include "written_kernel.h"

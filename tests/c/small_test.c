@@ -6,7 +6,7 @@
 #include "providers/cuda_limits.h"
 #include "written_kernel.h"
 
-/* ---- a provider of host functions, made of another's texts ---- */
+/* ---- a provider of host functions, built from another's texts ---- */
 
 static const hr_provider *written = &hr__small_product_provider;
 

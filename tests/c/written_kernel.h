@@ -10,7 +10,7 @@
  * (hr__has_compiler). */
 HR_MUST_USE hr_status hr__written_create(const hr_provider *provider, const hr_program *program, const hr_node *node,
                                          hr_host_kernel **out_kernel);
-/* Runs all passes of such a kernel. Their workspace is NaN at first; INTERNAL if bytes behind its end are written. */
+/* Runs all passes of such a kernel. Their workspace is NaN at first; INTERNAL if bytes after its end are written. */
 HR_MUST_USE hr_status hr__written_run(const hr_host_kernel *kernel, void *const *args, const hr_scalar *scalars);
 
 /* True if CUDA's compiler accepts the provider's text of the program's first node; *out_is_there: there is NVRTC. */

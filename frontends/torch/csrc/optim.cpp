@@ -78,7 +78,7 @@ bool read_arguments(PyObject *const *args, Adam &adam) {
   return true;
 }
 
-// ---- what is ordinary
+// ---- ordinary arguments
 
 // True if calls on the tensor reach only the device's own kernels.
 bool is_plain(const Tensor &tensor) {

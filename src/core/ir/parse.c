@@ -12,7 +12,7 @@
  *   term      "@" input "*" stride "<" extent
  *   bound     "?" strides "+" offset "<" extent           fill      "!$" N
  *   attribute "ints(" ints ")" | "scalars(" $N {, $N} ")" | "reduce(" N ")" | "ordered(" N ")" | "store(" mode ")"
- *             | "origin(" N ")"                           origin is the node's own number where it is not given
+ *             | "origin(" N ")"                           default: the node's own number
  *             | "then(" name {"," ("^" | input)} ")"      an epilogue: ^ is the value so far
  *
  * References to buffers and scalars must be declared; hr_program_verify checks the rest.

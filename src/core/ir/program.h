@@ -47,7 +47,7 @@ typedef struct hr_index_term {
   int64_t extent; /* negative indices count from here: index + extent */
 } hr_index_term;
 
-/* offset + sum of index * strides[] must lie in [0, extent). */
+/* offset + sum of index * strides[] must be in [0, extent). */
 typedef struct hr_bound {
   int64_t offset, extent;
   const int64_t *strides; /* one for each dim of the domain */

@@ -370,7 +370,7 @@ HR_VMATH_FN double hr__f64_from_b8(uint8_t x) {
 
 /* ---- bounds ---- */
 
-/* The part [*low, *high) of a run of `count` elements for which start + i * step lies in [0, extent). */
+/* The part [*low, *high) of a run of `count` elements with start + i * step in [0, extent). */
 HR_VMATH_FN void hr__clip(int64_t start, int64_t step, int64_t extent, int64_t *low, int64_t *high) {
   int64_t last = start + (*high - 1) * step;
   if (*high <= *low || (start >= 0 && start < extent && last >= 0 && last < extent)) {

@@ -41,7 +41,7 @@ hr_status hr__infer_cat(const checked *c) {
   return hr__give(c, 0, "the output", dtype, rank, dims);
 }
 
-/* Gives x's dims with before[d] elements more in front and after[d] behind; negative numbers crop. */
+/* Gives x's dims with before[d] more elements at the start and after[d] at the end; negative numbers crop. */
 static hr_status give_padded(const checked *c, const hr_view *x, const int64_t *before, const int64_t *after) {
   int64_t dims[HR_RANK_MAX];
   const hr_view *y = c->types == NULL ? hr__checked_output(c, 0) : NULL;

@@ -57,7 +57,7 @@ hr_dtype hr__dtype_accumulated(hr_dtype dtype) {
   return hr_dtype_is_integer(dtype) && dtype != HR_DTYPE_U64 ? HR_DTYPE_I64 : dtype;
 }
 
-/* ---- what rules give ---- */
+/* ---- results of rules ---- */
 
 void hr__set_type(const hr__checked *c, int i, hr_dtype dtype, int rank, const int64_t *dims) {
   if (i < c->output_count) {

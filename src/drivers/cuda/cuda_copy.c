@@ -4,7 +4,7 @@
  * instead.
  *
  *   in    Bytes of all copies are appended to the slots, and the caller goes on. A slot is reused when the event
- *         behind its last copy has completed: small copies wait for nothing.
+ *         after its last copy has completed: small copies wait for nothing.
  *   out   Chunk i goes through slot i % HR_CUDA_SLOTS; the device fills some while the host empties another.
  */
 #include <string.h>
@@ -44,7 +44,7 @@ void hr__cuda_staging_fini(hr__cuda_staging *staging) {
 
 /* ---- in ---- */
 
-/* Makes the slot behind a full one current. */
+/* Makes the slot after a full one current. */
 static hr_status next_slot(hr__cuda_staging *staging) {
   int next = (staging->slot + 1) % HR_CUDA_SLOTS;
   HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuEventSynchronize(staging->copied[next]), "wait for a copy in"));
@@ -161,7 +161,7 @@ static size_t period_of(const char *pattern, size_t bytes) {
   return bytes;
 }
 
-/* The widest value that CUDA can write at every multiple of `period` behind this address. */
+/* The widest value that CUDA can write at every multiple of `period` after this address. */
 static size_t unit_of(const void *to, size_t period) {
   size_t all = (size_t)to | period | 4;
   return all & (~all + 1);

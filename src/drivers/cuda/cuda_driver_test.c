@@ -82,7 +82,7 @@ HR_TEST(devices_reach_each_other_once_and_wait_for_the_copy) {
     HR_ASSERT_OK(DRIVER->copy_in(second, from, sent, BYTES));
     HR_ASSERT_OK(DRIVER->flush(second));
     HR_ASSERT_OK(DRIVER->copy_peer(first, to, second, from, BYTES));
-    HR_ASSERT_EQ(memcmp(to, sent, BYTES), 0); /* without anybody's waiting */
+    HR_ASSERT_EQ(memcmp(to, sent, BYTES), 0); /* without a wait */
     HR_ASSERT_OK(DRIVER->copy_out(first, back, to, BYTES));
     HR_ASSERT_EQ(memcmp(back, sent, BYTES), 0);
   }

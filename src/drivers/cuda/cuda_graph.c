@@ -5,8 +5,8 @@
  * forbidden during capture fails, on this thread alone, and the capture with it.
  *
  * Each pass of a kernel is a node. After each launch the stream's last node is that pass's node; updates find it there.
- * Kernels of one launch don't wait for each other: they are dealt to LANES chains, all behind the work captured before
- * and in front of the work captured later.
+ * Kernels of one launch don't wait for each other: they are dealt to LANES chains, all after the work captured before
+ * and before the work captured later.
  *
  * Kernels that wait for their predecessors themselves (HR_BEGIN in the prelude, "programmatic dependent launch") are
  * scheduled on the multiprocessors while their predecessors still run. They begin when all predecessors have ended and

@@ -106,14 +106,14 @@ HR_TEST(kernels_given_together_do_not_wait_for_each_other) {
     HR_ASSERT_EQ(all_before(i) & 3, 3);
     alone += all_before(i) == 3;
   }
-  HR_ASSERT_EQ(alone, 7); /* one of eight lanes has the idle one; the others are behind one of them */
+  HR_ASSERT_EQ(alone, 7); /* one of eight lanes has the idle one; the others are after one of them */
   HR_ASSERT_EQ(all_before(BEHIND), (UINT64_C(1) << BEHIND) - 1);
   launches[0].call.scalars = &other;
   HR_ASSERT_OK(DRIVER->graph_update(impl, graph, COUNT + 1, &launches[0]));
   HR_ASSERT_OK(DRIVER->graph_launch(impl, graph));
   check_last(arg, 2);
   DRIVER->graph_destroy(impl, graph);
-  HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue)); /* nothing before them, nothing to do, nothing behind */
+  HR_ASSERT_OK(DRIVER->capture_begin(impl, &queue)); /* nothing before them, nothing to do, nothing after */
   HR_ASSERT_OK(DRIVER->launch(impl, 2, (hr_host_launch[]){launches[3], launches[3]}));
   HR_ASSERT_OK(DRIVER->launch(impl, 2, launches));
   HR_ASSERT_OK(DRIVER->capture_end(impl, &graph));
@@ -137,7 +137,7 @@ HR_TEST(kernels_that_wait_by_themselves_start_early) {
   HR_ASSERT_OK(give(impl, &early, arg, &scalar)); /* nodes 0 and 1: nothing is in front of the first */
   HR_ASSERT_OK(give(impl, &kernel, arg, &scalar));
   HR_ASSERT_OK(DRIVER->launch(impl, COUNT, launches));
-  HR_ASSERT_OK(give(impl, &early, arg, &scalar)); /* behind the ends of eight lanes */
+  HR_ASSERT_OK(give(impl, &early, arg, &scalar)); /* after the ends of eight lanes */
   fake_type = CU_GRAPH_NODE_TYPE_MEMSET;
   HR_ASSERT_OK(give(impl, &early, arg, &scalar));
   fake_type = CU_GRAPH_NODE_TYPE_KERNEL;

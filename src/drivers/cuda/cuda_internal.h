@@ -2,7 +2,7 @@
  *
  * All work goes into one stream, which does not wait for the process's legacy stream. CUDA's functions use the context
  * that is current on the calling thread. Each entry of the driver pushes its own context (enter) and pops it (leave),
- * so that nobody else's choice of a device changes. The context is the device's primary one, which libraries and
+ * so that the caller's current device does not change. The context is the device's primary one, which libraries and
  * frameworks in the process share.
  *
  * After an error like an illegal address CUDA returns that error from every later call in the process; so do we, and
@@ -23,7 +23,7 @@ enum { HR_CUDA_SLOTS = 4, HR_CUDA_SLOT_BYTES = 1 << 20 };
 typedef struct hr__cuda_staging {
   hr_mutex mutex;
   char *memory;                  /* pinned; HR_CUDA_SLOTS slots */
-  CUevent copied[HR_CUDA_SLOTS]; /* behind the copies of each slot */
+  CUevent copied[HR_CUDA_SLOTS]; /* after the copies of each slot */
   int slot;                      /* the current slot of copies in, filled from `used` on */
   size_t used;
 } hr__cuda_staging;

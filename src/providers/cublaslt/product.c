@@ -28,7 +28,7 @@ static view transposed(view v) {
   return (view){v.columns, v.rows, v.column_stride, v.row_stride};
 }
 
-/* True for dense rows, one behind the other; strides of dims of 1 are free. */
+/* True for dense consecutive rows; strides of dims of 1 are arbitrary. */
 static bool is_row_major(view v) {
   return (v.column_stride == 1 || v.columns == 1) && (v.row_stride >= v.columns || v.rows == 1);
 }

@@ -82,7 +82,7 @@ enum { /* cudnnBackendAttributeName_t */
        CUDNN_CONV_ATTRIBUTES = 700, /* of a convolution: alpha, beta, window, w, x, y */
        CUDNN_CONV_BACKWARD_DATA_ATTRIBUTES = 706,
        CUDNN_CONV_BACKWARD_WEIGHT_ATTRIBUTES = 712, /* of both gradients: alpha, beta, window, and the operands */
-       CUDNN_POINTWISE_POINT = 750, /* of an element-wise operation: what it does, x, the other operand, y */
+       CUDNN_POINTWISE_POINT = 750, /* of an element-wise operation: its kind, x, the other operand, y */
        CUDNN_POINTWISE_X = 751,
        CUDNN_POINTWISE_OTHER = 752,
        CUDNN_POINTWISE_Y = 753,
@@ -119,8 +119,8 @@ typedef struct hr__cudnn_table {
 #undef CUDNN_SYMBOL
 } hr__cudnn_table;
 
-/* The driver's functions that we need besides the library: functions of libcuda, for the device that is current on the
- * calling thread. */
+/* The functions of libcuda used here in addition to the library, for the device that is current on the calling thread.
+ */
 typedef struct hr__cudnn_driver_table {
   int (*CtxGetDevice)(int *device);
   int (*MemAlloc_v2)(uint64_t *address, size_t bytes);

@@ -12,12 +12,12 @@
  * "Recovering single precision accuracy from Tensor Cores", 2022). Blocks with NaN in the result are computed again
  * without tensor cores.
  *
- * The kernels are texts (*.text in this folder) behind definitions of everything that changes the code: dtypes, widths,
+ * The kernels are texts (*.text in this folder) after definitions of everything that changes the code: dtypes, widths,
  * the operands present. Lengths, strides and offsets are words at run time, so a text is compiled once for all
  * sequences.
  *
  * Numbers: the error is within that of a product by another library, and the bits are the same every time. Rows without
- * a visible key, NaN and infinities come out as from the loops of lower_attention.c, with one exception: keys that a
+ * a visible key, NaN and infinities give the results of the loops in lower_attention.c, with one exception: keys that a
  * causal mask hides from a whole block of queries are not read for it. Dropout uses the same random numbers as those
  * loops.
  */

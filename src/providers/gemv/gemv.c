@@ -299,7 +299,7 @@ static inline void add_products(lanes *sum, const float *restrict x, const float
   }
 }
 
-/* The rest behind the last whole set of lanes. */
+/* The rest after the last whole set of lanes. */
 static inline void add_rest(lanes *sum, const float *restrict x, const float *restrict w, int64_t count) {
   int64_t whole = count / WIDTH * WIDTH;
   add_products(sum, x, w, (int)(count / WIDTH));
@@ -428,8 +428,8 @@ static void add_parts(const call *c) {
   }
 }
 
-/* The first block of one of `shares` shares. The calling thread has run the host's code since the last product, and
- * reads its weights anew; the other threads still have theirs in cache. It gets three blocks for every four of theirs.
+/* The first block of one of `shares` shares. The calling thread has run the host's code since the last product and must
+ * reload its weights; the other threads still have theirs in cache. It gets three blocks for every four of theirs.
  */
 static int64_t share_begin(int64_t blocks, int64_t share, int64_t shares) {
   return share == 0 ? 0

@@ -32,7 +32,7 @@ static hr_status open_provider(void) {
 
 #if defined(HR_WIDE_VECTORS)
 enum { VECTOR = HR__WIDE, VECTORS = 4, TILE = VECTOR * VECTORS, OUTS_MIN = 4, OUTS_MAX = 6 };
-enum { BLOCK = 200, SPARE = 8 }; /* pixels; floats behind each tile of packed dy, for whole stores */
+enum { BLOCK = 200, SPARE = 8 }; /* pixels; floats after each tile of packed dy, for whole stores */
 enum { ALIGNMENT = 64 };
 
 struct hr_prepared {

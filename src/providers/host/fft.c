@@ -33,7 +33,7 @@ static void root(int64_t k, int64_t n, double *out) {
       break;
     case 1:
     case 2: {
-      double rest = (double)(4 * k - n) / 4 * angle; /* behind a quarter */
+      double rest = (double)(4 * k - n) / 4 * angle; /* past a quarter */
       c = -sin(rest), s = cos(rest);
       break;
     }
@@ -235,7 +235,7 @@ typedef struct fft_lines {
   int run;
 } fft_lines;
 
-/* The number of elements of the dims behind the transformed one. */
+/* The number of elements of the dims after the transformed one. */
 static int64_t count_after(const hr_node *node) {
   const hr_operand *x = &node->inputs[0];
   int64_t after = 1;

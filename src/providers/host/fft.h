@@ -27,7 +27,7 @@ typedef struct hr__fft_plan {
   bool is_double, is_chirped;
   int factor_count;
   int factors[HR__FFT_FACTORS];
-  /* Numbers re, im, re, im, ... behind the plan, as float or double: their offsets, counted in pairs. */
+  /* Numbers re, im, re, im, ... after the plan, as float or double: their offsets, counted in pairs. */
   size_t twiddles;         /* for each factor in turn (r - 1) m numbers, then its r roots unless the radix is small */
   size_t chirp, convolved; /* Bluestein: exp(-pi i k^2 / n) for k < n, and the padded transform of the other sequence */
   size_t halves;           /* real transforms of even length: exp(-2 pi i k / N) for k <= N / 2 */
@@ -43,7 +43,7 @@ static inline const void *hr__fft_numbers(const hr__fft_plan *plan, size_t at) {
 }
 
 /* Transforms `lines` interleaved lines of plan->length: element k of line l is re[k * lines + l], im[..]. The result is
- * in the same arrays or in the other two (true). Elements behind the length may be written. */
+ * in the same arrays or in the other two (true). Elements after the length may be written. */
 bool hr__fft_passes_f32(const hr__fft_plan *plan, int lines, float *re, float *im, float *other_re, float *other_im);
 bool hr__fft_passes_f64(const hr__fft_plan *plan, int lines, double *re, double *im, double *other_re,
                         double *other_im);

@@ -289,7 +289,7 @@ void hr__order_fill(hr__order *order, hr_dtype dtype, const void *line, bool des
 enum { BLOCK = 256, LANES = 64 };
 
 /* A packed element that bounds the `first` smallest from above: of the smallest in each of LANES lanes, `first` are not
- * behind it. */
+ * after it. */
 static uint64_t least_limit(hr__order *part, hr_dtype dtype, const void *line, int64_t all, bool descending,
                             int64_t first) {
   const uint64_t *block = part->elements;
@@ -327,7 +327,7 @@ void hr__order_fill_least(hr__order *order, hr_dtype dtype, const void *line, bo
     hr__pair pairs[BLOCK];
   } block;
   hr__order part = hr__order_make(dtype, BLOCK, &block, NULL);
-  uint64_t limit = UINT64_MAX; /* of packed elements, or of keys: equal keys come behind all that were kept */
+  uint64_t limit = UINT64_MAX; /* of packed elements, or of keys: equal keys come after all that were kept */
   if (order->is_packed && first <= LANES / 2 && all >= 2 * BLOCK) {
     limit = least_limit(&part, dtype, line, all, descending, first) + 1;
   }

@@ -67,7 +67,7 @@ static inline uint64_t hr__order_key(const hr__order *order, int64_t i) {
 
 /* The key of one value. */
 uint64_t hr__order_key_of(hr_dtype dtype, const void *value);
-/* The number of an ordered line's values that come before `key`; equal ones, too, if it stands behind them. `places`
+/* The number of an ordered line's values that come before `key`; equal ones, too, if it stands after them. `places`
  * (or NULL) holds each value's place in the line; -1 if one of those is outside. */
 int64_t hr__order_search(hr_dtype dtype, const void *line, const int64_t *places, int64_t count, uint64_t key,
                          bool behind);

@@ -1,6 +1,6 @@
 /* places.c: the indices of a mask's true elements.
  *
- * Each chunk of the mask is counted, then each writes its places behind those of the chunks before it: two passes over
+ * Each chunk of the mask is counted, then each writes its places after those of the chunks before it: two passes over
  * the mask, and one over the places, for any number of threads.
  */
 #include <string.h>

@@ -181,8 +181,8 @@ static void scan_reals(hr_op op, const bundle *x, const bundle *y, int64_t lengt
   }
 }
 
-/* A tile of a dense line by itself: `from` holds its numbers, with WINDOW of them free in front and behind; so does
- * `to`. Returns the one that has the results. `so_far` is the line's running result. Numbers are below 2^128: no window
+/* A tile of a dense line by itself: `from` holds its numbers, with WINDOW free ones before and after; so does `to`.
+ * Returns the one that has the results. `so_far` is the line's running result. Numbers are below 2^128: no window
  * overflows. */
 enum { WINDOW = 4, TILE = 1024 };
 typedef double window_tile[WINDOW + TILE + WINDOW];

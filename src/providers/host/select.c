@@ -211,7 +211,7 @@ bool hr__search_supports(const hr_node *node) {
 
 enum { SEARCH_BLOCK = 1024 }; /* values that one thread looks up at a time */
 
-/* Keys order NaN behind everything, as boundaries do. A boundary with an index outside of the line is an error of the
+/* Keys order NaN after everything, as boundaries do. A boundary with an index outside of the line is an error of the
  * third input. */
 static hr_status search_block(const hr__library_call *call, int64_t line, int64_t begin, int64_t end) {
   const hr__tensor *bounds = &call->inputs[0], *x = &call->inputs[1], *out = &call->outputs[0];

@@ -10,7 +10,7 @@ static int64_t real_size(int kind) {
   return (kind & 1) != 0 ? 8 : 4;
 }
 
-/* Numbers that are not finite make some of these algorithms loop for ever. */
+/* Some of these algorithms loop endlessly on numbers that are not finite. */
 static bool is_finite(const void *data, int kind, int64_t count) {
   count *= kind >= 2 ? 2 : 1;
   for (int64_t i = 0; i < count; ++i) {

@@ -75,7 +75,7 @@ typedef struct hr__part {
  * parts. */
 HR_MUST_USE hr_status hr__lapack_each_part(const hr__library_call *call, const hr__tensor *right, bool by_rows,
                                            double flops, hr__items_fn fn);
-/* Copies a part to the first output, where it is solved. */
+/* Copies a part to the first output, to be solved in place. */
 hr__part hr__part_copy(const hr__library_call *call, const hr__tensor *right, bool by_rows, int64_t unit);
 
 bool hr__lapack_supports(const hr_node *node);

@@ -1,6 +1,6 @@
 /* wide.c: small matrices of f32 and c64, computed in double precision.
  *
- * Their results are then right except for the last rounding. That matters if derivatives of factors and of exponentials
+ * Their results are then right except for the last rounding. This matters if derivatives of factors and of exponentials
  * amplify the errors of single precision. The cost is small: for matrices that stay in L1, calls and copies take most
  * of the time.
  */

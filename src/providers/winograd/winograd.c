@@ -14,10 +14,10 @@
  *         for each tile:
  *           results = transform of m, bias, epilogues; stored
  *
- * Numbers: along one dim y0 is made of d0, d1, d2 alone, and y1 of d1, d2, d3, so a result depends only on its own
- * window: neither NaN nor the rounding of large neighbours spreads. The error is about that of a direct sum. Sums that
- * are not finite are computed again, directly (results.c), so that infinities are preserved. Larger tiles (4x4 results)
- * would save more, but with ten times the error, and results that depend on their neighbours' windows.
+ * Numbers: along one dim y0 uses d0, d1, d2 alone, and y1 uses d1, d2, d3, so a result depends only on its own window:
+ * neither NaN nor the rounding of large neighbours spreads. The error is about that of a direct sum. Sums that are not
+ * finite are computed again, directly (results.c), so that infinities are preserved. Larger tiles (4x4 results) would
+ * save more, but with ten times the error, and results that depend on their neighbours' windows.
  *
  * The gradient of data is a convolution of dy with the weights rotated by 180 degrees and their channels exchanged.
  * Activations that are not channels-last are packed, and results unpacked. Every element has one order of additions,
