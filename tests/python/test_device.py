@@ -377,20 +377,6 @@ def test_a_second_process_with_a_warm_disk_cache_compiles_nothing(tmp_path):
     assert compiled_again == 0 and loaded_again >= 2
 
 
-def test_the_folders_of_nvidias_wheels_are_named_for_the_core(tmp_path, monkeypatch):
-    from headrace import _libraries
-
-    (tmp_path / "nvidia" / "cu99" / "lib").mkdir(parents=True)
-    (tmp_path / "nvidia" / "cu99" / "include").mkdir()
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("HEADRACE_CUDA_LIBS", "/mine")
-    _libraries.find_cuda()
-    assert os.environ["HEADRACE_CUDA_LIBS"] == "/mine"
-    monkeypatch.delenv("HEADRACE_CUDA_LIBS")
-    _libraries.find_cuda()
-    assert str(tmp_path / "nvidia" / "cu99" / "lib") in os.environ["HEADRACE_CUDA_LIBS"].split(":")
-
-
 @pytest.mark.device_only
 def test_synchronize_takes_a_device_and_raises_what_failed(device):
     for arguments, names in (((), {}), ((None,), {}), ((0,), {}), ((), {"device": device})):

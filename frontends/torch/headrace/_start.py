@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-from headrace import _libraries, _multiprocessing, optim
+from headrace import _multiprocessing, optim
 from headrace._library import _C
 
 
@@ -82,10 +82,7 @@ def _finish():
 
 
 def _start():
-    _libraries.find()
     chosen = os.environ.get("HEADRACE_DEVICE", "")
-    if (chosen or "cpu").startswith("cpu"):
-        _libraries.warn_without_onednn()
     _print_from_the_host()
     _multiprocessing.register()
     _compile_by_our_backend()

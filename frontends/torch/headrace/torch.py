@@ -107,10 +107,6 @@ def _register():
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     if chosen := os.environ.get("HEADRACE_DEVICE"):
-        if chosen.startswith("cuda"):
-            from headrace import _libraries
-
-            _libraries.find_cuda()  # counting devices opens the driver
         _C.name_devices(chosen)
     if fallback := os.environ.get("HEADRACE_FALLBACK"):
         set_fallback(fallback)
