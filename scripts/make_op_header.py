@@ -11,7 +11,7 @@ ROW = re.compile(r"^HR_(POINTWISE|REDUCE|ARGREDUCE|CONTRACTION|COMPOSITE|LIBRARY
 COLUMNS = 120
 
 HEAD = """\
-/* op.h: the operations, and the types of what they give. Generated from src/core/ops/ops.def by
+/* op.h: the operations, and the types of their results. Generated from src/core/ops/ops.def by
  * scripts/make_op_header.py; do not edit. */
 #ifndef HEADRACE_OP_H_
 #define HEADRACE_OP_H_
@@ -52,23 +52,22 @@ typedef struct hr_tensor_type {
 /* Infers the types of an operation's outputs from those of its inputs, for every operation of the list above.
  * Records nothing and keeps no state; any thread may call it.
  *
- * attrs: NULL or the attributes. Values of scalars are read where a size depends on them (scales of resampling).
- * inputs: input_count types, in the order that hr_stream_record takes them.
- * outputs: output_count types, in the same order; as many as the caller wants of those that may be absent. In and
- * out:
- *   - dtype, on entry: NONE infers the default: PyTorch's promotion of the inputs, with numbers weak; bool of
- *     comparisons; i64 of indices and of sums of integers; f32 where integers are given to a function of real
- *     numbers. Any other dtype is kept. It is checked for element-wise operations, reductions and library calls.
- *   - dims, on entry: rank 0 infers them. Operations whose inputs leave a choice (docs/operators.md, column `dims`)
- *     take the dims given here: sizes of pools with a part of a window, of adaptive pools, random fills, gradients
- *     of strided windows, tensors that are written in place. Without them the default is used, or the call fails if
- *     there is none. The others ignore them.
- *   - on return: dtype, rank, dims and default strides. Those are row-major. An element-wise output follows the
- *     first input that has its dims and lies without gaps. An output that can't be made of these inputs has dtype
- *     NONE.
+ * attrs: NULL or the attributes. Values of scalars are read if a size depends on them (scales of resampling).
+ * inputs: input_count types, in the order of hr_stream_record's inputs.
+ * outputs: output_count types, in the same order, without those at the end that the caller does not want. In and out:
+ *   - dtype, on entry: NONE infers the default: PyTorch's promotion of the inputs, with numbers weak; bool for
+ *     comparisons; i64 for indices and sums of integers; f32 for functions of real numbers of integers.
+ *     Any other dtype is kept. It is checked for element-wise operations, reductions and library calls.
+ *   - dims, on entry: rank 0 infers them. If the inputs leave a choice (docs/operators.md, column `dims`), the dims
+ *     given here are used: sizes of pools with a partial window, of adaptive pools, random fills, gradients of
+ *     strided windows, tensors written in place. Without them the default is used, or the call fails if there is
+ *     none. Other operations ignore them.
+ *   - on return: dtype, rank, dims and default strides, which are row-major. An element-wise output gets the strides
+ *     of the first input that has its dims and is dense. An output that can't be computed from these inputs has
+ *     dtype NONE.
  *
- * Fails with INVALID_ARGUMENT for operands or attributes that do not fit together, and with UNIMPLEMENTED for
- * dtypes that the operation does not compute in. The message names the operation, the value and what was expected:
+ * Fails with INVALID_ARGUMENT for incompatible operands or attributes, and with UNIMPLEMENTED for dtypes that the
+ * operation does not support. The message names the operation, the actual and the expected value:
  * "matmul: inner sizes differ: 4 != 5". The outputs' contents are undefined then. */
 HR_API HR_MUST_USE hr_status hr_op_infer(hr_op op, const hr_attrs *attrs, int input_count, const hr_tensor_type *inputs,
                                          int output_count, hr_tensor_type *outputs);
@@ -81,14 +80,21 @@ HR_API HR_MUST_USE hr_status hr_op_infer(hr_op op, const hr_attrs *attrs, int in
 """
 
 
+def joined(text):
+    """The lines of the table: continuation lines (indented by four spaces) are joined, and so are adjacent strings."""
+    return re.sub(r'" +"', "", re.sub(r"\n {4}", " ", text)).splitlines()
+
+
 def row_lines(start, doc):
-    """An enumerator with its comment, which goes on below itself where it is long."""
-    parts = textwrap.wrap(f"/* {doc} */", COLUMNS - len(start), subsequent_indent=" * ", break_long_words=False, break_on_hyphens=False)
+    """An enumerator with its comment, which continues on further lines if it is long."""
+    options = {"subsequent_indent": " * ", "break_long_words": False, "break_on_hyphens": False}
+    parts = textwrap.wrap(f"/* {doc} */", COLUMNS - len(start), **options)
+    parts = parts[:-1] + [" */"] if parts[-1] == " * */" else parts
     return ("\n" + " " * len(start)).join([start + parts[0]] + parts[1:]) if len(parts) > 1 else start + parts[0]
 
 
 def render(text):
-    rows = [match.groups() for match in map(ROW.match, text.splitlines()) if match]
+    rows = [match.groups() for match in map(ROW.match, joined(text)) if match]
     width = max(len(name) for _, name, _, _ in rows)
     lines = [row_lines(f"  HR_OP_{name + ',':<{width + 1}} ", doc) for _, name, _, doc in rows]
     return HEAD + "\n".join(["typedef enum hr_op {", "  HR_OP_NONE = 0,"] + lines + ["  HR_OP_COUNT", "} hr_op;", ""]) + TAIL

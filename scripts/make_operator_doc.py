@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/operators.md (every operation, one row each) from src/core/ops/ops.def; --check says whether it is
-fresh."""
+"""Writes docs/operators.md (every operation, one row each) from src/core/ops/ops.def; --check fails if it is stale."""
 import pathlib
 import re
 import sys
@@ -50,6 +49,11 @@ FAMILY = {
 KINDS = {"I": "integer", "F": "real", "C": "complex"}
 
 
+def joined(text):
+    """The lines of the table: continuation lines (indented by four spaces) are joined, and so are adjacent strings."""
+    return re.sub(r'" +"', "", re.sub(r"\n {4}", " ", text)).splitlines()
+
+
 def split(arguments):
     """The arguments of a row: splits at commas outside of parentheses and quotes."""
     parts, depth, quoted, start = [], 0, False, 0
@@ -93,12 +97,12 @@ def rules(text, used):
 
 def render(text):
     lines, count, used = [], 0, set()
-    for line in text.splitlines():
+    for line in joined(text):
         if section := SECTION.match(line):
             title = section[1].split(";")[0].split(":")[0]
             note = section[1][len(title) + 2:].replace("*", "\\*")
             lines += ["", f"## {title[0].upper()}{title[1:]}", ""] + ([f"({note})", ""] if note else [])
-            lines += ["| operation | family | inputs | computes in | accuracy | dims | what it gives |", "|---|---|---|---|---|---|---|"]
+            lines += ["| operation | family | inputs | computes in | accuracy | dims | result |", "|---|---|---|---|---|---|---|"]
         elif row := ROW.match(line):
             values = cells(row[1], split(row[2]))
             lines.append("| " + " | ".join(values) + " |")

@@ -50,8 +50,8 @@ def is_composite_implicit(fields):
 def read_map(path):
     rows = []
     with open(path, encoding="utf-8") as file:
-        for line in file:
-            line = line.split("#", 1)[0].strip() if not line.startswith("#") else ""
+        for line in re.sub(r"\n +", " ", file.read()).splitlines():  # indented lines continue a row
+            line = line.split("#", 1)[0].strip()
             if line:
                 name, expression = line.split(":", 1)
                 rows.append((name.strip(), expression.strip()))
