@@ -29,10 +29,10 @@ def status_bytes(key: str) -> int:
 
 
 def seconds_to_settle(steps: list[tuple[float, float]]) -> float:
-    """From (end, duration) of each step: when steps began to take what they take in the end, give or take a tenth.
+    """From (end, duration) of each step: the time from which steps stay within a tenth of their final duration.
 
-    What counts is the fast end of a quarter of a second, three steps at least: a slow step or two, when something else
-    ran on the machine, do not."""
+    The fastest steps of each quarter of a second count, at least three: a slow step or two, disturbed by other work
+    on the machine, do not."""
     windows = []  # (end, fast duration)
     begin = 0
     for index, (end, _) in enumerate(steps):
@@ -71,7 +71,7 @@ def measure(case: Case, device: torch.device, seconds: float) -> dict:
 
 
 def measure_alone(case: Case, device: torch.device, threads: int, seconds: float) -> dict:
-    """`measure`, in a process of its own. Raises RuntimeError with what the process said."""
+    """`measure`, in a process of its own. Raises RuntimeError with the process's output."""
     command = [sys.executable, str(Path(__file__).with_name("run.py")), "--alone", case.name, str(seconds)]
     command += ["--device", str(device), "--threads", str(threads)]
     with tempfile.TemporaryDirectory() as folder:

@@ -68,7 +68,7 @@ def measure(step, synchronize, calls):
     times = []
     for _ in range(9):
         begin = time.perf_counter()
-        kept = [step() for _ in range(calls)]  # what nobody holds is not computed
+        kept = [step() for _ in range(calls)]  # unreferenced results are not computed
         synchronize()
         times.append((time.perf_counter() - begin) / calls)
         del kept
@@ -101,8 +101,11 @@ def main():
         flops = 4 * batch * heads * tokens * tokens * width * (0.5 if causal else 1)
         rates = (flops / ms[0] * 1e-9, 3.5 * flops / ms[1] * 1e-9)
         name = f"{batch}x{heads}x{tokens}x{width} {str(dtype)[6:]}{' causal' if causal else ''}{f' dropout {p}' if p else ''}"
-        print(f"{name:44} forward {ms[0]:8.3f} ms {rates[0]:6.1f} TFLOP/s   both {ms[1]:8.3f} ms {rates[1]:6.1f} TFLOP/s   "
-              f"{'' if arguments.quick else 'errors ' + ' '.join(errors(case, x, dy))}", flush=True)
+        print(
+            f"{name:44} forward {ms[0]:8.3f} ms {rates[0]:6.1f} TFLOP/s   both {ms[1]:8.3f} ms {rates[1]:6.1f} TFLOP/s   "
+            f"{'' if arguments.quick else 'errors ' + ' '.join(errors(case, x, dy))}",
+            flush=True,
+        )
     assert math.isfinite(ms[0])
 
 

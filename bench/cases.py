@@ -42,8 +42,8 @@ class Case:
     inner: int = 1  # operations in a sample: times are for one of them
     trains: bool = False
     is_network: bool = True
-    counts: bool = True  # in the geometric mean, and is there something for torch.compile
-    reads_weights: int = 0  # bytes, where reading them once is the least that must happen
+    counts: bool = True  # counts in the geometric mean, and is run with torch.compile
+    reads_weights: int = 0  # bytes that must be read at least once
 
 
 def model_of(network: str) -> torch.nn.Module:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Times networks on a GPU: torch's CUDA device against Headrace on the same GPU, each in a process of its own.
 
-Every step ends when its result is there. What counts is the median of all steps after the first ones; torch's defaults
-hold everywhere (convolutions may use TF32, products may not), and inputs are random.
+Every step ends when its result is available. The median of all steps after the first ones counts. torch's defaults
+apply (convolutions may use TF32, products may not), and inputs are random.
 
     python bench/gpu.py                           everything: torch, torch.compile, Headrace eager and compiled
     python bench/gpu.py --cases 'cnn*' --sides torch,device
@@ -131,7 +131,7 @@ def measure_alone(name: str, side: str, seconds: float) -> None:
 
 
 def environment_of(side: str) -> dict:
-    """What a side's process runs with: Headrace on the GPU, or torch without it."""
+    """The environment of a side's process: Headrace on the GPU, or torch without it."""
     if side in ("device", "compiled"):
         return {"HEADRACE_DEVICE": "cuda"} | os.environ
     return os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}

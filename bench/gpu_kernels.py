@@ -122,7 +122,7 @@ def measure_chain(device, wait, samples: int, compiled: bool) -> float:
     run = torch.compile(chain, backend="headrace", dynamic=False) if compiled else chain
 
     def begin(length: int):
-        start.mul_(1)  # what is made of the same contents again and again would be kept
+        start.mul_(1)  # values computed repeatedly from equal contents would be cached
         return run(length)
 
     times = [median_us(lambda length=length: begin(length), wait, samples) for length in (50, 250)]
@@ -166,7 +166,9 @@ def ways_of_cublaslt():
     handle, product, layout, preference = void(), void(), void(), void()
     check(library.cublasLtCreate(ctypes.byref(handle)))
     check(library.cublasLtMatmulDescCreate(ctypes.byref(product), 68, 0))  # COMPUTE_32F, R_32F
-    check(library.cublasLtMatrixLayoutCreate(ctypes.byref(layout), 14, *[ctypes.c_uint64(size)] * 2, ctypes.c_int64(size)))
+    check(
+        library.cublasLtMatrixLayoutCreate(ctypes.byref(layout), 14, *[ctypes.c_uint64(size)] * 2, ctypes.c_int64(size))
+    )
     check(library.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)))
     most = ctypes.c_size_t(space.numel())
     check(library.cublasLtMatmulPreferenceSetAttribute(preference, 1, ctypes.byref(most), ctypes.c_size_t(8)))

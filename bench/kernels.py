@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where a step's time goes: the kernels and library calls of a case of the benchmark, with their times.
+"""The time of a step, split by the kernels and library calls of a case of the benchmark.
 
 Runs some steps of a case with HEADRACE_DEBUG=2 and sums the lines by name: calls a step, the median time over the
 steps, bytes moved and bandwidth. Printing between kernels costs time: the sum shows the distribution, run.py the
@@ -98,11 +98,16 @@ def main() -> None:
     rows = add_up(steps)
     calls, total = sum(row[1] for row in rows), sum(row[2] for row in rows)
     scale = case.inner
-    print(f"{case.title}: {statistics.median(seconds) * 1e3:.3f} ms a step with printing; {calls // scale} lines, ", end="")
+    print(
+        f"{case.title}: {statistics.median(seconds) * 1e3:.3f} ms a step with printing; {calls // scale} lines, ",
+        end="",
+    )
     print(f"{total / scale * 1e-3:.3f} ms, {sum(row[3] for row in rows) / scale:.1f} MB")
     for name, count, us, mb, operations in rows[: arguments.top or None]:
         speed = f"{operations / us * 1e3:7.1f} GFLOP/s" if operations > 0 else " " * 15
-        print(f"{us / scale:10.1f} us {100 * us / total:5.1f} % {count // scale:4d} x {mb / us * 1e3:6.1f} GB/s {speed}  {name}")
+        print(
+            f"{us / scale:10.1f} us {100 * us / total:5.1f} % {count // scale:4d} x {mb / us * 1e3:6.1f} GB/s {speed}  {name}"
+        )
 
 
 if __name__ == "__main__":

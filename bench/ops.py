@@ -5,7 +5,7 @@ a size.
 Inputs of about 1 K, 100 K and 4 M elements are made for each entry (bench/ops_inputs.py), contiguous and strided (the
 first input transposed, or every second element of a line). The call is timed on both sides in turn, forward, and
 forward with backward; medians are reported. A call ends when its result exists, while the result is still referenced.
-For 1 K elements many calls run from Python, with all results kept and one wait behind them. Kernels are compiled
+For 1 K elements many calls run from Python, with all results kept and one wait after them. Kernels are compiled
 before anything is timed. Views move nothing and are timed at 1 K alone. Entries run in a worker process that may be
 killed.
 
@@ -32,16 +32,22 @@ ROOT = Path(__file__).resolve().parent.parent
 SIZES = {"1K": 1 << 10, "100K": 100_000, "4M": 1 << 22}
 DTYPES = ("float32", "int64", "float16", "bfloat16")
 ROUND_SAMPLES, SETTLE_SECONDS = 40, 0.01
-OF_TORCH = " of torch"  # behind a row's key: what runs is torch alone
+OF_TORCH = " of torch"  # suffix of a row's key: torch alone runs
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--only", default="", metavar="PATTERNS", help="names or patterns with commas between; nothing is written")
-    add("--update", action="store_true", help="with --only: rows of bench/results/ops.json are replaced, and the page is written anew")
+    add(
+        "--update",
+        action="store_true",
+        help="with --only: rows of bench/results/ops.json are replaced, and the page is written anew",
+    )
     add("--sizes", default=",".join(SIZES), help="of 1K, 100K, 4M (default all)")
-    add("--dtypes", default=",".join(DTYPES), help="other than float32 at 4M, contiguous, forward (default %(default)s)")
+    add(
+        "--dtypes", default=",".join(DTYPES), help="other than float32 at 4M, contiguous, forward (default %(default)s)"
+    )
     add("--forward", action="store_true", help="no backward passes")
     add("--backward", action="store_true", help="backward passes alone")
     add("--contiguous", action="store_true", help="no strided inputs")
@@ -51,7 +57,12 @@ def parse() -> argparse.Namespace:
     add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both sides (default %(default)s)")
     add("--device", default="headrace", help="what is compared with torch's CPU device (default %(default)s)")
     add("--json", type=Path, metavar="FILE", help="(default bench/results/ops.json, or nothing with --only)")
-    add("--markdown", type=Path, metavar="FILE", help="(default docs/operator-speed.md, or nothing with --only or --quick)")
+    add(
+        "--markdown",
+        type=Path,
+        metavar="FILE",
+        help="(default docs/operator-speed.md, or nothing with --only or --quick)",
+    )
     add("--from-json", type=Path, metavar="FILE", help="times nothing: writes the page from the rows of an earlier run")
     arguments = parser.parse_args()
     if arguments.quick:
@@ -118,7 +129,7 @@ def differentiable(tree) -> list[torch.Tensor]:
 
 
 def function_of(entry, parts, device: torch.device, layout: str, direction: str):
-    """The function to time, and whether it does any work."""
+    """The function to time, and True if it does any work."""
     first, args, kwargs = move(parts, device, layout)
     if direction == "forward":
 
@@ -333,7 +344,9 @@ def wanted(arguments) -> list[str]:
 def line_of(row: dict) -> str:
     if row["outcome"] != "timed":
         return f"{row['name']:44} {row['key']:36} {row['outcome']}: {row.get('reason', '')}"
-    interpreted = f"  {row['interpreted']:g} of {row['kernels']:g} kernels interpreted" if row.get("interpreted") else ""
+    interpreted = (
+        f"  {row['interpreted']:g} of {row['kernels']:g} kernels interpreted" if row.get("interpreted") else ""
+    )
     times = f"{report.time_text(row['torch_us'] / 1e6):>9} {report.time_text(row['headrace_us'] / 1e6):>9}"
     return f"{row['name']:44} {row['key']:36} {times} {row['ratio']:7.2f}x{interpreted}"
 

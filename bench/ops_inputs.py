@@ -574,19 +574,35 @@ FACTORIES = {
     "vstack": factory_lists(4),
     "dstack": factory_lists(4),
     "column_stack": factory_lists(4),
-    "_chunk_cat": lambda n, t: ([values(math.isqrt(n // 4), math.isqrt(n // 4), dtype=t) for _ in range(4)], (0, 4), {}),
+    "_chunk_cat": lambda n, t: (
+        [values(math.isqrt(n // 4), math.isqrt(n // 4), dtype=t) for _ in range(4)],
+        (0, 4),
+        {},
+    ),
     "block_diag": make_blocks,
     "cartesian_prod": factory_lists_of_lines(2),
     "einsum": lambda n, t: ([values(math.isqrt(n), math.isqrt(n), dtype=t) for _ in range(2)], ("ij,jk->ik",), {}),
     "diag": lambda n, t: (values(math.isqrt(n), dtype=t), (), {}),
     "diagflat": lambda n, t: (values(math.isqrt(n), dtype=t), (), {}),
-    "diag_embed": lambda n, t: (values(64 if n > 5000 else 4, math.isqrt(n // (64 if n > 5000 else 4)), dtype=t), (), {}),
-    "kron": lambda n, t: (values(16, 16, dtype=t), (values(max(2, math.isqrt(n) // 16), max(2, math.isqrt(n) // 16), dtype=t),), {}),
+    "diag_embed": lambda n, t: (
+        values(64 if n > 5000 else 4, math.isqrt(n // (64 if n > 5000 else 4)), dtype=t),
+        (),
+        {},
+    ),
+    "kron": lambda n, t: (
+        values(16, 16, dtype=t),
+        (values(max(2, math.isqrt(n) // 16), max(2, math.isqrt(n) // 16), dtype=t),),
+        {},
+    ),
     "outer": factory_lists_of_lines(2),
     "ger": factory_lists_of_lines(2),
     "repeat": lambda n, t: (values(math.isqrt(n) // 2, math.isqrt(n) // 2, dtype=t), ((2, 2),), {}),
     "tile": lambda n, t: (values(math.isqrt(n) // 2, math.isqrt(n) // 2, dtype=t), ((2, 2),), {}),
-    "repeat_interleave": lambda n, t: (values(math.isqrt(n) // 2, math.isqrt(n), dtype=t), (), {"repeats": 2, "dim": 0}),
+    "repeat_interleave": lambda n, t: (
+        values(math.isqrt(n) // 2, math.isqrt(n), dtype=t),
+        (),
+        {"repeats": 2, "dim": 0},
+    ),
     "tensor_split": factory_plane(4),
     "slice_scatter": lambda n, t: (
         values(math.isqrt(n), math.isqrt(n), dtype=t),
@@ -633,7 +649,10 @@ FACTORIES = {
     "triangular_solve": factory_solve(2048, "old triangular"),
     "linalg.lu_solve": factory_solve(1024, "lu"),
     "lu_solve": factory_solve(1024, "old lu"),
-    **{f"linalg.{name}": factory_matrix(1024) for name in ("lu_factor", "lu_factor_ex", "lu", "inv", "inv_ex", "det", "slogdet")},
+    **{
+        f"linalg.{name}": factory_matrix(1024)
+        for name in ("lu_factor", "lu_factor_ex", "lu", "inv", "inv_ex", "det", "slogdet")
+    },
     "lu": factory_matrix(1024),
     "logdet": factory_positive(1024),
     "linalg.ldl_factor*": factory_positive(512),
@@ -669,7 +688,9 @@ FACTORIES = {
     "trace": factory_plane(),
     "tril": factory_plane(),
     "triu": factory_plane(),
-    "_softmax_backward_data": lambda n, t: (values(math.isqrt(n), math.isqrt(n), dtype=t),) + ((values(math.isqrt(n), math.isqrt(n), dtype=t), 1, t), {}),
+    "_softmax_backward_data": lambda n, t: (
+        (values(math.isqrt(n), math.isqrt(n), dtype=t),) + ((values(math.isqrt(n), math.isqrt(n), dtype=t), 1, t), {})
+    ),
     "softmax*": factory_plane(1),
     "log_softmax*": factory_plane(1),
     F + "softmin": factory_plane(1),
@@ -686,12 +707,10 @@ for transform in ("", "i"):
     for kind in ("fft", "rfft", "hfft"):
         for dims, side in (("", 1024), ("2", 256), ("n", 64)):
             rank = {"": 1, "2": 2, "n": 3}[dims]
-            FACTORIES[f"fft.{transform}{kind}{dims}"] = (
-                lambda n, t, side=side, rank=rank: (
-                    values(max(1, n // (side if n > 5000 else 8) ** rank), *[side if n > 5000 else 8] * rank, dtype=t),
-                    (),
-                    {"dim": tuple(range(-rank, 0))} if rank > 1 else {},
-                )
+            FACTORIES[f"fft.{transform}{kind}{dims}"] = lambda n, t, side=side, rank=rank: (
+                values(max(1, n // (side if n > 5000 else 8) ** rank), *[side if n > 5000 else 8] * rank, dtype=t),
+                (),
+                {"dim": tuple(range(-rank, 0))} if rank > 1 else {},
             )
 
 
@@ -701,7 +720,7 @@ def pattern_of(name: str, table: dict):
     return next((value for pattern, value in table.items() if fnmatch.fnmatchcase(name, pattern)), None)
 
 
-# ---- what is asked for
+# ---- requests
 
 
 def elements_of(tree) -> int:

@@ -43,7 +43,14 @@ def medians(rows: list[dict]) -> list[list[str]]:
         ratios.sort()
         slow = sum(ratio < SLOW for ratio in ratios)
         tenth = ratios[len(ratios) // 10]
-        line = [key, str(len(ratios)), f"{statistics.median(ratios):.2f}x", f"{tenth:.2f}x", f"{ratios[0]:.2f}x", str(slow)]
+        line = [
+            key,
+            str(len(ratios)),
+            f"{statistics.median(ratios):.2f}x",
+            f"{tenth:.2f}x",
+            f"{ratios[0]:.2f}x",
+            str(slow),
+        ]
         lines.append(line)
     return sorted(lines)
 
@@ -56,7 +63,7 @@ def summary(rows: list[dict]) -> list[str]:
 
 
 def as_json(written: dict) -> str:
-    """One row a line, without what is not timed for a reason that the page lists once."""
+    """One row per line, without rows that are untimed for a reason listed once on the page."""
     head = {key: value for key, value in written.items() if key != "rows"}
     rows = ",\n".join(json.dumps(row, separators=(",", ":")) for row in written["rows"])
     return json.dumps(head, indent=1)[:-2] + ',\n "rows": [\n' + rows + "\n]}\n"
@@ -85,13 +92,17 @@ def all_table(rows: list[dict]) -> list[str]:
 
 
 def not_timed(rows: list[dict]) -> list[str]:
-    """Names by reason, where nothing of an operator was timed; and what failed."""
+    """Names by reason of operators without any timing, and the failures."""
     has_times = {row["name"] for row in timed(rows)}
     by_reason = collections.defaultdict(set)
     for row in rows:
         if row["outcome"] != "timed" and (row["name"] not in has_times or row["outcome"] != "none"):
-            by_reason[f"{row['outcome']}: {row['reason']}" if row["outcome"] != "none" else row["reason"]].add(row["name"])
-    return [f"- {reason}: {', '.join(f'`{name}`' for name in sorted(names))}" for reason, names in sorted(by_reason.items())]
+            by_reason[f"{row['outcome']}: {row['reason']}" if row["outcome"] != "none" else row["reason"]].add(
+                row["name"]
+            )
+    return [
+        f"- {reason}: {', '.join(f'`{name}`' for name in sorted(names))}" for reason, names in sorted(by_reason.items())
+    ]
 
 
 def document(written: dict) -> str:

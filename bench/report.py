@@ -177,7 +177,7 @@ def notes(results: list[dict]) -> list[str]:
 
 
 def summary(written: dict, names: list[str]) -> str:
-    """The machine, the rows of some cases, and the geometric mean of all: what fits into a README."""
+    """The machine, the rows of some cases, and the geometric mean of all, for a README."""
     chosen = [result for name in names for result in written["results"] if result["name"] == name]
     *rows, _ = speed_table(chosen, {})  # its last row is the mean
     means = [

@@ -66,7 +66,9 @@ def parse() -> argparse.Namespace:
     add("--not-alone", action="store_true", help="leaves out what needs a process of its own")
     add("--json", default=RESULTS / "latest.json", type=Path, metavar="FILE", help="(default %(default)s)")
     add("--markdown", default=RESULTS / "latest.md", type=Path, metavar="FILE", help="(default %(default)s)")
-    add("--alone", nargs=2, metavar=("CASE", "SECONDS"), help=argparse.SUPPRESS)  # one side by itself, for measure_alone
+    add(
+        "--alone", nargs=2, metavar=("CASE", "SECONDS"), help=argparse.SUPPRESS
+    )  # one side by itself, for measure_alone
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.rounds, arguments.seconds, arguments.not_alone = 2, 1.0, True
@@ -96,11 +98,11 @@ def stats_of(device: torch.device) -> dict:
 
 
 class Side:
-    """One way to run a case: what it ran and how long that took, in seconds an operation."""
+    """One side of a case: its work and its time, in seconds per operation."""
 
     def __init__(self, device: torch.device, sample, inner: int):
         self.device, self.sample, self.inner = device, sample, inner
-        self.counted: dict[str, float] = {}  # what the device did in all rounds
+        self.counted: dict[str, float] = {}  # the device's counters over all rounds
         synchronize(device)
         self.first = timed(sample, device) / inner
         self.times: list[float] = []
@@ -181,7 +183,7 @@ def run_alone(case: Case, device: torch.device, result: dict, threads: int) -> N
 
 
 def release(device: torch.device) -> None:
-    """What the case held goes back before the next one."""
+    """The case's memory is released before the next one."""
     torch._dynamo.reset()
     gc.collect()
     synchronize(device)

@@ -1,7 +1,7 @@
 """Images for the demonstration: scikit-learn's digits, or MNIST and CIFAR-10 files in a folder that the user names.
 
 `load(None)` returns the digits, `load(folder)` the format that the folder contains. Nothing is downloaded.
-A file that is missing, truncated or of another kind raises DataError, with what was expected and what was found.
+A file that is missing, truncated or of another kind raises DataError, with the expected and the actual contents.
 """
 
 import gzip
@@ -20,7 +20,7 @@ CIFAR_FILES = (*(f"data_batch_{index}" for index in range(1, 6)), "test_batch")
 
 
 class DataError(Exception):
-    """A folder or file that isn't what was expected."""
+    """A folder or file with unexpected contents."""
 
 
 @dataclass

@@ -71,7 +71,7 @@ class SoftshrinkMLP(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolution around a shortcut, which is projected where the shape changes."""
+    """1x1, 3x3 and 1x1 convolution around a shortcut, which is projected if the shape changes."""
 
     expansion = 4
 
@@ -220,7 +220,8 @@ def double_conv(inputs: int, outputs: int, groups: int) -> nn.Sequential:
 
 
 class UNet(nn.Module):
-    """Three resolutions; the way up is a transposed convolution, then a bilinear enlargement. Gives scores by pixel."""
+    """Three resolutions; the way up is a transposed convolution, then a bilinear enlargement. Returns scores by
+    pixel."""
 
     def __init__(self, in_channels=3, classes=2, width=32, groups=8):
         super().__init__()
@@ -321,7 +322,7 @@ def dcgan_optimizers(model: nn.Module, make: MakeOptimizer) -> list[torch.optim.
 
 
 def dcgan_step(model: nn.Module, optimizers: list[torch.optim.Optimizer], batch: Batch) -> list[Tensor]:
-    """The discriminator learns to tell real images from generated ones, then the generator learns to mislead it."""
+    """The discriminator learns to distinguish real from generated images, then the generator learns to mislead it."""
     real, noise = batch
     judge, maker = optimizers
     one = torch.ones(len(real), dtype=real.dtype, device=real.device)

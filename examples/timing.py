@@ -1,4 +1,5 @@
-"""Timing: warm up, and wait for each result while it is referenced. A result that is dropped before is never computed."""
+"""Timing: warm up, and wait for each result while it is referenced. A result that is dropped before is never
+computed."""
 
 import time
 

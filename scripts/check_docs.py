@@ -3,16 +3,16 @@
 
     link        a relative link leads to a file; its #anchor is a heading of that page
     file        a path in backticks (`src/core/ops/op.h`, `engine/stream.c`, `match.c`, `src/providers/host/`) exists
-    function    an identifier hr_... or HR_... occurs in the code, and so does every name in backticks with an
-                underscore; torch.headrace.x is defined in its package
-    row         a line of a code block that quotes a row of a table (HR_POINTWISE(...), `[HR_OP_X] = ...`, a line of map.def)
-                stands there word for word; `...` leaves something out
+    function    an identifier hr_... or HR_... occurs in the code, and so does every name in backticks with an underscore;
+                torch.headrace.x is defined in its package
+    row         a line of a code block that quotes a row of a table (HR_POINTWISE(...), `[HR_OP_X] = ...`, a line of
+                map.def) is in that table word for word; `...` is an omission
     target      `make x` is a target of the Makefile, `headrace x` a command of tools/headrace.c
     variable    HEADRACE_X is read somewhere, and HEADRACE_X=value is a value that env.def accepts
     count       a number of rows, variables or conformance entries is the real one
 
 Prints one line for each offence and exits 1 if there is any. A folder given as argument replaces the repository's
-root. Names that a page invents as an example stand in EXAMPLES.
+root. Names that a page invents as an example are in EXAMPLES.
 """
 
 import re
@@ -23,7 +23,7 @@ from pathlib import Path
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/*/*.md")
 CODE_FOLDERS = ("include", "src", "frontends", "tools", "tests", "bench", "examples", "scripts")
 CODE_SUFFIXES = {".c", ".h", ".def", ".inc", ".cpp", ".py", ".sh", ".txt", ".toml", ".hr", ".svg", ".cmake"}
-# What a page makes up, page by page: the driver of the guide, files that a command writes.
+# Names that a page invents, by page: the driver of the guide, files that a command writes.
 EXAMPLES = {
     "docs/add-a-driver.md": {"src/drivers/mine/mine_driver.h", "src/drivers/mine/mine_driver.c", "hr_mine_driver"},
     "docs/benchmarks.md": {"bench/results/latest.md"},
@@ -34,7 +34,9 @@ FOREIGN_NAMES = {"__fp16", "set_eval_frame", "target_clones"}
 OPERATOR_PAGES = {"docs/operator-speed.md", "docs/coverage.md", "docs/operators.md"}
 FOREIGN_FILES = {"libcuda.so.1", "train.py", "requirements.txt", "setup.py"}
 PATH_SUFFIX = re.compile(r"\.(c|h|def|inc|cpp|py|sh|md|txt|toml|hr|svg|png|json)$")
-ROW_START = re.compile(r"^(HR_(POINTWISE|REDUCE|ARGREDUCE|CONTRACTION|COMPOSITE|LIBRARY|SPECIAL|ENV_\w+)\(|\[HR_OP_|\{HR_OP_)")
+ROW_START = re.compile(
+    r"^(HR_(POINTWISE|REDUCE|ARGREDUCE|CONTRACTION|COMPOSITE|LIBRARY|SPECIAL|ENV_\w+)\(|\[HR_OP_|\{HR_OP_)"
+)
 MAP_ROW = re.compile(r"^[\w.]+\s+: \w+\(.*\)$")
 
 
@@ -43,7 +45,7 @@ def read(path):
 
 
 class Tree:
-    """What exists, read once."""
+    """The names that exist, read once."""
 
     def __init__(self, root):
         self.root = root
@@ -51,7 +53,9 @@ class Tree:
         self.names = {path.rsplit("/", 1)[-1] for path in self.files}
         self.folders = {"/".join(path.split("/")[:n]) for path in self.files for n in range(1, path.count("/") + 1)}
         code = [path for path in self.files if path.split("/")[0] in CODE_FOLDERS or "/" not in path]
-        self.code = "\n".join(read(root / path) for path in code if Path(path).suffix in CODE_SUFFIXES or "." not in path)
+        self.code = "\n".join(
+            read(root / path) for path in code if Path(path).suffix in CODE_SUFFIXES or "." not in path
+        )
         self.identifiers = set(re.findall(r"\b(?:hr_|HR_)\w+", self.code))
         self.words = set(re.findall(r"\w+", self.code)) | {name.split(".")[0] for name in self.names}
         # An expression of a macro makes these: HR_OP_##NAME, hr_op_##name##_f32.
@@ -59,10 +63,16 @@ class Tree:
         self.identifiers |= {f"HR_ENV_{name}" for name in self.rows("src/**/env.def")}
         self.generated = {f"hr_op_{name.lower()}" for name in self.rows("src/**/ops.def")}
         self.lines = {squeeze(line) for line in joined_lines(self.code)}
-        self.targets = set(re.findall(r"^([a-z][a-z-]*):", read(root / "Makefile"), re.M)) if "Makefile" in self.files else set()
+        self.targets = (
+            set(re.findall(r"^([a-z][a-z-]*):", read(root / "Makefile"), re.M)) if "Makefile" in self.files else set()
+        )
         self.variables = self.read_variables()
         self.python = set(re.findall(r"^(?:def |class )?(\w+)(?:[(:]| = )", self.python_text(), re.M))
-        self.commands = set(re.findall(r'\{"(\w+)",', read(root / "tools/headrace.c"))) if "tools/headrace.c" in self.files else set()
+        self.commands = (
+            set(re.findall(r'\{"(\w+)",', read(root / "tools/headrace.c")))
+            if "tools/headrace.c" in self.files
+            else set()
+        )
 
     def list_files(self):
         command = ["git", "-C", str(self.root), "ls-files", "--cached", "--others", "--exclude-standard"]
@@ -118,12 +128,11 @@ def joined_lines(text):
                 yield line.rstrip("\\") + "".join(lines[at + 1 : at + 3])
 
 
-# ---- what a page says: (line number, text) of prose spans and of code lines
+# ---- a page's claims: (line number, text) of prose spans and of code lines
 
 
 def parts(text):
-    """Yields (kind, line number, text): 'code' for lines of blocks, 'span' for backticks in prose, 'prose' for lines.
-    """
+    """Yields (kind, line number, text): 'code' for lines of blocks, 'span' for backticks in prose, 'prose' for lines."""
     in_block = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -159,7 +168,9 @@ def check_file(tree, page, number, span):
     word = re.sub(r":\d+$", "", word)
     if not re.fullmatch(r"[\w./*+-]+", word) or word.startswith(("/", "-", ".")) or word in EXAMPLES.get(page, ()):
         return
-    is_path = "/" in word and (word.split("/")[0] in (*CODE_FOLDERS, "docs") or bool(PATH_SUFFIX.search(word)) or word.endswith("/"))
+    is_path = "/" in word and (
+        word.split("/")[0] in (*CODE_FOLDERS, "docs") or bool(PATH_SUFFIX.search(word)) or word.endswith("/")
+    )
     if not is_path and not (PATH_SUFFIX.search(word) and "/" not in word):
         return
     if word in FOREIGN_FILES:
@@ -176,7 +187,9 @@ def exists(tree, page, name):
     if any(candidate in tree.files or candidate in tree.folders for candidate in candidates):
         return True
     ending = f"/{name}"
-    return any(path.endswith(ending) for path in tree.files) or any(f"/{path}".endswith(ending) for path in tree.folders)
+    return any(path.endswith(ending) for path in tree.files) or any(
+        f"/{path}".endswith(ending) for path in tree.folders
+    )
 
 
 def check_names(tree, page, number, text):
@@ -234,9 +247,17 @@ def check_row(tree, _, number, line):
 
 
 COUNTS = (
-    (r"(\d[\d,]*) rows (?:in|of) `?(?:src/[\w/]*)?ops\.def", lambda tree: len(tree.rows("src/**/ops.def")), "rows of ops.def"),
+    (
+        r"(\d[\d,]*) rows (?:in|of) `?(?:src/[\w/]*)?ops\.def",
+        lambda tree: len(tree.rows("src/**/ops.def")),
+        "rows of ops.def",
+    ),
     (r"(\d[\d,]*) environment variables", lambda tree: len(tree.rows("src/**/env.def")), "variables of env.def"),
-    (r"(\d[\d,]*) entries of PyTorch's OpInfo", lambda tree: coverage(tree, "forward", 0), "entries in docs/coverage.md"),
+    (
+        r"(\d[\d,]*) entries of PyTorch's OpInfo",
+        lambda tree: coverage(tree, "forward", 0),
+        "entries in docs/coverage.md",
+    ),
     (r"(\d[\d,]*) pairs of entry and dtype", lambda tree: coverage(tree, "forward", 1), "pairs in docs/coverage.md"),
     (r"(\d[\d,]{2,}) gradients\b", lambda tree: coverage(tree, "grad", 1), "gradients in docs/coverage.md"),
 )

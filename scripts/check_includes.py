@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the law of the folders: who may include whom.
+"""Checks the layers of the folders: which folder may include which.
 
 Folders are the order of dependencies. A file of src/ may include the public headers, its own folder, and the folders
 that LAW lists for it; frontends see include/ alone; drivers and providers each see their own folder and none of their
@@ -49,7 +49,7 @@ def files_of(root: Path, folder: str) -> list[Path]:
 
 
 def includes_of(path: Path) -> list[tuple[int, bool, str]]:
-    """The includes of a file: line, whether quoted, name."""
+    """The includes of a file: line, True if quoted, name."""
     text = path.read_text(encoding="utf-8", errors="replace")
     return [(text.count("\n", 0, m.start(2)) + 1, m[1] == '"', m[2]) for m in INCLUDE.finditer(text)]
 
@@ -76,8 +76,11 @@ def src_offence(root: Path, path: Path, quoted: bool, name: str) -> str | None:
         return f"the law has no entry for src/{folder}/"
     if target[0] == folder:
         siblings = folder in SPLIT and len(target) > 2 and len(path.parts) > 3
-        return f"{'/'.join(path.parts[1:3])} may not see its sibling {'/'.join(target[:2])}" if (
-            siblings and target[1] != path.parts[2]) else None
+        return (
+            f"{'/'.join(path.parts[1:3])} may not see its sibling {'/'.join(target[:2])}"
+            if (siblings and target[1] != path.parts[2])
+            else None
+        )
     if target[0] not in LAW[folder] and (folder, name) not in CONTRACTS:
         return f"{folder} may not include {target[0]} (only {', '.join(sorted(LAW[folder])) or 'nothing'})"
     return None
@@ -93,12 +96,17 @@ def public_offence(root: Path, path: Path, quoted: bool, name: str) -> str | Non
 
 
 def find_circle(root: Path, folder: str) -> list[str]:
-    """Modules of a folder (x.c and x.h are one) that include each other in a circle, the first one twice; [] if none do."""
+    """Modules of a folder (x.c and x.h are one) that include each other in a circle, the first one twice; [] if none
+    do."""
     uses: dict[str, set[str]] = {}
     for path in files_of(root, folder):
         if path.stem.endswith("_test"):
             continue
-        own = {Path(name).stem for _, quoted, name in includes_of(root / path) if f"src/{name}".rpartition("/")[0] == folder}
+        own = {
+            Path(name).stem
+            for _, quoted, name in includes_of(root / path)
+            if f"src/{name}".rpartition("/")[0] == folder
+        }
         uses.setdefault(path.stem, set()).update(own - {path.stem})
     done: set[str] = set()
 

@@ -2,8 +2,9 @@
 
 usage: check_isa.py BUILD      a build with HEADRACE_NATIVE=OFF
 
-Objects named headrace_v3.o and headrace_v4.o, and the folders of the targets headrace_level*, may use the instructions of their
-level; all others those of x86-64-v2. Functions in ALLOWED choose by themselves (src/base/cpu.h). Reads what objdump prints.
+Objects named headrace_v3.o and headrace_v4.o, and the folders of the targets headrace_level*, may use the
+instructions of their level; all others those of x86-64-v2. Functions in ALLOWED check the processor themselves
+(src/base/cpu.h). Reads the output of objdump.
 """
 
 import pathlib
@@ -11,7 +12,7 @@ import re
 import subprocess
 import sys
 
-ALLOWED = {"peak_avx2": 3, "peak_avx512": 4}  # engine/machine.c: what the widest vectors multiply in a second
+ALLOWED = {"peak_avx2": 3, "peak_avx512": 4}  # engine/machine.c: peak multiplications per second of the widest vectors
 FUNCTION = re.compile(r"^[0-9a-f]+ <([^>]+)>:")
 INSTRUCTION = re.compile(r"^ +[0-9a-f]+:\t(\S+) *(.*)")
 # Not tzcnt: compilers write "rep bsf", which older processors run as bsf.
@@ -34,7 +35,9 @@ def level_of(name, operands):
 
 
 def check(path, most):
-    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True
+    ).stdout
     function, found = "", {}
     for line in text.splitlines():
         if match := FUNCTION.match(line):
@@ -52,7 +55,9 @@ def main():
     build = pathlib.Path(sys.argv[1])
     levels = {path: int(path.stem[-1]) for path in build.glob("headrace_v?.o")}
     if len(levels) < 3:
-        sys.exit(f"check_isa: {build} has no objects for each level: configure it with -DHEADRACE_NATIVE=OFF and build headrace")
+        sys.exit(
+            f"check_isa: {build} has no objects for each level: configure it with -DHEADRACE_NATIVE=OFF and build headrace"
+        )
     objects = {path: 2 for path in (build / "CMakeFiles/headrace_objects.dir").rglob("*.o")}
     failures = sum(check(path, level) for path, level in {**objects, **levels}.items())
     if failures:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Counts the mutable variables of file scope (and static ones of functions) in the objects of src/, and names them.
 
-State belongs to the runtime context (src/base/context.h). What is truly the process's may stay a variable, LIMIT of them in all. The
-symbols are those of types b, d, B and D; tables that only relocation writes (.data.rel.ro) are constant and don't count.
+State belongs to the runtime context (src/base/context.h). State that truly belongs to the process may stay a
+variable, LIMIT of them in all. The symbols are those of types b, d, B and D; tables that only relocation writes
+(.data.rel.ro) are constant and don't count.
 
 usage: check_statics.py [build folder]      exits 1 above the limit, or when the folder has no objects
 """

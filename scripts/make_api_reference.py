@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/api-python.md and docs/api-c.md from docstrings and header comments; --check says whether they are
-fresh.
+"""Writes docs/api-python.md and docs/api-c.md from docstrings and header comments; --check fails if they are stale.
 
 The Python page lists the public names of frontends/torch/headrace/torch.py, and those that it imports from its own
 package, in the order and sections of the file (`# ---- section`). The C page lists the declarations of
@@ -166,7 +165,7 @@ def declarations(text):
         depth += (char in "{(") - (char in "})")
         if char == ";" and depth == 0:
             end = text.find("\n", at)
-            rest = text[at:end]  # a comment behind the declaration belongs to it
+            rest = text[at:end]  # a comment after the declaration belongs to it
             if rest.strip().startswith("/*") and rest.strip().endswith("*/"):
                 code.append(rest)
                 at = end
@@ -212,7 +211,9 @@ def c_header(path):
                 flush()
         elif "typedef enum hr_op {" in value:
             comment = ""
-            out.append("\n`hr_op` has one value for each row of [operators.md](operators.md): `HR_OP_ADD`, `HR_OP_MATMUL`, ...\n")
+            out.append(
+                "\n`hr_op` has one value for each row of [operators.md](operators.md): `HR_OP_ADD`, `HR_OP_MATMUL`, ...\n"
+            )
         else:
             group.append(tidy(value))
     flush()

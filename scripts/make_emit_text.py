@@ -1,27 +1,42 @@
 #!/usr/bin/env python3
-"""Writes texts of kernels as C strings: what emitted kernels begin with (src/core), and kernels of our own
+"""Writes texts of kernels as C strings: the prelude of emitted kernels (src/core), and kernels of our own
 (src/providers).
 
-Comments, includes and the guards of headers fall away; what is left of src/core is the same text that the interpreter
-is compiled from. --check says whether the files are fresh."""
+Comments, includes and header guards are removed; the rest of src/core is the text that the interpreter is compiled
+from. --check fails if the files are stale."""
+
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUTPUTS = {
-    "src/compiler/emit_text.inc": ("src/core/math/philox.h", "src/core/math/vmath.h", "src/core/math/vmath_complex.h", "src/core/math/convert.h"),
+    "src/compiler/emit_text.inc": (
+        "src/core/math/philox.h",
+        "src/core/math/vmath.h",
+        "src/core/math/vmath_complex.h",
+        "src/core/math/convert.h",
+    ),
     "src/compiler/emit_runs.inc": ("src/core/math/philox_run.h",),
     "src/compiler/emit_special.inc": ("src/core/math/special_f32.h", "src/core/math/special.h"),
     "src/providers/flash/flash_text.inc": ("src/providers/flash/words.text", "src/providers/flash/tiles.text"),
     "src/providers/flash/forward_text.inc": ("src/providers/flash/forward.text",),
     "src/providers/flash/backward_text.inc": ("src/providers/flash/backward.text",),
-    "src/providers/small/small_product_text.inc": ("src/providers/small/element.text", "src/providers/small/small_product.text"),
-    "src/providers/small/small_attention_text.inc": ("src/providers/small/element.text", "src/providers/small/small_attention.text"),
+    "src/providers/small/small_product_text.inc": (
+        "src/providers/small/element.text",
+        "src/providers/small/small_product.text",
+    ),
+    "src/providers/small/small_attention_text.inc": (
+        "src/providers/small/element.text",
+        "src/providers/small/small_attention.text",
+    ),
     "src/providers/small/taps_text.inc": ("src/providers/small/element.text", "src/providers/small/taps.text"),
     "src/providers/small/matrices_text.inc": ("src/providers/small/matrices.text",),
     "src/providers/small/images_text.inc": ("src/providers/small/tensor.text", "src/providers/small/images.text"),
-    "src/providers/small/image_weights_text.inc": ("src/providers/small/tensor.text", "src/providers/small/image_weights.text"),
+    "src/providers/small/image_weights_text.inc": (
+        "src/providers/small/tensor.text",
+        "src/providers/small/image_weights.text",
+    ),
 }
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 GUARD = re.compile(r"#ifndef HEADRACE_\w+_H_\n#define HEADRACE_\w+_H_\n(.*)\n#endif\s*$", re.DOTALL)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/environment.md (every environment variable) from src/base/env.def; --check says whether it is fresh."""
+"""Writes docs/environment.md (every environment variable) from src/base/env.def; --check fails if it is stale."""
 import ast
 import pathlib
 import re
@@ -23,7 +23,7 @@ variable counts as unset. For a value that does not parse, the default is used a
 
 
 def accepts(kind, fields):
-    """What a variable takes, in words; `fields` are its arguments between name and default."""
+    """A description of a variable's values; `fields` are its arguments between name and default."""
     if kind == "CHOICE":
         return ", ".join(f"`{word}`" for word in fields[0].split("|"))
     if kind == "INT":

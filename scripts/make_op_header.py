@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Writes include/headrace/op.h (the public enum of operations, and inference) from src/core/ops/ops.def."""
+
 import pathlib
 import re
 import sys
@@ -97,7 +98,11 @@ def render(text):
     rows = [match.groups() for match in map(ROW.match, joined(text)) if match]
     width = max(len(name) for _, name, _, _ in rows)
     lines = [row_lines(f"  HR_OP_{name + ',':<{width + 1}} ", doc) for _, name, _, doc in rows]
-    return HEAD + "\n".join(["typedef enum hr_op {", "  HR_OP_NONE = 0,"] + lines + ["  HR_OP_COUNT", "} hr_op;", ""]) + TAIL
+    return (
+        HEAD
+        + "\n".join(["typedef enum hr_op {", "  HR_OP_NONE = 0,"] + lines + ["  HR_OP_COUNT", "} hr_op;", ""])
+        + TAIL
+    )
 
 
 def main():

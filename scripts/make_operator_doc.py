@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Writes docs/operators.md (every operation, one row each) from src/core/ops/ops.def; --check fails if it is stale."""
+
 import pathlib
 import re
 import sys
@@ -88,7 +89,7 @@ def cells(family, fields):
 
 def rules(text, used):
     """The head's list of rules, each of which a row uses."""
-    head = text[text.index("by rule of inference"):text.index("*/")]
+    head = text[text.index("by rule of inference") : text.index("*/")]
     known = dict(match.groups() for match in map(RULE.match, head.splitlines()) if match)
     if set(known) != used:
         sys.exit(f"ops.def: its head and its rows have different rules of inference: {sorted(set(known) ^ used)}")
@@ -100,9 +101,12 @@ def render(text):
     for line in joined(text):
         if section := SECTION.match(line):
             title = section[1].split(";")[0].split(":")[0]
-            note = section[1][len(title) + 2:].replace("*", "\\*")
+            note = section[1][len(title) + 2 :].replace("*", "\\*")
             lines += ["", f"## {title[0].upper()}{title[1:]}", ""] + ([f"({note})", ""] if note else [])
-            lines += ["| operation | family | inputs | computes in | accuracy | dims | result |", "|---|---|---|---|---|---|---|"]
+            lines += [
+                "| operation | family | inputs | computes in | accuracy | dims | result |",
+                "|---|---|---|---|---|---|---|",
+            ]
         elif row := ROW.match(line):
             values = cells(row[1], split(row[2]))
             lines.append("| " + " | ".join(values) + " |")

@@ -5,7 +5,7 @@
  * Prints microseconds a step, the best of some repetitions:
  *
  * - On the null device, where all time is Headrace's own: creating the result's buffer, appending the graph, key,
- *   lookup, binding, hand-over, waiting.
+ *   lookup, binding, submission, waiting.
  * - On the CPU, where the weights come from the cores' caches.
  *
  * Sizes: a network of four layers, one of sixteen small ones, and one large layer that comes from memory.

@@ -11,7 +11,7 @@ A network is a module of this package with these names:
     loss(model, *batch)               what a step minimises
     infer(model, *batch)              a tensor or a tuple of them: the trained network's output, without gradients
     draw(figure, model, device)       its picture, made by the network on that device; returns one line of text about it
-    sound(model, device)              where there is something to hear: samples between -1 and 1, and how many a second
+    sound(model, device)              optional: samples between -1 and 1, and their number per second
 
 A small network takes milliseconds a step, for the tests. Nothing is downloaded: data are synthetic, scikit-learn's
 digits, or this repository's own documentation.

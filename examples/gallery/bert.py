@@ -1,8 +1,8 @@
-"""BERT (Devlin et al. 2018) from transformers: guesses masked words of sentences such as "two old dogs bark
-at one cat that meows".
+"""BERT (Devlin et al. 2018) from transformers: guesses masked words of sentences such as "two old dogs bark at one
+cat that meows".
 
-A sentence is made of parts that agree: animals have their sounds, and one dog barks where two dogs bark. What is masked
-can be told from the words around it, all but the adjectives.
+A sentence is made of parts that agree: animals have their sounds, and one dog barks where two dogs bark. All masked
+words except adjectives can be inferred from the words around them.
 """
 
 import torch
@@ -79,7 +79,7 @@ def infer(model: BertForMaskedLM, tokens: Tensor, labels: Tensor) -> Tensor:
 
 
 def draw(figure, model: BertForMaskedLM, device) -> str:
-    """Sentences with what it says for the masked words: green where right, red where wrong."""
+    """Sentences with its guesses of the masked words: green if right, red if wrong."""
     tokens, labels = batch(torch.Generator().manual_seed(8))
     guess = model(input_ids=tokens.to(device)).logits[..., :MASK].argmax(-1).cpu()
     masked = labels >= 0

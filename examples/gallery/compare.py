@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-clock = time.perf_counter  # what steps are timed with
-COMPARED = 10  # steps whose losses have to agree; later ones drift apart, as rounding errors grow
+clock = time.perf_counter  # batch of the timed steps
+COMPARED = 10  # steps whose losses must agree; later ones drift apart, as rounding errors grow
 LOSS_BOUND = 2e-4  # relative
-OUTPUT_BOUND = 1e-4  # of the largest output; whole numbers have to be equal
+OUTPUT_BOUND = 1e-4  # of the largest output; integers must be equal
 INFER_SECONDS = 2.0  # long enough for repeated kernels to be compiled
 
 

@@ -1,8 +1,8 @@
 """Diffusion (Ho et al. 2020) by a U-Net with attention, as in Stable Diffusion: it learns to take noise off digits.
 
-Residual blocks that are told the time, self-attention in the middle and in the coarser level, and cross-attention to
-what is asked for: an embedding of the digit. From pure noise, thirty steps of DDIM (Song et al. 2020) make a picture.
-Noise and times are a part of the batch, so that both devices see the same.
+Residual blocks with the time as an input, self-attention in the middle and in the coarser level, and cross-attention
+to the requested digit's embedding. From pure noise, thirty steps of DDIM (Song et al. 2020) make a picture. Noise and
+times are part of the batch, so that both devices get the same.
 """
 
 import math
@@ -38,7 +38,7 @@ class ResidualBlock(nn.Module):
 
 
 class Attention(nn.Module):
-    """From each place of the picture to all places, or to what is asked for."""
+    """From each place of the picture to all places, or to the condition."""
 
     def __init__(self, width: int, context: int, heads: int = 4):
         super().__init__()

@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-TEST = 297  # the last ones, which nobody trains on
+TEST = 297  # the last ones, not used for training
 
 
 @functools.cache

@@ -1,7 +1,8 @@
-"""Two layers of LSTM (Hochreiter & Schmidhuber 1997) that hear a tone and hum on: from each frame of samples the next.
+"""Two layers of LSTM (Hochreiter & Schmidhuber 1997) that hear a tone and hum on: from each frame of samples the
+next.
 
-The tones are three harmonics that beat slowly. When it is trained the network hears a third of a second, then its own
-output is its input; `lstm.wav` is what it hums.
+The tones are three harmonics that beat slowly. The trained network hears a third of a second, then its own output is
+its input; `lstm.wav` is the result.
 """
 
 import math

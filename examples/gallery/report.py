@@ -22,7 +22,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS, FOLDER = ROOT / "docs", str(ROOT / "build" / "gallery")
 BOUNDS = (
-        f"Losses: the largest relative difference in the first {COMPARED} steps; the bound is {LOSS_BOUND:g}. Outputs: the "
+    f"Losses: the largest relative difference in the first {COMPARED} steps; the bound is {LOSS_BOUND:g}. Outputs: the "
     f"largest difference relative to the largest output, for the same trained weights; the bound is {OUTPUT_BOUND:g}. "
     "Integers (tokens, kept boxes) are equal."
 )
@@ -41,7 +41,7 @@ class Row:
 
     @property
     def is_right(self) -> bool:
-        """False where a difference is NaN, too."""
+        """False also if a difference is NaN."""
         is_near = self.loss_difference <= LOSS_BOUND and self.output_difference <= OUTPUT_BOUND
         return is_near and self.device.fallbacks == 0
 
@@ -66,10 +66,15 @@ class Row:
         ]
 
 
-HEADINGS = (
-    ["network", "parameters", "steps", "loss: cpu", "headrace", "difference: losses", "outputs"]
-    + ["training step, ms: cpu", "headrace", "speed-up", "inference, ms: cpu", "headrace", "speed-up", "fallbacks"]
-)
+HEADINGS = ["network", "parameters", "steps", "loss: cpu", "headrace", "difference: losses", "outputs"] + [
+    "training step, ms: cpu",
+    "headrace",
+    "speed-up",
+    "inference, ms: cpu",
+    "headrace",
+    "speed-up",
+    "fallbacks",
+]
 
 
 def table(rows: list[Row]) -> str:
@@ -149,7 +154,7 @@ def write_page(rows: list[Row]) -> None:
 
 
 def machine() -> str:
-    """The processor and what runs on it, in words."""
+    """A description of the processor and the software on it."""
     model = platform.machine()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

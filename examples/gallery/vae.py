@@ -63,7 +63,7 @@ def infer(model: VAE, images: Tensor, noise: Tensor) -> tuple[Tensor, ...]:
 
 
 def draw(figure, model: VAE, device) -> str:
-    """Above test images and what the decoder makes of their codes, below images of codes that nobody encoded."""
+    """Above: test images and their reconstructions; below: images of random codes."""
     images = test_images()[0][:12].to(device)
     again = model(images, torch.zeros(12, model.code, device=device))[0].sigmoid()
     codes = torch.randn(48, model.code, generator=torch.Generator().manual_seed(3)).to(device)

@@ -43,7 +43,7 @@ def infer(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
 
 
 def draw(figure, model: ViT, device) -> str:
-    """The confusion matrix: row the digit, column what the network says."""
+    """The confusion matrix: rows are digits, columns the network's answers."""
     images, classes = (t.to(device) for t in test_images())
     said = model(images).argmax(1)
     counts = torch.zeros(100, dtype=torch.long, device=device)

@@ -1,7 +1,7 @@
 """Whisper (Radford et al. 2022) from transformers: hears a melody in noise and writes down its notes.
 
 Sound goes through a short Fourier transform and a mel filter bank, on the device, into the encoder; the decoder writes
-a token for each note, with cross-attention to what was heard. Greedy generation keeps a cache.
+a token for each note, with cross-attention to the encoder's output. Greedy generation keeps a cache.
 """
 
 import math
@@ -113,7 +113,7 @@ def spell(tokens: Tensor) -> str:
 
 
 def draw(figure, model, device) -> str:
-    """The spectrogram of an unseen melody, its notes, and what was heard."""
+    """The spectrogram of an unseen melody, its notes, and the recognised ones."""
     sound, notes = (t.to(device) for t in batch(torch.Generator().manual_seed(9)))
     heard = listen(model, sound)[:, 1:].cpu()
     notes = notes.cpu()

@@ -1,8 +1,9 @@
 """A detector in the style of YOLO (Redmon et al. 2016; blocks as in YOLOv5): shapes in noise, boxed.
 
-A backbone of strided convolutions with split bottlenecks and pooled context, a neck that brings coarse features back to
-the finer grid, and a head on two grids. Each cell says how sure it is to hold the middle of an object, its box, and its
-class. Of overlapping boxes of a class the surest stays: `suppress`, in torch's operators, without a look at a value.
+A backbone of strided convolutions with split bottlenecks and pooled context, a neck that brings coarse features back
+to the finer grid, and a head on two grids. Each cell predicts a score for containing the middle of an object, its
+box, and its class. Of overlapping boxes of a class the one with the best score stays: `suppress`, in torch's
+operators, which reads no value on the host.
 """
 
 import torch
@@ -37,7 +38,7 @@ class SplitBottleneck(nn.Module):
 
 
 class PooledContext(nn.Module):
-    """Windows of 5, 9 and 13 cells, as three poolings one behind the other."""
+    """Windows of 5, 9 and 13 cells, as three successive poolings."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -122,7 +123,7 @@ def make_images(generator: torch.Generator, count: int, size: int, objects: int)
 
 
 def targets(boxes: Tensor, classes: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For each cell of both grids: whether an object's middle lies in it, that object's box, and its class."""
+    """For each cell of both grids: 1 if it contains an object's middle, that object's box, and its class."""
     count, objects = classes.shape
     width = boxes[..., 2] - boxes[..., 0]
     middle = (boxes[..., :2] + boxes[..., 2:]) / 2
@@ -159,7 +160,8 @@ def overlap(a: Tensor, b: Tensor) -> Tensor:
 
 
 def suppress(boxes: Tensor, scores: Tensor, classes: Tensor, limit: float = 0.45) -> Tensor:
-    """Which of the boxes (count, n, 4), surest first, stay: each that overlaps no surer one of its class that stays."""
+    """The mask of the boxes (count, n, 4), best score first, that stay: each that overlaps no better one of its class
+    that stays."""
     rivals = overlap(boxes[:, :, None], boxes[:, None]) > limit
     rivals = rivals & (classes[:, :, None] == classes[:, None])
     stays = scores > 0.35
@@ -183,7 +185,7 @@ def detect(model: Detector, images: Tensor, most: int = 24) -> tuple[Tensor, ...
 
 
 def loss(model: Detector, images: Tensor, is_object: Tensor, boxes: Tensor, classes: Tensor) -> Tensor:
-    """Sureness in all cells; where there is an object, overlap, distance of the middles, and class."""
+    """The score's loss in all cells; in cells with an object also overlap, distance of the middles, and class."""
     x = model(images)
     found = x[..., 1:5]
     objects = is_object.sum().clamp(min=1)

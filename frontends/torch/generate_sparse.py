@@ -1,11 +1,11 @@
-"""Writes registrations that give the device's sparse tensors to torch's own code for them.
+"""Writes registrations of torch's own sparse functions for the device's sparse tensors.
 
 usage: generate_sparse.py OUT.cpp
 
-A sparse tensor is indices and values: two ordinary tensors of the device. Most of torch's functions for the layout work through
-those with other operators and know no device: native_functions.yaml names one function for several backends there. Each of these
-is registered for SparsePrivateUse1 (COO) or SparseCsrPrivateUse1 (CSR, CSC, BSR, BSC). What torch writes for each backend by
-itself is in csrc/sparse.cpp, or runs on the host where the user allows it.
+A sparse tensor consists of indices and values: two ordinary tensors of the device. Most of torch's functions for the
+layout call other operators on those and depend on no device: native_functions.yaml names one function for several
+backends there. Each of these is registered for SparsePrivateUse1 (COO) or SparseCsrPrivateUse1 (CSR, CSC, BSR, BSC).
+Functions that torch implements for each backend are in csrc/sparse.cpp, or run on the host if the user allows it.
 """
 
 import sys
@@ -15,8 +15,8 @@ from torchgen import local
 from torchgen.api.types import NativeSignature
 
 LAYOUTS = {"SparseCPU": "SparsePrivateUse1", "SparseCsrCPU": "SparseCsrPrivateUse1", "CPU": "PrivateUse1"}
-# Not exported by torch's library, or behind a table of kernels that only torch's own devices fill; of the latter ours are in
-# csrc/compressed.cpp.
+# Not exported by torch's library, or dispatched through a table that only torch's own devices fill; for the latter,
+# ours are in csrc/compressed.cpp.
 LEFT_OUT = {
     "sparse_mask_projection",
     "sparse_compressed_to_sparse_csr",
@@ -27,7 +27,8 @@ LEFT_OUT = {
 
 
 def shared_functions(fields):
-    """[(our key, function)] of an operator's dispatch: what the host shares with another backend, by layout."""
+    """[(our key, function)] of an operator's dispatch: the functions that the host shares with another backend, by
+    layout."""
     for keys, function in fields["functions"]:
         for host, ours in LAYOUTS.items():
             others = [key for key in keys if key != host and key.replace("CUDA", "CPU").replace("MPS", "CPU") == host]

@@ -1,7 +1,7 @@
-"""The same call on two devices: arguments moved as they lie in memory, outcomes compared within torch's own bounds.
+"""The same call on two devices: arguments are moved with their layout, outcomes compared within torch's own bounds.
 
-An outcome of a check is one of OUTCOMES, the worst first. `missing` says that the device refused with NotImplementedError, which
-is honest; `wrong` that it gave other numbers than torch, which is the worst that can happen.
+An outcome of a check is one of OUTCOMES, the worst first. `missing`: the device raised NotImplementedError, which is
+honest. `wrong`: its numbers differ from torch's, the worst outcome.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ WIDE = {
 
 
 class Failure(Exception):
-    """A check's verdict: an outcome and what there is to say about it."""
+    """A check's verdict: an outcome and its details."""
 
     def __init__(self, outcome, detail):
         super().__init__(detail)
@@ -40,7 +40,7 @@ def extent_of(tensor):
 
 
 def move_tensor(tensor, device):
-    """The tensor on the device with the same strides and offset; what it overlaps it overlaps there too."""
+    """The tensor on the device with the same strides and offset; overlaps are preserved."""
     if tensor.layout != torch.strided or tensor.is_quantized or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return tensor.detach().to(device).requires_grad_(tensor.requires_grad)
     plain = tensor.detach()
@@ -61,7 +61,7 @@ def move_tensor(tensor, device):
 
 
 def move(tree, device, keeps_integers=False):
-    """A tree of arguments on the device: tensors, generators, and what names a device. One tensor stays one tensor."""
+    """A tree of arguments on the device: tensors, generators, and device names. One tensor stays one tensor."""
     seen = {}
     if keeps_integers:
         seen = {id(t): t for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor) and t.dtype == torch.int64}
@@ -84,7 +84,12 @@ def widen(tree, integers=False):
     """The same arguments in double precision, for a result that is closer to the truth than torch's own."""
 
     def leaf(value):
-        if integers and isinstance(value, torch.Tensor) and not value.dtype.is_floating_point and not value.is_complex():
+        if (
+            integers
+            and isinstance(value, torch.Tensor)
+            and not value.dtype.is_floating_point
+            and not value.is_complex()
+        ):
             return value.double()
         if isinstance(value, torch.Tensor) and value.dtype in WIDE:
             return value.detach().to(WIDE[value.dtype]).requires_grad_(value.requires_grad)
@@ -134,8 +139,7 @@ def assert_equal(actual, expected, bounds=(None, None), values=True):
             raise AssertionError(f"result {index} is {a!r}, expected a tensor")
         if a.dtype != e.dtype or a.shape != e.shape or a.layout != e.layout:
             raise AssertionError(
-                f"result {index} is {a.dtype} {list(a.shape)} {a.layout}, "
-                f"expected {e.dtype} {list(e.shape)} {e.layout}"
+                f"result {index} is {a.dtype} {list(a.shape)} {a.layout}, expected {e.dtype} {list(e.shape)} {e.layout}"
             )
         if a.device.type != DEVICE.type and a.numel() and e.device.type != a.device.type:
             raise AssertionError(f"result {index} is on {a.device}")
@@ -172,7 +176,7 @@ def agrees(actual, expected, bounds, values=True):
 
 
 def narrowed(wide, like):
-    """The wide results in the dtypes of the others, or as they are where they don't correspond."""
+    """The wide results in the dtypes of the others, or unchanged if they don't correspond."""
     found, spec = pytree.tree_flatten(wide)
     wanted = pytree.tree_leaves(like)
     if len(found) != len(wanted):
@@ -184,7 +188,7 @@ def narrowed(wide, like):
 
 
 def distance(actual, truth, bounds):
-    """The largest difference of finite numbers of two trees, in units of what the bounds allow there."""
+    """The largest difference of finite numbers of two trees, in units of the bounds."""
     most = 0.0
     for a, t in zip(pytree.tree_leaves(actual), pytree.tree_leaves(truth)):
         if not isinstance(t, torch.Tensor) or comparable(t).dtype not in WIDE.values():
@@ -197,11 +201,11 @@ def distance(actual, truth, bounds):
     return most
 
 
-# ---- what rows of exceptions.txt switch on
+# ---- options of rows in exceptions.txt
 
 
 class Excuses:
-    """How one check's results may differ from torch's where a row of exceptions.txt says so, and whether they did."""
+    """The differences from torch that a row of exceptions.txt allows for one check, and True if there were any."""
 
     def __init__(self, what, bounds, dim_at=None):
         self.what, _, factor = (what or "").partition("*")
@@ -219,7 +223,7 @@ class Excuses:
         self.theirs = max(self.theirs, distance(expected, truth, self.bounds))
 
     def covers(self, actual, expected, arguments, truth):
-        """Whether the row's rule holds for results that are not within torch's bounds of torch's."""
+        """True if the row's rule holds for results outside torch's bounds."""
         if self.what == "ties":
             holds = same_but_for_ties(actual, expected, arguments, self.dim_at)
         elif self.what == "up-to-2-pi-i":
@@ -246,8 +250,8 @@ def on_circle(tree):
 
 
 def same_of_largest(actual, expected, bounds):
-    """Within torch's bounds where the relative one is of each tensor's largest element: what is left of larger terms that
-    cancel has their errors."""
+    """Within torch's bounds, with the relative one taken of each tensor's largest element: remainders of cancelling
+    larger terms have their errors."""
     if not alike_but_for_floats(actual, expected):
         return False
     for a, e in zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected)):
@@ -261,7 +265,7 @@ def same_of_largest(actual, expected, bounds):
 
 
 def alike_but_for_floats(actual, expected):
-    """The same metadata, integers, and places of what is not finite."""
+    """The same metadata, integers, and positions of non-finite elements."""
 
     def shown(tensor):
         is_float = tensor.is_floating_point() or tensor.is_complex()
@@ -303,7 +307,7 @@ def short(text):
 
 
 def missing_operator(error):
-    """The name of the operator that the device lacks, or None where the exception says something else."""
+    """The name of the operator that the device lacks, or None for other exceptions."""
     if not isinstance(error, NotImplementedError):
         return None
     text = str(error)
@@ -334,13 +338,19 @@ def attempt(function):
 
 
 def same_outcome(expected, actual, bounds, values=True, what=""):
-    """What two attempts gave: equal results, or exceptions of one type."""
+    """True if two attempts gave equal results, or exceptions of one type."""
     (wanted, expected_error), (found, error) = expected, actual
-    if error is not None and missing_operator(error) is not None and not isinstance(expected_error, NotImplementedError):
+    if (
+        error is not None
+        and missing_operator(error) is not None
+        and not isinstance(expected_error, NotImplementedError)
+    ):
         raise judge(error)
     if expected_error is not None:
         if error is None:
-            raise Failure("wrong", f"{what}no error; torch raises {type(expected_error).__name__}: {short(expected_error)}")
+            raise Failure(
+                "wrong", f"{what}no error; torch raises {type(expected_error).__name__}: {short(expected_error)}"
+            )
         related = isinstance(error, type(expected_error)) or isinstance(expected_error, type(error))
         if not related:
             raise Failure(

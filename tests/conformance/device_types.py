@@ -1,13 +1,15 @@
-"""What every PyTorch device promises beside its operators' numbers, as device-generic tests in torch's own style.
+"""The guarantees of every PyTorch device apart from its operators' numbers, as device-generic tests in torch's own
+style.
 
 usage: device_types.py [--every K] [-k NAME] [-v]        (or any unittest option)
 
-Classes are instantiated for our device by torch.testing._internal.common_device_type, as torch's own suites are, and each test does
-the same on the CPU: views and what is written through them, promotion of dtypes, factories, indexing, copies and memory formats,
-saving, printing, DLPack, autograd and its hooks, lists, and the texts of errors. op_db's samples, which run.py takes, have none
-of these. Results are compared exactly, unless the operator is inexact.
+Classes are instantiated for our device by torch.testing._internal.common_device_type, as torch's own suites are, and
+each test does the same on the CPU: views and writes through them, promotion of dtypes, factories, indexing, copies
+and memory formats, saving, printing, DLPack, autograd and its hooks, lists, and the texts of errors. op_db's samples,
+which run.py takes, have none of these. Results are compared exactly, unless the operator is inexact.
 
---every K runs each K-th test, a fair sample. A test that fails is an error of the device: nothing is listed as expected.
+--every K runs each K-th test, a fair sample. A test that fails is an error of the device: nothing is listed as
+expected.
 """
 
 import copy
@@ -48,8 +50,8 @@ def numbers(shape, dtype, low=-4, high=5):
 
 class Base(TestCase):
     def same_on_both(self, function, device, exact=True):
-        """function(device) gives the same on our device and on the CPU: results, their layout in memory, or the error's type and
-        its text, devices' names apart."""
+        """function(device) gives the same on our device and on the CPU: results, their layout in memory, or the
+        error's type and its text, devices' names apart."""
         expected, error = self.attempt(function, "cpu")
         found, ours = self.attempt(function, device)
         if isinstance(error, NotImplementedError) and ours is None:
@@ -67,7 +69,7 @@ class Base(TestCase):
             found = function(device)
             torch.headrace.synchronize()  # errors of deferred work are raised here at the latest
             return found, None
-        except Exception as error:  # noqa: BLE001: whatever it raises is compared
+        except Exception as error:  # noqa: BLE001: every exception is compared
             return None, error
 
     def compare(self, found, expected, exact):
@@ -131,7 +133,7 @@ VIEWS = {
 class TestViews(Base):
     @dtypes(torch.float32, torch.int64, torch.bfloat16, torch.complex64, torch.bool)
     def test_written_through(self, device, dtype):
-        """What is written into a view is in its base and in the base's other views."""
+        """Data written into a view is in its base and in the base's other views."""
         for name, view in VIEWS.items():
             with self.subTest(name):
 
@@ -225,7 +227,15 @@ class TestPromotion(Base):
     def test_result_types(self, device, dtypes):
         a, b = dtypes
         for shape_a, shape_b in (((2,), (2,)), ((2,), ()), ((), (2,)), ((), ())):
-            for function in (operator.add, operator.mul, operator.truediv, operator.gt, operator.eq, torch.maximum, torch.where):
+            for function in (
+                operator.add,
+                operator.mul,
+                operator.truediv,
+                operator.gt,
+                operator.eq,
+                torch.maximum,
+                torch.where,
+            ):
 
                 def apply(where, function=function, shapes=(shape_a, shape_b)):
                     x, y = numbers(shapes[0], a, 1).to(where), numbers(shapes[1], b, 1).to(where)
@@ -240,8 +250,12 @@ class TestPromotion(Base):
     def test_numbers_of_python(self, device, dtype):
         for value in (True, 2, 2.5, 1 + 2j):
             for function in (operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.lt):
-                self.same_on_both(lambda where, f=function, v=value: f(numbers((3,), dtype, 1).to(where), v), device, exact=False)
-                self.same_on_both(lambda where, f=function, v=value: f(v, numbers((3,), dtype, 1).to(where)), device, exact=False)
+                self.same_on_both(
+                    lambda where, f=function, v=value: f(numbers((3,), dtype, 1).to(where), v), device, exact=False
+                )
+                self.same_on_both(
+                    lambda where, f=function, v=value: f(v, numbers((3,), dtype, 1).to(where)), device, exact=False
+                )
 
     @dtypes(*itertools.product(ALL, ALL))
     def test_in_place_and_out(self, device, dtypes):
@@ -257,7 +271,9 @@ class TestPromotion(Base):
         a, b = dtypes
         if not a.is_floating_point:
             return
-        defined = b.is_floating_point or b.is_complex or b == torch.bool  # what C leaves open is not compared
+        defined = (
+            b.is_floating_point or b.is_complex or b == torch.bool
+        )  # results that C leaves undefined are not compared
         special = [float("inf"), float("-inf"), float("nan"), -2.5] if defined else []
         values = torch.tensor([0.0, -0.0, 1.5, 2.5, 0.1, 100.7, *special])
         self.same_on_both(lambda where: values.to(a).to(where).to(b), device)
@@ -270,7 +286,9 @@ class TestPromotion(Base):
         for default in (torch.float64, torch.float16):
             torch.set_default_dtype(default)
             try:
-                self.same_on_both(lambda where: (torch.arange(3, device=where) / 2, torch.tensor(1.5, device=where)), device)
+                self.same_on_both(
+                    lambda where: (torch.arange(3, device=where) / 2, torch.tensor(1.5, device=where)), device
+                )
             finally:
                 torch.set_default_dtype(torch.float32)
 
@@ -287,7 +305,9 @@ class TestFactories(Base):
             "full": lambda w: torch.full((3,), 1, dtype=dtype, device=w),
             "eye": lambda w: torch.eye(3, 4, dtype=dtype, device=w),
             "zeros_like": lambda w: torch.zeros_like(numbers((2, 3), dtype).to(w).t()),
-            "ones_like": lambda w: torch.ones_like(numbers((2, 3, 4, 5), dtype).to(w).to(memory_format=torch.channels_last)),
+            "ones_like": lambda w: torch.ones_like(
+                numbers((2, 3, 4, 5), dtype).to(w).to(memory_format=torch.channels_last)
+            ),
             "full_like": lambda w: torch.full_like(numbers((2,), dtype).to(w), 1),
             "new_full": lambda w: numbers((2,), dtype).to(w).new_full((3,), 1),
             "new_zeros": lambda w: numbers((2,), dtype).to(w).new_zeros(3, 2),
@@ -356,7 +376,7 @@ INDICES = {
     "with none": lambda i: (None, i([0, 1]), None),
     "with dots": lambda i: (Ellipsis, i([3, 0])),
     "a mask": lambda i: i([True, False, True]),
-    "a full mask": lambda i: (i([[True, False, True, True]] * 3)),
+    "a full mask": lambda i: i([[True, False, True, True]] * 3),
     "mask and number": lambda i: (i([True, False, True]), 1),
     "no mask holds": lambda i: i([False, False, False]),
     "no index": lambda i: i([]).long(),
@@ -634,7 +654,9 @@ class TestTexts(Base):
             "leaf in place": lambda w: torch.ones(2, device=w, requires_grad=True).add_(1),
             "backward of many": lambda w: torch.ones(2, device=w, requires_grad=True).mul(2).backward(),
             "integers need no gradient": lambda w: torch.ones(2, device=w).long().requires_grad_(),
-            "convolution": lambda w: torch.nn.functional.conv2d(torch.ones(1, 2, 3, 3, device=w), torch.ones(1, 3, 1, 1, device=w)),
+            "convolution": lambda w: torch.nn.functional.conv2d(
+                torch.ones(1, 2, 3, 3, device=w), torch.ones(1, 3, 1, 1, device=w)
+            ),
             "linear": lambda w: torch.nn.functional.linear(torch.ones(2, 3, device=w), torch.ones(2, 2, device=w)),
             "layer norm": lambda w: torch.nn.functional.layer_norm(torch.ones(2, 3, device=w), (2,)),
             "negative size": lambda w: torch.ones(-1, device=w),
@@ -649,7 +671,12 @@ class TestTexts(Base):
 
     def test_devices_do_not_mix(self, device):
         here, host = torch.ones(2, device=device), torch.ones(2)
-        for function in (torch.add, torch.matmul, lambda a, b: torch.cat([a, b]), lambda a, b: torch.where(a > 0, a, b)):
+        for function in (
+            torch.add,
+            torch.matmul,
+            lambda a, b: torch.cat([a, b]),
+            lambda a, b: torch.where(a > 0, a, b),
+        ):
             for pair in ((here, host), (host, here)):
                 with self.assertRaises(RuntimeError):
                     function(*pair)
@@ -718,7 +745,9 @@ class TestAutograd(Base):
 
         def packed(where):
             x, seen = torch.ones(2, device=where, requires_grad=True), []
-            with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t.clone()) or t.cpu(), lambda t: t.to(where)):
+            with torch.autograd.graph.saved_tensors_hooks(
+                lambda t: seen.append(t.clone()) or t.cpu(), lambda t: t.to(where)
+            ):
                 y = (x * 2).pow(2)
             y.sum().backward()
             return x.grad, len(seen)
@@ -821,7 +850,9 @@ class TestLists(Base):
         for name in ("add", "sub", "mul", "div", "maximum", "minimum"):
             self.same_on_both(lambda w, n=name: getattr(torch, f"_foreach_{n}")(*lists(w)), device, exact=False)
             self.same_on_both(lambda w, n=name: getattr(torch, f"_foreach_{n}")(lists(w)[0], 2), device, exact=False)
-            self.same_on_both(lambda w, n=name: getattr(torch, f"_foreach_{n}")(lists(w)[0], [1, 2, 3, 4]), device, exact=False)
+            self.same_on_both(
+                lambda w, n=name: getattr(torch, f"_foreach_{n}")(lists(w)[0], [1, 2, 3, 4]), device, exact=False
+            )
         for name in ("neg", "abs", "sign", "sqrt", "exp", "zero"):
 
             def in_place(where, name=name):

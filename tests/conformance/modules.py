@@ -1,5 +1,5 @@
-"""The checks of one module of torch.nn, on the inputs that torch tests it with (module_db): output, gradients and buffers, in
-training and in evaluation."""
+"""The checks of one module of torch.nn, on the inputs that torch tests it with (module_db): output, gradients and
+buffers, in training and in evaluation."""
 
 import copy
 
@@ -17,7 +17,7 @@ def entries():
 
 
 def step(module, arguments, differentiate):
-    """Everything that a call of the module and its gradient leave behind."""
+    """All effects of a call of the module and of its gradient."""
     args, kwargs = arguments
     result = module(*args, **kwargs)
     outputs = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
@@ -81,6 +81,6 @@ def run_check(info, dtype, check, what):
                 compared += run_input(info, dtype, check == "train", given, excuses)
         excuses.finish()
         return ("pass" if compared else "none"), what if excuses.is_used else ""
-    except Exception as error:  # noqa: BLE001: whatever it raises is an outcome
+    except Exception as error:  # noqa: BLE001: every exception is an outcome
         failure = judge(error)
         return failure.outcome, failure.detail

@@ -1,7 +1,7 @@
 """The checks of one operator in one dtype, on the inputs that torch tests it with (op_db).
 
-Each check runs the same call on torch's CPU device and on ours, and compares within torch's bounds. Anything else that may count
-as equal is a row of exceptions.txt.
+Each check runs the same call on torch's CPU device and on ours, and compares within torch's bounds. Anything else
+that may count as equal is a row of exceptions.txt.
 """
 
 import contextlib
@@ -18,9 +18,22 @@ from torch.testing._internal.common_utils import noncontiguous_like
 from torch.utils import _pytree as pytree
 
 MOST_VARIANTS = 12  # samples of the checks beside forward and gradient
-CHECKS = ["forward", "grad", "gradgrad", "strided", "empty", "out", "inplace", "errors", "method", "alias", "jvp", "vmap"]
+CHECKS = [
+    "forward",
+    "grad",
+    "gradgrad",
+    "strided",
+    "empty",
+    "out",
+    "inplace",
+    "errors",
+    "method",
+    "alias",
+    "jvp",
+    "vmap",
+]
 QUICK = ["forward", "grad"]
-PLACE_OF_DIM = {"topk": 1, "kthvalue": 1}  # among the arguments behind the input; else the first
+PLACE_OF_DIM = {"topk": 1, "kthvalue": 1}  # among the arguments after the input; else the first
 
 
 def entries():
@@ -81,7 +94,8 @@ class Comparison:
         self.missing = None
 
     def run(self, function, arguments, process=None, what=""):
-        """function(arguments) on both devices. `missing` is kept until the end: another sample may be wrong, which is worse."""
+        """function(arguments) on both devices. `missing` is kept until the end: another sample may be wrong, which is
+        worse."""
         theirs, ours = move(arguments, torch.device("cpu")), self.move(arguments, DEVICE)
         seed()
         expected = attempt(lambda: function(theirs))
@@ -108,7 +122,8 @@ class Comparison:
         return made[0] if made[1] is None else None
 
     def is_excused(self, function, arguments, expected, process, truth):
-        """Whether the results are random, or agree in the form that torch compares, or as a row of exceptions.txt allows."""
+        """True if the results are random, or agree in the form that torch compares, or as a row of exceptions.txt
+        allows."""
         with other_numbers():
             other = attempt(lambda: function(move(arguments, torch.device("cpu"))))
         seed()
@@ -154,13 +169,15 @@ def check_strided(comparison):
 
 
 def emptied(arguments):
-    """The same call with nothing along the first dim of the input and of what is as long."""
+    """The same call with a size of 0 in the first dim of the input and of all tensors with that size."""
     first = next((t for t in pytree.tree_leaves(arguments) if isinstance(t, torch.Tensor)), None)
     if first is None or first.dim() == 0 or first.shape[0] == 0:
         return None
     size = first.shape[0]
     return pytree.tree_map_only(
-        torch.Tensor, lambda t: t[:0] if t.dim() > 0 and t.shape[0] == size and t.layout == torch.strided else t, arguments
+        torch.Tensor,
+        lambda t: t[:0] if t.dim() > 0 and t.shape[0] == size and t.layout == torch.strided else t,
+        arguments,
     )
 
 
@@ -219,7 +236,9 @@ def check_grad(comparison, order=1):
     for index, sample in enumerate(samples_of(entry, dtype, requires_grad=True)):
         if order == 2 and index == MOST_VARIANTS:
             return
-        comparison.run(functools.partial(gradients, entry, process_of(sample), order), parts(sample), None, f"sample {index}: ")
+        comparison.run(
+            functools.partial(gradients, entry, process_of(sample), order), parts(sample), None, f"sample {index}: "
+        )
 
 
 def check_out(comparison):
@@ -228,7 +247,11 @@ def check_out(comparison):
         arguments = parts(sample)
         expected, error = attempt(lambda arguments=arguments: call(entry, move(arguments, torch.device("cpu"))))
         tensors = [expected] if isinstance(expected, torch.Tensor) else expected
-        if error is not None or not isinstance(tensors, list | tuple) or not all(isinstance(t, torch.Tensor) for t in tensors):
+        if (
+            error is not None
+            or not isinstance(tensors, list | tuple)
+            or not all(isinstance(t, torch.Tensor) for t in tensors)
+        ):
             continue
         for what, outs in outs_for(tensors):
             both = (arguments, outs if not isinstance(expected, torch.Tensor) else outs[0])
@@ -242,7 +265,7 @@ def check_out(comparison):
 
 
 def outs_for(tensors):
-    """Ways to give the results a place: as they are, strided, empty, and of another dtype."""
+    """Forms of out=: as they are, strided, empty, and of another dtype."""
 
     def strided(t):
         return torch.full((*t.shape, 2), 1, dtype=t.dtype)[..., 0]
@@ -255,7 +278,7 @@ def outs_for(tensors):
 
 
 def same_or_both_raise(comparison, function, arguments, what):
-    """As Comparison.run, where an exception of torch asks for one of ours."""
+    """Like Comparison.run, if torch's exception requires one of ours."""
     theirs, ours = move(arguments, torch.device("cpu")), comparison.move(arguments, DEVICE)
     seed()
     expected = attempt(lambda: function(theirs))
@@ -304,19 +327,25 @@ def check_errors(comparison):
 
 
 def check_method(comparison):
-    """The method, and the form for an operator (x + y), where the entry has them."""
+    """The method, and the form as an operator (x + y), if the entry has them."""
     entry = comparison.entry
     variants = [v for v in (entry.method_variant, entry.operator_variant) if v is not None]
     for _, sample in zip(range(MOST_VARIANTS // 2), samples_of(entry, comparison.dtype)):
         arguments = parts(sample)
         for variant in variants[:1] if arguments[2] else variants:
-            comparison.run(lambda a, variant=variant: variant(a[0], *a[1], **a[2]), arguments, process_of(sample), "method: ")
+            comparison.run(
+                lambda a, variant=variant: variant(a[0], *a[1], **a[2]), arguments, process_of(sample), "method: "
+            )
 
 
 def shared_storage(entry, arguments):
-    """For each result: the inputs whose memory it is a part of, from where, and in which steps."""
+    """For each result: the inputs whose memory it shares, the offset, and the strides."""
     tensors = [t for t in pytree.tree_leaves(arguments) if isinstance(t, torch.Tensor) and t.layout == torch.strided]
-    results = [t for t in pytree.tree_leaves(call(entry, arguments)) if isinstance(t, torch.Tensor) and t.layout == torch.strided]
+    results = [
+        t
+        for t in pytree.tree_leaves(call(entry, arguments))
+        if isinstance(t, torch.Tensor) and t.layout == torch.strided
+    ]
     found = []
     for result in results:
         inputs = [i for i, t in enumerate(tensors) if t.untyped_storage()._cdata == result.untyped_storage()._cdata]
@@ -392,7 +421,7 @@ FUNCTIONS = {
 
 
 def applies(entry, dtype, check):
-    """Whether torch claims that the entry does this on the CPU."""
+    """True if torch claims that the entry supports this on the CPU."""
     if check in ("grad", "gradgrad"):
         wanted = dtype in entry.supported_backward_dtypes("cpu") and entry.supports_autograd
         return wanted and (check == "grad" or entry.supports_gradgrad and dtype in (torch.float32, torch.float64))
@@ -409,17 +438,21 @@ def applies(entry, dtype, check):
     if check == "alias":
         return dtype in (torch.float32, torch.float16, torch.int64, torch.complex64)
     if check == "errors":
-        main = torch.float32 if torch.float32 in entry.supported_dtypes("cpu") else min(entry.supported_dtypes("cpu"), key=str)
+        main = (
+            torch.float32
+            if torch.float32 in entry.supported_dtypes("cpu")
+            else min(entry.supported_dtypes("cpu"), key=str)
+        )
         return entry.error_inputs_func is not None and dtype == main
     return True
 
 
 def run_check(entry, dtype, check, what):
-    """(outcome, detail) of one check; `what` is what exceptions.txt says of it, and the detail of a pass that needs it."""
+    """(outcome, detail) of one check; `what` is its entry in exceptions.txt, and the detail of a pass that needs it."""
     comparison = Comparison(entry, dtype, what)
     try:
         FUNCTIONS[check](comparison)
         return comparison.finish()
-    except Exception as error:  # noqa: BLE001: whatever it raises is an outcome
+    except Exception as error:  # noqa: BLE001: every exception is an outcome
         failure = judge(error)
         return failure.outcome, failure.detail

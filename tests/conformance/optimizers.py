@@ -1,5 +1,5 @@
-"""The checks of one optimizer, with the settings that torch tests it with (optim_db): a few steps on both devices, in each form
-that the optimizer has. The reference is the same form on the CPU."""
+"""The checks of one optimizer, with the settings that torch tests it with (optim_db): a few steps on both devices, in
+each form that the optimizer has. The reference is the same form on the CPU."""
 
 import contextlib
 import sys
@@ -42,9 +42,12 @@ def train(info, kwargs, dtype, device, is_sparse):
     targets = [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).to(device) for shape in shapes]
     parameters = [start.to(device).requires_grad_() for start in starts]
     is_differentiable = kwargs.get("differentiable", False)
-    if is_differentiable:  # a step is then part of the graph, and writes what is no leaf
+    if is_differentiable:  # a step is then part of the graph, and writes a non-leaf
         parameters = [p.clone() for p in parameters]
-    moved = {name: value.to(device) if isinstance(value, torch.Tensor) and value.dim() else value for name, value in kwargs.items()}
+    moved = {
+        name: value.to(device) if isinstance(value, torch.Tensor) and value.dim() else value
+        for name, value in kwargs.items()
+    }
     optimizer = info.optim_cls(parameters, **moved)
 
     def closure():
@@ -71,7 +74,7 @@ def train(info, kwargs, dtype, device, is_sparse):
 
 @contextlib.contextmanager
 def capturable_everywhere():
-    """torch refuses the capturable form on its CPU device, where it is nothing special and gives the reference."""
+    """torch rejects the capturable form on its CPU device; the ordinary form gives the reference there."""
     with contextlib.ExitStack() as stack:
         for name, module in list(sys.modules.items()):
             if name.startswith("torch.optim.") and hasattr(module, "_get_capturable_supported_devices"):
@@ -89,11 +92,13 @@ def run_check(info, dtype, check, what):
         form = forms_of(info)[check]
         settings = info.optim_inputs_func(device="cpu")
         for given in settings:
-            usual = {k: v for k, v in given.kwargs.items() if k not in ("foreach", "fused", "differentiable", "capturable")}
+            usual = {
+                k: v for k, v in given.kwargs.items() if k not in ("foreach", "fused", "differentiable", "capturable")
+            }
             if check == "sparse" and usual.get("weight_decay", 0) != 0 or check == "sparse" and usual.get("maximize"):
                 continue
             if check in ("foreach", "fused") and isinstance(usual.get("lr"), torch.Tensor) and check == "foreach":
-                continue  # torch asks for capturable then
+                continue  # torch requires capturable then
             if check == "differentiable" and isinstance(usual.get("lr"), torch.Tensor):
                 continue
             with capturable_everywhere():
@@ -101,6 +106,6 @@ def run_check(info, dtype, check, what):
             actual = train(info, {**usual, **form}, dtype, DEVICE, check == "sparse")
             assert_equal(actual, expected, (1.6e-2, 1e-5) if what == "in-bfloat16" else (None, None))
         return "pass", ""
-    except Exception as error:  # noqa: BLE001: whatever it raises is an outcome
+    except Exception as error:  # noqa: BLE001: every exception is an outcome
         failure = judge(error)
         return failure.outcome, failure.detail

@@ -1,7 +1,7 @@
 """Units of work in forked processes: a crash or a hang of one costs that unit alone.
 
-The parent never opens the device, so that its children may. A child reports each check before and after it runs it; when
-the child dies, the check under way is the one to blame, and a fresh child goes on with the unit's remaining checks.
+The parent never opens the device, so that its children may. A child reports each check before and after it runs it;
+when the child dies, the running check is to blame, and a fresh child continues with the unit's remaining checks.
 """
 
 import multiprocessing

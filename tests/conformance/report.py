@@ -1,4 +1,4 @@
-"""What a run found: totals, the operators that are missing, details, and the page docs/coverage.md."""
+"""The report of a run: totals, missing operators, details, and the page docs/coverage.md."""
 
 import collections
 
@@ -66,7 +66,7 @@ def missing_operators(results):
 
 
 def state_of(checks):
-    """native, fallback, missing, or what is worse, of one unit; and the reason."""
+    """native, fallback, missing, or a worse outcome, of one unit; and the reason."""
     failed = {c: (o, d) for c, (o, d) in checks.items() if o not in ("pass", "none") and " with " not in c}
     if not failed:
         return "native", ""

@@ -1,4 +1,5 @@
-"""Conformance of the PyTorch device: every operator, module and optimizer in torch's own test data against torch's CPU device.
+"""Conformance of the PyTorch device: every operator, module and optimizer in torch's own test data against torch's
+CPU device.
 
 usage: run.py [--quick] [--only NAME ...] [--dtypes float32,int64] [--kinds op,module,optim] [--checks forward,grad]
               [--jobs N] [--seconds N] [--every K [--update]] [--report] [--verbose]
@@ -8,9 +9,9 @@ usage: run.py [--quick] [--only NAME ...] [--dtypes float32,int64] [--kinds op,m
     run.py --report                all of it; writes docs/coverage.md and build/conformance.json
     run.py --every 11 --update     rewrites expected_failures.txt with what the sample of the tests gives now
 
-What fails is grouped by the operator that is missing. `fallback` says that the check passes with HEADRACE_FALLBACK=allow.
-Two files beside this one: exceptions.txt, with a reason in each row, says what can't be compared; expected_failures.txt what the
-sample in `make test` fails today, which must shrink.
+Failures are grouped by the missing operator. `fallback`: the check passes with HEADRACE_FALLBACK=allow. There are two
+files beside this one: exceptions.txt lists the checks that can't be compared, with a reason in each row;
+expected_failures.txt lists the failures of the sample in `make test` today, which must shrink.
 """
 
 import argparse
@@ -68,17 +69,22 @@ def dtypes_of(kind, entry):
 
 def all_units():
     """Every (kind, entry, dtype), as kind:entry:dtype, in a fixed order."""
-    return [f"{kind}:{name}:{dtype}" for kind in KINDS for name, entry in entries(kind).items() for dtype in dtypes_of(kind, entry)]
+    return [
+        f"{kind}:{name}:{dtype}"
+        for kind in KINDS
+        for name, entry in entries(kind).items()
+        for dtype in dtypes_of(kind, entry)
+    ]
 
 
 def sample_units(every=EVERY):
     """A fair sample: every k-th unit of the whole list."""
-    return all_units()[:: every]
+    return all_units()[::every]
 
 
 @functools.cache
 def exceptions():
-    """[(pattern of kind:entry:dtypes, checks or *, what, reason)] of exceptions.txt."""
+    """The rows [(pattern of kind:entry:dtypes, checks or *, what, reason)] of exceptions.txt."""
     rows = []
     for line in (HERE / "exceptions.txt").read_text().splitlines():
         if line.strip() and not line.startswith("#"):

@@ -1,12 +1,12 @@
-"""Compares what one step gave on two devices, and what one program left in two modes.
+"""Compares the results of one step on two devices, and of one program in two modes.
 
-Both devices begin each step with the same bits, so that a bound covers one operation's rounding. Where a result is off by more,
-the same line in double precision decides: the device may be as near to that as torch is.
+Both devices begin each step with the same bits, so that a bound covers one operation's rounding. If a result is off
+by more, the same line in double precision decides: the device may be as near to that as torch is.
 """
 
 import torch
 
-# Relative and absolute bounds of one element-wise operation; sums are bounded by their largest term besides.
+# Relative and absolute bounds of one element-wise operation; sums are also bounded by their largest term.
 BOUNDS = {
     torch.float64: (1e-12, 1e-14),
     torch.float32: (5e-6, 1e-6),
@@ -61,7 +61,7 @@ def bounds_of(op, dtype, inputs, result):
 
 
 def near(a, e, rtol, atol):
-    """Which elements agree; NaN with NaN, and infinities with their like. Complex numbers by their parts."""
+    """A mask of the elements that agree; NaN with NaN, and equal infinities. Complex numbers by their parts."""
     if a.is_complex():
         a, e = torch.view_as_real(a), torch.view_as_real(e)
         most = e.abs().amax(-1, keepdim=True)
@@ -73,7 +73,7 @@ def near(a, e, rtol, atol):
 
 
 def compare_values(op, actual, expected, inputs, wide):
-    """None, or what differs: `wide()` runs the step in double precision and gives this result, or None."""
+    """None, or the difference: `wide()` runs the step in double precision and returns this result, or None."""
     a, e = plain(actual), plain(expected)
     if same_bits(a, e):
         return None
@@ -91,7 +91,7 @@ def compare_values(op, actual, expected, inputs, wide):
         return None
     truth = wide()
     if truth is not None and truth.shape == e.shape and (truth.is_floating_point() or truth.is_complex()):
-        truth = plain(truth).to(e.dtype).to(dtype)  # rounded: what is too large for the dtype becomes infinite
+        truth = plain(truth).to(e.dtype).to(dtype)  # rounded: numbers too large for the dtype become infinite
         theirs = (e.to(dtype) - truth).abs()
         theirs = torch.where(theirs.isfinite(), theirs, 0.0)
         if e.is_complex():
@@ -112,7 +112,7 @@ def describe(a, e, wrong):
 
 
 def compare_form(actual, expected):
-    """(kind, detail) where dtype, shape or strides differ, or None."""
+    """(kind, detail) if dtype, shape or strides differ, else None."""
     if not isinstance(actual, torch.Tensor) or not isinstance(expected, torch.Tensor):
         return None if type(actual) is type(expected) else ("type", f"{type(actual).__name__}, torch {type(expected).__name__}")
     if actual.dtype != expected.dtype:

@@ -1,7 +1,7 @@
-"""What the lines of a fuzz program may call: `data` makes a tensor from a seed, `grad` differentiates a function.
+"""Functions for the lines of a fuzz program: `data` makes a tensor from a seed, `grad` differentiates a function.
 
-A program is a list of Python lines over variables v0, v1, ... The same lines run on torch's CPU device and on the device
-under test: `environment(device)` gives the names that they see.
+A program is a list of Python lines over variables v0, v1, ... The same lines run on torch's CPU device and on the
+device under test: `environment(device)` returns the names that they may use.
 """
 
 import math
@@ -55,7 +55,7 @@ def on_host(dtype, shape, seed, kind):
 
 
 def grad(function, *inputs):
-    """The gradients of function(*inputs) for its inputs, of ones: one tensor where there is one input."""
+    """The gradients of function(*inputs) for its inputs, of ones: one tensor for a single input."""
     inputs = [value.detach().clone().requires_grad_() for value in inputs]
     result = function(*inputs)
     made = torch.autograd.grad(result, inputs, torch.ones_like(result))

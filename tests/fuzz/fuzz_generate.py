@@ -1,7 +1,8 @@
-"""Draws a random program: a list of Steps that torch's CPU device runs, or refuses before it has begun (see fuzz_operators.py).
+"""Draws a random program: a list of Steps that torch's CPU device runs, or rejects before starting (see
+fuzz_operators.py).
 
-The same seed gives the same program with the same torch. Variables are deleted now and then; `read(v)` marks places where one
-of the three ways to run a program looks at a value, commits or empties the cache.
+The same seed gives the same program with the same torch. Variables are sometimes deleted; `read(v)` marks places
+where one of the three modes of a program reads a value, commits or empties the cache.
 """
 
 import math
@@ -13,7 +14,8 @@ from fuzz_operators import FAMILIES, Step
 
 ELEMENTS_MAX = 5000  # of one result
 VARIABLES_MAX = 24
-# Errors that are found when the work runs: a program on the device reports them later, so that its lines can't be compared.
+# Errors that are found when the work runs: a program on the device reports them later, so that its lines can't be
+# compared.
 LATE_ERRORS = ("out of range", "out of bounds", "ZeroDivisionError", "zero", "index", "singular")
 
 
@@ -183,7 +185,7 @@ class Generator:
     # ---- appending
 
     def append(self, step):
-        """Runs the step on the CPU and keeps it; raises what it raises."""
+        """Runs the step on the CPU and keeps it; passes its exceptions on."""
         exec(compile(step.line, "<fuzz>", "exec"), self.env)
         for name in step.makes:
             value = self.env[name]
@@ -206,7 +208,7 @@ class Generator:
             self.append(step)
         except Skip:
             self.cut(start, step)
-        except Exception as error:  # noqa: BLE001: torch refuses it; now and then the device shall, too
+        except Exception as error:  # noqa: BLE001: torch rejects it; sometimes the device must, too
             is_late = isinstance(error, IndexError | ZeroDivisionError) or any(word in str(error) for word in LATE_ERRORS)
             if step is not None and not is_late and self.chance(0.1):
                 self.steps.append(step)

@@ -1,4 +1,4 @@
-"""Makes a failing program short: the one step with the inputs that it had, or what is left when lines are left out."""
+"""Shortens a failing program to the one step with its inputs, or by removing lines."""
 
 from fuzz_operators import Step
 from fuzz_run import Check, compare_states, modes, names_in
@@ -41,7 +41,7 @@ def shorter(steps, found, tries=300):
 
 
 def repro_of(steps, found):
-    """A script that shows the difference, on the device and, with d = "cpu", what torch gives."""
+    """A script that shows the difference on the device and, with d = "cpu", torch's result."""
     short = None if found.kind in BETWEEN_MODES else alone(steps, found)
     short = short or shorter(steps, found)
     last = short[-1]

@@ -1,7 +1,7 @@
-"""The operators of fuzz programs: each family draws one step, a line of Python over the variables that there are.
+"""The operators of fuzz programs: each family draws one step, a line of Python over the existing variables.
 
-A family is a function of the generator (fuzz_generate.py) that returns a Step; it may make operands of its own first. Its
-weight says how often it is drawn. Lines need not be right: the generator runs them and drops what torch refuses.
+A family is a function of the generator (fuzz_generate.py) that returns a Step; it may make operands of its own first.
+Its weight is its frequency. Lines need not be valid: the generator runs them and drops those that torch rejects.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Step:
-    """One line of a program. `op` names it in reports and rules; `writes` are the variables that it changes in place."""
+    """One line of a program. `op` names it in reports and rules; `writes` are the variables that it changes in place.
+    """
 
     op: str
     line: str

@@ -2,8 +2,8 @@
 
     <operators>:<dtypes>   <kind> [<condition>] | <reason>
 
-Operators, dtypes and kinds are patterns of fnmatch, separated by commas; a row is used where one operator, one dtype of the
-step's tensors and the kind match, and the condition, a function of this file over (difference, inputs), holds.
+Operators, dtypes and kinds are patterns of fnmatch, separated by commas; a row is used where one operator, one dtype
+of the step's tensors and the kind match, and the condition, a function of this file over (difference, inputs), holds.
 """
 
 import fnmatch
@@ -112,7 +112,7 @@ def ones(difference, inputs):
 
 @condition
 def small_variance(difference, inputs):
-    """The values are near each other next to their size, so that rounding of their mean is much of what is left."""
+    """The values are close relative to their size, so that rounding of their mean is a large part of the remainder."""
     for t in real_parts(inputs):
         if not t.isfinite().all() or t.numel() < 4:
             return True

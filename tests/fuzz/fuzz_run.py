@@ -1,8 +1,9 @@
 """Runs one program: beside torch's CPU device, step by step, and in each mode of the device for itself.
 
-`check` runs it in strict mode. After each step its results are compared with the CPU's, then the CPU's tensors take the
-device's bits: so each step begins alike on both, and a difference belongs to one line. `state` runs it without looking, with
-looks at the places that the program marks, or strictly, and gives the bits that it leaves; all of them must agree.
+`check` runs it in strict mode. After each step its results are compared with the CPU's, then the CPU's tensors take
+the device's bits: so each step begins alike on both, and a difference belongs to one line. `state` runs it without
+looking, with looks at the places that the program marks, or strictly, and gives the bits that it leaves; all of them
+must agree.
 """
 
 import re
@@ -19,7 +20,8 @@ DEVICE = torch.device("headrace")
 
 @dataclass
 class Difference:
-    """What differs at one step. `kind`: value, dtype, shape, strides, alias, type, error, accepts, refuses, bits, form, crash or hang."""
+    """The difference at one step. `kind`: value, dtype, shape, strides, alias, type, error, accepts, refuses, bits,
+    form, crash or hang."""
 
     kind: str
     op: str
@@ -50,7 +52,7 @@ def attempt(code, env):
     try:
         exec(code, env)
         return None
-    except Exception as error:  # noqa: BLE001: whatever it raises is an outcome
+    except Exception as error:  # noqa: BLE001: every exception is an outcome
         return error
 
 
@@ -129,7 +131,7 @@ class Check:
         storage_bytes(theirs).copy_(storage_bytes(mine).cpu()[: theirs.untyped_storage().nbytes()])
 
     def drop(self, step):
-        """After an error or another form nobody uses what the step made."""
+        """After an error or another form, later steps don't use the step's result."""
         for name in step.makes:
             self.host.pop(name, None), self.ours.pop(name, None)
 
@@ -194,7 +196,7 @@ def literal(name, tensor, strides):
 
 
 def look(tensor, how):
-    """What a program does between steps: reads a value, commits, empties the cache."""
+    """A program's action between steps: reads a value, commits, empties the cache."""
     if how == 0:
         torch.headrace.synchronize()
     elif how == 1:
@@ -222,7 +224,7 @@ def state(steps, mode, reads):
         values = {name: env[name] for name in env if re.fullmatch(r"v\d+", name)}
         try:
             torch.headrace.synchronize()
-        except Exception:  # noqa: BLE001: a late error, of a step that the strict run refuses; what came before it is done
+        except Exception:  # noqa: BLE001: a late error, of a step that the strict run rejects; earlier steps are done
             return None
         return {name: (value.stride(), plain(value)) for name, value in values.items()}
     finally:
@@ -231,7 +233,7 @@ def state(steps, mode, reads):
 
 def compare_states(steps, states):
     """The first variable whose bits are not the same in all modes, as a difference of the step that wrote it last."""
-    if any(state is None for state in states.values()):  # then steps behind the error have no results
+    if any(state is None for state in states.values()):  # then steps after the error have no results
         return None
     first_mode, first = next(iter(states.items()))
     for mode, other in states.items():

@@ -8,7 +8,7 @@ import time
 import traceback
 import warnings
 
-os.environ.setdefault("HEADRACE_TUNING", "off")  # what was measured on this machine before is no part of a test
+os.environ.setdefault("HEADRACE_TUNING", "off")  # earlier measurements on this machine must not affect a test
 os.environ.setdefault("HEADRACE_TF32", "off")
 warnings.filterwarnings("ignore")
 
@@ -50,7 +50,7 @@ def answer(seed, minimise):
 
 
 def answer_or_error(seed, minimise):
-    """As answer; what goes wrong in the fuzzer itself is a difference, too."""
+    """Like answer; an error of the fuzzer itself counts as a difference, too."""
     try:
         return answer(seed, minimise)
     except Exception as error:  # noqa: BLE001
@@ -63,7 +63,7 @@ def main():
     torch.set_num_threads(1)
     minimise = "--no-minimise" not in sys.argv
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever prints goes elsewhere
+    os.dup2(2, 1)  # all other output goes elsewhere
     for line in sys.stdin:
         out.write(json.dumps(answer_or_error(int(line), minimise)) + "\n")
         out.flush()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Random PyTorch programs on the device and on torch's CPU device, compared step by step; and between the device's modes, bit by bit.
+"""Random PyTorch programs on the device and on torch's CPU device, compared step by step; and between the device's
+modes, bit by bit.
 
 usage: torch_fuzz.py [--programs N] [--minutes M] [--jobs N] [--seed S] [--compiled N] [--show N] [--report FILE.json]
                      [--no-minimise]
@@ -13,8 +14,8 @@ usage: torch_fuzz.py [--programs N] [--minutes M] [--jobs N] [--seed S] [--compi
     --show      how many differences of one kind and operator are printed (default 2)
     --report    writes all differences as JSON
 
-A difference is printed with its seed and a minimised program. Those with a reason are counted: rules.txt. The exit status is 1
-if there was a difference without one.
+A difference is printed with its seed and a minimised program. Those with a reason are counted: rules.txt. The exit
+status is 1 if there was a difference without one.
 """
 
 import argparse
@@ -84,7 +85,7 @@ class Worker:
 
 
 class Run:
-    """What all threads share: the seeds that are left, the answers, the progress line."""
+    """State shared by all threads: the remaining seeds, the answers, the progress line."""
 
     def __init__(self, options):
         self.options, self.lock = options, threading.Lock()
@@ -112,7 +113,7 @@ class Run:
         worker.stop(), compiling.stop()
 
     def compare_compiled(self, answer, again):
-        """Adds what is found only where kernels are compiled."""
+        """Adds the differences found only with compiled kernels."""
         self.compiled += 1
         before = {(found["kind"], found["op"]) for found in answer["found"]}
         more = [found for found in again["found"] if (found["kind"], found["op"]) not in before]

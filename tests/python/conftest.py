@@ -1,7 +1,7 @@
-"""What the Python tests share: the device under test, fresh seeds, and a device left as it was found.
+"""Setup of the Python tests: the device under test, fresh seeds, and restoring the device's state.
 
 HEADRACE_TEST_DEVICE    the device to test (default headrace); `cpu` checks the tests themselves on torch's CPU device,
-                        and leaves out those that speak to torch.headrace (marked device_only)
+                        and leaves out those that use torch.headrace (marked device_only)
 HEADRACE_DEVICE         which driver's device "headrace" is, as everywhere; unless it is the CPU's, tests of the CPU's libraries and
                         kernels are left out (marked cpu_only)
 HEADRACE_TEST_EXAMPLES  how many random programs a property is tried on (default 150, the same ones each time; a number
@@ -39,8 +39,9 @@ hypothesis.settings.load_profile("headrace")
 def pytest_configure(config):
     config.addinivalue_line("markers", "device_only: speaks to torch.headrace; left out when another device is tested")
 
-
-    config.addinivalue_line("markers", "cpu_only: of the CPU's libraries or kernels; left out where HEADRACE_DEVICE is another")
+    config.addinivalue_line(
+        "markers", "cpu_only: of the CPU's libraries or kernels; left out where HEADRACE_DEVICE is another"
+    )
 
 
 def pytest_collection_modifyitems(items):
@@ -58,7 +59,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def settle():
-    """Each test starts from the same seed and in the usual mode, and answers for the work that it left behind."""
+    """Each test starts from the same seed and in the default mode, and fails for errors of its pending work."""
     torch.manual_seed(0)
     yield
     if DEVICE.type == "headrace":

@@ -1,5 +1,6 @@
-"""What the tests of operators share: numbers in every layout, and `check`, which calls a function on torch's CPU device and on
-the device under test with the same inputs in the same layout, and differentiates both by the same random gradients.
+"""Helpers of the operators' tests: numbers in every layout, and `check`, which calls a function on torch's CPU device
+and on the device under test with the same inputs in the same layout, and differentiates both with the same random
+gradients.
 """
 
 import math
@@ -12,7 +13,7 @@ HALVES = [torch.float16, torch.bfloat16]
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 SHAPES = [(), (1,), (7,), (3, 5), (2, 3, 4), (0,), (3, 0, 2), (1030,), (65, 33)]
 
-# How a tensor of some shape may lie in memory. Each takes a contiguous tensor and gives an equal one.
+# Layouts of a tensor in memory. Each function returns a tensor equal to its contiguous argument.
 LAYOUTS = {
     "contiguous": lambda x: x,
     "transposed": lambda x: x.transpose(0, -1).contiguous().transpose(0, -1) if x.dim() > 1 else x,

@@ -7,19 +7,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-os.environ.setdefault("HEADRACE_TUNING", "off")  # what was measured on this machine before is no part of a test
+os.environ.setdefault("HEADRACE_TUNING", "off")  # earlier measurements on this machine must not affect a test
 os.environ.setdefault("HEADRACE_TF32", "off")  # results are compared with the CPU's, which has no such format
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAME = os.environ.get("HEADRACE_TEST_DEVICE", "headrace")
 if NAME == "headrace":
-    # torch finds it by itself, except where torch also drives CUDA. Nothing is skipped: without the device the whole run
+    # torch finds it by itself, unless torch also drives CUDA. Nothing is skipped: without the device the whole run
     # fails, with the reason. HEADRACE_TEST_DEVICE=cpu checks the tests without it.
     import headrace.torch  # noqa: F401
 DEVICE = torch.device(NAME)
 DRIVER = os.environ.get("HEADRACE_DEVICE", "").split(":")[0] or "cpu"  # whose device "headrace" is
-# Whether torch's CPU device knows what some comparisons ask of it; a torch that drives GPUs may be older than the pinned one.
+# True if torch's CPU device supports some comparisons; a torch that drives GPUs may be older than the pinned one.
 IS_RECENT = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
-# Where this torch drives CUDA too, its torch.accelerator is that.
+# If this torch also drives CUDA, its torch.accelerator is CUDA.
 IS_ACCELERATOR = DEVICE.type == "headrace" and torch.version.cuda is None
 
 # Relative and absolute bounds. Element-wise results may differ by a few units in the last place.
@@ -59,8 +59,8 @@ def largest(tensor: Tensor) -> float:
 
 
 def assert_summed(actual: Tensor, expected: Tensor, what: str = "", factor: float = 1.0):
-    """As assert_same, for results of sums: within a fraction of the largest element, or of 0.05 where all are smaller
-    (they may be what is left of terms around one)."""
+    """Like assert_same, for results of sums: within a fraction of the largest element, or of 0.05 if all are smaller
+    (they may be the remainder of terms around one)."""
     bound = SUMMED.get(expected.dtype, 0.0) * factor
     assert_same(actual, expected, what, rtol=bound, atol=bound * max(largest(expected), 0.05))
 

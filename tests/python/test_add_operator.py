@@ -1,5 +1,5 @@
-"""An operator is one row of ops.def: a copy of the core with one more row infers, records, interprets and compiles it, and one row
-of map.def gives PyTorch its kernel (docs/add-an-operator.md)."""
+"""An operator is one row of ops.def: a copy of the core with one more row infers, records, interprets and compiles
+it, and one row of map.def gives PyTorch its kernel (docs/add-an-operator.md)."""
 
 import concurrent.futures
 import os
@@ -85,13 +85,23 @@ int main(void) {
   return wrong != 0;
 }
 """
-FLAGS = ["-std=gnu11", "-O0", "-w", "-fwrapv", "-fno-math-errno", "-ffp-contract=off", "-D_GNU_SOURCE", "-Iinclude", "-Isrc"]
+FLAGS = [
+    "-std=gnu11",
+    "-O0",
+    "-w",
+    "-fwrapv",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+    "-D_GNU_SOURCE",
+    "-Iinclude",
+    "-Isrc",
+]
 FLAGS += ["-march=x86-64-v3"] if platform.machine() in ("x86_64", "AMD64") else []
 
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory):
-    """A copy of the core with the row behind all others, and a program that uses it."""
+    """A copy of the core with the row after all others, and a program that uses it."""
     compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no C compiler")

@@ -35,7 +35,7 @@ def test_attention(causal):
 
 @pytest.mark.device_only
 def test_attention_lies_as_its_query_does():
-    """As torch's own: what stands beside each other in a projection's rows does so behind attention, without a copy."""
+    """Like torch's own: heads adjacent in a projection's rows are adjacent after attention, without a copy."""
     rows = numbers((2, 40, 24)).to(DEVICE).view(2, 40, 3, 8)
     for q in (rows.transpose(1, 2), rows.transpose(1, 2).contiguous()):
         for p in (0.0, 0.5):
@@ -57,7 +57,7 @@ def test_attention_with_masks():
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_twice_differentiated(causal):
-    """Against torch's composite, the only one of its ways that has a second derivative."""
+    """Against torch's composite, its only form with a second derivative."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     shapes = ((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6), (5, 7))
@@ -97,7 +97,7 @@ def test_narrow_sums_at_one_place_are_rounded_once(dtype):
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_narrow_products_are_rounded_once(dtype):
-    """A sum that the dtype holds of a product that it does not hold, whatever the strides of the bias, and with factors."""
+    """A sum within the dtype's range of a product outside it, with any strides of the bias, and with factors."""
     big = 2048.0 if dtype == torch.float16 else 256.0
     a, b = torch.tensor([[big, 1.0]] * 3, dtype=dtype, device=DEVICE), torch.ones(2, 4, dtype=dtype, device=DEVICE)
     ones = torch.ones(3, 8, dtype=dtype, device=DEVICE)

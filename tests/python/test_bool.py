@@ -24,7 +24,7 @@ ACCUMULATE = {
     "scatter_ multiply": lambda m, i, v: m.scatter_(0, i, v, reduce="multiply"),
     "scatter_ add of a number": lambda m, i, v: m.scatter_(0, i, True, reduce="add"),
 }
-# All ways to look at a bool.
+# All ways to read a bool.
 LOOKS = {
     "~": lambda m: ~m,
     "==": lambda m: m == True,  # noqa: E712
@@ -98,7 +98,9 @@ def test_a_number_is_true_unless_it_is_zero(name, number):
 BYTES = [0, 1, 2, 255, 128, 0]
 
 
-@pytest.mark.parametrize("look", [*list(LOOKS)[:7], "all", "any", "item", "or in place", "sort", "cat", "nonzero", "expand"])
+@pytest.mark.parametrize(
+    "look", [*list(LOOKS)[:7], "all", "any", "item", "or in place", "sort", "cat", "nonzero", "expand"]
+)
 def test_bytes_seen_as_bool_are_true_unless_they_are_zero(look):
     looks = LOOKS | {
         "all": lambda m: m[1:5].all(),
@@ -110,7 +112,9 @@ def test_bytes_seen_as_bool_are_true_unless_they_are_zero(look):
         "nonzero": lambda m: m.nonzero(),
         "expand": lambda m: m[::2].unsqueeze(1).expand(3, 2).long(),
     }
-    wanted, found = (looks[look](torch.tensor(BYTES, dtype=torch.uint8, device=d).view(torch.bool)) for d in ("cpu", DEVICE))
+    wanted, found = (
+        looks[look](torch.tensor(BYTES, dtype=torch.uint8, device=d).view(torch.bool)) for d in ("cpu", DEVICE)
+    )
     if wanted.dtype == torch.bool:  # some of torch's kernels keep the bytes
         wanted, found = wanted.view(torch.uint8) != 0, found.cpu().view(torch.uint8) != 0
     assert_same(found, torch.tensor(BYTES).bool().logical_not() if look == "~" else wanted, look)

@@ -1,5 +1,5 @@
-"""torch.compile(backend="headrace"): the same results as eager code on torch's CPU device, in few captures, and what
-can't be captured is right too, and counted."""
+"""torch.compile(backend="headrace"): the same results as eager code on torch's CPU device, in few captures. Functions
+that can't be captured are right too, and counted."""
 
 import copy
 import gc
@@ -22,7 +22,7 @@ STEPS = 5
 
 @pytest.fixture(autouse=True)
 def fresh():
-    """No test finds what another one compiled."""
+    """No test reuses another one's compiled graphs."""
     torch._dynamo.reset()
     torch.headrace.reset_stats()
     yield
@@ -97,7 +97,7 @@ def test_networks_infer_as_on_the_cpu(name, device):
     assert counts()["runs"] >= (3 if name != "lstm" else 0)
 
 
-# ---- few captures, whatever changes between the calls
+# ---- few captures, for any change between the calls
 
 
 def test_batch_sizes_get_a_bounded_number_of_graphs(device):
@@ -161,7 +161,7 @@ def test_dropout_draws_anew_and_is_reproducible(grad, device):
     assert counts() == {"captures": 1, "runs": 3, "eager_runs": 0}
     if grad:
         (gradient,) = torch.autograd.grad(second.sum(), x)
-        assert torch.equal(gradient.cpu(), second.detach().cpu())  # 2 / (1 - p) where it was kept
+        assert torch.equal(gradient.cpu(), second.detach().cpu())  # 2 / (1 - p) if it was kept
 
 
 def test_dropout_in_attention_has_the_gradient_of_its_own_mask(device):
@@ -384,7 +384,7 @@ def test_inference_mode(device):
     assert counts()["eager_runs"] == 0
 
 
-# ---- what can't be captured, and errors
+# ---- functions that can't be captured, and errors
 
 
 def test_values_break_the_graph(device):
@@ -473,7 +473,7 @@ def test_two_threads_run_one_graph(device):
 
 
 def returned_function(function, *arguments):
-    """What the backend gives to dynamo."""
+    """The function that the backend returns to dynamo."""
     from torch._dynamo import lookup_backend
 
     returned = []
@@ -527,7 +527,7 @@ def test_constants_of_the_host_stay_with_the_results(device):
         constant.zero_()  # the caller's own
 
 
-# ---- what dynamo puts before a graph's call
+# ---- dynamo's code before a graph's call
 
 
 def called_before_a_graph(monkeypatch):
@@ -557,11 +557,13 @@ def test_nothing_needless_is_called_before_a_graph(device, monkeypatch):
     train(moved).sum().backward()
     assert called == []
     assert torch._dynamo.config.record_runtime_overhead
-    other = torch.compile(lambda x: x * 2, backend="eager")  # keeps what dynamo gives it
+    other = torch.compile(lambda x: x * 2, backend="eager")  # keeps dynamo's arguments
     other(moved)
     called.clear()
     assert_same(other(moved), x * 2)
-    assert "record_pregraph_bytecode_enter" in called  # and, from torch 2.12 on, the current stream looked up and registered
+    assert (
+        "record_pregraph_bytecode_enter" in called
+    )  # and, from torch 2.12 on, the current stream looked up and registered
 
 
 def test_settings_come_back_when_a_compilation_fails(device, monkeypatch):
@@ -627,7 +629,7 @@ def test_streams_in_a_graph(function, device):
 
 @pytest.mark.parametrize("activation", [nn.Softshrink(0.1), nn.ReLU(), nn.LeakyReLU(-0.5), nn.Tanh()])
 def test_calls_that_are_always_waited_for(activation, device):
-    """Their kernels begin before the wait: what the host does in between neither changes nor misses anything."""
+    """Their kernels begin before the wait: the host's actions in between change and miss nothing."""
     torch.manual_seed(3)
     layers = [nn.Linear(784, 256), activation, nn.Linear(256, 256), activation, nn.Linear(256, 10)]
     network = nn.Sequential(*layers).eval()
@@ -646,16 +648,16 @@ def test_calls_that_are_always_waited_for(activation, device):
                 assert torch.equal(result.cpu(), bits)
             assert_summed(bits, expected, activation, factor=784)
             result = function(moved)
-            if odd == 0:  # operations behind it
+            if odd == 0:  # operations after it
                 assert torch.equal((result + 1).cpu(), bits + 1)
-            elif odd == 1:  # the input and a parameter change behind it
+            elif odd == 1:  # the input and a parameter change after it
                 moved.zero_()
                 mine[0].bias.add_(1)
                 assert torch.equal(result.cpu(), bits)
                 network[0].bias.add_(1)
                 moved.copy_(x)
                 expected = network(x)
-            elif odd == 2:  # nobody looks at it, and then somebody at two
+            elif odd == 2:  # read never, and then two of them
                 del result
                 first, second = function(moved), function(moved.clone())
                 assert torch.equal(first.cpu(), bits) and torch.equal(second.cpu(), bits)

@@ -1,8 +1,8 @@
 """A fair sample of torch's own test data on the device: every eleventh operator and dtype, module and optimizer.
 
-tests/conformance/expected_failures.txt says what of it fails today. What fails beyond that fails here, and so does what passes
-although it is listed: then run `tests/conformance/run.py --every 11 --update`. The checks run in processes of their own, so
-that a crash or a hang is a result like another.
+tests/conformance/expected_failures.txt lists today's failures. Other failures fail here, and so do listed checks that
+pass: then run `tests/conformance/run.py --every 11 --update`. The checks run in processes of their own, so that a
+crash or a hang is an ordinary result.
 """
 
 import importlib.util
@@ -38,7 +38,9 @@ def listed():
 def test_sample_of_torchs_own_test_data(tmp_path):
     path = tmp_path / "results.json"
     command = [sys.executable, str(FOLDER / "run.py"), "--every", "11", "--json", str(path)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=1200, env={**os.environ, "HEADRACE_FALLBACK": "error"})
+    run = subprocess.run(
+        command, capture_output=True, text=True, timeout=1200, env={**os.environ, "HEADRACE_FALLBACK": "error"}
+    )
     assert path.exists(), run.stdout[-2000:] + run.stderr[-2000:]
     results = json.loads(path.read_text())
     assert len(results) > 500
@@ -54,7 +56,9 @@ def test_sample_of_torchs_own_test_data(tmp_path):
 def test_sample_of_device_generic_tests():
     """Every seventh test of device_types.py: views, dtypes, indexing, copies, texts, autograd."""
     command = [sys.executable, str(FOLDER / "device_types.py"), "--every", "7"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=600, env={**os.environ, "HEADRACE_FALLBACK": "error"})
+    run = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, env={**os.environ, "HEADRACE_FALLBACK": "error"}
+    )
     assert run.returncode == 0, run.stderr[-4000:]
     assert int(run.stdout.split()[0]) > 100  # tests run
 

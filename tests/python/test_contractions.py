@@ -118,8 +118,7 @@ def test_conv_transpose2d(options):
             if kernel == (2, 2) and "output_padding" in options:
                 continue
             x, w, b = (
-                numbers(shape, dtype, seed)
-                for seed, shape in enumerate((shape, (4, 6 // groups, *kernel), (6,)))
+                numbers(shape, dtype, seed) for seed, shape in enumerate((shape, (4, 6 // groups, *kernel), (6,)))
             )
             check_summed(lambda x, w, b: F.conv_transpose2d(x, w, b, **options), x, w, b, factor=2)
     for layout in LAYOUTS:
@@ -127,11 +126,15 @@ def test_conv_transpose2d(options):
         check_summed(lambda x, w: F.conv_transpose2d(x, w, **options), x, w, layout=layout, factor=2)
 
 
-@pytest.mark.cpu_only  # a GPU's libraries add the bias to what is rounded, under torch as well
+@pytest.mark.cpu_only  # a GPU's libraries add the bias to the rounded product, under torch as well
 @pytest.mark.parametrize("options", [{}, {"stride": 2}, {"groups": 2}], ids=str)
 def test_transposed_convolutions_round_once_behind_their_bias(options):
     for dtype in (torch.bfloat16, torch.float16):
-        x, w, b = numbers((2, 4, 20), dtype), numbers((4, 8 // options.get("groups", 1), 5), dtype, 1), numbers((8,), dtype, 2)
+        x, w, b = (
+            numbers((2, 4, 20), dtype),
+            numbers((4, 8 // options.get("groups", 1), 5), dtype, 1),
+            numbers((8,), dtype, 2),
+        )
         actual = F.conv_transpose1d(x.to(DEVICE), w.to(DEVICE), b.to(DEVICE), **options).cpu()
         exact = F.conv_transpose1d(x.double(), w.double(), b.double(), **options)
         assert ((actual.double() - exact).abs() <= exact.abs() * torch.finfo(dtype).eps * 0.51 + 2e-6).all()
@@ -146,7 +149,7 @@ def test_conv1d():
 
 
 def test_conv_of_frozen_parts():
-    """Only what requires a gradient gets one."""
+    """Only tensors that require a gradient get one."""
     x, w, b = numbers((2, 3, 6, 6)), numbers((4, 3, 3, 3), seed=1), numbers((4,), seed=2)
     for keep in ((0,), (1,), (2,), (0, 2), (1, 2)):
 

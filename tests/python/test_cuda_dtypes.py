@@ -1,5 +1,5 @@
-"""Operators and dtypes that torch's CUDA device has and its CPU device lacks, by torch's own lists: they run, and agree with the same
-operator in a wider dtype on the CPU.
+"""Operators and dtypes that torch's CUDA device has and its CPU device lacks, by torch's own lists: they run, and
+agree with the same operator in a wider dtype on the CPU.
 """
 
 import warnings
@@ -22,16 +22,23 @@ WIDE = {
     torch.float64: torch.float64,
 }
 WIDE |= {dtype: torch.float64 for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)}
-# Kernels of CUDA's own, by their names, and random numbers. Transforms of half precision (fft): torch's own code refuses them on any
-# device but CUDA, before it asks the device.
-LEFT_OUT = ("torch.ops.aten._flash_attention_forward", "torch.ops.aten._efficient_attention_forward", "nn.functional.rrelu")
+# Kernels of CUDA's own, by their names, and random numbers. Transforms of half precision (fft): torch's own code
+# rejects them on any device but CUDA, before calling the device.
+LEFT_OUT = (
+    "torch.ops.aten._flash_attention_forward",
+    "torch.ops.aten._efficient_attention_forward",
+    "nn.functional.rrelu",
+)
 NO_GOLDEN = ("nansum", "nanmean", "abs", "nn.functional.softsign", "trace", "histc")  # checked by hand below
 
 ROWS = [
     (op, dtype)
     for op in op_db
     for dtype in sorted(op.dtypesIfCUDA - op.dtypes, key=str)
-    if op.name not in LEFT_OUT and not op.name.startswith("fft.") and op.name not in NO_GOLDEN and op.variant_test_name != "without_cudnn"
+    if op.name not in LEFT_OUT
+    and not op.name.startswith("fft.")
+    and op.name not in NO_GOLDEN
+    and op.variant_test_name != "without_cudnn"
 ]
 
 
@@ -44,7 +51,9 @@ def widened(tree, dtype):
     return pytree.tree_map(leaf, tree)
 
 
-@pytest.mark.parametrize(("op", "dtype"), ROWS, ids=[f"{op.name}-{op.variant_test_name}-{str(dtype)[6:]}" for op, dtype in ROWS])
+@pytest.mark.parametrize(
+    ("op", "dtype"), ROWS, ids=[f"{op.name}-{op.variant_test_name}-{str(dtype)[6:]}" for op, dtype in ROWS]
+)
 def test_what_cuda_has_and_the_cpu_lacks(op, dtype):
     for sample in list(op.sample_inputs("cpu", dtype))[:3]:
         arguments = (sample.input, sample.args, sample.kwargs)

@@ -60,7 +60,7 @@ def test_cifar_files(tmp_path):
 
 
 def broken(kind, folder):
-    """Spoils a folder in one way; returns what the message must name."""
+    """Damages a folder in one way; returns the name that the message must contain."""
     if kind == "no folder":
         return "no such folder", folder / "nothing"
     if kind == "empty":

@@ -1,4 +1,5 @@
-"""The PyTorch device as a device: registration, module functions, memory, views, copies, errors that name what is wrong."""
+"""The PyTorch device as a device: registration, module functions, memory, views, copies, and errors that name the
+cause."""
 
 import os
 import subprocess

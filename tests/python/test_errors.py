@@ -1,7 +1,7 @@
-"""Bad input raises what torch's CPU device raises, and leaves everything that existed before as it was.
+"""Bad input raises torch's CPU exceptions, and leaves all earlier tensors unchanged.
 
-What depends on values (an index out of range) may be noticed when the work runs: by the time the device has
-synchronised the error must have come.
+Errors that depend on values (an index out of range) may be detected when the work runs: they must be raised by the
+next synchronisation.
 """
 
 import os
@@ -15,7 +15,7 @@ from support import DEVICE, IS_RECENT, assert_same, synchronize
 
 
 def raised(function, where):
-    """The type of what `function(m)` raises on a device, waiting included, or None; `m` moves a tensor there."""
+    """The type of the exception of `function(m)` on a device, including the wait, or None; `m` moves a tensor there."""
     try:
         result = function(lambda tensor: tensor.to(where))
         if isinstance(result, torch.Tensor):
@@ -252,7 +252,9 @@ PLACES = {
     "lerp by a tensor in double": into(lambda m, o: torch.lerp(m(M33), m(M33), m(M33), out=o), torch.double, 3, 3),
     "cumprod in long": into(lambda m, o: torch.cumprod(m(M33), 0, out=o), torch.long, 3, 3),
     "cumprod in double": into(lambda m, o: torch.cumprod(m(I3), 0, out=o), torch.double, 3),
-    "cumprod in another than asked": into(lambda m, o: torch.cumprod(m(I3), 0, dtype=torch.float, out=o), torch.double, 3),
+    "cumprod in another than asked": into(
+        lambda m, o: torch.cumprod(m(I3), 0, dtype=torch.float, out=o), torch.double, 3
+    ),
     "cumsum in long": into(lambda m, o: torch.cumsum(m(M33), 0, out=o), torch.long, 3, 3),
     "all in long": into(lambda m, o: torch.all(m(M33), out=o), torch.long),
     "any in long": into(lambda m, o: torch.any(m(M33), 0, out=o), torch.long, 3),
@@ -279,7 +281,7 @@ PLACES = {
     "logsumexp of complex in long": into(lambda m, o: torch.logsumexp(m(C33), 0, out=o), torch.long, 3),
 }
 
-# Places that overlap what is read, or that an operation in place would have to enlarge.
+# Targets that overlap an input, or that an in-place operation would have to enlarge.
 OVERLAPS = {
     "cat": lambda m: (lambda x: torch.cat([x[:2], x[1:3]], out=x))(m(torch.ones(4, 3))),
     "gather": lambda m: (lambda x: torch.gather(x, 0, m(I3), out=x))(m(torch.ones(3))),
@@ -438,7 +440,7 @@ def test_numbers_of_another_device_mix(device):
 
 @pytest.fixture(scope="module")
 def host_only():
-    """An operator that has a kernel on the CPU and nowhere else, whatever the device learns later."""
+    """An operator that has a kernel only on the CPU, now and in future."""
     library = torch.library.Library("headrace_test", "DEF")
     library.define("host_only(Tensor self) -> Tensor")
     library.impl("host_only", lambda x: x + 1, "CPU")
@@ -495,7 +497,9 @@ print("right")
 @pytest.mark.cpu_only
 def test_operators_of_a_library_that_is_not_there_run_on_the_host_when_allowed(tmp_path):
     environment = {**os.environ, "HEADRACE_LAPACK": str(tmp_path / "none.so"), "HEADRACE_FALLBACK": "error"}
-    done = subprocess.run([sys.executable, "-c", WITHOUT_LIBRARY], capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LIBRARY], capture_output=True, text=True, timeout=120, env=environment
+    )
     assert done.stdout.strip() == "right", done.stdout + done.stderr
 
 
@@ -545,7 +549,7 @@ def test_error_in_backward(device):
 @pytest.mark.device_only
 @pytest.mark.parametrize("mode", ["fuse", "eager", "strict"])
 def test_index_error_leaves_older_tensors(mode, device):
-    """What came before the bad index is done, the rest of its trace is not; what it would have made is an error."""
+    """Operations before the bad index are done, the rest of its trace is not; reading their results is an error."""
     torch.headrace.set_mode(mode)
     table = torch.arange(6.0, device=device).view(3, 2)
     weight = torch.ones(3, device=device)
@@ -557,7 +561,7 @@ def test_index_error_leaves_older_tensors(mode, device):
         rows = table.index_select(0, bad)
         weight.add_(100)
         synchronize()
-    if mode == "eager":  # each operation is a trace of its own: what came later may have run
+    if mode == "eager":  # each operation is a trace of its own: later ones may have run
         weight.fill_(2)
     assert_same(weight, torch.full((3,), 2.0), "written before the error, not after")
     assert_same(table, torch.arange(6.0).view(3, 2))
@@ -608,7 +612,7 @@ def test_out_of_memory_names_sizes_and_spares_the_rest(mode, device):
 
 @pytest.mark.device_only
 def test_work_fits_when_the_cache_is_returned(device):
-    """A limit that holds what is needed but not what is cached besides: the cache gives way."""
+    """A limit with room for the needed memory but not also for the cached memory: the cache is freed."""
     for size in (1 << 20, 3 << 20, 5 << 20):
         (torch.ones(size, device=device) + 1).sum().item()
     synchronize()

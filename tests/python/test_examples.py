@@ -1,4 +1,4 @@
-"""The short programs of examples/ run, print what they should, and stay under 30 lines. The one in C is a ctest."""
+"""The short programs of examples/ run, print the expected output, and stay under 30 lines. The one in C is a ctest."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
-"""8-bit floating point against torch's CPU device: every byte, roundings into each format, what moves and compares, products with
-scales, and that nothing else is computed."""
+"""8-bit floating point against torch's CPU device: every byte, rounding to each format, copies and comparisons,
+products with scales, and errors of all other operations."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ OTHERS = [
     torch.int16,
     torch.bool,
 ]
-# Before 2.12 what is too large for e4m3fn became NaN in torch; it becomes the largest number, now and here.
+# Before 2.12, numbers too large for e4m3fn became NaN in torch; now, and here, they become the largest number.
 SATURATES = torch.tensor(1e4).to(torch.float8_e4m3fn).float().item() == 448
 
 
@@ -45,7 +45,7 @@ def assert_same_bytes(actual, expected):
 
 
 def assert_alike(function, *tensors):
-    """What function makes of the tensors, or the type of its exception, is the same on both devices."""
+    """The function's result, or the type of its exception, is the same on both devices."""
     try:
         expected = function(*tensors)
     except Exception as error:
@@ -89,7 +89,9 @@ def test_numbers_of_every_type_round_as_in_torch(dtype):
     generator = torch.Generator().manual_seed(1)
     bits = torch.randint(-(2**31), 2**31 - 1, (200000,), generator=generator, dtype=torch.int64).to(torch.int32)
     assert_rounded(bits.view(torch.float32), dtype)
-    x = torch.randn(20000, generator=generator) * torch.tensor(10.0) ** torch.randint(-9, 6, (20000,), generator=generator)
+    x = torch.randn(20000, generator=generator) * torch.tensor(10.0) ** torch.randint(
+        -9, 6, (20000,), generator=generator
+    )
     assert_rounded(x, dtype)
     assert_rounded(x.double(), dtype)
     assert_rounded(torch.arange(-500, 500), dtype)
@@ -183,7 +185,9 @@ REFUSED = {
     "arange": lambda t: torch.arange(3, dtype=t.dtype, device=t.device),
     "rand": lambda t: torch.rand(3, dtype=t.dtype, device=t.device),
     "with another type": lambda t: t + torch.ones(8, device=t.device),
-    "with another format": lambda t: t == t.float().to(torch.float8_e5m2 if t.dtype != torch.float8_e5m2 else torch.float8_e4m3fn),
+    "with another format": lambda t: (
+        t == t.float().to(torch.float8_e5m2 if t.dtype != torch.float8_e5m2 else torch.float8_e4m3fn)
+    ),
     "cat with another type": lambda t: torch.cat([t, t.float()]),
 }
 
@@ -229,7 +233,7 @@ SCALES = {
 
 
 def scaled_product(a, b, scale_a, scale_b, bias, dtype):
-    """torch._scaled_mm as its documentation says it is; before 2.13 the CPU's has no rows and few formats."""
+    """torch._scaled_mm by its documentation; before 2.13 the CPU's has no row-wise scales and few formats."""
     product = (a.double() @ b.double()) * scale_a.double() * scale_b.double()
     return (product if bias is None else product + bias.double()).float().to(dtype)
 
@@ -249,7 +253,9 @@ def test_scaled_products(a_dtype, b_dtype, scales):
                 expected = scaled_product(*both, *sizes, added, out_dtype or a_dtype)
                 for where in ("cpu", DEVICE) if IS_RECENT else (DEVICE,):
                     actual = torch._scaled_mm(
-                        *(t.to(where) for t in (*both, *sizes)), bias=None if added is None else added.to(where), out_dtype=out_dtype
+                        *(t.to(where) for t in (*both, *sizes)),
+                        bias=None if added is None else added.to(where),
+                        out_dtype=out_dtype,
                     )
                     assert actual.dtype == expected.dtype and actual.shape == expected.shape
                     rtol = {None: 0.26, a_dtype: 0.26, torch.float32: 1e-5}.get(out_dtype, 0.02)
@@ -288,7 +294,9 @@ def test_what_scaled_products_refuse():
         "scales in double precision": lambda a, b, s: torch._scaled_mm(a, b, s.double(), s),
         "one row wise": lambda a, b, s: torch._scaled_mm(a, b, s.expand(4, 1).contiguous(), s),
         "bias": lambda a, b, s: torch._scaled_mm(a, b, s, s, bias=s.expand(3).contiguous()),
-        "out": lambda a, b, s: torch._scaled_mm(a, b, s, s, out_dtype=torch.float16, out=torch.empty(4, 6, device=a.device)),
+        "out": lambda a, b, s: torch._scaled_mm(
+            a, b, s, s, out_dtype=torch.float16, out=torch.empty(4, 6, device=a.device)
+        ),
     }
     for name, call in wrong.items():
         with pytest.raises((RuntimeError, ValueError)) as expected:

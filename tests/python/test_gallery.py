@@ -1,5 +1,5 @@
 """The gallery's networks in small: losses, every gradient and answers are those of torch's CPU device, and nothing
-leaves the device. In float64 rounding has no say, so the bounds are tight; in float32 the library takes part."""
+leaves the device. In float64 rounding does not matter, so the bounds are tight; in float32 the libraries are used."""
 
 import copy
 
@@ -11,8 +11,8 @@ from gallery.compare import Run, infer, loss_difference, moved, output_differenc
 from gallery.report import Row, table, write_palette_png
 from support import DEVICE, assert_same, norm_difference, total_norm
 
-# Of a gradient's norm, or of a hundredth of the whole gradient's where its own is smaller still. A Llama computes its
-# norms and rotations in float32, whatever the dtype of its weights.
+# Relative to a gradient's norm, or to a hundredth of the whole gradient's if that is larger. A Llama computes its norms
+# and rotations in float32 for every dtype of its weights.
 BOUNDS = {torch.float64: 1e-9, torch.float32: 2e-4}
 IN_FLOAT32 = ("llama",)
 
@@ -29,7 +29,7 @@ def build(net, dtype=torch.float32):
 
 
 def gradients(net, model, device, dtype):
-    """The loss of one batch and the gradient of each parameter; None where the loss does not depend on it."""
+    """The loss of one batch and the gradient of each parameter; None if the loss does not depend on it."""
     model = copy.deepcopy(model).to(device).train()
     batch = net.batch(torch.Generator().manual_seed(4), small=True)
     batch = [t.to(device, dtype) if t.is_floating_point() else t.to(device) for t in batch]
@@ -70,7 +70,7 @@ def test_gradients(name, dtype, device):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_training_and_inference(name, device):
-    """As the gallery does it: some steps of Adam, then what the trained weights answer."""
+    """Like the gallery: some steps of Adam, then the output with the trained weights."""
     net = load(name)
     model = build(net)
     expected, actual = (train(net, model, 4, where, small=True) for where in ("cpu", device))

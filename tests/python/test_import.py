@@ -1,4 +1,5 @@
-"""Importing torch with Headrace installed registers the device's name; everything else waits for the first use of the device."""
+"""Importing torch with Headrace installed registers the device's name; everything else waits for the first use of the
+device."""
 
 import json
 import os
@@ -55,9 +56,7 @@ SNAPSHOT = """if True:
 
 
 def run(program, **environment):
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | environment, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -67,9 +66,9 @@ def test_importing_torch_changes_nothing_but_the_name():
     loaded = json.loads(run(SNAPSHOT))
     assert not loaded.pop("initialized") and not plain.pop("initialized")
     assert set(loaded.pop("modules")) - set(plain.pop("modules")) <= {"torch.headrace"}
-    differences = {
-        name: (plain.get(name), value) for name, value in loaded.items() if value != plain.get(name)
-    } | {name: (value, None) for name, value in plain.items() if name not in loaded}
+    differences = {name: (plain.get(name), value) for name, value in loaded.items() if value != plain.get(name)} | {
+        name: (value, None) for name, value in plain.items() if name not in loaded
+    }
     unexpected = {
         name: pair
         for name, pair in differences.items()

@@ -100,7 +100,7 @@ def test_joining_and_splitting():
 
 
 def test_running_sums_of_long_lines():
-    """However lines lie: rows, columns, transposed, every second one, backwards by a flip, in place."""
+    """All layouts of lines: rows, columns, transposed, every second one, backwards by a flip, in place."""
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.bool):
         x = numbers((40, 300), torch.float32).mul(3).to(dtype)
         bounds = {"rtol": 2e-2, "atol": 1e-2} if dtype.itemsize == 2 else {"rtol": 1e-5, "atol": 1e-4}
@@ -119,7 +119,7 @@ def test_running_sums_of_long_lines():
     special[300], special[450] = float("inf"), float("nan")
     check(lambda x: x.cumsum(0), special, rtol=1e-5, atol=1e-4)
     check(lambda x: x.nonzero(), numbers((70, 300)) > 0)
-    for sign in (1, -1):  # what a window of several numbers must not make of them
+    for sign in (1, -1):  # the wrong result of a window of several numbers
         special[310] = sign * float("inf")
         check(lambda x: x[:440].cumsum(0), special)
         check(lambda x: x[:440].cumprod(0), special)

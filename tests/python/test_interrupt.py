@@ -1,4 +1,5 @@
-"""Ctrl-C ends a wait between two steps of what runs: the interrupted work fails, tensors that are older stay, the device goes on."""
+"""Ctrl-C ends a wait between two steps of a program: the interrupted work fails, older tensors are intact, the device
+continues."""
 
 import os
 import signal

@@ -1,5 +1,6 @@
-"""Pools, paddings, gated units, margins and CTC against torch's CPU device, where torch's own test data is thin: layouts in
-memory, ties, NaN and infinities, windows and borders of all kinds, gradients of long sequences."""
+"""Pools, paddings, gated units, margins and CTC against torch's CPU device, in cases with little coverage in torch's
+own test data: layouts in memory, ties, NaN and infinities, windows and borders of all kinds, gradients of long
+sequences."""
 
 import copy
 import math
@@ -20,8 +21,10 @@ def last_3d(x):
 # ---- pools
 
 
-@pytest.mark.parametrize("kernel,stride,padding,dilation,ceil", [(2, 2, 0, 1, False), (3, 2, 1, 1, True),
-                                                                 (3, 1, 1, 2, False), (2, 3, 1, 1, True)])
+@pytest.mark.parametrize(
+    "kernel,stride,padding,dilation,ceil",
+    [(2, 2, 0, 1, False), (3, 2, 1, 1, True), (3, 1, 1, 2, False), (2, 3, 1, 1, True)],
+)
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_pools_of_all_planes(dims, kernel, stride, padding, dilation, ceil):
     x = numbers((2, 3, 7, 8, 9)[: dims + 2])
@@ -71,11 +74,18 @@ def test_unpool_and_fractional_pool(dims):
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_borders(mode):
-    for dims, pad in ((1, (2, 1)), (1, (0, 3)), (2, (1, 2, 3, 0)), (2, (0, 0, 1, 1)), (3, (1, 0, 2, 2, 1, 3)), (3, (0,) * 6)):
+    for dims, pad in (
+        (1, (2, 1)),
+        (1, (0, 3)),
+        (2, (1, 2, 3, 0)),
+        (2, (0, 0, 1, 1)),
+        (3, (1, 0, 2, 2, 1, 3)),
+        (3, (0,) * 6),
+    ):
         x = numbers((2, 3, 5, 4, 6)[: dims + 2])
         for layout in LAST:
             check(lambda t: F.pad(t, pad, mode), x, layout=layout)
-    for pad in ((-1, 2, 1, -2), (-4, 3, 0, 0), (-3, 2, 4, -5)):  # what is cut is still seen at the other side
+    for pad in ((-1, 2, 1, -2), (-4, 3, 0, 0), (-3, 2, 4, -5)):  # cropped elements still appear at the other side
         check(lambda t: F.pad(t, pad, "replicate"), numbers((2, 3, 5, 4)))
     check(lambda t: F.pad(t, (2, -1), "reflect"), numbers((3, 5)))
     check(lambda t: F.pad(t, (-3, 2), "reflect"), numbers((3, 4)))
@@ -101,7 +111,11 @@ def test_rrelu_in_training():
     slope = (y / x).detach().cpu()
     negative = x.detach().cpu() < 0
     assert (slope[~negative] == 1).all()
-    assert (slope[negative] >= 0.25 - 1e-6).all() and (slope[negative] <= 0.5 + 1e-6).all() and slope[negative].std() > 0.05
+    assert (
+        (slope[negative] >= 0.25 - 1e-6).all()
+        and (slope[negative] <= 0.5 + 1e-6).all()
+        and slope[negative].std() > 0.05
+    )
     (gradient,) = torch.autograd.grad(y.sum(), x)
     assert_same(gradient, slope, atol=1e-6)
 
@@ -113,10 +127,17 @@ def test_margin_losses():
     x, target = numbers((5, 4)), torch.tensor([0, 3, 2, 2, 1])
     for reduction in ("none", "mean", "sum"):
         for p in (1, 2):
-            check(lambda t, c, w: F.multi_margin_loss(t, c, p, 0.7, w.detach(), reduction=reduction), x, target, torch.rand(4))
+            check(
+                lambda t, c, w: F.multi_margin_loss(t, c, p, 0.7, w.detach(), reduction=reduction),
+                x,
+                target,
+                torch.rand(4),
+            )
         lists = torch.tensor([[0, 3, -1, 1], [-1, 0, 0, 0], [1, 2, 3, 0], [2, -1, -1, 2], [3, 3, -1, 0]])
         check(lambda t, c: F.multilabel_margin_loss(t, c, reduction=reduction), x, lists)
-        special = torch.tensor([[float("nan"), 1, 2, 3], [0, float("inf"), 1, -1], [1, 2, -float("inf"), 0], [1, 1, 1, 1], [0, 0, 0, 0]])
+        special = torch.tensor(
+            [[float("nan"), 1, 2, 3], [0, float("inf"), 1, -1], [1, 2, -float("inf"), 0], [1, 1, 1, 1], [0, 0, 0, 0]]
+        )
         check(lambda t, c: F.multilabel_margin_loss(t, c, reduction=reduction), special, lists)
     check(lambda t, c: F.multi_margin_loss(t, c), x[0], target[0])
     with pytest.raises(Exception, match="out of"):
@@ -136,11 +157,23 @@ def test_ctc(blank, form):
     if form == "one":
         logits, lengths, inputs, targets = logits[:, 0], lengths[0], inputs[0], targets[0, :7]
     for reduction in ("none", "mean"):
-        for infinite in (False, True):  # the last sequence is too short where labels repeat
-            check(lambda t, c: F.ctc_loss(t.log_softmax(-1), c, inputs, lengths, blank, reduction, infinite), logits, targets,
-                  rtol=1e-9, atol=1e-11)
-    check(lambda t, c, i, n: F.ctc_loss(t.log_softmax(-1), c, i, n, blank), logits, targets, inputs, lengths,
-          rtol=1e-9, atol=1e-11)
+        for infinite in (False, True):  # the last sequence is too short for repeated labels
+            check(
+                lambda t, c: F.ctc_loss(t.log_softmax(-1), c, inputs, lengths, blank, reduction, infinite),
+                logits,
+                targets,
+                rtol=1e-9,
+                atol=1e-11,
+            )
+    check(
+        lambda t, c, i, n: F.ctc_loss(t.log_softmax(-1), c, i, n, blank),
+        logits,
+        targets,
+        inputs,
+        lengths,
+        rtol=1e-9,
+        atol=1e-11,
+    )
 
 
 # ---- interpolation, samples, windows as columns
@@ -152,14 +185,21 @@ SIZES = [{"size": (11, 4, 6)}, {"size": (9, 1, 3)}, {"scale_factor": 2.0}, {"sca
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_interpolation(dims, dtype):
     x = numbers((2, 3, 5, 6, 7)[: dims + 2], dtype)
-    modes = ["nearest", "nearest-exact", ("linear", "bilinear", "trilinear")[dims - 1]] + (["bicubic"] if dims == 2 else [])
+    modes = ["nearest", "nearest-exact", ("linear", "bilinear", "trilinear")[dims - 1]] + (
+        ["bicubic"] if dims == 2 else []
+    )
     for mode in modes:
         for size in SIZES:
             to = {"size": size["size"][:dims]} if "size" in size else size
             for corners in (False, True) if "nearest" not in mode else (None,):
                 for layout in ("contiguous", "channels last", "transposed"):
-                    check(lambda t: F.interpolate(t, mode=mode, align_corners=corners, **to), x, layout=layout,
-                          rtol=1e-5, atol=1e-5)
+                    check(
+                        lambda t: F.interpolate(t, mode=mode, align_corners=corners, **to),
+                        x,
+                        layout=layout,
+                        rtol=1e-5,
+                        atol=1e-5,
+                    )
 
 
 def test_infinite_gradients_of_interpolation_reach_what_was_read():
@@ -169,7 +209,9 @@ def test_infinite_gradients_of_interpolation_reach_what_was_read():
             g[1, 2, size // 3], g[0, 0, 1] = float("inf"), float("nan")
             ours = x.detach().to(DEVICE).requires_grad_()
             (cpu,) = torch.autograd.grad(F.interpolate(x, size, mode=mode, align_corners=corners), x, g)
-            (found,) = torch.autograd.grad(F.interpolate(ours, size, mode=mode, align_corners=corners), ours, g.to(DEVICE))
+            (found,) = torch.autograd.grad(
+                F.interpolate(ours, size, mode=mode, align_corners=corners), ours, g.to(DEVICE)
+            )
             assert_same(found, cpu, rtol=1e-5, atol=1e-5)
 
 
@@ -181,44 +223,62 @@ def test_nearest_neighbours_that_are_copies():
                 for dtype in (torch.float32, torch.bfloat16, torch.uint8):
                     x = (100 * torch.rand((2, 3, 4, 4, 5)[: dims + 2])).to(dtype)
                     for layout in ("contiguous", "channels last", "transposed"):
-                        check(lambda t: F.interpolate(t, scale_factor=scale, mode=mode), x, layout=layout,
-                              grad=dtype == torch.float32 and scale not in (2.05, 2.2))
+                        check(
+                            lambda t: F.interpolate(t, scale_factor=scale, mode=mode),
+                            x,
+                            layout=layout,
+                            grad=dtype == torch.float32 and scale not in (2.05, 2.2),
+                        )
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_antialiased_interpolation(mode):
     for size in ({"size": (3, 4)}, {"scale_factor": 2.0}, {"scale_factor": 0.3}, {"size": (1, 20)}):
         for corners in (False, True):
-            check(lambda t: F.interpolate(t, mode=mode, align_corners=corners, antialias=True, **size),
-                  numbers((2, 3, 7, 9)), rtol=1e-5, atol=1e-5)
+            check(
+                lambda t: F.interpolate(t, mode=mode, align_corners=corners, antialias=True, **size),
+                numbers((2, 3, 7, 9)),
+                rtol=1e-5,
+                atol=1e-5,
+            )
 
 
 def test_bytes_are_interpolated_as_torch_rounds_them():
-    """Weights of 16 bits, a rounding behind each dim, taps that an end clamps together; what keeps its size is left alone."""
+    """Weights of 16 bits, a rounding after each dim, taps clamped at an end; a dim that keeps its size is skipped."""
     torch.manual_seed(3)
-    for planes, size, to, antialias in (((1, 3), (13, 17), (7, 9), False), ((2, 5), (6, 4), (13, 4), True), ((1, 1), (3, 2), (9, 8), False),
-                                        ((1, 2), (40, 3), (3, 40), True), ((2, 4), (1, 5), (6, 1), False)):
+    for planes, size, to, antialias in (
+        ((1, 3), (13, 17), (7, 9), False),
+        ((2, 5), (6, 4), (13, 4), True),
+        ((1, 1), (3, 2), (9, 8), False),
+        ((1, 2), (40, 3), (3, 40), True),
+        ((2, 4), (1, 5), (6, 1), False),
+    ):
         pixels = torch.randint(0, 256, (*planes, *size), dtype=torch.uint8)
         for mode in ("bilinear", "bicubic"):
             for corners in (False, True) if min(to) > 1 else (False,):
                 for form in (torch.contiguous_format, torch.channels_last):
-                    cpu = F.interpolate(pixels.contiguous(memory_format=form), to, None, mode, corners, antialias=antialias)
-                    ours = F.interpolate(pixels.to(DEVICE).contiguous(memory_format=form), to, None, mode, corners,
-                                         antialias=antialias)
+                    cpu = F.interpolate(
+                        pixels.contiguous(memory_format=form), to, None, mode, corners, antialias=antialias
+                    )
+                    ours = F.interpolate(
+                        pixels.to(DEVICE).contiguous(memory_format=form), to, None, mode, corners, antialias=antialias
+                    )
                     assert torch.equal(ours.cpu(), cpu), (planes, size, to, antialias, mode, corners)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_statistics_of_narrow_types(dtype):
-    """Statistics are saved in the type of the parameters; batch norm normalises with what it saved."""
+    """Statistics are saved in the type of the parameters; batch norm normalises with the saved ones."""
     torch.manual_seed(4)
     x, w, b = (torch.randn(6, 8, 5) * 3 + 1).to(dtype), torch.randn(8), torch.randn(8)
     for kind in (dtype, torch.float32):
         mean, var = torch.randn(8).to(kind), torch.rand(8).to(kind) + 0.5
         for training in (True, False):
-            calls = [lambda t, *p: torch.native_batch_norm(t, *p, training, 0.1, 1e-5),
-                     lambda t, w, b, *_: torch.native_layer_norm(t.transpose(1, 2).contiguous(), [8], w, b, 1e-5),
-                     lambda t, w, b, *_: torch.native_group_norm(t, w, b, 6, 8, 5, 2, 1e-5)]
+            calls = [
+                lambda t, *p: torch.native_batch_norm(t, *p, training, 0.1, 1e-5),
+                lambda t, w, b, *_: torch.native_layer_norm(t.transpose(1, 2).contiguous(), [8], w, b, 1e-5),
+                lambda t, w, b, *_: torch.native_group_norm(t, w, b, 6, 8, 5, 2, 1e-5),
+            ]
             for call in calls:
                 given = [x, w.to(kind), b.to(kind), mean, var]
                 cpu, ours = call(*(t.clone() for t in given)), call(*(t.to(DEVICE) for t in given))
@@ -230,8 +290,10 @@ def test_statistics_of_narrow_types(dtype):
 def test_lines_round_as_torch_does():
     for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16):
         for start, end, steps, base in ((0, 4.9, 7, 2.0), (1.7, 6.3, 50, 1.1), (4.3, 0.2, 3, 2.0), (3, 3, 1, 2.0)):
-            for line in (lambda d: torch.linspace(start, end, steps, dtype=dtype, device=d),
-                         lambda d: torch.logspace(start, end, steps, base, dtype=dtype, device=d)):
+            for line in (
+                lambda d: torch.linspace(start, end, steps, dtype=dtype, device=d),
+                lambda d: torch.logspace(start, end, steps, base, dtype=dtype, device=d),
+            ):
                 assert_same(line(DEVICE), line("cpu"))
 
 
@@ -267,14 +329,27 @@ def test_embedding_bags(mode):
     for last in (False, True):
         begins = torch.cat([offsets, torch.tensor([10])]) if last else offsets
         for padding in (None, 4):
-            check(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, include_last_offset=last, padding_idx=padding), weight,
-                  indices, begins, atol=1e-5)
+            check(
+                lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, include_last_offset=last, padding_idx=padding),
+                weight,
+                indices,
+                begins,
+                atol=1e-5,
+            )
     check(lambda w, i: F.embedding_bag(i, w, mode=mode), weight, indices.view(2, 5), atol=1e-5)
     if mode == "sum":
-        check(lambda w, i, o, f: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=f), weight, indices, offsets,
-              torch.rand(10), atol=1e-5)
+        check(
+            lambda w, i, o, f: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=f),
+            weight,
+            indices,
+            offsets,
+            torch.rand(10),
+            atol=1e-5,
+        )
     with pytest.raises(Exception, match="out of"):
-        F.embedding_bag(torch.tensor([10], device=DEVICE), weight.to(DEVICE), torch.tensor([0], device=DEVICE), mode=mode).cpu()
+        F.embedding_bag(
+            torch.tensor([10], device=DEVICE), weight.to(DEVICE), torch.tensor([0], device=DEVICE), mode=mode
+        ).cpu()
     with pytest.raises(Exception, match="out of"):
         F.embedding_bag(indices.to(DEVICE), weight.to(DEVICE), torch.tensor([1, 4], device=DEVICE), mode=mode).cpu()
 
@@ -311,7 +386,10 @@ def test_encoder_layers(norm_first, activation):
 
 
 def test_fused_adagrad():
-    for numbers_of in ({"lr_decay": 0.0, "weight_decay": 0.0, "maximize": False}, {"lr_decay": 0.1, "weight_decay": 0.01, "maximize": True}):
+    for numbers_of in (
+        {"lr_decay": 0.0, "weight_decay": 0.0, "maximize": False},
+        {"lr_decay": 0.1, "weight_decay": 0.01, "maximize": True},
+    ):
         results = []
         for where in (torch.device("cpu"), DEVICE):
             parameter, total = numbers((5, 3)).to(where), torch.zeros(5, 3, device=where)

@@ -65,7 +65,13 @@ def test_sort_into_given_tensors():
 
 def test_sort_among_other_operations():
     x = values_of((64, 64), torch.float32)
-    same(lambda x: ((x.t() * 2 + 1).sort(dim=0, stable=True).values * 3 - x, x.sort(dim=1, stable=True).values[:, 3:] + 1), x)
+    same(
+        lambda x: (
+            (x.t() * 2 + 1).sort(dim=0, stable=True).values * 3 - x,
+            x.sort(dim=1, stable=True).values[:, 3:] + 1,
+        ),
+        x,
+    )
 
 
 def test_gradient_of_sort():
@@ -97,7 +103,12 @@ def test_topk(dtype, largest):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8])
 def test_one_value_of_a_line(dtype):
-    x = torch.randperm(3 * 40 * 4, generator=torch.Generator().manual_seed(2)).reshape(3, 40, 4).remainder(251).to(dtype)
+    x = (
+        torch.randperm(3 * 40 * 4, generator=torch.Generator().manual_seed(2))
+        .reshape(3, 40, 4)
+        .remainder(251)
+        .to(dtype)
+    )
     for dim in (0, 1, -1):
         for keepdim in (False, True):
             actual, expected = both(lambda x, dim=dim, k=keepdim: x.kthvalue(2, dim, k), x)
@@ -105,11 +116,14 @@ def test_one_value_of_a_line(dtype):
             actual, expected = both(lambda x, dim=dim, k=keepdim: x.median(dim, k), x)
             assert_same(actual.values, expected.values)
             at = actual.indices if keepdim else actual.indices.unsqueeze(dim)
-            assert_same(x.to(DEVICE).gather(dim, at), x.gather(dim, expected.indices if keepdim else expected.indices.unsqueeze(dim)))
+            assert_same(
+                x.to(DEVICE).gather(dim, at),
+                x.gather(dim, expected.indices if keepdim else expected.indices.unsqueeze(dim)),
+            )
             actual, expected = both(lambda x, dim=dim, k=keepdim: x.mode(dim, k), x.remainder(7))
             assert_same(actual.values, expected.values)
     same(lambda x: (x.median(), x.nanmedian()), x)
-    same(lambda x: (x[..., 0].cummax(1) + x[..., 0].cummin(0)), x)
+    same(lambda x: x[..., 0].cummax(1) + x[..., 0].cummin(0), x)
     with pytest.raises(RuntimeError):
         x.to(DEVICE).kthvalue(41, 1)
 
@@ -120,7 +134,10 @@ def test_running_extremes(dtype):
     for dim in (0, 1):
         same(lambda x, d=dim: (*x.cummax(d), *x.cummin(d)), x)
         if dtype.is_floating_point:  # of both zeros the last
-            same(lambda x, d=dim: (x.cummax(d).values.signbit(), x.cummin(d).values.signbit()), x.nan_to_num(0).clamp(-0.0, 0.0))
+            same(
+                lambda x, d=dim: (x.cummax(d).values.signbit(), x.cummin(d).values.signbit()),
+                x.nan_to_num(0).clamp(-0.0, 0.0),
+            )
 
 
 def test_medians_of_nan():
@@ -147,10 +164,18 @@ def test_searchsorted():
     bounds = torch.tensor([[1.0, 3.0, 3.0, 5.0, 7.0], [0.0, 2.0, 4.0, 6.0, 8.0]])
     x = torch.tensor([[3.0, 6.0, 9.0, -1.0], [3.0, 6.0, 0.0, float("nan")]])
     for right in (False, True):
-        same(lambda b, x, r=right: (torch.searchsorted(b, x, right=r), torch.bucketize(x, b[0], right=r),
-                                    torch.searchsorted(b, x.t().contiguous().t(), right=r, out_int32=True),
-                                    torch.bucketize(x.t(), b[1], right=r), torch.searchsorted(b[0], 4, right=r),
-                                    torch.bucketize(3, b[0].to(torch.int64), right=r)), bounds, x)
+        same(
+            lambda b, x, r=right: (
+                torch.searchsorted(b, x, right=r),
+                torch.bucketize(x, b[0], right=r),
+                torch.searchsorted(b, x.t().contiguous().t(), right=r, out_int32=True),
+                torch.bucketize(x.t(), b[1], right=r),
+                torch.searchsorted(b[0], 4, right=r),
+                torch.bucketize(3, b[0].to(torch.int64), right=r),
+            ),
+            bounds,
+            x,
+        )
     mixed = bounds.flip(1)
     order = mixed.argsort(dim=1, stable=True)
     same(lambda b, x, o: (torch.searchsorted(b, x, sorter=o),), mixed, x, order)
@@ -176,13 +201,36 @@ def test_transforms(double, norm):
     z = torch.complex(x, x.flip(0))
     fft = torch.fft
     for dim in (0, 1, 2):
-        close(lambda x, z, d=dim: (fft.fft(x, dim=d, norm=norm), fft.ifft(z, dim=d, norm=norm), fft.rfft(x, dim=d, norm=norm),
-                                   fft.irfft(z, dim=d, norm=norm), fft.hfft(z, dim=d, norm=norm), fft.ihfft(x, dim=d, norm=norm),
-                                   fft.fft(z, n=37, dim=d, norm=norm), fft.irfft(z, n=11, dim=d, norm=norm)), x, z)
-    close(lambda x, z: (fft.fft2(z, norm=norm), fft.ifftn(z, norm=norm), fft.rfftn(x, norm=norm), fft.irfftn(z, norm=norm),
-                        fft.rfft2(x, dim=(0, 2), norm=norm), fft.fftn(z.conj(), dim=(2, 0), norm=norm),
-                        fft.fftn(x.transpose(0, 2), norm=norm), fft.fft(z.permute(2, 0, 1), dim=1, norm=norm),
-                        fft.ifft(z[:, ::2], dim=0, norm=norm), fft.fft2(z[:1].expand(4, -1, -1), norm=norm)), x, z)
+        close(
+            lambda x, z, d=dim: (
+                fft.fft(x, dim=d, norm=norm),
+                fft.ifft(z, dim=d, norm=norm),
+                fft.rfft(x, dim=d, norm=norm),
+                fft.irfft(z, dim=d, norm=norm),
+                fft.hfft(z, dim=d, norm=norm),
+                fft.ihfft(x, dim=d, norm=norm),
+                fft.fft(z, n=37, dim=d, norm=norm),
+                fft.irfft(z, n=11, dim=d, norm=norm),
+            ),
+            x,
+            z,
+        )
+    close(
+        lambda x, z: (
+            fft.fft2(z, norm=norm),
+            fft.ifftn(z, norm=norm),
+            fft.rfftn(x, norm=norm),
+            fft.irfftn(z, norm=norm),
+            fft.rfft2(x, dim=(0, 2), norm=norm),
+            fft.fftn(z.conj(), dim=(2, 0), norm=norm),
+            fft.fftn(x.transpose(0, 2), norm=norm),
+            fft.fft(z.permute(2, 0, 1), dim=1, norm=norm),
+            fft.ifft(z[:, ::2], dim=0, norm=norm),
+            fft.fft2(z[:1].expand(4, -1, -1), norm=norm),
+        ),
+        x,
+        z,
+    )
 
 
 def test_transforms_into_given_tensors_and_of_nothing():
@@ -211,7 +259,10 @@ def test_gradients_of_transforms():
 
     def gradient(x):
         x = x.detach().requires_grad_()
-        (torch.fft.irfft(torch.fft.rfft(x, norm="ortho") * 2, n=9).square().sum() + torch.fft.fft(x).abs().square().sum()).backward()
+        (
+            torch.fft.irfft(torch.fft.rfft(x, norm="ortho") * 2, n=9).square().sum()
+            + torch.fft.fft(x).abs().square().sum()
+        ).backward()
         return (x.grad,)
 
     close(gradient, x)

@@ -1,6 +1,6 @@
 """Linear algebra against torch's CPU device: real and complex, batches, layouts, empty matrices, out=, info and errors.
 
-Factors are unique up to signs and phases, so some are compared by what they make.
+Factors are unique up to signs and phases, so some are compared by their product.
 """
 
 import pytest
@@ -34,7 +34,7 @@ def bound_of(dtype):
 
 
 def close(function, *tensors, factor=1):
-    """Whether function gives the same on both devices, within a bound relative to the largest element."""
+    """True if the function gives the same on both devices, within a bound relative to the largest element."""
     actual, expected = function(*[t.to(DEVICE) for t in tensors]), function(*tensors)
     for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
         if e.dtype.is_floating_point or e.dtype.is_complex:
@@ -50,16 +50,45 @@ def close(function, *tensors, factor=1):
 def test_square_matrices(dtype, shape):
     b = matrix((*shape[:-1], 2), dtype, 1)
     for a in rows_and_columns(matrix(shape, dtype)):
-        close(lambda a, b: (L.inv(a), L.solve(a, b), L.solve(a.mT, b), L.solve(a.mH, b), L.solve(a, b.mT, left=False),
-                            *L.lu_factor_ex(a), *torch.lu_unpack(*L.lu_factor(a)), *L.lu(a)), a, b, factor=10)
+        close(
+            lambda a, b: (
+                L.inv(a),
+                L.solve(a, b),
+                L.solve(a.mT, b),
+                L.solve(a.mH, b),
+                L.solve(a, b.mT, left=False),
+                *L.lu_factor_ex(a),
+                *torch.lu_unpack(*L.lu_factor(a)),
+                *L.lu(a),
+            ),
+            a,
+            b,
+            factor=10,
+        )
         close(lambda a: (L.det(a), *L.slogdet(a)), a)
         close(lambda a: (L.matrix_exp(a / 4), L.matrix_power(a, 3)), a)
-        close(lambda a, b: (L.lu_solve(*L.lu_factor(a), b), L.lu_solve(*L.lu_factor(a), b, adjoint=True),
-                            L.lu_solve(*L.lu_factor(a), b.mT, left=False),
-                            L.lu_solve(*L.lu_factor(a), b.mT, left=False, adjoint=True)), a, b, factor=10)
-        close(lambda a, b: (L.solve_triangular(a.tril(), b, upper=False), L.solve_triangular(a, b, upper=True, unitriangular=True),
-                            L.solve_triangular(a.mH, b.mT, upper=False, left=False),
-                            *torch.triangular_solve(b, a, upper=False, transpose=True)), a, b, factor=100)
+        close(
+            lambda a, b: (
+                L.lu_solve(*L.lu_factor(a), b),
+                L.lu_solve(*L.lu_factor(a), b, adjoint=True),
+                L.lu_solve(*L.lu_factor(a), b.mT, left=False),
+                L.lu_solve(*L.lu_factor(a), b.mT, left=False, adjoint=True),
+            ),
+            a,
+            b,
+            factor=10,
+        )
+        close(
+            lambda a, b: (
+                L.solve_triangular(a.tril(), b, upper=False),
+                L.solve_triangular(a, b, upper=True, unitriangular=True),
+                L.solve_triangular(a.mH, b.mT, upper=False, left=False),
+                *torch.triangular_solve(b, a, upper=False, transpose=True),
+            ),
+            a,
+            b,
+            factor=100,
+        )
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -67,14 +96,33 @@ def test_square_matrices(dtype, shape):
 def test_hermitian_matrices(dtype, shape):
     b = matrix((*shape[:-1], 2), dtype, 1)
     for a in rows_and_columns(positive(shape, dtype)):
-        close(lambda a: (L.cholesky(a), L.cholesky(a, upper=True), *L.cholesky_ex(a), torch.cholesky_inverse(L.cholesky(a)),
-                         torch.cholesky_inverse(L.cholesky(a, upper=True), upper=True), L.eigvalsh(a), L.eigvalsh(a, UPLO="U")), a)
-        close(lambda a, b: (torch.cholesky_solve(b, L.cholesky(a)), torch.cholesky_solve(b, L.cholesky(a, upper=True), upper=True)), a, b)
+        close(
+            lambda a: (
+                L.cholesky(a),
+                L.cholesky(a, upper=True),
+                *L.cholesky_ex(a),
+                torch.cholesky_inverse(L.cholesky(a)),
+                torch.cholesky_inverse(L.cholesky(a, upper=True), upper=True),
+                L.eigvalsh(a),
+                L.eigvalsh(a, UPLO="U"),
+            ),
+            a,
+        )
+        close(
+            lambda a, b: (
+                torch.cholesky_solve(b, L.cholesky(a)),
+                torch.cholesky_solve(b, L.cholesky(a, upper=True), upper=True),
+            ),
+            a,
+            b,
+        )
         close(lambda a, b: (L.ldl_solve(*L.ldl_factor(a, hermitian=True), b, hermitian=True),), a, b)
         close(lambda a: L.ldl_factor_ex(a, hermitian=True), a)
         values, vectors = L.eigh(a.to(DEVICE))
         made = ((vectors * values.unsqueeze(-2)) @ vectors.mH).cpu()
-        assert_same(made, a, rtol=bound_of(dtype), atol=bound_of(dtype) * max(1, a.abs().max().item() if a.numel() else 1))
+        assert_same(
+            made, a, rtol=bound_of(dtype), atol=bound_of(dtype) * max(1, a.abs().max().item() if a.numel() else 1)
+        )
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -91,8 +139,15 @@ def test_other_matrices(dtype, shape):
             assert [x.shape for x in (u, s, v)] == [x.shape for x in expected]
         close(lambda a: (L.pinv(a), L.lu(a)[0] @ L.lu(a)[1] @ L.lu(a)[2]), a, factor=10)
         if shape[-2] >= shape[-1]:
-            close(lambda a: (L.householder_product(*torch.geqrf(a)), torch.ormqr(*torch.geqrf(a), a),
-                             torch.ormqr(*torch.geqrf(a), a, transpose=True), torch.ormqr(*torch.geqrf(a), a.mT, left=False)), a)
+            close(
+                lambda a: (
+                    L.householder_product(*torch.geqrf(a)),
+                    torch.ormqr(*torch.geqrf(a), a),
+                    torch.ormqr(*torch.geqrf(a), a, transpose=True),
+                    torch.ormqr(*torch.geqrf(a), a.mT, left=False),
+                ),
+                a,
+            )
 
 
 def right_hand_sides(shape, lines):
@@ -124,8 +179,12 @@ def test_eigenvalues(dtype):
         for a in rows_and_columns(matrix(shape, dtype)):
             values, vectors = L.eig(a.to(DEVICE))
             wide = a.to(values.dtype)
-            assert_same(wide.to(DEVICE) @ vectors, (vectors * values.unsqueeze(-2)).cpu(), rtol=1e-3 if bound_of(dtype) > 1e-6 else 1e-9,
-                        atol=1e-3 if bound_of(dtype) > 1e-6 else 1e-9)
+            assert_same(
+                wide.to(DEVICE) @ vectors,
+                (vectors * values.unsqueeze(-2)).cpu(),
+                rtol=1e-3 if bound_of(dtype) > 1e-6 else 1e-9,
+                atol=1e-3 if bound_of(dtype) > 1e-6 else 1e-9,
+            )
             got, want = L.eigvals(a.to(DEVICE)).cpu(), L.eigvals(a)
             if got.numel():
                 distance = (got.unsqueeze(-1) - want.unsqueeze(-2)).abs()
@@ -172,11 +231,34 @@ def test_results_into_given_tensors():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.complex128])
 def test_products(dtype):
     a, b, c = matrix((40, 17), dtype), matrix((17, 23), dtype, 1), matrix((40, 23), dtype, 2)
-    close(lambda a, b, c: (a @ b, a.mT.conj().mT @ b, (b.mH @ a.mH), torch.addmm(c, a, b, beta=0.5, alpha=2), a[:, 0].dot(a[:, 1]),
-                           torch.vdot(a[:, 0], a[:, 1]), a.conj() @ b[:, 0], a[::2] @ b[:, 1:]), a, b, c)
+    close(
+        lambda a, b, c: (
+            a @ b,
+            a.mT.conj().mT @ b,
+            (b.mH @ a.mH),
+            torch.addmm(c, a, b, beta=0.5, alpha=2),
+            a[:, 0].dot(a[:, 1]),
+            torch.vdot(a[:, 0], a[:, 1]),
+            a.conj() @ b[:, 0],
+            a[::2] @ b[:, 1:],
+        ),
+        a,
+        b,
+        c,
+    )
     batch, other = matrix((3, 20, 8), dtype), matrix((3, 8, 9), dtype, 1)
-    close(lambda a, b, c: (a @ b, a.mT.contiguous().mT @ b, a[:, :1] @ b, torch.addbmm(c, a, b, beta=2, alpha=3), a[:1] @ b), batch, other,
-          matrix((20, 9), dtype, 3))
+    close(
+        lambda a, b, c: (
+            a @ b,
+            a.mT.contiguous().mT @ b,
+            a[:, :1] @ b,
+            torch.addbmm(c, a, b, beta=2, alpha=3),
+            a[:1] @ b,
+        ),
+        batch,
+        other,
+        matrix((20, 9), dtype, 3),
+    )
 
 
 def test_gradients():
@@ -188,7 +270,14 @@ def test_gradients():
         sum((r.abs().square().sum() for r in results), torch.zeros((), device=leaves[0].device)).backward()
         return [leaf.grad for leaf in leaves if leaf.grad is not None]
 
-    for function in (lambda a, b: (L.solve(a, b),), lambda a, b: (L.inv(a), L.det(a)), lambda a, b: (L.cholesky(a), L.slogdet(a)[1]),
-                     lambda a, b: (L.svdvals(a), L.eigvalsh(a)), lambda a, b: L.qr(b), lambda a, b: (L.matrix_exp(a / 9),),
-                     lambda a, b: (L.solve_triangular(a, b, upper=True), torch.cholesky_solve(b, a)), lambda a, b: (L.pinv(b),)):
+    for function in (
+        lambda a, b: (L.solve(a, b),),
+        lambda a, b: (L.inv(a), L.det(a)),
+        lambda a, b: (L.cholesky(a), L.slogdet(a)[1]),
+        lambda a, b: (L.svdvals(a), L.eigvalsh(a)),
+        lambda a, b: L.qr(b),
+        lambda a, b: (L.matrix_exp(a / 9),),
+        lambda a, b: (L.solve_triangular(a, b, upper=True), torch.cholesky_solve(b, a)),
+        lambda a, b: (L.pinv(b),),
+    ):
         close(lambda a, b, f=function: gradients(f, a, b), a, b, factor=100)

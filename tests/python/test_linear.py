@@ -1,4 +1,4 @@
-"""Linear layers with gradients: a node of our own where torch has three."""
+"""Linear layers with gradients: one node of our own instead of torch's three."""
 
 import itertools
 
@@ -36,7 +36,9 @@ def test_gradients_are_those_that_are_wanted(shape):
             continue
         host = given(shape, places=places)
         device = on_device(host)
-        for mine, torchs in zip(gradients(device, with_bias=with_bias), gradients(host, with_bias=with_bias), strict=True):
+        for mine, torchs in zip(
+            gradients(device, with_bias=with_bias), gradients(host, with_bias=with_bias), strict=True
+        ):
             assert_same(mine, torchs, str(places), rtol=1e-12, atol=1e-12)
         assert [t.grad is None for t in device] == [t.grad is None for t in host]
 
@@ -126,6 +128,8 @@ def test_transforms_and_checkpoints():
         per_row = torch.func.vmap(torch.func.grad(lambda row, w=weight: F.linear(row, w).sum()))(x.detach())
         forwards = torch.func.jvp(loss, (weight.detach(),), (torch.ones_like(weight),))[1]
         again = torch.utils.checkpoint.checkpoint(F.linear, x, weight, bias, use_reentrant=False).sum()
-        results.append([torch.func.grad(loss)(weight.detach()), per_row, forwards, *torch.autograd.grad(again, tensors)])
+        results.append(
+            [torch.func.grad(loss)(weight.detach()), per_row, forwards, *torch.autograd.grad(again, tensors)]
+        )
     for mine, torchs in zip(*results, strict=True):
         assert_same(mine.detach(), torchs.detach(), rtol=1e-12, atol=1e-12)

@@ -1,4 +1,4 @@
-"""Contractions with what follows them: convolutions and products in inference against torch's CPU device, while
+"""Contractions with their epilogues: convolutions and products in inference against torch's CPU device, while
 statistics, weights and modes change between calls."""
 
 import copy

@@ -1,8 +1,8 @@
-"""Each network trains on the device as it does on torch's CPU, with every form of optimizer and what else it needs.
+"""Each network trains on the device as on torch's CPU, with every form of optimizer and its other requirements.
 
-A comparison over 20 steps means something where rounding alone doesn't move the result. A ReLU that changes side
-because of the last bit moves gradients by a percent, so `well_conditioned` looks for a start from which torch's own
-float32 run stays with its float64 run, and only then asks the device.
+A comparison over 20 steps is meaningful if rounding alone doesn't change the result. A ReLU that switches because of
+the last bit changes gradients by a percent. So `well_conditioned` searches a start from which torch's own float32 run
+stays close to its float64 run, and only then runs the device.
 """
 
 import copy
@@ -61,16 +61,16 @@ def loss_difference(losses, expected):
 
 
 def gradient_difference(gradients, expected):
-    """The worst parameter: its difference against its norm, or against a hundredth of the whole gradient's norm where
-    its own is smaller still (what lies before a batch norm may have none but rounding)."""
+    """The worst parameter: its difference relative to its norm, or to a hundredth of the whole gradient's norm if
+    that is larger (a layer before a batch norm may have only rounding errors)."""
     floor = 0.01 * total_norm(expected.values())
     return max(norm_difference(gradients[name], g) / max(g.norm().item(), floor) for name, g in expected.items())
 
 
 @functools.cache
 def well_conditioned(name, optimizer):
-    """A model, batches and torch CPU's results, whose losses and gradients float64 confirms to a tenth of what the device
-    is allowed; and the final state in float64."""
+    """A model, batches and torch CPU's results, whose losses and gradients float64 confirms to a tenth of the
+    device's bound; and the final state in float64."""
     case, make = CASES[name], OPTIMIZERS[optimizer](name)
     tried = []
     for seed in range(8):
@@ -118,7 +118,7 @@ def test_inference_matches_cpu(name, device):
 
 
 def test_training_with_dropout_learns(device):
-    """Dropout draws other numbers on each device, so what is compared is that the loss falls to the same level."""
+    """Dropout draws different numbers on each device, so the test compares the level to which the loss falls."""
     case = CASES["cnn"]
     model = case.build(small=True, dropout=0.3)
     batch = case.batch(16, small=True)
@@ -576,7 +576,7 @@ def test_one_graph_from_several_threads(device):
 
 
 def test_device_of_everything(device):
-    """Nothing moves to the host unasked: outputs, gradients and optimizer state stay where the model is."""
+    """Nothing moves to the host by itself: outputs, gradients and optimizer state stay on the model's device."""
     model, optimizer = trained(device)
     for p in model.parameters():
         assert p.device.type == p.grad.device.type == DEVICE.type

@@ -1,4 +1,5 @@
-"""Python numbers that a tensor's dtype does not have, dtypes that torch refuses, and other rules of torch's CPU device."""
+"""Python numbers that a tensor's dtype does not have, dtypes that torch refuses, and other rules of torch's CPU
+device."""
 
 import math
 
@@ -52,7 +53,9 @@ def assert_same_outcome(function, make, what):
 @pytest.mark.parametrize("name", WRAPPING)
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
 def test_numbers_that_do_not_fit(name, dtype):
-    assert_same_outcome(WRAPPING[name], lambda d: torch.tensor(UINT8, dtype=torch.uint8).to(dtype).to(d), f"{name} {dtype}")
+    assert_same_outcome(
+        WRAPPING[name], lambda d: torch.tensor(UINT8, dtype=torch.uint8).to(dtype).to(d), f"{name} {dtype}"
+    )
 
 
 REFUSED = {
@@ -100,7 +103,9 @@ def test_a_conjugate_view_is_copied_into_real_numbers():
         assert_same(made, torch.zeros(2, dtype=dtype).copy_(x.conj()), str(dtype))
 
 
-@pytest.mark.parametrize("function", [lambda x: x + 1, lambda x: x >= 1, lambda x: torch.where(x > 0, x, 2.0), torch.neg, lambda x: x * x])
+@pytest.mark.parametrize(
+    "function", [lambda x: x + 1, lambda x: x >= 1, lambda x: torch.where(x > 0, x, 2.0), torch.neg, lambda x: x * x]
+)
 def test_strides_of_dims_of_one_element(function):
     for sizes, strides in (([3, 1], [1, 2]), ([3, 1], [1, 3]), ([1, 3], [1, 1]), ([2, 1, 3], [3, 1, 1])):
         made = [function(torch.empty_strided(sizes, strides, device=d).fill_(2)).stride() for d in ("cpu", DEVICE)]

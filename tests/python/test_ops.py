@@ -1,6 +1,6 @@
-"""Element-wise operators, in place and through views, and programs of many operators, against torch's CPU device, forward and
-backward: dtypes, shapes, layouts in memory (transposed, strided, sliced, expanded), empty tensors, NaN and infinities. Operators of
-other families have files of their own.
+"""Element-wise operators, in place and through views, and programs of many operators, against torch's CPU device,
+forward and backward: dtypes, shapes, layouts in memory (transposed, strided, sliced, expanded), empty tensors, NaN
+and infinities. Operators of other families have files of their own.
 """
 
 import math
@@ -75,10 +75,10 @@ def test_unary(name):
 
 @pytest.mark.parametrize("name", UNARY)
 def test_unary_specials(name):
-    """NaN, infinities, zeros and large numbers go where torch's CPU device sends them; so do their gradients.
+    """NaN, infinities, zeros and large numbers give torch's CPU results; so do their gradients.
 
-    Left out is where torch disagrees with itself, its vector form with its scalar form or with the formula: gradients
-    at NaN, gelu of infinity, sines of huge numbers.
+    Left out are cases in which torch's vector form disagrees with its scalar form or with the formula: gradients at
+    NaN, gelu of infinity, sines of huge numbers.
     """
     for dtype in FLOATS:
         x = specials(dtype)
@@ -176,7 +176,7 @@ def test_binary_halves_round_each_operation(name, dtype):
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, torch.bool])
 def test_integer_arithmetic(dtype):
-    """Integers wrap around; division by numbers that aren't zero rounds as asked."""
+    """Integers wrap around; division by non-zero numbers rounds as requested."""
     x, y = numbers((5, 40), dtype, 1, -120, 120), numbers((5, 40), dtype, 2, -120, 120)
     functions = [torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor, torch.logical_and, torch.mul, torch.add]
     functions += [torch.maximum, torch.minimum, torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge]
@@ -321,7 +321,7 @@ def test_in_place_through_views():
 
 
 def test_fills_may_repeat_themselves():
-    """What one element gets twice is the same both times, so torch lets fills through where it refuses other writes."""
+    """Fills write an overlapping element twice with the same value, so torch accepts them and rejects other writes."""
 
     def function(x):
         y = x.clone()
@@ -392,7 +392,7 @@ def test_foreach_lists():
 
 
 def test_one_expression_of_many_operators():
-    """Fused with everything around it, an operator gives what it gives alone."""
+    """Fused with its neighbours, an operator gives the same result as alone."""
 
     def function(x, w, b):
         h = F.layer_norm(x, (16,))

@@ -1,4 +1,4 @@
-"""Adam's steps over lists in one call: the bits of torch's own dozen, and what goes to torch's own."""
+"""Adam's steps over lists in one call: the bits of torch's dozen calls, and the cases left to torch's own step."""
 
 import importlib
 import itertools
@@ -28,7 +28,7 @@ class Counted:
 
 @pytest.fixture
 def own(monkeypatch):
-    """torch's own function, counted, behind ours."""
+    """torch's own function, counted, called by ours."""
     counted = Counted()
     cell = next(c for name, c in zip(OURS.__code__.co_freevars, OURS.__closure__, strict=True) if name == "own")
     before = cell.cell_contents
@@ -124,7 +124,7 @@ def test_a_gradient_that_lies_otherwise():
 
 
 def test_steps_that_python_can_not_count(own):
-    """A step below 0 makes torch's arithmetic complex or divide by zero: its own function says what comes of it."""
+    """A step below 0 makes torch's arithmetic complex or divides by zero: its own function defines the result."""
     parts = parameters(shapes=[(3,)])
     parts[0].grad = torch.ones(3, device="headrace")
     optimizer = torch.optim.Adam(parts)

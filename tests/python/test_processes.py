@@ -73,7 +73,7 @@ def test_views_of_one_message_share_their_storage(device):
 def send(queue, back):
     torch.set_num_threads(1)
     queue.put((torch.arange(3.0, device="headrace") + 1, torch.ones(2, 2, device="headrace").t()))
-    back.get(timeout=120)  # the receiver has opened what this process shares
+    back.get(timeout=120)  # the receiver has opened this process's shared memory
 
 
 def test_tensors_of_a_worker_arrive_on_the_device(device):

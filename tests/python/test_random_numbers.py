@@ -10,7 +10,7 @@ from support import DEVICE, assert_same
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.3, 0.5, 0.9, 1.0])
 def test_dropout(p):
-    """What is kept is scaled, the rest is zero, the share is right, and the gradient uses the same mask."""
+    """Kept elements are scaled, the rest is zero, the share is right, and the gradient uses the same mask."""
     n = 40_000
     x = torch.full((n,), 2.0, device=DEVICE, requires_grad=True)
     y = F.dropout(x, p)
@@ -90,9 +90,17 @@ def test_initialisers():
 @pytest.mark.device_only
 def test_seeds_repeat():
     torch.manual_seed(11)
-    first = [torch.randn(5, device=DEVICE).cpu(), torch.rand(5, device=DEVICE).cpu(), torch.randint(9, (5,), device=DEVICE).cpu()]
+    first = [
+        torch.randn(5, device=DEVICE).cpu(),
+        torch.rand(5, device=DEVICE).cpu(),
+        torch.randint(9, (5,), device=DEVICE).cpu(),
+    ]
     torch.manual_seed(11)
-    again = [torch.randn(5, device=DEVICE).cpu(), torch.rand(5, device=DEVICE).cpu(), torch.randint(9, (5,), device=DEVICE).cpu()]
+    again = [
+        torch.randn(5, device=DEVICE).cpu(),
+        torch.rand(5, device=DEVICE).cpu(),
+        torch.randint(9, (5,), device=DEVICE).cpu(),
+    ]
     assert all(torch.equal(a, b) for a, b in zip(first, again))
     assert torch.headrace.initial_seed() == 11
 

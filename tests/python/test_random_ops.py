@@ -1,14 +1,14 @@
 """Random sequences of tensor operations, on torch's CPU device and on the device side by side.
 
-A program works on a pool of tensors: it makes some, takes views of them (slices with steps, transposed, expanded, of
-nothing), writes through the views, and computes. Each instruction runs on the CPU first. What raises there must raise
-the same on the device; at the end every tensor of the pool must be equal, so that a write that reached too little or
-too much is seen wherever it went.
+A program works on a pool of tensors: it creates some, makes views of them (slices with steps, transposed, expanded,
+empty), writes through the views, and computes. Each instruction runs on the CPU first. An exception there must be the
+same on the device. At the end every tensor of the pool must be equal, so that a write to too few or too many elements
+is detected anywhere.
 
 Rounding must not make programs incomparable. A value that is a multiple of 1/64 below 2^9 is exact in every order of
 summation: as long as both devices work with such numbers they must agree to the bit (signs of zeros apart), and only
-such tensors may be compared, cast to integers or searched for extremes. Each family of views of one memory carries a
-bound for its error; 0 says exact.
+such tensors may be compared, cast to integers or searched for extremes. Each family of views of one memory has a
+bound for its error; 0 means exact.
 """
 
 import math
@@ -44,7 +44,7 @@ class Pair:
         return self.family.error == 0
 
     def places(self):
-        """Where its elements lie in its memory."""
+        """The positions of its elements in its memory."""
         count = self.expected.untyped_storage().nbytes() // self.expected.element_size()
         places = torch.arange(count).as_strided(
             self.expected.shape, self.expected.stride(), self.expected.storage_offset()
@@ -72,7 +72,7 @@ class Machine:
 
     def __init__(self):
         self.pool: list[Pair] = []
-        self.numbers = iter(())  # what the current instruction draws
+        self.numbers = iter(())  # random choices of the current instruction
         self.said = ""  # what it did
 
     # -- choosing
@@ -177,8 +177,8 @@ class Machine:
 
     def write(self, target, function, *sources, gain=1.0, rounds=False, refuses=True):
         """Changes `target` in place. Left out are writes whose result depends on the order in which elements are
-        visited, unless torch sees the overlap and refuses: for that it looks at strides of 0, and at the ends of
-        tensors without gaps. `refuses` says whether the operation looks at all."""
+        visited, unless torch sees the overlap and refuses: for that it checks strides of 0, and the ends of tensors
+        without gaps. `refuses`: True if the operation checks at all."""
         places = target.places()
         if len(set(places)) < len(places):
             repeats = any(s == 0 and n > 1 for n, s in zip(target.expected.shape, target.expected.stride()))
@@ -295,7 +295,7 @@ def take_squeezed(m: Machine):
 
 
 def take_viewed(m: Machine):
-    """A view of another shape, where both devices hold the tensor in one piece."""
+    """A view of another shape, if the tensor is contiguous on both devices."""
     pair = m.pick(lambda p: p.expected.is_contiguous() and p.actual.is_contiguous())
     count = pair.expected.numel()
     shapes = [(-1,)] if count else [(0, 3)]
@@ -590,7 +590,7 @@ def drop(m: Machine):
 
 
 def read(m: Machine):
-    """The host looks: what is pending runs now."""
+    """The host reads a value: pending work runs now."""
     pair = m.pick()
     actual = pair.actual.tolist()
     if pair.exact():
@@ -643,7 +643,7 @@ def test_writes_through_views(program):
 
 @given(st.integers(0, 2**63 - 1))
 def test_long_programs(seed):
-    """Longer than what hypothesis draws well, from a seed."""
+    """Longer than hypothesis can draw well, from a seed."""
     numbers = torch.randint(256, (100, 16), generator=torch.Generator().manual_seed(seed)).tolist()
     run_program(numbers, [MAKE, VIEW, VIEW, COMPUTE, COMPUTE, COMPUTE, WRITE, WRITE, OTHER])
 

@@ -1,4 +1,4 @@
-"""The README's first lines of Python print what stands below them, and the rest of its Python runs."""
+"""The README's first lines of Python print the output shown, and the rest of its Python runs."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from support import DEVICE, ROOT
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
 PYTHON = [text for language, text in BLOCKS if language == "python"]
-# What a snippet takes from the text around it.
+# Names that a snippet uses from the surrounding text.
 PREPARED = """
 import time
 import headrace.torch, torch
@@ -25,7 +25,9 @@ pytestmark = pytest.mark.skipif(DEVICE.type != "headrace", reason="the README is
 
 def run(program, device="cpu"):
     environment = os.environ | {"HEADRACE_DEVICE": device}
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, env=environment, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, env=environment, check=False
+    )
 
 
 def test_first_lines_print_what_is_below_them():

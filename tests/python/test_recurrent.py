@@ -54,7 +54,8 @@ def start(kind, h):
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_recurrent_networks_from_a_state(kind, dtype):
-    """Both directions of two layers, gradients of the first states, strided inputs, outputs that are changed in place."""
+    """Both directions of two layers, gradients of the first states, strided inputs, outputs that are changed in
+    place."""
     results = []
     for where in ("cpu", DEVICE):
         network, h = recurrent(kind, where, dtype, num_layers=2, bidirectional=True, batch_first=True)
@@ -74,7 +75,7 @@ def test_recurrent_networks_from_a_state(kind, dtype):
 @pytest.mark.parametrize("part", range(3))
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_recurrent_networks_by_one_result(kind, part):
-    """Gradients where only the output, the last state or the last cell is used, or only one step."""
+    """Gradients if only the output, the last state or the last cell is used, or only one step."""
     results = []
     for where in ("cpu", DEVICE):
         network, h = recurrent(kind, where)
@@ -101,7 +102,8 @@ def test_second_gradients_of_recurrent_networks(kind):
 
 
 def test_unusual_recurrent_networks():
-    """What goes through torch's own layers: projections, packed sequences, no batch, transforms, autocast; and its errors."""
+    """Cases left to torch's own layers: projections, packed sequences, no batch, transforms, autocast; and their
+    errors."""
     results = []
     for where in ("cpu", DEVICE):
         torch.manual_seed(0)

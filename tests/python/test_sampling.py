@@ -1,5 +1,5 @@
-"""The device's random numbers have the distributions that they are named for: against SciPy's functions, with seeds fixed, so that
-a failure is a fault and no accident. torch's own numbers are another sequence."""
+"""The device's random numbers have the distributions that they are named for: against SciPy's functions, with seeds
+fixed, so that a failure is a fault and no accident. torch's own numbers are another sequence."""
 
 import math
 
@@ -31,7 +31,9 @@ CONTINUOUS = {
     "gamma below 1": (lambda dtype: torch._standard_gamma(full(0.5, dtype)), stats.gamma(0.5)),
     "gamma above 1": (lambda dtype: torch._standard_gamma(full(7.5, dtype)), stats.gamma(7.5)),
     "dirichlet": (
-        lambda dtype: torch._sample_dirichlet(torch.tensor([[2.0, 3.0]], dtype=dtype).to(DEVICE).expand(COUNT, 2))[:, 0],
+        lambda dtype: torch._sample_dirichlet(torch.tensor([[2.0, 3.0]], dtype=dtype).to(DEVICE).expand(COUNT, 2))[
+            :, 0
+        ],
         stats.beta(2, 3),
     ),
 }

@@ -52,7 +52,7 @@ def test_save_formats_keep_sharing(new_format):
 
 
 def test_moving_a_module_keeps_its_parameters():
-    """Tied weights stay one parameter; an optimizer that was made before the move trains what moved."""
+    """Tied weights stay one parameter; an optimizer created before the move trains the moved parameters."""
     losses = []
     for device in ("cpu", D):
         torch.manual_seed(5)
@@ -60,7 +60,7 @@ def test_moving_a_module_keeps_its_parameters():
         head.weight = table.weight
         model = torch.nn.Sequential(table, torch.nn.Tanh(), head)
         x = torch.arange(12)
-        model(x).sum().backward()  # gradients move as well, and a later backward finds where they are now
+        model(x).sum().backward()  # gradients move as well, and a later backward adds to the moved ones
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         weight, before = table.weight, table.weight.grad.clone()
         model.to(device)

@@ -1,6 +1,6 @@
 """Two devices of one driver: headrace:0 and headrace:1.
 
-Most machines have one. There the whole file runs once more in a process of its own, with a CPU that says it is two devices, each
+Most machines have one. There the whole file runs again in a process of its own, with the CPU as two devices, each
 with its own queue and memory.
 """
 
@@ -146,7 +146,10 @@ def test_each_device_has_its_counters_memory_and_queue():
     assert module.stats(1)["operations"] == 2 and module.stats(0)["operations"] == 0
     module.synchronize(SECOND)
     assert module.memory_allocated(1) - before[1] >= 4 << 20 and module.memory_allocated(0) == before[0]
-    assert not IS_ACCELERATOR or torch.accelerator.memory_allocated(1) == module.memory_stats("headrace:1")["allocated_bytes"]
+    assert (
+        not IS_ACCELERATOR
+        or torch.accelerator.memory_allocated(1) == module.memory_stats("headrace:1")["allocated_bytes"]
+    )
     assert module.mem_get_info(1)[1] == module.get_device_properties(1).total_memory > 0
     assert module.get_device_properties(1).ordinal == 1 and x.sum().item() == 2 << 20
     stream = torch.headrace.Stream(1)

@@ -1,5 +1,5 @@
-"""Memory that is short ends the operation that asks for it and what comes behind, not what came before: a loop that halves its batch
-and tries again loses no step."""
+"""Insufficient memory fails the operation that needs it and later ones, not earlier ones: a loop that halves its
+batch and tries again loses no step."""
 
 import pytest
 import torch
@@ -22,7 +22,8 @@ def make_model(device):
 
 
 def train(model, optimizer, rows, width):
-    """A step whose activations are rows x width x 16 numbers; the forward pass of one is pending with the step before."""
+    """A step whose activations are rows x width x 16 numbers; the forward pass of one is pending with the step
+    before."""
     weights = [p for p in model.parameters()]
     x = torch.ones(rows, 16, device=weights[0].device)
     y = model(x).unsqueeze(1).expand(rows, width, 16).sin()

@@ -129,7 +129,9 @@ CSR = {
     "rows to columns": lambda w: csr(w).to_sparse_csc(),
     "columns to rows": lambda w: matrix(w, 3, 4).relu().to_sparse_csc().to_sparse_csr(),
     "rows to columns, none": lambda w: torch.zeros(3, 0, device=w).to_sparse_csr().to_sparse_csc(),
-    "rows to columns, batches": lambda w: (torch.ones(2, 3, 4, device=w) * csr(w).to_dense()).to_sparse_csr().to_sparse_csc(),
+    "rows to columns, batches": lambda w: (
+        (torch.ones(2, 3, 4, device=w) * csr(w).to_dense()).to_sparse_csr().to_sparse_csc()
+    ),
     "rows to columns, dense": lambda w: matrix(w, 3, 8).reshape(3, 4, 2).to_sparse_csr(dense_dim=1).to_sparse_csc(),
     "blocks to columns": lambda w: matrix(w, 4, 6).relu().to_sparse_bsr((2, 3)).to_sparse_bsc((2, 3)),
     "blocks to rows": lambda w: matrix(w, 6, 4).relu().to_sparse_bsc((3, 2)).to_sparse_bsr((3, 2)),

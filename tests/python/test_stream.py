@@ -1,4 +1,4 @@
-"""What the stream does behind a training loop: programs found again, memory that stays bounded, modes that agree."""
+"""The stream under a training loop: cached programs are reused, memory stays bounded, modes agree."""
 
 import os
 import subprocess
@@ -50,7 +50,7 @@ def test_a_loop_that_reads_each_loss_compiles_two_programs():
         step().item()
     stats = torch.headrace.stats()
     assert stats["compiles"] == 0 and stats["cache_hits"] == stats["commits"]
-    # A device beside the host gets each pass by itself, and what is recorded so far whenever it would run dry.
+    # A device beside the host gets each pass separately, and the records so far whenever it would become idle.
     assert stats["commits"] == 10 if is_host() else stats["commits"] >= 30
 
 
@@ -73,7 +73,7 @@ def test_kernels_that_libraries_write_are_calls_of_libraries(device):
     """A device without a library for attention or small products has kernels of the project's own for them."""
     q = torch.randn(1, 2, 200, 64).to(device)
     torch.headrace.reset_stats()
-    for _ in range(8):  # from the third time on as graphs, where the device has them
+    for _ in range(8):  # from the third time on as graphs, if the device has them
         y = torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).sin_()
         torch.headrace.synchronize()
     assert y.isfinite().all()
@@ -229,7 +229,7 @@ def test_memory_of_dropped_tensors_comes_back():
 
 
 def test_a_long_loop_without_reading_holds_little_memory():
-    """What is pending is bounded: a loop that makes and drops tensors doesn't pile them up."""
+    """Pending work is bounded: a loop that makes and drops tensors doesn't accumulate them."""
     synchronize()
     torch.headrace.reset_peak_memory_stats()
     before = torch.headrace.memory_allocated()

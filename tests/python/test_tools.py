@@ -1,4 +1,4 @@
-"""The `headrace` command, on the example of docs: lines of a profile, and what `explain` says and draws."""
+"""The `headrace` command, on the example of docs: lines of a profile, and the text and picture of `explain`."""
 
 import os
 import pathlib
@@ -35,7 +35,9 @@ def run(*arguments, code=0, **environment):
 
 def test_a_profile_has_a_line_for_each_kernel_with_time_bytes_and_shares():
     lines = run("run", STEP, HEADRACE_DEBUG="2", HEADRACE_JIT="off").stderr.splitlines()
-    machine = [re.fullmatch(r"headrace: this machine reads (\d+) GB/s, \d+ threads, (\d+) GFLOP/s f32", line) for line in lines]
+    machine = [
+        re.fullmatch(r"headrace: this machine reads (\d+) GB/s, \d+ threads, (\d+) GFLOP/s f32", line) for line in lines
+    ]
     machine = [match for match in machine if match]
     assert len(machine) == 1 and int(machine[0][1]) > 0 and int(machine[0][2]) > 0
     kernels = [match for match in map(LINE.fullmatch, lines) if match]
@@ -94,7 +96,9 @@ def test_explain_of_unfused_modes_has_a_step_for_each_operation(program, mode):
 def test_explain_measures_each_step(program):
     text = run("explain", program, "--time", "5").stdout
     total = float(re.search(r"median of 5 runs: ([\d.]+) us in all steps", text)[1])
-    times = [float(us) for us in re.findall(r"^    ([\d.]+) us, [\d.]+ % of all; .*(?:interpreted|compiled)$", text, re.M)]
+    times = [
+        float(us) for us in re.findall(r"^    ([\d.]+) us, [\d.]+ % of all; .*(?:interpreted|compiled)$", text, re.M)
+    ]
     assert len(times) == 2 and sum(times) == pytest.approx(total, abs=0.2)
 
 

@@ -1,4 +1,5 @@
-"""Training around the operators: backward from threads, checkpoints, autocast, scaled gradients, optimizers, against torch."""
+"""Training around the operators: backward from threads, checkpoints, autocast, scaled gradients, optimizers, against
+torch."""
 
 import itertools
 import threading

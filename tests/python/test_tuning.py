@@ -1,5 +1,5 @@
-"""Ways to run a library's operation, measured while programs repeat: results stay the same to the last bit as long as a process lives, right
-in all processes, and what was measured is on disk for the next one."""
+"""Algorithms of a library's operation, timed while programs repeat: results keep their bits within a process, are
+right in all processes, and the timings are on disk for the next one."""
 
 import json
 import os
@@ -40,7 +40,12 @@ def run(folder, choices: str, steps: int, kind: str = "any") -> int:
     """How many different results the steps gave."""
     environment = dict(os.environ, HEADRACE_CACHE=str(folder), HEADRACE_TUNING=choices, HEADRACE_JIT="off")
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(steps), kind], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", SCRIPT, str(steps), kind],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -67,7 +72,7 @@ def test_nothing_is_measured_where_nobody_asks_for_it(tmp_path, choices):
 
 
 def test_deterministic_algorithms_are_not_chosen_by_measurement(tmp_path):
-    """What another process measured is not read either: there is nothing to read, and nothing is added."""
+    """Another process's timings are not read: there is nothing to read, and nothing is added."""
     tmp_path.chmod(0o700)
     assert run(tmp_path, "measure", 300, "deterministic") == 1
     assert not kept(tmp_path)

@@ -1,8 +1,8 @@
 """Tensors of the device between processes, through torch.multiprocessing: they arrive on the device.
 
-What is sent is a storage, as torch sends those of the host: its bytes go into shared memory, and the receiver copies them to
-its device. Tensors of one message that share a storage still do when they arrive. Sender and receiver each have their own copy:
-a later change in one process is not seen in the other.
+The storage is sent, as torch does for the host: its bytes go into shared memory, and the receiver copies them to its
+device. Tensors of one message that share a storage still share one on arrival. Sender and receiver each have their
+own copy: a later change in one process is not visible in the other.
 """
 
 from multiprocessing.context import get_spawning_popen
@@ -11,7 +11,7 @@ from multiprocessing.reduction import ForkingPickler
 import torch
 from torch.multiprocessing import reductions
 
-import headrace.torch  # noqa: F401 (registers the name where the receiver's torch has not)
+import headrace.torch  # noqa: F401 (registers the name if the receiver's torch has not)
 
 
 def _bytes_of(storage):

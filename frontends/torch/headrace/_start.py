@@ -1,8 +1,8 @@
-"""The first use of the device: what it changes in torch. The library imports this module then, once; a program that only
-imports torch never does.
+"""The changes to torch at the first use of the device. The library imports this module then, once; a program that
+only imports torch never does.
 
-torch has no hook for the following, so its functions are replaced by ones that look at the device first. Tensors of other
-devices go to torch's own function.
+torch has no hook for the following, so its functions are replaced by ones that check the device first. Tensors of
+other devices go to torch's own function.
 """
 
 import atexit
@@ -17,8 +17,8 @@ from headrace._library import _C
 
 
 def _choose_as_for_the_host():
-    """torch accumulates the chunked linear_cross_entropy of half precision in float32 on the devices that it lists, and in the
-    narrow dtype elsewhere; ours gets the CPU's choices."""
+    """torch accumulates the chunked linear_cross_entropy of half precision in float32 on the devices that it lists,
+    and in the narrow dtype elsewhere; ours gets the CPU's choices."""
     options = sys.modules.get("torch.nn.modules.linear_cross_entropy_options")
     if options is None:
         return  # an older torch
@@ -53,8 +53,8 @@ def _print_from_the_host():
 
 
 def _compile_by_our_backend():
-    """torch.compile without a backend means inductor, which generates no code for this device: graphs that touch it go to
-    ours, as with backend="headrace"."""
+    """torch.compile without a backend means inductor, which generates no code for this device: graphs that touch it
+    go to ours, as with backend="headrace"."""
     wrapper = torch._TorchCompileInductorWrapper
     by_inductor = wrapper.__call__
 
@@ -72,13 +72,13 @@ def _compile_by_our_backend():
 def _finish():
     """Waits for the device before the interpreter ends, without holding the interpreter's lock.
 
-    A thread of autograd that has just finished a backward pass drops Python objects; if it asks for the lock when the
-    interpreter is ending, the process aborts. (The core itself waits for its work when the process exits.)
+    A thread of autograd that has just finished a backward pass releases Python objects; if it requests the lock while
+    the interpreter is ending, the process aborts. (The core itself waits for its work when the process exits.)
     """
     try:
         _C.synchronize_all()
     except Exception:
-        pass  # nobody is left to read the error
+        pass  # the error can't be reported any more
 
 
 def _start():

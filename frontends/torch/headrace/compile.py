@@ -1,14 +1,14 @@
 """torch.compile(model, backend="headrace"): a graph is captured once and appended to the stream in each call.
 
-Dynamo and AOTAutograd produce FX graphs. The first call of one runs it on placeholders, and its records go into a part of
-the core (headrace/part.h). Each later call is one call of an operator that makes the outputs, without memory, and appends
-that part to the stream. So a compiled part fuses with its neighbours, a forward pass with its backward pass and the
-optimizer, and gives the same bits as eager code.
+Dynamo and AOTAutograd produce FX graphs. The first call of one runs it on placeholders, and its records go into a
+part of the core (headrace/part.h). Each later call is one call of an operator that makes the outputs, without memory,
+and appends that part to the stream. So a compiled part fuses with its neighbours, a forward pass with its backward
+pass and the optimizer, and gives the same bits as eager code.
 
 FX graphs without gradients bypass AOTAutograd: operations in place and views are recorded as they are.
 
-An FX graph that can't be captured (it needs a value, computes on the host, or its inputs share memory that it
-writes) runs operation by operation, is counted in torch.headrace.stats()["graph_eager_runs"], and logs why, once.
+An FX graph that can't be captured (it needs a value, computes on the host, or its inputs share memory that it writes)
+runs operation by operation, is counted in torch.headrace.stats()["graph_eager_runs"], and logs why, once.
 """
 
 import logging
@@ -30,9 +30,9 @@ _run = torch.ops.headrace.graph_run.default._op
 _end = torch.ops.headrace.graph_end.default._op
 _end_backward = torch.ops.headrace.graph_end_backward.default._op
 
-# The first geometries of an FX graph's inputs, and the first values of its numbers, are captured at once; later ones when they
-# come for the second time, since a capture costs more than eager code. So many programs, one for each set of numbers, are kept,
-# and so many geometries are remembered as met once.
+# The first geometries of an FX graph's inputs, and the first values of its numbers, are captured at once; later ones
+# when they come for the second time, since a capture costs more than eager code. So many programs, one for each set
+# of numbers, are kept, and so many geometries are remembered as met once.
 _AT_ONCE_MAX, _PROGRAMS_MAX, _MET_MAX, _FAILURES_MAX = 8, 64, 256, 3
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
@@ -50,7 +50,8 @@ def _is_on_device(value):
 
 
 def _placeholder(tensor):
-    """A tensor on the device with the geometry of `tensor`, in a storage that ends where it ends. Sizes may be symbols of a trace: their hints are used."""
+    """A tensor on the device with the geometry of `tensor`, in a storage that ends where it ends. Sizes may be
+    symbols of a trace: their hints are used."""
     is_plain = type(tensor) in (*_PLAIN, FakeTensor) and tensor.layout == torch.strided
     if not is_plain or tensor.is_conj() or tensor.is_neg():
         raise CannotCaptureError(f"an input is a {type(tensor).__name__} that is not plain")
@@ -181,7 +182,8 @@ class Graph:
         handle, run, missed = program.handle, _run, self._call_missed
 
         def call(*tensors):
-            """The cases that the C++ function leaves to Python: new geometries, results that are not all on the device."""
+            """The cases that the C++ function leaves to Python: new geometries, results that are not all on the
+            device."""
             tensors += attributes
             results = run(handle, tensors)
             if results and results[0] is None:
@@ -313,8 +315,8 @@ _ITEM = ("item", torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense
 
 
 def _take_numbers(module):
-    """Dynamo passes a Python float that has changed as a tensor of the host, whose item() the FX graph takes. Such an input
-    becomes the number itself. Gives the places of these inputs."""
+    """Dynamo passes a Python float that has changed as a tensor of the host, whose item() the FX graph takes. Such an
+    input becomes the number itself. Gives the places of these inputs."""
     places = set()
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     for place, node in enumerate(inputs):
@@ -381,8 +383,8 @@ def _trust_no_strides(module):
 
 
 def _update_statistics_in_place(module):
-    """Batch norm that returns new running statistics, and the copies of them into the old ones, become the operator that
-    updates the old ones."""
+    """Batch norm that returns new running statistics, and the copies of them into the old ones, become the operator
+    that updates the old ones."""
     for node in list(module.graph.nodes):
         if node.target is not _aten._native_batch_norm_legit_functional.default:
             continue

@@ -1,4 +1,4 @@
-"""torch.headrace: what was counted, modes, and what becomes of operators that the device lacks."""
+"""torch.headrace: counters, modes, and the handling of operators that the device lacks."""
 
 from headrace._library import _C
 
@@ -51,12 +51,12 @@ def set_mode(mode):
 
 
 def get_fallback():
-    """What happens to operators that the device lacks: "error", "warn" or "allow"."""
+    """The handling of operators that the device lacks: "error", "warn" or "allow"."""
     return _FALLBACKS[_C.fallback()]
 
 
 def set_fallback(mode):
-    """Sets what happens to operators that the device lacks.
+    """Sets the handling of operators that the device lacks.
 
     "error" raises; "warn" runs them on the host with a warning, "allow" without one."""
     if mode not in _FALLBACKS:

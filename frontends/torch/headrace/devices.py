@@ -1,4 +1,5 @@
-"""torch.headrace: which devices there are, and which one is current. A device is given as torch.device, name, or number."""
+"""torch.headrace: which devices there are, and which one is current. A device is given as torch.device, name, or
+number."""
 
 from headrace._library import _C
 
@@ -69,8 +70,8 @@ _maybe_exchange_device = _exchange_device
 
 
 class _DeviceProperties:
-    """What get_device_properties returns: kind ("cpu", "cuda"), name, ordinal among the kind's devices, total_memory in
-    bytes, multi_processor_count (of a CPU: threads), is_host (its memory is the host's)."""
+    """The result of get_device_properties: kind ("cpu", "cuda"), name, ordinal among the kind's devices, total_memory
+    in bytes, multi_processor_count (for a CPU: threads), is_host (its memory is the host's)."""
 
     def __init__(self, properties):
         vars(self).update(properties)

@@ -4,7 +4,8 @@ from headrace._library import _C
 
 
 def memory_stats(device=None):
-    """A dict of a device's memory in bytes: allocated, reserved, their peaks, limit, free, total; and allocation counts."""
+    """A dict of a device's memory in bytes: allocated, reserved, their peaks, limit, free, total; and allocation
+    counts."""
     return _C.memory_stats(device)
 
 
@@ -50,7 +51,7 @@ def set_memory_limit(size, device=None):
 
 
 def set_per_process_memory_fraction(fraction, device=None):
-    """Limits what a device reserves to a fraction (0 to 1) of its total memory."""
+    """Limits a device's reserved memory to a fraction (0 to 1) of its total memory."""
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction must be between 0 and 1, not {fraction}")
     set_memory_limit(max(1, int(mem_get_info(device)[1] * fraction)), device)

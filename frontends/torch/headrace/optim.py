@@ -1,9 +1,9 @@
 """Steps of torch.optim.Adam and AdamW on the device: one call instead of torch's dozen.
 
-torch runs them in _multi_tensor_adam (its default, foreach=True): lists of tensors, and numbers for each parameter computed in
-between. For a small network that takes longer than the rest of the step. The C++ function records the same operations with the
-same numbers, so results keep their bits. It refuses unusual arguments; torch's own function then runs, as it does for other
-devices and during torch.compile's tracing.
+torch runs them in _multi_tensor_adam (its default, foreach=True): lists of tensors, and numbers for each parameter
+computed in between. For a small network that takes longer than the rest of the step. The C++ function records the
+same operations with the same numbers, so results keep their bits. It refuses unusual arguments; torch's own function
+then runs, as it does for other devices and during torch.compile's tracing.
 """
 
 import functools

@@ -15,7 +15,7 @@ class Stream(torch.Stream):
 
 
 class Event(torch.Event):
-    """A mark in the queue. With enable_timing, recording commits what is pending, and `elapsed_time` gives times."""
+    """A mark in the queue. With enable_timing, recording commits pending work, and `elapsed_time` returns times."""
 
     def __new__(cls, enable_timing=False, blocking=False, interprocess=False):
         return super().__new__(
@@ -23,7 +23,8 @@ class Event(torch.Event):
         )
 
     def elapsed_time(self, end_event):
-        """Milliseconds that the device took from this event to the other. Both have enable_timing, are recorded, and done."""
+        """Milliseconds that the device took from this event to the other. Both have enable_timing, are recorded, and
+        done."""
         return _C.elapsed_time(self, end_event)
 
 

@@ -4,8 +4,8 @@
     model = model.to("headrace")
     torch.headrace.stats()["commits"]
 
-HEADRACE_DEVICE selects the devices: all of a driver ("cpu", which has one, or "cuda"), or one of them ("cuda:1"). Each has
-one queue that runs in order. Operations are deferred and run when a value is needed.
+HEADRACE_DEVICE selects the devices: all of a driver ("cpu", which has one, or "cuda"), or one of them ("cuda:1").
+Each has one queue that runs in order. Operations are deferred and run when a value is needed.
 
 Registering changes nothing else in torch. The first use of the device does (headrace._start).
 """
@@ -91,7 +91,7 @@ from headrace.memory import (
 
 
 def __getattr__(name):
-    if name == "_initialized":  # torch's checkpointing asks before it keeps the random state
+    if name == "_initialized":  # torch's checkpointing checks this before it saves the random state
         return _C.is_open()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
