@@ -100,9 +100,11 @@ def main():
         ms = [measure(step, synchronize, arguments.calls) for step in (forward, both)]
         flops = 4 * batch * heads * tokens * tokens * width * (0.5 if causal else 1)
         rates = (flops / ms[0] * 1e-9, 3.5 * flops / ms[1] * 1e-9)
-        name = f"{batch}x{heads}x{tokens}x{width} {str(dtype)[6:]}{' causal' if causal else ''}{f' dropout {p}' if p else ''}"
+        options = f"{' causal' if causal else ''}{f' dropout {p}' if p else ''}"
+        name = f"{batch}x{heads}x{tokens}x{width} {str(dtype)[6:]}{options}"
         print(
-            f"{name:44} forward {ms[0]:8.3f} ms {rates[0]:6.1f} TFLOP/s   both {ms[1]:8.3f} ms {rates[1]:6.1f} TFLOP/s   "
+            f"{name:44} forward {ms[0]:8.3f} ms {rates[0]:6.1f} TFLOP/s   both {ms[1]:8.3f} ms {rates[1]:6.1f} "
+            "TFLOP/s   "
             f"{'' if arguments.quick else 'errors ' + ' '.join(errors(case, x, dy))}",
             flush=True,
         )

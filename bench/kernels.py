@@ -106,7 +106,8 @@ def main() -> None:
     for name, count, us, mb, operations in rows[: arguments.top or None]:
         speed = f"{operations / us * 1e3:7.1f} GFLOP/s" if operations > 0 else " " * 15
         print(
-            f"{us / scale:10.1f} us {100 * us / total:5.1f} % {count // scale:4d} x {mb / us * 1e3:6.1f} GB/s {speed}  {name}"
+            f"{us / scale:10.1f} us {100 * us / total:5.1f} % {count // scale:4d} x {mb / us * 1e3:6.1f} GB/s {speed} "
+            f" {name}"
         )
 
 

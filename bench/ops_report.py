@@ -110,10 +110,13 @@ def document(written: dict) -> str:
     lines = [
         "# Speed of each operator",
         "",
-        f"Written by `make bench-ops` ({written['commit']}). {report.machine_text(written['machine'], written['threads'])}.",
+        f"Written by `make bench-ops` ({written['commit']}). "
+        f"{report.machine_text(written['machine'], written['threads'])}.",
         "",
-        "Every operator in torch's test data that has a size, one call at a time. Nothing here is fused with its neighbours, so the "
-        "main advantage of the device is missing. The ratio is torch's time divided by Headrace's, medians of both in turn. `1K` "
+        "Every operator in torch's test data that has a size, one call at a time. Nothing here is fused with its "
+        "neighbours, so the "
+        "main advantage of the device is missing. The ratio is torch's time divided by Headrace's, medians of both in "
+        "turn. `1K` "
         "is the cost of a call from Python; `backward` is a forward and a backward pass; `strided` has its first input "
         "transposed, or every second element of a line.",
         "",

@@ -169,8 +169,10 @@ def notes(results: list[dict]) -> list[str]:
             read = result["row_product"]
             seconds = read["median_seconds"]
             lines.append(
-                f"{result['title']}: a plain matrix-vector product reads the same {read['bytes'] / 1e6:,.0f} MB of weights "
-                f"in {time_text(seconds)} ({read['bytes'] / seconds / 1e9:.0f} GB/s). The target is 85 % of that bandwidth "
+                f"{result['title']}: a plain matrix-vector product reads the same {read['bytes'] / 1e6:,.0f} MB of "
+                "weights "
+                f"in {time_text(seconds)} ({read['bytes'] / seconds / 1e9:.0f} GB/s). The target is 85 % of that "
+                "bandwidth "
                 f"plus 1.5 ms: {time_text(reading_limit(result))}."
             )
     return lines
@@ -200,7 +202,8 @@ def markdown(written: dict) -> str:
         + machine_text(written["machine"], written["threads"]),
         "",
         "Median time of a step. Speed-up: torch's CPU time divided by Headrace's. *compiled* is "
-        '`torch.compile(backend="headrace")`. A training step is forward, backward and Adam. The geometric mean leaves out '
+        '`torch.compile(backend="headrace")`. A training step is forward, backward and Adam. The geometric mean '
+        'leaves out '
         "the single additions.",
         "",
         *speed_table(results, written["geometric_means"]),
@@ -211,7 +214,8 @@ def markdown(written: dict) -> str:
     if alone:
         lines += [
             "",
-            "Each side runs in a fresh process with cold caches. *Full speed after*: time until steps stay within 10 % of "
+            "Each side runs in a fresh process with cold caches. *Full speed after*: time until steps stay within 10 "
+            "% of "
             "steady state. *Peak memory*: growth of resident memory during three training steps, from the moment when "
             "model and batch are on the device.",
             "",

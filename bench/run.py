@@ -18,7 +18,7 @@ optimizer's state and all temporaries.
     python bench/run.py                       everything, into bench/results/latest.md and .json
     python bench/run.py --quick               the same in less time, with more noise
     python bench/run.py --cases 'cnn*,chain*' some of it
-    python bench/run.py --sides all           torch.compile on the CPU and engines that are installed, too: takes minutes more
+    python bench/run.py --sides all           also torch.compile on the CPU and installed engines: minutes more
 """
 
 import argparse

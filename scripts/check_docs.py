@@ -3,8 +3,8 @@
 
     link        a relative link leads to a file; its #anchor is a heading of that page
     file        a path in backticks (`src/core/ops/op.h`, `engine/stream.c`, `match.c`, `src/providers/host/`) exists
-    function    an identifier hr_... or HR_... occurs in the code, and so does every name in backticks with an underscore;
-                torch.headrace.x is defined in its package
+    function    an identifier hr_... or HR_... occurs in the code, and so does every name in backticks with an
+                underscore; torch.headrace.x is defined in its package
     row         a line of a code block that quotes a row of a table (HR_POINTWISE(...), `[HR_OP_X] = ...`, a line of
                 map.def) is in that table word for word; `...` is an omission
     target      `make x` is a target of the Makefile, `headrace x` a command of tools/headrace.c
@@ -132,7 +132,8 @@ def joined_lines(text):
 
 
 def parts(text):
-    """Yields (kind, line number, text): 'code' for lines of blocks, 'span' for backticks in prose, 'prose' for lines."""
+    """Yields (kind, line number, text): 'code' for a block's lines, 'span' for backticks in prose, 'prose' for lines.
+    """
     in_block = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):

@@ -18,7 +18,8 @@ INSTRUCTION = re.compile(r"^ +[0-9a-f]+:\t(\S+) *(.*)")
 # Not tzcnt: compilers write "rep bsf", which older processors run as bsf.
 BITS = re.compile(r"(andn|bextr|blsi|blsmsk|blsr|bzhi|lzcnt|mulx|pdep|pext|rorx|sarx|shlx|shrx|movbe)[lqw]?$")
 BEYOND = re.compile(
-    r"vpdp|vpermb|vperm[it]2b|vpmultishift|vpcompress[bw]|vpexpand[bw]|vpsh[lr]dv?[wdq]|vpopcnt|vpshufbitqmb|v?gf2p|vaes|vpclmul"
+    r"vpdp|vpermb|vperm[it]2b|vpmultishift|vpcompress[bw]|vpexpand[bw]|vpsh[lr]dv?[wdq]|vpopcnt|vpshufbitqmb|v?gf2p|"
+    r"vaes|vpclmul"
     r"|vcvtne|vdpbf16|vpmadd52|sha[12r]|vp2intersect|tdp|tile|v(add|sub|mul|fm\w+)ph"
 )
 WIDE = re.compile(r"%zmm|%[xyz]mm(1[6-9]|2\d|3[01])|%k[0-7]|\{%k")
@@ -56,7 +57,8 @@ def main():
     levels = {path: int(path.stem[-1]) for path in build.glob("headrace_v?.o")}
     if len(levels) < 3:
         sys.exit(
-            f"check_isa: {build} has no objects for each level: configure it with -DHEADRACE_NATIVE=OFF and build headrace"
+            f"check_isa: {build} has no objects for each level: configure it with -DHEADRACE_NATIVE=OFF and build "
+            "headrace"
         )
     objects = {path: 2 for path in (build / "CMakeFiles/headrace_objects.dir").rglob("*.o")}
     failures = sum(check(path, level) for path, level in {**objects, **levels}.items())

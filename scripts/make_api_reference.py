@@ -21,20 +21,22 @@ PYTHON_HEAD = """\
 <!-- Generated from frontends/torch/headrace by scripts/make_api_reference.py; do not edit. -->
 # Python interface
 
-`torch.headrace` is the module `headrace.torch`. Unless a line states otherwise, `device` is a `torch.device`, a name such as
-`"headrace:1"`, or an index; `None` is the current device. Functions that wait for the device raise the first error of the work
-that was pending. `torch.compile(model, backend="headrace")` is described in the [README](../README.md).
+`torch.headrace` is the module `headrace.torch`. Unless a line states otherwise, `device` is a `torch.device`, a name
+such as `"headrace:1"`, or an index; `None` is the current device. Functions that wait for the device raise the first
+error of the pending work. `torch.compile(model, backend="headrace")` is described in the [README](../README.md).
 """
 C_HEAD = """\
 <!-- Generated from include/headrace by scripts/make_api_reference.py; do not edit. -->
 # C interface
 
-The public headers, `include/headrace/*.h`, in the order of reading. [`examples/c/first.c`](../examples/c/first.c) is a complete
-program. Rules that hold for all functions:
+The public headers, `include/headrace/*.h`, in the order of reading. [`examples/c/first.c`](../examples/c/first.c) is a
+complete program. Rules for all functions:
 
-- A function that can fail returns an `hr_status`: `NULL` is OK, anything else is owned by the caller (`hr_status_free`).
+- A function that can fail returns an `hr_status`: `HR_OK` (`NULL`) on success; any other is owned by the caller
+  (`hr_status_free`).
 - Outputs come last, are named `out_...`, and are set only on success.
-- Counted objects (`hr_device`, `hr_stream`, `hr_buffer`) are released with their `_release` function, which accepts `NULL`.
+- Counted objects (`hr_device`, `hr_stream`, `hr_buffer`) are released with their `_release` function, which accepts
+  `NULL`.
 - Arguments are borrowed for the call unless a comment states otherwise.
 - Sizes are in bytes if their name contains *bytes*; dims, strides and offsets are in elements.
 """
@@ -212,7 +214,8 @@ def c_header(path):
         elif "typedef enum hr_op {" in value:
             comment = ""
             out.append(
-                "\n`hr_op` has one value for each row of [operators.md](operators.md): `HR_OP_ADD`, `HR_OP_MATMUL`, ...\n"
+                "\n`hr_op` has one value for each row of [operators.md](operators.md): `HR_OP_ADD`, `HR_OP_MATMUL`, "
+                "...\n"
             )
         else:
             group.append(tidy(value))

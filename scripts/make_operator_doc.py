@@ -28,8 +28,8 @@ compute in the next wider kind and are rounded after each operation. *Accuracy*:
 ulp (a few units in the last place of the result), abs (a few units in the last place of the largest term).
 `?` marks an optional operand; *ints* are part of a program, *scalars* are arguments of each run.
 
-*Dims* names the rule by which `hr_op_infer` (`include/headrace/op.h`) finds the outputs' dims; the last section explains the
-rules. A library row has a pattern instead, in the notation of the head of `src/core/ops/ops.def`.
+*Dims* names the rule by which `hr_op_infer` (`include/headrace/op.h`) finds the outputs' dims; the last section
+explains the rules. A library row has a pattern instead, in the notation of the head of `src/core/ops/ops.def`.
 """
 RULES = """\
 

@@ -15,13 +15,15 @@ FILES = {
     "frontends/torch/map.def": "add.Tensor                 : add(R, self, other)\n",
     "frontends/torch/headrace/torch.py": "def stats():\n    pass\n",
     "tools/headrace.c": '{"run", headrace_run, "run FILE"},\n',
-    "docs/coverage.md": "# C\n| op | forward | 672 of 672 | 6059 of 6059 |  |\n| op | grad | 540 of 540 | 2731 of 2731 |  |\n",
+    "docs/coverage.md": "# C\n| op | forward | 672 of 672 | 6059 of 6059 |  |\n"
+    "| op | grad | 540 of 540 | 2731 of 2731 |  |\n",
     "docs/page.md": "# A page\n\n## Its second part\n",
 }
 GOOD = """# Head
 
 [a page](docs/page.md), [a part](docs/page.md#its-second-part), [here](#head), [elsewhere](https://example.org/x.md)
-`src/core/ops/op.h`, `core/ops/op.h`, `op.h`, `src/core/`, `src/core/*/op.h`, `hr_op_count`, `HR_OP_ADD`, `hr_op_*`, `make test`
+`src/core/ops/op.h`, `core/ops/op.h`, `op.h`, `src/core/`, `src/core/*/op.h`, `hr_op_count`, `HR_OP_ADD`, `hr_op_*`,
+`make test`
 `torch.headrace.stats()`, `headrace run FILE`, `HEADRACE_DEBUG=6`, `HEADRACE_MODE=strict`, `a/b`, `operations / groups`
 2 rows in `ops.def`, 2 environment variables, 672 entries of PyTorch's OpInfo tests, 6,059 pairs of entry and dtype
 

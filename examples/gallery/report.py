@@ -167,8 +167,8 @@ def machine() -> str:
 PAGE = """# Gallery
 
 `make gallery` trains well-known networks on torch's CPU device and on Headrace, from the same weights and with the same
-batches, and compares the results. `make gallery GALLERY="--only vit,llama"` runs a selection. Nothing leaves the device:
-everything runs with `HEADRACE_FALLBACK=error`. Each network is a small file of `examples/gallery`.
+batches, and compares the results. `make gallery GALLERY="--only vit,llama"` runs a selection. Nothing leaves the
+device: everything runs with `HEADRACE_FALLBACK=error`. Each network is a small file of `examples/gallery`.
 `tests/python/test_gallery.py` compares losses and every gradient of small forms of them.
 
 ![Outputs of the trained networks](gallery.png)
@@ -182,9 +182,9 @@ everything runs with `HEADRACE_FALLBACK=error`. Each network is a small file of 
 {table}
 
 {bounds}
-The loss of the table is the mean of the last ten steps. By then the runs may have drifted apart, as two runs of torch with
-different numbers of threads do. A training step is the copy of the batch, forward, backward, Adam and reading the loss; the
-table shows the median of the second half of all steps.
+The loss of the table is the mean of the last ten steps. By then the runs may have drifted apart, as two runs of torch
+with different numbers of threads do. A training step is the copy of the batch, forward, backward, Adam and reading the
+loss; the table shows the median of the second half of all steps.
 
 This page and its picture are written by `make gallery GALLERY=--report`, on a busy machine with `--cpu-time`.
 """

@@ -39,7 +39,8 @@ def find():
     folder = torch_folder() or torch_folder_outside()
     if folder is None:
         sys.exit(
-            f"headrace: {sys.executable} has no torch. The device is built for the torch that is installed: install torch"
+            f"headrace: {sys.executable} has no torch. The device is built for the torch that is installed: install "
+            "torch"
             f" {RANGE} first. Where it is installed and the build is isolated from it (uv, python -m build), install"
             " the packages of build-system.requires in pyproject.toml too and build with --no-build-isolation."
         )

@@ -276,7 +276,7 @@ def alike_but_for_floats(actual, expected):
 
 
 def same_but_for_ties(actual, expected, arguments, dim_at):
-    """Places may be those of other equal elements, and gradients go there: values are the same, no place comes twice."""
+    """Indices may be those of other equal elements, which then get the gradients: equal values, distinct indices."""
     if isinstance(arguments[0], tuple):  # with out=
         arguments, actual, expected = arguments[0], tuple(actual), tuple(expected)
     x = arguments[0].detach().cpu()

@@ -83,12 +83,15 @@ def document(results, exceptions):
         "# Coverage of the PyTorch device",
         "",
         "torch's own test data (`op_db`, `module_db`, `optim_db`) runs on the device and on torch's CPU device, with",
-        "`HEADRACE_FALLBACK=error`. Results are compared within torch's own bounds. `make conformance` writes this page.",
+        "`HEADRACE_FALLBACK=error`. Results are compared within torch's own bounds. `make conformance` writes this "
+        "page.",
         "",
-        "- *by row*: passes that need a row of `exceptions.txt`; the rows are at the end of the page, with their reasons.",
+        "- *by row*: passes that need a row of `exceptions.txt`; the rows are at the end of the page, with their "
+        "reasons.",
         "- *native*: every check of the dtype passes.",
         "- *fallback*: an operator is missing, and runs on the host with `HEADRACE_FALLBACK=allow`.",
-        "- *missing*: NotImplementedError in both. Any other state is the outcome itself; the reason is the first failing check's.",
+        "- *missing*: NotImplementedError in both. Any other state is the outcome itself; the reason is the first "
+        "failing check's.",
         "",
         "| what | check | pass, float32 | pass, all dtypes | the rest |",
         "|---|---|---|---|---|",

@@ -187,8 +187,8 @@ def expected_failures():
 
 def write_expected_failures(results):
     head = (
-        "# What the sample of `make test` does not pass yet: unit, then its checks. It must shrink: what passes is taken out\n"
-        f"# (tests/conformance/run.py --every {EVERY} --update), and nothing is added but with a new operator of torch.\n"
+        "# Failures of the sample of `make test`: unit, then its checks. It must shrink: passing checks are removed\n"
+        f"# (tests/conformance/run.py --every {EVERY} --update), and it grows only with new operators of torch.\n"
     )
     rows = [f"{unit} {' '.join(checks)}\n" for unit, checks in sorted(failures(results).items())]
     (HERE / "expected_failures.txt").write_text(head + "".join(rows))

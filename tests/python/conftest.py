@@ -2,8 +2,8 @@
 
 HEADRACE_TEST_DEVICE    the device to test (default headrace); `cpu` checks the tests themselves on torch's CPU device,
                         and leaves out those that use torch.headrace (marked device_only)
-HEADRACE_DEVICE         which driver's device "headrace" is, as everywhere; unless it is the CPU's, tests of the CPU's libraries and
-                        kernels are left out (marked cpu_only)
+HEADRACE_DEVICE         which driver's device "headrace" is, as everywhere; unless it is the CPU's, tests of the CPU's
+                        libraries and kernels are left out (marked cpu_only)
 HEADRACE_TEST_EXAMPLES  how many random programs a property is tried on (default 150, the same ones each time; a number
                         given here draws new ones in each run)
 """

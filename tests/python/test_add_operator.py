@@ -40,7 +40,8 @@ static hr_view view(hr_device *device, hr_dtype dtype) {
 }
 
 static void infer(void) {
-  hr_tensor_type in[2] = {{.dtype = HR_DTYPE_I32, .rank = 2, .dims = {4, 1}}, {.dtype = HR_DTYPE_F32, .rank = 1, .dims = {3}}};
+  hr_tensor_type in[2] = {{.dtype = HR_DTYPE_I32, .rank = 2, .dims = {4, 1}},
+                          {.dtype = HR_DTYPE_F32, .rank = 1, .dims = {3}}};
   hr_tensor_type out = {.dtype = HR_DTYPE_NONE};
   must(hr_op_infer(HR_OP_TRIPLE_SUM, NULL, 2, in, 1, &out));
   printf("infer %s %lld %lld\n", hr_dtype_name(out.dtype), (long long)out.dims[0], (long long)out.dims[1]);

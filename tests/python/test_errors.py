@@ -473,7 +473,7 @@ calls = {
     "inverse": lambda x: torch.linalg.inv(x),
     "singular values": lambda x: torch.linalg.svdvals(x),
     "solution": lambda x: torch.linalg.solve(x, x[0]),
-    "out": lambda x: torch.linalg.qr(x, out=(torch.empty(0, device=x.device), torch.empty(0, device=x.device)))[1].abs(),
+    "out": lambda x: torch.linalg.qr(x, out=tuple(torch.empty(0, device=x.device) for _ in range(2)))[1].abs(),
 }
 for name, call in calls.items():
     try:

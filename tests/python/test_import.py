@@ -129,7 +129,8 @@ FIRST_USES = {
     "loaded": "torch.load(io.BytesIO(saved), map_location='headrace')",
     "scripted": "torch.jit.script(scripted)()",
     "autocast": "(torch.autocast('headrace').__enter__(), torch.ones(3) * 1, torch.ones(3, device='headrace'))[2]",
-    "after a backward pass": "(torch.ones(1, requires_grad=True).exp().backward(), torch.ones(3, device='headrace'))[1]",
+    "after a backward pass": "(torch.ones(1, requires_grad=True).exp().backward(), "
+    "torch.ones(3, device='headrace'))[1]",
     "thread": "ThreadPoolExecutor().submit(lambda: torch.ones(3, device='headrace')).result()",
 }
 

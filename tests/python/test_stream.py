@@ -289,7 +289,8 @@ def test_parameters_are_updated_in_one_launch_with_the_same_bits(fuse):
 SETTLES = """
 import torch
 import headrace.torch
-model = torch.nn.Sequential(*[torch.nn.Linear(24, 24) if i % 2 == 0 else torch.nn.Tanh() for i in range(9)]).to("headrace")
+layers = [torch.nn.Linear(24, 24) if i % 2 == 0 else torch.nn.Tanh() for i in range(9)]
+model = torch.nn.Sequential(*layers).to("headrace")
 optimizer = torch.optim.Adam(model.parameters())
 x = torch.ones(8, 24).to("headrace")
 before = None

@@ -13,7 +13,8 @@ import inspect
 import torch
 
 _ARGUMENTS = (
-    "params grads exp_avgs exp_avg_sqs max_exp_avg_sqs state_steps grad_scale found_inf amsgrad has_complex beta1 beta2 lr "
+    "params grads exp_avgs exp_avg_sqs max_exp_avg_sqs state_steps grad_scale found_inf amsgrad has_complex beta1 "
+    "beta2 lr "
     "weight_decay eps maximize capturable differentiable decoupled_weight_decay"
 )
 
