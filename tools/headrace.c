@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "headrace/version.h"
+
 typedef struct command {
   const char *name;
   int (*run)(int argc, char **argv);
@@ -40,7 +42,7 @@ static void print_usage(FILE *file) {
   for (int i = 0; i < COMMAND_COUNT; ++i) {
     fprintf(file, "  headrace %s\n", commands[i].usage);
   }
-  fprintf(file, "\n`headrace COMMAND --help` prints its options.\n");
+  fprintf(file, "\n`headrace COMMAND --help` prints its options, `headrace --version` the version.\n");
 }
 
 static bool asks_for_help(int argc, char **argv) {
@@ -70,6 +72,10 @@ int main(int argc, char **argv) {
       }
       return commands[i].run(argc - 2, argv + 2);
     }
+  }
+  if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+    printf("headrace %s\n", hr_version());
+    return 0;
   }
   bool helps = argc > 1 && (asks_for_help(1, argv + 1) || strcmp(argv[1], "help") == 0);
   if (argc > 1 && !helps) {

@@ -215,3 +215,9 @@ def test_doctor_names_what_is_missing_and_what_mends_it(tmp_path):
 def test_doctor_has_help_and_no_arguments():
     assert "exit status" in run("doctor", "--help").stdout
     assert 'unknown argument "all"' in run("doctor", "all", code=2).stderr
+
+
+def test_version_is_that_of_the_public_header():
+    header = (ROOT / "include/headrace/version.h").read_text()
+    numbers = re.findall(r"^#define HR_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", header, re.MULTILINE)
+    assert run("--version").stdout == f"headrace {'.'.join(numbers)}\n"
