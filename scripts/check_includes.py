@@ -2,7 +2,7 @@
 """Checks the layers of the folders: which folder may include which.
 
 Folders are the order of dependencies. A file of src/ may include the public headers, its own folder, and the folders
-that LAW lists for it; frontends see include/ alone; drivers and providers each see their own folder and none of their
+that LAW lists for it (a new folder gets its own row); frontends see include/ alone; drivers and providers each see their own folder and none of their
 siblings. No vendor's SDK is included (libraries are opened at run time), and C++ lives in frontends/torch alone.
 
 Prints one line for each offence and exits 1 if there is any. Folders given as arguments replace the repository's root.
@@ -21,13 +21,11 @@ LAW = {
     "drivers": {"base", "runtime"},
     "providers": {"base", "core", "runtime"},
     "engine": {"base", "core", "compiler", "interp", "runtime"},
-    "session": {"base", "core", "compiler", "interp", "runtime", "engine"},
-    "importers": {"base", "core", "compiler", "interp", "runtime", "engine", "session"},
 }
 # Contracts that the engine may see in folders it may not include: tables that it reaches through.
 CONTRACTS = {("engine", "providers/provider.h")}
-# These have one sub-folder for each device, library or format.
-SPLIT = {"drivers", "providers", "importers"}
+# These have one sub-folder for each device or library.
+SPLIT = {"drivers", "providers"}
 VENDOR = re.compile(
     r"^(cuda|cudnn|cublas|cufft|cusolver|nvrtc|nccl|nvml|oneapi/|dnnl|mkl|cblas|lapacke|openblas|CL/|vulkan/|hip/|"
     r"rocblas|Metal/|ATen/|torch/|c10/|omp\.h$)"
@@ -110,12 +108,12 @@ def find_circle(root: Path, folder: str) -> list[str]:
         uses.setdefault(path.stem, set()).update(own - {path.stem})
     done: set[str] = set()
 
-    def walk(module: str, way: list[str]) -> list[str]:
-        if module in way:
-            return way[way.index(module) :] + [module]
+    def walk(module: str, trail: list[str]) -> list[str]:
+        if module in trail:
+            return trail[trail.index(module) :] + [module]
         if module not in done:
             for other in sorted(uses.get(module, ())):
-                if circle := walk(other, way + [module]):
+                if circle := walk(other, trail + [module]):
                     return circle
         done.add(module)
         return []
