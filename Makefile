@@ -1,4 +1,5 @@
-# The front door. A fresh machine needs a C and C++ compiler, make and python3 with venv; the rest comes by pip into .venv.
+# The entry points. A fresh machine needs a C and C++ compiler, make and python3 with venv; pip installs the rest into
+# .venv.
 #
 #   VENV=path      another virtual environment      BUILD=path   another build folder
 #   PYTHON=python  the interpreter that makes it    CMAKE_ARGS   more options for cmake
@@ -19,7 +20,8 @@ LIBRARIES = HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 HEADRACE_LAPACK=
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
-.PHONY: help build test fuzz fuzz-torch demo gallery bench bench-c bench-ops check conformance sanitize format test-levels clean venv python-package
+.PHONY: help build test fuzz fuzz-torch demo gallery bench bench-c bench-ops check conformance sanitize format
+.PHONY: test-levels clean venv python-package
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,12 +51,13 @@ test: build python-package ## the C tests, then the Python tests
 	  echo "$(VENV)/bin/python -m pytest tests"; $(VENV)/bin/python -m pytest tests; \
 	fi
 
-fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEED says which
+fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEED selects them
 	HEADRACE_TEST_PROGRAMS=$${HEADRACE_TEST_PROGRAMS:-10000} $(BUILD)/tests/random_program_test
-	HEADRACE_CC_SECONDS=600 HEADRACE_TEST_PROGRAMS=$$(($${HEADRACE_TEST_PROGRAMS:-10000} / 5)) $(BUILD)/tests/emit_program_test
+	HEADRACE_CC_SECONDS=600 HEADRACE_TEST_PROGRAMS=$$(($${HEADRACE_TEST_PROGRAMS:-10000} / 5)) \
+	  $(BUILD)/tests/emit_program_test
 	HEADRACE_CC_SECONDS=600 HEADRACE_TEST_COMPILERS=1 $(BUILD)/tests/emit_ops_test
 
-fuzz-torch: build python-package ## 1,000 random PyTorch programs beside torch's CPU device and between modes; OPTIONS='--programs 50000 --jobs 16'
+fuzz-torch: build python-package ## 1,000 random PyTorch programs against torch's CPU device; OPTIONS='--programs 50000'
 	$(LIBRARIES) $(VENV_BIN)/python tests/fuzz/torch_fuzz.py $(OPTIONS)
 
 demo: python-package ## the demonstration
@@ -66,14 +69,14 @@ gallery: build python-package ## networks people know on both devices, compared;
 bench: build python-package ## the benchmarks, with their table
 	$(VENV)/bin/python bench/run.py
 
-bench-c: build ## what records, commits and repeated steps cost in C; how fast the interpreter and compiled code run kernels
+bench-c: build ## costs of records, commits and repeated steps in C; kernels, interpreted and compiled
 	@$(BUILD_STEP) $(BUILD) --target benchmarks
 	$(BUILD)/bench/record_bench
 	$(LIBRARIES) $(BUILD)/bench/step_bench
 	$(LIBRARIES) $(BUILD)/bench/neighbour_bench
 	$(BUILD)/bench/interp_bench
 
-bench-ops: build python-package ## every operator timed by itself, and docs/operator-speed.md from that; OPTIONS='--quick'
+bench-ops: build python-package ## times every operator, writes docs/operator-speed.md; OPTIONS='--quick'
 	$(VENV_BIN)/python bench/ops.py $(OPTIONS)
 
 conformance: build python-package ## the drivers' conformance suite; PyTorch's operators, and docs/coverage.md from that
@@ -82,7 +85,7 @@ conformance: build python-package ## the drivers' conformance suite; PyTorch's o
 	$(VENV)/bin/python tests/conformance/run.py --report
 
 # Every scripts/make_*.py writes generated files, and with --check says whether they are fresh.
-check: $(STAMP) ## the laws: includes, generated files, pages, formatting, no warnings under gcc and clang, few static variables
+check: $(STAMP) ## the rules: includes, generated files, pages, formatting, warnings (gcc and clang), static variables
 	$(PYTHON) scripts/check_includes.py
 	@set -e; for script in $(wildcard scripts/make_*.py); do \
 	  echo "$(PYTHON) $$script --check"; $(PYTHON) $$script --check; \
@@ -95,17 +98,19 @@ check: $(STAMP) ## the laws: includes, generated files, pages, formatting, no wa
 format: ## rewrites all sources as clang-format wants them
 	@scripts/check_format.sh --fix
 
-# Without oneDNN: the thread sanitizer can't see into libgomp, on whose team oneDNN runs. gcc 13's address sanitizer puts
-# variables that need 64 bytes of alignment on stacks of its own that have less, unless it is told to keep the real ones.
+# Without oneDNN: the thread sanitizer can't see into libgomp, whose team oneDNN uses. By default gcc 13's address
+# sanitizer moves variables with 64-byte alignment to stacks of its own that lack it; ASAN_OPTIONS turns that off.
 sanitize: $(STAMP) ## the C tests under the address, undefined-behaviour and thread sanitizers
 	@set -e; for kind in address,undefined thread; do \
 	  $(CONFIGURE) -B build/sanitize-$$kind --log-level=NOTICE -DCMAKE_BUILD_TYPE=Debug \
 	    "-DCMAKE_C_FLAGS_DEBUG=-O1 -g" -DHEADRACE_SANITIZE=$$kind; \
 	  $(BUILD_STEP) build/sanitize-$$kind; \
-	  env -u HEADRACE_ONEDNN -u HEADRACE_LAPACK ASAN_OPTIONS=detect_stack_use_after_return=0 $(CTEST) build/sanitize-$$kind; \
+	  env -u HEADRACE_ONEDNN -u HEADRACE_LAPACK ASAN_OPTIONS=detect_stack_use_after_return=0 \
+	    $(CTEST) build/sanitize-$$kind; \
 	done
 
-# What ships: hot loops for each level of x86-64, chosen at run time (src/base/cpu.h). A level that the machine lacks runs the next lower.
+# The build that ships: hot loops for each level of x86-64, selected at run time (src/base/cpu.h). For a level that the
+# machine lacks, the next lower one runs.
 test-levels: $(STAMP) ## the C tests of the build for any x86-64, at each level of the processor
 	@$(CONFIGURE) -B build/levels --log-level=NOTICE -DCMAKE_BUILD_TYPE=Release -DHEADRACE_NATIVE=OFF $(CMAKE_ARGS)
 	$(BUILD_STEP) build/levels

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares every C and C++ source with what clang-format would write; --fix rewrites them. Generated headers are left
-# to their generators. Where there is no clang-format it says so and passes.
+# Compares every C and C++ source with the output of clang-format; --fix rewrites them. Generated headers are left to
+# their generators. Without clang-format it prints a note and passes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

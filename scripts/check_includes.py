@@ -2,8 +2,9 @@
 """Checks the layers of the folders: which folder may include which.
 
 Folders are the order of dependencies. A file of src/ may include the public headers, its own folder, and the folders
-that LAW lists for it (a new folder gets its own row); frontends see include/ alone; drivers and providers each see their own folder and none of their
-siblings. No vendor's SDK is included (libraries are opened at run time), and C++ lives in frontends/torch alone.
+that LAW lists for it (a new folder gets its own row); frontends see include/ alone; drivers and providers each see
+their own folder and none of their siblings. No vendor's SDK is included (libraries are opened at run time), and C++
+lives in frontends/torch alone.
 
 Prints one line for each offence and exits 1 if there is any. Folders given as arguments replace the repository's root.
 """

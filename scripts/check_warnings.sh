@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the core, the command and the C tests with warnings as errors: under gcc for this machine's processor and, where it
-# exists, under clang for any processor of this architecture, so that code for wide vectors is seen to stay in its place.
-# Takes the folder that holds cmake and ninja.
+# Builds the core, the command and the C tests with warnings as errors: under gcc for this machine's processor and, if
+# clang exists, under clang for any processor of this architecture, which shows that code for wide vectors stays in its
+# place. The argument is the folder of cmake and ninja.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1

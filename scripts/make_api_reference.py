@@ -73,8 +73,12 @@ def python_names(path):
                     yield section_of(lines, node.lineno), found[name]
 
 
+def fill(paragraph):
+    return textwrap.fill(" ".join(paragraph.split()), 120, break_long_words=False, break_on_hyphens=False)
+
+
 def clean(docstring):
-    return re.sub(r"(?<!\n)\n(?!\n)[ ]*", " ", docstring.strip())
+    return "\n\n".join(fill(paragraph) for paragraph in re.split(r"\n\s*\n", docstring.strip()))
 
 
 def signature(node):
@@ -116,7 +120,7 @@ def comment_text(comment):
 
 
 def reflow(text):
-    """Paragraphs on one line each; indented lines stay as they are, in a block."""
+    """Paragraphs in lines of 120 columns; indented lines stay unchanged, in a block."""
     blocks = []
     for block in re.split(r"\n\s*\n", text):
         lines = block.splitlines()
@@ -128,7 +132,7 @@ def reflow(text):
                     taken = lines[:at]
                     break
             lines = lines[len(taken) :]
-            blocks.append("```\n" + "\n".join(taken) + "\n```" if indented else " ".join(taken))
+            blocks.append("```\n" + "\n".join(taken) + "\n```" if indented else fill(" ".join(taken)))
     return "\n\n".join(blocks)
 
 

@@ -2,7 +2,7 @@
  *
  * For a part of a program that repeats (torch.compile traces find these), a frontend records the part once on a
  * *capture*, a stream that runs nothing, and creates an hr_part from it. Running the part appends its records to a
- * stream with the run's buffers in place of the captured ones, as if they had been recorded one by one. That costs a
+ * stream with the run's buffers in place of the captured ones, as if they had been recorded one by one, at a cost of a
  * few nanoseconds a record. So the records of a part form one trace with their neighbours in the stream: they are
  * fused, cached, ordered, and fail like all others. Nothing of a part is compiled before the stream commits it.
  *
