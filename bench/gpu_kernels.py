@@ -130,18 +130,18 @@ def measure_chain(device, wait, samples: int, compiled: bool) -> float:
     return (times[1] - times[0]) / 200
 
 
-def fastest_product(ways, wait) -> float:
+def fastest_product(algorithms, wait) -> float:
     """The median time of the fastest algorithm, in microseconds, when the GPU's clocks follow its power limit: a
     second after the start they are far below that for a moment."""
 
-    def times_of(way, seconds: float) -> list[float]:
+    def times_of(algorithm, seconds: float) -> list[float]:
         times, end = [], time.perf_counter() + seconds
         while time.perf_counter() < end:
-            times.append(seconds_of(way, wait))
+            times.append(seconds_of(algorithm, wait))
         return times
 
-    times_of(ways[0], 2)
-    return min(statistics.median(times_of(way, 1)) for way in ways) * 1e6
+    times_of(algorithms[0], 2)
+    return min(statistics.median(times_of(algorithm, 1)) for algorithm in algorithms) * 1e6
 
 
 def matrices(device):
@@ -155,7 +155,7 @@ def check(status: int) -> None:
         raise RuntimeError(f"cuBLASLt answers {status}, expected 0")
 
 
-def ways_of_cublaslt():
+def algorithms_of_cublaslt():
     """cuBLASLt's algorithms for the product of two matrices in bf16, with sums in f32, each a function that starts
     it."""
     import torch
@@ -173,7 +173,7 @@ def ways_of_cublaslt():
     check(library.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)))
     most = ctypes.c_size_t(space.numel())
     check(library.cublasLtMatmulPreferenceSetAttribute(preference, 1, ctypes.byref(most), ctypes.c_size_t(8)))
-    count, words = 8, 12  # results are 96 bytes: the way, bytes of workspace, and what it says of them
+    count, words = 8, 12  # results are 96 bytes: the algorithm, bytes of workspace, and status
     results, found = (ctypes.c_uint64 * (count * words))(), ctypes.c_int()
     check(
         library.cublasLtMatmulAlgoGetHeuristic(
@@ -184,10 +184,10 @@ def ways_of_cublaslt():
     stream = void(torch.cuda.current_stream().cuda_stream)
 
     def start(index: int):
-        way = ctypes.byref(results, index * words * 8)
+        algorithm = ctypes.byref(results, index * words * 8)
         status = library.cublasLtMatmul(
             *(handle, product, ctypes.byref(one), void(a.data_ptr()), layout, void(b.data_ptr()), layout),
-            *(ctypes.byref(zero), void(c.data_ptr()), layout, void(c.data_ptr()), layout, way),
+            *(ctypes.byref(zero), void(c.data_ptr()), layout, void(c.data_ptr()), layout, algorithm),
             *(void(space.data_ptr()), ctypes.c_size_t(space.numel()), stream),
         )
         check(status)
@@ -211,8 +211,8 @@ def measure_alone(side: str, part: str, samples: int) -> None:
     with torch.no_grad():
         if part == "product":
             a, b, _ = matrices(device)
-            ways = ways_of_cublaslt() if side == "cublaslt" else [lambda: a @ b]
-            say(PRODUCT, {"us": round(fastest_product(ways, wait), 1)})
+            algorithms = algorithms_of_cublaslt() if side == "cublaslt" else [lambda: a @ b]
+            say(PRODUCT, {"us": round(fastest_product(algorithms, wait), 1)})
             return
         for title, run, moved in cases_of_memory(device):
             taken = median_us(repeat(run, commit), wait, samples) / IN_A_ROW

@@ -135,14 +135,14 @@ class Side:
 
 def make_sides(case: Case, device: torch.device, names: list[str]) -> dict[str, Side]:
     cpu = torch.device("cpu")
-    ways = {
+    prepared = {
         "torch": (cpu, as_it_is),
         "device": (device, as_it_is),
         "compiled": (device, lambda function: torch.compile(function, backend="headrace")),
         "inductor": (cpu, torch.compile),
     }
-    wanted = [name for name in names if name in ways and (case.counts or name in ("torch", "device"))]
-    sides = {name: Side(ways[name][0], case.prepare(*ways[name]), case.inner) for name in wanted}
+    wanted = [name for name in names if name in prepared and (case.counts or name in ("torch", "device"))]
+    sides = {name: Side(prepared[name][0], case.prepare(*prepared[name]), case.inner) for name in wanted}
     answers = case.is_network and not case.trains
     for name in [name for name in names if name in engines.ENGINES and answers]:
         try:

@@ -220,7 +220,7 @@ def double_conv(inputs: int, outputs: int, groups: int) -> nn.Sequential:
 
 
 class UNet(nn.Module):
-    """Three resolutions; the way up is a transposed convolution, then a bilinear enlargement. Returns scores by
+    """Three resolutions; the upward path is a transposed convolution, then a bilinear enlargement. Returns scores by
     pixel."""
 
     def __init__(self, in_channels=3, classes=2, width=32, groups=8):
