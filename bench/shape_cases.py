@@ -1,0 +1,255 @@
+"""Programs whose shapes change from call to call: lengths, batches, images, growing caches."""
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+import networks  # noqa: E402
+
+VOCABULARY = 512
+Call = Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class ShapeCase:
+    """`prepare(device)` returns a function that runs one shape and returns its result; `shapes` are what it takes, in the
+    order of the run, no two alike. `warm` is a shape outside of them."""
+
+    name: str
+    title: str
+    prepare: Callable[[torch.device], Callable[..., Tensor]]
+    shapes: list
+    warm: object
+    needs: str = ""  # a package
+
+
+def drawn(values, count: int) -> list:
+    values = list(values)
+    random.Random(0).shuffle(values)
+    return values[:count]
+
+
+# ---- calls of a network, training steps
+
+
+def tokens_of(length: int, device: torch.device, batch: int = 1) -> Tensor:
+    return torch.randint(0, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(length)).to(device)
+
+
+def floats_of(dims: tuple, device: torch.device) -> Tensor:
+    return torch.rand(dims, generator=torch.Generator().manual_seed(sum(dims))).to(device)
+
+
+def calls(build: Callable[[], nn.Module], inputs: Callable, loss: Callable | None) -> Callable:
+    """Inference without `loss`, else a training step with Adam, whose result is the loss."""
+
+    def prepare(device):
+        torch.manual_seed(0)
+        model = build().to(device).train(loss is not None)
+        if loss is None:
+
+            @torch.no_grad()
+            def infer(shape):
+                return model(inputs(shape, device))
+
+            return infer
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+
+        def train(shape):
+            x = inputs(shape, device)
+            optimizer.zero_grad()
+            found = loss(model(x), x)
+            found.backward()
+            optimizer.step()
+            return found.detach()
+
+        return train
+
+    return prepare
+
+
+class Recurrent(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.lstm = nn.LSTM(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.lstm(x)[0]
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def gpt(layers: int, width: int) -> Callable[[], nn.Module]:
+    config = networks.GPTConfig(layers, width, heads=width // 32, vocabulary=VOCABULARY, context=512, dropout=0.0)
+    return lambda: networks.GPT(config)
+
+
+def unet() -> nn.Module:
+    return networks.UNet(width=16)
+
+
+def next_token_loss(scores: Tensor, tokens: Tensor) -> Tensor:
+    return F.cross_entropy(scores[0, :-1], tokens[0, 1:])
+
+
+def square_loss(result: Tensor, _: Tensor) -> Tensor:
+    return result.square().mean()
+
+
+# ---- generation
+
+
+class CachedGPT(networks.GPT):
+    """A decoder that keeps keys and values of the tokens before, each call's appended by `cat`."""
+
+    def step(self, token: Tensor, position: int, cache: list) -> Tensor:
+        x = self.tokens(token) + self.positions.weight[position]
+        for index, block in enumerate(self.blocks):
+            batch, length, width = x.shape
+            heads = (batch, length, block.heads, width // block.heads)
+            query, key, value = (part.view(heads).transpose(1, 2) for part in block.qkv(block.norm1(x)).split(width, 2))
+            if cache[index] is not None:
+                key, value = (torch.cat((old, new), 2) for old, new in zip(cache[index], (key, value)))
+            cache[index] = (key, value)
+            y = F.scaled_dot_product_attention(query, key, value)
+            x = x + block.projection(y.transpose(1, 2).reshape(x.shape))
+            x = x + block.mlp(block.norm2(x))
+        return self.head(self.norm(x))
+
+
+def generation(layers: int, width: int) -> Callable:
+    """A shape is a number of tokens; each token has a cache of a length of its own."""
+
+    def prepare(device):
+        torch.manual_seed(0)
+        config = networks.GPTConfig(layers, width, heads=width // 32, vocabulary=VOCABULARY, context=512, dropout=0.0)
+        model = CachedGPT(config).to(device).eval()
+
+        @torch.no_grad()
+        def generate(count: int) -> Tensor:
+            token, cache = torch.zeros(1, 1, dtype=torch.int64, device=device), [None] * layers
+            for position in range(count):
+                token = model.step(token, position, cache)[:, -1].argmax(-1, keepdim=True)
+                token.item()  # a program looks at each token
+            return token
+
+        return generate
+
+    return prepare
+
+
+def transformers_generation(name: str, layers: int, width: int, static: bool) -> Callable:
+    def prepare(device):
+        import transformers
+
+        torch.manual_seed(0)
+        common = {"vocab_size": VOCABULARY, "bos_token_id": 0, "eos_token_id": None, "pad_token_id": 0}
+        if name == "gpt2":
+            config = transformers.GPT2Config(n_layer=layers, n_embd=width, n_head=width // 32, n_positions=512, **common)
+            model = transformers.GPT2LMHeadModel(config)
+        else:
+            config = transformers.LlamaConfig(
+                hidden_size=width,
+                intermediate_size=3 * width,
+                num_hidden_layers=layers,
+                num_attention_heads=width // 32,
+                max_position_embeddings=512,
+                **common,
+            )
+            model = transformers.LlamaForCausalLM(config)
+        model = model.to(device).eval()
+        options = {"cache_implementation": "static", "disable_compile": True} if static else {}
+
+        @torch.no_grad()
+        def generate(count: int) -> Tensor:
+            prompt = tokens_of(4, device)
+            return model.generate(
+                prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=count, **options
+            )
+
+        return generate
+
+    return prepare
+
+
+# ---- the table
+
+
+def images(shape: tuple, device: torch.device) -> Tensor:
+    return floats_of((1, 3, *shape), device)
+
+
+def even_images() -> Iterator[tuple]:
+    return ((h, w) for h in range(24, 161, 4) for w in range(24, 161, 4))
+
+
+CASES = [
+    ShapeCase(
+        "mlp-train",
+        "MLP 64-128-128-10, train, batch 1 to 300",
+        calls(mlp, lambda n, device: floats_of((n, 64), device), square_loss),
+        drawn(range(1, 301), 300),
+        301,
+    )
+]
+for kind, loss in (("infer", None), ("train", True)):
+    CASES += [
+        ShapeCase(
+            f"lstm-{kind}",
+            f"LSTM 128, batch 4, length 1 to 300, {kind}",
+            calls(lambda: Recurrent(128), lambda n, device: floats_of((n, 4, 128), device), loss and square_loss),
+            drawn(range(1, 301), 40),
+            301,
+        ),
+        *(
+            ShapeCase(
+                f"gpt-{layers}x{width}-{kind}",
+                f"GPT {layers} x {width}, length 2 to 300, {kind}",
+                calls(gpt(layers, width), tokens_of, loss and next_token_loss),
+                drawn(range(2, 301), count),
+                301,
+            )
+            for layers, width, count in ((2, 64, 100), (4, 256, 60))
+        ),
+        ShapeCase(
+            f"unet-{kind}",
+            f"U-Net (16 channels), images of 24 to 160, {kind}",
+            calls(unet, images, loss and square_loss),
+            drawn(even_images(), 30),
+            (164, 164),
+        ),
+    ]
+CASES += [
+    ShapeCase(
+        f"cache-{layers}x{width}",
+        f"generation, cache by cat, GPT {layers} x {width}, 200 tokens",
+        generation(layers, width),
+        [200],
+        2,
+    )
+    for layers, width in ((2, 64), (4, 256))
+]
+CASES += [
+    ShapeCase(
+        f"{name}-{layers}x{width}{'-static' if static else ''}",
+        f"transformers' {title} {layers} x {width}, generate 100 tokens{', static cache' if static else ''}",
+        transformers_generation(name, layers, width, static),
+        [100],
+        2,
+        needs="transformers",
+    )
+    for name, title, layers, width, static in (
+        ("gpt2", "GPT-2", 4, 256, False),
+        ("llama", "Llama", 2, 64, False),
+        ("llama", "Llama", 2, 64, True),
+    )
+]
