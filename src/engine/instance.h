@@ -20,7 +20,8 @@
 #define HR_ABSENT_ARG UINT32_MAX
 enum { HR_WORKSPACE_ALIGNMENT = 64 };
 
-typedef struct hr_exec_step {
+typedef struct hr_exec_step hr_exec_step;
+struct hr_exec_step {
   hr_step_kind kind;
   const hr_step *source;
   hr_cached_kernel *cached;       /* KERNEL */
@@ -28,6 +29,7 @@ typedef struct hr_exec_step {
   hr_ready library;               /* LIBRARY, prepared, or */
   hr_host_kernel *written;        /* written, the step's own */
   hr_tuning *tuning;              /* NULL: its algorithm is settled */
+  const hr_exec_step *like;       /* an earlier step, to which `library` and `tuning` belong (shared_calls.h) */
   hr_index_source indices;        /* CHECK: the source of its indices */
   size_t arg_first, scalar_first; /* in the instance's flat lists */
   int arg_count, scalar_count;
@@ -35,7 +37,7 @@ typedef struct hr_exec_step {
   int weight;                               /* of the instance's, that the step makes (weights.h); -1: none */
   int batch;                                /* for the first step of a launch: the number of steps in it */
   hr_step_cost cost;
-} hr_exec_step;
+};
 
 /* The cached result of a step that depends on the key's buffers alone (weights.h). */
 enum { HR_WEIGHT_SOURCES_MAX = 16, HR_WEIGHT_RESULTS_MAX = 8 };

@@ -19,8 +19,10 @@ static void destroy(hr_instance *instance) {
     if (step->written != NULL) {
       step->written->destroy(step->written);
     }
-    hr__tuning_release(step->tuning);
-    hr__ready_fini(&step->library);
+    if (step->like == NULL) {
+      hr__tuning_release(step->tuning);
+      hr__ready_fini(&step->library);
+    }
   }
   hr_free(instance->steps);
   hr__weights_fini(instance);

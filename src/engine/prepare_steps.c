@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "core/ops/op.h"
 #include "engine/device_code.h"
+#include "engine/shared_calls.h"
 
 /* Operations below a microsecond are not tuned: thresholds for the host, and for other devices. */
 static const int64_t CHOICE_FLOPS_MIN = 100000, CHOICE_FLOPS_MIN_DEVICE = 1000000;
@@ -107,9 +108,27 @@ static hr_status prepare(hr_instance *instance, hr_device *device, hr_exec_step 
   return HR_OK;
 }
 
-static hr_status make_library(hr_instance *instance, hr_device *device, hr_exec_step *step) {
+/* Prepares the node, or takes what an earlier step prepared for one like it. */
+static hr_status prepare_once(hr_instance *instance, hr_device *device, hr_shared_calls *calls, hr_exec_step *step) {
+  const hr_plan *plan = instance->plan;
+  size_t like = device->properties.is_host
+                    ? hr__shared_calls_find(calls, &plan->schedule.program, step->source->node,
+                                            (uint32_t)plan->key.buffer_count, (size_t)instance->step_count)
+                    : 0;
+  if (like == 0) {
+    return prepare(instance, device, step);
+  }
+  const hr_exec_step *first = &instance->steps[like - 1];
+  step->library = first->library;
+  step->tuning = first->tuning;
+  step->workspace_bytes = first->workspace_bytes;
+  step->like = first;
+  return HR_OK;
+}
+
+static hr_status make_library(hr_instance *instance, hr_device *device, hr_shared_calls *calls, hr_exec_step *step) {
   const hr_node *node = step->source->node;
-  HR_RETURN_IF_ERROR(prepare(instance, device, step));
+  HR_RETURN_IF_ERROR(prepare_once(instance, device, calls, step));
   step->arg_count = node->input_count + node->output_count + node->scalar_count;
   bool ok = true;
   for (int i = 0; ok && i < node->input_count; ++i) {
@@ -161,12 +180,8 @@ static hr_status load_kernels(hr_instance *instance, hr_device *device) {
   return status;
 }
 
-hr_status hr__steps_prepare(hr_instance *instance, hr_device *device) {
+static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_calls *calls) {
   const hr_schedule *schedule = &instance->plan->schedule;
-  instance->steps = hr_calloc((size_t)schedule->step_count + 1, sizeof *instance->steps);
-  if (instance->steps == NULL) {
-    return no_memory("steps");
-  }
   for (int i = 0; i < schedule->step_count; ++i) {
     hr_exec_step *step = &instance->steps[instance->step_count++];
     *step = (hr_exec_step){.kind = schedule->steps[i].kind,
@@ -175,9 +190,22 @@ hr_status hr__steps_prepare(hr_instance *instance, hr_device *device) {
                            .arg_first = instance->args.count,
                            .scalar_first = instance->scalars.count};
     HR_RETURN_IF_ERROR(step->kind == HR_STEP_KERNEL    ? make_kernel(instance, device, step)
-                       : step->kind == HR_STEP_LIBRARY ? make_library(instance, device, step)
+                       : step->kind == HR_STEP_LIBRARY ? make_library(instance, device, calls, step)
                                                        : make_check(instance, step));
   }
+  return HR_OK;
+}
+
+hr_status hr__steps_prepare(hr_instance *instance, hr_device *device) {
+  const hr_schedule *schedule = &instance->plan->schedule;
+  hr_shared_calls calls = {0};
+  instance->steps = hr_calloc((size_t)schedule->step_count + 1, sizeof *instance->steps);
+  if (instance->steps == NULL) {
+    return no_memory("steps");
+  }
+  hr_status status = make_steps(instance, device, &calls);
+  hr__shared_calls_fini(&calls);
+  HR_RETURN_IF_ERROR(status);
   size_t arena = hr_align_up(schedule->arena_bytes, HR_WORKSPACE_ALIGNMENT);
   instance->shared_bytes = arena + hr__batch_steps(instance);
   return device->driver->dialect != HR_DIALECT_HOST ? load_kernels(instance, device) : HR_OK;

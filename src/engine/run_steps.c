@@ -2,7 +2,9 @@
 
 #include "base/integer.h"
 #include "base/log.h"
+#include "core/ir/dtype.h"
 #include "engine/profile.h"
+#include "engine/shared_calls.h"
 #include "engine/weights.h"
 
 enum { STAMPS_MAX = 8 };
@@ -111,9 +113,28 @@ static void find_stamps(const hr_instance *instance, const hr_exec_step *step, c
   }
 }
 
+/* The arguments of a step that runs what was prepared for another one: from its operands' offsets the prepared object
+ * finds this step's. */
+static void move_args(const hr_exec_step *step, void *const *args, void *out_args[HR_SHARED_ARGS_MAX]) {
+  const hr_node *node = step->source->node, *like = step->like->source->node;
+  int operands = node->input_count + node->output_count;
+  for (int i = 0; i < step->arg_count; ++i) {
+    const hr_operand *x = i < operands ? hr_node_operand(node, i) : NULL;
+    bool is_moved = x != NULL && x->kind == HR_OPERAND_VALUE;
+    out_args[i] =
+        is_moved ? (char *)args[i] + (x->offset - hr_node_operand(like, i)->offset) * (int64_t)hr_dtype_size(x->dtype)
+                 : args[i];
+  }
+}
+
 static hr_status run_library(const hr_instance *instance, const hr_exec_step *step, hr_run *run, void *const *args,
                              void *queue) {
   uint64_t stamps[STAMPS_MAX] = {0};
+  void *moved[HR_SHARED_ARGS_MAX];
+  if (step->like != NULL) {
+    move_args(step, args, moved);
+    args = moved;
+  }
   find_stamps(instance, step, run, stamps);
   char *workspace = workspace_of(instance, run);
   bool is_profile = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL); /* of the step alone */
