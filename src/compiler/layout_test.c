@@ -249,6 +249,9 @@ HR_TEST(a_training_step_keeps_its_results) {
   for (size_t k = 0; k < sizeof pools / sizeof *pools; ++k) {
     for (int64_t size = 5; size < 12; size += 2) {
       for (int free = 0; free < 2; ++free) {
+        if (!hr_test_takes((int64_t)k + size / 2 + free)) {
+          continue;
+        }
         int relaid = check_training(1 + size % 3, size, size + (int64_t)k % 3, pools[k][0], pools[k][1], pools[k][2],
                                     free ? "live fresh free" : "dead fresh");
         HR_ASSERT_EQ(relaid, 3); /* of the second convolution, of its weight's gradient, and dy of the first's */

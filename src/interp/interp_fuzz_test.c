@@ -656,7 +656,7 @@ HR_TEST(random_kernels) {
     check_kernel(strtoull(one, NULL, 10));
     return;
   }
-  uint64_t count = rounds != NULL ? strtoull(rounds, NULL, 10) : ROUNDS;
+  uint64_t count = rounds != NULL ? strtoull(rounds, NULL, 10) : (uint64_t)hr_test_count(ROUNDS);
   for (uint64_t seed = 1; seed <= count; ++seed) {
     check_kernel(seed);
   }

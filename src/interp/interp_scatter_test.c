@@ -194,6 +194,9 @@ static void check_all(scene s) {
                                     HR_DTYPE_U8,  HR_DTYPE_I16,  HR_DTYPE_F64};
   for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; ++d) {
     for (int mode = HR_STORE_SET; mode <= HR_STORE_MIN; ++mode) {
+      if (!hr_test_takes((int64_t)d + mode)) {
+        continue;
+      }
       s.dtype = dtypes[d], s.mode = (hr_store_mode)mode;
       s.index_dtype = any(2) != 0 ? HR_DTYPE_I64 : HR_DTYPE_I32;
       s.value = (int)any(3);

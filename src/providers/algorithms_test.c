@@ -10,10 +10,15 @@ static void check_algorithms(trial t, int *taken) {
   }
 }
 
-static void check_windows(const hr_provider *provider, const window *list, size_t count, int layouts, hr_op op,
-                          bool channels_last, int *taken) {
+/* Returns the number of nodes. */
+static int check_windows(const hr_provider *provider, const window *list, size_t count, int layouts, hr_op op,
+                         bool channels_last, int *taken) {
+  int nodes = 0;
   for (size_t i = 0; i < count; ++i) {
     for (int turn = 0; turn < layouts; ++turn) {
+      if (!hr_test_takes((int64_t)i + turn)) {
+        continue;
+      }
       image_layout x = channels_last ? IMAGE_CHANNELS_LAST : (image_layout)turn;
       image_layout y = channels_last ? IMAGE_CHANNELS_LAST : (image_layout)random_below(IMAGE_LAYOUTS);
       bool is_weight = op == HR_OP_CONV_BACKWARD_WEIGHT;
@@ -22,8 +27,10 @@ static void check_windows(const hr_provider *provider, const window *list, size_
       t.provider = provider;
       t.writes_weights = !is_weight && random_below(2) == 0;
       check_algorithms(t, taken);
+      ++nodes;
     }
   }
+  return nodes;
 }
 
 HR_TEST(onednn_convolves_in_every_algorithm) {
@@ -81,9 +88,9 @@ enum { GRADIENT_WINDOWS = sizeof gradient_windows / sizeof *gradient_windows };
 HR_TEST(gradients_gives_the_gradient_of_weights) {
   trials_begin(&hr__gradients_provider);
   int taken[1] = {0}, others[1] = {0};
-  check_windows(&hr__gradients_provider, gradient_windows, GRADIENT_WINDOWS, IMAGE_LAYOUTS, HR_OP_CONV_BACKWARD_WEIGHT,
-                true, taken);
-  HR_ASSERT_EQ(taken[0], GRADIENT_WINDOWS * IMAGE_LAYOUTS);
+  int nodes = check_windows(&hr__gradients_provider, gradient_windows, GRADIENT_WINDOWS, IMAGE_LAYOUTS,
+                            HR_OP_CONV_BACKWARD_WEIGHT, true, taken);
+  HR_ASSERT_EQ(taken[0], nodes);
   check_windows(&hr__gradients_provider, windows, WINDOWS, IMAGE_LAYOUTS, HR_OP_CONV_BACKWARD_WEIGHT, false, others);
   check_windows(&hr__gradients_provider, gradient_windows, GRADIENT_WINDOWS, IMAGE_LAYOUTS, HR_OP_CONV, true,
                 others + 0);

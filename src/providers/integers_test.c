@@ -60,6 +60,9 @@ HR_TEST(integers_convolve_in_every_layout) {
   int taken = 0;
   for (int turn = 0; turn < 4 * (WINDOWS + LARGER); ++turn) {
     int i = turn / 2 % (WINDOWS + LARGER);
+    if (!hr_test_takes(turn)) {
+      continue;
+    }
     trial t = integer_window(turn % 2 != 0 ? HR_OP_CONV : HR_OP_CONV_BACKWARD_DATA,
                              i < WINDOWS ? &windows[i] : &larger[i - WINDOWS], dtypes[random_below(DTYPES)],
                              random_below(2) != 0);
@@ -67,7 +70,7 @@ HR_TEST(integers_convolve_in_every_layout) {
     HR_ASSERT(is_taken || i < WINDOWS);
     taken += is_taken;
   }
-  HR_ASSERT(taken > 30);
+  HR_ASSERT(taken > (HR_TEST_SHARE == 1 ? 30 : 10));
 }
 
 HR_TEST(integers_give_the_same_whatever_the_threads) {

@@ -28,6 +28,9 @@ static void check_layouts(hr_op op) {
       2e-5; /* a tap is rounded with the others of its channel, which shows if few of them are inside of the image */
   for (int i = 0; i < SHAPES; ++i) {
     for (int layout = i % 2; layout < 2 * IMAGE_LAYOUTS; layout += 2) {
+      if (!hr_test_takes(i + layout / 2)) {
+        continue;
+      }
       image_layout x = layout / 2 % 2 == i % 2 ? IMAGE_CHANNELS_LAST : (image_layout)random_below(IMAGE_LAYOUTS);
       trial t = window_trial(op, &shapes[i], HR_DTYPE_F32, x, (image_layout)random_below(IMAGE_LAYOUTS),
                              (image_layout)(layout / 2), random_below(2) == 0);
@@ -129,6 +132,9 @@ HR_TEST(winograd_gives_the_same_bits_with_any_threads_layout_and_run) {
     float *one = bits_of(op, q, IMAGE_CHANNELS_LAST, 1, 1, change_nothing);
     for (int threads = 1; threads <= 9; threads += 2) {
       for (int layout = 0; layout < IMAGE_LAYOUTS; ++layout) {
+        if (!hr_test_takes(threads / 2 + layout)) {
+          continue;
+        }
         float *other = bits_of(op, q, (image_layout)layout, threads, layout % 3 + 1, change_nothing);
         HR_ASSERT(memcmp(one, other, bytes) == 0);
         free(other);
@@ -203,7 +209,7 @@ static void check_odd(image_layout layout, int threads, change_fn change) {
   int64_t count = tensor_count(trial_output(&t));
   expected e = {calloc((size_t)count, sizeof(double)), calloc((size_t)count, sizeof(double))};
   HR_ASSERT(e.values != NULL && e.sizes != NULL);
-  evaluate_conv(&t, &e);
+  evaluate(&t, &e);
   int odd = 0;
   for (int64_t i = 0; i < count; ++i) {
     double actual = read_element(trial_output(&t), tensor_at(trial_output(&t), i)), wanted = e.values[i];

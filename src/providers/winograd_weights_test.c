@@ -33,6 +33,9 @@ HR_TEST(winograd_gives_the_gradient_of_weights) {
   trial_rounding = 1e-4; /* a tap is rounded with the others of its channels, which shows if it has only one term */
   for (int i = 0; i < SHAPES; ++i) {
     for (int layout = 0; layout < IMAGE_LAYOUTS; ++layout) {
+      if (!hr_test_takes(i + layout)) {
+        continue;
+      }
       trial t =
           gradient_trial(&shapes[i], HR_DTYPE_F32, IMAGE_CHANNELS_LAST, (image_layout)layout, IMAGE_CHANNELS_LAST);
       trial_node(&t);
@@ -164,7 +167,7 @@ static void check_odd(image_layout layout, int threads, change_fn change) {
   int64_t count = tensor_count(w), odd = 0;
   expected e = {calloc((size_t)count, sizeof(double)), calloc((size_t)count, sizeof(double))};
   HR_ASSERT(e.values != NULL && e.sizes != NULL);
-  evaluate_conv(&t, &e);
+  evaluate(&t, &e);
   for (int64_t i = 0; i < count; ++i) {
     double actual = read_element(w, tensor_at(w, i)), wanted = e.values[i];
     odd += !isfinite(wanted);

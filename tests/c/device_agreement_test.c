@@ -160,7 +160,7 @@ static void close_side(hr__side *s) {
 }
 
 HR_TEST(devices_agree_with_the_cpu) {
-  long count = hr__setting("HEADRACE_TEST_PROGRAMS", 200), first = hr__setting("HEADRACE_TEST_SEED", 1);
+  long count = hr__setting("HEADRACE_TEST_PROGRAMS", hr_test_count(200)), first = hr__setting("HEADRACE_TEST_SEED", 1);
   for (int d = 0; hr_drivers[d] != NULL; ++d) {
     if (strcmp(hr_drivers[d]->name, "cpu") == 0 || strcmp(hr_drivers[d]->name, "null") == 0 ||
         hr_drivers[d]->count() == 0) {

@@ -60,7 +60,7 @@ static int append_program(uint64_t seed, int first, hr_text *text) {
 }
 
 HR_TEST(kernels_of_random_programs_compile) {
-  long count = hr__setting("HEADRACE_TEST_PROGRAMS", 20), seed = hr__setting("HEADRACE_TEST_SEED", 1);
+  long count = hr__setting("HEADRACE_TEST_PROGRAMS", hr_test_count(20)), seed = hr__setting("HEADRACE_TEST_SEED", 1);
   for (long done = 0; done < count; done += BATCH) {
     hr_text text = {0};
     int kernels = 0;

@@ -31,6 +31,11 @@ typedef struct hr_test_case {
   struct hr_test_case *next;
 } hr_test_case;
 
+/* Under a sanitizer, which makes the core some ten times slower, this share of the work is done; see hr_test_count. */
+#ifndef HR_TEST_SHARE
+#define HR_TEST_SHARE 1
+#endif
+
 static hr_test_case *hr_test_first, **hr_test_end = &hr_test_first;
 static jmp_buf hr_test_exit;
 enum { HR_TEST_FAILED = 1, HR_TEST_SKIPPED = 2 };
@@ -182,6 +187,17 @@ static inline void hr_test_oom(const char *file, int line, const char *text, hr_
 }
 
 #define HR_TEST_OOM(fn) hr_test_oom(__FILE__, __LINE__, #fn, (fn))
+
+/* How many random cases to check: `count`, under a sanitizer a share of it. */
+static inline int64_t hr_test_count(int64_t count) {
+  return (count + HR_TEST_SHARE - 1) / HR_TEST_SHARE;
+}
+
+/* True if case number n, from 0, of a table or a product of tables is checked: always, under a sanitizer for every
+ * third, so that each row of each table of other than three rows has its turn. */
+static inline bool hr_test_takes(int64_t n) {
+  return HR_TEST_SHARE == 1 || n % 3 == 0;
+}
 
 /* 0, HR_TEST_FAILED or HR_TEST_SKIPPED. */
 static inline int hr_test_run(const hr_test_case *test_case) {

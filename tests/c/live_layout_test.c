@@ -225,7 +225,7 @@ static void check_program(hr__side *sides, uint64_t seed) {
 
 HR_TEST(buffers_with_layouts_give_the_same_bits) {
   const char *wanted = getenv("HEADRACE_TEST_PROGRAMS");
-  uint64_t count = wanted != NULL ? strtoull(wanted, NULL, 10) : 300;
+  uint64_t count = wanted != NULL ? strtoull(wanted, NULL, 10) : (uint64_t)hr_test_count(300);
   hr__side sides[2];
   open_side(&sides[0], false);
   open_side(&sides[1], true);

@@ -7,7 +7,7 @@
 #include "headrace/stream.h"
 #include "hr_test.h"
 
-enum { N = 512 };
+enum { N = HR_TEST_SHARE == 1 ? 512 : 256 };
 static const int64_t dims[2] = {N, N}, strides[2] = {N, 1};
 
 /* Counts the threads of this process other than the caller and our named non-team threads. */

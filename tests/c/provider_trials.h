@@ -8,27 +8,13 @@
 #ifndef HEADRACE_TESTS_PROVIDER_TRIALS_H_
 #define HEADRACE_TESTS_PROVIDER_TRIALS_H_
 
-#include "core/ir/dtype.h"
 #include "hr_test.h"
+#include "plain_loops.h"
 #include "providers/provider.h"
 
-enum {
-  RANK = 6,
-  OPERANDS = 4,
-  GUARD = 19,
-  CANARY = 0xA5
-}; /* GUARD: elements on each side; odd, so alignment is poor */
+enum { OPERANDS = 4, GUARD = 19, CANARY = 0xA5 }; /* GUARD: elements on each side; odd, so alignment is poor */
 
 /* ---- tensors ---- */
-
-typedef struct tensor {
-  bool is_present;
-  hr_dtype dtype;
-  int rank;
-  int64_t dims[RANK], strides[RANK];
-  int64_t offset, length; /* elements of the buffer, guards included */
-  unsigned char *bytes;
-} tensor;
 
 static uint64_t random_state;
 
@@ -41,31 +27,11 @@ static inline int random_below(int count) {
   return (int)((random_number() + 1) / 2 * count);
 }
 
-/* Integers are of 64 bits, of 32, of 16 with a sign, or bytes without. */
-static inline double read_integer(const tensor *t, int64_t at) {
-  const void *memory = t->bytes;
-  return t->dtype == HR_DTYPE_I64   ? (double)((const int64_t *)memory)[at]
-         : t->dtype == HR_DTYPE_I32 ? ((const int32_t *)memory)[at]
-         : t->dtype == HR_DTYPE_I16 ? ((const int16_t *)memory)[at]
-                                    : t->bytes[at];
-}
-
 /* [-1, 1) becomes [-200, 200), wrapped; NaN becomes a number that would show. */
 static inline void write_integer(const tensor *t, int64_t at, double value) {
   int64_t integer = isnan(value) ? 12345 : (int64_t)(value * 200);
   size_t size = hr_dtype_size(t->dtype);
   memcpy(t->bytes + (size_t)at * size, &integer, size);
-}
-
-static inline double read_element(const tensor *t, int64_t at) {
-  if (hr_dtype_is_integer(t->dtype)) {
-    return read_integer(t, at);
-  }
-  const uint16_t *half = (const uint16_t *)(const void *)t->bytes + at;
-  return t->dtype == HR_DTYPE_F32    ? ((const float *)(const void *)t->bytes)[at]
-         : t->dtype == HR_DTYPE_F64  ? ((const double *)(const void *)t->bytes)[at]
-         : t->dtype == HR_DTYPE_BF16 ? hr_bf16_to_f32(*half)
-                                     : hr_f16_to_f32(*half);
 }
 
 static inline void write_element(const tensor *t, int64_t at, double value) {
@@ -79,24 +45,6 @@ static inline void write_element(const tensor *t, int64_t at, double value) {
   } else {
     *half = t->dtype == HR_DTYPE_BF16 ? hr_f32_to_bf16((float)value) : hr_f32_to_f16((float)value);
   }
-}
-
-static inline int64_t tensor_count(const tensor *t) {
-  int64_t count = 1;
-  for (int d = 0; d < t->rank; ++d) {
-    count *= t->dims[d];
-  }
-  return count;
-}
-
-/* The offset of element number i, row-major, in the buffer. */
-static inline int64_t tensor_at(const tensor *t, int64_t i) {
-  int64_t at = t->offset;
-  for (int d = t->rank - 1; d >= 0; --d) {
-    at += i % t->dims[d] * t->strides[d];
-    i /= t->dims[d];
-  }
-  return at;
 }
 
 /* The offset and length that the view needs in the buffer. */
@@ -346,124 +294,14 @@ static inline float *trial_run_once(trial *t) {
   return values;
 }
 
-/* ---- the plain loops ---- */
-
-typedef struct expected {
-  double *values, *sizes; /* the result and the sum of its terms' magnitudes */
-} expected;
-
-static inline void add_term(expected *e, int64_t i, double term) {
-  e->values[i] += term;
-  e->sizes[i] += fabs(term);
-}
-
-/* The element of x, of batch dims that may be 1, at the batch of element `batch` (row-major) of out. */
-static inline int64_t batch_at(const tensor *x, const tensor *out, int64_t batch) {
-  int64_t at = x->offset;
-  for (int d = out->rank - 3; d >= 0; --d) {
-    int64_t i = batch % out->dims[d];
-    batch /= out->dims[d];
-    at += x->dims[d] != 1 ? i * x->strides[d] : 0;
-  }
-  return at;
-}
-
-/* bias, broadcast to out, at element number i. */
-static inline double bias_at(const tensor *bias, const tensor *out, int64_t i) {
-  int64_t at = bias->offset;
-  for (int d = out->rank - 1, b = bias->rank - 1; b >= 0; --d, --b) {
-    at += bias->dims[b] != 1 ? i % out->dims[d] * bias->strides[b] : 0;
-    i /= out->dims[d];
-  }
-  return read_element(bias, at);
-}
-
-static inline void evaluate_matmul(const trial *t, expected *e) {
-  const tensor *a = &t->tensors[0], *b = &t->tensors[1], *bias = &t->tensors[2], *out = &t->tensors[t->input_count];
-  int rank = out->rank;
-  int64_t rows = out->dims[rank - 2], columns = out->dims[rank - 1], inner = a->dims[rank - 1];
-  int64_t count = tensor_count(out);
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t column = i % columns, row = i / columns % rows, batch = i / columns / rows;
-    int64_t at_a = batch_at(a, out, batch) + row * a->strides[rank - 2];
-    int64_t at_b = batch_at(b, out, batch) + column * b->strides[rank - 1];
-    for (int64_t k = 0; k < inner; ++k) {
-      add_term(e, i,
-               read_element(a, at_a + k * a->strides[rank - 1]) * read_element(b, at_b + k * b->strides[rank - 2]));
-    }
-    if (t->input_count > 2 && bias->is_present) {
-      add_term(e, i, bias_at(bias, out, i));
-    }
-  }
-}
-
-/* A pair in a convolution: elements of x, w and y, as row-major numbers. */
-typedef void (*pair_fn)(const trial *t, expected *e, int64_t x, int64_t w, int64_t y);
-
-static inline void pair_forward(const trial *t, expected *e, int64_t x, int64_t w, int64_t y) {
-  const tensor *s = t->tensors;
-  add_term(e, y, read_element(&s[0], tensor_at(&s[0], x)) * read_element(&s[1], tensor_at(&s[1], w)));
-}
-static inline void pair_data(const trial *t, expected *e, int64_t x, int64_t w, int64_t y) {
-  const tensor *s = t->tensors;
-  add_term(e, x, read_element(&s[0], tensor_at(&s[0], y)) * read_element(&s[1], tensor_at(&s[1], w)));
-}
-static inline void pair_weight(const trial *t, expected *e, int64_t x, int64_t w, int64_t y) {
-  const tensor *s = t->tensors;
-  add_term(e, w, read_element(&s[0], tensor_at(&s[0], x)) * read_element(&s[1], tensor_at(&s[1], y)));
-}
-
-typedef struct conv_operands {
-  int x, w, y; /* numbers of the trial's tensors */
-} conv_operands;
+/* ---- the expected result ---- */
 
 static inline conv_operands conv_operands_of(const trial *t) {
-  int out = t->input_count;
-  return t->op == HR_OP_CONV                 ? (conv_operands){0, 1, out}
-         : t->op == HR_OP_CONV_BACKWARD_DATA ? (conv_operands){out, 1, 0}
-                                             : (conv_operands){0, out, 1};
+  return hr__conv_operands(t->op, t->input_count);
 }
 
-/* All taps of one output position `at` of channel `o`, image `n`. */
-static inline void evaluate_window(const trial *t, expected *e, pair_fn pair, int64_t n, int64_t o, int64_t position) {
-  conv_operands at = conv_operands_of(t);
-  const tensor *x = &t->tensors[at.x], *w = &t->tensors[at.w], *y = &t->tensors[at.y];
-  int spatial = x->rank - 2;
-  const int64_t *stride = t->ints + 1, *padding = stride + spatial, *dilation = padding + spatial;
-  int64_t taps = 1, plane = 1, image = 1, group = o / (w->dims[0] / dilation[spatial]);
-  for (int d = 2; d < x->rank; ++d) {
-    taps *= w->dims[d], plane *= y->dims[d], image *= x->dims[d];
-  }
-  for (int64_t tap = 0; tap < taps; ++tap) {
-    int64_t rest_tap = tap, rest = position, pixel = 0, scale = 1;
-    bool is_inside = true;
-    for (int d = spatial - 1; d >= 0; --d) {
-      int64_t i = rest % y->dims[2 + d] * stride[d] - padding[d] + rest_tap % w->dims[2 + d] * dilation[d];
-      rest /= y->dims[2 + d], rest_tap /= w->dims[2 + d];
-      is_inside = is_inside && i >= 0 && i < x->dims[2 + d];
-      pixel += i * scale;
-      scale *= x->dims[2 + d];
-    }
-    for (int64_t c = 0; is_inside && c < w->dims[1]; ++c) {
-      pair(t, e, (n * x->dims[1] + group * w->dims[1] + c) * image + pixel, (o * w->dims[1] + c) * taps + tap,
-           (n * y->dims[1] + o) * plane + position);
-    }
-  }
-}
-
-static inline void evaluate_conv(const trial *t, expected *e) {
-  const tensor *y = &t->tensors[conv_operands_of(t).y], *out = &t->tensors[t->input_count];
-  pair_fn pair = t->op == HR_OP_CONV ? pair_forward : t->op == HR_OP_CONV_BACKWARD_DATA ? pair_data : pair_weight;
-  int64_t plane = tensor_count(y) / y->dims[0] / y->dims[1];
-  for (int64_t i = 0; i < tensor_count(y); ++i) {
-    evaluate_window(t, e, pair, i / plane / y->dims[1], i / plane % y->dims[1], i % plane);
-  }
-  if (t->input_count > 2 && t->tensors[2].is_present) {
-    int64_t pixels = tensor_count(out) / out->dims[0] / out->dims[1];
-    for (int64_t i = 0; i < tensor_count(out); ++i) {
-      add_term(e, i, read_element(&t->tensors[2], tensor_at(&t->tensors[2], i / pixels % out->dims[1])));
-    }
-  }
+static inline void evaluate(const trial *t, expected *e) {
+  hr__plain_loops(t->op, t->tensors, t->input_count, t->ints, e);
 }
 
 /* ---- checks ---- */
@@ -499,7 +337,7 @@ static inline void check_result(trial *t) {
   int64_t count = tensor_count(out);
   expected e = {calloc((size_t)count, sizeof(double)), calloc((size_t)count, sizeof(double))};
   HR_ASSERT(e.values != NULL && e.sizes != NULL);
-  (t->op == HR_OP_MATMUL ? evaluate_matmul : evaluate_conv)(t, &e);
+  evaluate(t, &e);
   for (int64_t i = 0; i < count; ++i) {
     double actual = read_element(out, tensor_at(out, i)), error = fabs(actual - e.values[i]);
     if (hr_dtype_is_integer(out->dtype) ? fmod(error, ldexp(1, 8 * (int)hr_dtype_size(out->dtype))) != 0

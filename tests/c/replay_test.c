@@ -730,7 +730,8 @@ static bool check_program(hr__side *sides, uint64_t seed) {
 }
 
 HR_TEST(random_programs_have_the_same_bits_as_graphs) {
-  long count = hr__setting("HEADRACE_TEST_PROGRAMS", 150), first = hr__setting("HEADRACE_TEST_SEED", 1), failures = 0;
+  long count = hr__setting("HEADRACE_TEST_PROGRAMS", hr_test_count(150)), first = hr__setting("HEADRACE_TEST_SEED", 1),
+       failures = 0;
   hr__side sides[2];
   open_stand_in(&sides[0]);
   open_cpu(&sides[1]);
