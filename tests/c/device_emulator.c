@@ -22,6 +22,8 @@ typedef jmp_buf stack_place;
 #define GO_TO(place) _longjmp(place, 1)
 #endif
 
+const char *const hr__emulated_flags[] = {"-O1", NULL};
+
 enum { THREADS_MAX = 1024, STACK_BYTES = 64 << 10, WARP = 32, WORDS_MAX = 512 };
 
 /* A thread of a block: its own stack, entered by setcontext once and by longjmp from then on, which makes no system

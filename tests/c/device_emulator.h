@@ -26,6 +26,9 @@ typedef struct hr__emulated {
   void (**wait)(int all);
 } hr__emulated;
 
+/* For the compiler of a text; compiling takes longer than running. */
+extern const char *const hr__emulated_flags[];
+
 /* A kernel of the library that was compiled from an emulated text. */
 HR_MUST_USE hr_status hr__emulated_create(const hr_dynlib *library, const char *name,
                                           const hr_device_emission *emission, int arg_count, int scalar_count,

@@ -37,6 +37,7 @@ typedef struct batch_texts {
   bool (*emit)(batch *b, const hr_kernel *kernel, entry *e); /* to the batch's text; false: the kernel has none */
   void (*open)(batch *b, const char *path);                  /* the library; each entry's host kernel is made */
   void (*close)(batch *b);
+  const char *const *flags;          /* (optional) additional ones for the compiler, ended by NULL */
   const batch_algorithm *algorithms; /* to run the kernels as the compiler makes them */
   /* (optional) Of a host kernel that is about to run. */
   void (*check_host)(const hr_kernel *kernel, const hr_host_kernel *host);
@@ -111,7 +112,7 @@ static const hr_host_kernel *batch_host(void *ctx, const hr_kernel *kernel) {
 static void batch_compile(batch *b) {
   hr_text path = {0};
   HR_ASSERT_OK(hr_text_status(&b->text));
-  HR_ASSERT_OK(hr__host_compile(NULL, b->text.data, b->text.length, NULL, &path));
+  HR_ASSERT_OK(hr__host_compile(NULL, b->text.data, b->text.length, b->texts->flags, &path));
   b->texts->open(b, hr_text_chars(&path));
   hr__host_compiler_remove(hr_text_chars(&path));
   hr_text_fini(&path);
@@ -158,7 +159,7 @@ static void batch_fini(batch *b) {
 /* Random programs, 25 at a time: HEADRACE_TEST_PROGRAMS, or 100, from HEADRACE_TEST_SEED on, or 1. */
 static void batch_check_random(batch *b) {
   enum { BATCH = 25 };
-  long count = hr__setting("HEADRACE_TEST_PROGRAMS", 100), first = hr__setting("HEADRACE_TEST_SEED", 1);
+  long count = hr__setting("HEADRACE_TEST_PROGRAMS", hr_test_count(100)), first = hr__setting("HEADRACE_TEST_SEED", 1);
   for (long done = 0; done < count; done += BATCH) {
     int some = (int)(count - done < BATCH ? count - done : BATCH);
     generated programs[BATCH];

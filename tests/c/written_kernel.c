@@ -25,14 +25,13 @@ static HR_VECTOR(compiled) libraries;
 
 static hr_status compile_emulated(const hr_text *source, hr_dynlib *out_library) {
   hr_text text = {0}, path = {0};
-  hr_text_append(&text, "#pragma GCC optimize(\"O1\")\n"); /* compiling takes longer than running */
   hr_status status = hr_emit_device_prelude(HR_DEVICE_TEXT_EMULATED, &text);
   if (status == HR_OK) {
     hr_text_append_bytes(&text, source->data, source->length);
     status = hr_text_status(&text);
   }
   if (status == HR_OK) {
-    status = hr__host_compile(NULL, text.data, text.length, NULL, &path);
+    status = hr__host_compile(NULL, text.data, text.length, hr__emulated_flags, &path);
   }
   if (status == HR_OK) {
     status = hr_dynlib_open(hr_text_chars(&path), out_library);
