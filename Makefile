@@ -14,6 +14,7 @@ GALLERY ?=
 VENV_BIN := $(abspath $(VENV))/bin
 STAMP := $(VENV)/.headrace-stamp
 CONFIGURE = $(VENV_BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(VENV_BIN)/ninja -S .
+PROGRESS = $(PYTHON) scripts/progress.py
 BUILD_STEP = $(VENV_BIN)/cmake --build
 LIBRARIES = HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 HEADRACE_LAPACK=$(firstword \
   $(wildcard $(abspath $(VENV))/lib/python*/site-packages/scipy_openblas32/lib/libscipy_openblas.so))
@@ -29,21 +30,18 @@ help: ## this list
 venv: $(STAMP) ## the virtual environment with the pinned packages of requirements-dev.txt
 
 $(STAMP): requirements-dev.txt
-	@echo "Packages of requirements-dev.txt go into $(VENV): pip shows nothing for a minute or two."
-	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet -r requirements-dev.txt
+	@test -x $(VENV)/bin/python || $(PROGRESS) "making $(VENV)" $(PYTHON) -m venv $(VENV)
+	@$(PROGRESS) "packages of requirements-dev.txt into $(VENV)" $(VENV)/bin/python -m pip install -r requirements-dev.txt
 	@touch $@
 
 build: $(STAMP) ## the core, the command and the C tests, in build/release
 	@$(CONFIGURE) -B $(BUILD) --log-level=NOTICE -DCMAKE_BUILD_TYPE=Release $(CMAKE_ARGS)
 	$(BUILD_STEP) $(BUILD)
 
-# Frontends for Python, into the virtual environment; nothing to do while the project has no Python package.
+# Frontends for Python, into the virtual environment. The first time takes some minutes.
 python-package: $(STAMP) ## the Python package, installed in place into the virtual environment
-	@echo "The core and the PyTorch frontend are compiled into build/python; the first time takes some minutes."
-	@if [ -f pyproject.toml ]; then \
-	  PATH=$(VENV_BIN):$$PATH $(VENV)/bin/python -m pip install --quiet --no-build-isolation --no-deps -e .; \
-	fi
+	@PATH=$(VENV_BIN):$$PATH $(PROGRESS) "the core and the PyTorch frontend into build/python" \
+	  $(VENV)/bin/python -m pip install --verbose --no-build-isolation --no-deps -e .
 
 test: build python-package ## the C tests, then the Python tests
 	$(LIBRARIES) $(CTEST) $(BUILD)
