@@ -5,13 +5,15 @@ import json
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 import torch
+from headrace import _autoload
 
 pytestmark = [
     pytest.mark.device_only,
-    pytest.mark.skipif(torch.version.cuda is not None, reason="where torch drives CUDA, loading is explicit"),
+    pytest.mark.skipif(_autoload.drives_a_gpu(torch), reason="where torch drives a GPU, loading is explicit"),
 ]
 
 # Describes everything that torch's modules and classes hold, by identity as far as two processes can compare it.
@@ -166,3 +168,32 @@ def test_backward_passes_run_in_any_thread_after_one_of_the_host():
         print(x.grad.tolist())
     """
     assert run(program).strip() == "[2.0, 2.0, 2.0]"
+
+
+def test_a_library_that_does_not_load_costs_one_warning(tmp_path):
+    broken = tmp_path / "broken.so"
+    broken.write_bytes(b"no library")
+    program = "import torch; print(torch.ones(3).sum().item())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"HEADRACE_TORCH_LIBRARY": str(broken)}, capture_output=True, text=True
+    )
+    assert done.stdout == "3.0\n" and done.stderr.count("RuntimeWarning: headrace: the device could not be loaded") == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "files", "visible", "expected"),
+    [
+        ((None, None), ["/dev/nvidiactl"], None, False),
+        (("13.2", None), [], None, False),
+        (("13.2", None), ["/dev/nvidiactl"], None, True),
+        (("13.2", None), ["/dev/nvidiactl"], "", False),
+        ((None, "7.0"), ["/dev/kfd"], None, True),
+    ],
+)
+def test_a_gpu_that_torch_drives_is_seen_by_its_files(monkeypatch, version, files, visible, expected):
+    monkeypatch.setattr(os.path, "exists", lambda path: path in files)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    fake = types.SimpleNamespace(version=types.SimpleNamespace(cuda=version[0], hip=version[1]))
+    assert _autoload.drives_a_gpu(fake) is expected
