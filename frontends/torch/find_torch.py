@@ -1,10 +1,10 @@
-"""Finds the torch that the device is built for, and makes the package depend on that version.
+"""Finds the torch that the device is built for.
 
-usage: find_torch.py          prints torch's folder and its version, a line each, or says what is missing
+usage: find_torch.py [FOLDER]     prints torch's folder and its version, a line each, or says what is missing
 
-The libraries fit the minor version of torch that they were compiled against, and no other. So the package is built for
-the torch that the environment has already, also when pip builds in an isolated environment, and its wheel depends on
-that version. As a provider of scikit-build-core's dynamic metadata this is asked before anything is downloaded.
+The library fits the minor version of torch that it was compiled against, and no other. So the package is built for the
+torch that the environment has already, also when pip builds in an isolated environment. FOLDER names another place
+that has torch/, as site-packages has it.
 """
 
 import importlib.util
@@ -14,12 +14,8 @@ import re
 import subprocess
 import sys
 
-OLDEST, NEWEST = (2, 11), (2, 13)
+OLDEST, NEWEST = (2, 11), (2, 15)
 RANGE = "{}.{} to {}.{}".format(*OLDEST, *NEWEST)
-LIBRARIES = [
-    f"{package}; platform_system == 'Linux' and platform_machine == 'x86_64'"
-    for package in ("onednn-cpu-gomp", "scipy-openblas32")
-]
 
 
 def torch_folder():
@@ -34,6 +30,17 @@ def torch_folder_outside():
     return subprocess.run(command, env=environment, capture_output=True, text=True).stdout.strip() or None
 
 
+def version_of(folder):
+    """The version of the torch in a folder; exits with a message where the device can't be built for it."""
+    text = (pathlib.Path(folder) / "version.py").read_text(encoding="utf-8")
+    version = re.search(r"^__version__ = '(\d+)\.(\d+)([^']*)'", text, re.MULTILINE)
+    minor = (int(version[1]), int(version[2])) if version else None
+    if minor is None or not OLDEST <= minor <= NEWEST:
+        found = version[1] + "." + version[2] + version[3] if version else "of unknown version"
+        sys.exit(f"headrace: torch {found} in {folder} is not one that the device can be built for: install {RANGE}.")
+    return "{}.{}{}".format(*version.groups())
+
+
 def find():
     """Returns torch's folder and version; exits with a message where there is none to build for."""
     folder = torch_folder() or torch_folder_outside()
@@ -44,31 +51,18 @@ def find():
             f" {RANGE} first. Where it is installed and the build is isolated from it (uv, python -m build), install"
             " the packages of build-system.requires in pyproject.toml too and build with --no-build-isolation."
         )
-    text = (pathlib.Path(folder) / "version.py").read_text(encoding="utf-8")
-    version = re.search(r"^__version__ = '(\d+)\.(\d+)([^']*)'", text, re.MULTILINE)
-    minor = (int(version[1]), int(version[2])) if version else None
-    if minor is None or not OLDEST <= minor <= NEWEST:
-        found = version[1] + "." + version[2] + version[3] if version else "of unknown version"
-        sys.exit(f"headrace: torch {found} in {folder} is not one that the device can be built for: install {RANGE}.")
-    return folder, "{}.{}{}".format(*version.groups())
+    return folder, version_of(folder)
 
 
-class Provider:
-    """The project's dependencies, as scikit-build-core asks for them."""
-
-    def build_state(self, build_state):
-        self.is_source = build_state == "sdist"
-
-    def dynamic_metadata(self, settings, project):
-        if self.is_source:
-            torch = "torch>={}.{},<{}.{}".format(*OLDEST, NEWEST[0], NEWEST[1] + 1)
-        else:
-            torch = "torch=={}.{}.*".format(*find()[1].split(".")[:2])
-        return {"dependencies": [torch, *LIBRARIES]}
-
-    def dynamic_wheel(self, settings):
-        return {"dependencies": True}
+def main():
+    if sys.argv[1:] == ["--here"]:
+        print(torch_folder() or "")
+    elif sys.argv[1:]:
+        folder = os.path.join(os.path.abspath(sys.argv[1]), "torch")
+        print(folder, version_of(folder), sep="\n")
+    else:
+        print(*find(), sep="\n")
 
 
 if __name__ == "__main__":
-    print(torch_folder() or "" if "--here" in sys.argv else "\n".join(find()))
+    main()

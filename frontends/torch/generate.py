@@ -18,6 +18,7 @@ from torchgen.model import FunctionSchema, SchemaKind
 
 RULES = "same|number|float|compare|logical|where|part"
 KINDS = "bits|whole|real"
+RENAMED = {"grad": "grad_output"}  # arguments as the map names them, and as some torch does
 
 
 def read_schemas():
@@ -104,6 +105,10 @@ def host_if_missing(schema, arguments, body):
 def kernel(schema, fields, expression):
     """The text of one kernel and its function's name."""
     result_type, arguments = signature_of(schema, fields)
+    names = [name for _, name in arguments]
+    for old, new in RENAMED.items():
+        if old not in names and new in names:
+            expression = re.sub(rf"\b{old}\b", new, expression)
     name = "k_" + re.sub(r"\W", "_", str(schema.name))
     kind = schema.kind()
     is_list = (

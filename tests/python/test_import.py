@@ -170,6 +170,23 @@ def test_backward_passes_run_in_any_thread_after_one_of_the_host():
     assert run(program).strip() == "[2.0, 2.0, 2.0]"
 
 
+def test_a_torch_without_a_library_costs_one_warning():
+    program = """if True:
+        import warnings, torch
+        from headrace import _autoload
+        torch.__version__ = "2.99.1"
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            _autoload._autoload()
+        (warning,) = caught
+        print(torch.ones(3).sum().item(), str(warning.message))
+    """
+    text = run(program, TORCH_DEVICE_BACKEND_AUTOLOAD="0", HEADRACE_TORCH_LIBRARY="")
+    minor = ".".join(torch.__version__.split(".")[:2])
+    assert text.startswith("3.0 headrace: the device could not be loaded and is not available: this headrace has libraries for torch ")
+    assert minor in text and "this is torch 2.99.1" in text and text.count("\n") == 1
+
+
 def test_a_library_that_does_not_load_costs_one_warning(tmp_path):
     broken = tmp_path / "broken.so"
     broken.write_bytes(b"no library")

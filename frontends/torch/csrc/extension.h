@@ -2,7 +2,8 @@
 // functions.
 //
 // A function of the module parses its arguments, releases the interpreter's lock if it may wait, and converts
-// exceptions to Python's. It uses only functions of the C API that every CPython since 3.10 has.
+// exceptions to Python's. It uses only functions of CPython's stable ABI of 3.10: one library serves all CPythons of a
+// torch version (scripts/check_wheel.py).
 #pragma once
 
 #include <Python.h>

@@ -66,21 +66,22 @@ Tensor scaled_mm(Result result, const Tensor &a, const Tensor &b, const Tensor &
   return scaled_product(result, a, b, scale_a, scale_b, bias, type);
 }
 
-Tensor scaled_mm(Result result, const Tensor &a, const Tensor &b, at::TensorList scale_a, IntArrayRef recipe_a,
-                 IntArrayRef swizzle_a, at::TensorList scale_b, IntArrayRef recipe_b, IntArrayRef swizzle_b,
-                 const OptionalTensor &bias, std::optional<ScalarType> type) {
+Tensor scaled_mm(Result result, const Tensor &a, const Tensor &b, const at::ITensorListRef &scales_a,
+                 IntArrayRef recipe_a, IntArrayRef swizzle_a, const at::ITensorListRef &scales_b, IntArrayRef recipe_b,
+                 IntArrayRef swizzle_b, const OptionalTensor &bias, std::optional<ScalarType> type) {
   check_factors(a, b);
-  bool has_one_each = scale_a.size() == 1 && scale_b.size() == 1 && recipe_a.size() == 1 && recipe_a.equals(recipe_b);
+  bool has_one_each = scales_a.size() == 1 && scales_b.size() == 1 && recipe_a.size() == 1 && recipe_a.equals(recipe_b);
   bool is_row_wise = has_one_each && recipe_a[0] == kRowWise;
   TORCH_CHECK_VALUE(has_float8(a, b) && has_one_each && (is_row_wise || recipe_a[0] == kTensorWise),
                     "Invalid scaling configuration.");
   for (IntArrayRef swizzle : {swizzle_a, swizzle_b})
     TORCH_CHECK_VALUE(swizzle.empty() || swizzle[0] == 0, "headrace: scales in another order are not supported");
-  TORCH_CHECK_VALUE(is_row_wise ? is_scale_of(scale_a[0], a.size(0), 1) : is_one_scale(scale_a[0]),
-                    "scale_a must be of ", is_row_wise ? a.size(0) : 1, " Float elements");
-  TORCH_CHECK_VALUE(is_row_wise ? is_scale_of(scale_b[0], 1, b.size(1)) : is_one_scale(scale_b[0]),
-                    "scale_b must be of ", is_row_wise ? b.size(1) : 1, " Float elements");
-  return scaled_product(result, a, b, scale_a[0], scale_b[0], bias, type);
+  const Tensor &scale_a = scales_a.front(), &scale_b = scales_b.front();
+  TORCH_CHECK_VALUE(is_row_wise ? is_scale_of(scale_a, a.size(0), 1) : is_one_scale(scale_a), "scale_a must be of ",
+                    is_row_wise ? a.size(0) : 1, " Float elements");
+  TORCH_CHECK_VALUE(is_row_wise ? is_scale_of(scale_b, 1, b.size(1)) : is_one_scale(scale_b), "scale_b must be of ",
+                    is_row_wise ? b.size(1) : 1, " Float elements");
+  return scaled_product(result, a, b, scale_a, scale_b, bias, type);
 }
 
 } // namespace headrace

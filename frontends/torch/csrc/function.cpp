@@ -53,6 +53,17 @@ PyObject *list_of(std::vector<Tensor> &results) {
   return list;
 }
 
+PyObject *call_fallback(PyObject *fallback, PyObject *const *args, Py_ssize_t count) {
+  PyObject *tuple = checked(PyTuple_New(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    Py_INCREF(args[i]);
+    PyTuple_SetItem(tuple, i, args[i]);
+  }
+  PyObject *result = PyObject_CallObject(fallback, tuple);
+  Py_DECREF(tuple);
+  return result;
+}
+
 PyObject *call(PyObject *capsule, PyObject *const *args, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   auto *function = static_cast<Function *>(PyCapsule_GetPointer(capsule, kCapsule));
@@ -70,7 +81,7 @@ PyObject *call(PyObject *capsule, PyObject *const *args, Py_ssize_t count) {
     if (C10_LIKELY(graph_run_directly(function->program, inputs, results, &run_unlocked)))
       return list_of(results);
   }
-  return PyObject_Vectorcall(function->fallback, args, static_cast<size_t>(count), nullptr);
+  return call_fallback(function->fallback, args, count);
   END_HANDLE_TH_ERRORS
 }
 

@@ -93,9 +93,9 @@ Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, c
              const Scalar &alpha);
 Tensor scaled_mm(Result result, const Tensor &a, const Tensor &b, const Tensor &scale_a, const Tensor &scale_b,
                  const OptionalTensor &bias, std::optional<ScalarType> type);
-Tensor scaled_mm(Result result, const Tensor &a, const Tensor &b, at::TensorList scale_a, IntArrayRef recipe_a,
-                 IntArrayRef swizzle_a, at::TensorList scale_b, IntArrayRef recipe_b, IntArrayRef swizzle_b,
-                 const OptionalTensor &bias, std::optional<ScalarType> type);
+Tensor scaled_mm(Result result, const Tensor &a, const Tensor &b, const at::ITensorListRef &scales_a,
+                 IntArrayRef recipe_a, IntArrayRef swizzle_a, const at::ITensorListRef &scales_b, IntArrayRef recipe_b,
+                 IntArrayRef swizzle_b, const OptionalTensor &bias, std::optional<ScalarType> type);
 Tensor addmv(Result result, const Tensor &self, const Tensor &matrix, const Tensor &vector, const Scalar &beta,
              const Scalar &alpha);
 Tensor dot(const Tensor &a, const Tensor &b);

@@ -6,36 +6,36 @@ import os
 import pathlib
 import sys
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ModuleNotFoundError("headrace.torch needs torch: pip install headrace[torch]", name="torch") from None
 
 import headrace
 
 
 def _find():
-    """The library: installed with this package, or named by HEADRACE_TORCH_LIBRARY in a source tree."""
+    """The library for this minor version of torch: installed with this package, or named by HEADRACE_TORCH_LIBRARY."""
     named = os.environ.get("HEADRACE_TORCH_LIBRARY")
     if named:
         return pathlib.Path(named)
-    candidates = [pathlib.Path(folder) / "lib" / "libheadrace_torch.so" for folder in headrace.__path__]
-    for path in candidates:
+    minor = ".".join(torch.__version__.split(".")[:2])
+    folders = [pathlib.Path(folder) / "lib" for folder in headrace.__path__]
+    for folder in folders:
+        path = folder / f"torch-{minor}" / "libheadrace_torch.so"
         if path.exists():
             return path
-    raise ImportError("headrace: libheadrace_torch.so is not built; looked at " + ", ".join(map(str, candidates)))
-
-
-def _check_version(path):
-    """The library fits one minor version of torch; in another it could crash instead of failing to load."""
-    note = path.with_name("torch_version")
-    built_for = note.read_text().strip() if note.exists() else torch.__version__
-    if built_for.split(".")[:2] != torch.__version__.split(".")[:2]:
-        raise ImportError(
-            f"headrace was built for torch {built_for}, and this is torch {torch.__version__}: install headrace again"
-        )
+    built = {path.parent.name.removeprefix("torch-") for folder in folders for path in folder.glob("torch-*/libheadrace_torch.so")}
+    if not built:
+        raise ImportError("headrace: libheadrace_torch.so is not built; looked in " + ", ".join(map(str, folders)))
+    has = ", ".join(sorted(built, key=lambda name: [int(part) for part in name.split(".")]))
+    raise ImportError(f"this headrace has libraries for torch {has}, and this is torch {torch.__version__}: install one of these")
 
 
 def _load():
     path = _find()
-    _check_version(path)
     loader = importlib.machinery.ExtensionFileLoader("headrace._C", str(path))
     spec = importlib.util.spec_from_file_location("headrace._C", path, loader=loader)
     module = importlib.util.module_from_spec(spec)

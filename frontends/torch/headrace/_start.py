@@ -22,8 +22,12 @@ def _choose_as_for_the_host():
     options = sys.modules.get("torch.nn.modules.linear_cross_entropy_options")
     if options is None:
         return  # an older torch
-    defaults, cls = options._AUTO_DEFAULTS, options.LinearCrossEntropyOptions
-    defaults.update({("headrace", dtype): chosen for (kind, dtype), chosen in defaults.items() if kind == "cpu"})
+    cls = options.LinearCrossEntropyOptions
+    if defaults := getattr(options, "_AUTO_DEFAULTS", None):  # up to torch 2.13; later a function
+        defaults.update({("headrace", dtype): chosen for (kind, dtype), chosen in defaults.items() if kind == "cpu"})
+    else:
+        policy = options._auto_acc_policy
+        options._auto_acc_policy = lambda kind, dtype: policy("cpu" if kind == "headrace" else kind, dtype)
     resolve = cls._resolve_auto_acc_dtype
 
     def resolve_as_for_the_host(dtype, device):
