@@ -4,6 +4,8 @@
 #   VENV=path      another virtual environment      BUILD=path   another build folder
 #   PYTHON=python  the interpreter that makes it    CMAKE_ARGS   more options for cmake
 #   GALLERY=words  options of `make gallery`: "--only vit,llama"
+#   TORCHES=words  minor versions of torch for `make wheels` (default: all that the device supports), as 2.13,2.15
+#   TORCH_WHEELS=path   a folder that has torch's wheels already
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -18,11 +20,12 @@ PROGRESS = $(PYTHON) scripts/progress.py
 BUILD_STEP = $(VENV_BIN)/cmake --build
 LIBRARIES = HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 HEADRACE_LAPACK=$(firstword \
   $(wildcard $(abspath $(VENV))/lib/python*/site-packages/scipy_openblas32/lib/libscipy_openblas.so))
+WHEELS_PYTHON = build/wheels/venv/bin/python
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
 .PHONY: help build test fuzz fuzz-torch demo gallery bench bench-c bench-ops check conformance sanitize
-.PHONY: sanitize-sample format test-levels clean venv python-package
+.PHONY: sanitize-sample format test-levels wheels test-wheels clean venv python-package
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -132,6 +135,17 @@ test-levels: $(STAMP) ## the C tests of the build for any x86-64, at each level 
 	$(BUILD_STEP) build/levels
 	$(PYTHON) scripts/check_isa.py build/levels
 	@set -e; for level in v2 v3 v4; do HEADRACE_CPU=$$level $(LIBRARIES) $(CTEST) build/levels; done
+
+wheels: build/wheels/venv/stamp ## the wheel for x86-64 Linux, in dist; needs gcc 12 and a few GB in build/wheels for torch's wheels
+	$(WHEELS_PYTHON) scripts/build_wheel.py $(if $(TORCHES),--torches $(TORCHES))
+
+build/wheels/venv/stamp: requirements-wheels.txt
+	test -x $(WHEELS_PYTHON) || $(PYTHON) -m venv build/wheels/venv
+	$(WHEELS_PYTHON) -m pip install --quiet -r requirements-wheels.txt
+	@touch $@
+
+test-wheels: wheels ## the wheel in fresh environments without a compiler, for each torch and each CPython that is found
+	$(PYTHON) tests/wheel/run.py dist/headrace-*.whl $(OPTIONS)
 
 clean: ## removes the build folders; .venv stays
 	rm -rf build

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Checks that a wheel keeps what its name promises.
+
+usage: check_wheel.py WHEEL
+
+    tag         the name and the file WHEEL say cp310-abi3-manylinux_2_28_x86_64
+    symbols     no library or command asks for a version of a symbol beyond NEWEST: glibc's by the tag, the C++ runtime's by
+                what torch's own wheels ask for
+    libraries   only those of ALLOWED are needed, and they are searched for beside the library alone ($ORIGIN)
+    python      only functions of CPython's stable ABI of 3.10 are called: one library serves every CPython
+    torch       each folder headrace/lib/torch-X.Y has a library, and of the core there is one
+    processor   the libraries for torch have no instruction beyond x86-64-v2 (check_isa.py looks at the core's objects)
+
+Prints one line for each offence and exits 1 if there is any. Reads what readelf and objdump print.
+"""
+
+import pathlib
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+import check_isa
+
+TAG = "cp310-abi3-manylinux_2_28_x86_64"
+NEWEST = {"GLIBC": "2.28", "GLIBCXX": "3.4.22", "CXXABI": "1.3.11", "GCC": "4.8", "GOMP": "4.5", "OMP": "4.5"}
+ALLOWED = set(
+    "libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 ld-linux-x86-64.so.2 libgcc_s.so.1 libstdc++.so.6 libgomp.so.1"
+    " libheadrace.so.0 libc10.so libtorch_cpu.so libtorch_python.so".split()
+)
+# Objects and functions of the stable ABI in 3.10 that the extension uses.
+PYTHON = set(
+    """
+    PyArg_ParseTuple PyBool_FromLong PyBool_Type PyByteArray_AsString PyByteArray_Size PyByteArray_Type PyBytes_AsString
+    PyBytes_AsStringAndSize PyBytes_Size PyCMethod_New PyCapsule_GetPointer PyCapsule_New PyDict_New
+    PyDict_SetItemString PyErr_CheckSignals PyErr_Clear PyErr_Fetch PyErr_NormalizeException PyErr_Occurred
+    PyErr_Restore PyErr_SetString PyEval_RestoreThread PyEval_SaveThread PyExc_RuntimeError PyExc_TypeError
+    PyFloat_AsDouble PyFloat_FromDouble PyFloat_Type PyGILState_Ensure PyGILState_Release PyImport_ImportModule
+    PyList_GetItem PyList_New PyList_Size PyList_Type PyLong_AsLongLong PyLong_FromLong PyLong_FromLongLong PyLong_Type
+    PyModule_AddFunctions PyModule_Create2 PyObject_CallObject PyObject_GetAttrString PyObject_IsInstance PyObject_Str
+    PyTuple_GetItem PyTuple_New PyTuple_SetItem PyTuple_Size PyType_IsSubtype PyUnicode_AsEncodedString
+    PyUnicode_AsUTF8AndSize PyUnicode_CompareWithASCIIString Py_BuildValue Py_IsInitialized _Py_Dealloc _Py_FalseStruct
+    _Py_NoneStruct _Py_TrueStruct
+    """.split()
+)
+VERSION = re.compile(r"Name: ([A-Z]+)_(\d[\d.]*)")
+
+
+def read(*command):
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True).stdout
+
+
+def numbers(version):
+    return [int(part) for part in version.split(".")]
+
+
+def check_library(path):
+    """What is wrong with one library or command."""
+    for name, version in sorted(set(VERSION.findall(read("readelf", "--version-info", "--wide", path)))):
+        if name not in NEWEST or numbers(version) > numbers(NEWEST[name]):
+            asks = re.findall(rf"\b(\w+)@{name}_{re.escape(version)}\b", read("readelf", "--dyn-syms", "--wide", path))
+            yield f"asks for {name}_{version} ({', '.join(asks)}); {NEWEST.get(name, 'none')} is the newest allowed"
+    dynamic = read("readelf", "--dynamic", "--wide", path)
+    for name in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
+        if name not in ALLOWED:
+            yield f"needs {name}"
+    for folders in re.findall(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]", dynamic):
+        if not all(folder.startswith("$ORIGIN") for folder in folders.split(":")):
+            yield f"is searched for its libraries in {folders}"
+
+
+def check_extension(path):
+    """What is wrong with a library for torch."""
+    asked = re.findall(r" UND (_?Py\w+)", read("readelf", "--dyn-syms", "--wide", path))
+    if beyond := sorted(set(asked) - PYTHON):
+        yield f"calls what is not in the stable ABI of CPython 3.10: {' '.join(beyond)}"
+    if " PyInit__C" not in read("readelf", "--dyn-syms", "--wide", path):
+        yield "has no PyInit__C"
+    if check_isa.check(path, 2):
+        yield "has instructions beyond x86-64-v2"
+
+
+def check_names(wheel, folder):
+    if not wheel.name.endswith(f"-{TAG}.whl"):
+        yield f"the tag is not {TAG}"
+    (notes,) = folder.glob("headrace-*.dist-info/WHEEL")
+    if f"Tag: {TAG}" not in notes.read_text().splitlines():
+        yield f"{notes.name} does not say {TAG}"
+    if len(list(folder.rglob("libheadrace.so*"))) != 1:
+        yield "there is not one libheadrace.so"
+    torches = sorted((folder / "headrace/lib").glob("torch-*"))
+    if not torches:
+        yield "there is no library for torch"
+    for torch in torches:
+        if [path.name for path in torch.iterdir()] != ["libheadrace_torch.so"]:
+            yield f"{torch.name} has not the library alone"
+    for path in folder.rglob("*"):
+        if path.suffix in (".cpp", ".h", ".pyc", ".a"):
+            yield f"{path.relative_to(folder)} does not belong there"
+
+
+def main():
+    wheel = pathlib.Path(sys.argv[1])
+    offences = []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        zipfile.ZipFile(wheel).extractall(folder)
+        offences += check_names(wheel, folder)
+        binaries = [path for path in folder.rglob("*") if path.is_file() and path.open("rb").read(4) == b"\x7fELF"]
+        for path in binaries:
+            found = list(check_library(path))
+            if path.name == "libheadrace_torch.so":
+                found += check_extension(path)
+            offences += [f"{path.relative_to(folder)} {offence}" for offence in found]
+    for offence in offences:
+        print(f"{wheel.name}: {offence}")
+    if offences:
+        sys.exit(1)
+    print(f"check_wheel: {wheel.name} keeps its promises: {len(binaries)} libraries and commands")
+
+
+if __name__ == "__main__":
+    main()
