@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks that a wheel keeps what its name promises.
+"""Checks a wheel against its name's guarantees.
 
 usage: check_wheel.py WHEEL
 
     tag         the name and the file WHEEL say cp310-abi3-manylinux_2_28_x86_64
-    symbols     no library or command asks for a version of a symbol beyond NEWEST: glibc's by the tag, the C++ runtime's by
-                what torch's own wheels ask for
+    symbols     no library or command needs a symbol version beyond NEWEST: glibc's by the tag, the C++ runtime's by the
+                needs of torch's own wheels
     libraries   only those of ALLOWED are needed, and they are searched for beside the library alone ($ORIGIN)
     python      only functions of CPython's stable ABI of 3.10 are called: one library serves every CPython
     torch       each folder headrace/lib/torch-X.Y has a library, and of the core there is one
@@ -57,7 +57,7 @@ def numbers(version):
 
 
 def check_library(path):
-    """What is wrong with one library or command."""
+    """Yields the faults of one library or command."""
     for name, version in sorted(set(VERSION.findall(read("readelf", "--version-info", "--wide", path)))):
         if name not in NEWEST or numbers(version) > numbers(NEWEST[name]):
             asks = re.findall(rf"\b(\w+)@{name}_{re.escape(version)}\b", read("readelf", "--dyn-syms", "--wide", path))
@@ -72,7 +72,7 @@ def check_library(path):
 
 
 def check_extension(path):
-    """What is wrong with a library for torch."""
+    """Yields the faults of a library for torch."""
     asked = re.findall(r" UND (_?Py\w+)", read("readelf", "--dyn-syms", "--wide", path))
     if beyond := sorted(set(asked) - PYTHON):
         yield f"calls what is not in the stable ABI of CPython 3.10: {' '.join(beyond)}"

@@ -23,7 +23,7 @@ SECONDS = 10  # between two lines where there is no terminal
 
 
 def status_of(line: str) -> str | None:
-    """What a line of the command's output is about, or None."""
+    """The status text for a line of the command's output, or None."""
     for pattern, text in PATTERNS:
         if found := pattern.match(line):
             return found.expand(text).strip()

@@ -24,7 +24,7 @@ def torch_folder():
 
 
 def torch_folder_outside():
-    """Where Python finds torch without what pip hides it with: PYTHONPATH and PYTHONNOUSERSITE."""
+    """The folder in which Python finds torch without PYTHONPATH and PYTHONNOUSERSITE, with which pip hides it."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONNOUSERSITE")}
     command = [sys.executable, __file__, "--here"]
     return subprocess.run(command, env=environment, capture_output=True, text=True).stdout.strip() or None

@@ -1,4 +1,4 @@
-/* version.h: which version of Headrace a program is compiled with, and which one it runs with.
+/* version.h: the version of Headrace that a program is compiled with, and the one that it runs with.
  *
  * The numbers below are the only ones: CMake and the Python package read them here. Before 1.0 a minor version may
  * change the interface; the library's SOVERSION changes with it.
