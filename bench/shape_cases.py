@@ -19,8 +19,7 @@ Call = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class ShapeCase:
-    """`prepare(device)` returns a function that runs one shape and returns its result; `shapes` are what it takes, in the
-    order of the run, no two alike. `warm` is a shape outside of them."""
+    """`prepare(device)` returns a function that runs one shape and returns its result; `shapes` are its arguments in the order of the run, all different. `warm` is another shape."""
 
     name: str
     title: str
@@ -154,7 +153,9 @@ def transformers_generation(name: str, layers: int, width: int, static: bool) ->
         torch.manual_seed(0)
         common = {"vocab_size": VOCABULARY, "bos_token_id": 0, "eos_token_id": None, "pad_token_id": 0}
         if name == "gpt2":
-            config = transformers.GPT2Config(n_layer=layers, n_embd=width, n_head=width // 32, n_positions=512, **common)
+            config = transformers.GPT2Config(
+                n_layer=layers, n_embd=width, n_head=width // 32, n_positions=512, **common
+            )
             model = transformers.GPT2LMHeadModel(config)
         else:
             config = transformers.LlamaConfig(

@@ -77,7 +77,10 @@ def run_side(name: str, device_name: str, threads: int) -> dict:
         found[which] = {
             "wall_seconds": time.perf_counter() - begin,
             "cpu_seconds": time.process_time() - cpu,
-            "compiler_seconds": after.children_user + after.children_system - before.children_user - before.children_system,
+            "compiler_seconds": after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system,
             "resident_bytes": resident_bytes(),
             "stats": {key: value - counted.get(key, 0) for key, value in stats().items() if isinstance(value, int)},
         }
@@ -141,7 +144,8 @@ def markdown(results: list[dict], arguments) -> str:
     head = [
         "# Shapes that do not repeat",
         "",
-        f"{report.machine_text(report.machine(), arguments.threads)}, {arguments.rounds} rounds. torch's time by Headrace's: above 1 "
+        f"{report.machine_text(report.machine(), arguments.threads)}, {arguments.rounds} rounds. "
+        "torch's time by Headrace's: above 1 "
         "is faster. In brackets the spread of the rounds. Compilers: seconds of CPU time that they took beside it.",
         "",
         "| case | new shapes, CPU time | wall time | compilers | the same again, CPU time | wall time | compilers |",

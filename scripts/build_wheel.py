@@ -3,10 +3,10 @@
 
 usage: build_wheel.py [--torches 2.13,2.15] [--out dist]       in an environment with requirements-wheels.txt
 
-The code is compiled by gcc for x86-64-v2 with hot loops for each level (HEADRACE_NATIVE=OFF), and linked by zig, which asks
-for no symbol that glibc 2.28 lacks (HEADRACE_GLIBC). Of each torch only headers and torchgen are needed: they are taken from
-the wheels in the folder TORCH_WHEELS, or from those that pip downloads to build/wheels/torches. The libraries of torch
-are stood for by empty ones of the same names.
+The code is compiled by gcc for x86-64-v2 with hot loops for each level (HEADRACE_NATIVE=OFF), and linked by zig,
+so that no symbol newer than glibc 2.28 is needed (HEADRACE_GLIBC). Of each torch only headers and torchgen are needed.
+They come from the wheels in the folder TORCH_WHEELS, or from those that pip downloads to build/wheels/torches. Empty
+libraries of the same names stand in for torch's.
 """
 
 import argparse
@@ -37,8 +37,18 @@ def wheel_of(minor):
     for folder in folders:
         if found := sorted(folder.glob(f"torch-{minor}.*.whl")):
             return found[-1]
-    run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", f"torch=={minor}.*",
-        "--dest", folders[-1])
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        f"torch=={minor}.*",
+        "--dest",
+        folders[-1],
+    )
     return wheel_of(minor)
 
 
@@ -52,7 +62,17 @@ def unpack(minor):
         wheel.extractall(folder, [name for name in wheel.namelist() if name.startswith(PARTS)])
     (folder / "torch/lib").mkdir()
     for name in LIBRARIES:
-        run("gcc", "-shared", "-nostdlib", f"-Wl,-soname,{name}", "-x", "c", os.devnull, "-o", folder / "torch/lib" / name)
+        run(
+            "gcc",
+            "-shared",
+            "-nostdlib",
+            f"-Wl,-soname,{name}",
+            "-x",
+            "c",
+            os.devnull,
+            "-o",
+            folder / "torch/lib" / name,
+        )
     return folder
 
 
@@ -69,12 +89,27 @@ def build(torches, out):
         "HEADRACE_ZIG": zig(),
         "HEADRACE_TORCHES": ";".join(str(unpack(minor)) for minor in torches),
     }
-    os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"  # this environment's cmake and ninja
+    os.environ["PATH"] = (
+        f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"  # this environment's cmake and ninja
+    )
     made = BUILD / "made"
     shutil.rmtree(made, ignore_errors=True)
     settings = [f"-Ccmake.define.{name}={value}" for name, value in defines.items()]
-    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", f"-Cbuild-dir={BUILD / 'cmake'}",
-        *settings, "--wheel-dir", made, ".", cwd=ROOT, env={**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count())})
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        f"-Cbuild-dir={BUILD / 'cmake'}",
+        *settings,
+        "--wheel-dir",
+        made,
+        ".",
+        cwd=ROOT,
+        env={**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count())},
+    )
     (wheel,) = made.glob("headrace-*.whl")
     platform = f"manylinux_{GLIBC.replace('.', '_')}_x86_64"
     run(sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", platform, wheel)

@@ -3,7 +3,7 @@
 
 usage: check_wheel.py WHEEL
 
-    tag         the name and the file WHEEL say cp310-abi3-manylinux_2_28_x86_64
+    tag         the name and the file WHEEL have cp310-abi3-manylinux_2_28_x86_64
     symbols     no library or command needs a symbol version beyond NEWEST: glibc's by the tag, the C++ runtime's by the
                 needs of torch's own wheels
     libraries   only those of ALLOWED are needed, and they are searched for beside the library alone ($ORIGIN)
@@ -27,7 +27,8 @@ import check_isa
 TAG = "cp310-abi3-manylinux_2_28_x86_64"
 NEWEST = {"GLIBC": "2.28", "GLIBCXX": "3.4.22", "CXXABI": "1.3.11", "GCC": "4.8", "GOMP": "4.5", "OMP": "4.5"}
 ALLOWED = set(
-    "libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 ld-linux-x86-64.so.2 libgcc_s.so.1 libstdc++.so.6 libgomp.so.1"
+    "libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 ld-linux-x86-64.so.2 libgcc_s.so.1 libstdc++.so.6 "
+    "libgomp.so.1"
     " libheadrace.so.0 libc10.so libtorch_cpu.so libtorch_python.so".split()
 )
 # Objects and functions of the stable ABI in 3.10 that the extension uses.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs a command that is long silent or very loud, and shows one line of progress instead of its output.
+"""Runs a command whose output is rare or long, and shows one line of progress instead.
 
     scripts/progress.py "compiling into build/python" cmake --build build/python
 
-The line has what the last output of ninja or pip was about and the seconds so far: redrawn in a terminal, anywhere else
-printed again every ten seconds. If the command fails, its output follows, and its status is this one's.
+The line has the last status of ninja or pip and the seconds so far. It is redrawn in a terminal, and elsewhere printed
+again every ten seconds. If the command fails, its output follows. The exit status is the command's.
 """
 
 import re

@@ -183,7 +183,9 @@ def test_a_torch_without_a_library_costs_one_warning():
     """
     text = run(program, TORCH_DEVICE_BACKEND_AUTOLOAD="0", HEADRACE_TORCH_LIBRARY="")
     minor = ".".join(torch.__version__.split(".")[:2])
-    assert text.startswith("3.0 headrace: the device could not be loaded and is not available: this headrace has libraries for torch ")
+    assert text.startswith(
+        "3.0 headrace: the device could not be loaded and is not available: this headrace has libraries for torch "
+    )
     assert minor in text and "this is torch 2.99.1" in text and text.count("\n") == 1
 
 
@@ -192,7 +194,10 @@ def test_a_library_that_does_not_load_costs_one_warning(tmp_path):
     broken.write_bytes(b"no library")
     program = "import torch; print(torch.ones(3).sum().item())"
     done = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | {"HEADRACE_TORCH_LIBRARY": str(broken)}, capture_output=True, text=True
+        [sys.executable, "-c", program],
+        env=os.environ | {"HEADRACE_TORCH_LIBRARY": str(broken)},
+        capture_output=True,
+        text=True,
     )
     assert done.stdout == "3.0\n" and done.stderr.count("RuntimeWarning: headrace: the device could not be loaded") == 1
 

@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""Installs the wheel into fresh environments and tries it there, as somebody without a compiler would.
+"""Installs the wheel into fresh environments and tests it there, as for a user without a compiler.
 
 usage: run.py WHEEL [--torch-wheels FOLDER] [--only 'cp31* 2.15'] [--keep FOLDER]
 
-An environment is made for each wheel of torch in FOLDER (default: $TORCH_WHEELS and build/wheels/torches) whose CPython is
-found (python3.X in PATH, or pyenv's). Wheels with CUDA need NVIDIA's libraries: a folder `nvidia` beside FOLDER, as pip lays it
-into site-packages, stands in for them; without it they are left out. PATH holds one empty folder in all trials.
+An environment is made for each wheel of torch in FOLDER (default: $TORCH_WHEELS and build/wheels/torches) whose
+CPython is found (python3.X in PATH, or pyenv's). Wheels with CUDA need NVIDIA's libraries: a folder `nvidia` beside
+FOLDER, in the layout of site-packages, stands in for them; without it they are left out. PATH is one empty folder in
+all checks.
 
 Each environment must
     give torch.ones(3, device="headrace"), and the output that the README shows, on each level of the processor
     name headrace[compiler] in `headrace doctor`
     compile kernels once ziglang is installed
-    warn once, and leave `import torch` as it is, when the library for this torch is taken away
-and one of them, without torch: `import headrace` works and `import headrace.torch` says what to install.
+    warn once, and leave `import torch` intact, if the library for this torch is removed
+and one of them, without torch: `import headrace` works and `import headrace.torch` names the package to install.
 
-Prints a line for each trial, exits 1 if any failed.
+Prints a line for each check, exits 1 if any failed.
 """
 
 import argparse
@@ -29,7 +30,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-NEEDS = ["filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "numpy"]  # what `import torch` needs
+NEEDS = ["filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "numpy"]  # needed by `import torch`
 README_OUTPUT = "tensor([0.8497, 0.8497, 0.8497], device='headrace:0')\n5 operations, 1 kernel\n"
 ONES = "import torch; print(torch.ones(3, device='headrace').tolist())"
 KERNELS = """if True:
@@ -78,7 +79,9 @@ class Environment:
 
     def run(self, *command, **more):
         """Without a compiler in PATH, and with a cache folder of its own."""
-        variables = {name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE_", "PYTHON", "LD_"))}
+        variables = {
+            name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE_", "PYTHON", "LD_"))
+        }
         variables |= {"PATH": str(self.folder / "empty"), "XDG_CACHE_HOME": str(self.folder / "cache"), **more}
         done = subprocess.run(list(map(str, command)), env=variables, capture_output=True, text=True, cwd=self.folder)
         return done.returncode, done.stdout, done.stderr
@@ -105,31 +108,50 @@ def readme_program():
 
 def try_torch(environment, name, trials):
     status, out, err = environment.python_says(ONES)
-    trials.check(f"{name}: torch.ones(3, device=\"headrace\")", (status, out) == (0, "[1.0, 1.0, 1.0]\n"), out + err)
+    trials.check(f'{name}: torch.ones(3, device="headrace")', (status, out) == (0, "[1.0, 1.0, 1.0]\n"), out + err)
     status, out, err = environment.python_says(readme_program())
     trials.check(f"{name}: the README's lines", (status, out) == (0, README_OUTPUT), out + err)
     for level in ("v2", "v3", "v4"):
         status, out, err = environment.python_says(readme_program(), HEADRACE_CPU=level)
         trials.check(f"{name}: the same on {level}", (status, out) == (0, README_OUTPUT), out + err)
     status, out, err = environment.run(environment.folder / "bin/headrace", "doctor")
-    trials.check(f"{name}: doctor names headrace[compiler]", status == 1 and "headrace[compiler]" in out and "oneDNN" in out, out + err)
+    trials.check(
+        f"{name}: doctor names headrace[compiler]",
+        status == 1 and "headrace[compiler]" in out and "oneDNN" in out,
+        out + err,
+    )
     environment.install("ziglang")
     status, out, err = environment.python_says(KERNELS)
-    trials.check(f"{name}: kernels are compiled by ziglang", (status, out) == (0, "True\n") and "no C compiler" not in err, out + err)
+    trials.check(
+        f"{name}: kernels are compiled by ziglang",
+        (status, out) == (0, "True\n") and "no C compiler" not in err,
+        out + err,
+    )
     minor = re.search(r"torch (.*)", name)[1]
     (folder,) = environment.folder.glob(f"lib/python3.*/site-packages/headrace/lib/torch-{minor}")
     folder.rename(folder.with_name("torch-1.0"))
     status, out, err = environment.python_says(TORCH_ALONE)
-    says = "could not be loaded and is not available: this headrace has libraries for torch 1.0" in err and err.count("RuntimeWarning") == 1
-    trials.check(f"{name}: a wheel without this torch says so, and torch works", (status, out, says) == (0, "3.0\n", True), out + err)
+    says = (
+        "could not be loaded and is not available: this headrace has libraries for torch 1.0" in err
+        and err.count("RuntimeWarning") == 1
+    )
+    trials.check(
+        f"{name}: a wheel without this torch says so, and torch works",
+        (status, out, says) == (0, "3.0\n", True),
+        out + err,
+    )
     folder.with_name("torch-1.0").rename(folder)
 
 
 def try_without_torch(environment, name, trials):
     status, out, err = environment.python_says(WITHOUT_TORCH)
-    trials.check(f"{name}: headrace.torch says what is missing", status == 0 and "pip install headrace[torch]" in out, out + err)
+    trials.check(
+        f"{name}: headrace.torch says what is missing", status == 0 and "pip install headrace[torch]" in out, out + err
+    )
     status, out, err = environment.run(environment.folder / "bin/headrace", "--version")
-    trials.check(f"{name}: headrace --version", status == 0 and re.fullmatch(r"headrace \d+\.\d+\.\d+\n", out), out + err)
+    trials.check(
+        f"{name}: headrace --version", status == 0 and re.fullmatch(r"headrace \d+\.\d+\.\d+\n", out), out + err
+    )
 
 
 def torch_wheels(folders, only):
@@ -142,8 +164,11 @@ def torch_wheels(folders, only):
 
 
 def has_cuda(environment):
-    status, out, _ = environment.python_says("import importlib.util as u, pathlib; "
-        "print('cuda: Optional[str] = None' not in (pathlib.Path(u.find_spec('torch').origin).parent / 'version.py').read_text())")
+    status, out, _ = environment.python_says(
+        "import importlib.util as u, pathlib; "
+        "print('cuda: Optional[str] = None' not in (pathlib.Path("
+        "u.find_spec('torch').origin).parent / 'version.py').read_text())"
+    )
     return out == "True\n"
 
 
@@ -163,7 +188,9 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, help="leave the environments in this folder")
     options = parser.parse_args()
     wheel = options.wheel.resolve()
-    folders = [pathlib.Path(folder).resolve() for folder in (options.torch_wheels, ROOT / "build/wheels/torches") if folder]
+    folders = [
+        pathlib.Path(folder).resolve() for folder in (options.torch_wheels, ROOT / "build/wheels/torches") if folder
+    ]
     found, trials = interpreters(), Trials()
     print("interpreters:", ", ".join(f"{name} {path}" for name, path in found.items()), flush=True)
     with tempfile.TemporaryDirectory() as temporary:
@@ -181,7 +208,10 @@ def main():
             environment.install(wheel, *NEEDS)
             environment.install("--no-deps", path)
             if has_cuda(environment) and not link_nvidia(environment, [folder.parent for folder in folders]):
-                print(f"skip {name} torch {minor}: it needs NVIDIA's libraries, and {folders[0].parent}/nvidia is not there")
+                print(
+                    f"skip {name} torch {minor}: it needs NVIDIA's libraries, "
+                    f"and {folders[0].parent}/nvidia is not there"
+                )
                 continue
             try_torch(environment, f"{name} torch {minor}", trials)
             if not options.keep:

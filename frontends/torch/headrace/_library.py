@@ -27,11 +27,17 @@ def _find():
         path = folder / f"torch-{minor}" / "libheadrace_torch.so"
         if path.exists():
             return path
-    built = {path.parent.name.removeprefix("torch-") for folder in folders for path in folder.glob("torch-*/libheadrace_torch.so")}
+    built = {
+        path.parent.name.removeprefix("torch-")
+        for folder in folders
+        for path in folder.glob("torch-*/libheadrace_torch.so")
+    }
     if not built:
         raise ImportError("headrace: libheadrace_torch.so is not built; looked in " + ", ".join(map(str, folders)))
     has = ", ".join(sorted(built, key=lambda name: [int(part) for part in name.split(".")]))
-    raise ImportError(f"this headrace has libraries for torch {has}, and this is torch {torch.__version__}: install one of these")
+    raise ImportError(
+        f"this headrace has libraries for torch {has}, and this is torch {torch.__version__}: install one of these"
+    )
 
 
 def _load():
