@@ -19,7 +19,8 @@ Call = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class ShapeCase:
-    """`prepare(device)` returns a function that runs one shape and returns its result; `shapes` are its arguments in the order of the run, all different. `warm` is another shape."""
+    """`prepare(device)` returns a function that runs one shape and returns its result; `shapes` are its arguments in
+    the order of the run, all different. `warm` is another shape."""
 
     name: str
     title: str

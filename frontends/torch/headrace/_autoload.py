@@ -9,7 +9,8 @@ import warnings
 
 
 def drives_a_gpu(torch):
-    """True if this torch is a build for CUDA or ROCm on a machine with such a GPU. The driver is not called: that takes long and would leave a context."""
+    """True if this torch is a build for CUDA or ROCm on a machine with such a GPU. The driver is not called: that
+    takes long and would leave a context."""
     version = torch.version
     if version.cuda is None and getattr(version, "hip", None) is None:
         return False
